@@ -138,7 +138,7 @@ type Guard struct {
 	Refused func(Refusal)
 	// Accepted is called for each request whose token was accepted, so never without a Verifier. It
 	// must not block, and may be nil.
-	Accepted func(p *Principal, requestID string)
+	Accepted func(p *Principal, requestID string, r *http.Request)
 	// Checked is called for each token that was checked, with the OAuth error code of its refusal,
 	// or "" if it was accepted. It must not block, and may be nil.
 	Checked func(code string)
@@ -147,6 +147,7 @@ type Guard struct {
 // Refusal describes a rejected request. It contains no secret.
 type Refusal struct {
 	RequestID string
+	TraceID   string     // see TraceID
 	Address   netip.Addr // the zero Addr if unknown
 	Path      string     // as the client asked for it
 	Status    int
@@ -167,7 +168,7 @@ func (g *Guard) Authenticate(w http.ResponseWriter, r *http.Request) *Principal 
 	from := g.Address(r)
 	refused := func(status int, code string) {
 		if g.Refused != nil {
-			g.Refused(Refusal{RequestID(w), from, r.URL.Path, status, code})
+			g.Refused(Refusal{RequestID(w), TraceID(r), from, r.URL.Path, status, code})
 		}
 	}
 	if r.URL.RawQuery != "" && tokenInQuery(r.URL.RawQuery) {
@@ -218,7 +219,7 @@ func (g *Guard) Authenticate(w http.ResponseWriter, r *http.Request) *Principal 
 		return nil
 	}
 	if g.Accepted != nil {
-		g.Accepted(p, RequestID(w))
+		g.Accepted(p, RequestID(w), r)
 	}
 	return p
 }

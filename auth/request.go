@@ -2,6 +2,7 @@ package auth
 
 import (
 	"crypto/rand"
+	"log/slog"
 	"net/http"
 	"strconv"
 	"strings"
@@ -53,4 +54,47 @@ func RequestID(w http.ResponseWriter) string {
 		return id[0]
 	}
 	return ""
+}
+
+// traceparentSize is the length of a traceparent of version 00: version, trace, span and flags.
+const traceparentSize = len("00-") + 32 + len("-") + 16 + len("-00")
+
+// TraceID returns the id of the trace that a request belongs to by its header traceparent (W3C Trace
+// Context), in hexadecimal digits; "" if it belongs to none.
+func TraceID(r *http.Request) string {
+	list := r.Header["Traceparent"]
+	if len(list) != 1 || len(list[0]) < traceparentSize || list[0][:2] == "ff" {
+		return ""
+	}
+	text, more := list[0][:traceparentSize], list[0][traceparentSize:]
+	if more != "" && (text[:2] == "00" || more[0] != '-') { // later versions may have more fields
+		return ""
+	}
+	for i, c := range []byte(text) {
+		if i == 2 || i == 35 || i == 52 {
+			if c != '-' {
+				return ""
+			}
+		} else if (c < '0' || c > '9') && (c < 'a' || c > 'f') {
+			return ""
+		}
+	}
+	if id, span := text[3:35], text[36:52]; strings.Trim(id, "0") != "" && strings.Trim(span, "0") != "" {
+		return id
+	}
+	return ""
+}
+
+// LogIDs returns the attributes request_id and, if the request belongs to a trace, trace_id.
+func LogIDs(w http.ResponseWriter, r *http.Request) slog.Attr {
+	return LoggedIDs(RequestID(w), TraceID(r))
+}
+
+// LoggedIDs is LogIDs for known ids.
+func LoggedIDs(request, trace string) slog.Attr {
+	ids := []slog.Attr{slog.String("request_id", request)}
+	if trace != "" {
+		ids = append(ids, slog.String("trace_id", trace))
+	}
+	return slog.GroupAttrs("", ids...) // no name: the attributes are those of the line
 }

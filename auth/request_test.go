@@ -54,3 +54,36 @@ func BenchmarkStamp(b *testing.B) {
 		ids.Stamp(http.ResponseWriter(w))
 	}
 }
+
+// TestTraceID reads headers as W3C Trace Context allows and forbids them.
+func TestTraceID(t *testing.T) {
+	const id, rest = "4bf92f3577b34da6a3ce929d0e0e4736", "-00f067aa0ba902b7-01"
+	for header, want := range map[string]string{
+		"":                                     "",
+		"00-" + id + rest:                      id,
+		"01-" + id + rest:                      id,
+		"01-" + id + rest + "-more":            id,
+		"01-" + id + rest + "more":             "",
+		"00-" + id + rest + "-more":            "",
+		"ff-" + id + rest:                      "",
+		"00-" + strings.ToUpper(id) + rest:     "",
+		"00-" + strings.Repeat("0", 32) + rest: "",
+		"00-" + id + "-" + strings.Repeat("0", 16) + "-01": "",
+		"00-" + id + "_00f067aa0ba902b7-01":                "",
+		"00-" + id:                                         "",
+		"00-" + id[:31] + `"` + rest:                       "",
+	} {
+		r := httptest.NewRequest(http.MethodPost, "/mcp", nil)
+		if header != "" {
+			r.Header.Set("traceparent", header)
+		}
+		if got := auth.TraceID(r); got != want {
+			t.Errorf("the trace of %q is %q, want %q", header, got, want)
+		}
+	}
+	r := httptest.NewRequest(http.MethodPost, "/mcp", nil)
+	r.Header["Traceparent"] = []string{"00-" + id + rest, "00-" + id + rest}
+	if got := auth.TraceID(r); got != "" {
+		t.Errorf("the trace of two headers is %q", got)
+	}
+}

@@ -169,6 +169,14 @@ func calledItself(implementation []byte) string {
 	return transport.Line([]byte(strings.TrimSpace(name + " " + version)))
 }
 
+// restart returns what the operator can do about a server that does not answer.
+func restart(c *Config) string {
+	if c.URL == "" {
+		return "if it stays, use Reconnect on the status page: it ends the process, and starts another one"
+	}
+	return "look at the server itself: it takes connections and does not answer; restart it if it stays"
+}
+
 // advice returns what the operator can do about an upstream that cannot be reached.
 func advice(err error, upstream string, c *Config) string {
 	var (

@@ -66,17 +66,18 @@
 //
 // Connections: eras.go has the legacy connection beside a modern one. key.go has the cases in which
 // callers have connections or catalogs of their own (isolation, questions: exact). turn.go opens a
-// second connection while a server request waits for a user. If each user signs in to a server,
-// people.go has an Upstream for each of these users, and credentials.go gets their tokens.
+// second connection while a server request waits for a user. breaker.go rejects calls while a server
+// is connected and does not answer. If each user signs in to a server, people.go has an Upstream for
+// each of these users, and credentials.go gets their tokens.
 //
 // Catalogs: catalog.go reads the lists, and reread.go decides when they are read again. Package
 // definition repairs or removes a definition that would make clients reject a whole list, and reads
 // which arguments go into headers. remember.go stores the last catalog for the next process.
 // subscription.go has the resources that clients subscribed to.
 //
-// Configuration: config.go is one entry of the file, validate.go checks it; package command has
-// parts of it. resolve.go makes the options of a connection from an entry. shown.go has what the
-// operator sees of an entry, and check.go examines a server for the operator.
+// Configuration: config.go is one entry of the file; validate.go checks it, and has what the operator
+// sees of it; package command has parts of it. resolve.go makes the options of a connection from an
+// entry. check.go examines a server for the operator.
 //
 // Messages are those of package jsonrpc, with the bytes that their sender wrote; package raw reads
 // and changes them.

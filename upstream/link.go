@@ -24,6 +24,7 @@ import (
 //	               or sandbox not available ───────────────► blocked ────── as from retrying ─► starting
 //	start ── configuration is wrong ──► blocked, until closed
 //	ready ── a call found the conn broken ──► starting
+//	ready ── a call timed out, and so did a ping ──► degraded ── a ping or a call is answered ──► ready
 //	any ── unconfigured, idle, or shutting down ──► closed
 type link struct {
 	pool         *pool
@@ -36,8 +37,9 @@ type link struct {
 	done chan struct{} // closed when run has returned
 	wake chan struct{} // 1-buffered; receives when a call needs the next attempt to connect
 	// 1-buffered; receives when the lists of the server have changed
-	relist chan struct{}
-	asking asking
+	relist  chan struct{}
+	asking  asking
+	silence silence
 
 	mu sync.Mutex
 	linkState
@@ -50,7 +52,7 @@ type linkState struct {
 	since    time.Time
 	err      error       // why the link is not ready; while starting, why the last attempt failed
 	retry    time.Time   // see Status
-	conn     client.Conn // set only while the link is ready
+	conn     client.Conn // set only while the link is ready or degraded
 	broken   chan error  // 1-buffered, of conn: receives when a call finds it broken
 	attempts int         // failed attempts to connect
 	calls    int         // calls that hold the link: in flight, or waiting for a conn
@@ -68,7 +70,7 @@ func startLink(p *pool, key linkKey, readsShared bool, cause client.Trace) *link
 	ctx, stop := context.WithCancelCause(context.Background())
 	l := &link{pool: p, key: key, readsShared: readsShared, readsCatalog: readsShared || key.readsCatalog(),
 		log: p.log, stop: stop, done: make(chan struct{}), wake: make(chan struct{}, 1),
-		relist: make(chan struct{}, 1), asking: asking{wake: make(chan struct{}, 1)}}
+		relist: make(chan struct{}, 1), asking: asking{wake: make(chan struct{}, 1)}, silence: newSilence()}
 	l.changed, l.since, l.used = make(chan struct{}), time.Now(), time.Now()
 	go l.run(ctx, cause)
 	return l
@@ -96,6 +98,9 @@ func (l *link) run(ctx context.Context, cause client.Trace) {
 			break
 		}
 		o, rest := l.outcomeOf(lived, err, &pause)
+		if l.key.holder != "" && o.state == StateRetrying {
+			l.pool.crashes.Add(1)
+		}
 		l.update(o.apply)
 		pace.Wait(ctx, rest, l.wake)
 		if !l.readsShared && l.retire() { // no call waits for the link
@@ -111,11 +116,18 @@ func (l *link) run(ctx context.Context, cause client.Trace) {
 // stays closed.
 func (l *link) update(change func(*linkState) bool) bool {
 	l.mu.Lock()
+	before := l.state
 	if l.state == StateClosed || !change(&l.linkState) {
 		l.mu.Unlock()
 		return false
 	}
 	l.since = time.Now()
+	switch {
+	case before != StateDegraded && l.state == StateDegraded:
+		l.pool.degraded.Add(1)
+	case before == StateDegraded && l.state != StateDegraded:
+		l.pool.degraded.Add(-1)
+	}
 	close(l.changed)
 	l.changed = make(chan struct{})
 	l.mu.Unlock()
@@ -168,6 +180,7 @@ func (l *link) connectAndServe(ctx context.Context, cause client.Trace) (time.Du
 			pace.Sleep(opening, listenPatience, listening)
 		}
 	}
+	l.silence.end() // it was that of the conn before
 	ready, broken := time.Now(), make(chan error, 1)
 	l.update(func(s *linkState) bool { s.state, s.conn, s.broken, s.err = StateReady, c, broken, nil; return true })
 	if l.readsCatalog {
@@ -218,6 +231,11 @@ func (l *link) serve(ctx context.Context, c client.Conn, changed <-chan struct{}
 	if !l.pool.signsIn() {
 		look.Stop()
 	}
+	var examining sync.WaitGroup
+	defer examining.Wait()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var examined chan struct{} // closed when no ping is needed any more; nil before the first
 	var stale <-chan struct{}
 	if l.readsCatalog {
 		stale = l.pool.subscriptions(l.key).stale
@@ -250,6 +268,12 @@ func (l *link) serve(ctx context.Context, c client.Conn, changed <-chan struct{}
 			}
 			waiting.done()
 			due.set(l.refreshIn())
+		case <-l.silence.wake:
+			if !l.silence.calm() && (examined == nil || pace.IsClosed(examined)) {
+				over := make(chan struct{})
+				examined = over
+				examining.Go(func() { defer close(over); l.examine(ctx, c) })
+			}
 		case <-stale:
 			l.pool.subscriptions(l.key).withdraw(ctx, c)
 		case <-look.C:
@@ -354,6 +378,8 @@ func (l *link) await(ctx context.Context) (client.Conn, error) {
 		switch {
 		case l.state == StateReady:
 			return l.conn, nil
+		case l.state == StateDegraded:
+			return nil, l.err
 		case l.state == StateClosed && errors.Is(l.err, client.ErrNoLegacySession):
 			return nil, l.err
 		case l.state == StateClosed:
@@ -417,7 +443,7 @@ func (l *link) release() {
 // fail reports that a call found c broken, and why. Later calls wait for the next conn.
 func (l *link) fail(c client.Conn, err error) {
 	l.update(func(s *linkState) bool {
-		if s.state != StateReady || s.conn != c {
+		if s.conn != c {
 			return false
 		}
 		s.state, s.conn, s.err = StateStarting, nil, err

@@ -34,6 +34,9 @@ type pool struct {
 	separate      atomic.Bool            // see Config
 	stateful      atomic.Bool            // see Config
 	given         atomic.Pointer[string] // the last access token for the server; nil before the first
+	degraded      atomic.Int32           // links in StateDegraded
+	crashes       atomic.Int64           // see Status
+	evictions     atomic.Int64           // see Status
 	started       time.Time
 	met           chan struct{} // closed when the first attempt to connect has succeeded or failed
 
@@ -129,7 +132,8 @@ func (p *pool) Announced() uint64 { return p.announced.Load() }
 func (p *pool) Status() Status {
 	p.mu.Lock()
 	s := p.status
-	s.Links = len(p.links)
+	s.Links, s.Degraded = len(p.links), int(p.degraded.Load())
+	s.Crashes, s.Evictions = p.crashes.Load(), p.evictions.Load()
 	for _, l := range p.links {
 		c := l.current()
 		if c == nil || c.Child() == nil {
@@ -266,6 +270,7 @@ func (p *pool) takeIdle(key linkKey) *link {
 		return nil
 	}
 	if found.key.holder != "" {
+		p.evictions.Add(1)
 		p.log.Info("an unused connection of one user ends to make room for another one", "max_links",
 			p.connConfig.MaxLinks)
 	}

@@ -36,9 +36,14 @@ func (l *link) reread(ctx context.Context, c client.Conn) {
 	if !l.readsCatalog {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, l.pool.connConfig.ConnectTimeout)
+	limited, cancel := context.WithTimeout(ctx, l.pool.connConfig.ConnectTimeout)
 	defer cancel()
-	if err := l.pool.readCatalog(ctx, l.key, c); err != nil && ctx.Err() == nil && !signIn(err) {
+	err := l.pool.readCatalog(limited, l.key, c)
+	switch {
+	case err == nil || ctx.Err() != nil || signIn(err):
+	case limited.Err() != nil: // so an unused server that does not answer is noticed, too
+		l.silence.suspect()
+	default:
 		l.log.Warn("catalog not refreshed; the last one is served", "error", l.pool.shown(err))
 	}
 }
@@ -174,7 +179,7 @@ func (p *pool) Reread(ctx context.Context, own client.Profile, session, principa
 		p.mu.Lock()
 		l := p.links[key]
 		p.mu.Unlock()
-		if l == nil {
+		if l == nil || l.degraded() != nil {
 			continue
 		}
 		if l.awaitStart(ctx) {

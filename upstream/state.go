@@ -27,6 +27,9 @@ const (
 	// StateReady: calls can be made. Next: each other state; starting when a call found the
 	// connection broken.
 	StateReady
+	// StateDegraded: there is a connection, and the server answers neither calls nor pings over it. Calls
+	// are rejected. Next: ready, when the server answers; each other state.
+	StateDegraded
 	// StateRetrying: the last attempt failed, or the conn ended. The next attempt comes by itself, and
 	// sooner when a call needs the server. Next: starting or closed.
 	StateRetrying
@@ -52,6 +55,8 @@ func (s State) String() string {
 		return "starting"
 	case StateReady:
 		return "ready"
+	case StateDegraded:
+		return "degraded"
 	case StateRetrying:
 		return "retrying"
 	case StateBlocked:
@@ -69,7 +74,7 @@ type Status struct {
 	// next call. After a failure the state stays until an attempt succeeds.
 	State   State
 	Since   time.Time // when State began
-	Retry   time.Time // when the next attempt is due; zero if it is in progress, or none is due
+	Retry   time.Time // when the next attempt, or ping, is due; zero if it is in progress, or none is due
 	Err     string    // why it is not ready, in one line; "" when it is
 	Era     client.Era
 	Version string // of the protocol
@@ -77,7 +82,12 @@ type Status struct {
 	Stored  bool   // the tools are those that an earlier process has listed
 	Left    []LeftOut
 	Links   int
-	Advice  string // what a person can do about Err; "" if that is not known
+	// links over which the server does not answer: see StateDegraded
+	Degraded int
+	// of links that some callers have for themselves, since the start of the upstream: those that failed
+	// or ended by themselves, and those that ended to make room for others
+	Crashes, Evictions int64
+	Advice             string // what a person can do about Err; "" if that is not known
 	// the line of the file with which calls would not have failed because the server could not send
 	// requests to the client; "" if none did
 	Unasked string
@@ -233,6 +243,7 @@ type transition struct {
 	signedOut, lost, restored bool
 	first                     bool // the first attempt to connect has ended
 	logged, told              bool // the change is logged; the hook StateChanged is called
+	again                     bool // see Change
 }
 
 // transitionTo computes the transition to the state of the link; p.mu is held.
@@ -249,12 +260,18 @@ func (p *pool) transitionTo(now linkState) transition {
 		t.status.Err, t.signedOut = describe(now.err), true
 	case now.state == StateReady:
 		t.status.Err, t.status.Advice, t.restored = "", "", true
+	case now.state == StateDegraded:
+		t.status.Err, t.status.Advice = describe(now.err), restart(&p.connConfig)
+		if frozen, ok := errors.AsType[*frozenError](now.err); ok {
+			t.status.Err = frozen.reason()
+		}
 	case now.state.Failed():
 		t.status.Err, t.status.Advice, t.lost = describe(now.err), advice(now.err, p.name, &p.connConfig), true
 	}
 	t.first = now.state != StateStarting && !p.Tried()
 	// StateChanged is not called for pools of one user; a missing sign-in is not logged
 	changed := p.last != now.state && !p.closed
+	t.again = p.last == StateDegraded && now.state == StateReady
 	t.told = changed && p.user == ""
 	t.logged = changed && p.user != "" && !signIn && now.state != StateStarting
 	return t
@@ -280,12 +297,12 @@ func (p *pool) apply(t transition) {
 	}
 	if t.logged {
 		level := slog.LevelInfo
-		if t.state.Failed() {
+		if t.state.Failed() || t.state == StateDegraded {
 			level = slog.LevelWarn
 		}
 		p.log.Log(context.Background(), level, "upstream "+t.state.String(), "error", t.status.Err)
 	}
 	if t.told && p.options.Hooks.StateChanged != nil {
-		p.options.Hooks.StateChanged(Change{p.name, t.state, t.err, len(p.Catalog().Tools)})
+		p.options.Hooks.StateChanged(Change{p.name, t.state, t.err, len(p.Catalog().Tools), t.again})
 	}
 }

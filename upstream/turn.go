@@ -34,7 +34,7 @@ func (p *pool) takeTurn(ctx context.Context, key linkKey, cause client.Trace) (*
 			switch {
 			case err == nil, ctx.Err() != nil:
 				return l, c, err
-			case late.Err() == nil && err != errFreed:
+			case late.Err() == nil && err != errFreed && !errors.As(err, new(*frozenError)):
 				p.stayOne(first, err)
 			}
 		}

@@ -68,6 +68,7 @@ type Change struct {
 	State State
 	Err   error // why it is not ready; while starting, why the last attempt failed
 	Tools int   // number of tools that the server lists
+	Again bool  // the server answers again over the connection that was ready before it was degraded
 }
 
 // Update is the notification that a resource may have changed.
@@ -175,6 +176,9 @@ type Call struct {
 func (u *Upstream) Call(ctx context.Context, c *Call) (client.Result, error) {
 	u.begin()
 	defer u.end()
+	if err := u.frozen(c); err != nil {
+		return client.Result{}, err
+	}
 	limits, tool := u.limits(c)
 	whole := ctx
 	ctx, clock := client.NewClock(ctx, c.End, limits.timeout, limits.max)
@@ -189,6 +193,9 @@ func (u *Upstream) Call(ctx context.Context, c *Call) (client.Result, error) {
 	defer clock.Slot.Free()
 	if waited {
 		clock.Advance() // the wait does not count as silence of the server
+		if err := u.frozen(c); err != nil {
+			return client.Result{}, err
+		}
 	}
 	for second := false; ; second = true {
 		l, cn, err := u.acquire(ctx, c)
@@ -198,10 +205,12 @@ func (u *Upstream) Call(ctx context.Context, c *Call) (client.Result, error) {
 		result, err := cn.Call(ctx, u.own(&c.Call, tool), clock)
 		result, err = u.explainQuestion(c, cn, result, err)
 		if err == nil {
+			l.silence.answered()
 			l.release()
 			return u.inTime(whole, clock, result)
 		}
 		f := u.failureOf(ctx, err, second)
+		l.hear(c, &f)
 		if f.broken != nil {
 			l.fail(cn, f.broken)
 		}
@@ -216,6 +225,18 @@ func (u *Upstream) Call(ctx context.Context, c *Call) (client.Result, error) {
 			clock.Slot.Abandon(clock.Left())
 		}
 		return client.Result{}, f.err
+	}
+}
+
+// hear notes whether a call that failed was answered.
+func (l *link) hear(c *Call, f *failure) {
+	ours, _ := errors.AsType[*Error](f.err)
+	_, said := errors.AsType[*jsonrpc.Error](f.err)
+	switch {
+	case said, ours != nil && ours.Kind == client.KindInvalid:
+		l.silence.answered()
+	case ours != nil && ours.Kind == client.KindTimeout && f.abandoned:
+		l.silence.timedOut(c.Account)
 	}
 }
 

@@ -272,3 +272,24 @@ func TestLeftOutDefinitionsDoNotFillTheLog(t *testing.T) {
 		}
 	})
 }
+
+// TestCrashesAndEvictionsAreCounted: the connection of one user fails, and that of another one ends to
+// make room. Neither is one of the connection that lists the tools.
+func TestCrashesAndEvictionsAreCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fails := upstreamtest.Rule{Method: "initialize", Skip: 1, Times: 1, Status: 500}
+		r := newRig(t, upstreamtest.Script{Era: "legacy", Rules: []upstreamtest.Rule{fails}},
+			Config{Isolation: IsolationPrincipal, MaxLinks: 2})
+		settle(time.Second)
+		mustFail(t, <-begun(r.Upstream, toolCall("echo", `{}`, of("ann"))), client.KindUnavailable)
+		mustCall(t, r.Upstream, toolCall("echo", `{}`, of("ann")))
+		if s := r.Status(); s.Crashes != 1 || s.Evictions != 0 {
+			t.Errorf("%d crashes and %d evictions after one failure, want 1 and 0", s.Crashes, s.Evictions)
+		}
+		mustCall(t, r.Upstream, toolCall("echo", `{}`, of("bob")))
+		if s := r.Status(); s.Crashes != 1 || s.Evictions != 1 {
+			t.Errorf("%d crashes and %d evictions after room was made, want 1 and 1", s.Crashes, s.Evictions)
+		}
+		r.mustHear("ready")
+	})
+}

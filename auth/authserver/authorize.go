@@ -454,7 +454,7 @@ func cannotGoOn(err error) error {
 
 func (srv *Server) providerOutage(w http.ResponseWriter, r *http.Request, p *provider, err error) error {
 	if r.Context().Err() == nil {
-		srv.log.Error("cannot reach the identity provider", "provider", p.ID, "request_id", auth.RequestID(w),
+		srv.log.Error("cannot reach the identity provider", "provider", p.ID, auth.LogIDs(w, r),
 			"error", err)
 	}
 	return stop(http.StatusServiceUnavailable, pageData{Title: p.label() + " cannot be reached",

@@ -79,8 +79,11 @@ type Options struct {
 	// Ended is called after grants have ended, on this replica or another, so that their streams
 	// can be closed. It may be nil.
 	Ended func()
-	Log   *slog.Logger     // nil discards
-	Now   func() time.Time // nil is time.Now
+	// Limited is called for each request that is rejected because of a limit, with one of Limitable. It
+	// may be nil.
+	Limited func(what string)
+	Log     *slog.Logger     // nil discards
+	Now     func() time.Time // nil is time.Now
 }
 
 // Server is the authorization server. It is an http.Handler, and the auth.Verifier of the tokens
@@ -105,6 +108,7 @@ type Server struct {
 	links        *seal.Vault // of ConnectURL
 	address      func(*http.Request) netip.Addr
 	ended        func()
+	limitReached func(what string)
 	log          *slog.Logger
 	now          func() time.Time
 	pages        *pages
@@ -136,7 +140,7 @@ func New(o Options) (*Server, error) {
 		config: o.Config, tokens: o.Config.Tokens.withDefaults(), url: o.URL, store: o.Store,
 		static:  map[string]*client{},
 		granted: o.Granted, connector: o.Connector, mayUse: o.MayUse,
-		servers: o.Servers, address: o.Address, ended: o.Ended,
+		servers: o.Servers, address: o.Address, ended: o.Ended, limitReached: o.Limited,
 		log: cmp.Or(o.Log, slog.New(slog.DiscardHandler)), now: o.Now,
 		limits: newRateLimits(o.Config.Limits.withDefaults()), logOverLimit: rate.Sometimes{Interval: time.Minute},
 	}
@@ -148,6 +152,9 @@ func New(o Options) (*Server, error) {
 	f.name = cmp.Or(f.config.Name, u.Host)
 	if f.now == nil {
 		f.now = time.Now
+	}
+	if f.limitReached == nil {
+		f.limitReached = func(string) {}
 	}
 	f.scopes = append(slices.Clone(scopes),
 		slices.DeleteFunc(slices.Clone(o.Scopes), func(s string) bool { return slices.Contains(scopes, s) })...)
@@ -263,7 +270,7 @@ func noPage(w http.ResponseWriter, r *http.Request) error {
 // has set one with auth.RequestIDs.
 func (srv *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("X-Content-Type-Options", "nosniff")
-	by := caller{request: auth.RequestID(w)}
+	by := caller{request: auth.RequestID(w), trace: auth.TraceID(r)}
 	if srv.address != nil {
 		if by.from = srv.address(r); by.from.IsValid() {
 			by.address = by.from.String()
@@ -276,10 +283,10 @@ func (srv *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	srv.routes.ServeHTTP(w, r)
 }
 
-// caller is the address and the id of a request, as logged; "" if unknown.
+// caller is the address and the ids of a request, as logged; "" if unknown.
 type caller struct {
-	address, request string
-	from             netip.Addr // the zero Addr if unknown
+	address, request, trace string
+	from                    netip.Addr // the zero Addr if unknown
 }
 
 // network is the network by which stored rows are limited, "" if unknown.
@@ -312,7 +319,7 @@ func (srv *Server) answerOutage(w http.ResponseWriter, r *http.Request, err erro
 	}
 	if r.Context().Err() == nil {
 		srv.log.Log(r.Context(), level, "cannot answer a sign-in request",
-			"path", r.URL.Path, "request_id", auth.RequestID(w), "error", err)
+			"path", r.URL.Path, auth.LogIDs(w, r), "error", err)
 	}
 	w.Header().Set("Retry-After", "5")
 	fail(w, http.StatusServiceUnavailable, "temporarily_unavailable",

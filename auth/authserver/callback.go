@@ -81,7 +81,7 @@ func (srv *Server) notSignedIn(
 	if !refused && !errors.Is(err, errRules) {
 		return srv.providerOutage(w, r, p, err)
 	}
-	srv.log.Warn("a user could not sign in", "provider", p.ID, "request_id", auth.RequestID(w), "error", err)
+	srv.log.Warn("a user could not sign in", "provider", p.ID, auth.LogIDs(w, r), "error", err)
 	srv.event(r, "sign_in_refused", user, row.ClientID, p.ID)
 	d := pageData{Title: "You are not signed in", Client: who.Name}
 	if refused {

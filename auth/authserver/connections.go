@@ -246,7 +246,7 @@ func (srv *Server) notConnected(w http.ResponseWriter, r *http.Request, name str
 		return err
 	}
 	if r.Context().Err() == nil {
-		srv.log.Warn("a user could not connect an upstream", "upstream", name, "request_id", auth.RequestID(w), "error",
+		srv.log.Warn("a user could not connect an upstream", "upstream", name, auth.LogIDs(w, r), "error",
 			err)
 	}
 	return stop(http.StatusBadGateway,

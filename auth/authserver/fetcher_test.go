@@ -265,7 +265,7 @@ func TestCachedKeysAreBounded(t *testing.T) {
 	fetch := func(ctx, string, int64) (fetch.Document, error) {
 		return fetch.Document{Body: fmt.Appendf(nil, `{"keys":[]%*s}`, size, "")}, nil
 	}
-	k := newClientKeySets(newLimitedFetcher(fetch, newRateLimit(1, 1), c.now), c.now)
+	k := newClientKeySets(newLimitedFetcher(fetch, newRateLimit("", 1, 1), c.now), c.now)
 	for _, row := range []struct{ size, sets int }{{1, 196}, {60 << 10, 15}} {
 		size = row.size
 		for i := range 300 {

@@ -119,7 +119,7 @@ func (srv *Server) forPeople(answer pageHandler) http.Handler {
 		s, ok := errors.AsType[*stopped](err)
 		if !ok {
 			if r.Context().Err() == nil {
-				srv.log.Error("cannot show a sign-in page", "path", r.URL.Path, "request_id", auth.RequestID(w),
+				srv.log.Error("cannot show a sign-in page", "path", r.URL.Path, auth.LogIDs(w, r),
 					"error", err)
 			}
 			s = &stopped{http.StatusServiceUnavailable, "error", pageData{Title: "Temporarily unavailable",

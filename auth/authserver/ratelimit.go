@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/time/rate"
 
+	"junction/auth"
 	"junction/upstream/bounded"
 )
 
@@ -15,13 +16,15 @@ import (
 // twentieth of the rate and a fifth of the burst, so that it cannot use up the limit of the others.
 // Make it with newRateLimit.
 type rateLimit struct {
+	what string                // of Limitable
 	near sources[netip.Prefix] // IPv4 /32, IPv6 /64
 	wide sources[netip.Prefix] // IPv6 /48, which one customer often has: four times as much
 	all  *rate.Limiter
 }
 
-func newRateLimit(perSecond rate.Limit, burst int) *rateLimit {
+func newRateLimit(what string, perSecond rate.Limit, burst int) *rateLimit {
 	return &rateLimit{
+		what: what,
 		near: sources[netip.Prefix]{limit: perSecond / 20, burst: max(1, burst/5)},
 		wide: sources[netip.Prefix]{limit: perSecond / 5, burst: max(1, burst*4/5)},
 		all:  rate.NewLimiter(perSecond, burst),
@@ -87,6 +90,21 @@ func (s *sources[K]) pass(source K, now time.Time) bool {
 	return l.AllowN(now, 1)
 }
 
+// What Options.Limited is called with.
+const (
+	limitSignIn   = "sign_in"  // a page that begins a sign-in or the connection of a server
+	limitPage     = "page"     // a page after it
+	limitRegister = "register" // the registration of a client
+	limitToken    = "token"    // a request for a token, but no refresh of one that this server has made
+	limitRefresh  = "refresh"
+	limitRevoke   = "revoke"
+)
+
+// Limitable returns what Options.Limited is called with.
+func Limitable() []string {
+	return []string{limitSignIn, limitPage, limitRegister, limitToken, limitRefresh, limitRevoke}
+}
+
 // rateLimits are the limits of the endpoints that need no credential. Each endpoint has its own, so
 // that a flood of one does not block the others.
 type rateLimits struct {
@@ -103,13 +121,15 @@ type rateLimits struct {
 func newRateLimits(l Limits) rateLimits {
 	pages, tokens := rate.Limit(20*l.Pages), rate.Limit(20*l.Tokens)
 	return rateLimits{
-		begin: newRateLimit(pages, 200*l.Pages), finish: newRateLimit(2*pages, 400*l.Pages),
-		register: newRateLimit(pages, 200*l.Pages), token: newRateLimit(tokens, 100*l.Tokens),
+		begin:    newRateLimit(limitSignIn, pages, 200*l.Pages),
+		finish:   newRateLimit(limitPage, 2*pages, 400*l.Pages),
+		register: newRateLimit(limitRegister, pages, 200*l.Pages),
+		token:    newRateLimit(limitToken, tokens, 100*l.Tokens),
 		known: knownLimit{by: sources[string]{limit: 1, burst: 100},
 			near: sources[netip.Prefix]{limit: tokens / 5, burst: 20 * l.Tokens},
 			all:  rate.NewLimiter(tokens, 100*l.Tokens)},
-		revoke:  newRateLimit(100, 1000),
-		fetches: newRateLimit(2, 60), events: newRateLimit(rate.Every(6*time.Second), 60),
+		revoke:  newRateLimit(limitRevoke, 100, 1000),
+		fetches: newRateLimit("", 2, 60), events: newRateLimit("", rate.Every(6*time.Second), 60),
 	}
 }
 
@@ -130,8 +150,9 @@ func (srv *Server) limitedToken(answer http.HandlerFunc) http.HandlerFunc {
 			strangers(w, r)
 			return
 		}
-		source := srv.minter.grant(q.Get("refresh_token"))
+		source, what := srv.minter.grant(q.Get("refresh_token")), limitRefresh
 		if source == "" {
+			what = limitToken
 			source, _ = srv.minter.signature(q.Get("code"), codePrefix)
 		}
 		switch now := srv.now(); {
@@ -139,10 +160,12 @@ func (srv *Server) limitedToken(answer http.HandlerFunc) http.HandlerFunc {
 			strangers(w, r)
 		case !srv.limits.known.by.pass(source, now),
 			!srv.limits.known.near.pass(networkOf(callerOf(r.Context()).from), now):
+			srv.limitReached(what)
 			w.Header().Set("Retry-After", "5")
 			fail(w, http.StatusTooManyRequests, "temporarily_unavailable",
 				"this sign-in sends too many token requests; wait a few seconds, then try again")
 		case !srv.limits.known.all.AllowN(now, 1):
+			srv.limitReached(what)
 			w.Header().Set("Retry-After", "2")
 			fail(w, http.StatusTooManyRequests, "temporarily_unavailable",
 				"this server gets too many requests; wait a few seconds, then try again")
@@ -176,13 +199,17 @@ func (srv *Server) limitedPage(g *rateLimit, answer pageHandler) pageHandler {
 // overLimit returns the reason to reject a request, "" if it is within the limit.
 func (srv *Server) overLimit(g *rateLimit, w http.ResponseWriter, r *http.Request) string {
 	by := callerOf(r.Context())
-	switch g.pass(by.from, srv.now()) {
+	over := g.pass(by.from, srv.now())
+	if over != withinLimit {
+		srv.limitReached(g.what)
+	}
+	switch over {
 	case overSourceLimit:
 		srv.logOverLimit.Do(func() {
 			srv.log.Warn("rejecting sign-in requests: too many from one address. "+
 				"If it is a reverse proxy, add it to auth.trusted_proxies; if many users share it, raise "+
 				"auth.oauth.limits", "address", by.address, "path",
-				r.URL.Path, "request_id", by.request)
+				r.URL.Path, auth.LoggedIDs(by.request, by.trace))
 		})
 		w.Header().Set("Retry-After", "5")
 		return "Your network address sends too many requests. Wait a few seconds, then try again."

@@ -167,7 +167,7 @@ func TestRateLimitCountsNetworks(t *testing.T) {
 		"neighbours":          {func(i int) string { return fmt.Sprintf("198.51.%d.%d", i/250, i%250) }, 1000, 4000},
 		"sites":               {func(i int) string { return fmt.Sprintf("2001:db8:%x::1", i) }, 1000, 4000},
 	} {
-		g := newRateLimit(100, 1000)
+		g := newRateLimit("", 100, 1000)
 		if through, others := count(g, 5000, row.from); through != row.through || others != row.others {
 			t.Errorf("%s: %d go through and %d are refused for all, want %d and %d", name, through, others,
 				row.through, row.others)
@@ -178,7 +178,7 @@ func TestRateLimitCountsNetworks(t *testing.T) {
 		}
 	}
 	// A rejection of one source does not count against the others.
-	g := newRateLimit(100, 1000)
+	g := newRateLimit("", 100, 1000)
 	count(g, 100_000, func(int) string { return "198.51.100.7" })
 	if through, _ := count(g, 1000, func(i int) string {
 		return fmt.Sprintf("203.0.%d.%d", i/100,
@@ -187,7 +187,7 @@ func TestRateLimitCountsNetworks(t *testing.T) {
 		t.Errorf("after a flood of one address %d of the others go through, want 800", through)
 	}
 	// The memory is limited, and a forgotten source gets no more than the burst of all.
-	g = newRateLimit(100, 1000)
+	g = newRateLimit("", 100, 1000)
 	through, _ := count(g, 3*maxSources, func(i int) string {
 		return fmt.Sprintf("10.%d.%d.%d", i>>16, i>>8&255,
 			i&255)
@@ -200,10 +200,10 @@ func TestRateLimitCountsNetworks(t *testing.T) {
 // TestRateLimitNamesTheWait: a person and a program learn how long to wait, and the operator which
 // address to look for.
 func TestRateLimitNamesTheWait(t *testing.T) {
-	log := &lines{}
+	log, limited := &lines{}, map[string]int{}
 	s := mustStand(t, func(o *Options) {
 		behindProxy(t)(o)
-		o.Log = authtest.Log(t, log)
+		o.Log, o.Limited = authtest.Log(t, log), func(what string) { limited[what]++ }
 	})
 	s.clock.stop()
 	a, b := s.mustApp(t), newBrowserAt(t, "198.51.100.7")
@@ -227,6 +227,9 @@ func TestRateLimitNamesTheWait(t *testing.T) {
 	if status != http.StatusTooManyRequests || member(t, body, "error") != "temporarily_unavailable" {
 		t.Errorf("a program is told %d %s", status, body)
 	}
+	if limited["sign_in"] != 2 || limited["token"] != 1 || len(limited) != 2 {
+		t.Errorf("rejected requests are counted as %v", limited)
+	}
 	s.clock.forward(time.Minute)
 	if p = b.once(http.MethodGet, a.asks(), nil); p.status != http.StatusOK {
 		t.Errorf("a minute later it is %d", p.status)
@@ -236,7 +239,11 @@ func TestRateLimitNamesTheWait(t *testing.T) {
 // TestKnownClientsShareNoAddress: a flood of one address with nonsense does not hold up the refresh of
 // a client at the same address. One client has a limit of its own.
 func TestKnownClientsShareNoAddress(t *testing.T) {
-	s := mustStand(t, behindProxy(t))
+	limited := map[string]int{}
+	s := mustStand(t, func(o *Options) {
+		behindProxy(t)(o)
+		o.Limited = func(what string) { limited[what]++ }
+	})
 	a := s.mustApp(t)
 	m := a.mustSignIn(t, newBrowserAt(t, "198.51.100.7"))
 	ask := func(token string) int {
@@ -265,6 +272,9 @@ func TestKnownClientsShareNoAddress(t *testing.T) {
 	}
 	if last != http.StatusTooManyRequests {
 		t.Errorf("the same token again and again: %d", last)
+	}
+	if limited["token"] == 0 || limited["refresh"] == 0 || len(limited) != 2 {
+		t.Errorf("rejected requests are counted as %v", limited)
 	}
 }
 

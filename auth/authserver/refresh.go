@@ -43,7 +43,7 @@ func (srv *Server) refresh(r *http.Request, c *client, q url.Values) ([]byte, er
 	body, err := srv.store.Refresh(ctx, store.Presented{
 		Token: q.Get("refresh_token"), Signature: signature, Grant: srv.minter.grant(q.Get("refresh_token")),
 		ClientID: c.ID, Interval: *srv.tokens.ReuseInterval,
-		Address: by.address, RequestID: by.request,
+		Address: by.address, RequestID: by.request, TraceID: by.trace,
 	}, func(ctx context.Context, t store.Token, g store.Grant) (store.Successor, error) {
 		if resource := q.Get("resource"); resource != "" && srv.resource(resource) != g.Resource {
 			return store.Successor{}, bad("invalid_target", "the refresh token is for the resource %s", g.Resource)

@@ -136,7 +136,7 @@ func (srv *Server) redeem(r *http.Request, c *client, q url.Values) (body []byte
 			}
 			by := callerOf(ctx)
 			e := store.Event{Event: "code_reuse", ClientID: c.ID, Principal: g.User, Address: by.address,
-				RequestID: by.request}
+				RequestID: by.request, TraceID: by.trace}
 			if err := srv.store.Audit(ctx, e); err != nil {
 				return err
 			}

@@ -321,13 +321,13 @@ func TestRevokedGrantEndsItsTokens(t *testing.T) {
 	}
 }
 
-// TestEventsHaveTheAddressOfTheRequest has ann and a thief come through a trusted
+// TestEventsHaveTheAddressOfTheRequest, and its trace, if it has one: it has ann and a thief come through a trusted
 // proxy.
 func TestEventsHaveTheAddressOfTheRequest(t *testing.T) {
 	guard := &auth.Guard{TrustedProxies: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, Log: authtest.Log(t)}
 	s := mustStand(t, func(o *Options) { o.Address = guard.Address })
 	a, b := s.mustApp(t), newBrowser(t)
-	const ann, thief = "203.0.113.9", "2001:db8::1"
+	const ann, thief, trace = "203.0.113.9", "2001:db8::1", "4bf92f3577b34da6a3ce929d0e0e4736"
 	b.header.Set("X-Forwarded-For", ann)
 	steals := func(path string, form url.Values) (int, string) {
 		t.Helper()
@@ -338,6 +338,7 @@ func TestEventsHaveTheAddressOfTheRequest(t *testing.T) {
 		}
 		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 		r.Header.Set("X-Forwarded-For", "["+thief+"]:1234")
+		r.Header.Set("Traceparent", "00-"+trace+"-00f067aa0ba902b7-01")
 		resp, err := http.DefaultClient.Do(r)
 		if err != nil {
 			t.Fatal(err)
@@ -354,6 +355,8 @@ func TestEventsHaveTheAddressOfTheRequest(t *testing.T) {
 		if e := events[0]; e.Event != what || e.Address != address || e.RequestID == "" || request != "" &&
 			e.RequestID != request {
 			t.Errorf("the audit has %+v, want %s from %s in the request %s", e, what, address, request)
+		} else if traced := strings.Contains(string(e.Detail), `"trace_id":"`+trace+`"`); traced != (address == thief) {
+			t.Errorf("the audit has the detail %s of %s from %s", e.Detail, what, address)
 		}
 	}
 	m := a.mustSignIn(t, b)

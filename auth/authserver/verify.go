@@ -187,11 +187,12 @@ func (srv *Server) audit(ctx context.Context, what, user, client, detail string)
 		level = slog.LevelDebug
 	}
 	srv.log.Log(ctx, level, "sign-in", "event", what, "user", user, "client", safeText(client, 64), "detail", detail,
-		"address", by.address, "request_id", by.request)
+		"address", by.address, auth.LoggedIDs(by.request, by.trace))
 	if tooMany {
 		return
 	}
-	e := store.Event{Event: what, Principal: user, ClientID: client, Address: by.address, RequestID: by.request}
+	e := store.Event{Event: what, Principal: user, ClientID: client, Address: by.address, RequestID: by.request,
+		TraceID: by.trace}
 	if detail != "" {
 		e.Detail = store.DetailJSON(map[string]string{"detail": detail})
 	}

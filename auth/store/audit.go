@@ -17,6 +17,7 @@ type Event struct {
 	// of the request; "" if there was none, as for commands of an operator
 	Address, RequestID string
 	Detail             []byte // JSON
+	TraceID            string // of the request; "" if it belongs to no trace. Audit stores it in Detail
 }
 
 func (e *Event) table() string { return "audit" }
@@ -39,8 +40,21 @@ func DetailJSON(members map[string]string) []byte {
 	return text
 }
 
+// withMember returns the Detail of an event with one member more.
+func withMember(detail []byte, name, text string) []byte {
+	members := map[string]string{}
+	if detail != nil && json.Unmarshal(detail, &members) != nil {
+		return detail
+	}
+	members[name] = text
+	return DetailJSON(members)
+}
+
 // Audit stores an event. It ignores ID and At.
 func (s *Store) Audit(ctx context.Context, e Event) error {
+	if e.TraceID != "" {
+		e.Detail = withMember(e.Detail, "trace_id", e.TraceID)
+	}
 	e.At = s.now()
 	e.ID = fmt.Sprintf("%016x-%s", e.At.UnixNano(), NewID())
 	err := s.insert(ctx, &e, field{"filed_at", 0})

@@ -24,8 +24,8 @@ type Presented struct {
 	ClientID string // the client that presents it, authenticated
 	// Interval is how long after its first use the token gets the same answer again.
 	Interval time.Duration
-	// Address and RequestID are of the request, for the audit.
-	Address, RequestID string
+	// Address, RequestID and TraceID are of the request, for the audit.
+	Address, RequestID, TraceID string
 }
 
 // Successor is the result of exchanging a refresh token.
@@ -184,7 +184,7 @@ func (s *Store) reused(ctx context.Context, p Presented, grant string) error {
 		return err
 	}
 	e := Event{Event: "refresh_reuse", ClientID: p.ClientID, Address: p.Address, RequestID: p.RequestID,
-		Detail: DetailJSON(map[string]string{"grant": grant})}
+		TraceID: p.TraceID, Detail: DetailJSON(map[string]string{"grant": grant})}
 	if err := s.Audit(ctx, e); err != nil {
 		return err
 	}

@@ -213,11 +213,11 @@ func (s *Store) in(ctx context.Context, db *sql.DB) querier {
 }
 
 // exec runs a statement, and returns how many rows it changed.
-func (s *Store) exec(ctx context.Context, query string, args ...any) (int64, error) {
+func (s *Store) exec(ctx context.Context, query string, args ...any) (n int64, err error) {
 	if err := storable(args); err != nil {
 		return 0, err
 	}
-	defer s.took(Write, time.Now())
+	defer s.took(Write, time.Now(), &err)
 	ctx, cancel := s.within(ctx)
 	defer cancel()
 	result, err := s.in(ctx, s.write).ExecContext(ctx, query, args...)
@@ -237,14 +237,14 @@ func (s *Store) only(ctx context.Context, query string, args ...any) error {
 }
 
 // get reads the values of one row; it returns ErrNotFound if there is none.
-func (s *Store) get(ctx context.Context, places []any, query string, args ...any) error {
-	defer s.took(Read, time.Now())
+func (s *Store) get(ctx context.Context, places []any, query string, args ...any) (err error) {
+	defer s.took(Read, time.Now(), &err)
 	return s.one(ctx, s.read, places, query, args)
 }
 
 // changeValues is get for a statement that changes the row and returns its values.
-func (s *Store) changeValues(ctx context.Context, places []any, query string, args ...any) error {
-	defer s.took(Write, time.Now())
+func (s *Store) changeValues(ctx context.Context, places []any, query string, args ...any) (err error) {
+	defer s.took(Write, time.Now(), &err)
 	return s.one(ctx, s.write, places, query, args)
 }
 
@@ -269,18 +269,20 @@ func (s *Store) all(ctx context.Context, read func(scan func(places ...any) erro
 	if err := storable(args); err != nil {
 		return err
 	}
-	defer s.took(Read, time.Now())
+	var broken error // of the database, not of read
+	defer s.took(Read, time.Now(), &broken)
 	ctx, cancel := s.within(ctx)
 	defer cancel()
-	rows, err := s.in(ctx, s.read).QueryContext(ctx, query, args...)
-	if err != nil {
-		return fmt.Errorf("store: %w", err)
+	rows, broken := s.in(ctx, s.read).QueryContext(ctx, query, args...)
+	if broken != nil {
+		return fmt.Errorf("store: %w", broken)
 	}
 	defer rows.Close()
 	for err == nil && rows.Next() {
 		err = read(func(places ...any) error { return s.scan(rows, places) })
 	}
-	if err = errors.Join(err, rows.Err()); err != nil {
+	broken = rows.Err()
+	if err = errors.Join(err, broken); err != nil {
 		return fmt.Errorf("store: %w", err)
 	}
 	return nil

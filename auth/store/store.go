@@ -90,8 +90,9 @@ type Config struct {
 	Now    func() time.Time // nil is time.Now
 	// Audited is called when an event is about to be stored. It must not block, and may be nil.
 	Audited func()
-	// Took is called for each Read, Write and Commit. It must not block, and may be nil.
-	Took func(operation string, took time.Duration)
+	// Took is called for each Read, Write and Commit; failed means that the database could not do it. It
+	// must not block, and may be nil.
+	Took func(operation string, took time.Duration, failed bool)
 
 	steps []step // of the schema; nil are those of this program, and tests have others
 }
@@ -109,11 +110,11 @@ type Store struct {
 	codes     *seal.MAC     // of rows
 	log       *slog.Logger
 	now       func() time.Time
-	audited   func()                      // may be nil
-	measured  func(string, time.Duration) // may be nil
-	lease     *lease                      // nil if there is none
-	steps     []step                      // of the schema
-	has       map[string]bool             // columns of an older schema, as table.column; nil for the latest
+	audited   func()                            // may be nil
+	measured  func(string, time.Duration, bool) // may be nil
+	lease     *lease                            // nil if there is none
+	steps     []step                            // of the schema
+	has       map[string]bool                   // columns of an older schema, as table.column; nil for the latest
 	bounds    bounds
 	added     atomic.Int64 // requests, by this process
 
@@ -316,8 +317,10 @@ func (s *Store) WithTx(ctx context.Context, f func(ctx context.Context) error) e
 	}
 	limited, cancel := s.within(ctx)
 	defer cancel()
+	began := time.Now()
 	tx, err := s.write.BeginTx(limited, nil)
 	if err != nil {
+		s.took(Write, began, &err)
 		return fmt.Errorf("begin a transaction: %w", err)
 	}
 	defer func() { // does nothing after the commit
@@ -334,8 +337,10 @@ func (s *Store) WithTx(ctx context.Context, f func(ctx context.Context) error) e
 	case inner.doomed:
 		return errDoomed
 	}
-	defer s.took(Commit, time.Now())
-	if err := tx.Commit(); err != nil {
+	began = time.Now()
+	err = tx.Commit()
+	s.took(Commit, began, &err)
+	if err != nil {
 		return fmt.Errorf("commit: %w", err)
 	}
 	return kept.error

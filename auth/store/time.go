@@ -1,6 +1,8 @@
 package store
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"time"
 )
@@ -12,11 +14,21 @@ const (
 	Commit = "commit"
 )
 
-// took reports the time of an operation.
-func (s *Store) took(operation string, began time.Time) {
+// took reports the time of an operation, which has ended with err.
+func (s *Store) took(operation string, began time.Time, err *error) {
 	if s.measured != nil {
-		s.measured(operation, time.Since(began))
+		s.measured(operation, time.Since(began), failed(*err))
 	}
+}
+
+// failed reports whether the database could not do what it was asked for.
+func failed(err error) bool {
+	for _, other := range []error{ErrNotFound, ErrText, ErrChanged, context.Canceled} {
+		if errors.Is(err, other) {
+			return false
+		}
+	}
+	return err != nil
 }
 
 // seconds returns the stored form of a time: Unix seconds, 0 for the zero time.

@@ -12,13 +12,16 @@ import (
 // TestTook reports operations of each kind, also those that fail.
 func TestTook(t *testing.T) {
 	run(t, func(t *testing.T, d database) {
-		counts := map[string]int{}
+		counts, failures := map[string]int{}, map[string]int{}
 		s, err := open(t.Context(), Config{Driver: d.driver, DSN: d.dsn, Keys: d.keys, Log: authtest.Log(t),
-			Took: func(operation string, took time.Duration) {
+			Took: func(operation string, took time.Duration, failed bool) {
 				if took < 0 {
 					t.Errorf("%s took %v", operation, took)
 				}
 				counts[operation]++
+				if failed {
+					failures[operation]++
+				}
 			}})
 		if err != nil {
 			t.Fatal(err)
@@ -37,6 +40,24 @@ func TestTook(t *testing.T) {
 		})
 		if err != nil || counts[Write] == 0 || counts[Commit] != 1 {
 			t.Errorf("a transaction is reported as %v (%v)", counts, err)
+		}
+		if len(failures) > 0 {
+			t.Errorf("failures are reported although the database works: %v", failures)
+		}
+		left, cancel := context.WithCancel(t.Context())
+		cancel()
+		if _, err := s.User(left, "x"); err == nil || len(failures) > 0 {
+			t.Errorf("a caller that has left is reported as %v (%v)", failures, err)
+		}
+		if _, err := s.write.ExecContext(t.Context(), "DROP TABLE users"); err != nil {
+			t.Skipf("the table is needed: %v", err)
+		}
+		_, err = s.PutUser(t.Context(), User{Issuer: "https://a.example", Subject: "2"})
+		if _, err := s.User(t.Context(), "x"); err == nil || failures[Read] != 1 {
+			t.Errorf("a failed read is reported as %v (%v)", failures, err)
+		}
+		if err == nil || failures[Write] != 1 {
+			t.Errorf("a failed write is reported as %v (%v)", failures, err)
 		}
 	})
 }

@@ -66,10 +66,14 @@ func (p *program) fileEvents(ctx context.Context, limit time.Duration) {
 
 // eventOf returns the line of a stored event.
 func eventOf(e store.FiledEvent) record.Event {
-	var detail struct{ Detail, Key string }
+	var detail struct {
+		Detail, Key string
+		TraceID     string `json:"trace_id"`
+	}
 	_ = json.Unmarshal(e.Detail, &detail)
-	r := record.Event{At: e.At, ID: e.ID, Name: e.Event.Event, RequestID: e.RequestID, Client: e.ClientID,
-		Address: e.Address, Detail: cmp.Or(detail.Detail, detail.Key), Outcome: outcomeOfEvent(e.Event.Event)}
+	r := record.Event{At: e.At, ID: e.ID, Name: e.Event.Event, RequestID: e.RequestID, TraceID: detail.TraceID,
+		Client: e.ClientID, Address: e.Address, Detail: cmp.Or(detail.Detail, detail.Key),
+		Outcome: outcomeOfEvent(e.Event.Event)}
 	if e.User.ID != "" {
 		r.Principal, r.Person, r.Email = auth.UserID(e.User.Issuer, e.User.Subject), e.User.Display, e.User.Email
 	}

@@ -30,10 +30,7 @@ func (p *program) proxyHooks() proxy.Hooks {
 			if login, ok := errors.AsType[*upstream.LoginError](c.Err); ok && login.Lacks {
 				p.missingScopes.add(login)
 			}
-			level := slog.LevelInfo
-			if c.Refused() && c.Outcome != proxy.Denied {
-				level = slog.LevelDebug // clients can cause any number of these
-			}
+			level := callLevel(c)
 			if !calls.Enabled(context.Background(), level) {
 				return
 			}
@@ -74,6 +71,17 @@ func (p *program) proxyHooks() proxy.Hooks {
 			}
 		},
 	}
+}
+
+// callLevel returns the level of the line of a call.
+func callLevel(c *proxy.CallInfo) slog.Level {
+	switch {
+	case c.Refused() && c.Outcome != proxy.Denied:
+		return slog.LevelDebug // clients can cause any number of these
+	case c.Outcome == proxy.Timeout, c.Outcome == proxy.Lost: // the call may have been executed
+		return slog.LevelWarn
+	}
+	return slog.LevelInfo
 }
 
 // upstreamHooks returns hooks that log each change of state and request a refresh after a catalog

@@ -39,7 +39,7 @@ func (o *outages) changed(log *slog.Logger, c upstream.Change) {
 	o.mu.Lock()
 	down := o.open[name]
 	switch s {
-	case upstream.StateRetrying, upstream.StateBlocked, upstream.StateSignIn:
+	case upstream.StateDegraded, upstream.StateRetrying, upstream.StateBlocked, upstream.StateSignIn:
 		reason, now := "", time.Now()
 		if err != nil {
 			reason = err.Error()

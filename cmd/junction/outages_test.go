@@ -35,6 +35,9 @@ func TestOutages(t *testing.T) {
 		o.changed(log, upstream.Change{Name: "up", State: upstream.StateReady, Tools: 3})
 		o.changed(log, upstream.Change{Name: "up", State: upstream.StateStarting})
 		o.changed(log, upstream.Change{Name: "up", State: upstream.StateReady, Tools: 3})
+		o.changed(log, upstream.Change{Name: "up", State: upstream.StateDegraded, Err: errors.New("no answer")})
+		time.Sleep(time.Minute)
+		o.changed(log, upstream.Change{Name: "up", State: upstream.StateReady, Tools: 3, Again: true})
 		var got []string
 		for line := range strings.Lines(text.String()) {
 			_, line, _ = strings.Cut(strings.TrimSpace(line), " ")
@@ -48,6 +51,8 @@ func TestOutages(t *testing.T) {
 			`level=INFO msg="upstream ready" upstream=up state=ready tools=3 failures=106 down=35m0s`,
 			`level=INFO msg="upstream starting" upstream=up state=starting`,
 			`level=INFO msg="upstream ready" upstream=up state=ready tools=3`,
+			`level=WARN msg="upstream degraded" upstream=up state=degraded error="no answer"`,
+			`level=INFO msg="upstream ready" upstream=up state=ready tools=3 failures=1 down=1m0s`,
 		}
 		if strings.Join(got, "\n") != strings.Join(want, "\n") {
 			t.Errorf("the log is\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))

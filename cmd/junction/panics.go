@@ -26,7 +26,7 @@ func (p *program) guarded(h http.Handler) http.Handler {
 			}
 			// neither the query nor a header, because these have secrets
 			p.log.Error("a request was not answered: junction has a fault", "method", r.Method, "path", r.URL.Path,
-				"request_id", auth.RequestID(w), "panic", fmt.Sprint(problem), "stack", string(debug.Stack()))
+				auth.LogIDs(w, r), "panic", fmt.Sprint(problem), "stack", string(debug.Stack()))
 			if out.begun {
 				panic(http.ErrAbortHandler)
 			}

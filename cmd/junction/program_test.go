@@ -394,6 +394,15 @@ func TestNoSecretInTheLogOfACall(t *testing.T) {
 	if got := log.String(); !strings.Contains(got, " level=INFO msg=call ") || !strings.Contains(got, "outcome=denied") {
 		t.Errorf("the log of a denied call is %q", got)
 	}
+	for outcome, want := range map[proxy.Outcome]string{proxy.Timeout: "WARN", proxy.Lost: "WARN", proxy.OK: "INFO",
+		proxy.Cancelled: "INFO", proxy.ToolError: "INFO", proxy.Unavailable: "INFO"} {
+		log.Reset()
+		hooks.CallDone(&proxy.CallInfo{Name: "a__b", Outcome: outcome, Err: errors.New("no answer")})
+		record.FlushLog(logger)
+		if got := log.String(); !strings.Contains(got, " level="+want+" msg=call ") {
+			t.Errorf("the log of a call with the outcome %s is %q, want the level %s", outcome, got, want)
+		}
+	}
 }
 
 // TestNoKeyInAnyLine has a client put its key into all that it chooses.

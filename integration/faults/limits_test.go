@@ -4,14 +4,18 @@ package faults
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -134,4 +138,120 @@ func TestFaultMemory(t *testing.T) {
 	}
 	report(t, fmt.Sprintf("24 callers with 3 MiB each, 192 MiB of memory, at most %d MB used; small calls", p.Peak(t)/1e6), f)
 	report(t, "the large calls of those", greedy.Figures(time.Time{}))
+}
+
+// TestFaultHalfSentRequests has 80 clients that begin a request and do not go on, and a program that may
+// open few files. The admin address answers, the log has one line about it, and a client is served as
+// soon as others have left.
+func TestFaultHalfSentRequests(t *testing.T) {
+	const limit = 64
+	p := harness.NewProgram(t)
+	p.MustConfigure(t, "upstreams: { demo: { command: [junction, demo] } }\n")
+	mustLaunch(t, p, fmt.Sprintf("ulimit -n %d; exec \"$@\"", limit))
+	p.MustReady(t, harness.Patience)
+	address := strings.TrimSuffix(strings.TrimPrefix(p.URL, "http://"), "/mcp")
+	var halves []net.Conn
+	for range 80 {
+		c, err := net.Dial("tcp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		if _, err := fmt.Fprintf(c, "POST /mcp HTTP/1.1\r\nHost: %s\r\nContent-Length: 100\r\n\r\n{", address); err != nil {
+			t.Fatal(err)
+		}
+		halves = append(halves, c)
+	}
+	p.Stderr.MustMatch(t, regexp.MustCompile(`level=WARN msg="new connections wait: `), harness.Patience, p.Done)
+	for range 20 {
+		if r := p.MustReady(t, harness.Patience); r.Status != "ready" {
+			t.Errorf("the admin address answers %+v", r)
+		}
+		if text := mustGet(t, p.Admin+"/metrics", http.StatusOK); !strings.Contains(text, fmt.Sprintf("\njunction_descriptors_limit %d\n", limit)) {
+			t.Errorf("the metrics are\n%s", text)
+		}
+	}
+	if n := strings.Count(p.Stderr.String(), "level=WARN msg=\"new connections wait"); n != 1 {
+		t.Errorf("the log has %d lines about waiting connections, want 1", n)
+	}
+	for _, c := range halves {
+		c.Close()
+	}
+	harness.MustCaller(t, p.URL, harness.LegacyEra).MustCall(t, "demo__echo", `{"text":"hello"}`, "hello")
+}
+
+// mustGet returns the body of an answer with that status.
+func mustGet(t *testing.T, url string, status int) string {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil || resp.StatusCode != status {
+		t.Fatalf("%s is answered %d: %s (%v)", url, resp.StatusCode, text, err)
+	}
+	return string(text)
+}
+
+// TestFaultFullDisk has the audit on a disk with less space than Junction needs. The body of /readyz,
+// the command status and a metric show it; the status code stays, and calls go on. With more space, all
+// is well again.
+func TestFaultFullDisk(t *testing.T) {
+	harness.Need(t, exec.Command("unshare", "-rm", "mount", "-t", "tmpfs", "tmpfs", os.TempDir()).Run())
+	p := harness.NewProgram(t)
+	disk, more := filepath.Join(p.Dir, "disk"), filepath.Join(p.Dir, "more")
+	if err := errors.Join(os.Mkdir(disk, 0o700), syscall.Mkfifo(more, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	p.MustConfigure(t, "upstreams: { demo: { command: [junction, demo] } }\naudit: { file: "+disk+"/audit.jsonl }\n")
+	const line = `mount -t tmpfs -o size=12m tmpfs "$1" || exit 9
+		(read -r _ < "$2"; mount -o remount,size=64m "$1") &
+		shift 2; exec "$@"`
+	p.MustStart(t, exec.Command("unshare", "-rm", "sh", "-c", line, "sh", disk, more, harness.JunctionBinary(t), "--config",
+		p.File()))
+	if r := p.MustReady(t, harness.Patience); r.Status != "degraded" {
+		t.Errorf("the report is %+v, want degraded", r)
+	}
+	const full = "the disk of "
+	for _, text := range []string{mustGet(t, p.Admin+"/readyz", http.StatusOK), mustStatus(t, p)} {
+		text = strings.Join(strings.Fields(text), " ") // a line may be broken
+		if !strings.Contains(text, full+disk) || !strings.Contains(text, "is full") {
+			t.Errorf("the full disk is not in:\n%s", text)
+		}
+	}
+	up := func() bool {
+		return strings.Contains(mustGet(t, p.Admin+"/metrics", http.StatusOK), "\njunction_part_up{junction_part=\"disk\"} 1\n")
+	}
+	if up() {
+		t.Error("the metric says that the disk works")
+	}
+	harness.MustCaller(t, p.URL, harness.LegacyEra).MustCall(t, "demo__echo", `{"text":"hello"}`, "hello")
+	if err := os.WriteFile(more, []byte("\n"), 0); err != nil {
+		t.Fatal(err)
+	}
+	p.Stderr.MustMatch(t, regexp.MustCompile(`msg="a part that Junction depends on works again" part=disk`), harness.Patience,
+		p.Done)
+	if r := p.MustReady(t, harness.Patience); r.Status != "ready" || !up() {
+		t.Errorf("with more space, the report is %+v", r)
+	}
+	if text := mustStatus(t, p); strings.Contains(text, full) {
+		t.Errorf("with more space, the status is\n%s", text)
+	}
+}
+
+// mustStatus returns what junction status prints.
+func mustStatus(t *testing.T, p *harness.Program) string {
+	t.Helper()
+	cmd := exec.Command(harness.JunctionBinary(t), "status", "--admin", strings.TrimPrefix(p.Admin, "http://"))
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("junction status: %v\n%s", err, out)
+	}
+	return string(out)
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"junction/auth"
+	"junction/auth/authserver"
 	"junction/auth/authtest"
 	"junction/cmd/junction/telemetry"
 	"junction/integration/harness"
@@ -258,7 +259,7 @@ func TestMetricsAreDocumented(t *testing.T) {
 	harness.RunPair(t, client.EraModern, client.EraModern, "http", func(t *testing.T, p harness.Pair) {
 		x := mustMeasure(t, p)
 		x.Talk(t).Succeed(t, "up__echo", `{}`)
-		x.all.Store("read", time.Millisecond)
+		x.all.Store("read", time.Millisecond, true)
 		x.all.Checked("invalid_token")
 		x.all.StateChanged(upstream.Change{Name: "up", State: upstream.StateReady})
 		x.all.StateChanged(upstream.Change{Name: "up", State: upstream.StateRetrying})
@@ -270,6 +271,14 @@ func TestMetricsAreDocumented(t *testing.T) {
 		}
 		for _, m := range regexp.MustCompile(`(?m)[{,](\w+)="`).FindAllStringSubmatch(text, -1) {
 			labels[m[1]] = m[1] != "le"
+		}
+		for _, what := range authserver.Limitable() {
+			if n := value(t, text, "junction_signin_limited_total", `junction_page="`+what+`"`); n != "0" {
+				t.Errorf("the count of %s is %q before the first, want 0", what, n)
+			}
+		}
+		if n := value(t, text, "junction_store_failures_total", `junction_store_operation="read"`); n != "1" {
+			t.Errorf("%q failed reads of the storage are counted, want 1", n)
 		}
 		readme := mustRead(t, "cmd/junction/telemetry/README.md")
 		documented := map[string]string{}

@@ -196,6 +196,9 @@ func (d *Diagnosis) add(names view.Names, e *examinee, r *upstream.Report, taken
 		if len(mistakes) == 0 {
 			find(f)
 		}
+	case e.status != nil && e.status.State == upstream.StateDegraded:
+		find(Finding{Grave: true, Text: "the server answers over a new connection, and not over the one in use",
+			Detail: u.Error, Advice: e.status.Advice})
 	case !ready:
 		find(Finding{Grave: true, Text: "the proxy has no connection (" + u.State + ")", Detail: u.Error,
 			Advice: "the check could connect: the proxy will, with its next attempt or call"})

@@ -48,6 +48,11 @@ func TestFindingsOfAnUpstream(t *testing.T) {
 		{"well, and not in the proxy", upstream.Config{},
 			status(upstream.StateRetrying, func(s *upstream.Status) { s.Err = "refused" }), upstream.Report{},
 			"grave the proxy has no connection (retrying)", "with its next attempt"},
+		{"does not answer, and a new connection works", upstream.Config{}, status(upstream.StateDegraded,
+			func(s *upstream.Status) { s.Err, s.Advice = "no answer", "restart it" }), upstream.Report{},
+			"grave the server answers over a new connection, and not over the one in use", "restart it"},
+		{"answers nothing at all", upstream.Config{}, status(upstream.StateDegraded, nil), failed,
+			"grave connect failed: no route", "do this"},
 		{"a problem of a pack", pack, status(upstream.StateReady, func(s *upstream.Status) {
 			s.Reported = append(s.Reported, stdio.Reported{Text: "a mistake"})
 		}), upstream.Report{}, "a mistake", "junction-pack check /srv/p"},

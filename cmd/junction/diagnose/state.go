@@ -26,7 +26,7 @@ type UpstreamStatus struct {
 	Name    string    `json:"name"`
 	State   string    `json:"state"`
 	Since   time.Time `json:"since,omitzero"`    // when State began
-	RetryAt time.Time `json:"retry_at,omitzero"` // the next attempt; absent if it is in progress, or none is due
+	RetryAt time.Time `json:"retry_at,omitzero"` // the next attempt, or ping; absent if it is in progress, or none is due
 	Error   string    `json:"error,omitempty"`
 	Advice  string    `json:"advice,omitempty"` // the remedy for Error
 	Note    string    `json:"note,omitempty"`   // why a start may take long
@@ -36,9 +36,11 @@ type UpstreamStatus struct {
 	Listed  int       `json:"listed"`           // tools that the server lists, also those that are not offered
 	Skills  int       `json:"skills,omitempty"` // on the merged endpoint
 	// the tools are from an earlier run, because the server has not listed any yet
-	Stored  bool   `json:"stored,omitempty"`
-	Links   int    `json:"links"`
-	Sandbox string `json:"sandbox,omitempty"` // of a command: "enforced", or the part that is not, with the reason
+	Stored bool `json:"stored,omitempty"`
+	Links  int  `json:"links"`
+	// links over which the server answers neither calls nor pings
+	Degraded int    `json:"degraded,omitempty"`
+	Sandbox  string `json:"sandbox,omitempty"` // of a command: "enforced", or the part that is not, with the reason
 
 	Processes int       `json:"processes,omitempty"`    // number of processes of a command
 	Memory    int64     `json:"memory_bytes,omitempty"` // of these and their children; only in the answer of /status
@@ -69,8 +71,8 @@ func shown(state string, retry, now time.Time) string {
 
 // Broken reports whether a person has to look at the upstream.
 func (u *UpstreamStatus) Broken() bool {
-	return slices.Contains([]string{upstream.StateRetrying.String(), upstream.StateBlocked.String(),
-		upstream.StateSignIn.String()}, u.State)
+	return slices.Contains([]string{upstream.StateDegraded.String(), upstream.StateRetrying.String(),
+		upstream.StateBlocked.String(), upstream.StateSignIn.String()}, u.State)
 }
 
 // BrokenFirst returns the upstreams with the broken ones first, and otherwise in the same order.
@@ -148,20 +150,29 @@ func (p *Proxy) statusOf(s *upstream.Status, tools int) UpstreamStatus {
 	u := UpstreamStatus{
 		Name: s.Name, State: s.State.String(), Since: s.Since, RetryAt: s.Retry, Error: s.Err, Advice: s.Advice,
 		Era: string(s.Era), Version: s.Version, Tools: tools, Listed: s.Tools, Stored: s.Stored, Links: s.Links,
-		Sandbox: s.Sandbox, Processes: len(s.Processes), pids: s.Processes, SignIn: c.OperatorSignsIn(),
-		Note: note(s, c.Command), Invalid: c.Blocked != "",
+		Degraded: s.Degraded, Sandbox: s.Sandbox, Processes: len(s.Processes), pids: s.Processes,
+		SignIn: c.OperatorSignsIn(), Note: note(s, c.Command), Invalid: c.Blocked != "",
 	}
 	if p.Config().Packs[s.Name] != "" && u.Advice != "" && c.Command[0] == config.PackProgram {
 		u.Advice = config.NoPackProgram
 	}
 	if s.State == upstream.StateReady {
-		u.Note = cmp.Or(p.Trouble(s.Name), unasked(s), reported(s, c, time.Now()))
+		u.Note = cmp.Or(p.Trouble(s.Name), silent(s), unasked(s), reported(s, c, time.Now()))
 	}
 	if u.Lacks = p.Lacks(s.Name); len(u.Lacks) > 0 {
 		lacks := &upstream.LoginError{Upstream: s.Name, Lacks: true, Scopes: u.Lacks}
 		u.Note = "some calls fail: " + signInOf(p.File, s.Name, lacks.Error())
 	}
 	return u
+}
+
+// silent returns how many connections of users get no answer; "" if all do.
+func silent(s *upstream.Status) string {
+	if s.Degraded == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%s of users %s no answer from the server; their calls are rejected until it answers a ping",
+		prose.Count(s.Degraded, "connection"), plural(s.Degraded, "gets", "get"))
 }
 
 // unasked returns why calls have failed that would have sent a request to the client; "" if none did.

@@ -25,7 +25,8 @@ func (u *UpstreamStatus) Need() Need {
 	switch {
 	case u.Invalid || u.State == upstream.StateBlocked.String() || u.State == upstream.StateSignIn.String():
 		return NeedsOperator
-	case u.State == upstream.StateRetrying.String() && u.Advice != "":
+	case u.State == upstream.StateDegraded.String(),
+		u.State == upstream.StateRetrying.String() && u.Advice != "":
 		return NeedsOperator
 	case u.State == upstream.StateRetrying.String():
 		return NeedsRetry

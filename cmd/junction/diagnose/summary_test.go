@@ -22,6 +22,7 @@ func TestSummary(t *testing.T) {
 			{State: ready}, {State: ready}, {State: upstream.StateBlocked.String()},
 			{State: retrying, Advice: "set TOKEN"}, {State: retrying}, {State: upstream.StateStarting.String()},
 		}},
+		{"0 of 1 server work, 1 needs you", []UpstreamStatus{{State: upstream.StateDegraded.String()}}},
 	} {
 		if got := (&Report{Upstreams: row.given}).Summary(); got != row.want {
 			t.Errorf("the summary is %q, want %q", got, row.want)

@@ -1,6 +1,7 @@
 package record
 
 import (
+	"net/http"
 	"net/netip"
 	"sync"
 	"time"
@@ -20,6 +21,7 @@ type Event struct {
 	ID        string    // distinguishes events that another process may write again
 	Name      string    // such as signed_in
 	RequestID string
+	TraceID   string // of the request; "" if it belongs to no trace
 	Principal string // ID of the user or key that the event concerns
 	Person    string // name of the user, as their provider gave it
 	Email     string
@@ -46,7 +48,8 @@ func appendEvent(b []byte, now time.Time, e *Event) []byte {
 	}
 	b = appendTime(b, now)
 	for _, field := range [...]struct{ name, value string }{
-		{"event", e.Name}, {"event_id", e.ID}, {"request_id", e.RequestID}, {"principal", e.Principal},
+		{"event", e.Name}, {"event_id", e.ID}, {"request_id", e.RequestID}, {"trace_id", e.TraceID},
+		{"principal", e.Principal},
 		{"person", e.Person}, {"email", e.Email}, {"oauth_client", e.Client}, {"address", e.Address},
 		{"detail", e.Detail}, {"outcome", string(e.Outcome)},
 	} {
@@ -88,11 +91,11 @@ func (u *uses) first(current use, now time.Time) bool {
 
 // Authenticated writes a line for the first use of an API key from an address within an hour, if
 // there is an audit. Calls have lines of their own.
-func (t *Trail) Authenticated(p *auth.Principal, requestID string) {
+func (t *Trail) Authenticated(p *auth.Principal, requestID string, r *http.Request) {
 	if p.Kind != auth.KindKey || !t.On() || !t.keys.first(use{p.ID, p.Address}, time.Now()) {
 		return
 	}
-	e := Event{Name: "key_used", RequestID: requestID, Principal: p.ID}
+	e := Event{Name: "key_used", RequestID: requestID, TraceID: auth.TraceID(r), Principal: p.ID}
 	if p.Address.IsValid() {
 		e.Address = p.Address.String()
 	}

@@ -23,7 +23,7 @@ func (t *Trail) Refused(r auth.Refusal) {
 		if more > 0 {
 			about = append(about, "more", more)
 		}
-		t.Log.Info("request rejected", append(about, "request_id", r.RequestID)...)
+		t.Log.Info("request rejected", append(about, auth.LoggedIDs(r.RequestID, r.TraceID))...)
 	}
 	t.add(func(b []byte, now time.Time) []byte { return appendRefusal(b, now, &r, more) })
 }
@@ -89,6 +89,9 @@ func (r *refusalLog) line(from netip.Addr, now time.Time) (more int, ok bool) {
 func appendRefusal(b []byte, now time.Time, r *auth.Refusal, more int) []byte {
 	b = appendTime(b, now)
 	b = raw.AppendQuote(append(b, `,"request_id":`...), r.RequestID)
+	if r.TraceID != "" {
+		b = raw.AppendQuote(append(b, `,"trace_id":`...), r.TraceID)
+	}
 	if r.Address.IsValid() {
 		b = append(r.Address.AppendTo(append(b, `,"address":"`...)), '"')
 	}

@@ -34,8 +34,9 @@ func (c *counter) count(value string, n int64) {
 
 // counters are the instruments of events beside calls.
 type counters struct {
-	refused, tokens, connects, failures, cached counter
-	store                                       metric.Float64Histogram
+	refused, tokens, connects, failures, cached, limited, storeFails counter
+
+	store metric.Float64Histogram
 }
 
 // storeBounds are the boundaries for operations of a database, in seconds.
@@ -48,6 +49,12 @@ var reasons = []string{"origin", "proxy", "host", "policy", "endpoint", "too_lar
 
 // tokenResults are those of token checks.
 var tokenResults = []string{"accepted", "invalid_token", "insufficient_scope", "temporarily_unavailable"}
+
+// limitable are the requests of sign-ins that a limit may reject, and operations those of the storage.
+var (
+	limitable  = []string{"sign_in", "page", "register", "token", "refresh", "revoke"}
+	operations = []string{"read", "write", "commit"}
+)
 
 // events makes the counters. A counter that begins at 0 shows its first event as an increase.
 func (t *Telemetry) events(m metric.Meter) (err error) {
@@ -71,10 +78,14 @@ func (t *Telemetry) events(m metric.Meter) (err error) {
 		attrUpstream, nil)
 	count(&t.cached, "junction.calls.cached", "Calls that were answered from the cache, without the upstream.",
 		attrUpstream, nil)
+	count(&t.limited, "junction.signin.limited", "Requests of sign-ins that were rejected because of a limit.",
+		attrPage, limitable)
+	count(&t.storeFails, "junction.store.failures", "Operations on the storage of sign-ins that failed.", attrStore,
+		operations)
 	t.store, err = m.Float64Histogram("junction.store.duration", metric.WithUnit("s"),
 		metric.WithDescription("Duration of operations on the storage of sign-ins."),
 		metric.WithExplicitBucketBoundaries(storeBounds...))
-	for _, operation := range []string{"read", "write", "commit"} { // those of auth/store
+	for _, operation := range operations {
 		t.operations[operation] = []metric.RecordOption{
 			metric.WithAttributeSet(attribute.NewSet(attrStore.String(operation)))}
 	}
@@ -121,7 +132,7 @@ func (t *Telemetry) Checked(code string) {
 func (t *Telemetry) StateChanged(c upstream.Change) {
 	switch {
 	case !t.measures():
-	case c.State == upstream.StateReady:
+	case c.State == upstream.StateReady && !c.Again:
 		t.connects.count(c.Name, 1)
 	case c.State.Failed():
 		t.failures.count(c.Name, 1)
@@ -129,8 +140,19 @@ func (t *Telemetry) StateChanged(c upstream.Change) {
 }
 
 // Store measures an operation of the storage: see store.Config.
-func (t *Telemetry) Store(operation string, took time.Duration) {
+func (t *Telemetry) Store(operation string, took time.Duration, failed bool) {
+	if !t.measures() {
+		return
+	}
+	t.store.Record(context.Background(), took.Seconds(), t.operations[operation]...)
+	if failed {
+		t.storeFails.count(operation, 1)
+	}
+}
+
+// Limited counts a request of a sign-in that was rejected: see authserver.Options.
+func (t *Telemetry) Limited(what string) {
 	if t.measures() {
-		t.store.Record(context.Background(), took.Seconds(), t.operations[operation]...)
+		t.limited.count(what, 1)
 	}
 }

@@ -37,6 +37,7 @@ const (
 	attrState       = attribute.Key("junction.state")
 	attrKind        = attribute.Key("junction.kind")
 	attrStore       = attribute.Key("junction.store.operation")
+	attrPage        = attribute.Key("junction.page")
 	attrForwarded   = attribute.Key("junction.forward.outcome")
 	attrPart        = attribute.Key("junction.part")
 	attrBuild       = attribute.Key("service.version")

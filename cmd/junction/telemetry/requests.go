@@ -17,6 +17,7 @@ type requests struct{ *Telemetry }
 // Begin starts the span of a request, if it is sampled. Its final name is known at the end.
 func (r requests) Begin(info *proxy.CallInfo, meta raw.Object, header map[string][]string) client.Trace {
 	if r.tracer == nil {
+		info.TraceID = originOf(meta, header).parent.TraceID()
 		return nil
 	}
 	from := originOf(meta, header)

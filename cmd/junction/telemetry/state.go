@@ -66,6 +66,7 @@ var gauges = []instrument{
 	{"junction.audit.dropped", "", "Lines of the audit that were dropped since the audit is in force."},
 	{"junction.upstream.state", "", "1 for the state that an upstream has."},
 	{"junction.upstream.connections", "", "Connections to an upstream."},
+	{"junction.upstream.degraded", "", "Connections over which an upstream answers neither calls nor pings."},
 	{"junction.upstream.processes", "", "Processes of an upstream that is a command."},
 	{"junction.upstream.calls", "", "Calls in progress at an upstream."},
 	{"junction.upstream.waiting", "", "Calls that wait because of the concurrency of an upstream."},
@@ -79,9 +80,15 @@ var gauges = []instrument{
 	{"junction.calls.parked", "", "Calls that wait for answers of a client that is away."},
 }
 
+// upstreamCounters are of connections that users have for themselves.
+var upstreamCounters = []instrument{
+	{"junction.upstream.crashes", "", "Connections of single users that failed, or ended by themselves."},
+	{"junction.upstream.evictions", "", "Connections of single users that were ended to make room for others."},
+}
+
 // states are all states of an upstream.
-var states = []upstream.State{upstream.StateStarting, upstream.StateReady, upstream.StateRetrying,
-	upstream.StateBlocked, upstream.StateSignIn, upstream.StateClosed}
+var states = []upstream.State{upstream.StateStarting, upstream.StateReady, upstream.StateDegraded,
+	upstream.StateRetrying, upstream.StateBlocked, upstream.StateSignIn, upstream.StateClosed}
 
 // Watch makes the instruments of the state of a proxy. Call it once, before the first scrape.
 func (t *Telemetry) Watch(s Source) error {
@@ -90,7 +97,7 @@ func (t *Telemetry) Watch(s Source) error {
 	}
 	m := t.meters.Meter(scope)
 	return errors.Join(watchReplicas(m, s.Replicas),
-		observe(m, nil, gauges, func(set reading) { t.read(s, set) }))
+		observe(m, upstreamCounters, gauges, func(set reading) { t.read(s, set) }))
 }
 
 // read reads all gauges.
@@ -126,6 +133,9 @@ func readUpstream(u *upstream.Upstream, set reading) {
 	}
 	calls, waiting := u.Load()
 	set("junction.upstream.connections", int64(status.Links), name)
+	set("junction.upstream.degraded", int64(status.Degraded), name)
+	set("junction.upstream.crashes", status.Crashes, name)
+	set("junction.upstream.evictions", status.Evictions, name)
 	set("junction.upstream.processes", int64(len(status.Processes)), name)
 	set("junction.upstream.calls", int64(calls), name)
 	set("junction.upstream.waiting", int64(waiting), name)

@@ -1,0 +1,291 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"junction/upstream/client"
+	"junction/upstream/pace"
+	"junction/upstream/transport"
+)
+
+// This file notices a server that is connected and answers nothing. After a call has timed out, its
+// link pings the server. If the server does not answer the ping either, the link is degraded: it
+// rejects calls at once, as a circuit breaker does, until the server answers a ping, or a call that
+// was in flight. A client's call is never used to find out whether the server answers.
+//
+// A server that answers a ping is alive, however slow one of its tools is. So the timeouts of one
+// user's calls close nothing for others.
+
+const (
+	// pingPatience is how long the first ping may take after calls of one caller have timed out.
+	pingPatience = 10 * time.Second
+	// pingHurry is the same after calls of two callers have timed out in a row.
+	pingHurry = 2 * time.Second
+	// pingAgain is about how long the second ping may take. Each later one may take twice as long as
+	// the one before, up to pace.Longest. The next ping is sent when the one before is given up.
+	pingAgain = 5 * time.Second
+	// pingCalm is how long after an answered ping a timeout causes no further ping.
+	pingCalm = time.Second
+)
+
+// silence is what a link knows about calls over its conn that got no answer.
+type silence struct {
+	doubted atomic.Bool   // the server may not answer: its next answer is news
+	wake    chan struct{} // 1-buffered; receives when a ping is due
+	news    chan struct{} // 1-buffered; receives when a call was answered, and when others becomes true
+
+	mu      sync.Mutex
+	calls   int       // that timed out since the last answer
+	account string    // of the first of them
+	others  bool      // another account is among them
+	pinged  time.Time // when a ping was answered last
+}
+
+func newSilence() silence {
+	return silence{wake: make(chan struct{}, 1), news: make(chan struct{}, 1)}
+}
+
+// timedOut notes that a call of the account was sent and got no answer in time.
+func (s *silence) timedOut(account string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.calls++; s.calls == 1 {
+		s.account = account
+	} else if account != s.account && !s.others {
+		s.others = true
+		pace.Wake(s.news)
+	}
+	s.suspect()
+}
+
+// suspect causes a ping.
+func (s *silence) suspect() {
+	s.doubted.Store(true)
+	pace.Wake(s.wake)
+}
+
+// answered notes that the server has answered a call. While nothing is doubted, it costs one atomic
+// read.
+func (s *silence) answered() {
+	if s.doubted.Load() {
+		s.end()
+		pace.Wake(s.news)
+	}
+}
+
+// calm reports whether a ping was answered just now.
+func (s *silence) calm() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return time.Since(s.pinged) < pingCalm
+}
+
+// end forgets the calls that timed out.
+func (s *silence) end() {
+	s.doubted.Store(false)
+	s.mu.Lock()
+	s.calls, s.others = 0, false
+	s.mu.Unlock()
+}
+
+// inRow returns how many calls timed out since the last answer, and whether calls of two accounts did.
+func (s *silence) inRow() (calls int, others bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.calls, s.others
+}
+
+// frozenError is the reason why a degraded link rejects calls.
+type frozenError struct {
+	calls int       // that timed out in a row; 0 if only pings were not answered
+	since time.Time // of the first ping that was not answered
+	next  time.Time // of the next ping
+}
+
+func (e *frozenError) Error() string {
+	if left := time.Until(e.next).Round(time.Second); left > 0 {
+		return fmt.Sprintf("%s (the next ping is sent in %s)", e.reason(), left)
+	}
+	return e.reason()
+}
+
+// reason is Error without what changes every second.
+func (e *frozenError) reason() string {
+	calls := ""
+	switch {
+	case e.calls == 1:
+		calls = "a call timed out, and "
+	case e.calls > 1:
+		calls = fmt.Sprintf("%d calls in a row timed out, and ", e.calls)
+	}
+	return fmt.Sprintf("the server does not answer: %spings since %s got no answer; calls are rejected until it "+
+		"answers one", calls, e.since.UTC().Format("15:04:05 UTC"))
+}
+
+// examine pings the server of a conn until it answers, until the conn is broken, or until ctx ends.
+// One ping is in flight at a time.
+func (l *link) examine(ctx context.Context, c client.Conn) {
+	var pause pace.Backoff
+	pause.Begin(pingAgain)
+	began, patience := time.Now(), time.Duration(0)
+	for {
+		err := l.ping(ctx, c, patience)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err == nil:
+			l.thaw(c)
+			return
+		case errors.Is(err, transport.ErrNotSent): // the next conn finds out more
+			l.fail(c, err)
+			return
+		}
+		patience = pause.Next()
+		calls, _ := l.silence.inRow()
+		l.freeze(c, &frozenError{calls, began, time.Now().Add(patience)})
+	}
+}
+
+// errNoPing means that the server has not answered a ping in time.
+var errNoPing = errors.New("no answer to a ping")
+
+// ping waits for the answer to a ping, or to another request, for the time of patience; 0 is that of
+// the first ping. If the ping fails earlier, it waits for the rest of the time, unless the conn is
+// broken.
+func (l *link) ping(ctx context.Context, c client.Conn, patience time.Duration) error {
+	limit := func() time.Duration {
+		_, others := l.silence.inRow()
+		switch {
+		case patience > 0:
+			return patience
+		case others:
+			return pingHurry
+		}
+		return pingPatience
+	}
+	var sending sync.WaitGroup
+	defer sending.Wait()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	began, done := time.Now(), make(chan error, 1)
+	sending.Go(func() { done <- c.Ping(ctx) })
+	late := time.NewTimer(limit())
+	defer late.Stop()
+	for {
+		select {
+		case err := <-done:
+			switch {
+			case !unanswered(err):
+				return nil
+			case errors.Is(err, transport.ErrNotSent) && !errors.Is(err, transport.ErrOthers):
+				return err
+			}
+		case <-l.silence.news:
+			if !l.silence.doubted.Load() {
+				return nil
+			}
+			late.Reset(time.Until(began.Add(limit())))
+		case <-late.C:
+			return errNoPing
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// unanswered reports whether the error of a ping means that the server has not answered. An answer of
+// a gateway in front of the server is none. Without a token, nothing was asked.
+func unanswered(err error) bool {
+	if err == nil {
+		return false
+	}
+	if status, ok := errors.AsType[*transport.StatusError](err); ok {
+		return status.Status >= 500
+	}
+	return client.KindOf(err) == client.KindLost || errors.Is(err, transport.ErrNotSent)
+}
+
+// freeze makes a ready link degraded, or changes the reason.
+func (l *link) freeze(c client.Conn, why *frozenError) {
+	begins := false
+	l.update(func(s *linkState) bool {
+		if s.conn != c {
+			return false
+		}
+		begins = s.state == StateReady
+		s.state, s.err, s.retry = StateDegraded, why, why.next
+		return true
+	})
+	if begins && !l.readsShared { // pool.apply tells the state of the other one
+		l.log.Warn("a connection to the server does not answer", "principal", l.key.user, "error", why)
+		l.pool.suspectAll()
+	}
+}
+
+// thaw makes a degraded link ready.
+func (l *link) thaw(c client.Conn) {
+	l.silence.end()
+	l.silence.mu.Lock()
+	l.silence.pinged = time.Now()
+	l.silence.mu.Unlock()
+	thawed := l.update(func(s *linkState) bool {
+		if s.conn != c || s.state != StateDegraded {
+			return false
+		}
+		s.state, s.err, s.retry = StateReady, nil, time.Time{}
+		return true
+	})
+	if thawed && !l.readsShared {
+		l.log.Info("a connection to the server answers again", "principal", l.key.user)
+	}
+}
+
+// suspectAll causes a ping over the link that reads the catalog, if the other links have connections to
+// the same server. If that link does not answer either, the calls of all users are rejected.
+func (p *pool) suspectAll() {
+	if p.connConfig.URL == "" { // each link has a process of its own
+		return
+	}
+	p.mu.Lock()
+	l := p.links[p.reading()]
+	p.mu.Unlock()
+	if l != nil {
+		l.silence.suspect()
+	}
+}
+
+// frozen returns why a call cannot be made now, because the server does not answer; nil if it can.
+func (u *Upstream) frozen(c *Call) error {
+	if u.degraded.Load() == 0 { // nearly always the case
+		return nil
+	}
+	keys := []linkKey{u.key(c.Profile, c.Session, c.Principal, u.prefersLegacy(c))}
+	if u.config.URL != "" {
+		keys = append(keys, u.reading())
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for _, key := range keys {
+		if l := u.links[key]; l != nil {
+			if err := l.degraded(); err != nil {
+				return &Error{u.name, client.KindUnavailable, err}
+			}
+		}
+	}
+	return nil
+}
+
+// degraded returns why a degraded link rejects calls; nil for any other link.
+func (l *link) degraded() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.state == StateDegraded {
+		return l.err
+	}
+	return nil
+}

@@ -1,0 +1,187 @@
+package upstream
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"junction/upstream/client"
+	"junction/upstream/upstreamtest"
+)
+
+// frozen are the rules of a server that answers none of n pings, and no call.
+func frozen(pings int) []upstreamtest.Rule {
+	return []upstreamtest.Rule{
+		{Method: "ping", Hang: true, Times: pings},
+		// the first one is the handshake
+		{Method: "server/discover", Skip: 1, Hang: true, Times: pings},
+	}
+}
+
+// TestFrozenServerIsDegraded: a server takes connections and answers nothing. After a call has timed
+// out and a ping has, too, calls fail at once, until the server answers a ping.
+func TestFrozenServerIsDegraded(t *testing.T) {
+	for _, era := range []string{"legacy", "modern"} {
+		t.Run(era, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t, upstreamtest.Script{Era: era, JSONAnswers: true, Rules: frozen(3)}, Config{Timeout: 10 * time.Second})
+				settle(time.Second)
+				r.mustHear("ready")
+				mustFail(t, <-begun(r.Upstream, toolCall("hang", `{}`, of("ann"))), client.KindTimeout)
+				settle(pingPatience - time.Millisecond)
+				if s := r.Status(); s.State != StateReady || s.Degraded != 0 {
+					t.Errorf("before the ping is given up, the status is %+v", s)
+				}
+				settle(2 * time.Millisecond)
+				s := r.Status()
+				if s.State != StateDegraded || s.Degraded != 1 || s.Retry.Before(time.Now()) || s.Advice == "" ||
+					!strings.HasPrefix(s.Err, "the server does not answer: a call timed out, and pings since ") {
+					t.Errorf("after the ping was given up, the status is %+v", s)
+				}
+				if s.Tools == 0 {
+					t.Error("the tools are not listed any more")
+				}
+				before := r.count("tools/call")
+				a := <-begun(r.Upstream, toolCall("echo", `{}`, of("bob")))
+				text := mustFail(t, a, client.KindUnavailable)
+				if a.took != 0 || !strings.Contains(text, "the server does not answer") || !strings.Contains(text, "the next ping is sent in ") {
+					t.Errorf("a call failed after %v with %q, want it at once, with the reason and the time", a.took, text)
+				}
+				settle(30 * time.Second)
+				if n := r.count("tools/call"); n != before {
+					t.Errorf("%d calls were sent to find out whether the server answers", n-before)
+				}
+				if s := r.Status(); s.State != StateReady || s.Degraded != 0 || s.Err != "" || s.Advice != "" || !s.Retry.IsZero() {
+					t.Errorf("after a ping was answered, the status is %+v", s)
+				}
+				r.mustHear("degraded ready")
+				mustCall(t, r.Upstream, toolCall("echo", `{}`, of("bob")))
+			})
+		})
+	}
+}
+
+// TestSlowToolClosesNothing: all calls of one tool time out, and the server answers pings. Calls of
+// others go on, and the pings are few.
+func TestSlowToolClosesNothing(t *testing.T) {
+	for _, era := range []string{"legacy", "modern"} {
+		t.Run(era, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t, upstreamtest.Script{Era: era, JSONAnswers: true}, Config{Timeout: 2 * time.Second})
+				settle(time.Second)
+				r.mustHear("ready")
+				before := r.count("server/discover")
+				for range 5 {
+					one, two := begun(r.Upstream, toolCall("hang", `{}`, of("ann"))), begun(r.Upstream, toolCall("hang", `{}`, of("bob")))
+					mustFail(t, <-one, client.KindTimeout)
+					mustFail(t, <-two, client.KindTimeout)
+					settle(20 * time.Millisecond)
+					mustCall(t, r.Upstream, toolCall("echo", `{}`, of("cid")))
+				}
+				r.mustHear("")
+				if n := r.count("ping") + r.count("server/discover") - before; n != 5 {
+					t.Errorf("the server received %d pings after five rounds of two calls that timed out, want 5", n)
+				}
+			})
+		})
+	}
+}
+
+// TestTwoCallersFreezeSooner: calls of two users in a row leave less time to the ping than two calls of
+// one user.
+func TestTwoCallersFreezeSooner(t *testing.T) {
+	for _, tt := range []struct {
+		second string
+		after  time.Duration
+	}{{"ann", pingPatience}, {"bob", pingHurry}} {
+		t.Run(tt.second, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t, upstreamtest.Script{Era: "legacy", JSONAnswers: true, Rules: frozen(0)}, Config{Timeout: 10 * time.Second})
+				settle(time.Second)
+				one, two := begun(r.Upstream, toolCall("hang", `{}`, of("ann"))), begun(r.Upstream, toolCall("hang", `{}`, of(tt.second)))
+				mustFail(t, <-one, client.KindTimeout)
+				mustFail(t, <-two, client.KindTimeout)
+				settle(tt.after - time.Millisecond)
+				if s := r.Status(); s.State != StateReady {
+					t.Errorf("the status is %+v before %v", s, tt.after)
+				}
+				settle(2 * time.Millisecond)
+				if s := r.Status(); s.State != StateDegraded || !strings.Contains(s.Err, "2 calls in a row") {
+					t.Errorf("the status is %+v after %v", s, tt.after)
+				}
+			})
+		})
+	}
+}
+
+// TestAnswerOfACallEndsDegraded: the server answers a call that was in flight, and no ping.
+func TestAnswerOfACallEndsDegraded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, upstreamtest.Script{Era: "legacy", JSONAnswers: true, Rules: frozen(0)},
+			Config{Tools: Rules{{Glob: "hang", Rule: Rule{Timeout: 10 * time.Second}}}})
+		settle(time.Second)
+		slow := begun(r.Upstream, toolCall("slow", `{"ms":40000}`, of("bob")))
+		mustFail(t, <-begun(r.Upstream, toolCall("hang", `{}`, of("ann"))), client.KindTimeout)
+		settle(pingPatience + time.Millisecond)
+		r.mustHear("ready degraded")
+		if a := <-slow; a.err != nil {
+			t.Errorf("the call in flight = %v", a.err)
+		}
+		r.mustHear("ready")
+	})
+}
+
+// TestFrozenSessionIsOfOneUser: the session of one user is frozen. Only the calls of this user are
+// rejected, because the session that lists the tools answers.
+func TestFrozenSessionIsOfOneUser(t *testing.T) {
+	for _, whole := range []bool{false, true} {
+		t.Run(fmt.Sprintf("whole server %v", whole), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				rules := frozen(1) // the ping of ann's session; the next one is of the session that lists the tools
+				if whole {
+					rules = frozen(0)
+				}
+				r := newRig(t, upstreamtest.Script{Era: "legacy", JSONAnswers: true, Rules: rules},
+					Config{Timeout: 10 * time.Second, Isolation: IsolationPrincipal})
+				settle(time.Second)
+				mustCall(t, r.Upstream, toolCall("echo", `{}`, of("bob")))
+				mustFail(t, <-begun(r.Upstream, toolCall("hang", `{}`, of("ann"))), client.KindTimeout)
+				synctest.Wait()
+				settle(pingPatience + time.Millisecond)
+				if !whole {
+					mustCall(t, r.Upstream, toolCall("echo", `{}`, of("bob")))
+					r.mustHear("ready")
+					return
+				}
+				if s := r.Status(); s.State != StateReady || s.Degraded != 1 {
+					t.Errorf("the status is %+v, want one degraded connection", s)
+				}
+				settle(pingPatience)
+				a := <-begun(r.Upstream, toolCall("echo", `{}`, of("bob")))
+				mustFail(t, a, client.KindUnavailable)
+				if a.took != 0 || r.Status().Degraded != 2 {
+					t.Errorf("another user's call took %v; the status is %+v", a.took, r.Status())
+				}
+				r.mustHear("ready degraded")
+			})
+		})
+	}
+}
+
+// TestUnusedFrozenServerIsDegraded: nobody calls the server, which does not answer when its lists are
+// read again.
+func TestUnusedFrozenServerIsDegraded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rules := append(frozen(0), upstreamtest.Rule{Method: "tools/list", Skip: 1, Hang: true})
+		r := newRig(t, upstreamtest.Script{Era: "legacy", Rules: rules, NoListChanged: true}, Config{})
+		settle(time.Second)
+		r.mustHear("ready")
+		settle(6 * time.Minute)
+		r.mustHear("degraded")
+		if s := r.Status(); !strings.HasPrefix(s.Err, "the server does not answer: pings since ") {
+			t.Errorf("the status is %+v", s)
+		}
+	})
+}
