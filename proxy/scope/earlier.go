@@ -116,7 +116,9 @@ func (w *Snapshot) whole(c Caller, p upstream.Part, era client.Era) uint64 {
 // list of all callers in that snapshot (Whole). If no snapshot has it, the oldest one counts, which may
 // have the same list for the caller. Find looks at one snapshot, because its subject views are made
 // again for each look. The rights are those of now, since the configuration has not changed.
-func (all *Earlier) Find(c Caller, p upstream.Part, era client.Era, whole uint64, has func(Caller) bool) (Caller, bool) {
+func (all *Earlier) Find(
+	c Caller, p upstream.Part, era client.Era, whole uint64, has func(Caller) bool,
+) (Caller, bool) {
 	if whole == 0 { // the catalogs of a user are those of now in all snapshots
 		return Caller{}, false
 	}
