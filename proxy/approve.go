@@ -136,14 +136,17 @@ func (s *Core) approveModern(ctx context.Context, x *Exchange, st sealed.State) 
 			} else if !first {
 				return nil, errState() // each approval request is answered once
 			}
-			switch span, ok := x.offer().Chosen(answer); {
-			case ok && span > policy.SpanOnce:
-				s.approvals.Give(x.Principal.ID, x.spanKey(span))
-			case !ok:
+			span, ok := x.offer().Chosen(answer)
+			if !ok {
 				return s.unapproved(x, approvalDeclined, "The person at the client did not approve this call.")
 			}
-			x.Info.Approval, x.approved = approvalGiven, true
-			return nil, nil
+			if span <= policy.SpanCall || bytes.Equal(st.Spans, x.spans()) { // else it is asked again
+				if span > policy.SpanOnce {
+					s.approvals.Give(x.Principal.ID, x.spanKey(span))
+				}
+				x.Info.Approval, x.approved = approvalGiven, true
+				return nil, nil
+			}
 		}
 	}
 	form, err := x.approvalForm()
@@ -152,7 +155,7 @@ func (s *Core) approveModern(ctx context.Context, x *Exchange, st sealed.State) 
 	}
 	x.Info.Approval = approvalAsked
 	ask := fmt.Appendf(nil, `"%s":{"method":"elicitation/create","params":%s}`, approvalKey, form)
-	return new(s.inputRequired(x, [][]byte{ask}, sealed.State{Kind: sealed.Approval,
+	return new(s.inputRequired(x, [][]byte{ask}, sealed.State{Kind: sealed.Approval, Spans: x.spans(),
 		Asked: x.asking("", string(mcp.MethodElicitationCreate))})), nil
 }
 
@@ -204,6 +207,17 @@ func (x *Exchange) spanKey(span policy.Span) string {
 		fmt.Fprintf(h, "%#v,", part)
 	}
 	return fmt.Sprintf("%d %x", span, h.Sum(nil))
+}
+
+// spans returns a digest of what the form offers beyond the exact call; nil for nothing. A modern client
+// returns with the answer in a later request: if the tool or the server has another definition by then,
+// the user has not seen what the answer would allow.
+func (x *Exchange) spans() []byte {
+	if x.offer().Most <= policy.SpanCall {
+		return nil
+	}
+	sum := sha256.Sum256([]byte(x.spanKey(policy.SpanTool) + x.spanKey(policy.SpanServer)))
+	return sum[:16]
 }
 
 // approvalForm returns the elicitation that shows the call (package approval). The error says why the

@@ -36,7 +36,8 @@ func (s *Core) list(ctx context.Context, x *Exchange, p upstream.Part) (Result, 
 	}
 	r.Tail = []byte{']'}
 	if next > 0 {
-		c := sealed.Cursor{Print: from.Subject.Print(p, k), Offset: uint32(next), Scope: x.cursorScope()}
+		c := sealed.Cursor{Print: from.Subject.Print(p, k), Whole: from.Whole(p, x.Era), Offset: uint32(next),
+			Scope: x.cursorScope()}
 		r.Tail = raw.AppendQuote(append(r.Tail, `,"nextCursor":`...), s.sealer.Cursor(c))
 	}
 	if x.Era == client.EraModern {
@@ -95,7 +96,7 @@ func (s *Core) readCursor(ctx context.Context, x *Exchange, p upstream.Part) (fr
 	if has(x.Caller) {
 		return x.Caller, int(c.Offset), nil
 	}
-	if from, ok = s.earlier.Find(x.Caller, has); ok {
+	if from, ok = s.earlier.Find(x.Caller, p, x.Era, c.Whole, has); ok {
 		return from, int(c.Offset), nil
 	}
 	// Another member may have the change already, and this one a moment later.

@@ -41,7 +41,8 @@ func (p *pool) reading() linkKey {
 
 // routed is the profile of a legacy connection that all clients share: the capabilities whose
 // requests Junction can route to the client of a call. It has no roots: a server requests them once
-// and keeps the answer, but each client has other roots.
+// and keeps the answer, but each client has other roots. That all clients which are there have equal
+// roots is no reason to declare them: the answer stays with the server when another client comes.
 func routed() client.Profile {
 	p := client.Everything()
 	p.Roots, p.Tasks = false, false

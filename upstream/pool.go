@@ -48,10 +48,11 @@ type pool struct {
 	// it
 	freed    chan struct{}
 	closed   bool
-	legacy   legacySide   // of a modern server
-	onlyConn noSecondConn // the first connection, if the server allowed no second one beside it
-	asked    time.Time    // of the last reading that a caller asked for (whenAsked); it may be in the future
-	ended    bool         // another pool has replaced this one: its catalog is not stored any more
+	legacy   legacySide    // of a modern server
+	onlyConn noSecondConn  // the first connection, if the server allowed no second one beside it
+	readTook time.Duration // of the last reading of the lists
+	asked    time.Time     // of the last reading that a caller asked for (whenAsked); it may be in the future
+	ended    bool          // another pool has replaced this one: its catalog is not stored any more
 	// time until the catalog of a lost upstream is dropped; nil while the upstream is connected
 	grace *time.Timer
 	// announced is the number of announced changes of the lists, and of sign-ins

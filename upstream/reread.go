@@ -28,6 +28,10 @@ const (
 // announces changes. Some servers declare it and announce nothing.
 const announcedPace = 2
 
+// askedShare is how many times longer than the last reading the pause before a reading is that a caller
+// asks for: a slow server spends a tenth of its time on them.
+const askedShare = 10
+
 // askedPatience bounds the wait of a caller for a reading that it asked for.
 const askedPatience = minRefresh
 
@@ -36,6 +40,8 @@ func (l *link) reread(ctx context.Context, c client.Conn) {
 	if !l.readsCatalog {
 		return
 	}
+	begun := time.Now()
+	defer func() { l.pool.took(time.Since(begun)) }()
 	limited, cancel := context.WithTimeout(ctx, l.pool.connConfig.ConnectTimeout)
 	defer cancel()
 	err := l.pool.readCatalog(limited, l.key, c)
@@ -152,24 +158,32 @@ func (a *asking) take() reading {
 }
 
 // whenAsked returns the time until a reading that a caller has asked for, at least pause. It counts
-// the reading: all links of the pool together have at most one in askedPause.
+// the reading: all links of the pool together have at most one in askedPause, and in askedShare times
+// the duration of the last one.
 func (p *pool) whenAsked(pause time.Duration) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := time.Now()
 	at := now.Add(max(0, pause))
-	if next := p.asked.Add(askedPause); at.Before(next) {
+	if next := p.asked.Add(max(askedPause, askedShare*p.readTook)); at.Before(next) {
 		at = next
 	}
 	p.asked = at
 	return at.Sub(now)
 }
 
+// took stores how long a reading has taken.
+func (p *pool) took(d time.Duration) {
+	p.mu.Lock()
+	p.readTook = d
+	p.mu.Unlock()
+}
+
 // Reread reads the lists again for a caller that names an item which they do not have, and waits for
 // it, at most for ten seconds. A connection that is just being opened reads them itself. Reread
 // returns false at once if the server is not connected: its lists are read when it is connected again.
-// A pool reads at most once a second for all callers, and at most every ten seconds if its lists
-// change all the time.
+// A pool reads at most once a second for all callers, less often if the server is slow, and at most
+// every ten seconds if its lists change all the time.
 func (p *pool) Reread(ctx context.Context, own client.Profile, session, principal string) bool {
 	keys := []linkKey{p.reading()}
 	if p.Separates() {

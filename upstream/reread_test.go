@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"cmp"
 	"context"
 	"strings"
 	"testing"
@@ -118,16 +119,21 @@ func TestManyCallersOfMissingTools(t *testing.T) {
 	const lasts = 10 * time.Minute
 	for _, tt := range []struct {
 		name    string
-		changes bool // the list is another one at each reading
+		changes bool          // the list is another one at each reading
+		slow    time.Duration // how long a reading takes
 		most    int
 	}{
-		{"the list stays", false, int(lasts/askedPause) + 2},
-		{"the list changes all the time", true, int(lasts/minRefresh) + maxRereads + 3},
+		{"the list stays", false, 0, int(lasts/askedPause) + 2},
+		{"the list changes all the time", true, 0, int(lasts/minRefresh) + maxRereads + 3},
+		{"the server is slow", false, 3 * time.Second, int(lasts/(3*time.Second*askedShare)) + 3},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				r := newRig(t, silent("modern"), Config{})
+				r := newRig(t, silent("modern"), Config{ConnectTimeout: cmp.Or(tt.slow, 20*time.Second)})
 				synctest.Wait()
+				if tt.slow > 0 {
+					r.server.AddRules(upstreamtest.Rule{Method: "tools/list", Hang: true})
+				}
 				first, end := r.reads(), time.Now().Add(lasts)
 				for range 200 {
 					go func() {

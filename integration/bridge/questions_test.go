@@ -467,7 +467,10 @@ func TestTimeOfAQuestionDoesNotCount(t *testing.T) {
 				c.Tools = upstream.Rules{{Glob: "ask", Rule: rule}, {Glob: "hang", Rule: rule}}
 			})
 			c, other := j.Talk(t), harness.TalkAs(t, j.URL, p.Client, "2025-11-25", `{}`)
-			other.Succeed(t, "up__echo", `{}`) // the connection of its calls is there
+			// The connections of both are there: else the call would fail while a process starts, and another limit
+			// would have ended it.
+			c.Succeed(t, "up__echo", `{}`)
+			other.Succeed(t, "up__echo", `{}`)
 			m, asked := c.Converse(t, harness.Asking(harness.AskForm, harness.AskRoots), func(q harness.ServerRequest) string {
 				for range 2 { // meanwhile two calls of another client time out, one after the other
 					harness.WantOwnError(t, other.Call(t, "up__hang", `{}`), "up", client.KindTimeout)

@@ -70,7 +70,8 @@ func Descendants(pid int) []int {
 }
 
 // Living reports whether a process has not ended yet, and its name. A zombie has ended: whether
-// its parent reaps it is not ours.
+// its parent reaps it is not ours. So has a process that is ending: it has closed its output, by which
+// the proxy notices, and is no zombie until it is scheduled again.
 func Living(pid int) (name string, lives bool) {
 	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if err != nil {
@@ -80,7 +81,13 @@ func Living(pid int) (name string, lives bool) {
 	if open < 0 || end < open || end+2 >= len(stat) {
 		return "", false
 	}
-	return string(stat[open+1 : end]), stat[end+2] != 'Z'
+	fields := bytes.Fields(stat[end+2:]) // from the third on, see proc_pid_stat(5)
+	if len(fields) < 7 {
+		return "", false
+	}
+	flags, _ := strconv.ParseUint(string(fields[6]), 10, 64)
+	const ending = 4 // PF_EXITING of Linux
+	return string(stat[open+1 : end]), fields[0][0] != 'Z' && flags&ending == 0
 }
 
 // mustLeaveNothing expects that no goroutine of the proxy is left, and no child of this process but

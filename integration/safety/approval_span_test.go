@@ -109,3 +109,40 @@ func TestApprovalCoversWhatTheFormSays(t *testing.T) {
 		}
 	})
 }
+
+// TestApprovalIsOfTheToolThatWasShown has a server change a tool while a user reads the form, who then
+// allows any call of it: nothing is allowed of the tool as it is now.
+func TestApprovalIsOfTheToolThatWasShown(t *testing.T) {
+	harness.InMemory(t, "a remembered approval of a modern client holds in one process")
+	harness.EachPair(t, func(t *testing.T, p harness.Pair) {
+		s := p.Serve(t, upstreamtest.Script{})
+		s.Config.Isolation = upstream.IsolationShared // a second process would have the old tool
+		guard, keys := harness.Keyring(t, "ann")
+		j := harness.Start(t, p, harness.Setup{Upstreams: map[string]upstream.Config{"up": s.Config}, Guard: guard,
+			Policy: harness.MustPolicy(t, spans)})
+		j.Offers(t, "up")
+		s.Listened(t, p)
+		ann := j.As(t, keys["ann"])
+		tool, _ := wider(p.Client)
+		changed := false
+		change := func(q harness.ServerRequest) string {
+			if changed {
+				return approval("Do not allow")(q)
+			}
+			s.Set(t, "tools/list", harness.ToolTexts(`{"name":"echo","description":"other","inputSchema":{"type":"object"}}`))
+			j.Until(t, "the changed tool", func() bool {
+				tools, _ := ann.List(t, "")
+				changed = len(tools) == 1 && strings.Contains(string(tools[0]), "other")
+				return changed
+			})
+			return approval(tool)(q)
+		}
+		if _, asked := ann.Converse(t, harness.Called("up__echo", `{"text":"a"}`), change); len(asked) == 0 || !changed {
+			t.Fatalf("%d questions, changed: %t", len(asked), changed)
+		}
+		m, asked := ann.Converse(t, harness.Called("up__echo", `{"text":"b"}`), change)
+		if len(asked) != 1 {
+			t.Errorf("a call of the changed tool asks %d questions, and is answered %s; want one question", len(asked), m.Append(nil))
+		}
+	})
+}

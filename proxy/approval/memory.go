@@ -1,7 +1,9 @@
 package approval
 
 import (
+	"container/heap"
 	"maps"
+	"strings"
 	"sync"
 	"time"
 
@@ -16,44 +18,73 @@ import (
 type Memory struct {
 	mu          sync.Mutex
 	byPrincipal map[string]*memoryOf
+	order       queue // all of byPrincipal, by look
 }
 
 type memoryOf struct {
-	given map[string]time.Time // digests of requests, with their expiry
-	spent map[string]time.Time // approval requests, with their expiry
+	principal string
+	given     map[string]time.Time // digests of requests, with their expiry
+	spent     map[string]time.Time // approval requests, with their expiry
+	last      time.Time            // when the last entry expires
+	look      time.Time            // last, as it was when it was put in the queue
 }
 
 const (
 	kept = time.Hour // lifetime of a modern client's remembered approval
 	most = 1000      // per principal; beyond it some are forgotten and requested again
+
+	// looks is how many other principals each new one looks at: one of them may still have entries.
+	looks = 2
 )
 
-// its returns the approvals of a principal; a.mu is held. If there are many principals, it first
-// removes those without entries.
-func (a *Memory) its(principal string) *memoryOf {
+// its returns the approvals of a principal, for an entry that expires at a time; a.mu is held. For a new
+// principal, it first removes others whose entries have all expired.
+func (a *Memory) its(principal string, until time.Time) *memoryOf {
 	if its := a.byPrincipal[principal]; its != nil {
+		if until.After(its.last) {
+			its.last = until
+		}
 		return its
 	}
-	if a.byPrincipal == nil || len(a.byPrincipal) >= most {
-		now := time.Now()
-		maps.DeleteFunc(a.byPrincipal, func(_ string, its *memoryOf) bool {
-			its.end(now)
-			return len(its.given)+len(its.spent) == 0
-		})
+	now := time.Now()
+	for range looks {
+		if len(a.order) == 0 || a.order[0].look.After(now) {
+			break
+		}
+		if its := a.order[0]; its.last.After(now) {
+			its.look = its.last
+			heap.Fix(&a.order, 0)
+		} else {
+			heap.Pop(&a.order)
+			delete(a.byPrincipal, its.principal)
+		}
 	}
 	if a.byPrincipal == nil {
 		a.byPrincipal = map[string]*memoryOf{}
 	}
-	its := &memoryOf{map[string]time.Time{}, map[string]time.Time{}}
-	a.byPrincipal[principal] = its
+	its := &memoryOf{strings.Clone(principal), map[string]time.Time{}, map[string]time.Time{}, until, until}
+	a.byPrincipal[its.principal] = its
+	heap.Push(&a.order, its)
 	return its
 }
 
-// end removes expired entries.
-func (its *memoryOf) end(now time.Time) {
-	for _, m := range [...]map[string]time.Time{its.given, its.spent} {
-		maps.DeleteFunc(m, func(_ string, until time.Time) bool { return !now.Before(until) })
-	}
+// queue is a heap of principals. Those at whom Memory has to look first come first.
+type queue []*memoryOf
+
+func (q queue) Len() int           { return len(q) }
+func (q queue) Less(i, j int) bool { return q[i].look.Before(q[j].look) }
+func (q queue) Swap(i, j int)      { q[i], q[j] = q[j], q[i] }
+
+// Push implements heap.Interface.
+func (q *queue) Push(its any) { *q = append(*q, its.(*memoryOf)) }
+
+// Pop implements heap.Interface.
+func (q *queue) Pop() any {
+	last := len(*q) - 1
+	its := (*q)[last]
+	(*q)[last] = nil
+	*q = (*q)[:last]
+	return its
 }
 
 // Has reports whether an approval of the request is remembered.
@@ -69,16 +100,17 @@ func (a *Memory) Give(principal, request string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	now := time.Now()
-	bounded.Put(&a.its(principal).given, most, request, now.Add(kept), now.After)
+	bounded.Put(&a.its(principal, now.Add(kept)).given, most, request, now.Add(kept), now.After)
 }
 
 // Spend marks an approval request as answered. It returns false if the request was answered before.
 func (a *Memory) Spend(principal, id string, until time.Time) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	its := a.its(principal)
+	its := a.its(principal, until)
 	if len(its.spent) >= most {
-		its.end(time.Now())
+		now := time.Now()
+		maps.DeleteFunc(its.spent, func(_ string, until time.Time) bool { return !now.Before(until) })
 	}
 	if _, ok := its.spent[id]; ok || len(its.spent) >= most {
 		return false // better to ask again than to make a call twice

@@ -34,11 +34,36 @@ func TestApprovalsAreOfTheirPrincipal(t *testing.T) {
 		if a.Has("you", "request") {
 			t.Error("an approval does not end")
 		}
-		for i := range 2 * most {
-			a.Spend(fmt.Sprint("principal ", i), "1", until)
+	})
+}
+
+// TestPrincipalsWithoutEntriesAreRemoved has thousands of principals. A new one removes two others, and
+// none that has an entry, however many there are.
+func TestPrincipalsWithoutEntriesAreRemoved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var a Memory
+		n := 0
+		add := func() {
+			n++
+			a.Spend(fmt.Sprint("principal ", n), "1", time.Now().Add(time.Minute))
 		}
-		if n := len(a.byPrincipal); n > most {
-			t.Errorf("%d principals are remembered of whom there is nothing to remember", n)
+		for range 3 * most {
+			add()
+		}
+		a.Give("principal 1", "request") // it lives longer than the others
+		if len(a.byPrincipal) != 3*most {
+			t.Fatalf("%d of %d principals are kept that have an entry", len(a.byPrincipal), 3*most)
+		}
+		time.Sleep(time.Minute)
+		for new := range 2 * most {
+			before := len(a.byPrincipal)
+			if add(); before-len(a.byPrincipal) > looks-1 {
+				t.Fatalf("new principal %d removes %d others, want at most %d", new, before+1-len(a.byPrincipal), looks)
+			}
+		}
+		if len(a.byPrincipal) != 2*most+1 || len(a.order) != 2*most+1 || !a.Has("principal 1", "request") {
+			t.Errorf("%d principals are kept, want %d; that of an approval: %t", len(a.byPrincipal), 2*most+1,
+				a.Has("principal 1", "request"))
 		}
 	})
 }

@@ -34,6 +34,7 @@ type check struct {
 	cost  Cost
 	args  *values
 	steps int
+	most  int // steps
 	told  int // steps at the last look at ctx
 	depth int
 	done  func() // ends the turn; nil before it has begun
@@ -42,13 +43,13 @@ type check struct {
 
 // spend counts steps before they are made. It returns false if the check has to stop.
 func (c *check) spend(n int) bool {
-	if c.steps += n; c.err != nil || c.steps-c.told < 1024 && c.steps < maxSteps {
+	if c.steps += n; c.err != nil || c.steps-c.told < 1024 && c.steps < c.most {
 		return c.err == nil
 	}
 	c.told = c.steps
 	switch {
-	case c.steps >= maxSteps:
-		c.err = &LimitError{"steps of the check", maxSteps}
+	case c.steps >= c.most:
+		c.err = &LimitError{"steps of the check", c.most}
 	case c.ctx.Err() != nil:
 		c.err = context.Cause(c.ctx)
 	case c.done == nil && c.steps > lightSteps && c.cost != nil:
@@ -207,8 +208,7 @@ func (c *check) text(s *jsonschema.Schema, at int32, found *problems) bool {
 	if s.MinLength == nil && s.MaxLength == nil && s.Pattern == nil {
 		return true
 	}
-	size := len(c.args.bytes(at))
-	if !c.spend(size / 16) {
+	if !c.spend(readingSteps(c.args.bytes(at), c.args.nodes[at].escaped)) {
 		return false
 	}
 	ok := true
@@ -223,9 +223,17 @@ func (c *check) text(s *jsonschema.Schema, at int32, found *problems) bool {
 	return ok
 }
 
+// readingSteps are the steps to read a string. Reading the escapes takes four times as long.
+func readingSteps(quoted []byte, escaped bool) int {
+	if escaped {
+		return len(quoted) / 4
+	}
+	return len(quoted) / 16
+}
+
 // nameOf returns the name of a member.
 func (c *check) nameOf(at int32) string {
-	if !c.spend(len(c.args.quotedName(at)) / 16) {
+	if !c.spend(readingSteps(c.args.quotedName(at), c.args.nodes[at].unclear)) {
 		return ""
 	}
 	return c.args.nameOf(at)

@@ -26,7 +26,7 @@ func (c *check) equal(at int32, want any) bool {
 		if !n.escaped {
 			return c.spend(len(want)/64) && string(c.args.text[n.start+1:n.end-1]) == want
 		}
-		return c.spend(int(n.end-n.start)/16) && c.args.string(at) == want
+		return c.spend(readingSteps(c.args.bytes(at), true)) && c.args.string(at) == want
 	case []any:
 		if n.kind != arrayKind || int(n.children) != len(want) {
 			return false
@@ -100,7 +100,9 @@ func (c *check) hash(h *maphash.Hash, at int32) {
 	case boolKind:
 		h.WriteByte(c.args.text[n.start])
 	case stringKind:
-		h.WriteString(c.args.string(at))
+		if c.spend(readingSteps(c.args.bytes(at), n.escaped)) {
+			h.WriteString(c.args.string(at))
+		}
 	case numberKind:
 		if c.spend(numberSteps) {
 			h.WriteString(c.rat(at).RatString())
@@ -132,7 +134,8 @@ func (c *check) alike(a, b int32) bool {
 	case boolKind:
 		return c.args.text[x.start] == c.args.text[y.start]
 	case stringKind:
-		return c.args.string(a) == c.args.string(b)
+		return c.spend(readingSteps(c.args.bytes(a), x.escaped)+readingSteps(c.args.bytes(b), y.escaped)) &&
+			c.args.string(a) == c.args.string(b)
 	case numberKind:
 		return c.spend(2*numberSteps) && c.rat(a).Cmp(c.rat(b)) == 0
 	case arrayKind:

@@ -47,7 +47,7 @@ func compare(t *testing.T, schema string, compiled *jsonschema.Schema, arguments
 	if err != nil {
 		t.Fatal(err)
 	}
-	problems, err := (&check{ctx: t.Context(), args: args}).problems(compiled)
+	problems, err := (&check{ctx: t.Context(), args: args, most: maxSteps}).problems(compiled)
 	if _, over := errors.AsType[*LimitError](err); over {
 		return // a schema that contains itself
 	}
@@ -216,12 +216,12 @@ func FuzzBounds(f *testing.F) {
 		if err := json.Unmarshal(object.Text(), &value); err != nil {
 			t.Fatalf("parsed, and is not JSON: %v", err)
 		}
-		c := &check{ctx: t.Context(), args: args}
+		c := &check{ctx: t.Context(), args: args, most: maxSteps}
 		c.fits(s, 0, nil, nil)
 		if before := c.steps; c.err == nil && before > maxSteps {
 			t.Errorf("%d steps without an error", before)
 		}
-		problems, err := (&check{ctx: t.Context(), args: args}).problems(s)
+		problems, err := (&check{ctx: t.Context(), args: args, most: maxSteps}).problems(s)
 		if err != nil && problems != nil || len(problems) > maxProblems+1 || len(strings.Join(problems, "")) > (maxProblems+1)*4096 {
 			t.Errorf("%d problems, %v", len(problems), err)
 		}

@@ -37,13 +37,17 @@ func (c *check) object(s *jsonschema.Schema, at int32, found *problems, seen mar
 // members checks the values of an object.
 func (c *check) members(s *jsonschema.Schema, at int32, found *problems, seen marks) bool {
 	ok, i := true, -1
+	named := len(s.Properties)+len(s.PatternProperties) > 0
 	for m := range c.args.each(at) {
 		i++
 		if !ok && !found.open() || !c.spend(1) {
 			return false
 		}
-		name, known := c.nameOf(m), false
-		if property := s.Properties[name]; property != nil {
+		name, known := "", false
+		if named {
+			name = c.nameOf(m)
+		}
+		if property := s.Properties[name]; named && property != nil {
 			known = true
 			ok = c.fits(property, m, found, nil) && ok
 		}

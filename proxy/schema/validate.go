@@ -11,6 +11,7 @@ package schema
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -37,6 +38,7 @@ type Validator struct {
 	mu      sync.Mutex
 	schemas map[string]*inputSchema // by definition
 	bytes   int                     // their memory, as memoryOf estimates it
+	steps   int                     // bound of a check; 0 for maxSteps
 }
 
 const (
@@ -108,7 +110,7 @@ func (v *Validator) Check(ctx context.Context, definition []byte, arguments raw.
 		}
 		defer release()
 	}
-	c := &check{ctx: ctx, cost: cost}
+	c := &check{ctx: ctx, cost: cost, most: cmp.Or(v.steps, maxSteps)}
 	defer c.end()
 	if !c.spend(len(text) / 4) { // to parse them
 		return nil, c.err
@@ -144,7 +146,7 @@ func (c *check) problems(s *jsonschema.Schema) ([]string, error) {
 		return nil, c.err
 	}
 	found := &problems{}
-	c.steps = min(c.steps, maxSteps/2)
+	c.steps = min(c.steps, c.most/2)
 	c.fits(s, 0, found, nil)
 	if _, over := errors.AsType[*LimitError](c.err); c.err != nil && !over {
 		return nil, c.err

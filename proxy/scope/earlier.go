@@ -5,6 +5,9 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"junction/upstream"
+	"junction/upstream/client"
 )
 
 const (
@@ -95,21 +98,45 @@ func (all *Earlier) Clear() {
 	}
 }
 
-// Find returns the caller in the latest snapshot in which has returns true. The rights are those of
-// now, since the configuration has not changed.
-func (all *Earlier) Find(c Caller, has func(Caller) bool) (Caller, bool) {
+// Whole returns the print of a list with the items of all callers who share the endpoint, for the kind of
+// the caller's client; 0 if the endpoint is the caller's own.
+func (c Caller) Whole(p upstream.Part, era client.Era) uint64 {
+	return c.Snapshot.whole(c, p, era)
+}
+
+func (w *Snapshot) whole(c Caller, p upstream.Part, era client.Era) uint64 {
+	shared := w.Endpoints[c.Endpoint.Name]
+	if shared == nil {
+		return 0
+	}
+	return shared.View.Print(p, shared.View.Kind(p, era, c.Who.Profile))
+}
+
+// Find returns the caller in an earlier snapshot, if has returns true there. whole is the print of the
+// list of all callers in that snapshot (Whole). If no snapshot has it, the oldest one counts, which may
+// have the same list for the caller. Find looks at one snapshot, because its subject views are made
+// again for each look. The rights are those of now, since the configuration has not changed.
+func (all *Earlier) Find(
+	c Caller, p upstream.Part, era client.Era, whole uint64, has func(Caller) bool,
+) (Caller, bool) {
+	if whole == 0 { // the catalogs of a user are those of now in all snapshots
+		return Caller{}, false
+	}
 	all.mu.Lock()
 	kept := slices.Clone(all.kept)
 	all.mu.Unlock()
-	last := c.Endpoint.View
+	var found *Snapshot
 	for _, e := range slices.Backward(kept) {
-		then := e.see(c)
-		if then.Subject == nil || then.Endpoint.View == last || !time.Now().Before(e.until) {
-			continue
+		if !time.Now().Before(e.until) {
+			break
 		}
-		if last = then.Endpoint.View; has(then) {
-			return then, true
+		if found = e.Snapshot; e.whole(c, p, era) == whole {
+			break
 		}
 	}
-	return Caller{}, false
+	if found == nil {
+		return Caller{}, false
+	}
+	then := found.see(c)
+	return then, then.Subject != nil && has(then)
 }

@@ -23,10 +23,11 @@ func New(key *seal.Key, maker string) *Sealer {
 	return &Sealer{cursors: key.Box("cursor"), states: key.Box("state"), tasks: key.Box("task"), maker: maker}
 }
 
-// Cursor is the content of a cursor: the print of the list, and the offset. A changed list has
+// Cursor is the content of a cursor: the print of the caller's list, and the offset. A changed list has
 // another print.
 type Cursor struct {
 	Print  uint64
+	Whole  uint64 // print of the list of all callers, which identifies the snapshot; 0 for none
 	Offset uint32
 	// Scope identifies the endpoint and the principal. Elsewhere the cursor is invalid.
 	Scope string
@@ -35,6 +36,7 @@ type Cursor struct {
 // Cursor returns a sealed cursor.
 func (s *Sealer) Cursor(c Cursor) string {
 	b := binary.BigEndian.AppendUint64(nil, c.Print)
+	b = binary.BigEndian.AppendUint64(b, c.Whole)
 	b = binary.BigEndian.AppendUint32(b, c.Offset)
 	return s.cursors.Seal(append(b, c.Scope...))
 }
@@ -42,10 +44,11 @@ func (s *Sealer) Cursor(c Cursor) string {
 // OpenCursor returns the content of a cursor. It returns false if Cursor has not made it.
 func (s *Sealer) OpenCursor(sealed string) (c Cursor, ok bool) {
 	b, err := s.cursors.Open(sealed)
-	if err != nil || len(b) < 12 {
+	if err != nil || len(b) < 20 {
 		return c, false
 	}
-	return Cursor{binary.BigEndian.Uint64(b), binary.BigEndian.Uint32(b[8:]), string(b[12:])}, true
+	return Cursor{binary.BigEndian.Uint64(b), binary.BigEndian.Uint64(b[8:]), binary.BigEndian.Uint32(b[16:]),
+		string(b[20:])}, true
 }
 
 // Task is the content of a task ID.

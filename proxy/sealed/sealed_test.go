@@ -19,7 +19,7 @@ func mustKey(t *testing.T) *seal.Key {
 // TestContentIsForOnePurpose opens each kind of content as each kind.
 func TestContentIsForOnePurpose(t *testing.T) {
 	s := New(mustKey(t), "")
-	cursor := Cursor{Print: 1<<63 + 7, Offset: 1000, Scope: "e\x00key:a"}
+	cursor := Cursor{Print: 1<<63 + 7, Whole: 1<<62 + 5, Offset: 1000, Scope: "e\x00key:a"}
 	task := Task{Upstream: "up", ID: "t1", Tool: "up__tool", Endpoint: "e", Principal: "key:a"}
 	state := State{Kind: Relayed, Upstream: []byte(`"u"`), Principal: "key:a", Request: []byte{1}, Expires: 1 << 40}
 	for i, text := range []string{s.Cursor(cursor), s.Task(task), s.State(state)} {

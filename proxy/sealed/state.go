@@ -19,6 +19,7 @@ type State struct {
 	Approval string `json:"a,omitempty"`
 	Approved bool   `json:"y,omitempty"` // the user has approved the request, if policy requires it
 	Maker    string `json:"i,omitempty"` // with Approval: Sealer.maker
+	Spans    []byte `json:"d,omitempty"` // Approval: digest of the tool and the server that the form offered
 
 	Asked *Questions `json:"q,omitempty"` // for the Observer
 

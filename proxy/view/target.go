@@ -8,6 +8,7 @@ import (
 
 	"junction/policy"
 	"junction/upstream"
+	"junction/upstream/definition"
 	"junction/upstream/raw"
 )
 
@@ -82,16 +83,21 @@ func (t *Target) PolicyItem() policy.Item {
 		for _, uri := range c.SkillsWith(t.Name) {
 			it.Within = append(it.Within, policy.SkillPath(name, uri))
 		}
-		if len(c.Skills) == 0 {
+		offers := offersSkills(c)
+		if len(c.Skills) == 0 && !offers {
 			break
 		}
 		readings, ok := policy.Readings(t.Name)
 		if !ok { // it may be in any skill
-			it.Near = []string{policy.SkillPath(name, c.Skills[0].Name)}
+			it.Near = []string{policy.SkillPath(name, t.Name)}
 			break
 		}
 		for _, reading := range readings {
-			for _, uri := range c.SkillsWith(reading) {
+			skills := c.SkillsWith(reading)
+			if _, err := definition.SkillFolder(reading); err == nil && offers { // of a skill that may be in no list
+				skills = append(skills, reading)
+			}
+			for _, uri := range skills {
 				path := policy.SkillPath(name, uri)
 				if !slices.Contains(it.Within, path) && !slices.Contains(it.Near, path) {
 					it.Near = append(it.Near, path)

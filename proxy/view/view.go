@@ -375,6 +375,9 @@ func (v *View) Bytes() int {
 // All returns the offered items of a part, in list order.
 func (v *View) All(p upstream.Part) iter.Seq[*Target] { return v.whole.All(p) }
 
+// Print returns a hash that identifies a list with all items of the view.
+func (v *View) Print(p upstream.Part, k ListKind) uint64 { return v.whole.Print(p, k) }
+
 // Completes reports whether an upstream may complete arguments. That is so if it declares
 // completions, has version 2024-11-05 (which has no such declaration), or has never connected.
 func Completes(c *upstream.Catalog) bool {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
@@ -16,8 +17,9 @@ import (
 
 // This file subscribes to the notifications of a modern server with subscriptions/listen
 // (2026-07-28, basic/patterns/subscriptions). An open subscription cannot be changed. So over HTTP
-// a second one is opened, and replaces the first one after the server has acknowledged it. No
-// notification is missed in between. For stdio see listen_shared.go.
+// a second one is opened, and replaces the first one after the server has acknowledged it. The first
+// one is read for a moment longer, because the two streams have no order. So no notification is missed
+// in between, and one may come twice. For stdio see listen_shared.go.
 
 // listen is one subscription. It is opened again whenever it ends, until stop.
 type listen struct {
@@ -37,6 +39,8 @@ type listen struct {
 	// accepted lists the resources that the server has acknowledged.
 	accepted []string
 	err      error
+
+	replaced atomic.Bool // another one is open in its place; it is not opened again
 
 	id     jsonrpc.ID // of the open request; "" if none is open; guarded by modernConn.lmu
 	unused bool       // no client wants its updates; guarded by modernConn.lmu
@@ -110,9 +114,21 @@ func (l *listen) wait(ctx context.Context) error {
 	}
 }
 
+// overlap is how long a replaced subscription stays open. What the server has sent on it before it has
+// acknowledged the next one may arrive after the acknowledgement.
+const overlap = time.Second
+
 // replacing is the loop of watching over HTTP, where each subscription has a response of its own.
 func (w *watcher) replacing() {
-	var now *listen
+	var now, last *listen // now has replaced last
+	end := func() {
+		if last != nil {
+			last.stop()
+			last = nil
+		}
+	}
+	late := time.NewTimer(overlap)
+	defer late.Stop()
 	if w.any {
 		now = w.open(&listen{lists: true, first: true, gap: true})
 	}
@@ -120,6 +136,8 @@ func (w *watcher) replacing() {
 		select {
 		case <-w.m.ctx.Done():
 			return
+		case <-late.C:
+			end()
 		case f := <-w.m.follows:
 			var next *listen
 			var accepted []string
@@ -132,10 +150,13 @@ func (w *watcher) replacing() {
 				}
 				accepted = next.accepted
 			}
-			if now != nil {
-				now.stop()
+			end()
+			if last, now = now, next; next == nil {
+				end() // nothing is wanted any more
+			} else if last != nil {
+				last.replaced.Store(true)
+				late.Reset(overlap)
 			}
-			now = next
 			f.answer <- followed{accepted: accepted}
 		}
 	}
@@ -190,6 +211,9 @@ func (m *modernConn) keep(l *listen) {
 		delete(m.listens, id)
 		l.id = ""
 		m.lmu.Unlock()
+		if l.replaced.Load() {
+			return
+		}
 		if err = asRPCError(err); err == nil && answer.Error != nil {
 			err = answer.Error
 		}

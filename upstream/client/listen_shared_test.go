@@ -179,7 +179,10 @@ type told struct {
 }
 
 // subscribers connects subscribers with a server.
-func subscribers(t *testing.T, s *teller) *told {
+func subscribers(t *testing.T, s *teller) *told { return subscribersOver(t, s, s) }
+
+// subscribersOver connects subscribers with a server over another transport.
+func subscribersOver(t *testing.T, s *teller, over transport.Transport) *told {
 	s.lists, s.uris, s.open = map[jsonrpc.ID]bool{}, map[string]map[jsonrpc.ID]bool{}, map[jsonrpc.ID]chan struct{}{}
 	d := &told{teller: s, wanted: map[string]int{}, conn: &modernConn{self: []byte(`{"name":"junction","version":"1"}`)}}
 	updated := func(uri string, _ func(string) bool) {
@@ -208,7 +211,7 @@ func subscribers(t *testing.T, s *teller) *told {
 	}
 	d.conn.info.Capabilities = capabilities
 	s.in = d.conn.receive
-	d.conn.start(s)
+	d.conn.start(over)
 	d.conn.Watch()
 	synctest.Wait()
 	d.conn.listed.Store(true)

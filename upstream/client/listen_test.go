@@ -1,12 +1,16 @@
 package client
 
 import (
+	"context"
 	"slices"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"junction/auth/authtest"
 	"junction/upstream/jsonrpc"
 	"junction/upstream/raw"
+	"junction/upstream/transport"
 )
 
 // TestWhatAGapMissed: where a subscription ended before the next one began, those who had
@@ -39,4 +43,55 @@ func TestWhatAGapMissed(t *testing.T) {
 	if !slices.Equal(l.accepted, []string{"one"}) {
 		t.Errorf("accepted %q", l.accepted)
 	}
+}
+
+// crossing is a server over HTTP, where each subscription has a stream of its own.
+type crossing struct {
+	*teller
+	streams []chan string // what arrives on each subscription after the acknowledgement
+}
+
+func (s *crossing) PerRequest() bool { return true }
+
+func (s *crossing) Call(ctx context.Context, req *transport.Request, on func(*jsonrpc.Message)) (*jsonrpc.Message, error) {
+	_, acknowledgement := s.subscribe(req, make(chan struct{}))
+	arrives := make(chan string, 1)
+	s.streams = append(s.streams, arrives)
+	for text := acknowledgement; ; {
+		m, err := jsonrpc.Parse([]byte(text), raw.DefaultDepth)
+		if err != nil {
+			return nil, err
+		}
+		on(&m)
+		select {
+		case text = <-arrives:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+// TestChangesCrossTheirSubscription has a server announce a change on a subscription that is being
+// replaced. The message arrives after the acknowledgement of the next subscription, on another stream.
+func TestChangesCrossTheirSubscription(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &crossing{teller: &teller{}}
+		d := subscribersOver(t, s.teller, s)
+		for _, uri := range []string{"note:1", "note:2"} {
+			d.subscribe(t, uri)
+			replaced := s.streams[len(s.streams)-2]
+			time.Sleep(overlap / 2)
+			before := d.changes
+			replaced <- `{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`
+			synctest.Wait()
+			if d.changes == before {
+				t.Errorf("the change that crossed the subscription to %s is lost", uri)
+			}
+		}
+		time.Sleep(overlap)
+		synctest.Wait()
+		if n := len(d.conn.listens); n != 1 || len(s.streams) != 3 {
+			t.Errorf("%d subscriptions are open, and %d were opened; want one of three", n, len(s.streams))
+		}
+	})
 }
