@@ -228,8 +228,13 @@ func (p *Program) MustConfigure(t testing.TB, config string) {
 	if _, test := t.(*testing.T); test && !strings.HasPrefix(config, "log:") && !strings.Contains(config, "\nlog:") {
 		config += "\nlog: { level: debug }\n"
 	}
-	text := fmt.Sprintf("listen: 127.0.0.1:0\nadmin: 127.0.0.1:0\nsessions: { key_file: %q }\n%s",
-		filepath.Join(p.Dir, "key"), config)
+	p.MustWrite(t, fmt.Sprintf("listen: 127.0.0.1:0\nadmin: 127.0.0.1:0\nsessions: { key_file: %q }\n%s",
+		filepath.Join(p.Dir, "key"), config))
+}
+
+// MustWrite replaces the configuration file, as MustConfigure does, and adds nothing.
+func (p *Program) MustWrite(t testing.TB, text string) {
+	t.Helper()
 	if err := os.WriteFile(p.File()+".new", []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
