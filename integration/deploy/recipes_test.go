@@ -1,11 +1,14 @@
 package deploy
 
 import (
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"gopkg.in/yaml.v3"
 
@@ -27,6 +30,51 @@ func TestOperateRecipeOfSystemd(t *testing.T) {
 	out, err := exec.Command(analyze, "security", "--offline=true", "--threshold=20", file).CombinedOutput()
 	if err != nil {
 		t.Errorf("systemd-analyze security: %v\n%s", err, out)
+	}
+}
+
+// TestOperateSystemdIsTold has the program tell what a unit with Type=notify waits for, from its start to
+// its end. The commands of upstreams cannot speak for it.
+func TestOperateSystemdIsTold(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "notify")
+	socket, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: name, Net: "unixgram"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer socket.Close()
+	wants := func(text string) {
+		t.Helper()
+		for b := make([]byte, 1000); ; {
+			socket.SetReadDeadline(time.Now().Add(harness.Patience))
+			n, err := socket.Read(b)
+			if err != nil {
+				t.Fatalf("systemd does not read %q: %v", text, err)
+			}
+			if strings.HasPrefix(string(b[:n]), text) {
+				return
+			}
+			if string(b[:n]) != "WATCHDOG=1" {
+				t.Errorf("systemd reads %q, want %q", b[:n], text)
+			}
+		}
+	}
+	p := harness.NewProgram(t)
+	p.MustConfigure(t, "upstreams: { up: { "+harness.Command(t, "sh", "-c", `echo "has <$NOTIFY_SOCKET$WATCHDOG_USEC>" >&2`)+" } }\n")
+	cmd := exec.Command(harness.JunctionBinary(t), "--config", p.File())
+	cmd.Env = append(os.Environ(), "NOTIFY_SOCKET="+name, "WATCHDOG_USEC=300000")
+	p.MustStart(t, cmd)
+	wants("READY=1\nSTATUS=serving http://127.0.0.1:")
+	wants("WATCHDOG=1")
+	wants("WATCHDOG=1")
+	if err := p.Cmd.Process.Signal(syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	wants("RELOADING=1")
+	wants("READY=1")
+	p.MustStop(t)
+	wants("STOPPING=1\nSTATUS=stopping\nEXTEND_TIMEOUT_USEC=20000000")
+	if log := p.Stderr.String(); !strings.Contains(log, "has <>") {
+		t.Errorf("a command has the variables of systemd:\n%s", log)
 	}
 }
 
