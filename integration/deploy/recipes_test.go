@@ -1,10 +1,12 @@
 package deploy
 
 import (
+	"fmt"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -13,6 +15,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"junction/integration/harness"
+	"junction/upstream/upstreamtest"
 )
 
 // TestOperateRecipeOfSystemd has systemd check the service: without a warning, and exposed to at
@@ -30,6 +33,54 @@ func TestOperateRecipeOfSystemd(t *testing.T) {
 	out, err := exec.Command(analyze, "security", "--offline=true", "--threshold=20", file).CombinedOutput()
 	if err != nil {
 		t.Errorf("systemd-analyze security: %v\n%s", err, out)
+	}
+}
+
+// TestOperateRecipeOfLogrotate has logrotate rename the audit of a running program. The program writes a
+// new file, and both files together are an unbroken order.
+func TestOperateRecipeOfLogrotate(t *testing.T) {
+	logrotate := program(t, "logrotate")
+	_, url := upstreamtest.Start(t, upstreamtest.Script{})
+	p, logs := harness.NewProgram(t), t.TempDir()
+	audit := filepath.Join(logs, "audit.jsonl")
+	p.MustConfigure(t, "upstreams: { up: { url: "+url+" } }\naudit: { file: "+audit+" }\n")
+	p.MustServe(t)
+	p.MustReady(t, harness.Patience)
+	call := func() { harness.MustCaller(t, p.URL, harness.ModernEra).MustCall(t, "up__echo", `{}`, "{}") }
+	call()
+	written := func(name string) bool {
+		text, _ := os.ReadFile(name)
+		return strings.Contains(string(text), "up__echo")
+	}
+	for limit := time.Now().Add(harness.Patience); !written(audit); p.MustReady(t, harness.Patience) { // soon
+		if time.Now().After(limit) {
+			t.Fatal("the audit has no call")
+		}
+	}
+	file := filepath.Join(t.TempDir(), "logrotate.conf")
+	text := recipe(t, "logrotate.conf", "/var/log/junction/", logs+"/",
+		"/usr/bin/systemctl kill --kill-who=main --signal=HUP junction.service", fmt.Sprint("kill -HUP ", p.Cmd.Process.Pid))
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.Command(logrotate, "--force", "--state", filepath.Join(t.TempDir(), "state"), file).CombinedOutput()
+	if err != nil || len(out) > 0 {
+		t.Fatalf("logrotate: %v\n%s", err, out)
+	}
+	p.Stderr.MustMatch(t, regexp.MustCompile("configuration reloaded"), harness.Patience, p.Done)
+	call()
+	p.MustStop(t)
+	rotated, _ := filepath.Glob(audit + "-*")
+	if len(rotated) != 1 {
+		t.Fatalf("the rotated files are %q", rotated)
+	}
+	for _, name := range append(rotated, audit) {
+		if !written(name) {
+			t.Errorf("%s has no call", name)
+		}
+	}
+	if out, stderr, err := harness.RunJunction(t, nil, "audit", "verify", audit); err != nil {
+		t.Errorf("junction audit verify: %v\n%s%s", err, out, stderr)
 	}
 }
 
