@@ -5,6 +5,7 @@ package deploy
 import (
 	"context"
 	"fmt"
+	"io"
 	"net/http"
 	"path/filepath"
 	"strings"
@@ -83,6 +84,9 @@ func TestOperateRecipesRollOut(t *testing.T) {
 				return load.Call(ctx, list[i], "up__echo", `{"a":1}`)
 			})
 			calls.AwaitCalls(50)
+			if n := forwarded(t, at); f.name == "HAProxy" && n > 0 || f.name == "nginx" && n == 0 {
+				t.Errorf("%d requests were forwarded: HAProxy keeps a session at its process, and nginx does not", n)
+			}
 			for _, p := range all {
 				began := time.Now()
 				p.MustStop(t)
@@ -107,4 +111,27 @@ func TestOperateRecipesRollOut(t *testing.T) {
 			}
 		})
 	}
+}
+
+// forwarded returns how many requests the processes have forwarded to each other.
+func forwarded(t *testing.T, at []process) (sum int) {
+	t.Helper()
+	for _, one := range at {
+		r, err := http.Get("http://" + one.admin + "/metrics")
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(r.Body)
+		r.Body.Close()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.SplitSeq(string(text), "\n") {
+			if n := 0; strings.HasPrefix(line, "junction_replicas_forwarded_total{") {
+				_, _ = fmt.Sscan(line[strings.LastIndexByte(line, ' ')+1:], &n)
+				sum += n
+			}
+		}
+	}
+	return sum
 }
