@@ -4,11 +4,12 @@ package health
 
 import (
 	"context"
-	"log/slog"
 	"net"
 	"path/filepath"
 	"testing"
 	"time"
+
+	"junction/auth/authtest"
 )
 
 // TestSupervisorHearsTheLife of a process: systemd gets each state, and no sign of life from a process
@@ -30,7 +31,7 @@ func TestSupervisorHearsTheLife(t *testing.T) {
 	}
 	environment := map[string]string{"NOTIFY_SOCKET": name, "WATCHDOG_USEC": "3000"}
 	getenv := func(key string) (string, bool) { v, ok := environment[key]; return v, ok }
-	s := NewSupervisor(getenv, slog.New(slog.DiscardHandler))
+	s := NewSupervisor(getenv, authtest.Log(t))
 	s.Ready("serving")
 	want("READY=1\nSTATUS=serving")
 	s.Reloading()
@@ -56,7 +57,7 @@ func TestSupervisorHearsTheLife(t *testing.T) {
 	for _, other := range []map[string]string{{}, {"NOTIFY_SOCKET": "vsock:2:1"},
 		{"NOTIFY_SOCKET": name, "WATCHDOG_USEC": "3000", "WATCHDOG_PID": "1"}} {
 		environment = other
-		s := NewSupervisor(getenv, slog.Default())
+		s := NewSupervisor(getenv, authtest.Log(t))
 		s.Watch(t.Context(), func() { t.Error("a process that systemd does not watch sends signs of life") })
 		if len(other) < 3 {
 			s.Ready("") // to no one
