@@ -359,6 +359,8 @@ func reserve(held *budget.Grant, reserved *int64, n int64) error {
 	err := held.Reserve(budget.Bytes, n)
 	if e, ok := errors.AsType[*budget.Exceeded](err); ok {
 		own := overuseRefusal(e)
+		// With 429, 503 or Retry-After, a client or a load balancer might make the call again.
+		own.reason, own.Retry = ReasonNone, ""
 		own.text = "the call was made, and its answer of " + BytesText(*reserved+n) + " or more is dropped: " + own.text
 		return own
 	}

@@ -6,6 +6,8 @@ import (
 	"net/url"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"junction/auth/store"
 	"junction/cmd/junction/config"
 	"junction/cmd/junction/health"
@@ -68,6 +70,26 @@ func (p *program) parts() map[string]bool {
 	}
 	return works
 }
+
+// tellSupervisor tells systemd that this process serves, and later that it stops. The signs of life
+// depend on what /readyz reports, so that a process in which nothing moves any more is started again.
+// The caller must call end.
+func (p *program) tellSupervisor(stopping, ctx context.Context, group *errgroup.Group) (end func()) {
+	if !p.inner {
+		p.supervisor = health.NewSupervisor(p.getenv, p.log)
+	}
+	p.tellReady()
+	seen := p.asSeen()
+	group.Go(func() error {
+		p.supervisor.Watch(ctx, func() { seen.Report(ctx) })
+		return nil
+	})
+	most := p.config.DrainDelay + p.config.ShutdownGrace + 10*time.Second // no reload changes them
+	unheard := context.AfterFunc(stopping, func() { p.supervisor.Stopping(most) })
+	return func() { unheard() }
+}
+
+func (p *program) tellReady() { p.supervisor.Ready("serving " + p.url()) }
 
 // drain returns a context that ends drain_delay after stopping. The caller must call end.
 func (p *program) drain(stopping context.Context) (serving context.Context, end context.CancelFunc) {

@@ -85,6 +85,7 @@ type program struct {
 	telemetry     *telemetry.Telemetry // nil if nothing is measured
 	auditExport   *otlp.Lines          // the second receiver of the audit; nil if the environment names none
 	health        *health.Monitor
+	supervisor    *health.Supervisor     // nil if systemd does not ask for the state
 	members       *replicas.Member       // nil if there is one process
 	reloadError   atomic.Pointer[string] // why the last reload of the file failed; nil after a successful reload
 	waiting       atomic.Pointer[string] // which changes of the file wait for a restart; nil or "" if none
@@ -321,6 +322,7 @@ func (p *program) serve(stopping context.Context) error {
 	serveOn(public, p.public)
 	defer p.announce()()
 	p.log.Info("serving", where...)
+	defer p.tellSupervisor(stopping, ctx, group)()
 	p.record("started", fingerprint(p.file, p.hash), proxy.OK)
 	group.Go(func() error { return p.refreshLoop(ctx) })
 	group.Go(func() error { return p.recheckLoop(ctx) })

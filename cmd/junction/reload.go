@@ -100,6 +100,8 @@ func (p *program) reload(asked bool) (done bool) {
 		return true
 	}
 	p.unreadable = false
+	p.supervisor.Reloading()
+	defer p.tellReady()
 	p.hash = hash
 	defer p.loadedHash.Store(&hash) // last, when reloadError is up to date
 	c, warnings, err := config.LoadServing(p.file, p.getenv, true)

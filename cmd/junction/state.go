@@ -22,8 +22,8 @@ import (
 // catalogs of the upstreams, and the folders of sandboxes. It also records where this process serves.
 
 // key reads the key that seals session ids and stored catalogs, and creates the key if it does not
-// exist. dir is the folder of the key. If the default folder cannot be used, the key lasts until
-// the process ends and dir is "".
+// exist. dir is the folder for the state that belongs to the key (config.KeyDir). If the default folder
+// cannot be used, the key lasts until the process ends and dir is "".
 func (p *program) key(file string) (_ *seal.Key, dir string, err error) {
 	named := file != ""
 	if !named {
@@ -45,7 +45,11 @@ func (p *program) key(file string) (_ *seal.Key, dir string, err error) {
 		return nil, "", fmt.Errorf("sessions.key_file: %w", err)
 	}
 	key, err := seal.NewKey(secret)
-	return key, filepath.Dir(file), err
+	if dir = filepath.Dir(file); named {
+		dir = config.KeyDir(file, p.getenv)
+		err = errors.Join(err, os.MkdirAll(dir, 0o700))
+	}
+	return key, dir, err
 }
 
 // passingKey returns a key that is not stored.

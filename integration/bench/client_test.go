@@ -180,9 +180,13 @@ func (c *rawClient) stream() (status int, err error) {
 		return 0, err
 	}
 	c.conn.SetDeadline(time.Now().Add(30 * time.Second))
+	own := ""
+	if c.token != "" {
+		own = "Authorization: Bearer " + c.token + "\r\n"
+	}
 	_, err = fmt.Fprintf(c.conn,
-		"GET /mcp HTTP/1.1\r\nHost: %s\r\nAccept: text/event-stream\r\nMCP-Protocol-Version: %s\r\nMcp-Session-Id: %s\r\n\r\n",
-		c.addr, harness.LegacyVersion, c.session)
+		"GET /mcp HTTP/1.1\r\nHost: %s\r\nAccept: text/event-stream\r\nMCP-Protocol-Version: %s\r\nMcp-Session-Id: %s\r\n%s\r\n",
+		c.addr, harness.LegacyVersion, c.session, own)
 	if err != nil {
 		return 0, err
 	}

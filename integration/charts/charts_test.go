@@ -5,18 +5,22 @@ package charts
 import (
 	"context"
 	"flag"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/compose-spec/compose-go/v2/loader"
 	"github.com/compose-spec/compose-go/v2/types"
-	"helm.sh/helm/v3/pkg/chart"
+	monitoringv1 "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
 	chartloader "helm.sh/helm/v3/pkg/chart/loader"
 	"helm.sh/helm/v3/pkg/chartutil"
 	"helm.sh/helm/v3/pkg/engine"
 	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -27,8 +31,8 @@ var update = flag.Bool("update", false, "write kubernetes.yaml again")
 
 const recipes = "../../cmd/junction/deploy"
 
-// render returns what helm makes of the chart.
-func render(t *testing.T, values map[string]any) string {
+// render returns what helm makes of a template of the chart.
+func render(t *testing.T, values map[string]any, template string) string {
 	t.Helper()
 	c, err := chartloader.Load(filepath.Join(recipes, "helm"))
 	if err != nil {
@@ -42,30 +46,30 @@ func render(t *testing.T, values map[string]any) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return mustRender(t, c, all)
-}
-
-func mustRender(t *testing.T, c *chart.Chart, values chartutil.Values) string {
-	t.Helper()
-	files, err := engine.Render(c, values)
+	files, err := engine.Render(c, all)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return strings.TrimLeft(files["junction/templates/junction.yaml"], "\n")
+	return strings.TrimLeft(files["junction/templates/"+template+".yaml"], "\n")
 }
 
 // objects decodes the documents strictly: a key that Kubernetes does not know is an error.
 func objects(t *testing.T, text string) (all map[string]any) {
 	t.Helper()
 	all = map[string]any{}
-	for _, document := range strings.Split(text, "\n---\n") {
+	for _, document := range strings.Split("\n"+text, "\n---\n") {
+		if strings.TrimSpace(document) == "" {
+			continue
+		}
 		var head struct{ APIVersion, Kind string }
 		if err := yaml.Unmarshal([]byte(document), &head); err != nil {
 			t.Fatal(err)
 		}
 		into := map[string]any{"v1 ConfigMap": &corev1.ConfigMap{}, "v1 Service": &corev1.Service{},
 			"apps/v1 Deployment": &appsv1.Deployment{}, "policy/v1 PodDisruptionBudget": &policyv1.PodDisruptionBudget{},
-			"networking.k8s.io/v1 NetworkPolicy": &networkingv1.NetworkPolicy{}}[head.APIVersion+" "+head.Kind]
+			"networking.k8s.io/v1 NetworkPolicy": &networkingv1.NetworkPolicy{}, "networking.k8s.io/v1 Ingress": &networkingv1.Ingress{},
+			"batch/v1 Job": &batchv1.Job{}, "autoscaling/v2 HorizontalPodAutoscaler": &autoscalingv2.HorizontalPodAutoscaler{},
+			"monitoring.coreos.com/v1 ServiceMonitor": &monitoringv1.ServiceMonitor{}}[head.APIVersion+" "+head.Kind]
 		if into == nil {
 			t.Fatalf("there is no %s %s", head.APIVersion, head.Kind)
 		}
@@ -80,7 +84,7 @@ func objects(t *testing.T, text string) (all map[string]any) {
 // TestOperateRecipeOfKubernetes: the chart renders to kubernetes.yaml, its objects are those of
 // Kubernetes, and they fit together.
 func TestOperateRecipeOfKubernetes(t *testing.T) {
-	text, file := render(t, nil), filepath.Join(recipes, "kubernetes.yaml")
+	text, file := render(t, nil, "junction"), filepath.Join(recipes, "kubernetes.yaml")
 	if *update {
 		if err := os.WriteFile(file, []byte(text), 0o666); err != nil {
 			t.Fatal(err)
@@ -130,12 +134,23 @@ func TestOperateRecipeOfKubernetes(t *testing.T) {
 		}
 	}
 	policy := all["NetworkPolicy"].(*networkingv1.NetworkPolicy)
-	if in := policy.Spec.Ingress; ports["replicas"] != 8422 || len(in) != 2 || in[1].Ports[0].Port.StrVal != "replicas" ||
-		len(in[1].From[0].PodSelector.MatchLabels) == 0 {
+	if in := policy.Spec.Ingress; ports["replicas"] != 8422 || len(in) != 3 || in[2].Ports[0].Port.StrVal != "replicas" ||
+		len(in[2].From[0].PodSelector.MatchLabels) == 0 {
 		t.Errorf("the pods cannot reach each other at %v, or others can: %+v", ports, in)
+	} else if in[1].Ports[0].Port.StrVal != "admin" || len(in[1].From[0].NamespaceSelector.MatchLabels) == 0 {
+		t.Errorf("Prometheus cannot read the metrics, or others can: %+v", in)
 	}
 	if e := c.Env[0]; e.Name != "POD_IP" || e.ValueFrom.FieldRef.FieldPath != "status.podIP" {
 		t.Errorf("the address of the pod is not in its environment: %+v", c.Env)
+	}
+	mounted := func(path string) bool {
+		return slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool { return m.MountPath == path && !m.ReadOnly })
+	}
+	if e := c.Env[1]; e.Name != "HOME" || !mounted(e.Value) || !mounted("/var/lib/junction") {
+		t.Errorf("npx and uvx cannot write to %s = %s, or the state cannot be written: %+v", e.Name, e.Value, c.VolumeMounts)
+	}
+	if len(d.Spec.Template.Spec.TopologySpreadConstraints) != 2 {
+		t.Errorf("the pods are spread over %+v", d.Spec.Template.Spec.TopologySpreadConstraints)
 	}
 	config := all["ConfigMap"].(*corev1.ConfigMap).Data["config.yaml"]
 	for _, want := range []string{"listen: 0.0.0.0:8420", "admin: 0.0.0.0:8421", "/etc/junction/secret/SESSION_KEY",
@@ -146,16 +161,88 @@ func TestOperateRecipeOfKubernetes(t *testing.T) {
 	}
 }
 
-// TestOperateRecipeOfKubernetesWithValues: values replace what the chart has.
+// TestOperateRecipeOfKubernetesWithValues: values replace what the chart has. Only a change that needs new
+// pods changes their template.
 func TestOperateRecipeOfKubernetesWithValues(t *testing.T) {
-	text := render(t, map[string]any{"image": "example.com/j:1", "config": map[string]any{"upstreams": map[string]any{
+	deployed := func(values map[string]any) (corev1.PodTemplateSpec, string) {
+		all := objects(t, render(t, values, "junction"))
+		return all["Deployment"].(*appsv1.Deployment).Spec.Template, all["ConfigMap"].(*corev1.ConfigMap).Data["config.yaml"]
+	}
+	first, _ := deployed(nil)
+	pod, config := deployed(map[string]any{"image": "example.com/j:1", "config": map[string]any{"upstreams": map[string]any{
 		"more": map[string]any{"url": "https://more.example.com/mcp"}}}})
-	all := objects(t, text)
-	if image := all["Deployment"].(*appsv1.Deployment).Spec.Template.Spec.Containers[0].Image; image != "example.com/j:1" {
+	if image := pod.Spec.Containers[0].Image; image != "example.com/j:1" {
 		t.Errorf("the image is %s", image)
 	}
-	if config := all["ConfigMap"].(*corev1.ConfigMap).Data["config.yaml"]; !strings.Contains(config, "https://more.example.com/mcp") {
+	if !strings.Contains(config, "https://more.example.com/mcp") {
 		t.Errorf("the configuration lacks the upstream:\n%s", config)
+	}
+	if !maps.Equal(first.Annotations, pod.Annotations) {
+		t.Errorf("another upstream replaces the pods: %v", pod.Annotations)
+	}
+	for _, values := range []map[string]any{{"secretVersion": "2"}, {"config": map[string]any{"drain_delay": "20s"}},
+		{"config": map[string]any{"auth": map[string]any{"oauth": map[string]any{"access_ttl": "5m"}}}}} {
+		if pod, _ := deployed(values); maps.Equal(first.Annotations, pod.Annotations) {
+			t.Errorf("%v does not replace the pods", values)
+		}
+	}
+	pod, _ = deployed(map[string]any{"moreSecrets": []any{"tokens"}, "database": map[string]any{"secret": "pg", "key": "uri"}})
+	c := pod.Spec.Containers[0]
+	if e := c.Env[2]; len(c.EnvFrom) != 2 || c.EnvFrom[1].SecretRef.Name != "tokens" || e.Name != "DATABASE_URL" ||
+		e.ValueFrom.SecretKeyRef.Name != "pg" || e.ValueFrom.SecretKeyRef.Key != "uri" {
+		t.Errorf("the existing secrets are not used: %+v, %+v", c.EnvFrom, c.Env)
+	}
+}
+
+// TestOperateRecipeOfKubernetesMigrates: the new version prepares the database before an upgrade, with its
+// own configuration. No selector of the deployment includes its pod.
+func TestOperateRecipeOfKubernetesMigrates(t *testing.T) {
+	all := objects(t, render(t, nil, "migrate"))
+	job, config := all["Job"].(*batchv1.Job), all["ConfigMap"].(*corev1.ConfigMap)
+	c := job.Spec.Template.Spec.Containers[0]
+	if strings.Join(c.Args[:2], " ") != "storage migrate" || job.Annotations["helm.sh/hook"] != "pre-upgrade" ||
+		config.Annotations["helm.sh/hook"] != "pre-upgrade" || config.Annotations["helm.sh/hook-weight"] != "-1" {
+		t.Errorf("the job runs %q with %v, after the configuration with %v", c.Args, job.Annotations, config.Annotations)
+	}
+	if job.Spec.Template.Spec.Volumes[0].ConfigMap.Name != config.Name || !strings.Contains(config.Data["config.yaml"], "${DATABASE_URL}") {
+		t.Errorf("the job has the configuration %+v", job.Spec.Template.Spec.Volumes)
+	}
+	if name := job.Spec.Template.Labels["app.kubernetes.io/name"]; name == "junction" {
+		t.Error("the service sends requests to the pod of the job")
+	}
+	if text := render(t, map[string]any{"migrate": false}, "migrate"); strings.TrimSpace(text) != "" {
+		t.Errorf("without migrate, the chart has\n%s", text)
+	}
+}
+
+// TestOperateRecipeOfKubernetesOptions: what a cluster may lack is rendered on request.
+func TestOperateRecipeOfKubernetesOptions(t *testing.T) {
+	if text := render(t, nil, "optional"); strings.TrimSpace(text) != "" {
+		t.Errorf("without values, the chart has\n%s", text)
+	}
+	values := map[string]any{"autoscaling": map[string]any{"enabled": true}, "ingress": map[string]any{"enabled": true},
+		"monitoring": map[string]any{"serviceMonitor": true, "labels": map[string]any{"release": "prometheus"}}}
+	all := objects(t, render(t, values, "optional"))
+	scaler := all["HorizontalPodAutoscaler"].(*autoscalingv2.HorizontalPodAutoscaler)
+	if down := scaler.Spec.Behavior.ScaleDown; *down.StabilizationWindowSeconds < 300 || down.Policies[0].Value != 1 {
+		t.Errorf("pods are removed fast: %+v", down)
+	}
+	if d := objects(t, render(t, values, "junction"))["Deployment"].(*appsv1.Deployment); d.Spec.Replicas != nil {
+		t.Errorf("an upgrade sets the number of pods to %d", *d.Spec.Replicas)
+	}
+	service, monitor := all["Service"].(*corev1.Service), all["ServiceMonitor"].(*monitoringv1.ServiceMonitor)
+	for k, v := range monitor.Spec.Selector.MatchLabels {
+		if service.Labels[k] != v {
+			t.Errorf("Prometheus looks for %s=%s, and the service has %v", k, v, service.Labels)
+		}
+	}
+	if monitor.Spec.Endpoints[0].Port != service.Spec.Ports[0].Name || monitor.Labels["release"] != "prometheus" ||
+		service.Spec.Selector["app.kubernetes.io/component"] != "" || service.Spec.Selector["app.kubernetes.io/name"] != "junction" {
+		t.Errorf("Prometheus does not find the pods: %+v, %+v", monitor, service.Spec)
+	}
+	if r := all["Ingress"].(*networkingv1.Ingress).Spec; r.Rules[0].Host != "mcp.example.com" || r.TLS[0].Hosts[0] != "mcp.example.com" ||
+		r.Rules[0].HTTP.Paths[0].Backend.Service.Port.Name != "http" {
+		t.Errorf("the ingress is %+v", r)
 	}
 }
 
@@ -173,6 +260,19 @@ func TestOperateRecipeOfCompose(t *testing.T) {
 		s, ok := project.Services[name]
 		if !ok || len(s.Ports) != ports {
 			t.Errorf("the service %s publishes %d ports (%t), want %d", name, len(s.Ports), ok, ports)
+		}
+	}
+	writable := func(target string) bool {
+		return slices.ContainsFunc(project.Services["junction"].Volumes, func(v types.ServiceVolumeConfig) bool {
+			return v.Target == target && !v.ReadOnly
+		})
+	}
+	if !writable("/home/node") || !writable("/var/lib/junction") {
+		t.Errorf("npx cannot write, or the state is lost: %+v", project.Services["junction"].Volumes)
+	}
+	for _, v := range project.Services["junction"].Volumes {
+		if dir, err := filepath.Abs(recipes); err != nil || v.Source == dir {
+			t.Errorf("the container sees .env, beside compose.yaml, in %s", v.Target)
 		}
 	}
 	if to := project.Services["caddy"].Environment["JUNCTION"]; to == nil || *to != "junction:8420" {

@@ -50,9 +50,24 @@ type front struct {
 	start func(t *testing.T, p place) *exec.Cmd
 }
 
-// place is where a front runs: its folder with cert.pem and key.pem, its address, and that of
+// place is where a front runs: its folder with cert.pem and key.pem, its address, and those of
 // Junction.
-type place struct{ dir, address, junction string }
+type place struct {
+	dir, address string
+	junction     []process
+}
+
+// process has the addresses of one process, listen and admin.
+type process struct{ listen, admin string }
+
+// lines returns one line of the recipe for each process.
+func (p place) lines(of func(i int, one process) string) string {
+	var all []string
+	for i, one := range p.junction {
+		all = append(all, of(i, one))
+	}
+	return strings.Join(all, "\n\t")
+}
 
 func (p place) write(t *testing.T, file, text string) string {
 	t.Helper()
@@ -86,19 +101,47 @@ http {
 }
 
 func nginxSite(t *testing.T, p place) string {
-	return recipe(t, "nginx.conf", "listen 443 ssl", "listen "+p.address+" ssl", "server 127.0.0.1:8420", "server "+p.junction,
+	servers := p.lines(func(_ int, one process) string { return "server " + one.listen + " max_fails=0;" })
+	return recipe(t, "nginx.conf", "listen 443 ssl", "listen "+p.address+" ssl", "\tlisten [::]:443 ssl http2;\n", "",
+		"listen 80;", "listen "+harness.FreePort(t)+";", "\tlisten [::]:80;\n", "", "server 127.0.0.1:8420 max_fails=0;", servers,
 		"/etc/letsencrypt/live/mcp.example.com/fullchain.pem", p.dir+"/cert.pem",
 		"/etc/letsencrypt/live/mcp.example.com/privkey.pem", p.dir+"/key.pem")
 }
 
+func fronts() []front { return []front{haproxy(), nginx(nginxSite), caddy()} }
+
 // caddy returns Caddy with the recipe, which gets no certificate from outside.
 func caddy() front {
 	return front{"Caddy", func(t *testing.T, p place) *exec.Cmd {
+		addresses := strings.Fields(p.lines(func(_ int, one process) string { return one.listen }))
 		file := p.write(t, "Caddyfile", "{\n\tadmin off\n\tauto_https off\n}\n"+
 			recipe(t, "Caddyfile", "\n"+host+" {", "\nhttps://"+host+":"+port(p.address)+" {\n\tbind 127.0.0.1\n\ttls "+p.dir+"/cert.pem "+p.dir+"/key.pem"))
 		cmd := exec.Command(program(t, "caddy"), "run", "--adapter", "caddyfile", "--config", file)
-		cmd.Env = append(os.Environ(), "JUNCTION="+p.junction, "HOME="+p.dir, "XDG_DATA_HOME="+p.dir, "XDG_CONFIG_HOME="+p.dir)
+		cmd.Env = append(os.Environ(), "JUNCTION="+strings.Join(addresses, " "),
+			"JUNCTION_ADMIN="+port(p.junction[0].admin), "HOME="+p.dir, "XDG_DATA_HOME="+p.dir, "XDG_CONFIG_HOME="+p.dir)
 		return cmd
+	}}
+}
+
+// haproxy returns HAProxy with the recipe.
+func haproxy() front {
+	return front{"HAProxy", func(t *testing.T, p place) *exec.Cmd {
+		for _, name := range []string{"cert.pem", "key.pem"} {
+			text, err := os.ReadFile(filepath.Join(p.dir, name))
+			if err != nil {
+				t.Fatal(err)
+			}
+			both, _ := os.ReadFile(filepath.Join(p.dir, "both.pem"))
+			p.write(t, "both.pem", string(both)+string(text))
+		}
+		servers := p.lines(func(i int, one process) string {
+			return fmt.Sprintf("server junction%d %s port %s", i+1, one.listen, port(one.admin))
+		})
+		file := p.write(t, "haproxy.cfg", recipe(t, "haproxy.cfg", "bind :::443 v4v6", "bind "+p.address,
+			"bind :::80 v4v6", "bind "+harness.FreePort(t), "/etc/haproxy/mcp.example.com.pem", p.dir+"/both.pem",
+			"server junction1 127.0.0.1:8420", servers,
+			"maxconn 16000", "maxconn 2000")) // that many descriptors the machine of a test may lack
+		return exec.Command(program(t, "haproxy"), "-db", "-f", file)
 	}}
 }
 
@@ -148,7 +191,15 @@ func mustStackAt(t *testing.T, f front, public string) *stack {
 		"auth: { api_keys: ["+entry+"], trusted_proxies: [127.0.0.1/32] }\n")
 	p.MustServe(t)
 	p.MustReady(t, harness.Patience)
-	at := place{dir: t.TempDir(), address: harness.FreePort(t), junction: strings.TrimPrefix(p.Origin(), "http://")}
+	s := mustFront(t, f, public, []process{{strings.TrimPrefix(p.Origin(), "http://"), strings.TrimPrefix(p.Admin, "http://")}})
+	s.key = key
+	return s
+}
+
+// mustFront starts a reverse proxy in front of processes.
+func mustFront(t *testing.T, f front, public string, junction []process) *stack {
+	t.Helper()
+	at := place{dir: t.TempDir(), address: harness.FreePort(t), junction: junction}
 	roots := mustCertificate(t, at)
 	cmd := f.start(t, at)
 	output := harness.NewOutput()
@@ -173,7 +224,7 @@ func mustStackAt(t *testing.T, f front, public string) *stack {
 	}
 	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}, DialContext: dial, ForceAttemptHTTP2: true}
 	t.Cleanup(transport.CloseIdleConnections)
-	s := &stack{public: public, key: key, http: &http.Client{Transport: transport}}
+	s := &stack{public: public, http: &http.Client{Transport: transport}}
 	s.mustAnswer(t, ended)
 	return s
 }
@@ -234,10 +285,10 @@ func mustCertificate(t *testing.T, p place) *x509.CertPool {
 	return roots
 }
 
-// TestOperateRecipesOfReverseProxies runs Junction behind nginx and Caddy with the recipes: streams,
+// TestOperateRecipesOfReverseProxies runs Junction behind each reverse proxy with its recipe: streams,
 // uploads, the Host of the client and calls that are silent for more than a minute pass.
 func TestOperateRecipesOfReverseProxies(t *testing.T) {
-	for _, f := range []front{nginx(nginxSite), caddy()} {
+	for _, f := range fronts() {
 		t.Run(f.name, func(t *testing.T) {
 			t.Parallel()
 			s := mustStack(t, f)

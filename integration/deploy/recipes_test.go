@@ -1,15 +1,21 @@
 package deploy
 
 import (
+	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"gopkg.in/yaml.v3"
 
 	"junction/integration/harness"
+	"junction/upstream/upstreamtest"
 )
 
 // TestOperateRecipeOfSystemd has systemd check the service: without a warning, and exposed to at
@@ -27,6 +33,99 @@ func TestOperateRecipeOfSystemd(t *testing.T) {
 	out, err := exec.Command(analyze, "security", "--offline=true", "--threshold=20", file).CombinedOutput()
 	if err != nil {
 		t.Errorf("systemd-analyze security: %v\n%s", err, out)
+	}
+}
+
+// TestOperateRecipeOfLogrotate has logrotate rename the audit of a running program. The program writes a
+// new file, and both files together are an unbroken order.
+func TestOperateRecipeOfLogrotate(t *testing.T) {
+	logrotate := program(t, "logrotate")
+	_, url := upstreamtest.Start(t, upstreamtest.Script{})
+	p, logs := harness.NewProgram(t), t.TempDir()
+	audit := filepath.Join(logs, "audit.jsonl")
+	p.MustConfigure(t, "upstreams: { up: { url: "+url+" } }\naudit: { file: "+audit+" }\n")
+	p.MustServe(t)
+	p.MustReady(t, harness.Patience)
+	call := func() { harness.MustCaller(t, p.URL, harness.ModernEra).MustCall(t, "up__echo", `{}`, "{}") }
+	call()
+	written := func(name string) bool {
+		text, _ := os.ReadFile(name)
+		return strings.Contains(string(text), "up__echo")
+	}
+	for limit := time.Now().Add(harness.Patience); !written(audit); p.MustReady(t, harness.Patience) { // soon
+		if time.Now().After(limit) {
+			t.Fatal("the audit has no call")
+		}
+	}
+	file := filepath.Join(t.TempDir(), "logrotate.conf")
+	text := recipe(t, "logrotate.conf", "/var/log/junction/", logs+"/",
+		"/usr/bin/systemctl kill --kill-who=main --signal=HUP junction.service", fmt.Sprint("kill -HUP ", p.Cmd.Process.Pid))
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.Command(logrotate, "--force", "--state", filepath.Join(t.TempDir(), "state"), file).CombinedOutput()
+	if err != nil || len(out) > 0 {
+		t.Fatalf("logrotate: %v\n%s", err, out)
+	}
+	p.Stderr.MustMatch(t, regexp.MustCompile("configuration reloaded"), harness.Patience, p.Done)
+	call()
+	p.MustStop(t)
+	rotated, _ := filepath.Glob(audit + "-*")
+	if len(rotated) != 1 {
+		t.Fatalf("the rotated files are %q", rotated)
+	}
+	for _, name := range append(rotated, audit) {
+		if !written(name) {
+			t.Errorf("%s has no call", name)
+		}
+	}
+	if out, stderr, err := harness.RunJunction(t, nil, "audit", "verify", audit); err != nil {
+		t.Errorf("junction audit verify: %v\n%s%s", err, out, stderr)
+	}
+}
+
+// TestOperateSystemdIsTold has the program tell what a unit with Type=notify waits for, from its start to
+// its end. The commands of upstreams cannot speak for it.
+func TestOperateSystemdIsTold(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "notify")
+	socket, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: name, Net: "unixgram"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer socket.Close()
+	wants := func(text string) {
+		t.Helper()
+		for b := make([]byte, 1000); ; {
+			socket.SetReadDeadline(time.Now().Add(harness.Patience))
+			n, err := socket.Read(b)
+			if err != nil {
+				t.Fatalf("systemd does not read %q: %v", text, err)
+			}
+			if strings.HasPrefix(string(b[:n]), text) {
+				return
+			}
+			if string(b[:n]) != "WATCHDOG=1" {
+				t.Errorf("systemd reads %q, want %q", b[:n], text)
+			}
+		}
+	}
+	p := harness.NewProgram(t)
+	p.MustConfigure(t, "upstreams: { up: { "+harness.Command(t, "sh", "-c", `echo "has <$NOTIFY_SOCKET$WATCHDOG_USEC>" >&2`)+" } }\n")
+	cmd := exec.Command(harness.JunctionBinary(t), "--config", p.File())
+	cmd.Env = append(os.Environ(), "NOTIFY_SOCKET="+name, "WATCHDOG_USEC=300000")
+	p.MustStart(t, cmd)
+	wants("READY=1\nSTATUS=serving http://127.0.0.1:")
+	wants("WATCHDOG=1")
+	wants("WATCHDOG=1")
+	if err := p.Cmd.Process.Signal(syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	wants("RELOADING=1")
+	wants("READY=1")
+	p.MustStop(t)
+	wants("STOPPING=1\nSTATUS=stopping\nEXTEND_TIMEOUT_USEC=20000000")
+	if log := p.Stderr.String(); !strings.Contains(log, "has <>") {
+		t.Errorf("a command has the variables of systemd:\n%s", log)
 	}
 }
 

@@ -2,6 +2,7 @@ package failure
 
 import (
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -85,6 +86,28 @@ func TestStdioAnswerBeyondTheShare(t *testing.T) {
 			c.Succeed(t, "up__echo", `{}`)
 			if st := j.Status("up"); st.State != upstream.StateReady || st.Err != "" {
 				t.Errorf("the connection did not stay: %+v", st)
+			}
+		})
+	}
+}
+
+// TestDroppedAnswersAreNotCalledAgain: the call was made, so its error must not look like one of a
+// request that was refused before: load balancers and clients send that again.
+func TestDroppedAnswersAreNotCalledAgain(t *testing.T) {
+	const mib = 1 << 20
+	for _, up := range harness.Eras {
+		harness.RunPair(t, up, up, "http", func(t *testing.T, p harness.Pair) {
+			s := p.Serve(t, upstreamtest.Script{})
+			j := harness.Start(t, p, harness.Setup{Limits: proxy.Limits{Body: mib, Bodies: 8 * mib},
+				Upstreams: map[string]upstream.Config{"up": s.Config}})
+			j.Offers(t, "up")
+			a := j.Talk(t).Begin(t, harness.Called("up__big", `{"n":6000000}`))
+			m := a.Answer(t)
+			if m.Error == nil || !strings.HasPrefix(m.Error.Message, "the call was made, and its answer of ") {
+				t.Errorf("the call is answered %.300s", m.Append(nil))
+			}
+			if again := a.Header.Get("Retry-After"); a.Status != http.StatusOK || again != "" {
+				t.Errorf("the status is %d, with Retry-After %q", a.Status, again)
 			}
 		})
 	}

@@ -31,7 +31,7 @@ func mustRollout(t *testing.T) *rollout {
 	for _, p := range r.all {
 		servers = append(servers, strings.TrimPrefix(p.Origin(), "http://")+" max_fails=0")
 	}
-	harness.MustNginx(t, front, servers)
+	harness.MustNginx(t, front, servers, harness.Again)
 	var list []*harness.Caller
 	for i := range 6 {
 		list = append(list, harness.MustCaller(t, r.url, harness.BothEras()[i%2]))

@@ -28,7 +28,13 @@ func MustCaller(t testing.TB, url, era string) *Caller {
 	t.Helper()
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	t.Cleanup(transport.CloseIdleConnections)
-	c := &Caller{url: url, Era: era, HTTP: &http.Client{Transport: transport}}
+	return MustCallerBy(t, &http.Client{Transport: transport}, url, era)
+}
+
+// MustCallerBy is MustCaller with the HTTP client that sends the requests.
+func MustCallerBy(t testing.TB, by *http.Client, url, era string) *Caller {
+	t.Helper()
+	c := &Caller{url: url, Era: era, HTTP: by}
 	if era == ModernEra {
 		return c
 	}

@@ -97,8 +97,13 @@ func (p *Program) mustJoin(t testing.TB, n int) {
 	})
 }
 
-// MustNginx starts nginx at an address. It sends each request to the next server.
-func MustNginx(t testing.TB, address string, servers []string) {
+// Again is a line for MustNginx: nginx sends a request that was answered with 503 to the next server, as
+// the recipe of cmd/junction/deploy does.
+const Again = "proxy_intercept_errors on; error_page 503 = @next;"
+
+// MustNginx starts nginx at an address. It sends each request to the next server. lines are further
+// ones of its configuration.
+func MustNginx(t testing.TB, address string, servers []string, lines ...string) {
 	t.Helper()
 	program, err := exec.LookPath("nginx")
 	if err != nil {
@@ -110,6 +115,10 @@ func MustNginx(t testing.TB, address string, servers []string) {
 		user = "user root;"
 	}
 	file := filepath.Join(dir, "nginx.conf")
+	request := "proxy_request_buffering off;"
+	if len(lines) > 0 { // then a body may have to be sent again
+		request = ""
+	}
 	text := fmt.Sprintf(`daemon off; %[4]s
 worker_processes 1;
 pid %[1]s/pid;
@@ -122,19 +131,17 @@ http {
 	server {
 		listen %[2]s;
 		client_max_body_size 0;
-		location / {
-			proxy_pass http://members;
-			proxy_http_version 1.1;
-			proxy_set_header Connection "";
-			proxy_set_header Host $http_host;
-			proxy_buffering off;
-			proxy_pass_header X-Accel-Buffering;
-			proxy_request_buffering off;
-			proxy_read_timeout 1h;
-		}
+		proxy_http_version 1.1;
+		proxy_set_header Connection "";
+		proxy_set_header Host $http_host;
+		proxy_buffering off;
+		proxy_pass_header X-Accel-Buffering;
+		proxy_read_timeout 1h;
+		location / { proxy_pass http://members; %[5]s }
+		location @next { proxy_pass http://members; }
 	}
 }
-`, dir, address, strings.Join(servers, "; server "), user)
+`, dir, address, strings.Join(servers, "; server "), user, strings.Join(append([]string{request}, lines...), " "))
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -228,8 +235,13 @@ func (p *Program) MustConfigure(t testing.TB, config string) {
 	if _, test := t.(*testing.T); test && !strings.HasPrefix(config, "log:") && !strings.Contains(config, "\nlog:") {
 		config += "\nlog: { level: debug }\n"
 	}
-	text := fmt.Sprintf("listen: 127.0.0.1:0\nadmin: 127.0.0.1:0\nsessions: { key_file: %q }\n%s",
-		filepath.Join(p.Dir, "key"), config)
+	p.MustWrite(t, fmt.Sprintf("listen: 127.0.0.1:0\nadmin: 127.0.0.1:0\nsessions: { key_file: %q }\n%s",
+		filepath.Join(p.Dir, "key"), config))
+}
+
+// MustWrite replaces the configuration file, as MustConfigure does, and adds nothing.
+func (p *Program) MustWrite(t testing.TB, text string) {
+	t.Helper()
 	if err := os.WriteFile(p.File()+".new", []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}

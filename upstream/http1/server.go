@@ -48,7 +48,8 @@ type Server struct {
 	// closed when conns is empty after the end; nil until Shutdown waits for it
 	gone   chan struct{}
 	handed handed
-	ending atomic.Bool // Shutdown or Close was called
+	ending atomic.Bool // Shutdown or Close was called: each connection gets one more response at most
+	shut   atomic.Bool // idle connections are closed, too
 
 	buffers, memories sync.Pool // of *[]byte and *memory; Serve sets New
 	today             atomic.Pointer[dated]
@@ -78,10 +79,7 @@ func (s *Server) Serve(l net.Listener) error {
 	var pause time.Duration
 	for {
 		c, err := l.Accept()
-		if s.ending.Load() {
-			if err == nil {
-				c.Close()
-			}
+		if s.ending.Load() && err != nil {
 			return http.ErrServerClosed
 		}
 		var temporary interface{ Temporary() bool }
@@ -106,7 +104,7 @@ func (s *Server) Serve(l net.Listener) error {
 func (s *Server) add(c *conn) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.ending.Load() {
+	if s.shut.Load() {
 		c.Conn.Close()
 		return false
 	}
@@ -134,24 +132,35 @@ func (s *Server) handOver(c net.Conn) {
 	}
 }
 
-// Shutdown closes the listener and the idle connections, and waits until the others have answered
-// their requests. It returns ctx.Err() if ctx ends first, and can then be called again.
+// idleLinger is how long Shutdown keeps idle connections open. A reverse proxy may just have sent a
+// request on one: if it were closed, the proxy could not know whether the request was executed.
+const idleLinger = 100 * time.Millisecond
+
+// Shutdown closes the listener and, after idleLinger, the idle connections. It waits until the others
+// have answered their requests. It returns ctx.Err() if ctx ends first, and can then be called again.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.mu.Lock()
 	s.end()
-	var gone chan struct{}
-	if len(s.conns) > 0 {
-		if s.gone == nil {
-			s.gone = make(chan struct{})
-		}
-		gone = s.gone
-		for c := range s.conns {
-			c.closeIfIdle()
-		}
-	}
+	gone := s.awaited()
 	s.mu.Unlock()
 	// HTTP still accepts connections that are handed over; each then gets one response
 	s.HTTP.SetKeepAlivesEnabled(false)
+	if gone != nil && !s.shut.Load() {
+		linger := time.NewTimer(idleLinger)
+		defer linger.Stop()
+		select {
+		case <-linger.C:
+		case <-gone:
+		case <-ctx.Done():
+		}
+	}
+	s.mu.Lock()
+	s.shut.Store(true)
+	gone = s.awaited()
+	for c := range s.conns {
+		c.closeIfIdle()
+	}
+	s.mu.Unlock()
 	if gone != nil {
 		select {
 		case <-gone:
@@ -162,10 +171,20 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	return s.HTTP.Shutdown(ctx) // after all that could be handed over
 }
 
+// awaited returns a channel that is closed when no connection is left; nil if none is left now. s.mu
+// is held.
+func (s *Server) awaited() chan struct{} {
+	if len(s.conns) > 0 && s.gone == nil {
+		s.gone = make(chan struct{})
+	}
+	return s.gone
+}
+
 // Close closes all connections at once.
 func (s *Server) Close() error {
 	s.mu.Lock()
 	s.end()
+	s.shut.Store(true)
 	for c := range s.conns {
 		c.Conn.Close()
 	}

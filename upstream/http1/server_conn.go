@@ -110,7 +110,7 @@ func (c *conn) serve() {
 // closeIfIdle may close the connection.
 func (c *conn) next() (*head, headKind) {
 	c.state.Store(idling)
-	if c.server.ending.Load() {
+	if c.server.shut.Load() {
 		return nil, partial
 	}
 	h, is := c.head()

@@ -65,6 +65,38 @@ func TestShutdown(t *testing.T) {
 	})
 }
 
+// TestShutdownAnswersWhatWasSent: a reverse proxy that does not know of the shutdown yet may send a
+// request on an idle connection, or on a new one. It gets the answer, and the connection ends.
+func TestShutdownAnswersWhatWasSent(t *testing.T) {
+	run(t, answers, func(t *testing.T, l *pipes, s server) {
+		if _, ours := s.(*Server); !ours {
+			return
+		}
+		used, fresh, idle := l.dial(t), l.dial(t), l.dial(t)
+		for _, c := range []*client{used, idle} {
+			c.send(post("/echo", "x"))
+			if a := c.read(); a.Close || a.Body != "x" {
+				t.Fatalf("%+v", a)
+			}
+		}
+		done := make(chan error, 1)
+		go func() { done <- s.Shutdown(context.Background()) }()
+		time.Sleep(idleLinger / 2)
+		for _, c := range []*client{used, fresh} {
+			c.send(post("/echo", "y"))
+			if a := c.read(); !a.Close || a.Body != "y" {
+				t.Errorf("%+v", a)
+			}
+			if !c.ended() {
+				t.Error("a connection is open after its last answer")
+			}
+		}
+		if err := <-done; err != nil || !idle.ended() {
+			t.Errorf("Shutdown = %v, or an idle connection is open", err)
+		}
+	})
+}
+
 // TestClose: Close ends what hangs, and the handler hears of it.
 func TestClose(t *testing.T) {
 	hang := func(w http.ResponseWriter, r *http.Request) { <-r.Context().Done() }

@@ -8,9 +8,11 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/http"
 	"os"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	"junction/auth/fetch"
@@ -81,9 +83,11 @@ func StateDir(getenv func(string) (string, bool)) (string, error) {
 	return filepath.Join(home, ".local", "state"), nil
 }
 
-// KeyDir returns the folder of the key that seals session ids; "" if there is none.
+// KeyDir returns the folder for the state that belongs to the key that seals session ids: the folder of
+// the key, or the one of StateDir if the folder of the key cannot be written, as that of a mounted
+// secret. It returns "" if there is none.
 func KeyDir(file string, getenv func(string) (string, bool)) string {
-	if file != "" {
+	if file != "" && !readOnly(filepath.Dir(file)) {
 		return filepath.Dir(file)
 	}
 	dir, err := StateDir(getenv)
@@ -91,6 +95,16 @@ func KeyDir(file string, getenv func(string) (string, bool)) string {
 		return ""
 	}
 	return filepath.Join(dir, "junction")
+}
+
+// readOnly reports whether no file can be created in a folder.
+func readOnly(dir string) bool {
+	f, err := os.CreateTemp(dir, ".writable-*")
+	if err == nil {
+		f.Close()
+		os.Remove(f.Name())
+	}
+	return errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS)
 }
 
 // Sandboxes returns the parent folder of the sandbox folders of commands, below dir, the folder of

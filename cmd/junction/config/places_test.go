@@ -3,6 +3,8 @@ package config
 import (
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -21,5 +23,25 @@ func TestHeadersOfAnswersAreBounded(t *testing.T) {
 	if r, err := client.Get(s.URL); err == nil {
 		r.Body.Close()
 		t.Errorf("an answer with a header of 1 MiB was read: %s", r.Status)
+	}
+}
+
+// TestStateBesideAReadOnlyKey: the folder of a mounted secret cannot keep catalogs. /sys is such a folder,
+// also for root.
+func TestStateBesideAReadOnlyKey(t *testing.T) {
+	state, dir := t.TempDir(), t.TempDir()
+	getenv := func(name string) (string, bool) { return state, name == "XDG_STATE_HOME" }
+	for file, want := range map[string]string{
+		"":                               filepath.Join(state, "junction"),
+		filepath.Join(dir, "key"):        dir,
+		filepath.Join(dir, "new", "key"): filepath.Join(dir, "new"), // which is made with the key
+		"/sys/key":                       filepath.Join(state, "junction"),
+	} {
+		if _, err := os.Stat(filepath.Dir(file)); file == "/sys/key" && err != nil {
+			continue
+		}
+		if got := KeyDir(file, getenv); got != want {
+			t.Errorf("KeyDir(%q) = %q, want %q", file, got, want)
+		}
 	}
 }

@@ -1,6 +1,6 @@
 // Package health checks the parts outside of the process that Junction depends on, such as the
 // database. It checks in the background, so that a probe gets its answer at once and causes no
-// work.
+// work. notify.go tells systemd about the state of the process.
 package health
 
 import (
