@@ -14,7 +14,7 @@
 //     redirect.go decides which redirect URIs are allowed.
 //  5. token.go exchanges the code, and refresh.go a refresh token, for new tokens. mint.go makes and
 //     checks their strings. assertion.go authenticates clients that sign with a key.
-//  6. verify.go tells the guard who a token belongs to.
+//  6. verify.go tells the guard who a token belongs to. logout.go takes the logouts of a provider.
 //
 // account.go is the page on which users see and revoke their grants. connections.go holds the pages
 // on which users sign in to upstreams. ratelimit.go limits unauthenticated requests, and fetcher.go
@@ -217,6 +217,7 @@ func (srv *Server) router() http.Handler {
 	public("/oauth/register", srv.limited(srv.limits.register, srv.register), post)
 	public("/oauth/token", srv.limitedToken(srv.token), post)
 	public("/oauth/revoke", srv.limited(srv.limits.revoke, srv.revoke), post)
+	m.HandleFunc(logoutPath+"{idp}", srv.limited(srv.limits.logout, srv.backchannelLogout))
 	get := func(pattern string, answer http.Handler) {
 		m.Method(http.MethodGet, pattern, answer)
 		m.Method(http.MethodHead, pattern, answer)

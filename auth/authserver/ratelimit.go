@@ -96,6 +96,7 @@ type rateLimits struct {
 	token    *rateLimit // without a code or token that this server has made
 	known    knownLimit // token requests of clients that users have signed in
 	revoke   *rateLimit
+	logout   *rateLimit // of a provider, which may end the sessions of all its users at once
 	fetches  *rateLimit // of documents, for clients that no user has allowed
 	events   *rateLimit // written to the audit
 }
@@ -108,7 +109,7 @@ func newRateLimits(l Limits) rateLimits {
 		known: knownLimit{by: sources[string]{limit: 1, burst: 100},
 			near: sources[netip.Prefix]{limit: tokens / 5, burst: 20 * l.Tokens},
 			all:  rate.NewLimiter(tokens, 100*l.Tokens)},
-		revoke:  newRateLimit(100, 1000),
+		revoke: newRateLimit(100, 1000), logout: newRateLimit(rate.Limit(200*l.Pages), 1000*l.Pages),
 		fetches: newRateLimit(2, 60), events: newRateLimit(rate.Every(6*time.Second), 60),
 	}
 }
