@@ -23,11 +23,8 @@ import (
 // can send requests here: they are limited by address and by size before a signature is checked, and the
 // keys of a provider are fetched at most once a minute for tokens that no known key has signed.
 
-// logoutPath is the path of the endpoint; the id of the provider follows.
+// logoutPath is the path of the endpoint; the id of the provider follows. junction auth doctor shows it.
 const logoutPath = "/oauth/backchannel-logout/"
-
-// LogoutURI returns the backchannel_logout_uri to register at the provider with an id. url is public_url.
-func LogoutURI(url, provider string) string { return url + logoutPath + provider }
 
 const (
 	logoutEvent   = "http://schemas.openid.net/event/backchannel-logout"
