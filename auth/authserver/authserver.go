@@ -223,10 +223,10 @@ func (srv *Server) router() http.Handler {
 		m.Method(http.MethodHead, pattern, answer)
 	}
 	begins := func(answer pageHandler) http.Handler {
-		return srv.forPeople(srv.limitedPage(srv.limits.begin, answer))
+		return srv.forPeople(srv.limitedPage(srv.limits.begin, &srv.limits.knownBegin, answer))
 	}
 	goesOn := func(answer pageHandler) http.Handler {
-		return srv.forPeople(srv.limitedPage(srv.limits.finish, answer))
+		return srv.forPeople(srv.limitedPage(srv.limits.finish, &srv.limits.knownFinish, answer))
 	}
 	get("/oauth/authorize", begins(srv.authorize))
 	m.Method(http.MethodPost, "/oauth/authorize", begins(srv.authorize))

@@ -43,6 +43,7 @@ func (srv *Server) callback(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	setCookie(w, sessionCookie, in.cookie, sessionTTL)
+	setCookie(w, knownCookie, srv.newKnown(), knownTTL)
 	srv.event(r, "signed_in", in.user.ID, row.ClientID, p.ID)
 	if row.Purpose == purposeLogin {
 		next := "/account"
