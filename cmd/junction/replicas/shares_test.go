@@ -188,7 +188,7 @@ func TestStoppedMemberGivesBackTheOthers(t *testing.T) {
 	w.ttl = time.Minute
 	a, b := w.mustJoin(nil), w.mustJoin(nil)
 	knowEachOther(w, []*running{a, b})
-	hourly := limits{Rate: 1.0 / 3600, Burst: 3}
+	hourly := limits{Rate: 1.0 / 3600, Burst: 30}
 	good, broken := []string{"a", "b", "c", "d"}, []string{"e", "f", "g", "h"}
 	for _, user := range append(slices.Clone(good), broken...) {
 		if _, _, err := a.Enter(t.Context(), user, hourly, false); err != nil {
@@ -207,9 +207,9 @@ func TestStoppedMemberGivesBackTheOthers(t *testing.T) {
 	a.stop()
 	w.until("it has left", func() bool { return !b.Alive(id) })
 	for _, user := range good {
-		for i := range 2 {
+		for i := range 29 {
 			if _, _, err := b.Enter(t.Context(), user, hourly, false); err != nil {
-				t.Errorf("request %d of %s: %v", i, user, err)
+				t.Fatalf("request %d of %s: %v", i, user, err)
 			}
 		}
 	}
