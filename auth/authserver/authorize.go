@@ -356,7 +356,8 @@ func (srv *Server) allow(w http.ResponseWriter, r *http.Request, id, binding str
 	}
 	// A second click finds the request approved and takes the same way. Only its consumption
 	// happens once.
-	row, err := srv.store.ApproveAuthRequest(r.Context(), id, binding, store.Approval{Detail: detail, Keep: srv.limits.requests})
+	row, err := srv.store.ApproveAuthRequest(r.Context(), id, binding,
+		store.Approval{Detail: detail, Keep: srv.limits.requests})
 	if errors.Is(err, store.ErrUsed) && row.Consumed.IsZero() && row.IDP == "" {
 		err = nil
 	}

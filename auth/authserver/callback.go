@@ -151,8 +151,8 @@ func (srv *Server) signIn(ctx context.Context, p *provider, id identity, refresh
 		if refreshToken == "" {
 			good = now.Add(srv.tokens.MaxAgeWithoutIDPRefresh)
 		}
-		in.idp, err = srv.store.AddIDPSession(ctx, store.IDPSession{User: in.user.ID, IDP: p.ID, Sub: id.Sub, SID: id.SID,
-			RefreshToken: refreshToken, Claims: claims, Checked: now, OKUntil: good})
+		in.idp, err = srv.store.AddIDPSession(ctx, store.IDPSession{User: in.user.ID, IDP: p.ID, Sub: id.Sub,
+			SID: id.SID, RefreshToken: refreshToken, Claims: claims, Checked: now, OKUntil: good})
 		if err != nil {
 			return err
 		}

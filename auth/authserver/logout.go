@@ -132,7 +132,8 @@ func (p *provider) readLogout(ctx context.Context, token string) (store.Provider
 		SupportedSigningAlgs: d.signingAlgs()}).Verify(ctx, token)
 	_, unreachable := errors.AsType[*url.Error](keys.err)
 	if unreachable && !errors.Is(keys.err, errKeysPause) || ctx.Err() != nil {
-		return store.ProviderLogout{}, fmt.Errorf("read a logout token of %s: %w", p.Issuer, cmp.Or(keys.err, ctx.Err()))
+		return store.ProviderLogout{}, fmt.Errorf("read a logout token of %s: %w", p.Issuer,
+			cmp.Or(keys.err, ctx.Err()))
 	}
 	if err != nil {
 		return no("is not valid: %s", safeText(strings.TrimPrefix(err.Error(), "oidc: "), 120))

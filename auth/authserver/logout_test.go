@@ -1,11 +1,9 @@
 package authserver
 
 import (
-	"bytes"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
-	"log/slog"
 	"net/http"
 	"net/url"
 	"strings"
@@ -37,10 +35,10 @@ func (s *stand) signInAs(t *testing.T, sub, sid string) (a app, b *browser, toke
 // TestProviderLogsAUserOut: a logout token ends one session by its sid, or all sessions of a subject: the
 // browser, the grants and their tokens. The audit and the log say who and why.
 func TestProviderLogsAUserOut(t *testing.T) {
-	var log bytes.Buffer
+	log := &lines{}
 	told := 0
 	s := mustStand(t, func(o *Options) {
-		o.Log = slog.New(slog.NewTextHandler(&log, nil))
+		o.Log = authtest.Log(t, log)
 		o.Ended = func() { told++ }
 	})
 	laptop, browser, first := s.signInAs(t, "ann", "s1")
@@ -70,7 +68,7 @@ func TestProviderLogsAUserOut(t *testing.T) {
 		string(events[0].Detail) != `{"detail":"sso, sub ann, sid none"}` || events[0].Address == "" && events[0].RequestID == "" {
 		t.Errorf("the audit has %+v, %v", events, err)
 	}
-	if text := log.String(); strings.Count(text, "event=logged_out_at_provider") != 2 ||
+	if text := log.all(); strings.Count(text, "event=logged_out_at_provider") != 2 ||
 		!strings.Contains(text, `detail="sso, sub none, sid s1"`) {
 		t.Errorf("the log has\n%s", text)
 	}
@@ -307,10 +305,10 @@ func TestEndsOfSessionsSayWhoAndWhy(t *testing.T) {
 			"groups_lost", "sso: engineering"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var log bytes.Buffer
+			log := &lines{}
 			s := mustStand(t, func(o *Options) {
 				o.Config.IdentityProviders[0].RequiredClaims = map[string]OneOf{"role": {"staff"}}
-				o.Log = slog.New(slog.NewTextHandler(&log, nil))
+				o.Log = authtest.Log(t, log)
 			})
 			s.idp.set(func() { s.idp.claims = map[string]any{"role": "staff"} })
 			a, b := s.mustApp(t), newBrowser(t)
@@ -328,7 +326,7 @@ func TestEndsOfSessionsSayWhoAndWhy(t *testing.T) {
 				auth.UserID(u.Issuer, u.Subject) != user.ID {
 				t.Errorf("the event is of %+v, %v", u, err)
 			}
-			if text := log.String(); strings.Count(text, "event="+row.event) != 1 || !strings.Contains(text, " subject=ann") ||
+			if text := log.all(); strings.Count(text, "event="+row.event) != 1 || !strings.Contains(text, " subject=ann") ||
 				!strings.Contains(text, " client="+safeText(a.id, 64)) {
 				t.Errorf("the log has\n%s", text)
 			}

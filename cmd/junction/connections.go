@@ -51,7 +51,8 @@ func newBoundConns(l net.Listener, files int64, trusted func() []netip.Prefix, l
 	}
 	total = max(total, leastConns)
 	b := &boundConns{Listener: l, log: log, trusted: trusted, each: max(total/4, leastConns/2),
-		wide: max(total/2, leastConns/2), open: make(chan struct{}, total), ended: make(chan struct{}), by: map[netip.Prefix]int{},
+		wide: max(total/2, leastConns/2), open: make(chan struct{}, total), ended: make(chan struct{}),
+		by:   map[netip.Prefix]int{},
 		told: rate.Sometimes{Interval: time.Minute}}
 	b.end = sync.OnceFunc(func() { close(b.ended) })
 	return b

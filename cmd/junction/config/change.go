@@ -180,13 +180,22 @@ func narrowedAuth(old, next *auth.Config) auth.Config {
 	r.None = old.None && next.None
 	r.TrustedProxies = common(old.TrustedProxies, next.TrustedProxies)
 	r.ScopeCapabilities = narrowedScopes(old.ScopeCapabilities, next.ScopeCapabilities)
+	// A proxy that only one file trusts has its own address now, and its clients' address in that file.
+	unsure := func(c auth.CIDR) bool {
+		return slices.ContainsFunc(slices.Concat(old.TrustedProxies, next.TrustedProxies), func(p auth.CIDR) bool {
+			return !slices.Contains(r.TrustedProxies, p) && p.Overlaps(c.Prefix)
+		})
+	}
 	r.APIKeys = nil
 	for _, k := range old.APIKeys {
 		i := slices.IndexFunc(next.APIKeys, func(n auth.Key) bool { return n.Hash == k.Hash && n.Name == k.Name })
 		if i < 0 {
 			continue
 		}
-		if k, ok := narrowedKey(k, next.APIKeys[i]); ok {
+		k, ok := narrowedKey(k, next.APIKeys[i])
+		bound := len(k.CIDRs) > 0
+		k.CIDRs = slices.DeleteFunc(slices.Clone(k.CIDRs), unsure)
+		if ok && (!bound || len(k.CIDRs) > 0) {
 			r.APIKeys = append(r.APIKeys, k)
 		}
 	}

@@ -211,6 +211,16 @@ func TestRefusedReloadNarrowsWhoComesIn(t *testing.T) {
 			t.Errorf("%s: %q, want %q; authentication is needed: %v", name, got, test.want, c.Auth.Needed())
 		}
 	}
+	proxy := func(key, proxies string) string {
+		return strings.Replace(key, " }] }", " }], trusted_proxies: ["+proxies+"] }", 1)
+	}
+	inside := key(", cidrs: [10.0.0.0/8, 192.0.2.0/24]")
+	if c := refused(proxy(inside, "10.1.2.3/32"), proxy(inside, "192.0.2.7/32, 10.1.2.3/32")); fmt.Sprint(c.Auth.APIKeys[0].CIDRs) != "[10.0.0.0/8]" {
+		t.Errorf("beside another proxy the key is accepted from %v", c.Auth.APIKeys[0].CIDRs)
+	}
+	if c := refused(proxy(inside, "10.0.0.0/7"), inside); fmt.Sprint(c.Auth.APIKeys[0].CIDRs) != "[192.0.2.0/24]" {
+		t.Errorf("without a proxy the key is accepted from %v", c.Auth.APIKeys[0].CIDRs)
+	}
 	if c := refused("", key("")); !c.Auth.Needed() || c.Auth.APIKeys[0].Name == "a" {
 		t.Error("the first key of a refused file does not close the listener")
 	}
