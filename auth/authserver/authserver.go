@@ -306,7 +306,7 @@ const maxBody = 64 << 10
 // client keeps its tokens.
 func (srv *Server) answerOutage(w http.ResponseWriter, r *http.Request, err error) {
 	level := slog.LevelError
-	if _, theirs := errors.AsType[*fetchError](err); theirs { // anyone can cause these
+	if _, fetch := errors.AsType[*fetchError](err); fetch || errors.Is(err, errNoKeys) { // anyone can cause these
 		if level = slog.LevelWarn; srv.limits.events.pass(callerOf(r.Context()).from, srv.now()) != withinLimit {
 			level = slog.LevelDebug
 		}

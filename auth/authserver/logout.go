@@ -55,6 +55,9 @@ func (srv *Server) backchannelLogout(w http.ResponseWriter, r *http.Request) {
 	srv.answer(w, r, []byte("{}"), err)
 }
 
+// errNoKeys means that a logout token cannot be verified. Anyone can cause it while a provider is down.
+var errNoKeys = errors.New("cannot ask the identity provider for the keys of a logout token")
+
 // endAtProvider ends the sessions that a logout token of a provider names.
 func (srv *Server) endAtProvider(r *http.Request, p *provider) error {
 	q, err := form(r)
@@ -116,7 +119,7 @@ func (p *provider) readLogout(ctx context.Context, token string) (store.Provider
 	}
 	d, err := p.discover(ctx)
 	if err != nil {
-		return store.ProviderLogout{}, err
+		return store.ProviderLogout{}, fmt.Errorf("%w: %w", errNoKeys, err)
 	}
 	if !d.BackchannelLogout {
 		return store.ProviderLogout{}, bad("invalid_request",
@@ -132,8 +135,7 @@ func (p *provider) readLogout(ctx context.Context, token string) (store.Provider
 		SupportedSigningAlgs: d.signingAlgs()}).Verify(ctx, token)
 	_, unreachable := errors.AsType[*url.Error](keys.err)
 	if unreachable && !errors.Is(keys.err, errKeysPause) || ctx.Err() != nil {
-		return store.ProviderLogout{}, fmt.Errorf("read a logout token of %s: %w", p.Issuer,
-			cmp.Or(keys.err, ctx.Err()))
+		return store.ProviderLogout{}, fmt.Errorf("%w: %s: %w", errNoKeys, p.Issuer, cmp.Or(keys.err, ctx.Err()))
 	}
 	if err != nil {
 		return no("is not valid: %s", safeText(strings.TrimPrefix(err.Error(), "oidc: "), 120))
