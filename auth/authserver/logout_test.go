@@ -286,6 +286,7 @@ func TestLogoutReachesTheOtherReplica(t *testing.T) {
 // and the audit have the user, the app, and the provider's words in bounded length. Lost groups are an
 // event, too.
 func TestEndsOfSessionsSayWhoAndWhy(t *testing.T) {
+	long := strings.Repeat("and more words, ", 60)
 	for name, row := range map[string]struct {
 		change func(*idp)
 		event  string
@@ -294,9 +295,15 @@ func TestEndsOfSessionsSayWhoAndWhy(t *testing.T) {
 		"refused": {func(p *idp) {
 			p.Answer("/token", func(w http.ResponseWriter, _ *http.Request) {
 				reply(w, 400, map[string]string{"error": "invalid_grant",
-					"error_description": "Account disabled\n" + strings.Repeat("x", 500)})
+					"error_description": "Account disabled\n" + long})
 			})
-		}, "idp_session_ended", "sso: invalid_grant: Account disabled?" + strings.Repeat("x", 143) + "…"},
+		}, "idp_session_ended", "sso: invalid_grant: Account disabled?" + long[:143] + "…"},
+		"refused, with the token": {func(p *idp) {
+			p.Answer("/token", func(w http.ResponseWriter, r *http.Request) {
+				reply(w, 400, map[string]string{"error": "invalid_grant",
+					"error_description": "no token " + r.PostFormValue("refresh_token") + " here"})
+			})
+		}, "idp_session_ended", "sso: invalid_grant: no token *** here"},
 		"a lost role": {func(p *idp) { p.claims = map[string]any{"role": "none"} }, "idp_session_ended",
 			"sso: not_permitted: the user may not sign in here: the claim role has no value of required_claims"},
 		"another user": {func(p *idp) { p.claims = map[string]any{"sub": "ben", "role": "staff"} }, "idp_session_ended",

@@ -187,7 +187,7 @@ func (p *provider) finish(ctx context.Context, code, nonce, verifier string) (id
 	defer cancel()
 	token, err := p.oauth(d).Exchange(ctx, code, oauth2.VerifierOption(verifier))
 	if err != nil {
-		return identity{}, "", asProviderError(err)
+		return identity{}, "", asProviderError(err, code, verifier)
 	}
 	id, err := p.identify(ctx, d, token, nonce)
 	return id, token.RefreshToken, err
@@ -204,7 +204,7 @@ func (p *provider) renew(ctx context.Context, refreshToken, subject string) (ide
 	defer cancel()
 	token, err := p.oauth(d).TokenSource(ctx, &oauth2.Token{RefreshToken: refreshToken}).Token()
 	if err != nil {
-		if r, ok := errors.AsType[*providerError](asProviderError(err)); ok && r.code == "invalid_grant" {
+		if r, ok := errors.AsType[*providerError](asProviderError(err, refreshToken)); ok && r.code == "invalid_grant" {
 			return identity{}, "", &endedError{r.code, r.text}
 		}
 		return identity{}, "", err
@@ -220,15 +220,21 @@ func (p *provider) renew(ctx context.Context, refreshToken, subject string) (ide
 }
 
 // asProviderError returns a *providerError if the provider answered with an error, and err if there
-// was no answer.
-func asProviderError(err error) error {
+// was no answer. secrets are what the request contained: a description may repeat them.
+func asProviderError(err error, secrets ...string) error {
 	if e, ok := errors.AsType[*oauth2.RetrieveError](err); ok && e.Response != nil && e.Response.StatusCode < 500 &&
 		e.Response.StatusCode != http.StatusTooManyRequests {
 		code := e.ErrorCode
 		if code == "" {
 			code = fmt.Sprint("status ", e.Response.StatusCode)
 		}
-		return &providerError{safeText(code, 60), safeText(e.ErrorDescription, 160)}
+		text := e.ErrorDescription
+		for _, secret := range secrets {
+			if secret != "" {
+				text = strings.ReplaceAll(text, secret, "***")
+			}
+		}
+		return &providerError{safeText(code, 60), safeText(text, 160)}
 	}
 	return err
 }
