@@ -239,7 +239,7 @@ func (srv *Server) refused(r *http.Request, wrong *pageError, client, redirect s
 func (srv *Server) startRequest(w http.ResponseWriter, r *http.Request, row store.AuthRequest) error {
 	binding := srv.binding(w, r)
 	id := secret()
-	row.Expires, row.Network = srv.now().Add(requestTTL), callerOf(r.Context()).network()
+	row.Expires, row.Network, row.Keep = srv.now().Add(requestTTL), srv.networkOrBrowser(r), srv.limits.requests
 	if err := srv.store.AddAuthRequest(r.Context(), id, binding, row); err != nil {
 		return err
 	}
@@ -356,7 +356,8 @@ func (srv *Server) allow(w http.ResponseWriter, r *http.Request, id, binding str
 	}
 	// A second click finds the request approved and takes the same way. Only its consumption
 	// happens once.
-	row, err := srv.store.ApproveAuthRequest(r.Context(), id, binding, store.Approval{Detail: detail})
+	row, err := srv.store.ApproveAuthRequest(r.Context(), id, binding,
+		store.Approval{Detail: detail, Keep: srv.limits.requests})
 	if errors.Is(err, store.ErrUsed) && row.Consumed.IsZero() && row.IDP == "" {
 		err = nil
 	}
@@ -381,7 +382,7 @@ func (srv *Server) toProvider(w http.ResponseWriter, r *http.Request, id, bindin
 		return srv.providerOutage(w, r, p, err) // not approved yet: the user can try again
 	}
 	approved, err := srv.store.ApproveAuthRequest(r.Context(), id, binding,
-		store.Approval{IDP: idp, State: state, Nonce: nonce, Verifier: verifier})
+		store.Approval{IDP: idp, State: state, Nonce: nonce, Verifier: verifier, Keep: srv.limits.requests})
 	if errors.Is(err, store.ErrUsed) && approved.Consumed.IsZero() && approved.IDP == idp {
 		err = nil
 	}

@@ -14,7 +14,7 @@
 //     redirect.go decides which redirect URIs are allowed.
 //  5. token.go exchanges the code, and refresh.go a refresh token, for new tokens. mint.go makes and
 //     checks their strings. assertion.go authenticates clients that sign with a key.
-//  6. verify.go tells the guard who a token belongs to.
+//  6. verify.go tells the guard who a token belongs to. logout.go takes the logouts of a provider.
 //
 // account.go is the page on which users see and revoke their grants. connections.go holds the pages
 // on which users sign in to upstreams. ratelimit.go limits unauthenticated requests, and fetcher.go
@@ -224,15 +224,16 @@ func (srv *Server) router() http.Handler {
 	public("/oauth/register", srv.limited(srv.limits.register, srv.register), post)
 	public("/oauth/token", srv.limitedToken(srv.token), post)
 	public("/oauth/revoke", srv.limited(srv.limits.revoke, srv.revoke), post)
+	m.HandleFunc(logoutPath+"{idp}", srv.limited(srv.limits.logout, srv.backchannelLogout))
 	get := func(pattern string, answer http.Handler) {
 		m.Method(http.MethodGet, pattern, answer)
 		m.Method(http.MethodHead, pattern, answer)
 	}
 	begins := func(answer pageHandler) http.Handler {
-		return srv.forPeople(srv.limitedPage(srv.limits.begin, answer))
+		return srv.forPeople(srv.limitedPage(srv.limits.begin, &srv.limits.knownBegin, answer))
 	}
 	goesOn := func(answer pageHandler) http.Handler {
-		return srv.forPeople(srv.limitedPage(srv.limits.finish, answer))
+		return srv.forPeople(srv.limitedPage(srv.limits.finish, &srv.limits.knownFinish, answer))
 	}
 	get("/oauth/authorize", begins(srv.authorize))
 	m.Method(http.MethodPost, "/oauth/authorize", begins(srv.authorize))
@@ -312,7 +313,7 @@ const maxBody = 64 << 10
 // client keeps its tokens.
 func (srv *Server) answerOutage(w http.ResponseWriter, r *http.Request, err error) {
 	level := slog.LevelError
-	if _, theirs := errors.AsType[*fetchError](err); theirs { // anyone can cause these
+	if _, fetch := errors.AsType[*fetchError](err); fetch || errors.Is(err, errNoKeys) { // anyone can cause these
 		if level = slog.LevelWarn; srv.limits.events.pass(callerOf(r.Context()).from, srv.now()) != withinLimit {
 			level = slog.LevelDebug
 		}

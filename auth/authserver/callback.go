@@ -43,6 +43,7 @@ func (srv *Server) callback(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	setCookie(w, sessionCookie, in.cookie, sessionTTL)
+	setCookie(w, knownCookie, srv.newKnown(), knownTTL)
 	srv.event(r, "signed_in", in.user.ID, row.ClientID, p.ID)
 	if row.Purpose == purposeLogin {
 		next := "/account"
@@ -64,9 +65,9 @@ func (srv *Server) readAnswer(
 	}
 	switch {
 	case q.Get("error") != "":
-		return identity{}, "", &providerError{safeText(q.Get("error"), 60)}
+		return identity{}, "", &providerError{safeText(q.Get("error"), 60), safeText(q.Get("error_description"), 160)}
 	case q.Get("code") == "":
-		return identity{}, "", &providerError{"missing_code"}
+		return identity{}, "", &providerError{code: "missing_code"}
 	}
 	return p.finish(ctx, q.Get("code"), row.Nonce, row.Verifier)
 }
@@ -150,8 +151,8 @@ func (srv *Server) signIn(ctx context.Context, p *provider, id identity, refresh
 		if refreshToken == "" {
 			good = now.Add(srv.tokens.MaxAgeWithoutIDPRefresh)
 		}
-		in.idp, err = srv.store.AddIDPSession(ctx, store.IDPSession{User: in.user.ID, IDP: p.ID,
-			RefreshToken: refreshToken, Claims: claims, Checked: now, OKUntil: good})
+		in.idp, err = srv.store.AddIDPSession(ctx, store.IDPSession{User: in.user.ID, IDP: p.ID, Sub: id.Sub,
+			SID: id.SID, RefreshToken: refreshToken, Claims: claims, Checked: now, OKUntil: good})
 		if err != nil {
 			return err
 		}

@@ -178,12 +178,12 @@ func (srv *Server) connectUpstream(w http.ResponseWriter, r *http.Request, name 
 	if err == nil {
 		err = srv.store.AddAuthRequest(r.Context(), id, binding, store.AuthRequest{
 			Purpose: purposeConnect, Detail: detail, Expires: srv.now().Add(requestTTL),
-			Network: callerOf(r.Context()).network(),
+			Network: srv.networkOrBrowser(r), Keep: srv.limits.requests,
 		})
 	}
 	if err == nil {
 		_, err = srv.store.ApproveAuthRequest(r.Context(), id, binding,
-			store.Approval{IDP: connectKey(name), State: state, Verifier: verifier})
+			store.Approval{IDP: connectKey(name), State: state, Verifier: verifier, Keep: srv.limits.requests})
 	}
 	if err != nil {
 		return err

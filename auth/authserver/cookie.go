@@ -2,19 +2,27 @@ package authserver
 
 import (
 	"cmp"
+	"crypto/hmac"
+	"crypto/rand"
+	"encoding/base64"
+	"encoding/binary"
 	"net/http"
+	"slices"
 	"time"
 
 	"junction/auth/store"
 )
 
-// The cookies. One identifies the browser in which a request began, the other the signed-in user.
+// The cookies. One identifies the browser in which a request began, one the signed-in user. The third
+// says that a user has signed in in this browser, for the limits of pages: it gives no access.
 // The prefix __Host- makes browsers bind them to this host and send them over https or loopback
 // only.
 const (
 	bindingCookie = "__Host-junction_tx"
 	sessionCookie = "__Host-junction_session"
 	sessionTTL    = 12 * time.Hour
+	knownCookie   = "__Host-junction_known"
+	knownTTL      = 90 * 24 * time.Hour
 )
 
 // binding returns the secret of the browser. It sets a new one only if there is none, so that
@@ -44,6 +52,46 @@ func setCookie(w http.ResponseWriter, name, value string, age time.Duration) {
 		c.MaxAge = -1
 	}
 	http.SetCookie(w, c)
+}
+
+// newKnown returns the value of knownCookie: the time, random bytes, and a code of both. It names no user.
+func (srv *Server) newKnown() string {
+	b := binary.BigEndian.AppendUint64(nil, uint64(srv.now().Unix()))
+	b = append(b, make([]byte, knownBytes-len(b))...)
+	rand.Read(b[8:]) // never fails, see crypto/rand
+	text := base64.RawURLEncoding.EncodeToString(b)
+	return text + derive(srv.cookies[0], "known", []string{text})[:knownCode]
+}
+
+const (
+	knownBytes = 16
+	knownCode  = 43 - 22 // characters of the code, after those of the bytes: 126 bits
+)
+
+// knownBrowser returns what tells a browser apart in which a user has signed in, "" for any other. It is
+// cheap, since strangers can send any cookie.
+func (srv *Server) knownBrowser(r *http.Request) string {
+	value := cookie(r, knownCookie)
+	if value == "" {
+		return ""
+	}
+	text, code := value[:len(value)-knownCode], value[len(value)-knownCode:]
+	b, err := strictBase64.DecodeString(text)
+	made := slices.ContainsFunc(srv.cookies, func(key []byte) bool {
+		return hmac.Equal([]byte(code), []byte(derive(key, "known", []string{text})[:knownCode]))
+	})
+	if err != nil || !made || srv.now().After(time.Unix(int64(binary.BigEndian.Uint64(b)), 0).Add(knownTTL)) {
+		return ""
+	}
+	return text
+}
+
+// networkOrBrowser returns on whose account a request is stored: a known browser has one of its own.
+func (srv *Server) networkOrBrowser(r *http.Request) string {
+	if browser := srv.knownBrowser(r); browser != "" {
+		return "browser " + browser
+	}
+	return callerOf(r.Context()).network()
 }
 
 // session is a signed-in browser with its user.

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+	"unicode/utf8"
 
 	"github.com/coreos/go-oidc/v3/oidc"
 	"golang.org/x/oauth2"
@@ -36,12 +37,18 @@ type provider struct {
 // discovered is the metadata of a provider.
 type discovered struct {
 	*oidc.Provider
-	IssParameter bool `json:"authorization_response_iss_parameter_supported"`
+	IssParameter      bool     `json:"authorization_response_iss_parameter_supported"`
+	BackchannelLogout bool     `json:"backchannel_logout_supported"`
+	Keys              string   `json:"jwks_uri"`
+	Algorithms        []string `json:"id_token_signing_alg_values_supported"`
+
+	logoutKeys oidc.KeySet
 }
 
 // identity is a signed-in user according to the provider.
 type identity struct {
 	Issuer, Subject string
+	Sub, SID        string // claims by which the provider ends sessions; SID may be ""
 	Email           string // "" unless the provider has verified it
 	Display         string
 	Groups          []string
@@ -53,8 +60,29 @@ var (
 	errRules = errors.New("the user may not sign in here")
 )
 
+// endedError is errEnded with the reason.
+type endedError struct {
+	code string // the provider's error code, or a word for what Junction has found
+	text string // "" if the provider gave no description
+}
+
+func (e *endedError) Error() string { return errEnded.Error() + ": " + e.reason() }
+
+func (e *endedError) Is(target error) bool { return target == errEnded }
+
+// reason returns the code and the text in one line.
+func (e *endedError) reason() string {
+	if e.text == "" {
+		return e.code
+	}
+	return e.code + ": " + e.text
+}
+
 // providerError is an error answer of the provider. Its code is shown to the user.
-type providerError struct{ code string }
+type providerError struct {
+	code string
+	text string // the provider's description; "" if it gave none. Only for the log and the audit
+}
 
 func (r *providerError) Error() string { return "the provider answered with the error " + r.code }
 
@@ -88,6 +116,7 @@ func (p *provider) discover(ctx context.Context) (*discovered, error) {
 		p.err, p.again = fmt.Errorf("discover %s: %w", p.Issuer, err), p.now().Add(providerPause)
 		return nil, p.err
 	}
+	d.logoutKeys = newLogoutKeys(p.http, d.Keys, p.now)
 	p.found, p.err = d, nil
 	return d, nil
 }
@@ -141,9 +170,9 @@ func (p *provider) issuer(ctx context.Context, q url.Values) error {
 	}
 	switch iss, given := q["iss"]; {
 	case !given && d.IssParameter:
-		return &providerError{"missing_iss"}
+		return &providerError{code: "missing_iss"}
 	case given && (len(iss) != 1 || iss[0] != p.Issuer):
-		return &providerError{"wrong_iss"}
+		return &providerError{code: "wrong_iss"}
 	}
 	return nil
 }
@@ -158,7 +187,7 @@ func (p *provider) finish(ctx context.Context, code, nonce, verifier string) (id
 	defer cancel()
 	token, err := p.oauth(d).Exchange(ctx, code, oauth2.VerifierOption(verifier))
 	if err != nil {
-		return identity{}, "", asProviderError(err)
+		return identity{}, "", asProviderError(err, code, verifier)
 	}
 	id, err := p.identify(ctx, d, token, nonce)
 	return id, token.RefreshToken, err
@@ -175,31 +204,37 @@ func (p *provider) renew(ctx context.Context, refreshToken, subject string) (ide
 	defer cancel()
 	token, err := p.oauth(d).TokenSource(ctx, &oauth2.Token{RefreshToken: refreshToken}).Token()
 	if err != nil {
-		if r, ok := errors.AsType[*providerError](asProviderError(err)); ok && r.code == "invalid_grant" {
-			return identity{}, "", errEnded
+		if r, ok := errors.AsType[*providerError](asProviderError(err, refreshToken)); ok && r.code == "invalid_grant" {
+			return identity{}, "", &endedError{r.code, r.text}
 		}
 		return identity{}, "", err
 	}
 	id, err := p.identify(ctx, d, token, "")
 	switch {
 	case err == nil && id.Subject != subject:
-		err = errEnded
+		err = &endedError{"another_user", "the provider answered for " + safeText(id.Subject, 64)}
 	case errors.Is(err, errRules):
-		err = errEnded
+		err = &endedError{"not_permitted", safeText(err.Error(), 160)}
 	}
 	return id, token.RefreshToken, err
 }
 
 // asProviderError returns a *providerError if the provider answered with an error, and err if there
-// was no answer.
-func asProviderError(err error) error {
+// was no answer. secrets are what the request contained: a description may repeat them.
+func asProviderError(err error, secrets ...string) error {
 	if e, ok := errors.AsType[*oauth2.RetrieveError](err); ok && e.Response != nil && e.Response.StatusCode < 500 &&
 		e.Response.StatusCode != http.StatusTooManyRequests {
 		code := e.ErrorCode
 		if code == "" {
 			code = fmt.Sprint("status ", e.Response.StatusCode)
 		}
-		return &providerError{safeText(code, 60)}
+		text := e.ErrorDescription
+		for _, secret := range secrets {
+			if secret != "" {
+				text = strings.ReplaceAll(text, secret, "***")
+			}
+		}
+		return &providerError{safeText(code, 60), safeText(text, 160)}
 	}
 	return err
 }
@@ -218,13 +253,13 @@ func (p *provider) identify(ctx context.Context, d *discovered, token *oauth2.To
 			err = idToken.VerifyAccessToken(token.AccessToken)
 		}
 		if err != nil {
-			return identity{}, &providerError{"invalid_id_token"}
+			return identity{}, &providerError{code: "invalid_id_token"}
 		}
 		if err := idToken.Claims(&claims); err != nil {
-			return identity{}, &providerError{"invalid_id_token"}
+			return identity{}, &providerError{code: "invalid_id_token"}
 		}
 	} else if nonce != "" {
-		return identity{}, &providerError{"missing_id_token"}
+		return identity{}, &providerError{code: "missing_id_token"}
 	}
 	if err := p.complete(ctx, d, token, claims); err != nil {
 		return identity{}, err
@@ -246,10 +281,10 @@ func (p *provider) complete(ctx context.Context, d *discovered, token *oauth2.To
 	}
 	more := map[string]any{}
 	if err := info.Claims(&more); err != nil {
-		return &providerError{"invalid_userinfo"}
+		return &providerError{code: "invalid_userinfo"}
 	}
 	if sub, known := claims["sub"]; known && more["sub"] != sub { // OpenID Connect Core, section 5.3.2
-		return &providerError{"invalid_userinfo"}
+		return &providerError{code: "invalid_userinfo"}
 	}
 	for name, value := range more {
 		if _, known := claims[name]; !known {
@@ -263,6 +298,7 @@ func (p *provider) complete(ctx context.Context, d *discovered, token *oauth2.To
 // user.
 func (p *provider) person(claims map[string]any) (identity, error) {
 	id := identity{Issuer: p.Issuer}
+	id.Sub, id.SID = storableClaim(claims["sub"]), storableClaim(claims["sid"])
 	var parts []string
 	for _, name := range p.SubjectClaims {
 		s, _ := claims[name].(string)
@@ -305,6 +341,15 @@ func (p *provider) person(claims map[string]any) (identity, error) {
 		}
 	}
 	return id, nil
+}
+
+// storableClaim returns a claim that a logout token may name, "" if it is none.
+func storableClaim(v any) string {
+	s, _ := v.(string)
+	if len(s) > maxLogoutText || !utf8.ValidString(s) || strings.ContainsRune(s, 0) {
+		return ""
+	}
+	return s
 }
 
 // verified reads email_verified, which some providers send as a string.

@@ -98,11 +98,12 @@ const (
 	limitToken    = "token"    // a request for a token, but no refresh of one that this server has made
 	limitRefresh  = "refresh"
 	limitRevoke   = "revoke"
+	limitLogout   = "logout" // of a provider
 )
 
 // Limitable returns what Options.Limited is called with.
 func Limitable() []string {
-	return []string{limitSignIn, limitPage, limitRegister, limitToken, limitRefresh, limitRevoke}
+	return []string{limitSignIn, limitPage, limitRegister, limitToken, limitRefresh, limitRevoke, limitLogout}
 }
 
 // rateLimits are the limits of the endpoints that need no credential. Each endpoint has its own, so
@@ -114,8 +115,12 @@ type rateLimits struct {
 	token    *rateLimit // without a code or token that this server has made
 	known    knownLimit // token requests of clients that users have signed in
 	revoke   *rateLimit
+	logout   *rateLimit // of a provider, which may end the sessions of all its users at once
 	fetches  *rateLimit // of documents, for clients that no user has allowed
 	events   *rateLimit // written to the audit
+
+	knownBegin, knownFinish knownLimit // pages in browsers in which a user has signed in
+	requests                int        // stored requests of one network, before its oldest go
 }
 
 func newRateLimits(l Limits) rateLimits {
@@ -129,16 +134,37 @@ func newRateLimits(l Limits) rateLimits {
 			near: sources[netip.Prefix]{limit: tokens / 5, burst: 20 * l.Tokens},
 			all:  rate.NewLimiter(tokens, 100*l.Tokens)},
 		revoke:  newRateLimit(limitRevoke, 100, 1000),
+		logout:  newRateLimit(limitLogout, rate.Limit(200*l.Pages), 1000*l.Pages),
 		fetches: newRateLimit("", 2, 60), events: newRateLimit("", rate.Every(6*time.Second), 60),
+		knownBegin: newKnownPages(pages, 200*l.Pages), knownFinish: newKnownPages(2*pages, 400*l.Pages),
+		requests: 200 + 64*max(0, l.Pages-5),
 	}
 }
 
-// knownLimit limits token requests with a code or a refresh token that this server has made: by
-// grant or code, and in total. So users behind one address do not share its limit with strangers.
+// knownLimit limits requests with something that this server has made for a user who has signed in: a
+// code, a refresh token or a cookie. It limits by that, by address and in total. So users behind one
+// address do not share its limit with strangers.
 type knownLimit struct {
 	by   sources[string]
 	near sources[netip.Prefix] // a person can have many codes
 	all  *rate.Limiter
+}
+
+// newKnownPages returns the limit of pages in known browsers. One address has as much as all strangers.
+func newKnownPages(perSecond rate.Limit, burst int) knownLimit {
+	return knownLimit{by: sources[string]{limit: 1, burst: 60},
+		near: sources[netip.Prefix]{limit: perSecond, burst: burst}, all: rate.NewLimiter(4*perSecond, 4*burst)}
+}
+
+// pass counts a request and decides whether it may happen.
+func (k *knownLimit) pass(source string, from netip.Addr, now time.Time) limitResult {
+	switch {
+	case !k.by.pass(source, now), !k.near.pass(networkOf(from), now):
+		return overSourceLimit
+	case !k.all.AllowN(now, 1):
+		return overTotalLimit
+	}
+	return withinLimit
 }
 
 // limitedToken wraps the token endpoint with the limit of known clients or that of strangers.
@@ -155,16 +181,17 @@ func (srv *Server) limitedToken(answer http.HandlerFunc) http.HandlerFunc {
 			what = limitToken
 			source, _ = srv.minter.signature(q.Get("code"), codePrefix)
 		}
-		switch now := srv.now(); {
-		case source == "":
+		if source == "" {
 			strangers(w, r)
-		case !srv.limits.known.by.pass(source, now),
-			!srv.limits.known.near.pass(networkOf(callerOf(r.Context()).from), now):
+			return
+		}
+		switch srv.limits.known.pass(source, callerOf(r.Context()).from, srv.now()) {
+		case overSourceLimit:
 			srv.limitReached(what)
 			w.Header().Set("Retry-After", "5")
 			fail(w, http.StatusTooManyRequests, "temporarily_unavailable",
 				"this sign-in sends too many token requests; wait a few seconds, then try again")
-		case !srv.limits.known.all.AllowN(now, 1):
+		case overTotalLimit:
 			srv.limitReached(what)
 			w.Header().Set("Retry-After", "2")
 			fail(w, http.StatusTooManyRequests, "temporarily_unavailable",
@@ -186,10 +213,18 @@ func (srv *Server) limited(g *rateLimit, answer http.HandlerFunc) http.HandlerFu
 	}
 }
 
-// limitedPage wraps a handler for people with a rate limit.
-func (srv *Server) limitedPage(g *rateLimit, answer pageHandler) pageHandler {
+// limitedPage wraps a handler for people with a rate limit: one for known browsers, and one for strangers.
+func (srv *Server) limitedPage(g *rateLimit, known *knownLimit, answer pageHandler) pageHandler {
 	return func(w http.ResponseWriter, r *http.Request) error {
-		if why := srv.overLimit(g, w, r); why != "" {
+		var why string
+		if browser := srv.knownBrowser(r); browser == "" {
+			why = srv.overLimit(g, w, r)
+		} else if known.pass(browser, callerOf(r.Context()).from, srv.now()) != withinLimit {
+			srv.limitReached(g.what)
+			w.Header().Set("Retry-After", "5")
+			why = "This browser, or your network address, opens too many pages. Wait a few seconds, then try again."
+		}
+		if why != "" {
 			return stop(http.StatusTooManyRequests, pageData{Title: "Too many requests", Text: why})
 		}
 		return answer(w, r)

@@ -52,6 +52,12 @@ func (l *lines) Write(p []byte) (int, error) {
 	return l.text.Write(p)
 }
 
+func (l *lines) all() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
 func (l *lines) count(text string) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -295,5 +301,76 @@ func TestPagesOfManyBehindOneAddress(t *testing.T) {
 	}
 	if few, many := passed(Limits{}), passed(Limits{Pages: 50}); few > 300 || many < 2900 {
 		t.Errorf("%d people begin by default, and %d with pages: 50", few, many)
+	}
+}
+
+// TestKnownBrowsersAreNotStrangers: while strangers use up the limit of an address, a browser in which a
+// user has signed in goes on there, also after its session has ended. A cookie that this server has not made,
+// or that is too old, is a stranger's. One browser does not use up the limit of the others.
+func TestKnownBrowsersAreNotStrangers(t *testing.T) {
+	const office = "198.51.100.7"
+	s := mustStand(t, behindProxy(t))
+	s.clock.stop()
+	a, ann, ben := s.mustApp(t), newBrowserAt(t, office), newBrowserAt(t, office)
+	a.mustSignIn(t, ann)
+	a.mustSignIn(t, ben)
+	host := strings.TrimPrefix(s.url, "http://")
+	for _, b := range []*browser{ann, ben} {
+		delete(b.cookies[host], sessionCookie)
+		delete(b.cookies[host], bindingCookie)
+	}
+	opens := func(b *browser) bool { return b.once(http.MethodGet, a.asks(), nil).status == http.StatusOK }
+	stranger := newBrowserAt(t, office)
+	for opens(stranger) {
+	}
+	if code := a.mustCode(t, ann); code == "" {
+		t.Error("a known browser cannot sign in")
+	}
+	known := ben.cookies[host][knownCookie]
+	other := byte('A')
+	if known[30] == other {
+		other = 'B'
+	}
+	for _, value := range []string{secret(), known[:30] + string(other) + known[31:], strings.Repeat("A", 43)} {
+		stranger.cookies[host] = map[string]string{knownCookie: value}
+		if opens(stranger) {
+			t.Errorf("a browser with the cookie %s is no stranger", value)
+		}
+	}
+	n := 0
+	for ; n < 100 && opens(ann); n++ {
+	}
+	if n < 40 || n > 60 || !opens(ben) {
+		t.Errorf("a known browser opens %d pages at once, and another one next to it %v", n, opens(ben))
+	}
+	s.clock.forward(knownTTL + time.Minute)
+	for opens(stranger) {
+	}
+	if opens(ben) {
+		t.Error("after 90 days without a sign-in the browser is no stranger")
+	}
+}
+
+// TestOfficeBehindOneAddress: with limits.pages, sign-ins that 3,000 people behind one address have begun
+// stay stored. A known browser has its own account.
+func TestOfficeBehindOneAddress(t *testing.T) {
+	if n := newRateLimits(Limits{Pages: 50}.withDefaults()).requests; n < 3000 {
+		t.Errorf("%d requests of one address are kept", n)
+	}
+	s := mustStand(t, func(o *Options) { o.Config.Limits.Pages = 6; behindProxy(t)(o) })
+	a, b := s.mustApp(t), newBrowserAt(t, "198.51.100.7")
+	for range s.limits.requests + 5 {
+		if p := b.once(http.MethodGet, a.asks(), nil); p.status != http.StatusOK {
+			s.clock.forward(time.Second)
+		}
+	}
+	if n := s.rows(t, "auth_requests"); n <= 200 || n > s.limits.requests {
+		t.Errorf("%d requests are stored, want about %d", n, s.limits.requests)
+	}
+	a.mustSignIn(t, b)
+	before := s.query(t, "SELECT count(*) FROM auth_requests WHERE network LIKE 'browser %'")
+	b.once(http.MethodGet, a.asks(), nil)
+	if n := s.query(t, "SELECT count(*) FROM auth_requests WHERE network LIKE 'browser %'"); n != before+1 {
+		t.Errorf("a known browser has %d requests of its own, want %d", n, before+1)
 	}
 }

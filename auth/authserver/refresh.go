@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
@@ -108,14 +109,14 @@ func (srv *Server) recheckSession(ctx context.Context, g store.Grant) error {
 		if now.Before(session.OKUntil) {
 			return nil
 		}
-		return srv.endSession(ctx, session.ID, "idp_cannot_be_asked")
+		return srv.endSession(ctx, session, g, &endedError{code: "idp_cannot_be_asked"})
 	}
 	if now.Before(session.Checked.Add(recheckAfter)) {
 		return nil
 	}
 	p := srv.provider(session.IDP)
 	if p == nil {
-		return srv.endSession(ctx, session.ID, "idp_removed")
+		return srv.endSession(ctx, session, g, &endedError{code: "idp_removed"})
 	}
 	session, err = srv.store.ClaimIDPSession(ctx, session.ID, recheckTimeout)
 	switch {
@@ -133,8 +134,8 @@ func (srv *Server) recheckSession(ctx context.Context, g store.Grant) error {
 		return err
 	}
 	id, refreshToken, err := p.renew(ctx, session.RefreshToken, user.Subject)
-	if errors.Is(err, errEnded) {
-		return srv.endSession(ctx, session.ID, "idp_session_ended")
+	if ended, ok := errors.AsType[*endedError](err); ok {
+		return srv.endSession(ctx, session, g, ended)
 	}
 	if err != nil {
 		srv.log.Warn("cannot ask the provider whether a user may still sign in", "provider", session.IDP,
@@ -164,14 +165,42 @@ func (srv *Server) recheckSession(ctx context.Context, g store.Grant) error {
 		return nil
 	}
 	srv.dropUser(auth.UserID(user.Issuer, user.Subject)) // the cache has the old groups
+	if lost := lostGroups(user.Claims, id.Groups); err == nil && lost != "" {
+		srv.audit(ctx, "groups_lost", user.ID, g.ClientID, session.IDP+": "+lost, "subject", safeText(user.Subject, 64))
+	}
 	return err
 }
 
-func (srv *Server) endSession(ctx context.Context, session, why string) error {
-	ended, err := srv.store.EndIDPSession(ctx, session, why)
-	if err == nil {
-		srv.audit(ctx, "idp_session_ended", "", "", why)
-		srv.grantsEnded(ended...)
+// endSession ends a session that the provider no longer confirms, and says whose it was and why. g is
+// the grant whose refresh has found out.
+func (srv *Server) endSession(ctx context.Context, session store.IDPSession, g store.Grant, why *endedError) error {
+	ended, err := srv.store.EndIDPSession(ctx, session.ID, why.code)
+	if err != nil {
+		return err
 	}
-	return err
+	srv.grantsEnded(ended...)
+	subject := "" // only for the log
+	if user, err := srv.store.User(ctx, session.User); err == nil {
+		subject = safeText(user.Subject, 64)
+	}
+	srv.audit(ctx, "idp_session_ended", session.User, g.ClientID, session.IDP+": "+why.reason(),
+		"subject", subject, "code", why.code, "grants", len(ended))
+	return nil
+}
+
+// lostGroups returns the groups that a user has no more, in one line of bounded length.
+func lostGroups(before []byte, now []string) string {
+	var had storedClaims
+	_ = json.Unmarshal(before, &had)
+	lost := slices.DeleteFunc(had.Groups, func(group string) bool { return slices.Contains(now, group) })
+	const most = 5
+	shown := make([]string, 0, most)
+	for _, group := range lost[:min(len(lost), most)] {
+		shown = append(shown, safeText(group, 40))
+	}
+	text := strings.Join(shown, ", ")
+	if more := len(lost) - len(shown); more > 0 {
+		text += fmt.Sprintf(", and %d more", more)
+	}
+	return text
 }

@@ -27,6 +27,8 @@ func TestMethods(t *testing.T) {
 		{"PUT DELETE", "/account", 404, "", "text/html"},
 		{"GET HEAD", "/account/logout", 404, "", "text/html"},
 		{"GET HEAD PUT", "/oauth/consent", 404, "", "text/html"},
+		{"GET PUT", "/oauth/backchannel-logout/sso", 405, "POST", "application/json"},
+		{"POST", "/oauth/backchannel-logout/", 404, "", "application/json"},
 		{"GET POST", "/oauth/x", 404, "", "application/json"},
 		{"GET POST", "/oauth//token", 404, "", "application/json"},
 		{"GET POST", "/x/../account", 404, "", "application/json"},

@@ -178,16 +178,16 @@ func (srv *Server) poll(ctx context.Context) {
 
 // audit logs an event and stores it in the audit. Events that unauthenticated requests can cause
 // are rate-limited there: the rest is logged at debug level only. ctx comes from the request, whose
-// address and id are recorded.
-func (srv *Server) audit(ctx context.Context, what, user, client, detail string) {
+// address and id are recorded. more are further attributes of the log line.
+func (srv *Server) audit(ctx context.Context, what, user, client, detail string, more ...any) {
 	level := slog.LevelInfo
 	by := callerOf(ctx)
 	tooMany := slices.Contains(store.Unproven(), what) && srv.limits.events.pass(by.from, srv.now()) != withinLimit
 	if tooMany {
 		level = slog.LevelDebug
 	}
-	srv.log.Log(ctx, level, "sign-in", "event", what, "user", user, "client", safeText(client, 64), "detail", detail,
-		"address", by.address, auth.LoggedIDs(by.request, by.trace))
+	srv.log.Log(ctx, level, "sign-in", append([]any{"event", what, "user", user, "client", safeText(client, 64),
+		"detail", detail, "address", by.address, auth.LoggedIDs(by.request, by.trace)}, more...)...)
 	if tooMany {
 		return
 	}

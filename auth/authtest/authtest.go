@@ -177,7 +177,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		other(w, r)
 	case r.URL.Path == Metadata, r.URL.Path == OAuth:
 		writeJSON(w, map[string]any{"issuer": s.URL, "jwks_uri": s.URL + Keys,
-			"authorization_endpoint": s.URL + "/authorize", "token_endpoint": s.URL + "/token"})
+			"authorization_endpoint": s.URL + "/authorize", "token_endpoint": s.URL + "/token",
+			"backchannel_logout_supported": true})
 	case r.URL.Path == Keys:
 		writeJSON(w, s.KeySet())
 	case r.URL.Path == Introspect:
@@ -284,6 +285,18 @@ func (k *Key) Token(t testing.TB, claims map[string]any, headers ...map[string]a
 	}
 	Secret("a signed token", token)
 	return token
+}
+
+// LogoutToken returns a logout token of ann for an audience (OpenID Connect Back-Channel Logout 1.0), which
+// expires in two minutes. other overrides claims; nil removes one. headers are those of Token.
+func (s *Server) LogoutToken(t testing.TB, audience any, other map[string]any, headers ...map[string]any) string {
+	t.Helper()
+	now := time.Now()
+	claims := map[string]any{"client_id": nil, "scope": nil, "jti": fmt.Sprint("logout-", now.UnixNano()),
+		"exp": now.Add(2 * time.Minute).Unix(), "iat": now.Unix(),
+		"events": map[string]any{"http://schemas.openid.net/event/backchannel-logout": map[string]any{}}}
+	maps.Copy(claims, other)
+	return s.Token(t, s.Claims(audience, claims), append([]map[string]any{{"typ": "logout+jwt"}}, headers...)...)
 }
 
 // Large answers with a key set of n bytes of padding, as far as the client reads it.

@@ -29,7 +29,9 @@ func (e *Event) fields() []field {
 
 // Unproven returns the events that unauthenticated requests can cause. Rows of these without a
 // Principal are kept for a shorter time.
-func Unproven() []string { return []string{"authorize_refused", "consent_denied", "sign_in_refused"} }
+func Unproven() []string {
+	return []string{"authorize_refused", "consent_denied", "logout_refused", "sign_in_refused"}
+}
 
 // DetailJSON returns the Detail of an event.
 func DetailJSON(members map[string]string) []byte {

@@ -1,6 +1,9 @@
 package store
 
-import "context"
+import (
+	"cmp"
+	"context"
+)
 
 // This file limits the rows that unauthenticated requests can add. A network that adds too many
 // loses its own rows first.
@@ -26,17 +29,18 @@ type excess struct {
 }
 
 // trimRequests deletes a network's requests of one kind, approved or not, beyond its limit: first
-// finished or expired ones, then the oldest. newest is the hash of a request to keep.
-func (s *Store) trimRequests(ctx context.Context, network, newest string, approved bool) error {
+// finished or expired ones, then the oldest. It keeps the request newest.
+func (s *Store) trimRequests(ctx context.Context, newest AuthRequest, approved bool) error {
 	which := "network = $1 AND approved_at = 0"
 	if approved {
 		which = "network = $1 AND approved_at > 0"
 	}
 	return s.trim(ctx, excess{
-		table: "auth_requests", key: "id_hash", which: which, about: []any{network}, most: s.bounds.network,
+		table: "auth_requests", key: "id_hash", which: which, about: []any{newest.Network},
+		most: cmp.Or(newest.Keep, s.bounds.network),
 		first: `SELECT id_hash FROM auth_requests WHERE ` + which + ` AND id_hash <> $2
 			ORDER BY CASE WHEN consumed_at > 0 OR expires_at <= $3 THEN 0 ELSE 1 END, created_at LIMIT $4`,
-		args: []any{network, newest, seconds(s.now())},
+		args: []any{newest.Network, newest.id, seconds(s.now())},
 	})
 }
 

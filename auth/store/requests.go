@@ -17,7 +17,8 @@ type AuthRequest struct {
 	CodeChallenge         string
 	Request               []byte // data for the next step
 	Detail                []byte // JSON of package authserver
-	Network               string // source network, "" if unknown; limits count by it
+	Network               string // source network or known browser, "" if unknown; limits count by it
+	Keep                  int    // requests of the network beyond which the oldest go; not stored. 0: the default
 	Created, Expires      time.Time
 
 	// Set by approval.
@@ -74,7 +75,7 @@ func (s *Store) AddAuthRequest(ctx context.Context, id, binding string, a AuthRe
 	a.id, a.binding, a.state, a.Created = hash(id), hash(binding), "", s.now()
 	err := s.insert(ctx, &a)
 	if err == nil {
-		err = s.trimRequests(ctx, a.Network, a.id, false)
+		err = s.trimRequests(ctx, a, false)
 	}
 	if err == nil && s.added.Add(1)%int64(s.bounds.look) == 0 {
 		err = s.trimAllRequests(ctx)
@@ -111,6 +112,7 @@ func (a *AuthRequest) over(now time.Time) error {
 type Approval struct {
 	IDP, State, Nonce, Verifier string // State is "" without a provider
 	Detail                      []byte // replaces the request's unless nil
+	Keep                        int    // as in AuthRequest
 }
 
 // ApproveAuthRequest approves a request. Exactly one call succeeds; the others get ErrUsed.
@@ -135,7 +137,8 @@ func (s *Store) ApproveAuthRequest(
 		return s.put(ctx, &a, "id_hash", a.id)
 	})
 	if err == nil {
-		err = s.trimRequests(ctx, a.Network, a.id, true)
+		a.Keep = approval.Keep
+		err = s.trimRequests(ctx, a, true)
 	}
 	return a, err
 }

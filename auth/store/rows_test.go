@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"errors"
 	"reflect"
 	"runtime"
 	"slices"
@@ -189,6 +190,57 @@ func TestSessions(t *testing.T) {
 		}
 		_, err = s.Grant(ctx, bob.ID)
 		want(t, "his grant", err, nil)
+	})
+}
+
+// TestEndAtProvider: a provider ends all sessions of a person, or one of them. Sessions at other providers
+// and of other people stay. A token is used once, unless the transaction has failed.
+func TestEndAtProvider(t *testing.T) {
+	run(t, func(t *testing.T, d database) {
+		c, ctx := newClock(), t.Context()
+		s := mustOpen(t, d, c.now)
+		u := mustGrant(t, s, "ann").User
+		session := func(idp, sub, sid string) string {
+			t.Helper()
+			i, err := s.AddIDPSession(ctx, IDPSession{User: u, IDP: idp, Sub: sub, SID: sid})
+			want(t, "AddIDPSession", err, nil)
+			return i.ID
+		}
+		laptop, phone, bob := session("a", "ann", "1"), session("a", "ann", "2"), session("a", "bob", "3")
+		elsewhere, unknown := session("b", "ann", "1"), session("a", "", "")
+		for n, test := range []struct {
+			sub, sid string
+			ends     []string
+		}{
+			{"bob", "1", nil}, {"carl", "", nil}, {"", "4", nil}, {"ann", "1", []string{laptop}},
+			{"ann", "", []string{phone}}, {"", "3", []string{bob}},
+		} {
+			l := ProviderLogout{IDP: "a", Sub: test.sub, SID: test.sid, JTI: string(rune('a' + n)), Expires: c.now().Add(time.Hour)}
+			broken := errors.New("broken")
+			err := s.WithTx(ctx, func(ctx context.Context) error {
+				_, _, err := s.EndAtProvider(ctx, l, "test")
+				want(t, "EndAtProvider", err, nil)
+				return broken
+			})
+			want(t, "WithTx", err, broken)
+			var ends []string
+			ended, _, err := s.EndAtProvider(ctx, l, "test")
+			want(t, "EndAtProvider", err, nil)
+			for _, i := range ended {
+				ends = append(ends, i.ID)
+			}
+			if !slices.Equal(ends, test.ends) {
+				t.Errorf("%q %q ends %q, want %q", test.sub, test.sid, ends, test.ends)
+			}
+			_, _, err = s.EndAtProvider(ctx, l, "test")
+			want(t, "the same token again", err, ErrUsed)
+		}
+		_, _, err := s.EndAtProvider(ctx, ProviderLogout{IDP: "a", JTI: "x", Expires: c.now().Add(time.Hour)}, "test")
+		want(t, "a token of nobody", err, ErrNotFound)
+		for _, id := range []string{elsewhere, unknown} {
+			_, err := s.IDPSession(ctx, id)
+			want(t, "another session", err, nil)
+		}
 	})
 }
 

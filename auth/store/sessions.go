@@ -10,6 +10,7 @@ type IDPSession struct {
 	ID           string // set by AddIDPSession
 	User         string // User.ID
 	IDP          string // the provider's id in the configuration
+	Sub, SID     string // claims of the ID token, by which the provider ends the session; may be ""
 	RefreshToken string // sealed in the store; "" if the provider gave none
 	Claims       []byte // JSON
 	Created      time.Time
@@ -21,8 +22,9 @@ type IDPSession struct {
 func (i *IDPSession) table() string { return "idp_sessions" }
 
 func (i *IDPSession) fields() []field {
-	return []field{{"id", &i.ID}, {"user_id", &i.User}, {"idp", &i.IDP}, {"claims", &i.Claims},
-		{"created_at", &i.Created}, {"checked_at", &i.Checked}, {"ok_until", &i.OKUntil}, {"ended_at", &i.Ended}}
+	return []field{{"id", &i.ID}, {"user_id", &i.User}, {"idp", &i.IDP}, {"sub", &i.Sub}, {"sid", &i.SID},
+		{"claims", &i.Claims}, {"created_at", &i.Created}, {"checked_at", &i.Checked}, {"ok_until", &i.OKUntil},
+		{"ended_at", &i.Ended}}
 }
 
 func (i *IDPSession) secrets() []field {
@@ -111,6 +113,50 @@ func (s *Store) EndIDPSession(ctx context.Context, id, why string) (grants []str
 		return err
 	})
 	return grants, err
+}
+
+// ProviderLogout is a logout token: the sessions that a provider has ended.
+type ProviderLogout struct {
+	IDP      string // the provider's id in the configuration
+	Sub, SID string // with both, a session must have both; one may be ""
+	JTI      string
+	Expires  time.Time // after it, the token is not accepted any more
+}
+
+// EndAtProvider ends the sessions of a logout token, with their grants and web sessions, and returns the
+// sessions and the ids of the grants. ErrUsed means that the token was already used.
+func (s *Store) EndAtProvider(ctx context.Context, l ProviderLogout, why string) (
+	ended []IDPSession, grants []string, err error) {
+	err = s.WithTx(ctx, func(ctx context.Context) error {
+		ended, grants = nil, nil
+		if l.Sub == "" && l.SID == "" {
+			return ErrNotFound
+		}
+		// A client's issuer is a URL or begins with dcr_, so that no client shares these rows.
+		if err := s.UseAssertion(ctx, "idp:"+l.IDP, l.JTI, l.Expires); err != nil {
+			return err
+		}
+		const named = `WHERE idp = $1 AND ended_at = 0 AND ($2 = '' OR sub = $2) AND ($3 = '' OR sid = $3)`
+		args := []any{l.IDP, l.Sub, l.SID}
+		var err error
+		// Lock order as in SignOut.
+		if grants, err = s.revoke(ctx, `WHERE idp_session_id IN (SELECT id FROM idp_sessions `+named+`)`, args,
+			why); err != nil {
+			return err
+		}
+		if ended, err = list[IDPSession](ctx, s, named+` ORDER BY created_at DESC, id`, args...); err != nil {
+			return err
+		}
+		for _, i := range ended {
+			late, err := s.EndIDPSession(ctx, i.ID, why)
+			if err != nil {
+				return err
+			}
+			grants = append(grants, late...)
+		}
+		return nil
+	})
+	return ended, grants, err
 }
 
 // IDPSessions returns the standing sessions of a user, or of all if user is "", the newest first,

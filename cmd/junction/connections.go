@@ -28,21 +28,22 @@ type boundConns struct {
 	net.Listener
 	log     *slog.Logger
 	trusted func() []netip.Prefix
-	each    int           // of one network
+	each    int           // of one network: an IPv4 address, or a /64 of IPv6
+	wide    int           // of one /48 of IPv6, which one customer often has
 	open    chan struct{} // has an element for each connection
 	ended   chan struct{}
 	end     func()
 	told    rate.Sometimes
 
 	mu sync.Mutex
-	by map[netip.Addr]int // connections by network, without exempt ones
+	by map[netip.Prefix]int // connections by network, without exempt ones
 }
 
 // leastConns is the bound of connections if the limit of descriptors is very low, or unknown.
 const leastConns = 16
 
-// newBoundConns bounds a listener of clients to three quarters of the descriptors, and a network to a
-// quarter of these.
+// newBoundConns bounds a listener of clients to three quarters of the descriptors, a network to a quarter
+// of these, and a /48 of IPv6 to a half.
 func newBoundConns(l net.Listener, files int64, trusted func() []netip.Prefix, log *slog.Logger) *boundConns {
 	total := 1 << 20
 	if files > 0 {
@@ -50,7 +51,8 @@ func newBoundConns(l net.Listener, files int64, trusted func() []netip.Prefix, l
 	}
 	total = max(total, leastConns)
 	b := &boundConns{Listener: l, log: log, trusted: trusted, each: max(total/4, leastConns/2),
-		open: make(chan struct{}, total), ended: make(chan struct{}), by: map[netip.Addr]int{},
+		wide: max(total/2, leastConns/2), open: make(chan struct{}, total), ended: make(chan struct{}),
+		by:   map[netip.Prefix]int{},
 		told: rate.Sometimes{Interval: time.Minute}}
 	b.end = sync.OnceFunc(func() { close(b.ended) })
 	return b
@@ -71,18 +73,16 @@ func (b *boundConns) Accept() (net.Conn, error) {
 			}
 			return nil, err
 		}
-		network, counted, ok := b.enter(c.RemoteAddr())
-		if !ok {
+		networks, limit := b.enter(c.RemoteAddr())
+		if limit > 0 {
 			<-b.open
 			c.Close()
 			b.warn("connections are closed: too many from one address. If it is a reverse proxy, add it to "+
-				"auth.trusted_proxies", "address", c.RemoteAddr(), "limit", b.each)
+				"auth.trusted_proxies", "address", c.RemoteAddr(), "limit", limit)
 			continue
 		}
 		release := sync.OnceFunc(func() {
-			if counted {
-				b.leave(network)
-			}
+			b.leave(networks)
 			<-b.open
 		})
 		return &boundConn{c, release}, nil
@@ -110,32 +110,44 @@ func (b *boundConns) warn(text string, attrs ...any) {
 	b.told.Do(func() { b.log.Warn(text, attrs...) })
 }
 
-// enter counts a connection. ok is false if its network has too many.
-func (b *boundConns) enter(from net.Addr) (network netip.Addr, counted, ok bool) {
+// enter counts a connection, and returns the networks for which it counts: none for exempt addresses. If
+// one of them has too many connections, the connection is not counted, and limit is the limit of the
+// network.
+func (b *boundConns) enter(from net.Addr) (networks []netip.Prefix, limit int) {
 	address, err := netip.ParseAddrPort(from.String())
 	if err != nil {
-		return network, false, true
+		return nil, 0
 	}
 	ip := address.Addr().Unmap().WithZone("")
 	within := func(p netip.Prefix) bool { return p.Contains(ip) }
 	if ip.IsLoopback() || slices.ContainsFunc(b.trusted(), within) {
-		return network, false, true
+		return nil, 0
 	}
-	network = budget.Network(ip)
+	near := budget.Network(ip)
+	networks = []netip.Prefix{netip.PrefixFrom(near, near.BitLen())}
+	if ip.Is6() {
+		networks = append(networks, netip.PrefixFrom(ip, 48).Masked())
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.by[network] >= b.each {
-		return network, false, false
+	for i, limit := range []int{b.each, b.wide}[:len(networks)] {
+		if b.by[networks[i]] >= limit {
+			return nil, limit
+		}
 	}
-	b.by[network]++
-	return network, true, true
+	for _, n := range networks {
+		b.by[n]++
+	}
+	return networks, 0
 }
 
-func (b *boundConns) leave(network netip.Addr) {
+func (b *boundConns) leave(networks []netip.Prefix) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.by[network]--; b.by[network] <= 0 {
-		delete(b.by, network)
+	for _, n := range networks {
+		if b.by[n]--; b.by[n] <= 0 {
+			delete(b.by, n)
+		}
 	}
 }
 

@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"net"
 	"net/netip"
 	"strings"
@@ -100,6 +101,41 @@ func TestConnectionsAreBoundByAddress(t *testing.T) {
 	b.Close()
 	if err := <-accepted; !errors.Is(err, net.ErrClosed) {
 		t.Errorf("after the end: %v", err)
+	}
+}
+
+// TestConnectionsAreBoundByNetwork: a /64 of IPv6 gets a quarter of the connections, and a /48 a half,
+// however many addresses it has. Connections that have ended do not count.
+func TestConnectionsAreBoundByNetwork(t *testing.T) {
+	l := make(calls, 1000)
+	b := newBoundConns(l, 256, func() []netip.Prefix { return nil }, authtest.Log(t))
+	const each, wide = 48, 96
+	for range 2 {
+		for i := range 3 * each {
+			l <- fmt.Sprintf("[2001:db8:1:2::%x]:1000", i)
+		}
+		for i := range 3 * wide {
+			l <- fmt.Sprintf("[2001:db8:1:%x::1]:1000", i+16)
+		}
+		l <- "[2001:db8:2::1]:1000"
+		var open []net.Conn
+		for last := ""; last != "[2001:db8:2::1]:1000"; last = open[len(open)-1].RemoteAddr().String() {
+			c, err := b.Accept()
+			if err != nil {
+				t.Fatal(err)
+			}
+			open = append(open, c)
+		}
+		if len(open) != wide+1 || open[each-1].RemoteAddr().String() != fmt.Sprintf("[2001:db8:1:2::%x]:1000", each-1) ||
+			open[each].RemoteAddr().String() != "[2001:db8:1:10::1]:1000" {
+			t.Errorf("%d connections of two networks are open, want %d of a /48 and one of another", len(open), wide)
+		}
+		for _, c := range open {
+			c.Close()
+		}
+		if len(b.by) > 0 {
+			t.Errorf("without connections these count: %v", b.by)
+		}
 	}
 }
 

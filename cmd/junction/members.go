@@ -106,7 +106,9 @@ func (p *program) serveMembers(ctx context.Context, group *errgroup.Group) (end 
 		return nil
 	})
 	return func(left time.Duration) {
-		p.members.Drain(max(left, lastAnswers))
+		draining, end := context.WithTimeout(holding, max(left, lastAnswers))
+		p.members.Drain(draining)
+		end()
 		release()
 		<-released
 		stop()

@@ -59,7 +59,7 @@ func (p *program) inForce() *config.Config {
 	if r := p.reach.Load(); r != nil {
 		return r.config
 	}
-	return p.config // not changed before serve
+	return p.config // open has not ended yet
 }
 
 // parts reports which parts that Junction depends on work, for the metrics.
@@ -93,7 +93,7 @@ func (p *program) tellReady() { p.supervisor.Ready("serving " + p.url()) }
 
 // drain returns a context that ends drain_delay after stopping. The caller must call end.
 func (p *program) drain(stopping context.Context) (serving context.Context, end context.CancelFunc) {
-	delay := p.config.DrainDelay // no reload changes it
+	delay := p.inForce().DrainDelay // no reload changes it
 	if delay <= 0 {
 		return context.WithCancel(stopping)
 	}

@@ -58,7 +58,7 @@ type options struct {
 type program struct {
 	options
 	log        *slog.Logger
-	config     *config.Config // the configuration in force; owned by reloadLoop once serve has begun
+	config     *config.Config // owned by open, then by reloadLoop; all others call inForce
 	hash       [32]byte
 	begun      time.Time
 	unreadable bool // the file is missing, which was reported; owned by reloadLoop
@@ -280,7 +280,8 @@ func (p *program) policy(c *config.Config) *policy.Policy {
 func (p *program) serve(stopping context.Context) error {
 	ctx, served := p.drain(stopping)
 	defer served()
-	limits := p.config.Limits.WithDefaults()
+	c := p.inForce()
+	limits := c.Limits.WithDefaults()
 	public := &http1.Server{HTTP: &http.Server{
 		Handler: p.guarded(p.publicHandler()), BaseContext: p.server.BaseContext, ReadTimeout: limits.ReadTimeout,
 		IdleTimeout: idleTimeout, MaxHeaderBytes: int(limits.Header),
@@ -298,7 +299,7 @@ func (p *program) serve(stopping context.Context) error {
 		IdleTimeout:    idleTimeout,
 		MaxHeaderBytes: int(limits.Header), ErrorLog: public.HTTP.ErrorLog,
 	}
-	grace := p.config.ShutdownGrace // no reload changes it
+	grace := c.ShutdownGrace // no reload changes it
 	group, ctx := errgroup.WithContext(ctx)
 	serveOn := func(s interface{ Serve(net.Listener) error }, l net.Listener) {
 		group.Go(func() error {
@@ -308,10 +309,10 @@ func (p *program) serve(stopping context.Context) error {
 			return nil
 		})
 	}
-	endpoint, keys := p.url(), len(p.config.Auth.APIKeys) > 0 && !p.config.Auth.SignsIn()
+	endpoint, keys := p.url(), len(c.Auth.APIKeys) > 0 && !c.Auth.SignsIn()
 	where := []any{"url", endpoint}
-	if p.config.PublicURL != "" {
-		endpoint = p.config.PublicURL + "/mcp"
+	if c.PublicURL != "" {
+		endpoint = c.PublicURL + "/mcp"
 	}
 	if p.admin != nil {
 		serveOn(admin, p.admin)

@@ -7,6 +7,7 @@
 // Each line on standard input is a command, answered by {"done": "..."}:
 //   disable NAME          NAME cannot sign in any more, and their refresh tokens are no good
 //   groups NAME A,B       the groups of NAME, engineering before that
+//   logout NAME           logs NAME out at the client: a logout token without sid. The page /session/end sends one with sid
 // It ends with 0 when standard input is closed.
 import http from "node:http";
 import readline from "node:readline";
@@ -28,10 +29,14 @@ const provider = new Provider(issuer, {
       redirect_uris: process.argv.slice(2),
       grant_types: ["authorization_code", "refresh_token"],
       response_types: ["code"],
+      backchannel_logout_uri: process.argv[2].replace("/oauth/callback/", "/oauth/backchannel-logout/"),
+      backchannel_logout_session_required: true,
     },
   ],
   claims: { openid: ["sub"], email: ["email", "email_verified"], profile: ["name", "groups"] },
   cookies: { keys: ["a key for the cookies of a test"] },
+  features: { backchannelLogout: { enabled: true } },
+  fetch: (url, { dispatcher, ...options }) => fetch(url, options), // that dispatcher refuses loopback
   rotateRefreshToken: true,
   issueRefreshToken: (ctx, client) => client.grantTypeAllowed("refresh_token"),
   findAccount: (ctx, id) =>
@@ -45,6 +50,7 @@ const provider = new Provider(issuer, {
 provider.on("server_error", (ctx, error) => console.error(error));
 provider.on("grant.error", (ctx, error) => console.error(error.message, error.error_detail));
 provider.on("authorization.error", (ctx, error) => console.error(error.message, error.error_detail));
+provider.on("backchannel.error", (ctx, error) => console.error(error));
 server.on("request", provider.callback());
 process.stdout.write(`${JSON.stringify({ issuer })}\n`);
 
@@ -54,6 +60,8 @@ for await (const line of readline.createInterface({ input: process.stdin })) {
     disabled.add(name);
   } else if (command === "groups") {
     groups.set(name, list.split(",").filter(Boolean));
+  } else if (command === "logout") {
+    await (await provider.Client.find("junction")).backchannelLogout(name);
   }
   process.stdout.write(`${JSON.stringify({ done: line.trim() })}\n`);
 }

@@ -21,7 +21,7 @@ func TestSignInHostsAreChecked(t *testing.T) {
 	port := p.Origin()[strings.LastIndex(p.Origin(), ":"):]
 	for _, path := range []string{
 		"/oauth/authorize?client_id=x", "/oauth/token", "/oauth/register", "/oauth/revoke", "/oauth/consent",
-		"/oauth/continue?tx=x", "/oauth/callback/sso?state=x",
+		"/oauth/backchannel-logout/sso", "/oauth/continue?tx=x", "/oauth/callback/sso?state=x",
 		"/oauth/client-metadata.json", "/oauth/x", "/account", "/account/logout", "/account/grants/x/revoke",
 		"/connect/up", "/connect/up/callback", "/connect/up/disconnect", "/",
 	} {

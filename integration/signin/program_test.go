@@ -98,6 +98,10 @@ func TestStreamsEndWithTheSignIn(t *testing.T) {
 				t.Errorf("disconnected: %d %s", g.status, g.body)
 			}
 		},
+		"provider": func(tokenPair) { c.command("logout ann") },
+		"session at the provider": func(tokenPair) {
+			ann.press(ann.open(c.issuer+"/session/end"), url.Values{"logout": {"yes"}})
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			harness.EachClientEra(t, func(t *testing.T, era client.Era) {

@@ -23,6 +23,8 @@ CREATE TABLE idp_sessions (
 	id TEXT PRIMARY KEY,
 	user_id TEXT NOT NULL REFERENCES users (id),
 	idp TEXT NOT NULL,
+	sub TEXT NOT NULL,
+	sid TEXT NOT NULL,
 	refresh_token_enc BLOB,
 	claims BLOB,
 	created_at BIGINT NOT NULL,
@@ -32,7 +34,7 @@ CREATE TABLE idp_sessions (
 	ended_at BIGINT NOT NULL,
 	mac BLOB
 );
-INSERT INTO idp_sessions VALUES('tNi9Lra-elHKDCbpO8slWg','rAPsL-5Aq9SadXH0HLMDRw','sso',NULL,NULL,1795346177,0,1803122177,0,0,X'03026b3130c95def058fa59fbd68fdaa00c4b35488d8abc01c973181b17bdaf840b8850b');
+INSERT INTO idp_sessions VALUES('tNi9Lra-elHKDCbpO8slWg','rAPsL-5Aq9SadXH0HLMDRw','sso','','',NULL,NULL,1795346177,0,1803122177,0,0,X'03026b3130c95def058fa59fbd68fdaa00c4b35488d8abc01c973181b17bdaf840b8850b');
 CREATE TABLE web_sessions (
 	id_hash TEXT PRIMARY KEY,
 	user_id TEXT NOT NULL REFERENCES users (id),
@@ -210,6 +212,8 @@ CREATE TABLE deleted_sessions (session_hash TEXT PRIMARY KEY, expires_at BIGINT 
 CREATE TABLE used_ids (id_hash TEXT PRIMARY KEY, expires_at BIGINT NOT NULL);
 CREATE TABLE limit_shares (limit_hash TEXT PRIMARY KEY, shares TEXT NOT NULL, full_at BIGINT NOT NULL);
 CREATE INDEX idp_sessions_user ON idp_sessions (user_id);
+CREATE INDEX idp_sessions_sub ON idp_sessions (idp, sub);
+CREATE INDEX idp_sessions_sid ON idp_sessions (idp, sid);
 CREATE INDEX web_sessions_user ON web_sessions (user_id);
 CREATE INDEX web_sessions_idp_session ON web_sessions (idp_session_id);
 CREATE INDEX web_sessions_expires ON web_sessions (expires_at);

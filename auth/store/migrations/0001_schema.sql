@@ -25,6 +25,8 @@ CREATE TABLE idp_sessions (
 	id TEXT PRIMARY KEY,
 	user_id TEXT NOT NULL REFERENCES users (id),
 	idp TEXT NOT NULL,
+	sub TEXT NOT NULL,
+	sid TEXT NOT NULL,
 	refresh_token_enc BLOB,
 	claims BLOB,
 	created_at BIGINT NOT NULL,
@@ -35,6 +37,8 @@ CREATE TABLE idp_sessions (
 	mac BLOB
 );
 CREATE INDEX idp_sessions_user ON idp_sessions (user_id);
+CREATE INDEX idp_sessions_sub ON idp_sessions (idp, sub);
+CREATE INDEX idp_sessions_sid ON idp_sessions (idp, sid);
 CREATE TABLE web_sessions (
 	id_hash TEXT PRIMARY KEY,
 	user_id TEXT NOT NULL REFERENCES users (id),

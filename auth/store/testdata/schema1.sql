@@ -22,6 +22,8 @@ CREATE TABLE idp_sessions (
 	id TEXT PRIMARY KEY,
 	user_id TEXT NOT NULL REFERENCES users (id),
 	idp TEXT NOT NULL,
+	sub TEXT NOT NULL,
+	sid TEXT NOT NULL,
 	refresh_token_enc BLOB,
 	claims BLOB,
 	created_at BIGINT NOT NULL,
@@ -31,7 +33,7 @@ CREATE TABLE idp_sessions (
 	ended_at BIGINT NOT NULL,
 	mac BLOB
 );
-INSERT INTO idp_sessions VALUES('gf_ruh9WneO5Hf-4FGPU9Q','ojk5ZxhjL-F5QWA_8S3quA','idp',X'0201613338238d41075c248e6b130ddb0b5790aeece3ed2722e6163c030c35085d6ef834e474934b551cae3e64ee6653171396',NULL,1795262400,1795262400,1795266000,0,0,X'0301618eba3a09e424b8368fa416d5abf189cfbd83a494e3c2f055046b0e068e1b6c8c');
+INSERT INTO idp_sessions VALUES('gf_ruh9WneO5Hf-4FGPU9Q','ojk5ZxhjL-F5QWA_8S3quA','idp','','',X'0201613338238d41075c248e6b130ddb0b5790aeece3ed2722e6163c030c35085d6ef834e474934b551cae3e64ee6653171396',NULL,1795262400,1795262400,1795266000,0,0,X'0301618eba3a09e424b8368fa416d5abf189cfbd83a494e3c2f055046b0e068e1b6c8c');
 CREATE TABLE web_sessions (
 	id_hash TEXT PRIMARY KEY,
 	user_id TEXT NOT NULL REFERENCES users (id),
@@ -203,6 +205,8 @@ INSERT INTO used_ids VALUES('u1',1797854400000000);
 CREATE TABLE limit_shares (limit_hash TEXT PRIMARY KEY, shares TEXT NOT NULL, full_at BIGINT NOT NULL);
 INSERT INTO limit_shares VALUES('p1','{"held":{"m1":1}}',1795262400000000);
 CREATE INDEX idp_sessions_user ON idp_sessions (user_id);
+CREATE INDEX idp_sessions_sub ON idp_sessions (idp, sub);
+CREATE INDEX idp_sessions_sid ON idp_sessions (idp, sid);
 CREATE INDEX web_sessions_user ON web_sessions (user_id);
 CREATE INDEX web_sessions_idp_session ON web_sessions (idp_session_id);
 CREATE INDEX web_sessions_expires ON web_sessions (expires_at);

@@ -73,7 +73,7 @@ func authDoctor(ctx context.Context, stdout io.Writer, file string, asJSON bool)
 		for _, p := range c.Auth.OAuth.IdentityProviders {
 			d.begin("identity provider " + p.ID)
 			d.good("register as redirect URI: " + c.PublicURL + "/oauth/callback/" + p.ID)
-			d.provider(ctx, p.Issuer, p.Scopes)
+			d.provider(ctx, p.Issuer, p.Scopes, c.PublicURL+"/oauth/backchannel-logout/"+p.ID)
 		}
 	}
 	all := map[string]oauth.Upstream{}
@@ -195,13 +195,20 @@ type metadata struct {
 	Token     string   `json:"token_endpoint"`
 	Keys      string   `json:"jwks_uri"`
 	Scopes    []string `json:"scopes_supported"`
+	Logout    bool     `json:"backchannel_logout_supported"`
 }
 
-// provider checks an identity provider.
-func (d *signInDoctor) provider(ctx context.Context, issuer string, scopes []string) {
+// provider checks an identity provider. logout is the URL for its logouts.
+func (d *signInDoctor) provider(ctx context.Context, issuer string, scopes []string, logout string) {
 	m := d.issuer(ctx, issuer)
 	if m == nil {
 		return
+	}
+	if m.Logout {
+		d.good("register as back-channel logout URI: " + logout)
+	} else {
+		d.good("it offers no back-channel logout: a user who is logged out or disabled there loses access with the " +
+			"next refresh, after at most auth.oauth.tokens.access_ttl")
 	}
 	if m.Authorize == "" || m.Token == "" {
 		d.bad("its metadata names no authorization_endpoint or no token_endpoint",

@@ -14,7 +14,10 @@ import (
 // TestAuthDoctor asks providers that are well, that call themselves otherwise, that are away, and
 // that have no keys.
 func TestAuthDoctor(t *testing.T) {
-	well, other, away, keyless := authtest.Start(t), authtest.Start(t), authtest.Start(t), authtest.Start(t)
+	well, other, away, keyless, silent := authtest.Start(t), authtest.Start(t), authtest.Start(t), authtest.Start(t), authtest.Start(t)
+	silent.Answer(authtest.Metadata, func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprintf(w, `{"issuer":%[1]q,"jwks_uri":"%[1]s/keys","authorization_endpoint":"%[1]s/a","token_endpoint":"%[1]s/t"}`, silent.URL)
+	})
 	other.Answer(authtest.Metadata, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, `{"issuer":"https://other.example.com"}`) })
 	away.SetDown(true)
 	keyless.SetKeys()
@@ -30,7 +33,10 @@ func TestAuthDoctor(t *testing.T) {
 		"away":    {"auth: { jwt: [{ issuer: " + away.URL + ", audiences: [x] }] }\n", []string{"WRONG"}, "1 problem"},
 		"no keys": {"auth: { jwt: [{ issuer: " + keyless.URL + ", audiences: [x] }] }\n", []string{"WRONG it has no key to check a signature with"}, "1 problem"},
 		"sign-in": {"public_url: http://localhost:8420\nauth: { oauth: { identity_providers: [{ id: sso, issuer: " + well.URL + ", client_id: c }] } }\n",
-			[]string{"register as redirect URI:", "http://localhost:8420/oauth/callback/sso", "claude mcp add --scope user \\\n    --transport http junction http://localhost:8420/mcp"}, ""},
+			[]string{"register as redirect URI:", "http://localhost:8420/oauth/callback/sso", "claude mcp add --scope user \\\n    --transport http junction http://localhost:8420/mcp",
+				"register as back-channel logout URI:", "http://localhost:8420/oauth/backchannel-logout/sso"}, ""},
+		"no logout": {"public_url: http://localhost:8420\nauth: { oauth: { identity_providers: [{ id: sso, issuer: " + silent.URL + ", client_id: c }] } }\n",
+			[]string{"it offers no back-channel logout"}, ""},
 		"nobody": {"", []string{"No sign-in is configured"}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {

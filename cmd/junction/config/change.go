@@ -126,22 +126,13 @@ func (c *Config) keepScopes(old *Config) {
 }
 
 // without returns c without what next does not have: keys, issuers, upstreams, tools, endpoints,
-// origins and hosts. It has the policies of next, unless next has none, which would allow everything.
+// origins and hosts. What both have is as narrow as in either, or is left out if that cannot be said. So
+// the result allows no more than c, and no more than next but for the keys that wait for a restart.
 func (c *Config) without(next *Config) *Config {
 	r := *c
-	r.Auth.APIKeys = nil
-	for _, k := range next.Auth.APIKeys {
-		if hasKey(c, k) {
-			r.Auth.APIKeys = append(r.Auth.APIKeys, k)
-		}
-	}
-	r.Auth.JWT = slices.DeleteFunc(slices.Clone(c.Auth.JWT), func(i auth.Issuer) bool {
-		return !slices.ContainsFunc(next.Auth.JWT, func(n auth.Issuer) bool { return n.Issuer == i.Issuer })
-	})
-	if next.Auth.Introspection == nil {
-		r.Auth.Introspection = nil
-	}
-	if c.Auth.Needed() && !r.Auth.Needed() { // without any key, no request would be authenticated
+	r.Auth.Config = narrowedAuth(&c.Auth.Config, &next.Auth.Config)
+	// without any key, no request would be authenticated
+	if (c.Auth.Needed() || next.Auth.Needed()) && !r.Auth.Needed() {
 		r.Auth = c.Auth
 		// no key has the hash of zeros
 		r.Auth.JWT, r.Auth.Introspection, r.Auth.APIKeys = nil, nil, []auth.Key{{Name: "nobody"}}
@@ -152,7 +143,6 @@ func (c *Config) without(next *Config) *Config {
 	case next.Policies != nil:
 		r.Policies = strictest(c.Policies, next.Policies)
 	}
-	r.Auth.TrustedProxies = common(c.Auth.TrustedProxies, next.Auth.TrustedProxies)
 	r.AllowedOrigins = common(c.AllowedOrigins, next.AllowedOrigins)
 	r.AllowedHosts = common(c.AllowedHosts, next.AllowedHosts)
 	r.Upstreams = map[string]upstream.Config{}
@@ -164,8 +154,8 @@ func (c *Config) without(next *Config) *Config {
 	r.Endpoints = maps.Clone(c.Endpoints)
 	for name, e := range c.Endpoints {
 		n, there := next.Endpoints[name]
-		if !there {
-			delete(r.Endpoints, name)
+		if !there || e.Surface != n.Surface || !reflect.DeepEqual(e.Match, n.Match) {
+			delete(r.Endpoints, name) // policies and callers see another endpoint
 		} else if e.Upstreams == nil && n.Upstreams != nil {
 			e.Upstreams = slices.DeleteFunc(slices.Clone(n.Upstreams), func(u string) bool {
 				_, runs := r.Upstreams[u]
@@ -182,6 +172,120 @@ func (c *Config) without(next *Config) *Config {
 	}
 	r.separate()
 	return &r
+}
+
+// narrowedAuth returns the keys, issuers and proxies that both sections have.
+func narrowedAuth(old, next *auth.Config) auth.Config {
+	r := *old
+	r.None = old.None && next.None
+	r.TrustedProxies = common(old.TrustedProxies, next.TrustedProxies)
+	r.ScopeCapabilities = narrowedScopes(old.ScopeCapabilities, next.ScopeCapabilities)
+	// A proxy that only one file trusts has its own address now, and its clients' address in that file.
+	unsure := func(c auth.CIDR) bool {
+		return slices.ContainsFunc(slices.Concat(old.TrustedProxies, next.TrustedProxies), func(p auth.CIDR) bool {
+			return !slices.Contains(r.TrustedProxies, p) && p.Overlaps(c.Prefix)
+		})
+	}
+	r.APIKeys = nil
+	for _, k := range old.APIKeys {
+		i := slices.IndexFunc(next.APIKeys, func(n auth.Key) bool { return n.Hash == k.Hash && n.Name == k.Name })
+		if i < 0 {
+			continue
+		}
+		k, ok := narrowedKey(k, next.APIKeys[i])
+		bound := len(k.CIDRs) > 0
+		k.CIDRs = slices.DeleteFunc(slices.Clone(k.CIDRs), unsure)
+		if ok && (!bound || len(k.CIDRs) > 0) {
+			r.APIKeys = append(r.APIKeys, k)
+		}
+	}
+	r.JWT = nil
+	for _, o := range old.JWT {
+		i := slices.IndexFunc(next.JWT, func(n auth.Issuer) bool { return n.Issuer == o.Issuer })
+		if i < 0 {
+			continue
+		}
+		n := next.JWT[i]
+		rules, ok := narrowedRules(o.TokenRules, n.TokenRules)
+		if o.TokenRules, n.TokenRules = rules, rules; ok && reflect.DeepEqual(o, n) {
+			r.JWT = append(r.JWT, o)
+		}
+	}
+	if r.Introspection = nil; old.Introspection != nil && next.Introspection != nil {
+		o, n := *old.Introspection, *next.Introspection
+		rules, ok := narrowedRules(o.TokenRules, n.TokenRules)
+		if o.TokenRules, n.TokenRules = rules, rules; ok && reflect.DeepEqual(o, n) {
+			r.Introspection = &o
+		}
+	}
+	return r
+}
+
+// narrowedKey returns a key that is accepted where both entries accept it. ok is false if that is nowhere.
+func narrowedKey(a, b auth.Key) (k auth.Key, ok bool) {
+	k = a
+	if len(a.CIDRs) == 0 {
+		k.CIDRs = b.CIDRs
+	} else if len(b.CIDRs) > 0 {
+		k.CIDRs = nil
+		for _, x := range a.CIDRs {
+			for _, y := range b.CIDRs {
+				if x.Overlaps(y.Prefix) { // the longer one is within the other
+					k.CIDRs = append(k.CIDRs, map[bool]auth.CIDR{true: x, false: y}[x.Bits() >= y.Bits()])
+				}
+			}
+		}
+		if len(k.CIDRs) == 0 {
+			return k, false
+		}
+	}
+	if len(a.Endpoints) == 0 {
+		k.Endpoints = b.Endpoints
+	} else if len(b.Endpoints) > 0 {
+		if k.Endpoints = common(a.Endpoints, b.Endpoints); len(k.Endpoints) == 0 {
+			return k, false
+		}
+	}
+	if a.Expires.IsZero() || !b.Expires.IsZero() && b.Expires.Before(a.Expires.Time) {
+		k.Expires = b.Expires
+	}
+	return k, true
+}
+
+// narrowedRules returns rules that accept a token if both do. ok is false if the rules are too different.
+func narrowedRules(a, b auth.TokenRules) (r auth.TokenRules, ok bool) {
+	r = a
+	r.Audiences = common(a.Audiences, b.Audiences)
+	r.RequiredScopes = slices.Concat(a.RequiredScopes, b.RequiredScopes)
+	slices.Sort(r.RequiredScopes)
+	r.RequiredScopes = slices.Compact(r.RequiredScopes)
+	r.RequiredClaims = maps.Clone(a.RequiredClaims)
+	for name, value := range b.RequiredClaims {
+		if was, there := r.RequiredClaims[name]; there && was != value {
+			return r, false
+		}
+		if r.RequiredClaims == nil {
+			r.RequiredClaims = map[string]string{}
+		}
+		r.RequiredClaims[name] = value
+	}
+	return r, len(r.Audiences) > 0 && a.Issuer == b.Issuer && a.AudienceClaim == b.AudienceClaim &&
+		reflect.DeepEqual(a.Claims, b.Claims)
+}
+
+// narrowedScopes returns what a scope allows in both sections. An empty section does not restrict.
+func narrowedScopes(a, b map[string][]string) map[string][]string {
+	if len(a) == 0 {
+		return b
+	}
+	if len(b) == 0 {
+		return a
+	}
+	both := map[string][]string{}
+	for scope := range a {
+		both[scope] = common(a[scope], b[scope])
+	}
+	return both
 }
 
 // narrowed returns u with the tools off and the capabilities required that either of u and n has.

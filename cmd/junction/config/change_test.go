@@ -1,11 +1,14 @@
 package config
 
 import (
+	"cmp"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 const (
@@ -146,5 +149,87 @@ endpoints: { narrow: { upstreams: [o] } }
 	}
 	if c.Policies == nil || len(c.Endpoints["narrow"].Upstreams) != 0 || c.Endpoints["narrow"].Upstreams == nil {
 		t.Errorf("policies %v; the endpoint has %v", c.Policies, c.Endpoints["narrow"].Upstreams)
+	}
+}
+
+// TestRefusedReloadNarrowsWhoComesIn: a key and an issuer that both files have are accepted only where both
+// accept them. Where that is nowhere, or cannot be said, they are left out.
+func TestRefusedReloadNarrowsWhoComesIn(t *testing.T) {
+	const rest = "upstreams: { a: { command: [x] } }\n"
+	refused := func(old, next string) *Config {
+		t.Helper()
+		before, after := mustParse(t, old+rest, nil), mustParse(t, next+rest, nil)
+		change := before.Follow(after)
+		change.Refuse(before, after, errors.New("cannot open the audit"))
+		return change.Config
+	}
+	key := func(more string) string {
+		return "auth: { api_keys: [{ name: a, hash: \"" + hashA + "\"" + more + " }] }\n"
+	}
+	for name, test := range map[string]struct{ old, next, want string }{
+		"wider networks":    {", cidrs: [10.0.0.0/16, 192.0.2.0/24]", ", cidrs: [10.0.0.0/8]", "10.0.0.0/16 - never"},
+		"narrower networks": {", cidrs: [10.0.0.0/8]", ", cidrs: [10.1.0.0/16]", "10.1.0.0/16 - never"},
+		"all networks":      {", cidrs: [10.0.0.0/8]", "", "10.0.0.0/8 - never"},
+		"other networks":    {", cidrs: [10.0.0.0/8]", ", cidrs: [192.0.2.0/24]", ""},
+		"all endpoints":     {", endpoints: [mcp]", "", "- mcp never"},
+		"more endpoints":    {", endpoints: [mcp]", ", endpoints: [mcp, mcp/a]", "- mcp never"},
+		"other endpoints":   {", endpoints: [mcp]", ", endpoints: [mcp/a]", ""},
+		"a later end":       {", expires: 2027-01-01", ", expires: 2028-01-01", "- - 2027-01-02"},
+		"an earlier end":    {", expires: 2028-01-01", ", expires: 2027-01-01", "- - 2027-01-02"},
+		"no end":            {", expires: 2027-01-01", "", "- - 2027-01-02"},
+		"a first end":       {"", ", expires: 2027-01-01", "- - 2027-01-02"},
+	} {
+		c := refused(key(test.old), key(test.next))
+		got := ""
+		if k := c.Auth.APIKeys[0]; k.Name == "a" {
+			list := func(s string) string { return cmp.Or(strings.Trim(s, "[]"), "-") }
+			got = list(fmt.Sprint(k.CIDRs)) + " " + list(fmt.Sprint(k.Endpoints)) + " never"
+			if !k.Expires.IsZero() {
+				got = strings.Replace(got, "never", k.Expires.Format(time.DateOnly), 1)
+			}
+		}
+		if got != test.want || !c.Auth.Needed() {
+			t.Errorf("%s: %q, want %q; authentication is needed: %v", name, got, test.want, c.Auth.Needed())
+		}
+	}
+	issuer := func(more string) string { return "auth: { jwt: [{ issuer: https://i.example, " + more + " }] }\n" }
+	for name, test := range map[string]struct{ old, next, want string }{
+		"another audience":   {"audiences: [x, y]", "audiences: [y, z]", "[y] [] map[]"},
+		"no common audience": {"audiences: [x]", "audiences: [y]", ""},
+		"scopes":             {"audiences: [x], required_scopes: [a]", "audiences: [x], required_scopes: [b]", "[x] [a b] map[]"},
+		"claims": {"audiences: [x], required_claims: { tid: one }", "audiences: [x], required_claims: { hd: two }",
+			"[x] [] map[hd:two tid:one]"},
+		"another claim": {"audiences: [x], required_claims: { tid: one }", "audiences: [x], required_claims: { tid: two }", ""},
+		"other keys":    {"audiences: [x]", "audiences: [x], jwks_url: https://i.example/keys", ""},
+	} {
+		c := refused(issuer(test.old), issuer(test.next))
+		got := ""
+		for _, i := range c.Auth.JWT {
+			got = fmt.Sprint(i.Audiences, " ", i.RequiredScopes, " ", i.RequiredClaims)
+		}
+		if got != test.want || !c.Auth.Needed() {
+			t.Errorf("%s: %q, want %q; authentication is needed: %v", name, got, test.want, c.Auth.Needed())
+		}
+	}
+	proxy := func(key, proxies string) string {
+		return strings.Replace(key, " }] }", " }], trusted_proxies: ["+proxies+"] }", 1)
+	}
+	inside := key(", cidrs: [10.0.0.0/8, 192.0.2.0/24]")
+	if c := refused(proxy(inside, "10.1.2.3/32"), proxy(inside, "192.0.2.7/32, 10.1.2.3/32")); fmt.Sprint(c.Auth.APIKeys[0].CIDRs) != "[10.0.0.0/8]" {
+		t.Errorf("beside another proxy the key is accepted from %v", c.Auth.APIKeys[0].CIDRs)
+	}
+	if c := refused(proxy(inside, "10.0.0.0/7"), inside); fmt.Sprint(c.Auth.APIKeys[0].CIDRs) != "[192.0.2.0/24]" {
+		t.Errorf("without a proxy the key is accepted from %v", c.Auth.APIKeys[0].CIDRs)
+	}
+	if c := refused("", key("")); !c.Auth.Needed() || c.Auth.APIKeys[0].Name == "a" {
+		t.Error("the first key of a refused file does not close the listener")
+	}
+	if c := refused("auth: { jwt: [{ issuer: https://i.example, audiences: [x] }], scope_capabilities: { s: [a, b], o: [c] } }\n",
+		"auth: { jwt: [{ issuer: https://i.example, audiences: [x] }], scope_capabilities: { s: [b, c] } }\n"); fmt.Sprint(
+		c.Auth.ScopeCapabilities) != "map[o:[] s:[b]]" {
+		t.Errorf("the scopes allow %v", c.Auth.ScopeCapabilities)
+	}
+	if c := refused("endpoints: { e: { match: { group: staff } } }\n"+key(""), "endpoints: { e: { match: { group: admins } } }\n"+key("")); len(c.Endpoints) > 0 {
+		t.Errorf("the endpoints are %v", c.Endpoints)
 	}
 }

@@ -46,11 +46,12 @@ type Audit struct {
 	// Owned by the goroutine once it has started.
 	out     io.Writer   // the file, or standard error; nil after a file could not be opened
 	info    fs.FileInfo // of the file; nil for standard error
-	alone   bool        // the file is locked against other processes when it is opened
 	torn    bool        // the last write ended in the middle of a line
 	last    Link        // of the lines that the goroutine has taken
 	noted   Link        // that the log has
 	notedAt time.Time
+	before  *Audit // whose file start takes over, open and locked; nil if there is none
+	left    bool   // Close has lost lines that last counts
 
 	wake   chan struct{} // 1-buffered: lines are waiting
 	urgent chan struct{} // 1-buffered: write without a delay
@@ -69,16 +70,18 @@ type Audit struct {
 	told       bool // the log has reported a failure
 	moved      bool // Reopen was called
 	over       bool // Close was called
+	handed     bool // another Audit takes the file over
 }
 
 // openAudit opens the file. Lines wait in memory until start is called. before is the Audit in force, or
-// nil.
+// nil: if it writes the same file, the file stays open, so that no other process can lock it meanwhile.
 func openAudit(c config.Audit, before *Audit, stderr io.Writer, log *slog.Logger) (*Audit, error) {
 	a := &Audit{config: c, log: log, wake: make(chan struct{}, 1), urgent: make(chan struct{}, 1)}
-	a.alone = before == nil || before.config.File != c.File
 	a.ctx, a.end = context.WithCancel(context.Background())
 	if c.File == config.AuditStderr {
 		a.out = stderr
+	} else if before != nil && before.config.File == c.File {
+		a.before = before
 	} else if err := a.open(); err != nil {
 		return nil, fmt.Errorf("audit.file: %s: %w; Junction does nothing that it cannot audit; make the file "+
 			"writable, or name another file", c.File, files.Reason(err))
@@ -89,11 +92,11 @@ func openAudit(c config.Audit, before *Audit, stderr io.Writer, log *slog.Logger
 // start continues the chain of the file, and starts the goroutine, which Close ends. No other Audit may
 // write the file.
 func (a *Audit) start() {
-	if a.info != nil && a.info.Mode().IsRegular() {
-		if !a.alone { // the Audit before has closed it
-			a.alone = true
-			_ = files.TryLock(a.out.(*os.File))
-		}
+	old := a.before
+	if a.before = nil; old != nil {
+		a.out, a.info, a.torn, a.last = old.out, old.info, old.torn, old.last
+	}
+	if a.info != nil && a.info.Mode().IsRegular() && (old == nil || old.left) {
 		var err error
 		if a.last, a.torn, err = resume(a.config.File); err != nil {
 			a.log.Warn("a file of the audit cannot be read; the numbers go on after the last line that can be", "file",
@@ -159,6 +162,14 @@ func (a *Audit) Reopen() {
 	pace.Wake(a.urgent)
 }
 
+// handOver is Close for an Audit that start gives the file.
+func (a *Audit) handOver() {
+	a.mu.Lock()
+	a.handed = true
+	a.mu.Unlock()
+	a.Close()
+}
+
 // Close writes the waiting lines, closes the file and waits for the goroutine to end. It may be
 // called more than once.
 func (a *Audit) Close() {
@@ -199,10 +210,13 @@ func (a *Audit) run() {
 			pace.Wake(a.wake)
 		}
 	}
-	if f, ok := a.out.(*os.File); ok && a.info != nil {
+	a.mu.Lock()
+	handed := a.handed
+	a.mu.Unlock()
+	if f, ok := a.out.(*os.File); ok && a.info != nil && !handed {
 		f.Close()
 	}
-	if len(left) == 0 {
+	if a.left = len(left) > 0; !a.left {
 		a.note()
 	}
 	a.mu.Lock()
@@ -306,7 +320,7 @@ func (a *Audit) open() error {
 	case err != nil:
 	case a.info != nil && os.SameFile(info, a.info): // the open one has the lock
 		return f.Close()
-	case a.alone && info.Mode().IsRegular() && files.TryLock(f) != nil:
+	case info.Mode().IsRegular() && files.TryLock(f) != nil:
 		err = errShared
 	}
 	if err != nil {

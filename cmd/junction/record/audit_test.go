@@ -21,6 +21,7 @@ import (
 	"junction/auth/authtest"
 	"junction/cmd/junction/config"
 	"junction/proxy"
+	"junction/upstream/files"
 )
 
 // auditRig is an audit to a pretended standard error, in a bubble.
@@ -396,6 +397,61 @@ func TestAuditSurvivesRotation(t *testing.T) {
 	info, err := os.Stat(file)
 	if err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("the file is %v, %v, want one for its owner alone", info.Mode(), err)
+	}
+}
+
+// TestAuditStaysLocked: while reloads replace the audit of a file, no other process gets its lock, and the
+// chain goes on. When the audit ends, the lock is free.
+func TestAuditStaysLocked(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "audit.jsonl")
+	trail := &Trail{Log: authtest.Log(t)}
+	use := func(c config.Audit) {
+		t.Helper()
+		a, err := trail.Next(c, io.Discard, authtest.Log(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		trail.Use(a)
+	}
+	use(config.Audit{File: file})
+	other, err := os.Open(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	ended, tried := make(chan struct{}), make(chan int)
+	go func() {
+		n := 0
+		for {
+			select {
+			case <-ended:
+				tried <- n
+				return
+			default:
+				if files.TryLock(other) == nil {
+					n++
+				}
+			}
+		}
+	}()
+	for i := range 40 {
+		trail.Call(&proxy.CallInfo{Name: fmt.Sprint(i), Outcome: "ok"})
+		use(config.Audit{File: file, Arguments: i%2 == 0})
+	}
+	close(ended)
+	if n := <-tried; n > 0 {
+		t.Errorf("another opener of the file got its lock %d times", n)
+	}
+	trail.Use(nil)
+	if err := files.TryLock(other); err != nil {
+		t.Errorf("after the end: %v", err)
+	}
+	text, err := os.ReadFile(file)
+	if err != nil || len(auditNames(string(text))) != 40 {
+		t.Errorf("the file has %d lines, %v; want 40", len(auditNames(string(text))), err)
+	}
+	if last, torn, err := resume(file); err != nil || torn || last.Number != 40 {
+		t.Errorf("the chain ends at %d, %v, %v; want 40", last.Number, torn, err)
 	}
 }
 

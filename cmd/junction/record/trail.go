@@ -61,14 +61,21 @@ func (t *Trail) Reopen() {
 }
 
 // Use puts a in force and closes the previous audit. A nil a disables the audit. a starts after that
-// end, because both may have the same file.
+// end, because both may have the same file: then it takes the open file over.
 func (t *Trail) Use(a *Audit) {
 	old := t.current.Swap(a)
 	if old == a {
 		return
 	}
-	if old != nil {
+	switch {
+	case old == nil:
+	case a != nil && a.before == old:
+		old.handOver()
+	default:
 		old.Close()
+	}
+	if a != nil && a.before != old {
+		a.before = nil
 	}
 	if a != nil {
 		a.start()

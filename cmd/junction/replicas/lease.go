@@ -60,7 +60,10 @@ func (m *Member) release(ctx context.Context, conn *pgx.Conn) {
 	closing, cancel := context.WithTimeout(ctx, m.o.TTL/5)
 	defer cancel()
 	if l := m.lease.Load(); l != nil {
-		m.giveAllBack(closing)
+		if err := m.giveAllBack(closing); err != nil {
+			m.o.Log.Warn("cannot give back all shares of rates; the requests that they allow come back with the time",
+				"error", auth.Redact(err.Error()))
+		}
 		m.lease.Store(nil)
 		var err error
 		if conn == nil || conn.IsClosed() {

@@ -2,6 +2,7 @@ package replicas
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -291,19 +292,28 @@ func (m *Member) giveBack(ctx context.Context, digest string) {
 }
 
 // giveAllBack gives back all rates, because this process stops: otherwise the requests that they allow
-// would be lost.
-func (m *Member) giveAllBack(ctx context.Context) {
+// would be lost. It goes on after an error, until ctx ends.
+func (m *Member) giveAllBack(ctx context.Context) error {
+	var errs []error
 	for of, h := range m.holdings.all() {
-		if of.rate > 0 {
-			h.mu.Lock()
-			l := h.limit
-			h.mu.Unlock()
-			if _, err := m.settle(ctx, h, l, none); err != nil {
-				return
-			}
+		h.mu.Lock()
+		l := h.limit
+		h.mu.Unlock()
+		if of.rate == 0 || l.shares == 0 {
+			continue
+		}
+		if ctx.Err() != nil {
+			errs = append(errs, ctx.Err())
+			break
+		}
+		if _, err := m.settle(ctx, h, l, none); err != nil && len(errs) < maxJoined {
+			errs = append(errs, err)
 		}
 	}
+	return errors.Join(errs...)
 }
+
+const maxJoined = 5 // errors of giveAllBack, for one line of the log
 
 func lock(ctx context.Context, c chan struct{}) error {
 	select {

@@ -72,9 +72,9 @@ func (m *Member) AwaitIdle(ctx context.Context) bool {
 }
 
 // Drain refuses new requests of other members, so that these look for another owner. It waits until
-// the requests in progress have ended, for at most grace. Call it when the calls of the sessions have
+// the requests in progress have ended, at most until ctx ends. Call it when the calls of the sessions have
 // ended (AwaitIdle), or must end now.
-func (m *Member) Drain(grace time.Duration) {
+func (m *Member) Drain(ctx context.Context) {
 	q := &m.received
 	q.mu.Lock()
 	if q.ending = make(chan struct{}); q.n == 0 {
@@ -83,7 +83,7 @@ func (m *Member) Drain(grace time.Duration) {
 	q.mu.Unlock()
 	select {
 	case <-q.ending:
-	case <-time.After(grace):
+	case <-ctx.Done():
 	}
 }
 
@@ -107,13 +107,18 @@ func (m *Member) Serve(ctx context.Context, handler http.Handler, base func(net.
 		return fmt.Errorf("serve %s: %w", m.o.Listener.Addr(), err)
 	case <-ctx.Done():
 	}
-	time.Sleep(refuseTime)
+	refusing := time.NewTimer(refuseTime)
+	defer refusing.Stop()
+	select {
+	case <-ended: // nobody can be refused any more
+	case <-refusing.C:
+		defer func() { <-ended }()
+	}
 	limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTime)
 	defer cancel()
 	if s.Shutdown(limit) != nil {
 		s.Close()
 	}
-	<-ended
 	return nil
 }
 

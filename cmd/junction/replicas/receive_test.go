@@ -77,7 +77,9 @@ func TestReceive(t *testing.T) {
 	want(id+" somewhere", http.StatusBadRequest)
 	want(id, http.StatusMisdirectedRequest)
 	want("another 203.0.113.9:1", http.StatusMisdirectedRequest)
-	p.owner.Drain(0)
+	over, end := context.WithCancel(t.Context())
+	end()
+	p.owner.Drain(over)
 	want(id+" 203.0.113.9:1", http.StatusMisdirectedRequest)
 	p.other.lease.Store(nil)
 	p.owner = p.other

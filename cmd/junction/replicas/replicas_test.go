@@ -81,7 +81,9 @@ func (w *world) mustStart(o Options, handler http.Handler) *running {
 	})
 	tasks.Go(func() { m.Run(ctx) })
 	stop := sync.OnceFunc(func() {
-		m.Drain(10 * time.Second)
+		draining, end := context.WithTimeout(ctx, 10*time.Second)
+		m.Drain(draining)
+		end()
 		cancel()
 		tasks.Wait()
 		stopServing()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -177,5 +178,39 @@ func TestStoppedMemberGivesBack(t *testing.T) {
 	enter(b, 6)
 	if _, _, err := b.Enter(t.Context(), "user:ann", hourly, false); !errors.Is(err, budget.ErrTooFast) {
 		t.Errorf("a tenth request of nine: %v", err)
+	}
+}
+
+// TestStoppedMemberGivesBackTheOthers: a row that cannot be changed does not keep a stopped member from
+// giving back the rates of other users.
+func TestStoppedMemberGivesBackTheOthers(t *testing.T) {
+	w := mustWorld(t)
+	w.ttl = time.Minute
+	a, b := w.mustJoin(nil), w.mustJoin(nil)
+	knowEachOther(w, []*running{a, b})
+	hourly := limits{Rate: 1.0 / 3600, Burst: 30}
+	good, broken := []string{"a", "b", "c", "d"}, []string{"e", "f", "g", "h"}
+	for _, user := range append(slices.Clone(good), broken...) {
+		if _, _, err := a.Enter(t.Context(), user, hourly, false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for of, h := range a.holdings.all() {
+		if slices.Contains(broken, of.principal) {
+			if _, err := a.o.DB.ExecContext(t.Context(), `UPDATE limit_shares SET shares = 'broken' WHERE limit_hash = $1`,
+				h.digest); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	id := a.Self()
+	a.stop()
+	w.until("it has left", func() bool { return !b.Alive(id) })
+	for _, user := range good {
+		for i := range 29 {
+			if _, _, err := b.Enter(t.Context(), user, hourly, false); err != nil {
+				t.Fatalf("request %d of %s: %v", i, user, err)
+			}
+		}
 	}
 }

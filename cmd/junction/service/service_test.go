@@ -105,8 +105,8 @@ func TestAgentIsXML(t *testing.T) {
 	}
 }
 
-// TestTaskIsUTF16: the task is in the encoding that it names, and quotes as Windows reads it.
-func TestTaskIsUTF16(t *testing.T) {
+// TestWindowsReadsTheTask: the task is in the encoding that it names, and quotes as Windows reads it.
+func TestWindowsReadsTheTask(t *testing.T) {
 	h, _ := fakeHost(t, "windows", "")
 	u := &Unit{Name: "junction", Program: `C:\Program Files\junction.exe`, File: `C:\a"b\\`, Home: `C:\Users\ann`, Log: `C:\log`}
 	_, text := tasks{h}.definition(u)
