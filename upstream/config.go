@@ -81,6 +81,9 @@ type Config struct {
 	// catalog stays served and the next call starts it again. Default: 15m for a connection of one
 	// principal or session, never for the one that reads the catalog.
 	IdleStop time.Duration `yaml:"idle_stop"`
+	// Warm opens the connection of a caller when the caller lists tools, so that the first call does
+	// not wait for a process. Without room for one more connection it does nothing.
+	Warm bool `yaml:"warm"`
 	// MaxLinks limits the connections (processes) of this upstream. One principal has at most half
 	// of them. Default 8 for a command, 256 for a url.
 	MaxLinks int `yaml:"max_links"`

@@ -46,6 +46,8 @@ type Backend interface {
 	Separates() bool
 	CatalogFor(p client.Profile, session, principal string) *upstream.Catalog
 	Prepare(ctx context.Context, p client.Profile, session, principal string) bool
+	// Warm opens the connection of a caller before the first call, if the configuration says so.
+	Warm(c *upstream.Call)
 }
 
 // View holds the items of one endpoint: the merged stocks of its upstreams, and the map from names
