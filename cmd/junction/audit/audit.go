@@ -214,11 +214,11 @@ func show(ctx context.Context, p *printer, stderr io.Writer, file string, f filt
 		return p.print(&l, text)
 	})
 	if r.torn > 0 {
-		fmt.Fprintf(stderr, "The last line of %s is incomplete and not shown (%s).\n", file,
+		cli.Tellf(stderr, "The last line of %s is incomplete and not shown (%s).\n", file,
 			prose.Count(r.torn, "byte"))
 	}
 	if broken > 0 {
-		fmt.Fprintf(stderr, "Not shown: %s that cannot be read. junction audit verify shows which.\n",
+		cli.Tellf(stderr, "Not shown: %s that cannot be read. junction audit verify shows which.\n",
 			prose.Count(broken, "line"))
 	}
 	return err

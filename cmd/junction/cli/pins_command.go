@@ -218,7 +218,7 @@ func (p *pinning) diff(names []string) error {
 	}
 	n := p.show(list)
 	if n == 0 {
-		_, err = fmt.Fprintln(p.stdout, "nothing differs from what was accepted")
+		err = Tell(p.stdout, "nothing differs from what was accepted\n")
 	}
 	return err
 }
@@ -235,9 +235,9 @@ func (p *pinning) show(list []pins.Definition) (n int) {
 			fmt.Fprintln(p.stdout)
 		}
 		n++
-		fmt.Fprintf(p.stdout, "%s: %s, %s\n", shell.Visible(pinName(d)), state, when(accepted))
+		Tellf(p.stdout, "%s: %s, %s\n", shell.Visible(pinName(d)), state, when(accepted))
 		for _, line := range p.pins.Diff(d) {
-			fmt.Fprintln(p.stdout, "  "+line)
+			Tellf(p.stdout, "  %s\n", line)
 		}
 	}
 	return n

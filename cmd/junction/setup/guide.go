@@ -231,7 +231,7 @@ func (g *guide) which(question string, all []string) ([]string, error) {
 		if unknown == "" {
 			return chosen, nil
 		}
-		fmt.Fprintf(g.cmd.ErrOrStderr(), "There is no %s here.\n", prose.Quote(unknown))
+		cli.Tellf(g.cmd.ErrOrStderr(), "There is no %s here.\n", prose.Quote(unknown))
 	}
 }
 
