@@ -21,6 +21,12 @@ type Records struct {
 	File string
 }
 
+// Has reports whether Connect has changed the file of a place.
+func (r *Records) Has(p Place) (bool, error) {
+	rec, err := r.find(p)
+	return rec != nil, err
+}
+
 // A Record is what Connect did to one file.
 type Record struct {
 	Client  string    `json:"client"`

@@ -14,6 +14,8 @@ import (
 // SecretFiles stores each secret in its own file, readable only by the owner, in the folder secrets
 // beside a configuration file.
 type SecretFiles struct {
+	// Note is called with the name of each file before Store creates it; nil notes nothing.
+	Note    func(file string) error
 	dir     string
 	created []string
 }
@@ -43,6 +45,11 @@ func (s *SecretFiles) Store(upstream, label, secret string) (string, error) {
 			name = fmt.Sprintf("%s-%d", base, n)
 		}
 		file := filepath.Join(s.dir, name)
+		if _, err := os.Lstat(file); s.Note != nil && errors.Is(err, fs.ErrNotExist) {
+			if err := s.Note(file); err != nil {
+				return "", err
+			}
+		}
 		err := create(file, content)
 		if errors.Is(err, fs.ErrExist) && n < 1000 {
 			if has, err := ReadFile(file); err == nil && bytes.Equal(has, content) {

@@ -24,6 +24,7 @@ import (
 // and the new secret files are removed.
 func (i *importer) write(ctx context.Context) (err error) {
 	keep := clients.SecretsOf(i.file)
+	keep.Note = i.note
 	defer func() {
 		if err != nil {
 			keep.Discard(nil)
