@@ -26,12 +26,14 @@ func (p *program) proxyHooks() proxy.Hooks {
 				*text = auth.Redact(*text)
 			}
 			p.audit.Call(c)
-			p.calls.Add(c)
+			if !c.OnlyAsked() {
+				p.calls.Add(c)
+			}
 			if login, ok := errors.AsType[*upstream.LoginError](c.Err); ok && login.Lacks {
 				p.missingScopes.add(login)
 			}
 			level := slog.LevelInfo
-			if c.Refused() && c.Outcome != proxy.Denied {
+			if c.Refused() && c.Outcome != proxy.Denied || c.OnlyAsked() {
 				level = slog.LevelDebug // clients can cause any number of these
 			}
 			if !calls.Enabled(context.Background(), level) {
