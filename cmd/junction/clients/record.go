@@ -13,6 +13,8 @@ import (
 	"path/filepath"
 	"reflect"
 	"slices"
+
+	"junction/upstream/files"
 )
 
 // Records is a file that remembers what Connect changed. It may hold secrets of the servers that
@@ -224,11 +226,11 @@ func (r *Records) put(p Place, rec *Record) error {
 	if err != nil {
 		return err
 	}
-	if err := os.MkdirAll(filepath.Dir(r.File), 0o700); err != nil {
-		return err
+	if err = os.MkdirAll(filepath.Dir(r.File), 0o700); err == nil {
+		_, err = Replace(r.File, old, text, false)
 	}
-	if _, err = Replace(r.File, old, text, false); err != nil {
-		return fmt.Errorf("cannot write %s: %w", r.File, err)
+	if err != nil {
+		return fmt.Errorf("cannot write %s: %w", r.File, files.Reason(err))
 	}
 	return nil
 }

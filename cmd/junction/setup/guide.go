@@ -103,7 +103,7 @@ func (g *guide) run(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() {
-		if err != nil && g.record.any() {
+		if err != nil && g.record.stored && g.record.any() {
 			err = fmt.Errorf("%w; to undo what was done: %s", err, config.Command(g.file, "setup", "--undo"))
 		}
 	}()
