@@ -437,20 +437,12 @@ func (g *guide) connect(ctx context.Context, running bool) (changed []*clients.C
 	return changed, errors.Join(failures...)
 }
 
-// attempts is how often a client is connected that writes its file at the same time.
-const attempts = 3
-
-func (g *guide) connectOne(ctx context.Context, client *clients.Client, replace bool) (result *connectJSON, err error) {
+func (g *guide) connectOne(ctx context.Context, client *clients.Client, replace bool) (*connectJSON, error) {
 	c := connector{stdout: g.stdout, file: g.file, name: "junction", replace: replace, guided: true}
 	if err := g.begin(&c, client.ID); err != nil {
 		return nil, err
 	}
-	text := ""
-	for range attempts {
-		if result, text, err = c.connect(ctx, client.ID); !errors.Is(err, clients.ErrChanged) {
-			break
-		}
-	}
+	result, text, err := c.connect(ctx, client.ID)
 	if err != nil {
 		return nil, errors.Join(err, g.forget(&c, client.ID))
 	}
