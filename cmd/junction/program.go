@@ -82,15 +82,16 @@ type program struct {
 	missingScopes missingScopes
 	guard         atomic.Pointer[auth.Guard] // of the configuration in force
 	audit         record.Trail
+	telemetry     *telemetry.Telemetry // nil if nothing is measured
+	auditExport   *otlp.Lines          // the second receiver of the audit; nil if the environment names none
+	health        *health.Monitor
+	members       *replicas.Member       // nil if there is one process
+	reloadError   atomic.Pointer[string] // why the last reload of the file failed; nil after a successful reload
+	waiting       atomic.Pointer[string] // which changes of the file wait for a restart; nil or "" if none
+	reach         atomic.Pointer[reach]  // of the configuration in force
+
 	// of an inner program: the file that another process writes, and its own; see nextAudit
 	auditOf, auditInstead string
-	telemetry             *telemetry.Telemetry // nil if nothing is measured
-	auditExport           *otlp.Lines          // the second receiver of the audit; nil if the environment names none
-	health                *health.Monitor
-	members               *replicas.Member       // nil if there is one process
-	reloadError           atomic.Pointer[string] // why the last reload of the file failed; nil after a successful reload
-	waiting               atomic.Pointer[string] // which changes of the file wait for a restart; nil or "" if none
-	reach                 atomic.Pointer[reach]  // of the configuration in force
 
 	tried   atomic.Bool   // see diagnose.Proxy
 	refresh chan struct{} // 1-buffered: a shared catalog has changed
