@@ -194,12 +194,12 @@ func TestTerminalIsNarrow(t *testing.T) {
 	file := filepath.Join(dir, "config.yaml")
 	if err := os.WriteFile(file, []byte(`listen: 127.0.0.1:0
 admin: 127.0.0.1:0
-pins: pins.json
 upstreams:
   fine: { command: [junction, demo] }
   a-server-with-a-long-name: { command: [junction, demo] }
   bad: { command: [sh, -c, "echo cannot open the database that this server needs to do anything at all >&2; exit 7"] }
   missing: { command: [no-such-program] }
+  loud: { command: [sh, -c, "printf '\\033[2J\\007<b>no</b>' >&2; exit 3"] }
   blocked: { command: [junction, demo], env: { KEY: "${NOT_SET}" } }
 `), 0o600); err != nil {
 		t.Fatal(err)
@@ -219,7 +219,10 @@ upstreams:
 		server.Wait()
 	})
 	screen := bufio.NewScanner(out)
-	for screen.Scan() && !strings.HasPrefix(screen.Text(), "Next: ") { // after the first attempt of each upstream
+	for next := false; !next; next = strings.HasPrefix(screen.Text(), "Next: ") { // after the first attempts
+		if !screen.Scan() {
+			t.Fatalf("junction does not run: %v", screen.Err())
+		}
 	}
 	go io.Copy(io.Discard, out) // ends with the program
 	for _, line := range []string{"check", "doctor", "status", "list", "tools", "pins", "auth doctor", "why fine__echo",
@@ -230,6 +233,9 @@ upstreams:
 		got := mustShow(t, env, columns, program, args...)
 		if strings.TrimSpace(got) == "" {
 			t.Errorf("%s shows nothing", line)
+		}
+		if strings.ContainsAny(got, "\x1b\x07") {
+			t.Errorf("%s: a text of a server controls the terminal: %q", line, got)
 		}
 		for text := range strings.Lines(got) {
 			text = strings.TrimSuffix(text, "\n")

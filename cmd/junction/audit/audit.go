@@ -97,7 +97,7 @@ func auditFile(what string, args []string, file string) (string, error) {
 	case err != nil:
 		return "", err
 	case c.Audit.File == "":
-		return "", fmt.Errorf("%s writes no audit; add audit: { file: /var/log/junction/audit.jsonl }", file)
+		return "", fmt.Errorf("%s writes no audit; add audit: { file: audit.jsonl }", file)
 	case c.Audit.File == config.AuditStderr:
 		return "", fmt.Errorf("the audit of %s goes to standard error; name the file that keeps it", file)
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -94,7 +95,11 @@ func openPins(ctx context.Context, stdout io.Writer, admin, file string) (*pinni
 	case err != nil:
 		return nil, err
 	case c.Pins == "":
-		return nil, fmt.Errorf("%s names no file of accepted definitions; add pins: /var/lib/junction/pins.json", file)
+		beside, err := filepath.Abs(filepath.Join(filepath.Dir(file), "pins.json"))
+		if err != nil {
+			return nil, err
+		}
+		return nil, fmt.Errorf("%s names no file of accepted definitions; add pins: %s", file, beside)
 	case address == "":
 		return nil, fmt.Errorf("%s does not say where the running proxy is (admin); name its address with --admin",
 			file)
