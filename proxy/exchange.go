@@ -249,6 +249,12 @@ func (x *Exchange) upstreamCall(target *view.Target) *upstream.Call {
 	return c
 }
 
+// coming returns what decides about the connection of later calls of the client.
+func (x *Exchange) coming() *upstream.Call {
+	return &upstream.Call{Call: client.Call{Principal: x.User(), Profile: x.Who.Profile}, Era: x.Era,
+		Session: x.Who.Session}
+}
+
 // start begins the record of the request, for log, audit and metrics.
 func (x *Exchange) start() *CallInfo {
 	info := &x.Info

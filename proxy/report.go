@@ -107,6 +107,10 @@ func (c *CallInfo) Refused() bool {
 	return c.Outcome == Denied || c.Upstream == "" && (c.Outcome == Invalid || c.Outcome == Limited)
 }
 
+// OnlyAsked reports whether the answer was the question for an approval. A client of the modern era sends
+// the call again with the approval: that request is the call.
+func (c *CallInfo) OnlyAsked() bool { return c.Approval == approvalAsked }
+
 // decideOutcome sets the outcome of a call that has ended with err. It is the only place that does.
 // A step that ends the call with a result has set info.Outcome before, if the result is no success.
 func decideOutcome(info *CallInfo, err error) {

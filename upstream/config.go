@@ -86,6 +86,9 @@ type Config struct {
 	// (Isolation), and the others make their calls there. If that replica ends, the next call fails once,
 	// with an error that tells that the state is lost. false declares that there is no such state.
 	Stateful *bool `yaml:"stateful" example:"true"`
+	// Warm opens the connection of a caller when the caller lists tools, so that the first call does
+	// not wait for a process. Without room for one more connection it does nothing.
+	Warm bool `yaml:"warm"`
 	// MaxLinks limits the connections (processes) of this upstream. One principal has at most half
 	// of them. Default 8 for a command, 256 for a url.
 	MaxLinks int `yaml:"max_links"`

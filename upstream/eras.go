@@ -37,8 +37,9 @@ type legacySide struct {
 
 // acquire returns a ready conn of the link for the call. The caller must release the link.
 func (u *Upstream) acquire(ctx context.Context, c *Call) (*link, client.Conn, error) {
+	of := waiter{c.Trace, c.Peer}
 	if u.prefersLegacy(c) {
-		l, cn, err := u.takeTurn(ctx, u.key(c.Profile, c.Session, c.Principal, true), c.Trace)
+		l, cn, err := u.takeTurn(ctx, u.key(c.Profile, c.Session, c.Principal, true), of)
 		if err == nil {
 			u.metLegacy()
 			return l, cn, nil
@@ -47,7 +48,22 @@ func (u *Upstream) acquire(ctx context.Context, c *Call) (*link, client.Conn, er
 			return nil, nil, err
 		}
 	}
-	return u.takeTurn(ctx, u.key(c.Profile, c.Session, c.Principal, false), c.Trace)
+	return u.takeTurn(ctx, u.key(c.Profile, c.Session, c.Principal, false), of)
+}
+
+// Warm opens the connection for the calls of a caller, if Config.Warm is set and there is room. It does
+// not wait, and ends no other connection. c needs what decides about the connection.
+func (u *Upstream) Warm(c *Call) {
+	if !u.config.Warm || u.connConfig.Blocked != "" || u.Catalog().Listed.IsZero() ||
+		u.config.Isolation == IsolationSession && c.Session == "" {
+		return
+	}
+	key := u.key(c.Profile, c.Session, c.Principal, u.prefersLegacy(c))
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if !u.closed && u.links[key] == nil && len(u.links) < u.connConfig.MaxLinks && !u.full(key) {
+		u.links[key] = startLink(u.pool, key, key == u.reading(), c.Trace)
+	}
 }
 
 // prefersLegacy reports whether a call uses a legacy connection to a server of the modern era. A

@@ -195,7 +195,7 @@ func (p *pool) Prepare(ctx context.Context, own client.Profile, session, princip
 	if known {
 		return false
 	}
-	if l, _, err := p.take(ctx, key, nil); err == nil {
+	if l, _, err := p.take(ctx, key, waiter{}); err == nil {
 		l.release()
 	}
 	return true

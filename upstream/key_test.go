@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"junction/upstream/client"
+	"junction/upstream/upstreamtest"
 )
 
 // TestForeignOwnCatalogGoesWithItsConnection: the catalog of one user's connection is theirs alone,
@@ -114,5 +115,107 @@ func TestForeignHolderOfState(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// TestWarmConnectionIsThereBeforeTheFirstCall: with warm, the connection of a user begins when the user
+// lists tools. It takes only room that is free.
+func TestWarmConnectionIsThereBeforeTheFirstCall(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		config Config
+		before func(*rig)
+		links  int // with the one that reads the shared catalog
+	}{
+		{"warm", Config{Separate: true, Isolation: IsolationPrincipal, Warm: true}, nil, 2},
+		{"not warm", Config{Separate: true, Isolation: IsolationPrincipal}, nil, 1},
+		{"shared", Config{Isolation: IsolationShared, Warm: true}, nil, 1},
+		{"no session", Config{Isolation: IsolationSession, Warm: true}, nil, 1},
+		{"no room", Config{Separate: true, Isolation: IsolationPrincipal, Warm: true, MaxLinks: 2}, func(r *rig) {
+			mustCall(r.t, r.Upstream, toolCall("echo", `{}`, user("other")))
+		}, 2},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t, legacyScript, tt.config)
+				synctest.Wait()
+				if tt.before != nil {
+					tt.before(r)
+				}
+				c := &Call{Call: client.Call{Principal: "one", Profile: client.Everything()}, Era: client.EraLegacy}
+				r.Warm(c)
+				r.Warm(c)
+				settle(time.Minute)
+				if n := r.Status().Links; n != tt.links {
+					t.Errorf("there are %d links before the first call, want %d", n, tt.links)
+				}
+				opened := r.count("initialize")
+				mustCall(t, r.Upstream, toolCall("echo", `{}`, user("one")))
+				if n := r.count("initialize"); tt.name == "warm" && n != opened {
+					t.Error("the first call opened a connection, although the user had a warm one")
+				}
+			})
+		})
+	}
+}
+
+// TestCallTellsThatItWaitsForAConnection: the client of a call that waits for a connection of one user gets
+// a log message after a second, and the error says what was not ready.
+func TestCallTellsThatItWaitsForAConnection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		script := legacyScript
+		script.Rules = []upstreamtest.Rule{{Method: "initialize", Hang: true, Skip: 1, Times: 1}}
+		r := newRig(t, script, Config{Isolation: IsolationPrincipal, Era: client.EraLegacy, Timeout: 3 * time.Second,
+			ConnectTimeout: time.Minute})
+		synctest.Wait()
+		peer := &listener{}
+		call := func() <-chan result {
+			return begun(r.Upstream, toolCall("echo", `{}`, user("one"), func(c *Call) { c.Peer = peer }))
+		}
+		first := call()
+		settle(900 * time.Millisecond)
+		if peer.heard != nil {
+			t.Errorf("the client got %s within a second", peer.heard)
+		}
+		mustFail(t, <-first, client.KindUnavailable)
+		const want = `notifications/message {"level":"info","logger":"junction","data":"the call waits: Junction connects to ` +
+			`up for this user alone; the next call does not wait"}`
+		if len(peer.heard) != 1 || peer.heard[0] != want {
+			t.Errorf("the client got %s, want one message: %s", peer.heard, want)
+		}
+		settle(5 * time.Minute)
+		peer.heard = nil
+		if res := <-call(); res.err != nil || peer.heard != nil {
+			t.Errorf("a call over a fast connection: %v, with %s", res.err, peer.heard)
+		}
+	})
+}
+
+// listener is the client of one call, which keeps the notifications that it got.
+type listener struct {
+	quietClient
+	heard []string
+}
+
+func (l *listener) Notify(method string, params []byte) {
+	l.heard = append(l.heard, method+" "+string(params))
+}
+
+// TestErrorNamesTheProcessOfOneUser: the reason of a call without a connection tells a process of one user
+// from that of all users.
+func TestErrorNamesTheProcessOfOneUser(t *testing.T) {
+	command := &pool{connConfig: Config{Command: []string{"server"}}}
+	for _, tt := range []struct {
+		key  linkKey
+		pool *pool
+		want string
+	}{
+		{linkKey{holder: "principal one"}, command, "a process for this user alone is still starting"},
+		{linkKey{}, command, "still connecting"},
+		{linkKey{holder: "principal one"}, &pool{connConfig: Config{URL: "https://x"}}, "still connecting"},
+	} {
+		if got := (&link{key: tt.key, pool: tt.pool}).connecting(); got != tt.want {
+			t.Errorf("%+v: %q, want %q", tt.key, got, tt.want)
+		}
 	}
 }

@@ -8,8 +8,11 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mark3labs/mcp-go/mcp"
+
 	"junction/upstream/client"
 	"junction/upstream/pace"
+	"junction/upstream/raw"
 	"junction/upstream/transport"
 )
 
@@ -362,18 +365,20 @@ func (l *link) hold() {
 }
 
 // acquire waits for a ready conn; the caller holds the link. If the current attempt to connect
-// fails, acquire returns its error and releases the link.
-func (l *link) acquire(ctx context.Context) (client.Conn, error) {
-	c, err := l.await(ctx)
+// fails, acquire returns its error and releases the link. peer gets a message if this takes long; it may
+// be nil.
+func (l *link) acquire(ctx context.Context, peer client.Peer) (client.Conn, error) {
+	c, err := l.await(ctx, peer)
 	if err != nil {
 		l.release()
 	}
 	return c, err
 }
 
-func (l *link) await(ctx context.Context) (client.Conn, error) {
+func (l *link) await(ctx context.Context, peer client.Peer) (client.Conn, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	var late <-chan time.Time // set with the first wait
 	for attempts := l.attempts; ; {
 		switch {
 		case l.state == StateReady:
@@ -392,20 +397,53 @@ func (l *link) await(ctx context.Context) (client.Conn, error) {
 		if l.state != StateStarting {
 			pace.Wake(l.wake)
 		}
+		if peer != nil && late == nil {
+			late = time.After(tellStart)
+		}
 		changed := l.changed
 		l.mu.Unlock()
 		select {
 		case <-changed:
+		case <-late:
+			peer.Notify(string(mcp.MethodNotificationMessage), l.waitMessage())
 		case <-ctx.Done():
 		}
 		l.mu.Lock()
 		if ctx.Err() != nil {
 			if l.err != nil {
-				return nil, fmt.Errorf("still connecting; before that: %w", l.err)
+				return nil, fmt.Errorf("%s; before that: %w", l.connecting(), l.err)
 			}
-			return nil, fmt.Errorf("still connecting: %w", context.Cause(ctx))
+			return nil, fmt.Errorf("%s: %w", l.connecting(), context.Cause(ctx))
 		}
 	}
+}
+
+// tellStart is how long a call waits for a connection before its client gets a message about the wait.
+const tellStart = time.Second
+
+// waitMessage returns the params of a log message about a call that waits for the link.
+func (l *link) waitMessage() []byte {
+	text := "the call waits: Junction " + l.connects() + " " + l.pool.name
+	if l.key.holder != "" {
+		text += " for this user alone; the next call does not wait"
+	}
+	return append(raw.AppendQuote([]byte(`{"level":"info","logger":"junction","data":`), text), '}')
+}
+
+// connects returns what the link does while it connects.
+func (l *link) connects() string {
+	if l.pool.connConfig.URL != "" {
+		return "connects to"
+	}
+	return "starts a process of"
+}
+
+// connecting returns the reason of a call that got no connection in time.
+func (l *link) connecting() string {
+	if l.key.holder == "" || l.pool.connConfig.URL != "" {
+		return "still connecting"
+	}
+	return "a process for this user alone is still starting"
 }
 
 // holdForSubscription holds the link for subscriptions, until releaseSubscription.

@@ -220,7 +220,7 @@ func (l *link) awaitStart(ctx context.Context) bool {
 	}
 	ctx, cancel := context.WithTimeout(ctx, askedPatience)
 	defer cancel()
-	if _, err := l.acquire(ctx); err != nil {
+	if _, err := l.acquire(ctx, nil); err != nil {
 		return false
 	}
 	l.release()

@@ -91,7 +91,7 @@ func (p *pool) Subscribe(
 		return Source{}, nil, errNoSubscriptions
 	}
 	key := p.key(own, session, principal, false)
-	l, c, err := p.take(ctx, key, nil)
+	l, c, err := p.take(ctx, key, waiter{})
 	if err != nil {
 		return Source{}, nil, &Error{p.name, client.KindUnavailable, err}
 	}

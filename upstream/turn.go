@@ -19,18 +19,17 @@ import (
 const turnPatience = 20 * time.Second
 
 // takeTurn returns a ready conn for a call of that key: that of the first link, or of another link
-// while a call uses the first one exclusively. The caller must release the link. cause is the Trace
-// of the call.
-func (p *pool) takeTurn(ctx context.Context, key linkKey, cause client.Trace) (*link, client.Conn, error) {
+// while a call uses the first one exclusively. The caller must release the link.
+func (p *pool) takeTurn(ctx context.Context, key linkKey, of waiter) (*link, client.Conn, error) {
 	first, inUse := p.exclusiveUse(key)
 	if inUse == nil { // nearly always the case
-		return p.take(ctx, key, cause)
+		return p.take(ctx, key, of)
 	}
 	late, cancel := context.WithTimeout(ctx, turnPatience)
 	defer cancel()
 	for ; inUse != nil; first, inUse = p.exclusiveUse(key) {
 		if other, ok := p.otherKey(key, first); ok {
-			l, c, err := p.takeUntil(late, other, inUse, cause)
+			l, c, err := p.takeUntil(late, other, inUse, of)
 			switch {
 			case err == nil, ctx.Err() != nil:
 				return l, c, err
@@ -47,9 +46,9 @@ func (p *pool) takeTurn(ctx context.Context, key linkKey, cause client.Trace) (*
 			return nil, nil, &Error{p.name, client.KindBusy, errors.New("another call waits for the answer of a " +
 				"person, and the server runs only once")}
 		}
-		return p.take(ctx, key, cause) // turnPatience is over: share the connection
+		return p.take(ctx, key, of) // turnPatience is over: share the connection
 	}
-	return p.take(ctx, key, cause)
+	return p.take(ctx, key, of)
 }
 
 // errFreed means that a call no longer waits for another connection, since the first one is free
@@ -59,7 +58,7 @@ var errFreed = errors.New("the first connection is free again")
 // takeUntil is take, until freed is closed: then the first connection is free again, and the error
 // is errFreed.
 func (p *pool) takeUntil(
-	ctx context.Context, other linkKey, freed <-chan struct{}, cause client.Trace,
+	ctx context.Context, other linkKey, freed <-chan struct{}, of waiter,
 ) (*link, client.Conn, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	var waiting sync.WaitGroup
@@ -72,7 +71,7 @@ func (p *pool) takeUntil(
 		case <-ctx.Done():
 		}
 	})
-	l, c, err := p.take(ctx, other, cause)
+	l, c, err := p.take(ctx, other, of)
 	if err != nil && context.Cause(ctx) == errFreed {
 		err = errFreed
 	}
@@ -132,15 +131,20 @@ type noSecondConn struct {
 // stayOneFor is the time without an attempt to open a second connection after one has failed.
 const stayOneFor = time.Minute
 
-// take returns a ready conn of the link of that key. The caller must release the link. cause is the
-// Trace of the call that a new link is for; nil for none.
-func (p *pool) take(ctx context.Context, key linkKey, cause client.Trace) (*link, client.Conn, error) {
+// A waiter is the call that a link is for; the zero value is none.
+type waiter struct {
+	cause client.Trace // of the call, for the first attempt to connect of a new link
+	peer  client.Peer  // gets a message if connecting takes long
+}
+
+// take returns a ready conn of the link of that key. The caller must release the link.
+func (p *pool) take(ctx context.Context, key linkKey, of waiter) (*link, client.Conn, error) {
 	for {
-		l, err := p.link(ctx, key, cause)
+		l, err := p.link(ctx, key, of.cause)
 		if err != nil {
 			return nil, nil, err
 		}
-		cn, err := l.acquire(ctx)
+		cn, err := l.acquire(ctx, of.peer)
 		if err == nil {
 			return l, cn, nil
 		}

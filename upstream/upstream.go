@@ -348,7 +348,7 @@ func (u *Upstream) Ready(ctx context.Context) error {
 func (u *Upstream) SignedIn(ctx context.Context) error {
 	u.begin()
 	defer u.end()
-	l, _, err := u.take(ctx, u.reading(), nil)
+	l, _, err := u.take(ctx, u.reading(), waiter{})
 	if err != nil {
 		return u.unavailable(ctx, err)
 	}

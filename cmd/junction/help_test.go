@@ -37,3 +37,20 @@ func TestHelpFits(t *testing.T) {
 	}
 	each(rootCommand(strings.NewReader(""), io.Discard, io.Discard), nil)
 }
+
+// TestHelpBeginsWithTheFirstStep: each group of the help lists its commands in the order in which a new
+// user needs them.
+func TestHelpBeginsWithTheFirstStep(t *testing.T) {
+	var out bytes.Buffer
+	if code := run(t.Context(), []string{"help"}, strings.NewReader(""), &out, io.Discard); code != 0 {
+		t.Fatalf("help gave %d", code)
+	}
+	for _, want := range []string{"\nSet up:\n  setup ", "\nWatch:\n  status ", "\nTeam:\n  keys ", "\nOperate:\n  check "} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("the help does not contain %q:\n%s", want, out.String())
+		}
+	}
+	if n := strings.Count(out.String(), "\n  setup "); n != 1 {
+		t.Errorf("the help lists setup %d times", n)
+	}
+}

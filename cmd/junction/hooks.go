@@ -26,7 +26,9 @@ func (p *program) proxyHooks() proxy.Hooks {
 				*text = auth.Redact(*text)
 			}
 			p.audit.Call(c)
-			p.calls.Add(c)
+			if !c.OnlyAsked() {
+				p.calls.Add(c)
+			}
 			if login, ok := errors.AsType[*upstream.LoginError](c.Err); ok && login.Lacks {
 				p.missingScopes.add(login)
 			}
@@ -76,7 +78,7 @@ func (p *program) proxyHooks() proxy.Hooks {
 // callLevel returns the level of the line of a call.
 func callLevel(c *proxy.CallInfo) slog.Level {
 	switch {
-	case c.Refused() && c.Outcome != proxy.Denied:
+	case c.Refused() && c.Outcome != proxy.Denied || c.OnlyAsked():
 		return slog.LevelDebug // clients can cause any number of these
 	case c.Outcome == proxy.Timeout, c.Outcome == proxy.Lost: // the call may have been executed
 		return slog.LevelWarn

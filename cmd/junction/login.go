@@ -182,11 +182,11 @@ func interrupted(ctx context.Context, err error) error {
 // invite starts the browser, or prints the URL and reads the answer from stdin.
 func (o *loginOptions) invite(ctx context.Context, where string, attempt *oauth.Login, answers chan<- signon.Answer) {
 	if !o.noBrowser && o.open(where) == nil {
-		fmt.Fprintf(o.stderr, "%s\nContinue in the browser. If it did not open, visit:\n\n  %s\n\n",
+		cli.Tellf(o.stderr, "%s\nContinue in the browser. If it did not open, visit:\n\n  %s\n\n",
 			attempt.About(), where)
 		return
 	}
-	fmt.Fprintf(o.stderr, "%s\nOpen this URL in a browser:\n\n  %s\n\n"+
+	cli.Tellf(o.stderr, "%s\nOpen this URL in a browser:\n\n  %s\n\n"+
 		"If the browser runs on another machine, its last page cannot be shown. Copy the address of that page and "+
 		"paste it here:\n", attempt.About(), where)
 	go func() { // ends with standard input or with the program

@@ -25,6 +25,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -173,7 +174,9 @@ and which changes wait for a restart.`,
 			if asJSON {
 				return errors.Join(cli.PrintValue(stdout, report), report.Err(), err)
 			}
-			return errors.Join(report.Print(stdout), err)
+			var text bytes.Buffer
+			mistakes := report.Print(&text)
+			return errors.Join(cli.Tell(stdout, text.String()), mistakes, err)
 		},
 	}
 	cmd.Flags().StringVar(&old, "against", "", "the `FILE` that a running Junction has in force")

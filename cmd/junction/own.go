@@ -3,11 +3,15 @@ package main
 import (
 	"context"
 	"crypto/sha256"
+	"errors"
 	"io"
 	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
 
 	"junction/cmd/junction/config"
+	"junction/cmd/junction/record"
 	"junction/cmd/junction/runfile"
 	"junction/cmd/junction/service"
 	"junction/upstream/files"
@@ -41,6 +45,30 @@ func serveOwn(ctx context.Context, file string, stderr io.Writer) (url string, e
 		return <-done
 	}, nil
 }
+
+// nextAudit returns the audit for a configuration, as (*record.Trail).Next does. Several clients may start
+// junction stdio with one configuration: the second one of these processes writes a file of its own beside
+// the file of the first.
+func (p *program) nextAudit(c config.Audit) (*record.Audit, error) {
+	if p.inner && c.File == p.auditOf {
+		c.File = p.auditInstead
+	}
+	a, err := p.audit.Next(c, p.stderr, p.log)
+	given, taken := c.File, errors.Is(err, record.ErrShared)
+	for n := 2; p.inner && errors.Is(err, record.ErrShared) && n <= maxInner; n++ {
+		end := filepath.Ext(given)
+		c.File = strings.TrimSuffix(given, end) + "." + strconv.Itoa(n) + end
+		a, err = p.audit.Next(c, p.stderr, p.log)
+	}
+	if taken && err == nil {
+		p.auditOf, p.auditInstead = given, c.File
+		p.log.Warn("another process writes the audit; this one writes a file of its own", "file", c.File)
+	}
+	return a, err
+}
+
+// maxInner is the most processes of junction stdio that have a file for the audit of one configuration.
+const maxInner = 64
 
 // storeGood keeps the content of the file, which is in force, for a later start of the service.
 func (p *program) storeGood() {

@@ -51,7 +51,7 @@ type options struct {
 	stdout, stderr io.Writer
 	getenv         func(string) (string, bool)
 	lastGood       bool // a mistake in the file does not prevent the start, see own.go
-	inner          bool // it serves this process alone
+	inner          bool // it serves this process alone, see own.go
 }
 
 // program holds the parts of a running proxy. open creates them; close releases them.
@@ -90,6 +90,9 @@ type program struct {
 	reloadError   atomic.Pointer[string] // why the last reload of the file failed; nil after a successful reload
 	waiting       atomic.Pointer[string] // which changes of the file wait for a restart; nil or "" if none
 	reach         atomic.Pointer[reach]  // of the configuration in force
+
+	// of an inner program: the file that another process writes, and its own; see nextAudit
+	auditOf, auditInstead string
 
 	tried   atomic.Bool   // see diagnose.Proxy
 	refresh chan struct{} // 1-buffered: a shared catalog has changed
@@ -164,7 +167,7 @@ func open(o options) (_ *program, err error) {
 	if err := p.openAuditExport(c.Audit.OTLP); err != nil {
 		return nil, err
 	}
-	audit, err := p.audit.Next(c.Audit, p.stderr, p.log)
+	audit, err := p.nextAudit(c.Audit)
 	if err != nil {
 		return nil, err
 	}

@@ -165,7 +165,7 @@ func (p *program) follow(next *config.Config) config.Change {
 		}
 		if err = cmp.Or(err, p.openVault(next)); err == nil {
 			var audit *record.Audit
-			if audit, err = p.audit.Next(next.Audit, p.stderr, p.log); err == nil {
+			if audit, err = p.nextAudit(next.Audit); err == nil {
 				p.audit.Use(audit)
 			}
 		}

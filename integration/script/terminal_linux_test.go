@@ -1,14 +1,18 @@
 package script
 
 import (
+	"bufio"
 	"bytes"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"golang.org/x/sys/unix"
 
@@ -179,4 +183,86 @@ func TestTerminalImportAsks(t *testing.T) {
 			t.Errorf("after the answer %q the configuration: %v", test.answer, err)
 		}
 	}
+}
+
+// TestTerminalIsNarrow: at 60 columns no command's output and no error breaks inside a word. Only a word that
+// is wider than the terminal has a wider line.
+func TestTerminalIsNarrow(t *testing.T) {
+	const columns = 60
+	dir := t.TempDir()
+	program := harness.JunctionBinary(t)
+	file := filepath.Join(dir, "config.yaml")
+	if err := os.WriteFile(file, []byte(`listen: 127.0.0.1:0
+admin: 127.0.0.1:0
+upstreams:
+  fine: { command: [junction, demo] }
+  a-server-with-a-long-name: { command: [junction, demo] }
+  bad: { command: [sh, -c, "echo cannot open the database that this server needs to do anything at all >&2; exit 7"] }
+  missing: { command: [no-such-program] }
+  loud: { command: [sh, -c, "printf '\\033[2J\\007<b>no</b>' >&2; exit 3"] }
+  blocked: { command: [junction, demo], env: { KEY: "${NOT_SET}" } }
+`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	env := []string{"HOME=" + dir, "XDG_STATE_HOME=" + dir, "PATH=" + os.Getenv("PATH"), "TERM=xterm"}
+	server := exec.CommandContext(t.Context(), program, "--config", file)
+	server.Env = env
+	out, err := server.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := server.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		server.Process.Signal(unix.SIGTERM)
+		server.Wait()
+	})
+	screen := bufio.NewScanner(out)
+	for next := false; !next; next = strings.HasPrefix(screen.Text(), "Next: ") { // after the first attempts
+		if !screen.Scan() {
+			t.Fatalf("junction does not run: %v", screen.Err())
+		}
+	}
+	go io.Copy(io.Discard, out) // ends with the program
+	for _, line := range []string{"check", "doctor", "status", "list", "tools", "pins", "auth doctor", "why fine__echo",
+		"why fine__nothing", "why a-server-with-a-long-name__echo", "call fine__nothing", "call fine__echo", "keys list",
+		"packs list", "connect nothing", "service status", "import", "audit", "skills", "health", "users list", "remove nothing",
+		"help", "help connect", "no-such-command"} {
+		args := append(strings.Fields(line), "--config", file)
+		got := mustShow(t, env, columns, program, args...)
+		if strings.TrimSpace(got) == "" {
+			t.Errorf("%s shows nothing", line)
+		}
+		if strings.ContainsAny(got, "\x1b\x07") {
+			t.Errorf("%s: a text of a server controls the terminal: %q", line, got)
+		}
+		for text := range strings.Lines(got) {
+			text = strings.TrimSuffix(text, "\n")
+			if utf8.RuneCountInString(text) > columns && strings.Contains(strings.TrimSpace(text), " ") {
+				t.Errorf("%s: the terminal breaks this line inside a word: %q", line, text)
+			}
+		}
+	}
+}
+
+// mustShow returns what a terminal of this width gets from a command.
+func mustShow(t *testing.T, env []string, columns uint16, program string, args ...string) string {
+	t.Helper()
+	ours, theirs := mustTerminal(t, 40, columns)
+	cmd := exec.CommandContext(t.Context(), program, args...)
+	cmd.Env = env
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = theirs, theirs, theirs
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	theirs.Close()
+	ours.SetReadDeadline(time.Now().Add(harness.Patience))
+	var output bytes.Buffer
+	_, err := output.ReadFrom(ours) // fails when the command has closed the terminal
+	cmd.Wait()                      // many of these commands fail
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Fatalf("junction %s still runs; the terminal got:\n%s", strings.Join(args, " "), output.String())
+	}
+	return strings.ReplaceAll(output.String(), "\r\n", "\n")
 }

@@ -58,6 +58,8 @@ func (c *Backend) Separates() bool { return false }
 
 func (c *Backend) Prepare(context.Context, client.Profile, string, string) bool { return false }
 
+func (c *Backend) Warm(*upstream.Call) {}
+
 func (c *Backend) CatalogFor(client.Profile, string, string) *upstream.Catalog { return c.Lists }
 
 func (c *Backend) Holder(string, string) (string, bool) { return "", false }

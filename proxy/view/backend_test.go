@@ -36,6 +36,7 @@ func (c *canned) Met() <-chan struct{}                                         {
 func (c *canned) Ready(context.Context) error                                  { return nil }
 func (c *canned) Separates() bool                                              { return false }
 func (c *canned) Prepare(context.Context, client.Profile, string, string) bool { return false }
+func (c *canned) Warm(*upstream.Call)                                          {}
 func (c *canned) CatalogFor(client.Profile, string, string) *upstream.Catalog  { return c.catalog }
 func (c *canned) Holder(string, string) (string, bool)                         { return "", false }
 func (c *canned) Keeps(string) bool                                            { return false }

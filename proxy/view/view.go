@@ -50,6 +50,8 @@ type Backend interface {
 	Holder(session, principal string) (holder string, ok bool)
 	Keeps(holder string) bool
 	Discard(holder string)
+	// Warm opens the connection of a caller before the first call, if the configuration says so.
+	Warm(c *upstream.Call)
 }
 
 // View holds the items of one endpoint: the merged stocks of its upstreams, and the map from names

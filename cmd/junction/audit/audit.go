@@ -97,7 +97,7 @@ func auditFile(what string, args []string, file string) (string, error) {
 	case err != nil:
 		return "", err
 	case c.Audit.File == "":
-		return "", fmt.Errorf("%s writes no audit; add audit: { file: /var/log/junction/audit.jsonl }", file)
+		return "", fmt.Errorf("%s writes no audit; add audit: { file: audit.jsonl }", file)
 	case c.Audit.File == config.AuditStderr:
 		return "", fmt.Errorf("the audit of %s goes to standard error; name the file that keeps it", file)
 	}
@@ -219,11 +219,11 @@ func show(ctx context.Context, p *printer, stderr io.Writer, file string, f filt
 		fmt.Fprintf(stderr, "No line of %s matches; it has %s.\n", file, prose.Count(read, "line"))
 	}
 	if r.torn > 0 {
-		fmt.Fprintf(stderr, "The last line of %s is incomplete and not shown (%s).\n", file,
+		cli.Tellf(stderr, "The last line of %s is incomplete and not shown (%s).\n", file,
 			prose.Count(r.torn, "byte"))
 	}
 	if broken > 0 {
-		fmt.Fprintf(stderr, "Not shown: %s that cannot be read. junction audit verify shows which.\n",
+		cli.Tellf(stderr, "Not shown: %s that cannot be read. junction audit verify shows which.\n",
 			prose.Count(broken, "line"))
 	}
 	return err

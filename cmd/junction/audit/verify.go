@@ -239,20 +239,17 @@ func (r *Report) print(w io.Writer, asJSON bool) error {
 		return cli.PrintValue(w, r)
 	}
 	for _, n := range r.Notes {
-		fmt.Fprintf(w, "note     %s\n", n)
+		cli.Tellf(w, "note     %s\n", n)
 	}
 	for _, p := range r.Problems {
-		fmt.Fprintf(w, "problem  %s\n", p)
+		cli.Tellf(w, "problem  %s\n", p)
 	}
 	if r.Dropped > 0 {
-		fmt.Fprintf(w, "%s could not be written; the audit has a line about that.\n", prose.Count(r.Dropped, "line"))
+		cli.Tellf(w, "%s could not be written; the audit has a line about that.\n", prose.Count(r.Dropped, "line"))
 	}
 	if len(r.Problems) > 0 || r.Lines == 0 {
-		_, err := fmt.Fprintf(w, "Checked: %s in %s.\n", prose.Count(r.Lines, "line"),
-			prose.Count(len(r.Files), "file"))
-		return err
+		return cli.Tellf(w, "Checked: %s in %s.\n", prose.Count(r.Lines, "line"), prose.Count(len(r.Files), "file"))
 	}
-	_, err := fmt.Fprintf(w, "Every line follows the one before: %s in %s.\nThe last line is %s.\n",
+	return cli.Tellf(w, "Every line follows the one before: %s in %s.\nThe last line is %s.\n",
 		prose.Count(r.Lines, "line"), prose.Count(len(r.Files), "file"), r.Last)
-	return err
 }

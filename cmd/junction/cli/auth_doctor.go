@@ -58,9 +58,8 @@ func authDoctor(ctx context.Context, stdout io.Writer, file string, asJSON bool)
 	}
 	shared := c.OperatorSignIns()
 	if !c.Auth.SignsIn() && c.Auth.OAuth == nil && len(shared) == 0 && !asJSON {
-		_, err := fmt.Fprintln(stdout, "No sign-in is configured: the file has none of auth.oauth, auth.jwt and "+
-			"auth.introspection, and no upstream with a sign-in.")
-		return err
+		return Tell(stdout, "No sign-in is configured: the file has none of auth.oauth, auth.jwt and "+
+			"auth.introspection, and no upstream with a sign-in.\n")
 	}
 	fetcher, err := c.Outbound.Fetcher()
 	if err != nil {

@@ -73,8 +73,8 @@ func toolsCommand(stdout io.Writer, file *string) *cobra.Command {
 				case len(args) == 1:
 					return fmt.Errorf("no tool at %s matches %q; it has %d", e.url, glob, all)
 				default:
-					fmt.Fprintln(cmd.ErrOrStderr(), "Servers that are still starting list their tools when they are "+
-						"ready. "+config.Command(*f.file, "doctor")+" shows what is missing, and why.")
+					Tellf(cmd.ErrOrStderr(), "Servers that are still starting list their tools when they are "+
+						"ready. %s shows what is missing, and why.\n", config.Command(*f.file, "doctor"))
 				}
 				return err
 			})

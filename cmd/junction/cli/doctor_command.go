@@ -47,7 +47,7 @@ may have problems.`,
 			}
 			if output != "json" {
 				notice := time.AfterFunc(noticeAfter, func() {
-					fmt.Fprintf(cmd.ErrOrStderr(), "Still checking. The check takes %v at most.\n", diagnose.Limit)
+					Tellf(cmd.ErrOrStderr(), "Still checking. The check takes %v at most.\n", diagnose.Limit)
 				})
 				defer notice.Stop()
 			}

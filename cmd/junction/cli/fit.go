@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"fmt"
 	"io"
 	"os"
 	"strings"
@@ -17,6 +18,11 @@ func Tell(w io.Writer, text string) error {
 	}
 	_, err := io.WriteString(w, text)
 	return err
+}
+
+// Tellf is Tell with a format.
+func Tellf(w io.Writer, format string, args ...any) error {
+	return Tell(w, fmt.Sprintf(format, args...))
 }
 
 // terminalSize returns the size of the terminal that w is; 0 if w is none.

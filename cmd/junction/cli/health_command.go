@@ -44,8 +44,7 @@ The exit code is 0 if the proxy is ready, and 1 otherwise.`,
 			if err != nil {
 				return err
 			}
-			_, err = fmt.Fprintln(stdout, said)
-			return err
+			return Tell(stdout, said+"\n")
 		},
 	}
 	adminFlag(cmd, &admin)

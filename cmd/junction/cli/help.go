@@ -29,7 +29,7 @@ func partsOfHelp() []part {
 	}
 }
 
-// SetHelp gives a root command its help: commands in groups, and lines that fit the terminal, with at
+// SetHelp gives a root command its help: commands in groups and in our order, and lines that fit the terminal, with at
 // most prose.Width columns. All other commands must have been added.
 func SetHelp(root *cobra.Command) {
 	root.InitDefaultCompletionCmd()
@@ -51,7 +51,7 @@ func SetHelp(root *cobra.Command) {
 		if width < leastWidth || width > prose.Width {
 			width = prose.Width
 		}
-		root.SetUsageTemplate(strings.ReplaceAll(template, "FlagUsages ",
+		root.SetUsageTemplate(strings.ReplaceAll(ordered(template, root), "FlagUsages ",
 			"FlagUsagesWrapped "+strconv.Itoa(width)+" "))
 		about := cmd.Long
 		if about == "" {
@@ -59,6 +59,28 @@ func SetHelp(root *cobra.Command) {
 		}
 		_, _ = io.WriteString(out, Fit(fmt.Sprintf("%s\n\n%s", reflow(about), cmd.UsageString()), width))
 	})
+}
+
+// ordered returns a template of cobra with the commands of each part in the order of partsOfHelp. Cobra
+// sorts them by name.
+func ordered(template string, root *cobra.Command) string {
+	before, rest, found := strings.Cut(template, "{{range $group := .Groups}}")
+	_, after, more := strings.Cut(rest, "{{if not .AllChildCommandsHaveGroup}}")
+	if !found || !more {
+		return template
+	}
+	list := ""
+	for _, g := range partsOfHelp() {
+		list += "\n\n" + g.title
+		for _, name := range g.commands {
+			for _, cmd := range root.Commands() {
+				if cmd.Name() == name && !cmd.Hidden {
+					list += fmt.Sprintf("\n  %-*s %s", cmd.NamePadding(), name, cmd.Short)
+				}
+			}
+		}
+	}
+	return before + list + "{{if not .AllChildCommandsHaveGroup}}" + after
 }
 
 // reflow joins the lines of each paragraph. Indented lines stay as they are.

@@ -107,8 +107,7 @@ func (l List[T]) Print(w io.Writer, asJSON bool) error {
 	case asJSON:
 		return PrintValue(w, map[string][]T{l.Name: append([]T{}, l.Of...)})
 	case len(l.Of) == 0:
-		_, err := fmt.Fprintln(w, l.None)
-		return err
+		return Tell(w, l.None+"\n")
 	}
 	return Table(w, func(row func(...any)) {
 		row(l.Head...)

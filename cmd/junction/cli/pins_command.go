@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -95,7 +96,11 @@ func openPins(ctx context.Context, stdout io.Writer, admin, file string) (*pinni
 	case err != nil:
 		return nil, err
 	case c.Pins == "":
-		return nil, fmt.Errorf("%s names no file of accepted definitions; add pins: /var/lib/junction/pins.json", file)
+		beside, err := filepath.Abs(filepath.Join(filepath.Dir(file), "pins.json"))
+		if err != nil {
+			return nil, err
+		}
+		return nil, fmt.Errorf("%s names no file of accepted definitions; add pins: %s", file, beside)
 	case address == "":
 		return nil, fmt.Errorf("%s does not say where the running proxy is (admin); name its address with --admin",
 			file)
@@ -219,7 +224,7 @@ func (p *pinning) diff(names []string) error {
 	}
 	n := p.show(list)
 	if n == 0 {
-		_, err = fmt.Fprintln(p.stdout, "nothing differs from what was accepted")
+		err = Tell(p.stdout, "nothing differs from what was accepted\n")
 	}
 	return err
 }
@@ -236,9 +241,9 @@ func (p *pinning) show(list []pins.Definition) (n int) {
 			fmt.Fprintln(p.stdout)
 		}
 		n++
-		fmt.Fprintf(p.stdout, "%s: %s, %s\n", shell.Visible(pinName(d)), state, when(accepted))
+		Tellf(p.stdout, "%s: %s, %s\n", shell.Visible(pinName(d)), state, when(accepted))
 		for _, line := range p.pins.Diff(d) {
-			fmt.Fprintln(p.stdout, "  "+line)
+			Tellf(p.stdout, "  %s\n", line)
 		}
 	}
 	return n

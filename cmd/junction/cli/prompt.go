@@ -120,10 +120,10 @@ func (p *prompter) ask(ctx context.Context, params json.RawMessage) (answer, err
 	}
 	fmt.Fprintln(p.out)
 	for line := range strings.Lines(q.Message) {
-		fmt.Fprintln(p.out, shell.Visible(strings.TrimRight(line, "\r\n")))
+		Tell(p.out, shell.Visible(strings.TrimRight(line, "\r\n"))+"\n")
 	}
 	if q.Mode == "url" {
-		fmt.Fprintf(p.out, "Open this page, and answer when you are done there:\n\n  %s\n\n", shell.Visible(q.URL))
+		Tellf(p.out, "Open this page, and answer when you are done there:\n\n  %s\n\n", shell.Visible(q.URL))
 	}
 	accepted := answer{Action: string(mcp.ElicitationResponseActionAccept)}
 	if len(q.Schema.Properties) == 0 {
@@ -154,7 +154,7 @@ func (p *prompter) field(ctx context.Context, f field, required bool) (json.RawM
 		f.OneOf = append(f.OneOf, choice{Const: e})
 	}
 	for i, c := range f.OneOf {
-		fmt.Fprintf(p.out, "  %d) %s\n", i+1, shell.Visible(cmp.Or(c.Title, c.Const)))
+		Tellf(p.out, "  %d) %s\n", i+1, shell.Visible(cmp.Or(c.Title, c.Const)))
 	}
 	hint := "Ctrl-D declines"
 	if len(f.Default) > 0 {
@@ -168,7 +168,7 @@ func (p *prompter) field(ctx context.Context, f field, required bool) (json.RawM
 		hint = "such as " + example + "; " + hint
 	}
 	for {
-		fmt.Fprintf(p.out, "%s (%s): ", shell.Visible(cmp.Or(f.Title, f.name)), hint)
+		Tellf(p.out, "%s (%s): ", shell.Visible(cmp.Or(f.Title, f.name)), hint)
 		line, ok := p.read(ctx)
 		switch {
 		case !ok:
@@ -183,7 +183,7 @@ func (p *prompter) field(ctx context.Context, f field, required bool) (json.RawM
 		if wanted == "" {
 			return value, true
 		}
-		fmt.Fprintf(p.out, "Write %s.\n", wanted)
+		Tellf(p.out, "Write %s.\n", wanted)
 	}
 }
 

@@ -244,6 +244,9 @@ func lineOf(a *diagnose.WhyReport, i *diagnose.WhyItem, r *diagnose.WhyReason) s
 	if r.Note != "" {
 		text += "; but " + r.Note
 	}
+	if r.Place != "" {
+		text += " [" + r.Place + "]"
+	}
 	return prose.Flat(text)
 }
 

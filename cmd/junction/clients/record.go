@@ -13,12 +13,20 @@ import (
 	"path/filepath"
 	"reflect"
 	"slices"
+
+	"junction/upstream/files"
 )
 
 // Records is a file that remembers what Connect changed. It may hold secrets of the servers that
 // were taken out, and is for its owner only.
 type Records struct {
 	File string
+}
+
+// Has reports whether Connect has changed the file of a place.
+func (r *Records) Has(p Place) (bool, error) {
+	rec, err := r.find(p)
+	return rec != nil, err
 }
 
 // A Record is what Connect did to one file.
@@ -218,11 +226,11 @@ func (r *Records) put(p Place, rec *Record) error {
 	if err != nil {
 		return err
 	}
-	if err := os.MkdirAll(filepath.Dir(r.File), 0o700); err != nil {
-		return err
+	if err = os.MkdirAll(filepath.Dir(r.File), 0o700); err == nil {
+		_, err = Replace(r.File, old, text, false)
 	}
-	if _, err = Replace(r.File, old, text, false); err != nil {
-		return fmt.Errorf("cannot write %s: %w", r.File, err)
+	if err != nil {
+		return fmt.Errorf("cannot write %s: %w", r.File, files.Reason(err))
 	}
 	return nil
 }

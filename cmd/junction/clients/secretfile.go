@@ -9,11 +9,15 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+
+	"junction/upstream/files"
 )
 
 // SecretFiles stores each secret in its own file, readable only by the owner, in the folder secrets
 // beside a configuration file.
 type SecretFiles struct {
+	// Note is called with the name of each file before Store creates it; nil notes nothing.
+	Note    func(file string) error
 	dir     string
 	created []string
 }
@@ -32,7 +36,7 @@ var notInFileName = regexp.MustCompile(`[^A-Za-z0-9_.-]+`)
 // overwrite a file: it uses an existing file with the same content, or chooses another name.
 func (s *SecretFiles) Store(upstream, label, secret string) (string, error) {
 	if err := os.Mkdir(s.dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
-		return "", err
+		return "", fmt.Errorf("cannot create the folder %s: %w", s.dir, files.Reason(err))
 	}
 	label = strings.Trim(notInFileName.ReplaceAllString(label, "-"), "-.")
 	base := upstream + "." + label[:min(len(label), 64)]
@@ -43,6 +47,11 @@ func (s *SecretFiles) Store(upstream, label, secret string) (string, error) {
 			name = fmt.Sprintf("%s-%d", base, n)
 		}
 		file := filepath.Join(s.dir, name)
+		if _, err := os.Lstat(file); s.Note != nil && errors.Is(err, fs.ErrNotExist) {
+			if err := s.Note(file); err != nil {
+				return "", err
+			}
+		}
 		err := create(file, content)
 		if errors.Is(err, fs.ErrExist) && n < 1000 {
 			if has, err := ReadFile(file); err == nil && bytes.Equal(has, content) {
@@ -51,7 +60,7 @@ func (s *SecretFiles) Store(upstream, label, secret string) (string, error) {
 			continue
 		}
 		if err != nil {
-			return "", fmt.Errorf("write %s: %w", file, err)
+			return "", fmt.Errorf("cannot write %s: %w", file, files.Reason(err))
 		}
 		s.created = append(s.created, file)
 		return "secrets/" + name, nil

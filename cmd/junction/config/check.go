@@ -117,6 +117,23 @@ func Inspect(file string, getenv func(string) (string, bool)) (*Report, error) {
 	return r, nil
 }
 
+// RulePlaces returns the file and the line of each rule of a policy, by the name of the policy. It returns
+// nil if the file cannot be read.
+func RulePlaces(file string, getenv func(string) (string, bool)) map[string][]string {
+	c, d, _, _ := load(file, getenv) // a mistake elsewhere does not matter
+	if c == nil || d == nil {
+		return nil
+	}
+	places := map[string][]string{}
+	for i, p := range c.Policies {
+		for k := range p.Rules {
+			line := d.line(fmt.Sprintf("policies[%d].rules[%d]", i, k))
+			places[p.Name] = append(places[p.Name], fmt.Sprintf("%s:%d", file, line))
+		}
+	}
+	return places
+}
+
 // PrintProblems writes one line for each problem, mistakes first.
 func PrintProblems(w io.Writer, problems, warnings Problems) {
 	for _, p := range problems {

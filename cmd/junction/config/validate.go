@@ -434,7 +434,7 @@ func (c *Config) validateAudit(d *decoder) {
 	switch file := c.Audit.File; {
 	case d.broken("audit.file"):
 	case file == "" && (d.has("audit.file") || d.has("audit.arguments") || d.has("audit.otlp")):
-		d.invalid("audit", "needs a file, such as file: /var/log/junction/audit.jsonl, or file: stderr; remove the "+
+		d.invalid("audit", "needs a file, such as file: audit.jsonl, or file: stderr; remove the "+
 			"section to write no audit")
 	case strings.HasSuffix(file, "/"):
 		d.invalid("audit.file", "is a folder; name a file in it, such as %saudit.jsonl", file)

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"os"
 	"path"
 	"slices"
 	"strings"
@@ -74,6 +75,7 @@ type WhyReason struct {
 	// the hints by which the rule selects the tool, as in the file
 	Annotations string `json:"annotations,omitempty"`
 	Note        string `json:"note,omitempty"`
+	Place       string `json:"place,omitempty"` // the file and the line of the rule
 }
 
 // WhyQuery is the query of /why: a caller, an endpoint and the name of an item.
@@ -208,10 +210,28 @@ func (p *Proxy) explain(ctx context.Context, q WhyQuery, now time.Time) (WhyRepo
 	for i := range found {
 		a.Items = append(a.Items, p.itemOf(&found[i], statuses[found[i].Upstream], who))
 	}
+	p.placeRules(a.Items)
 	if len(found) == 0 {
 		a.Hints = p.hints(who, endpoint, q.Name, now)
 	}
 	return a, nil
+}
+
+// placeRules adds where the rules are in the configuration file, if the file is in force.
+func (p *Proxy) placeRules(items []WhyItem) {
+	if p.File == "" || p.Unread() != "" || len(items) == 0 {
+		return
+	}
+	places := config.RulePlaces(p.File, os.LookupEnv)
+	for i := range items {
+		for k := range items[i].Reasons {
+			r, n := &items[i].Reasons[k], 0
+			_, err := fmt.Sscanf(r.Rule, "rules[%d]", &n)
+			if of := places[r.Policy]; err == nil && n < len(of) {
+				r.Place = of[n]
+			}
+		}
+	}
 }
 
 // outside returns why the endpoint does not exist for a subject; "" if it may exist.

@@ -197,7 +197,7 @@ func (r *run) install(cmd *cobra.Command, text string, o installOptions) error {
 // look shows what a fetched pack would do.
 func (r *run) look(f *fetched, s fetch.Source) {
 	if !r.json {
-		fmt.Fprintf(r.stdout, "%s is the commit %s. Nothing of it has run. Once enabled, it would do this:\n\n%s\n",
+		cli.Tellf(r.stdout, "%s is the commit %s. Nothing of it has run. Once enabled, it would do this:\n\n%s\n",
 			s, f.Commit, f.plan.Text())
 	}
 }

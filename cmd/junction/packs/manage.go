@@ -96,7 +96,7 @@ func (r *run) list() error {
 		}{r.edit.Path(), append([]*shownPack{}, all...)})
 	}
 	if len(all) == 0 {
-		_, err := fmt.Fprintf(r.stdout, "%s has no packs. Install one with: junction packs install OWNER/REPO@REF\n",
+		err := cli.Tellf(r.stdout, "%s has no packs. Install one with: junction packs install OWNER/REPO@REF\n",
 			r.edit.Short())
 		return err
 	}
@@ -118,7 +118,7 @@ func (r *run) list() error {
 	}
 	for _, s := range all {
 		for _, m := range s.Mistakes {
-			fmt.Fprintf(r.stdout, "%s: %s\n", s.Name, prose.OneLine(m))
+			cli.Tellf(r.stdout, "%s: %s\n", s.Name, prose.OneLine(m))
 		}
 	}
 	return nil
@@ -282,18 +282,18 @@ func (r *run) current(name, commit string) error {
 	if r.json {
 		return cli.PrintValue(r.stdout, difference{name, commit, commit, []plan.Change{}, []string{}})
 	}
-	_, err := fmt.Fprintf(r.stdout, "%s is up to date: commit %s.\n", name, commit)
+	err := cli.Tellf(r.stdout, "%s is up to date: commit %s.\n", name, commit)
 	return err
 }
 
 func (r *run) printDifference(d *difference, next *plan.Plan) {
-	fmt.Fprintf(r.stdout, "%s changes from the commit %s to %s.\n\n", d.Name, d.Before, d.Commit)
+	cli.Tellf(r.stdout, "%s changes from the commit %s to %s.\n\n", d.Name, d.Before, d.Commit)
 	if len(d.Changes) == 0 {
-		fmt.Fprintln(r.stdout, "The manifests run the same as before.")
+		cli.Tell(r.stdout, "The manifests run the same as before.\n")
 	}
-	io.WriteString(r.stdout, plan.Print(d.Changes))
+	cli.Tell(r.stdout, plan.Print(d.Changes))
 	for _, f := range d.Files {
-		fmt.Fprintf(r.stdout, "file %s\n", prose.OneLine(f))
+		cli.Tellf(r.stdout, "file %s\n", prose.OneLine(f))
 	}
-	fmt.Fprintf(r.stdout, "\n%s\n", next.Summary())
+	cli.Tellf(r.stdout, "\n%s\n", next.Summary())
 }

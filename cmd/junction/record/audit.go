@@ -321,7 +321,7 @@ func (a *Audit) open() error {
 	case a.info != nil && os.SameFile(info, a.info): // the open one has the lock
 		return f.Close()
 	case info.Mode().IsRegular() && files.TryLock(f) != nil:
-		err = errShared
+		err = ErrShared
 	}
 	if err != nil {
 		f.Close()
@@ -334,9 +334,9 @@ func (a *Audit) open() error {
 	return nil
 }
 
-// errShared means that the lines of two processes would make one chain, which would look as if lines had
-// been added.
-var errShared = errors.New("another process writes this file; give each process its own file, with several " +
+// ErrShared means that another process writes the file. The lines of two processes would make one chain,
+// which would look as if lines had been added.
+var ErrShared = errors.New("another process writes this file; give each process its own file, with several " +
 	"replicas by {replica} in the name")
 
 // endsInLine reports whether a file ends in the middle of a line.

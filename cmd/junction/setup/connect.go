@@ -2,6 +2,7 @@ package setup
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -267,7 +268,20 @@ func (k *keptServers) notes(file, project string) (notes []string) {
 	return notes
 }
 
-func (c *connector) connect(ctx context.Context, id string) (*connectJSON, string, error) {
+// attempts is how often a client is connected that writes its file at the same time.
+const attempts = 3
+
+func (c *connector) connect(ctx context.Context, id string) (result *connectJSON, text string, err error) {
+	for range attempts {
+		if result, text, err = c.attempt(ctx, id); !errors.Is(err, clients.ErrChanged) {
+			break
+		}
+	}
+	return result, text, err
+}
+
+// attempt connects a client. It fails with clients.ErrChanged if the client writes its file meanwhile.
+func (c *connector) attempt(ctx context.Context, id string) (*connectJSON, string, error) {
 	if err := c.prepare(id); err != nil {
 		return nil, "", err
 	}

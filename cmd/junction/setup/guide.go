@@ -103,7 +103,7 @@ func (g *guide) run(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() {
-		if err != nil && g.record.any() {
+		if err != nil && g.record.stored && g.record.any() {
 			err = fmt.Errorf("%w; to undo what was done: %s", err, config.Command(g.file, "setup", "--undo"))
 		}
 	}()
@@ -166,7 +166,7 @@ func (g *guide) servers(ctx context.Context) (added []string, err error) {
 		before = nil
 	}
 	g.record.begin(g.file, before)
-	known := len(g.record.Upstreams)
+	upstreams, secrets := g.record.Upstreams, g.record.Secrets
 	for _, o := range i.outcomes { // so that an undo works if this process ends in the middle
 		if o.Result == clients.New {
 			g.record.Upstreams = append(g.record.Upstreams, o.Name)
@@ -175,9 +175,15 @@ func (g *guide) servers(ctx context.Context) (added []string, err error) {
 	if err := g.record.save(); err != nil { // nothing was changed yet
 		return nil, err
 	}
+	i.note = func(file string) error {
+		g.record.Secrets = append(g.record.Secrets, file)
+		return g.record.save()
+	}
 	i.ask(ctx)
-	if err := i.write(ctx); err != nil {
-		return nil, err
+	err = i.write(ctx)
+	g.record.Upstreams, g.record.Secrets = slices.Clip(upstreams), slices.Clip(secrets)
+	if err != nil {
+		return nil, errors.Join(err, g.record.save())
 	}
 	i.next = ""
 	for _, o := range i.outcomes {
@@ -185,7 +191,6 @@ func (g *guide) servers(ctx context.Context) (added []string, err error) {
 			added = append(added, o.Name)
 		}
 	}
-	g.record.Upstreams = g.record.Upstreams[:known]
 	g.record.wrote(&i, added)
 	if err := g.record.save(); err != nil {
 		return nil, err
@@ -231,7 +236,7 @@ func (g *guide) which(question string, all []string) ([]string, error) {
 		if unknown == "" {
 			return chosen, nil
 		}
-		fmt.Fprintf(g.cmd.ErrOrStderr(), "There is no %s here.\n", prose.Quote(unknown))
+		cli.Tellf(g.cmd.ErrOrStderr(), "There is no %s here.\n", prose.Quote(unknown))
 	}
 }
 
@@ -432,25 +437,41 @@ func (g *guide) connect(ctx context.Context, running bool) (changed []*clients.C
 	return changed, errors.Join(failures...)
 }
 
-// attempts is how often a client is connected that writes its file at the same time.
-const attempts = 3
-
 func (g *guide) connectOne(ctx context.Context, client *clients.Client, replace bool) (*connectJSON, error) {
-	var last error
-	for range attempts {
-		c := connector{stdout: g.stdout, file: g.file, name: "junction", replace: replace, guided: true}
-		result, text, err := c.connect(ctx, client.ID)
-		if err == nil {
-			g.say("%s", strings.TrimRight(text, "\n"))
-			g.record.connected(client.ID, result)
-			return result, g.record.save()
-		}
-		last = err
-		if !errors.Is(err, clients.ErrChanged) {
-			break
-		}
+	c := connector{stdout: g.stdout, file: g.file, name: "junction", replace: replace, guided: true}
+	if err := g.begin(&c, client.ID); err != nil {
+		return nil, err
 	}
-	return nil, last
+	result, text, err := c.connect(ctx, client.ID)
+	if err != nil {
+		return nil, errors.Join(err, g.forget(&c, client.ID))
+	}
+	g.say("%s", strings.TrimRight(text, "\n"))
+	g.record.connected(client.ID, result)
+	return result, g.forget(&c, client.ID)
+}
+
+// begin notes a client that is not connected yet, so that an undo disconnects it also if this process ends
+// in the middle.
+func (g *guide) begin(c *connector, id string) error {
+	if err := c.prepare(id); err != nil {
+		return err
+	}
+	connected, err := c.outfit.Records.Has(c.place)
+	if err != nil || connected || slices.Contains(g.record.Clients, id) {
+		return err
+	}
+	g.record.Clients = append(g.record.Clients, id)
+	return g.record.save()
+}
+
+// forget removes a client from the record if it was not connected, and saves the record.
+func (g *guide) forget(c *connector, id string) error {
+	connected, err := c.outfit.Records.Has(c.place)
+	if err == nil && !connected {
+		g.record.Clients = slices.DeleteFunc(g.record.Clients, func(one string) bool { return one == id })
+	}
+	return errors.Join(err, g.record.save())
 }
 
 // finish says what the person has to do.

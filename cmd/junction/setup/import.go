@@ -79,9 +79,10 @@ type importer struct {
 	asked    []*entries.New // the new servers, after a person has confirmed them
 	failures []error        // for single files
 	written  bool
-	backup   string   // of the old configuration file; "" if there was none
-	secrets  []string // the new files with secrets
-	next     string   // the next step for the user
+	backup   string                  // of the old configuration file; "" if there was none
+	secrets  []string                // the new files with secrets
+	note     func(file string) error // see clients.SecretFiles; may be nil
+	next     string                  // the next step for the user
 }
 
 // read reads the configuration and the files of the clients, and plans what is added.

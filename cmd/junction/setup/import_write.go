@@ -1,6 +1,7 @@
 package setup
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,6 +25,7 @@ import (
 // and the new secret files are removed.
 func (i *importer) write(ctx context.Context) (err error) {
 	keep := clients.SecretsOf(i.file)
+	keep.Note = i.note
 	defer func() {
 		if err != nil {
 			keep.Discard(nil)
@@ -70,7 +72,10 @@ func (i *importer) ask(ctx context.Context) {
 // that the configuration rejects is marked as skipped.
 func (i *importer) newText(keep *clients.SecretFiles) (text []byte, names []string, err error) {
 	for {
-		list, names := i.entries(keep)
+		list, names, err := i.entries(keep)
+		if err != nil {
+			return nil, nil, err
+		}
 		if len(list) == 0 {
 			return nil, nil, nil
 		}
@@ -87,22 +92,32 @@ func (i *importer) newText(keep *clients.SecretFiles) (text []byte, names []stri
 	}
 }
 
-// entries renders the new servers, and stores their secrets.
-func (i *importer) entries(keep *clients.SecretFiles) (list []yamledit.Entry, names []string) {
+// entries renders the new servers, and stores their secrets. The error means that a secret cannot be
+// stored; a server that cannot be rendered is marked as skipped.
+func (i *importer) entries(keep *clients.SecretFiles) (list []yamledit.Entry, names []string, err error) {
+	var full error
+	store := func(upstream, label, secret string) (string, error) {
+		place, err := keep.Store(upstream, label, secret)
+		full = cmp.Or(full, err)
+		return place, err
+	}
 	for n := range i.outcomes {
 		o := &i.outcomes[n]
 		if o.Result != clients.New {
 			continue
 		}
 		s := o.Server
-		block, flow, err := s.Entry.YAML(o.Name, i.origin(s), keep.Store)
+		block, flow, err := s.Entry.YAML(o.Name, i.origin(s), store)
+		if full != nil {
+			return nil, nil, full
+		}
 		if err != nil {
 			o.Result, o.Notes = clients.Skipped, []string{err.Error()}
 			continue
 		}
 		list, names = append(list, yamledit.Entry{Block: block, Flow: flow}), append(names, o.Name)
 	}
-	return list, names
+	return list, names, nil
 }
 
 // origin returns the comment above the entry of an imported server.

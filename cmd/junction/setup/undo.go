@@ -24,7 +24,8 @@ import (
 // record is what setup did for one configuration file. It may contain secrets of that file, and is for
 // its owner only.
 type record struct {
-	name string // of the file with the record
+	name   string // of the file with the record
+	stored bool   // the file exists
 
 	Config      string   `json:"config"`
 	Known       bool     `json:"known"`   // Before and Created are set
@@ -65,7 +66,7 @@ func openRecord(file string) (*record, error) {
 		return r, nil
 	}
 	if err == nil {
-		err = json.Unmarshal(text, r)
+		err, r.stored = json.Unmarshal(text, r), true
 	}
 	if err != nil {
 		return nil, fmt.Errorf("cannot read %s, which junction setup wrote: %w; move it away", r.name, err)
@@ -89,6 +90,7 @@ func (r *record) save() error {
 	if err != nil {
 		return fmt.Errorf("cannot write %s, which setup --undo needs: %w", r.name, files.Reason(err))
 	}
+	r.stored = true
 	return nil
 }
 

@@ -148,8 +148,8 @@ func (k *newKey) create(stdout, stderr io.Writer, file string, made createdJSON)
 	if _, err := fmt.Fprintln(stdout, made.Key); err != nil {
 		return fmt.Errorf("writing the key: %w", err)
 	}
-	said := "# The key is shown this once. Its entry, for the list auth.api_keys of the configuration:\n" + made.Entry +
-		"\n# Or run it again with --write: it makes another key, and adds the entry to the file."
+	said := "# The key is shown this once. Its entry, for the list\n# auth.api_keys of the configuration:\n" +
+		made.Entry + "\n# Or run it again with --write: it makes another key, and\n# adds the entry to the file."
 	if k.write {
 		said = fmt.Sprintf("# The key is shown this once. Its entry was added to %s. Backup: %s. %s", file, made.Backup,
 			noticed)
@@ -226,7 +226,7 @@ If several keys have the same NAME, choose one with --hash, or delete them with 
 				effect = "No junction on this machine serves the file. A junction on another machine applies the " +
 					"change when its copy of the file changes."
 			}
-			_, err = fmt.Fprintf(stdout, "Revoked: %s of %s in %s. Backup: %s. %s\n", prose.Count(len(chosen), "key"),
+			err = cli.Tellf(stdout, "Revoked: %s of %s in %s. Backup: %s. %s\n", prose.Count(len(chosen), "key"),
 				args[0], f.path, backup, effect)
 			return err
 		},

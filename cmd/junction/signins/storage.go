@@ -253,7 +253,7 @@ func reseal(ctx context.Context, w io.Writer, s *store.Store, ring *seal.Ring, f
 		if err := files.Replace(file, text); err != nil {
 			return fmt.Errorf("write the master keys: %w; nothing was changed", err)
 		}
-		fmt.Fprintf(w, "Master key %s is in front of %s: keep a copy of it.\n", first, file)
+		cli.Tellf(w, "Master key %s is in front of %s: keep a copy of it.\n", first, file)
 	}
 	again := func(err error) error {
 		return fmt.Errorf("%w; all that is stored can be read, with the keys as they are now; run this again", err)
@@ -267,7 +267,7 @@ func reseal(ctx context.Context, w io.Writer, s *store.Store, ring *seal.Ring, f
 		if err != nil {
 			return again(err)
 		}
-		fmt.Fprintf(w, "Ended: %s and %s.\n", prose.Count(ended.Sessions, "session"),
+		cli.Tellf(w, "Ended: %s and %s.\n", prose.Count(ended.Sessions, "session"),
 			prose.Count(len(ended.Grants), "grant"))
 	}
 	made, err := s.Reencrypt(ctx)
@@ -277,10 +277,10 @@ func reseal(ctx context.Context, w io.Writer, s *store.Store, ring *seal.Ring, f
 	if err != nil {
 		return again(err)
 	}
-	fmt.Fprintf(w, "Sealed anew with %s: %s. Signed anew: %s.\n", first, prose.Count(made.Values, "value"),
+	cli.Tellf(w, "Sealed anew with %s: %s. Signed anew: %s.\n", first, prose.Count(made.Values, "value"),
 		prose.Count(made.Rows, "row"))
 	if made.Changed > 0 {
-		fmt.Fprintf(w, "Left as they are, because another program has changed them: %s. Nothing uses these rows; "+
+		cli.Tellf(w, "Left as they are, because another program has changed them: %s. Nothing uses these rows; "+
 			"junction storage check lists them.\n", prose.Count(made.Changed, "row"))
 	}
 	left := strings.Join(ring.IDs()[1:], ", ")
@@ -290,16 +290,16 @@ func reseal(ctx context.Context, w io.Writer, s *store.Store, ring *seal.Ring, f
 		if err := files.Replace(file, append(alone, '\n')); err != nil {
 			return fmt.Errorf("take the old master keys out of %s: %w; remove all lines but the first", file, err)
 		}
-		fmt.Fprintf(w, "Gone from %s: %s. Apps have to register again, and some do only when they are removed and "+
+		cli.Tellf(w, "Gone from %s: %s. Apps have to register again, and some do only when they are removed and "+
 			"added again.\n", file, left)
 	case left != "" && revokeAll:
-		fmt.Fprintf(w, "Now remove these keys and restart every proxy: anyone who has one of them can still make "+
+		cli.Tellf(w, "Now remove these keys and restart every proxy: anyone who has one of them can still make "+
 			"tokens that look like ours: %s.\n", left)
 	case revokeAll:
-		fmt.Fprintf(w, "There is no other key than %s: if it has leaked, put another one in its place "+
+		cli.Tellf(w, "There is no other key than %s: if it has leaked, put another one in its place "+
 			"everywhere.\n", first)
 	default:
-		fmt.Fprintf(w, "Kept, for clients and tokens from before: %s.\n", left)
+		cli.Tellf(w, "Kept, for clients and tokens from before: %s.\n", left)
 	}
 	return nil
 }
