@@ -47,7 +47,7 @@ may have problems.`,
 			}
 			if output != "json" {
 				notice := time.AfterFunc(noticeAfter, func() {
-					fmt.Fprintf(cmd.ErrOrStderr(), "Still checking. The check takes %v at most.\n", diagnose.Limit)
+					fmt.Fprintf(cmd.ErrOrStderr(), "Still checking. The check takes %s at most.\n", prose.Age(diagnose.Limit))
 				})
 				defer notice.Stop()
 			}

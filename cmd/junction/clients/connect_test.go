@@ -493,3 +493,20 @@ func TestRecords(t *testing.T) {
 		t.Error("the file was changed, and the servers that were taken out are lost")
 	}
 }
+
+// TestImportLeavesTimeToInstall: a short startup timeout of Codex does not become that of a command which
+// may download its package first, and a note says so.
+func TestImportLeavesTimeToInstall(t *testing.T) {
+	o := mustOutfit(t, map[string]string{".codex/config.toml": "[mcp_servers.a]\ncommand = \"npx\"\nstartup_timeout_sec = 20\n" +
+		"[mcp_servers.b]\ncommand = \"npx\"\nstartup_timeout_sec = 180\n[mcp_servers.c]\ncommand = \"own\"\nstartup_timeout_sec = 20\n"})
+	servers, errs := o.Home.Read([]Place{mustPlace(t, o, "codex")})
+	var got []string
+	for _, s := range servers {
+		got = append(got, fmt.Sprint(s.Name, " ", s.Entry.ConnectTimeout, " ", s.Entry.Notes))
+	}
+	want := []string{"a 0s [the start may take 2m, not 20s, because the package may have to be downloaded first]",
+		"b 3m0s []", "c 20s []"}
+	if len(errs) > 0 || !slices.Equal(got, want) {
+		t.Errorf("the entries are %q, %v; want %q", got, errs, want)
+	}
+}

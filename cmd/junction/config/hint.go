@@ -24,7 +24,8 @@ func foreignKeys(t reflect.Type) foreign {
 	switch t {
 	case reflect.TypeFor[Config]():
 		return foreign{
-			"mcpServers": {key: "upstreams"}, "servers": {key: "upstreams"}, "upstream": {key: "upstreams"},
+			"mcpServers": {"upstreams", "did you mean upstreams? A client's file is imported by: junction import --from FILE --write"},
+			"servers":    {key: "upstreams"}, "upstream": {key: "upstreams"},
 			"address": {key: "listen"}, "port": {key: "listen"}, "host": {key: "listen"}, "bind": {key: "listen"},
 			"api_keys": {"auth", "it stands below auth:"}, "trusted_proxies": {"auth", "it stands below auth:"},
 			"jwt": {"auth", "it stands below auth:"},

@@ -138,7 +138,7 @@ func (g *guide) commands() error {
 		"junction import", config.Command(g.file, "import", "--write", "--yes"),
 		config.Command(g.file, "service", "install"), config.Command(g.file, "connect", "--all", "--replace"),
 		config.Command(g.file, "setup", "--yes"))
-	return nil
+	return errors.New("nothing was changed, because the questions need a terminal")
 }
 
 // servers adds the servers of the clients to the configuration, and returns the names of the added
