@@ -213,7 +213,8 @@ func advice(err error, upstream string, c *Config) string {
 		return "run the command by hand and read its output: it must wait for MCP on its standard input"
 	case errors.Is(err, errLate) || errors.Is(err, errNoConnection) || errors.Is(err, context.DeadlineExceeded):
 		if c.URL == "" && remedy.Installs(c.Command[0]) {
-			return "the command may have to download the package first: raise connect_timeout, or remove it (default: 2m)"
+			return "the command may have to download the package first: raise connect_timeout, or remove it " +
+				"(default: 2m)"
 		}
 		if c.URL == "" {
 			return "run the command by hand: it writes nothing to its standard output; raise connect_timeout if it " +

@@ -47,7 +47,8 @@ may have problems.`,
 			}
 			if output != "json" {
 				notice := time.AfterFunc(noticeAfter, func() {
-					fmt.Fprintf(cmd.ErrOrStderr(), "Still checking. The check takes %s at most.\n", prose.Age(diagnose.Limit))
+					fmt.Fprintf(cmd.ErrOrStderr(), "Still checking. The check takes %s at most.\n",
+						prose.Age(diagnose.Limit))
 				})
 				defer notice.Stop()
 			}

@@ -42,7 +42,8 @@ func (e *Entry) Unnote() { e.Notes = WithoutVariables(e.Notes) }
 
 // WithoutVariables returns the notes that are not about a variable without a value.
 func WithoutVariables(notes []string) []string {
-	return slices.DeleteFunc(slices.Clone(notes), func(note string) bool { return strings.HasPrefix(note, setVariable) })
+	about := func(note string) bool { return strings.HasPrefix(note, setVariable) }
+	return slices.DeleteFunc(slices.Clone(notes), about)
 }
 
 // Fill replaces the references to a variable by its value, which Render moves to a file like a secret.

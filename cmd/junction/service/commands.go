@@ -261,7 +261,8 @@ junction service uninstall, because it starts again by itself.`,
 			if err != nil {
 				return err
 			}
-			return cli.Print(stdout, asJSON, s.status(cmd.Context()), fmt.Sprintf("Stopped Junction (process %d).\n", pid))
+			said := fmt.Sprintf("Stopped Junction (process %d).\n", pid)
+			return cli.Print(stdout, asJSON, s.status(cmd.Context()), said)
 		},
 	}
 	cli.JSONFlag(cmd, &asJSON)

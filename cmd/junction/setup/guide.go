@@ -440,8 +440,9 @@ func (g *guide) finish(changed []*clients.Client) {
 		g.say("%s", line)
 	}
 	if len(g.left) > 0 {
+		folder := g.home.Short(filepath.Join(filepath.Dir(g.file), "secrets"))
 		g.say("Left for later: %s. %s asks again, and keeps the values in %s.", strings.Join(g.left, ", "),
-			config.Command(g.file, "setup"), prose.OneLine(g.home.Short(filepath.Join(filepath.Dir(g.file), "secrets"))))
+			config.Command(g.file, "setup"), prose.OneLine(folder))
 	}
 	g.say("Look at the servers with: %s\nUndo all of it with: %s", config.Command(g.file, "status"),
 		config.Command(g.file, "setup", "--undo"))
