@@ -155,6 +155,9 @@ func (p *pool) mayDial(ctx context.Context) error {
 	return err
 }
 
+// errNoConnection is the error of a connection that exceeds connect_timeout.
+var errNoConnection = errors.New("no connection")
+
 // errLate is the error of a check that exceeds connect_timeout.
 var errLate = errors.New("no answer")
 
@@ -216,7 +219,11 @@ func advice(err error, upstream string, c *Config) string {
 			"sandbox.read and sandbox.write, ports in sandbox.tcp"
 	case errors.As(err, &exit):
 		return "run the command by hand and read its output: it must wait for MCP on its standard input"
-	case errors.Is(err, errLate) || errors.Is(err, context.DeadlineExceeded):
+	case errors.Is(err, errLate) || errors.Is(err, errNoConnection) || errors.Is(err, context.DeadlineExceeded):
+		if c.URL == "" && remedy.Installs(c.Command[0]) {
+			return "the command may have to download the package first: raise connect_timeout, or remove it " +
+				"(default: 2m)"
+		}
 		if c.URL == "" {
 			return "run the command by hand: it writes nothing to its standard output; raise connect_timeout if it " +
 				"only takes long to start"

@@ -149,7 +149,7 @@ const listenPatience = time.Second
 // call that waits for it.
 func (l *link) connectAndServe(ctx context.Context, cause client.Trace) (time.Duration, error) {
 	opening, cancel := context.WithTimeoutCause(client.CausedBy(ctx, cause), l.pool.connConfig.ConnectTimeout,
-		fmt.Errorf("no connection within %v (connect_timeout)", l.pool.connConfig.ConnectTimeout))
+		fmt.Errorf("%w within %v (connect_timeout)", errNoConnection, l.pool.connConfig.ConnectTimeout))
 	defer cancel()
 	if _, err := l.pool.token(opening); err != nil {
 		return 0, err

@@ -2,6 +2,7 @@ package script
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -139,11 +140,14 @@ func TestTerminalSetup(t *testing.T) {
 		"There is no \"nots\" here.", "Added 2 servers to ~/.config/junction/config.yaml.", "No service: ",
 		"Started Junction at http://127.0.0.1:", "notes: ready, 3 tools wiki: ready, 3 tools",
 		"in ~/.cursor/mcp.json. Removed from it: notes.", "Restart these programs: Cursor, VS Code.",
-		"to start it at each login: junction service install", "Undo all of it with: junction setup --undo",
+		"After a reboot, run again: junction setup", "Undo all of it with: junction setup --undo",
 	} {
 		if !strings.Contains(flat, want) {
 			t.Errorf("the terminal does not show %q", want)
 		}
+	}
+	if strings.Contains(flat, "service install") || strings.Contains(flat, "the value that VS Code asks for") {
+		t.Error("the terminal advises a service, which failed, or a variable, whose value was asked for")
 	}
 	if strings.Contains(text, "canary-of-the-wiki") || strings.ContainsAny(text, "\x1b\u202e") {
 		t.Error("the terminal shows the secret, or is controlled by a name")
@@ -182,5 +186,64 @@ func TestTerminalSetup(t *testing.T) {
 	}
 	if t.Failed() {
 		t.Log(text)
+	}
+}
+
+// TestTerminalSetupAsksAgain: a value that was left for later is asked for by the next setup, which keeps
+// it for its owner, and unblocks the server. The undo makes the configuration what it was.
+func TestTerminalSetupAsksAgain(t *testing.T) {
+	home, program := t.TempDir(), harness.JunctionBinary(t)
+	const was = "listen: 127.0.0.1:0\nadmin: 127.0.0.1:0\n"
+	for name, text := range map[string]string{
+		".config/junction/config.yaml": was,
+		".config/Code/User/mcp.json": fmt.Sprintf(`{"inputs": [{"type": "promptString", "id": "wiki-key"}],
+			"servers": {"wiki": {"command": %q, "args": ["demo"], "env": {"WIKI_KEY": "${input:wiki-key}"}}}}`, program),
+	} {
+		file := filepath.Join(home, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o700), os.WriteFile(file, []byte(text), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	env := []string{"HOME=" + home, "XDG_STATE_HOME=" + t.TempDir(), "PATH=" + t.TempDir(), "TERM=xterm", "NO_COLOR=1"}
+	undo := func() error {
+		cmd := exec.Command(program, "setup", "--undo", "--yes")
+		cmd.Env = env
+		return cmd.Run()
+	}
+	defer undo()
+	for n, step := range []struct {
+		answers dialogue
+		want    []string
+	}{
+		{dialogue{
+			{"Names, all or none [all]:", ""},
+			{"wiki needs WIKI_KEY; Enter leaves it for later:", ""},
+			{"Start Junction now, and at each login? [Y/n]", "n"},
+			{"Start Junction in the background, until the machine ends? [Y/n]", "y"},
+			{"Names, all or none [all]:", "none"},
+		}, []string{"wiki: blocked: ", "Left for later: WIKI_KEY of wiki. junction setup asks again, and keeps the values in " +
+			"~/.config/junction/secrets."}},
+		{dialogue{
+			{"wiki needs WIKI_KEY; Enter leaves it for later:", "canary-of-the-wiki"},
+			{"Names, all or none [all]:", "none"},
+		}, []string{"Kept WIKI_KEY of wiki in ~/.config/junction/secrets/wiki.WIKI_KEY.", "wiki: ready, 3 tools"}},
+		{dialogue{{"Names, all or none [all]:", "none"}}, []string{"wiki: ready, 3 tools"}},
+	} {
+		text := mustTalk(t, env, step.answers, "setup")
+		for _, want := range step.want {
+			if flat := strings.Join(strings.Fields(text), " "); !strings.Contains(flat, want) {
+				t.Errorf("setup %d does not show %q:\n%s", n+1, want, text)
+			}
+		}
+		if strings.Contains(text, "canary-of-the-wiki") {
+			t.Error("the terminal shows the secret")
+		}
+	}
+	err := undo()
+	config := filepath.Join(home, ".config", "junction")
+	text, readErr := os.ReadFile(filepath.Join(config, "config.yaml"))
+	left, dirErr := os.ReadDir(config)
+	if err := errors.Join(err, readErr, dirErr); err != nil || string(text) != was || len(left) != 1 {
+		t.Errorf("after the undo there are %v and\n%s\n%v", left, text, err)
 	}
 }

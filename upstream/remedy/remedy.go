@@ -43,9 +43,20 @@ func packOf(p *Process) string {
 		!strings.Contains(p.Stderr, "junction-pack: ") {
 		return ""
 	}
+	if m := unsetInPack.FindAllStringSubmatch(p.Stderr, most); len(m) > 0 {
+		var names []string
+		for _, groups := range m {
+			names = append(names, groups[1])
+		}
+		slices.Sort(names)
+		return p.variables(slices.Compact(names))
+	}
 	return "correct the pack; this command lists its mistakes: " +
 		shell.Join("junction-pack", "check", p.Command[len(p.Command)-1])
 }
+
+// unsetInPack is how a pack reports a variable that does not reach it.
+var unsetInPack = regexp.MustCompile(`the environment variable ([A-Za-z_][A-Za-z0-9_]{0,63}) is not set; set it`)
 
 // rule is a pattern of the output, and the remedy: a format for fmt.Sprintf, with the groups of the
 // pattern as arguments.
@@ -171,6 +182,13 @@ func Install(program string) string {
 		return "install " + name + ", or write its full path into command"
 	}
 	return "install " + product + ", or write the full path of " + name + " into command"
+}
+
+// Installs reports whether a program may download a package before it starts the server.
+func Installs(program string) bool {
+	name := strings.ToLower(filepath.Base(strings.ReplaceAll(program, `\`, "/")))
+	name = strings.TrimSuffix(strings.TrimSuffix(name, ".exe"), ".cmd")
+	return slices.Contains([]string{"npx", "uvx", "bunx", "pnpx", "pipx", "docker"}, name)
 }
 
 // modules are the words of Node and Python about a file or module that they cannot load.

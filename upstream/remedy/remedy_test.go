@@ -92,6 +92,12 @@ func TestOfAPack(t *testing.T) {
 	if got := Of(&p); got != want {
 		t.Errorf("Of = %q\n  want %q", got, want)
 	}
+	p.Stderr = "junction-pack: /srv/tools/pack.yaml:3: tools.a.env.KEY: the environment variable PETS_KEY is not set; " +
+		"set it, or write ${PETS_KEY:-default}\n"
+	p.Ours = func(name string) bool { return name == "PETS_KEY" }
+	if got := Of(&p); !strings.Contains(got, "inherit_env: [PETS_KEY]") || strings.Contains(got, "junction-pack") {
+		t.Errorf("a variable does not reach the pack: Of = %q", got)
+	}
 	if p.Stderr = "panic: runtime error\n"; Of(&p) != "" {
 		t.Error("a failure of the program has the same remedy")
 	}

@@ -18,6 +18,7 @@ import (
 
 	"junction/cmd/junction/config"
 	"junction/cmd/junction/diagnose"
+	"junction/cmd/junction/runfile"
 	"junction/upstream/prose"
 )
 
@@ -151,6 +152,9 @@ func (s *statusOptions) show(r *diagnose.Running, failed error) error {
 		prose.Wrap(&b, "", "", prose.Flat(failed.Error()))
 	default:
 		writeStatus(&b, r, time.Now())
+		if background, ok := runfile.InBackground(r.Config); ok {
+			prose.Wrap(&b, "\nLog: ", "  ", prose.Flat(background.Log))
+		}
 	}
 	if s.watch {
 		if b.String() == s.last {

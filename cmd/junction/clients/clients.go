@@ -38,6 +38,11 @@ type format interface {
 	add(text []byte, keys []string, name string, entry object) ([]byte, error)
 	// remove takes a server out, which must exist.
 	remove(text []byte, keys []string, name string) ([]byte, error)
+	// block returns what restore needs to put a server back as it is written; "" if the server
+	// cannot be put back.
+	block(text []byte, keys []string, s raw) string
+	// restore puts a server back that was removed. The server must not exist.
+	restore(text []byte, keys []string, name, block string) ([]byte, error)
 }
 
 // raw is a server as a file has it.
@@ -52,8 +57,11 @@ type object []member
 
 type member struct {
 	key   string
-	value any // string, bool, []string, object, or what encoding/json decodes
+	value any // string, bool, []string, object, written, or what encoding/json decodes
 }
+
+// written is a value of a member as a file has it.
+type written string
 
 // tree returns o as encoding/json would decode it.
 func (o object) tree() map[string]any {

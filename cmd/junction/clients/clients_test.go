@@ -94,7 +94,6 @@ not imported: oauth`},
   env:
     API_KEY: "${API_KEY}"
 ${workspaceFolder} becomes ~/work
-set the environment variable LEVEL to the value that VS Code asks for
 ${command:…} of VS Code is kept as it is
 set the environment variable API_KEY to the value that VS Code asks for (Key of the service)
 not imported: envFile`},

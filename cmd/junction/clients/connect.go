@@ -55,6 +55,7 @@ type Done struct {
 	Command bool     // the client's own command did it
 	Backup  string   // "" if there is none
 	Removed []string // servers that were taken out, or put back
+	Lost    []string // servers that Disconnect could not put back; the notes say where they are
 	Notes   []string
 }
 
@@ -71,18 +72,23 @@ func (o *Outfit) Connect(ctx context.Context, p Place, t Target, remove []string
 	if err != nil {
 		return nil, err
 	}
+	if last != nil && old != nil && last.stale(p, old) {
+		last = nil
+	}
 	base := old
+	rec := &Record{Client: p.Client.ID, File: p.File, Name: t.Name, Created: old == nil}
+	var lost []Lost
 	if last != nil {
-		if base, err = last.restore(p, old); err != nil {
+		if base, lost, err = last.restore(p, old); err != nil {
 			return fail(err)
 		}
-		for _, r := range last.Removed { // stays out
-			remove = append(remove, r.Name)
+		if remove, err = last.stayOut(p, old, remove); err != nil {
+			return fail(err)
 		}
-	}
-	rec := &Record{Client: p.Client.ID, File: p.File, Name: t.Name, Created: old == nil}
-	if last != nil {
-		rec.Created, rec.Backup = last.Created, last.Backup
+		rec.Created, rec.Folder, rec.Backup = last.Created, last.Folder, last.Backup
+		for _, l := range lost { // a later Disconnect tries again
+			rec.Removed = append(rec.Removed, l.Removed)
+		}
 	}
 	states, err := o.edit(p, t, base, remove, rec)
 	if err != nil {
@@ -102,10 +108,21 @@ func (o *Outfit) Connect(ctx context.Context, p Place, t Target, remove []string
 		return done, o.Records.put(p, rec)
 	}
 	rec.seal(states...)
+	if len(lost) > 0 {
+		rec.Before = "" // not all of the changes undone
+	}
+	if p.Scope == Project && old == nil {
+		if err := os.Mkdir(filepath.Dir(p.File), 0o755); err == nil {
+			rec.Folder = true
+		} else if !errors.Is(err, fs.ErrExist) {
+			return fail(files.Reason(err))
+		}
+	}
 	if err := o.Records.put(p, rec); err != nil {
 		return nil, err
 	}
-	done.Backup, err = Replace(p.File, old, text, true)
+	own := last != nil && last.After == sum(old) // what Connect wrote needs no backup
+	done.Backup, err = Replace(p.File, old, text, !own)
 	if err != nil {
 		return nil, errors.Join(&FileError{o.Home.Short(p.File), err}, o.Records.put(p, last))
 	}
@@ -114,6 +131,19 @@ func (o *Outfit) Connect(ctx context.Context, p Place, t Target, remove []string
 		rec.Backup = done.Backup
 	}
 	return done, o.Records.put(p, rec)
+}
+
+// stayOut returns the servers to remove: those in remove, and those that r took out before. One
+// that a person has put back counts only if it is in remove.
+func (r *Record) stayOut(p Place, text []byte, remove []string) ([]string, error) {
+	servers, err := p.Client.format.servers(text, p.servers(text))
+	has := fieldsOf(servers)
+	for _, gone := range r.Removed {
+		if _, back := has[gone.Name]; !back {
+			remove = append(remove, gone.Name)
+		}
+	}
+	return remove, err
 }
 
 // readOrNil reads a client's file; one that does not exist is nil if its folder does.
@@ -125,9 +155,15 @@ func (o *Outfit) readOrNil(p Place) ([]byte, error) {
 	if !errors.Is(err, fs.ErrNotExist) {
 		return nil, &FileError{o.Home.Short(p.File), err}
 	}
-	if _, err := os.Stat(filepath.Dir(p.File)); err != nil {
+	folder := filepath.Dir(p.File)
+	if p.Scope == Project { // the client reads the file of a project, and need not have written it
+		folder = p.folder
+	}
+	if _, err := os.Stat(folder); err != nil && p.Scope == Project {
+		return nil, fmt.Errorf("there is no folder %s", o.Home.Short(folder))
+	} else if err != nil {
 		return nil, fmt.Errorf("there is no folder %s; install %s and start it once",
-			o.Home.Short(filepath.Dir(p.File)), p.Client.Name)
+			o.Home.Short(folder), p.Client.Name)
 	}
 	return nil, nil
 }
@@ -155,7 +191,8 @@ func (o *Outfit) edit(p Place, t Target, base []byte, remove []string, rec *Reco
 			same = equalTrees(s.fields, entry.tree())
 			out = !same
 		} else if out {
-			rec.Removed = append(rec.Removed, Removed{s.Name, s.fields})
+			block := p.Client.format.block(base, keys, raw{name: s.Name, fields: s.fields})
+			rec.Removed = append(rec.Removed, Removed{s.Name, s.fields, block})
 		}
 		if out {
 			if err := drop(s.Name); err != nil {
@@ -213,21 +250,24 @@ func (o *Outfit) Disconnect(p Place, t Target) (*Done, error) {
 		return fail(err)
 	}
 	var text []byte
+	var lost []Lost
 	if last == nil {
 		text, err = o.without(p, t, old)
 	} else {
-		text, err = last.restore(p, old)
-		for _, r := range last.Removed {
-			done.Removed = append(done.Removed, r.Name)
-		}
+		text, lost, err = last.restore(p, old)
 	}
 	if err != nil {
 		return fail(err)
 	}
+	if last != nil {
+		o.report(last, lost, done)
+	}
 	exact := last != nil && last.After == sum(old)
 	switch {
 	case last != nil && last.Created && !last.Command && len(bytes.TrimSpace(text)) == 0:
-		err = os.Remove(p.File)
+		if err = os.Remove(p.File); err == nil && last.Folder {
+			os.Remove(filepath.Dir(p.File)) // if nothing else is in it
+		}
 	case !bytes.Equal(text, old):
 		done.Backup, err = Replace(p.File, old, text, !exact) // what Connect wrote needs no backup
 	default:
@@ -237,7 +277,41 @@ func (o *Outfit) Disconnect(p Place, t Target) (*Done, error) {
 		return fail(files.Reason(err))
 	}
 	done.Changed = true
+	if last != nil && last.Backup != "" && len(lost) == 0 {
+		o.discard(last.Backup, text, done)
+	}
 	return done, o.Records.put(p, nil)
+}
+
+// report notes the servers that were put back, and those that were not.
+func (o *Outfit) report(last *Record, lost []Lost, done *Done) {
+	for _, r := range last.Removed {
+		i := slices.IndexFunc(lost, func(l Lost) bool { return l.Name == r.Name })
+		if i < 0 {
+			done.Removed = append(done.Removed, r.Name)
+			continue
+		}
+		done.Lost = append(done.Lost, r.Name)
+		where := "; copy it from the backup " + o.Home.Short(last.Backup)
+		if _, err := os.Stat(last.Backup); err != nil {
+			where = "; add it by hand:\n" + r.Block
+		}
+		done.Notes = append(done.Notes, fmt.Sprintf("Could not put %q back: %v%s", r.Name, lost[i].Err, where))
+	}
+}
+
+// discard removes the backup of the file as it was, which may hold secrets, if the file is that again.
+// Otherwise it notes where the backup is.
+func (o *Outfit) discard(backup string, text []byte, done *Done) {
+	copied, err := ReadFile(backup)
+	switch {
+	case err != nil: // somebody has removed it
+	case !bytes.Equal(copied, text):
+		done.Notes = append(done.Notes, fmt.Sprintf("The file as it was before stays in %s; remove it if you do not "+
+			"need it, because it may contain secrets.", o.Home.Short(backup)))
+	default:
+		os.Remove(backup) // one that stays does no harm
+	}
 }
 
 // without returns a text without the entry of Junction, for a file of which nothing is remembered.

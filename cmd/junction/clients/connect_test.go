@@ -2,6 +2,7 @@ package clients
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -207,6 +208,131 @@ func TestConnectReplaces(t *testing.T) {
 	}
 }
 
+// TestDisconnectOfCodex: a table comes back as it was written, with values of each type, also in a
+// file that has changed since.
+func TestDisconnectOfCodex(t *testing.T) {
+	for _, test := range []struct{ name, block, want string }{ // "" is the block
+		{"numbers", "[mcp_servers.files]\ncommand = \"one\"\nargs = [\"a\",\"c\"]\nstartup_timeout_sec = 20.0\n" +
+			"tool_timeout_sec = 60 # long\n# twice\nstartup_timeout_ms = 20_000\nenv = {}\n", ""},
+		{"a date", "[mcp_servers.files]\nurl = \"https://x.example/mcp\"\nsince = 2026-01-02T03:04:05Z\n" +
+			"day = 2026-01-02\n[mcp_servers.files.env]\nA = 'x'\n", ""},
+		{"keys of another table", "[mcp_servers]\nfiles.command = \"one\"\nfiles.tool_timeout_sec = 20.0\n",
+			"[mcp_servers.files]\ncommand = 'one'\ntool_timeout_sec = 20.0\n"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			o := mustOutfit(t, map[string]string{".codex/config.toml": "model = \"x\"\n\n" + test.block})
+			p := mustPlace(t, o, "codex")
+			mustConnect(t, o, p, testTarget, "files")
+			rewrite(t, p, `"x"`, `"y"`)
+			if done := mustDisconnect(t, o, p); len(done.Lost) > 0 {
+				t.Fatalf("lost: %+v", done)
+			}
+			got, want := mustRead(t, p.File), cmp.Or(test.want, test.block)
+			if !strings.HasPrefix(got, "model = \"y\"\n") || !strings.HasSuffix(got, "\n\n"+want) {
+				t.Errorf("the file is\n%s\nwant the table\n%s", got, want)
+			}
+		})
+	}
+}
+
+// rewrite replaces a text in the file of a place.
+func rewrite(t testing.TB, p Place, from, to string) {
+	t.Helper()
+	text := strings.Replace(mustRead(t, p.File), from, to, 1)
+	if err := os.WriteFile(p.File, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestDisconnectLosesNothing: a server that cannot be put back does not keep Junction in the file. The
+// note names the backup, or has the server if the backup is gone.
+func TestDisconnectLosesNothing(t *testing.T) {
+	for _, backup := range []bool{true, false} {
+		o := mustOutfit(t, map[string]string{".codex/config.toml": "model = \"x\"\n\n[mcp_servers.files]\ncommand = \"one\"\n"})
+		p := mustPlace(t, o, "codex")
+		connected := mustConnect(t, o, p, testTarget, "files")
+		const inline = "mcp_servers = {other = {command = \"two\"}}\n" // no table can follow
+		if err := os.WriteFile(p.File, []byte(inline), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		want := "copy it from the backup ~/.codex/config.toml."
+		if !backup {
+			want = "add it by hand:\n[mcp_servers.files]\ncommand = \"one\"\n"
+			if err := os.Remove(connected.Backup); err != nil {
+				t.Fatal(err)
+			}
+		}
+		done := mustDisconnect(t, o, p)
+		if !slices.Equal(done.Lost, []string{"files"}) || len(done.Removed) > 0 || len(done.Notes) != 1 ||
+			!strings.Contains(done.Notes[0], want) {
+			t.Errorf("Disconnect = %+v; want the note %q", done, want)
+		}
+		if rec, err := o.Records.find(p); rec != nil || err != nil {
+			t.Errorf("the record is %v, %v; want none", rec, err)
+		}
+	}
+}
+
+// TestConnectForgets: after a person has restored a file by hand, its servers are the person's.
+func TestConnectForgets(t *testing.T) {
+	const was = "model = \"x\"\n\n[mcp_servers.files]\ncommand = \"one\"\n"
+	o := mustOutfit(t, map[string]string{".codex/config.toml": was})
+	p := mustPlace(t, o, "codex")
+	mustConnect(t, o, p, testTarget, "files")
+	const now = "[mcp_servers.files]\ncommand = \"new\"\n"
+	if err := os.WriteFile(p.File, []byte(now), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	mustConnect(t, o, p, testTarget)
+	if got := names(t, o, p); !slices.Equal(got, []string{"files", "junction"}) {
+		t.Errorf("the servers are %q", got)
+	}
+	rewrite(t, p, "\"new\"", "\"newer\"")
+	mustDisconnect(t, o, p)
+	if got, want := mustRead(t, p.File), strings.Replace(now, "new", "newer", 1); got != want {
+		t.Errorf("the file is\n%s\nwant\n%s", got, want)
+	}
+}
+
+// TestConnectKeepsWhatIsBack: a server that a person put back beside Junction stays, as the person
+// wrote it.
+func TestConnectKeepsWhatIsBack(t *testing.T) {
+	o := mustOutfit(t, map[string]string{".cursor/mcp.json": `{"mcpServers":{"a":{"command":"one"}}}`})
+	p := mustPlace(t, o, "cursor")
+	mustConnect(t, o, p, testTarget, "a")
+	rewrite(t, p, `"junction"`, `"a":{"command":"own"},"junction"`)
+	mustConnect(t, o, p, testTarget)
+	if got := names(t, o, p); !slices.Equal(got, []string{"a", "junction"}) {
+		t.Errorf("the servers are %q", got)
+	}
+	mustDisconnect(t, o, p)
+	if got := mustRead(t, p.File); !strings.Contains(got, `"own"`) || strings.Contains(got, `"one"`) {
+		t.Errorf("the file is %s", got)
+	}
+}
+
+// TestDisconnectRemovesTheBackup: the backup goes when the file is what it was, and is named where
+// it stays.
+func TestDisconnectRemovesTheBackup(t *testing.T) {
+	for _, edited := range []bool{false, true} {
+		o := mustOutfit(t, userFiles)
+		p := mustPlace(t, o, "codex")
+		backup := mustConnect(t, o, p, testTarget).Backup
+		if edited {
+			rewrite(t, p, "# mine", "# ours")
+		}
+		done := mustDisconnect(t, o, p)
+		_, err := os.Stat(backup)
+		if gone := errors.Is(err, fs.ErrNotExist); gone == edited {
+			t.Errorf("edited: %t; the backup is gone: %t", edited, gone)
+		}
+		note := strings.Join(done.Notes, "\n")
+		if named := strings.Contains(note, o.Home.Short(backup)+"; remove it if"); named != edited {
+			t.Errorf("edited: %t; the notes are %q", edited, note)
+		}
+	}
+}
+
 // TestConnectFiles: mode and links of a file stay; what cannot be edited stays as it is.
 func TestConnectFiles(t *testing.T) {
 	const text = "{\"mcpServers\": {}}"
@@ -298,6 +424,32 @@ func (c *claude) Run(_ context.Context, _ string, args ...string) error {
 	return os.WriteFile(c.file, bytes.ReplaceAll(text, []byte("\n"), nil), 0o600)
 }
 
+// TestConnectOfAProject: the folder of a client in a project is created, and goes if nothing else is in it.
+func TestConnectOfAProject(t *testing.T) {
+	for _, id := range []string{"cursor", "vscode", "zed", "copilot"} {
+		o := mustOutfit(t, map[string]string{"repo/x": ""})
+		o.Home.Project = filepath.Join(o.Home.Dir, "repo")
+		c, err := Lookup(id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, _ := o.Home.Place(c, Project)
+		mustConnect(t, o, p, testTarget)
+		if got := names(t, o, p); !slices.Equal(got, []string{"junction"}) {
+			t.Errorf("%s: the servers are %q", id, got)
+		}
+		mustDisconnect(t, o, p)
+		if left, err := os.ReadDir(o.Home.Project); len(left) != 1 {
+			t.Errorf("%s: the project has %v, %v", id, left, err)
+		}
+		p.folder = filepath.Join(o.Home.Dir, "none")
+		p.File = filepath.Join(p.folder, ".x", "mcp.json")
+		if _, err := o.Connect(t.Context(), p, testTarget, nil); err == nil || !strings.Contains(err.Error(), "there is no folder ~/none") {
+			t.Errorf("%s: a project that is not there: %v", id, err)
+		}
+	}
+}
+
 // TestConnectByCommand: Claude Code adds the entry itself; if it does not, the file is edited.
 func TestConnectByCommand(t *testing.T) {
 	for _, fail := range []bool{false, true} {
@@ -339,5 +491,22 @@ func TestRecords(t *testing.T) {
 	}
 	if !slices.Contains(names(t, o, p), "junction") {
 		t.Error("the file was changed, and the servers that were taken out are lost")
+	}
+}
+
+// TestImportLeavesTimeToInstall: a short startup timeout of Codex does not become that of a command which
+// may download its package first, and a note says so.
+func TestImportLeavesTimeToInstall(t *testing.T) {
+	o := mustOutfit(t, map[string]string{".codex/config.toml": "[mcp_servers.a]\ncommand = \"npx\"\nstartup_timeout_sec = 20\n" +
+		"[mcp_servers.b]\ncommand = \"npx\"\nstartup_timeout_sec = 180\n[mcp_servers.c]\ncommand = \"own\"\nstartup_timeout_sec = 20\n"})
+	servers, errs := o.Home.Read([]Place{mustPlace(t, o, "codex")})
+	var got []string
+	for _, s := range servers {
+		got = append(got, fmt.Sprint(s.Name, " ", s.Entry.ConnectTimeout, " ", s.Entry.Notes))
+	}
+	want := []string{"a 0s [the start may take 2m, not 20s, because the package may have to be downloaded first]",
+		"b 3m0s []", "c 20s []"}
+	if len(errs) > 0 || !slices.Equal(got, want) {
+		t.Errorf("the entries are %q, %v; want %q", got, errs, want)
 	}
 }

@@ -77,6 +77,16 @@ func (e *Entry) values() []Value {
 	return list
 }
 
+// installTime is the default of connect_timeout for commands.
+const installTime = 2 * time.Minute
+
+// installers are programs that run a package, which they may have to download first.
+var installers = []string{"npx", "uvx", "bunx", "pnpx", "docker", "deno", "pipx"}
+
+func installs(program Value) bool {
+	return slices.Contains(installers, filepath.Base(strings.ReplaceAll(program.Expand(unset), `\`, "/")))
+}
+
 // Summary returns what the server is, without anything that may be secret: the program and the
 // package that it runs, or the URL without its query.
 func (e *Entry) Summary() string {
@@ -84,7 +94,7 @@ func (e *Entry) Summary() string {
 		return e.URL.address()
 	}
 	program := filepath.Base(strings.ReplaceAll(e.Command[0].Expand(unset), `\`, "/"))
-	if !slices.Contains([]string{"npx", "uvx", "bunx", "pnpx", "docker", "deno", "pipx"}, program) {
+	if !slices.Contains(installers, program) {
 		return short(program)
 	}
 	for _, arg := range e.Command[1:] {
@@ -189,6 +199,11 @@ func (s *Server) entry(h Home) (*Entry, error) {
 	e.ConnectTimeout = max(e.ConnectTimeout, f.duration("startup_timeout_ms", time.Millisecond))
 	if s.Client.ID == "opencode" {
 		e.ConnectTimeout, e.Timeout = e.Timeout, 0 // there it is that of the first listing
+	}
+	if e.ConnectTimeout > 0 && e.ConnectTimeout < installTime && len(e.Command) > 0 && installs(e.Command[0]) {
+		r.note("the start may take %s, not %s, because the package may have to be downloaded first",
+			duration(installTime), duration(e.ConnectTimeout))
+		e.ConnectTimeout = 0
 	}
 	var lost []string
 	for _, k := range slices.Sorted(maps.Keys(f.m)) {

@@ -201,7 +201,43 @@ func (jsonFormat) servers(text []byte, keys []string) ([]raw, error) {
 }
 
 func (f jsonFormat) add(text []byte, keys []string, name string, entry object) ([]byte, error) {
-	return edit(f, text, keys, name, entry.tree(), func(body []byte) ([]byte, error) {
+	return f.insert(text, keys, member{name, entry}, entry.tree())
+}
+
+var errNoBlock = errors.New("it is not recorded how the server was written")
+
+// block is the value of the server.
+func (jsonFormat) block(text []byte, keys []string, s raw) string {
+	_, body := split(text)
+	root, err := parseJSON(body)
+	if err != nil {
+		return ""
+	}
+	at, depth, err := find(root, keys)
+	if err != nil || depth < len(keys) {
+		return ""
+	}
+	o := at.Value.(*hujson.Object)
+	i, err := indexOf(o, s.name)
+	if err != nil || i < 0 {
+		return ""
+	}
+	value := o.Members[i].Value
+	return string(hujson.Value{Value: value.Value}.Pack())
+}
+
+func (f jsonFormat) restore(text []byte, keys []string, name, block string) ([]byte, error) {
+	tree, err := f.decode([]byte(block))
+	want, ok := tree.(map[string]any)
+	if err != nil || !ok {
+		return nil, errors.Join(err, errNoBlock)
+	}
+	return f.insert(text, keys, member{name, written(block)}, want)
+}
+
+// insert adds a member, which means want.
+func (f jsonFormat) insert(text []byte, keys []string, m member, want map[string]any) ([]byte, error) {
+	return edit(f, text, keys, m.key, want, func(body []byte) ([]byte, error) {
 		root, err := parseJSON(body)
 		if err != nil {
 			return nil, err
@@ -210,7 +246,7 @@ func (f jsonFormat) add(text []byte, keys []string, name string, entry object) (
 		if err != nil {
 			return nil, err
 		}
-		m := member{name, entry}
+		m := m
 		for _, key := range slices.Backward(keys[depth:]) {
 			m = member{key, object{m}}
 		}

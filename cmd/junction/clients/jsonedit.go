@@ -96,6 +96,9 @@ func indentOf(body []byte, at int) string {
 
 // render writes a value at an indentation, on one line or on several.
 func (s style) render(value any, indent string, oneLine bool) string {
+	if text, ok := value.(written); ok {
+		return string(text)
+	}
 	o, ok := value.(object)
 	if !ok {
 		return literal(value)

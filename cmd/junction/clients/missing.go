@@ -31,6 +31,21 @@ func (e *Entry) Missing(getenv func(string) (string, bool)) (list []Missing) {
 	return list
 }
 
+// MissingVariable returns a variable without a value of which only the name is known.
+func MissingVariable(name string) Missing { return Missing{Name: name, Open: !secretName(name)} }
+
+// setVariable begins a note about a variable without a value.
+const setVariable = "set the environment variable "
+
+// Unnote removes the notes about variables without a value, for a person who is asked for the values.
+func (e *Entry) Unnote() { e.Notes = WithoutVariables(e.Notes) }
+
+// WithoutVariables returns the notes that are not about a variable without a value.
+func WithoutVariables(notes []string) []string {
+	about := func(note string) bool { return strings.HasPrefix(note, setVariable) }
+	return slices.DeleteFunc(slices.Clone(notes), about)
+}
+
 // Fill replaces the references to a variable by its value, which Render moves to a file like a secret.
 func (e *Entry) Fill(name, value string) {
 	fill := func(v Value) Value {
@@ -52,7 +67,7 @@ func (e *Entry) Fill(name, value string) {
 	}
 	e.URL, e.Dir = fill(e.URL), fill(e.Dir)
 	e.Notes = slices.DeleteFunc(e.Notes, func(note string) bool {
-		return strings.HasPrefix(note, "set the environment variable "+name+" ")
+		return strings.HasPrefix(note, setVariable+name+" ")
 	})
 }
 

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -35,6 +34,7 @@ type Record struct {
 	File    string    `json:"file"`
 	Name    string    `json:"name"`    // of the entry
 	Created bool      `json:"created"` // the file did not exist
+	Folder  bool      `json:"folder"`  // neither did its folder in a project
 	Command bool      `json:"command"` // the client's own command changed it
 	Backup  string    `json:"backup"`  // of the file as it was
 	Before  string    `json:"before"`  // SHA-256 of the file as it was
@@ -47,11 +47,33 @@ type Record struct {
 type Removed struct {
 	Name   string         `json:"name"`
 	Fields map[string]any `json:"fields"`
+	Block  string         `json:"block,omitempty"` // as the file had it
 }
 
 // has reports whether Connect took out a server of that name.
 func (r *Record) has(name string) bool {
 	return slices.ContainsFunc(r.Removed, func(gone Removed) bool { return gone.Name == name })
+}
+
+// A Lost is a server that cannot be put back.
+type Lost struct {
+	Removed
+	Err error
+}
+
+// stale reports whether a person has undone what Connect did: the entry of Junction is gone from text,
+// and a server that Connect took out is there.
+func (r *Record) stale(p Place, text []byte) bool {
+	servers, err := p.Client.format.servers(text, p.servers(text))
+	if err != nil {
+		return false
+	}
+	has := fieldsOf(servers)
+	if _, own := has[r.Name]; own {
+		return false
+	}
+	back := func(s Removed) bool { _, there := has[s.Name]; return there }
+	return len(r.Removed) == 0 || slices.ContainsFunc(r.Removed, back)
 }
 
 func sum(text []byte) string {
@@ -81,13 +103,13 @@ func (r *Record) undo(text []byte) (out []byte, ok bool) {
 }
 
 // restore returns text as it was before Connect. Where the text has changed since, the change of
-// Connect alone is undone.
-func (r *Record) restore(p Place, text []byte) ([]byte, error) {
+// Connect alone is undone. Servers that cannot be put back stay out, and are returned.
+func (r *Record) restore(p Place, text []byte) ([]byte, []Lost, error) {
 	if text == nil {
-		return nil, nil
+		return nil, nil, nil
 	}
 	if out, ok := r.undo(text); ok && (sum(out) == r.Before || r.undone(p, text, out)) {
-		return out, nil
+		return out, nil, nil
 	}
 	return r.rebuild(p, text)
 }
@@ -103,6 +125,9 @@ func (r *Record) undone(p Place, text, out []byte) bool {
 	want := fieldsOf(was)
 	delete(want, r.Name)
 	for _, s := range r.Removed {
+		if _, twice := want[s.Name]; twice {
+			return false
+		}
 		want[s.Name] = s.Fields
 	}
 	return equalTrees(want, fieldsOf(is))
@@ -118,40 +143,30 @@ func fieldsOf(servers []raw) map[string]map[string]any {
 }
 
 // rebuild takes the entry of Junction out, and adds the servers that were removed.
-func (r *Record) rebuild(p Place, text []byte) ([]byte, error) {
+func (r *Record) rebuild(p Place, text []byte) (out []byte, lost []Lost, err error) {
 	f, keys := p.Client.format, p.servers(text)
 	servers, err := f.servers(text, keys)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	has := fieldsOf(servers)
 	if _, own := has[r.Name]; own {
 		if text, err = f.remove(text, keys, r.Name); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
 	for _, s := range r.Removed {
 		if _, there := has[s.Name]; there {
 			continue
 		}
-		if text, err = f.add(text, keys, s.Name, objectOf(s.Fields)); err != nil {
-			return nil, fmt.Errorf("cannot put %q back: %w; it is in the backup %s", s.Name, err, r.Backup)
+		more, err := f.restore(text, keys, s.Name, s.Block)
+		if err != nil {
+			lost = append(lost, Lost{s, err})
+			continue
 		}
+		text = more
 	}
-	return text, nil
-}
-
-// objectOf returns a decoded mapping as an object, with its keys in alphabetical order.
-func objectOf(fields map[string]any) object {
-	o := object{}
-	for _, k := range slices.Sorted(maps.Keys(fields)) {
-		value := fields[k]
-		if inner, ok := value.(map[string]any); ok {
-			value = objectOf(inner)
-		}
-		o = append(o, member{k, value})
-	}
-	return o
+	return text, lost, nil
 }
 
 // equalTrees compares decoded values, whatever types the decoders have for numbers and lists.

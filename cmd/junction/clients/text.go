@@ -190,7 +190,9 @@ func (r *reader) input(id string) part {
 			p.fallback = d
 		}
 	}
-	r.note("set the environment variable %s to the value that VS Code asks for%s", name, about)
+	if p.fallback == "" {
+		r.note(setVariable+"%s to the value that VS Code asks for%s", name, about)
+	}
 	return p
 }
 

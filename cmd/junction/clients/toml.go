@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -137,7 +138,14 @@ func begins(path, prefix []string) bool {
 }
 
 func (f tomlFormat) add(text []byte, keys []string, name string, entry object) ([]byte, error) {
-	return edit(f, text, keys, name, entry.tree(), func(body []byte) ([]byte, error) {
+	var b bytes.Buffer
+	writeTable(&b, styleOf(text).newline, slices.Concat(keys, []string{name}), entry)
+	return f.append(text, keys, name, b.String(), entry.tree())
+}
+
+// append adds the tables of a server at the end. They mean want.
+func (f tomlFormat) append(text []byte, keys []string, name, tables string, want map[string]any) ([]byte, error) {
+	return edit(f, text, keys, name, want, func(body []byte) ([]byte, error) {
 		newline := styleOf(body).newline
 		var b bytes.Buffer
 		b.Write(body)
@@ -147,13 +155,69 @@ func (f tomlFormat) add(text []byte, keys []string, name string, entry object) (
 		if len(bytes.TrimSpace(body)) > 0 {
 			b.WriteString(newline)
 		}
-		writeTable(&b, newline, slices.Concat(keys, []string{name}), entry)
+		b.WriteString(tables)
 		if _, err := f.decode(b.Bytes()); err != nil {
 			return nil, fmt.Errorf("cannot edit the file: %s is not a table of its own; edit it by hand",
 				strings.Join(keys, "."))
 		}
 		return b.Bytes(), nil
 	})
+}
+
+// block is the tables of the server with the comments in them. A server that is written as keys of
+// another table gets tables of its own.
+func (tomlFormat) block(text []byte, keys []string, s raw) string {
+	_, body := split(text)
+	path := slices.Concat(keys, []string{s.name})
+	if block := linesOf(body, path); reflect.DeepEqual(serverIn(block, keys, s.name), s.fields) {
+		return block
+	}
+	var tree any = s.fields
+	for _, key := range slices.Backward(path) {
+		tree = map[string]any{key: tree}
+	}
+	anew, err := toml.Marshal(tree)
+	if err != nil {
+		return ""
+	}
+	return linesOf(anew, path)
+}
+
+// linesOf returns the lines of what is below path, without those between them that are not.
+func linesOf(body []byte, path []string) string {
+	exprs, err := expressions(body)
+	if err != nil {
+		return ""
+	}
+	var b strings.Builder
+	runs(exprs, path, func(first, last expression) {
+		run := string(body[first.start:lineEnd(body, last.end)])
+		b.WriteString(run)
+		if !strings.HasSuffix(run, "\n") {
+			b.WriteString(styleOf(body).newline)
+		}
+	})
+	return b.String()
+}
+
+func (f tomlFormat) restore(text []byte, keys []string, name, block string) ([]byte, error) {
+	want := serverIn(block, keys, name)
+	if want == nil {
+		return nil, errNoBlock
+	}
+	return f.append(text, keys, name, block, want)
+}
+
+// serverIn returns a server of a text; nil if it is not there.
+func serverIn(text string, keys []string, name string) map[string]any {
+	at, _, err := decodeTOML([]byte(text))
+	for _, key := range slices.Concat(keys, []string{name}) {
+		at, _ = at[key].(map[string]any)
+	}
+	if err != nil {
+		return nil
+	}
+	return at
 }
 
 func writeTable(b *bytes.Buffer, newline string, keys []string, o object) {
@@ -192,23 +256,31 @@ func (f tomlFormat) remove(text []byte, keys []string, name string) ([]byte, err
 		}
 		path := slices.Concat(keys, []string{name})
 		var out []byte
-		from := 0 // of what is not yet in out
-		for i := 0; i < len(exprs); i++ {
-			if !begins(exprs[i].keys, path) {
-				continue
-			}
-			out = append(out, body[from:exprs[i].start]...)
-			for i+1 < len(exprs) && begins(exprs[i+1].keys, path) {
-				i++ // comments within the server go with it
-			}
-			from = lineEnd(body, exprs[i].end)
-		}
+		from := 0                                        // of what is not yet in out
+		runs(exprs, path, func(first, last expression) { // comments within the server go with it
+			out = append(out, body[from:first.start]...)
+			from = lineEnd(body, last.end)
+		})
 		out = append(out, body[from:]...)
 		if trimmed := bytes.TrimRight(out, "\r\n"); from == len(body) && len(trimmed) > 0 {
 			out = out[:min(lineEnd(out, len(trimmed)), len(out))] // no empty lines at the end
 		}
 		return out, nil
 	})
+}
+
+// runs finds the expressions below path that follow each other.
+func runs(exprs []expression, path []string, found func(first, last expression)) {
+	for i := 0; i < len(exprs); i++ {
+		if !begins(exprs[i].keys, path) {
+			continue
+		}
+		first := exprs[i]
+		for i+1 < len(exprs) && begins(exprs[i+1].keys, path) {
+			i++
+		}
+		found(first, exprs[i])
+	}
 }
 
 // lineEnd returns the offset after the line of an offset.

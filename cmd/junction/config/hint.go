@@ -23,8 +23,10 @@ type foreign map[string]struct{ key, text string }
 func foreignKeys(t reflect.Type) foreign {
 	switch t {
 	case reflect.TypeFor[Config]():
+		const clients = "did you mean upstreams? A client's file is imported by: junction import --from FILE --write"
 		return foreign{
-			"mcpServers": {key: "upstreams"}, "servers": {key: "upstreams"}, "upstream": {key: "upstreams"},
+			"mcpServers": {"upstreams", clients},
+			"servers":    {key: "upstreams"}, "upstream": {key: "upstreams"},
 			"address": {key: "listen"}, "port": {key: "listen"}, "host": {key: "listen"}, "bind": {key: "listen"},
 			"api_keys": {"auth", "it stands below auth:"}, "trusted_proxies": {"auth", "it stands below auth:"},
 			"jwt": {"auth", "it stands below auth:"},

@@ -260,6 +260,9 @@ func (c *Config) packProblems(d *decoder) (mistakes []packProblem, warnings Prob
 			problems = Problems{{File: d.File, Line: d.line(at), Path: at, Text: err.Error()}}
 		}
 		for _, p := range problems {
+			if strings.Contains(p.Text, unresolvedInEntry) { // the entry has the mistake
+				continue
+			}
 			_, p.Text = d.conceal("upstreams."+name, p.Text)
 			mistakes = append(mistakes, packProblem{name, p})
 		}
@@ -269,6 +272,9 @@ func (c *Config) packProblems(d *decoder) (mistakes []packProblem, warnings Prob
 	}
 	return mistakes, warnings
 }
+
+// unresolvedInEntry stands for the mistake of a variable that the entry would pass to the pack.
+const unresolvedInEntry = "the entry has no value for the variable"
 
 // readPack reads the pack of an upstream as junction-pack does, without fetching a document.
 func (c *Config) readPack(ctx context.Context, d *decoder, name string) (*pack.Pack, error) {
@@ -281,6 +287,9 @@ func (c *Config) readPack(ctx context.Context, d *decoder, name string) (*pack.P
 		Enable: u.EnabledTools(),
 		Getenv: func(name string) (string, bool) { return u.Variable(name, d.refs.getenv) },
 		Unset: func(variable string) string {
+			if d.unresolved["upstreams."+name+".env."+variable] {
+				return unresolvedInEntry
+			}
 			return fmt.Sprintf("the environment variable %s does not reach the pack; add env: { %s: \"${%s}\" } to "+
 				"upstreams.%s in %s, or write ${%s:-default}", variable, variable, variable, name, d.File, variable)
 		}})

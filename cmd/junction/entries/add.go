@@ -22,6 +22,7 @@ import (
 
 // adder is one run of `junction add`.
 type adder struct {
+	folder       string // of a pack, as a person has typed it
 	stdout       io.Writer
 	file         *string
 	env, headers []string
@@ -119,6 +120,9 @@ func (a *adder) run(cmd *cobra.Command, args []string) error {
 	if err := a.review(cmd, name, entry, e); err != nil {
 		return err
 	}
+	if p, ok := e.More.(*plan.Plan); ok {
+		notes = append(notes, a.unreached(name, p, e)...)
+	}
 	added := &New{Name: name, Entry: entry}
 	Ask(ctx, e.Config(), []*New{added})
 	if added.Note != "" {
@@ -128,6 +132,22 @@ func (a *adder) run(cmd *cobra.Command, args []string) error {
 		next = lines[0]
 	}
 	return e.Add(ctx, name, entry, about, notes, next)
+}
+
+// unreached returns the note about variables that a pack reads and does not get: a process gets only
+// those that its entry names.
+func (a *adder) unreached(name string, p *plan.Plan, e *Editor) []string {
+	var flags []string
+	for _, variable := range p.Variables {
+		if _, given := a.given.Env[variable]; !given {
+			flags = append(flags, "--env", variable)
+		}
+	}
+	if len(flags) == 0 {
+		return nil
+	}
+	return []string{fmt.Sprintf("The pack reads variables that do not reach it. To pass them, run: %s && %s",
+		e.Command("remove", name), e.Command(slices.Concat([]string{"add", name, a.folder}, flags)...))}
 }
 
 // review shows what a server of the registry, or a pack, would run, and asks. What a person has typed
@@ -181,11 +201,14 @@ func (a *adder) arguments(args []string, dash int) (name string, err error) {
 	case len(args) == 2 && isURL(args[1]):
 		a.given.URL = args[1]
 	case len(args) == 2 && isPath(args[1]):
-		a.given.Pack = args[1]
+		a.given.Pack, a.folder = args[1], args[1]
 	case len(args) == 1 && isPath(args[0]):
 		return "", cli.Usagef("the folder needs a name before it: junction add NAME FOLDER")
 	case len(args) == 1 && isURL(args[0]):
 		return "", cli.Usagef("the URL needs a name before it: junction add NAME URL")
+	case len(args) == 2 && isFolder(args[1]):
+		return "", cli.Usagef("%s is a folder; write junction add %s %s", prose.Quote(args[1]), shell.Quote(args[0]),
+			shell.Quote("./"+filepath.ToSlash(args[1])))
 	case len(args) > 0 && len(args) <= 2 && registryName.MatchString(args[len(args)-1]):
 		if a.server = args[len(args)-1]; len(args) == 1 {
 			return nameOf(a.server), nil
@@ -197,6 +220,12 @@ func (a *adder) arguments(args []string, dash int) (name string, err error) {
 		return "", cli.Usagef("%s", usage)
 	}
 	return args[0], nil
+}
+
+// isFolder reports whether there is a folder of that name, which is not a path by its form.
+func isFolder(s string) bool {
+	info, err := os.Stat(s)
+	return err == nil && info.IsDir()
 }
 
 // isPath reports whether an argument is the path of a pack. Other words may be names of the registry.

@@ -5,10 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"gopkg.in/yaml.v3"
 
 	"junction/cmd/junction/cli"
 	"junction/cmd/junction/clients"
@@ -66,6 +71,89 @@ func (e *Editor) Adding(list []yamledit.Entry) ([]byte, *config.Config, error) {
 	}
 	c, err := config.Parse(e.path, text, Lookup)
 	return text, c, err
+}
+
+// Unset returns the environment variables without a value and a default that the entry of an upstream
+// refers to, in the order of the entry.
+func (e *Editor) Unset(name string) (variables []string) {
+	lines := e.linesOf(name)
+	for _, n := range slices.Sorted(maps.Keys(lines)) {
+		for _, m := range reference.FindAllStringSubmatch(lines[n], -1) {
+			if os.Getenv(m[1]) == "" && !slices.Contains(variables, m[1]) {
+				variables = append(variables, m[1])
+			}
+		}
+	}
+	return variables
+}
+
+// reference is a reference to a variable without a default.
+var reference = regexp.MustCompile(`\$\{(?:env:)?([A-Za-z_][A-Za-z0-9_]*)\}`)
+
+// Keep writes a value to a file with a secret, and has the entry of an upstream refer to the file
+// instead of the variable. It returns the file, whether it is new, and the backup of the configuration.
+func (e *Editor) Keep(name, variable, value string) (secret string, isNew bool, backup string, err error) {
+	keep := clients.SecretsOf(e.path)
+	defer func() {
+		if err != nil {
+			keep.Discard(nil)
+		}
+	}()
+	path, err := keep.Store(name, variable, value)
+	if err != nil {
+		return "", false, "", err
+	}
+	lines := strings.SplitAfter(string(e.text), "\n")
+	for n, line := range e.linesOf(name) {
+		for _, form := range []string{"${" + variable + "}", "${env:" + variable + "}"} {
+			line = strings.ReplaceAll(line, form, "${file:"+path+"}")
+		}
+		lines[n] = line
+	}
+	text := []byte(strings.Join(lines, ""))
+	filled := func(asked string) (string, bool) {
+		if asked == variable {
+			return value, true
+		}
+		return Lookup(asked)
+	}
+	want, _ := config.Parse(e.path, e.text, filled)
+	is, _ := config.Parse(e.path, text, Lookup)
+	if want == nil || is == nil || !sameValues(want.Upstreams[name], is.Upstreams[name]) {
+		return "", false, "", fmt.Errorf("cannot put %s into %s: the entry %s would mean something else; set it where "+
+			"junction starts", variable, e.Short(), name)
+	}
+	if backup, err = e.Replace(text, name); err != nil {
+		return "", false, "", err
+	}
+	return filepath.Join(filepath.Dir(e.path), filepath.FromSlash(path)), len(keep.Created()) > 0, backup, nil
+}
+
+// sameValues reports whether two upstreams have the same values that may have references.
+func sameValues(a, b upstream.Config) bool {
+	return slices.Equal(a.Command, b.Command) && a.URL == b.URL && a.Dir == b.Dir && maps.Equal(a.Env, b.Env) &&
+		maps.Equal(a.Headers, b.Headers)
+}
+
+// linesOf returns the lines with scalars of the entry of an upstream, by their index in the text.
+func (e *Editor) linesOf(name string) map[int]string {
+	all, lines := map[int]string{}, strings.SplitAfter(string(e.text), "\n")
+	var walk func(n *yaml.Node)
+	walk = func(n *yaml.Node) {
+		if n.Kind == yaml.ScalarNode && n.Line > 0 && n.Line <= len(lines) {
+			all[n.Line-1] = lines[n.Line-1]
+		}
+		for _, inner := range n.Content {
+			walk(inner)
+		}
+	}
+	its := e.section().Content
+	for i := 0; i+1 < len(its); i += 2 {
+		if its[i].Value == name {
+			walk(its[i+1])
+		}
+	}
+	return all
 }
 
 // Comments returns the last line of the comment above each upstream, by the name of the upstream.

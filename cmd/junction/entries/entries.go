@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -167,6 +168,11 @@ func (o *outcome) print(ctx context.Context, w io.Writer, f *file, asJSON bool, 
 	o.Config, o.Mistakes = f.path, len(f.problems)
 	if o.Changed {
 		o.follow(ctx, f)
+		for name, state := range cli.States(ctx, f.path) { // with the variables of its process
+			if slices.Contains(o.Upstreams, name) && state == upstream.StateReady.String() {
+				o.Variables = nil
+			}
+		}
 	}
 	if o.Backup != "" {
 		said += " Backup: " + f.home.Short(o.Backup) + "."

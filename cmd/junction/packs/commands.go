@@ -119,7 +119,8 @@ install shows what the pack would run, and asks. Without a terminal it needs --y
 Without an argument, install restores the packs of packs.lock whose folder is missing or changed. It
 shows each of them, and asks.`,
 		Example: `  junction packs install acme/tools@v1.2.0
-  junction packs install https://git.example.com/team/tools.git@main --name team --env TEAM_TOKEN
+  junction packs install https://git.example.com/team/tools.git@main \
+      --name team --env TEAM_TOKEN
   junction packs install`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 1 {

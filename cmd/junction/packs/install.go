@@ -25,6 +25,7 @@ import (
 	"junction/cmd/pack/plan"
 	"junction/cmd/pack/tree"
 	"junction/upstream/files"
+	"junction/upstream/prose"
 )
 
 // fetched is a pack that was fetched into a temporary folder.
@@ -265,7 +266,11 @@ func (r *run) restored(names []string) error {
 			Restored []string `json:"restored"`
 		}{r.edit.Path(), append([]string{}, names...)})
 	}
-	text := fmt.Sprintf("The %d packs of packs.lock are in place.\n", len(r.lock.Packs))
+	verb := "are"
+	if len(r.lock.Packs) == 1 {
+		verb = "is"
+	}
+	text := fmt.Sprintf("%s of packs.lock %s in place.\n", prose.Count(len(r.lock.Packs), "pack"), verb)
 	if len(names) > 0 {
 		text = "Restored " + strings.Join(names, ", ") + ".\n"
 		if place, running := runfile.Find(r.edit.Path()); running {

@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"junction/cmd/junction/config"
 	"junction/upstream/files"
@@ -60,6 +61,51 @@ func Find(file string) (Place, bool) {
 	}
 	p, ok := read(record)
 	return p, ok && alive(p.PID)
+}
+
+// Background is a process that a command has started to serve a file, without a terminal.
+type Background struct {
+	PID int    `json:"pid"`
+	Log string `json:"log"` // a file
+}
+
+// NoteBackground records that a process in the background serves a configuration file.
+func NoteBackground(file string, b Background) error {
+	record, err := backgroundOf(file)
+	if err != nil {
+		return err
+	}
+	text, err := json.Marshal(b)
+	if err != nil {
+		return err
+	}
+	return files.Write(record, append(text, '\n'))
+}
+
+// InBackground returns the process in the background that serves a configuration file now.
+func InBackground(file string) (b Background, ok bool) {
+	record, err := backgroundOf(file)
+	if err != nil {
+		return b, false
+	}
+	text, err := os.ReadFile(record)
+	if err != nil || json.Unmarshal(text, &b) != nil {
+		return Background{}, false
+	}
+	p, running := Find(file)
+	return b, running && p.PID == b.PID
+}
+
+// ForgetBackground removes the record of NoteBackground.
+func ForgetBackground(file string) {
+	if record, err := backgroundOf(file); err == nil {
+		os.Remove(record)
+	}
+}
+
+func backgroundOf(file string) (string, error) {
+	record, err := recordOf(os.LookupEnv, file)
+	return strings.TrimSuffix(record, ".json") + ".background", err
 }
 
 // Only returns the place of the running junction if exactly one runs for this user and state

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"time"
 
+	"junction/cmd/junction/config"
 	"junction/cmd/junction/runfile"
 	"junction/upstream/pace"
 )
@@ -33,8 +34,47 @@ func (h *Host) Background(ctx context.Context, file string) (p runfile.Place, lo
 	if err := cmd.Process.Release(); err != nil {
 		return p, u.Log, err
 	}
-	p, err = Await(ctx, h, u.File, 0)
+	if p, err = Await(ctx, h, u.File, 0); err == nil {
+		err = runfile.NoteBackground(u.File, runfile.Background{PID: p.PID, Log: u.Log})
+	}
 	return p, u.Log, err
+}
+
+// StopBackground ends the process in the background that serves a configuration file. The error names
+// what else serves the file.
+func StopBackground(ctx context.Context, file string) (pid int, err error) {
+	b, ok := runfile.InBackground(file)
+	if !ok {
+		if p, running := runfile.Find(file); running {
+			return 0, fmt.Errorf("process %d serves %s, and junction setup did not start it; end it where it was "+
+				"started (Ctrl-C)", p.PID, file)
+		}
+		return 0, fmt.Errorf("no junction serves %s; start one: %s", file, config.Start(file))
+	}
+	if err := Stop(ctx, file, b.PID); err != nil {
+		return 0, err
+	}
+	runfile.ForgetBackground(file)
+	return b.PID, nil
+}
+
+// Restart starts the service of a configuration file again, or the process in the background. Only the
+// process gets the variables of this shell.
+func (s *Service) Restart(ctx context.Context) (runfile.Place, error) {
+	if s.Installed() {
+		return s.Install(ctx)
+	}
+	if _, err := config.LoadForCommand(s.unit.File); err != nil { // while the old process serves
+		return runfile.Place{}, err
+	}
+	if _, err := StopBackground(ctx, s.unit.File); err != nil {
+		return runfile.Place{}, err
+	}
+	p, log, err := s.host.Background(ctx, s.unit.File)
+	if err != nil {
+		return p, fmt.Errorf("cannot start Junction in the background: %w; its log: %s", err, log)
+	}
+	return p, nil
 }
 
 // answers reports whether something listens at the address of a URL.

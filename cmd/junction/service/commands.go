@@ -28,11 +28,12 @@ at logon on Windows. It serves the file of --config, by default your own. Each f
 If the file has a mistake, the service continues with the last content that was in force.`,
 		Example: `  junction service install
   junction service status
+  junction service restart
   junction service uninstall`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(installCommand(stdout, file), statusCommand(stdout, file), uninstallCommand(stdout, file),
-		runService(stdout, stderr, file, serve))
+	cmd.AddCommand(installCommand(stdout, file), statusCommand(stdout, file), restartCommand(stdout, file),
+		stopCommand(stdout, file), uninstallCommand(stdout, file), runService(stdout, stderr, file, serve))
 	return cmd
 }
 
@@ -60,20 +61,22 @@ func short(file string) string {
 
 // statusJSON is the output of --json.
 type statusJSON struct {
-	Service   string   `json:"service"`
-	Manager   string   `json:"manager"`
-	File      string   `json:"file"` // of the definition
-	Config    string   `json:"config"`
-	Installed bool     `json:"installed"`
-	Outdated  bool     `json:"outdated,omitempty"` // the definition differs from that of a new install
-	State     string   `json:"state,omitempty"`    // in the words of the manager
-	Running   bool     `json:"running"`
-	PID       int      `json:"pid,omitempty"`
-	URL       string   `json:"url,omitempty"`
-	Log       string   `json:"log"`
-	Failure   string   `json:"failure,omitempty"` // why the last process has ended
-	Reload    string   `json:"reload,omitempty"`  // why the file is not in force
-	Variables []string `json:"variables,omitempty"`
+	Service   string `json:"service"`
+	Manager   string `json:"manager"`
+	File      string `json:"file"` // of the definition
+	Config    string `json:"config"`
+	Installed bool   `json:"installed"`
+	// The running process was started by junction setup, and no service starts it again.
+	Background bool     `json:"background,omitempty"`
+	Outdated   bool     `json:"outdated,omitempty"` // the definition differs from that of a new install
+	State      string   `json:"state,omitempty"`    // in the words of the manager
+	Running    bool     `json:"running"`
+	PID        int      `json:"pid,omitempty"`
+	URL        string   `json:"url,omitempty"`
+	Log        string   `json:"log"`
+	Failure    string   `json:"failure,omitempty"` // why the last process has ended
+	Reload     string   `json:"reload,omitempty"`  // why the file is not in force
+	Variables  []string `json:"variables,omitempty"`
 }
 
 func (s *Service) status(ctx context.Context) statusJSON {
@@ -85,6 +88,9 @@ func (s *Service) status(ctx context.Context) statusJSON {
 		j.State = prose.OneLine(s.manager.state(ctx, s.unit))
 	}
 	p, running := runfile.Find(s.unit.File)
+	if b, ok := runfile.InBackground(s.unit.File); ok {
+		j.Background, j.Log = true, b.Log
+	}
 	if j.Running = running; running {
 		j.PID, j.URL = p.PID, p.URL
 		ctx, cancel := context.WithTimeout(ctx, statusLimit)
@@ -140,7 +146,11 @@ func (j *statusJSON) text(file string) string {
 	}
 	row("File", short(j.Config))
 	if j.Running {
-		row("Serves", fmt.Sprintf("%s, process %d", j.URL, j.PID))
+		where := ""
+		if j.Background {
+			where = " in the background"
+		}
+		row("Serves", fmt.Sprintf("%s, process %d%s", j.URL, j.PID, where))
 	} else {
 		row("Serves", "nothing now")
 	}
@@ -151,7 +161,7 @@ func (j *statusJSON) text(file string) string {
 		row("Mistake", "the file is not in force: "+j.Reload+"; Junction serves its last good content; see: "+
 			config.Command(file, "check"))
 	}
-	if j.Installed {
+	if j.Installed || j.Background {
 		row("Log", j.Log)
 	}
 	if j.Outdated {
@@ -184,9 +194,7 @@ which only you may read, or let --keep-env write them.`,
 				}
 				notes = fmt.Sprintf("Kept %s in %s.", strings.Join(lacking, ", "), short(name))
 			} else if len(lacking) > 0 {
-				notes = fmt.Sprintf("The service does not have these variables of this shell: %s. To keep them in "+
-					"%s, run: %s", strings.Join(lacking, ", "), short(EnvironmentOf(path)),
-					config.Command(path, "service", "install", "--keep-env"))
+				notes = lacks(path, lacking)
 			}
 			p, err := s.Install(cmd.Context())
 			if err != nil {
@@ -205,6 +213,67 @@ which only you may read, or let --keep-env write them.`,
 	cli.JSONFlag(cmd, &asJSON)
 	cmd.Flags().BoolVar(&keep, "keep-env", false, "keep the variables of this shell that the configuration uses")
 	return cmd
+}
+
+func restartCommand(stdout io.Writer, file *string) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use: "restart", Short: "Start the service again, or the process in the background", Args: cli.NoArguments,
+		Long: `Start the service again, or the process in the background that junction setup has started. A process
+in the background gets the variables of this shell. A service has only those of CONFIG.environment; see
+junction service install.`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			s, path, err := of(*file)
+			if err != nil {
+				return err
+			}
+			p, err := s.Restart(cmd.Context())
+			if err != nil {
+				return err
+			}
+			said := fmt.Sprintf("Started Junction again; it serves %s at %s (process %d).\n", short(path), p.URL, p.PID)
+			if lacking := Lacking(path); s.Installed() && len(lacking) > 0 {
+				said += lacks(path, lacking) + "\n"
+			}
+			return cli.Print(stdout, asJSON, s.status(cmd.Context()), said)
+		},
+	}
+	cli.JSONFlag(cmd, &asJSON)
+	return cmd
+}
+
+func stopCommand(stdout io.Writer, file *string) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use: "stop", Short: "Stop the process in the background", Args: cli.NoArguments,
+		Long: `Stop the process in the background that junction setup has started. An installed service is stopped by
+junction service uninstall, because it starts again by itself.`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			s, path, err := of(*file)
+			if err != nil {
+				return err
+			}
+			if s.Installed() {
+				return fmt.Errorf("the service %s starts again by itself; to stop and remove it, run: %s", s.Name(),
+					config.Command(path, "service", "uninstall"))
+			}
+			pid, err := StopBackground(cmd.Context(), s.unit.File)
+			if err != nil {
+				return err
+			}
+			said := fmt.Sprintf("Stopped Junction (process %d).\n", pid)
+			return cli.Print(stdout, asJSON, s.status(cmd.Context()), said)
+		},
+	}
+	cli.JSONFlag(cmd, &asJSON)
+	return cmd
+}
+
+// lacks returns the sentence about variables that the service does not have.
+func lacks(path string, lacking []string) string {
+	return fmt.Sprintf("The service does not have these variables of this shell: %s. To keep them in %s, run: %s",
+		strings.Join(lacking, ", "), short(EnvironmentOf(path)),
+		config.Command(path, "service", "install", "--keep-env"))
 }
 
 func uninstallCommand(stdout io.Writer, file *string) *cobra.Command {

@@ -122,6 +122,7 @@ func (s *Service) withdraw(ctx context.Context) {
 // ended.
 func (h *Host) Forget(file string) {
 	h.clearFailure(file)
+	runfile.ForgetBackground(file)
 	if name, err := LastGood(h.Getenv, file); err == nil {
 		os.Remove(name)
 	}

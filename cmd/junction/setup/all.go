@@ -21,7 +21,7 @@ func (c *connector) each(args []string, do func(*connector, string) (*connectJSO
 		if err != nil {
 			return err
 		}
-		return cli.Print(c.stdout, c.json, result, text)
+		return errors.Join(cli.Print(c.stdout, c.json, result, text), result.incomplete())
 	}
 	found, err := foundClients()
 	if err != nil {
@@ -40,6 +40,7 @@ func (c *connector) each(args []string, do func(*connector, string) (*connectJSO
 			continue
 		}
 		results = append(results, result)
+		failures = append(failures, result.incomplete())
 		if !c.json {
 			failures = append(failures, cli.Tell(c.stdout, text))
 		}
@@ -48,6 +49,14 @@ func (c *connector) each(args []string, do func(*connector, string) (*connectJSO
 		failures = append(failures, cli.PrintValue(c.stdout, results))
 	}
 	return errors.Join(failures...)
+}
+
+// incomplete returns an error if a server could not be restored. The output has the reason.
+func (r *connectJSON) incomplete() error {
+	if len(r.Lost) == 0 {
+		return nil
+	}
+	return fmt.Errorf("could not put all servers back into %s: %s", prose.OneLine(r.File), strings.Join(r.Lost, ", "))
 }
 
 // foundClients returns the clients that this machine seems to have.

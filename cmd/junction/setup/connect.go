@@ -317,6 +317,9 @@ func (c *connector) attempt(ctx context.Context, id string) (*connectJSON, strin
 		done.Notes = append(done.Notes, c.client.Name+" reads no environment variables: "+
 			"add the header Authorization with an API key by hand.")
 	}
+	if done.Changed && !c.guided {
+		done.Notes = append(done.Notes, "Restart "+c.client.Name+".")
+	}
 	said := fmt.Sprintf("%s is connected to %s already, in %s.", c.client.Name, c.target.URL,
 		c.home.Short(done.File))
 	if !done.Changed {
@@ -384,6 +387,7 @@ type connectJSON struct {
 	Command bool     `json:"command"` // the client's own command made the change
 	Backup  string   `json:"backup,omitempty"`
 	Servers []string `json:"servers,omitempty"` // removed or restored servers
+	Lost    []string `json:"lost,omitempty"`    // servers that could not be restored
 	Notes   []string `json:"notes,omitempty"`
 }
 
@@ -391,12 +395,14 @@ func (c *connector) result(done *clients.Done, said string) (*connectJSON, strin
 	if done.Backup != "" {
 		said += " Backup: " + c.home.Short(done.Backup) + "."
 	}
-	text := ""
-	for _, line := range append([]string{said}, done.Notes...) {
-		text += prose.OneLine(line) + "\n"
+	text := prose.OneLine(said) + "\n"
+	for _, note := range done.Notes {
+		for line := range strings.Lines(note) { // a server that is lost has several
+			text += prose.OneLine(strings.TrimRight(line, "\r\n")) + "\n"
+		}
 	}
 	return &connectJSON{c.client.ID, done.File, c.target.URL, done.Changed, done.Command, done.Backup, done.Removed,
-		done.Notes}, text
+		done.Lost, done.Notes}, text
 }
 
 // runClient runs the command of a client for half a minute at most. Its output may contain secrets of

@@ -7,6 +7,7 @@ import (
 	"io"
 	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -65,7 +66,9 @@ type guide struct {
 	yes, undo      bool
 
 	home   clients.Home
-	record *record // what was done, for --undo
+	record *record  // what was done, for --undo
+	left   []string // variables whose values were left for later, and what they are for
+	failed bool     // no service could be installed
 }
 
 // say prints a paragraph.
@@ -108,6 +111,9 @@ func (g *guide) run(ctx context.Context) (err error) {
 		}
 	}()
 	added, err := g.servers(ctx)
+	if err == nil {
+		err = g.earlier(ctx)
+	}
 	if err != nil {
 		return err
 	}
@@ -132,13 +138,13 @@ func (g *guide) commands() error {
 		"junction import", config.Command(g.file, "import", "--write", "--yes"),
 		config.Command(g.file, "service", "install"), config.Command(g.file, "connect", "--all", "--replace"),
 		config.Command(g.file, "setup", "--yes"))
-	return nil
+	return errors.New("nothing was changed, because the questions need a terminal")
 }
 
 // servers adds the servers of the clients to the configuration, and returns the names of the added
 // ones.
 func (g *guide) servers(ctx context.Context) (added []string, err error) {
-	i := importer{stdout: g.stdout, stderr: g.stderr, file: g.file, add: true, yes: g.yes}
+	i := importer{stdout: g.stdout, stderr: g.stderr, file: g.file, add: true, yes: g.yes, asks: !g.yes}
 	if err := i.read(); err != nil {
 		return nil, err
 	}
@@ -261,43 +267,6 @@ func pick(line string, all []string) (chosen []string, unknown string) {
 	return chosen, ""
 }
 
-// values asks for the values that the new servers lack. An empty answer leaves the variable.
-func (g *guide) values(i *importer) error {
-	given := map[string]string{}
-	for n := range i.outcomes {
-		o := &i.outcomes[n]
-		if o.Result != clients.New || o.Server.Entry.Off {
-			continue
-		}
-		for _, m := range o.Server.Entry.Missing(os.LookupEnv) {
-			value, asked := given[m.Name]
-			if !asked && !g.yes {
-				var err error
-				if value, err = g.value(o.Name, m); err != nil {
-					return err
-				}
-				given[m.Name] = value
-			}
-			if value != "" {
-				o.Server.Entry.Fill(m.Name, value)
-			}
-		}
-	}
-	return nil
-}
-
-func (g *guide) value(server string, m clients.Missing) (string, error) {
-	question := fmt.Sprintf("%s needs %s", server, m.Name)
-	if m.About != "" {
-		question += " (" + prose.Flat(m.About) + ")"
-	}
-	ask := cli.QuestionsOf(g.cmd).Hidden
-	if m.Open {
-		ask = cli.QuestionsOf(g.cmd).Line
-	}
-	return ask(question + "; Enter leaves it for later:")
-}
-
 // waitForServers is how long the first attempts of the servers may take: a package may be downloaded.
 const waitForServers = 30 * time.Second
 
@@ -307,6 +276,9 @@ func (g *guide) start(ctx context.Context, added []string) (running bool, err er
 	p, running := runfile.Find(g.file)
 	if running {
 		g.say("\nJunction serves %s already, at %s (process %d).", g.short(), p.URL, p.PID)
+		if err := g.restart(ctx); err != nil {
+			return true, err
+		}
 	} else if running, err = g.launch(ctx); err != nil || !running {
 		return running, err
 	}
@@ -362,6 +334,7 @@ func (g *guide) launch(ctx context.Context) (bool, error) {
 				return false, err
 			}
 		}
+		g.failed = true
 		g.say("No service: %s.", prose.OneLine(err.Error()))
 	}
 	if now, err := g.agree("Start Junction in the background, until the machine ends?"); err != nil || !now {
@@ -482,7 +455,15 @@ func (g *guide) finish(changed []*clients.Client) {
 	}
 	c := connector{file: g.file, client: &clients.Client{Name: "a connected client"}}
 	for _, line := range c.afterReboot() {
+		if g.failed {
+			line = "After a reboot, run again: " + config.Command(g.file, "setup")
+		}
 		g.say("%s", line)
+	}
+	if len(g.left) > 0 {
+		folder := g.home.Short(filepath.Join(filepath.Dir(g.file), "secrets"))
+		g.say("Left for later: %s. %s asks again, and keeps the values in %s.", strings.Join(g.left, ", "),
+			config.Command(g.file, "setup"), prose.OneLine(folder))
 	}
 	g.say("Look at the servers with: %s\nUndo all of it with: %s", config.Command(g.file, "status"),
 		config.Command(g.file, "setup", "--undo"))

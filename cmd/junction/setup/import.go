@@ -68,6 +68,7 @@ type importer struct {
 	json           bool
 	add            bool
 	yes            bool   // do not ask
+	asks           bool   // for values that servers lack
 	file           string // the configuration file
 
 	home     clients.Home
@@ -150,6 +151,10 @@ func (i *importer) plan(places, held []clients.Place) {
 		o := &i.outcomes[n]
 		if o.Result != clients.New {
 			continue
+		}
+		if i.asks {
+			o.Server.Entry.Unnote()
+			o.Notes = clients.WithoutVariables(o.Notes)
 		}
 		look, err := o.Server.Entry.Look(o.Name, i.place(o.Server))
 		if err != nil {
@@ -375,7 +380,7 @@ func (i *importer) summary() string {
 		dir := filepath.Join(filepath.Dir(i.file), "secrets")
 		fmt.Fprintf(&b, "\nThe secrets are in %s.", prose.OneLine(i.home.Short(dir)))
 	}
-	if len(variables) > 0 {
+	if len(variables) > 0 && !i.asks {
 		b.WriteString("\n" + entries.SetVariables(variables))
 	}
 	for _, line := range i.signIns() {

@@ -16,6 +16,7 @@ import (
 
 	"junction/cmd/junction/clients"
 	"junction/cmd/junction/config"
+	"junction/cmd/junction/runfile"
 	"junction/cmd/junction/service"
 	"junction/cmd/junction/yamledit"
 	"junction/upstream/files"
@@ -41,7 +42,7 @@ type record struct {
 	PID         int      `json:"pid,omitempty"` // of the process in the background
 	Clients     []string `json:"clients,omitempty"`
 	Backups     []backup `json:"backups,omitempty"`
-	Written     []string `json:"written,omitempty"` // SHA-256 of the files of clients, as setup left them
+	Written     []string `json:"written,omitempty"` // SHA-256 of files as setup left them
 }
 
 // backup is a copy of a file that a step has made.
@@ -70,6 +71,9 @@ func openRecord(file string) (*record, error) {
 	}
 	if err != nil {
 		return nil, fmt.Errorf("cannot read %s, which junction setup wrote: %w; move it away", r.name, err)
+	}
+	if b, ok := runfile.InBackground(file); ok && r.PID > 0 { // junction service restart
+		r.PID = b.PID
 	}
 	return r, nil
 }
@@ -114,6 +118,7 @@ func (r *record) wrote(i *importer, added []string) {
 	}
 	if text, err := clients.ReadFile(r.Config); err == nil {
 		r.After = text
+		r.Written = append(r.Written, sum(text)) // a later backup is a copy of it
 	}
 }
 
