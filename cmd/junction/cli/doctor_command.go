@@ -47,8 +47,8 @@ may have problems.`,
 			}
 			if output != "json" {
 				notice := time.AfterFunc(noticeAfter, func() {
-					Tellf(cmd.ErrOrStderr(), "Still checking. The check takes %s at most.
-", prose.Age(diagnose.Limit))
+					Tellf(cmd.ErrOrStderr(), "Still checking. The check takes %s at most.\n",
+						prose.Age(diagnose.Limit))
 				})
 				defer notice.Stop()
 			}
