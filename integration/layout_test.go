@@ -47,7 +47,8 @@ var arrows = map[string][]string{
 	// no key goes to the browser's environment; one decision about mix-up attacks
 	"cmd/junction/signon": {"upstream/files", "auth/oauth", "upstream/sandbox", "auth/fetch", "cmd/junction/pages/frame"},
 	"cmd/junction/packs": {"cmd/pack/manifest", "cmd/pack/tree", "cmd/junction/cli", "cmd/junction/clients",
-		"cmd/junction/entries", "cmd/junction/packs/fetch", "cmd/pack/lock", "cmd/pack/plan", "upstream/prose",
+		"cmd/junction/config", "cmd/junction/entries", "cmd/junction/packs/fetch", "cmd/pack/lock", "cmd/pack/plan",
+		"upstream/prose",
 		"cmd/junction/runfile", "upstream/files"},
 	"cmd/junction/packs/fetch": {"cmd/pack/tree", "upstream/prose", "upstream/pace"},
 	"cmd/pack/lock":            {"cmd/pack/tree", "upstream/files", "upstream/shell"},
@@ -127,7 +128,7 @@ var arrows = map[string][]string{
 	"upstream/sandbox": {"upstream/files"}, // the reason of an error about a file
 	// what a rule reads of the arguments must be what everybody else reads: the same names in the
 	// same case, none of them twice
-	"policy":              {"upstream/raw", "upstream/yamlread"},
+	"policy":              {"upstream/raw", "upstream/yamlread", "upstream/prose"},
 	"auth/oauth":          {"auth/fetch", "auth/store", "upstream/pace"},
 	"upstream/remedy":     {"upstream/shell"},                               // it names commands with names of servers
 	"cmd/junction/stored": {"auth/seal", "upstream/files", "upstream/pace"}, // what is on the disk is sealed like session ids

@@ -49,7 +49,8 @@ func (e *Entry) Unmatched(places Places) []yamlread.Problem {
 			}
 			for k, g := range s.Annotations.Trusted {
 				if !places.upstream(g) {
-					bad(element(at+".annotations.trusted", k, len(s.Annotations.Trusted)), "matches no upstream of this file")
+					bad(element(at+".annotations.trusted", k, len(s.Annotations.Trusted)),
+						"matches no upstream of this file")
 				}
 			}
 		}

@@ -131,7 +131,8 @@ func (p *Pins) Held(upstream, name string, definition []byte) (reason string, he
 	case p.none:
 		return "no definition was accepted yet" + look, true
 	case state == StateChanged:
-		return "its definition has changed since it was accepted on " + accepted.UTC().Format(time.DateOnly) + look, true
+		on := accepted.UTC().Format(time.DateOnly)
+		return "its definition has changed since it was accepted on " + on + look, true
 	}
 	return "its definition was not accepted yet" + look, true
 }

@@ -96,8 +96,8 @@ func (t listedTool) arguments(given map[string]string, config string) (json.RawM
 	properties := membersOf(membersOf(t.schema)["properties"])
 	for _, key := range t.required() {
 		if _, ok := given[key]; !ok {
-			return nil, fmt.Errorf("%s needs the argument %s, as %s=VALUE; run: %s", prose.Flat(t.name), prose.Quote(key),
-				prose.Flat(key), shell.Junction(config, "tools", t.name))
+			return nil, fmt.Errorf("%s needs the argument %s, as %s=VALUE; run: %s", prose.Flat(t.name),
+				prose.Quote(key), prose.Flat(key), shell.Junction(config, "tools", t.name))
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(given)) {

@@ -76,8 +76,8 @@ func servesOther(file, address string) error {
 	if p.File != "" {
 		with, use = p.File, "use --config "+shell.Quote(p.File)
 	}
-	return fmt.Errorf("%w with %s; the one at %s (process %d) serves %s: %s, or start this one: %s", errNotRunning, file,
-		address, p.PID, with, use, config.Start(file))
+	return fmt.Errorf("%w with %s; the one at %s (process %d) serves %s: %s, or start this one: %s", errNotRunning,
+		file, address, p.PID, with, use, config.Start(file))
 }
 
 // AwaitReload waits until the running junction that serves a file has read it with its present

@@ -48,8 +48,8 @@ func (r *run) packs() (all []*shownPack) {
 		if name, commit, ok := lock.Split(e.Pack); ok {
 			p := r.lock.Packs[name]
 			s.Source, s.Ref, s.Commit, s.Checksum = p.Source, p.Ref, commit, p.Checksum
-			named := config.Named(r.edit.Path())
-			if _, err := lock.Check(r.edit.Path(), named, e.Pack); err != nil && !e.Enabled { // if enabled, it is a mistake
+			_, err := lock.Check(r.edit.Path(), config.Named(r.edit.Path()), e.Pack)
+			if err != nil && !e.Enabled { // if enabled, it is a mistake
 				s.Mistakes = append(s.Mistakes, "pack "+filepath.Base(e.Pack)+" "+err.Error())
 			}
 		}
