@@ -274,8 +274,8 @@ const (
 )
 
 // listAll reads all pages of all lists of the server. It never returns a part of a list. It fails if
-// the tools cannot be read, or if the connection breaks. If another list cannot be read, the catalog
-// gets the list of last, and Left gets the reason.
+// the tools cannot be read, or if the connection breaks. If another list cannot be read, or if its
+// answer breaks off twice, the catalog gets the list of last, and Left gets the reason.
 func (p *pool) listAll(ctx context.Context, c client.Conn, last *Catalog) (*Catalog, error) {
 	info := c.Info()
 	cat := &Catalog{Era: info.Era, Version: info.Version, Capabilities: info.Capabilities,
@@ -300,12 +300,17 @@ func (p *pool) listAll(ctx context.Context, c client.Conn, last *Catalog) (*Cata
 		}
 		left := len(cat.Left)
 		err := p.readPart(others, cat, c, part)
+		if brokeOff(c, err) && ctx.Err() == nil { // once more: the server may have restarted just now
+			cat.leases.lists[part].Release()
+			cat.Left = cat.Left[:left]
+			err = p.readPart(others, cat, c, part)
+		}
 		if err == nil {
 			continue
 		}
 		late := others.Err() != nil && ctx.Err() == nil
-		if !late && !errors.As(err, new(*jsonrpc.Error)) && !errors.Is(err, transport.ErrInvalid) &&
-			!errors.As(err, new(*transport.MemoryError)) {
+		if !late && !brokeOff(c, err) && !errors.As(err, new(*jsonrpc.Error)) &&
+			!errors.Is(err, transport.ErrInvalid) && !errors.As(err, new(*transport.MemoryError)) {
 			cat.free()
 			return nil, fmt.Errorf("%s: %w", part.Method(), err)
 		}
@@ -321,6 +326,13 @@ func (p *pool) listAll(ctx context.Context, c client.Conn, last *Catalog) (*Cata
 		cat.Left = append(cat.Left[:left], LeftOut{part, "", part.Method() + ": " + describe(p.shown(err))})
 	}
 	return cat, nil
+}
+
+// brokeOff reports whether an answer ended too early on a stream of its own. The others of the server are
+// not concerned.
+func brokeOff(c client.Conn, err error) bool {
+	return err != nil && c.Child() == nil && client.KindOf(err) == client.KindLost &&
+		!errors.As(err, new(*jsonrpc.Error)) && !errors.Is(err, context.DeadlineExceeded)
 }
 
 // readPart reads one list of a server into the catalog.
