@@ -26,7 +26,7 @@ func shelf(n int) (s upstreamtest.Script) {
 }
 
 // TestTenThousandSkillsAreListed: no page is cut, and skills from all pages verify, in each pair of eras
-// over HTTP. (A stdio server of the tests gets its script as an argument, which cannot be that long.)
+// over each wire.
 func TestTenThousandSkillsAreListed(t *testing.T) {
 	const n = 10_000
 	each := func(t *testing.T, p harness.Pair) {
@@ -50,7 +50,7 @@ func TestTenThousandSkillsAreListed(t *testing.T) {
 		each(t, harness.Pair{Client: client.EraModern, Upstream: client.EraModern, Transport: "http"})
 		return
 	}
-	harness.EachEra(t, each)
+	harness.EachPair(t, each)
 }
 
 // TestBadEntriesAreLeftOutAlone lists each bad entry between good ones, over each wire: the good ones

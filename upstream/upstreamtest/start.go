@@ -10,6 +10,8 @@ import (
 	"net/http/httptest"
 	"os"
 	"os/signal"
+	"path/filepath"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -60,8 +62,12 @@ func Serve(t testing.TB, addr string, h http.Handler) (url string, stop func()) 
 	return ts.URL, stop
 }
 
-// scriptVariable is the environment variable that makes a test binary a server.
-const scriptVariable = "UPSTREAMTEST_SCRIPT"
+// scriptVariable is the environment variable that makes a test binary a server. Its value is the script,
+// or @ and the name of a file with a script that is too long for a variable.
+const (
+	scriptVariable = "UPSTREAMTEST_SCRIPT"
+	maxVariable    = 100 << 10
+)
 
 // RunIfChild serves over standard input and output, and exits, if this process was started with the
 // command and environment of a Child. TestMain calls it first.
@@ -71,7 +77,15 @@ func RunIfChild() {
 		return
 	}
 	var script Script
-	if err := json.Unmarshal([]byte(text), &script); err != nil {
+	var err error
+	value := []byte(text)
+	if file, long := strings.CutPrefix(text, "@"); long {
+		value, err = os.ReadFile(file)
+	}
+	if err == nil {
+		err = json.Unmarshal(value, &script)
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "upstreamtest:", err)
 		os.Exit(2)
 	}
@@ -181,7 +195,15 @@ func Command(t testing.TB, script Script) *Child {
 	}
 	script.Report = l.Addr().String()
 	script.withDefaults() // panics here, where the test can see it
-	c := &Child{Command: []string{program}, Env: map[string]string{scriptVariable: string(mustJSON(script))}}
+	value := mustJSON(script)
+	if len(value) > maxVariable {
+		file := filepath.Join(t.TempDir(), "script.json")
+		if err := os.WriteFile(file, value, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		value = []byte("@" + file)
+	}
+	c := &Child{Command: []string{program}, Env: map[string]string{scriptVariable: string(value)}}
 	c.Env["GORACE"] = "atexit_sleep_ms=0" // a process under the race detector otherwise takes a second to exit
 	c.conns.all, c.conns.begun = map[net.Conn]bool{}, make(chan struct{})
 	var readers sync.WaitGroup
