@@ -43,7 +43,7 @@ func (p *program) statusPage(stopping, serving context.Context) (*pages.Status, 
 	return pages.NewStatus(pages.StatusOptions{
 		Report:   func() diagnose.Report { return p.asSeen().Report(stopping) },
 		Sessions: p.sessions, Calls: &p.calls, Reconnect: p.reconnect, SignIn: p.beginSignIn, SignedIn: p.signedIn,
-		Version: version(), Stopping: serving, Log: p.log,
+		Version: version(), URL: p.url(), File: p.file, Stopping: serving, Log: p.log,
 	})
 }
 

@@ -231,7 +231,7 @@ func TestStatusPage(t *testing.T) {
 		t.Errorf("the working server is before the broken one:\n%s", page)
 	}
 	_, problems, _ := strings.Cut(page, "<h2>Problems</h2>")
-	if !strings.Contains(problems, `<a href="#upstream-bad">bad</a> retrying: `) || strings.Contains(page, "There are no problems") {
+	if !strings.Contains(problems, `<a href="#upstream-bad">bad</a> retrying</li>`) || strings.Contains(page, "There are no problems") {
 		t.Errorf("the problems do not have the broken server:\n%s", page)
 	}
 	for _, not := range []string{"<img", "<b>canary", "<i>", "canary-argument"} {

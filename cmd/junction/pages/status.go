@@ -36,6 +36,8 @@ type StatusOptions struct {
 	SignIn   func(ctx context.Context, upstream, origin string) (SignIn, error)
 	SignedIn func(upstream string) // called after a sign-in that has succeeded; does not block
 	Version  string                // of the program
+	URL      string                // of the merged endpoint
+	File     string                // the configuration file; "" is the demo
 	Stopping context.Context       // ends when the process is going to end
 	Log      *slog.Logger
 }
@@ -80,6 +82,7 @@ func (s *Status) show(w http.ResponseWriter, _ *http.Request) {
 type statusData struct {
 	diagnose.Report
 	Title, Version, Token string
+	URL, File             string
 	Heading               string // how many servers work
 	Zone                  string // of the times, which a script writes again in that of the browser
 	Upstreams             []upstreamData
@@ -135,7 +138,8 @@ const mostProblems = 50 // of tools that the page shows
 
 func (s *Status) data() statusData {
 	now := time.Now()
-	d := statusData{Report: s.Report(), Title: "Status", Version: s.Version, Token: s.token, Calls: s.Calls.Last(),
+	d := statusData{Report: s.Report(), Title: "Status", Version: s.Version, URL: s.URL, File: s.File,
+		Token: s.token, Calls: s.Calls.Last(),
 		Zone: now.Format("MST")}
 	if summary := d.Summary(); summary != "" {
 		d.Heading = strings.ToUpper(summary[:1]) + summary[1:]

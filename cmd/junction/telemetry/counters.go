@@ -52,7 +52,7 @@ var tokenResults = []string{"accepted", "invalid_token", "insufficient_scope", "
 
 // limitable are the requests of sign-ins that a limit may reject, and operations those of the storage.
 var (
-	limitable  = []string{"sign_in", "page", "register", "token", "refresh", "revoke"}
+	limitable  = []string{"sign_in", "page", "register", "token", "refresh", "revoke", "logout"}
 	operations = []string{"read", "write", "commit"}
 )
 
