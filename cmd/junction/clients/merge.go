@@ -33,6 +33,22 @@ func (k *Known) equal(o *Known) bool {
 // alike reports whether two servers run the same command or have the same URL.
 func (k *Known) alike(o *Known) bool { return slices.Equal(k.Command, o.Command) && k.URL == o.URL }
 
+// conflicts reports whether the entry of a client runs the server in another way than k: in another
+// folder, with other variables or headers, or with other values of them. A value that the client gets
+// from elsewhere, such as an input, may be the same.
+func (k *Known) conflicts(o *Known) bool {
+	other := func(a, b map[string]string) bool {
+		for name, value := range a {
+			has, ok := b[name]
+			if !ok || has != value && !strings.Contains(has, "${") && !strings.Contains(value, "${") {
+				return true
+			}
+		}
+		return len(a) != len(b)
+	}
+	return k.Dir != o.Dir || other(k.Env, o.Env) || other(k.Headers, o.Headers)
+}
+
 // known returns what the entry stands for in this environment.
 func (e *Entry) known(getenv func(string) (string, bool)) *Known {
 	k := &Known{Env: map[string]string{}, Headers: map[string]string{}}
@@ -64,8 +80,11 @@ const (
 type Outcome struct {
 	Server *Server
 	Result Result
-	Name   string   // of the entry in Junction's configuration; "" where there is none
-	Notes  []string // for people, without secrets
+	Name   string // of the entry in Junction's configuration; "" where there is none
+	// Conflicts is true if the result is Present, and the client runs the server in another way. The
+	// entry in the configuration may be that of another client.
+	Conflicts bool
+	Notes     []string // for people, without secrets
 }
 
 // A Merge brings the servers of clients into a configuration.
@@ -129,6 +148,7 @@ func (m *Merge) Plan(servers []*Server) []Outcome {
 			o.Result, o.Notes = Skipped, []string{"it is Junction itself"}
 		case present != "":
 			o.Result, o.Name = Present, present
+			o.Conflicts = differs && m.conflicts(k, present)
 			if differs {
 				o.Notes = append(o.Notes, "differs from the client's; the configuration keeps its own; "+
 					"to import it again, run first: "+m.remove(present))
@@ -149,6 +169,11 @@ func (m *Merge) Plan(servers []*Server) []Outcome {
 		out = append(out, o)
 	}
 	return out
+}
+
+// conflicts reports whether a server conflicts with the entry of a name.
+func (m *Merge) conflicts(k *Known, name string) bool {
+	return slices.ContainsFunc(m.Existing, func(e Known) bool { return e.Name == name && e.conflicts(k) })
 }
 
 // present returns the entry of the configuration that is the server, and whether it differs in

@@ -206,6 +206,7 @@ type keptServers struct {
 	unknown  []string // the configuration does not have them
 	skipped  []string // with the reason why Junction cannot have them
 	disabled []string // names of upstreams
+	other    []string // Junction has another server of this name
 	broken   []string // with the state of the upstream
 	untested []string // no junction runs that could tell whether they work
 }
@@ -219,6 +220,16 @@ func (c *connector) replaceable(ctx context.Context) (remove []string, kept kept
 	states := cli.States(ctx, c.file)
 	works := []string{upstream.StateReady.String(), upstream.StateClosed.String()}
 	merge := clients.Merge{Existing: knownOf(c.config), Own: c.target.Own, Getenv: entries.Lookup}
+	if e, err := entries.Read(io.Discard, c.file, false); err == nil {
+		comments := e.Comments()
+		for n := range merge.Existing {
+			merge.Existing[n].From = comments[merge.Existing[n].Name]
+		}
+	}
+	imported := func(o clients.Outcome) bool { // then the entry was corrected
+		at := func(k clients.Known) bool { return k.Name == o.Name && k.From == originIn(&c.home, o.Server) }
+		return slices.ContainsFunc(merge.Existing, at)
+	}
 	for _, o := range merge.Plan(servers) {
 		name := o.Server.Name
 		state, known := states[o.Name]
@@ -228,6 +239,8 @@ func (c *connector) replaceable(ctx context.Context) (remove []string, kept kept
 			kept.skipped = append(kept.skipped, fmt.Sprintf("%s (%s)", name, strings.Join(o.Notes, "; ")))
 		case o.Result != clients.Present:
 			kept.unknown = append(kept.unknown, name)
+		case o.Conflicts && !imported(o):
+			kept.other = append(kept.other, name)
 		case c.config.Upstreams[o.Name].Off():
 			kept.disabled = append(kept.disabled, o.Name)
 		case states == nil:
@@ -259,6 +272,8 @@ func (k *keptServers) notes(file, project string) (notes []string) {
 	}
 	add(k.disabled, "they are disabled in Junction", "Run: "+strings.Join(enable, "; "))
 	add(k.broken, "they do not work in Junction now", "See: "+config.Command(file, "status"))
+	add(k.other, "the servers of these names in Junction have other variables, headers or folders",
+		"Add them to Junction with another name, or remove them by hand.")
 	add(k.skipped, "Junction cannot replace them", "")
 	add(k.untested, "Junction is not running, so that it cannot check them",
 		"Start it, and run the same command again.")

@@ -121,8 +121,10 @@ func (i *importer) entries(keep *clients.SecretFiles) (list []yamledit.Entry, na
 }
 
 // origin returns the comment above the entry of an imported server.
-func (i *importer) origin(s *clients.Server) string {
-	return fmt.Sprintf("from %s, %s", s.Client.Name, prose.OneLine(i.home.Short(s.File)))
+func (i *importer) origin(s *clients.Server) string { return originIn(&i.home, s) }
+
+func originIn(home *clients.Home, s *clients.Server) string {
+	return fmt.Sprintf("from %s, %s", s.Client.Name, prose.OneLine(home.Short(s.File)))
 }
 
 // skip marks the servers with problems as skipped. It returns false if a problem concerns anything
