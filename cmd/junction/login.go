@@ -42,11 +42,19 @@ type loginOptions struct {
 	open           func(url string) error // starts a browser
 }
 
+// oneUpstream accepts the name of one upstream.
+func oneUpstream(cmd *cobra.Command, args []string) error {
+	if len(args) != 1 {
+		return cli.Usagef("%s needs the name of one upstream; junction list shows them", cmd.Name())
+	}
+	return nil
+}
+
 // loginCommand is `junction login`.
 func loginCommand(stdin io.Reader, stdout, stderr io.Writer, file *string) *cobra.Command {
 	o := &loginOptions{file: file, stdin: stdin, stdout: stdout, stderr: stderr, open: signon.OpenBrowser}
 	cmd := &cobra.Command{
-		Use: "login NAME", Short: "Sign in to an upstream that uses OAuth", Args: cobra.ExactArgs(1),
+		Use: "login NAME", Short: "Sign in to an upstream that uses OAuth", Args: oneUpstream,
 		Long: `Sign in to an upstream that has auth: { mode: oauth }.
 
 The command opens a browser and waits for the answer on this machine. The tokens are stored encrypted; a running
@@ -75,7 +83,7 @@ the browser returns.`,
 func logoutCommand(stdout io.Writer, file *string) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use: "logout NAME", Short: "Revoke and delete the sign-in of an upstream", Args: cobra.ExactArgs(1),
+		Use: "logout NAME", Short: "Revoke and delete the sign-in of an upstream", Args: oneUpstream,
 		ValidArgsFunction: cli.CompleteUpstreams(file, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, cancel := context.WithTimeout(cmd.Context(), signins.StorageLimit)

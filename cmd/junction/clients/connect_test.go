@@ -494,6 +494,22 @@ func TestRecords(t *testing.T) {
 	}
 }
 
+// TestImportReadsShortTimeoutsAsSeconds: a timeout of 60 is that of a client which counts seconds, and of
+// 60000 that of one which counts milliseconds.
+func TestImportReadsShortTimeoutsAsSeconds(t *testing.T) {
+	o := mustOutfit(t, map[string]string{".gemini/settings.json": `{"mcpServers":{"a":{"command":"x","timeout":60},` +
+		`"b":{"command":"x","timeout":60000},"c":{"command":"x"}}}`})
+	servers, errs := o.Home.Read([]Place{mustPlace(t, o, "gemini")})
+	var got []string
+	for _, s := range servers {
+		got = append(got, fmt.Sprint(s.Name, " ", s.Entry.Timeout, " ", s.Entry.Notes))
+	}
+	want := []string{"a 1m0s [the timeout counts as seconds: 1m]", "b 1m0s []", "c 0s []"}
+	if len(errs) > 0 || !slices.Equal(got, want) {
+		t.Errorf("the entries are %q, %v; want %q", got, errs, want)
+	}
+}
+
 // TestImportLeavesTimeToInstall: a short startup timeout of Codex does not become that of a command which
 // may download its package first, and a note says so.
 func TestImportLeavesTimeToInstall(t *testing.T) {

@@ -194,7 +194,12 @@ func (s *Server) entry(h Home) (*Entry, error) {
 	}
 	e.Off = f.m["disabled"] == true || f.m["enabled"] == false
 	e.tools(&f)
-	e.Timeout = max(f.duration("timeout", time.Millisecond), f.duration("tool_timeout_sec", time.Second))
+	e.Timeout = f.duration("timeout", time.Millisecond)
+	if e.Timeout > 0 && e.Timeout < time.Second { // some clients count seconds; no limit is that short
+		e.Timeout *= time.Second / time.Millisecond
+		r.note("the timeout counts as seconds: %s", duration(e.Timeout))
+	}
+	e.Timeout = max(e.Timeout, f.duration("tool_timeout_sec", time.Second))
 	e.ConnectTimeout = f.duration("startup_timeout_sec", time.Second)
 	e.ConnectTimeout = max(e.ConnectTimeout, f.duration("startup_timeout_ms", time.Millisecond))
 	if s.Client.ID == "opencode" {
