@@ -21,6 +21,7 @@ import (
 	"junction/cmd/junction/entries"
 	"junction/cmd/junction/service"
 	"junction/upstream"
+	"junction/upstream/files"
 	"junction/upstream/prose"
 	"junction/upstream/sandbox"
 )
@@ -196,6 +197,9 @@ func (c *connector) program() (err error) {
 	}
 	if c.keyFile == "" {
 		return nil
+	}
+	if _, err := os.Stat(c.keyFile); err != nil {
+		return fmt.Errorf("cannot read --key-file %s: %w; write the key into it first", c.keyFile, files.Reason(err))
 	}
 	c.target.KeyFile, err = filepath.Abs(c.keyFile)
 	return err
