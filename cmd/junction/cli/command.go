@@ -31,6 +31,8 @@ func Run(ctx context.Context, root *cobra.Command, args []string, stdin io.Reade
 	case err == nil:
 		return 0
 	case errors.Is(err, errTool):
+	case ctx.Err() != nil && errors.Is(err, context.Canceled):
+		_ = Tell(stderr, "junction: interrupted\n")
 	case wantsJSON(command):
 		printErrorJSON(stderr, err)
 	case isUsage:

@@ -3,6 +3,7 @@ package cli
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"io"
 	"strings"
 	"testing"
@@ -71,5 +72,20 @@ func TestScreenful(t *testing.T) {
 	}
 	if got := screenful(strings.Repeat("word ", 40)+"\n"+text, 60, 10); strings.Count(got, "\n") != 9 {
 		t.Errorf("wide lines take %d rows", strings.Count(got, "\n"))
+	}
+}
+
+// TestInterruptedCommandSaysSo: a command that an interrupt ends has no error of a library.
+func TestInterruptedCommandSaysSo(t *testing.T) {
+	ctx, interrupt := context.WithCancel(t.Context())
+	var stderr strings.Builder
+	root := &cobra.Command{Use: "junction", SilenceErrors: true, SilenceUsage: true,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			interrupt()
+			return fmt.Errorf("tools/call: %w", cmd.Context().Err())
+		}}
+	if code := Run(ctx, root, nil, strings.NewReader(""), io.Discard, &stderr); code != 1 ||
+		stderr.String() != "junction: interrupted\n" {
+		t.Errorf("exit code %d, %q", code, stderr.String())
 	}
 }
