@@ -15,15 +15,19 @@ import (
 	"junction/auth/authtest"
 )
 
-var _ = role("standing", func() { // tells where it stands, and which files it has
-	var signal int32
+// parentSignal is the signal with which this process dies with its parent. Only the first thread has it,
+// on which the initialization runs.
+var parentSignal = func() (signal int32) {
 	if err := unix.Prctl(unix.PR_GET_PDEATHSIG, uintptr(unsafe.Pointer(&signal)), 0, 0, 0); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(9)
+		return -1
 	}
+	return signal
+}()
+
+var _ = role("standing", func() { // tells where it stands, and which files it has
 	session, _ := unix.Getsid(0)
 	fmt.Fprintf(os.Stderr, "leads its group: %v, its session: %v, dies with its parent by signal %d\n",
-		unix.Getpgrp() == os.Getpid(), session == os.Getpid(), signal)
+		unix.Getpgrp() == os.Getpid(), session == os.Getpid(), parentSignal)
 	ls := exec.Command("ls", "/proc/self/fd")
 	ls.Stdin, ls.Stdout, ls.Stderr = os.Stdin, os.Stderr, os.Stderr
 	ls.Run()
