@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -174,19 +175,22 @@ func TestCallTellsThatItWaitsForAConnection(t *testing.T) {
 		}
 		first := call()
 		settle(900 * time.Millisecond)
-		if peer.heard != nil {
-			t.Errorf("the client got %s within a second", peer.heard)
+		if heard := peer.take(); heard != nil {
+			t.Errorf("the client got %s within a second", heard)
 		}
 		mustFail(t, <-first, client.KindUnavailable)
 		const want = `notifications/message {"level":"info","logger":"junction","data":"the call waits: Junction connects to ` +
 			`up for this user alone; the next call does not wait"}`
-		if len(peer.heard) != 1 || peer.heard[0] != want {
-			t.Errorf("the client got %s, want one message: %s", peer.heard, want)
+		if heard := peer.take(); len(heard) != 1 || heard[0] != want {
+			t.Errorf("the client got %s, want one message: %s", heard, want)
 		}
 		settle(5 * time.Minute)
-		peer.heard = nil
-		if res := <-call(); res.err != nil || peer.heard != nil {
-			t.Errorf("a call over a fast connection: %v, with %s", res.err, peer.heard)
+		peer.take()
+		if res := <-call(); res.err != nil {
+			t.Errorf("a call over a fast connection: %v", res.err)
+		}
+		if heard := peer.take(); heard != nil {
+			t.Errorf("the client of a call over a fast connection got %s", heard)
 		}
 	})
 }
@@ -194,11 +198,22 @@ func TestCallTellsThatItWaitsForAConnection(t *testing.T) {
 // listener is the client of one call, which keeps the notifications that it got.
 type listener struct {
 	quietClient
-	heard []string
+	mu    sync.Mutex
+	heard []string // guarded by mu
 }
 
 func (l *listener) Notify(method string, params []byte) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	l.heard = append(l.heard, method+" "+string(params))
+}
+
+// take returns what the client got since the last take.
+func (l *listener) take() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	defer func() { l.heard = nil }()
+	return l.heard
 }
 
 // TestErrorNamesTheProcessOfOneUser: the reason of a call without a connection tells a process of one user
