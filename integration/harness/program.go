@@ -97,9 +97,9 @@ func (p *Program) mustJoin(t testing.TB, n int) {
 	})
 }
 
-// Again is a line for MustNginx: nginx sends a request that was answered with 503 to the next server, as
-// the recipe of cmd/junction/deploy does.
-const Again = "proxy_intercept_errors on; error_page 503 = @next;"
+// Again is a line for MustNginx: nginx sends a request that was answered with 503 to the next server, and
+// once more, as the recipe of cmd/junction/deploy does.
+const Again = "proxy_intercept_errors on; recursive_error_pages on; error_page 503 = @next;"
 
 // MustNginx starts nginx at an address. It sends each request to the next server. lines are further
 // ones of its configuration.
@@ -138,7 +138,10 @@ http {
 		proxy_pass_header X-Accel-Buffering;
 		proxy_read_timeout 1h;
 		location / { proxy_pass http://members; %[5]s }
-		location @next { proxy_pass http://members; }
+		location @next {
+			proxy_pass http://members; proxy_intercept_errors on; recursive_error_pages on; error_page 503 = @last;
+		}
+		location @last { proxy_pass http://members; }
 	}
 }
 `, dir, address, strings.Join(servers, "; server "), user, strings.Join(append([]string{request}, lines...), " "))
