@@ -49,6 +49,8 @@ func (r *Report) Summary() string {
 		return "no servers"
 	case works == all && all == 1:
 		return "1 server works"
+	case all == 1:
+		text = "0 of 1 server works"
 	case works == all:
 		return fmt.Sprintf("all %d servers work", all)
 	default:
