@@ -150,9 +150,10 @@ func searchTools(ctx context.Context, s *Core, x *Exchange) (Result, error) {
 // their tools. It does not wait for upstreams with a known catalog.
 func (s *Core) awaitLists(ctx context.Context, x *Exchange) {
 	seen, waited := x.Subject.Sight(), false
-	coming := x.coming()
 	for st := range seen.Stocks() {
-		st.Backend.Warm(coming)
+		if st.Warm {
+			st.Backend.Warm(x.coming())
+		}
 	}
 	if seen.Settled && !seen.Separates {
 		return

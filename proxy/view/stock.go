@@ -22,6 +22,7 @@ import (
 type Stock struct {
 	Backend  Backend
 	Catalog  *upstream.Catalog
+	Warm     bool // a list begins connections of its caller (Backend.Warm)
 	settings StockSettings
 	serial   uint64
 	first    [upstream.Parts + 1]int // the place of each part's first item; then the end of the last part
@@ -55,7 +56,7 @@ type naming struct {
 
 // NewStock makes the stock of a catalog. Its targets are made when a view needs them.
 func NewStock(b Backend, c *upstream.Catalog, m StockSettings) *Stock {
-	st := &Stock{Backend: b, Catalog: c, settings: m, uris: map[string]bool{}}
+	st := &Stock{Backend: b, Catalog: c, Warm: b.Config().Warm, settings: m, uris: map[string]bool{}}
 	st.items = sync.OnceValue(func() *policy.Items { return policy.NewItems(st.policyItems()) })
 	st.files = sync.OnceValue(st.newSkillFiles)
 	if m.Count != nil {
