@@ -165,6 +165,15 @@ func (d *decoder) warnings(c *Config) Problems {
 		warn("auth.oauth", "there are no trusted_proxies, so that all people have the address of the proxy in front, "+
 			"and share its limit of sign-ins; add auth.trusted_proxies: [ADDRESS/32]")
 	}
+	if c.Auth.OAuth != nil && c.Policies == nil {
+		for i, p := range c.Auth.OAuth.IdentityProviders {
+			if len(p.RequiredClaims)+len(p.EmailDomains) == 0 && isPublic(p.Issuer) {
+				warn(fmt.Sprintf("auth.oauth.identity_providers[%d]", i), "everybody with an account at %s may "+
+					"sign in, and use everything, because there are no policies; add email_domains or "+
+					"required_claims, or policies", p.Issuer)
+			}
+		}
+	}
 	for i, k := range c.Auth.APIKeys {
 		if !k.Expires.IsZero() && !time.Now().Before(k.Expires.Time) {
 			warn(fmt.Sprintf("auth.api_keys[%d].expires", i),
@@ -207,6 +216,16 @@ func (d *decoder) warnings(c *Config) Problems {
 	}
 	ps.Sort()
 	return ps
+}
+
+// publicIssuers are beginnings of issuers where anybody can have an account.
+var publicIssuers = []string{"https://accounts.google.com", "https://appleid.apple.com", "https://gitlab.com",
+	"https://login.microsoftonline.com/common", "https://login.microsoftonline.com/organizations",
+	"https://login.microsoftonline.com/consumers"}
+
+// isPublic reports whether anybody can have an account at an issuer.
+func isPublic(issuer string) bool {
+	return slices.ContainsFunc(publicIssuers, func(p string) bool { return strings.HasPrefix(issuer+"/", p+"/") })
 }
 
 // warnPolicies warns of capabilities that are required but granted by no policy, and the reverse:

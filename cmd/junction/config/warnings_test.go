@@ -73,6 +73,34 @@ func TestCheckWarnsAboutLiftedDenies(t *testing.T) {
 	}
 }
 
+// TestCheckWarnsAboutPublicProviders: without policies, a provider where anybody can have an account lets
+// anybody use everything.
+func TestCheckWarnsAboutPublicProviders(t *testing.T) {
+	for provider, want := range map[string]bool{
+		"issuer: https://accounts.google.com":                                      true,
+		"issuer: https://accounts.google.com, email_domains: [acme.example]":       false,
+		"issuer: https://accounts.google.com, required_claims: { hd: a.example }":  false,
+		"issuer: https://accounts.google.com.example":                              false,
+		"issuer: https://login.microsoftonline.com/common/v2.0":                    true,
+		"issuer: https://login.microsoftonline.com/6f1c0d5e-0000-0000-0000-1/v2.0": false,
+		"issuer: https://sso.acme.example":                                         false,
+	} {
+		for policies, open := range map[string]bool{"": true, "policies: [{ name: a, rules: [{ allow: { upstreams: a } }] }]\n": false} {
+			file := filepath.Join(t.TempDir(), "junction.yaml")
+			mustWrite(t, file, "public_url: https://mcp.acme.example\nupstreams: { a: { url: https://a.example.com } }\n"+policies+
+				"auth: { trusted_proxies: [10.0.0.1/32], oauth: { identity_providers: [{ id: p, client_id: c, "+provider+" }] } }\n")
+			_, warnings, err := Load(file, environment(nil))
+			if err != nil {
+				t.Fatal(err)
+			}
+			warned := slices.ContainsFunc(warnings, func(p Problem) bool { return strings.Contains(p.Text, "may sign in") })
+			if warned != (want && open) {
+				t.Errorf("%s, %q: warned is %t; %v", provider, policies, warned, warnings)
+			}
+		}
+	}
+}
+
 // TestCheckWarnsAboutNamesThatMatchNothing: a policy with a typo binds nobody, and a deny or an ask with
 // a typo is a hole.
 func TestCheckWarnsAboutNamesThatMatchNothing(t *testing.T) {
