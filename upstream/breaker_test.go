@@ -170,7 +170,7 @@ func TestFrozenSessionIsOfOneUser(t *testing.T) {
 	}
 }
 
-// TestUnusedFrozenServerIsDegraded: nobody calls the server, which does not answer when its lists are
+// TestUnusedFrozenServerIsDegraded: a server without calls does not answer when its lists are
 // read again.
 func TestUnusedFrozenServerIsDegraded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -305,7 +305,7 @@ func (o *Outfit) report(last *Record, lost []Lost, done *Done) {
 func (o *Outfit) discard(backup string, text []byte, done *Done) {
 	copied, err := ReadFile(backup)
 	switch {
-	case err != nil: // somebody has removed it
+	case err != nil: // it was removed by hand
 	case !bytes.Equal(copied, text):
 		done.Notes = append(done.Notes, fmt.Sprintf("The file as it was before stays in %s; remove it if you do not "+
 			"need it, because it may contain secrets.", o.Home.Short(backup)))

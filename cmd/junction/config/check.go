@@ -168,7 +168,7 @@ func (d *decoder) warnings(c *Config) Problems {
 	if c.Auth.OAuth != nil && c.Policies == nil {
 		for i, p := range c.Auth.OAuth.IdentityProviders {
 			if len(p.RequiredClaims)+len(p.EmailDomains) == 0 && isPublic(p.Issuer) {
-				warn(fmt.Sprintf("auth.oauth.identity_providers[%d]", i), "everybody with an account at %s may "+
+				warn(fmt.Sprintf("auth.oauth.identity_providers[%d]", i), "everyone with an account at %s may "+
 					"sign in, and use everything, because there are no policies; add email_domains or "+
 					"required_claims, or policies", p.Issuer)
 			}
@@ -218,12 +218,12 @@ func (d *decoder) warnings(c *Config) Problems {
 	return ps
 }
 
-// publicIssuers are beginnings of issuers where anybody can have an account.
+// publicIssuers are the beginnings of issuers that give everyone an account.
 var publicIssuers = []string{"https://accounts.google.com", "https://appleid.apple.com", "https://gitlab.com",
 	"https://login.microsoftonline.com/common", "https://login.microsoftonline.com/organizations",
 	"https://login.microsoftonline.com/consumers"}
 
-// isPublic reports whether anybody can have an account at an issuer.
+// isPublic reports whether an issuer gives everyone an account.
 func isPublic(issuer string) bool {
 	return slices.ContainsFunc(publicIssuers, func(p string) bool { return strings.HasPrefix(issuer+"/", p+"/") })
 }

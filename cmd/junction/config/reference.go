@@ -112,14 +112,11 @@ func (e *expander) resolve(body string) (value, problem string) {
 		return fallback, ""
 	case !ok:
 		e.unset = name
-		return "", fmt.Sprintf(UnsetVariable+"%s is not set; set it where junction starts and restart it, "+
+		return "", fmt.Sprintf("the environment variable %s is not set; set it where junction starts and restart it, "+
 			"or write ${%s:-default}", name, name)
 	}
 	return value, ""
 }
-
-// UnsetVariable begins the mistake of a reference to a variable that is not set.
-const UnsetVariable = "the environment variable "
 
 func (e *expander) read(path string) (value, problem string) {
 	if path == "" {

@@ -70,7 +70,7 @@ func (c *Config) validateReplicas(d *decoder) {
 	}
 }
 
-// warnStateful warns once of all commands of which nobody has said whether they keep state in their
+// warnStateful warns once of all commands that do not declare whether they keep state in their
 // process: with several processes, each starts them.
 func (c *Config) warnStateful(warn func(path, format string, args ...any)) {
 	if !c.Replicas.On() {

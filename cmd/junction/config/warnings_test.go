@@ -73,8 +73,8 @@ func TestCheckWarnsAboutLiftedDenies(t *testing.T) {
 	}
 }
 
-// TestCheckWarnsAboutPublicProviders: without policies, a provider where anybody can have an account lets
-// anybody use everything.
+// TestCheckWarnsAboutPublicProviders: without policies, everyone with an account at a public provider may use
+// everything.
 func TestCheckWarnsAboutPublicProviders(t *testing.T) {
 	for provider, want := range map[string]bool{
 		"issuer: https://accounts.google.com":                                      true,

@@ -110,7 +110,7 @@ func (m *Member) Serve(ctx context.Context, handler http.Handler, base func(net.
 	refusing := time.NewTimer(refuseTime)
 	defer refusing.Stop()
 	select {
-	case <-ended: // nobody can be refused any more
+	case <-ended: // no connection is left to refuse
 	case <-refusing.C:
 		defer func() { <-ended }()
 	}

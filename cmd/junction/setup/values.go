@@ -79,7 +79,7 @@ func (g *guide) earlier(ctx context.Context) error {
 	for _, name := range slices.Sorted(maps.Keys(now.Upstreams)) {
 		state, known := states[name]
 		works := known && state != upstream.StateBlocked.String() // with the variables of its process
-		if works || !strings.Contains(now.Upstreams[name].Blocked, config.UnsetVariable) {
+		if works || now.Upstreams[name].Blocked == "" {
 			continue
 		}
 		for _, variable := range e.Unset(name) {
@@ -138,7 +138,7 @@ func (g *guide) restart(ctx context.Context) error {
 	}
 	var names []string
 	for _, u := range cli.AwaitTried(ctx, g.file, slices.Sorted(maps.Keys(c.Upstreams)), 0) {
-		if strings.Contains(u.Error, config.UnsetVariable) && c.Upstreams[u.Name].Blocked == "" {
+		if u.Invalid && c.Upstreams[u.Name].Blocked == "" { // only the variables differ
 			names = append(names, u.Name)
 		}
 	}
