@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"os"
 	"slices"
 	"strings"
 	"syscall"
@@ -71,6 +72,10 @@ func servesOther(file, address string) error {
 	p, ok := runfile.At(address)
 	if !ok || file == "" {
 		return nil
+	}
+	own, err := os.Stat(file)
+	if served, wrong := os.Stat(p.File); err == nil && wrong == nil && os.SameFile(own, served) {
+		return nil // by another path
 	}
 	with, use := "the demo", "stop it"
 	if p.File != "" {

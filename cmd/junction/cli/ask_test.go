@@ -64,3 +64,37 @@ func TestAwaitReload(t *testing.T) {
 		t.Errorf("a proxy that never reads the file: %v, %v", got, err)
 	}
 }
+
+// TestAnotherFileIsServed: the junction at an address of a file serves it, also by another path, or serves
+// another file, whose answers would be wrong.
+func TestAnotherFileIsServed(t *testing.T) {
+	t.Setenv("XDG_STATE_HOME", t.TempDir())
+	dir := t.TempDir()
+	file, link, other := filepath.Join(dir, "config.yaml"), filepath.Join(dir, "link.yaml"), filepath.Join(dir, "other.yaml")
+	for _, name := range []string{file, other} {
+		if err := os.WriteFile(name, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Link(file, link); err != nil {
+		t.Fatal(err)
+	}
+	forget, err := runfile.Note(os.LookupEnv, file, runfile.Place{URL: "http://127.0.0.1:8420/mcp", Admin: "127.0.0.1:8421"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer forget()
+	for _, address := range []string{"127.0.0.1:8420", "127.0.0.1:8421"} {
+		for _, name := range []string{file, link, ""} {
+			if err := servesOther(name, address); err != nil {
+				t.Errorf("%q: %v", name, err)
+			}
+		}
+		if err := servesOther(other, address); !errors.Is(err, errNotRunning) || !strings.Contains(err.Error(), "serves "+file) {
+			t.Errorf("another file: %v", err)
+		}
+	}
+	if err := servesOther(other, "127.0.0.1:1"); err != nil {
+		t.Errorf("an address without a junction: %v", err)
+	}
+}
