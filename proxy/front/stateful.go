@@ -26,7 +26,13 @@ import (
 type states struct {
 	mu    sync.Mutex
 	of    map[[16]byte]*state
-	calls map[string]*stateful.Owner // of other members, by Call.ID
+	calls map[string]memberCall // of other members, by Call.ID
+}
+
+// memberCall is a call of another member in flight. The answers to its questions count for its caller.
+type memberCall struct {
+	owner *stateful.Owner
+	grant *budget.Grant // of the request; holds something as long as the call is in states.calls
 }
 
 // state is that of one server for one principal, or for all. Guarded by states.mu.
@@ -279,14 +285,23 @@ func (s *Server) answerMember(w http.ResponseWriter, r *http.Request) bool {
 	}
 	id, number, _ := strings.Cut(rest, " ")
 	s.states.mu.Lock()
-	call := s.states.calls[id]
+	call, found := s.states.calls[id]
+	var held budget.Grant
+	if found {
+		held = call.grant.Empty()
+	}
 	s.states.mu.Unlock()
-	if call == nil || r.ContentLength < 0 || r.ContentLength > int64(s.limits.Body) {
+	if !found || r.ContentLength < 0 || r.ContentLength > int64(s.limits.Body) {
 		w.WriteHeader(http.StatusNotFound)
 		return true
 	}
+	defer held.Release()
+	if held.Reserve(budget.Bytes, r.ContentLength) != nil {
+		w.WriteHeader(http.StatusServiceUnavailable)
+		return true
+	}
 	text := make([]byte, r.ContentLength)
-	if _, err := io.ReadFull(r.Body, text); err != nil || call.Answer(number, text) != nil {
+	if _, err := io.ReadFull(r.Body, text); err != nil || call.owner.Answer(number, text) != nil {
 		w.WriteHeader(http.StatusBadRequest)
 		return true
 	}
@@ -381,9 +396,9 @@ func (s *Server) makeCall(ctx context.Context, x *request, server proxy.Stateful
 	}
 	s.states.mu.Lock()
 	if s.states.calls == nil {
-		s.states.calls = map[string]*stateful.Owner{}
+		s.states.calls = map[string]memberCall{}
 	}
-	s.states.calls[c.ID] = peer
+	s.states.calls[c.ID] = memberCall{peer, &x.Grant}
 	s.states.mu.Unlock()
 	defer func() {
 		s.states.mu.Lock()
