@@ -20,6 +20,7 @@ import (
 	"junction/proxy/members"
 	"junction/proxy/proxytest"
 	"junction/proxy/scope"
+	"junction/proxy/stateful"
 	"junction/upstream"
 	"junction/upstream/client"
 )
@@ -208,5 +209,39 @@ func TestMessageOfMembersNeedsACaller(t *testing.T) {
 	s.ApplyBackends(scope.Config{Guard: config.Guard(nil, "", nil), Policy: policy.Open()}, nil)
 	if w := ask(true, sentCall); w.Code != http.StatusUnauthorized {
 		t.Errorf("a call without the credentials of a client is answered %d", w.Code)
+	}
+}
+
+// TestAnswersForACallCountForItsCaller: an answer that another member sends for a call is read only if the
+// account of the caller has room for it.
+func TestAnswersForACallCountForItsCaller(t *testing.T) {
+	s := serverWith(t, Options{Log: authtest.Log(t), Members: &stateMembers{owner: "self"}}, proxytest.NewBackend(t, 1, 1))
+	for name, test := range map[string]struct {
+		total int64
+		want  int
+	}{
+		"room":    {1 << 20, http.StatusBadRequest}, // it was read, and answers no question
+		"no room": {64, http.StatusServiceUnavailable},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var b budget.Budget
+			b.Init([budget.Quotas]int64{budget.Requests: 10, budget.Bytes: test.total}, nil)
+			grant := b.Grant(budget.Account{Principal: "key:ann"}, "")
+			if err := grant.Reserve(budget.Requests, 1); err != nil {
+				t.Fatal(err)
+			}
+			s.states.calls = map[string]memberCall{"id": {stateful.NewOwner(io.Discard, func() {}, nil), &grant}}
+			r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "http://localhost/mcp",
+				strings.NewReader(strings.Repeat("x", 1000)))
+			r.Header.Set(members.HeaderCall, sentAnswer+"id 1")
+			w := httptest.NewRecorder()
+			s.ServeHTTP(w, r.WithContext(members.WithForwarded(r.Context())))
+			if w.Code != test.want {
+				t.Errorf("the answer to the member is %d, want %d", w.Code, test.want)
+			}
+			if held := b.Used()[budget.Bytes]; held != 0 {
+				t.Errorf("%d bytes are held afterwards", held)
+			}
+		})
 	}
 }
