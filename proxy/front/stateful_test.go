@@ -225,7 +225,7 @@ func TestAnswersForACallCountForItsCaller(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var b budget.Budget
-			b.Init([budget.Quotas]int64{budget.Requests: 10, budget.Bytes: test.total}, nil)
+			b.Init([budget.Quotas]int64{budget.Requests: 10, budget.Bytes: test.total}, authtest.Log(t))
 			grant := b.Grant(budget.Account{Principal: "key:ann"}, "")
 			if err := grant.Reserve(budget.Requests, 1); err != nil {
 				t.Fatal(err)
