@@ -4,7 +4,7 @@
 #   docker build --target junction-node   -t junction-node .     with Node, for upstreams that npx starts
 #   docker build --target junction-python -t junction-python .   with Python and uv, for upstreams that uvx starts
 #
-# Without keys it listens on loopback only, so that a published port (-p) reaches nothing: see cmd/junction/README.md.
+# Without keys it listens on loopback only, so that a published port (-p) reaches nothing: see cmd/junction/deploy/README.md.
 # To pin a base image, pass it with its digest: --build-arg NODE=node:22-slim@sha256:…
 
 ARG GO=golang:1.26

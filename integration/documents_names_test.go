@@ -5,6 +5,9 @@ import (
 	"path"
 	"regexp"
 	"strings"
+	"testing"
+
+	"junction/integration/harness"
 )
 
 // This file checks the files, the folders and the declarations that documents name (TestDocuments).
@@ -72,4 +75,31 @@ func declares(source, of, name string) bool {
 		top = `|^(type|var|const) ` + name + `\b`
 	}
 	return regexp.MustCompile(`(?m)^func ` + receiver + name + `[\[(]` + top + field).MatchString(source)
+}
+
+// TestDocumentsCommands compares the tables of cmd/README.md with the groups of junction --help.
+func TestDocumentsCommands(t *testing.T) {
+	text := string(mustReadFile(t, "../cmd/README.md"))
+	help, _, err := harness.RunJunction(t, nil, "help")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, help, _ = strings.Cut(help, "\nSet up:")
+	help, _, _ = strings.Cut("\n\nSet up:"+help, "\nFlags:")
+	groups := strings.Split(strings.TrimSpace(help), "\n\n")
+	if len(groups) != 4 {
+		t.Fatalf("the help has %d groups:\n%s", len(groups), help)
+	}
+	for _, group := range groups {
+		title, list, _ := strings.Cut(group, ":\n")
+		_, section, _ := strings.Cut(text, "\n## "+title+"\n")
+		section, _, _ = strings.Cut(section, "\n## ")
+		for line := range strings.Lines(list) {
+			name := strings.Fields(line)[0]
+			row := regexp.MustCompile("(?m)^\\| [^|]*`(junction )?" + name + "\\b[^|`]*`")
+			if name != "help" && !row.MatchString(section) {
+				t.Errorf("the section %q of cmd/README.md has no row for junction %s", title, name)
+			}
+		}
+	}
 }
