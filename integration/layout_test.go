@@ -140,8 +140,8 @@ var arrows = map[string][]string{
 	// A pack runs commands as upstream does, and checks arguments as proxy does.
 	"cmd/junction-pack": {"cmd/junction-pack/cli", "cmd/build", "upstream/sandbox"},
 	"cmd/pack/skill":    {"cmd/pack/manifest", "cmd/pack/tree", "upstream/definition", "upstream/files", "upstream/raw"},
-	"cmd/junction-pack/cli": {"cmd/pack/skill", "cmd/pack/tree", "cmd/pack/lock", "cmd/pack/manifest", "cmd/pack", "upstream/prose", "upstream/shell",
-		"cmd/junction-pack/serve"},
+	"cmd/junction-pack/cli": {"cmd/pack/skill", "cmd/pack/tree", "cmd/pack/lock", "cmd/pack/manifest", "cmd/pack/openapi", "cmd/pack/plan",
+		"cmd/pack", "upstream/prose", "upstream/shell", "cmd/junction-pack/serve"},
 	"cmd/pack": {"cmd/pack/command", "cmd/pack/manifest", "cmd/pack/openapi", "cmd/pack/skill",
 		"cmd/pack/web", "proxy/schema", "upstream/definition", "upstream/raw"}, // Junction reads capabilities there
 	"cmd/pack/openapi": {"cmd/pack/manifest", "cmd/pack/template", "cmd/pack/web",

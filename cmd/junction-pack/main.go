@@ -60,11 +60,14 @@ PATH is a manifest, or a folder with pack.yaml and files that end in .pack.yaml.
 				return cli.Check(cmd.Context(), os.Stdout, args[0])
 			},
 		},
-		shown("list PATH", "List the tools", 1, func(ctx context.Context, args []string, asJSON bool) error {
+		shown("list PATH", "List the tools", 1, 1, func(ctx context.Context, args []string, asJSON bool) error {
 			return cli.List(ctx, os.Stdout, args[0], asJSON)
 		}),
-		shown("show PATH TOOL", "Show a tool and what a call of it runs", 2,
+		shown("show PATH [TOOL]", "Show what the pack or a tool runs, sends and reads", 1, 2,
 			func(ctx context.Context, args []string, asJSON bool) error {
+				if len(args) == 1 {
+					return cli.ShowPack(ctx, os.Stdout, args[0], asJSON)
+				}
 				return cli.Show(ctx, os.Stdout, args[0], args[1], asJSON)
 			}),
 		&cobra.Command{
@@ -110,10 +113,10 @@ func callCommand() *cobra.Command {
 }
 
 // shown returns a command that prints text or JSON.
-func shown(use, short string, arguments int,
+func shown(use, short string, least, most int,
 	run func(ctx context.Context, args []string, asJSON bool) error) *cobra.Command {
 	output := "text"
-	c := &cobra.Command{Use: use, Short: short, Args: cli.Arguments(arguments, arguments),
+	c := &cobra.Command{Use: use, Short: short, Args: cli.Arguments(least, most),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			asJSON, err := isJSON(output)
 			if err != nil {

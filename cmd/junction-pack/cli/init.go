@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	_ "embed"
 	"errors"
 	"fmt"
@@ -8,6 +9,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
+	"strings"
 
 	"junction/upstream/shell"
 )
@@ -39,9 +42,15 @@ func Init(w io.Writer, dir string) error {
 
 and make it an upstream of Junction:
 
-  upstreams: { %[3]s: { pack: %[4]s } }
-`, path, shell.Quote(dir), filepath.Base(absolute(dir)), absolute(dir))
+  junction add %[3]s %[4]s
+`, path, shell.Quote(dir), upstream(filepath.Base(absolute(dir))), shell.Quote(absolute(dir)))
 	return err
+}
+
+// upstream returns a name of an upstream of Junction that is like the name of a folder.
+func upstream(folder string) string {
+	name := strings.Trim(regexp.MustCompile(`[^A-Za-z0-9_-]+`).ReplaceAllString(folder, "-"), "-")
+	return cmp.Or(name[:min(len(name), 32)], "tools")
 }
 
 // absolute returns the absolute path; the path itself if the working directory is gone.

@@ -16,6 +16,8 @@ import (
 
 	"junction/cmd/pack"
 	"junction/cmd/pack/manifest"
+	"junction/cmd/pack/openapi"
+	"junction/cmd/pack/plan"
 	"junction/upstream/prose"
 )
 
@@ -84,6 +86,19 @@ func List(ctx context.Context, w io.Writer, path string, asJSON bool) error {
 	return nil
 }
 
+// ShowPack prints what a pack runs, sends and reads: its programs, hosts, variables and files.
+func ShowPack(ctx context.Context, w io.Writer, path string, asJSON bool) error {
+	p, err := plan.OfOwn(ctx, path)
+	if err != nil {
+		return err
+	}
+	if asJSON {
+		return printJSON(w, p)
+	}
+	_, err = io.WriteString(w, p.Text())
+	return err
+}
+
 // Show prints a tool: its definition, and what a call runs.
 func Show(ctx context.Context, w io.Writer, path, name string, asJSON bool) error {
 	p, err := load(ctx, path)
@@ -105,7 +120,7 @@ func Show(ctx context.Context, w io.Writer, path, name string, asJSON bool) erro
 	}
 	if t.Operation != nil {
 		line("arguments", "%s", t.Definition.RawInputSchema)
-		line("requests", "%s %s", t.Operation.Method, t.Operation.Path)
+		describeOperation(line, p, t.Operation)
 	} else {
 		parameters(line, t.Source)
 		describe(line, t.Source)
@@ -136,6 +151,15 @@ func describe(line func(key, format string, args ...any), t *manifest.Tool) {
 		line("requests", "%s %s", t.HTTP.Method, t.HTTP.URL.Source)
 		variables(line, "query", t.HTTP.Query)
 		variables(line, "header", t.HTTP.Headers)
+		variables(line, "form", t.HTTP.Form)
+		if t.HTTP.JSON != nil {
+			line("body", "%s", t.HTTP.JSON.Source())
+		} else if t.HTTP.Text.Source != "" {
+			line("body", "%s", t.HTTP.Text.Source)
+		}
+		if len(t.HTTP.Hosts) > 0 {
+			line("hosts", "%s", strings.Join(t.HTTP.Hosts, ", "))
+		}
 	case "prompt":
 		line("asks", "%s", cmp.Or(t.Prompt.File, t.Prompt.Text.Source))
 		line("model", "%s", cmp.Or(t.Prompt.Model, "any"))
@@ -143,6 +167,25 @@ func describe(line func(key, format string, args ...any), t *manifest.Tool) {
 		describeCommand(line, t)
 	default: // a kind that this function does not know, or none, which the decoder rejects
 		line("does", "unknown: this version of junction-pack cannot show what the tool does; update it")
+	}
+}
+
+// describeOperation prints the request of an operation of an OpenAPI document: its host, and the
+// headers and credentials as the manifest has them.
+func describeOperation(line func(key, format string, args ...any), p *pack.Pack, o *openapi.Operation) {
+	for _, api := range p.APIs {
+		if !slices.Contains(api.Loaded.Operations, o) {
+			continue
+		}
+		a := api.Source
+		line("document", "%s", a.Spec.Source)
+		line("requests", "%s %s", o.Method, strings.TrimSuffix(cmp.Or(a.BaseURL.Source, o.Server()), "/")+o.Path)
+		for _, name := range slices.Sorted(maps.Keys(a.Headers)) {
+			line("header", "%s=%s", name, a.Headers[name].Source)
+		}
+		for _, name := range o.Credentials() {
+			line("credential", "%s=%s", name, a.Auth[name].Source)
+		}
 	}
 }
 

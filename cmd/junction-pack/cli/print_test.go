@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -16,5 +17,20 @@ func TestDescribeUnknownKind(t *testing.T) {
 	}, &manifest.Tool{Name: "new"})
 	if len(lines) != 1 || !strings.HasPrefix(lines[0], "does: unknown: ") {
 		t.Errorf("%q", lines)
+	}
+}
+
+// TestInitNamesACommand: the hint of init works in any folder, for a folder with any name.
+func TestInitNamesACommand(t *testing.T) {
+	root := t.TempDir()
+	for name, want := range map[string]string{
+		"dev":           "junction add dev " + filepath.Join(root, "dev"),
+		"dev tools, v1": "junction add dev-tools-v1 '" + filepath.Join(root, "dev tools, v1") + "'",
+		"…":             "junction add tools ",
+	} {
+		var out strings.Builder
+		if err := Init(&out, filepath.Join(root, name)); err != nil || !strings.Contains(out.String(), "\n  "+want) {
+			t.Errorf("%s (%v), want %s", out.String(), err, want)
+		}
 	}
 }

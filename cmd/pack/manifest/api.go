@@ -1,8 +1,11 @@
 package manifest
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
+	"os"
 	"path"
 	"regexp"
 	"slices"
@@ -61,6 +64,23 @@ func IsURL(spec string) bool {
 
 // Path is the place of a document in the manifest.
 func (a *API) Path() string { return "openapi." + a.Name }
+
+// missing returns the mistakes about documents that do not exist. Package openapi finds them, too, but
+// only if the manifests have no other mistakes.
+func (m *Manifest) missing() (problems Problems) {
+	for _, a := range m.OpenAPI {
+		spec := a.Spec.Value()
+		if a.Off() || a.Spec.open || spec == "" || IsURL(spec) {
+			continue
+		}
+		file := inside(m.Dir, spec)
+		if _, err := os.Stat(file); errors.Is(err, fs.ErrNotExist) {
+			problems = append(problems, m.At(a.Path()+".spec",
+				"cannot use the document %s: cannot read %s: no such file", a.Spec.Source, file))
+		}
+	}
+	return problems
+}
 
 // namePrefix is what a tool's name may begin with.
 var namePrefix = regexp.MustCompile(`^[A-Za-z0-9_.-]{0,32}$`)

@@ -185,8 +185,11 @@ func (d *decoder) kinds(path string, t *Tool) {
 			d.bad(path+".output", "must be text or json; the API says what else its answer is")
 		}
 		d.http(path+".http", t.HTTP)
-	case slices.ContainsFunc(d.Problems, func(p Problem) bool { return strings.HasPrefix(p.Path, path+".") }):
-		// The key is probably misspelled; the unknown key was reported.
+	case slices.ContainsFunc(d.Problems, func(p Problem) bool {
+		key, below := strings.CutPrefix(p.Path, path+".")
+		return below && prose.Nearest(key, kindKeys[:]) != ""
+	}):
+		// The key is misspelled; the unknown key was reported.
 	default:
 		d.bad(path,
 			`does nothing; add command: [program, "{{parameter}}"], http: { url: https://… } or prompt: { text: … }`)

@@ -149,7 +149,8 @@ func Load(at string, o Options) (*Pack, error) {
 	if info, err := os.Stat(at); err == nil && info.IsDir() {
 		pack.Dir, o.skills = at, hasSkills(at)
 	}
-	var problems Problems
+	var decoders []*decoder
+	mistaken := false
 	names := map[string]string{}
 	left := int64(maxFiles)
 	unique := func(d *decoder, path, name, is, format string) {
@@ -178,10 +179,15 @@ func Load(at string, o Options) (*Pack, error) {
 		}
 		pack.Manifests = append(pack.Manifests, m)
 		pack.Warnings = append(pack.Warnings, d.warnings...)
-		d.Problems.Sort()
-		problems = append(problems, d.Problems...)
+		decoders, mistaken = append(decoders, d), mistaken || len(d.Problems) > 0
 	}
-	if len(problems) > 0 {
+	if mistaken {
+		var problems Problems
+		for i, d := range decoders {
+			d.Problems = append(d.Problems, pack.Manifests[i].missing()...)
+			d.Problems.Sort()
+			problems = append(problems, d.Problems...)
+		}
 		return nil, problems
 	}
 	pack.enable(o.Enable)

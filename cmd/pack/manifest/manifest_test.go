@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -176,4 +177,39 @@ func FuzzManifest(f *testing.F) {
 			}
 		}
 	})
+}
+
+// TestAllMistakesAtOnce: a document that does not exist, and a tool that does nothing, are reported
+// beside an unknown key, in each file of the pack.
+func TestAllMistakesAtOnce(t *testing.T) {
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"a.pack.yaml": "openapi:\n  one: { spec: one.yaml }\n  off: { spec: off.yaml, enabled: false }\n  url: { spec: 'https://example.com/x' }\n",
+		"pack.yaml": "openapi:\n  two:\n    spec: two.yaml\n    opertions: [a]\ntools:\n" +
+			"  idle: { description: Idle., enabledd: true }\n  typo: { description: Typo., comand: [a] }\n",
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, err := Load(dir, Options{})
+	problems, _ := errors.AsType[Problems](err)
+	var got []string
+	for _, p := range problems {
+		got = append(got, strings.ReplaceAll(strings.TrimPrefix(p.String(), dir+string(filepath.Separator)), dir, "DIR"))
+	}
+	want := []string{
+		"a.pack.yaml:2: openapi.one.spec: cannot use the document one.yaml: cannot read DIR/one.yaml: no such file",
+		"pack.yaml:3: openapi.two.spec: cannot use the document two.yaml: cannot read DIR/two.yaml: no such file",
+		"pack.yaml:4: openapi.two.opertions: unknown key; did you mean operations?",
+		"pack.yaml:6: tools.idle.enabledd: unknown key; did you mean enabled?",
+		"pack.yaml:6: tools.idle: does nothing; add command: [program, \"{{parameter}}\"], http: { url: https://… } or prompt: { text: … }",
+		"pack.yaml:7: tools.typo.comand: unknown key; did you mean command?",
+	}
+	for i := range got {
+		got[i] = filepath.ToSlash(got[i])
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("mistakes:\n%s\nwant:\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
 }

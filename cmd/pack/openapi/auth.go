@@ -18,6 +18,7 @@ type credentials struct {
 	query   url.Values
 	cookies []string
 	keys    []key // that the model must not set
+	names   []string
 }
 
 type key struct{ name, in string }
@@ -74,6 +75,15 @@ func (c *collector) unsent() {
 	}
 }
 
+// send adds the credential with the name of a security scheme.
+func (c *collector) send(to *credentials, name string) {
+	c.sent[name], to.names = true, append(to.names, name)
+	to.add(c.doc.Components.SecuritySchemes[name], c.api.Auth[name].Value())
+}
+
+// Credentials returns the names of the security schemes whose credentials the requests have.
+func (o *Operation) Credentials() []string { return o.auth.names }
+
 // credentials returns those of an operation: the first alternative of its security for which the
 // manifest has everything.
 func (c *collector) credentials(op *openapi3.Operation) credentials {
@@ -87,8 +97,7 @@ func (c *collector) credentials(op *openapi3.Operation) credentials {
 	}
 	if op.Security == nil && c.unstated { // the document never says which credential is for what
 		for _, name := range slices.Sorted(maps.Keys(c.api.Auth)) {
-			c.sent[name] = true
-			all.add(c.doc.Components.SecuritySchemes[name], c.api.Auth[name].Value())
+			c.send(&all, name)
 		}
 		return all
 	}
@@ -107,8 +116,7 @@ func (c *collector) credentials(op *openapi3.Operation) credentials {
 			continue
 		}
 		for _, name := range slices.Sorted(maps.Keys(alternative)) {
-			c.sent[name] = true
-			all.add(c.doc.Components.SecuritySchemes[name], c.api.Auth[name].Value())
+			c.send(&all, name)
 		}
 		return all
 	}
