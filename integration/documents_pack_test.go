@@ -91,7 +91,7 @@ func TestPackFirstExample(t *testing.T) {
 	text := string(mustReadFile(t, "../"+packFolder+"README.md"))
 	_, text, _ = strings.Cut(text, "```yaml\n")
 	manifest, text, _ := strings.Cut(text, "```")
-	_, command, _ := strings.Cut(text, "./junction-pack call ")
+	_, command, _ := strings.Cut(text, "$ junction-pack call packs/dev commits ")
 	command, _, found := strings.Cut(command, "\n")
 	if !found || !strings.Contains(manifest, "commits:") {
 		t.Fatalf("the README begins with another example: %s%s", manifest, command)
@@ -112,7 +112,7 @@ func TestPackFirstExample(t *testing.T) {
 			t.Fatalf("git %s: %v\n%s", args[0], err, out)
 		}
 	}
-	for _, args := range [][]string{strings.Fields(command), {"packs/dev", "commits", "path=README"}} {
+	for _, args := range [][]string{append([]string{"packs/dev", "commits"}, strings.Fields(command)...), {"packs/dev", "commits", "path=README"}} {
 		if out := runPack(t, append([]string{"call"}, args...)...); !strings.Contains(out, "the last commit") {
 			t.Errorf("call %s printed %q", args, out)
 		}

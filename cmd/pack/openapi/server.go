@@ -27,15 +27,18 @@ func (c *collector) base(item *openapi3.PathItem, op *openapi3.Operation) (strin
 		servers = item.Servers
 	}
 	const remedy = "add base_url: https://api.example.com"
-	if len(servers) == 0 || servers[0] == nil {
+	spec, err := url.Parse(c.api.Spec.Value())
+	isFetched := err == nil && manifest.IsURL(c.api.Spec.Value())
+	switch {
+	case len(servers) == 0 && isFetched:
+		servers = openapi3.Servers{{URL: "/"}} // the default of OpenAPI
+	case len(servers) == 0 || servers[0] == nil:
 		return "", fmt.Errorf("the document has no servers; %s", remedy)
 	}
 	text := filled(servers[0])
 	if name := variable.FindString(text); name != "" {
 		return "", fmt.Errorf("its server %q has the variable %s without a value; %s", text, name, remedy)
 	}
-	spec, err := url.Parse(c.api.Spec.Value())
-	isFetched := err == nil && manifest.IsURL(c.api.Spec.Value())
 	switch relative, err := url.Parse(text); {
 	case err != nil || relative.IsAbs(): // AddressProblem reports the error
 	case isFetched:

@@ -65,6 +65,8 @@ func TestServersOfAFetchedDocument(t *testing.T) {
 	}{
 		"public":           {elsewhere, public, one(good), "[]", "[]", good},
 		"relative":         {elsewhere, public, one("/api"), "[]", "[]", "https://docs.example/api"},
+		"none":             {elsewhere, public, "[]", "[]", "[]", "https://docs.example"},
+		"none, and inside": {inside, private, "[]", "[]", "[]", "https://docs.corp.example"},
 		"beside":           {elsewhere, public, one("api"), "[]", "[]", "https://docs.example/v1/api"},
 		"above":            {elsewhere, public, one("../v2/"), "[]", "[]", "https://docs.example/v2"},
 		"another host":     {elsewhere, public, one("//other.example/api"), "[]", "[]", "https://other.example/api"},
