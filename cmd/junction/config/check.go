@@ -278,6 +278,11 @@ func (c *Config) warnPolicies(d *decoder, warn func(path, format string, args ..
 			warn(at+u.Path, "%s", u.Text)
 		}
 	}
+	for _, name := range slices.Sorted(maps.Keys(c.Endpoints)) {
+		for _, u := range c.Endpoints[name].Match.Unmatched(places) {
+			warn("endpoints."+name+u.Path, "%s", u.Text)
+		}
+	}
 	for _, p := range c.Policies.Warnings(places.Upstreams) {
 		warn("policies"+p.Path, "%s", p.Text)
 	}
