@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"junction/upstream/prose"
+	"junction/upstream/raw"
 	"junction/upstream/yamlread"
 )
 
@@ -36,6 +37,43 @@ type Arguments struct {
 	Open    bool // calls may have others
 	Unknown bool // the definition does not tell
 }
+
+// ArgumentsOf returns the arguments of a tool or a prompt by its definition.
+func ArgumentsOf(k Kind, definition raw.Object) (a Arguments) {
+	if k == Prompt {
+		list, err := definition.Elements("arguments")
+		for _, e := range list {
+			if o, err := raw.Parse(e); err == nil {
+				name, _ := o.String("name")
+				a.Names = append(a.Names, name)
+			}
+		}
+		a.Unknown = err != nil && err != raw.ErrAbsent
+		return a
+	}
+	schema, err := definition.Object("inputSchema")
+	if err != nil {
+		return Arguments{Unknown: true}
+	}
+	for _, key := range combining {
+		if _, err := schema.Get(key); err != raw.ErrAbsent {
+			return Arguments{Unknown: true}
+		}
+	}
+	more, err := schema.Get("additionalProperties")
+	a.Open = err != nil || string(more) != "false"
+	properties, err := schema.Object("properties")
+	for m := range properties.All() {
+		name, _ := m.Name()
+		a.Names = append(a.Names, name)
+	}
+	a.Unknown = err != nil && err != raw.ErrAbsent || a.Open && len(a.Names) == 0
+	return a
+}
+
+// combining are the keywords with which a schema may have other arguments than its properties.
+var combining = [...]string{"$ref", "$dynamicRef", "allOf", "anyOf", "oneOf", "if", "patternProperties",
+	"dependentSchemas", "dependencies"}
 
 // Bounds of Unlisted, so that the rules of a large file and the items of large catalogs cost less than a
 // second.
@@ -220,34 +258,44 @@ func (x *catalogs) nearest(k Kind, g *glob, in []int) string {
 	if x.hints++; x.hints > maxSuggestions {
 		return ""
 	}
-	for _, i := range in {
-		l := &x.listings[i]
-		begin := l.Begin
-		if k >= Resource {
-			begin = ""
-		}
-		rest, fits := strings.CutPrefix(want, begin)
-		if !fits {
-			continue
-		}
-		var names []string
-		for n := range l.Items {
-			it := &l.Items[n]
-			if it.Kind != k {
+	for _, whole := range [...]bool{true, false} { // the whole name, and one without the prefix
+		for _, i := range in {
+			begin := x.listings[i].Begin
+			if k >= Resource {
+				begin = ""
+			}
+			rest, fits := strings.CutPrefix(want, begin)
+			if fits != whole {
 				continue
 			}
-			if it.Former == want {
-				return "; tools.NAME.as renames it: write " + it.Names[len(it.Names)-1]
-			}
-			for _, name := range it.Names {
-				if name, ok := strings.CutPrefix(name, begin); ok {
-					names = append(names, name)
-				}
+			if hint := x.listings[i].nearest(k, want, begin, rest); hint != "" {
+				return hint
 			}
 		}
-		if near := prose.Nearest(rest, names); near != "" {
-			return "; did you mean " + begin + near + "?"
+	}
+	return ""
+}
+
+// nearest is nearest of the catalogs, for one upstream whose names begin with begin. rest is the wanted
+// name behind that.
+func (l *Listing) nearest(k Kind, want, begin, rest string) string {
+	var names []string
+	for n := range l.Items {
+		it := &l.Items[n]
+		if it.Kind != k {
+			continue
 		}
+		if it.Former == want {
+			return "; tools.NAME.as renames it: write " + it.Names[len(it.Names)-1]
+		}
+		for _, name := range it.Names {
+			if name, ok := strings.CutPrefix(name, begin); ok {
+				names = append(names, name)
+			}
+		}
+	}
+	if near := prose.Nearest(rest, names); near != "" {
+		return "; did you mean " + begin + near + "?"
 	}
 	return ""
 }

@@ -93,6 +93,35 @@ func TestRulesThatMatchNothingInTheCatalogs(t *testing.T) {
 	}
 }
 
+// TestArgumentsOfDefinitions: a schema that does not close its arguments may have others, and one that
+// combines schemas tells nothing.
+func TestArgumentsOfDefinitions(t *testing.T) {
+	for definition, want := range map[string]string{
+		`{"inputSchema":{"type":"object","properties":{"a":{},"\u0062":1},"additionalProperties":false}}`: "[a b] false false",
+		`{"inputSchema":{"properties":{"a":{}}}}`:                                                         "[a] true false",
+		`{"inputSchema":{"properties":{"a":{}},"additionalProperties":{"x":1}}}`:                          "[a] true false",
+		`{"inputSchema":{"type":"object"}}`:                                                               "[] true true",
+		`{"inputSchema":{"type":"object","additionalProperties":false}}`:                                  "[] false false",
+		`{"inputSchema":{"properties":{"a":{}},"anyOf":[{"properties":{"b":1}}]}}`:                        "[] false true",
+		`{"inputSchema":{"properties":[]}}`:                                                               "[] true true",
+		`{"inputSchema":true}`:                                                                            "[] false true",
+		`{}`:                                                                                              "[] false true",
+	} {
+		a := policy.ArgumentsOf(policy.Tool, mustParse(t, definition))
+		if got := fmt.Sprint(a.Names, a.Open, a.Unknown); got != want {
+			t.Errorf("%s: %s, want %s", definition, got, want)
+		}
+	}
+	for definition, want := range map[string]string{
+		`{"arguments":[{"name":"a"},{"name":"b"}]}`: "[a b] false false", `{}`: "[] false false", `{"arguments":1}`: "[] false false",
+	} {
+		a := policy.ArgumentsOf(policy.Prompt, mustParse(t, definition))
+		if got := fmt.Sprint(a.Names, a.Open, a.Unknown); got != want {
+			t.Errorf("prompt %s: %s, want %s", definition, got, want)
+		}
+	}
+}
+
 // many are 10,000 tools of ten upstreams, and 1,000 rules in a hundred policies, each with this text, in
 // which %d is the number of the rule.
 func many(tb testing.TB, rule string) ([]policy.Listing, policy.Config) {
