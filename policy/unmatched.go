@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -21,17 +22,16 @@ const unmatchedName = "matches no name: names begin with the prefix of an upstre
 // Unmatched returns the names and globs of the policy that match nothing in the file. These are most
 // likely typos: a deny with a typo denies nothing. The paths are below the policy.
 func (e *Entry) Unmatched(places Places) []yamlread.Problem {
-	var ps []yamlread.Problem
+	ps := e.Match.Unmatched(places)
 	bad := func(path, format string, args ...any) {
 		ps = append(ps, yamlread.Problem{Path: path, Text: fmt.Sprintf(format, args...)})
 	}
-	e.Match.unmatched(places, bad)
 	for i, r := range e.Rules {
 		for _, s := range r.selectors() {
 			at := fmt.Sprintf(".rules[%d].%s", i, s.verdict)
 			for k, g := range s.Upstreams {
 				if !places.upstream(g) {
-					bad(element(at+".upstreams", k, len(s.Upstreams)), "matches no upstream of this file")
+					bad(element(at+".upstreams", k, len(s.Upstreams)), "%s", places.noUpstream(g))
 				}
 			}
 			for k, g := range s.Tools {
@@ -49,8 +49,7 @@ func (e *Entry) Unmatched(places Places) []yamlread.Problem {
 			}
 			for k, g := range s.Annotations.Trusted {
 				if !places.upstream(g) {
-					bad(element(at+".annotations.trusted", k, len(s.Annotations.Trusted)),
-						"matches no upstream of this file")
+					bad(element(at+".annotations.trusted", k, len(s.Annotations.Trusted)), "%s", places.noUpstream(g))
 				}
 			}
 		}
@@ -64,6 +63,27 @@ func (p *Places) upstream(glob string) bool {
 	return slices.ContainsFunc(p.Upstreams, func(u Known) bool { return g.match(u.Name) })
 }
 
+// noUpstream returns the problem of a glob that matches no upstream.
+func (p *Places) noUpstream(glob string) string {
+	var names []string
+	for _, u := range p.Upstreams {
+		names = append(names, u.Name)
+	}
+	problem := "matches no upstream of this file"
+	if near := prose.Nearest(glob, names); near != "" {
+		problem += "; did you mean " + near + "?"
+	}
+	return problem
+}
+
+// didYouMean returns the end of a problem: the nearest name, or "".
+func didYouMean(names []string, want string) string {
+	if near := prose.Closest(names, want); len(near) > 0 {
+		return "; did you mean " + near[0] + "?"
+	}
+	return ""
+}
+
 // begins reports whether a glob can match the name of a tool or a prompt of an upstream. Without an
 // upstream nothing is known, and nothing is a typo.
 func (p *Places) begins(glob string) bool {
@@ -73,34 +93,84 @@ func (p *Places) begins(glob string) bool {
 	})
 }
 
-// unmatched reports the values that no caller has.
-func (m *Match) unmatched(places Places, bad func(path, format string, args ...any)) {
+// Unmatched returns the values that no caller has, and the match if no caller has all of its values.
+// The paths begin with .match.
+func (m *Match) Unmatched(places Places) (ps []yamlread.Problem) {
 	if m == nil {
-		return
+		return nil
+	}
+	bad := func(path, format string, args ...any) {
+		ps = append(ps, yamlread.Problem{Path: path, Text: fmt.Sprintf(format, args...)})
 	}
 	exact := func(key string, given List, names []string, format string) {
 		for k, name := range given {
 			if slices.Contains(names, name) {
 				continue
 			}
-			hint := ""
-			if near := prose.Closest(names, name); len(near) > 0 {
-				hint = "; did you mean " + near[0] + "?"
-			}
-			bad(element(".match."+key, k, len(given)), format+"%s", prose.Quote(name), hint)
+			bad(element(".match."+key, k, len(given)), format+"%s", prose.Quote(name), didYouMean(names, name))
 		}
 	}
 	exact("key", m.Key, places.Keys, "there is no API key %s")
 	exact("surface", m.Surface, places.Surfaces, "no endpoint has the surface %s")
-	if places.Users {
-		return
-	}
+	signedIn := ""
 	for _, f := range m.fields() {
-		switch f.key {
-		case "user", "issuer", "email", "email_domain", "group", "scope", "oauth_client":
-			if f.list != nil {
-				bad(".match."+f.key, "matches no caller, because no sign-in is configured (auth)")
-			}
+		if f.list == nil || !signedInKey(f.key) {
+			continue
+		}
+		signedIn = cmp.Or(signedIn, f.key)
+		if !places.Users {
+			bad(".match."+f.key, "matches no caller, because no sign-in is configured (auth)")
 		}
 	}
+	if signedIn != "" && !places.Users {
+		return ps
+	}
+	if problem := m.excludes(places, signedIn); problem != "" {
+		bad(".match", "matches no caller: %s", problem)
+	}
+	return ps
+}
+
+// signedInKey reports whether only users and services have a value for this key of a match.
+func signedInKey(key string) bool {
+	switch key {
+	case "user", "issuer", "email", "email_domain", "group", "scope", "oauth_client":
+		return true
+	}
+	return false
+}
+
+// excludes returns why no caller has all values of the match, because each value excludes another one;
+// "" if some caller may have them. signedIn is the first key for users and services; "" if there is
+// none.
+func (m *Match) excludes(places Places, signedIn string) string {
+	kinds := func(of ...string) bool {
+		return m.Kind == nil || slices.ContainsFunc(m.Kind, func(k string) bool { return slices.Contains(of, k) })
+	}
+	switch {
+	case m.Key != nil && signedIn != "":
+		return fmt.Sprintf("key is for callers with an API key, and %s for users who sign in; write a policy for each",
+			signedIn)
+	case m.Key != nil && !kinds("key"):
+		return "a caller with an API key has kind: key; remove kind"
+	case signedIn != "" && !kinds("user", "service"):
+		return fmt.Sprintf("a caller with %s has kind: user or service; correct kind", signedIn)
+	case !m.addressed():
+		return "no address of email is in email_domain; remove one of the two"
+	case kinds("key") && (len(places.Keys) > 0 || m.Key != nil), kinds("user", "service") && places.Users,
+		kinds("local") && len(places.Keys) == 0 && !places.Users:
+		return ""
+	case kinds("local"):
+		return "kind: local is without sign-in, and auth has API keys or a sign-in; correct kind"
+	case kinds("key"):
+		return "auth has no API keys; correct kind, or add a key"
+	}
+	return "no sign-in is configured (auth); correct kind"
+}
+
+// addressed reports whether an address of email is in email_domain, if the match has both.
+func (m *Match) addressed() bool {
+	domain := field{"email_domain", m.EmailDomain}
+	return m.Email == nil || m.EmailDomain == nil ||
+		slices.ContainsFunc(m.Email, func(a string) bool { return domain.matches(&Subject{Email: a}) })
 }

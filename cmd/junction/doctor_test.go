@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -113,6 +114,32 @@ func TestDoctorWithoutAProxy(t *testing.T) {
 	mustContain(t, said, "not both")
 	_, said = mustRun(t, 2, "doctor", "-o", "xml")
 	mustContain(t, said, "text or json")
+}
+
+// TestDoctorComparesRules: a rule with a typo is reported by a running proxy and without one, and is no
+// problem of an upstream. A check of one upstream does not compare the rules.
+func TestDoctorComparesRules(t *testing.T) {
+	_, good := upstreamtest.Start(t, upstreamtest.Script{Tools: fine("read_file", "rm")})
+	r := mustServe(t, fmt.Sprintf("upstreams:\n  good: { url: %s }\npolicies:\n  - name: all\n    rules:\n"+
+		"      - deny: { tools: good__raed_file }\n      - ask: { tools: [good__rm, \"good__del*\"] }\n"+
+		"      - allow: { upstreams: \"*\" }\n", good))
+	r.stderr.mustSay(t, "state=ready", 1)
+	admin := r.admin.Addr().String()
+	for _, args := range [][]string{{"--admin", admin}, {"--config", r.file}} {
+		out, said := mustRun(t, 0, append([]string{"doctor"}, args...)...)
+		text, err := os.ReadFile(r.file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		line := strings.Count(strings.SplitAfter(string(text), "raed_file")[0], "\n") + 1
+		mustContain(t, out, "\nRules that match nothing\n  rule policies[0].rules[0].deny.tools: matches no tool; did you mean\n"+
+			fmt.Sprintf("    good__read_file? (line %d)", line), "rule policies[0].rules[1].ask.tools[1]: matches no tool (line")
+		if strings.Contains(out, "some clients\n") || said != "" {
+			t.Errorf("a rule is counted as a problem: %s%s", out, said)
+		}
+	}
+	out, _ := mustRun(t, 0, "doctor", "--admin", admin, "good")
+	mustContain(t, out, "No problems found.")
 }
 
 // TestDoctorOneAtATime: a check starts processes, so requests, and above all those of a web page, cannot

@@ -49,9 +49,10 @@ type linear struct {
 	number  int
 }
 
-func mustLinear(t testing.TB) *linear {
+// mustLinear starts a linear; tools are definitions of its tools, by default those of upstreamtest.
+func mustLinear(t testing.TB, tools ...json.RawMessage) *linear {
 	t.Helper()
-	l := &linear{Server: upstreamtest.New(upstreamtest.Script{}), codes: map[string]url.Values{},
+	l := &linear{Server: upstreamtest.New(upstreamtest.Script{Tools: tools}), codes: map[string]url.Values{},
 		access: map[string]string{}, refresh: map[string]string{}, clients: map[string]bool{}}
 	t.Cleanup(l.Close)
 	mux := http.NewServeMux()

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -206,6 +207,78 @@ func TestSignInWithoutAPolicyIsExplained(t *testing.T) {
 	if g.status != 403 || !strings.Contains(g.body, "ben@acme.example") ||
 		!strings.Contains(g.body, "error=access_denied") || strings.Contains(g.body, "code=") {
 		t.Errorf("ben is told %d at %s: %s", g.status, g.url, g.body)
+	}
+}
+
+// TestCompanyExampleIsSafe runs the example of the README for a company, at other addresses: a group gets
+// what its policy allows, and users of other groups get nothing.
+func TestCompanyExampleIsSafe(t *testing.T) {
+	defer harness.Computes(t)()
+	readme, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, text, found := strings.Cut(string(readme), "\nA company with single sign-on")
+	_, text, found2 := strings.Cut(text, "```yaml\n")
+	text, _, found3 := strings.Cut(text, "```\n")
+	if !found || !found2 || !found3 {
+		t.Fatal("the README has no example of a company")
+	}
+	var tools []json.RawMessage
+	for _, name := range []string{"get_issue", "create_issue"} {
+		tools = append(tools, fmt.Appendf(nil, `{"name":%q,"inputSchema":{"type":"object"}}`, name))
+	}
+	l, address := mustLinear(t, tools...), harness.FreePort(t)
+	c := &company{Program: harness.NewProgram(t), origin: "http://" + address}
+	c.idp = mustNode(t, "idp.mjs", c.origin+"/oauth/callback/sso")
+	var said struct{ Issuer string }
+	c.idp.MustRead(&said)
+	c.issuer = said.Issuer
+	for _, place := range [][2]string{{"listen: 0.0.0.0:8420", "outbound: { allow_private: [127.0.0.0/8] }"},
+		{"https://mcp.example.com", c.origin}, {"https://login.example.com/realms/main", c.issuer},
+		{"${IDP_SECRET}", "canary-s3cret"}, {"https://mcp.linear.app/mcp", l.url}} {
+		if !strings.Contains(text, place[0]) {
+			t.Fatalf("the example has no %s:\n%s", place[0], text)
+		}
+		text = strings.Replace(text, place[0], place[1], 1)
+	}
+	c.MustConfigure(t, text)
+	c.MustServe(t, "--listen", address)
+	c.MustReady(t, harness.Patience)
+	c.command("groups ben support")
+	c.command("groups cid sales")
+	c.command("groups dan support,engineering")
+	for name, want := range map[string][]string{
+		"ann": {"linear__create_issue", "linear__get_issue"},
+		"ben": {"linear__get_issue"},
+		"dan": {"linear__create_issue", "linear__get_issue"},
+	} {
+		w := mustWorker(t, c, name)
+		w.connect(c.origin + "/connect/linear")
+		at := w.talk(t, client.EraModern, `{}`)
+		if got := toolNames(t, at); !slices.Equal(got, want) {
+			t.Errorf("%s sees %q, want %q", name, got, want)
+		}
+		at.Call(t, "linear__get_issue", `{"for":"`+name+`"}`)
+		if !slices.ContainsFunc(l.Received(), func(r upstreamtest.Record) bool {
+			return bytes.Contains(r.Body, []byte(`"get_issue"`)) && bytes.Contains(r.Body, []byte(`"for":"`+name+`"`))
+		}) {
+			t.Errorf("the server did not receive the call of %s", name)
+		}
+		m := at.Call(t, "linear__create_issue", `{"by":"`+name+`"}`)
+		if denied := bytes.Contains(m.Append(nil), []byte("Unknown tool")); denied != (name == "ben") {
+			t.Errorf("%s creates: %s", name, m.Append(nil))
+		}
+	}
+	for _, r := range l.Received() {
+		if bytes.Contains(r.Body, []byte(`"by":"ben"`)) {
+			t.Errorf("the server received %s", r.Body)
+		}
+	}
+	g := newPerson(t, "cid").through(mustRegister(t, c, appRedirect).authorize())
+	if g.status != 403 || !strings.Contains(g.body, "cid@acme.example") || !strings.Contains(g.body, "sales") ||
+		strings.Contains(g.body, "code=") {
+		t.Errorf("cid is told %d at %s: %s", g.status, g.url, g.body)
 	}
 }
 

@@ -31,7 +31,8 @@ func doctorCommand(stdout io.Writer, version string, file *string) *cobra.Comman
 		ValidArgsFunction: CompleteUpstreams(file, 100),
 		Short:             "Check the upstreams end to end",
 		Long: `Check the upstreams end to end: open another connection, list everything, and check the definitions. The
-report names each fault and its remedy.
+report names each fault and its remedy. Without UPSTREAM, it also names the rules of policies that match no tool,
+prompt, resource or skill of the upstreams.
 
 The running proxy does the check, at its admin address: --admin, or that of the file, or ` + config.DefaultAdmin + `.
 If no proxy is running, --config FILE starts the upstreams of the file for the check.
@@ -98,7 +99,7 @@ func consult(ctx context.Context, version, admin, file string, only []string) (d
 // counted returns an error with the number of entries under each title; nil if there are none under
 // Problems.
 func counted(d *diagnose.Diagnosis) error {
-	problems, lesser := len(groupsOf(d, true)), len(groupsOf(d, false))
+	problems, lesser := len(groupsOf(d, isProblem)), len(groupsOf(d, isLesser))
 	switch {
 	case problems == 0:
 		return nil
@@ -125,9 +126,9 @@ func diagnosisText(d *diagnose.Diagnosis, now time.Time) string {
 	}
 	for _, part := range []struct {
 		title string
-		grave bool
-	}{{"Problems", true}, {"Problems with some clients", false}} {
-		groups := groupsOf(d, part.grave)
+		has   func(*diagnose.Finding) bool
+	}{{"Problems", isProblem}, {"Problems with some clients", isLesser}, {"Rules that match nothing", isRule}} {
+		groups := groupsOf(d, part.has)
 		if len(groups) > 0 {
 			fmt.Fprintf(&b, "\n%s\n", part.title)
 		}
@@ -204,11 +205,16 @@ type group struct {
 	items []string // names, with the detail of each
 }
 
+// isProblem, isLesser and isRule say under which title a finding is.
+func isProblem(f *diagnose.Finding) bool { return f.Grave }
+func isLesser(f *diagnose.Finding) bool  { return !f.Grave && f.Kind != diagnose.KindRule }
+func isRule(f *diagnose.Finding) bool    { return !f.Grave && f.Kind == diagnose.KindRule }
+
 // groupsOf groups findings that have the same text.
-func groupsOf(d *diagnose.Diagnosis, grave bool) []*group {
+func groupsOf(d *diagnose.Diagnosis, has func(*diagnose.Finding) bool) []*group {
 	var list []*group
 	for _, f := range d.Findings {
-		if f.Grave != grave {
+		if !has(&f) {
 			continue
 		}
 		i := slices.IndexFunc(list, func(g *group) bool {

@@ -17,6 +17,7 @@ import (
 	"junction/policy"
 	"junction/upstream"
 	"junction/upstream/prose"
+	"junction/upstream/yamlread"
 )
 
 // Print writes all mistakes, warnings and notes to w, and then "ok: N upstreams". If the file has
@@ -134,6 +135,25 @@ func RulePlaces(file string, getenv func(string) (string, bool)) map[string][]st
 	return places
 }
 
+// Locate adds the file and the line to problems of a section of the file, such as policies, and conceals
+// values that may be secret. It returns nil if the file cannot be read, or is "".
+func Locate(file string, getenv func(string) (string, bool), section string, list []yamlread.Problem) Problems {
+	if file == "" {
+		return nil
+	}
+	c, d, _, _ := load(file, getenv) // a mistake elsewhere does not matter
+	if c == nil || d == nil {
+		return nil
+	}
+	var ps Problems
+	for _, p := range list {
+		path := section + p.Path
+		_, text := d.conceal(path, p.Text)
+		ps = append(ps, Problem{File: d.File, Line: d.line(path), Path: path, Text: text})
+	}
+	return ps
+}
+
 // PrintProblems writes one line for each problem, mistakes first.
 func PrintProblems(w io.Writer, problems, warnings Problems) {
 	for _, p := range problems {
@@ -242,7 +262,7 @@ func (c *Config) warnPolicies(d *decoder, warn func(path, format string, args ..
 			}
 		}
 	}
-	places := policy.Places{Users: c.Auth.SignsIn()}
+	places := policy.Places{Users: c.Auth.SignsIn(), Upstreams: c.Known()}
 	for _, k := range c.Auth.APIKeys {
 		places.Keys = append(places.Keys, k.Name)
 	}
@@ -251,7 +271,6 @@ func (c *Config) warnPolicies(d *decoder, warn func(path, format string, args ..
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Upstreams)) {
 		u, at := c.Upstreams[name], "upstreams."+name
-		places.Upstreams = append(places.Upstreams, policy.Known{Name: name, Begin: c.begin(name)})
 		require(at, "this upstream", u.Capabilities)
 		for _, r := range u.Tools {
 			require(at+".tools."+r.Glob, "these tools", r.Capabilities)
@@ -278,9 +297,22 @@ func (c *Config) warnPolicies(d *decoder, warn func(path, format string, args ..
 			warn(at+u.Path, "%s", u.Text)
 		}
 	}
+	for _, name := range slices.Sorted(maps.Keys(c.Endpoints)) {
+		for _, u := range c.Endpoints[name].Match.Unmatched(places) {
+			warn("endpoints."+name+u.Path, "%s", u.Text)
+		}
+	}
 	for _, p := range c.Policies.Warnings(places.Upstreams) {
 		warn("policies"+p.Path, "%s", p.Text)
 	}
+}
+
+// Known returns all upstreams of the file for package policy, in the order of their names.
+func (c *Config) Known() (list []policy.Known) {
+	for _, name := range slices.Sorted(maps.Keys(c.Upstreams)) {
+		list = append(list, policy.Known{Name: name, Begin: c.begin(name)})
+	}
+	return list
 }
 
 // begin returns the common prefix of the exposed names of the upstream's tools and prompts,

@@ -120,6 +120,7 @@ func TestCheckWarnsAboutNamesThatMatchNothing(t *testing.T) {
 		`rules: [{ deny: { prompts: "b__*" } }]`:                           "rules[0].deny.prompts: matches no name: names begin with the prefix of an upstream, such as a__",
 		`rules: [{ deny: { tools: ["*rm*", "?__x", "a*", bare__x] } }]`:    "",
 		`rules: [{ deny: { resources: "file:///*", skills: "skill:*" } }]`: "",
+		`rules: [{ deny: { upstreams: bara } }]`:                           "rules[0].deny.upstreams: matches no upstream of this file; did you mean bare?",
 	} {
 		file := filepath.Join(t.TempDir(), "junction.yaml")
 		mustWrite(t, file, fmt.Sprintf(rest, 1, policy))
@@ -135,6 +136,57 @@ func TestCheckWarnsAboutNamesThatMatchNothing(t *testing.T) {
 		}
 		if got != want {
 			t.Errorf("%s:\n got %q\nwant %q", policy, got, want)
+		}
+	}
+}
+
+// TestCheckWarnsAboutMatchesOfNobody: two keys of a match that exclude each other bind nobody, in a policy
+// and at an endpoint. A match that some caller has gets no warning.
+func TestCheckWarnsAboutMatchesOfNobody(t *testing.T) {
+	auths := map[string]string{
+		"none":  "{ none: true }",
+		"keys":  fmt.Sprintf("{ api_keys: [{ name: ann, hash: \"sha256:%064d\" }] }", 1),
+		"users": "{ jwt: [{ issuer: https://login.example.com, audiences: [https://mcp.example.com/mcp] }] }",
+	}
+	auths["both"] = strings.TrimSuffix(auths["keys"], " }") + ", " + strings.TrimPrefix(auths["users"], "{ ")
+	for _, tt := range []struct{ auth, match, want string }{
+		{"both", "{ key: ann, kind: user }", "a caller with an API key has kind: key; remove kind"},
+		{"both", "{ key: ann, kind: [user, key], cidr: 10.0.0.0/8 }", ""},
+		{"both", "{ key: ann, group: x }",
+			"key is for callers with an API key, and group for users who sign in; write a policy for each"},
+		{"both", "{ email: ann@example.com, kind: key }", "a caller with email has kind: user or service; correct kind"},
+		{"both", "{ scope: x, kind: [service, local] }", ""},
+		{"both", "{ email: [ann@example.com], email_domain: [example.org] }",
+			"no address of email is in email_domain; remove one of the two"},
+		{"both", "{ email: [bob@example.net, ann@Example.com], email_domain: example.COM }", ""},
+		{"both", "{ kind: [local] }", "kind: local is without sign-in, and auth has API keys or a sign-in; correct kind"},
+		{"both", "{ kind: [local, service] }", ""},
+		{"users", "{ kind: key }", "auth has no API keys; correct kind, or add a key"},
+		{"keys", "{ kind: [user, service] }", "no sign-in is configured (auth); correct kind"},
+		{"none", "{ kind: local }", ""},
+		{"none", "{ kind: [user, local] }", ""},
+		{"keys", "{ cidr: 10.0.0.0/8 }", ""},
+	} {
+		file := filepath.Join(t.TempDir(), "junction.yaml")
+		mustWrite(t, file, "upstreams: { a: { url: https://a.example.com } }\nauth: "+auths[tt.auth]+"\n"+
+			"policies: [{ name: all, match: "+tt.match+", rules: [{ allow: { upstreams: \"*\" } }] }]\n"+
+			"endpoints: { web: { match: "+tt.match+" } }\n")
+		_, warnings, err := Load(file, environment(nil))
+		if err != nil {
+			t.Fatalf("%s: %v", tt.match, err)
+		}
+		var got []string
+		for _, w := range warnings {
+			if strings.HasSuffix(w.Path, ".match") {
+				got = append(got, w.Path+": "+w.Text)
+			}
+		}
+		var want []string
+		if tt.want != "" {
+			want = []string{"policies[0].match: matches no caller: " + tt.want, "endpoints.web.match: matches no caller: " + tt.want}
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%s with %s:\n got %q\nwant %q", tt.match, tt.auth, got, want)
 		}
 	}
 }

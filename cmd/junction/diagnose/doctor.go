@@ -38,6 +38,8 @@ type Diagnosis struct {
 	Bytes     int        `json:"bytes"` // total size of the tool definitions
 	Upstreams []Examined `json:"upstreams"`
 	Findings  []Finding  `json:"findings"` // grave ones first
+
+	catalogs map[string][]*upstream.Catalog // that are known, by upstream
 }
 
 // Examined is the result of the check of one upstream.
@@ -77,7 +79,7 @@ type Step struct {
 type Finding struct {
 	Grave    bool   `json:"grave"` // false: it affects only some clients
 	Upstream string `json:"upstream,omitempty"`
-	Kind     string `json:"kind,omitempty"` // tool, prompt, resource, resource template
+	Kind     string `json:"kind,omitempty"` // tool, prompt, resource, resource template, or KindRule
 	Name     string `json:"name,omitempty"`
 	Text     string `json:"text"`
 	Detail   string `json:"detail,omitempty"`
@@ -96,6 +98,8 @@ type examinee struct {
 	config upstream.Config
 	check  func(context.Context) upstream.Report
 	status *upstream.Status // nil without a running proxy
+	// catalog is the one that the running proxy uses; nil without a running proxy
+	catalog *upstream.Catalog
 }
 
 // examine checks upstreams concurrently, within Limit. offered has the number of tools of each
@@ -109,9 +113,11 @@ func examine(ctx context.Context, version string, names view.Names, all []examin
 		wg.Go(func() { reports[i] = all[i].check(ctx) })
 	}
 	wg.Wait()
-	d := Diagnosis{Version: version, Upstreams: []Examined{}, Findings: []Finding{}}
+	d := Diagnosis{Version: version, Upstreams: []Examined{}, Findings: []Finding{},
+		catalogs: map[string][]*upstream.Catalog{}}
 	taken := map[string]bool{}
 	for i := range all {
+		d.catalogs[all[i].name] = all[i].known(&reports[i])
 		u := d.add(names, &all[i], &reports[i], taken)
 		if offered != nil {
 			u.Tools = offered[u.Name]
@@ -289,7 +295,7 @@ func (p *Proxy) diagnose(ctx context.Context, only []string) (Diagnosis, error) 
 			continue
 		}
 		s := u.Status()
-		all = append(all, examinee{u.Name(), u.Config(), u.Check, &s})
+		all = append(all, examinee{u.Name(), u.Config(), u.Check, &s, u.Catalog()})
 	}
 	personal := p.personal()
 	if err := unknownUpstream(only, append(known, personal...)); err != nil {
@@ -305,6 +311,13 @@ func (p *Proxy) diagnose(ctx context.Context, only []string) (Diagnosis, error) 
 	}
 	d.Running, d.Config = true, p.File
 	d.nameFile()
+	if len(only) == 0 {
+		inForce := p.File
+		if p.Unread() != "" {
+			inForce = ""
+		}
+		d.compareRules(p.Config(), inForce)
+	}
 	if waiting := p.Restart(); waiting != "" {
 		d.Findings = append(d.Findings, Finding{Grave: true,
 			Text:   "a part of the configuration file is not in force: " + waiting,
@@ -387,6 +400,9 @@ func File(ctx context.Context, version, file string, c *config.Config, only []st
 	d := examine(ctx, version, c.Names, all, nil)
 	d.Config = file
 	d.nameFile()
+	if len(only) == 0 {
+		d.compareRules(c, file)
+	}
 	d.leave(personal, only)
 	return d, nil
 }

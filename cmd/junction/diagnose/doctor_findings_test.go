@@ -18,7 +18,7 @@ import (
 func examined(t *testing.T, c upstream.Config, s *upstream.Status, r upstream.Report) Diagnosis {
 	t.Helper()
 	check := func(context.Context) upstream.Report { return r }
-	return examine(t.Context(), "test", view.Names{}.WithDefaults(), []examinee{{"up", c, check, s}}, nil)
+	return examine(t.Context(), "test", view.Names{}.WithDefaults(), []examinee{{"up", c, check, s, nil}}, nil)
 }
 
 // TestFindingsOfAnUpstream: what doctor says, by the state in the proxy and the result of the check.
