@@ -9,16 +9,42 @@ import (
 	"syscall"
 
 	"junction/cmd/junction/clients"
+	"junction/cmd/junction/config"
 	"junction/cmd/junction/runfile"
 	"junction/upstream/loopback"
 	"junction/upstream/prose"
 )
 
+// openListeners opens the listeners. It tries both addresses, so that one error names all that are taken.
+func (p *program) openListeners(c *config.Config) (err error) {
+	key := "listen"
+	if p.file == "" {
+		key = "--listen"
+	}
+	p.public, err = listen(c.Listen, key)
+	if err != nil && !errors.Is(err, syscall.EADDRINUSE) {
+		return err
+	}
+	second := p.listenAdmin(*c.Admin)
+	switch a, ok := errors.AsType[takenError](err); {
+	case err == nil:
+		return second
+	case second == nil:
+		return err
+	default:
+		if b, taken := errors.AsType[takenError](second); ok && taken && a.holder() == b.holder() {
+			return takenError{a.address + " and " + b.address, a.key + " and " + b.key, a.by}
+		}
+		return fmt.Errorf("%w; %w", err, second)
+	}
+}
+
 // listen listens on an address of the file. The error for an address in use is a takenError.
 func listen(address, key string) (net.Listener, error) {
 	l, err := net.Listen("tcp", address)
 	if errors.Is(err, syscall.EADDRINUSE) {
-		return nil, takenError{address, key}
+		by, _ := runfile.At(address)
+		return nil, takenError{address, key, by}
 	}
 	if err != nil {
 		var reason error = err
@@ -56,20 +82,30 @@ func hintOfListen(err error) string {
 	return "another address"
 }
 
-// takenError means that another program listens on the address.
-type takenError struct{ address, key string }
+// takenError means that another program listens on the address, or on both addresses.
+type takenError struct {
+	address, key string
+	by           runfile.Place // zero if it is not a junction of this user
+}
 
 func (e takenError) Error() string {
-	if p, ok := runfile.At(e.address); ok {
-		what := "the demo of another junction"
-		if p.File != "" {
-			what = "the junction that serves " + short(p.File)
-		}
-		return fmt.Sprintf("%s is taken by %s (process %d); stop that process, or set %s to another port (port 0 "+
-			"takes a free one)", e.address, what, p.PID, e.key)
+	is, port := "is", "another port"
+	if strings.Contains(e.address, " and ") {
+		is, port = "are", "other ports"
 	}
-	return fmt.Sprintf("%s is taken by another program, perhaps another junction; stop that, or set %s to another "+
-		"port (port 0 takes a free one)", e.address, e.key)
+	return fmt.Sprintf("%s %s taken by %s, or set %s to %s (port 0 takes a free one)", e.address, is, e.holder(), e.key,
+		port)
+}
+
+// holder names the program, and says what to do with it.
+func (e takenError) holder() string {
+	switch {
+	case e.by.PID == 0:
+		return "another program, perhaps another junction; stop that"
+	case e.by.File == "":
+		return fmt.Sprintf("the demo of another junction (process %d); stop that process", e.by.PID)
+	}
+	return fmt.Sprintf("the junction that serves %s (process %d); stop that process", short(e.by.File), e.by.PID)
 }
 
 // short returns a path for display, with ~ for the home folder.

@@ -150,14 +150,7 @@ func open(o options) (_ *program, err error) {
 	if problem := c.ListenProblem(c.Listen, false, false); problem != "" {
 		return nil, cli.Usagef("--listen %s: %s", c.Listen, problem)
 	}
-	key := "listen"
-	if o.file == "" {
-		key = "--listen"
-	}
-	if p.public, err = listen(c.Listen, key); err != nil {
-		return nil, err
-	}
-	if err := p.listenAdmin(*c.Admin); err != nil {
+	if err := p.openListeners(c); err != nil {
 		return nil, err
 	}
 	p.boundListeners()

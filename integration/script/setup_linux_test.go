@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -140,7 +141,7 @@ func TestTerminalSetup(t *testing.T) {
 		"There is no \"nots\" here.", "Added 2 servers to ~/.config/junction/config.yaml.", "No service: ",
 		"Started Junction at http://127.0.0.1:", "notes: ready, 3 tools wiki: ready, 3 tools",
 		"in ~/.cursor/mcp.json. Removed from it: notes.", "Restart these programs: Cursor, VS Code.",
-		"After a reboot, run again: junction setup", "Undo all of it with: junction setup --undo",
+		"After a reboot, run: junction service start", "Undo all of it with: junction setup --undo",
 	} {
 		if !strings.Contains(flat, want) {
 			t.Errorf("the terminal does not show %q", want)
@@ -173,6 +174,10 @@ func TestTerminalSetup(t *testing.T) {
 	}
 	text = mustTalk(t, env, dialogue{{"? [Y/n]", "y"}}, "setup", "--undo")
 	undone = true
+	stops := regexp.MustCompile(`(?s)  - stop Junction \(process (\d+)\)\r?\n.*Undo the setup\?.*Stopped Junction \(process (\d+)\)\.`)
+	if m := stops.FindStringSubmatch(text); m == nil || m[1] != m[2] {
+		t.Errorf("the undo does not say that it stops Junction: %s", text)
+	}
 	after := treeOf(t, home)
 	for name, content := range before {
 		if after[name] != content {

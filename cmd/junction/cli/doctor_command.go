@@ -120,8 +120,17 @@ func diagnosisText(d *diagnose.Diagnosis, now time.Time) string {
 		fmt.Fprintf(&b, "No proxy is running; the upstreams%s were started for this check.\n\n", fileSuffix(d.Config))
 	}
 	writeUpstreams(&b, d, now)
+	if all := len(d.Upstreams); all > 0 {
+		works := 0
+		for i := range d.Upstreams {
+			if d.Upstreams[i].OK || d.Upstreams[i].State == diagnose.PerUser {
+				works++
+			}
+		}
+		fmt.Fprintf(&b, "\n%s.\n", diagnose.Works(works, all))
+	}
 	if d.Tools > 0 {
-		fmt.Fprintf(&b, "\n%s for clients of /mcp, with definitions of %s (some %d tokens).\n",
+		fmt.Fprintf(&b, "%s for clients of /mcp, with definitions of %s (some %d tokens).\n",
 			prose.Count(d.Tools, "tool"), size(d.Bytes), diagnose.Tokens(d.Bytes))
 	}
 	for _, part := range []struct {

@@ -90,36 +90,6 @@ func BrokenFirst(list []UpstreamStatus) []UpstreamStatus {
 	return list
 }
 
-// Summary returns how many upstreams work and how many need a person, without a full stop.
-func Summary(list []UpstreamStatus) string {
-	broken, starting := 0, 0
-	for i := range list {
-		switch {
-		case list[i].Broken():
-			broken++
-		case list[i].State == upstream.StateStarting.String():
-			starting++
-		}
-	}
-	works := len(list) - broken - starting
-	text := fmt.Sprintf("%d of %s work", works, prose.Count(len(list), "server"))
-	switch {
-	case len(list) == 0:
-		return "No server is enabled"
-	case len(list) == 1 && works == 1:
-		return "1 server works"
-	case len(list) == 1:
-		text = fmt.Sprintf("%d of 1 server works", works)
-	}
-	if broken > 0 {
-		text += fmt.Sprintf(", %d %s you", broken, plural(broken, "needs", "need"))
-	}
-	if starting > 0 {
-		text += fmt.Sprintf(", %d %s starting", starting, plural(starting, "is", "are"))
-	}
-	return text
-}
-
 func plural(n int, one, many string) string {
 	if n == 1 {
 		return one

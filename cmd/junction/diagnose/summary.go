@@ -4,7 +4,6 @@ import (
 	"fmt"
 
 	"junction/upstream"
-	"junction/upstream/prose"
 )
 
 // This file says in a word how the upstreams are.
@@ -36,26 +35,14 @@ func (u *UpstreamStatus) Need() Need {
 	return NeedsNothing
 }
 
-// Summary counts the upstreams by their needs, such as "8 of 14 servers work, 6 need you".
-func (r *Report) Summary() string {
+// Summary counts the upstreams by their needs, such as "8 of 14 servers work, 6 need you", without a
+// full stop.
+func Summary(list []UpstreamStatus) string {
 	var counts [NeedsNothing + 1]int
-	for i := range r.Upstreams {
-		counts[r.Upstreams[i].Need()]++
+	for i := range list {
+		counts[list[i].Need()]++
 	}
-	all := len(r.Upstreams)
-	var text string
-	switch works := counts[NeedsNothing]; {
-	case all == 0:
-		return "no servers"
-	case works == all && all == 1:
-		return "1 server works"
-	case all == 1:
-		text = "0 of 1 server works"
-	case works == all:
-		return fmt.Sprintf("all %d servers work", all)
-	default:
-		text = fmt.Sprintf("%d of %s %s", works, prose.Count(all, "server"), singular(works, "works", "work"))
-	}
+	text := Works(counts[NeedsNothing], len(list))
 	for _, part := range []struct {
 		need      Need
 		one, many string
@@ -64,15 +51,23 @@ func (r *Report) Summary() string {
 		{NeedsTime, "is starting", "are starting"},
 	} {
 		if n := counts[part.need]; n > 0 {
-			text += fmt.Sprintf(", %d %s", n, singular(n, part.one, part.many))
+			text += fmt.Sprintf(", %d %s", n, plural(n, part.one, part.many))
 		}
 	}
 	return text
 }
 
-func singular(n int, one, many string) string {
-	if n == 1 {
-		return one
+// Works says how many of all servers work, without a full stop.
+func Works(works, all int) string {
+	switch {
+	case all == 0:
+		return "No server is enabled"
+	case works == all && all == 1:
+		return "1 server works"
+	case works == all:
+		return fmt.Sprintf("All %d servers work", all)
+	case all == 1:
+		return "0 of 1 server works"
 	}
-	return many
+	return fmt.Sprintf("%d of %d servers %s", works, all, plural(works, "works", "work"))
 }

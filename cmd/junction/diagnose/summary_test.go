@@ -13,9 +13,9 @@ func TestSummary(t *testing.T) {
 		want  string
 		given []UpstreamStatus
 	}{
-		{"no servers", nil},
+		{"No server is enabled", nil},
 		{"1 server works", []UpstreamStatus{{State: ready}}},
-		{"all 3 servers work", []UpstreamStatus{{State: ready}, {State: PerUser}, {State: upstream.StateClosed.String()}}},
+		{"All 3 servers work", []UpstreamStatus{{State: ready}, {State: PerUser}, {State: upstream.StateClosed.String()}}},
 		{"1 of 2 servers works, 1 needs you", []UpstreamStatus{{State: ready}, {State: upstream.StateSignIn.String()}}},
 		{"0 of 1 server works, 1 is retried", []UpstreamStatus{{State: retrying}}},
 		{"2 of 6 servers work, 2 need you, 1 is retried, 1 is starting", []UpstreamStatus{
@@ -24,7 +24,7 @@ func TestSummary(t *testing.T) {
 		}},
 		{"0 of 1 server works, 1 needs you", []UpstreamStatus{{State: upstream.StateDegraded.String()}}},
 	} {
-		if got := (&Report{Upstreams: row.given}).Summary(); got != row.want {
+		if got := Summary(row.given); got != row.want {
 			t.Errorf("the summary is %q, want %q", got, row.want)
 		}
 	}

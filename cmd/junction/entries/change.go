@@ -245,7 +245,11 @@ func (e *Editor) Remove(ctx context.Context, name string) error {
 	if err != nil {
 		return &clients.FileError{File: e.Short(), Err: err}
 	}
-	return e.changed(ctx, name, text, fmt.Sprintf("Removed %s from %s.", name, e.Short()))
+	o := outcome{Upstreams: []string{name}, Changed: true, Unused: e.unused(name, text)}
+	if o.Backup, err = e.Replace(text, name); err != nil {
+		return err
+	}
+	return e.print(ctx, &o, fmt.Sprintf("Removed %s from %s.", name, e.Short()))
 }
 
 // Switch enables or disables an upstream, and prints the outcome.

@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -26,6 +27,7 @@ import (
 	"junction/cmd/junction/runfile"
 	"junction/upstream"
 	"junction/upstream/prose"
+	"junction/upstream/shell"
 )
 
 // section is the key of the upstreams in the file.
@@ -44,6 +46,7 @@ type outcome struct {
 	Changed   bool     `json:"changed"`
 	Backup    string   `json:"backup,omitempty"`
 	Secrets   []string `json:"secrets,omitempty"`   // files with the secrets of a new upstream
+	Unused    []string `json:"unused,omitempty"`    // files with secrets that only a removed upstream used
 	Variables []string `json:"variables,omitempty"` // environment variables that are not set
 	Notes     []string `json:"notes,omitempty"`
 	Mistakes  int      `json:"mistakes,omitempty"` // in the file, elsewhere
@@ -163,6 +166,16 @@ func SetVariables(names []string) string {
 	return "Set these environment variables where junction starts, and restart it: " + strings.Join(names, ", ") + "."
 }
 
+// deletion says how the unused files are deleted. Junction does not delete them: the backup names them,
+// and a configuration in another folder may.
+func (o *outcome) deletion() string {
+	stay := strings.Join(o.Upstreams, ", ") + " had these secrets, which only the backup uses now; "
+	if runtime.GOOS == "windows" {
+		return stay + "delete them by hand: " + strings.Join(o.Unused, ", ")
+	}
+	return stay + "to delete them, run: " + shell.Join(append([]string{"rm"}, o.Unused...)...)
+}
+
 // print writes the outcome. said is the first sentence, without the backup.
 func (o *outcome) print(ctx context.Context, w io.Writer, f *file, asJSON bool, said string) error {
 	o.Config, o.Mistakes = f.path, len(f.problems)
@@ -180,6 +193,9 @@ func (o *outcome) print(ctx context.Context, w io.Writer, f *file, asJSON bool, 
 	lines := append([]string{said}, o.Notes...)
 	if len(o.Secrets) > 0 {
 		lines = append(lines, "Secrets are in "+f.home.Short(filepath.Dir(o.Secrets[0]))+".")
+	}
+	if len(o.Unused) > 0 {
+		lines = append(lines, o.deletion())
 	}
 	if len(o.Variables) > 0 {
 		lines = append(lines, SetVariables(o.Variables))

@@ -1,13 +1,19 @@
 package entries
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
 
 	"github.com/spf13/cobra"
 
 	"junction/cmd/junction/cli"
+	"junction/cmd/junction/clients"
 	"junction/cmd/junction/yamledit"
 	"junction/cmd/pack/lock"
 )
@@ -29,7 +35,7 @@ func changeCommands(stdout io.Writer, file *string) (all []*cobra.Command) {
 		{"remove", "rm", "Remove an upstream from the configuration file",
 			"Remove an upstream from the configuration file, with the comment directly above it. The old file " +
 				"becomes a backup.\nA running junction ends the upstream when it reloads the file. Files in the " +
-				"folder secrets stay.",
+				"folder secrets stay, because the backup names them; the command prints those that are not used any more.",
 			(*Editor).Remove},
 		{"enable", "", "Enable a disabled upstream",
 			"Enable a disabled upstream in the configuration file. The old file becomes a backup. A running junction " +
@@ -59,6 +65,39 @@ func changeCommands(stdout io.Writer, file *string) (all []*cobra.Command) {
 		all = append(all, cmd)
 	}
 	return all
+}
+
+// ofFile is a reference to a file.
+var ofFile = regexp.MustCompile(`\$\{file:([^}]+)\}`)
+
+// unused returns the files in the folder secrets that the entry of an upstream names, and neither text, the new
+// content of the file, nor another configuration in its folder.
+func (e *Editor) unused(name string, text []byte) (unused []string) {
+	others := [][]byte{text}
+	for _, pattern := range []string{"*.yaml", "*.yml"} {
+		all, _ := filepath.Glob(filepath.Join(filepath.Dir(e.path), pattern)) // without other folders
+		for _, other := range all {
+			if is, err := clients.ReadFile(other); err == nil && !clients.SamePath(other, e.path) {
+				others = append(others, is)
+			}
+		}
+	}
+	for _, line := range e.linesOf(name) {
+		for _, m := range ofFile.FindAllStringSubmatch(line, -1) {
+			file := filepath.FromSlash(m[1])
+			if !filepath.IsAbs(file) {
+				file = filepath.Join(filepath.Dir(e.path), file)
+			}
+			inUse := func(text []byte) bool { return bytes.Contains(text, []byte("secrets/"+filepath.Base(file)+"}")) }
+			_, err := os.Lstat(file)
+			ours := err == nil && clients.SamePath(filepath.Dir(file), filepath.Join(filepath.Dir(e.path), "secrets"))
+			if ours && !slices.ContainsFunc(others, inUse) && !slices.Contains(unused, file) {
+				unused = append(unused, file)
+			}
+		}
+	}
+	slices.Sort(unused)
+	return unused
 }
 
 // enable enables an upstream whose entry a person has seen.

@@ -141,9 +141,7 @@ func (s *Status) data() statusData {
 	d := statusData{Report: s.Report(), Title: "Status", Version: s.Version, URL: s.URL, File: s.File,
 		Token: s.token, Calls: s.Calls.Last(),
 		Zone: now.Format("MST")}
-	if summary := d.Summary(); summary != "" {
-		d.Heading = strings.ToUpper(summary[:1]) + summary[1:]
-	}
+	d.Heading = diagnose.Summary(d.Report.Upstreams)
 	if d.More = max(len(d.Problems)-mostProblems, 0); d.More > 0 {
 		d.Problems = d.Problems[:mostProblems]
 	}

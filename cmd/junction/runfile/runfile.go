@@ -83,7 +83,15 @@ func NoteBackground(file string, b Background) error {
 }
 
 // InBackground returns the process in the background that serves a configuration file now.
-func InBackground(file string) (b Background, ok bool) {
+func InBackground(file string) (Background, bool) {
+	b, ok := LastBackground(file)
+	p, running := Find(file)
+	return b, ok && running && p.PID == b.PID
+}
+
+// LastBackground returns the process in the background that was started last for a configuration file.
+// It may have ended.
+func LastBackground(file string) (b Background, ok bool) {
 	record, err := backgroundOf(file)
 	if err != nil {
 		return b, false
@@ -92,8 +100,7 @@ func InBackground(file string) (b Background, ok bool) {
 	if err != nil || json.Unmarshal(text, &b) != nil {
 		return Background{}, false
 	}
-	p, running := Find(file)
-	return b, running && p.PID == b.PID
+	return b, true
 }
 
 // ForgetBackground removes the record of NoteBackground.

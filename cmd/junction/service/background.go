@@ -40,35 +40,42 @@ func (h *Host) Background(ctx context.Context, file string) (p runfile.Place, lo
 	return p, u.Log, err
 }
 
-// StopBackground ends the process in the background that serves a configuration file. The error names
-// what else serves the file.
-func StopBackground(ctx context.Context, file string) (pid int, err error) {
-	b, ok := runfile.InBackground(file)
-	if !ok {
-		if p, running := runfile.Find(file); running {
-			return 0, fmt.Errorf("process %d serves %s, and junction setup did not start it; end it where it was "+
-				"started (Ctrl-C)", p.PID, file)
-		}
-		return 0, fmt.Errorf("no junction serves %s; start one: %s", file, config.Start(file))
+// stopBackground ends the process in the background that serves a configuration file. The process ID is 0
+// if no process serves the file. The record of the process stays, so that it can be started again.
+func stopBackground(ctx context.Context, file string) (pid int, err error) {
+	p, running := runfile.Find(file)
+	if !running {
+		return 0, nil
 	}
-	if err := Stop(ctx, file, b.PID); err != nil {
-		return 0, err
+	if b, ok := runfile.InBackground(file); !ok || b.PID != p.PID {
+		return 0, foreign(p, file)
 	}
-	runfile.ForgetBackground(file)
-	return b.PID, nil
+	return p.PID, Stop(ctx, file, p.PID)
 }
 
-// Restart starts the service of a configuration file again, or the process in the background. Only the
-// process gets the variables of this shell.
+// foreign is the error for a process that no command of this package has started.
+func foreign(p runfile.Place, file string) error {
+	return fmt.Errorf("process %d serves %s, and neither a service nor junction setup started it; end it where it "+
+		"was started (Ctrl-C)", p.PID, file)
+}
+
+// Restart starts the service of a configuration file again, or the process in the background, also if it
+// was stopped. Only the process gets the variables of this shell.
 func (s *Service) Restart(ctx context.Context) (runfile.Place, error) {
 	if s.Installed() {
 		return s.Install(ctx)
 	}
-	if _, err := config.LoadForCommand(s.unit.File); err != nil { // while the old process serves
-		return runfile.Place{}, err
+	none := runfile.Place{}
+	p, running := runfile.Find(s.unit.File)
+	if _, ok := runfile.LastBackground(s.unit.File); !ok && !running {
+		return none, fmt.Errorf("no service of %s is installed; run: %s; without a service, start Junction with: %s",
+			s.unit.File, config.Command(s.unit.File, "service", "install"), config.Start(s.unit.File))
 	}
-	if _, err := StopBackground(ctx, s.unit.File); err != nil {
-		return runfile.Place{}, err
+	if _, err := config.LoadForCommand(s.unit.File); err != nil { // while the old process serves
+		return none, err
+	}
+	if _, err := stopBackground(ctx, s.unit.File); err != nil {
+		return none, err
 	}
 	p, log, err := s.host.Background(ctx, s.unit.File)
 	if err != nil {
@@ -76,6 +83,34 @@ func (s *Service) Restart(ctx context.Context) (runfile.Place, error) {
 	}
 	return p, nil
 }
+
+// Halt stops the service until it is started again, at the latest at the next login, or the process in
+// the background. The process ID is 0 if no process ran.
+func (s *Service) Halt(ctx context.Context) (pid int, err error) {
+	if !s.Installed() {
+		return stopBackground(ctx, s.unit.File)
+	}
+	p, running := runfile.Find(s.unit.File)
+	failure := s.manager.halt(ctx, s.unit) // also if no process runs: the manager may try again and again
+	if !running {
+		return 0, nil
+	}
+	for end := time.Now().Add(haltLimit); time.Now().Before(end); {
+		if now, still := runfile.Find(s.unit.File); !still || now.PID != p.PID {
+			return p.PID, nil
+		}
+		if !pace.Sleep(ctx, 50*time.Millisecond, nil) {
+			return 0, ctx.Err()
+		}
+	}
+	if failure != nil {
+		return 0, fmt.Errorf("cannot stop the service %s: %w", s.unit.Name, failure)
+	}
+	return 0, foreign(p, s.unit.File)
+}
+
+// haltLimit is how long a process may still run after its manager has stopped it.
+const haltLimit = 5 * time.Second
 
 // answers reports whether something listens at the address of a URL.
 func answers(address string) bool {

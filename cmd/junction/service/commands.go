@@ -32,8 +32,8 @@ If the file has a mistake, the service continues with the last content that was 
   junction service uninstall`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(installCommand(stdout, file), statusCommand(stdout, file), restartCommand(stdout, file),
-		stopCommand(stdout, file), uninstallCommand(stdout, file), runService(stdout, stderr, file, serve))
+	cmd.AddCommand(installCommand(stdout, file), statusCommand(stdout, file), startCommand(stdout, file),
+		restartCommand(stdout, file), stopCommand(stdout, file), uninstallCommand(stdout, file), runService(stdout, stderr, file, serve))
 	return cmd
 }
 
@@ -66,7 +66,7 @@ type statusJSON struct {
 	File      string `json:"file"` // of the definition
 	Config    string `json:"config"`
 	Installed bool   `json:"installed"`
-	// The running process was started by junction setup, and no service starts it again.
+	// There is no service: junction setup has started the process, which may be stopped now.
 	Background bool     `json:"background,omitempty"`
 	Outdated   bool     `json:"outdated,omitempty"` // the definition differs from that of a new install
 	State      string   `json:"state,omitempty"`    // in the words of the manager
@@ -88,7 +88,7 @@ func (s *Service) status(ctx context.Context) statusJSON {
 		j.State = prose.OneLine(s.manager.state(ctx, s.unit))
 	}
 	p, running := runfile.Find(s.unit.File)
-	if b, ok := runfile.InBackground(s.unit.File); ok {
+	if b, ok := runfile.LastBackground(s.unit.File); ok && !j.Installed && (!running || p.PID == b.PID) {
 		j.Background, j.Log = true, b.Log
 	}
 	if j.Running = running; running {
@@ -111,8 +111,8 @@ func statusCommand(stdout io.Writer, file *string) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use: "status", Short: "Show the service of a configuration file", Args: cli.NoArguments,
-		Long: `Show the service of a configuration file. The exit code is 1 if the service is not installed or does
-not run.`,
+		Long: `Show the service of a configuration file, or the process in the background that junction setup has
+started. The exit code is 1 if there is neither, or if it does not run.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			s, path, err := of(*file)
 			if err != nil {
@@ -123,10 +123,13 @@ not run.`,
 				return err
 			}
 			switch {
-			case !j.Installed:
+			case !j.Installed && !j.Background:
 				return errors.New("no service is installed; run: " + config.Command(path, "service", "install"))
+			case !j.Running && j.Failure != "":
+				return errors.New("junction does not run; correct what is named above, and run: " +
+					config.Command(path, "service", "start"))
 			case !j.Running:
-				return errors.New("the service does not run")
+				return errors.New("junction does not run; start it with: " + config.Command(path, "service", "start"))
 			}
 			return nil
 		},
@@ -141,16 +144,14 @@ func (j *statusJSON) text(file string) string {
 	if j.Installed {
 		row("Service", fmt.Sprintf("%s, %s (%s)", j.Service, short(j.File), j.Manager))
 		row("State", j.State)
+	} else if j.Background {
+		row("Service", "none; a process in the background, until the machine ends")
 	} else {
 		row("Service", "none")
 	}
 	row("File", short(j.Config))
 	if j.Running {
-		where := ""
-		if j.Background {
-			where = " in the background"
-		}
-		row("Serves", fmt.Sprintf("%s, process %d%s", j.URL, j.PID, where))
+		row("Serves", fmt.Sprintf("%s, process %d", j.URL, j.PID))
 	} else {
 		row("Serves", "nothing now")
 	}
@@ -215,58 +216,89 @@ which only you may read, or let --keep-env write them.`,
 	return cmd
 }
 
+func startCommand(stdout io.Writer, file *string) *cobra.Command {
+	return lifeCommand(stdout, file, &cobra.Command{
+		Use: "start", Short: "Start the service, or the process in the background", Args: cli.NoArguments,
+		Long: `Start the service, or the process in the background that junction setup has started before. It does
+nothing if Junction runs.`,
+	}, func(ctx context.Context, s *Service, path string) (string, error) {
+		if p, running := runfile.Find(s.unit.File); running {
+			return fmt.Sprintf("Junction runs already; it serves %s at %s (process %d).\n", short(path), p.URL, p.PID), nil
+		}
+		return s.started(ctx, "Started Junction", path)
+	})
+}
+
 func restartCommand(stdout io.Writer, file *string) *cobra.Command {
-	var asJSON bool
-	cmd := &cobra.Command{
+	return lifeCommand(stdout, file, &cobra.Command{
 		Use: "restart", Short: "Start the service again, or the process in the background", Args: cli.NoArguments,
-		Long: `Start the service again, or the process in the background that junction setup has started. A process
-in the background gets the variables of this shell. A service has only those of CONFIG.environment; see
-junction service install.`,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			s, path, err := of(*file)
-			if err != nil {
-				return err
-			}
-			p, err := s.Restart(cmd.Context())
-			if err != nil {
-				return err
-			}
-			said := fmt.Sprintf("Started Junction again; it serves %s at %s (process %d).\n", short(path), p.URL, p.PID)
-			if lacking := Lacking(path); s.Installed() && len(lacking) > 0 {
-				said += lacks(path, lacking) + "\n"
-			}
-			return cli.Print(stdout, asJSON, s.status(cmd.Context()), said)
-		},
+		Long: `Start the service again, or the process in the background that junction setup has started, also if it
+was stopped. A process in the background gets the variables of this shell. A service has only those of
+CONFIG.environment; see junction service install.`,
+	}, func(ctx context.Context, s *Service, path string) (string, error) {
+		said := "Started Junction again"
+		if _, running := runfile.Find(s.unit.File); !running {
+			said = "Junction was stopped. Started it"
+		}
+		return s.started(ctx, said, path)
+	})
+}
+
+// started starts Junction again, and returns the sentences about it. said is the beginning.
+func (s *Service) started(ctx context.Context, said, path string) (string, error) {
+	p, err := s.Restart(ctx)
+	if err != nil {
+		return "", err
+	}
+	said += fmt.Sprintf("; it serves %s at %s (process %d).\n", short(path), p.URL, p.PID)
+	if lacking := Lacking(path); s.Installed() && len(lacking) > 0 {
+		said += lacks(path, lacking) + "\n"
+	}
+	return said, nil
+}
+
+// lifeCommand completes a command that starts or stops Junction. run returns the sentences about it.
+func lifeCommand(stdout io.Writer, file *string, cmd *cobra.Command,
+	run func(ctx context.Context, s *Service, path string) (string, error)) *cobra.Command {
+	var asJSON bool
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		s, path, err := of(*file)
+		if err != nil {
+			return err
+		}
+		said, err := run(cmd.Context(), s, path)
+		if err != nil {
+			return err
+		}
+		return cli.Print(stdout, asJSON, s.status(cmd.Context()), said)
 	}
 	cli.JSONFlag(cmd, &asJSON)
 	return cmd
 }
 
 func stopCommand(stdout io.Writer, file *string) *cobra.Command {
-	var asJSON bool
-	cmd := &cobra.Command{
-		Use: "stop", Short: "Stop the process in the background", Args: cli.NoArguments,
-		Long: `Stop the process in the background that junction setup has started. An installed service is stopped by
-junction service uninstall, because it starts again by itself.`,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			s, path, err := of(*file)
-			if err != nil {
-				return err
-			}
-			if s.Installed() {
-				return fmt.Errorf("the service %s starts again by itself; to stop and remove it, run: %s", s.Name(),
-					config.Command(path, "service", "uninstall"))
-			}
-			pid, err := StopBackground(cmd.Context(), s.unit.File)
-			if err != nil {
-				return err
-			}
-			said := fmt.Sprintf("Stopped Junction (process %d).\n", pid)
-			return cli.Print(stdout, asJSON, s.status(cmd.Context()), said)
-		},
-	}
-	cli.JSONFlag(cmd, &asJSON)
-	return cmd
+	return lifeCommand(stdout, file, &cobra.Command{
+		Use: "stop", Short: "Stop the service, or the process in the background", Args: cli.NoArguments,
+		Long: `Stop the service until the next login, or the process in the background that junction setup has
+started. junction service start starts it again; junction service uninstall removes the service.`,
+	}, func(ctx context.Context, s *Service, path string) (string, error) {
+		pid, err := s.Halt(ctx)
+		if err != nil {
+			return "", err
+		}
+		said := fmt.Sprintf("Stopped Junction (process %d).", pid)
+		if pid == 0 {
+			said = "Junction is stopped already: nothing serves " + short(path) + "."
+		}
+		_, known := runfile.LastBackground(s.unit.File)
+		switch start := config.Command(path, "service", "start"); {
+		case s.Installed():
+			return fmt.Sprintf("%s\nIt starts again when you log in. To start it now, run: %s\n", said, start), nil
+		case known:
+			return fmt.Sprintf("%s To start it again, run: %s\n", said, start), nil
+		}
+		return fmt.Sprintf("%s To start it, run: %s\n", said, config.Start(path)), nil
+	})
 }
 
 // lacks returns the sentence about variables that the service does not have.
@@ -277,26 +309,29 @@ func lacks(path string, lacking []string) string {
 }
 
 func uninstallCommand(stdout io.Writer, file *string) *cobra.Command {
-	var asJSON bool
-	cmd := &cobra.Command{
+	return lifeCommand(stdout, file, &cobra.Command{
 		Use: "uninstall", Short: "Stop the service, and remove it", Args: cli.NoArguments,
-		Long: `Stop the service, and remove it. The configuration and the files of Junction stay.`,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			s, path, err := of(*file)
+		Long: `Stop the service, and remove it. Without a service, the command stops the process in the background that
+junction setup has started. The configuration and the files of Junction stay.`,
+	}, func(ctx context.Context, s *Service, path string) (string, error) {
+		removed, err := s.Uninstall(ctx)
+		if err != nil {
+			return "", err
+		}
+		if removed {
+			return fmt.Sprintf("Removed the service %s of %s.\n", s.Name(), short(path)), nil
+		}
+		said := "No service of " + short(path) + " is installed.\n"
+		if _, known := runfile.LastBackground(s.unit.File); known {
+			pid, err := stopBackground(ctx, s.unit.File)
 			if err != nil {
-				return err
+				return "", err
 			}
-			removed, err := s.Uninstall(cmd.Context())
-			if err != nil {
-				return err
+			if pid > 0 {
+				said += fmt.Sprintf("Stopped Junction, which ran in the background (process %d).\n", pid)
 			}
-			said := "No service of " + short(path) + " is installed.\n"
-			if removed {
-				said = fmt.Sprintf("Removed the service %s of %s.\n", s.Name(), short(path))
-			}
-			return cli.Print(stdout, asJSON, s.status(cmd.Context()), said)
-		},
-	}
-	cli.JSONFlag(cmd, &asJSON)
-	return cmd
+			s.host.Forget(s.unit.File)
+		}
+		return said, nil
+	})
 }

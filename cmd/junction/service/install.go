@@ -90,8 +90,12 @@ func (s *Service) Install(ctx context.Context) (runfile.Place, error) {
 	}
 	before, running := runfile.Find(s.unit.File)
 	if running && old == nil {
-		return none, fmt.Errorf("process %d serves %s already; stop that process, and run the same command again",
-			before.PID, s.unit.File)
+		how := "stop that process"
+		if _, background := runfile.InBackground(s.unit.File); background {
+			how += ": " + config.Command(s.unit.File, "service", "stop")
+		}
+		return none, fmt.Errorf("process %d serves %s already; %s; then run the same command again", before.PID,
+			s.unit.File, how)
 	}
 	if err := os.MkdirAll(filepath.Dir(s.file), 0o700); err != nil {
 		return none, fmt.Errorf("cannot write the service %s: %w", s.file, files.Reason(err))
@@ -104,9 +108,13 @@ func (s *Service) Install(ctx context.Context) (runfile.Place, error) {
 		if old == nil {
 			s.withdraw(ctx)
 		}
-		return none, fmt.Errorf("cannot start the service: %w; without a service, start Junction with: %s", err,
-			config.Start(s.unit.File))
+		instead := config.Start(s.unit.File)
+		if _, known := runfile.LastBackground(s.unit.File); known {
+			instead = config.Command(s.unit.File, "service", "start")
+		}
+		return none, fmt.Errorf("cannot start the service: %w; without a service, start Junction with: %s", err, instead)
 	}
+	runfile.ForgetBackground(s.unit.File) // the service serves instead
 	return s.await(ctx, before.PID)
 }
 
@@ -115,14 +123,18 @@ func (s *Service) withdraw(ctx context.Context) {
 	_ = s.manager.stop(ctx, s.unit)
 	os.Remove(s.file)
 	s.manager.removed(ctx, s.unit)
-	s.host.Forget(s.unit.File)
+	s.host.forget(s.unit.File)
 }
 
 // Forget removes what a service of a configuration file has kept: its last good content, and why it
-// ended.
+// ended. It also forgets the process in the background.
 func (h *Host) Forget(file string) {
-	h.clearFailure(file)
 	runfile.ForgetBackground(file)
+	h.forget(file)
+}
+
+func (h *Host) forget(file string) {
+	h.clearFailure(file)
 	if name, err := LastGood(h.Getenv, file); err == nil {
 		os.Remove(name)
 	}

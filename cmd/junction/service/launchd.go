@@ -61,6 +61,9 @@ func (l launchd) start(ctx context.Context, u *Unit, file string) error {
 	return l.ctl(ctx, "bootstrap", l.domain(), file)
 }
 
+// halt unloads the agent, which is loaded again at the next login.
+func (l launchd) halt(ctx context.Context, u *Unit) error { return l.stop(ctx, u) }
+
 func (l launchd) stop(ctx context.Context, u *Unit) error {
 	return l.ctl(ctx, "bootout", l.domain()+"/"+l.label(u))
 }

@@ -65,6 +65,8 @@ type manager interface {
 	definition(u *Unit) (file string, text []byte)
 	// start starts a service whose definition was written, or starts it again.
 	start(ctx context.Context, u *Unit, file string) error
+	// halt stops a service until start or the next login.
+	halt(ctx context.Context, u *Unit) error
 	// stop stops a service, and keeps the manager from starting it again.
 	stop(ctx context.Context, u *Unit) error
 	// removed tells the manager that the definition is gone.

@@ -56,6 +56,10 @@ func (s systemd) start(ctx context.Context, u *Unit, _ string) error {
 	return nil
 }
 
+func (s systemd) halt(ctx context.Context, u *Unit) error {
+	return s.ctl(ctx, "stop", u.Name+".service")
+}
+
 func (s systemd) stop(ctx context.Context, u *Unit) error {
 	return s.ctl(ctx, "disable", "--now", u.Name+".service")
 }

@@ -98,6 +98,8 @@ func (t tasks) start(ctx context.Context, u *Unit, file string) error {
 	return t.task(ctx, "/Run", "/TN", u.Name)
 }
 
+func (t tasks) halt(ctx context.Context, u *Unit) error { return t.task(ctx, "/End", "/TN", u.Name) }
+
 func (t tasks) stop(ctx context.Context, u *Unit) error {
 	_ = t.task(ctx, "/End", "/TN", u.Name) // it may not run
 	return t.task(ctx, "/Delete", "/TN", u.Name, "/F")

@@ -456,7 +456,7 @@ func (g *guide) finish(changed []*clients.Client) {
 	c := connector{file: g.file, client: &clients.Client{Name: "a connected client"}}
 	for _, line := range c.afterReboot() {
 		if g.failed {
-			line = "After a reboot, run again: " + config.Command(g.file, "setup")
+			line = "After a reboot, run: " + config.Command(g.file, "service", "start")
 		}
 		g.say("%s", line)
 	}

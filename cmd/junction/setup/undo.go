@@ -160,8 +160,9 @@ func (g *guide) undoAll(ctx context.Context) (err error) {
 		g.say("There is no setup of %s to undo.", g.short())
 		return nil
 	}
+	g.say("%s", r.plan(g.short()))
 	if !g.yes {
-		if agreed, err := g.confirmUndo(); err != nil || !agreed {
+		if agreed, err := g.agreeAtTerminal("Undo the setup?"); err != nil || !agreed {
 			return err
 		}
 	}
@@ -181,8 +182,11 @@ func (g *guide) undoAll(ctx context.Context) (err error) {
 		return !fail(err)
 	})
 	r.Service = r.Service && fail(g.removeService(ctx))
+	p, running := runfile.Find(r.Config)
 	if r.PID > 0 && !fail(service.Stop(ctx, r.Config, r.PID)) {
-		g.say("Stopped Junction (process %d).", r.PID)
+		if running && p.PID == r.PID {
+			g.say("Stopped Junction (process %d).", r.PID)
+		}
 		r.PID = 0
 		if h, err := service.ThisHost(); err == nil {
 			h.Forget(r.Config)
@@ -197,16 +201,33 @@ func (g *guide) undoAll(ctx context.Context) (err error) {
 	return os.Remove(r.name)
 }
 
-func (g *guide) confirmUndo() (bool, error) {
-	r := g.record
-	question := "Undo the setup"
-	if len(r.Upstreams) > 0 {
-		question += ": remove " + strings.Join(r.Upstreams, ", ") + " from " + g.short()
-	}
+// plan says what an undo does, in its order. short is the path of the configuration for display.
+func (r *record) plan(short string) string {
+	steps := []string{"The undo of this setup does this:"}
 	if len(r.Clients) > 0 {
-		question += "; disconnect " + strings.Join(r.Clients, ", ")
+		steps = append(steps, "disconnect "+strings.Join(r.Clients, ", "))
 	}
-	return g.agreeAtTerminal(question + "?")
+	p, running := runfile.Find(r.Config)
+	switch {
+	case r.Service && running:
+		steps = append(steps, fmt.Sprintf("stop Junction (process %d), and remove its service", p.PID))
+	case r.Service:
+		steps = append(steps, "remove the service of Junction")
+	case r.PID > 0 && running && p.PID == r.PID:
+		steps = append(steps, fmt.Sprintf("stop Junction (process %d)", p.PID))
+	}
+	now, err := clients.ReadFile(r.Config)
+	switch {
+	case len(r.Upstreams) == 0 || errors.Is(err, fs.ErrNotExist):
+	case r.Created && !r.Mixed && bytes.Equal(now, r.After):
+		steps = append(steps, "delete "+short+", which setup has created")
+	default:
+		steps = append(steps, "remove "+strings.Join(r.Upstreams, ", ")+" from "+short)
+	}
+	if len(r.Secrets) > 0 || r.Environment != "" {
+		steps = append(steps, "delete the values that it has kept for these servers")
+	}
+	return strings.Join(steps, "\n  - ")
 }
 
 func (g *guide) removeService(ctx context.Context) error {
@@ -218,8 +239,12 @@ func (g *guide) removeService(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	p, running := runfile.Find(g.record.Config)
 	removed, err := s.Uninstall(ctx)
-	if removed {
+	switch {
+	case removed && running && err == nil:
+		g.say("Stopped Junction (process %d), and removed the service %s.", p.PID, s.Name())
+	case removed:
 		g.say("Removed the service %s.", s.Name())
 	}
 	return err
