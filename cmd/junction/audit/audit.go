@@ -61,7 +61,8 @@ The outcomes are
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&f.who, "who", "", "only lines of this `caller`: part of an e-mail address, a name, or an id")
+	flags.StringVar(&f.who, "who", "", "only lines of this `caller`: part of an e-mail address, a name, an id, or the ID of "+
+		"a key in keys list")
 	flags.StringVar(&f.tool, "tool", "", "only calls of this `tool`, prompt or resource; * stands for any characters")
 	flags.StringSliceVar(&f.outcomes, "outcome", nil, "only lines with one of these `outcomes`, separated by commas")
 	flags.StringVar(&since, "since", "", "only lines since this `time`: 90m, 24h, 7d, 2026-01-31, or "+
@@ -118,6 +119,7 @@ type line struct {
 	Time      time.Time `json:"time"`
 	Event     string    `json:"event"`
 	Principal string    `json:"principal"`
+	KeyID     string    `json:"key_id"`
 	Person    string    `json:"person"`
 	Email     string    `json:"email"`
 	Address   string    `json:"address"`
@@ -159,7 +161,7 @@ func (f *filter) matches(l *line) bool {
 	tool := func(text string) bool { ok, _ := path.Match(f.tool, text); return ok }
 	switch {
 	case l.Time.Before(f.since):
-	case f.who != "" && !who(l.Principal) && !who(l.Email) && !who(l.Person):
+	case f.who != "" && !who(l.Principal) && !who(l.Email) && !who(l.Person) && !who(l.KeyID):
 	case f.tool != "" && !tool(l.Name) && !tool(l.Own):
 	case len(f.outcomes) > 0 && !slices.Contains(f.outcomes, l.Outcome):
 	default:
@@ -378,7 +380,13 @@ func (p *printer) row(at, who, what, outcome, detail string) error {
 }
 
 // caller returns the readable name of the caller.
-func (l *line) caller() string { return cmp.Or(l.Email, l.Person, l.Principal, l.Address, "-") }
+func (l *line) caller() string {
+	who := cmp.Or(l.Email, l.Person, l.Principal, l.Address, "-")
+	if l.KeyID != "" {
+		who += " " + l.KeyID
+	}
+	return who
+}
 
 // what returns the name of the event, or the target of the call.
 func (l *line) what() string {
