@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http/httptest"
+	"net/http"
 	"net/netip"
 	"regexp"
 	"strings"
