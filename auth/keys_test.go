@@ -3,8 +3,8 @@ package auth_test
 import (
 	"context"
 	"errors"
-	"net/http/httptest"
 	"net/http"
+	"net/http/httptest"
 	"net/netip"
 	"regexp"
 	"strings"
