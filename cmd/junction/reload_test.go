@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"log/slog"
 	"net"
 	"net/http"
 	"os"
@@ -230,7 +229,7 @@ func TestReloadKeepsTheFlag(t *testing.T) {
 // TestReloadOfManyKeys: a reload writes one line for each key that it revokes, and no more than 50.
 func TestReloadOfManyKeys(t *testing.T) {
 	var log bytes.Buffer
-	p := &program{log: slog.New(slog.NewTextHandler(&log, nil))}
+	p := &program{log: authtest.Log(t, &log)}
 	keys := make([]auth.Key, 60)
 	for i := range keys {
 		keys[i] = auth.Key{Name: "ann", Hash: auth.Hash{byte(i)}}

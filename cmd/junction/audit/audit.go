@@ -62,8 +62,8 @@ The outcomes are
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&f.who, "who", "", "only lines of this `caller`: part of an e-mail address, a name, an id, or the ID of "+
-		"a key in keys list")
+	flags.StringVar(&f.who, "who", "", "only lines of this `caller`: part of an e-mail address, a name, an id, or the "+
+		"ID of a key in keys list")
 	flags.StringVar(&f.tool, "tool", "", "only calls of this `tool`, prompt or resource; * stands for any characters")
 	flags.StringSliceVar(&f.outcomes, "outcome", nil, "only lines with one of these `outcomes`, separated by commas")
 	flags.StringVar(&since, "since", "", "only lines since this `time`: 90m, 24h, 7d, 2026-01-31, or "+

@@ -2,7 +2,6 @@ package clients
 
 import (
 	"fmt"
-	"io"
 	"maps"
 	"regexp"
 	"slices"
@@ -10,7 +9,6 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"junction/cmd/junction/cli"
 	"junction/upstream/prose"
 	"junction/upstream/shell"
 )
@@ -203,10 +201,9 @@ func breakLine(b *prose.Page, first, others, text string) {
 	}
 }
 
-// Looks returns several looks for w, and a last paragraph with all that would be read: the person reads
-// it next to the question.
-func Looks(w io.Writer, list []*Look) string {
-	b := cli.NewPage(w)
+// Looks writes several looks on an empty page, and a last paragraph with all that would be read: the
+// person reads it next to the question. It returns the text of the page.
+func Looks(b *prose.Page, list []*Look) string {
 	var commands, urls int
 	var variables, files []string
 	for _, l := range list {

@@ -2,7 +2,6 @@ package clients
 
 import (
 	"fmt"
-	"io"
 	"strings"
 	"testing"
 
@@ -61,7 +60,7 @@ func TestLookHidesNothing(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
-		text := shown(l) + Looks(io.Discard, []*Look{l})
+		text := shown(l) + Looks(&prose.Page{}, []*Look{l})
 		if !strings.Contains(text, test.want) {
 			t.Errorf("%s: the look has no %s:\n%s", name, test.want, text)
 		}

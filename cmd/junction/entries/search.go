@@ -73,7 +73,8 @@ can publish a server: look at its source before you add it.`,
 			if err != nil {
 				return err
 			}
-			return cli.Print(stdout, asJSON, foundJSON(list, more), foundText(cli.NewPage(stdout), *file, words, list, more))
+			text := foundText(cli.NewPage(stdout), *file, words, list, more)
+			return cli.Print(stdout, asJSON, foundJSON(list, more), text)
 		},
 	}
 	cmd.Flags().StringVar(&base, "registry", "", registryUsage)
