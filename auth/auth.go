@@ -52,6 +52,10 @@ type Principal struct {
 	ID   string // "local", "key:<name>"; for users and services it contains the issuer
 	Key  string // name of the API key; only for KindKey
 
+	// KeyID distinguishes the keys of one name in records (Hash.ID); only for KindKey. Entries with
+	// the same name are one principal, so no decision depends on it.
+	KeyID string
+
 	User, Issuer, Email string // only for KindUser; Email only if the issuer has verified it
 	Name                string // of a person, as the issuer gave it; for records, not for decisions
 	Groups, Scopes      []string
@@ -152,6 +156,10 @@ type Refusal struct {
 	Path      string     // as the client asked for it
 	Status    int
 	Code      string // OAuth error code, such as invalid_token
+
+	// Of a key that is configured, or that a reload has revoked; "" for all others. Only a sender
+	// with the whole key can cause them. The client does not get to know Reason.
+	Principal, KeyID, Reason string
 }
 
 // Authenticate returns the principal of a request. If it returns nil, it has answered the request:
@@ -166,10 +174,17 @@ func (g *Guard) Authenticate(w http.ResponseWriter, r *http.Request) *Principal 
 		return nil
 	}
 	from := g.Address(r)
+	var key *keyError // of the refused token, if it is a key that is or was known
 	refused := func(status int, code string) {
-		if g.Refused != nil {
-			g.Refused(Refusal{RequestID(w), TraceID(r), from, r.URL.Path, status, code})
+		if g.Refused == nil {
+			return
 		}
+		of := Refusal{RequestID: RequestID(w), TraceID: TraceID(r), Address: from, Path: r.URL.Path, Status: status,
+			Code: code}
+		if key != nil {
+			of.Principal, of.KeyID, of.Reason = "key:"+key.name, key.id, key.why
+		}
+		g.Refused(of)
 	}
 	if r.URL.RawQuery != "" && tokenInQuery(r.URL.RawQuery) {
 		reject(w, http.StatusBadRequest, rejection{"invalid_request", "tokens in URLs end up in logs: " +
@@ -215,6 +230,7 @@ func (g *Guard) Authenticate(w http.ResponseWriter, r *http.Request) *Principal 
 		g.Checked(code)
 	}
 	if code != "" {
+		key, _ = errors.AsType[*keyError](err)
 		refused(status, code)
 		return nil
 	}

@@ -384,13 +384,13 @@ func (c *Config) Warnings(publicURL string) []yamlread.Problem {
 // tokens that this server issues, which begin with jct_at_; it is nil if there are none. Entries
 // that were there before keep their state in providers.
 func (c *Config) Guard(providers *Providers, publicURL string, own Verifier) *Guard {
-	g := &Guard{}
+	g, keys := &Guard{}, providers.keyring(c.APIKeys)
 	switch {
 	case own != nil || c.SignsIn():
-		t := providers.tokens(c, own)
+		t := providers.tokens(c, keys, own)
 		g.Verifier, g.Resources = t, NewResources(publicURL, t.servers(publicURL), t.scopes())
 	case len(c.APIKeys) > 0:
-		g.Verifier = Keys(c.APIKeys, nil)
+		g.Verifier = keys
 	}
 	for _, p := range c.TrustedProxies {
 		g.TrustedProxies = append(g.TrustedProxies, p.Prefix)

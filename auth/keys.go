@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"maps"
 	"net/netip"
 	"regexp"
 	"slices"
@@ -49,6 +50,10 @@ func (h *Hash) UnmarshalText(text []byte) error {
 
 // String formats the hash as in the configuration file.
 func (h Hash) String() string { return hashPrefix + hex.EncodeToString(h[:]) }
+
+// ID returns the first 8 hexadecimal digits of the hash, which tell the keys of one name apart in
+// records. They say nothing about the key, which is random.
+func (h Hash) ID() string { return hex.EncodeToString(h[:4]) }
 
 // NewKey returns a new key. It is a secret; store only its hash.
 func NewKey() string {
@@ -133,24 +138,37 @@ func Redact(text string) string {
 	return tokenShaped.ReplaceAllString(keyShaped.ReplaceAllLiteralString(text, keyPrefix+"…"), "${1}…")
 }
 
-// keyring is the Verifier of the configured keys.
+// keyring is the Verifier of the configured keys. It is immutable; a reload replaces it.
 type keyring struct {
-	keys map[Hash]*entry
-	now  func() time.Time
+	keys    map[Hash]*entry
+	revoked map[Hash]revokedKey // by earlier reloads; at most maxRevoked
+	now     func() time.Time
 }
 
-// entry is a configured key with the ID of its principal.
+// entry is a configured key with the IDs of its principal and of itself.
 type entry struct {
 	Key
-	id string
+	principal, id string
 }
+
+// revokedKey is a key that a reload has removed. It serves records only.
+type revokedKey struct {
+	name string
+	at   time.Time
+}
+
+// maxRevoked limits the revoked keys that are remembered. The oldest are forgotten first.
+const maxRevoked = 200
 
 // Keys returns a Verifier of API keys. Entries with the same name are one principal, so that a key
 // can be replaced while both are in use. Entries with the same hash, which Validate rejects, are
 // all invalid. If now is nil, it is time.Now.
 //
 // A key is looked up by its hash. The time that takes tells an attacker nothing about valid keys.
-func Keys(list []Key, now func() time.Time) Verifier {
+func Keys(list []Key, now func() time.Time) Verifier { return newKeyring(list, nil, now) }
+
+// newKeyring returns the keyring that replaces before, which may be nil.
+func newKeyring(list []Key, before *keyring, now func() time.Time) *keyring {
 	if now == nil {
 		now = time.Now
 	}
@@ -160,31 +178,69 @@ func Keys(list []Key, now func() time.Time) Verifier {
 			r.keys[k.Hash] = nil
 			continue
 		}
-		r.keys[k.Hash] = &entry{k, "key:" + k.Name}
+		r.keys[k.Hash] = &entry{k, "key:" + k.Name, k.Hash.ID()}
+	}
+	if before == nil {
+		return r
+	}
+	r.revoked = maps.Clone(before.revoked)
+	for hash, k := range before.keys {
+		if k != nil && r.revoked == nil {
+			r.revoked = map[Hash]revokedKey{}
+		}
+		if k != nil {
+			r.revoked[hash] = revokedKey{k.Name, r.now()}
+		}
+	}
+	maps.DeleteFunc(r.revoked, func(h Hash, _ revokedKey) bool { _, configured := r.keys[h]; return configured })
+	if excess := len(r.revoked) - maxRevoked; excess > 0 {
+		oldest := slices.SortedFunc(maps.Keys(r.revoked), func(a, b Hash) int {
+			return r.revoked[a].at.Compare(r.revoked[b].at)
+		})
+		for _, hash := range oldest[:excess] {
+			delete(r.revoked, hash)
+		}
 	}
 	return r
 }
 
+// keyError is the refusal of a key that is in the configuration, or was until a reload. Its sender
+// has the whole key.
+type keyError struct {
+	error                // for the client
+	name, id, why string // for the operator
+}
+
+func (e *keyError) Unwrap() error { return e.error }
+
 var errUnknownKey = fmt.Errorf("%w: this server does not know the key", ErrInvalidToken)
 
-// Verify implements Verifier. The reason is told only to the holder of a known key; all unknown or
-// malformed keys get the same answer.
+// Verify implements Verifier. The reason is told only to the holder of a known key; all unknown,
+// malformed and revoked keys get the same answer.
 func (r *keyring) Verify(_ context.Context, token string, from netip.Addr) (*Principal, error) {
 	hash, err := HashKey(token)
 	if err != nil {
 		return nil, errUnknownKey
 	}
 	k := r.keys[hash]
+	if was, revoked := r.revoked[hash]; revoked {
+		return nil, &keyError{errUnknownKey, was.name, hash.ID(), "a reload revoked the key at " +
+			was.at.UTC().Format(time.RFC3339)}
+	}
+	why := ""
 	switch {
 	case k == nil:
 		return nil, errUnknownKey
 	case k.expired(r.now()):
-		return nil, fmt.Errorf("%w: the key expired at %s", ErrInvalidToken, k.Expires)
+		why = "the key expired at " + k.Expires.String()
 	case !k.from(from):
-		return nil, fmt.Errorf("%w: the key is not allowed from this address", ErrInvalidToken)
+		why = "the key is not allowed from this address"
 	}
-	return &Principal{Kind: KindKey, ID: k.id, Key: k.Name, Expires: k.Expires.Time, Address: from, hash: hash,
-		Endpoints: k.Endpoints}, nil
+	if why != "" {
+		return nil, &keyError{fmt.Errorf("%w: %s", ErrInvalidToken, why), k.Name, k.id, why}
+	}
+	return &Principal{Kind: KindKey, ID: k.principal, Key: k.Name, KeyID: k.id, Expires: k.Expires.Time, Address: from,
+		hash: hash, Endpoints: k.Endpoints}, nil
 }
 
 // Still reports whether Verify would return the principal again. An earlier expiry than before ends

@@ -3,6 +3,7 @@ package auth_test
 import (
 	"context"
 	"errors"
+	"net/http"
 	"net/http/httptest"
 	"net/netip"
 	"regexp"
@@ -220,6 +221,69 @@ func TestKeysExpire(t *testing.T) {
 			!strings.Contains(resp.Header.Get("WWW-Authenticate"), "expired") || g.Still(p) {
 			t.Errorf("at its end the key gives %v, %d, %v; still let in: %v", again, resp.StatusCode, resp.Header,
 				g.Still(p))
+		}
+	})
+}
+
+// TestRevokedKeyIsRecorded: two keys have one name. After a reload without the first one, the record
+// of a rejected request says which key it was and when it was revoked. The client gets the answer for
+// an unknown key.
+func TestRevokedKeyIsRecorded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		old, next := auth.NewKey(), auth.NewKey()
+		first, second := auth.Key{Name: "ann", Hash: mustHash(t, old)}, auth.Key{Name: "ann", Hash: mustHash(t, next)}
+		providers := auth.NewProviders(nil)
+		t.Cleanup(providers.Close)
+		var got *auth.Refusal
+		guard := func(list ...auth.Key) *auth.Guard {
+			g := (&auth.Config{APIKeys: list}).Guard(providers, "", nil)
+			g.Refused = func(r auth.Refusal) { got = &r }
+			return g
+		}
+		send := func(g *auth.Guard, key string) (*auth.Principal, *http.Response) {
+			got = nil
+			return ask(t, g, "POST", "/mcp", authorization("Bearer "+key))
+		}
+		g := guard(first, second)
+		for _, k := range []struct{ key, id string }{{old, first.Hash.String()}, {next, second.Hash.String()}} {
+			p, _ := send(g, k.key)
+			if p == nil || p.ID != "key:ann" || "sha256:"+p.KeyID != k.id[:len("sha256:")+8] {
+				t.Errorf("the key with the hash %s is %+v", k.id, p)
+			}
+		}
+		at := time.Now().UTC().Format(time.RFC3339)
+		guard(second)
+		time.Sleep(time.Hour)
+		other := auth.NewKey()
+		g = guard(second, auth.Key{Name: "bob", Hash: mustHash(t, other)})
+		p, resp := send(g, old)
+		if got == nil || got.Principal != "key:ann" || got.KeyID != first.Hash.ID() ||
+			got.Reason != "a reload revoked the key at "+at {
+			t.Errorf("the record of the revoked key is %+v", got)
+		}
+		_, unknown := send(g, auth.NewKey())
+		if got == nil || got.Principal+got.KeyID+got.Reason != "" {
+			t.Errorf("the record of an unknown key is %+v", got)
+		}
+		mine, others := resp.Header.Get("WWW-Authenticate"), unknown.Header.Get("WWW-Authenticate")
+		if p != nil || resp.StatusCode != 401 || mine != others {
+			t.Errorf("the revoked key gets %v, %d, %s; an unknown key gets %s", p, resp.StatusCode, mine, others)
+		}
+		if p, _ := send(guard(first, second), old); p == nil {
+			t.Error("a key that is in the file again is not accepted")
+		}
+
+		// Only the last ones are remembered.
+		many := make([]auth.Key, 300)
+		for i := range many {
+			many[i] = auth.Key{Name: "many", Hash: mustHash(t, auth.NewKey())}
+		}
+		guard(append(many, first, second)...)
+		guard(first, second)
+		time.Sleep(time.Hour)
+		g = guard(second)
+		if send(g, old); got == nil || got.KeyID != first.Hash.ID() {
+			t.Errorf("after many others, the record of the revoked key is %+v", got)
 		}
 	})
 }

@@ -32,6 +32,7 @@ type Providers struct {
 	mu             sync.Mutex
 	issuers        map[string]*issuer // by fingerprint; those in use
 	introspections map[string]*introspection
+	keys           *keyring // in force; nil before the first configuration
 }
 
 // NewProviders returns providers that send requests through client without following redirects; if
@@ -81,13 +82,22 @@ func (f *fetches) close() {
 	f.running.Wait()
 }
 
+// keyring returns the Verifier of the keys of a configuration. It remembers the keys that were in the
+// configuration before; nil Providers remember none.
+func (p *Providers) keyring(list []Key) *keyring {
+	if p == nil {
+		return newKeyring(list, nil, nil)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.keys = newKeyring(list, p.keys, p.now)
+	return p.keys
+}
+
 // tokens returns the Verifier of a section. It starts to fetch the keys of new issuers, and does
 // not wait for them.
-func (p *Providers) tokens(c *Config, own Verifier) *tokens {
-	t := &tokens{own: own, issuers: map[string]*issuer{}, cache: map[Hash]*cachedToken{}}
-	if len(c.APIKeys) > 0 {
-		t.keys = Keys(c.APIKeys, nil)
-	}
+func (p *Providers) tokens(c *Config, keys *keyring, own Verifier) *tokens {
+	t := &tokens{keys: keys, own: own, issuers: map[string]*issuer{}, cache: map[Hash]*cachedToken{}}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	issuers, introspections := map[string]*issuer{}, map[string]*introspection{}

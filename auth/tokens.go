@@ -15,7 +15,7 @@ import (
 // tokens is a Verifier that chooses by the form of a token. It is immutable except for its cache. A
 // reload replaces it.
 type tokens struct {
-	keys          Verifier // jct_key_; nil for none
+	keys          *keyring // jct_key_
 	own           Verifier // jct_at_; nil for none
 	issuers       map[string]*issuer
 	order         []*issuer      // in the order of the file
@@ -50,9 +50,6 @@ const ownPrefix = tokenPrefix + "at_"
 func (t *tokens) Verify(ctx context.Context, token string, from netip.Addr) (*Principal, error) {
 	switch {
 	case strings.HasPrefix(token, keyPrefix):
-		if t.keys == nil {
-			return nil, errUnknownKey
-		}
 		return t.keys.Verify(ctx, token, from)
 	case strings.HasPrefix(token, ownPrefix) && t.own != nil:
 		return t.own.Verify(ctx, token, from)

@@ -258,7 +258,7 @@ func (x *Exchange) coming() *upstream.Call {
 // start begins the record of the request, for log, audit and metrics.
 func (x *Exchange) start() *CallInfo {
 	info := &x.Info
-	*info = CallInfo{RequestID: x.RequestID, Client: x.Client, Principal: x.Principal.ID,
+	*info = CallInfo{RequestID: x.RequestID, Client: x.Client, Principal: x.Principal.ID, KeyID: x.Principal.KeyID,
 		Person: x.Principal.Name, Email: x.Principal.Email, Kind: string(x.Principal.Kind),
 		Address: x.Principal.Address, Era: string(x.Era), Endpoint: x.Endpoint.Name, Surface: x.Endpoint.Surface,
 		Method: x.Msg.Method, Request: string(x.Msg.ID),

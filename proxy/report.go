@@ -36,6 +36,7 @@ type CallInfo struct {
 	RequestID string
 	TraceID   [16]byte   // of the trace of the request; zero if there is none. The Observer sets it
 	Principal string     // ID of the caller, such as "local" or "key:ci"
+	KeyID     string     // distinguishes the API keys of one name (auth.Hash.ID); "" without a key
 	Person    string     // name of a user as the issuer of the token gave it
 	Email     string     // of a user, verified by the issuer
 	Kind      string     // of the principal: local, key, user or service

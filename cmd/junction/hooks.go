@@ -36,7 +36,7 @@ func (p *program) proxyHooks() proxy.Hooks {
 			if !calls.Enabled(context.Background(), level) {
 				return
 			}
-			var few [15]slog.Attr
+			var few [16]slog.Attr
 			attrs := append(few[:0],
 				slog.String("client", c.Client), slog.String("era", c.Era), slog.String("method", c.Method),
 				slog.String("name", c.Name),
@@ -55,6 +55,9 @@ func (p *program) proxyHooks() proxy.Hooks {
 			}
 			if c.Kind != string(auth.KindLocal) {
 				attrs = append(attrs, slog.String("principal", c.Principal))
+			}
+			if c.KeyID != "" {
+				attrs = append(attrs, slog.String("key_id", c.KeyID))
 			}
 			if c.Endpoint != "" {
 				attrs = append(attrs, slog.String("endpoint", c.Endpoint))

@@ -15,6 +15,7 @@ import (
 
 	"github.com/fsnotify/fsnotify"
 
+	"junction/auth"
 	"junction/cmd/junction/config"
 	"junction/cmd/junction/record"
 	"junction/cmd/watch"
@@ -136,6 +137,8 @@ func (p *program) reloaded(change *config.Change, which string) {
 	attrs := append([]any{"upstreams", len(change.Config.Upstreams)}, change.Attrs()...)
 	waiting, rejected := change.Waiting(), change.Rejected()
 	p.waiting.Store(&waiting)
+	defer p.changedKeys("key_revoked", "revoked", change.RevokedKeys)
+	defer p.changedKeys("key_added", "added", change.AddedKeys)
 	if rejected != "" {
 		p.reloadError.Store(&rejected)
 		p.log.Error("configuration not reloaded, but for what it takes away", append(attrs, "error", rejected)...)
@@ -150,6 +153,22 @@ func (p *program) reloaded(change *config.Change, which string) {
 		which += "; " + waiting
 	}
 	p.record("configuration_reloaded", which, proxy.OK)
+}
+
+// maxKeyLines limits the lines about the keys that one reload adds or revokes.
+const maxKeyLines = 50
+
+// changedKeys writes a line for each key that a reload has added or revoked to the log and to the audit.
+func (p *program) changedKeys(event, how string, keys []auth.Key) {
+	shown := keys[:min(len(keys), maxKeyLines)]
+	for _, k := range shown {
+		p.log.Info("key "+how+" by a reload", "principal", "key:"+k.Name, "key_id", k.Hash.ID())
+		p.audit.Event(record.Event{Name: event, Principal: "key:" + k.Name, KeyID: k.Hash.ID()})
+	}
+	if more := len(keys) - len(shown); more > 0 {
+		p.log.Info("more keys "+how+" by a reload", "more", more)
+		p.record(event, prose.Count(more, "more key"), proxy.OK)
+	}
 }
 
 // follow opens what a configuration needs, and returns what takes effect of it. If something cannot

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"net"
 	"net/http"
 	"os"
@@ -9,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"junction/auth"
 	"junction/auth/authtest"
 	"junction/cmd/watch"
 	"junction/upstream/upstreamtest"
@@ -222,6 +224,25 @@ func TestReloadKeepsTheFlag(t *testing.T) {
 	r := mustServeWith(t, options{file: file, listen: "127.0.0.1:0"})
 	mustWrite(t, file, "admin: 127.0.0.1:0\nlisten: 127.0.0.1:2\nupstreams: { b: { url: "+url+" } }\n")
 	r.stderr.mustSay(t, reloaded, 1)
+}
+
+// TestReloadOfManyKeys: a reload writes one line for each key that it revokes, and no more than 50.
+func TestReloadOfManyKeys(t *testing.T) {
+	var log bytes.Buffer
+	p := &program{log: authtest.Log(t, &log)}
+	keys := make([]auth.Key, 60)
+	for i := range keys {
+		keys[i] = auth.Key{Name: "ann", Hash: auth.Hash{byte(i)}}
+	}
+	p.changedKeys("key_revoked", "revoked", keys[:50])
+	if got := log.String(); strings.Count(got, "\n") != 50 || !strings.Contains(got, "principal=key:ann key_id=31000000\n") {
+		t.Errorf("the log of 50 keys is\n%s", got)
+	}
+	log.Reset()
+	p.changedKeys("key_revoked", "revoked", keys)
+	if got := log.String(); strings.Count(got, "\n") != 51 || !strings.HasSuffix(got, "more=10\n") {
+		t.Errorf("the log of 60 keys is\n%s", got)
+	}
 }
 
 func mustRename(t testing.TB, from, to string) {

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"junction/integration/harness"
+	"junction/upstream/prose"
 )
 
 // mustTerminal returns both ends of a new terminal.
@@ -185,15 +186,15 @@ func TestTerminalImportAsks(t *testing.T) {
 	}
 }
 
-// TestTerminalIsNarrow: at 60 columns no command's output and no error breaks inside a word. Only a word that
-// is wider than the terminal has a wider line.
+// TestTerminalIsNarrow: at 60, 80 and 120 columns no command's output and no error breaks inside a word, and no
+// paragraph is broken twice. Only a word that is wider than the terminal has a wider line.
 func TestTerminalIsNarrow(t *testing.T) {
-	const columns = 60
 	dir := t.TempDir()
 	program := harness.JunctionBinary(t)
 	file := filepath.Join(dir, "config.yaml")
 	if err := os.WriteFile(file, []byte(`listen: 127.0.0.1:0
 admin: 127.0.0.1:0
+audit: { file: `+filepath.Join(dir, "audit.jsonl")+` }
 upstreams:
   fine: { command: [junction, demo] }
   a-server-with-a-long-name: { command: [junction, demo] }
@@ -225,23 +226,52 @@ upstreams:
 		}
 	}
 	go io.Copy(io.Discard, out) // ends with the program
-	for _, line := range []string{"check", "doctor", "status", "list", "tools", "pins", "auth doctor", "why fine__echo",
+	commands := []string{"check", "doctor", "status", "list", "tools", "pins", "auth doctor", "why fine__echo",
 		"why fine__nothing", "why a-server-with-a-long-name__echo", "call fine__nothing", "call fine__echo", "keys list",
 		"packs list", "connect nothing", "service status", "import", "audit", "skills", "health", "users list", "remove nothing",
-		"help", "help connect", "no-such-command"} {
-		args := append(strings.Fields(line), "--config", file)
-		got := mustShow(t, env, columns, program, args...)
-		if strings.TrimSpace(got) == "" {
-			t.Errorf("%s shows nothing", line)
-		}
-		if strings.ContainsAny(got, "\x1b\x07") {
-			t.Errorf("%s: a text of a server controls the terminal: %q", line, got)
-		}
-		for text := range strings.Lines(got) {
-			text = strings.TrimSuffix(text, "\n")
-			if utf8.RuneCountInString(text) > columns && strings.Contains(strings.TrimSpace(text), " ") {
-				t.Errorf("%s: the terminal breaks this line inside a word: %q", line, text)
+		"help", "help connect", "help setup", "help audit", "no-such-command"}
+	for _, columns := range []int{60, 80, 120} {
+		for _, line := range commands {
+			args := append(strings.Fields(line), "--config", file)
+			got := mustShow(t, env, uint16(columns), program, args...)
+			if strings.TrimSpace(got) == "" {
+				t.Errorf("%s shows nothing", line)
 			}
+			if strings.ContainsAny(got, "\x1b\x07") {
+				t.Errorf("%s: a text of a server controls the terminal: %q", line, got)
+			}
+			for text := range strings.Lines(got) {
+				text = strings.TrimSuffix(text, "\n")
+				if utf8.RuneCountInString(text) > columns && strings.Contains(strings.TrimSpace(text), " ") {
+					t.Errorf("%s: %d columns break this line inside a word: %q", line, columns, text)
+				}
+			}
+			if name, _, _ := strings.Cut(line, " "); name == "status" || name == "doctor" || name == "why" {
+				wantFilled(t, line, got, min(columns, prose.Width))
+			}
+			if line == "audit" && !strings.Contains(got, "  WHAT ") {
+				t.Errorf("%s at %d columns shows\n%s", line, columns, got)
+			}
+		}
+	}
+}
+
+// wantFilled fails if an indented paragraph has a line that ends before the next word needs it.
+func wantFilled(t *testing.T, command, text string, columns int) {
+	t.Helper()
+	indent := func(line string) int { return len(line) - len(strings.TrimLeft(line, " ")) }
+	lines := strings.Split(text, "\n")
+	for i, line := range lines[1:] {
+		before, words := lines[i], strings.Fields(line)
+		at := indent(before)
+		if mark := "→ "; strings.HasPrefix(before[at:], mark) {
+			at += 2
+		}
+		if at < 4 || at != indent(line) || len(words) == 0 || words[0] == "→" {
+			continue // not a paragraph with several lines
+		}
+		if utf8.RuneCountInString(before)+1+utf8.RuneCountInString(words[0]) <= columns {
+			t.Errorf("%s: the line %q has room for %q", command, before, words[0])
 		}
 	}
 }

@@ -176,7 +176,7 @@ func TestOperatorsReadEventsInTheAudit(t *testing.T) {
 			for range 2 {
 				showing(t, c.Program, client.EraModern, ci.key, "/mcp").Call(t, "tools/list", "")
 			}
-			wantLine(`"event":"key_used".*"principal":"key:ci","address":"127.0.0.1"`)
+			wantLine(`"event":"key_used".*"principal":"key:ci","key_id":"[0-9a-f]{8}","address":"127.0.0.1"`)
 			c.mustOperate(t, "users", "disable", "ann@acme.example")
 			wantLine(`"event":"user_disabled".*` + ann + `,"detail":"by the operator"`)
 			c.MustStop(t)

@@ -193,6 +193,7 @@ func (s *Server) noEndpoint(rw http.ResponseWriter, c scope.Caller, at string) {
 // reportRefused reports a request that was refused before its body was read.
 func (s *Server) reportRefused(rw http.ResponseWriter, c scope.Caller, info proxy.CallInfo) {
 	info.RequestID, info.Principal, info.Person = auth.RequestID(rw), c.Principal.ID, c.Principal.Name
+	info.KeyID = c.Principal.KeyID
 	info.Email, info.Kind, info.Address = c.Principal.Email, string(c.Principal.Kind), c.Principal.Address
 	s.Report(&info)
 }

@@ -39,7 +39,8 @@ func Cut(s string, width int) string {
 	return strings.TrimRight(string([]rune(s)[:width-1]), " ") + "…"
 }
 
-// Width is the terminal width that all output fits, except long addresses.
+// Width is the terminal width that all output fits, except long addresses. A narrower terminal gets
+// narrower lines (Page).
 const Width = 80
 
 // Count returns n and the thing counted, with a plural s unless n is 1.
@@ -77,13 +78,28 @@ func Escaped(s string) string {
 	return strings.ReplaceAll(q[1:len(q)-1], `\"`, `"`)
 }
 
-// Wrap writes a text in lines of at most Width characters. The first line begins with first, the
+// A Page is a text for people whose paragraphs fit its reader. The zero value is for an output that is
+// no terminal.
+type Page struct {
+	bytes.Buffer
+	Terminal int // columns of the terminal that shows the page; 0 for any other output
+}
+
+// Columns returns how wide the paragraphs of the page may be: at most Width, also on a wider terminal.
+func (p *Page) Columns() int {
+	if p.Terminal > 0 && p.Terminal < Width {
+		return p.Terminal
+	}
+	return Width
+}
+
+// Wrap writes a text in lines of at most Columns characters. The first line begins with first, the
 // others with others. A word that is too long gets a line of its own.
-func Wrap(b *bytes.Buffer, first, others, text string) {
+func (p *Page) Wrap(first, others, text string) {
 	line, empty := first, true
 	for word := range strings.FieldsSeq(text) {
-		if !empty && utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) > Width {
-			b.WriteString(line + "\n")
+		if !empty && utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) > p.Columns() {
+			p.WriteString(line + "\n")
 			line, empty = others, true
 		}
 		if !empty {
@@ -91,7 +107,7 @@ func Wrap(b *bytes.Buffer, first, others, text string) {
 		}
 		line, empty = line+word, false
 	}
-	b.WriteString(line + "\n")
+	p.WriteString(line + "\n")
 }
 
 // Duration returns a duration without units of zero: 1m, not 1m0s.

@@ -112,9 +112,9 @@ func Show(ctx context.Context, w io.Writer, path, name string, asJSON bool) erro
 	if asJSON {
 		return printJSON(w, t.Definition)
 	}
-	var b bytes.Buffer
+	var b prose.Page
 	fmt.Fprintf(&b, "%s (%s)\n", t.Definition.Name, t.File)
-	prose.Wrap(&b, "  ", "  ", prose.Flat(t.Definition.Description))
+	b.Wrap("  ", "  ", prose.Flat(t.Definition.Description))
 	line := func(key, format string, args ...any) {
 		fmt.Fprintf(&b, "  %-12s %s\n", key, prose.OneLine(fmt.Sprintf(format, args...)))
 	}

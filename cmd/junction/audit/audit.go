@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -61,7 +62,8 @@ The outcomes are
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&f.who, "who", "", "only lines of this `caller`: part of an e-mail address, a name, or an id")
+	flags.StringVar(&f.who, "who", "", "only lines of this `caller`: part of an e-mail address, a name, an id, or the "+
+		"ID of a key in keys list")
 	flags.StringVar(&f.tool, "tool", "", "only calls of this `tool`, prompt or resource; * stands for any characters")
 	flags.StringSliceVar(&f.outcomes, "outcome", nil, "only lines with one of these `outcomes`, separated by commas")
 	flags.StringVar(&since, "since", "", "only lines since this `time`: 90m, 24h, 7d, 2026-01-31, or "+
@@ -118,6 +120,7 @@ type line struct {
 	Time      time.Time `json:"time"`
 	Event     string    `json:"event"`
 	Principal string    `json:"principal"`
+	KeyID     string    `json:"key_id"`
 	Person    string    `json:"person"`
 	Email     string    `json:"email"`
 	Address   string    `json:"address"`
@@ -159,7 +162,7 @@ func (f *filter) matches(l *line) bool {
 	tool := func(text string) bool { ok, _ := path.Match(f.tool, text); return ok }
 	switch {
 	case l.Time.Before(f.since):
-	case f.who != "" && !who(l.Principal) && !who(l.Email) && !who(l.Person):
+	case f.who != "" && !who(l.Principal) && !who(l.Email) && !who(l.Person) && !who(l.KeyID):
 	case f.tool != "" && !tool(l.Name) && !tool(l.Own):
 	case len(f.outcomes) > 0 && !slices.Contains(f.outcomes, l.Outcome):
 	default:
@@ -353,32 +356,96 @@ func (r *reader) moved() bool {
 type printer struct {
 	w      io.Writer
 	asJSON bool
-	begun  bool
+	table  *table // nil before the first line
 }
-
-const row = "%-19s  %-28s  %-36s  %-11s  %s"
 
 func (p *printer) print(l *line, text []byte) error {
 	if p.asJSON {
 		_, err := fmt.Fprintf(p.w, "%s\n", text)
 		return err
 	}
-	if !p.begun {
-		p.begun = true
-		p.row("TIME", "WHO", "WHAT", "OUTCOME", "DETAIL")
+	if p.table == nil {
+		p.table = tableFor(cli.Columns(p.w))
+		if err := p.row("TIME", "WHO", "WHAT", "OUTCOME", "DETAIL"); err != nil {
+			return err
+		}
 	}
-	return p.row(l.Time.Local().Format(time.DateTime), l.caller(), l.what(), l.Outcome, l.detail())
+	who := func(width int) string { return l.caller(width) }
+	return p.line(l.Time.Local().Format(p.table.layout), who, l.what(), l.Outcome, l.detail(), l.explained())
 }
 
+// table are the widths of the columns. The lines come one by one, so that the widths cannot follow from
+// them.
+type table struct {
+	layout             string // of the time
+	who, what, outcome int
+	detail             int  // 0 if there is no column for it
+	below              bool // a detail that explains something has a line of its own
+}
+
+// whole is the table of an output that is no terminal.
+var whole = table{time.DateTime, 28, 36, 11, 60, false}
+
+// tableFor returns the table for a terminal with this number of columns; 0 is none. The time, the
+// caller, the target and the outcome have a column on every terminal. Only a wide terminal has a column
+// for the detail; others show it below the line, except how long a call took.
+func tableFor(columns int) *table {
+	const gap, short, least, duration = 2, "01-02 15:04:05", 40, 10
+	t := whole
+	if columns == 0 {
+		return &t
+	}
+	left := columns - len(t.layout) - t.who - t.what - t.outcome - 3*gap
+	t.detail = min(left-gap, t.detail)
+	if t.below = t.detail < least; t.detail < duration {
+		t.detail = 0
+	}
+	if left < 0 {
+		t.layout = short
+		room := max(columns-len(short)-t.outcome-3*gap, 16)
+		t.who = (room*2 + 4) / 5
+		t.what = room - t.who
+	}
+	return &t
+}
+
+// row prints the names of the columns.
 func (p *printer) row(at, who, what, outcome, detail string) error {
-	short := func(text string, width int) string { return prose.Cut(shell.Visible(text), width) }
-	text := fmt.Sprintf(row, at, short(who, 28), short(what, 36), short(outcome, 11), short(detail, 60))
-	_, err := fmt.Fprintln(p.w, strings.TrimRight(text, " "))
-	return err
+	return p.line(at, func(int) string { return who }, what, outcome, detail, false)
 }
 
-// caller returns the readable name of the caller.
-func (l *line) caller() string { return cmp.Or(l.Email, l.Person, l.Principal, l.Address, "-") }
+// line prints a line, and its detail below if there is no column for it and it explains the outcome.
+func (p *printer) line(at string, who func(width int) string, what, outcome, detail string, explained bool) error {
+	t := p.table
+	short := func(text string, width int) string { return prose.Cut(shell.Visible(text), width) }
+	text := fmt.Sprintf("%-*s  %-*s  %-*s  %-*s", len(t.layout), at, t.who, who(t.who), t.what, short(what, t.what),
+		t.outcome, short(outcome, t.outcome))
+	switch {
+	case !(t.below && explained):
+		text += "  " + short(detail, t.detail)
+	case detail != "":
+		text = strings.TrimRight(text, " ") + "\n    " + short(detail, whole.detail)
+	}
+	return cli.Tell(p.w, strings.TrimRight(text, " ")+"\n")
+}
+
+// explained reports whether the detail is worth a line of its own: it is about an event, or says why a
+// call was not answered.
+func (l *line) explained() bool {
+	return l.Event != "" || l.Dropped > 0 || l.Outcome == string(proxy.Denied) && l.Policy != ""
+}
+
+// caller returns the readable name of the caller, with the ID of a key, in at most width characters.
+func (l *line) caller(width int) string {
+	who, id := shell.Visible(cmp.Or(l.Email, l.Person, l.Principal, l.Address, "-")), ""
+	if l.KeyID != "" {
+		id = " " + prose.Cut(shell.Visible(l.KeyID), 8)
+	}
+	if utf8.RuneCountInString(who)+len(id) > width && id != "" {
+		who = strings.TrimPrefix(who, "key:") // the ID says that it is a key
+	}
+	return prose.Cut(who, width-len(id)) + id
+}
 
 // what returns the name of the event, or the target of the call.
 func (l *line) what() string {

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"junction/auth/authtest"
 	"junction/cmd/junction/config"
@@ -50,6 +51,44 @@ func mustWrite(t *testing.T, file, text string) {
 	t.Helper()
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// TestTableFitsTheTerminal: each line of the audit fits a terminal of any width. The outcome and the ID
+// of a key are on every terminal, and so is the reason of a refusal.
+func TestTableFitsTheTerminal(t *testing.T) {
+	calls := []line{
+		{Principal: "key:a-name-of-many-letters@example.com", KeyID: "3f2a8c1e", Name: strings.Repeat("server__", 8),
+			Outcome: "unavailable", Took: 1234.5},
+		{Principal: "key:ann", KeyID: "3f2a8c1e", Event: "request_refused", Outcome: "unavailable",
+			Detail: "a reload revoked the key at 2026-11-25T00:07:19Z"},
+	}
+	for _, test := range []struct {
+		columns, lines int
+		took           bool // how long the call took is shown
+	}{{0, 3, true}, {20, 4, false}, {60, 4, false}, {80, 4, false}, {100, 4, false}, {120, 4, true}, {142, 3, true},
+		{200, 3, true}} {
+		var b bytes.Buffer
+		p := printer{w: &b, table: tableFor(test.columns)}
+		if err := p.row("TIME", "WHO", "WHAT", "OUTCOME", "DETAIL"); err != nil {
+			t.Fatal(err)
+		}
+		for i := range calls {
+			if err := p.print(&calls[i], nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		got := b.String()
+		for text := range strings.Lines(got) {
+			if n := utf8.RuneCountInString(text) - 1; test.columns >= 60 && n > test.columns {
+				t.Errorf("%d columns: a line has %d: %s", test.columns, n, text)
+			}
+		}
+		if strings.Count(got, " 3f2a8c1e ") != 2 || strings.Count(got, "unavailable") != 2 ||
+			!strings.Contains(got, "a reload revoked the key at 2026-11-") || strings.Count(got, "\n") != test.lines ||
+			strings.Contains(got, "1.2345s") != test.took {
+			t.Errorf("%d columns:\n%s", test.columns, got)
+		}
 	}
 }
 

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -67,7 +66,7 @@ func authDoctor(ctx context.Context, stdout io.Writer, file string, asJSON bool)
 	}
 	transport := config.Trusting(fetcher)
 	defer transport.CloseIdleConnections()
-	d := &signInDoctor{client: &http.Client{Transport: transport, Timeout: providerPatience}}
+	d := &signInDoctor{client: &http.Client{Transport: transport, Timeout: providerPatience}, out: NewPage(stdout)}
 	if c.Auth.OAuth != nil {
 		for _, p := range c.Auth.OAuth.IdentityProviders {
 			d.begin("identity provider " + p.ID)
@@ -104,7 +103,7 @@ func authDoctor(ctx context.Context, stdout io.Writer, file string, asJSON bool)
 		}
 	}
 	if c.Auth.OAuth != nil {
-		fmt.Fprintf(&d.out, "\nClients sign in at %s/mcp\n%s", c.PublicURL,
+		fmt.Fprintf(d.out, "\nClients sign in at %s/mcp\n%s", c.PublicURL,
 			strings.ReplaceAll(ClientLines, "URL", c.PublicURL+"/mcp"))
 	}
 	if asJSON {
@@ -112,7 +111,7 @@ func authDoctor(ctx context.Context, stdout io.Writer, file string, asJSON bool)
 			Findings []findingJSON `json:"findings"`
 		}{append([]findingJSON{}, d.findings...)})
 	} else {
-		_, err = d.out.WriteTo(stdout)
+		err = Tell(stdout, d.out.String())
 	}
 	if err != nil {
 		return err
@@ -126,7 +125,7 @@ func authDoctor(ctx context.Context, stdout io.Writer, file string, asJSON bool)
 // signInDoctor collects the findings about identity providers and authorization servers.
 type signInDoctor struct {
 	client *http.Client
-	out    bytes.Buffer
+	out    *prose.Page
 	wrong  int
 
 	about    string // of the next findings
@@ -143,26 +142,26 @@ type findingJSON struct {
 
 func (d *signInDoctor) begin(what string) {
 	d.about = what
-	fmt.Fprintf(&d.out, "%s\n", what)
+	fmt.Fprintf(d.out, "%s\n", what)
 }
 
 func (d *signInDoctor) good(text string) {
 	d.findings = append(d.findings, findingJSON{d.about, true, text, ""})
-	prose.Wrap(&d.out, "  ok    ", "        ", text)
+	d.out.Wrap("  ok    ", "        ", text)
 }
 
 // warn reports a finding that is no mistake, but that users will notice.
 func (d *signInDoctor) warn(text, remedy string) {
 	d.findings = append(d.findings, findingJSON{d.about, true, text, remedy})
-	prose.Wrap(&d.out, "  warn  ", "        ", text)
-	prose.Wrap(&d.out, "        → ", "          ", remedy)
+	d.out.Wrap("  warn  ", "        ", text)
+	d.out.Wrap("        → ", "          ", remedy)
 }
 
 func (d *signInDoctor) bad(text, remedy string) {
 	d.wrong++
 	d.findings = append(d.findings, findingJSON{d.about, false, text, remedy})
-	prose.Wrap(&d.out, "  WRONG ", "        ", text)
-	prose.Wrap(&d.out, "        → ", "          ", remedy)
+	d.out.Wrap("  WRONG ", "        ", text)
+	d.out.Wrap("        → ", "          ", remedy)
 }
 
 // upstream asks an upstream for its authorization server and scopes.

@@ -63,9 +63,9 @@ func toolsCommand(stdout io.Writer, file *string) *cobra.Command {
 						return !ok
 					})
 				}
-				text := toolsText(tools)
+				text := toolsText(tools, linesOf(stdout))
 				if len(tools) == 1 && tools[0].name == glob {
-					text = toolText(tools[0])
+					text = toolText(NewPage(stdout), tools[0])
 				}
 				err = Print(stdout, f.output == "json", toolsJSON(tools), text)
 				switch {

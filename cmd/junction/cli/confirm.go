@@ -95,7 +95,7 @@ var errStopped = errors.New("stopped at the question; no more was changed")
 // read writes the question, and reads the answer. If ctx ends first, a goroutine stays in the read.
 func (q Questions) read(question string, from func(io.Reader) (string, error)) (string, error) {
 	out := q.cmd.ErrOrStderr()
-	if width, _ := terminalSize(out); width > 0 {
+	if width := Columns(out); width > 0 {
 		question = strings.ReplaceAll(Fit(question, width-1), "\n", "\r\n") // also for a raw terminal
 	}
 	if _, err := io.WriteString(out, question+" "); err != nil {

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -57,7 +56,7 @@ may have problems.`,
 			if err != nil {
 				return err
 			}
-			if err := Print(stdout, output == "json", d, diagnosisText(&d, time.Now())); err != nil {
+			if err := Print(stdout, output == "json", d, diagnosisText(NewPage(stdout), &d, time.Now())); err != nil {
 				return err
 			}
 			return counted(&d)
@@ -110,16 +109,15 @@ func counted(d *diagnose.Diagnosis) error {
 }
 
 // diagnosisText returns a table of the upstreams, and then the findings with their remedies, grave
-// ones first.
-func diagnosisText(d *diagnose.Diagnosis, now time.Time) string {
-	var b bytes.Buffer
+// ones first, on an empty page.
+func diagnosisText(b *prose.Page, d *diagnose.Diagnosis, now time.Time) string {
 	switch {
 	case d.Running:
-		fmt.Fprintf(&b, "Asked the running proxy%s.\n\n", fileSuffix(d.Config))
+		fmt.Fprintf(b, "Asked the running proxy%s.\n\n", fileSuffix(d.Config))
 	default:
-		fmt.Fprintf(&b, "No proxy is running; the upstreams%s were started for this check.\n\n", fileSuffix(d.Config))
+		fmt.Fprintf(b, "No proxy is running; the upstreams%s were started for this check.\n\n", fileSuffix(d.Config))
 	}
-	writeUpstreams(&b, d, now)
+	writeUpstreams(b, d, now)
 	if all := len(d.Upstreams); all > 0 {
 		works := 0
 		for i := range d.Upstreams {
@@ -127,10 +125,10 @@ func diagnosisText(d *diagnose.Diagnosis, now time.Time) string {
 				works++
 			}
 		}
-		fmt.Fprintf(&b, "\n%s.\n", diagnose.Works(works, all))
+		fmt.Fprintf(b, "\n%s.\n", diagnose.Works(works, all))
 	}
 	if d.Tools > 0 {
-		fmt.Fprintf(&b, "%s for clients of /mcp, with definitions of %s (some %d tokens).\n",
+		fmt.Fprintf(b, "%s for clients of /mcp, with definitions of %s (some %d tokens).\n",
 			prose.Count(d.Tools, "tool"), size(d.Bytes), diagnose.Tokens(d.Bytes))
 	}
 	for _, part := range []struct {
@@ -139,10 +137,10 @@ func diagnosisText(d *diagnose.Diagnosis, now time.Time) string {
 	}{{"Problems", isProblem}, {"Problems with some clients", isLesser}, {"Rules that match nothing", isRule}} {
 		groups := groupsOf(d, part.has)
 		if len(groups) > 0 {
-			fmt.Fprintf(&b, "\n%s\n", part.title)
+			fmt.Fprintf(b, "\n%s\n", part.title)
 		}
 		for i, g := range groups {
-			g.write(&b, append(groups[i+1:], nil)[0])
+			g.write(b, append(groups[i+1:], nil)[0])
 		}
 	}
 	if len(d.Findings) == 0 {
@@ -159,7 +157,7 @@ func fileSuffix(file string) string {
 }
 
 // writeUpstreams writes one line per upstream.
-func writeUpstreams(b *bytes.Buffer, d *diagnose.Diagnosis, now time.Time) {
+func writeUpstreams(b *prose.Page, d *diagnose.Diagnosis, now time.Time) {
 	if len(d.Upstreams) == 0 {
 		b.WriteString("  no upstreams are enabled\n")
 		return
@@ -192,7 +190,7 @@ func writeUpstreams(b *bytes.Buffer, d *diagnose.Diagnosis, now time.Time) {
 		}
 		rows = append(rows, row)
 	}
-	for _, line := range columns(rows, 3) {
+	for _, line := range columns(rows, 3, b.Terminal-2, "ERA", "START", "LIST", "PING") {
 		b.WriteString("  " + line + "\n")
 	}
 }
@@ -245,7 +243,7 @@ func groupsOf(d *diagnose.Diagnosis, has func(*diagnose.Finding) bool) []*group 
 const mostItems = 8
 
 // write prints the finding, and its advice unless next has the same advice.
-func (g *group) write(b *bytes.Buffer, next *group) {
+func (g *group) write(b *prose.Page, next *group) {
 	text := prose.Flat(g.Text)
 	switch n := len(g.items); {
 	case n == 1:
@@ -262,9 +260,9 @@ func (g *group) write(b *bytes.Buffer, next *group) {
 	if g.Upstream != "" {
 		text = prose.Flat(g.Upstream) + ": " + text
 	}
-	prose.Wrap(b, "  ", "    ", text)
+	b.Wrap("  ", "    ", text)
 	if g.Advice != "" && (next == nil || next.Upstream != g.Upstream || next.Advice != g.Advice) {
-		prose.Wrap(b, "    → ", "      ", prose.Flat(g.Advice))
+		b.Wrap("    → ", "      ", prose.Flat(g.Advice))
 	}
 }
 

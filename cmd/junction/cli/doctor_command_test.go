@@ -31,7 +31,7 @@ func TestDiagnosisFitsATerminal(t *testing.T) {
 		d.Findings = append(d.Findings, diagnose.Finding{Upstream: "c", Kind: "prompt", Name: fmt.Sprint("p", i), Text: "bad", Advice: "tell"})
 	}
 	var b bytes.Buffer
-	if _, err := b.WriteString(diagnosisText(&d, now)); err != nil {
+	if _, err := b.WriteString(diagnosisText(&prose.Page{}, &d, now)); err != nil {
 		t.Fatal(err)
 	}
 	text := b.String()

@@ -6,10 +6,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
-
-	"junction/upstream/prose"
 )
 
 // part is a section of the list of commands.
@@ -47,10 +46,7 @@ func SetHelp(root *cobra.Command) {
 	template := root.UsageTemplate()
 	root.SetHelpFunc(func(cmd *cobra.Command, _ []string) {
 		out := cmd.OutOrStdout()
-		width, _ := terminalSize(out)
-		if width < leastWidth || width > prose.Width {
-			width = prose.Width
-		}
+		width := NewPage(out).Columns()
 		root.SetUsageTemplate(strings.ReplaceAll(ordered(template, root), "FlagUsages ",
 			"FlagUsagesWrapped "+strconv.Itoa(width)+" "))
 		about := cmd.Long
@@ -83,15 +79,30 @@ func ordered(template string, root *cobra.Command) string {
 	return before + list + "{{if not .AllChildCommandsHaveGroup}}" + after
 }
 
-// reflow joins the lines of each paragraph. Indented lines stay as they are.
+// reflow joins the lines of each paragraph, and of each item of a list. Other indented lines stay as
+// they are.
 func reflow(text string) string {
 	var b strings.Builder
 	lines := strings.Split(strings.TrimSpace(text), "\n")
+	item := 0 // the column of the item's text; 0 outside of items
 	for i, line := range lines {
+		if mark := marked.FindString(line); mark != "" {
+			item = utf8.RuneCountInString(mark)
+		} else if !strings.HasPrefix(line, " ") {
+			item = 0
+		}
+		if i > 0 && item > 0 && marked.FindString(line) == "" {
+			line = strings.TrimLeft(line, " ")
+		}
 		b.WriteString(line)
-		switch last := i == len(lines)-1; {
-		case last:
-		case line == "", lines[i+1] == "", strings.HasPrefix(line, " "), strings.HasPrefix(lines[i+1], " "):
+		if i == len(lines)-1 {
+			break
+		}
+		next := lines[i+1]
+		switch more := marked.FindString(next) == ""; {
+		case item > 0 && more && strings.HasPrefix(next, strings.Repeat(" ", item)):
+			b.WriteByte(' ')
+		case line == "", next == "", strings.HasPrefix(lines[i], " "), strings.HasPrefix(next, " "), !more:
 			b.WriteByte('\n')
 		default:
 			b.WriteByte(' ')

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -70,12 +71,24 @@ func Table(w io.Writer, rows func(row func(cells ...any))) error {
 }
 
 // columns returns a line for each row, with two spaces between columns that are as wide as their
-// widest cell. The first left columns are aligned left, the others right.
-func columns(rows [][]string, left int) []string {
+// widest cell. The first left columns are aligned left, the others right. On a terminal of fewer columns
+// (0 is none), the columns with the headings spare are left out, the first of them first, until the rows
+// fit.
+func columns(rows [][]string, left, terminal int, spare ...string) []string {
 	width := make([]int, len(rows[0]))
 	for _, row := range rows {
 		for i, cell := range row {
 			width[i] = max(width[i], utf8.RuneCountInString(cell))
+		}
+	}
+	hidden, whole := make([]bool, len(width)), -2
+	for _, w := range width {
+		whole += w + 2
+	}
+	for _, name := range spare {
+		if at := slices.Index(rows[0], name); terminal > 0 && whole > terminal && at >= 0 {
+			hidden[at] = true
+			whole -= width[at] + 2
 		}
 	}
 	for i := range width[:left] {
@@ -85,7 +98,9 @@ func columns(rows [][]string, left int) []string {
 	for _, row := range rows {
 		line := ""
 		for i, cell := range row {
-			line += fmt.Sprintf("%*s  ", width[i], cell)
+			if !hidden[i] {
+				line += fmt.Sprintf("%*s  ", width[i], cell)
+			}
 		}
 		lines = append(lines, strings.TrimRight(line, " "))
 	}

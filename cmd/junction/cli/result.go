@@ -16,12 +16,20 @@ import (
 	"junction/upstream/prose"
 )
 
-// listWidth limits the width of a list of tools, in characters.
+// listWidth limits the width of a list of tools, in characters. A narrower terminal has narrower lines.
 const listWidth = 100
 
+// linesOf returns the width of a list of tools for w.
+func linesOf(w io.Writer) int {
+	if columns := Columns(w); columns > 0 && columns < listWidth {
+		return columns
+	}
+	return listWidth
+}
+
 // toolsText returns one line per tool: its name, and its title or the first line of its
-// description.
-func toolsText(tools []listedTool) string {
+// description, cut to the width of the list.
+func toolsText(tools []listedTool, most int) string {
 	if len(tools) == 0 {
 		return "no tools\n"
 	}
@@ -29,11 +37,11 @@ func toolsText(tools []listedTool) string {
 	for _, t := range tools {
 		width = max(width, utf8.RuneCountInString(prose.Flat(t.name)))
 	}
-	width = min(width, listWidth/2) // a longer name shifts only its own line
+	width = min(width, most/2) // a longer name shifts only its own line
 	var b bytes.Buffer
 	line := func(name, about string) {
 		line := fmt.Sprintf("%-*s  ", width, name)
-		line += prose.Cut(about, max(listWidth-utf8.RuneCountInString(line), 0))
+		line += prose.Cut(about, max(most-utf8.RuneCountInString(line), 0))
 		b.WriteString(strings.TrimRight(line, " ") + "\n")
 	}
 	line("NAME", "WHAT IT DOES")
@@ -47,13 +55,12 @@ func toolsText(tools []listedTool) string {
 // maxShown limits the texts of a server that one tool shows.
 const maxShown = 2000
 
-// toolText returns a tool with its arguments, the required ones first.
-func toolText(t listedTool) string {
-	var b bytes.Buffer
-	prose.Wrap(&b, "", "", prose.Flat(t.name))
+// toolText returns a tool with its arguments, the required ones first, on an empty page.
+func toolText(b *prose.Page, t listedTool) string {
+	b.Wrap("", "", prose.Flat(t.name))
 	for _, text := range []string{t.title, t.description} {
 		if text = prose.Cut(prose.Flat(text), maxShown); text != "" {
-			prose.Wrap(&b, "  ", "  ", text)
+			b.Wrap("  ", "  ", text)
 		}
 	}
 	properties, required := membersOf(membersOf(t.schema)["properties"]), t.required()
@@ -83,7 +90,7 @@ func toolText(t listedTool) string {
 		if about := prose.Flat(stringOf(membersOf(properties[key])["description"])); about != "" {
 			line += ": " + prose.Cut(about, maxShown)
 		}
-		prose.Wrap(&b, "  ", "    ", line)
+		b.Wrap("  ", "    ", line)
 	}
 	return b.String()
 }

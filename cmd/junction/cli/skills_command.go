@@ -172,7 +172,7 @@ func printSkills(w io.Writer, asJSON bool, skills []listedSkill) error {
 		Head: []any{"NAME", "ORIGIN", "FILES", "URI", "WHAT IT DOES"},
 		Cells: func(s listedSkill) []any {
 			return []any{prose.Flat(s.name), s.origin(), s.number(), prose.Flat(s.URI),
-				prose.Cut(prose.Flat(s.description), listWidth/2)}
+				prose.Cut(prose.Flat(s.description), linesOf(w)/2)}
 		}}.Print(w, false)
 }
 

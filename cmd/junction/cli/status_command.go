@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -136,24 +135,24 @@ func (s *statusOptions) repeat(ctx context.Context, ask func(context.Context) (*
 // show prints a status, or why there is none. With --watch a terminal is redrawn; anything else gets
 // what has changed, as JSON in one line.
 func (s *statusOptions) show(r *diagnose.Running, failed error) error {
-	var b bytes.Buffer
+	b := NewPage(s.stdout)
 	switch {
 	case s.json && failed != nil:
-		printErrorJSON(&b, failed)
+		printErrorJSON(b, failed)
 	case s.json:
 		write := PrintValue
 		if s.watch {
 			write = printLine
 		}
-		if err := write(&b, r); err != nil {
+		if err := write(b, r); err != nil {
 			return err
 		}
 	case failed != nil:
-		prose.Wrap(&b, "", "", prose.Flat(failed.Error()))
+		b.Wrap("", "", prose.Flat(failed.Error()))
 	default:
-		writeStatus(&b, r, time.Now())
+		writeStatus(b, r, time.Now())
 		if background, ok := runfile.InBackground(r.Config); ok {
-			prose.Wrap(&b, "\nLog: ", "  ", prose.Flat(background.Log))
+			b.Wrap("\nLog: ", "  ", prose.Flat(background.Log))
 		}
 	}
 	if s.watch {
@@ -164,7 +163,7 @@ func (s *statusOptions) show(r *diagnose.Running, failed error) error {
 		switch {
 		case s.json:
 		case IsTerminal(s.stdout) && os.Getenv("TERM") != "dumb":
-			width, height := terminalSize(s.stdout)
+			width, height := TerminalSize(s.stdout)
 			_, err := fmt.Fprint(s.stdout, "\x1b[H\x1b[J", screenful(b.String(), width, height)) // top left, clear
 			return err
 		default:
@@ -198,7 +197,7 @@ func screenful(text string, width, height int) string {
 
 // writeStatus writes the table of the upstreams, the broken ones first. Below a row is its error,
 // uncut, and the remedy.
-func writeStatus(b *bytes.Buffer, r *diagnose.Running, now time.Time) {
+func writeStatus(b *prose.Page, r *diagnose.Running, now time.Time) {
 	fmt.Fprintf(b, "Junction serves %s%s.\n", r.URL, fileSuffix(r.Config))
 	fmt.Fprintf(b, "%s.\n", diagnose.Summary(r.Upstreams))
 	offers := prose.Count(r.Tools, "tool")
@@ -208,14 +207,14 @@ func writeStatus(b *bytes.Buffer, r *diagnose.Running, now time.Time) {
 	fmt.Fprintf(b, "Junction is %s, offers %s, and has run for %s.\n", r.Status, offers, prose.Age(now.Sub(r.Started)))
 	for _, part := range r.Parts {
 		if !part.OK {
-			prose.Wrap(b, "", "  ", part.Name+": "+prose.Flat(part.Error))
+			b.Wrap("", "  ", part.Name+": "+prose.Flat(part.Error))
 		}
 	}
 	if r.Restart != "" && r.Reload == "" {
-		prose.Wrap(b, "", "", "A part of the configuration file is not in force: "+r.Restart+".")
+		b.Wrap("", "", "A part of the configuration file is not in force: "+r.Restart+".")
 	}
 	if r.Reload != "" {
-		prose.Wrap(b, "", "", "The changed configuration file is not in force: "+prose.Flat(r.Reload))
+		b.Wrap("", "", "The changed configuration file is not in force: "+prose.Flat(r.Reload))
 	}
 	writeReplicas(b, r, now)
 	b.WriteByte('\n')
@@ -224,7 +223,7 @@ func writeStatus(b *bytes.Buffer, r *diagnose.Running, now time.Time) {
 	for i := range list {
 		rows = append(rows, statusRow(&list[i], now))
 	}
-	for i, line := range columns(rows, len(rows[0])) {
+	for i, line := range columns(rows, len(rows[0]), b.Terminal, "PROCESSES", "MEMORY") {
 		b.WriteString(line + "\n")
 		if i == 0 {
 			continue
@@ -232,18 +231,18 @@ func writeStatus(b *bytes.Buffer, r *diagnose.Running, now time.Time) {
 		u := &list[i-1]
 		for _, text := range []string{u.Error, u.Note} {
 			if text != "" {
-				prose.Wrap(b, "    ", "    ", prose.Flat(text))
+				b.Wrap("    ", "    ", prose.Flat(text))
 			}
 		}
 		if u.Advice != "" {
-			prose.Wrap(b, "    → ", "      ", prose.Flat(u.Advice))
+			b.Wrap("    → ", "      ", prose.Flat(u.Advice))
 		}
 	}
 	if len(r.Upstreams) == 0 {
 		b.WriteString("no upstreams are enabled\n")
 	}
 	if len(r.Disabled) > 0 {
-		prose.Wrap(b, "\nDisabled: ", "  ", strings.Join(r.Disabled, ", "))
+		b.Wrap("\nDisabled: ", "  ", strings.Join(r.Disabled, ", "))
 	}
 	if n := len(r.Problems); n > 0 {
 		fmt.Fprintf(b, "\n%s of tools: %s\n", prose.Count(n, "problem"), config.Command(r.Config, "doctor"))
@@ -251,7 +250,7 @@ func writeStatus(b *bytes.Buffer, r *diagnose.Running, now time.Time) {
 }
 
 // writeReplicas writes a line for each process over the same database, if there may be several.
-func writeReplicas(b *bytes.Buffer, r *diagnose.Running, now time.Time) {
+func writeReplicas(b *prose.Page, r *diagnose.Running, now time.Time) {
 	for _, m := range r.Replicas {
 		line := fmt.Sprintf("%s, version %s, for %s", m.Address, m.Version, prose.Age(now.Sub(m.Begun)))
 		switch {
@@ -263,7 +262,7 @@ func writeReplicas(b *bytes.Buffer, r *diagnose.Running, now time.Time) {
 		if m.Differs != "" {
 			line += "; its configuration differs: " + m.Differs
 		}
-		prose.Wrap(b, "Replica at ", "  ", prose.Flat(line))
+		b.Wrap("Replica at ", "  ", prose.Flat(line))
 	}
 }
 

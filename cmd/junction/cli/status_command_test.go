@@ -11,6 +11,7 @@ import (
 
 	"junction/cmd/junction/diagnose"
 	"junction/proxy/view"
+	"junction/upstream/prose"
 )
 
 // TestWatchStatus watches for a minute: the status is asked every two seconds, a proxy that is not
@@ -57,7 +58,7 @@ func TestWriteStatus(t *testing.T) {
 			{Name: "mine", State: diagnose.PerUser},
 		}},
 	}
-	var b bytes.Buffer
+	var b prose.Page
 	writeStatus(&b, r, now)
 	got := b.String()
 	for _, want := range []string{

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -72,7 +71,7 @@ The exit code is 1 if the caller cannot use the item.`,
 			} else if err != nil {
 				return err
 			}
-			err = Print(stdout, output == "json", a, accountText(&a, time.Now()))
+			err = Print(stdout, output == "json", a, accountText(NewPage(stdout), &a, time.Now()))
 			if err == nil && !usable(&a) {
 				err = errTool // the report has been printed
 			}
@@ -100,32 +99,31 @@ func usable(a *diagnose.WhyReport) bool {
 	})
 }
 
-// accountText returns a report as text.
-func accountText(a *diagnose.WhyReport, now time.Time) string {
-	var b bytes.Buffer
+// accountText returns a report as text, on an empty page.
+func accountText(b *prose.Page, a *diagnose.WhyReport, now time.Time) string {
 	if a.Email != "" {
 		groups := "no groups"
 		if len(a.Groups) > 0 {
 			groups = "the groups " + prose.Flat(strings.Join(a.Groups, ", "))
 		}
-		prose.Wrap(&b, "", "", fmt.Sprintf("%s was last seen %s ago, with %s.", prose.Flat(a.Email),
+		b.Wrap("", "", fmt.Sprintf("%s was last seen %s ago, with %s.", prose.Flat(a.Email),
 			prose.Age(now.Sub(a.Seen)), groups))
 	}
 	if a.Refused != "" {
-		prose.Wrap(&b, "", "", fmt.Sprintf("%s rejected: %s", does(a, "is", "are"), prose.Flat(a.Refused)))
+		b.Wrap("", "", fmt.Sprintf("%s rejected: %s", does(a, "is", "are"), prose.Flat(a.Refused)))
 		b.WriteString("With a valid credential:\n\n")
 	}
 	for i := range a.Items {
 		if i > 0 {
 			b.WriteByte('\n')
 		}
-		printItem(&b, a, &a.Items[i], now)
+		printItem(b, a, &a.Items[i], now)
 	}
 	if len(a.Items) == 0 {
-		prose.Wrap(&b, "", "", fmt.Sprintf("No item named %s on %s.", prose.Flat(a.Name), a.Endpoint))
+		b.Wrap("", "", fmt.Sprintf("No item named %s on %s.", prose.Flat(a.Name), a.Endpoint))
 	}
 	for _, h := range a.Hints {
-		prose.Wrap(&b, "  → ", "    ", prose.Flat(h))
+		b.Wrap("  → ", "    ", prose.Flat(h))
 	}
 	return b.String()
 }
@@ -146,7 +144,7 @@ func does(a *diagnose.WhyReport, name, you string) string {
 	return caller(a) + " " + name
 }
 
-func printItem(b *bytes.Buffer, a *diagnose.WhyReport, i *diagnose.WhyItem, now time.Time) {
+func printItem(b *prose.Page, a *diagnose.WhyReport, i *diagnose.WhyItem, now time.Time) {
 	seen := fmt.Sprintf("%s the %s %s at %s", does(a, "sees", "see"), i.Kind, prose.Flat(i.Exposed), a.Endpoint)
 	switch {
 	case i.Exposed == "":
@@ -161,8 +159,8 @@ func printItem(b *bytes.Buffer, a *diagnose.WhyReport, i *diagnose.WhyItem, now 
 	case !i.Listed:
 		seen = fmt.Sprintf("%s may read %s at %s; no list contains it", caller(a), prose.Flat(i.Exposed), a.Endpoint)
 	}
-	prose.Wrap(b, "", "", seen+".")
-	field := func(name, value string) { prose.Wrap(b, fmt.Sprintf("  %-9s ", name), strings.Repeat(" ", 12), value) }
+	b.Wrap("", "", seen+".")
+	field := func(name, value string) { b.Wrap(fmt.Sprintf("  %-9s ", name), strings.Repeat(" ", 12), value) }
 	if i.Exposed != "" && i.Own != i.Exposed {
 		field("is", fmt.Sprintf("%s of %s", prose.Flat(i.Own), prose.Flat(i.Upstream)))
 	}
@@ -209,7 +207,7 @@ func printItem(b *bytes.Buffer, a *diagnose.WhyReport, i *diagnose.WhyItem, now 
 		title = ""
 	}
 	for _, text := range i.Advice {
-		prose.Wrap(b, "  → ", "    ", prose.Flat(text))
+		b.Wrap("  → ", "    ", prose.Flat(text))
 	}
 }
 

@@ -1,7 +1,6 @@
 package clients
 
 import (
-	"bytes"
 	"fmt"
 	"maps"
 	"regexp"
@@ -150,10 +149,8 @@ func (l *Look) size() (n int) {
 	return n
 }
 
-// Text returns the look for a terminal. It cuts nothing off: a long value continues in lines that
-// begin with a bar.
-func (l *Look) Text() string {
-	var b bytes.Buffer
+// write writes the look. It cuts nothing off: a long value continues in lines that begin with a bar.
+func (l *Look) write(b *prose.Page) {
 	b.WriteString(l.Name)
 	if l.Disabled {
 		b.WriteString(", disabled")
@@ -165,7 +162,7 @@ func (l *Look) Text() string {
 	row := func(label string, values ...string) {
 		for _, v := range values {
 			if v != "" {
-				breakLine(&b, fmt.Sprintf("  %-11s ", label), "            | ", v)
+				breakLine(b, fmt.Sprintf("  %-11s ", label), "            | ", v)
 			}
 		}
 	}
@@ -180,21 +177,20 @@ func (l *Look) Text() string {
 	row("reads", strings.Join(l.Environment, ", "))
 	row("reads file", l.Files...)
 	row("note", l.Notes...)
-	return b.String()
 }
 
-// breakLine writes a text in lines of at most prose.Width characters, with all its spaces.
-func breakLine(b *bytes.Buffer, first, others, text string) {
+// breakLine writes a text in lines of at most b.Columns characters, with all its spaces.
+func breakLine(b *prose.Page, first, others, text string) {
 	prefix := first
 	for {
-		room := prose.Width - utf8.RuneCountInString(prefix)
+		room := b.Columns() - utf8.RuneCountInString(prefix)
 		r := []rune(text)
 		if len(r) <= room {
 			b.WriteString(prefix + text + "\n")
 			return
 		}
 		at := room
-		for i := room; i > room/2; i-- {
+		for i := room; i > room/8; i-- {
 			if r[i-1] == ' ' {
 				at = i
 				break
@@ -205,14 +201,14 @@ func breakLine(b *bytes.Buffer, first, others, text string) {
 	}
 }
 
-// Looks returns several looks for a terminal, and a last paragraph with all that would be read: the
-// person reads it next to the question.
-func Looks(list []*Look) string {
-	var b bytes.Buffer
+// Looks writes several looks on an empty page, and a last paragraph with all that would be read: the
+// person reads it next to the question. It returns the text of the page.
+func Looks(b *prose.Page, list []*Look) string {
 	var commands, urls int
 	var variables, files []string
 	for _, l := range list {
-		b.WriteString(l.Text() + "\n")
+		l.write(b)
+		b.WriteByte('\n')
 		if l.Command != "" {
 			commands++
 		} else {
@@ -237,6 +233,6 @@ func Looks(list []*Look) string {
 			text += " " + l.what + ": " + strings.Join(slices.Compact(l.list), ", ") + "."
 		}
 	}
-	breakLine(&b, "", "", text)
+	breakLine(b, "", "", text)
 	return b.String()
 }

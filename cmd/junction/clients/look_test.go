@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"junction/upstream/prose"
 	"junction/upstream/shell"
 )
 
@@ -59,7 +60,7 @@ func TestLookHidesNothing(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
-		text := l.Text() + Looks([]*Look{l})
+		text := shown(l) + Looks(&prose.Page{}, []*Look{l})
 		if !strings.Contains(text, test.want) {
 			t.Errorf("%s: the look has no %s:\n%s", name, test.want, text)
 		}
@@ -77,7 +78,7 @@ func TestLookIsWhole(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	text := l.Text()
+	text := shown(l)
 	if joined := strings.ReplaceAll(text, "\n            | ", ""); !strings.Contains(joined, "sh -c '"+script+"'\n") {
 		t.Errorf("the look is not whole:\n%s", text)
 	}
@@ -109,7 +110,7 @@ func TestLookKeepsSecrets(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if text := own.Text() + project.Text(); strings.Contains(text, "canary") || strings.Count(text, "…") != 4 {
+	if text := shown(own, project); strings.Contains(text, "canary") || strings.Count(text, "…") != 4 {
 		t.Errorf("the looks are\n%s", text)
 	}
 }
@@ -125,8 +126,8 @@ func TestLookShowsEachHost(t *testing.T) {
 		t.Fatalf("Read gives %d servers, %v", len(servers), errs)
 	}
 	l, err := servers[0].Entry.Look("s", "")
-	if err != nil || !strings.Contains(l.URL, "https://"+host+"/m?token=…") || strings.Contains(l.Text(), "canary") {
-		t.Errorf("%v: the look is\n%s", err, l.Text())
+	if err != nil || !strings.Contains(l.URL, "https://"+host+"/m?token=…") || strings.Contains(shown(l), "canary") {
+		t.Errorf("%v: the look is\n%s", err, shown(l))
 	}
 }
 
@@ -142,4 +143,13 @@ func TestTooManyServers(t *testing.T) {
 	if servers, errs := h.Read([]Place{place}); len(servers) > 0 || len(errs) != 1 || !strings.Contains(errs[0].Error(), "at most 500") {
 		t.Errorf("Read gives %d servers, %v", len(servers), errs)
 	}
+}
+
+// shown returns looks for an output that is no terminal.
+func shown(list ...*Look) string {
+	var b prose.Page
+	for _, l := range list {
+		l.write(&b)
+	}
+	return b.String()
 }

@@ -29,6 +29,9 @@ type Change struct {
 	Removed []string `json:"removed"`
 	// The names of API keys that are no longer accepted.
 	Revoked []string `json:"revoked"`
+	// The API keys that are accepted from now on, and those that are no longer, in the order of the
+	// files. Several keys may have one name.
+	AddedKeys, RevokedKeys []auth.Key `json:"-"`
 }
 
 // Follow returns what a running proxy does when its file changes to next, a configuration without
@@ -348,8 +351,23 @@ func strictest(old, next policy.Config) policy.Config {
 	})
 }
 
-func hasKey(c *Config, k auth.Key) bool {
-	return slices.ContainsFunc(c.Auth.APIKeys, func(o auth.Key) bool { return o.Hash == k.Hash && o.Name == k.Name })
+// lackedKeys returns the keys of b that a lacks, by name and hash.
+func lackedKeys(a, b *Config) (list []auth.Key) {
+	for _, k := range b.Auth.APIKeys {
+		has := func(o auth.Key) bool { return o.Hash == k.Hash && o.Name == k.Name }
+		if k.Hash != (auth.Hash{}) && !slices.ContainsFunc(a.Auth.APIKeys, has) { // no key has the zero hash
+			list = append(list, k)
+		}
+	}
+	return list
+}
+
+// keyNames returns the keys as people read them: the name and the ID of each.
+func keyNames(keys []auth.Key) (names []string) {
+	for _, k := range keys {
+		names = append(names, k.Name+" ("+k.Hash.ID()+")")
+	}
+	return names
 }
 
 // common returns the elements of a that b has, too.
@@ -360,6 +378,7 @@ func common[T comparable](a, b []T) []T {
 // compare sets the lists of what the configuration changes.
 func (ch *Change) compare(old *Config) {
 	ch.Added, ch.Changed, ch.Removed, ch.Revoked = nil, nil, nil, nil
+	ch.AddedKeys, ch.RevokedKeys = lackedKeys(old, ch.Config), lackedKeys(ch.Config, old)
 	for name, c := range ch.Config.Upstreams {
 		before, there := old.Upstreams[name]
 		switch on, was := !c.Off(), there && !before.Off(); {
@@ -376,10 +395,8 @@ func (ch *Change) compare(old *Config) {
 			ch.Removed = append(ch.Removed, name)
 		}
 	}
-	for _, k := range old.Auth.APIKeys {
-		if !hasKey(ch.Config, k) {
-			ch.Revoked = append(ch.Revoked, k.Name)
-		}
+	for _, k := range ch.RevokedKeys {
+		ch.Revoked = append(ch.Revoked, k.Name)
 	}
 	for _, list := range [][]string{ch.Added, ch.Changed, ch.Removed, ch.Revoked} {
 		slices.Sort(list)
@@ -448,7 +465,8 @@ func (ch *Change) Report() string {
 	for _, list := range []struct {
 		verb  string
 		names []string
-	}{{"adds", ch.Added}, {"changes", ch.Changed}, {"removes", ch.Removed}, {"revokes the keys of", ch.Revoked}} {
+	}{{"adds", ch.Added}, {"changes", ch.Changed}, {"removes", ch.Removed}, {"adds the keys", keyNames(ch.AddedKeys)},
+		{"revokes the keys", keyNames(ch.RevokedKeys)}} {
 		if len(list.names) > 0 {
 			does = append(does, list.verb+" "+strings.Join(list.names, ", "))
 		}

@@ -152,6 +152,31 @@ endpoints: { narrow: { upstreams: [o] } }
 	}
 }
 
+// TestChangeTellsKeysOfOneNameApart: the report of a rotated key names the key that goes, and the one
+// that comes.
+func TestChangeTellsKeysOfOneNameApart(t *testing.T) {
+	file := func(digits ...string) *Config {
+		text := "upstreams: { a: { command: [x] } }\nauth:\n  api_keys:\n"
+		for _, d := range digits {
+			text += `  - { name: ann, hash: "sha256:` + strings.Repeat(d, 64) + "\" }\n"
+		}
+		return mustParse(t, text, nil)
+	}
+	for _, test := range []struct {
+		next *Config
+		want string
+	}{
+		{file("a", "b"), "a reload leaves all upstreams and keys as they are"},
+		{file("b"), "a reload revokes the keys ann (aaaaaaaa)"},
+		{file("b", "c", "d"), "a reload adds the keys ann (cccccccc), ann (dddddddd); revokes the keys ann (aaaaaaaa)"},
+	} {
+		change := file("a", "b").Follow(test.next)
+		if got := change.Report(); got != test.want {
+			t.Errorf("got %q, want %q", got, test.want)
+		}
+	}
+}
+
 // TestRefusedReloadNarrowsWhoComesIn: a key and an issuer that both files have are accepted only where both
 // accept them. Where that is nowhere, or cannot be said, they are left out.
 func TestRefusedReloadNarrowsWhoComesIn(t *testing.T) {

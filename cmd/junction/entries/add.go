@@ -160,7 +160,7 @@ func (a *adder) review(cmd *cobra.Command, name string, entry *clients.Entry, e 
 		if err != nil {
 			return fmt.Errorf("cannot add %s: %w", name, err)
 		}
-		e.Look, text = look, clients.Looks([]*clients.Look{look})
+		e.Look, text = look, clients.Looks(cli.NewPage(a.stdout), []*clients.Look{look})
 	case entry.Pack != "":
 		folder := entry.Pack
 		if !filepath.IsAbs(folder) {

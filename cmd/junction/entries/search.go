@@ -1,7 +1,6 @@
 package entries
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -74,7 +73,8 @@ can publish a server: look at its source before you add it.`,
 			if err != nil {
 				return err
 			}
-			return cli.Print(stdout, asJSON, foundJSON(list, more), foundText(*file, words, list, more))
+			text := foundText(cli.NewPage(stdout), *file, words, list, more)
+			return cli.Print(stdout, asJSON, foundJSON(list, more), text)
 		},
 	}
 	cmd.Flags().StringVar(&base, "registry", "", registryUsage)
@@ -83,8 +83,7 @@ can publish a server: look at its source before you add it.`,
 	return cmd
 }
 
-func foundText(file string, words []string, list []*registry.Server, more bool) string {
-	var b bytes.Buffer
+func foundText(b *prose.Page, file string, words []string, list []*registry.Server, more bool) string {
 	for _, s := range list {
 		runs := strings.Join(s.Ways(), ", ")
 		if runs == "" {
@@ -93,21 +92,21 @@ func foundText(file string, words []string, list []*registry.Server, more bool) 
 		if s.Status == "deprecated" {
 			runs += ", deprecated"
 		}
-		fmt.Fprintf(&b, "%s  %s  (%s)\n", prose.Flat(s.Name), prose.Flat(s.Version), runs)
+		fmt.Fprintf(b, "%s  %s  (%s)\n", prose.Flat(s.Name), prose.Flat(s.Version), runs)
 		if about := cmp.Or(prose.Flat(s.Description), prose.Flat(s.Title)); about != "" {
-			prose.Wrap(&b, "    ", "    ", prose.Cut(about, 300))
+			b.Wrap("    ", "    ", prose.Cut(about, 300))
 		}
 		if s.Repository.URL != "" {
-			fmt.Fprintf(&b, "    %s\n", prose.Cut(prose.Flat(s.Repository.URL), 300))
+			fmt.Fprintf(b, "    %s\n", prose.Cut(prose.Flat(s.Repository.URL), 300))
 		}
 	}
 	switch {
 	case len(list) == 0:
-		fmt.Fprintf(&b, "No server found for %s.\n", prose.Flat(strings.Join(words, " ")))
+		fmt.Fprintf(b, "No server found for %s.\n", prose.Flat(strings.Join(words, " ")))
 	case more:
 		b.WriteString("\nThere are more; use --limit, or more words.\n")
 	default:
-		fmt.Fprintf(&b, "\nAdd one with: %s\n", config.Command(file, "add", "NAME"))
+		fmt.Fprintf(b, "\nAdd one with: %s\n", config.Command(file, "add", "NAME"))
 	}
 	return b.String()
 }

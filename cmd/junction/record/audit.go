@@ -399,6 +399,7 @@ func appendCall(b []byte, now time.Time, c *proxy.CallInfo, digest *[sha256.Size
 		b = append(hex.AppendEncode(append(b, `,"trace_id":"`...), c.TraceID[:]), '"')
 	}
 	text("principal", c.Principal)
+	text("key_id", c.KeyID)
 	text("person", c.Person[:min(len(c.Person), auditText)])
 	text("email", c.Email[:min(len(c.Email), auditText)])
 	text("kind", c.Kind)

@@ -530,7 +530,7 @@ func TestRefusalsFillNoDisk(t *testing.T) {
 	var r refusalLog
 	now := time.Now()
 	said := func(address string) string {
-		more, ok := r.line(netip.MustParseAddr(address), now)
+		more, ok := r.line(netip.MustParseAddr(address), "", now)
 		return fmt.Sprint(ok, " ", more)
 	}
 	for _, want := range []string{"true 0", "false 0", "false 0"} {
@@ -547,7 +547,7 @@ func TestRefusalsFillNoDisk(t *testing.T) {
 	}
 	lines := 0
 	for i := range 1 << 16 {
-		if _, ok := r.line(netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)}), now); ok {
+		if _, ok := r.line(netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)}), "", now); ok {
 			lines++
 		}
 	}
@@ -558,8 +558,37 @@ func TestRefusalsFillNoDisk(t *testing.T) {
 	if got := said("198.51.100.1"); got != "true 0" || len(r.sources) > 2 {
 		t.Errorf("after the flood: %s, with %d sources kept", got, len(r.sources))
 	}
-	if more, ok := r.line(netip.Addr{}, now); !ok || more < 1<<16-200 {
+	if more, ok := r.line(netip.Addr{}, "", now); !ok || more < 1<<16-200 {
 		t.Errorf("those together: %v, %d", ok, more)
+	}
+}
+
+// TestKnownKeyHasItsOwnLine: strangers behind the address of a revoked key do not hide it, and its
+// holder gets one line a minute.
+func TestKnownKeyHasItsOwnLine(t *testing.T) {
+	var r refusalLog
+	now, from := time.Now(), netip.MustParseAddr("192.0.2.1")
+	said := func(key string) string {
+		more, ok := r.line(from, key, now)
+		return fmt.Sprint(ok, " ", more)
+	}
+	for i, step := range []struct{ key, want string }{
+		{"", "true 0"}, {"", "false 0"}, {"aaaaaaaa", "true 1"}, {"aaaaaaaa", "false 0"}, {"bbbbbbbb", "true 1"},
+		{"", "false 0"}, {"bbbbbbbb", "false 0"},
+	} {
+		if got := said(step.key); got != step.want {
+			t.Errorf("request %d with the key %q: %s, want %s", i, step.key, got, step.want)
+		}
+	}
+	now = now.Add(time.Minute)
+	if got := said("aaaaaaaa"); got != "true 2" {
+		t.Errorf("a minute later: %s, want what was left out", got)
+	}
+	for i := range 2 * refusalKeys {
+		r.line(from, fmt.Sprintf("%08x", i), now)
+	}
+	if len(r.keys) > refusalKeys {
+		t.Errorf("%d keys are remembered", len(r.keys))
 	}
 }
 

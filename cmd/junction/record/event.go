@@ -23,6 +23,7 @@ type Event struct {
 	RequestID string
 	TraceID   string // of the request; "" if it belongs to no trace
 	Principal string // ID of the user or key that the event concerns
+	KeyID     string // distinguishes the keys of one name (auth.Hash.ID)
 	Person    string // name of the user, as their provider gave it
 	Email     string
 	Client    string // client_id of the app
@@ -49,7 +50,7 @@ func appendEvent(b []byte, now time.Time, e *Event) []byte {
 	b = appendTime(b, now)
 	for _, field := range [...]struct{ name, value string }{
 		{"event", e.Name}, {"event_id", e.ID}, {"request_id", e.RequestID}, {"trace_id", e.TraceID},
-		{"principal", e.Principal},
+		{"principal", e.Principal}, {"key_id", e.KeyID},
 		{"person", e.Person}, {"email", e.Email}, {"oauth_client", e.Client}, {"address", e.Address},
 		{"detail", e.Detail}, {"outcome", string(e.Outcome)},
 	} {
@@ -69,8 +70,8 @@ type uses struct {
 }
 
 type use struct {
-	principal string
-	address   netip.Addr
+	principal, key string
+	address        netip.Addr
 }
 
 const (
@@ -92,10 +93,11 @@ func (u *uses) first(current use, now time.Time) bool {
 // Authenticated writes a line for the first use of an API key from an address within an hour, if
 // there is an audit. Calls have lines of their own.
 func (t *Trail) Authenticated(p *auth.Principal, requestID string, r *http.Request) {
-	if p.Kind != auth.KindKey || !t.On() || !t.keys.first(use{p.ID, p.Address}, time.Now()) {
+	if p.Kind != auth.KindKey || !t.On() || !t.keys.first(use{p.ID, p.KeyID, p.Address}, time.Now()) {
 		return
 	}
-	e := Event{Name: "key_used", RequestID: requestID, TraceID: auth.TraceID(r), Principal: p.ID}
+	e := Event{Name: "key_used", RequestID: requestID, TraceID: auth.TraceID(r), Principal: p.ID,
+		KeyID: p.KeyID}
 	if p.Address.IsValid() {
 		e.Address = p.Address.String()
 	}

@@ -7,19 +7,24 @@ import (
 	"time"
 
 	"junction/auth"
+	"junction/upstream/bounded"
 	"junction/upstream/raw"
 )
 
 // This file writes rejected requests to the log and to the audit.
 
-// Refused writes the line of a rejected request, if the source has had no line within this minute.
+// Refused writes the line of a rejected request, if the source, or a known key, has had no line within
+// this minute.
 func (t *Trail) Refused(r auth.Refusal) {
-	more, ok := t.refusals.line(r.Address, time.Now())
+	more, ok := t.refusals.line(r.Address, r.KeyID, time.Now())
 	if !ok {
 		return
 	}
 	if t.Log != nil {
 		about := []any{"address", r.Address, "path", pathOf(&r), "status", r.Status, "error", r.Code}
+		if r.KeyID != "" {
+			about = append(about, "principal", r.Principal, "key_id", r.KeyID, "reason", r.Reason)
+		}
 		if more > 0 {
 			about = append(about, "more", more)
 		}
@@ -31,10 +36,14 @@ func (t *Trail) Refused(r auth.Refusal) {
 // refusalLog rate-limits the lines of rejected requests, because clients can cause any number of
 // them without authentication. Each source gets one line a minute, with the number of its other
 // requests since the previous line. If there are too many sources, the additional ones share one
-// line. The zero value is ready to use.
+// line.
+//
+// A key that is or was in the configuration also gets one line a minute, whatever else comes from its
+// address: only a sender with the whole key can cause that line. The zero value is ready to use.
 type refusalLog struct {
 	mu      sync.Mutex
 	sources map[netip.Prefix]*tally
+	keys    map[string]time.Time // by the ID of a key: its last line
 }
 
 type tally struct {
@@ -45,11 +54,12 @@ type tally struct {
 const (
 	refusalCalm    = time.Minute
 	refusalSources = 100
+	refusalKeys    = 1000 // beyond it, some are forgotten, and have a line again
 )
 
 // line reports whether a rejected request gets a line, and how many other requests that line
-// counts.
-func (r *refusalLog) line(from netip.Addr, now time.Time) (more int, ok bool) {
+// counts. key is the ID of a known key, or "".
+func (r *refusalLog) line(from netip.Addr, key string, now time.Time) (more int, ok bool) {
 	bits := 32
 	if from.Is6() {
 		bits = 64 // a client usually has all addresses of a /64
@@ -77,11 +87,19 @@ func (r *refusalLog) line(from netip.Addr, now time.Time) (more int, ok bool) {
 		t = &tally{}
 		r.sources[source] = t
 	}
-	if !t.told.IsZero() && now.Sub(t.told) < refusalCalm {
+	due := t.told.IsZero() || now.Sub(t.told) >= refusalCalm
+	if key != "" {
+		told, known := r.keys[key]
+		due = due || !known || now.Sub(told) >= refusalCalm
+	}
+	if !due {
 		t.more++
 		return 0, false
 	}
 	more, t.told, t.more = t.more, now, 0
+	if key != "" {
+		bounded.Put(&r.keys, refusalKeys, key, now, func(at time.Time) bool { return now.Sub(at) >= refusalCalm })
+	}
 	return more, true
 }
 
@@ -94,6 +112,11 @@ func appendRefusal(b []byte, now time.Time, r *auth.Refusal, more int) []byte {
 	}
 	if r.Address.IsValid() {
 		b = append(r.Address.AppendTo(append(b, `,"address":"`...)), '"')
+	}
+	if r.KeyID != "" {
+		b = raw.AppendQuote(append(b, `,"principal":`...), r.Principal)
+		b = raw.AppendQuote(append(b, `,"key_id":`...), r.KeyID)
+		b = raw.AppendQuote(append(b, `,"detail":`...), r.Reason)
 	}
 	b = raw.AppendQuote(append(b, `,"path":`...), pathOf(r))
 	b = strconv.AppendInt(append(b, `,"event":"request_refused","outcome":"denied","status":`...), int64(r.Status), 10)

@@ -16,8 +16,6 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"golang.org/x/term"
-
 	"junction/cmd/junction/cli"
 	"junction/cmd/junction/diagnose"
 	"junction/upstream/pace"
@@ -39,13 +37,7 @@ type Screen struct {
 func New(stdout, stderr io.Writer) *Screen {
 	s := &Screen{out: stdout, log: stderr}
 	if cli.IsTerminal(stdout) && os.Getenv("TERM") != "dumb" && runtime.GOOS != "windows" {
-		s.size = func() (int, int) {
-			width, height, err := term.GetSize(int(stdout.(*os.File).Fd()))
-			if err != nil {
-				return 0, 0
-			}
-			return width, height
-		}
+		s.size = func() (int, int) { return cli.TerminalSize(stdout) }
 	}
 	return s
 }
@@ -178,7 +170,7 @@ func (r *run) redrawn(ctx context.Context) bool {
 	for {
 		list, pending := r.look()
 		if pending == 0 {
-			rows, _ := tableOf(list, time.Now())
+			rows, _ := tableOf(cli.NewPage(r.out), list, time.Now())
 			r.print(r.text.header() + rows + r.text.clients() + r.text.next(list))
 			return true
 		}
@@ -195,7 +187,7 @@ func (r *run) redrawn(ctx context.Context) bool {
 
 // growing returns what a terminal shows while upstreams are tried: as much as it has room for.
 func (r *run) growing(list []diagnose.UpstreamStatus, pending int) string {
-	rows, _ := tableOf(list, time.Now())
+	rows, _ := tableOf(cli.NewPage(r.out), list, time.Now())
 	text, wait := r.text.header()+rows, fmt.Sprintf("\nStarting %s …\n", prose.Count(pending, "upstream"))
 	if _, fits := r.height(text + r.text.clients() + wait); fits {
 		text += r.text.clients()
@@ -212,7 +204,7 @@ func (r *run) lines(ctx context.Context) {
 		}
 		list, pending = r.look()
 	}
-	rows, table := tableOf(list, time.Now())
+	rows, table := tableOf(cli.NewPage(r.out), list, time.Now())
 	r.print(r.text.header() + rows + r.text.clients())
 	waits := map[string]bool{} // the upstreams that were not tried when their row was printed
 	for i := range list {
@@ -227,7 +219,9 @@ func (r *run) lines(ctx context.Context) {
 			if u := &list[i]; waits[u.Name] && tried(u) {
 				delete(waits, u.Name)
 				table.widen(cells(u, time.Now()))
-				r.print(table.row(u, time.Now()))
+				row := cli.NewPage(r.out)
+				table.row(row, u, time.Now())
+				r.print(row.String())
 			}
 		}
 	}

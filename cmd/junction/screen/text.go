@@ -1,7 +1,6 @@
 package screen
 
 import (
-	"bytes"
 	"cmp"
 	"fmt"
 	"slices"
@@ -112,8 +111,8 @@ func tried(u *diagnose.UpstreamStatus) bool { return u.State != upstream.StateSt
 // columns are the widths of the table.
 type columns [3]int
 
-// tableOf returns the table of the upstreams, the broken ones first, and its columns.
-func tableOf(list []diagnose.UpstreamStatus, now time.Time) (string, columns) {
+// tableOf returns the table of the upstreams, the broken ones first, and its columns. b is an empty page.
+func tableOf(b *prose.Page, list []diagnose.UpstreamStatus, now time.Time) (string, columns) {
 	var c columns
 	list = diagnose.BrokenFirst(list)
 	if len(list) == 0 {
@@ -124,10 +123,9 @@ func tableOf(list []diagnose.UpstreamStatus, now time.Time) (string, columns) {
 	for i := range list {
 		c.widen(cells(&list[i], now))
 	}
-	var b bytes.Buffer
 	b.WriteString(c.line(title) + "\n")
 	for i := range list {
-		b.WriteString(c.row(&list[i], now))
+		c.row(b, &list[i], now)
 	}
 	return b.String(), c
 }
@@ -150,20 +148,18 @@ func cells(u *diagnose.UpstreamStatus, now time.Time) [3]string {
 	return [3]string{prose.Flat(u.Name), u.Shown(now), tools}
 }
 
-// row returns the lines of one upstream. The error is never shortened: if the first line has no
+// row writes the lines of one upstream. The error is never shortened: if the first line has no
 // room for it, it gets lines of its own. The remedy follows.
-func (c *columns) row(u *diagnose.UpstreamStatus, now time.Time) string {
-	var b bytes.Buffer
+func (c *columns) row(b *prose.Page, u *diagnose.UpstreamStatus, now time.Time) {
 	line := c.line(cells(u, now))
 	text := prose.Flat(cmp.Or(u.Error, u.Note))
-	if text == "" || utf8.RuneCountInString(line)+2+utf8.RuneCountInString(text) <= prose.Width {
+	if text == "" || utf8.RuneCountInString(line)+2+utf8.RuneCountInString(text) <= b.Columns() {
 		b.WriteString(strings.TrimRight(line+"  "+text, " ") + "\n")
 	} else {
 		b.WriteString(strings.TrimRight(line, " ") + "\n")
-		prose.Wrap(&b, "    ", "    ", text)
+		b.Wrap("    ", "    ", text)
 	}
 	if u.Advice != "" {
-		prose.Wrap(&b, "    → ", "      ", prose.Flat(u.Advice))
+		b.Wrap("    → ", "      ", prose.Flat(u.Advice))
 	}
-	return b.String()
 }

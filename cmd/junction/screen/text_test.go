@@ -27,7 +27,7 @@ func some() []diagnose.UpstreamStatus {
 }
 
 func TestTable(t *testing.T) {
-	got, _ := tableOf(some(), at)
+	got, _ := tableOf(&prose.Page{}, some(), at)
 	want := `  UPSTREAM    STATE            TOOLS
   filesystem  retrying in 20s      -
     exited with status 1: [31mError: API_KEY environment variable is required,
@@ -71,7 +71,7 @@ func TestTextFits(t *testing.T) {
 		for _, keys := range []bool{false, true} {
 			t.Run(fmt.Sprint(name, keys), func(t *testing.T) {
 				text := Text{URL: "http://127.0.0.1:8420/mcp", Status: "http://127.0.0.1:8421/", Keys: keys}
-				rows, _ := tableOf(list, at)
+				rows, _ := tableOf(&prose.Page{}, list, at)
 				all := text.header() + rows + text.clients()
 				for line := range strings.Lines(all) {
 					line = strings.TrimSuffix(line, "\n")

@@ -156,7 +156,7 @@ func (g *guide) servers(ctx context.Context) (added []string, err error) {
 		g.say("%s", strings.TrimRight(i.summary(), "\n"))
 		return nil, nil
 	}
-	g.say("\n%s", strings.TrimRight(clients.Looks(i.newLooks()), "\n"))
+	g.say("\n%s", strings.TrimRight(clients.Looks(cli.NewPage(g.stdout), i.newLooks()), "\n"))
 	if err := g.choose(&i); err != nil {
 		return nil, err
 	}

@@ -189,14 +189,14 @@ func (i *importer) confirm(cmd *cobra.Command) error {
 	}
 	if !i.add {
 		if !i.json {
-			return cli.Tell(i.stdout, "\n"+clients.Looks(looks))
+			return cli.Tell(i.stdout, "\n"+clients.Looks(cli.NewPage(i.stdout), looks))
 		}
 		return nil
 	}
 	if !i.json {
 		fmt.Fprintln(i.stdout)
 	}
-	return entries.Review(cmd, i.stdout, i.json, i.yes, clients.Looks(looks),
+	return entries.Review(cmd, i.stdout, i.json, i.yes, clients.Looks(cli.NewPage(i.stdout), looks),
 		fmt.Sprintf("Add %s to %s?", prose.Count(len(looks), "server"), prose.OneLine(i.home.Short(i.file))))
 }
 

@@ -124,7 +124,8 @@ func keysListCommand(stdout io.Writer, file *string) *cobra.Command {
 	list := &cobra.Command{
 		Use: "list", Short: "List the keys of the configuration file", Args: cli.NoArguments,
 		Long: `List the keys of the configuration file (auth.api_keys). The audit shows when a key was used, as the
-principal key:NAME.`,
+principal key:NAME. ID is the beginning of the key's hash: the audit has it as key_id, and so has the log. It
+tells two keys of one NAME apart.`,
 		RunE: func(*cobra.Command, []string) error {
 			if err := cli.CheckOutput(output); err != nil {
 				return err
@@ -135,7 +136,7 @@ principal key:NAME.`,
 			}
 			return cli.List[keyJSON]{
 				Name: "keys", Of: list, None: *file + " has no keys",
-				Head: []any{"NAME", "HASH", "LINE", "GOOD FROM", "EXPIRES"},
+				Head: []any{"NAME", "ID", "LINE", "GOOD FROM", "EXPIRES"},
 				Cells: func(k keyJSON) []any {
 					end := cmp.Or(k.Expires, "never")
 					switch {
@@ -148,7 +149,7 @@ principal key:NAME.`,
 					if len(k.Endpoints) > 0 {
 						from += ", only at " + strings.Join(k.Endpoints, " ")
 					}
-					return []any{k.Name, fmt.Sprintf("%.15s…", k.Hash), k.Line, from, end}
+					return []any{k.Name, k.ID, k.Line, from, end}
 				},
 			}.Print(stdout, output == "json")
 		},
@@ -159,7 +160,9 @@ principal key:NAME.`,
 
 // keyJSON is an API key of the file.
 type keyJSON struct {
-	Name  string   `json:"name"`
+	Name string `json:"name"`
+	// ID tells the keys of one name apart in the audit and in the log (key_id).
+	ID    string   `json:"id"`
 	Hash  string   `json:"hash"`
 	Line  int      `json:"line"`
 	CIDRs []string `json:"cidrs,omitempty"`
@@ -182,7 +185,7 @@ func keysOfFile(what, file string, now time.Time) ([]keyJSON, error) {
 	}
 	list := []keyJSON{}
 	for i, k := range c.Auth.APIKeys {
-		j := keyJSON{Name: k.Name, Hash: k.Hash.String(), Line: lines[i], Endpoints: k.Endpoints}
+		j := keyJSON{Name: k.Name, ID: k.Hash.ID(), Hash: k.Hash.String(), Line: lines[i], Endpoints: k.Endpoints}
 		for _, c := range k.CIDRs {
 			j.CIDRs = append(j.CIDRs, c.String())
 		}

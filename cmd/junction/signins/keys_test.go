@@ -117,10 +117,10 @@ func TestKeysOfTheFile(t *testing.T) {
 	key := func(n string) string { return `hash: "sha256:` + strings.Repeat(n, 64) + `"` }
 	mustWrite(t, file, "auth:\n  api_keys:\n    - { name: ci, "+key("a")+", cidrs: [10.0.0.0/8, 192.0.2.0/24], expires: 2999-06-30 }\n    - name: old\n      "+key("b")+
 		"\n      expires: 2020-01-01\n    - { name: ci, "+key("c")+" }\nupstreams: { a: { command: [prog] } }\n")
-	want := `NAME  HASH              LINE  GOOD FROM                EXPIRES
-ci    sha256:aaaaaaaa…  3     10.0.0.0/8 192.0.2.0/24  2999-07-01T00:00:00Z
-old   sha256:bbbbbbbb…  4     anywhere                 2020-01-02T00:00:00Z (expired)
-ci    sha256:cccccccc…  7     anywhere                 never
+	want := `NAME  ID        LINE  GOOD FROM                EXPIRES
+ci    aaaaaaaa  3     10.0.0.0/8 192.0.2.0/24  2999-07-01T00:00:00Z
+old   bbbbbbbb  4     anywhere                 2020-01-02T00:00:00Z (expired)
+ci    cccccccc  7     anywhere                 never
 `
 	if got := runProgram(t, "", "keys", "list", "--config", file); got.code != 0 || got.stdout != want {
 		t.Errorf("keys list says %+v, want\n%s", got, want)
@@ -137,8 +137,8 @@ ci    sha256:cccccccc…  7     anywhere                 never
 		code int
 		says string
 	}{
-		{"keys revoke ci --config " + file, 1, `has 2 keys called "ci": sha256:aaaaaaaa…, sha256:cccccccc…; choose one with --hash, or use --all`},
-		{"keys revoke ci --hash sha256:b --config " + file, 1, `has no key "ci" with this hash; it has sha256:aaaaaaaa…, sha256:cccccccc…`},
+		{"keys revoke ci --config " + file, 1, `has 2 keys called "ci": aaaaaaaa, cccccccc; choose one with --hash, or use --all`},
+		{"keys revoke ci --hash sha256:b --config " + file, 1, `has no key "ci" with this hash; it has aaaaaaaa, cccccccc`},
 		{"keys revoke oldd --config " + file, 1, `has no key called "oldd"; did you mean old?`},
 		{"keys revoke ci --config " + none, 1, `has no key called "ci"`},
 		{"keys revoke " + auth.NewKey() + " --config " + file, 2, "not the key itself"},
@@ -220,7 +220,7 @@ func TestKeysChangeTheFile(t *testing.T) {
 	if !auth.HoldsKey(second.stdout) || auth.HoldsKey(second.stderr) || !strings.Contains(second.stderr, "Its entry was added to") {
 		t.Errorf("keys create printed %d and %q", len(second.stdout), second.stderr)
 	}
-	run(0, "keys", "revoke", "ann", "--hash", annHash[:15]+"…")
+	run(0, "keys", "revoke", "ann", "--hash", annHash[len("sha256:"):][:8])
 	if strings.Contains(text(), annHash) || strings.Count(text(), "name: ann") != 1 {
 		t.Errorf("the file is\n%s", text())
 	}

@@ -62,7 +62,7 @@ func parseKeys(path string, text []byte) (*keyFile, error) {
 	}
 	f := &keyFile{path: path, text: text, config: c, problems: problems}
 	for _, k := range c.Auth.APIKeys {
-		f.keys = append(f.keys, keyJSON{Name: k.Name, Hash: k.Hash.String()})
+		f.keys = append(f.keys, keyJSON{Name: k.Name, ID: k.Hash.ID(), Hash: k.Hash.String()})
 	}
 	return f, nil
 }
@@ -154,7 +154,7 @@ func (k *newKey) create(stdout, stderr io.Writer, file string, made createdJSON)
 		said = fmt.Sprintf("# The key is shown this once. Its entry was added to %s. Backup: %s. %s", file, made.Backup,
 			noticed)
 		if len(others) > 0 {
-			revoke := config.Command(file, "keys", "revoke", made.Name, "--hash", fmt.Sprintf("%.15s", others[0].Hash))
+			revoke := config.Command(file, "keys", "revoke", made.Name, "--hash", others[0].ID)
 			said += fmt.Sprintf("\n# The file has %s called %s, too. When its clients have the new one, run: %s",
 				prose.Count(len(others), "older key"), made.Name, revoke)
 		}
@@ -176,7 +176,7 @@ accepts the key. It fails if the proxy accepts the key or does not answer.
 
 If several keys have the same NAME, choose one with --hash, or delete them with --all.`,
 		Example: `  junction keys revoke ci --config config.yaml
-  junction keys revoke ci --hash sha256:3f2a --config config.yaml`,
+  junction keys revoke ci --hash 3f2a8c1e --config config.yaml`,
 		ValidArgsFunction: completeKeys(file),
 		Args: func(_ *cobra.Command, args []string) error {
 			switch {
@@ -231,7 +231,7 @@ If several keys have the same NAME, choose one with --hash, or delete them with 
 			return err
 		},
 	}
-	cmd.Flags().StringVar(&hash, "hash", "", "the beginning of the `hash` of one of several keys, as in junction "+
+	cmd.Flags().StringVar(&hash, "hash", "", "the beginning of the `hash` of one of several keys: the ID in junction "+
 		"keys list")
 	cmd.Flags().BoolVar(&all, "all", false, "all keys of this name")
 	cli.JSONFlag(cmd, &asJSON)
@@ -240,14 +240,15 @@ If several keys have the same NAME, choose one with --hash, or delete them with 
 
 // choose returns the indexes of the keys to revoke.
 func (f *keyFile) choose(name, hash string, all bool) ([]int, error) {
+	const hashed = "sha256:"
+	digits := strings.ToLower(strings.TrimPrefix(hash, hashed))
 	var names, shown []string
 	var found []int
 	for i, k := range f.keys {
 		if names = append(names, k.Name); k.Name != name {
 			continue
 		}
-		if shown = append(shown, k.Hash[:min(len(k.Hash), 15)]+
-			"…"); strings.HasPrefix(k.Hash, strings.TrimSuffix(hash, "…")) {
+		if shown = append(shown, k.ID); strings.HasPrefix(strings.TrimPrefix(k.Hash, hashed), digits) {
 			found = append(found, i)
 		}
 	}
