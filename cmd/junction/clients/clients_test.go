@@ -96,7 +96,7 @@ not imported: oauth`},
 ${workspaceFolder} becomes ~/work
 ${command:…} of VS Code is kept as it is
 set the environment variable API_KEY to the value that VS Code asks for (Key of the service)
-not imported: envFile`},
+not imported: envFile; put the variables of that file into env of the entry`},
 		{"Codex", ".codex/config.toml", `model = "x"
 [mcp_servers.s]
 url = "https://mcp.example.com/mcp"
@@ -189,7 +189,8 @@ func TestImpossible(t *testing.T) {
 		`{}`: "neither a command nor a URL", `[]`: "not a mapping", `{"settings": {}}`: "an extension of the client",
 		`{"command": "x", "args": [{}]}`: "args[0] is not a text", `{"command": "x",
 			"env": {"A": []}}`: "env.A is not a text",
-		`{"command": []}`: "neither a command nor a URL",
+		`{"command": []}`:                     "neither a command nor a URL",
+		`{"type": "ws", "url": "ws://x/mcp"}`: "has the scheme ws, and Junction reaches servers by http and https only",
 	} {
 		h := mustHome(t, "linux", map[string]string{".cursor/mcp.json": `{"mcpServers": {"s": ` + text + `}}`})
 		servers, errs := h.Read(h.Places())

@@ -211,6 +211,7 @@ type keptServers struct {
 	skipped  []string // with the reason why Junction cannot have them
 	disabled []string // names of upstreams
 	other    []string // Junction has another server of this name
+	wider    []string // with the tools that Junction offers and the client hides
 	broken   []string // with the state of the upstream
 	untested []string // no junction runs that could tell whether they work
 }
@@ -245,6 +246,8 @@ func (c *connector) replaceable(ctx context.Context) (remove []string, kept kept
 			kept.unknown = append(kept.unknown, name)
 		case o.Conflicts && !imported(o):
 			kept.other = append(kept.other, name)
+		case o.Wider != "" && !imported(o):
+			kept.wider = append(kept.wider, fmt.Sprintf("%s (%s)", name, o.Wider))
 		case c.config.Upstreams[o.Name].Off():
 			kept.disabled = append(kept.disabled, o.Name)
 		case states == nil:
@@ -278,6 +281,8 @@ func (k *keptServers) notes(file, project string) (notes []string) {
 	add(k.broken, "they do not work in Junction now", "See: "+config.Command(file, "status"))
 	add(k.other, "the servers of these names in Junction have other variables, headers or folders",
 		"Add them to Junction with another name, or remove them by hand.")
+	add(k.wider, "Junction offers tools of them that this client hides",
+		"Disable these tools in the configuration, or remove the servers by hand.")
 	add(k.skipped, "Junction cannot replace them", "")
 	add(k.untested, "Junction is not running, so that it cannot check them",
 		"Start it, and run the same command again.")

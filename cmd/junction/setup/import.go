@@ -18,6 +18,7 @@ import (
 	"junction/cmd/junction/config"
 	"junction/cmd/junction/entries"
 	"junction/cmd/junction/runfile"
+	"junction/upstream"
 	"junction/upstream/prose"
 )
 
@@ -152,6 +153,9 @@ func (i *importer) plan(places, held []clients.Place) {
 		if o.Result != clients.New {
 			continue
 		}
+		if program := o.Server.Entry.Lacks(entries.Lookup); program != "" {
+			o.Note(fmt.Sprintf("%s is not installed; the server cannot start until it is", program))
+		}
 		if i.asks {
 			o.Server.Entry.Unnote()
 			o.Notes = clients.WithoutVariables(o.Notes)
@@ -256,9 +260,26 @@ func knownOf(c *config.Config) []clients.Known {
 		u := c.Upstreams[name]
 		list = append(list, clients.Known{
 			Name: name, Command: u.Command, Env: u.Env, Dir: u.Dir, URL: u.URL, Headers: u.Headers,
+			Offers: func(tool string) bool {
+				_, offered := u.Offers(tool)
+				return offered
+			},
+			Enabled: listedTools(&u),
 		})
 	}
 	return list
+}
+
+// listedTools returns the globs of the only tools that an upstream offers; nil if it offers others, too.
+func listedTools(u *upstream.Config) []string {
+	if u.Expose != upstream.ExposeListed {
+		return nil
+	}
+	globs := []string{}
+	for _, rule := range u.Tools {
+		globs = append(globs, rule.Glob)
+	}
+	return globs
 }
 
 // ownURLs returns the URLs of the default endpoint. The first one is for clients: public_url, or the
@@ -403,7 +424,7 @@ func (i *importer) result(o clients.Outcome) string {
 			said += ", " + prose.Count(len(secrets), "secret") + " to a file"
 		}
 	case clients.Same:
-		return "same as " + o.Name
+		said = "same as " + o.Name
 	case clients.Present:
 		said = "present: " + o.Name
 	case clients.Skipped:
