@@ -256,6 +256,27 @@ zed /r/Zed/settings.json`},
 	}
 }
 
+// TestPlaceOfAVariant: of a client with several files, the one of the variant that is installed is
+// changed.
+func TestPlaceOfAVariant(t *testing.T) {
+	c, err := Lookup("VS Code")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for file, want := range map[string]string{
+		".config/Code/User/x":            ".config/Code/User/mcp.json",
+		".config/Code - Insiders/User/x": ".config/Code - Insiders/User/mcp.json",
+		".vscode-server/data/User/x":     ".vscode-server/data/User/mcp.json",
+		"x":                              ".config/Code/User/mcp.json",
+	} {
+		h := mustHome(t, "linux", map[string]string{file: ""})
+		p, _ := h.Place(c, User)
+		if got, err := filepath.Rel(h.Dir, p.File); err != nil || filepath.ToSlash(got) != want {
+			t.Errorf("with %s, the file is %s, want %s", file, got, want)
+		}
+	}
+}
+
 // TestPlaceOfProject: of the files that a client reads in a project, the one that exists is changed.
 func TestPlaceOfProject(t *testing.T) {
 	for _, name := range []string{"opencode.json", "opencode.jsonc"} {

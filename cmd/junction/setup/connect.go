@@ -36,7 +36,7 @@ type connector struct {
 	keyFile string
 	replace bool
 	all     bool
-	guided  bool // junction setup says what happens after a reboot
+	guided  bool // the caller says what a person does next
 	json    bool
 
 	home   clients.Home
@@ -69,7 +69,7 @@ environment variable JUNCTION_KEY.`,
 			c.file = *file
 			return c.each(args, func(one *connector, id string) (*connectJSON, string, error) {
 				return one.connect(cmd.Context(), id)
-			})
+			}, c.afterConnect(cmd.Context()))
 		},
 	}
 	c.flags(cmd)
@@ -95,7 +95,9 @@ removes the entry of Junction and puts back the servers that --replace removed.`
 		ValidArgsFunction: completeClients,
 		RunE: func(_ *cobra.Command, args []string) error {
 			c.file = *file
-			return c.each(args, (*connector).disconnect)
+			return c.each(args, (*connector).disconnect, func(changed []*clients.Client, _ bool) []string {
+				return restart(changed, "")
+			})
 		},
 	}
 	c.flags(cmd)
@@ -141,7 +143,7 @@ func (c *connector) clients(what string) cobra.PositionalArgs {
 // prepare finds the file of the client and the values of the entry.
 func (c *connector) prepare(id string) (err error) {
 	if c.client, err = clients.Lookup(id); err != nil {
-		return cli.Usagef("%w", err)
+		return cli.Usagef("%w%s", err, c.byHand())
 	}
 	if c.home, err = clients.HomeOf(c.project); err != nil {
 		return err
@@ -178,6 +180,19 @@ func (c *connector) prepare(id string) (err error) {
 	}
 	c.outfit = clients.Outfit{Home: c.home, Run: runClient, Records: records}
 	return nil
+}
+
+// byHand returns the end of an error about an unknown client: any client can have the URL.
+func (c *connector) byHand() string {
+	e, err := entries.Read(io.Discard, c.file, false)
+	if err != nil {
+		return ""
+	}
+	own := ownURLs(e.Config(), c.file)
+	if len(own) == 0 {
+		return ""
+	}
+	return "; add this URL to another client by hand: " + own[0]
 }
 
 // records returns what connect remembers.
@@ -326,7 +341,7 @@ func (c *connector) attempt(ctx context.Context, id string) (*connectJSON, strin
 		return nil, "", err
 	}
 	done.Notes = append(done.Notes, kept.notes(c.file, c.project)...)
-	if len(done.Removed) > 0 && !c.guided {
+	if len(done.Removed) > 0 && !c.quiet() {
 		done.Notes = append(done.Notes, c.afterReboot()...)
 	}
 	switch {
@@ -341,14 +356,20 @@ func (c *connector) attempt(ctx context.Context, id string) (*connectJSON, strin
 		done.Notes = append(done.Notes, c.client.Name+" reads no environment variables: "+
 			"add the header Authorization with an API key by hand.")
 	}
-	if done.Changed && !c.guided {
-		done.Notes = append(done.Notes, "Restart "+c.client.Name+".")
+	answer, ok := "", false
+	if !c.quiet() {
+		if answer, ok = c.answers(ctx); !ok {
+			done.Notes = append(done.Notes, answer)
+		}
+		if done.Changed {
+			done.Notes = append(done.Notes, c.check())
+		}
 	}
 	said := fmt.Sprintf("%s is connected to %s already, in %s.", c.client.Name, c.target.URL,
 		c.home.Short(done.File))
-	if !done.Changed {
-		said += " " + answers(ctx, c.target.URL)
-	} else {
+	if !done.Changed && ok {
+		said += " " + answer
+	} else if done.Changed {
 		said = fmt.Sprintf("Connected %s to %s in %s.", c.client.Name, c.target.URL, c.home.Short(done.File))
 	}
 	if len(done.Removed) > 0 {
@@ -358,26 +379,39 @@ func (c *connector) attempt(ctx context.Context, id string) (*connectJSON, strin
 	return result, text, nil
 }
 
-// answers returns a sentence about whether a server answers at a URL. A client would send its requests
-// there. Any answer of HTTP counts, because a junction rejects a request without credentials.
-func answers(ctx context.Context, address string) string {
+// quiet reports whether another text has the sentences that several clients have in common.
+func (c *connector) quiet() bool { return c.guided || c.all && !c.json }
+
+// check returns the sentence about how a person sees that a client is connected.
+func (c *connector) check() string {
+	return fmt.Sprintf("Restart %s. It then lists %s here: %s", c.client.Name, c.name, c.client.Seen)
+}
+
+// answers returns a sentence about whether a server answers at the URL of Junction, to which the client
+// would send its requests, and whether one does. Any answer of HTTP counts, because a junction rejects a
+// request without credentials.
+func (c *connector) answers(ctx context.Context) (string, bool) {
 	ctx, cancel := context.WithTimeout(ctx, answerLimit)
 	defer cancel()
+	address := c.target.URL
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
-		return ""
+		return fmt.Sprintf("%s is not a URL; give --url", address), false
 	}
 	client := http.Client{Transport: &http.Transport{Proxy: http.ProxyFromEnvironment, DisableKeepAlives: true},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	resp, err := client.Do(r)
-	if err != nil {
-		return "Nothing answers there now; start it with: junction"
+	switch {
+	case err != nil && c.url != "":
+		return fmt.Sprintf("Nothing answers at %s now.", address), false
+	case err != nil:
+		return fmt.Sprintf("Nothing answers at %s now; start it with: %s", address, config.Start(c.file)), false
 	}
 	resp.Body.Close()
 	if resp.StatusCode == http.StatusNotFound || resp.StatusCode >= http.StatusInternalServerError {
-		return "It answers with " + resp.Status + "."
+		return fmt.Sprintf("%s answers with %s.", address, resp.Status), false
 	}
-	return "It answers."
+	return "It answers.", true
 }
 
 // answerLimit is how long answers waits.
@@ -386,6 +420,15 @@ const answerLimit = 3 * time.Second
 func (c *connector) disconnect(id string) (*connectJSON, string, error) {
 	if err := c.prepare(id); err != nil {
 		return nil, "", err
+	}
+	for _, p := range c.home.Of(c.client) { // the file that connect has changed, if there are several
+		if p.Scope != c.place.Scope {
+			continue
+		}
+		if connected, err := c.outfit.Records.Has(p); err == nil && connected {
+			c.place = p
+			break
+		}
 	}
 	done, err := c.outfit.Disconnect(c.place, c.target)
 	if err != nil {
@@ -397,6 +440,9 @@ func (c *connector) disconnect(id string) (*connectJSON, string, error) {
 	}
 	if len(done.Removed) > 0 {
 		said += " Put back: " + strings.Join(done.Removed, ", ") + "."
+	}
+	if done.Changed && !c.quiet() {
+		done.Notes = append(done.Notes, "Restart "+c.client.Name+".")
 	}
 	result, text := c.result(done, said)
 	return result, text, nil

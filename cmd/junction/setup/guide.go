@@ -450,8 +450,8 @@ func (g *guide) forget(c *connector, id string) error {
 // finish says what the person has to do.
 func (g *guide) finish(changed []*clients.Client) {
 	fmt.Fprintln(g.stdout)
-	if len(changed) > 0 {
-		g.say("Restart these programs: %s.", names(changed))
+	for _, line := range restart(changed, "junction") {
+		g.say("%s", line)
 	}
 	c := connector{file: g.file, client: &clients.Client{Name: "a connected client"}}
 	for _, line := range c.afterReboot() {
