@@ -9,9 +9,9 @@ import (
 	"strings"
 )
 
-// wordsOf splits a command that a client has in one text, such as "npx -y notes". It returns nil if
+// Words splits a command that a client has in one text, such as "npx -y notes". It returns nil if
 // the text is a program, or if only a shell can read it.
-func wordsOf(line string) (words []string) {
+func Words(line string) (words []string) {
 	if !strings.ContainsAny(line, " \t") || strings.ContainsAny(line, "|&;<>`\n") {
 		return nil
 	}
@@ -53,7 +53,7 @@ func isProgram(path string) bool {
 
 // separate splits a command that is one text with several words.
 func (r *reader) separate(command string, args []string) (string, []string) {
-	words := wordsOf(command)
+	words := Words(command)
 	if words == nil {
 		return command, args
 	}
@@ -81,6 +81,11 @@ func (e *Entry) Lacks(getenv func(string) (string, bool)) string {
 		return ""
 	}
 	return short(program)
+}
+
+// NotInstalled returns the sentence about a program that Lacks returns, without a full stop.
+func NotInstalled(program string) string {
+	return program + " is not installed; the server cannot start until it is"
 }
 
 // image returns the image that the arguments of docker or podman run; "" if it cannot be found.

@@ -107,16 +107,16 @@ func TestCommandInOneText(t *testing.T) {
 		if runtime.GOOS == "windows" && strings.HasPrefix(line, "/bin") {
 			continue
 		}
-		if got := fmt.Sprint(wordsOf(line)); got != want {
-			t.Errorf("wordsOf(%q) = %s, want %s", line, got, want)
+		if got := fmt.Sprint(Words(line)); got != want {
+			t.Errorf("Words(%q) = %s, want %s", line, got, want)
 		}
 	}
 	file := filepath.Join(t.TempDir(), "a program")
 	if err := os.WriteFile(file, nil, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if got := wordsOf(file); got != nil {
-		t.Errorf("wordsOf(%q) = %q; want nil for a program", file, got)
+	if got := Words(file); got != nil {
+		t.Errorf("Words(%q) = %q; want nil for a program", file, got)
 	}
 }
 

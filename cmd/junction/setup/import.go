@@ -85,6 +85,7 @@ type importer struct {
 	secrets  []string                // the new files with secrets
 	note     func(file string) error // see clients.SecretFiles; may be nil
 	next     string                  // the next step for the user
+	follows  bool                    // it has the states of the new servers
 }
 
 // read reads the configuration and the files of the clients, and plans what is added.
@@ -154,7 +155,7 @@ func (i *importer) plan(places, held []clients.Place) {
 			continue
 		}
 		if program := o.Server.Entry.Lacks(entries.Lookup); program != "" {
-			o.Note(fmt.Sprintf("%s is not installed; the server cannot start until it is", program))
+			o.Note(clients.NotInstalled(program))
 		}
 		if i.asks {
 			o.Server.Entry.Unnote()
@@ -449,7 +450,7 @@ func (i *importer) signIns() []string {
 				unknown = append(unknown, n.Name)
 			}
 			added = append(added, n)
-			if n.Note != "" {
+			if n.Note != "" && !(n.Unreached && i.follows) {
 				lines = append(lines, n.Note+".")
 			}
 		}
