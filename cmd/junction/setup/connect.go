@@ -307,16 +307,21 @@ func (k *keptServers) notes(file, project string) (notes []string) {
 	return notes
 }
 
-// attempts is how often a client is connected that writes its file at the same time.
+// attempts is how often a file is changed that its client writes at the same time.
 const attempts = 3
 
-func (c *connector) connect(ctx context.Context, id string) (result *connectJSON, text string, err error) {
+// insist runs a step again while the client writes its file.
+func insist(step func() (*connectJSON, string, error)) (result *connectJSON, text string, err error) {
 	for range attempts {
-		if result, text, err = c.attempt(ctx, id); !errors.Is(err, clients.ErrChanged) {
+		if result, text, err = step(); !errors.Is(err, clients.ErrChanged) {
 			break
 		}
 	}
 	return result, text, err
+}
+
+func (c *connector) connect(ctx context.Context, id string) (*connectJSON, string, error) {
+	return insist(func() (*connectJSON, string, error) { return c.attempt(ctx, id) })
 }
 
 // attempt connects a client. It fails with clients.ErrChanged if the client writes its file meanwhile.
@@ -418,6 +423,11 @@ func (c *connector) answers(ctx context.Context) (string, bool) {
 const answerLimit = 3 * time.Second
 
 func (c *connector) disconnect(id string) (*connectJSON, string, error) {
+	return insist(func() (*connectJSON, string, error) { return c.undo(id) })
+}
+
+// undo disconnects a client. It fails with clients.ErrChanged if the client writes its file meanwhile.
+func (c *connector) undo(id string) (*connectJSON, string, error) {
 	if err := c.prepare(id); err != nil {
 		return nil, "", err
 	}
