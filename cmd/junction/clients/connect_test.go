@@ -526,3 +526,26 @@ func TestImportLeavesTimeToInstall(t *testing.T) {
 		t.Errorf("the entries are %q, %v; want %q", got, errs, want)
 	}
 }
+
+// TestImportKnowsListsOfGemini: a server that the lists of Gemini CLI leave out is disabled.
+func TestImportKnowsListsOfGemini(t *testing.T) {
+	const servers = `"mcpServers":{"a":{"command":"x"},"b":{"command":"x"}}}`
+	for lists, want := range map[string]string{
+		``:                                "a=false b=false",
+		`"mcp":{"excluded":["a"]},`:       "a=true b=false",
+		`"mcp":{"allowed":["a"]},`:        "a=false b=true",
+		`"mcp":{"allowed":[]},`:           "a=true b=true",
+		`"excludeMCPServers":["b"],`:      "a=false b=true",
+		`"mcp":{"serverCommand":"none"},`: "a=false b=false",
+	} {
+		o := mustOutfit(t, map[string]string{".gemini/settings.json": "{" + lists + servers})
+		found, errs := o.Home.Read([]Place{mustPlace(t, o, "gemini")})
+		var got []string
+		for _, s := range found {
+			got = append(got, fmt.Sprintf("%s=%t", s.Name, s.Entry.Off))
+		}
+		if len(errs) > 0 || strings.Join(got, " ") != want {
+			t.Errorf("with %s, disabled are %q, %v; want %s", lists, got, errs, want)
+		}
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 
 	"github.com/tailscale/hujson"
 )
@@ -83,11 +84,14 @@ func (h Home) parse(p Place, text []byte) ([]*Server, error) {
 		asked = inputsOf(text)
 	}
 	var list []*Server
+	off := p.switchedOff(text)
 	for _, r := range found {
 		s := &Server{Place: p, Name: r.name, Line: r.line, fields: r.fields, inputs: asked}
 		s.Entry, s.Err = s.entry(h)
 		if s.Err != nil {
 			s.Entry = nil
+		} else if off(s.Name) {
+			s.Entry.Off = true
 		}
 		list = append(list, s)
 	}
@@ -117,6 +121,31 @@ func (p Place) servers(text []byte) []string {
 		}
 	}
 	return []string{"mcp", "servers"}
+}
+
+// switchedOff returns which servers a text disables outside of their entries: Gemini CLI has lists of the
+// servers that it uses, and of those that it does not.
+func (p Place) switchedOff(text []byte) func(name string) bool {
+	root := map[string]any{}
+	if p.Client.ID == "gemini" {
+		_, body := split(text)
+		tree, _ := jsonFormat{}.decode(body) // servers has parsed it
+		root, _ = tree.(map[string]any)
+	}
+	mcp, _ := root["mcp"].(map[string]any)
+	listed := func(name string, lists ...any) (is, has bool) {
+		for _, l := range lists {
+			list, ok := l.([]any)
+			has = has || ok
+			is = is || slices.ContainsFunc(list, func(v any) bool { s, _ := v.(string); return s == name })
+		}
+		return is, has
+	}
+	return func(name string) bool {
+		excluded, _ := listed(name, mcp["excluded"], root["excludeMCPServers"])
+		allowed, limited := listed(name, mcp["allowed"], root["allowMCPServers"])
+		return excluded || limited && !allowed
+	}
 }
 
 // inputsOf returns the inputs of a file of VS Code by their ids.

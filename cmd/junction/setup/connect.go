@@ -355,11 +355,14 @@ func (c *connector) attempt(ctx context.Context, id string) (*connectJSON, strin
 		done.Notes = append(done.Notes, c.client.Name+" does not read the environment of your shell: "+
 			"give the file with the API key as --key-file.")
 	case c.client.ReadsVariables():
-		done.Notes = append(done.Notes, fmt.Sprintf("Set the environment variable %s for %s to an API key.",
-			clients.KeyVariable, c.client.Name))
+		done.Notes = append(done.Notes, fmt.Sprintf("Set the environment variable %s for %s to an API key; to make one: %s",
+			clients.KeyVariable, c.client.Name, config.Command(c.file, "keys", "create", "NAME")))
 	default:
 		done.Notes = append(done.Notes, c.client.Name+" reads no environment variables: "+
 			"add the header Authorization with an API key by hand.")
+	}
+	if c.project != "" && done.Changed {
+		done.Notes = append(done.Notes, "The file is the project's: if you commit it, others get the entry, too.")
 	}
 	answer, ok := "", false
 	if !c.quiet() {

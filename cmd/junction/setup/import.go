@@ -202,7 +202,7 @@ func (i *importer) places() (places, held []clients.Place, err error) {
 			continue
 		}
 		if _, statErr := os.Stat(from); statErr != nil {
-			return nil, nil, cli.Usagef("--from: %w, and no file of that name", err)
+			return nil, nil, cli.Usagef("--from: there is no file %s, and %w; for another client, give its file", from, err)
 		}
 		found, err := i.here.PlacesOf(from)
 		if err != nil {
