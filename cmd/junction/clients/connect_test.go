@@ -549,3 +549,27 @@ func TestImportKnowsListsOfGemini(t *testing.T) {
 		}
 	}
 }
+
+// TestImportKnowsRulesOfClients: tools that Claude Code and opencode deny by the names of their own
+// servers are hidden, because those rules do not match the names of Junction's tools.
+func TestImportKnowsRulesOfClients(t *testing.T) {
+	h := mustHome(t, "linux", map[string]string{
+		".claude.json": `{"mcpServers":{"my git":{"command":"x"},"git":{"command":"y"},"all":{"command":"z"}}}`,
+		".claude/settings.json": `{"permissions":{"allow":["mcp__git__read"],
+			"deny":["mcp__my_git__drop","mcp__git__delete_*","mcp__all","Bash(rm:*)"]}}`,
+		"work/.mcp.json":             `{"mcpServers":{"git":{"command":"p"}}}`,
+		"work/.claude/settings.json": `{"permissions":{"deny":["mcp__git__push"]}}`,
+		".config/opencode/opencode.json": `{"tools":{"wiki_drop":false,"wiki_read":true,"all*":false,"wiki":false},
+			"mcp":{"wiki":{"type":"local","command":["w"]},"all":{"type":"local","command":["a"]}}}`,
+	})
+	servers, errs := h.Read(h.Places())
+	var got []string
+	for _, s := range servers {
+		got = append(got, fmt.Sprintf("%s %s %t %q", s.Scope, s.Name, s.Entry.Off, s.Entry.Without))
+	}
+	want := []string{`user my git false ["drop"]`, `user git false ["delete_*"]`, `user all true []`,
+		`project git false ["delete_*" "push"]`, `user wiki false ["drop"]`, `user all true []`}
+	if len(errs) > 0 || !slices.Equal(got, want) {
+		t.Errorf("the entries are %q, %v; want %q", got, errs, want)
+	}
+}

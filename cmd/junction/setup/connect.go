@@ -261,7 +261,7 @@ func (c *connector) replaceable(ctx context.Context) (remove []string, kept kept
 			kept.unknown = append(kept.unknown, name)
 		case o.Conflicts && !imported(o):
 			kept.other = append(kept.other, name)
-		case o.Wider != "" && !imported(o):
+		case o.Wider != "":
 			kept.wider = append(kept.wider, fmt.Sprintf("%s (%s)", name, o.Wider))
 		case c.config.Upstreams[o.Name].Off():
 			kept.disabled = append(kept.disabled, o.Name)
