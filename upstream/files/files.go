@@ -47,8 +47,11 @@ func Read(file string, limit int64) ([]byte, error) {
 	return text, nil
 }
 
-// Reason removes the operation and the path from err, because the message around it names them.
+// Reason removes the operation and the paths from err, because the message around it names them.
 func Reason(err error) error {
+	if l, ok := errors.AsType[*os.LinkError](err); ok { // a rename
+		return l.Err
+	}
 	if p, ok := errors.AsType[*fs.PathError](err); ok {
 		return p.Err
 	}

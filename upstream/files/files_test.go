@@ -83,3 +83,31 @@ func TestWrite(t *testing.T) {
 		t.Errorf("the folder has %v, %v", entries, err)
 	}
 }
+
+// TestReplaceIf: a file is checked when its new content is on the disk, and a check that fails leaves
+// nothing behind.
+func TestReplaceIf(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "file")
+	if err := os.WriteFile(file, []byte("old"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	failure := errors.New("it has changed")
+	written := ""
+	check := func() error {
+		temp, err := filepath.Glob(filepath.Join(dir, Temporary+"*"))
+		if err != nil || len(temp) != 1 {
+			t.Fatalf("during the check there is %q, %v", temp, err)
+		}
+		text, err := os.ReadFile(temp[0])
+		written = string(text)
+		return errors.Join(err, failure)
+	}
+	if err := ReplaceIf(file, []byte("new"), check); !errors.Is(err, failure) || written != "new" {
+		t.Errorf("ReplaceIf = %v with %q on the disk; want the error of the check and the new content", err, written)
+	}
+	entries, err := os.ReadDir(dir)
+	if text, readErr := os.ReadFile(file); err != nil || readErr != nil || len(entries) != 1 || string(text) != "old" {
+		t.Errorf("the file is %q, and the folder has %d files; want old alone", text, len(entries))
+	}
+}

@@ -34,6 +34,12 @@ func write(file string, content []byte, sync bool) error {
 // Replace is WriteSync for an existing file. The file keeps its mode and its owner. If file is a
 // symbolic link, the file that it leads to is replaced.
 func Replace(file string, content []byte) error {
+	return ReplaceIf(file, content, func() error { return nil })
+}
+
+// ReplaceIf is Replace unless check fails. It calls check when the new content is on the disk, so that
+// nearly no time passes between check and the replacement.
+func ReplaceIf(file string, content []byte, check func() error) error {
 	file, err := filepath.EvalSymlinks(file)
 	if err != nil {
 		return err
@@ -43,6 +49,9 @@ func Replace(file string, content []byte) error {
 		return err
 	}
 	temp, err := Sibling(file, content, info)
+	if err == nil {
+		err = check()
+	}
 	if err := rename(temp, file, err); err != nil {
 		return err
 	}

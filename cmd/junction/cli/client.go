@@ -200,7 +200,7 @@ func (f *clientFlags) register(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.url, "url", "", "`URL` of the endpoint (default: that of the running junction)")
 	cmd.Flags().StringVar(&f.key, "key", "", "API `key` (default: $JUNCTION_KEY, which does not show up in ps)")
 	OutputFlag(cmd, &f.output)
-	cmd.SetFlagErrorFunc(flagError)
+	cmd.SetFlagErrorFunc(FlagError)
 	cmd.Flags().DurationVar(&f.timeout, "timeout", time.Minute, "time limit for the whole command; 0 is none")
 }
 

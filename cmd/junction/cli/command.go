@@ -20,7 +20,7 @@ func Run(ctx context.Context, root *cobra.Command, args []string, stdin io.Reade
 	root.SetIn(stdin)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
-	root.SetFlagErrorFunc(flagError)
+	root.SetFlagErrorFunc(FlagError)
 	command, err := root.ExecuteContextC(ctx)
 	code := 1
 	_, isUsage := errors.AsType[usageError](err)

@@ -32,8 +32,8 @@ func UnknownCommand(parent *cobra.Command, word string) error {
 	return Usagef("there is no command %s%s; there is %s", what, auth.Redact(word), strings.Join(known, ", "))
 }
 
-// flagError adds the closest flag to the error about an unknown one.
-func flagError(cmd *cobra.Command, err error) error {
+// FlagError adds the closest flag to the error about an unknown one.
+func FlagError(cmd *cobra.Command, err error) error {
 	unknown, ok := err.(*pflag.NotExistError)
 	if !ok || unknown.GetSpecifiedShortnames() != "" {
 		return usageError{err}

@@ -12,12 +12,15 @@ package clients
 import (
 	"fmt"
 	"strings"
+
+	"junction/upstream/prose"
 )
 
 // A Client is a program that calls MCP servers and keeps their list in a file.
 type Client struct {
 	ID   string // as on the command line, such as claude-code
 	Name string // as its makers write it
+	Seen string // where the client lists its servers: a command of it, or the way through its menus
 
 	format  format
 	keys    []string // that lead to the servers, from the root of the file
@@ -83,12 +86,16 @@ func (o object) tree() map[string]any {
 	return m
 }
 
-// Lookup returns the client of an id.
+// Lookup returns the client of an id, or of a name, whatever its spaces and hyphens.
 func Lookup(id string) (*Client, error) {
+	plain := func(s string) string { return strings.NewReplacer(" ", "", "-", "").Replace(strings.ToLower(s)) }
 	for _, c := range table() {
-		if c.ID == id || strings.EqualFold(c.Name, id) {
+		if plain(c.ID) == plain(id) || plain(c.Name) == plain(id) {
 			return c, nil
 		}
+	}
+	if near := prose.Nearest(id, IDs()); near != "" {
+		return nil, fmt.Errorf("there is no client %q; did you mean %s?", id, near)
 	}
 	return nil, fmt.Errorf("there is no client %q; the clients are %s", id, strings.Join(IDs(), ", "))
 }

@@ -96,7 +96,7 @@ not imported: oauth`},
 ${workspaceFolder} becomes ~/work
 ${command:…} of VS Code is kept as it is
 set the environment variable API_KEY to the value that VS Code asks for (Key of the service)
-not imported: envFile`},
+not imported: envFile; put the variables of that file into env of the entry`},
 		{"Codex", ".codex/config.toml", `model = "x"
 [mcp_servers.s]
 url = "https://mcp.example.com/mcp"
@@ -189,7 +189,8 @@ func TestImpossible(t *testing.T) {
 		`{}`: "neither a command nor a URL", `[]`: "not a mapping", `{"settings": {}}`: "an extension of the client",
 		`{"command": "x", "args": [{}]}`: "args[0] is not a text", `{"command": "x",
 			"env": {"A": []}}`: "env.A is not a text",
-		`{"command": []}`: "neither a command nor a URL",
+		`{"command": []}`:                     "neither a command nor a URL",
+		`{"type": "ws", "url": "ws://x/mcp"}`: "has the scheme ws, and Junction reaches servers by http and https only",
 	} {
 		h := mustHome(t, "linux", map[string]string{".cursor/mcp.json": `{"mcpServers": {"s": ` + text + `}}`})
 		servers, errs := h.Read(h.Places())
@@ -252,6 +253,27 @@ zed /r/Zed/settings.json`},
 				t.Errorf("places are\n%s\nwant\n%s", got, test.want)
 			}
 		})
+	}
+}
+
+// TestPlaceOfAVariant: of a client with several files, the one of the variant that is installed is
+// changed.
+func TestPlaceOfAVariant(t *testing.T) {
+	c, err := Lookup("VS Code")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for file, want := range map[string]string{
+		".config/Code/User/x":            ".config/Code/User/mcp.json",
+		".config/Code - Insiders/User/x": ".config/Code - Insiders/User/mcp.json",
+		".vscode-server/data/User/x":     ".vscode-server/data/User/mcp.json",
+		"x":                              ".config/Code/User/mcp.json",
+	} {
+		h := mustHome(t, "linux", map[string]string{file: ""})
+		p, _ := h.Place(c, User)
+		if got, err := filepath.Rel(h.Dir, p.File); err != nil || filepath.ToSlash(got) != want {
+			t.Errorf("with %s, the file is %s, want %s", file, got, want)
+		}
 	}
 }
 

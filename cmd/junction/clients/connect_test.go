@@ -526,3 +526,50 @@ func TestImportLeavesTimeToInstall(t *testing.T) {
 		t.Errorf("the entries are %q, %v; want %q", got, errs, want)
 	}
 }
+
+// TestImportKnowsListsOfGemini: a server that the lists of Gemini CLI leave out is disabled.
+func TestImportKnowsListsOfGemini(t *testing.T) {
+	const servers = `"mcpServers":{"a":{"command":"x"},"b":{"command":"x"}}}`
+	for lists, want := range map[string]string{
+		``:                                "a=false b=false",
+		`"mcp":{"excluded":["a"]},`:       "a=true b=false",
+		`"mcp":{"allowed":["a"]},`:        "a=false b=true",
+		`"mcp":{"allowed":[]},`:           "a=true b=true",
+		`"excludeMCPServers":["b"],`:      "a=false b=true",
+		`"mcp":{"serverCommand":"none"},`: "a=false b=false",
+	} {
+		o := mustOutfit(t, map[string]string{".gemini/settings.json": "{" + lists + servers})
+		found, errs := o.Home.Read([]Place{mustPlace(t, o, "gemini")})
+		var got []string
+		for _, s := range found {
+			got = append(got, fmt.Sprintf("%s=%t", s.Name, s.Entry.Off))
+		}
+		if len(errs) > 0 || strings.Join(got, " ") != want {
+			t.Errorf("with %s, disabled are %q, %v; want %s", lists, got, errs, want)
+		}
+	}
+}
+
+// TestImportKnowsRulesOfClients: tools that Claude Code and opencode deny by the names of their own
+// servers are hidden, because those rules do not match the names of Junction's tools.
+func TestImportKnowsRulesOfClients(t *testing.T) {
+	h := mustHome(t, "linux", map[string]string{
+		".claude.json": `{"mcpServers":{"my git":{"command":"x"},"git":{"command":"y"},"all":{"command":"z"}}}`,
+		".claude/settings.json": `{"permissions":{"allow":["mcp__git__read"],
+			"deny":["mcp__my_git__drop","mcp__git__delete_*","mcp__all","Bash(rm:*)"]}}`,
+		"work/.mcp.json":             `{"mcpServers":{"git":{"command":"p"}}}`,
+		"work/.claude/settings.json": `{"permissions":{"deny":["mcp__git__push"]}}`,
+		".config/opencode/opencode.json": `{"tools":{"wiki_drop":false,"wiki_read":true,"all*":false,"wiki":false},
+			"mcp":{"wiki":{"type":"local","command":["w"]},"all":{"type":"local","command":["a"]}}}`,
+	})
+	servers, errs := h.Read(h.Places())
+	var got []string
+	for _, s := range servers {
+		got = append(got, fmt.Sprintf("%s %s %t %q", s.Scope, s.Name, s.Entry.Off, s.Entry.Without))
+	}
+	want := []string{`user my git false ["drop"]`, `user git false ["delete_*"]`, `user all true []`,
+		`project git false ["delete_*" "push"]`, `user wiki false ["drop"]`, `user all true []`}
+	if len(errs) > 0 || !slices.Equal(got, want) {
+		t.Errorf("the entries are %q, %v; want %q", got, errs, want)
+	}
+}

@@ -81,7 +81,7 @@ func (e *Entry) values() []Value {
 const installTime = 2 * time.Minute
 
 // installers are programs that run a package, which they may have to download first.
-var installers = []string{"npx", "uvx", "bunx", "pnpx", "docker", "deno", "pipx"}
+var installers = []string{"npx", "uvx", "bunx", "pnpx", "docker", "podman", "deno", "pipx"}
 
 func installs(program Value) bool {
 	return slices.Contains(installers, filepath.Base(strings.ReplaceAll(program.Expand(unset), `\`, "/")))
@@ -96,6 +96,12 @@ func (e *Entry) Summary() string {
 	program := filepath.Base(strings.ReplaceAll(e.Command[0].Expand(unset), `\`, "/"))
 	if !slices.Contains(installers, program) {
 		return short(program)
+	}
+	if program == "docker" || program == "podman" {
+		if name := image(e.CommandLine()[1:]); name != "" {
+			return program + " " + short(name)
+		}
+		return program
 	}
 	for _, arg := range e.Command[1:] {
 		text := arg.Expand(unset)
@@ -150,6 +156,15 @@ func OwnHeader(name string) bool { return slices.Contains(ownHeaders, strings.To
 // remoteTypes are the values of type for a server with a URL.
 var remoteTypes = []string{"http", "sse", "remote", "streamable-http", "streamableHttp"}
 
+// otherScheme returns the scheme of a URL if it is another than those of HTTP.
+func otherScheme(address string) string {
+	scheme, _, ok := strings.Cut(address, "://")
+	if scheme = strings.ToLower(scheme); !ok || scheme == "http" || scheme == "https" || strings.ContainsAny(scheme, "${}") {
+		return ""
+	}
+	return short(scheme)
+}
+
 // handled are the fields that entry reads. clientOnly are those that concern the client alone: what
 // it asks its user, and how it shows the server.
 var (
@@ -158,7 +173,7 @@ var (
 		"url", "httpUrl", "serverUrl", "uri", "type", "transport", "headers", "http_headers",
 		"env_http_headers", "bearer_token_env_var", "includeTools", "excludeTools", "enabled_tools",
 		"disabled_tools", "disabledTools", "tools", "timeout", "tool_timeout_sec", "startup_timeout_sec",
-		"startup_timeout_ms",
+		"startup_timeout_ms", "envFile",
 	}
 	clientOnly = []string{
 		"alwaysAllow", "autoApprove", "trust", "description", "alwaysLoad", "source", "gallery", "version",
@@ -175,6 +190,9 @@ func (s *Server) entry(h Home) (*Entry, error) {
 	r := &reader{place: s.Place, home: h, asked: s.inputs, client: s.Client.syntax}
 	e := &Entry{Env: map[string]Value{}, Headers: map[string]Value{}, Foreign: s.foreign()}
 	command, args := f.command()
+	if s.Client.ID != "" {
+		command, args = r.separate(command, args)
+	}
 	address := f.text("url", "httpUrl", "serverUrl", "uri")
 	kind := f.text("type", "transport")
 	remote := address != "" && (command == "" || slices.Contains(remoteTypes, kind))
@@ -185,6 +203,9 @@ func (s *Server) entry(h Home) (*Entry, error) {
 		return nil, errors.New("it has neither a command nor a URL")
 	case f.err != nil:
 		return nil, f.err
+	case remote && otherScheme(address) != "":
+		return nil, fmt.Errorf("its URL has the scheme %s, and Junction reaches servers by http and https only",
+			otherScheme(address))
 	case remote:
 		e.remote(&f, r, address)
 		e.SSE = kind == "sse"
@@ -209,6 +230,9 @@ func (s *Server) entry(h Home) (*Entry, error) {
 		r.note("the start may take %s, not %s, because the package may have to be downloaded first",
 			duration(installTime), duration(e.ConnectTimeout))
 		e.ConnectTimeout = 0
+	}
+	if f.m["envFile"] != nil {
+		r.note("not imported: envFile; put the variables of that file into env of the entry")
 	}
 	var lost []string
 	for _, k := range slices.Sorted(maps.Keys(f.m)) {
@@ -296,6 +320,11 @@ func (e *Entry) tools(f *fields) {
 	for _, key := range []string{"excludeTools", "disabled_tools", "disabledTools"} {
 		e.Without = append(e.Without, f.list(key)...)
 	}
+	e.dropHidden()
+}
+
+// dropHidden takes the tools that Without names out of Only.
+func (e *Entry) dropHidden() {
 	e.Only = slices.DeleteFunc(e.Only, func(t string) bool {
 		return slices.ContainsFunc(e.Without, func(glob string) bool {
 			ok, _ := slashed.Match(glob, t)

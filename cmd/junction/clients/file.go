@@ -51,15 +51,27 @@ func Replace(file string, old, content []byte, keep bool) (backup string, err er
 		return "", errors.New("is read-only; make it writable first")
 	}
 	defer files.Lock(filepath.Dir(file))()
-	if now, err := ReadFile(file); err != nil || !bytes.Equal(now, old) {
-		return "", errors.Join(err, ErrChanged)
+	unchanged := func() error {
+		if now, err := ReadFile(file); err != nil || !bytes.Equal(now, old) {
+			return errors.Join(err, ErrChanged)
+		}
+		return nil
+	}
+	if err := unchanged(); err != nil {
+		return "", err
 	}
 	if keep {
 		if backup, err = backUp(file, old, info); err != nil {
 			return "", fmt.Errorf("cannot make a backup: %w", err)
 		}
 	}
-	return backup, files.Reason(files.Replace(file, content))
+	if err = files.ReplaceIf(file, content, unchanged); err != nil {
+		if backup != "" {
+			os.Remove(backup) // the file is as it was, or newer
+		}
+		return "", files.Reason(err)
+	}
+	return backup, nil
 }
 
 // mostBackups is the number of backups of a configuration file that stay.

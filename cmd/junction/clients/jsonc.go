@@ -133,8 +133,11 @@ func find(v *hujson.Value, keys []string) (at *hujson.Value, depth int, err erro
 	for {
 		o, ok := v.Value.(*hujson.Object)
 		if !ok {
-			at := strings.Join(append([]string{"the root"}, keys[:depth]...), ".")
-			return nil, 0, &SyntaxError{Err: fmt.Errorf("has no object at %s", at)}
+			if depth == 0 {
+				return nil, 0, &SyntaxError{Err: errors.New("has no object at the root; begin the file with {")}
+			}
+			return nil, 0, &SyntaxError{Err: fmt.Errorf("the value of %s is not an object; replace it by {}",
+				strings.Join(keys[:depth], "."))}
 		}
 		if depth == len(keys) {
 			return v, depth, nil

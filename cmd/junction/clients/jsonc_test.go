@@ -82,7 +82,7 @@ func TestBrokenFiles(t *testing.T) {
 		{"not UTF-8", "{\n\"a\": \"\xff\"}", jsonFormat{}, 2, "is not UTF-8 text"},
 		{"UTF-16", "\xff\xfe{\x00}\x00", jsonFormat{}, 1, "is not UTF-8 text"},
 		{"a list", "[]", jsonFormat{}, 0, "has no object at the root"},
-		{"servers in a list", `{"mcpServers": []}`, jsonFormat{}, 0, "has no object at the root.mcpServers"},
+		{"servers in a list", `{"mcpServers": []}`, jsonFormat{}, 0, "the value of mcpServers is not an object"},
 		{"servers twice", `{"mcpServers": {}, "mcpServers": {}}`, jsonFormat{}, 0, `has the key "mcpServers" twice`},
 		{"deep", "{\"a\":\n" + strings.Repeat("[", 1e6), jsonFormat{}, 2, "has more than 500 nested values"},
 		{"TOML cut off", "a = 1\n[mcp_servers.a\n", tomlFormat{}, 2, "is not TOML: "},

@@ -27,6 +27,8 @@ type Look struct {
 	Published   []string `json:"published,omitempty"`   // names of headers and variables with a value of the publisher
 	Environment []string `json:"environment,omitempty"` // variables of Junction that are read
 	Files       []string `json:"files,omitempty"`       // whose content is read
+	Limits      string   `json:"limits,omitempty"`      // of time, if they are not the defaults
+	Tools       string   `json:"tools,omitempty"`       // that clients get, if not all
 	Notes       []string `json:"notes,omitempty"`
 }
 
@@ -36,7 +38,7 @@ const maxLook = 8 << 10
 // Look returns what an entry would do as the upstream of a name. The error says that the entry is too
 // long to be looked at.
 func (e *Entry) Look(name, from string) (*Look, error) {
-	l := &Look{Name: name, From: from, Disabled: e.Off, Published: quoted(e.Published)}
+	l := &Look{Name: name, From: from, Disabled: e.Off, Published: quoted(e.Published), Limits: e.limits(), Tools: e.offered()}
 	for _, note := range e.Notes {
 		l.Notes = append(l.Notes, visible(note))
 	}
@@ -141,7 +143,7 @@ func (e *Entry) address() string {
 }
 
 func (l *Look) size() (n int) {
-	for _, list := range [][]string{{l.Command, l.Dir, l.URL}, l.Headers, l.Env, l.Environment, l.Files} {
+	for _, list := range [][]string{{l.Command, l.Dir, l.URL, l.Tools}, l.Headers, l.Env, l.Environment, l.Files} {
 		for _, s := range list {
 			n += len(s)
 		}
@@ -176,6 +178,8 @@ func (l *Look) write(b *prose.Page) {
 	}
 	row("reads", strings.Join(l.Environment, ", "))
 	row("reads file", l.Files...)
+	row("time limits", l.Limits)
+	row("tools", l.Tools)
 	row("note", l.Notes...)
 }
 

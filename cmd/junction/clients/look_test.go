@@ -53,7 +53,12 @@ func TestLookHidesNothing(t *testing.T) {
 		"a variable by name": {"codex", "[mcp_servers.s]\ncommand = \"x\"\nenv_vars = [\"AWS_SECRET\"]\n", "reads       AWS_SECRET\n"},
 		"a header by variable": {"codex", "[mcp_servers.s]\nurl = \"https://x.example.com\"\nbearer_token_env_var = \"AWS_SECRET\"\n",
 			"reads       AWS_SECRET\n"},
-		"a file": {"opencode", `{"mcp": {"s": {"type": "local", "command": ["x", "{file:/etc/passwd}"]}}}`, "reads file  /etc/passwd\n"},
+		"time limits": {"codex", "[mcp_servers.s]\ncommand = \"x\"\ntool_timeout_sec = 90\nstartup_timeout_sec = 5\n",
+			"  time limits 1m30s for a call, 5s for the start\n"},
+		"the only tools": {"gemini", `{"mcpServers": {"s": {"command": "x", "includeTools": ["b", "a"]}}}`, "  tools       only a, b\n"},
+		"no tools":       {"copilot", `{"mcpServers": {"s": {"command": "x", "tools": []}}}`, "  tools       none\n"},
+		"a tool is left": {"gemini", `{"mcpServers": {"s": {"command": "x", "excludeTools": ["a"]}}}`, "  tools       without a\n"},
+		"a file":         {"opencode", `{"mcp": {"s": {"type": "local", "command": ["x", "{file:/etc/passwd}"]}}}`, "reads file  /etc/passwd\n"},
 	} {
 		l, err := mustLook(t, test.client, test.text)
 		if err != nil {

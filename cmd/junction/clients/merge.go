@@ -23,6 +23,9 @@ type Known struct {
 	Dir     string
 	URL     string
 	Headers map[string]string
+
+	Offers  func(tool string) bool // whether the entry of the configuration offers a tool; nil: all
+	Enabled []string               // the only tools that it offers; nil means all others, too
 }
 
 // equal reports whether two servers are the same, whatever their names.
@@ -84,7 +87,14 @@ type Outcome struct {
 	// Conflicts is true if the result is Present, and the client runs the server in another way. The
 	// entry in the configuration may be that of another client.
 	Conflicts bool
+	Wider     string   // tools that the entry of the result Present offers, and the client hides
 	Notes     []string // for people, without secrets
+}
+
+// Note adds a note about a new server.
+func (o *Outcome) Note(text string) {
+	o.Notes = append(o.Notes, text)
+	o.Server.Entry.Notes = append(o.Server.Entry.Notes, text)
 }
 
 // A Merge brings the servers of clients into a configuration.
@@ -110,8 +120,8 @@ func (m *Merge) remove(name string) string {
 	return m.Command("remove", name)
 }
 
-// Plan decides what becomes of each server. It changes the entry of a server that is disabled in
-// one client and enabled in another.
+// Plan decides what becomes of each server. It changes the entry of a server that another client has,
+// too: it is enabled if one client has it enabled, and offers only tools that all these clients offer.
 func (m *Merge) Plan(servers []*Server) []Outcome {
 	taken := map[string]bool{}
 	for _, k := range m.Existing {
@@ -149,6 +159,9 @@ func (m *Merge) Plan(servers []*Server) []Outcome {
 		case present != "":
 			o.Result, o.Name = Present, present
 			o.Conflicts = differs && m.conflicts(k, present)
+			if o.Wider = m.wider(s.Entry, present); o.Wider != "" {
+				o.Notes = append(o.Notes, "offers tools that the client hides: "+o.Wider)
+			}
 			if differs {
 				o.Notes = append(o.Notes, "differs from the client's; the configuration keeps its own; "+
 					"to import it again, run first: "+m.remove(present))
@@ -157,6 +170,10 @@ func (m *Merge) Plan(servers []*Server) []Outcome {
 			first := &out[news[same].at]
 			o.Result, o.Name = Same, first.Name
 			first.Server.Entry.Off = first.Server.Entry.Off && s.Entry.Off
+			if !first.Server.Entry.sameTools(s.Entry) {
+				first.Server.Entry.narrow(s.Entry)
+				o.Notes = append(o.Notes, "a tool that one of the two clients hides is hidden for all")
+			}
 		default:
 			o.Name = free(k.Name, taken)
 			taken[strings.ToLower(o.Name)] = true
@@ -174,6 +191,16 @@ func (m *Merge) Plan(servers []*Server) []Outcome {
 // conflicts reports whether a server conflicts with the entry of a name.
 func (m *Merge) conflicts(k *Known, name string) bool {
 	return slices.ContainsFunc(m.Existing, func(e Known) bool { return e.Name == name && e.conflicts(k) })
+}
+
+// wider returns the tools that the configuration offers and the entry of a client hides.
+func (m *Merge) wider(e *Entry, name string) string {
+	for i := range m.Existing {
+		if k := &m.Existing[i]; k.Name == name && k.Offers != nil {
+			return e.wider(k.Offers, k.Enabled)
+		}
+	}
+	return ""
 }
 
 // present returns the entry of the configuration that is the server, and whether it differs in

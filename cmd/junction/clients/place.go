@@ -142,9 +142,11 @@ func (h Home) OtherProjects() []Place {
 // Folder returns the folder of the project whose servers the place has; "" for those of the user.
 func (p Place) Folder() string { return p.folder }
 
-// Place returns the place of the servers of a client with a scope: the first file that exists, or the
-// first one of the system. ok is false where the client has no such file on the system.
+// Place returns the place of the servers of a client with a scope: the first file that exists, else the
+// first one whose folder does, or the first one of the system. ok is false where the client has no
+// such file on the system.
 func (h Home) Place(c *Client, scope Scope) (p Place, ok bool) {
+	hasFolder := false
 	for _, candidate := range h.Of(c) {
 		if candidate.Scope != scope {
 			continue
@@ -152,8 +154,9 @@ func (h Home) Place(c *Client, scope Scope) (p Place, ok bool) {
 		if _, err := os.Stat(candidate.File); err == nil {
 			return candidate, true
 		}
-		if !ok {
-			p, ok = candidate, true
+		_, err := os.Stat(filepath.Dir(candidate.File))
+		if !ok || err == nil && !hasFolder {
+			p, ok, hasFolder = candidate, true, err == nil
 		}
 	}
 	return p, ok

@@ -5,6 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
 
 	"github.com/tailscale/hujson"
 )
@@ -83,11 +88,15 @@ func (h Home) parse(p Place, text []byte) ([]*Server, error) {
 		asked = inputsOf(text)
 	}
 	var list []*Server
+	off, deny := p.switchedOff(text), h.denied(p, text)
 	for _, r := range found {
 		s := &Server{Place: p, Name: r.name, Line: r.line, fields: r.fields, inputs: asked}
 		s.Entry, s.Err = s.entry(h)
 		if s.Err != nil {
 			s.Entry = nil
+		} else {
+			s.Entry.Off = s.Entry.Off || off(s.Name)
+			s.deny(deny)
 		}
 		list = append(list, s)
 	}
@@ -119,15 +128,114 @@ func (p Place) servers(text []byte) []string {
 	return []string{"mcp", "servers"}
 }
 
+// switchedOff returns which servers a text disables outside of their entries: Gemini CLI has lists of the
+// servers that it uses, and of those that it does not.
+func (p Place) switchedOff(text []byte) func(name string) bool {
+	root := map[string]any{}
+	if p.Client.ID == "gemini" {
+		root = treeOf(text)
+	}
+	mcp, _ := root["mcp"].(map[string]any)
+	listed := func(name string, lists ...any) (is, has bool) {
+		for _, l := range lists {
+			list, ok := l.([]any)
+			has = has || ok
+			is = is || slices.ContainsFunc(list, func(v any) bool { s, _ := v.(string); return s == name })
+		}
+		return is, has
+	}
+	return func(name string) bool {
+		excluded, _ := listed(name, mcp["excluded"], root["excludeMCPServers"])
+		allowed, limited := listed(name, mcp["allowed"], root["allowMCPServers"])
+		return excluded || limited && !allowed
+	}
+}
+
+// denied returns the rules of Claude Code that deny tools of servers in a place, and the names of tools
+// that opencode disables. The settings of a project count for its servers only.
+func (h Home) denied(p Place, text []byte) (rules []string) {
+	if p.Client.ID == "opencode" {
+		tools, _ := treeOf(text)["tools"].(map[string]any)
+		for _, name := range slices.Sorted(maps.Keys(tools)) {
+			if tools[name] == false {
+				rules = append(rules, name)
+			}
+		}
+		return rules
+	}
+	if p.Client.ID != claudeCode || p.named {
+		return nil
+	}
+	folder := filepath.Join(h.Dir, ".claude")
+	if dir, _ := h.Getenv("CLAUDE_CONFIG_DIR"); dir != "" {
+		folder = dir
+	}
+	files := []string{filepath.Join(folder, "settings.json")}
+	if p.folder != "" {
+		for _, name := range []string{"settings.json", "settings.local.json"} {
+			files = append(files, filepath.Join(p.folder, ".claude", name))
+		}
+	}
+	for _, file := range files {
+		text, err := ReadFile(file)
+		if err != nil {
+			continue
+		}
+		permissions, _ := treeOf(text)["permissions"].(map[string]any)
+		list, _ := permissions["deny"].([]any)
+		for _, v := range list {
+			if rule, _ := v.(string); strings.HasPrefix(rule, "mcp__") {
+				rules = append(rules, rule)
+			}
+		}
+	}
+	return rules
+}
+
+// treeOf returns the members of a text of JSON; none if it cannot be parsed.
+func treeOf(text []byte) map[string]any {
+	_, body := split(text)
+	tree, _ := jsonFormat{}.decode(body)
+	root, _ := tree.(map[string]any)
+	return root
+}
+
+// deny applies rules about tools: mcp__SERVER, mcp__SERVER__* and mcp__SERVER__TOOL of Claude Code,
+// SERVER*, SERVER_* and SERVER_TOOL of opencode.
+func (s *Server) deny(rules []string) {
+	own := notInRule.ReplaceAllString(s.Name, "_")
+	whole, begin := []string{own + "*", own + "_*"}, own+"_"
+	if s.Client.ID == claudeCode {
+		own = "mcp__" + own
+		whole, begin = []string{own, own + "__*"}, own+"__"
+	}
+	var tools []string
+	for _, rule := range rules {
+		tool, ok := strings.CutPrefix(rule, begin)
+		switch {
+		case slices.Contains(whole, rule):
+			s.Entry.Off = true
+		case ok && tool != "":
+			tools = append(tools, tool)
+		}
+	}
+	if len(tools) > 0 {
+		s.Entry.Without = append(s.Entry.Without, tools...)
+		s.Entry.dropHidden()
+		s.Entry.Notes = append(s.Entry.Notes, fmt.Sprintf("the settings of %s hide %s", s.Client.Name,
+			strings.Join(quoted(tools), ", ")))
+	}
+}
+
+// notInRule is what both clients replace in the name of a server.
+var notInRule = regexp.MustCompile(`[^A-Za-z0-9_-]`)
+
 // inputsOf returns the inputs of a file of VS Code by their ids.
 func inputsOf(text []byte) map[string]any {
-	_, body := split(text)
-	tree, err := jsonFormat{}.decode(body)
-	root, _ := tree.(map[string]any)
-	list, _ := root["inputs"].([]any)
+	list, _ := treeOf(text)["inputs"].([]any)
 	m := map[string]any{}
 	for _, e := range list {
-		if in, ok := e.(map[string]any); ok && err == nil {
+		if in, ok := e.(map[string]any); ok {
 			id, _ := in["id"].(string)
 			m[id] = in
 		}

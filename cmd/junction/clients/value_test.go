@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -91,5 +93,130 @@ func TestOwnAddresses(t *testing.T) {
 		if got := isOwnAddress(address, own); got != want {
 			t.Errorf("%s is Junction's: %v, want %v", address, got, want)
 		}
+	}
+}
+
+// TestCommandInOneText: a text with several words is split like a client does, but neither a path with
+// spaces nor what only a shell can read.
+func TestCommandInOneText(t *testing.T) {
+	for line, want := range map[string]string{
+		"npx -y notes": "[npx -y notes]", `uv --directory "my notes" run 'a b'`: "[uv --directory my notes run a b]",
+		"npx": "[]", "cd x && npx y": "[]", "x > log": "[]", `x "y`: "[]", `"x"`: "[]", "": "[]", " ": "[]",
+		`C:\Program Files\x.exe`: "[]", "/opt/my app/x": "[]", "/bin/sh -c x": "[/bin/sh -c x]", `x ""`: "[x ]",
+	} {
+		if runtime.GOOS == "windows" && strings.HasPrefix(line, "/bin") {
+			continue
+		}
+		if got := fmt.Sprint(Words(line)); got != want {
+			t.Errorf("Words(%q) = %s, want %s", line, got, want)
+		}
+	}
+	file := filepath.Join(t.TempDir(), "a program")
+	if err := os.WriteFile(file, nil, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if got := Words(file); got != nil {
+		t.Errorf("Words(%q) = %q; want nil for a program", file, got)
+	}
+}
+
+// TestImageOfDocker: the image is found behind flags with and without values.
+func TestImageOfDocker(t *testing.T) {
+	for args, want := range map[string]string{
+		"run -i --rm -e TOKEN ghcr.io/x/y:1": "ghcr.io/x/y:1", "run -it --name=a -v /a:/b x arg": "x",
+		"run -ie TOKEN x": "x", "run -eTOKEN=1 --network host --init x": "x", "--context c run --rm x": "x",
+		"run --mount type=bind,src=/a,dst=/b x:latest postgres://u@h/db": "x:latest",
+		"run -e": "", "run --rm": "", "compose up": "", "": "",
+	} {
+		if got := image(strings.Fields(args)); got != want {
+			t.Errorf("image(%s) = %q, want %q", args, got, want)
+		}
+	}
+}
+
+// TestLacks: a program that this machine does not have is named, and nothing is said if that cannot be
+// known.
+func TestLacks(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "tool.exe")
+	if err := os.WriteFile(file, nil, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	literal := func(words ...string) (list []Value) {
+		for _, w := range words {
+			list = append(list, Literal(w))
+		}
+		return list
+	}
+	for name, row := range map[string]struct {
+		entry Entry
+		want  string
+	}{
+		"not in PATH":         {Entry{Command: literal("no-such-program")}, "no-such-program"},
+		"no such file":        {Entry{Command: literal(filepath.Join(dir, "x"))}, filepath.Join(dir, "x")},
+		"a file":              {Entry{Command: literal(file)}, ""},
+		"a file of a folder":  {Entry{Command: literal("./tool.exe"), Dir: Literal(dir)}, ""},
+		"none of a folder":    {Entry{Command: literal("./x"), Dir: Literal(dir)}, filepath.Join(dir, "x")},
+		"an unknown folder":   {Entry{Command: literal("./x")}, ""},
+		"another PATH":        {Entry{Command: literal("no-such-program"), Env: map[string]Value{"PATH": Literal("/x")}}, ""},
+		"a variable":          {Entry{Command: []Value{Variable("X")}}, ""},
+		"an unknown variable": {Entry{Command: literal("${workspaceFolder}/x")}, ""},
+		"disabled":            {Entry{Command: literal("no-such-program"), Off: true}, ""},
+		"a URL":               {Entry{URL: Literal("https://x")}, ""},
+	} {
+		if got := row.entry.Lacks(environment(nil)); got != row.want {
+			t.Errorf("%s: Lacks() = %q, want %q", name, got, row.want)
+		}
+	}
+}
+
+// TestToolsOfTwoClients: of a server that two clients have, only tools are offered that both offer, and
+// an entry of the configuration that offers more than a client is found.
+func TestToolsOfTwoClients(t *testing.T) {
+	h := mustHome(t, "linux", map[string]string{
+		".gemini/settings.json":             `{"mcpServers": {"s": {"command": "x", "includeTools": ["a", "b", "c"]}}}`,
+		".codeium/windsurf/mcp_config.json": `{"mcpServers": {"s": {"command": "x", "disabledTools": ["b"]}}}`,
+		".codex/config.toml":                "[mcp_servers.s]\ncommand = 'x'\nenabled_tools = ['c', 'a', 'b']\n",
+	})
+	servers, errs := h.Read(h.Places())
+	if len(errs) > 0 || len(servers) != 3 {
+		t.Fatal(servers, errs)
+	}
+	widerThan := func(offered []string, listed bool) (all []string) {
+		k := Known{Name: "s", Command: []string{"x"}, Offers: func(tool string) bool {
+			return slices.Contains(offered, tool)
+		}}
+		if listed {
+			k.Enabled = offered
+		}
+		for _, o := range (&Merge{Existing: []Known{k}, Getenv: h.Getenv}).Plan(servers) {
+			all = append(all, o.Server.Client.ID+" "+o.Wider)
+		}
+		return all
+	}
+	for _, row := range []struct {
+		offered []string
+		listed  bool
+		want    []string
+	}{
+		{[]string{"a", "b", "c"}, false, []string{"codex all but a, b, c", "gemini all but a, b, c", "windsurf b"}},
+		{[]string{"a", "b", "d"}, true, []string{"codex d", "gemini d", "windsurf b"}},
+		{[]string{"a", "c"}, true, []string{"codex ", "gemini ", "windsurf "}},
+	} {
+		if got := widerThan(row.offered, row.listed); !slices.Equal(got, row.want) {
+			t.Errorf("an entry that offers %q is wider by %q; want %q", row.offered, got, row.want)
+		}
+	}
+	var notes []string
+	out := (&Merge{Getenv: h.Getenv}).Plan(servers)
+	for _, o := range out {
+		notes = append(notes, fmt.Sprint(o.Result, o.Notes))
+	}
+	const note = "a tool that one of the two clients hides is hidden for all"
+	if want := []string{"new[]", "same[]", "same[" + note + "]"}; !slices.Equal(notes, want) {
+		t.Errorf("the plan is %q, want %q", notes, want)
+	}
+	if got := out[0].Server.Entry.offered(); got != "only a, c; without b" {
+		t.Errorf("the entry offers %q", got)
 	}
 }

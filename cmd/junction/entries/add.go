@@ -14,6 +14,7 @@ import (
 	"junction/cmd/junction/cli"
 	"junction/cmd/junction/clients"
 	"junction/cmd/junction/config"
+	"junction/cmd/junction/runfile"
 	"junction/cmd/junction/yamledit"
 	"junction/cmd/pack/plan"
 	"junction/upstream/prose"
@@ -68,7 +69,10 @@ For a server of the registry and for a pack, the command shows what would run, b
   junction add io.github.user/files --via npm --set folder=/srv/files`,
 		RunE: func(cmd *cobra.Command, args []string) error { return a.run(cmd, args) },
 	}
-	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
+	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		if named := cli.FlagError(cmd, err); strings.Contains(named.Error(), "did you mean") {
+			return named
+		}
 		return cli.Usagef("%w; the flags of a command stand after --: junction add NAME -- COMMAND", err)
 	})
 	flags := cmd.Flags()
@@ -123,9 +127,13 @@ func (a *adder) run(cmd *cobra.Command, args []string) error {
 	if p, ok := e.More.(*plan.Plan); ok {
 		notes = append(notes, a.unreached(name, p, e)...)
 	}
+	_, running := runfile.Find(e.Path()) // it reports what it cannot reach or start
+	if program := entry.Lacks(Lookup); program != "" && !running {
+		notes = append(notes, clients.NotInstalled(program)+".")
+	}
 	added := &New{Name: name, Entry: entry}
 	Ask(ctx, e.Config(), []*New{added})
-	if added.Note != "" {
+	if added.Note != "" && !(added.Unreached && running) {
 		notes = append(notes, added.Note)
 	}
 	if lines := SignIns(e.path, []*New{added}); len(lines) > 0 {
@@ -189,6 +197,9 @@ func (a *adder) arguments(args []string, dash int) (name string, err error) {
 	const usage = "write junction add NAME -- COMMAND, junction add NAME URL, junction add NAME FOLDER, or " +
 		"junction add SERVER"
 	switch {
+	case dash == 1 && len(args) == 2 && clients.Words(args[1]) != nil:
+		return "", cli.Usagef("%s is one word; write junction add %s -- %s", prose.Quote(args[1]), shell.Quote(args[0]),
+			shell.Join(clients.Words(args[1])...))
 	case dash == 1 && len(args) > 1:
 		a.given.Command = args[1:]
 		if program := args[1]; strings.HasPrefix(program, "./") || strings.HasPrefix(program, "../") {
@@ -213,6 +224,9 @@ func (a *adder) arguments(args []string, dash int) (name string, err error) {
 		if a.server = args[len(args)-1]; len(args) == 1 {
 			return nameOf(a.server), nil
 		}
+	case len(args) == 2 && strings.Contains(args[1], "://"):
+		scheme, _, _ := strings.Cut(args[1], "://")
+		return "", cli.Usagef("the URL has the scheme %s; a server is reached by http or https", prose.OneLine(scheme))
 	case len(args) > 1:
 		return "", cli.Usagef("%s is no URL; a command stands after --: junction add %s -- %s",
 			prose.Quote(args[1]), shell.Quote(args[0]), shell.Join(args[1:]...))

@@ -30,6 +30,8 @@ type New struct {
 	Entry *clients.Entry
 	Asked bool   // a request was sent
 	Note  string // for a person; "" if there is nothing to say
+
+	Unreached bool // the server gave no answer; Note has the reason
 }
 
 // Ask asks the URLs of new entries, once and without credentials, whether they require a sign-in,
@@ -82,6 +84,7 @@ func (n *New) ask(ctx context.Context, client *http.Client, mode upstream.AuthMo
 	status, err := answerOf(ctx, client, n.Entry)
 	switch {
 	case err != nil:
+		n.Unreached = true
 		n.Note = fmt.Sprintf("%s could not be asked whether it needs a sign-in, because %s; junction status shows it "+
 			"later", n.Name, reason(err))
 	case status.WantsOAuth() && mode == upstream.AuthNone:

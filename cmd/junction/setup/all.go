@@ -1,6 +1,7 @@
 package setup
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -9,13 +10,16 @@ import (
 	"junction/cmd/junction/cli"
 	"junction/cmd/junction/clients"
 	"junction/cmd/junction/config"
+	"junction/cmd/junction/entries"
 	"junction/cmd/junction/service"
 	"junction/upstream/prose"
 )
 
 // each runs a command for one client, or with --all for each client that is found. A failure concerns
-// one client, and does not prevent the others.
-func (c *connector) each(args []string, do func(*connector, string) (*connectJSON, string, error)) error {
+// one client, and does not prevent the others. after returns the last lines of --all: it gets the
+// clients whose files were changed, and whether a client has lost a server.
+func (c *connector) each(args []string, do func(*connector, string) (*connectJSON, string, error),
+	after func(changed []*clients.Client, removed bool) []string) error {
 	if !c.all {
 		result, text, err := do(c, args[0])
 		if err != nil {
@@ -32,6 +36,8 @@ func (c *connector) each(args []string, do func(*connector, string) (*connectJSO
 	}
 	results := []*connectJSON{}
 	var failures []error
+	var changed []*clients.Client
+	removed := false
 	for _, client := range found {
 		one := *c
 		result, text, err := do(&one, client.ID)
@@ -40,6 +46,9 @@ func (c *connector) each(args []string, do func(*connector, string) (*connectJSO
 			continue
 		}
 		results = append(results, result)
+		if c.target = one.target; result.Changed {
+			changed, removed = append(changed, client), removed || len(result.Servers) > 0
+		}
 		failures = append(failures, result.incomplete())
 		if !c.json {
 			failures = append(failures, cli.Tell(c.stdout, text))
@@ -47,8 +56,46 @@ func (c *connector) each(args []string, do func(*connector, string) (*connectJSO
 	}
 	if c.json {
 		failures = append(failures, cli.PrintValue(c.stdout, results))
+	} else if lines := after(changed, removed); len(lines) > 0 {
+		failures = append(failures, cli.Tell(c.stdout, "\n"+entries.Lines(lines...)))
 	}
 	return errors.Join(failures...)
+}
+
+// afterConnect returns the last lines of connect --all.
+func (c *connector) afterConnect(ctx context.Context) func([]*clients.Client, bool) []string {
+	return func(changed []*clients.Client, removed bool) (lines []string) {
+		if c.target.URL == "" { // no client was connected
+			return nil
+		}
+		switch text, ok := c.answers(ctx); {
+		case !ok:
+			lines = append(lines, text)
+		case len(changed) == 0:
+			lines = append(lines, "Junction answers at "+c.target.URL+".")
+		}
+		if removed {
+			c.client = &clients.Client{Name: "a connected client"}
+			lines = append(lines, c.afterReboot()...)
+		}
+		return append(lines, restart(changed, c.name)...)
+	}
+}
+
+// restart returns the lines about the programs to restart, and where they list the entry of a name. For
+// "" there is no entry.
+func restart(changed []*clients.Client, name string) []string {
+	if len(changed) == 0 {
+		return nil
+	}
+	lines := []string{"Restart these programs: " + names(changed) + "."}
+	if name != "" {
+		lines = append(lines, "They then list "+name+" here:")
+		for _, c := range changed {
+			lines = append(lines, fmt.Sprintf("  %s: %s", c.Name, c.Seen))
+		}
+	}
+	return lines
 }
 
 // incomplete returns an error if a server could not be restored. The output has the reason.

@@ -36,7 +36,7 @@ type connector struct {
 	keyFile string
 	replace bool
 	all     bool
-	guided  bool // junction setup says what happens after a reboot
+	guided  bool // the caller says what a person does next
 	json    bool
 
 	home   clients.Home
@@ -69,7 +69,7 @@ environment variable JUNCTION_KEY.`,
 			c.file = *file
 			return c.each(args, func(one *connector, id string) (*connectJSON, string, error) {
 				return one.connect(cmd.Context(), id)
-			})
+			}, c.afterConnect(cmd.Context()))
 		},
 	}
 	c.flags(cmd)
@@ -95,7 +95,9 @@ removes the entry of Junction and puts back the servers that --replace removed.`
 		ValidArgsFunction: completeClients,
 		RunE: func(_ *cobra.Command, args []string) error {
 			c.file = *file
-			return c.each(args, (*connector).disconnect)
+			return c.each(args, (*connector).disconnect, func(changed []*clients.Client, _ bool) []string {
+				return restart(changed, "")
+			})
 		},
 	}
 	c.flags(cmd)
@@ -141,7 +143,7 @@ func (c *connector) clients(what string) cobra.PositionalArgs {
 // prepare finds the file of the client and the values of the entry.
 func (c *connector) prepare(id string) (err error) {
 	if c.client, err = clients.Lookup(id); err != nil {
-		return cli.Usagef("%w", err)
+		return cli.Usagef("%w%s", err, c.byHand())
 	}
 	if c.home, err = clients.HomeOf(c.project); err != nil {
 		return err
@@ -180,6 +182,19 @@ func (c *connector) prepare(id string) (err error) {
 	return nil
 }
 
+// byHand returns the end of an error about an unknown client: any client can have the URL.
+func (c *connector) byHand() string {
+	e, err := entries.Read(io.Discard, c.file, false)
+	if err != nil {
+		return ""
+	}
+	own := ownURLs(e.Config(), c.file)
+	if len(own) == 0 {
+		return ""
+	}
+	return "; add this URL to another client by hand: " + own[0]
+}
+
 // records returns what connect remembers.
 func records() (*clients.Records, error) {
 	state, err := config.StateDir(os.LookupEnv)
@@ -211,6 +226,7 @@ type keptServers struct {
 	skipped  []string // with the reason why Junction cannot have them
 	disabled []string // names of upstreams
 	other    []string // Junction has another server of this name
+	wider    []string // with the tools that Junction offers and the client hides
 	broken   []string // with the state of the upstream
 	untested []string // no junction runs that could tell whether they work
 }
@@ -245,6 +261,8 @@ func (c *connector) replaceable(ctx context.Context) (remove []string, kept kept
 			kept.unknown = append(kept.unknown, name)
 		case o.Conflicts && !imported(o):
 			kept.other = append(kept.other, name)
+		case o.Wider != "":
+			kept.wider = append(kept.wider, fmt.Sprintf("%s (%s)", name, o.Wider))
 		case c.config.Upstreams[o.Name].Off():
 			kept.disabled = append(kept.disabled, o.Name)
 		case states == nil:
@@ -278,6 +296,8 @@ func (k *keptServers) notes(file, project string) (notes []string) {
 	add(k.broken, "they do not work in Junction now", "See: "+config.Command(file, "status"))
 	add(k.other, "the servers of these names in Junction have other variables, headers or folders",
 		"Add them to Junction with another name, or remove them by hand.")
+	add(k.wider, "Junction offers tools of them that this client hides",
+		"Disable these tools in the configuration, or remove the servers by hand.")
 	add(k.skipped, "Junction cannot replace them", "")
 	add(k.untested, "Junction is not running, so that it cannot check them",
 		"Start it, and run the same command again.")
@@ -287,16 +307,21 @@ func (k *keptServers) notes(file, project string) (notes []string) {
 	return notes
 }
 
-// attempts is how often a client is connected that writes its file at the same time.
+// attempts is how often a file is changed that its client writes at the same time.
 const attempts = 3
 
-func (c *connector) connect(ctx context.Context, id string) (result *connectJSON, text string, err error) {
+// insist runs a step again while the client writes its file.
+func insist(step func() (*connectJSON, string, error)) (result *connectJSON, text string, err error) {
 	for range attempts {
-		if result, text, err = c.attempt(ctx, id); !errors.Is(err, clients.ErrChanged) {
+		if result, text, err = step(); !errors.Is(err, clients.ErrChanged) {
 			break
 		}
 	}
 	return result, text, err
+}
+
+func (c *connector) connect(ctx context.Context, id string) (*connectJSON, string, error) {
+	return insist(func() (*connectJSON, string, error) { return c.attempt(ctx, id) })
 }
 
 // attempt connects a client. It fails with clients.ErrChanged if the client writes its file meanwhile.
@@ -321,7 +346,7 @@ func (c *connector) attempt(ctx context.Context, id string) (*connectJSON, strin
 		return nil, "", err
 	}
 	done.Notes = append(done.Notes, kept.notes(c.file, c.project)...)
-	if len(done.Removed) > 0 && !c.guided {
+	if len(done.Removed) > 0 && !c.quiet() {
 		done.Notes = append(done.Notes, c.afterReboot()...)
 	}
 	switch {
@@ -330,20 +355,29 @@ func (c *connector) attempt(ctx context.Context, id string) (*connectJSON, strin
 		done.Notes = append(done.Notes, c.client.Name+" does not read the environment of your shell: "+
 			"give the file with the API key as --key-file.")
 	case c.client.ReadsVariables():
-		done.Notes = append(done.Notes, fmt.Sprintf("Set the environment variable %s for %s to an API key.",
-			clients.KeyVariable, c.client.Name))
+		done.Notes = append(done.Notes, fmt.Sprintf("Set the environment variable %s for %s to an API key; to make one: %s",
+			clients.KeyVariable, c.client.Name, config.Command(c.file, "keys", "create", "NAME")))
 	default:
 		done.Notes = append(done.Notes, c.client.Name+" reads no environment variables: "+
 			"add the header Authorization with an API key by hand.")
 	}
-	if done.Changed && !c.guided {
-		done.Notes = append(done.Notes, "Restart "+c.client.Name+".")
+	if c.project != "" && done.Changed {
+		done.Notes = append(done.Notes, "The file is the project's: if you commit it, others get the entry, too.")
+	}
+	answer, ok := "", false
+	if !c.quiet() {
+		if answer, ok = c.answers(ctx); !ok {
+			done.Notes = append(done.Notes, answer)
+		}
+		if done.Changed {
+			done.Notes = append(done.Notes, c.check())
+		}
 	}
 	said := fmt.Sprintf("%s is connected to %s already, in %s.", c.client.Name, c.target.URL,
 		c.home.Short(done.File))
-	if !done.Changed {
-		said += " " + answers(ctx, c.target.URL)
-	} else {
+	if !done.Changed && ok {
+		said += " " + answer
+	} else if done.Changed {
 		said = fmt.Sprintf("Connected %s to %s in %s.", c.client.Name, c.target.URL, c.home.Short(done.File))
 	}
 	if len(done.Removed) > 0 {
@@ -353,34 +387,61 @@ func (c *connector) attempt(ctx context.Context, id string) (*connectJSON, strin
 	return result, text, nil
 }
 
-// answers returns a sentence about whether a server answers at a URL. A client would send its requests
-// there. Any answer of HTTP counts, because a junction rejects a request without credentials.
-func answers(ctx context.Context, address string) string {
+// quiet reports whether another text has the sentences that several clients have in common.
+func (c *connector) quiet() bool { return c.guided || c.all && !c.json }
+
+// check returns the sentence about how a person sees that a client is connected.
+func (c *connector) check() string {
+	return fmt.Sprintf("Restart %s. It then lists %s here: %s", c.client.Name, c.name, c.client.Seen)
+}
+
+// answers returns a sentence about whether a server answers at the URL of Junction, to which the client
+// would send its requests, and whether one does. Any answer of HTTP counts, because a junction rejects a
+// request without credentials.
+func (c *connector) answers(ctx context.Context) (string, bool) {
 	ctx, cancel := context.WithTimeout(ctx, answerLimit)
 	defer cancel()
+	address := c.target.URL
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
-		return ""
+		return fmt.Sprintf("%s is not a URL; give --url", address), false
 	}
 	client := http.Client{Transport: &http.Transport{Proxy: http.ProxyFromEnvironment, DisableKeepAlives: true},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	resp, err := client.Do(r)
-	if err != nil {
-		return "Nothing answers there now; start it with: junction"
+	switch {
+	case err != nil && c.url != "":
+		return fmt.Sprintf("Nothing answers at %s now.", address), false
+	case err != nil:
+		return fmt.Sprintf("Nothing answers at %s now; start it with: %s", address, config.Start(c.file)), false
 	}
 	resp.Body.Close()
 	if resp.StatusCode == http.StatusNotFound || resp.StatusCode >= http.StatusInternalServerError {
-		return "It answers with " + resp.Status + "."
+		return fmt.Sprintf("%s answers with %s.", address, resp.Status), false
 	}
-	return "It answers."
+	return "It answers.", true
 }
 
 // answerLimit is how long answers waits.
 const answerLimit = 3 * time.Second
 
 func (c *connector) disconnect(id string) (*connectJSON, string, error) {
+	return insist(func() (*connectJSON, string, error) { return c.undo(id) })
+}
+
+// undo disconnects a client. It fails with clients.ErrChanged if the client writes its file meanwhile.
+func (c *connector) undo(id string) (*connectJSON, string, error) {
 	if err := c.prepare(id); err != nil {
 		return nil, "", err
+	}
+	for _, p := range c.home.Of(c.client) { // the file that connect has changed, if there are several
+		if p.Scope != c.place.Scope {
+			continue
+		}
+		if connected, err := c.outfit.Records.Has(p); err == nil && connected {
+			c.place = p
+			break
+		}
 	}
 	done, err := c.outfit.Disconnect(c.place, c.target)
 	if err != nil {
@@ -392,6 +453,9 @@ func (c *connector) disconnect(id string) (*connectJSON, string, error) {
 	}
 	if len(done.Removed) > 0 {
 		said += " Put back: " + strings.Join(done.Removed, ", ") + "."
+	}
+	if done.Changed && !c.quiet() {
+		done.Notes = append(done.Notes, "Restart "+c.client.Name+".")
 	}
 	result, text := c.result(done, said)
 	return result, text, nil

@@ -227,14 +227,20 @@ func (g *guide) choose(i *importer) error {
 	return nil
 }
 
+// fewNames are so few that a person can type those to keep.
+const fewNames = 6
+
 // which asks for some of all. The answer is a list of names; nothing means all.
 func (g *guide) which(question string, all []string) ([]string, error) {
 	if g.yes {
 		return all, nil
 	}
 	for {
-		line, err := cli.QuestionsOf(g.cmd).Line(question + "\n  " + strings.Join(all, ", ") +
-			"\nNames, all or none [all]:")
+		answers := "Names, all or none"
+		if len(all) > fewNames {
+			answers = "Names, all, none, or -NAME to leave it out"
+		}
+		line, err := cli.QuestionsOf(g.cmd).Line(question + "\n  " + strings.Join(all, ", ") + "\n" + answers + " [all]:")
 		if err != nil {
 			return nil, err
 		}
@@ -246,7 +252,8 @@ func (g *guide) which(question string, all []string) ([]string, error) {
 	}
 }
 
-// pick returns the elements of all that an answer names, and the first word that is none of them.
+// pick returns the elements of all that an answer names, and the first word that is none of them. An
+// answer that begins with -NAME, or with all, means all but the names with a hyphen.
 func pick(line string, all []string) (chosen []string, unknown string) {
 	words := strings.FieldsFunc(line, func(r rune) bool { return r == ',' || r == ' ' })
 	switch {
@@ -255,12 +262,23 @@ func pick(line string, all []string) (chosen []string, unknown string) {
 	case len(words) == 1 && strings.EqualFold(words[0], "none"):
 		return nil, ""
 	}
+	every := strings.EqualFold(words[0], "all")
+	if every || strings.HasPrefix(words[0], "-") {
+		chosen = slices.Clone(all)
+	}
+	if every {
+		words = words[1:]
+	}
 	for _, word := range words {
+		word, leave := strings.CutPrefix(word, "-")
 		at := slices.IndexFunc(all, func(name string) bool { return strings.EqualFold(name, word) })
 		if at < 0 {
 			return nil, word
 		}
-		if !slices.Contains(chosen, all[at]) {
+		switch has := slices.Contains(chosen, all[at]); {
+		case leave:
+			chosen = slices.DeleteFunc(chosen, func(name string) bool { return name == all[at] })
+		case !has:
 			chosen = append(chosen, all[at])
 		}
 	}
@@ -450,8 +468,8 @@ func (g *guide) forget(c *connector, id string) error {
 // finish says what the person has to do.
 func (g *guide) finish(changed []*clients.Client) {
 	fmt.Fprintln(g.stdout)
-	if len(changed) > 0 {
-		g.say("Restart these programs: %s.", names(changed))
+	for _, line := range restart(changed, "junction") {
+		g.say("%s", line)
 	}
 	c := connector{file: g.file, client: &clients.Client{Name: "a connected client"}}
 	for _, line := range c.afterReboot() {

@@ -18,6 +18,7 @@ import (
 	"junction/cmd/junction/config"
 	"junction/cmd/junction/entries"
 	"junction/cmd/junction/runfile"
+	"junction/upstream"
 	"junction/upstream/prose"
 )
 
@@ -84,6 +85,7 @@ type importer struct {
 	secrets  []string                // the new files with secrets
 	note     func(file string) error // see clients.SecretFiles; may be nil
 	next     string                  // the next step for the user
+	follows  bool                    // it has the states of the new servers
 }
 
 // read reads the configuration and the files of the clients, and plans what is added.
@@ -152,6 +154,9 @@ func (i *importer) plan(places, held []clients.Place) {
 		if o.Result != clients.New {
 			continue
 		}
+		if program := o.Server.Entry.Lacks(entries.Lookup); program != "" {
+			o.Note(clients.NotInstalled(program))
+		}
 		if i.asks {
 			o.Server.Entry.Unnote()
 			o.Notes = clients.WithoutVariables(o.Notes)
@@ -197,7 +202,7 @@ func (i *importer) places() (places, held []clients.Place, err error) {
 			continue
 		}
 		if _, statErr := os.Stat(from); statErr != nil {
-			return nil, nil, cli.Usagef("--from: %w, and no file of that name", err)
+			return nil, nil, cli.Usagef("--from: there is no file %s, and %w; for another client, give its file", from, err)
 		}
 		found, err := i.here.PlacesOf(from)
 		if err != nil {
@@ -256,9 +261,26 @@ func knownOf(c *config.Config) []clients.Known {
 		u := c.Upstreams[name]
 		list = append(list, clients.Known{
 			Name: name, Command: u.Command, Env: u.Env, Dir: u.Dir, URL: u.URL, Headers: u.Headers,
+			Offers: func(tool string) bool {
+				_, offered := u.Offers(tool)
+				return offered
+			},
+			Enabled: listedTools(&u),
 		})
 	}
 	return list
+}
+
+// listedTools returns the globs of the only tools that an upstream offers; nil if it offers others, too.
+func listedTools(u *upstream.Config) []string {
+	if u.Expose != upstream.ExposeListed {
+		return nil
+	}
+	globs := []string{}
+	for _, rule := range u.Tools {
+		globs = append(globs, rule.Glob)
+	}
+	return globs
 }
 
 // ownURLs returns the URLs of the default endpoint. The first one is for clients: public_url, or the
@@ -403,7 +425,7 @@ func (i *importer) result(o clients.Outcome) string {
 			said += ", " + prose.Count(len(secrets), "secret") + " to a file"
 		}
 	case clients.Same:
-		return "same as " + o.Name
+		said = "same as " + o.Name
 	case clients.Present:
 		said = "present: " + o.Name
 	case clients.Skipped:
@@ -428,7 +450,7 @@ func (i *importer) signIns() []string {
 				unknown = append(unknown, n.Name)
 			}
 			added = append(added, n)
-			if n.Note != "" {
+			if n.Note != "" && !(n.Unreached && i.follows) {
 				lines = append(lines, n.Note+".")
 			}
 		}

@@ -194,3 +194,20 @@ func TestImportAsks(t *testing.T) {
 		t.Errorf("the configuration is, %v:\n%s\nwant\n%s", err, text, want)
 	}
 }
+
+// TestPick reads the answers to a question for some of a few names.
+func TestPick(t *testing.T) {
+	for answer, want := range map[string]string{
+		"": "a b-c d", "all": "a b-c d", "none": "", "B-C, a": "b-c a", "a a": "a", "-a": "b-c d", "-b-c -d": "a",
+		"all -d": "a b-c", "a -a": "", "x": "? x", "-x": "? x", "all x": "? x",
+	} {
+		chosen, unknown := pick(answer, []string{"a", "b-c", "d"})
+		got := strings.Join(chosen, " ")
+		if unknown != "" {
+			got = "? " + unknown
+		}
+		if got != want {
+			t.Errorf("pick(%q) = %q, want %q", answer, got, want)
+		}
+	}
+}

@@ -45,6 +45,7 @@ func (i *importer) write(ctx context.Context) (err error) {
 	keep.Discard(text)
 	i.secrets = keep.Created()
 	s := entries.Follow(ctx, i.file, names...)
+	i.follows = s.Running && s.Reload == ""
 	if i.next = s.Next; s.Reload != "" {
 		i.next = s.Refused()
 	}

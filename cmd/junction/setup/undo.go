@@ -173,9 +173,13 @@ func (g *guide) undoAll(ctx context.Context) (err error) {
 		}
 		return err != nil
 	}
+	var changed []*clients.Client
 	r.Clients = slices.DeleteFunc(r.Clients, func(id string) bool {
-		c := connector{stdout: g.stdout, file: g.file, name: "junction"}
-		_, text, err := c.disconnect(id)
+		c := connector{stdout: g.stdout, file: g.file, name: "junction", guided: true}
+		result, text, err := c.disconnect(id)
+		if err == nil && result.Changed {
+			changed = append(changed, c.client)
+		}
 		if text != "" {
 			g.say("%s", strings.TrimRight(text, "\n"))
 		}
@@ -194,6 +198,9 @@ func (g *guide) undoAll(ctx context.Context) (err error) {
 	}
 	if len(r.Clients) == 0 && !r.Service && r.PID == 0 && !fail(g.restoreConfig()) {
 		g.removeFiles()
+	}
+	for _, line := range restart(changed, "") {
+		g.say("%s", line)
 	}
 	if len(failures) > 0 {
 		return errors.Join(append(failures, r.save())...)
