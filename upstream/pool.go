@@ -47,6 +47,7 @@ type pool struct {
 	// closed when a link became idle or ended, or the last call ended; nil while no call waits for
 	// it
 	freed    chan struct{}
+	freeze   chan struct{} // closed when a link is degraded; nil while no call waits for a slot
 	closed   bool
 	legacy   legacySide    // of a modern server
 	onlyConn noSecondConn  // the first connection, if the server allowed no second one beside it
