@@ -161,7 +161,9 @@ func open(o options) (_ *program, err error) {
 	if err := p.listenAdmin(*c.Admin); err != nil {
 		return nil, err
 	}
-	p.boundListeners()
+	if err := p.boundListeners(); err != nil {
+		return nil, err
+	}
 	if p.pins, err = loadPins(c, p.file); err != nil {
 		return nil, err
 	}
