@@ -221,6 +221,9 @@ func (l *link) freeze(c client.Conn, why *frozenError) {
 		s.state, s.err, s.retry = StateDegraded, why, why.next
 		return true
 	})
+	if begins {
+		l.pool.tellFreeze()
+	}
 	if begins && !l.readsShared { // pool.apply tells the state of the other one
 		l.log.Warn("a connection to the server does not answer", "principal", l.key.user, "error", why)
 		l.pool.suspectAll()
@@ -256,6 +259,26 @@ func (p *pool) suspectAll() {
 	p.mu.Unlock()
 	if l != nil {
 		l.silence.suspect()
+	}
+}
+
+// nextFreeze returns a channel that is closed when another link is degraded. Calls that wait for their
+// turn then end at once, if it is their link.
+func (p *pool) nextFreeze() <-chan struct{} {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.freeze == nil {
+		p.freeze = make(chan struct{})
+	}
+	return p.freeze
+}
+
+func (p *pool) tellFreeze() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.freeze != nil {
+		close(p.freeze)
+		p.freeze = nil
 	}
 }
 

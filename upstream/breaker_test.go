@@ -63,6 +63,34 @@ func TestFrozenServerIsDegraded(t *testing.T) {
 	}
 }
 
+// TestWaitingCallsOfAFrozenServerFail: calls wait for a slot of a server that does not answer any more.
+// They fail as soon as the server is found out, and not when their turn comes.
+func TestWaitingCallsOfAFrozenServerFail(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, upstreamtest.Script{Era: "legacy", JSONAnswers: true, Rules: frozen(0)}, Config{Concurrency: 1,
+			Tools: Rules{{Glob: "hang", Rule: Rule{Timeout: 10 * time.Second}}, {Glob: "gate", Rule: Rule{Timeout: time.Hour}}}})
+		settle(time.Second)
+		mustFail(t, <-begun(r.Upstream, toolCall("hang", `{}`, of("ann"))), client.KindTimeout)
+		gated(r, "bob", "g", 1) // it has the only slot, and gets no answer
+		waiting := gated(r, "cid", "g", 2)
+		settle(pingPatience + time.Millisecond)
+		for _, call := range waiting {
+			select {
+			case res := <-call:
+				if text := mustFail(t, res, client.KindUnavailable); !strings.Contains(text, "the server does not answer") {
+					t.Errorf("the call that waited = %q, want the reason", text)
+				}
+			default:
+				t.Error("a call still waits for its turn")
+			}
+		}
+		if calls, waits := r.Load(); calls != 1 || waits != 0 {
+			t.Errorf("%d calls have a slot and %d wait, want 1 and 0", calls, waits)
+		}
+		r.server.Release("g")
+	})
+}
+
 // TestSlowToolClosesNothing: all calls of one tool time out, and the server answers pings. Calls of
 // others go on, and the pings are few.
 func TestSlowToolClosesNothing(t *testing.T) {

@@ -357,29 +357,31 @@ func (l *link) exclusiveUse() (client.Conn, <-chan struct{}) {
 }
 
 // hold keeps the link in use until release, even before it is ready. Otherwise, calls that need
-// more links than max_links would evict each other's links forever.
-func (l *link) hold() {
+// more links than max_links would evict each other's links forever. It returns how many attempts to
+// connect have failed until then, for acquire.
+func (l *link) hold() (failed int) {
 	l.mu.Lock()
+	defer l.mu.Unlock()
 	l.calls++
-	l.mu.Unlock()
+	return l.attempts
 }
 
-// acquire waits for a ready conn; the caller holds the link. If the current attempt to connect
-// fails, acquire returns its error and releases the link. peer gets a message if this takes long; it may
-// be nil.
-func (l *link) acquire(ctx context.Context, peer client.Peer) (client.Conn, error) {
-	c, err := l.await(ctx, peer)
+// acquire waits for a ready conn; the caller holds the link, and failed is what hold returned. If an
+// attempt to connect fails since then, acquire returns its error and releases the link. peer gets a
+// message if this takes long; it may be nil.
+func (l *link) acquire(ctx context.Context, failed int, peer client.Peer) (client.Conn, error) {
+	c, err := l.await(ctx, failed, peer)
 	if err != nil {
 		l.release()
 	}
 	return c, err
 }
 
-func (l *link) await(ctx context.Context, peer client.Peer) (client.Conn, error) {
+func (l *link) await(ctx context.Context, failed int, peer client.Peer) (client.Conn, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var late <-chan time.Time // set with the first wait
-	for attempts := l.attempts; ; {
+	for {
 		switch {
 		case l.state == StateReady:
 			return l.conn, nil
@@ -389,7 +391,7 @@ func (l *link) await(ctx context.Context, peer client.Peer) (client.Conn, error)
 			return nil, l.err
 		case l.state == StateClosed:
 			return nil, transport.ErrClosed
-		case l.attempts > attempts:
+		case l.attempts > failed:
 			return nil, l.err
 		case l.state == StateBlocked && l.pool.connConfig.Blocked != "": // there is no further attempt
 			return nil, l.err

@@ -98,6 +98,24 @@ func (s *Set) Rest(idle time.Duration) {
 	}
 }
 
+// Degraded returns for each upstream that users sign in to how many connections of all users are
+// degraded.
+func (s *Set) Degraded() map[string]int {
+	p := &s.people
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	degraded := map[string]int{}
+	for name := range p.configs {
+		degraded[name] = 0
+	}
+	for _, its := range p.byUser {
+		for name, u := range its.running {
+			degraded[name] += int(u.degraded.Load())
+		}
+	}
+	return degraded
+}
+
 // apply replaces the configuration of the per-user upstreams, and returns the upstreams that the
 // caller must retire.
 func (p *people) apply(configs map[string]resolved, o Options) (gone []*Upstream) {

@@ -47,6 +47,7 @@ type pool struct {
 	// closed when a link became idle or ended, or the last call ended; nil while no call waits for
 	// it
 	freed    chan struct{}
+	freeze   chan struct{} // closed when a link is degraded; nil while no call waits for a slot
 	closed   bool
 	legacy   legacySide    // of a modern server
 	onlyConn noSecondConn  // the first connection, if the server allowed no second one beside it
@@ -156,25 +157,25 @@ func (p *pool) Status() Status {
 }
 
 // link returns the link with that key and holds it for the caller. If there is none, it starts one
-// as soon as there is room. cause is that of startLink.
-func (p *pool) link(ctx context.Context, key linkKey, cause client.Trace) (*link, error) {
+// as soon as there is room. cause is that of startLink; failed is what hold returned.
+func (p *pool) link(ctx context.Context, key linkKey, cause client.Trace) (l *link, failed int, err error) {
 	for {
 		p.mu.Lock()
-		l := p.links[key]
+		l = p.links[key]
 		switch {
 		case p.closed:
 			p.mu.Unlock()
-			return nil, errors.New("it was taken out of the configuration, or we are shutting down")
+			return nil, 0, errors.New("it was taken out of the configuration, or we are shutting down")
 		case l != nil:
-			l.hold()
+			failed = l.hold()
 			p.mu.Unlock()
-			return l, nil
+			return l, failed, nil
 		case len(p.links) < p.connConfig.MaxLinks && !p.full(key) || key == p.reading():
 			l = startLink(p, key, key == p.reading(), cause)
-			l.hold()
+			l.hold() // no attempt of a new link counts as failed yet, however fast one fails
 			p.links[key] = l
 			p.mu.Unlock()
-			return l, nil
+			return l, 0, nil
 		}
 		spare, freed := p.takeIdle(key), p.whenFreed()
 		p.mu.Unlock()
@@ -184,7 +185,7 @@ func (p *pool) link(ctx context.Context, key linkKey, cause client.Trace) (*link
 		select {
 		case <-freed:
 		case <-ctx.Done():
-			return nil, &Error{p.name, client.KindBusy, p.noRoom(key)}
+			return nil, 0, &Error{p.name, client.KindBusy, p.noRoom(key)}
 		}
 	}
 }

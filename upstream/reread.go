@@ -211,6 +211,7 @@ func (p *pool) Reread(ctx context.Context, own client.Profile, session, principa
 func (l *link) awaitStart(ctx context.Context) bool {
 	l.mu.Lock()
 	starting := l.state == StateStarting && !l.readsShared && l.readsCatalog
+	failed := l.attempts
 	if starting {
 		l.calls++
 	}
@@ -220,7 +221,7 @@ func (l *link) awaitStart(ctx context.Context) bool {
 	}
 	ctx, cancel := context.WithTimeout(ctx, askedPatience)
 	defer cancel()
-	if _, err := l.acquire(ctx, nil); err != nil {
+	if _, err := l.acquire(ctx, failed, nil); err != nil {
 		return false
 	}
 	l.release()

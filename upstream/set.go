@@ -150,7 +150,7 @@ func (p *pool) reconnect() {
 		pace.Wake(l.wake)
 	}
 	if len(links) == 0 && !closed { // it was unused for long
-		if l, err := p.link(context.Background(), p.reading(), nil); err == nil {
+		if l, _, err := p.link(context.Background(), p.reading(), nil); err == nil {
 			l.release()
 		}
 	}

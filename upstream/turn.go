@@ -140,11 +140,11 @@ type waiter struct {
 // take returns a ready conn of the link of that key. The caller must release the link.
 func (p *pool) take(ctx context.Context, key linkKey, of waiter) (*link, client.Conn, error) {
 	for {
-		l, err := p.link(ctx, key, of.cause)
+		l, failed, err := p.link(ctx, key, of.cause)
 		if err != nil {
 			return nil, nil, err
 		}
-		cn, err := l.acquire(ctx, of.peer)
+		cn, err := l.acquire(ctx, failed, of.peer)
 		if err == nil {
 			return l, cn, nil
 		}

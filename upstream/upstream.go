@@ -186,7 +186,14 @@ func (u *Upstream) Call(ctx context.Context, c *Call) (client.Result, error) {
 	if limits.given {
 		clock.OnlyProgress()
 	}
-	waited, err := u.slots.Take(ctx, c.Account, u.config.Separate && c.Principal != "" && u.user == "", &clock.Slot)
+	shares := u.config.Separate && c.Principal != "" && u.user == ""
+	waited, err := u.slots.Take(ctx, c.Account, shares, &clock.Slot, func() (<-chan struct{}, error) {
+		again := u.nextFreeze()
+		return again, u.frozen(c)
+	})
+	if frozen, ok := errors.AsType[*Error](err); ok {
+		return client.Result{}, frozen
+	}
 	if err != nil {
 		return client.Result{}, u.unavailable(ctx, &Error{u.name, client.KindBusy, err})
 	}

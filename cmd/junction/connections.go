@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -42,12 +43,38 @@ type boundConns struct {
 // leastConns is the bound of connections if the limit of descriptors is very low, or unknown.
 const leastConns = 16
 
-// newBoundConns bounds a listener of clients to three quarters of the descriptors, a network to a quarter
-// of these, and a /48 of IPv6 to a half.
-func newBoundConns(l net.Listener, files int64, trusted func() []netip.Prefix, log *slog.Logger) *boundConns {
+// Descriptors for other things than clients. At rest, a process with one command has about 20 open, and
+// the admin address 8 in reserve. A reload opens 10 more for a moment, and storage and audit have some.
+const (
+	ownFiles  = 42
+	eachFiles = 6 // of an upstream: a process has two pipes or three, and one that replaces it, too
+	// leastFiles is the lowest limit with which Junction starts.
+	leastFiles = 64
+)
+
+// checkFiles returns an error if the limit of descriptors is too low for any work. own is how many
+// Junction needs for other things than clients.
+func checkFiles(files int64, upstreams int, log *slog.Logger) (own int64, err error) {
+	own = ownFiles + eachFiles*int64(upstreams)
+	switch least := own + leastConns; {
+	case files == 0 || files >= least:
+	case files < leastFiles:
+		return 0, fmt.Errorf("only %d files may be open at once (ulimit -n), and Junction needs %d; raise the limit",
+			files, max(least, leastFiles))
+	default:
+		log.Warn("few files may be open at once; raise the limit (ulimit -n)", "limit", files, "needed", least)
+	}
+	return own, nil
+}
+
+// newBoundConns bounds a listener of clients to what own descriptors leave, and to three quarters of all;
+// a network to a quarter of these, and a /48 of IPv6 to a half.
+func newBoundConns(
+	l net.Listener, files, own int64, trusted func() []netip.Prefix, log *slog.Logger,
+) *boundConns {
 	total := 1 << 20
 	if files > 0 {
-		total = int(min(files/4*3, 1<<20))
+		total = int(min(files/4*3, files-own, 1<<20))
 	}
 	total = max(total, leastConns)
 	b := &boundConns{Listener: l, log: log, trusted: trusted, each: max(total/4, leastConns/2),
@@ -243,16 +270,23 @@ func (r *reserved) Close() error {
 	return r.Listener.Close()
 }
 
-// boundListeners bounds the listener of clients, and gives that of the admin address a reserve.
-func (p *program) boundListeners() {
+// boundListeners bounds the listener of clients, and gives that of the admin address a reserve. It returns
+// an error if too few files may be open.
+func (p *program) boundListeners() error {
+	files := telemetry.FileLimit()
+	own, err := checkFiles(files, len(p.config.Upstreams), p.log)
+	if err != nil {
+		return err
+	}
 	trusted := func() []netip.Prefix {
 		if g := p.guard.Load(); g != nil {
 			return g.TrustedProxies
 		}
 		return nil
 	}
-	p.public = newBoundConns(p.public, telemetry.FileLimit(), trusted, p.log)
+	p.public = newBoundConns(p.public, files, own, trusted, p.log)
 	if p.admin != nil {
 		p.admin = newReserved(p.admin)
 	}
+	return nil
 }

@@ -45,7 +45,7 @@ func TestConnectionsAreBoundByAddress(t *testing.T) {
 	text := newTranscript()
 	l := make(calls, 1000)
 	trusted := func() []netip.Prefix { return []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")} }
-	b := newBoundConns(l, 256, trusted, authtest.Log(t, text))
+	b := newBoundConns(l, 256, 48, trusted, authtest.Log(t, text))
 	const total, each = 192, 48
 	var open []net.Conn
 	ring := func(n int, address string) {
@@ -108,7 +108,7 @@ func TestConnectionsAreBoundByAddress(t *testing.T) {
 // however many addresses it has. Connections that have ended do not count.
 func TestConnectionsAreBoundByNetwork(t *testing.T) {
 	l := make(calls, 1000)
-	b := newBoundConns(l, 256, func() []netip.Prefix { return nil }, authtest.Log(t))
+	b := newBoundConns(l, 256, 48, func() []netip.Prefix { return nil }, authtest.Log(t))
 	const each, wide = 48, 96
 	for range 2 {
 		for i := range 3 * each {
@@ -135,6 +135,44 @@ func TestConnectionsAreBoundByNetwork(t *testing.T) {
 		}
 		if len(b.by) > 0 {
 			t.Errorf("without connections these count: %v", b.by)
+		}
+	}
+}
+
+// TestFewDescriptorsLeaveEnoughForOwnFiles: with a low limit, clients get what Junction itself does not
+// need. With too low a limit, Junction does not start, and says which one it needs.
+func TestFewDescriptorsLeaveEnoughForOwnFiles(t *testing.T) {
+	for _, tt := range []struct {
+		files     int64
+		upstreams int
+		clients   int
+		warns     bool
+		err       string
+	}{
+		{files: 1024, upstreams: 1, clients: 768},
+		{files: 64, upstreams: 1, clients: 16},
+		{files: 100, upstreams: 4, clients: 34},
+		{files: 256, upstreams: 20, clients: 94},
+		{files: 100, upstreams: 20, clients: leastConns, warns: true},
+		{files: 0, upstreams: 20, clients: 1 << 20},
+		{files: 63, upstreams: 1, err: "only 63 files may be open at once (ulimit -n), and Junction needs 64; raise the limit"},
+		{files: 32, upstreams: 4, err: "Junction needs 82"},
+	} {
+		text := newTranscript()
+		log := authtest.Log(t, text)
+		own, err := checkFiles(tt.files, tt.upstreams, log)
+		if err != nil || tt.err != "" {
+			if err == nil || !strings.Contains(err.Error(), tt.err) {
+				t.Errorf("%d files for %d upstreams: %v, want %q", tt.files, tt.upstreams, err, tt.err)
+			}
+			continue
+		}
+		b := newBoundConns(make(calls), tt.files, own, nil, log)
+		if cap(b.open) != tt.clients {
+			t.Errorf("%d files for %d upstreams leave %d to clients, want %d", tt.files, tt.upstreams, cap(b.open), tt.clients)
+		}
+		if warned := strings.Contains(text.String(), "few files"); warned != tt.warns {
+			t.Errorf("%d files for %d upstreams: warned %v, want %v", tt.files, tt.upstreams, warned, tt.warns)
 		}
 	}
 }

@@ -61,7 +61,8 @@ type program struct {
 	config     *config.Config // owned by open, then by reloadLoop; all others call inForce
 	hash       [32]byte
 	begun      time.Time
-	unreadable bool // the file is missing, which was reported; owned by reloadLoop
+	unreadable bool     // the file is missing, which was reported; owned by reloadLoop
+	unfinished [32]byte // the hash of the file when reload looked last; owned by reloadLoop
 	// the hash of the file whose reload has ended last
 	loadedHash atomic.Pointer[[32]byte]
 	pins       *pins.Pins // the content of the pins file; nil without one. Owned by reloadLoop, like config
@@ -153,7 +154,9 @@ func open(o options) (_ *program, err error) {
 	if err := p.openListeners(c); err != nil {
 		return nil, err
 	}
-	p.boundListeners()
+	if err := p.boundListeners(); err != nil {
+		return nil, err
+	}
 	if p.pins, err = loadPins(c, p.file); err != nil {
 		return nil, err
 	}

@@ -57,9 +57,11 @@ func (p *program) reloadLoop(ctx context.Context) error {
 		p.reload(false) // the file may have changed since it was loaded
 		p.repin()
 	}
-	// A missing file is probably being replaced. It is reported if it stays away.
-	again := time.NewTimer(missingFor)
+	// A missing file is probably being replaced, and an unfinished one written. It counts if it stays so.
+	again, settled := time.NewTimer(unfinishedFor), time.NewTimer(0)
 	defer again.Stop()
+	defer settled.Stop()
+	settled.Stop()
 	for {
 		asked := false
 		select {
@@ -67,29 +69,50 @@ func (p *program) reloadLoop(ctx context.Context) error {
 			return nil
 		case <-hup:
 			p.audit.Reopen()
-			asked = true
-		case <-changed:
-		case <-again.C:
-			if _, err := config.Checksum(p.file); err == nil {
+			settled.Reset(settlesIn(p.file))
+			continue
+		case <-settled.C:
+			if left := settlesIn(p.file); left > 0 {
+				settled.Reset(left)
 				continue
 			}
 			asked = true
+		case <-changed:
+		case <-again.C:
+			if hash, err := config.Checksum(p.file); err == nil && hash != p.unfinished {
+				continue // a change follows
+			}
+			asked = true
 		}
-		if !p.reload(asked) {
-			again.Reset(missingFor)
+		if p.reload(asked) {
+			again.Stop()
+		} else {
+			again.Reset(unfinishedFor)
 		}
 		p.repin()
 	}
 }
 
-// missingFor is how long the configuration file may be missing before that is reported.
-const missingFor = 2 * time.Second
+// unfinishedFor is how long the configuration file may be missing, or have no end, before it counts.
+const unfinishedFor = 2 * time.Second
+
+// settlesIn returns how much longer a file must stay the same before it is read on SIGHUP: it may be
+// written in place. A file that was written in the future does not wait.
+func settlesIn(file string) time.Duration {
+	info, err := os.Stat(file)
+	if err != nil || time.Since(info.ModTime()) < 0 {
+		return 0
+	}
+	return max(0, watch.InPlace-time.Since(info.ModTime()))
+}
 
 // reload reads the file and puts it in force. Every step that can fail comes before the first
-// change. asked is set for SIGHUP: then an unchanged file is reloaded too, and a missing one is
-// reported. It returns false if the file is missing, and that was not reported.
+// change. asked is set for SIGHUP: then an unchanged file is reloaded too, a missing one is
+// reported, and one without an end counts. It returns false if the file is missing or unfinished,
+// and that was not reported: a half of a file can be valid, and lack the deny rules of the other half.
 func (p *program) reload(asked bool) (done bool) {
-	hash, err := config.Checksum(p.file)
+	hash, ends, err := config.Look(p.file)
+	p.unfinished = hash
 	if err != nil {
 		if asked {
 			p.notReloaded(err, "")
@@ -100,13 +123,20 @@ func (p *program) reload(asked bool) (done bool) {
 	if hash == p.hash && !asked && !p.unreadable {
 		return true
 	}
+	if !ends && !asked {
+		return false
+	}
 	p.unreadable = false
+	c, warnings, err := config.LoadServing(p.file, p.getenv, true)
+	if now, again := config.Checksum(p.file); again != nil || now != hash { // it is being written
+		p.unfinished = now
+		return false
+	}
 	p.supervisor.Reloading()
 	defer p.tellReady()
 	p.hash = hash
 	defer p.loadedHash.Store(&hash) // last, when reloadError is up to date
-	c, warnings, err := config.LoadServing(p.file, p.getenv, true)
-	detail := "" // for /readyz, where the log has one line for each mistake
+	detail := ""                    // for /readyz, where the log has one line for each mistake
 	if problems, ok := errors.AsType[config.Problems](err); ok {
 		for _, problem := range problems {
 			p.log.Error("configuration: "+problem.Text, "file", problem.File, "line", problem.Line, "key", problem.Path)

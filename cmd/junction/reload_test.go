@@ -72,6 +72,71 @@ func TestReloadOfAChangedFile(t *testing.T) {
 	}
 }
 
+// TestHalfAFileIsNotLoaded: a file that is written in place, slowly, is not loaded before its end,
+// where its deny rules are. Each half would be a valid configuration.
+func TestHalfAFileIsNotLoaded(t *testing.T) {
+	_, url := upstreamtest.Start(t, upstreamtest.Script{})
+	open := addresses + "upstreams: { a: { url: " + url + " } }\npolicies:\n  - name: all\n    rules:\n      - allow: { upstreams: a }\n"
+	deny := "      - deny: { tools: a__echo }\n      - deny: { tools: \"*\" }\n"
+	for name, at := range map[string]int{"at the end of a line": strings.Index(deny, "\n") + 1, "within a line": 0,
+		"in the last line": len(deny) - 1} {
+		t.Run(name, func(t *testing.T) {
+			r := mustServe(t, "upstreams: { a: { url: "+url+" } }\n")
+			r.mustWatch(t, addresses+"upstreams: { a: { url: "+url+" } }\n")
+			text := open + deny
+			f, err := os.OpenFile(r.file, os.O_WRONLY|os.O_TRUNC, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer f.Close()
+			half := len(open) + at
+			if at == 0 {
+				half = len(open) - 1
+			}
+			mustWriteTo(t, f, text[:half])
+			pause := 6 * watch.Settle
+			if text[half-1] != '\n' {
+				pause = watch.InPlace + 6*watch.Settle // longer than a whole file waits
+			}
+			<-time.After(pause)
+			if got := r.stderr.String(); strings.Count(got, reloaded) != 1 || strings.Contains(got, refused) {
+				t.Errorf("the log reports a half of a file:\n%s", got)
+			}
+			mustWriteTo(t, f, text[half:])
+			r.stderr.mustSay(t, reloaded, 2)
+			if got := r.stderr.String(); strings.Count(got, reloaded) != 2 {
+				t.Errorf("the file is loaded more than once:\n%s", got)
+			}
+		})
+	}
+}
+
+// TestReloadOfAFileWithoutAnEnd: a file without the end of its last line counts after two seconds. A
+// SIGHUP waits until the file is not written any more.
+func TestReloadOfAFileWithoutAnEnd(t *testing.T) {
+	_, url := upstreamtest.Start(t, upstreamtest.Script{})
+	r := mustServe(t, "upstreams: { a: { url: "+url+" } }\n")
+	r.mustWatch(t, addresses+"upstreams: { a: { url: "+url+" } }\n")
+	mustWrite(t, r.file, addresses+"upstreams: { a: { url: "+url+" }, b: { url: "+url+" } }")
+	if left := settlesIn(r.file); left <= 0 || left > watch.InPlace {
+		t.Errorf("a SIGHUP waits %v for a file that was just written, want up to %v", left, watch.InPlace)
+	}
+	r.stderr.mustSay(t, reloaded+" upstreams=2", 1)
+	if err := os.Chtimes(r.file, time.Time{}, time.Now().Add(-watch.InPlace)); err != nil {
+		t.Fatal(err)
+	}
+	if left := settlesIn(r.file); left != 0 {
+		t.Errorf("a SIGHUP waits %v for a file that was not written just now", left)
+	}
+}
+
+func mustWriteTo(t testing.TB, f *os.File, text string) {
+	t.Helper()
+	if _, err := f.WriteString(text); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // TestReloadThroughLinks is a ConfigMap of Kubernetes: the file is a link through a folder that is
 // a link, and only that one changes.
 func TestReloadThroughLinks(t *testing.T) {

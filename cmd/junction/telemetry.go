@@ -57,7 +57,7 @@ func (p *program) closeExport(end func(context.Context) error, problem string) {
 // watch measures the state of the proxy, which exists by now.
 func (p *program) watch() error {
 	return p.telemetry.Watch(telemetry.Source{Server: p.server, Upstreams: p.set.All,
-		Parts: p.parts,
+		Degraded: p.set.Degraded, Parts: p.parts,
 		Audit: func() (waiting, dropped int64) {
 			s := p.audit.State()
 			return s.Waiting, s.Dropped

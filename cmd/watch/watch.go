@@ -12,8 +12,13 @@ import (
 	"junction/upstream/pace"
 )
 
-// Settle is how long files must be unchanged before they are read: editors write in several steps.
-const Settle = 100 * time.Millisecond
+// Time for which files must be unchanged before they are read. A file that was replaced in one step
+// is complete; Settle is for the other steps of an editor. A file that is written in place may be a
+// half until the writer has closed it, which no event tells on every system: hence InPlace.
+const (
+	Settle  = 100 * time.Millisecond
+	InPlace = time.Second
+)
 
 // Files watches files. Create it with New, and Close it.
 type Files struct {
@@ -36,7 +41,7 @@ func New(concerns func(e fsnotify.Event, waiting bool) bool) (*Files, error) {
 	changed := make(chan struct{}, 1)
 	f := &Files{Changed: changed, watcher: w, folders: map[string]bool{}}
 	f.running.Go(func() {
-		quiet, waiting := time.NewTimer(Settle), true
+		quiet, settle, waiting := time.NewTimer(Settle), Settle, true
 		defer quiet.Stop()
 		for {
 			select {
@@ -45,17 +50,20 @@ func New(concerns func(e fsnotify.Event, waiting bool) bool) (*Files, error) {
 					return
 				}
 				if concerns(e, waiting) {
-					quiet.Reset(Settle)
+					if e.Has(fsnotify.Write) {
+						settle = InPlace
+					}
+					quiet.Reset(settle)
 					waiting = true
 				}
 			case _, open := <-w.Errors: // events were lost; the watcher blocks until this is received
 				if !open {
 					return
 				}
-				quiet.Reset(Settle)
-				waiting = true
+				settle, waiting = InPlace, true
+				quiet.Reset(settle)
 			case <-quiet.C:
-				waiting = false
+				settle, waiting = Settle, false
 				pace.Wake(changed)
 			}
 		}

@@ -50,8 +50,9 @@ func mustMeasure(t *testing.T, p harness.Pair, change ...func(*measured, *harnes
 	x.Junction = harness.Start(t, p, setup)
 	x.Offers(t, "up")
 	if err := x.all.Watch(telemetry.Source{Server: x.Server, Upstreams: x.Junction.Set.All,
-		Parts: func() map[string]bool { return map[string]bool{"storage": true, "disk": false} },
-		Audit: func() (waiting, dropped int64) { return 7, 3 }, Expiring: func() int { return 2 },
+		Degraded: func() map[string]int { return map[string]int{"personal": 2} },
+		Parts:    func() map[string]bool { return map[string]bool{"storage": true, "disk": false} },
+		Audit:    func() (waiting, dropped int64) { return 7, 3 }, Expiring: func() int { return 2 },
 		Stale: func() bool { return false }}); err != nil {
 		t.Fatal(err)
 	}
@@ -133,6 +134,11 @@ func TestMetricsOfState(t *testing.T) {
 		for state, want := range map[string]string{"ready": "1", "retrying": "0"} {
 			if got := value(t, text, "junction_upstream_state", `junction_upstream="up"`, `junction_state="`+state+`"`); got != want {
 				t.Errorf("the state %s is %q, want %s", state, got, want)
+			}
+		}
+		for name, want := range map[string]string{"up": "0", "personal": "2"} {
+			if got := value(t, text, "junction_upstream_degraded", `junction_upstream="`+name+`"`); got != want {
+				t.Errorf("%s has %q degraded connections, want %s", name, got, want)
 			}
 		}
 		if n := value(t, text, "junction_catalog_items", `junction_kind="tool"`); n == "" || n == "0" {

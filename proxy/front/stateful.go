@@ -291,22 +291,39 @@ func (s *Server) answerMember(w http.ResponseWriter, r *http.Request) bool {
 		held = call.grant.Empty()
 	}
 	s.states.mu.Unlock()
-	if !found || r.ContentLength < 0 || r.ContentLength > int64(s.limits.Body) {
+	n := r.ContentLength
+	if !found || n <= 0 {
 		w.WriteHeader(http.StatusNotFound)
 		return true
 	}
 	defer held.Release()
-	if held.Reserve(budget.Bytes, r.ContentLength) != nil {
-		w.WriteHeader(http.StatusServiceUnavailable)
-		return true
+	status, lost := http.StatusRequestEntityTooLarge, "it is too large (limits.body)"
+	if n <= int64(s.limits.Body) {
+		err := held.Reserve(budget.Bytes, n)
+		if err == nil {
+			w.WriteHeader(takeAnswer(call.owner, number, r.Body, n))
+			return true
+		}
+		status, lost = http.StatusServiceUnavailable, err.Error()+"; try again later"
 	}
-	text := make([]byte, r.ContentLength)
-	if _, err := io.ReadFull(r.Body, text); err != nil || call.owner.Answer(number, text) != nil {
-		w.WriteHeader(http.StatusBadRequest)
-		return true
-	}
-	w.WriteHeader(http.StatusNoContent)
+	first := make([]byte, 1)
+	_, _ = io.ReadFull(r.Body, first)
+	call.owner.Refuse(number, first[0], lost)
+	w.WriteHeader(status)
 	return true
+}
+
+// takeAnswer reads the answer to a question, of n bytes, and returns the status of the reply.
+func takeAnswer(owner *stateful.Owner, number string, body io.Reader, n int64) int {
+	text := make([]byte, n)
+	if _, err := io.ReadFull(body, text); err != nil {
+		owner.Refuse(number, text[0], "the connection between two replicas broke")
+		return http.StatusBadRequest
+	}
+	if owner.Answer(number, text) != nil {
+		return http.StatusBadRequest
+	}
+	return http.StatusNoContent
 }
 
 // serveMember makes a call of another member, whose request has the credentials of the client. It returns

@@ -3,6 +3,7 @@ package front
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -213,35 +214,63 @@ func TestMessageOfMembersNeedsACaller(t *testing.T) {
 }
 
 // TestAnswersForACallCountForItsCaller: an answer that another member sends for a call is read only if the
-// account of the caller has room for it.
+// account of the caller has room for it. Otherwise its question ends at once, with the reason; lost
+// progress ends nothing.
 func TestAnswersForACallCountForItsCaller(t *testing.T) {
 	s := serverWith(t, Options{Log: authtest.Log(t), Members: &stateMembers{owner: "self"}}, proxytest.NewBackend(t, 1, 1))
+	result := "r\x00\x00\x03\xe8" + strings.Repeat("x", 1000)
 	for name, test := range map[string]struct {
 		total int64
+		text  string
 		want  int
+		ends  string // of the question
 	}{
-		"room":    {1 << 20, http.StatusBadRequest}, // it was read, and answers no question
-		"no room": {64, http.StatusServiceUnavailable},
+		"room":               {1 << 20, result, http.StatusNoContent, "xxx"},
+		"no room":            {64, result, http.StatusServiceUnavailable, "no share of limits.bodies is left"},
+		"no room, progress":  {64, "n" + result[1:], http.StatusServiceUnavailable, ""},
+		"too large":          {1 << 40, "r" + strings.Repeat("x", int(s.limits.Body)), http.StatusRequestEntityTooLarge, "limits.body"},
+		"the message breaks": {1 << 20, "r", http.StatusBadRequest, "the connection between two replicas broke"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var b budget.Budget
-			b.Init([budget.Quotas]int64{budget.Requests: 10, budget.Bytes: test.total}, authtest.Log(t))
-			grant := b.Grant(budget.Account{Principal: "key:ann"}, "")
-			if err := grant.Reserve(budget.Requests, 1); err != nil {
-				t.Fatal(err)
-			}
-			s.states.calls = map[string]memberCall{"id": {stateful.NewOwner(io.Discard, func() {}, nil), &grant}}
-			r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "http://localhost/mcp",
-				strings.NewReader(strings.Repeat("x", 1000)))
-			r.Header.Set(members.HeaderCall, sentAnswer+"id 1")
-			w := httptest.NewRecorder()
-			s.ServeHTTP(w, r.WithContext(members.WithForwarded(r.Context())))
-			if w.Code != test.want {
-				t.Errorf("the answer to the member is %d, want %d", w.Code, test.want)
-			}
-			if held := b.Used()[budget.Bytes]; held != 0 {
-				t.Errorf("%d bytes are held afterwards", held)
-			}
+			synctest.Test(t, func(t *testing.T) {
+				var b budget.Budget
+				b.Init([budget.Quotas]int64{budget.Requests: 10, budget.Bytes: test.total}, nil)
+				grant := b.Grant(budget.Account{Principal: "key:ann"}, "")
+				if err := grant.Reserve(budget.Requests, 1); err != nil {
+					t.Fatal(err)
+				}
+				owner := stateful.NewOwner(io.Discard, func() {}, nil)
+				s.states.calls = map[string]memberCall{"id": {owner, &grant}}
+				ended := ""
+				var asking sync.WaitGroup
+				ctx, cancel := context.WithCancel(t.Context())
+				asking.Go(func() {
+					answer, err := owner.Ask(ctx, &client.ServerRequest{Method: "elicitation/create"})
+					if ctx.Err() == nil {
+						ended = fmt.Sprint(string(answer), err)
+					}
+				})
+				synctest.Wait()
+				r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "http://localhost/mcp", strings.NewReader(test.text))
+				if len(test.text) == 1 {
+					r.ContentLength = 100
+				}
+				r.Header.Set(members.HeaderCall, sentAnswer+"id 1")
+				w := httptest.NewRecorder()
+				s.ServeHTTP(w, r.WithContext(members.WithForwarded(r.Context())))
+				synctest.Wait()
+				cancel()
+				asking.Wait()
+				if w.Code != test.want {
+					t.Errorf("the answer to the member is %d, want %d", w.Code, test.want)
+				}
+				if !strings.Contains(ended, test.ends) || (ended == "") != (test.ends == "") {
+					t.Errorf("the question ends with %.200q, want %q", ended, test.ends)
+				}
+				if held := b.Used()[budget.Bytes]; held != 0 {
+					t.Errorf("%d bytes are held afterwards", held)
+				}
+			})
 		})
 	}
 }

@@ -132,6 +132,22 @@ func (o *Owner) Answer(number string, text []byte) error {
 	return nil
 }
 
+// Refuse ends a question whose answer cannot be taken, as an error of the client does. Otherwise, the call
+// would wait for the answer until its time limit. first is the kind of the answer; the loss of progress
+// ends nothing.
+func (o *Owner) Refuse(number string, first byte, reason string) {
+	if first == frameNotify {
+		return
+	}
+	o.mu.Lock()
+	q := o.questions[number]
+	delete(o.questions, number)
+	o.mu.Unlock()
+	if q != nil {
+		q.answer <- answer{err: &jsonrpc.Error{Code: mcp.INTERNAL_ERROR, Message: "the answer of the client is lost: " + reason}}
+	}
+}
+
 // everything approves all memory: the text is there already.
 type everything struct{}
 

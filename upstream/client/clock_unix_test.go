@@ -36,7 +36,7 @@ func TestLateAnswersOverStdioCount(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		_, c := NewClock(ctx, cancel, time.Hour, time.Hour)
 		defer c.Stop()
-		if _, err := s.Take(ctx, "hog", true, &c.Slot); err != nil {
+		if _, err := s.Take(ctx, "hog", true, &c.Slot, nil); err != nil {
 			t.Fatal(err)
 		}
 		req := &transport.Request{Message: jsonrpc.Message{ID: jsonrpc.ID(fmt.Sprint(i + 5)), Method: "wait"}, Observer: c}

@@ -64,9 +64,14 @@ const (
 func New(total int) *Slots { return &Slots{total: total, takers: map[string]*taker{}} }
 
 // Take waits for a slot of the account and reports whether it had to wait. shares limits the
-// account to its share: see Slots. It returns an error if ctx ends first. Otherwise the caller must
+// account to its share: see Slots. Take returns an error if ctx ends first. Otherwise the caller must
 // call Free or Abandon of into.
-func (s *Slots) Take(ctx context.Context, account string, shares bool, into *Slot) (waited bool, err error) {
+//
+// futile is called only by a call that must wait. It returns why the call need not wait, or a channel
+// that is closed when Take must call futile again.
+func (s *Slots) Take(
+	ctx context.Context, account string, shares bool, into *Slot, futile func() (<-chan struct{}, error),
+) (waited bool, err error) {
 	s.mu.Lock()
 	t := s.takers[account]
 	if t == nil {
@@ -85,11 +90,19 @@ func (s *Slots) Take(ctx context.Context, account string, shares bool, into *Slo
 		s.queue = append(s.queue, t)
 	}
 	s.mu.Unlock()
-	select {
-	case <-w.ready:
-		into.state = slotUsed // no other goroutine uses it yet
-		return true, nil
-	case <-ctx.Done():
+	var reason error
+	for reason == nil && ctx.Err() == nil {
+		var again <-chan struct{}
+		if again, reason = futile(); reason != nil {
+			break
+		}
+		select {
+		case <-w.ready:
+			into.state = slotUsed // no other goroutine uses it yet
+			return true, nil
+		case <-again:
+		case <-ctx.Done():
+		}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -100,6 +113,9 @@ func (s *Slots) Take(ctx context.Context, account string, shares bool, into *Slo
 		s.queue = slices.DeleteFunc(s.queue, func(other *taker) bool { return other == t })
 	}
 	s.forget(t)
+	if reason != nil {
+		return true, reason
+	}
 	if s.used < s.total {
 		return true, fmt.Errorf("the caller uses its whole share of the %d calls that the server may get at once "+
 			"(concurrency)", s.total)

@@ -9,6 +9,7 @@
 package config
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -376,12 +377,19 @@ func (c *Config) signIns(such func(upstream.Config) bool) map[string]oauth.Upstr
 
 // Checksum returns the SHA-256 sum of the file, to detect changes. It is zero for the file name "".
 func Checksum(file string) ([32]byte, error) {
+	hash, _, err := Look(file)
+	return hash, err
+}
+
+// Look is Checksum, and reports whether the file ends with the end of a line. One that does not may
+// be a file that is still being written.
+func Look(file string) (hash [32]byte, ends bool, err error) {
 	if file == "" {
-		return [32]byte{}, nil
+		return [32]byte{}, true, nil
 	}
 	text, err := readFile(file)
 	if err != nil {
-		return [32]byte{}, err
+		return [32]byte{}, false, err
 	}
-	return sha256.Sum256(text), nil
+	return sha256.Sum256(text), bytes.HasSuffix(text, []byte{'\n'}), nil
 }

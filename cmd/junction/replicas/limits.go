@@ -244,8 +244,11 @@ func (m *Member) tendRegularly(ctx context.Context) {
 }
 
 // tend gives back shares that are not used, renews rows that are, and counts the calls in flight for
-// the new ID if this process has joined again.
+// the new ID if this process has joined again. It goes on after an error, until the next tick is due.
 func (m *Member) tend(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, m.o.TTL/3)
+	defer cancel()
+	failed, first := 0, error(nil)
 	self, now := m.Self(), time.Now()
 	for of, h := range m.holdings.all() {
 		h.mu.Lock()
@@ -262,11 +265,19 @@ func (m *Member) tend(ctx context.Context) {
 		limited, cancel := context.WithTimeout(ctx, queryTime)
 		_, err := m.settle(limited, h, l, change)
 		cancel()
-		if err != nil {
-			m.o.Log.Debug("cannot write the shares of a limit", "error", auth.Redact(err.Error()))
-			return
+		if err == nil {
+			m.holdings.drop(of, h)
+			continue
 		}
-		m.holdings.drop(of, h)
+		if failed++; first == nil {
+			first = err
+		}
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	if first != nil {
+		m.o.Log.Debug("cannot write the shares of some limits", "limits", failed, "error", auth.Redact(first.Error()))
 	}
 }
 

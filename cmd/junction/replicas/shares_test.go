@@ -195,14 +195,7 @@ func TestStoppedMemberGivesBackTheOthers(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for of, h := range a.holdings.all() {
-		if slices.Contains(broken, of.principal) {
-			if _, err := a.o.DB.ExecContext(t.Context(), `UPDATE limit_shares SET shares = 'broken' WHERE limit_hash = $1`,
-				h.digest); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
+	mustBreak(t, a, broken)
 	id := a.Self()
 	a.stop()
 	w.until("it has left", func() bool { return !b.Alive(id) })
@@ -211,6 +204,51 @@ func TestStoppedMemberGivesBackTheOthers(t *testing.T) {
 			if _, _, err := b.Enter(t.Context(), user, hourly, false); err != nil {
 				t.Fatalf("request %d of %s: %v", i, user, err)
 			}
+		}
+	}
+}
+
+// mustBreak makes the rows of some principals unreadable.
+func mustBreak(t *testing.T, m *running, principals []string) {
+	t.Helper()
+	for of, h := range m.holdings.all() {
+		if slices.Contains(principals, of.principal) {
+			if _, err := m.o.DB.ExecContext(t.Context(), `UPDATE limit_shares SET shares = 'broken' WHERE limit_hash = $1`,
+				h.digest); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+// TestUnusedSharesGoBackBesideABrokenRow: rows that cannot be changed do not keep a member from giving
+// back the unused shares of other users.
+func TestUnusedSharesGoBackBesideABrokenRow(t *testing.T) {
+	w := mustWorld(t)
+	w.ttl = time.Minute
+	a, b := w.mustJoin(nil), w.mustJoin(nil)
+	one := limits{Concurrent: 1}
+	good, broken := []string{"a", "b", "c", "d"}, []string{"e", "f", "g", "h"}
+	for _, user := range append(slices.Clone(good), broken...) {
+		leave, _, err := a.Enter(t.Context(), user, one, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		leave()
+	}
+	mustBreak(t, a, broken)
+	for _, h := range a.holdings.all() {
+		h.mu.Lock()
+		h.lastUsed = h.lastUsed.Add(-2 * shareIdle)
+		h.mu.Unlock()
+	}
+	a.tend(t.Context())
+	if left := a.holdings.all(); len(left) != len(broken) {
+		t.Errorf("the member keeps the shares of %d users, want those of the %d with a broken row", len(left), len(broken))
+	}
+	for _, user := range good {
+		if _, _, err := b.Enter(t.Context(), user, one, false); err != nil {
+			t.Errorf("the share of %s at another member: %v", user, err)
 		}
 	}
 }

@@ -16,6 +16,7 @@ import (
 type Source struct {
 	Server    *front.Server
 	Upstreams func() []*upstream.Upstream
+	Degraded  func() map[string]int  // the degraded connections of the upstreams that each user signs in to
 	Parts     func() map[string]bool // what the program depends on, and whether it works
 	// of the audit: bytes of lines that wait, and lines that were dropped
 	Audit    func() (waiting, dropped int64)
@@ -113,6 +114,9 @@ func (t *Telemetry) read(s Source, set reading) {
 	set("junction.keys.expiring", int64(s.Expiring()))
 	for _, u := range s.Upstreams() {
 		readUpstream(u, set)
+	}
+	for name, n := range s.Degraded() {
+		set("junction.upstream.degraded", int64(n), attrUpstream.String(name))
 	}
 	used := s.Server.Used()
 	_, sessions := s.Server.Sessions()
