@@ -45,7 +45,8 @@ var arrows = map[string][]string{
 	"cmd/junction/demo":    {},
 	"cmd/junction/health":  {"upstream/pace"},
 	// no key goes to the browser's environment; one decision about mix-up attacks
-	"cmd/junction/signon": {"upstream/files", "auth/oauth", "upstream/sandbox", "auth/fetch", "cmd/junction/pages/frame"},
+	"cmd/junction/signon": {"upstream/files", "auth/oauth", "upstream/sandbox", "auth/fetch", "cmd/junction/pages/frame",
+		"upstream/prose"},
 	"cmd/junction/packs": {"cmd/pack/manifest", "cmd/pack/tree", "cmd/junction/cli", "cmd/junction/clients",
 		"cmd/junction/config", "cmd/junction/entries", "cmd/junction/packs/fetch", "cmd/pack/lock", "cmd/pack/plan",
 		"upstream/prose",

@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"junction/auth"
 	"junction/auth/store"
@@ -129,7 +130,11 @@ func groupsText(claims []byte) string {
 	const most = 20
 	var shown []string
 	for _, group := range c.Groups[:min(len(c.Groups), most)] {
-		shown = append(shown, cleanName(group))
+		name := cleanName(group)
+		if utf8.RuneCountInString(group) > maxClientName {
+			name += "…"
+		}
+		shown = append(shown, name)
 	}
 	text := "Your identity provider sent these groups: " + strings.Join(shown, ", ")
 	if more := len(c.Groups) - len(shown); more > 0 {
