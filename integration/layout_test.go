@@ -45,7 +45,8 @@ var arrows = map[string][]string{
 	"cmd/junction/demo":    {},
 	"cmd/junction/health":  {"upstream/pace"},
 	// no key goes to the browser's environment; one decision about mix-up attacks
-	"cmd/junction/signon": {"upstream/files", "auth/oauth", "upstream/sandbox", "auth/fetch", "cmd/junction/pages/frame"},
+	"cmd/junction/signon": {"upstream/files", "auth/oauth", "upstream/sandbox", "auth/fetch", "cmd/junction/pages/frame",
+		"upstream/prose"},
 	"cmd/junction/packs": {"cmd/pack/manifest", "cmd/pack/tree", "cmd/junction/cli", "cmd/junction/clients",
 		"cmd/junction/config", "cmd/junction/entries", "cmd/junction/packs/fetch", "cmd/pack/lock", "cmd/pack/plan",
 		"upstream/prose",
@@ -67,7 +68,7 @@ var arrows = map[string][]string{
 	"cmd/junction/pages": {"cmd/junction/clients", "cmd/junction/diagnose", "upstream/prose", "proxy", "upstream",
 		"cmd/junction/pages/frame", "proxy/front"}, // the words of states
 	// junction tools and junction call are calls over a connection, with raw results
-	"cmd/junction/cli": {"cmd/junction/config", "cmd/junction/diagnose", "upstream/prose", "cmd/junction/runfile", "auth",
+	"cmd/junction/cli": {"cmd/junction/config", "cmd/junction/diagnose", "upstream/prose", "cmd/junction/runfile", "auth", "auth/fetch",
 		"policy", "proxy/pins", "proxy/search", "upstream", "auth/oauth", "cmd/junction/signon",
 		"upstream/shell", "upstream/loopback", "upstream/client", "upstream/definition", "upstream/jsonrpc",
 		"upstream/raw", "upstream/transport"},

@@ -36,6 +36,10 @@ func (srv *Server) account(w http.ResponseWriter, r *http.Request) error {
 			d.Text = fmt.Sprintf("and %d more", len(d.Servers)-most)
 			d.Servers = d.Servers[:most]
 		}
+		if len(d.Servers) == 0 {
+			d.Text = "No policy of this server gives you access to a server. " + groupsText(s.user.Claims) +
+				" Ask the operator of this server."
+		}
 	}
 	for _, g := range grants {
 		d.Grants = append(d.Grants, grantRow{
@@ -119,7 +123,8 @@ func (srv *Server) logout(w http.ResponseWriter, r *http.Request, s session) err
 	setCookie(w, sessionCookie, "", 0)
 	return srv.page(w, http.StatusOK, "error", pageData{Title: "You are signed out",
 		Text: "You are signed out of every browser, and all apps are disconnected. " +
-			"You may still be signed in at your identity provider."})
+			"You may still be signed in at your identity provider.",
+		Next: srv.url + "/account", Label: "Sign in again"})
 }
 
 // instructions is GET /: how to connect a client to this server.

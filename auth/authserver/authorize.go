@@ -455,9 +455,13 @@ func cannotGoOn(err error) error {
 
 func (srv *Server) providerOutage(w http.ResponseWriter, r *http.Request, p *provider, err error) error {
 	if r.Context().Err() == nil {
-		srv.log.Error("cannot reach the identity provider", "provider", p.ID, auth.LogIDs(w, r),
-			"error", err)
+		attrs := []any{"provider", p.ID, auth.LogIDs(w, r), "error", err}
+		if _, says := errors.AsType[*undiscoveredError](err); !says && p.advice(err) != "" {
+			attrs = append(attrs, "advice", p.advice(err))
+		}
+		srv.log.Error("cannot reach the identity provider", attrs...)
 	}
 	return stop(http.StatusServiceUnavailable, pageData{Title: p.label() + " cannot be reached",
-		Text: "Nothing is lost. Go back and try again in a moment."})
+		Text: "Nothing is lost. Go back and try again in a moment. " +
+			"If that does not help, tell the operator of this server."})
 }

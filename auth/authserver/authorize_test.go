@@ -201,7 +201,7 @@ func TestInvalidRequestsAreReportedToTheClient(t *testing.T) {
 	}
 	for _, resource := range []string{"", s.url, s.url + "/", s.url + "/mcp/", strings.ToUpper(s.url) + "/mcp"} {
 		p := b.once(http.MethodGet, a.asks("resource", resource, "prompt", "consent"), nil)
-		if p.status != 200 || !strings.Contains(p.body, "<b class=\"wrap\">"+s.url+"/mcp</b>") {
+		if p.status != 200 || !strings.Contains(p.body, "<b>"+s.url+"/mcp</b>") {
 			t.Errorf("resource %q: %d %s", resource, p.status, p.body)
 		}
 		if b.cookies[p.url.Host][sessionCookie] != "" {

@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"junction/auth"
 	"junction/auth/store"
@@ -65,9 +66,10 @@ func (srv *Server) readAnswer(
 	}
 	switch {
 	case q.Get("error") != "":
-		return identity{}, "", &providerError{safeText(q.Get("error"), 60), safeText(q.Get("error_description"), 160)}
+		return identity{}, "", &providerError{code: safeText(q.Get("error"), 60),
+			text: safeText(q.Get("error_description"), 160)}
 	case q.Get("code") == "":
-		return identity{}, "", &providerError{code: "missing_code"}
+		return identity{}, "", rejected("missing_code", nil)
 	}
 	return p.finish(ctx, q.Get("code"), row.Nonce, row.Verifier)
 }
@@ -82,18 +84,27 @@ func (srv *Server) notSignedIn(
 	if !refused && !errors.Is(err, errRules) {
 		return srv.providerOutage(w, r, p, err)
 	}
-	srv.log.Warn("a user could not sign in", "provider", p.ID, auth.LogIDs(w, r), "error", err)
+	attrs := []any{"provider", p.ID, auth.LogIDs(w, r), "error", err}
+	if refused && no.text != "" {
+		attrs = append(attrs, "reason", no.text)
+	}
+	if todo := p.advice(err); todo != "" {
+		attrs = append(attrs, "advice", todo)
+	}
+	srv.log.Warn("a user could not sign in", attrs...)
 	srv.event(r, "sign_in_refused", user, row.ClientID, p.ID)
 	d := pageData{Title: "You are not signed in", Client: who.Name}
 	if refused {
-		d.Text = p.label() + " answered: " + no.code + "."
+		d.Text = p.says(no)
 	} else {
 		d.Text = "You have signed in at " + p.label() + ", but this account may not use this server. " +
 			"Ask the operator of this server, or sign in with another account."
 	}
-	if row.Purpose == purposeAuthorize {
-		d.Next = srv.deniedURL(row, "the user could not sign in")
+	if row.Purpose != purposeAuthorize {
+		d.Next, d.Label = srv.url+"/account", "Sign in again"
+		return stop(http.StatusForbidden, d)
 	}
+	d.Next = srv.deniedURL(row, "the user could not sign in")
 	return &stopped{http.StatusForbidden, "refused", d}
 }
 
@@ -119,7 +130,11 @@ func groupsText(claims []byte) string {
 	const most = 20
 	var shown []string
 	for _, group := range c.Groups[:min(len(c.Groups), most)] {
-		shown = append(shown, safeText(group, 64))
+		name := cleanName(group)
+		if utf8.RuneCountInString(group) > maxClientName {
+			name += "…"
+		}
+		shown = append(shown, name)
 	}
 	text := "Your identity provider sent these groups: " + strings.Join(shown, ", ")
 	if more := len(c.Groups) - len(shown); more > 0 {

@@ -115,7 +115,7 @@ func redirectOf(c *client, given string) (string, error) {
 		return "", &pageError{"invalid_redirect_uri", "The app did not send a redirect_uri."}
 	}
 	if !matchRedirect(c.Redirects, given) {
-		return "", &pageError{"invalid_redirect_uri", "The app wants to return to an address that it has not " +
+		return "", &pageError{"invalid_redirect_uri", "The app asks to return to an address that it has not " +
 			"registered: " + safeText(given, 200)}
 	}
 	return given, nil

@@ -82,7 +82,8 @@ func (srv *Server) forUpstream(answer func(w http.ResponseWriter, r *http.Reques
 		name := r.PathValue("upstream")
 		if srv.connector == nil || !slices.Contains(srv.connector.Upstreams(), name) {
 			return stop(http.StatusNotFound, pageData{Title: "Server not found",
-				Text: "No server with this name needs a connection."})
+				Text: "No server with this name needs a connection.", Next: srv.url + "/account",
+				Label: "Go to your account"})
 		}
 		return answer(w, r, name)
 	}

@@ -104,8 +104,8 @@ func TestClientByMetadataDocument(t *testing.T) {
 	})
 	a, b := app{s, documentAt, strings.Repeat("v", 43), clientAt}, newBrowser(t)
 	p := b.once(http.MethodGet, a.asks(), nil)
-	if p.status != 200 || !strings.Contains(p.body, "<b>The Client</b> is identified by <b "+
-		"class=\"wrap\">client.example</b>") {
+	if p.status != 200 || !strings.Contains(p.body, "<b>The Client</b> is identified by "+
+		"<b>client.example</b>") {
 		t.Fatalf("%d %s", p.status, p.body)
 	}
 	m := a.mustSignIn(t, b)

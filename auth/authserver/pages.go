@@ -107,7 +107,8 @@ func (s *stopped) Error() string { return s.data.Title }
 func stop(status int, d pageData) error { return &stopped{status, "error", d} }
 
 var errNoPage = stop(http.StatusNotFound,
-	pageData{Title: "Page not found", Text: "This server has no page at this address."})
+	pageData{Title: "Page not found", Text: "This server has no page at this address.",
+		Next: "/", Label: "How to connect a client"})
 
 // forPeople is a handler that shows the errors of answer.
 func (srv *Server) forPeople(answer pageHandler) http.Handler {

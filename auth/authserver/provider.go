@@ -78,13 +78,29 @@ func (e *endedError) reason() string {
 	return e.code + ": " + e.text
 }
 
-// providerError is an error answer of the provider. Its code is shown to the user.
+// providerError is an error answer of the provider, or an answer that Junction has rejected (ours). Its
+// code is shown to the user.
 type providerError struct {
 	code string
-	text string // the provider's description; "" if it gave none. Only for the log and the audit
+	text string // the provider's description, or what was wrong; "" if unknown. Only for the log and the audit
+	ours bool
 }
 
-func (r *providerError) Error() string { return "the provider answered with the error " + r.code }
+func (r *providerError) Error() string {
+	if r.ours {
+		return "the answer of the provider was rejected: " + r.code
+	}
+	return "the provider answered with the error " + r.code
+}
+
+// rejected returns the *providerError for an answer that Junction rejects.
+func rejected(code string, err error) error {
+	no := &providerError{code: code, ours: true}
+	if err != nil {
+		no.text = safeText(err.Error(), 300)
+	}
+	return no
+}
 
 const (
 	providerPatience = 10 * time.Second
@@ -113,7 +129,7 @@ func (p *provider) discover(ctx context.Context) (*discovered, error) {
 		err = o.Claims(d)
 	}
 	if err != nil {
-		p.err, p.again = fmt.Errorf("discover %s: %w", p.Issuer, err), p.now().Add(providerPause)
+		p.err, p.again = &undiscoveredError{p.Issuer, err}, p.now().Add(providerPause)
 		return nil, p.err
 	}
 	d.logoutKeys = newLogoutKeys(p.http, d.Keys, p.now)
@@ -130,8 +146,10 @@ func (p *provider) check(ctx context.Context) error {
 		_, err := p.discover(ctx)
 		return err
 	}
-	_, err := oidc.NewProvider(oidc.ClientContext(ctx, p.http), p.Issuer)
-	return err
+	if _, err := oidc.NewProvider(oidc.ClientContext(ctx, p.http), p.Issuer); err != nil {
+		return &undiscoveredError{p.Issuer, err}
+	}
+	return nil
 }
 
 func (p *provider) oauth(d *discovered) *oauth2.Config {
@@ -170,9 +188,9 @@ func (p *provider) issuer(ctx context.Context, q url.Values) error {
 	}
 	switch iss, given := q["iss"]; {
 	case !given && d.IssParameter:
-		return &providerError{code: "missing_iss"}
+		return rejected("missing_iss", nil)
 	case given && (len(iss) != 1 || iss[0] != p.Issuer):
-		return &providerError{code: "wrong_iss"}
+		return rejected("wrong_iss", fmt.Errorf("iss is %q", iss))
 	}
 	return nil
 }
@@ -234,7 +252,7 @@ func asProviderError(err error, secrets ...string) error {
 				text = strings.ReplaceAll(text, secret, "***")
 			}
 		}
-		return &providerError{safeText(code, 60), safeText(text, 160)}
+		return &providerError{code: safeText(code, 60), text: safeText(text, 160)}
 	}
 	return err
 }
@@ -253,13 +271,13 @@ func (p *provider) identify(ctx context.Context, d *discovered, token *oauth2.To
 			err = idToken.VerifyAccessToken(token.AccessToken)
 		}
 		if err != nil {
-			return identity{}, &providerError{code: "invalid_id_token"}
+			return identity{}, rejected("invalid_id_token", err)
 		}
 		if err := idToken.Claims(&claims); err != nil {
-			return identity{}, &providerError{code: "invalid_id_token"}
+			return identity{}, rejected("invalid_id_token", err)
 		}
 	} else if nonce != "" {
-		return identity{}, &providerError{code: "missing_id_token"}
+		return identity{}, rejected("missing_id_token", nil)
 	}
 	if err := p.complete(ctx, d, token, claims); err != nil {
 		return identity{}, err
@@ -281,10 +299,10 @@ func (p *provider) complete(ctx context.Context, d *discovered, token *oauth2.To
 	}
 	more := map[string]any{}
 	if err := info.Claims(&more); err != nil {
-		return &providerError{code: "invalid_userinfo"}
+		return rejected("invalid_userinfo", err)
 	}
 	if sub, known := claims["sub"]; known && more["sub"] != sub { // OpenID Connect Core, section 5.3.2
-		return &providerError{code: "invalid_userinfo"}
+		return rejected("invalid_userinfo", errors.New("its sub is that of another user"))
 	}
 	for name, value := range more {
 		if _, known := claims[name]; !known {

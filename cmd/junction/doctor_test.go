@@ -193,3 +193,22 @@ func TestDoctorOneAtATime(t *testing.T) {
 		t.Errorf("afterwards: %d %s", status, text)
 	}
 }
+
+// TestDoctorNamesPartsThatFail: an identity provider that was off at the start is a problem, with the command that
+// finds the reason.
+func TestDoctorNamesPartsThatFail(t *testing.T) {
+	_, good := upstreamtest.Start(t, upstreamtest.Script{Tools: fine("a")})
+	r := mustServe(t, fmt.Sprintf(`public_url: http://127.0.0.1:1
+storage: { dsn: %[1]s/junction.db, key_file: %[1]s/master.key }
+auth: { oauth: { identity_providers: [{ id: sso, name: Acme SSO, issuer: "http://127.0.0.1:1", client_id: junction, client_secret: s }] } }
+upstreams: { good: { url: %[2]q } }
+`, t.TempDir(), good))
+	r.stderr.mustSay(t, "state=ready", 1)
+	r.stderr.mustSay(t, "part=identity_providers", 1)
+	out, said := mustRun(t, 1, "doctor", "--admin", r.admin.Addr().String())
+	text := strings.Join(strings.Fields(out), " ")
+	mustContain(t, text, "identity_providers: Acme SSO: discover http://127.0.0.1:1: ",
+		"; no server listens there: start it, or check host and port",
+		"→ users cannot sign in; this command compares the file with the providers: junction auth doctor --config "+r.file)
+	mustContain(t, said, "junction: 1 problem\n")
+}

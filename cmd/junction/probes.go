@@ -29,7 +29,7 @@ func (p *program) monitor() *health.Monitor {
 		health.Part{Name: "storage", InUse: func() bool { return p.storage() != nil },
 			Check: func(ctx context.Context) error { return p.storage().Ping(ctx) }, Every: checkStorage,
 			Degrades: func() bool { return p.members != nil }},
-		health.Part{Name: "identity_providers", InUse: func() bool { return p.signIn != nil },
+		health.Part{Name: health.IdentityProviders, InUse: func() bool { return p.signIn != nil },
 			Check: func(ctx context.Context) error { return p.signIn.CheckProviders(ctx) }, Every: checkProvider,
 			Degrades: func() bool { return true }},
 		health.Part{Name: "audit", InUse: func() bool { return p.inForce().Audit.File != "" },

@@ -1,8 +1,10 @@
 // Package watch tells when files have changed. It watches their folders, since editors and Kubernetes
-// replace files.
+// replace files. It also looks at the files from time to time: the kernel reports no changes that
+// another machine makes in a network folder, or that the host makes in a folder of a container.
 package watch
 
 import (
+	"os"
 	"path/filepath"
 	"sync"
 	"time"
@@ -20,6 +22,9 @@ const (
 	InPlace = time.Second
 )
 
+// look is the time between two looks at the files.
+const look = 10 * time.Second
+
 // Files watches files. Create it with New, and Close it.
 type Files struct {
 	// Changed receives once files have changed and were then unchanged for a moment. It also
@@ -29,20 +34,45 @@ type Files struct {
 	watcher *fsnotify.Watcher
 	folders map[string]bool
 	running sync.WaitGroup
+
+	mu     sync.Mutex
+	stamps map[string]stamp // by file; guarded by mu
+}
+
+// stamp tells two contents of a file apart. It is zero for a missing file, and for a folder, whose
+// stamp changes with files that do not concern us.
+type stamp struct {
+	changed time.Time
+	size    int64
+}
+
+func stampOf(file string) stamp {
+	i, err := os.Stat(file)
+	if err != nil || !i.Mode().IsRegular() {
+		return stamp{}
+	}
+	return stamp{i.ModTime(), i.Size()}
 }
 
 // New returns Files without any. concerns decides about each event in their folders; waiting means
 // that a change was seen, and that Changed has not received yet. It runs on another goroutine.
 func New(concerns func(e fsnotify.Event, waiting bool) bool) (*Files, error) {
+	return start(concerns, look)
+}
+
+func start(concerns func(e fsnotify.Event, waiting bool) bool, every time.Duration) (*Files, error) {
 	w, err := fsnotify.NewWatcher()
 	if err != nil {
 		return nil, err
 	}
 	changed := make(chan struct{}, 1)
-	f := &Files{Changed: changed, watcher: w, folders: map[string]bool{}}
+	f := &Files{Changed: changed, watcher: w, folders: map[string]bool{}, stamps: map[string]stamp{}}
 	f.running.Go(func() {
 		quiet, settle, waiting := time.NewTimer(Settle), Settle, true
+		looked := false // a look has found the change, and not an event
 		defer quiet.Stop()
+		looks := time.NewTicker(every)
+		defer looks.Stop()
 		for {
 			select {
 			case e, open := <-w.Events:
@@ -62,8 +92,17 @@ func New(concerns func(e fsnotify.Event, waiting bool) bool) (*Files, error) {
 				}
 				settle, waiting = InPlace, true
 				quiet.Reset(settle)
+			case <-looks.C:
+				if f.differ() {
+					settle, waiting, looked = InPlace, true, true
+					quiet.Reset(settle)
+				}
 			case <-quiet.C:
-				settle, waiting = Settle, false
+				if f.differ() && looked { // its writer goes on, and no event tells it
+					quiet.Reset(settle)
+					continue
+				}
+				settle, waiting, looked = Settle, false, false
 				pace.Wake(changed)
 			}
 		}
@@ -71,8 +110,26 @@ func New(concerns func(e fsnotify.Event, waiting bool) bool) (*Files, error) {
 	return f, nil
 }
 
-// Add watches the folder of a file. It must not be called by two goroutines at once.
+// differ reports whether a file has changed since the last call.
+func (f *Files) differ() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	differ := false
+	for file, before := range f.stamps {
+		if now := stampOf(file); now != before {
+			f.stamps[file], differ = now, true
+		}
+	}
+	return differ
+}
+
+// Add watches a file and its folder. It must not be called by two goroutines at once.
 func (f *Files) Add(file string) error {
+	f.mu.Lock()
+	if _, there := f.stamps[file]; !there {
+		f.stamps[file] = stampOf(file)
+	}
+	f.mu.Unlock()
 	dir := filepath.Dir(file)
 	if f.folders[dir] {
 		return nil

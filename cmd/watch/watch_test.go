@@ -45,3 +45,30 @@ func TestFiles(t *testing.T) {
 	changed()
 	f.Close()
 }
+
+// TestFilesOfOtherMachines: a change that the kernel does not report is found by a look at the file, once.
+func TestFilesOfOtherMachines(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "a")
+	f, err := start(func(fsnotify.Event, bool) bool { return false }, 10*time.Millisecond)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := f.Add(file); err != nil {
+		t.Fatal(err)
+	}
+	<-f.Changed
+	for _, text := range []string{"one", "three"} {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		<-f.Changed
+	}
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	<-f.Changed
+	if f.differ() {
+		t.Error("a change that was reported still counts")
+	}
+}

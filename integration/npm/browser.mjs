@@ -2,7 +2,7 @@
 //
 // Usage: node browser.mjs CHROMIUM NAME FOLDER
 // Reads lines {"open": URL, "press": [TEXT, …]} on standard input. For each it opens the URL, presses the button that has one of the texts, or that leads on, fills in
-// forms of the provider, and goes on until the browser would leave 127.0.0.1, or nothing is left to press. A line may also have
+// forms of the provider, or leaves them with "[ Cancel ]", and goes on until the browser would leave 127.0.0.1, or nothing is left to press. A line may also have
 //   "keyboard": true   buttons are pressed by the keyboard alone
 //   "double": true     buttons are pressed again when the server has answered, and the browser does not know yet
 //   "once": true       only what is on the first page is pressed by its text
@@ -10,11 +10,11 @@
 //   "blocked": true    all cookies are lost before anything is pressed
 //   "then": [HOW, …]   "back", "reload" and "again", after all that; the last opens once more what has led to the app, as a restored window does
 //   "frame": URL       nothing is pressed; what the page has in a frame with that URL is printed as {framed}
-// It prints {returned, pages, went}: where the browser was sent, of each page {title, url, text, links, wide, unnamed}, and {returned, title} after each HOW. wide is
-// whether the page is wider than 320 pixels where it may not be, unnamed how many fields and buttons have no name. Screenshots are in FOLDER, where it is not "". After
-// the last line it prints {console, origins}: what pages complained about, and whom they talked to.
+// It prints {returned, pages, went}: where the browser was sent, of each page {title, url, text, links, wide, pale, cut, unnamed}, and {returned, title} after each
+// HOW. looks.mjs describes wide, pale and cut; unnamed is how many fields and buttons have no name. Screenshots are in FOLDER, where it is not "". After the last line it prints {console, origins}: what pages complained about, and whom they talked to.
 import readline from "node:readline";
 import { chromium } from "playwright-core";
+import { judge } from "./looks.mjs";
 
 const [executablePath, name, folder] = process.argv.slice(2);
 const browser = await chromium.launch({ executablePath, args: ["--no-sandbox", "--disable-gpu", "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"] });
@@ -91,20 +91,7 @@ async function look() {
     return seen;
   }
   shots++;
-  for (const colorScheme of ["light", "dark"]) {
-    await page.emulateMedia({ colorScheme });
-    for (const width of [1280, 320]) {
-      await page.setViewportSize({ width, height: 900 });
-      if (await page.evaluate(() => document.documentElement.scrollWidth > window.innerWidth)) {
-        seen.wide = true;
-      }
-      if (folder) {
-        await page.screenshot({ path: `${folder}/${String(shots).padStart(2, "0")}-${colorScheme}-${width}.png`, fullPage: true });
-      }
-    }
-  }
-  await page.emulateMedia({ colorScheme: "light" });
-  await page.setViewportSize({ width: 1280, height: 900 });
+  Object.assign(seen, await judge(page, folder, String(shots).padStart(2, "0")));
   seen.unnamed = await page.evaluate(
     () => [...document.querySelectorAll("button, a, input:not([type=hidden])")].filter((e) => !(e.innerText || e.getAttribute("aria-label") || e.labels?.length)).length,
   );
@@ -124,6 +111,11 @@ async function go(act) {
 }
 
 async function press(texts, keyboard, double) {
+  const cancel = page.getByRole("link", { name: "[ Cancel ]" });
+  if (texts.includes("[ Cancel ]") && (await cancel.count()) > 0) {
+    await go(() => cancel.click());
+    return true;
+  }
   if ((await page.locator("input[name=login]").count()) > 0) {
     await page.fill("input[name=login]", name);
     await page.fill("input[name=password]", "anything");

@@ -9,10 +9,11 @@
 //   "keyboard": true   by the keyboard alone
 //   "then": TEXT       waits until the page shows the text
 //   "shot": NAME       leaves screenshots in FOLDER, where it is not "": in light and dark, 1280 and 390 pixels wide
-// It prints for each {title, url, text, links, focus, clipboard, wide, unnamed, errors}: links are [name, URL], focus is the accessible name or id of what has the focus,
-// wide is whether the page is wider than 320 pixels, unnamed how many controls have no name, errors what the page complained about.
+// It prints for each {title, url, text, links, focus, clipboard, wide, pale, cut, unnamed, errors}: links are [name, URL], focus is the accessible name or id of what has
+// the focus, looks.mjs describes wide, pale and cut, unnamed is how many controls have no name, errors what the page complained about.
 import readline from "node:readline";
 import { chromium } from "playwright-core";
+import { judge } from "./looks.mjs";
 
 const [executablePath, folder] = process.argv.slice(2);
 const browser = await chromium.launch({ executablePath, args: ["--no-sandbox", "--disable-gpu", "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"] });
@@ -47,24 +48,12 @@ async function press(name, keyboard) {
 }
 
 async function look(shot) {
-  const seen = { title: await page.title(), url: page.url(), text: await page.locator("body").innerText(), wide: false };
+  const seen = { title: await page.title(), url: page.url(), text: await page.locator("body").innerText() };
   seen.links = await page.evaluate(() => [...document.links].map((a) => [a.innerText, a.href]));
   seen.focus = await page.evaluate(() => document.activeElement?.getAttribute("aria-label") ?? document.activeElement?.id ?? "");
   seen.unnamed = await page.evaluate(() => [...document.querySelectorAll("button, a, summary, input:not([type=hidden])")].filter((e) => !(e.textContent.trim() || e.getAttribute("aria-label"))).length);
   seen.clipboard = await page.evaluate(() => navigator.clipboard.readText()).catch(() => "");
-  for (const colorScheme of shot && folder ? ["light", "dark"] : ["light"]) {
-    await page.emulateMedia({ colorScheme });
-    for (const width of shot && folder ? [1280, 390, 320] : [1280, 320]) {
-      await page.setViewportSize({ width, height: 900 });
-      seen.wide ||= await page.evaluate(() => document.documentElement.scrollWidth > window.innerWidth);
-      if (shot && folder && width !== 320) {
-        await page.screenshot({ path: `${folder}/${shot}-${colorScheme}-${width}.png`, fullPage: true });
-      }
-    }
-  }
-  await page.emulateMedia({ colorScheme: "light" });
-  await page.setViewportSize({ width: 1280, height: 900 });
-  return seen;
+  return Object.assign(seen, await judge(page, folder, shot));
 }
 
 for await (const line of readline.createInterface({ input: process.stdin })) {

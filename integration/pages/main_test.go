@@ -37,6 +37,7 @@ type seen struct {
 	Title, URL, Text, Focus, Clipboard string
 	Links                              [][2]string
 	Wide                               bool
+	Pale, Cut                          []string
 	Unnamed                            int
 	Errors                             []string
 }
@@ -78,8 +79,9 @@ func (w window) do(o order) seen {
 	if len(s.Errors) > 0 {
 		w.T.Fatalf("after %+v the page complains: %q", o, s.Errors)
 	}
-	if s.Wide || s.Unnamed > 0 {
-		w.T.Errorf("after %+v the page is wider than 320 pixels: %v; %d controls have no name", o, s.Wide, s.Unnamed)
+	if s.Wide || s.Unnamed > 0 || len(s.Pale) > 0 || len(s.Cut) > 0 {
+		w.T.Errorf("after %+v the page scrolls sideways: %v; %d controls have no name; too pale: %q; cut off: %q", o, s.Wide,
+			s.Unnamed, s.Pale, s.Cut)
 	}
 	return s
 }

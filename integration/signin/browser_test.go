@@ -30,6 +30,7 @@ type visited struct {
 		Title, URL, Text string
 		Links            []string
 		Wide             bool
+		Pale, Cut        []string
 		Unnamed          int
 	}
 	Went             []struct{ Returned, Title string }
@@ -47,7 +48,7 @@ func mustChromium(t *testing.T, name string) chromium {
 	}
 	folder := os.Getenv("JUNCTION_SCREENSHOTS")
 	if folder != "" {
-		folder += "/" + t.Name() + "/" + name
+		folder += "/" + t.Name() + "/" + url.PathEscape(name)
 		if err := os.MkdirAll(folder, 0o777); err != nil {
 			t.Fatal(err)
 		}
@@ -73,8 +74,9 @@ func (c chromium) do(order map[string]any) visited {
 		c.T.Errorf("the browser says %s after %+v", v.Error, v.Pages)
 	}
 	for _, p := range v.Pages {
-		if p.Wide || p.Unnamed > 0 {
-			c.T.Errorf("%s is wider than the window: %v; %d things on it have no name", p.Title, p.Wide, p.Unnamed)
+		if p.Wide || p.Unnamed > 0 || len(p.Pale) > 0 || len(p.Cut) > 0 {
+			c.T.Errorf("%s scrolls sideways: %v; %d things on it have no name; too pale: %q; cut off: %q", p.Title, p.Wide,
+				p.Unnamed, p.Pale, p.Cut)
 		}
 	}
 	return v
@@ -89,7 +91,8 @@ func (c chromium) mustEnd(origins ...string) {
 	var v visited
 	c.MustRead(&v)
 	v.Console = slices.DeleteFunc(v.Console, func(s string) bool {
-		return strings.Contains(s, "favicon.ico") || strings.Contains(s, "status of 40") ||
+		return strings.Contains(s, "favicon.ico") || strings.Contains(s, "status of 4") ||
+			strings.Contains(s, "status of 503") || strings.HasPrefix(s, "verbose:") ||
 			strings.Contains(s, "net::ERR_NAME_NOT_RESOLVED")
 	})
 	if len(v.Console) > 0 {

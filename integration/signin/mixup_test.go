@@ -211,8 +211,8 @@ func TestTwoHostsOfOneService(t *testing.T) {
 				t.Errorf("it ends at %s (%d):\n%s", last.url, last.status, last.body)
 			}
 			at := func(where string) string { u, _ := url.Parse(where); return u.Host }
-			for _, want := range []string{`You will sign in at <b class="wrap">` + honestHost,
-				`gets an access token from <b class="wrap">` + at(l.issuer), `sends it to <b class="wrap">` + at(l.url),
+			for _, want := range []string{`You will sign in at <b>` + honestHost,
+				`gets an access token from <b>` + at(l.issuer), `sends it to <b>` + at(l.url),
 				"Continue only if"} {
 				if !strings.Contains(shown.body, want) {
 					t.Errorf("the page is\n%s\nwithout %s", shown.body, want)

@@ -9,12 +9,14 @@ import (
 	"io"
 	"maps"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"junction/auth/fetch"
 	"junction/auth/oauth"
 	"junction/cmd/junction/config"
 	"junction/upstream/prose"
@@ -30,8 +32,8 @@ func authCommand(stdout io.Writer, file *string) *cobra.Command {
 	doctor := &cobra.Command{
 		Use:   "doctor",
 		Short: "Check the identity providers of the configuration file",
-		Long: `Compare the identity providers and authorization servers with the configuration file: issuer, keys and
-endpoints. The command needs no running proxy and changes nothing. The exit code is 1 if it finds a problem.`,
+		Long: `Compare the identity providers and authorization servers with the configuration file: issuer, keys,
+endpoints, and the client_id and client_secret at identity providers. The command needs no running proxy and changes nothing. The exit code is 1 if it finds a problem.`,
 		Example: "  junction auth doctor --config config.yaml",
 		Args:    NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -71,7 +73,9 @@ func authDoctor(ctx context.Context, stdout io.Writer, file string, asJSON bool)
 		for _, p := range c.Auth.OAuth.IdentityProviders {
 			d.begin("identity provider " + p.ID)
 			d.good("register as redirect URI: " + c.PublicURL + "/oauth/callback/" + p.ID)
-			d.provider(ctx, p.Issuer, p.Scopes, c.PublicURL+"/oauth/backchannel-logout/"+p.ID)
+			if m := d.provider(ctx, p.Issuer, p.Scopes, c.PublicURL+"/oauth/backchannel-logout/"+p.ID); m != nil {
+				d.credentials(ctx, m.Token, c.PublicURL+"/oauth/callback/"+p.ID, p.ClientID, p.ClientSecret)
+			}
 		}
 	}
 	all := map[string]oauth.Upstream{}
@@ -196,11 +200,12 @@ type metadata struct {
 	Logout    bool     `json:"backchannel_logout_supported"`
 }
 
-// provider checks an identity provider. logout is the URL for its logouts.
-func (d *signInDoctor) provider(ctx context.Context, issuer string, scopes []string, logout string) {
+// provider checks an identity provider. logout is the URL for its logouts. It returns nil if the
+// metadata cannot be read.
+func (d *signInDoctor) provider(ctx context.Context, issuer string, scopes []string, logout string) *metadata {
 	m := d.issuer(ctx, issuer)
 	if m == nil {
-		return
+		return nil
 	}
 	if m.Logout {
 		d.good("register as back-channel logout URI: " + logout)
@@ -227,6 +232,56 @@ func (d *signInDoctor) provider(ctx context.Context, issuer string, scopes []str
 				"set the scope up there, or set parameters with which it gives refresh tokens")
 		}
 	}
+	return m
+}
+
+// credentials sends a code that no provider has issued, by both methods of RFC 6749, section 2.3.1. A
+// provider that knows the client rejects the code, and another one the client.
+func (d *signInDoctor) credentials(ctx context.Context, endpoint, redirect, id, secret string) {
+	form := url.Values{"grant_type": {"authorization_code"}, "code": {"junction-auth-doctor"}, "redirect_uri": {redirect},
+		"code_verifier": {strings.Repeat("junction-auth-doctor-", 3)}, "client_id": {id}}
+	var why string
+	for _, inHeader := range []bool{true, false} {
+		if inHeader && secret == "" {
+			continue
+		}
+		if !inHeader && secret != "" {
+			form.Set("client_secret", secret)
+		}
+		r, err := http.NewRequestWithContext(ctx, http.MethodPost, endpoint, strings.NewReader(form.Encode()))
+		if err != nil {
+			return // the metadata has no URL, which was reported
+		}
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		if inHeader {
+			r.SetBasicAuth(url.QueryEscape(id), url.QueryEscape(secret))
+		}
+		resp, err := d.client.Do(r)
+		if err != nil {
+			d.bad(fmt.Sprintf("its token endpoint %s cannot be reached: %v", endpoint, err),
+				cmp.Or(fetch.Advice(err), "users cannot sign in until this machine reaches it"))
+			return
+		}
+		var answer struct {
+			Error       string `json:"error"`
+			Description string `json:"error_description"`
+		}
+		err = json.NewDecoder(io.LimitReader(resp.Body, 1<<16)).Decode(&answer)
+		resp.Body.Close()
+		if err != nil || resp.StatusCode >= http.StatusInternalServerError {
+			return // it says nothing about the client
+		}
+		if answer.Error != "invalid_client" && answer.Error != "unauthorized_client" {
+			d.good("it does not reject client_id and client_secret")
+			return
+		}
+		why = strings.TrimSuffix(answer.Error+": "+prose.Cut(prose.Flat(answer.Description), 160), ": ")
+	}
+	if secret != "" {
+		why = strings.ReplaceAll(why, secret, "***")
+	}
+	d.bad("it rejects client_id and client_secret ("+why+")",
+		"compare both with the registration of Junction at the provider: no user can sign in")
 }
 
 // issuer compares the metadata of an issuer with the file. It returns nil if the metadata cannot be
@@ -237,8 +292,8 @@ func (d *signInDoctor) issuer(ctx context.Context, issuer string) *metadata {
 	err := d.read(ctx, base+"/.well-known/openid-configuration", &m)
 	if err != nil {
 		if other := d.read(ctx, base+"/.well-known/oauth-authorization-server", &m); other != nil {
-			d.bad(err.Error(), "compare issuer with what the provider calls its issuer; a browser on this machine "+
-				"should show "+base+"/.well-known/openid-configuration")
+			d.bad(err.Error(), cmp.Or(fetch.Advice(err), "compare issuer with what the provider calls its issuer; a browser on this machine "+
+				"should show "+base+"/.well-known/openid-configuration"))
 			return nil
 		}
 	}
@@ -265,7 +320,7 @@ func (d *signInDoctor) keys(ctx context.Context, url string) {
 		} `json:"keys"`
 	}
 	if err := d.read(ctx, url, &set); err != nil {
-		d.bad(err.Error(), "its tokens cannot be checked without its keys")
+		d.bad(err.Error(), cmp.Or(fetch.Advice(err), "its tokens cannot be checked without its keys"))
 		return
 	}
 	n := 0

@@ -3,6 +3,7 @@ package cli
 import (
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -19,6 +20,25 @@ func TestAuthDoctor(t *testing.T) {
 		fmt.Fprintf(w, `{"issuer":%[1]q,"jwks_uri":"%[1]s/keys","authorization_endpoint":"%[1]s/a","token_endpoint":"%[1]s/t"}`, silent.URL)
 	})
 	other.Answer(authtest.Metadata, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, `{"issuer":"https://other.example.com"}`) })
+	picky := authtest.Start(t)
+	picky.Answer("/token", func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusBadRequest)
+		switch _, inHeader, _ := r.BasicAuth(); {
+		case inHeader == "" && r.FormValue("client_secret") == "right":
+			fmt.Fprint(w, `{"error":"invalid_grant"}`)
+		case inHeader != "":
+			fmt.Fprint(w, `{"error":"invalid_client","error_description":"use the form"}`)
+		default:
+			fmt.Fprintf(w, `{"error":"invalid_client","error_description":"%s is wrong"}`, r.FormValue("client_secret"))
+		}
+	})
+	sealed := httptest.NewTLSServer(http.NotFoundHandler())
+	t.Cleanup(sealed.Close)
+	company := func(issuer, secret string) string {
+		return "public_url: http://localhost:8420\nauth: { oauth: { identity_providers: [{ id: sso, issuer: " + issuer +
+			", client_id: c, client_secret: " + secret + " }] } }\n"
+	}
 	away.SetDown(true)
 	keyless.SetKeys()
 	for name, row := range map[string]struct {
@@ -37,7 +57,12 @@ func TestAuthDoctor(t *testing.T) {
 				"register as back-channel logout URI:", "http://localhost:8420/oauth/backchannel-logout/sso"}, ""},
 		"no logout": {"public_url: http://localhost:8420\nauth: { oauth: { identity_providers: [{ id: sso, issuer: " + silent.URL + ", client_id: c }] } }\n",
 			[]string{"it offers no back-channel logout"}, ""},
-		"nobody": {"", []string{"No sign-in is configured"}, ""},
+		"right secret": {company(picky.URL, "right"), []string{"ok    it does not reject client_id and client_secret"}, ""},
+		"wrong secret": {company(picky.URL, "canary-guess"), []string{"WRONG it rejects client_id and client_secret (invalid_client: ***",
+			"→ compare both with the registration of Junction at the provider"}, "1 problem"},
+		"certificate": {company(sealed.URL, "s"), []string{"certificate signed by", "outbound.ca_file"}, "1 problem"},
+		"off":         {company("http://127.0.0.1:1", "s"), []string{"→ no server listens there: start it"}, "1 problem"},
+		"nobody":      {"", []string{"No sign-in is configured"}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "config.yaml")

@@ -16,6 +16,7 @@ import (
 
 	"junction/policy"
 	"junction/upstream"
+	"junction/upstream/files"
 	"junction/upstream/prose"
 	"junction/upstream/yamlread"
 )
@@ -209,6 +210,7 @@ func (d *decoder) warnings(c *Config) Problems {
 	}
 	c.warnLimits(warn)
 	c.warnStateful(warn)
+	c.warnNetwork(d.refs.getenv, files.Network, warn)
 	for _, name := range slices.Sorted(maps.Keys(c.Upstreams)) {
 		u, at := c.Upstreams[name], "upstreams."+name
 		if len(u.Command) == 0 || u.Off() {

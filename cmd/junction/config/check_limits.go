@@ -2,10 +2,12 @@ package config
 
 import (
 	"maps"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
+	"junction/auth/store"
 	"junction/cmd/pack/manifest"
 	"junction/upstream"
 	"junction/upstream/prose"
@@ -66,5 +68,22 @@ func (c *Config) warnPackLimits(name string, warn func(format string, args ...an
 	for e, names := range ends {
 		warn("its timeout of %s for %s has no effect: Junction ends each call after %s; set upstreams.%s.%s: %s",
 			prose.Duration(tools[e]), strings.Join(names, ", "), e.limit, name, e.key, prose.Duration(tools[e]))
+	}
+}
+
+// warnNetwork warns of a SQLite file in a folder that other machines may use: the lock that keeps a second
+// Junction away, and the shared memory of SQLite, work on one machine. network is files.Network.
+func (c *Config) warnNetwork(getenv func(string) (string, bool), network func(dir string) string,
+	warn func(path, format string, args ...any)) {
+	if c.Storage.Driver == store.Postgres || c.Auth.OAuth == nil && len(c.OperatorSignIns()) == 0 {
+		return
+	}
+	file, err := c.Storage.Place(getenv)
+	if err != nil {
+		return // the start reports it
+	}
+	if kind := network(filepath.Dir(file)); kind != "" {
+		warn("storage.dsn", "%s is on a network file system (%s): if Junction runs on two machines, they damage the "+
+			"stored sign-ins; name a file on a disk of this machine, or use driver: postgres", file, kind)
 	}
 }

@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -202,6 +203,43 @@ func TestStateDir(t *testing.T) {
 		got, err := StateDir(environment(map[string]string{"XDG_STATE_HOME": given}))
 		if err != nil || got != want {
 			t.Errorf("stateDir with XDG_STATE_HOME=%s = %s, %v, want %s", given, got, err, want)
+		}
+	}
+}
+
+// TestCheckWarnsAboutSignInsOnANetwork: SQLite on a network file system is reported if it is used.
+func TestCheckWarnsAboutSignInsOnANetwork(t *testing.T) {
+	const provider = "public_url: http://localhost:8420\n" +
+		"auth: { oauth: { identity_providers: [{ id: sso, issuer: 'http://localhost:1', client_id: c }] } }\n"
+	const postgres = "storage: { driver: postgres, dsn: 'postgres://x/y', key_file: /k }\n"
+	for name, row := range map[string]struct{ text, network, want string }{
+		"a home on NFS": {provider, "nfs4", "/home/ann/.local/state/junction/junction.db is on a network file system (nfs4): "},
+		"a local home":  {provider, "", ""},
+		"another file":  {provider + "storage: { dsn: /mnt/j.db }\n", "cifs", "/mnt/j.db is on a network file system (cifs): "},
+		"postgres":      {provider + postgres, "nfs4", ""},
+		"no sign-ins":   {"", "nfs4", ""},
+		"the operator's sign-in": {"upstreams: { linear: { url: 'https://mcp.linear.app/mcp', auth: { mode: oauth } } }\n", "nfs4",
+			"is on a network file system (nfs4): "},
+	} {
+		getenv := environment(map[string]string{"HOME": "/home/ann", "XDG_STATE_HOME": "/home/ann/.local/state"})
+		text := row.text
+		if !strings.Contains(text, "upstreams:") {
+			text += "upstreams: { a: { url: 'http://127.0.0.1:1/mcp' } }\n"
+		}
+		file := filepath.Join(t.TempDir(), "config.yaml")
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		c, _, err := Load(file, getenv)
+		if err != nil {
+			t.Fatal(name, err)
+		}
+		var got string
+		c.warnNetwork(getenv, func(string) string { return row.network }, func(path, format string, args ...any) {
+			got += path + ": " + fmt.Sprintf(format, args...)
+		})
+		if (got == "") != (row.want == "") || !strings.Contains(got, row.want) {
+			t.Errorf("%s: %q, want %q", name, got, row.want)
 		}
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"junction/cmd/junction/config"
+	"junction/cmd/junction/health"
 	"junction/proxy/view"
 	"junction/upstream"
 	"junction/upstream/command"
@@ -329,6 +330,9 @@ func (p *Proxy) diagnose(ctx context.Context, only []string) (Diagnosis, error) 
 			Advice: "correct the file, or restart Junction if the change needs it; this command lists all mistakes: " +
 				config.Command(p.File, "check")})
 	}
+	if len(only) == 0 {
+		d.addParts(p.Parts())
+	}
 	for _, problem := range p.Server.Snapshot().Problems() {
 		same := func(f Finding) bool {
 			return f.Upstream == problem.Upstream && f.Name == problem.Name && f.Kind == problem.Part.String() &&
@@ -349,6 +353,21 @@ func (p *Proxy) diagnose(ctx context.Context, only []string) (Diagnosis, error) 
 	}
 	d.sort()
 	return d, nil
+}
+
+// addParts adds a finding for each part outside of the process that fails.
+func (d *Diagnosis) addParts(parts []health.State) {
+	for _, part := range parts {
+		if part.OK || part.Since.IsZero() { // the first check has not ended
+			continue
+		}
+		f := Finding{Grave: true, Text: part.Name + ": " + prose.Flat(part.Error)}
+		if part.Name == health.IdentityProviders {
+			f.Advice = "users cannot sign in; this command compares the file with the providers: " +
+				config.Command(d.Config, "auth", "doctor")
+		}
+		d.Findings = append(d.Findings, f)
+	}
 }
 
 // unknownUpstream returns an error for the first wanted name that is not known, nil if all are.

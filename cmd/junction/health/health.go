@@ -23,6 +23,9 @@ type Part struct {
 	Degrades func() bool
 }
 
+// IdentityProviders is the name of the part at which users sign in.
+const IdentityProviders = "identity_providers"
+
 // State is the result of the last check of a part.
 type State struct {
 	Name  string    `json:"name"`

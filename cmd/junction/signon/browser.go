@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"strings"
 	"sync"
 	"time"
 
@@ -19,6 +20,7 @@ import (
 
 	"junction/auth/oauth"
 	"junction/cmd/junction/pages/frame"
+	"junction/upstream/prose"
 	"junction/upstream/sandbox"
 )
 
@@ -133,7 +135,8 @@ func Callback(ctx context.Context, l net.Listener, path string, mine func(url.Va
 		select {
 		case err := <-a.Result:
 			if err != nil {
-				failed(w, http.StatusBadGateway, "The sign-in failed: "+err.Error())
+				why := strings.TrimSuffix(prose.Cut(prose.Flat(err.Error()), 600), ".")
+				failed(w, http.StatusBadGateway, "The sign-in failed: "+why+". "+again)
 				return
 			}
 			page.Serve(w, slog.Default(), http.StatusOK, outcome{"Signed in", done, false})

@@ -4,10 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -154,4 +158,28 @@ func TestSlowRenewalKeepsItsLock(t *testing.T) {
 		t.Fatal(err)
 	}
 	unlock()
+}
+
+// TestCallbackSaysWhyASignInFailed: the page has the reason in one line, and how to start again.
+func TestCallbackSaysWhyASignInFailed(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	answers, stop, err := Callback(t.Context(), l, callbackPath, func(url.Values) bool { return true }, "Done.",
+		"Start it again.")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stop()
+	go func() { (<-answers).Result <- errors.New("it\nfails\x1b.") }()
+	resp, err := http.Get("http://" + l.Addr().String() + callbackPath)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if want := "The sign-in failed: it fails. Start it again.</p>"; err != nil || !strings.Contains(string(body), want) {
+		t.Errorf("the page has no %q: %v\n%s", want, err, body)
+	}
 }

@@ -1,0 +1,120 @@
+package authserver
+
+import (
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// logged is the log of a server, which a test reads.
+type logged struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (l *logged) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(b)
+}
+
+// take returns what was logged since the last call.
+func (l *logged) take() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	defer l.text.Reset()
+	return l.text.String()
+}
+
+// TestFailedSignInsNameTheRemedy: the log says what the operator can do about each failure, and the page
+// whether the user can do anything.
+func TestFailedSignInsNameTheRemedy(t *testing.T) {
+	log := new(logged)
+	s := mustStand(t, func(o *Options) { o.Log = slog.New(slog.NewTextHandler(log, nil)) })
+	a := s.mustApp(t)
+	told := func(text string) func(http.ResponseWriter, *http.Request) {
+		return func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(http.StatusUnauthorized)
+			fmt.Fprint(w, text)
+		}
+	}
+	for name, row := range map[string]struct {
+		claims      map[string]any
+		answer      url.Values
+		token       func(http.ResponseWriter, *http.Request)
+		page, heard string
+	}{
+		"the user cancels": {answer: url.Values{"code": nil, "error": {"access_denied"}},
+			page: "You have cancelled the sign-in there", heard: ""},
+		"a wrong secret": {token: told(`{"error":"invalid_client","error_description":"bad secret"}`),
+			page: "You cannot correct this yourself", heard: `reason="bad secret" advice="compare client_id and client_secret of ` +
+				`the identity provider sso with the registration there"`},
+		"a wrong clock": {claims: map[string]any{"exp": time.Now().Add(-time.Hour).Unix()},
+			page:  "This server rejected the answer of Acme SSO: invalid_id_token. You cannot correct",
+			heard: `advice="compare the clock of this machine with the provider's"`},
+		"another audience": {claims: map[string]any{"aud": "somebody"}, page: "You cannot correct this yourself",
+			heard: `expected audience \"junction\" got [\"somebody\"]" advice="compare issuer and client_id`},
+		"another issuer": {answer: url.Values{"iss": {"https://evil.example"}}, page: "You cannot correct this yourself",
+			heard: "compare issuer of the identity provider sso with what the provider calls itself"},
+		"a scope that is unknown": {answer: url.Values{"code": nil, "error": {"invalid_scope"}},
+			page: "You cannot correct this yourself", heard: "remove the scopes that the provider does not have"},
+		"a busy provider": {answer: url.Values{"code": nil, "error": {"temporarily_unavailable"}},
+			page: "Try again in a moment", heard: "read the provider's log, and try again"},
+	} {
+		s.idp.set(func() { s.idp.claims, s.idp.answer = row.claims, row.answer })
+		if row.token != nil {
+			s.idp.Answer("/token", row.token)
+		}
+		log.take()
+		b := newBrowser(t)
+		p := b.follow(b.press(b.once(http.MethodGet, a.asks(), nil), "idp:sso"))
+		if !strings.Contains(p.body, row.page) {
+			t.Errorf("%s: the page has no %q:\n%s", name, row.page, p.body)
+		}
+		got := log.take()
+		if !strings.Contains(got, "a user could not sign in") || !strings.Contains(got, row.heard) ||
+			(row.heard == "") == strings.Contains(got, "advice=") {
+			t.Errorf("%s: the log has no %q:\n%s", name, row.heard, got)
+		}
+		if row.token != nil {
+			s.idp.Answer("/token", s.idp.token)
+		}
+	}
+}
+
+// TestUnreachableProvidersNameTheRemedy: an error of the metadata is one line that ends with a remedy.
+func TestUnreachableProvidersNameTheRemedy(t *testing.T) {
+	https := httptest.NewTLSServer(http.NotFoundHandler())
+	t.Cleanup(https.Close)
+	plain := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasPrefix(r.URL.Path, "/renamed/") {
+			w.Header().Set("Content-Type", "application/json")
+			fmt.Fprint(w, `{"issuer":"https://login.example.com"}`)
+			return
+		}
+		w.WriteHeader(http.StatusNotFound)
+		fmt.Fprint(w, "<html>\n"+strings.Repeat("no such page\n", 1000))
+	}))
+	t.Cleanup(plain.Close)
+	for issuer, want := range map[string]string{
+		https.URL:               "; name the file with the authority that has signed the server's certificate: outbound.ca_file",
+		"http://127.0.0.1:1":    "; no server listens there: start it, or check host and port",
+		plain.URL + "/renamed":  "; write into issuer what the provider calls itself, to the letter",
+		plain.URL + "/no-realm": "; check issuer; this command compares it with the provider: junction auth doctor",
+	} {
+		p := &provider{IdentityProvider: IdentityProvider{ID: "sso", Issuer: issuer}, http: &http.Client{},
+			now: time.Now}
+		err := p.check(t.Context())
+		if err == nil || !strings.HasSuffix(err.Error(), want) || len(err.Error()) > 700 ||
+			strings.Contains(err.Error(), "\n") {
+			t.Errorf("%s: %v, want a line that ends with %q", issuer, err, want)
+		}
+	}
+}

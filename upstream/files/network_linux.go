@@ -1,0 +1,61 @@
+package files
+
+import (
+	"bufio"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// networks are the types of file systems that several machines may share.
+var networks = map[string]bool{"nfs": true, "nfs4": true, "cifs": true, "smb3": true, "smbfs": true, "9p": true,
+	"afs": true, "ceph": true, "lustre": true, "fuse.sshfs": true, "fuse.rclone": true, "fuse.s3fs": true,
+	"fuse.gcsfuse": true, "fuse.glusterfs": true, "fuse.ceph": true, "davfs": true, "fuse.davfs2": true}
+
+// Network returns the type of the file system of a folder, if it is one that other machines may use too;
+// otherwise "". The folder need not exist.
+func Network(dir string) string {
+	for {
+		real, err := filepath.EvalSymlinks(dir)
+		if err == nil {
+			dir = real
+			break
+		}
+		up := filepath.Dir(dir)
+		if up == dir {
+			break
+		}
+		dir = up
+	}
+	f, err := os.Open("/proc/self/mountinfo")
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	return networkIn(bufio.NewScanner(f), dir)
+}
+
+// unescaped are the characters that mountinfo writes as octal numbers.
+var unescaped = strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)
+
+// networkIn is Network for a list of mounts (proc_pid_mountinfo(5)). The last mount of the longest path
+// that contains dir counts.
+func networkIn(mounts *bufio.Scanner, dir string) string {
+	best, kind := -1, ""
+	for mounts.Scan() {
+		before, after, ok := strings.Cut(mounts.Text(), " - ")
+		fields, types := strings.Fields(before), strings.Fields(after)
+		if !ok || len(fields) < 5 || len(types) == 0 {
+			continue
+		}
+		point := unescaped.Replace(fields[4])
+		inside := point == "/" || dir == point || strings.HasPrefix(dir, point+"/")
+		if inside && len(point) >= best {
+			best, kind = len(point), types[0]
+		}
+	}
+	if !networks[kind] {
+		return ""
+	}
+	return kind
+}

@@ -1,0 +1,6 @@
+//go:build !linux
+
+package files
+
+// Network returns "": only Linux is asked for the type of a file system.
+func Network(string) string { return "" }
