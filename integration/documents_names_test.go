@@ -103,3 +103,17 @@ func TestDocumentsCommands(t *testing.T) {
 		}
 	}
 }
+
+// TestExampleColumns: the files that users copy are as narrow as the documents.
+func TestExampleColumns(t *testing.T) {
+	for _, name := range []string{"config.example.yaml", packFolder + "pack.example.yaml",
+		packFolder + "petstore.example.yaml", packFolder + "cli/example.yaml"} {
+		line := 0
+		for text := range strings.Lines(string(mustReadFile(t, "../"+name))) {
+			line++
+			if n := len([]rune(strings.TrimSuffix(text, "\n"))); n > maxColumns {
+				t.Errorf("%s:%d: %d columns, want at most %d", name, line, n, maxColumns)
+			}
+		}
+	}
+}

@@ -15,7 +15,7 @@ import (
 	"junction/integration/harness"
 )
 
-// recipe is one of the manifests of the section Recipes, in a folder of its own.
+// recipe is one of the manifests of RECIPES.md, in a folder of its own.
 type recipe struct {
 	t   *testing.T
 	dir string
@@ -149,16 +149,14 @@ var recipes = map[string]func(r *recipe, manifest string){
 	},
 }
 
-// TestPackRecipes runs each recipe of the README of junction-pack against a local server, and tries
+// TestPackRecipes runs each recipe of RECIPES.md of junction-pack against a local server, and tries
 // what it must refuse.
 func TestPackRecipes(t *testing.T) {
-	text, err := os.ReadFile("../" + packFolder + "README.md")
+	text, err := os.ReadFile("../" + packFolder + "RECIPES.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, section, _ := strings.Cut(string(text), "\n## Recipes\n")
-	section, _, _ = strings.Cut(section, "\n## ")
-	found := regexp.MustCompile("(?s)\n### ([^\n]+)\n.*?```yaml\n(.*?)```").FindAllStringSubmatch(section, -1)
+	found := regexp.MustCompile("(?s)\n## ([^\n]+)\n.*?```yaml\n(.*?)```").FindAllStringSubmatch(string(text), -1)
 	if len(found) != len(recipes) {
 		t.Errorf("there are %d recipes, and %d tests", len(found), len(recipes))
 	}

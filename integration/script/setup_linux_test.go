@@ -138,7 +138,8 @@ func TestTerminalSetup(t *testing.T) {
 	}, "setup")
 	flat := strings.Join(strings.Fields(text), " ")
 	for _, want := range []string{
-		"There is no \"nots\" here.", "Added 2 servers to ~/.config/junction/config.yaml.", "No service: ",
+		"There is no \"nots\" here; answer all, none, or names of the list.",
+		"Added 2 servers to ~/.config/junction/config.yaml.", "No service: ",
 		"Started Junction at http://127.0.0.1:", "notes: ready, 3 tools wiki: ready, 3 tools",
 		"in ~/.cursor/mcp.json. Removed from it: notes.", "Restart these programs: Cursor, VS Code.",
 		"After a reboot, run: junction service start", "Undo all of it with: junction setup --undo",

@@ -248,7 +248,8 @@ func (g *guide) which(question string, all []string) ([]string, error) {
 		if unknown == "" {
 			return chosen, nil
 		}
-		cli.Tellf(g.cmd.ErrOrStderr(), "There is no %s here.\n", prose.Quote(unknown))
+		cli.Tellf(g.cmd.ErrOrStderr(), "There is no %s here; answer all, none, or names of the list.\n",
+			prose.Quote(unknown))
 	}
 }
 
