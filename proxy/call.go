@@ -266,6 +266,12 @@ func (x *Exchange) decide(t *view.Target) error {
 	return err
 }
 
+// overrule stores a deny in x.Info that replaces an earlier decision about the call.
+func (x *Exchange) overrule(by policy.Decision) {
+	x.Info.Verdict, x.Info.Policy, x.Info.Rule = policy.Deny.String(), by.Policy, by.Rule
+	x.Info.Missing = cmp.Or(by.Missing, by.Scopes)
+}
+
 // permitAgain finds and permits the target of x again in the current snapshot. The policy may have
 // changed while the user was answering. x.target and x.Info do not change.
 func (s *Core) permitAgain(x *Exchange, permit func(*Exchange, *view.Target) error) error {
@@ -363,7 +369,7 @@ func (x *Exchange) filter(r client.Result, err error) (client.Result, error) {
 	if r.Object, n, err = x.redactor().Result(r.Object, kept); err != nil {
 		err = x.invalid(err.Error())
 	} else if n > 0 && mcp.MCPMethod(x.Msg.Method) == mcp.MethodResourcesRead && x.target.InSkill() {
-		err = redactedFile()
+		err = x.redactedFile()
 	}
 	return r, err
 }
@@ -390,7 +396,7 @@ func (x *Exchange) named(p upstream.Part, name string) *view.Target {
 		x.decide(t) // an error would concern the arguments, and this call is not made
 		x.Info.Verdict = policy.Deny.String()
 		if t.Withheld != "" && x.Subject.Safeguards.Pinned {
-			x.Info.Rule = "pinned"
+			x.overrule(policy.Decision{Rule: view.RulePinned})
 		}
 	}
 	return nil
