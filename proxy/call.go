@@ -266,12 +266,6 @@ func (x *Exchange) decide(t *view.Target) error {
 	return err
 }
 
-// overrule stores a deny in x.Info that replaces an earlier decision about the call.
-func (x *Exchange) overrule(by policy.Decision) {
-	x.Info.Verdict, x.Info.Policy, x.Info.Rule = policy.Deny.String(), by.Policy, by.Rule
-	x.Info.Missing = cmp.Or(by.Missing, by.Scopes)
-}
-
 // permitAgain finds and permits the target of x again in the current snapshot. The policy may have
 // changed while the user was answering. x.target and x.Info do not change.
 func (s *Core) permitAgain(x *Exchange, permit func(*Exchange, *view.Target) error) error {

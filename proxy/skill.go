@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/mark3labs/mcp-go/mcp"
@@ -137,6 +138,12 @@ func (x *Exchange) filterBesideSkill(r client.Result) (client.Result, error) {
 		err = x.invalid(err.Error())
 	}
 	return r, err
+}
+
+// overrule stores a deny in x.Info that replaces an earlier decision about the call.
+func (x *Exchange) overrule(by policy.Decision) {
+	x.Info.Verdict, x.Info.Policy, x.Info.Rule = policy.Deny.String(), by.Policy, by.Rule
+	x.Info.Missing = cmp.Or(by.Missing, by.Scopes)
 }
 
 // ruleRedact stands for a rule in the records of a call whose answer redaction withholds.
