@@ -11,8 +11,8 @@ import (
 	"junction/upstream/yamlread"
 )
 
-// This file finds the rules that match nothing in the catalogs of the upstreams. unmatched.go finds those
-// that match nothing in the file.
+// This file finds the rules that match nothing in the catalogs of the upstreams. unmatched.go finds
+// those that match nothing in the file.
 
 // Listing is what is known of the items of one upstream.
 type Listing struct {
@@ -75,18 +75,18 @@ func ArgumentsOf(k Kind, definition raw.Object) (a Arguments) {
 var combining = [...]string{"$ref", "$dynamicRef", "allOf", "anyOf", "oneOf", "if", "patternProperties",
 	"dependentSchemas", "dependencies"}
 
-// Bounds of Unlisted, so that the rules of a large file and the items of large catalogs cost less than a
-// second.
+// Bounds of Unlisted, so that the rules of a large file and the items of large catalogs cost less
+// than a second.
 const (
 	maxUnlisted    = 100       // problems
 	maxSuggestions = 20        // searches for the nearest name
 	maxCompared    = 5_000_000 // names, or items, that are compared with a glob or a rule
 )
 
-// Unlisted returns the patterns and arguments of rules that match nothing of the listings, which have all
-// upstreams of the file. These are most likely typos: a deny with a typo denies nothing. It says nothing
-// about a pattern that may match an item of an upstream whose items are not known. The paths are below
-// the section.
+// Unlisted returns the patterns and arguments of rules that match nothing of the listings, which
+// have all upstreams of the file. These are most likely typos: a deny with a typo denies nothing.
+// It says nothing about a pattern that may match an item of an upstream whose items are not known.
+// The paths are below the section.
 func (c Config) Unlisted(listings []Listing) []yamlread.Problem {
 	if len(c.Validate()) > 0 {
 		return nil
@@ -241,8 +241,8 @@ func (x *catalogs) matches(k Kind, text string, g *glob, in []int) bool {
 	return found
 }
 
-// nearest returns the end of a problem about a glob without wildcards: the name that was most likely
-// meant; "" if there is none.
+// nearest returns the end of a problem about a glob without wildcards: the name that was most
+// likely meant; "" if there is none.
 func (x *catalogs) nearest(k Kind, g *glob, in []int) string {
 	want, one := g.literal()
 	if !one {
@@ -276,8 +276,8 @@ func (x *catalogs) nearest(k Kind, g *glob, in []int) string {
 	return ""
 }
 
-// nearest is nearest of the catalogs, for one upstream whose names begin with begin. rest is the wanted
-// name behind that.
+// nearest is nearest of the catalogs, for one upstream whose names begin with begin. rest is the
+// wanted name behind that.
 func (l *Listing) nearest(k Kind, want, begin, rest string) string {
 	var names []string
 	for n := range l.Items {
@@ -300,8 +300,8 @@ func (l *Listing) nearest(k Kind, want, begin, rest string) string {
 	return ""
 }
 
-// resources reports the patterns of resources that no upstream can have. A resource may be in no list, so
-// a pattern without wildcards counts only beside a resource with nearly the same URI.
+// resources reports the patterns of resources that no upstream can have. A resource may be in no
+// list, so a pattern without wildcards counts only beside a resource with nearly the same URI.
 func (x *catalogs) resources(at string, patterns List, in []int) {
 	has := func(of func(*Listing) bool) bool {
 		return slices.ContainsFunc(in, func(i int) bool {
@@ -332,8 +332,8 @@ func (x *catalogs) resources(at string, patterns List, in []int) {
 	}
 }
 
-// where reports the arguments that no tool and no prompt of the rule has. A missing argument matches no
-// condition.
+// where reports the arguments that no tool and no prompt of the rule has. A missing argument
+// matches no condition.
 func (x *catalogs) where(at string, r rule, in []int) {
 	var of []*Arguments // of the items of the rule
 	missing := slices.Clone(r.where)

@@ -10,8 +10,8 @@ import (
 	"junction/upstream/yamlread"
 )
 
-// listings are two upstreams that have answered, one that is down, and one without a prefix that has
-// answered.
+// listings are two upstreams that have answered, one that is down, and one without a prefix that
+// has answered.
 func listings() []policy.Listing {
 	tool := func(upstream, name string, arguments policy.Arguments) policy.Listed {
 		return policy.Listed{Item: policy.Item{Kind: policy.Tool, Upstream: upstream, Names: []string{name}},
@@ -42,8 +42,9 @@ func listings() []policy.Listing {
 	}
 }
 
-// TestRulesThatMatchNothingInTheCatalogs: a name that no server offers is reported with the nearest one. A
-// name that a server without a catalog may have, and a name that clients do not see, are not reported.
+// TestRulesThatMatchNothingInTheCatalogs: a name that no server offers is reported with the nearest
+// one. A name that a server without a catalog may have, and a name that clients do not see, are not
+// reported.
 func TestRulesThatMatchNothingInTheCatalogs(t *testing.T) {
 	for rule, want := range map[string]string{
 		`ask: { tools: demo__eco }`:                                                           "ask.tools: matches no tool; did you mean demo__echo?",
@@ -93,8 +94,8 @@ func TestRulesThatMatchNothingInTheCatalogs(t *testing.T) {
 	}
 }
 
-// TestArgumentsOfDefinitions: a schema that does not close its arguments may have others, and one that
-// combines schemas tells nothing.
+// TestArgumentsOfDefinitions: a schema that does not close its arguments may have others, and one
+// that combines schemas tells nothing.
 func TestArgumentsOfDefinitions(t *testing.T) {
 	for definition, want := range map[string]string{
 		`{"inputSchema":{"type":"object","properties":{"a":{},"\u0062":1},"additionalProperties":false}}`: "[a b] false false",
@@ -122,8 +123,8 @@ func TestArgumentsOfDefinitions(t *testing.T) {
 	}
 }
 
-// many are 10,000 tools of ten upstreams, and 1,000 rules in a hundred policies, each with this text, in
-// which %d is the number of the rule.
+// many are 10,000 tools of ten upstreams, and 1,000 rules in a hundred policies, each with this
+// text, in which %d is the number of the rule.
 func many(tb testing.TB, rule string) ([]policy.Listing, policy.Config) {
 	var list []policy.Listing
 	for u := range 10 {
@@ -145,8 +146,8 @@ func many(tb testing.TB, rule string) ([]policy.Listing, policy.Config) {
 	return list, mustConfig(tb, b.String())
 }
 
-// TestUnlistedIsBounded: with 10,000 tools and 1,000 rules, the list of problems is short and says that it
-// is not all.
+// TestUnlistedIsBounded: with 10,000 tools and 1,000 rules, the list of problems is short and says
+// that it is not all.
 func TestUnlistedIsBounded(t *testing.T) {
 	list, c := many(t, `deny: { tools: up1__no_such_tool_%d }`)
 	ps := c.Unlisted(list)

@@ -93,8 +93,8 @@ func (p *Places) begins(glob string) bool {
 	})
 }
 
-// Unmatched returns the values that no caller has, and the match if no caller has all of its values.
-// The paths begin with .match.
+// Unmatched returns the values that no caller has, and the match if no caller has all of its
+// values. The paths begin with .match.
 func (m *Match) Unmatched(places Places) (ps []yamlread.Problem) {
 	if m == nil {
 		return nil
@@ -140,9 +140,9 @@ func signedInKey(key string) bool {
 	return false
 }
 
-// excludes returns why no caller has all values of the match, because each value excludes another one;
-// "" if some caller may have them. signedIn is the first key for users and services; "" if there is
-// none.
+// excludes returns why no caller has all values of the match, because each value excludes another
+// one; "" if some caller may have them. signedIn is the first key for users and services; "" if
+// there is none.
 func (m *Match) excludes(places Places, signedIn string) string {
 	kinds := func(of ...string) bool {
 		return m.Kind == nil || slices.ContainsFunc(m.Kind, func(k string) bool { return slices.Contains(of, k) })

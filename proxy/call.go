@@ -363,7 +363,7 @@ func (x *Exchange) filter(r client.Result, err error) (client.Result, error) {
 	if r.Object, n, err = x.redactor().Result(r.Object, kept); err != nil {
 		err = x.invalid(err.Error())
 	} else if n > 0 && mcp.MCPMethod(x.Msg.Method) == mcp.MethodResourcesRead && x.target.InSkill() {
-		err = redactedFile()
+		err = x.redactedFile()
 	}
 	return r, err
 }
@@ -390,7 +390,7 @@ func (x *Exchange) named(p upstream.Part, name string) *view.Target {
 		x.decide(t) // an error would concern the arguments, and this call is not made
 		x.Info.Verdict = policy.Deny.String()
 		if t.Withheld != "" && x.Subject.Safeguards.Pinned {
-			x.Info.Rule = "pinned"
+			x.overrule(policy.Decision{Rule: view.RulePinned})
 		}
 	}
 	return nil

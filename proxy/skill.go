@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/mark3labs/mcp-go/mcp"
@@ -110,11 +111,11 @@ func (x *Exchange) checkSkill(result raw.Object) error {
 	if listed := x.target.Item; listed != nil && string(listed.Definition.Text()) != string(entry.Text()) {
 		x.target.Backend.Relist()
 	}
-	if reason := x.Subject.Withheld(x.target, entry); reason != "" {
-		return x.withheld()
+	if by, is := x.Subject.Withheld(x.target, entry); is {
+		return x.withheld(by)
 	}
 	if x.Subject.Redact != nil && (!x.target.Recognised() || !x.Subject.Redact.Leaves(entry)) {
-		return x.withheld()
+		return x.withheld(policy.Decision{Rule: ruleRedact})
 	}
 	return nil
 }
@@ -139,16 +140,29 @@ func (x *Exchange) filterBesideSkill(r client.Result) (client.Result, error) {
 	return r, err
 }
 
-// withheld returns the error for a skill that the caller does not see because of its content.
-func (x *Exchange) withheld() error {
+// overrule stores a deny in x.Info that replaces an earlier decision about the call.
+func (x *Exchange) overrule(by policy.Decision) {
+	x.Info.Verdict, x.Info.Policy, x.Info.Rule = policy.Deny.String(), by.Policy, by.Rule
+	x.Info.Missing = cmp.Or(by.Missing, by.Scopes)
+}
+
+// ruleRedact stands for a rule in the records of a call whose answer redaction withholds.
+const ruleRedact = "redact"
+
+// withheld returns the error for a skill that the caller does not see because of its content, and
+// records the decision.
+func (x *Exchange) withheld(by policy.Decision) error {
+	x.overrule(by)
 	e := unknownResource(client.EraModern, x.target.Exposed)
 	e.Outcome = Denied
 	return e
 }
 
-// redactedFile returns the error for a file of a skill in which a policy redacts something. With
-// another text, the file would not have the digest that the skill promises.
-func redactedFile() *Refusal {
+// redactedFile returns the error for a file of a skill in which a policy redacts something, and
+// records the decision. With another text, the file would not have the digest that the skill
+// promises.
+func (x *Exchange) redactedFile() *Refusal {
+	x.overrule(policy.Decision{Rule: ruleRedact})
 	e := InvalidParams("A policy redacts text in this file. It is a file of a skill, whose bytes must not change, " +
 		"so it cannot be read")
 	e.Data = []byte(`{"junction":{"kind":"denied"}}`)

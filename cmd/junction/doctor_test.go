@@ -116,8 +116,8 @@ func TestDoctorWithoutAProxy(t *testing.T) {
 	mustContain(t, said, "text or json")
 }
 
-// TestDoctorComparesRules: a rule with a typo is reported by a running proxy and without one, and is no
-// problem of an upstream. A check of one upstream does not compare the rules.
+// TestDoctorComparesRules: a rule with a typo is reported by a running proxy and without one, and
+// is no problem of an upstream. A check of one upstream does not compare the rules.
 func TestDoctorComparesRules(t *testing.T) {
 	_, good := upstreamtest.Start(t, upstreamtest.Script{Tools: fine("read_file", "rm")})
 	r := mustServe(t, fmt.Sprintf("upstreams:\n  good: { url: %s }\npolicies:\n  - name: all\n    rules:\n"+

@@ -210,8 +210,8 @@ func TestSignInWithoutAPolicyIsExplained(t *testing.T) {
 	}
 }
 
-// TestCompanyExampleIsSafe runs the example of the README for a company, at other addresses: a group gets
-// what its policy allows, and users of other groups get nothing.
+// TestCompanyExampleIsSafe runs the example of the README for a company, at other addresses: a
+// group gets what its policy allows, and users of other groups get nothing.
 func TestCompanyExampleIsSafe(t *testing.T) {
 	defer harness.Computes(t)()
 	readme, err := os.ReadFile("../../README.md")

@@ -81,7 +81,9 @@ func explain(rights *policy.Rights, t *Target) Explanation {
 	x := Explanation{Upstream: t.Backend.Name(), Part: t.Part, Own: t.Name, Exposed: t.Exposed, Withheld: t.Withheld,
 		Pinned: rights.Safeguards().Pinned, Verdict: d.Verdict, Reads: g.Reads(), Reasons: g.Explain()}
 	if t.Part == upstream.PartSkills {
-		x.Denied = deniedFile(rights, t.home, t.Item.Definition)
+		if file, _ := deniedFile(rights, t.home, t.Item.Definition); file != "" {
+			x.Denied = "policy denies its file " + file
+		}
 	}
 	x.Visible = g.Visible() && !(x.Pinned && x.Withheld != "") && x.Denied == ""
 	return x

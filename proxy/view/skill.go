@@ -63,16 +63,23 @@ func (t *Target) InSkill() bool {
 // Recognised reports whether InSkill is true for each file of the skill, at every process.
 func (t *Target) Recognised() bool { return strings.HasPrefix(t.Name, skillScheme) || t.Item != nil }
 
-// Withheld returns why the subject does not see a skill although its rights for the skill itself
-// show it, for an operator; "" if the subject sees it. entry is the skill as its upstream wrote it.
-func (s *SubjectView) Withheld(t *Target, entry raw.Object) string {
-	if s.Safeguards.Pinned {
-		if reason := t.home.held(t.Name, entry); reason != "" {
-			return reason
-		}
+// Withheld reports whether the subject does not see a skill although its rights for the skill
+// itself show it, and the decision because of which it does not. entry is the skill as its upstream
+// wrote it.
+func (s *SubjectView) Withheld(t *Target, entry raw.Object) (by policy.Decision, is bool) {
+	if s.Safeguards.Pinned && t.home.held(t.Name, entry) != "" {
+		return policy.Decision{Rule: RulePinned}, true
 	}
-	return deniedFile(s.Rights, t.home, entry)
+	file, ruling := deniedFile(s.Rights, t.home, entry)
+	if file == "" {
+		return policy.Decision{}, false
+	}
+	by, _ = ruling.Decide(raw.Object{}) // it needs no arguments: a file has none
+	return by, true
 }
+
+// RulePinned stands for a rule in the records of a call that pinned policies hide.
+const RulePinned = "pinned"
 
 // held returns why pinned policies hide a skill; "" if they do not.
 func (st *Stock) held(uri string, entry raw.Object) string {
@@ -83,19 +90,19 @@ func (st *Stock) held(uri string, entry raw.Object) string {
 	return reason
 }
 
-// deniedFile returns why a skill does not exist for a subject because of one of its files; "" if the
-// subject may read all of them, perhaps after an approval.
-func deniedFile(rights *policy.Rights, st *Stock, entry raw.Object) string {
+// deniedFile returns the file because of which a skill does not exist for a subject, with its
+// ruling; "" if the subject may read all files, perhaps after an approval.
+func deniedFile(rights *policy.Rights, st *Stock, entry raw.Object) (file string, ruling *policy.Ruling) {
 	uri, _ := entry.String("uri")
-	if !rights.Bind(st.fileItem(uri)).Visible() {
-		return "policy denies its file " + uri
+	if ruling = rights.Bind(st.fileItem(uri)); !ruling.Visible() {
+		return uri, ruling
 	}
 	for f := range definition.SkillFiles(entry) {
-		if !rights.Bind(st.fileItem(f.URI)).Visible() {
-			return "policy denies its file " + f.URI
+		if ruling = rights.Bind(st.fileItem(f.URI)); !ruling.Visible() {
+			return f.URI, ruling
 		}
 	}
-	return ""
+	return "", nil
 }
 
 // fileItem returns a resource of the upstream for policy.

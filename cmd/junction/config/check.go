@@ -136,8 +136,8 @@ func RulePlaces(file string, getenv func(string) (string, bool)) map[string][]st
 	return places
 }
 
-// Locate adds the file and the line to problems of a section of the file, such as policies, and conceals
-// values that may be secret. It returns nil if the file cannot be read, or is "".
+// Locate adds the file and the line to problems of a section of the file, such as policies, and
+// conceals values that may be secret. It returns nil if the file cannot be read, or is "".
 func Locate(file string, getenv func(string) (string, bool), section string, list []yamlread.Problem) Problems {
 	if file == "" {
 		return nil

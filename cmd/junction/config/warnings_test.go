@@ -141,8 +141,8 @@ func TestCheckWarnsAboutNamesThatMatchNothing(t *testing.T) {
 	}
 }
 
-// TestCheckWarnsAboutMatchesOfNobody: two keys of a match that exclude each other bind nobody, in a policy
-// and at an endpoint. A match that some caller has gets no warning.
+// TestCheckWarnsAboutMatchesOfNobody: two keys of a match that exclude each other bind nobody, in a
+// policy and at an endpoint. A match that some caller has gets no warning.
 func TestCheckWarnsAboutMatchesOfNobody(t *testing.T) {
 	auths := map[string]string{
 		"none":  "{ none: true }",

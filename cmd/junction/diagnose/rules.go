@@ -17,8 +17,9 @@ import (
 // KindRule is the kind of a finding about a rule of a policy.
 const KindRule = "rule"
 
-// known returns the catalogs of an upstream after its check: that of the check, and that of the running
-// proxy if the upstream is ready. It returns none if the items of the upstream are not known.
+// known returns the catalogs of an upstream after its check: that of the check, and that of the
+// running proxy if the upstream is ready. It returns none if the items of the upstream are not
+// known.
 func (e *examinee) known(r *upstream.Report) (list []*upstream.Catalog) {
 	if e.config.Questions == upstream.QuestionsExact { // other clients may get other items
 		return nil
@@ -32,8 +33,8 @@ func (e *examinee) known(r *upstream.Report) (list []*upstream.Catalog) {
 	return list
 }
 
-// compareRules adds a finding for each rule that matches nothing. file is the configuration file, for the
-// lines of the rules; "" if the file is not in force.
+// compareRules adds a finding for each rule that matches nothing. file is the configuration file,
+// for the lines of the rules; "" if the file is not in force.
 func (d *Diagnosis) compareRules(c *config.Config, file string) {
 	var listings []policy.Listing
 	for _, u := range c.Known() {
@@ -108,8 +109,8 @@ func listed(c *config.Config, name string, catalog *upstream.Catalog, p upstream
 	return it
 }
 
-// itemNamed returns an item with the names that rules may use. An item that clients do not see has them,
-// too: a rule for it is no mistake.
+// itemNamed returns an item with the names that rules may use. An item that clients do not see has
+// them, too: a rule for it is no mistake.
 func itemNamed(c *config.Config, name string, p upstream.Part, own string) policy.Listed {
 	u := c.Upstreams[name]
 	it := policy.Listed{Item: policy.Item{Kind: policy.Resource, Upstream: name}}

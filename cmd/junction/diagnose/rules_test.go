@@ -14,8 +14,8 @@ import (
 	"junction/upstream/raw"
 )
 
-// TestRulesAreComparedWithCatalogs: a rule with a typo is reported with its line. A rule for a tool that
-// clients do not see, for one that was left out, or for a server that may have it, is not.
+// TestRulesAreComparedWithCatalogs: a rule with a typo is reported with its line. A rule for a tool
+// that clients do not see, for one that was left out, or for a server that may have it, is not.
 func TestRulesAreComparedWithCatalogs(t *testing.T) {
 	tool := func(name string) upstream.Tool {
 		definition, err := raw.Parse(fmt.Appendf(nil,
