@@ -219,7 +219,7 @@ func show(ctx context.Context, p *printer, stderr io.Writer, file string, f filt
 		return p.print(&l, text)
 	})
 	if err == nil && shown == 0 && !follow {
-		fmt.Fprintf(stderr, "No line of %s matches; it has %s.\n", file, prose.Count(read, "line"))
+		cli.Tellf(stderr, "No line of %s matches; it has %s.\n", file, prose.Count(read, "line"))
 	}
 	if r.torn > 0 {
 		cli.Tellf(stderr, "The last line of %s is incomplete and not shown (%s).\n", file,

@@ -279,6 +279,6 @@ func (p *pinning) accept(names []string) error {
 	if skills > 0 {
 		accepted += " and " + prose.Count(skills, "skill")
 	}
-	_, err = fmt.Fprintf(p.stdout, "accepted: %s\n", accepted)
+	err = Tellf(p.stdout, "accepted: %s\n", accepted)
 	return err
 }

@@ -159,8 +159,20 @@ func (k *newKey) create(stdout, stderr io.Writer, file string, made createdJSON)
 				prose.Count(len(others), "older key"), made.Name, revoke)
 		}
 	}
-	_, err = fmt.Fprintln(stderr, said)
+	_, err = io.WriteString(stderr, comments(cli.NewPage(stderr), said+"\n"))
 	return err
+}
+
+// comments returns a text for a page. On a terminal, comments of YAML are broken into several comments.
+func comments(b *prose.Page, text string) string {
+	for line := range strings.Lines(text) {
+		if comment, ok := strings.CutPrefix(line, "# "); ok && b.Terminal > 0 {
+			b.Wrap("# ", "# ", comment)
+		} else {
+			b.WriteString(line)
+		}
+	}
+	return b.String()
 }
 
 // keysRevokeCommand is `junction keys revoke`.
