@@ -263,6 +263,7 @@ func (c *connector) replaceable(ctx context.Context) (remove []string, kept kept
 			kept.other = append(kept.other, name)
 		case o.Wider != "":
 			kept.wider = append(kept.wider, fmt.Sprintf("%s (%s)", name, o.Wider))
+		case c.config.Upstreams[o.Name].Off() && o.Server.Entry.Off: // neither runs it
 		case c.config.Upstreams[o.Name].Off():
 			kept.disabled = append(kept.disabled, o.Name)
 		case states == nil:
@@ -276,16 +277,20 @@ func (c *connector) replaceable(ctx context.Context) (remove []string, kept kept
 	return remove, kept, nil
 }
 
-// notes returns a sentence for each reason. file is the configuration, and project is the folder of --project, or "".
-func (k *keptServers) notes(file, project string) (notes []string) {
+// notes returns a sentence for each reason.
+func (k *keptServers) notes(c *connector) (notes []string) {
+	file, again := c.file, []string{"connect", c.client.ID, "--replace"}
+	if c.project != "" {
+		again = append(again, "--project", c.project)
+	}
 	add := func(names []string, why, then string) {
 		if len(names) > 0 {
 			notes = append(notes, "Kept, because "+why+": "+strings.Join(names, ", ")+". "+then)
 		}
 	}
 	imports := []string{"import", "--write"}
-	if project != "" {
-		imports = append(imports, "--project", project)
+	if c.project != "" {
+		imports = append(imports, "--project", c.project)
 	}
 	add(k.unknown, "the configuration does not have them", config.Command(file, imports...)+" adds them.")
 	var enable []string
@@ -293,7 +298,8 @@ func (k *keptServers) notes(file, project string) (notes []string) {
 		enable = append(enable, config.Command(file, "enable", name))
 	}
 	add(k.disabled, "they are disabled in Junction", "Run: "+strings.Join(enable, "; "))
-	add(k.broken, "they do not work in Junction now", "See: "+config.Command(file, "status"))
+	add(k.broken, "they do not work in Junction now", config.Command(file, "status")+" shows the reason. When they "+
+		"work, run: "+config.Command(file, again...))
 	add(k.other, "the servers of these names in Junction have other variables, headers or folders",
 		"Add them to Junction with another name, or remove them by hand.")
 	add(k.wider, "Junction offers tools of them that this client hides",
@@ -345,7 +351,7 @@ func (c *connector) attempt(ctx context.Context, id string) (*connectJSON, strin
 	if err != nil {
 		return nil, "", err
 	}
-	done.Notes = append(done.Notes, kept.notes(c.file, c.project)...)
+	done.Notes = append(done.Notes, kept.notes(c)...)
 	if len(done.Removed) > 0 && !c.quiet() {
 		done.Notes = append(done.Notes, c.afterReboot()...)
 	}

@@ -191,7 +191,7 @@ func (g *guide) servers(ctx context.Context) (added []string, err error) {
 	if err != nil {
 		return nil, errors.Join(err, g.record.save())
 	}
-	i.next = ""
+	i.next, i.follows = "", true // start prints the states
 	for _, o := range i.outcomes {
 		if o.Result == clients.New {
 			added = append(added, o.Name)
