@@ -30,6 +30,7 @@ type Look struct {
 	Files       []string `json:"files,omitempty"`       // whose content is read
 	Limits      string   `json:"limits,omitempty"`      // of time, if they are not the defaults
 	Tools       string   `json:"tools,omitempty"`       // that clients get, if not all
+	Lacks       string   `json:"lacks,omitempty"`       // the program of the command, if it is not installed
 	Notes       []string `json:"notes,omitempty"`
 }
 
@@ -214,8 +215,11 @@ func breakLine(b *bytes.Buffer, first, others, text string) {
 func Looks(list []*Look) string {
 	var b bytes.Buffer
 	var commands, urls int
-	var variables, files []string
+	var variables, files, absent []string
 	for _, l := range list {
+		if l.Lacks != "" {
+			absent = append(absent, fmt.Sprintf("%s (%s)", visible(l.Lacks), l.Name))
+		}
 		b.WriteString(l.Text() + "\n")
 		if l.Command != "" {
 			commands++
@@ -236,11 +240,10 @@ func Looks(list []*Look) string {
 	for _, l := range []struct {
 		what string
 		list []string
-	}{{"Variables of Junction's environment that would be read", variables}, {"Files that would be read", files}} {
+	}{{"Variables of Junction's environment that would be read", variables}, {"Files that would be read", files}, {"Programs that are not installed", absent}} {
 		if slices.Sort(l.list); len(l.list) > 0 {
 			text += " " + l.what + ": " + strings.Join(slices.Compact(l.list), ", ") + "."
 		}
 	}
-	breakLine(&b, "", "", text)
-	return b.String()
+	return b.String() + text + "\n"
 }

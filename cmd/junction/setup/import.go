@@ -154,7 +154,8 @@ func (i *importer) plan(places, held []clients.Place) {
 		if o.Result != clients.New {
 			continue
 		}
-		if program := o.Server.Entry.Lacks(entries.Lookup); program != "" {
+		program := o.Server.Entry.Lacks(entries.Lookup)
+		if program != "" {
 			o.Note(clients.NotInstalled(program))
 		}
 		if i.asks {
@@ -166,6 +167,7 @@ func (i *importer) plan(places, held []clients.Place) {
 			o.Result, o.Notes = clients.Skipped, []string{err.Error()}
 			continue
 		}
+		look.Lacks = program
 		i.looks[o.Server] = look
 	}
 	theirs, more := i.here.Read(held)
