@@ -40,7 +40,8 @@ const maxLook = 8 << 10
 // Look returns what an entry would do as the upstream of a name. The error says that the entry is too
 // long to be looked at.
 func (e *Entry) Look(name, from string) (*Look, error) {
-	l := &Look{Name: name, From: from, Disabled: e.Off, Published: quoted(e.Published), Limits: e.limits(), Tools: e.offered()}
+	l := &Look{Name: name, From: from, Disabled: e.Off, Published: quoted(e.Published), Limits: e.limits(),
+		Tools: e.offered()}
 	for _, note := range e.Notes {
 		l.Notes = append(l.Notes, visible(note))
 	}
@@ -240,7 +241,8 @@ func Looks(list []*Look) string {
 	for _, l := range []struct {
 		what string
 		list []string
-	}{{"Variables of Junction's environment that would be read", variables}, {"Files that would be read", files}, {"Programs that are not installed", absent}} {
+	}{{"Variables of Junction's environment that would be read", variables}, {"Files that would be read", files},
+		{"Programs that are not installed", absent}} {
 		if slices.Sort(l.list); len(l.list) > 0 {
 			text += " " + l.what + ": " + strings.Join(slices.Compact(l.list), ", ") + "."
 		}

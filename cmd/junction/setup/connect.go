@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -361,8 +360,8 @@ func (c *connector) attempt(ctx context.Context, id string) (*connectJSON, strin
 		done.Notes = append(done.Notes, c.client.Name+" does not read the environment of your shell: "+
 			"give the file with the API key as --key-file.")
 	case c.client.ReadsVariables():
-		done.Notes = append(done.Notes, fmt.Sprintf("Set the environment variable %s for %s to an API key; to make one: %s",
-			clients.KeyVariable, c.client.Name, config.Command(c.file, "keys", "create", "NAME")))
+		done.Notes = append(done.Notes, fmt.Sprintf("Set the environment variable %s for %s to an API key; to make "+
+			"one: %s", clients.KeyVariable, c.client.Name, config.Command(c.file, "keys", "create", "NAME")))
 	default:
 		done.Notes = append(done.Notes, c.client.Name+" reads no environment variables: "+
 			"add the header Authorization with an API key by hand.")
@@ -392,44 +391,6 @@ func (c *connector) attempt(ctx context.Context, id string) (*connectJSON, strin
 	result, text := c.result(done, said)
 	return result, text, nil
 }
-
-// quiet reports whether another text has the sentences that several clients have in common.
-func (c *connector) quiet() bool { return c.guided || c.all && !c.json }
-
-// check returns the sentence about how a person sees that a client is connected.
-func (c *connector) check() string {
-	return fmt.Sprintf("Restart %s. It then lists %s here: %s", c.client.Name, c.name, c.client.Seen)
-}
-
-// answers returns a sentence about whether a server answers at the URL of Junction, to which the client
-// would send its requests, and whether one does. Any answer of HTTP counts, because a junction rejects a
-// request without credentials.
-func (c *connector) answers(ctx context.Context) (string, bool) {
-	ctx, cancel := context.WithTimeout(ctx, answerLimit)
-	defer cancel()
-	address := c.target.URL
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
-	if err != nil {
-		return fmt.Sprintf("%s is not a URL; give --url", address), false
-	}
-	client := http.Client{Transport: &http.Transport{Proxy: http.ProxyFromEnvironment, DisableKeepAlives: true},
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
-	resp, err := client.Do(r)
-	switch {
-	case err != nil && c.url != "":
-		return fmt.Sprintf("Nothing answers at %s now.", address), false
-	case err != nil:
-		return fmt.Sprintf("Nothing answers at %s now; start it with: %s", address, config.Start(c.file)), false
-	}
-	resp.Body.Close()
-	if resp.StatusCode == http.StatusNotFound || resp.StatusCode >= http.StatusInternalServerError {
-		return fmt.Sprintf("%s answers with %s.", address, resp.Status), false
-	}
-	return "It answers.", true
-}
-
-// answerLimit is how long answers waits.
-const answerLimit = 3 * time.Second
 
 func (c *connector) disconnect(id string) (*connectJSON, string, error) {
 	return insist(func() (*connectJSON, string, error) { return c.undo(id) })

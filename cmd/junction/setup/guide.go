@@ -240,7 +240,8 @@ func (g *guide) which(question string, all []string) ([]string, error) {
 		if len(all) > fewNames {
 			answers = "Names, all, none, or -NAME to leave it out"
 		}
-		line, err := cli.QuestionsOf(g.cmd).Line(question + "\n  " + strings.Join(all, ", ") + "\n" + answers + " [all]:")
+		line, err := cli.QuestionsOf(g.cmd).Line(question + "\n  " + strings.Join(all, ", ") + "\n" + answers +
+			" [all]:")
 		if err != nil {
 			return nil, err
 		}
