@@ -20,7 +20,6 @@ import (
 type Client struct {
 	ID   string // as on the command line, such as claude-code
 	Name string // as its makers write it
-	Seen string // where the client lists its servers: a command of it, or the way through its menus
 
 	format  format
 	keys    []string // that lead to the servers, from the root of the file

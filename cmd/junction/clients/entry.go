@@ -159,7 +159,8 @@ var remoteTypes = []string{"http", "sse", "remote", "streamable-http", "streamab
 // otherScheme returns the scheme of a URL if it is another than those of HTTP.
 func otherScheme(address string) string {
 	scheme, _, ok := strings.Cut(address, "://")
-	if scheme = strings.ToLower(scheme); !ok || scheme == "http" || scheme == "https" || strings.ContainsAny(scheme, "${}") {
+	scheme = strings.ToLower(scheme)
+	if !ok || scheme == "http" || scheme == "https" || strings.ContainsAny(scheme, "${}") {
 		return ""
 	}
 	return short(scheme)

@@ -29,6 +29,7 @@ type Look struct {
 	Files       []string `json:"files,omitempty"`       // whose content is read
 	Limits      string   `json:"limits,omitempty"`      // of time, if they are not the defaults
 	Tools       string   `json:"tools,omitempty"`       // that clients get, if not all
+	Lacks       string   `json:"lacks,omitempty"`       // the program of the command, if it is not installed
 	Notes       []string `json:"notes,omitempty"`
 }
 
@@ -38,7 +39,8 @@ const maxLook = 8 << 10
 // Look returns what an entry would do as the upstream of a name. The error says that the entry is too
 // long to be looked at.
 func (e *Entry) Look(name, from string) (*Look, error) {
-	l := &Look{Name: name, From: from, Disabled: e.Off, Published: quoted(e.Published), Limits: e.limits(), Tools: e.offered()}
+	l := &Look{Name: name, From: from, Disabled: e.Off, Published: quoted(e.Published), Limits: e.limits(),
+		Tools: e.offered()}
 	for _, note := range e.Notes {
 		l.Notes = append(l.Notes, visible(note))
 	}
@@ -209,8 +211,11 @@ func breakLine(b *prose.Page, first, others, text string) {
 // person reads it next to the question. It returns the text of the page.
 func Looks(b *prose.Page, list []*Look) string {
 	var commands, urls int
-	var variables, files []string
+	var variables, files, absent []string
 	for _, l := range list {
+		if l.Lacks != "" {
+			absent = append(absent, fmt.Sprintf("%s (%s)", visible(l.Lacks), l.Name))
+		}
 		l.write(b)
 		b.WriteByte('\n')
 		if l.Command != "" {
@@ -232,7 +237,8 @@ func Looks(b *prose.Page, list []*Look) string {
 	for _, l := range []struct {
 		what string
 		list []string
-	}{{"Variables of Junction's environment that would be read", variables}, {"Files that would be read", files}} {
+	}{{"Variables of Junction's environment that would be read", variables}, {"Files that would be read", files},
+		{"Programs that are not installed", absent}} {
 		if slices.Sort(l.list); len(l.list) > 0 {
 			text += " " + l.what + ": " + strings.Join(slices.Compact(l.list), ", ") + "."
 		}

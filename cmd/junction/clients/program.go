@@ -119,7 +119,8 @@ func image(args []string) string {
 // dockerSwitches are the flags of docker run without a value.
 var dockerSwitches = []string{
 	"--detach", "--disable-content-trust", "--init", "--interactive", "--no-healthcheck", "--oom-kill-disable",
-	"--privileged", "--publish-all", "--quiet", "--read-only", "--replace", "--rm", "--sig-proxy", "--tty", "--use-api-socket",
+	"--privileged", "--publish-all", "--quiet", "--read-only", "--replace", "--rm", "--sig-proxy", "--tty",
+	"--use-api-socket",
 }
 
 // limits returns the time limits of the entry for people.
@@ -161,7 +162,9 @@ func (e *Entry) narrow(o *Entry) {
 	case e.Only == nil:
 		e.Only = slices.Clone(o.Only)
 	case o.Only != nil:
-		e.Only = slices.DeleteFunc(slices.Clone(e.Only), func(tool string) bool { return !slices.Contains(o.Only, tool) })
+		e.Only = slices.DeleteFunc(slices.Clone(e.Only), func(tool string) bool {
+			return !slices.Contains(o.Only, tool)
+		})
 	}
 	e.Without = append(slices.Clone(e.Without), o.Without...)
 	e.dropHidden()

@@ -9,8 +9,7 @@ const claudeCode = "claude-code"
 func table() []*Client {
 	return []*Client{
 		{
-			ID: claudeCode, Name: "Claude Code", Seen: "/mcp",
-			format: jsonFormat{}, keys: []string{"mcpServers"},
+			ID: claudeCode, Name: "Claude Code", format: jsonFormat{}, keys: []string{"mcpServers"},
 			syntax:  dollar | fallback,
 			user:    []path{{file: "$CLAUDE_CONFIG_DIR/.claude.json"}, {file: ".claude.json"}},
 			project: []path{{file: ".mcp.json"}},
@@ -18,22 +17,19 @@ func table() []*Client {
 		},
 		{
 			// The app reads no URLs and expands nothing; junction stdio reads the key itself.
-			ID: "claude-desktop", Name: "Claude Desktop", Seen: "Settings > Developer",
-			format: jsonFormat{}, keys: []string{"mcpServers"},
+			ID: "claude-desktop", Name: "Claude Desktop", format: jsonFormat{}, keys: []string{"mcpServers"},
 			user:  []path{{base: appConfig, file: "Claude/claude_desktop_config.json"}},
 			entry: stdioEntry,
 		},
 		{
-			ID: "cursor", Name: "Cursor", Seen: "Settings > Tools & MCP",
-			format: jsonFormat{}, keys: []string{"mcpServers"},
+			ID: "cursor", Name: "Cursor", format: jsonFormat{}, keys: []string{"mcpServers"},
 			syntax:  dollarEnv | folders,
 			user:    []path{{file: ".cursor/mcp.json"}},
 			project: []path{{file: ".cursor/mcp.json"}},
 			entry:   remote("", "url", "Bearer ${env:"+KeyVariable+"}"),
 		},
 		{
-			ID: "vscode", Name: "VS Code", Seen: `the command "MCP: List Servers"`,
-			format: jsonFormat{}, keys: []string{"servers"},
+			ID: "vscode", Name: "VS Code", format: jsonFormat{}, keys: []string{"servers"},
 			syntax: dollarEnv | folders | inputs,
 			user: []path{
 				{base: appConfig, file: "Code/User/mcp.json"}, {base: appConfig, file: "Code - Insiders/User/mcp.json"},
@@ -43,23 +39,20 @@ func table() []*Client {
 			entry:   remote("http", "url", "Bearer ${env:"+KeyVariable+"}"),
 		},
 		{
-			ID: "codex", Name: "Codex", Seen: "/mcp",
-			format: tomlFormat{}, keys: []string{"mcp_servers"},
+			ID: "codex", Name: "Codex", format: tomlFormat{}, keys: []string{"mcp_servers"},
 			user:    []path{{file: "$CODEX_HOME/config.toml"}, {file: ".codex/config.toml"}},
 			project: []path{{file: ".codex/config.toml"}},
 			entry:   codexEntry,
 		},
 		{
-			ID: "gemini", Name: "Gemini CLI", Seen: "/mcp",
-			format: jsonFormat{}, keys: []string{"mcpServers"},
+			ID: "gemini", Name: "Gemini CLI", format: jsonFormat{}, keys: []string{"mcpServers"},
 			syntax:  dollar | unbraced | fallback,
 			user:    []path{{file: ".gemini/settings.json"}},
 			project: []path{{file: ".gemini/settings.json"}},
 			entry:   remote("", "httpUrl", "Bearer ${"+KeyVariable+"}"),
 		},
 		{
-			ID: "copilot", Name: "Copilot CLI", Seen: "/mcp show",
-			format: jsonFormat{}, keys: []string{"mcpServers"},
+			ID: "copilot", Name: "Copilot CLI", format: jsonFormat{}, keys: []string{"mcpServers"},
 			syntax:  dollar | unbraced | fallback,
 			user:    []path{{file: "$COPILOT_HOME/mcp-config.json"}, {file: ".copilot/mcp-config.json"}},
 			project: []path{{file: ".github/mcp.json"}},
@@ -69,23 +62,20 @@ func table() []*Client {
 			},
 		},
 		{
-			ID: "opencode", Name: "opencode", Seen: "opencode mcp list",
-			format: jsonFormat{}, keys: []string{"mcp"}, syntax: braces,
+			ID: "opencode", Name: "opencode", format: jsonFormat{}, keys: []string{"mcp"}, syntax: braces,
 			user: []path{{base: config, file: "opencode/opencode.json"},
 				{base: config, file: "opencode/opencode.jsonc"}},
 			project: []path{{file: "opencode.json"}, {file: "opencode.jsonc"}},
 			entry:   remote("remote", "url", "Bearer {env:"+KeyVariable+"}"),
 		},
 		{
-			ID: "windsurf", Name: "Windsurf", Seen: "Settings > Cascade > MCP Servers",
-			format: jsonFormat{}, keys: []string{"mcpServers"},
+			ID: "windsurf", Name: "Windsurf", format: jsonFormat{}, keys: []string{"mcpServers"},
 			syntax: dollarEnv | dollarFile,
 			user:   []path{{file: ".codeium/windsurf/mcp_config.json"}},
 			entry:  remote("", "serverUrl", "Bearer ${env:"+KeyVariable+"}"),
 		},
 		{
-			ID: "zed", Name: "Zed", Seen: "the settings of the Agent Panel",
-			format: jsonFormat{}, keys: []string{"context_servers"},
+			ID: "zed", Name: "Zed", format: jsonFormat{}, keys: []string{"context_servers"},
 			user: []path{
 				{base: config, file: "zed/settings.json", os: "linux"},
 				{base: config, file: "zed/settings.json", os: "darwin"},
@@ -95,6 +85,16 @@ func table() []*Client {
 			entry:   remote("", "url", ""),
 		},
 	}
+}
+
+// Seen returns where the client lists its servers: a command of it, or the way through its menus.
+func (c *Client) Seen() string {
+	return map[string]string{
+		claudeCode: "/mcp", "claude-desktop": "Settings > Developer", "cursor": "Settings > Tools & MCP",
+		"vscode": `the command "MCP: List Servers"`, "codex": "/mcp", "gemini": "/mcp", "copilot": "/mcp show",
+		"opencode": "opencode mcp list", "windsurf": "Settings > Cascade > MCP Servers",
+		"zed": "the settings of the Agent Panel",
+	}[c.ID]
 }
 
 // remote returns the entry of a client that reads URLs, below key. kind is the value of type, if

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"strings"
+	"time"
 
 	"junction/cmd/junction/cli"
 	"junction/cmd/junction/clients"
@@ -92,7 +94,7 @@ func restart(changed []*clients.Client, name string) []string {
 	if name != "" {
 		lines = append(lines, "They then list "+name+" here:")
 		for _, c := range changed {
-			lines = append(lines, fmt.Sprintf("  %s: %s", c.Name, c.Seen))
+			lines = append(lines, fmt.Sprintf("  %s: %s", c.Name, c.Seen()))
 		}
 	}
 	return lines
@@ -149,3 +151,41 @@ func names(list []*clients.Client) string {
 	}
 	return strings.Join(all, ", ")
 }
+
+// quiet reports whether another text has the sentences that several clients have in common.
+func (c *connector) quiet() bool { return c.guided || c.all && !c.json }
+
+// check returns the sentence about how a person sees that a client is connected.
+func (c *connector) check() string {
+	return fmt.Sprintf("Restart %s. It then lists %s here: %s", c.client.Name, c.name, c.client.Seen())
+}
+
+// answers returns a sentence about whether a server answers at the URL of Junction, to which the client
+// would send its requests, and whether one does. Any answer of HTTP counts, because a junction rejects a
+// request without credentials.
+func (c *connector) answers(ctx context.Context) (string, bool) {
+	ctx, cancel := context.WithTimeout(ctx, answerLimit)
+	defer cancel()
+	address := c.target.URL
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
+	if err != nil {
+		return fmt.Sprintf("%s is not a URL; give --url", address), false
+	}
+	client := http.Client{Transport: &http.Transport{Proxy: http.ProxyFromEnvironment, DisableKeepAlives: true},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	resp, err := client.Do(r)
+	switch {
+	case err != nil && c.url != "":
+		return fmt.Sprintf("Nothing answers at %s now.", address), false
+	case err != nil:
+		return fmt.Sprintf("Nothing answers at %s now; start it with: %s", address, config.Start(c.file)), false
+	}
+	resp.Body.Close()
+	if resp.StatusCode == http.StatusNotFound || resp.StatusCode >= http.StatusInternalServerError {
+		return fmt.Sprintf("%s answers with %s.", address, resp.Status), false
+	}
+	return "It answers.", true
+}
+
+// answerLimit is how long answers waits.
+const answerLimit = 3 * time.Second

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -263,6 +262,7 @@ func (c *connector) replaceable(ctx context.Context) (remove []string, kept kept
 			kept.other = append(kept.other, name)
 		case o.Wider != "":
 			kept.wider = append(kept.wider, fmt.Sprintf("%s (%s)", name, o.Wider))
+		case c.config.Upstreams[o.Name].Off() && o.Server.Entry.Off: // neither runs it
 		case c.config.Upstreams[o.Name].Off():
 			kept.disabled = append(kept.disabled, o.Name)
 		case states == nil:
@@ -276,16 +276,20 @@ func (c *connector) replaceable(ctx context.Context) (remove []string, kept kept
 	return remove, kept, nil
 }
 
-// notes returns a sentence for each reason. file is the configuration, and project is the folder of --project, or "".
-func (k *keptServers) notes(file, project string) (notes []string) {
+// notes returns a sentence for each reason.
+func (k *keptServers) notes(c *connector) (notes []string) {
+	file, again := c.file, []string{"connect", c.client.ID, "--replace"}
+	if c.project != "" {
+		again = append(again, "--project", c.project)
+	}
 	add := func(names []string, why, then string) {
 		if len(names) > 0 {
 			notes = append(notes, "Kept, because "+why+": "+strings.Join(names, ", ")+". "+then)
 		}
 	}
 	imports := []string{"import", "--write"}
-	if project != "" {
-		imports = append(imports, "--project", project)
+	if c.project != "" {
+		imports = append(imports, "--project", c.project)
 	}
 	add(k.unknown, "the configuration does not have them", config.Command(file, imports...)+" adds them.")
 	var enable []string
@@ -293,7 +297,8 @@ func (k *keptServers) notes(file, project string) (notes []string) {
 		enable = append(enable, config.Command(file, "enable", name))
 	}
 	add(k.disabled, "they are disabled in Junction", "Run: "+strings.Join(enable, "; "))
-	add(k.broken, "they do not work in Junction now", "See: "+config.Command(file, "status"))
+	add(k.broken, "they do not work in Junction now", config.Command(file, "status")+" shows the reason. When they "+
+		"work, run: "+config.Command(file, again...))
 	add(k.other, "the servers of these names in Junction have other variables, headers or folders",
 		"Add them to Junction with another name, or remove them by hand.")
 	add(k.wider, "Junction offers tools of them that this client hides",
@@ -345,7 +350,7 @@ func (c *connector) attempt(ctx context.Context, id string) (*connectJSON, strin
 	if err != nil {
 		return nil, "", err
 	}
-	done.Notes = append(done.Notes, kept.notes(c.file, c.project)...)
+	done.Notes = append(done.Notes, kept.notes(c)...)
 	if len(done.Removed) > 0 && !c.quiet() {
 		done.Notes = append(done.Notes, c.afterReboot()...)
 	}
@@ -355,8 +360,8 @@ func (c *connector) attempt(ctx context.Context, id string) (*connectJSON, strin
 		done.Notes = append(done.Notes, c.client.Name+" does not read the environment of your shell: "+
 			"give the file with the API key as --key-file.")
 	case c.client.ReadsVariables():
-		done.Notes = append(done.Notes, fmt.Sprintf("Set the environment variable %s for %s to an API key; to make one: %s",
-			clients.KeyVariable, c.client.Name, config.Command(c.file, "keys", "create", "NAME")))
+		done.Notes = append(done.Notes, fmt.Sprintf("Set the environment variable %s for %s to an API key; to make "+
+			"one: %s", clients.KeyVariable, c.client.Name, config.Command(c.file, "keys", "create", "NAME")))
 	default:
 		done.Notes = append(done.Notes, c.client.Name+" reads no environment variables: "+
 			"add the header Authorization with an API key by hand.")
@@ -386,44 +391,6 @@ func (c *connector) attempt(ctx context.Context, id string) (*connectJSON, strin
 	result, text := c.result(done, said)
 	return result, text, nil
 }
-
-// quiet reports whether another text has the sentences that several clients have in common.
-func (c *connector) quiet() bool { return c.guided || c.all && !c.json }
-
-// check returns the sentence about how a person sees that a client is connected.
-func (c *connector) check() string {
-	return fmt.Sprintf("Restart %s. It then lists %s here: %s", c.client.Name, c.name, c.client.Seen)
-}
-
-// answers returns a sentence about whether a server answers at the URL of Junction, to which the client
-// would send its requests, and whether one does. Any answer of HTTP counts, because a junction rejects a
-// request without credentials.
-func (c *connector) answers(ctx context.Context) (string, bool) {
-	ctx, cancel := context.WithTimeout(ctx, answerLimit)
-	defer cancel()
-	address := c.target.URL
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
-	if err != nil {
-		return fmt.Sprintf("%s is not a URL; give --url", address), false
-	}
-	client := http.Client{Transport: &http.Transport{Proxy: http.ProxyFromEnvironment, DisableKeepAlives: true},
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
-	resp, err := client.Do(r)
-	switch {
-	case err != nil && c.url != "":
-		return fmt.Sprintf("Nothing answers at %s now.", address), false
-	case err != nil:
-		return fmt.Sprintf("Nothing answers at %s now; start it with: %s", address, config.Start(c.file)), false
-	}
-	resp.Body.Close()
-	if resp.StatusCode == http.StatusNotFound || resp.StatusCode >= http.StatusInternalServerError {
-		return fmt.Sprintf("%s answers with %s.", address, resp.Status), false
-	}
-	return "It answers.", true
-}
-
-// answerLimit is how long answers waits.
-const answerLimit = 3 * time.Second
 
 func (c *connector) disconnect(id string) (*connectJSON, string, error) {
 	return insist(func() (*connectJSON, string, error) { return c.undo(id) })

@@ -191,7 +191,7 @@ func (g *guide) servers(ctx context.Context) (added []string, err error) {
 	if err != nil {
 		return nil, errors.Join(err, g.record.save())
 	}
-	i.next = ""
+	i.next, i.follows = "", true // start prints the states
 	for _, o := range i.outcomes {
 		if o.Result == clients.New {
 			added = append(added, o.Name)
@@ -240,7 +240,8 @@ func (g *guide) which(question string, all []string) ([]string, error) {
 		if len(all) > fewNames {
 			answers = "Names, all, none, or -NAME to leave it out"
 		}
-		line, err := cli.QuestionsOf(g.cmd).Line(question + "\n  " + strings.Join(all, ", ") + "\n" + answers + " [all]:")
+		line, err := cli.QuestionsOf(g.cmd).Line(question + "\n  " + strings.Join(all, ", ") + "\n" + answers +
+			" [all]:")
 		if err != nil {
 			return nil, err
 		}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -18,7 +17,6 @@ import (
 	"junction/cmd/junction/config"
 	"junction/cmd/junction/entries"
 	"junction/cmd/junction/runfile"
-	"junction/upstream"
 	"junction/upstream/prose"
 )
 
@@ -154,7 +152,8 @@ func (i *importer) plan(places, held []clients.Place) {
 		if o.Result != clients.New {
 			continue
 		}
-		if program := o.Server.Entry.Lacks(entries.Lookup); program != "" {
+		program := o.Server.Entry.Lacks(entries.Lookup)
+		if program != "" {
 			o.Note(clients.NotInstalled(program))
 		}
 		if i.asks {
@@ -166,6 +165,7 @@ func (i *importer) plan(places, held []clients.Place) {
 			o.Result, o.Notes = clients.Skipped, []string{err.Error()}
 			continue
 		}
+		look.Lacks = program
 		i.looks[o.Server] = look
 	}
 	theirs, more := i.here.Read(held)
@@ -202,7 +202,8 @@ func (i *importer) places() (places, held []clients.Place, err error) {
 			continue
 		}
 		if _, statErr := os.Stat(from); statErr != nil {
-			return nil, nil, cli.Usagef("--from: there is no file %s, and %w; for another client, give its file", from, err)
+			return nil, nil, cli.Usagef("--from: there is no file %s, and %w; for another client, give its file", from,
+				err)
 		}
 		found, err := i.here.PlacesOf(from)
 		if err != nil {
@@ -252,35 +253,6 @@ func (i *importer) elsewhere(merge clients.Merge, places, held []clients.Place) 
 		list[n].Servers++
 	}
 	return list
-}
-
-// knownOf returns the upstreams of a configuration for comparison with the servers of clients.
-func knownOf(c *config.Config) []clients.Known {
-	var list []clients.Known
-	for _, name := range slices.Sorted(maps.Keys(c.Upstreams)) {
-		u := c.Upstreams[name]
-		list = append(list, clients.Known{
-			Name: name, Command: u.Command, Env: u.Env, Dir: u.Dir, URL: u.URL, Headers: u.Headers,
-			Offers: func(tool string) bool {
-				_, offered := u.Offers(tool)
-				return offered
-			},
-			Enabled: listedTools(&u),
-		})
-	}
-	return list
-}
-
-// listedTools returns the globs of the only tools that an upstream offers; nil if it offers others, too.
-func listedTools(u *upstream.Config) []string {
-	if u.Expose != upstream.ExposeListed {
-		return nil
-	}
-	globs := []string{}
-	for _, rule := range u.Tools {
-		globs = append(globs, rule.Glob)
-	}
-	return globs
 }
 
 // ownURLs returns the URLs of the default endpoint. The first one is for clients: public_url, or the

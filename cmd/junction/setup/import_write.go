@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -17,6 +18,7 @@ import (
 	"junction/cmd/junction/config"
 	"junction/cmd/junction/entries"
 	"junction/cmd/junction/yamledit"
+	"junction/upstream"
 	"junction/upstream/prose"
 	"junction/upstream/shell"
 )
@@ -222,4 +224,33 @@ func (i *importer) skipped() string {
 		}
 	}
 	return text
+}
+
+// knownOf returns the upstreams of a configuration for comparison with the servers of clients.
+func knownOf(c *config.Config) []clients.Known {
+	var list []clients.Known
+	for _, name := range slices.Sorted(maps.Keys(c.Upstreams)) {
+		u := c.Upstreams[name]
+		list = append(list, clients.Known{
+			Name: name, Command: u.Command, Env: u.Env, Dir: u.Dir, URL: u.URL, Headers: u.Headers,
+			Offers: func(tool string) bool {
+				_, offered := u.Offers(tool)
+				return offered
+			},
+			Enabled: listedTools(&u),
+		})
+	}
+	return list
+}
+
+// listedTools returns the globs of the only tools that an upstream offers; nil if it offers others, too.
+func listedTools(u *upstream.Config) []string {
+	if u.Expose != upstream.ExposeListed {
+		return nil
+	}
+	globs := []string{}
+	for _, rule := range u.Tools {
+		globs = append(globs, rule.Glob)
+	}
+	return globs
 }
