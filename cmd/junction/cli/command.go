@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"junction/upstream/shell"
 )
 
 // Run runs a command line and prints its error. It returns the exit code: 0, 1 for a failure,
@@ -109,6 +111,8 @@ func NoArguments(cmd *cobra.Command, args []string) error {
 	switch {
 	case len(args) == 0:
 		return nil
+	case !cmd.HasSubCommands() && isConfig(args[0]):
+		return Usagef("%s takes no arguments, and got %q; write --config %s", what, args[0], shell.Quote(args[0]))
 	case !cmd.HasSubCommands():
 		return Usagef("%s takes no arguments, and got %q", what, args[0])
 	}
