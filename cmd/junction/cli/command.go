@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -44,9 +45,20 @@ func Run(ctx context.Context, root *cobra.Command, args []string, stdin io.Reade
 		}
 		_ = Tell(stderr, fmt.Sprintf("junction: %s; see %s\n", harmless(err.Error()), help))
 	default:
-		_ = Tell(stderr, fmt.Sprintf("junction: %s\n", harmless(err.Error())))
+		_ = Tell(stderr, fmt.Sprintf("junction: %s\n", harmless(err.Error()+remedy(err))))
 	}
 	return code
+}
+
+// remedy returns what to do about an error of a disk, which any command may have. It is "" for others.
+func remedy(err error) string {
+	switch {
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
+		return "; free some space there, and run the same command again"
+	case errors.Is(err, syscall.EROFS):
+		return "; make it writable, and run the same command again"
+	}
+	return ""
 }
 
 // wantsJSON reports whether a command prints JSON.

@@ -56,7 +56,7 @@ func Replace(file string, old, content []byte, keep bool) (backup string, err er
 	}
 	if keep {
 		if backup, err = backUp(file, old, info); err != nil {
-			return "", fmt.Errorf("cannot make a backup: %w", err)
+			return "", fmt.Errorf("cannot make a backup beside it: %w", files.Reason(err))
 		}
 	}
 	return backup, files.Reason(files.Replace(file, content))

@@ -97,10 +97,15 @@ func (s *Service) Install(ctx context.Context) (runfile.Place, error) {
 		return none, fmt.Errorf("process %d serves %s already; %s; then run the same command again", before.PID,
 			s.unit.File, how)
 	}
+	if p, same := runfile.ByOtherPath(s.unit.File); same {
+		return none, fmt.Errorf("process %d serves this file already, by the path %s; use that path: %s", p.PID, p.File,
+			config.Command(p.File, "service", "status"))
+	}
 	if err := os.MkdirAll(filepath.Dir(s.file), 0o700); err != nil {
 		return none, fmt.Errorf("cannot write the service %s: %w", s.file, files.Reason(err))
 	}
 	if err := files.Write(s.file, s.text); err != nil {
+		s.host.removeFolders()
 		return none, fmt.Errorf("cannot write the service %s: %w", s.file, files.Reason(err))
 	}
 	s.host.clearFailure(s.unit.File)
@@ -138,7 +143,12 @@ func (h *Host) forget(file string) {
 	if name, err := LastGood(h.Getenv, file); err == nil {
 		os.Remove(name)
 	}
-	if h.OS == "linux" { // folders of units that are empty now
+	h.removeFolders()
+}
+
+// removeFolders removes the folders of units that are empty.
+func (h *Host) removeFolders() {
+	if h.OS == "linux" {
 		os.Remove(filepath.Join(h.configDir(), "systemd", "user"))
 		os.Remove(filepath.Join(h.configDir(), "systemd"))
 	}
