@@ -117,7 +117,8 @@ func (s *Service) Install(ctx context.Context) (runfile.Place, error) {
 		if _, known := runfile.LastBackground(s.unit.File); known {
 			instead = config.Command(s.unit.File, "service", "start")
 		}
-		return none, fmt.Errorf("cannot start the service: %w; without a service, start Junction with: %s", err, instead)
+		return none, fmt.Errorf("cannot start the service: %w; without a service, start Junction with: %s", err,
+			instead)
 	}
 	runfile.ForgetBackground(s.unit.File) // the service serves instead
 	return s.await(ctx, before.PID)
