@@ -254,7 +254,7 @@ func (x *Exchange) approvalForm() ([]byte, error) {
 
 // cannotAsk returns the text for a client that does not support elicitation: how to allow the call.
 func (x *Exchange) cannotAsk() string {
-	why := "it has not declared elicitation. Use a client that has"
+	why := "it has not declared elicitation. Use a client that has, such as junction call at a terminal"
 	if x.sessionless() {
 		why = "its request has no session. Use a client that sends Mcp-Session-Id"
 	}

@@ -89,14 +89,18 @@ func KeyID(now time.Time, others []string) string {
 	return id
 }
 
-// create writes a new file, and syncs it to the disk.
+// create writes a new file, and syncs it to the disk. A file that cannot be written is removed: half a key
+// would prevent every later start.
 func create(file string, text []byte) error {
 	f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err
 	}
 	_, err = f.Write(text)
-	return errors.Join(err, f.Sync(), f.Close())
+	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
+		os.Remove(file)
+	}
+	return err
 }
 
 func isID(id string) bool {

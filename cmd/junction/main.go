@@ -103,10 +103,13 @@ The configuration file is that of --config, or junction/config.yaml in the user'
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return cli.UnknownCommand(cmd, args[0])
+			switch {
+			case len(args) == 0:
+				return nil
+			case args[0] == "log" || args[0] == "logs":
+				return cli.Usagef("there is no command %q; %s", args[0], service.WhereIsTheLog(o.file))
 			}
-			return nil
+			return cli.UnknownCommand(cmd, args[0])
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			o.stdout, o.stderr, o.getenv = stdout, stderr, os.LookupEnv

@@ -29,8 +29,9 @@ type outage struct {
 // other words each time must not fill the log.
 const calmReasons = time.Minute
 
-// changed logs that an upstream has a state, and the error of a failed attempt.
-func (o *outages) changed(log *slog.Logger, c upstream.Change) {
+// changed logs that an upstream has a state, and the error of a failed attempt. shown means that the
+// user sees it elsewhere.
+func (o *outages) changed(log *slog.Logger, c upstream.Change, shown bool) {
 	name, s, err := c.Name, c.State, c.Err
 	level, attrs := slog.LevelInfo, []any{"upstream", name, "state", s.String()}
 	if s == upstream.StateReady {
@@ -67,5 +68,8 @@ func (o *outages) changed(log *slog.Logger, c upstream.Change) {
 		}
 	}
 	o.mu.Unlock()
+	if shown {
+		level = slog.LevelDebug
+	}
 	log.Log(context.Background(), level, "upstream "+s.String(), attrs...)
 }

@@ -22,9 +22,9 @@ func TestOutages(t *testing.T) {
 		log := record.NewLog(authtest.Searched(t, "the log", &text), config.Log{Level: slog.LevelInfo, Format: config.LogText})
 		var o outages
 		fails := func(reason string) {
-			o.changed(log, upstream.Change{Name: "up", State: upstream.StateStarting})
+			o.changed(log, upstream.Change{Name: "up", State: upstream.StateStarting}, false)
 			time.Sleep(20 * time.Second)
-			o.changed(log, upstream.Change{Name: "up", State: upstream.StateRetrying, Err: errors.New(reason)})
+			o.changed(log, upstream.Change{Name: "up", State: upstream.StateRetrying, Err: errors.New(reason)}, false)
 		}
 		for range 100 {
 			fails("exited with status 1")
@@ -32,12 +32,12 @@ func TestOutages(t *testing.T) {
 		for i := range 6 {
 			fails("another reason " + strings.Repeat("!", i))
 		}
-		o.changed(log, upstream.Change{Name: "up", State: upstream.StateReady, Tools: 3})
-		o.changed(log, upstream.Change{Name: "up", State: upstream.StateStarting})
-		o.changed(log, upstream.Change{Name: "up", State: upstream.StateReady, Tools: 3})
-		o.changed(log, upstream.Change{Name: "up", State: upstream.StateDegraded, Err: errors.New("no answer")})
+		o.changed(log, upstream.Change{Name: "up", State: upstream.StateReady, Tools: 3}, false)
+		o.changed(log, upstream.Change{Name: "up", State: upstream.StateStarting}, false)
+		o.changed(log, upstream.Change{Name: "up", State: upstream.StateReady, Tools: 3}, false)
+		o.changed(log, upstream.Change{Name: "up", State: upstream.StateDegraded, Err: errors.New("no answer")}, false)
 		time.Sleep(time.Minute)
-		o.changed(log, upstream.Change{Name: "up", State: upstream.StateReady, Tools: 3, Again: true})
+		o.changed(log, upstream.Change{Name: "up", State: upstream.StateReady, Tools: 3, Again: true}, false)
 		var got []string
 		for line := range strings.Lines(text.String()) {
 			_, line, _ = strings.Cut(strings.TrimSpace(line), " ")

@@ -12,6 +12,7 @@ import (
 	"junction/cmd/junction/config"
 	"junction/cmd/junction/health"
 	"junction/cmd/junction/runfile"
+	"junction/cmd/junction/screen"
 )
 
 // This file is about what load balancers and supervisors see: readiness and draining.
@@ -60,6 +61,28 @@ func (p *program) inForce() *config.Config {
 		return r.config
 	}
 	return p.config // open has not ended yet
+}
+
+// trouble returns the parts that fail, for the first screen. flags are those of commands about this
+// proxy. checked is false while a first check runs.
+func (p *program) trouble(flags string) (list []screen.Trouble, checked bool) {
+	checked = true
+	for _, s := range p.health.States() {
+		if s.Since.IsZero() {
+			checked = false
+			continue
+		}
+		if s.OK {
+			continue
+		}
+		t := screen.Trouble{Part: s.Name, Error: s.Error, Advice: "see the log, and junction status" + flags}
+		if s.Name == health.IdentityProviders {
+			t.Part, t.Error = "sign-in", "cannot reach an identity provider: "+s.Error
+			t.Advice = "nobody can sign in there until it answers; check it with junction auth doctor" + flags
+		}
+		list = append(list, t)
+	}
+	return list, checked
 }
 
 // parts reports which parts that Junction depends on work, for the metrics.

@@ -138,6 +138,7 @@ func open(o options) (_ *program, err error) {
 		c.Upstreams = map[string]upstream.Config{"demo": {Command: []string{config.Self, "demo"}}}
 	}
 	c.Listen = cmp.Or(o.listen, c.Listen)
+	p.screen.Hold()
 	p.config, p.log = c, record.NewLog(o.stderr, c.Log)
 	p.audit.Log = p.log
 	for _, w := range warnings {
@@ -321,7 +322,11 @@ func (p *program) serve(stopping context.Context) error {
 	p.join(ctx)
 	serveOn(public, p.public)
 	defer p.announce()()
-	p.log.Info("serving", where...)
+	level := slog.LevelInfo
+	if p.screen.Holds() { // which shows the addresses
+		level = slog.LevelDebug
+	}
+	p.log.Log(ctx, level, "serving", where...)
 	defer p.tellSupervisor(stopping, ctx, group)()
 	p.record("started", fingerprint(p.file, p.hash), proxy.OK)
 	group.Go(func() error { return p.refreshLoop(ctx) })
@@ -439,6 +444,7 @@ func (p *program) close() {
 	p.audit.Use(nil)
 	p.closeAuditExport()
 	record.FlushLog(p.log)
+	p.screen.Release()
 }
 
 // welcome prints the first screen, until all upstreams have been tried.
@@ -450,6 +456,7 @@ func (p *program) welcome(ctx context.Context, endpoint string, keys bool) error
 	if p.file != "" && p.file != userFile() {
 		t.Flags = " " + shell.Join("--config", p.file)
 	}
+	t.Trouble = func() ([]screen.Trouble, bool) { return p.trouble(t.Flags) }
 	seen := p.asSeen()
 	p.screen.Run(ctx, &t, func() []diagnose.UpstreamStatus { return seen.Report(ctx).Upstreams }, func() {
 		p.server.Settle()    // a client that reads "ready" must find the tools

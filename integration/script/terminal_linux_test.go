@@ -85,8 +85,8 @@ func shown(output string, columns int) []string {
 	return lines
 }
 
-// TestTerminalFirstScreen starts Junction at a terminal. The first screen is there once, and no line of
-// the log is lost, although the table was redrawn while the log was written.
+// TestTerminalFirstScreen starts Junction at a terminal. The first screen is there once, and comes first,
+// although the table was redrawn while the log was written. The log follows, without what the table shows.
 func TestTerminalFirstScreen(t *testing.T) {
 	const columns, servers = 110, 4
 	binary := harness.JunctionBinary(t)
@@ -94,6 +94,7 @@ func TestTerminalFirstScreen(t *testing.T) {
 	for i := range servers {
 		config += fmt.Sprintf("  server%d: { command: [sh, -c, 'sleep 0.%d; exec \"$1\" demo', sh, %q] }\n", i, 2*i, binary)
 	}
+	config += "  missing: { command: [no-such-program] }\n" // a warning of the file
 	dir := t.TempDir()
 	file := filepath.Join(dir, "config.yaml")
 	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
@@ -116,8 +117,7 @@ func TestTerminalFirstScreen(t *testing.T) {
 	part := make([]byte, 4096)
 	text := ""
 	// the screen is drawn in parts: a read may end before the table is there again
-	for strings.Count(output.String(), "upstream ready") < servers || !strings.Contains(text, "UPSTREAM ") ||
-		!strings.Contains(text, "--transport http junction") {
+	for !strings.Contains(output.String(), "key=upstreams.missing.command") {
 		n, err := ours.Read(part)
 		output.Write(part[:n])
 		if err != nil {
@@ -125,7 +125,11 @@ func TestTerminalFirstScreen(t *testing.T) {
 		}
 		text = strings.Join(shown(output.String(), columns), "\n")
 	}
-	for what, want := range map[string]int{"Junction serves ": 1, "UPSTREAM ": 1, "upstream ready": servers} {
+	if table, _, _ := strings.Cut(text, "\nNext: "); !strings.HasPrefix(text, "Junction serves ") || strings.Contains(table, "level=") {
+		t.Error("the table is not first")
+	}
+	for what, want := range map[string]int{"Junction serves ": 1, "UPSTREAM ": 1, "upstream ready": 0, "msg=serving": 0,
+		"  ready ": servers, "level=WARN": 1} {
 		if got := strings.Count(text, what); got != want {
 			t.Errorf("the terminal shows %q %d times, want %d", what, got, want)
 		}

@@ -9,8 +9,11 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"syscall"
 
 	"github.com/spf13/cobra"
+
+	"junction/upstream/shell"
 )
 
 // Run runs a command line and prints its error. It returns the exit code: 0, 1 for a failure,
@@ -42,9 +45,20 @@ func Run(ctx context.Context, root *cobra.Command, args []string, stdin io.Reade
 		}
 		_ = Tell(stderr, fmt.Sprintf("junction: %s; see %s\n", harmless(err.Error()), help))
 	default:
-		_ = Tell(stderr, fmt.Sprintf("junction: %s\n", harmless(err.Error())))
+		_ = Tell(stderr, fmt.Sprintf("junction: %s\n", harmless(err.Error()+remedy(err))))
 	}
 	return code
+}
+
+// remedy returns what to do about an error of a disk, which any command may have. It is "" for others.
+func remedy(err error) string {
+	switch {
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
+		return "; free some space there, and run the same command again"
+	case errors.Is(err, syscall.EROFS):
+		return "; make it writable, and run the same command again"
+	}
+	return ""
 }
 
 // wantsJSON reports whether a command prints JSON.
@@ -109,6 +123,8 @@ func NoArguments(cmd *cobra.Command, args []string) error {
 	switch {
 	case len(args) == 0:
 		return nil
+	case !cmd.HasSubCommands() && isConfig(args[0]):
+		return Usagef("%s takes no arguments, and got %q; write --config %s", what, args[0], shell.Quote(args[0]))
 	case !cmd.HasSubCommands():
 		return Usagef("%s takes no arguments, and got %q", what, args[0])
 	}

@@ -1,12 +1,15 @@
 package cli
 
 import (
+	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"junction/auth"
+	"junction/cmd/junction/config"
 	"junction/upstream/prose"
 )
 
@@ -21,6 +24,9 @@ func UnknownCommand(parent *cobra.Command, word string) error {
 	}
 	near := prose.Nearest(strings.ToLower(word), known)
 	switch {
+	case isConfig(word) && !parent.HasParent():
+		return Usagef("there is no command %s; to serve that file, run: %s", prose.Quote(auth.Redact(word)),
+			config.Start(word))
 	case near != "":
 		return Usagef("there is no command %s; did you mean %s?", prose.Quote(what+auth.Redact(word)), what+near)
 	case !parent.HasParent():
@@ -30,6 +36,11 @@ func UnknownCommand(parent *cobra.Command, word string) error {
 		known[i] = what + name
 	}
 	return Usagef("there is no command %s%s; there is %s", what, auth.Redact(word), strings.Join(known, ", "))
+}
+
+// isConfig reports whether a word looks like the name of a configuration file.
+func isConfig(word string) bool {
+	return slices.Contains([]string{".yaml", ".yml"}, strings.ToLower(filepath.Ext(word)))
 }
 
 // FlagError adds the closest flag to the error about an unknown one.

@@ -62,7 +62,7 @@ func Replace(file string, old, content []byte, keep bool) (backup string, err er
 	}
 	if keep {
 		if backup, err = backUp(file, old, info); err != nil {
-			return "", fmt.Errorf("cannot make a backup: %w", err)
+			return "", fmt.Errorf("cannot make a backup beside it: %w", files.Reason(err))
 		}
 	}
 	if err = files.ReplaceIf(file, content, unchanged); err != nil {

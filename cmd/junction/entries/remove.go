@@ -35,7 +35,8 @@ func changeCommands(stdout io.Writer, file *string) (all []*cobra.Command) {
 		{"remove", "rm", "Remove an upstream from the configuration file",
 			"Remove an upstream from the configuration file, with the comment directly above it. The old file " +
 				"becomes a backup.\nA running junction ends the upstream when it reloads the file. Files in the " +
-				"folder secrets stay, because the backup names them; the command prints those that are not used any more.",
+				"folder secrets stay, because the backup names them. The command prints those that nothing else " +
+				"uses.",
 			(*Editor).Remove},
 		{"enable", "", "Enable a disabled upstream",
 			"Enable a disabled upstream in the configuration file. The old file becomes a backup. A running junction " +

@@ -63,6 +63,22 @@ func Find(file string) (Place, bool) {
 	return p, ok && alive(p.PID)
 }
 
+// ByOtherPath returns the place of the running junction of this user that serves the same file by another
+// path.
+func ByOtherPath(file string) (Place, bool) {
+	own, err := os.Stat(file)
+	if err != nil {
+		return Place{}, false
+	}
+	for _, p := range all() {
+		is, err := os.Stat(p.File)
+		if abs, wrong := filepath.Abs(file); err == nil && wrong == nil && p.File != abs && os.SameFile(own, is) {
+			return p, true
+		}
+	}
+	return Place{}, false
+}
+
 // Background is a process that a command has started to serve a file, without a terminal.
 type Background struct {
 	PID int    `json:"pid"`

@@ -1,8 +1,9 @@
 // Package screen prints the first screen of a proxy: its addresses, the table of the upstreams until
 // each was tried, the lines for clients, and what to do next.
 //
-// A terminal is redrawn, and log lines appear above the table. Any other output gets lines: the table
-// after three seconds at most, and then one row for each upstream that was tried.
+// A terminal is redrawn. If the log goes to the same terminal, its lines are kept back, and follow the
+// complete table. After ten seconds they appear above the table that is redrawn. Any other output gets lines:
+// the table after three seconds at most, and then one row for each upstream that was tried.
 package screen
 
 import (
@@ -28,9 +29,59 @@ type Screen struct {
 	out, log io.Writer
 	size     func() (width, height int) // of the terminal; nil if the output is not redrawn
 
-	mu   sync.Mutex
-	live string // what is redrawn now; "" if nothing is; guarded by mu
-	rows int    // of live on the terminal; guarded by mu
+	together bool // the log goes to the terminal that is redrawn
+
+	mu      sync.Mutex
+	live    string // what is redrawn now; "" if nothing is; guarded by mu
+	rows    int    // of live on the terminal; guarded by mu
+	holding bool   // the log is kept back; guarded by mu
+	held    []byte // lines of the log; guarded by mu
+}
+
+// maxHeld is the most bytes of the log that are kept back.
+const maxHeld = 64 << 10
+
+// Hold keeps the log back until Run has printed the table, or Release. It does nothing unless the log
+// goes to the terminal that is redrawn.
+func (s *Screen) Hold() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.holding = s.together
+}
+
+// Holds reports whether the log is kept back: lines that the table shows, too, can be left out.
+func (s *Screen) Holds() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.holding
+}
+
+// Release writes what Hold has kept back.
+func (s *Screen) Release() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.release()
+}
+
+// release is Release for callers that hold s.mu.
+func (s *Screen) release() {
+	held := s.held
+	s.holding, s.held = false, nil
+	if len(held) > 0 {
+		s.above(held) // an error of the log cannot be reported
+	}
+}
+
+// above writes to the log, above what is redrawn; s.mu is held.
+func (s *Screen) above(p []byte) (int, error) {
+	live := s.live
+	if live == "" {
+		return s.log.Write(p)
+	}
+	s.erase()
+	n, err := s.log.Write(p)
+	s.draw(live)
+	return n, err
 }
 
 // New returns a screen for the standard streams of a process. The log must be written to Log.
@@ -38,33 +89,34 @@ func New(stdout, stderr io.Writer) *Screen {
 	s := &Screen{out: stdout, log: stderr}
 	if cli.IsTerminal(stdout) && os.Getenv("TERM") != "dumb" && runtime.GOOS != "windows" {
 		s.size = func() (int, int) { return cli.TerminalSize(stdout) }
+		s.together = cli.IsTerminal(stderr)
 	}
 	return s
 }
 
 // Log returns the writer for the log.
 func (s *Screen) Log() io.Writer {
-	if s.size == nil || !cli.IsTerminal(s.log) {
+	if !s.together {
 		return s.log
 	}
 	return logLines{s}
 }
 
-// logLines writes the log above the part of the terminal that is redrawn.
+// logLines keeps the log back, or writes it above the part of the terminal that is redrawn.
 type logLines struct{ *Screen }
 
 // Write implements io.Writer.
 func (l logLines) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	live := l.live
-	if live == "" {
-		return l.log.Write(p)
+	if l.holding {
+		if len(l.held)+len(p) <= maxHeld {
+			l.held = append(l.held, p...)
+			return len(p), nil
+		}
+		l.release()
 	}
-	l.erase()
-	n, err := l.log.Write(p)
-	l.draw(live)
-	return n, err
+	return l.above(p)
 }
 
 // erase removes what is redrawn; s.mu is held.
@@ -122,13 +174,15 @@ func (s *Screen) keep() {
 }
 
 const (
-	soon  = 3 * time.Second // after which lines are printed, although not all upstreams were tried
+	soon  = 3 * time.Second  // after which lines are printed, although not all upstreams were tried
+	late  = 10 * time.Second // after which the log is not kept back any more
 	often = 100 * time.Millisecond
 )
 
 // Run prints the first screen, until each upstream was tried or ctx ends. report returns the state of
 // the upstreams. early is called once, when all were tried or after three seconds.
 func (s *Screen) Run(ctx context.Context, t *Text, report func() []diagnose.UpstreamStatus, early func()) {
+	defer s.Release()
 	r := run{s, t, report, early, time.Now(), false}
 	if s.size == nil || !r.redrawn(ctx) {
 		r.lines(ctx)
@@ -161,6 +215,15 @@ func (r *run) look() (list []diagnose.UpstreamStatus, pending int) {
 	return list, pending
 }
 
+// trouble returns the lines about parts that fail. ready is false while a first check may still end.
+func (r *run) trouble() (text string, ready bool) {
+	if r.text.Trouble == nil {
+		return "", true
+	}
+	list, checked := r.text.Trouble()
+	return troubleOf(cli.NewPage(r.out), list), checked || time.Since(r.began) >= soon
+}
+
 // pause waits until the next look, and returns false if ctx has ended.
 func (r *run) pause(ctx context.Context) bool { return pace.Sleep(ctx, often, nil) }
 
@@ -169,14 +232,18 @@ func (r *run) pause(ctx context.Context) bool { return pace.Sleep(ctx, often, ni
 func (r *run) redrawn(ctx context.Context) bool {
 	for {
 		list, pending := r.look()
-		if pending == 0 {
+		trouble, ready := r.trouble()
+		if pending == 0 && ready {
 			rows, _ := tableOf(cli.NewPage(r.out), list, time.Now())
-			r.print(r.text.header() + rows + r.text.clients() + r.text.next(list))
+			r.print(r.text.header() + rows + trouble + r.text.clients() + r.text.next(list))
 			return true
 		}
-		if !r.redraw(r.growing(list, pending)) {
+		if !r.redraw(r.growing(list, trouble, pending)) {
 			r.print("")
 			return false
+		}
+		if time.Since(r.began) >= late {
+			r.Release()
 		}
 		if !r.pause(ctx) {
 			r.keep()
@@ -186,9 +253,12 @@ func (r *run) redrawn(ctx context.Context) bool {
 }
 
 // growing returns what a terminal shows while upstreams are tried: as much as it has room for.
-func (r *run) growing(list []diagnose.UpstreamStatus, pending int) string {
+func (r *run) growing(list []diagnose.UpstreamStatus, trouble string, pending int) string {
 	rows, _ := tableOf(cli.NewPage(r.out), list, time.Now())
-	text, wait := r.text.header()+rows, fmt.Sprintf("\nStarting %s …\n", prose.Count(pending, "upstream"))
+	text, wait := r.text.header()+rows+trouble, "\nChecking the identity providers …\n"
+	if pending > 0 {
+		wait = fmt.Sprintf("\nStarting %s …\n", prose.Count(pending, "upstream"))
+	}
 	if _, fits := r.height(text + r.text.clients() + wait); fits {
 		text += r.text.clients()
 	}
@@ -198,14 +268,19 @@ func (r *run) growing(list []diagnose.UpstreamStatus, pending int) string {
 // lines prints the table, and a row for each upstream that was tried later.
 func (r *run) lines(ctx context.Context) {
 	list, pending := r.look()
-	for !r.told {
+	trouble, ready := r.trouble()
+	for !r.told || !ready {
 		if !r.pause(ctx) {
 			return
 		}
 		list, pending = r.look()
+		trouble, ready = r.trouble()
 	}
 	rows, table := tableOf(cli.NewPage(r.out), list, time.Now())
-	r.print(r.text.header() + rows + r.text.clients())
+	r.print(r.text.header() + rows + trouble + r.text.clients())
+	if pending > 0 { // otherwise the last line comes now
+		r.Release()
+	}
 	waits := map[string]bool{} // the upstreams that were not tried when their row was printed
 	for i := range list {
 		waits[list[i].Name] = !tried(&list[i])

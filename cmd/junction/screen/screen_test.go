@@ -96,6 +96,59 @@ func TestTerminal(t *testing.T) {
 	})
 }
 
+// TestLogFollowsTheTable: the lines of a log on the same terminal follow the complete table, or appear
+// above it after ten seconds. None is lost, also without a table.
+func TestLogFollowsTheTable(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var seen terminal
+		s := &Screen{out: &seen, log: &seen, together: true, size: func() (int, int) { return 100, 50 }}
+		s.Hold()
+		fmt.Fprintln(s.Log(), "before")
+		fast := func() []diagnose.UpstreamStatus { return []diagnose.UpstreamStatus{{Name: "fast", State: "ready"}} }
+		checked := time.Now().Add(time.Second)
+		trouble := func() ([]Trouble, bool) {
+			if time.Now().Before(checked) {
+				return nil, false
+			}
+			return []Trouble{{"sign-in", "no route", "try later"}}, true
+		}
+		s.Run(t.Context(), &Text{URL: "URL", Trouble: trouble}, fast, func() {})
+		fmt.Fprintln(s.Log(), "after")
+		got := seen.String()
+		if !strings.HasPrefix(got, "Junction serves URL\n") || !strings.HasSuffix(got, "connect CLIENT\nbefore\nafter\n") ||
+			!strings.Contains(got, "  fast      ready      -\n  sign-in: no route\n    → try later\n\nClaude Code") || s.Holds() {
+			t.Errorf("a person sees\n%s", got)
+		}
+	})
+	synctest.Test(t, func(t *testing.T) {
+		var seen terminal
+		s := &Screen{out: &seen, log: &seen, together: true, size: func() (int, int) { return 100, 50 }}
+		s.Hold()
+		slow := func() []diagnose.UpstreamStatus { return []diagnose.UpstreamStatus{{Name: "slow", State: "starting"}} }
+		ctx, cancel := context.WithTimeout(t.Context(), 12*time.Second)
+		defer cancel()
+		time.AfterFunc(9*time.Second, func() { fmt.Fprintln(s.Log(), "kept back") })
+		s.Run(ctx, &Text{URL: "URL"}, slow, func() {})
+		if got := seen.String(); !strings.HasPrefix(got, "kept back\nJunction serves URL\n") {
+			t.Errorf("after ten seconds a person sees\n%s", got)
+		}
+	})
+	var seen terminal
+	s := &Screen{out: &seen, log: &seen, together: true, size: func() (int, int) { return 100, 50 }}
+	s.Hold()
+	fmt.Fprint(s.Log(), strings.Repeat("a line\n", maxHeld/7))
+	if seen.String() != "" {
+		t.Error("the lines are not kept back")
+	}
+	fmt.Fprint(s.Log(), "one too many\n")
+	s.Hold()
+	fmt.Fprint(s.Log(), "the last one\n")
+	s.Release()
+	if got := seen.String(); strings.Count(got, "a line\n") != maxHeld/7 || !strings.HasSuffix(got, "\none too many\nthe last one\n") {
+		t.Errorf("there are %d bytes", len(got))
+	}
+}
+
 // TestTerminalIsTooSmall: what cannot be redrawn is printed as lines.
 func TestTerminalIsTooSmall(t *testing.T) {
 	for name, size := range map[string][2]int{"low": {100, 6}, "narrow": {60, 50}, "unknown": {0, 0}} {

@@ -23,6 +23,22 @@ type Text struct {
 	Keys   bool   // clients need an API key
 	Flags  string // that commands about this proxy need, after a space, such as " --config FILE"
 	Demo   bool   // there is no configuration file
+	// Trouble returns what fails beside the upstreams, and whether all of it was checked; it may be nil.
+	Trouble func() (list []Trouble, checked bool)
+}
+
+// Trouble is a part that Junction depends on, and that fails.
+type Trouble struct{ Part, Error, Advice string }
+
+// troubleOf returns the lines about the parts that fail, on an empty page.
+func troubleOf(b *prose.Page, list []Trouble) string {
+	for _, t := range list {
+		b.Wrap("  ", "    ", t.Part+": "+prose.Flat(t.Error))
+		if t.Advice != "" {
+			b.Wrap("    → ", "      ", t.Advice)
+		}
+	}
+	return b.String()
 }
 
 // header returns the addresses.

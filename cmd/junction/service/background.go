@@ -66,7 +66,7 @@ func (s *Service) Restart(ctx context.Context) (runfile.Place, error) {
 		return s.Install(ctx)
 	}
 	none := runfile.Place{}
-	p, running := runfile.Find(s.unit.File)
+	_, running := runfile.Find(s.unit.File)
 	if _, ok := runfile.LastBackground(s.unit.File); !ok && !running {
 		return none, fmt.Errorf("no service of %s is installed; run: %s; without a service, start Junction with: %s",
 			s.unit.File, config.Command(s.unit.File, "service", "install"), config.Start(s.unit.File))

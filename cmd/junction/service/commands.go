@@ -33,7 +33,8 @@ If the file has a mistake, the service continues with the last content that was 
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(installCommand(stdout, file), statusCommand(stdout, file), startCommand(stdout, file),
-		restartCommand(stdout, file), stopCommand(stdout, file), uninstallCommand(stdout, file), runService(stdout, stderr, file, serve))
+		restartCommand(stdout, file), stopCommand(stdout, file), uninstallCommand(stdout, file),
+		runService(stdout, stderr, file, serve))
 	return cmd
 }
 
@@ -223,7 +224,8 @@ func startCommand(stdout io.Writer, file *string) *cobra.Command {
 nothing if Junction runs.`,
 	}, func(ctx context.Context, s *Service, path string) (string, error) {
 		if p, running := runfile.Find(s.unit.File); running {
-			return fmt.Sprintf("Junction runs already; it serves %s at %s (process %d).\n", short(path), p.URL, p.PID), nil
+			return fmt.Sprintf("Junction runs already; it serves %s at %s (process %d).\n", short(path), p.URL,
+				p.PID), nil
 		}
 		return s.started(ctx, "Started Junction", path)
 	})

@@ -97,10 +97,15 @@ func (s *Service) Install(ctx context.Context) (runfile.Place, error) {
 		return none, fmt.Errorf("process %d serves %s already; %s; then run the same command again", before.PID,
 			s.unit.File, how)
 	}
+	if p, same := runfile.ByOtherPath(s.unit.File); same {
+		return none, fmt.Errorf("process %d serves this file already, by the path %s; use that path: %s", p.PID, p.File,
+			config.Command(p.File, "service", "status"))
+	}
 	if err := os.MkdirAll(filepath.Dir(s.file), 0o700); err != nil {
 		return none, fmt.Errorf("cannot write the service %s: %w", s.file, files.Reason(err))
 	}
 	if err := files.Write(s.file, s.text); err != nil {
+		s.host.removeFolders()
 		return none, fmt.Errorf("cannot write the service %s: %w", s.file, files.Reason(err))
 	}
 	s.host.clearFailure(s.unit.File)
@@ -112,7 +117,8 @@ func (s *Service) Install(ctx context.Context) (runfile.Place, error) {
 		if _, known := runfile.LastBackground(s.unit.File); known {
 			instead = config.Command(s.unit.File, "service", "start")
 		}
-		return none, fmt.Errorf("cannot start the service: %w; without a service, start Junction with: %s", err, instead)
+		return none, fmt.Errorf("cannot start the service: %w; without a service, start Junction with: %s", err,
+			instead)
 	}
 	runfile.ForgetBackground(s.unit.File) // the service serves instead
 	return s.await(ctx, before.PID)
@@ -138,7 +144,12 @@ func (h *Host) forget(file string) {
 	if name, err := LastGood(h.Getenv, file); err == nil {
 		os.Remove(name)
 	}
-	if h.OS == "linux" { // folders of units that are empty now
+	h.removeFolders()
+}
+
+// removeFolders removes the folders of units that are empty.
+func (h *Host) removeFolders() {
+	if h.OS == "linux" {
 		os.Remove(filepath.Join(h.configDir(), "systemd", "user"))
 		os.Remove(filepath.Join(h.configDir(), "systemd"))
 	}
@@ -184,6 +195,25 @@ func (s *Service) log() string {
 		return line
 	}
 	return s.unit.Log
+}
+
+// WhereIsTheLog says where the log of the junction that serves a configuration file is. flag is the value of
+// --config.
+func WhereIsTheLog(flag string) string {
+	s, path, err := of(flag)
+	if err != nil {
+		return "the log is on the standard error of junction, where it was started"
+	}
+	b, known := runfile.LastBackground(path)
+	switch journal := s.manager.log(s.unit); {
+	case s.Installed() && journal != "":
+		return "the log of the service is in the journal; run: " + journal
+	case s.Installed():
+		return "the log of the service is " + s.unit.Log
+	case known:
+		return "the log of the process in the background is " + b.Log
+	}
+	return "no service serves " + short(path) + "; the log is on the standard error of junction, where it was started"
 }
 
 // Uninstall stops the service and removes its definition. It returns false if there is none.

@@ -234,6 +234,9 @@ func (r *record) plan(short string) string {
 	if len(r.Secrets) > 0 || r.Environment != "" {
 		steps = append(steps, "delete the values that it has kept for these servers")
 	}
+	if len(steps) == 1 {
+		return "Nothing of this setup is left to undo; it is forgotten now."
+	}
 	return strings.Join(steps, "\n  - ")
 }
 
