@@ -64,7 +64,8 @@ func (p *provider) says(no *providerError) string {
 }
 
 // operatorsTurn tells the user that trying again does not help.
-const operatorsTurn = "You cannot correct this yourself. Tell the operator of this server the number of the request below."
+const operatorsTurn = "You cannot correct this yourself. " +
+	"Tell the operator of this server the number of the request below."
 
 // undiscoveredError is an error of the metadata of a provider, with what the operator can do about it.
 type undiscoveredError struct {

@@ -2,7 +2,6 @@ package authserver
 
 import (
 	"fmt"
-	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -10,6 +9,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"junction/auth/authtest"
 )
 
 // logged is the log of a server, which a test reads.
@@ -36,7 +37,7 @@ func (l *logged) take() string {
 // whether the user can do anything.
 func TestFailedSignInsNameTheRemedy(t *testing.T) {
 	log := new(logged)
-	s := mustStand(t, func(o *Options) { o.Log = slog.New(slog.NewTextHandler(log, nil)) })
+	s := mustStand(t, func(o *Options) { o.Log = authtest.Log(t, log) })
 	a := s.mustApp(t)
 	told := func(text string) func(http.ResponseWriter, *http.Request) {
 		return func(w http.ResponseWriter, _ *http.Request) {

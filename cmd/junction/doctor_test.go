@@ -200,7 +200,7 @@ func TestDoctorNamesPartsThatFail(t *testing.T) {
 	_, good := upstreamtest.Start(t, upstreamtest.Script{Tools: fine("a")})
 	r := mustServe(t, fmt.Sprintf(`public_url: http://127.0.0.1:1
 storage: { dsn: %[1]s/junction.db, key_file: %[1]s/master.key }
-auth: { oauth: { identity_providers: [{ id: sso, name: Acme SSO, issuer: "http://127.0.0.1:1", client_id: junction, client_secret: s }] } }
+auth: { oauth: { identity_providers: [{ id: sso, name: Acme SSO, issuer: "http://127.0.0.1:1", client_id: junction, client_secret: canary-s3cret }] } }
 upstreams: { good: { url: %[2]q } }
 `, t.TempDir(), good))
 	r.stderr.mustSay(t, "state=ready", 1)

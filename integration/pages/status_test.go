@@ -53,3 +53,27 @@ func TestStatusInABrowser(t *testing.T) {
 		t.Errorf("without scripts the button leads to %s", s.URL)
 	}
 }
+
+// TestHostileStatusInABrowser: long names, markup and a megabyte of text from servers, clients and callers fit the page.
+func TestHostileStatusInABrowser(t *testing.T) {
+	harness.WithoutShort(t)
+	defer harness.Computes(t)()
+	long := strings.Repeat("long_NAME-", 3) + "xy" // as long as names may be
+	_, up := upstreamtest.Start(t, upstreamtest.Script{})
+	p := harness.MustProgram(t, `upstreams:
+  `+long+`: { url: "`+up+`" }
+  gone: { url: "http://`+strings.Repeat("a-host-", 8)+`.invalid/`+strings.Repeat("path", 40)+`" }
+  loud: { command: [sh, -c, 'printf "\\033[31m<script>%01048576d\\n" 1 >&2; exit 3'] }
+  off: { command: [there-is-no-program], enabled: false }
+`)
+	w := mustWindow(t)
+	c := harness.NewClient(t, &harness.Endpoint{URL: p.URL}, client.EraModern)
+	if a := c.Tool(t, long+"__echo", `{}`); a.Status != http.StatusOK {
+		t.Fatal(a)
+	}
+	c.Tool(t, long+"__"+strings.Repeat("<b>gone</b>", 10), `{}`)
+	s := w.do(order{Open: p.Admin, Wait: "exited with status 3", Then: long + "__echo", Shot: "hostile"})
+	if len(s.Text) > 20_000 {
+		t.Errorf("the page has %d bytes of text", len(s.Text))
+	}
+}

@@ -33,7 +33,8 @@ func authCommand(stdout io.Writer, file *string) *cobra.Command {
 		Use:   "doctor",
 		Short: "Check the identity providers of the configuration file",
 		Long: `Compare the identity providers and authorization servers with the configuration file: issuer, keys,
-endpoints, and the client_id and client_secret at identity providers. The command needs no running proxy and changes nothing. The exit code is 1 if it finds a problem.`,
+endpoints, and the client_id and client_secret at identity providers. The command needs no running
+proxy and changes nothing. The exit code is 1 if it finds a problem.`,
 		Example: "  junction auth doctor --config config.yaml",
 		Args:    NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -238,8 +239,8 @@ func (d *signInDoctor) provider(ctx context.Context, issuer string, scopes []str
 // credentials sends a code that no provider has issued, by both methods of RFC 6749, section 2.3.1. A
 // provider that knows the client rejects the code, and another one the client.
 func (d *signInDoctor) credentials(ctx context.Context, endpoint, redirect, id, secret string) {
-	form := url.Values{"grant_type": {"authorization_code"}, "code": {"junction-auth-doctor"}, "redirect_uri": {redirect},
-		"code_verifier": {strings.Repeat("junction-auth-doctor-", 3)}, "client_id": {id}}
+	form := url.Values{"grant_type": {"authorization_code"}, "code": {"junction-auth-doctor"},
+		"redirect_uri": {redirect}, "code_verifier": {strings.Repeat("junction-auth-doctor-", 3)}, "client_id": {id}}
 	var why string
 	for _, inHeader := range []bool{true, false} {
 		if inHeader && secret == "" {
@@ -292,8 +293,8 @@ func (d *signInDoctor) issuer(ctx context.Context, issuer string) *metadata {
 	err := d.read(ctx, base+"/.well-known/openid-configuration", &m)
 	if err != nil {
 		if other := d.read(ctx, base+"/.well-known/oauth-authorization-server", &m); other != nil {
-			d.bad(err.Error(), cmp.Or(fetch.Advice(err), "compare issuer with what the provider calls its issuer; a browser on this machine "+
-				"should show "+base+"/.well-known/openid-configuration"))
+			d.bad(err.Error(), cmp.Or(fetch.Advice(err), "compare issuer with what the provider calls its issuer; "+
+				"a browser on this machine should show "+base+"/.well-known/openid-configuration"))
 			return nil
 		}
 	}

@@ -28,6 +28,9 @@ type kept struct {
 	keyFile string // "" if the keys are in the environment
 }
 
+// restoring is the command that needs the keys, but no storage.
+const restoring = "storage restore"
+
 // keptStorage returns the storage of a configuration file with its master keys. what is the
 // command, for messages.
 func keptStorage(what, file string) (k kept, err error) {
@@ -40,8 +43,13 @@ func keptStorage(what, file string) (k kept, err error) {
 			"auth.mode oauth", file)
 	}
 	k.storage, k.Driver = c.Storage, c.Storage.Driver
-	if k.DSN, err = c.Storage.Place(os.LookupEnv); err == nil {
-		k.Keys, k.keyFile, err = existingRing(c.Storage)
+	if k.DSN, err = c.Storage.Place(os.LookupEnv); err != nil {
+		return k, err
+	}
+	if k.Keys, k.keyFile, err = existingRing(c.Storage); err != nil && what != restoring {
+		if _, none := existingPlace(c.Storage); none != nil {
+			err = none // before the first start there are neither keys nor a storage
+		}
 	}
 	return k, err
 }
@@ -127,7 +135,7 @@ For Postgres, use its own tool:
 }
 
 func restoreCommand(stdout io.Writer, file *string) *cobra.Command {
-	return keptCommand("storage restore", "restore FILE", "Replace the stored sign-ins by a backup",
+	return keptCommand(restoring, "restore FILE", "Replace the stored sign-ins by a backup",
 		`Replace the stored sign-ins by a backup. Stop the proxy first.
 
 The backup is checked before anything changes. It needs the master keys with which it was made, also on another

@@ -89,11 +89,11 @@ func existingPlace(c config.Storage) (string, error) {
 	info, err := os.Stat(place)
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && c.DSN == "":
-		err = fmt.Errorf("nothing is stored: there is no %s; run the command as the user of the proxy, or name the "+
-			"file (storage.dsn)", place)
+		err = fmt.Errorf("nothing is stored: there is no %s; start junction first, run the command as the user "+
+			"of the proxy, or name the file (storage.dsn)", place)
 	case errors.Is(err, fs.ErrNotExist):
-		err = fmt.Errorf("nothing is stored yet: there is no %s (storage.dsn), which the proxy makes when it starts",
-			place)
+		err = fmt.Errorf("nothing is stored yet: there is no %s (storage.dsn); start junction first, which "+
+			"makes the file", place)
 	case err != nil:
 		err = fmt.Errorf("find the storage of sign-ins (storage.dsn): %w", err)
 	case !info.Mode().IsRegular():
