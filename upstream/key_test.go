@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"junction/auth/authtest"
 	"junction/upstream/client"
 	"junction/upstream/upstreamtest"
 )
@@ -116,6 +117,21 @@ func TestForeignHolderOfState(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// TestForeignHolderOfAPersonalState: at a server that each user signs in to, each user has a state of their
+// own, also with isolation: shared, which concerns the connections of that user.
+func TestForeignHolderOfAPersonalState(t *testing.T) {
+	yes := true
+	var s Set
+	defer s.Close()
+	s.Apply(map[string]Config{"up": {URL: "http://127.0.0.1:1/mcp", Auth: Auth{Mode: AuthOAuthUser}, Stateful: &yes,
+		Isolation: IsolationShared}}, Options{Credentials: &nobodySignedIn{}, Log: authtest.Log(t)}, nil)
+	for _, user := range []string{"ann", "ben"} {
+		if holder, ok := s.Of(user)[0].Holder("s", user); !ok || holder != "principal "+user {
+			t.Errorf("the holder of the state of %s is %q, %t", user, holder, ok)
+		}
 	}
 }
 

@@ -1,12 +1,14 @@
 package front
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -22,8 +24,10 @@ import (
 	"junction/proxy/proxytest"
 	"junction/proxy/scope"
 	"junction/proxy/stateful"
+	"junction/proxy/view"
 	"junction/upstream"
 	"junction/upstream/client"
+	"junction/upstream/raw"
 )
 
 // stateMembers is a member that has all states, or none.
@@ -31,6 +35,7 @@ type stateMembers struct {
 	elsewhereMembers
 	mu     sync.Mutex
 	owner  string
+	lost   bool // the next answer of State
 	asked  int
 	freed  int
 	send   error // of Send
@@ -41,7 +46,9 @@ func (m *stateMembers) State(context.Context, [16]byte, string) (string, bool, e
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.asked++
-	return m.owner, false, nil
+	lost := m.lost
+	m.lost = false
+	return m.owner, lost, nil
 }
 
 func (m *stateMembers) FreeState(context.Context, [16]byte) error {
@@ -151,6 +158,92 @@ func TestStateOfAnotherIdentity(t *testing.T) {
 	}
 }
 
+// TestLostStateIsTold: the first call after the end of the member that had the state is not made, and its
+// error says that the state is lost. The next call is made.
+func TestLostStateIsTold(t *testing.T) {
+	m, up := &stateMembers{owner: "self", lost: true}, &stateServer{}
+	s := serverWith(t, Options{Log: authtest.Log(t), Members: m}, proxytest.NewBackend(t, 1, 1))
+	ours, _ := errors.AsType[*upstream.Error](mustCallStateful(t, s, up))
+	if ours == nil || ours.Kind != client.KindStateLost || up.calls != 0 {
+		t.Errorf("the first call: %v, and %d calls are made", ours, up.calls)
+	}
+	if err := mustCallStateful(t, s, up); err != nil || up.calls != 1 {
+		t.Errorf("the next call: %v, and %d calls are made", err, up.calls)
+	}
+}
+
+// TestStoppingProcessGivesAStateUpOnce: a process that stops keeps a state with a call in flight, also for
+// calls of other members. Then it gives the state up for good, for calls of its own clients, too.
+func TestStoppingProcessGivesAStateUpOnce(t *testing.T) {
+	up, key := &stateServer{}, stateKey("up", "")
+	s := serverWith(t, Options{Log: authtest.Log(t), Members: &stateMembers{owner: "self"}}, proxytest.NewBackend(t, 1, 1))
+	var in [2]*state
+	enter := func(i int, forwarded bool) (err error) {
+		in[i], err = s.enter(t.Context(), key, up, "", forwarded)
+		return err
+	}
+	if err := enter(0, true); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.stateOwner(t.Context(), key, in[0], ""); err != nil {
+		t.Fatal(err)
+	}
+	s.Shutdown()
+	if err := enter(1, true); err != nil {
+		t.Fatalf("with a call in flight: %v", err)
+	}
+	s.leave(key, in[0])
+	s.leave(key, in[1])
+	for i, forwarded := range []bool{true, false} {
+		if err := enter(i, forwarded); err != errReleased {
+			t.Errorf("without a call in flight, forwarded %v: %v, want %v", forwarded, err, errReleased)
+		}
+	}
+}
+
+// holding is a backend with a state of each principal.
+type holding struct {
+	view.Backend
+	principals *[]string
+}
+
+func (h holding) Holder(_, principal string) (string, bool) {
+	*h.principals = append(*h.principals, principal)
+	return "principal " + principal, true
+}
+
+// TestStateIsThatOfTheCredentials: a call of another member has the state of the user whose credentials
+// came with it, whatever the message names.
+func TestStateIsThatOfTheCredentials(t *testing.T) {
+	var asked []string
+	backend := holding{proxytest.NewBackend(t, 1, 1), &asked}
+	s := serverWith(t, Options{Log: authtest.Log(t), Members: &stateMembers{owner: "other"}})
+	secret := auth.NewKey()
+	hash, err := auth.HashKey(secret)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := auth.Config{APIKeys: []auth.Key{{Name: "ann", Hash: hash}}}
+	s.ApplyBackends(scope.Config{Guard: config.Guard(nil, "", nil), Policy: policy.Open()}, []view.Backend{backend})
+	params, err := raw.Parse([]byte(`{"name":"x"}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := stateful.Of("id", backend.Name(), &upstream.Call{Call: client.Call{Method: "tools/call", Caller: "key:bob",
+		Principal: "key:bob", Params: params}, Session: "session of bob", Era: client.EraLegacy}).Text()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "http://localhost/mcp", bytes.NewReader(text))
+	r.Header.Set(members.HeaderCall, sentCall)
+	r.Header.Set("Authorization", "Bearer "+secret)
+	w := httptest.NewRecorder()
+	s.ServeHTTP(w, r.WithContext(members.WithForwarded(r.Context())))
+	if w.Code != http.StatusMisdirectedRequest || !slices.Equal(asked, []string{"key:ann"}) {
+		t.Errorf("the call is answered %d, and the state is that of %q, want key:ann", w.Code, asked)
+	}
+}
+
 // TestStateOutOfReach: a call whose state is at a member that lives and cannot be reached is refused with
 // 503, and not made here. The error of a call that was sent tells that it may have been executed.
 func TestStateOutOfReach(t *testing.T) {
@@ -234,7 +327,7 @@ func TestAnswersForACallCountForItsCaller(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var b budget.Budget
-				b.Init([budget.Quotas]int64{budget.Requests: 10, budget.Bytes: test.total}, nil)
+				b.Init([budget.Quotas]int64{budget.Requests: 10, budget.Bytes: test.total}, authtest.Log(t))
 				grant := b.Grant(budget.Account{Principal: "key:ann"}, "")
 				if err := grant.Reserve(budget.Requests, 1); err != nil {
 					t.Fatal(err)

@@ -144,7 +144,8 @@ func (o *Owner) Refuse(number string, first byte, reason string) {
 	delete(o.questions, number)
 	o.mu.Unlock()
 	if q != nil {
-		q.answer <- answer{err: &jsonrpc.Error{Code: mcp.INTERNAL_ERROR, Message: "the answer of the client is lost: " + reason}}
+		q.answer <- answer{err: &jsonrpc.Error{Code: mcp.INTERNAL_ERROR,
+			Message: "the answer of the client is lost: " + reason}}
 	}
 }
 

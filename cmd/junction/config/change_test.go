@@ -246,6 +246,10 @@ func TestRefusedReloadNarrowsWhoComesIn(t *testing.T) {
 	if c := refused(proxy(inside, "10.0.0.0/7"), inside); fmt.Sprint(c.Auth.APIKeys[0].CIDRs) != "[192.0.2.0/24]" {
 		t.Errorf("without a proxy the key is accepted from %v", c.Auth.APIKeys[0].CIDRs)
 	}
+	only := key(", cidrs: [10.0.0.0/8]")
+	if c := refused(proxy(only, "10.0.0.0/7"), only); c.Auth.APIKeys[0].Name == "a" {
+		t.Errorf("a key with no network left is accepted from %v", c.Auth.APIKeys[0].CIDRs)
+	}
 	if c := refused("", key("")); !c.Auth.Needed() || c.Auth.APIKeys[0].Name == "a" {
 		t.Error("the first key of a refused file does not close the listener")
 	}
