@@ -128,12 +128,12 @@ func TestTerminalSetup(t *testing.T) {
 		}
 	}()
 	text := mustTalk(t, env, dialogue{
-		{"Names, all or none [all]:", "nots"},
-		{"Names, all or none [all]:", "notes, wiki"},
+		{"Names, all, none, or -NAME to leave one out [all]:", "nots"},
+		{"Names, all, none, or -NAME to leave one out [all]:", "notes, wiki"},
 		{"wiki needs WIKI_KEY (Key of the wiki); Enter leaves it for later:", "canary-of-the-wiki"},
 		{"Start Junction now, and at each login? [Y/n]", ""},
 		{"Start Junction in the background, until the machine ends? [Y/n]", "y"},
-		{"Names, all or none [all]:", ""},
+		{"Names, all, none, or -NAME to leave one out [all]:", ""},
 		{"Remove from their files the servers that work in Junction? [Y/n]", ""},
 	}, "setup")
 	flat := strings.Join(strings.Fields(text), " ")
@@ -222,18 +222,18 @@ func TestTerminalSetupAsksAgain(t *testing.T) {
 		want    []string
 	}{
 		{dialogue{
-			{"Names, all or none [all]:", ""},
+			{"Names, all, none, or -NAME to leave one out [all]:", ""},
 			{"wiki needs WIKI_KEY; Enter leaves it for later:", ""},
 			{"Start Junction now, and at each login? [Y/n]", "n"},
 			{"Start Junction in the background, until the machine ends? [Y/n]", "y"},
-			{"Names, all or none [all]:", "none"},
+			{"Names, all, none, or -NAME to leave one out [all]:", "none"},
 		}, []string{"wiki: blocked: ", "Left for later: WIKI_KEY of wiki. junction setup asks again, and keeps the values in " +
 			"~/.config/junction/secrets."}},
 		{dialogue{
 			{"wiki needs WIKI_KEY; Enter leaves it for later:", "canary-of-the-wiki"},
-			{"Names, all or none [all]:", "none"},
+			{"Names, all, none, or -NAME to leave one out [all]:", "none"},
 		}, []string{"Kept WIKI_KEY of wiki in ~/.config/junction/secrets/wiki.WIKI_KEY.", "wiki: ready, 3 tools"}},
-		{dialogue{{"Names, all or none [all]:", "none"}}, []string{"wiki: ready, 3 tools"}},
+		{dialogue{{"Names, all, none, or -NAME to leave one out [all]:", "none"}}, []string{"wiki: ready, 3 tools"}},
 	} {
 		text := mustTalk(t, env, step.answers, "setup")
 		for _, want := range step.want {

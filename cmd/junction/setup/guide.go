@@ -227,21 +227,14 @@ func (g *guide) choose(i *importer) error {
 	return nil
 }
 
-// fewNames are so few that a person can type those to keep.
-const fewNames = 6
-
 // which asks for some of all. The answer is a list of names; nothing means all.
 func (g *guide) which(question string, all []string) ([]string, error) {
 	if g.yes {
 		return all, nil
 	}
 	for {
-		answers := "Names, all or none"
-		if len(all) > fewNames {
-			answers = "Names, all, none, or -NAME to leave it out"
-		}
-		line, err := cli.QuestionsOf(g.cmd).Line(question + "\n  " + strings.Join(all, ", ") + "\n" + answers +
-			" [all]:")
+		line, err := cli.QuestionsOf(g.cmd).Line(question + "\n  " + strings.Join(all, ", ") +
+			"\nNames, all, none, or -NAME to leave one out [all]:")
 		if err != nil {
 			return nil, err
 		}
@@ -249,20 +242,27 @@ func (g *guide) which(question string, all []string) ([]string, error) {
 		if unknown == "" {
 			return chosen, nil
 		}
-		cli.Tellf(g.cmd.ErrOrStderr(), "There is no %s here; answer all, none, or names of the list.\n",
-			prose.Quote(unknown))
+		cli.Tellf(g.cmd.ErrOrStderr(), "There is no %s here; answer all, none, names of the list, or -NAME to leave "+
+			"one out.\n", prose.Quote(unknown))
 	}
 }
 
 // pick returns the elements of all that an answer names, and the first word that is none of them. An
-// answer that begins with -NAME, or with all, means all but the names with a hyphen.
+// answer that begins with -NAME, or with all, means all but the names with a hyphen. Yes is all, and no
+// is none, unless they are names.
 func pick(line string, all []string) (chosen []string, unknown string) {
 	words := strings.FieldsFunc(line, func(r rune) bool { return r == ',' || r == ' ' })
-	switch {
-	case len(words) == 0, len(words) == 1 && strings.EqualFold(words[0], "all"):
+	if len(words) == 0 {
 		return all, ""
-	case len(words) == 1 && strings.EqualFold(words[0], "none"):
-		return nil, ""
+	}
+	named := func(name string) bool { return strings.EqualFold(name, words[0]) }
+	if len(words) == 1 && !slices.ContainsFunc(all, named) {
+		switch strings.ToLower(words[0]) {
+		case "all", "y", "yes":
+			return all, ""
+		case "none", "n", "no":
+			return nil, ""
+		}
 	}
 	every := strings.EqualFold(words[0], "all")
 	if every || strings.HasPrefix(words[0], "-") {
