@@ -7,6 +7,7 @@ import (
 	"io"
 	"maps"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -20,6 +21,7 @@ import (
 	"junction/cmd/junction/entries"
 	"junction/cmd/junction/runfile"
 	"junction/cmd/junction/service"
+	"junction/upstream"
 	"junction/upstream/prose"
 )
 
@@ -68,7 +70,7 @@ type guide struct {
 	home   clients.Home
 	record *record  // what was done, for --undo
 	left   []string // variables whose values were left for later, and what they are for
-	failed bool     // no service could be installed
+	kept   bool     // clients keep servers that do not work in Junction yet
 }
 
 // say prints a paragraph.
@@ -126,8 +128,8 @@ func (g *guide) run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	changed, failure := g.connect(ctx, running)
-	g.finish(changed)
+	changed, failure := g.connect(g.cmd.Context(), running)
+	g.finish(g.cmd.Context(), changed, running)
 	return failure
 }
 
@@ -234,7 +236,7 @@ func (g *guide) which(question string, all []string) ([]string, error) {
 	}
 	for {
 		line, err := cli.QuestionsOf(g.cmd).Line(question + "\n  " + strings.Join(all, ", ") +
-			"\nNames, all, none, or -NAME to leave one out [all]:")
+			"\nNames, all, none, or -NAME to omit it [all]:")
 		if err != nil {
 			return nil, err
 		}
@@ -242,8 +244,8 @@ func (g *guide) which(question string, all []string) ([]string, error) {
 		if unknown == "" {
 			return chosen, nil
 		}
-		cli.Tellf(g.cmd.ErrOrStderr(), "There is no %s here; answer all, none, names of the list, or -NAME to leave "+
-			"one out.\n", prose.Quote(unknown))
+		cli.Tellf(g.cmd.ErrOrStderr(), "There is no %s here; answer all, none, names of the list, or -NAME to "+
+			"omit it.\n", prose.Quote(unknown))
 	}
 }
 
@@ -287,8 +289,12 @@ func pick(line string, all []string) (chosen []string, unknown string) {
 	return chosen, ""
 }
 
-// waitForServers is how long the first attempts of the servers may take: a package may be downloaded.
-const waitForServers = 30 * time.Second
+const (
+	// waitForServers is how long the first attempts of the servers may take: a package may be downloaded.
+	waitForServers = 3 * time.Minute
+	// soon is when the servers are named that have not finished their first attempt.
+	soon = 5 * time.Second
+)
 
 // start starts Junction unless it runs, and prints the states of the servers. It returns false if the
 // person does not want to start it.
@@ -310,11 +316,39 @@ func (g *guide) start(ctx context.Context, added []string) (running bool, err er
 		}
 		names = slices.Sorted(maps.Keys(c.Upstreams))
 	}
-	g.say("Waiting for the servers, %v at most …", waitForServers)
-	if text := entries.Results(ctx, g.file, names, waitForServers); text != "" {
+	return running, g.await(ctx, names)
+}
+
+// await waits for the first attempts of the named servers, and prints their states. The first Ctrl-C ends
+// the waiting only.
+func (g *guide) await(ctx context.Context, names []string) error {
+	rest := context.WithoutCancel(ctx)
+	interrupted, stop := signal.NotifyContext(rest, os.Interrupt)
+	defer stop()
+	g.say("Waiting for the servers, %.0f minutes at most; Ctrl-C leaves the rest for later …",
+		waitForServers.Minutes())
+	var slow []string
+	for _, u := range cli.AwaitTried(ctx, g.file, names, soon) {
+		if u.State == upstream.StateStarting.String() {
+			slow = append(slow, strings.TrimSuffix(u.Name+" ("+u.Note+")", " ()"))
+		}
+	}
+	if len(slow) > 0 && ctx.Err() == nil {
+		g.say("Still starting: %s …", prose.Flat(strings.Join(slow, ", ")))
+		cli.AwaitTried(ctx, g.file, names, waitForServers-soon)
+	}
+	if ctx.Err() != nil {
+		select {
+		case <-interrupted.Done():
+			g.cmd.SetContext(rest) // a second interrupt ends the process
+		case <-time.After(time.Second): // another signal
+			return ctx.Err()
+		}
+	}
+	if text := entries.Results(rest, g.file, names, 0); text != "" {
 		g.say("%s", strings.TrimRight(text, "\n"))
 	}
-	return running, nil
+	return nil
 }
 
 // launch installs the service, or starts a process in the background.
@@ -324,38 +358,18 @@ func (g *guide) launch(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	fmt.Fprintln(g.stdout)
-	as, err := g.agree("Start Junction now, and at each login?")
-	if err != nil {
-		return false, err
+	s, err := h.Of(g.file)
+	if err == nil {
+		err = s.Reach(ctx)
 	}
-	if as {
-		s, err := h.Of(g.file)
-		if err == nil {
-			if err = g.keepVariables(); err != nil {
-				return false, err
-			}
-			installed := s.Installed()
-			before := g.record.Service
-			g.record.Service = before || !installed
-			if err := g.record.save(); err != nil {
-				return false, err
-			}
-			var p runfile.Place
-			if p, err = s.Install(ctx); err == nil || s.Installed() {
-				err = errors.Join(err, g.record.save())
-			} else {
-				g.record.Service = before
-			}
-			if err == nil {
-				g.say("Installed the service %s, which serves %s at %s.\n%s", s.Name(), g.short(), p.URL, s.Later())
-				return true, nil
-			}
-			if s.Installed() {
-				return false, err
-			}
+	if err != nil {
+		g.say("No service, which would start Junction at each login: %s.", prose.OneLine(err.Error()))
+	} else if as, err := g.agree("Start Junction now, and at each login?"); err != nil {
+		return false, err
+	} else if as {
+		if installed, err := g.install(ctx, s); err != nil || installed {
+			return installed, err
 		}
-		g.failed = true
-		g.say("No service: %s.", prose.OneLine(err.Error()))
 	}
 	if now, err := g.agree("Start Junction in the background, until the machine ends?"); err != nil || !now {
 		if err == nil {
@@ -370,6 +384,34 @@ func (g *guide) launch(ctx context.Context) (bool, error) {
 	g.record.PID = p.PID
 	g.say("Started Junction at %s (process %d). Its log: %s", p.URL, p.PID, g.home.Short(log))
 	return true, g.record.save()
+}
+
+// install installs the service. It returns false if the service could not be started; no service stays
+// then.
+func (g *guide) install(ctx context.Context, s *service.Service) (bool, error) {
+	if err := g.keepVariables(); err != nil {
+		return false, err
+	}
+	before := g.record.Service
+	g.record.Service = before || !s.Installed()
+	if err := g.record.save(); err != nil {
+		return false, err
+	}
+	p, err := s.Install(ctx)
+	if err == nil || s.Installed() {
+		err = errors.Join(err, g.record.save())
+	} else {
+		g.record.Service = before
+	}
+	switch {
+	case err == nil:
+		g.say("Installed the service %s, which serves %s at %s.\n%s", s.Name(), g.short(), p.URL, s.Later())
+		return true, nil
+	case s.Installed():
+		return false, err
+	}
+	g.say("No service: %s.", prose.OneLine(err.Error()))
+	return false, nil
 }
 
 // keepVariables asks whether the service gets the variables of this shell that the file uses.
@@ -441,6 +483,7 @@ func (g *guide) connectOne(ctx context.Context, client *clients.Client, replace 
 	}
 	g.say("%s", strings.TrimRight(text, "\n"))
 	g.record.connected(client.ID, result)
+	g.kept = g.kept || result.again
 	return result, g.forget(&c, client.ID)
 }
 
@@ -468,17 +511,18 @@ func (g *guide) forget(c *connector, id string) error {
 }
 
 // finish says what the person has to do.
-func (g *guide) finish(changed []*clients.Client) {
+func (g *guide) finish(ctx context.Context, changed []*clients.Client, running bool) {
 	fmt.Fprintln(g.stdout)
 	for _, line := range restart(changed, "junction") {
 		g.say("%s", line)
 	}
-	c := connector{file: g.file, client: &clients.Client{Name: "a connected client"}}
-	for _, line := range c.afterReboot() {
-		if g.failed {
-			line = "After a reboot, run: " + config.Command(g.file, "service", "start")
-		}
-		g.say("%s", line)
+	if how := afterReboot(ctx, g.file); how != "" && len(g.record.Clients) > 0 {
+		g.say("After a reboot, the clients have no servers of Junction until it runs; %s", how)
+	} else if how != "" && running {
+		g.say("After a reboot, Junction does not run by itself; %s", how)
+	}
+	if g.kept {
+		g.say("%s", replaceLater(g.file))
 	}
 	if len(g.left) > 0 {
 		folder := g.home.Short(filepath.Join(filepath.Dir(g.file), "secrets"))

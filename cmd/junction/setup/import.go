@@ -334,8 +334,9 @@ func (i *importer) otherProjects() string {
 	if servers == 1 {
 		verb = "belongs"
 	}
-	return fmt.Sprintf("%s %s to other projects of Claude Code: %s. Import them with --project FOLDER.\n",
-		prose.Count(servers, "server"), verb, strings.Join(folders, ", "))
+	return fmt.Sprintf("%s %s to other projects of Claude Code: %s. Import them with: %s\n",
+		prose.Count(servers, "server"), verb, strings.Join(folders, ", "),
+		config.Command(i.file, "import", "--project", "FOLDER", "--write"))
 }
 
 // summary returns the result and the next step.
