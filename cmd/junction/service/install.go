@@ -134,10 +134,11 @@ const reachLimit = 5 * time.Second
 
 func (s *Service) unstarted(err error) error {
 	if p, running := runfile.Find(s.unit.File); running {
-		return fmt.Errorf("cannot start the service: %w; process %d serves %s until the machine ends; after a reboot, "+
-			"start Junction with: %s", err, p.PID, s.unit.File, s.byHand(s.unit.File))
+		return fmt.Errorf("cannot start the service: %w; process %d serves %s until the machine ends; after a "+
+			"reboot, start Junction with: %s", err, p.PID, s.unit.File, s.byHand(s.unit.File))
 	}
-	return fmt.Errorf("cannot start the service: %w; without a service, start Junction with: %s", err, s.byHand(s.unit.File))
+	return fmt.Errorf("cannot start the service: %w; without a service, start Junction with: %s", err,
+		s.byHand(s.unit.File))
 }
 
 // byHand returns the command that starts Junction without a service. flag is the value of --config.
@@ -164,8 +165,8 @@ func (s *Service) Reboot(ctx context.Context, flag string) string {
 // absent says that no service is installed, and what to do.
 func (s *Service) absent(ctx context.Context) string {
 	if err := s.Reach(ctx); err != nil {
-		return fmt.Sprintf("no service of %s is installed, and the service manager does not answer (%v); start Junction "+
-			"with: %s", s.unit.File, err, s.byHand(s.unit.File))
+		return fmt.Sprintf("no service of %s is installed, and the service manager does not answer (%v); start "+
+			"Junction with: %s", s.unit.File, err, s.byHand(s.unit.File))
 	}
 	return fmt.Sprintf("no service of %s is installed; run: %s; without a service, start Junction with: %s",
 		s.unit.File, config.Command(s.unit.File, "service", "install"), config.Start(s.unit.File))

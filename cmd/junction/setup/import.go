@@ -406,8 +406,10 @@ func (i *importer) result(o clients.Outcome) string {
 	case clients.Held:
 		return "not imported, because it is of a project: " + o.Server.Entry.Summary()
 	}
-	if len(o.Notes) > 0 {
-		said += "; " + strings.Join(o.Notes, "; ")
+	for _, note := range o.Notes {
+		if look := i.looks[o.Server]; look == nil || note != clients.NotInstalled(look.Lacks) { // Looks has it
+			said += "; " + note
+		}
 	}
 	return said
 }
