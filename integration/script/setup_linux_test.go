@@ -20,6 +20,9 @@ import (
 // a dialogue is a command at a terminal of 60 columns: each question that it shows, and the answer.
 type dialogue [][2]string
 
+// interrupt is the answer of a person who types Ctrl-C.
+const interrupt = "\x03"
+
 // mustTalk runs junction with the answers of a dialogue, and returns everything that the terminal got.
 func mustTalk(t *testing.T, env []string, d dialogue, args ...string) string {
 	t.Helper()
@@ -50,7 +53,13 @@ func mustTalk(t *testing.T, env []string, d dialogue, args ...string) string {
 	}
 	for _, step := range d {
 		wait(step[0])
-		if _, err := ours.WriteString(step[1] + "\n"); err != nil {
+		var err error
+		if step[1] == interrupt {
+			err = cmd.Process.Signal(os.Interrupt)
+		} else {
+			_, err = ours.WriteString(step[1] + "\n")
+		}
+		if err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -128,21 +137,21 @@ func TestTerminalSetup(t *testing.T) {
 		}
 	}()
 	text := mustTalk(t, env, dialogue{
-		{"Names, all or none [all]:", "nots"},
-		{"Names, all or none [all]:", "notes, wiki"},
+		{"Names, all, none, or -NAME to omit it [all]:", "nots"},
+		{"Names, all, none, or -NAME to omit it [all]:", "notes, wiki"},
 		{"wiki needs WIKI_KEY (Key of the wiki); Enter leaves it for later:", "canary-of-the-wiki"},
-		{"Start Junction now, and at each login? [Y/n]", ""},
-		{"Start Junction in the background, until the machine ends? [Y/n]", "y"},
-		{"Names, all or none [all]:", ""},
+		{"Start Junction in the background, until the machine ends? [Y/n]", "maybe"},
+		{"\"maybe\" is no answer; answer y (yes) or n (no).", ""},
+		{"Names, all, none, or -NAME to omit it [all]:", ""},
 		{"Remove from their files the servers that work in Junction? [Y/n]", ""},
 	}, "setup")
 	flat := strings.Join(strings.Fields(text), " ")
 	for _, want := range []string{
-		"There is no \"nots\" here; answer all, none, or names of the list.",
-		"Added 2 servers to ~/.config/junction/config.yaml.", "No service: ",
+		"There is no \"nots\" here; answer all, none, names of the list, or -NAME to omit it.",
+		"Added 2 servers to ~/.config/junction/config.yaml.", "No service, which would start Junction at each login: systemctl --user show ",
 		"Started Junction at http://127.0.0.1:", "notes: ready, 3 tools wiki: ready, 3 tools",
 		"in ~/.cursor/mcp.json. Removed from it: notes.", "Restart these programs: Cursor, VS Code.",
-		"After a reboot, run: junction service start", "Undo all of it with: junction setup --undo",
+		"After a reboot, the clients have no servers of Junction until it runs; start it then with: junction service start", "Undo all of it with: junction setup --undo",
 	} {
 		if !strings.Contains(flat, want) {
 			t.Errorf("the terminal does not show %q", want)
@@ -222,18 +231,22 @@ func TestTerminalSetupAsksAgain(t *testing.T) {
 		want    []string
 	}{
 		{dialogue{
-			{"Names, all or none [all]:", ""},
+			{"Names, all, none, or -NAME to omit it [all]:", ""},
 			{"wiki needs WIKI_KEY; Enter leaves it for later:", ""},
-			{"Start Junction now, and at each login? [Y/n]", "n"},
+			{"Start Junction in the background, until the machine ends? [Y/n]", "n"},
+			{"Names, all, none, or -NAME to omit it [all]:", "n"},
+		}, []string{"Start Junction with: junction", "Left for later: WIKI_KEY of wiki."}},
+		{dialogue{
+			{"wiki needs WIKI_KEY; Enter leaves it for later:", ""},
 			{"Start Junction in the background, until the machine ends? [Y/n]", "y"},
-			{"Names, all or none [all]:", "none"},
-		}, []string{"wiki: blocked: ", "Left for later: WIKI_KEY of wiki. junction setup asks again, and keeps the values in " +
+			{"Names, all, none, or -NAME to omit it [all]:", "none"},
+		}, []string{"wiki: blocked: ", "or run junction setup, which asks for it", "Left for later: WIKI_KEY of wiki. junction setup asks again, and keeps the values in " +
 			"~/.config/junction/secrets."}},
 		{dialogue{
 			{"wiki needs WIKI_KEY; Enter leaves it for later:", "canary-of-the-wiki"},
-			{"Names, all or none [all]:", "none"},
+			{"Names, all, none, or -NAME to omit it [all]:", "none"},
 		}, []string{"Kept WIKI_KEY of wiki in ~/.config/junction/secrets/wiki.WIKI_KEY.", "wiki: ready, 3 tools"}},
-		{dialogue{{"Names, all or none [all]:", "none"}}, []string{"wiki: ready, 3 tools"}},
+		{dialogue{{"Names, all, none, or -NAME to omit it [all]:", "none"}}, []string{"wiki: ready, 3 tools"}},
 	} {
 		text := mustTalk(t, env, step.answers, "setup")
 		for _, want := range step.want {
@@ -244,6 +257,9 @@ func TestTerminalSetupAsksAgain(t *testing.T) {
 		if strings.Contains(text, "canary-of-the-wiki") {
 			t.Error("the terminal shows the secret")
 		}
+		if said := strings.Contains(text, "After a reboot"); said != (n > 0) {
+			t.Errorf("setup %d is about a reboot: %v, although Junction runs only after the first\n%s", n+1, said, text)
+		}
 	}
 	err := undo()
 	config := filepath.Join(home, ".config", "junction")
@@ -251,5 +267,47 @@ func TestTerminalSetupAsksAgain(t *testing.T) {
 	left, dirErr := os.ReadDir(config)
 	if err := errors.Join(err, readErr, dirErr); err != nil || string(text) != was || len(left) != 1 {
 		t.Errorf("after the undo there are %v and\n%s\n%v", left, text, err)
+	}
+}
+
+// TestTerminalSetupLeavesWhatStillStarts: an interrupt ends only the waiting for a server that starts
+// slowly. Its client is connected, keeps the server, and one last line names the command for later.
+func TestTerminalSetupLeavesWhatStillStarts(t *testing.T) {
+	home, program := t.TempDir(), harness.JunctionBinary(t)
+	for name, text := range map[string]string{
+		".config/junction/config.yaml": "listen: 127.0.0.1:0\nadmin: 127.0.0.1:0\n",
+		".cursor/mcp.json":             `{"mcpServers": {"slow": {"command": "/bin/sleep", "args": ["600"]}}}`,
+		".config/zed/settings.json":    "{}",
+	} {
+		file := filepath.Join(home, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o700), os.WriteFile(file, []byte(text), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	env := []string{"HOME=" + home, "XDG_STATE_HOME=" + t.TempDir(), "PATH=" + t.TempDir(), "TERM=xterm", "NO_COLOR=1"}
+	defer func() {
+		cmd := exec.Command(program, "setup", "--undo", "--yes")
+		cmd.Env = env
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("%v: %s", err, out)
+		}
+	}()
+	text := mustTalk(t, env, dialogue{
+		{"Names, all, none, or -NAME to omit it [all]:", "yes"},
+		{"Start Junction in the background, until the machine ends? [Y/n]", ""},
+		{"Still starting: slow", interrupt},
+		{"Names, all, none, or -NAME to omit it [all]:", ""},
+		{"Remove from their files the servers that work in Junction? [Y/n]", ""},
+	}, "setup")
+	flat := strings.Join(strings.Fields(text), " ")
+	const last = "When they work, remove them from the clients with: junction connect --all --replace"
+	if strings.Count(flat, "--replace") != 1 || !strings.Contains(flat, last) ||
+		!strings.Contains(flat, "Kept, because they do not work in Junction now: slow (starting).") {
+		t.Error(text)
+	}
+	again := exec.Command(program, "connect", "--all", "--replace")
+	again.Env = env
+	if out, err := again.CombinedOutput(); err != nil || strings.Count(string(out), "--replace") != 1 {
+		t.Errorf("the command for later gave %v: %s", err, out)
 	}
 }

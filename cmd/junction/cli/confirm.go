@@ -10,6 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
+
+	"junction/upstream/prose"
 )
 
 // YesFlag registers --yes for a command that asks before it does something that cannot be undone.
@@ -126,20 +128,51 @@ func (q Questions) read(question string, from func(io.Reader) (string, error)) (
 	}
 }
 
-// YesNo reports whether the person answers yes. An empty line is the default; any other line is no.
+// YesNo reports whether the person answers yes. An empty line is the default. Another answer than yes
+// or no is asked for again; after the last attempt, the answer is no.
 func (q Questions) YesNo(question string, byDefault bool) (bool, error) {
 	choice := " [y/N]"
 	if byDefault {
 		choice = " [Y/n]"
 	}
-	line, err := q.Line(question + choice)
+	say := func(line string) { Tellf(q.cmd.ErrOrStderr(), "%s\n", line) }
+	return decide(func() (string, error) { return q.Line(question + choice) }, say, byDefault)
+}
+
+// yesNoAttempts is how often a yes/no question is asked.
+const yesNoAttempts = 3
+
+// decide reads lines until one of them answers a yes/no question. An empty line is the default.
+func decide(read func() (string, error), say func(string), byDefault bool) (bool, error) {
+	for n := 1; ; n++ {
+		line, err := read()
+		if err != nil {
+			return false, err
+		}
+		if line == "" {
+			return byDefault, nil
+		}
+		if agreed, known := yesOrNo(line); known {
+			return agreed, nil
+		}
+		const answers = "answer y (yes) or n (no)"
+		if n == yesNoAttempts {
+			say(prose.Quote(line) + " is no answer; " + answers + ". That counts as no.")
+			return false, nil
+		}
+		say(prose.Quote(line) + " is no answer; " + answers + ".")
+	}
+}
+
+// yesOrNo reads the answer to a yes/no question; known is false if it is neither.
+func yesOrNo(line string) (agreed, known bool) {
 	switch strings.ToLower(line) {
 	case "y", "yes":
-		return err == nil, err
-	case "":
-		return byDefault && err == nil, err
+		return true, true
+	case "n", "no":
+		return false, true
 	}
-	return false, err
+	return false, false
 }
 
 // IsTerminal reports whether a stream of the process is a terminal, at which a person may be.

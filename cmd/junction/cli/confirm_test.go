@@ -23,11 +23,11 @@ func asking(ctx context.Context, in io.Reader) (Questions, *bytes.Buffer) {
 
 // TestQuestions: each question takes one line of the input, and an empty line is the default.
 func TestQuestions(t *testing.T) {
-	q, out := asking(t.Context(), strings.NewReader("  one two \n\nY\nmaybe\nno\nlast"))
+	q, out := asking(t.Context(), strings.NewReader("  one two \n\nY\nno\nlast"))
 	if line, err := q.Line("Which?"); line != "one two" || err != nil {
 		t.Errorf("the line is %q, %v", line, err)
 	}
-	for i, want := range []bool{true, true, false, false} {
+	for i, want := range []bool{true, true, false} {
 		if got, err := q.YesNo("Really?", i == 0); got != want || err != nil {
 			t.Errorf("answer %d is %v, %v; want %v", i, got, err, want)
 		}
@@ -39,6 +39,22 @@ func TestQuestions(t *testing.T) {
 	}
 	if text := out.String(); !strings.HasPrefix(text, "Which? Really? [Y/n] Really? [y/N] ") {
 		t.Errorf("it asks %q", text)
+	}
+}
+
+// TestAnotherAnswerIsAskedForAgain: an answer that is neither yes nor no does not count as one of them,
+// until the third is no.
+func TestAnotherAnswerIsAskedForAgain(t *testing.T) {
+	const again = "\"maybe\" is no answer; answer y (yes) or n (no)."
+	for input, want := range map[string]bool{"maybe\nYES\n": true, "maybe\nno\n": false, "maybe\n\n": true,
+		"sure\nmaybe\nmaybe\ny\n": false} {
+		q, out := asking(t.Context(), strings.NewReader(input))
+		if got, err := q.YesNo("Really?", true); got != want || err != nil || !strings.Contains(out.String(), again) {
+			t.Errorf("%q is %v, %v: %s", input, got, err, out)
+		}
+		if said := strings.Contains(out.String(), "That counts as no.\n"); said != (strings.Count(input, "\n") == 4) {
+			t.Errorf("after %q it says %s", input, out)
+		}
 	}
 }
 

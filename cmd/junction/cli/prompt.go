@@ -127,9 +127,12 @@ func (p *prompter) ask(ctx context.Context, params json.RawMessage) (answer, err
 	}
 	accepted := answer{Action: string(mcp.ElicitationResponseActionAccept)}
 	if len(q.Schema.Properties) == 0 {
-		fmt.Fprint(p.out, "Continue? [y/N] ")
-		line, _ := p.read(ctx)
-		if l := strings.ToLower(line); l != "y" && l != "yes" {
+		read := func() (string, error) {
+			fmt.Fprint(p.out, "Continue? [y/N] ")
+			line, _ := p.read(ctx) // the end of the input declines
+			return line, nil
+		}
+		if agreed, _ := decide(read, func(line string) { Tellf(p.out, "%s\n", line) }, false); !agreed {
 			return declined, nil
 		}
 		return accepted, nil
@@ -201,11 +204,11 @@ func (f *field) value(line string) (value json.RawMessage, wanted string) {
 	}
 	switch f.Type {
 	case "boolean":
-		switch strings.ToLower(line) {
-		case "y", "yes", "true":
-			return json.RawMessage("true"), ""
-		case "n", "no", "false":
-			return json.RawMessage("false"), ""
+		if agreed, known := yesOrNo(line); known {
+			line = strconv.FormatBool(agreed)
+		}
+		if line = strings.ToLower(line); line == "true" || line == "false" {
+			return json.RawMessage(line), ""
 		}
 		return nil, "y or n"
 	case "integer", "number", "array", "object":

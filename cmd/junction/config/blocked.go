@@ -52,7 +52,11 @@ func (c *Config) block(d *decoder, problems Problems, running bool) (rejecting P
 		if !one || running && !d.unresolved[p.Path] && !strings.HasPrefix(p.Path, "upstreams."+name+".headers") {
 			rejecting = append(rejecting, p)
 		}
-		reasons[name] = append(reasons[name], p.String())
+		reason := p.String()
+		if one && d.unset[p.Path] != "" {
+			reason += ", or run " + Command(d.File, "setup") + ", which asks for it"
+		}
+		reasons[name] = append(reasons[name], reason)
 	}
 	if len(rejecting) > 0 {
 		return rejecting

@@ -18,7 +18,7 @@ func TestOneBadEntryBlocksItself(t *testing.T) {
 		fails      string
 	}{
 		{"an unset variable", "upstreams:\n" + good + "  bad: { command: [junction, demo], env: { TOKEN: \"${NOT_SET}\" } }\n",
-			map[string]string{"bad": "config.yaml:3: upstreams.bad.env.TOKEN: the environment variable NOT_SET is not set; set it"}, ""},
+			map[string]string{"bad": "config.yaml:3: upstreams.bad.env.TOKEN: the environment variable NOT_SET is not set; set it where junction starts and restart it, or write ${NOT_SET:-default}, or run junction setup --config "}, ""},
 		{"a bad header", "upstreams:\n" + good + "  bad: { url: \"https://x.example/mcp\", headers: { \"a b\": c } }\n", map[string]string{"bad": "upstreams.bad.headers"}, ""},
 		{"a missing file", "upstreams:\n" + good + "  bad: { url: \"https://x.example/mcp\", headers: { A: \"${file:/no/such}\" } }\n", map[string]string{"bad": "cannot read the file"}, ""},
 		{"several mistakes", "upstreams:\n" + good + "  bad: { url: \"${A}\", headers: { A: \"${B}\" }, colour: red }\n", map[string]string{"bad": "and 2 mistakes more; run: junction check --config"}, ""},

@@ -169,11 +169,16 @@ func SetVariables(names []string) string {
 // deletion says how the unused files are deleted. Junction does not delete them: the backup names them,
 // and a configuration in another folder may.
 func (o *outcome) deletion() string {
-	stay := strings.Join(o.Upstreams, ", ") + " had these secrets, which only the backup uses now; "
+	return strings.Join(o.Upstreams, ", ") + " had these secrets, which only the backup uses now; " +
+		Deletion(o.Unused)
+}
+
+// Deletion says how a person deletes files.
+func Deletion(names []string) string {
 	if runtime.GOOS == "windows" {
-		return stay + "delete them by hand: " + strings.Join(o.Unused, ", ")
+		return "delete them by hand: " + strings.Join(names, ", ")
 	}
-	return stay + "to delete them, run: " + shell.Join(append([]string{"rm"}, o.Unused...)...)
+	return "to delete them, run: " + shell.Join(append([]string{"rm"}, names...)...)
 }
 
 // print writes the outcome. said is the first sentence, without the backup.

@@ -2,6 +2,7 @@ package service
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/url"
@@ -68,8 +69,7 @@ func (s *Service) Restart(ctx context.Context) (runfile.Place, error) {
 	none := runfile.Place{}
 	_, running := runfile.Find(s.unit.File)
 	if _, ok := runfile.LastBackground(s.unit.File); !ok && !running {
-		return none, fmt.Errorf("no service of %s is installed; run: %s; without a service, start Junction with: %s",
-			s.unit.File, config.Command(s.unit.File, "service", "install"), config.Start(s.unit.File))
+		return none, errors.New(s.absent(ctx))
 	}
 	if _, err := config.LoadForCommand(s.unit.File); err != nil { // while the old process serves
 		return none, err

@@ -125,7 +125,7 @@ started. The exit code is 1 if there is neither, or if it does not run.`,
 			}
 			switch {
 			case !j.Installed && !j.Background:
-				return errors.New("no service is installed; run: " + config.Command(path, "service", "install"))
+				return errors.New(s.absent(cmd.Context()))
 			case !j.Running && j.Failure != "":
 				return errors.New("junction does not run; correct what is named above, and run: " +
 					config.Command(path, "service", "start"))

@@ -90,6 +90,9 @@ func (s *Service) Install(ctx context.Context) (runfile.Place, error) {
 	}
 	before, running := runfile.Find(s.unit.File)
 	if running && old == nil {
+		if err := s.Reach(ctx); err != nil { // before a person stops the process in vain
+			return none, s.unstarted(err)
+		}
 		how := "stop that process"
 		if _, background := runfile.InBackground(s.unit.File); background {
 			how += ": " + config.Command(s.unit.File, "service", "stop")
@@ -113,15 +116,60 @@ func (s *Service) Install(ctx context.Context) (runfile.Place, error) {
 		if old == nil {
 			s.withdraw(ctx)
 		}
-		instead := config.Start(s.unit.File)
-		if _, known := runfile.LastBackground(s.unit.File); known {
-			instead = config.Command(s.unit.File, "service", "start")
-		}
-		return none, fmt.Errorf("cannot start the service: %w; without a service, start Junction with: %s", err,
-			instead)
+		return none, s.unstarted(err)
 	}
 	runfile.ForgetBackground(s.unit.File) // the service serves instead
 	return s.await(ctx, before.PID)
+}
+
+// Reach returns an error if the manager of the system does not answer.
+func (s *Service) Reach(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, reachLimit)
+	defer cancel()
+	return s.manager.reach(ctx)
+}
+
+// reachLimit is how long a manager may take to answer.
+const reachLimit = 5 * time.Second
+
+func (s *Service) unstarted(err error) error {
+	if p, running := runfile.Find(s.unit.File); running {
+		return fmt.Errorf("cannot start the service: %w; process %d serves %s until the machine ends; after a "+
+			"reboot, start Junction with: %s", err, p.PID, s.unit.File, s.byHand(s.unit.File))
+	}
+	return fmt.Errorf("cannot start the service: %w; without a service, start Junction with: %s", err,
+		s.byHand(s.unit.File))
+}
+
+// byHand returns the command that starts Junction without a service. flag is the value of --config.
+func (s *Service) byHand(flag string) string {
+	if _, known := runfile.LastBackground(s.unit.File); known {
+		return config.Command(flag, "service", "start")
+	}
+	return config.Start(flag)
+}
+
+// Reboot says how Junction runs after a reboot, as the end of a sentence: with a service if the manager
+// answers, and otherwise with a command that a person runs then. It returns "" if a service is installed.
+// flag is the value of --config.
+func (s *Service) Reboot(ctx context.Context, flag string) string {
+	switch {
+	case s.Installed():
+		return ""
+	case s.Reach(ctx) != nil:
+		return "start it then with: " + s.byHand(flag)
+	}
+	return "to start it at each login: " + config.Command(flag, "service", "install")
+}
+
+// absent says that no service is installed, and what to do.
+func (s *Service) absent(ctx context.Context) string {
+	if err := s.Reach(ctx); err != nil {
+		return fmt.Sprintf("no service of %s is installed, and the service manager does not answer (%v); start "+
+			"Junction with: %s", s.unit.File, err, s.byHand(s.unit.File))
+	}
+	return fmt.Sprintf("no service of %s is installed; run: %s; without a service, start Junction with: %s",
+		s.unit.File, config.Command(s.unit.File, "service", "install"), config.Start(s.unit.File))
 }
 
 // withdraw removes the definition of a service that could not be started.

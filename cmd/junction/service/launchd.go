@@ -56,6 +56,8 @@ func (l launchd) ctl(ctx context.Context, words ...string) error {
 	return failed(err, output, append([]string{"launchctl"}, words...)...)
 }
 
+func (l launchd) reach(ctx context.Context) error { return l.ctl(ctx, "print", l.domain()) }
+
 func (l launchd) start(ctx context.Context, u *Unit, file string) error {
 	_ = l.ctl(ctx, "bootout", l.domain()+"/"+l.label(u)) // an older one, if there is one
 	return l.ctl(ctx, "bootstrap", l.domain(), file)

@@ -61,6 +61,8 @@ const maxOutput = 64 << 10
 // manager starts the services of a user.
 type manager interface {
 	name() string
+	// reach returns an error if the manager does not answer.
+	reach(ctx context.Context) error
 	// definition returns the path of the file that describes a service, and its text.
 	definition(u *Unit) (file string, text []byte)
 	// start starts a service whose definition was written, or starts it again.

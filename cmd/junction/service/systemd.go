@@ -46,6 +46,8 @@ func (s systemd) ctl(ctx context.Context, words ...string) error {
 	return failed(err, output, append([]string{"systemctl"}, words...)...)
 }
 
+func (s systemd) reach(ctx context.Context) error { return s.ctl(ctx, "show", "--property=Version") }
+
 func (s systemd) start(ctx context.Context, u *Unit, _ string) error {
 	for _, words := range [][]string{{"daemon-reload"}, {"enable", u.Name + ".service"},
 		{"restart", u.Name + ".service"}} {

@@ -90,6 +90,8 @@ func (t tasks) task(ctx context.Context, words ...string) error {
 	return failed(err, output, append([]string{"schtasks"}, words...)...)
 }
 
+func (tasks) reach(context.Context) error { return nil } // Windows always has the task scheduler
+
 func (t tasks) start(ctx context.Context, u *Unit, file string) error {
 	_ = t.task(ctx, "/End", "/TN", u.Name) // an older one, if there is one
 	if err := t.task(ctx, "/Create", "/TN", u.Name, "/XML", file, "/F"); err != nil {

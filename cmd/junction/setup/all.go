@@ -17,11 +17,24 @@ import (
 	"junction/upstream/prose"
 )
 
+// total is what a command did with all clients.
+type total struct {
+	changed []*clients.Client // clients with changed files
+	removed bool              // a client has lost a server
+	again   bool              // a client keeps servers that do not work in Junction yet
+}
+
+// replaceLater returns the line about the servers that the clients keep because they do not work yet.
+func replaceLater(file string) string {
+	return fmt.Sprintf("Clients keep the servers that do not work in Junction yet; %s shows why. When they work, "+
+		"remove them from the clients with: %s", config.Command(file, "status"),
+		config.Command(file, "connect", "--all", "--replace"))
+}
+
 // each runs a command for one client, or with --all for each client that is found. A failure concerns
-// one client, and does not prevent the others. after returns the last lines of --all: it gets the
-// clients whose files were changed, and whether a client has lost a server.
+// one client, and does not prevent the others. after returns the last lines of --all.
 func (c *connector) each(args []string, do func(*connector, string) (*connectJSON, string, error),
-	after func(changed []*clients.Client, removed bool) []string) error {
+	after func(total) []string) error {
 	if !c.all {
 		result, text, err := do(c, args[0])
 		if err != nil {
@@ -38,8 +51,7 @@ func (c *connector) each(args []string, do func(*connector, string) (*connectJSO
 	}
 	results := []*connectJSON{}
 	var failures []error
-	var changed []*clients.Client
-	removed := false
+	var t total
 	for _, client := range found {
 		one := *c
 		result, text, err := do(&one, client.ID)
@@ -49,8 +61,9 @@ func (c *connector) each(args []string, do func(*connector, string) (*connectJSO
 		}
 		results = append(results, result)
 		if c.target = one.target; result.Changed {
-			changed, removed = append(changed, client), removed || len(result.Servers) > 0
+			t.changed, t.removed = append(t.changed, client), t.removed || len(result.Servers) > 0
 		}
+		t.again = t.again || result.again
 		failures = append(failures, result.incomplete())
 		if !c.json {
 			failures = append(failures, cli.Tell(c.stdout, text))
@@ -58,29 +71,32 @@ func (c *connector) each(args []string, do func(*connector, string) (*connectJSO
 	}
 	if c.json {
 		failures = append(failures, cli.PrintValue(c.stdout, results))
-	} else if lines := after(changed, removed); len(lines) > 0 {
+	} else if lines := after(t); len(lines) > 0 {
 		failures = append(failures, cli.Tell(c.stdout, "\n"+entries.Lines(lines...)))
 	}
 	return errors.Join(failures...)
 }
 
 // afterConnect returns the last lines of connect --all.
-func (c *connector) afterConnect(ctx context.Context) func([]*clients.Client, bool) []string {
-	return func(changed []*clients.Client, removed bool) (lines []string) {
+func (c *connector) afterConnect(ctx context.Context) func(total) []string {
+	return func(t total) (lines []string) {
 		if c.target.URL == "" { // no client was connected
 			return nil
 		}
 		switch text, ok := c.answers(ctx); {
 		case !ok:
 			lines = append(lines, text)
-		case len(changed) == 0:
+		case len(t.changed) == 0:
 			lines = append(lines, "Junction answers at "+c.target.URL+".")
 		}
-		if removed {
+		if t.removed {
 			c.client = &clients.Client{Name: "a connected client"}
-			lines = append(lines, c.afterReboot()...)
+			lines = append(lines, c.afterReboot(ctx)...)
 		}
-		return append(lines, restart(changed, c.name)...)
+		if t.again {
+			lines = append(lines, replaceLater(c.file))
+		}
+		return append(lines, restart(t.changed, c.name)...)
 	}
 }
 
@@ -126,21 +142,30 @@ func foundClients() (list []*clients.Client, err error) {
 
 // afterReboot returns the sentence about a client whose servers Junction has now, if nothing starts
 // Junction again.
-func (c *connector) afterReboot() []string {
+func (c *connector) afterReboot(ctx context.Context) []string {
+	how := afterReboot(ctx, c.file)
+	if how == "" {
+		return nil
+	}
+	return []string{fmt.Sprintf("After a reboot, %s has no servers of Junction until Junction runs; %s", c.client.Name,
+		how)}
+}
+
+// afterReboot says how Junction runs after a reboot; "" if a service starts it.
+func afterReboot(ctx context.Context, flag string) string {
 	h, err := service.ThisHost()
 	if err != nil {
-		return nil
+		return ""
 	}
-	file, err := config.File(c.file)
+	file, err := config.File(flag)
 	if err != nil {
-		return nil
+		return ""
 	}
 	s, err := h.Of(file)
-	if err != nil || s.Installed() {
-		return nil
+	if err != nil {
+		return ""
 	}
-	return []string{fmt.Sprintf("After a reboot, %s has no servers of Junction until Junction runs; to start it "+
-		"at each login: %s", c.client.Name, config.Command(c.file, "service", "install"))}
+	return s.Reboot(ctx, flag)
 }
 
 // names joins names for a sentence.

@@ -94,8 +94,8 @@ removes the entry of Junction and puts back the servers that --replace removed.`
 		ValidArgsFunction: completeClients,
 		RunE: func(_ *cobra.Command, args []string) error {
 			c.file = *file
-			return c.each(args, (*connector).disconnect, func(changed []*clients.Client, _ bool) []string {
-				return restart(changed, "")
+			return c.each(args, (*connector).disconnect, func(t total) []string {
+				return restart(t.changed, "")
 			})
 		},
 	}
@@ -297,8 +297,12 @@ func (k *keptServers) notes(c *connector) (notes []string) {
 		enable = append(enable, config.Command(file, "enable", name))
 	}
 	add(k.disabled, "they are disabled in Junction", "Run: "+strings.Join(enable, "; "))
-	add(k.broken, "they do not work in Junction now", config.Command(file, "status")+" shows the reason. When they "+
-		"work, run: "+config.Command(file, again...))
+	later := "" // a last line is for all clients
+	if !c.quiet() {
+		later = config.Command(file, "status") + " shows the reason. When they work, run: " +
+			config.Command(file, again...)
+	}
+	add(k.broken, "they do not work in Junction now", later)
 	add(k.other, "the servers of these names in Junction have other variables, headers or folders",
 		"Add them to Junction with another name, or remove them by hand.")
 	add(k.wider, "Junction offers tools of them that this client hides",
@@ -352,7 +356,7 @@ func (c *connector) attempt(ctx context.Context, id string) (*connectJSON, strin
 	}
 	done.Notes = append(done.Notes, kept.notes(c)...)
 	if len(done.Removed) > 0 && !c.quiet() {
-		done.Notes = append(done.Notes, c.afterReboot()...)
+		done.Notes = append(done.Notes, c.afterReboot(ctx)...)
 	}
 	switch {
 	case !c.target.Key, c.target.KeyFile != "":
@@ -389,6 +393,7 @@ func (c *connector) attempt(ctx context.Context, id string) (*connectJSON, strin
 		said += " Removed from it: " + strings.Join(done.Removed, ", ") + "."
 	}
 	result, text := c.result(done, said)
+	result.again = len(kept.broken) > 0
 	return result, text, nil
 }
 
@@ -439,6 +444,8 @@ type connectJSON struct {
 	Servers []string `json:"servers,omitempty"` // removed or restored servers
 	Lost    []string `json:"lost,omitempty"`    // servers that could not be restored
 	Notes   []string `json:"notes,omitempty"`
+
+	again bool // servers were kept that do not work in Junction yet
 }
 
 func (c *connector) result(done *clients.Done, said string) (*connectJSON, string) {
@@ -452,7 +459,7 @@ func (c *connector) result(done *clients.Done, said string) (*connectJSON, strin
 		}
 	}
 	return &connectJSON{c.client.ID, done.File, c.target.URL, done.Changed, done.Command, done.Backup, done.Removed,
-		done.Lost, done.Notes}, text
+		done.Lost, done.Notes, false}, text
 }
 
 // runClient runs the command of a client for half a minute at most. Its output may contain secrets of

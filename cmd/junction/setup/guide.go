@@ -5,21 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"junction/cmd/junction/cli"
 	"junction/cmd/junction/clients"
 	"junction/cmd/junction/config"
-	"junction/cmd/junction/entries"
-	"junction/cmd/junction/runfile"
-	"junction/cmd/junction/service"
 	"junction/upstream/prose"
 )
 
@@ -68,7 +63,7 @@ type guide struct {
 	home   clients.Home
 	record *record  // what was done, for --undo
 	left   []string // variables whose values were left for later, and what they are for
-	failed bool     // no service could be installed
+	kept   bool     // clients keep servers that do not work in Junction yet
 }
 
 // say prints a paragraph.
@@ -126,8 +121,8 @@ func (g *guide) run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	changed, failure := g.connect(ctx, running)
-	g.finish(changed)
+	changed, failure := g.connect(g.cmd.Context(), running)
+	g.finish(g.cmd.Context(), changed, running)
 	return failure
 }
 
@@ -227,21 +222,14 @@ func (g *guide) choose(i *importer) error {
 	return nil
 }
 
-// fewNames are so few that a person can type those to keep.
-const fewNames = 6
-
 // which asks for some of all. The answer is a list of names; nothing means all.
 func (g *guide) which(question string, all []string) ([]string, error) {
 	if g.yes {
 		return all, nil
 	}
 	for {
-		answers := "Names, all or none"
-		if len(all) > fewNames {
-			answers = "Names, all, none, or -NAME to leave it out"
-		}
-		line, err := cli.QuestionsOf(g.cmd).Line(question + "\n  " + strings.Join(all, ", ") + "\n" + answers +
-			" [all]:")
+		line, err := cli.QuestionsOf(g.cmd).Line(question + "\n  " + strings.Join(all, ", ") +
+			"\nNames, all, none, or -NAME to omit it [all]:")
 		if err != nil {
 			return nil, err
 		}
@@ -249,20 +237,27 @@ func (g *guide) which(question string, all []string) ([]string, error) {
 		if unknown == "" {
 			return chosen, nil
 		}
-		cli.Tellf(g.cmd.ErrOrStderr(), "There is no %s here; answer all, none, or names of the list.\n",
-			prose.Quote(unknown))
+		cli.Tellf(g.cmd.ErrOrStderr(), "There is no %s here; answer all, none, names of the list, or -NAME to "+
+			"omit it.\n", prose.Quote(unknown))
 	}
 }
 
 // pick returns the elements of all that an answer names, and the first word that is none of them. An
-// answer that begins with -NAME, or with all, means all but the names with a hyphen.
+// answer that begins with -NAME, or with all, means all but the names with a hyphen. Yes is all, and no
+// is none, unless they are names.
 func pick(line string, all []string) (chosen []string, unknown string) {
 	words := strings.FieldsFunc(line, func(r rune) bool { return r == ',' || r == ' ' })
-	switch {
-	case len(words) == 0, len(words) == 1 && strings.EqualFold(words[0], "all"):
+	if len(words) == 0 {
 		return all, ""
-	case len(words) == 1 && strings.EqualFold(words[0], "none"):
-		return nil, ""
+	}
+	named := func(name string) bool { return strings.EqualFold(name, words[0]) }
+	if len(words) == 1 && !slices.ContainsFunc(all, named) {
+		switch strings.ToLower(words[0]) {
+		case "all", "y", "yes":
+			return all, ""
+		case "none", "n", "no":
+			return nil, ""
+		}
 	}
 	every := strings.EqualFold(words[0], "all")
 	if every || strings.HasPrefix(words[0], "-") {
@@ -285,113 +280,6 @@ func pick(line string, all []string) (chosen []string, unknown string) {
 		}
 	}
 	return chosen, ""
-}
-
-// waitForServers is how long the first attempts of the servers may take: a package may be downloaded.
-const waitForServers = 30 * time.Second
-
-// start starts Junction unless it runs, and prints the states of the servers. It returns false if the
-// person does not want to start it.
-func (g *guide) start(ctx context.Context, added []string) (running bool, err error) {
-	p, running := runfile.Find(g.file)
-	if running {
-		g.say("\nJunction serves %s already, at %s (process %d).", g.short(), p.URL, p.PID)
-		if err := g.restart(ctx); err != nil {
-			return true, err
-		}
-	} else if running, err = g.launch(ctx); err != nil || !running {
-		return running, err
-	}
-	names := added
-	if len(names) == 0 {
-		c, err := config.LoadForCommand(g.file)
-		if err != nil {
-			return running, err
-		}
-		names = slices.Sorted(maps.Keys(c.Upstreams))
-	}
-	g.say("Waiting for the servers, %v at most …", waitForServers)
-	if text := entries.Results(ctx, g.file, names, waitForServers); text != "" {
-		g.say("%s", strings.TrimRight(text, "\n"))
-	}
-	return running, nil
-}
-
-// launch installs the service, or starts a process in the background.
-func (g *guide) launch(ctx context.Context) (bool, error) {
-	h, err := service.ThisHost()
-	if err != nil {
-		return false, err
-	}
-	fmt.Fprintln(g.stdout)
-	as, err := g.agree("Start Junction now, and at each login?")
-	if err != nil {
-		return false, err
-	}
-	if as {
-		s, err := h.Of(g.file)
-		if err == nil {
-			if err = g.keepVariables(); err != nil {
-				return false, err
-			}
-			installed := s.Installed()
-			before := g.record.Service
-			g.record.Service = before || !installed
-			if err := g.record.save(); err != nil {
-				return false, err
-			}
-			var p runfile.Place
-			if p, err = s.Install(ctx); err == nil || s.Installed() {
-				err = errors.Join(err, g.record.save())
-			} else {
-				g.record.Service = before
-			}
-			if err == nil {
-				g.say("Installed the service %s, which serves %s at %s.\n%s", s.Name(), g.short(), p.URL, s.Later())
-				return true, nil
-			}
-			if s.Installed() {
-				return false, err
-			}
-		}
-		g.failed = true
-		g.say("No service: %s.", prose.OneLine(err.Error()))
-	}
-	if now, err := g.agree("Start Junction in the background, until the machine ends?"); err != nil || !now {
-		if err == nil {
-			g.say("Start Junction with: %s", config.Start(g.file))
-		}
-		return false, err
-	}
-	p, log, err := h.Background(ctx, g.file)
-	if err != nil {
-		return false, fmt.Errorf("cannot start Junction in the background: %w; its log: %s", err, log)
-	}
-	g.record.PID = p.PID
-	g.say("Started Junction at %s (process %d). Its log: %s", p.URL, p.PID, g.home.Short(log))
-	return true, g.record.save()
-}
-
-// keepVariables asks whether the service gets the variables of this shell that the file uses.
-func (g *guide) keepVariables() error {
-	lacking := service.Lacking(g.file)
-	if len(lacking) == 0 {
-		return nil
-	}
-	name := service.EnvironmentOf(g.file)
-	keep, err := g.agree(fmt.Sprintf("The servers use variables of this shell: %s.\nKeep them in %s for the service?",
-		strings.Join(lacking, ", "), g.home.Short(name)))
-	if err != nil || !keep {
-		return err
-	}
-	if _, err := os.Stat(name); err != nil {
-		g.record.Environment = name
-		if err := g.record.save(); err != nil {
-			return err
-		}
-	}
-	_, err = service.KeepVariables(g.file, lacking)
-	return err
 }
 
 // connect connects the clients that are found, and returns those whose files were changed.
@@ -441,6 +329,7 @@ func (g *guide) connectOne(ctx context.Context, client *clients.Client, replace 
 	}
 	g.say("%s", strings.TrimRight(text, "\n"))
 	g.record.connected(client.ID, result)
+	g.kept = g.kept || result.again
 	return result, g.forget(&c, client.ID)
 }
 
@@ -468,17 +357,18 @@ func (g *guide) forget(c *connector, id string) error {
 }
 
 // finish says what the person has to do.
-func (g *guide) finish(changed []*clients.Client) {
+func (g *guide) finish(ctx context.Context, changed []*clients.Client, running bool) {
 	fmt.Fprintln(g.stdout)
 	for _, line := range restart(changed, "junction") {
 		g.say("%s", line)
 	}
-	c := connector{file: g.file, client: &clients.Client{Name: "a connected client"}}
-	for _, line := range c.afterReboot() {
-		if g.failed {
-			line = "After a reboot, run: " + config.Command(g.file, "service", "start")
-		}
-		g.say("%s", line)
+	if how := afterReboot(ctx, g.file); how != "" && len(g.record.Clients) > 0 {
+		g.say("After a reboot, the clients have no servers of Junction until it runs; %s", how)
+	} else if how != "" && running {
+		g.say("After a reboot, Junction does not run by itself; %s", how)
+	}
+	if g.kept {
+		g.say("%s", replaceLater(g.file))
 	}
 	if len(g.left) > 0 {
 		folder := g.home.Short(filepath.Join(filepath.Dir(g.file), "secrets"))

@@ -334,8 +334,9 @@ func (i *importer) otherProjects() string {
 	if servers == 1 {
 		verb = "belongs"
 	}
-	return fmt.Sprintf("%s %s to other projects of Claude Code: %s. Import them with --project FOLDER.\n",
-		prose.Count(servers, "server"), verb, strings.Join(folders, ", "))
+	return fmt.Sprintf("%s %s to other projects of Claude Code: %s. Import them with: %s\n",
+		prose.Count(servers, "server"), verb, strings.Join(folders, ", "),
+		config.Command(i.file, "import", "--project", "FOLDER", "--write"))
 }
 
 // summary returns the result and the next step.
@@ -405,8 +406,10 @@ func (i *importer) result(o clients.Outcome) string {
 	case clients.Held:
 		return "not imported, because it is of a project: " + o.Server.Entry.Summary()
 	}
-	if len(o.Notes) > 0 {
-		said += "; " + strings.Join(o.Notes, "; ")
+	for _, note := range o.Notes {
+		if look := i.looks[o.Server]; look == nil || note != clients.NotInstalled(look.Lacks) { // Looks has it
+			said += "; " + note
+		}
 	}
 	return said
 }

@@ -200,6 +200,7 @@ func TestPick(t *testing.T) {
 	for answer, want := range map[string]string{
 		"": "a b-c d", "all": "a b-c d", "none": "", "B-C, a": "b-c a", "a a": "a", "-a": "b-c d", "-b-c -d": "a",
 		"all -d": "a b-c", "a -a": "", "x": "? x", "-x": "? x", "all x": "? x",
+		"y": "a b-c d", "YES": "a b-c d", "n": "", "no": "", "y a": "? y",
 	} {
 		chosen, unknown := pick(answer, []string{"a", "b-c", "d"})
 		got := strings.Join(chosen, " ")

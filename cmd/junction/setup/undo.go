@@ -16,6 +16,7 @@ import (
 
 	"junction/cmd/junction/clients"
 	"junction/cmd/junction/config"
+	"junction/cmd/junction/entries"
 	"junction/cmd/junction/runfile"
 	"junction/cmd/junction/service"
 	"junction/cmd/junction/yamledit"
@@ -198,14 +199,55 @@ func (g *guide) undoAll(ctx context.Context) (err error) {
 	}
 	if len(r.Clients) == 0 && !r.Service && r.PID == 0 && !fail(g.restoreConfig()) {
 		g.removeFiles()
+		if stay := g.remaining(); len(stay) > 0 {
+			g.say("These files stay, and may contain secrets; %s", entries.Deletion(stay))
+		}
 	}
 	for _, line := range restart(changed, "") {
 		g.say("%s", line)
 	}
 	if len(failures) > 0 {
-		return errors.Join(append(failures, r.save())...)
+		return errors.Join(append(failures, g.incomplete(), r.save())...)
 	}
 	return os.Remove(r.name)
+}
+
+// incomplete is the last line of an undo in which a step failed.
+func (g *guide) incomplete() error {
+	r := g.record
+	left := slices.Clone(r.Clients)
+	if r.Service {
+		left = append(left, "the service")
+	}
+	if r.PID > 0 {
+		left = append(left, fmt.Sprintf("process %d", r.PID))
+	}
+	if len(r.Upstreams) > 0 {
+		left = append(left, g.short())
+	}
+	return fmt.Errorf("not undone yet: %s; the other steps are done; mend what is named above, then run the same "+
+		"command again: %s", strings.Join(left, ", "), config.Command(g.file, "setup", "--undo"))
+}
+
+// remaining returns the backups of the configuration, and the files with secrets beside it that it does
+// not use: those of other commands, or those that a person has changed.
+func (g *guide) remaining() (stay []string) {
+	const most = 20                              // names on a command line that a person reads
+	text, _ := clients.ReadFile(g.record.Config) // nil if it is gone
+	dir := filepath.Dir(g.record.Config)
+	backup := filepath.Base(g.record.Config) + "."
+	for _, folder := range []string{dir, filepath.Join(dir, "secrets")} {
+		list, _ := os.ReadDir(folder) // a folder that is gone has no files
+		for _, f := range list {
+			name := f.Name()
+			of := folder != dir || strings.HasPrefix(name, backup) && strings.HasSuffix(name, ".bak")
+			used := folder != dir && bytes.Contains(text, []byte("secrets/"+name+"}"))
+			if of && !used && f.Type().IsRegular() && len(stay) < most {
+				stay = append(stay, filepath.Join(folder, name))
+			}
+		}
+	}
+	return stay
 }
 
 // plan says what an undo does, in its order. short is the path of the configuration for display.
