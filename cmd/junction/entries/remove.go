@@ -71,28 +71,36 @@ func changeCommands(stdout io.Writer, file *string) (all []*cobra.Command) {
 // ofFile is a reference to a file.
 var ofFile = regexp.MustCompile(`\$\{file:([^}]+)\}`)
 
-// unused returns the files in the folder secrets that the entry of an upstream names, and neither text, the new
-// content of the file, nor another configuration in its folder.
-func (e *Editor) unused(name string, text []byte) (unused []string) {
-	others := [][]byte{text}
+// NamesSecret returns whether a file with a name in the folder secrets is in use: by text, the content of a
+// configuration file, or by another configuration in its folder.
+func NamesSecret(path string, text []byte) func(name string) bool {
+	texts := [][]byte{text}
 	for _, pattern := range []string{"*.yaml", "*.yml"} {
-		all, _ := filepath.Glob(filepath.Join(filepath.Dir(e.path), pattern)) // without other folders
+		all, _ := filepath.Glob(filepath.Join(filepath.Dir(path), pattern)) // without other folders
 		for _, other := range all {
-			if is, err := clients.ReadFile(other); err == nil && !clients.SamePath(other, e.path) {
-				others = append(others, is)
+			if is, err := clients.ReadFile(other); err == nil && !clients.SamePath(other, path) {
+				texts = append(texts, is)
 			}
 		}
 	}
+	return func(name string) bool {
+		return slices.ContainsFunc(texts, func(t []byte) bool { return bytes.Contains(t, []byte("secrets/"+name+"}")) })
+	}
+}
+
+// unused returns the files in the folder secrets that the entry of an upstream names, and neither text, the new
+// content of the file, nor another configuration in its folder.
+func (e *Editor) unused(name string, text []byte) (unused []string) {
+	inUse := NamesSecret(e.path, text)
 	for _, line := range e.linesOf(name) {
 		for _, m := range ofFile.FindAllStringSubmatch(line, -1) {
 			file := filepath.FromSlash(m[1])
 			if !filepath.IsAbs(file) {
 				file = filepath.Join(filepath.Dir(e.path), file)
 			}
-			inUse := func(text []byte) bool { return bytes.Contains(text, []byte("secrets/"+filepath.Base(file)+"}")) }
 			_, err := os.Lstat(file)
 			ours := err == nil && clients.SamePath(filepath.Dir(file), filepath.Join(filepath.Dir(e.path), "secrets"))
-			if ours && !slices.ContainsFunc(others, inUse) && !slices.Contains(unused, file) {
+			if ours && !inUse(filepath.Base(file)) && !slices.Contains(unused, file) {
 				unused = append(unused, file)
 			}
 		}

@@ -229,11 +229,12 @@ func (g *guide) incomplete() error {
 		"command again: %s", strings.Join(left, ", "), config.Command(g.file, "setup", "--undo"))
 }
 
-// remaining returns the backups of the configuration, and the files with secrets beside it that it does
-// not use: those of other commands, or those that a person has changed.
+// remaining returns the backups of the configuration, and the files with secrets beside it that no
+// configuration there uses: those of other commands, or those that a person has changed.
 func (g *guide) remaining() (stay []string) {
 	const most = 20                              // names on a command line that a person reads
 	text, _ := clients.ReadFile(g.record.Config) // nil if it is gone
+	inUse := entries.NamesSecret(g.record.Config, text)
 	dir := filepath.Dir(g.record.Config)
 	backup := filepath.Base(g.record.Config) + "."
 	for _, folder := range []string{dir, filepath.Join(dir, "secrets")} {
@@ -241,7 +242,7 @@ func (g *guide) remaining() (stay []string) {
 		for _, f := range list {
 			name := f.Name()
 			of := folder != dir || strings.HasPrefix(name, backup) && strings.HasSuffix(name, ".bak")
-			used := folder != dir && bytes.Contains(text, []byte("secrets/"+name+"}"))
+			used := folder != dir && inUse(name)
 			if of && !used && f.Type().IsRegular() && len(stay) < most {
 				stay = append(stay, filepath.Join(folder, name))
 			}
@@ -350,8 +351,9 @@ func (g *guide) restoreConfig() error {
 func (g *guide) removeFiles() {
 	r := g.record
 	config, _ := clients.ReadFile(r.Config) // nil if it is gone
+	inUse := entries.NamesSecret(r.Config, config)
 	for _, file := range r.Secrets {
-		if !bytes.Contains(config, []byte("secrets/"+filepath.Base(file)+"}")) {
+		if !inUse(filepath.Base(file)) {
 			os.Remove(file)
 		}
 	}
