@@ -57,6 +57,27 @@ func (e *Entry) Unmatched(places Places) []yamlread.Problem {
 	return ps
 }
 
+// AllowsNoTool reports whether no rule allows or asks for a tool of any upstream, so that no caller has
+// one. Without the section, and without an upstream, it returns false.
+func (c Config) AllowsNoTool(places Places) bool {
+	if c == nil || len(places.Upstreams) == 0 {
+		return false
+	}
+	for i := range c {
+		for _, r := range c[i].Rules {
+			s := cmp.Or(r.Allow, r.Ask)
+			if s == nil || s.Tools == nil && (s.Prompts != nil || s.Resources != nil || s.Skills != nil) {
+				continue
+			}
+			if (s.Upstreams == nil || slices.ContainsFunc(s.Upstreams, places.upstream)) &&
+				(s.Tools == nil || slices.ContainsFunc(s.Tools, places.begins)) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
 // upstream reports whether a glob matches the name of an upstream.
 func (p *Places) upstream(glob string) bool {
 	g := compileGlob(glob)

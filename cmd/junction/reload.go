@@ -149,9 +149,7 @@ func (p *program) reload(asked bool) (done bool) {
 		return true
 	}
 	change := p.follow(c)
-	for _, w := range warnings {
-		p.log.Warn(w.Text, "file", w.File, "line", w.Line, "key", w.Path)
-	}
+	p.warn(warnings)
 	p.apply(change.Config)
 	if p.members != nil {
 		if err := p.members.Reload(change.Config.Shared); err != nil {
@@ -160,6 +158,14 @@ func (p *program) reload(asked bool) (done bool) {
 	}
 	p.reloaded(&change, fingerprint(p.file, hash))
 	return true
+}
+
+// warn logs the likely mistakes of a file that comes into force, and keeps them for the status.
+func (p *program) warn(warnings config.Problems) {
+	p.warnings.Store(&warnings)
+	for _, w := range warnings {
+		p.log.Warn(w.Text, "file", w.File, "line", w.Line, "key", w.Path)
+	}
 }
 
 // reloaded reports in the log, in the audit and on /readyz what a changed file has changed.

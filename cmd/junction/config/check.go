@@ -250,6 +250,30 @@ func isPublic(issuer string) bool {
 	return slices.ContainsFunc(publicIssuers, func(p string) bool { return strings.HasPrefix(issuer+"/", p+"/") })
 }
 
+// Policies is the path of the policies, and of the warning that they hide all tools from all clients.
+const Policies = "policies"
+
+// MostWarnings is the most warnings of a file that a running proxy reports.
+const MostWarnings = 50
+
+// Lasting returns the warnings that a running proxy reports until it reads the file again, and the number
+// of those beyond MostWarnings. It leaves out programs, folders and packs that an upstream lacks: the
+// state of the upstream reports these, and they may come back.
+func Lasting(warnings Problems) (list Problems, more int) {
+	for _, p := range warnings {
+		if strings.HasPrefix(p.Path, "upstreams.") && (strings.HasSuffix(p.Path, ".command") ||
+			strings.HasSuffix(p.Path, ".dir") || strings.HasSuffix(p.Text, "; that upstream cannot start")) {
+			continue
+		}
+		if len(list) == MostWarnings {
+			more++
+			continue
+		}
+		list = append(list, p)
+	}
+	return list, more
+}
+
 // warnPolicies warns of capabilities that are required but granted by no policy, and the reverse:
 // most likely one of them is misspelled. It also warns of unknown names in policies, and adds the
 // warnings of package policy.
@@ -303,6 +327,10 @@ func (c *Config) warnPolicies(d *decoder, warn func(path, format string, args ..
 		for _, u := range c.Endpoints[name].Match.Unmatched(places) {
 			warn("endpoints."+name+u.Path, "%s", u.Text)
 		}
+	}
+	if c.Policies.AllowsNoTool(places) {
+		warn(Policies, "no rule allows a tool of the upstreams of this file, so that no client has one; add or "+
+			"correct an allow rule")
 	}
 	for _, p := range c.Policies.Warnings(places.Upstreams) {
 		warn("policies"+p.Path, "%s", p.Text)

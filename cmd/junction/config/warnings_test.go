@@ -56,8 +56,8 @@ func TestCheckWarnsAboutLiftedDenies(t *testing.T) {
 			"name: all\n    enforced: false", 1), nil},
 		{"  - name: all\n    enforced: true\n    rules: [ allow: { upstreams: a } ]\n",
 			[]string{"8: policies[0].enforced: has no effect: only denies and asks are enforced, and this policy has none; add one, or remove the key"}},
-		{"  - name: all\n    rules:\n      - deny: { tools: a__run, where: { cwd: \"/etc*\", command: \"${SECRET}*\" } }\n",
-			[]string{"9: policies[0].rules[0].deny.where: denies only calls that match all 2 keys; to deny calls that match any of them, write a rule for each: " +
+		{"  - name: all\n    rules:\n      - allow: { upstreams: a }\n      - deny: { tools: a__run, where: { cwd: \"/etc*\", command: \"${SECRET}*\" } }\n",
+			[]string{"10: policies[0].rules[1].deny.where: denies only calls that match all 2 keys; to deny calls that match any of them, write a rule for each: " +
 				`deny: { tools: "a__run", where: { command: "${SECRET}*" } } and deny: { tools: "a__run", where: { cwd: "/etc*" } }`}},
 	} {
 		file := filepath.Join(t.TempDir(), "junction.yaml")
