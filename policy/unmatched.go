@@ -57,20 +57,20 @@ func (e *Entry) Unmatched(places Places) []yamlread.Problem {
 	return ps
 }
 
-// AllowsNoTool reports whether no rule allows or asks for a tool of any upstream, so that no caller has
-// one. Without the section, and without an upstream, it returns false.
-func (c Config) AllowsNoTool(places Places) bool {
+// AllowsNothing reports whether no rule allows or asks for an item of any upstream, so that all callers
+// have empty lists. Without the section, and without an upstream, it returns false.
+func (c Config) AllowsNothing(places Places) bool {
 	if c == nil || len(places.Upstreams) == 0 {
 		return false
 	}
 	for i := range c {
 		for _, r := range c[i].Rules {
 			s := cmp.Or(r.Allow, r.Ask)
-			if s == nil || s.Tools == nil && (s.Prompts != nil || s.Resources != nil || s.Skills != nil) {
+			if s == nil || s.Upstreams != nil && !slices.ContainsFunc(s.Upstreams, places.upstream) {
 				continue
 			}
-			if (s.Upstreams == nil || slices.ContainsFunc(s.Upstreams, places.upstream)) &&
-				(s.Tools == nil || slices.ContainsFunc(s.Tools, places.begins)) {
+			if s.Tools == nil || slices.ContainsFunc(s.Tools, places.begins) ||
+				s.Prompts != nil || s.Resources != nil || s.Skills != nil {
 				return false
 			}
 		}

@@ -74,6 +74,49 @@ func TestCheckWarnsAboutLiftedDenies(t *testing.T) {
 	}
 }
 
+// TestCheckWarnsAboutPoliciesThatAllowNothing: they hide all tools from all clients, most likely by a typo.
+func TestCheckWarnsAboutPoliciesThatAllowNothing(t *testing.T) {
+	for rules, want := range map[string]bool{
+		"policies: [{ name: p, rules: [{ deny: { tools: a__x } }] }]":                                                    true,
+		"policies: [{ name: p, rules: [{ allow: { upstreams: aa } }] }]":                                                 true,
+		"policies: [{ name: p, rules: [{ allow: { upstreams: aa, skills: \"*/x\" } }, { ask: { tools: \"aa__*\" } }] }]": true,
+		"policies: [{ name: p, rules: [{ allow: { upstreams: a, tools: \"b__*\" } }] }]":                                 true,
+		"policies: [{ name: p, rules: [{ allow: { upstreams: aa } }, { ask: { tools: \"a__*\" } }] }]":                   false,
+		"policies: [{ name: p, match: { key: k }, rules: [{ allow: { upstreams: a } }] }]":                               false,
+		"policies: [{ name: p, rules: [{ allow: { resources: \"file:*\" } }] }]":                                         false,
+		"": false,
+	} {
+		for upstreams, known := range map[string]bool{"upstreams: { a: { url: https://a.example.com } }\n": true, "": false} {
+			file := filepath.Join(t.TempDir(), "junction.yaml")
+			mustWrite(t, file, upstreams+rules+"\n")
+			_, warnings, err := Load(file, environment(nil))
+			if err != nil {
+				t.Fatal(err)
+			}
+			warned := slices.ContainsFunc(warnings, func(p Problem) bool { return p.Path == Policies })
+			if warned != (want && known) {
+				t.Errorf("%q, %q: warned is %t; %v", upstreams, rules, warned, warnings)
+			}
+		}
+	}
+}
+
+// TestLastingWarnings are bounded, and leave out those that the state of an upstream reports.
+func TestLastingWarnings(t *testing.T) {
+	warnings := Problems{{Path: "upstreams.a.command", Text: "there is no program x"}, {Path: "upstreams.a.dir"},
+		{Path: "upstreams.b.pack", Text: "cannot read b; that upstream cannot start"},
+		{Path: "upstreams.b.pack", Text: "no policy gives the capability c"}}
+	if list, more := Lasting(warnings); len(list) != 1 || list[0] != warnings[3] || more != 0 {
+		t.Errorf("%v, %d more", list, more)
+	}
+	for range MostWarnings + 1 {
+		warnings = append(warnings, Problem{Path: "policies[0].match"})
+	}
+	if list, more := Lasting(warnings); len(list) != MostWarnings || more != 2 {
+		t.Errorf("%d warnings, %d more", len(list), more)
+	}
+}
+
 // TestCheckWarnsAboutPublicProviders: without policies, everyone with an account at a public provider may use
 // everything.
 func TestCheckWarnsAboutPublicProviders(t *testing.T) {
