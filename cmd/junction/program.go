@@ -88,9 +88,9 @@ type program struct {
 	health        *health.Monitor
 	supervisor    *health.Supervisor              // nil if systemd does not ask for the state
 	members       *replicas.Member                // nil if there is one process
-	reloadError   atomic.Pointer[string]          // why the last reload of the file failed; nil after a successful reload
+	reloadError   atomic.Pointer[string]          // why the last reload failed; nil after a successful reload
 	waiting       atomic.Pointer[string]          // which changes of the file wait for a restart; nil or "" if none
-	warnings      atomic.Pointer[config.Problems] // of the file in force; nil if there are none
+	warnings      atomic.Pointer[config.Problems] // of the file in force; nil before open
 	reach         atomic.Pointer[reach]           // of the configuration in force
 
 	// of an inner program: the file that another process writes, and its own; see nextAudit
@@ -143,6 +143,7 @@ func open(o options) (_ *program, err error) {
 	p.config, p.log = c, record.NewLog(o.stderr, c.Log)
 	p.audit.Log = p.log
 	p.warn(warnings)
+	p.warnings.Store(&warnings)
 	defer func() {
 		if err != nil {
 			p.close()

@@ -149,7 +149,9 @@ func (p *program) reload(asked bool) (done bool) {
 		return true
 	}
 	change := p.follow(c)
-	p.warn(warnings)
+	if p.warn(warnings); change.Refused == nil {
+		p.warnings.Store(&warnings)
+	}
 	p.apply(change.Config)
 	if p.members != nil {
 		if err := p.members.Reload(change.Config.Shared); err != nil {
@@ -160,9 +162,8 @@ func (p *program) reload(asked bool) (done bool) {
 	return true
 }
 
-// warn logs the likely mistakes of a file that comes into force, and keeps them for the status.
+// warn logs the likely mistakes of a file.
 func (p *program) warn(warnings config.Problems) {
-	p.warnings.Store(&warnings)
 	for _, w := range warnings {
 		p.log.Warn(w.Text, "file", w.File, "line", w.Line, "key", w.Path)
 	}

@@ -170,9 +170,8 @@ and sends your answers. The default time limit is then ten minutes.`,
 					err = printResult(stdout, result)
 				}
 				if err == nil && resultFailed(result) {
-					if err = errTool; IsTerminal(cmd.ErrOrStderr()) {
-						Tell(cmd.ErrOrStderr(), f.remedy(ctx, args[0]))
-					}
+					f.tellRemedy(ctx, cmd.ErrOrStderr(), args[0])
+					err = errTool
 				}
 				return err
 			})
@@ -200,14 +199,15 @@ func (f *clientFlags) notReady(ctx context.Context, tool string, err error) erro
 	}
 }
 
-// remedy returns the command that tells why the upstream of a tool does not work; "" if it works.
-func (f *clientFlags) remedy(ctx context.Context, tool string) string {
-	name, state := f.broken(ctx, tool)
-	if state == "" {
-		return ""
+// tellRemedy tells a person at a terminal which command says why the upstream of a tool does not work.
+func (f *clientFlags) tellRemedy(ctx context.Context, w io.Writer, tool string) {
+	if !IsTerminal(w) {
+		return
 	}
-	return fmt.Sprintf("%s does not work now (%s). %s shows what to do.\n", name, state,
-		config.Command(*f.file, "status", name))
+	if name, state := f.broken(ctx, tool); state != "" {
+		Tellf(w, "%s does not work now (%s). %s shows what to do.\n", name, state,
+			config.Command(*f.file, "status", name))
+	}
 }
 
 // broken returns the upstream to which the name of a tool belongs, and its state, if that has no

@@ -86,17 +86,14 @@ func TestCheckWarnsAboutPoliciesThatAllowNothing(t *testing.T) {
 		"policies: [{ name: p, rules: [{ allow: { resources: \"file:*\" } }] }]":                                         false,
 		"": false,
 	} {
-		for upstreams, known := range map[string]bool{"upstreams: { a: { url: https://a.example.com } }\n": true, "": false} {
-			file := filepath.Join(t.TempDir(), "junction.yaml")
-			mustWrite(t, file, upstreams+rules+"\n")
-			_, warnings, err := Load(file, environment(nil))
-			if err != nil {
-				t.Fatal(err)
-			}
-			warned := slices.ContainsFunc(warnings, func(p Problem) bool { return p.Path == Policies })
-			if warned != (want && known) {
-				t.Errorf("%q, %q: warned is %t; %v", upstreams, rules, warned, warnings)
-			}
+		file := filepath.Join(t.TempDir(), "junction.yaml")
+		mustWrite(t, file, "upstreams: { a: { url: https://a.example.com } }\n"+rules+"\n")
+		_, warnings, err := Load(file, environment(nil))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if warned := slices.ContainsFunc(warnings, func(p Problem) bool { return p.Path == Policies }); warned != want {
+			t.Errorf("%q: warned is %t; %v", rules, warned, warnings)
 		}
 	}
 }
