@@ -75,6 +75,7 @@ var arrows = map[string][]string{
 	"cmd/junction/registry": {"cmd/junction/clients", "upstream/prose", "upstream/loopback"},
 	"cmd/junction/entries": {"cmd/junction/cli", "cmd/junction/clients", "cmd/junction/config", "upstream/prose",
 		"cmd/pack/lock", "cmd/pack/plan", "cmd/junction/registry", "cmd/junction/runfile", "cmd/junction/yamledit", "upstream/shell",
+		"upstream/loopback",               // http is the scheme of this machine
 		"upstream", "upstream/transport"}, // a new URL is asked once; the answer is read as a connection reads it
 	"cmd/junction/audit": {"cmd/junction/cli", "cmd/junction/config", "upstream/files", "upstream/prose",
 		"cmd/junction/record", "proxy", "upstream/shell", "upstream/pace"},

@@ -57,6 +57,27 @@ func (e *Entry) Unmatched(places Places) []yamlread.Problem {
 	return ps
 }
 
+// AllowsNothing reports whether no rule allows or asks for an item of any upstream, so that all callers
+// have empty lists. Without the section, and without an upstream, it returns false.
+func (c Config) AllowsNothing(places Places) bool {
+	if c == nil || len(places.Upstreams) == 0 {
+		return false
+	}
+	for i := range c {
+		for _, r := range c[i].Rules {
+			s := cmp.Or(r.Allow, r.Ask)
+			if s == nil || s.Upstreams != nil && !slices.ContainsFunc(s.Upstreams, places.upstream) {
+				continue
+			}
+			if s.Tools == nil || slices.ContainsFunc(s.Tools, places.begins) ||
+				s.Prompts != nil || s.Resources != nil || s.Skills != nil {
+				return false
+			}
+		}
+	}
+	return true
+}
+
 // upstream reports whether a glob matches the name of an upstream.
 func (p *Places) upstream(glob string) bool {
 	g := compileGlob(glob)

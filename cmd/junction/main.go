@@ -44,6 +44,7 @@ import (
 	"junction/cmd/junction/demo"
 	"junction/cmd/junction/entries"
 	"junction/cmd/junction/packs"
+	"junction/cmd/junction/runfile"
 	"junction/cmd/junction/service"
 	"junction/cmd/junction/setup"
 	"junction/cmd/junction/signins"
@@ -169,6 +170,7 @@ and which changes wait for a restart.`,
 			if err != nil {
 				return err
 			}
+			_, report.Served = runfile.Find(*file)
 			if old != "" {
 				if report.Reload, err = config.Compare(old, *file, os.LookupEnv); err != nil {
 					err = fmt.Errorf("--against: %w", err)

@@ -115,5 +115,11 @@ func (p *program) asSeen() *diagnose.Proxy {
 		},
 		Unread:  func() string { return deref(&p.reloadError) },
 		Restart: func() string { return deref(&p.waiting) },
+		Warnings: func() config.Problems {
+			if list := p.warnings.Load(); list != nil {
+				return *list
+			}
+			return nil
+		},
 	}
 }

@@ -86,11 +86,12 @@ type program struct {
 	telemetry     *telemetry.Telemetry // nil if nothing is measured
 	auditExport   *otlp.Lines          // the second receiver of the audit; nil if the environment names none
 	health        *health.Monitor
-	supervisor    *health.Supervisor     // nil if systemd does not ask for the state
-	members       *replicas.Member       // nil if there is one process
-	reloadError   atomic.Pointer[string] // why the last reload of the file failed; nil after a successful reload
-	waiting       atomic.Pointer[string] // which changes of the file wait for a restart; nil or "" if none
-	reach         atomic.Pointer[reach]  // of the configuration in force
+	supervisor    *health.Supervisor              // nil if systemd does not ask for the state
+	members       *replicas.Member                // nil if there is one process
+	reloadError   atomic.Pointer[string]          // why the last reload failed; nil after a successful reload
+	waiting       atomic.Pointer[string]          // which changes of the file wait for a restart; nil or "" if none
+	warnings      atomic.Pointer[config.Problems] // of the file in force; nil before open
+	reach         atomic.Pointer[reach]           // of the configuration in force
 
 	// of an inner program: the file that another process writes, and its own; see nextAudit
 	auditOf, auditInstead string
@@ -141,9 +142,8 @@ func open(o options) (_ *program, err error) {
 	p.screen.Hold()
 	p.config, p.log = c, record.NewLog(o.stderr, c.Log)
 	p.audit.Log = p.log
-	for _, w := range warnings {
-		p.log.Warn(w.Text, "file", w.File, "line", w.Line, "key", w.Path)
-	}
+	p.warn(warnings)
+	p.warnings.Store(&warnings)
 	defer func() {
 		if err != nil {
 			p.close()
@@ -202,7 +202,7 @@ func open(o options) (_ *program, err error) {
 }
 
 // load reads the configuration file.
-func (p *program) load() (*config.Config, []config.Problem, error) {
+func (p *program) load() (*config.Config, config.Problems, error) {
 	// computed before Load, so that reloadLoop notices a change between the two
 	hash, hashErr := config.Checksum(p.file)
 	c, warnings, err := config.LoadServing(p.file, p.getenv, false)

@@ -149,8 +149,8 @@ func (p *program) reload(asked bool) (done bool) {
 		return true
 	}
 	change := p.follow(c)
-	for _, w := range warnings {
-		p.log.Warn(w.Text, "file", w.File, "line", w.Line, "key", w.Path)
+	if p.warn(warnings); change.Refused == nil {
+		p.warnings.Store(&warnings)
 	}
 	p.apply(change.Config)
 	if p.members != nil {
@@ -160,6 +160,13 @@ func (p *program) reload(asked bool) (done bool) {
 	}
 	p.reloaded(&change, fingerprint(p.file, hash))
 	return true
+}
+
+// warn logs the likely mistakes of a file.
+func (p *program) warn(warnings config.Problems) {
+	for _, w := range warnings {
+		p.log.Warn(w.Text, "file", w.File, "line", w.Line, "key", w.Path)
+	}
 }
 
 // reloaded reports in the log, in the audit and on /readyz what a changed file has changed.

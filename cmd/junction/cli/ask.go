@@ -185,9 +185,8 @@ func AwaitTried(ctx context.Context, file string, names []string, limit time.Dur
 // States returns the state of each upstream of the running junction that serves a file. It returns nil
 // if no junction runs, or if it does not answer.
 func States(ctx context.Context, file string) map[string]string {
-	var r diagnose.Running
-	place, ok := runfile.Find(file)
-	if !ok || place.Admin == "" || askAdmin(ctx, place.Admin, "/status", nil, diagnose.Patience, &r) != nil {
+	r := running(ctx, file)
+	if r == nil {
 		return nil
 	}
 	states := map[string]string{}
@@ -195,6 +194,16 @@ func States(ctx context.Context, file string) map[string]string {
 		states[u.Name] = u.State
 	}
 	return states
+}
+
+// running returns the status of the running junction that serves a file; nil if none answers.
+func running(ctx context.Context, file string) *diagnose.Running {
+	var r diagnose.Running
+	place, ok := runfile.Find(file)
+	if !ok || place.Admin == "" || askAdmin(ctx, place.Admin, "/status", nil, diagnose.Patience, &r) != nil {
+		return nil
+	}
+	return &r
 }
 
 // askAdmin reads the answer of the admin address at a path. The error is errNotRunning if no process

@@ -22,6 +22,7 @@ import (
 	"junction/upstream"
 	"junction/upstream/client"
 	"junction/upstream/loopback"
+	"junction/upstream/prose"
 	"junction/upstream/transport"
 )
 
@@ -73,8 +74,7 @@ func toolsCommand(stdout io.Writer, file *string) *cobra.Command {
 				case len(args) == 1:
 					return fmt.Errorf("no tool at %s matches %q; it has %d", e.url, glob, all)
 				default:
-					Tellf(cmd.ErrOrStderr(), "Servers that are still starting list their tools when they are "+
-						"ready. %s shows what is missing, and why.\n", config.Command(*f.file, "doctor"))
+					Tell(cmd.ErrOrStderr(), f.whyEmpty(ctx))
 				}
 				return err
 			})
@@ -83,6 +83,23 @@ func toolsCommand(stdout io.Writer, file *string) *cobra.Command {
 	f.register(cmd)
 	cmd.ValidArgsFunction = f.completeTools(false)
 	return cmd
+}
+
+// whyEmpty returns why the list of tools is probably empty, and which command tells more.
+func (f *clientFlags) whyEmpty(ctx context.Context) string {
+	r := running(ctx, *f.file)
+	if r == nil || r.Tools == 0 || r.URL != f.url {
+		return fmt.Sprintf("Servers that are still starting list their tools when they are ready. %s shows what is "+
+			"missing, and why.\n", config.Command(*f.file, "doctor"))
+	}
+	text := fmt.Sprintf("No policy allows this caller any of the %s. %s shows why, with the name of a tool.\n",
+		prose.Count(r.Tools, "tool"), config.Command(*f.file, "why", "NAME"))
+	for _, w := range r.Warnings {
+		if strings.HasPrefix(w.Path, config.Policies) {
+			return text + "Warning: " + prose.Flat(w.String()) + "\n"
+		}
+	}
+	return text
 }
 
 // callCommand is `junction call`, which calls one tool once.
@@ -142,6 +159,9 @@ and sends your answers. The default time limit is then ten minutes.`,
 				}
 				result, err := e.callTool(ctx, tool, arguments)
 				if err != nil {
+					if IsTerminal(cmd.ErrOrStderr()) {
+						err = f.notReady(ctx, args[0], err)
+					}
 					return err
 				}
 				if f.output == "json" {
@@ -150,6 +170,7 @@ and sends your answers. The default time limit is then ten minutes.`,
 					err = printResult(stdout, result)
 				}
 				if err == nil && resultFailed(result) {
+					f.tellRemedy(ctx, cmd.ErrOrStderr(), args[0])
 					err = errTool
 				}
 				return err
@@ -163,23 +184,46 @@ and sends your answers. The default time limit is then ten minutes.`,
 	return cmd
 }
 
-// notReady returns err, which means that there is no tool of a name, with the state of the upstream to
-// which the name belongs, if that has no tools now.
+// notReady returns err of a call, with the state of the upstream to which the tool belongs, if that has
+// no connection now.
 func (f *clientFlags) notReady(ctx context.Context, tool string, err error) error {
+	switch name, state := f.broken(ctx, tool); state {
+	case "":
+		return err
+	case upstream.StateStarting.String():
+		return fmt.Errorf("%w; %s is still starting: try again when it is ready (%s)", err, name,
+			config.Command(*f.file, "status"))
+	default:
+		return fmt.Errorf("%w; %s does not work now (%s): %s", err, name, state,
+			config.Command(*f.file, "status", name))
+	}
+}
+
+// tellRemedy tells a person at a terminal which command says why the upstream of a tool does not work.
+func (f *clientFlags) tellRemedy(ctx context.Context, w io.Writer, tool string) {
+	if !IsTerminal(w) {
+		return
+	}
+	if name, state := f.broken(ctx, tool); state != "" {
+		Tellf(w, "%s does not work now (%s). %s shows what to do.\n", name, state,
+			config.Command(*f.file, "status", name))
+	}
+}
+
+// broken returns the upstream to which the name of a tool belongs, and its state, if that has no
+// connection now; otherwise "".
+func (f *clientFlags) broken(ctx context.Context, tool string) (name, state string) {
 	for name, state := range States(ctx, *f.file) {
-		if rest, its := strings.CutPrefix(tool, name); !its || !strings.HasPrefix(rest, "_") {
-			continue
-		}
-		switch state {
-		case upstream.StateStarting.String():
-			return fmt.Errorf("%w; %s is still starting: try again when it is ready (%s)", err, name,
-				config.Command(*f.file, "status"))
-		case upstream.StateRetrying.String(), upstream.StateBlocked.String(), upstream.StateSignIn.String():
-			return fmt.Errorf("%w; %s does not work now (%s): %s", err, name, state,
-				config.Command(*f.file, "status", name))
+		rest, its := strings.CutPrefix(tool, name)
+		switch {
+		case !its || !strings.HasPrefix(rest, "_"):
+		case state == upstream.StateStarting.String(), state == upstream.StateRetrying.String(),
+			state == upstream.StateBlocked.String(), state == upstream.StateSignIn.String(),
+			state == upstream.StateDegraded.String():
+			return name, state
 		}
 	}
-	return err
+	return "", ""
 }
 
 // askingTime is the default time limit of a call during which a person may be asked.

@@ -31,7 +31,7 @@ func doctorCommand(stdout io.Writer, version string, file *string) *cobra.Comman
 		Short:             "Check the upstreams end to end",
 		Long: `Check the upstreams end to end: open another connection, list everything, and check the definitions. The
 report names each fault and its remedy. Without UPSTREAM, it also names the rules of policies that match no tool,
-prompt, resource or skill of the upstreams.
+prompt, resource or skill of the upstreams, and the warnings of the file.
 
 The running proxy does the check, at its admin address: --admin, or that of the file, or ` + config.DefaultAdmin + `.
 If no proxy is running, --config FILE starts the upstreams of the file for the check.
@@ -134,7 +134,8 @@ func diagnosisText(b *prose.Page, d *diagnose.Diagnosis, now time.Time) string {
 	for _, part := range []struct {
 		title string
 		has   func(*diagnose.Finding) bool
-	}{{"Problems", isProblem}, {"Problems with some clients", isLesser}, {"Rules that match nothing", isRule}} {
+	}{{"Problems", isProblem}, {"Problems with some clients", isLesser}, {"Rules that match nothing", isRule},
+		{"Warnings of the file", isWarning}} {
 		groups := groupsOf(d, part.has)
 		if len(groups) > 0 {
 			fmt.Fprintf(b, "\n%s\n", part.title)
@@ -212,10 +213,11 @@ type group struct {
 	items []string // names, with the detail of each
 }
 
-// isProblem, isLesser and isRule say under which title a finding is.
+// isProblem, isLesser, isRule and isWarning say under which title a finding is.
 func isProblem(f *diagnose.Finding) bool { return f.Grave }
-func isLesser(f *diagnose.Finding) bool  { return !f.Grave && f.Kind != diagnose.KindRule }
+func isLesser(f *diagnose.Finding) bool  { return !f.Grave && !isRule(f) && !isWarning(f) }
 func isRule(f *diagnose.Finding) bool    { return !f.Grave && f.Kind == diagnose.KindRule }
+func isWarning(f *diagnose.Finding) bool { return !f.Grave && f.Kind == diagnose.KindWarning }
 
 // groupsOf groups findings that have the same text.
 func groupsOf(d *diagnose.Diagnosis, has func(*diagnose.Finding) bool) []*group {

@@ -216,6 +216,7 @@ func writeStatus(b *prose.Page, r *diagnose.Running, now time.Time) {
 	if r.Reload != "" {
 		b.Wrap("", "", "The changed configuration file is not in force: "+prose.Flat(r.Reload))
 	}
+	writeWarnings(b, r)
 	writeReplicas(b, r, now)
 	b.WriteByte('\n')
 	rows := [][]string{{"UPSTREAM", "STATE", "TOOLS", "PROCESSES", "MEMORY", "LAST CALL"}}
@@ -246,6 +247,20 @@ func writeStatus(b *prose.Page, r *diagnose.Running, now time.Time) {
 	}
 	if n := len(r.Problems); n > 0 {
 		fmt.Fprintf(b, "\n%s of tools: %s\n", prose.Count(n, "problem"), config.Command(r.Config, "doctor"))
+	}
+}
+
+// mostWarnings is the most warnings of the file that status prints; --json has more.
+const mostWarnings = 8
+
+// writeWarnings writes a line for each likely mistake of the file in force.
+func writeWarnings(b *prose.Page, r *diagnose.Running) {
+	shown := r.Warnings[:min(len(r.Warnings), mostWarnings)]
+	for _, w := range shown {
+		b.Wrap("Warning: ", "  ", prose.Flat(w.String()))
+	}
+	if more := len(r.Warnings) - len(shown) + r.MoreWarnings; more > 0 {
+		b.Wrap("", "  ", prose.Count(more, "more warning")+"; "+config.Command(r.Config, "check")+" shows all")
 	}
 }
 

@@ -48,6 +48,10 @@ type Report struct {
 	Warnings  Problems `json:"warnings"`
 	Notes     []string `json:"notes"`
 	Reload    *Change  `json:"reload,omitempty"` // what a reload does; nil if that was not asked
+	// the mistakes with which a running Junction does not load the file
+	NotLoading Problems `json:"not_loading,omitempty"`
+	// whether a running Junction serves the file; the caller sets it
+	Served bool `json:"served,omitempty"`
 }
 
 // Err returns an error that counts the mistakes, and tells whether the program could start with
@@ -58,21 +62,28 @@ func (r *Report) Err() error {
 	}
 	effect := "Junction starts without " + strings.Join(r.Blocked, ", ")
 	if len(r.Rejecting) > 0 {
-		var lines []string
-		for _, p := range r.Rejecting {
-			lines = append(lines, strconv.Itoa(p.Line))
-		}
-		effect = "Junction does not start because of line "
-		if lines = slices.Compact(lines); len(lines) > 1 {
-			effect = "Junction does not start because of lines "
-		}
-		effect += strings.Join(lines, ", ")
+		effect = "Junction does not start because of " + linesOf(r.Rejecting)
+	}
+	if r.Served && len(r.NotLoading) > 0 {
+		effect += "; the running Junction does not load the file because of " + linesOf(r.NotLoading)
 	}
 	has := "has"
 	if slices.ContainsFunc(r.Mistakes, func(p Problem) bool { return p.File != r.File }) {
 		has = "and its packs have"
 	}
 	return fmt.Errorf("%s %s %s; %s", r.File, has, prose.Count(len(r.Mistakes), "mistake"), effect)
+}
+
+// linesOf returns the lines of problems, such as "lines 3, 4".
+func linesOf(ps Problems) string {
+	var lines []string
+	for _, p := range ps {
+		lines = append(lines, strconv.Itoa(p.Line))
+	}
+	if lines = slices.Compact(lines); len(lines) == 1 {
+		return "line " + lines[0]
+	}
+	return "lines " + strings.Join(lines, ", ")
 }
 
 // Inspect loads the file. The error means that the file could not be read.
@@ -93,6 +104,7 @@ func Inspect(file string, getenv func(string) (string, bool)) (*Report, error) {
 				r.Blocked = append(r.Blocked, name)
 			}
 		}
+		r.NotLoading = c.block(d, problems, true)
 		for _, p := range packs {
 			if r.Mistakes = append(r.Mistakes, p.Problem); !slices.Contains(r.Blocked, p.upstream) {
 				r.Blocked = append(r.Blocked, p.upstream)
@@ -250,6 +262,30 @@ func isPublic(issuer string) bool {
 	return slices.ContainsFunc(publicIssuers, func(p string) bool { return strings.HasPrefix(issuer+"/", p+"/") })
 }
 
+// Policies is the path of the policies, and of the warning that they hide all tools from all clients.
+const Policies = "policies"
+
+// MostWarnings is the most warnings of a file that a running proxy reports.
+const MostWarnings = 50
+
+// Lasting returns the warnings that a running proxy reports until it reads the file again, and the number
+// of those beyond MostWarnings. It leaves out programs, folders and packs that an upstream lacks: the
+// state of the upstream reports these, and they may come back.
+func Lasting(warnings Problems) (list Problems, more int) {
+	for _, p := range warnings {
+		if strings.HasPrefix(p.Path, "upstreams.") && (strings.HasSuffix(p.Path, ".command") ||
+			strings.HasSuffix(p.Path, ".dir") || strings.HasSuffix(p.Text, "; that upstream cannot start")) {
+			continue
+		}
+		if len(list) == MostWarnings {
+			more++
+			continue
+		}
+		list = append(list, p)
+	}
+	return list, more
+}
+
 // warnPolicies warns of capabilities that are required but granted by no policy, and the reverse:
 // most likely one of them is misspelled. It also warns of unknown names in policies, and adds the
 // warnings of package policy.
@@ -303,6 +339,10 @@ func (c *Config) warnPolicies(d *decoder, warn func(path, format string, args ..
 		for _, u := range c.Endpoints[name].Match.Unmatched(places) {
 			warn("endpoints."+name+u.Path, "%s", u.Text)
 		}
+	}
+	if c.Policies.AllowsNothing(places) {
+		warn(Policies, "no rule allows an item of the upstreams of this file, so that no client has a tool; add "+
+			"or correct an allow rule")
 	}
 	for _, p := range c.Policies.Warnings(places.Upstreams) {
 		warn("policies"+p.Path, "%s", p.Text)

@@ -56,8 +56,8 @@ func TestCheckWarnsAboutLiftedDenies(t *testing.T) {
 			"name: all\n    enforced: false", 1), nil},
 		{"  - name: all\n    enforced: true\n    rules: [ allow: { upstreams: a } ]\n",
 			[]string{"8: policies[0].enforced: has no effect: only denies and asks are enforced, and this policy has none; add one, or remove the key"}},
-		{"  - name: all\n    rules:\n      - deny: { tools: a__run, where: { cwd: \"/etc*\", command: \"${SECRET}*\" } }\n",
-			[]string{"9: policies[0].rules[0].deny.where: denies only calls that match all 2 keys; to deny calls that match any of them, write a rule for each: " +
+		{"  - name: all\n    rules:\n      - allow: { upstreams: a }\n      - deny: { tools: a__run, where: { cwd: \"/etc*\", command: \"${SECRET}*\" } }\n",
+			[]string{"10: policies[0].rules[1].deny.where: denies only calls that match all 2 keys; to deny calls that match any of them, write a rule for each: " +
 				`deny: { tools: "a__run", where: { command: "${SECRET}*" } } and deny: { tools: "a__run", where: { cwd: "/etc*" } }`}},
 	} {
 		file := filepath.Join(t.TempDir(), "junction.yaml")
@@ -71,6 +71,46 @@ func TestCheckWarnsAboutLiftedDenies(t *testing.T) {
 			t.Errorf("warnings of\n%s\ngot:\n  %s\nwant:\n  %s", tt.text, strings.Join(got, "\n  "),
 				strings.Join(tt.want, "\n  "))
 		}
+	}
+}
+
+// TestCheckWarnsAboutPoliciesThatAllowNothing: they hide all tools from all clients, most likely by a typo.
+func TestCheckWarnsAboutPoliciesThatAllowNothing(t *testing.T) {
+	for rules, want := range map[string]bool{
+		"policies: [{ name: p, rules: [{ deny: { tools: a__x } }] }]":                                                    true,
+		"policies: [{ name: p, rules: [{ allow: { upstreams: aa } }] }]":                                                 true,
+		"policies: [{ name: p, rules: [{ allow: { upstreams: aa, skills: \"*/x\" } }, { ask: { tools: \"aa__*\" } }] }]": true,
+		"policies: [{ name: p, rules: [{ allow: { upstreams: a, tools: \"b__*\" } }] }]":                                 true,
+		"policies: [{ name: p, rules: [{ allow: { upstreams: aa } }, { ask: { tools: \"a__*\" } }] }]":                   false,
+		"policies: [{ name: p, match: { key: k }, rules: [{ allow: { upstreams: a } }] }]":                               false,
+		"policies: [{ name: p, rules: [{ allow: { resources: \"file:*\" } }] }]":                                         false,
+		"": false,
+	} {
+		file := filepath.Join(t.TempDir(), "junction.yaml")
+		mustWrite(t, file, "upstreams: { a: { url: https://a.example.com } }\n"+rules+"\n")
+		_, warnings, err := Load(file, environment(nil))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if warned := slices.ContainsFunc(warnings, func(p Problem) bool { return p.Path == Policies }); warned != want {
+			t.Errorf("%q: warned is %t; %v", rules, warned, warnings)
+		}
+	}
+}
+
+// TestLastingWarnings are bounded, and leave out those that the state of an upstream reports.
+func TestLastingWarnings(t *testing.T) {
+	warnings := Problems{{Path: "upstreams.a.command", Text: "there is no program x"}, {Path: "upstreams.a.dir"},
+		{Path: "upstreams.b.pack", Text: "cannot read b; that upstream cannot start"},
+		{Path: "upstreams.b.pack", Text: "no policy gives the capability c"}}
+	if list, more := Lasting(warnings); len(list) != 1 || list[0] != warnings[3] || more != 0 {
+		t.Errorf("%v, %d more", list, more)
+	}
+	for range MostWarnings + 1 {
+		warnings = append(warnings, Problem{Path: "policies[0].match"})
+	}
+	if list, more := Lasting(warnings); len(list) != MostWarnings || more != 2 {
+		t.Errorf("%d warnings, %d more", len(list), more)
 	}
 }
 

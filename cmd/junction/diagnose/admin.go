@@ -40,6 +40,7 @@ type Proxy struct {
 	Version   string                   // of the program
 	Config    func() *config.Config    // returns the configuration in force
 	Unread    func() string            // returns why the last reload failed; "" if it did not
+	Warnings  func() config.Problems   // returns the likely mistakes of the file in force
 	Restart   func() string            // returns which changes of the file wait for a restart; "" if none
 	Process   Process                  // for /status
 	Metrics   http.Handler             // answers /metrics
@@ -191,6 +192,9 @@ type Report struct {
 	Issuers  []auth.ProviderStatus `json:"issuers,omitempty"` // issuers of accepted tokens
 	Reload   string                `json:"reload,omitempty"`  // why a changed file is not in force
 	Restart  string                `json:"restart,omitempty"` // which changes wait for a restart
+	// likely mistakes of the file in force, as junction check prints them; at most config.MostWarnings
+	Warnings     config.Problems `json:"warnings,omitempty"`
+	MoreWarnings int             `json:"more_warnings,omitempty"` // that Warnings leaves out
 	// callers that exceeded a limit within the last minute, the latest first
 	Overuse []budget.Overuse `json:"overuse,omitempty"`
 }
@@ -262,6 +266,7 @@ func (p *Proxy) Report(stopping context.Context) Report {
 		}
 	}
 	r.Reload, r.Restart = p.Unread(), p.Restart()
+	r.Warnings, r.MoreWarnings = config.Lasting(p.Warnings())
 	r.Issuers = p.Providers.Status()
 	r.Problems = append(r.Problems, p.Server.Snapshot().Problems()...)
 	r.Overuse = p.Server.Overused()

@@ -80,7 +80,7 @@ type Step struct {
 type Finding struct {
 	Grave    bool   `json:"grave"` // false: it affects only some clients
 	Upstream string `json:"upstream,omitempty"`
-	Kind     string `json:"kind,omitempty"` // tool, prompt, resource, resource template, or KindRule
+	Kind     string `json:"kind,omitempty"` // tool, prompt, resource, resource template, KindRule or KindWarning
 	Name     string `json:"name,omitempty"`
 	Text     string `json:"text"`
 	Detail   string `json:"detail,omitempty"`
@@ -332,6 +332,7 @@ func (p *Proxy) diagnose(ctx context.Context, only []string) (Diagnosis, error) 
 	}
 	if len(only) == 0 {
 		d.addParts(p.Parts())
+		d.addWarnings(p.Warnings())
 	}
 	for _, problem := range p.Server.Snapshot().Problems() {
 		same := func(f Finding) bool {
@@ -421,6 +422,8 @@ func File(ctx context.Context, version, file string, c *config.Config, only []st
 	d.nameFile()
 	if len(only) == 0 {
 		d.compareRules(c, file)
+		_, warnings, _ := config.Load(file, os.LookupEnv)
+		d.addWarnings(warnings)
 	}
 	d.leave(personal, only)
 	return d, nil

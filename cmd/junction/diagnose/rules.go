@@ -10,12 +10,17 @@ import (
 	"junction/policy"
 	"junction/proxy/view"
 	"junction/upstream"
+	"junction/upstream/prose"
 )
 
-// This file finds the rules of policies that match nothing in the catalogs of the upstreams.
+// This file finds the rules of policies that match nothing in the catalogs of the upstreams, and adds
+// the warnings of the file.
 
 // KindRule is the kind of a finding about a rule of a policy.
 const KindRule = "rule"
+
+// KindWarning is the kind of a finding about a likely mistake in the file.
+const KindWarning = "warning"
 
 // known returns the catalogs of an upstream after its check: that of the check, and that of the
 // running proxy if the upstream is ready. It returns none if the items of the upstream are not
@@ -132,4 +137,19 @@ func itemNamed(c *config.Config, name string, p upstream.Part, own string) polic
 		it.Names = []string{own, view.ExposeURI(name, own)}
 	}
 	return it
+}
+
+// addWarnings adds a finding for each likely mistake of the file in force. Hidden tools are missing for
+// all clients.
+func (d *Diagnosis) addWarnings(warnings config.Problems) {
+	list, more := config.Lasting(warnings)
+	check := config.Command(d.Config, "check")
+	for _, w := range list {
+		d.Findings = append(d.Findings, Finding{Grave: w.Path == config.Policies, Kind: KindWarning,
+			Text: w.String(), Advice: "correct the file; this command compares it: " + check})
+	}
+	if more > 0 {
+		d.Findings = append(d.Findings, Finding{Kind: KindWarning, Text: prose.Count(more, "more warning"),
+			Advice: "this command shows all: " + check})
+	}
 }

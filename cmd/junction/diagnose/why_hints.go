@@ -31,6 +31,11 @@ type search struct {
 func (p *Proxy) hints(who policy.Subject, endpoint, name string, now time.Time) []string {
 	s := search{proxy: p, who: who, endpoint: endpoint, name: name, now: now}
 	s.findHome()
+	if _, is := p.Config().Upstreams[name]; is {
+		s.hint("%s is a server, and no item of one; for its state, run: %s", name,
+			config.Command(p.File, "status", name))
+		return s.hints
+	}
 	s.entries()
 	var silent []string // upstreams whose tools are unknown
 	for _, u := range p.Set.All() {

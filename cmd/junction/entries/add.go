@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -17,6 +18,7 @@ import (
 	"junction/cmd/junction/runfile"
 	"junction/cmd/junction/yamledit"
 	"junction/cmd/pack/plan"
+	"junction/upstream/loopback"
 	"junction/upstream/prose"
 	"junction/upstream/shell"
 )
@@ -227,6 +229,9 @@ func (a *adder) arguments(args []string, dash int) (name string, err error) {
 	case len(args) == 2 && strings.Contains(args[1], "://"):
 		scheme, _, _ := strings.Cut(args[1], "://")
 		return "", cli.Usagef("the URL has the scheme %s; a server is reached by http or https", prose.OneLine(scheme))
+	case len(args) == 2 && withoutScheme.MatchString(args[1]):
+		return "", cli.Usagef("%s lacks the scheme of a URL; write junction add %s %s", prose.Quote(args[1]),
+			shell.Quote(args[0]), shell.Quote(withScheme(args[1])))
 	case len(args) > 1:
 		return "", cli.Usagef("%s is no URL; a command stands after --: junction add %s -- %s",
 			prose.Quote(args[1]), shell.Quote(args[0]), shell.Join(args[1:]...))
@@ -234,6 +239,17 @@ func (a *adder) arguments(args []string, dash int) (name string, err error) {
 		return "", cli.Usagef("%s", usage)
 	}
 	return args[0], nil
+}
+
+// withoutScheme matches an address or a host with a dot, its port, and perhaps a path.
+var withoutScheme = regexp.MustCompile(`^(localhost|\[[0-9a-fA-F:]+\]|[a-zA-Z0-9-]+(\.[a-zA-Z0-9-]+)+):[0-9]+(/\S*)?$`)
+
+// withScheme returns the URL of a host with a port: http on this machine, https elsewhere.
+func withScheme(s string) string {
+	if host, _, _ := strings.Cut(s, "/"); loopback.Address(strings.Replace(host, "localhost", "127.0.0.1", 1)) {
+		return "http://" + s
+	}
+	return "https://" + s
 }
 
 // isFolder reports whether there is a folder of that name, which is not a path by its form.

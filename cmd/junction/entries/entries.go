@@ -126,7 +126,7 @@ func results(ctx context.Context, path string, names []string, limit time.Durati
 				text += "; " + u.Advice
 			}
 		case u.State == upstream.StateReady.String():
-			text += ", " + prose.Count(u.Listed, "tool")
+			text += ", " + prose.Count(u.Tools, "tool") // those that clients get
 		case u.Note != "":
 			text += ": " + u.Note
 		case u.State == upstream.StateStarting.String():

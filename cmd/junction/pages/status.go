@@ -145,7 +145,7 @@ func (s *Status) data() statusData {
 	if d.More = max(len(d.Problems)-mostProblems, 0); d.More > 0 {
 		d.Problems = d.Problems[:mostProblems]
 	}
-	d.Fine = len(d.Problems)+len(d.Overuse) == 0 && d.Reload == ""
+	d.Fine = len(d.Problems)+len(d.Overuse)+len(d.Warnings) == 0 && d.Reload == ""
 	for _, issuer := range d.Issuers {
 		d.Fine = d.Fine && issuer.Err == ""
 	}
