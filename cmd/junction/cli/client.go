@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/url"
@@ -164,7 +165,8 @@ and sends your answers. The default time limit is then ten minutes.`,
 }
 
 // notReady returns err, which means that there is no tool of a name, with the state of the upstream to
-// which the name belongs, if that has no tools now.
+// which the name belongs, if that has no tools now. Else it has the command that shows the reason, if the
+// running junction of the file is the endpoint.
 func (f *clientFlags) notReady(ctx context.Context, tool string, err error) error {
 	for name, state := range States(ctx, *f.file) {
 		if rest, its := strings.CutPrefix(tool, name); !its || !strings.HasPrefix(rest, "_") {
@@ -177,6 +179,11 @@ func (f *clientFlags) notReady(ctx context.Context, tool string, err error) erro
 		case upstream.StateRetrying.String(), upstream.StateBlocked.String(), upstream.StateSignIn.String():
 			return fmt.Errorf("%w; %s does not work now (%s): %s", err, name, state,
 				config.Command(*f.file, "status", name))
+		}
+	}
+	if missing, ok := errors.AsType[*noToolError](err); ok {
+		if place, ok := runfile.Find(*f.file); ok && strings.HasPrefix(f.url, place.URL) {
+			missing.why = config.Command(*f.file, "why", tool)
 		}
 	}
 	return err
