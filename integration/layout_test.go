@@ -146,7 +146,7 @@ var arrows = map[string][]string{
 		"cmd/pack", "upstream/prose", "upstream/shell", "cmd/junction-pack/serve"},
 	"cmd/pack": {"cmd/pack/command", "cmd/pack/manifest", "cmd/pack/openapi", "cmd/pack/skill",
 		"cmd/pack/web", "proxy/schema", "upstream/definition", "upstream/raw"}, // Junction reads capabilities there
-	"cmd/pack/openapi": {"cmd/pack/manifest", "cmd/pack/template", "cmd/pack/web",
+	"cmd/pack/openapi": {"cmd/pack/manifest", "cmd/pack/template", "cmd/pack/web", "upstream/prose",
 		"upstream/files"},
 	// a fetched document may not lead to a private network, as the documents of strangers may not
 	"cmd/pack/web":     {"cmd/pack/manifest", "cmd/pack/template", "auth/fetch", "upstream/loopback", "upstream/pace"},

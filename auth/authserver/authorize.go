@@ -332,7 +332,7 @@ func (srv *Server) consent(w http.ResponseWriter, r *http.Request) error {
 		if _, err := srv.store.ConsumeApproved(r.Context(), id, binding); err != nil {
 			return cannotGoOn(err)
 		}
-		srv.event(r, "consent_denied", "", row.ClientID, "")
+		srv.event(r, "consent_denied", "", row.ClientID, appText(who.Name))
 		return srv.redirectByPage(w, srv.deniedURL(row, "the user denied the request"),
 			pageData{Title: "Access denied", Client: who.Name, Text: "Returning to " + who.Name + "."})
 	case action == "allow" && row.Purpose == purposeAuthorize:

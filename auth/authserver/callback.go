@@ -1,12 +1,14 @@
 package authserver
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -123,11 +125,19 @@ type storedClaims struct {
 // groupsText says which groups of a user the policies see, so that the operator can compare them with
 // the file.
 func groupsText(claims []byte) string {
+	if groups := groupNames(claims, 20); groups != "" {
+		return "Your identity provider sent these groups: " + groups + "."
+	}
+	return "Your identity provider sent no groups."
+}
+
+// groupNames returns at most so many groups of a user, and the number of the others; "" if there are
+// none.
+func groupNames(claims []byte, most int) string {
 	var c storedClaims
 	if err := json.Unmarshal(claims, &c); err != nil || len(c.Groups) == 0 {
-		return "Your identity provider sent no groups."
+		return ""
 	}
-	const most = 20
 	var shown []string
 	for _, group := range c.Groups[:min(len(c.Groups), most)] {
 		name := cleanName(group)
@@ -136,12 +146,20 @@ func groupsText(claims []byte) string {
 		}
 		shown = append(shown, name)
 	}
-	text := "Your identity provider sent these groups: " + strings.Join(shown, ", ")
+	text := strings.Join(shown, ", ")
 	if more := len(c.Groups) - len(shown); more > 0 {
 		text += fmt.Sprintf(", and %d more", more)
 	}
-	return text + "."
+	return text
 }
+
+// notGranted returns the detail of an event: the app, and groups of the user, who gets nothing by them.
+func notGranted(app string, claims []byte) string {
+	return appText(app) + ", groups: " + cmp.Or(groupNames(claims, 5), "none")
+}
+
+// appText returns the detail of an event that names an app.
+func appText(app string) string { return "app " + strconv.Quote(cleanName(app)) }
 
 // signIn stores a user with their sessions. The error wraps store.ErrRevoked if the operator has
 // disabled the user.
@@ -212,7 +230,7 @@ func (srv *Server) deliver(
 	d := pageData{Client: who.Name, User: session{user: user}.label()}
 	if p := srv.principal(user, idp.Claims, store.Grant{ClientID: row.ClientID, Scope: row.Scope,
 		Resource: row.Resource}); srv.granted != nil && !srv.granted(p) {
-		srv.event(r, "not_granted", user.ID, row.ClientID, "")
+		srv.event(r, "not_granted", user.ID, row.ClientID, notGranted(who.Name, idp.Claims))
 		d.Title, d.Text = "You are signed in, but have no access", "You are "+d.User+
 			", and no policy of this server gives you access. "+groupsText(idp.Claims)+
 			" Ask the operator of this server."
@@ -243,7 +261,7 @@ func (srv *Server) deliver(
 	if err != nil {
 		return cannotGoOn(err)
 	}
-	srv.event(r, "code_issued", user.ID, row.ClientID, "")
+	srv.event(r, "code_issued", user.ID, row.ClientID, appText(who.Name))
 	if strings.HasPrefix(row.RedirectURI, "https://") && !local {
 		pageHeaders(w)
 		http.Redirect(w, r, answer, http.StatusSeeOther)

@@ -113,6 +113,9 @@ func TestStrangersFillNothing(t *testing.T) {
 	counts := map[string]int{}
 	for _, e := range events {
 		counts[e.Event]++
+		if e.Event == "code_issued" && !strings.Contains(string(e.Detail), `app \"`) {
+			t.Errorf("the audit does not name the app: %s", e.Detail)
+		}
 	}
 	if n := counts["authorize_refused"]; err != nil || n < 10 || n > 65 || counts["signed_in"] != 1 ||
 		counts["code_issued"] != 1 {

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -267,6 +268,25 @@ func TestNotGranted(t *testing.T) {
 	if p.status != 403 || !strings.Contains(p.body, "ann@acme.example") ||
 		!strings.Contains(p.body, "error=access_denied") || strings.Contains(p.body, "code=") {
 		t.Errorf("%d %s", p.status, p.body)
+	}
+	events, err := s.store.Events(t.Context(), 1)
+	if err != nil || len(events) != 1 || events[0].Event != "not_granted" ||
+		!strings.Contains(string(events[0].Detail), `app \"`) ||
+		!strings.Contains(string(events[0].Detail), ", groups: ") {
+		t.Errorf("the audit has %+v, %v; want the app and the groups", events, err)
+	}
+	groups, err := json.Marshal(storedClaims{append([]string{"\x1b[31m" + strings.Repeat("g", 1000)},
+		slices.Repeat([]string{"other"}, 1000)...)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := notGranted(`a "name"`+strings.Repeat("n", 1000), groups)
+	if !strings.HasPrefix(got, `app "a \"name\"nn`) || !strings.HasSuffix(got, "…, other, other, other, other, and 996 more") ||
+		len(got) > 300 || strings.Contains(got, "\x1b") {
+		t.Errorf("the detail is %q", got)
+	}
+	if got := notGranted("an app", nil); got != `app "an app", groups: none` {
+		t.Errorf("without groups: %q", got)
 	}
 }
 

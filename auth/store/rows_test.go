@@ -66,6 +66,8 @@ func TestUsers(t *testing.T) {
 			Grant{User: u.ID, IDPSession: i.ID, ClientID: "client", Expires: c.now().Add(time.Hour)})
 		want(t, "AddGrant", err, nil)
 		shut := c.now()
+		_, err = s.AddIDPSession(ctx, IDPSession{User: u.ID}) // without a grant or a browser: it is not counted
+		want(t, "AddIDPSession", err, nil)
 		ended, err := s.DisableUser(ctx, u.ID, "test")
 		if want := (Ended{Sessions: 1, Grants: []string{g.ID}}); err != nil || !reflect.DeepEqual(ended, want) {
 			t.Errorf("DisableUser = %+v, %v; want %+v", ended, err, want)

@@ -166,9 +166,30 @@ func (s *Store) IDPSessions(ctx context.Context, user string) ([]IDPSession, err
 		`WHERE ended_at = 0 AND ($1 = '' OR user_id = $1) ORDER BY created_at DESC, id`, user)
 }
 
+// SessionUses returns how many active grants and how many browsers depend on each session of a user, or
+// of all if user is "". A session that has neither is over for the user: only its row is left.
+func (s *Store) SessionUses(ctx context.Context, user string) (grants, browsers map[string]int, err error) {
+	standing, err := s.Grants(ctx, GrantFilter{User: user, Standing: true})
+	if err != nil {
+		return nil, nil, err
+	}
+	windows, err := s.WebSessions(ctx, user)
+	if err != nil {
+		return nil, nil, err
+	}
+	grants, browsers = map[string]int{}, map[string]int{}
+	for _, g := range standing {
+		grants[g.IDPSession]++
+	}
+	for _, w := range windows {
+		browsers[w.IDPSession]++
+	}
+	return grants, browsers, nil
+}
+
 // Ended is the result of SignOut.
 type Ended struct {
-	Sessions int      // at providers, with their web sessions
+	Sessions int      // at providers, with their web sessions, that a grant or a browser used
 	Grants   []string // their ids
 }
 
@@ -176,6 +197,10 @@ type Ended struct {
 func (s *Store) SignOut(ctx context.Context, user, why string) (ended Ended, err error) {
 	err = s.WithTx(ctx, func(ctx context.Context) error {
 		ended = Ended{}
+		apps, browsers, err := s.SessionUses(ctx, user)
+		if err != nil {
+			return err
+		}
 		// Lock order as in EndIDPSession.
 		if ended.Grants, err = s.RevokeGrants(ctx, GrantFilter{User: user}, why); err != nil {
 			return err
@@ -189,7 +214,9 @@ func (s *Store) SignOut(ctx context.Context, user, why string) (ended Ended, err
 			if err != nil {
 				return err
 			}
-			ended.Sessions++
+			if apps[i.ID]+browsers[i.ID]+len(late) > 0 {
+				ended.Sessions++
+			}
 			ended.Grants = append(ended.Grants, late...)
 		}
 		return s.EndWebSessions(ctx, user)

@@ -638,7 +638,8 @@ func TestConnectionIsForOneServer(t *testing.T) {
 func TestOperatorsSeeWhatPeopleConnect(t *testing.T) {
 	defer harness.Computes(t)()
 	l := mustLinear(t)
-	c := mustLinearCompany(t, l, ", client_id: us, issuer: \""+l.issuer+"\"", "")
+	key := newAPIKey(t, "ci")
+	c := mustLinearCompany(t, l, ", client_id: us, issuer: \""+l.issuer+"\"", "", "  api_keys: ["+key.entry+"]")
 	junction := func(args ...string) string {
 		stdout, stderr, _ := harness.RunJunction(t, nil, args...) // how it ends is another test's
 		return strings.Join(strings.Fields(stdout+stderr), " ")

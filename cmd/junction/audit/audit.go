@@ -129,6 +129,7 @@ type line struct {
 	Own       string    `json:"own_name"`
 	Policy    string    `json:"policy"`
 	Rule      string    `json:"rule"`
+	Approval  string    `json:"approval"`
 	Outcome   string    `json:"outcome"`
 	Cached    bool      `json:"cached"`
 	Took      float64   `json:"duration_ms"`
@@ -432,7 +433,26 @@ func (p *printer) line(at string, who func(width int) string, what, outcome, det
 // explained reports whether the detail is worth a line of its own: it is about an event, or says why a
 // call was not answered.
 func (l *line) explained() bool {
-	return l.Event != "" || l.Dropped > 0 || l.Outcome == string(proxy.Denied) && l.Policy != ""
+	return l.Event != "" || l.Dropped > 0 || l.ruled()
+}
+
+// ruled reports whether the rule of a policy has prevented the call, or a rule that asks the user has.
+func (l *line) ruled() bool {
+	switch proxy.Outcome(l.Outcome) {
+	case proxy.Denied:
+		return l.Policy != ""
+	case proxy.Declined, proxy.Unanswered:
+		return l.Policy != "" && l.Approval != ""
+	}
+	return false
+}
+
+// approvals are the words for the approvals of calls that a user has not approved.
+var approvals = map[string]string{
+	"declined":   ": the user declined",
+	"asked":      ": asked, no answer yet",
+	"unanswered": ": asked, no answer",
+	"impossible": ": the user cannot be asked",
 }
 
 // caller returns the readable name of the caller, with the ID of a key, in at most width characters.
@@ -464,8 +484,8 @@ func (l *line) detail() string {
 		return fmt.Sprintf("%s, and %d more", cmp.Or(l.Detail, l.Error), l.More)
 	case l.Event != "":
 		return cmp.Or(l.Detail, l.Error)
-	case l.Outcome == string(proxy.Denied) && l.Policy != "":
-		return fmt.Sprintf("policy %s, %s", l.Policy, l.Rule)
+	case l.ruled():
+		return fmt.Sprintf("policy %s, %s%s", l.Policy, l.Rule, approvals[l.Approval])
 	}
 	took := time.Duration(l.Took * float64(time.Millisecond)).Round(100 * time.Microsecond).String()
 	if l.Cached {

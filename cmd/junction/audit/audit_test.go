@@ -92,6 +92,26 @@ func TestTableFitsTheTerminal(t *testing.T) {
 	}
 }
 
+// TestDetailOfUnapprovedCalls: the detail of a call that nobody has approved has the rule that asks, and
+// whether the user was asked. It has its line on a narrow terminal, too.
+func TestDetailOfUnapprovedCalls(t *testing.T) {
+	for _, test := range []struct{ outcome, approval, want string }{
+		{"declined", "declined", "policy people, rules[0]: the user declined"},
+		{"unanswered", "asked", "policy people, rules[0]: asked, no answer yet"},
+		{"unanswered", "unanswered", "policy people, rules[0]: asked, no answer"},
+		{"unanswered", "impossible", "policy people, rules[0]: the user cannot be asked"},
+		{"denied", "late", "policy people, rules[0]"},
+		{"unanswered", "", "1.5ms"}, // a server has asked
+		{"ok", "given", "1.5ms"},
+	} {
+		l := line{Outcome: test.outcome, Approval: test.approval, Policy: "people", Rule: "rules[0]", Took: 1.5}
+		if got := l.detail(); got != test.want || l.explained() != strings.HasPrefix(test.want, "policy") {
+			t.Errorf("%s, %q: the detail is %q, explained %v; want %q", test.outcome, test.approval, got,
+				l.explained(), test.want)
+		}
+	}
+}
+
 func mustVerify(t *testing.T, file string, known ...record.Link) Report {
 	t.Helper()
 	r, err := verify(t.Context(), file, append(known, record.Link{})[0])

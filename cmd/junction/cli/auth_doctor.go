@@ -107,7 +107,7 @@ func authDoctor(ctx context.Context, stdout io.Writer, file string, asJSON bool)
 			d.issuer(ctx, i.Issuer)
 		}
 	}
-	if c.Auth.OAuth != nil {
+	if c.Auth.OAuth != nil && d.wrong == 0 { // a problem must not be lost above the lines for clients
 		fmt.Fprintf(d.out, "\nClients sign in at %s/mcp\n%s", c.PublicURL,
 			strings.ReplaceAll(ClientLines, "URL", c.PublicURL+"/mcp"))
 	}

@@ -79,6 +79,9 @@ func TestAuthDoctor(t *testing.T) {
 					t.Errorf("it says\n%s\nwithout %s", out.String(), want)
 				}
 			}
+			if row.problems != "" && strings.Contains(out.String(), "Clients sign in at") {
+				t.Errorf("the lines for clients follow a problem:\n%s", out.String())
+			}
 		})
 	}
 }

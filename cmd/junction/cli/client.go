@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/url"
@@ -184,11 +185,16 @@ and sends your answers. The default time limit is then ten minutes.`,
 	return cmd
 }
 
-// notReady returns err of a call, with the state of the upstream to which the tool belongs, if that has
-// no connection now.
+// notReady returns err, which means that there is no tool of a name, with the state of the upstream to
+// which the name belongs, if that has no connection now. Else it has the command that shows the reason, if the
+// running junction of the file is the endpoint.
 func (f *clientFlags) notReady(ctx context.Context, tool string, err error) error {
 	switch name, state := f.broken(ctx, tool); state {
 	case "":
+		missing, ok := errors.AsType[*noToolError](err)
+		if place, running := runfile.Find(*f.file); ok && running && strings.HasPrefix(f.url, place.URL) {
+			missing.why = config.Command(*f.file, "why", tool)
+		}
 		return err
 	case upstream.StateStarting.String():
 		return fmt.Errorf("%w; %s is still starting: try again when it is ready (%s)", err, name,

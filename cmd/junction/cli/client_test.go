@@ -285,9 +285,9 @@ func TestClientErrors(t *testing.T) {
 		{"no tools at all", []string{"tools", "--url", bare}, false, "tools/list: no such method (code -32601)"},
 		{"endless list", []string{"tools", "--url", endless}, false, "the tools/list of " + endless + " has more than 1000 pages"},
 		{"no match", []string{"tools", "x*", "--url", modern}, false, "no tool at " + modern + ` matches "x*"; it has 7`},
-		{"unknown tool", []string{"call", "ecco", "--url", modern}, false, `no tool "ecco" at ` + modern + `; did you mean echo?`},
+		{"unknown tool", []string{"call", "ecco", "--url", modern}, false, `no tool "ecco" at ` + modern + `; not sent: the list of this caller does not have it; did you mean echo?`},
 		{"unknown tool, nothing near", []string{"call", "zzzzzzzzzz", "--url", modern}, false,
-			`no tool "zzzzzzzzzz" at ` + modern + `; junction tools lists what there is`},
+			`no tool "zzzzzzzzzz" at ` + modern + `; not sent: the list of this caller does not have it; junction tools lists what there is`},
 
 		{"no name", []string{"call"}, true, "call needs the name of a tool; junction tools lists them"},
 		{"no argument", []string{"call", "echo", "text"}, true, `"text" is no argument; write KEY=VALUE, or all of them as --json '{...}'`},

@@ -180,7 +180,22 @@ func (e *endpoint) tool(ctx context.Context, name string) (listedTool, error) {
 	if near := prose.Closest(names, name); len(near) > 0 {
 		hint = "did you mean " + strings.Join(near, ", ") + "?"
 	}
-	return listedTool{}, fmt.Errorf("no tool %q at %s; %s", name, e.url, hint)
+	return listedTool{}, &noToolError{name: name, url: e.url, hint: hint}
+}
+
+// noToolError means that the list of the caller does not have a tool, so that no call was sent.
+type noToolError struct {
+	name, url, hint string
+	why             string // the command that shows the reason; "" if it is not known
+}
+
+func (e *noToolError) Error() string {
+	why := ""
+	if e.why != "" {
+		why = " (the reason: " + e.why + ")"
+	}
+	return fmt.Sprintf("no tool %q at %s; not sent: the list of this caller does not have it%s; %s", e.name, e.url,
+		why, e.hint)
 }
 
 // searched returns the tool of that name from the search tool of an endpoint that lists only some of

@@ -111,6 +111,9 @@ func accountText(b *prose.Page, a *diagnose.WhyReport, now time.Time) string {
 	}
 	if a.Refused != "" {
 		b.Wrap("", "", fmt.Sprintf("%s rejected: %s", does(a, "is", "are"), prose.Flat(a.Refused)))
+		if len(a.Items) == 0 && len(a.Hints) == 0 { // the caller does not exist
+			return b.String()
+		}
 		b.WriteString("With a valid credential:\n\n")
 	}
 	for i := range a.Items {

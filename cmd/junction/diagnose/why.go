@@ -199,6 +199,9 @@ func (p *Proxy) explain(ctx context.Context, q WhyQuery, now time.Time) (WhyRepo
 			a.Refused = "the user is disabled; run: " + config.Command(p.File, "users", "enable", a.Email)
 		}
 	}
+	if p.noKey(&who) {
+		return a, nil // what a key of that name would see answers another question
+	}
 	statuses := map[string]upstream.Status{}
 	for _, s := range p.Statuses() {
 		statuses[s.Name] = s
@@ -319,7 +322,14 @@ func (p *Proxy) refused(who *policy.Subject, now time.Time) string {
 	case len(near) > 0:
 		return fmt.Sprintf("there is no key of that name (auth.api_keys); did you mean %s?", near[0])
 	}
-	return "there is no key of that name (auth.api_keys)"
+	return "there is no key of that name (auth.api_keys); list the keys: " + config.Command(p.File, "keys", "list")
+}
+
+// noKey reports whether a subject is a key that the configuration does not have.
+func (p *Proxy) noKey(who *policy.Subject) bool {
+	return who.Kind == string(auth.KindKey) && !slices.ContainsFunc(p.Config().Auth.APIKeys, func(k auth.Key) bool {
+		return k.Name == who.Key
+	})
 }
 
 func (p *Proxy) itemOf(x *view.Explanation, s upstream.Status, who policy.Subject) WhyItem {

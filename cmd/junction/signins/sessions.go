@@ -92,20 +92,9 @@ func (s *storage) sessions(ctx context.Context, user string) ([]sessionJSON, err
 	if err != nil {
 		return nil, err
 	}
-	grants, err := s.Grants(ctx, store.GrantFilter{User: user, Standing: true})
+	apps, windows, err := s.SessionUses(ctx, user)
 	if err != nil {
 		return nil, err
-	}
-	browsers, err := s.WebSessions(ctx, user)
-	if err != nil {
-		return nil, err
-	}
-	apps, windows := map[string]int{}, map[string]int{}
-	for _, g := range grants {
-		apps[g.IDPSession]++
-	}
-	for _, w := range browsers {
-		windows[w.IDPSession]++
 	}
 	var list []sessionJSON
 	for _, i := range all {

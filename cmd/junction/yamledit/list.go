@@ -1,6 +1,7 @@
 package yamledit
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"slices"
@@ -34,6 +35,11 @@ func Append(text []byte, section, key, element string) ([]byte, error) {
 		if e.text[at] != '[' {
 			return nil, fmt.Errorf("line %d: %s cannot be changed; edit it by hand", list.Line, key)
 		}
+		if n := emptyFlow(e.text[at:]); n > 0 && !p.flow() && list.Line == p.key().Line {
+			// an empty list becomes a block, so that each element has its line
+			text := e.insertLines(p.next, p.key().Column-1+2, []Entry{{Block: "- " + element}})
+			return slices.Concat(bytes.TrimRight(text[:at], " "), text[at+n:]), nil
+		}
 		if len(list.Content) > 0 {
 			element += ", "
 		}
@@ -44,6 +50,17 @@ func Append(text []byte, section, key, element string) ([]byte, error) {
 		return e.insertLines(p.next, p.key().Column-1+2, []Entry{{Block: "- " + element}}), nil
 	}
 	return nil, fmt.Errorf("line %d: %s is not a list of its own; add the element by hand", list.Line, key)
+}
+
+// emptyFlow returns the length of the list without elements, on one line, that text begins with; 0 for
+// another text.
+func emptyFlow(text []byte) int {
+	rest, ok := bytes.CutPrefix(text, []byte("["))
+	rest = bytes.TrimLeft(rest, " ")
+	if !ok || !bytes.HasPrefix(rest, []byte("]")) {
+		return 0
+	}
+	return len(text) - len(rest) + 1
 }
 
 // RemoveElement removes an element of the list that a key of a section has, with the comment directly

@@ -16,6 +16,7 @@ import (
 
 	"junction/cmd/pack/manifest"
 	"junction/cmd/pack/web"
+	"junction/upstream/prose"
 )
 
 // API contains the tools of an OpenAPI document. It is immutable.
@@ -189,19 +190,66 @@ func matches(pattern, at, method string, op *openapi3.Operation) bool {
 	return glob(pattern, idOf(at, method, op))
 }
 
+// KeyError is a mistake in a key of the entry in the manifest, not in the document.
+type KeyError struct {
+	Key  string // within the entry, such as operations[0]
+	Text string
+}
+
+func (e *KeyError) Error() string { return e.Text }
+
 // unused reports patterns, and ids of changed tools, that no operation has.
 func (c *collector) unused() error {
-	for _, p := range append(slices.Clone(c.api.Operations), c.api.Exclude...) {
-		if !c.matched[p] {
-			return fmt.Errorf("no operation matches %q; write an id, a glob, tag:NAME or \"METHOD /path\"", p)
+	for _, list := range []struct {
+		key      string
+		patterns []string
+	}{{"operations", c.api.Operations}, {"exclude", c.api.Exclude}} {
+		for i, p := range list.patterns {
+			if !c.matched[p] {
+				return &KeyError{fmt.Sprintf("%s[%d]", list.key, i), fmt.Sprintf("no operation matches %q; %s", p,
+					prose.DidYouMean(c.patterns(p), p, `write an id, a glob, tag:NAME or "METHOD /path"`))}
+			}
 		}
 	}
 	for _, id := range slices.Sorted(maps.Keys(c.api.Tools)) {
 		if !slices.ContainsFunc(c.out.Operations, func(o *Operation) bool { return o.ID == id }) {
-			return fmt.Errorf("tools has %q, which is the id of no chosen operation", id)
+			return &KeyError{"tools." + id, fmt.Sprintf("tools has %q, which is the id of no chosen operation", id)}
 		}
 	}
 	return nil
+}
+
+// maxHint limits the length of the patterns that are compared for a suggestion.
+const maxHint = 100
+
+// patterns returns what a wrong pattern may mean: patterns of its form that match an operation.
+func (c *collector) patterns(wrong string) []string {
+	if c.doc.Paths == nil || len(wrong) > maxHint {
+		return nil
+	}
+	found := map[string]bool{}
+	for at, item := range c.doc.Paths.Map() {
+		if item == nil {
+			continue
+		}
+		for method, op := range item.Operations() {
+			switch {
+			case strings.HasPrefix(wrong, "tag:"):
+				for _, tag := range op.Tags[:min(len(op.Tags), maxHint)] {
+					found["tag:"+tag] = true
+				}
+			case strings.Contains(wrong, " "):
+				found[method+" "+at] = true
+			default:
+				found[idOf(at, method, op)] = true
+			}
+		}
+		if len(found) > maxOperations {
+			break
+		}
+	}
+	maps.DeleteFunc(found, func(p string, _ bool) bool { return len(p) > maxHint || strings.ContainsAny(p, `*?[\`) })
+	return slices.Sorted(maps.Keys(found))
 }
 
 // add makes the tool of an operation.

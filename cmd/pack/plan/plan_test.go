@@ -161,14 +161,15 @@ func TestAPackWithoutAPlan(t *testing.T) {
 		"outside of the folder, there":  {"openapi: { x: { spec: ../outside.yaml } }\n", api, "outside the folder of the manifest"},
 		"no document":                   {spec, "", "no OpenAPI 3 document"},
 		"another format":                {spec, "swagger: '2.0'\n", "it is Swagger 2.0"},
-		"a wrong operation":             {"openapi: { x: { spec: api.yaml, operations: [none] } }\n", api, `no operation matches "none"`},
-		"an http URL":                   {"tools: { t: { description: d, http: { url: 'http://api.example.com' } } }\n", "", "write https"},
-		"a wrong file":                  {"tools: { t: { description: d, command: [echo, '${file:none}'] } }\n", "", "cannot read the file"},
-		"many hosts":                    {spec, many, "more than 100 hosts"},
-		"many lines":                    {tools, "", "too much to read"},
-		"many documents":                {apis, api, "more than 32 OpenAPI documents"},
-		"deep":                          {spec, api + "x-a: " + strings.Repeat("[", 300) + strings.Repeat("]", 300), "levels deep"},
-		"large":                         {spec, api + "x-a: " + strings.Repeat("x", 17<<20), "more than 16"},
+		"a wrong operation": {"openapi:\n  x:\n    spec: api.yaml\n    operations: [a, none]\n", api + "paths: { /a: { get: { operationId: a } } }\n",
+			`pack.yaml:4: openapi.x.operations[1]: no operation matches "none"; write an id`},
+		"an http URL":    {"tools: { t: { description: d, http: { url: 'http://api.example.com' } } }\n", "", "write https"},
+		"a wrong file":   {"tools: { t: { description: d, command: [echo, '${file:none}'] } }\n", "", "cannot read the file"},
+		"many hosts":     {spec, many, "more than 100 hosts"},
+		"many lines":     {tools, "", "too much to read"},
+		"many documents": {apis, api, "more than 32 OpenAPI documents"},
+		"deep":           {spec, api + "x-a: " + strings.Repeat("[", 300) + strings.Repeat("]", 300), "levels deep"},
+		"large":          {spec, api + "x-a: " + strings.Repeat("x", 17<<20), "more than 16"},
 		"references that multiply": {spec, func() string {
 			text := api + "paths: { /a: { post: { requestBody: { content: { application/json: { schema: { $ref: '#/x-0' } } } } } } }\n"
 			for i := range 40 {

@@ -41,8 +41,8 @@ func Parse(text string) (Source, error) {
 	} else {
 		repo, ref, _ := strings.Cut(text, "@")
 		if !shortName.MatchString(repo) || strings.HasSuffix(repo, "..") {
-			return s, fmt.Errorf("%s is no repository; write OWNER/REPO@REF for GitHub, or https://HOST/PATH@REF",
-				prose.Quote(text))
+			return s, fmt.Errorf("%s is no repository; write OWNER/REPO@REF for GitHub, or https://HOST/PATH@REF; "+
+				"for a folder on this machine: junction add NAME FOLDER", prose.Quote(text))
 		}
 		s = Source{github + repo, ref}
 	}
