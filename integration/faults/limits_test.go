@@ -19,6 +19,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"junction/integration/harness"
 	"junction/integration/load"
 	"junction/upstream/upstreamtest"
@@ -32,8 +34,9 @@ func mustLaunch(t *testing.T, p *harness.Program, line string, env ...string) {
 	p.MustStart(t, cmd)
 }
 
-// TestFaultDescriptors leaves the program without a descriptor: clients that are connected go on, new
-// ones wait, and a server that dies meanwhile comes back when there are descriptors again.
+// TestFaultDescriptors floods the program with connections, and then leaves it without a descriptor:
+// clients that are connected go on, and new ones wait. A server that dies in the flood comes back, for
+// clients do not get all descriptors. One that dies when there are none comes back when there are some.
 func TestFaultDescriptors(t *testing.T) {
 	harness.WithoutShort(t)
 	config, _ := harness.MustScripted(t, "http", upstreamtest.Script{})
@@ -60,15 +63,24 @@ func TestFaultDescriptors(t *testing.T) {
 		defer c.Close()
 		idle = append(idle, c)
 	}
-	mustExhaust(t, p.Cmd.Process.Pid, 64)
-	for _, pid := range harness.Descendants(p.Cmd.Process.Pid) {
-		if name, lives := harness.Living(pid); lives && name == "junction" {
-			harness.KillGroup(pid)
+	pid := p.Cmd.Process.Pid
+	kill := func() {
+		t.Helper()
+		for _, child := range harness.Descendants(pid) {
+			if name, lives := harness.Living(child); lives && name == "junction" {
+				harness.KillGroup(child)
+			}
 		}
 	}
+	kill()
+	p.Stderr.MustMatch(t, regexp.MustCompile(`(?s)(msg="upstream ready" upstream=demo.*){2}`), harness.Patience, p.Done)
+	server.AwaitCalls(50)
+	mustLimitFiles(t, pid, 8) // those below are open for good, so that nothing more can be opened
+	kill()
 	server.AwaitFailures(3)
 	connected.AwaitCalls(50)
 	over := time.Now()
+	mustLimitFiles(t, pid, 64)
 	for _, c := range idle {
 		c.Close()
 	}
@@ -79,19 +91,12 @@ func TestFaultDescriptors(t *testing.T) {
 	report(t, "no descriptors, and a server dies", server.Figures(over))
 }
 
-// mustExhaust waits until a process has as many descriptors as it may.
-func mustExhaust(t *testing.T, pid, limit int) {
+// mustLimitFiles changes how many files a running process may have open.
+func mustLimitFiles(t *testing.T, pid int, most uint64) {
 	t.Helper()
-	for end := time.Now().Add(harness.Patience); time.Now().Before(end); {
-		entries, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if len(entries) >= limit {
-			return
-		}
+	if err := unix.Prlimit(pid, unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: most, Max: 64}, nil); err != nil {
+		t.Fatal(err)
 	}
-	t.Fatal("the program does not use up its descriptors")
 }
 
 // TestFaultMemory gives the program 192 MiB, as a container would. Callers send
