@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 	"net/url"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -108,8 +109,16 @@ func (p *program) tellSupervisor(stopping, ctx context.Context, group *errgroup.
 		return nil
 	})
 	most := p.config.DrainDelay + p.config.ShutdownGrace + 10*time.Second // no reload changes them
-	unheard := context.AfterFunc(stopping, func() { p.supervisor.Stopping(most) })
-	return func() { unheard() }
+	told := make(chan struct{})
+	unheard := context.AfterFunc(stopping, func() {
+		defer close(told)
+		p.supervisor.Stopping(most)
+	})
+	return sync.OnceFunc(func() {
+		if !unheard() { // a process that has nothing to wait for may end sooner than this is sent
+			<-told
+		}
+	})
 }
 
 func (p *program) tellReady() { p.supervisor.Ready("serving " + p.url()) }

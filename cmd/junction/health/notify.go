@@ -59,6 +59,9 @@ func (s *Supervisor) Watch(ctx context.Context, alive func()) {
 	}
 }
 
+// sendLimit is how long sending a state may take.
+const sendLimit = 5 * time.Second
+
 // send sends a state. An error is logged: systemd then kills the process after the limit of its unit.
 func (s *Supervisor) send(state string) {
 	if s == nil {
@@ -67,6 +70,7 @@ func (s *Supervisor) send(state string) {
 	c, err := net.DialUnix("unixgram", nil, &net.UnixAddr{Name: s.socket, Net: "unixgram"})
 	if err == nil {
 		defer c.Close()
+		_ = c.SetDeadline(time.Now().Add(sendLimit)) // systemd may read nothing
 		_, err = c.Write([]byte(state))
 	}
 	if err != nil {
