@@ -49,8 +49,15 @@ func TestDoctorOfARunningProxy(t *testing.T) {
 	_, twin := upstreamtest.Start(t, upstreamtest.Script{Tools: fine("a")})
 	_, closed := upstreamtest.Start(t, upstreamtest.Script{Rules: []upstreamtest.Rule{{Method: "*", Status: 401}}})
 	_, odd := upstreamtest.Start(t, upstreamtest.Script{Tools: append(fine("a thing"), []byte(`{"name":"x","inputSchema":{"type":"string"}}`))})
-	r := mustServe(t, fmt.Sprintf("upstreams:\n  closed: { url: %s }\n  good: { url: %s, prefix: \"\" }\n  odd: { url: %s }\n  twin: { url: %s, tools: { a: { as: b } }, prefix: \"\" }\n",
-		closed, good, odd, twin))
+	const served = "upstreams:\n  closed: { url: %s }\n  good: { url: %s, prefix: \"\" }\n  odd: { url: %s }\n"
+	r := mustServe(t, fmt.Sprintf(served, closed, good, odd))
+	r.stderr.mustSay(t, "state=ready", 2) // a name belongs to the server that was ready first
+	text, err := os.ReadFile(r.file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	twins := fmt.Sprintf("upstreams:\n  twin: { url: %s, tools: { a: { as: b } }, prefix: \"\" }\n", twin)
+	mustWrite(t, r.file, strings.Replace(string(text), "upstreams:\n", twins, 1))
 	r.stderr.mustSay(t, "state=ready", 3)
 	r.stderr.mustSay(t, "state=blocked", 1)
 	r.stderr.mustSay(t, "not offered", 1)
