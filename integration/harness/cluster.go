@@ -15,10 +15,12 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"gopkg.in/yaml.v3"
 
 	"junction/auth"
+	"junction/cmd/watch"
 	"junction/integration/harness/settings"
 	"junction/proxy"
 	"junction/upstream"
@@ -95,6 +97,10 @@ func (c *cluster) reload(sections string) {
 	c.Helper()
 	c.spent = c.spent || strings.Contains(sections, "limits:")
 	if err := os.WriteFile(c.file+".new", []byte(c.begin+sections), 0o600); err != nil {
+		c.Fatal(err)
+	}
+	// A reload on SIGHUP waits for a file that was just written, which could be half of one.
+	if err := os.Chtimes(c.file+".new", time.Time{}, time.Now().Add(-watch.InPlace)); err != nil {
 		c.Fatal(err)
 	}
 	if err := os.Rename(c.file+".new", c.file); err != nil {
