@@ -141,7 +141,7 @@ func TestTerminalSetup(t *testing.T) {
 		{"Names, all, none, or -NAME to omit it [all]:", "notes, wiki"},
 		{"wiki needs WIKI_KEY (Key of the wiki); Enter leaves it for later:", "canary-of-the-wiki"},
 		{"Start Junction in the background, until the machine ends? [Y/n]", "maybe"},
-		{"\"maybe\" is no answer; answer y (yes) or n (no).", ""},
+		{"\"maybe\" is no answer; answer y (yes) or n (no). Start Junction in the background, until the machine ends? [Y/n]", ""},
 		{"Names, all, none, or -NAME to omit it [all]:", ""},
 		{"Remove from their files the servers that work in Junction? [Y/n]", ""},
 	}, "setup")
