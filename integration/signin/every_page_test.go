@@ -2,7 +2,6 @@ package signin
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"strings"
@@ -115,25 +114,4 @@ policies:
 	last(eve, "too many requests", account, nil, "Too many requests")
 	b.mustEnd(origins...)
 	bob.mustEnd(origins...)
-}
-
-// mustRegisterAs is mustRegister for an app with a name.
-func mustRegisterAs(t *testing.T, c *company, name, redirect string) oauthApp {
-	t.Helper()
-	body, err := json.Marshal(map[string]any{"client_name": name, "redirect_uris": []string{redirect}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	resp, err := http.Post(c.origin+"/oauth/register", "application/json", strings.NewReader(string(body)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	var m struct {
-		ID string `json:"client_id"`
-	}
-	if err := json.NewDecoder(resp.Body).Decode(&m); err != nil || resp.StatusCode != http.StatusCreated {
-		t.Fatal(resp.Status, err)
-	}
-	return oauthApp{c: c, id: m.ID, redirect: redirect}
 }
