@@ -1,11 +1,8 @@
 package signin
 
 import (
-	"context"
 	"fmt"
-	"net/http"
 	"strings"
-	"sync"
 	"testing"
 
 	"junction/integration/harness"
@@ -91,26 +88,7 @@ policies:
 
 	eve := mustChromium(t, "eve")
 	eve.visit(c.origin+"/", false)
-	ctx, done := context.WithCancel(t.Context())
-	var flood sync.WaitGroup
-	defer flood.Wait()
-	defer done()
-	refused := make(chan struct{})
-	flood.Go(func() {
-		once := sync.OnceFunc(func() { close(refused) })
-		for ctx.Err() == nil {
-			resp, err := http.Get(account)
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			resp.Body.Close()
-			if resp.StatusCode == http.StatusTooManyRequests {
-				once()
-			}
-		}
-	})
-	<-refused
+	defer flood(t, "", account)()
 	last(eve, "too many requests", account, nil, "Too many requests")
 	b.mustEnd(origins...)
 	bob.mustEnd(origins...)
