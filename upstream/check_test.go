@@ -85,7 +85,6 @@ func TestCheckSaysWhatToDo(t *testing.T) {
 	secure.Config.ErrorLog = nil
 	script := func(s upstreamtest.Script) Config {
 		c := upstreamtest.Command(t, s)
-		c.Env[roleEnv] = scripted
 		return Config{Command: c.Command, Env: c.Env}
 	}
 	file := t.TempDir() + "/file"

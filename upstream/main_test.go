@@ -1,7 +1,6 @@
 package upstream
 
 import (
-	"fmt"
 	"os"
 	"testing"
 
@@ -9,34 +8,14 @@ import (
 	"junction/upstream/upstreamtest"
 )
 
-// roles are the programs that this test binary is when a test starts it with roleEnv set.
-var roles = map[string]func(){}
-
-const roleEnv = "JUNCTION_ROLE"
-
-// role adds a program; test files call it as: var _ = role("name", func() { … }).
-func role(name string, program func()) string {
-	roles[name] = program
-	return name
-}
-
-// The child of the stdio tests is package upstreamtest's server.
-var scripted = role("scripted", upstreamtest.RunIfChild)
-
+// TestMain runs the tests, unless the test binary was started as the launcher of the sandbox or as
+// a server.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == sandbox.Word {
 		os.Exit(sandbox.Main())
 	}
-	name, ok := os.LookupEnv(roleEnv)
-	if !ok {
-		os.Exit(m.Run())
-	}
-	program, ok := roles[name]
-	if !ok {
-		fmt.Fprintf(os.Stderr, "%s: there is no role %q\n", roleEnv, name)
-		os.Exit(2)
-	}
-	program()
+	upstreamtest.RunIfChild()
+	os.Exit(m.Run())
 }
 
 // Start returns an upstream that connects in the background. Close ends it.

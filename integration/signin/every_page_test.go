@@ -1,12 +1,8 @@
 package signin
 
 import (
-	"context"
-	"encoding/json"
 	"fmt"
-	"net/http"
 	"strings"
-	"sync"
 	"testing"
 
 	"junction/integration/harness"
@@ -92,48 +88,8 @@ policies:
 
 	eve := mustChromium(t, "eve")
 	eve.visit(c.origin+"/", false)
-	ctx, done := context.WithCancel(t.Context())
-	var flood sync.WaitGroup
-	defer flood.Wait()
-	defer done()
-	refused := make(chan struct{})
-	flood.Go(func() {
-		once := sync.OnceFunc(func() { close(refused) })
-		for ctx.Err() == nil {
-			resp, err := http.Get(account)
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			resp.Body.Close()
-			if resp.StatusCode == http.StatusTooManyRequests {
-				once()
-			}
-		}
-	})
-	<-refused
+	defer flood(t, "", account)()
 	last(eve, "too many requests", account, nil, "Too many requests")
 	b.mustEnd(origins...)
 	bob.mustEnd(origins...)
-}
-
-// mustRegisterAs is mustRegister for an app with a name.
-func mustRegisterAs(t *testing.T, c *company, name, redirect string) oauthApp {
-	t.Helper()
-	body, err := json.Marshal(map[string]any{"client_name": name, "redirect_uris": []string{redirect}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	resp, err := http.Post(c.origin+"/oauth/register", "application/json", strings.NewReader(string(body)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	var m struct {
-		ID string `json:"client_id"`
-	}
-	if err := json.NewDecoder(resp.Body).Decode(&m); err != nil || resp.StatusCode != http.StatusCreated {
-		t.Fatal(resp.Status, err)
-	}
-	return oauthApp{c: c, id: m.ID, redirect: redirect}
 }

@@ -289,7 +289,13 @@ func (p tokenPair) keep() tokenPair {
 // mustRegister registers a client with redirect URIs, of which it uses the first.
 func mustRegister(t testing.TB, c *company, redirects ...string) oauthApp {
 	t.Helper()
-	body, err := json.Marshal(map[string]any{"client_name": "An app", "redirect_uris": redirects})
+	return mustRegisterAs(t, c, "An app", redirects...)
+}
+
+// mustRegisterAs is mustRegister for a client with a name.
+func mustRegisterAs(t testing.TB, c *company, name string, redirects ...string) oauthApp {
+	t.Helper()
+	body, err := json.Marshal(map[string]any{"client_name": name, "redirect_uris": redirects})
 	if err != nil {
 		t.Fatal(err)
 	}

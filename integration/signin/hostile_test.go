@@ -95,40 +95,9 @@ func TestSignInDuringAFlood(t *testing.T) {
 	_, up := upstreamtest.Start(t, upstreamtest.Script{})
 	c := mustCompany(t, up, "", "", "  trusted_proxies: [127.0.0.1/32]")
 	app := mustRegister(t, c, "https://app.example.com/cb")
-	var done atomic.Bool
-	var flood sync.WaitGroup
-	refused := make(chan struct{}, 4)
-	for i := range 4 {
-		flood.Go(func() {
-			transport := &http.Transport{}
-			defer transport.CloseIdleConnections()
-			once := sync.OnceFunc(func() { refused <- struct{}{} })
-			where := []string{app.authorize(), c.origin + "/account", app.authorize(), c.origin +
-				"/oauth/callback/sso?state=x"}[i]
-			for !done.Load() {
-				r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, where, nil)
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				r.Header.Set("X-Forwarded-For", "198.51.100.7")
-				resp, err := transport.RoundTrip(r)
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				resp.Body.Close()
-				if resp.StatusCode == http.StatusTooManyRequests {
-					once()
-				}
-			}
-		})
-	}
-	defer flood.Wait()
-	defer done.Store(true)
-	for range 4 {
-		<-refused
-	}
+	stop := flood(t, "198.51.100.7", app.authorize(), c.origin+"/account", app.authorize(),
+		c.origin+"/oauth/callback/sso?state=x")
+	defer stop()
 	for i := range 10 {
 		ann := newPerson(t, "ann")
 		g := ann.through(app.authorize())
@@ -144,5 +113,48 @@ func TestSignInDuringAFlood(t *testing.T) {
 	}
 	if n := strings.Count(c.Stderr.String(), "rejecting sign-in requests: too many from one address"); n != 1 {
 		t.Errorf("the log says %d times which address it is", n)
+	}
+}
+
+// flood opens each page again and again until stop is called. from is the address of the client as
+// a proxy reports it; "" if there is no proxy. It returns when each page was refused once.
+func flood(t *testing.T, from string, pages ...string) (stop func()) {
+	t.Helper()
+	var done atomic.Bool
+	var all sync.WaitGroup
+	refused := make(chan struct{}, len(pages))
+	for _, page := range pages {
+		all.Go(func() {
+			transport := &http.Transport{}
+			defer transport.CloseIdleConnections()
+			tell := sync.OnceFunc(func() { refused <- struct{}{} })
+			defer tell() // the test has failed
+			for !done.Load() {
+				r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, page, nil)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if from != "" {
+					r.Header.Set("X-Forwarded-For", from)
+				}
+				resp, err := transport.RoundTrip(r)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				resp.Body.Close()
+				if resp.StatusCode == http.StatusTooManyRequests {
+					tell()
+				}
+			}
+		})
+	}
+	for range pages {
+		<-refused
+	}
+	return func() {
+		done.Store(true)
+		all.Wait()
 	}
 }

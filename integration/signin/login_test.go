@@ -69,32 +69,15 @@ func mustLogIn(t *testing.T, url string, browser func(t *testing.T, where string
 	p.MustServe(t)
 	p.Stderr.MustMatch(t, regexp.MustCompile(`sign-in needed; run: junction login linear`), harness.Patience, p.Done)
 
-	args := []string{"login", "linear", "--no-browser", "--config", p.File()}
-	cmd := exec.Command(harness.JunctionBinary(t), args...)
-	out, said := harness.NewOutput(), harness.NewOutput()
-	cmd.Stdout, cmd.Stderr = authtest.Command(t, args, out, said)
-	stdin, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer stdin.Close()
-	cmd.WaitDelay = 5 * time.Second
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		cmd.Wait() // how it ended is in cmd.ProcessState
-	}()
-	where := said.MustMatch(t, regexp.MustCompile(`\n\n  (http\S+)\n`), harness.Patience, ended)[1]
+	l := mustBeginLogin(t, p)
+	where := l.said.MustMatch(t, regexp.MustCompile(`\n\n  (http\S+)\n`), harness.Patience, l.ended)[1]
 	if page := browser(t, where); !strings.Contains(page, "Signed in to linear. You can close this window.") {
 		t.Errorf("the last page is %s", page)
-		cmd.Process.Kill()
+		l.cmd.Process.Kill()
 	}
-	<-ended
-	if !cmd.ProcessState.Success() || out.String() != "Signed in to linear.\n" {
-		t.Fatalf("junction login: %v\n%s%s", cmd.ProcessState, out, said)
+	<-l.ended
+	if !l.cmd.ProcessState.Success() || l.out.String() != "Signed in to linear.\n" {
+		t.Fatalf("junction login: %v\n%s%s", l.cmd.ProcessState, l.out, l.said)
 	}
 	for _, when := range []string{"after the sign-in", "after a restart"} {
 		if r := p.MustReady(t, harness.Patience); r.Tools == 0 {
@@ -107,4 +90,34 @@ func mustLogIn(t *testing.T, url string, browser func(t *testing.T, where string
 	if _, stderr, err := harness.RunJunction(t, nil, "logout", "linear", "--config", p.File()); err != nil {
 		t.Errorf("logout: %v\n%s", err, stderr)
 	}
+}
+
+// A loginCommand is a junction login in progress.
+type loginCommand struct {
+	cmd       *exec.Cmd
+	out, said *harness.Output // standard output and standard error
+	ended     chan struct{}
+}
+
+// mustBeginLogin starts junction login for the server linear, without a browser. Its standard input
+// stays open until the test ends.
+func mustBeginLogin(t *testing.T, p *harness.Program) *loginCommand {
+	t.Helper()
+	args := []string{"login", "linear", "--no-browser", "--config", p.File()}
+	l := &loginCommand{exec.Command(harness.JunctionBinary(t), args...), harness.NewOutput(), harness.NewOutput(), make(chan struct{})}
+	l.cmd.Stdout, l.cmd.Stderr = authtest.Command(t, args, l.out, l.said)
+	stdin, err := l.cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { stdin.Close() })
+	l.cmd.WaitDelay = 5 * time.Second
+	if err := l.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		defer close(l.ended)
+		l.cmd.Wait() // how it ended is in cmd.ProcessState
+	}()
+	return l
 }

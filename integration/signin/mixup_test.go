@@ -5,14 +5,11 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"os/exec"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
-	"junction/auth/authtest"
 	"junction/integration/harness"
 	"junction/upstream/client"
 )
@@ -239,31 +236,14 @@ func TestMixUpAtJunctionLogin(t *testing.T) {
 	p.MustServe(t)
 	p.Stderr.MustMatch(t, regexp.MustCompile(`sign-in needed; run: junction login linear`), harness.Patience, p.Done)
 
-	args := []string{"login", "linear", "--no-browser", "--config", p.File()}
-	cmd := exec.Command(harness.JunctionBinary(t), args...)
-	out, said := harness.NewOutput(), harness.NewOutput()
-	cmd.Stdout, cmd.Stderr = authtest.Command(t, args, out, said)
-	stdin, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer stdin.Close()
-	cmd.WaitDelay = 5 * time.Second
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		cmd.Wait() // how it ended is in cmd.ProcessState
-	}()
+	l := mustBeginLogin(t, p)
 	// The operator goes wherever the command sends them.
-	if where := said.MustMatch(t, regexp.MustCompile(`\n\n  (http\S+)\n|(mix-up attack)`), harness.Patience, ended)[1]; where != "" {
+	if where := l.said.MustMatch(t, regexp.MustCompile(`\n\n  (http\S+)\n|(mix-up attack)`), harness.Patience, l.ended)[1]; where != "" {
 		m.operator(t, where)
 	}
-	<-ended
-	if cmd.ProcessState.Success() || !strings.Contains(said.String(), "upstreams.linear.auth: { mode: oauth, authorization_endpoint: ") {
-		t.Errorf("junction login: %v\n%s%s", cmd.ProcessState, out, said)
+	<-l.ended
+	if l.cmd.ProcessState.Success() || !strings.Contains(l.said.String(), "upstreams.linear.auth: { mode: oauth, authorization_endpoint: ") {
+		t.Errorf("junction login: %v\n%s%s", l.cmd.ProcessState, l.out, l.said)
 	}
 
 	admin := newPerson(t, "operator")

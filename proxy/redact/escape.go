@@ -2,9 +2,9 @@ package redact
 
 import (
 	"bytes"
-	"strconv"
-	"unicode/utf16"
 	"unicode/utf8"
+
+	"junction/upstream/raw"
 )
 
 // This file reads the escapes of JSON strings. Rules match the unescaped text, and the cuts are
@@ -19,7 +19,7 @@ func unescape(out, in []byte) []byte {
 			return append(out, in[i:]...)
 		}
 		out = append(out, in[i:i+n]...)
-		r, size := escape(in[i+n:])
+		r, size, _ := raw.Escape(in[i+n:])
 		out = utf8.AppendRune(out, r)
 		i += n + size
 	}
@@ -34,51 +34,9 @@ func advance(in []byte, at, seen, to int) (int, int) {
 		if n := bytes.IndexByte(in[at:min(len(in), at+to-seen)], '\\'); n < 0 {
 			return at + to - seen, to
 		} else if at, seen = at+n, seen+n; seen < to {
-			r, size := escape(in[at:])
+			r, size, _ := raw.Escape(in[at:])
 			at, seen = at+size, seen+utf8.RuneLen(r)
 		}
 	}
 	return at, seen
-}
-
-// escape returns the character of the escape at the start of b, and the escape's length.
-func escape(b []byte) (r rune, size int) {
-	if len(b) < 2 {
-		return utf8.RuneError, len(b)
-	}
-	switch c := b[1]; c {
-	case 'b':
-		return '\b', 2
-	case 'f':
-		return '\f', 2
-	case 'n':
-		return '\n', 2
-	case 'r':
-		return '\r', 2
-	case 't':
-		return '\t', 2
-	case 'u':
-	default:
-		return rune(c), 2
-	}
-	r = codeUnit(b)
-	if !utf16.IsSurrogate(r) {
-		return r, min(6, len(b))
-	}
-	if r = utf16.DecodeRune(r, codeUnit(b[min(6, len(b)):])); r != utf8.RuneError {
-		return r, 12
-	}
-	return r, 6
-}
-
-// codeUnit returns the \uXXXX at the start of b; U+FFFD if there is none.
-func codeUnit(b []byte) rune {
-	if len(b) < 6 || b[0] != '\\' || b[1] != 'u' {
-		return utf8.RuneError
-	}
-	n, err := strconv.ParseUint(string(b[2:6]), 16, 16)
-	if err != nil {
-		return utf8.RuneError
-	}
-	return rune(n)
 }

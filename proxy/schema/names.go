@@ -3,10 +3,10 @@ package schema
 import (
 	"bytes"
 	"cmp"
-	"strconv"
 	"strings"
-	"unicode/utf16"
 	"unicode/utf8"
+
+	"junction/upstream/raw"
 )
 
 // This file compares the names of members without a copy, and only up to the first difference: an
@@ -87,39 +87,6 @@ func character(quoted []byte) (r rune, size int) {
 	if quoted[0] != '\\' {
 		return utf8.DecodeRune(quoted)
 	}
-	switch c := quoted[1]; c {
-	case 'b':
-		return '\b', 2
-	case 'f':
-		return '\f', 2
-	case 'n':
-		return '\n', 2
-	case 'r':
-		return '\r', 2
-	case 't':
-		return '\t', 2
-	case 'u':
-	default:
-		return rune(c), 2
-	}
-	const escape = len(`\u0000`)
-	if r = unit(quoted); !utf16.IsSurrogate(r) {
-		return r, escape
-	}
-	if r = utf16.DecodeRune(r, unit(quoted[escape:])); r != utf8.RuneError {
-		return r, 2 * escape
-	}
-	return r, escape
-}
-
-// unit returns the \uXXXX at the start of b; U+FFFD if there is none.
-func unit(b []byte) rune {
-	if len(b) < len(`\u0000`) || b[0] != '\\' || b[1] != 'u' {
-		return utf8.RuneError
-	}
-	n, err := strconv.ParseUint(string(b[2:6]), 16, 16)
-	if err != nil {
-		return utf8.RuneError // impossible: the text was scanned
-	}
-	return rune(n)
+	r, size, _ = raw.Escape(quoted)
+	return r, size
 }

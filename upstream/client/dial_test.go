@@ -123,7 +123,6 @@ func TestEraStdio(t *testing.T) {
 		t.Run(eraName(tt.script), func(t *testing.T) {
 			t.Parallel()
 			child := upstreamtest.Command(t, tt.script)
-			child.Env[roleEnv] = "scripted"
 			c := target{Command: child.Command, Env: stdio.Environment{Own: child.Env}}
 			if tt.script.DiscoverFails == "silence" {
 				c.ConnectTimeout = 200 * time.Millisecond // half of it is for the question

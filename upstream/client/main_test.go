@@ -10,18 +10,14 @@ import (
 	"junction/upstream/upstreamtest"
 )
 
-// roleEnv makes this test binary the server of a stdio test.
-const roleEnv = "JUNCTION_ROLE"
-
+// TestMain runs the tests, unless the test binary was started as the launcher of the sandbox or as
+// a server.
 func TestMain(m *testing.M) {
-	switch {
-	case len(os.Args) > 1 && os.Args[1] == sandbox.Word:
+	if len(os.Args) > 1 && os.Args[1] == sandbox.Word {
 		os.Exit(sandbox.Main())
-	case os.Getenv(roleEnv) != "":
-		upstreamtest.RunIfChild()
-	default:
-		os.Exit(m.Run())
 	}
+	upstreamtest.RunIfChild()
+	os.Exit(m.Run())
 }
 
 // settle lets time pass in a bubble.

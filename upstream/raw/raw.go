@@ -118,18 +118,11 @@ func unquote(v []byte) (s string, whole bool, err error) {
 	out := in[:i:i]
 	for i < len(in) { // in[i] is a backslash
 		if in[i+1] == 'u' {
-			r := unit(in[i:])
-			i += 6
-			if utf16.IsSurrogate(r) {
-				if r = utf16.DecodeRune(r, unit(in[i:])); r != utf8.RuneError {
-					i += 6
-				} else {
-					r, whole = -1, false
-				}
-			}
-			if r >= 0 {
+			r, size, ok := Escape(in[i:])
+			if ok {
 				out = utf8.AppendRune(out, r)
 			}
+			i, whole = i+size, whole && ok
 		} else {
 			out = append(out, unescaped(in[i+1]))
 			i += 2
@@ -150,6 +143,27 @@ func backslash(b []byte, i int) int {
 		return i + n
 	}
 	return len(b)
+}
+
+// Escape returns the character of the escape at the start of b, and the length of the escape. b is a
+// part of the inside of a string that was scanned. Half a surrogate pair is U+FFFD, as in most
+// parsers, and ok is then false.
+func Escape(b []byte) (r rune, size int, ok bool) {
+	const long = len(`\u0000`)
+	if len(b) < 2 {
+		return utf8.RuneError, len(b), false
+	}
+	if b[1] != 'u' {
+		return rune(unescaped(b[1])), 2, true
+	}
+	r = unit(b)
+	if r >= 0 && !utf16.IsSurrogate(r) {
+		return r, long, true
+	}
+	if r = utf16.DecodeRune(r, unit(b[min(long, len(b)):])); r != utf8.RuneError {
+		return r, 2 * long, true
+	}
+	return utf8.RuneError, min(long, len(b)), false
 }
 
 // unit reads the \uXXXX at the start of b; it returns -1 if there is none.

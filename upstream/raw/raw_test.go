@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"junction/upstream/raw"
 )
@@ -180,5 +181,33 @@ func TestAppendLine(t *testing.T) {
 	}
 	if string(text) != "{\r\n\t\"a\\n\" : [1,\n2]\r}\n" {
 		t.Errorf("AppendLine changed the text to %q", text)
+	}
+}
+
+// TestEscape: an escape is one character, also as a surrogate pair, and a text that ends within it
+// is read to its end at most.
+func TestEscape(t *testing.T) {
+	for _, row := range []struct {
+		text string
+		r    rune
+		size int
+		ok   bool
+	}{
+		{`\nx`, '\n', 2, true},
+		{`\/`, '/', 2, true},
+		{`\"`, '"', 2, true},
+		{`\u00e9x`, 'é', 6, true},
+		{`\uFFFD`, utf8.RuneError, 6, true},
+		{`\ud83d\uDE00`, '😀', 12, true},
+		{`\ud83dx`, utf8.RuneError, 6, false},
+		{`\ud83d\u0061`, utf8.RuneError, 6, false},
+		{`\ude00\ud83d`, utf8.RuneError, 6, false},
+		{`\ud83d\ude0`, utf8.RuneError, 6, false},
+		{`\u00`, utf8.RuneError, 4, false},
+		{`\`, utf8.RuneError, 1, false},
+	} {
+		if r, size, ok := raw.Escape([]byte(row.text)); r != row.r || size != row.size || ok != row.ok {
+			t.Errorf("%s is %q, %d, %v; want %q, %d, %v", row.text, r, size, ok, row.r, row.size, row.ok)
+		}
 	}
 }
