@@ -181,7 +181,7 @@ func TestCraftedSchemasAreRefusedByPostgres(t *testing.T) {
 	}
 }
 
-// unbound are the tables without codes, of which policy/SECURITY.md says what a program that can
+// unbound are the tables without codes, of which integration/safety/README.md says what a program that can
 // write to them can do.
 var unbound = []string{"schema_migrations", "canary", "leases", "client_blocks", "assertion_jtis", "audit",
 	"members", "session_owners", "deleted_sessions", "used_ids", "limit_shares"}

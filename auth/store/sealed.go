@@ -55,7 +55,7 @@ import (
 // of the tables of cmd/junction/replicas have no codes.
 //
 // A program that kept an earlier copy of a row can put this copy back, and any program that can
-// write can delete rows. policy/SECURITY.md says what follows from this.
+// write can delete rows. integration/safety/README.md says what follows from this.
 
 // secret is the place of the value of a sealed column, in memory.
 type secret struct {
