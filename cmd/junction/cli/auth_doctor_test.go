@@ -30,7 +30,8 @@ func TestAuthDoctor(t *testing.T) {
 		case inHeader != "":
 			fmt.Fprint(w, `{"error":"invalid_client","error_description":"use the form"}`)
 		default:
-			fmt.Fprintf(w, `{"error":"invalid_client","error_description":"%s is wrong"}`, r.FormValue("client_secret"))
+			fmt.Fprintf(w, `{"error":"invalid_client","error_description":"%[1]s is wrong %[2]s%[1]s"}`,
+				r.FormValue("client_secret"), strings.Repeat("word ", 26))
 		}
 	})
 	sealed := httptest.NewTLSServer(http.NotFoundHandler())
@@ -78,6 +79,9 @@ func TestAuthDoctor(t *testing.T) {
 				if !strings.Contains(out.String(), want) {
 					t.Errorf("it says\n%s\nwithout %s", out.String(), want)
 				}
+			}
+			if strings.Contains(out.String(), "canary") {
+				t.Errorf("it prints the secret:\n%s", out.String())
 			}
 			if row.problems != "" && strings.Contains(out.String(), "Clients sign in at") {
 				t.Errorf("the lines for clients follow a problem:\n%s", out.String())
