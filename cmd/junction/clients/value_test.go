@@ -244,3 +244,32 @@ func TestNarrowedEntryOffersWhatBothOffer(t *testing.T) {
 		}
 	}
 }
+
+// TestServerThatRunsInAnotherWayConflicts: with other variables, headers or another folder it is another
+// server. A variable that is not set here may have the same value.
+func TestServerThatRunsInAnotherWayConflicts(t *testing.T) {
+	command := Known{Name: "s", Command: []string{"x"}, Env: map[string]string{"A": "1", "B": "${NOT_SET}"}, Dir: "/d"}
+	remote := Known{Name: "s", URL: "https://x.example.com", Headers: map[string]string{"Authorization": "1"}}
+	for entry, want := range map[string]bool{
+		`{"command": "x", "env": {"A": "1", "B": "2"}, "cwd": "/d"}`:           false,
+		`{"command": "x", "env": {"A": "2", "B": "2"}, "cwd": "/d"}`:           true,
+		`{"command": "x", "env": {"A": "1", "B": "2", "C": "3"}, "cwd": "/d"}`: true,
+		`{"command": "x", "env": {"A": "1"}, "cwd": "/d"}`:                     true,
+		`{"command": "x", "env": {"A": "1", "C": "3"}, "cwd": "/d"}`:           true,
+		`{"command": "x", "env": {"A": "1", "B": "2"}, "cwd": "/e"}`:           true,
+		`{"url": "https://x.example.com", "headers": {"Authorization": "1"}}`:  false,
+		`{"url": "https://x.example.com", "headers": {"Authorization": "2"}}`:  true,
+		`{"url": "https://x.example.com"}`:                                     true,
+	} {
+		h := mustHome(t, "linux", map[string]string{".claude.json": `{"mcpServers": {"s": ` + entry + `}}`})
+		servers, errs := h.Read(h.Places())
+		m := Merge{Existing: []Known{remote}, Getenv: h.Getenv, Command: func(args ...string) string { return strings.Join(args, " ") }}
+		if strings.Contains(entry, "command") {
+			m.Existing[0] = command
+		}
+		out := m.Plan(servers)
+		if len(errs) > 0 || len(out) != 1 || out[0].Result != Present || out[0].Conflicts != want {
+			t.Errorf("%s: %+v, %v; want it present, and a conflict is %t", entry, out, errs, want)
+		}
+	}
+}
