@@ -139,9 +139,9 @@ func TestSIGHUPWaitsForAFile(t *testing.T) {
 		t.Skip("Windows has no SIGHUP")
 	}
 	_, url := upstreamtest.Start(t, upstreamtest.Script{})
-	open := addresses + "upstreams: { a: { url: " + url + " } }\n"
-	r := mustServe(t, strings.TrimPrefix(open, addresses))
-	r.mustWatch(t, open)
+	open := addresses + "upstreams: { a: { url: " + url + " } }"
+	r := mustServe(t, strings.TrimPrefix(open, addresses)+"\n")
+	r.mustWatch(t, open+"\n")
 	f, err := os.OpenFile(r.file, os.O_WRONLY|os.O_TRUNC, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -155,11 +155,17 @@ func TestSIGHUPWaitsForAFile(t *testing.T) {
 	if err := self.Signal(syscall.SIGHUP); err != nil {
 		t.Fatal(err)
 	}
-	<-time.After(3 * watch.Settle)
-	if got := r.stderr.String(); strings.Count(got, reloaded) != 1 {
-		t.Errorf("the half of the file is loaded:\n%s", got)
+	for _, pause := range []time.Duration{3 * watch.Settle, 11 * watch.Settle} { // beyond InPlace after the SIGHUP
+		<-time.After(pause)
+		if got := r.stderr.String(); strings.Count(got, reloaded) != 1 {
+			t.Fatalf("the half of the file is loaded:\n%s", got)
+		}
+		// as if it were written again later
+		if err := os.Chtimes(r.file, time.Time{}, time.Now().Add(4*watch.Settle)); err != nil {
+			t.Fatal(err)
+		}
 	}
-	mustWriteTo(t, f, "policies: [{ name: all, rules: [{ allow: { upstreams: a } }, { deny: { tools: a__echo } }] }]\n")
+	mustWriteTo(t, f, "\npolicies: [{ name: all, rules: [{ allow: { upstreams: a } }, { deny: { tools: a__echo } }] }]\n")
 	r.stderr.mustSay(t, reloaded, 2)
 }
 
