@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -24,8 +25,12 @@ func TestAuthDoctor(t *testing.T) {
 	picky.Answer("/token", func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(http.StatusBadRequest)
-		switch _, inHeader, _ := r.BasicAuth(); {
-		case inHeader == "" && r.FormValue("client_secret") == "right":
+		_, inHeader, _ := r.BasicAuth()
+		inHeader, err := url.QueryUnescape(inHeader) // RFC 6749, section 2.3.1
+		switch {
+		case err != nil:
+			t.Error(err)
+		case inHeader == "" && r.FormValue("client_secret") == "right", inHeader == "right: by header":
 			fmt.Fprint(w, `{"error":"invalid_grant"}`)
 		case inHeader != "":
 			fmt.Fprint(w, `{"error":"invalid_client","error_description":"use the form"}`)
@@ -59,6 +64,7 @@ func TestAuthDoctor(t *testing.T) {
 		"no logout": {"public_url: http://localhost:8420\nauth: { oauth: { identity_providers: [{ id: sso, issuer: " + silent.URL + ", client_id: c }] } }\n",
 			[]string{"it offers no back-channel logout"}, ""},
 		"right secret": {company(picky.URL, "right"), []string{"ok    it does not reject client_id and client_secret"}, ""},
+		"right header": {company(picky.URL, "'right: by header'"), []string{"ok    it does not reject client_id and client_secret"}, ""},
 		"wrong secret": {company(picky.URL, "canary-guess"), []string{"WRONG it rejects client_id and client_secret (invalid_client: ***",
 			"→ compare both with the registration of Junction at the provider"}, "1 problem"},
 		"certificate": {company(sealed.URL, "s"), []string{"certificate signed by", "outbound.ca_file"}, "1 problem"},
