@@ -274,9 +274,11 @@ func TestRevokedKeyIsRecorded(t *testing.T) {
 		}
 
 		// Only the last ones are remembered.
-		many := make([]auth.Key, 300)
+		time.Sleep(time.Hour)
+		many, secrets := make([]auth.Key, 300), make([]string, 300)
 		for i := range many {
-			many[i] = auth.Key{Name: "many", Hash: mustHash(t, auth.NewKey())}
+			secrets[i] = auth.NewKey()
+			many[i] = auth.Key{Name: "many", Hash: mustHash(t, secrets[i])}
 		}
 		guard(append(many, first, second)...)
 		guard(first, second)
@@ -284,6 +286,15 @@ func TestRevokedKeyIsRecorded(t *testing.T) {
 		g = guard(second)
 		if send(g, old); got == nil || got.KeyID != first.Hash.ID() {
 			t.Errorf("after many others, the record of the revoked key is %+v", got)
+		}
+		known := 0
+		for _, key := range secrets {
+			if send(g, key); got.KeyID != "" {
+				known++
+			}
+		}
+		if known != 199 {
+			t.Errorf("of many others %d keys are remembered, want 199", known)
 		}
 	})
 }

@@ -70,11 +70,14 @@ func TestPeopleHaveTheirOwn(t *testing.T) {
 	if now := s.Of("bob"); len(now) != 1 || now[0] != his[1] {
 		t.Errorf("without the other he has %v", now)
 	}
+	ann := s.Of("ann")[0]
 	his[1].degraded.Add(2)
-	if n := s.Degraded(); len(n) != 1 || n["linear"] != 2 {
-		t.Errorf("the degraded connections are %v, want two of linear", n)
+	ann.degraded.Add(1)
+	if n := s.Degraded(); len(n) != 1 || n["linear"] != 3 {
+		t.Errorf("the degraded connections are %v, want three of linear", n)
 	}
 	his[1].degraded.Add(-2)
+	ann.degraded.Add(-1)
 	s.Rest(time.Hour)
 	if now := s.Of("bob"); now[0] != his[1] {
 		t.Error("it rests though it is in use")

@@ -366,6 +366,11 @@ func TestCancelReturnsAccessDenied(t *testing.T) {
 		q.Get("state") != "the state" || q.Get("iss") != s.url {
 		t.Errorf("the client is told %s", p.url)
 	}
+	events, err := s.store.Events(t.Context(), 1)
+	if err != nil || len(events) != 1 || events[0].Event != "consent_denied" ||
+		!strings.Contains(string(events[0].Detail), `app \"`) {
+		t.Errorf("the audit has %+v, %v; want the app", events, err)
+	}
 	if p := b.press(first, "idp:sso"); p.status != 403 {
 		t.Errorf("after that it goes on: %d", p.status)
 	}

@@ -109,7 +109,7 @@ func TestConnectionsAreBoundByAddress(t *testing.T) {
 func TestConnectionsAreBoundByNetwork(t *testing.T) {
 	l := make(calls, 1000)
 	b := newBoundConns(l, 256, 48, func() []netip.Prefix { return nil }, authtest.Log(t))
-	const each, wide = 48, 96
+	const total, each, wide = 192, 48, 96
 	for range 2 {
 		for i := range 3 * each {
 			l <- fmt.Sprintf("[2001:db8:1:2::%x]:1000", i)
@@ -120,6 +120,9 @@ func TestConnectionsAreBoundByNetwork(t *testing.T) {
 		l <- "[2001:db8:2::1]:1000"
 		var open []net.Conn
 		for last := ""; last != "[2001:db8:2::1]:1000"; last = open[len(open)-1].RemoteAddr().String() {
+			if len(open) == total {
+				t.Fatalf("all %d connections are open, the last one of %s", total, last)
+			}
 			c, err := b.Accept()
 			if err != nil {
 				t.Fatal(err)

@@ -218,4 +218,7 @@ upstreams: { good: { url: %[2]q } }
 		"; no server listens there: start it, or check host and port",
 		"→ users cannot sign in; this command compares the file with the providers: junction auth doctor --config "+r.file)
 	mustContain(t, said, "junction: 1 problem\n")
+	if strings.Contains(out+said, "canary") {
+		t.Errorf("doctor prints the secret:\n%s%s", out, said)
+	}
 }

@@ -105,8 +105,9 @@ func mustServeWith(t testing.TB, o options) *running {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() {
-		defer r.close()
-		done <- r.serve(ctx)
+		err := r.serve(ctx)
+		r.close() // it writes into the folder of the state, which ends with the test
+		done <- err
 	}()
 	r.stop = sync.OnceValue(func() error {
 		cancel()

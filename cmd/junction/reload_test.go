@@ -6,7 +6,9 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -127,6 +129,76 @@ func TestReloadOfAFileWithoutAnEnd(t *testing.T) {
 	}
 	if left := settlesIn(r.file); left != 0 {
 		t.Errorf("a SIGHUP waits %v for a file that was not written just now", left)
+	}
+}
+
+// TestSIGHUPWaitsForAFile: a SIGHUP between two writes to a file does not load its half, which lacks the
+// deny rule.
+func TestSIGHUPWaitsForAFile(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("Windows has no SIGHUP")
+	}
+	_, url := upstreamtest.Start(t, upstreamtest.Script{})
+	open := addresses + "upstreams: { a: { url: " + url + " } }"
+	r := mustServe(t, strings.TrimPrefix(open, addresses)+"\n")
+	r.mustWatch(t, open+"\n")
+	f, err := os.OpenFile(r.file, os.O_WRONLY|os.O_TRUNC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	mustWriteTo(t, f, open)
+	self, err := os.FindProcess(os.Getpid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := self.Signal(syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	for _, pause := range []time.Duration{3 * watch.Settle, 11 * watch.Settle} { // beyond InPlace after the SIGHUP
+		<-time.After(pause)
+		if got := r.stderr.String(); strings.Count(got, reloaded) != 1 {
+			t.Fatalf("the half of the file is loaded:\n%s", got)
+		}
+		// as if it were written again later
+		if err := os.Chtimes(r.file, time.Time{}, time.Now().Add(4*watch.Settle)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	mustWriteTo(t, f, "\npolicies: [{ name: all, rules: [{ allow: { upstreams: a } }, { deny: { tools: a__echo } }] }]\n")
+	r.stderr.mustSay(t, reloaded, 2)
+}
+
+// TestFileThatChangesDuringItsReload: a text that is no longer that of the file when it has been read is
+// not put in force.
+func TestFileThatChangesDuringItsReload(t *testing.T) {
+	_, url := upstreamtest.Start(t, upstreamtest.Script{})
+	file := filepath.Join(t.TempDir(), "config.yaml")
+	one := addresses + "upstreams:\n  a: { url: " + url + ", headers: { X: \"${READ}\" } }\n"
+	mustWrite(t, file, one)
+	log := newTranscript()
+	next := one
+	state := environment(map[string]string{"XDG_STATE_HOME": t.TempDir()})
+	getenv := func(name string) (string, bool) {
+		if name == "READ" { // the file is being read
+			mustWrite(t, file, next)
+			return "x", true
+		}
+		return state(name)
+	}
+	p, err := open(options{file: file, stdout: newTranscript(), stderr: authtest.Searched(t, "what the program writes", log), getenv: getenv})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.close()
+	two := one + "  b: { url: " + url + " }\n"
+	mustWrite(t, file, two)
+	next = two + "  c: { url: " + url + " }\n"
+	if done := p.reload(true); done || len(p.set.All()) != 1 || strings.Contains(log.String(), reloaded) {
+		t.Errorf("while the file changes, reload = %t, with %d upstreams:\n%s", done, len(p.set.All()), log)
+	}
+	if done := p.reload(false); !done || len(p.set.All()) != 3 {
+		t.Errorf("after that, reload = %t, with %d upstreams:\n%s", done, len(p.set.All()), log)
 	}
 }
 

@@ -15,24 +15,27 @@ var networks = map[string]bool{"nfs": true, "nfs4": true, "cifs": true, "smb3": 
 // Network returns the type of the file system of a folder, if it is one that other machines may use too;
 // otherwise "". The folder need not exist.
 func Network(dir string) string {
-	for {
-		real, err := filepath.EvalSymlinks(dir)
-		if err == nil {
-			dir = real
-			break
-		}
-		up := filepath.Dir(dir)
-		if up == dir {
-			break
-		}
-		dir = up
-	}
 	f, err := os.Open("/proc/self/mountinfo")
 	if err != nil {
 		return ""
 	}
 	defer f.Close()
-	return networkIn(bufio.NewScanner(f), dir)
+	return networkIn(bufio.NewScanner(f), existing(dir))
+}
+
+// existing returns the folder that exists and will contain dir, without symbolic links.
+func existing(dir string) string {
+	for {
+		real, err := filepath.EvalSymlinks(dir)
+		if err == nil {
+			return real
+		}
+		up := filepath.Dir(dir)
+		if up == dir {
+			return dir
+		}
+		dir = up
+	}
 }
 
 // unescaped are the characters that mountinfo writes as octal numbers.

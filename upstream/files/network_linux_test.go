@@ -2,6 +2,8 @@ package files
 
 import (
 	"bufio"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -21,6 +23,13 @@ broken line
 		if got := networkIn(bufio.NewScanner(strings.NewReader(mounts)), dir); got != want {
 			t.Errorf("%s is on %q, want %q", dir, got, want)
 		}
+	}
+	mounted, link := t.TempDir(), filepath.Join(t.TempDir(), "link")
+	if err := os.Symlink(mounted, link); err != nil {
+		t.Fatal(err)
+	}
+	if got := existing(filepath.Join(link, "not", "there")); got != mounted {
+		t.Errorf("a folder behind a link to %s counts as in %s", mounted, got)
 	}
 	if got := Network(t.TempDir() + "/not/there"); got != "" {
 		t.Errorf("a temporary folder is on %q", got)

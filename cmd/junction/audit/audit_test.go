@@ -394,7 +394,7 @@ func TestVerifyCountsLostLines(t *testing.T) {
 func TestFilters(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "audit.jsonl")
 	mustWrite(t, file, `{"time":"2026-01-01T00:00:00Z","principal":"user:x","email":"Ann@example.com","name":"a__1","outcome":"ok"}
-{"time":"2026-01-02T00:00:00Z","principal":"key:ci","name":"a__2","own_name":"2","outcome":"denied"}
+{"time":"2026-01-02T00:00:00Z","principal":"key:ci","key_id":"3f2a8c1e","name":"a__2","own_name":"2","outcome":"denied"}
 {"time":"2026-01-03T00:00:00Z","principal":"user:y","person":"Bea \u001b[31m Ö","name":"b__3","outcome":"tool_error"}
 no JSON
 `)
@@ -407,6 +407,7 @@ no JSON
 		{filter{who: "ann@"}, "a__1"},
 		{filter{who: "key:ci"}, "a__2"},
 		{filter{who: "bea"}, "b__3"},
+		{filter{who: "3f2a8c1e"}, "a__2"},
 		{filter{tool: "a__*"}, "a__1 a__2"},
 		{filter{tool: "2"}, "a__2"},
 		{filter{tool: "a__*", who: "ci"}, "a__2"},

@@ -276,11 +276,12 @@ func (d *signInDoctor) credentials(ctx context.Context, endpoint, redirect, id, 
 			d.good("it does not reject client_id and client_secret")
 			return
 		}
-		why = strings.TrimSuffix(answer.Error+": "+prose.Cut(prose.Flat(answer.Description), 160), ": ")
+		why = answer.Error + ": " + answer.Description
+		if secret != "" { // before the cut, which could leave a part of it
+			why = strings.ReplaceAll(why, secret, "***")
+		}
 	}
-	if secret != "" {
-		why = strings.ReplaceAll(why, secret, "***")
-	}
+	why = strings.TrimSuffix(prose.Cut(prose.Flat(why), 180), ":")
 	d.bad("it rejects client_id and client_secret ("+why+")",
 		"compare both with the registration of Junction at the provider: no user can sign in")
 }

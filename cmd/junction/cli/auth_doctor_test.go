@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -24,13 +25,18 @@ func TestAuthDoctor(t *testing.T) {
 	picky.Answer("/token", func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(http.StatusBadRequest)
-		switch _, inHeader, _ := r.BasicAuth(); {
-		case inHeader == "" && r.FormValue("client_secret") == "right":
+		_, inHeader, _ := r.BasicAuth()
+		inHeader, err := url.QueryUnescape(inHeader) // RFC 6749, section 2.3.1
+		switch {
+		case err != nil:
+			t.Error(err)
+		case inHeader == "" && r.FormValue("client_secret") == "right", inHeader == "right: by header":
 			fmt.Fprint(w, `{"error":"invalid_grant"}`)
 		case inHeader != "":
 			fmt.Fprint(w, `{"error":"invalid_client","error_description":"use the form"}`)
 		default:
-			fmt.Fprintf(w, `{"error":"invalid_client","error_description":"%s is wrong"}`, r.FormValue("client_secret"))
+			fmt.Fprintf(w, `{"error":"invalid_client","error_description":"%[1]s is wrong %[2]s%[1]s"}`,
+				r.FormValue("client_secret"), strings.Repeat("word ", 26))
 		}
 	})
 	sealed := httptest.NewTLSServer(http.NotFoundHandler())
@@ -58,6 +64,7 @@ func TestAuthDoctor(t *testing.T) {
 		"no logout": {"public_url: http://localhost:8420\nauth: { oauth: { identity_providers: [{ id: sso, issuer: " + silent.URL + ", client_id: c }] } }\n",
 			[]string{"it offers no back-channel logout"}, ""},
 		"right secret": {company(picky.URL, "right"), []string{"ok    it does not reject client_id and client_secret"}, ""},
+		"right header": {company(picky.URL, "'right: by header'"), []string{"ok    it does not reject client_id and client_secret"}, ""},
 		"wrong secret": {company(picky.URL, "canary-guess"), []string{"WRONG it rejects client_id and client_secret (invalid_client: ***",
 			"→ compare both with the registration of Junction at the provider"}, "1 problem"},
 		"certificate": {company(sealed.URL, "s"), []string{"certificate signed by", "outbound.ca_file"}, "1 problem"},
@@ -78,6 +85,9 @@ func TestAuthDoctor(t *testing.T) {
 				if !strings.Contains(out.String(), want) {
 					t.Errorf("it says\n%s\nwithout %s", out.String(), want)
 				}
+			}
+			if strings.Contains(out.String(), "canary") {
+				t.Errorf("it prints the secret:\n%s", out.String())
 			}
 			if row.problems != "" && strings.Contains(out.String(), "Clients sign in at") {
 				t.Errorf("the lines for clients follow a problem:\n%s", out.String())

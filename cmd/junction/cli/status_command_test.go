@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"junction/cmd/junction/config"
 	"junction/cmd/junction/diagnose"
 	"junction/proxy/view"
 	"junction/upstream/prose"
@@ -71,7 +72,21 @@ func TestWriteStatus(t *testing.T) {
 			t.Errorf("%q is missing in\n%s", want, got)
 		}
 	}
+	if strings.Contains(got, "arning") {
+		t.Errorf("a file without warnings has some:\n%s", got)
+	}
 	if n := strings.Count(got, "word"); n != 60 || strings.Contains(got, "\x1b") || !strings.Contains(got, "end") {
 		t.Errorf("the error has %d of 60 words:\n%s", n, got)
+	}
+	for range mostWarnings + 1 {
+		r.Warnings = append(r.Warnings, config.Problem{File: "c.yaml", Line: 7, Path: "policies[0].match", Text: "matches nobody"})
+	}
+	r.MoreWarnings = 1
+	b = prose.Page{}
+	writeStatus(&b, r, now)
+	got = b.String()
+	if strings.Count(got, "Warning: c.yaml:7: policies[0].match: matches nobody\n") != mostWarnings ||
+		!strings.Contains(got, "\n2 more warnings; junction check --config c.yaml shows all\n") {
+		t.Errorf("the warnings are\n%s", got)
 	}
 }

@@ -536,6 +536,7 @@ func TestImportKnowsListsOfGemini(t *testing.T) {
 		`"mcp":{"allowed":["a"]},`:        "a=false b=true",
 		`"mcp":{"allowed":[]},`:           "a=true b=true",
 		`"excludeMCPServers":["b"],`:      "a=false b=true",
+		`"allowMCPServers":["b"],`:        "a=true b=false",
 		`"mcp":{"serverCommand":"none"},`: "a=false b=false",
 	} {
 		o := mustOutfit(t, map[string]string{".gemini/settings.json": "{" + lists + servers})
@@ -554,22 +555,30 @@ func TestImportKnowsListsOfGemini(t *testing.T) {
 // servers are hidden, because those rules do not match the names of Junction's tools.
 func TestImportKnowsRulesOfClients(t *testing.T) {
 	h := mustHome(t, "linux", map[string]string{
-		".claude.json": `{"mcpServers":{"my git":{"command":"x"},"git":{"command":"y"},"all":{"command":"z"}}}`,
+		".claude.json": `{"mcpServers":{"my git":{"command":"x"},"git":{"command":"y","includeTools":["read","delete_all"]},"all":{"command":"z"}}}`,
 		".claude/settings.json": `{"permissions":{"allow":["mcp__git__read"],
 			"deny":["mcp__my_git__drop","mcp__git__delete_*","mcp__all","Bash(rm:*)"]}}`,
-		"work/.mcp.json":             `{"mcpServers":{"git":{"command":"p"}}}`,
-		"work/.claude/settings.json": `{"permissions":{"deny":["mcp__git__push"]}}`,
-		".config/opencode/opencode.json": `{"tools":{"wiki_drop":false,"wiki_read":true,"all*":false,"wiki":false},
+		"work/.mcp.json":                   `{"mcpServers":{"git":{"command":"p"}}}`,
+		"work/.claude/settings.json":       `{"permissions":{"deny":["mcp__git__push"]}}`,
+		"work/.claude/settings.local.json": `{"permissions":{"deny":["mcp__git__tag"]}}`,
+		".config/opencode/opencode.json": `{"tools":{"wiki_drop":false,"wiki_read":true,"wiki_ask":"ask","all*":false,"wiki":false},
 			"mcp":{"wiki":{"type":"local","command":["w"]},"all":{"type":"local","command":["a"]}}}`,
 	})
 	servers, errs := h.Read(h.Places())
 	var got []string
 	for _, s := range servers {
-		got = append(got, fmt.Sprintf("%s %s %t %q", s.Scope, s.Name, s.Entry.Off, s.Entry.Without))
+		got = append(got, fmt.Sprintf("%s %s %t %q %q", s.Scope, s.Name, s.Entry.Off, s.Entry.Without, s.Entry.Only))
 	}
-	want := []string{`user my git false ["drop"]`, `user git false ["delete_*"]`, `user all true []`,
-		`project git false ["delete_*" "push"]`, `user wiki false ["drop"]`, `user all true []`}
+	want := []string{`user my git false ["drop"] []`, `user git false ["delete_*"] ["read"]`, `user all true [] []`,
+		`project git false ["delete_*" "push" "tag"] []`, `user wiki false ["drop"] []`, `user all true [] []`}
 	if len(errs) > 0 || !slices.Equal(got, want) {
 		t.Errorf("the entries are %q, %v; want %q", got, errs, want)
+	}
+	o := mustOutfit(t, map[string]string{"elsewhere/settings.json": `{"permissions":{"deny":["mcp__git__push"]}}`,
+		"elsewhere/.claude.json": `{"mcpServers":{"git":{"command":"y"}}}`})
+	o.Home.Getenv = environment(map[string]string{"CLAUDE_CONFIG_DIR": filepath.Join(o.Home.Dir, "elsewhere")})
+	servers, errs = o.Home.Read([]Place{mustPlace(t, o, "claude-code")})
+	if len(errs) > 0 || len(servers) != 1 || !slices.Equal(servers[0].Entry.Without, []string{"push"}) {
+		t.Errorf("with CLAUDE_CONFIG_DIR the servers are %v, %v", servers, errs)
 	}
 }

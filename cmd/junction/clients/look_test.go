@@ -95,6 +95,14 @@ func TestLookIsWhole(t *testing.T) {
 	if _, err := mustLook(t, "claude-code", `{"mcpServers": {"s": {"command": "sh", "args": ["-c", "`+strings.Repeat("x", maxLook)+`"]}}}`); err == nil {
 		t.Error("an entry beyond the limit is shown")
 	}
+	if _, err := mustLook(t, "gemini", `{"mcpServers": {"s": {"command": "x", "includeTools": ["`+strings.Repeat("x", maxLook)+`"]}}}`); err == nil {
+		t.Error("an entry with tools beyond the limit is shown")
+	}
+	l.Lacks = "x\x1b[31m"
+	last := strings.ReplaceAll(Looks(&prose.Page{}, []*Look{l}), "\n", "")
+	if want := `Programs that are not installed: x\x1b[31m (s).`; !strings.HasSuffix(last, want) {
+		t.Errorf("the last paragraph ends with %q, want %q", last[len(last)-100:], want)
+	}
 }
 
 // TestLookKeepsSecrets: secrets of the user's own files, and tokens in fields for tokens, are not

@@ -112,8 +112,10 @@ func TestCommandInOneText(t *testing.T) {
 		}
 	}
 	file := filepath.Join(t.TempDir(), "a program")
-	if err := os.WriteFile(file, nil, 0o700); err != nil {
-		t.Fatal(err)
+	for _, name := range []string{file, strings.TrimSuffix(file, " program")} {
+		if err := os.WriteFile(name, nil, 0o700); err != nil {
+			t.Fatal(err)
+		}
 	}
 	if got := Words(file); got != nil {
 		t.Errorf("Words(%q) = %q; want nil for a program", file, got)
@@ -182,28 +184,24 @@ func TestToolsOfTwoClients(t *testing.T) {
 	if len(errs) > 0 || len(servers) != 3 {
 		t.Fatal(servers, errs)
 	}
-	widerThan := func(offered []string, listed bool) (all []string) {
-		k := Known{Name: "s", Command: []string{"x"}, Offers: func(tool string) bool {
+	widerThan := func(offered, enabled []string) (all []string) {
+		k := Known{Name: "s", Command: []string{"x"}, Enabled: enabled, Offers: func(tool string) bool {
 			return slices.Contains(offered, tool)
 		}}
-		if listed {
-			k.Enabled = offered
-		}
 		for _, o := range (&Merge{Existing: []Known{k}, Getenv: h.Getenv}).Plan(servers) {
 			all = append(all, o.Server.Client.ID+" "+o.Wider)
 		}
 		return all
 	}
 	for _, row := range []struct {
-		offered []string
-		listed  bool
-		want    []string
+		offered, enabled, want []string
 	}{
-		{[]string{"a", "b", "c"}, false, []string{"codex all but a, b, c", "gemini all but a, b, c", "windsurf b"}},
-		{[]string{"a", "b", "d"}, true, []string{"codex d", "gemini d", "windsurf b"}},
-		{[]string{"a", "c"}, true, []string{"codex ", "gemini ", "windsurf "}},
+		{[]string{"a", "b", "c"}, nil, []string{"codex all but a, b, c", "gemini all but a, b, c", "windsurf b"}},
+		{[]string{"a", "b", "d"}, []string{"a", "b", "d"}, []string{"codex d", "gemini d", "windsurf b"}},
+		{[]string{"a", "b"}, []string{"a", "b", "d"}, []string{"codex ", "gemini ", "windsurf b"}},
+		{[]string{"a", "c"}, []string{"a", "c"}, []string{"codex ", "gemini ", "windsurf "}},
 	} {
-		if got := widerThan(row.offered, row.listed); !slices.Equal(got, row.want) {
+		if got := widerThan(row.offered, row.enabled); !slices.Equal(got, row.want) {
 			t.Errorf("an entry that offers %q is wider by %q; want %q", row.offered, got, row.want)
 		}
 	}
@@ -218,5 +216,60 @@ func TestToolsOfTwoClients(t *testing.T) {
 	}
 	if got := out[0].Server.Entry.offered(); got != "only a, c; without b" {
 		t.Errorf("the entry offers %q", got)
+	}
+}
+
+// TestNarrowedEntryOffersWhatBothOffer: whichever client is first, a tool that one of them hides is hidden.
+func TestNarrowedEntryOffersWhatBothOffer(t *testing.T) {
+	for _, row := range []struct {
+		one, two Entry
+		want     string
+	}{
+		{Entry{Only: []string{"a", "b"}}, Entry{Only: []string{"b", "c"}}, "only b"},
+		{Entry{Only: []string{"a"}}, Entry{Only: []string{"b"}}, "none"},
+		{Entry{Only: []string{"a"}}, Entry{Only: []string{}}, "none"},
+		{Entry{}, Entry{Only: []string{"a"}}, "only a"},
+		{Entry{}, Entry{Only: []string{}}, "none"},
+		{Entry{Only: []string{"a", "b_c"}}, Entry{Without: []string{"b_*"}}, "only a; without 'b_*'"},
+		{Entry{}, Entry{Without: []string{"a"}}, "without a"},
+	} {
+		for range 2 {
+			both := row.one
+			both.Only = slices.Clone(both.Only)
+			both.narrow(&row.two)
+			if got := both.offered(); row.one.sameTools(&row.two) || got != row.want {
+				t.Errorf("%q with %q: the entry offers %q, want %q", row.one.offered(), row.two.offered(), got, row.want)
+			}
+			row.one, row.two = row.two, row.one
+		}
+	}
+}
+
+// TestServerThatRunsInAnotherWayConflicts: with other variables, headers or another folder it is another
+// server. A variable that is not set here may have the same value.
+func TestServerThatRunsInAnotherWayConflicts(t *testing.T) {
+	command := Known{Name: "s", Command: []string{"x"}, Env: map[string]string{"A": "1", "B": "${NOT_SET}"}, Dir: "/d"}
+	remote := Known{Name: "s", URL: "https://x.example.com", Headers: map[string]string{"Authorization": "1"}}
+	for entry, want := range map[string]bool{
+		`{"command": "x", "env": {"A": "1", "B": "2"}, "cwd": "/d"}`:           false,
+		`{"command": "x", "env": {"A": "2", "B": "2"}, "cwd": "/d"}`:           true,
+		`{"command": "x", "env": {"A": "1", "B": "2", "C": "3"}, "cwd": "/d"}`: true,
+		`{"command": "x", "env": {"A": "1"}, "cwd": "/d"}`:                     true,
+		`{"command": "x", "env": {"A": "1", "C": "3"}, "cwd": "/d"}`:           true,
+		`{"command": "x", "env": {"A": "1", "B": "2"}, "cwd": "/e"}`:           true,
+		`{"url": "https://x.example.com", "headers": {"Authorization": "1"}}`:  false,
+		`{"url": "https://x.example.com", "headers": {"Authorization": "2"}}`:  true,
+		`{"url": "https://x.example.com"}`:                                     true,
+	} {
+		h := mustHome(t, "linux", map[string]string{".claude.json": `{"mcpServers": {"s": ` + entry + `}}`})
+		servers, errs := h.Read(h.Places())
+		m := Merge{Existing: []Known{remote}, Getenv: h.Getenv, Command: func(args ...string) string { return strings.Join(args, " ") }}
+		if strings.Contains(entry, "command") {
+			m.Existing[0] = command
+		}
+		out := m.Plan(servers)
+		if len(errs) > 0 || len(out) != 1 || out[0].Result != Present || out[0].Conflicts != want {
+			t.Errorf("%s: %+v, %v; want it present, and a conflict is %t", entry, out, errs, want)
+		}
 	}
 }

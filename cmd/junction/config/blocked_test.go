@@ -48,6 +48,9 @@ func TestOneBadEntryBlocksItself(t *testing.T) {
 				if why := test.blocked[name]; (u.Blocked == "") != (why == "") || !strings.Contains(u.Blocked, why) {
 					t.Errorf("%s is blocked by %q, want %q", name, u.Blocked, why)
 				}
+				if strings.Contains(u.Blocked, "which asks for it") && !strings.Contains(u.Blocked, " is not set; ") {
+					t.Errorf("%s is blocked by %q, for which setup does not ask", name, u.Blocked)
+				}
 			}
 			_, _, err = LoadServing(file, none, true)
 			if kept := strings.HasPrefix(test.name, "several"); (err != nil) != kept {

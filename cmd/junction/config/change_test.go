@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"junction/auth"
 )
 
 const (
@@ -186,6 +188,11 @@ func TestRefusedReloadNarrowsWhoComesIn(t *testing.T) {
 		before, after := mustParse(t, old+rest, nil), mustParse(t, next+rest, nil)
 		change := before.Follow(after)
 		change.Refuse(before, after, errors.New("cannot open the audit"))
+		for _, k := range slices.Concat(change.AddedKeys, change.RevokedKeys) {
+			if k.Hash == (auth.Hash{}) {
+				t.Errorf("the report has a key that nobody can have: %q", k.Name)
+			}
+		}
 		return change.Config
 	}
 	key := func(more string) string {

@@ -5,11 +5,13 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"junction/cmd/junction/config"
+	"junction/cmd/junction/health"
 	"junction/upstream"
 	"junction/upstream/raw"
 )
@@ -36,6 +38,8 @@ func TestRulesAreComparedWithCatalogs(t *testing.T) {
 	files.Left = []upstream.LeftOut{{Part: upstream.PartTools, Name: "bad"}}
 	unread := catalog("x")
 	unread.Left = []upstream.LeftOut{{Part: upstream.PartTools}}
+	loose := catalog("loose")
+	loose.Tools[0].Loose = "its schema was repaired"
 	file := filepath.Join(t.TempDir(), "config.yaml")
 	down := upstream.Report{Err: errors.New("down"), Steps: []upstream.Step{{Name: "start"}}}
 	read := upstream.Report{Catalog: files}
@@ -61,6 +65,8 @@ func TestRulesAreComparedWithCatalogs(t *testing.T) {
 			"deny.tools: matches no tool; did you mean files__read? (line 10)"},
 		{"deny: { tools: files__x }", read, ready, catalog("x"), ""}, // in one of two catalogs
 		{"deny: { tools: files__y }", upstream.Report{Catalog: unread}, nil, nil, ""},
+		{"deny: { tools: files__y }", down, ready, &upstream.Catalog{}, ""}, // it was never listed
+		{"deny: { tools: files__loose, where: { pth: x } }", upstream.Report{Catalog: loose}, nil, nil, ""},
 		{"deny: { tools: files__y }", upstream.Report{Catalog: files}, nil, &upstream.Catalog{}, "deny.tools: matches no tool (line 10)"},
 	} {
 		text := "upstreams:\n" +
@@ -97,5 +103,22 @@ func TestRulesAreComparedWithCatalogs(t *testing.T) {
 	exact := examinee{config: upstream.Config{Questions: upstream.QuestionsExact}, status: ready, catalog: files}
 	if exact.known(&read) != nil {
 		t.Error("the catalogs of other clients are unknown, and the rules are compared")
+	}
+}
+
+// TestPartsThatFailAreFindings: a part that works, and one whose first check has not ended, are none.
+func TestPartsThatFailAreFindings(t *testing.T) {
+	d := Diagnosis{Config: "c.yaml"}
+	now := time.Now()
+	d.addParts([]health.State{{Name: "storage", OK: true, Since: now}, {Name: "audit", Error: "not checked"},
+		{Name: "storage", Since: now, Error: "no\nroute"}, {Name: health.IdentityProviders, Since: now, Error: "off"}})
+	var got []string
+	for _, f := range d.Findings {
+		got = append(got, fmt.Sprint(f.Grave, " ", f.Text, ", ", f.Advice))
+	}
+	want := []string{"true storage: no route, ", "true identity_providers: off, users cannot sign in; this command " +
+		"compares the file with the providers: junction auth doctor --config c.yaml"}
+	if !slices.Equal(got, want) {
+		t.Errorf("the findings are %q, want %q", got, want)
 	}
 }

@@ -8,9 +8,12 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -18,6 +21,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"junction/auth"
 	"junction/auth/authtest"
 	"junction/cmd/junction/config"
 	"junction/proxy"
@@ -139,12 +143,12 @@ func sha256Hex(text string) string { return fmt.Sprintf("%x", sha256.Sum256([]by
 func TestAuditLine(t *testing.T) {
 	arguments := []byte("{\n\"token\": \"canary\"}")
 	full := proxy.CallInfo{
-		RequestID: "abcdefgh-1z", Principal: "key:ci", Person: "Ann Ö", Email: "ann@example.com", Kind: "key", Address: netip.MustParseAddr("10.1.2.3"), Client: "claude \"code\"\n", Session: "s1", Request: "7", Era: "modern",
+		RequestID: "abcdefgh-1z", Principal: "key:ci", KeyID: "3f2a8c1e", Person: "Ann Ö", Email: "ann@example.com", Kind: "key", Address: netip.MustParseAddr("10.1.2.3"), Client: "claude \"code\"\n", Session: "s1", Request: "7", Era: "modern",
 		Endpoint: "web", Surface: "cli", Upstream: "shell", Method: "tools/call", Name: "shell__run", Own: "run", Verdict: "deny", Policy: "developers", Rule: "rules[2]",
 		Missing: "destructive", Approval: "declined", Arguments: arguments, Took: 1234567 * time.Nanosecond, Sent: 120, Received: 30, Outcome: "denied", Code: -32602, Err: errors.New("canary"),
 	}
 	want := map[string]any{
-		"request_id": "abcdefgh-1z", "principal": "key:ci", "person": "Ann Ö", "email": "ann@example.com", "kind": "key", "address": "10.1.2.3", "claimed_client": "claude \"code\"\n", "session": "s1", "request": "7", "era": "modern",
+		"request_id": "abcdefgh-1z", "principal": "key:ci", "key_id": "3f2a8c1e", "person": "Ann Ö", "email": "ann@example.com", "kind": "key", "address": "10.1.2.3", "claimed_client": "claude \"code\"\n", "session": "s1", "request": "7", "era": "modern",
 		"endpoint": "web", "surface": "cli", "upstream": "shell", "method": "tools/call", "name": "shell__run", "own_name": "run", "verdict": "deny",
 		"policy": "developers", "rule": "rules[2]", "missing": "destructive", "approval": "declined", "arguments_sha256": sha256Hex(string(arguments)), "duration_ms": 1.234, "sent": 120.0,
 		"received": 30.0, "outcome": "denied", "code": -32602.0,
@@ -581,8 +585,10 @@ func TestKnownKeyHasItsOwnLine(t *testing.T) {
 		}
 	}
 	now = now.Add(time.Minute)
-	if got := said("aaaaaaaa"); got != "true 2" {
-		t.Errorf("a minute later: %s, want what was left out", got)
+	for i, step := range []struct{ key, want string }{{"", "true 2"}, {"aaaaaaaa", "true 0"}, {"aaaaaaaa", "false 0"}} {
+		if got := said(step.key); got != step.want {
+			t.Errorf("a minute later, request %d with the key %q: %s, want %s", i, step.key, got, step.want)
+		}
 	}
 	for i := range 2 * refusalKeys {
 		r.line(from, fmt.Sprintf("%08x", i), now)
@@ -590,6 +596,49 @@ func TestKnownKeyHasItsOwnLine(t *testing.T) {
 	if len(r.keys) > refusalKeys {
 		t.Errorf("%d keys are remembered", len(r.keys))
 	}
+}
+
+// TestRecordsTellKeysOfOneNameApart: the first use of each key has a line, and a rejected one has its line
+// beside those of strangers, in the log, too.
+func TestRecordsTellKeysOfOneNameApart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		d := &disk{}
+		trail := &Trail{Log: authtest.Log(t, &log)}
+		a, err := trail.Next(config.Audit{File: config.AuditStderr}, d, authtest.Log(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		trail.Use(a)
+		from := netip.MustParseAddr("192.0.2.1")
+		for _, id := range []string{"aaaaaaaa", "bbbbbbbb", "aaaaaaaa"} {
+			p := &auth.Principal{Kind: auth.KindKey, ID: "key:ann", KeyID: id, Address: from}
+			trail.Authenticated(p, "r", httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/mcp", nil))
+		}
+		trail.Refused(auth.Refusal{Address: from, Status: http.StatusUnauthorized})
+		trail.Refused(auth.Refusal{Address: from, Status: http.StatusUnauthorized, Principal: "key:ann", KeyID: "cccccccc", Reason: "revoked"})
+		trail.Use(nil)
+		var got []string
+		for line := range strings.Lines(d.text) {
+			var l struct {
+				Event, Principal, Detail string
+				KeyID                    string `json:"key_id"`
+			}
+			if err := json.Unmarshal([]byte(line), &l); err != nil {
+				t.Fatal(err)
+			}
+			got = append(got, strings.TrimRight(l.Event+" "+l.Principal+" "+l.KeyID+" "+l.Detail, " "))
+		}
+		want := []string{"key_used key:ann aaaaaaaa", "key_used key:ann bbbbbbbb", "request_refused",
+			"request_refused key:ann cccccccc revoked"}
+		if !slices.Equal(got, want) {
+			t.Errorf("the audit has %q, want %q", got, want)
+		}
+		if n := strings.Count(log.String(), "key_id="); n != 1 ||
+			!strings.Contains(log.String(), "principal=key:ann key_id=cccccccc reason=revoked") {
+			t.Errorf("the log is\n%s", &log)
+		}
+	})
 }
 
 func mustWrite(t testing.TB, file, text string) {

@@ -211,4 +211,11 @@ func TestPick(t *testing.T) {
 			t.Errorf("pick(%q) = %q, want %q", answer, got, want)
 		}
 	}
+	if chosen, unknown := pick("No", []string{"a", "no"}); strings.Join(chosen, " ") != "no" || unknown != "" {
+		t.Errorf("of a server that is called no, No chooses %q, %q", chosen, unknown)
+	}
+	all := []string{"a", "b"}
+	if pick("-a", all); strings.Join(all, " ") != "a b" {
+		t.Errorf("the names have become %q", all)
+	}
 }
