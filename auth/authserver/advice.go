@@ -5,6 +5,8 @@ import (
 	"errors"
 	"strings"
 
+	"github.com/coreos/go-oidc/v3/oidc"
+
 	"junction/auth/fetch"
 )
 
@@ -30,7 +32,7 @@ func (p *provider) advice(err error) string {
 	case "missing_id_token":
 		return "add openid to scopes of the identity provider " + p.ID
 	case "invalid_id_token":
-		if strings.Contains(no.text, "expired") || strings.Contains(no.text, "nbf") {
+		if _, expired := errors.AsType[*oidc.TokenExpiredError](err); expired || errors.Is(err, errNotYet) {
 			return "compare the clock of this machine with the provider's"
 		}
 		return "compare issuer and client_id of the identity provider " + p.ID + " with the registration there"
@@ -76,9 +78,10 @@ type undiscoveredError struct {
 // Error returns one line: the body of a page may be part of the error.
 func (e *undiscoveredError) Error() string {
 	todo := fetch.Advice(e.err)
-	switch text := e.err.Error(); {
+	_, renamed := errors.AsType[*oidc.IssuerMismatchError](e.err)
+	switch {
 	case todo != "":
-	case strings.Contains(text, "did not match the issuer"):
+	case renamed:
 		todo = "write into issuer what the provider calls itself, to the letter"
 	case errors.Is(e.err, context.DeadlineExceeded):
 		todo = "see that this machine reaches the provider"

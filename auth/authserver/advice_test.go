@@ -60,6 +60,11 @@ func TestFailedSignInsNameTheRemedy(t *testing.T) {
 		"a wrong clock": {claims: map[string]any{"exp": time.Now().Add(-time.Hour).Unix()},
 			page:  "This server rejected the answer of Acme SSO: invalid_id_token. You cannot correct",
 			heard: `advice="compare the clock of this machine with the provider's"`},
+		"a clock that is slow": {claims: map[string]any{"nbf": time.Now().Add(time.Hour).Unix()},
+			page:  "This server rejected the answer of Acme SSO: invalid_id_token. You cannot correct",
+			heard: `advice="compare the clock of this machine with the provider's"`},
+		"an audience with the words of another error": {claims: map[string]any{"aud": "expired nbf"},
+			page: "You cannot correct this yourself", heard: `advice="compare issuer and client_id`},
 		"another audience": {claims: map[string]any{"aud": "somebody"}, page: "You cannot correct this yourself",
 			heard: `expected audience \"junction\" got [\"somebody\"]" advice="compare issuer and client_id`},
 		"another issuer": {answer: url.Values{"iss": {"https://evil.example"}}, page: "You cannot correct this yourself",
@@ -112,7 +117,7 @@ func TestUnreachableProvidersNameTheRemedy(t *testing.T) {
 	} {
 		p := &provider{IdentityProvider: IdentityProvider{ID: "sso", Issuer: issuer}, http: &http.Client{},
 			now: time.Now}
-		err := p.check(t.Context())
+		_, err := p.check(t.Context())
 		if err == nil || !strings.HasSuffix(err.Error(), want) || len(err.Error()) > 700 ||
 			strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s: %v, want a line that ends with %q", issuer, err, want)

@@ -121,13 +121,19 @@ type Server struct {
 	polled sync.WaitGroup
 }
 
-// CheckProviders returns an error if an identity provider cannot be reached. It blocks on the
-// network, at most until ctx ends.
+// CheckProviders reads the metadata of the identity providers. Sign-ins use what has changed there, and
+// the last good metadata of a provider that does not serve them; CheckProviders returns an error for
+// each of these. Call it now and then. It blocks on the network, at most until ctx ends.
 func (srv *Server) CheckProviders(ctx context.Context) error {
 	var errs []error
 	for _, p := range srv.providers {
-		if err := p.check(ctx); err != nil {
+		changed, err := p.check(ctx)
+		if err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", p.label(), err))
+		}
+		if len(changed) > 0 {
+			srv.log.Info("the metadata of an identity provider have changed", "provider", p.ID,
+				"changed", strings.Join(changed, ", "))
 		}
 	}
 	return errors.Join(errs...)
@@ -313,7 +319,7 @@ const maxBody = 64 << 10
 // client keeps its tokens.
 func (srv *Server) answerOutage(w http.ResponseWriter, r *http.Request, err error) {
 	level := slog.LevelError
-	if _, fetch := errors.AsType[*fetchError](err); fetch || errors.Is(err, errNoKeys) { // anyone can cause these
+	if _, fetch := errors.AsType[*fetchError](err); fetch || errors.Is(err, errUnchecked) { // anyone can cause these
 		if level = slog.LevelWarn; srv.limits.events.pass(callerOf(r.Context()).from, srv.now()) != withinLimit {
 			level = slog.LevelDebug
 		}

@@ -20,7 +20,8 @@ import (
 )
 
 // provider is an identity provider. It is discovered when it is first needed, and again after a
-// failure, so that a provider that is down affects neither the start nor other providers.
+// failure, so that a provider that is down affects neither the start nor other providers. check finds
+// out later changes.
 type provider struct {
 	IdentityProvider        // with defaults
 	redirect         string // one for each provider, against mix-up attacks
@@ -34,15 +35,41 @@ type provider struct {
 	again time.Time   // when the next try may be made; guarded by mu
 }
 
-// discovered is the metadata of a provider.
+// discovered is the metadata of a provider, with its keys.
 type discovered struct {
 	*oidc.Provider
-	IssParameter      bool     `json:"authorization_response_iss_parameter_supported"`
-	BackchannelLogout bool     `json:"backchannel_logout_supported"`
+	metadata
+	// logoutKeys are for tokens that anyone can send, keys for tokens from the token endpoint. They are
+	// apart, so that strangers do not delay a sign-in.
+	keys, logoutKeys oidc.KeySet
+}
+
+// metadata are the members of the metadata that this server uses (OpenID Connect Discovery 1.0, section 3).
+type metadata struct {
+	Authorization     string   `json:"authorization_endpoint"`
+	Token             string   `json:"token_endpoint"`
+	UserInfo          string   `json:"userinfo_endpoint"`
 	Keys              string   `json:"jwks_uri"`
 	Algorithms        []string `json:"id_token_signing_alg_values_supported"`
+	IssParameter      bool     `json:"authorization_response_iss_parameter_supported"`
+	BackchannelLogout bool     `json:"backchannel_logout_supported"`
+}
 
-	logoutKeys oidc.KeySet
+// changes returns the names of the members that differ.
+func (m metadata) changes(to metadata) (names []string) {
+	for name, differs := range map[string]bool{
+		"authorization_endpoint": m.Authorization != to.Authorization, "token_endpoint": m.Token != to.Token,
+		"userinfo_endpoint": m.UserInfo != to.UserInfo, "jwks_uri": m.Keys != to.Keys,
+		"id_token_signing_alg_values_supported":          !slices.Equal(m.Algorithms, to.Algorithms),
+		"authorization_response_iss_parameter_supported": m.IssParameter != to.IssParameter,
+		"backchannel_logout_supported":                   m.BackchannelLogout != to.BackchannelLogout,
+	} {
+		if differs {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
 }
 
 // identity is a signed-in user according to the provider.
@@ -84,6 +111,7 @@ type providerError struct {
 	code string
 	text string // the provider's description, or what was wrong; "" if unknown. Only for the log and the audit
 	ours bool
+	err  error // why Junction has rejected the answer; nil if unknown
 }
 
 func (r *providerError) Error() string {
@@ -93,9 +121,11 @@ func (r *providerError) Error() string {
 	return "the provider answered with the error " + r.code
 }
 
+func (r *providerError) Unwrap() error { return r.err }
+
 // rejected returns the *providerError for an answer that Junction rejects.
 func rejected(code string, err error) error {
-	no := &providerError{code: code, ours: true}
+	no := &providerError{code: code, ours: true, err: err}
 	if err != nil {
 		no.text = safeText(err.Error(), 300)
 	}
@@ -109,8 +139,8 @@ const (
 
 func (p *provider) label() string { return cmp.Or(p.Name, p.ID) }
 
-// discover returns the metadata of the provider. It may block on the network, or on another
-// goroutine that discovers.
+// discover returns the metadata of the provider. Before they are known, it may block on the network, or
+// on another goroutine that discovers.
 func (p *provider) discover(ctx context.Context) (*discovered, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -121,35 +151,60 @@ func (p *provider) discover(ctx context.Context) (*discovered, error) {
 		return nil, p.err
 	}
 	// The result outlives the request, so its context must too.
-	limit, cancel := context.WithTimeout(oidc.ClientContext(context.WithoutCancel(ctx), p.http), providerPatience)
+	limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), providerPatience)
 	defer cancel()
-	o, err := oidc.NewProvider(limit, p.Issuer)
-	d := &discovered{Provider: o}
-	if err == nil {
-		err = o.Claims(d)
-	}
+	d, err := p.read(limit, nil)
 	if err != nil {
-		p.err, p.again = &undiscoveredError{p.Issuer, err}, p.now().Add(providerPause)
+		p.err, p.again = err, p.now().Add(providerPause)
 		return nil, p.err
 	}
-	d.logoutKeys = newLogoutKeys(p.http, d.Keys, p.now)
 	p.found, p.err = d, nil
 	return d, nil
 }
 
-// check returns an error if the provider cannot be reached, or does not serve its metadata.
-func (p *provider) check(ctx context.Context) error {
+// read reads the metadata of the provider. before are those in use, whose keys stay if their address
+// does; nil if there are none.
+func (p *provider) read(ctx context.Context, before *discovered) (*discovered, error) {
+	o, err := oidc.NewProvider(oidc.ClientContext(ctx, p.http), p.Issuer) // refuses another issuer
+	d := &discovered{Provider: o}
+	if err == nil {
+		err = o.Claims(&d.metadata)
+	}
+	if err == nil && (d.Authorization == "" || d.Token == "" || d.Keys == "") {
+		err = errors.New("the metadata lack authorization_endpoint, token_endpoint or jwks_uri")
+	}
+	if err != nil {
+		return nil, &undiscoveredError{p.Issuer, err}
+	}
+	if before != nil && before.Keys == d.Keys {
+		d.keys, d.logoutKeys = before.keys, before.logoutKeys
+	} else {
+		d.keys, d.logoutKeys = newKeys(p.http, d.Keys, nil), newKeys(p.http, d.Keys, p.now)
+	}
+	return d, nil
+}
+
+// check returns an error if the provider cannot be reached, or does not serve its metadata. It reads the
+// metadata again; sign-ins go on meanwhile. If they have changed, sign-ins use them from then on, and
+// changed has the names. After an error they use the last good ones.
+func (p *provider) check(ctx context.Context) (changed []string, err error) {
 	p.mu.Lock()
-	known := p.found != nil
+	before := p.found
 	p.mu.Unlock()
-	if !known {
+	if before == nil {
 		_, err := p.discover(ctx)
-		return err
+		return nil, err
 	}
-	if _, err := oidc.NewProvider(oidc.ClientContext(ctx, p.http), p.Issuer); err != nil {
-		return &undiscoveredError{p.Issuer, err}
+	d, err := p.read(ctx, before)
+	if err != nil {
+		return nil, err
 	}
-	return nil
+	if changed = before.changes(d.metadata); len(changed) > 0 {
+		p.mu.Lock()
+		p.found = d
+		p.mu.Unlock()
+	}
+	return changed, nil
 }
 
 func (p *provider) oauth(d *discovered) *oauth2.Config {
@@ -262,8 +317,10 @@ func asProviderError(err error, secrets ...string) error {
 func (p *provider) identify(ctx context.Context, d *discovered, token *oauth2.Token, nonce string) (identity, error) {
 	claims := map[string]any{}
 	if raw, _ := token.Extra("id_token").(string); raw != "" {
-		// It accepts the asymmetric algorithms of the metadata, RS256 if there are none.
-		idToken, err := d.Verifier(&oidc.Config{ClientID: p.ClientID, Now: p.now}).Verify(ctx, raw)
+		idToken, err := p.verify(ctx, d, d.keys, raw)
+		if errors.Is(err, errNoKeys) {
+			return identity{}, err
+		}
 		if err == nil && nonce != "" && idToken.Nonce != nonce {
 			err = errors.New("the nonce does not match")
 		}
@@ -407,4 +464,118 @@ func texts(v any) ([]string, bool) {
 		return list, true
 	}
 	return nil, false
+}
+
+// signingAlgs returns the algorithms of ID tokens and logout tokens. Without any, go-oidc uses RS256.
+func (d *discovered) signingAlgs() []string {
+	return slices.DeleteFunc(slices.Clone(d.Algorithms),
+		func(alg string) bool { return alg == "none" || strings.HasPrefix(alg, "HS") })
+}
+
+// errNoKeys means that a token cannot be verified, because the provider does not give its keys.
+var errNoKeys = errors.New("cannot get the keys of the identity provider")
+
+// errNotYet means that a token is not valid yet by the clock of this machine (nbf).
+var errNotYet = errors.New("not valid yet")
+
+// verify verifies a signed token of the provider. It accepts the asymmetric algorithms of the metadata.
+// The error wraps errNoKeys if the token may be valid.
+func (p *provider) verify(ctx context.Context, d *discovered, keys oidc.KeySet, token string) (*oidc.IDToken, error) {
+	ctx, cancel := context.WithTimeout(ctx, providerPatience)
+	defer cancel()
+	used := &usedKeys{KeySet: keys}
+	verified, err := oidc.NewVerifier(p.Issuer, used, &oidc.Config{ClientID: p.ClientID, Now: p.now,
+		SupportedSigningAlgs: d.signingAlgs()}).Verify(ctx, token)
+	_, unreachable := errors.AsType[*url.Error](used.err)
+	switch {
+	case unreachable && !errors.Is(used.err, errKeysPause) || ctx.Err() != nil:
+		return nil, fmt.Errorf("%w %s: %w", errNoKeys, p.Issuer, cmp.Or(used.err, ctx.Err()))
+	case err != nil && used.early(p.now()):
+		return nil, fmt.Errorf("%w: %w", errNotYet, err)
+	}
+	return verified, err
+}
+
+// usedKeys remembers what keys have found out about a token, since go-oidc drops causes.
+type usedKeys struct {
+	oidc.KeySet
+	payload []byte // nil if the keys did not verify the token
+	err     error
+}
+
+// VerifySignature implements oidc.KeySet.
+func (k *usedKeys) VerifySignature(ctx context.Context, token string) ([]byte, error) {
+	k.payload, k.err = k.KeySet.VerifySignature(ctx, token)
+	return k.payload, k.err
+}
+
+// early reports whether a token that go-oidc has refused is not valid yet: it permits an nbf of 5 minutes
+// later, and has no type for that error.
+func (k *usedKeys) early(now time.Time) bool {
+	var c struct {
+		NotBefore float64 `json:"nbf"`
+	}
+	return json.Unmarshal(k.payload, &c) == nil && c.NotBefore > float64(now.Add(5*time.Minute).Unix())
+}
+
+const (
+	keysPause = time.Minute     // between two fetches of keys for tokens that anyone can send
+	keysRetry = 5 * time.Second // after a failed fetch
+)
+
+// newKeys returns the keys of a provider that are published at an address. The key set of go-oidc fetches
+// them for each signature that no known key has made. With now, it fetches them with pauses.
+func newKeys(client *http.Client, at string, now func() time.Time) oidc.KeySet {
+	own := *client
+	own.Transport = okTransport{cmp.Or(own.Transport, http.DefaultTransport)}
+	if now != nil {
+		own.Transport = &pausingTransport{next: own.Transport, now: now}
+	}
+	own.Timeout = cmp.Or(own.Timeout, providerPatience)
+	return oidc.NewRemoteKeySet(oidc.ClientContext(context.Background(), &own), at)
+}
+
+// okTransport returns an error for an answer other than 200, which go-oidc does not tell from keys that
+// have not made a signature.
+type okTransport struct{ next http.RoundTripper }
+
+// RoundTrip implements http.RoundTripper.
+func (t okTransport) RoundTrip(r *http.Request) (*http.Response, error) {
+	resp, err := t.next.RoundTrip(r)
+	if err == nil && resp.StatusCode != http.StatusOK {
+		resp.Body.Close()
+		return nil, errors.New("the provider answers " + resp.Status)
+	}
+	return resp, err
+}
+
+// errKeysPause means that the keys are not fetched again yet.
+var errKeysPause = errors.New("its keys were fetched a moment ago")
+
+// pausingTransport refuses requests that follow too soon.
+type pausingTransport struct {
+	next http.RoundTripper
+	now  func() time.Time
+
+	mu    sync.Mutex
+	again time.Time // guarded by mu
+	err   error     // of the last request; guarded by mu
+}
+
+// RoundTrip implements http.RoundTripper.
+func (t *pausingTransport) RoundTrip(r *http.Request) (*http.Response, error) {
+	t.mu.Lock()
+	if t.now().Before(t.again) {
+		defer t.mu.Unlock()
+		return nil, cmp.Or(t.err, errKeysPause)
+	}
+	t.again, t.err = t.now().Add(keysPause), nil
+	t.mu.Unlock()
+	resp, err := t.next.RoundTrip(r)
+	if err != nil {
+		t.mu.Lock()
+		t.again, t.err = t.now().Add(keysRetry), err
+		t.mu.Unlock()
+	}
+	return resp, err
 }
