@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"junction/auth"
+	"junction/auth/authserver/provider"
 	"junction/auth/authtest"
 
 	"github.com/go-jose/go-jose/v4"
@@ -26,7 +27,7 @@ func TestCheckProviders(t *testing.T) {
 	s := mustStand(t, nil)
 	check := func(when string, ok bool) {
 		t.Helper()
-		s.clock.forward(providerPause)
+		s.clock.forward(5 * time.Second)
 		if err := s.CheckProviders(t.Context()); (err == nil) != ok || !ok && !strings.Contains(err.Error(), "Acme SSO: ") {
 			t.Errorf("%s: %v", when, err)
 		}
@@ -245,30 +246,30 @@ func mustMAC(t *testing.T, secret []byte, claims map[string]any) string {
 func TestRequiredClaimsDecideWhoSignsIn(t *testing.T) {
 	for name, row := range map[string]struct {
 		claims map[string]any
-		change func(p *IdentityProvider)
+		change func(p *provider.Config)
 		in     bool
 	}{
 		"right tenant": {map[string]any{"tid": "acme"},
-			func(p *IdentityProvider) { p.RequiredClaims = map[string]OneOf{"tid": {"acme"}} }, true},
+			func(p *provider.Config) { p.RequiredClaims = map[string]provider.OneOf{"tid": {"acme"}} }, true},
 		"wrong tenant": {map[string]any{"tid": "evil"},
-			func(p *IdentityProvider) { p.RequiredClaims = map[string]OneOf{"tid": {"acme"}} }, false},
-		"no tenant": {nil, func(p *IdentityProvider) { p.RequiredClaims = map[string]OneOf{"tid": {"acme"}} },
+			func(p *provider.Config) { p.RequiredClaims = map[string]provider.OneOf{"tid": {"acme"}} }, false},
+		"no tenant": {nil, func(p *provider.Config) { p.RequiredClaims = map[string]provider.OneOf{"tid": {"acme"}} },
 			false},
 		"right hosted domain": {map[string]any{"hd": "acme.example"},
-			func(p *IdentityProvider) { p.RequiredClaims = map[string]OneOf{"hd": {"acme.example"}} }, true},
+			func(p *provider.Config) { p.RequiredClaims = map[string]provider.OneOf{"hd": {"acme.example"}} }, true},
 		"wrong hosted domain": {map[string]any{"hd": "gmail.example"},
-			func(p *IdentityProvider) { p.RequiredClaims = map[string]OneOf{"hd": {"acme.example"}} }, false},
+			func(p *provider.Config) { p.RequiredClaims = map[string]provider.OneOf{"hd": {"acme.example"}} }, false},
 		"no hosted domain": {nil,
-			func(p *IdentityProvider) { p.RequiredClaims = map[string]OneOf{"hd": {"acme.example"}} }, false},
-		"right domain": {nil, func(p *IdentityProvider) { p.EmailDomains = []string{"ACME.example"} }, true},
+			func(p *provider.Config) { p.RequiredClaims = map[string]provider.OneOf{"hd": {"acme.example"}} }, false},
+		"right domain": {nil, func(p *provider.Config) { p.EmailDomains = []string{"ACME.example"} }, true},
 		"wrong domain": {map[string]any{"email": "ann@acme.example.evil.example"},
-			func(p *IdentityProvider) { p.EmailDomains = []string{"acme.example"} }, false},
+			func(p *provider.Config) { p.EmailDomains = []string{"acme.example"} }, false},
 		"unverified": {map[string]any{"email_verified": false},
-			func(p *IdentityProvider) { p.EmailDomains = []string{"acme.example"} }, false},
+			func(p *provider.Config) { p.EmailDomains = []string{"acme.example"} }, false},
 		"verified, as text": {map[string]any{"email_verified": "true"},
-			func(p *IdentityProvider) { p.EmailDomains = []string{"acme.example"} }, true},
-		"no subject":         {nil, func(p *IdentityProvider) { p.SubjectClaims = []string{"oid"} }, false},
-		"groups of a number": {map[string]any{"groups": []any{1}}, func(*IdentityProvider) {}, false},
+			func(p *provider.Config) { p.EmailDomains = []string{"acme.example"} }, true},
+		"no subject":         {nil, func(p *provider.Config) { p.SubjectClaims = []string{"oid"} }, false},
+		"groups of a number": {map[string]any{"groups": []any{1}}, func(*provider.Config) {}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := mustStand(t, func(o *Options) { row.change(&o.Config.IdentityProviders[0]) })
@@ -399,7 +400,7 @@ func TestSubjectsOfTwoProvidersDiffer(t *testing.T) {
 	partner := mustIDP(t)
 	s := mustStand(t, func(o *Options) {
 		o.Config.IdentityProviders = append(o.Config.IdentityProviders,
-			IdentityProvider{ID: "partner", Name: "Partner login", Issuer: partner.URL, ClientID: "junction",
+			provider.Config{ID: "partner", Name: "Partner login", Issuer: partner.URL, ClientID: "junction",
 				ClientSecret: "canary-s3cret"})
 	})
 	partner.now = s.clock.now

@@ -1,4 +1,4 @@
-package authserver
+package provider
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 	"github.com/coreos/go-oidc/v3/oidc"
 
 	"junction/auth/fetch"
+	"junction/upstream/prose"
 )
 
 // usersChoice are the error codes with which a provider reports a decision of the user (RFC 6749,
@@ -15,11 +16,14 @@ import (
 var usersChoice = map[string]bool{"access_denied": true, "login_required": true, "consent_required": true,
 	"interaction_required": true, "account_selection_required": true}
 
-// advice returns what the operator can do about a sign-in that failed; "" if the user has decided it,
+// Advice returns what the operator can do about a sign-in that failed; "" if the user has decided it,
 // or if the error says it.
-func (p *provider) advice(err error) string {
-	no, answered := errors.AsType[*providerError](err)
+func (p *Provider) Advice(err error) string {
+	no, answered := errors.AsType[*Error](err)
 	if !answered {
+		if _, says := errors.AsType[*undiscoveredError](err); says {
+			return ""
+		}
 		return fetch.Advice(err)
 	}
 	switch no.code {
@@ -48,9 +52,9 @@ func (p *provider) advice(err error) string {
 	return "read the provider's log, and run: junction auth doctor"
 }
 
-// says returns why a user is not signed in, for the user.
-func (p *provider) says(no *providerError) string {
-	switch name := p.label(); {
+// Says returns why a user is not signed in, for the user.
+func (p *Provider) Says(no *Error) string {
+	switch name := p.Label(); {
 	case no.ours:
 		return "This server rejected the answer of " + name + ": " + no.code + ". " + operatorsTurn
 	case no.code == "access_denied":
@@ -88,7 +92,7 @@ func (e *undiscoveredError) Error() string {
 	default:
 		todo = "check issuer; this command compares it with the provider: junction auth doctor"
 	}
-	return "discover " + e.issuer + ": " + safeText(strings.Join(strings.Fields(e.err.Error()), " "), 400) + "; " + todo
+	return "discover " + e.issuer + ": " + prose.ASCII(strings.Join(strings.Fields(e.err.Error()), " "), 400) + "; " + todo
 }
 
 func (e *undiscoveredError) Unwrap() error { return e.err }
