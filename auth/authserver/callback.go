@@ -156,15 +156,17 @@ func appText(app string) string { return "app " + strconv.Quote(cleanName(app)) 
 
 // signIn stores a user with their sessions. The error wraps store.ErrRevoked if the operator has
 // disabled the user.
-func (srv *Server) signIn(ctx context.Context, p *provider.Provider, id provider.Identity, refreshToken string) (in signedIn, err error) {
+func (srv *Server) signIn(
+	ctx context.Context, p *provider.Provider, id provider.Identity, refreshToken string,
+) (in signedIn, err error) {
 	claims, err := json.Marshal(storedClaims{id.Groups})
 	if err != nil {
 		return in, err
 	}
 	in.cookie = secret()
 	err = srv.store.WithTx(ctx, func(ctx context.Context) (err error) {
-		in.user, err = srv.store.PutUser(ctx,
-			store.User{Issuer: id.Issuer, Subject: id.Subject, Email: id.Email, Display: cleanName(id.Display), Claims: claims})
+		in.user, err = srv.store.PutUser(ctx, store.User{Issuer: id.Issuer, Subject: id.Subject, Email: id.Email,
+			Display: cleanName(id.Display), Claims: claims})
 		if err != nil {
 			return err
 		}

@@ -54,8 +54,8 @@ func (srv *Server) endAtProvider(r *http.Request, p *provider.Provider) error {
 	// The provider may close the connection early; the sessions end all the same.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), recheckTimeout)
 	defer cancel()
-	ended, grants, err := srv.store.EndAtProvider(ctx,
-		store.ProviderLogout{IDP: p.ID, Sub: l.Sub, SID: l.SID, JTI: l.JTI, Expires: l.Expires}, "logged_out_at_provider")
+	ended, grants, err := srv.store.EndAtProvider(ctx, store.ProviderLogout{IDP: p.ID, Sub: l.Sub, SID: l.SID,
+		JTI: l.JTI, Expires: l.Expires}, "logged_out_at_provider")
 	switch {
 	case errors.Is(err, store.ErrUsed):
 		return bad("invalid_request", "the logout token was already used (jti)")

@@ -168,14 +168,17 @@ func (srv *Server) recheckSession(ctx context.Context, g store.Grant) error {
 	}
 	srv.dropUser(auth.UserID(user.Issuer, user.Subject)) // the cache has the old groups
 	if lost := lostGroups(user.Claims, id.Groups); err == nil && lost != "" {
-		srv.audit(ctx, "groups_lost", user.ID, g.ClientID, session.IDP+": "+lost, "subject", prose.ASCII(user.Subject, 64))
+		srv.audit(ctx, "groups_lost", user.ID, g.ClientID, session.IDP+": "+lost,
+			"subject", prose.ASCII(user.Subject, 64))
 	}
 	return err
 }
 
 // endSession ends a session that the provider no longer confirms, and says whose it was and why. g is
 // the grant whose refresh has found out.
-func (srv *Server) endSession(ctx context.Context, session store.IDPSession, g store.Grant, why *provider.EndedError) error {
+func (srv *Server) endSession(
+	ctx context.Context, session store.IDPSession, g store.Grant, why *provider.EndedError,
+) error {
 	ended, err := srv.store.EndIDPSession(ctx, session.ID, why.Code)
 	if err != nil {
 		return err

@@ -92,7 +92,8 @@ func (e *undiscoveredError) Error() string {
 	default:
 		todo = "check issuer; this command compares it with the provider: junction auth doctor"
 	}
-	return "discover " + e.issuer + ": " + prose.ASCII(strings.Join(strings.Fields(e.err.Error()), " "), 400) + "; " + todo
+	line := strings.Join(strings.Fields(e.err.Error()), " ")
+	return "discover " + e.issuer + ": " + prose.ASCII(line, 400) + "; " + todo
 }
 
 func (e *undiscoveredError) Unwrap() error { return e.err }
