@@ -77,7 +77,7 @@ const (
 // them for each signature that no known key has made. With now, it fetches them with pauses.
 func newKeys(client *http.Client, at string, now func() time.Time) oidc.KeySet {
 	own := *client
-	own.Transport = okTransport{cmp.Or(own.Transport, http.DefaultTransport)}
+	own.Transport = okTransport{own.Transport}
 	if now != nil {
 		own.Transport = &pausingTransport{next: own.Transport, now: now}
 	}

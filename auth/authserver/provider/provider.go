@@ -25,6 +25,7 @@ import (
 	"github.com/coreos/go-oidc/v3/oidc"
 	"golang.org/x/oauth2"
 
+	"junction/auth/fetch"
 	"junction/upstream/prose"
 )
 
@@ -45,10 +46,23 @@ type Provider struct {
 }
 
 // New returns the Provider of an entry of the file, and contacts nobody. redirect is the redirect URI of
-// this provider alone. nil as client means one with a timeout.
+// this provider alone. A nil client is one with a timeout.
 func New(c Config, redirect string, client *http.Client, now func() time.Time) *Provider {
-	return &Provider{Config: c.withDefaults(), redirect: redirect,
-		http: cmp.Or(client, &http.Client{Timeout: patience}), now: now}
+	own := *cmp.Or(client, &http.Client{Timeout: patience})
+	own.Transport = boundedTransport{cmp.Or(own.Transport, http.DefaultTransport)}
+	return &Provider{Config: c.withDefaults(), redirect: redirect, http: &own, now: now}
+}
+
+// boundedTransport bounds the answers of a provider, since the libraries read metadata and keys as a whole.
+type boundedTransport struct{ next http.RoundTripper }
+
+// RoundTrip implements http.RoundTripper.
+func (t boundedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
+	resp, err := t.next.RoundTrip(r)
+	if err == nil {
+		resp.Body = fetch.Bounded(resp.Body, maxAnswer)
+	}
+	return resp, err
 }
 
 // discovered is the metadata of a provider, with its keys.
@@ -138,8 +152,9 @@ func rejected(code string, err error) error {
 }
 
 const (
-	patience = 10 * time.Second
-	pause    = 5 * time.Second
+	maxAnswer = 1 << 20 // bytes of each answer of the provider: metadata, keys, tokens, userinfo
+	patience  = 10 * time.Second
+	pause     = 5 * time.Second
 )
 
 // Label returns the name that users see.
