@@ -134,10 +134,12 @@ var arrows = map[string][]string{
 	"auth/oauth":          {"auth/fetch", "auth/store", "upstream/pace"},
 	"upstream/remedy":     {"upstream/shell"},                               // it names commands with names of servers
 	"cmd/junction/stored": {"auth/seal", "upstream/files", "upstream/pace"}, // what is on the disk is sealed like session ids
-	"auth/authserver":     {"auth", "auth/store", "auth/seal", "auth/fetch", "upstream/bounded", "upstream/yamlread"},
-	"auth/store":          {"auth/seal"},
-	"auth":                {"upstream/bounded", "upstream/loopback", "upstream/yamlread"},
-	"upstream/jsonrpc":    {"upstream/raw"},
+	"auth/authserver": {"auth", "auth/authserver/provider", "auth/store", "auth/seal", "auth/fetch", "upstream/bounded",
+		"upstream/prose", "upstream/yamlread"},
+	"auth/authserver/provider": {"auth/fetch", "upstream/prose"}, // it asks; authserver decides and stores
+	"auth/store":               {"auth/seal"},
+	"auth":                     {"upstream/bounded", "upstream/loopback", "upstream/yamlread"},
+	"upstream/jsonrpc":         {"upstream/raw"},
 
 	// A pack runs commands as upstream does, and checks arguments as proxy does.
 	"cmd/junction-pack": {"cmd/junction-pack/cli", "cmd/build", "upstream/sandbox"},

@@ -13,7 +13,9 @@ import (
 	"time"
 
 	"junction/auth"
+	"junction/auth/authserver/provider"
 	"junction/auth/store"
+	"junction/upstream/prose"
 )
 
 const (
@@ -229,9 +231,9 @@ func (srv *Server) returnsTo(ctx context.Context, c *client, redirect string) (b
 
 // refused audits why an app cannot sign a person in, and returns the page that tells the person.
 func (srv *Server) refused(r *http.Request, wrong *pageError, client, redirect string) error {
-	srv.event(r, "authorize_refused", "", safeText(client, 64), wrong.code)
+	srv.event(r, "authorize_refused", "", prose.ASCII(client, 64), wrong.code)
 	return &stopped{http.StatusBadRequest, "client", pageData{Title: "This app cannot sign you in", Text: wrong.text,
-		Target: safeText(redirect, 200), Blocked: wrong.code == codeBlocked}}
+		Target: prose.ASCII(redirect, 200), Blocked: wrong.code == codeBlocked}}
 }
 
 // startRequest stores a request and shows its page. The page is shown each time, even to a
@@ -256,7 +258,7 @@ func (srv *Server) showConsent(
 	d.Scopes = strings.Join(slices.DeleteFunc(strings.Fields(row.Scope),
 		func(s string) bool { return slices.Contains(scopes, s) }), ", ")
 	for _, p := range srv.providers {
-		d.Providers = append(d.Providers, choice{p.ID, p.label()})
+		d.Providers = append(d.Providers, choice{p.ID, p.Label()})
 	}
 	if row.Purpose == purposeLogin {
 		d.Title = "Sign in to " + srv.name
@@ -273,7 +275,8 @@ func (srv *Server) showConsent(
 	} else if !isOver(err) {
 		return err
 	}
-	if d.User == "" && !slices.ContainsFunc(srv.providers, func(p *provider) bool { return !p.noRefresh.Load() }) {
+	refreshes := func(p *provider.Provider) bool { return !p.NoRefresh.Load() }
+	if d.User == "" && !slices.ContainsFunc(srv.providers, refreshes) {
 		d.Ends = lasts(srv.tokens.MaxAgeWithoutIDPRefresh) + " after you sign in"
 	}
 	d.Title = "Allow " + who.Name + "?"
@@ -377,7 +380,7 @@ func (srv *Server) toProvider(w http.ResponseWriter, r *http.Request, id, bindin
 	}
 	state, nonce, verifier := srv.derive("state", id, binding), srv.derive("nonce", id, binding), srv.derive("verifier",
 		id, binding)
-	where, err := p.begin(r.Context(), state, nonce, verifier)
+	where, err := p.Begin(r.Context(), state, nonce, verifier)
 	if err != nil {
 		return srv.providerOutage(w, r, p, err) // not approved yet: the user can try again
 	}
@@ -389,7 +392,7 @@ func (srv *Server) toProvider(w http.ResponseWriter, r *http.Request, id, bindin
 	if err != nil {
 		return cannotGoOn(err)
 	}
-	return srv.redirectByPage(w, where, pageData{Title: "Going to " + p.label(),
+	return srv.redirectByPage(w, where, pageData{Title: "Going to " + p.Label(),
 		Text: "You sign in there and then return to this server."})
 }
 
@@ -453,15 +456,15 @@ func cannotGoOn(err error) error {
 	return err
 }
 
-func (srv *Server) providerOutage(w http.ResponseWriter, r *http.Request, p *provider, err error) error {
+func (srv *Server) providerOutage(w http.ResponseWriter, r *http.Request, p *provider.Provider, err error) error {
 	if r.Context().Err() == nil {
 		attrs := []any{"provider", p.ID, auth.LogIDs(w, r), "error", err}
-		if _, says := errors.AsType[*undiscoveredError](err); !says && p.advice(err) != "" {
-			attrs = append(attrs, "advice", p.advice(err))
+		if todo := p.Advice(err); todo != "" {
+			attrs = append(attrs, "advice", todo)
 		}
 		srv.log.Error("cannot reach the identity provider", attrs...)
 	}
-	return stop(http.StatusServiceUnavailable, pageData{Title: p.label() + " cannot be reached",
+	return stop(http.StatusServiceUnavailable, pageData{Title: p.Label() + " cannot be reached",
 		Text: "Nothing is lost. Go back and try again in a moment. " +
 			"If that does not help, tell the operator of this server."})
 }

@@ -9,13 +9,15 @@
 //  2. client.go identifies the client: by its registration (register.go), by its metadata document
 //     (documents.go), or by the configuration.
 //  3. authorize.go checks the authorization request, shows the consent page (pages.go), and sends
-//     the browser to the provider (provider.go). A cookie (cookie.go) binds the request to the browser.
+//     the browser to the provider (package provider). A cookie (cookie.go) binds the request to the
+//     browser.
 //  4. callback.go takes the provider's answer, stores the grant, and returns a code to the client.
 //     redirect.go decides which redirect URIs are allowed.
 //  5. token.go exchanges the code, and refresh.go a refresh token, for new tokens. mint.go makes and
 //     checks their strings. assertion.go authenticates clients that sign with a key.
 //  6. verify.go tells the guard who a token belongs to. logout.go takes the logouts of a provider.
 //
+// The package provider asks the identity providers: who signs in, and whether a session still stands.
 // account.go is the page on which users see and revoke their grants. connections.go holds the pages
 // on which users sign in to upstreams. ratelimit.go limits unauthenticated requests, and fetcher.go
 // limits fetches from URLs that clients supply. config.go is the section auth.oauth of the file.
@@ -47,6 +49,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"junction/auth"
+	"junction/auth/authserver/provider"
 	"junction/auth/seal"
 	"junction/auth/store"
 )
@@ -98,7 +101,7 @@ type Server struct {
 	registrar    registrar
 	documents    *documents // nil if disabled
 	static       map[string]*client
-	providers    []*provider
+	providers    []*provider.Provider
 	minter       minter
 	cookies      [][]byte // keys
 	granted      func(*auth.Principal) bool
@@ -121,13 +124,19 @@ type Server struct {
 	polled sync.WaitGroup
 }
 
-// CheckProviders returns an error if an identity provider cannot be reached. It blocks on the
-// network, at most until ctx ends.
+// CheckProviders reads the metadata of the identity providers. Sign-ins use what has changed there, and
+// the last good metadata of a provider that does not serve them; CheckProviders returns an error for
+// each of these. Call it now and then. It blocks on the network, at most until ctx ends.
 func (srv *Server) CheckProviders(ctx context.Context) error {
 	var errs []error
 	for _, p := range srv.providers {
-		if err := p.check(ctx); err != nil {
-			errs = append(errs, fmt.Errorf("%s: %w", p.label(), err))
+		changed, err := p.Check(ctx)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", p.Label(), err))
+		}
+		if len(changed) > 0 {
+			srv.log.Info("the metadata of an identity provider have changed", "provider", p.ID,
+				"changed", strings.Join(changed, ", "))
 		}
 	}
 	return errors.Join(errs...)
@@ -161,10 +170,8 @@ func New(o Options) (*Server, error) {
 	f.resources = auth.NewResources(f.url, []string{f.url}, []string{scopeMCP})
 	f.registrar, f.minter = newRegistrar(o.Keys.Secrets("dcr")...), minter{o.Keys.Secrets("oauth-hmac")}
 	f.cookies, f.links = o.Keys.Secrets("cookie"), o.Keys.Vault("connect")
-	asker := cmp.Or(o.HTTP, &http.Client{Timeout: providerPatience})
 	for _, p := range o.Config.IdentityProviders {
-		f.providers = append(f.providers, &provider{IdentityProvider: p.withDefaults(),
-			redirect: f.url + "/oauth/callback/" + p.ID, http: asker, now: f.now})
+		f.providers = append(f.providers, provider.New(p, f.url+"/oauth/callback/"+p.ID, o.HTTP, f.now))
 	}
 	for _, s := range o.Config.Clients.Static {
 		f.static[s.ID] = &client{ID: s.ID, Kind: kindStatic, Name: cmp.Or(s.Name, s.ID), Redirects: s.RedirectURIs}
@@ -313,7 +320,8 @@ const maxBody = 64 << 10
 // client keeps its tokens.
 func (srv *Server) answerOutage(w http.ResponseWriter, r *http.Request, err error) {
 	level := slog.LevelError
-	if _, fetch := errors.AsType[*fetchError](err); fetch || errors.Is(err, errNoKeys) { // anyone can cause these
+	// anyone can cause these
+	if _, fetch := errors.AsType[*fetchError](err); fetch || errors.Is(err, provider.ErrUnchecked) {
 		if level = slog.LevelWarn; srv.limits.events.pass(callerOf(r.Context()).from, srv.now()) != withinLimit {
 			level = slog.LevelDebug
 		}

@@ -7,13 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
 	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
 
 	"junction/auth"
+	"junction/auth/authserver/provider"
 	"junction/auth/store"
 )
 
@@ -33,14 +33,14 @@ func (srv *Server) callback(w http.ResponseWriter, r *http.Request) error {
 		return cannotGoOn(err)
 	}
 	who := detailOf(row)
-	id, refreshToken, err := srv.readAnswer(r.Context(), p, row, q)
+	id, refreshToken, err := p.Finish(r.Context(), q, row.Nonce, row.Verifier)
 	if err != nil {
 		return srv.notSignedIn(w, r, p, row, who, "", err)
 	}
 	in, err := srv.signIn(r.Context(), p, id, refreshToken)
 	if errors.Is(err, store.ErrRevoked) {
 		return srv.notSignedIn(w, r, p, row, who, in.user.ID,
-			fmt.Errorf("%w: the operator has disabled %s", errRules, in.user.ID))
+			fmt.Errorf("%w: the operator has disabled %s", provider.ErrRules, in.user.ID))
 	}
 	if err != nil {
 		return err
@@ -59,47 +59,40 @@ func (srv *Server) callback(w http.ResponseWriter, r *http.Request) error {
 	return srv.deliver(w, r, row, who, in.user, in.idp)
 }
 
-// readAnswer reads the provider's answer. It returns the user and the refresh token.
-func (srv *Server) readAnswer(
-	ctx context.Context, p *provider, row store.AuthRequest, q url.Values,
-) (identity, string, error) {
-	if err := p.issuer(ctx, q); err != nil {
-		return identity{}, "", err
+// provider returns the identity provider with an id, nil if there is none.
+func (srv *Server) provider(id string) *provider.Provider {
+	for _, p := range srv.providers {
+		if p.ID == id {
+			return p
+		}
 	}
-	switch {
-	case q.Get("error") != "":
-		return identity{}, "", &providerError{code: safeText(q.Get("error"), 60),
-			text: safeText(q.Get("error_description"), 160)}
-	case q.Get("code") == "":
-		return identity{}, "", rejected("missing_code", nil)
-	}
-	return p.finish(ctx, q.Get("code"), row.Nonce, row.Verifier)
+	return nil
 }
 
 // notSignedIn shows why a person is not signed in, with a link that reports it to the client. user
 // is "" if the user is unknown.
 func (srv *Server) notSignedIn(
-	w http.ResponseWriter, r *http.Request, p *provider, row store.AuthRequest, who requestDetail, user string,
-	err error,
+	w http.ResponseWriter, r *http.Request, p *provider.Provider, row store.AuthRequest, who requestDetail,
+	user string, err error,
 ) error {
-	no, refused := errors.AsType[*providerError](err)
-	if !refused && !errors.Is(err, errRules) {
+	no, refused := errors.AsType[*provider.Error](err)
+	if !refused && !errors.Is(err, provider.ErrRules) {
 		return srv.providerOutage(w, r, p, err)
 	}
 	attrs := []any{"provider", p.ID, auth.LogIDs(w, r), "error", err}
-	if refused && no.text != "" {
-		attrs = append(attrs, "reason", no.text)
+	if refused && no.Text != "" {
+		attrs = append(attrs, "reason", no.Text)
 	}
-	if todo := p.advice(err); todo != "" {
+	if todo := p.Advice(err); todo != "" {
 		attrs = append(attrs, "advice", todo)
 	}
 	srv.log.Warn("a user could not sign in", attrs...)
 	srv.event(r, "sign_in_refused", user, row.ClientID, p.ID)
 	d := pageData{Title: "You are not signed in", Client: who.Name}
 	if refused {
-		d.Text = p.says(no)
+		d.Text = p.Says(no)
 	} else {
-		d.Text = "You have signed in at " + p.label() + ", but this account may not use this server. " +
+		d.Text = "You have signed in at " + p.Label() + ", but this account may not use this server. " +
 			"Ask the operator of this server, or sign in with another account."
 	}
 	if row.Purpose != purposeAuthorize {
@@ -163,22 +156,24 @@ func appText(app string) string { return "app " + strconv.Quote(cleanName(app)) 
 
 // signIn stores a user with their sessions. The error wraps store.ErrRevoked if the operator has
 // disabled the user.
-func (srv *Server) signIn(ctx context.Context, p *provider, id identity, refreshToken string) (in signedIn, err error) {
+func (srv *Server) signIn(
+	ctx context.Context, p *provider.Provider, id provider.Identity, refreshToken string,
+) (in signedIn, err error) {
 	claims, err := json.Marshal(storedClaims{id.Groups})
 	if err != nil {
 		return in, err
 	}
 	in.cookie = secret()
 	err = srv.store.WithTx(ctx, func(ctx context.Context) (err error) {
-		in.user, err = srv.store.PutUser(ctx,
-			store.User{Issuer: id.Issuer, Subject: id.Subject, Email: id.Email, Display: id.Display, Claims: claims})
+		in.user, err = srv.store.PutUser(ctx, store.User{Issuer: id.Issuer, Subject: id.Subject, Email: id.Email,
+			Display: cleanName(id.Display), Claims: claims})
 		if err != nil {
 			return err
 		}
 		if !in.user.Disabled.IsZero() {
 			return store.ErrRevoked
 		}
-		p.noRefresh.Store(refreshToken == "")
+		p.NoRefresh.Store(refreshToken == "")
 		now := srv.now()
 		good := now.Add(srv.tokens.IDPOutageGrace)
 		if refreshToken == "" {

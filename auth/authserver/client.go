@@ -11,6 +11,7 @@ import (
 
 	"junction/auth/seal"
 	"junction/auth/store"
+	"junction/upstream/prose"
 )
 
 // clientKind says how a client is identified.
@@ -116,7 +117,7 @@ func redirectOf(c *client, given string) (string, error) {
 	}
 	if !matchRedirect(c.Redirects, given) {
 		return "", &pageError{"invalid_redirect_uri", "The app asks to return to an address that it has not " +
-			"registered: " + safeText(given, 200)}
+			"registered: " + prose.ASCII(given, 200)}
 	}
 	return given, nil
 }
@@ -142,25 +143,6 @@ func cleanName(name string) string {
 		return r
 	}, name)
 	return strings.Join(strings.Fields(s), " ")
-}
-
-// safeText returns untrusted text for a page or a log, cut after n bytes, with every character
-// outside of printable ASCII replaced.
-func safeText(s string, n int) string {
-	cut := len(s) > n
-	if cut {
-		s = s[:n]
-	}
-	s = strings.Map(func(r rune) rune {
-		if r < ' ' || r > '~' {
-			return '?'
-		}
-		return r
-	}, s)
-	if cut {
-		s += "…"
-	}
-	return s
 }
 
 // displayTarget returns the target of a redirect URI for people. local means loopback.

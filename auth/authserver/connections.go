@@ -13,6 +13,7 @@ import (
 
 	"junction/auth"
 	"junction/auth/store"
+	"junction/upstream/prose"
 )
 
 // This file holds the pages on which users connect upstreams that need a sign-in of each user.
@@ -252,7 +253,7 @@ func (srv *Server) notConnected(w http.ResponseWriter, r *http.Request, name str
 	}
 	return stop(http.StatusBadGateway,
 		pageData{Title: name + " is not connected", Next: srv.url + "/account", Label: "Go to your account",
-			Text: "Reason: " + safeText(said.Public(), 300) + "."})
+			Text: "Reason: " + prose.ASCII(said.Public(), 300) + "."})
 }
 
 // disconnect is POST /connect/{upstream}/disconnect.

@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"junction/auth/authserver/provider"
 	"junction/auth/authtest"
 	"junction/auth/seal"
 	"junction/auth/store"
@@ -67,7 +68,7 @@ func mustIssued(t *testing.T, keys ...string) issued {
 	t.Cleanup(func() { st.Close() })
 	i.Server, err = New(Options{URL: "https://junction.example", Store: st, Keys: ring, Now: now, Log: log,
 		Config: Config{
-			IdentityProviders: []IdentityProvider{{ID: "sso", Issuer: "https://idp.example", ClientID: "junction"}},
+			IdentityProviders: []provider.Config{{ID: "sso", Issuer: "https://idp.example", ClientID: "junction"}},
 			Clients:           Clients{Static: []StaticClient{{ID: "app", RedirectURIs: []string{clientAt}}}},
 		}})
 	if err != nil {

@@ -1,22 +1,15 @@
 package authserver
 
 import (
-	"bytes"
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
-	"slices"
-	"strings"
-	"sync"
-	"time"
 
-	"github.com/coreos/go-oidc/v3/oidc"
-
+	"junction/auth/authserver/provider"
 	"junction/auth/store"
+	"junction/upstream/prose"
 )
 
 // This file receives logouts of the identity providers (OpenID Connect Back-Channel Logout 1.0). Anyone
@@ -25,16 +18,6 @@ import (
 
 // logoutPath is the path of the endpoint; the id of the provider follows. junction auth doctor shows it.
 const logoutPath = "/oauth/backchannel-logout/"
-
-const (
-	logoutEvent   = "http://schemas.openid.net/event/backchannel-logout"
-	maxLogout     = 8 << 10         // bytes of a logout token; real ones have less than one KiB
-	maxLogoutText = 512             // bytes of each of jti, sub and sid
-	logoutSkew    = time.Minute     // between the clocks of the provider and of this server
-	logoutAge     = time.Hour       // how long after iat a token is accepted, and its jti remembered
-	keysPause     = time.Minute     // between two fetches of keys
-	keysRetry     = 5 * time.Second // after a failed fetch
-)
 
 // backchannelLogout is POST /oauth/backchannel-logout/{idp}.
 func (srv *Server) backchannelLogout(w http.ResponseWriter, r *http.Request) {
@@ -50,32 +33,29 @@ func (srv *Server) backchannelLogout(w http.ResponseWriter, r *http.Request) {
 	}
 	err := srv.endAtProvider(r, p)
 	if told, ok := errors.AsType[*oauthError](err); ok {
-		srv.event(r, "logout_refused", "", "", p.ID+": "+safeText(told.description, 200))
+		srv.event(r, "logout_refused", "", "", p.ID+": "+prose.ASCII(told.description, 200))
 	}
 	srv.answer(w, r, []byte("{}"), err)
 }
 
-// errNoKeys means that a logout token cannot be verified. Anyone can cause it while a provider is down.
-var errNoKeys = errors.New("cannot ask the identity provider for the keys of a logout token")
-
 // endAtProvider ends the sessions that a logout token of a provider names.
-func (srv *Server) endAtProvider(r *http.Request, p *provider) error {
+func (srv *Server) endAtProvider(r *http.Request, p *provider.Provider) error {
 	q, err := form(r)
 	if err != nil {
 		return err
 	}
-	token := q.Get("logout_token")
-	if token == "" || len(token) > maxLogout {
-		return bad("invalid_request", "logout_token is missing, or longer than %d bytes", maxLogout)
-	}
-	l, err := p.readLogout(r.Context(), token)
-	if err != nil {
+	l, err := p.ReadLogout(r.Context(), q.Get("logout_token"))
+	switch {
+	case errors.Is(err, provider.ErrUnchecked):
 		return err
+	case err != nil:
+		return bad("invalid_request", "%s", err)
 	}
 	// The provider may close the connection early; the sessions end all the same.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), recheckTimeout)
 	defer cancel()
-	ended, grants, err := srv.store.EndAtProvider(ctx, l, "logged_out_at_provider")
+	ended, grants, err := srv.store.EndAtProvider(ctx, store.ProviderLogout{IDP: p.ID, Sub: l.Sub, SID: l.SID,
+		JTI: l.JTI, Expires: l.Expires}, "logged_out_at_provider")
 	switch {
 	case errors.Is(err, store.ErrUsed):
 		return bad("invalid_request", "the logout token was already used (jti)")
@@ -85,11 +65,11 @@ func (srv *Server) endAtProvider(r *http.Request, p *provider) error {
 		return err
 	}
 	srv.grantsEnded(grants...)
-	named := fmt.Sprintf("%s, sub %s, sid %s", p.ID, cmp.Or(safeText(l.Sub, 64), "none"),
-		cmp.Or(safeText(l.SID, 64), "none"))
+	named := fmt.Sprintf("%s, sub %s, sid %s", p.ID, cmp.Or(prose.ASCII(l.Sub, 64), "none"),
+		cmp.Or(prose.ASCII(l.SID, 64), "none"))
 	if len(ended) == 0 {
 		srv.log.Info("a provider has logged out a user who has no session here", "provider", p.ID,
-			"sub", safeText(l.Sub, 64), "sid", safeText(l.SID, 64), "address", callerOf(ctx).address,
+			"sub", prose.ASCII(l.Sub, 64), "sid", prose.ASCII(l.SID, 64), "address", callerOf(ctx).address,
 			"request_id", callerOf(ctx).request)
 	}
 	sessions := map[string]int{} // by user; a sid of several users would be a fault of the provider
@@ -100,146 +80,4 @@ func (srv *Server) endAtProvider(r *http.Request, p *provider) error {
 		srv.audit(ctx, "logged_out_at_provider", user, "", named, "sessions", n, "grants", len(grants))
 	}
 	return nil
-}
-
-// logoutClaims are the claims of a logout token (section 2.4) that go-oidc does not check.
-type logoutClaims struct {
-	Sub    string                     `json:"sub"`
-	SID    string                     `json:"sid"`
-	JTI    string                     `json:"jti"`
-	Nonce  json.RawMessage            `json:"nonce"`
-	Events map[string]json.RawMessage `json:"events"`
-}
-
-// readLogout verifies a logout token (section 2.6). An error that is no *oauthError means that the
-// provider cannot be reached.
-func (p *provider) readLogout(ctx context.Context, token string) (store.ProviderLogout, error) {
-	no := func(format string, args ...any) (store.ProviderLogout, error) {
-		return store.ProviderLogout{}, bad("invalid_request", "the logout token "+format, args...)
-	}
-	d, err := p.discover(ctx)
-	if err != nil {
-		return store.ProviderLogout{}, fmt.Errorf("%w: %w", errNoKeys, err)
-	}
-	if !d.BackchannelLogout {
-		return store.ProviderLogout{}, bad("invalid_request",
-			"the metadata of the provider has no backchannel_logout_supported: true")
-	}
-	if !logoutType(token) {
-		return no("has a typ other than logout+jwt")
-	}
-	ctx, cancel := context.WithTimeout(ctx, providerPatience)
-	defer cancel()
-	keys := &knownKeys{KeySet: d.logoutKeys}
-	verified, err := oidc.NewVerifier(p.Issuer, keys, &oidc.Config{ClientID: p.ClientID, Now: p.now,
-		SupportedSigningAlgs: d.signingAlgs()}).Verify(ctx, token)
-	_, unreachable := errors.AsType[*url.Error](keys.err)
-	if unreachable && !errors.Is(keys.err, errKeysPause) || ctx.Err() != nil {
-		return store.ProviderLogout{}, fmt.Errorf("%w: %s: %w", errNoKeys, p.Issuer, cmp.Or(keys.err, ctx.Err()))
-	}
-	if err != nil {
-		return no("is not valid: %s", safeText(strings.TrimPrefix(err.Error(), "oidc: "), 120))
-	}
-	var c logoutClaims
-	if err := verified.Claims(&c); err != nil {
-		return no("has a claim of the wrong type")
-	}
-	now := p.now()
-	expires := verified.IssuedAt.Add(logoutAge)
-	if verified.Expiry.Before(expires) {
-		expires = verified.Expiry
-	}
-	event := bytes.TrimSpace(c.Events[logoutEvent])
-	switch {
-	case verified.IssuedAt.Unix() <= 0 || verified.IssuedAt.After(now.Add(logoutSkew)):
-		return no("has no iat, or one in the future")
-	case !now.Before(expires):
-		return no("was issued more than an hour ago")
-	case len(event) == 0 || event[0] != '{':
-		return no("has not the event %s", logoutEvent)
-	case c.Nonce != nil:
-		return no("has a nonce, as an ID token does")
-	case c.JTI == "" || c.Sub == "" && c.SID == "":
-		return no("has no jti, or neither sub nor sid")
-	case max(len(c.JTI), len(c.Sub), len(c.SID)) > maxLogoutText:
-		return no("has a jti, sub or sid of more than %d bytes", maxLogoutText)
-	}
-	return store.ProviderLogout{IDP: p.ID, Sub: c.Sub, SID: c.SID, JTI: c.JTI, Expires: expires}, nil
-}
-
-// logoutType reports whether the header of a token permits that it is a logout token. Providers that have
-// no type for logout tokens send none, or JWT.
-func logoutType(token string) bool {
-	head, _, _ := strings.Cut(token, ".")
-	text, err := strictBase64.DecodeString(head)
-	var header struct {
-		Type string `json:"typ"`
-	}
-	if err != nil || json.Unmarshal(text, &header) != nil {
-		return true // go-oidc refuses it, with the reason
-	}
-	kind := strings.TrimPrefix(strings.ToLower(header.Type), "application/")
-	return kind == "" || kind == "jwt" || kind == "logout+jwt"
-}
-
-// signingAlgs returns the algorithms of ID tokens and logout tokens. Without any, go-oidc uses RS256.
-func (d *discovered) signingAlgs() []string {
-	return slices.DeleteFunc(slices.Clone(d.Algorithms),
-		func(alg string) bool { return alg == "none" || strings.HasPrefix(alg, "HS") })
-}
-
-// knownKeys remembers why keys did not verify a token, since go-oidc drops the cause.
-type knownKeys struct {
-	oidc.KeySet
-	err error
-}
-
-// VerifySignature implements oidc.KeySet.
-func (k *knownKeys) VerifySignature(ctx context.Context, token string) (payload []byte, err error) {
-	payload, k.err = k.KeySet.VerifySignature(ctx, token)
-	return payload, k.err
-}
-
-// newLogoutKeys returns the keys of a provider for tokens that anyone can send. The key set of go-oidc
-// fetches the keys for each signature that no known key has made.
-func newLogoutKeys(client *http.Client, at string, now func() time.Time) oidc.KeySet {
-	own := *client
-	own.Transport = &pausingTransport{next: cmp.Or(own.Transport, http.DefaultTransport), now: now}
-	own.Timeout = cmp.Or(own.Timeout, providerPatience)
-	return oidc.NewRemoteKeySet(oidc.ClientContext(context.Background(), &own), at)
-}
-
-// errKeysPause means that the keys are not fetched again yet.
-var errKeysPause = errors.New("its keys were fetched a moment ago")
-
-// pausingTransport refuses requests that follow too soon.
-type pausingTransport struct {
-	next http.RoundTripper
-	now  func() time.Time
-
-	mu    sync.Mutex
-	again time.Time // guarded by mu
-	err   error     // of the last request; guarded by mu
-}
-
-// RoundTrip implements http.RoundTripper.
-func (t *pausingTransport) RoundTrip(r *http.Request) (*http.Response, error) {
-	t.mu.Lock()
-	if t.now().Before(t.again) {
-		defer t.mu.Unlock()
-		return nil, cmp.Or(t.err, errKeysPause)
-	}
-	t.again, t.err = t.now().Add(keysPause), nil
-	t.mu.Unlock()
-	resp, err := t.next.RoundTrip(r)
-	if err == nil && resp.StatusCode != http.StatusOK {
-		resp.Body.Close()
-		resp, err = nil, errors.New("the provider answers "+resp.Status)
-	}
-	if err != nil {
-		t.mu.Lock()
-		t.again, t.err = t.now().Add(keysRetry), err
-		t.mu.Unlock()
-	}
-	return resp, err
 }

@@ -7,6 +7,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -15,6 +16,7 @@ import (
 	"time"
 
 	"junction/auth"
+	"junction/auth/authserver/provider"
 	"junction/auth/authtest"
 
 	"github.com/go-jose/go-jose/v4"
@@ -25,7 +27,7 @@ func TestCheckProviders(t *testing.T) {
 	s := mustStand(t, nil)
 	check := func(when string, ok bool) {
 		t.Helper()
-		s.clock.forward(providerPause)
+		s.clock.forward(5 * time.Second)
 		if err := s.CheckProviders(t.Context()); (err == nil) != ok || !ok && !strings.Contains(err.Error(), "Acme SSO: ") {
 			t.Errorf("%s: %v", when, err)
 		}
@@ -39,6 +41,110 @@ func TestCheckProviders(t *testing.T) {
 	check("down later", false)
 	s.idp.SetDown(false)
 	check("up again", true)
+}
+
+// metadataWith serves the metadata that the provider of the stand has, with changes.
+func (s *stand) metadataWith(changes map[string]any) http.HandlerFunc {
+	m := map[string]any{"issuer": s.idp.URL, "jwks_uri": s.idp.URL + authtest.Keys,
+		"authorization_endpoint": s.idp.URL + "/authorize", "token_endpoint": s.idp.URL + "/token"}
+	maps.Copy(m, changes)
+	return func(w http.ResponseWriter, _ *http.Request) { reply(w, 200, m) }
+}
+
+// TestChangedMetadataAreNoticed: a provider moves its token endpoint and its keys, and adds back-channel
+// logout. The next check notices that, without a restart.
+func TestChangedMetadataAreNoticed(t *testing.T) {
+	log := &lines{}
+	s := mustStand(t, func(o *Options) { o.Log = authtest.Log(t, log) })
+	s.idp.Answer(authtest.Metadata, s.metadataWith(nil))
+	a := s.mustApp(t)
+	a.mustSignIn(t, newBrowser(t))
+	if status, body := s.logout(t, s.idp.LogoutToken(t, "junction", nil)); status != 400 {
+		t.Errorf("a logout that is not offered: %d %s", status, body)
+	}
+
+	s.idp.Answer("/token", http.NotFound)
+	s.idp.Answer(authtest.Keys, http.NotFound)
+	s.idp.Answer("/v2/token", s.idp.token)
+	s.idp.Answer("/v2/keys", func(w http.ResponseWriter, _ *http.Request) { reply(w, 200, s.idp.KeySet()) })
+	s.idp.SetKeys(authtest.NewKey(t, "next", jose.RS256))
+	s.idp.Answer(authtest.Metadata, s.metadataWith(map[string]any{"token_endpoint": s.idp.URL + "/v2/token",
+		"jwks_uri": s.idp.URL + "/v2/keys", "backchannel_logout_supported": true}))
+	b := newBrowser(t)
+	if p := b.follow(b.press(b.once(http.MethodGet, a.asks(), nil), "idp:sso")); p.status != 403 ||
+		!strings.Contains(p.body, "status 404") {
+		t.Errorf("before the check: %d %s", p.status, p.body)
+	}
+	for range 2 { // the second one finds no change
+		if err := s.CheckProviders(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	a.mustSignIn(t, newBrowser(t))
+	if status, body := s.logout(t, s.idp.LogoutToken(t, "junction", nil)); status != 200 {
+		t.Errorf("a logout: %d %s", status, body)
+	}
+	if text := log.all(); strings.Count(text, "have changed") != 1 ||
+		!strings.Contains(text, `provider=sso changed="backchannel_logout_supported, jwks_uri, token_endpoint"`) {
+		t.Errorf("the log has\n%s", text)
+	}
+}
+
+// TestUselessMetadataChangeNothing: metadata of another issuer, without an endpoint, or that cannot be read
+// are an error of the check. Sign-ins use the last good ones, with the keys that are known, also while a
+// check waits for its answer.
+func TestUselessMetadataChangeNothing(t *testing.T) {
+	s := mustStand(t, nil)
+	a := s.mustApp(t)
+	a.mustSignIn(t, newBrowser(t))
+	evil := map[string]any{"token_endpoint": "http://127.0.0.1:1/token", "jwks_uri": "http://127.0.0.1:1/keys"}
+	for name, answer := range map[string]http.HandlerFunc{
+		"another issuer": s.metadataWith(map[string]any{"issuer": "https://evil.example", "token_endpoint": evil["token_endpoint"]}),
+		"no endpoint":    s.metadataWith(map[string]any{"authorization_endpoint": "", "jwks_uri": evil["jwks_uri"]}),
+		"no JSON":        func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "<html>") },
+		"endless":        authtest.Large(64 << 20),
+		"down":           func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadGateway) },
+	} {
+		s.idp.Answer(authtest.Metadata, answer)
+		err := s.CheckProviders(t.Context())
+		if err == nil || (name == "endless") != strings.Contains(err.Error(), "the body is too large") {
+			t.Errorf("%s: %v", name, err)
+		}
+		a.mustSignIn(t, newBrowser(t))
+	}
+	asked, answer := make(chan struct{}), make(chan struct{})
+	s.idp.Answer(authtest.Metadata, func(w http.ResponseWriter, r *http.Request) {
+		close(asked)
+		<-answer
+		s.metadataWith(nil)(w, r)
+	})
+	checked := make(chan error)
+	go func() { checked <- s.CheckProviders(t.Context()) }()
+	<-asked
+	a.mustSignIn(t, newBrowser(t))
+	close(answer)
+	if err := <-checked; err != nil {
+		t.Error(err)
+	}
+	a.mustSignIn(t, newBrowser(t))
+	if n := s.idp.Asked(authtest.Keys); n != 1 {
+		t.Errorf("the provider was asked %d times for its keys, want once", n)
+	}
+}
+
+// TestKeysThatCannotBeFetchedAreAnOutage: if the provider does not give its keys, the user is told to try
+// again. The answer of the provider is not called invalid.
+func TestKeysThatCannotBeFetchedAreAnOutage(t *testing.T) {
+	s := mustStand(t, nil)
+	a := s.mustApp(t)
+	s.idp.Answer(authtest.Keys, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadGateway) })
+	b := newBrowser(t)
+	p := b.follow(b.press(b.once(http.MethodGet, a.asks(), nil), "idp:sso"))
+	if p.status != 503 || !strings.Contains(p.body, "Acme SSO cannot be reached") {
+		t.Errorf("%d %s", p.status, p.body)
+	}
+	s.idp.Answer(authtest.Keys, nil)
+	a.mustSignIn(t, newBrowser(t))
 }
 
 func TestInvalidAnswersOfTheProviderAreRejected(t *testing.T) {
@@ -142,30 +248,30 @@ func mustMAC(t *testing.T, secret []byte, claims map[string]any) string {
 func TestRequiredClaimsDecideWhoSignsIn(t *testing.T) {
 	for name, row := range map[string]struct {
 		claims map[string]any
-		change func(p *IdentityProvider)
+		change func(p *provider.Config)
 		in     bool
 	}{
 		"right tenant": {map[string]any{"tid": "acme"},
-			func(p *IdentityProvider) { p.RequiredClaims = map[string]OneOf{"tid": {"acme"}} }, true},
+			func(p *provider.Config) { p.RequiredClaims = map[string]provider.OneOf{"tid": {"acme"}} }, true},
 		"wrong tenant": {map[string]any{"tid": "evil"},
-			func(p *IdentityProvider) { p.RequiredClaims = map[string]OneOf{"tid": {"acme"}} }, false},
-		"no tenant": {nil, func(p *IdentityProvider) { p.RequiredClaims = map[string]OneOf{"tid": {"acme"}} },
+			func(p *provider.Config) { p.RequiredClaims = map[string]provider.OneOf{"tid": {"acme"}} }, false},
+		"no tenant": {nil, func(p *provider.Config) { p.RequiredClaims = map[string]provider.OneOf{"tid": {"acme"}} },
 			false},
 		"right hosted domain": {map[string]any{"hd": "acme.example"},
-			func(p *IdentityProvider) { p.RequiredClaims = map[string]OneOf{"hd": {"acme.example"}} }, true},
+			func(p *provider.Config) { p.RequiredClaims = map[string]provider.OneOf{"hd": {"acme.example"}} }, true},
 		"wrong hosted domain": {map[string]any{"hd": "gmail.example"},
-			func(p *IdentityProvider) { p.RequiredClaims = map[string]OneOf{"hd": {"acme.example"}} }, false},
+			func(p *provider.Config) { p.RequiredClaims = map[string]provider.OneOf{"hd": {"acme.example"}} }, false},
 		"no hosted domain": {nil,
-			func(p *IdentityProvider) { p.RequiredClaims = map[string]OneOf{"hd": {"acme.example"}} }, false},
-		"right domain": {nil, func(p *IdentityProvider) { p.EmailDomains = []string{"ACME.example"} }, true},
+			func(p *provider.Config) { p.RequiredClaims = map[string]provider.OneOf{"hd": {"acme.example"}} }, false},
+		"right domain": {nil, func(p *provider.Config) { p.EmailDomains = []string{"ACME.example"} }, true},
 		"wrong domain": {map[string]any{"email": "ann@acme.example.evil.example"},
-			func(p *IdentityProvider) { p.EmailDomains = []string{"acme.example"} }, false},
+			func(p *provider.Config) { p.EmailDomains = []string{"acme.example"} }, false},
 		"unverified": {map[string]any{"email_verified": false},
-			func(p *IdentityProvider) { p.EmailDomains = []string{"acme.example"} }, false},
+			func(p *provider.Config) { p.EmailDomains = []string{"acme.example"} }, false},
 		"verified, as text": {map[string]any{"email_verified": "true"},
-			func(p *IdentityProvider) { p.EmailDomains = []string{"acme.example"} }, true},
-		"no subject":         {nil, func(p *IdentityProvider) { p.SubjectClaims = []string{"oid"} }, false},
-		"groups of a number": {map[string]any{"groups": []any{1}}, func(*IdentityProvider) {}, false},
+			func(p *provider.Config) { p.EmailDomains = []string{"acme.example"} }, true},
+		"no subject":         {nil, func(p *provider.Config) { p.SubjectClaims = []string{"oid"} }, false},
+		"groups of a number": {map[string]any{"groups": []any{1}}, func(*provider.Config) {}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := mustStand(t, func(o *Options) { row.change(&o.Config.IdentityProviders[0]) })
@@ -296,7 +402,7 @@ func TestSubjectsOfTwoProvidersDiffer(t *testing.T) {
 	partner := mustIDP(t)
 	s := mustStand(t, func(o *Options) {
 		o.Config.IdentityProviders = append(o.Config.IdentityProviders,
-			IdentityProvider{ID: "partner", Name: "Partner login", Issuer: partner.URL, ClientID: "junction",
+			provider.Config{ID: "partner", Name: "Partner login", Issuer: partner.URL, ClientID: "junction",
 				ClientSecret: "canary-s3cret"})
 	})
 	partner.now = s.clock.now

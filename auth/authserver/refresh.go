@@ -13,7 +13,9 @@ import (
 	"time"
 
 	"junction/auth"
+	"junction/auth/authserver/provider"
 	"junction/auth/store"
+	"junction/upstream/prose"
 )
 
 // refresh exchanges a refresh token for its successor. store.Refresh makes sure that this happens
@@ -73,7 +75,7 @@ func (srv *Server) refresh(r *http.Request, c *client, q url.Values) ([]byte, er
 	})
 	if errors.Is(err, store.ErrReused) {
 		grant := cmp.Or(t.Grant, srv.minter.grant(q.Get("refresh_token")))
-		srv.log.Warn("a refresh token was reused; its grant has ended", "client", safeText(c.ID, 64), "grant", grant)
+		srv.log.Warn("a refresh token was reused; its grant has ended", "client", prose.ASCII(c.ID, 64), "grant", grant)
 		srv.grantsEnded(grant)
 		return nil, gone
 	}
@@ -109,14 +111,14 @@ func (srv *Server) recheckSession(ctx context.Context, g store.Grant) error {
 		if now.Before(session.OKUntil) {
 			return nil
 		}
-		return srv.endSession(ctx, session, g, &endedError{code: "idp_cannot_be_asked"})
+		return srv.endSession(ctx, session, g, &provider.EndedError{Code: "idp_cannot_be_asked"})
 	}
 	if now.Before(session.Checked.Add(recheckAfter)) {
 		return nil
 	}
 	p := srv.provider(session.IDP)
 	if p == nil {
-		return srv.endSession(ctx, session, g, &endedError{code: "idp_removed"})
+		return srv.endSession(ctx, session, g, &provider.EndedError{Code: "idp_removed"})
 	}
 	session, err = srv.store.ClaimIDPSession(ctx, session.ID, recheckTimeout)
 	switch {
@@ -133,8 +135,8 @@ func (srv *Server) recheckSession(ctx context.Context, g store.Grant) error {
 	if err != nil {
 		return err
 	}
-	id, refreshToken, err := p.renew(ctx, session.RefreshToken, user.Subject)
-	if ended, ok := errors.AsType[*endedError](err); ok {
+	id, refreshToken, err := p.Renew(ctx, session.RefreshToken, user.Subject)
+	if ended, ok := errors.AsType[*provider.EndedError](err); ok {
 		return srv.endSession(ctx, session, g, ended)
 	}
 	if err != nil {
@@ -156,7 +158,7 @@ func (srv *Server) recheckSession(ctx context.Context, g store.Grant) error {
 		now.Add(srv.tokens.IDPOutageGrace)
 	err = srv.store.WithTx(ctx, func(ctx context.Context) error {
 		if _, err := srv.store.PutUser(ctx, store.User{Issuer: user.Issuer, Subject: user.Subject, Email: id.Email,
-			Display: id.Display, Claims: claims}); err != nil {
+			Display: cleanName(id.Display), Claims: claims}); err != nil {
 			return err
 		}
 		return srv.store.UpdateIDPSession(ctx, session)
@@ -166,25 +168,28 @@ func (srv *Server) recheckSession(ctx context.Context, g store.Grant) error {
 	}
 	srv.dropUser(auth.UserID(user.Issuer, user.Subject)) // the cache has the old groups
 	if lost := lostGroups(user.Claims, id.Groups); err == nil && lost != "" {
-		srv.audit(ctx, "groups_lost", user.ID, g.ClientID, session.IDP+": "+lost, "subject", safeText(user.Subject, 64))
+		srv.audit(ctx, "groups_lost", user.ID, g.ClientID, session.IDP+": "+lost,
+			"subject", prose.ASCII(user.Subject, 64))
 	}
 	return err
 }
 
 // endSession ends a session that the provider no longer confirms, and says whose it was and why. g is
 // the grant whose refresh has found out.
-func (srv *Server) endSession(ctx context.Context, session store.IDPSession, g store.Grant, why *endedError) error {
-	ended, err := srv.store.EndIDPSession(ctx, session.ID, why.code)
+func (srv *Server) endSession(
+	ctx context.Context, session store.IDPSession, g store.Grant, why *provider.EndedError,
+) error {
+	ended, err := srv.store.EndIDPSession(ctx, session.ID, why.Code)
 	if err != nil {
 		return err
 	}
 	srv.grantsEnded(ended...)
 	subject := "" // only for the log
 	if user, err := srv.store.User(ctx, session.User); err == nil {
-		subject = safeText(user.Subject, 64)
+		subject = prose.ASCII(user.Subject, 64)
 	}
-	srv.audit(ctx, "idp_session_ended", session.User, g.ClientID, session.IDP+": "+why.reason(),
-		"subject", subject, "code", why.code, "grants", len(ended))
+	srv.audit(ctx, "idp_session_ended", session.User, g.ClientID, session.IDP+": "+why.Reason(),
+		"subject", subject, "code", why.Code, "grants", len(ended))
 	return nil
 }
 
@@ -196,7 +201,7 @@ func lostGroups(before []byte, now []string) string {
 	const most = 5
 	shown := make([]string, 0, most)
 	for _, group := range lost[:min(len(lost), most)] {
-		shown = append(shown, safeText(group, 40))
+		shown = append(shown, prose.ASCII(group, 40))
 	}
 	text := strings.Join(shown, ", ")
 	if more := len(lost) - len(shown); more > 0 {

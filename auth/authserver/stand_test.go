@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"junction/auth"
+	"junction/auth/authserver/provider"
 	"junction/auth/authtest"
 	"junction/auth/seal"
 	"junction/auth/store"
@@ -86,7 +87,7 @@ func mustStand(t testing.TB, change func(*Options)) *stand {
 	}))
 	t.Cleanup(s.http.Close)
 	o := Options{URL: s.http.URL, Store: s.store, Keys: ring, Now: s.clock.now, Log: log, Config: Config{
-		IdentityProviders: []IdentityProvider{{ID: "sso", Name: "Acme SSO", Issuer: s.idp.URL, ClientID: "junction",
+		IdentityProviders: []provider.Config{{ID: "sso", Name: "Acme SSO", Issuer: s.idp.URL, ClientID: "junction",
 			ClientSecret: "canary-s3cret"}},
 	}}
 	if change != nil {

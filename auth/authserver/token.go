@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"junction/auth/store"
+	"junction/upstream/prose"
 )
 
 // oauthError is an error for the client.
@@ -60,7 +61,7 @@ func form(r *http.Request) (url.Values, error) {
 	}
 	for name, values := range r.PostForm {
 		if len(values) > 1 {
-			return nil, bad("invalid_request", "%s occurs more than once", safeText(name, 40))
+			return nil, bad("invalid_request", "%s occurs more than once", prose.ASCII(name, 40))
 		}
 		if slices.Contains(limitedParams, name) && len(values[0]) > maxLen(name) {
 			return nil, bad("invalid_request", "%s is longer than %d bytes", name, maxLen(name))

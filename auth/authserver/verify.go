@@ -16,6 +16,7 @@ import (
 	"junction/auth"
 	"junction/auth/store"
 	"junction/upstream/bounded"
+	"junction/upstream/prose"
 )
 
 const (
@@ -186,7 +187,7 @@ func (srv *Server) audit(ctx context.Context, what, user, client, detail string,
 	if tooMany {
 		level = slog.LevelDebug
 	}
-	srv.log.Log(ctx, level, "sign-in", append([]any{"event", what, "user", user, "client", safeText(client, 64),
+	srv.log.Log(ctx, level, "sign-in", append([]any{"event", what, "user", user, "client", prose.ASCII(client, 64),
 		"detail", detail, "address", by.address, auth.LoggedIDs(by.request, by.trace)}, more...)...)
 	if tooMany {
 		return

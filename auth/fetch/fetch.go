@@ -244,7 +244,7 @@ func (g *guarded) RoundTrip(r *http.Request) (*http.Response, error) {
 	if response.ContentLength > g.max {
 		return fail(TooLarge)
 	}
-	response.Body = &bounded{response.Body, g.max}
+	response.Body = Bounded(response.Body, g.max)
 	return response, nil
 }
 
@@ -256,7 +256,10 @@ func refuse(r *http.Request, class Class, err error) (*http.Response, error) {
 	return nil, &Error{Class: class, Host: r.URL.Host, Err: err}
 }
 
-// bounded is a body whose reading fails beyond a limit, instead of ending there.
+// Bounded returns a body whose reading fails after max bytes, instead of ending there.
+func Bounded(body io.ReadCloser, max int64) io.ReadCloser { return &bounded{body, max} }
+
+// bounded is the body of Bounded.
 type bounded struct {
 	io.ReadCloser
 	left int64

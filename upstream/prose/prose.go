@@ -43,6 +43,25 @@ func Cut(s string, width int) string {
 // narrower lines (Page).
 const Width = 80
 
+// ASCII returns untrusted text for a page or a log, cut after n bytes, with every character outside of
+// printable ASCII replaced.
+func ASCII(s string, n int) string {
+	cut := len(s) > n
+	if cut {
+		s = s[:n]
+	}
+	s = strings.Map(func(r rune) rune {
+		if r < ' ' || r > '~' {
+			return '?'
+		}
+		return r
+	}, s)
+	if cut {
+		s += "…"
+	}
+	return s
+}
+
 // Count returns n and the thing counted, with a plural s unless n is 1.
 func Count(n int, thing string) string {
 	if n != 1 {

@@ -1,11 +1,14 @@
-package authserver
+package provider
 
 import (
 	"context"
 	"errors"
 	"strings"
 
+	"github.com/coreos/go-oidc/v3/oidc"
+
 	"junction/auth/fetch"
+	"junction/upstream/prose"
 )
 
 // usersChoice are the error codes with which a provider reports a decision of the user (RFC 6749,
@@ -13,11 +16,14 @@ import (
 var usersChoice = map[string]bool{"access_denied": true, "login_required": true, "consent_required": true,
 	"interaction_required": true, "account_selection_required": true}
 
-// advice returns what the operator can do about a sign-in that failed; "" if the user has decided it,
+// Advice returns what the operator can do about a sign-in that failed; "" if the user has decided it,
 // or if the error says it.
-func (p *provider) advice(err error) string {
-	no, answered := errors.AsType[*providerError](err)
+func (p *Provider) Advice(err error) string {
+	no, answered := errors.AsType[*Error](err)
 	if !answered {
+		if _, says := errors.AsType[*undiscoveredError](err); says {
+			return ""
+		}
 		return fetch.Advice(err)
 	}
 	switch no.code {
@@ -30,7 +36,7 @@ func (p *provider) advice(err error) string {
 	case "missing_id_token":
 		return "add openid to scopes of the identity provider " + p.ID
 	case "invalid_id_token":
-		if strings.Contains(no.text, "expired") || strings.Contains(no.text, "nbf") {
+		if _, expired := errors.AsType[*oidc.TokenExpiredError](err); expired || errors.Is(err, errNotYet) {
 			return "compare the clock of this machine with the provider's"
 		}
 		return "compare issuer and client_id of the identity provider " + p.ID + " with the registration there"
@@ -46,9 +52,9 @@ func (p *provider) advice(err error) string {
 	return "read the provider's log, and run: junction auth doctor"
 }
 
-// says returns why a user is not signed in, for the user.
-func (p *provider) says(no *providerError) string {
-	switch name := p.label(); {
+// Says returns why a user is not signed in, for the user.
+func (p *Provider) Says(no *Error) string {
+	switch name := p.Label(); {
 	case no.ours:
 		return "This server rejected the answer of " + name + ": " + no.code + ". " + operatorsTurn
 	case no.code == "access_denied":
@@ -76,16 +82,18 @@ type undiscoveredError struct {
 // Error returns one line: the body of a page may be part of the error.
 func (e *undiscoveredError) Error() string {
 	todo := fetch.Advice(e.err)
-	switch text := e.err.Error(); {
+	_, renamed := errors.AsType[*oidc.IssuerMismatchError](e.err)
+	switch {
 	case todo != "":
-	case strings.Contains(text, "did not match the issuer"):
+	case renamed:
 		todo = "write into issuer what the provider calls itself, to the letter"
 	case errors.Is(e.err, context.DeadlineExceeded):
 		todo = "see that this machine reaches the provider"
 	default:
 		todo = "check issuer; this command compares it with the provider: junction auth doctor"
 	}
-	return "discover " + e.issuer + ": " + safeText(strings.Join(strings.Fields(e.err.Error()), " "), 400) + "; " + todo
+	line := strings.Join(strings.Fields(e.err.Error()), " ")
+	return "discover " + e.issuer + ": " + prose.ASCII(line, 400) + "; " + todo
 }
 
 func (e *undiscoveredError) Unwrap() error { return e.err }

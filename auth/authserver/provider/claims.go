@@ -1,0 +1,115 @@
+package provider
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
+
+// Identity is a signed-in user according to the provider.
+type Identity struct {
+	Issuer, Subject string
+	Sub, SID        string // claims by which the provider ends sessions; SID may be ""
+	Email           string // "" unless the provider has verified it
+	Display         string // as the provider sent it
+	Groups          []string
+}
+
+// person makes an Identity of claims. The error wraps ErrRules if the configuration rejects the
+// user.
+func (p *Provider) person(claims map[string]any) (Identity, error) {
+	id := Identity{Issuer: p.Issuer}
+	id.Sub, id.SID = storableClaim(claims["sub"]), storableClaim(claims["sid"])
+	var parts []string
+	for _, name := range p.SubjectClaims {
+		s, _ := claims[name].(string)
+		if s == "" {
+			return Identity{}, fmt.Errorf("%w: the provider returned no claim %s", ErrRules, name)
+		}
+		parts = append(parts, url.PathEscape(s))
+	}
+	if id.Subject = strings.Join(parts, "/"); len(parts) == 1 {
+		id.Subject, _ = claims[p.SubjectClaims[0]].(string)
+	}
+	address, _ := claims["email"].(string)
+	if verified(claims["email_verified"]) {
+		id.Email = strings.ToLower(address)
+	}
+	for _, name := range []string{"name", "preferred_username", "email"} {
+		if id.Display, _ = claims[name].(string); id.Display != "" {
+			break
+		}
+	}
+	if groups, there := at(claims, p.Claims.Groups); there {
+		list, ok := texts(groups)
+		if !ok {
+			return Identity{}, fmt.Errorf("%w: the groups claim is not a list of strings", ErrRules)
+		}
+		id.Groups = list
+	}
+	for name, want := range p.RequiredClaims {
+		got, _ := texts(claims[name])
+		if !slices.ContainsFunc(got, func(s string) bool { return slices.Contains(want, s) }) {
+			return Identity{}, fmt.Errorf("%w: the claim %s has no value of required_claims", ErrRules, name)
+		}
+	}
+	if len(p.EmailDomains) > 0 {
+		_, domain, _ := strings.Cut(id.Email, "@")
+		if !slices.ContainsFunc(p.EmailDomains,
+			func(d string) bool { return domain != "" && strings.EqualFold(d, domain) }) {
+			return Identity{}, fmt.Errorf("%w: no verified e-mail address in email_domains", ErrRules)
+		}
+	}
+	return id, nil
+}
+
+// storableClaim returns a claim that a logout token may name, "" if it is none.
+func storableClaim(v any) string {
+	s, _ := v.(string)
+	if len(s) > maxLogoutText || !utf8.ValidString(s) || strings.ContainsRune(s, 0) {
+		return ""
+	}
+	return s
+}
+
+// verified reads email_verified, which some providers send as a string.
+func verified(v any) bool { return v == true || v == "true" }
+
+// at returns the value at a path of claim names.
+func at(claims map[string]any, path []string) (any, bool) {
+	var v any = claims
+	for _, name := range path {
+		m, ok := v.(map[string]any)
+		if !ok {
+			return nil, false
+		}
+		if v, ok = m[name]; !ok {
+			return nil, false
+		}
+	}
+	return v, v != nil
+}
+
+// texts reads a string or a list of strings. A boolean or number is read as its JSON text.
+func texts(v any) ([]string, bool) {
+	switch v := v.(type) {
+	case string:
+		return []string{v}, true
+	case bool, float64, json.Number:
+		return []string{fmt.Sprint(v)}, true
+	case []any:
+		list := make([]string, 0, len(v))
+		for _, e := range v {
+			s, ok := e.(string)
+			if !ok {
+				return nil, false
+			}
+			list = append(list, s)
+		}
+		return list, true
+	}
+	return nil, false
+}
