@@ -160,7 +160,7 @@ var arrows = map[string][]string{
 
 // forTests are packages of test support: they import what they like, and only tests import them.
 var forTests = []string{"upstream/upstreamtest", "auth/authtest", "proxy/members/memberstest", "proxy/proxytest", "cmd/junction/registry/registrytest",
-	"integration", "integration/harness", "integration/harness/settings", "integration/load"}
+	"integration", "integration/harness", "integration/harness/npm", "integration/harness/process", "integration/harness/settings", "integration/load"}
 
 // noHTTP are packages that answer requests of any transport.
 var noHTTP = []string{"proxy", "proxy/scope", "proxy/view"}

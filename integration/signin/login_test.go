@@ -13,6 +13,8 @@ import (
 
 	"junction/auth/authtest"
 	"junction/integration/harness"
+	"junction/integration/harness/npm"
+	"junction/integration/harness/process"
 )
 
 // TestLoginAtForeignServers: junction login signs in at authorization servers that others wrote,
@@ -38,12 +40,12 @@ func TestLoginAtForeignServers(t *testing.T) {
 	})
 	t.Run("example of the TypeScript SDK", func(t *testing.T) {
 		defer harness.Computes(t)()
-		mcp, as := harness.FreePort(t), harness.FreePort(t)
+		mcp, as := process.FreePort(t), process.FreePort(t)
 		port := func(address string) string { return address[strings.LastIndex(address, ":")+1:] }
 		cmd := exec.Command("node", "node_modules/@modelcontextprotocol/sdk/dist/esm/examples/server/simpleStreamableHttp.js", "--oauth", "--oauth-strict")
-		cmd.Dir = harness.MustNPM(t)
+		cmd.Dir = npm.MustFolder(t)
 		cmd.Env = append(os.Environ(), "MCP_PORT="+port(mcp), "MCP_AUTH_PORT="+port(as))
-		harness.MustStartServer(t, cmd, regexp.MustCompile(`(?s)Authorization Server listening.*HTTP Server listening`))
+		process.MustStartServer(t, cmd, regexp.MustCompile(`(?s)Authorization Server listening.*HTTP Server listening`))
 		mustLogIn(t, "http://localhost:"+port(mcp)+"/mcp", func(t *testing.T, where string) string {
 			resp, err := http.Get(where)
 			if err != nil {
@@ -71,7 +73,7 @@ func mustLogIn(t *testing.T, url string, browser func(t *testing.T, where string
 
 	args := []string{"login", "linear", "--no-browser", "--config", p.File()}
 	cmd := exec.Command(harness.JunctionBinary(t), args...)
-	out, said := harness.NewOutput(), harness.NewOutput()
+	out, said := process.NewOutput(), process.NewOutput()
 	cmd.Stdout, cmd.Stderr = authtest.Command(t, args, out, said)
 	stdin, err := cmd.StdinPipe()
 	if err != nil {

@@ -14,6 +14,7 @@ import (
 
 	"junction/auth/authtest"
 	"junction/integration/harness"
+	"junction/integration/harness/process"
 	"junction/upstream/client"
 )
 
@@ -241,7 +242,7 @@ func TestMixUpAtJunctionLogin(t *testing.T) {
 
 	args := []string{"login", "linear", "--no-browser", "--config", p.File()}
 	cmd := exec.Command(harness.JunctionBinary(t), args...)
-	out, said := harness.NewOutput(), harness.NewOutput()
+	out, said := process.NewOutput(), process.NewOutput()
 	cmd.Stdout, cmd.Stderr = authtest.Command(t, args, out, said)
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
