@@ -32,7 +32,10 @@ var arrows = map[string][]string{
 	"upstream/shell":       {},
 	"cmd/junction/runfile": {"cmd/junction/config", "upstream/files"},
 	"cmd/junction/record": {"cmd/junction/config", "upstream/files", "auth", "proxy", "upstream/bounded", "upstream/pace",
-		"upstream/raw"},
+		"upstream/raw", "upstream"}, // the states of upstreams are lines of the log
+	// it names the junction that has an address, and counts connections by the networks of the limits
+	"cmd/junction/listeners": {"auth", "cmd/junction/clients", "cmd/junction/runfile", "proxy/budget", "upstream/loopback",
+		"upstream/prose"},
 	"cmd/junction/diagnose": {"cmd/junction/config", "cmd/junction/health", "upstream/prose", "cmd/junction/replicas", "auth",
 		"auth/authserver", "policy", "proxy", "proxy/view", "upstream", "upstream/client", "upstream/command",
 		"upstream/shell", "upstream/loopback", "proxy/budget", "proxy/scope"}, // why asks for the last known groups of a user
