@@ -32,7 +32,10 @@ var arrows = map[string][]string{
 	"upstream/shell":       {},
 	"cmd/junction/runfile": {"cmd/junction/config", "upstream/files"},
 	"cmd/junction/record": {"cmd/junction/config", "upstream/files", "auth", "proxy", "upstream/bounded", "upstream/pace",
-		"upstream/raw"},
+		"upstream/raw", "upstream"}, // the states of upstreams are lines of the log
+	// it names the junction that has an address, and counts connections by the networks of the limits
+	"cmd/junction/listeners": {"auth", "cmd/junction/clients", "cmd/junction/runfile", "proxy/budget", "upstream/loopback",
+		"upstream/prose"},
 	"cmd/junction/diagnose": {"cmd/junction/config", "cmd/junction/health", "upstream/prose", "cmd/junction/replicas", "auth",
 		"auth/authserver", "policy", "proxy", "proxy/view", "upstream", "upstream/client", "upstream/command",
 		"upstream/shell", "upstream/loopback", "proxy/budget", "proxy/scope"}, // why asks for the last known groups of a user
@@ -162,7 +165,7 @@ var arrows = map[string][]string{
 
 // forTests are packages of test support: they import what they like, and only tests import them.
 var forTests = []string{"upstream/upstreamtest", "auth/authtest", "proxy/members/memberstest", "proxy/proxytest", "cmd/junction/registry/registrytest",
-	"integration", "integration/harness", "integration/harness/settings", "integration/load"}
+	"integration", "integration/harness", "integration/harness/npm", "integration/harness/process", "integration/harness/settings", "integration/load"}
 
 // noHTTP are packages that answer requests of any transport.
 var noHTTP = []string{"proxy", "proxy/scope", "proxy/view"}

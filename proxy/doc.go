@@ -141,7 +141,7 @@
 //
 // A session ends when the client deletes it (legacyFront.delete), and sessions.max_age after it
 // began. The hash of a deleted ID is kept until then: in sessions.deleted, in the file
-// ended-sessions beside the key (cmd/junction/ended.go), and among members in the table
+// ended-sessions beside the key (cmd/junction/stored/sessions.go), and among members in the table
 // deleted_sessions. With isolation: session, the upstream knows a session by its key, which the ID
 // contains, too: so a rebuilt session uses the same connection again, if that is still open at this
 // process.

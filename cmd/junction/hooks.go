@@ -97,7 +97,7 @@ func (p *program) upstreamHooks() upstream.Hooks {
 			if c.State.Failed() {
 				p.catalogChanged() // names may be settled now
 			}
-			p.outages.changed(p.log, c, p.screen.Holds())
+			p.outages.Changed(p.log, c, p.screen.Holds())
 			p.telemetry.StateChanged(c)
 		},
 		CatalogChanged:  func(string) { p.catalogChanged() },

@@ -2,17 +2,12 @@ package main
 
 import (
 	"errors"
-	"fmt"
-	"net"
-	"slices"
-	"strings"
+	"net/netip"
 	"syscall"
 
-	"junction/cmd/junction/clients"
 	"junction/cmd/junction/config"
-	"junction/cmd/junction/runfile"
-	"junction/upstream/loopback"
-	"junction/upstream/prose"
+	"junction/cmd/junction/listeners"
+	"junction/cmd/junction/telemetry"
 )
 
 // openListeners opens the listeners. It tries both addresses, so that one error names all that are taken.
@@ -21,39 +16,18 @@ func (p *program) openListeners(c *config.Config) (err error) {
 	if p.file == "" {
 		key = "--listen"
 	}
-	p.public, err = listen(c.Listen, key)
+	p.public, err = listeners.Listen(c.Listen, key)
 	if err != nil && !errors.Is(err, syscall.EADDRINUSE) {
 		return err
 	}
 	second := p.listenAdmin(*c.Admin)
-	switch a, ok := errors.AsType[takenError](err); {
+	switch {
 	case err == nil:
 		return second
 	case second == nil:
 		return err
-	default:
-		if b, taken := errors.AsType[takenError](second); ok && taken && a.holder() == b.holder() {
-			return takenError{a.address + " and " + b.address, a.key + " and " + b.key, a.by}
-		}
-		return fmt.Errorf("%w; %w", err, second)
 	}
-}
-
-// listen listens on an address of the file. The error for an address in use is a takenError.
-func listen(address, key string) (net.Listener, error) {
-	l, err := net.Listen("tcp", address)
-	if errors.Is(err, syscall.EADDRINUSE) {
-		by, _ := runfile.At(address)
-		return nil, takenError{address, key, by}
-	}
-	if err != nil {
-		var reason error = err
-		if errno, ok := errors.AsType[syscall.Errno](err); ok {
-			reason = errno
-		}
-		return nil, fmt.Errorf("cannot listen on %s: %w; set %s to %s", address, reason, key, hintOfListen(reason))
-	}
-	return l, nil
+	return listeners.Both(err, second)
 }
 
 // listenAdmin opens the admin listener, unless the address is "" or the program is an inner one.
@@ -61,7 +35,7 @@ func (p *program) listenAdmin(address string) (err error) {
 	if address == "" || p.inner {
 		return nil
 	}
-	p.admin, err = listen(address, "admin")
+	p.admin, err = listeners.Listen(address, "admin")
 	if errors.Is(err, syscall.EADDRINUSE) && p.file == "" {
 		// The admin address is the default here, and cannot be changed without a file. A second
 		// junction started for a test must work anyway.
@@ -71,67 +45,23 @@ func (p *program) listenAdmin(address string) (err error) {
 	return err
 }
 
-// hintOfListen returns the address to suggest instead.
-func hintOfListen(err error) string {
-	switch {
-	case errors.Is(err, syscall.EACCES):
-		return "a port of 1024 or higher"
-	case errors.Is(err, syscall.EADDRNOTAVAIL):
-		return "an address that this machine has"
-	}
-	return "another address"
-}
-
-// takenError means that another program listens on the address, or on both addresses.
-type takenError struct {
-	address, key string
-	by           runfile.Place // zero if it is not a junction of this user
-}
-
-func (e takenError) Error() string {
-	is, port := "is", "another port"
-	if strings.Contains(e.address, " and ") {
-		is, port = "are", "other ports"
-	}
-	return fmt.Sprintf("%s %s taken by %s, or set %s to %s (port 0 takes a free one)", e.address, is, e.holder(), e.key,
-		port)
-}
-
-// holder names the program, and says what to do with it.
-func (e takenError) holder() string {
-	switch {
-	case e.by.PID == 0:
-		return "another program, perhaps another junction; stop that"
-	case e.by.File == "":
-		return fmt.Sprintf("the demo of another junction (process %d); stop that process", e.by.PID)
-	}
-	return fmt.Sprintf("the junction that serves %s (process %d); stop that process", short(e.by.File), e.by.PID)
-}
-
-// short returns a path for display, with ~ for the home folder.
-func short(file string) string {
-	home, err := clients.HomeOf("")
+// boundListeners bounds the listener of clients, and gives that of the admin address a reserve. It returns
+// an error if too few files may be open.
+func (p *program) boundListeners() error {
+	files := telemetry.FileLimit()
+	own, err := listeners.CheckFiles(files, len(p.config.Upstreams), p.log)
 	if err != nil {
-		return prose.OneLine(file)
+		return err
 	}
-	return prose.OneLine(home.Short(file))
-}
-
-func (e takenError) Unwrap() error { return syscall.EADDRINUSE }
-
-// ownOrigins returns the origins of pages on the listener's own address, as browsers write them:
-// one for each loopback name of this machine, without the default port.
-func ownOrigins(listener net.Addr) []string {
-	host, port, err := net.SplitHostPort(listener.String())
-	if err != nil {
+	trusted := func() []netip.Prefix {
+		if g := p.guard.Load(); g != nil {
+			return g.TrustedProxies
+		}
 		return nil
 	}
-	var list []string
-	for _, name := range []string{"localhost", "127.0.0.1", "::1", host} {
-		origin := "http://" + strings.TrimSuffix(net.JoinHostPort(name, port), ":80")
-		if !slices.Contains(list, origin) && loopback.Host(name) {
-			list = append(list, origin)
-		}
+	p.public = listeners.Bound(p.public, files, own, trusted, p.log)
+	if p.admin != nil {
+		p.admin = listeners.Reserve(p.admin)
 	}
-	return list
+	return nil
 }

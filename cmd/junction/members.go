@@ -15,6 +15,7 @@ import (
 	"junction/auth/store"
 	"junction/cmd/junction/config"
 	"junction/cmd/junction/health"
+	"junction/cmd/junction/listeners"
 	"junction/cmd/junction/replicas"
 	"junction/cmd/junction/telemetry"
 	"junction/proxy/members"
@@ -30,7 +31,7 @@ func (p *program) openMembers(c *config.Config, key *seal.Key) error {
 		defer cancel()
 		return p.checkAlone(ctx)
 	}
-	l, err := listen(c.Replicas.Listen, "replicas.listen")
+	l, err := listeners.Listen(c.Replicas.Listen, "replicas.listen")
 	if err != nil {
 		return err
 	}
@@ -98,7 +99,7 @@ func (p *program) serveMembers(ctx context.Context, group *errgroup.Group) (end 
 	served, released := make(chan struct{}), make(chan struct{})
 	group.Go(func() error {
 		defer close(served)
-		return p.members.Serve(serving, p.guarded(p.publicHandler()), p.server.BaseContext)
+		return p.members.Serve(serving, listeners.Guarded(p.log, p.publicHandler()), p.server.BaseContext)
 	})
 	group.Go(func() error {
 		defer close(released)

@@ -27,6 +27,7 @@ import (
 	"junction/cmd/junction/config"
 	"junction/cmd/junction/diagnose"
 	"junction/cmd/junction/health"
+	"junction/cmd/junction/listeners"
 	"junction/cmd/junction/pages"
 	"junction/cmd/junction/record"
 	"junction/cmd/junction/replicas"
@@ -74,11 +75,11 @@ type program struct {
 	connect       *pages.Connect
 	calls         pages.Calls
 	server        *front.Server
-	ended         *endedSessions // nil if deleted sessions are not stored
+	ended         *stored.Sessions // nil if deleted sessions are not stored
 	set           upstream.Set
 	catalogs      *stored.Dir // nil if there is no folder for catalogs
 	sandboxes     string      // the parent of the sandbox folders of commands; "" if there is none
-	outages       outages
+	outages       record.Outages
 	screen        *screen.Screen
 	missingScopes missingScopes
 	guard         atomic.Pointer[auth.Guard] // of the configuration in force
@@ -192,9 +193,9 @@ func open(o options) (_ *program, err error) {
 		Limits: c.Limits, Sessions: c.Sessions, Key: secret, Version: version(), Log: p.log, Hooks: p.proxyHooks(),
 		Observer: p.telemetry.Requests(), Members: p.proxyMembers(),
 	}
-	p.ended, options.DeletedSessions = openEnded(dir, c.Limits.WithDefaults().Sessions, p.log)
+	p.ended, options.DeletedSessions = stored.OpenSessions(dir, c.Limits.WithDefaults().Sessions, p.log)
 	if p.ended != nil {
-		options.SessionDeleted = p.ended.add
+		options.SessionDeleted = p.ended.Add
 	}
 	p.server = front.New(options)
 	p.apply(c)
@@ -236,7 +237,7 @@ func (p *program) apply(c *config.Config) {
 	p.guard.Store(guard)
 	next := scope.Config{Guard: guard, Policy: p.policy(c).WithScopes(c.Auth.ScopeCapabilities), Pins: p.pins,
 		FirstWait: c.Catalog.FirstWait, Endpoints: c.Endpoints, Names: c.Names, BehindProxy: c.Auth.None,
-		AllowedOrigins: append(ownOrigins(p.public.Addr()), c.AllowedOrigins...), AllowedHosts: c.AllowedHosts}
+		AllowedOrigins: append(listeners.Origins(p.public.Addr()), c.AllowedOrigins...), AllowedHosts: c.AllowedHosts}
 	if u, err := url.Parse(c.PublicURL); c.PublicURL != "" && err == nil {
 		next.AllowedOrigins = append(next.AllowedOrigins, c.PublicURL)
 		// The name with any port: a reverse proxy may pass Host without the port of public_url.
@@ -283,8 +284,8 @@ func (p *program) serve(stopping context.Context) error {
 	c := p.inForce()
 	limits := c.Limits.WithDefaults()
 	public := &http1.Server{HTTP: &http.Server{
-		Handler: p.guarded(p.publicHandler()), BaseContext: p.server.BaseContext, ReadTimeout: limits.ReadTimeout,
-		IdleTimeout: idleTimeout, MaxHeaderBytes: int(limits.Header),
+		Handler: listeners.Guarded(p.log, p.publicHandler()), BaseContext: p.server.BaseContext,
+		ReadTimeout: limits.ReadTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: int(limits.Header),
 		WriteTimeout: limits.WriteTimeout, // calls and streams extend the deadline before they write
 		ErrorLog:     slog.NewLogLogger(p.log.Handler(), slog.LevelDebug),
 	}}
@@ -295,8 +296,8 @@ func (p *program) serve(stopping context.Context) error {
 	}
 	seen.Page = page.Register
 	admin := &http.Server{
-		Handler: p.guarded(seen.Handler(stopping)), ReadTimeout: limits.ReadTimeout, WriteTimeout: limits.WriteTimeout,
-		IdleTimeout:    idleTimeout,
+		Handler:     listeners.Guarded(p.log, seen.Handler(stopping)),
+		ReadTimeout: limits.ReadTimeout, WriteTimeout: limits.WriteTimeout, IdleTimeout: idleTimeout,
 		MaxHeaderBytes: int(limits.Header), ErrorLog: public.HTTP.ErrorLog,
 	}
 	grace := c.ShutdownGrace // no reload changes it
@@ -439,7 +440,7 @@ func (p *program) close() {
 	p.signIn.close()
 	p.fileEvents(context.Background(), lastEvents)
 	p.vault.Load().close()
-	p.ended.close()
+	p.ended.Close()
 	p.closeTelemetry()
 	p.audit.Use(nil)
 	p.closeAuditExport()

@@ -25,6 +25,7 @@ import (
 	"junction/auth/seal"
 	"junction/cmd/junction/config"
 	"junction/cmd/junction/diagnose"
+	"junction/cmd/junction/listeners"
 	"junction/cmd/junction/record"
 	"junction/proxy"
 	"junction/upstream/jsonrpc"
@@ -331,10 +332,10 @@ func TestTakenAddress(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer taken.Close()
-	_, err = listen(taken.Addr().String(), "admin")
+	_, err = listeners.Listen(taken.Addr().String(), "admin")
 	want := taken.Addr().String() + " is taken by another program, perhaps another junction; stop that, or set admin to another port (port 0 takes a free one)"
 	if err == nil || err.Error() != want || !errors.Is(err, syscall.EADDRINUSE) {
-		t.Errorf("listen = %v, want %s", err, want)
+		t.Errorf("Listen = %v, want %s", err, want)
 	}
 	// What was opened before is closed again.
 	free, err := net.Listen("tcp", "127.0.0.1:0")
@@ -354,18 +355,6 @@ func TestTakenAddress(t *testing.T) {
 		t.Fatalf("the address of listen is not free again: %v", err)
 	}
 	again.Close()
-}
-
-// TestAddressOfAnotherMachine: the error for an address that this machine does not have says what to
-// do, as the error for an address that is taken does.
-func TestAddressOfAnotherMachine(t *testing.T) {
-	_, err := listen("192.0.2.1:0", "admin")
-	if err == nil || !strings.HasPrefix(err.Error(), "cannot listen on 192.0.2.1:0: ") || !strings.HasSuffix(err.Error(), "; set admin to an address that this machine has") {
-		t.Errorf("listen = %v, want what to do", err)
-	}
-	if got := hintOfListen(syscall.EACCES); got != "a port of 1024 or higher" {
-		t.Errorf("a port that is not for everybody: set listen to %s", got)
-	}
 }
 
 // TestNoSecretInTheLogOfACall: what an upstream says in an error may repeat what it was given.

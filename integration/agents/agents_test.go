@@ -5,7 +5,7 @@ package agents
 import (
 	"encoding/json"
 	"fmt"
-	"junction/integration/harness"
+	"junction/integration/harness/process"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -236,7 +236,7 @@ func opencode(m machine) (command, env []string) {
 type run struct {
 	t     *testing.T
 	model *model
-	out   *harness.Output
+	out   *process.Output
 	ended chan struct{}
 	err   error // how it ended, after ended is closed
 }
@@ -247,7 +247,7 @@ func startAgent(t *testing.T, a agent, home string, p *program) *run {
 	m := startModel(t, a.wire)
 	where := newMachine(t, home, m, p)
 	command, env := a.prepare(where)
-	r := &run{t: t, model: m, out: harness.NewOutput(), ended: make(chan struct{})}
+	r := &run{t: t, model: m, out: process.NewOutput(), ended: make(chan struct{})}
 	cmd := exec.Command(command[0], command[1:]...)
 	cmd.Dir = where.work()
 	cmd.Env = append(append(where.environment(), "TERM=dumb", "NO_COLOR=1"), env...)

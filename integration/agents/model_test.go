@@ -7,7 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"junction/integration/harness"
+	"junction/integration/harness/process"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -54,12 +54,12 @@ type wire struct {
 type model struct {
 	url   string
 	turns chan *turn
-	log   *harness.Output // one line for each request
+	log   *process.Output // one line for each request
 }
 
 func startModel(t *testing.T, w wire) *model {
 	t.Helper()
-	m := &model{turns: make(chan *turn), log: harness.NewOutput()}
+	m := &model{turns: make(chan *turn), log: process.NewOutput()}
 	ids := make(chan string)
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {

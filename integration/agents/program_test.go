@@ -17,6 +17,7 @@ import (
 
 	"junction/auth/authtest"
 	"junction/integration/harness"
+	"junction/integration/harness/process"
 )
 
 // program is a real Junction process with a configuration file.
@@ -25,7 +26,7 @@ type program struct {
 	dir     string
 	address string // of the endpoint, the same after every start
 	admin   string // the URL of the admin listener of the last start
-	log     *harness.Output
+	log     *process.Output
 	cmd     *exec.Cmd
 	done    chan struct{}
 }
@@ -33,7 +34,7 @@ type program struct {
 // newProgram writes the configuration and chooses the address; start starts it.
 func newProgram(t *testing.T, config string) *program {
 	t.Helper()
-	p := &program{t: t, dir: t.TempDir(), address: harness.FreePort(t), log: harness.NewOutput()}
+	p := &program{t: t, dir: t.TempDir(), address: process.FreePort(t), log: process.NewOutput()}
 	config = fmt.Sprintf("listen: %s\nadmin: 127.0.0.1:0\nlog: { level: debug }\n%s", p.address, config)
 	if err := os.WriteFile(p.file(), []byte(config), 0o600); err != nil {
 		t.Fatal(err)

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"junction/integration/harness"
+	"junction/integration/harness/process"
 )
 
 // attack is one principal that sends all that it may, on many connections at once.
@@ -61,7 +62,7 @@ func attackers(args []string) error {
 	if err := fs.Parse(args); err != nil {
 		return err
 	}
-	harness.YieldCPU() // it stands for another machine, and has no right to the time of those that it attacks
+	process.YieldCPU() // it stands for another machine, and has no right to the time of those that it attacks
 	a := &attack{addr: *addr, owner: *owner, token: *token, statuses: map[string]int{}}
 	for _, name := range strings.Split(*kinds, ",") {
 		kind, ok := attackKinds()[name]

@@ -28,7 +28,7 @@ import (
 
 	"junction/auth"
 	"junction/auth/authtest"
-	"junction/integration/harness"
+	"junction/integration/harness/process"
 )
 
 func BenchmarkFairness(b *testing.B) {
@@ -157,7 +157,7 @@ func fairness(b *testing.B, program, era string, row fairRow, each time.Duration
 	}
 	var peak int64 // of the process that has most
 	for _, pid := range attacked.pids {
-		most, _ := harness.PeakMemory(pid)
+		most, _ := process.PeakMemory(pid)
 		peak = max(peak, most)
 	}
 	in.(io.Closer).Close()

@@ -16,6 +16,7 @@ import (
 	_ "github.com/jackc/pgx/v5/stdlib" // the driver of backends
 
 	"junction/integration/harness"
+	"junction/integration/harness/process"
 )
 
 // BenchmarkMembers is what a call costs when several processes answer for each other, as the CPU
@@ -102,7 +103,7 @@ func backends(b *testing.B) map[int]time.Duration {
 		if err := rows.Scan(&pid); err != nil {
 			b.Fatal(err)
 		}
-		if t, err := harness.CPUTime([]int{pid}); err == nil { // else it has ended since
+		if t, err := process.CPUTime([]int{pid}); err == nil { // else it has ended since
 			used[pid] = t
 		}
 	}
@@ -160,7 +161,7 @@ func callMembers(b *testing.B, p *harness.Program, era, begin, then string) {
 	if database {
 		first = backends(b)
 	}
-	before, err := harness.CPUTime(pids)
+	before, err := process.CPUTime(pids)
 	if err != nil {
 		b.Skip(err)
 	}
@@ -170,7 +171,7 @@ func callMembers(b *testing.B, p *harness.Program, era, begin, then string) {
 		calls += run(seconds)
 	}
 	elapsed := time.Since(took)
-	after, _ := harness.CPUTime(pids)
+	after, _ := process.CPUTime(pids)
 	if database {
 		for pid, used := range backends(b) {
 			after += used - first[pid]

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"junction/integration/harness"
+	"junction/integration/harness/process"
 )
 
 // BenchmarkMemory is what the program keeps in memory, as the system counts it, and how soon it
@@ -130,7 +131,7 @@ func atRest(b *testing.B, ep benchEndpoint) (all, own int64) {
 	for i := range 10 {
 		var sum, ours int64
 		for _, pid := range ep.pids {
-			n, o, err := harness.Resident(pid)
+			n, o, err := process.Resident(pid)
 			if err != nil {
 				b.Skipf("resident memory: %v", err)
 			}

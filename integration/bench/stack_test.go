@@ -17,6 +17,7 @@ import (
 
 	"junction/auth/authtest"
 	"junction/integration/harness"
+	"junction/integration/harness/process"
 )
 
 // benchChild is a process of a benchmark. It ends with the benchmark that started it, whatever
@@ -39,7 +40,7 @@ func startChild(b *testing.B, name string, end syscall.Signal, cmd *exec.Cmd) *b
 	}
 	defer log.Close()
 	cmd.Stderr = log
-	cmd.SysProcAttr = harness.ChildAttr(end)
+	cmd.SysProcAttr = process.ChildAttr(end)
 	if err := cmd.Start(); err != nil {
 		b.Fatalf("start %s: %v", name, err)
 	}
@@ -56,7 +57,7 @@ func startChild(b *testing.B, name string, end syscall.Signal, cmd *exec.Cmd) *b
 		case <-c.done:
 		case <-time.After(5 * time.Second):
 		}
-		harness.KillGroup(cmd.Process.Pid)
+		process.KillGroup(cmd.Process.Pid)
 		<-c.done
 	})
 	b.Cleanup(c.stop)
@@ -196,7 +197,7 @@ const nginxBuffers = `			proxy_buffering on;
 
 func startNginx(b *testing.B, program string, to benchEndpoint, buffers string) benchEndpoint {
 	b.Helper()
-	dir, addr := b.TempDir(), harness.FreePort(b)
+	dir, addr := b.TempDir(), process.FreePort(b)
 	conf := filepath.Join(dir, "nginx.conf")
 	if err := os.WriteFile(conf, fmt.Appendf(nil, nginxConfig, dir, addr, to.addr, buffers), 0o600); err != nil {
 		b.Fatal(err)
@@ -205,7 +206,7 @@ func startNginx(b *testing.B, program string, to benchEndpoint, buffers string) 
 	c := startChild(b, "nginx", syscall.SIGTERM, exec.Command(program, "-p", dir, "-e", "stderr", "-c", conf))
 	ep := benchEndpoint{addr: addr, proc: c, pids: []int{c.cmd.Process.Pid}}
 	waitTools(b, ep, harness.LegacyEra, 1)
-	ep.pids = append(ep.pids, harness.ChildPIDs(c.cmd.Process.Pid)...)
+	ep.pids = append(ep.pids, process.ChildPIDs(c.cmd.Process.Pid)...)
 	return ep
 }
 
@@ -262,7 +263,7 @@ func launchJunction(b *testing.B, program string, upstreams ...upstreamEntry) be
 // launchJunctionWith is launchJunction with further sections of its file.
 func launchJunctionWith(b *testing.B, program, sections string, upstreams ...upstreamEntry) benchEndpoint {
 	b.Helper()
-	dir, addr := b.TempDir(), harness.FreePort(b)
+	dir, addr := b.TempDir(), process.FreePort(b)
 	var conf strings.Builder
 	// BENCH_ADMIN=127.0.0.1:0 switches metrics on
 	fmt.Fprintf(&conf, "listen: %s\nadmin: %q\n%supstreams:\n", addr, os.Getenv("BENCH_ADMIN"), sections)
@@ -406,12 +407,12 @@ func microseconds(d time.Duration) float64 { return float64(d) / float64(time.Mi
 // run makes one run. A call that fails ends the benchmark.
 func (l *loader) run(b *testing.B, o loadOrder) loadSample {
 	b.Helper()
-	before, _ := harness.CPUTime(l.on.pids)
+	before, _ := process.CPUTime(l.on.pids)
 	if err := l.in.Encode(o); err != nil {
 		l.c.fatal(b, "order a run: %v", err)
 	}
 	r := l.read(b)
-	after, _ := harness.CPUTime(l.on.pids)
+	after, _ := process.CPUTime(l.on.pids)
 	return loadSample{r, after - before}
 }
 

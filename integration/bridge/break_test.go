@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"junction/integration/harness"
+	"junction/integration/harness/process"
 	"junction/proxy"
 	"junction/upstream"
 	"junction/upstream/client"
@@ -94,7 +95,7 @@ func TestNoiseOfAProcessGoesToTheLog(t *testing.T) {
 	for _, client := range harness.Eras {
 		for _, up := range harness.Eras {
 			harness.RunPair(t, client, up, "stdio", func(t *testing.T, p harness.Pair) {
-				log := harness.NewOutput()
+				log := process.NewOutput()
 				s := p.Serve(t, upstreamtest.Script{})
 				j := harness.Start(t, p, harness.Setup{Upstreams: map[string]upstream.Config{"up": s.Config}, Log: log})
 				j.Offers(t, "up")

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"junction/integration/harness"
+	"junction/integration/harness/npm"
+	"junction/integration/harness/process"
 	"junction/upstream"
 	"junction/upstream/client"
 	"junction/upstream/raw"
@@ -60,7 +62,7 @@ func TestForeignExclusiveServer(t *testing.T) {
 	for _, client := range harness.Eras {
 		for _, up := range harness.Eras {
 			harness.RunPair(t, client, up, "stdio", func(t *testing.T, p harness.Pair) {
-				s := p.Serve(t, upstreamtest.Script{Exclusive: harness.FreePort(t)})
+				s := p.Serve(t, upstreamtest.Script{Exclusive: process.FreePort(t)})
 				j := harness.Start(t, p, harness.Setup{Upstreams: map[string]upstream.Config{"up": s.Config}})
 				j.Offers(t, "up")
 				for _, capabilities := range kindsOfClient {
@@ -237,7 +239,7 @@ func TestForeignMemoryOfFiveClients(t *testing.T) {
 // published is the command of a stdio server from the folder npm.
 func published(t testing.TB, server string) []string {
 	return []string{"node",
-		filepath.Join(harness.MustNPM(t), "node_modules", "@modelcontextprotocol", server, "dist", "index.js")}
+		filepath.Join(npm.MustFolder(t), "node_modules", "@modelcontextprotocol", server, "dist", "index.js")}
 }
 
 // TestForeignToolsOfOnePrincipal: with isolation: principal a tool that appears in the process of

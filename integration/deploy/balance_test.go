@@ -9,12 +9,12 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"junction/integration/harness"
+	"junction/integration/harness/process"
 )
 
 // pretender is a process behind a reverse proxy that is ready, and handles requests as a test wants.
 type pretender struct {
-	process
+	member
 	got atomic.Int64 // requests
 }
 
@@ -26,7 +26,7 @@ func mustPretend(t *testing.T, handle http.HandlerFunc) *pretender {
 	t.Cleanup(admin.Close)
 	p.admin = admin.Listener.Addr().String()
 	if handle == nil {
-		p.listen = harness.FreePort(t)
+		p.listen = process.FreePort(t)
 		return p
 	}
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -65,7 +65,7 @@ func TestOperateRecipesExecuteNothingTwice(t *testing.T) {
 			t.Run(f.name+" "+test.name, func(t *testing.T) {
 				t.Parallel()
 				bad, good := mustPretend(t, test.handle), mustPretend(t, func(http.ResponseWriter, *http.Request) {})
-				s := mustFront(t, f, "https://"+host, []process{bad.process, good.process})
+				s := mustFront(t, f, "https://"+host, []member{bad.member, good.member})
 				const sent = 12
 				failed := int64(0)
 				for i := range sent {

@@ -23,6 +23,7 @@ import (
 	"junction/auth"
 	"junction/auth/authtest"
 	"junction/integration/harness"
+	"junction/integration/harness/process"
 	"junction/upstream/client"
 	"junction/upstream/upstreamtest"
 )
@@ -54,14 +55,14 @@ type front struct {
 // Junction.
 type place struct {
 	dir, address string
-	junction     []process
+	junction     []member
 }
 
-// process has the addresses of one process, listen and admin.
-type process struct{ listen, admin string }
+// member has the addresses of one process, listen and admin.
+type member struct{ listen, admin string }
 
 // lines returns one line of the recipe for each process.
-func (p place) lines(of func(i int, one process) string) string {
+func (p place) lines(of func(i int, one member) string) string {
 	var all []string
 	for i, one := range p.junction {
 		all = append(all, of(i, one))
@@ -101,9 +102,9 @@ http {
 }
 
 func nginxSite(t *testing.T, p place) string {
-	servers := p.lines(func(_ int, one process) string { return "server " + one.listen + " max_fails=0;" })
+	servers := p.lines(func(_ int, one member) string { return "server " + one.listen + " max_fails=0;" })
 	return recipe(t, "nginx.conf", "listen 443 ssl", "listen "+p.address+" ssl", "\tlisten [::]:443 ssl http2;\n", "",
-		"listen 80;", "listen "+harness.FreePort(t)+";", "\tlisten [::]:80;\n", "", "server 127.0.0.1:8420 max_fails=0;", servers,
+		"listen 80;", "listen "+process.FreePort(t)+";", "\tlisten [::]:80;\n", "", "server 127.0.0.1:8420 max_fails=0;", servers,
 		"/etc/letsencrypt/live/mcp.example.com/fullchain.pem", p.dir+"/cert.pem",
 		"/etc/letsencrypt/live/mcp.example.com/privkey.pem", p.dir+"/key.pem")
 }
@@ -113,7 +114,7 @@ func fronts() []front { return []front{haproxy(), nginx(nginxSite), caddy()} }
 // caddy returns Caddy with the recipe, which gets no certificate from outside.
 func caddy() front {
 	return front{"Caddy", func(t *testing.T, p place) *exec.Cmd {
-		addresses := strings.Fields(p.lines(func(_ int, one process) string { return one.listen }))
+		addresses := strings.Fields(p.lines(func(_ int, one member) string { return one.listen }))
 		file := p.write(t, "Caddyfile", "{\n\tadmin off\n\tauto_https off\n}\n"+
 			recipe(t, "Caddyfile", "\n"+host+" {", "\nhttps://"+host+":"+port(p.address)+" {\n\tbind 127.0.0.1\n\ttls "+p.dir+"/cert.pem "+p.dir+"/key.pem"))
 		cmd := exec.Command(program(t, "caddy"), "run", "--adapter", "caddyfile", "--config", file)
@@ -134,11 +135,11 @@ func haproxy() front {
 			both, _ := os.ReadFile(filepath.Join(p.dir, "both.pem"))
 			p.write(t, "both.pem", string(both)+string(text))
 		}
-		servers := p.lines(func(i int, one process) string {
+		servers := p.lines(func(i int, one member) string {
 			return fmt.Sprintf("server junction%d %s port %s", i+1, one.listen, port(one.admin))
 		})
 		file := p.write(t, "haproxy.cfg", recipe(t, "haproxy.cfg", "bind :::443 v4v6", "bind "+p.address,
-			"bind :::80 v4v6", "bind "+harness.FreePort(t), "/etc/haproxy/mcp.example.com.pem", p.dir+"/both.pem",
+			"bind :::80 v4v6", "bind "+process.FreePort(t), "/etc/haproxy/mcp.example.com.pem", p.dir+"/both.pem",
 			"server junction1 127.0.0.1:8420", servers,
 			"maxconn 16000", "maxconn 2000")) // that many descriptors the machine of a test may lack
 		return exec.Command(program(t, "haproxy"), "-db", "-f", file)
@@ -191,19 +192,19 @@ func mustStackAt(t *testing.T, f front, public string) *stack {
 		"auth: { api_keys: ["+entry+"], trusted_proxies: [127.0.0.1/32] }\n")
 	p.MustServe(t)
 	p.MustReady(t, harness.Patience)
-	s := mustFront(t, f, public, []process{{strings.TrimPrefix(p.Origin(), "http://"), strings.TrimPrefix(p.Admin, "http://")}})
+	s := mustFront(t, f, public, []member{{strings.TrimPrefix(p.Origin(), "http://"), strings.TrimPrefix(p.Admin, "http://")}})
 	s.key = key
 	return s
 }
 
 // mustFront starts a reverse proxy in front of processes.
-func mustFront(t *testing.T, f front, public string, junction []process) *stack {
+func mustFront(t *testing.T, f front, public string, junction []member) *stack {
 	t.Helper()
-	at := place{dir: t.TempDir(), address: harness.FreePort(t), junction: junction}
+	at := place{dir: t.TempDir(), address: process.FreePort(t), junction: junction}
 	roots := mustCertificate(t, at)
 	cmd := f.start(t, at)
-	output := harness.NewOutput()
-	cmd.Stdout, cmd.Stderr, cmd.SysProcAttr = output, output, harness.ChildAttr(syscall.SIGTERM)
+	output := process.NewOutput()
+	cmd.Stdout, cmd.Stderr, cmd.SysProcAttr = output, output, process.ChildAttr(syscall.SIGTERM)
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}

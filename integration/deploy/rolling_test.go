@@ -15,6 +15,7 @@ import (
 	"junction/auth"
 	"junction/auth/authtest"
 	"junction/integration/harness"
+	"junction/integration/harness/process"
 	"junction/integration/load"
 	"junction/upstream/upstreamtest"
 )
@@ -33,7 +34,7 @@ func (k keyed) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // mustProcesses starts three processes over one database, which drain for three seconds. Each has an
 // address of its own, and all have the same ports, as on different machines.
-func mustProcesses(t *testing.T) (all []*harness.Program, at []process, key string) {
+func mustProcesses(t *testing.T) (all []*harness.Program, at []member, key string) {
 	t.Helper()
 	_, url := upstreamtest.Start(t, upstreamtest.Script{})
 	key = auth.NewKey()
@@ -42,7 +43,7 @@ func mustProcesses(t *testing.T) (all []*harness.Program, at []process, key stri
 	if err != nil {
 		t.Fatal(err)
 	}
-	dsn, listen, admin := authtest.Schema(t), port(harness.FreePort(t)), port(harness.FreePort(t))
+	dsn, listen, admin := authtest.Schema(t), port(process.FreePort(t)), port(process.FreePort(t))
 	for i := range 3 {
 		p := harness.NewProgram(t)
 		dir := p.Dir
@@ -58,7 +59,7 @@ func mustProcesses(t *testing.T) (all []*harness.Program, at []process, key stri
 			filepath.Join(dir, "key"), host, url, dsn, filepath.Join(dir, "master.key"), hash))
 		p.MustServe(t)
 		p.MustReady(t, harness.Patience)
-		all, at = append(all, p), append(at, process{ip + listen, ip + admin})
+		all, at = append(all, p), append(at, member{ip + listen, ip + admin})
 	}
 	return all, at, key
 }
@@ -114,7 +115,7 @@ func TestOperateRecipesRollOut(t *testing.T) {
 }
 
 // forwarded returns how many requests the processes have forwarded to each other.
-func forwarded(t *testing.T, at []process) (sum int) {
+func forwarded(t *testing.T, at []member) (sum int) {
 	t.Helper()
 	for _, one := range at {
 		r, err := http.Get("http://" + one.admin + "/metrics")

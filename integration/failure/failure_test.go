@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"junction/integration/harness"
+	"junction/integration/harness/process"
 	"junction/proxy"
 	"junction/upstream"
 	"junction/upstream/upstreamtest"
@@ -106,7 +107,7 @@ func TestFailureWatchdog(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("only Linux says which children there are")
 	}
-	before := harness.ChildPIDs(os.Getpid())
+	before := process.ChildPIDs(os.Getpid())
 	configs := map[string]upstream.Config{}
 	for _, name := range []string{"bad", "good"} {
 		configs[name], _ = harness.MustScripted(t, "stdio", upstreamtest.Script{})
@@ -116,8 +117,8 @@ func TestFailureWatchdog(t *testing.T) {
 	mustWatchdog := func(other int) int {
 		t.Helper()
 		var all []int
-		for _, pid := range harness.ChildPIDs(os.Getpid()) {
-			if name, lives := harness.Living(pid); lives && name == "sh" && !slices.Contains(before, pid) {
+		for _, pid := range process.ChildPIDs(os.Getpid()) {
+			if name, lives := process.Living(pid); lives && name == "sh" && !slices.Contains(before, pid) {
 				all = append(all, pid)
 			}
 		}
@@ -127,7 +128,7 @@ func TestFailureWatchdog(t *testing.T) {
 		return all[0]
 	}
 	watchdog := mustWatchdog(0)
-	harness.KillGroup(watchdog)
+	process.KillGroup(watchdog)
 	x.mustRecover(t)
 	x.MustFail(t, "bad__die", `{"code":7}`, "lost")
 	x.mustRecover(t)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"junction/integration/harness"
+	"junction/integration/harness/process"
 	"junction/upstream/client"
 )
 
@@ -47,7 +48,7 @@ func TestTimedStop(t *testing.T) {
 	deafTo(t, p)
 	var idle atomic.Bool
 	var burners sync.WaitGroup
-	family := harness.Descendants(p.Cmd.Process.Pid)
+	family := process.Descendants(p.Cmd.Process.Pid)
 	for range runtime.NumCPU() {
 		burners.Go(func() {
 			for !idle.Load() {
@@ -55,7 +56,7 @@ func TestTimedStop(t *testing.T) {
 		})
 	}
 	began := time.Now()
-	harness.Terminate(p.Cmd.Process.Pid)
+	process.Terminate(p.Cmd.Process.Pid)
 	<-p.Done
 	took := time.Since(began)
 	idle.Store(true)
@@ -65,7 +66,7 @@ func TestTimedStop(t *testing.T) {
 		t.Errorf("the stop took %v, want %v to %v", took, grace, grace+stopBound)
 	}
 	for _, child := range family {
-		if name, lives := harness.Living(child); lives {
+		if name, lives := process.Living(child); lives {
 			t.Errorf("process %d (%s) outlived junction", child, name)
 		}
 	}

@@ -22,6 +22,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"junction/integration/harness"
+	"junction/integration/harness/process"
 	"junction/integration/load"
 	"junction/upstream/upstreamtest"
 )
@@ -66,9 +67,9 @@ func TestFaultDescriptors(t *testing.T) {
 	pid := p.Cmd.Process.Pid
 	kill := func() {
 		t.Helper()
-		for _, child := range harness.Descendants(pid) {
-			if name, lives := harness.Living(child); lives && name == "junction" {
-				harness.KillGroup(child)
+		for _, child := range process.Descendants(pid) {
+			if name, lives := process.Living(child); lives && name == "junction" {
+				process.KillGroup(child)
 			}
 		}
 	}

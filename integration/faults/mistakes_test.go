@@ -13,6 +13,7 @@ import (
 
 	"junction/auth/authtest"
 	"junction/integration/harness"
+	"junction/integration/harness/process"
 	"junction/upstream/client"
 	"junction/upstream/raw"
 	"junction/upstream/upstreamtest"
@@ -140,7 +141,7 @@ func TestFaultAuditOfReplicas(t *testing.T) {
 		if len(all) > 0 {
 			first = all[0]
 		}
-		address := harness.FreePort(t)
+		address := process.FreePort(t)
 		return mustProcess(t, dsn, config.URL, first, fmt.Sprintf("replicas: { listen: %q, advertise: %[1]q }\n"+
 			"audit: { file: %q }\n", address, filepath.Join(dir, name)))
 	}

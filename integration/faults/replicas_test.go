@@ -18,6 +18,7 @@ import (
 
 	"junction/auth/authtest"
 	"junction/integration/harness"
+	"junction/integration/harness/process"
 	"junction/integration/load"
 	"junction/upstream/client"
 	"junction/upstream/jsonrpc"
@@ -290,7 +291,7 @@ func TestFaultReplicaUnreachable(t *testing.T) {
 	harness.WithoutShort(t)
 	t.Parallel()
 	config, _ := harness.MustScripted(t, "http", upstreamtest.Script{Era: "legacy"})
-	w := mustWay(t, harness.FreePort(t))
+	w := mustWay(t, process.FreePort(t))
 	var all []*harness.Program
 	for i := range 2 {
 		p := harness.NewProgram(t)
@@ -368,7 +369,7 @@ type way struct {
 
 func mustWay(t *testing.T, to string) *way {
 	t.Helper()
-	w := &way{address: harness.FreePort(t), to: to}
+	w := &way{address: process.FreePort(t), to: to}
 	w.mustOpen(t)
 	t.Cleanup(w.close)
 	return w

@@ -10,6 +10,7 @@ import (
 
 	"junction/auth/authtest"
 	"junction/integration/harness"
+	"junction/integration/harness/process"
 	"junction/integration/load"
 	"junction/upstream/client"
 )
@@ -24,7 +25,7 @@ type rollout struct {
 
 func mustRollout(t *testing.T) *rollout {
 	t.Helper()
-	front := harness.FreePort(t)
+	front := process.FreePort(t)
 	r := &rollout{url: "http://" + front + "/mcp"}
 	r.all = mustReplicas(t, authtest.Schema(t), "allowed_origins: [\"http://"+front+"\"]")
 	var servers []string

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"junction/integration/harness"
+	"junction/integration/harness/process"
 	"junction/integration/load"
 	"junction/upstream/upstreamtest"
 )
@@ -32,9 +33,9 @@ func TestFaultServersCrash(t *testing.T) {
 	})
 	crashed.AwaitCalls(200)
 	killed := 0
-	for _, pid := range harness.Descendants(p.Cmd.Process.Pid) {
-		if name, lives := harness.Living(pid); lives && name == "junction" {
-			harness.KillGroup(pid)
+	for _, pid := range process.Descendants(p.Cmd.Process.Pid) {
+		if name, lives := process.Living(pid); lives && name == "junction" {
+			process.KillGroup(pid)
 			killed++
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"junction/integration/harness"
+	"junction/integration/harness/npm"
 	"junction/upstream/raw"
 )
 
@@ -32,7 +33,7 @@ type npmUpstream struct {
 // node is the command of a stdio server from the folder npm.
 func node(t testing.TB, server string, args ...string) string {
 	t.Helper()
-	file := filepath.Join(harness.MustNPM(t), "node_modules", "@modelcontextprotocol", server, "dist", "index.js")
+	file := filepath.Join(npm.MustFolder(t), "node_modules", "@modelcontextprotocol", server, "dist", "index.js")
 	return harness.Command(t, append([]string{"node", file}, args...)...)
 }
 
@@ -72,7 +73,7 @@ func npmUpstreams(t *testing.T) []npmUpstream {
   ],
   "relations": []
 }`
-	sse := harness.MustServe(t, "sse")
+	sse := npm.MustServe(t, "sse")
 	return []npmUpstream{
 		{
 			name: "demo", config: harness.Command(t, "junction", "demo"), era: "modern", tools: 3,
@@ -80,7 +81,7 @@ func npmUpstreams(t *testing.T) []npmUpstream {
 			bareCall: "echo", bareArguments: `{"text":"größer"}`, bareText: "größer",
 		},
 		everything("every-auto", "transport: auto, url: "+strconv.Quote(sse)),
-		everything("every-http", "url: "+strconv.Quote(harness.MustServe(t, "streamableHttp"))),
+		everything("every-http", "url: "+strconv.Quote(npm.MustServe(t, "streamableHttp"))),
 		everything("every-sse", "transport: sse, url: "+strconv.Quote(sse)),
 		everything("every-stdio", node(t, "server-everything", "stdio")),
 		{
@@ -126,7 +127,7 @@ func withoutTool(t *testing.T, result []byte, name string) []byte {
 // every era and over every wire, through one Junction.
 func TestForeignClientsAndServers(t *testing.T) {
 	defer harness.Computes(t)()
-	harness.MustNPM(t)
+	npm.MustFolder(t)
 	upstreams := npmUpstreams(t)
 	p := harness.MustProgram(t, configOf(upstreams))
 	ready := p.MustReady(t, harness.Patience)
@@ -139,11 +140,11 @@ func TestForeignClientsAndServers(t *testing.T) {
 	for _, u := range upstreams {
 		if u.name == "every-http" {
 			_, url, _ := strings.Cut(u.config, "url: ")
-			var direct harness.NpmList // as a client that can be asked everything sees it
-			if err := harness.NpmClients()[0].Run(t, &direct, strings.Trim(url, `"`), "use", "[]"); err != nil {
+			var direct npm.List // as a client that can be asked everything sees it
+			if err := npm.Clients()[0].Run(t, &direct, strings.Trim(url, `"`), "use", "[]"); err != nil {
 				t.Fatal(err)
 			}
-			through := harness.NpmClients()[0].MustList(t, p.URL+"/"+u.name)
+			through := npm.Clients()[0].MustList(t, p.URL+"/"+u.name)
 			// which it offers to a client with roots
 			direct.Raw = withoutTool(t, direct.Raw, "get-roots-list")
 			// we make the task of a tool that wants one
@@ -158,11 +159,11 @@ func TestForeignClientsAndServers(t *testing.T) {
 	// below list in every client.
 	var want []string
 	for _, u := range upstreams {
-		for _, bare := range harness.NpmClients()[0].MustList(t, p.URL+"/"+u.name).Tools {
+		for _, bare := range npm.Clients()[0].MustList(t, p.URL+"/"+u.name).Tools {
 			want = append(want, u.name+"__"+bare)
 		}
 	}
-	for _, c := range harness.Tried(t, harness.NpmClients()) {
+	for _, c := range npm.Tried(t, npm.Clients()) {
 		t.Run(c.Name, func(t *testing.T) {
 			defer harness.Computes(t)()
 			list := c.MustList(t, p.URL)
@@ -181,11 +182,11 @@ func TestForeignClientsAndServers(t *testing.T) {
 
 // try has the client use the upstream through the merged endpoint, whose tools are all, and through
 // the upstream's own.
-func (u npmUpstream) try(t *testing.T, c harness.NpmClient, url string, all []string) {
+func (u npmUpstream) try(t *testing.T, c npm.Client, url string, all []string) {
 	defer harness.Computes(t)()
 	exposed := u.name + "__" + u.call
 	if u.steps > 0 && c.Sdk {
-		var p harness.NpmProgress
+		var p npm.Progress
 		if err := c.Run(t, &p, url, "progress", exposed, u.arguments); err != nil {
 			t.Fatal(err)
 		}
@@ -217,8 +218,8 @@ func (u npmUpstream) try(t *testing.T, c harness.NpmClient, url string, all []st
 		return
 	}
 	var s struct {
-		harness.NpmList
-		Result       harness.ToolResult
+		npm.List
+		Result       npm.ToolResult
 		Alive        string
 		HadSession   bool
 		DeleteStatus *int
@@ -240,7 +241,7 @@ func (u npmUpstream) try(t *testing.T, c harness.NpmClient, url string, all []st
 	}
 }
 
-func (u npmUpstream) check(t *testing.T, tool string, got harness.ToolResult, want string) {
+func (u npmUpstream) check(t *testing.T, tool string, got npm.ToolResult, want string) {
 	t.Helper()
 	if got.IsError || got.Text() != want {
 		t.Errorf("%s answered %q (isError %v), want %q", tool, got.Text(), got.IsError, want)

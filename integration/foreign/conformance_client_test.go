@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"junction/integration/harness"
+	"junction/integration/harness/npm"
 )
 
 // This file runs the suite's scenarios for clients. The suite plays a server and starts a command
@@ -131,7 +132,7 @@ func clientScenarios() []clientScenario {
 // both eras drive.
 func TestConformanceAsClient(t *testing.T) {
 	harness.Waits(t)
-	npm := harness.MustNPM(t)
+	folder := npm.MustFolder(t)
 	own, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
@@ -141,7 +142,7 @@ func TestConformanceAsClient(t *testing.T) {
 	}
 	for _, scenario := range clientScenarios() {
 		for _, revision := range scenario.revisions {
-			for _, c := range harness.NpmClients() {
+			for _, c := range npm.Clients() {
 				if c.Name != "sdk1" && c.Name != "sdk2-modern" {
 					continue
 				}
@@ -166,7 +167,7 @@ func TestConformanceAsClient(t *testing.T) {
 					var found conformance
 					go func() {
 						var err error
-						found, err = conform(t.Context(), npm, dir, []string{"JUNCTION_ROLE=" + driverRole, driverURL + "=" + s.URL},
+						found, err = conform(t.Context(), folder, dir, []string{"JUNCTION_ROLE=" + driverRole, driverURL + "=" + s.URL},
 							"client", "--command", own, "--scenario", scenario.name, "--spec-version", revision, "--timeout",
 							strconv.FormatInt(conformancePatience.Milliseconds(), 10))
 						ended <- err
@@ -201,7 +202,7 @@ func TestConformanceAsClient(t *testing.T) {
 }
 
 // use puts the server behind a program and has the client list, call, read and get what there is.
-func (s clientScenario) use(t *testing.T, d driven, c harness.NpmClient) {
+func (s clientScenario) use(t *testing.T, d driven, c npm.Client) {
 	t.Helper()
 	p := harness.MustProgram(t, fmt.Sprintf("upstreams:\n  suite: {url: %q}\n", d.URL))
 	defer p.MustStop(t) // the suite waits for our connections to end

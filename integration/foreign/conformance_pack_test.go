@@ -14,6 +14,7 @@ import (
 
 	"junction/auth/authtest"
 	"junction/integration/harness"
+	"junction/integration/harness/npm"
 )
 
 // conformingPack has what some scenarios of the suite need of a server. Others need features that a
@@ -53,7 +54,7 @@ var ofPacks = map[string][]string{
 func TestConformancePack(t *testing.T) {
 	harness.WithoutShort(t)
 	harness.Waits(t)
-	harness.MustNPM(t)
+	npm.MustFolder(t)
 	dir := t.TempDir()
 	for name, text := range conformingPack {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"junction/integration/harness"
+	"junction/integration/harness/npm"
 )
 
 // TestConformanceSkills has the suite judge skills of a server of FastMCP and of a pack, of the same
@@ -22,7 +23,7 @@ func TestConformanceSkills(t *testing.T) {
 		t.Skip("JUNCTION_FASTMCP is not set; name a Python with the package fastmcp, version 4")
 	}
 	defer harness.Computes(t)()
-	harness.MustNPM(t)
+	npm.MustFolder(t)
 	dir := mustSkills(t)
 	fastmcp := mustFastMCP(t, python, filepath.Join(dir, "skills"))
 	p := harness.MustProgram(t, fmt.Sprintf(`upstreams:

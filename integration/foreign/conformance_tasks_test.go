@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"junction/integration/harness"
+	"junction/integration/harness/npm"
 	"junction/upstream/raw"
 	"junction/upstream/upstreamtest"
 )
@@ -107,7 +108,7 @@ func (j *jobs) order(tool, name, seconds string) string {
 func TestConformanceTasks(t *testing.T) {
 	harness.WithoutShort(t)
 	harness.Waits(t)
-	npm := harness.MustNPM(t)
+	folder := npm.MustFolder(t)
 	direct := mustJobs(t)
 	p := harness.MustProgram(t, fmt.Sprintf("upstreams:\n  jobs: {url: %q}\n", mustJobs(t)))
 	p.MustReady(t, harness.Patience)
@@ -117,7 +118,7 @@ func TestConformanceTasks(t *testing.T) {
 	for i, url := range []string{direct, p.URL + "/jobs"} {
 		dir := t.TempDir()
 		both.Go(func() {
-			runs[i], errs[i] = conform(t.Context(), npm, dir, nil, "server", "--url", url, "--requirements",
+			runs[i], errs[i] = conform(t.Context(), folder, dir, nil, "server", "--url", url, "--requirements",
 				harness.ModernVersion)
 		})
 	}

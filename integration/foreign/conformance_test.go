@@ -27,6 +27,8 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"junction/integration/harness"
+	"junction/integration/harness/npm"
+	"junction/integration/harness/process"
 )
 
 // This file runs the official conformance suite, for servers: directly against the official
@@ -67,7 +69,7 @@ var ranOn = regexp.MustCompile(`^(?:server-)?(.*)-\d{4}-\d\d-\d\dT[-\dZ]+$`)
 // mustConform runs the suite with these arguments and reads what it found.
 func mustConform(t testing.TB, args ...string) conformance {
 	t.Helper()
-	c, err := conform(t.Context(), harness.MustNPM(t), t.TempDir(), nil, args...)
+	c, err := conform(t.Context(), npm.MustFolder(t), t.TempDir(), nil, args...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,14 +78,14 @@ func mustConform(t testing.TB, args ...string) conformance {
 
 // conform runs the suite of the folder npm, which may write into dir. The suite's exit status says
 // whether all was good, which is no error here.
-func conform(ctx context.Context, npm, dir string, env []string, args ...string) (conformance, error) {
+func conform(ctx context.Context, folder, dir string, env []string, args ...string) (conformance, error) {
 	ctx, cancel := context.WithTimeout(ctx, conformancePatience)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "node", append(append([]string{"conformance.mjs"}, args...), "-o", dir)...)
-	cmd.Dir = npm
+	cmd.Dir = folder
 	cmd.Env = append(cmd.Environ(), env...)
-	cmd.SysProcAttr = harness.ChildAttr(syscall.SIGKILL)
-	cmd.Cancel = func() error { harness.KillGroup(cmd.Process.Pid); return nil }
+	cmd.SysProcAttr = process.ChildAttr(syscall.SIGKILL)
+	cmd.Cancel = func() error { process.KillGroup(cmd.Process.Pid); return nil }
 	cmd.WaitDelay = 5 * time.Second
 	out, err := cmd.CombinedOutput()
 	c := conformance{found: map[string][]verdict{}, said: string(out), passed: err == nil}
@@ -178,7 +180,7 @@ func (c conformance) bad(scenario string, baseline conformance) map[string]verdi
 // scenarios reads from the suite what a revision requires of servers or of clients.
 func scenarios(t testing.TB, revision, leg string) []string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(harness.MustNPM(t),
+	text, err := os.ReadFile(filepath.Join(npm.MustFolder(t),
 		"node_modules/@modelcontextprotocol/conformance/requirements", revision+".yaml"))
 	if err != nil {
 		t.Fatal(err)
@@ -294,7 +296,7 @@ func exceptSeveralProcesses(exceptions map[string]map[string]map[string]bool) {
 // clients of both eras see of the reference server.
 func TestConformance(t *testing.T) {
 	defer harness.Computes(t)()
-	harness.MustNPM(t)
+	npm.MustFolder(t)
 	reference := mustBuildReference(t)
 	// The suite adds a tool and waits for its notification: no other test may use the same server.
 	direct := map[string]string{harness.LegacyVersion: mustServeReference(t, "-stateless=false"),

@@ -16,6 +16,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"junction/integration/harness"
+	"junction/integration/harness/npm"
 	"junction/proxy"
 	"junction/upstream"
 	"junction/upstream/client"
@@ -115,10 +116,10 @@ type sdkLists struct {
 // mustListWith runs lists.mjs.
 func mustListWith(t *testing.T, which, url string, definitions []byte) sdkLists {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), harness.NpmPatience)
+	ctx, cancel := context.WithTimeout(t.Context(), npm.Patience)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "node", "lists.mjs", which, url)
-	cmd.Dir = harness.MustNPM(t)
+	cmd.Dir = npm.MustFolder(t)
 	cmd.Stdin = bytes.NewReader(definitions)
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
@@ -218,7 +219,7 @@ func TestForeignClientsKeepTheirListsWhateverAServerDefines(t *testing.T) {
 		t.Skip("three clients parse thousands of definitions: CI runs this test without -short")
 	}
 	defer harness.Computes(t)()
-	harness.MustNPM(t)
+	npm.MustFolder(t)
 	var mutations [upstream.Parts][]mutation
 	var all [upstream.Parts][]json.RawMessage // each mutation, with a good definition beside it
 	alone := map[string][]json.RawMessage{}

@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"junction/integration/harness"
+	"junction/integration/harness/process"
 	"junction/upstream/client"
 	"junction/upstream/jsonrpc"
 )
@@ -80,13 +81,13 @@ func pythonServers(t *testing.T) *harness.Program {
 	}
 	config := "upstreams:\n"
 	for _, sdk := range pythonSDKs {
-		_, port, err := net.SplitHostPort(harness.FreePort(t))
+		_, port, err := net.SplitHostPort(process.FreePort(t))
 		if err != nil {
 			t.Fatal(err)
 		}
 		cmd := exec.Command(python, script, sdk, port)
 		cmd.Env = append(os.Environ(), "PYTHONPATH="+packages)
-		harness.MustStartServer(t, cmd, regexp.MustCompile("Uvicorn running"))
+		process.MustStartServer(t, cmd, regexp.MustCompile("Uvicorn running"))
 		config += fmt.Sprintf("  %s-url: {url: %q}\n", sdk, "http://127.0.0.1:"+port+"/mcp")
 		for name, line := range map[string]string{"default": "", "legacy": "era: legacy, ", "both": "era: both, ",
 			"own-legacy": "era: legacy, "} {

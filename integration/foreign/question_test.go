@@ -8,13 +8,14 @@ import (
 	"testing"
 
 	"junction/integration/harness"
+	"junction/integration/harness/npm"
 )
 
 // asked is what the command ask of a foreign client prints.
 type asked struct {
 	Era       string
 	Questions []question
-	Result    harness.ToolResult
+	Result    npm.ToolResult
 }
 
 // question is a question that a foreign client was asked.
@@ -31,7 +32,7 @@ type question struct {
 }
 
 // mustAsk has a client that can be asked everything call a tool.
-func mustAsk(t testing.TB, c harness.NpmClient, url, tool, arguments string) asked {
+func mustAsk(t testing.TB, c npm.Client, url, tool, arguments string) asked {
 	t.Helper()
 	var a asked
 	if err := c.Run(t, &a, url, "ask", tool, arguments); err != nil {
@@ -77,16 +78,16 @@ func (got asked) check(t *testing.T, upstream string, want asked) {
 // wrote ask, of both eras and over every wire.
 func TestForeignQuestions(t *testing.T) {
 	defer harness.Computes(t)()
-	harness.MustNPM(t)
+	npm.MustFolder(t)
 	reference := mustBuildReference(t)
-	everything, modern := harness.MustServe(t, "streamableHttp"), mustServeReference(t)
+	everything, modern := npm.MustServe(t, "streamableHttp"), mustServeReference(t)
 	p := harness.MustProgram(t, fmt.Sprintf(`upstreams:
   every-http: {url: %q, questions: exact}
   every-sse: {transport: sse, url: %q, questions: exact}
   every-stdio: {%s, questions: exact}
   ref-http: {url: %q, era: modern}
   ref-stdio: {command: [%q], era: modern}
-`, everything, harness.MustServe(t, "sse"), node(t, "server-everything", "stdio"), modern, reference))
+`, everything, npm.MustServe(t, "sse"), node(t, "server-everything", "stdio"), modern, reference))
 	for _, u := range p.MustReady(t, harness.Patience).Upstreams {
 		if want := map[bool]string{true: "legacy", false: "modern"}[strings.HasPrefix(u.Name, "every-")]; u.Era != want {
 			t.Fatalf("upstream %+v, want the %s era", u, want)
@@ -99,7 +100,7 @@ func TestForeignQuestions(t *testing.T) {
 	}
 	servers := []struct {
 		upstreams []string
-		direct    harness.NpmClient // speaks to the server itself
+		direct    npm.Client // speaks to the server itself
 		url       string
 		calls     [][2]string
 	}{
@@ -119,7 +120,7 @@ func TestForeignQuestions(t *testing.T) {
 		}},
 	}
 	for _, s := range servers {
-		ask := func(t *testing.T, c harness.NpmClient, url string, call [2]string) asked {
+		ask := func(t *testing.T, c npm.Client, url string, call [2]string) asked {
 			t.Helper()
 			a := mustAsk(t, c, url, call[0], call[1])
 			if s.url == everything { // it also asks for roots uncalled, which falls into a call that takes long enough
@@ -146,7 +147,7 @@ func TestForeignQuestions(t *testing.T) {
 			t.Run(up, func(t *testing.T) {
 				defer harness.Computes(t)()
 				for _, call := range s.calls {
-					for _, c := range []harness.NpmClient{legacy, newest} {
+					for _, c := range []npm.Client{legacy, newest} {
 						// one after the other: a question during two calls may be refused
 						t.Run(call[0]+"/"+c.Name, func(t *testing.T) {
 							got := ask(t, c, p.URL+"/"+up, call)
@@ -167,13 +168,13 @@ func TestForeignQuestions(t *testing.T) {
 func TestForeignRootsOfASession(t *testing.T) {
 	defer harness.Computes(t)()
 	p := harness.MustProgram(t, fmt.Sprintf("catalog: {first_wait: 20s}\nupstreams:\n  stdio: {%s, isolation: session}\n  http: {url: %q, isolation: session}\n",
-		node(t, "server-everything", "stdio"), harness.MustServe(t, "streamableHttp")))
+		node(t, "server-everything", "stdio"), npm.MustServe(t, "streamableHttp")))
 	p.MustReady(t, harness.Patience)
 	for _, up := range []string{"stdio", "http"} {
 		var used struct {
 			Tools   []string
 			Results []struct {
-				Result harness.ToolResult
+				Result npm.ToolResult
 			}
 		}
 		c := sdkClients(t)[0]

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"junction/integration/harness"
+	"junction/integration/harness/npm"
 	"junction/proxy/front"
 	"junction/proxy/scope"
 	"junction/upstream"
@@ -17,7 +18,7 @@ import (
 // TestForeignClientsSearch has clients that others wrote list a catalog with search, find a tool and
 // call it.
 func TestForeignClientsSearch(t *testing.T) {
-	for _, caller := range harness.Tried(t, harness.NpmClients()) {
+	for _, caller := range npm.Tried(t, npm.Clients()) {
 		t.Run(caller.Name, func(t *testing.T) {
 			up := client.EraModern // the other one than the client's
 			if caller.Modern {

@@ -18,6 +18,7 @@ import (
 	"testing"
 
 	"junction/integration/harness"
+	"junction/integration/harness/process"
 )
 
 // skillFiles are the skills that all servers of these tests have.
@@ -58,11 +59,11 @@ func mustWriteFile(t *testing.T, path, text string) {
 // mustFastMCP serves a folder of skills with FastMCP over HTTP, and returns its URL.
 func mustFastMCP(t *testing.T, python, folder string) string {
 	t.Helper()
-	_, port, err := net.SplitHostPort(harness.FreePort(t))
+	_, port, err := net.SplitHostPort(process.FreePort(t))
 	if err != nil {
 		t.Fatal(err)
 	}
-	harness.MustStartServer(t, exec.Command(python, "testdata/skills_fastmcp.py", folder, port),
+	process.MustStartServer(t, exec.Command(python, "testdata/skills_fastmcp.py", folder, port),
 		regexp.MustCompile(`Uvicorn running on`))
 	return "http://127.0.0.1:" + port + "/mcp"
 }

@@ -7,17 +7,18 @@ import (
 	"testing"
 
 	"junction/integration/harness"
+	"junction/integration/harness/npm"
 )
 
 // TestStdioClients has the SDK's stdio clients, of both eras, use an endpoint over junction stdio: they
 // see and get the same as over HTTP, hear of progress, and are asked.
 func TestStdioClients(t *testing.T) {
 	defer harness.Computes(t)()
-	harness.MustNPM(t)
+	npm.MustFolder(t)
 	p := harness.MustProgram(t, "upstreams:\n  demo: {command: [junction, demo]}\n")
 	p.MustReady(t, harness.Patience)
 	for _, direct := range sdkClients(t) {
-		c := harness.OverStdio([]harness.NpmClient{direct})[0]
+		c := npm.OverStdio([]npm.Client{direct})[0]
 		t.Run(c.Name, func(t *testing.T) {
 			over, want := c.MustList(t, p.URL), direct.MustList(t, p.URL)
 			if !slices.Equal(over.Tools, want.Tools) || over.Era != direct.Era() {
@@ -26,7 +27,7 @@ func TestStdioClients(t *testing.T) {
 			if !harness.SameJSON(t, over.Raw, want.Raw) {
 				t.Errorf("over stdio the list is\n%s\nwant\n%s", over.Raw, want.Raw)
 			}
-			var counted harness.NpmProgress
+			var counted npm.Progress
 			if err := c.Run(t, &counted, p.URL, "progress", "demo__count", `{"n":3,"ms":200}`); err != nil {
 				t.Fatal(err)
 			}
@@ -47,7 +48,7 @@ func TestStdioClients(t *testing.T) {
 // changes, in both eras.
 func TestStdioClientsSurviveRestart(t *testing.T) {
 	defer harness.Computes(t)()
-	harness.MustNPM(t)
+	npm.MustFolder(t)
 	for _, test := range []struct {
 		name   string
 		forget bool
@@ -55,8 +56,8 @@ func TestStdioClientsSurviveRestart(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			p := harness.MustProgram(t, "upstreams:\n  demo: {command: [junction, demo]}\n")
 			p.MustReady(t, harness.Patience)
-			var sessions, watching []harness.NpmSession
-			for _, c := range harness.OverStdio(sdkClients(t)) {
+			var sessions, watching []npm.Session
+			for _, c := range npm.OverStdio(sdkClients(t)) {
 				w := c.MustOpen(t, p.URL, "watch")
 				var h heard
 				if w.MustRead(&h); !slices.Contains(h.Ready, "demo__echo") {

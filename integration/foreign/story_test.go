@@ -14,11 +14,13 @@ import (
 	"time"
 
 	"junction/integration/harness"
+	"junction/integration/harness/npm"
+	"junction/integration/harness/process"
 )
 
 // sdkClients are the clients that can stay connected.
-func sdkClients(t testing.TB) []harness.NpmClient {
-	return slices.DeleteFunc(harness.Tried(t, harness.NpmClients()), func(c harness.NpmClient) bool { return !c.Sdk })
+func sdkClients(t testing.TB) []npm.Client {
+	return slices.DeleteFunc(npm.Tried(t, npm.Clients()), func(c npm.Client) bool { return !c.Sdk })
 }
 
 // heard is what the command watch prints.
@@ -28,13 +30,13 @@ type heard struct {
 }
 
 // mustHear waits until the client has heard of a change after which the tool is listed.
-func mustHear(s harness.NpmSession, tool string) {
+func mustHear(s npm.Session, tool string) {
 	s.T.Helper()
 	mustReadUntil(s, func(h heard) bool { return slices.Contains(h.Changed, tool) })
 }
 
 // mustReadUntil reads what watch prints until it is what the test waits for.
-func mustReadUntil(s harness.NpmSession, good func(heard) bool) {
+func mustReadUntil(s npm.Session, good func(heard) bool) {
 	s.T.Helper()
 	for {
 		var h heard
@@ -48,12 +50,12 @@ func mustReadUntil(s harness.NpmSession, good func(heard) bool) {
 // was reloaded with another upstream, and that an upstream has another tool.
 func TestForeignClientsHearOfChanges(t *testing.T) {
 	defer harness.Computes(t)()
-	harness.MustNPM(t)
+	npm.MustFolder(t)
 	reference := harness.Command(t, mustBuildReference(t))
 	p := harness.MustProgram(t, "upstreams:\n  ref: {"+reference+"}\n")
 	p.MustReady(t, harness.Patience)
 	clients := sdkClients(t)
-	var watching []harness.NpmSession
+	var watching []npm.Session
 	for _, c := range clients {
 		s := c.MustOpen(t, p.URL, "watch")
 		watching = append(watching, s)
@@ -82,13 +84,13 @@ func TestForeignClientsHearOfChanges(t *testing.T) {
 // what comes then.
 func TestForeignClientsSurviveRestart(t *testing.T) {
 	defer harness.Computes(t)()
-	harness.MustNPM(t)
+	npm.MustFolder(t)
 	const before, after = "upstreams:\n  demo: {command: [junction, demo]}\n", "upstreams:\n  demo: {command: [junction," +
 		" demo]}\n  again: {command: [junction, demo]}\n"
 	p := harness.MustProgram(t, before)
 	p.MustReady(t, harness.Patience)
 	clients := sdkClients(t)
-	var sessions, watching []harness.NpmSession
+	var sessions, watching []npm.Session
 	for _, c := range clients {
 		s := c.MustOpen(t, p.URL, "restart")
 		var first heard
@@ -156,8 +158,8 @@ var reference = sync.OnceValues(func() (string, error) {
 // mustServeReference starts the reference server over Streamable HTTP, and returns its URL.
 func mustServeReference(t testing.TB, args ...string) string {
 	t.Helper()
-	address := harness.FreePort(t)
-	harness.MustStartServer(t, exec.Command(mustBuildReference(t), append(args, "-http", address)...),
+	address := process.FreePort(t)
+	process.MustStartServer(t, exec.Command(mustBuildReference(t), append(args, "-http", address)...),
 		regexp.MustCompile("listening at"))
 	return "http://" + address + "/"
 }
@@ -166,7 +168,7 @@ func mustServeReference(t testing.TB, args ...string) string {
 // without and with sessions, for clients of both eras.
 func TestReferenceServer(t *testing.T) {
 	defer harness.Computes(t)()
-	harness.MustNPM(t)
+	npm.MustFolder(t)
 	reference := mustBuildReference(t)
 	serve := func(args ...string) string { return fmt.Sprintf("url: %q", mustServeReference(t, args...)) }
 	upstreams := []npmUpstream{
@@ -180,7 +182,7 @@ func TestReferenceServer(t *testing.T) {
 			t.Errorf("upstream %+v, want %s of the %s era with 28 tools", got, upstreams[i].name, upstreams[i].era)
 		}
 	}
-	for _, c := range harness.Tried(t, harness.NpmClients()) {
+	for _, c := range npm.Tried(t, npm.Clients()) {
 		t.Run(c.Name, func(t *testing.T) {
 			defer harness.Computes(t)()
 			var want []string
@@ -212,7 +214,7 @@ func TestReferenceServer(t *testing.T) {
 
 // mustUseReference calls tools of a reference server. A client of the SDK makes all calls in one
 // session.
-func mustUseReference(t *testing.T, c harness.NpmClient, url, upstream string) {
+func mustUseReference(t *testing.T, c npm.Client, url, upstream string) {
 	type call struct {
 		Name      string          `json:"name"`
 		Arguments json.RawMessage `json:"arguments"`
@@ -233,7 +235,7 @@ func mustUseReference(t *testing.T, c harness.NpmClient, url, upstream string) {
 	for _, w := range want {
 		calls = append(calls, call{upstream + "__" + w.tool, json.RawMessage(w.arguments), w.progress != nil})
 	}
-	results := make([]harness.NpmProgress, len(want))
+	results := make([]npm.Progress, len(want))
 	if c.Sdk {
 		text, err := json.Marshal(calls)
 		if err != nil {
@@ -276,7 +278,7 @@ func TestNewcomer(t *testing.T) {
 	run := func(t *testing.T, args ...string) *harness.Program {
 		t.Helper()
 		for _, address := range []string{"127.0.0.1:8420", "127.0.0.1:8421"} {
-			if harness.Taken(address) {
+			if process.Taken(address) {
 				harness.Need(t, fmt.Errorf("%s, where a newcomer's Junction listens, is taken", address))
 			}
 		}
@@ -306,8 +308,8 @@ func TestNewcomer(t *testing.T) {
 		call(t, "Counted 3 steps.\n", "demo__count", "n=3", "ms=1")
 	})
 	t.Run("example", func(t *testing.T) {
-		harness.Need(t, harness.HaveNode())
-		harness.Need(t, harness.HaveRegistry())
+		harness.Need(t, npm.HaveNode())
+		harness.Need(t, npm.HaveRegistry())
 		p := run(t, "--config", "config.example.yaml")
 		ready := p.MustReady(t, 2*time.Minute)
 		// move_file of filesystem is disabled there, and everything hides a tool without roots

@@ -14,11 +14,12 @@ import (
 	"time"
 
 	"github.com/rogpeppe/go-internal/lockedfile"
+
+	"junction/integration/harness/process"
 )
 
-// Patience is how long a test waits for something of a process that should happen at once, on a
-// machine that has much else to do.
-const Patience = 2 * time.Minute
+// Patience is how long a test waits for something that should happen at once.
+const Patience = process.Patience
 
 // Promptly is twice the time within which what was taken back, or has run out, is good for nothing
 // any more.
@@ -81,7 +82,7 @@ func build(command, tag string) (string, error) {
 	if runtime.GOOS == "windows" {
 		name += ".exe"
 	}
-	shared, unlock, err := sharedDir(root)
+	shared, unlock, err := SharedDir(root)
 	if err != nil {
 		return "", err
 	}
@@ -99,8 +100,8 @@ func build(command, tag string) (string, error) {
 	return own, os.Link(program, own)
 }
 
-// sharedDir returns a folder for the test binaries of one checkout, and locks it.
-func sharedDir(root string) (dir string, unlock func(), err error) {
+// SharedDir returns a folder for the test binaries of one checkout, and locks it.
+func SharedDir(root string) (dir string, unlock func(), err error) {
 	place := sha256.Sum256([]byte(root))
 	dir = filepath.Join(os.TempDir(), fmt.Sprintf("junction-test-%d-%x", os.Getuid(), place[:8]))
 	if err := os.MkdirAll(dir, 0o700); err != nil {

@@ -21,6 +21,7 @@ import (
 
 	"junction/auth"
 	"junction/cmd/watch"
+	"junction/integration/harness/process"
 	"junction/integration/harness/settings"
 	"junction/proxy"
 	"junction/upstream"
@@ -173,7 +174,7 @@ func endSession(t testing.TB, url string, own http.Header) {
 func (c *cluster) shutdown() {
 	c.over = true
 	for _, p := range c.members {
-		Terminate(p.Cmd.Process.Pid)
+		process.Terminate(p.Cmd.Process.Pid)
 	}
 }
 
@@ -300,7 +301,7 @@ func (p *pool) give(c *cluster) {
 	if !c.over && !c.Failed() {
 		c.reload(nothing)
 		for _, m := range c.members {
-			await(c, "the upstreams to end", func() bool { return len(Descendants(m.Cmd.Process.Pid)) == 0 })
+			await(c, "the upstreams to end", func() bool { return len(process.Descendants(m.Cmd.Process.Pid)) == 0 })
 		}
 	}
 	if c.over {

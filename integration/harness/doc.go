@@ -7,7 +7,10 @@
 //     its URL.
 //   - Served is an upstream that a test serves, in one era over one transport.
 //   - Talker, Client and Caller are clients that write and read JSON themselves.
-//   - NpmClient, NodeScript and MustServe are clients and servers that others wrote (../npm).
+//
+// It has three rooms. Package process, which knows nothing of Junction, starts and ends processes of
+// any program. Package settings writes what a test has configured as a file for the program. Package
+// npm has the clients and servers that others wrote (../npm); it uses harness, which does not use it.
 //
 // A package of tests calls Main in its TestMain. Everything that the harness starts ends with the
 // test that started it. A test fails if a process or a goroutine of Junction outlives the test.

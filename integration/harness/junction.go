@@ -7,13 +7,17 @@ import (
 	"io"
 	"maps"
 	"os"
+	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"junction/auth"
 	"junction/auth/authtest"
 	"junction/auth/seal"
+	"junction/integration/harness/process"
 	"junction/policy"
 	"junction/proxy"
 	"junction/proxy/front"
@@ -68,7 +72,7 @@ func Start(t *testing.T, p Pair, w Setup) *Junction {
 	if n := Processes(); n > 1 {
 		return startProcesses(t, p, n, w)
 	}
-	children := ChildPIDs(os.Getpid())
+	children := process.ChildPIDs(os.Getpid())
 	key, err := seal.NewKey(seal.NewSecret())
 	if err != nil {
 		t.Fatal(err)
@@ -119,6 +123,30 @@ func Start(t *testing.T, p Pair, w Setup) *Junction {
 		}
 	})
 	return j
+}
+
+// mustLeaveNothing expects that no goroutine of the proxy is left, and no child of this process but
+// those given. What was ended may need a moment to be gone.
+func mustLeaveNothing(t testing.TB, children []int) {
+	t.Helper()
+	var left []string
+	for end := time.Now().Add(Patience); time.Now().Before(end); runtime.Gosched() {
+		b := make([]byte, 1<<20)
+		left = slices.DeleteFunc(strings.Split(string(b[:runtime.Stack(b, true)]), "\n\n"), func(stack string) bool {
+			return !strings.Contains(stack, "junction/upstream.") && !strings.Contains(stack, "junction/proxy.")
+		})
+		if len(left) == 0 {
+			break
+		}
+	}
+	if len(left) > 0 {
+		t.Errorf("%d goroutines are left:\n%s", len(left), strings.Join(left, "\n\n"))
+	}
+	for _, pid := range process.ChildPIDs(os.Getpid()) {
+		if name, lives := process.Living(pid); lives && !slices.Contains(children, pid) {
+			t.Errorf("process %d (%s) is left", pid, name)
+		}
+	}
 }
 
 // startProcesses starts a junction of n processes.

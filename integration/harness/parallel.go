@@ -1,6 +1,7 @@
 package harness
 
 import (
+	"os"
 	"runtime"
 	"testing"
 )
@@ -63,6 +64,19 @@ func WithoutShort(t *testing.T) {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("-short: it is about programs beside Junction, and long")
+	}
+}
+
+// Need skips the test where the machine lacks something, or fails it where it must not:
+// JUNCTION_REQUIRE_NODE=1 says that Node and all else is there.
+func Need(t testing.TB, lacking error) {
+	t.Helper()
+	switch {
+	case lacking == nil:
+	case os.Getenv("JUNCTION_REQUIRE_NODE") == "1":
+		t.Fatal(lacking)
+	default:
+		t.Skip(lacking)
 	}
 }
 

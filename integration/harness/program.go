@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"junction/auth/authtest"
+	"junction/integration/harness/process"
 	"junction/proxy/view"
 )
 
@@ -27,10 +28,10 @@ import (
 // Program is a running junction. It ends with the test that started it, and is then expected to
 // leave no process behind.
 type Program struct {
-	URL    string  // of the merged endpoint: http://127.0.0.1:PORT/mcp
-	Admin  string  // of /readyz and /healthz: http://127.0.0.1:PORT
-	Stdout *Output // of all its starts
-	Stderr *Output // of all its starts
+	URL    string          // of the merged endpoint: http://127.0.0.1:PORT/mcp
+	Admin  string          // of /readyz and /healthz: http://127.0.0.1:PORT
+	Stdout *process.Output // of all its starts
+	Stderr *process.Output // of all its starts
 
 	Dir  string // its configuration, its key
 	Cmd  *exec.Cmd
@@ -59,7 +60,7 @@ func MustProgram(t testing.TB, config string) *Program {
 func MustProcesses(t testing.TB, n int, config string) *Program {
 	t.Helper()
 	dsn := authtest.Schema(t) // it lives longer than the processes
-	first, front := NewProgram(t), FreePort(t)
+	first, front := NewProgram(t), process.FreePort(t)
 	first.MustConfigure(t, config+fmt.Sprintf("\nreplicas: { listen: 127.0.0.1:0, advertise: 127.0.0.1:0 }\n"+
 		"storage: { driver: postgres, dsn: %q, key_file: %q }\n", dsn, filepath.Join(first.Dir, "master.key"))+
 		allowing("http://"+front+"/mcp"))
@@ -149,15 +150,15 @@ http {
 		t.Fatal(err)
 	}
 	cmd := exec.Command(program, "-p", dir, "-e", "stderr", "-c", file)
-	log := NewOutput()
-	cmd.Stderr, cmd.SysProcAttr = log, ChildAttr(syscall.SIGTERM)
-	ended, err := start(cmd)
+	log := process.NewOutput()
+	cmd.Stderr, cmd.SysProcAttr = log, process.ChildAttr(syscall.SIGTERM)
+	ended, err := process.Start(cmd)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
 		await(t, "nginx to end", func() bool {
-			Terminate(cmd.Process.Pid) // again, because it may miss one while it starts
+			process.Terminate(cmd.Process.Pid) // again, because it may miss one while it starts
 			select {
 			case <-ended:
 				return true
@@ -169,7 +170,7 @@ http {
 			t.Logf("nginx:\n%s", log.Tail(2000))
 		}
 	})
-	await(t, "nginx to listen", func() bool { return Taken(address) })
+	await(t, "nginx to listen", func() bool { return process.Taken(address) })
 }
 
 // MustKill ends the process as kill -9 does.
@@ -200,7 +201,7 @@ func await(t testing.TB, what string, reached func() bool) {
 // tests, may show none of the secrets that they have come by (TestAllOutputIsSearched).
 func NewProgram(t testing.TB) *Program {
 	t.Helper()
-	p := &Program{Stdout: NewOutput(), Stderr: NewOutput(), Dir: t.TempDir()}
+	p := &Program{Stdout: process.NewOutput(), Stderr: process.NewOutput(), Dir: t.TempDir()}
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Logf("the log of %s ends with:\n%s", p.URL, p.Stderr.Tail(4000))
@@ -287,11 +288,11 @@ func (p *Program) MustServe(t testing.TB, args ...string) {
 func (p *Program) MustStart(t testing.TB, cmd *exec.Cmd) {
 	t.Helper()
 	cmd.Env = append(cmd.Environ(), "XDG_STATE_HOME="+p.Dir)
-	log := NewOutput() // of this start alone
+	log := process.NewOutput() // of this start alone
 	cmd.Stdout, cmd.Stderr = p.Stdout, io.MultiWriter(p.Stderr, log)
-	cmd.SysProcAttr = ChildAttr(syscall.SIGTERM) // so that it can still end its upstreams when we die
-	cmd.WaitDelay = 10 * time.Second             // for a grandchild that holds our pipes
-	ended, err := start(cmd)
+	cmd.SysProcAttr = process.ChildAttr(syscall.SIGTERM) // so that it can still end its upstreams when we die
+	cmd.WaitDelay = 10 * time.Second                     // for a grandchild that holds our pipes
+	ended, err := process.Start(cmd)
 	if err != nil {
 		t.Fatalf("start %s: %v", cmd, err)
 	}
@@ -373,28 +374,28 @@ func (p *Program) MustStop(t testing.TB) {
 	cmd := p.Cmd
 	p.Cmd = nil
 	pid := cmd.Process.Pid
-	family := Descendants(pid)
+	family := process.Descendants(pid)
 	if filepath.Base(cmd.Path) == "go" { // go run passes no signal on
-		for _, child := range ChildPIDs(pid) {
-			Terminate(child)
+		for _, child := range process.ChildPIDs(pid) {
+			process.Terminate(child)
 		}
 	} else {
-		Terminate(pid)
+		process.Terminate(pid)
 	}
 	select {
 	case <-p.Done:
 	case <-time.After(Patience):
 		t.Errorf("junction did not end within %v of SIGTERM", Patience)
 	}
-	KillGroup(pid)
+	process.KillGroup(pid)
 	<-p.Done
 	if code := cmd.ProcessState.ExitCode(); code != 0 {
 		t.Errorf("junction ended with %v, want status 0", cmd.ProcessState)
 	}
 	for _, child := range family {
-		if name, lives := Living(child); lives {
+		if name, lives := process.Living(child); lives {
 			t.Errorf("process %d (%s) outlived junction", child, name)
-			KillGroup(child)
+			process.KillGroup(child)
 		}
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"junction/auth"
 	"junction/auth/authtest"
 	"junction/auth/seal"
+	"junction/integration/harness/process"
 	"junction/policy"
 	"junction/proxy"
 	"junction/proxy/front"
@@ -50,7 +51,7 @@ type stateEvent struct {
 // which are those not named in unready.
 func MustStand(t testing.TB, limits proxy.Limits, configs map[string]upstream.Config, unready ...string) *Stand {
 	t.Helper()
-	children := ChildPIDs(os.Getpid())
+	children := process.ChildPIDs(os.Getpid())
 	key, err := seal.NewKey(seal.NewSecret())
 	if err != nil {
 		t.Fatal(err)

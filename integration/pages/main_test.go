@@ -14,12 +14,14 @@ import (
 	"time"
 
 	"junction/integration/harness"
+	"junction/integration/harness/npm"
+	"junction/integration/harness/process"
 )
 
 func TestMain(m *testing.M) { harness.Main(m, nil) }
 
 // window is a browser with one page at a time.
-type window struct{ *harness.NodeScript }
+type window struct{ *npm.Script }
 
 // order is a line for ../npm/pages.mjs, which describes it.
 type order struct {
@@ -56,10 +58,10 @@ func mustWindow(t *testing.T) window {
 			t.Fatal(err)
 		}
 	}
-	return window{harness.MustTalk(t, "pages.mjs", func(ctx context.Context) *exec.Cmd {
+	return window{npm.MustTalk(t, "pages.mjs", func(ctx context.Context) *exec.Cmd {
 		cmd := exec.CommandContext(ctx, "node", "pages.mjs", path, folder)
-		cmd.Dir = harness.MustNPM(t)
-		cmd.SysProcAttr = harness.ChildAttr(syscall.SIGKILL)
+		cmd.Dir = npm.MustFolder(t)
+		cmd.SysProcAttr = process.ChildAttr(syscall.SIGKILL)
 		cmd.WaitDelay = 5 * time.Second
 		return cmd
 	})}

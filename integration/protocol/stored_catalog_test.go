@@ -16,6 +16,7 @@ import (
 	"junction/auth/seal"
 	"junction/cmd/junction/stored"
 	"junction/integration/harness"
+	"junction/integration/harness/process"
 	"junction/upstream"
 	"junction/upstream/client"
 	"junction/upstream/upstreamtest"
@@ -27,7 +28,7 @@ import (
 type shelf struct {
 	dir string
 	key *seal.Key
-	log *harness.Output
+	log *process.Output
 }
 
 func newShelf(t *testing.T) *shelf {
@@ -36,7 +37,7 @@ func newShelf(t *testing.T) *shelf {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &shelf{t.TempDir(), key, harness.NewOutput()}
+	return &shelf{t.TempDir(), key, process.NewOutput()}
 }
 
 // open returns a store for one junction. When the test is over, everything is written.
@@ -79,7 +80,7 @@ func serveAt(t *testing.T, address string, script upstreamtest.Script) *gated {
 func TestForeignStoredCatalog(t *testing.T) {
 	harness.InMemory(t, "it gives the proxy a folder of catalogs of its own")
 	harness.EachEra(t, func(t *testing.T, p harness.Pair) {
-		keeps, address := newShelf(t), harness.FreePort(t)
+		keeps, address := newShelf(t), process.FreePort(t)
 		before := append(harness.Definitions("echo", "whoami"), []byte(exotic))
 		entry, contents := upstreamtest.Skill("skill://acme/refunds", "Write a mail.", nil)
 		skills := []json.RawMessage{entry}
@@ -145,7 +146,7 @@ func TestForeignStoredCatalog(t *testing.T) {
 func TestForeignStoredCatalogStrangeFiles(t *testing.T) {
 	harness.InMemory(t, "it gives the proxy a folder of catalogs of its own")
 	p := harness.Pair{Client: client.EraModern, Upstream: client.EraLegacy, Transport: "http"}
-	keeps, address := newShelf(t), harness.FreePort(t)
+	keeps, address := newShelf(t), process.FreePort(t)
 	config := map[string]upstream.Config{"up": {URL: "http://" + address + "/mcp"}}
 	t.Run("stored", func(t *testing.T) {
 		s := serveAt(t, address, upstreamtest.Script{Era: "legacy"})
@@ -204,7 +205,7 @@ func TestForeignStoredCatalogStrangeFiles(t *testing.T) {
 // stored, unknown or listed.
 func TestForeignPolicyHoldsForStoredCatalogs(t *testing.T) {
 	harness.InMemory(t, "it gives the proxy a folder of catalogs of its own")
-	keeps, address := newShelf(t), harness.FreePort(t)
+	keeps, address := newShelf(t), process.FreePort(t)
 	guard, keys := harness.Keyring(t, "some", "none")
 	rules := harness.MustPolicy(t, `
 - { name: some, match: { key: some }, rules: [{ deny: { tools: up__whoami } }, { allow: { tools: "up__*" } }] }
@@ -256,7 +257,7 @@ func TestForeignFirstList(t *testing.T) {
 		for _, up := range harness.Eras {
 			harness.RunPair(t, client, up, "stdio", func(t *testing.T, p harness.Pair) {
 				quick, never := p.Serve(t, upstreamtest.Script{Tools: harness.Definitions("echo"), Starts: 300}), serveAt(t,
-					harness.FreePort(t), upstreamtest.Script{})
+					process.FreePort(t), upstreamtest.Script{})
 				j := harness.Start(t, p,
 					harness.Setup{Upstreams: map[string]upstream.Config{"quick": quick.Config, "never": {URL: never.url}}})
 				if got := j.Talk(t).Names(t); !slices.Equal(got, []string{"quick__echo"}) {

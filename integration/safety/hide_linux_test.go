@@ -15,6 +15,7 @@ import (
 
 	"junction/auth/authtest"
 	"junction/integration/harness"
+	"junction/integration/harness/process"
 	"junction/upstream/sandbox"
 )
 
@@ -90,7 +91,7 @@ func TestServeHidesItsEnvironment(t *testing.T) {
 	late := time.After(harness.Patience)
 	again := time.NewTicker(20 * time.Millisecond)
 	defer again.Stop()
-	for name := ""; name != "sleep"; name, _ = harness.Living(sleeper.Process.Pid) { // it has become sleep
+	for name := ""; name != "sleep"; name, _ = process.Living(sleeper.Process.Pid) { // it has become sleep
 		select {
 		case <-again.C:
 		case <-late:

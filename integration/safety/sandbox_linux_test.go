@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"junction/integration/harness"
+	"junction/integration/harness/npm"
+	"junction/integration/harness/process"
 	"junction/upstream/sandbox"
 )
 
@@ -87,8 +89,8 @@ func mustSettle(t *testing.T, p *harness.Program) map[string][3]string {
 // and reads a secret without the sandbox.
 func TestSandboxServersFromNPM(t *testing.T) {
 	defer harness.Computes(t)()
-	harness.Need(t, harness.HaveNode())
-	harness.Need(t, harness.HaveRegistry())
+	harness.Need(t, npm.HaveNode())
+	harness.Need(t, npm.HaveRegistry())
 	open, secret := filepath.Join(t.TempDir(), "open.txt"), filepath.Join(t.TempDir(), "secret.txt")
 	for _, file := range []string{open, secret} {
 		if err := os.WriteFile(file, []byte("text of "+filepath.Base(file)), 0o600); err != nil {
@@ -246,7 +248,7 @@ upstreams:
 // cannot gain privileges (no_new_privs).
 func privileges(t *testing.T, p *harness.Program) (confined, free []int) {
 	t.Helper()
-	for _, pid := range harness.ChildPIDs(p.Cmd.Process.Pid) {
+	for _, pid := range process.ChildPIDs(p.Cmd.Process.Pid) {
 		status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 		line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
 		if err != nil || !bytes.HasSuffix(line, []byte("\x00demo\x00")) { // the watchdog is a child, too

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"junction/integration/harness"
+	"junction/integration/harness/process"
 	"junction/proxy"
 	"junction/upstream"
 	"junction/upstream/client"
@@ -132,7 +133,7 @@ func TestServerThatRunsOnce(t *testing.T) {
 	guard, keys := harness.Keyring(t, "one", "two")
 	for _, clientEra := range harness.Eras {
 		harness.RunPair(t, clientEra, client.EraLegacy, "stdio", func(t *testing.T, p harness.Pair) {
-			s := p.Serve(t, upstreamtest.Script{Exclusive: harness.FreePort(t)})
+			s := p.Serve(t, upstreamtest.Script{Exclusive: process.FreePort(t)})
 			s.Config.Separate = true
 			j := harness.Start(t, p, harness.Setup{Upstreams: map[string]upstream.Config{"up": s.Config}, Guard: guard})
 			j.Offers(t, "up")

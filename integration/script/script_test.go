@@ -30,6 +30,7 @@ import (
 
 	"junction/auth/authtest"
 	"junction/integration/harness"
+	"junction/integration/harness/npm"
 	"junction/upstream/sandbox"
 	"junction/upstream/upstreamtest"
 )
@@ -104,7 +105,7 @@ func TestScript(t *testing.T) {
 			case "landlock": // the kernel enforces sandboxes
 				return sandbox.Kernel().Enforces(), nil
 			case "node":
-				err := harness.HaveNode()
+				err := npm.HaveNode()
 				if err != nil && os.Getenv("JUNCTION_REQUIRE_NODE") == "1" {
 					return false, err
 				}
@@ -361,20 +362,20 @@ func mustEnd(ts *testscript.TestScript, p *junctionProcess, killed bool) {
 
 func cmdForeign(ts *testscript.TestScript, neg bool, args []string) {
 	once(ts, neg, len(args) >= 3, "foreign CLIENT KEY COMMAND [ARG ...]")
-	i := slices.IndexFunc(harness.NpmClients(), func(c harness.NpmClient) bool { return c.Name == args[0] && c.Sdk })
+	i := slices.IndexFunc(npm.Clients(), func(c npm.Client) bool { return c.Name == args[0] && c.Sdk })
 	if i < 0 {
 		ts.Fatalf("there is no client %q", args[0])
 	}
-	dir, err := harness.Installed()
+	dir, err := npm.Installed()
 	ts.Check(err)
-	ctx, cancel := context.WithTimeout(context.Background(), harness.NpmPatience)
+	ctx, cancel := context.WithTimeout(context.Background(), npm.Patience)
 	defer cancel()
-	line := slices.Concat(harness.NpmClients()[i].Args, []string{ts.Getenv("URL")}, args[2:])
+	line := slices.Concat(npm.Clients()[i].Args, []string{ts.Getenv("URL")}, args[2:])
 	cmd := exec.CommandContext(ctx, "node", line...)
 	cmd.Dir, cmd.Env = dir, append(os.Environ(), "JUNCTION_KEY="+args[1])
 	cmd.Stdout, cmd.Stderr = ts.Stdout(), ts.Stderr()
 	if err := cmd.Run(); err != nil && ctx.Err() != nil {
-		ts.Fatalf("the client still runs after %v", harness.NpmPatience)
+		ts.Fatalf("the client still runs after %v", npm.Patience)
 	}
 }
 

@@ -16,12 +16,14 @@ import (
 	"time"
 
 	"junction/integration/harness"
+	"junction/integration/harness/npm"
+	"junction/integration/harness/process"
 	"junction/upstream/upstreamtest"
 )
 
 // chromium is a real browser, with cookies, a policy for what a page may do, and a person who
 // presses buttons.
-type chromium struct{ *harness.NodeScript }
+type chromium struct{ *npm.Script }
 
 // visited is what browser.mjs says.
 type visited struct {
@@ -226,7 +228,7 @@ func TestTwoProvidersInABrowser(t *testing.T) {
 	harness.WithoutShort(t)
 	defer harness.Computes(t)()
 	_, up := upstreamtest.Start(t, upstreamtest.Script{})
-	address := harness.FreePort(t)
+	address := process.FreePort(t)
 	partner := mustNode(t, "idp.mjs", "http://"+address+"/oauth/callback/partner")
 	var said struct{ Issuer string }
 	partner.MustRead(&said)

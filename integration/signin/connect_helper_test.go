@@ -16,6 +16,7 @@ import (
 
 	"junction/auth/authtest"
 	"junction/integration/harness"
+	"junction/integration/harness/process"
 	"junction/upstream/client"
 	"junction/upstream/upstreamtest"
 )
@@ -257,7 +258,7 @@ func (l *linear) accounts() map[string]string {
 // as ", client_id: us".
 func mustLinearCompany(t testing.TB, l *linear, auth, config string, more ...string) *company {
 	t.Helper()
-	return mustCompanyOver(t, harness.FreePort(t),
+	return mustCompanyOver(t, process.FreePort(t),
 		fmt.Sprintf(`{ linear: { url: %q, auth: { mode: oauth_user%s } } }`, l.url, auth), "",
 		"outbound: { allow_private: [127.0.0.0/8] }\n"+config, more...)
 }

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"junction/integration/harness"
+	"junction/integration/harness/process"
 	"junction/upstream/client"
 	"junction/upstream/raw"
 	"junction/upstream/upstreamtest"
@@ -274,7 +275,7 @@ func TestConnectRejectsWrongAuthorizationServers(t *testing.T) {
 		servers = append(servers, l)
 		upstreams = append(upstreams, fmt.Sprintf("%s: { url: %q, auth: { mode: oauth_user } }", test.name, l.url))
 	}
-	c := mustCompanyOver(t, harness.FreePort(t), "{ "+strings.Join(upstreams, ", ")+" }", "",
+	c := mustCompanyOver(t, process.FreePort(t), "{ "+strings.Join(upstreams, ", ")+" }", "",
 		"outbound: { allow_private: [127.0.0.0/8] }\n")
 	ann := mustWorker(t, c, "ann")
 	for i, test := range cases {
@@ -303,7 +304,7 @@ func set(name string, value any) func(map[string]any) {
 func TestConnectRejectsPrivateAuthorizationServers(t *testing.T) {
 	defer harness.Computes(t)()
 	l := mustLinear(t)
-	c := mustCompanyOver(t, harness.FreePort(t), fmt.Sprintf(`{ linear: { url: %q, auth: { mode: oauth_user } } }`, l.url),
+	c := mustCompanyOver(t, process.FreePort(t), fmt.Sprintf(`{ linear: { url: %q, auth: { mode: oauth_user } } }`, l.url),
 		"", "")
 	if g := mustWorker(t, c, "ann").connect(c.origin + "/connect/linear"); g.status != 502 || l.count("metadata") > 0 {
 		t.Errorf("it ends at %s (%d), and the server was asked %q", g.url, g.status, l.asked)
@@ -512,7 +513,7 @@ func TestConnectKeepsToPolicies(t *testing.T) {
 	defer harness.Computes(t)()
 	l := mustLinear(t)
 	_, up := upstreamtest.Start(t, upstreamtest.Script{})
-	c := mustCompanyOver(t, harness.FreePort(t),
+	c := mustCompanyOver(t, process.FreePort(t),
 		fmt.Sprintf(`{ up: { url: %q }, linear: { url: %q, auth: { mode: oauth_user } } }`, up, l.url), "",
 		`outbound: { allow_private: [127.0.0.0/8] }
 endpoints: { web: { upstreams: [linear] }, rest: { upstreams: [up] } }

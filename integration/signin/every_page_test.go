@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"junction/integration/harness"
+	"junction/integration/harness/process"
 	"junction/upstream/upstreamtest"
 )
 
@@ -19,7 +20,7 @@ func TestEveryPageOfASignInInABrowser(t *testing.T) {
 	defer harness.Computes(t)()
 	l := mustLinear(t)
 	_, up := upstreamtest.Start(t, upstreamtest.Script{})
-	address := harness.FreePort(t)
+	address := process.FreePort(t)
 	upstream := strings.Repeat("linear-", 4) + "x"
 	config := `outbound: { allow_private: [127.0.0.0/8] }
 policies:

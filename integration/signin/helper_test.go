@@ -21,18 +21,20 @@ import (
 
 	"junction/auth/authtest"
 	"junction/integration/harness"
+	"junction/integration/harness/npm"
+	"junction/integration/harness/process"
 )
 
 // This file signs people in: the real program, a provider that others wrote (npm/idp.mjs), and a
 // browser of a few lines.
 
 // mustNode starts a script. It ends with the test.
-func mustNode(t testing.TB, args ...string) *harness.NodeScript {
+func mustNode(t testing.TB, args ...string) *npm.Script {
 	t.Helper()
-	return harness.MustTalk(t, args[0], func(ctx context.Context) *exec.Cmd {
+	return npm.MustTalk(t, args[0], func(ctx context.Context) *exec.Cmd {
 		cmd := exec.CommandContext(ctx, "node", args...)
-		cmd.Dir = harness.MustNPM(t)
-		cmd.SysProcAttr = harness.ChildAttr(syscall.SIGKILL)
+		cmd.Dir = npm.MustFolder(t)
+		cmd.SysProcAttr = process.ChildAttr(syscall.SIGKILL)
 		cmd.WaitDelay = 5 * time.Second
 		return cmd
 	})
@@ -41,7 +43,7 @@ func mustNode(t testing.TB, args ...string) *harness.NodeScript {
 // company is the program with a provider in front of which people sign in.
 type company struct {
 	*harness.Program
-	idp    *harness.NodeScript
+	idp    *npm.Script
 	origin string // of the program
 	issuer string // of the provider
 }
@@ -51,7 +53,7 @@ type company struct {
 // with two spaces.
 func mustCompany(t testing.TB, upstream, oauth, config string, auth ...string) *company {
 	t.Helper()
-	return mustCompanyAt(t, harness.FreePort(t), upstream, oauth, config, auth...)
+	return mustCompanyAt(t, process.FreePort(t), upstream, oauth, config, auth...)
 }
 
 // mustCompanyAt is mustCompany on an address of the caller's choice.

@@ -13,6 +13,8 @@ import (
 
 	"junction/auth/authtest"
 	"junction/integration/harness"
+	"junction/integration/harness/npm"
+	"junction/integration/harness/process"
 )
 
 // TestLoginAtForeignServers: junction login signs in at authorization servers that others wrote,
@@ -38,12 +40,12 @@ func TestLoginAtForeignServers(t *testing.T) {
 	})
 	t.Run("example of the TypeScript SDK", func(t *testing.T) {
 		defer harness.Computes(t)()
-		mcp, as := harness.FreePort(t), harness.FreePort(t)
+		mcp, as := process.FreePort(t), process.FreePort(t)
 		port := func(address string) string { return address[strings.LastIndex(address, ":")+1:] }
 		cmd := exec.Command("node", "node_modules/@modelcontextprotocol/sdk/dist/esm/examples/server/simpleStreamableHttp.js", "--oauth", "--oauth-strict")
-		cmd.Dir = harness.MustNPM(t)
+		cmd.Dir = npm.MustFolder(t)
 		cmd.Env = append(os.Environ(), "MCP_PORT="+port(mcp), "MCP_AUTH_PORT="+port(as))
-		harness.MustStartServer(t, cmd, regexp.MustCompile(`(?s)Authorization Server listening.*HTTP Server listening`))
+		process.MustStartServer(t, cmd, regexp.MustCompile(`(?s)Authorization Server listening.*HTTP Server listening`))
 		mustLogIn(t, "http://localhost:"+port(mcp)+"/mcp", func(t *testing.T, where string) string {
 			resp, err := http.Get(where)
 			if err != nil {
@@ -95,7 +97,7 @@ func mustLogIn(t *testing.T, url string, browser func(t *testing.T, where string
 // A loginCommand is a junction login in progress.
 type loginCommand struct {
 	cmd       *exec.Cmd
-	out, said *harness.Output // standard output and standard error
+	out, said *process.Output // standard output and standard error
 	ended     chan struct{}
 }
 
@@ -104,7 +106,7 @@ type loginCommand struct {
 func mustBeginLogin(t *testing.T, p *harness.Program) *loginCommand {
 	t.Helper()
 	args := []string{"login", "linear", "--no-browser", "--config", p.File()}
-	l := &loginCommand{exec.Command(harness.JunctionBinary(t), args...), harness.NewOutput(), harness.NewOutput(), make(chan struct{})}
+	l := &loginCommand{exec.Command(harness.JunctionBinary(t), args...), process.NewOutput(), process.NewOutput(), make(chan struct{})}
 	l.cmd.Stdout, l.cmd.Stderr = authtest.Command(t, args, l.out, l.said)
 	stdin, err := l.cmd.StdinPipe()
 	if err != nil {

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"junction/integration/harness"
+	"junction/integration/harness/npm"
+	"junction/integration/harness/process"
 	"junction/upstream/upstreamtest"
 )
 
@@ -22,16 +24,16 @@ func TestMCPRemoteSignsIn(t *testing.T) {
 	_, up := upstreamtest.Start(t, upstreamtest.Script{})
 	c := mustCompany(t, up, "", "")
 	home := t.TempDir()
-	_, port, _ := strings.Cut(harness.FreePort(t), ":")
-	remote := harness.MustTalk(t, "mcp-remote", func(ctx context.Context) *exec.Cmd {
+	_, port, _ := strings.Cut(process.FreePort(t), ":")
+	remote := npm.MustTalk(t, "mcp-remote", func(ctx context.Context) *exec.Cmd {
 		cmd := exec.CommandContext(ctx, "node", filepath.Join("node_modules", "mcp-remote", "dist", "proxy.js"),
 			c.origin+"/mcp", port, "--allow-http", "--transport", "http-only")
-		cmd.Dir = harness.MustNPM(t)
+		cmd.Dir = npm.MustFolder(t)
 		// where there is no browser
 		cmd.Env = append(cmd.Environ(), "HOME="+home, "MCP_REMOTE_CONFIG_DIR="+home,
 			"PATH="+filepath.Dir(mustLook(t, "node")))
-		cmd.SysProcAttr = harness.ChildAttr(syscall.SIGKILL)
-		cmd.Cancel = func() error { harness.KillGroup(cmd.Process.Pid); return nil }
+		cmd.SysProcAttr = process.ChildAttr(syscall.SIGKILL)
+		cmd.Cancel = func() error { process.KillGroup(cmd.Process.Pid); return nil }
 		cmd.WaitDelay = 5 * time.Second
 		return cmd
 	})

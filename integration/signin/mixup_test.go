@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"junction/integration/harness"
+	"junction/integration/harness/process"
 	"junction/upstream/client"
 )
 

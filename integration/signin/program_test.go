@@ -19,6 +19,7 @@ import (
 
 	"junction/auth/authtest"
 	"junction/integration/harness"
+	"junction/integration/harness/process"
 	"junction/upstream/client"
 	"junction/upstream/jsonrpc"
 	"junction/upstream/raw"
@@ -228,7 +229,7 @@ func TestCompanyExampleIsSafe(t *testing.T) {
 	for _, name := range []string{"get_issue", "create_issue"} {
 		tools = append(tools, fmt.Appendf(nil, `{"name":%q,"inputSchema":{"type":"object"}}`, name))
 	}
-	l, address := mustLinear(t, tools...), harness.FreePort(t)
+	l, address := mustLinear(t, tools...), process.FreePort(t)
 	c := &company{Program: harness.NewProgram(t), origin: "http://" + address}
 	c.idp = mustNode(t, "idp.mjs", c.origin+"/oauth/callback/sso")
 	var said struct{ Issuer string }

@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"junction/integration/harness"
+	"junction/integration/harness/process"
 	"junction/upstream/upstreamtest"
 )
 
@@ -80,8 +80,8 @@ func (r *real) run(who *person, name string, args ...string) string {
 		cmd = exec.CommandContext(ctx, "script", "-qec", strings.Join(append([]string{cmd.Path}, args...), " "), "/dev/null")
 	}
 	cmd.Env, cmd.Dir = r.env, r.home
-	cmd.SysProcAttr = harness.ChildAttr(syscall.SIGKILL)
-	cmd.Cancel = func() error { harness.KillGroup(cmd.Process.Pid); return nil }
+	cmd.SysProcAttr = process.ChildAttr(syscall.SIGKILL)
+	cmd.Cancel = func() error { process.KillGroup(cmd.Process.Pid); return nil }
 	cmd.WaitDelay = 5 * time.Second
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
@@ -114,8 +114,8 @@ func (r *real) quietly(name string, args ...string) (string, error) {
 	defer cancel()
 	cmd := exec.CommandContext(ctx, filepath.Join(r.bin, name), args...)
 	cmd.Env, cmd.Dir = r.env, r.home
-	cmd.SysProcAttr = harness.ChildAttr(syscall.SIGKILL)
-	cmd.Cancel = func() error { harness.KillGroup(cmd.Process.Pid); return nil }
+	cmd.SysProcAttr = process.ChildAttr(syscall.SIGKILL)
+	cmd.Cancel = func() error { process.KillGroup(cmd.Process.Pid); return nil }
 	cmd.WaitDelay = 5 * time.Second
 	out, err := cmd.CombinedOutput()
 	return string(out), err

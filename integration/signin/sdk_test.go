@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"junction/integration/harness"
+	"junction/integration/harness/npm"
 	"junction/upstream/upstreamtest"
 )
 
@@ -27,7 +28,7 @@ type signedIn struct {
 }
 
 // MustSay returns what sign-in.mjs says next.
-func mustSay(n *harness.NodeScript) (said signedIn) {
+func mustSay(n *npm.Script) (said signedIn) {
 	n.T.Helper()
 	n.MustRead(&said)
 	tokenPair{Access: said.Tokens.AccessToken, Refresh: said.Tokens.RefreshToken}.keep()

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"junction/integration/harness"
+	"junction/integration/harness/process"
 	"junction/integration/load"
 	"junction/upstream/client"
 	"junction/upstream/upstreamtest"
@@ -146,9 +147,9 @@ func soakLocal(t *testing.T) (*harness.Program, []*load.Load) {
 			return err
 		}
 		time.Sleep(10 * time.Second)
-		for _, pid := range harness.Descendants(p.Cmd.Process.Pid) {
-			if name, lives := harness.Living(pid); lives && name == "junction" {
-				harness.KillGroup(pid)
+		for _, pid := range process.Descendants(p.Cmd.Process.Pid) {
+			if name, lives := process.Living(pid); lives && name == "junction" {
+				process.KillGroup(pid)
 			}
 		}
 		return nil
@@ -171,7 +172,7 @@ func held(t *testing.T, p *harness.Program) string {
 			values[name] += n
 		}
 	}
-	_, own, err := harness.Resident(p.Cmd.Process.Pid)
+	_, own, err := process.Resident(p.Cmd.Process.Pid)
 	if err != nil {
 		t.Fatal(err)
 	}

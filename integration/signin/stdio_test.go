@@ -14,6 +14,8 @@ import (
 
 	"junction/auth/authtest"
 	"junction/integration/harness"
+	"junction/integration/harness/npm"
+	"junction/integration/harness/process"
 	"junction/upstream/upstreamtest"
 )
 
@@ -23,12 +25,12 @@ func stdioEnvironment(state string) []string {
 }
 
 // mustStdio starts junction stdio for an endpoint.
-func mustStdio(t *testing.T, state, url string) *harness.NodeScript {
+func mustStdio(t *testing.T, state, url string) *npm.Script {
 	t.Helper()
-	return harness.MustTalk(t, "junction stdio", func(ctx context.Context) *exec.Cmd {
+	return npm.MustTalk(t, "junction stdio", func(ctx context.Context) *exec.Cmd {
 		cmd := exec.CommandContext(ctx, harness.JunctionBinary(t), "stdio", "--url", url)
 		cmd.Env = stdioEnvironment(state)
-		cmd.SysProcAttr = harness.ChildAttr(syscall.SIGKILL)
+		cmd.SysProcAttr = process.ChildAttr(syscall.SIGKILL)
 		return cmd
 	})
 }
@@ -41,10 +43,10 @@ func TestStdioSignIn(t *testing.T) {
 	c := mustCompany(t, up, "", "")
 	state := t.TempDir()
 	environment := stdioEnvironment(state)
-	start := func() *harness.NodeScript { return mustStdio(t, state, c.origin+"/mcp") }
+	start := func() *npm.Script { return mustStdio(t, state, c.origin+"/mcp") }
 	const hello = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},` +
 		`"clientInfo":{"name":"test","version":"1"}}}`
-	call := func(s *harness.NodeScript, want string) {
+	call := func(s *npm.Script, want string) {
 		t.Helper()
 		s.MustWrite(`{"jsonrpc":"2.0","id":2,"method":"tools/list"}`)
 		var line json.RawMessage
@@ -56,7 +58,7 @@ func TestStdioSignIn(t *testing.T) {
 		}
 	}
 	const page = `(http://127\.0\.0\.1:\d+/oauth/authorize\?\S+)`
-	signIn := func(s *harness.NodeScript, pattern string) {
+	signIn := func(s *npm.Script, pattern string) {
 		t.Helper()
 		where := s.Stderr.MustMatch(t, regexp.MustCompile(pattern), harness.Patience, s.Ended)
 		newPerson(t, "ann").mustAllow(where[1]) // the browser brings the answer to the command
@@ -130,8 +132,8 @@ func TestToolsAndCallSignIn(t *testing.T) {
 		state := t.TempDir()
 		cmd := exec.CommandContext(t.Context(), terminal, "-qefc", harness.JunctionBinary(t)+" "+command, "/dev/null")
 		cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + state, "XDG_STATE_HOME=" + state, "SHELL=/bin/sh", "TERM=dumb"}
-		cmd.SysProcAttr = harness.ChildAttr(syscall.SIGKILL)
-		out, ended := harness.NewOutput(), make(chan struct{})
+		cmd.SysProcAttr = process.ChildAttr(syscall.SIGKILL)
+		out, ended := process.NewOutput(), make(chan struct{})
 		cmd.Stdout, cmd.Stderr = out, out
 		stdin, err := cmd.StdinPipe() // it stays open, so that script does not end the input of the terminal
 		if err != nil {

@@ -22,6 +22,7 @@ import (
 
 	"junction/auth/authtest"
 	"junction/integration/harness"
+	"junction/integration/harness/process"
 	"junction/upstream/client"
 	"junction/upstream/upstreamtest"
 )
@@ -252,7 +253,7 @@ func TestStorageIsForOneProcessAndItsKeys(t *testing.T) {
 	wantRefusal := func(why ...string) {
 		t.Helper()
 		stdout, stderr, err := harness.RunJunction(t, []string{"XDG_STATE_HOME=" + dir}, "--config", c.File(), "--listen",
-			harness.FreePort(t))
+			process.FreePort(t))
 		out := stdout + stderr
 		if _, ok := err.(*exec.ExitError); !ok {
 			t.Errorf("the process ended with %v; want it to refuse:\n%s", err, out)

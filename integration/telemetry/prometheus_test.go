@@ -20,6 +20,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"junction/integration/harness"
+	"junction/integration/harness/process"
 	"junction/upstream/client"
 	"junction/upstream/upstreamtest"
 )
@@ -159,7 +160,7 @@ func TestPrometheus(t *testing.T) {
 // mustPrometheus starts Prometheus with our files, which it reads every second, and returns its URL.
 func mustPrometheus(t *testing.T, p *harness.Program) string {
 	t.Helper()
-	dir, address := t.TempDir(), harness.FreePort(t)
+	dir, address := t.TempDir(), process.FreePort(t)
 	config := strings.NewReplacer("127.0.0.1:8421", strings.TrimPrefix(p.Admin, "http://"),
 		"scrape_interval: 15s", "scrape_interval: 1s\n  evaluation_interval: 1s").
 		Replace(mustRead(t, "cmd/junction/deploy/prometheus.yaml"))
@@ -172,7 +173,7 @@ func mustPrometheus(t *testing.T, p *harness.Program) string {
 	if out, err := promtool(t.Context(), "", "check", "config", filepath.Join(dir, "prometheus.yaml")); err != nil {
 		t.Fatalf("promtool: %v\n%s", err, out)
 	}
-	harness.MustStartServer(t, exec.CommandContext(t.Context(), "prometheus", "--config.file="+filepath.Join(dir, "prometheus.yaml"),
+	process.MustStartServer(t, exec.CommandContext(t.Context(), "prometheus", "--config.file="+filepath.Join(dir, "prometheus.yaml"),
 		"--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address="+address),
 		regexp.MustCompile(`Server is ready to receive web requests`))
 	return "http://" + address
@@ -220,7 +221,7 @@ func TestScrapeWhileStartingAndStopping(t *testing.T) {
 	if _, err := s.Journal.Await(harness.Patient(t), upstreamtest.Method("tools/call")); err != nil {
 		t.Fatal(err)
 	}
-	harness.Terminate(p.Cmd.Process.Pid)
+	process.Terminate(p.Cmd.Process.Pid)
 	p.Stderr.MustMatch(t, regexp.MustCompile(`msg="shutting down"`), harness.Patience, p.Done)
 	text = mustScrape(t, p)
 	if value(t, text, "junction_upstream_calls", `junction_upstream="up"`) != "1" {

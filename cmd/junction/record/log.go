@@ -1,6 +1,7 @@
-// Package record writes the log (log.go) and the audit of calls (audit.go), of rejected requests
-// (refused.go), and of events such as sign-ins (event.go). chain.go numbers the lines of the audit
-// and links them. The audit never blocks a call; the log may, if its reader is slow.
+// Package record writes the log (log.go, and outages.go for the states of upstreams) and the audit of
+// calls (audit.go), of rejected requests (refused.go), and of events such as sign-ins (event.go).
+// chain.go numbers the lines of the audit and links them. The audit never blocks a call; the log may,
+// if its reader is slow.
 package record
 
 import (

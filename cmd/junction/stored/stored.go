@@ -1,9 +1,10 @@
-// Package stored keeps encrypted texts in the files of one folder, across restarts. Junction stores
-// the last catalog of each upstream this way.
+// Package stored keeps across restarts what a process without a database would forget: the last
+// catalog of each upstream (a Dir), and which sessions clients have deleted (sessions.go).
 //
-// A text belongs to an entry of the configuration and to a user; the user "" stands for all users.
-// A file that was truncated, edited, moved, or sealed with another key is logged and ignored. A
-// goroutine of the Dir writes the files, at most every ten seconds for each key.
+// A Dir keeps encrypted texts in the files of one folder. A text belongs to an entry of the
+// configuration and to a user; the user "" stands for all users. A file that was truncated, edited,
+// moved, or sealed with another key is logged and ignored. A goroutine of the Dir writes the files, at
+// most every ten seconds for each key.
 package stored
 
 import (

@@ -1,7 +1,8 @@
-package main
+package listeners
 
 import (
 	"fmt"
+	"log/slog"
 	"net/http"
 	"runtime/debug"
 
@@ -10,10 +11,10 @@ import (
 
 // This file answers a request whose handler has a fault, on every address of Junction.
 
-// guarded returns a handler that logs a panic of h at the level error, and answers the request with a
+// Guarded returns a handler that logs a panic of h at the level error, and answers the request with a
 // sentence. If the answer has begun, it breaks the connection, so that the client sees that the
 // answer is not complete. http.ErrAbortHandler passes: a handler breaks the connection by it.
-func (p *program) guarded(h http.Handler) http.Handler {
+func Guarded(log *slog.Logger, h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		out := &beginning{ResponseWriter: w}
 		defer func() {
@@ -25,7 +26,7 @@ func (p *program) guarded(h http.Handler) http.Handler {
 				panic(http.ErrAbortHandler)
 			}
 			// neither the query nor a header, because these have secrets
-			p.log.Error("a request was not answered: junction has a fault", "method", r.Method, "path", r.URL.Path,
+			log.Error("a request was not answered: junction has a fault", "method", r.Method, "path", r.URL.Path,
 				auth.LogIDs(w, r), "panic", fmt.Sprint(problem), "stack", string(debug.Stack()))
 			if out.begun {
 				panic(http.ErrAbortHandler)

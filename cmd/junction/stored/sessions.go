@@ -1,4 +1,4 @@
-package main
+package stored
 
 import (
 	"bufio"
@@ -23,9 +23,9 @@ import (
 // restart. A session id contains the whole sealed session and would otherwise be valid until it
 // expires. The file has only hashes.
 
-// endedSessions appends deleted sessions to a file, in its own goroutine. A nil *endedSessions
+// Sessions appends deleted sessions to a file, in its own goroutine. A nil *Sessions
 // stores nothing.
-type endedSessions struct {
+type Sessions struct {
 	file string
 	max  int // sessions in the file when it is rewritten
 	log  *slog.Logger
@@ -40,14 +40,14 @@ type endedSessions struct {
 	done chan struct{}
 }
 
-// openEnded opens the file in dir, the folder of the key that seals session ids. It also returns
+// OpenSessions opens the file in dir, the folder of the key that seals session ids. It also returns
 // the sessions of the file that have not expired. Without dir the result is nil, since sessions end
 // with the process. Unreadable parts of the file are logged and ignored.
-func openEnded(dir string, max int, log *slog.Logger) (*endedSessions, map[[16]byte]time.Time) {
+func OpenSessions(dir string, max int, log *slog.Logger) (*Sessions, map[[16]byte]time.Time) {
 	if dir == "" {
 		return nil, nil
 	}
-	e := &endedSessions{file: filepath.Join(dir, "ended-sessions"), max: max, log: log,
+	e := &Sessions{file: filepath.Join(dir, "ended-sessions"), max: max, log: log,
 		waiting: map[[16]byte]time.Time{},
 		wake:    make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{})}
 	known, err := e.read(time.Now())
@@ -60,9 +60,9 @@ func openEnded(dir string, max int, log *slog.Logger) (*endedSessions, map[[16]b
 	return e, known
 }
 
-// add stores a session until the given time. It does not block, and drops the session if max
+// Add stores a session until the given time. It does not block, and drops the session if max
 // sessions wait to be written.
-func (e *endedSessions) add(hash [16]byte, until time.Time) {
+func (e *Sessions) Add(hash [16]byte, until time.Time) {
 	e.mu.Lock()
 	if len(e.waiting) < e.max {
 		e.waiting[hash] = until
@@ -71,8 +71,8 @@ func (e *endedSessions) add(hash [16]byte, until time.Time) {
 	pace.Wake(e.wake)
 }
 
-// close writes the remaining sessions and waits for that. It may be called more than once.
-func (e *endedSessions) close() {
+// Close writes the remaining sessions and waits for that. It may be called more than once.
+func (e *Sessions) Close() {
 	if e == nil {
 		return
 	}
@@ -80,7 +80,7 @@ func (e *endedSessions) close() {
 	<-e.done
 }
 
-func (e *endedSessions) run() {
+func (e *Sessions) run() {
 	defer close(e.done)
 	for stopping := false; !stopping; {
 		select {
@@ -104,13 +104,13 @@ func (e *endedSessions) run() {
 
 // write appends sessions to the file. A file that has grown too long is rewritten without expired
 // sessions.
-func (e *endedSessions) write(list map[[16]byte]time.Time) error {
+func (e *Sessions) write(list map[[16]byte]time.Time) error {
 	if e.lines+len(list) <= 2*e.max {
 		f, err := os.OpenFile(e.file, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
 		if err != nil {
 			return err
 		}
-		_, err = f.WriteString(endedText(list)) // one write, so that lines of two processes do not mix
+		_, err = f.WriteString(sessionsText(list)) // one write, so that lines of two processes do not mix
 		e.lines += len(list)
 		return errors.Join(err, f.Close())
 	}
@@ -127,15 +127,15 @@ func (e *endedSessions) write(list map[[16]byte]time.Time) error {
 			delete(known, hash)
 		}
 	}
-	if err := files.Write(e.file, []byte(endedText(known))); err != nil {
+	if err := files.Write(e.file, []byte(sessionsText(known))); err != nil {
 		return err
 	}
 	e.lines = len(known)
 	return nil
 }
 
-// endedText returns a line for each session: its hash and its expiry in Unix seconds.
-func endedText(list map[[16]byte]time.Time) string {
+// sessionsText returns a line for each session: its hash and its expiry in Unix seconds.
+func sessionsText(list map[[16]byte]time.Time) string {
 	var b strings.Builder
 	for hash, until := range list {
 		fmt.Fprintf(&b, "%x %d\n", hash, until.Unix())
@@ -145,7 +145,7 @@ func endedText(list map[[16]byte]time.Time) string {
 
 // read returns the sessions of the file that have not expired. An error about invalid lines, or too
 // many lines, may come with sessions.
-func (e *endedSessions) read(now time.Time) (map[[16]byte]time.Time, error) {
+func (e *Sessions) read(now time.Time) (map[[16]byte]time.Time, error) {
 	f, err := os.Open(e.file)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil

@@ -1,6 +1,7 @@
-package main
+package listeners
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"net"
@@ -42,10 +43,10 @@ func (l calls) Addr() net.Addr { return &net.TCPAddr{} }
 // TestConnectionsAreBoundByAddress: one address gets a quarter of the connections, others are let in
 // beside it, and a proxy and this machine are not bound by their address.
 func TestConnectionsAreBoundByAddress(t *testing.T) {
-	text := newTranscript()
+	text := new(bytes.Buffer)
 	l := make(calls, 1000)
 	trusted := func() []netip.Prefix { return []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")} }
-	b := newBoundConns(l, 256, 48, trusted, authtest.Log(t, text))
+	b := Bound(l, 256, 48, trusted, authtest.Log(t, text))
 	const total, each = 192, 48
 	var open []net.Conn
 	ring := func(n int, address string) {
@@ -108,7 +109,7 @@ func TestConnectionsAreBoundByAddress(t *testing.T) {
 // however many addresses it has. Connections that have ended do not count.
 func TestConnectionsAreBoundByNetwork(t *testing.T) {
 	l := make(calls, 1000)
-	b := newBoundConns(l, 256, 48, func() []netip.Prefix { return nil }, authtest.Log(t))
+	b := Bound(l, 256, 48, func() []netip.Prefix { return nil }, authtest.Log(t)).(*boundConns)
 	const total, each, wide = 192, 48, 96
 	for range 2 {
 		for i := range 3 * each {
@@ -161,16 +162,16 @@ func TestFewDescriptorsLeaveEnoughForOwnFiles(t *testing.T) {
 		{files: 63, upstreams: 1, err: "only 63 files may be open at once (ulimit -n), and Junction needs 64; raise the limit"},
 		{files: 32, upstreams: 4, err: "Junction needs 82"},
 	} {
-		text := newTranscript()
+		text := new(bytes.Buffer)
 		log := authtest.Log(t, text)
-		own, err := checkFiles(tt.files, tt.upstreams, log)
+		own, err := CheckFiles(tt.files, tt.upstreams, log)
 		if err != nil || tt.err != "" {
 			if err == nil || !strings.Contains(err.Error(), tt.err) {
 				t.Errorf("%d files for %d upstreams: %v, want %q", tt.files, tt.upstreams, err, tt.err)
 			}
 			continue
 		}
-		b := newBoundConns(make(calls), tt.files, own, nil, log)
+		b := Bound(make(calls), tt.files, own, nil, log).(*boundConns)
 		if cap(b.open) != tt.clients {
 			t.Errorf("%d files for %d upstreams leave %d to clients, want %d", tt.files, tt.upstreams, cap(b.open), tt.clients)
 		}
@@ -184,7 +185,7 @@ func TestFewDescriptorsLeaveEnoughForOwnFiles(t *testing.T) {
 // reserve again when a connection has ended.
 func TestAdminHasDescriptorsInReserve(t *testing.T) {
 	l := make(calls, 100)
-	r := newReserved(l)
+	r := Reserve(l)
 	defer r.Close()
 	for range 3 {
 		for range spareFiles {

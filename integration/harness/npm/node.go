@@ -1,4 +1,4 @@
-package harness
+package npm
 
 import (
 	"bufio"
@@ -17,29 +17,19 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"junction/integration/harness"
+	"junction/integration/harness/process"
 )
 
-// NpmPatience is for one run of a client. It takes half a second; on a busy machine it may take
+// Patience is for one run of a client. It takes half a second; on a busy machine it may take
 // many times that.
-const NpmPatience = 2 * time.Minute
+const Patience = 2 * time.Minute
 
-// Need skips the test where the machine lacks something, or fails it where it must not:
-// JUNCTION_REQUIRE_NODE=1 says that Node and all else is there.
-func Need(t testing.TB, lacking error) {
+// MustFolder returns the folder npm with its packages installed.
+func MustFolder(t testing.TB) string {
 	t.Helper()
-	switch {
-	case lacking == nil:
-	case os.Getenv("JUNCTION_REQUIRE_NODE") == "1":
-		t.Fatal(lacking)
-	default:
-		t.Skip(lacking)
-	}
-}
-
-// MustNPM returns the folder npm with its packages installed.
-func MustNPM(t testing.TB) string {
-	t.Helper()
-	Need(t, HaveNode())
+	harness.Need(t, HaveNode())
 	dir, err := Installed()
 	if err != nil {
 		t.Fatalf("install the npm packages: %v", err)
@@ -67,7 +57,7 @@ var HaveNode = sync.OnceValue(func() error {
 // Installed runs npm ci, unless a stamp beside the packages says that they are those of the lock.
 // Test processes wait for each other.
 var Installed = sync.OnceValues(func() (string, error) {
-	root, err := Root()
+	root, err := harness.Root()
 	if err != nil {
 		return "", err
 	}
@@ -83,7 +73,7 @@ var Installed = sync.OnceValues(func() (string, error) {
 	want := hex.EncodeToString(hash.Sum(nil))
 	// npm ci removes node_modules first, so the lock lies elsewhere; the stamp goes with the
 	// packages.
-	_, unlock, err := sharedDir(root)
+	_, unlock, err := harness.SharedDir(root)
 	if err != nil {
 		return "", err
 	}
@@ -112,22 +102,23 @@ func HaveRegistry() error {
 	return nil
 }
 
-// NodeScript is one of the folder npm that says one JSON document per line, and hears lines.
-type NodeScript struct {
+// Script is one of the folder npm that says one JSON document per line, and hears lines.
+type Script struct {
 	T      testing.TB
 	Name   string
 	In     io.WriteCloser
 	lines  chan []byte // closed when it has ended
-	Stderr *Output
+	Stderr *process.Output
 	Ended  chan struct{} // closed when nothing of it is left
 }
 
 // MustTalk starts the command of a script; its context ends with the test.
-func MustTalk(t testing.TB, name string, command func(context.Context) *exec.Cmd) *NodeScript {
+func MustTalk(t testing.TB, name string, command func(context.Context) *exec.Cmd) *Script {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	cmd := command(ctx)
-	n := &NodeScript{T: t, Name: name, lines: make(chan []byte, 100), Stderr: NewOutput(), Ended: make(chan struct{})}
+	n := &Script{T: t, Name: name, lines: make(chan []byte, 100), Stderr: process.NewOutput(),
+		Ended: make(chan struct{})}
 	cmd.Stderr = n.Stderr
 	in, err := cmd.StdinPipe()
 	if err != nil {
@@ -165,7 +156,7 @@ func MustTalk(t testing.TB, name string, command func(context.Context) *exec.Cmd
 }
 
 // MustRead decodes the next line that the script prints.
-func (n *NodeScript) MustRead(into any) {
+func (n *Script) MustRead(into any) {
 	n.T.Helper()
 	select {
 	case line, ok := <-n.lines:
@@ -175,13 +166,13 @@ func (n *NodeScript) MustRead(into any) {
 		if err := json.Unmarshal(line, into); err != nil {
 			n.T.Fatalf("%s: %v in: %s", n.Name, err, line)
 		}
-	case <-time.After(Patience):
-		n.T.Fatalf("%s says nothing for %v; its standard error:\n%s", n.Name, Patience, n.Stderr)
+	case <-time.After(harness.Patience):
+		n.T.Fatalf("%s says nothing for %v; its standard error:\n%s", n.Name, harness.Patience, n.Stderr)
 	}
 }
 
 // MustWrite sends the script a line.
-func (n *NodeScript) MustWrite(line string) {
+func (n *Script) MustWrite(line string) {
 	n.T.Helper()
 	if _, err := io.WriteString(n.In, line+"\n"); err != nil {
 		n.T.Fatalf("%s: %v; its standard error:\n%s", n.Name, err, n.Stderr)

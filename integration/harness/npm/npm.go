@@ -1,4 +1,7 @@
-package harness
+// Package npm runs the clients and servers of the folder npm (../../npm), which others wrote, and
+// installs their packages. npm.go has the clients, each in its eras; node.go has Node itself, and the
+// scripts that talk with a test line by line.
+package npm
 
 import (
 	"bytes"
@@ -12,13 +15,13 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"junction/integration/harness"
+	"junction/integration/harness/process"
 )
 
-// This file installs and runs the clients and servers of the folder npm, which others wrote.
-// npm/README.md describes them.
-
-// NpmClient is a client of the folder npm in one of its eras.
-type NpmClient struct {
+// Client is a client of the folder npm in one of its eras.
+type Client struct {
 	Name   string
 	Args   []string // before the URL
 	Modern bool     // it speaks 2026-07-28 with a server that does
@@ -26,9 +29,9 @@ type NpmClient struct {
 	Stdio  bool     // it reaches the URL over junction stdio
 }
 
-// NpmClients returns all clients of the folder npm, in each of their eras.
-func NpmClients() []NpmClient {
-	return []NpmClient{
+// Clients returns all clients of the folder npm, in each of their eras.
+func Clients() []Client {
+	return []Client{
 		{"sdk1", []string{"client-v1.mjs"}, false, true, false},
 		{"sdk2-legacy", []string{"client-v2.mjs", "legacy"}, false, true, false},
 		{"sdk2-auto", []string{"client-v2.mjs", "auto"}, true, true, false},
@@ -39,8 +42,8 @@ func NpmClients() []NpmClient {
 }
 
 // OverStdio returns the clients of the SDK as they reach an endpoint over junction stdio.
-func OverStdio(clients []NpmClient) []NpmClient {
-	var list []NpmClient
+func OverStdio(clients []Client) []Client {
+	var list []Client
 	for _, c := range clients {
 		if c.Sdk {
 			c.Name, c.Stdio = c.Name+"-stdio", true
@@ -52,14 +55,14 @@ func OverStdio(clients []NpmClient) []NpmClient {
 
 // Tried are those of the clients that tests go through: with -short the SDK's 1.x and its 2.x in
 // the modern era are enough.
-func Tried(t testing.TB, clients []NpmClient) []NpmClient {
-	short := Short(t)
+func Tried(t testing.TB, clients []Client) []Client {
+	short := harness.Short(t)
 	return slices.DeleteFunc(clients,
-		func(c NpmClient) bool { return short && c.Name != "sdk1" && c.Name != "sdk2-modern" })
+		func(c Client) bool { return short && c.Name != "sdk1" && c.Name != "sdk2-modern" })
 }
 
 // Era is the word that the SDK has for the era.
-func (c NpmClient) Era() string {
+func (c Client) Era() string {
 	if c.Modern {
 		return "modern"
 	}
@@ -68,24 +71,24 @@ func (c NpmClient) Era() string {
 
 // command returns the command of a client at an endpoint, which is killed with all its children
 // when ctx ends.
-func (c NpmClient) command(ctx context.Context, t testing.TB, url string, args ...string) *exec.Cmd {
+func (c Client) command(ctx context.Context, t testing.TB, url string, args ...string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.CommandContext(ctx, "node", append(append(c.Args[:len(c.Args):len(c.Args)], url), args...)...)
-	cmd.Dir = MustNPM(t)
+	cmd.Dir = MustFolder(t)
 	if c.Stdio {
-		cmd.Env = append(cmd.Environ(), "JUNCTION_STDIO="+JunctionBinary(t))
+		cmd.Env = append(cmd.Environ(), "JUNCTION_STDIO="+harness.JunctionBinary(t))
 	}
-	cmd.SysProcAttr = ChildAttr(syscall.SIGKILL)
-	cmd.Cancel = func() error { KillGroup(cmd.Process.Pid); return nil }
+	cmd.SysProcAttr = process.ChildAttr(syscall.SIGKILL)
+	cmd.Cancel = func() error { process.KillGroup(cmd.Process.Pid); return nil }
 	cmd.WaitDelay = 5 * time.Second
 	return cmd
 }
 
 // Run runs a client to its end and decodes the document that it prints. The error is of a client
 // that ended with another status than 0.
-func (c NpmClient) Run(t testing.TB, into any, url string, args ...string) error {
+func (c Client) Run(t testing.TB, into any, url string, args ...string) error {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), NpmPatience)
+	ctx, cancel := context.WithTimeout(t.Context(), Patience)
 	defer cancel()
 	cmd := c.command(ctx, t, url, args...)
 	var stdout, stderr bytes.Buffer
@@ -120,8 +123,8 @@ func (r ToolResult) Text() string {
 	return b.String()
 }
 
-// NpmList is what a client says about an endpoint. The inspector says only Tools and Raw.
-type NpmList struct {
+// List is what a client says about an endpoint. The inspector says only Tools and Raw.
+type List struct {
 	Tools           []string // their names
 	Raw             json.RawMessage
 	Era             string
@@ -130,9 +133,9 @@ type NpmList struct {
 }
 
 // MustList lists the tools of an endpoint.
-func (c NpmClient) MustList(t testing.TB, url string) NpmList {
+func (c Client) MustList(t testing.TB, url string) List {
 	t.Helper()
-	var l NpmList
+	var l List
 	if c.Sdk {
 		if err := c.Run(t, &l, url, "list"); err != nil {
 			t.Fatal(err)
@@ -155,7 +158,7 @@ func (c NpmClient) MustList(t testing.TB, url string) NpmList {
 }
 
 // MustCall calls a tool.
-func (c NpmClient) MustCall(t testing.TB, url, tool, arguments string) ToolResult {
+func (c Client) MustCall(t testing.TB, url, tool, arguments string) ToolResult {
 	t.Helper()
 	var inspected struct{ Result ToolResult }
 	var err error
@@ -170,8 +173,8 @@ func (c NpmClient) MustCall(t testing.TB, url, tool, arguments string) ToolResul
 	return inspected.Result
 }
 
-// NpmProgress is a call with what was heard of its progress.
-type NpmProgress struct {
+// Progress is a call with what was heard of its progress.
+type Progress struct {
 	Progress []struct {
 		Progress, Total float64
 		Message         string
@@ -179,19 +182,19 @@ type NpmProgress struct {
 	Result ToolResult
 }
 
-// NpmSession is a client that stays connected and says on standard output, line by line, what
+// Session is a client that stays connected and says on standard output, line by line, what
 // happens.
-type NpmSession struct{ *NodeScript }
+type Session struct{ *Script }
 
 // MustOpen starts the command watch or restart of a client.
-func (c NpmClient) MustOpen(t testing.TB, url, command string) NpmSession {
+func (c Client) MustOpen(t testing.TB, url, command string) Session {
 	t.Helper()
-	return NpmSession{MustTalk(t, c.Name+" "+command,
+	return Session{MustTalk(t, c.Name+" "+command,
 		func(ctx context.Context) *exec.Cmd { return c.command(ctx, t, url, command) })}
 }
 
 // MustContinue sends the line that it waits for.
-func (s NpmSession) MustContinue() {
+func (s Session) MustContinue() {
 	s.T.Helper()
 	s.MustWrite("go on")
 }
@@ -201,6 +204,6 @@ func (s NpmSession) MustContinue() {
 func MustServe(t testing.TB, mode string) string {
 	t.Helper()
 	cmd := exec.Command("node", "serve.mjs", mode)
-	cmd.Dir = MustNPM(t)
-	return MustStartServer(t, cmd, regexp.MustCompile(`"url":"([^"]+)"`))[1]
+	cmd.Dir = MustFolder(t)
+	return process.MustStartServer(t, cmd, regexp.MustCompile(`"url":"([^"]+)"`))[1]
 }

@@ -1,4 +1,7 @@
-package harness
+// Package process starts the processes of tests, reads what they write, and ends them with all that
+// they have started. It measures their CPU time and memory where the system tells these, and gives
+// them free ports. It knows nothing of Junction.
+package process
 
 import (
 	"bytes"
@@ -6,13 +9,15 @@ import (
 	"os/exec"
 	"regexp"
 	"runtime"
-	"slices"
 	"strconv"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
 )
+
+// Patience is how long a test waits for something of a process that should happen at once, on a
+// machine that has much else to do.
+const Patience = 2 * time.Minute
 
 // MustStartServer starts a server that ends with the test, and returns what of its output matches.
 func MustStartServer(t testing.TB, cmd *exec.Cmd, ready *regexp.Regexp) []string {
@@ -24,7 +29,7 @@ func MustStartServer(t testing.TB, cmd *exec.Cmd, ready *regexp.Regexp) []string
 	if _, err := cmd.StdinPipe(); err != nil { // serve.mjs ends when this is closed
 		t.Fatal(err)
 	}
-	ended, err := start(cmd)
+	ended, err := Start(cmd)
 	if err != nil {
 		t.Fatalf("start %s: %v", cmd, err)
 	}
@@ -35,10 +40,10 @@ func MustStartServer(t testing.TB, cmd *exec.Cmd, ready *regexp.Regexp) []string
 	return out.MustMatch(t, ready, Patience, ended)
 }
 
-// start starts a process. The channel is closed when the process has ended; how is then in
+// Start starts a process. The channel is closed when the process has ended; how is then in
 // cmd.ProcessState. One thread starts the process and waits for it, because Linux takes the end of
 // that thread for the end of the parent (ChildAttr).
-func start(cmd *exec.Cmd) (ended <-chan struct{}, err error) {
+func Start(cmd *exec.Cmd) (ended <-chan struct{}, err error) {
 	started, done := make(chan error), make(chan struct{})
 	go func() {
 		runtime.LockOSThread()
@@ -88,28 +93,4 @@ func Living(pid int) (name string, lives bool) {
 	flags, _ := strconv.ParseUint(string(fields[6]), 10, 64)
 	const ending = 4 // PF_EXITING of Linux
 	return string(stat[open+1 : end]), fields[0][0] != 'Z' && flags&ending == 0
-}
-
-// mustLeaveNothing expects that no goroutine of the proxy is left, and no child of this process but
-// those given. What was ended may need a moment to be gone.
-func mustLeaveNothing(t testing.TB, children []int) {
-	t.Helper()
-	var left []string
-	for end := time.Now().Add(Patience); time.Now().Before(end); runtime.Gosched() {
-		b := make([]byte, 1<<20)
-		left = slices.DeleteFunc(strings.Split(string(b[:runtime.Stack(b, true)]), "\n\n"), func(stack string) bool {
-			return !strings.Contains(stack, "junction/upstream.") && !strings.Contains(stack, "junction/proxy.")
-		})
-		if len(left) == 0 {
-			break
-		}
-	}
-	if len(left) > 0 {
-		t.Errorf("%d goroutines are left:\n%s", len(left), strings.Join(left, "\n\n"))
-	}
-	for _, pid := range ChildPIDs(os.Getpid()) {
-		if name, lives := Living(pid); lives && !slices.Contains(children, pid) {
-			t.Errorf("process %d (%s) is left", pid, name)
-		}
-	}
 }

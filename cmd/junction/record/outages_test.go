@@ -1,4 +1,4 @@
-package main
+package record
 
 import (
 	"bytes"
@@ -11,7 +11,6 @@ import (
 
 	"junction/auth/authtest"
 	"junction/cmd/junction/config"
-	"junction/cmd/junction/record"
 	"junction/upstream"
 )
 
@@ -19,12 +18,12 @@ import (
 func TestOutages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var text bytes.Buffer
-		log := record.NewLog(authtest.Searched(t, "the log", &text), config.Log{Level: slog.LevelInfo, Format: config.LogText})
-		var o outages
+		log := NewLog(authtest.Searched(t, "the log", &text), config.Log{Level: slog.LevelInfo, Format: config.LogText})
+		var o Outages
 		fails := func(reason string) {
-			o.changed(log, upstream.Change{Name: "up", State: upstream.StateStarting}, false)
+			o.Changed(log, upstream.Change{Name: "up", State: upstream.StateStarting}, false)
 			time.Sleep(20 * time.Second)
-			o.changed(log, upstream.Change{Name: "up", State: upstream.StateRetrying, Err: errors.New(reason)}, false)
+			o.Changed(log, upstream.Change{Name: "up", State: upstream.StateRetrying, Err: errors.New(reason)}, false)
 		}
 		for range 100 {
 			fails("exited with status 1")
@@ -32,12 +31,12 @@ func TestOutages(t *testing.T) {
 		for i := range 6 {
 			fails("another reason " + strings.Repeat("!", i))
 		}
-		o.changed(log, upstream.Change{Name: "up", State: upstream.StateReady, Tools: 3}, false)
-		o.changed(log, upstream.Change{Name: "up", State: upstream.StateStarting}, false)
-		o.changed(log, upstream.Change{Name: "up", State: upstream.StateReady, Tools: 3}, false)
-		o.changed(log, upstream.Change{Name: "up", State: upstream.StateDegraded, Err: errors.New("no answer")}, false)
+		o.Changed(log, upstream.Change{Name: "up", State: upstream.StateReady, Tools: 3}, false)
+		o.Changed(log, upstream.Change{Name: "up", State: upstream.StateStarting}, false)
+		o.Changed(log, upstream.Change{Name: "up", State: upstream.StateReady, Tools: 3}, false)
+		o.Changed(log, upstream.Change{Name: "up", State: upstream.StateDegraded, Err: errors.New("no answer")}, false)
 		time.Sleep(time.Minute)
-		o.changed(log, upstream.Change{Name: "up", State: upstream.StateReady, Tools: 3, Again: true}, false)
+		o.Changed(log, upstream.Change{Name: "up", State: upstream.StateReady, Tools: 3, Again: true}, false)
 		var got []string
 		for line := range strings.Lines(text.String()) {
 			_, line, _ = strings.Cut(strings.TrimSpace(line), " ")

@@ -1,6 +1,7 @@
-package main
+package listeners
 
 import (
+	"bytes"
 	"io"
 	"net"
 	"net/http"
@@ -16,9 +17,8 @@ import (
 // sentence, over either server, or the end of the connection if the answer has begun. A handler that
 // breaks the connection on purpose gets no line.
 func TestPanicsAreAnswered(t *testing.T) {
-	log := newTranscript()
-	p := &program{log: authtest.Log(t, log)}
-	h := p.guarded(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	log := new(bytes.Buffer)
+	h := Guarded(authtest.Log(t, log), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case "/fine":
 			io.WriteString(w, "fine")
@@ -31,8 +31,8 @@ func TestPanicsAreAnswered(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		var none *program
-		_ = none.log
+		var none *http.Server
+		_ = none.Addr
 	}))
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -1,4 +1,4 @@
-package main
+package record
 
 import (
 	"context"
@@ -9,10 +9,10 @@ import (
 	"junction/upstream"
 )
 
-// outages writes the log lines of the upstreams' states: one line when an upstream fails, one when
+// Outages writes the log lines of the upstreams' states: one line when an upstream fails, one when
 // the reason changes, and one with the count of failures when the upstream is ready again. The
 // attempts between them are logged at the level debug.
-type outages struct {
+type Outages struct {
 	mu   sync.Mutex
 	open map[string]*outage // by upstream; guarded by mu
 }
@@ -29,9 +29,9 @@ type outage struct {
 // other words each time must not fill the log.
 const calmReasons = time.Minute
 
-// changed logs that an upstream has a state, and the error of a failed attempt. shown means that the
+// Changed logs that an upstream has a state, and the error of a failed attempt. shown means that the
 // user sees it elsewhere.
-func (o *outages) changed(log *slog.Logger, c upstream.Change, shown bool) {
+func (o *Outages) Changed(log *slog.Logger, c upstream.Change, shown bool) {
 	name, s, err := c.Name, c.State, c.Err
 	level, attrs := slog.LevelInfo, []any{"upstream", name, "state", s.String()}
 	if s == upstream.StateReady {

@@ -1,4 +1,4 @@
-package main
+package listeners
 
 import (
 	"errors"
@@ -15,7 +15,6 @@ import (
 
 	"golang.org/x/time/rate"
 
-	"junction/cmd/junction/telemetry"
 	"junction/proxy/budget"
 )
 
@@ -52,9 +51,9 @@ const (
 	leastFiles = 64
 )
 
-// checkFiles returns an error if the limit of descriptors is too low for any work. own is how many
+// CheckFiles returns an error if the limit of descriptors is too low for any work. own is how many
 // Junction needs for other things than clients.
-func checkFiles(files int64, upstreams int, log *slog.Logger) (own int64, err error) {
+func CheckFiles(files int64, upstreams int, log *slog.Logger) (own int64, err error) {
 	own = ownFiles + eachFiles*int64(upstreams)
 	switch least := own + leastConns; {
 	case files == 0 || files >= least:
@@ -67,11 +66,9 @@ func checkFiles(files int64, upstreams int, log *slog.Logger) (own int64, err er
 	return own, nil
 }
 
-// newBoundConns bounds a listener of clients to what own descriptors leave, and to three quarters of all;
+// Bound bounds a listener of clients to what own descriptors leave, and to three quarters of all;
 // a network to a quarter of these, and a /48 of IPv6 to a half.
-func newBoundConns(
-	l net.Listener, files, own int64, trusted func() []netip.Prefix, log *slog.Logger,
-) *boundConns {
+func Bound(l net.Listener, files, own int64, trusted func() []netip.Prefix, log *slog.Logger) net.Listener {
 	total := 1 << 20
 	if files > 0 {
 		total = int(min(files/4*3, files-own, 1<<20))
@@ -216,8 +213,8 @@ type reserved struct {
 // spareFiles is enough for a probe, a scrape and a command at once.
 const spareFiles = 8
 
-// newReserved returns a listener with descriptors in reserve.
-func newReserved(l net.Listener) *reserved {
+// Reserve returns a listener with descriptors in reserve.
+func Reserve(l net.Listener) net.Listener {
 	r := &reserved{Listener: l}
 	r.fill()
 	return r
@@ -268,25 +265,4 @@ func (r *reserved) Close() error {
 	for r.give() {
 	}
 	return r.Listener.Close()
-}
-
-// boundListeners bounds the listener of clients, and gives that of the admin address a reserve. It returns
-// an error if too few files may be open.
-func (p *program) boundListeners() error {
-	files := telemetry.FileLimit()
-	own, err := checkFiles(files, len(p.config.Upstreams), p.log)
-	if err != nil {
-		return err
-	}
-	trusted := func() []netip.Prefix {
-		if g := p.guard.Load(); g != nil {
-			return g.TrustedProxies
-		}
-		return nil
-	}
-	p.public = newBoundConns(p.public, files, own, trusted, p.log)
-	if p.admin != nil {
-		p.admin = newReserved(p.admin)
-	}
-	return nil
 }
