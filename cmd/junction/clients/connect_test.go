@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"junction/cmd/junction/clients/format"
 )
 
 // userFiles are files as people have them: one for each client, on Linux.
@@ -21,7 +23,7 @@ var userFiles = map[string]string{
 	".config/Claude/claude_desktop_config.json": "{}",
 	".cursor/mcp.json": "{\n\t// mine\n\t\"mcpServers\": {\n" +
 		"\t\t\"a\": { \"command\": \"one\", }, // first\n\t\t/* last */\n\t},\n}\n",
-	".config/Code/User/mcp.json": byteOrderMark + "{\r\n    \"servers\": {\r\n" +
+	".config/Code/User/mcp.json": "\xef\xbb\xbf" + "{\r\n    \"servers\": {\r\n" +
 		"        \"a\": {\"command\": \"one\"}\r\n    },\r\n    \"inputs\": []\r\n}",
 	".codex/config.toml": "# mine\nmodel = \"x\"\n\n[mcp_servers.a] # first\n" +
 		"command = \"one\"\n\n[profiles.fast]\nmodel = \"y\"",
@@ -136,12 +138,12 @@ func TestConnectEntry(t *testing.T) {
 		p := mustPlace(t, o, c.ID)
 		mustConnect(t, o, p, testTarget)
 		text, _ := ReadFile(p.File)
-		servers, err := c.format.servers(text, p.servers(text))
+		servers, err := c.format.Servers(text, p.servers(text))
 		if err != nil {
 			t.Fatal(err)
 		}
-		i := slices.IndexFunc(servers, func(r raw) bool { return r.name == "junction" })
-		lines = append(lines, strings.ReplaceAll(fmt.Sprint(c.ID, " ", servers[i].fields), testURL, "URL"))
+		i := slices.IndexFunc(servers, func(r format.Server) bool { return r.Name == "junction" })
+		lines = append(lines, strings.ReplaceAll(fmt.Sprint(c.ID, " ", servers[i].Fields), testURL, "URL"))
 	}
 	want := `claude-code map[headers:map[Authorization:Bearer ${JUNCTION_KEY}] type:http url:URL]
 claude-desktop map[args:[stdio --url URL] command:junction]

@@ -7,6 +7,8 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+
+	"junction/cmd/junction/clients/format"
 )
 
 // A Home is where the files of clients are looked for.
@@ -124,15 +126,15 @@ func (h Home) OtherProjects() []Place {
 			if err != nil {
 				continue
 			}
-			projects, _ := c.format.servers(text, []string{"projects"})
+			projects, _ := c.format.Servers(text, []string{"projects"})
 			for _, project := range projects {
-				servers, _ := project.fields["mcpServers"].(map[string]any)
-				info, err := os.Stat(project.name)
-				if len(servers) == 0 || err != nil || !info.IsDir() || SamePath(project.name, h.Project) {
+				servers, _ := project.Fields["mcpServers"].(map[string]any)
+				info, err := os.Stat(project.Name)
+				if len(servers) == 0 || err != nil || !info.IsDir() || SamePath(project.Name, h.Project) {
 					continue
 				}
-				keys := []string{"projects", project.name, "mcpServers"}
-				list = append(list, Place{Client: c, Scope: Local, File: p.File, keys: keys, folder: project.name})
+				keys := []string{"projects", project.Name, "mcpServers"}
+				list = append(list, Place{Client: c, Scope: Local, File: p.File, keys: keys, folder: project.Name})
 			}
 		}
 	}
@@ -179,11 +181,11 @@ func (h Home) PlacesOf(file string) ([]Place, error) {
 		return nil, err
 	}
 	for _, c := range table() {
-		_, isTOML := c.format.(tomlFormat)
+		_, isTOML := c.format.(format.TOML)
 		if isTOML != strings.EqualFold(filepath.Ext(file), ".toml") {
 			continue
 		}
-		servers, err := c.format.servers(text, c.keys)
+		servers, err := c.format.Servers(text, c.keys)
 		if err != nil {
 			return nil, err
 		}

@@ -11,7 +11,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/tailscale/hujson"
+	"junction/cmd/junction/clients/format"
 )
 
 // A Server is one entry of a client's file.
@@ -34,7 +34,7 @@ type FileError struct {
 }
 
 func (e *FileError) Error() string {
-	if s, ok := errors.AsType[*SyntaxError](e.Err); ok && s.Line > 0 {
+	if s, ok := errors.AsType[*format.SyntaxError](e.Err); ok && s.Line > 0 {
 		return fmt.Sprintf("%s line %d: %v", e.File, s.Line, e.Err)
 	}
 	return fmt.Sprintf("%s: %v", e.File, e.Err)
@@ -76,7 +76,7 @@ const maxServers = 500
 // parse returns the servers of a text.
 func (h Home) parse(p Place, text []byte) ([]*Server, error) {
 	p.keys = p.servers(text)
-	found, err := p.Client.format.servers(text, p.keys)
+	found, err := p.Client.format.Servers(text, p.keys)
 	if err != nil {
 		return nil, err
 	}
@@ -90,7 +90,7 @@ func (h Home) parse(p Place, text []byte) ([]*Server, error) {
 	var list []*Server
 	off, deny := p.switchedOff(text), h.denied(p, text)
 	for _, r := range found {
-		s := &Server{Place: p, Name: r.name, Line: r.line, fields: r.fields, inputs: asked}
+		s := &Server{Place: p, Name: r.Name, Line: r.Line, fields: r.Fields, inputs: asked}
 		s.Entry, s.Err = s.entry(h)
 		if s.Err != nil {
 			s.Entry = nil
@@ -109,20 +109,14 @@ func (p Place) servers(text []byte) []string {
 	if p.Client.ID != "opencode" {
 		return p.keys
 	}
-	_, body := split(text)
-	root, err := parseJSON(body)
-	if err != nil {
-		return p.keys
-	}
-	at, depth, err := find(root, []string{"mcp", "servers"})
-	if err != nil || depth < 2 {
+	mcp, _ := format.Tree(text)["mcp"].(map[string]any)
+	servers, ok := mcp["servers"].(map[string]any)
+	if !ok {
 		return p.keys
 	}
 	for _, own := range []string{"type", "command", "url"} { // then servers is the name of a server
-		if i, err := indexOf(at.Value.(*hujson.Object), own); err == nil && i >= 0 {
-			if _, isText := at.Value.(*hujson.Object).Members[i].Value.Value.(hujson.Literal); isText {
-				return p.keys
-			}
+		if _, isText := scalar(servers[own]); isText {
+			return p.keys
 		}
 	}
 	return []string{"mcp", "servers"}
@@ -133,7 +127,7 @@ func (p Place) servers(text []byte) []string {
 func (p Place) switchedOff(text []byte) func(name string) bool {
 	root := map[string]any{}
 	if p.Client.ID == "gemini" {
-		root = treeOf(text)
+		root = format.Tree(text)
 	}
 	mcp, _ := root["mcp"].(map[string]any)
 	listed := func(name string, lists ...any) (is, has bool) {
@@ -155,7 +149,7 @@ func (p Place) switchedOff(text []byte) func(name string) bool {
 // that opencode disables. The settings of a project count for its servers only.
 func (h Home) denied(p Place, text []byte) (rules []string) {
 	if p.Client.ID == "opencode" {
-		tools, _ := treeOf(text)["tools"].(map[string]any)
+		tools, _ := format.Tree(text)["tools"].(map[string]any)
 		for _, name := range slices.Sorted(maps.Keys(tools)) {
 			if tools[name] == false {
 				rules = append(rules, name)
@@ -181,7 +175,7 @@ func (h Home) denied(p Place, text []byte) (rules []string) {
 		if err != nil {
 			continue
 		}
-		permissions, _ := treeOf(text)["permissions"].(map[string]any)
+		permissions, _ := format.Tree(text)["permissions"].(map[string]any)
 		list, _ := permissions["deny"].([]any)
 		for _, v := range list {
 			if rule, _ := v.(string); strings.HasPrefix(rule, "mcp__") {
@@ -190,14 +184,6 @@ func (h Home) denied(p Place, text []byte) (rules []string) {
 		}
 	}
 	return rules
-}
-
-// treeOf returns the members of a text of JSON; none if it cannot be parsed.
-func treeOf(text []byte) map[string]any {
-	_, body := split(text)
-	tree, _ := jsonFormat{}.decode(body)
-	root, _ := tree.(map[string]any)
-	return root
 }
 
 // deny applies rules about tools: mcp__SERVER, mcp__SERVER__* and mcp__SERVER__TOOL of Claude Code,
@@ -232,7 +218,7 @@ var notInRule = regexp.MustCompile(`[^A-Za-z0-9_-]`)
 
 // inputsOf returns the inputs of a file of VS Code by their ids.
 func inputsOf(text []byte) map[string]any {
-	list, _ := treeOf(text)["inputs"].([]any)
+	list, _ := format.Tree(text)["inputs"].([]any)
 	m := map[string]any{}
 	for _, e := range list {
 		if in, ok := e.(map[string]any); ok {
