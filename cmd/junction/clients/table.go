@@ -11,6 +11,7 @@ const claudeCode = "claude-code"
 
 // table returns the clients. The order decides which of two equal servers names the entry.
 func table() []*Client {
+	settings := []string{"mcp", "servers"} // of VS Code
 	return []*Client{
 		{
 			ID: claudeCode, Name: "Claude Code", format: format.JSON{}, keys: []string{"mcpServers"},
@@ -38,6 +39,13 @@ func table() []*Client {
 			user: []path{
 				{base: appConfig, file: "Code/User/mcp.json"}, {base: appConfig, file: "Code - Insiders/User/mcp.json"},
 				{file: ".vscode-server/data/User/mcp.json", os: "linux"}, // of a machine that is used remotely
+				// of profiles, and of versions before 1.102
+				{base: appConfig, file: "Code/User/profiles/*/mcp.json", readOnly: true},
+				{base: appConfig, file: "Code - Insiders/User/profiles/*/mcp.json", readOnly: true},
+				{base: appConfig, file: "Code/User/settings.json", keys: settings, readOnly: true},
+				{base: appConfig, file: "Code - Insiders/User/settings.json", keys: settings, readOnly: true},
+				{base: appConfig, file: "Code/User/profiles/*/settings.json", keys: settings, readOnly: true},
+				{base: appConfig, file: "Code - Insiders/User/profiles/*/settings.json", keys: settings, readOnly: true},
 			},
 			project: []path{{file: ".vscode/mcp.json"}},
 			entry:   remote("http", "url", "Bearer ${env:"+KeyVariable+"}"),
@@ -88,6 +96,16 @@ func table() []*Client {
 			project: []path{{file: ".zed/settings.json"}},
 			entry:   remote("", "url", ""),
 		},
+		{
+			ID: goose, Name: "Goose", format: format.YAML{}, keys: []string{"extensions"}, syntax: dollar | unbraced,
+			user: []path{
+				{file: "$GOOSE_PATH_ROOT/config/config.yaml"},
+				{base: config, file: "goose/config.yaml", os: "linux"},
+				{base: config, file: "goose/config.yaml", os: "darwin"},
+				{base: appConfig, file: "Block/goose/config/config.yaml", os: "windows"},
+			},
+			entry: gooseEntry,
+		},
 	}
 }
 
@@ -97,7 +115,7 @@ func (c *Client) Seen() string {
 		claudeCode: "/mcp", "claude-desktop": "Settings > Developer", "cursor": "Settings > Tools & MCP",
 		"vscode": `the command "MCP: List Servers"`, "codex": "/mcp", "gemini": "/mcp", "copilot": "/mcp show",
 		"opencode": "opencode mcp list", "windsurf": "Settings > Cascade > MCP Servers",
-		"zed": "the settings of the Agent Panel",
+		"zed": "the settings of the Agent Panel", goose: "Extensions, or goose info -v",
 	}[c.ID]
 }
 
