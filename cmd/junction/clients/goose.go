@@ -82,6 +82,19 @@ func (e *Entry) fromKeyring(r *reader, kept []string) {
 	}
 }
 
+func gooseClient() *Client {
+	return &Client{
+		ID: goose, Name: "Goose", format: format.YAML{}, keys: []string{"extensions"}, syntax: dollar | unbraced,
+		user: []path{
+			{file: "$GOOSE_PATH_ROOT/config/config.yaml"},
+			{base: config, file: "goose/config.yaml", os: "linux"},
+			{base: config, file: "goose/config.yaml", os: "darwin"},
+			{base: appConfig, file: "Block/goose/config/config.yaml", os: "windows"},
+		},
+		entry: gooseEntry,
+	}
+}
+
 // gooseEntry has the key from the environment or the keyring of Goose.
 func gooseEntry(t Target) format.Object {
 	o := format.Object{{Key: "enabled", Value: true}, {Key: "type", Value: "streamable_http"},

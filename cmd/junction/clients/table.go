@@ -11,7 +11,6 @@ const claudeCode = "claude-code"
 
 // table returns the clients. The order decides which of two equal servers names the entry.
 func table() []*Client {
-	settings := []string{"mcp", "servers"} // of VS Code
 	return []*Client{
 		{
 			ID: claudeCode, Name: "Claude Code", format: format.JSON{}, keys: []string{"mcpServers"},
@@ -35,18 +34,8 @@ func table() []*Client {
 		},
 		{
 			ID: "vscode", Name: "VS Code", format: format.JSON{}, keys: []string{"servers"},
-			syntax: dollarEnv | folders | inputs,
-			user: []path{
-				{base: appConfig, file: "Code/User/mcp.json"}, {base: appConfig, file: "Code - Insiders/User/mcp.json"},
-				{file: ".vscode-server/data/User/mcp.json", os: "linux"}, // of a machine that is used remotely
-				// of profiles, and of versions before 1.102
-				{base: appConfig, file: "Code/User/profiles/*/mcp.json", readOnly: true},
-				{base: appConfig, file: "Code - Insiders/User/profiles/*/mcp.json", readOnly: true},
-				{base: appConfig, file: "Code/User/settings.json", keys: settings, readOnly: true},
-				{base: appConfig, file: "Code - Insiders/User/settings.json", keys: settings, readOnly: true},
-				{base: appConfig, file: "Code/User/profiles/*/settings.json", keys: settings, readOnly: true},
-				{base: appConfig, file: "Code - Insiders/User/profiles/*/settings.json", keys: settings, readOnly: true},
-			},
+			syntax:  dollarEnv | folders | inputs,
+			user:    vsCodeFiles(),
 			project: []path{{file: ".vscode/mcp.json"}},
 			entry:   remote("http", "url", "Bearer ${env:"+KeyVariable+"}"),
 		},
@@ -96,17 +85,27 @@ func table() []*Client {
 			project: []path{{file: ".zed/settings.json"}},
 			entry:   remote("", "url", ""),
 		},
-		{
-			ID: goose, Name: "Goose", format: format.YAML{}, keys: []string{"extensions"}, syntax: dollar | unbraced,
-			user: []path{
-				{file: "$GOOSE_PATH_ROOT/config/config.yaml"},
-				{base: config, file: "goose/config.yaml", os: "linux"},
-				{base: config, file: "goose/config.yaml", os: "darwin"},
-				{base: appConfig, file: "Block/goose/config/config.yaml", os: "windows"},
-			},
-			entry: gooseEntry,
-		},
+		gooseClient(),
 	}
+}
+
+// vsCodeFiles returns the files of the user of VS Code. Connect writes the first one that exists; the
+// import also reads those of profiles, and the settings, where versions before 1.102 had the servers.
+func vsCodeFiles() (files []path) {
+	variants := []string{"Code/User/", "Code - Insiders/User/"}
+	for _, user := range variants {
+		files = append(files, path{base: appConfig, file: user + "mcp.json"})
+	}
+	// of a machine that is used remotely
+	files = append(files, path{file: ".vscode-server/data/User/mcp.json", os: "linux"})
+	settings := []string{"mcp", "servers"}
+	for _, user := range variants {
+		files = append(files,
+			path{base: appConfig, file: user + "profiles/*/mcp.json", readOnly: true},
+			path{base: appConfig, file: user + "settings.json", keys: settings, readOnly: true},
+			path{base: appConfig, file: user + "profiles/*/settings.json", keys: settings, readOnly: true})
+	}
+	return files
 }
 
 // Seen returns where the client lists its servers: a command of it, or the way through its menus.

@@ -106,7 +106,7 @@ func tooDeep(text []byte) int {
 	return 0
 }
 
-// decode implements Format. Numbers keep their digits.
+// Decode implements Format. Numbers keep their digits.
 func (JSON) Decode(body []byte) (any, error) {
 	v, err := parseJSON(body)
 	if err != nil {
@@ -209,7 +209,7 @@ func (f JSON) Add(text []byte, keys []string, name string, entry Object) ([]byte
 
 var errNoBlock = errors.New("it is not recorded how the server was written")
 
-// block is the value of the server.
+// Block is the value of the server.
 func (JSON) Block(text []byte, keys []string, s Server) string {
 	_, body := split(text)
 	root, err := parseJSON(body)

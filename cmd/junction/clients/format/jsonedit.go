@@ -114,7 +114,7 @@ func (s style) render(value any, indent string, oneLine bool) string {
 	return "{" + s.newline + inner + strings.Join(members, ","+s.newline+inner) + s.newline + indent + "}"
 }
 
-// literal returns a value as JSON on one line, with spaces in a list of texts. A text, a list of
+// Literal returns a value as JSON on one line, with spaces in a list of texts. A text, a list of
 // texts and a bool are written the same in TOML.
 func Literal(value any) string {
 	if list, ok := value.([]string); ok {

@@ -65,7 +65,7 @@ func expressions(text []byte) ([]expression, error) {
 
 func line(text []byte, at int) int { return 1 + bytes.Count(text[:at], []byte("\n")) }
 
-// decode implements Format.
+// Decode implements Format.
 func (TOML) Decode(body []byte) (any, error) {
 	tree, _, err := decodeTOML(body)
 	return tree, err
@@ -164,7 +164,7 @@ func (f TOML) append(text []byte, keys []string, name, tables string, want map[s
 	})
 }
 
-// block is the tables of the server with the comments in them. A server that is written as keys of
+// Block is the tables of the server with the comments in them. A server that is written as keys of
 // another table gets tables of its own.
 func (TOML) Block(text []byte, keys []string, s Server) string {
 	_, body := split(text)
