@@ -44,8 +44,8 @@ var arrows = map[string][]string{
 	"cmd/junction/clients": {"cmd/junction/clients/format", "upstream/prose", "upstream/files", "upstream/shell",
 		"upstream/loopback"}, // a person looks at entries
 	"cmd/junction/clients/format": {"cmd/junction/yamledit"}, // one editor of YAML
-	"cmd/junction/demo":    {},
-	"cmd/junction/health":  {"upstream/pace"},
+	"cmd/junction/demo":           {},
+	"cmd/junction/health":         {"upstream/pace"},
 	// no key goes to the browser's environment; one decision about mix-up attacks
 	"cmd/junction/signon": {"upstream/files", "auth/oauth", "upstream/sandbox", "auth/fetch", "cmd/junction/pages/frame",
 		"upstream/prose"},
