@@ -44,9 +44,11 @@ var arrows = map[string][]string{
 	// it connects the processes over one database for proxy, and forwards requests among them
 	"cmd/junction/replicas": {"auth", "auth/seal", "auth/store", "policy", "proxy/budget", "proxy/members",
 		"upstream/bounded", "upstream/http1", "upstream/pace"},
-	"cmd/junction/clients": {"upstream/prose", "upstream/files", "upstream/shell", "upstream/loopback"}, // a person looks at entries
-	"cmd/junction/demo":    {},
-	"cmd/junction/health":  {"upstream/pace"},
+	"cmd/junction/clients": {"cmd/junction/clients/format", "upstream/prose", "upstream/files", "upstream/shell",
+		"upstream/loopback"}, // a person looks at entries
+	"cmd/junction/clients/format": {"cmd/junction/yamledit"}, // one editor of YAML
+	"cmd/junction/demo":           {},
+	"cmd/junction/health":         {"upstream/pace"},
 	// no key goes to the browser's environment; one decision about mix-up attacks
 	"cmd/junction/signon": {"upstream/files", "auth/oauth", "upstream/sandbox", "auth/fetch", "cmd/junction/pages/frame",
 		"upstream/prose"},

@@ -11,7 +11,6 @@ import (
 	"testing"
 
 	"junction/integration/harness"
-	"junction/integration/harness/process"
 	"junction/upstream/client"
 )
 

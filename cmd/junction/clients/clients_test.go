@@ -160,6 +160,60 @@ disabled_tools = ["write", "drop"]
 {"context_servers": {"s": {"source": "custom", "command": {"path": "s", "args": ["a"],
 			"env": {"SECRET": "canary-1"}}}}} // end`,
 			"s:\n  command: [s, a]\n  env:\n    SECRET: \"${file:SECRET=canary-1}\""},
+		{"settings of VS Code", "Library/Application Support/Code/User/settings.json", `{"editor.tabSize": 2, // mine
+			"mcp": {"inputs": [{"id": "key", "description": "the key"}], "servers": {"s": {"command": "s",
+			"env": {"A": "${input:key}"}},}},}`,
+			"s:\n  command: [s]\n  env:\n    A: \"${KEY}\"\n" +
+				"set the environment variable KEY to the value that VS Code asks for (the key)"},
+		{"a profile of VS Code", "Library/Application Support/Code/User/profiles/-1f/mcp.json",
+			`{"servers": {"s": {"url": "https://mcp.example.com/"}}}`, "s:\n  url: https://mcp.example.com/"},
+		{"a command of Goose", ".config/goose/config.yaml", `extensions:
+  s: # mine
+    enabled: true
+    type: stdio
+    name: S
+    description: null
+    display_name: S
+    bundled: false
+    cmd: s
+    args: [-v, $LEVEL, "${API_KEY}"]
+    envs: {LEVEL: debug, TOKEN: canary-1}
+    env_keys: [API_KEY, LEVEL]
+    timeout: 2000
+    available_tools: [read]
+    new: 1
+`, `s:
+  command: [s, -v, "$LEVEL", "$${API_KEY}"]
+  env:
+    API_KEY: "${API_KEY}"
+    LEVEL: debug
+    TOKEN: "${file:TOKEN=canary-1}"
+  timeout: 33m20s
+  max_timeout: 33m20s
+  expose: listed
+  tools:
+    read: {enabled: true}
+set the environment variable API_KEY to the value that Goose keeps in its keyring
+not imported: new`},
+		{"a URL of Goose", ".config/goose/config.yaml", `extensions:
+  s: {enabled: false, type: streamable_http, name: s, uri: "https://mcp.example.com/$PLACE?$filter=x", timeout: 300,
+    headers: {Authorization: "Bearer ${ API_KEY }", X-Token: $TOKEN}, envs: {PLACE: eu, TOKEN: canary-1},
+    env_keys: [API_KEY], available_tools: [], socket: /s}
+`, `s:
+  url: "https://mcp.example.com/eu?$filter=x"
+  headers:
+    Authorization: "Bearer ${API_KEY}"
+    X-Token: "${file:X-Token=canary-1}"
+  enabled: false
+  timeout: 5m
+set the environment variable API_KEY to the value that Goose keeps in its keyring
+not imported: socket`},
+		{"an old URL of Goose", ".config/goose/config.yaml", `extensions: {s: {type: sse, uri: "https://a.example.com/"}}`,
+			"s:\n  url: https://a.example.com/\n  transport: sse\n  enabled: false"},
+		{"a bridge of Goose with a key", ".config/goose/config.yaml", `extensions: {s: {enabled: true, type: stdio, cmd: npx,
+			args: [mcp-remote, "https://a.example.com/mcp"], env_keys: [KEY]}}`,
+			"s:\n  command: [npx, mcp-remote, 'https://a.example.com/mcp']\n  env:\n    KEY: \"${KEY}\"\n" +
+				"set the environment variable KEY to the value that Goose keeps in its keyring"},
 		{"a server of a project", "work/.mcp.json", `{"mcpServers": {"s": {"command": "./s"}}}`,
 			"s:\n  command: [./s]\n  dir: HOME/work"},
 		{"a server of one project", ".claude.json", `{"projects": {"HOME/work": {"mcpServers": {"s": {"command": "s",
@@ -216,9 +270,10 @@ gemini .gemini/settings.json
 copilot .copilot/mcp-config.json
 opencode .config/opencode/opencode.json
 windsurf .codeium/windsurf/mcp_config.json
-zed .config/zed/settings.json`},
+zed .config/zed/settings.json
+goose .config/goose/config.yaml`},
 		{"darwin", map[string]string{"XDG_CONFIG_HOME": "/x", "CODEX_HOME": "/c", "CLAUDE_CONFIG_DIR": "/l",
-			"COPILOT_HOME": "/p"}, `claude-code /l/.claude.json
+			"COPILOT_HOME": "/p", "GOOSE_PATH_ROOT": "/g"}, `claude-code /l/.claude.json
 claude-desktop Library/Application Support/Claude/claude_desktop_config.json
 cursor .cursor/mcp.json
 vscode Library/Application Support/Code/User/mcp.json
@@ -227,7 +282,8 @@ gemini .gemini/settings.json
 copilot /p/mcp-config.json
 opencode /x/opencode/opencode.json
 windsurf .codeium/windsurf/mcp_config.json
-zed /x/zed/settings.json`},
+zed /x/zed/settings.json
+goose /g/config/config.yaml`},
 		{"windows", map[string]string{"APPDATA": "/r"}, `claude-code .claude.json
 claude-desktop /r/Claude/claude_desktop_config.json
 cursor .cursor/mcp.json
@@ -237,7 +293,8 @@ gemini .gemini/settings.json
 copilot .copilot/mcp-config.json
 opencode .config/opencode/opencode.json
 windsurf .codeium/windsurf/mcp_config.json
-zed /r/Zed/settings.json`},
+zed /r/Zed/settings.json
+goose /r/Block/goose/config/config.yaml`},
 	} {
 		t.Run(test.goos, func(t *testing.T) {
 			h := Home{OS: test.goos, Dir: "/home/ann", Project: "/home/ann/work", Getenv: environment(test.env)}
@@ -268,6 +325,9 @@ func TestPlaceOfAVariant(t *testing.T) {
 		".config/Code - Insiders/User/x": ".config/Code - Insiders/User/mcp.json",
 		".vscode-server/data/User/x":     ".vscode-server/data/User/mcp.json",
 		"x":                              ".config/Code/User/mcp.json",
+		// these are only read
+		".config/Code - Insiders/User/settings.json":         ".config/Code - Insiders/User/mcp.json",
+		".config/Code - Insiders/User/profiles/-1f/mcp.json": ".config/Code - Insiders/User/mcp.json",
 	} {
 		h := mustHome(t, "linux", map[string]string{file: ""})
 		p, _ := h.Place(c, User)

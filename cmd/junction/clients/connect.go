@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"junction/cmd/junction/clients/format"
 	"junction/upstream/files"
 )
 
@@ -136,7 +137,7 @@ func (o *Outfit) Connect(ctx context.Context, p Place, t Target, remove []string
 // stayOut returns the servers to remove: those in remove, and those that r took out before. One
 // that a person has put back counts only if it is in remove.
 func (r *Record) stayOut(p Place, text []byte, remove []string) ([]string, error) {
-	servers, err := p.Client.format.servers(text, p.servers(text))
+	servers, err := p.Client.format.Servers(text, p.servers(text))
 	has := fieldsOf(servers)
 	for _, gone := range r.Removed {
 		if _, back := has[gone.Name]; !back {
@@ -178,7 +179,7 @@ func (o *Outfit) edit(p Place, t Target, base []byte, remove []string, rec *Reco
 	keys, entry, same := p.servers(base), p.Client.entry(t), false
 	states = [][]byte{base}
 	drop := func(name string) error {
-		text, err := p.Client.format.remove(states[len(states)-1], keys, name)
+		text, err := p.Client.format.Remove(states[len(states)-1], keys, name)
 		states = append(states, text)
 		return err
 	}
@@ -188,10 +189,10 @@ func (o *Outfit) edit(p Place, t Target, base []byte, remove []string, rec *Reco
 			if !t.is(s, o.Home) {
 				return nil, fmt.Errorf("has another server called %q; choose a name with --name", t.Name)
 			}
-			same = equalTrees(s.fields, entry.tree())
+			same = equalTrees(s.fields, entry.Tree())
 			out = !same
 		} else if out {
-			block := p.Client.format.block(base, keys, raw{name: s.Name, fields: s.fields})
+			block := p.Client.format.Block(base, keys, format.Server{Name: s.Name, Fields: s.fields})
 			rec.Removed = append(rec.Removed, Removed{s.Name, s.fields, block})
 		}
 		if out {
@@ -203,7 +204,7 @@ func (o *Outfit) edit(p Place, t Target, base []byte, remove []string, rec *Reco
 	if same {
 		return states, nil
 	}
-	text, err := p.Client.format.add(states[len(states)-1], keys, t.Name, entry)
+	text, err := p.Client.format.Add(states[len(states)-1], keys, t.Name, entry)
 	return append(states, text), err
 }
 
@@ -322,7 +323,7 @@ func (o *Outfit) without(p Place, t Target, text []byte) ([]byte, error) {
 	}
 	for _, s := range servers {
 		if s.Name == t.Name && t.is(s, o.Home) {
-			return p.Client.format.remove(text, p.servers(text), s.Name)
+			return p.Client.format.Remove(text, p.servers(text), s.Name)
 		}
 	}
 	return text, nil

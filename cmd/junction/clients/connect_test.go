@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"junction/cmd/junction/clients/format"
 )
 
 // userFiles are files as people have them: one for each client, on Linux.
@@ -21,7 +23,7 @@ var userFiles = map[string]string{
 	".config/Claude/claude_desktop_config.json": "{}",
 	".cursor/mcp.json": "{\n\t// mine\n\t\"mcpServers\": {\n" +
 		"\t\t\"a\": { \"command\": \"one\", }, // first\n\t\t/* last */\n\t},\n}\n",
-	".config/Code/User/mcp.json": byteOrderMark + "{\r\n    \"servers\": {\r\n" +
+	".config/Code/User/mcp.json": "\xef\xbb\xbf" + "{\r\n    \"servers\": {\r\n" +
 		"        \"a\": {\"command\": \"one\"}\r\n    },\r\n    \"inputs\": []\r\n}",
 	".codex/config.toml": "# mine\nmodel = \"x\"\n\n[mcp_servers.a] # first\n" +
 		"command = \"one\"\n\n[profiles.fast]\nmodel = \"y\"",
@@ -29,7 +31,9 @@ var userFiles = map[string]string{
 	".copilot/mcp-config.json":          "{\n  \"mcpServers\": {}\n}\n",
 	".config/opencode/opencode.jsonc":   "{\n  \"$schema\": \"x\", // é\n  \"mcp\": { // none yet\n  }\n}\n",
 	".codeium/windsurf/mcp_config.json": "",
-	".config/zed/settings.json":         "// Zed\n{\n  \"theme\": \"One\",\n  // \"context_servers\": {}\n}\n// end",
+	".config/goose/config.yaml": "GOOSE_MODE: auto # mine\n\nextensions:\n  developer:\n    enabled: true\n" +
+		"    type: builtin # in Goose\n    name: developer\n\n# end\nproviders: {}\n",
+	".config/zed/settings.json": "// Zed\n{\n  \"theme\": \"One\",\n  // \"context_servers\": {}\n}\n// end",
 }
 
 func mustOutfit(t testing.TB, files map[string]string) *Outfit {
@@ -136,12 +140,12 @@ func TestConnectEntry(t *testing.T) {
 		p := mustPlace(t, o, c.ID)
 		mustConnect(t, o, p, testTarget)
 		text, _ := ReadFile(p.File)
-		servers, err := c.format.servers(text, p.servers(text))
+		servers, err := c.format.Servers(text, p.servers(text))
 		if err != nil {
 			t.Fatal(err)
 		}
-		i := slices.IndexFunc(servers, func(r raw) bool { return r.name == "junction" })
-		lines = append(lines, strings.ReplaceAll(fmt.Sprint(c.ID, " ", servers[i].fields), testURL, "URL"))
+		i := slices.IndexFunc(servers, func(r format.Server) bool { return r.Name == "junction" })
+		lines = append(lines, strings.ReplaceAll(fmt.Sprint(c.ID, " ", servers[i].Fields), testURL, "URL"))
 	}
 	want := `claude-code map[headers:map[Authorization:Bearer ${JUNCTION_KEY}] type:http url:URL]
 claude-desktop map[args:[stdio --url URL] command:junction]
@@ -152,7 +156,9 @@ gemini map[headers:map[Authorization:Bearer ${JUNCTION_KEY}] httpUrl:URL]
 copilot map[headers:map[Authorization:Bearer ${JUNCTION_KEY}] tools:[*] type:http url:URL]
 opencode map[headers:map[Authorization:Bearer {env:JUNCTION_KEY}] type:remote url:URL]
 windsurf map[headers:map[Authorization:Bearer ${env:JUNCTION_KEY}] serverUrl:URL]
-zed map[url:URL]`
+zed map[url:URL]
+goose map[description:All MCP servers of Junction enabled:true env_keys:[JUNCTION_KEY] ` +
+		`headers:map[Authorization:Bearer ${JUNCTION_KEY}] name:junction type:streamable_http uri:URL]`
 	if got := strings.Join(lines, "\n"); got != want {
 		t.Errorf("the entries are\n%s\nwant\n%s", got, want)
 	}
@@ -548,6 +554,47 @@ func TestImportKnowsListsOfGemini(t *testing.T) {
 		if len(errs) > 0 || strings.Join(got, " ") != want {
 			t.Errorf("with %s, disabled are %q, %v; want %s", lists, got, errs, want)
 		}
+	}
+}
+
+// TestImportKnowsListsOfClaudeCode: a server that the user has disabled or rejected in a project is
+// disabled there, and nowhere else. A rejected name counts as it is in rules.
+func TestImportKnowsListsOfClaudeCode(t *testing.T) {
+	h := mustHome(t, "linux", map[string]string{
+		".claude.json": `{"mcpServers":{"a":{"command":"x"},"b":{"command":"x"}},"projects":{
+			"HOME/work":{"mcpServers":{"a":{"command":"l"},"c":{"command":"l"}},
+				"disabledMcpServers":["a","d"],"disabledMcpjsonServers":["e"]},
+			"HOME/other":{"disabledMcpServers":["c","h"]}}}`,
+		".claude/settings.json": `{"disabledMcpjsonServers":["b","c","f"]}`,
+		"work/.mcp.json": `{"mcpServers":{"d":{"command":"p"},"e":{"command":"p"},"f":{"command":"p"},
+			"my git":{"command":"p"},"h":{"command":"p"}}}`,
+		"work/.claude/settings.local.json": `{"enabledMcpjsonServers":["f"],"disabledMcpjsonServers":["my_git",7]}`,
+	})
+	servers, errs := h.Read(h.Places())
+	var off, on []string
+	for _, s := range servers {
+		if name := fmt.Sprintf("%s %s", s.Scope, s.Name); s.Entry.Off {
+			off = append(off, name)
+		} else {
+			on = append(on, name)
+		}
+	}
+	wantOff := []string{"local a", "project d", "project e", "project f", "project my git"}
+	wantOn := []string{"user a", "user b", "local c", "project h"}
+	if len(errs) > 0 || !slices.Equal(off, wantOff) || !slices.Equal(on, wantOn) {
+		t.Errorf("disabled are %q, the others %q, %v; want %q, %q", off, on, errs, wantOff, wantOn)
+	}
+}
+
+// TestImportReadsSomeProfiles: of very many profiles of VS Code, only some are read.
+func TestImportReadsSomeProfiles(t *testing.T) {
+	files := map[string]string{}
+	for i := range maxProfiles + 20 {
+		files[fmt.Sprintf(".config/Code/User/profiles/%03d/mcp.json", i)] = `{"servers":{"s":{"command":"x"}}}`
+	}
+	h := mustHome(t, "linux", files)
+	if servers, errs := h.Read(h.Places()); len(servers) != maxProfiles || len(errs) > 0 {
+		t.Errorf("Read = %d servers, %v; want %d", len(servers), errs, maxProfiles)
 	}
 }
 

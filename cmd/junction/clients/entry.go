@@ -154,7 +154,7 @@ var ownHeaders = []string{
 func OwnHeader(name string) bool { return slices.Contains(ownHeaders, strings.ToLower(name)) }
 
 // remoteTypes are the values of type for a server with a URL.
-var remoteTypes = []string{"http", "sse", "remote", "streamable-http", "streamableHttp"}
+var remoteTypes = []string{"http", "sse", "remote", "streamable-http", "streamableHttp", "streamable_http"}
 
 // otherScheme returns the scheme of a URL if it is another than those of HTTP.
 func otherScheme(address string) string {
@@ -189,6 +189,15 @@ func (s *Server) entry(h Home) (*Entry, error) {
 		return nil, errors.New("its entry is not a mapping")
 	}
 	r := &reader{place: s.Place, home: h, asked: s.inputs, client: s.Client.syntax}
+	var kept []string // variables in the keyring of Goose
+	if s.Client.ID == goose {
+		if f.m, kept, f.err = gooseFields(f.m); f.err != nil {
+			return nil, f.err
+		}
+		if r.only = []string{}; f.m["command"] == nil { // it expands nothing in commands
+			r.only = kept
+		}
+	}
 	e := &Entry{Env: map[string]Value{}, Headers: map[string]Value{}, Foreign: s.foreign()}
 	command, args := f.command()
 	if s.Client.ID != "" {
@@ -210,10 +219,11 @@ func (s *Server) entry(h Home) (*Entry, error) {
 	case remote:
 		e.remote(&f, r, address)
 		e.SSE = kind == "sse"
-	case s.Client.ID != "" && e.bridge(&f, r, command, args): // not what a person types as a command
+	case s.Client.ID != "" && len(kept) == 0 && e.bridge(&f, r, command, args): // not what a person types as a command
 	default:
 		e.local(&f, r, command, args)
 	}
+	e.fromKeyring(r, kept)
 	e.Off = f.m["disabled"] == true || f.m["enabled"] == false
 	e.tools(&f)
 	e.Timeout = f.duration("timeout", time.Millisecond)
@@ -410,7 +420,7 @@ func scalar(v any) (string, bool) {
 	switch v := v.(type) {
 	case string:
 		return v, true
-	case json.Number, bool, int64, float64:
+	case json.Number, bool, int, int64, uint64, float64:
 		return fmt.Sprint(v), true
 	}
 	return "", false

@@ -7,6 +7,8 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+
+	"junction/cmd/junction/clients/format"
 )
 
 // A Home is where the files of clients are looked for.
@@ -35,8 +37,11 @@ func HomeOf(project string) (Home, error) {
 // path is a file below one of the folders that a system has for configuration.
 type path struct {
 	base base
-	file string // with slashes; may name an environment variable for its first folder as $NAME/
+	file string // with slashes; may begin with an environment variable as $NAME/, and have * for one folder
 	os   string // the only GOOS with this file; "" for all
+
+	keys     []string // that lead to the servers; nil for those of the client
+	readOnly bool     // Connect does not write the file
 }
 
 type base int
@@ -65,6 +70,8 @@ type Place struct {
 	keys   []string
 	folder string // of the project; "" for the user's servers
 	named  bool   // the file is no client's: a person has named it
+
+	readOnly bool // Connect does not write the file
 }
 
 // foreign reports whether somebody else may have written the file: it came with a project, or from
@@ -91,7 +98,13 @@ func (h Home) Of(c *Client) []Place {
 		if !ok {
 			continue
 		}
-		list = append(list, Place{Client: c, Scope: User, File: file, keys: c.keys})
+		keys := p.keys
+		if keys == nil {
+			keys = c.keys
+		}
+		for _, file := range inFolders(file) {
+			list = append(list, Place{Client: c, Scope: User, File: file, keys: keys, readOnly: p.readOnly})
+		}
 		if c.ID == claudeCode && h.Project != "" {
 			keys := []string{"projects", h.Project, "mcpServers"}
 			list = append(list, Place{Client: c, Scope: Local, File: file, keys: keys, folder: h.Project})
@@ -124,15 +137,15 @@ func (h Home) OtherProjects() []Place {
 			if err != nil {
 				continue
 			}
-			projects, _ := c.format.servers(text, []string{"projects"})
+			projects, _ := c.format.Servers(text, []string{"projects"})
 			for _, project := range projects {
-				servers, _ := project.fields["mcpServers"].(map[string]any)
-				info, err := os.Stat(project.name)
-				if len(servers) == 0 || err != nil || !info.IsDir() || SamePath(project.name, h.Project) {
+				servers, _ := project.Fields["mcpServers"].(map[string]any)
+				info, err := os.Stat(project.Name)
+				if len(servers) == 0 || err != nil || !info.IsDir() || SamePath(project.Name, h.Project) {
 					continue
 				}
-				keys := []string{"projects", project.name, "mcpServers"}
-				list = append(list, Place{Client: c, Scope: Local, File: p.File, keys: keys, folder: project.name})
+				keys := []string{"projects", project.Name, "mcpServers"}
+				list = append(list, Place{Client: c, Scope: Local, File: p.File, keys: keys, folder: project.Name})
 			}
 		}
 	}
@@ -148,7 +161,7 @@ func (p Place) Folder() string { return p.folder }
 func (h Home) Place(c *Client, scope Scope) (p Place, ok bool) {
 	hasFolder := false
 	for _, candidate := range h.Of(c) {
-		if candidate.Scope != scope {
+		if candidate.Scope != scope || candidate.readOnly {
 			continue
 		}
 		if _, err := os.Stat(candidate.File); err == nil {
@@ -179,11 +192,10 @@ func (h Home) PlacesOf(file string) ([]Place, error) {
 		return nil, err
 	}
 	for _, c := range table() {
-		_, isTOML := c.format.(tomlFormat)
-		if isTOML != strings.EqualFold(filepath.Ext(file), ".toml") {
+		if c.format != formatOf(file) {
 			continue
 		}
-		servers, err := c.format.servers(text, c.keys)
+		servers, err := c.format.Servers(text, c.keys)
 		if err != nil {
 			return nil, err
 		}
@@ -217,6 +229,40 @@ func (h Home) file(p path) (string, bool) {
 		dir = h.configDir(p.base)
 	}
 	return filepath.Join(dir, filepath.FromSlash(name)), true
+}
+
+// formatOf returns the format of a file by the end of its name.
+func formatOf(file string) format.Format {
+	switch strings.ToLower(filepath.Ext(file)) {
+	case ".toml":
+		return format.TOML{}
+	case ".yaml", ".yml":
+		return format.YAML{}
+	}
+	return format.JSON{}
+}
+
+// maxProfiles is the most folders that * in a path stands for.
+const maxProfiles = 100
+
+// inFolders returns the files that a path with * for one folder stands for, in the order of their
+// names.
+func inFolders(file string) []string {
+	parent, rest, ok := strings.Cut(file, string(filepath.Separator)+"*"+string(filepath.Separator))
+	if !ok {
+		return []string{file}
+	}
+	dir, err := os.Open(parent)
+	if err != nil {
+		return nil
+	}
+	defer dir.Close()
+	names, _ := dir.Readdirnames(maxProfiles)
+	slices.Sort(names)
+	for i, name := range names {
+		names[i] = filepath.Join(parent, name, rest)
+	}
+	return names
 }
 
 func (h Home) configDir(b base) string {

@@ -13,6 +13,7 @@ import (
 	"reflect"
 	"slices"
 
+	"junction/cmd/junction/clients/format"
 	"junction/upstream/files"
 )
 
@@ -64,7 +65,7 @@ type Lost struct {
 // stale reports whether a person has undone what Connect did: the entry of Junction is gone from text,
 // and a server that Connect took out is there.
 func (r *Record) stale(p Place, text []byte) bool {
-	servers, err := p.Client.format.servers(text, p.servers(text))
+	servers, err := p.Client.format.Servers(text, p.servers(text))
 	if err != nil {
 		return false
 	}
@@ -117,8 +118,8 @@ func (r *Record) restore(p Place, text []byte) ([]byte, []Lost, error) {
 // undone reports whether out is text without the entry of Junction and with the servers that were
 // removed, and otherwise the same.
 func (r *Record) undone(p Place, text, out []byte) bool {
-	was, err := p.Client.format.servers(text, p.servers(text))
-	is, isErr := p.Client.format.servers(out, p.servers(out))
+	was, err := p.Client.format.Servers(text, p.servers(text))
+	is, isErr := p.Client.format.Servers(out, p.servers(out))
 	if err != nil || isErr != nil {
 		return false
 	}
@@ -134,10 +135,10 @@ func (r *Record) undone(p Place, text, out []byte) bool {
 }
 
 // fieldsOf returns the values of servers by their names.
-func fieldsOf(servers []raw) map[string]map[string]any {
+func fieldsOf(servers []format.Server) map[string]map[string]any {
 	all := map[string]map[string]any{}
 	for _, s := range servers {
-		all[s.name] = s.fields
+		all[s.Name] = s.Fields
 	}
 	return all
 }
@@ -145,13 +146,13 @@ func fieldsOf(servers []raw) map[string]map[string]any {
 // rebuild takes the entry of Junction out, and adds the servers that were removed.
 func (r *Record) rebuild(p Place, text []byte) (out []byte, lost []Lost, err error) {
 	f, keys := p.Client.format, p.servers(text)
-	servers, err := f.servers(text, keys)
+	servers, err := f.Servers(text, keys)
 	if err != nil {
 		return nil, nil, err
 	}
 	has := fieldsOf(servers)
 	if _, own := has[r.Name]; own {
-		if text, err = f.remove(text, keys, r.Name); err != nil {
+		if text, err = f.Remove(text, keys, r.Name); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -159,7 +160,7 @@ func (r *Record) rebuild(p Place, text []byte) (out []byte, lost []Lost, err err
 		if _, there := has[s.Name]; there {
 			continue
 		}
-		more, err := f.restore(text, keys, s.Name, s.Block)
+		more, err := f.Restore(text, keys, s.Name, s.Block)
 		if err != nil {
 			lost = append(lost, Lost{s, err})
 			continue

@@ -11,7 +11,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/tailscale/hujson"
+	"junction/cmd/junction/clients/format"
 )
 
 // A Server is one entry of a client's file.
@@ -34,7 +34,7 @@ type FileError struct {
 }
 
 func (e *FileError) Error() string {
-	if s, ok := errors.AsType[*SyntaxError](e.Err); ok && s.Line > 0 {
+	if s, ok := errors.AsType[*format.SyntaxError](e.Err); ok && s.Line > 0 {
 		return fmt.Sprintf("%s line %d: %v", e.File, s.Line, e.Err)
 	}
 	return fmt.Sprintf("%s: %v", e.File, e.Err)
@@ -76,7 +76,7 @@ const maxServers = 500
 // parse returns the servers of a text.
 func (h Home) parse(p Place, text []byte) ([]*Server, error) {
 	p.keys = p.servers(text)
-	found, err := p.Client.format.servers(text, p.keys)
+	found, err := p.Client.format.Servers(text, p.keys)
 	if err != nil {
 		return nil, err
 	}
@@ -85,12 +85,13 @@ func (h Home) parse(p Place, text []byte) ([]*Server, error) {
 	}
 	asked := map[string]any{}
 	if p.Client.syntax&inputs != 0 {
-		asked = inputsOf(text)
+		asked = inputsOf(text, p.keys)
 	}
 	var list []*Server
-	off, deny := p.switchedOff(text), h.denied(p, text)
+	settings := h.settings(p)
+	off, deny := h.switchedOff(p, text, settings), p.denied(text, settings)
 	for _, r := range found {
-		s := &Server{Place: p, Name: r.name, Line: r.line, fields: r.fields, inputs: asked}
+		s := &Server{Place: p, Name: r.Name, Line: r.Line, fields: r.Fields, inputs: asked}
 		s.Entry, s.Err = s.entry(h)
 		if s.Err != nil {
 			s.Entry = nil
@@ -109,60 +110,105 @@ func (p Place) servers(text []byte) []string {
 	if p.Client.ID != "opencode" {
 		return p.keys
 	}
-	_, body := split(text)
-	root, err := parseJSON(body)
-	if err != nil {
-		return p.keys
-	}
-	at, depth, err := find(root, []string{"mcp", "servers"})
-	if err != nil || depth < 2 {
+	mcp, _ := format.Tree(text)["mcp"].(map[string]any)
+	servers, ok := mcp["servers"].(map[string]any)
+	if !ok {
 		return p.keys
 	}
 	for _, own := range []string{"type", "command", "url"} { // then servers is the name of a server
-		if i, err := indexOf(at.Value.(*hujson.Object), own); err == nil && i >= 0 {
-			if _, isText := at.Value.(*hujson.Object).Members[i].Value.Value.(hujson.Literal); isText {
-				return p.keys
-			}
+		if _, isText := scalar(servers[own]); isText {
+			return p.keys
 		}
 	}
 	return []string{"mcp", "servers"}
 }
 
-// switchedOff returns which servers a text disables outside of their entries: Gemini CLI has lists of the
-// servers that it uses, and of those that it does not.
-func (p Place) switchedOff(text []byte) func(name string) bool {
-	root := map[string]any{}
-	if p.Client.ID == "gemini" {
-		root = treeOf(text)
-	}
-	mcp, _ := root["mcp"].(map[string]any)
-	listed := func(name string, lists ...any) (is, has bool) {
-		for _, l := range lists {
-			list, ok := l.([]any)
-			has = has || ok
-			is = is || slices.ContainsFunc(list, func(v any) bool { s, _ := v.(string); return s == name })
+// switchedOff returns which servers the client disables outside of their entries: Gemini CLI has lists
+// of the servers that it uses, and of those that it does not. Claude Code has lists for each project.
+func (h Home) switchedOff(p Place, text []byte, settings []map[string]any) func(name string) bool {
+	switch {
+	case p.Client.ID == "gemini":
+		root := format.Tree(text)
+		mcp, _ := root["mcp"].(map[string]any)
+		return func(name string) bool {
+			excluded, _ := listed(name, mcp["excluded"], root["excludeMCPServers"])
+			allowed, limited := listed(name, mcp["allowed"], root["allowMCPServers"])
+			return excluded || limited && !allowed
 		}
-		return is, has
+	case p.Client.ID == claudeCode && p.ofProject():
+		var off, rejected []any
+		for _, project := range h.claudeProjects(p, text) {
+			off, rejected = append(off, project["disabledMcpServers"]), append(rejected, project[rejectedServers])
+		}
+		for _, s := range settings {
+			rejected = append(rejected, s[rejectedServers])
+		}
+		return func(name string) bool {
+			disabled, _ := listed(name, off...)
+			if p.Scope == Project && !disabled { // the lists with the names of rules are for the file of a project
+				disabled, _ = listed(ruleName(name), namesOf(rejected)...)
+			}
+			return disabled
+		}
 	}
-	return func(name string) bool {
-		excluded, _ := listed(name, mcp["excluded"], root["excludeMCPServers"])
-		allowed, limited := listed(name, mcp["allowed"], root["allowMCPServers"])
-		return excluded || limited && !allowed
-	}
+	return func(string) bool { return false }
 }
 
-// denied returns the rules of Claude Code that deny tools of servers in a place, and the names of tools
-// that opencode disables. The settings of a project count for its servers only.
-func (h Home) denied(p Place, text []byte) (rules []string) {
-	if p.Client.ID == "opencode" {
-		tools, _ := treeOf(text)["tools"].(map[string]any)
-		for _, name := range slices.Sorted(maps.Keys(tools)) {
-			if tools[name] == false {
-				rules = append(rules, name)
+// rejectedServers is a key of Claude Code. A server that a user accepts (enabledMcpjsonServers) and
+// that is in this list is rejected.
+const rejectedServers = "disabledMcpjsonServers"
+
+// listed reports whether a name is in one of some lists, and whether there is a list.
+func listed(name string, lists ...any) (is, has bool) {
+	for _, l := range lists {
+		list, ok := l.([]any)
+		has = has || ok
+		is = is || slices.ContainsFunc(list, func(v any) bool { s, _ := v.(string); return s == name })
+	}
+	return is, has
+}
+
+// namesOf returns lists with the names of servers as they are in rules.
+func namesOf(lists []any) (named []any) {
+	for _, l := range lists {
+		list, _ := l.([]any)
+		var names []any
+		for _, v := range list {
+			if name, ok := v.(string); ok {
+				names = append(names, ruleName(name))
 			}
 		}
-		return rules
+		named = append(named, names)
 	}
+	return named
+}
+
+// claudeProjects returns what the user's files of Claude Code have about the project of a place. text
+// is the text of the place.
+func (h Home) claudeProjects(p Place, text []byte) (list []map[string]any) {
+	texts := [][]byte{text}
+	if p.Scope == Project {
+		texts = nil
+		for _, u := range p.Client.user {
+			if file, ok := h.file(u); ok {
+				if text, err := ReadFile(file); err == nil {
+					texts = append(texts, text)
+				}
+			}
+		}
+	}
+	for _, text := range texts {
+		projects, _ := format.Tree(text)["projects"].(map[string]any)
+		if project, ok := projects[p.folder].(map[string]any); ok {
+			list = append(list, project)
+		}
+	}
+	return list
+}
+
+// settings returns the settings of Claude Code for a place, without those that cannot be read. The
+// settings of a project count for its servers only.
+func (h Home) settings(p Place) (list []map[string]any) {
 	if p.Client.ID != claudeCode || p.named {
 		return nil
 	}
@@ -177,11 +223,27 @@ func (h Home) denied(p Place, text []byte) (rules []string) {
 		}
 	}
 	for _, file := range files {
-		text, err := ReadFile(file)
-		if err != nil {
-			continue
+		if text, err := ReadFile(file); err == nil {
+			list = append(list, format.Tree(text))
 		}
-		permissions, _ := treeOf(text)["permissions"].(map[string]any)
+	}
+	return list
+}
+
+// denied returns the rules of Claude Code that deny tools of servers in a place, and the names of tools
+// that opencode disables.
+func (p Place) denied(text []byte, settings []map[string]any) (rules []string) {
+	if p.Client.ID == "opencode" {
+		tools, _ := format.Tree(text)["tools"].(map[string]any)
+		for _, name := range slices.Sorted(maps.Keys(tools)) {
+			if tools[name] == false {
+				rules = append(rules, name)
+			}
+		}
+		return rules
+	}
+	for _, s := range settings {
+		permissions, _ := s["permissions"].(map[string]any)
 		list, _ := permissions["deny"].([]any)
 		for _, v := range list {
 			if rule, _ := v.(string); strings.HasPrefix(rule, "mcp__") {
@@ -192,18 +254,10 @@ func (h Home) denied(p Place, text []byte) (rules []string) {
 	return rules
 }
 
-// treeOf returns the members of a text of JSON; none if it cannot be parsed.
-func treeOf(text []byte) map[string]any {
-	_, body := split(text)
-	tree, _ := jsonFormat{}.decode(body)
-	root, _ := tree.(map[string]any)
-	return root
-}
-
 // deny applies rules about tools: mcp__SERVER, mcp__SERVER__* and mcp__SERVER__TOOL of Claude Code,
 // SERVER*, SERVER_* and SERVER_TOOL of opencode.
 func (s *Server) deny(rules []string) {
-	own := notInRule.ReplaceAllString(s.Name, "_")
+	own := ruleName(s.Name)
 	whole, begin := []string{own + "*", own + "_*"}, own+"_"
 	if s.Client.ID == claudeCode {
 		own = "mcp__" + own
@@ -230,9 +284,17 @@ func (s *Server) deny(rules []string) {
 // notInRule is what both clients replace in the name of a server.
 var notInRule = regexp.MustCompile(`[^A-Za-z0-9_-]`)
 
-// inputsOf returns the inputs of a file of VS Code by their ids.
-func inputsOf(text []byte) map[string]any {
-	list, _ := treeOf(text)["inputs"].([]any)
+// ruleName returns the name of a server as it is in rules.
+func ruleName(name string) string { return notInRule.ReplaceAllString(name, "_") }
+
+// inputsOf returns the inputs of a file of VS Code by their ids. They are beside the servers, to which
+// keys lead.
+func inputsOf(text []byte, keys []string) map[string]any {
+	at := format.Tree(text)
+	for _, key := range keys[:len(keys)-1] {
+		at, _ = at[key].(map[string]any)
+	}
+	list, _ := at["inputs"].([]any)
 	m := map[string]any{}
 	for _, e := range list {
 		if in, ok := e.(map[string]any); ok {

@@ -4,6 +4,8 @@ import (
 	"encoding/base64"
 	"net/url"
 	"strings"
+
+	"junction/cmd/junction/clients/format"
 )
 
 // A Snippet is what a person uses to connect a client to Junction. A text is "" if the client has
@@ -17,7 +19,7 @@ type Snippet struct {
 
 // Snippet returns how a person connects the client. The URL of t has no user and no password.
 func (c *Client) Snippet(t Target) (Snippet, error) {
-	entry, err := c.format.add(nil, c.keys, t.Name, c.entry(t))
+	entry, err := c.format.Add(nil, c.keys, t.Name, c.entry(t))
 	if err != nil {
 		return Snippet{}, err
 	}
@@ -35,11 +37,11 @@ func (c *Client) Snippet(t Target) (Snippet, error) {
 			shellWord(t.URL)
 	case "cursor":
 		s.Link = "cursor://anysphere.cursor-deeplink/mcp/install?name=" + url.QueryEscape(t.Name) +
-			"&config=" + url.QueryEscape(base64.StdEncoding.EncodeToString([]byte(literal(c.entry(t).tree()))))
+			"&config=" + url.QueryEscape(base64.StdEncoding.EncodeToString([]byte(format.Literal(c.entry(t).Tree()))))
 	case "vscode":
-		named := c.entry(t).tree()
+		named := c.entry(t).Tree()
 		named["name"] = t.Name
-		text := literal(named)
+		text := format.Literal(named)
 		s.Command = "code --add-mcp " + shellWord(text)
 		s.Link = "vscode:mcp/install?" + strings.ReplaceAll(url.QueryEscape(text), "+", "%20")
 	}

@@ -1,6 +1,10 @@
 package clients
 
-import "cmp"
+import (
+	"cmp"
+
+	"junction/cmd/junction/clients/format"
+)
 
 // claudeCode is the client with servers of single projects in the user's file.
 const claudeCode = "claude-code"
@@ -9,7 +13,7 @@ const claudeCode = "claude-code"
 func table() []*Client {
 	return []*Client{
 		{
-			ID: claudeCode, Name: "Claude Code", format: jsonFormat{}, keys: []string{"mcpServers"},
+			ID: claudeCode, Name: "Claude Code", format: format.JSON{}, keys: []string{"mcpServers"},
 			syntax:  dollar | fallback,
 			user:    []path{{file: "$CLAUDE_CONFIG_DIR/.claude.json"}, {file: ".claude.json"}},
 			project: []path{{file: ".mcp.json"}},
@@ -17,65 +21,62 @@ func table() []*Client {
 		},
 		{
 			// The app reads no URLs and expands nothing; junction stdio reads the key itself.
-			ID: "claude-desktop", Name: "Claude Desktop", format: jsonFormat{}, keys: []string{"mcpServers"},
+			ID: "claude-desktop", Name: "Claude Desktop", format: format.JSON{}, keys: []string{"mcpServers"},
 			user:  []path{{base: appConfig, file: "Claude/claude_desktop_config.json"}},
 			entry: stdioEntry,
 		},
 		{
-			ID: "cursor", Name: "Cursor", format: jsonFormat{}, keys: []string{"mcpServers"},
+			ID: "cursor", Name: "Cursor", format: format.JSON{}, keys: []string{"mcpServers"},
 			syntax:  dollarEnv | folders,
 			user:    []path{{file: ".cursor/mcp.json"}},
 			project: []path{{file: ".cursor/mcp.json"}},
 			entry:   remote("", "url", "Bearer ${env:"+KeyVariable+"}"),
 		},
 		{
-			ID: "vscode", Name: "VS Code", format: jsonFormat{}, keys: []string{"servers"},
-			syntax: dollarEnv | folders | inputs,
-			user: []path{
-				{base: appConfig, file: "Code/User/mcp.json"}, {base: appConfig, file: "Code - Insiders/User/mcp.json"},
-				{file: ".vscode-server/data/User/mcp.json", os: "linux"}, // of a machine that is used remotely
-			},
+			ID: "vscode", Name: "VS Code", format: format.JSON{}, keys: []string{"servers"},
+			syntax:  dollarEnv | folders | inputs,
+			user:    vsCodeFiles(),
 			project: []path{{file: ".vscode/mcp.json"}},
 			entry:   remote("http", "url", "Bearer ${env:"+KeyVariable+"}"),
 		},
 		{
-			ID: "codex", Name: "Codex", format: tomlFormat{}, keys: []string{"mcp_servers"},
+			ID: "codex", Name: "Codex", format: format.TOML{}, keys: []string{"mcp_servers"},
 			user:    []path{{file: "$CODEX_HOME/config.toml"}, {file: ".codex/config.toml"}},
 			project: []path{{file: ".codex/config.toml"}},
 			entry:   codexEntry,
 		},
 		{
-			ID: "gemini", Name: "Gemini CLI", format: jsonFormat{}, keys: []string{"mcpServers"},
+			ID: "gemini", Name: "Gemini CLI", format: format.JSON{}, keys: []string{"mcpServers"},
 			syntax:  dollar | unbraced | fallback,
 			user:    []path{{file: ".gemini/settings.json"}},
 			project: []path{{file: ".gemini/settings.json"}},
 			entry:   remote("", "httpUrl", "Bearer ${"+KeyVariable+"}"),
 		},
 		{
-			ID: "copilot", Name: "Copilot CLI", format: jsonFormat{}, keys: []string{"mcpServers"},
+			ID: "copilot", Name: "Copilot CLI", format: format.JSON{}, keys: []string{"mcpServers"},
 			syntax:  dollar | unbraced | fallback,
 			user:    []path{{file: "$COPILOT_HOME/mcp-config.json"}, {file: ".copilot/mcp-config.json"}},
 			project: []path{{file: ".github/mcp.json"}},
-			entry: func(t Target) object {
+			entry: func(t Target) format.Object {
 				return append(remote("http", "url", "Bearer ${"+KeyVariable+"}")(t),
-					member{"tools", []string{"*"}})
+					format.Member{Key: "tools", Value: []string{"*"}})
 			},
 		},
 		{
-			ID: "opencode", Name: "opencode", format: jsonFormat{}, keys: []string{"mcp"}, syntax: braces,
+			ID: "opencode", Name: "opencode", format: format.JSON{}, keys: []string{"mcp"}, syntax: braces,
 			user: []path{{base: config, file: "opencode/opencode.json"},
 				{base: config, file: "opencode/opencode.jsonc"}},
 			project: []path{{file: "opencode.json"}, {file: "opencode.jsonc"}},
 			entry:   remote("remote", "url", "Bearer {env:"+KeyVariable+"}"),
 		},
 		{
-			ID: "windsurf", Name: "Windsurf", format: jsonFormat{}, keys: []string{"mcpServers"},
+			ID: "windsurf", Name: "Windsurf", format: format.JSON{}, keys: []string{"mcpServers"},
 			syntax: dollarEnv | dollarFile,
 			user:   []path{{file: ".codeium/windsurf/mcp_config.json"}},
 			entry:  remote("", "serverUrl", "Bearer ${env:"+KeyVariable+"}"),
 		},
 		{
-			ID: "zed", Name: "Zed", format: jsonFormat{}, keys: []string{"context_servers"},
+			ID: "zed", Name: "Zed", format: format.JSON{}, keys: []string{"context_servers"},
 			user: []path{
 				{base: config, file: "zed/settings.json", os: "linux"},
 				{base: config, file: "zed/settings.json", os: "darwin"},
@@ -84,7 +85,27 @@ func table() []*Client {
 			project: []path{{file: ".zed/settings.json"}},
 			entry:   remote("", "url", ""),
 		},
+		gooseClient(),
 	}
+}
+
+// vsCodeFiles returns the files of the user of VS Code. Connect writes the first one that exists; the
+// import also reads those of profiles, and the settings, where versions before 1.102 had the servers.
+func vsCodeFiles() (files []path) {
+	variants := []string{"Code/User/", "Code - Insiders/User/"}
+	for _, user := range variants {
+		files = append(files, path{base: appConfig, file: user + "mcp.json"})
+	}
+	// of a machine that is used remotely
+	files = append(files, path{file: ".vscode-server/data/User/mcp.json", os: "linux"})
+	settings := []string{"mcp", "servers"}
+	for _, user := range variants {
+		files = append(files,
+			path{base: appConfig, file: user + "profiles/*/mcp.json", readOnly: true},
+			path{base: appConfig, file: user + "settings.json", keys: settings, readOnly: true},
+			path{base: appConfig, file: user + "profiles/*/settings.json", keys: settings, readOnly: true})
+	}
+	return files
 }
 
 // Seen returns where the client lists its servers: a command of it, or the way through its menus.
@@ -93,40 +114,41 @@ func (c *Client) Seen() string {
 		claudeCode: "/mcp", "claude-desktop": "Settings > Developer", "cursor": "Settings > Tools & MCP",
 		"vscode": `the command "MCP: List Servers"`, "codex": "/mcp", "gemini": "/mcp", "copilot": "/mcp show",
 		"opencode": "opencode mcp list", "windsurf": "Settings > Cascade > MCP Servers",
-		"zed": "the settings of the Agent Panel",
+		"zed": "the settings of the Agent Panel", goose: "Extensions, or goose info -v",
 	}[c.ID]
 }
 
 // remote returns the entry of a client that reads URLs, below key. kind is the value of type, if
 // the client has that key. reference is how the client refers to the variable with the API key; ""
 // means that it cannot.
-func remote(kind, key, reference string) func(Target) object {
-	return func(t Target) (o object) {
+func remote(kind, key, reference string) func(Target) format.Object {
+	return func(t Target) (o format.Object) {
 		if kind != "" {
-			o = object{{"type", kind}}
+			o = format.Object{{Key: "type", Value: kind}}
 		}
-		o = append(o, member{key, t.URL})
+		o = append(o, format.Member{Key: key, Value: t.URL})
 		if t.Key && reference != "" {
-			o = append(o, member{"headers", object{{"Authorization", reference}}})
+			o = append(o, format.Member{Key: "headers", Value: format.Object{
+				{Key: "Authorization", Value: reference}}})
 		}
 		return o
 	}
 }
 
 // codexEntry names the variable of the key instead of referring to it.
-func codexEntry(t Target) object {
-	o := object{{"url", t.URL}}
+func codexEntry(t Target) format.Object {
+	o := format.Object{{Key: "url", Value: t.URL}}
 	if t.Key {
-		o = append(o, member{"bearer_token_env_var", KeyVariable})
+		o = append(o, format.Member{Key: "bearer_token_env_var", Value: KeyVariable})
 	}
 	return o
 }
 
 // stdioEntry is that of a client that starts a command.
-func stdioEntry(t Target) object {
+func stdioEntry(t Target) format.Object {
 	args := []string{"stdio", "--url", t.URL}
 	if t.KeyFile != "" {
 		args = append(args, "--key-file", t.KeyFile)
 	}
-	return object{{"command", cmp.Or(t.Program, "junction")}, {"args", args}}
+	return format.Object{{Key: "command", Value: cmp.Or(t.Program, "junction")}, {Key: "args", Value: args}}
 }

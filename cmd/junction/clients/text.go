@@ -52,6 +52,7 @@ type reader struct {
 	asked  map[string]any // the input with which VS Code asks for a value, by its id
 	notes  []string
 	client syntax
+	only   []string // the only variables that the client expands; nil for all
 }
 
 func (r *reader) note(format string, args ...any) {
@@ -80,6 +81,9 @@ func (r *reader) value(s string) Value {
 			p, ok = part{kind: variable, text: whole[1:]}, r.client&unbraced != 0
 		default:
 			p, ok = r.braced(whole[1 : len(whole)-1])
+		}
+		if p.kind == variable && r.only != nil && !slices.Contains(r.only, p.text) {
+			ok = false
 		}
 		if ok {
 			v = append(v.literal(s[done:m[0]]), p)

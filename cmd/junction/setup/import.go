@@ -27,7 +27,7 @@ func importCommand(stdout, stderr io.Writer, file *string) *cobra.Command {
 		Use:   "import",
 		Short: "Import servers from the configuration files of MCP clients",
 		Long: `Import servers from the configuration files of Claude Code, Claude Desktop, Cursor, VS Code, Codex,
-Gemini CLI, Copilot CLI, opencode, Windsurf and Zed.
+Gemini CLI, Copilot CLI, opencode, Windsurf, Zed and Goose.
 
 The command lists each server, the place where it was found, and the result. Then it shows what each
 new server would run, send and read. With --write it asks, and adds the new servers to the

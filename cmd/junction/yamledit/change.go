@@ -145,23 +145,32 @@ func remove(text []byte, comment bool, keys ...string) ([]byte, error) {
 }
 
 // cutLines removes the lines of a key of a block mapping, with the comment directly above if comment
-// is set. Comments after the value that are not indented deeper than the key belong to what follows.
+// is set.
 func (e *editor) cutLines(p place, comment bool) ([]byte, error) {
-	key := p.key()
-	indent := key.Column - 1
-	first := key.Line - 1 // counted from 0, like last, which stays
-	if strings.TrimLeft(e.line(first)[:min(indent, len(e.line(first)))], " ") != "" {
-		return nil, fmt.Errorf("line %d: %s does not begin its line; edit the file by hand", key.Line, key.Value)
+	first, last, err := e.linesOf(p)
+	if err != nil {
+		return nil, err
 	}
-	last := e.endOf(first+1, p.next-1, indent)
 	if comment {
-		first = e.aboveComment(first, indent)
+		first = e.aboveComment(first, p.key().Column-1)
 	}
 	blank := func(i int) bool { return i >= 0 && i < len(e.lines) && strings.TrimSpace(e.line(i)) == "" }
 	if blank(first-1) && blank(last) { // one blank line is enough
 		last++
 	}
 	return slices.Concat(e.text[:e.start(first)], e.text[e.start(last):]), nil
+}
+
+// linesOf returns the first line of a key of a block mapping, and the line after its value. Both count
+// from 0. Comments after the value that are not indented deeper than the key belong to what follows.
+func (e *editor) linesOf(p place) (first, next int, err error) {
+	key := p.key()
+	indent := key.Column - 1
+	first = key.Line - 1
+	if p.flow() || strings.TrimLeft(e.line(first)[:min(indent, len(e.line(first)))], " ") != "" {
+		return 0, 0, fmt.Errorf("line %d: %s does not begin its line; edit the file by hand", key.Line, key.Value)
+	}
+	return first, e.endOf(first+1, p.next-1, indent), nil
 }
 
 // cutFlow removes a key of { … }, with one comma.
@@ -230,4 +239,27 @@ func (e *editor) endOfQuote(i int) int {
 		}
 	}
 	return -1
+}
+
+// Lines returns the lines of a key of a section with its value, without the indentation of the key.
+// The key must begin its line.
+func Lines(text []byte, section, name string) (string, error) {
+	e, root, err := parse(text)
+	if err != nil {
+		return "", err
+	}
+	p, err := e.find(root, section, name)
+	if err != nil {
+		return "", err
+	}
+	first, last, err := e.linesOf(p)
+	if err != nil {
+		return "", err
+	}
+	var lines []string
+	for i := first; i < last; i++ {
+		line := e.line(i)
+		lines = append(lines, line[min(p.key().Column-1, len(line)):])
+	}
+	return strings.Join(lines, "\n"), nil
 }

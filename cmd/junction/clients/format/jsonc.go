@@ -1,4 +1,4 @@
-package clients
+package format
 
 import (
 	"bytes"
@@ -15,9 +15,9 @@ import (
 	"github.com/tailscale/hujson"
 )
 
-// jsonFormat is JSON with comments and trailing commas. Its edits are insertions and deletions of
+// JSON is JSON with comments and trailing commas. Its edits are insertions and deletions of
 // bytes, each checked against what the text means before and after.
-type jsonFormat struct{}
+type JSON struct{}
 
 const byteOrderMark = "\xef\xbb\xbf"
 
@@ -106,8 +106,8 @@ func tooDeep(text []byte) int {
 	return 0
 }
 
-// decode implements format. Numbers keep their digits.
-func (jsonFormat) decode(body []byte) (any, error) {
+// Decode implements Format. Numbers keep their digits.
+func (JSON) Decode(body []byte) (any, error) {
 	v, err := parseJSON(body)
 	if err != nil {
 		return nil, err
@@ -178,7 +178,7 @@ func split(text []byte) (mark, body []byte) {
 	return nil, text
 }
 
-func (jsonFormat) servers(text []byte, keys []string) ([]raw, error) {
+func (JSON) Servers(text []byte, keys []string) ([]Server, error) {
 	_, body := split(text)
 	root, err := parseJSON(body)
 	if err != nil {
@@ -188,29 +188,29 @@ func (jsonFormat) servers(text []byte, keys []string) ([]raw, error) {
 	if err != nil || depth < len(keys) {
 		return nil, err
 	}
-	list := []raw{}
+	list := []Server{}
 	for _, m := range at.Value.(*hujson.Object).Members {
-		r := raw{name: m.Name.Value.(hujson.Literal).String(),
-			line: 1 + bytes.Count(body[:m.Name.StartOffset], []byte("\n"))}
+		r := Server{Name: m.Name.Value.(hujson.Literal).String(),
+			Line: 1 + bytes.Count(body[:m.Name.StartOffset], []byte("\n"))}
 		tree, err := plain(m.Value)
 		if err != nil {
 			return nil, err
 		}
-		r.fields, _ = tree.(map[string]any)
-		list = slices.DeleteFunc(list, func(other raw) bool { return other.name == r.name }) // the last one counts
+		r.Fields, _ = tree.(map[string]any)
+		list = slices.DeleteFunc(list, func(other Server) bool { return other.Name == r.Name }) // the last one counts
 		list = append(list, r)
 	}
 	return list, nil
 }
 
-func (f jsonFormat) add(text []byte, keys []string, name string, entry object) ([]byte, error) {
-	return f.insert(text, keys, member{name, entry}, entry.tree())
+func (f JSON) Add(text []byte, keys []string, name string, entry Object) ([]byte, error) {
+	return f.insert(text, keys, Member{name, entry}, entry.Tree())
 }
 
 var errNoBlock = errors.New("it is not recorded how the server was written")
 
-// block is the value of the server.
-func (jsonFormat) block(text []byte, keys []string, s raw) string {
+// Block is the value of the server.
+func (JSON) Block(text []byte, keys []string, s Server) string {
 	_, body := split(text)
 	root, err := parseJSON(body)
 	if err != nil {
@@ -221,7 +221,7 @@ func (jsonFormat) block(text []byte, keys []string, s raw) string {
 		return ""
 	}
 	o := at.Value.(*hujson.Object)
-	i, err := indexOf(o, s.name)
+	i, err := indexOf(o, s.Name)
 	if err != nil || i < 0 {
 		return ""
 	}
@@ -229,18 +229,18 @@ func (jsonFormat) block(text []byte, keys []string, s raw) string {
 	return string(hujson.Value{Value: value.Value}.Pack())
 }
 
-func (f jsonFormat) restore(text []byte, keys []string, name, block string) ([]byte, error) {
-	tree, err := f.decode([]byte(block))
+func (f JSON) Restore(text []byte, keys []string, name, block string) ([]byte, error) {
+	tree, err := f.Decode([]byte(block))
 	want, ok := tree.(map[string]any)
 	if err != nil || !ok {
 		return nil, errors.Join(err, errNoBlock)
 	}
-	return f.insert(text, keys, member{name, written(block)}, want)
+	return f.insert(text, keys, Member{name, written(block)}, want)
 }
 
 // insert adds a member, which means want.
-func (f jsonFormat) insert(text []byte, keys []string, m member, want map[string]any) ([]byte, error) {
-	return edit(f, text, keys, m.key, want, func(body []byte) ([]byte, error) {
+func (f JSON) insert(text []byte, keys []string, m Member, want map[string]any) ([]byte, error) {
+	return edit(f, text, keys, m.Key, want, func(body []byte) ([]byte, error) {
 		root, err := parseJSON(body)
 		if err != nil {
 			return nil, err
@@ -251,7 +251,7 @@ func (f jsonFormat) insert(text []byte, keys []string, m member, want map[string
 		}
 		m := m
 		for _, key := range slices.Backward(keys[depth:]) {
-			m = member{key, object{m}}
+			m = Member{key, Object{m}}
 		}
 		body = root.Pack()
 		styleOf(body).insert(at.Value.(*hujson.Object), indentOf(body, at.StartOffset), m)
@@ -259,7 +259,7 @@ func (f jsonFormat) insert(text []byte, keys []string, m member, want map[string
 	})
 }
 
-func (f jsonFormat) remove(text []byte, keys []string, name string) ([]byte, error) {
+func (f JSON) Remove(text []byte, keys []string, name string) ([]byte, error) {
 	return edit(f, text, keys, name, nil, func(body []byte) ([]byte, error) {
 		root, err := parseJSON(body)
 		if err != nil {
@@ -283,17 +283,17 @@ func (f jsonFormat) remove(text []byte, keys []string, name string) ([]byte, err
 
 // edit changes the text of a file, and makes sure that the change did what it was to do: the server
 // has the value want, or is gone if that is nil, and everything else means the same.
-func edit(f format, text []byte, keys []string, name string, want map[string]any,
+func edit(f Format, text []byte, keys []string, name string, want map[string]any,
 	change func(body []byte) ([]byte, error)) ([]byte, error) {
 	mark, body := split(text)
-	was, err := f.decode(body)
+	was, err := f.Decode(body)
 	if err != nil {
 		return nil, err
 	}
 	if body, err = change(body); err != nil {
 		return nil, err
 	}
-	is, err := f.decode(body)
+	is, err := f.Decode(body)
 	if err != nil {
 		return nil, fmt.Errorf("cannot edit the file: %w", err)
 	}

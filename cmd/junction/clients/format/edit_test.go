@@ -1,4 +1,4 @@
-package clients
+package format
 
 import (
 	"bytes"
@@ -13,24 +13,24 @@ func TestEditChangesOneServerAlone(t *testing.T) {
 	const toml = "other = 1\n[s.a]\nx = 1\n[s.b]\ny = 2\n"
 	for _, row := range []struct {
 		name   string
-		format format
+		format Format
 		text   string
 		want   map[string]any // of the server a; nil: it is gone
 		from   string         // is replaced by to
 		to     string
 		ok     bool
 	}{
-		{"removes it", jsonFormat{}, json, nil, `"a":{"x":1},`, "", true},
-		{"changes it", jsonFormat{}, json, map[string]any{"x": "new"}, `{"x":1}`, `{"x":"new"}`, true},
-		{"changes its space", jsonFormat{}, json, map[string]any{"x": "new"}, `{"x":1}`, `{ "x" : "new" }`, true},
-		{"removes another one", jsonFormat{}, json, nil, `,"b":{"y":2}`, "", false},
-		{"removes both", jsonFormat{}, json, nil, `"a":{"x":1},"b":{"y":2}`, "", false},
-		{"changes another key", jsonFormat{}, json, nil, `"a":{"x":1},"b":{"y":2}},"other":[1]`, `"b":{"y":2}},"other":[2]`, false},
-		{"changes nothing", jsonFormat{}, json, nil, "{", "{", false},
-		{"breaks the file", jsonFormat{}, json, nil, `}`, "", false},
-		{"removes it", tomlFormat{}, toml, nil, "[s.a]\nx = 1\n", "", true},
-		{"removes both", tomlFormat{}, toml, nil, "[s.a]\nx = 1\n[s.b]\ny = 2\n", "", false},
-		{"changes another key", tomlFormat{}, toml, nil, "other = 1\n[s.a]\nx = 1\n", "other = 2\n", false},
+		{"removes it", JSON{}, json, nil, `"a":{"x":1},`, "", true},
+		{"changes it", JSON{}, json, map[string]any{"x": "new"}, `{"x":1}`, `{"x":"new"}`, true},
+		{"changes its space", JSON{}, json, map[string]any{"x": "new"}, `{"x":1}`, `{ "x" : "new" }`, true},
+		{"removes another one", JSON{}, json, nil, `,"b":{"y":2}`, "", false},
+		{"removes both", JSON{}, json, nil, `"a":{"x":1},"b":{"y":2}`, "", false},
+		{"changes another key", JSON{}, json, nil, `"a":{"x":1},"b":{"y":2}},"other":[1]`, `"b":{"y":2}},"other":[2]`, false},
+		{"changes nothing", JSON{}, json, nil, "{", "{", false},
+		{"breaks the file", JSON{}, json, nil, `}`, "", false},
+		{"removes it", TOML{}, toml, nil, "[s.a]\nx = 1\n", "", true},
+		{"removes both", TOML{}, toml, nil, "[s.a]\nx = 1\n[s.b]\ny = 2\n", "", false},
+		{"changes another key", TOML{}, toml, nil, "other = 1\n[s.a]\nx = 1\n", "other = 2\n", false},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			got, err := edit(row.format, []byte(byteOrderMark+row.text), []string{"s"}, "a", row.want,

@@ -1,4 +1,4 @@
-package clients
+package format
 
 import (
 	"bytes"
@@ -15,8 +15,8 @@ import (
 	"github.com/pelletier/go-toml/v2/unstable"
 )
 
-// tomlFormat is TOML. A server is a table; a new one is appended to the file.
-type tomlFormat struct{}
+// TOML is TOML. A server is a table; a new one is appended to the file.
+type TOML struct{}
 
 // expression is a table header or a key with its value.
 type expression struct {
@@ -65,8 +65,8 @@ func expressions(text []byte) ([]expression, error) {
 
 func line(text []byte, at int) int { return 1 + bytes.Count(text[:at], []byte("\n")) }
 
-// decode implements format.
-func (tomlFormat) decode(body []byte) (any, error) {
+// Decode implements Format.
+func (TOML) Decode(body []byte) (any, error) {
 	tree, _, err := decodeTOML(body)
 	return tree, err
 }
@@ -98,7 +98,7 @@ func decodeTOML(text []byte) (map[string]any, []expression, error) {
 	return tree, list, nil
 }
 
-func (tomlFormat) servers(text []byte, keys []string) ([]raw, error) {
+func (TOML) Servers(text []byte, keys []string) ([]Server, error) {
 	_, body := split(text)
 	tree, exprs, err := decodeTOML(body)
 	if err != nil {
@@ -115,20 +115,20 @@ func (tomlFormat) servers(text []byte, keys []string) ([]raw, error) {
 	if !ok {
 		return nil, &SyntaxError{Err: fmt.Errorf("has no table at %s", strings.Join(keys, "."))}
 	}
-	list := []raw{}
+	list := []Server{}
 	for name, value := range servers {
-		r := raw{name: name, line: 1}
-		r.fields, _ = value.(map[string]any)
+		r := Server{Name: name, Line: 1}
+		r.Fields, _ = value.(map[string]any)
 		path := slices.Concat(keys, []string{name})
 		for _, e := range exprs {
 			if begins(e.keys, path) || begins(path, e.keys) && !e.header {
-				r.line = line(body, e.start)
+				r.Line = line(body, e.start)
 				break
 			}
 		}
 		list = append(list, r)
 	}
-	slices.SortFunc(list, func(a, b raw) int { return cmp.Or(a.line-b.line, strings.Compare(a.name, b.name)) })
+	slices.SortFunc(list, func(a, b Server) int { return cmp.Or(a.Line-b.Line, strings.Compare(a.Name, b.Name)) })
 	return list, nil
 }
 
@@ -137,14 +137,14 @@ func begins(path, prefix []string) bool {
 	return len(path) >= len(prefix) && slices.Equal(path[:len(prefix)], prefix)
 }
 
-func (f tomlFormat) add(text []byte, keys []string, name string, entry object) ([]byte, error) {
+func (f TOML) Add(text []byte, keys []string, name string, entry Object) ([]byte, error) {
 	var b bytes.Buffer
 	writeTable(&b, styleOf(text).newline, slices.Concat(keys, []string{name}), entry)
-	return f.append(text, keys, name, b.String(), entry.tree())
+	return f.append(text, keys, name, b.String(), entry.Tree())
 }
 
 // append adds the tables of a server at the end. They mean want.
-func (f tomlFormat) append(text []byte, keys []string, name, tables string, want map[string]any) ([]byte, error) {
+func (f TOML) append(text []byte, keys []string, name, tables string, want map[string]any) ([]byte, error) {
 	return edit(f, text, keys, name, want, func(body []byte) ([]byte, error) {
 		newline := styleOf(body).newline
 		var b bytes.Buffer
@@ -156,7 +156,7 @@ func (f tomlFormat) append(text []byte, keys []string, name, tables string, want
 			b.WriteString(newline)
 		}
 		b.WriteString(tables)
-		if _, err := f.decode(b.Bytes()); err != nil {
+		if _, err := f.Decode(b.Bytes()); err != nil {
 			return nil, fmt.Errorf("cannot edit the file: %s is not a table of its own; edit it by hand",
 				strings.Join(keys, "."))
 		}
@@ -164,15 +164,15 @@ func (f tomlFormat) append(text []byte, keys []string, name, tables string, want
 	})
 }
 
-// block is the tables of the server with the comments in them. A server that is written as keys of
+// Block is the tables of the server with the comments in them. A server that is written as keys of
 // another table gets tables of its own.
-func (tomlFormat) block(text []byte, keys []string, s raw) string {
+func (TOML) Block(text []byte, keys []string, s Server) string {
 	_, body := split(text)
-	path := slices.Concat(keys, []string{s.name})
-	if block := linesOf(body, path); reflect.DeepEqual(serverIn(block, keys, s.name), s.fields) {
+	path := slices.Concat(keys, []string{s.Name})
+	if block := linesOf(body, path); reflect.DeepEqual(serverIn(block, keys, s.Name), s.Fields) {
 		return block
 	}
-	var tree any = s.fields
+	var tree any = s.Fields
 	for _, key := range slices.Backward(path) {
 		tree = map[string]any{key: tree}
 	}
@@ -200,7 +200,7 @@ func linesOf(body []byte, path []string) string {
 	return b.String()
 }
 
-func (f tomlFormat) restore(text []byte, keys []string, name, block string) ([]byte, error) {
+func (f TOML) Restore(text []byte, keys []string, name, block string) ([]byte, error) {
 	want := serverIn(block, keys, name)
 	if want == nil {
 		return nil, errNoBlock
@@ -220,21 +220,21 @@ func serverIn(text string, keys []string, name string) map[string]any {
 	return at
 }
 
-func writeTable(b *bytes.Buffer, newline string, keys []string, o object) {
+func writeTable(b *bytes.Buffer, newline string, keys []string, o Object) {
 	words := make([]string, len(keys))
 	for i, key := range keys {
 		words[i] = tomlKey(key)
 	}
 	b.WriteString("[" + strings.Join(words, ".") + "]" + newline)
 	for _, m := range o {
-		if _, ok := m.value.(object); !ok {
-			b.WriteString(tomlKey(m.key) + " = " + literal(m.value) + newline)
+		if _, ok := m.Value.(Object); !ok {
+			b.WriteString(tomlKey(m.Key) + " = " + Literal(m.Value) + newline)
 		}
 	}
 	for _, m := range o {
-		if inner, ok := m.value.(object); ok {
+		if inner, ok := m.Value.(Object); ok {
 			b.WriteString(newline)
-			writeTable(b, newline, slices.Concat(keys, []string{m.key}), inner)
+			writeTable(b, newline, slices.Concat(keys, []string{m.Key}), inner)
 		}
 	}
 }
@@ -245,10 +245,10 @@ func tomlKey(key string) string {
 	if bareKey.MatchString(key) {
 		return key
 	}
-	return literal(key)
+	return Literal(key)
 }
 
-func (f tomlFormat) remove(text []byte, keys []string, name string) ([]byte, error) {
+func (f TOML) Remove(text []byte, keys []string, name string) ([]byte, error) {
 	return edit(f, text, keys, name, nil, func(body []byte) ([]byte, error) {
 		exprs, err := expressions(body)
 		if err != nil {

@@ -1,4 +1,4 @@
-package clients
+package format
 
 import (
 	"bytes"
@@ -31,7 +31,7 @@ func styleOf(text []byte) style {
 
 // insert adds a member at the end of an object, after the comments that end it. outer is the
 // indentation of the line on which the object begins. A trailing comma stays one.
-func (s style) insert(o *hujson.Object, outer string, m member) {
+func (s style) insert(o *hujson.Object, outer string, m Member) {
 	comments := bytes.TrimRight(o.AfterExtra, jsonSpace)
 	space := o.AfterExtra[len(comments):]
 	n := len(o.Members)
@@ -49,8 +49,8 @@ func (s style) insert(o *hujson.Object, outer string, m member) {
 		}
 	}
 	added := hujson.ObjectMember{
-		Name:  hujson.Value{BeforeExtra: slices.Concat(comments, []byte(before)), Value: hujson.String(m.key)},
-		Value: hujson.Value{BeforeExtra: []byte(" "), Value: hujson.Literal(s.render(m.value, inner, oneLine))},
+		Name:  hujson.Value{BeforeExtra: slices.Concat(comments, []byte(before)), Value: hujson.String(m.Key)},
+		Value: hujson.Value{BeforeExtra: []byte(" "), Value: hujson.Literal(s.render(m.Value, inner, oneLine))},
 	}
 	if n > 0 && o.Members[n-1].Value.AfterExtra != nil { // a trailing comma
 		added.Value.AfterExtra = hujson.Extra{}
@@ -99,14 +99,14 @@ func (s style) render(value any, indent string, oneLine bool) string {
 	if text, ok := value.(written); ok {
 		return string(text)
 	}
-	o, ok := value.(object)
+	o, ok := value.(Object)
 	if !ok {
-		return literal(value)
+		return Literal(value)
 	}
 	inner := indent + s.unit
 	var members []string
 	for _, m := range o {
-		members = append(members, literal(m.key)+": "+s.render(m.value, inner, oneLine))
+		members = append(members, Literal(m.Key)+": "+s.render(m.Value, inner, oneLine))
 	}
 	if oneLine || len(members) == 0 {
 		return "{" + strings.Join(members, ", ") + "}"
@@ -114,13 +114,13 @@ func (s style) render(value any, indent string, oneLine bool) string {
 	return "{" + s.newline + inner + strings.Join(members, ","+s.newline+inner) + s.newline + indent + "}"
 }
 
-// literal returns a value as JSON on one line, with spaces in a list of texts. A text, a list of
+// Literal returns a value as JSON on one line, with spaces in a list of texts. A text, a list of
 // texts and a bool are written the same in TOML.
-func literal(value any) string {
+func Literal(value any) string {
 	if list, ok := value.([]string); ok {
 		words := make([]string, len(list))
 		for i, word := range list {
-			words[i] = literal(word)
+			words[i] = Literal(word)
 		}
 		return "[" + strings.Join(words, ", ") + "]"
 	}
