@@ -30,13 +30,13 @@ func TestAuthDoctor(t *testing.T) {
 		switch {
 		case err != nil:
 			t.Error(err)
-		case inHeader == "" && r.FormValue("client_secret") == "right", inHeader == "right: by header":
+		case inHeader == "" && r.FormValue("client_secret") == "right", inHeader == "right+by header":
 			fmt.Fprint(w, `{"error":"invalid_grant"}`)
 		case inHeader != "":
 			fmt.Fprint(w, `{"error":"invalid_client","error_description":"use the form"}`)
 		default:
 			fmt.Fprintf(w, `{"error":"invalid_client","error_description":"%[1]s is wrong %[2]s%[1]s"}`,
-				r.FormValue("client_secret"), strings.Repeat("word ", 26))
+				r.FormValue("client_secret"), strings.Repeat("word ", 27))
 		}
 	})
 	sealed := httptest.NewTLSServer(http.NotFoundHandler())
@@ -64,7 +64,7 @@ func TestAuthDoctor(t *testing.T) {
 		"no logout": {"public_url: http://localhost:8420\nauth: { oauth: { identity_providers: [{ id: sso, issuer: " + silent.URL + ", client_id: c }] } }\n",
 			[]string{"it offers no back-channel logout"}, ""},
 		"right secret": {company(picky.URL, "right"), []string{"ok    it does not reject client_id and client_secret"}, ""},
-		"right header": {company(picky.URL, "'right: by header'"), []string{"ok    it does not reject client_id and client_secret"}, ""},
+		"right header": {company(picky.URL, "'right+by header'"), []string{"ok    it does not reject client_id and client_secret"}, ""},
 		"wrong secret": {company(picky.URL, "canary-guess"), []string{"WRONG it rejects client_id and client_secret (invalid_client: ***",
 			"→ compare both with the registration of Junction at the provider"}, "1 problem"},
 		"certificate": {company(sealed.URL, "s"), []string{"certificate signed by", "outbound.ca_file"}, "1 problem"},
