@@ -50,7 +50,7 @@ func TestConnectionsAreBoundByAddress(t *testing.T) {
 	text := new(bytes.Buffer)
 	l := make(calls, 1000)
 	trusted := func() []netip.Prefix { return []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")} }
-	b := Bound(l, 256, 48, trusted, authtest.Log(t, text))
+	b := Bound(l, 256, 48, trusted, authtest.Log(t, text)).(*boundConns)
 	const total, each = 192, 48
 	var open []net.Conn
 	ring := func(n int, address string) {
