@@ -33,7 +33,7 @@ var arrows = map[string][]string{
 	"cmd/junction/runfile": {"cmd/junction/config", "upstream/files"},
 	"cmd/junction/record": {"cmd/junction/config", "upstream/files", "auth", "proxy", "upstream/bounded", "upstream/pace",
 		"upstream/raw"},
-	"cmd/junction/diagnose": {"cmd/junction/config", "cmd/junction/health", "upstream/prose", "cmd/junction/replicas", "auth",
+	"cmd/junction/diagnose": {"cmd/junction/config", "cmd/junction/health", "cmd/junction/runfile", "upstream/prose", "cmd/junction/replicas", "auth",
 		"auth/authserver", "policy", "proxy", "proxy/view", "upstream", "upstream/client", "upstream/command",
 		"upstream/shell", "upstream/loopback", "proxy/budget", "proxy/scope"}, // why asks for the last known groups of a user
 	"cmd/junction/bridge": {"cmd/junction/cli", "cmd/junction/clients", "upstream/prose", "upstream/definition", "upstream/http1",

@@ -270,8 +270,8 @@ func (f *clientFlags) interactive(cmd *cobra.Command, ask bool) {
 }
 
 // EndpointOf returns the URL of the running junction that serves a file. If none is known, it is the
-// URL of the file, or the default.
-func EndpointOf(file string) (string, error) {
+// URL of the file, or the default; an error if another junction answers there, as CheckOwn finds out.
+func EndpointOf(ctx context.Context, file string) (string, error) {
 	if place, ok := runfile.Find(file); ok {
 		return place.URL, nil
 	}
@@ -282,7 +282,8 @@ func EndpointOf(file string) (string, error) {
 	if strings.HasSuffix(c.Listen, ":0") {
 		return "", fmt.Errorf("%w with %s; start one: %s", errNotRunning, file, config.Start(file))
 	}
-	return runfile.URL(c.Listen), servesOther(file, c.Listen)
+	own := runfile.URL(c.Listen)
+	return own, cmp.Or(servesOther(file, c.Listen), CheckOwn(ctx, file, c, "give --url "+own))
 }
 
 // connect checks the flags, connects to the endpoint, calls use, and disconnects. The progress of
@@ -290,7 +291,7 @@ func EndpointOf(file string) (string, error) {
 func (f *clientFlags) connect(ctx context.Context, report io.Writer, use func(context.Context, *endpoint) error) error {
 	if f.url == "" {
 		var err error
-		if f.url, err = EndpointOf(*f.file); err != nil {
+		if f.url, err = EndpointOf(ctx, *f.file); err != nil {
 			return err
 		}
 	}

@@ -15,6 +15,8 @@ import (
 	"junction/cmd/junction/cli"
 	"junction/cmd/junction/clients"
 	"junction/cmd/junction/config"
+	"junction/cmd/junction/entries"
+	"junction/cmd/junction/runfile"
 	"junction/upstream/prose"
 )
 
@@ -96,6 +98,13 @@ func (g *guide) run(ctx context.Context) (err error) {
 	}
 	if !g.yes && !cli.CanAsk(g.cmd) {
 		return g.commands()
+	}
+	if e, err := entries.Read(io.Discard, g.file, false); err == nil { // otherwise the next step reports it
+		c := e.Config()
+		how := "run: junction connect --all --url " + runfile.URL(c.Listen)
+		if err := checkOwn(ctx, g.file, c, how); err != nil {
+			return fmt.Errorf("%w; nothing was changed", err)
+		}
 	}
 	if g.record, err = openRecord(g.file); err != nil {
 		return err
