@@ -111,6 +111,7 @@ func outcomes() string {
 	for _, o := range proxy.Outcomes() {
 		names = append(names, string(o))
 	}
+	names = append(names, asked)
 	return strings.Join(names, ", ")
 }
 
@@ -151,7 +152,7 @@ func (f *filter) check() error {
 		return cli.Usagef("--tool %q is no pattern", f.tool)
 	}
 	for _, o := range f.outcomes {
-		if !slices.Contains(proxy.Outcomes(), proxy.Outcome(o)) {
+		if o != asked && !slices.Contains(proxy.Outcomes(), proxy.Outcome(o)) {
 			return cli.Usagef("--outcome %q is none of %s", o, outcomes())
 		}
 	}
@@ -165,7 +166,7 @@ func (f *filter) matches(l *line) bool {
 	case l.Time.Before(f.since):
 	case f.who != "" && !who(l.Principal) && !who(l.Email) && !who(l.Person) && !who(l.KeyID):
 	case f.tool != "" && !tool(l.Name) && !tool(l.Own):
-	case len(f.outcomes) > 0 && !slices.Contains(f.outcomes, l.Outcome):
+	case len(f.outcomes) > 0 && !slices.Contains(f.outcomes, l.Outcome) && !slices.Contains(f.outcomes, l.outcome()):
 	default:
 		return true
 	}
@@ -372,7 +373,7 @@ func (p *printer) print(l *line, text []byte) error {
 		}
 	}
 	who := func(width int) string { return l.caller(width) }
-	return p.line(l.Time.Local().Format(p.table.layout), who, l.what(), l.Outcome, l.detail(), l.explained())
+	return p.line(l.Time.Local().Format(p.table.layout), who, l.what(), l.outcome(), l.detail(), l.explained())
 }
 
 // table are the widths of the columns. The lines come one by one, so that the widths cannot follow from
@@ -475,6 +476,18 @@ func (l *line) what() string {
 	return cmp.Or(l.Event, l.Name, l.Method, "request")
 }
 
+// asked is the outcome that the command shows for a call whose client has got a request for approval, and
+// has not returned with the answer yet. In the file the outcome is unanswered.
+const asked = "asked"
+
+// outcome returns the outcome for display.
+func (l *line) outcome() string {
+	if proxy.Outcome(l.Outcome) == proxy.Unanswered && l.Approval == asked {
+		return asked
+	}
+	return l.Outcome
+}
+
 // detail returns what explains the outcome.
 func (l *line) detail() string {
 	switch {
@@ -482,6 +495,8 @@ func (l *line) detail() string {
 		return fmt.Sprintf("%s could not be written", prose.Count(l.Dropped, "line"))
 	case l.Event != "" && l.More > 0:
 		return fmt.Sprintf("%s, and %d more", cmp.Or(l.Detail, l.Error), l.More)
+	case l.Event != "" && l.Principal != "" && l.Address != "": // otherwise the address is the caller
+		return cmp.Or(l.Detail, l.Error, "from "+l.Address)
 	case l.Event != "":
 		return cmp.Or(l.Detail, l.Error)
 	case l.ruled():
