@@ -17,6 +17,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"junction/auth"
 	"junction/cmd/junction/config"
 	"junction/cmd/junction/runfile"
 	"junction/cmd/junction/signon"
@@ -94,7 +95,7 @@ func (f *clientFlags) whyEmpty(ctx context.Context) string {
 			"missing, and why.\n", config.Command(*f.file, "doctor"))
 	}
 	text := fmt.Sprintf("No policy allows this caller any of the %s. %s shows why, with the name of a tool.\n",
-		prose.Count(r.Tools, "tool"), config.Command(*f.file, "why", "NAME"))
+		prose.Count(r.Tools, "tool"), f.whyCommand("NAME"))
 	for _, w := range r.Warnings {
 		if strings.HasPrefix(w.Path, config.Policies) {
 			return text + "Warning: " + prose.Flat(w.String()) + "\n"
@@ -193,7 +194,7 @@ func (f *clientFlags) notReady(ctx context.Context, tool string, err error) erro
 	case "":
 		missing, ok := errors.AsType[*noToolError](err)
 		if place, running := runfile.Find(*f.file); ok && running && strings.HasPrefix(f.url, place.URL) {
-			missing.why = config.Command(*f.file, "why", tool)
+			missing.why = f.whyCommand(tool)
 		}
 		return err
 	case upstream.StateStarting.String():
@@ -203,6 +204,29 @@ func (f *clientFlags) notReady(ctx context.Context, tool string, err error) erro
 		return fmt.Errorf("%w; %s does not work now (%s): %s", err, name, state,
 			config.Command(*f.file, "status", name))
 	}
+}
+
+// whyCommand returns the command that says why this caller does not have an item. Where there are API keys or
+// a sign-in, it names the caller: the name of the key, or WHO, for the person to replace.
+func (f *clientFlags) whyCommand(item string) string {
+	c, err := config.LoadForCommand(*f.file)
+	if err != nil || !c.Auth.Needed() {
+		return config.Command(*f.file, "why", item)
+	}
+	who := "WHO"
+	if hash, err := auth.HashKey(f.secret()); err == nil {
+		for _, k := range c.Auth.APIKeys {
+			if k.Hash == hash {
+				who = k.Name
+			}
+		}
+	}
+	return config.Command(*f.file, "why", "--as", who, item)
+}
+
+// secret returns the API key; "" if there is none.
+func (f *clientFlags) secret() string {
+	return strings.TrimSpace(cmp.Or(f.key, os.Getenv("JUNCTION_KEY")))
 }
 
 // tellRemedy tells a person at a terminal which command says why the upstream of a tool does not work.
@@ -295,7 +319,7 @@ func (f *clientFlags) connect(ctx context.Context, report io.Writer, use func(co
 			return err
 		}
 	}
-	key := strings.TrimSpace(cmp.Or(f.key, os.Getenv("JUNCTION_KEY")))
+	key := f.secret()
 	if err := CheckURL(f.url, key != ""); err != nil {
 		return err
 	}
