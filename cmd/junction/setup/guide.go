@@ -148,7 +148,8 @@ func (g *guide) commands() error {
 // servers adds the servers of the clients to the configuration, and returns the names of the added
 // ones.
 func (g *guide) servers(ctx context.Context) (added []string, err error) {
-	i := importer{stdout: g.stdout, stderr: g.stderr, file: g.file, add: true, yes: g.yes, asks: !g.yes}
+	i := importer{stdout: g.stdout, stderr: g.stderr, file: g.file, add: true, yes: g.yes, asks: !g.yes,
+		brief: true}
 	if err := i.read(); err != nil {
 		return nil, err
 	}
@@ -160,7 +161,10 @@ func (g *guide) servers(ctx context.Context) (added []string, err error) {
 		g.say("%s", strings.TrimRight(i.summary(), "\n"))
 		return nil, nil
 	}
-	g.say("\n%s", strings.TrimRight(clients.Looks(cli.NewPage(g.stdout), i.newLooks()), "\n"))
+	if len(i.rows()) > 0 {
+		fmt.Fprintln(g.stdout)
+	}
+	g.say("%s", strings.TrimRight(clients.Looks(cli.NewPage(g.stdout), i.newLooks()), "\n"))
 	if err := g.choose(&i); err != nil {
 		return nil, err
 	}
