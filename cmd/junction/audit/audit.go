@@ -106,15 +106,6 @@ func auditFile(what string, args []string, file string) (string, error) {
 	return c.Audit.File, nil
 }
 
-func outcomes() string {
-	var names []string
-	for _, o := range proxy.Outcomes() {
-		names = append(names, string(o))
-	}
-	names = append(names, asked)
-	return strings.Join(names, ", ")
-}
-
 // line is the part of a line that is filtered and shown.
 type line struct {
 	record.Chained
@@ -448,14 +439,6 @@ func (l *line) ruled() bool {
 	return false
 }
 
-// approvals are the words for the approvals of calls that a user has not approved.
-var approvals = map[string]string{
-	"declined":   ": the user declined",
-	"asked":      ": asked, no answer yet",
-	"unanswered": ": asked, no answer",
-	"impossible": ": the user cannot be asked",
-}
-
 // caller returns the readable name of the caller, with the ID of a key, in at most width characters.
 func (l *line) caller(width int) string {
 	who, id := shell.Visible(cmp.Or(l.Email, l.Person, l.Principal, l.Address, "-")), ""
@@ -474,18 +457,6 @@ func (l *line) what() string {
 		return "lines are missing"
 	}
 	return cmp.Or(l.Event, l.Name, l.Method, "request")
-}
-
-// asked is the outcome that the command shows for a call whose client has got a request for approval, and
-// has not returned with the answer yet. In the file the outcome is unanswered.
-const asked = "asked"
-
-// outcome returns the outcome for display.
-func (l *line) outcome() string {
-	if proxy.Outcome(l.Outcome) == proxy.Unanswered && l.Approval == asked {
-		return asked
-	}
-	return l.Outcome
 }
 
 // detail returns what explains the outcome.

@@ -77,8 +77,9 @@ func (c *Config) warnNetwork(getenv func(string) (string, bool), network func(di
 	warn func(path, format string, args ...any)) {
 	if file := c.Audit.File; file != "" && file != AuditStderr {
 		if kind := network(filepath.Dir(file)); kind != "" {
-			warn("audit.file", "%s is on a network file system (%s): if Junction runs on two machines, both write this "+
-				"file, and junction audit verify finds wrong lines; name a file on a disk of this machine", file, kind)
+			warn("audit.file", "%s is on a network file system (%s): if Junction runs on two machines, both write "+
+				"this file, and junction audit verify finds wrong lines; name a file on a disk of this machine",
+				file, kind)
 		}
 	}
 	if c.Storage.Driver == store.Postgres || c.Auth.OAuth == nil && len(c.OperatorSignIns()) == 0 {

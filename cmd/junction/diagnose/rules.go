@@ -40,8 +40,8 @@ func (e *examinee) known(r *upstream.Report) (list []*upstream.Catalog) {
 	return list
 }
 
-// compareRules adds a finding for each rule, and each glob of always, that matches nothing. file is the configuration file,
-// for the lines of the rules; "" if the file is not in force.
+// compareRules adds a finding for each rule, and each glob of always, that matches nothing. file is the
+// configuration file, for the lines of the rules; "" if the file is not in force.
 func (d *Diagnosis) compareRules(c *config.Config, file string) {
 	var listings []policy.Listing
 	for _, u := range c.Known() {
@@ -51,7 +51,8 @@ func (d *Diagnosis) compareRules(c *config.Config, file string) {
 	var always []policy.Always
 	for _, name := range slices.Sorted(maps.Keys(c.Endpoints)) {
 		if e := c.Endpoints[name]; e.Always != nil {
-			always = append(always, policy.Always{Path: "." + name + ".always", Upstreams: e.Upstreams, Tools: e.Always})
+			at := "." + name + ".always"
+			always = append(always, policy.Always{Path: at, Upstreams: e.Upstreams, Tools: e.Always})
 		}
 	}
 	if always != nil {

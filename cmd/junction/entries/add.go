@@ -227,8 +227,8 @@ func (a *adder) arguments(args []string, dash int) (name string, err error) {
 		if len(args) == 2 {
 			name = shell.Quote(args[0])
 		}
-		return "", cli.Usagef("%s is the address of a server, without the scheme of a URL; write junction add %s %s, or, "+
-			"for a name of a registry, add --registry URL", prose.Quote(args[len(args)-1]), name,
+		return "", cli.Usagef("%s is the address of a server, without the scheme of a URL; write junction add %s %s, "+
+			"or, for a name of a registry, add --registry URL", prose.Quote(args[len(args)-1]), name,
 			shell.Quote(withScheme(args[len(args)-1])))
 	case len(args) > 0 && len(args) <= 2 && registryName.MatchString(args[len(args)-1]):
 		if a.server = args[len(args)-1]; len(args) == 1 {

@@ -154,7 +154,8 @@ func (a *adder) fromRegistry(ctx context.Context, name string, h clients.Home) (
 	if errors.Is(err, registry.ErrNotFound) {
 		hint := ""
 		if mayBeHost(a.server) {
-			hint = "; for the server at this address, write: " + shell.Join("junction", "add", name, withScheme(a.server))
+			add := shell.Join("junction", "add", name, withScheme(a.server))
+			hint = "; for the server at this address, write: " + add
 		}
 		return nil, nil, fmt.Errorf("the registry has no server %s; look for it with: %s%s", a.server,
 			shell.Join("junction", "search", nameOf(a.server)), hint)
