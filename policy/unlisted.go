@@ -114,6 +114,30 @@ func (c Config) Unlisted(listings []Listing) []yamlread.Problem {
 	return x.problems
 }
 
+// Always are the globs of a key always outside of policies.
+type Always struct {
+	Path      string   // of the key, for the problems
+	Upstreams []string // whose tools it is about; nil means all
+	Tools     List
+}
+
+// UnlistedAlways is Unlisted for globs outside of policies: it returns those that match no tool.
+func UnlistedAlways(listings []Listing, lists []Always) []yamlread.Problem {
+	x := newCatalogs(listings)
+	for _, l := range lists {
+		in := x.all
+		if l.Upstreams != nil {
+			in = slices.DeleteFunc(slices.Clone(x.all),
+				func(i int) bool { return !slices.Contains(l.Upstreams, x.listings[i].Name) })
+		}
+		x.patterns(l.Path, Tool, l.Tools, in)
+		if x.compared > maxCompared || len(x.problems) > maxUnlisted {
+			break
+		}
+	}
+	return x.problems[:min(len(x.problems), maxUnlisted)]
+}
+
 // catalogs are the items of all upstreams during Unlisted.
 type catalogs struct {
 	listings []Listing

@@ -15,6 +15,7 @@ type Places struct {
 	Keys      []string // of API keys
 	Surfaces  []string // of endpoints
 	Users     bool     // whether users can sign in
+	Issuers   []string // at which users can sign in
 }
 
 const unmatchedName = "matches no name: names begin with the prefix of an upstream, such as %s"
@@ -133,6 +134,9 @@ func (m *Match) Unmatched(places Places) (ps []yamlread.Problem) {
 	}
 	exact("key", m.Key, places.Keys, "there is no API key %s")
 	exact("surface", m.Surface, places.Surfaces, "no endpoint has the surface %s")
+	if places.Users {
+		exact("issuer", m.Issuer, places.Issuers, "auth has no issuer %s")
+	}
 	signedIn := ""
 	for _, f := range m.fields() {
 		if f.list == nil || !signedInKey(f.key) {

@@ -12,7 +12,9 @@ import (
 	"io"
 	"maps"
 	"os"
+	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -37,28 +39,56 @@ func (r *release) checksums(stdout io.Writer) error {
 	return os.WriteFile(filepath.Join(r.dir, "checksums.txt"), []byte(b.String()), 0o644)
 }
 
-// mode is that of a file in an archive: the first ones are the programs.
-func mode(i int) int64 {
-	if i < len(programs) {
-		return 0o755
-	}
-	return 0o644
+// packed is a file of an archive.
+type packed struct {
+	file string // where it is
+	name string // in the folder of the archive, with slashes
+	mode int64
 }
 
+// linked returns the documents of the repository at source that an archive has, as paths with slashes: those
+// that documents names, and the files that they link to, and so on. Source code, and what the pages for
+// developers link to, is not in the archive.
+func linked(source string) ([]string, error) {
+	list := slices.Clone(documents)
+	for i := 0; i < len(list); i++ {
+		name := list[i]
+		if path.Ext(name) != ".md" || slices.Contains(developers, name) {
+			continue
+		}
+		text, err := os.ReadFile(filepath.Join(source, name))
+		if err != nil {
+			return nil, err
+		}
+		for _, m := range link.FindAllSubmatch(text, -1) {
+			to := path.Join(path.Dir(name), string(m[1]))
+			info, err := os.Stat(filepath.Join(source, to))
+			if err == nil && info.Mode().IsRegular() && filepath.IsLocal(to) && path.Ext(to) != ".go" &&
+				!slices.Contains(list, to) {
+				list = append(list, to)
+			}
+		}
+	}
+	return list, nil
+}
+
+// link matches a link of Markdown; the group is its path.
+var link = regexp.MustCompile(`\]\(([^)#:\s]+)[^)\s]*\)`)
+
 // tarball packs the files into a folder of the given name. Nothing in it depends on the machine.
-func tarball(folder string, files []string, date time.Time) ([]byte, error) {
+func tarball(folder string, files []packed, date time.Time) ([]byte, error) {
 	var b bytes.Buffer
 	z, err := gzip.NewWriterLevel(&b, gzip.BestCompression)
 	if err != nil {
 		return nil, err
 	}
 	w := tar.NewWriter(z)
-	for i, file := range files {
-		text, err := os.ReadFile(file)
+	for _, f := range files {
+		text, err := os.ReadFile(f.file)
 		if err != nil {
 			return nil, err
 		}
-		h := &tar.Header{Name: folder + "/" + filepath.Base(file), Mode: mode(i), Size: int64(len(text)), ModTime: date,
+		h := &tar.Header{Name: folder + "/" + f.name, Mode: f.mode, Size: int64(len(text)), ModTime: date,
 			Format: tar.FormatUSTAR}
 		if err := w.WriteHeader(h); err != nil {
 			return nil, err
@@ -72,21 +102,21 @@ func tarball(folder string, files []string, date time.Time) ([]byte, error) {
 }
 
 // zipFile is tarball for Windows.
-func zipFile(folder string, files []string, date time.Time) ([]byte, error) {
+func zipFile(folder string, files []packed, date time.Time) ([]byte, error) {
 	var b bytes.Buffer
 	w := zip.NewWriter(&b)
-	for i, file := range files {
-		text, err := os.ReadFile(file)
+	for _, f := range files {
+		text, err := os.ReadFile(f.file)
 		if err != nil {
 			return nil, err
 		}
-		h := &zip.FileHeader{Name: folder + "/" + filepath.Base(file), Method: zip.Deflate, Modified: date}
-		h.SetMode(os.FileMode(mode(i)))
-		f, err := w.CreateHeader(h)
+		h := &zip.FileHeader{Name: folder + "/" + f.name, Method: zip.Deflate, Modified: date}
+		h.SetMode(os.FileMode(f.mode))
+		in, err := w.CreateHeader(h)
 		if err != nil {
 			return nil, err
 		}
-		if _, err := f.Write(text); err != nil {
+		if _, err := in.Write(text); err != nil {
 			return nil, err
 		}
 	}

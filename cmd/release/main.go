@@ -40,8 +40,11 @@ const targets = "linux/amd64,linux/arm64,darwin/amd64,darwin/arm64,windows/amd64
 // programs are the programs of each archive, which are built from the packages below cmd.
 var programs = []string{"junction", "junction-pack"}
 
-// documents are the files of the repository that are in each archive.
+// documents are the files of the repository that are in each archive, with those that they link to.
 var documents = []string{"LICENSE", "README.md", "config.example.yaml"}
+
+// developers are the pages for people who have the repository.
+var developers = []string{"CONTRIBUTING.md", "CHANGELOG.md", "integration/README.md"}
 
 // platform is one target, and what was built for it.
 type platform struct {
@@ -150,14 +153,15 @@ func (r *release) build(ctx context.Context, target string) (p platform, err err
 		return p, err
 	}
 	defer os.RemoveAll(scratch)
-	var files []string
+	var files []packed
 	var infos []*buildinfo.BuildInfo
 	for _, program := range programs {
 		binary, info, err := r.program(ctx, p, program, scratch)
 		if err != nil {
 			return p, fmt.Errorf("%s: %w", program, err)
 		}
-		files, infos = append(files, binary), append(infos, info)
+		files = append(files, packed{binary, filepath.Base(binary), 0o755})
+		infos = append(infos, info)
 	}
 	r.version = cmp.Or(r.version, strings.TrimPrefix(infos[0].Main.Version, "v"))
 	name := fmt.Sprintf("junction_%s_%s_%s", r.version, p.os, p.arch)
@@ -168,8 +172,12 @@ func (r *release) build(ctx context.Context, target string) (p platform, err err
 	if err := r.write(name+".cdx.json", list); err != nil {
 		return p, err
 	}
-	for _, d := range documents {
-		files = append(files, filepath.Join(r.source, d))
+	names, err := linked(r.source)
+	if err != nil {
+		return p, err
+	}
+	for _, d := range names {
+		files = append(files, packed{filepath.Join(r.source, filepath.FromSlash(d)), d, 0o644})
 	}
 	pack, ending := tarball, ".tar.gz"
 	if p.os == "windows" {

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -15,9 +16,9 @@ import (
 // TestArchives: the same files give the same bytes, whatever their dates and modes are.
 func TestArchives(t *testing.T) {
 	date := time.Date(2026, 11, 22, 10, 0, 0, 0, time.UTC)
-	for name, pack := range map[string]func(string, []string, time.Time) ([]byte, error){"tar": tarball, "zip": zipFile} {
+	for name, pack := range map[string]func(string, []packed, time.Time) ([]byte, error){"tar": tarball, "zip": zipFile} {
 		t.Run(name, func(t *testing.T) {
-			var packed [][]byte
+			var archives [][]byte
 			for i := range 2 {
 				file := filepath.Join(t.TempDir(), "junction")
 				if err := os.WriteFile(file, []byte("program"), os.FileMode(0o600+i*0o111)); err != nil {
@@ -26,16 +27,52 @@ func TestArchives(t *testing.T) {
 				if err := os.Chtimes(file, time.Time{}, date.Add(time.Duration(i)*time.Hour)); err != nil {
 					t.Fatal(err)
 				}
-				archive, err := pack("junction_1", []string{file, file}, date)
+				archive, err := pack("junction_1", []packed{{file, "junction", 0o755}, {file, "cmd/README.md", 0o644}}, date)
 				if err != nil {
 					t.Fatal(err)
 				}
-				packed = append(packed, archive)
+				archives = append(archives, archive)
 			}
-			if !bytes.Equal(packed[0], packed[1]) {
+			if !bytes.Equal(archives[0], archives[1]) {
 				t.Error("two archives of the same files differ")
 			}
 		})
+	}
+}
+
+// TestArchivesHaveLinkedDocuments: a link of a document in an archive leads to a document there, unless it
+// leads to source code. Pages for developers are there, and what they link to need not be.
+func TestArchivesHaveLinkedDocuments(t *testing.T) {
+	source := t.TempDir()
+	for name, text := range map[string]string{
+		"LICENSE": "", "config.example.yaml": "", "cmd/main.go": "", "integration/testdata/x.md": "", "deploy/nginx.conf": "",
+		"README.md": "[a](cmd/README.md#b) ([c](CONTRIBUTING.md)) [d](https://example.com/e.md) [f](#g) [h](LICENSE)",
+		"cmd/README.md": "[a](../README.md) [b](main.go) [c](../deploy/README.md) [d](../deploy) [e](../missing.md) " +
+			"[f](../../beyond.md)",
+		"deploy/README.md": "[a](nginx.conf)",
+		"CONTRIBUTING.md":  "[a](integration/testdata/x.md)",
+	} {
+		file := filepath.Join(source, name)
+		if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	list, err := linked(source)
+	const want = "LICENSE README.md config.example.yaml cmd/README.md CONTRIBUTING.md deploy/README.md deploy/nginx.conf"
+	if got := strings.Join(list, " "); err != nil || got != want {
+		t.Errorf("the documents are\n%s (%v)\nwant\n%s", got, err, want)
+	}
+	list, err = linked(filepath.Join("..", ".."))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"cmd/README.md", "cmd/junction/deploy/nginx.conf", "policy/README.md"} {
+		if !slices.Contains(list, name) {
+			t.Errorf("the archive of this repository lacks %s: %v", name, list)
+		}
 	}
 }
 

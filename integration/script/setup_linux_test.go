@@ -157,6 +157,9 @@ func TestTerminalSetup(t *testing.T) {
 			t.Errorf("the terminal does not show %q", want)
 		}
 	}
+	if n := strings.Count(flat, ", ~/.cursor/mcp.json:"); n != 3 || !strings.Contains(flat, "notes, from Cursor, ~/.cursor/mcp.json:") {
+		t.Errorf("the plan has %d lines about the three servers of Cursor", n)
+	}
 	if strings.Contains(flat, "service install") || strings.Contains(flat, "the value that VS Code asks for") {
 		t.Error("the terminal advises a service, which failed, or a variable, whose value was asked for")
 	}

@@ -106,14 +106,6 @@ func auditFile(what string, args []string, file string) (string, error) {
 	return c.Audit.File, nil
 }
 
-func outcomes() string {
-	var names []string
-	for _, o := range proxy.Outcomes() {
-		names = append(names, string(o))
-	}
-	return strings.Join(names, ", ")
-}
-
 // line is the part of a line that is filtered and shown.
 type line struct {
 	record.Chained
@@ -151,7 +143,7 @@ func (f *filter) check() error {
 		return cli.Usagef("--tool %q is no pattern", f.tool)
 	}
 	for _, o := range f.outcomes {
-		if !slices.Contains(proxy.Outcomes(), proxy.Outcome(o)) {
+		if o != asked && !slices.Contains(proxy.Outcomes(), proxy.Outcome(o)) {
 			return cli.Usagef("--outcome %q is none of %s", o, outcomes())
 		}
 	}
@@ -165,7 +157,7 @@ func (f *filter) matches(l *line) bool {
 	case l.Time.Before(f.since):
 	case f.who != "" && !who(l.Principal) && !who(l.Email) && !who(l.Person) && !who(l.KeyID):
 	case f.tool != "" && !tool(l.Name) && !tool(l.Own):
-	case len(f.outcomes) > 0 && !slices.Contains(f.outcomes, l.Outcome):
+	case len(f.outcomes) > 0 && !slices.Contains(f.outcomes, l.Outcome) && !slices.Contains(f.outcomes, l.outcome()):
 	default:
 		return true
 	}
@@ -372,7 +364,7 @@ func (p *printer) print(l *line, text []byte) error {
 		}
 	}
 	who := func(width int) string { return l.caller(width) }
-	return p.line(l.Time.Local().Format(p.table.layout), who, l.what(), l.Outcome, l.detail(), l.explained())
+	return p.line(l.Time.Local().Format(p.table.layout), who, l.what(), l.outcome(), l.detail(), l.explained())
 }
 
 // table are the widths of the columns. The lines come one by one, so that the widths cannot follow from
@@ -447,14 +439,6 @@ func (l *line) ruled() bool {
 	return false
 }
 
-// approvals are the words for the approvals of calls that a user has not approved.
-var approvals = map[string]string{
-	"declined":   ": the user declined",
-	"asked":      ": asked, no answer yet",
-	"unanswered": ": asked, no answer",
-	"impossible": ": the user cannot be asked",
-}
-
 // caller returns the readable name of the caller, with the ID of a key, in at most width characters.
 func (l *line) caller(width int) string {
 	who, id := shell.Visible(cmp.Or(l.Email, l.Person, l.Principal, l.Address, "-")), ""
@@ -482,6 +466,8 @@ func (l *line) detail() string {
 		return fmt.Sprintf("%s could not be written", prose.Count(l.Dropped, "line"))
 	case l.Event != "" && l.More > 0:
 		return fmt.Sprintf("%s, and %d more", cmp.Or(l.Detail, l.Error), l.More)
+	case l.Event != "" && l.Principal != "" && l.Address != "": // otherwise the address is the caller
+		return cmp.Or(l.Detail, l.Error, "from "+l.Address)
 	case l.Event != "":
 		return cmp.Or(l.Detail, l.Error)
 	case l.ruled():

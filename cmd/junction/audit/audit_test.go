@@ -104,6 +104,10 @@ func TestDetailOfUnapprovedCalls(t *testing.T) {
 		{"unanswered", "", "1.5ms"}, // a server has asked
 		{"ok", "given", "1.5ms"},
 	} {
+		if l := (line{Outcome: test.outcome, Approval: test.approval}); l.outcome() != test.outcome && test.approval != "asked" ||
+			l.outcome() != "asked" && test.approval == "asked" {
+			t.Errorf("%s, %q: the outcome is shown as %s", test.outcome, test.approval, l.outcome())
+		}
 		l := line{Outcome: test.outcome, Approval: test.approval, Policy: "people", Rule: "rules[0]", Took: 1.5}
 		if got := l.detail(); got != test.want || l.explained() != strings.HasPrefix(test.want, "policy") {
 			t.Errorf("%s, %q: the detail is %q, explained %v; want %q", test.outcome, test.approval, got,

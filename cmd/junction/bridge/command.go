@@ -52,7 +52,7 @@ share the sign-in, which is kept in a file that only the user can read.`,
 				defer func() { err = errors.Join(err, end()) }()
 			}
 			if address == "" {
-				if address, err = cli.EndpointOf(*file); err != nil {
+				if address, err = cli.EndpointOf(cmd.Context(), *file); err != nil {
 					return err
 				}
 			}

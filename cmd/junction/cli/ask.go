@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -44,9 +45,9 @@ func checkAdmin(cmd *cobra.Command, admin string) error {
 }
 
 // adminAddress returns the admin address: that of --admin, or of the running junction that serves the
-// file, or of the file, or the default. It is empty if the file disables it or uses a free port. It is an
-// error if the junction at that address serves another file.
-func adminAddress(flag, file string) (string, error) {
+// file, or of the file, or the default. It is empty if the file disables it or uses a free port. Without
+// --admin, it is an error if the junction at that address is not the user's own, as CheckOwn finds out.
+func adminAddress(ctx context.Context, flag, file string) (string, error) {
 	if flag != "" {
 		if u, err := url.Parse(flag); err == nil && u.Host != "" && u.Scheme == "http" {
 			flag = u.Host // in the form of the log
@@ -63,7 +64,53 @@ func adminAddress(flag, file string) (string, error) {
 	if err != nil || strings.HasSuffix(*c.Admin, ":0") {
 		return "", err
 	}
-	return *c.Admin, servesOther(file, *c.Admin)
+	return *c.Admin, CheckOwn(ctx, file, c, "give --admin "+*c.Admin)
+}
+
+// CheckOwn returns an error if the junction at the admin address of a configuration is not the user's: it
+// serves another file, or, if the user has no file, it runs as another user. All users of a machine have the
+// same default addresses. how says what a person does who wants that junction, such as one in a container.
+//
+// The run files tell about the user's own junctions, and any other one is asked. A program of another user
+// can give a false answer: CheckOwn finds mistakes, and is no authentication.
+func CheckOwn(ctx context.Context, file string, c *config.Config, how string) error {
+	if err := servesOther(file, *c.Admin); err != nil {
+		return err
+	}
+	var r diagnose.Running
+	if *c.Admin == "" || strings.HasSuffix(*c.Admin, ":0") ||
+		askAdmin(ctx, *c.Admin, "/status", nil, ownLimit, &r) != nil {
+		return nil // the command itself reports a failure
+	}
+	if file == "" {
+		if r.User == runfile.User() {
+			return nil
+		}
+	} else if sameFile(file, r.File) {
+		return nil // also that of a service, which runs as another user
+	}
+	own, with, serves := "", "", "the demo"
+	if file != "" {
+		own, with = fmt.Sprintf(", or set listen and admin in %s to other addresses", file), " with "+file
+	}
+	if r.File != "" {
+		serves = r.File
+	}
+	return fmt.Errorf("%w%s; the one at %s (process %d of the user %s) serves %s: to use that one, %s%s",
+		errNotRunning, with, *c.Admin, r.PID, prose.Quote(cmp.Or(r.User, "?")), prose.Flat(serves), how, own)
+}
+
+// ownLimit is how long CheckOwn waits.
+const ownLimit = 3 * time.Second
+
+// sameFile reports whether two paths lead to one file. The second one is absolute, perhaps in a container.
+func sameFile(file, served string) bool {
+	if abs, err := filepath.Abs(file); err == nil && abs == served {
+		return true
+	}
+	own, err := os.Stat(file)
+	is, wrong := os.Stat(served)
+	return err == nil && wrong == nil && os.SameFile(own, is)
 }
 
 // servesOther returns an error if the junction that listens on an address of the file serves another
@@ -73,9 +120,8 @@ func servesOther(file, address string) error {
 	if !ok || file == "" {
 		return nil
 	}
-	own, err := os.Stat(file)
-	if served, wrong := os.Stat(p.File); err == nil && wrong == nil && os.SameFile(own, served) {
-		return nil // by another path
+	if sameFile(file, p.File) { // by another path
+		return nil
 	}
 	with, use := "the demo", "stop it"
 	if p.File != "" {

@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"junction/cmd/junction/config"
 	"junction/cmd/junction/diagnose"
 	"junction/cmd/junction/runfile"
 )
@@ -96,5 +97,39 @@ func TestAnotherFileIsServed(t *testing.T) {
 	}
 	if err := servesOther(other, "127.0.0.1:1"); err != nil {
 		t.Errorf("an address without a junction: %v", err)
+	}
+}
+
+// TestJunctionOfAnotherUser: without a file of their own, a user gets the answers of a junction that runs as
+// this user, and of no other one. With a file, the file decides, as for a service that runs as another user.
+func TestJunctionOfAnotherUser(t *testing.T) {
+	t.Setenv("XDG_STATE_HOME", t.TempDir())
+	own := filepath.Join(t.TempDir(), "config.yaml")
+	for _, test := range []struct {
+		file   string
+		answer diagnose.Running
+		want   string // in the error; "" if there is none
+	}{
+		{"", diagnose.Running{User: runfile.User(), File: own}, ""},
+		{"", diagnose.Running{User: runfile.User()}, ""},
+		{"", diagnose.Running{User: "ann", PID: 7, File: "/home/ann/j.yaml"},
+			`(process 7 of the user "ann") serves /home/ann/j.yaml: to use that one, give it`},
+		{"", diagnose.Running{}, `of the user "?") serves the demo`},
+		{own, diagnose.Running{User: "junction", File: own}, ""},
+		{own, diagnose.Running{User: runfile.User(), File: own + "2"}, "serves " + own + "2: to use that one, give it, or set"},
+		{own, diagnose.Running{User: runfile.User(), Config: "config.yaml"}, "serves the demo"},
+	} {
+		admin := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			_ = json.NewEncoder(w).Encode(test.answer)
+		}))
+		address := strings.TrimPrefix(admin.URL, "http://")
+		err := CheckOwn(t.Context(), test.file, &config.Config{Admin: &address}, "give it")
+		admin.Close()
+		if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%q, %+v: %v, want %q", test.file, test.answer, err, test.want)
+		}
+		if err := CheckOwn(t.Context(), test.file, &config.Config{Admin: &address}, "give it"); err != nil {
+			t.Errorf("nothing answers: %v", err)
+		}
 	}
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"junction/auth"
 	"junction/cmd/junction/config"
 	"junction/cmd/junction/runfile"
 	"junction/cmd/junction/signon"
@@ -94,7 +95,7 @@ func (f *clientFlags) whyEmpty(ctx context.Context) string {
 			"missing, and why.\n", config.Command(*f.file, "doctor"))
 	}
 	text := fmt.Sprintf("No policy allows this caller any of the %s. %s shows why, with the name of a tool.\n",
-		prose.Count(r.Tools, "tool"), config.Command(*f.file, "why", "NAME"))
+		prose.Count(r.Tools, "tool"), f.whyCommand("NAME"))
 	for _, w := range r.Warnings {
 		if strings.HasPrefix(w.Path, config.Policies) {
 			return text + "Warning: " + prose.Flat(w.String()) + "\n"
@@ -193,7 +194,7 @@ func (f *clientFlags) notReady(ctx context.Context, tool string, err error) erro
 	case "":
 		missing, ok := errors.AsType[*noToolError](err)
 		if place, running := runfile.Find(*f.file); ok && running && strings.HasPrefix(f.url, place.URL) {
-			missing.why = config.Command(*f.file, "why", tool)
+			missing.why = f.whyCommand(tool)
 		}
 		return err
 	case upstream.StateStarting.String():
@@ -203,6 +204,29 @@ func (f *clientFlags) notReady(ctx context.Context, tool string, err error) erro
 		return fmt.Errorf("%w; %s does not work now (%s): %s", err, name, state,
 			config.Command(*f.file, "status", name))
 	}
+}
+
+// whyCommand returns the command that says why this caller does not have an item. Where there are API keys or
+// a sign-in, it names the caller: the name of the key, or WHO, for the person to replace.
+func (f *clientFlags) whyCommand(item string) string {
+	c, err := config.LoadForCommand(*f.file)
+	if err != nil || !c.Auth.Needed() {
+		return config.Command(*f.file, "why", item)
+	}
+	who := "WHO"
+	if hash, err := auth.HashKey(f.secret()); err == nil {
+		for _, k := range c.Auth.APIKeys {
+			if k.Hash == hash {
+				who = k.Name
+			}
+		}
+	}
+	return config.Command(*f.file, "why", "--as", who, item)
+}
+
+// secret returns the API key; "" if there is none.
+func (f *clientFlags) secret() string {
+	return strings.TrimSpace(cmp.Or(f.key, os.Getenv("JUNCTION_KEY")))
 }
 
 // tellRemedy tells a person at a terminal which command says why the upstream of a tool does not work.
@@ -270,8 +294,8 @@ func (f *clientFlags) interactive(cmd *cobra.Command, ask bool) {
 }
 
 // EndpointOf returns the URL of the running junction that serves a file. If none is known, it is the
-// URL of the file, or the default.
-func EndpointOf(file string) (string, error) {
+// URL of the file, or the default; an error if another junction answers there, as CheckOwn finds out.
+func EndpointOf(ctx context.Context, file string) (string, error) {
 	if place, ok := runfile.Find(file); ok {
 		return place.URL, nil
 	}
@@ -282,7 +306,8 @@ func EndpointOf(file string) (string, error) {
 	if strings.HasSuffix(c.Listen, ":0") {
 		return "", fmt.Errorf("%w with %s; start one: %s", errNotRunning, file, config.Start(file))
 	}
-	return runfile.URL(c.Listen), servesOther(file, c.Listen)
+	own := runfile.URL(c.Listen)
+	return own, cmp.Or(servesOther(file, c.Listen), CheckOwn(ctx, file, c, "give --url "+own))
 }
 
 // connect checks the flags, connects to the endpoint, calls use, and disconnects. The progress of
@@ -290,11 +315,11 @@ func EndpointOf(file string) (string, error) {
 func (f *clientFlags) connect(ctx context.Context, report io.Writer, use func(context.Context, *endpoint) error) error {
 	if f.url == "" {
 		var err error
-		if f.url, err = EndpointOf(*f.file); err != nil {
+		if f.url, err = EndpointOf(ctx, *f.file); err != nil {
 			return err
 		}
 	}
-	key := strings.TrimSpace(cmp.Or(f.key, os.Getenv("JUNCTION_KEY")))
+	key := f.secret()
 	if err := CheckURL(f.url, key != ""); err != nil {
 		return err
 	}

@@ -70,7 +70,7 @@ may have problems.`,
 // consult asks the running proxy. If none is running, it checks the upstreams of the file itself.
 func consult(ctx context.Context, version, admin, file string, only []string) (diagnose.Diagnosis, error) {
 	var d diagnose.Diagnosis
-	address, err := adminAddress(admin, file)
+	address, err := adminAddress(ctx, admin, file)
 	if errors.Is(err, errNotRunning) {
 		address = "" // another file is served there: check this one
 	} else if err != nil {

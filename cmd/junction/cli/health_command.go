@@ -33,13 +33,13 @@ With --live it asks /healthz, which answers as long as the process works.
 The exit code is 0 if the proxy is ready, and 1 otherwise.`,
 		Example: "  junction health\n  junction health --live --admin 127.0.0.1:8421",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			address, err := healthAddress(admin, *file, cmd.Flags().Changed("config"))
-			if err != nil {
-				return err
-			}
 			ctx, cancel := context.WithTimeoutCause(cmd.Context(), limit,
 				fmt.Errorf("not ready: no answer within %v", limit))
 			defer cancel()
+			address, err := healthAddress(ctx, admin, *file, cmd.Flags().Changed("config"))
+			if err != nil {
+				return err
+			}
 			said, err := askHealth(ctx, address, live)
 			if err != nil {
 				return err
@@ -56,14 +56,17 @@ The exit code is 0 if the proxy is ready, and 1 otherwise.`,
 // healthAddress returns the admin address to ask. Without --admin, --config and a file of the user, that
 // is the address of the only running proxy: the probe of a container does not know its configuration
 // file.
-func healthAddress(admin, file string, given bool) (string, error) {
+func healthAddress(ctx context.Context, admin, file string, given bool) (string, error) {
 	if only, ok := runfile.Only(); ok && admin == "" && file == "" && !given {
 		if only.Admin == "" {
 			return "", errors.New("the running proxy has no admin address; set admin in its configuration file")
 		}
 		return only.Admin, nil
 	}
-	address, err := adminAddress(admin, file)
+	if admin == "" && file == "" {
+		admin = config.DefaultAdmin
+	}
+	address, err := adminAddress(ctx, admin, file)
 	if err == nil && address == "" {
 		err = errors.New("not ready: no junction is running with this configuration file, which names no admin address")
 	}

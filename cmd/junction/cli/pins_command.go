@@ -90,7 +90,7 @@ func openPins(ctx context.Context, stdout io.Writer, admin, file string) (*pinni
 	c, err := config.LoadForCommand(file)
 	address := ""
 	if err == nil {
-		address, err = adminAddress(admin, file)
+		address, err = adminAddress(ctx, admin, file)
 	}
 	switch {
 	case err != nil:

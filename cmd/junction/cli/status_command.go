@@ -73,7 +73,7 @@ type statusOptions struct {
 
 // ask returns the status of the running proxy, with the wanted upstreams.
 func (s *statusOptions) ask(ctx context.Context) (*diagnose.Running, error) {
-	address, err := adminAddress(s.admin, *s.file)
+	address, err := adminAddress(ctx, s.admin, *s.file)
 	if err != nil {
 		return nil, err
 	}

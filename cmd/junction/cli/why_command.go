@@ -56,7 +56,7 @@ The exit code is 1 if the caller cannot use the item.`,
 			if _, err := q.Subject(); err != nil && q.As != "" { // the proxy knows whether there is only one caller
 				return usageError{err}
 			}
-			address, err := adminAddress(admin, *file)
+			address, err := adminAddress(cmd.Context(), admin, *file)
 			if err != nil {
 				return err
 			}

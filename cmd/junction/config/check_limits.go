@@ -71,10 +71,17 @@ func (c *Config) warnPackLimits(name string, warn func(format string, args ...an
 	}
 }
 
-// warnNetwork warns of a SQLite file in a folder that other machines may use: the lock that keeps a second
-// Junction away, and the shared memory of SQLite, work on one machine. network is files.Network.
+// warnNetwork warns of a SQLite file and an audit in a folder that other machines may use: the locks that keep
+// a second Junction away, and the shared memory of SQLite, work on one machine. network is files.Network.
 func (c *Config) warnNetwork(getenv func(string) (string, bool), network func(dir string) string,
 	warn func(path, format string, args ...any)) {
+	if file := c.Audit.File; file != "" && file != AuditStderr {
+		if kind := network(filepath.Dir(file)); kind != "" {
+			warn("audit.file", "%s is on a network file system (%s): if Junction runs on two machines, both write "+
+				"this file, and junction audit verify finds wrong lines; name a file on a disk of this machine",
+				file, kind)
+		}
+	}
 	if c.Storage.Driver == store.Postgres || c.Auth.OAuth == nil && len(c.OperatorSignIns()) == 0 {
 		return
 	}

@@ -100,6 +100,22 @@ type Auth struct {
 // SignsIn reports whether users can sign in, here or with another authorization server.
 func (c *Auth) SignsIn() bool { return c.OAuth != nil || c.Config.SignsIn() }
 
+// issuers returns the issuers of users, as match.issuer has them.
+func (c *Auth) issuers() (list []string) {
+	for _, i := range c.JWT {
+		list = append(list, i.Issuer)
+	}
+	if c.Introspection != nil {
+		list = append(list, c.Introspection.Issuer)
+	}
+	if c.OAuth != nil {
+		for _, p := range c.OAuth.IdentityProviders {
+			list = append(list, p.Issuer)
+		}
+	}
+	return list
+}
+
 // several reports whether there can be more than one principal.
 func (c *Auth) several() bool {
 	other := func(k auth.Key) bool { return k.Name != c.APIKeys[0].Name }

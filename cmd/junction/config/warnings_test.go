@@ -232,6 +232,40 @@ func TestCheckWarnsAboutMatchesOfNobody(t *testing.T) {
 	}
 }
 
+// TestCheckWarnsAboutUnknownIssuers: a policy for an issuer at which nobody signs in binds nobody. The issuers
+// are those of signed tokens, of introspection, and of the identity providers.
+func TestCheckWarnsAboutUnknownIssuers(t *testing.T) {
+	const sections = `public_url: http://localhost:8420
+upstreams: { a: { url: https://a.example.com } }
+auth:
+  jwt: [{ issuer: https://login.example.com, audiences: [x] }]
+  oauth: { identity_providers: [{ id: sso, issuer: 'https://sso.example.com/', client_id: c }] }
+`
+	for match, want := range map[string]string{
+		"{ issuer: [https://login.example.com, https://sso.example.com/] }": "",
+		"{ issuer: https://sso.example.com }": `policies[0].match.issuer: auth has no issuer "https://sso.example.com"; ` +
+			"did you mean https://sso.example.com/?",
+		"{ issuer: [https://login.example.com, https://other.example.org] }": `policies[0].match.issuer[1]: auth has no ` +
+			`issuer "https://other.example.org"`,
+	} {
+		file := filepath.Join(t.TempDir(), "junction.yaml")
+		mustWrite(t, file, sections+"policies: [{ name: all, match: "+match+", rules: [{ allow: { upstreams: \"*\" } }] }]\n")
+		_, warnings, err := Load(file, environment(map[string]string{"HOME": t.TempDir()}))
+		if err != nil {
+			t.Fatalf("%s: %v", match, err)
+		}
+		got := ""
+		for _, w := range warnings {
+			if strings.Contains(w.Path, "match") {
+				got += w.Path + ": " + w.Text
+			}
+		}
+		if got != want {
+			t.Errorf("%s:\n got %q\nwant %q", match, got, want)
+		}
+	}
+}
+
 func TestStateDir(t *testing.T) {
 	home := t.TempDir()
 	t.Setenv("HOME", home)
@@ -247,17 +281,21 @@ func TestStateDir(t *testing.T) {
 	}
 }
 
-// TestCheckWarnsAboutSignInsOnANetwork: SQLite on a network file system is reported if it is used.
-func TestCheckWarnsAboutSignInsOnANetwork(t *testing.T) {
+// TestCheckWarnsAboutFilesOnANetwork: SQLite on a network file system is reported if it is used, and so is
+// the audit.
+func TestCheckWarnsAboutFilesOnANetwork(t *testing.T) {
 	const provider = "public_url: http://localhost:8420\n" +
 		"auth: { oauth: { identity_providers: [{ id: sso, issuer: 'http://localhost:1', client_id: c }] } }\n"
 	const postgres = "storage: { driver: postgres, dsn: 'postgres://x/y', key_file: /k }\n"
 	for name, row := range map[string]struct{ text, network, want string }{
-		"a home on NFS": {provider, "nfs4", "/home/ann/.local/state/junction/junction.db is on a network file system (nfs4): "},
-		"a local home":  {provider, "", ""},
-		"another file":  {provider + "storage: { dsn: /mnt/j.db }\n", "cifs", "/mnt/j.db is on a network file system (cifs): "},
-		"postgres":      {provider + postgres, "nfs4", ""},
-		"no sign-ins":   {"", "nfs4", ""},
+		"a home on NFS":   {provider, "nfs4", "/home/ann/.local/state/junction/junction.db is on a network file system (nfs4): "},
+		"a local home":    {provider, "", ""},
+		"another file":    {provider + "storage: { dsn: /mnt/j.db }\n", "cifs", "/mnt/j.db is on a network file system (cifs): "},
+		"postgres":        {provider + postgres, "nfs4", ""},
+		"no sign-ins":     {"", "nfs4", ""},
+		"an audit":        {"audit: { file: /mnt/audit.jsonl }\n", "nfs4", "audit.file: /mnt/audit.jsonl is on a network file system (nfs4): "},
+		"a local audit":   {"audit: { file: /mnt/audit.jsonl }\n", "", ""},
+		"audit to stderr": {"audit: { file: stderr }\n", "nfs4", ""},
 		"the operator's sign-in": {"upstreams: { linear: { url: 'https://mcp.linear.app/mcp', auth: { mode: oauth } } }\n", "nfs4",
 			"is on a network file system (nfs4): "},
 	} {

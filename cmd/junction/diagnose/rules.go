@@ -3,6 +3,7 @@ package diagnose
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 
@@ -11,6 +12,7 @@ import (
 	"junction/proxy/view"
 	"junction/upstream"
 	"junction/upstream/prose"
+	"junction/upstream/yamlread"
 )
 
 // This file finds the rules of policies that match nothing in the catalogs of the upstreams, and adds
@@ -38,17 +40,31 @@ func (e *examinee) known(r *upstream.Report) (list []*upstream.Catalog) {
 	return list
 }
 
-// compareRules adds a finding for each rule that matches nothing. file is the configuration file,
-// for the lines of the rules; "" if the file is not in force.
+// compareRules adds a finding for each rule, and each glob of always, that matches nothing. file is the
+// configuration file, for the lines of the rules; "" if the file is not in force.
 func (d *Diagnosis) compareRules(c *config.Config, file string) {
 	var listings []policy.Listing
 	for _, u := range c.Known() {
 		listings = append(listings, listing(c, u, d.catalogs[u.Name]))
 	}
-	unlisted := c.Policies.Unlisted(listings)
-	located := config.Locate(file, os.LookupEnv, "policies", unlisted)
+	d.addUnlisted(file, "policies", c.Policies.Unlisted(listings))
+	var always []policy.Always
+	for _, name := range slices.Sorted(maps.Keys(c.Endpoints)) {
+		if e := c.Endpoints[name]; e.Always != nil {
+			at := "." + name + ".always"
+			always = append(always, policy.Always{Path: at, Upstreams: e.Upstreams, Tools: e.Always})
+		}
+	}
+	if always != nil {
+		d.addUnlisted(file, "endpoints", policy.UnlistedAlways(listings, always))
+	}
+}
+
+// addUnlisted adds a finding for each problem of a section.
+func (d *Diagnosis) addUnlisted(file, section string, unlisted []yamlread.Problem) {
+	located := config.Locate(file, os.LookupEnv, section, unlisted)
 	for i, p := range unlisted {
-		f := Finding{Kind: KindRule, Name: "policies" + p.Path, Text: p.Text, Advice: ruleAdvice}
+		f := Finding{Kind: KindRule, Name: section + p.Path, Text: p.Text, Advice: ruleAdvice}
 		if located != nil {
 			f.Text, f.Detail = located[i].Text, fmt.Sprintf("line %d", located[i].Line)
 		}

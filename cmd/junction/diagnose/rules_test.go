@@ -100,6 +100,27 @@ func TestRulesAreComparedWithCatalogs(t *testing.T) {
 			}
 		}
 	}
+	text := "upstreams:\n  files: { url: https://files.example.com }\n  off: { url: https://off.example.com, enabled: false }\n" +
+		"endpoints:\n  web:\n    upstreams: [files]\n    catalog: search\n    always: [files__raed, 'files__*', off__x]\n" +
+		"  chat: { catalog: search, always: [files__write, off__x] }\n"
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c, err := config.LoadForCommand(file)
+	if c == nil {
+		t.Fatal(err)
+	}
+	d := Diagnosis{catalogs: map[string][]*upstream.Catalog{"files": {files}}}
+	d.compareRules(c, file)
+	var got []string
+	for _, f := range d.Findings {
+		got = append(got, fmt.Sprintf("%s: %s (%s)", f.Name, f.Text, f.Detail))
+	}
+	const want = "endpoints.web.always[0]: matches no tool; did you mean files__read? (line 8)\n" +
+		"endpoints.web.always[2]: matches no tool (line 8)"
+	if text := strings.Join(got, "\n"); text != want {
+		t.Errorf("the tools that endpoints list:\n got %s\nwant %s", text, want)
+	}
 	exact := examinee{config: upstream.Config{Questions: upstream.QuestionsExact}, status: ready, catalog: files}
 	if exact.known(&read) != nil {
 		t.Error("the catalogs of other clients are unknown, and the rules are compared")

@@ -4,7 +4,10 @@ import (
 	"context"
 	"net/http"
 	"os"
+	"path/filepath"
 	"time"
+
+	"junction/cmd/junction/runfile"
 )
 
 // This file answers /status of the admin address: the report of /readyz, and values that take more
@@ -15,6 +18,8 @@ type Running struct {
 	Version string    `json:"version"`
 	URL     string    `json:"url"` // for clients on this machine
 	Config  string    `json:"config,omitempty"`
+	File    string    `json:"file,omitempty"` // Config as an absolute path
+	User    string    `json:"user,omitempty"` // of the operating system, who runs the process
 	Read    string    `json:"read,omitempty"` // SHA-256 of the configuration file as it was read last
 	PID     int       `json:"pid"`
 	Started time.Time `json:"started"`
@@ -40,7 +45,10 @@ type Process struct {
 func (p *Proxy) serveStatus(stopping context.Context) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		r := Running{Version: p.Version, URL: p.Process.URL, Config: p.File, Read: p.Process.Read(), PID: os.Getpid(),
-			Started: p.Process.Started, Report: p.Report(stopping)}
+			Started: p.Process.Started, User: runfile.User(), Report: p.Report(stopping)}
+		if abs, err := filepath.Abs(p.File); p.File != "" && err == nil {
+			r.File = abs
+		}
 		var pids []int
 		for i := range r.Upstreams {
 			pids = append(pids, r.Upstreams[i].pids...)

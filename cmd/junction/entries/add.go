@@ -222,6 +222,14 @@ func (a *adder) arguments(args []string, dash int) (name string, err error) {
 	case len(args) == 2 && isFolder(args[1]):
 		return "", cli.Usagef("%s is a folder; write junction add %s %s", prose.Quote(args[1]), shell.Quote(args[0]),
 			shell.Quote("./"+filepath.ToSlash(args[1])))
+	case len(args) > 0 && len(args) <= 2 && a.registry == "" && isHost(args[len(args)-1]):
+		name := "NAME"
+		if len(args) == 2 {
+			name = shell.Quote(args[0])
+		}
+		return "", cli.Usagef("%s is the address of a server, without the scheme of a URL; write junction add %s %s, "+
+			"or, for a name of a registry, add --registry URL", prose.Quote(args[len(args)-1]), name,
+			shell.Quote(withScheme(args[len(args)-1])))
 	case len(args) > 0 && len(args) <= 2 && registryName.MatchString(args[len(args)-1]):
 		if a.server = args[len(args)-1]; len(args) == 1 {
 			return nameOf(a.server), nil
@@ -243,6 +251,28 @@ func (a *adder) arguments(args []string, dash int) (name string, err error) {
 
 // withoutScheme matches an address or a host with a dot, its port, and perhaps a path.
 var withoutScheme = regexp.MustCompile(`^(localhost|\[[0-9a-fA-F:]+\]|[a-zA-Z0-9-]+(\.[a-zA-Z0-9-]+)+):[0-9]+(/\S*)?$`)
+
+// isHost reports whether a word with the form of a name of the registry is a host and a path. A name of the
+// registry begins with a reversed domain, such as io.github.owner, and a host ends with a top-level domain. If
+// this is not certain, the registry is asked.
+func isHost(s string) bool {
+	host, _, _ := strings.Cut(strings.ToLower(s), "/")
+	last := host[strings.LastIndexByte(host, '.')+1:]
+	return registryName.MatchString(s) && mayBeHost(s) && topLevel(last)
+}
+
+// mayBeHost reports whether a word has a dot before the first slash, and does not begin with a reversed domain.
+func mayBeHost(s string) bool {
+	host, _, _ := strings.Cut(strings.ToLower(s), "/")
+	first, _, dotted := strings.Cut(host, ".")
+	return dotted && !topLevel(first)
+}
+
+// topLevel reports whether a label is a top-level domain that many servers have.
+func topLevel(label string) bool {
+	return len(label) == 2 || slices.Contains([]string{"com", "org", "net", "edu", "gov", "info", "dev", "app", "cloud",
+		"tech", "software", "tools", "xyz"}, label)
+}
 
 // withScheme returns the URL of a host with a port: http on this machine, https elsewhere.
 func withScheme(s string) string {

@@ -152,8 +152,13 @@ func (a *adder) fromRegistry(ctx context.Context, name string, h clients.Home) (
 	}
 	s, err := c.Get(ctx, a.server)
 	if errors.Is(err, registry.ErrNotFound) {
-		return nil, nil, fmt.Errorf("the registry has no server %s; look for it with: %s", a.server,
-			shell.Join("junction", "search", nameOf(a.server)))
+		hint := ""
+		if mayBeHost(a.server) {
+			add := shell.Join("junction", "add", name, withScheme(a.server))
+			hint = "; for the server at this address, write: " + add
+		}
+		return nil, nil, fmt.Errorf("the registry has no server %s; look for it with: %s%s", a.server,
+			shell.Join("junction", "search", nameOf(a.server)), hint)
 	}
 	if err != nil {
 		return nil, nil, err

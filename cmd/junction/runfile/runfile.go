@@ -8,7 +8,9 @@ import (
 	"net/netip"
 	"net/url"
 	"os"
+	"os/user"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"junction/cmd/junction/config"
@@ -179,6 +181,15 @@ func all() (list []Place) {
 		}
 	}
 	return list
+}
+
+// User names the user of the operating system who runs this process. Without a name, as in a container, it
+// is the number.
+func User() string {
+	if u, err := user.Current(); err == nil {
+		return u.Username
+	}
+	return strconv.Itoa(os.Getuid())
 }
 
 func recordOf(getenv func(string) (string, bool), file string) (string, error) {

@@ -18,6 +18,7 @@ import (
 	"junction/cmd/junction/clients"
 	"junction/cmd/junction/config"
 	"junction/cmd/junction/entries"
+	"junction/cmd/junction/runfile"
 	"junction/cmd/junction/service"
 	"junction/upstream"
 	"junction/upstream/files"
@@ -342,6 +343,11 @@ func (c *connector) attempt(ctx context.Context, id string) (*connectJSON, strin
 		return nil, "", fmt.Errorf("the port of Junction is not known (listen: %s); start Junction, or give --url",
 			c.config.Listen)
 	}
+	if c.url == "" && c.config.PublicURL == "" {
+		if err := checkOwn(ctx, c.file, c.config, "give --url "+c.target.URL); err != nil {
+			return nil, "", err
+		}
+	}
 	var remove []string
 	var kept keptServers
 	if c.replace {
@@ -395,6 +401,15 @@ func (c *connector) attempt(ctx context.Context, id string) (*connectJSON, strin
 	result, text := c.result(done, said)
 	result.again = len(kept.broken) > 0
 	return result, text, nil
+}
+
+// checkOwn returns an error if no junction of the user serves the file, and that of another user or file
+// answers at its addresses.
+func checkOwn(ctx context.Context, file string, c *config.Config, how string) error {
+	if _, running := runfile.Find(file); running {
+		return nil
+	}
+	return cli.CheckOwn(ctx, file, c, how)
 }
 
 func (c *connector) disconnect(id string) (*connectJSON, string, error) {

@@ -15,6 +15,8 @@ import (
 	"junction/cmd/junction/cli"
 	"junction/cmd/junction/clients"
 	"junction/cmd/junction/config"
+	"junction/cmd/junction/entries"
+	"junction/cmd/junction/runfile"
 	"junction/upstream/prose"
 )
 
@@ -97,6 +99,13 @@ func (g *guide) run(ctx context.Context) (err error) {
 	if !g.yes && !cli.CanAsk(g.cmd) {
 		return g.commands()
 	}
+	if e, err := entries.Read(io.Discard, g.file, false); err == nil { // otherwise the next step reports it
+		c := e.Config()
+		how := "run: junction connect --all --url " + runfile.URL(c.Listen)
+		if err := checkOwn(ctx, g.file, c, how); err != nil {
+			return fmt.Errorf("%w; nothing was changed", err)
+		}
+	}
 	if g.record, err = openRecord(g.file); err != nil {
 		return err
 	}
@@ -139,7 +148,8 @@ func (g *guide) commands() error {
 // servers adds the servers of the clients to the configuration, and returns the names of the added
 // ones.
 func (g *guide) servers(ctx context.Context) (added []string, err error) {
-	i := importer{stdout: g.stdout, stderr: g.stderr, file: g.file, add: true, yes: g.yes, asks: !g.yes}
+	i := importer{stdout: g.stdout, stderr: g.stderr, file: g.file, add: true, yes: g.yes, asks: !g.yes,
+		brief: true}
 	if err := i.read(); err != nil {
 		return nil, err
 	}
@@ -151,7 +161,10 @@ func (g *guide) servers(ctx context.Context) (added []string, err error) {
 		g.say("%s", strings.TrimRight(i.summary(), "\n"))
 		return nil, nil
 	}
-	g.say("\n%s", strings.TrimRight(clients.Looks(cli.NewPage(g.stdout), i.newLooks()), "\n"))
+	if len(i.rows()) > 0 {
+		fmt.Fprintln(g.stdout)
+	}
+	g.say("%s", strings.TrimRight(clients.Looks(cli.NewPage(g.stdout), i.newLooks()), "\n"))
 	if err := g.choose(&i); err != nil {
 		return nil, err
 	}

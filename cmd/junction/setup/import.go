@@ -68,6 +68,7 @@ type importer struct {
 	add            bool
 	yes            bool   // do not ask
 	asks           bool   // for values that servers lack
+	brief          bool   // the table leaves out the new servers, because their looks follow
 	file           string // the configuration file
 
 	home     clients.Home
@@ -271,13 +272,20 @@ func ownURLs(c *config.Config, file string) []string {
 	return list
 }
 
+// rows returns the servers of the table.
+func (i *importer) rows() []clients.Outcome {
+	looked := func(o clients.Outcome) bool { return i.brief && i.looks[o.Server] != nil }
+	return slices.DeleteFunc(slices.Clone(i.outcomes), looked)
+}
+
 // print writes a line for each server and the summary.
 func (i *importer) print() error {
 	err := cli.Table(i.stdout, func(row func(...any)) {
-		if len(i.outcomes) > 0 {
+		shown := i.rows()
+		if len(shown) > 0 {
 			row("SERVER", "FOUND IN", "RESULT")
 		}
-		for _, o := range i.outcomes {
+		for _, o := range shown {
 			row(prose.OneLine(o.Server.Name), i.place(o.Server), prose.OneLine(i.result(o)))
 		}
 	})

@@ -174,14 +174,37 @@ func (i *importer) verify(c *config.Config, names []string) error {
 	return nil
 }
 
-// newLooks returns what the new servers would do, in the order of the table.
+// newLooks returns what the new servers would do, in the order of the table. If that is brief, they have what
+// the table would say of them.
 func (i *importer) newLooks() (looks []*clients.Look) {
 	for _, o := range i.outcomes {
-		if look := i.looks[o.Server]; look != nil {
-			looks = append(looks, look)
+		look := i.looks[o.Server]
+		if look == nil {
+			continue
 		}
+		if i.brief {
+			look.Notes = append(look.Notes, i.unlooked(o, look)...)
+		}
+		looks = append(looks, look)
 	}
 	return looks
+}
+
+// unlooked returns what the table says of a new server and its look does not.
+func (i *importer) unlooked(o clients.Outcome, look *clients.Look) (notes []string) {
+	named := func(note string) bool { return strings.HasSuffix(note, " "+o.Server.Name) }
+	if o.Server.Name != o.Name && !slices.ContainsFunc(o.Notes, named) {
+		notes = append(notes, "the client calls it "+prose.OneLine(o.Server.Name))
+	}
+	for _, note := range o.Notes {
+		if note = prose.OneLine(note); note != clients.NotInstalled(look.Lacks) && !slices.Contains(look.Notes, note) {
+			notes = append(notes, note)
+		}
+	}
+	if n := len(o.Server.Entry.Secrets()); n > 0 {
+		notes = append(notes, prose.Count(n, "secret")+" to a file")
+	}
+	return notes
 }
 
 // confirm asks the person about the new servers. Nothing is asked if nothing is to be written.
