@@ -382,7 +382,8 @@ func (srv *Server) toProvider(w http.ResponseWriter, r *http.Request, id, bindin
 		id, binding)
 	where, err := p.Begin(r.Context(), state, nonce, verifier)
 	if err != nil {
-		return srv.providerOutage(w, r, p, err) // not approved yet: the user can try again
+		// It is not approved yet.
+		return srv.providerOutage(w, r, p, err, pageData{Text: "Nothing is lost. Go back and try again in a moment."})
 	}
 	approved, err := srv.store.ApproveAuthRequest(r.Context(), id, binding,
 		store.Approval{IDP: idp, State: state, Nonce: nonce, Verifier: verifier, Keep: srv.limits.requests})
@@ -456,15 +457,18 @@ func cannotGoOn(err error) error {
 	return err
 }
 
-func (srv *Server) providerOutage(w http.ResponseWriter, r *http.Request, p *provider.Provider, err error) error {
+// providerOutage returns the page about a provider that cannot be reached. d says what the user can do.
+func (srv *Server) providerOutage(
+	w http.ResponseWriter, r *http.Request, p *provider.Provider, err error, d pageData,
+) error {
 	if r.Context().Err() == nil {
 		attrs := []any{"provider", p.ID, auth.LogIDs(w, r), "error", err}
-		if todo := p.Advice(err); todo != "" {
-			attrs = append(attrs, "advice", todo)
+		if advice := p.Advice(err); advice != "" {
+			attrs = append(attrs, "advice", advice)
 		}
 		srv.log.Error("cannot reach the identity provider", attrs...)
 	}
-	return stop(http.StatusServiceUnavailable, pageData{Title: p.Label() + " cannot be reached",
-		Text: "Nothing is lost. Go back and try again in a moment. " +
-			"If that does not help, tell the operator of this server."})
+	d.Title = p.Label() + " cannot be reached"
+	d.Text += " If that does not help, tell the operator of this server."
+	return stop(http.StatusServiceUnavailable, d)
 }

@@ -77,7 +77,12 @@ func (srv *Server) notSignedIn(
 ) error {
 	no, refused := errors.AsType[*provider.Error](err)
 	if !refused && !errors.Is(err, provider.ErrRules) {
-		return srv.providerOutage(w, r, p, err)
+		// The answer of the provider counts once, so going back would not help.
+		d := pageData{Text: "Nothing was allowed. Go back to your app, and connect again in a moment."}
+		if row.Purpose != purposeAuthorize {
+			d = pageData{Text: "Try again in a moment.", Next: srv.url + "/account", Label: "Sign in again"}
+		}
+		return srv.providerOutage(w, r, p, err, d)
 	}
 	attrs := []any{"provider", p.ID, auth.LogIDs(w, r), "error", err}
 	if refused && no.Text != "" {

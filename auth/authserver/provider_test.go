@@ -140,8 +140,13 @@ func TestKeysThatCannotBeFetchedAreAnOutage(t *testing.T) {
 	s.idp.Answer(authtest.Keys, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadGateway) })
 	b := newBrowser(t)
 	p := b.follow(b.press(b.once(http.MethodGet, a.asks(), nil), "idp:sso"))
-	if p.status != 503 || !strings.Contains(p.body, "Acme SSO cannot be reached") {
+	if p.status != 503 || !strings.Contains(p.body, "Acme SSO cannot be reached") ||
+		!strings.Contains(p.body, "Go back to your app, and connect again in a moment.") {
 		t.Errorf("%d %s", p.status, p.body)
+	}
+	p = b.follow(b.press(b.once(http.MethodGet, s.url+"/account", nil), "idp:sso"))
+	if p.status != 503 || !strings.Contains(p.body, "Sign in again") {
+		t.Errorf("at the account: %d %s", p.status, p.body)
 	}
 	s.idp.Answer(authtest.Keys, nil)
 	a.mustSignIn(t, newBrowser(t))
