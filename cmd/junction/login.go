@@ -289,7 +289,7 @@ func operatorStore(ctx context.Context, c config.Storage) (*store.Store, error) 
 	if err != nil {
 		return nil, err
 	}
-	ring, _, err := masterKeys(c, os.LookupEnv)
+	ring, _, err := signins.MasterKeys(c, os.LookupEnv)
 	if err != nil {
 		return nil, err
 	}

@@ -2,12 +2,9 @@ package main
 
 import (
 	"cmp"
-	"fmt"
 	"maps"
 	"net/http"
 	"net/netip"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -17,6 +14,7 @@ import (
 	"junction/auth/oauth"
 	"junction/auth/seal"
 	"junction/cmd/junction/config"
+	"junction/cmd/junction/signins"
 	"junction/policy"
 	"junction/proxy/scope"
 )
@@ -95,38 +93,12 @@ func (r *reach) some(p *auth.Principal, such func(*policy.Rights) bool) bool {
 
 // ring reads the master keys, and creates the first one if there is no key file.
 func (p *program) ring(c config.Storage) (*seal.Ring, error) {
-	ring, made, err := masterKeys(c, p.getenv)
+	ring, made, err := signins.MasterKeys(c, p.getenv)
 	if made != "" {
 		p.log.Warn("a master key was made: keep a copy of it, since without it what is stored cannot be read", "file",
 			made)
 	}
 	return ring, err
-}
-
-// masterKeys reads the master keys, and creates the first one if there is no key file. made is the
-// file with a new key; "" if there is none.
-func masterKeys(c config.Storage, getenv func(string) (string, bool)) (ring *seal.Ring, made string, err error) {
-	file, text, err := c.Keys(getenv)
-	if err != nil {
-		return nil, "", err
-	}
-	if file == "" {
-		if ring, err = seal.ParseRing(text); err != nil {
-			err = fmt.Errorf("%s: %w", config.MasterKeys, err)
-		}
-		return ring, "", err
-	}
-	isNew := false
-	if err = os.MkdirAll(filepath.Dir(file), 0o700); err == nil {
-		ring, isNew, err = seal.LoadRing(file)
-	}
-	if err != nil {
-		return nil, "", fmt.Errorf("storage.key_file: %w", err)
-	}
-	if isNew {
-		made = file
-	}
-	return ring, made, nil
 }
 
 // serves reports whether a request is for the authorization server.

@@ -9,6 +9,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -102,17 +103,43 @@ func existingPlace(c config.Storage) (string, error) {
 	return place, err
 }
 
+// keysOf reads the master keys of the environment variable. Without any there, file is the key file.
+func keysOf(c config.Storage, getenv func(string) (string, bool)) (ring *seal.Ring, file string, err error) {
+	file, text, err := c.Keys(getenv)
+	if err != nil || file != "" {
+		return nil, file, err
+	}
+	if ring, err = seal.ParseRing(text); err != nil {
+		err = fmt.Errorf("%s: %w", config.MasterKeys, err)
+	}
+	return ring, "", err
+}
+
+// MasterKeys reads the master keys, and creates the first one if there is no key file. made is the file
+// with a new key; "" if there is none.
+func MasterKeys(c config.Storage, getenv func(string) (string, bool)) (ring *seal.Ring, made string, err error) {
+	ring, file, err := keysOf(c, getenv)
+	if err != nil || file == "" {
+		return ring, "", err
+	}
+	isNew := false
+	if err = os.MkdirAll(filepath.Dir(file), 0o700); err == nil {
+		ring, isNew, err = seal.LoadRing(file)
+	}
+	if err != nil {
+		return nil, "", fmt.Errorf("storage.key_file: %w", err)
+	}
+	if isNew {
+		made = file
+	}
+	return ring, made, nil
+}
+
 // existingRing reads the master keys and creates none. file is the key file, or "" if the keys are
 // in the environment variable.
 func existingRing(c config.Storage) (ring *seal.Ring, file string, err error) {
-	file, text, err := c.Keys(os.LookupEnv)
-	if err != nil {
-		return nil, "", err
-	}
-	if file == "" {
-		if ring, err = seal.ParseRing(text); err != nil {
-			err = fmt.Errorf("%s: %w", config.MasterKeys, err)
-		}
+	ring, file, err = keysOf(c, os.LookupEnv)
+	if err != nil || file == "" {
 		return ring, "", err
 	}
 	if _, err = os.Stat(file); err == nil {
