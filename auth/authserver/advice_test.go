@@ -5,37 +5,16 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"junction/auth/authtest"
 )
 
-// logged is the log of a server, which a test reads.
-type logged struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (l *logged) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(b)
-}
-
-// take returns what was logged since the last call.
-func (l *logged) take() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	defer l.text.Reset()
-	return l.text.String()
-}
-
 // TestFailedSignInsNameTheRemedy: the log says what the operator can do about each failure, and the page
 // whether the user can do anything.
 func TestFailedSignInsNameTheRemedy(t *testing.T) {
-	log := new(logged)
+	log := new(authtest.Text)
 	s := mustStand(t, func(o *Options) { o.Log = authtest.Log(t, log) })
 	a := s.mustApp(t)
 	told := func(text string) func(http.ResponseWriter, *http.Request) {
@@ -77,13 +56,13 @@ func TestFailedSignInsNameTheRemedy(t *testing.T) {
 		if row.token != nil {
 			s.idp.Answer("/token", row.token)
 		}
-		log.take()
+		log.Take()
 		b := newBrowser(t)
 		p := b.follow(b.press(b.once(http.MethodGet, a.asks(), nil), "idp:sso"))
 		if !strings.Contains(p.body, row.page) {
 			t.Errorf("%s: the page has no %q:\n%s", name, row.page, p.body)
 		}
-		got := log.take()
+		got := log.Take()
 		if !strings.Contains(got, "a user could not sign in") || !strings.Contains(got, row.heard) ||
 			(row.heard == "") == strings.Contains(got, "advice=") {
 			t.Errorf("%s: the log has no %q:\n%s", name, row.heard, got)

@@ -40,7 +40,7 @@ func (s *stand) signInAs(t *testing.T, sub, sid string) (a app, b *browser, toke
 // TestProviderLogsAUserOut: a logout token ends one session by its sid, or all sessions of a subject: the
 // browser, the grants and their tokens. The audit and the log say who and why.
 func TestProviderLogsAUserOut(t *testing.T) {
-	log := &lines{}
+	log := new(authtest.Text)
 	told := 0
 	s := mustStand(t, func(o *Options) {
 		o.Log = authtest.Log(t, log)
@@ -73,7 +73,7 @@ func TestProviderLogsAUserOut(t *testing.T) {
 		string(events[0].Detail) != `{"detail":"sso, sub ann, sid none"}` || events[0].Address == "" && events[0].RequestID == "" {
 		t.Errorf("the audit has %+v, %v", events, err)
 	}
-	if text := log.all(); strings.Count(text, "event=logged_out_at_provider") != 2 ||
+	if text := log.String(); strings.Count(text, "event=logged_out_at_provider") != 2 ||
 		!strings.Contains(text, `detail="sso, sub none, sid s1"`) {
 		t.Errorf("the log has\n%s", text)
 	}
@@ -317,7 +317,7 @@ func TestEndsOfSessionsSayWhoAndWhy(t *testing.T) {
 			"groups_lost", "sso: engineering"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			log := &lines{}
+			log := new(authtest.Text)
 			s := mustStand(t, func(o *Options) {
 				o.Config.IdentityProviders[0].RequiredClaims = map[string]provider.OneOf{"role": {"staff"}}
 				o.Log = authtest.Log(t, log)
@@ -338,7 +338,7 @@ func TestEndsOfSessionsSayWhoAndWhy(t *testing.T) {
 				auth.UserID(u.Issuer, u.Subject) != user.ID {
 				t.Errorf("the event is of %+v, %v", u, err)
 			}
-			if text := log.all(); strings.Count(text, "event="+row.event) != 1 || !strings.Contains(text, " subject=ann") ||
+			if text := log.String(); strings.Count(text, "event="+row.event) != 1 || !strings.Contains(text, " subject=ann") ||
 				!strings.Contains(text, " client="+prose.ASCII(a.id, 64)) {
 				t.Errorf("the log has\n%s", text)
 			}

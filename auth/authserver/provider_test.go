@@ -54,7 +54,7 @@ func (s *stand) metadataWith(changes map[string]any) http.HandlerFunc {
 // TestChangedMetadataAreNoticed: a provider moves its token endpoint and its keys, and adds back-channel
 // logout. The next check notices that, without a restart.
 func TestChangedMetadataAreNoticed(t *testing.T) {
-	log := &lines{}
+	log := new(authtest.Text)
 	s := mustStand(t, func(o *Options) { o.Log = authtest.Log(t, log) })
 	s.idp.Answer(authtest.Metadata, s.metadataWith(nil))
 	a := s.mustApp(t)
@@ -84,7 +84,7 @@ func TestChangedMetadataAreNoticed(t *testing.T) {
 	if status, body := s.logout(t, s.idp.LogoutToken(t, "junction", nil)); status != 200 {
 		t.Errorf("a logout: %d %s", status, body)
 	}
-	if text := log.all(); strings.Count(text, "have changed") != 1 ||
+	if text := log.String(); strings.Count(text, "have changed") != 1 ||
 		!strings.Contains(text, `provider=sso changed="backchannel_logout_supported, jwks_uri, token_endpoint"`) {
 		t.Errorf("the log has\n%s", text)
 	}

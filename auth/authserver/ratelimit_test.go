@@ -39,31 +39,6 @@ func newBrowserAt(t *testing.T, address string) *browser {
 	return b
 }
 
-// lines is a log for a test to read.
-type lines struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-// Write implements io.Writer.
-func (l *lines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-func (l *lines) all() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
-}
-
-func (l *lines) count(text string) int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return strings.Count(l.text.String(), text)
-}
-
 // flood sends requests over four connections until the returned function is called. It returns when
 // each connection has been rejected once. The requests rotate through the addresses.
 func (s *stand) flood(t *testing.T, method, where, body string, addresses ...string) (stop func()) {
@@ -206,7 +181,7 @@ func TestRateLimitCountsNetworks(t *testing.T) {
 // TestRateLimitNamesTheWait: a person and a program learn how long to wait, and the operator which
 // address to look for.
 func TestRateLimitNamesTheWait(t *testing.T) {
-	log, limited := &lines{}, map[string]int{}
+	log, limited := new(authtest.Text), map[string]int{}
 	s := mustStand(t, func(o *Options) {
 		behindProxy(t)(o)
 		o.Log, o.Limited = authtest.Log(t, log), func(what string) { limited[what]++ }
@@ -223,7 +198,7 @@ func TestRateLimitNamesTheWait(t *testing.T) {
 		t.Errorf("a person is told %d, %v\n%s", p.status, p.header, p.body)
 	}
 	b.once(http.MethodGet, a.asks(), nil)
-	if n := log.count("add it to auth.trusted_proxies"); n != 1 {
+	if n := strings.Count(log.String(), "add it to auth.trusted_proxies"); n != 1 {
 		t.Errorf("the log says %d times which address it is", n)
 	}
 	status, body := 0, ""

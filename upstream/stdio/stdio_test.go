@@ -31,7 +31,7 @@ type opened struct {
 	said chan *jsonrpc.Message // the server's requests and notifications; 100-buffered, more are dropped
 	// the reading goroutine stands still after a notification called leaving, until this is closed
 	hold chan struct{}
-	log  *logged
+	log  *authtest.Text
 	fifo *os.File // every process of the transport holds the other end
 }
 
@@ -44,7 +44,7 @@ func mustOpen(t testing.TB, role string, change ...func(*Options)) *opened {
 	if err := syscall.Mkfifo(path, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	w := &opened{t: t, said: make(chan *jsonrpc.Message, 100), hold: make(chan struct{}), log: &logged{}}
+	w := &opened{t: t, said: make(chan *jsonrpc.Message, 100), hold: make(chan struct{}), log: new(authtest.Text)}
 	var err error
 	if w.fifo, err = os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0); err != nil {
 		t.Fatal(err)
@@ -157,24 +157,6 @@ func (w *opened) say(text string) {
 
 func newRequest(id, method, params string) *transport.Request {
 	return &transport.Request{Message: jsonrpc.Message{ID: jsonrpc.ID(id), Method: method, Params: []byte(params)}}
-}
-
-// logged collects what is logged.
-type logged struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *logged) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(b)
-}
-
-func (l *logged) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
 }
 
 func TestStdioCall(t *testing.T) {

@@ -1,7 +1,6 @@
 package bridge
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -13,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"junction/auth/authtest"
 	"junction/upstream/jsonrpc"
 	"junction/upstream/raw"
 	"junction/upstream/transport"
@@ -129,29 +129,12 @@ type stage struct {
 	t          *testing.T
 	server     *server
 	in         *io.PipeWriter
-	out, notes lockedBuffer
+	out, notes authtest.Text
 	done       chan error
 }
 
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lockedBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-// take returns what was written since the last call.
-func (l *lockedBuffer) take() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	text := strings.TrimSuffix(l.b.String(), "\n")
-	l.b.Reset()
-	return text
-}
+// taken returns what was written since the last call, without the end of its last line.
+func taken(t *authtest.Text) string { return strings.TrimSuffix(t.Take(), "\n") }
 
 // perform runs a story in a bubble.
 func perform(t *testing.T, story func(*stage)) {
@@ -206,7 +189,7 @@ func TestBytes(t *testing.T) {
 		s.say(`{ "method":"tools/list", "params":{ "a": 12345678901234567890, "a b":"\u00e9" , ` + meta + `},"id":"x\u0041","jsonrpc":"2.0"}`)
 		s.want("the request", s.server.seen(), `0 {"jsonrpc":"2.0","id":"x\u0041","method":"tools/list","params":{ "a": 12345678901234567890, `+
 			`"a b":"\u00e9" , `+meta+`}} Mcp-Protocol-Version:2026-07-28 Mcp-Method:tools/list`)
-		s.want("the response", s.out.take(), `{"jsonrpc":"2.0","id":"x\u0041","result":{"n": 1e400, "x":[ 1.0 ], "é":"\u00e9"}}`)
+		s.want("the response", taken(&s.out), `{"jsonrpc":"2.0","id":"x\u0041","result":{"n": 1e400, "x":[ 1.0 ], "é":"\u00e9"}}`)
 	})
 }
 
@@ -230,16 +213,16 @@ func TestNoListener(t *testing.T) {
 	perform(t, func(s *stage) {
 		s.server.set(nil)
 		s.say(hello)
-		s.want("the note", s.notes.take(), "junction stdio: "+text)
-		s.want("the early output", s.out.take(), "")
+		s.want("the note", taken(&s.notes), "junction stdio: "+text)
+		s.want("the early output", taken(&s.out), "")
 		time.Sleep(defaultPatience)
 		synctest.Wait()
-		s.want("the error", s.out.take(), `{"jsonrpc":"2.0","id":0,"error":{"code":-32603,"message":"`+text+`","data":{"junction":{"kind":"unavailable"}}}}`)
-		s.want("further notes", s.notes.take(), "")
+		s.want("the error", taken(&s.out), `{"jsonrpc":"2.0","id":0,"error":{"code":-32603,"message":"`+text+`","data":{"junction":{"kind":"unavailable"}}}}`)
+		s.want("further notes", taken(&s.notes), "")
 		s.server.set(polite)
 		s.say(hello)
-		s.want("the response", s.out.take(), welcome)
-		s.want("the last note", s.notes.take(), "junction stdio: connected to http://x/mcp")
+		s.want("the response", taken(&s.out), welcome)
+		s.want("the last note", taken(&s.notes), "junction stdio: connected to http://x/mcp")
 	})
 }
 
@@ -251,7 +234,7 @@ func TestStartsMeanwhile(t *testing.T) {
 		s.server.set(polite)
 		time.Sleep(maxPause)
 		synctest.Wait()
-		s.want("the response", s.out.take(), welcome)
+		s.want("the response", taken(&s.out), welcome)
 	})
 }
 
@@ -264,12 +247,12 @@ func TestRestart(t *testing.T) {
 			`{"jsonrpc":"2.0","id":3,"method":"resources/subscribe","params":{"uri":"a:c"}}`,
 			`{"jsonrpc":"2.0","id":4,"method":"resources/unsubscribe","params":{"uri":"a:c"}}`)
 		s.server.seen()
-		s.out.take()
+		taken(&s.out)
 		s.server.mu.Lock()
 		old := s.server.conns[1]
 		s.server.mu.Unlock()
 		old.in(&jsonrpc.Message{ID: "1", Method: "roots/list"})
-		s.out.take()
+		taken(&s.out)
 		s.server.set(nil)
 		old.end()
 		time.Sleep(3 * time.Minute)
@@ -286,12 +269,12 @@ func TestRestart(t *testing.T) {
 		if strings.Contains(got, "a:c") {
 			t.Errorf("the endpoint received a subscription that was ended:\n%s", got)
 		}
-		s.want("the output", s.out.take(), `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"junction-1","reason":"the request was withdrawn"}}`+
+		s.want("the output", taken(&s.out), `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"junction-1","reason":"the request was withdrawn"}}`+
 			"\n"+`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
 		s.say(`{"jsonrpc":"2.0","id":"junction-1","result":{"roots":[]}}`)
 		s.want("what a late answer sends", s.server.seen(), "")
 		s.say(`{"jsonrpc":"2.0","id":5,"method":"ping"}`)
-		s.want("the next response", s.out.take(), `{"jsonrpc":"2.0","id":5,"result":{}}`)
+		s.want("the next response", taken(&s.out), `{"jsonrpc":"2.0","id":5,"result":{}}`)
 	})
 }
 
@@ -299,7 +282,7 @@ func TestRestart(t *testing.T) {
 func TestSessionGone(t *testing.T) {
 	perform(t, func(s *stage) {
 		s.say(hello)
-		s.out.take()
+		taken(&s.out)
 		s.server.set(func(ctx context.Context, f *fake, req *transport.Request, on func(*jsonrpc.Message)) (string, error) {
 			if f.number == 1 {
 				f.end()
@@ -308,8 +291,8 @@ func TestSessionGone(t *testing.T) {
 			return polite(ctx, f, req, on)
 		})
 		s.say(`{"jsonrpc":"2.0","id":5,"method":"tools/list"}`)
-		s.want("the response", s.out.take(), `{"jsonrpc":"2.0","id":5,"result":{}}`)
-		s.want("the notes", s.notes.take(), "")
+		s.want("the response", taken(&s.out), `{"jsonrpc":"2.0","id":5,"result":{}}`)
+		s.want("the notes", taken(&s.notes), "")
 	})
 }
 
@@ -327,7 +310,7 @@ func TestQuestions(t *testing.T) {
 			return polite(ctx, f, req, on)
 		})
 		s.say(hello, ready, `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{}}`)
-		s.want("the questions", s.out.take(), welcome+"\n"+
+		s.want("the questions", taken(&s.out), welcome+"\n"+
 			`{"jsonrpc":"2.0","id":"junction-1","method":"elicitation/create","params":{"message":"?"}}`+"\n"+
 			`{"jsonrpc":"2.0","id":"junction-2","method":"roots/list"}`)
 		s.server.seen()
@@ -335,7 +318,7 @@ func TestQuestions(t *testing.T) {
 		s.want("the answer", s.server.seen(), `1 {"jsonrpc":"2.0","id":1,"result":{"action":"decline"}}`)
 		close(end)
 		synctest.Wait()
-		s.want("the end", s.out.take(), `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"junction-2","reason":"the request was withdrawn"}}`+
+		s.want("the end", taken(&s.out), `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"junction-2","reason":"the request was withdrawn"}}`+
 			"\n"+`{"jsonrpc":"2.0","id":7,"result":{}}`)
 	})
 }
@@ -353,13 +336,13 @@ func TestCancel(t *testing.T) {
 		s.say(hello, ready, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{}}`,
 			`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{`+meta+`}}`)
 		s.server.seen()
-		s.out.take()
+		taken(&s.out)
 		s.say(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}}`)
 		s.want("what a modern cancellation sends", s.server.seen(), "")
 		s.say(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`)
 		s.want("what a legacy cancellation sends", s.server.seen(), `1 {"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`)
 		s.say(`{"jsonrpc":"2.0","id":2,"method":"tools/list","params":{` + meta + `}}`)
-		s.want("the output", s.out.take(), `{"jsonrpc":"2.0","id":2,"result":{}}`)
+		s.want("the output", taken(&s.out), `{"jsonrpc":"2.0","id":2,"result":{}}`)
 	})
 }
 
@@ -384,14 +367,14 @@ func TestListen(t *testing.T) {
 			}
 		})
 		s.say(`{"jsonrpc":"2.0","id":"L","method":"subscriptions/listen","params":{"notifications":{},` + meta + `}}`)
-		s.want("the first lines", s.out.take(), `{"jsonrpc":"2.0","method":"`+methodAcknowledged+`","params":`+ack+`}`)
+		s.want("the first lines", taken(&s.out), `{"jsonrpc":"2.0","method":"`+methodAcknowledged+`","params":`+ack+`}`)
 		ends <- `{"jsonrpc":"2.0","id":"L","result":{"resultType":"complete"}}`
 		time.Sleep(maxPause)
 		synctest.Wait()
-		s.want("the lines after the gap", s.out.take(), changed+"\n"+updated)
+		s.want("the lines after the gap", taken(&s.out), changed+"\n"+updated)
 		ends <- `{"jsonrpc":"2.0","id":"L","error":{"code":-32601,"message":"no"}}`
 		synctest.Wait()
-		s.want("the rejection", s.out.take(), `{"jsonrpc":"2.0","id":"L","error":{"code":-32601,"message":"no"}}`)
+		s.want("the rejection", taken(&s.out), `{"jsonrpc":"2.0","id":"L","error":{"code":-32601,"message":"no"}}`)
 	})
 }
 
@@ -411,7 +394,7 @@ func TestHeaders(t *testing.T) {
 			return polite(ctx, f, req, on)
 		})
 		s.say(`{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"t é","arguments":{"region":"eu"},` + meta + `}}`)
-		s.want("the response", s.out.take(), `{"jsonrpc":"2.0","id":3,"result":{}}`)
+		s.want("the response", taken(&s.out), `{"jsonrpc":"2.0","id":3,"result":{}}`)
 		lines := strings.Split(s.server.seen(), "\n")
 		if last := lines[len(lines)-1]; !strings.HasSuffix(last, "Mcp-Method:tools/call Mcp-Name:=?base64?dCDDqQ==?= Mcp-Param-Region:eu") {
 			t.Errorf("the last request is %s", last)
@@ -431,13 +414,13 @@ func TestBadInput(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			perform(t, func(s *stage) {
 				s.say(test.line)
-				if got := s.out.take(); !strings.HasPrefix(got, test.want) {
+				if got := taken(&s.out); !strings.HasPrefix(got, test.want) {
 					t.Errorf("the answer is %s\nwant %s…", got, test.want)
 				}
 				s.say(hello)
-				s.want("the next response", s.out.take(), welcome)
+				s.want("the next response", taken(&s.out), welcome)
 				s.say(test.line)
-				if got := s.out.take(); !strings.HasPrefix(got, test.want) {
+				if got := taken(&s.out); !strings.HasPrefix(got, test.want) {
 					t.Errorf("in a session, the answer is %s\nwant %s…", got, test.want)
 				}
 			})
@@ -452,7 +435,7 @@ func TestHostileText(t *testing.T) {
 			return "", &transport.TokenError{Err: errors.New("no\x1b]0;title\x07\u009b31m \u202ered\nline")}
 		})
 		s.say(hello)
-		s.want("the note", s.notes.take(), "junction stdio: cannot authenticate at http://x/mcp: no]0;title31m red line")
+		s.want("the note", taken(&s.notes), "junction stdio: cannot authenticate at http://x/mcp: no]0;title31m red line")
 	})
 }
 
@@ -464,9 +447,9 @@ func TestBatch(t *testing.T) {
 			return strings.Replace(text, "2025-11-25", "2025-03-26", 1), err
 		})
 		s.say(hello)
-		s.out.take()
+		taken(&s.out)
 		s.say(` [{"jsonrpc":"2.0","id":4,"method":"ping"}, {"jsonrpc":"2.0","method":"notifications/x"}]`)
-		s.want("the output", s.out.take(), `{"jsonrpc":"2.0","id":4,"result":{}}`)
+		s.want("the output", taken(&s.out), `{"jsonrpc":"2.0","id":4,"result":{}}`)
 	})
 }
 
@@ -485,6 +468,6 @@ func TestEnd(t *testing.T) {
 		s.in.Close()
 		time.Sleep(lastAnswers)
 		synctest.Wait()
-		s.want("the output", s.out.take(), `{"jsonrpc":"2.0","id":4,"result":{}}`)
+		s.want("the output", taken(&s.out), `{"jsonrpc":"2.0","id":4,"result":{}}`)
 	})
 }

@@ -1,7 +1,6 @@
 package listeners
 
 import (
-	"bytes"
 	"io"
 	"net"
 	"net/http"
@@ -17,7 +16,7 @@ import (
 // sentence, over either server, or the end of the connection if the answer has begun. A handler that
 // breaks the connection on purpose gets no line.
 func TestPanicsAreAnswered(t *testing.T) {
-	log := new(bytes.Buffer)
+	log := new(authtest.Text)
 	h := Guarded(authtest.Log(t, log), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case "/fine":
