@@ -490,6 +490,43 @@ func TestAgain(t *testing.T) {
 	}
 }
 
+// TestHeadersThatAreRejectedForGood has many calls whose headers the server never accepts. The headers of
+// a tool call depend on the lists, so calls share a reading of them, and are sent once more. Those of
+// other requests do not.
+func TestHeadersThatAreRejectedForGood(t *testing.T) {
+	const callers = 20
+	for _, tt := range []struct {
+		method       string
+		calls, lists int // the most that the server gets
+	}{
+		{"tools/call", 2 * callers, 3},
+		{"resources/read", callers, 1},
+	} {
+		t.Run(tt.method, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				rule := upstreamtest.HeaderMismatch(tt.method)
+				rule.Times = 0
+				r := newRig(t, upstreamtest.Script{Era: "modern", Rules: []upstreamtest.Rule{rule}, NoListChanged: true}, Config{Era: "modern"})
+				settle(time.Second)
+				var calls []<-chan result
+				for range callers {
+					calls = append(calls, begun(r.Upstream, toolCall("echo", `{}`, func(c *Call) { c.Method = tt.method })))
+				}
+				for _, call := range calls {
+					if res := <-call; res.took > askedPause {
+						t.Errorf("the call took %v, want at most %v", res.took, askedPause)
+					} else {
+						mustRefuse(t, res, -32020)
+					}
+				}
+				if calls, lists := r.count(tt.method), r.count("tools/list"); calls > tt.calls || lists > tt.lists {
+					t.Errorf("%d calls and %d lists, want at most %d and %d", calls, lists, tt.calls, tt.lists)
+				}
+			})
+		})
+	}
+}
+
 func TestLostItemsStayForGrace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, upstreamtest.Script{Era: "legacy", Tools: tools("a")}, Config{}, func(o *Options) { o.Grace = time.Minute })

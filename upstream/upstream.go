@@ -216,12 +216,15 @@ func (u *Upstream) Call(ctx context.Context, c *Call) (client.Result, error) {
 			l.release()
 			return u.inTime(whole, clock, result)
 		}
-		f := u.failureOf(ctx, err, second)
+		f := u.failureOf(ctx, c, err, second)
 		l.hear(c, &f)
 		if f.broken != nil {
 			l.fail(cn, f.broken)
 		}
-		if f.stale && l.readsCatalog && u.readCatalog(client.CausedBy(ctx, c.Trace), l.key, cn) == nil {
+		if f.stale {
+			if _, newer := u.limits(c); newer == tool { // the lists were not read since
+				u.Reread(ctx, c.Profile, c.Session, c.Principal)
+			}
 			_, tool = u.limits(c)
 		}
 		l.release()
@@ -270,7 +273,7 @@ type failure struct {
 }
 
 // failureOf decides how to handle err. second means that the call was sent a second time.
-func (u *Upstream) failureOf(ctx context.Context, err error, second bool) failure {
+func (u *Upstream) failureOf(ctx context.Context, c *Call, err error, second bool) failure {
 	login, err := u.lacking(err)
 	rpcErr, said := errors.AsType[*jsonrpc.Error](err)
 	need, signIn := errors.AsType[*SignInError](err)
@@ -283,9 +286,9 @@ func (u *Upstream) failureOf(ctx context.Context, err error, second bool) failur
 		return failure{err: &Error{u.name, client.KindUnavailable, err}}
 	case login != nil:
 		return failure{err: &Error{u.name, client.KindUnavailable, err}, broken: err}
-	case said && rpcErr.Code == mcp.HEADER_MISMATCH && !second:
+	case said && rpcErr.Code == mcp.HEADER_MISMATCH && c.Method == string(mcp.MethodToolsCall) && !second:
 		// the definition that our headers were made from has changed (2026-07-28,
-		// streamable-http#client-behavior)
+		// streamable-http#client-behavior); the headers of other requests depend on no definition
 		return failure{again: true, stale: true}
 	case said && rpcErr.Code == mcp.UNSUPPORTED_PROTOCOL_VERSION && !second:
 		return failure{again: true, broken: err}
