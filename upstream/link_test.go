@@ -442,6 +442,9 @@ func TestAgain(t *testing.T) {
 		rule.Times = times
 		return []upstreamtest.Rule{rule}
 	}
+	own := func(code int) []upstreamtest.Rule {
+		return []upstreamtest.Rule{{Method: "tools/call", Error: fmt.Appendf(nil, `{"code":%d,"message":"my own"}`, code)}}
+	}
 	session := func(times int) []upstreamtest.Rule { return []upstreamtest.Rule{status("tools/call", 404, times)} }
 	for _, tt := range []struct {
 		name        string
@@ -461,6 +464,8 @@ func TestAgain(t *testing.T) {
 		{"unsupported version for good", "modern", version(0), "echo", 2, 2, 2, "", -32022},
 		{"header mismatch", "modern", hint(1), "echo", 2, 1, 2, "", 0},
 		{"header mismatch for good", "modern", hint(0), "echo", 2, 1, 2, "", -32020},
+		{"legacy, a code that means a header mismatch in the other era", "legacy", own(-32020), "echo", 1, 1, 1, "", -32020},
+		{"legacy, a code that means an unsupported version there", "legacy", own(-32022), "echo", 1, 1, 1, "", -32022},
 		{"cut off, legacy", "legacy", nil, "die", 1, 1, 1, client.KindLost, 0},
 		{"cut off, modern", "modern", nil, "die", 1, 1, 1, client.KindLost, 0},
 		{"500", "legacy", []upstreamtest.Rule{status("tools/call", 500, 1)}, "echo", 1, 1, 1, client.KindInvalid, 0},
