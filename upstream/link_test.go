@@ -442,6 +442,9 @@ func TestAgain(t *testing.T) {
 		rule.Times = times
 		return []upstreamtest.Rule{rule}
 	}
+	own := func(code int) []upstreamtest.Rule {
+		return []upstreamtest.Rule{{Method: "tools/call", Error: fmt.Appendf(nil, `{"code":%d,"message":"my own"}`, code)}}
+	}
 	session := func(times int) []upstreamtest.Rule { return []upstreamtest.Rule{status("tools/call", 404, times)} }
 	for _, tt := range []struct {
 		name        string
@@ -461,6 +464,8 @@ func TestAgain(t *testing.T) {
 		{"unsupported version for good", "modern", version(0), "echo", 2, 2, 2, "", -32022},
 		{"header mismatch", "modern", hint(1), "echo", 2, 1, 2, "", 0},
 		{"header mismatch for good", "modern", hint(0), "echo", 2, 1, 2, "", -32020},
+		{"legacy, a code that means a header mismatch in the other era", "legacy", own(-32020), "echo", 1, 1, 1, "", -32020},
+		{"legacy, a code that means an unsupported version there", "legacy", own(-32022), "echo", 1, 1, 1, "", -32022},
 		{"cut off, legacy", "legacy", nil, "die", 1, 1, 1, client.KindLost, 0},
 		{"cut off, modern", "modern", nil, "die", 1, 1, 1, client.KindLost, 0},
 		{"500", "legacy", []upstreamtest.Rule{status("tools/call", 500, 1)}, "echo", 1, 1, 1, client.KindInvalid, 0},
@@ -484,6 +489,43 @@ func TestAgain(t *testing.T) {
 				handshake := map[string]string{"legacy": "initialize", "modern": "server/discover"}[tt.era]
 				if got, want := [3]int{r.count("tools/call"), r.count(handshake), r.count("tools/list")}, [3]int{tt.calls, tt.connections, tt.lists}; got != want {
 					t.Errorf("calls, handshakes, lists: %v, want %v", got, want)
+				}
+			})
+		})
+	}
+}
+
+// TestHeadersThatAreRejectedForGood has many calls whose headers the server never accepts. The headers of
+// a tool call depend on the lists, so calls share a reading of them, and are sent once more. Those of
+// other requests do not.
+func TestHeadersThatAreRejectedForGood(t *testing.T) {
+	const callers = 20
+	for _, tt := range []struct {
+		method       string
+		calls, lists int // the most that the server gets
+	}{
+		{"tools/call", 2 * callers, 3},
+		{"resources/read", callers, 1},
+	} {
+		t.Run(tt.method, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				rule := upstreamtest.HeaderMismatch(tt.method)
+				rule.Times = 0
+				r := newRig(t, upstreamtest.Script{Era: "modern", Rules: []upstreamtest.Rule{rule}, NoListChanged: true}, Config{Era: "modern"})
+				settle(time.Second)
+				var calls []<-chan result
+				for range callers {
+					calls = append(calls, begun(r.Upstream, toolCall("echo", `{}`, func(c *Call) { c.Method = tt.method })))
+				}
+				for _, call := range calls {
+					if res := <-call; res.took > askedPause {
+						t.Errorf("the call took %v, want at most %v", res.took, askedPause)
+					} else {
+						mustRefuse(t, res, -32020)
+					}
+				}
+				if calls, lists := r.count(tt.method), r.count("tools/list"); calls > tt.calls || lists > tt.lists {
+					t.Errorf("%d calls and %d lists, want at most %d and %d", calls, lists, tt.calls, tt.lists)
 				}
 			})
 		})

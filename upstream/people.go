@@ -22,7 +22,7 @@ type people struct {
 // userUpstreams holds the upstreams of one user. It is guarded by people.mu.
 type userUpstreams struct {
 	running map[string]*Upstream
-	used    time.Time // time of the last call of Of
+	used    time.Time // time of the last call of Of, or of Rest during a call to one of them
 }
 
 // Of returns the upstreams that a user signs in to, sorted by name. It starts those that are not
@@ -81,13 +81,17 @@ func (s *Set) Renew(user, name string) {
 	}
 }
 
-// Rest ends the upstreams of users for whom Of was not called for the given time. The next Of
-// starts them again.
+// Rest ends the upstreams of users who had no call in progress, and for whom Of was not called, for the
+// given time. The next Of starts them again. Rest must be called more often: it notices the calls.
 func (s *Set) Rest(idle time.Duration) {
 	p := &s.people
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for user, its := range p.byUser {
+		if its.calling() {
+			its.used = time.Now()
+			continue
+		}
 		if time.Since(its.used) < idle {
 			continue
 		}
@@ -96,6 +100,16 @@ func (s *Set) Rest(idle time.Duration) {
 		}
 		delete(p.byUser, user)
 	}
+}
+
+// calling reports whether a call to one of the upstreams is in progress.
+func (its *userUpstreams) calling() bool {
+	for _, u := range its.running {
+		if u.calling() {
+			return true
+		}
+	}
+	return false
 }
 
 // Degraded returns for each upstream that users sign in to how many connections of all users are

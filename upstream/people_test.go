@@ -5,6 +5,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"junction/auth/authtest"
@@ -97,4 +98,39 @@ func TestPeopleHaveTheirOwn(t *testing.T) {
 			t.Errorf("it was asked for %s", asked)
 		}
 	}
+}
+
+// TestCallInProgressKeepsItsUpstream: the time without requests begins when the last call has ended,
+// however long the call takes.
+func TestCallInProgressKeepsItsUpstream(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, legacyScript, Config{Timeout: time.Hour, MaxTimeout: time.Hour})
+		synctest.Wait()
+		s := Set{closing: t.Context()}
+		s.people.byUser = map[string]*userUpstreams{"ann": {running: map[string]*Upstream{"up": r.Upstream}, used: time.Now()}}
+		call := begun(r.Upstream, toolCall("gate", `{"gate":"g"}`))
+		settle(20 * time.Minute)
+		s.Rest(0)
+		settle(retireGrace + time.Second)
+		select {
+		case ended := <-call:
+			t.Errorf("the call ended with %v", ended.err)
+		default:
+			r.server.Release("g")
+			if ended := <-call; ended.err != nil {
+				t.Errorf("the call failed: %v", ended.err)
+			}
+		}
+		settle(10 * time.Minute)
+		s.Rest(15 * time.Minute)
+		if len(s.people.byUser) != 1 {
+			t.Error("the upstream rests ten minutes after a call")
+		}
+		settle(5 * time.Minute)
+		s.Rest(15 * time.Minute)
+		s.retiring.Wait()
+		if len(s.people.byUser) != 0 {
+			t.Error("the upstream does not rest")
+		}
+	})
 }

@@ -399,6 +399,13 @@ func (p *pool) end() {
 	}
 }
 
+// calling reports whether a call is in progress.
+func (p *pool) calling() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.flights > 0
+}
+
 // whenFreed returns a channel that is closed when a link or the last call has ended; p.mu is held.
 func (p *pool) whenFreed() <-chan struct{} {
 	if p.freed == nil {

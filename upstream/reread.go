@@ -11,10 +11,11 @@ import (
 )
 
 // This file decides when the lists of a server are read again: after an announced change, when their
-// TTL ends or an interval has passed, and for a caller that names an item which they do not have.
+// TTL ends or an interval has passed, and for a caller that names an item which they do not have, or
+// whose headers, made from the definition of a tool, the server rejects.
 
 // The minimum time between two readings of a catalog: calm after change notifications, askedPause for
-// callers that ask for a missing item, and minRefresh for servers with a short TTL, or after
+// callers that ask for a reading, and minRefresh for servers with a short TTL, or after
 // maxRereads readings. Each change of a list ends the paging of all clients that read it, also for the
 // items of other servers.
 const (
@@ -179,7 +180,7 @@ func (p *pool) took(d time.Duration) {
 	p.mu.Unlock()
 }
 
-// Reread reads the lists again for a caller that names an item which they do not have, and waits for
+// Reread reads the lists again for a caller that has seen that they are out of date, and waits for
 // it, at most for ten seconds. A connection that is just being opened reads them itself. Reread
 // returns false at once if the server is not connected: its lists are read when it is connected again.
 // A pool reads at most once a second for all callers, less often if the server is slow, and at most

@@ -130,7 +130,7 @@ func (p *pool) claim(l *link) bool {
 func (s *subscriptions) subscribe(ctx context.Context, l *link, c client.Conn, uris []string) ([]string, error) {
 	select {
 	case s.busy <- struct{}{}:
-		defer func() { <-s.busy }()
+		defer s.free()
 	case <-ctx.Done():
 		return nil, &Error{s.p.name, client.KindTimeout, context.Cause(ctx)}
 	}
@@ -247,7 +247,7 @@ func (s *subscriptions) resubscribe(ctx context.Context, l *link, c client.Conn)
 	s.before = nil
 	s.keep(l)
 	s.mu.Unlock()
-	<-s.busy
+	s.free()
 	if err != nil && ctx.Err() == nil {
 		s.p.log.Warn("the server no longer follows all subscribed resources", "error", s.p.shown(err))
 	}
@@ -256,8 +256,20 @@ func (s *subscriptions) resubscribe(ctx context.Context, l *link, c client.Conn)
 	}
 }
 
+// free lets the next goroutine hold busy. If resources have lost their last subscriber meanwhile, withdraw
+// has done nothing about them, so free wakes it again.
+func (s *subscriptions) free() {
+	<-s.busy
+	s.mu.Lock()
+	idle := len(s.idle) > 0
+	s.mu.Unlock()
+	if idle {
+		pace.Wake(s.stale)
+	}
+}
+
 // withdraw unsubscribes from resources without a subscriber. It does nothing while another
-// goroutine holds busy, because that goroutine's sync does the same.
+// goroutine holds busy: then free wakes the link again.
 func (s *subscriptions) withdraw(ctx context.Context, c client.Conn) {
 	ctx, cancel := context.WithTimeout(ctx, s.p.connConfig.ConnectTimeout)
 	defer cancel()

@@ -216,12 +216,15 @@ func (u *Upstream) Call(ctx context.Context, c *Call) (client.Result, error) {
 			l.release()
 			return u.inTime(whole, clock, result)
 		}
-		f := u.failureOf(ctx, err, second)
+		f := u.failureOf(ctx, c, cn.Info().Era, err, second)
 		l.hear(c, &f)
 		if f.broken != nil {
 			l.fail(cn, f.broken)
 		}
-		if f.stale && l.readsCatalog && u.readCatalog(client.CausedBy(ctx, c.Trace), l.key, cn) == nil {
+		if f.stale {
+			if _, newer := u.limits(c); newer == tool { // the lists were not read since
+				u.Reread(ctx, c.Profile, c.Session, c.Principal)
+			}
 			_, tool = u.limits(c)
 		}
 		l.release()
@@ -269,8 +272,9 @@ type failure struct {
 	abandoned bool  // the server may still be busy with the call
 }
 
-// failureOf decides how to handle err. second means that the call was sent a second time.
-func (u *Upstream) failureOf(ctx context.Context, err error, second bool) failure {
+// failureOf decides how to handle err. era is that of the connection. second means that the call was sent
+// a second time.
+func (u *Upstream) failureOf(ctx context.Context, c *Call, era client.Era, err error, second bool) failure {
 	login, err := u.lacking(err)
 	rpcErr, said := errors.AsType[*jsonrpc.Error](err)
 	need, signIn := errors.AsType[*SignInError](err)
@@ -283,11 +287,13 @@ func (u *Upstream) failureOf(ctx context.Context, err error, second bool) failur
 		return failure{err: &Error{u.name, client.KindUnavailable, err}}
 	case login != nil:
 		return failure{err: &Error{u.name, client.KindUnavailable, err}, broken: err}
-	case said && rpcErr.Code == mcp.HEADER_MISMATCH && !second:
+	case said && (second || era != client.EraModern): // in the legacy era, any code may be the server's own
+		return failure{err: rpcErr}
+	case said && rpcErr.Code == mcp.HEADER_MISMATCH && c.Method == string(mcp.MethodToolsCall):
 		// the definition that our headers were made from has changed (2026-07-28,
-		// streamable-http#client-behavior)
+		// streamable-http#client-behavior); the headers of other requests depend on no definition
 		return failure{again: true, stale: true}
-	case said && rpcErr.Code == mcp.UNSUPPORTED_PROTOCOL_VERSION && !second:
+	case said && rpcErr.Code == mcp.UNSUPPORTED_PROTOCOL_VERSION:
 		return failure{again: true, broken: err}
 	case said:
 		return failure{err: rpcErr}

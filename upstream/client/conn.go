@@ -3,7 +3,6 @@ package client
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -231,7 +230,7 @@ var ownRequest = &flight{}
 func (b *base) deliver(own *flight, m *jsonrpc.Message) {
 	switch {
 	case m.IsResponse():
-		b.answered(m.ID)
+		b.answered(m)
 	case m.IsRequest():
 		b.answer(own, m)
 	case m.Method == string(mcp.MethodNotificationProgress):
@@ -458,7 +457,7 @@ func (b *base) roundTrip(
 	on := func(m *jsonrpc.Message) { b.deliver(f, m) }
 	m, err := b.transport.Call(ctx, req, on)
 	if err != nil {
-		if f != nil && ctx.Err() != nil && !errors.Is(err, transport.ErrNotSent) {
+		if f != nil && unfinished(err) {
 			b.abandoned(f)
 		}
 		if ctx.Err() != nil && tellCancel {

@@ -1,11 +1,13 @@
 package client
 
 import (
+	"errors"
 	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"junction/upstream/jsonrpc"
+	"junction/upstream/transport"
 )
 
 // This file finds the calls that a message of the server can belong to. If no task is named, a message
@@ -20,11 +22,11 @@ type owner struct{ principal, caller string }
 func (o owner) is(other owner) bool { return o.caller != "" && o == other }
 
 // abandonedGrace is the time in which a server may still send messages about a call that was
-// abandoned or answered. Servers need not report when they have finished with a call.
+// abandoned, lost or answered. Servers need not report when they have finished with a call.
 const abandonedGrace = time.Minute
 
-// doubt is a request that was abandoned. The server may still send messages about it, until it
-// answers or the time is over.
+// doubt is a request that was abandoned, or whose response was lost. The server may still send messages
+// about it, until it answers or the time is over.
 type doubt struct {
 	owner owner
 	until time.Time
@@ -32,6 +34,13 @@ type doubt struct {
 
 // mostDoubts bounds the abandoned requests of a connection that are told apart.
 const mostDoubts = 256
+
+// unfinished reports whether the server may still process a request that failed with err: it was sent, and
+// the server has not responded with an error. A gateway may have sent a status, such as 504.
+func unfinished(err error) bool {
+	_, said := errors.AsType[*jsonrpc.Error](asRPCError(err))
+	return !said && !errors.Is(err, transport.ErrNotSent)
+}
 
 // abandoned records that a request of the call will not be waited for any more. b.mu is not held.
 func (b *base) abandoned(f *flight) {
@@ -52,12 +61,17 @@ func (b *base) abandoned(f *flight) {
 	b.doubts[f.id] = doubt{f.owner, until}
 }
 
-// answered takes a response that no call waits for: the server has finished with that request.
-func (b *base) answered(id jsonrpc.ID) {
+// answered takes a response that no call waits for: the server has finished with that request, unless it
+// has begun a task. Then answered cancels the task, and the doubt stays.
+func (b *base) answered(m *jsonrpc.Message) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	delete(b.doubts, id)
-	if f := b.flights[id]; f != nil { // it is being abandoned
+	f := b.flights[m.ID] // it is being abandoned
+	if _, known := b.doubts[m.ID]; (known || f != nil) && b.cancelBegun(m) {
+		return
+	}
+	delete(b.doubts, m.ID)
+	if f != nil {
 		f.answered = true
 	}
 }

@@ -2,6 +2,8 @@ package client
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -9,6 +11,8 @@ import (
 
 	"junction/auth/authtest"
 	"junction/upstream/jsonrpc"
+	"junction/upstream/raw"
+	"junction/upstream/transport"
 )
 
 // TestQuestionOfACallThatWasGivenUp: a question that was meant for the previous caller does not reach
@@ -31,6 +35,107 @@ func TestQuestionOfACallThatWasGivenUp(t *testing.T) {
 	}
 	if b.ExclusiveUse() != nil {
 		t.Error("the next call would get another connection, where a server has another state")
+	}
+}
+
+// breaking is a server whose answers end with an error, after those in answers.
+type breaking struct {
+	transport.Transport
+	answers []string // results
+	err     error
+}
+
+func (s *breaking) Call(context.Context, *transport.Request, func(*jsonrpc.Message)) (*jsonrpc.Message, error) {
+	if len(s.answers) == 0 {
+		return nil, s.err
+	}
+	body, err := raw.Parse([]byte(s.answers[0]))
+	s.answers = s.answers[1:]
+	return &jsonrpc.Message{Result: body.Text(), Body: body}, err
+}
+
+// TestQuestionOfACallThatWasLost: the server may still work on a call whose answer was lost, so its
+// question does not reach the next caller. A server that got no call, or answered it, has no question.
+func TestQuestionOfACallThatWasLost(t *testing.T) {
+	lost := errors.New("the stream ended before the answer")
+	working := `{"task":{"taskId":"t","status":"working","pollInterval":1}}`
+	for name, row := range map[string]struct {
+		asTask  bool
+		answers []string
+		err     error
+		works   bool
+	}{
+		"lost":                          {false, nil, lost, true},
+		"a gateway gave up":             {false, nil, &transport.StatusError{Status: 504}, true},
+		"not sent":                      {false, nil, transport.NotSent(lost), false},
+		"answered with an error":        {false, nil, &transport.StatusError{Status: 400, Message: &jsonrpc.Message{Error: &jsonrpc.Error{Code: -32602}}}, false},
+		"answered":                      {false, []string{"{}"}, lost, false},
+		"lost before the task":          {true, nil, lost, true},
+		"task not sent":                 {true, nil, transport.NotSent(lost), false},
+		"lost during the task":          {true, []string{working}, lost, true},
+		"not connected during the task": {true, []string{working}, transport.NotSent(lost), true},
+		"the task failed":               {true, []string{working}, &jsonrpc.Error{Code: -32603}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := &legacyConn{}
+				l.init(authtest.Log(t), Hooks{}, EraLegacy)
+				defer l.stop()
+				l.transport = &breaking{answers: row.answers, err: row.err}
+				l.info.Capabilities, _ = raw.Parse([]byte(`{"tasks":{"requests":{"tools":{"call":{}}}}}`))
+				l.Call(t.Context(), &Call{Method: "tools/call", Principal: "one", Caller: "y", AsTask: row.asTask, Peer: struct{ Peer }{}}, nil)
+				next := &flight{id: "next", owner: owner{"one", "x"}}
+				l.track(next)
+				f, reason := l.callOf(nil, &jsonrpc.Message{ID: "1", Method: "elicitation/create"})
+				if works := f != next; works != row.works {
+					t.Errorf("a question is held to be that of the earlier call: %t (%s), want %t", works, reason, row.works)
+				}
+			})
+		})
+	}
+}
+
+// TestTaskThatBeginsLate has a server begin a task after its call was given up: the task is cancelled,
+// and the answer does not end the doubt, because the server works on.
+func TestTaskThatBeginsLate(t *testing.T) {
+	for name, early := range map[string]bool{"before the call has ended": true, "after the call has ended": false} {
+		t.Run(name, func(t *testing.T) {
+			b := new(base)
+			b.init(authtest.Log(t), Hooks{}, EraLegacy)
+			defer b.stop()
+			f := &flight{id: "8", owner: owner{"a", "2"}}
+			b.track(f)
+			late := func(id jsonrpc.ID) {
+				body, err := raw.Parse([]byte(`{"task":{"taskId":"t","status":"working"}}`))
+				if err != nil {
+					t.Fatal(err)
+				}
+				b.receive(&jsonrpc.Message{ID: id, Result: body.Text(), Body: body})
+			}
+			if early {
+				late("8")
+			}
+			b.abandoned(f)
+			delete(b.flights, f.id)
+			if !early {
+				late("8")
+			}
+			if len(b.outbox) != 1 {
+				t.Fatalf("%d messages to the server, want tasks/cancel", len(b.outbox))
+			}
+			cancel := <-b.outbox
+			if cancel.Method != "tasks/cancel" || string(cancel.Params) != `{"taskId":"t"}` {
+				t.Errorf("the server gets %s %s, want tasks/cancel", cancel.Method, cancel.Params)
+			}
+			late(cancel.ID)
+			if len(b.outbox) != 0 {
+				t.Error("the answer to tasks/cancel is taken for a task that has begun")
+			}
+			b.track(&flight{id: "9", owner: owner{"a", "1"}})
+			if f, _ := b.callOf(nil, &jsonrpc.Message{ID: "1", Method: "elicitation/create"}); f != nil {
+				t.Error("the question may be that of the task, and was taken for the next call's")
+			}
+		})
 	}
 }
 
@@ -146,7 +251,7 @@ func TestAnswerEndsTheDoubt(t *testing.T) {
 		}
 		early := &flight{id: "4", owner: owner{"a", "2"}}
 		b.track(early)
-		b.answered("4") // between the end of its context and its end
+		b.answered(&jsonrpc.Message{ID: "4", Result: []byte("{}")}) // between the end of its context and its end
 		b.abandoned(early)
 		delete(b.flights, "4")
 		if !clear() {

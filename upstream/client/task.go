@@ -48,6 +48,9 @@ func (l *legacyConn) callAsTask(ctx context.Context, c *Call, clock *Clock) (Res
 	created, err := l.within(ctx, f, jsonrpc.Message{ID: id, Method: c.Method, Params: params},
 		c.carried.header(nil)...)
 	if err != nil {
+		if unfinished(err) {
+			l.abandoned(f)
+		}
 		return Result{}, err
 	}
 	task, err := created.Object("task")
@@ -62,14 +65,17 @@ func (l *legacyConn) callAsTask(ctx context.Context, c *Call, clock *Clock) (Res
 	l.mu.Lock()
 	f.task = text
 	l.mu.Unlock()
-	about := append(append([]byte(`{"taskId":`), name...), '}')
+	about := aboutTask(name)
 	result, err := l.await(ctx, f, task, about)
 	if err != nil {
-		if ctx.Err() != nil {
+		_, said := err.(*jsonrpc.Error)
+		if !said || ctx.Err() != nil {
 			l.abandoned(f)
-			l.post(&jsonrpc.Message{ID: l.nextID(), Method: methodTasksCancel, Params: about})
 		}
-		if _, said := err.(*jsonrpc.Error); !said && ctx.Err() == nil && errors.Is(err, transport.ErrNotSent) {
+		if ctx.Err() != nil {
+			l.cancelTask(about)
+		}
+		if !said && ctx.Err() == nil && errors.Is(err, transport.ErrNotSent) {
 			// %v hides ErrNotSent: the server has received the call, so it must not be sent again
 			err = fmt.Errorf("the connection broke while the task was in progress: %v", err)
 		}
@@ -80,6 +86,29 @@ func (l *legacyConn) callAsTask(ctx context.Context, c *Call, clock *Clock) (Res
 		result, _ = raw.Parse(own)
 	}
 	return Result{result, TypeComplete}, nil
+}
+
+// aboutTask returns the params of a request about a task; id is JSON.
+func aboutTask(id []byte) []byte { return append(append([]byte(`{"taskId":`), id...), '}') }
+
+// cancelTask tells the server that nobody needs the result of a task. about is that of aboutTask.
+func (b *base) cancelTask(about []byte) {
+	b.post(&jsonrpc.Message{ID: b.nextID(), Method: methodTasksCancel, Params: about})
+}
+
+// cancelBegun cancels the task that the server has begun for a call, if it has. m is the response, which
+// came after the end of the call. Before it, the call cannot be cancelled: tasks have no other
+// cancellation (2025-11-25, basic/utilities/cancellation), and it needs the ID of the task.
+func (b *base) cancelBegun(m *jsonrpc.Message) bool {
+	task, err := m.Body.Object("task")
+	if err != nil || b.era != EraLegacy {
+		return false
+	}
+	id, err := task.Get("taskId")
+	if err == nil {
+		b.cancelTask(aboutTask(id))
+	}
+	return err == nil
 }
 
 // await polls the task until it has ended or needs input. Then it requests the result. The server
