@@ -13,6 +13,7 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"junction/proxy/budget"
+	"junction/proxy/redact"
 	"junction/proxy/sealed"
 	"junction/upstream"
 	"junction/upstream/client"
@@ -177,11 +178,15 @@ func (p *parked) wait(ctx context.Context, s *Core, x *Exchange) (Result, error)
 			p.present = nil
 			p.mu.Unlock()
 			p.calls.remove(p)
-			if p.err != nil {
-				x.lacks.Store(p.origin.lacks.Load())
-				return s.answerError(x, p.err)
+			result, err := p.result, p.err
+			if x.Snapshot != p.origin.Snapshot { // the policy may redact more than when the call began
+				result, err = x.filter(result, err)
 			}
-			return s.answerResult(x, p.result)
+			if err != nil {
+				x.lacks.Store(p.origin.lacks.Load())
+				return s.answerError(x, err)
+			}
+			return s.answerResult(x, result)
 		case len(p.open) > 0 && !settled:
 			settled = true
 			p.mu.Unlock()
@@ -189,11 +194,14 @@ func (p *parked) wait(ctx context.Context, s *Core, x *Exchange) (Result, error)
 			pace.Sleep(ctx, together, nil)
 			continue
 		case len(p.open) > 0:
-			r := p.requests(s, x)
+			r, err := p.requests(s, x)
 			p.present = nil
 			p.away = time.AfterFunc(p.calls.patience, p.giveUp)
 			p.mu.Unlock()
-			return r, nil
+			if err != nil {
+				p.giveUp()
+			}
+			return r, err
 		}
 		p.mu.Unlock()
 		select {
@@ -212,14 +220,21 @@ func (p *parked) wait(ctx context.Context, s *Core, x *Exchange) (Result, error)
 const together = 20 * time.Millisecond
 
 // requests returns the input_required result with the open requests; p.mu is held.
-func (p *parked) requests(s *Core, x *Exchange) Result {
+func (p *parked) requests(s *Core, x *Exchange) (Result, error) {
 	var requests [][]byte
 	for _, q := range p.open {
+		params := q.params
+		if x.Snapshot != p.origin.Snapshot { // the policy may redact more than when the call began
+			var err error
+			if params, _, err = x.Subject.Redact.Text(params, redact.MetaToken); err != nil {
+				return Result{}, rejected("Invalid params of %s: %v", q.method, err)
+			}
+		}
 		// params is {} even if empty: some clients require the member
 		requests = append(requests,
-			fmt.Appendf(nil, `"%s":{"method":%s,"params":%s}`, q.key, raw.Quote(q.method), q.params))
+			fmt.Appendf(nil, `"%s":{"method":%s,"params":%s}`, q.key, raw.Quote(q.method), params))
 	}
-	return s.inputRequired(x, requests, sealed.State{Kind: sealed.Parked, Parked: p.id, Member: s.process()})
+	return s.inputRequired(x, requests, sealed.State{Kind: sealed.Parked, Parked: p.id, Member: s.process()}), nil
 }
 
 // giveUp ends the call of a client that does not return. The open server requests fail, and the

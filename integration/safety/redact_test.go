@@ -7,6 +7,7 @@ import (
 	"junction/auth/authtest"
 	"junction/integration/harness"
 	"junction/upstream"
+	"junction/upstream/client"
 	"junction/upstream/upstreamtest"
 )
 
@@ -46,4 +47,37 @@ func TestRedactionOfOurErrors(t *testing.T) {
 			})
 		}
 	}
+}
+
+// TestRedactionOfACallThatIsReturnedTo: the file redacts more while the user is asked in the middle of a
+// call. The client then reads the next question and the result without that text. A legacy client's call to
+// a legacy server has no second request, so it keeps the policy with which it began.
+func TestRedactionOfACallThatIsReturnedTo(t *testing.T) {
+	harness.EachPair(t, func(t *testing.T, p harness.Pair) {
+		if p.Client == client.EraLegacy && p.Upstream == client.EraLegacy {
+			t.Skip("one request")
+		}
+		s := p.Serve(t, upstreamtest.Script{})
+		setup := harness.Setup{Upstreams: map[string]upstream.Config{"up": s.Config}, Policy: harness.MustPolicy(t,
+			"- { name: all, rules: [ { allow: { upstreams: \"*\" } } ] }\n")}
+		j := harness.Start(t, p, setup)
+		j.Offers(t, "up")
+		m, asked := j.Talk(t).Converse(t, harness.Asking(harness.AskForm, strings.Replace(harness.AskForm, "Name?", "Is it TCK-77?", 1)),
+			func(q harness.ServerRequest) string {
+				if strings.Contains(string(q.Params), "Name?") {
+					later := setup
+					later.Policy = harness.MustPolicy(t, `
+- { name: all, rules: [ { allow: { upstreams: "*" } } ], redact: [ { name: ticket, re: "TCK-[0-9]+" } ] }
+`)
+					j.Apply(later)
+				}
+				return `"result":{"action":"accept","content":{"n":"TCK-99"}}`
+			})
+		if len(asked) != 2 || !strings.Contains(string(asked[1].Params), "Is it [redacted: ticket]?") {
+			t.Errorf("the client is asked %q", asked)
+		}
+		if got := string(m.Append(nil)); m.Error != nil || strings.Contains(got, "TCK") || !strings.Contains(got, "[redacted: ticket]") {
+			t.Errorf("the call is answered %s", got)
+		}
+	})
 }
