@@ -45,7 +45,7 @@ type parkedCalls struct {
 type parked struct {
 	calls  *parkedCalls
 	id     string
-	held   *budget.Grant // for the params and a large answer; used by the goroutine of the call
+	held   *budget.Grant // for the params and a large answer; used by the goroutine of the call, then by leave
 	large  int64         // part of held for the answer, in bytes
 	origin *Exchange     // exchange of the first request
 	cancel context.CancelCauseFunc
@@ -57,6 +57,7 @@ type parked struct {
 	open    []*openRequest // without a response yet, in the order of arrival
 	numbers int
 	done    bool // result and err are set
+	gone    bool // nobody will ask for them
 	result  client.Result
 	err     error
 	changed chan struct{} // 1-buffered: a server request came, or the call is done
@@ -76,7 +77,7 @@ type openRequest struct {
 func (l *parkedCalls) begin(ctx context.Context, s *Core, x *Exchange, c *upstream.Call) (Result, error) {
 	p := &parked{calls: l, id: rand.Text(), origin: x, present: x, changed: make(chan struct{}, 1)}
 	x.Outlived = true
-	p.held = x.Grant.Part(budget.Bytes) // in use until the call is over
+	p.held = x.Grant.Part(budget.Bytes) // in use until the client has the answer
 	own := *c
 	own.Peer, own.Buffer = p, nil
 	var calling context.Context
@@ -84,7 +85,6 @@ func (l *parkedCalls) begin(ctx context.Context, s *Core, x *Exchange, c *upstre
 	own.End = p.cancel
 	if !l.start(func() {
 		defer p.cancel(nil)
-		defer p.held.Release()
 		p.finish(x.filter(s.callUpstream(calling, x, &own)))
 	}) {
 		p.cancel(nil)
@@ -177,7 +177,7 @@ func (p *parked) wait(ctx context.Context, s *Core, x *Exchange) (Result, error)
 		case p.done:
 			p.present = nil
 			p.mu.Unlock()
-			p.calls.remove(p)
+			p.leave()
 			result, err := p.result, p.err
 			if x.Snapshot != p.origin.Snapshot { // the policy may redact more than when the call began
 				result, err = x.filter(result, err)
@@ -240,16 +240,40 @@ func (p *parked) requests(s *Core, x *Exchange) (Result, error) {
 // giveUp ends the call of a client that does not return. The open server requests fail, and the
 // call is cancelled.
 func (p *parked) giveUp() {
-	p.calls.remove(p) // first, so that a returning client does not find the call
+	p.leave() // first, so that a returning client does not find the call
 	p.cancel(nil)
 }
 
-// finish stores the outcome of the call until the client returns.
+// leave unlists the call, whose outcome nobody will ask for any more, and releases what a call in the past
+// holds.
+func (p *parked) leave() {
+	p.calls.remove(p)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.done && !p.gone {
+		p.held.Release()
+	}
+	p.gone = true
+}
+
+// finish stores the outcome of the call until the client returns. A large answer counts for its user
+// meanwhile.
 func (p *parked) finish(r client.Result, err error) {
 	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err == nil && !p.gone {
+		if n := int64(len(r.Text())) - p.large; n > OneWrite {
+			err = p.Reserve(n)
+		}
+	}
+	if err != nil {
+		r = client.Result{}
+	}
 	p.done, p.result, p.err = true, r, err
 	p.open = nil
-	p.mu.Unlock()
+	if p.gone {
+		p.held.Release()
+	}
 	pace.Wake(p.changed)
 }
 
