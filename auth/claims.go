@@ -199,7 +199,8 @@ func (c claims) time(name string) (time.Time, bool, error) {
 	if err := json.Unmarshal(v, &seconds); err != nil || string(v) == "null" || math.Abs(seconds) > 1<<40 {
 		return time.Time{}, false, fmt.Errorf("%w: its claim %s is not a time", ErrInvalidToken, name)
 	}
-	return time.Unix(0, 0).Add(time.Duration(seconds * float64(time.Second))), true, nil
+	whole, part := math.Modf(seconds)
+	return time.Unix(int64(whole), int64(part*1e9)), true, nil
 }
 
 // scopes returns the scopes of the claims scope and scp, which are lists or strings with spaces.

@@ -153,6 +153,7 @@ func TestJWTRefused(t *testing.T) {
 		{"no end", claims(map[string]any{"exp": nil}), "no expiry"},
 		{"end null", claims(map[string]any{"exp": json.RawMessage("null")}), "is not a time|is malformed"},
 		{"not yet", claims(map[string]any{"nbf": now + 90}), "not valid yet"},
+		{"not before the year 9999", claims(map[string]any{"nbf": 253402300799}), "not valid yet"},
 		{"no subject", claims(map[string]any{"sub": nil, "client_id": nil}), "no valid subject"},
 		{"odd subject", claims(map[string]any{"sub": "a\nb"}), "no valid subject"},
 		{"two subjects", claims(map[string]any{"sub": []string{"a", "b"}}), "no valid subject|is malformed"},
@@ -260,6 +261,7 @@ func TestJWTAccepted(t *testing.T) {
 		"expired within the skew": {"exp": now - 30},
 		"not yet within the skew": {"nbf": now + 30},
 		"end with a fraction":     {"exp": float64(now) + 100.5},
+		"end of the year 9999":    {"exp": 253402300799},
 		"no client":               {"client_id": nil},
 		"no scopes":               {"scope": nil},
 	} {

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
@@ -79,12 +80,14 @@ func (s *Core) approveLegacy(ctx context.Context, x *Exchange) (*Result, error) 
 	if !ok {
 		return s.unapproved(x, approvalDeclined, "The person at the client did not approve this call.")
 	}
+	shown := x.spanKey(span)
 	if err := s.permitAgain(x, (*Exchange).permit); err != nil {
 		x.Info.Approval = approvalLate
 		return nil, err
 	}
-	if span > policy.SpanOnce && span <= x.offer().Most { // the policy may have changed meanwhile
-		x.Session.approve(x.spanKey(span))
+	// the policy, or the server, may have changed meanwhile
+	if span > policy.SpanOnce && span <= x.offer().Most && x.spanKey(span) == shown {
+		x.Session.approve(shown)
 	}
 	x.Info.Approval, x.approved = approvalGiven, true
 	return nil, nil
@@ -140,7 +143,7 @@ func (s *Core) approveModern(ctx context.Context, x *Exchange, st sealed.State) 
 			if !ok {
 				return s.unapproved(x, approvalDeclined, "The person at the client did not approve this call.")
 			}
-			if span <= policy.SpanCall || bytes.Equal(st.Spans, x.spans()) { // else it is asked again
+			if span == policy.SpanOnce || bytes.Equal(st.Spans, x.spans()) { // else it is asked again
 				if span > policy.SpanOnce {
 					s.approvals.Give(x.Principal.ID, x.spanKey(span))
 				}
@@ -185,21 +188,21 @@ func (x *Exchange) remembered(is func(key string) bool) bool {
 	return false
 }
 
-// spanKey returns the key of a remembered approval. For one exact call, this is the digest of the
-// request. Else it is a digest of the endpoint, the server with its address or command, and, in the
-// modern era, the program and the sign-in; for a tool also of its name and its definition, so that a
-// tool that has changed needs a new approval.
+// spanKey returns the key of a remembered approval. It is a digest of the endpoint, the server with its
+// address or command, and, in the modern era, the program and the sign-in; for one exact call also of the
+// request, and for a tool of its name and its definition, so that a tool that has changed needs a new
+// approval.
 func (x *Exchange) spanKey(span policy.Span) string {
-	if span <= policy.SpanCall {
-		return string(x.identity().ApprovalDigest())
-	}
 	server := x.target.Backend.Config()
 	parts := []any{span, x.Endpoint.Name, x.target.Backend.Name(), server.URL, server.Command, server.Dir}
 	if x.Era == client.EraModern {
 		parts = append(parts, x.Grant.Account, x.Principal.Kind, x.Principal.OAuthClient, x.Principal.Grant,
 			x.Info.Client)
 	}
-	if span == policy.SpanTool {
+	switch span {
+	case policy.SpanCall:
+		parts = append(parts, x.identity().ApprovalDigest())
+	case policy.SpanTool:
 		parts = append(parts, x.target.Name, string(x.target.Item.Definition.Text()))
 	}
 	h := sha256.New()
@@ -209,14 +212,19 @@ func (x *Exchange) spanKey(span policy.Span) string {
 	return fmt.Sprintf("%d %x", span, h.Sum(nil))
 }
 
-// spans returns a digest of what the form offers beyond the exact call; nil for nothing. A modern client
+// spans returns a digest of what the form offers beyond this one call; nil for nothing. A modern client
 // returns with the answer in a later request: if the tool or the server has another definition by then,
 // the user has not seen what the answer would allow.
 func (x *Exchange) spans() []byte {
-	if x.offer().Most <= policy.SpanCall {
+	most := x.offer().Most
+	if most <= policy.SpanOnce {
 		return nil
 	}
-	sum := sha256.Sum256([]byte(x.spanKey(policy.SpanTool) + x.spanKey(policy.SpanServer)))
+	var keys strings.Builder
+	for span := policy.SpanCall; span <= most; span++ {
+		keys.WriteString(x.spanKey(span))
+	}
+	sum := sha256.Sum256([]byte(keys.String()))
 	return sum[:16]
 }
 

@@ -140,6 +140,8 @@ func (srv *Server) recheckSession(ctx context.Context, g store.Grant) error {
 		return srv.endSession(ctx, session, g, ended)
 	}
 	if err != nil {
+		// the provider may have replaced the token before it failed
+		session.RefreshToken = cmp.Or(refreshToken, session.RefreshToken)
 		srv.log.Warn("cannot ask the provider whether a user may still sign in", "provider", session.IDP,
 			"good until", session.OKUntil, "error", err)
 		if release := srv.store.UpdateIDPSession(ctx, session); release != nil && !isOver(release) {

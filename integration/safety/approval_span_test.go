@@ -146,3 +146,46 @@ func TestApprovalIsOfTheToolThatWasShown(t *testing.T) {
 		}
 	})
 }
+
+// TestApprovalOfACallIsForItsServerAndApp: "this exact call" is not remembered for another server that the
+// file gives the name, nor, in the modern era, for another app of the same user.
+func TestApprovalOfACallIsForItsServerAndApp(t *testing.T) {
+	harness.InMemory(t, "each process remembers its own approvals")
+	harness.EachPair(t, func(t *testing.T, p harness.Pair) {
+		first, second := p.Serve(t, upstreamtest.Script{}), p.Serve(t, upstreamtest.Script{})
+		if len(second.Config.Command) > 0 {
+			second.Config.Dir = t.TempDir() // the command of both is this program
+		}
+		guard, keys := harness.Keyring(t, "ann")
+		setup := harness.Setup{Upstreams: map[string]upstream.Config{"up": first.Config}, Guard: guard,
+			Policy: harness.MustPolicy(t, "- { name: all, rules: [ { ask: { upstreams: up } }, { allow: { upstreams: \"*\" } } ] }\n")}
+		j := harness.Start(t, p, setup)
+		j.Offers(t, "up")
+		ann := j.As(t, keys["ann"])
+		asked := func(c *harness.Talker, choice string) int {
+			_, questions := c.Converse(t, harness.Called("up__echo", `{"text":"a"}`), approval(choice))
+			return len(questions)
+		}
+		if once, again := asked(ann, "Allow and remember for this exact call"), asked(ann, "Do not allow"); once != 1 || again != 0 {
+			t.Fatalf("the user is asked %d times, and then %d times, want 1 and 0", once, again)
+		}
+		if p.Client == client.EraModern {
+			other := j.As(t, keys["ann"])
+			other.Name = "another-app"
+			if asked(other, "Do not allow") != 1 {
+				t.Error("the user is not asked about the call of another app")
+			}
+		}
+		setup.Upstreams = map[string]upstream.Config{"up": second.Config}
+		j.Apply(setup)
+		j.Offers(t, "up")
+		if asked(ann, "Do not allow") != 1 {
+			t.Error("the user is not asked about the call to another server")
+		}
+		for _, r := range second.Received() {
+			if r.Message.Method == "tools/call" {
+				t.Errorf("the other server gets %s", r.Message.Params)
+			}
+		}
+	})
+}

@@ -40,6 +40,8 @@ func (p *Provider) Advice(err error) string {
 			return "compare the clock of this machine with the provider's"
 		}
 		return "compare issuer and client_id of the identity provider " + p.ID + " with the registration there"
+	case "userinfo_refused":
+		return "compare scopes of the identity provider " + p.ID + " with those that its userinfo endpoint needs"
 	case "missing_iss", "wrong_iss":
 		return "the answer may come from another issuer: compare issuer of the identity provider " + p.ID +
 			" with what the provider calls itself"

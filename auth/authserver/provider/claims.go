@@ -98,7 +98,7 @@ func texts(v any) ([]string, bool) {
 	switch v := v.(type) {
 	case string:
 		return []string{v}, true
-	case bool, float64, json.Number:
+	case bool, json.Number:
 		return []string{fmt.Sprint(v)}, true
 	case []any:
 		list := make([]string, 0, len(v))

@@ -10,8 +10,10 @@
 package provider
 
 import (
+	"bytes"
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -287,7 +289,7 @@ func (p *Provider) finish(ctx context.Context, code, nonce, verifier string) (Id
 	defer cancel()
 	token, err := p.oauth(d).Exchange(ctx, code, oauth2.VerifierOption(verifier))
 	if err != nil {
-		return Identity{}, "", asError(err, code, verifier)
+		return Identity{}, "", asError(err, code, verifier, p.ClientSecret)
 	}
 	id, err := p.identify(ctx, d, token, nonce)
 	return id, token.RefreshToken, err
@@ -304,7 +306,8 @@ func (p *Provider) Renew(ctx context.Context, refreshToken, subject string) (Ide
 	defer cancel()
 	token, err := p.oauth(d).TokenSource(ctx, &oauth2.Token{RefreshToken: refreshToken}).Token()
 	if err != nil {
-		if r, ok := errors.AsType[*Error](asError(err, refreshToken)); ok && r.code == "invalid_grant" {
+		err = asError(err, refreshToken, p.ClientSecret)
+		if r, ok := errors.AsType[*Error](err); ok && r.code == "invalid_grant" {
 			return Identity{}, "", &EndedError{r.code, r.Text}
 		}
 		return Identity{}, "", err
@@ -319,24 +322,45 @@ func (p *Provider) Renew(ctx context.Context, refreshToken, subject string) (Ide
 	return id, token.RefreshToken, err
 }
 
-// asError returns an *Error if the provider answered with an error, and err if there
-// was no answer. secrets are what the request contained: a description may repeat them.
+// asError returns an *Error if the provider answered with an error, an error with the status if it answers
+// nobody at the moment, and err if there was no answer. secrets are what the request contained: the answer
+// may repeat them.
 func asError(err error, secrets ...string) error {
-	if e, ok := errors.AsType[*oauth2.RetrieveError](err); ok && e.Response != nil && e.Response.StatusCode < 500 &&
-		e.Response.StatusCode != http.StatusTooManyRequests {
-		code := e.ErrorCode
-		if code == "" {
-			code = fmt.Sprint("status ", e.Response.StatusCode)
-		}
-		text := e.ErrorDescription
-		for _, secret := range secrets {
-			if secret != "" {
-				text = strings.ReplaceAll(text, secret, "***")
-			}
-		}
-		return &Error{code: prose.ASCII(code, 60), Text: prose.ASCII(text, 160)}
+	e, ok := errors.AsType[*oauth2.RetrieveError](err)
+	if !ok || e.Response == nil {
+		return err
 	}
-	return err
+	if status := e.Response.StatusCode; status >= 500 || status == http.StatusTooManyRequests {
+		return fmt.Errorf("the provider answered with status %d", status)
+	}
+	code := e.ErrorCode
+	if code == "" {
+		code = fmt.Sprint("status ", e.Response.StatusCode)
+	}
+	return &Error{code: prose.ASCII(without(code, secrets), 60), Text: prose.ASCII(without(e.ErrorDescription, secrets), 160)}
+}
+
+// without replaces secrets in a text.
+func without(text string, secrets []string) string {
+	for _, secret := range secrets {
+		if secret != "" {
+			text = strings.ReplaceAll(text, secret, "***")
+		}
+	}
+	return text
+}
+
+// userInfoError returns the error for a request of userinfo without a result. That of go-oidc is the status
+// and the whole body.
+func (p *Provider) userInfoError(err error, token string) error {
+	if _, unanswered := errors.AsType[*url.Error](err); unanswered {
+		return fmt.Errorf("get userinfo from %s: %w", p.Issuer, err)
+	}
+	text := prose.ASCII(without(err.Error(), []string{token}), 160)
+	if strings.HasPrefix(text, "4") && !strings.HasPrefix(text, "429") {
+		return &Error{code: "userinfo_refused", Text: text}
+	}
+	return fmt.Errorf("get userinfo from %s: %s", p.Issuer, text)
 }
 
 // identify returns the user whom the tokens belong to. nonce is "" after a refresh, which may
@@ -357,7 +381,7 @@ func (p *Provider) identify(ctx context.Context, d *discovered, token *oauth2.To
 		if err != nil {
 			return Identity{}, rejected("invalid_id_token", err)
 		}
-		if err := idToken.Claims(&claims); err != nil {
+		if err := decode(idToken, &claims); err != nil {
 			return Identity{}, rejected("invalid_id_token", err)
 		}
 	} else if nonce != "" {
@@ -367,6 +391,17 @@ func (p *Provider) identify(ctx context.Context, d *discovered, token *oauth2.To
 		return Identity{}, err
 	}
 	return p.person(claims)
+}
+
+// decode reads claims. Numbers stay as the provider wrote them.
+func decode(from interface{ Claims(any) error }, into *map[string]any) error {
+	var text json.RawMessage
+	if err := from.Claims(&text); err != nil {
+		return err
+	}
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.UseNumber()
+	return d.Decode(into)
 }
 
 // complete adds the claims that the ID token lacks from the userinfo endpoint, where many providers
@@ -379,10 +414,10 @@ func (p *Provider) complete(ctx context.Context, d *discovered, token *oauth2.To
 	}
 	info, err := d.Provider.UserInfo(ctx, oauth2.StaticTokenSource(token))
 	if err != nil {
-		return fmt.Errorf("get userinfo from %s: %w", p.Issuer, err)
+		return p.userInfoError(err, token.AccessToken)
 	}
 	more := map[string]any{}
-	if err := info.Claims(&more); err != nil {
+	if err := decode(info, &more); err != nil {
 		return rejected("invalid_userinfo", err)
 	}
 	if sub, known := claims["sub"]; known && more["sub"] != sub { // OpenID Connect Core, section 5.3.2
