@@ -428,7 +428,6 @@ func subscribe(ctx context.Context, s *Core, x *Exchange) (Result, error) {
 		return Result{}, OveruseError(err)
 	}
 	h := s.listeners.subscriber(x, l, nil)
-	defer s.listeners.leave(h)
 	defer s.listeners.release(h, nothing)
 	uris, err := wanted.Elements("resourceSubscriptions")
 	if err != nil && err != raw.ErrAbsent {

@@ -30,7 +30,6 @@ type subscriber struct {
 	session      *Session
 	resources    map[resourceKey]subscription
 	waiting      []note       // for a session without a stream
-	requests     int          // that use it now
 	held         budget.Grant // for resources
 }
 
@@ -122,41 +121,24 @@ func isPart(uri, whole string) bool {
 	return ok && rest != "" && strings.ContainsRune("/?#", rune(rest[0]))
 }
 
-// subscriber adds a subscriber, or returns the session's existing one on the endpoint. The request must
-// leave it.
+// subscriber adds a subscriber, or returns the session's existing one on the endpoint.
 func (ls *listeners) subscriber(x *Exchange, stream *Listener, session *Session) *subscriber {
 	c := x.Caller
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	for h := range ls.subscribers {
 		if session != nil && h.session == session && h.Endpoint.Name == c.Endpoint.Name {
-			h.requests++
 			return h
 		}
 	}
 	h := &subscriber{Caller: c, stream: stream, session: session, resources: map[resourceKey]subscription{},
-		held: x.Grant.Empty(), requests: 1}
+		held: x.Grant.Empty()}
 	ls.subscribers[h] = struct{}{}
 	return h
 }
 
-// leave ends the use of a subscriber by a request. It removes a subscriber without subscriptions that no
-// other request uses: another one may be waiting for an upstream to accept its subscription.
-func (ls *listeners) leave(h *subscriber) {
-	ls.mu.Lock()
-	h.requests--
-	ls.drop(h)
-	ls.mu.Unlock()
-}
-
-// drop removes a subscriber that nobody needs; mu is held.
-func (ls *listeners) drop(h *subscriber) {
-	if len(h.resources) == 0 && h.requests == 0 {
-		delete(ls.subscribers, h)
-	}
-}
-
-// release ends the subscriptions for which keep returns false.
+// release ends the subscriptions for which keep returns false, and removes a subscriber that has
+// none left.
 func (ls *listeners) release(h *subscriber, keep func(resourceKey) bool) {
 	type source struct {
 		backend view.Backend
@@ -171,7 +153,9 @@ func (ls *listeners) release(h *subscriber, keep func(resourceKey) bool) {
 			h.unsubscribed(key)
 		}
 	}
-	ls.drop(h)
+	if len(h.resources) == 0 {
+		delete(ls.subscribers, h)
+	}
 	ls.mu.Unlock()
 	for s, uris := range gone {
 		s.backend.Unsubscribe(s.from, uris)
@@ -391,8 +375,8 @@ func subscribeResource(ctx context.Context, s *Core, x *Exchange) (Result, error
 	}
 	h := s.listeners.subscriber(x, nil, x.Session)
 	accepted, err := s.subscribeTo(ctx, h, []*view.Target{t})
-	s.listeners.leave(h)
 	if !accepted[t] {
+		s.listeners.release(h, func(resourceKey) bool { return true })
 		if err == nil {
 			err = InvalidParams("The upstream %s does not notify about changes of this resource", t.Backend.Name())
 		}
@@ -419,9 +403,7 @@ func unsubscribeResource(ctx context.Context, s *Core, x *Exchange) (Result, err
 		return Result{}, err
 	}
 	gone := resourceKey{t.Backend.Name(), t.Name}
-	h := s.listeners.subscriber(x, nil, x.Session)
-	s.listeners.release(h, func(k resourceKey) bool { return k != gone })
-	s.listeners.leave(h)
+	s.listeners.release(s.listeners.subscriber(x, nil, x.Session), func(k resourceKey) bool { return k != gone })
 	return Result{Body: []byte("{}")}, nil
 }
 

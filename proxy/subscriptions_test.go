@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -99,62 +98,6 @@ func TestSubscriptionsMoveSideBySide(t *testing.T) {
 			if sub.backend == nil || !slices.ContainsFunc(h.Endpoint.View.Stocks, func(st *view.Stock) bool { return st.Backend == sub.backend }) {
 				t.Errorf("%v did not move", key)
 			}
-		}
-	})
-}
-
-// gated accepts subscriptions when it is told to, or never.
-type gated struct {
-	*proxytest.Backend
-	accept <-chan bool
-}
-
-func (b gated) Subscribe(
-	_ context.Context, _ client.Profile, _, _ string, uris []string,
-) (upstream.Source, []string, error) {
-	if !<-b.accept {
-		uris = nil
-	}
-	return upstream.Source{}, uris, nil
-}
-
-// TestRefusedSubscriptionUndoesNoOther: while an upstream thinks about the first subscription of a session,
-// another subscription is refused, or ended. The first one is then accepted all the same.
-func TestRefusedSubscriptionUndoesNoOther(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := mustCore(t)
-		ls := &s.listeners
-		local := &auth.Principal{Kind: auth.KindLocal}
-		x := &Exchange{Grant: proxytest.NewBudget(t, [budget.Quotas]int64{budget.Bytes: 1 << 20}).Grant(budget.Account{}, "")}
-		x.Caller = scope.Caller{Snapshot: s.Snapshot(), Endpoint: s.Snapshot().EndpointFor("", local), Principal: local}
-		session := &Session{}
-		subscribe := func(accept <-chan bool) bool {
-			target := &view.Target{Backend: gated{proxytest.NewBackend(t, 1, 1), accept}, Name: "file:///a"}
-			h := ls.subscriber(x, nil, session)
-			defer ls.leave(h)
-			accepted, _ := s.subscribeTo(t.Context(), h, []*view.Target{target})
-			return accepted[target]
-		}
-		never, later := make(chan bool), make(chan bool)
-		close(never)
-		var first sync.WaitGroup
-		first.Go(func() {
-			if !subscribe(later) {
-				t.Error("the first subscription is not accepted")
-			}
-		})
-		synctest.Wait()
-		if subscribe(never) {
-			t.Error("the second subscription is accepted")
-		}
-		later <- true
-		first.Wait()
-		if len(ls.subscribers) != 1 {
-			t.Errorf("%d subscribers are left, want 1", len(ls.subscribers))
-		}
-		ls.forget(session)
-		if len(ls.subscribers) != 0 {
-			t.Errorf("%d subscribers are left after the session, want none", len(ls.subscribers))
 		}
 	})
 }

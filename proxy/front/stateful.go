@@ -360,9 +360,6 @@ func (s *Server) serveMember(x *request) bool {
 		return refuse(http.StatusBadRequest)
 	}
 	server, holder := x.serverOf(c)
-	if server == nil && x.hides(c) {
-		return refuse(http.StatusForbidden)
-	}
 	if server == nil { // by the configuration of this process, there is no such server with a state
 		w.Header().Set(members.HeaderReleased, "1")
 		return refuse(http.StatusMisdirectedRequest)
@@ -396,18 +393,6 @@ func (x *request) serverOf(c *stateful.Call) (server proxy.Stateful, holder stri
 		}
 	}
 	return nil, ""
-}
-
-// hides reports whether there is such a server with a state, which this process does not let the caller use.
-// The state of others stays here.
-func (x *request) hides(c *stateful.Call) bool {
-	for _, st := range x.Endpoint.View.Stocks {
-		if st.Backend.Name() == c.Upstream {
-			_, ok := st.Backend.Holder(c.Session, x.User())
-			return ok
-		}
-	}
-	return false
 }
 
 // makeCall makes a call of another member, and writes its answer as frames. refused is an error that is

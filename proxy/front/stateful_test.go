@@ -245,35 +245,6 @@ func TestStateIsThatOfTheCredentials(t *testing.T) {
 	}
 }
 
-// TestStateOfOthersIsKept: a call of another member to a server that this member does not let the caller
-// use is refused. The state of other callers stays here, and the other member must not begin a second one.
-func TestStateOfOthersIsKept(t *testing.T) {
-	s := serverWith(t, Options{Log: authtest.Log(t), Members: &stateMembers{owner: "self"}})
-	other := proxytest.NewBackend(t, 1, 1)
-	other.Named = "other"
-	backend := holding{proxytest.NewBackend(t, 1, 1), new([]string)}
-	s.ApplyBackends(scope.Config{Guard: new(auth.Config).Guard(nil, "", nil), Policy: proxytest.MustPolicy(t, policy.Config{{
-		Name: "some", Rules: []policy.Rule{{Allow: &policy.Selector{Upstreams: policy.List{"other"}}}}}})}, []view.Backend{backend, other})
-	for name, want := range map[string]int{backend.Name(): http.StatusForbidden, "unknown": http.StatusMisdirectedRequest} {
-		params, err := raw.Parse([]byte(`{"name":"x"}`))
-		if err != nil {
-			t.Fatal(err)
-		}
-		text, err := stateful.Of("id", name, &upstream.Call{Call: client.Call{Method: "tools/call", Params: params},
-			Session: "s", Era: client.EraLegacy}).Text()
-		if err != nil {
-			t.Fatal(err)
-		}
-		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "http://localhost/mcp", bytes.NewReader(text))
-		r.Header.Set(members.HeaderCall, sentCall)
-		w := httptest.NewRecorder()
-		s.ServeHTTP(w, r.WithContext(members.WithForwarded(r.Context())))
-		if released := w.Header().Get(members.HeaderReleased) != ""; w.Code != want || released != (name == "unknown") {
-			t.Errorf("the call to %s is answered %d, released %t, want %d", name, w.Code, released, want)
-		}
-	}
-}
-
 // TestStateOutOfReach: a call whose state is at a member that lives and cannot be reached is refused with
 // 503, and not made here. The error of a call that was sent tells that it may have been executed.
 func TestStateOutOfReach(t *testing.T) {
