@@ -251,15 +251,10 @@ func (x *request) callAt(ctx context.Context, owner, name string, c *upstream.Ca
 	default:
 		return client.Result{}, errors.Join(stateful.ErrLost, err)
 	}
-	return stateful.Read(ctx, body, name, c.Peer, func(ctx context.Context, number string, text []byte) error {
-		body, err := x.server.members.Send(ctx, x.request, sentAnswer+id+" "+number, text, owner)
-		switch {
-		case err == nil:
-			return body.Close()
-		case errors.Is(err, members.ErrRefused): // the call is over, or the owner has ended the question
-			return nil
+	return stateful.Read(ctx, body, name, c.Peer, func(ctx context.Context, number string, text []byte) {
+		if body, err := x.server.members.Send(ctx, x.request, sentAnswer+id+" "+number, text, owner); err == nil {
+			body.Close()
 		}
-		return err
 	})
 }
 
@@ -321,7 +316,8 @@ func (s *Server) answerMember(w http.ResponseWriter, r *http.Request) bool {
 // takeAnswer reads the answer to a question, of n bytes, and returns the status of the reply.
 func takeAnswer(owner *stateful.Owner, number string, body io.Reader, n int64) int {
 	text := make([]byte, n)
-	if _, err := io.ReadFull(body, text); err != nil { // the other member sends it again
+	if _, err := io.ReadFull(body, text); err != nil {
+		owner.Refuse(number, text[0], "the connection between two replicas broke")
 		return http.StatusBadRequest
 	}
 	if owner.Answer(number, text) != nil {

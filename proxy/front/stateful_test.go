@@ -308,8 +308,8 @@ func TestMessageOfMembersNeedsACaller(t *testing.T) {
 }
 
 // TestAnswersForACallCountForItsCaller: an answer that another member sends for a call is read only if the
-// account of the caller has room for it. Otherwise its question ends at once, with the reason. Progress that
-// is lost ends nothing, and neither does a message that breaks, because it is sent again.
+// account of the caller has room for it. Otherwise its question ends at once, with the reason; lost
+// progress ends nothing.
 func TestAnswersForACallCountForItsCaller(t *testing.T) {
 	s := serverWith(t, Options{Log: authtest.Log(t), Members: &stateMembers{owner: "self"}}, proxytest.NewBackend(t, 1, 1))
 	result := "r\x00\x00\x03\xe8" + strings.Repeat("x", 1000)
@@ -323,7 +323,7 @@ func TestAnswersForACallCountForItsCaller(t *testing.T) {
 		"no room":            {64, result, http.StatusServiceUnavailable, "no share of limits.bodies is left"},
 		"no room, progress":  {64, "n" + result[1:], http.StatusServiceUnavailable, ""},
 		"too large":          {1 << 40, "r" + strings.Repeat("x", int(s.limits.Body)), http.StatusRequestEntityTooLarge, "limits.body"},
-		"the message breaks": {1 << 20, "r", http.StatusBadRequest, ""},
+		"the message breaks": {1 << 20, "r", http.StatusBadRequest, "the connection between two replicas broke"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -10,13 +10,11 @@ import (
 
 	"junction/upstream/client"
 	"junction/upstream/jsonrpc"
-	"junction/upstream/pace"
 	"junction/upstream/raw"
 )
 
-// Answers sends the answer to a question, or its progress, to the owner: a request of its own. An error
-// means that the owner may not have the answer, so that it must be sent again. The owner takes it once.
-type Answers func(ctx context.Context, number string, text []byte) error
+// Answers sends the answer to a question, or its progress, to the owner: a request of its own.
+type Answers func(ctx context.Context, number string, text []byte)
 
 // ErrLost means that the answer of the owner ended before the result.
 var ErrLost = errors.New("the replica that has the state of the server has ended, or has broken the connection, " +
@@ -80,7 +78,7 @@ func (m *asked) ask(ctx context.Context, text []byte) {
 	method, params, _ := bytes.Cut(rest, []byte{'\n'})
 	id := string(number)
 	q := &client.ServerRequest{Method: string(method), Progress: func(params []byte) {
-		_ = m.send(ctx, id, appendFrame(nil, frameNotify, params)) // the next one has the same news
+		m.send(ctx, id, appendFrame(nil, frameNotify, params))
 	}}
 	if len(params) > 0 {
 		q.Params = params
@@ -104,21 +102,13 @@ func (m *asked) ask(ctx context.Context, text []byte) {
 		if asking.Err() != nil {
 			return
 		}
-		text := appendFrame(nil, frameResult, answer)
-		if err != nil {
-			if _, ok := err.(*jsonrpc.Error); !ok {
-				err = errUnanswered
-			}
-			text = failure(err, error.Error)
+		if err == nil {
+			m.send(ctx, id, appendFrame(nil, frameResult, answer))
+			return
 		}
-		m.deliver(asking, id, text)
+		if _, ok := err.(*jsonrpc.Error); !ok {
+			err = errUnanswered
+		}
+		m.send(ctx, id, failure(err, error.Error))
 	})
-}
-
-// deliver sends an answer until the owner has it, or the question or the call has ended. The call waits for
-// the answer without a time limit.
-func (m *asked) deliver(ctx context.Context, id string, text []byte) {
-	var pauses pace.Backoff
-	for m.send(ctx, id, text) != nil && pace.Sleep(ctx, pauses.Next(), nil) {
-	}
 }

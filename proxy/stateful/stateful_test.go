@@ -6,11 +6,7 @@ import (
 	"errors"
 	"io"
 	"reflect"
-	"sync"
-	"sync/atomic"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"junction/upstream"
 	"junction/upstream/client"
@@ -103,62 +99,4 @@ func read(t *testing.T, write func(*Owner)) error {
 		t.Fatal("there is no error")
 	}
 	return err
-}
-
-// answering is a client that answers each question.
-type answering struct{ peer }
-
-func (answering) Ask(context.Context, *client.ServerRequest) ([]byte, error) {
-	return []byte(`{"n":1.50}`), nil
-}
-
-// TestAnswerIsSentUntilItArrives: the owner gets the answer of the client although its way is interrupted
-// twice, the second time after it arrived. A question that the server cancels is not answered any more.
-func TestAnswerIsSentUntilItArrives(t *testing.T) {
-	for name, cancelled := range map[string]bool{"answered": false, "cancelled": true} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				in, out := io.Pipe()
-				o := NewOwner(out, func() {}, nil)
-				var sent atomic.Int32
-				var reading sync.WaitGroup
-				reading.Go(func() {
-					result, err := Read(t.Context(), in, "up", answering{}, func(_ context.Context, number string, text []byte) error {
-						n := sent.Add(1)
-						if n > 1 && !cancelled {
-							if err := o.Answer(number, text); err != nil {
-								t.Error(err)
-							}
-						}
-						if n < 3 {
-							return io.ErrUnexpectedEOF
-						}
-						return nil
-					})
-					if err != nil || string(result.Text()) != `{}` {
-						t.Errorf("the call ends with %s, %v", result.Text(), err)
-					}
-				})
-				ctx, cancel := context.WithCancel(t.Context())
-				defer cancel()
-				if cancelled {
-					time.AfterFunc(100*time.Millisecond, cancel)
-				}
-				answer, err := o.Ask(ctx, &client.ServerRequest{Method: "elicitation/create"})
-				if !cancelled && (string(answer) != `{"n":1.50}` || err != nil) || cancelled && err != errUnanswered {
-					t.Errorf("the answer is %s, %v", answer, err)
-				}
-				time.Sleep(time.Minute)
-				if want := map[bool]int32{false: 3, true: 1}[cancelled]; sent.Load() != want {
-					t.Errorf("the answer was sent %d times, want %d", sent.Load(), want)
-				}
-				empty, err := raw.Parse([]byte(`{}`))
-				if err != nil {
-					t.Fatal(err)
-				}
-				o.Finish(client.Result{Object: empty, Type: client.TypeComplete}, nil, error.Error)
-				reading.Wait()
-			})
-		})
-	}
 }
