@@ -209,6 +209,10 @@
 //	Read                     stateful/member.go  passes notifications and questions on, and has the result
 //	Server.answerMember      front/stateful.go   at the owner: the answer to a question
 //
+// An answer to a question that does not reach the owner is sent again, for at most 30 s (answerPatience),
+// and the owner ignores a second one. Then the call ends with ErrLost, because the time limits of the owner
+// pause until the answer has come.
+//
 // A stopping owner gives a state without a call in flight up at the first call of another member
 // (Server.enter). While the owner is away, calls wait for the end of its lease, as requests of sessions do.
 //

@@ -243,6 +243,8 @@ func (x *request) callAt(ctx context.Context, owner, name string, c *upstream.Ca
 	if err := held.Reserve(budget.Bytes, int64(len(text))); err != nil {
 		return client.Result{}, proxy.OveruseError(err)
 	}
+	ctx, abort := context.WithCancel(ctx)
+	defer abort()
 	body, err := x.server.members.Send(ctx, x.request, sentCall, text, owner)
 	switch {
 	case err == nil:
@@ -251,11 +253,16 @@ func (x *request) callAt(ctx context.Context, owner, name string, c *upstream.Ca
 	default:
 		return client.Result{}, errors.Join(stateful.ErrLost, err)
 	}
-	return stateful.Read(ctx, body, name, c.Peer, func(ctx context.Context, number string, text []byte) {
-		if body, err := x.server.members.Send(ctx, x.request, sentAnswer+id+" "+number, text, owner); err == nil {
-			body.Close()
+	send := func(ctx context.Context, number string, text []byte) error {
+		body, err := x.server.members.Send(ctx, x.request, sentAnswer+id+" "+number, text, owner)
+		if err == nil {
+			return body.Close()
+		} else if errors.Is(err, members.ErrRefused) {
+			return nil
 		}
-	})
+		return err
+	}
+	return stateful.Read(ctx, abort, body, name, c.Peer, send)
 }
 
 // The values of members.HeaderCall.
