@@ -215,6 +215,8 @@
 //
 // A stopping owner gives a state without a call in flight up at the first call of another member
 // (Server.enter). While the owner is away, calls wait for the end of its lease, as requests of sessions do.
+// An owner whose own configuration denies the caller the server refuses the call and keeps the state: its
+// file may be older than that of the other member, and other callers use the state (hidesState).
 //
 // If an owner has ended, exactly one other member becomes the owner of each of its sessions, and
 // rebuilds the session from the ID. Requests wait for that. The session has lost what a restart

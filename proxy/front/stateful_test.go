@@ -245,6 +245,54 @@ func TestStateIsThatOfTheCredentials(t *testing.T) {
 	}
 }
 
+// sharing is a backend with a state that all callers share.
+type sharing struct{ view.Backend }
+
+func (sharing) Holder(string, string) (string, bool) { return "", true }
+
+// TestKeptStateIsNotReleased: a call of another member for a user who may not use the server here does not
+// release the state that this process keeps, which others share. A state that it does not keep is released.
+func TestKeptStateIsNotReleased(t *testing.T) {
+	hidden, open := proxytest.NewBackend(t, 1, 1), proxytest.NewBackend(t, 1, 1)
+	open.Named = "open"
+	s := serverWith(t, Options{Log: authtest.Log(t), Members: &stateMembers{owner: "self"}})
+	rules := []policy.Rule{proxytest.Allow(policy.Selector{Upstreams: policy.List{"open"}})}
+	s.ApplyBackends(scope.Config{Guard: &auth.Guard{},
+		Policy: proxytest.MustPolicy(t, policy.Config{{Name: "some", Rules: rules}})}, []view.Backend{sharing{hidden}, open})
+	params, err := raw.Parse([]byte(`{"name":"x"}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := stateful.Of("id", hidden.Name(), &upstream.Call{Call: client.Call{Method: "tools/call", Params: params},
+		Era: client.EraModern}).Text()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ask := func() (status int, released bool) {
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "http://localhost/mcp", bytes.NewReader(text))
+		r.Header.Set(members.HeaderCall, sentCall)
+		w := httptest.NewRecorder()
+		s.ServeHTTP(w, r.WithContext(members.WithForwarded(r.Context())))
+		return w.Code, w.Header().Get(members.HeaderReleased) != ""
+	}
+	if status, released := ask(); status != http.StatusMisdirectedRequest || !released {
+		t.Errorf("without the state: answered %d, released %v", status, released)
+	}
+	key := stateKey(hidden.Name(), "")
+	st, err := s.enter(t.Context(), key, &stateServer{}, "", false)
+	if err == nil {
+		_, err = s.stateOwner(t.Context(), key, st, "")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.discardStates()
+	s.leave(key, st)
+	if status, released := ask(); status != http.StatusForbidden || released {
+		t.Errorf("with the state: answered %d, released %v", status, released)
+	}
+}
+
 // TestStateOutOfReach: a call whose state is at a member that lives and cannot be reached is refused with
 // 503, and not made here. The error of a call that was sent tells that it may have been executed.
 func TestStateOutOfReach(t *testing.T) {
