@@ -318,6 +318,64 @@ func TestStateOutOfReach(t *testing.T) {
 	}
 }
 
+// askingMembers has a member whose call asks a question, and never gets the answer.
+type askingMembers struct {
+	stateMembers
+	sent int // answers
+}
+
+func (m *askingMembers) Send(ctx context.Context, _ *http.Request, message string, _ []byte, _ string) (io.ReadCloser, error) {
+	if message != sentCall {
+		m.sent++
+		return nil, m.send
+	}
+	body, out := io.Pipe()
+	asking, end := context.WithTimeout(context.WithoutCancel(ctx), time.Hour)
+	context.AfterFunc(ctx, func() { // the owner sees the end of the call after the caller
+		body.CloseWithError(ctx.Err())
+		end()
+	})
+	owner := stateful.NewOwner(out, func() {}, nil)
+	go func() {
+		_, err := owner.Ask(asking, &client.ServerRequest{Method: "elicitation/create"})
+		owner.Finish(client.Result{}, err, error.Error)
+	}()
+	return body, nil
+}
+
+// consenting is a client that answers each question.
+type consenting struct{}
+
+func (consenting) Notify(string, []byte) {}
+
+func (consenting) Ask(context.Context, *client.ServerRequest) ([]byte, error) {
+	return []byte(`{}`), nil
+}
+
+// TestAnswerThatTheOwnerDoesNotGet: a call whose answer cannot be sent to the owner of the state fails, and
+// may have been executed. If the owner has refused the answer, it is not sent again, and the owner goes on.
+func TestAnswerThatTheOwnerDoesNotGet(t *testing.T) {
+	for _, tt := range []struct {
+		send   error
+		within time.Duration
+		again  bool
+	}{{members.ErrUnreachable, time.Minute, true}, {members.ErrRefused, time.Hour, false}} {
+		synctest.Test(t, func(t *testing.T) {
+			m := &askingMembers{stateMembers: stateMembers{owner: "other", send: tt.send}}
+			s := serverWith(t, Options{Log: authtest.Log(t), Members: m}, proxytest.NewBackend(t, 1, 1))
+			x := &request{server: s, request: httptest.NewRequestWithContext(t.Context(), http.MethodPost, "http://localhost/mcp", nil)}
+			x.Grant = s.Grant(budget.Account{Principal: "ann"}, "")
+			began := time.Now()
+			_, err := x.CallStateful(t.Context(), &stateServer{}, "", &upstream.Call{Call: client.Call{Peer: consenting{}}})
+			ours, _ := errors.AsType[*upstream.Error](err)
+			took := time.Since(began)
+			if ours == nil || (ours.Kind == client.KindLost) != tt.again || (m.sent > 1) != tt.again || took > tt.within {
+				t.Errorf("%v: the call ends after %v with %v, and %d answers were sent", tt.send, took, err, m.sent)
+			}
+		})
+	}
+}
+
 // TestMessageOfMembersNeedsACaller: the header of messages between members counts only on connections of
 // members, and the message is refused without the credentials of a client.
 func TestMessageOfMembersNeedsACaller(t *testing.T) {
