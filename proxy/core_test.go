@@ -58,6 +58,12 @@ func mustCore(tb testing.TB, backends ...view.Backend) *Core {
 // answerAs answers a request of a principal at the merged endpoint, in the modern era.
 func (s *Core) answerAs(tb testing.TB, p *auth.Principal, method, params string) *direct {
 	tb.Helper()
+	return s.answerIn(tb, nil, p, method, params)
+}
+
+// answerIn answers a request of a principal in a legacy session; nil for the modern era.
+func (s *Core) answerIn(tb testing.TB, session *Session, p *auth.Principal, method, params string) *direct {
+	tb.Helper()
 	m, err := jsonrpc.Parse([]byte(`{"jsonrpc":"2.0","id":1,"method":"`+method+`","params":`+params+`}`), 100)
 	if err != nil {
 		tb.Fatal(err)
@@ -70,7 +76,9 @@ func (s *Core) answerAs(tb testing.TB, p *auth.Principal, method, params string)
 	if err := s.Read(&d.Exchange, m); err != nil {
 		tb.Fatal(err)
 	}
-	d.Era = client.EraModern
+	if d.Era = client.EraModern; session != nil {
+		d.Era, d.Session = client.EraLegacy, session
+	}
 	s.Serve(tb.Context(), &d.Exchange)
 	return d
 }

@@ -209,8 +209,14 @@
 //	Read                     stateful/member.go  passes notifications and questions on, and has the result
 //	Server.answerMember      front/stateful.go   at the owner: the answer to a question
 //
+// An answer to a question that does not reach the owner is sent again, for at most 30 s (answerPatience),
+// and the owner ignores a second one. Then the call ends with ErrLost, because the time limits of the owner
+// pause until the answer has come.
+//
 // A stopping owner gives a state without a call in flight up at the first call of another member
 // (Server.enter). While the owner is away, calls wait for the end of its lease, as requests of sessions do.
+// An owner whose own configuration denies the caller the server refuses the call and keeps the state: its
+// file may be older than that of the other member, and other callers use the state (hidesState).
 //
 // If an owner has ended, exactly one other member becomes the owner of each of its sessions, and
 // rebuilds the session from the ID. Requests wait for that. The session has lost what a restart

@@ -428,7 +428,7 @@ func subscribe(ctx context.Context, s *Core, x *Exchange) (Result, error) {
 		return Result{}, OveruseError(err)
 	}
 	h := s.listeners.subscriber(x, l, nil)
-	defer s.listeners.release(h, nothing)
+	defer s.listeners.done(h, nothing)
 	uris, err := wanted.Elements("resourceSubscriptions")
 	if err != nil && err != raw.ErrAbsent {
 		return Result{}, err

@@ -31,6 +31,7 @@ type subscriber struct {
 	resources    map[resourceKey]subscription
 	waiting      []note       // for a session without a stream
 	held         budget.Grant // for resources
+	requests     int          // in progress, which may add subscriptions
 }
 
 // resourceKey identifies a resource by its upstream and by the URI that the upstream uses.
@@ -121,24 +122,34 @@ func isPart(uri, whole string) bool {
 	return ok && rest != "" && strings.ContainsRune("/?#", rune(rest[0]))
 }
 
-// subscriber adds a subscriber, or returns the session's existing one on the endpoint.
+// subscriber adds a subscriber, or returns the session's existing one on the endpoint. It stays until the
+// request has called done.
 func (ls *listeners) subscriber(x *Exchange, stream *Listener, session *Session) *subscriber {
 	c := x.Caller
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	for h := range ls.subscribers {
 		if session != nil && h.session == session && h.Endpoint.Name == c.Endpoint.Name {
+			h.requests++
 			return h
 		}
 	}
 	h := &subscriber{Caller: c, stream: stream, session: session, resources: map[resourceKey]subscription{},
-		held: x.Grant.Empty()}
+		held: x.Grant.Empty(), requests: 1}
 	ls.subscribers[h] = struct{}{}
 	return h
 }
 
+// done ends a request of a subscriber, and the subscriptions for which keep returns false.
+func (ls *listeners) done(h *subscriber, keep func(resourceKey) bool) {
+	ls.mu.Lock()
+	h.requests--
+	ls.mu.Unlock()
+	ls.release(h, keep)
+}
+
 // release ends the subscriptions for which keep returns false, and removes a subscriber that has
-// none left.
+// none left, and no request in progress.
 func (ls *listeners) release(h *subscriber, keep func(resourceKey) bool) {
 	type source struct {
 		backend view.Backend
@@ -153,7 +164,7 @@ func (ls *listeners) release(h *subscriber, keep func(resourceKey) bool) {
 			h.unsubscribed(key)
 		}
 	}
-	if len(h.resources) == 0 {
+	if len(h.resources) == 0 && h.requests == 0 {
 		delete(ls.subscribers, h)
 	}
 	ls.mu.Unlock()
@@ -162,7 +173,8 @@ func (ls *listeners) release(h *subscriber, keep func(resourceKey) bool) {
 	}
 }
 
-func nothing(resourceKey) bool { return false }
+func nothing(resourceKey) bool    { return false }
+func everything(resourceKey) bool { return true }
 
 // Forget ends the subscriptions of a session that has ended, or has left the memory, and drops the text
 // that was removed in it.
@@ -177,6 +189,7 @@ func (ls *listeners) forget(s *Session) {
 	for h := range ls.subscribers {
 		if h.session == s {
 			ended = append(ended, h)
+			delete(ls.subscribers, h) // requests in progress add nothing any more
 		}
 	}
 	ls.mu.Unlock()
@@ -374,9 +387,9 @@ func subscribeResource(ctx context.Context, s *Core, x *Exchange) (Result, error
 		return Result{}, err
 	}
 	h := s.listeners.subscriber(x, nil, x.Session)
+	defer s.listeners.done(h, everything)
 	accepted, err := s.subscribeTo(ctx, h, []*view.Target{t})
 	if !accepted[t] {
-		s.listeners.release(h, func(resourceKey) bool { return true })
 		if err == nil {
 			err = InvalidParams("The upstream %s does not notify about changes of this resource", t.Backend.Name())
 		}
@@ -403,7 +416,7 @@ func unsubscribeResource(ctx context.Context, s *Core, x *Exchange) (Result, err
 		return Result{}, err
 	}
 	gone := resourceKey{t.Backend.Name(), t.Name}
-	s.listeners.release(s.listeners.subscriber(x, nil, x.Session), func(k resourceKey) bool { return k != gone })
+	s.listeners.done(s.listeners.subscriber(x, nil, x.Session), func(k resourceKey) bool { return k != gone })
 	return Result{Body: []byte("{}")}, nil
 }
 

@@ -2,9 +2,11 @@ package proxy
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,6 +18,8 @@ import (
 	"junction/proxy/view"
 	"junction/upstream"
 	"junction/upstream/client"
+	"junction/upstream/jsonrpc"
+	"junction/upstream/raw"
 )
 
 // TestSubscriptionsTakeTheShare: what a session subscribes to counts until it unsubscribes.
@@ -37,7 +41,7 @@ func TestSubscriptionsTakeTheShare(t *testing.T) {
 		t.Errorf("%d of 1000 sessions have subscribed, want %d", n, want)
 	}
 	for _, h := range hearers {
-		ls.release(h, nothing)
+		ls.done(h, nothing)
 	}
 	if b.Used() != [budget.Quotas]int64{} {
 		t.Errorf("%v is used when nobody has subscribed", b.Used())
@@ -100,4 +104,77 @@ func TestSubscriptionsMoveSideBySide(t *testing.T) {
 			}
 		}
 	})
+}
+
+// deciding is a backend that accepts a subscription when the test says so, or refuses it.
+type deciding struct {
+	*proxytest.Backend
+	asked, accept chan struct{} // nil to refuse at once
+	left          []string      // unsubscribed
+}
+
+func (b *deciding) Subscribe(
+	_ context.Context, _ client.Profile, _, _ string, uris []string,
+) (upstream.Source, []string, error) {
+	if b.accept == nil {
+		return upstream.Source{}, nil, errors.New("refused")
+	}
+	close(b.asked)
+	<-b.accept
+	return upstream.Source{}, uris, nil
+}
+
+func (b *deciding) Unsubscribe(_ upstream.Source, uris []string) { b.left = append(b.left, uris...) }
+
+// mustDecide is a deciding backend, which refuses at once.
+func mustDecide(t *testing.T, name string) *deciding {
+	t.Helper()
+	offers, err := raw.Parse([]byte(`{"resources":{"subscribe":true}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &deciding{Backend: proxytest.NewBackend(t, 1, 10)}
+	b.Named, b.Lists.Capabilities = name, offers
+	return b
+}
+
+// TestSubscriptionsOfASessionAreIndependent: while an upstream decides about the first subscription of a
+// session, another one is refused, and the session unsubscribes from a resource. The first one is accepted
+// all the same, unless the session ends before. Then nothing is remembered of it.
+func TestSubscriptionsOfASessionAreIndependent(t *testing.T) {
+	for _, ends := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			slow, refusing := mustDecide(t, "slow"), mustDecide(t, "refusing")
+			slow.asked, slow.accept = make(chan struct{}), make(chan struct{})
+			s, session := mustCore(t, slow, refusing), &Session{Key: "session"}
+			local := &auth.Principal{ID: "local", Kind: auth.KindLocal}
+			request := func(method, upstream string) *jsonrpc.Error {
+				return s.answerIn(t, session, local, method, `{"uri":"mcp://`+upstream+`/x:1"}`).err
+			}
+			var first sync.WaitGroup
+			first.Go(func() {
+				if err := request("resources/subscribe", "slow"); (err != nil) != ends {
+					t.Errorf("the session ends: %v; its first subscription: %v", ends, err)
+				}
+			})
+			<-slow.asked
+			if request("resources/subscribe", "refusing") == nil {
+				t.Error("the other upstream has not refused")
+			}
+			if err := request("resources/unsubscribe", "refusing"); err != nil {
+				t.Error(err)
+			}
+			if ends {
+				s.Forget(session)
+			}
+			close(slow.accept)
+			first.Wait()
+			if kept := len(slow.left) == 0; kept == ends {
+				t.Errorf("the session ends: %v; its subscription is kept: %v", ends, kept)
+			}
+			if s.Forget(session); len(slow.left) != 1 || len(s.listeners.subscribers) != 0 {
+				t.Errorf("after the session, %q ended, and %d subscribers are left", slow.left, len(s.listeners.subscribers))
+			}
+		})
+	}
 }

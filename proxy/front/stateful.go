@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -54,6 +55,14 @@ func stateKey(server, holder string) (key [16]byte) {
 
 // lookEvery is the time between two looks whether the connection with a state still exists.
 const lookEvery = 10 * time.Second
+
+// has reports whether this process has a state, or asks now who has it.
+func (l *states) has(key [16]byte) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	st := l.of[key]
+	return st != nil && !st.given
+}
 
 // enter begins a call. forwarded states that another member has sent it: if this process is stopping, it
 // gives up a state without a call in flight then, and the error is errReleased. The caller must call leave.
@@ -243,6 +252,8 @@ func (x *request) callAt(ctx context.Context, owner, name string, c *upstream.Ca
 	if err := held.Reserve(budget.Bytes, int64(len(text))); err != nil {
 		return client.Result{}, proxy.OveruseError(err)
 	}
+	ctx, abort := context.WithCancel(ctx)
+	defer abort()
 	body, err := x.server.members.Send(ctx, x.request, sentCall, text, owner)
 	switch {
 	case err == nil:
@@ -251,11 +262,16 @@ func (x *request) callAt(ctx context.Context, owner, name string, c *upstream.Ca
 	default:
 		return client.Result{}, errors.Join(stateful.ErrLost, err)
 	}
-	return stateful.Read(ctx, body, name, c.Peer, func(ctx context.Context, number string, text []byte) {
-		if body, err := x.server.members.Send(ctx, x.request, sentAnswer+id+" "+number, text, owner); err == nil {
-			body.Close()
+	send := func(ctx context.Context, number string, text []byte) error {
+		body, err := x.server.members.Send(ctx, x.request, sentAnswer+id+" "+number, text, owner)
+		if err == nil {
+			return body.Close()
+		} else if errors.Is(err, members.ErrRefused) {
+			return nil
 		}
-	})
+		return err
+	}
+	return stateful.Read(ctx, abort, body, name, c.Peer, send)
 }
 
 // The values of members.HeaderCall.
@@ -356,7 +372,10 @@ func (s *Server) serveMember(x *request) bool {
 		return refuse(http.StatusBadRequest)
 	}
 	server, holder := x.serverOf(c)
-	if server == nil { // by the configuration of this process, there is no such server with a state
+	if server == nil {
+		if x.hidesState(c) { // a file that another member has read may allow the call already
+			return refuse(http.StatusForbidden)
+		}
 		w.Header().Set(members.HeaderReleased, "1")
 		return refuse(http.StatusMisdirectedRequest)
 	}
@@ -389,6 +408,24 @@ func (x *request) serverOf(c *stateful.Call) (server proxy.Stateful, holder stri
 		}
 	}
 	return nil, ""
+}
+
+// hidesState reports whether this process keeps the state for a call of another member whose caller may not
+// use the server here. Others may share the state, so it must stay at one member.
+func (x *request) hidesState(c *stateful.Call) bool {
+	backends := slices.Clone(x.Snapshot.Backends) // an endpoint may have fewer
+	for _, st := range x.Endpoint.View.Stocks {   // those that only the caller has, too
+		backends = append(backends, st.Backend)
+	}
+	for _, b := range backends {
+		if b.Name() != c.Upstream {
+			continue
+		}
+		if holder, ok := b.Holder(c.Session, x.User()); ok && x.server.states.has(stateKey(b.Name(), holder)) {
+			return true
+		}
+	}
+	return false
 }
 
 // makeCall makes a call of another member, and writes its answer as frames. refused is an error that is

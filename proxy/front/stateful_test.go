@@ -245,6 +245,54 @@ func TestStateIsThatOfTheCredentials(t *testing.T) {
 	}
 }
 
+// sharing is a backend with a state that all callers share.
+type sharing struct{ view.Backend }
+
+func (sharing) Holder(string, string) (string, bool) { return "", true }
+
+// TestKeptStateIsNotReleased: a call of another member for a user who may not use the server here does not
+// release the state that this process keeps, which others share. A state that it does not keep is released.
+func TestKeptStateIsNotReleased(t *testing.T) {
+	hidden, open := proxytest.NewBackend(t, 1, 1), proxytest.NewBackend(t, 1, 1)
+	open.Named = "open"
+	s := serverWith(t, Options{Log: authtest.Log(t), Members: &stateMembers{owner: "self"}})
+	rules := []policy.Rule{proxytest.Allow(policy.Selector{Upstreams: policy.List{"open"}})}
+	s.ApplyBackends(scope.Config{Guard: &auth.Guard{},
+		Policy: proxytest.MustPolicy(t, policy.Config{{Name: "some", Rules: rules}})}, []view.Backend{sharing{hidden}, open})
+	params, err := raw.Parse([]byte(`{"name":"x"}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := stateful.Of("id", hidden.Name(), &upstream.Call{Call: client.Call{Method: "tools/call", Params: params},
+		Era: client.EraModern}).Text()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ask := func() (status int, released bool) {
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "http://localhost/mcp", bytes.NewReader(text))
+		r.Header.Set(members.HeaderCall, sentCall)
+		w := httptest.NewRecorder()
+		s.ServeHTTP(w, r.WithContext(members.WithForwarded(r.Context())))
+		return w.Code, w.Header().Get(members.HeaderReleased) != ""
+	}
+	if status, released := ask(); status != http.StatusMisdirectedRequest || !released {
+		t.Errorf("without the state: answered %d, released %v", status, released)
+	}
+	key := stateKey(hidden.Name(), "")
+	st, err := s.enter(t.Context(), key, &stateServer{}, "", false)
+	if err == nil {
+		_, err = s.stateOwner(t.Context(), key, st, "")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.discardStates()
+	s.leave(key, st)
+	if status, released := ask(); status != http.StatusForbidden || released {
+		t.Errorf("with the state: answered %d, released %v", status, released)
+	}
+}
+
 // TestStateOutOfReach: a call whose state is at a member that lives and cannot be reached is refused with
 // 503, and not made here. The error of a call that was sent tells that it may have been executed.
 func TestStateOutOfReach(t *testing.T) {
@@ -267,6 +315,64 @@ func TestStateOutOfReach(t *testing.T) {
 		if up.calls != 0 || m.waited != tt.waited || len(s.states.of) != 0 {
 			t.Errorf("%v: %d calls here, %d waits, %d states", tt.send, up.calls, m.waited, len(s.states.of))
 		}
+	}
+}
+
+// askingMembers has a member whose call asks a question, and never gets the answer.
+type askingMembers struct {
+	stateMembers
+	sent int // answers
+}
+
+func (m *askingMembers) Send(ctx context.Context, _ *http.Request, message string, _ []byte, _ string) (io.ReadCloser, error) {
+	if message != sentCall {
+		m.sent++
+		return nil, m.send
+	}
+	body, out := io.Pipe()
+	asking, end := context.WithTimeout(context.WithoutCancel(ctx), time.Hour)
+	context.AfterFunc(ctx, func() { // the owner sees the end of the call after the caller
+		body.CloseWithError(ctx.Err())
+		end()
+	})
+	owner := stateful.NewOwner(out, func() {}, nil)
+	go func() {
+		_, err := owner.Ask(asking, &client.ServerRequest{Method: "elicitation/create"})
+		owner.Finish(client.Result{}, err, error.Error)
+	}()
+	return body, nil
+}
+
+// consenting is a client that answers each question.
+type consenting struct{}
+
+func (consenting) Notify(string, []byte) {}
+
+func (consenting) Ask(context.Context, *client.ServerRequest) ([]byte, error) {
+	return []byte(`{}`), nil
+}
+
+// TestAnswerThatTheOwnerDoesNotGet: a call whose answer cannot be sent to the owner of the state fails, and
+// may have been executed. If the owner has refused the answer, it is not sent again, and the owner goes on.
+func TestAnswerThatTheOwnerDoesNotGet(t *testing.T) {
+	for _, tt := range []struct {
+		send   error
+		within time.Duration
+		again  bool
+	}{{members.ErrUnreachable, time.Minute, true}, {members.ErrRefused, time.Hour, false}} {
+		synctest.Test(t, func(t *testing.T) {
+			m := &askingMembers{stateMembers: stateMembers{owner: "other", send: tt.send}}
+			s := serverWith(t, Options{Log: authtest.Log(t), Members: m}, proxytest.NewBackend(t, 1, 1))
+			x := &request{server: s, request: httptest.NewRequestWithContext(t.Context(), http.MethodPost, "http://localhost/mcp", nil)}
+			x.Grant = s.Grant(budget.Account{Principal: "ann"}, "")
+			began := time.Now()
+			_, err := x.CallStateful(t.Context(), &stateServer{}, "", &upstream.Call{Call: client.Call{Peer: consenting{}}})
+			ours, _ := errors.AsType[*upstream.Error](err)
+			took := time.Since(began)
+			if ours == nil || (ours.Kind == client.KindLost) != tt.again || (m.sent > 1) != tt.again || took > tt.within {
+				t.Errorf("%v: the call ends after %v with %v, and %d answers were sent", tt.send, took, err, m.sent)
+			}
+		})
 	}
 }
 

@@ -7,28 +7,38 @@ import (
 	"errors"
 	"io"
 	"sync"
+	"time"
 
 	"junction/upstream/client"
 	"junction/upstream/jsonrpc"
+	"junction/upstream/pace"
 	"junction/upstream/raw"
 )
 
-// Answers sends the answer to a question, or its progress, to the owner: a request of its own.
-type Answers func(ctx context.Context, number string, text []byte)
+// Answers sends the answer to a question, or its progress, to the owner: a request of its own. An error
+// means that the owner may not have it. If the owner has refused it, there is no error: the owner has
+// ended the question itself.
+type Answers func(ctx context.Context, number string, text []byte) error
+
+const (
+	answerPatience = 30 * time.Second // for an answer to reach the owner
+	answerPause    = time.Second      // before an answer is sent again
+)
 
 // ErrLost means that the answer of the owner ended before the result.
 var ErrLost = errors.New("the replica that has the state of the server has ended, or has broken the connection, " +
 	"before it answered; the call may have been executed")
 
 // Read reads the answer of the owner to a call of an upstream, and passes what the server sends meanwhile
-// to the peer of the call. It closes the body. The error is that of the call, or ErrLost.
-func Read(ctx context.Context, body io.ReadCloser, name string, peer client.Peer, send Answers) (client.Result, error) {
+// to the peer of the call. It closes the body. The error is that of the call, or ErrLost. abort must end
+// ctx and the reading of the body. Read calls it at the end, and if an answer cannot reach the owner:
+// there the call would wait for the answer without a time limit.
+func Read(ctx context.Context, abort context.CancelFunc, body io.ReadCloser, name string, peer client.Peer,
+	send Answers) (client.Result, error) {
 	defer body.Close()
-	m := &asked{peer: peer, send: send, cancel: map[string]context.CancelFunc{}}
-	var stop context.CancelFunc
-	ctx, stop = context.WithCancel(ctx)
+	m := &asked{peer: peer, send: send, abort: abort, cancel: map[string]context.CancelFunc{}}
 	defer m.running.Wait()
-	defer stop()
+	defer abort()
 	return m.read(ctx, reader(body), name)
 }
 
@@ -36,6 +46,7 @@ func Read(ctx context.Context, body io.ReadCloser, name string, peer client.Peer
 type asked struct {
 	peer    client.Peer
 	send    Answers
+	abort   context.CancelFunc
 	running sync.WaitGroup
 	mu      sync.Mutex
 	cancel  map[string]context.CancelFunc
@@ -78,7 +89,7 @@ func (m *asked) ask(ctx context.Context, text []byte) {
 	method, params, _ := bytes.Cut(rest, []byte{'\n'})
 	id := string(number)
 	q := &client.ServerRequest{Method: string(method), Progress: func(params []byte) {
-		m.send(ctx, id, appendFrame(nil, frameNotify, params))
+		_ = m.send(ctx, id, appendFrame(nil, frameNotify, params)) // the next progress replaces it
 	}}
 	if len(params) > 0 {
 		q.Params = params
@@ -103,12 +114,25 @@ func (m *asked) ask(ctx context.Context, text []byte) {
 			return
 		}
 		if err == nil {
-			m.send(ctx, id, appendFrame(nil, frameResult, answer))
+			m.deliver(asking, id, appendFrame(nil, frameResult, answer))
 			return
 		}
 		if _, ok := err.(*jsonrpc.Error); !ok {
 			err = errUnanswered
 		}
-		m.send(ctx, id, failure(err, error.Error))
+		m.deliver(asking, id, failure(err, error.Error))
 	})
+}
+
+// deliver sends an answer until the owner has it, which ignores all but the first one. It ends the call
+// if that takes too long. ctx ends with the question.
+func (m *asked) deliver(ctx context.Context, number string, text []byte) {
+	for began := time.Now(); m.send(ctx, number, text) != nil; {
+		if time.Since(began) >= answerPatience {
+			m.abort()
+		}
+		if !pace.Sleep(ctx, answerPause, nil) {
+			return
+		}
+	}
 }

@@ -98,7 +98,8 @@ func (o *Owner) Ask(ctx context.Context, r *client.ServerRequest) ([]byte, error
 	return nil, errUnanswered
 }
 
-// Answer takes the answer to a question, as Answers sends it. It copies the text.
+// Answer takes the answer to a question, as Answers sends it. It copies the text. It ignores the
+// answer to a question that has ended, or has one.
 func (o *Owner) Answer(number string, text []byte) error {
 	kind, content, err := readFrame(bytes.NewReader(text), everything{})
 	if err != nil {
@@ -110,7 +111,7 @@ func (o *Owner) Answer(number string, text []byte) error {
 		delete(o.questions, number)
 	}
 	o.mu.Unlock()
-	if q == nil { // cancelled
+	if q == nil {
 		return nil
 	}
 	switch kind {

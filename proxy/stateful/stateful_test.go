@@ -6,7 +6,10 @@ import (
 	"errors"
 	"io"
 	"reflect"
+	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"junction/upstream"
 	"junction/upstream/client"
@@ -94,9 +97,63 @@ func read(t *testing.T, write func(*Owner)) error {
 	t.Helper()
 	var out bytes.Buffer
 	write(NewOwner(&out, func() {}, nil))
-	_, err := Read(t.Context(), io.NopCloser(&out), "up", peer{}, nil)
+	_, err := Read(t.Context(), func() {}, io.NopCloser(&out), "up", peer{}, nil)
 	if err == nil {
 		t.Fatal("there is no error")
 	}
 	return err
+}
+
+// answering is a client that reports progress and then answers each question.
+type answering struct{ peer }
+
+func (answering) Ask(_ context.Context, q *client.ServerRequest) ([]byte, error) {
+	q.Progress([]byte(`{"progress":1}`))
+	return []byte(`{"action":"accept"}`), nil
+}
+
+// TestAnswerIsSentUntilTheOwnerHasIt: an answer that does not reach the owner is sent again, while lost
+// progress is not. If the owner stays out of reach, the call ends and may have been executed.
+func TestAnswerIsSentUntilTheOwnerHasIt(t *testing.T) {
+	result, err := raw.Parse([]byte(`{}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range map[string]struct {
+		failing int // the first messages to the owner
+		want    error
+	}{"the second time": {2, nil}, "never": {1 << 20, ErrLost}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				body, out := io.Pipe()
+				owner := NewOwner(out, func() {}, nil)
+				ctx, end := context.WithCancel(t.Context())
+				abort := func() {
+					end()
+					body.CloseWithError(context.Canceled)
+				}
+				var call sync.WaitGroup
+				call.Go(func() {
+					_, err := owner.Ask(ctx, &client.ServerRequest{Method: "elicitation/create",
+						Progress: func([]byte) { t.Error("the progress is sent again") }})
+					if (err == nil) != (test.want == nil) {
+						t.Errorf("the question ends with %v", err)
+					}
+					owner.Finish(client.Result{Object: result}, err, error.Error)
+				})
+				sent, began := 0, time.Now()
+				send := func(_ context.Context, number string, text []byte) error {
+					if sent++; sent <= test.failing {
+						return errFull
+					}
+					return owner.Answer(number, text)
+				}
+				_, err := Read(ctx, abort, body, "up", answering{}, send)
+				call.Wait()
+				if took := time.Since(began); !errors.Is(err, test.want) || took > answerPatience+answerPause {
+					t.Errorf("the call ends with %v after %v, want %v", err, took, test.want)
+				}
+			})
+		})
+	}
 }
