@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -21,6 +22,7 @@ import (
 	"junction/cmd/junction/service"
 	"junction/cmd/junction/yamledit"
 	"junction/upstream/files"
+	"junction/upstream/prose"
 )
 
 // record is what setup did for one configuration file. It may contain secrets of that file, and is for
@@ -269,10 +271,14 @@ func (r *record) plan(short string) string {
 	now, err := clients.ReadFile(r.Config)
 	switch {
 	case len(r.Upstreams) == 0 || errors.Is(err, fs.ErrNotExist):
-	case r.Created && !r.Mixed && bytes.Equal(now, r.After):
+	case r.Created && !r.changed(now):
 		steps = append(steps, "delete "+short+", which setup has created")
-	default:
+	case !r.changed(now):
 		steps = append(steps, "remove "+strings.Join(r.Upstreams, ", ")+" from "+short)
+	default:
+		if step := r.removal(now, short); step != "" {
+			steps = append(steps, step)
+		}
 	}
 	if len(r.Secrets) > 0 || r.Environment != "" {
 		steps = append(steps, "delete the values that it has kept for these servers")
@@ -281,6 +287,20 @@ func (r *record) plan(short string) string {
 		return "Nothing of this setup is left to undo; it is forgotten now."
 	}
 	return strings.Join(steps, "\n  - ")
+}
+
+// removal says what happens to a configuration that has changed since; "" if no server of the setup is left.
+func (r *record) removal(now []byte, short string) string {
+	text, removed, err := r.without(now)
+	switch {
+	case err != nil: // the step will fail
+		removed = r.Upstreams
+	case text == nil:
+		return "delete " + short + ", which setup has created, and keep a backup, because it has changed since"
+	case len(removed) == 0:
+		return ""
+	}
+	return "remove " + strings.Join(removed, ", ") + " from " + short
 }
 
 func (g *guide) removeService(ctx context.Context) error {
@@ -303,46 +323,87 @@ func (g *guide) removeService(ctx context.Context) error {
 	return err
 }
 
+// changed reports whether a person has changed the configuration since setup wrote it.
+func (r *record) changed(now []byte) bool { return r.Mixed || !bytes.Equal(now, r.After) }
+
+// without returns a text of the configuration without the servers of the setup, and their names. The text
+// is nil if nothing else is left of a file that setup has created.
+func (r *record) without(now []byte) (text []byte, removed []string, err error) {
+	const section = "upstreams"
+	text = now
+	for _, name := range r.Upstreams {
+		less, err := yamledit.Remove(text, section, name)
+		switch {
+		case errors.Is(err, yamledit.ErrNoKey): // a person has removed it
+			continue
+		case errors.Is(err, yamledit.ErrOnlyKey) && r.Created:
+			return nil, append(removed, name), nil
+		case errors.Is(err, yamledit.ErrOnlyKey):
+			less, err = yamledit.RemoveSection(text, section)
+		}
+		if err != nil {
+			return nil, nil, fmt.Errorf("cannot remove %s: %w", name, err)
+		}
+		text, removed = less, append(removed, name)
+	}
+	return text, removed, nil
+}
+
 // restoreConfig gives the configuration its old content. If it has changed since, only the servers of
-// the setup are removed.
+// the setup are removed, and a backup is kept.
 func (g *guide) restoreConfig() error {
 	r := g.record
 	if len(r.Upstreams) == 0 {
 		return nil
 	}
-	now, err := clients.ReadFile(r.Config)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
+	e, err := entries.Edit(io.Discard, r.Config, false, true)
 	if err != nil {
-		return fmt.Errorf("%s: %w", r.Config, err)
+		return err
 	}
-	text := r.Before
-	if r.Mixed || !bytes.Equal(now, r.After) {
-		text = now
-		for _, name := range r.Upstreams {
-			if less, err := yamledit.Remove(text, "upstreams", name); err == nil {
-				text = less // otherwise a person has removed it
-			}
-		}
-	} else if r.Created {
+	now, err := clients.ReadFile(r.Config)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return fmt.Errorf("%s: %w", g.short(), err)
+	case r.changed(now):
+		return g.removeServers(e, now)
+	case r.Created:
 		if err := os.Remove(r.Config); err != nil {
 			return fmt.Errorf("cannot remove %s: %w", r.Config, files.Reason(err))
 		}
 		g.say("Removed %s.", g.short())
 		return nil
 	}
-	if bytes.Equal(text, now) {
-		return nil
-	}
-	if _, err := clients.Replace(r.Config, now, text, false); err != nil {
+	if _, err := clients.Replace(r.Config, now, r.Before, false); err != nil {
 		return fmt.Errorf("%s: %w", r.Config, err)
 	}
-	if bytes.Equal(text, r.Before) {
-		g.say("Restored %s.", g.short())
-	} else {
-		g.say("Removed %s from %s, which has changed since.", strings.Join(r.Upstreams, ", "), g.short())
+	g.say("Restored %s.", g.short())
+	return nil
+}
+
+// removeServers removes the servers of the setup from a configuration that has changed since.
+func (g *guide) removeServers(e *entries.Editor, now []byte) error {
+	text, removed, err := g.record.without(now)
+	if err != nil {
+		return fmt.Errorf("%s: %w", g.short(), err)
 	}
+	if len(removed) == 0 {
+		return nil
+	}
+	var backup string
+	what := g.short()
+	if text == nil {
+		if backup, err = clients.Delete(g.record.Config, now); err != nil {
+			return fmt.Errorf("cannot remove %s: %w", what, err)
+		}
+	} else {
+		if backup, err = e.Replace(text, removed...); err != nil {
+			return err
+		}
+		what = strings.Join(removed, ", ") + " from " + what
+	}
+	g.say("Removed %s, which has changed since. Backup: %s.", what, prose.OneLine(g.home.Short(backup)))
 	return nil
 }
 
