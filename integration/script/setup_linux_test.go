@@ -314,3 +314,56 @@ func TestTerminalSetupLeavesWhatStillStarts(t *testing.T) {
 		t.Errorf("the command for later gave %v: %s", err, out)
 	}
 }
+
+// TestTerminalSetupUndoTakesBackValues: a setup that has only kept a value is undone, too. If the file has
+// changed since, the value stays, and the undo names its file.
+func TestTerminalSetupUndoTakesBackValues(t *testing.T) {
+	for name, edit := range map[string]string{"unchanged": "", "changed": "# mine\n"} {
+		t.Run(name, func(t *testing.T) {
+			home, program := t.TempDir(), harness.JunctionBinary(t)
+			folder := filepath.Join(home, ".config", "junction")
+			file, secret := filepath.Join(folder, "config.yaml"), filepath.Join(folder, "secrets", "a.TOKX")
+			was := fmt.Sprintf("listen: 127.0.0.1:0\nadmin: 127.0.0.1:0\nupstreams:\n  a: { command: [%q, demo], "+
+				"env: { TOK: \"${TOKX}\" } }\n", program)
+			if err := errors.Join(os.MkdirAll(folder, 0o700), os.WriteFile(file, []byte(was), 0o600)); err != nil {
+				t.Fatal(err)
+			}
+			env := []string{"HOME=" + home, "XDG_STATE_HOME=" + t.TempDir(), "PATH=" + t.TempDir(), "TERM=xterm", "NO_COLOR=1"}
+			undo := func() (string, error) {
+				cmd := exec.Command(program, "setup", "--undo", "--yes")
+				cmd.Env = env
+				out, err := cmd.CombinedOutput()
+				return string(out), err
+			}
+			defer undo()
+			mustTalk(t, env, dialogue{
+				{"a needs TOKX; Enter leaves it for later:", "canary-of-a"},
+				{"Start Junction in the background, until the machine ends? [Y/n]", "y"},
+			}, "setup")
+			now, err := os.ReadFile(file)
+			if err := errors.Join(err, os.WriteFile(file, append(now, edit...), 0o600)); err != nil {
+				t.Fatal(err)
+			}
+			out, err := undo()
+			is, readErr := os.ReadFile(file)
+			if err := errors.Join(err, readErr); err != nil {
+				t.Fatal(err, out)
+			}
+			left, want := treeOf(t, folder), was
+			named := strings.Contains(out, "These values stay, because a configuration still uses them: "+
+				"~/.config/junction/secrets/a.TOKX\n")
+			if edit != "" {
+				want = string(now) + edit
+			}
+			if _, kept := left["secrets/a.TOKX"]; string(is) != want || kept != (edit != "") || named != kept {
+				t.Errorf("after the undo, %s is there: %v, and the configuration is\n%s\nwant\n%s\n%s", secret, kept, is, want, out)
+			}
+			if edit == "" && (len(left) != 2 || strings.Contains(out, " rm ") || !strings.Contains(out, "Restored ~/.config/junction/config.yaml.")) {
+				t.Errorf("after the undo there are %d files: %s", len(left), out)
+			}
+			if again, err := undo(); err != nil || !strings.Contains(again, "There is no setup of ") {
+				t.Errorf("a second undo gave %v: %s", err, again)
+			}
+		})
+	}
+}

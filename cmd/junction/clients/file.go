@@ -51,12 +51,7 @@ func Replace(file string, old, content []byte, keep bool) (backup string, err er
 		return "", errors.New("is read-only; make it writable first")
 	}
 	defer files.Lock(filepath.Dir(file))()
-	unchanged := func() error {
-		if now, err := ReadFile(file); err != nil || !bytes.Equal(now, old) {
-			return errors.Join(err, ErrChanged)
-		}
-		return nil
-	}
+	unchanged := func() error { return still(file, old) }
 	if err := unchanged(); err != nil {
 		return "", err
 	}
@@ -69,6 +64,35 @@ func Replace(file string, old, content []byte, keep bool) (backup string, err er
 		if backup != "" {
 			os.Remove(backup) // the file is as it was, or newer
 		}
+		return "", files.Reason(err)
+	}
+	return backup, nil
+}
+
+// still returns an error unless the content of a file is old.
+func still(file string, old []byte) error {
+	if now, err := ReadFile(file); err != nil || !bytes.Equal(now, old) {
+		return errors.Join(err, ErrChanged)
+	}
+	return nil
+}
+
+// Delete deletes a file whose content is old. The content goes to a backup beside the file, whose path is
+// returned. Of a symbolic link, only the link is deleted.
+func Delete(file string, old []byte) (backup string, err error) {
+	info, err := os.Stat(file)
+	if err != nil {
+		return "", files.Reason(err)
+	}
+	defer files.Lock(filepath.Dir(file))()
+	if err := still(file, old); err != nil {
+		return "", err
+	}
+	if backup, err = backUp(file, old, info); err != nil {
+		return "", fmt.Errorf("cannot make a backup beside it: %w", files.Reason(err))
+	}
+	if err = os.Remove(file); err != nil {
+		os.Remove(backup)
 		return "", files.Reason(err)
 	}
 	return backup, nil

@@ -49,14 +49,22 @@ func Edit(stdout io.Writer, flag string, asJSON, create bool) (*Editor, error) {
 // none. The file need not exist.
 func Read(stdout io.Writer, flag string, asJSON bool) (*Editor, error) {
 	e, err := Edit(stdout, flag, asJSON, true)
+	if err == nil {
+		err = e.Usable()
+	}
 	if err != nil {
 		return nil, err
 	}
+	return e, nil
+}
+
+// Usable returns an error if the file has mistakes, other than that it has no upstreams.
+func (e *Editor) Usable() error {
 	ps := e.problems
 	if len(ps) > 1 || len(ps) == 1 && (ps[0].Path != section || len(e.config.Upstreams) > 0) {
-		return nil, config.Unusable(e.path, ps)
+		return config.Unusable(e.path, ps)
 	}
-	return e, nil
+	return nil
 }
 
 // Config returns the configuration in the file, or the defaults if there is no file.

@@ -108,8 +108,8 @@ func (f *file) adding(list ...yamledit.Entry) ([]byte, error) {
 }
 
 // Replace replaces the text of the file. It returns the path of the backup, or "" if the file is
-// new. The new text must have no mistake that the old one did not have, and may differ in the
-// meaning of the named upstreams only.
+// new. The new text must have no mistake that the old one did not have, except that it may have no
+// upstreams, and may differ in the meaning of the named upstreams only.
 func (f *file) Replace(text []byte, names ...string) (backup string, err error) {
 	c, problems, err := f.check(text, names)
 	if err != nil {
@@ -135,7 +135,8 @@ func (f *file) check(text []byte, names []string) (*config.Config, config.Proble
 	}
 	for _, p := range problems {
 		known := func(old config.Problem) bool { return old.Path == p.Path && old.Text == p.Text }
-		if !slices.ContainsFunc(f.problems, known) {
+		none := p.Path == section && len(c.Upstreams) == 0
+		if !none && !slices.ContainsFunc(f.problems, known) {
 			return nil, nil, fmt.Errorf("%s was not changed: %s", f.Short(),
 				strings.TrimPrefix(p.Path+": "+p.Text, ": "))
 		}

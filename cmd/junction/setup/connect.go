@@ -39,12 +39,13 @@ type connector struct {
 	guided  bool // the caller says what a person does next
 	json    bool
 
-	home   clients.Home
-	config *config.Config
-	client *clients.Client
-	place  clients.Place
-	target clients.Target
-	outfit clients.Outfit
+	home     clients.Home
+	config   *config.Config
+	mistakes error // of the configuration
+	client   *clients.Client
+	place    clients.Place
+	target   clients.Target
+	outfit   clients.Outfit
 }
 
 // connectCommand is `junction connect`, which adds Junction to the configuration file of a client.
@@ -140,17 +141,21 @@ func (c *connector) clients(what string) cobra.PositionalArgs {
 	}
 }
 
-// prepare finds the file of the client and the values of the entry.
-func (c *connector) prepare(id string) (err error) {
+// prepare finds the file of the client and the values of the entry. With lenient, mistakes in the
+// configuration are no errors: a disconnect needs only the URLs, for an entry that connect has not written.
+func (c *connector) prepare(id string, lenient bool) (err error) {
 	if c.client, err = clients.Lookup(id); err != nil {
 		return cli.Usagef("%w%s", err, c.byHand())
 	}
 	if c.home, err = clients.HomeOf(c.project); err != nil {
 		return err
 	}
-	e, err := entries.Read(c.stdout, c.file, c.json)
+	e, err := entries.Edit(c.stdout, c.file, c.json, true)
 	if err != nil {
 		return err
+	}
+	if c.mistakes = e.Usable(); c.mistakes != nil && !lenient {
+		return c.mistakes
 	}
 	c.config = e.Config()
 	scope, ok := clients.User, false
@@ -165,7 +170,10 @@ func (c *connector) prepare(id string) (err error) {
 		own = append([]string{c.url}, own...)
 	}
 	auth := &c.config.Auth
-	c.target = clients.Target{Name: c.name, URL: own[0], Own: own, Key: len(auth.APIKeys) > 0 && !auth.SignsIn()}
+	c.target = clients.Target{Name: c.name, Own: own, Key: len(auth.APIKeys) > 0 && !auth.SignsIn()}
+	if len(own) > 0 { // listen has no mistake
+		c.target.URL = own[0]
+	}
 	if c.client.StartsCommands() {
 		if err := c.program(); err != nil {
 			return err
@@ -336,7 +344,7 @@ func (c *connector) connect(ctx context.Context, id string) (*connectJSON, strin
 
 // attempt connects a client. It fails with clients.ErrChanged if the client writes its file meanwhile.
 func (c *connector) attempt(ctx context.Context, id string) (*connectJSON, string, error) {
-	if err := c.prepare(id); err != nil {
+	if err := c.prepare(id, false); err != nil {
 		return nil, "", err
 	}
 	if strings.HasSuffix(c.target.URL, ":0/mcp") {
@@ -418,7 +426,7 @@ func (c *connector) disconnect(id string) (*connectJSON, string, error) {
 
 // undo disconnects a client. It fails with clients.ErrChanged if the client writes its file meanwhile.
 func (c *connector) undo(id string) (*connectJSON, string, error) {
-	if err := c.prepare(id); err != nil {
+	if err := c.prepare(id, true); err != nil {
 		return nil, "", err
 	}
 	for _, p := range c.home.Of(c.client) { // the file that connect has changed, if there are several
@@ -443,6 +451,8 @@ func (c *connector) undo(id string) (*connectJSON, string, error) {
 	}
 	if done.Changed && !c.quiet() {
 		done.Notes = append(done.Notes, "Restart "+c.client.Name+".")
+	} else if !done.Changed && c.mistakes != nil {
+		done.Notes = append(done.Notes, "An entry that was added by hand may stay: "+c.mistakes.Error()+".")
 	}
 	result, text := c.result(done, said)
 	return result, text, nil

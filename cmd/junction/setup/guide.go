@@ -349,7 +349,7 @@ func (g *guide) connectOne(ctx context.Context, client *clients.Client, replace 
 // begin notes a client that is not connected yet, so that an undo disconnects it also if this process ends
 // in the middle.
 func (g *guide) begin(c *connector, id string) error {
-	if err := c.prepare(id); err != nil {
+	if err := c.prepare(id, false); err != nil {
 		return err
 	}
 	connected, err := c.outfit.Records.Has(c.place)

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -21,6 +22,7 @@ import (
 	"junction/cmd/junction/service"
 	"junction/cmd/junction/yamledit"
 	"junction/upstream/files"
+	"junction/upstream/prose"
 )
 
 // record is what setup did for one configuration file. It may contain secrets of that file, and is for
@@ -81,7 +83,12 @@ func openRecord(file string) (*record, error) {
 
 // any reports whether there is something to undo.
 func (r *record) any() bool {
-	return len(r.Upstreams) > 0 || r.Service || r.PID > 0 || len(r.Clients) > 0 || r.Environment != ""
+	return r.wroteConfig() || r.Service || r.PID > 0 || len(r.Clients) > 0 || r.Environment != ""
+}
+
+// wroteConfig reports whether setup has added servers to the configuration, or kept values for it.
+func (r *record) wroteConfig() bool {
+	return len(r.Upstreams)+len(r.Secrets) > 0 || r.After != nil && !bytes.Equal(r.Before, r.After)
 }
 
 func (r *record) save() error {
@@ -198,7 +205,9 @@ func (g *guide) undoAll(ctx context.Context) (err error) {
 		}
 	}
 	if len(r.Clients) == 0 && !r.Service && r.PID == 0 && !fail(g.restoreConfig()) {
-		g.removeFiles()
+		if used := g.removeFiles(); len(used) > 0 {
+			g.say("These values stay, because a configuration still uses them: %s", strings.Join(used, ", "))
+		}
 		if stay := g.remaining(); len(stay) > 0 {
 			g.say("These files stay, and may contain secrets; %s", entries.Deletion(stay))
 		}
@@ -222,7 +231,7 @@ func (g *guide) incomplete() error {
 	if r.PID > 0 {
 		left = append(left, fmt.Sprintf("process %d", r.PID))
 	}
-	if len(r.Upstreams) > 0 {
+	if r.wroteConfig() {
 		left = append(left, g.short())
 	}
 	return fmt.Errorf("not undone yet: %s; the other steps are done; mend what is named above, then run the same "+
@@ -268,19 +277,41 @@ func (r *record) plan(short string) string {
 	}
 	now, err := clients.ReadFile(r.Config)
 	switch {
-	case len(r.Upstreams) == 0 || errors.Is(err, fs.ErrNotExist):
-	case r.Created && !r.Mixed && bytes.Equal(now, r.After):
-		steps = append(steps, "delete "+short+", which setup has created")
+	case errors.Is(err, fs.ErrNotExist) || r.unwritten(now):
+	case r.changed(now):
+		var step string
+		if now, step = r.removal(now, short); step != "" {
+			steps = append(steps, step)
+		}
+	case r.Created:
+		now, steps = nil, append(steps, "delete "+short+", which setup has created")
+	case len(r.Upstreams) > 0:
+		now, steps = r.Before, append(steps, "remove "+strings.Join(r.Upstreams, ", ")+" from "+short)
 	default:
-		steps = append(steps, "remove "+strings.Join(r.Upstreams, ", ")+" from "+short)
+		now, steps = r.Before, append(steps, "restore "+short)
 	}
-	if len(r.Secrets) > 0 || r.Environment != "" {
+	if len(r.Secrets) > len(r.used(now)) || r.Environment != "" {
 		steps = append(steps, "delete the values that it has kept for these servers")
 	}
 	if len(steps) == 1 {
 		return "Nothing of this setup is left to undo; it is forgotten now."
 	}
 	return strings.Join(steps, "\n  - ")
+}
+
+// removal returns what an undo makes of a configuration that has changed since, and says so; "" if no
+// server of the setup is left.
+func (r *record) removal(now []byte, short string) (text []byte, step string) {
+	text, removed, err := r.without(now)
+	switch {
+	case err != nil: // the step will fail
+		text, removed = now, r.Upstreams
+	case text == nil:
+		return nil, "delete " + short + ", which setup has created, and keep a backup, because it has changed since"
+	case len(removed) == 0:
+		return text, ""
+	}
+	return text, "remove " + strings.Join(removed, ", ") + " from " + short
 }
 
 func (g *guide) removeService(ctx context.Context) error {
@@ -303,58 +334,117 @@ func (g *guide) removeService(ctx context.Context) error {
 	return err
 }
 
+// changed reports whether a person has changed the configuration since setup wrote it.
+func (r *record) changed(now []byte) bool { return r.Mixed || !bytes.Equal(now, r.After) }
+
+// unwritten reports whether the configuration is what it was before the setup.
+func (r *record) unwritten(now []byte) bool {
+	return !r.Known || !r.Created && bytes.Equal(now, r.Before)
+}
+
+// without returns a text of the configuration without the servers of the setup, and their names. The text
+// is nil if nothing else is left of a file that setup has created.
+func (r *record) without(now []byte) (text []byte, removed []string, err error) {
+	const section = "upstreams"
+	text = now
+	for _, name := range r.Upstreams {
+		less, err := yamledit.Remove(text, section, name)
+		switch {
+		case errors.Is(err, yamledit.ErrNoKey): // a person has removed it
+			continue
+		case errors.Is(err, yamledit.ErrOnlyKey) && r.Created:
+			return nil, append(removed, name), nil
+		case errors.Is(err, yamledit.ErrOnlyKey):
+			less, err = yamledit.RemoveSection(text, section)
+		}
+		if err != nil {
+			return nil, nil, fmt.Errorf("cannot remove %s: %w", name, err)
+		}
+		text, removed = less, append(removed, name)
+	}
+	return text, removed, nil
+}
+
 // restoreConfig gives the configuration its old content. If it has changed since, only the servers of
-// the setup are removed.
+// the setup are removed, and a backup is kept.
 func (g *guide) restoreConfig() error {
 	r := g.record
-	if len(r.Upstreams) == 0 {
-		return nil
+	e, err := entries.Edit(io.Discard, r.Config, false, true)
+	if err != nil {
+		return err
 	}
 	now, err := clients.ReadFile(r.Config)
-	if errors.Is(err, fs.ErrNotExist) {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
 		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("%s: %w", r.Config, err)
-	}
-	text := r.Before
-	if r.Mixed || !bytes.Equal(now, r.After) {
-		text = now
-		for _, name := range r.Upstreams {
-			if less, err := yamledit.Remove(text, "upstreams", name); err == nil {
-				text = less // otherwise a person has removed it
-			}
-		}
-	} else if r.Created {
+	case err != nil:
+		return fmt.Errorf("%s: %w", g.short(), err)
+	case r.unwritten(now):
+		return nil
+	case r.changed(now):
+		return g.removeServers(e, now)
+	case r.Created:
 		if err := os.Remove(r.Config); err != nil {
 			return fmt.Errorf("cannot remove %s: %w", r.Config, files.Reason(err))
 		}
 		g.say("Removed %s.", g.short())
 		return nil
 	}
-	if bytes.Equal(text, now) {
-		return nil
-	}
-	if _, err := clients.Replace(r.Config, now, text, false); err != nil {
+	if _, err := clients.Replace(r.Config, now, r.Before, false); err != nil {
 		return fmt.Errorf("%s: %w", r.Config, err)
 	}
-	if bytes.Equal(text, r.Before) {
-		g.say("Restored %s.", g.short())
-	} else {
-		g.say("Removed %s from %s, which has changed since.", strings.Join(r.Upstreams, ", "), g.short())
-	}
+	g.say("Restored %s.", g.short())
 	return nil
 }
 
-// removeFiles removes the files that the setup has made, if nothing uses them. Errors are ignored: such
-// a file does no harm.
-func (g *guide) removeFiles() {
+// removeServers removes the servers of the setup from a configuration that has changed since.
+func (g *guide) removeServers(e *entries.Editor, now []byte) error {
+	text, removed, err := g.record.without(now)
+	if err != nil {
+		return fmt.Errorf("%s: %w", g.short(), err)
+	}
+	if len(removed) == 0 {
+		return nil
+	}
+	var backup string
+	what := g.short()
+	if text == nil {
+		if backup, err = clients.Delete(g.record.Config, now); err != nil {
+			return fmt.Errorf("cannot remove %s: %w", what, err)
+		}
+	} else {
+		if backup, err = e.Replace(text, removed...); err != nil {
+			return err
+		}
+		what = strings.Join(removed, ", ") + " from " + what
+	}
+	g.say("Removed %s, which has changed since. Backup: %s.", what, prose.OneLine(g.home.Short(backup)))
+	return nil
+}
+
+// used returns the files with values of the setup that a configuration uses, if text becomes the content
+// of the file.
+func (r *record) used(text []byte) (used []string) {
+	inUse := entries.NamesSecret(r.Config, text)
+	for _, file := range r.Secrets {
+		if inUse(filepath.Base(file)) {
+			used = append(used, file)
+		}
+	}
+	return used
+}
+
+// removeFiles removes the files that the setup has made, if nothing uses them, and returns the files with
+// values that stay, for display. Errors are ignored: such a file does no harm.
+func (g *guide) removeFiles() (stay []string) {
 	r := g.record
 	config, _ := clients.ReadFile(r.Config) // nil if it is gone
-	inUse := entries.NamesSecret(r.Config, config)
+	used := r.used(config)
 	for _, file := range r.Secrets {
-		if !inUse(filepath.Base(file)) {
+		if !slices.Contains(used, file) {
 			os.Remove(file)
+		} else if _, err := os.Stat(file); err == nil {
+			stay = append(stay, prose.OneLine(g.home.Short(file)))
 		}
 	}
 	for _, b := range r.Backups { // a backup that is what the file is now, or what setup has written
@@ -372,4 +462,5 @@ func (g *guide) removeFiles() {
 	if r.Folder {
 		os.Remove(dir) // if it is empty
 	}
+	return stay
 }

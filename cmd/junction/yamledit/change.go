@@ -10,10 +10,15 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// Remove removes a key of a section with its value and with the comment directly above it. The key
-// must not be the only one of the section.
+// Remove removes a key of a section with its value and with the comment directly above it. The error
+// is ErrNoKey if there is no such key, and ErrOnlyKey if the section has no other one.
 func Remove(text []byte, section, name string) ([]byte, error) {
 	return remove(text, true, section, name)
+}
+
+// RemoveSection removes a section with its value. The comments above it stay.
+func RemoveSection(text []byte, section string) ([]byte, error) {
+	return remove(text, false, section)
 }
 
 // Unset removes a key of an entry of a section. All comments stay. The key must not be the only one
@@ -34,7 +39,7 @@ func Set(text []byte, section, name, key, value string) ([]byte, error) {
 		return nil, err
 	}
 	at, err := e.find(root, section, name, key)
-	if errors.Is(err, errNoKey) {
+	if errors.Is(err, ErrNoKey) {
 		k := key + ": " + value
 		return e.addTo(entry, []Entry{{Block: k, Flow: k}})
 	}
@@ -58,7 +63,10 @@ func Set(text []byte, section, name, key, value string) ([]byte, error) {
 	return slices.Concat(e.text[:begin], []byte(value), e.text[begin+len(raw):]), nil
 }
 
-var errNoKey = errors.New("there is no such key")
+var (
+	ErrNoKey   = errors.New("there is no such key")
+	ErrOnlyKey = errors.New("the only key there")
+)
 
 // place is a key in a mapping. Its value ends before the line next.
 type place struct {
@@ -105,7 +113,7 @@ func (e *editor) find(root *yaml.Node, keys ...string) (p place, err error) {
 			}
 		}
 		if p.index < 0 {
-			return p, fmt.Errorf("%s: %w", key, errNoKey)
+			return p, fmt.Errorf("%s: %w", key, ErrNoKey)
 		}
 		if !p.flow() && p.index+2 < len(node.Content) {
 			p.next = node.Content[p.index+2].Line
@@ -135,9 +143,9 @@ func remove(text []byte, comment bool, keys ...string) ([]byte, error) {
 	switch {
 	case err != nil:
 		return nil, err
-	case len(p.parent.Content) == 2:
-		return nil, fmt.Errorf("line %d: %s is the only key there; edit the file by hand", p.key().Line,
-			keys[len(keys)-1])
+	case len(p.parent.Content) == 2 && (len(keys) > 1 || p.flow()): // otherwise an empty file is left
+		return nil, fmt.Errorf("line %d: %s is %w; edit the file by hand", p.key().Line, keys[len(keys)-1],
+			ErrOnlyKey)
 	case p.flow():
 		return e.cutFlow(p.key(), p.key().Value)
 	}

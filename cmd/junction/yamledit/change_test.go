@@ -2,6 +2,7 @@ package yamledit
 
 import (
 	"bytes"
+	"errors"
 	"testing"
 
 	"gopkg.in/yaml.v3"
@@ -44,6 +45,25 @@ func TestRemove(t *testing.T) {
 	for _, text := range []string{"", "[]", "u: [", "u: {}\n", "u: { b: 1 }\n", "u:\n  b: 1\n", "u: [b]\n", "x: &x { b: 1, c: 2 }\nu: *x\n"} {
 		if out, err := Remove([]byte(text), "u", "b"); err == nil {
 			t.Errorf("Remove(%q) = %q; want an error", text, out)
+		}
+	}
+}
+
+// TestRemoveSection: a section goes without the comments around it, also if it is all there is.
+func TestRemoveSection(t *testing.T) {
+	for text, want := range map[string]string{
+		"# l's\nl: x\n\n# u's\nu:\n  # a's\n  a: {}\n# the end\n": "# l's\nl: x\n\n# u's\n# the end\n",
+		"u:\n  a: {}\nl: x\n":            "l: x\n",
+		"# u's\nu: { a: 1, b: 2 } # u\n": "# u's\n",
+		"{ l: x, u: { a: 1 } }":          "{ l: x }",
+	} {
+		if got, err := RemoveSection([]byte(text), "u"); err != nil || string(got) != want {
+			t.Errorf("RemoveSection(%q) = %q, %v; want %q", text, got, err, want)
+		}
+	}
+	for text, want := range map[string]error{"l: x\n": ErrNoKey, "": ErrNoKey, "{ u: { a: 1 } }": ErrOnlyKey} {
+		if got, err := RemoveSection([]byte(text), "u"); !errors.Is(err, want) {
+			t.Errorf("RemoveSection(%q) = %q, %v; want %v", text, got, err, want)
 		}
 	}
 }

@@ -19,7 +19,7 @@ func Append(text []byte, section, key, element string) ([]byte, error) {
 		return nil, err
 	}
 	p, err := e.find(root, section, key)
-	if errors.Is(err, errNoKey) {
+	if errors.Is(err, ErrNoKey) {
 		return Add(text, section, added)
 	}
 	if err != nil {

@@ -33,7 +33,7 @@ func Add(text []byte, section string, entries []Entry) ([]byte, error) {
 	switch {
 	case err == nil:
 		return e.addTo(p, entries)
-	case !errors.Is(err, errNoKey):
+	case !errors.Is(err, ErrNoKey):
 		return nil, err
 	case root.Style&yaml.FlowStyle != 0:
 		return nil, fmt.Errorf("the file is one { … } without %s; add that by hand", section)

@@ -1,0 +1,54 @@
+package setup
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestDisconnectWithABrokenConfiguration: a mistake in the configuration prevents no disconnect. An entry
+// that connect has not written is recognized by what is readable.
+func TestDisconnectWithABrokenConfiguration(t *testing.T) {
+	const (
+		client = "{ \"mcpServers\": { \"other\": { \"command\": \"x\" } } } // mine\n"
+		byHand = `{"mcpServers": {"other": {"command": "x"}, "junction": {"url": "http://127.0.0.1:2/mcp"}}}`
+		sound  = "listen: 127.0.0.1:2\nupstreams:\n  notes: { command: [x] }\n"
+	)
+	for _, test := range []struct {
+		name, broken   string
+		byHand, leaves bool
+	}{
+		{"no YAML", "upstreams: [", false, false},
+		{"an unknown key", "listen: 127.0.0.1:2\nupstreams:\n  notes: { command: [x], tols: {} }\n", false, false},
+		{"an unknown key, and an entry by hand", "listen: 127.0.0.1:2\nupstreams:\n  notes: { command: [x], tols: {} }\n", true, false},
+		{"no address", "listen: [x]\nupstreams:\n  notes: { command: [x] }\n", false, false},
+		{"an address without a port", "listen: x\nupstreams:\n  notes: { command: [x] }\n", false, false},
+		{"no YAML, and an entry by hand", "upstreams: [", true, true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			home := atHome(t, map[string]string{".cursor/mcp.json": client, ".config/junction/config.yaml": sound})
+			file := filepath.Join(home, ".cursor", "mcp.json")
+			if test.byHand {
+				mustWrite(t, file, byHand)
+			} else if got := runProgram(t, "", "connect", "cursor", "--url", "http://127.0.0.1:2/mcp"); got.code != 0 {
+				t.Fatal(got)
+			}
+			mustWrite(t, filepath.Join(home, ".config", "junction", "config.yaml"), test.broken)
+			got := runProgram(t, "", "disconnect", "cursor")
+			noted := strings.Contains(got.stdout, "An entry that was added by hand may stay: ")
+			if got.code != 0 || noted != test.leaves {
+				t.Error(got)
+			}
+			want := client
+			if test.leaves {
+				want = byHand
+			} else if test.byHand {
+				want = `{"mcpServers": {"other": {"command": "x"}}}`
+			}
+			if is, err := os.ReadFile(file); err != nil || string(is) != want {
+				t.Errorf("the file of the client is\n%s\n%v, want\n%s", is, err, want)
+			}
+		})
+	}
+}
