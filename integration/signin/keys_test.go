@@ -198,7 +198,7 @@ func TestListenBeyondLoopbackNeedsKeysAndHTTPS(t *testing.T) {
 		p.MustServe(t, "--listen", "0.0.0.0:0")
 		p.Stdout.MustMatch(t,
 			regexp.MustCompile(
-				`(?s)Junction serves https://mcp\.example\.com/mcp\n.*--header "Authorization: Bearer \$JUNCTION_KEY"`),
+				`(?s)Junction serves https://mcp\.example\.com/mcp\n.*--header 'Authorization: Bearer \$\{JUNCTION_KEY\}'`),
 			harness.Patience, p.Done)
 		p.URL = strings.Replace(p.URL, "[::]", "127.0.0.1", 1)
 		c := harness.NewClient(t, &harness.Endpoint{URL: p.URL}, client.EraModern)

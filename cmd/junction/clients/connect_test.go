@@ -629,3 +629,42 @@ func TestImportKnowsRulesOfClients(t *testing.T) {
 		t.Errorf("with CLAUDE_CONFIG_DIR the servers are %v, %v", servers, errs)
 	}
 }
+
+// TestImportKnowsPermissionsOfOpencode: a tool that opencode denies is hidden, under any glob, and a note names the
+// tools before which it asks. A later rule lifts a deny only if it is more specific.
+func TestImportKnowsPermissionsOfOpencode(t *testing.T) {
+	const hides, asks, patterns = "the settings of opencode hide ", "opencode asks before it calls ", "not imported: "
+	for rules, want := range map[string]string{
+		`"permission":{"git_push":"deny","github_drop":"deny","git":"deny","bash":"deny"}`: `false ["push"] [] ` + hides + "push",
+		`"permission":"deny"`:                                                            `true [] [] ` + hides + "all tools",
+		`"permission":{"*":"deny","bash":"allow"}`:                                       `true [] [] ` + hides + "all tools",
+		`"permission":{"gi*":"deny"}`:                                                    `true [] [] ` + hides + "all tools",
+		`"tools":{"g?t_*":false}`:                                                        `true [] [] ` + hides + "all tools",
+		`"tools":{"*_push":false,"git_t*":false}`:                                        `false ["*_push" "push" "t*"] [] ` + hides + "'*_push', 't*', push",
+		`"tools":{"git_push":false},"permission":{"git_push":"allow"}`:                   `false [] [] `,
+		`"permission":{"*":"deny","git_*":"allow"}`:                                      `false [] [] `,
+		`"permission":{"git_*":"allow","*":"deny"}`:                                      `true [] [] ` + hides + "all tools",
+		`"permission":{"git_*":"deny","*":"allow"}`:                                      `true [] [] ` + hides + "all tools",
+		`"permission":{"git_push":"deny","git_*":"ask"}`:                                 `false ["push"] [] ` + hides + "push; " + asks + "its tools",
+		`"permission":{"*":"deny","git_see":"ask","git_r*":"allow"}`:                     `false [] ["see"] ` + hides + "all tools but see; " + asks + "see",
+		`"permission":{"*":"deny","git_*":"ask","git_drop":"deny"}`:                      `false ["drop"] [] ` + hides + "drop; " + asks + "its tools",
+		`"permission":{"*":"deny","git_see":"allow","git_read":"allow","git_s*":"deny"}`: `false ["s*"] ["read"] ` + hides + "all tools but read, see",
+		`"permission":["deny"],"tools":7`:                                                `false [] [] `,
+		`"permission":{"git_pull":"ask"}`:                                                `false [] [] ` + asks + "pull",
+		`"permission":{"git_run":{"*":"deny"}}`:                                          `false ["run"] [] ` + hides + "run",
+		`"permission":{"git_run":{"*":"allow","rm *":"deny"},"bash":{"x":"deny"}}`:       `false [] [] ` + patterns + "the patterns in permission of git_run",
+		`"permission":{"*":"ask"}`:                                                       `false [] [] ` + asks + "its tools",
+	} {
+		h := mustHome(t, "linux", map[string]string{".config/opencode/opencode.json": `{"mcp":{"git":{"type":"local",
+			"command":["g"]}},` + rules + `}`})
+		servers, errs := h.Read(h.Places())
+		if len(errs) > 0 || len(servers) != 1 || servers[0].Err != nil {
+			t.Fatal(servers, errs)
+		}
+		e := servers[0].Entry
+		notes := strings.ReplaceAll(strings.Join(e.Notes, "; "), "; Junction asks only if a policy has ask", "")
+		if got := fmt.Sprintf("%t %q %q %s", e.Off, e.Without, e.Only, notes); got != want {
+			t.Errorf("%s gives\n%s\nwant\n%s", rules, got, want)
+		}
+	}
+}

@@ -118,7 +118,8 @@ func disjoint(spans [][2]int) (out [][2]int) {
 	return out
 }
 
-// The forms in which an argument says what its value is for.
+// The forms in which an argument says what its value is for. The value of a flag may have one of the
+// other forms: --header=NAME: VALUE, --env=NAME=VALUE.
 var (
 	flagWithValue = regexp.MustCompile(`^(?s)(--?[A-Za-z][A-Za-z0-9_.-]*)=(.+)$`)
 	assignment    = regexp.MustCompile(`^(?s)([A-Za-z_][A-Za-z0-9_]*)=(.+)$`)
@@ -133,9 +134,10 @@ func concealArguments(args []string, read func(string) Value) []Value {
 		label := "argument"
 		name, value := "", arg
 		for _, form := range []*regexp.Regexp{flagWithValue, assignment, headerLine} {
-			if m := form.FindStringSubmatch(arg); m != nil && !strings.HasPrefix(m[2], "//") {
-				name, value = m[1], m[2]
-				break
+			if m := form.FindStringSubmatch(value); m != nil && !strings.HasPrefix(m[2], "//") {
+				if name, value = m[1], m[2]; secretName(name) {
+					break
+				}
 			}
 		}
 		if name == "" && i > 0 && flagOnly.MatchString(args[i-1]) && !strings.HasPrefix(arg, "-") {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -89,7 +88,7 @@ func (h Home) parse(p Place, text []byte) ([]*Server, error) {
 	}
 	var list []*Server
 	settings := h.settings(p)
-	off, deny := h.switchedOff(p, text, settings), p.denied(text, settings)
+	off, rules := h.switchedOff(p, text, settings), p.rules(text, settings)
 	for _, r := range found {
 		s := &Server{Place: p, Name: r.Name, Line: r.Line, fields: r.Fields, inputs: asked}
 		s.Entry, s.Err = s.entry(h)
@@ -97,7 +96,7 @@ func (h Home) parse(p Place, text []byte) ([]*Server, error) {
 			s.Entry = nil
 		} else {
 			s.Entry.Off = s.Entry.Off || off(s.Name)
-			s.deny(deny)
+			s.apply(rules)
 		}
 		list = append(list, s)
 	}
@@ -230,55 +229,152 @@ func (h Home) settings(p Place) (list []map[string]any) {
 	return list
 }
 
-// denied returns the rules of Claude Code that deny tools of servers in a place, and the names of tools
-// that opencode disables.
-func (p Place) denied(text []byte, settings []map[string]any) (rules []string) {
+// A rule says what a client does with the tools whose names match a glob.
+type rule struct {
+	glob   string // of the names that tools have in the client
+	action string // as opencode writes it: deny, ask or allow
+}
+
+// rules returns the rules of Claude Code that deny tools of servers in a place, and all rules of opencode.
+// The last rule that matches counts.
+func (p Place) rules(text []byte, settings []map[string]any) (rules []rule) {
 	if p.Client.ID == "opencode" {
-		tools, _ := format.Tree(text)["tools"].(map[string]any)
-		for _, name := range slices.Sorted(maps.Keys(tools)) {
-			if tools[name] == false {
-				rules = append(rules, name)
-			}
-		}
-		return rules
+		return opencodeRules(text)
 	}
 	for _, s := range settings {
 		permissions, _ := s["permissions"].(map[string]any)
 		list, _ := permissions["deny"].([]any)
 		for _, v := range list {
-			if rule, _ := v.(string); strings.HasPrefix(rule, "mcp__") {
-				rules = append(rules, rule)
+			if glob, _ := v.(string); strings.HasPrefix(glob, "mcp__") {
+				rules = append(rules, rule{glob, "deny"})
 			}
 		}
 	}
 	return rules
 }
 
-// deny applies rules about tools: mcp__SERVER, mcp__SERVER__* and mcp__SERVER__TOOL of Claude Code,
-// SERVER*, SERVER_* and SERVER_TOOL of opencode.
-func (s *Server) deny(rules []string) {
-	own := ruleName(s.Name)
-	whole, begin := []string{own + "*", own + "_*"}, own+"_"
-	if s.Client.ID == claudeCode {
-		own = "mcp__" + own
-		whole, begin = []string{own, own + "__*"}, own+"__"
-	}
-	var tools []string
-	for _, rule := range rules {
-		tool, ok := strings.CutPrefix(rule, begin)
-		switch {
-		case slices.Contains(whole, rule):
-			s.Entry.Off = true
-		case ok && tool != "":
-			tools = append(tools, tool)
+// opencodeRules returns what tools and permission of opencode say. Since version 1.1.1, opencode puts the
+// rules of tools before those of permission.
+func opencodeRules(text []byte) (rules []rule) {
+	root := format.Tree(text)
+	for _, key := range []string{"tools", "permission"} {
+		if all, ok := root[key].(string); ok {
+			rules = append(rules, rule{"*", all})
+		}
+		values, _ := root[key].(map[string]any)
+		members, _ := format.JSON{}.Servers(text, []string{key}) // in their order
+		for _, m := range members {
+			switch v := values[m.Name].(type) {
+			case bool:
+				rules = append(rules, rule{m.Name, map[bool]string{true: "allow", false: "deny"}[v]})
+			case string:
+				rules = append(rules, rule{m.Name, v})
+			case map[string]any: // by arguments, which a call of MCP does not have there: it matches "*" alone
+				action, _ := v["*"].(string)
+				rules = append(rules, rule{m.Name, action})
+				if len(v) > 1 || action == "" {
+					rules = append(rules, rule{m.Name, patterns})
+				}
+			}
 		}
 	}
-	if len(tools) > 0 {
-		s.Entry.Without = append(s.Entry.Without, tools...)
-		s.Entry.dropHidden()
-		s.Entry.Notes = append(s.Entry.Notes, fmt.Sprintf("the settings of %s hide %s", s.Client.Name,
-			strings.Join(quoted(tools), ", ")))
+	return rules
+}
+
+// patterns is the action of a rule that Junction cannot have.
+const patterns = "patterns"
+
+// apply applies rules about tools. In Claude Code, mcp__SERVER__TOOL is the name of a tool, and mcp__SERVER
+// stands for all of a server; in opencode, SERVER_TOOL is the name. In doubt, a tool is hidden: a rule for
+// all tools lifts no deny of single ones, and a shorter glob no deny of the server.
+func (s *Server) apply(rules []rule) {
+	begin := ruleName(s.Name) + "_"
+	if s.Client.ID == claudeCode {
+		begin = "mcp__" + begin + "_"
 	}
+	var closed string                // the glob that denies all tools
+	var only, without, asks []string // names and globs of tools
+	for _, r := range rules {
+		if s.Client.ID == claudeCode && r.glob+"__" == begin {
+			r.glob = begin + "*"
+		}
+		rest := remainders(r.glob, begin)
+		whole := slices.ContainsFunc(rest, every)
+		named := func(tool string) bool { return slices.Contains(rest, tool) }
+		switch permits := r.action == "allow" || r.action == "ask"; {
+		case len(rest) == 0:
+			continue
+		case r.action == patterns:
+			s.Entry.Notes = append(s.Entry.Notes, "not imported: the patterns in permission of "+short(r.glob))
+		case r.action == "deny" && whole:
+			closed, only = r.glob, nil
+		case r.action == "deny":
+			without, only = append(without, rest...), slices.DeleteFunc(only, named)
+		case permits && whole:
+			asks = nil
+			if len(r.glob) >= len(closed) {
+				closed = ""
+			}
+		case permits:
+			without, asks = slices.DeleteFunc(without, named), slices.DeleteFunc(asks, named)
+			if closed != "" && !strings.ContainsAny(r.glob, "*?") {
+				only = append(only, rest...)
+			}
+		}
+		if r.action == "ask" {
+			asks = append(asks, rest...)
+		}
+	}
+	said := strings.Join(quoted(without), ", ")
+	switch {
+	case closed != "" && len(only) == 0:
+		s.Entry.Off, said, asks = true, "all tools", nil
+	case closed != "":
+		s.Entry.narrow(&Entry{Only: only, Without: without})
+		said = "all tools but " + strings.Join(quoted(only), ", ")
+	default:
+		s.Entry.narrow(&Entry{Without: without})
+	}
+	if said != "" {
+		s.Entry.Notes = append(s.Entry.Notes, fmt.Sprintf("the settings of %s hide %s", s.Client.Name, said))
+	}
+	if len(asks) > 0 {
+		before := strings.Join(quoted(asks), ", ")
+		if slices.ContainsFunc(asks, every) {
+			before = "its tools"
+		}
+		s.Entry.Notes = append(s.Entry.Notes, fmt.Sprintf("%s asks before it calls %s; Junction asks only if a policy "+
+			"has ask", s.Client.Name, before))
+	}
+}
+
+// every reports whether a glob matches every text.
+func every(glob string) bool { return strings.Trim(glob, "*") == "" }
+
+// longestGlob is the length in bytes of a glob that is read. It bounds the work for a file of others; names
+// of tools are shorter.
+const longestGlob = 256
+
+// remainders returns the globs of the texts that can follow prefix in a text that matches glob.
+func remainders(glob, prefix string) []string {
+	if len(glob) > longestGlob {
+		return nil
+	}
+	left := []string{glob}
+	for i := range len(prefix) {
+		var next []string
+		for _, g := range left {
+			rest := strings.TrimLeft(g, "*")
+			if len(rest) < len(g) {
+				next = append(next, "*"+rest)
+			}
+			if rest != "" && (rest[0] == '?' || rest[0] == prefix[i]) {
+				next = append(next, rest[1:])
+			}
+		}
+		left = slices.Compact(slices.Sorted(slices.Values(next)))
+	}
+	return slices.DeleteFunc(left, func(g string) bool { return g == "" })
 }
 
 // notInRule is what both clients replace in the name of a server.

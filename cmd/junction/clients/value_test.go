@@ -122,6 +122,23 @@ func TestCommandInOneText(t *testing.T) {
 	}
 }
 
+// TestSecretsOfArguments: a secret is found by the name before it, also in the value of a flag.
+func TestSecretsOfArguments(t *testing.T) {
+	for arg, want := range map[string]string{
+		"--header=Authorization: Bearer canary": "--header=Authorization: Bearer …",
+		"--env=API_KEY=canary":                  "--env=API_KEY=…", "-e=API_KEY=canary": "-e=API_KEY=…",
+		"API_KEY=canary": "API_KEY=…", "X-Api-Key: canary": "X-Api-Key: …", "--token=a=canary": "--token=…",
+		"--env=LEVEL=debug": "--env=LEVEL=debug", "--header=X-Team: blue": "--header=X-Team: blue",
+		"--url=https://x.org:8420/token": "--url=https://x.org:8420/token", "--env=KEY=yes": "--env=KEY=yes",
+		"--url=token://x.org": "--url=token://x.org",
+	} {
+		e := Entry{Command: concealArguments([]string{"x", arg}, Literal)}
+		if got := e.CommandLine()[1]; got != want {
+			t.Errorf("the argument %q is shown as %q, want %q", arg, got, want)
+		}
+	}
+}
+
 // TestImageOfDocker: the image is found behind flags with and without values.
 func TestImageOfDocker(t *testing.T) {
 	for args, want := range map[string]string{

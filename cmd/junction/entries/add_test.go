@@ -2,18 +2,21 @@ package entries
 
 import (
 	"bytes"
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 
 	"github.com/spf13/cobra"
 
 	"junction/auth/authtest"
 	"junction/cmd/junction/cli"
+	"junction/cmd/junction/clients"
 )
 
 // TestAddAsks: add asks a new URL once, unless the person has said how to sign in.
@@ -53,5 +56,39 @@ func TestAddAsks(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(home, ".config/junction/config.yaml"))
 	if err != nil || strings.Count(string(text), "auth: {mode: oauth}") != 2 {
 		t.Errorf("the configuration is, %v:\n%s", err, text)
+	}
+}
+
+// full is an output that cannot be written.
+type full struct{}
+
+func (full) Write([]byte) (int, error) { return 0, syscall.ENOSPC }
+
+// TestSecretStaysWithItsEntry: if the output cannot be written, the file has the entry, with its secret, and the
+// error says so.
+func TestSecretStaysWithItsEntry(t *testing.T) {
+	folder := t.TempDir()
+	t.Setenv("HOME", folder)
+	t.Setenv("XDG_STATE_HOME", "")
+	file := filepath.Join(folder, "config.yaml")
+	e, err := Edit(full{}, file, false, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	entry, err := e.Entry(clients.Given{Command: []string{"x"}, Env: map[string]string{"API_TOKEN": "canary-token"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = e.Add(t.Context(), "notes", entry, "x", nil, "")
+	if err == nil || errors.Is(err, syscall.ENOSPC) || !strings.Contains(err.Error(), "config.yaml was changed") {
+		t.Errorf("the error is %v; want that the file was changed, without a remedy that runs the command again", err)
+	}
+	text, err := os.ReadFile(file)
+	if err != nil || !strings.Contains(string(text), "${file:secrets/notes.API_TOKEN}") {
+		t.Errorf("the configuration is, %v:\n%s", err, text)
+	}
+	secret, err := os.ReadFile(filepath.Join(folder, "secrets/notes.API_TOKEN"))
+	if err != nil || string(secret) != "canary-token\n" {
+		t.Errorf("the secret is %q, %v", secret, err)
 	}
 }

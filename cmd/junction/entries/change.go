@@ -217,7 +217,7 @@ func (e *Editor) Add(ctx context.Context, name string, entry *clients.Entry, abo
 	keep := clients.SecretsOf(e.path)
 	defer func() {
 		if err != nil {
-			keep.Discard(nil)
+			keep.Discard(e.text) // the file may have the entry, and the output failed
 		}
 	}()
 	text, err := e.with(name, entry, keep)

@@ -212,5 +212,9 @@ func (o *outcome) print(ctx context.Context, w io.Writer, f *file, asJSON bool, 
 	if o.Next != "" {
 		lines = append(lines, o.Next)
 	}
-	return cli.Print(w, asJSON, o, Lines(lines...))
+	err := cli.Print(w, asJSON, o, Lines(lines...))
+	if err != nil && o.Changed { // %v: the remedy of a full disk is to run the command again
+		err = fmt.Errorf("%s was changed, but the output could not be written: %v", f.Short(), err)
+	}
+	return err
 }

@@ -75,7 +75,8 @@ func (r *run) path(name string) string {
 	return filepath.Join(filepath.Dir(r.edit.Path()), filepath.FromSlash(name))
 }
 
-// keep moves the files to their place, and writes the lock file. undo takes this back.
+// keep moves the files to their place, and writes the lock file. undo takes this back, unless the
+// configuration uses the pack meanwhile: a command may fail after it has changed the configuration.
 func (r *run) keep(f *fetched) (undo func(), err error) {
 	before, there := r.lock.Packs[f.name]
 	place := r.path(lock.Dir(f.name, f.Commit))
@@ -89,6 +90,9 @@ func (r *run) keep(f *fetched) (undo func(), err error) {
 		return nil, err
 	}
 	undo = func() {
+		if r.uses(place) {
+			return
+		}
 		r.relock(func(l *lock.File) {
 			if l.Packs[f.name] = before; !there {
 				delete(l.Packs, f.name)
@@ -103,6 +107,14 @@ func (r *run) keep(f *fetched) (undo func(), err error) {
 		return nil, err
 	}
 	return undo, nil
+}
+
+// uses reports whether an upstream has the pack in a folder.
+func (r *run) uses(folder string) bool {
+	if full, err := filepath.Abs(folder); err == nil {
+		folder = full
+	}
+	return slices.ContainsFunc(r.edit.Packs(), func(e entries.PackEntry) bool { return e.Pack == folder })
 }
 
 // relock changes the lock file, which another command may have changed meanwhile.

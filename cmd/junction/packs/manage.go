@@ -197,7 +197,7 @@ func (r *run) remove(cmd *cobra.Command, name string) error {
 		return err
 	}
 	own, _, ok := lock.Split(s.Folder)
-	if !ok || slices.ContainsFunc(r.edit.Packs(), func(e entries.PackEntry) bool { return e.Pack == s.Folder }) {
+	if !ok || r.uses(s.Folder) {
 		return nil // it is not installed, or another upstream has it
 	}
 	return errors.Join(r.relock(func(l *lock.File) { delete(l.Packs, own) }), r.clean(own))

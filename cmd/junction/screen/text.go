@@ -61,21 +61,22 @@ func (t *Text) clients() string {
 }
 
 // clientLinesWithKey are the lines for clients that need an API key, from the variable
-// JUNCTION_KEY.
+// JUNCTION_KEY. The clients expand the variable, so that the key is in no file and in no argument.
 const clientLinesWithKey = `
-With your key in JUNCTION_KEY (junction keys create makes a key):
+With your key in JUNCTION_KEY where the client starts (junction keys create
+makes a key):
 
 Claude Code
   claude mcp add --scope user \
     --transport http junction URL \
-    --header "Authorization: Bearer $JUNCTION_KEY"
+    --header 'Authorization: Bearer ${JUNCTION_KEY}'
 Codex
   codex mcp add junction --url URL \
     --bearer-token-env-var JUNCTION_KEY
 VS Code
   code --add-mcp \
     '{"name":"junction","type":"http","url":"URL",
-     "headers":{"Authorization":"Bearer '"$JUNCTION_KEY"'"}}'
+     "headers":{"Authorization":"Bearer ${env:JUNCTION_KEY}"}}'
 Cursor, in ~/.cursor/mcp.json
   {"mcpServers": {"junction": {"url": "URL",
     "headers": {"Authorization": "Bearer ${env:JUNCTION_KEY}"}}}}
