@@ -214,8 +214,12 @@ func TestEnforcedChangesTheRights(t *testing.T) {
 func TestBeginningOfURIHasEachVerdict(t *testing.T) {
 	random := rand.New(rand.NewPCG(6, 6))
 	pick := func(list ...string) string { return list[random.IntN(len(list))] }
-	sets := map[policy.Verdicts]bool{}
-	for range 4000 {
+	sets, rounds := map[policy.Verdicts]bool{}, 4000
+	if testing.Short() {
+		t.Attr("short", "true") // CI runs it again without -short
+		rounds = 500
+	}
+	for range rounds {
 		var text strings.Builder
 		for i := range 1 + random.IntN(4) {
 			match := pick("", "match: { key: k },", "match: { surface: s },")

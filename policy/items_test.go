@@ -84,7 +84,12 @@ func TestItemsAreVisibleTogether(t *testing.T) {
 // TestItemsOfManyRules has a policy with a rule for each tool, so that no two tools have
 // the same rules, and more policies than are cached.
 func TestItemsOfManyRules(t *testing.T) {
-	const tools, policies = 600, 3000
+	const tools = 600
+	policies := 3000
+	if testing.Short() {
+		t.Attr("short", "true") // CI runs it again without -short
+		policies = 500
+	}
 	var c policy.Config
 	each := policy.Entry{Name: "each"}
 	list := make([]policy.Item, tools)

@@ -298,18 +298,29 @@ func TestSafetySearchHidesDenied(t *testing.T) {
 				Policy: harness.MustPolicy(t, policies), Crowded: true})
 			j.Offers(t, "up")
 			c := j.Talk(t)
-			for _, query := range []string{"invoices", "invoice", "delete invoice", "up__delete-invoice", "hang", "tool up", "é"} {
-				all = append(all, harness.WithoutName(c.Call(t, "search_tools", `{"query":"`+query+`","limit":50}`), "none"))
+			type call struct {
+				name   string
+				answer *harness.Answering
 			}
+			var calls []call
+			begin := func(name, tool, arguments string) {
+				calls = append(calls, call{name, c.Begin(t, harness.Called(tool, arguments))})
+			}
+			for _, query := range []string{"invoices", "invoice", "delete invoice", "up__delete-invoice", "hang", "tool up", "é"} {
+				begin("none", "search_tools", `{"query":"`+query+`","limit":50}`)
+			}
+			// Each name that a server lacks waits for the next reading of its lists, at most one a second.
 			for _, name := range []string{"up__delete-invoice", "delete-invoice", "up__hang", "hang", "up__invoices"} {
 				for _, tool := range own[1:] {
-					all = append(all, harness.WithoutName(c.Call(t, tool, inside(name, `{}`)), name))
+					begin(name, tool, inside(name, `{}`))
 				}
-				all = append(all, harness.WithoutName(c.Call(t, name, `{}`), name))
+				begin(name, name, `{}`)
 			}
 			for _, tool := range own[1:] { // denied by its arguments
-				all = append(all, harness.WithoutName(c.Call(t, tool, inside("up__listInvoices", `{"when":"never again"}`)),
-					"up__listInvoices"))
+				begin("up__listInvoices", tool, inside("up__listInvoices", `{"when":"never again"}`))
+			}
+			for _, call := range calls {
+				all = append(all, harness.WithoutName(call.answer.Answer(t), call.name))
 			}
 			m, asked := c.Converse(t, harness.Called(own[2], inside("up__create_invoice", `{"when":7}`)),
 				func(harness.ServerRequest) string { return `"result":{"action":"decline"}` })

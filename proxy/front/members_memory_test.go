@@ -53,6 +53,9 @@ const largeBody = 16 << 20
 // TestSmallMembersTakeLittleMemory sends bodies of the full size that have as many members as
 // possible. A body itself takes up to 24 MiB while it grows.
 func TestSmallMembersTakeLittleMemory(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it reads large bodies, one after the other")
+	}
 	s := mustServer(t, proxytest.NewBackend(t, 1, 10))
 	id, _ := s.sessions.create(mcp.ProtocolVersion20250326, "test", budget.Account{Principal: "key:many"}, client.Profile{})
 	fill := func(before, member, after string) string {
@@ -85,6 +88,9 @@ func TestSmallMembersTakeLittleMemory(t *testing.T) {
 // TestPolicyReadsBoundedArguments has a rule look into arguments of many members, which no rule
 // would look into otherwise.
 func TestPolicyReadsBoundedArguments(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it reads large bodies, one after the other")
+	}
 	s := mustServer(t, proxytest.NewBackend(t, 1, 10))
 	all := policy.List{"*"}
 	p, err := policy.Compile(policy.Config{{Name: "all", Rules: []policy.Rule{

@@ -157,8 +157,12 @@ func checkView(t *testing.T, v *View, want []*Target, rights *policy.Rights) {
 func TestDerivedViews(t *testing.T) {
 	r := manyNames{rand.New(rand.NewPCG(10, 2))}
 	make1 := func(b *canned) *Stock { return NewStock(b, b.catalog, StockSettings{Names: Names{}.WithDefaults()}) }
-	replaced, hidden := 0, 0
-	for range 400 {
+	replaced, hidden, rounds := 0, 0, 400
+	if testing.Short() {
+		t.Attr("short", "true") // CI runs it again without -short
+		rounds = 80
+	}
+	for range rounds {
 		var stocks []*Stock
 		for _, name := range []string{"b", "f", "m", "s"} {
 			stocks = append(stocks, make1(r.backend(t, name)))
