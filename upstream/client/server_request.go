@@ -170,6 +170,7 @@ type serverQuestion struct {
 	shared bool               // the question names no call; it could belong to others of the same owner
 	clocks []*Clock           // of the calls that it could belong to
 	seen   *question
+	held   int64         // reserved on base.account for the params
 	done   chan struct{} // closed when relay has returned
 }
 
@@ -228,8 +229,9 @@ func (b *base) serverRequest(own *flight, m *jsonrpc.Message) {
 	b.tasks.Go(func() { b.relay(a, id, q) })
 }
 
-// admit adds a server request of the call f to the pending ones. If there are too many, or the call has
-// ended, admit rejects the request and returns nil.
+// admit adds a server request of the call f to the pending ones, and reserves its params if they are
+// large. If there are too many, the account has no room, or the call has ended, admit rejects the
+// request and returns nil.
 func (b *base) admit(own, f *flight, m *jsonrpc.Message, seen *question) *serverQuestion {
 	b.mu.Lock()
 	if b.flights[f.id] != f { // the call has just ended
@@ -242,8 +244,18 @@ func (b *base) admit(own, f *flight, m *jsonrpc.Message, seen *question) *server
 		b.refuse(seen, m.ID, mcp.INVALID_REQUEST, "too many requests of the server are open, or one with this id is")
 		return nil
 	}
+	held := int64(0)
+	if n := int64(len(m.Params)); n > transport.Uncharged && b.account != nil {
+		if err := b.account.Reserve(n); err != nil {
+			b.mu.Unlock()
+			b.violationLog.Warn(b.log, "server request rejected", "method", m.Method, "reason", err.Error())
+			b.refuse(seen, m.ID, mcp.INTERNAL_ERROR, m.Method+" rejected: the open requests of the server take too much memory")
+			return nil
+		}
+		held = n
+	}
 	defer b.mu.Unlock()
-	a := &serverQuestion{method: m.Method, shared: own == nil, seen: seen, done: make(chan struct{})}
+	a := &serverQuestion{method: m.Method, shared: own == nil, seen: seen, held: held, done: make(chan struct{})}
 	for _, other := range b.flights {
 		if other.clock != nil && (other == f || a.shared && f.task == "" && other.owner.is(f.owner)) {
 			a.clocks = append(a.clocks, other.clock)
@@ -282,6 +294,9 @@ func (b *base) answerOf(a *serverQuestion, id jsonrpc.ID, q *ServerRequest) (res
 // relay asks the client and sends its answer to the server.
 func (b *base) relay(a *serverQuestion, id jsonrpc.ID, q *ServerRequest) {
 	defer close(a.done)
+	if a.held > 0 {
+		defer b.account.Release(a.held)
+	}
 	result, wanted, err := b.answerOf(a, id, q)
 	if !wanted {
 		a.seen.end(nil, KindCancelled)

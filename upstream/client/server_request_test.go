@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -353,6 +354,72 @@ func TestServerThatAsksAfterItsAnswers(t *testing.T) {
 		}
 		if n := strings.Count(log.String(), "level=WARN"); n != 5 {
 			t.Errorf("the log has %d lines of 1000 questions after an answer, want 5", n)
+		}
+	})
+}
+
+// wallet is an Account with a limit.
+type wallet struct {
+	sync.Mutex
+	held, most int64
+}
+
+func (w *wallet) Reserve(n int64) error {
+	w.Lock()
+	defer w.Unlock()
+	if w.held+n > w.most {
+		return errors.New("no share is left")
+	}
+	w.held += n
+	return nil
+}
+
+func (w *wallet) Release(n int64) {
+	w.Lock()
+	defer w.Unlock()
+	w.held -= n
+}
+
+// silent is a client that answers no question, on a transport that discards what is sent.
+type silent struct{ transport.Transport }
+
+func (silent) Notify(string, []byte)                          {}
+func (silent) Send(context.Context, *transport.Request) error { return nil }
+func (silent) Ask(ctx context.Context, _ *ServerRequest) ([]byte, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+// TestLargeOpenQuestionsTakeTheAccount: open questions with large params take the account of their
+// server, which is refused further ones. Small questions take nothing.
+func TestLargeOpenQuestionsTakeTheAccount(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		account := &wallet{most: 1 << 20}
+		b := new(base)
+		b.init(authtest.Log(t), Hooks{}, EraLegacy)
+		b.transport, b.account = silent{}, account
+		ctx, end := context.WithCancel(t.Context())
+		f := &flight{id: "1", owner: owner{"one", "x"}, peer: silent{}, ctx: ctx}
+		b.track(f)
+		ask := func(id uint64, size int) {
+			params := `{"message":"` + strings.Repeat("x", size-14) + `"}`
+			b.serverRequest(f, &jsonrpc.Message{ID: jsonrpc.NumberID(id), Method: "sampling/createMessage", Params: []byte(params)})
+		}
+		for i := range uint64(8) {
+			ask(i, 256<<10)
+		}
+		ask(8, 1<<10)
+		if len(b.pending) != 5 || account.held != 1<<20 {
+			t.Errorf("%d questions are open and take %d bytes, want 4 large ones in 1 MiB and a small one",
+				len(b.pending), account.held)
+		}
+		if n := len(b.outbox); n != 4 {
+			t.Errorf("%d questions are refused, want 4", n)
+		}
+		end()
+		b.tasks.Wait()
+		if account.held != 0 {
+			t.Errorf("%d bytes are taken when no question is open", account.held)
 		}
 	})
 }
