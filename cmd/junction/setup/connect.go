@@ -166,6 +166,9 @@ func (c *connector) prepare(id string) (err error) {
 	}
 	auth := &c.config.Auth
 	c.target = clients.Target{Name: c.name, URL: own[0], Own: own, Key: len(auth.APIKeys) > 0 && !auth.SignsIn()}
+	if c.target.Config, err = filepath.Abs(e.Path()); err != nil {
+		return err
+	}
 	if c.client.StartsCommands() {
 		if err := c.program(); err != nil {
 			return err

@@ -31,6 +31,7 @@ func runProgram(t testing.TB, stdin string, args ...string) ran {
 	out, errs := authtest.Command(t, args, &stdout, &stderr)
 	var file string
 	root := &cobra.Command{Use: "junction", SilenceErrors: true, SilenceUsage: true}
+	root.PersistentFlags().StringVar(&file, "config", "", "")
 	root.AddCommand(Commands(out, errs, &file)...)
 	code := cli.Run(t.Context(), root, args, strings.NewReader(stdin), out, errs)
 	return ran{code, stdout.String(), stderr.String()}

@@ -184,6 +184,10 @@ func (g *guide) undoAll(ctx context.Context) (err error) {
 		if text != "" {
 			g.say("%s", strings.TrimRight(text, "\n"))
 		}
+		if _, other := errors.AsType[*clients.OtherError](err); other { // connected to it since
+			g.say("%v", err)
+			return true
+		}
 		return !fail(err)
 	})
 	r.Service = r.Service && fail(g.removeService(ctx))
