@@ -123,7 +123,7 @@ func (g *guide) run(ctx context.Context) (err error) {
 	}
 	if _, err := os.Stat(g.file); err != nil {
 		g.say("\nJunction has no servers yet. Add one, and run junction setup again:\n  %s\n  %s",
-			config.Command(g.file, "search", "WORD"), "junction add NAME -- COMMAND")
+			config.Command(g.file, "search", "WORD"), config.Command(g.file, "add", "NAME", "--", "COMMAND"))
 		return nil
 	}
 	running, err := g.start(ctx, added)
