@@ -82,6 +82,13 @@ func TestImportLists(t *testing.T) {
 	if got.code != 0 || !strings.HasPrefix(got.stdout, want) || !broken {
 		t.Errorf("import gave %d\n%s\n%s\nwant\n%s", got.code, got.stdout, got.stderr, want)
 	}
+	mustWrite(t, ".mcp.json", `{"mcpServers": {"four": {"command": "x"}}}`)
+	got = runProgram(t, "", "import", "--config", "a.yaml")
+	for _, want := range []string{"junction import --write --config a.yaml", "junction import --project . --config a.yaml"} {
+		if !strings.Contains(got.stdout, want) {
+			t.Errorf("import of another configuration gave\n%s\nwant %s", got.stdout, want)
+		}
+	}
 	got = runProgram(t, "", "import", "--from", "claude-code")
 	if got.code != 1 || !strings.Contains(got.stderr, "line 3: ") {
 		t.Errorf("import of a broken file gave %d, %s", got.code, got.stderr)
