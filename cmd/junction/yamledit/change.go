@@ -10,10 +10,34 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// Remove removes a key of a section with its value and with the comment directly above it. The key
-// must not be the only one of the section.
+// Remove removes a key of a section with its value and with the comment directly above it. A section
+// without other keys becomes {}.
 func Remove(text []byte, section, name string) ([]byte, error) {
-	return remove(text, true, section, name)
+	e, root, err := parse(text)
+	if err != nil {
+		return nil, err
+	}
+	p, err := e.find(root, section)
+	if err != nil {
+		return nil, err
+	}
+	if entries := p.value(); len(entries.Content) != 2 || entries.Style&yaml.FlowStyle != 0 {
+		return remove(text, true, section, name)
+	}
+	at, err := e.offset(p.key())
+	if err != nil {
+		return nil, err
+	}
+	at += bytes.IndexByte(text[at:], ':') + 1 // the name of a section has none
+	line, _, _ := strings.Cut(string(text[at:]), "\n")
+	if line = strings.TrimSpace(line); line != "" && line[0] != '#' { // an anchor or a tag
+		return nil, fmt.Errorf("line %d: %s is the only key there; edit the file by hand", p.key().Line, name)
+	}
+	out, err := remove(text, true, section, name)
+	if err != nil {
+		return nil, err
+	}
+	return slices.Concat(out[:at], []byte(" {}"), out[at:]), nil
 }
 
 // Unset removes a key of an entry of a section. All comments stay. The key must not be the only one
@@ -125,7 +149,8 @@ func (e *editor) end() int {
 	return len(e.lines) + 1
 }
 
-// remove removes the last of keys. comment says whether the comment directly above it goes, too.
+// remove removes the last of keys. comment says whether the comment directly above it goes, too; only then
+// it may be the only key there.
 func remove(text []byte, comment bool, keys ...string) ([]byte, error) {
 	e, root, err := parse(text)
 	if err != nil {
@@ -135,7 +160,7 @@ func remove(text []byte, comment bool, keys ...string) ([]byte, error) {
 	switch {
 	case err != nil:
 		return nil, err
-	case len(p.parent.Content) == 2:
+	case len(p.parent.Content) == 2 && !comment:
 		return nil, fmt.Errorf("line %d: %s is the only key there; edit the file by hand", p.key().Line,
 			keys[len(keys)-1])
 	case p.flow():
