@@ -87,7 +87,7 @@ var arrows = map[string][]string{
 	// the commands start clients' own commands without keys in the environment, and compare states of upstreams
 	"cmd/junction/setup": {"cmd/junction/cli", "cmd/junction/clients", "cmd/junction/config", "cmd/junction/entries",
 		"cmd/junction/runfile", "cmd/junction/service", "cmd/junction/yamledit", "upstream", "upstream/files", "upstream/prose",
-		"upstream/sandbox", "upstream/shell"},
+		"upstream/sandbox"},
 	"cmd/junction/signins": {"cmd/junction/cli", "cmd/junction/clients", "cmd/junction/config", "cmd/junction/yamledit",
 		"upstream/prose", "upstream/files", "auth", "auth/authserver", "auth/seal", "auth/store",
 		"upstream/shell", "upstream/loopback"},

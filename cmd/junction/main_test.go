@@ -40,7 +40,7 @@ func runProgram(t testing.TB, stdin string, args ...string) ran {
 func TestExitCodes(t *testing.T) {
 	dir := t.TempDir()
 	mustWrite(t, filepath.Join(dir, "good.yaml"), "upstreams: { demo: { command: [junction, demo] } }\n")
-	mustWrite(t, filepath.Join(dir, "bad.yaml"), "upstreams: {}\n")
+	mustWrite(t, filepath.Join(dir, "bad.yaml"), "upstreams:\n")
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

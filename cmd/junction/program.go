@@ -459,6 +459,7 @@ func (p *program) welcome(ctx context.Context, endpoint string, keys bool) error
 	}
 	t.Trouble = func() ([]screen.Trouble, bool) { return p.trouble(t.Flags) }
 	seen := p.asSeen()
+	t.Disabled = seen.Report(ctx).Disabled
 	p.screen.Run(ctx, &t, func() []diagnose.UpstreamStatus { return seen.Report(ctx).Upstreams }, func() {
 		p.server.Settle()    // a client that reads "ready" must find the tools
 		debug.FreeOSMemory() // returns the memory that only the start needed; the collector runs rarely from now on

@@ -5,6 +5,7 @@ package shell
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -62,11 +63,15 @@ func escaped(word string) string {
 func concealed(r rune) bool { return Hidden(r) || unicode.Is(unicode.M, r) }
 
 // Junction returns a command line of this program: words are the command and its arguments. config is the
-// value of --config; "" leaves it out.
+// value of --config, which stands before a word --; "" leaves it out.
 func Junction(config string, words ...string) string {
 	line := append([]string{"junction"}, words...)
 	if config != "" {
-		line = append(line, "--config", config)
+		at := slices.Index(line, "--")
+		if at < 0 {
+			at = len(line)
+		}
+		line = slices.Insert(line, at, "--config", config)
 	}
 	return Join(line...)
 }

@@ -39,6 +39,18 @@ func TestQuote(t *testing.T) {
 	}
 }
 
+// TestJunction: --config is a flag of Junction, and not of a command that stands after --.
+func TestJunction(t *testing.T) {
+	for want, words := range map[string][]string{
+		"junction list --config a.yaml":                   {"list"},
+		"junction add NAME --config a.yaml -- COMMAND -x": {"add", "NAME", "--", "COMMAND", "-x"},
+	} {
+		if got := shell.Junction("a.yaml", words...); got != want {
+			t.Errorf("Junction(%q) = %q, want %q", words, got, want)
+		}
+	}
+}
+
 // FuzzQuote: a shell that knows $'…' reads each word as it was; every shell reads one word, and
 // runs nothing of it. What is shown has no hidden character.
 func FuzzQuote(f *testing.F) {

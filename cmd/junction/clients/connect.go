@@ -27,6 +27,7 @@ type Target struct {
 	// the file with the API key ("" means KeyVariable).
 	Program, KeyFile string
 	Own              []string // all URLs of the endpoint, to recognize an entry by
+	Config           string   // the absolute path of the configuration file of Junction
 }
 
 // is reports whether a server is this Junction.
@@ -61,7 +62,8 @@ type Done struct {
 }
 
 // Connect puts the entry of Junction into a file, and takes the servers in remove out of it. It
-// remembers what the file was. A file that cannot be parsed stays as it is.
+// remembers what the file was. A file that cannot be parsed stays as it is. So does one with the entry of
+// another Junction: the error is an OtherError.
 func (o *Outfit) Connect(ctx context.Context, p Place, t Target, remove []string) (*Done, error) {
 	done := &Done{File: p.File}
 	old, err := o.readOrNil(p)
@@ -73,11 +75,15 @@ func (o *Outfit) Connect(ctx context.Context, p Place, t Target, remove []string
 	if err != nil {
 		return nil, err
 	}
-	if last != nil && old != nil && last.stale(p, old) {
+	switch {
+	case last == nil:
+	case old != nil && last.stale(p, old), old == nil && !last.isOf(t):
 		last = nil
+	case !last.isOf(t):
+		return fail(last.other(p))
 	}
 	base := old
-	rec := &Record{Client: p.Client.ID, File: p.File, Name: t.Name, Created: old == nil}
+	rec := &Record{Client: p.Client.ID, File: p.File, Name: t.Name, Config: t.Config, URL: t.URL, Created: old == nil}
 	var lost []Lost
 	if last != nil {
 		if base, lost, err = last.restore(p, old); err != nil {
@@ -235,7 +241,8 @@ func (o *Outfit) byCommand(ctx context.Context, p Place, t Target, base, old []b
 }
 
 // Disconnect makes the file what it was before Connect: byte for byte if nothing else has changed,
-// otherwise without the entry of Junction and with the servers that Connect took out.
+// otherwise without the entry of Junction and with the servers that Connect took out. It fails with an
+// OtherError if the entry is that of another Junction.
 func (o *Outfit) Disconnect(p Place, t Target) (*Done, error) {
 	done := &Done{File: p.File}
 	last, err := o.Records.find(p)
@@ -249,6 +256,12 @@ func (o *Outfit) Disconnect(p Place, t Target) (*Done, error) {
 	fail := func(err error) (*Done, error) { return nil, &FileError{o.Home.Short(p.File), err} }
 	if err != nil {
 		return fail(err)
+	}
+	if last != nil && !last.isOf(t) {
+		if !last.stale(p, old) {
+			return fail(last.other(p))
+		}
+		last = nil
 	}
 	var text []byte
 	var lost []Lost

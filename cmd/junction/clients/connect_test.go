@@ -44,7 +44,7 @@ func mustOutfit(t testing.TB, files map[string]string) *Outfit {
 
 const testURL = "http://127.0.0.1:8420/mcp"
 
-var testTarget = Target{Name: "junction", URL: testURL, Key: true, Own: []string{testURL}}
+var testTarget = Target{Name: "junction", URL: testURL, Key: true, Own: []string{testURL}, Config: "/a.yaml"}
 
 func mustConnect(t testing.TB, o *Outfit, p Place, target Target, remove ...string) *Done {
 	t.Helper()
@@ -314,6 +314,44 @@ func TestConnectKeepsWhatIsBack(t *testing.T) {
 	mustDisconnect(t, o, p)
 	if got := mustRead(t, p.File); !strings.Contains(got, `"own"`) || strings.Contains(got, `"one"`) {
 		t.Errorf("the file is %s", got)
+	}
+}
+
+// TestConnectKeepsAnotherJunction: a file with the entry of another configuration stays as it is, until
+// that configuration or a person has taken its entry out.
+func TestConnectKeepsAnotherJunction(t *testing.T) {
+	const was = `{"mcpServers":{"notes":{"command":"one"}}}`
+	o := mustOutfit(t, map[string]string{".cursor/mcp.json": was})
+	p := mustPlace(t, o, "cursor")
+	mustConnect(t, o, p, testTarget, "notes")
+	connected := mustRead(t, p.File)
+	other := Target{Name: "junction", URL: "http://127.0.0.1:9000/mcp", Own: []string{"http://127.0.0.1:9000/mcp"},
+		Config: "/b.yaml"}
+	named := other
+	named.Name = "home"
+	const want = "~/.cursor/mcp.json: is connected to another Junction (" + testURL + "); run first: " +
+		"junction disconnect cursor --config /a.yaml"
+	for _, target := range []Target{other, named} {
+		_, err := o.Connect(t.Context(), p, target, nil)
+		_, undoErr := o.Disconnect(p, target)
+		if fmt.Sprint(err) != want || fmt.Sprint(undoErr) != want {
+			t.Errorf("as %s, Connect = %v\nDisconnect = %v\nwant %s", target.Name, err, undoErr, want)
+		}
+		if got := mustRead(t, p.File); got != connected {
+			t.Errorf("as %s, the file has become\n%s", target.Name, got)
+		}
+	}
+	same := testTarget
+	same.Config = "/moved.yaml" // a renamed file
+	mustConnect(t, o, p, same)
+	mustDisconnect(t, o, p)
+	mustConnect(t, o, p, named)
+	if err := os.WriteFile(p.File, []byte(was), 0o600); err != nil { // restored by hand
+		t.Fatal(err)
+	}
+	mustConnect(t, o, p, testTarget)
+	if got := names(t, o, p); !slices.Equal(got, []string{"notes", "junction"}) {
+		t.Errorf("the servers are %q", got)
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 
 	"junction/cmd/junction/clients/format"
 	"junction/upstream/files"
+	"junction/upstream/shell"
 )
 
 // Records is a file that remembers what Connect changed. It may hold secrets of the servers that
@@ -34,6 +35,8 @@ type Record struct {
 	Client  string    `json:"client"`
 	File    string    `json:"file"`
 	Name    string    `json:"name"`    // of the entry
+	Config  string    `json:"config"`  // the configuration file of the Junction of the entry; "" if unknown
+	URL     string    `json:"url"`     // in the entry
 	Created bool      `json:"created"` // the file did not exist
 	Folder  bool      `json:"folder"`  // neither did its folder in a project
 	Command bool      `json:"command"` // the client's own command changed it
@@ -54,6 +57,32 @@ type Removed struct {
 // has reports whether Connect took out a server of that name.
 func (r *Record) has(name string) bool {
 	return slices.ContainsFunc(r.Removed, func(gone Removed) bool { return gone.Name == name })
+}
+
+// isOf reports whether Connect was run for the Junction of a target: it has the same configuration file,
+// or the same address.
+func (r *Record) isOf(t Target) bool {
+	return r.Config == "" || r.Config == t.Config || isOwnAddress(r.URL, t.Own)
+}
+
+// An OtherError means that a file has the entry of another Junction.
+type OtherError struct {
+	URL  string // in the entry
+	Undo string // the command that disconnects the client from that Junction
+}
+
+// Error implements error.
+func (e *OtherError) Error() string {
+	return fmt.Sprintf("is connected to another Junction (%s); run first: %s", e.URL, e.Undo)
+}
+
+// other returns the error for a target that is another Junction than that of r.
+func (r *Record) other(p Place) error {
+	words := []string{"disconnect", p.Client.ID}
+	if p.Scope == Project {
+		words = append(words, "--project", p.folder)
+	}
+	return &OtherError{r.URL, shell.Junction(r.Config, words...)}
 }
 
 // A Lost is a server that cannot be put back.

@@ -69,6 +69,17 @@ func mustParse(t *testing.T, text string, vars map[string]string) *Config {
 	return c
 }
 
+// TestNoUpstreams: a section without entries is a mistake only if it has no value, as one whose entries are
+// comments.
+func TestNoUpstreams(t *testing.T) {
+	if c := mustParse(t, "upstreams: {}\n", nil); len(c.Upstreams) > 0 {
+		t.Errorf("the upstreams are %v", c.Upstreams)
+	}
+	if _, err := parseText("test.yaml", []byte("upstreams: null\n"), environment(nil)); err == nil {
+		t.Error("null is no mistake")
+	}
+}
+
 // TestMistakes reads each file of testdata/bad. A file begins with one "# error:" line for each
 // message that it is to get, in order and to the letter.
 func TestMistakes(t *testing.T) {

@@ -48,7 +48,7 @@ func (c *Config) validate(d *decoder) {
 	if s := c.Names.Separator; d.has("names.separator") && !separator.MatchString(s) {
 		d.invalid("names.separator", "must be 1 to 4 of A-Z, a-z, 0-9, _ and -")
 	}
-	if len(c.Upstreams) == 0 && !d.broken("upstreams") {
+	if c.Upstreams == nil && !d.broken("upstreams") { // {} is what junction remove leaves
 		d.invalid("upstreams", "needs at least one entry, such as demo: { command: [junction, demo] }")
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Upstreams)) {

@@ -93,6 +93,10 @@ func (d *decoder) value(path string, n *yaml.Node, v reflect.Value) bool {
 	if isScalar(v) {
 		return d.text(path, n, v)
 	}
+	if path == "upstreams" && n.Kind == yaml.MappingNode && len(n.Content) == 0 {
+		v.Set(reflect.MakeMap(v.Type())) // {} is no upstreams; a section without a value may be a mistake
+		return true
+	}
 	return d.Walk(path, n, v)
 }
 

@@ -245,10 +245,6 @@ func (e *Editor) Remove(ctx context.Context, name string) error {
 	if err := e.Has(name); err != nil {
 		return err
 	}
-	if len(e.config.Upstreams) == 1 {
-		return fmt.Errorf("%s is the only upstream of %s, which needs at least one; run: %s",
-			name, e.Short(), e.Command("disable", name))
-	}
 	text, err := yamledit.Remove(e.text, section, name)
 	if err != nil {
 		return &clients.FileError{File: e.Short(), Err: err}

@@ -55,7 +55,8 @@ func read(flag string) (*file, error) {
 func readExisting(flag string) (*file, error) {
 	f, err := read(flag)
 	if err == nil && f.text == nil {
-		return nil, fmt.Errorf("there is no configuration %s; junction add NAME -- COMMAND creates it", f.Short())
+		return nil, fmt.Errorf("there is no configuration %s; %s creates it", f.Short(),
+			config.Command(f.path, "add", "NAME", "--", "COMMAND"))
 	}
 	return f, err
 }

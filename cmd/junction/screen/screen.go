@@ -234,7 +234,7 @@ func (r *run) redrawn(ctx context.Context) bool {
 		list, pending := r.look()
 		trouble, ready := r.trouble()
 		if pending == 0 && ready {
-			rows, _ := tableOf(cli.NewPage(r.out), list, time.Now())
+			rows, _ := r.text.table(cli.NewPage(r.out), list, time.Now())
 			r.print(r.text.header() + rows + trouble + r.text.clients() + r.text.next(list))
 			return true
 		}
@@ -254,7 +254,7 @@ func (r *run) redrawn(ctx context.Context) bool {
 
 // growing returns what a terminal shows while upstreams are tried: as much as it has room for.
 func (r *run) growing(list []diagnose.UpstreamStatus, trouble string, pending int) string {
-	rows, _ := tableOf(cli.NewPage(r.out), list, time.Now())
+	rows, _ := r.text.table(cli.NewPage(r.out), list, time.Now())
 	text, wait := r.text.header()+rows+trouble, "\nChecking the identity providers …\n"
 	if pending > 0 {
 		wait = fmt.Sprintf("\nStarting %s …\n", prose.Count(pending, "upstream"))
@@ -276,7 +276,7 @@ func (r *run) lines(ctx context.Context) {
 		list, pending = r.look()
 		trouble, ready = r.trouble()
 	}
-	rows, table := tableOf(cli.NewPage(r.out), list, time.Now())
+	rows, table := r.text.table(cli.NewPage(r.out), list, time.Now())
 	r.print(r.text.header() + rows + trouble + r.text.clients())
 	if pending > 0 { // otherwise the last line comes now
 		r.Release()

@@ -23,6 +23,8 @@ type Text struct {
 	Keys   bool   // clients need an API key
 	Flags  string // that commands about this proxy need, after a space, such as " --config FILE"
 	Demo   bool   // there is no configuration file
+	// Disabled are the upstreams of the file that are not served.
+	Disabled []string
 	// Trouble returns what fails beside the upstreams, and whether all of it was checked; it may be nil.
 	Trouble func() (list []Trouble, checked bool)
 }
@@ -106,9 +108,12 @@ func (t *Text) next(list []diagnose.UpstreamStatus) string {
 	}
 	switch {
 	case len(parts) > 0:
+	case len(list) == 0 && len(t.Disabled) > 0:
+		parts = []string{"enable an upstream, for example with " + shell.Join("junction", "enable", t.Disabled[0]) +
+			t.Flags}
 	case len(list) == 0:
 		parts = []string{"add the servers of your clients with junction setup" + t.Flags + ", or one with junction " +
-			"add NAME -- COMMAND" + t.Flags}
+			"add NAME" + t.Flags + " -- COMMAND"}
 	case t.Demo:
 		parts = []string{"stop this demo (Ctrl-C) and run junction setup, which adds your servers and connects your " +
 			"clients; or try the demo: junction connect CLIENT"}
@@ -128,10 +133,13 @@ func tried(u *diagnose.UpstreamStatus) bool { return u.State != upstream.StateSt
 // columns are the widths of the table.
 type columns [3]int
 
-// tableOf returns the table of the upstreams, the broken ones first, and its columns. b is an empty page.
-func tableOf(b *prose.Page, list []diagnose.UpstreamStatus, now time.Time) (string, columns) {
+// table returns the table of the upstreams, the broken ones first, and its columns. b is an empty page.
+func (t *Text) table(b *prose.Page, list []diagnose.UpstreamStatus, now time.Time) (string, columns) {
 	var c columns
 	list = diagnose.BrokenFirst(list)
+	if len(list) == 0 && len(t.Disabled) > 0 {
+		return "  all upstreams are disabled\n", c
+	}
 	if len(list) == 0 {
 		return "  no upstreams are configured\n", c
 	}

@@ -27,7 +27,7 @@ func some() []diagnose.UpstreamStatus {
 }
 
 func TestTable(t *testing.T) {
-	got, _ := tableOf(&prose.Page{}, some(), at)
+	got, _ := new(Text).table(&prose.Page{}, some(), at)
 	want := `  UPSTREAM    STATE            TOOLS
   filesystem  retrying in 20s      -
     exited with status 1: [31mError: API_KEY environment variable is required,
@@ -57,11 +57,20 @@ func TestNext(t *testing.T) {
 		{&file, some()[2:3], "\n0 of 1 server works, 1 needs you.\nNext: correct filesystem as shown above, then check with junction doctor --config a.yaml"},
 		{&Text{}, some()[:2], "\nNext: connect a client with a line above, or with junction connect CLIENT"},
 		{&Text{Demo: true}, some()[:1], "\nNext: stop this demo (Ctrl-C) and run junction setup, which adds your servers and connects your clients; or try the demo: junction connect CLIENT"},
-		{&file, nil, "\nNext: add the servers of your clients with junction setup --config a.yaml, or one with junction add NAME -- COMMAND --config a.yaml"},
+		{&file, nil, "\nNext: add the servers of your clients with junction setup --config a.yaml, or one with junction add NAME --config a.yaml -- COMMAND"},
+		{&Text{Flags: " --config a.yaml", Disabled: []string{"notes", "x"}}, nil, "\nNext: enable an upstream, for example with junction enable notes --config a.yaml"},
 	} {
 		if got := tt.text.next(tt.list); got != tt.want+"\n" {
 			t.Errorf("next = %q\nwant %q", got, tt.want)
 		}
+	}
+}
+
+// TestTableOfDisabled: a file whose upstreams are all disabled is not one without upstreams.
+func TestTableOfDisabled(t *testing.T) {
+	text := Text{Disabled: []string{"notes"}}
+	if got, _ := text.table(&prose.Page{}, nil, at); got != "  all upstreams are disabled\n" {
+		t.Errorf("the table is %q", got)
 	}
 }
 
@@ -71,7 +80,7 @@ func TestTextFits(t *testing.T) {
 		for _, keys := range []bool{false, true} {
 			t.Run(fmt.Sprint(name, keys), func(t *testing.T) {
 				text := Text{URL: "http://127.0.0.1:8420/mcp", Status: "http://127.0.0.1:8421/", Keys: keys}
-				rows, _ := tableOf(&prose.Page{}, list, at)
+				rows, _ := text.table(&prose.Page{}, list, at)
 				all := text.header() + rows + text.clients()
 				for line := range strings.Lines(all) {
 					line = strings.TrimSuffix(line, "\n")

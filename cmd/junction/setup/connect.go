@@ -174,6 +174,9 @@ func (c *connector) prepare(id string, lenient bool) (err error) {
 	if len(own) > 0 { // listen has no mistake
 		c.target.URL = own[0]
 	}
+	if c.target.Config, err = filepath.Abs(e.Path()); err != nil {
+		return err
+	}
 	if c.client.StartsCommands() {
 		if err := c.program(); err != nil {
 			return err

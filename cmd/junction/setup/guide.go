@@ -123,7 +123,7 @@ func (g *guide) run(ctx context.Context) (err error) {
 	}
 	if _, err := os.Stat(g.file); err != nil {
 		g.say("\nJunction has no servers yet. Add one, and run junction setup again:\n  %s\n  %s",
-			config.Command(g.file, "search", "WORD"), "junction add NAME -- COMMAND")
+			config.Command(g.file, "search", "WORD"), config.Command(g.file, "add", "NAME", "--", "COMMAND"))
 		return nil
 	}
 	running, err := g.start(ctx, added)
@@ -139,7 +139,7 @@ func (g *guide) run(ctx context.Context) (err error) {
 func (g *guide) commands() error {
 	g.say("junction setup asks questions, which needs a terminal. Nothing was changed.\nThese commands do the same:\n"+
 		"  %s\n  %s\n  %s\n  %s\nThis one answers yes to each question:\n  %s",
-		"junction import", config.Command(g.file, "import", "--write", "--yes"),
+		config.Command(g.file, "import"), config.Command(g.file, "import", "--write", "--yes"),
 		config.Command(g.file, "service", "install"), config.Command(g.file, "connect", "--all", "--replace"),
 		config.Command(g.file, "setup", "--yes"))
 	return errors.New("nothing was changed, because the questions need a terminal")

@@ -319,8 +319,9 @@ func (i *importer) held() string {
 		verb = "was"
 	}
 	return fmt.Sprintf("%s of the project in %s %s not imported: others may have written its files. To see what the "+
-		"project would run: junction import --project .\n",
-		prose.Count(servers, "server"), prose.OneLine(i.home.Short(i.here.Project)), verb)
+		"project would run: %s\n",
+		prose.Count(servers, "server"), prose.OneLine(i.home.Short(i.here.Project)), verb,
+		config.Command(i.file, "import", "--project", "."))
 }
 
 // otherProjects returns the line about the servers of other projects, or "".

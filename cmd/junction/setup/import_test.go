@@ -31,6 +31,7 @@ func runProgram(t testing.TB, stdin string, args ...string) ran {
 	out, errs := authtest.Command(t, args, &stdout, &stderr)
 	var file string
 	root := &cobra.Command{Use: "junction", SilenceErrors: true, SilenceUsage: true}
+	root.PersistentFlags().StringVar(&file, "config", "", "")
 	root.AddCommand(Commands(out, errs, &file)...)
 	code := cli.Run(t.Context(), root, args, strings.NewReader(stdin), out, errs)
 	return ran{code, stdout.String(), stderr.String()}
@@ -80,6 +81,13 @@ func TestImportLists(t *testing.T) {
 	broken := strings.HasPrefix(got.stderr, "warning: ~/.claude.json line 3: is not JSON: ")
 	if got.code != 0 || !strings.HasPrefix(got.stdout, want) || !broken {
 		t.Errorf("import gave %d\n%s\n%s\nwant\n%s", got.code, got.stdout, got.stderr, want)
+	}
+	mustWrite(t, ".mcp.json", `{"mcpServers": {"four": {"command": "x"}}}`)
+	got = runProgram(t, "", "import", "--config", "a.yaml")
+	for _, want := range []string{"junction import --write --config a.yaml", "junction import --project . --config a.yaml"} {
+		if !strings.Contains(got.stdout, want) {
+			t.Errorf("import of another configuration gave\n%s\nwant %s", got.stdout, want)
+		}
 	}
 	got = runProgram(t, "", "import", "--from", "claude-code")
 	if got.code != 1 || !strings.Contains(got.stderr, "line 3: ") {

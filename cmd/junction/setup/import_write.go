@@ -20,7 +20,6 @@ import (
 	"junction/cmd/junction/yamledit"
 	"junction/upstream"
 	"junction/upstream/prose"
-	"junction/upstream/shell"
 )
 
 // write adds the new servers to the configuration file. If a step fails, the file stays unchanged
@@ -228,14 +227,14 @@ func (i *importer) confirm(cmd *cobra.Command) error {
 
 // writing returns the command that adds the servers of this list.
 func (i *importer) writing() string {
-	words := []string{"junction", "import"}
+	words := []string{"import"}
 	if i.project != "" {
 		words = append(words, "--project", i.project)
 	}
 	for _, from := range i.from {
 		words = append(words, "--from", from)
 	}
-	return shell.Join(append(words, "--write")...)
+	return config.Command(i.file, append(words, "--write")...)
 }
 
 // skipped returns a line for each server that was shown and then rejected by the configuration.

@@ -191,6 +191,10 @@ func (g *guide) undoAll(ctx context.Context) (err error) {
 		if text != "" {
 			g.say("%s", strings.TrimRight(text, "\n"))
 		}
+		if _, other := errors.AsType[*clients.OtherError](err); other { // connected to it since
+			g.say("%v", err)
+			return true
+		}
 		return !fail(err)
 	})
 	r.Service = r.Service && fail(g.removeService(ctx))
@@ -349,12 +353,13 @@ func (r *record) without(now []byte) (text []byte, removed []string, err error) 
 	text = now
 	for _, name := range r.Upstreams {
 		less, err := yamledit.Remove(text, section, name)
+		last := err == nil && yamledit.Empty(less, section)
 		switch {
 		case errors.Is(err, yamledit.ErrNoKey): // a person has removed it
 			continue
-		case errors.Is(err, yamledit.ErrOnlyKey) && r.Created:
+		case last && r.Created:
 			return nil, append(removed, name), nil
-		case errors.Is(err, yamledit.ErrOnlyKey):
+		case last:
 			less, err = yamledit.RemoveSection(text, section)
 		}
 		if err != nil {

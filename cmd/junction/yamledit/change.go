@@ -10,10 +10,44 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// Remove removes a key of a section with its value and with the comment directly above it. The error
-// is ErrNoKey if there is no such key, and ErrOnlyKey if the section has no other one.
+// Remove removes a key of a section with its value and with the comment directly above it. A section
+// without other keys becomes {}. The error is ErrNoKey if there is no such key.
 func Remove(text []byte, section, name string) ([]byte, error) {
-	return remove(text, true, section, name)
+	e, root, err := parse(text)
+	if err != nil {
+		return nil, err
+	}
+	p, err := e.find(root, section)
+	if err != nil {
+		return nil, err
+	}
+	if entries := p.value(); len(entries.Content) != 2 || entries.Style&yaml.FlowStyle != 0 {
+		return remove(text, true, section, name)
+	}
+	at, err := e.offset(p.key())
+	if err != nil {
+		return nil, err
+	}
+	at += bytes.IndexByte(text[at:], ':') + 1 // the name of a section has none
+	line, _, _ := strings.Cut(string(text[at:]), "\n")
+	if line = strings.TrimSpace(line); line != "" && line[0] != '#' { // an anchor or a tag
+		return nil, fmt.Errorf("line %d: %s is the only key there; edit the file by hand", p.key().Line, name)
+	}
+	out, err := remove(text, true, section, name)
+	if err != nil {
+		return nil, err
+	}
+	return slices.Concat(out[:at], []byte(" {}"), out[at:]), nil
+}
+
+// Empty reports whether a section is {}.
+func Empty(text []byte, section string) bool {
+	e, root, err := parse(text)
+	if err != nil {
+		return false
+	}
+	p, err := e.find(root, section)
+	return err == nil && p.value().Kind == yaml.MappingNode && len(p.value().Content) == 0
 }
 
 // RemoveSection removes a section with its value. The comments above it stay.
@@ -133,7 +167,8 @@ func (e *editor) end() int {
 	return len(e.lines) + 1
 }
 
-// remove removes the last of keys. comment says whether the comment directly above it goes, too.
+// remove removes the last of keys. comment says whether the comment directly above it goes, too; only then
+// it may be the only key there.
 func remove(text []byte, comment bool, keys ...string) ([]byte, error) {
 	e, root, err := parse(text)
 	if err != nil {
@@ -143,7 +178,7 @@ func remove(text []byte, comment bool, keys ...string) ([]byte, error) {
 	switch {
 	case err != nil:
 		return nil, err
-	case len(p.parent.Content) == 2 && (len(keys) > 1 || p.flow()): // otherwise an empty file is left
+	case len(p.parent.Content) == 2 && !comment && (len(keys) > 1 || p.flow()): // else {} or an empty file is left
 		return nil, fmt.Errorf("line %d: %s is %w; edit the file by hand", p.key().Line, keys[len(keys)-1],
 			ErrOnlyKey)
 	case p.flow():

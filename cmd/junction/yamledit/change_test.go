@@ -42,9 +42,33 @@ func TestRemove(t *testing.T) {
 			}
 		})
 	}
-	for _, text := range []string{"", "[]", "u: [", "u: {}\n", "u: { b: 1 }\n", "u:\n  b: 1\n", "u: [b]\n", "x: &x { b: 1, c: 2 }\nu: *x\n"} {
+	for _, text := range []string{"", "[]", "u: [", "u: {}\n", "u:\n  a: 1\n", "u: &x\n  b: 1\n", "u: [b]\n", "x: &x { b: 1, c: 2 }\nu: *x\n"} {
 		if out, err := Remove([]byte(text), "u", "b"); err == nil {
 			t.Errorf("Remove(%q) = %q; want an error", text, out)
+		}
+	}
+}
+
+// TestRemoveTheOnlyKey: the section stays, as {}. A key that is added then makes the file what it was.
+func TestRemoveTheOnlyKey(t *testing.T) {
+	for _, test := range []struct{ text, want string }{
+		{"l: x\nu: # c\n  b:\n    c: 1\n\n# after\nm: x\n", "l: x\nu: {} # c\n\n# after\nm: x\n"},
+		{"u:\n  b:\n    c: 1\n", "u: {}\n"},
+		{"u:\r\n  b:\r\n    c: 1\r\nm: x\r\n", "u: {}\r\nm: x\r\n"},
+		{"'u':\n  # b's\n  b: {}\n", "'u': {}\n"},
+		{"u: { b: 1 }\n", "u: {  }\n"},
+		{"{ l: x, u: { b: 1 } }\n", "{ l: x, u: {  } }\n"},
+	} {
+		got, err := Remove([]byte(test.text), "u", "b")
+		if err != nil || string(got) != test.want {
+			t.Errorf("Remove(%q) = %q, %v; want %q", test.text, got, err, test.want)
+		}
+		if !bytes.Contains([]byte(test.text), []byte("    c: 1")) {
+			continue
+		}
+		again, err := Add(got, "u", []Entry{{Block: "b:\n  c: 1"}})
+		if err != nil || string(again) != test.text {
+			t.Errorf("Add(%q) = %q, %v; want %q", got, again, err, test.text)
 		}
 	}
 }

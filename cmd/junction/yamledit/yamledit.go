@@ -32,6 +32,10 @@ func Add(text []byte, section string, entries []Entry) ([]byte, error) {
 	p, err := e.find(root, section)
 	switch {
 	case err == nil:
+		if begin, end := e.emptyFlow(p); end > 0 {
+			out := e.insertLines(p.next, p.key().Column-1+2, entries) // behind the brackets
+			return slices.Concat(out[:begin], out[end:]), nil
+		}
 		return e.addTo(p, entries)
 	case !errors.Is(err, ErrNoKey):
 		return nil, err
@@ -39,6 +43,25 @@ func Add(text []byte, section string, entries []Entry) ([]byte, error) {
 		return nil, fmt.Errorf("the file is one { … } without %s; add that by hand", section)
 	}
 	return e.appendSection(section, entries), nil
+}
+
+// emptyFlow returns the offsets of a value { } of one line, with the space before it. end is 0 if the value is
+// another one, or stands in { … } itself.
+func (e *editor) emptyFlow(p place) (begin, end int) {
+	value := p.value()
+	if p.flow() || value.Kind != yaml.MappingNode || len(value.Content) > 0 {
+		return 0, 0
+	}
+	begin, err := e.offset(value)
+	if err != nil {
+		return 0, 0
+	}
+	rest, opened := bytes.CutPrefix(e.text[begin:], []byte("{"))
+	rest, closed := bytes.CutPrefix(bytes.TrimLeft(rest, " "), []byte("}"))
+	if !opened || !closed || e.text[begin-1] != ' ' {
+		return 0, 0
+	}
+	return begin - 1, len(e.text) - len(rest)
 }
 
 func isNull(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null" }
