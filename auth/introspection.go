@@ -23,12 +23,16 @@ type introspection struct {
 	entry  *Introspection
 	p      *Providers
 	places *semaphore.Weighted // limits concurrent queries
+	// unknown limits the queries about tokens that were not valid before, since anybody can invent
+	// tokens: the other places stay free for callers.
+	unknown *semaphore.Weighted
 
 	queries singleflight.Group // by hash
 
 	mu      sync.Mutex
-	answers map[Hash]*answer
-	err     error // of the last query; nil if it was answered
+	valid   map[Hash]*answer // kept for as long as open streams may use it
+	invalid map[Hash]*answer // apart, so that invented tokens remove no valid one
+	err     error            // of the last query; nil if it was answered
 	asked   bool
 }
 
@@ -46,9 +50,13 @@ const (
 	negativeKept = 10 * time.Second
 	// askedAgain is the age at which the token of an open stream is checked again, before its entry
 	// expires.
-	askedAgain   = 40 * time.Second
-	maxAnswers   = 10_000
+	askedAgain = 40 * time.Second
+	// outlasted is the age of an answer at which open streams end if the server cannot be reached.
+	outlasted    = 5 * time.Minute
+	maxValid     = 10_000
+	maxInvalid   = 1000
 	maxQuestions = 64
+	maxUnknown   = maxQuestions / 2
 )
 
 // newIntrospection returns the introspection of a validated configuration entry.
@@ -58,14 +66,13 @@ func newIntrospection(c *Introspection, p *Providers) *introspection {
 		entry:      c,
 		p:          p,
 		places:     semaphore.NewWeighted(maxQuestions),
+		unknown:    semaphore.NewWeighted(maxUnknown),
 	}
 }
 
 // verify returns the principal of a token, from the cache or from the server.
 func (i *introspection) verify(ctx context.Context, token string, hash Hash) (*Principal, error) {
-	i.mu.Lock()
-	a := i.answers[hash]
-	i.mu.Unlock()
+	a := i.answer(hash)
 	if a != nil && i.now().Before(a.until) {
 		return a.principal, a.err
 	}
@@ -84,6 +91,16 @@ func (i *introspection) verify(ctx context.Context, token string, hash Hash) (*P
 	}
 }
 
+// answer returns the last known answer about a token, which may be too old to use; nil for none.
+func (i *introspection) answer(hash Hash) *answer {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if a := i.valid[hash]; a != nil {
+		return a
+	}
+	return i.invalid[hash]
+}
+
 // begin returns where the *answer about a token arrives. It starts a query unless one is running,
 // which outlives its first caller, since others wait for it.
 func (i *introspection) begin(token string, hash Hash) <-chan singleflight.Result {
@@ -96,6 +113,8 @@ func (i *introspection) begin(token string, hash Hash) <-chan singleflight.Resul
 	})
 }
 
+var errTooManyQueries = errors.New("too many concurrent queries")
+
 // maxToken is the largest token to ask about, in bytes.
 const maxToken = 8 << 10
 
@@ -104,8 +123,14 @@ const maxToken = 8 << 10
 func (i *introspection) ask(token string, hash Hash) (*answer, error) {
 	ctx, cancel := context.WithTimeout(i.p.ctx, fetchTimeout)
 	defer cancel()
+	if a := i.answer(hash); a == nil || a.principal == nil {
+		if !i.unknown.TryAcquire(1) {
+			return nil, &unavailableError{i.Issuer, errTooManyQueries}
+		}
+		defer i.unknown.Release(1)
+	}
 	if !i.places.TryAcquire(1) {
-		return nil, &unavailableError{i.Issuer, errors.New("too many concurrent queries")}
+		return nil, &unavailableError{i.Issuer, errTooManyQueries}
 	}
 	defer i.places.Release(1)
 	began := i.now()
@@ -127,8 +152,20 @@ func (i *introspection) ask(token string, hash Hash) (*answer, error) {
 			a.until = end
 		}
 	}
-	bounded.Put(&i.answers, maxAnswers, hash, a, func(old *answer) bool { return !i.now().Before(old.until) })
+	if a.principal == nil {
+		delete(i.valid, hash)
+		bounded.Put(&i.invalid, maxInvalid, hash, a, func(old *answer) bool { return !i.now().Before(old.until) })
+	} else {
+		delete(i.invalid, hash)
+		bounded.Put(&i.valid, maxValid, hash, a, i.outlived)
+	}
 	return a, nil
+}
+
+// outlived reports whether a valid answer is too old for open streams, too.
+func (i *introspection) outlived(a *answer) bool {
+	now, end := i.now(), a.principal.Expires
+	return !end.IsZero() && !now.Before(end) || now.After(a.asked.Add(outlasted))
 }
 
 func (i *introspection) post(ctx context.Context, token string) ([]byte, error) {
@@ -163,13 +200,10 @@ func (i *introspection) judged(c claims, hash Hash) (*Principal, error) {
 // still reports from the cache whether the token of a principal is valid, and starts another query
 // in time. While the server cannot be reached, open streams go on for a while.
 func (i *introspection) still(p *Principal) bool {
-	i.mu.Lock()
-	a := i.answers[p.hash]
-	i.mu.Unlock()
-	now := i.now()
+	a, now := i.answer(p.hash), i.now()
 	switch {
 	case !p.Expires.IsZero() && !now.Before(p.Expires), a == nil, a.principal == nil,
-		now.After(a.asked.Add(5 * positiveKept)):
+		now.After(a.asked.Add(outlasted)):
 		return false
 	case now.After(a.asked.Add(askedAgain)):
 		i.begin(a.token, p.hash)

@@ -2,6 +2,8 @@ package store
 
 import (
 	"context"
+	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -158,43 +160,62 @@ func (s *Store) RevokeGrants(ctx context.Context, f GrantFilter, why string) (id
 	return s.revoke(ctx, grantFilter, f.args(s.now()), why)
 }
 
+// revoke ends the grants of a condition with a constant number of statements: a transaction of
+// Postgres has little time, and SQLite has one writer.
 func (s *Store) revoke(ctx context.Context, where string, args []any, why string) (ids []string, err error) {
 	err = s.WithTx(ctx, func(ctx context.Context) error {
-		// In a fixed order, to avoid deadlocks.
-		ids, err = s.texts(ctx, `SELECT id FROM grants `+where+` AND revoked_at = 0 ORDER BY id`+s.lock(ctx), args...)
+		now := s.now()
+		var codes map[string]*string
+		if ids, codes, err = s.revocations(ctx, where, args, now, why); err != nil || len(ids) == 0 {
+			return err
+		}
+		list, err := json.Marshal(codes)
 		if err != nil {
 			return err
 		}
-		now := s.now()
-		for _, id := range ids {
-			var g Grant
-			var code any // NULL for a grant that another program has changed
-			err := s.find(ctx, into{&g}, `WHERE id = $1`, id)
-			switch {
-			case err == nil:
-				g.Revoked, g.Reason = now, why
-				code = s.sign(&g)
-			case !errors.Is(err, ErrChanged):
+		each, bytes := `json_each($1)`, `unhex(value)`
+		if s.postgres {
+			each, bytes = `json_each_text(CAST(CAST($1 AS TEXT) AS JSON))`, `decode(value, 'hex')`
+		}
+		if _, err := s.exec(ctx, `UPDATE grants SET revoked_at = $2, revoke_reason = $3, mac = `+bytes+` FROM `+each+
+			` AS ended WHERE grants.id = ended.key`, string(list), seconds(now), why); err != nil {
+			return err
+		}
+		for _, end := range []string{`UPDATE oauth_tokens SET state = 'revoked', replay_enc = NULL, mac = NULL`,
+			`UPDATE oauth_codes SET active = 0, mac = NULL`} {
+			_, err := s.exec(ctx, end+` WHERE grant_id IN (SELECT key FROM `+each+` AS ended)`, string(list))
+			if err != nil {
 				return err
-			}
-			for _, statement := range []struct {
-				text string
-				args []any
-			}{
-				{`UPDATE grants SET revoked_at = $2, revoke_reason = $3, mac = $4 WHERE id = $1`,
-					[]any{id, seconds(now), why, code}},
-				{`UPDATE oauth_tokens SET state = 'revoked', replay_enc = NULL, mac = NULL WHERE grant_id = $1`,
-					[]any{id}},
-				{`UPDATE oauth_codes SET active = 0, mac = NULL WHERE grant_id = $1`, []any{id}},
-			} {
-				if _, err := s.exec(ctx, statement.text, statement.args...); err != nil {
-					return err
-				}
 			}
 		}
 		return nil
 	})
 	return ids, err
+}
+
+// revocations locks the standing grants of a condition. It returns their ids, and the code of each
+// revoked row in hex: nil for a grant that another program has changed.
+func (s *Store) revocations(ctx context.Context, where string, args []any, at time.Time, why string) (
+	ids []string, codes map[string]*string, err error) {
+	codes = map[string]*string{}
+	columns, _ := into{&Grant{}}.columns(true)
+	// In a fixed order, to avoid deadlocks.
+	err = s.all(ctx, func(scan func(places ...any) error) error {
+		var g Grant
+		_, places := into{&g}.columns(true)
+		err := scan(places...)
+		if err != nil && !errors.Is(err, ErrChanged) {
+			return err
+		}
+		ids, codes[g.ID] = append(ids, g.ID), nil
+		if err == nil {
+			g.Revoked, g.Reason = at, why
+			code := hex.EncodeToString(s.sign(&g))
+			codes[g.ID] = &code
+		}
+		return nil
+	}, `SELECT `+columns+` FROM grants `+where+` AND revoked_at = 0 ORDER BY id`+s.lock(ctx), args...)
+	return ids, codes, err
 }
 
 // RevokedSince returns the ids of the grants that were revoked since a time. Replicas poll it with

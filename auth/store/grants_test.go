@@ -1,0 +1,100 @@
+package store
+
+import (
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"junction/auth/authtest"
+)
+
+// mustOpenCounted opens a store that counts its statements and commits.
+func mustOpenCounted(t *testing.T, d database) (s *Store, statements *atomic.Int64) {
+	t.Helper()
+	statements = new(atomic.Int64)
+	s, err := open(t.Context(), Config{Driver: d.driver, DSN: d.dsn, Keys: d.keys, Log: authtest.Log(t),
+		Took: func(string, time.Duration, bool) { statements.Add(1) }})
+	want(t, "open", err, nil)
+	t.Cleanup(func() { want(t, "Close", s.Close(), nil) })
+	return s, statements
+}
+
+// mustGrants stores a user with a session at a provider and some grants of one client, each with two
+// tokens and a code. name is the user, the client and the session, and begins the names of the tokens.
+func mustGrants(t *testing.T, s *Store, name string, n int) (grants []Grant) {
+	t.Helper()
+	ctx, hour := t.Context(), s.now().Add(time.Hour)
+	u, err := s.PutUser(ctx, User{Issuer: "https://idp.example", Subject: name})
+	want(t, "PutUser", err, nil)
+	i, err := s.AddIDPSession(ctx, IDPSession{User: u.ID, IDP: "idp", SID: name, Checked: s.now(), OKUntil: hour})
+	want(t, "AddIDPSession", err, nil)
+	for k := range n {
+		g, err := s.AddGrant(ctx, Grant{User: u.ID, IDPSession: i.ID, ClientID: name, Expires: hour})
+		want(t, "AddGrant", err, nil)
+		mustIssue(t, s, g, fmt.Sprint(name, k))
+		want(t, "AddCode", s.AddCode(ctx, Code{Signature: fmt.Sprint(name, k), Grant: g.ID, Expires: hour}), nil)
+		grants = append(grants, g)
+	}
+	return grants
+}
+
+// TestManyGrantsEndInAsManyStatementsAsOne ends the grants of users who have one and ten, in each
+// way. The number of statements must not grow: a transaction of Postgres has a time limit.
+func TestManyGrantsEndInAsManyStatementsAsOne(t *testing.T) {
+	run(t, func(t *testing.T, d database) {
+		s, statements := mustOpenCounted(t, d)
+		ctx := t.Context()
+		for way, end := range map[string]func(g Grant) (ended int, err error){
+			"disable": func(g Grant) (int, error) {
+				ended, err := s.DisableUser(ctx, g.User, "test")
+				return len(ended.Grants), err
+			},
+			"sign out": func(g Grant) (int, error) {
+				ended, err := s.SignOut(ctx, g.User, "test")
+				return len(ended.Grants), err
+			},
+			"block": func(g Grant) (int, error) {
+				ended, err := s.BlockClient(ctx, Block{ClientID: g.ClientID})
+				return len(ended), err
+			},
+			"end at the provider": func(g Grant) (int, error) {
+				_, ended, err := s.EndAtProvider(ctx,
+					ProviderLogout{IDP: "idp", SID: g.ClientID, JTI: g.ID, Expires: g.Expires}, "test")
+				return len(ended), err
+			},
+		} {
+			t.Run(way, func(t *testing.T) {
+				needed := map[int]int64{}
+				for _, n := range []int{1, 10} {
+					name := fmt.Sprint(way, n, "-")
+					grants := mustGrants(t, s, name, n)
+					before := statements.Load()
+					ended, err := end(grants[0])
+					if needed[n] = statements.Load() - before; err != nil || ended != n {
+						t.Errorf("%d of %d grants have ended, %v", ended, n, err)
+					}
+					for k, g := range grants {
+						_, err := s.Grant(ctx, g.ID)
+						want(t, "the grant", err, ErrRevoked)
+						_, err = s.Access(ctx, fmt.Sprint("sig-at-", name, k))
+						want(t, "the access token", err, ErrRevoked)
+						_, err = s.Token(ctx, RefreshToken, fmt.Sprint("sig-", name, k))
+						want(t, "the refresh token", err, ErrRevoked)
+						_, err = s.Code(ctx, fmt.Sprint(name, k))
+						want(t, "the code", err, ErrUsed)
+					}
+					if allowed, err := s.ClientAllowed(ctx, name); !allowed || err != nil {
+						t.Errorf("ClientAllowed = %v, %v; the codes of ended grants must be right", allowed, err)
+					}
+				}
+				if needed[1] != needed[10] {
+					t.Errorf("one grant needs %d statements, and ten grants need %d", needed[1], needed[10])
+				}
+			})
+		}
+		if n := changed(t, s); n > 0 {
+			t.Errorf("Check finds %d problems", n)
+		}
+	})
+}
