@@ -182,6 +182,33 @@ func TestEndedSessionGrantsNothing(t *testing.T) {
 	}
 }
 
+// TestSignInsEndTheGrantsUnusedForLongest: a user who signs in again and again has a bounded number of
+// grants, and the last ones work.
+func TestSignInsEndTheGrantsUnusedForLongest(t *testing.T) {
+	s := mustStand(t, nil)
+	a, b, ctx := s.mustApp(t), newBrowser(t), t.Context()
+	first := a.mustSignIn(t, b)
+	all, err := s.store.Grants(ctx, store.GrantFilter{})
+	if err != nil || len(all) != 1 {
+		t.Fatal(all, err)
+	}
+	s.mustVerify(t, first["access_token"])
+	s.clock.forward(2 * time.Minute)
+	for range store.MaxGrants - 1 {
+		g := all[0]
+		g.ID = ""
+		if _, err := s.issueCode(ctx, store.AuthRequest{RedirectURI: a.redirect, CodeChallenge: "x"}, g); err != nil {
+			t.Fatal(err)
+		}
+	}
+	last := a.mustSignIn(t, b)
+	s.mustNotVerify(t, first["access_token"], "it was revoked")
+	s.mustVerify(t, last["access_token"])
+	if left, err := s.store.Grants(ctx, store.GrantFilter{Standing: true}); err != nil || len(left) != store.MaxGrants {
+		t.Errorf("%d grants stand, %v", len(left), err)
+	}
+}
+
 func TestScopesThatAClientAsksFor(t *testing.T) {
 	s := mustStand(t, func(o *Options) { o.Scopes = []string{"mcp:write"} })
 	a, b := s.mustApp(t), newBrowser(t)

@@ -10,6 +10,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/url"
 	"regexp"
 	"slices"
@@ -129,7 +130,8 @@ func readRecord(text []byte, g store.Grant) (record, error) {
 }
 
 // issueCode stores the grant, and returns the URL to which the browser takes the code for it. The
-// error wraps store.ErrRevoked if the session that the grant rests on has ended.
+// error wraps store.ErrRevoked if the session that the grant rests on has ended. It also ends the
+// grants of the user beyond store.MaxGrants.
 func (srv *Server) issueCode(ctx context.Context, row store.AuthRequest, g store.Grant) (redirect string, err error) {
 	err = srv.store.WithTx(ctx, func(ctx context.Context) error {
 		// The session stays locked until the grant is stored: a caller that ends the session then also
@@ -147,7 +149,26 @@ func (srv *Server) issueCode(ctx context.Context, row store.AuthRequest, g store
 		redirect = srv.answerURL(row.RedirectURI, url.Values{"code": {code}}, string(row.State))
 		return nil
 	})
-	return redirect, err
+	if err != nil {
+		return "", err
+	}
+	srv.endUnused(ctx, g)
+	return redirect, nil
+}
+
+// endUnused ends the grants of a user beyond the limit. It is not in the transaction that stores the
+// grant newest, which has locked a session: a refresh locks its grant first. After an error, the next
+// sign-in ends them.
+func (srv *Server) endUnused(ctx context.Context, newest store.Grant) {
+	unused, err := srv.store.RevokeUnused(ctx, newest.User, newest.ID, "too_many_grants")
+	switch {
+	case err != nil:
+		srv.log.Warn("cannot end the unused grants of a user", "user", newest.User, "error", err)
+	case len(unused) > 0:
+		srv.grantsEnded(unused...)
+		srv.audit(ctx, "grant_revoked", newest.User, "",
+			fmt.Sprintf("unused for longest: a user has at most %d grants", store.MaxGrants), "grants", unused)
+	}
 }
 
 // addCode stores a new code of a grant with its PKCE challenge.

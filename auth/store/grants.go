@@ -160,6 +160,18 @@ func (s *Store) RevokeGrants(ctx context.Context, f GrantFilter, why string) (id
 	return s.revoke(ctx, grantFilter, f.args(s.now()), why)
 }
 
+// MaxGrants is how many standing grants of a user RevokeUnused leaves: each sign-in of an app adds one.
+const MaxGrants = 100
+
+// RevokeUnused ends the standing grants of a user beyond MaxGrants, the ones unused for longest, and
+// returns their ids. It keeps the grant newest.
+func (s *Store) RevokeUnused(ctx context.Context, user, newest, why string) (ids []string, err error) {
+	return s.revoke(ctx, `WHERE id IN (SELECT id FROM (
+			SELECT id, row_number() OVER (ORDER BY last_used_at DESC, id) AS place FROM grants
+			WHERE user_id = $1 AND id <> $2 AND revoked_at = 0 AND expires_at > $3
+		) AS ranked WHERE place >= $4)`, []any{user, newest, seconds(s.now()), MaxGrants}, why)
+}
+
 // revoke ends the grants of a condition with a constant number of statements: a transaction of
 // Postgres has little time, and SQLite has one writer.
 func (s *Store) revoke(ctx context.Context, where string, args []any, why string) (ids []string, err error) {

@@ -2,6 +2,7 @@ package store
 
 import (
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -96,5 +97,38 @@ func TestManyGrantsEndInAsManyStatementsAsOne(t *testing.T) {
 		if n := changed(t, s); n > 0 {
 			t.Errorf("Check finds %d problems", n)
 		}
+	})
+}
+
+// TestTheGrantsUnusedForLongestEnd adds two grants to those of a user who has as many as may stand. The
+// two that were not used again end.
+func TestTheGrantsUnusedForLongestEnd(t *testing.T) {
+	run(t, func(t *testing.T, d database) {
+		c := newClock()
+		s, ctx := mustOpenUnswept(t, d, c.now), t.Context()
+		grants, bob := mustGrants(t, s, "ann", MaxGrants), mustGrants(t, s, "bob", 1)[0]
+		ann := grants[0].User
+		ended, err := s.RevokeUnused(ctx, ann, grants[0].ID, "test")
+		if err != nil || len(ended) != 0 {
+			t.Errorf("within the limit, %q have ended, %v", ended, err)
+		}
+		c.pass(2 * time.Minute)
+		for _, g := range grants[2:] {
+			want(t, "TouchGrant", s.TouchGrant(ctx, g.ID), nil)
+		}
+		newest := grants[2]
+		for range 2 {
+			newest.ID = ""
+			newest, err = s.AddGrant(ctx, newest)
+			want(t, "AddGrant", err, nil)
+		}
+		ended, err = s.RevokeUnused(ctx, ann, newest.ID, "test")
+		unused := []string{grants[0].ID, grants[1].ID}
+		slices.Sort(unused)
+		if err != nil || !slices.Equal(ended, unused) {
+			t.Errorf("%q have ended, %v; want %q", ended, err, unused)
+		}
+		_, err = s.Grant(ctx, bob.ID)
+		want(t, "the grant of another user", err, nil)
 	})
 }
