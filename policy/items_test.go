@@ -88,7 +88,7 @@ func TestItemsOfManyRules(t *testing.T) {
 	policies := 3000
 	if testing.Short() {
 		t.Attr("short", "true") // CI runs it again without -short
-		policies = 500
+		policies = 1000
 	}
 	var c policy.Config
 	each := policy.Entry{Name: "each"}

@@ -100,7 +100,7 @@ func (s *Server) isDown() bool {
 	return s.down
 }
 
-// NewKey makes a key. RSA keys take a while, so tests should share them.
+// NewKey returns a key that no other test has until this one ends.
 func NewKey(t testing.TB, id string, algorithm jose.SignatureAlgorithm) *Key {
 	t.Helper()
 	k := &Key{ID: id, Algorithm: algorithm}
@@ -111,12 +111,37 @@ func NewKey(t testing.TB, id string, algorithm jose.SignatureAlgorithm) *Key {
 	case jose.ES384:
 		k.Private, err = ecdsa.GenerateKey(elliptic.P384(), rand.Reader)
 	default:
-		k.Private, err = rsa.GenerateKey(rand.Reader, 2048)
+		k.Private, err = rsaKey(t)
 	}
 	if err != nil {
 		t.Fatalf("make a key: %v", err)
 	}
 	return k
+}
+
+// spare has the RSA keys of tests that have ended. Making such a key takes long.
+var spare struct {
+	mu   sync.Mutex
+	keys []*rsa.PrivateKey
+}
+
+func rsaKey(t testing.TB) (key *rsa.PrivateKey, err error) {
+	spare.mu.Lock()
+	if last := len(spare.keys) - 1; last >= 0 {
+		key, spare.keys = spare.keys[last], spare.keys[:last]
+	}
+	spare.mu.Unlock()
+	if key == nil {
+		if key, err = rsa.GenerateKey(rand.Reader, 2048); err != nil {
+			return nil, err
+		}
+	}
+	t.Cleanup(func() {
+		spare.mu.Lock()
+		defer spare.mu.Unlock()
+		spare.keys = append(spare.keys, key)
+	})
+	return key, nil
 }
 
 // SetKeys replaces the keys. The first one signs.
