@@ -100,10 +100,9 @@ func (srv *Server) recheckSession(ctx context.Context, g store.Grant) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recheckTimeout)
 	defer cancel()
 	session, err := srv.store.IDPSession(ctx, g.IDPSession)
-	if err != nil {
-		if isOver(err) {
-			return nil
-		}
+	if isOver(err) {
+		return nil
+	} else if err != nil {
 		return err
 	}
 	now := srv.now()

@@ -120,27 +120,36 @@ func NewKey(t testing.TB, id string, algorithm jose.SignatureAlgorithm) *Key {
 }
 
 // spare has the RSA keys of tests that have ended. Making such a key takes long.
-var spare struct {
+var spare = new(spareKeys)
+
+type spareKeys struct {
 	mu   sync.Mutex
 	keys []*rsa.PrivateKey
 }
 
-func rsaKey(t testing.TB) (key *rsa.PrivateKey, err error) {
-	spare.mu.Lock()
-	if last := len(spare.keys) - 1; last >= 0 {
-		key, spare.keys = spare.keys[last], spare.keys[:last]
+// take returns a key; nil if there is none.
+func (s *spareKeys) take() (key *rsa.PrivateKey) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if last := len(s.keys) - 1; last >= 0 {
+		key, s.keys = s.keys[last], s.keys[:last]
 	}
-	spare.mu.Unlock()
-	if key == nil {
+	return key
+}
+
+func (s *spareKeys) give(key *rsa.PrivateKey) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.keys = append(s.keys, key)
+}
+
+func rsaKey(t testing.TB) (key *rsa.PrivateKey, err error) {
+	if key = spare.take(); key == nil {
 		if key, err = rsa.GenerateKey(rand.Reader, 2048); err != nil {
 			return nil, err
 		}
 	}
-	t.Cleanup(func() {
-		spare.mu.Lock()
-		defer spare.mu.Unlock()
-		spare.keys = append(spare.keys, key)
-	})
+	t.Cleanup(func() { spare.give(key) })
 	return key, nil
 }
 

@@ -249,7 +249,8 @@ func (b *base) admit(own, f *flight, m *jsonrpc.Message, seen *question) *server
 		if err := b.account.Reserve(n); err != nil {
 			b.mu.Unlock()
 			b.violationLog.Warn(b.log, "server request rejected", "method", m.Method, "reason", err.Error())
-			b.refuse(seen, m.ID, mcp.INTERNAL_ERROR, m.Method+" rejected: the open requests of the server take too much memory")
+			b.refuse(seen, m.ID, mcp.INTERNAL_ERROR,
+				m.Method+" rejected: the open requests of the server take too much memory")
 			return nil
 		}
 		held = n

@@ -337,7 +337,8 @@ func asError(err error, secrets ...string) error {
 	if code == "" {
 		code = fmt.Sprint("status ", e.Response.StatusCode)
 	}
-	return &Error{code: prose.ASCII(without(code, secrets), 60), Text: prose.ASCII(without(e.ErrorDescription, secrets), 160)}
+	return &Error{code: prose.ASCII(without(code, secrets), 60),
+		Text: prose.ASCII(without(e.ErrorDescription, secrets), 160)}
 }
 
 // without replaces secrets in a text.

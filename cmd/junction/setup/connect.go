@@ -1,6 +1,7 @@
 package setup
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -170,10 +171,8 @@ func (c *connector) prepare(id string, lenient bool) (err error) {
 		own = append([]string{c.url}, own...)
 	}
 	auth := &c.config.Auth
-	c.target = clients.Target{Name: c.name, Own: own, Key: len(auth.APIKeys) > 0 && !auth.SignsIn()}
-	if len(own) > 0 { // listen has no mistake
-		c.target.URL = own[0]
-	}
+	c.target = clients.Target{Name: c.name, URL: cmp.Or(own...), Own: own, // none if listen has a mistake
+		Key: len(auth.APIKeys) > 0 && !auth.SignsIn()}
 	if c.target.Config, err = filepath.Abs(e.Path()); err != nil {
 		return err
 	}
