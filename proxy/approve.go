@@ -6,7 +6,6 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
@@ -143,7 +142,7 @@ func (s *Core) approveModern(ctx context.Context, x *Exchange, st sealed.State) 
 			if !ok {
 				return s.unapproved(x, approvalDeclined, "The person at the client did not approve this call.")
 			}
-			if span == policy.SpanOnce || bytes.Equal(st.Spans, x.spans()) { // else it is asked again
+			if span <= policy.SpanCall || bytes.Equal(st.Spans, x.spans()) { // else it is asked again
 				if span > policy.SpanOnce {
 					s.approvals.Give(x.Principal.ID, x.spanKey(span))
 				}
@@ -212,19 +211,14 @@ func (x *Exchange) spanKey(span policy.Span) string {
 	return fmt.Sprintf("%d %x", span, h.Sum(nil))
 }
 
-// spans returns a digest of what the form offers beyond this one call; nil for nothing. A modern client
+// spans returns a digest of what the form offers beyond the exact call; nil for nothing. A modern client
 // returns with the answer in a later request: if the tool or the server has another definition by then,
 // the user has not seen what the answer would allow.
 func (x *Exchange) spans() []byte {
-	most := x.offer().Most
-	if most <= policy.SpanOnce {
+	if x.offer().Most <= policy.SpanCall {
 		return nil
 	}
-	var keys strings.Builder
-	for span := policy.SpanCall; span <= most; span++ {
-		keys.WriteString(x.spanKey(span))
-	}
-	sum := sha256.Sum256([]byte(keys.String()))
+	sum := sha256.Sum256([]byte(x.spanKey(policy.SpanTool) + x.spanKey(policy.SpanServer)))
 	return sum[:16]
 }
 
