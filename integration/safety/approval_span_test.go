@@ -189,3 +189,19 @@ func TestApprovalOfACallIsForItsServerAndApp(t *testing.T) {
 		}
 	})
 }
+
+// TestAnswerAboutAToolIsAcceptedAtEachReplica: the answer to a form that offers a whole tool ends the
+// questions about the call, also if another replica has made the form.
+func TestAnswerAboutAToolIsAcceptedAtEachReplica(t *testing.T) {
+	harness.EachEra(t, func(t *testing.T, p harness.Pair) {
+		s := p.Serve(t, upstreamtest.Script{})
+		j := harness.Start(t, p, harness.Setup{Upstreams: map[string]upstream.Config{"up": s.Config},
+			Policy: harness.MustPolicy(t, "- { name: all, rules: [ { ask: { upstreams: up }, remember: tool }, { allow: { upstreams: \"*\" } } ] }\n")})
+		j.Offers(t, "up")
+		tool, _ := wider(p.Client)
+		m, questions := j.Talk(t).Converse(t, harness.Called("up__echo", `{"text":"a"}`), approval(tool))
+		if m.Error != nil || len(questions) != 1 {
+			t.Errorf("after %d questions the call is answered %s, want one question", len(questions), m.Append(nil))
+		}
+	})
+}

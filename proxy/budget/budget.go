@@ -233,6 +233,15 @@ func (g *Grant) Name() string {
 	return g.balance.name
 }
 
+// Agent returns the User-Agent of the account's program; "" if programs are not told apart. It is the same in
+// each process, other than Account.Program.
+func (g *Grant) Agent() string {
+	if g.Account.Program == 0 {
+		return ""
+	}
+	return g.agent
+}
+
 // maxAgent bounds the User-Agent in the name of an account.
 const maxAgent = 64
 
