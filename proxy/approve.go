@@ -196,8 +196,8 @@ func (x *Exchange) spanKey(span policy.Span) string {
 	parts := []any{span, x.Endpoint.Name, x.target.Backend.Name(), server.URL, server.Command, server.Dir}
 	if x.Era == client.EraModern {
 		// text, since the answer to a form may reach another member
-		parts = append(parts, x.Grant.Account.Principal, x.Grant.Agent(), x.Grant.Account.From.String(), x.Principal.Kind,
-			x.Principal.OAuthClient, x.Principal.Grant, x.Info.Client)
+		parts = append(parts, x.Grant.Account.Principal, x.Grant.Agent(), x.Grant.Account.From.String(),
+			x.Principal.Kind, x.Principal.OAuthClient, x.Principal.Grant, x.Info.Client)
 	}
 	switch span {
 	case policy.SpanCall:
