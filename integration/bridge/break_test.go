@@ -18,6 +18,7 @@ import (
 // What breaks: upstreams die, and clients leave.
 
 func TestCallOfADeadProcessIsNotRepeated(t *testing.T) {
+	harness.Waits(t)
 	for _, clientEra := range harness.Eras {
 		for _, up := range harness.Eras {
 			harness.RunPair(t, clientEra, up, "stdio", func(t *testing.T, p harness.Pair) {
@@ -63,6 +64,7 @@ func TestCallOfADeadProcessIsNotRepeated(t *testing.T) {
 }
 
 func TestLostSessionIsReplaced(t *testing.T) {
+	harness.Waits(t)
 	for _, clientEra := range harness.Eras {
 		harness.RunPair(t, clientEra, client.EraLegacy, "http", func(t *testing.T, p harness.Pair) {
 			s, j := harness.Over(t, p, upstreamtest.Script{}, nil)
@@ -92,6 +94,7 @@ func TestLostSessionIsReplaced(t *testing.T) {
 }
 
 func TestNoiseOfAProcessGoesToTheLog(t *testing.T) {
+	harness.Waits(t)
 	for _, client := range harness.Eras {
 		for _, up := range harness.Eras {
 			harness.RunPair(t, client, up, "stdio", func(t *testing.T, p harness.Pair) {
@@ -134,6 +137,7 @@ func mustBegin(t *testing.T, s *harness.Served, c *harness.Talker) *harness.Answ
 }
 
 func TestModernDisconnectCancelsTheCall(t *testing.T) {
+	harness.Waits(t)
 	for _, up := range harness.Eras {
 		harness.EachTransport(t, client.EraModern, up, func(t *testing.T, p harness.Pair) {
 			s, j := harness.Over(t, p, upstreamtest.Script{}, nil)
@@ -155,6 +159,7 @@ func TestModernDisconnectCancelsTheCall(t *testing.T) {
 }
 
 func TestLegacyDisconnectCancelsNothing(t *testing.T) {
+	harness.Waits(t)
 	for _, up := range harness.Eras {
 		harness.EachTransport(t, client.EraLegacy, up, func(t *testing.T, p harness.Pair) {
 			s, j := harness.Over(t, p, upstreamtest.Script{}, nil)
@@ -179,6 +184,7 @@ func TestLegacyDisconnectCancelsNothing(t *testing.T) {
 }
 
 func TestLegacyCancelReachesTheUpstream(t *testing.T) {
+	harness.Waits(t)
 	for _, up := range harness.Eras {
 		harness.EachTransport(t, client.EraLegacy, up, func(t *testing.T, p harness.Pair) {
 			s, j := harness.Over(t, p, upstreamtest.Script{}, nil)
@@ -207,6 +213,7 @@ func TestLegacyCancelReachesTheUpstream(t *testing.T) {
 }
 
 func TestLegacyUpstreamGetsNoModernMeta(t *testing.T) {
+	harness.Waits(t)
 	for _, clientEra := range harness.Eras {
 		harness.EachTransport(t, clientEra, client.EraLegacy, func(t *testing.T, p harness.Pair) {
 			s, j := harness.Over(t, p, upstreamtest.Script{Era: "both"}, func(c *upstream.Config) {
@@ -243,6 +250,7 @@ func tagged(t *testing.T, a *harness.Answering, id string) {
 }
 
 func TestListenIsAcknowledged(t *testing.T) {
+	harness.Waits(t)
 	for _, up := range harness.Eras {
 		harness.EachTransport(t, client.EraModern, up, func(t *testing.T, p harness.Pair) {
 			_, j := harness.Over(t, p, upstreamtest.Script{}, nil)
@@ -259,6 +267,7 @@ func TestListenIsAcknowledged(t *testing.T) {
 }
 
 func TestListChangeIsToldOnce(t *testing.T) {
+	harness.Waits(t)
 	for _, up := range harness.Eras {
 		harness.EachTransport(t, client.EraModern, up, func(t *testing.T, p harness.Pair) {
 			s, j := harness.Over(t, p, upstreamtest.Script{Tools: harness.Definitions("old")}, nil)
@@ -288,6 +297,7 @@ func TestListChangeIsToldOnce(t *testing.T) {
 }
 
 func TestUnsubscribableResourceIsNotAcknowledged(t *testing.T) {
+	harness.Waits(t)
 	for _, up := range harness.Eras {
 		harness.EachTransport(t, client.EraModern, up, func(t *testing.T, p harness.Pair) {
 			_, j := harness.Over(t, p, upstreamtest.Script{}, nil)
@@ -301,6 +311,7 @@ func TestUnsubscribableResourceIsNotAcknowledged(t *testing.T) {
 }
 
 func TestShutdownEndsSubscriptions(t *testing.T) {
+	harness.Waits(t)
 	for _, up := range harness.Eras {
 		harness.EachTransport(t, client.EraModern, up, func(t *testing.T, p harness.Pair) {
 			_, j := harness.Over(t, p, upstreamtest.Script{}, nil)
@@ -319,6 +330,7 @@ func TestShutdownEndsSubscriptions(t *testing.T) {
 }
 
 func TestUpstreamReturnsWithAnotherList(t *testing.T) {
+	harness.Waits(t)
 	for _, up := range harness.Eras {
 		harness.RunPair(t, client.EraModern, up, "http", func(t *testing.T, p harness.Pair) {
 			first := upstreamtest.New(upstreamtest.Script{Era: string(up), Tools: harness.Definitions("old")})

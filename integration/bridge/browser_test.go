@@ -19,6 +19,7 @@ import (
 const signIn = `{"gate":"signed in"}`
 
 func TestLegacyURLElicitationForAModernClient(t *testing.T) {
+	harness.Waits(t)
 	harness.EachTransport(t, client.EraModern, client.EraLegacy, func(t *testing.T, p harness.Pair) {
 		s, j := harness.Over(t, p, upstreamtest.Script{}, nil)
 		c := j.Talk(t)
@@ -55,6 +56,7 @@ func TestLegacyURLElicitationForAModernClient(t *testing.T) {
 
 // TestURLElicitationOfPromptsAndResources has what is no tool want a browser, too.
 func TestURLElicitationOfPromptsAndResources(t *testing.T) {
+	harness.Waits(t)
 	instead := json.RawMessage(`{"do":"url","gate":"signed in"}`)
 	script := upstreamtest.Script{Prompts: []json.RawMessage{[]byte(`{"name":"p"}`)}, Resources: []json.RawMessage{},
 		Instead: map[string]json.RawMessage{"p": instead, "note:1": instead}}
@@ -95,6 +97,7 @@ func TestURLElicitationOfPromptsAndResources(t *testing.T) {
 }
 
 func TestURLElicitationIsDeclined(t *testing.T) {
+	harness.Waits(t)
 	harness.EachTransport(t, client.EraModern, client.EraLegacy, func(t *testing.T, p harness.Pair) {
 		s, j := harness.Over(t, p, upstreamtest.Script{}, nil)
 		c := j.Talk(t)
@@ -112,6 +115,7 @@ func TestURLElicitationIsDeclined(t *testing.T) {
 }
 
 func TestURLElicitationNeedsTheCapability(t *testing.T) {
+	harness.Waits(t)
 	harness.EachPair(t, func(t *testing.T, p harness.Pair) {
 		_, j := harness.Over(t, p, upstreamtest.Script{}, nil)
 		c := harness.TalkAs(t, j.URL, p.Client, "2025-11-25", `{"elicitation":{}}`)
@@ -141,6 +145,7 @@ func TestURLElicitationNeedsTheCapability(t *testing.T) {
 }
 
 func TestURLElicitationBetweenLegacyPeers(t *testing.T) {
+	harness.Waits(t)
 	harness.EachTransport(t, client.EraLegacy, client.EraLegacy, func(t *testing.T, p harness.Pair) {
 		s, j := harness.Over(t, p, upstreamtest.Script{}, nil)
 		c := j.Talk(t)
@@ -173,6 +178,7 @@ func TestURLElicitationBetweenLegacyPeers(t *testing.T) {
 // TestModernURLElicitationForALegacyClient is the other way: a modern server's question by URL
 // becomes one of 2025-11-25, with an id of ours, and the client hears when the server asks no more.
 func TestModernURLElicitationForALegacyClient(t *testing.T) {
+	harness.Waits(t)
 	harness.EachTransport(t, client.EraLegacy, client.EraModern, func(t *testing.T, p harness.Pair) {
 		s, j := harness.Over(t, p, upstreamtest.Script{}, nil)
 		c := j.Talk(t)
@@ -210,6 +216,7 @@ func TestModernURLElicitationForALegacyClient(t *testing.T) {
 // TestElicitationCompleteReachesTheAskedClient is 2025-11-25, client/elicitation: the
 // notification goes to the client that was asked, and to no other.
 func TestElicitationCompleteReachesTheAskedClient(t *testing.T) {
+	harness.Waits(t)
 	harness.EachTransport(t, client.EraLegacy, client.EraLegacy, func(t *testing.T, p harness.Pair) {
 		s, j := harness.Over(t, p, upstreamtest.Script{}, nil)
 		one, two := j.Talk(t), j.Talk(t)
@@ -234,6 +241,7 @@ func TestElicitationCompleteReachesTheAskedClient(t *testing.T) {
 // TestURLElicitationForAnOlderClient has a modern server want a page to be opened for a client
 // whose version has no such thing.
 func TestURLElicitationForAnOlderClient(t *testing.T) {
+	harness.Waits(t)
 	harness.EachTransport(t, client.EraLegacy, client.EraModern, func(t *testing.T, p harness.Pair) {
 		_, j := harness.Over(t, p, upstreamtest.Script{}, nil)
 		c := harness.TalkAs(t, j.URL, p.Client, "2025-06-18", `{"elicitation":{"url":{}}}`)

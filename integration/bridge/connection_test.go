@@ -29,6 +29,7 @@ var changing = harness.Definitions("settools", "whoami", "ask")
 // TestForeignToolsOfACall: a tool that a call makes appear is announced, is in the list, and can be
 // called. So do servers with dynamic toolsets, or with a login.
 func TestForeignToolsOfACall(t *testing.T) {
+	harness.Waits(t)
 	harness.EachPair(t, func(t *testing.T, p harness.Pair) {
 		if p.Client == client.EraModern && p.Transport == "stdio" {
 			harness.InMemory(t, ownServers)
@@ -58,6 +59,7 @@ func TestForeignToolsOfACall(t *testing.T) {
 // profile) serves all kinds of client. A call that arrives while a person is asked waits until that
 // is over.
 func TestForeignExclusiveServer(t *testing.T) {
+	harness.Waits(t)
 	harness.InMemory(t, "each process starts the server, and this one can run only once")
 	for _, client := range harness.Eras {
 		for _, up := range harness.Eras {
@@ -100,6 +102,7 @@ var kindsOfClient = []string{
 // TestForeignOneConnection: five kinds of client have one connection, and a server request reaches
 // the client of the call that caused it, or gets an error where that client cannot answer.
 func TestForeignOneConnection(t *testing.T) {
+	harness.Waits(t)
 	harness.EachPair(t, func(t *testing.T, p harness.Pair) {
 		s := p.Serve(t, upstreamtest.Script{})
 		j := harness.Start(t, p, harness.Setup{Upstreams: map[string]upstream.Config{"up": s.Config}})
@@ -133,6 +136,7 @@ func TestForeignOneConnection(t *testing.T) {
 // TestForeignTenServersAreTenProcesses: however many clients of however many kinds there are, each
 // command runs once.
 func TestForeignTenServersAreTenProcesses(t *testing.T) {
+	harness.Waits(t)
 	for _, clientEra := range harness.Eras {
 		harness.RunPair(t, clientEra, "", "stdio", func(t *testing.T, p harness.Pair) {
 			servers, configs := map[string]*harness.Served{}, map[string]upstream.Config{}
@@ -177,6 +181,7 @@ func TestForeignTenServersAreTenProcesses(t *testing.T) {
 // TestForeignExactQuestions: with questions: exact each client sees what the server offers to a
 // client of its capabilities.
 func TestForeignExactQuestions(t *testing.T) {
+	harness.Waits(t)
 	for _, clientEra := range harness.Eras {
 		harness.RunPair(t, clientEra, client.EraLegacy, "stdio", func(t *testing.T, p harness.Pair) {
 			if clientEra == client.EraModern {
@@ -213,6 +218,7 @@ func TestForeignExactQuestions(t *testing.T) {
 // TestForeignMemoryOfFiveClients: five kinds of client write into one graph of the published memory
 // server, and each reads what all have written.
 func TestForeignMemoryOfFiveClients(t *testing.T) {
+	harness.Waits(t)
 	for _, clientEra := range harness.Eras {
 		harness.RunPair(t, clientEra, client.EraLegacy, "stdio", func(t *testing.T, p harness.Pair) {
 			config := upstream.Config{Command: published(t, "server-memory"),
@@ -245,6 +251,7 @@ func published(t testing.TB, server string) []string {
 // TestForeignToolsOfOnePrincipal: with isolation: principal a tool that appears in the process of
 // one user is listed for that user alone, and goes with the process.
 func TestForeignToolsOfOnePrincipal(t *testing.T) {
+	harness.Waits(t)
 	guard, keys := harness.Keyring(t, "one", "two")
 	for _, clientEra := range harness.Eras {
 		for _, up := range harness.Eras {

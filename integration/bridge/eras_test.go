@@ -39,6 +39,7 @@ func versionOf(t *testing.T, c *harness.Talker) string {
 // TestCallsGoInTheEraOfTheClient: a server of both eras gets the calls of each client as if the client
 // were connected to it. So each client is asked in its own way, and both see one catalog.
 func TestCallsGoInTheEraOfTheClient(t *testing.T) {
+	harness.Waits(t)
 	for _, clientEra := range harness.Eras {
 		for _, transport := range []string{"http", "stdio"} {
 			harness.RunPair(t, clientEra, client.EraBoth, transport, func(t *testing.T, p harness.Pair) {
@@ -75,6 +76,7 @@ func TestCallsGoInTheEraOfTheClient(t *testing.T) {
 // fails because the server cannot ask in the modern era has an error with the line that changes
 // this, and so has the state of the server. No other error is changed.
 func TestOneProcessUnlessTheFileSaysOtherwise(t *testing.T) {
+	harness.Waits(t)
 	for _, clientEra := range harness.Eras {
 		harness.RunPair(t, clientEra, client.EraBoth, "stdio", func(t *testing.T, p harness.Pair) {
 			s, j := harness.Over(t, p, bothEras, nil)
@@ -122,6 +124,7 @@ func TestOneProcessUnlessTheFileSaysOtherwise(t *testing.T) {
 // TestServersWithoutAUsefulLegacyEra: the calls of legacy clients succeed on the modern connection,
 // whatever the server answers to initialize, and it is not asked for each call.
 func TestServersWithoutAUsefulLegacyEra(t *testing.T) {
+	harness.Waits(t)
 	for name, script := range map[string]upstreamtest.Script{
 		"modern only": {Era: "modern"},
 		"no session":  {NoSession: true},

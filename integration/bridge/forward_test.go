@@ -19,6 +19,7 @@ import (
 // How calls are forwarded: arguments, results, headers, progress and time limits.
 
 func TestArgumentsKeepTheirBytes(t *testing.T) {
+	harness.Waits(t)
 	const arguments = `{"big":9007199254740993,"bigger":123456789012345678901234567890,"float":1.0,"exp":1E+2,"neg":-0,` +
 		`"text":"日本 \u00e9 \ud83d\ude00 😀","empty":{},"none":[],` +
 		`"null":null,"a/b":{"":[{}]},"nested":{"deep":[1.50,{"x":0.10}]}}`
@@ -32,6 +33,7 @@ func TestArgumentsKeepTheirBytes(t *testing.T) {
 }
 
 func TestResultsKeepTheirBytes(t *testing.T) {
+	harness.Waits(t)
 	harness.EachPair(t, func(t *testing.T, p harness.Pair) {
 		_, j := harness.Over(t, p, upstreamtest.Script{}, nil)
 		c := j.Talk(t)
@@ -62,6 +64,7 @@ func TestResultsKeepTheirBytes(t *testing.T) {
 }
 
 func TestMetaReachesTheUpstream(t *testing.T) {
+	harness.Waits(t)
 	const trace = `"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"`
 	harness.EachPair(t, func(t *testing.T, p harness.Pair) {
 		s, j := harness.Over(t, p, upstreamtest.Script{}, nil)
@@ -89,6 +92,7 @@ func eachClient(t *testing.T, f func(*testing.T, harness.Pair)) {
 }
 
 func TestHeadersToModernUpstreams(t *testing.T) {
+	harness.Waits(t)
 	eachClient(t, func(t *testing.T, p harness.Pair) {
 		s, j := harness.Over(t, p, upstreamtest.Script{Tools: harness.Definitions("plain", "näme with space")}, nil)
 		c := j.Talk(t)
@@ -128,6 +132,7 @@ func region(kind string) json.RawMessage {
 }
 
 func TestParamHeadersToModernUpstreams(t *testing.T) {
+	harness.Waits(t)
 	eachClient(t, func(t *testing.T, p harness.Pair) {
 		for _, test := range []struct{ kind, arguments, header string }{
 			{"string", `{"region":"eu-west"}`, "eu-west"},
@@ -157,6 +162,7 @@ func TestParamHeadersToModernUpstreams(t *testing.T) {
 }
 
 func TestFalseParamHeaderIsRefused(t *testing.T) {
+	harness.Waits(t)
 	for _, up := range harness.Eras { // the check is our own, whatever the upstream speaks
 		harness.EachTransport(t, client.EraModern, up, func(t *testing.T, p harness.Pair) {
 			s, j := harness.Over(t, p, upstreamtest.Script{Tools: []json.RawMessage{region("string")}}, nil)
@@ -185,6 +191,7 @@ func TestFalseParamHeaderIsRefused(t *testing.T) {
 }
 
 func TestUnknownParamHeaderIsForwarded(t *testing.T) {
+	harness.Waits(t)
 	p := harness.Pair{Client: client.EraModern, Upstream: client.EraModern, Transport: "http"}
 	s, j := harness.Over(t, p, upstreamtest.Script{}, nil)
 	q := harness.Called("up__echo", `{}`)
@@ -198,6 +205,7 @@ func TestUnknownParamHeaderIsForwarded(t *testing.T) {
 }
 
 func TestHeaderMismatchIsRetriedOnce(t *testing.T) {
+	harness.Waits(t)
 	eachClient(t, func(t *testing.T, p harness.Pair) {
 		s, j := harness.Over(t, p,
 			upstreamtest.Script{Tools: []json.RawMessage{region("string")}, NoListChanged: true,
@@ -238,6 +246,7 @@ func TestHeaderMismatchIsRetriedOnce(t *testing.T) {
 }
 
 func TestUnsupportedVersionIsRenegotiated(t *testing.T) {
+	harness.Waits(t)
 	eachClient(t, func(t *testing.T, p harness.Pair) {
 		s, j := harness.Over(t, p,
 			upstreamtest.Script{Rules: []upstreamtest.Rule{upstreamtest.UnsupportedVersion("tools/call", "2026-07-28")}}, nil)
@@ -258,6 +267,7 @@ func TestUnsupportedVersionIsRenegotiated(t *testing.T) {
 }
 
 func TestProgressTokensDoNotMix(t *testing.T) {
+	harness.Waits(t)
 	harness.EachPair(t, func(t *testing.T, p harness.Pair) {
 		s, j := harness.Over(t, p, upstreamtest.Script{}, nil)
 		var calls []*harness.Answering
@@ -297,6 +307,7 @@ func TestProgressTokensDoNotMix(t *testing.T) {
 }
 
 func TestUnaskedProgressIsDropped(t *testing.T) {
+	harness.Waits(t)
 	harness.EachPair(t, func(t *testing.T, p harness.Pair) {
 		s, j := harness.Over(t, p, upstreamtest.Script{}, nil)
 		notes, m := j.Talk(t).Begin(t, harness.Called("up__progress", `{"n":3,"unasked":true}`)).All(t)
@@ -311,6 +322,7 @@ func TestUnaskedProgressIsDropped(t *testing.T) {
 }
 
 func TestLateProgressIsDropped(t *testing.T) {
+	harness.Waits(t)
 	harness.EachPair(t, func(t *testing.T, p harness.Pair) {
 		_, j := harness.Over(t, p, upstreamtest.Script{}, nil)
 		c := j.Talk(t)
@@ -332,6 +344,7 @@ func TestLateProgressIsDropped(t *testing.T) {
 // TestProgressOfAnEndedCallIsDropped has the upstream tell of a call that was answered long
 // ago, while another call of the same client, which gave the same token, is in progress.
 func TestProgressOfAnEndedCallIsDropped(t *testing.T) {
+	harness.Waits(t)
 	harness.EachPair(t, func(t *testing.T, p harness.Pair) {
 		if p.Client == client.EraModern {
 			harness.InMemory(t, "two processes may give two calls of a modern client the same progress token")
@@ -363,6 +376,7 @@ func TestProgressOfAnEndedCallIsDropped(t *testing.T) {
 }
 
 func TestEqualIDsDoNotMix(t *testing.T) {
+	harness.Waits(t)
 	harness.EachPair(t, func(t *testing.T, p harness.Pair) {
 		s, j := harness.Over(t, p, upstreamtest.Script{}, nil)
 		one, two := j.Talk(t), j.Talk(t)
@@ -400,6 +414,7 @@ func cancelled(t *testing.T, s *harness.Served, p harness.Pair, call upstreamtes
 }
 
 func TestHungUpstreamTimesOut(t *testing.T) {
+	harness.Waits(t)
 	harness.EachPair(t, func(t *testing.T, p harness.Pair) {
 		s, j := harness.Over(t, p,
 			upstreamtest.Script{Rules: []upstreamtest.Rule{harness.SilentToPings}}, func(c *upstream.Config) {
@@ -414,6 +429,7 @@ func TestHungUpstreamTimesOut(t *testing.T) {
 }
 
 func TestEndlessProgressTimesOut(t *testing.T) {
+	harness.Waits(t)
 	harness.EachPair(t, func(t *testing.T, p harness.Pair) {
 		harness.EachTimeout(t, 400*time.Millisecond, func(t *testing.T, timeout time.Duration) (late bool) {
 			// The steps are shorter than the timeout, and all of them together many times longer
@@ -436,6 +452,7 @@ func TestEndlessProgressTimesOut(t *testing.T) {
 // TestProgressResetsTheTimeout is the other half: progress lets a call live longer than
 // its timeout.
 func TestProgressResetsTheTimeout(t *testing.T) {
+	harness.Waits(t)
 	harness.EachEra(t, func(t *testing.T, p harness.Pair) {
 		harness.EachTimeout(t, time.Second, func(t *testing.T, timeout time.Duration) (late bool) {
 			_, j := harness.Over(t, p, upstreamtest.Script{}, func(c *upstream.Config) { c.Timeout = timeout })

@@ -18,6 +18,7 @@ import (
 // sees them.
 
 func TestQuestionNeverReachesAnotherCaller(t *testing.T) {
+	harness.Waits(t)
 	for _, clientEra := range harness.Eras {
 		harness.EachTransport(t, clientEra, client.EraLegacy, func(t *testing.T, p harness.Pair) {
 			s, j := harness.Over(t, p, upstreamtest.Script{}, nil)
@@ -74,6 +75,7 @@ func TestQuestionNeverReachesAnotherCaller(t *testing.T) {
 // TestParallelCallsOfOneClientAreAsked: several calls of one client ask at the same time. No message of
 // the server names its call, and the client is the only one who can be meant.
 func TestParallelCallsOfOneClientAreAsked(t *testing.T) {
+	harness.Waits(t)
 	const calls = 4
 	for _, clientEra := range harness.Eras {
 		harness.EachTransport(t, clientEra, client.EraLegacy, func(t *testing.T, p harness.Pair) {
@@ -106,6 +108,7 @@ func TestParallelCallsOfOneClientAreAsked(t *testing.T) {
 
 // TestQuestionAfterACancelledCall: a client that has cancelled a call is asked by the next one.
 func TestQuestionAfterACancelledCall(t *testing.T) {
+	harness.Waits(t)
 	for _, clientEra := range harness.Eras {
 		harness.EachTransport(t, clientEra, client.EraLegacy, func(t *testing.T, p harness.Pair) {
 			s, j := harness.Over(t, p, upstreamtest.Script{}, nil)
@@ -129,6 +132,7 @@ func TestQuestionAfterACancelledCall(t *testing.T) {
 // TestQuestionBesideAnIncapableCaller has the second caller unable to be asked: that it cannot be
 // asked does not make a question the first one's. Capabilities differ, and so do the connections.
 func TestQuestionBesideAnIncapableCaller(t *testing.T) {
+	harness.Waits(t)
 	for _, clientEra := range harness.Eras {
 		harness.EachTransport(t, clientEra, client.EraLegacy, func(t *testing.T, p harness.Pair) {
 			s, j := harness.Over(t, p, upstreamtest.Script{}, harness.Exactly)
@@ -148,6 +152,7 @@ func TestQuestionBesideAnIncapableCaller(t *testing.T) {
 }
 
 func TestQuestionWithoutACallIsRejected(t *testing.T) {
+	harness.Waits(t)
 	for _, clientEra := range harness.Eras {
 		harness.EachTransport(t, clientEra, client.EraLegacy, func(t *testing.T, p harness.Pair) {
 			s, j := harness.Over(t, p, upstreamtest.Script{}, nil)
@@ -182,6 +187,7 @@ func TestQuestionWithoutACallIsRejected(t *testing.T) {
 // TestQuestionDuringAListIsRejected has an upstream ask while its catalog is read, and after the
 // handshake: it gets an error, and is read all the same.
 func TestQuestionDuringAListIsRejected(t *testing.T) {
+	harness.Waits(t)
 	harness.EachPair(t, func(t *testing.T, p harness.Pair) {
 		if p.Upstream == client.EraModern {
 			t.Skip("a modern server that wants input for tools/list gives no list: there is nothing to be had from it")
@@ -203,6 +209,7 @@ func TestQuestionDuringAListIsRejected(t *testing.T) {
 }
 
 func TestPingsAreAnsweredByTheProxy(t *testing.T) {
+	harness.Waits(t)
 	harness.EachPair(t, func(t *testing.T, p harness.Pair) {
 		s, j := harness.Over(t, p, upstreamtest.Script{}, nil)
 		c := j.Talk(t)
@@ -231,6 +238,7 @@ func TestPingsAreAnsweredByTheProxy(t *testing.T) {
 
 // TestManyQuestionsOfOneCallAreAnswered: an upstream that asks without end harms only its own call.
 func TestManyQuestionsOfOneCallAreAnswered(t *testing.T) {
+	harness.Waits(t)
 	for _, clientEra := range harness.Eras {
 		harness.EachTransport(t, clientEra, client.EraLegacy, func(t *testing.T, p harness.Pair) {
 			s := p.Serve(t, upstreamtest.Script{})

@@ -33,6 +33,7 @@ resources:
 // TestPackAsksTheModel: a prompt of a pack is answered by the model of the client, in every pair of
 // eras. An answer that does not fit the schema is asked for once more, with the reason.
 func TestPackAsksTheModel(t *testing.T) {
+	harness.Waits(t)
 	dir := t.TempDir()
 	for name, text := range map[string]string{"pack.yaml": promptPack, "classify.md": "Classify:\n{{text}}\n",
 		"guide.md": "Be brief.\n"} {
@@ -95,6 +96,7 @@ func TestPackAsksTheModel(t *testing.T) {
 // TestPackReload: the manifest of an upstream changes while a tool of it runs. The call ends as it
 // began, and the clients hear of the new tools, in every pair of eras.
 func TestPackReload(t *testing.T) {
+	harness.Waits(t)
 	for _, client := range harness.Eras {
 		for _, server := range harness.Eras {
 			t.Run(string(client)+" client "+string(server)+" pack", func(t *testing.T) {

@@ -28,6 +28,7 @@ func parkedCall(t *testing.T, c *harness.Talker, q harness.Query) (retry harness
 }
 
 func TestProgressFollowsAParkedCall(t *testing.T) {
+	harness.Waits(t)
 	harness.EachTransport(t, client.EraModern, client.EraLegacy, func(t *testing.T, p harness.Pair) {
 		_, j := harness.Over(t, p, upstreamtest.Script{}, harness.Exactly)
 		c := j.Talk(t)
@@ -64,6 +65,7 @@ func TestProgressFollowsAParkedCall(t *testing.T) {
 }
 
 func TestClientLeavesAParkedCall(t *testing.T) {
+	harness.Waits(t)
 	harness.EachTransport(t, client.EraModern, client.EraLegacy, func(t *testing.T, p harness.Pair) {
 		s, j := harness.Over(t, p, upstreamtest.Script{}, nil)
 		c := j.Talk(t)
@@ -83,6 +85,7 @@ func TestClientLeavesAParkedCall(t *testing.T) {
 // TestParkedCallOfADeadUpstreamFails has the process end that a call is parked in. The call is not made
 // again.
 func TestParkedCallOfADeadUpstreamFails(t *testing.T) {
+	harness.Waits(t)
 	for _, wire := range []string{"stdio", "sse"} {
 		harness.RunPair(t, client.EraModern, client.EraLegacy, wire, func(t *testing.T, p harness.Pair) {
 			s, j := harness.Over(t, p, upstreamtest.Script{}, nil)
@@ -115,6 +118,7 @@ func TestParkedCallOfADeadUpstreamFails(t *testing.T) {
 
 // TestParkedCallOfALostSessionFails is the same over HTTP, where it is the session that ends.
 func TestParkedCallOfALostSessionFails(t *testing.T) {
+	harness.Waits(t)
 	p := harness.Pair{Client: client.EraModern, Upstream: client.EraLegacy, Transport: "http"}
 	url := ""
 	s := upstreamtest.New(upstreamtest.Script{Era: "legacy"})
@@ -141,6 +145,7 @@ func TestParkedCallOfALostSessionFails(t *testing.T) {
 // TestMalformedAnswersReachNobody has a client answer with what is no answer: nothing of it reaches
 // the upstream, and the call still waits for the right one.
 func TestMalformedAnswersReachNobody(t *testing.T) {
+	harness.Waits(t)
 	// to a modern upstream it is to say what an answer is
 	harness.EachTransport(t, client.EraModern, client.EraLegacy, func(t *testing.T, p harness.Pair) {
 		s, j := harness.Over(t, p, upstreamtest.Script{}, nil)
@@ -172,6 +177,7 @@ func TestMalformedAnswersReachNobody(t *testing.T) {
 // TestLegacyQuestionNeedsAStream has a client ask for an answer in JSON alone, on which nothing
 // can be asked.
 func TestLegacyQuestionNeedsAStream(t *testing.T) {
+	harness.Waits(t)
 	harness.EachPair(t, func(t *testing.T, p harness.Pair) {
 		_, j := harness.Over(t, p, upstreamtest.Script{}, nil)
 		q := harness.Asking(harness.AskForm)

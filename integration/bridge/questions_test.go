@@ -41,6 +41,7 @@ func wantQuestions(t *testing.T, asked []harness.ServerRequest, want ...string) 
 // TestQuestionsAreAnswered is the heart of the bridge: for each pair of eras the question and the answer
 // arrive as they were sent, and the tool does its work once.
 func TestQuestionsAreAnswered(t *testing.T) {
+	harness.Waits(t)
 	harness.EachPair(t, func(t *testing.T, p harness.Pair) {
 		s, j := harness.Over(t, p, upstreamtest.Script{}, nil)
 		m, asked := j.Talk(t).Converse(t, harness.Asking(harness.AskForm), harness.AnswersTo)
@@ -58,6 +59,7 @@ func TestQuestionsAreAnswered(t *testing.T) {
 // TestQuestionOnTheGETStream is what some legacy servers do over HTTP: they ask on
 // the GET stream in the middle of a call.
 func TestQuestionOnTheGETStream(t *testing.T) {
+	harness.Waits(t)
 	for _, clientEra := range harness.Eras {
 		harness.RunPair(t, clientEra, client.EraLegacy, "http", func(t *testing.T, p harness.Pair) {
 			s, j := harness.Over(t, p, upstreamtest.Script{}, nil)
@@ -76,6 +78,7 @@ func TestQuestionOnTheGETStream(t *testing.T) {
 
 // TestQuestionsOfPromptsAndResources is the same for the other two methods that may.
 func TestQuestionsOfPromptsAndResources(t *testing.T) {
+	harness.Waits(t)
 	instead := json.RawMessage(`{"do":"ask","questions":[` + harness.AskForm + `]}`)
 	script := upstreamtest.Script{
 		Prompts:   []json.RawMessage{[]byte(`{"name":"p"}`)},
@@ -97,6 +100,7 @@ func TestQuestionsOfPromptsAndResources(t *testing.T) {
 }
 
 func TestRoundsBetweenModernPeers(t *testing.T) {
+	harness.Waits(t)
 	const form2 = `{"key":"k é","method":"elicitation/create","params":{"message":"2"}}`
 	harness.EachTransport(t, client.EraModern, client.EraModern, func(t *testing.T, p harness.Pair) {
 		for _, test := range []struct {
@@ -160,6 +164,7 @@ func TestRoundsBetweenModernPeers(t *testing.T) {
 // TestOnlyCapableClientsAreAsked holds that upstreams know what their caller can do, and
 // that one which asks all the same is refused.
 func TestOnlyCapableClientsAreAsked(t *testing.T) {
+	harness.Waits(t)
 	harness.EachPair(t, func(t *testing.T, p harness.Pair) {
 		_, j := harness.Over(t, p, upstreamtest.Script{}, harness.Exactly)
 		dumb := harness.TalkAs(t, j.URL, p.Client, "2025-11-25", `{"roots":{}}`)
@@ -198,6 +203,7 @@ func TestOnlyCapableClientsAreAsked(t *testing.T) {
 // TestPartOfACapabilityLimitsQuestions has clients that can do a part of what they are asked: a form
 // but no page, sampling but no tools in it.
 func TestPartOfACapabilityLimitsQuestions(t *testing.T) {
+	harness.Waits(t)
 	const (
 		page = `{"method":"elicitation/create","params":{"mode":"url","message":"m","url":"https://example.com",` +
 			`"elicitationId":"e"}}`
@@ -225,6 +231,7 @@ func TestPartOfACapabilityLimitsQuestions(t *testing.T) {
 }
 
 func TestMissingCapabilityIsStatus400(t *testing.T) {
+	harness.Waits(t)
 	harness.EachTransport(t, client.EraModern, client.EraModern, func(t *testing.T, p harness.Pair) {
 		_, j := harness.Over(t, p, upstreamtest.Script{}, nil)
 		a := harness.TalkAs(t, j.URL, p.Client, "", `{}`).Begin(t, harness.Asking(harness.AskSampling))
@@ -236,6 +243,7 @@ func TestMissingCapabilityIsStatus400(t *testing.T) {
 }
 
 func TestQuestionsOneAfterTheOther(t *testing.T) {
+	harness.Waits(t)
 	harness.EachPair(t, func(t *testing.T, p harness.Pair) {
 		s, j := harness.Over(t, p, upstreamtest.Script{}, harness.Exactly)
 		n := 0
@@ -270,6 +278,7 @@ func TestQuestionsOneAfterTheOther(t *testing.T) {
 }
 
 func TestQuestionsAtOnce(t *testing.T) {
+	harness.Waits(t)
 	harness.EachPair(t, func(t *testing.T, p harness.Pair) {
 		_, j := harness.Over(t, p, upstreamtest.Script{}, harness.Exactly)
 		m, asked := j.Talk(t).Converse(t,
@@ -293,6 +302,7 @@ func TestQuestionsAtOnce(t *testing.T) {
 // TestUnansweredQuestionsAreAskedAgain: a modern client comes back without one of the answers, and with
 // one to no question.
 func TestUnansweredQuestionsAreAskedAgain(t *testing.T) {
+	harness.Waits(t)
 	for _, up := range harness.Eras {
 		harness.EachTransport(t, client.EraModern, up, func(t *testing.T, p harness.Pair) {
 			s, j := harness.Over(t, p, upstreamtest.Script{}, harness.Exactly)
@@ -332,6 +342,7 @@ func TestUnansweredQuestionsAreAskedAgain(t *testing.T) {
 // TestAbandonedQuestionIsCancelled has a modern client forget a call: the upstream is told, in the
 // words that fit the question, and nothing is left.
 func TestAbandonedQuestionIsCancelled(t *testing.T) {
+	harness.Waits(t)
 	harness.EachTransport(t, client.EraModern, client.EraLegacy, func(t *testing.T, p harness.Pair) {
 		for question, want := range map[string]string{harness.AskForm: `"result":{"action":"cancel"}`,
 			harness.AskSampling: `"error":{"code":-1,`, harness.AskRoots: `"error":{"code":-32603,`} {
@@ -365,6 +376,7 @@ func TestAbandonedQuestionIsCancelled(t *testing.T) {
 // TestAbandonedParkedCallIsCancelled is the case of an upstream that asks without end:
 // being answered "cancel" does not stop it, so that the call has to be cancelled, too.
 func TestAbandonedParkedCallIsCancelled(t *testing.T) {
+	harness.Waits(t)
 	harness.EachTransport(t, client.EraModern, client.EraLegacy, func(t *testing.T, p harness.Pair) {
 		s := p.Serve(t, upstreamtest.Script{})
 		j := harness.Start(t, p,
@@ -379,6 +391,7 @@ func TestAbandonedParkedCallIsCancelled(t *testing.T) {
 // TestUnansweredLegacyQuestionIsCancelled is the same for a client that has a call open and says
 // nothing.
 func TestUnansweredLegacyQuestionIsCancelled(t *testing.T) {
+	harness.Waits(t)
 	for _, up := range harness.Eras {
 		harness.EachTransport(t, client.EraLegacy, up, func(t *testing.T, p harness.Pair) {
 			s := p.Serve(t, upstreamtest.Script{})
@@ -407,6 +420,7 @@ func TestUnansweredLegacyQuestionIsCancelled(t *testing.T) {
 // TestParkedCallsAreBounded holds that the calls of one user which wait for answers
 // cannot be as many as it likes.
 func TestParkedCallsAreBounded(t *testing.T) {
+	harness.Waits(t)
 	harness.InMemory(t, "each process has limits.parked, so that one of them must get all requests")
 	harness.EachTransport(t, client.EraModern, client.EraLegacy, func(t *testing.T, p harness.Pair) {
 		s := p.Serve(t, upstreamtest.Script{})
@@ -436,6 +450,7 @@ func TestParkedCallsAreBounded(t *testing.T) {
 // TestUpstreamGivesUpItsQuestion has an upstream finish while its question is open: the result
 // is there for the client that comes back.
 func TestUpstreamGivesUpItsQuestion(t *testing.T) {
+	harness.Waits(t)
 	for _, tell := range []bool{false, true} {
 		harness.EachTransport(t, client.EraModern, client.EraLegacy, func(t *testing.T, p harness.Pair) {
 			s, j := harness.Over(t, p, upstreamtest.Script{}, nil)
@@ -459,6 +474,7 @@ func TestUpstreamGivesUpItsQuestion(t *testing.T) {
 // TestTimeOfAQuestionDoesNotCount has a person take longer to answer than a call may be
 // silent, and than it may take at all.
 func TestTimeOfAQuestionDoesNotCount(t *testing.T) {
+	harness.Waits(t)
 	harness.EachPair(t, func(t *testing.T, p harness.Pair) {
 		harness.EachTimeout(t, 100*time.Millisecond, func(t *testing.T, timeout time.Duration) (late bool) {
 			_, j := harness.Over(t, p, upstreamtest.Script{}, func(c *upstream.Config) {
@@ -490,6 +506,7 @@ func TestTimeOfAQuestionDoesNotCount(t *testing.T) {
 }
 
 func TestQuestionsComeOnTheStreamOfTheCall(t *testing.T) {
+	harness.Waits(t)
 	for _, up := range harness.Eras {
 		harness.EachTransport(t, client.EraLegacy, up, func(t *testing.T, p harness.Pair) {
 			s, j := harness.Over(t, p, upstreamtest.Script{}, harness.Exactly)
@@ -525,6 +542,7 @@ func TestQuestionsComeOnTheStreamOfTheCall(t *testing.T) {
 }
 
 func TestErrorInPlaceOfAnAnswer(t *testing.T) {
+	harness.Waits(t)
 	const refused = `"error":{"code":-1,"message":"User rejected sampling request"}`
 	for _, up := range harness.Eras {
 		harness.EachTransport(t, client.EraLegacy, up, func(t *testing.T, p harness.Pair) {
@@ -556,6 +574,7 @@ func TestErrorInPlaceOfAnAnswer(t *testing.T) {
 }
 
 func TestStateWithoutQuestionIsReturned(t *testing.T) {
+	harness.Waits(t)
 	harness.EachTransport(t, client.EraLegacy, client.EraModern, func(t *testing.T, p harness.Pair) {
 		_, j := harness.Over(t, p, upstreamtest.Script{}, nil)
 		c := j.Talk(t)
@@ -567,6 +586,7 @@ func TestStateWithoutQuestionIsReturned(t *testing.T) {
 }
 
 func TestEndlessStateIsGivenUp(t *testing.T) {
+	harness.Waits(t)
 	if testing.Short() {
 		t.Skip("the rounds are far apart, and not so few")
 	}
@@ -580,6 +600,7 @@ func TestEndlessStateIsGivenUp(t *testing.T) {
 }
 
 func TestEndlessQuestionsAreGivenUp(t *testing.T) {
+	harness.Waits(t)
 	harness.EachTransport(t, client.EraLegacy, client.EraModern, func(t *testing.T, p harness.Pair) {
 		_, j := harness.Over(t, p, upstreamtest.Script{}, nil)
 		m, asked := j.Talk(t).Converse(t, harness.Called("up__ask", `{"endless":true,"questions":[`+harness.AskForm+`]}`),
@@ -592,6 +613,7 @@ func TestEndlessQuestionsAreGivenUp(t *testing.T) {
 }
 
 func TestIncludeContextIsRemoved(t *testing.T) {
+	harness.Waits(t)
 	harness.EachPair(t, func(t *testing.T, p harness.Pair) {
 		_, j := harness.Over(t, p, upstreamtest.Script{}, nil)
 		c := j.Talk(t)

@@ -15,6 +15,7 @@ import (
 // own requestState. The client gets the server's text with each code and status, and code and data
 // unless they have another meaning between Junction and the client.
 func TestServerRejectsItsState(t *testing.T) {
+	harness.Waits(t)
 	const text = "requestState has expired: begin the booking again"
 	const data = `{"reason":"invalid_request_state"}`
 	for _, era := range harness.Eras {

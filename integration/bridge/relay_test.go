@@ -17,6 +17,7 @@ import (
 // TestProtocolRelayProgressOfAnAnswer has a client tell how far it is with an answer: an upstream
 // of its own era hears it under its own token.
 func TestProtocolRelayProgressOfAnAnswer(t *testing.T) {
+	harness.Waits(t)
 	harness.EachTransport(t, client.EraLegacy, client.EraLegacy, func(t *testing.T, p harness.Pair) {
 		s, j := harness.Over(t, p, upstreamtest.Script{}, nil)
 		c := j.Talk(t)
@@ -39,6 +40,7 @@ func TestProtocolRelayProgressOfAnAnswer(t *testing.T) {
 }
 
 func TestProtocolRelayRootsHaveChanged(t *testing.T) {
+	harness.Waits(t)
 	for _, up := range harness.Eras {
 		harness.EachTransport(t, client.EraLegacy, up, func(t *testing.T, p harness.Pair) {
 			s, j := harness.Over(t, p, upstreamtest.Script{}, harness.Exactly)
@@ -59,6 +61,7 @@ func TestProtocolRelayRootsHaveChanged(t *testing.T) {
 // TestProtocolRelaySessionEndsWithAQuestionOpen has the client delete its session: the upstream is
 // told that the call is over.
 func TestProtocolRelaySessionEndsWithAQuestionOpen(t *testing.T) {
+	harness.Waits(t)
 	for _, up := range harness.Eras {
 		harness.EachTransport(t, client.EraLegacy, up, func(t *testing.T, p harness.Pair) {
 			s, j := harness.Over(t, p, upstreamtest.Script{}, nil)
@@ -89,6 +92,7 @@ func TestProtocolRelaySessionEndsWithAQuestionOpen(t *testing.T) {
 // TestProtocolRelayAnswersThatAreNone has a modern server answer with what 2026-07-28 does not
 // know: no client takes it for a result, and no person is asked anything.
 func TestProtocolRelayAnswersThatAreNone(t *testing.T) {
+	harness.Waits(t)
 	for what, result := range map[string]string{
 		"unknown type":          `{"resultType":"weird","content":[]}`,
 		"neither":               `{"resultType":"input_required"}`,
@@ -134,6 +138,7 @@ func TestProtocolRelayAnswersThatAreNone(t *testing.T) {
 // TestProtocolRelayStrangeAnswersOfAClient has a legacy client answer what nobody asked, and answer
 // twice.
 func TestProtocolRelayStrangeAnswersOfAClient(t *testing.T) {
+	harness.Waits(t)
 	for _, up := range harness.Eras {
 		harness.EachTransport(t, client.EraLegacy, up, func(t *testing.T, p harness.Pair) {
 			_, j := harness.Over(t, p, upstreamtest.Script{}, nil)
@@ -157,6 +162,7 @@ func TestProtocolRelayStrangeAnswersOfAClient(t *testing.T) {
 }
 
 func TestProtocolRelayQuestionTakenBack(t *testing.T) {
+	harness.Waits(t)
 	harness.EachTransport(t, client.EraLegacy, client.EraLegacy, func(t *testing.T, p harness.Pair) {
 		s, j := harness.Over(t, p, upstreamtest.Script{}, nil)
 		c := j.Talk(t)
@@ -189,6 +195,7 @@ func TestProtocolRelayQuestionTakenBack(t *testing.T) {
 
 // TestProtocolRelayMalformedResults are results of which a member has a type that it cannot have.
 func TestProtocolRelayMalformedResults(t *testing.T) {
+	harness.Waits(t)
 	for what, result := range map[string]string{
 		"type is no string":  `{"resultType":7,"content":[]}`,
 		"state is an object": `{"resultType":"input_required","inputRequests":{},"requestState":{}}`,

@@ -101,6 +101,7 @@ func (p *tape) skipFirst(t *testing.T, c *harness.Talker) (id string) {
 }
 
 func TestProtocolReplayTakesUpAStream(t *testing.T) {
+	harness.Waits(t)
 	for _, version := range []string{"2025-03-26", "2025-06-18", "2025-11-25"} {
 		for _, up := range harness.Eras {
 			harness.EachTransport(t, client.EraLegacy, up, func(t *testing.T, p harness.Pair) {
@@ -149,6 +150,7 @@ func TestProtocolReplayTakesUpAStream(t *testing.T) {
 // TestProtocolReplayFirstEvent holds that only clients which know of it get an event with nothing
 // in it, and that who knows no ids gets none.
 func TestProtocolReplayFirstEvent(t *testing.T) {
+	harness.Waits(t)
 	p := harness.Pair{Client: client.EraLegacy, Upstream: client.EraModern, Transport: "http"}
 	_, j := harness.Over(t, p, upstreamtest.Script{}, nil)
 	for _, version := range harness.LegacyVersions {
@@ -175,6 +177,7 @@ func TestProtocolReplayFirstEvent(t *testing.T) {
 // TestProtocolReplayOnlyOfItsOwn has several streams, of which each brings what is its own, and to
 // its own session alone.
 func TestProtocolReplayOnlyOfItsOwn(t *testing.T) {
+	harness.Waits(t)
 	p := harness.Pair{Client: client.EraLegacy, Upstream: client.EraModern, Transport: "http"}
 	s, j := harness.Over(t, p, upstreamtest.Script{}, nil)
 	c, other := j.Talk(t), j.Talk(t)
@@ -229,6 +232,7 @@ func firstHeard(t *testing.T, c *harness.Talker, after string, happen func()) st
 
 // TestProtocolReplayOfAQuestion has the client be away when it is asked.
 func TestProtocolReplayOfAQuestion(t *testing.T) {
+	harness.Waits(t)
 	for _, up := range harness.Eras {
 		harness.EachTransport(t, client.EraLegacy, up, func(t *testing.T, p harness.Pair) {
 			_, j := harness.Over(t, p, upstreamtest.Script{}, harness.Exactly)
@@ -265,6 +269,7 @@ func TestProtocolReplayOfAQuestion(t *testing.T) {
 // TestProtocolReplayIsBounded holds that what a client may come back for is not kept without end,
 // and that this harms nobody who stays.
 func TestProtocolReplayIsBounded(t *testing.T) {
+	harness.Waits(t)
 	p := harness.Pair{Client: client.EraLegacy, Upstream: client.EraModern, Transport: "http"}
 	s, j := harness.Over(t, p, upstreamtest.Script{}, nil)
 	c := j.Talk(t)
@@ -307,6 +312,7 @@ func TestProtocolReplayIsBounded(t *testing.T) {
 // TestReplaysEndWithTheirKey revokes the key of somebody who has taken up the stream of a call
 // again: no event follows.
 func TestReplaysEndWithTheirKey(t *testing.T) {
+	harness.Waits(t)
 	harness.RunPair(t, client.EraLegacy, client.EraLegacy, "http", func(t *testing.T, p harness.Pair) {
 		s := p.Serve(t, upstreamtest.Script{})
 		guard, keys := harness.Keyring(t, "gone")

@@ -18,6 +18,7 @@ import (
 // was given, or with the one it was given for something else. In each case nothing reaches the
 // upstream, and the call that the state was for is none the worse.
 func TestRequestStateIsBoundToItsCall(t *testing.T) {
+	harness.Waits(t)
 	for _, up := range harness.Eras {
 		harness.EachTransport(t, client.EraModern, up, func(t *testing.T, p harness.Pair) {
 			script := upstreamtest.Script{Tools: harness.Definitions("ask", "echo", "other")}
@@ -34,7 +35,7 @@ func TestRequestStateIsBoundToItsCall(t *testing.T) {
 
 			other := p.Serve(t, script)
 			theirs := harness.Start(t, p,
-				harness.Setup{Upstreams: map[string]upstream.Config{"up": other.Config}, Crowded: true})
+				harness.Setup{Upstreams: map[string]upstream.Config{"up": other.Config}})
 			theirs.Offers(t, "up")
 			stranger := requestedState(t, theirs.Talk(t).Begin(t, q).Answer(t))
 			strangersCalls := len(harness.CallsOf(t, other.Journal, 1))
@@ -94,6 +95,7 @@ func requestedState(t *testing.T, m jsonrpc.Message) string {
 
 // TestRequestStateWorksOnce holds that a parked call is answered once.
 func TestRequestStateWorksOnce(t *testing.T) {
+	harness.Waits(t)
 	harness.EachTransport(t, client.EraModern, client.EraLegacy, func(t *testing.T, p harness.Pair) {
 		s, j := harness.Over(t, p, upstreamtest.Script{}, nil)
 		c := j.Talk(t)
@@ -112,6 +114,7 @@ func TestRequestStateWorksOnce(t *testing.T) {
 
 // TestRequestStateExpires holds that a state is good for a while only.
 func TestRequestStateExpires(t *testing.T) {
+	harness.Waits(t)
 	harness.InMemory(t, "its limits.patience is negative, so that it need not wait")
 	for _, up := range harness.Eras {
 		harness.RunPair(t, client.EraModern, up, "http", func(t *testing.T, p harness.Pair) {
@@ -141,6 +144,7 @@ func TestRequestStateExpires(t *testing.T) {
 
 // TestInputResponsesMustBeAnObject is malformed, and so an error (basic/patterns/mrtr).
 func TestInputResponsesMustBeAnObject(t *testing.T) {
+	harness.Waits(t)
 	harness.EachTransport(t, client.EraModern, client.EraLegacy, func(t *testing.T, p harness.Pair) {
 		_, j := harness.Over(t, p, upstreamtest.Script{}, nil)
 		c := j.Talk(t)

@@ -25,6 +25,7 @@ func tasking(t *testing.T, p harness.Pair, script upstreamtest.Script) (*harness
 }
 
 func TestTaskFromBeginningToEnd(t *testing.T) {
+	harness.Waits(t)
 	harness.EachTransport(t, client.EraModern, client.EraModern, func(t *testing.T, p harness.Pair) {
 		s, _, c := tasking(t, p, upstreamtest.Script{})
 		const link = `"content":[{"type":"resource_link","uri":"file:///r","name":"r"}]`
@@ -72,6 +73,7 @@ func TestTaskFromBeginningToEnd(t *testing.T) {
 }
 
 func TestTaskFailsOrIsCancelled(t *testing.T) {
+	harness.Waits(t)
 	harness.EachTransport(t, client.EraModern, client.EraModern, func(t *testing.T, p harness.Pair) {
 		s, _, c := tasking(t, p, upstreamtest.Script{})
 		failed := c.Task(t, harness.BeginTask(t, c,
@@ -100,6 +102,7 @@ func TestTaskFailsOrIsCancelled(t *testing.T) {
 }
 
 func TestTasksNeedTheCapability(t *testing.T) {
+	harness.Waits(t)
 	harness.EachTransport(t, client.EraModern, client.EraModern, func(t *testing.T, p harness.Pair) {
 		s, j, c := tasking(t, p, upstreamtest.Script{})
 		id := harness.BeginTask(t, c, harness.Called("up__task", `{"gate":"never"}`))
@@ -138,11 +141,12 @@ func TestTasksNeedTheCapability(t *testing.T) {
 }
 
 func TestTaskIDIsBoundToItsEndpoint(t *testing.T) {
+	harness.Waits(t)
 	harness.EachTransport(t, client.EraModern, client.EraModern, func(t *testing.T, p harness.Pair) {
 		s, j, c := tasking(t, p, upstreamtest.Script{})
 		id := harness.BeginTask(t, c, harness.Called("up__task", `{"gate":"never"}`))
 		other := p.Serve(t, upstreamtest.Script{Tasks: true})
-		theirs := harness.Start(t, p, harness.Setup{Upstreams: map[string]upstream.Config{"up": other.Config}, Crowded: true})
+		theirs := harness.Start(t, p, harness.Setup{Upstreams: map[string]upstream.Config{"up": other.Config}})
 		theirs.Offers(t, "up")
 		foreign := harness.BeginTask(t, harness.TalkAs(t, theirs.URL, p.Client, "", harness.WithTasks),
 			harness.Called("up__task", `{"gate":"never"}`))
@@ -179,6 +183,7 @@ func TestTaskIDIsBoundToItsEndpoint(t *testing.T) {
 // TestLegacyClientsGetNoTask: a client of the legacy era never sees a task of the extension, and its own
 // task metadata is not forwarded.
 func TestLegacyClientsGetNoTask(t *testing.T) {
+	harness.Waits(t)
 	for _, up := range harness.Eras {
 		harness.EachTransport(t, client.EraLegacy, up, func(t *testing.T, p harness.Pair) {
 			s, _, c := tasking(t, p, upstreamtest.Script{})
@@ -203,6 +208,7 @@ var onlyTask = []json.RawMessage{
 	[]byte(`{"name":"echo","inputSchema":{"type":"object"}}`)}
 
 func TestLegacyTaskIsAwaited(t *testing.T) {
+	harness.Waits(t)
 	for _, clientEra := range harness.Eras {
 		harness.EachTransport(t, clientEra, client.EraLegacy, func(t *testing.T, p harness.Pair) {
 			s, j := harness.Over(t, p, upstreamtest.Script{Tasks: true, Tools: onlyTask}, nil)
@@ -241,6 +247,7 @@ func TestLegacyTaskIsAwaited(t *testing.T) {
 
 // TestCancelledCallCancelsItsLegacyTask has the client go away: the server is told that the task is.
 func TestCancelledCallCancelsItsLegacyTask(t *testing.T) {
+	harness.Waits(t)
 	for _, clientEra := range harness.Eras {
 		harness.EachTransport(t, clientEra, client.EraLegacy, func(t *testing.T, p harness.Pair) {
 			s, j := harness.Over(t, p, upstreamtest.Script{Tasks: true, Tools: onlyTask}, nil)
@@ -264,6 +271,7 @@ func TestCancelledCallCancelsItsLegacyTask(t *testing.T) {
 // TestLegacyTaskAsksItsClient has such a task ask a question, which is the client's
 // own as if there were no task.
 func TestLegacyTaskAsksItsClient(t *testing.T) {
+	harness.Waits(t)
 	for _, clientEra := range harness.Eras {
 		harness.EachTransport(t, clientEra, client.EraLegacy, func(t *testing.T, p harness.Pair) {
 			_, j := harness.Over(t, p, upstreamtest.Script{Tasks: true, Tools: onlyTask}, nil)

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"junction/integration/harness"
 	"junction/integration/harness/process"
 )
 
@@ -43,6 +44,7 @@ func mustPretend(t *testing.T, handle http.HandlerFunc) *pretender {
 // TestOperateRecipesExecuteNothingTwice sends POST requests to two processes, one of which fails. A
 // request that was refused goes to the other process, or fails. One that may have been executed fails.
 func TestOperateRecipesExecuteNothingTwice(t *testing.T) {
+	harness.Waits(t)
 	const repeated = 0 // no request fails, because the other process gets those that were refused
 	for _, f := range fronts() {
 		for _, test := range []struct {

@@ -289,6 +289,7 @@ func mustCertificate(t *testing.T, p place) *x509.CertPool {
 // TestOperateRecipesOfReverseProxies runs Junction behind each reverse proxy with its recipe: streams,
 // uploads, the Host of the client and calls that are silent for more than a minute pass.
 func TestOperateRecipesOfReverseProxies(t *testing.T) {
+	harness.Waits(t)
 	for _, f := range fronts() {
 		t.Run(f.name, func(t *testing.T) {
 			t.Parallel()
@@ -323,6 +324,7 @@ func TestOperateRecipesOfReverseProxies(t *testing.T) {
 // TestOperateWrongHost: without the line for Host, nginx sends the name of its upstream. The answer
 // names it, and both remedies work.
 func TestOperateWrongHost(t *testing.T) {
+	harness.Waits(t)
 	s := mustStack(t, nginx(func(t *testing.T, p place) string {
 		return strings.Replace(nginxSite(t, p), "proxy_set_header Host $host;", "", 1)
 	}))
@@ -339,6 +341,7 @@ func TestOperateWrongHost(t *testing.T) {
 // TestOperateAnotherPort: with the recipe of nginx, Host has no port. A public_url with a port works
 // nevertheless.
 func TestOperateAnotherPort(t *testing.T) {
+	harness.Waits(t)
 	s := mustStackAt(t, nginx(nginxSite), "https://"+host+":8543")
 	harness.EachClientEra(t, func(t *testing.T, era client.Era) {
 		harness.WantEcho(t, s.client(t, era).Tool(t, "up__echo", `{}`))

@@ -21,6 +21,7 @@ import (
 // TestOperateRecipeOfSystemd has systemd check the service: without a warning, and exposed to at
 // most 2 of 10.
 func TestOperateRecipeOfSystemd(t *testing.T) {
+	harness.Waits(t)
 	analyze := program(t, "systemd-analyze")
 	file := filepath.Join(t.TempDir(), "junction.service")
 	text := recipe(t, "junction.service", "/usr/local/bin/junction", harness.JunctionBinary(t))
@@ -39,6 +40,7 @@ func TestOperateRecipeOfSystemd(t *testing.T) {
 // TestOperateRecipeOfLogrotate has logrotate rename the audit of a running program. The program writes a
 // new file, and both files together are an unbroken order.
 func TestOperateRecipeOfLogrotate(t *testing.T) {
+	harness.Waits(t)
 	logrotate := program(t, "logrotate")
 	_, url := upstreamtest.Start(t, upstreamtest.Script{})
 	p, logs := harness.NewProgram(t), t.TempDir()
@@ -87,6 +89,7 @@ func TestOperateRecipeOfLogrotate(t *testing.T) {
 // TestOperateSystemdIsTold has the program tell what a unit with Type=notify waits for, from its start to
 // its end. The commands of upstreams cannot speak for it.
 func TestOperateSystemdIsTold(t *testing.T) {
+	harness.Waits(t)
 	name := filepath.Join(t.TempDir(), "notify")
 	socket, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: name, Net: "unixgram"})
 	if err != nil {
@@ -131,6 +134,7 @@ func TestOperateSystemdIsTold(t *testing.T) {
 
 // TestOperateRecipeOfTheConfiguration has junction check the configuration of the recipes.
 func TestOperateRecipeOfTheConfiguration(t *testing.T) {
+	harness.Waits(t)
 	file := filepath.Join(t.TempDir(), "config.yaml")
 	text := recipe(t, "config.yaml", "${IDP_SECRET}", "canary-secret")
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
@@ -145,6 +149,7 @@ func TestOperateRecipeOfTheConfiguration(t *testing.T) {
 
 // TestOperateRecipeOfKubernetesIsChecked has junction check the configuration of the chart.
 func TestOperateRecipeOfKubernetesIsChecked(t *testing.T) {
+	harness.Waits(t)
 	dir := t.TempDir()
 	key := filepath.Join(dir, "SESSION_KEY")
 	text := recipe(t, "kubernetes.yaml", "/etc/junction/secret/SESSION_KEY", key)

@@ -68,6 +68,7 @@ func mustProcesses(t *testing.T) (all []*harness.Program, at []member, key strin
 // in less than ten seconds. A reverse proxy that asks /readyz loses no call, and nginx loses at most the
 // calls in flight.
 func TestOperateRecipesRollOut(t *testing.T) {
+	harness.Waits(t)
 	harness.WithoutShort(t)
 	for _, f := range fronts() {
 		t.Run(f.name, func(t *testing.T) {

@@ -15,6 +15,7 @@ import (
 // file gives, and sends no progress. A legacy server answers pings during the call; the call ends all
 // the same. With progress, which the client has not asked for, the call succeeds.
 func TestForeignSilentToolsEndAtTheirTimeout(t *testing.T) {
+	harness.Waits(t)
 	harness.EachPair(t, func(t *testing.T, p harness.Pair) {
 		harness.EachTimeout(t, 200*time.Millisecond, func(t *testing.T, timeout time.Duration) (late bool) {
 			s, j := harness.Over(t, p, upstreamtest.Script{}, func(c *upstream.Config) {

@@ -78,6 +78,7 @@ func (x failing) mustAwait(t *testing.T, match func(upstreamtest.Record) bool) u
 }
 
 func TestFailureKilled(t *testing.T) {
+	harness.Waits(t)
 	for _, era := range harness.BothEras() {
 		t.Run(era, func(t *testing.T) {
 			config, journal := harness.MustScripted(t, "stdio", upstreamtest.Script{Era: era})
@@ -104,6 +105,7 @@ func TestFailureKilled(t *testing.T) {
 // TestFailureWatchdog kills the watchdog. Calls in progress do not notice, and the next child that
 // is started gets a new watchdog.
 func TestFailureWatchdog(t *testing.T) {
+	harness.Alone(t, "it looks for the watchdog of this process")
 	if runtime.GOOS != "linux" {
 		t.Skip("only Linux says which children there are")
 	}
@@ -141,6 +143,7 @@ func TestFailureWatchdog(t *testing.T) {
 }
 
 func TestFailureDied(t *testing.T) {
+	harness.Waits(t)
 	eachFailing(t, nil, func(t *testing.T, x failing, up harness.Way) {
 		x.MustFail(t, "bad__die", `{"code":7}`, "lost")
 		if up.Transport == "stdio" {
@@ -151,6 +154,7 @@ func TestFailureDied(t *testing.T) {
 }
 
 func TestFailureHangs(t *testing.T) {
+	harness.Waits(t)
 	short := upstream.Rules{{Glob: "hang", Rule: upstream.Rule{Timeout: 300 * time.Millisecond}}}
 	eachFailing(t, short, func(t *testing.T, x failing, up harness.Way) {
 		for _, late := range []bool{false, true} {
@@ -166,6 +170,7 @@ func TestFailureHangs(t *testing.T) {
 }
 
 func TestFailureHalf(t *testing.T) {
+	harness.Waits(t)
 	short := upstream.Rules{{Glob: "half", Rule: upstream.Rule{Timeout: 2 * time.Second}}} // must end before that, too
 	eachFailing(t, short, func(t *testing.T, x failing, up harness.Way) {
 		x.MustFail(t, "bad__half", `{"then":"die"}`, "lost")
@@ -176,6 +181,7 @@ func TestFailureHalf(t *testing.T) {
 }
 
 func TestFailureFloods(t *testing.T) {
+	harness.Waits(t)
 	eachFailing(t, nil, func(t *testing.T, x failing, up harness.Way) {
 		for _, what := range []string{"log", "garbage", "stderr"} {
 			if what == "stderr" && up.Transport != "stdio" {
@@ -188,6 +194,7 @@ func TestFailureFloods(t *testing.T) {
 }
 
 func TestFailureEndless(t *testing.T) {
+	harness.Waits(t)
 	short := upstream.Rules{{Glob: "endless", Rule: upstream.Rule{MaxTimeout: 300 * time.Millisecond}}}
 	eachFailing(t, short, func(t *testing.T, x failing, up harness.Way) {
 		x.MustFail(t, "bad__endless", `{"ms":1}`, "timeout")
@@ -201,6 +208,7 @@ func TestFailureEndless(t *testing.T) {
 // TestFailureHuge has answers beyond limits.message: one of a gigabyte, and one line without an
 // end.
 func TestFailureHuge(t *testing.T) {
+	harness.Alone(t, "it measures the heap of this process")
 	var before runtime.MemStats
 	runtime.GC()
 	runtime.ReadMemStats(&before)
@@ -249,6 +257,7 @@ func TestFailureHuge(t *testing.T) {
 }
 
 func TestFailureRestart(t *testing.T) {
+	harness.Waits(t)
 	for _, up := range harness.Ways() {
 		if up.Transport == "stdio" || up.Transport == "http JSON" {
 			continue
@@ -307,6 +316,7 @@ func TestFailureRestart(t *testing.T) {
 // TestFailureOddAnswers has a server send HTTP responses that are no MCP answers: to one call, and
 // then to every request from the start.
 func TestFailureOddAnswers(t *testing.T) {
+	harness.Waits(t)
 	var strayed atomic.Int32
 	other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { strayed.Add(1) }))
 	defer other.Close()
@@ -352,6 +362,7 @@ func TestFailureOddAnswers(t *testing.T) {
 }
 
 func TestFailureExitsAtOnce(t *testing.T) {
+	harness.Waits(t)
 	program, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
@@ -366,6 +377,7 @@ func TestFailureExitsAtOnce(t *testing.T) {
 
 // TestFailureSlowClients has clients that do not read their answers, and clients that send slowly.
 func TestFailureSlowClients(t *testing.T) {
+	harness.Waits(t)
 	_, url := upstreamtest.Start(t, upstreamtest.Script{})
 	s := harness.MustStand(t, proxy.Limits{WriteTimeout: 300 * time.Millisecond, Queue: 4},
 		map[string]upstream.Config{"up": {URL: url}})

@@ -34,6 +34,7 @@ func (spaces) Read(p []byte) (int, error) {
 }
 
 func TestLimitBody(t *testing.T) {
+	harness.Alone(t, "it measures the heap of this process")
 	s := harness.MustStand(t, proxy.Limits{}, nil)
 	before := heap()
 	for _, announced := range []int64{100 << 20, -1} {
@@ -55,6 +56,7 @@ func TestLimitBody(t *testing.T) {
 }
 
 func TestLimitNesting(t *testing.T) {
+	harness.Waits(t)
 	s := harness.MustStand(t, proxy.Limits{}, nil)
 	for _, era := range harness.BothEras() {
 		c := harness.MustCaller(t, s.URL, era)
@@ -75,6 +77,7 @@ func TestLimitNesting(t *testing.T) {
 // TestLimitSessions has a client that initializes again and again, as a client does that loses its
 // session id.
 func TestLimitSessions(t *testing.T) {
+	harness.Alone(t, "it measures the heap of this process")
 	sessions := 100_000
 	if harness.Short(t) {
 		sessions = 10_000
@@ -103,6 +106,7 @@ func TestLimitSessions(t *testing.T) {
 // TestLimitStreamsAndRequests has one program open streams and send requests: half of the limits is
 // its share.
 func TestLimitStreamsAndRequests(t *testing.T) {
+	harness.Waits(t)
 	server, url := upstreamtest.Start(t, upstreamtest.Script{})
 	s := harness.MustStand(t, proxy.Limits{Streams: 4, Requests: 4}, map[string]upstream.Config{"up": {URL: url}})
 	ctx, cancel := context.WithCancel(t.Context())

@@ -24,6 +24,7 @@ func servers(t *testing.T, f func(*testing.T, harness.Pair)) {
 // in limits.bodies, before they are in memory. A server beyond its share is not connected, its status
 // and the limits in /readyz tell why, and another server has its own share.
 func TestServersOfLargeAnswers(t *testing.T) {
+	harness.Waits(t)
 	harness.InMemory(t, "reads the callers and upstreams that are over their share")
 	const mib = 1 << 20
 	for _, tt := range []struct {
@@ -69,6 +70,7 @@ func TestServersOfLargeAnswers(t *testing.T) {
 // TestStdioAnswerBeyondTheShare: a command's answer to a call is read before it is known whose it is.
 // Beyond the share of the command it is dropped, the caller gets the reason, and the connection stays.
 func TestStdioAnswerBeyondTheShare(t *testing.T) {
+	harness.Waits(t)
 	harness.InMemory(t, "the connection of one process must stay")
 	const mib = 1 << 20
 	for _, up := range harness.Eras {
@@ -94,6 +96,7 @@ func TestStdioAnswerBeyondTheShare(t *testing.T) {
 // TestDroppedAnswersAreNotCalledAgain: the call was made, so its error must not look like one of a
 // request that was refused before: load balancers and clients send that again.
 func TestDroppedAnswersAreNotCalledAgain(t *testing.T) {
+	harness.Waits(t)
 	const mib = 1 << 20
 	for _, up := range harness.Eras {
 		harness.RunPair(t, up, up, "http", func(t *testing.T, p harness.Pair) {

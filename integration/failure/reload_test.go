@@ -17,6 +17,7 @@ import (
 // TestReloadUnderLoad changes the configuration again and again while clients call: no call is
 // lost, and an upstream that did not change keeps its connection.
 func TestReloadUnderLoad(t *testing.T) {
+	harness.Waits(t)
 	child := upstreamtest.Command(t, upstreamtest.Script{Era: harness.LegacyEra})
 	same, sameURL := upstreamtest.Start(t, upstreamtest.Script{Era: harness.LegacyEra})
 	_, changedURL := upstreamtest.Start(t, upstreamtest.Script{})
@@ -78,6 +79,7 @@ func TestReloadUnderLoad(t *testing.T) {
 // TestReloadRemoves removes an upstream during its calls: it finishes these calls, and then it
 // ends.
 func TestReloadRemoves(t *testing.T) {
+	harness.Waits(t)
 	for _, up := range harness.Ways() {
 		t.Run(up.Era+" "+up.Transport, func(t *testing.T) {
 			script := upstreamtest.Script{Era: up.Era, JSONAnswers: up.Transport == "http JSON"}

@@ -25,6 +25,7 @@ const stopBound = 4*time.Second + 900*time.Millisecond
 // TestTimedStop stops a program whose ten servers ignore the end of their input and SIGTERM. There
 // are calls in progress, open streams, a client that does not read its answer, and the CPU is busy.
 func TestTimedStop(t *testing.T) {
+	harness.Waits(t)
 	if testing.Short() {
 		t.Skip("a stop takes its time: CI runs this test without -short")
 	}

@@ -18,6 +18,7 @@ import (
 // The other processes pass the answer, the cancellation and the client's return on to it, so that
 // each of the calls ends well. The sessions without a call go on elsewhere meanwhile.
 func TestFaultReplicaDrains(t *testing.T) {
+	harness.Waits(t)
 	harness.WithoutShort(t)
 	all := mustReplicas(t, authtest.Schema(t))
 	in := func(p *harness.Program, c *harness.Talker) *harness.Talker { // with its requests sent to p

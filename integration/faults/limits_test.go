@@ -39,6 +39,7 @@ func mustLaunch(t *testing.T, p *harness.Program, line string, env ...string) {
 // clients that are connected go on, and new ones wait. A server that dies in the flood comes back, for
 // clients do not get all descriptors. One that dies when there are none comes back when there are some.
 func TestFaultDescriptors(t *testing.T) {
+	harness.Waits(t)
 	harness.WithoutShort(t)
 	config, _ := harness.MustScripted(t, "http", upstreamtest.Script{})
 	p := harness.NewProgram(t)
@@ -104,6 +105,7 @@ func mustLimitFiles(t *testing.T, pid int, most uint64) {
 // and get more than that at once: some are told to come later, none ends the program, and the calls of
 // another user go on.
 func TestFaultMemory(t *testing.T) {
+	harness.Waits(t)
 	harness.WithoutShort(t)
 	const limit = 192 << 20
 	group, err := os.MkdirTemp("/sys/fs/cgroup/memory", "junction-test-")
@@ -150,6 +152,7 @@ func TestFaultMemory(t *testing.T) {
 // open few files. The admin address answers, the log has one line about it, and a client is served as
 // soon as others have left.
 func TestFaultHalfSentRequests(t *testing.T) {
+	harness.Waits(t)
 	const limit = 64
 	p := harness.NewProgram(t)
 	p.MustConfigure(t, "upstreams: { demo: { command: [junction, demo] } }\n")
@@ -209,6 +212,7 @@ func mustGet(t *testing.T, url string, status int) string {
 // the command status and a metric show it; the status code stays, and calls go on. With more space, all
 // is well again.
 func TestFaultFullDisk(t *testing.T) {
+	harness.Waits(t)
 	harness.Need(t, exec.Command("unshare", "-rm", "mount", "-t", "tmpfs", "tmpfs", os.TempDir()).Run())
 	p := harness.NewProgram(t)
 	disk, more := filepath.Join(p.Dir, "disk"), filepath.Join(p.Dir, "more")

@@ -88,6 +88,7 @@ func (n *names) answer(query []byte) []byte {
 // TestFaultNames breaks DNS. Open connections continue, and callers that come now share them.
 // Connections that end are opened again when DNS works again.
 func TestFaultNames(t *testing.T) {
+	harness.Waits(t)
 	harness.WithoutShort(t)
 	for i, test := range []struct {
 		name  string

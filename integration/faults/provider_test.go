@@ -50,6 +50,7 @@ func mustTrust(t *testing.T, s *authtest.Server) *harness.Program {
 // succeed. A user whose token has a key that Junction does not know yet gets an error with the
 // advice to try again, and gets in when the provider works again.
 func TestFaultProvider(t *testing.T) {
+	harness.Waits(t)
 	harness.WithoutShort(t)
 	for name, fault := range map[string]http.HandlerFunc{
 		"is down":             func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadGateway) },
@@ -88,6 +89,7 @@ func TestFaultProvider(t *testing.T) {
 // TestFaultClock has a provider whose clock is an hour ahead or behind, as after a jump of one of
 // the two clocks. The error says which, and the user gets in when the clocks agree again.
 func TestFaultClock(t *testing.T) {
+	harness.Waits(t)
 	harness.WithoutShort(t)
 	for _, test := range []struct {
 		name, want string

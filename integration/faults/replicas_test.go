@@ -138,6 +138,7 @@ func claimed(t *testing.T, p *harness.Program) (n int) {
 // TestFaultReplicaStops: calls in flight of a process that is stopped end well, and its sessions go
 // on in the others at once.
 func TestFaultReplicaStops(t *testing.T) {
+	harness.Waits(t)
 	harness.WithoutShort(t)
 	all := mustReplicas(t, authtest.Schema(t))
 	list := through(t, all[0], all[1], 3)
@@ -158,6 +159,7 @@ func TestFaultReplicaStops(t *testing.T) {
 // TestFaultReplicaKilled: the sessions of a process that is killed wait for the end of its lease.
 // Only calls in flight are lost.
 func TestFaultReplicaKilled(t *testing.T) {
+	harness.Waits(t)
 	harness.WithoutShort(t)
 	all := mustReplicas(t, authtest.Schema(t))
 	list := through(t, all[0], all[1], 3)
@@ -179,6 +181,7 @@ func TestFaultReplicaKilled(t *testing.T) {
 // TestFaultReplicaPaused stops a process for longer than its lease. Another one takes its sessions,
 // and when it continues it does not answer for them, but joins again and forwards.
 func TestFaultReplicaPaused(t *testing.T) {
+	harness.Waits(t)
 	harness.WithoutShort(t)
 	all := mustReplicas(t, authtest.Schema(t))
 	list := through(t, all[0], all[1], 3)
@@ -213,6 +216,7 @@ func TestFaultReplicaPaused(t *testing.T) {
 // TestFaultReplicasPostgres takes the database away for longer than a lease. No process answers
 // then. Afterwards each session is where it was.
 func TestFaultReplicasPostgres(t *testing.T) {
+	harness.Waits(t)
 	harness.WithoutShort(t)
 	g := authtest.MustGate(t, authtest.Schema(t))
 	all := mustReplicas(t, g.DSN)
@@ -256,6 +260,7 @@ func TestFaultReplicasPostgres(t *testing.T) {
 // TestFaultReplicasLateStatements keeps all that is sent to the database for longer than a lease. It
 // arrives afterwards, with statements that their senders have given up: none of them ends a member.
 func TestFaultReplicasLateStatements(t *testing.T) {
+	harness.Waits(t)
 	harness.WithoutShort(t)
 	g := authtest.MustGate(t, authtest.Schema(t))
 	all := mustReplicas(t, g.DSN,

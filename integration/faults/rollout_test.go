@@ -75,6 +75,7 @@ func (r *rollout) mustLoseFlightsOnly(t *testing.T, what string, stops int) {
 
 // TestFaultRollingRestart restarts all processes one after the other, without a pause.
 func TestFaultRollingRestart(t *testing.T) {
+	harness.Waits(t)
 	harness.WithoutShort(t)
 	r := mustRollout(t)
 	r.replace(t, harness.JunctionBinary(t))
@@ -85,6 +86,7 @@ func TestFaultRollingRestart(t *testing.T) {
 // and goes back. The new version does not start before the schema was prepared for it, and then both
 // versions work together, restarts included.
 func TestFaultRollingUpgrade(t *testing.T) {
+	harness.Waits(t)
 	harness.WithoutShort(t)
 	next, now := harness.NextBinary(t), harness.JunctionBinary(t)
 	r := mustRollout(t)

@@ -15,6 +15,7 @@ import (
 
 // TestFaultServersCrash kills 50 servers at once. Another one loses no call, and all 50 come back.
 func TestFaultServersCrash(t *testing.T) {
+	harness.Waits(t)
 	harness.WithoutShort(t)
 	const many = 50
 	var servers strings.Builder

@@ -241,8 +241,7 @@ func TestForeignClientsKeepTheirListsWhateverAServerDefines(t *testing.T) {
 		s := p.Serve(t, upstreamtest.Script{Tools: all[upstream.PartTools], Prompts: all[upstream.PartPrompts],
 			Resources: all[upstream.PartResources], Templates: all[upstream.PartTemplates]})
 		j := harness.Start(t, p,
-			harness.Setup{Upstreams: map[string]upstream.Config{"up": s.Config}, Limits: proxy.Limits{Page: 10_000},
-				Crowded: true})
+			harness.Setup{Upstreams: map[string]upstream.Config{"up": s.Config}, Limits: proxy.Limits{Page: 10_000}})
 		j.Offers(t, "up")
 		urls = append(urls, j.URL+"/up")
 	}

@@ -93,7 +93,7 @@ func build(command, tag string) (string, error) {
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("%w\n%s", err, out)
 	}
-	if err := os.MkdirAll(BuildDir(), 0o700); err != nil {
+	if err := os.MkdirAll(BuildDir(), 0o711); err != nil {
 		return "", err
 	}
 	own := filepath.Join(BuildDir(), command+tag+filepath.Ext(name))
@@ -103,7 +103,7 @@ func build(command, tag string) (string, error) {
 // SharedDir returns a folder for the test binaries of one checkout, and locks it.
 func SharedDir(root string) (dir string, unlock func(), err error) {
 	place := sha256.Sum256([]byte(root))
-	dir = filepath.Join(os.TempDir(), fmt.Sprintf("junction-test-%d-%x", os.Getuid(), place[:8]))
+	dir = filepath.Join(temp(), fmt.Sprintf("junction-test-%d-%x", os.Getuid(), place[:8]))
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return "", nil, err
 	}
@@ -127,10 +127,12 @@ func Root() (string, error) {
 	}
 }
 
-// BuildDir is the folder of what this process has built; TestMain removes it.
-func BuildDir() string {
-	return filepath.Join(os.TempDir(), fmt.Sprintf("junction-test-%d", os.Getpid()))
-}
+// BuildDir is the folder of what this process has built; TestMain removes it. Processes of other users
+// may run programs in it.
+func BuildDir() string { return filepath.Join(temp(), fmt.Sprintf("junction-test-%d", os.Getpid())) }
+
+// temp is the system's folder for temporary files. The tests get one of their own (Main).
+var temp = sync.OnceValue(os.TempDir)
 
 func raceEnabled() bool {
 	info, ok := debug.ReadBuildInfo()

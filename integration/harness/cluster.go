@@ -281,7 +281,9 @@ func (p *pool) take(t testing.TB, n int, l proxy.Limits) *cluster {
 	defer p.mu.Unlock()
 	i := slices.IndexFunc(p.idle, func(c *cluster) bool { return c.fixed == text })
 	if i < 0 {
-		return mustCluster(t, n, text)
+		var c *cluster
+		process.OwnerOf(t).Lasts(func() { c = mustCluster(t, n, text) })
+		return c
 	}
 	c := p.idle[i]
 	p.idle = slices.Delete(p.idle, i, i+1)
@@ -354,7 +356,7 @@ func (l *lasting) Cleanup(f func()) { l.cleanups = append(l.cleanups, f) }
 
 // TempDir returns a folder that Main removes.
 func (l *lasting) TempDir() string {
-	if err := os.MkdirAll(BuildDir(), 0o700); err != nil {
+	if err := os.MkdirAll(BuildDir(), 0o711); err != nil {
 		l.Fatal(err)
 	}
 	dir, err := os.MkdirTemp(BuildDir(), "cluster")

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"junction/auth/authtest"
+	"junction/integration/harness/process"
 )
 
 // RunJunction runs the program until it ends by itself, with further variables of the environment,
@@ -29,7 +30,7 @@ func RunJunctionBy(t testing.TB, launcher, env []string, args ...string) (stdout
 	var out, log bytes.Buffer
 	words := slices.Concat(launcher, []string{JunctionBinary(t)}, args)
 	cmd := exec.CommandContext(ctx, words[0], words[1:]...)
-	cmd.Env = append(os.Environ(), env...)
+	cmd.Env = append(process.OwnerOf(t).Environ(os.Environ()), env...)
 	cmd.Stdout, cmd.Stderr = authtest.Command(t, args, &out, &log)
 	if err = cmd.Run(); ctx.Err() != nil {
 		t.Fatalf("junction %s does not end (%v):\n%s%s", strings.Join(args, " "), err, &out, &log)

@@ -13,6 +13,7 @@ import (
 	"junction/auth"
 	"junction/auth/authtest"
 	"junction/auth/seal"
+	"junction/integration/harness/process"
 	"junction/policy"
 	"junction/proxy"
 	"junction/proxy/front"
@@ -46,6 +47,7 @@ type Option func(*front.Options, *scope.Config, *upstream.Options)
 // program; then Server and Set are missing.
 func MustProxy(t testing.TB, configs map[string]upstream.Config, options ...Option) *Endpoint {
 	t.Helper()
+	configs = owned(process.OwnerOf(t), configs)
 	key, err := seal.NewKey(seal.NewSecret())
 	if err != nil {
 		t.Fatal(err)

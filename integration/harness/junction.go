@@ -7,12 +7,9 @@ import (
 	"io"
 	"maps"
 	"os"
-	"runtime"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"junction/auth"
 	"junction/auth/authtest"
@@ -43,13 +40,13 @@ type Setup struct {
 	Store     upstream.Store  // nil keeps no catalogs
 	Requests  front.Observer  // nil observes nothing; see Unobserved
 	Calls     client.Observer // nil observes nothing
-	Crowded   bool            // another junction of the same test lives on when this one ends
 	origins   []string        // that may send requests, beside the own ones
 	Members   int             // processes behind the address; 0 is memberstest.Wanted
 }
 
 // Junction is the proxy in the test's own process.
 type Junction struct {
+	owner  *process.Owner
 	pair   Pair
 	URL    string
 	Server *front.Server // the first
@@ -69,16 +66,16 @@ type Junction struct {
 // junction is processes of the program; then Server, Set and the members are missing.
 func Start(t *testing.T, p Pair, w Setup) *Junction {
 	t.Helper()
+	owner := process.OwnerOf(t)
 	if n := Processes(); n > 1 {
 		return startProcesses(t, p, n, w)
 	}
-	children := process.ChildPIDs(os.Getpid())
 	key, err := seal.NewKey(seal.NewSecret())
 	if err != nil {
 		t.Fatal(err)
 	}
 	log := authtest.Log(t, cmp.Or(w.Log, io.Discard))
-	j := &Junction{pair: p, Set: new(upstream.Set), refresh: make(chan struct{}, 1), recheck: make(chan struct{}, 1),
+	j := &Junction{owner: owner, pair: p, Set: new(upstream.Set), refresh: make(chan struct{}, 1), recheck: make(chan struct{}, 1),
 		more: make(chan struct{})}
 	j.Prepare(t, cmp.Or(w.Members, memberstest.Wanted()), front.Options{Limits: w.Limits, Key: key, Version: "test",
 		Log: log, Observer: w.Requests})
@@ -118,35 +115,8 @@ func Start(t *testing.T, p Pair, w Setup) *Junction {
 		j.Set.Close()
 		cancel()
 		refreshing.Wait()
-		if !w.Crowded {
-			mustLeaveNothing(t, children)
-		}
 	})
 	return j
-}
-
-// mustLeaveNothing expects that no goroutine of the proxy is left, and no child of this process but
-// those given. What was ended may need a moment to be gone.
-func mustLeaveNothing(t testing.TB, children []int) {
-	t.Helper()
-	var left []string
-	for end := time.Now().Add(Patience); time.Now().Before(end); runtime.Gosched() {
-		b := make([]byte, 1<<20)
-		left = slices.DeleteFunc(strings.Split(string(b[:runtime.Stack(b, true)]), "\n\n"), func(stack string) bool {
-			return !strings.Contains(stack, "junction/upstream.") && !strings.Contains(stack, "junction/proxy.")
-		})
-		if len(left) == 0 {
-			break
-		}
-	}
-	if len(left) > 0 {
-		t.Errorf("%d goroutines are left:\n%s", len(left), strings.Join(left, "\n\n"))
-	}
-	for _, pid := range process.ChildPIDs(os.Getpid()) {
-		if name, lives := process.Living(pid); lives && !slices.Contains(children, pid) {
-			t.Errorf("process %d (%s) is left", pid, name)
-		}
-	}
 }
 
 // startProcesses starts a junction of n processes.
@@ -154,7 +124,7 @@ func startProcesses(t *testing.T, p Pair, n int, w Setup) *Junction {
 	t.Helper()
 	c := clusters().take(t, n, w.Limits)
 	t.Cleanup(func() { clusters().give(c) })
-	j := &Junction{pair: p, URL: c.url, cluster: c}
+	j := &Junction{owner: process.OwnerOf(t), pair: p, URL: c.url, cluster: c}
 	j.Apply(w)
 	return j
 }
@@ -170,6 +140,7 @@ func (j *Junction) Shutdown() {
 
 // Apply replaces the configuration, but for Limits.
 func (j *Junction) Apply(w Setup) {
+	w.Upstreams = owned(j.owner, w.Upstreams)
 	if os.Getenv("JUNCTION_TEST_STATEFUL") != "" { // calls at the member that has the state
 		w.Upstreams = maps.Clone(w.Upstreams)
 		for name, c := range w.Upstreams {
@@ -189,6 +160,22 @@ func (j *Junction) Apply(w Setup) {
 				Policy: cmp.Or(w.Policy, policy.Open())}, us)
 		})
 	})
+}
+
+// owned returns the upstreams with commands that belong to a test.
+func owned(by *process.Owner, configs map[string]upstream.Config) map[string]upstream.Config {
+	configs = maps.Clone(configs)
+	for name, c := range configs {
+		if c.URL == "" {
+			if c.Env = maps.Clone(c.Env); c.Env == nil {
+				c.Env = map[string]string{}
+			}
+			key, value := by.Variable()
+			c.Env[key] = value
+			configs[name] = c
+		}
+	}
+	return configs
 }
 
 func (j *Junction) changed() {

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"testing"
 
+	"junction/integration/harness/process"
 	"junction/upstream/upstreamtest"
 )
 
@@ -33,6 +34,10 @@ func run(m *testing.M, roles map[string]func(args []string) error) int {
 		return 0
 	}
 	defer os.RemoveAll(BuildDir())
+	if err := process.Prepare(filepath.Join(BuildDir(), "t")); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
 	// The configuration of the person who runs the tests must not replace the demo.
 	if err := os.Setenv("XDG_CONFIG_HOME", filepath.Join(BuildDir(), "no-configuration")); err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -51,7 +56,11 @@ func run(m *testing.M, roles map[string]func(args []string) error) int {
 	}
 	code := m.Run()
 	if !clusters().end() {
-		return max(code, 1)
+		code = max(code, 1)
+	}
+	for _, thing := range process.Left(Patience) {
+		code = max(code, 1)
+		fmt.Fprintf(os.Stderr, "left behind when all tests have ended: %s\n", thing)
 	}
 	return code
 }

@@ -4,25 +4,25 @@ import (
 	"os"
 	"runtime"
 	"testing"
+
+	"junction/integration/harness/process"
 )
 
 // Which tests of a package run at the same time, and why.
 //
-// Most run alone. A test with the proxy in its own process looks at its end for goroutines and child
-// processes that are left. Those of another test would fail it. A test of a time limit needs the
-// processors. Package testing runs all these tests first.
+// Most run beside each other. What a test starts belongs to it (process.OwnerOf), so that it sees at
+// its end which of its own goroutines, processes and files are left. A test begins with one of these:
 //
-// Tests that consist of processes of their own, with ports and folders of their own, run beside each
-// other after that. They begin with one of two calls:
-//
-//   - Waits(t): the test spends its time waiting, such as for a token to expire.
+//   - Waits(t): the test spends most of its time waiting: for messages, processes, a token to expire.
 //   - defer Computes(t)(): the test keeps a processor busy, mostly with Node. Only a few of them run
 //     at once. More would delay each other, and exceed limits of some seconds. If its subtests
 //     compute, the test gives its place back before they begin, because package testing begins
 //     parallel subtests when the test returns.
+//   - Alone(t, reason): the test measures this process, or changes something that all its tests share.
+//     Package testing runs these tests first, one after the other.
 //
-// Neither may have the proxy in this process (MustStand, Start), use testing.T.Setenv or
-// testing.T.Chdir, or listen on a port that another of them does.
+// The first two may neither use testing.T.Setenv or testing.T.Chdir, nor listen on a port that
+// another of them does.
 //
 // The go command runs the tests of several packages at the same time, each package in a process of
 // its own. Nothing here may therefore depend on a fixed port, or on a folder outside of
@@ -30,7 +30,7 @@ import (
 
 // beside is how many tests run at once, unless -parallel sets another number. It is large, so that
 // tests that wait for a place in Computes do not delay tests that only wait.
-const beside = 64
+const beside = 16
 
 // places limits the tests that compute to two for each processor: half of their time they wait for
 // the programs that they have started.
@@ -40,6 +40,16 @@ var places = make(chan struct{}, 2*runtime.NumCPU())
 func Waits(t *testing.T) {
 	t.Helper()
 	t.Parallel()
+	process.OwnerOf(t)
+}
+
+// Alone runs the test while no other test of the package runs, for a reason.
+func Alone(t *testing.T, reason string) {
+	t.Helper()
+	if reason == "" {
+		t.Fatal("a test that runs alone needs a reason")
+	}
+	process.OwnerOf(t)
 }
 
 // Computes runs the test beside others when there is a place for it. The result gives the place
@@ -47,6 +57,7 @@ func Waits(t *testing.T) {
 func Computes(t *testing.T) (done func()) {
 	t.Helper()
 	t.Parallel()
+	process.OwnerOf(t)
 	return Place()
 }
 

@@ -201,6 +201,9 @@ func await(t testing.TB, what string, reached func() bool) {
 // tests, may show none of the secrets that they have come by (TestAllOutputIsSearched).
 func NewProgram(t testing.TB) *Program {
 	t.Helper()
+	if _, lasts := t.(*lasting); !lasts {
+		process.OwnerOf(t)
+	}
 	p := &Program{Stdout: process.NewOutput(), Stderr: process.NewOutput(), Dir: t.TempDir()}
 	t.Cleanup(func() {
 		if t.Failed() {
@@ -288,6 +291,9 @@ func (p *Program) MustServe(t testing.TB, args ...string) {
 func (p *Program) MustStart(t testing.TB, cmd *exec.Cmd) {
 	t.Helper()
 	cmd.Env = append(cmd.Environ(), "XDG_STATE_HOME="+p.Dir)
+	if _, lasts := t.(*lasting); !lasts {
+		cmd.Env = process.OwnerOf(t).Environ(cmd.Env)
+	}
 	log := process.NewOutput() // of this start alone
 	cmd.Stdout, cmd.Stderr = p.Stdout, io.MultiWriter(p.Stderr, log)
 	cmd.SysProcAttr = process.ChildAttr(syscall.SIGTERM) // so that it can still end its upstreams when we die

@@ -4,7 +4,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -30,6 +29,7 @@ type Stand struct {
 	Server *front.Server
 	URL    string // of the merged endpoint
 
+	owner   *process.Owner
 	options upstream.Options
 	names   scope.Config
 
@@ -51,13 +51,13 @@ type stateEvent struct {
 // which are those not named in unready.
 func MustStand(t testing.TB, limits proxy.Limits, configs map[string]upstream.Config, unready ...string) *Stand {
 	t.Helper()
-	children := process.ChildPIDs(os.Getpid())
+	owner := process.OwnerOf(t)
 	key, err := seal.NewKey(seal.NewSecret())
 	if err != nil {
 		t.Fatal(err)
 	}
 	log := authtest.Log(t)
-	s := &Stand{closed: map[string]bool{}, changed: make(chan struct{}),
+	s := &Stand{owner: owner, closed: map[string]bool{}, changed: make(chan struct{}),
 		names: scope.Config{Guard: &auth.Guard{}, Policy: policy.Open()}}
 	s.Server = front.New(front.Options{Limits: limits, Key: key, Log: log})
 	refresh := make(chan struct{}, 1)
@@ -94,7 +94,6 @@ func MustStand(t testing.TB, limits proxy.Limits, configs map[string]upstream.Co
 		s.Set.Close()
 		close(over)
 		loop.Wait()
-		mustLeaveNothing(t, children)
 	})
 	for name := range configs {
 		if !slices.Contains(unready, name) {
@@ -107,7 +106,7 @@ func MustStand(t testing.TB, limits proxy.Limits, configs map[string]upstream.Co
 
 // Apply is a reload, as the program makes one.
 func (s *Stand) Apply(configs map[string]upstream.Config) {
-	s.Set.Apply(configs, s.options, func(us []*upstream.Upstream) { s.Server.Apply(s.names, us) })
+	s.Set.Apply(owned(s.owner, configs), s.options, func(us []*upstream.Upstream) { s.Server.Apply(s.names, us) })
 }
 
 func (s *Stand) record(c upstream.Change) {

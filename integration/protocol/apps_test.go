@@ -36,6 +36,7 @@ func app(name string) upstreamtest.Script {
 }
 
 func TestAppPagesAreReadable(t *testing.T) {
+	harness.Waits(t)
 	harness.EachPair(t, func(t *testing.T, p harness.Pair) {
 		ups, j := twins(t, p, app) // both have the same URI
 		c := harness.TalkAs(t, j.URL, p.Client, "2025-11-25", uiCaps)
@@ -78,6 +79,7 @@ func TestAppPagesAreReadable(t *testing.T) {
 }
 
 func TestAppToolsAreForClientsWithApps(t *testing.T) {
+	harness.Waits(t)
 	for _, appTools := range []*bool{nil, new(false), new(true)} {
 		harness.EachEra(t, func(t *testing.T, p harness.Pair) {
 			s := p.Serve(t, app("up"))
@@ -117,6 +119,7 @@ func TestAppToolsAreForClientsWithApps(t *testing.T) {
 // TestAppCallsToolsByTheirOwnNames has the page of an app call a tool by the name that its upstream
 // knows it by.
 func TestAppCallsToolsByTheirOwnNames(t *testing.T) {
+	harness.Waits(t)
 	harness.EachEra(t, func(t *testing.T, p harness.Pair) {
 		ups, j := twins(t, p, func(name string) upstreamtest.Script {
 			return upstreamtest.Script{Tools: harness.Definitions("only-"+name, "both")}

@@ -22,6 +22,7 @@ import (
 // The lists that clients get from the lists of the upstreams.
 
 func TestOneNameOfTwoUpstreams(t *testing.T) {
+	harness.Waits(t)
 	harness.EachPair(t, func(t *testing.T, p harness.Pair) {
 		one, two := p.Serve(t, upstreamtest.Script{Tools: harness.Definitions("search")}), p.Serve(t,
 			upstreamtest.Script{Tools: harness.Definitions("search")})
@@ -50,6 +51,7 @@ func TestOneNameOfTwoUpstreams(t *testing.T) {
 }
 
 func TestListOrderIsStable(t *testing.T) {
+	harness.Waits(t)
 	names := []string{"a", "b", "c"}
 	for _, era := range harness.Eras {
 		for _, order := range [][]string{{"a", "b", "c"}, {"c", "a", "b"}} {
@@ -102,6 +104,7 @@ const exotic = `{ "name":"tool","title":"Tööl \u00e4","description":"line\nbre
 	`"unknown":{"kept":true} , "last":[]}`
 
 func TestDefinitionKeepsItsBytes(t *testing.T) {
+	harness.Waits(t)
 	harness.EachPair(t, func(t *testing.T, p harness.Pair) {
 		exotic := exotic
 		// the script of a child is JSON, whose spaces between tokens encoding/json takes out before
@@ -129,6 +132,7 @@ func TestDefinitionKeepsItsBytes(t *testing.T) {
 }
 
 func TestExposedNamesAreLegalAndStable(t *testing.T) {
+	harness.Waits(t)
 	legal := regexp.MustCompile(`^[A-Za-z0-9_.-]{1,128}$`)
 	given := harness.Definitions("plain", "with space", "a/b", "日本語", strings.Repeat("long", 30), "dot.ted", "UPPER", "%",
 		"x\u0000y")
@@ -138,7 +142,7 @@ func TestExposedNamesAreLegalAndStable(t *testing.T) {
 		for _, limit := range []int{0, 20, 128} {
 			names := view.Names{MaxLength: limit}
 			first := harness.Start(t, p,
-				harness.Setup{Upstreams: map[string]upstream.Config{"up": s.Config}, Names: names, Crowded: true})
+				harness.Setup{Upstreams: map[string]upstream.Config{"up": s.Config}, Names: names})
 			first.Offers(t, "up")
 			c := first.Talk(t)
 			before := c.Names(t)
@@ -157,8 +161,7 @@ func TestExposedNamesAreLegalAndStable(t *testing.T) {
 				}
 			}
 			again := harness.Start(t, p,
-				harness.Setup{Upstreams: map[string]upstream.Config{"up": s.Config, "a": other.Config}, Names: names,
-					Crowded: true})
+				harness.Setup{Upstreams: map[string]upstream.Config{"up": s.Config, "a": other.Config}, Names: names})
 			again.Offers(t, "up", "a")
 			after := again.Talk(t).Names(t)
 			for _, name := range before {
@@ -171,6 +174,7 @@ func TestExposedNamesAreLegalAndStable(t *testing.T) {
 }
 
 func TestCollidingNamesStayApart(t *testing.T) {
+	harness.Waits(t)
 	long := strings.Repeat("x", 60)
 	harness.EachEra(t, func(t *testing.T, p harness.Pair) {
 		s := p.Serve(t, upstreamtest.Script{Tools: harness.Definitions("a b", "a/b", "a_b", long+"1", long+"2")})
@@ -196,7 +200,7 @@ func TestCollidingNamesStayApart(t *testing.T) {
 		one, two := p.Serve(t, upstreamtest.Script{Tools: harness.Definitions("same")}), p.Serve(t,
 			upstreamtest.Script{Tools: harness.Definitions("same", "other")})
 		one.Config.Prefix, two.Config.Prefix = &bare, &bare
-		j = harness.Start(t, p, harness.Setup{Upstreams: map[string]upstream.Config{"one": one.Config}, Crowded: true})
+		j = harness.Start(t, p, harness.Setup{Upstreams: map[string]upstream.Config{"one": one.Config}})
 		j.Offers(t, "one")
 		j.Apply(harness.Setup{Upstreams: map[string]upstream.Config{"a-two": two.Config, "one": one.Config}})
 		j.Offers(t, "a-two")
@@ -216,6 +220,7 @@ func TestCollidingNamesStayApart(t *testing.T) {
 }
 
 func TestPagesOfAnUpstreamAreServedAnew(t *testing.T) {
+	harness.Waits(t)
 	harness.EachPair(t, func(t *testing.T, p harness.Pair) {
 		names := []string{"a", "b", "c", "d", "e"}
 		s := p.Serve(t, upstreamtest.Script{Tools: harness.Definitions(names...), PageSize: 2, EmptyCursor: true})
@@ -262,13 +267,14 @@ func TestPagesOfAnUpstreamAreServedAnew(t *testing.T) {
 }
 
 func TestInvalidCursorsAreRejected(t *testing.T) {
+	harness.Waits(t)
 	harness.EachEra(t, func(t *testing.T, p harness.Pair) {
 		s := p.Serve(t, upstreamtest.Script{Tools: harness.Definitions("a", "b", "c")})
 		configs := map[string]upstream.Config{"up": s.Config}
 		j := harness.Start(t, p, harness.Setup{Upstreams: configs, Limits: proxy.Limits{Page: 1}})
 		j.Offers(t, "up")
 		// another key
-		foreign := harness.Start(t, p, harness.Setup{Upstreams: configs, Limits: proxy.Limits{Page: 1}, Crowded: true})
+		foreign := harness.Start(t, p, harness.Setup{Upstreams: configs, Limits: proxy.Limits{Page: 1}})
 		foreign.Offers(t, "up")
 		c := j.Talk(t)
 		refused := func(what, cursor string) {
@@ -291,6 +297,7 @@ func TestInvalidCursorsAreRejected(t *testing.T) {
 }
 
 func TestEndlessCursorIsGivenUp(t *testing.T) {
+	harness.Waits(t)
 	harness.EachEra(t, func(t *testing.T, p harness.Pair) {
 		s := p.Serve(t, upstreamtest.Script{Tools: harness.Definitions("a", "b"), PageSize: 1, LoopCursor: true})
 		good := p.Serve(t, upstreamtest.Script{Tools: harness.Definitions("fine")})
@@ -323,6 +330,7 @@ func freshness(t *testing.T, result []byte) (ttl int, scope string) {
 }
 
 func TestModernListsAreCacheable(t *testing.T) {
+	harness.Waits(t)
 	for _, up := range harness.Eras {
 		harness.EachTransport(t, client.EraModern, up, func(t *testing.T, p harness.Pair) {
 			s := p.Serve(t, upstreamtest.Script{TTLMs: 60000, CacheScope: "public", Tools: harness.Definitions("a")})
@@ -347,6 +355,7 @@ func TestModernListsAreCacheable(t *testing.T) {
 }
 
 func TestCacheHintsAreMergedToTheLeast(t *testing.T) {
+	harness.Waits(t)
 	harness.EachTransport(t, client.EraModern, client.EraModern, func(t *testing.T, p harness.Pair) {
 		a := p.Serve(t, upstreamtest.Script{TTLMs: 30000, CacheScope: "public", Tools: harness.Definitions("a", "b")})
 		b := p.Serve(t, upstreamtest.Script{TTLMs: 60000, CacheScope: "private", Tools: harness.Definitions("c", "d")})
@@ -368,6 +377,7 @@ func TestCacheHintsAreMergedToTheLeast(t *testing.T) {
 // connections of their own, for their calls. The list is the upstream's to us, whose credentials
 // are one, and is private to each of our callers (TestListsOfAPrincipalArePrivate).
 func TestIsolationSeparatesConnections(t *testing.T) {
+	harness.Waits(t)
 	guard, keys := harness.Keyring(t, "one", "two")
 	for _, row := range []struct {
 		isolation upstream.Isolation
@@ -407,6 +417,7 @@ func TestIsolationSeparatesConnections(t *testing.T) {
 }
 
 func TestListChangeEndsFreshness(t *testing.T) {
+	harness.Waits(t)
 	harness.EachPair(t, func(t *testing.T, p harness.Pair) {
 		s := p.Serve(t, upstreamtest.Script{TTLMs: 3600_000, CacheScope: "public", Tools: harness.Definitions("old")})
 		j := harness.Start(t, p, harness.Setup{Upstreams: map[string]upstream.Config{"up": s.Config}})
@@ -421,6 +432,7 @@ func TestListChangeEndsFreshness(t *testing.T) {
 }
 
 func TestLegacyListIsTheModernOne(t *testing.T) {
+	harness.Waits(t)
 	harness.EachTransport(t, client.EraModern, client.EraModern, listsAreAlike)
 	harness.EachTransport(t, client.EraModern, client.EraLegacy, listsAreAlike)
 }
@@ -448,6 +460,7 @@ func listsAreAlike(t *testing.T, p harness.Pair) {
 }
 
 func TestListsSurviveALostUpstream(t *testing.T) {
+	harness.Waits(t)
 	harness.EachEra(t, func(t *testing.T, p harness.Pair) {
 		up := p.Serve(t, upstreamtest.Script{Tools: harness.Definitions("fine")})
 		lost := upstreamtest.New(upstreamtest.Script{Era: string(p.Upstream), Tools: harness.Definitions("stale")})
@@ -478,6 +491,7 @@ func TestListsSurviveALostUpstream(t *testing.T) {
 }
 
 func TestInvalidHeaderAnnotationHidesTheTool(t *testing.T) {
+	harness.Waits(t)
 	bad := []json.RawMessage{
 		harness.ToolWithProperties("space", `{"a":{"type":"string","x-mcp-header":"Bad Header"}}`),
 		harness.ToolWithProperties("empty", `{"a":{"type":"string","x-mcp-header":""}}`),

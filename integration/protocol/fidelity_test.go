@@ -79,6 +79,7 @@ func fidelityTools(t *testing.T) []string {
 }
 
 func TestFidelity(t *testing.T) {
+	harness.Waits(t)
 	harness.InMemory(t, "it changes the tools of one server by a call, and each process has a server of its own")
 	tools := fidelityTools(t)
 	values, results, failures := mustCorpus(t, "value"), mustCorpus(t, "result"), mustCorpus(t, "error")
@@ -286,6 +287,7 @@ func wantSame(t *testing.T, got, want string) {
 
 // TestFidelityFindsChanges breaks what TestFidelity guards.
 func TestFidelityFindsChanges(t *testing.T) {
+	harness.Waits(t)
 	for _, test := range []struct{ got, want string }{
 		{`{"a":1}`, `{"a":1.0}`}, {`{"a": 1}`, `{"a":1}`}, {`{"a":"A"}`, `{"a":"\u0041"}`},
 		{harness.OneLine("[1,\n2]"), "[1,2]"}, {harness.OneLine("\r\n"), " "},

@@ -50,6 +50,7 @@ func kinds(name string) upstreamtest.Script {
 }
 
 func TestKinds(t *testing.T) {
+	harness.Waits(t)
 	harness.EachPair(t, func(t *testing.T, m harness.Pair) {
 		configs, journals := map[string]upstream.Config{}, map[string]*upstreamtest.Journal{}
 		for _, name := range []string{"a", "b"} {

@@ -43,6 +43,7 @@ func five() (script upstreamtest.Script) {
 // TestOtherDefinitionsKeepTheirBytes reads all pages of the upstream, and all
 // pages of Junction.
 func TestOtherDefinitionsKeepTheirBytes(t *testing.T) {
+	harness.Waits(t)
 	harness.EachPair(t, func(t *testing.T, p harness.Pair) {
 		script := five()
 		script.PageSize, script.EmptyCursor = 2, true
@@ -78,6 +79,7 @@ func TestOtherDefinitionsKeepTheirBytes(t *testing.T) {
 }
 
 func TestCursorOfAnotherListIsRejected(t *testing.T) {
+	harness.Waits(t)
 	harness.EachEra(t, func(t *testing.T, p harness.Pair) {
 		s := p.Serve(t, five())
 		j := harness.Start(t, p,
@@ -105,6 +107,7 @@ func TestCursorOfAnotherListIsRejected(t *testing.T) {
 }
 
 func TestOtherEndlessListsAreGivenUp(t *testing.T) {
+	harness.Waits(t)
 	for _, l := range otherLists {
 		t.Run(l.method, func(t *testing.T) {
 			harness.EachEra(t, func(t *testing.T, p harness.Pair) {
@@ -128,6 +131,7 @@ func TestOtherEndlessListsAreGivenUp(t *testing.T) {
 // TestFailedListLeavesTheOthers has a server that declares what it then does not have, as some do:
 // the rest of it is offered.
 func TestFailedListLeavesTheOthers(t *testing.T) {
+	harness.Waits(t)
 	for _, failing := range []string{"prompts/list", "resources/list", "resources/templates/list"} {
 		t.Run(failing, func(t *testing.T) {
 			harness.EachEra(t, func(t *testing.T, p harness.Pair) {
@@ -152,6 +156,7 @@ func TestFailedListLeavesTheOthers(t *testing.T) {
 
 // TestOtherMethodsHaveNoModernMeta sends the requests that are not calls of tools.
 func TestOtherMethodsHaveNoModernMeta(t *testing.T) {
+	harness.Waits(t)
 	harness.EachPair(t, func(t *testing.T, p harness.Pair) {
 		script := five()
 		script.Era, script.Logging, script.Completions = "both", true, map[string]json.RawMessage{
@@ -191,6 +196,7 @@ func TestOtherMethodsHaveNoModernMeta(t *testing.T) {
 
 // TestOtherIDsDoNotMix has ids of both types, of one client at once.
 func TestOtherIDsDoNotMix(t *testing.T) {
+	harness.Waits(t)
 	harness.EachPair(t, func(t *testing.T, p harness.Pair) {
 		_, j := harness.Over(t, p, five(), nil)
 		ids := []string{`1`, `"1"`, `9007199254740993`, `"é"`}

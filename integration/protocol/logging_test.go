@@ -30,6 +30,7 @@ func logged(t *testing.T, notes []jsonrpc.Message) string {
 const logAll = `{"always":true,"logger":"l","levels":["debug","warning","error","info"]}`
 
 func TestNoLogWithoutALevel(t *testing.T) {
+	harness.Waits(t)
 	for _, up := range harness.Eras {
 		harness.EachTransport(t, client.EraModern, up, func(t *testing.T, p harness.Pair) {
 			_, j := harness.Over(t, p, upstreamtest.Script{Logging: true}, nil)
@@ -50,6 +51,7 @@ func TestNoLogWithoutALevel(t *testing.T) {
 }
 
 func TestLogLevelOfARequest(t *testing.T) {
+	harness.Waits(t)
 	for _, up := range harness.Eras {
 		harness.EachTransport(t, client.EraModern, up, func(t *testing.T, p harness.Pair) {
 			_, j := harness.Over(t, p, upstreamtest.Script{Logging: true}, nil)
@@ -78,6 +80,7 @@ func TestLogLevelOfARequest(t *testing.T) {
 // TestLogOfAnotherCallIsNotShown has two modern calls in flight, of which one wants the log and
 // the other logs.
 func TestLogOfAnotherCallIsNotShown(t *testing.T) {
+	harness.Waits(t)
 	for _, up := range harness.Eras {
 		harness.EachTransport(t, client.EraModern, up, func(t *testing.T, p harness.Pair) {
 			s, j := harness.Over(t, p, upstreamtest.Script{Logging: true}, nil)
@@ -98,6 +101,7 @@ func TestLogOfAnotherCallIsNotShown(t *testing.T) {
 }
 
 func TestLogLevelOfALegacySession(t *testing.T) {
+	harness.Waits(t)
 	for _, up := range harness.Eras {
 		harness.EachTransport(t, client.EraLegacy, up, func(t *testing.T, p harness.Pair) {
 			s, j := harness.Over(t, p, upstreamtest.Script{Logging: true}, nil)
@@ -132,6 +136,7 @@ func TestLogLevelOfALegacySession(t *testing.T) {
 // TestLegacySessionWithoutALevelGetsAllLogs holds that a legacy session which has set none gets what
 // comes, whatever others have set.
 func TestLegacySessionWithoutALevelGetsAllLogs(t *testing.T) {
+	harness.Waits(t)
 	for _, up := range harness.Eras {
 		harness.EachTransport(t, client.EraLegacy, up, func(t *testing.T, p harness.Pair) {
 			_, j := harness.Over(t, p, upstreamtest.Script{Logging: true}, nil)
@@ -145,6 +150,7 @@ func TestLegacySessionWithoutALevelGetsAllLogs(t *testing.T) {
 }
 
 func TestSetLevelNeedsAServerThatLogs(t *testing.T) {
+	harness.Waits(t)
 	harness.EachEra(t, func(t *testing.T, p harness.Pair) {
 		_, j := harness.Over(t, p, upstreamtest.Script{}, nil)
 		harness.WantCode(t, j.Talk(t).Ask(t, "logging/setLevel", `"level":"info"`), -32601)

@@ -15,6 +15,7 @@ import (
 // What clients of older versions are spared, because they do not know it.
 
 func TestStructuredContentThatIsNoObject(t *testing.T) {
+	harness.Waits(t)
 	const kept = `"outputSchema":{"type":"object","x":1.0}`
 	tools := []json.RawMessage{
 		[]byte(`{"name":"echo","inputSchema":{"type":"object"},"outputSchema":{"type":"array","items":{"type":"integer"}}}`),
@@ -80,6 +81,7 @@ const content = `[{"type":"text","text":"t","x":1.0},{"type":"audio","data":"AAA
 	`{"type":"resource","resource":{"uri":"note:2","text":"r"}},{"type":"image","data":"","mimeType":"image/png"}]`
 
 func TestContentTypesOfOlderVersions(t *testing.T) {
+	harness.Waits(t)
 	for _, version := range harness.LegacyVersions {
 		for _, up := range harness.Eras {
 			harness.RunPair(t, client.EraLegacy, up, version+" stdio", func(t *testing.T, p harness.Pair) {
@@ -128,6 +130,7 @@ func TestContentTypesOfOlderVersions(t *testing.T) {
 }
 
 func TestFormsOfOlderVersions(t *testing.T) {
+	harness.Waits(t)
 	const (
 		titled = `"requestedSchema":{"type":"object","properties":{"c":{"type":"string","title":"Colour",` +
 			`"oneOf":[{"const":"r","title":"Red"},{"const":"g"}],"default":"r"},"n":{"type":"integer","x":1.0}}}`
@@ -175,6 +178,7 @@ func TestFormsOfOlderVersions(t *testing.T) {
 // TestCapabilitiesOfOlderVersions holds that a client is believed to be able to do what its
 // version has, and no more.
 func TestCapabilitiesOfOlderVersions(t *testing.T) {
+	harness.Waits(t)
 	const declared = `{"elicitation":{"form":{},"url":{}},"sampling":{"tools":{},"context":{}},` +
 		`"roots":{"listChanged":true},"tasks":{"requests":{"sampling":{"createMessage":{}}}},"experimental":{"x":{}},` +
 		`"extensions":{"io.modelcontextprotocol/tasks":{},"x/y":{}}}`
@@ -203,6 +207,7 @@ func TestCapabilitiesOfOlderVersions(t *testing.T) {
 // TestStructuredContentIsAddedToOtherText has a server which says in words something, and in
 // structuredContent something else: both are for the client.
 func TestStructuredContentIsAddedToOtherText(t *testing.T) {
+	harness.Waits(t)
 	harness.EachTransport(t, client.EraLegacy, client.EraModern, func(t *testing.T, p harness.Pair) {
 		_, j := harness.Over(t, p, upstreamtest.Script{}, nil)
 		got := j.Talk(t).Succeed(t, "up__echo",

@@ -68,6 +68,7 @@ func wantError(t *testing.T, a harness.Answered, status int, id string, code int
 }
 
 func TestDiscoverDescribesJunction(t *testing.T) {
+	harness.Waits(t)
 	c := harness.NewClient(t, harness.MustProxy(t, nil), client.EraModern)
 	wantBody(t, c.CallID(t, `"d"`, "server/discover", ""), 200,
 		`{"jsonrpc":"2.0","id":"d","result":{"supportedVersions":`+allVersions+
@@ -76,6 +77,7 @@ func TestDiscoverDescribesJunction(t *testing.T) {
 }
 
 func TestDiscoverWithoutClientInfo(t *testing.T) {
+	harness.Waits(t)
 	c := harness.NewClient(t, harness.MustProxy(t, nil), client.EraModern)
 	want := c.CallID(t, "1", "server/discover", "")
 	wantBody(t, c.CallID(t, "1", "server/discover",
@@ -84,6 +86,7 @@ func TestDiscoverWithoutClientInfo(t *testing.T) {
 }
 
 func TestIncompleteMetaIsRejected(t *testing.T) {
+	harness.Waits(t)
 	c := harness.NewClient(t, harness.MustProxy(t, nil), client.EraModern)
 	for name, params := range map[string]string{
 		"no _meta":        `{"_meta":{}}`,
@@ -108,11 +111,13 @@ func TestIncompleteMetaIsRejected(t *testing.T) {
 }
 
 func TestVersionsOfHeaderAndMetaMustAgree(t *testing.T) {
+	harness.Waits(t)
 	c := harness.NewClient(t, harness.MustProxy(t, nil), client.EraModern)
 	wantError(t, c.Call(t, "tools/list", `{"_meta":`+harness.MetaText("v999", "raw")+`}`), 400, "1", -32020)
 }
 
 func TestUnsupportedVersionIsRejected(t *testing.T) {
+	harness.Waits(t)
 	c := harness.NewClient(t, harness.MustProxy(t, nil), client.EraModern)
 	a := c.Call(t, "tools/list", `{"_meta":`+harness.MetaText("v999.0.0", "raw")+`}`,
 		harness.With("Mcp-Protocol-Version", "v999.0.0"))
@@ -127,6 +132,7 @@ func TestUnsupportedVersionIsRejected(t *testing.T) {
 }
 
 func TestVersionHeaderIsRequired(t *testing.T) {
+	harness.Waits(t)
 	c := harness.NewClient(t, harness.MustProxy(t, nil), client.EraModern)
 	wantError(t, c.Call(t, "tools/list", "", harness.Without("Mcp-Protocol-Version")), 400, "1", -32020)
 	wantError(t, c.Call(t, "tools/list", "", harness.With("Mcp-Protocol-Version", "2026-07-28", "2026-07-28")), 400, "2",
@@ -134,6 +140,7 @@ func TestVersionHeaderIsRequired(t *testing.T) {
 }
 
 func TestMethodHeaderMustAgree(t *testing.T) {
+	harness.Waits(t)
 	e, journal := echoing(t)
 	c := harness.NewClient(t, e, client.EraModern)
 	for _, q := range []struct{ method, params string }{
@@ -153,6 +160,7 @@ func TestMethodHeaderMustAgree(t *testing.T) {
 }
 
 func TestNameHeaderMustAgree(t *testing.T) {
+	harness.Waits(t)
 	e, journal := echoing(t)
 	c := harness.NewClient(t, e, client.EraModern)
 	for _, q := range []struct{ method, params string }{
@@ -172,6 +180,7 @@ func TestNameHeaderMustAgree(t *testing.T) {
 }
 
 func TestHeadersInAnyCaseAndSpacing(t *testing.T) {
+	harness.Waits(t)
 	e, _ := echoing(t)
 	c := harness.NewClient(t, e, client.EraModern)
 	body, _ := c.Request("1", "tools/call", `{"name":"up__echo","arguments":{}}`)
@@ -214,6 +223,7 @@ func postText(t *testing.T, e *harness.Endpoint, head, body string) harness.Answ
 }
 
 func TestEncodedNameHeader(t *testing.T) {
+	harness.Waits(t)
 	e, journal := echoing(t)
 	c := harness.NewClient(t, e, client.EraModern)
 	wanted := 0 // calls that reach the server
@@ -254,6 +264,7 @@ func TestEncodedNameHeader(t *testing.T) {
 }
 
 func TestLegacyMethodsAreUnknownToModernClients(t *testing.T) {
+	harness.Waits(t)
 	c := harness.NewClient(t, harness.MustProxy(t, nil), client.EraModern)
 	for i, method := range []string{"initialize", "ping", "logging/setLevel", "resources/subscribe",
 		"resources/unsubscribe", "unknown/x", "tools/List"} {
@@ -269,6 +280,7 @@ func TestLegacyMethodsAreUnknownToModernClients(t *testing.T) {
 }
 
 func TestInitializeInEveryLegacyVersion(t *testing.T) {
+	harness.Waits(t)
 	c := harness.NewClient(t, harness.MustProxy(t, nil), client.EraLegacy)
 	for _, version := range []string{"2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"} {
 		t.Run(version, func(t *testing.T) {
@@ -289,6 +301,7 @@ func wantSession(t *testing.T, a harness.Answered, version string) {
 }
 
 func TestInitializeInAnotherVersion(t *testing.T) {
+	harness.Waits(t)
 	c := harness.NewClient(t, harness.MustProxy(t, nil), client.EraLegacy)
 	for _, version := range []string{"2026-07-28", "1999-01-01", ""} {
 		t.Run(version, func(t *testing.T) {
@@ -298,6 +311,7 @@ func TestInitializeInAnotherVersion(t *testing.T) {
 }
 
 func TestUnknownSessionsAreNotFound(t *testing.T) {
+	harness.Waits(t)
 	c := harness.MustClient(t, harness.MustProxy(t, nil), client.EraLegacy)
 	for _, method := range []string{"tools/list", "tools/call", "ping", "unknown/x"} {
 		wantError(t, c.CallID(t, `"b"`, method, "", harness.With("Mcp-Session-Id", "junk")), 404, `"b"`, -32001)
@@ -318,6 +332,7 @@ func TestUnknownSessionsAreNotFound(t *testing.T) {
 }
 
 func TestLegacyVersionHeader(t *testing.T) {
+	harness.Waits(t)
 	c := harness.MustClient(t, harness.MustProxy(t, nil), client.EraLegacy)
 	for _, version := range []string{"1900-01-01", "2026-07-29", "junk", ""} {
 		wantError(t, c.CallID(t, "1", "tools/list", "", harness.With("Mcp-Protocol-Version", version)), 400, "1", -32600)
@@ -327,6 +342,7 @@ func TestLegacyVersionHeader(t *testing.T) {
 }
 
 func TestModernRequestsIgnoreSessions(t *testing.T) {
+	harness.Waits(t)
 	e, _ := echoing(t)
 	c := harness.NewClient(t, e, client.EraModern)
 	a := c.Tool(t, "up__echo", "{}", harness.With("Mcp-Session-Id", "junk"), harness.With("Last-Event-ID", "1"))
@@ -337,6 +353,7 @@ func TestModernRequestsIgnoreSessions(t *testing.T) {
 }
 
 func TestBothErasOnOneConnection(t *testing.T) {
+	harness.Waits(t)
 	e, _ := echoing(t)
 	var dials atomic.Int32
 	transport := &http.Transport{MaxConnsPerHost: 1,
@@ -368,6 +385,7 @@ func TestBothErasOnOneConnection(t *testing.T) {
 }
 
 func TestBatches(t *testing.T) {
+	harness.Waits(t)
 	harness.EachPair(t, func(t *testing.T, m harness.Pair) {
 		if m.Client == client.EraModern {
 			t.Skip("2025-03-26 alone has batches")
@@ -401,6 +419,7 @@ func batchNullID(t *testing.T, c *harness.Client) *jsonrpc.Error {
 }
 
 func TestBatchesOfOtherVersionsAreRefused(t *testing.T) {
+	harness.Waits(t)
 	e := harness.MustProxy(t, nil)
 	const batch = `[{"jsonrpc":"2.0","id":1,"method":"ping"}]`
 	for _, version := range []string{"2024-11-05", "2025-06-18", "2025-11-25"} {
@@ -422,6 +441,7 @@ func TestBatchesOfOtherVersionsAreRefused(t *testing.T) {
 }
 
 func TestMalformedMessagesAreRefused(t *testing.T) {
+	harness.Waits(t)
 	e := harness.MustProxy(t, nil)
 	harness.EachClientEra(t, func(t *testing.T, era client.Era) {
 		c := harness.MustClient(t, e, era)
@@ -451,6 +471,7 @@ func TestMalformedMessagesAreRefused(t *testing.T) {
 }
 
 func TestAmbiguousMembersAreRefused(t *testing.T) {
+	harness.Waits(t)
 	e, journal := echoing(t)
 	harness.EachClientEra(t, func(t *testing.T, era client.Era) {
 		c := harness.MustClient(t, e, era)
@@ -483,6 +504,7 @@ func TestAmbiguousMembersAreRefused(t *testing.T) {
 }
 
 func TestAmbiguousArgumentsAreForwarded(t *testing.T) {
+	harness.Waits(t)
 	harness.EachPair(t, func(t *testing.T, m harness.Pair) {
 		c, journal := throughMode(t, m, upstreamtest.Script{})
 		const arguments = `{"a":1,"A":2.0,"a":12345678901234567890,"n\u0061me":"x","name":{ },"":null}`
@@ -502,6 +524,7 @@ func TestAmbiguousArgumentsAreForwarded(t *testing.T) {
 }
 
 func TestOriginAndHostAreChecked(t *testing.T) {
+	harness.Waits(t)
 	allowed := []string{"http://localhost:3000", "http://127.0.0.1", "https://[::1]:8443"}
 	e := harness.MustProxy(t, nil, harness.Allowing(allowed))
 	harness.EachClientEra(t, func(t *testing.T, era client.Era) {
@@ -554,6 +577,7 @@ func TestOriginAndHostAreChecked(t *testing.T) {
 }
 
 func TestNotificationsAreAccepted(t *testing.T) {
+	harness.Waits(t)
 	e := harness.MustProxy(t, nil)
 	harness.EachClientEra(t, func(t *testing.T, era client.Era) {
 		c := harness.MustClient(t, e, era)
@@ -575,6 +599,7 @@ func TestNotificationsAreAccepted(t *testing.T) {
 }
 
 func TestGETNeedsALegacySession(t *testing.T) {
+	harness.Waits(t)
 	e := harness.MustProxy(t, nil)
 	legacy, modern := harness.MustClient(t, e, client.EraLegacy), harness.NewClient(t, e, client.EraModern)
 	legacy.MustOpen(t)

@@ -37,6 +37,7 @@ func textContents(uri, text string) json.RawMessage {
 }
 
 func TestUnlistedLinksAreReadable(t *testing.T) {
+	harness.Waits(t)
 	const odd = "file:///deep/ü%20b?q=a/../b#f"
 	result := fmt.Sprintf(
 		`{"content":[{"type":"resource_link","uri":%[1]q,"name":"n","x":1.0},{"type":"text","text":%[1]q},`+
@@ -97,6 +98,7 @@ func TestUnlistedLinksAreReadable(t *testing.T) {
 }
 
 func TestOneURIOfTwoUpstreams(t *testing.T) {
+	harness.Waits(t)
 	const web = "https://example.com/x"
 	harness.EachPair(t, func(t *testing.T, p harness.Pair) {
 		ups, j := twins(t, p, func(name string) upstreamtest.Script {
@@ -159,6 +161,7 @@ func TestOneURIOfTwoUpstreams(t *testing.T) {
 }
 
 func TestExpandedTemplateReachesItsUpstream(t *testing.T) {
+	harness.Waits(t)
 	harness.EachPair(t, func(t *testing.T, p harness.Pair) {
 		ups, j := twins(t, p, func(string) upstreamtest.Script {
 			return upstreamtest.Script{
@@ -198,6 +201,7 @@ func TestExpandedTemplateReachesItsUpstream(t *testing.T) {
 }
 
 func TestCompletionReachesItsUpstream(t *testing.T) {
+	harness.Waits(t)
 	harness.EachPair(t, func(t *testing.T, p harness.Pair) {
 		const completed = `{"values":["é","\u00e9"],"total":7.0,"hasMore":true,"x":1E2}`
 		ups, j := twins(t, p, func(name string) upstreamtest.Script {
@@ -252,6 +256,7 @@ func TestCompletionReachesItsUpstream(t *testing.T) {
 }
 
 func TestCompletionOfNoUpstream(t *testing.T) {
+	harness.Waits(t)
 	harness.EachEra(t, func(t *testing.T, p harness.Pair) {
 		_, j := harness.Over(t, p, upstreamtest.Script{Prompts: []json.RawMessage{[]byte(`{"name":"p"}`)}}, nil)
 		m := j.Talk(t).Ask(t, "completion/complete",
@@ -272,6 +277,7 @@ func notFound(clientEra client.Era) int64 {
 }
 
 func TestMissingResource(t *testing.T) {
+	harness.Waits(t)
 	harness.EachPair(t, func(t *testing.T, p harness.Pair) {
 		ups, j := twins(t, p, func(string) upstreamtest.Script { return upstreamtest.Script{Resources: []json.RawMessage{}} })
 		c := j.Talk(t)
@@ -311,6 +317,7 @@ func TestMissingResource(t *testing.T) {
 }
 
 func TestUnknownPrompt(t *testing.T) {
+	harness.Waits(t)
 	harness.EachPair(t, func(t *testing.T, p harness.Pair) {
 		s, j := harness.Over(t, p,
 			upstreamtest.Script{Prompts: []json.RawMessage{[]byte(`{"name":"p"}`), []byte(`{"name":"gone"}`)},
@@ -337,6 +344,7 @@ func TestUnknownPrompt(t *testing.T) {
 
 // TestNameHeaderOfAURI has the header Mcp-Name of a read, toward us and from us.
 func TestNameHeaderOfAURI(t *testing.T) {
+	harness.Waits(t)
 	p := harness.Pair{Client: client.EraModern, Upstream: client.EraModern, Transport: "http"}
 	s, j := harness.Over(t, p,
 		upstreamtest.Script{Templates: []json.RawMessage{[]byte(`{"uriTemplate":"file:///{path}","name":"f"}`)}}, nil)

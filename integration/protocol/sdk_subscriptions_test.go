@@ -105,6 +105,7 @@ func costOf(t *testing.T, c *harness.Talker) (cost sdkCost) {
 // ends. Each change costs the same, each update reaches its subscriber alone, and changes of the
 // lists are told after an end, too.
 func TestForeignSubscribersOfAnSDKServer(t *testing.T) {
+	harness.Waits(t)
 	harness.InMemory(t, "it counts the subscriptions of one process")
 	const many = 200
 	for _, clientEra := range harness.Eras {

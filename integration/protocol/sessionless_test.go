@@ -22,6 +22,7 @@ func sessionless(t *testing.T, url string) *harness.Client {
 // TestLegacyRequestsWithoutASession has a script call tools, with initialize and without it: it gets the
 // answers, and no server request.
 func TestLegacyRequestsWithoutASession(t *testing.T) {
+	harness.Waits(t)
 	for _, up := range harness.Eras {
 		harness.EachTransport(t, client.EraLegacy, up, func(t *testing.T, p harness.Pair) {
 			s, j := harness.Over(t, p, upstreamtest.Script{}, nil)
@@ -63,6 +64,7 @@ func TestLegacyRequestsWithoutASession(t *testing.T) {
 // TestWhatNeedsASession has a script without a session make the requests that change one, answer a
 // server request and open a stream.
 func TestWhatNeedsASession(t *testing.T) {
+	harness.Waits(t)
 	p := harness.Pair{Client: client.EraLegacy, Upstream: client.EraLegacy, Transport: "http"}
 	_, j := harness.Over(t, p, harness.Library("a"), nil)
 	c := sessionless(t, j.URL)
@@ -90,6 +92,7 @@ func TestWhatNeedsASession(t *testing.T) {
 // TestIsolatedSessionsNeedASession: with isolation: session, a call belongs to the process of its
 // session, so a call without a session is refused and not made.
 func TestIsolatedSessionsNeedASession(t *testing.T) {
+	harness.Waits(t)
 	for _, up := range harness.Eras {
 		harness.EachTransport(t, client.EraLegacy, up, func(t *testing.T, p harness.Pair) {
 			s, j := harness.Over(t, p, upstreamtest.Script{},

@@ -21,6 +21,7 @@ import (
 // Small deviations of real clients and servers, each of which broke something once.
 
 func TestForeignNullParamsOfClients(t *testing.T) {
+	harness.Waits(t)
 	e := harness.MustProxy(t, nil)
 	c := harness.MustClient(t, e, client.EraLegacy)
 	if a := c.Post(t, `{"jsonrpc":"2.0","id":7,"method":"ping","params":null}`); a.Status != 200 ||
@@ -47,6 +48,7 @@ func TestForeignNullParamsOfClients(t *testing.T) {
 }
 
 func TestForeignNullParamsOfServers(t *testing.T) {
+	harness.Waits(t)
 	for _, clientEra := range harness.Eras {
 		harness.EachTransport(t, clientEra, client.EraLegacy, func(t *testing.T, p harness.Pair) {
 			s, j := harness.Over(t, p, upstreamtest.Script{}, harness.Exactly)
@@ -66,6 +68,7 @@ func TestForeignNullParamsOfServers(t *testing.T) {
 }
 
 func TestForeignIDsThatAreNone(t *testing.T) {
+	harness.Waits(t)
 	e := harness.MustProxy(t, nil)
 	harness.EachClientEra(t, func(t *testing.T, era client.Era) {
 		c := harness.MustClient(t, e, era)
@@ -85,6 +88,7 @@ func TestForeignIDsThatAreNone(t *testing.T) {
 }
 
 func TestForeignSlashAtTheEnd(t *testing.T) {
+	harness.Waits(t)
 	harness.EachEra(t, func(t *testing.T, p harness.Pair) {
 		s := p.Serve(t, upstreamtest.Script{})
 		j := harness.Start(t, p,
@@ -111,6 +115,7 @@ func TestForeignSlashAtTheEnd(t *testing.T) {
 // TestForeignDeletedSessionStaysDeleted has a client delete its session, and use the id again after
 // a restart.
 func TestForeignDeletedSessionStaysDeleted(t *testing.T) {
+	harness.Waits(t)
 	harness.InMemory(t, "it restarts one process at its own address")
 	p := harness.MustProgram(t, "upstreams: { demo: { command: [junction, demo] } }\n")
 	p.MustReady(t, harness.Patience)
@@ -165,6 +170,7 @@ func TestForeignDeletedSessionStaysDeleted(t *testing.T) {
 
 // TestForeignTooLargeAnswers has servers answer with more than limits.message over each wire.
 func TestForeignTooLargeAnswers(t *testing.T) {
+	harness.Waits(t)
 	for _, up := range harness.Eras {
 		harness.EachTransport(t, client.EraModern, up, func(t *testing.T, p harness.Pair) {
 			if p.Transport == "sse" {

@@ -78,6 +78,7 @@ func serveAt(t *testing.T, address string, script upstreamtest.Script) *gated {
 // byte, while the server does not answer yet. A call waits for the server. What the server lists
 // then takes the place of the stored catalog, and clients hear of it.
 func TestForeignStoredCatalog(t *testing.T) {
+	harness.Waits(t)
 	harness.InMemory(t, "it gives the proxy a folder of catalogs of its own")
 	harness.EachEra(t, func(t *testing.T, p harness.Pair) {
 		keeps, address := newShelf(t), process.FreePort(t)
@@ -144,6 +145,7 @@ func TestForeignStoredCatalog(t *testing.T) {
 // TestForeignStoredCatalogStrangeFiles: a stored catalog that was cut, edited, moved, or sealed
 // with another key is ignored and logged, and one of an entry that is gone is deleted.
 func TestForeignStoredCatalogStrangeFiles(t *testing.T) {
+	harness.Waits(t)
 	harness.InMemory(t, "it gives the proxy a folder of catalogs of its own")
 	p := harness.Pair{Client: client.EraModern, Upstream: client.EraLegacy, Transport: "http"}
 	keeps, address := newShelf(t), process.FreePort(t)
@@ -204,6 +206,7 @@ func TestForeignStoredCatalogStrangeFiles(t *testing.T) {
 // TestForeignPolicyHoldsForStoredCatalogs: what a policy hides stays hidden, whether its tools are
 // stored, unknown or listed.
 func TestForeignPolicyHoldsForStoredCatalogs(t *testing.T) {
+	harness.Waits(t)
 	harness.InMemory(t, "it gives the proxy a folder of catalogs of its own")
 	keeps, address := newShelf(t), process.FreePort(t)
 	guard, keys := harness.Keyring(t, "some", "none")
@@ -253,6 +256,7 @@ func TestForeignPolicyHoldsForStoredCatalogs(t *testing.T) {
 // TestForeignFirstList: without a stored catalog, tools/list waits a moment for a server that is
 // starting, and never longer than that.
 func TestForeignFirstList(t *testing.T) {
+	harness.Waits(t)
 	for _, client := range harness.Eras {
 		for _, up := range harness.Eras {
 			harness.RunPair(t, client, up, "stdio", func(t *testing.T, p harness.Pair) {
@@ -272,6 +276,7 @@ func TestForeignFirstList(t *testing.T) {
 // server. If the server cannot be reached, the call ends as unavailable, with the reason, and never
 // as unknown.
 func TestForeignCallBeforeTheFirstList(t *testing.T) {
+	harness.Waits(t)
 	for _, clientEra := range harness.Eras {
 		for _, up := range harness.Eras {
 			harness.RunPair(t, clientEra, up, "stdio", func(t *testing.T, p harness.Pair) {
@@ -333,6 +338,7 @@ func TestForeignCatalogAfterKill(t *testing.T) {
 // TestForeignCatalogsThatChange: a server that lists 10,000 tools and then none, one that renames
 // its tools again and again, and one whose list fails after a good one.
 func TestForeignCatalogsThatChange(t *testing.T) {
+	harness.Waits(t)
 	harness.InMemory(t, "it gives the proxy a folder of catalogs of its own")
 	p := harness.Pair{Client: client.EraLegacy, Upstream: client.EraLegacy, Transport: "http"}
 	keeps := newShelf(t)

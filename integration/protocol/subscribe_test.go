@@ -48,6 +48,7 @@ func subscribed(t *testing.T, s *harness.Served, p harness.Pair, uri string) {
 }
 
 func TestListChangesGoToTheirListeners(t *testing.T) {
+	harness.Waits(t)
 	for _, up := range harness.Eras {
 		harness.EachTransport(t, client.EraModern, up, func(t *testing.T, p harness.Pair) {
 			s, j := harness.Over(t, p, harness.Library("up"), nil)
@@ -84,6 +85,7 @@ func TestListChangesGoToTheirListeners(t *testing.T) {
 }
 
 func TestOnlySubscribableResourcesAreAcknowledged(t *testing.T) {
+	harness.Waits(t)
 	for _, up := range harness.Eras {
 		harness.EachTransport(t, client.EraModern, up, func(t *testing.T, p harness.Pair) {
 			ups, j := twins(t, p, func(name string) upstreamtest.Script {
@@ -120,6 +122,7 @@ func TestOnlySubscribableResourcesAreAcknowledged(t *testing.T) {
 }
 
 func TestOverlappingSubscriptions(t *testing.T) {
+	harness.Waits(t)
 	harness.InMemory(t, "it counts the subscriptions of one process")
 	for _, up := range harness.Eras {
 		harness.EachTransport(t, client.EraModern, up, func(t *testing.T, p harness.Pair) {
@@ -217,6 +220,7 @@ func follows(t *testing.T, s *harness.Served, p harness.Pair, uris ...string) {
 }
 
 func TestUpdatesFindTheirSubscribers(t *testing.T) {
+	harness.Waits(t)
 	for _, up := range harness.Eras {
 		harness.EachTransport(t, client.EraModern, up, func(t *testing.T, p harness.Pair) {
 			ups, j := twins(t, p, harness.Library)
@@ -249,6 +253,7 @@ func TestUpdatesFindTheirSubscribers(t *testing.T) {
 // TestUpdateOfAnUnknownURIReachesAll has a legacy server tell of a URI that only it knows to be a
 // part of another: all who have subscribed to something of its are told.
 func TestUpdateOfAnUnknownURIReachesAll(t *testing.T) {
+	harness.Waits(t)
 	harness.EachTransport(t, client.EraModern, client.EraLegacy, func(t *testing.T, p harness.Pair) {
 		ups, j := twins(t, p, harness.Library)
 		ups["a"].Listened(t, p) // when its stream begins, all that was subscribed to before may have changed
@@ -265,6 +270,7 @@ func TestUpdateOfAnUnknownURIReachesAll(t *testing.T) {
 }
 
 func TestLegacyClientHearsOnItsStream(t *testing.T) {
+	harness.Waits(t)
 	for _, up := range harness.Eras {
 		harness.EachTransport(t, client.EraLegacy, up, func(t *testing.T, p harness.Pair) {
 			ups, j := twins(t, p, func(name string) upstreamtest.Script {
@@ -308,6 +314,7 @@ func TestLegacyClientHearsOnItsStream(t *testing.T) {
 // TestSubscriptionsOfTwoSessions holds that what one session has subscribed to is not another's
 // business, and that the last one to leave unsubscribes.
 func TestSubscriptionsOfTwoSessions(t *testing.T) {
+	harness.Waits(t)
 	harness.InMemory(t, "it counts the subscriptions of one process")
 	for _, up := range harness.Eras {
 		harness.EachTransport(t, client.EraLegacy, up, func(t *testing.T, p harness.Pair) {
@@ -344,6 +351,7 @@ func TestSubscriptionsOfTwoSessions(t *testing.T) {
 // TestSubscriptionsOutliveARestartedUpstream has the upstream restart: it is asked again for
 // what is subscribed to.
 func TestSubscriptionsOutliveARestartedUpstream(t *testing.T) {
+	harness.Waits(t)
 	harness.EachEra(t, func(t *testing.T, p harness.Pair) {
 		script := harness.Library("up")
 		script.Era = string(p.Upstream)
@@ -387,6 +395,7 @@ func TestSubscriptionsOutliveARestartedUpstream(t *testing.T) {
 // TestSubscriptionsOfARequestAreBounded asks for 1,500 resources in one request: 1,000 are subscribed
 // to, and the acknowledgement names these.
 func TestSubscriptionsOfARequestAreBounded(t *testing.T) {
+	harness.Waits(t)
 	var uris []string
 	for i := range 1500 {
 		uris = append(uris, fmt.Sprintf(`"mcp://up/file:///%d"`, i))
@@ -409,6 +418,7 @@ func TestSubscriptionsOfARequestAreBounded(t *testing.T) {
 // TestMessageGoesToOneStreamOfASession is 2025-11-25, basic/transports#multiple-connections: a
 // message goes to one of the streams, and not to all of them.
 func TestMessageGoesToOneStreamOfASession(t *testing.T) {
+	harness.Waits(t)
 	harness.EachTransport(t, client.EraLegacy, client.EraModern, func(t *testing.T, p harness.Pair) {
 		s, j := harness.Over(t, p, harness.Library("up"), nil)
 		s.Listened(t, p)

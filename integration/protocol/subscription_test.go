@@ -14,6 +14,7 @@ import (
 )
 
 func TestUpdatesReachBothEras(t *testing.T) {
+	harness.Waits(t)
 	for _, era := range harness.Eras {
 		for _, up := range harness.Eras {
 			t.Run(string(era)+"-"+string(up), func(t *testing.T) {
@@ -85,6 +86,7 @@ func mustListen(t *testing.T, c *harness.Client, notifications string) *harness.
 }
 
 func TestLastSubscriberUnsubscribes(t *testing.T) {
+	harness.Waits(t)
 	harness.InMemory(t, "it counts the subscriptions of one process")
 	script := upstreamtest.Script{Era: "legacy", Resources: []json.RawMessage{[]byte(`{"uri":"file:///a","name":"a"}`)}}
 	server, url := upstreamtest.Start(t, script)
@@ -124,6 +126,7 @@ func TestLastSubscriberUnsubscribes(t *testing.T) {
 }
 
 func TestSubscriptionsOutliveTheConnection(t *testing.T) {
+	harness.Waits(t)
 	for _, up := range harness.Eras {
 		t.Run(string(up), func(t *testing.T) {
 			script := upstreamtest.Script{Era: string(up),

@@ -23,6 +23,7 @@ const (
 )
 
 func TestListsAreAlikeInBothEras(t *testing.T) {
+	harness.Waits(t)
 	harness.EachPair(t, func(t *testing.T, m harness.Pair) {
 		config, _ := m.Start(t, upstreamtest.Script{Tools: harness.ToolTexts(oddTool, evenTool)})
 		e := harness.MustProxy(t, map[string]upstream.Config{"up": config})
@@ -40,6 +41,7 @@ func TestListsAreAlikeInBothEras(t *testing.T) {
 }
 
 func TestListsDoNotDependOnTheClientName(t *testing.T) {
+	harness.Waits(t)
 	e, _ := echoing(t)
 	harness.EachClientEra(t, func(t *testing.T, era client.Era) {
 		var first []byte
@@ -62,6 +64,7 @@ func TestListsDoNotDependOnTheClientName(t *testing.T) {
 }
 
 func TestUnofferedMethodsAreUnknown(t *testing.T) {
+	harness.Waits(t)
 	e, journal := echoing(t)
 	harness.EachClientEra(t, func(t *testing.T, era client.Era) {
 		c := harness.MustClient(t, e, era)
@@ -83,6 +86,7 @@ func TestUnofferedMethodsAreUnknown(t *testing.T) {
 }
 
 func TestUnknownTool(t *testing.T) {
+	harness.Waits(t)
 	harness.EachPair(t, func(t *testing.T, m harness.Pair) {
 		c, journal := throughMode(t, m, upstreamtest.Script{})
 		for i, name := range []string{"up__nope", "nope", "UP__echo", "up__", ""} {
@@ -103,6 +107,7 @@ func TestUnknownTool(t *testing.T) {
 }
 
 func TestToolErrorIsAResult(t *testing.T) {
+	harness.Waits(t)
 	harness.EachPair(t, func(t *testing.T, m harness.Pair) {
 		c, _ := throughMode(t, m, upstreamtest.Script{})
 		const result = `{"isError":true, "content":[{"type":"text","text":"\u00e9 broke"}],"x":1.0`

@@ -377,6 +377,7 @@ func mustList(ctx context.Context, t *testing.T, url, tool string) {
 // TestWire compares what goes over the wires with the transcripts of testdata/wire, which are there
 // for people.
 func TestWire(t *testing.T) {
+	harness.Waits(t)
 	harness.InMemory(t, "its transcripts have the messages of one process")
 	for _, client := range harness.Eras {
 		for _, up := range harness.Eras {

@@ -15,6 +15,7 @@ import (
 
 // TestProcessesAnswerForEachOther sends the requests of each client to three processes in turn.
 func TestProcessesAnswerForEachOther(t *testing.T) {
+	harness.Waits(t)
 	eachWire(t, func(t *testing.T, clientEra, up client.Era) {
 		s, url := upstreamtest.Start(t, upstreamtest.Script{Era: string(up)})
 		p := harness.MustProcesses(t, 3, fmt.Sprintf("upstreams: { up: { url: %q, era: %s } }", url, up))
@@ -37,6 +38,7 @@ func TestProcessesAnswerForEachOther(t *testing.T) {
 // TestPagingThroughAChangeAtEachProcess has a client read a list page by page, each page from another
 // process, while the list changes. It gets the rest of the list that it began.
 func TestPagingThroughAChangeAtEachProcess(t *testing.T) {
+	harness.Waits(t)
 	eachWire(t, func(t *testing.T, clientEra, up client.Era) {
 		names := func(prefix string) (list []string) {
 			for i := range 9 {

@@ -103,6 +103,7 @@ func lostState(e *jsonrpc.Error) bool {
 // principal reach one process of the server, whatever the era of the client, with questions to the user on
 // their way; those of another principal reach another one.
 func TestStateStaysTogether(t *testing.T) {
+	harness.Waits(t)
 	for _, up := range harness.Eras {
 		t.Run(string(up), func(t *testing.T) {
 			s := mustStateful(t, up, "stateful: true")
@@ -138,6 +139,7 @@ func TestStateStaysTogether(t *testing.T) {
 
 // TestOneStateForAll: with isolation: shared, one process of the server has the state for all principals.
 func TestOneStateForAll(t *testing.T) {
+	harness.Waits(t)
 	s := mustStateful(t, client.EraLegacy, "stateful: true", "isolation: shared")
 	ann, bob := s.as(t, "ann", s.URL, client.EraModern), s.as(t, "bob", s.URL, client.EraModern)
 	wantCounts(t, ann, 1, 2, 3)
@@ -198,6 +200,7 @@ func manyCounts(t *testing.T, clients []*harness.Talker, n int) (counts []int, l
 // further one beside it. Then the next call is answered at once that the state is lost, while the process
 // still has a call of the other state.
 func TestStoppedOwnerLosesTheStateOnce(t *testing.T) {
+	harness.Waits(t)
 	s := mustStateful(t, client.EraLegacy, "stateful: true")
 	owner, other := s.Others[0], s.Others[1]
 	wantCounts(t, s.as(t, "ann", owner.URL, client.EraModern), 1)

@@ -84,6 +84,7 @@ func inMemory(j *harness.Junction, members ...int) (n int) {
 
 // TestMemberAnswersForTheOwner has each part of one conversation come to another member.
 func TestMemberAnswersForTheOwner(t *testing.T) {
+	harness.Waits(t)
 	legacyClients(t, func(t *testing.T, p harness.Pair) {
 		s, j := mustMembers(t, p)
 		c := inSession(t, j)
@@ -122,6 +123,7 @@ func TestMemberAnswersForTheOwner(t *testing.T) {
 // TestTakeoverHasOneOwner ends the owner of a session. Many requests at the other members result in
 // one new owner, and the client is notified that the lists may have changed.
 func TestTakeoverHasOneOwner(t *testing.T) {
+	harness.Waits(t)
 	legacyClients(t, func(t *testing.T, p harness.Pair) {
 		s, j := mustMembers(t, p)
 		c := inSession(t, j)
@@ -162,6 +164,7 @@ func TestTakeoverHasOneOwner(t *testing.T) {
 // TestDeletedSessionStaysDeleted ends the owner of a deleted session: no other member brings it
 // back.
 func TestDeletedSessionStaysDeleted(t *testing.T) {
+	harness.Waits(t)
 	legacyClients(t, func(t *testing.T, p harness.Pair) {
 		_, j := mustMembers(t, p)
 		c := inSession(t, j)
@@ -186,6 +189,7 @@ func TestDeletedSessionStaysDeleted(t *testing.T) {
 // TestLeaseLost takes the lease of an owner, and then gives it another: it answers for no session
 // meanwhile, ends those it had, and one member has the session then.
 func TestLeaseLost(t *testing.T) {
+	harness.Waits(t)
 	legacyClients(t, func(t *testing.T, p harness.Pair) {
 		s, j := mustMembers(t, p)
 		c := inSession(t, j)
@@ -222,6 +226,7 @@ func TestLeaseLost(t *testing.T) {
 // TestForwardedRequestIsNotForwardedAgain marks a request as forwarded that its member would
 // forward.
 func TestForwardedRequestIsNotForwardedAgain(t *testing.T) {
+	harness.Waits(t)
 	legacyClients(t, func(t *testing.T, p harness.Pair) {
 		_, j := mustMembers(t, p)
 		c := inSession(t, j)
@@ -235,6 +240,7 @@ func TestForwardedRequestIsNotForwardedAgain(t *testing.T) {
 
 // TestForeignSessionIsNotForwarded has one principal use the session of another at each member.
 func TestForeignSessionIsNotForwarded(t *testing.T) {
+	harness.Waits(t)
 	guard, keys := harness.Keyring(t, "ann", "bob")
 	legacyClients(t, func(t *testing.T, p harness.Pair) {
 		_, j := mustMembers(t, p, func(w *harness.Setup) { w.Guard = guard })
@@ -276,6 +282,7 @@ func parkedTransports(t *testing.T, f func(*testing.T, harness.Pair)) {
 // TestParkedCallAtEachMember has a modern client come back to another member for each of three
 // questions. Each request counts once, and all else stays where it arrives.
 func TestParkedCallAtEachMember(t *testing.T) {
+	harness.Waits(t)
 	parkedTransports(t, func(t *testing.T, p harness.Pair) {
 		var seen eachCall
 		s, j := mustMembers(t, p, func(w *harness.Setup) { w.Requests = &seen })
@@ -315,6 +322,7 @@ func TestParkedCallAtEachMember(t *testing.T) {
 // before, come to a member that does not have the parked call. It is refused there, and the call
 // goes on.
 func TestForeignParkedCallIsNotForwarded(t *testing.T) {
+	harness.Waits(t)
 	guard, keys := harness.Keyring(t, "ann", "bob")
 	parkedTransports(t, func(t *testing.T, p harness.Pair) {
 		_, j := mustMembers(t, p, func(w *harness.Setup) { w.Guard = guard })
@@ -348,6 +356,7 @@ func TestForeignParkedCallIsNotForwarded(t *testing.T) {
 // TestParkedCallOfAnEndedMember: the client reads that its call may have been executed, and the
 // call is not made again.
 func TestParkedCallOfAnEndedMember(t *testing.T) {
+	harness.Waits(t)
 	parkedTransports(t, func(t *testing.T, p harness.Pair) {
 		s, j := mustMembers(t, p)
 		c := at(j, j.Talk(t), 0)
@@ -376,6 +385,7 @@ func TestParkedCallOfAnEndedMember(t *testing.T) {
 
 // TestApprovalIsAnsweredOnce answers one approval request at all members at the same time.
 func TestApprovalIsAnsweredOnce(t *testing.T) {
+	harness.Waits(t)
 	for _, up := range harness.Eras {
 		harness.EachTransport(t, client.EraModern, up, func(t *testing.T, p harness.Pair) {
 			s, j := mustMembers(t, p, func(w *harness.Setup) {
@@ -410,6 +420,7 @@ func TestApprovalIsAnsweredOnce(t *testing.T) {
 
 // TestLimitsCountAtAllMembers spends a rate limit at all members in turn.
 func TestLimitsCountAtAllMembers(t *testing.T) {
+	harness.Waits(t)
 	harness.EachEra(t, func(t *testing.T, p harness.Pair) {
 		s, j := mustMembers(t, p, func(w *harness.Setup) {
 			w.Policy = harness.MustPolicy(t, "- { name: all, rules: [ { allow: { upstreams: up } } ], "+
@@ -435,6 +446,7 @@ func TestLimitsCountAtAllMembers(t *testing.T) {
 // TestMemberAloneMakesNoCall takes the lease of a member. It can neither count a call nor see
 // whether an approval was used before, so it makes no call.
 func TestMemberAloneMakesNoCall(t *testing.T) {
+	harness.Waits(t)
 	for name, policy := range map[string]string{
 		"approval": "- { name: all, rules: [ { ask: { tools: up__echo } }, { allow: { upstreams: up } } ] }",
 		"limits":   "- { name: all, rules: [ { allow: { upstreams: up } } ], limits: { rate: 1/h, burst: 4 } }",

@@ -35,6 +35,7 @@ const spans = `
 // TestApprovalCoversWhatTheFormSays has a user allow a tool, and then a server: no other call is made
 // without a question, and no rule that permits less is lifted.
 func TestApprovalCoversWhatTheFormSays(t *testing.T) {
+	harness.Waits(t)
 	harness.InMemory(t, "a remembered approval of a modern client holds in one process")
 	harness.EachPair(t, func(t *testing.T, p harness.Pair) {
 		s, rest := p.Serve(t, upstreamtest.Script{}), p.Serve(t, upstreamtest.Script{})
@@ -113,6 +114,7 @@ func TestApprovalCoversWhatTheFormSays(t *testing.T) {
 // TestApprovalIsOfTheToolThatWasShown has a server change a tool while a user reads the form, who then
 // allows any call of it: nothing is allowed of the tool as it is now.
 func TestApprovalIsOfTheToolThatWasShown(t *testing.T) {
+	harness.Waits(t)
 	harness.InMemory(t, "a remembered approval of a modern client holds in one process")
 	harness.EachPair(t, func(t *testing.T, p harness.Pair) {
 		s := p.Serve(t, upstreamtest.Script{})
@@ -150,6 +152,7 @@ func TestApprovalIsOfTheToolThatWasShown(t *testing.T) {
 // TestApprovalOfACallIsForItsServerAndApp: "this exact call" is not remembered for another server that the
 // file gives the name, nor, in the modern era, for another app of the same user.
 func TestApprovalOfACallIsForItsServerAndApp(t *testing.T) {
+	harness.Waits(t)
 	harness.InMemory(t, "each process remembers its own approvals")
 	harness.EachPair(t, func(t *testing.T, p harness.Pair) {
 		first, second := p.Serve(t, upstreamtest.Script{}), p.Serve(t, upstreamtest.Script{})
@@ -193,6 +196,7 @@ func TestApprovalOfACallIsForItsServerAndApp(t *testing.T) {
 // TestAnswerAboutAToolIsAcceptedAtEachReplica: the answer to a form that offers a whole tool ends the
 // questions about the call, also if another replica has made the form.
 func TestAnswerAboutAToolIsAcceptedAtEachReplica(t *testing.T) {
+	harness.Waits(t)
 	harness.EachEra(t, func(t *testing.T, p harness.Pair) {
 		s := p.Serve(t, upstreamtest.Script{})
 		j := harness.Start(t, p, harness.Setup{Upstreams: map[string]upstream.Config{"up": s.Config},

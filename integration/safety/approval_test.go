@@ -15,6 +15,7 @@ import (
 // TestApprovalCoversMeta has a user approve a call for good. It holds for a call with the same _meta,
 // and for no other, except for the members that the protocol puts there for each request.
 func TestApprovalCoversMeta(t *testing.T) {
+	harness.Waits(t)
 	harness.InMemory(t, "a remembered approval of a modern client holds in one process")
 	harness.EachPair(t, func(t *testing.T, p harness.Pair) {
 		s := p.Serve(t, upstreamtest.Script{})
@@ -56,6 +57,7 @@ func TestApprovalCoversMeta(t *testing.T) {
 // TestAnswerIsForTheMetaThatWasShown has a modern client return from a form with another _meta than
 // the form has shown: the user is asked again, and nothing is executed.
 func TestAnswerIsForTheMetaThatWasShown(t *testing.T) {
+	harness.Waits(t)
 	for _, up := range harness.Eras {
 		harness.EachTransport(t, client.EraModern, up, func(t *testing.T, p harness.Pair) {
 			s := p.Serve(t, upstreamtest.Script{})
@@ -102,6 +104,7 @@ func TestAnswerIsForTheMetaThatWasShown(t *testing.T) {
 // TestNothingIsApprovedBlind: a call of which the form cannot show a part is refused with the reason.
 // No user is asked about it, and no server gets it.
 func TestNothingIsApprovedBlind(t *testing.T) {
+	harness.Waits(t)
 	long := strings.Repeat("x", 33_000)
 	many, _ := json.Marshal(make([]int, 40))
 	harness.EachPair(t, func(t *testing.T, p harness.Pair) {
@@ -152,6 +155,7 @@ func TestNothingIsApprovedBlind(t *testing.T) {
 // approved call. The call goes on with the answer, and the approval holds for no answer that the server
 // has not asked for.
 func TestApprovalCoversAnswersToTheServer(t *testing.T) {
+	harness.Waits(t)
 	harness.InMemory(t, "a remembered approval of a modern client holds in one process")
 	harness.RunPair(t, client.EraModern, client.EraModern, "http", func(t *testing.T, p harness.Pair) {
 		s := p.Serve(t, upstreamtest.Script{})

@@ -19,6 +19,7 @@ import (
 // TestOutsideTheirEndpointsCallersFindNothing: an endpoint to which a caller is not bound has the answer of
 // one that does not exist, for each way to bind, and a stream there ends when a reload binds its caller.
 func TestOutsideTheirEndpointsCallersFindNothing(t *testing.T) {
+	harness.Waits(t)
 	harness.InMemory(t, "the guard of the test is made in this process")
 	harness.EachEra(t, func(t *testing.T, p harness.Pair) {
 		s := p.Serve(t, upstreamtest.Script{})

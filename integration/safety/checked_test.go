@@ -14,6 +14,7 @@ import (
 // the schema refers to another document, the schema is too large, and the arguments have too many values. For a caller with validate the
 // tool is not called, and the answer has the reason; a caller without validate is not affected.
 func TestUncheckedCallsAreNotMade(t *testing.T) {
+	harness.Waits(t)
 	harness.EachPair(t, func(t *testing.T, p harness.Pair) {
 		s := p.Serve(t, upstreamtest.Script{Tools: []json.RawMessage{
 			[]byte(`{"name":"echo","inputSchema":{"type":"object"}}`),

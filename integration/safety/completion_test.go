@@ -30,6 +30,7 @@ func completing() upstreamtest.Script {
 // TestCompletionObeysResourceRules completes what policy denies, or allows only with an
 // approval. The server is not asked, or its values are filtered.
 func TestCompletionObeysResourceRules(t *testing.T) {
+	harness.Waits(t)
 	harness.EachPair(t, func(t *testing.T, p harness.Pair) {
 		s := p.Serve(t, completing())
 		guard, keys := harness.Keyring(t, "all", "some")

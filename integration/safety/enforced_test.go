@@ -30,6 +30,7 @@ const enforcing = `
 // TestEnforcedPolicyHoldsForClients has a key whose own policy allows everything meet an enforced
 // policy: in lists, calls, reads, completion, and after a reload.
 func TestEnforcedPolicyHoldsForClients(t *testing.T) {
+	harness.Waits(t)
 	harness.EachPair(t, func(t *testing.T, p harness.Pair) {
 		s := p.Serve(t, upstreamtest.Script{
 			Prompts: []json.RawMessage{[]byte(`{"name":"p"}`), []byte(`{"name":"wipe"}`)},

@@ -16,6 +16,7 @@ import (
 // TestApprovalShowsWhatIsCalled has arguments that two readers may read in two ways: the person
 // would be shown one of them, and the upstream may take the other.
 func TestApprovalShowsWhatIsCalled(t *testing.T) {
+	harness.Waits(t)
 	harness.EachPair(t, func(t *testing.T, p harness.Pair) {
 		s := p.Serve(t, upstreamtest.Script{})
 		j := harness.Start(t, p,
@@ -45,6 +46,7 @@ func TestApprovalShowsWhatIsCalled(t *testing.T) {
 // TestApprovalIsForTheseBytes tries to approve a request for good that has a member in another letter
 // case which is left out of its digest. No form shows such a request, so it cannot be approved.
 func TestApprovalIsForTheseBytes(t *testing.T) {
+	harness.Waits(t)
 	harness.RunPair(t, client.EraLegacy, client.EraLegacy, "http", func(t *testing.T, p harness.Pair) {
 		s := p.Serve(t, upstreamtest.Script{})
 		j := harness.Start(t, p,
@@ -71,6 +73,7 @@ func TestApprovalIsForTheseBytes(t *testing.T) {
 // TestApprovalIsForThisTool has a name mean the tool of another upstream when the client comes back
 // with the person's answer, and again after that.
 func TestApprovalIsForThisTool(t *testing.T) {
+	harness.Waits(t)
 	harness.EachEra(t, func(t *testing.T, p harness.Pair) {
 		a, b := p.Serve(t, upstreamtest.Script{Tools: harness.Definitions("echo")}), p.Serve(t,
 			upstreamtest.Script{Tools: harness.Definitions("echo")})
@@ -104,6 +107,7 @@ func TestApprovalIsForThisTool(t *testing.T) {
 // TestApprovalDoesNotOutliveAReload has the file deny a call while its person thinks about it: the
 // answer comes too late.
 func TestApprovalDoesNotOutliveAReload(t *testing.T) {
+	harness.Waits(t)
 	harness.EachEra(t, func(t *testing.T, p harness.Pair) {
 		s := p.Serve(t, upstreamtest.Script{})
 		first := harness.Setup{Upstreams: map[string]upstream.Config{"up": s.Config},
@@ -114,7 +118,6 @@ func TestApprovalDoesNotOutliveAReload(t *testing.T) {
 				"\"*\" } } ] }\n",
 		} {
 			t.Run(name, func(t *testing.T) {
-				first.Crowded = true
 				j := harness.Start(t, p, first)
 				j.Offers(t, "up")
 				c := j.Talk(t)
@@ -140,6 +143,7 @@ func TestApprovalDoesNotOutliveAReload(t *testing.T) {
 // TestApprovalOnceIsOneCall has an upstream ask a question of its own in an approved call, and the
 // client answer that twice: the second time is another call.
 func TestApprovalOnceIsOneCall(t *testing.T) {
+	harness.Waits(t)
 	for _, up := range harness.Eras {
 		harness.RunPair(t, client.EraModern, up, "http", func(t *testing.T, p harness.Pair) {
 			s := p.Serve(t, upstreamtest.Script{})
@@ -169,6 +173,7 @@ func TestApprovalOnceIsOneCall(t *testing.T) {
 // TestRoundsDoNotOutliveAReload has a modern upstream ask a legacy client's person, and the file
 // deny the call, or want it approved, before the answer is there: the call is not made again.
 func TestRoundsDoNotOutliveAReload(t *testing.T) {
+	harness.Waits(t)
 	harness.RunPair(t, client.EraLegacy, client.EraModern, "http", func(t *testing.T, p harness.Pair) {
 		for name, rules := range map[string]string{
 			"denied": "- { name: careful, rules: [ { deny: { tools: up__ask } }, { allow: { upstreams: \"*\" } } ] }\n",
@@ -176,7 +181,7 @@ func TestRoundsDoNotOutliveAReload(t *testing.T) {
 		} {
 			t.Run(name, func(t *testing.T) {
 				s := p.Serve(t, upstreamtest.Script{})
-				w := harness.Setup{Upstreams: map[string]upstream.Config{"up": s.Config}, Crowded: true}
+				w := harness.Setup{Upstreams: map[string]upstream.Config{"up": s.Config}}
 				j := harness.Start(t, p, w)
 				j.Offers(t, "up")
 				m, asked := j.Talk(t).Converse(t, harness.Asking(harness.AskForm), func(q harness.ServerRequest) string {

@@ -18,6 +18,7 @@ import (
 var requestID = regexp.MustCompile(`,"request_id":"[^"]*"`)
 
 func TestEndpointsOfOthersAreUnknown(t *testing.T) {
+	harness.Waits(t)
 	harness.EachEra(t, func(t *testing.T, p harness.Pair) {
 		full := p.Serve(t, upstreamtest.Script{})
 		empty := p.Serve(t, upstreamtest.Script{Capabilities: []byte(
@@ -70,6 +71,7 @@ func TestEndpointsOfOthersAreUnknown(t *testing.T) {
 // TestStreamsOfWhatIsHiddenEnd removes the access of one listener to an endpoint, and all access of
 // another one.
 func TestStreamsOfWhatIsHiddenEnd(t *testing.T) {
+	harness.Waits(t)
 	harness.EachEra(t, func(t *testing.T, p harness.Pair) {
 		s, other := p.Serve(t, upstreamtest.Script{}), p.Serve(t, upstreamtest.Script{})
 		guard, keys := harness.Keyring(t, "some", "all")
@@ -106,6 +108,7 @@ func TestStreamsOfWhatIsHiddenEnd(t *testing.T) {
 // TestUpdatesThatWaitAreForgotten has a legacy client without a stream, for which updates wait,
 // when the file denies it one of the resources.
 func TestUpdatesThatWaitAreForgotten(t *testing.T) {
+	harness.Waits(t)
 	harness.InMemory(t, "it tells the proxy of updates that no server sends")
 	harness.RunPair(t, client.EraLegacy, client.EraLegacy, "http", func(t *testing.T, p harness.Pair) {
 		s := p.Serve(t, harness.Library("up"))

@@ -108,6 +108,7 @@ const initialize = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"pro
 
 // TestPacksHideTheirEnvironment: nor does it read the credentials of a pack.
 func TestPacksHideTheirEnvironment(t *testing.T) {
+	harness.Waits(t)
 	dir := t.TempDir()
 	manifest := []byte("tools: { today: { description: The date., command: [date] } }\n")
 	if err := os.WriteFile(filepath.Join(dir, "pack.yaml"), manifest, 0o644); err != nil {

@@ -28,6 +28,7 @@ func guardedJunction(t *testing.T, p harness.Pair, s *harness.Served, rules stri
 // TestItemsWithoutANameAreNotListed: an item whose name or URI is redacted is in no list and in no
 // search, because no client could name it. The others are listed, with redacted descriptions.
 func TestItemsWithoutANameAreNotListed(t *testing.T) {
+	harness.Waits(t)
 	harness.EachEra(t, func(t *testing.T, p harness.Pair) {
 		j, keys := guardedJunction(t, p, p.Serve(t, leaky()), guardedRules)
 		for _, row := range []struct{ method, member, key, unnamed, named string }{
@@ -73,6 +74,7 @@ func TestItemsWithoutANameAreNotListed(t *testing.T) {
 // TestSearchAndInstructionsAreRedacted has a guarded caller search the tools, and read what the server
 // says about itself.
 func TestSearchAndInstructionsAreRedacted(t *testing.T) {
+	harness.Waits(t)
 	harness.EachEra(t, func(t *testing.T, p harness.Pair) {
 		j, keys := guardedJunction(t, p, p.Serve(t, leaky()), strings.Replace(guardedRules, "- { name: all,",
 			"- { name: all, catalog: search,", 1))
@@ -115,6 +117,7 @@ func TestSearchAndInstructionsAreRedacted(t *testing.T) {
 // TestSubscriptionsDoNotLeak has a server name a part of a subscribed resource, and refuse a
 // subscription, with what the client must not read.
 func TestSubscriptionsDoNotLeak(t *testing.T) {
+	harness.Waits(t)
 	harness.EachPair(t, func(t *testing.T, p harness.Pair) {
 		s := p.Serve(t, harness.Library("up"))
 		j, keys := guardedJunction(t, p, s, guardedRules)
@@ -152,6 +155,7 @@ func TestSubscriptionsDoNotLeak(t *testing.T) {
 // TestTasksDoNotLeak has a task end with a result, an error and a question that the client must not
 // read. Its id, which Junction seals, is not redacted.
 func TestTasksDoNotLeak(t *testing.T) {
+	harness.Waits(t)
 	harness.EachTransport(t, client.EraModern, client.EraModern, func(t *testing.T, p harness.Pair) {
 		rules := strings.Replace(guardedRules, "leaked-[a-z]+-[0-9a-z]+", "leaked-[a-z]+-[0-9a-z]+|task/[0-9a-zA-Z]+", 1)
 		j, keys := guardedJunction(t, p, p.Serve(t, upstreamtest.Script{Tasks: true}), rules)

@@ -16,6 +16,7 @@ import (
 // the list read as often as one that does not exist, and is answered in the same words. An upstream
 // that is hidden is not read.
 func TestToolsThatNothingAnnounced(t *testing.T) {
+	harness.Waits(t)
 	declares := []byte(`{"tools":{"listChanged":true},"prompts":{"listChanged":true}}`)
 	harness.EachPair(t, func(t *testing.T, p harness.Pair) {
 		for name, script := range map[string]upstreamtest.Script{

@@ -20,6 +20,7 @@ import (
 // Policies as clients meet them: what is denied, and calls that a user has to approve.
 
 func TestDeniedIsUnknown(t *testing.T) {
+	harness.Waits(t)
 	harness.EachPair(t, func(t *testing.T, p harness.Pair) {
 		script := harness.Library("up")
 		script.Prompts = append(script.Prompts, []byte(`{"name":"ask"}`))
@@ -94,6 +95,7 @@ func TestDeniedIsUnknown(t *testing.T) {
 }
 
 func TestClientNameGrantsNothing(t *testing.T) {
+	harness.Waits(t)
 	harness.EachEra(t, func(t *testing.T, p harness.Pair) {
 		s := p.Serve(t, upstreamtest.Script{})
 		guard, keys := harness.Keyring(t, "ci", "root")
@@ -118,6 +120,7 @@ func TestClientNameGrantsNothing(t *testing.T) {
 }
 
 func TestDeniedFeaturesAreNotAdvertised(t *testing.T) {
+	harness.Waits(t)
 	harness.EachEra(t, func(t *testing.T, p harness.Pair) {
 		rich := harness.Library("rich")
 		rich.Logging, rich.Completions = true, map[string]json.RawMessage{"p": []byte(`{"values":["x"]}`)}
@@ -210,6 +213,7 @@ func forgotten(p harness.Pair) int {
 }
 
 func TestApprovalIsAskedFor(t *testing.T) {
+	harness.Waits(t)
 	harness.EachPair(t, func(t *testing.T, p harness.Pair) {
 		s := p.Serve(t, upstreamtest.Script{})
 		j := harness.Start(t, p,
@@ -263,6 +267,7 @@ func TestApprovalIsAskedFor(t *testing.T) {
 // TestApprovalAndQuestions has an upstream ask its own question in the course of a call that had to
 // be approved: the person is asked for approval once.
 func TestApprovalAndQuestions(t *testing.T) {
+	harness.Waits(t)
 	harness.EachPair(t, func(t *testing.T, p harness.Pair) {
 		s := p.Serve(t, upstreamtest.Script{})
 		j := harness.Start(t, p,
@@ -278,6 +283,7 @@ func TestApprovalAndQuestions(t *testing.T) {
 
 // TestApprovalOfOthers has prompts and resources asked for, and clients that cannot be asked.
 func TestApprovalOfOthers(t *testing.T) {
+	harness.Waits(t)
 	harness.EachEra(t, func(t *testing.T, p harness.Pair) {
 		s := p.Serve(t, harness.Library("up"))
 		j := harness.Start(t, p,
@@ -304,6 +310,7 @@ func TestApprovalOfOthers(t *testing.T) {
 // TestApprovalIsGoodOnce has a modern client use its answer twice, alter its request, and give its
 // state to another one.
 func TestApprovalIsGoodOnce(t *testing.T) {
+	harness.Waits(t)
 	for _, up := range harness.Eras {
 		harness.RunPair(t, client.EraModern, up, "http", func(t *testing.T, p harness.Pair) {
 			s := p.Serve(t, upstreamtest.Script{})
@@ -339,6 +346,7 @@ func TestApprovalIsGoodOnce(t *testing.T) {
 // TestGuardsOnContent shows what policies can want of arguments and results: those of one key,
 // while another has none of it.
 func TestGuardsOnContent(t *testing.T) {
+	harness.Waits(t)
 	harness.EachPair(t, func(t *testing.T, p harness.Pair) {
 		s := p.Serve(t, upstreamtest.Script{Tools: []json.RawMessage{
 			[]byte(
@@ -394,6 +402,7 @@ func TestGuardsOnContent(t *testing.T) {
 
 // TestLimitsOfAPrincipal has a policy limit how often one may call, and how much at once.
 func TestLimitsOfAPrincipal(t *testing.T) {
+	harness.Waits(t)
 	harness.EachEra(t, func(t *testing.T, p harness.Pair) {
 		s := p.Serve(t, upstreamtest.Script{})
 		guard, keys := harness.Keyring(t, "slow", "narrow", "free")
@@ -432,6 +441,7 @@ func TestLimitsOfAPrincipal(t *testing.T) {
 // TestPolicyReadsWhatIsForwarded has a rule read arguments that other readers may read
 // in another way: nothing of it reaches the upstream.
 func TestPolicyReadsWhatIsForwarded(t *testing.T) {
+	harness.Waits(t)
 	harness.EachEra(t, func(t *testing.T, p harness.Pair) {
 		s := p.Serve(t, upstreamtest.Script{})
 		j := harness.Start(t, p,
@@ -471,6 +481,7 @@ func TestPolicyReadsWhatIsForwarded(t *testing.T) {
 // TestListsOfAPrincipalArePrivate: what an upstream says is the same for everybody is so for the
 // one local user, and not where some see other things than others.
 func TestListsOfAPrincipalArePrivate(t *testing.T) {
+	harness.Waits(t)
 	p := harness.Pair{Client: client.EraModern, Upstream: client.EraModern, Transport: "http"}
 	s := p.Serve(t, upstreamtest.Script{TTLMs: 60_000, CacheScope: "public"})
 	guard, keys := harness.Keyring(t, "ci")

@@ -191,6 +191,7 @@ func withCanary(text string) string {
 // TestNoPlaceOfAMessageLeaks sends a secret to the client at each place where a server can put a text.
 // A caller without redaction reads it, so that the probe shows something; a guarded one never does.
 func TestNoPlaceOfAMessageLeaks(t *testing.T) {
+	harness.Waits(t)
 	all, shown := probes(), map[string]bool{}
 	if len(all) < 100 {
 		t.Fatalf("%d probes", len(all))

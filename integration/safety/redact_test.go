@@ -14,6 +14,7 @@ import (
 // TestRedactionOfOurErrors has an upstream fail in words that are not for the client, in ways that
 // make an error of ours of them.
 func TestRedactionOfOurErrors(t *testing.T) {
+	harness.Waits(t)
 	const token = "ghp_0123456789abcdefghijABCDEFGHIJ012345"
 	authtest.Secret("a token of GitHub", token)
 	for _, up := range harness.Eras {
@@ -53,6 +54,7 @@ func TestRedactionOfOurErrors(t *testing.T) {
 // call. The client then reads the next question and the result without that text. A legacy client's call to
 // a legacy server has no second request, so it keeps the policy with which it began.
 func TestRedactionOfACallThatIsReturnedTo(t *testing.T) {
+	harness.Waits(t)
 	harness.EachPair(t, func(t *testing.T, p harness.Pair) {
 		if p.Client == client.EraLegacy && p.Upstream == client.EraLegacy {
 			t.Skip("one request")

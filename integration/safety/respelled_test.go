@@ -110,6 +110,7 @@ func (c respelling) converse(q harness.Query, answer func(harness.ServerRequest)
 const odd = `{"text":"a\"é","list":[1,{"z":2,"a":3}],"flag":true,"none":null}`
 
 func TestForeignRespelledRequestIsAnswered(t *testing.T) {
+	harness.Waits(t)
 	harness.EachPair(t, func(t *testing.T, p harness.Pair) {
 		s := p.Serve(t, upstreamtest.Script{})
 		j := harness.Start(t, p,
@@ -148,6 +149,7 @@ func TestForeignRespelledRequestIsAnswered(t *testing.T) {
 // TestForeignChangedRequestIsNotTheSame has a client come back with its state and a request that it
 // changed.
 func TestForeignChangedRequestIsNotTheSame(t *testing.T) {
+	harness.Waits(t)
 	changes := map[string]func(string) string{
 		"another value":   func(s string) string { return strings.Replace(s, `"n":1`, `"n":2`, 1) },
 		"another type":    func(s string) string { return strings.Replace(s, `"n":1`, `"n":"1"`, 1) },

@@ -21,6 +21,7 @@ var removedMark = regexp.MustCompile(`\[redacted: [A-Za-z ]+ #[A-Z2-7]{16}\]`)
 // the text as that text. The client, the user who approves the call, another server and another session
 // never get it, and policy decides about the text.
 func TestRemovedTextComesBackToItsServer(t *testing.T) {
+	harness.Waits(t)
 	harness.InMemory(t, "each process keeps the removed text of its own answers to modern clients")
 	const token = "ghp_0123456789abcdefghijABCDEFGHIJ012345"
 	authtest.Secret("a token of GitHub", token)
@@ -93,6 +94,7 @@ func TestRemovedTextComesBackToItsServer(t *testing.T) {
 // TestPlaceholdersAreNotSentLiterally: without restore, the server never gets a placeholder that a rule
 // of the caller writes. Text that only looks like one passes.
 func TestPlaceholdersAreNotSentLiterally(t *testing.T) {
+	harness.Waits(t)
 	harness.EachPair(t, func(t *testing.T, p harness.Pair) {
 		script := harness.Library("up")
 		script.Prompts = append(script.Prompts, []byte(`{"name":"ask"}`))

@@ -14,6 +14,7 @@ import (
 // TestRequestsWithoutASessionObeyPolicies has legacy clients without a session show their keys: each
 // gets what the policies of its key allow, and nothing is approved for it.
 func TestRequestsWithoutASessionObeyPolicies(t *testing.T) {
+	harness.Waits(t)
 	harness.EachTransport(t, client.EraLegacy, client.EraLegacy, func(t *testing.T, p harness.Pair) {
 		s := p.Serve(t, upstreamtest.Script{})
 		guard, keys := harness.Keyring(t, "slow", "free")

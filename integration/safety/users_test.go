@@ -18,6 +18,7 @@ import (
 // of the first user has been answered. Then the server logs and asks, without naming a call, while
 // only a call of the second user is in progress. The second user gets neither.
 func TestLateMessagesOfAnotherUser(t *testing.T) {
+	harness.Waits(t)
 	harness.InMemory(t, "each process has a connection, and one of them has only had calls of the second user")
 	guard, keys := harness.Keyring(t, "one", "two")
 	for _, clientEra := range harness.Eras {
@@ -52,6 +53,7 @@ func TestLateMessagesOfAnotherUser(t *testing.T) {
 // A server of the modern era over HTTP keeps nothing of its callers, so that they share its
 // connection.
 func TestUsersHaveTheirOwnProcesses(t *testing.T) {
+	harness.Waits(t)
 	guard, keys := harness.Keyring(t, "one", "two")
 	run := func(t *testing.T, p harness.Pair) {
 		s := p.Serve(t, upstreamtest.Script{})
@@ -103,6 +105,7 @@ func whoIs(t *testing.T, c *harness.Talker) string {
 // hears of it, once; another one who has subscribed to the same URI has another process and hears
 // nothing.
 func TestUpdatesStayInTheProcessOfTheirUser(t *testing.T) {
+	harness.Waits(t)
 	harness.InMemory(t, "calls of a modern client reach different processes, and each has a server of its own")
 	guard, keys := harness.Keyring(t, "one", "two")
 	for _, up := range harness.Eras {
@@ -129,6 +132,7 @@ func TestUpdatesStayInTheProcessOfTheirUser(t *testing.T) {
 // TestServerThatRunsOnce: a server that can run only once has no process left for a user of
 // its own. The error says what the operator can do.
 func TestServerThatRunsOnce(t *testing.T) {
+	harness.Waits(t)
 	harness.InMemory(t, "each process starts the server, and this one can run only once")
 	guard, keys := harness.Keyring(t, "one", "two")
 	for _, clientEra := range harness.Eras {

@@ -91,6 +91,7 @@ func wantCalls(t *testing.T, s *harness.Served, want int, what string) {
 // TestCacheAnswersAgain repeats calls. The answer of a kept result is the same to the byte, and the
 // upstream is called once. Other arguments, and what must not be kept, reach the upstream.
 func TestCacheAnswersAgain(t *testing.T) {
+	harness.Waits(t)
 	harness.EachPair(t, func(t *testing.T, p harness.Pair) {
 		s, j, _ := reusing(t, p, harness.Setup{})
 		c := j.Talk(t)
@@ -145,6 +146,7 @@ func TestCacheAnswersAgain(t *testing.T) {
 // TestSafetyCacheIsOfItsCaller has several callers make the same call. None gets the result of
 // another, also if the connection is shared, and policy decides before the cache is asked.
 func TestSafetyCacheIsOfItsCaller(t *testing.T) {
+	harness.Waits(t)
 	harness.EachPair(t, func(t *testing.T, p harness.Pair) {
 		guard, keys := harness.Keyring(t, "ann", "bob", "careful")
 		shared := harness.MustPolicy(t, `
@@ -195,6 +197,7 @@ func TestSafetyCacheIsOfItsCaller(t *testing.T) {
 // differently. So a session never gets the result of another one of the same user. Modern clients
 // have no session: all calls of a user are equal.
 func TestSafetyCacheIsOfItsSession(t *testing.T) {
+	harness.Waits(t)
 	for era, want := range map[client.Era]string{client.EraLegacy: "[false true false true]",
 		client.EraModern: "[false true true true]"} {
 		t.Run(string(era), func(t *testing.T) {
@@ -220,6 +223,7 @@ func TestSafetyCacheIsOfItsSession(t *testing.T) {
 // TestCacheEndsWithAnnouncements has the server announce a change of its lists, also of one that
 // looks the same afterwards.
 func TestCacheEndsWithAnnouncements(t *testing.T) {
+	harness.Waits(t)
 	harness.EachPair(t, func(t *testing.T, p harness.Pair) {
 		s, j, _ := reusing(t, p, harness.Setup{})
 		c := j.Talk(t)
@@ -238,6 +242,7 @@ func TestCacheEndsWithAnnouncements(t *testing.T) {
 
 // TestCacheShowsItself looks at what an observer of the calls learns.
 func TestCacheShowsItself(t *testing.T) {
+	harness.Waits(t)
 	harness.EachEra(t, func(t *testing.T, p harness.Pair) {
 		o := &observer{}
 		_, j, _ := reusing(t, p, harness.Setup{Requests: o})
@@ -257,6 +262,7 @@ func TestCacheShowsItself(t *testing.T) {
 // TestSafetyCacheNeedsKnownUsers has a proxy in front that authenticates the users (auth.none). To
 // Junction they are one caller, so nothing is reused.
 func TestSafetyCacheNeedsKnownUsers(t *testing.T) {
+	harness.Waits(t)
 	for _, era := range harness.Eras {
 		s, url := upstreamtest.Start(t, upstreamtest.Script{Tools: repeatable()})
 		e := harness.MustProxy(t, map[string]upstream.Config{"up": {URL: url, Cache: time.Hour}},

@@ -82,6 +82,7 @@ func inside(name, arguments string) string {
 // TestSearchFindsAndCalls has a client find tools of each class and call them, by the call tool of
 // their class, by that of another, and by their real names.
 func TestSearchFindsAndCalls(t *testing.T) {
+	harness.Waits(t)
 	harness.EachPair(t, func(t *testing.T, p harness.Pair) {
 		s := p.Serve(t, upstreamtest.Script{Tools: definitions()})
 		j := harness.Start(t, p, harness.Setup{Upstreams: map[string]upstream.Config{"up": s.Config},
@@ -134,6 +135,7 @@ func TestSearchFindsAndCalls(t *testing.T) {
 // TestSearchCallsAreTheInnerCalls compares what an upstream receives and a client gets of a direct
 // call and of one through a call tool: with questions, progress, an error, and _meta.
 func TestSearchCallsAreTheInnerCalls(t *testing.T) {
+	harness.Waits(t)
 	harness.EachPair(t, func(t *testing.T, p harness.Pair) {
 		tools := append(definitions(), harness.Definitions("fail", "echo")...)
 		s := p.Serve(t, upstreamtest.Script{Tools: tools})
@@ -203,6 +205,7 @@ func TestSearchCallsAreTheInnerCalls(t *testing.T) {
 
 // TestSearchCallIsCancelled cancels a call that was made with a call tool.
 func TestSearchCallIsCancelled(t *testing.T) {
+	harness.Waits(t)
 	harness.EachPair(t, func(t *testing.T, p harness.Pair) {
 		s := p.Serve(t, upstreamtest.Script{Tools: definitions()})
 		j := harness.Start(t, p, harness.Setup{Upstreams: map[string]upstream.Config{"up": s.Config},
@@ -225,6 +228,7 @@ func TestSearchCallIsCancelled(t *testing.T) {
 // TestSearchFindsWholeNames: a word of a tool's own name finds it, also where clients see the name cut
 // off before the word.
 func TestSearchFindsWholeNames(t *testing.T) {
+	harness.Waits(t)
 	harness.EachEra(t, func(t *testing.T, p harness.Pair) {
 		name := "orgs_set-permissions-for-all-members-of-quarantined-repositories"
 		tool := json.RawMessage(`{"name":"` + name + `","inputSchema":{"type":"object"}}`)
@@ -242,6 +246,7 @@ func TestSearchFindsWholeNames(t *testing.T) {
 // TestSearchBadInput calls the tools with arguments that make no sense. The error says what to do,
 // and nothing reaches the upstream.
 func TestSearchBadInput(t *testing.T) {
+	harness.Waits(t)
 	harness.EachEra(t, func(t *testing.T, p harness.Pair) {
 		s := p.Serve(t, upstreamtest.Script{Tools: definitions()})
 		j := harness.Start(t, p, harness.Setup{Upstreams: map[string]upstream.Config{"up": s.Config},
@@ -282,6 +287,7 @@ func TestSearchBadInput(t *testing.T) {
 // TestSafetySearchHidesDenied compares a caller who is denied tools with a caller of a server that
 // does not have them: every answer is the same, to the byte.
 func TestSafetySearchHidesDenied(t *testing.T) {
+	harness.Waits(t)
 	const policies = `
 - name: some
   catalog: search
@@ -295,7 +301,7 @@ func TestSafetySearchHidesDenied(t *testing.T) {
 		answers := func(tools []json.RawMessage) (all []string) {
 			s := p.Serve(t, upstreamtest.Script{Tools: tools})
 			j := harness.Start(t, p, harness.Setup{Upstreams: map[string]upstream.Config{"up": s.Config},
-				Policy: harness.MustPolicy(t, policies), Crowded: true})
+				Policy: harness.MustPolicy(t, policies)})
 			j.Offers(t, "up")
 			c := j.Talk(t)
 			type call struct {
@@ -350,6 +356,7 @@ func TestSafetySearchHidesDenied(t *testing.T) {
 // TestSearchListStays changes the tools of a server. Only changes of listed tools are told, and
 // Junction's own tools stay the same.
 func TestSearchListStays(t *testing.T) {
+	harness.Waits(t)
 	harness.EachPair(t, func(t *testing.T, p harness.Pair) {
 		s := p.Serve(t, upstreamtest.Script{Tools: harness.Definitions("settools", "pinned", "old")})
 		j := harness.Start(t, p, harness.Setup{Upstreams: map[string]upstream.Config{"up": s.Config},
@@ -390,6 +397,7 @@ func TestSearchListStays(t *testing.T) {
 // TestSearchShadowsNames has a server with tools that are called like those of Junction. The list has
 // Junction's, a problem tells of the others, and the call tools call them.
 func TestSearchShadowsNames(t *testing.T) {
+	harness.Waits(t)
 	harness.EachEra(t, func(t *testing.T, p harness.Pair) {
 		s := p.Serve(t, upstreamtest.Script{Tools: append(harness.Definitions("search_tools", "call_read_tool"), definitions()...)})
 		bare := ""
@@ -420,6 +428,7 @@ func TestSearchShadowsNames(t *testing.T) {
 // TestSearchCallHasNoHeaders calls a tool whose argument goes into a header. A client of a call tool
 // does not know that; the upstream gets the header all the same.
 func TestSearchCallHasNoHeaders(t *testing.T) {
+	harness.Waits(t)
 	harness.EachPair(t, func(t *testing.T, p harness.Pair) {
 		tool := harness.ToolWithProperties("regional", `{"region":{"type":"string","x-mcp-header":"Region"}}`)
 		bad := harness.ToolWithProperties("odd", `{"region":{"type":"string","x-mcp-header":"Bad Header"}}`)

@@ -28,6 +28,7 @@ func shelf(n int) (s upstreamtest.Script) {
 // TestTenThousandSkillsAreListed: no page is cut, and skills from all pages verify, in each pair of eras
 // over each wire.
 func TestTenThousandSkillsAreListed(t *testing.T) {
+	harness.Waits(t)
 	const n = 10_000
 	each := func(t *testing.T, p harness.Pair) {
 		served := p.Serve(t, shelf(n))
@@ -56,6 +57,7 @@ func TestTenThousandSkillsAreListed(t *testing.T) {
 // TestBadEntriesAreLeftOutAlone lists each bad entry between good ones, over each wire: the good ones
 // are listed and verify, and the bad ones are left out with a reason and unknown to each method.
 func TestBadEntriesAreLeftOutAlone(t *testing.T) {
+	harness.Waits(t)
 	digest := "sha256:" + strings.Repeat("0a", 32)
 	file := func(uri, digest, size string) string {
 		return fmt.Sprintf(`{"uri":%q,"digest":%q,"size":%s}`, uri, digest, size)
@@ -122,6 +124,7 @@ func TestBadEntriesAreLeftOutAlone(t *testing.T) {
 // TestGetReturnsTheChangedSkill: skills/get asks the server each time, so that a host gets the digests of
 // files that have changed since the list was read.
 func TestGetReturnsTheChangedSkill(t *testing.T) {
+	harness.Waits(t)
 	harness.EachPair(t, func(t *testing.T, p harness.Pair) {
 		const own, exposed = "skill://acme/refunds/SKILL.md", "skill://a/acme/refunds/SKILL.md"
 		before, _ := upstreamtest.Skill("skill://acme/refunds", "Before.", nil)

@@ -109,6 +109,7 @@ func verify(t *testing.T, c *harness.Talker, s skill) {
 }
 
 func TestSkillsOfTwoServersAreVerified(t *testing.T) {
+	harness.Waits(t)
 	harness.EachPair(t, func(t *testing.T, p harness.Pair) {
 		ups, j := over(t, p, nil)
 		c := j.Talk(t)
@@ -165,6 +166,7 @@ func TestSkillsOfTwoServersAreVerified(t *testing.T) {
 // TestSkillsAreDeclaredWhereTheyAre: the extension is declared exactly on the endpoints with skills,
 // and its methods do not exist elsewhere.
 func TestSkillsAreDeclaredWhereTheyAre(t *testing.T) {
+	harness.Waits(t)
 	harness.EachEra(t, func(t *testing.T, p harness.Pair) {
 		with, few, without := p.Serve(t, library("a")), library("b"), p.Serve(t, upstreamtest.Script{})
 		few.Directories = nil
@@ -192,6 +194,7 @@ func TestSkillsAreDeclaredWhereTheyAre(t *testing.T) {
 // TestPoliciesHideWholeSkills: whatever a policy hides, the other skills verify, and the hidden one is
 // unknown to each method.
 func TestPoliciesHideWholeSkills(t *testing.T) {
+	harness.Waits(t)
 	const all = `- { name: all, rules: [ { allow: { upstreams: "*" } } ] }` + "\n"
 	deny := func(rule string) string {
 		return all + `- { name: no, enforced: true, rules: [ { deny: { ` + rule + ` } } ] }` + "\n"

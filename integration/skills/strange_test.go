@@ -32,6 +32,7 @@ func leftOut(j *harness.Junction, name string) map[string]string {
 // own, each skill has the name of its server in its URI. A web address has no room for that name, so that
 // one of the two skills is left out with a reason. No file is ever read from the other server.
 func TestTheSameURIOnTwoServers(t *testing.T) {
+	harness.Waits(t)
 	harness.EachPair(t, func(t *testing.T, p harness.Pair) {
 		w := harness.Setup{Upstreams: map[string]upstream.Config{}}
 		for _, name := range []string{"a", "b"} {
@@ -80,6 +81,7 @@ func TestTheSameURIOnTwoServers(t *testing.T) {
 // twice and one without a name, over each wire: only direct children are passed on. Junction reads one
 // directory for each request, so that a directory without end costs what its reader asks for.
 func TestDirectoriesThatContainThemselves(t *testing.T) {
+	harness.Waits(t)
 	harness.EachPair(t, func(t *testing.T, p harness.Pair) {
 		const root = "skill://s/loop"
 		folder := func(uri string) string { return fmt.Sprintf(`{"uri":%q,"name":"n","mimeType":"inode/directory"}`, uri) }
@@ -111,6 +113,7 @@ func TestDirectoriesThatContainThemselves(t *testing.T) {
 // TestServersWithoutTheMethodsOfSkills: a server that declares the extension and has no skills/list is
 // named with the reason, over each wire, and the skills of others are there.
 func TestServersWithoutTheMethodsOfSkills(t *testing.T) {
+	harness.Waits(t)
 	harness.EachPair(t, func(t *testing.T, p harness.Pair) {
 		without := p.Serve(t, upstreamtest.Script{Capabilities: json.RawMessage(
 			`{"tools":{},"resources":{},"extensions":{"` + extension + `":{}}}`)})
@@ -138,6 +141,7 @@ func TestServersWithoutTheMethodsOfSkills(t *testing.T) {
 // TestChangedSkillsAreAnnounced: a change of the skills of a server reaches the streams of clients, over
 // each wire, as a change of the resources, which is the notification that the extension names.
 func TestChangedSkillsAreAnnounced(t *testing.T) {
+	harness.Waits(t)
 	harness.EachPair(t, func(t *testing.T, p harness.Pair) {
 		before, contents := upstreamtest.Skill("skill://s/before", "Text.", nil)
 		after, more := upstreamtest.Skill("skill://s/after", "Text.", map[string]string{"a.md": "A."})

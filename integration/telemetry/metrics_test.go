@@ -90,6 +90,7 @@ func value(t *testing.T, text, name string, labels ...string) string {
 
 // TestMetricsOfCalls counts requests and calls in each pair of eras over each transport.
 func TestMetricsOfCalls(t *testing.T) {
+	harness.Waits(t)
 	harness.EachPair(t, func(t *testing.T, p harness.Pair) {
 		x := mustMeasure(t, p)
 		c := x.Talk(t)
@@ -118,6 +119,7 @@ func TestMetricsOfCalls(t *testing.T) {
 
 // TestMetricsOfState reads the state of upstreams, sessions and streams.
 func TestMetricsOfState(t *testing.T) {
+	harness.Waits(t)
 	harness.EachEra(t, func(t *testing.T, p harness.Pair) {
 		x := mustMeasure(t, p)
 		x.Talk(t).HearTools(t)
@@ -149,6 +151,7 @@ func TestMetricsOfState(t *testing.T) {
 
 // TestMetricsOfRefusals sends requests that are refused, each for another reason.
 func TestMetricsOfRefusals(t *testing.T) {
+	harness.Waits(t)
 	harness.RunPair(t, client.EraModern, client.EraModern, "http", func(t *testing.T, p harness.Pair) {
 		x := mustMeasure(t, p)
 		client := &http.Client{}
@@ -196,6 +199,7 @@ func TestMetricsOfRefusals(t *testing.T) {
 
 // TestMetricsOfTokens counts keys that are accepted and rejected, without their names.
 func TestMetricsOfTokens(t *testing.T) {
+	harness.Waits(t)
 	harness.RunPair(t, client.EraModern, client.EraModern, "http", func(t *testing.T, p harness.Pair) {
 		guard, keys := harness.Keyring(t, "canary-name")
 		x := mustMeasure(t, p, func(x *measured, s *harness.Setup) {
@@ -229,6 +233,7 @@ func TestMetricsOfTokens(t *testing.T) {
 
 // TestMetricsOfQueue has one call in progress and one that waits, because of the concurrency.
 func TestMetricsOfQueue(t *testing.T) {
+	harness.Waits(t)
 	harness.EachEra(t, func(t *testing.T, p harness.Pair) {
 		x := mustMeasure(t, p, func(x *measured, _ *harness.Setup) { x.Config.Concurrency = 1 })
 		c := x.Talk(t)
@@ -262,6 +267,7 @@ func body(r *http.Request, text string) {
 
 // TestMetricsAreDocumented compares the metrics with the table of the README, in both directions.
 func TestMetricsAreDocumented(t *testing.T) {
+	harness.Waits(t)
 	harness.RunPair(t, client.EraModern, client.EraModern, "http", func(t *testing.T, p harness.Pair) {
 		x := mustMeasure(t, p)
 		x.Talk(t).Succeed(t, "up__echo", `{}`)
@@ -305,6 +311,7 @@ func TestMetricsAreDocumented(t *testing.T) {
 // TestSpansAreDocumented compares the spans of calls, questions and connections with the table of the
 // README.
 func TestSpansAreDocumented(t *testing.T) {
+	harness.Waits(t)
 	documented := documentedSpans(t)
 	harness.EachEra(t, func(t *testing.T, p harness.Pair) {
 		x := mustTrace(t, p, upstreamtest.Script{}, nil, func(c *upstream.Config) {

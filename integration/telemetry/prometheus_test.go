@@ -122,6 +122,7 @@ func expressions(t *testing.T) (dashboard, alerts []string) {
 
 // TestRecipesNameMetrics has the dashboard and the alerts use documented metrics and labels only.
 func TestRecipesNameMetrics(t *testing.T) {
+	harness.Waits(t)
 	dashboard, alerts := expressions(t)
 	readme := mustRead(t, "cmd/junction/telemetry/README.md")
 	names := regexp.MustCompile(`\b(?:mcp|gen_ai|junction|go|process|error|network)_\w+`)
@@ -204,6 +205,7 @@ func mustQuery(t *testing.T, url, expr string, wanted bool) {
 // TestScrapeWhileStartingAndStopping reads the metrics before the upstream has answered for the first
 // time, and while the program waits for the last call.
 func TestScrapeWhileStartingAndStopping(t *testing.T) {
+	harness.Waits(t)
 	silent, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -239,6 +241,7 @@ func TestScrapeWhileStartingAndStopping(t *testing.T) {
 
 // TestEachAlertHasARunbook: the annotation of each alert names a section, and each section an alert.
 func TestEachAlertHasARunbook(t *testing.T) {
+	harness.Waits(t)
 	var rules struct {
 		Groups []struct {
 			Rules []struct {

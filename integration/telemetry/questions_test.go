@@ -38,6 +38,7 @@ func (x *traced) mustAsk(t *testing.T, meta, question string) harness.ServerRequ
 // TestTraceOfQuestion follows one trace from the client through Junction to the upstream, and back to
 // the client by a question.
 func TestTraceOfQuestion(t *testing.T) {
+	harness.Waits(t)
 	harness.EachPair(t, func(t *testing.T, p harness.Pair) {
 		for _, question := range []string{harness.AskForm, harness.AskSampling, harness.AskRoots} {
 			method := harness.Text(t, []byte(question), "method")
@@ -96,6 +97,7 @@ func (x *traced) ofQuestion(t *testing.T, p harness.Pair, put span, got harness.
 // TestTraceOfAsker joins the trace that a legacy upstream names in its request. The call is of another
 // trace, and becomes a link.
 func TestTraceOfAsker(t *testing.T) {
+	harness.Waits(t)
 	for _, era := range harness.Eras {
 		harness.EachTransport(t, era, client.EraLegacy, func(t *testing.T, p harness.Pair) {
 			x := mustTrace(t, p, upstreamtest.Script{}, nil)
@@ -118,6 +120,7 @@ func TestTraceOfAsker(t *testing.T) {
 
 // TestTraceOfRefusal marks a question that the client cannot be asked, and one that it refuses.
 func TestTraceOfRefusal(t *testing.T) {
+	harness.Waits(t)
 	harness.EachTransport(t, client.EraLegacy, client.EraLegacy, func(t *testing.T, p harness.Pair) {
 		x := mustTrace(t, p, upstreamtest.Script{}, nil)
 		x.Converse(t, harness.Asking(harness.AskSampling), func(harness.ServerRequest) string {
@@ -142,6 +145,7 @@ func TestTraceOfRefusal(t *testing.T) {
 
 // TestTraceOfPing is a ping of an upstream, which no client causes.
 func TestTraceOfPing(t *testing.T) {
+	harness.Waits(t)
 	harness.EachTransport(t, client.EraLegacy, client.EraLegacy, func(t *testing.T, p harness.Pair) {
 		x := mustTrace(t, p, upstreamtest.Script{}, nil)
 		x.Served.Listened(t, p)
@@ -156,6 +160,7 @@ func TestTraceOfPing(t *testing.T) {
 
 // TestTraceOfConnect has the handshakes and the lists, each in a trace of its own.
 func TestTraceOfConnect(t *testing.T) {
+	harness.Waits(t)
 	harness.EachPair(t, func(t *testing.T, p harness.Pair) {
 		x := mustTrace(t, p, upstreamtest.Script{}, nil)
 		x.call(t, "", nil)
@@ -180,6 +185,7 @@ func TestTraceOfConnect(t *testing.T) {
 // TestTraceOfOwnConnect: the call that needs a connection of its own has the handshake in its trace,
 // and the server learns the spans.
 func TestTraceOfOwnConnect(t *testing.T) {
+	harness.Waits(t)
 	for _, clientEra := range harness.Eras {
 		harness.EachTransport(t, clientEra, client.EraLegacy, func(t *testing.T, p harness.Pair) {
 			ownConnect(t, p)
@@ -220,6 +226,7 @@ func ownConnect(t *testing.T, p harness.Pair) {
 // TestMetricsOfQuestions counts the requests of an upstream and the questions to a client, and leaves
 // them out of the outcomes of clients' requests.
 func TestMetricsOfQuestions(t *testing.T) {
+	harness.Waits(t)
 	harness.EachPair(t, func(t *testing.T, p harness.Pair) {
 		x := mustMeasure(t, p)
 		if m, _ := x.Talk(t).Converse(t, harness.Asking(harness.AskForm), harness.AnswersTo); m.Error != nil {

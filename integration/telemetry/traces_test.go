@@ -86,6 +86,7 @@ func (x *traced) call(t *testing.T, meta string, header http.Header) upstreamtes
 // TestTrace follows one trace through client, Junction and upstream. The trace of the HTTP request
 // is another one, and becomes a link.
 func TestTrace(t *testing.T) {
+	harness.Waits(t)
 	harness.EachPair(t, func(t *testing.T, p harness.Pair) {
 		x := mustTrace(t, p, upstreamtest.Script{}, nil)
 		got := x.call(t, `"traceparent":"`+fromMeta+`","tracestate":"a=1","com.example/key":{"n":1.0}`,
@@ -146,6 +147,7 @@ func (x *traced) attributes(t *testing.T, p harness.Pair, request, call span) {
 
 // TestTraceOfHeader joins a trace whose client knows only HTTP headers.
 func TestTraceOfHeader(t *testing.T) {
+	harness.Waits(t)
 	harness.EachEra(t, func(t *testing.T, p harness.Pair) {
 		x := mustTrace(t, p, upstreamtest.Script{}, nil)
 		got := x.call(t, "", http.Header{"Traceparent": {fromProxy}, "Tracestate": {"b=2"}})
@@ -166,6 +168,7 @@ func TestTraceOfHeader(t *testing.T) {
 
 // TestTraceStateOfClient keeps a tracestate of the client beside the trace of the header.
 func TestTraceStateOfClient(t *testing.T) {
+	harness.Waits(t)
 	harness.EachEra(t, func(t *testing.T, p harness.Pair) {
 		x := mustTrace(t, p, upstreamtest.Script{}, nil)
 		got := x.call(t, `"tracestate":[ 1 ]`, http.Header{"Traceparent": {fromProxy}, "Tracestate": {"b=2"}})
@@ -180,6 +183,7 @@ func TestTraceStateOfClient(t *testing.T) {
 
 // TestTraceOfNone sends what is no traceparent: it is carried as it was, and a new trace begins.
 func TestTraceOfNone(t *testing.T) {
+	harness.Waits(t)
 	for _, none := range []string{`1`, `null`, `{"a":[]}`, `""`, `"00"`, `"00-` + traceID + `-0000000000000000-01"`,
 		`"ff-` + traceID + `-` + callerID + `-01"`, `"00-4BF92F3577B34DA6A3CE929D0E0E4736-` + callerID + `-01"`,
 		`"00-` + traceID + `-` + callerID + `-01-more"`, `"00-\u0034` + traceID[1:] + `-` + callerID + `"`} {
@@ -206,6 +210,7 @@ func TestTraceOfNone(t *testing.T) {
 
 // TestTraceFails marks the spans of calls that fail, with the types of the conventions.
 func TestTraceFails(t *testing.T) {
+	harness.Waits(t)
 	harness.EachEra(t, func(t *testing.T, p harness.Pair) {
 		x := mustTrace(t, p, upstreamtest.Script{}, nil)
 		for _, q := range []harness.Query{harness.Called("up__echo", `{"result":{"content":[],"isError":true}}`),
@@ -235,6 +240,7 @@ func TestTraceFails(t *testing.T) {
 
 // TestTraceUnsampled tells the upstream that a trace is not recorded.
 func TestTraceUnsampled(t *testing.T) {
+	harness.Waits(t)
 	harness.EachEra(t, func(t *testing.T, p harness.Pair) {
 		x := mustTrace(t, p, upstreamtest.Script{}, nil)
 		got := x.call(t, `"traceparent":"`+fromMeta[:53]+`00"`, nil)

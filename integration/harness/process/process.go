@@ -1,6 +1,6 @@
 // Package process starts the processes of tests, reads what they write, and ends them with all that
 // they have started. It measures their CPU time and memory where the system tells these, and gives
-// them free ports. It knows nothing of Junction.
+// them free ports. It finds what a test leaves behind (OwnerOf).
 package process
 
 import (
@@ -26,6 +26,7 @@ func MustStartServer(t testing.TB, cmd *exec.Cmd, ready *regexp.Regexp) []string
 	cmd.Stdout, cmd.Stderr = out, out
 	cmd.SysProcAttr = ChildAttr(syscall.SIGKILL)
 	cmd.WaitDelay = 5 * time.Second
+	cmd.Env = OwnerOf(t).Environ(cmd.Environ())
 	if _, err := cmd.StdinPipe(); err != nil { // serve.mjs ends when this is closed
 		t.Fatal(err)
 	}

@@ -93,3 +93,21 @@ func ChildPIDs(pid int) []int {
 	}
 	return pids
 }
+
+// ownedBy returns the living processes with a variable in their environment, except this one.
+func ownedBy(variable string) (pids []int) {
+	names, _ := filepath.Glob("/proc/[0-9]*/environ") // the pattern is good
+	for _, name := range names {
+		// Those of other users cannot be read, and a process that has ended has no environment.
+		environment, _ := os.ReadFile(name)
+		if !bytes.Contains(append([]byte{0}, environment...), []byte("\x00"+variable+"\x00")) {
+			continue
+		}
+		if pid, err := strconv.Atoi(filepath.Base(filepath.Dir(name))); err == nil && pid != os.Getpid() {
+			if _, lives := Living(pid); lives {
+				pids = append(pids, pid)
+			}
+		}
+	}
+	return pids
+}

@@ -26,3 +26,5 @@ func CPUTime([]int) (time.Duration, error) { return 0, errors.ErrUnsupported }
 func Resident(int) (all, own int64, err error) { return 0, 0, errors.ErrUnsupported }
 
 func ChildPIDs(int) []int { return nil }
+
+func ownedBy(string) []int { return nil }

@@ -1,0 +1,195 @@
+package process
+
+// This file finds out what a test leaves behind, although other tests run beside it. A goroutine
+// belongs to the test whose label it has inherited (runtime/pprof), a process to the test that one of
+// its environment variables names, and a temporary file to the test in whose folder it is. Left finds
+// what belongs to no test, when all tests of a package have ended.
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"runtime/pprof"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+const (
+	// label is the key of the label of goroutines.
+	label = "test"
+	// variable has the test that a process belongs to. Junction passes variables to its commands whose
+	// names begin with XDG_, and so does the program for all its descendants.
+	variable = "XDG_TEST_OWNER"
+	// labelled makes runtime.Stack show the labels of goroutines.
+	labelled = "tracebacklabels=1"
+)
+
+// Owner is a test to which goroutines, processes and files belong.
+type Owner struct {
+	name string // of the test
+	temp string // the folder of its temporary files
+
+	patience time.Duration // for what is ending
+}
+
+// owners are the tests that run.
+type owners struct {
+	mu  sync.Mutex
+	all map[testing.TB]*Owner
+}
+
+var running = sync.OnceValue(func() *owners { return &owners{all: map[testing.TB]*Owner{}} })
+
+// OwnerOf returns the owner of what a test starts from the first call on. It must be called by the
+// goroutine of the test. When the test has ended and its later cleanups have run, it fails the test
+// for each goroutine, process and temporary file that is left.
+func OwnerOf(t testing.TB) *Owner {
+	t.Helper()
+	r := running()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if o := r.all[t]; o != nil {
+		return o
+	}
+	o := &Owner{name: t.Name(), temp: filepath.Join(t.TempDir(), "t"), patience: Patience}
+	// Other users may have temporary files there, as in /tmp.
+	if err := errors.Join(os.Mkdir(o.temp, 0o700), os.Chmod(o.temp, 0o777|os.ModeSticky)); err != nil {
+		t.Fatal(err)
+	}
+	r.all[t] = o
+	o.label()
+	t.Cleanup(func() {
+		for _, thing := range o.left() {
+			t.Errorf("left behind: %s", thing)
+		}
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		delete(r.all, t)
+	})
+	return o
+}
+
+// Lasts runs f, which starts something that outlives the test: its goroutines belong to no test.
+func (o *Owner) Lasts(f func()) {
+	pprof.SetGoroutineLabels(context.Background())
+	defer o.label()
+	f()
+}
+
+func (o *Owner) label() {
+	pprof.SetGoroutineLabels(pprof.WithLabels(context.Background(), pprof.Labels(label, o.name)))
+}
+
+func (o *Owner) id() string { return strconv.Itoa(os.Getpid()) + "/" + o.name }
+
+// Variable returns a variable of the environment that makes a process belong to the test.
+func (o *Owner) Variable() (name, value string) { return variable, o.id() }
+
+// Environ appends variables to an environment that make a process, and the temporary files of it,
+// belong to the test.
+func (o *Owner) Environ(environment []string) []string {
+	return append(slices.Clip(environment), variable+"="+o.id(), "TMPDIR="+o.temp)
+}
+
+// left waits until nothing is left of the test, and returns what is left at the end of its patience.
+func (o *Owner) left() []string {
+	return awaitNothing(o.patience, func() (list []string) {
+		for _, g := range goroutines() {
+			if g.label == o.name {
+				list = append(list, g.String())
+			}
+		}
+		for _, pid := range ownedBy(variable + "=" + o.id()) {
+			name, _ := Living(pid)
+			list = append(list, fmt.Sprintf("process %d (%s)", pid, name))
+		}
+		return append(list, files(o.temp)...)
+	})
+}
+
+// Prepare makes labels visible and gives this process a folder for temporary files, through which
+// processes of other users may pass. Left looks there,
+// and remove removes it. Call it before the first test.
+func Prepare(temp string) error {
+	debug := labelled
+	if other := os.Getenv("GODEBUG"); other != "" {
+		debug = other + "," + labelled
+	}
+	return errors.Join(os.Setenv("GODEBUG", debug), os.MkdirAll(temp, 0o711), os.Setenv("TMPDIR", temp))
+}
+
+// Left waits until nothing is left of a package whose tests have ended, and returns what is left at
+// the end of its patience: goroutines and children of no test, such as those of a timer, and files in
+// the folder of Prepare.
+func Left(patience time.Duration) []string {
+	return awaitNothing(patience, func() (list []string) {
+		for _, g := range goroutines() {
+			list = append(list, g.String())
+		}
+		for _, pid := range ChildPIDs(os.Getpid()) {
+			if name, lives := Living(pid); lives {
+				list = append(list, fmt.Sprintf("process %d (%s)", pid, name))
+			}
+		}
+		return append(list, files(os.TempDir())...)
+	})
+}
+
+// awaitNothing waits until nothing is left.
+func awaitNothing(patience time.Duration, left func() []string) (list []string) {
+	for pause, end := time.Millisecond, time.Now().Add(patience); ; pause = min(2*pause, 50*time.Millisecond) {
+		if list = left(); len(list) == 0 || time.Now().After(end) {
+			return list
+		}
+		time.Sleep(pause)
+	}
+}
+
+// goroutine is a goroutine that runs code of this module.
+type goroutine struct{ label, stack string }
+
+func (g goroutine) String() string { return "a goroutine:\n" + g.stack }
+
+// goroutines returns the goroutines of this module, but the current one and those that run tests.
+func goroutines() (list []goroutine) {
+	b := make([]byte, 1<<20)
+	n := runtime.Stack(b, true)
+	for n == len(b) {
+		b = make([]byte, 2*len(b))
+		n = runtime.Stack(b, true)
+	}
+	for _, stack := range strings.Split(string(b[:n]), "\n\n")[1:] {
+		if !strings.Contains(stack, "junction/") || strings.Contains(stack, "\ntesting.(*T).Run(") ||
+			strings.Contains(stack, "\ntesting.tRunner(") {
+			continue
+		}
+		g := goroutine{stack: stack}
+		header, _, _ := strings.Cut(stack, "\n")
+		if _, value, ok := strings.Cut(header, `labels:{"`+label+`": `); ok {
+			if quoted, err := strconv.QuotedPrefix(value); err == nil {
+				g.label, _ = strconv.Unquote(quoted) // QuotedPrefix has checked it
+			}
+		}
+		list = append(list, g)
+	}
+	return list
+}
+
+// files returns the files in a folder that is there for a test or a package.
+func files(dir string) (list []string) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return []string{err.Error()}
+	}
+	for _, e := range entries {
+		list = append(list, "the file "+filepath.Join(dir, e.Name()))
+	}
+	return list
+}
