@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"junction/integration/harness"
+	"junction/integration/harness/needs"
 )
 
 // recipe is one of the manifests of RECIPES.md, in a folder of its own.
@@ -66,9 +67,8 @@ func (r *recipe) write(name, text string) {
 // run runs a program of this machine.
 func (r *recipe) run(program string, args ...string) {
 	r.t.Helper()
-	if _, err := exec.LookPath(program); err != nil {
-		r.t.Skipf("there is no %s", program)
-	}
+	_, err := exec.LookPath(program)
+	needs.Skip(r.t, err)
 	if out, err := exec.Command(program, args...).CombinedOutput(); err != nil {
 		r.t.Fatalf("%s: %v\n%s", program, err, out)
 	}

@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"testing/fstest"
 
 	"gopkg.in/yaml.v3"
 
@@ -20,63 +19,11 @@ import (
 func TestMain(m *testing.M) { harness.Main(m, nil) }
 
 // TestDocuments checks what the documents name: files, folders and headings, declarations with their
-// file, commands and flags, configuration keys and files, tests. It also checks how long and how wide they are.
+// file, commands and flags, configuration keys and files, tests. It also checks how wide they are.
 func TestDocuments(t *testing.T) {
 	harness.WithoutShort(t) // it starts the program for each command and configuration
 	for _, problem := range documentProblems(t, os.DirFS("..")) {
 		t.Error(problem)
-	}
-}
-
-// TestDocumentsRules breaks each rule once.
-func TestDocumentsRules(t *testing.T) {
-	harness.WithoutShort(t) // it starts the program for each command and configuration
-	fence := func(language, text string) string { return "```" + language + "\n" + text + "\n```\n" }
-	for _, test := range []struct{ name, text, want string }{
-		{"nothing wrong", "# A title\n[a](#a-title) [b](proxy/b.go) `junction keys list --output json` `names.max_length`\n" +
-			"`max_links` `timeout: 5s` `T.f` (`proxy/b.go`) `made` in\n`proxy/b.go`\n" + fence("sh", "junction check --config config.yaml") +
-			fence("yaml", "listen: 127.0.0.1:0") + fence("", "go test ./proxy -run TestThing"), ""},
-		{"file", "[a](proxy/c.go)", "README.md:1: there is no file proxy/c.go"},
-		{"heading", "# A title\n[a](#title)", "README.md:2: there is no heading #title in README.md"},
-		{"heading of another document", "[a](proxy/README.md#nothing)",
-			"README.md:1: there is no heading #nothing in proxy/README.md"},
-		{"path", "`proxy/c.go`", "README.md:1: there is no file proxy/c.go"},
-		{"folder", "`proxy/c`", "README.md:1: there is no folder proxy/c"},
-		{"function", "a\n`gone` in\n`proxy/b.go`", "README.md:2: there is no gone in proxy/b.go"},
-		{"command", "`junction chekc`", "README.md:1: there is no command junction chekc"},
-		{"command of a command", "`junction keys crate ann`", "README.md:1: there is no command junction keys crate"},
-		{"flag", fence("sh", "$ junction check --file config.yaml | cat --number"),
-			"README.md:2: junction check has no flag --file"},
-		{"flag alone", "`--confg`", "README.md:1: no command has a flag --confg"},
-		{"key", "`names.max_len`", "README.md:1: there is no configuration key names.max_len"},
-		{"key alone", "`max_lnks`", "README.md:1: there is no configuration key max_lnks"},
-		{"key with a value", "`auth: { moed: oauth_user }`", "README.md:1: there is no configuration key moed"},
-		{"configuration file", fence("yaml", "lisen: 127.0.0.1:0"),
-			"README.md:1: config.yaml:1: lisen: unknown key; did you mean listen?"},
-		{"test", "`go test ./proxy -run 'TestThing|TestOther'`", "README.md:1: there is no TestOther in ./proxy"},
-		{"package", "`go test ./prxy`", "README.md:1: there is no package ./prxy"},
-		{"broken span", "`go`\n`test", "README.md:2: a code span goes on in the next line"},
-		{"columns", strings.Repeat("word ", 21), "README.md:1: 104 columns, want at most 100"},
-		{"cell", "| a |\n| --- |\n| " + strings.Repeat("x", 101) + " |",
-			"README.md:3: a cell of 101 characters, want at most 100; write a section"},
-		{"lines", strings.Repeat("a\n", 151), "README.md: 151 lines, want at most 150"},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			root := fstest.MapFS{
-				"README.md":           {Data: []byte(strings.TrimRight(test.text, " \n") + "\n")},
-				"proxy/README.md":     {Data: []byte("# Proxy\n")},
-				"proxy/b.go":          {Data: []byte("package proxy\ntype T struct {\n\tf int\n}\nfunc made() {}\n")},
-				"proxy/b_test.go":     {Data: []byte("package proxy\nfunc TestThing(t *testing.T) {}\n")},
-				"config.example.yaml": {Data: mustReadFile(t, "../config.example.yaml")},
-			}
-			var want []string
-			if test.want != "" {
-				want = []string{test.want}
-			}
-			if got := documentProblems(t, root); !slices.Equal(got, want) {
-				t.Errorf("problems: %q, want %q", got, want)
-			}
-		})
 	}
 }
 
@@ -109,7 +56,6 @@ type passage struct {
 }
 
 const (
-	maxReadme  = 150 // lines
 	maxColumns = 100
 	maxCell    = 100 // of a table
 )
@@ -167,9 +113,6 @@ var (
 // checkDocument checks one document, line by line.
 func (d *documentCheck) checkDocument(document string) {
 	lines := strings.Split(strings.TrimSuffix(d.read(document), "\n"), "\n")
-	if document == "README.md" && len(lines) > maxReadme {
-		d.problems = append(d.problems, fmt.Sprintf("%s: %d lines, want at most %d", document, len(lines), maxReadme))
-	}
 	var block *passage
 	for i, text := range lines {
 		language, fence := strings.CutPrefix(strings.TrimSpace(text), "```")

@@ -4,6 +4,7 @@
 package integration
 
 import (
+	"bytes"
 	"fmt"
 	"go/ast"
 	"go/parser"
@@ -18,7 +19,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"testing/fstest"
+	"unicode/utf8"
 )
 
 // arrows are the imports that a package may make of others in this module; a package that is not
@@ -166,8 +167,10 @@ var arrows = map[string][]string{
 }
 
 // forTests are packages of test support: they import what they like, and only tests import them.
-var forTests = []string{"upstream/upstreamtest", "auth/authtest", "proxy/members/memberstest", "proxy/proxytest", "cmd/junction/registry/registrytest",
-	"integration", "integration/harness", "integration/harness/npm", "integration/harness/process", "integration/harness/settings", "integration/load"}
+var forTests = []string{"upstream/upstreamtest", "auth/authtest", "proxy/members/memberstest", "proxy/proxytest",
+	"cmd/junction/registry/registrytest", "integration", "integration/harness", "integration/harness/needs",
+	"integration/harness/npm", "integration/harness/process", "integration/harness/settings", "integration/load",
+	"integration/needs"}
 
 // noHTTP are packages that answer requests of any transport.
 var noHTTP = []string{"proxy", "proxy/scope", "proxy/view"}
@@ -205,11 +208,6 @@ func TestArrowsAreUsed(t *testing.T) {
 	for _, unused := range tree.unused(arrows) {
 		t.Error(unused)
 	}
-	small := sourceTree{"upstream/raw": tree["upstream/raw"]}
-	want := []string{"gone: there is no such package", "upstream/raw: no file imports proxy"}
-	if got := small.unused(map[string][]string{"upstream/raw": {"proxy"}, "gone": {}}); !slices.Equal(got, want) {
-		t.Errorf("unused are %q, want %q", got, want)
-	}
 }
 
 // unused returns the arrows without an import.
@@ -238,112 +236,6 @@ func (tree sourceTree) unused(table map[string][]string) (problems []string) {
 
 // topLevel are the folders with packages. There are no others.
 var topLevel = []string{"auth", "cmd", "integration", "policy", "proxy", "upstream"}
-
-// TestLayoutRules breaks each rule once.
-func TestLayoutRules(t *testing.T) {
-	const proxyDoc = "// Package proxy is here.\n"
-	for _, test := range []struct {
-		name  string
-		files map[string]string
-		want  []string
-	}{
-		{"nothing wrong", map[string]string{
-			"proxy/a.go": proxyDoc + "package proxy\nimport (\n\"junction/upstream/raw\"\n\"" + mcpGo +
-				"mcp\"\n)\nvar words = map[string]bool{}\nfunc f() { words := raw.X(mcp.Y); words[1]++ }\n",
-			"proxy/a_test.go":         "package proxy\nimport \"junction/upstream/upstreamtest\"\nvar n int\nfunc f() { n++ }\n",
-			"proxy/testdata/x.go":     "not Go",
-			"npm/node_modules/x/a.go": "package strange\nfunc init() {}\n",
-			"other/go.mod":            "module other\n",
-			"other/a.go":              "package other\n",
-		}, nil},
-		{"arrow", map[string]string{
-			"upstream/raw/a.go": "// Package raw is here.\npackage raw\nimport _ \"junction/upstream\"\n",
-		}, []string{"upstream/raw/a.go:3: upstream/raw imports upstream: arrows has no such arrow"}},
-		{"test support", map[string]string{
-			"upstream/a.go": "// Package upstream is here.\npackage upstream\nimport _ \"junction/upstream/upstreamtest\"\n",
-		}, []string{"upstream/a.go:3: upstream imports upstream/upstreamtest: only tests do"}},
-		{"core", map[string]string{
-			"proxy/a.go": proxyDoc + "package proxy\nimport _ \"net/http\"\n",
-		}, []string{"proxy/a.go:3: proxy imports net/http: it is in proxy/front"}},
-		{"libraries", map[string]string{
-			"proxy/a.go": proxyDoc + "package proxy\nimport _ \"" + mcpGo + "server\"\nimport _ \"" + goSDK + "/mcp\"\n",
-		}, []string{
-			"proxy/a.go:3: proxy imports " + mcpGo + "server: of mcp-go only mcp, outside cmd and tests",
-			"proxy/a.go:4: proxy imports " + goSDK + "/mcp: only tests do",
-		}},
-		{"another client", map[string]string{
-			"cmd/junction/a.go":      "// Command junction is here.\npackage main\nimport _ \"" + mcpGo + "client/transport\"\n",
-			"cmd/junction/a_test.go": "package main\nimport _ \"" + mcpGo + "client\"\n",
-		}, []string{
-			"cmd/junction/a.go:3: cmd/junction imports " + mcpGo + "client/transport: upstream/client is the client of MCP; only tests use another",
-		}},
-		{"old names in comments", map[string]string{"policy/a.go": "// Package policy is here.\npackage policy\n" +
-			"// g does it.\nfunc f() {}\n// A T is one.\ntype T int\n// U is one.\ntype V int\n// W\n"},
-			[]string{`policy/a.go:4: the comment of f begins with "g"`, `policy/a.go:8: the comment of V begins with "U"`}},
-		{"no package comment", map[string]string{"proxy/a.go": "package proxy\n"},
-			[]string{"proxy: 0 package comments, want 1"}},
-		{"two package comments",
-			map[string]string{"proxy/a.go": proxyDoc + "package proxy\n", "proxy/b.go": proxyDoc + "package proxy\n"},
-			[]string{"proxy: 2 package comments, want 1"}},
-		{"form of the package comment", map[string]string{"proxy/a.go": "// This is something else.\npackage proxy\n"},
-			[]string{`proxy/a.go:1: the package comment does not begin with "Package proxy "`}},
-		{"form of the command's comment", map[string]string{"cmd/x/a.go": "// Package main is here.\npackage main\n"},
-			[]string{`cmd/x/a.go:1: the package comment does not begin with "Command x "`}},
-		{"file in the package comment", map[string]string{
-			"proxy/a.go": "// Package proxy is in a.go, upstream/x.go and b.go.\npackage proxy\n"},
-			[]string{"proxy/a.go:1: the package comment names b.go, which does not exist"}},
-		{"init", map[string]string{"proxy/a.go": proxyDoc + "package proxy\nfunc init() {}\n"},
-			[]string{"proxy/a.go:3: there is an init function"}},
-		{"written variables", map[string]string{
-			"auth/a.go": "// Package auth is here.\npackage auth\nvar a, b, c, d, e, f, g, h = 1, 2, 3, 4, 5, 6, 7, 8\n",
-			"auth/b.go": "package auth\nimport \"net/http\"\nfunc x() {\na = 2\nb++\nc.d[1].e = 3\n_ = &d\ndelete(e, " +
-				"1)\nfor f = range 3 {}\n*g += 1\n" +
-				"h := 1\nh = 2\nhttp.DefaultClient = nil\n_, h = &h, 3\n}\n",
-		}, []string{
-			"auth/b.go:4: a is a variable of the package, and is written",
-			"auth/b.go:5: b is a variable of the package, and is written",
-			"auth/b.go:6: c is a variable of the package, and is written",
-			"auth/b.go:7: d is a variable of the package, and its address is taken",
-			"auth/b.go:8: e is a variable of the package, and is written",
-			"auth/b.go:9: f is a variable of the package, and is written",
-			"auth/b.go:10: g is a variable of the package, and is written",
-			"auth/b.go:13: http.DefaultClient is a variable of another package, and is written",
-		}},
-		{"state", map[string]string{
-			"proxy/a.go": proxyDoc +
-				"package proxy\nimport (\n\"sync\"\n\"sync/atomic\"\n)\nvar m sync.Mutex\nvar n = struct{ x atomic.Int64 " +
-				"}{}\nvar o = sync.OnceValue(f)\n",
-		}, []string{"proxy/a.go:7: sync.Mutex at package level is state",
-			"proxy/a.go:8: atomic.Int64 at package level is state"}},
-		{"doc comments", map[string]string{
-			"upstream/a.go": "// Package upstream is here.\npackage upstream\n" +
-				"type A int\n" +
-				"func (a A) B() {}\n" +
-				"func (a *A) String() string { return \"\" }\n" +
-				"func C() {}\n" +
-				"type d int\n" +
-				"func (d) E() {}\n" +
-				"var F = 1\n" +
-				"const (\nG = 1 // is here\nH = 2\n)\n" +
-				"// I and J are here.\ntype (\nI int\nJ int\n)\n" +
-				"const K I = 1\n",
-		}, []string{
-			"upstream/a.go:3: A has no doc comment", "upstream/a.go:4: A.B has no doc comment",
-			"upstream/a.go:6: C has no doc comment",
-			"upstream/a.go:9: F has no doc comment", "upstream/a.go:12: H has no doc comment",
-		}},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			files := fstest.MapFS{}
-			for name, text := range test.files {
-				files[name] = &fstest.MapFile{Data: []byte(text)}
-			}
-			if got := mustParseTree(t, files).problems(); !slices.Equal(got, test.want) {
-				t.Errorf("problems:\n\t%s\nwant:\n\t%s", strings.Join(got, "\n\t"), strings.Join(test.want, "\n\t"))
-			}
-		})
-	}
-}
 
 // sourceTree is the Go files of the module by package folder.
 type sourceTree map[string]*sourcePackage
@@ -413,6 +305,7 @@ func (tree sourceTree) problems() []string {
 			all = append(all, p.inits(file)...)
 			all = append(all, p.state(file)...)
 			all = append(all, p.misnamed(file)...)
+			all = append(all, p.wide(file)...)
 			if dir == "proxy" || dir == "upstream" || dir == "upstream/client" {
 				all = append(all, p.undocumented(file)...)
 			}
@@ -675,6 +568,29 @@ func (p *sourcePackage) undocumented(file *ast.File) (problems []string) {
 					}
 				}
 			}
+		}
+	}
+	return problems
+}
+
+// columns is how wide a line of code may be; a tab counts as four.
+const columns = 120
+
+// wide finds lines that are too wide. The tag of a field, which cannot be wrapped, does not count.
+func (p *sourcePackage) wide(file *ast.File) (problems []string) {
+	name, tags := p.set.Position(file.Package).Filename, map[int]bool{}
+	ast.Inspect(file, func(n ast.Node) bool {
+		if f, ok := n.(*ast.Field); ok && f.Tag != nil {
+			tags[p.set.Position(f.Tag.Pos()).Line] = true
+		}
+		return true
+	})
+	number := 0
+	for line := range bytes.Lines(p.texts[file]) {
+		number++
+		width := utf8.RuneCount(bytes.TrimRight(line, "\n")) + 3*bytes.Count(line, []byte("\t"))
+		if width > columns && !tags[number] {
+			problems = append(problems, fmt.Sprintf("%s:%d: %d columns, at most %d", name, number, width, columns))
 		}
 	}
 	return problems

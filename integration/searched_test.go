@@ -11,7 +11,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"testing/fstest"
 
 	"junction/auth/authtest"
 )
@@ -44,50 +43,6 @@ func TestSearchedLogs(t *testing.T) {
 		if strings.Contains(string(text), "exec junction") {
 			t.Errorf("%s has exec junction, of which nothing is searched: the command is junction", script.Name())
 		}
-	}
-}
-
-// TestSearchedRules breaks each rule once.
-func TestSearchedRules(t *testing.T) {
-	const product = "// Package a is here.\npackage a\nimport \"log/slog\"\ntype Options struct { N int; Log " +
-		"*slog.Logger }\ntype Other struct { N int }\nfunc New(n int, log *slog.Logger) {}\n"
-	for _, test := range []struct{ name, text, want string }{
-		{"searched", "import \"log/slog\"\nfunc f(l *slog.Logger) { New(1, l); _ = Options{Log: l}; _ = []Other{{N: 1}} }\n",
-			""},
-		{"a log of its own", "import \"log/slog\"\nvar l = slog.New(nil)\n",
-			"a/a_test.go:3: slog.New makes a log that nobody searches: authtest.Log makes one"},
-		{"a handler", "import \"log/slog\"\nvar l = slog.NewJSONHandler(nil, nil)\n",
-			"a/a_test.go:3: slog.NewJSONHandler makes a log that nobody searches: authtest.Log makes one"},
-		{"none", "import \"log/slog\"\nvar l = slog.DiscardHandler\n",
-			"a/a_test.go:3: slog.DiscardHandler makes a log that nobody searches: authtest.Log makes one"},
-		{"left out", "func f() { _ = Options{N: 1} }\n",
-			"a/a_test.go:2: a.Options without Log has nobody search what it says"},
-		{"left out, empty", "func f() { g(t, &Options{}) }\n",
-			"a/a_test.go:2: a.Options without Log has nobody search what it says"},
-		{"left out, in a list", "func f() { _ = []Options{{N: 1}} }\n",
-			"a/a_test.go:2: a.Options without Log has nobody search what it says"},
-		{"not given", "func f() { New(1, nil) }\n", "a/a_test.go:2: New with nil for a log has nobody search what is said"},
-		{"written nowhere", "import \"io\"\nvar o = options{stderr: io.Discard}\n",
-			"a/a_test.go:3: io.Discard as standard error has nobody search it"},
-		{"a secret", "var c = Other{ClientSecret: \"s3cret\"}\n",
-			"a/a_test.go:2: no log is searched for a secret that is a constant, unless it begins with canary-"},
-		{"a secret header", "var c = map[string]string{\"X-Api-Key\": \"k\"}\n",
-			"a/a_test.go:2: no log is searched for a secret that is a constant, unless it begins with canary-"},
-		{"a secret in a file", "var c = \"client_" + "secret: s3cret\"\n",
-			"a/a_test.go:2: no log is searched for a secret that is a constant, unless it begins with canary-"},
-		{"secrets that are found",
-			"var c = \"auth: { client_secret: canary-s3cret }, client_secret: %s\"\nvar d = " +
-				"map[string]string{\"Authorization\": \"Bearer canary-k\", \"Cookie\": \"\"}\n", ""},
-		{"the program", "func f() { exec.Command(junctionBinary(t), 1) }\n",
-			"a/a_test.go:2: what this process writes is not searched: runJunction and program.mustServe do"},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			tree := mustParseTree(t,
-				fstest.MapFS{"a/a.go": {Data: []byte(product)}, "a/a_test.go": {Data: []byte("package a\n" + test.text)}})
-			if got := strings.Join(tree.unsearched(), "\n"); got != test.want {
-				t.Errorf("problems:\n\t%s\nwant:\n\t%s", got, test.want)
-			}
-		})
 	}
 }
 

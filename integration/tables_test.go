@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"testing/fstest"
 )
 
 // TestDocumentsTables checks that the methods exist which the tables of package documentation list,
@@ -25,22 +24,6 @@ func TestDocumentsTables(t *testing.T) {
 	}
 	if found < 40 {
 		t.Errorf("the tables have %d methods, want at least 40", found)
-	}
-}
-
-// TestDocumentsTablesRules renames a method, moves one, and leaves two where they are.
-func TestDocumentsTablesRules(t *testing.T) {
-	root := fstest.MapFS{
-		"p/doc.go": {Data: []byte("//\tA.kept  a.go  text\n//\t(*A).below  q  text\n//\tA.renamed  a.go  text\n" +
-			"//\t(*A).moved  a.go  text\n//\ta.go  a file\npackage p\n")},
-		"p/a.go":   {Data: []byte("package p\nfunc (a *A) kept() {}\nfunc (a *A) named() {}\n")},
-		"p/b.go":   {Data: []byte("package p\nfunc (a A) moved() {}\n")},
-		"p/q/a.go": {Data: []byte("package q\nfunc (a *A) below() {}\n")},
-	}
-	rows, got := checkTables(t, root, "p/doc.go")
-	want := []string{"p/doc.go: A.renamed is not in p/a.go", "p/doc.go: A.moved is not in p/a.go"}
-	if rows != 4 || !slices.Equal(got, want) {
-		t.Errorf("of %d methods, the problems are %q; want 4, and %q", rows, got, want)
 	}
 }
 

@@ -12,18 +12,11 @@ import (
 	_ "github.com/jackc/pgx/v5/stdlib" // the driver "pgx"
 )
 
-// Schema returns the DSN of an empty schema in the Postgres of JUNCTION_TEST_POSTGRES, which is
-// dropped at the end of the test. Without that variable the test is skipped, or fails if
-// JUNCTION_REQUIRE_NODE=1.
+// Schema returns the DSN of an empty schema in the database of Postgres, which is dropped at the end of
+// the test.
 func Schema(t testing.TB) string {
 	t.Helper()
-	dsn := os.Getenv("JUNCTION_TEST_POSTGRES")
-	switch {
-	case dsn == "" && os.Getenv("JUNCTION_REQUIRE_NODE") == "1":
-		t.Fatal("JUNCTION_TEST_POSTGRES names no Postgres")
-	case dsn == "":
-		t.Skip("JUNCTION_TEST_POSTGRES names no Postgres; .ci/postgres starts one")
-	}
+	dsn := Postgres(t)
 	db, err := sql.Open("pgx", dsn)
 	if err != nil {
 		t.Fatal(err)

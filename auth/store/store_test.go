@@ -24,8 +24,7 @@ type database struct {
 	keys        *seal.Ring
 }
 
-// run runs a test with SQLite and, if JUNCTION_TEST_POSTGRES has a DSN, in a new schema of
-// Postgres.
+// run runs a test with SQLite, and in a new schema of Postgres.
 func run(t *testing.T, f func(t *testing.T, d database)) {
 	keys := mustRing(t, "a")
 	t.Run(SQLite, func(t *testing.T) { f(t, database{SQLite, filepath.Join(t.TempDir(), "junction ?#%.db"), keys}) })

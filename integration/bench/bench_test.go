@@ -93,9 +93,6 @@ func road(b *testing.B, name, era string, upstream benchEndpoint, program func(*
 	case "junction-jwt": // as junction-http, for people who sign in
 		return startSignedIn(b, program(b), era, overHTTP(upstream, era)), ""
 	case "junction-owner", "junction-forwarded": // two processes, of which one has the sessions
-		if os.Getenv("JUNCTION_TEST_POSTGRES") == "" {
-			return benchEndpoint{}, "JUNCTION_TEST_POSTGRES names no Postgres"
-		}
 		return startReplicas(b, program(b), era, name == "junction-forwarded", overHTTP(upstream, era)), ""
 	case "hop-stdio":
 		return startHopStdio(b), ""

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -15,6 +14,7 @@ import (
 
 	_ "github.com/jackc/pgx/v5/stdlib" // the driver of backends
 
+	"junction/auth/authtest"
 	"junction/integration/harness"
 	"junction/integration/harness/process"
 )
@@ -86,7 +86,7 @@ func BenchmarkLimits(b *testing.B) {
 
 // backends returns the CPU times of the processes of the database that have connections.
 func backends(b *testing.B) map[int]time.Duration {
-	db, err := sql.Open("pgx", os.Getenv("JUNCTION_TEST_POSTGRES"))
+	db, err := sql.Open("pgx", authtest.Postgres(b))
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"junction/auth"
+	"junction/auth/authtest"
 	"junction/integration/harness"
 )
 
@@ -122,7 +123,7 @@ func descriptors(b *testing.B, ep benchEndpoint) (n float64) {
 // it has. Nothing else may use the server of the database.
 func statements(b *testing.B, processes int) (each, connections float64) {
 	b.Helper()
-	db, err := sql.Open("pgx", os.Getenv("JUNCTION_TEST_POSTGRES"))
+	db, err := sql.Open("pgx", authtest.Postgres(b))
 	if err != nil {
 		b.Fatal(err)
 	}

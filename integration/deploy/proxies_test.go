@@ -23,6 +23,7 @@ import (
 	"junction/auth"
 	"junction/auth/authtest"
 	"junction/integration/harness"
+	"junction/integration/harness/needs"
 	"junction/integration/harness/process"
 	"junction/upstream/client"
 	"junction/upstream/upstreamtest"
@@ -148,19 +149,12 @@ func haproxy() front {
 
 func port(address string) string { return address[strings.LastIndexByte(address, ':')+1:] }
 
-// program returns a program of Debian, which CI installs.
+// program returns the path of a program of this machine.
 func program(t *testing.T, name string) string {
 	t.Helper()
-	for _, at := range []string{name, "/usr/sbin/" + name} {
-		if found, err := exec.LookPath(at); err == nil {
-			return found
-		}
-	}
-	if os.Getenv("CI") != "" {
-		t.Fatalf("%s is not installed", name)
-	}
-	t.Skipf("%s is not installed", name)
-	return ""
+	path, err := needs.Path(name)
+	needs.Skip(t, err)
+	return path
 }
 
 // stack is a reverse proxy, Junction and a server.

@@ -22,6 +22,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"junction/integration/harness"
+	"junction/integration/harness/needs"
 	"junction/integration/harness/process"
 	"junction/integration/load"
 	"junction/upstream/upstreamtest"
@@ -213,7 +214,7 @@ func mustGet(t *testing.T, url string, status int) string {
 // is well again.
 func TestFaultFullDisk(t *testing.T) {
 	harness.Waits(t)
-	harness.Need(t, exec.Command("unshare", "-rm", "mount", "-t", "tmpfs", "tmpfs", os.TempDir()).Run())
+	needs.Mounts.Require(t)
 	p := harness.NewProgram(t)
 	disk, more := filepath.Join(p.Dir, "disk"), filepath.Join(p.Dir, "more")
 	if err := errors.Join(os.Mkdir(disk, 0o700), syscall.Mkfifo(more, 0o600)); err != nil {

@@ -49,7 +49,7 @@ const asReplica = "replicas: { listen: 127.0.0.1:0, advertise: 127.0.0.1:0 }\n"
 // has it: it would not know of deleted sessions, and of limits.
 func TestFaultProcessWithoutReplicas(t *testing.T) {
 	harness.WithoutShort(t)
-	t.Parallel()
+	harness.Waits(t)
 	config, _ := harness.MustScripted(t, "http", upstreamtest.Script{})
 	dsn := authtest.Schema(t)
 	first := mustProcess(t, dsn, config.URL, nil, asReplica)
@@ -67,7 +67,7 @@ func TestFaultProcessWithoutReplicas(t *testing.T) {
 // has its own database: nothing is taken over, and nothing is thrown away.
 func TestFaultAnotherDatabase(t *testing.T) {
 	harness.WithoutShort(t)
-	t.Parallel()
+	harness.Waits(t)
 	config, _ := harness.MustScripted(t, "http", upstreamtest.Script{Era: "legacy"})
 	first := mustProcess(t, authtest.Schema(t), config.URL, nil, asReplica)
 	first.MustServe(t)
@@ -101,7 +101,7 @@ func TestFaultAnotherDatabase(t *testing.T) {
 // unready, and only when its lease ends.
 func TestFaultDatabaseOfOneReplica(t *testing.T) {
 	harness.WithoutShort(t)
-	t.Parallel()
+	harness.Waits(t)
 	config, _ := harness.MustScripted(t, "http", upstreamtest.Script{})
 	g := authtest.MustGate(t, authtest.Schema(t))
 	dsn := "${DSN}"
@@ -132,7 +132,7 @@ func TestFaultDatabaseOfOneReplica(t *testing.T) {
 // its own with an unbroken order. Without {replica} in the name, the second process does not start.
 func TestFaultAuditOfReplicas(t *testing.T) {
 	harness.WithoutShort(t)
-	t.Parallel()
+	harness.Waits(t)
 	config, _ := harness.MustScripted(t, "http", upstreamtest.Script{})
 	dsn, dir := authtest.Schema(t), t.TempDir()
 	var all []*harness.Program

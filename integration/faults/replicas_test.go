@@ -31,7 +31,6 @@ import (
 // mustReplicas starts three processes over one database, with further sections of the file.
 func mustReplicas(t *testing.T, dsn string, sections ...string) []*harness.Program {
 	t.Helper()
-	t.Parallel()
 	config, _ := harness.MustScripted(t, "http", upstreamtest.Script{Era: "legacy"})
 	var all []*harness.Program
 	for i := range 3 {
@@ -294,7 +293,7 @@ func TestFaultReplicasLateStatements(t *testing.T) {
 // and the session are where they were.
 func TestFaultReplicaUnreachable(t *testing.T) {
 	harness.WithoutShort(t)
-	t.Parallel()
+	harness.Waits(t)
 	config, _ := harness.MustScripted(t, "http", upstreamtest.Script{Era: "legacy"})
 	w := mustWay(t, process.FreePort(t))
 	var all []*harness.Program

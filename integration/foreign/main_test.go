@@ -8,4 +8,6 @@ import (
 	"junction/integration/harness"
 )
 
-func TestMain(m *testing.M) { harness.Main(m, map[string]func([]string) error{driverRole: driver}) }
+func TestMain(m *testing.M) {
+	harness.MainOfPrograms(m, map[string]func([]string) error{driverRole: driver})
+}

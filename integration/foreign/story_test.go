@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"junction/integration/harness"
+	"junction/integration/harness/needs"
 	"junction/integration/harness/npm"
 	"junction/integration/harness/process"
 )
@@ -271,6 +272,7 @@ func mustUseReference(t *testing.T, c npm.Client, url, upstream string) {
 func TestNewcomer(t *testing.T) {
 	harness.WithoutShort(t)
 	defer harness.Computes(t)()
+	defer harness.DefaultAddresses(t, true)()
 	root, err := harness.Root()
 	if err != nil {
 		t.Fatal(err)
@@ -279,7 +281,7 @@ func TestNewcomer(t *testing.T) {
 		t.Helper()
 		for _, address := range []string{"127.0.0.1:8420", "127.0.0.1:8421"} {
 			if process.Taken(address) {
-				harness.Need(t, fmt.Errorf("%s, where a newcomer's Junction listens, is taken", address))
+				needs.Skip(t, fmt.Errorf("%s, where a newcomer's Junction listens, is taken", address))
 			}
 		}
 		p := harness.NewProgram(t)
@@ -308,8 +310,8 @@ func TestNewcomer(t *testing.T) {
 		call(t, "Counted 3 steps.\n", "demo__count", "n=3", "ms=1")
 	})
 	t.Run("example", func(t *testing.T) {
-		harness.Need(t, npm.HaveNode())
-		harness.Need(t, npm.HaveRegistry())
+		needs.Node.Require(t)
+		needs.Skip(t, npm.HaveRegistry())
 		p := run(t, "--config", "config.example.yaml")
 		ready := p.MustReady(t, 2*time.Minute)
 		// move_file of filesystem is disabled there, and everything hides a tool without roots

@@ -75,8 +75,8 @@ func Start(t *testing.T, p Pair, w Setup) *Junction {
 		t.Fatal(err)
 	}
 	log := authtest.Log(t, cmp.Or(w.Log, io.Discard))
-	j := &Junction{owner: owner, pair: p, Set: new(upstream.Set), refresh: make(chan struct{}, 1), recheck: make(chan struct{}, 1),
-		more: make(chan struct{})}
+	j := &Junction{owner: owner, pair: p, Set: new(upstream.Set), refresh: make(chan struct{}, 1),
+		recheck: make(chan struct{}, 1), more: make(chan struct{})}
 	j.Prepare(t, cmp.Or(w.Members, memberstest.Wanted()), front.Options{Limits: w.Limits, Key: key, Version: "test",
 		Log: log, Observer: w.Requests})
 	j.Server = j.All[0]

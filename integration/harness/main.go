@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"testing"
 
+	"junction/auth/authtest"
 	"junction/integration/harness/process"
 	"junction/upstream/upstreamtest"
 )
@@ -17,9 +18,15 @@ const roleVariable = "JUNCTION_ROLE"
 
 // Main is the TestMain of a package of tests. It runs the tests, unless the test binary was started
 // as another program: an upstream of package upstreamtest, or one of the package's own roles.
-func Main(m *testing.M, roles map[string]func(args []string) error) { os.Exit(run(m, roles)) }
+func Main(m *testing.M, roles map[string]func(args []string) error) { os.Exit(run(m, beside, roles)) }
 
-func run(m *testing.M, roles map[string]func(args []string) error) int {
+// MainOfPrograms is Main for a package whose tests consist of other programs. Most of these tests
+// wait for a place in Computes, so many may have begun.
+func MainOfPrograms(m *testing.M, roles map[string]func(args []string) error) {
+	os.Exit(run(m, 4*beside, roles))
+}
+
+func run(m *testing.M, beside int, roles map[string]func(args []string) error) int {
 	upstreamtest.RunIfChild()
 	if name := os.Getenv(roleVariable); name != "" {
 		role, ok := roles[name]
@@ -34,7 +41,10 @@ func run(m *testing.M, roles map[string]func(args []string) error) int {
 		return 0
 	}
 	defer os.RemoveAll(BuildDir())
-	if err := process.Prepare(filepath.Join(BuildDir(), "t")); err != nil {
+	// The path is short, because sockets have short paths, and terminals narrow lines.
+	files := filepath.Join(temp(), fmt.Sprintf("jt%d", os.Getpid()))
+	defer os.RemoveAll(files)
+	if err := process.Prepare(files); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
@@ -58,6 +68,7 @@ func run(m *testing.M, roles map[string]func(args []string) error) int {
 	if !clusters().end() {
 		code = max(code, 1)
 	}
+	authtest.StopPostgres()
 	for _, thing := range process.Left(Patience) {
 		code = max(code, 1)
 		fmt.Fprintf(os.Stderr, "left behind when all tests have ended: %s\n", thing)

@@ -1,7 +1,6 @@
 package harness
 
 import (
-	"os"
 	"runtime"
 	"testing"
 
@@ -28,8 +27,8 @@ import (
 // its own. Nothing here may therefore depend on a fixed port, or on a folder outside of
 // testing.T.TempDir, BuildDir and the folder npm, which is installed under a lock.
 
-// beside is how many tests run at once, unless -parallel sets another number. It is large, so that
-// tests that wait for a place in Computes do not delay tests that only wait.
+// beside is how many tests of a package run at once, unless -parallel sets another number. With more
+// of them, those with a limit of a few milliseconds wait for a processor.
 const beside = 16
 
 // places limits the tests that compute to two for each processor: half of their time they wait for
@@ -75,19 +74,6 @@ func WithoutShort(t *testing.T) {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("-short: it is about programs beside Junction, and long")
-	}
-}
-
-// Need skips the test where the machine lacks something, or fails it where it must not:
-// JUNCTION_REQUIRE_NODE=1 says that Node and all else is there.
-func Need(t testing.TB, lacking error) {
-	t.Helper()
-	switch {
-	case lacking == nil:
-	case os.Getenv("JUNCTION_REQUIRE_NODE") == "1":
-		t.Fatal(lacking)
-	default:
-		t.Skip(lacking)
 	}
 }
 

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"junction/auth/authtest"
+	"junction/integration/harness/needs"
 	"junction/integration/harness/process"
 	"junction/proxy/view"
 )
@@ -106,11 +107,11 @@ const Again = "proxy_intercept_errors on; recursive_error_pages on; error_page 5
 // ones of its configuration.
 func MustNginx(t testing.TB, address string, servers []string, lines ...string) {
 	t.Helper()
-	program, err := exec.LookPath("nginx")
+	needs.Nginx.Require(t)
+	program, err := needs.Path("nginx")
 	if err != nil {
-		program, err = exec.LookPath("/usr/sbin/nginx") // of Debian
+		t.Fatal(err)
 	}
-	Need(t, err)
 	dir, user := t.TempDir(), ""
 	if os.Geteuid() == 0 {
 		user = "user root;"

@@ -5,7 +5,6 @@ package pages
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,6 +13,7 @@ import (
 	"time"
 
 	"junction/integration/harness"
+	"junction/integration/harness/needs"
 	"junction/integration/harness/npm"
 	"junction/integration/harness/process"
 )
@@ -47,9 +47,10 @@ type seen struct {
 // mustWindow starts a browser. Screenshots are left where JUNCTION_SCREENSHOTS says.
 func mustWindow(t *testing.T) window {
 	t.Helper()
-	path, err := exec.LookPath("chromium")
+	needs.Chromium.Require(t)
+	path, err := needs.Path("chromium")
 	if err != nil {
-		harness.Need(t, errors.New("there is no Chromium"))
+		t.Fatal(err)
 	}
 	folder := os.Getenv("JUNCTION_SCREENSHOTS")
 	if folder != "" {

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"junction/integration/harness"
+	"junction/integration/harness/needs"
 	"junction/integration/harness/npm"
 	"junction/integration/harness/process"
 	"junction/upstream/sandbox"
@@ -89,8 +90,8 @@ func mustSettle(t *testing.T, p *harness.Program) map[string][3]string {
 // and reads a secret without the sandbox.
 func TestSandboxServersFromNPM(t *testing.T) {
 	defer harness.Computes(t)()
-	harness.Need(t, npm.HaveNode())
-	harness.Need(t, npm.HaveRegistry())
+	needs.Node.Require(t)
+	needs.Skip(t, npm.HaveRegistry())
 	open, secret := filepath.Join(t.TempDir(), "open.txt"), filepath.Join(t.TempDir(), "secret.txt")
 	for _, file := range []string{open, secret} {
 		if err := os.WriteFile(file, []byte("text of "+filepath.Base(file)), 0o600); err != nil {
@@ -138,7 +139,8 @@ func TestSandboxServersFromNPM(t *testing.T) {
 // TestSandboxServersFromPyPI is the same for uvx, and a server that needs no files.
 func TestSandboxServersFromPyPI(t *testing.T) {
 	defer harness.Computes(t)()
-	harness.Need(t, haveUV())
+	needs.UV.Require(t)
+	needs.Skip(t, haveUV())
 	try := func(t *testing.T, sandbox string) {
 		p := harness.MustProgram(t,
 			fmt.Sprintf("upstreams:\n  time: { %s%s }\n", harness.Command(t, "uvx", pythonServer), sandbox))

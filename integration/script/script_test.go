@@ -30,6 +30,7 @@ import (
 
 	"junction/auth/authtest"
 	"junction/integration/harness"
+	"junction/integration/harness/needs"
 	"junction/integration/harness/npm"
 	"junction/upstream/sandbox"
 	"junction/upstream/upstreamtest"
@@ -81,7 +82,14 @@ func TestScript(t *testing.T) {
 			t.Fatalf("make %s available: %v", name, err)
 		}
 	}
+	// Lines of the output that stories expect are broken where paths are longer.
+	root := filepath.Join(os.TempDir(), "s")
+	if err := os.Mkdir(root, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(root) })
 	testscript.Run(t, testscript.Params{
+		WorkdirRoot:         root,
 		Dir:                 filepath.Join("testdata", "script"),
 		RequireUniqueNames:  true,
 		RequireExplicitExec: true,
@@ -92,6 +100,7 @@ func TestScript(t *testing.T) {
 			e.Setenv("GORACE", os.Getenv("GORACE")) // that of harness.Main
 			e.Values[junctionKey{}] = &junctionProcess{t: e.T().(testing.TB), names: []string{"GORACE"}}
 			e.Defer(harness.Place())
+			e.Defer(harness.DefaultAddresses(e.T().(testing.TB), filepath.Base(e.WorkDir) == "script-first_run"))
 			e.Defer(func() { harness.KeysIn(e.WorkDir) })
 			return errors.Join(os.MkdirAll(e.Getenv("HOME"), 0o700), talkative(e.WorkDir))
 		},
@@ -100,14 +109,13 @@ func TestScript(t *testing.T) {
 			case "ordinary": // who may not do everything
 				return os.Getuid() != 0, nil
 			case "disk": // a small one can be mounted
-				err := exec.Command("unshare", "-rm", "mount", "-t", "tmpfs", "tmpfs", os.TempDir()).Run()
-				return err == nil, nil
+				return needs.Mounts.Find() == nil, nil
 			case "landlock": // the kernel enforces sandboxes
 				return sandbox.Kernel().Enforces(), nil
 			case "node":
-				err := npm.HaveNode()
-				if err != nil && os.Getenv("JUNCTION_REQUIRE_NODE") == "1" {
-					return false, err
+				err := needs.Node.Find()
+				if needs.Strict() {
+					return err == nil, err
 				}
 				return err == nil, nil
 			}

@@ -2,20 +2,19 @@ package signin
 
 import (
 	"encoding/json"
-	"errors"
 	"io"
 	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"os"
-	"os/exec"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"junction/integration/harness"
+	"junction/integration/harness/needs"
 	"junction/integration/harness/npm"
 	"junction/integration/harness/process"
 	"junction/upstream/upstreamtest"
@@ -44,9 +43,10 @@ type visited struct {
 // mustChromium starts a browser; a screenshot of each page is left where JUNCTION_SCREENSHOTS says.
 func mustChromium(t *testing.T, name string) chromium {
 	t.Helper()
-	path, err := exec.LookPath("chromium")
+	needs.Chromium.Require(t)
+	path, err := needs.Path("chromium")
 	if err != nil {
-		harness.Need(t, errors.New("there is no Chromium"))
+		t.Fatal(err)
 	}
 	folder := os.Getenv("JUNCTION_SCREENSHOTS")
 	if folder != "" {

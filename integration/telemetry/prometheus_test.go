@@ -20,6 +20,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"junction/integration/harness"
+	"junction/integration/harness/needs"
 	"junction/integration/harness/process"
 	"junction/upstream/client"
 	"junction/upstream/upstreamtest"
@@ -28,11 +29,8 @@ import (
 // needPrometheus skips the test where Debian's package prometheus is not installed.
 func needPrometheus(t *testing.T) {
 	t.Helper()
-	for _, name := range []string{"promtool", "prometheus"} {
-		if _, err := exec.LookPath(name); err != nil {
-			harness.Need(t, fmt.Errorf("there is no %s: %w", name, err))
-		}
-	}
+	needs.Promtool.Require(t)
+	needs.Server.Require(t)
 }
 
 // promtool runs a command of promtool.

@@ -7,6 +7,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"junction/integration/harness/needs"
 	"junction/upstream/shell"
 )
 
@@ -57,9 +58,10 @@ func FuzzQuote(f *testing.F) {
 	for _, s := range []string{"", "a", "it's", "\x1b]0;x\a", "a\nb'c!d\\e", "\u202e", "$(id)`id`", "\\", "a\\'b", "\xff'\xfe"} {
 		f.Add(s)
 	}
+	needs.Bash.Require(f)
 	bash, err := exec.LookPath("bash")
 	if err != nil {
-		f.Skip("there is no bash")
+		f.Fatal(err)
 	}
 	f.Fuzz(func(t *testing.T, word string) {
 		quoted := shell.Quote(word)

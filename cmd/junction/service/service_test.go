@@ -13,6 +13,8 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf16"
+
+	"junction/integration/harness/needs"
 )
 
 // fakeHost is a host of a system whose manager notes its commands. fails is the beginning of the
@@ -41,9 +43,7 @@ const hostile = `a "b" %h $HOME ${X} \n 'c' <d>&e;#.yaml`
 // mustVerify has systemd read a unit.
 func mustVerify(t *testing.T, file string) {
 	t.Helper()
-	if _, err := exec.LookPath("systemd-analyze"); err != nil {
-		t.Skip("NOT TESTED: systemd-analyze is not installed")
-	}
+	needs.Systemd.Require(t)
 	cmd := exec.CommandContext(t.Context(), "systemd-analyze", "--user", "verify", file)
 	cmd.Env = append(os.Environ(), "XDG_RUNTIME_DIR="+t.TempDir())
 	if output, err := cmd.CombinedOutput(); err != nil || len(output) > 0 {

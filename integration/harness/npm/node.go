@@ -7,18 +7,20 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
-	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/rogpeppe/go-internal/lockedfile"
+
 	"junction/integration/harness"
+	"junction/integration/harness/needs"
 	"junction/integration/harness/process"
 )
 
@@ -29,7 +31,7 @@ const Patience = 2 * time.Minute
 // MustFolder returns the folder npm with its packages installed.
 func MustFolder(t testing.TB) string {
 	t.Helper()
-	harness.Need(t, HaveNode())
+	needs.Node.Require(t)
 	dir, err := Installed()
 	if err != nil {
 		t.Fatalf("install the npm packages: %v", err)
@@ -37,31 +39,19 @@ func MustFolder(t testing.TB) string {
 	return dir
 }
 
-// HaveNode says what is missing to run the clients and servers.
-var HaveNode = sync.OnceValue(func() error {
-	out, err := exec.Command("node", "--version").Output()
-	if err != nil {
-		return fmt.Errorf("there is no Node: %w", err)
-	}
-	version := strings.TrimSpace(string(out))
-	major, _, _ := strings.Cut(strings.TrimPrefix(version, "v"), ".")
-	if n, err := strconv.Atoi(major); err != nil || n < 20 {
-		return fmt.Errorf("this is Node %s, and the clients need 20 or later", version)
-	}
-	if _, err := exec.LookPath("npm"); err != nil {
-		return fmt.Errorf("there is no npm: %w", err)
-	}
-	return nil
-})
-
-// Installed runs npm ci, unless a stamp beside the packages says that they are those of the lock.
-// Test processes wait for each other.
+// Installed installs the packages of the lock file once on a machine, in a folder of the user's cache
+// that the lock file's digest names, and makes node_modules a link to it. Test processes wait for each
+// other.
 var Installed = sync.OnceValues(func() (string, error) {
 	root, err := harness.Root()
 	if err != nil {
 		return "", err
 	}
 	dir := filepath.Join(root, "integration", "npm")
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return "", err
+	}
 	hash := sha256.New()
 	for _, name := range []string{"package.json", "package-lock.json"} {
 		text, err := os.ReadFile(filepath.Join(dir, name))
@@ -70,27 +60,52 @@ var Installed = sync.OnceValues(func() (string, error) {
 		}
 		hash.Write(text)
 	}
-	want := hex.EncodeToString(hash.Sum(nil))
-	// npm ci removes node_modules first, so the lock lies elsewhere; the stamp goes with the
-	// packages.
-	_, unlock, err := harness.SharedDir(root)
+	packages := filepath.Join(cache, "junction-test", "npm-"+hex.EncodeToString(hash.Sum(nil)[:8]))
+	if err := os.MkdirAll(filepath.Dir(packages), 0o700); err != nil {
+		return "", err
+	}
+	unlock, err := lockedfile.MutexAt(packages + ".lock").Lock()
 	if err != nil {
 		return "", err
 	}
 	defer unlock()
-	stamp := filepath.Join(dir, "node_modules", ".junction-stamp")
-	if got, err := os.ReadFile(stamp); err == nil && string(got) == want {
+	if _, err := os.Stat(packages); errors.Is(err, os.ErrNotExist) {
+		if err := install(dir, packages); err != nil {
+			return "", err
+		}
+	}
+	link, modules := filepath.Join(dir, "node_modules"), filepath.Join(packages, "node_modules")
+	if to, err := os.Readlink(link); err == nil && to == modules {
 		return dir, nil
+	}
+	return dir, errors.Join(os.RemoveAll(link), os.Symlink(modules, link))
+})
+
+// install runs npm ci for the lock file of one folder in another one, which is there afterwards if all
+// packages are.
+func install(from, to string) error {
+	begun := to + ".new"
+	if err := errors.Join(os.RemoveAll(begun), os.MkdirAll(begun, 0o700)); err != nil {
+		return err
+	}
+	for _, name := range []string{"package.json", "package-lock.json"} {
+		text, err := os.ReadFile(filepath.Join(from, name))
+		if err == nil {
+			err = os.WriteFile(filepath.Join(begun, name), text, 0o600)
+		}
+		if err != nil {
+			return err
+		}
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "npm", "ci", "--no-audit", "--no-fund")
-	cmd.Dir = dir
+	cmd.Dir = begun
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("npm ci: %w\n%s", err, out)
+		return fmt.Errorf("npm ci: %w\n%s", err, out)
 	}
-	return dir, os.WriteFile(stamp, []byte(want), 0o666)
-})
+	return os.Rename(begun, to)
+}
 
 // HaveRegistry says why npx could not install the servers of the example.
 func HaveRegistry() error {
@@ -119,7 +134,7 @@ func MustTalk(t testing.TB, name string, command func(context.Context) *exec.Cmd
 	cmd := command(ctx)
 	n := &Script{T: t, Name: name, lines: make(chan []byte, 100), Stderr: process.NewOutput(),
 		Ended: make(chan struct{})}
-	cmd.Stderr = n.Stderr
+	cmd.Stderr, cmd.Env = n.Stderr, process.OwnerOf(t).EnvironOfOthers(t, cmd.Environ())
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)

@@ -75,8 +75,9 @@ func (c Client) command(ctx context.Context, t testing.TB, url string, args ...s
 	t.Helper()
 	cmd := exec.CommandContext(ctx, "node", append(append(c.Args[:len(c.Args):len(c.Args)], url), args...)...)
 	cmd.Dir = MustFolder(t)
+	cmd.Env = process.OwnerOf(t).EnvironOfOthers(t, cmd.Environ())
 	if c.Stdio {
-		cmd.Env = append(cmd.Environ(), "JUNCTION_STDIO="+harness.JunctionBinary(t))
+		cmd.Env = append(cmd.Env, "JUNCTION_STDIO="+harness.JunctionBinary(t))
 	}
 	cmd.SysProcAttr = process.ChildAttr(syscall.SIGKILL)
 	cmd.Cancel = func() error { process.KillGroup(cmd.Process.Pid); return nil }

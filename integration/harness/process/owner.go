@@ -98,6 +98,13 @@ func (o *Owner) Environ(environment []string) []string {
 	return append(slices.Clip(environment), variable+"="+o.id(), "TMPDIR="+o.temp)
 }
 
+// EnvironOfOthers is Environ for a program that others wrote, which may leave temporary files: they go
+// with the test.
+func (o *Owner) EnvironOfOthers(t testing.TB, environment []string) []string {
+	t.Helper()
+	return append(slices.Clip(environment), variable+"="+o.id(), "TMPDIR="+t.TempDir())
+}
+
 // left waits until nothing is left of the test, and returns what is left at the end of its patience.
 func (o *Owner) left() []string {
 	return awaitNothing(o.patience, func() (list []string) {

@@ -26,7 +26,7 @@ func MustStartServer(t testing.TB, cmd *exec.Cmd, ready *regexp.Regexp) []string
 	cmd.Stdout, cmd.Stderr = out, out
 	cmd.SysProcAttr = ChildAttr(syscall.SIGKILL)
 	cmd.WaitDelay = 5 * time.Second
-	cmd.Env = OwnerOf(t).Environ(cmd.Environ())
+	cmd.Env = OwnerOf(t).EnvironOfOthers(t, cmd.Environ())
 	if _, err := cmd.StdinPipe(); err != nil { // serve.mjs ends when this is closed
 		t.Fatal(err)
 	}

@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	"junction/cmd/pack/tree"
+	"junction/integration/harness/needs"
 )
 
 // repository is a repository of a test, and its URL.
@@ -28,7 +29,7 @@ type repository struct {
 // mustServe serves an empty repository over HTTPS, with git itself.
 func mustServe(t *testing.T) *repository {
 	t.Helper()
-	needsGit(t)
+	needs.Git.Require(t)
 	root := t.TempDir()
 	r := &repository{git{repo: filepath.Join(root, "pack.git")}, t, ""}
 	if err := os.Mkdir(r.repo, 0o700); err != nil {

@@ -5,25 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"junction/cmd/pack/tree"
+	"junction/integration/harness/needs"
 )
-
-// needsGit skips the test where there is no git, or fails it where JUNCTION_REQUIRE_NODE=1 says that
-// all is there.
-func needsGit(t *testing.T) {
-	t.Helper()
-	switch _, err := exec.LookPath("git"); {
-	case err != nil && os.Getenv("JUNCTION_REQUIRE_NODE") == "1":
-		t.Fatal(err)
-	case err != nil:
-		t.Skip(err)
-	}
-}
 
 // TestLinks: a link leads to a file or folder of the pack, also through other links. Other links are
 // refused.
@@ -73,7 +61,7 @@ func TestFetchChecks(t *testing.T) {
 // TestManyFiles: a repository of a few objects can have billions of files. It ends neither the program
 // nor the memory.
 func TestManyFiles(t *testing.T) {
-	needsGit(t)
+	needs.Git.Require(t)
 	g := git{repo: t.TempDir()}
 	if _, err := g.run(t.Context(), "init", "--quiet", "--bare", "--template=", g.repo); err != nil {
 		t.Fatal(err)
