@@ -216,7 +216,6 @@ func TestBeginningOfURIHasEachVerdict(t *testing.T) {
 	pick := func(list ...string) string { return list[random.IntN(len(list))] }
 	sets, rounds := map[policy.Verdicts]bool{}, 4000
 	if testing.Short() {
-		t.Attr("short", "true") // CI runs it again without -short
 		rounds = 500
 	}
 	for range rounds {

@@ -87,7 +87,6 @@ func TestItemsOfManyRules(t *testing.T) {
 	const tools = 600
 	policies := 3000
 	if testing.Short() {
-		t.Attr("short", "true") // CI runs it again without -short
 		policies = 1000
 	}
 	var c policy.Config

@@ -82,8 +82,9 @@ func (p *postgres) start() (string, error) {
 		return "", err
 	}
 	// The files of tests need not outlive the machine.
-	args := as(filepath.Join(bin, "postgres"), "-D", data, "-c", "listen_addresses=", "-c", "unix_socket_directories="+dir,
-		"-c", "fsync=off", "-c", "synchronous_commit=off", "-c", "full_page_writes=off", "-c", "max_connections=200")
+	args := as(filepath.Join(bin, "postgres"), "-D", data, "-c", "listen_addresses=",
+		"-c", "unix_socket_directories="+dir, "-c", "fsync=off", "-c", "synchronous_commit=off",
+		"-c", "full_page_writes=off", "-c", "max_connections=200")
 	p.shell = exec.Command("sh", append([]string{"-c", postgresScript, "sh"}, args...)...)
 	p.shell.Env = append(os.Environ(), "DIR="+dir)
 	p.shell.Dir = "/"
@@ -154,8 +155,10 @@ func cluster(bin string) (template string, err error) {
 	if err := errors.Join(os.RemoveAll(fresh), os.Mkdir(fresh, 0o700), give(fresh)); err != nil {
 		return "", err
 	}
-	cmd := exec.Command("sh", append([]string{"-c", `cd / && exec "$@"`, "sh"}, as(filepath.Join(bin, "initdb"), "--pgdata="+fresh,
-		"--auth=trust", "--username=junction", "--encoding=UTF8", "--locale=C.UTF-8", "--no-sync", "--wal-segsize=1")...)...)
+	args := as(filepath.Join(bin, "initdb"), "--pgdata="+fresh, "--auth=trust", "--username=junction",
+		"--encoding=UTF8", "--locale=C.UTF-8", "--no-sync", "--wal-segsize=1")
+	cmd := exec.Command(args[0], args[1:]...)
+	cmd.Dir = "/" // which every user may enter
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("%w: %s", err, out)
 	}

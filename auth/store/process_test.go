@@ -137,7 +137,6 @@ func TestKilledExchangesCanBeRetried(t *testing.T) {
 		p.mustSay(t, "open")
 		have, kills, replays, exchanges := "rt0", 0, 0, 200
 		if testing.Short() {
-			t.Attr("short", "true") // CI runs it again without -short
 			exchanges = 40
 		}
 		for i := 1; i <= exchanges; i++ {

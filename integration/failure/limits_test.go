@@ -79,7 +79,7 @@ func TestLimitNesting(t *testing.T) {
 func TestLimitSessions(t *testing.T) {
 	harness.Alone(t, "it measures the heap of this process")
 	sessions := 100_000
-	if harness.Short(t) {
+	if testing.Short() {
 		sessions = 10_000
 	}
 	s := harness.MustStand(t, proxy.Limits{Sessions: 1000}, nil)

@@ -66,22 +66,12 @@ func Place() (done func()) {
 	return func() { <-places }
 }
 
-// WithoutShort skips a test with -short. CI runs all tests with -short under the race detector, and
-// then those without it that -short skips or shortens. This is for tests of what stands beside
-// Junction (a browser, the go command, an SDK's sign-in), whose requests other tests make under the
-// race detector.
+// WithoutShort skips a test with -short, which is for a quick look, and for the race detector. This is
+// for tests of what stands beside Junction (a browser, the go command, an SDK's sign-in), whose requests
+// other tests make, too.
 func WithoutShort(t *testing.T) {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("-short: it is about programs beside Junction, and long")
 	}
-}
-
-// Short reports whether -short is set, and marks the test as one that does less then: CI runs it
-// again without -short.
-func Short(t testing.TB) bool {
-	if testing.Short() {
-		t.Attr("short", "true")
-	}
-	return testing.Short()
 }

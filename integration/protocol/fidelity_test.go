@@ -119,7 +119,7 @@ func TestFidelity(t *testing.T) {
 							continue // what such a client does not know is TestStructuredContentThatIsNoObject's
 						}
 						t.Run(name, func(t *testing.T) { testCall(t, up, c, journal, results[name]) })
-						if !harness.Short(t) {
+						if !testing.Short() {
 							t.Run("progress and "+name, func(t *testing.T) { testProgress(t, up, c, results[name], values) })
 						}
 					}

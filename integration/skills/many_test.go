@@ -47,7 +47,7 @@ func TestTenThousandSkillsAreListed(t *testing.T) {
 			verify(t, c, s)
 		}
 	}
-	if harness.Short(t) {
+	if testing.Short() {
 		each(t, harness.Pair{Client: client.EraModern, Upstream: client.EraModern, Transport: "http"})
 		return
 	}

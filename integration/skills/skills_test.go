@@ -240,7 +240,7 @@ func TestPoliciesHideWholeSkills(t *testing.T) {
 	for _, row := range rows {
 		t.Run(row.name, func(t *testing.T) {
 			harness.EachEra(t, func(t *testing.T, p harness.Pair) {
-				if p.Client != p.Upstream && harness.Short(t) {
+				if p.Client != p.Upstream && testing.Short() {
 					return // a policy knows no eras
 				}
 				guard, keys := harness.Keyring(t, "k")

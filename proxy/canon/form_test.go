@@ -259,7 +259,7 @@ func TestForeignValueFormsAreEqualIfValuesAre(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	equal, other, rounds := 0, 0, 2000
 	if testing.Short() {
-		t.Attr("short", "true") // CI runs it again without -short
+		t.Attr("short", "true")
 		rounds = 200
 	}
 	for range rounds {

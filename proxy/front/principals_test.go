@@ -144,7 +144,7 @@ func TestCachesKeepTheirBudget(t *testing.T) {
 	const budget = 256 << 10
 	n := 10_000
 	if testing.Short() {
-		t.Attr("short", "true") // CI runs it again without -short
+		t.Attr("short", "true")
 		n = 2000
 	}
 	c := proxytest.UsersOfGroups(n, 500, 5, 20)

@@ -175,7 +175,7 @@ func TestRemovedTextIsBounded(t *testing.T) {
 	mark := markOf(t, restoring(&m, calm), "TCK-1")
 	accounts := 80 // more than the memory has room for
 	if testing.Short() {
-		t.Attr("short", "true") // CI runs it again without -short
+		t.Attr("short", "true")
 		accounts = 2
 	}
 	for a := range accounts {

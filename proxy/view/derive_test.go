@@ -159,7 +159,7 @@ func TestDerivedViews(t *testing.T) {
 	make1 := func(b *canned) *Stock { return NewStock(b, b.catalog, StockSettings{Names: Names{}.WithDefaults()}) }
 	replaced, hidden, rounds := 0, 0, 400
 	if testing.Short() {
-		t.Attr("short", "true") // CI runs it again without -short
+		t.Attr("short", "true")
 		rounds = 80
 	}
 	for range rounds {

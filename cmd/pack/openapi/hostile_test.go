@@ -104,7 +104,7 @@ func TestNesting(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			if testing.Short() && len(test.text) > 1<<20 {
-				t.Skip("it takes many seconds") // CI runs it again without -short
+				t.Skip("it takes many seconds")
 			}
 			dir := t.TempDir()
 			if err := os.WriteFile(filepath.Join(dir, "a.yaml"), []byte(test.text), 0o600); err != nil {

@@ -42,7 +42,7 @@ func TestReferencesThatMultiply(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			if testing.Short() && test.want == tooMany {
-				t.Skip("it takes many seconds") // CI runs it again without -short
+				t.Skip("it takes many seconds")
 			}
 			dir := t.TempDir()
 			for file, text := range map[string]string{"a.yaml": test.text, "o.yaml": test.other} {

@@ -27,7 +27,8 @@ type Need struct {
 const variable = "JUNCTION_TEST_ALL"
 
 // Node runs foreign clients and servers.
-var Node = Need{"Node 20 or newer with npm", "nodejs npm", "clients and servers of others, pages", sync.OnceValue(findNode)}
+var Node = Need{"Node 20 or newer with npm", "nodejs npm", "clients and servers of others, pages",
+	sync.OnceValue(findNode)}
 
 // UV runs servers from PyPI.
 var UV = Need{"uvx", "", "servers from PyPI (install: pip install uv)", program("uvx")}
@@ -71,8 +72,8 @@ var Mounts = Need{"mounts in a user namespace", "", "full and read-only disks", 
 
 // All returns all needs.
 func All() []Need {
-	return []Need{Node, UV, Chromium, Postgres, Nginx, HAProxy, Caddy, Logrotate, Systemd, Promtool, Server, Git, Bash, Busybox,
-		SQLite, Mounts}
+	return []Need{Node, UV, Chromium, Postgres, Nginx, HAProxy, Caddy, Logrotate, Systemd, Promtool, Server, Git, Bash,
+		Busybox, SQLite, Mounts}
 }
 
 // Require skips the test if the machine lacks it.

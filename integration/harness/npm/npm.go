@@ -56,7 +56,7 @@ func OverStdio(clients []Client) []Client {
 // Tried are those of the clients that tests go through: with -short the SDK's 1.x and its 2.x in
 // the modern era are enough.
 func Tried(t testing.TB, clients []Client) []Client {
-	short := harness.Short(t)
+	short := testing.Short()
 	return slices.DeleteFunc(clients,
 		func(c Client) bool { return short && c.Name != "sdk1" && c.Name != "sdk2-modern" })
 }
