@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"testing"
 
@@ -58,6 +59,9 @@ func run(m *testing.M, beside int, roles map[string]func(args []string) error) i
 	if err := os.Setenv("GORACE", "atexit_sleep_ms=0 "+os.Getenv("GORACE")); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
+	}
+	if Processes() > 1 { // each test takes several processes
+		beside = 2 * runtime.NumCPU()
 	}
 	// The command line is read later, so that -parallel replaces this value.
 	if err := flag.Set("test.parallel", strconv.Itoa(beside)); err != nil {
