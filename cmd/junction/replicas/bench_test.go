@@ -184,6 +184,7 @@ func BenchmarkStatements(b *testing.B) {
 // TestManySessionsOfAnEndedMember takes over 10,000 sessions of 200 clients that come at once. Their claims
 // go together, and cost Postgres less than a second of CPU time.
 func TestManySessionsOfAnEndedMember(t *testing.T) {
+	t.Parallel()
 	const sessions = 10_000
 	w := mustWorld(t)
 	w.ttl = time.Minute

@@ -83,6 +83,7 @@ func (p *pair) mustAsk(request string) (*http.Response, string) {
 // and the client gets the owner's answer, with its headers alone. A client's own value in
 // the header of forwarded requests does not count.
 func TestForwarded(t *testing.T) {
+	t.Parallel()
 	heard := make(chan string, 1)
 	p := mustPair(t, func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
@@ -136,6 +137,7 @@ func TestForwarded(t *testing.T) {
 // TestStream: events of the owner arrive while its answer goes on, and a client that disconnects
 // ends the request at the owner.
 func TestStream(t *testing.T) {
+	t.Parallel()
 	ended, next := make(chan struct{}), make(chan string)
 	p := mustPair(t, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/event-stream")
@@ -177,6 +179,7 @@ func TestStream(t *testing.T) {
 // TestOwnerDies: a call whose owner ends before it answers fails, one whose answer has begun is cut
 // off, and a later one learns that nothing was sent.
 func TestOwnerDies(t *testing.T) {
+	t.Parallel()
 	began := make(chan struct{}, 2)
 	p := mustPair(t, func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.ReadAll(r.Body)
@@ -219,6 +222,7 @@ func TestOwnerDies(t *testing.T) {
 // TestLeavingOwnerAnswers: a request that a member gets before others know that it has left is answered,
 // although they learn of the end before the answer. So it is not reported as lost.
 func TestLeavingOwnerAnswers(t *testing.T) {
+	t.Parallel()
 	began, finish := make(chan struct{}), make(chan struct{})
 	p := mustPair(t, func(http.ResponseWriter, *http.Request) {
 		close(began)
@@ -245,6 +249,7 @@ func TestLeavingOwnerAnswers(t *testing.T) {
 // TestNotTheOwner: a process that has the address of a member, but another ID, does not look at the
 // request. The body can be sent again.
 func TestNotTheOwner(t *testing.T) {
+	t.Parallel()
 	p := mustPair(t, func(http.ResponseWriter, *http.Request) { t.Error("the request was handled") })
 	id := p.owner.Self()
 	p.owner.lease.Store(&lease{id: "another", until: time.Now().Add(time.Hour)})
@@ -265,6 +270,7 @@ func TestNotTheOwner(t *testing.T) {
 // TestStrangers: a client without the key gets no answer, with TLS or without, and a server without
 // the key gets no request.
 func TestStrangers(t *testing.T) {
+	t.Parallel()
 	p := mustPair(t, func(http.ResponseWriter, *http.Request) { t.Error("the request was handled") })
 	address := p.owner.address
 	request := []byte("GET /mcp HTTP/1.1\r\nHost: h\r\nJunction-Hop: " + p.owner.Self() + " 127.0.0.1:1\r\n\r\n")

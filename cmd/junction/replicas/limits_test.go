@@ -17,6 +17,7 @@ type limits = policy.Limits
 // TestConcurrent: 200 calls of a principal on four members; never are more in flight than the
 // limit.
 func TestConcurrent(t *testing.T) {
+	t.Parallel()
 	w := mustWorld(t)
 	w.ttl = time.Minute
 	all := []*running{w.mustJoin(nil), w.mustJoin(nil), w.mustJoin(nil), w.mustJoin(nil)}
@@ -72,6 +73,7 @@ func TestConcurrent(t *testing.T) {
 
 // TestConcurrentOfTheDead: the calls of a member that has ended do not count any more.
 func TestConcurrentOfTheDead(t *testing.T) {
+	t.Parallel()
 	w := mustWorld(t)
 	w.ttl = time.Minute
 	a, b := w.mustJoin(nil), w.mustJoin(nil)
@@ -94,6 +96,7 @@ func TestConcurrentOfTheDead(t *testing.T) {
 // TestConcurrentAfterOutage: a call that ended while the database was away is counted out as soon
 // as the database answers, and a call that goes on counts under the new ID.
 func TestConcurrentAfterOutage(t *testing.T) {
+	t.Parallel()
 	w := mustWorld(t)
 	w.ttl = time.Minute
 	a, b := w.mustJoin(nil), w.mustJoin(nil)
@@ -121,6 +124,7 @@ func TestConcurrentAfterOutage(t *testing.T) {
 
 // TestRate: forty calls at once, over four members, of a limit that allows seven.
 func TestRate(t *testing.T) {
+	t.Parallel()
 	w := mustWorld(t)
 	w.ttl = time.Minute
 	all := []*running{w.mustJoin(nil), w.mustJoin(nil), w.mustJoin(nil), w.mustJoin(nil)}

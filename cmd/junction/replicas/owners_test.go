@@ -27,6 +27,7 @@ func (w *world) mustDie(id string) {
 // TestOneOwner: of four members that ask for the owner of a session at once, twenty times each, all
 // get the same member, which is the owner from then on.
 func TestOneOwner(t *testing.T) {
+	t.Parallel()
 	w := mustWorld(t)
 	w.ttl = time.Minute
 	all := []*running{w.mustJoin(nil), w.mustJoin(nil), w.mustJoin(nil), w.mustJoin(nil)}
@@ -65,6 +66,7 @@ func TestOneOwner(t *testing.T) {
 // TestOwnerLives: a living member keeps its sessions, without a question to the database, and a
 // session that was taken over passes on only after the end of the new owner.
 func TestOwnerLives(t *testing.T) {
+	t.Parallel()
 	w := mustWorld(t)
 	a, b, c := w.mustJoin(nil), w.mustJoin(nil), w.mustJoin(nil)
 	w.until("they know each other", func() bool {
@@ -97,6 +99,7 @@ func TestOwnerLives(t *testing.T) {
 // TestRenewedNotClaimed: a lease that has expired is renewed while another member claims a session.
 // The claim sees the renewal, although it began before.
 func TestRenewedNotClaimed(t *testing.T) {
+	t.Parallel()
 	w := mustWorld(t)
 	w.ttl = time.Minute
 	a := w.mustJoin(nil)
@@ -133,6 +136,7 @@ func TestRenewedNotClaimed(t *testing.T) {
 
 // TestRenewedOrClaimed: the same at any moment. Either the renewal or the claim succeeds.
 func TestRenewedOrClaimed(t *testing.T) {
+	t.Parallel()
 	w := mustWorld(t)
 	w.ttl = time.Minute
 	a := w.mustJoin(nil)
@@ -164,6 +168,7 @@ func TestRenewedOrClaimed(t *testing.T) {
 // gives the others time to do the same. Meanwhile a member with an expired lease keeps its sessions,
 // its calls in flight, and the requests that were forwarded to it.
 func TestPatienceAfterOutage(t *testing.T) {
+	t.Parallel()
 	w := mustWorld(t)
 	w.ttl = time.Minute
 	a, b := w.mustJoin(nil), w.mustJoin(nil)
@@ -207,6 +212,7 @@ func TestPatienceAfterOutage(t *testing.T) {
 // has expired. It claims nothing, counts nothing and deletes nothing, because the member may be about
 // to renew its lease. The same holds for a process whose last renewal is overdue.
 func TestLateStatementEndsNoMember(t *testing.T) {
+	t.Parallel()
 	for name, age := range map[string]func(*lease){
 		"late":    func(l *lease) { l.there -= (queryTime + time.Second).Microseconds() },
 		"overdue": func(l *lease) { l.renewed = l.renewed.Add(-time.Minute) },
@@ -247,6 +253,7 @@ func TestLateStatementEndsNoMember(t *testing.T) {
 // TestReleasedSessionHasOneOwner: an owner that lives gives a session up. Of many requests at three
 // members, all get the same new owner, also those at a member that does not know of it.
 func TestReleasedSessionHasOneOwner(t *testing.T) {
+	t.Parallel()
 	w := mustWorld(t)
 	w.ttl = time.Minute
 	first, all := w.mustJoin(nil).Self(), []*running{w.mustJoin(nil), w.mustJoin(nil), w.mustJoin(nil)}
@@ -276,6 +283,7 @@ func TestReleasedSessionHasOneOwner(t *testing.T) {
 // TestClaimOfTheExpired: a process whose lease has expired in the table, which it does not know
 // yet, becomes no owner.
 func TestClaimOfTheExpired(t *testing.T) {
+	t.Parallel()
 	w := mustWorld(t)
 	w.ttl = time.Minute
 	a := w.mustJoin(nil)
@@ -291,6 +299,7 @@ func TestClaimOfTheExpired(t *testing.T) {
 // TestClaimedByOneThatJoined: while a claim waits, a member that has joined since becomes the
 // owner. The claim, which cannot see that member, does not replace it.
 func TestClaimedByOneThatJoined(t *testing.T) {
+	t.Parallel()
 	w := mustWorld(t)
 	w.ttl = time.Minute
 	a, session := w.mustJoin(nil), [16]byte{1}
@@ -341,6 +350,7 @@ func backend(t *testing.T, tx *sql.Tx) (pid int) {
 
 // TestDeleted: a session that its client has deleted has no owner, on any member.
 func TestDeleted(t *testing.T) {
+	t.Parallel()
 	w := mustWorld(t)
 	a, b := w.mustJoin(nil), w.mustJoin(nil)
 	if err := a.DeleteSession(t.Context(), [16]byte{2}, time.Now().Add(-5*time.Hour)); err != nil {
@@ -356,6 +366,7 @@ func TestDeleted(t *testing.T) {
 
 // TestOnce: of 40 uses of an ID at once, on two members, one is the first.
 func TestOnce(t *testing.T) {
+	t.Parallel()
 	w := mustWorld(t)
 	all := []*running{w.mustJoin(nil), w.mustJoin(nil)}
 	var mu sync.Mutex
@@ -383,6 +394,7 @@ func TestOnce(t *testing.T) {
 // TestAlone: without the database no session has an owner, no ID is used, and no call is let
 // through.
 func TestAlone(t *testing.T) {
+	t.Parallel()
 	w := mustWorld(t)
 	w.ttl = time.Minute // the lease lasts
 	a := w.mustJoin(nil)

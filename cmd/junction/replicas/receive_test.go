@@ -19,6 +19,7 @@ import (
 // TestBodyOfTheGone: a request whose body was sent as it arrived cannot be sent again. It is not
 // reported as one that can.
 func TestBodyOfTheGone(t *testing.T) {
+	t.Parallel()
 	p := mustPair(t, func(http.ResponseWriter, *http.Request) { t.Error("the request was handled") })
 	id := p.owner.Self()
 	p.owner.lease.Store(&lease{id: "another", until: time.Now().Add(time.Hour)})
@@ -30,6 +31,7 @@ func TestBodyOfTheGone(t *testing.T) {
 
 // TestBodyOfUnknownLength: Forward reads none, because no budget knows its size.
 func TestBodyOfUnknownLength(t *testing.T) {
+	t.Parallel()
 	p := mustPair(t, func(http.ResponseWriter, *http.Request) { t.Error("the request was handled") })
 	body := strings.NewReader("body")
 	r := httptest.NewRequest(http.MethodPost, "/mcp", io.LimitReader(body, 4))
@@ -43,6 +45,7 @@ func TestBodyOfUnknownLength(t *testing.T) {
 // strangers who connect and send nothing, and for members that do not read. Its header has room for
 // one more field.
 func TestTimeLimits(t *testing.T) {
+	t.Parallel()
 	o := Options{ReadTimeout: time.Second, WriteTimeout: 2 * time.Second, IdleTimeout: 3 * time.Second, MaxHeader: 10 << 10,
 		Log: authtest.Log(t)}
 	s := (&Member{o: o}).server(http.NotFoundHandler(), func(net.Listener) context.Context { return t.Context() }).HTTP
@@ -58,6 +61,7 @@ func TestTimeLimits(t *testing.T) {
 // TestReceive: a member handles a request only under its own ID, with the address of a client, and
 // until Drain.
 func TestReceive(t *testing.T) {
+	t.Parallel()
 	p := mustPair(t, nil)
 	handled := ""
 	receive := func(hop string) int {
@@ -91,6 +95,7 @@ func TestReceive(t *testing.T) {
 
 // TestHopByHop: fields of one connection are not for the next one, listed in Connection or not.
 func TestHopByHop(t *testing.T) {
+	t.Parallel()
 	several, one := endToEnd(http.Header{"Te": {"a"}, "Upgrade": {"a"}, "Proxy-Authorization": {"a"}, "Transfer-Encoding": {"a", "b"},
 		"Connection": {"close", "x-one, X-Two"}, "X-One": {"a"}, "X-Two": {"a", "b"}, headerHop: {"a b"}, "X-Three": {"a"}})
 	if len(several) != 0 || len(one) != 1 || one[0].Name != "X-Three" {
@@ -104,6 +109,7 @@ func TestHopByHop(t *testing.T) {
 // TestPeerWithoutLease: a member whose lease has ended gets no requests, also before the table says
 // so.
 func TestPeerWithoutLease(t *testing.T) {
+	t.Parallel()
 	m := &Member{}
 	m.others.Store(&map[string]*otherMember{"ended": {until: time.Now().Add(-time.Second), conns: &connections{}},
 		"lives": {until: time.Now().Add(time.Hour), conns: &connections{}}})

@@ -118,6 +118,7 @@ func (w *world) until(what string, holds func() bool) {
 
 // TestJoinAndLeave: members find each other at once, and one that leaves is gone at once.
 func TestJoinAndLeave(t *testing.T) {
+	t.Parallel()
 	w := mustWorld(t)
 	a, b := w.mustJoin(nil), w.mustJoin(nil)
 	w.until("each knows the other", func() bool { return a.Alive(b.Self()) && b.Alive(a.Self()) })
@@ -135,6 +136,7 @@ func TestJoinAndLeave(t *testing.T) {
 // TestStopWithinAStatement: the lease is given back also if the stop interrupts a statement, which closes
 // the connection.
 func TestStopWithinAStatement(t *testing.T) {
+	t.Parallel()
 	w := mustWorld(t)
 	w.ttl = time.Minute
 	a, b := w.mustJoin(nil), w.mustJoin(nil)
@@ -171,6 +173,7 @@ func TestStopWithinAStatement(t *testing.T) {
 // TestRefused: a process with another key or another configuration does not join, names both sides,
 // and joins once the others are gone.
 func TestRefused(t *testing.T) {
+	t.Parallel()
 	for name, change := range map[string]struct {
 		with func(w *world, o *Options)
 		want []string
@@ -228,6 +231,7 @@ func (w *world) mustAddress() (address string) {
 // TestSameAddress: a process that was killed and started again has the address of the dead one, and
 // does not wait for the end of its lease.
 func TestSameAddress(t *testing.T) {
+	t.Parallel()
 	w := mustWorld(t)
 	w.ttl = time.Hour
 	o := w.options()
@@ -254,6 +258,7 @@ func mustFingerprint(t *testing.T, key *seal.Key) string {
 // TestOutage: without the database a process stops to be a member by its own clock. Afterwards it
 // is the same member again, unless another one has taken its place.
 func TestOutage(t *testing.T) {
+	t.Parallel()
 	for name, buried := range map[string]bool{"untouched": false, "buried": true} {
 		t.Run(name, func(t *testing.T) {
 			w := mustWorld(t)
@@ -291,6 +296,7 @@ func TestOutage(t *testing.T) {
 // TestDifferencesOfARollout: parts that may differ for a while keep no process from joining. The list
 // of members names them, and after a time a warning does.
 func TestDifferencesOfARollout(t *testing.T) {
+	t.Parallel()
 	w := mustWorld(t)
 	a := w.mustJoin(nil)
 	o := w.options()

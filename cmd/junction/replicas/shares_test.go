@@ -17,6 +17,7 @@ import (
 // TestOrdinaryCallsNeedNoStatement: after the first call of a principal at each member, calls within the
 // limits go on without the database. Beyond the shares, nothing is let through without it.
 func TestOrdinaryCallsNeedNoStatement(t *testing.T) {
+	t.Parallel()
 	w := mustWorld(t)
 	w.ttl = time.Minute
 	all := []*running{w.mustJoin(nil), w.mustJoin(nil), w.mustJoin(nil)}
@@ -88,6 +89,7 @@ func knowEachOther(w *world, all []*running) {
 // TestOneCallAtATimeMoves: a principal that may have one call in flight makes calls at each member in
 // turn, and each of them begins. A second one beside it never does.
 func TestOneCallAtATimeMoves(t *testing.T) {
+	t.Parallel()
 	w := mustWorld(t)
 	w.ttl = time.Minute
 	all := []*running{w.mustJoin(nil), w.mustJoin(nil), w.mustJoin(nil)}
@@ -110,6 +112,7 @@ func TestOneCallAtATimeMoves(t *testing.T) {
 // TestRateIsNeverExceeded: many callers at four members, one of which stops and another joins, are let
 // through no more often than the rate and the burst allow together, and not much less often.
 func TestRateIsNeverExceeded(t *testing.T) {
+	t.Parallel()
 	w := mustWorld(t)
 	w.ttl = time.Minute
 	all := []*running{w.mustJoin(nil), w.mustJoin(nil), w.mustJoin(nil), w.mustJoin(nil)}
@@ -157,6 +160,7 @@ func TestRateIsNeverExceeded(t *testing.T) {
 
 // TestStoppedMemberGivesBack: what a stopped member has not used of a rate, the others can use.
 func TestStoppedMemberGivesBack(t *testing.T) {
+	t.Parallel()
 	w := mustWorld(t)
 	w.ttl = time.Minute
 	a, b := w.mustJoin(nil), w.mustJoin(nil)
@@ -184,6 +188,7 @@ func TestStoppedMemberGivesBack(t *testing.T) {
 // TestStoppedMemberGivesBackTheOthers: a row that cannot be changed does not keep a stopped member from
 // giving back the rates of other users.
 func TestStoppedMemberGivesBackTheOthers(t *testing.T) {
+	t.Parallel()
 	w := mustWorld(t)
 	w.ttl = time.Minute
 	a, b := w.mustJoin(nil), w.mustJoin(nil)
@@ -224,6 +229,7 @@ func mustBreak(t *testing.T, m *running, principals []string) {
 // TestUnusedSharesGoBackBesideABrokenRow: rows that cannot be changed do not keep a member from giving
 // back the unused shares of other users.
 func TestUnusedSharesGoBackBesideABrokenRow(t *testing.T) {
+	t.Parallel()
 	w := mustWorld(t)
 	w.ttl = time.Minute
 	a, b := w.mustJoin(nil), w.mustJoin(nil)

@@ -13,6 +13,7 @@ import (
 // TestStateHasOneOwner: of four members that ask for a state at once, twenty times each, all get the same
 // owner. After the end of the owner, exactly one of them is told that the state is lost.
 func TestStateHasOneOwner(t *testing.T) {
+	t.Parallel()
 	w := mustWorld(t)
 	w.ttl = time.Minute
 	all := []*running{w.mustJoin(nil), w.mustJoin(nil), w.mustJoin(nil), w.mustJoin(nil)}
@@ -77,6 +78,7 @@ func TestStateHasOneOwner(t *testing.T) {
 // TestOneOfABatchIsTold: of several calls whose claims go in one statement, one is told that the state is
 // lost.
 func TestOneOfABatchIsTold(t *testing.T) {
+	t.Parallel()
 	b := &claimBatch{got: map[[16]byte]claim{{1}: {Took: true}, {2}: {Took: true}, {3}: {}}}
 	told := map[byte]int{}
 	for _, key := range []byte{1, 2, 1, 3, 1, 2} {
@@ -94,6 +96,7 @@ func TestOneOfABatchIsTold(t *testing.T) {
 // TestStateIsGivenUp: a state that its owner has freed is not lost, and begins anywhere. One that its owner
 // gives up is lost once, and the owner does not get it back.
 func TestStateIsGivenUp(t *testing.T) {
+	t.Parallel()
 	w := mustWorld(t)
 	w.ttl = time.Minute
 	a, b, c := w.mustJoin(nil), w.mustJoin(nil), w.mustJoin(nil)
@@ -124,6 +127,7 @@ func TestStateIsGivenUp(t *testing.T) {
 
 // TestOldStateIsKept: the row of a state is kept as long as its owner has the state.
 func TestOldStateIsKept(t *testing.T) {
+	t.Parallel()
 	w := mustWorld(t)
 	w.ttl = time.Minute
 	a, b := w.mustJoin(nil), w.mustJoin(nil)
@@ -149,6 +153,7 @@ func TestOldStateIsKept(t *testing.T) {
 
 // TestClientSendsNoMessageOfMembers: a client's own value in the header of such messages is not passed on.
 func TestClientSendsNoMessageOfMembers(t *testing.T) {
+	t.Parallel()
 	heard := make(chan string, 1)
 	p := mustPair(t, func(w http.ResponseWriter, r *http.Request) {
 		heard <- r.Header.Get(members.HeaderCall)
