@@ -19,7 +19,8 @@ func TestForeignSilentToolsEndAtTheirTimeout(t *testing.T) {
 	harness.EachPair(t, func(t *testing.T, p harness.Pair) {
 		harness.EachTimeout(t, 200*time.Millisecond, func(t *testing.T, timeout time.Duration) (late bool) {
 			s, j := harness.Over(t, p, upstreamtest.Script{}, func(c *upstream.Config) {
-				c.Tools = upstream.Rules{{Glob: "*o*", Rule: upstream.Rule{Timeout: timeout}}}
+				c.Tools = upstream.Rules{{Glob: "slow", Rule: upstream.Rule{Timeout: timeout}},
+					{Glob: "progress", Rule: upstream.Rule{Timeout: timeout}}}
 			})
 			c := j.Talk(t)
 			c.Succeed(t, "up__echo", `{}`) // the connection of its calls is there

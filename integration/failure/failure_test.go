@@ -1,6 +1,7 @@
 package failure
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -66,6 +67,20 @@ func (x failing) mustRecover(t *testing.T) {
 	x.MustCall(t, "bad__echo", `{"a":2}`, `{\"a\":2}`)
 }
 
+// mustGiveReason ends a process until the reason for it has the words. The status of a process is waited
+// for only a moment, which a busy machine may miss.
+func (x failing) mustGiveReason(t *testing.T, words string, end func()) {
+	t.Helper()
+	for range 10 {
+		end()
+		x.mustRecover(t)
+		if strings.Contains(strings.Join(x.Reasons("bad"), " "), words) {
+			return
+		}
+	}
+	x.MustSay(t, "bad", words)
+}
+
 func (x failing) mustAwait(t *testing.T, match func(upstreamtest.Record) bool) upstreamtest.Record {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), harness.Patience)
@@ -84,20 +99,28 @@ func TestFailureKilled(t *testing.T) {
 			config, journal := harness.MustScripted(t, "stdio", upstreamtest.Script{Era: era})
 			x := mustFailing(t, config, proxy.Limits{})
 			x.journal = journal
-			var calls sync.WaitGroup
-			calls.Go(func() { x.MustFail(t, "bad__gate", `{"gate":"g"}`, "lost") })
-			pid := x.mustAwait(t, upstreamtest.Method("tools/call")).PID
-			x.MustCall(t, "good__echo", `{}`, "{}")
-			child, err := os.FindProcess(pid)
-			if err == nil {
-				err = child.Kill()
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			calls.Wait()
-			x.mustRecover(t)
-			x.MustSay(t, "bad", "killed")
+			seen := 0
+			x.mustGiveReason(t, "killed", func() {
+				var calls sync.WaitGroup
+				calls.Go(func() { x.MustFail(t, "bad__gate", `{"gate":"g"}`, "lost") })
+				n := 0
+				pid := x.mustAwait(t, func(r upstreamtest.Record) bool {
+					if upstreamtest.Method("tools/call")(r) && bytes.Contains(r.Message.Params, []byte("gate")) {
+						n++
+					}
+					return n > seen
+				}).PID
+				seen++
+				x.MustCall(t, "good__echo", `{}`, "{}")
+				child, err := os.FindProcess(pid)
+				if err == nil {
+					err = child.Kill()
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				calls.Wait()
+			})
 		})
 	}
 }
@@ -145,10 +168,11 @@ func TestFailureWatchdog(t *testing.T) {
 func TestFailureDied(t *testing.T) {
 	harness.Waits(t)
 	eachFailing(t, nil, func(t *testing.T, x failing, up harness.Way) {
-		x.MustFail(t, "bad__die", `{"code":7}`, "lost")
+		die := func() { x.MustFail(t, "bad__die", `{"code":7}`, "lost") }
 		if up.Transport == "stdio" {
-			x.mustRecover(t)
-			x.MustSay(t, "bad", "7")
+			x.mustGiveReason(t, "7", die)
+		} else {
+			die()
 		}
 	})
 }
@@ -157,6 +181,7 @@ func TestFailureHangs(t *testing.T) {
 	harness.Waits(t)
 	short := upstream.Rules{{Glob: "hang", Rule: upstream.Rule{Timeout: 300 * time.Millisecond}}}
 	eachFailing(t, short, func(t *testing.T, x failing, up harness.Way) {
+		x.mustRecover(t) // the connection is there, and does not take the time of the call
 		for _, late := range []bool{false, true} {
 			x.MustFail(t, "bad__hang", fmt.Sprintf(`{"late":%t}`, late), "timeout")
 			x.mustRecover(t)

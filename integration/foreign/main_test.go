@@ -9,5 +9,5 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	harness.MainOfPrograms(m, map[string]func([]string) error{driverRole: driver})
+	harness.MainWith(m, harness.Programs, map[string]func([]string) error{driverRole: driver})
 }

@@ -19,12 +19,11 @@ const roleVariable = "JUNCTION_ROLE"
 
 // Main is the TestMain of a package of tests. It runs the tests, unless the test binary was started
 // as another program: an upstream of package upstreamtest, or one of the package's own roles.
-func Main(m *testing.M, roles map[string]func(args []string) error) { os.Exit(run(m, beside, roles)) }
+func Main(m *testing.M, roles map[string]func(args []string) error) { MainWith(m, beside, roles) }
 
-// MainOfPrograms is Main for a package whose tests consist of other programs. Most of these tests
-// wait for a place in Computes, so many may have begun.
-func MainOfPrograms(m *testing.M, roles map[string]func(args []string) error) {
-	os.Exit(run(m, 4*beside, roles))
+// MainWith is Main with another number of tests that run at once.
+func MainWith(m *testing.M, beside int, roles map[string]func(args []string) error) {
+	os.Exit(run(m, beside, roles))
 }
 
 func run(m *testing.M, beside int, roles map[string]func(args []string) error) int {

@@ -84,11 +84,14 @@ func EachEra(t *testing.T, f func(*testing.T, Pair)) {
 	}
 }
 
-// RunPair runs f in one pair, as a subtest.
+// RunPair runs f in one pair, as a subtest beside others: it runs when the test has returned.
 func RunPair(t *testing.T, clientEra, up client.Era, transport string, f func(*testing.T, Pair)) {
 	t.Helper()
 	t.Run(fmt.Sprintf("%s client, %s %s", clientEra, up, transport),
-		func(t *testing.T) { f(t, Pair{clientEra, up, transport}) })
+		func(t *testing.T) {
+			Waits(t)
+			f(t, Pair{clientEra, up, transport})
+		})
 }
 
 // ModernMeta is the _meta of a modern request.

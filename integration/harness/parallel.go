@@ -31,6 +31,14 @@ import (
 // of them, those with a limit of a few milliseconds wait for a processor.
 const beside = 16
 
+const (
+	// Programs is for a package whose tests consist of other programs. Most of these tests wait for a
+	// place in Computes, so many may have begun.
+	Programs = 64
+	// Limits is for a package whose servers are too late by tenths of a second.
+	Limits = 4
+)
+
 // places limits the tests that compute to two for each processor: half of their time they wait for
 // the programs that they have started.
 var places = make(chan struct{}, 2*runtime.NumCPU())

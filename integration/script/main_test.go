@@ -17,5 +17,5 @@ func TestMain(m *testing.M) {
 	if filepath.Base(os.Args[0]) == scriptServerName {
 		os.Exit(scriptServer(os.Args[1:]))
 	}
-	harness.MainOfPrograms(m, nil)
+	harness.MainWith(m, harness.Programs, nil)
 }

@@ -8,4 +8,4 @@ import (
 	"junction/integration/harness"
 )
 
-func TestMain(m *testing.M) { harness.MainOfPrograms(m, nil) }
+func TestMain(m *testing.M) { harness.MainWith(m, harness.Programs, nil) }
