@@ -157,14 +157,16 @@ func (b *beginning) within(p *place, v Verdict) (may, must bool) {
 	case p.plain.everything():
 		return true, true
 	case b.long:
-		may = v != Allow && slices.ContainsFunc(b.Names, func(uri string) bool { return p.mayMean(beginningOf(uri)) })
+		may = v != Allow && p.mayMeanOne(b.Names)
 		return may, may
 	case v == Allow:
 		may = slices.ContainsFunc(b.Names, p.plain.mayBegin)
 		return may, !b.odd && slices.ContainsFunc(b.Names, p.plain.goesOn)
 	}
-	may = slices.ContainsFunc(b.open, func(s string) bool { return p.plain.mayBegin(s) || p.decoded.mayBegin(s) })
-	must = slices.ContainsFunc(b.forms, func(s string) bool { return p.plain.goesOn(s) || p.decoded.goesOn(s) })
+	may = slices.ContainsFunc(b.open, p.mayMean)
+	must = slices.ContainsFunc(b.forms, func(s string) bool {
+		return p.some(func(g glob) bool { return g.goesOn(s) })
+	})
 	return may || must, must
 }
 

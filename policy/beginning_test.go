@@ -28,6 +28,13 @@ func TestBeginningOfURI(t *testing.T) {
 		{`[{ ask: { resources: "file:///*" } }, { allow: { upstreams: "*" } }]`, "file:///a", "ask"},
 		{`[{ ask: { resources: "file:///a*" } }, { allow: { upstreams: "*" } }]`, "file:///", "ask allow"},
 		{`[{ ask: { resources: "file:///a*" } }, { allow: { upstreams: "*" } }]`, "file:///b/../a", "deny"},
+		{`[{ deny: { resources: "notes://secret/*" } }, { allow: { upstreams: "*" } }]`, "notes:///secret/", "deny"},
+		{`[{ deny: { resources: "notes://secret/*" } }, { allow: { upstreams: "*" } }]`, "notes://x/../secret/a", "deny"},
+		{`[{ deny: { resources: "notes://secret/*" } }, { allow: { upstreams: "*" } }]`, "notes://u@secret:80/", "deny"},
+		{`[{ deny: { resources: "notes://secret/*" } }, { allow: { upstreams: "*" } }]`, "notes://../root/", "deny allow"},
+		{`[{ deny: { resources: "notes://secret/*" } }, { allow: { upstreams: "*" } }]`, "notes:///", "deny allow"},
+		{`[{ deny: { resources: "notes://secret/*" } }, { allow: { upstreams: "*" } }]`, "notes://x/", "allow"},
+		{`[{ deny: { resources: "notes:///secret/*" } }, { allow: { upstreams: "*" } }]`, "notes://x/", "deny allow"},
 	} {
 		r := mustCompile(t, `[{ name: one, rules: `+test.rules+` }]`).For(policy.Subject{})
 		got := r.Beginning(policy.Item{Upstream: "up", Names: []string{test.uri}})

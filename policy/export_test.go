@@ -9,3 +9,17 @@ func (p *Policy) Decide(s Subject, it Item, arguments raw.Object) (Decision, err
 
 // Holds reports whether the subject holds a capability.
 func (r *Rights) Holds(capability string) bool { return r.held[capability] }
+
+// Odd reports whether a URI is ambiguous.
+func Odd(uri string) bool { return odd(uri) }
+
+// WithinBudget reports whether the forms of URIs are within their budget, and whether the readings as
+// a path are, too.
+func WithinBudget(uris ...string) (forms, all bool) {
+	var f former
+	for i, uri := range uris {
+		its := f.within(uri, maxNesting, i == 0)
+		f.known, f.meanings = uri, its
+	}
+	return f.work <= maxWork, f.work <= maxWork && f.reading <= maxReadings
+}

@@ -426,8 +426,10 @@ func meetPlaces(p, q *pattern, upstream string) bool {
 // upstreams.
 func (p *pattern) spellings(upstream string) [][]token {
 	all := [][]token{p.tokens}
-	if p.place != nil && !p.place.same {
-		all = append(all, p.place.decoded.tokens())
+	if p.place != nil {
+		for _, g := range p.place.others {
+			all = append(all, g.tokens())
+		}
 	}
 	return slices.DeleteFunc(all, func(t []token) bool {
 		return hasPrefix(t, "mcp://") && len(after(t, "mcp://"+upstream+"/")) == 0

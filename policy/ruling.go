@@ -168,7 +168,7 @@ func (r *rule) selectsPlace(n *named) (Verdict, bool) {
 	n.computeForms()
 	for i := range r.resources {
 		p := &r.resources[i]
-		if n.long && slices.ContainsFunc(n.Names, func(uri string) bool { return p.mayMean(beginningOf(uri)) }) {
+		if n.long && p.mayMeanOne(n.Names) {
 			return Deny, true
 		}
 		if p.means(n.forms) {

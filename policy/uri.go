@@ -6,7 +6,8 @@ import (
 )
 
 // This file handles ambiguous URIs. Only the upstream knows how it reads them. So an allow does not
-// match them, and a deny is compared with all common readings.
+// match them, and a deny is compared with all common readings. paths.go has the readings of servers
+// that take the first part of a URI, behind the slashes, for a folder.
 
 // maxDecodings is how often a URI is percent-decoded. A URI that needs more is ambiguous.
 const maxDecodings = 4
@@ -38,20 +39,49 @@ func odd(uri string) bool {
 
 // forms returns the URIs with all common readings: decoded, without dot segments and double
 // slashes, with backslashes as slashes, without query, fragment or trailing slash, and without a
-// default port, user or missing slashes (see samePlace). It returns false if that is too much work
-// for one item.
+// default port, user or missing slashes (see samePlace), and as paths (see pathReadings). It returns
+// false if that is too much work for one item.
+//
+// The first URI is the upstream's own. The others are the same URI as clients see it. Junction itself
+// reads the part of those that names the upstream, so only the rest has readings as a path.
 func forms(uris []string) ([]string, bool) {
 	var f former
 	var all []string
+	var own meanings // of the first URI
 	for i, uri := range uris {
 		if i > 0 && uri == f.known {
 			continue
 		}
-		its := f.within(uri, maxNesting)
-		f.known, f.knownForms = uri, its
-		all = append(append(all, uri), its...)
+		its := f.within(uri, maxNesting, i == 0)
+		if i == 0 {
+			own = its
+		} else {
+			f.exposed(uri, uris[0], own.paths, &its)
+		}
+		f.known, f.meanings = uri, its
+		all = append(append(append(all, uri), its.forms...), its.paths...)
 	}
-	return all, f.work <= maxWork
+	return all, f.work <= maxWork && f.reading <= maxReadings
+}
+
+// meanings are the readings of a URI besides itself.
+type meanings struct{ forms, paths []string }
+
+// exposed adds the readings of an upstream's own URI to those of the URI for clients, if that has the
+// name of the upstream behind the scheme: scheme://name/x for scheme://x.
+func (f *former) exposed(uri, own string, paths []string, to *meanings) {
+	scheme, rest, ok := strings.Cut(own, "://")
+	begin, found := strings.CutSuffix(uri, rest)
+	if !ok || !found || !strings.HasPrefix(begin, scheme+"://") {
+		return
+	}
+	r := pathReadings{list: to.paths, work: &f.reading}
+	for _, path := range paths {
+		if _, path, ok := strings.Cut(path, "://"); ok {
+			r.add(begin + path)
+		}
+	}
+	to.paths = r.list
 }
 
 const (
@@ -70,9 +100,10 @@ const (
 
 // former computes the forms of one item.
 type former struct {
-	work       int
-	known      string // the previous URI, which the next one usually contains
-	knownForms []string
+	work     int
+	reading  int    // the work of pathReadings, which has a limit of its own
+	known    string // the previous URI, which the next one usually contains
+	meanings meanings
 }
 
 // spend adds the cost of a text to the work, and reports whether it is within the limit.
@@ -81,14 +112,15 @@ func (f *former) spend(text string, segments int) bool {
 	return f.work <= maxWork
 }
 
-func (f *former) inner(uri string, nesting int) []string {
+func (f *former) inner(uri string, nesting int) meanings {
 	if uri == f.known {
-		return f.knownForms
+		return f.meanings
 	}
-	return f.within(uri, nesting)
+	return f.within(uri, nesting, true)
 }
 
-func (f *former) within(uri string, nesting int) []string {
+// within returns the readings of a URI. asPath includes its readings as a path.
+func (f *former) within(uri string, nesting int, asPath bool) meanings {
 	var all []string
 	add := func(s string) {
 		if s != uri && !slices.Contains(all, s) && f.spend(s, 0) {
@@ -122,19 +154,27 @@ func (f *former) within(uri string, nesting int) []string {
 	}
 	for _, one := range append([]string{uri}, all...) {
 		if !f.spend(one, 0) {
-			return nil
+			return meanings{}
 		}
 		add(samePlace(one))
+	}
+	r := pathReadings{work: &f.reading}
+	if asPath {
+		r.of(uri)
 	}
 	// A URI may contain another one, behind the name of its upstream: mcp://files/file:///a.
 	if scheme, rest, ok := strings.Cut(uri, "://"); ok {
 		if host, inner, ok := strings.Cut(rest, "/"); ok && nesting > 0 && strings.Contains(inner, ":") {
-			for _, form := range f.inner(inner, nesting-1) {
-				add(scheme + "://" + host + "/" + form)
+			begin, its := scheme+"://"+host+"/", f.inner(inner, nesting-1)
+			for _, form := range its.forms {
+				add(begin + form)
+			}
+			for _, path := range its.paths {
+				r.add(begin + path)
 			}
 		}
 	}
-	return all
+	return meanings{all, r.list}
 }
 
 // resolve removes dot segments and, with single, empty ones. Scheme and host become lower case, and
@@ -198,7 +238,7 @@ func resolve(uri string, single bool) string {
 func samePlace(uri string) string {
 	scheme, rest, ok := strings.Cut(uri, ":")
 	scheme = strings.ToLower(scheme)
-	port, web := map[string]string{"http": ":80", "https": ":443", "ws": ":80", "wss": ":443", "ftp": ":21"}[scheme]
+	port, web := defaultPort(scheme)
 	after, slashes := strings.CutPrefix(rest, "//")
 	switch {
 	case ok && web:
@@ -215,6 +255,19 @@ func samePlace(uri string) string {
 		}
 	}
 	return uri
+}
+
+// defaultPort returns the default port of a scheme of the web, with its colon.
+func defaultPort(scheme string) (port string, web bool) {
+	switch scheme {
+	case "http", "ws":
+		return ":80", true
+	case "https", "wss":
+		return ":443", true
+	case "ftp":
+		return ":21", true
+	}
+	return "", false
 }
 
 // percentDecode decodes percent-encoding, and keeps a % that encodes nothing.
@@ -246,46 +299,94 @@ func unhex(c byte) int {
 
 // A place is a glob over URIs.
 type place struct {
-	plain   glob
-	decoded glob // normalised like the results of forms
-	same    bool // both are equal
+	plain  glob
+	others []glob // normalised like the results of forms, without plain
 }
 
 // escapedSpecials keeps decoded characters from getting a meaning in a glob.
 var escapedSpecials = strings.NewReplacer("%2a", `\*`, "%2A", `\*`, "%3f", `\?`, "%3F", `\?`, "%5c", `\\`, "%5C", `\\`)
 
 func compilePlace(s string) place {
-	d := percentDecode(escapedSpecials.Replace(s))
-	if scheme, rest, ok := strings.Cut(d, "://"); ok {
-		host, _, _ := strings.Cut(rest, "/")
-		d = strings.ToLower(scheme) + "://" + strings.ToLower(host) + rest[len(host):]
-		if !strings.Contains(host, "@") && !strings.HasPrefix(d, "file:") {
-			d = samePlace(d)
+	p, seen := place{plain: compileGlob(s)}, []string{s}
+	for _, s := range normalised(percentDecode(escapedSpecials.Replace(s)), maxNesting) {
+		if !slices.Contains(seen, s) {
+			seen, p.others = append(seen, s), append(p.others, compileGlob(s))
 		}
 	}
-	return place{compileGlob(s), compileGlob(d), s == d}
+	return p
+}
+
+// normalised returns the globs for the results of forms that a decoded glob means.
+func normalised(d string, nesting int) []string {
+	all := []string{d}
+	if scheme, rest, ok := strings.Cut(d, "://"); ok {
+		host, inner, found := strings.Cut(rest, "/")
+		lower := strings.ToLower(scheme) + "://" + strings.ToLower(host) + rest[len(host):]
+		if !strings.Contains(host, "@") && !strings.HasPrefix(lower, "file:") {
+			lower = samePlace(lower)
+		}
+		all = append(all, lower)
+		if found && nesting > 0 && strings.Contains(inner, ":") { // the URI of an upstream
+			for _, s := range normalised(inner, nesting-1) {
+				all = append(all, d[:len(d)-len(inner)]+s)
+			}
+		}
+	}
+	if scheme, rest, ok := strings.Cut(d, ":"); ok && !strings.Contains(scheme, "/") { // as in pathReadings
+		path := strings.TrimLeft(rest, "/")
+		begin := strings.ToLower(scheme) + "://"
+		if len(rest)-len(path) != 2 {
+			all = append(all, begin+"/"+singleSlashes(path))
+		}
+		all = append(all, begin+singleSlashes(path))
+	}
+	return all
+}
+
+// singleSlashes replaces runs of slashes by one.
+func singleSlashes(s string) string {
+	for strings.Contains(s, "//") {
+		s = strings.ReplaceAll(s, "//", "/")
+	}
+	return s
 }
 
 // means reports whether the place matches one of the texts.
 func (p *place) means(texts []string) bool {
-	return slices.ContainsFunc(texts, func(s string) bool { return p.plain.match(s) || !p.same && p.decoded.match(s) })
+	return p.some(func(g glob) bool { return slices.ContainsFunc(texts, g.match) })
 }
 
 // mayMean reports whether the place may match a URI of which only the beginning is certain; "" if
 // nothing is.
 func (p *place) mayMean(begin string) bool {
-	return p.plain.mayBegin(begin) || p.decoded.mayBegin(begin)
+	return p.some(func(g glob) bool { return g.mayBegin(begin) })
 }
 
-// beginningOf returns the beginning of a URI on which all readers agree: its scheme, and for mcp
-// also the host; "" if there is none.
-func beginningOf(uri string) string {
+// some reports whether a glob of the place has the property.
+func (p *place) some(has func(glob) bool) bool {
+	return has(p.plain) || slices.ContainsFunc(p.others, has)
+}
+
+// mayMeanOne reports whether a place may match one of the names of an item, of which only the
+// beginnings are certain.
+func (p *place) mayMeanOne(names []string) bool {
+	for i, uri := range names {
+		if p.mayMean(beginningOf(uri, i > 0)) {
+			return true
+		}
+	}
+	return false
+}
+
+// beginningOf returns the beginning of a URI on which all readers agree: its scheme; "" if there is
+// none. Junction itself reads the host of mcp in a URI for clients (exposed), so that is certain, too.
+func beginningOf(uri string, exposed bool) string {
 	scheme, rest, ok := strings.Cut(uri[:min(len(uri), maxBeginning)], ":")
 	if !ok || !isWord(scheme) {
 		return ""
 	}
 	begin := scheme + ":"
-	if rest, ok = strings.CutPrefix(rest, "//"); ok && begin == "mcp:" {
+	if rest, ok = strings.CutPrefix(rest, "//"); ok && exposed && begin == "mcp:" {
 		if host, _, ok := strings.Cut(rest, "/"); ok && isWord(host) {
 			return begin + "//" + host
 		}

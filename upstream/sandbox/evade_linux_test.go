@@ -43,6 +43,10 @@ func evade(what, a string) error {
 			unix.Close(fds[1])
 		}
 		return err
+	case "pair": // sends by one end of a pair to a named socket
+		kind, name, _ := strings.Cut(a, ":")
+		number, _ := strconv.Atoi(kind)
+		return sendByPair(number, name)
 	case "addresses":
 		_, err := net.InterfaceAddrs()
 		return err
@@ -64,6 +68,24 @@ func evade(what, a string) error {
 		return unix.Mknod(a, unix.S_IFCHR|0o600, int(unix.Mkdev(1, 3)))
 	}
 	return fmt.Errorf("there is no deed %q", what)
+}
+
+// sendByPair sends to a named socket by one end of a pair, in each way that there is.
+func sendByPair(kind int, name string) error {
+	fds, err := unix.Socketpair(unix.AF_UNIX, kind|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	to := &unix.SockaddrUnix{Name: name}
+	if err = unix.Sendto(fds[0], []byte("x"), 0, to); err == nil {
+		err = unix.Connect(fds[1], to)
+	}
+	unix.Close(fds[1])
+	if err != nil && unix.Connect(fds[0], to) == nil { // whose other end is gone
+		err = nil
+	}
+	unix.Close(fds[0])
+	return err
 }
 
 // withSocket uses a new socket and closes it.
@@ -151,6 +173,11 @@ func TestSandboxWaysAroundLandlock(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer abstract.Close()
+	datagrams, err := net.ListenPacket("unixgram", path("log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer datagrams.Close()
 	if err := os.WriteFile(path("foreign"), foreign(), 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -176,6 +203,8 @@ func TestSandboxWaysAroundLandlock(t *testing.T) {
 		{"limits " + strconv.Itoa(os.Getpid()), "EPERM", "EPERM", "", false},
 		{"unix " + path("socket"), "EACCES", "ok", "", false},
 		{"unix " + abstract.Addr().String(), "EACCES", "EPERM", "", false},
+		{pairTo(unix.SOCK_DGRAM, path("log")), "EACCES", "ok", "", false},
+		{pairTo(unix.SOCK_RAW, path("log")), "EACCES", "ok", "", false},
 		// what servers need
 		{"socketpair", "ok", "ok", "", false},
 		{"addresses", "ok", "ok", "", false},
@@ -210,6 +239,26 @@ func TestSandboxWaysAroundLandlock(t *testing.T) {
 			func(i int) string { return rows[i].all })
 	}
 }
+
+// TestSandboxPairsStayConnected: the pairs that each command may create reach no named socket, even
+// without a sandbox.
+func TestSandboxPairsStayConnected(t *testing.T) {
+	dir := t.TempDir()
+	for kind, network := range map[int]string{unix.SOCK_STREAM: "unix", unix.SOCK_SEQPACKET: "unixpacket"} {
+		name := filepath.Join(dir, network)
+		l, err := net.Listen(network, name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		if got := run(t, nil, Support{}, pairTo(kind, name))[0]; got == "ok" {
+			t.Errorf("an end of a pair of the kind %d reaches a named socket", kind)
+		}
+	}
+}
+
+// pairTo is the deed that sends to a named socket by a pair.
+func pairTo(kind int, name string) string { return fmt.Sprintf("pair %d:%s", kind, name) }
 
 // socket is the deed that creates a socket.
 func socket(family, kind, protocol int) string {

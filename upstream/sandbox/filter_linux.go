@@ -79,8 +79,8 @@ func deniedOptions() []uint32 {
 // first instruction that returns.
 type filter []unix.SockFilter
 
-// program returns the filter of a command. unixSockets permits creating UNIX sockets; pairs are
-// always permitted.
+// program returns the filter of a command. unixSockets permits creating UNIX sockets, and pairs of
+// all kinds; without it, only connected pairs are permitted.
 func (m machine) program(anyTCP, unixSockets bool) filter {
 	f := filter{
 		load(offsetArch), skip(unix.BPF_JEQ, m.audit, 1, 0), answer(unix.SECCOMP_RET_KILL_PROCESS),
@@ -92,9 +92,7 @@ func (m machine) program(anyTCP, unixSockets bool) filter {
 	f = append(f, skip(unix.BPF_JGE, ioUringFirst, 0, 2), skip(unix.BPF_JGT, ioUringLast, 1, 0), deny(unix.ENOSYS))
 
 	f = f.on(m.socket, socketRule(permitted(anyTCP, unixSockets)))
-	f = f.on(m.socketpair, filter{
-		load(argument(0)), skip(unix.BPF_JEQ, unix.AF_UNIX, 0, 1), allow(), deny(unix.EACCES),
-	})
+	f = f.on(m.socketpair, pairRule(unixSockets))
 	// A limit of processor time or of the size of files would end another process, as a signal does.
 	f = f.on(m.prlimit, filter{
 		load(argument(0)), skip(unix.BPF_JEQ, ownProcess, 0, 1), allow(), deny(unix.EPERM),
@@ -122,6 +120,20 @@ func socketRule(permitted []kind) (f filter) {
 			load(argument(2)), skip(unix.BPF_JEQ, k.protocol, 0, 1), allow())
 	}
 	return append(f, deny(unix.EACCES))
+}
+
+// pairRule permits pairs of UNIX sockets. One end of a pair of datagram sockets can connect and send to
+// any named datagram socket, such as /dev/log. The other kinds keep their connection. The kernel takes
+// SOCK_RAW for SOCK_DGRAM.
+func pairRule(datagrams bool) filter {
+	f := filter{load(argument(0)), skip(unix.BPF_JEQ, unix.AF_UNIX, 1, 0), deny(unix.EACCES)}
+	if datagrams {
+		return append(f, allow())
+	}
+	return append(f, load(argument(1)),
+		unix.SockFilter{Code: unix.BPF_ALU | unix.BPF_AND | unix.BPF_K, K: socketKind},
+		skip(unix.BPF_JEQ, unix.SOCK_STREAM, 1, 0), skip(unix.BPF_JEQ, unix.SOCK_SEQPACKET, 0, 1),
+		allow(), deny(unix.EACCES))
 }
 
 // flagsRule is the rule of a call that sends; i is its argument with the flags.

@@ -78,6 +78,9 @@ func TestSandboxFilterOfEachMachine(t *testing.T) {
 			socket := func(family, kind, protocol uint64) call {
 				return call{m.socket, m.audit, [6]uint64{family, kind, protocol}}
 			}
+			pair := func(family, kind uint64) call {
+				return call{m.socketpair, m.audit, [6]uint64{family, kind}}
+			}
 			option := func(level, option uint64) call {
 				return call{m.setsockopt, m.audit, [6]uint64{3, level, option}}
 			}
@@ -117,8 +120,13 @@ func TestSandboxFilterOfEachMachine(t *testing.T) {
 				{"a UNIX socket", socket(unix.AF_UNIX, unix.SOCK_STREAM, 0), denied, yes},
 				{"a UNIX datagram", socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 1), denied, yes},
 				{"a raw UNIX socket", socket(unix.AF_UNIX, unix.SOCK_RAW, 0), denied, denied},
-				{"a pair", call{m.socketpair, m.audit, [6]uint64{unix.AF_UNIX, unix.SOCK_STREAM}}, yes, yes},
-				{"a pair of TIPC", call{m.socketpair, m.audit, [6]uint64{unix.AF_TIPC, unix.SOCK_STREAM}}, denied, denied},
+				{"a pair", pair(unix.AF_UNIX, unix.SOCK_STREAM), yes, yes},
+				{"a pair with flags", pair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK|high), yes, yes},
+				{"a pair of packets", pair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC), yes, yes},
+				{"a pair of datagrams", pair(unix.AF_UNIX, unix.SOCK_DGRAM), denied, yes},
+				{"a pair of datagrams with flags", pair(unix.AF_UNIX|high, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC|high), denied, yes},
+				{"a raw pair, which is one of datagrams", pair(unix.AF_UNIX, unix.SOCK_RAW), denied, yes},
+				{"a pair of TIPC", pair(unix.AF_TIPC, unix.SOCK_STREAM), denied, denied},
 				{"limits of its own", at(m.prlimit, 0, 0), yes, yes},
 				{"limits of another process", at(m.prlimit, 0, 4711), refused, refused},
 				{"listen", call{m.listen, m.audit, [6]uint64{3, 1}}, denied, yes},
