@@ -305,6 +305,10 @@ func lostText(name string, e *redact.MarkError) string {
 			"Use another name."
 	case redact.TooMuch:
 		return text + "Together with the other removed text, it is too long for one call. Make several calls."
+	case redact.Misplaced:
+		return text + "Junction puts a removed text back only where the policy would remove it again, and in this " +
+			"string it would not, because of the characters around it. Write the same characters around it as in the " +
+			"answer that it came from, or send it as a string of its own."
 	}
 	return text + "Junction has no text for it: it keeps removed text for the server and the session that the " +
 		"text came from, until an hour after its last use, and within limits. Read the text again from that " +

@@ -2,6 +2,7 @@ package protocol
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -15,6 +16,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -94,6 +96,7 @@ func (s *transcript) archive(comment []byte) []byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	a := &txtar.Archive{Comment: comment}
+	s.nameIDs()
 	for i, one := range s.said {
 		text := one.text
 		for value, name := range s.names {
@@ -102,6 +105,22 @@ func (s *transcript) archive(comment []byte) []byte {
 		a.Files = append(a.Files, txtar.File{Name: fmt.Sprintf("%02d %s", i+1, one.between), Data: []byte(text)})
 	}
 	return txtar.Format(a)
+}
+
+// upstreamID is an id of Junction's requests to the upstream: they begin at a random number.
+var upstreamID = regexp.MustCompile(`"id": ?([0-9]{4,})`)
+
+// nameIDs counts the ids of Junction's requests to the upstream from 3, the first after the handshake and
+// the list; s.mu is held.
+func (s *transcript) nameIDs() {
+	first := 0
+	for _, one := range s.said {
+		for _, m := range upstreamID.FindAllStringSubmatch(one.text, -1) {
+			n, _ := strconv.Atoi(m[1])
+			first = cmp.Or(first, n)
+			s.names[m[1]] = strconv.Itoa(n - first + 3)
+		}
+	}
 }
 
 // spreadWidth is how long a line of JSON may be before it is spread over several.

@@ -130,3 +130,59 @@ func TestPlaceholdersAreNotSentLiterally(t *testing.T) {
 		}
 	})
 }
+
+// TestRemovedTextNeverComesBackToTheClient: a tool that returns its argument shows no removed text,
+// however the client writes characters around the placeholder, and wherever the text is in a later
+// answer.
+func TestRemovedTextNeverComesBackToTheClient(t *testing.T) {
+	harness.Waits(t)
+	harness.InMemory(t, "each process keeps the removed text of its own answers to modern clients")
+	const token = "ghp_0123456789abcdefghijABCDEFGHIJ678901"
+	authtest.Secret("a token of GitHub", token)
+	harness.EachPair(t, func(t *testing.T, p harness.Pair) {
+		s := p.Serve(t, upstreamtest.Script{})
+		j := harness.Start(t, p, harness.Setup{Upstreams: map[string]upstream.Config{"up": s.Config},
+			Policy: harness.MustPolicy(t, `
+- name: all
+  redact: { patterns: [secrets, { name: card, re: "^4[0-9]{15}$" }], restore: true }
+  rules: [ { allow: { upstreams: "*" } } ]
+`)})
+		j.Offers(t, "up")
+		c := j.Talk(t)
+		reads := func(content string) string { // the server sends it
+			m := c.Call(t, "up__echo", `{"result":{"content":[`+content+`],"structuredContent":{"n":[4111111111111111]}}}`)
+			text := string(m.Append(nil))
+			if strings.Contains(text, token) || strings.Contains(text, "41111") || m.Error != nil {
+				t.Errorf("the client reads %s", text)
+			}
+			return text
+		}
+		marks := removedMark.FindAllString(reads(`{"type":"text","text":"`+token+`"}`), -1)
+		if len(marks) != 2 {
+			t.Fatalf("the client reads %q, want two placeholders", marks)
+		}
+		mark, card := marks[0], marks[1]
+		for _, text := range []string{"x" + mark, mark + "x", `\u0078` + mark, "card " + card, card + "0"} {
+			m := c.Call(t, "up__echo", `{"text":"`+text+`"}`)
+			if text := string(m.Append(nil)); !strings.Contains(text, "was not called") ||
+				!strings.Contains(text, "only where the policy would remove it again") {
+				t.Errorf("a placeholder in another place is answered %s", text)
+			}
+		}
+		if n := len(harness.CallsOf(t, s.Journal, 1)); n != 1 {
+			t.Errorf("the server was called %d times, want once", n)
+		}
+		// the server joins texts
+		for _, text := range []string{"x" + token, token + "x", `\u0078\u0067` + token[1:], "card 4111111111111111"} {
+			if got := reads(`{"type":"text","text":"` + text + `"}`); len(removedMark.FindAllString(got, -1)) != 2 {
+				t.Errorf("%q is answered %s, want two placeholders", text, got)
+			}
+		}
+		reads(`{"type":"resource","resource":{"uri":"file:///x` + token + `","text":""}}`)
+		m := c.Call(t, "up__fail", `{"error":{"code":-32000,"message":"no x`+token+`","data":{"x`+token+`":1}}}`)
+		if text := string(m.Append(nil)); strings.Contains(text, token) {
+			t.Errorf("the client reads the error %s", text)
+		}
+		c.Succeed(t, "up__echo", `{"text":"`+mark+`"}`)
+	})
+}

@@ -32,11 +32,12 @@ type MarkError struct {
 type Lost uint8
 
 const (
-	_       Lost = iota
-	NotKept      // the policy does not keep the text
-	Gone         // the text was not kept, has expired, or is that of another session, upstream or rule
-	InName       // the mark is in the name of a member
-	TooMuch      // the texts exceed maxRestored
+	_         Lost = iota
+	NotKept        // the policy does not keep the text
+	Gone           // the text was not kept, has expired, or is that of another session, upstream or rule
+	InName         // the mark is in the name of a member
+	TooMuch        // the texts exceed maxRestored
+	Misplaced      // the rules would not remove the text again at this place
 )
 
 func (e *MarkError) Error() string {
@@ -48,13 +49,13 @@ const maxRestored = 1 << 20
 
 // Arguments returns the JSON of arguments with the text that marks stand for, and whether there was a
 // mark. The error is a *MarkError. A mark is only what a rule of r could have written: with the name
-// of a rule, and with a reference if r keeps the text of the rule.
+// of a rule, and with a reference if r keeps the text of the rule. A text comes back only where the
+// rules would remove it again: else a tool that returns its argument would show the text.
 func (r *Redactor) Arguments(in []byte) (out []byte, changed bool, err error) {
 	if r == nil || !bytes.Contains(in, []byte("redacted")) && !hidesASCII(in) {
 		return in, false, nil
 	}
-	var scratch []byte
-	from, restored := 0, 0
+	w := inserting{r: r, in: in}
 	for i := 0; i < len(in); {
 		n := bytes.IndexByte(in[i:], '"')
 		if n < 0 {
@@ -66,37 +67,102 @@ func (r *Redactor) Arguments(in []byte) (out []byte, changed bool, err error) {
 			break // it is not JSON, so that a server cannot read it
 		}
 		i = end
-		text := in[start+1 : end-1]
-		if bytes.IndexByte(text, '\\') >= 0 {
-			scratch = unescape(slices.Grow(scratch[:0], len(text)), text)
-			text = scratch
-		}
 		next := raw.SkipSpace(in, end)
-		isName := next < len(in) && in[next] == ':'
-		at, seen := 0, 0 // offsets in the escaped and in the unescaped string
-		for m, found := r.nextMark(text, 0); found; m, found = r.nextMark(text, m.end) {
-			inside, number, why := r.stands(m, isName)
-			if why == 0 && restored+len(inside) > maxRestored {
-				why = TooMuch
-			}
-			if why != 0 {
-				return nil, false, &MarkError{string(text[m.start:m.end]), why}
-			}
-			restored, changed = restored+len(inside), true
-			if number && m.start == 0 && m.end == len(text) {
-				out, from = append(append(out, in[from:start]...), inside...), end
-				break
-			}
-			at, seen = advance(in[start+1:end-1], at, seen, m.start)
-			out = append(append(out, in[from:start+1+at]...), inside...)
-			at, seen = advance(in[start+1:end-1], at, seen, m.end)
-			from = start + 1 + at
+		if err := w.string(start, end, next < len(in) && in[next] == ':'); err != nil {
+			return nil, false, err
 		}
 	}
-	if !changed {
+	if !w.changed {
 		return in, false, nil
 	}
-	return append(out, in[from:]...), true, nil
+	return append(w.out, in[w.from:]...), true, nil
+}
+
+// extent is a part of a text: its start and its end.
+type extent [2]int
+
+// inserting is the state of one search for marks.
+type inserting struct {
+	r       *Redactor
+	in, out []byte
+	from    int // what is before it in the input is in the output
+	size    int // of the restored texts
+	changed bool
+	scratch []byte
+	places  []extent // of the restored texts in one string of the output
+}
+
+// string restores the texts of the string between start and end, which include its quotes.
+func (w *inserting) string(start, end int, isName bool) error {
+	inside := w.in[start+1 : end-1]
+	text := inside
+	if bytes.IndexByte(inside, '\\') >= 0 {
+		w.scratch = unescape(slices.Grow(w.scratch[:0], len(inside)), inside)
+		text = w.scratch
+	}
+	begin := 0       // of the string in the output
+	at, seen := 0, 0 // offsets in the escaped and in the unescaped string
+	w.places = w.places[:0]
+	for m, found := w.r.nextMark(text, 0); found; m, found = w.r.nextMark(text, m.end) {
+		kept, number, why := w.r.stands(m, isName)
+		if why == 0 && w.size+len(kept) > maxRestored {
+			why = TooMuch
+		}
+		whole := number && m.start == 0 && m.end == len(text)
+		if why == 0 && whole && len(w.r.find(kept, nil)) == 0 {
+			why = Misplaced
+		}
+		if why != 0 {
+			return &MarkError{string(text[m.start:m.end]), why}
+		}
+		w.size, w.changed = w.size+len(kept), true
+		if whole {
+			w.out, w.from = append(append(w.out, w.in[w.from:start]...), kept...), end
+			return nil
+		}
+		if len(w.places) == 0 {
+			w.out, w.from = append(w.out, w.in[w.from:start]...), start
+			begin = len(w.out)
+		}
+		at, seen = advance(inside, at, seen, m.start)
+		w.out = append(w.out, w.in[w.from:start+1+at]...)
+		w.places = append(w.places, extent{len(w.out) - begin, len(w.out) - begin + len(kept)})
+		w.out = append(w.out, kept...)
+		at, seen = advance(inside, at, seen, m.end)
+		w.from = start + 1 + at
+	}
+	if len(w.places) == 0 {
+		return nil
+	}
+	w.out, w.from = append(w.out, w.in[w.from:end]...), end
+	n := w.r.misplaced(w.out[begin:], w.places)
+	if n < 0 {
+		return nil
+	}
+	m, _ := w.r.nextMark(text, 0)
+	for range n {
+		m, _ = w.r.nextMark(text, m.end)
+	}
+	return &MarkError{string(text[m.start:m.end]), Misplaced}
+}
+
+// misplaced returns the number of the first place in a string, with its quotes, of which the rules do
+// not remove exactly the text; -1 for none.
+func (r *Redactor) misplaced(text []byte, places []extent) int {
+	rules := *r
+	rules.share = nil
+	w := redacting{Redactor: &rules, text: text}
+	w.look(0, len(text), inText)
+	i := 0 // both lists are in order
+	for n, p := range places {
+		for i < len(w.cuts) && w.cuts[i].start < p[0] {
+			i++
+		}
+		if i == len(w.cuts) || w.cuts[i].start != p[0] || w.cuts[i].end != p[1] {
+			return n
+		}
+	}
+	return -1
 }
 
 // foundMark is a mark in a text.

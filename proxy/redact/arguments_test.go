@@ -1,6 +1,7 @@
 package redact
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"reflect"
@@ -18,7 +19,8 @@ func restoring(m *Memory, o Owner) *Redactor {
 	return For(&policy.Safeguards{Secrets: true, Redactions: []policy.Redaction{
 		{Name: "ticket", Re: regexp.MustCompile(`TCK-[0-9]+`), Restore: true},
 		{Name: "number", Re: regexp.MustCompile(`^4[0-9]{15}$`), Restore: true},
-		{Name: "half", Re: regexp.MustCompile(`^half.$`), Restore: true},
+		{Name: "half", Re: regexp.MustCompile(`^half.(half.?)?$`), Restore: true},
+		{Name: "short", Re: regexp.MustCompile(`^short!$`), Restore: true},
 		{Name: "lost", Re: regexp.MustCompile(`gone[0-9]+`)},
 	}}).With(m, o)
 }
@@ -60,7 +62,7 @@ func TestRemovedTextComesBack(t *testing.T) {
 	for in, want := range map[string]string{
 		`{"a":["` + ticket + `",{"b":"` + ticket + ticket + `"}]}`:   `{"a":["TCK-1",{"b":"TCK-1TCK-1"}]}`,
 		`{"a":"é\n\u005bredacted` + ticket[len("[redacted"):] + `"}`: `{"a":"é\nTCK-1"}`,
-		`{"card":"` + number + `","text":"no ` + number + `"}`:       `{"card":4111111111111111,"text":"no 4111111111111111"}`,
+		`{"card":"` + number + `","text":"no"}`:                      `{"card":4111111111111111,"text":"no"}`,
 		// what no rule has written stays
 		`{"a":"[redacted: ticket] [redacted: JWT] [redacted: other #` + strings.Repeat("A", 16) + `]"}`: "",
 		`{"a":"[redacted: ticket #SHORT] [redacted: ticket [redacted: "}`:                               "",
@@ -126,6 +128,131 @@ func TestRemovedTextIsForItsOwner(t *testing.T) {
 		{Name: "ab", Re: regexp.MustCompile("ab"), Restore: true}, {Name: "bc", Re: regexp.MustCompile("bc")}}}).With(&m, first)
 	if mark := markOf(t, both, "abc"); mark != "[redacted: ab]" {
 		t.Errorf("text that a rule without restore removes, too, has the mark %s", mark)
+	}
+}
+
+// TestRemovedTextStaysAwayFromOtherPlaces: a text comes back only where a rule removes it again. So no
+// tool that returns its argument shows the text.
+func TestRemovedTextStaysAwayFromOtherPlaces(t *testing.T) {
+	var m Memory
+	r := restoring(&m, first)
+	token, ticket, half := markOf(t, r, githubToken), markOf(t, r, "TCK-1"), markOf(t, r, "half!")
+	out, _, err := r.Text([]byte(`{"n":4111111111111111}`), Nothing)
+	if err != nil {
+		t.Fatal(err)
+	}
+	number := marked.FindString(string(out))
+	for _, in := range []string{
+		`{"a":"x` + token + `"}`, `{"a":"` + token + `x"}`, `{"a":"\u0078` + token + `"}`, // a border of a word
+		`{"a":"` + ticket + `2"}`, `{"a":"` + ticket + ` ` + ticket + `\u0032"}`, // more matches
+		`{"a":"no ` + half + `"}`, `{"a":"no ` + number + `"}`, // another place in the string
+		`{"a":"gone1` + ticket + ` ` + half + `"}`,
+		`{"a":"data:image/png;base64,` + strings.Repeat("A", 8) + token + `"}`, // binary content is not searched
+	} {
+		back, changed, err := r.Arguments([]byte(in))
+		if lost, ok := err.(*MarkError); !ok || lost.Why != Misplaced || back != nil || changed {
+			t.Errorf("%s comes back as %s, %v; want that the place is wrong", in, back, err)
+		}
+	}
+	for _, in := range []string{`["` + token + `"]`, `["\n` + token + ` x` + ticket + `TCK-"]`, `["` + half + `"]`} {
+		if _, changed, err := r.Arguments([]byte(in)); err != nil || !changed {
+			t.Errorf("%s: %v", in, err)
+		}
+	}
+}
+
+// TestRemovedTextIsFoundInLaterAnswers: the kept texts of 8 characters or more are removed from later
+// answers to their owner, also where no rule matches them, and in each notation of JSON.
+func TestRemovedTextIsFoundInLaterAnswers(t *testing.T) {
+	var m Memory
+	answer := func(r *Redactor, in string) string {
+		t.Helper()
+		out, _, err := r.Text([]byte(in), Nothing)
+		if err != nil {
+			t.Fatalf("%s: %v", in, err)
+		}
+		return string(out)
+	}
+	for in, want := range map[string]string{
+		`{"text":"x` + githubToken + `"}`:                       `{"text":"xTOKEN"}`,
+		`{"text":"` + escaped("x"+githubToken, 1) + `"}`:        `{"text":"` + escaped("x", 1) + `TOKEN"}`,
+		`{"x` + githubToken + `":1}`:                            `{"xTOKEN":1}`,
+		`{"uri":"f:x` + githubToken + `"}`:                      `{"uri":"f:xredacted-GitHub-token"}`,
+		`{"type":"image","data":"AAAATCK"}`:                     "",
+		`{"type":"image","data":"AAAAhalfAhalfA"}`:              `{"type":"image","data":"AAAAHALF"}`,
+		`{"text":"data:;base64,AAAAhalfAhalfA"}`:                `{"text":"data:;base64,AAAAHALF"}`,
+		`{"text":"card 4111111111111111, 4111111111111111a"}`:   `{"text":"card NUMBER, NUMBERa"}`,
+		`{"text":"94111111111111111 41111111111111110"}`:        "",
+		`[4111111111111111,41111111111111110]`:                  `["NUMBER",41111111111111110]`,
+		`{"text":"xTCK-1234567890 TCK-123456 TCK-12345678"}`:    `{"text":"xLONG TICKET NEW"}`,
+		`{"text":"no short!"}`:                                  "",
+		`{"text":"` + strings.Repeat(" half\\\"half", 2) + `"}`: `{"text":" QUOTED QUOTED"}`,
+	} {
+		o := first
+		o.Session = in // so that each row has the same kept texts
+		r := restoring(&m, o)
+		known := map[string]string{
+			markOf(t, r, githubToken): "TOKEN", markOf(t, r, "TCK-123456"): "TICKET", markOf(t, r, "TCK-1234567890"): "LONG",
+			markOf(t, r, "halfAhalfA"): "HALF", markOf(t, r, `half"half`): "QUOTED", markOf(t, r, "short!"): "SHORT",
+			marked.FindString(answer(r, `[4111111111111111]`)): "NUMBER",
+		}
+		got := marked.ReplaceAllStringFunc(answer(r, in), func(mark string) string { return cmp.Or(known[mark], "NEW") })
+		if want == "" {
+			want = in
+		}
+		if got != want {
+			t.Errorf("%s becomes %s, want %s", in, got, want)
+		}
+	}
+	r := restoring(&m, first)
+	markOf(t, r, githubToken)
+	for _, change := range []func(*Owner){func(o *Owner) { o.Session = "s2" }, func(o *Owner) { o.Source = new(int) }} {
+		o := first
+		change(&o)
+		if in := `{"text":"x` + githubToken + `"}`; answer(restoring(&m, o), in) != in {
+			t.Error("the text of another owner is searched for")
+		}
+	}
+	m.Forget(first.Session)
+	if in := `{"text":"x` + githubToken + `"}`; answer(r, in) != in {
+		t.Error("a text that was dropped is searched for")
+	}
+}
+
+// TestSearchForRemovedTextIsBounded: a server that writes the starts of many kept texts costs no more
+// than a fixed work for each byte. Beyond, the whole string is removed.
+func TestSearchForRemovedTextIsBounded(t *testing.T) {
+	var m Memory
+	r := For(&policy.Safeguards{Redactions: []policy.Redaction{
+		{Name: "row", Re: regexp.MustCompile(`^a{99,}[0-9]*$`), Restore: true}}}).With(&m, first)
+	const same = 15_000 // characters at the start of all texts
+	var list []string
+	for i := range 40 {
+		list = append(list, strings.Repeat("a", same)+fmt.Sprint(i))
+	}
+	text, _ := json.Marshal(list)
+	if _, n, err := r.Text(text, Nothing); n != len(list) || err != nil {
+		t.Fatal(n, err)
+	}
+	known := r.known(1 << 20)
+	in := []byte(strings.Repeat("a", 1<<20))
+	if found := known.find(in, nil); len(found) != 1 || found[0] != (span{end: len(in), rule: "row"}) || known.left < -2*same {
+		t.Errorf("found %d texts, the first %+v, with %d of the work left; want that the whole string is removed", len(found),
+			found[:1], known.left)
+	}
+	// the texts of a long answer, each 300 characters alike
+	list = nil
+	for i := range 600 {
+		list = append(list, "TCK-"+strings.Repeat("0123456789", 30)+fmt.Sprint(i))
+	}
+	text, _ = json.Marshal(list)
+	r = restoring(&m, Owner{Account: "bob", Session: "s2"})
+	if _, n, err := r.Text(text, Nothing); n != len(list) || err != nil {
+		t.Fatal(n, err)
+	}
+	known = r.known(len(text))
+	if found := known.find(text, nil); len(found) != len(list) {
+		t.Errorf("found %d texts of %d within the bound", len(found), len(list))
 	}
 }
 

@@ -32,7 +32,7 @@ func merge(spans []span) []span {
 	out := spans[:1]
 	for _, s := range spans[1:] {
 		if last := &out[len(out)-1]; s.start < last.end {
-			last.end, last.keep = max(last.end, s.end), last.keep && s.keep
+			last.end, last.keep, last.number = max(last.end, s.end), last.keep && s.keep, false
 		} else {
 			out = append(out, s)
 		}

@@ -6,6 +6,7 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base32"
+	"encoding/binary"
 	"fmt"
 	"sync"
 	"time"
@@ -28,15 +29,17 @@ const (
 )
 
 // Memory keeps text that redactions have removed, so that it can come back in an argument
-// (Redactor.Arguments). A text belongs to one session and one upstream. The texts are sealed with a
-// key of this process, never leave it, and end with the session, an hour after their last use, and
-// when their upstream is replaced. If an account has too many, the longest unused ones are dropped. If
-// all accounts together have too many, one of the largest accounts loses its longest unused text.
+// (Redactor.Arguments), and is found in later answers (known.go). A text belongs to one session and one
+// upstream. The texts are sealed with a key of this process, never leave it, and end with the session,
+// an hour after their last use, and when their upstream is replaced. If an account has too many, the
+// longest unused ones are dropped. If all accounts together have too many, one of the largest accounts
+// loses its longest unused text.
 //
 // The zero value is empty. Memory is safe for concurrent use.
 type Memory struct {
 	once   sync.Once
 	secret []byte
+	seed   uint64 // odd; for removed.head
 	box    *seal.Box
 
 	mu       sync.Mutex
@@ -58,6 +61,8 @@ type removed struct {
 	name    string // of the rule
 	sealed  string // inside of a JSON string, with its escapes; or a number
 	number  bool
+	head    uint32 // see headOf
+	escaped bool   // JSON may escape the start of the text
 	ends    time.Time
 	account *account
 	session string
@@ -90,6 +95,7 @@ func (m *Memory) begin() {
 	m.once.Do(func() {
 		key, _ := seal.NewKey(seal.NewSecret()) // cannot fail: the size is right
 		m.secret, m.box = key.Secret("references"), key.Box("removed text")
+		m.seed = binary.LittleEndian.Uint64(key.Secret("heads")) | 1
 	})
 }
 
@@ -101,6 +107,7 @@ func (o *share) put(name string, inside, plain []byte, number bool) string {
 	}
 	m := o.memory
 	m.begin()
+	head, escaped := m.headOf(plain)
 	if bytes.ContainsRune(plain, utf8.RuneError) {
 		plain = inside // half surrogate pairs differ only there
 	}
@@ -111,8 +118,8 @@ func (o *share) put(name string, inside, plain []byte, number bool) string {
 		m.use(t)
 		return key.reference
 	}
-	t := &removed{key: key, name: name, sealed: m.box.Seal(inside), number: number, session: o.owner.Session,
-		account: m.accounts[o.owner.Account]}
+	t := &removed{key: key, name: name, sealed: m.box.Seal(inside), number: number, head: head, escaped: escaped,
+		session: o.owner.Session, account: m.accounts[o.owner.Account]}
 	if t.account == nil {
 		t.account = &account{name: o.owner.Account}
 	}

@@ -218,10 +218,14 @@ func (r *Redactor) string(value, member string) string {
 // It returns the number of redactions. Without redactions, and for an empty text, it returns the
 // same slice.
 func (r *Redactor) Text(text []byte, kept Kept) ([]byte, int, error) {
-	if r == nil || len(text) == 0 || r.nothingIn(text) {
+	if r == nil || len(text) == 0 {
 		return text, 0, nil
 	}
-	w := redacting{Redactor: r, text: text, kept: kept}
+	known := r.known(len(text))
+	if r.nothingIn(text) && known.noneIn(text) {
+		return text, 0, nil
+	}
+	w := redacting{Redactor: r, text: text, kept: kept, known: known}
 	switch end, ok := w.value(0, protocol, nil, 0); {
 	case !ok || end != len(text):
 		return nil, 0, errUnread

@@ -136,6 +136,7 @@ type span struct {
 	rule       string
 	as         markForm
 	keep       bool   // the text may come back in an argument
+	number     bool   // the text was removed as a number
 	reference  string // of the kept text; "" for none
 	suffix     string // if it is not "": what the name of a member gets at its end instead of a mark
 }

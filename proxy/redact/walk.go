@@ -16,6 +16,7 @@ type redacting struct {
 	*Redactor
 	text    []byte
 	kept    Kept
+	known   *knownTexts
 	cuts    []span // in text
 	found   []span // in the current string; memory is reused
 	scratch []byte // memory is reused
@@ -72,11 +73,16 @@ func (w *redacting) string(start, end int, as *member) {
 
 // number searches a number as it is written. Patterns of secrets match no number.
 func (w *redacting) number(start, end int, as *member) {
-	if len(w.rules) == 0 || as != nil && as.number {
+	if len(w.rules) == 0 && w.known == nil || as != nil && as.number {
 		return
 	}
-	if w.found = w.find(w.text[start:end], w.found[:0]); len(w.found) > 0 {
-		text := w.text[start:end]
+	text := w.text[start:end]
+	if w.found = w.find(text, w.found[:0]); len(w.found) == 0 {
+		if t := w.known.number(text); t != nil {
+			w.found = append(w.found, span{rule: t.name, keep: t.keep})
+		}
+	}
+	if len(w.found) > 0 {
 		cut := span{start: start, end: end, rule: w.found[0].rule, as: inNumber}
 		if !slices.ContainsFunc(w.found, func(s span) bool { return !s.keep }) {
 			cut.reference = w.put(cut.rule, text, text, true)
@@ -108,7 +114,7 @@ func (w *redacting) array(i int, at place, as *member, depth int) (end int, ok b
 
 // object searches an object. Only at its end is it known whether its data or blob is binary.
 func (w *redacting) object(i int, at place, depth int) (end int, ok bool) {
-	var late binary
+	var late binaryParts
 	keys := len(w.keys)
 	for i = raw.SkipSpace(w.text, i+1); i < len(w.text); i = raw.SkipSpace(w.text, i+1) {
 		if w.text[i] == '}' { // without members
@@ -147,16 +153,16 @@ func (w *redacting) object(i int, at place, depth int) (end int, ok bool) {
 	return i + 1, i < len(w.text)
 }
 
-// binary has the members of an object of MCP that may be binary content. The object declares that
+// binaryParts has the members of an object of MCP that may be binary content. The object declares that
 // they are: it is an image or audio (media), or it has a URI (located).
-type binary struct {
+type binaryParts struct {
 	data, blob     [2]int
 	media, located bool
 }
 
 // member searches the value of a member at i. It stores a value that may be binary until the object
 // ends.
-func (w *redacting) member(i int, name []byte, at place, as *member, depth int, late *binary) (end int, ok bool) {
+func (w *redacting) member(i int, name []byte, at place, as *member, depth int, late *binaryParts) (end int, ok bool) {
 	if i >= len(w.text) {
 		return 0, false
 	}
@@ -202,12 +208,14 @@ func (w *redacting) member(i int, name []byte, at place, as *member, depth int, 
 	return end, ok
 }
 
-// unlessBinary searches a string, unless the object declares it as binary and it is base64.
+// unlessBinary searches a string. If the object declares it as binary and it is base64, no rule is
+// for it.
 func (w *redacting) unlessBinary(at [2]int, declared bool) {
-	if at[1] == 0 || declared && runLength(w.text[at[0]+1:at[1]-1], base64Text, 0) == at[1]-at[0]-2 {
+	if at[1] == 0 {
 		return
 	}
-	w.look(at[0], at[1], inText)
+	isBinary := declared && runLength(w.text[at[0]+1:at[1]-1], base64Text, 0) == at[1]-at[0]-2
+	w.search(at[0], at[1], inText, !isBinary)
 }
 
 // name searches the name of a member. Only a name with a mark can be equal to a redacted name.
@@ -274,6 +282,14 @@ func (w *redacting) put(rule string, inside, plain []byte, number bool) string {
 // look adds the cuts of the string between start and end, which include its quotes. It leaves the
 // unescaped text in scratch.
 func (w *redacting) look(start, end int, form markForm) (cut bool) {
+	return w.search(start, end, form, true)
+}
+
+// search is look, with the rules or only for the known texts.
+func (w *redacting) search(start, end int, form markForm, rules bool) (cut bool) {
+	if !rules && w.known == nil {
+		return false
+	}
 	in := w.text[start+1 : end-1]
 	text := in
 	if bytes.IndexByte(in, '\\') >= 0 {
@@ -281,29 +297,49 @@ func (w *redacting) look(start, end int, form markForm) (cut bool) {
 		text = w.scratch
 	}
 	w.found = w.found[:0]
-	if w.secrets {
-		w.found = secrets(text, w.found)
-		for i := range w.found {
-			w.found[i].keep = w.keep
+	if rules {
+		w.match(text)
+	}
+	if w.known != nil {
+		n := len(w.found)
+		if w.found = w.known.find(text, w.found); len(w.found) > n {
+			w.join()
 		}
 	}
-	if w.found = w.find(text, w.found); len(w.found) == 0 {
+	if len(w.found) == 0 {
 		return false
 	}
-	slices.SortStableFunc(w.found, func(a, b span) int {
-		return cmp.Or(cmp.Compare(a.start, b.start),
-			cmp.Compare(b.end, a.end))
-	})
-	w.found = outside(binaryIn(text), merge(w.found))
 	at, seen := 0, 0 // offsets in the escaped and in the unescaped string
 	for _, s := range w.found {
 		at, seen = advance(in, at, seen, s.start)
 		cut := span{start: start + 1 + at, rule: s.rule, as: form}
 		at, seen = advance(in, at, seen, s.end)
 		if cut.end = start + 1 + at; s.keep && form == inText {
-			cut.reference = w.put(s.rule, w.text[cut.start:cut.end], text[s.start:s.end], false)
+			cut.reference = w.put(s.rule, w.text[cut.start:cut.end], text[s.start:s.end], s.number)
 		}
 		w.cuts = append(w.cuts, cut)
 	}
 	return len(w.found) > 0
+}
+
+// match finds what the rules remove from an unescaped text.
+func (w *redacting) match(text []byte) {
+	if w.secrets {
+		w.found = secrets(text, w.found)
+		for i := range w.found {
+			w.found[i].keep = w.keep
+		}
+	}
+	if w.found = w.find(text, w.found); len(w.found) > 0 {
+		w.join()
+		w.found = outside(binaryIn(text), w.found)
+	}
+}
+
+// join sorts the found spans, and joins those that overlap.
+func (w *redacting) join() {
+	slices.SortStableFunc(w.found, func(a, b span) int {
+		return cmp.Or(cmp.Compare(a.start, b.start), cmp.Compare(b.end, a.end))
+	})
+	w.found = merge(w.found)
 }

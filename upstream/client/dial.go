@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
@@ -30,8 +31,8 @@ type Options struct {
 	Confine  *stdio.Confinement
 	Watchdog *stdio.Watchdog
 	// URL is the address of a remote server. Headers are sent with each request to its origin, and
-	// the token that Token returns; nil for none (see transport.HTTPOptions). Pool has the HTTP
-	// connections; nil makes a pool.
+	// the token that Token returns; nil for none (see transport.HTTPOptions). Pool opens the
+	// HTTP connections; nil makes a pool.
 	URL     string
 	Headers map[string]string
 	Token   func(ctx context.Context, refused ...string) (string, error)
@@ -75,7 +76,7 @@ func NewDialer(o Options) *Dialer {
 	return &Dialer{options: o}
 }
 
-// CloseIdle closes the HTTP connections that no conn uses.
+// CloseIdle closes the shared HTTP connections that no conn uses.
 func (d *Dialer) CloseIdle() {
 	if d.options.Pool != nil {
 		d.options.Pool.CloseIdleConnections()
@@ -141,11 +142,18 @@ func (d *Dialer) legacy(ctx context.Context, remote Transport, p Profile, h Hook
 	})
 }
 
-// share gives a conn what all conns of the dialer have in common.
+// share gives a conn what all conns of the dialer have in common. Over HTTP its ids begin at a random
+// number: if a server writes an answer twice, the second one has no id of another conn.
 func (d *Dialer) share(b *base) {
+	if d.options.URL != "" {
+		b.ids.Store(rand.Uint64N(maxFirstID))
+	}
 	b.account = d.options.Account
 	b.observed = observed{d.options.Observer, d.options.Name, d.options.URL}
 }
+
+// maxFirstID bounds the first id of a conn, so that ids stay small numbers for servers.
+const maxFirstID = 1<<30 - 1<<20
 
 // connect opens the transport of a conn and does the handshake. After an error, the conn is closed.
 func (d *Dialer) connect(ctx context.Context, remote Transport, b *base, handshake func() error) error {

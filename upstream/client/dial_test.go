@@ -7,12 +7,14 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"junction/auth/authtest"
+	"junction/upstream/jsonrpc"
 	"junction/upstream/raw"
 	"junction/upstream/stdio"
 	"junction/upstream/transport"
@@ -360,6 +362,33 @@ func TestRaceOfTheEras(t *testing.T) {
 				}
 				settle(time.Minute) // the handler ends
 			})
+		})
+	}
+}
+
+// TestIDsOfConnsBeginAtRandom: over HTTP, two conns have no id in common, as if a server had the
+// requests of both, and ids stay small.
+func TestIDsOfConnsBeginAtRandom(t *testing.T) {
+	for _, era := range []Era{EraLegacy, EraModern} {
+		t.Run(string(era), func(t *testing.T) {
+			s, url := upstreamtest.Start(t, upstreamtest.Script{Era: string(era)})
+			for range 8 {
+				mustDial(t, testDialer(t, target{URL: url}, nil), map[Era]string{EraLegacy: isLegacy, EraModern: isModern}[era])
+			}
+			seen := map[jsonrpc.ID]bool{}
+			for _, r := range s.Received() {
+				id := r.Message.ID
+				if id == "" {
+					continue
+				}
+				if n, err := strconv.ParseUint(string(id), 10, 64); err != nil || n >= 1<<30+1<<20 || seen[id] {
+					t.Errorf("the id %s of %s: a number of more than 30 bits, or seen before", id, r.Message.Method)
+				}
+				seen[id] = true
+			}
+			if len(seen) < 8 {
+				t.Errorf("the server received %d requests", len(seen))
+			}
 		})
 	}
 }

@@ -76,7 +76,7 @@ func (d *Dialer) openBoth(ctx context.Context, h Hooks) (*bothEras, error) {
 	b.legacy.init(d.options.Log, h, EraLegacy)
 	d.share(&b.modern.base)
 	d.share(&b.legacy.base)
-	b.legacy.ids.Store(1 << 20) // other ids than those of the modern conn on the same transport
+	b.legacy.ids.Store(b.modern.ids.Load() + 1<<20) // other ids than those of the modern conn on the same transport
 	b.receiver.Store(&b.modern.base)
 	t, err := d.open(ctx, TransportAuto, func(m *jsonrpc.Message) { b.receiver.Load().receive(m) })
 	if err != nil {

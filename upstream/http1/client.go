@@ -21,8 +21,10 @@ import (
 // call, reads the response, and parses only the necessary parts (client_response.go). https, HTTP/2
 // and proxies use http.Transport.
 //
-// It is an http.RoundTripper for requests whose body has a known length. Closing a response's body
-// before its end closes the connection.
+// It is an http.RoundTripper for requests whose body has a known length. The connection of a response
+// is used again after its body was read to the end and closed. Closing the body before its end closes
+// the connection, and so does Abort before Close: the caller may have read that the response belongs to
+// another request.
 type Client struct {
 	// Dial opens a connection.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
@@ -93,7 +95,7 @@ func (g *Group) Do(ctx context.Context, x *Exchange, r *http.Request, more []Fie
 	if err != nil {
 		return nil, err
 	}
-	x.group, x.conn, x.fields, x.reusable = g, c, nil, false
+	x.group, x.conn, x.fields, x.reusable, x.whole = g, c, nil, false, false
 	if aborted := g.add(c); !x.hold(c) || aborted {
 		x.finish(false)
 		return nil, context.Canceled
@@ -261,8 +263,8 @@ func (c *clientConn) receive(x *Exchange) (err error) {
 	return errors.New("too many interim answers")
 }
 
-// Exchange is a request and its response; it is also the response's body. At the end of the body
-// the connection returns to the pool. The zero value is ready for use. Only Abort and Aborted may
+// Exchange is a request and its response; it is also the response's body. After the end of the body,
+// Close returns the connection to the pool. The zero value is ready for use. Only Abort and Aborted may
 // be called concurrently.
 type Exchange struct {
 	content
@@ -272,6 +274,7 @@ type Exchange struct {
 	group    *Group
 	conn     *clientConn // nil after it was returned
 	reusable bool
+	whole    bool // the body was read to its end
 
 	mu     sync.Mutex
 	taken  *clientConn // same as conn; nil after it was returned
@@ -325,19 +328,20 @@ func (x *Exchange) giveBack() bool {
 }
 
 func (x *Exchange) Read(p []byte) (int, error) {
-	if x.conn == nil {
+	if x.conn == nil || x.whole {
 		return 0, io.EOF
 	}
 	n, err := x.content.Read(p)
-	if err != nil {
-		x.finish(err == io.EOF)
+	if x.whole = err == io.EOF; err != nil && !x.whole {
+		x.finish(false)
 	}
 	return n, err
 }
 
-// Close closes the connection if the body was not read to its end.
+// Close closes the connection if the body was not read to its end, or if the exchange was aborted.
+// Otherwise the connection returns to the pool.
 func (x *Exchange) Close() error {
-	x.finish(false)
+	x.finish(x.whole)
 	return nil
 }
 

@@ -51,7 +51,7 @@ func OpenHTTP(o HTTPOptions, in Receiver) Transport {
 	w.init(o)
 	w.bare = with(w.header, http1.Field{Name: "Content-Type", Value: "application/json"},
 		http1.Field{Name: "Accept", Value: "application/json, text/event-stream"})
-	w.place("", "")
+	w.session.Store(w.newSession("", ""))
 	return w
 }
 
@@ -61,23 +61,21 @@ func (w *streamable) HasSession() bool { return w.session.Load().id != "" }
 func (w *streamable) SetVersion(v string) {
 	w.setting.Lock()
 	defer w.setting.Unlock()
-	w.place(w.session.Load().id, v)
+	w.session.Store(w.newSession(w.session.Load().id, v))
 }
 
-// begun stores the session id of the response to initialize.
-func (w *streamable) begun(id string) error {
+// begun returns the session of the response to initialize. It counts once the id of the response fits.
+func (w *streamable) begun(t *trip) (*httpSession, error) {
+	id := t.get(headerSession)
 	if len(id) > maxSession || strings.ContainsFunc(id, func(r rune) bool { return r < 0x21 || r > 0x7e }) {
-		return fmt.Errorf("%w to initialize: the session id is not visible ASCII of at most %d characters", ErrInvalid,
-			maxSession)
+		return nil, fmt.Errorf("%w to initialize: the session id is not visible ASCII of at most %d characters",
+			ErrInvalid, maxSession)
 	}
-	w.setting.Lock()
-	defer w.setting.Unlock()
-	w.place(id, w.session.Load().version)
-	return nil
+	return w.newSession(id, w.session.Load().version), nil
 }
 
-// place makes the headers of later requests. The caller holds setting, except for OpenHTTP.
-func (w *streamable) place(id, version string) {
+// newSession makes the headers of later requests.
+func (w *streamable) newSession(id, version string) *httpSession {
 	p := &httpSession{id: id, version: version, worked: new(atomic.Bool)}
 	if old := w.session.Load(); old != nil && old.id == id {
 		p.worked = old.worked
@@ -91,7 +89,7 @@ func (w *streamable) place(id, version string) {
 	}
 	p.post = with(w.bare, more...)
 	p.get = with(with(w.header, http1.Field{Name: "Accept", Value: "text/event-stream"}), more...)
-	w.session.Store(p)
+	return p
 }
 
 // Call implements Transport. The response is JSON or an event stream. A broken stream of a legacy
@@ -106,30 +104,46 @@ func (w *streamable) Call(ctx context.Context, req *Request, on func(*jsonrpc.Me
 		return nil, err
 	}
 	t.clock, t.memory = req.Observer, req.Memory
+	var begun *httpSession
 	if req.Method == string(mcp.MethodInitialize) {
-		if err := w.begun(t.get(headerSession)); err != nil {
+		if begun, err = w.begun(t); err != nil {
 			t.close()
 			return nil, err
 		}
 	}
-	kind := t.media()
-	if isEvents(kind) {
-		return w.answer(ctx, t, req, on)
+	var m *jsonrpc.Message
+	if kind := t.media(); isEvents(kind) {
+		m, err = w.answer(ctx, t, begun, req, on)
+	} else {
+		m, err = w.document(ctx, t, kind, req)
 	}
-	if t.StatusCode == http.StatusAccepted || t.StatusCode == http.StatusNoContent || t.ContentLength == 0 ||
-		kind == "text/html" {
-		return nil, causeOr(ctx, w.status(t, req.ID))
-	}
-	text, err := w.body(t, req.Buffer)
-	if err == errTooLarge {
-		t.close()
-		return nil, w.tooLarge()
-	} else if err != nil {
-		err = causeOr(ctx, fmt.Errorf("read the answer: %w", w.failed(ctx, t, err)))
-		t.close()
+	if err != nil {
 		return nil, err
 	}
-	t.close()
+	if begun != nil && m.ID == req.ID {
+		w.setting.Lock()
+		w.session.Store(begun)
+		w.setting.Unlock()
+	} else if begun == nil {
+		w.session.Load().works()
+	}
+	return m, nil
+}
+
+// document reads a response that is no event stream, and closes the trip.
+func (w *streamable) document(ctx context.Context, t *trip, kind string, req *Request) (*jsonrpc.Message, error) {
+	if t.StatusCode == http.StatusAccepted || t.StatusCode == http.StatusNoContent || t.ContentLength == 0 ||
+		kind == "text/html" {
+		_, err := w.status(t, req.ID)
+		return nil, causeOr(ctx, err)
+	}
+	defer t.close()
+	text, err := w.body(t, req.Buffer)
+	if err == errTooLarge {
+		return nil, w.tooLarge()
+	} else if err != nil {
+		return nil, causeOr(ctx, fmt.Errorf("read the answer: %w", w.failed(ctx, t, err)))
+	}
 	m, err := jsonrpc.Parse(text, w.depth)
 	if err != nil {
 		if !isJSON(kind) {
@@ -138,6 +152,7 @@ func (w *streamable) Call(ctx context.Context, req *Request, on func(*jsonrpc.Me
 		return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
 	if !answers(&m, req.ID) {
+		w.distrust(t)
 		return nil, fmt.Errorf("%w: %s to the request %s", ErrInvalid, what(&m), req.ID)
 	}
 	return &m, nil
@@ -153,8 +168,16 @@ func (w *streamable) Send(ctx context.Context, m *Request) error {
 	if err != nil {
 		return err
 	}
+	w.session.Load().works()
 	w.drain(t)
 	return nil
+}
+
+// works stores that the server has accepted a request with this session.
+func (s *httpSession) works() {
+	if !s.worked.Load() {
+		s.worked.Store(true)
+	}
 }
 
 // Close implements Transport. It ends the session at the server, if there is one; the server has a
@@ -183,7 +206,7 @@ func (w *streamable) leave(s *httpSession) {
 	}
 	r := http.Request{Method: http.MethodDelete, URL: w.url, Host: w.url.Host, Header: header, Proto: "HTTP/1.1",
 		ProtoMajor: 1, ProtoMinor: 1}
-	resp, err := w.pool.roundTrip(r.WithContext(ctx))
+	resp, err := w.conns.roundTrip(r.WithContext(ctx))
 	if err != nil {
 		w.log.Debug("cannot end the session at the server", "error", err)
 		return
@@ -206,9 +229,6 @@ func (w *streamable) post(ctx context.Context, m *Request) (*trip, error) {
 	if t.StatusCode/100 != 2 {
 		return nil, causeOr(ctx, w.refused(t, s, m))
 	}
-	if s != nil && !s.worked.Load() {
-		s.worked.Store(true)
-	}
 	return t, nil
 }
 
@@ -226,9 +246,9 @@ func causeOr(ctx context.Context, err error) error {
 // before and the body is no JSON-RPC error for this request. A 400 to a ping is ignored, because
 // some servers do not implement ping.
 func (w *streamable) refused(t *trip, s *httpSession, m *Request) error {
-	e := w.status(t, m.ID)
-	if s == nil || s.id == "" {
-		return e
+	e, err := w.status(t, m.ID)
+	if s == nil || s.id == "" || e == nil {
+		return err
 	}
 	ours := e.Message != nil && m.ID != "" && e.Message.ID == m.ID
 	switch {
@@ -245,6 +265,12 @@ func (w *streamable) refused(t *trip, s *httpSession, m *Request) error {
 // counts: the server could not read our id.
 func answers(m *jsonrpc.Message, id jsonrpc.ID) bool {
 	return m.IsResponse() && (m.ID == id || m.ID == "" && m.Error != nil)
+}
+
+// isOther reports whether m is the response to another request than that with this id, which is "" for
+// none. Some servers answer what they cannot read with an id of their own, which is no number or 0.
+func isOther(m *jsonrpc.Message, id jsonrpc.ID) bool {
+	return m.IsResponse() && m.ID != id && m.ID != "" && m.ID != "0" && strings.Trim(string(m.ID), "0123456789") == ""
 }
 
 // what describes a message that is not the expected response.

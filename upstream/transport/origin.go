@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -56,10 +57,11 @@ var errTooLarge = errors.New("the answer is larger than limits.message")
 
 // origin sends HTTP requests to the origin of one URL only. Both HTTP transports embed it.
 type origin struct {
-	url  *url.URL
-	pool *Pool
-	own  bool // pool is not shared
-	// the exchanges over the pool's http1.Client; nil if it has none
+	url   *url.URL
+	pool  *Pool
+	own   bool // pool is not shared
+	conns connections
+	// the exchanges over conns.plain; nil if that is nil
 	plain *http1.Group
 	// configured headers and Junction's own; never modified
 	header    http.Header
@@ -91,6 +93,9 @@ func (o *origin) init(opts HTTPOptions) {
 	if o.pool = opts.Pool; o.pool == nil {
 		o.pool, o.own = NewPool(opts.URL), true
 	}
+	if o.conns.pool = o.pool; o.pool.http == nil {
+		o.conns.plain = &http1.Client{Dial: o.pool.dial}
+	}
 	o.token, o.tokenless, o.account = opts.Token, opts.TokenOptional, opts.Account
 	o.header = http.Header{"User-Agent": {"junction"}}
 	for name, value := range opts.Headers {
@@ -103,9 +108,9 @@ func (o *origin) init(opts HTTPOptions) {
 		o.Over(errors.New("the url is no URL"))
 		return
 	}
-	if o.pool.plain != nil {
+	if o.conns.plain != nil {
 		address := net.JoinHostPort(o.url.Hostname(), port(o.url))
-		o.plain = &http1.Group{Client: o.pool.plain, Address: address, Closing: o.ctx}
+		o.plain = &http1.Group{Client: o.conns.plain, Address: address, Closing: o.ctx}
 	}
 }
 
@@ -145,8 +150,9 @@ func (o *origin) close() {
 	o.work.Wait()
 }
 
-// release closes the idle connections, if the pool is not shared.
+// release closes the idle connections that are not shared.
 func (o *origin) release() {
+	o.conns.closeIdle()
 	if o.own {
 		o.pool.CloseIdleConnections()
 	}
@@ -212,6 +218,10 @@ func (o *origin) do(ctx context.Context, method string, u *url.URL, header http.
 		t.Response = resp
 		next := redirect(t)
 		if token != "" && resp.StatusCode == http.StatusUnauthorized {
+			if err := o.foreign(t, m); err != nil {
+				t.close()
+				return nil, err
+			}
 			if refused = append(refused, token); len(refused) <= maxRefused {
 				next, hops = t.url, hops-1
 			}
@@ -231,6 +241,45 @@ func (o *origin) do(ctx context.Context, method string, u *url.URL, header http.
 	}
 }
 
+// foreign returns an error if a response is the response to another request than m. It reads no body of
+// unknown length.
+func (o *origin) foreign(t *trip, m *jsonrpc.Message) error {
+	if m == nil || !isJSON(t.media()) || t.ContentLength <= 0 || t.ContentLength > statusBody {
+		return nil
+	}
+	text := make([]byte, t.ContentLength)
+	late := time.AfterFunc(statusTime, t.breakOff)
+	n, err := io.ReadFull(t.Body, text)
+	late.Stop()
+	if found, broken := jsonrpc.Parse(text[:n], o.depth); err == nil && broken == nil && isOther(&found, m.ID) {
+		return o.misplaced(t, &found, m.ID)
+	}
+	t.Body = &readAgain{bytes.NewReader(text[:n]), t.Body}
+	return nil
+}
+
+// readAgain is a body of which the start was read before.
+type readAgain struct {
+	start *bytes.Reader
+	io.ReadCloser
+}
+
+func (r *readAgain) Read(p []byte) (int, error) {
+	if r.start.Len() > 0 {
+		return r.start.Read(p)
+	}
+	return r.ReadCloser.Read(p)
+}
+
+// distrust makes sure that no other request uses the connection of a response, because the next
+// response on it may belong to another request, too.
+func (o *origin) distrust(t *trip) {
+	t.breakOff()
+	if t.ProtoMajor == 1 && o.plain == nil {
+		o.conns.closeIdle() // the connection has become idle at the end of the body
+	}
+}
+
 // send sends a request once, with more fields if the pool uses package http1.
 func (o *origin) send(ctx context.Context, t *trip, r *http.Request, more []http1.Field) (*http.Response, error) {
 	if o.plain != nil {
@@ -239,7 +288,7 @@ func (o *origin) send(ctx context.Context, t *trip, r *http.Request, more []http
 	if r.Body != nil {
 		r.GetBody = t.out.again
 	}
-	return o.pool.http.RoundTrip(r.WithContext(t.ctx))
+	return o.conns.roundTrip(r.WithContext(t.ctx))
 }
 
 // authorize returns the token for a request; refused lists the tokens that the server has refused

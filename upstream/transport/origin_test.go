@@ -89,7 +89,7 @@ func TestHTTPRedirectToPlain(t *testing.T) {
 	srv := startRemote(t, func(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, plain.URL, http.StatusTemporaryRedirect)
 	}, (*httptest.Server).StartTLS)
-	w := mustHTTP(t, HTTPOptions{URL: srv.URL, Headers: map[string]string{"Authorization": "Bearer canary-t"}, Pool: &Pool{http: srv.Client().Transport.(*http.Transport)}}, nil)
+	w := mustHTTP(t, HTTPOptions{URL: srv.URL, Headers: map[string]string{"Authorization": "Bearer canary-t"}, Pool: &Pool{Dial: dial, http: srv.Client().Transport.(*http.Transport)}}, nil)
 	if _, err := w.Call(short(t), call("7", "tools/call"), nil); err == nil || !strings.Contains(err.Error(), plain.URL) {
 		t.Errorf("got error %v, want one that names %s", err, plain.URL)
 	}

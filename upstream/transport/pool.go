@@ -9,18 +9,19 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"junction/upstream/http1"
 )
 
-// Pool keeps the connections to the origin of a URL. The transports of an upstream share one.
+// Pool opens the connections to the origin of a URL. The transports of an upstream share one. Each
+// transport keeps its own idle connections (connections.go), except for those of HTTP/2.
 type Pool struct {
 	// Dial opens a connection. NewPool sets it.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 
-	http  *http.Transport // nil if plain is used
-	plain *http1.Client   // for an http URL without an HTTP proxy
-	open  atomic.Int64    // connections, idle ones too
+	// for an https URL, and for an HTTP proxy: how each transport connects; nil otherwise, since package
+	// http1 is used then. It has no connections.
+	http   *http.Transport
+	shared atomic.Pointer[secure] // has connections of HTTP/2; nil for none
+	open   atomic.Int64           // connections, idle ones too
 }
 
 const (
@@ -45,7 +46,6 @@ func NewPool(rawURL string) *Pool {
 	r, err := http.NewRequest(http.MethodPost, rawURL, nil)
 	if err == nil && r.URL.Scheme == "http" {
 		if proxy, err := http.ProxyFromEnvironment(r); err == nil && proxy == nil {
-			p.plain = &http1.Client{Dial: p.dial}
 			return p
 		}
 	}
@@ -54,7 +54,7 @@ func NewPool(rawURL string) *Pool {
 		DialContext: p.dial,
 		TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12,
 			ClientSessionCache: tls.NewLRUClientSessionCache(16)},
-		TLSHandshakeTimeout:    10 * time.Second,
+		TLSHandshakeTimeout:    handshakeTime,
 		ForceAttemptHTTP2:      true, // custom TLSClientConfig and DialContext would turn it off
 		HTTP2:                  &http.HTTP2Config{SendPingTimeout: 30 * time.Second, PingTimeout: 15 * time.Second},
 		MaxIdleConnsPerHost:    1024,
@@ -65,21 +65,14 @@ func NewPool(rawURL string) *Pool {
 	return p
 }
 
-// CloseIdleConnections closes the connections that no request uses.
-func (p *Pool) CloseIdleConnections() {
-	if p.plain != nil {
-		p.plain.CloseIdleConnections()
-		return
-	}
-	p.http.CloseIdleConnections()
-}
+// handshakeTime is the time limit of a TLS handshake.
+const handshakeTime = 10 * time.Second
 
-// roundTrip sends a request that needs neither a Group nor patience.
-func (p *Pool) roundTrip(r *http.Request) (*http.Response, error) {
-	if p.plain != nil {
-		return p.plain.RoundTrip(r)
+// CloseIdleConnections closes the shared connections that no request uses.
+func (p *Pool) CloseIdleConnections() {
+	if s := p.shared.Swap(nil); s != nil {
+		s.CloseIdleConnections()
 	}
-	return p.http.RoundTrip(r)
 }
 
 // dial opens a connection, and counts it until it is closed. If dialing fails while other

@@ -62,7 +62,7 @@ func (w *sse) open(ctx context.Context) error {
 	w.charge(events)
 	switch {
 	case t.StatusCode/100 != 2 || !isEvents(t.media()):
-		err = w.status(t, "")
+		_, err = w.status(t, "")
 	default:
 		w.endpoint, err = w.named(t, events)
 	}
@@ -230,9 +230,9 @@ func (w *sse) post(ctx context.Context, m *Request) error {
 		w.drain(t)
 		return nil
 	}
-	e := w.status(t, m.ID)
-	if ctx.Err() != nil || e.Status != http.StatusNotFound {
-		return causeOr(ctx, e)
+	e, err := w.status(t, m.ID)
+	if ctx.Err() != nil || e == nil || e.Status != http.StatusNotFound {
+		return causeOr(ctx, err)
 	}
 	err = w.sessionGone(e)
 	w.stream.breakOff()

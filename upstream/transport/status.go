@@ -2,6 +2,7 @@ package transport
 
 import (
 	"bytes"
+	"fmt"
 	"html"
 	"io"
 	"net/http"
@@ -37,9 +38,10 @@ type StatusError struct {
 }
 
 // status reads the body of a response that contains no response to the request called id, and
-// closes the trip.
-func (o *origin) status(t *trip, id jsonrpc.ID) *StatusError {
-	e := &StatusError{
+// closes the trip. err is e, unless the body is the response to another request: then e is nil, because
+// nothing of the response counts.
+func (o *origin) status(t *trip, id jsonrpc.ID) (e *StatusError, err error) {
+	e = &StatusError{
 		Status: t.StatusCode, media: t.media(), RetryAfter: retryAfter(t.header()),
 		Challenge: t.header().Values("WWW-Authenticate"),
 	}
@@ -56,17 +58,29 @@ func (o *origin) status(t *trip, id jsonrpc.ID) *StatusError {
 		b := make([]byte, statusBody)
 		n, _ := io.ReadFull(t, b) // a part is enough
 		e.Body = b[:n]
-		return e
+		return e, e
 	}
 	text, err := o.body(t, nil)
 	e.Body = text[:min(len(text), statusBody)]
 	if err != nil {
-		return e
+		return e, e
 	}
-	if m, err := jsonrpc.Parse(text, o.depth); err == nil && m.Error != nil && (m.ID == id || m.ID == "") {
+	m, err := jsonrpc.Parse(text, o.depth)
+	switch {
+	case err != nil:
+	case isOther(&m, id):
+		return nil, o.misplaced(t, &m, id)
+	case m.Error != nil && (m.ID == id || m.ID == ""):
 		e.Message = &m
 	}
-	return e
+	return e, e
+}
+
+// misplaced returns the error for a response to another request than that with this id, and distrusts
+// the connection.
+func (o *origin) misplaced(t *trip, m *jsonrpc.Message, id jsonrpc.ID) error {
+	o.distrust(t)
+	return fmt.Errorf("%w: status %d with %s to the request %s", ErrInvalid, t.StatusCode, what(m), id)
 }
 
 // WantsOAuth reports whether the server referred to the metadata of its authorization server (RFC

@@ -2,6 +2,7 @@ package transport
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -136,13 +137,14 @@ func keep(m *jsonrpc.Message) *jsonrpc.Message {
 }
 
 // answer reads a request's own stream until its response, and passes all other messages to on. It
-// closes the trip.
+// closes the trip. begun is the session that initialize begins; nil for other requests.
 func (w *streamable) answer(
-	ctx context.Context, t *trip, req *Request, on func(*jsonrpc.Message),
+	ctx context.Context, t *trip, begun *httpSession, req *Request, on func(*jsonrpc.Message),
 ) (*jsonrpc.Message, error) {
 	var found *jsonrpc.Message
 	var p position
-	other := "" // another response, which explains the end of a stream without ours
+	other := ""       // another response, which explains the end of a stream without ours
+	var strange *trip // has a response to another request
 	take := func(m *jsonrpc.Message) bool {
 		switch {
 		case answers(m, req.ID):
@@ -152,6 +154,9 @@ func (w *streamable) answer(
 			return false
 		case m.IsResponse():
 			other = what(m)
+			if isOther(m, req.ID) {
+				strange = t
+			}
 		case on != nil:
 			on(keep(m))
 		}
@@ -159,8 +164,15 @@ func (w *streamable) answer(
 	}
 	for {
 		err := w.read(t, &p, req.ID, req.Buffer, take)
-		if err == nil {
+		if err == nil && t != strange {
 			w.drain(t)
+			return found, nil
+		}
+		if t == strange {
+			w.distrust(t)
+		}
+		if err == nil {
+			t.close()
 			return found, nil
 		}
 		err = w.failed(ctx, t, err)
@@ -182,7 +194,7 @@ func (w *streamable) answer(
 			}
 			return nil, fmt.Errorf("%w: %w", errStreamEnded, err)
 		}
-		if t, err = w.resume(ctx, &p); err != nil {
+		if t, err = w.resume(ctx, begun, &p); err != nil {
 			return nil, err
 		}
 		t.clock, t.memory = req.Observer, req.Memory
@@ -200,8 +212,9 @@ func resumable(req *Request) bool {
 }
 
 // resume opens the rest of a broken stream (2025-11-25,
-// basic/transports#resumability-and-redelivery). Its errors are never ErrNotSent.
-func (w *streamable) resume(ctx context.Context, p *position) (*trip, error) {
+// basic/transports#resumability-and-redelivery), in the session that initialize has begun, or else in
+// that of the transport. Its errors are never ErrNotSent.
+func (w *streamable) resume(ctx context.Context, begun *httpSession, p *position) (*trip, error) {
 	for {
 		if p.tries++; p.moved {
 			p.tries = 0
@@ -213,7 +226,7 @@ func (w *streamable) resume(ctx context.Context, p *position) (*trip, error) {
 		if !w.wait(ctx, p) {
 			return nil, causeOr(ctx, ErrClosed)
 		}
-		s := w.session.Load()
+		s := cmp.Or(begun, w.session.Load())
 		t, err := w.do(ctx, http.MethodGet, w.url, with(s.get, http1.Field{Name: headerLastEvent, Value: p.id}), nil)
 		switch {
 		case ctx.Err() != nil || err == ErrClosed:
@@ -226,7 +239,11 @@ func (w *streamable) resume(ctx context.Context, p *position) (*trip, error) {
 		case t.StatusCode == http.StatusOK && isEvents(t.media()):
 			return t, nil
 		}
-		e := w.status(t, "")
+		e, err := w.status(t, "")
+		if e == nil {
+			w.log.Debug("cannot take up a stream; will retry", "error", err)
+			continue
+		}
 		if e.Status == http.StatusNotFound && s.id != "" {
 			w.Over(fmt.Errorf("%w: %w", ErrSessionGone, e))
 		}
@@ -281,12 +298,15 @@ func (w *streamable) listening(gap func()) {
 			p.tries++
 			continue
 		case t.StatusCode/100 != 2 || !isEvents(t.media()):
-			e := w.status(t, "")
-			if w.deaf(s, e, heard) {
+			e, err := w.status(t, "")
+			if e == nil {
+				w.log.Debug("cannot open the listening stream; will retry", "error", err)
+			} else if w.deaf(s, e, heard) {
 				return
+			} else {
+				p.least = e.RetryAfter
 			}
 			p.tries++
-			p.least = e.RetryAfter
 			continue
 		}
 		heard = true

@@ -330,7 +330,9 @@ func TestHTTPCloseWaits(t *testing.T) {
 		s := &slowEnd{arrived: make(chan bool), ending: make(chan bool), release: make(chan bool)}
 		rt := new(http.Transport)
 		rt.RegisterProtocol("https", s)
-		w := mustHTTP(t, HTTPOptions{URL: "https://nowhere.invalid", Pool: &Pool{http: rt}}, nil)
+		pool := &Pool{http: rt}
+		pool.shared.Store(&secure{Transport: rt})
+		w := mustHTTP(t, HTTPOptions{URL: "https://nowhere.invalid", Pool: pool}, nil)
 		start(w)
 		<-s.arrived
 		closed := make(chan bool)

@@ -38,7 +38,7 @@ func TestRefusedTokensAreShownOnce(t *testing.T) {
 			options := HTTPOptions{}
 			if secure {
 				srv = httptest.NewTLSServer(handler)
-				options.Pool = &Pool{http: srv.Client().Transport.(*http.Transport)}
+				options.Pool = &Pool{Dial: dial, http: srv.Client().Transport.(*http.Transport)}
 			} else {
 				srv = httptest.NewServer(handler)
 			}
