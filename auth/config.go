@@ -38,7 +38,7 @@ type Config struct {
 	TrustedProxies []CIDR `yaml:"trusted_proxies" example:"[10.0.0.0/8]"`
 	// None: true allows every request deliberately, also through a proxy that authenticates.
 	// Without it, a configuration without authentication cannot have an https public_url, and
-	// requests with headers of a proxy are rejected.
+	// requests with headers of a proxy, or of HTTP/1.0, are rejected.
 	None bool `yaml:"none"`
 }
 

@@ -376,7 +376,7 @@ func (p *program) publicHandler() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ids.Stamp(w)
 		if p.connect.Serves(r) {
-			if p.server.CheckHost(w, r) {
+			if p.server.CheckWay(w, r) {
 				p.connect.ServeHTTP(w, r)
 			}
 			return
@@ -384,7 +384,7 @@ func (p *program) publicHandler() http.Handler {
 		if p.signIn != nil && p.signIn.serves(r) {
 			// Documents below /.well-known/ are public and the same for every caller: their Host header
 			// is not checked.
-			if strings.HasPrefix(r.URL.Path, "/.well-known/") || p.server.CheckHost(w, r) {
+			if strings.HasPrefix(r.URL.Path, "/.well-known/") || p.server.CheckWay(w, r) {
 				p.signIn.ServeHTTP(w, r)
 			}
 			return
@@ -394,7 +394,7 @@ func (p *program) publicHandler() http.Handler {
 			return
 		}
 		if p.connect.ServesMissing(r) {
-			if p.server.CheckHost(w, r) {
+			if p.server.CheckWay(w, r) {
 				p.connect.Missing(w, r)
 			}
 			return
@@ -450,7 +450,7 @@ func (p *program) close() {
 
 // welcome prints the first screen, until all upstreams have been tried.
 func (p *program) welcome(ctx context.Context, endpoint string, keys bool) error {
-	t := screen.Text{URL: endpoint, Keys: keys, Demo: p.file == ""}
+	t := screen.Text{URL: endpoint, Keys: keys, Open: p.inForce().Auth.Open(), Demo: p.file == ""}
 	if p.admin != nil {
 		t.Status = "http://" + p.admin.Addr().String() + "/"
 	}

@@ -1,8 +1,14 @@
 package signin
 
 import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"junction/integration/harness"
 	"junction/upstream/client"
@@ -36,8 +42,9 @@ func TestNoAccidentalOpening(t *testing.T) {
 					}
 				}
 				want(200, "", harness.Without("Origin"))
-				for _, header := range []string{"X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Prefix", "Forwarded", "Via",
-					"X-Real-Ip"} {
+				for _, header := range []string{"X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Prefix", "X-Forwarded",
+					"Forwarded", "Via", "X-Real-Ip", "X-Client-Ip", "True-Client-Ip", "Cf-Connecting-Ip", "Cf-Ray",
+					"Ngrok-Auth-User-Email", "Tailscale-User-Login", "Fly-Client-Ip"} {
 					want(row.proxied, "This request came through a proxy (it has the header "+header+
 						"), and Junction has no authentication. Configure api_keys",
 						harness.With(header, "1.1 nginx"))
@@ -60,4 +67,59 @@ func TestNoAccidentalOpening(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestHTTP10ShowsAProxy: without authentication, a request of HTTP/1.0 gets 403 at each path of
+// clients, because nginx sends that version. Probes of the admin address may use it.
+func TestHTTP10ShowsAProxy(t *testing.T) {
+	harness.Waits(t)
+	ci := newAPIKey(t, "ci")
+	for name, row := range map[string]struct {
+		section string
+		refused bool
+	}{
+		"nothing is said": {"", true},
+		"none is stated":  {"auth: { none: true }\n", false},
+		"keys":            {authSection([]apiKey{ci}), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p, _ := guarded(t, row.section)
+			for _, path := range []string{"/mcp", "/mcp/up", "/", "/nothing"} {
+				const want = "This request came through a proxy (it has the version HTTP/1.0)"
+				status, text := oldRequest(t, p.Origin(), path)
+				if refused := status == 403 && strings.Contains(text, want) && strings.Contains(text, "{ none: true }"); refused != row.refused {
+					t.Errorf("GET %s answers %d %q; refused %v, want %v", path, status, text, refused, row.refused)
+				}
+			}
+			for _, path := range []string{"/healthz", "/readyz", "/metrics"} {
+				if status, text := oldRequest(t, p.Admin, path); status != 200 {
+					t.Errorf("GET %s of the admin address answers %d %q", path, status, text)
+				}
+			}
+		})
+	}
+}
+
+// oldRequest sends a GET of HTTP/1.0 with the Host of the address, as nginx does.
+func oldRequest(t *testing.T, url, path string) (status int, text string) {
+	t.Helper()
+	address := strings.TrimPrefix(url, "http://")
+	c, err := net.Dial("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	c.SetDeadline(time.Now().Add(harness.Patience))
+	fmt.Fprintf(c, "GET %s HTTP/1.0\r\nHost: %s\r\n\r\n", path, address)
+	r, err := http.ReadResponse(bufio.NewReader(c), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Body.Close()
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r.StatusCode, string(body)
 }

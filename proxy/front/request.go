@@ -217,14 +217,7 @@ func (s *Server) checkOrigin(next http.Handler) http.Handler {
 			s.deny(rw, "origin", origin.Text(given))
 			return
 		}
-		if w.Direct {
-			if name := origin.Forwarded(r.Header); name != "" {
-				s.deny(rw, "proxy", origin.ForwardedText(name))
-				return
-			}
-		}
-		if !s.hostAllowed(w, r.Host) {
-			s.deny(rw, "host", origin.HostText(r.Host))
+		if !s.checkWay(w, rw, r) {
 			return
 		}
 		if from := header(r.Header, "Origin"); from != "" && origin.CORS(rw, r, from) {
@@ -234,11 +227,28 @@ func (s *Server) checkOrigin(next http.Handler) http.Handler {
 	})
 }
 
-// CheckHost reports whether the Host header of a request is allowed (allowed_hosts). If not, it has
-// answered the request. Other handlers on the same address need this check against DNS rebinding.
-func (s *Server) CheckHost(rw http.ResponseWriter, r *http.Request) bool {
-	if w := s.Snapshot(); w != nil && s.hostAllowed(w, r.Host) {
-		return true
+// checkWay reports whether a request came on an allowed way: with an allowed Host header, and, without
+// authentication, through no proxy. If not, it has answered the request.
+func (s *Server) checkWay(w *scope.Snapshot, rw http.ResponseWriter, r *http.Request) bool {
+	if w.Direct {
+		if shown := origin.Proxied(r); shown != "" {
+			s.deny(rw, "proxy", origin.ProxiedText(shown))
+			return false
+		}
+	}
+	if !s.hostAllowed(w, r.Host) {
+		s.deny(rw, "host", origin.HostText(r.Host))
+		return false
+	}
+	return true
+}
+
+// CheckWay reports whether a request came on an allowed way: with an allowed Host header
+// (allowed_hosts), and, without authentication, through no proxy. If not, it has answered the request.
+// Other handlers on the same address need this check, against DNS rebinding and accidental publishing.
+func (s *Server) CheckWay(rw http.ResponseWriter, r *http.Request) bool {
+	if w := s.Snapshot(); w != nil {
+		return s.checkWay(w, rw, r)
 	}
 	s.deny(rw, "host", origin.HostText(r.Host))
 	return false

@@ -53,23 +53,45 @@ func CORS(rw http.ResponseWriter, r *http.Request, origin string) bool {
 	return true
 }
 
-// Forwarded returns the name of a header that only proxies add, or "" if there is none.
+// Proxied returns what shows that a request came through a reverse proxy or a tunnel: "the header "
+// and a name, or "the version HTTP/1.0". It returns "" if nothing shows a proxy, which does not mean
+// that there is none: HAProxy, socat and ssh -R add nothing to a request.
+func Proxied(r *http.Request) string {
+	if name := Forwarded(r.Header); name != "" {
+		return "the header " + name
+	}
+	if !r.ProtoAtLeast(1, 1) { // nginx before 1.29.7, unless proxy_http_version is set
+		return "the version HTTP/1.0"
+	}
+	return ""
+}
+
+// Forwarded returns the name of a header that only proxies and tunnels add, or "" if there is none.
 func Forwarded(h http.Header) string {
 	for name := range h {
-		switch {
-		case strings.HasPrefix(name, "X-Forwarded-"), name == "Forwarded", name == "Via", name == "X-Real-Ip":
+		switch name {
+		case "Forwarded", "Via", "X-Real-Ip", "X-Client-Ip", "True-Client-Ip":
 			return name
+		}
+		for _, prefix := range proxyPrefixes {
+			if strings.HasPrefix(name, prefix) {
+				return name
+			}
 		}
 	}
 	return ""
 }
 
-// ForwardedText returns the error for a request with a proxy's header if there is no
-// authentication: the proxy may forward requests of strangers.
-func ForwardedText(header string) string {
-	return fmt.Sprintf("This request came through a proxy (it has the header %s), and Junction has no authentication. "+
+// proxyPrefixes are the beginnings of the headers of reverse proxies, Cloudflare, ngrok, Tailscale and
+// Fly.io.
+var proxyPrefixes = [...]string{"X-Forwarded", "Cf-", "Ngrok-", "Tailscale-", "Fly-"}
+
+// ProxiedText returns the error for a request that came through a proxy if there is no
+// authentication: the proxy may forward requests of strangers. shown is the result of Proxied.
+func ProxiedText(shown string) string {
+	return fmt.Sprintf("This request came through a proxy (it has %s), and Junction has no authentication. "+
 		"Configure api_keys, jwt, introspection or oauth in the section auth. "+
-		"If the proxy authenticates every request itself, set auth: { none: true }.", header)
+		"If the proxy authenticates every request itself, set auth: { none: true }.", shown)
 }
 
 // Loopback reports whether the origin is on this machine.

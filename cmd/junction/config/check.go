@@ -114,6 +114,11 @@ func Inspect(file string, getenv func(string) (string, bool)) (*Report, error) {
 	}
 	r.Upstreams = len(c.Upstreams)
 	note := func(format string, args ...any) { r.Notes = append(r.Notes, fmt.Sprintf(format, args...)) }
+	if c.Auth.Open() {
+		note("auth: there is no authentication: every program and user of this machine can connect. Junction refuses " +
+			"the requests of a reverse proxy or a tunnel if a header or HTTP/1.0 shows it, but HAProxy, newer nginx " +
+			"and ssh -R show nothing; add auth.api_keys or auth.oauth before you start one")
+	}
 	for _, name := range slices.Sorted(maps.Keys(c.Upstreams)) {
 		u := c.Upstreams[name]
 		if names := u.Withheld(); len(names) > 0 && !u.Off() {
@@ -190,7 +195,7 @@ func (d *decoder) warnings(c *Config) Problems {
 			ps = append(ps, Problem{File: d.File, Line: d.line(path), Path: path, Text: text})
 		}
 	}
-	if len(c.Auth.TrustedProxies) > 0 && !c.Auth.Needed() && !c.Auth.None {
+	if len(c.Auth.TrustedProxies) > 0 && c.Auth.Open() {
 		warn("auth.trusted_proxies", "has no effect: without authentication, requests through a proxy are refused; "+
 			"add auth.api_keys or auth.oauth, or none: true if the proxy authenticates every request")
 	}

@@ -146,6 +146,10 @@ func (c *Config) separate() {
 // Needed reports whether a request must be authenticated.
 func (c *Auth) Needed() bool { return c.OAuth != nil || c.Config.Needed() }
 
+// Open reports whether no request must authenticate, and the file does not state that another program
+// authenticates (none).
+func (c *Auth) Open() bool { return !c.Needed() && !c.None }
+
 // Storage is the file's storage section: where sign-ins are stored. It is used only with auth.oauth
 // or an upstream with auth.mode oauth.
 type Storage struct {

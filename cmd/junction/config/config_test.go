@@ -643,7 +643,7 @@ func TestCheckNamesSharedUpstreams(t *testing.T) {
 		if err := checkFile(&out, file, os.LookupEnv); err != nil {
 			t.Fatalf("%v: %s", err, &out)
 		}
-		if got := strings.Count(out.String(), "note:"); !strings.Contains(out.String(), tt.want) || got > 1 || got == 1 && tt.want == "" {
+		if got := strings.Count(out.String(), "note: upstreams."); !strings.Contains(out.String(), tt.want) || got > 1 || got == 1 && tt.want == "" {
 			t.Errorf("check of the keys [%s] prints %s, want %q", tt.keys, &out, tt.want)
 		}
 	}
@@ -678,7 +678,15 @@ func TestCheck(t *testing.T) {
 		}
 		var out strings.Builder
 		err := checkFile(authtest.Searched(t, "what junction check writes", &out), file, environment(nil))
-		if got := strings.ReplaceAll(out.String(), file, "FILE"); got != tt.out {
+		got := strings.ReplaceAll(out.String(), file, "FILE")
+		if err == nil { // the files have no authentication
+			before, after, noted := strings.Cut(got, "note: auth: there is no authentication: ")
+			_, after, _ = strings.Cut(after, "\n")
+			if got = before + after; !noted {
+				t.Errorf("check of\n%s\ndoes not say that there is no authentication", tt.text)
+			}
+		}
+		if got != tt.out {
 			t.Errorf("check of\n%s\ngot:\n%swant:\n%s", tt.text, got, tt.out)
 		}
 		if got := strings.ReplaceAll(fmt.Sprint(err), file, "FILE"); got != tt.err {

@@ -25,6 +25,7 @@ import (
 	"junction/cmd/junction/replicas"
 	"junction/proxy"
 	"junction/proxy/budget"
+	"junction/proxy/origin"
 	"junction/proxy/view"
 	"junction/upstream"
 	"junction/upstream/loopback"
@@ -159,12 +160,11 @@ func (p *Proxy) serveProbe(w http.ResponseWriter, r Report) {
 	writeJSON(w, r.code(), short)
 }
 
-// fromHere reports whether a request comes from this machine, and from no proxy on it.
+// fromHere reports whether a request comes from this machine, and from no proxy on it that adds a
+// header. HTTP/1.0 shows no proxy here, because health checks use that version.
 func fromHere(r *http.Request) bool {
-	for _, name := range []string{"X-Forwarded-For", "Forwarded", "X-Real-Ip"} {
-		if r.Header[name] != nil {
-			return false
-		}
+	if origin.Forwarded(r.Header) != "" {
+		return false
 	}
 	return loopback.Address(r.RemoteAddr)
 }

@@ -21,6 +21,7 @@ type Text struct {
 	URL    string // for clients
 	Status string // URL of the status page; "" without an admin address
 	Keys   bool   // clients need an API key
+	Open   bool   // there is no authentication, and the file does not state it
 	Flags  string // that commands about this proxy need, after a space, such as " --config FILE"
 	Demo   bool   // there is no configuration file
 	// Disabled are the upstreams of the file that are not served.
@@ -48,6 +49,10 @@ func (t *Text) header() string {
 	text := "Junction serves " + t.URL + "\n"
 	if t.Status != "" {
 		text += "Status page     " + t.Status + "\n"
+	}
+	if t.Open {
+		text += "Callers         all programs and users of this machine (no authentication).\n" +
+			"                Before you add a reverse proxy or a tunnel, configure auth.\n"
 	}
 	return text + "\n"
 }
