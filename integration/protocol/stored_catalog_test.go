@@ -208,7 +208,6 @@ func TestForeignStoredCatalogStrangeFiles(t *testing.T) {
 func TestForeignPolicyHoldsForStoredCatalogs(t *testing.T) {
 	harness.Waits(t)
 	harness.InMemory(t, "it gives the proxy a folder of catalogs of its own")
-	keeps, address := newShelf(t), process.FreePort(t)
 	guard, keys := harness.Keyring(t, "some", "none")
 	rules := harness.MustPolicy(t, `
 - { name: some, match: { key: some }, rules: [{ deny: { tools: up__whoami } }, { allow: { tools: "up__*" } }] }
@@ -216,6 +215,7 @@ func TestForeignPolicyHoldsForStoredCatalogs(t *testing.T) {
 `)
 	for _, clientEra := range harness.Eras {
 		harness.RunPair(t, clientEra, client.EraLegacy, "http", func(t *testing.T, p harness.Pair) {
+			keeps, address := newShelf(t), process.FreePort(t)
 			for _, known := range []bool{false, true} {
 				w := harness.Setup{Upstreams: map[string]upstream.Config{"up": {URL: "http://" + address + "/mcp",
 					Timeout: time.Second}}, Guard: guard, Policy: rules}

@@ -16,6 +16,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"junction/integration/harness/process"
 )
 
 // downKey is the key of the context that ends when the HTTP server of a request is stopped.
@@ -45,9 +47,14 @@ func StartSSE(t testing.TB, script Script) (s *Server, url string) {
 // a restart.
 func Serve(t testing.TB, addr string, h http.Handler) (url string, stop func()) {
 	t.Helper()
-	l, err := net.Listen("tcp", addr)
-	if err != nil {
-		t.Fatalf("serve: %v", err)
+	var l net.Listener
+	if addr == "127.0.0.1:0" {
+		l = process.Listen(t)
+	} else {
+		var err error
+		if l, err = net.Listen("tcp", addr); err != nil {
+			t.Fatalf("serve: %v", err)
+		}
 	}
 	down, cancel := context.WithCancel(context.Background())
 	ts := &httptest.Server{Listener: l, Config: &http.Server{Handler: h}}

@@ -12,27 +12,36 @@ import (
 // ports of its own, and gives the one first that it has not given for the longest time.
 func FreePort(t testing.TB) string {
 	t.Helper()
+	l := Listen(t)
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// Listen listens at a port that FreePort could give. Unlike a port of the system's choice, nothing else
+// takes it soon after it was closed, so that a test can listen there again.
+func Listen(t testing.TB) net.Listener {
+	t.Helper()
 	p := ports()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for range portsEach {
 		p.next = (p.next + 1) % portsEach
-		if address := fmt.Sprintf("127.0.0.1:%d", p.first+p.next); !Taken(address) {
-			return address
+		if l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", p.first+p.next)); err == nil {
+			return l
 		}
 	}
 	t.Fatal("no port is free")
-	return ""
+	return nil
 }
 
 // portsEach is how many ports a process of tests has.
-const portsEach = 200
+const portsEach = 500
 
 // ports returns the ports of this process. They are below those that systems give to outgoing
 // connections. The process listens at the first port until it ends, so that no other process of
 // tests has the same ports.
 var ports = sync.OnceValue(func() *portRange {
-	const ranges = 100
+	const ranges = 40
 	for i := range ranges {
 		first := 12000 + (os.Getpid()+i)%ranges*portsEach
 		if l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", first)); err == nil {
