@@ -243,7 +243,7 @@ func (p *Program) MustConfigure(t testing.TB, config string) {
 	if _, test := t.(*testing.T); test && !strings.HasPrefix(config, "log:") && !strings.Contains(config, "\nlog:") {
 		config += "\nlog: { level: debug }\n"
 	}
-	p.MustWrite(t, fmt.Sprintf("listen: 127.0.0.1:0\nadmin: 127.0.0.1:0\nsessions: { key_file: %q }\n%s",
+	p.MustWrite(t, fmt.Sprintf(anyPort+"admin: 127.0.0.1:0\nsessions: { key_file: %q }\n%s",
 		filepath.Join(p.Dir, "key"), config))
 }
 
@@ -282,9 +282,17 @@ func (p *Program) MustReload(t testing.TB, before, after string) {
 // serves is the line of the log that says where.
 var serves = regexp.MustCompile(`(?m) msg=serving url=(\S+)(?: admin=(\S+))?$`)
 
-// MustServe starts the program with its file, and further arguments, and returns when it serves.
+// anyPort is the first line of the file of MustConfigure.
+const anyPort = "listen: 127.0.0.1:0\n"
+
+// MustServe starts the program with its file, and further arguments, and returns when it serves. If it
+// may choose its port, it gets one that nothing else takes before it starts again (process.Listen).
 func (p *Program) MustServe(t testing.TB, args ...string) {
 	t.Helper()
+	text, _ := os.ReadFile(p.File()) // the program reports a file that it cannot read
+	if bytes.HasPrefix(text, []byte(anyPort)) && !slices.Contains(args, "--listen") {
+		args = append([]string{"--listen", process.FreePort(t)}, args...)
+	}
 	p.MustStart(t, exec.Command(JunctionBinary(t), append([]string{"--config", p.File()}, args...)...))
 }
 
