@@ -446,6 +446,11 @@ func TestAgain(t *testing.T) {
 		return []upstreamtest.Rule{{Method: "tools/call", Error: fmt.Appendf(nil, `{"code":%d,"message":"my own"}`, code)}}
 	}
 	session := func(times int) []upstreamtest.Rule { return []upstreamtest.Rule{status("tools/call", 404, times)} }
+	// a call is answered 400, and the control question after it with this status and text
+	bad := func(control int, text string) []upstreamtest.Rule {
+		list := upstreamtest.Rule{Method: "tools/list", Skip: 1, Times: 1, Status: control, Body: text}
+		return []upstreamtest.Rule{{Method: "tools/call", Times: 1, Status: 400, Body: "no session"}, list}
+	}
 	for _, tt := range []struct {
 		name        string
 		era         string
@@ -460,6 +465,11 @@ func TestAgain(t *testing.T) {
 		{"nothing wrong", "legacy", nil, "echo", 1, 1, 1, "", 0},
 		{"session gone", "legacy", session(1), "echo", 2, 2, 2, "", 0},
 		{"session gone for good", "legacy", session(0), "echo", 2, 3, 3, client.KindUnavailable, 0},
+		{"400 after a call that ran", "legacy", bad(400, "no session")[:1], "echo", 1, 1, 2, client.KindInvalid, 0},
+		{"400 to the control question, too", "legacy", bad(400, "no session"), "echo", 2, 2, 3, "", 0},
+		{"400 with another text", "legacy", bad(400, "no list"), "echo", 1, 2, 3, client.KindInvalid, 0},
+		{"400, and no answer to the control question", "legacy", bad(500, "no session"), "echo", 1, 1, 2, client.KindInvalid, 0},
+		{"400, modern", "modern", bad(400, "no session")[:1], "echo", 1, 1, 1, client.KindInvalid, 0},
 		{"unsupported version", "modern", version(1), "echo", 2, 2, 2, "", 0},
 		{"unsupported version for good", "modern", version(0), "echo", 2, 2, 2, "", -32022},
 		{"header mismatch", "modern", hint(1), "echo", 2, 1, 2, "", 0},
@@ -491,6 +501,67 @@ func TestAgain(t *testing.T) {
 					t.Errorf("calls, handshakes, lists: %v, want %v", got, want)
 				}
 			})
+		})
+	}
+}
+
+// TestControlQuestionsAreFew: many calls that are answered 400 at once cause one control question. Calls
+// within five seconds cause no other one. No call is sent again, and the session stays.
+func TestControlQuestionsAreFew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rules := []upstreamtest.Rule{{Method: "tools/call", Status: 400, Body: "boom"}}
+		r := newRig(t, upstreamtest.Script{Era: "legacy", Rules: rules, NoListChanged: true}, Config{Era: "legacy"})
+		settle(time.Second)
+		calls := 0
+		fail := func(n int) {
+			t.Helper()
+			var pending []<-chan result
+			for range n {
+				pending = append(pending, begun(r.Upstream, toolCall("echo", `{}`)))
+			}
+			for _, p := range pending {
+				mustFail(t, <-p, client.KindInvalid)
+			}
+			calls += n
+		}
+		for _, step := range []struct {
+			after time.Duration
+			lists int // so far; the first one reads the catalog
+		}{{0, 2}, {0, 2}, {4 * time.Second, 2}, {2 * time.Second, 3}} {
+			settle(step.after)
+			fail(20)
+			if got, want := [3]int{r.count("tools/call"), r.count("initialize"), r.count("tools/list")}, [3]int{calls, 1, step.lists}; got != want {
+				t.Errorf("calls, handshakes, lists: %v, want %v", got, want)
+			}
+		}
+	})
+}
+
+// TestSessionsWithoutListsAreAskedToo: a session of one user, which has never read a list, is replaced if
+// the server has lost it, and it is kept if only a call is answered 400.
+func TestSessionsWithoutListsAreAskedToo(t *testing.T) {
+	for _, lost := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig(t, upstreamtest.Script{Era: "legacy", NoListChanged: true}, Config{Era: "legacy", Separate: true})
+			settle(time.Second)
+			one := func(c *Call) { c.Principal = "one" }
+			mustCall(t, r.Upstream, toolCall("echo", `{}`, one))
+			before := r.count("initialize")
+			rule := upstreamtest.Rule{Method: "tools/call", Times: 1, Status: 400, Body: "no session"}
+			r.server.AddRules(rule)
+			if lost {
+				rule.Method = "tools/list"
+				r.server.AddRules(rule)
+			}
+			res := <-begun(r.Upstream, toolCall("echo", `{}`, one))
+			if !lost {
+				mustFail(t, res, client.KindInvalid)
+			} else if res.err != nil {
+				t.Errorf("a call in a session that the server has lost: %v", res.err)
+			}
+			if n := r.count("initialize") - before; (n == 1) != lost {
+				t.Errorf("%d sessions were begun, lost: %v", n, lost)
+			}
 		})
 	}
 }

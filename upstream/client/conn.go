@@ -113,6 +113,8 @@ type base struct {
 	declared Profile
 
 	ids atomic.Uint64
+	// judges the error of a request, which may be the end of the session; nil in the modern era
+	judged func(context.Context, error) error
 	// handles the acknowledgement of a subscription; nil in the legacy era
 	acked func(*jsonrpc.Message)
 	// selects the subscriptions of a resource update, see Hooks; nil in the legacy era
@@ -455,7 +457,7 @@ func (b *base) roundTrip(
 		defer b.untrack(f)
 	}
 	on := func(m *jsonrpc.Message) { b.deliver(f, m) }
-	m, err := b.transport.Call(ctx, req, on)
+	m, err := b.transmit(ctx, req, on)
 	if err != nil {
 		if f != nil && unfinished(err) {
 			b.abandoned(f)

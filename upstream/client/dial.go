@@ -134,7 +134,7 @@ func (d *Dialer) dialLegacy(ctx context.Context, remote Transport, p Profile, h 
 
 // legacy opens a transport and initializes a session on it.
 func (d *Dialer) legacy(ctx context.Context, remote Transport, p Profile, h Hooks) (*legacyConn, error) {
-	c := new(legacyConn)
+	c := newLegacyConn()
 	c.init(d.options.Log, h, EraLegacy)
 	d.share(&c.base)
 	return c, d.connect(ctx, remote, &c.base, func() error {

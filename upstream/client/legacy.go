@@ -22,6 +22,13 @@ type legacyConn struct {
 	leveling sync.Mutex // held while level is changed
 	level    int        // of log messages, as set at the server; an index of levels
 	pings    pings
+	control  control
+}
+
+func newLegacyConn() *legacyConn {
+	l := new(legacyConn)
+	l.judged = l.judge
+	return l
 }
 
 // newestLegacy is the version that Junction offers; the server may choose an older one.
@@ -157,7 +164,11 @@ func (l *legacyConn) List(
 	if cursor != nil {
 		params = append(append([]byte(`{"cursor":`), cursor...), '}')
 	}
-	return l.requestObserved(ctx, method, params, nil, lease)
+	o, err := l.requestObserved(ctx, method, params, nil, lease)
+	if err == nil && cursor == nil {
+		l.control.listed(method)
+	}
+	return o, err
 }
 
 // Follow implements Conn: it sends one request per resource.

@@ -69,7 +69,7 @@ type bothEras struct {
 // openBoth opens the transport. At first, the modern conn receives its messages.
 func (d *Dialer) openBoth(ctx context.Context, h Hooks) (*bothEras, error) {
 	b := &bothEras{
-		d: d, modern: &modernConn{self: d.options.Client}, legacy: new(legacyConn),
+		d: d, modern: &modernConn{self: d.options.Client}, legacy: newLegacyConn(),
 		discovered: make(chan error, 1), initialized: make(chan error, 1),
 	}
 	b.modern.init(d.options.Log, h, EraModern)

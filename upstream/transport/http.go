@@ -242,9 +242,10 @@ func causeOr(ctx context.Context, err error) error {
 
 // refused returns the error for a response without success. A 404 means that the session has ended
 // (2025-11-25, basic/transports#session-management), unless it contains the JSON-RPC error "method
-// not found" for this request. Some servers send 400 instead; it counts if the session has worked
-// before and the body is no JSON-RPC error for this request. A 400 to a ping is ignored, because
-// some servers do not implement ping.
+// not found" for this request. Some servers send 400 instead, and others send 400 after they have
+// carried out the request: the error then doubts the session, if the session has worked before and the
+// body is no JSON-RPC error for this request. A 400 to a ping is ignored, because some servers do not
+// implement ping.
 func (w *streamable) refused(t *trip, s *httpSession, m *Request) error {
 	e, err := w.status(t, m.ID)
 	if s == nil || s.id == "" || e == nil {
@@ -253,12 +254,12 @@ func (w *streamable) refused(t *trip, s *httpSession, m *Request) error {
 	ours := e.Message != nil && m.ID != "" && e.Message.ID == m.ID
 	switch {
 	case e.Status == http.StatusNotFound && !(ours && e.Message.Error.Code == mcp.METHOD_NOT_FOUND):
+		return w.sessionGone(e)
 	case e.Status == http.StatusBadRequest && s.worked.Load() && m.ID != "" && m.Method != "" &&
 		m.Method != string(mcp.MethodPing) && !ours:
-	default:
-		return e
+		e.session = w
 	}
-	return w.sessionGone(e)
+	return e
 }
 
 // answers reports whether m is the response to the request with this id. An error without id

@@ -31,6 +31,7 @@ type StatusError struct {
 	RetryAfter time.Duration    // 0 if absent
 	Challenge  []string         // WWW-Authenticate, unchanged
 
+	session  *streamable // whose session the error doubts; nil for none
 	media    string
 	location *url.URL // of a redirect
 	circle   bool     // location is the requested URL
@@ -151,6 +152,20 @@ func (e *StatusError) Location() string {
 	}
 	u := url.URL{Scheme: e.location.Scheme, Host: e.location.Host, Path: e.location.Path}
 	return u.String()
+}
+
+// DoubtsSession reports whether the server may have answered so because it does not have the session any
+// more. The request may also have been carried out. The owner of the transport finds out, by another
+// request in the session, and calls EndSession if the session has ended.
+func (e *StatusError) DoubtsSession() bool { return e.session != nil }
+
+// EndSession ends the transport of an error that doubts its session. It returns the error for a request
+// that the server has not carried out, because it did not have the session.
+func (e *StatusError) EndSession() error { return e.session.sessionGone(e) }
+
+// Same reports whether two answers have the same status and text.
+func (e *StatusError) Same(o *StatusError) bool {
+	return e.Status == o.Status && bytes.Equal(e.Body, o.Body)
 }
 
 // Reason returns one line of the body, or the title of a page; "" if there is none.
