@@ -91,17 +91,6 @@ func below(ok bool, parts ...string) (files []string) {
 	return files
 }
 
-// isScheme reports whether a text is the scheme of a URI.
-func isScheme(s string) bool {
-	for i, c := range []byte(s) {
-		letter := 'a' <= c|0x20 && c|0x20 <= 'z'
-		if !letter && (i == 0 || !strings.ContainsRune("0123456789+-.", rune(c))) {
-			return false
-		}
-	}
-	return s != ""
-}
-
 func isControlOrSpace(r rune) bool { return r <= ' ' }
 
 var withoutTabs = strings.NewReplacer("\t", "", "\n", "", "\r", "")

@@ -41,8 +41,9 @@ func run(m *testing.M, beside int, roles map[string]func(args []string) error) i
 		return 0
 	}
 	defer os.RemoveAll(BuildDir())
-	// The path is short, because sockets have short paths, and terminals narrow lines.
-	files := filepath.Join(temp(), fmt.Sprintf("jt%d", os.Getpid()))
+	// The path is short, because sockets have short paths, and always as long, because lines of output are
+	// broken where paths are longer.
+	files := filepath.Join(temp(), fmt.Sprintf("jt%07d", os.Getpid()))
 	defer os.RemoveAll(files)
 	if err := process.Prepare(files); err != nil {
 		fmt.Fprintln(os.Stderr, err)
