@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"junction/cmd/junction/diagnose"
 	"junction/upstream/upstreamtest"
 )
 
@@ -21,6 +22,8 @@ func TestAdminAddressRefusesPagesOfOtherSites(t *testing.T) {
 	own := "http://" + r.admin.Addr().String()
 	ask := func(path string, header http.Header) (int, string) {
 		t.Helper()
+		header = header.Clone()
+		header.Set(diagnose.OwnerHeader, string(r.owner)) // not even then
 		resp, text := mustRequest(t, http.MethodGet, own+path, header)
 		return resp.StatusCode, text
 	}

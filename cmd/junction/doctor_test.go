@@ -51,6 +51,7 @@ func TestDoctorOfARunningProxy(t *testing.T) {
 	_, odd := upstreamtest.Start(t, upstreamtest.Script{Tools: append(fine("a thing"), []byte(`{"name":"x","inputSchema":{"type":"string"}}`))})
 	const served = "upstreams:\n  closed: { url: %s }\n  good: { url: %s, prefix: \"\" }\n  odd: { url: %s }\n"
 	r := mustServe(t, fmt.Sprintf(served, closed, good, odd))
+	r.own(t)
 	r.stderr.mustSay(t, "state=ready", 2) // a name belongs to the server that was ready first
 	text, err := os.ReadFile(r.file)
 	if err != nil {
@@ -130,6 +131,7 @@ func TestDoctorComparesRules(t *testing.T) {
 	r := mustServe(t, fmt.Sprintf("upstreams:\n  good: { url: %s }\npolicies:\n  - name: all\n    rules:\n"+
 		"      - deny: { tools: good__raed_file }\n      - ask: { tools: [good__rm, \"good__del*\"] }\n"+
 		"      - allow: { upstreams: \"*\" }\n", good))
+	r.own(t)
 	r.stderr.mustSay(t, "state=ready", 1)
 	admin := r.admin.Addr().String()
 	for _, args := range [][]string{{"--admin", admin}, {"--config", r.file}} {
@@ -154,12 +156,14 @@ func TestDoctorComparesRules(t *testing.T) {
 func TestDoctorOneAtATime(t *testing.T) {
 	s, url := upstreamtest.Start(t, upstreamtest.Script{Era: "modern", Tools: fine("a")})
 	r := mustServe(t, "upstreams: { a: { url: "+url+", connect_timeout: 2s } }\n")
+	r.own(t)
 	r.stderr.mustSay(t, "state=ready", 1)
 	get := func(header ...string) (int, string) {
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+r.admin.Addr().String()+"/doctor", nil)
 		if err != nil {
 			t.Fatal(err)
 		}
+		req.Header = r.owned()
 		for i := 0; i+1 < len(header); i += 2 {
 			req.Header.Set(header[i], header[i+1])
 		}
@@ -210,6 +214,7 @@ storage: { dsn: %[1]s/junction.db, key_file: %[1]s/master.key }
 auth: { oauth: { identity_providers: [{ id: sso, name: Acme SSO, issuer: "http://127.0.0.1:1", client_id: junction, client_secret: canary-s3cret }] } }
 upstreams: { good: { url: %[2]q } }
 `, t.TempDir(), good))
+	r.own(t)
 	r.stderr.mustSay(t, "state=ready", 1)
 	r.stderr.mustSay(t, "part=identity_providers", 1)
 	out, said := mustRun(t, 1, "doctor", "--admin", r.admin.Addr().String())

@@ -44,6 +44,7 @@ func (p *program) statusPage(stopping, serving context.Context) (*pages.Status, 
 		Report:   func() diagnose.Report { return p.asSeen().Report(stopping) },
 		Sessions: p.sessions, Calls: &p.calls, Reconnect: p.reconnect, SignIn: p.beginSignIn, SignedIn: p.signedIn,
 		Version: version(), URL: p.url(), File: p.file, Stopping: serving, Log: p.log,
+		Command: func(words ...string) string { return config.Command(p.file, words...) },
 	})
 }
 
@@ -95,7 +96,7 @@ func (p *program) asSeen() *diagnose.Proxy {
 		users = p.signIn.Users
 	}
 	return &diagnose.Proxy{
-		Open: p.admin != nil && !loopback.Address(p.admin.Addr().String()), Parts: p.health.States,
+		Owner: p.owner, Open: p.admin != nil && !loopback.Address(p.admin.Addr().String()), Parts: p.health.States,
 		Replicas: p.memberList, Tried: &p.tried,
 		Server: p.server.Core, Set: &p.set, Providers: p.providers, File: p.file, Version: version(), Users: users,
 		Lacks: p.lacks, Callback: pages.CallbackPattern, Metrics: p.telemetry.Handler(),

@@ -12,25 +12,22 @@ import (
 	"testing"
 )
 
-// TestSignInOnTheStatusPage has a person start a sign-in by the button, and others try to.
+// TestSignInOnTheStatusPage has the owner start a sign-in, and others try to.
 func TestSignInOnTheStatusPage(t *testing.T) {
 	dir, u := t.TempDir(), mustOAuthUpstream(t)
 	r := mustServe(t, fmt.Sprintf("storage: { dsn: %[1]s/junction.db, key_file: %[1]s/master.key }\n"+
 		"upstreams:\n  linear: { url: %[2]s/mcp, auth: { mode: oauth } }\n  plain: { url: %[2]s/mcp }\n", dir, u.URL))
 	r.until(t, "linear", "needs sign-in")
 	admin := "http://" + r.admin.Addr().String()
-	send := func(method, path string, form neturl.Values, header http.Header) (int, string) {
+	send := func(method, path string, header http.Header) (int, string) {
 		t.Helper()
-		req, err := http.NewRequestWithContext(t.Context(), method, admin+path, strings.NewReader(form.Encode()))
+		req, err := http.NewRequestWithContext(t.Context(), method, admin+path, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
 		req.Header = header.Clone()
 		if req.Header == nil {
 			req.Header = http.Header{}
-		}
-		if method == http.MethodPost {
-			req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 		}
 		req.Host = cmp.Or(req.Header.Get("Host"), req.Host)
 		resp, err := http.DefaultTransport.RoundTrip(req)
@@ -44,19 +41,22 @@ func TestSignInOnTheStatusPage(t *testing.T) {
 		}
 		return resp.StatusCode, html.UnescapeString(string(text))
 	}
-	_, page := send("GET", "/", nil, nil)
-	token := regexp.MustCompile(`name="token" value="(\w+)"`).FindStringSubmatch(page)
-	if token == nil || strings.Count(page, ">Sign in</button>") != 1 || !strings.Contains(page, `aria-label="Sign in to linear"`) {
+	_, page := send("GET", "/", nil)
+	if strings.Contains(page, "<form") || !strings.Contains(page, "junction login linear") {
 		t.Fatalf("the page is %s", page)
 	}
-	form := func(name string) neturl.Values { return neturl.Values{"token": {token[1]}, "upstream": {name}} }
-	ours, back := http.Header{"Origin": {admin}}, http.Header{"Sec-Fetch-Site": {"cross-site"}, "Sec-Fetch-Mode": {"navigate"}, "Sec-Fetch-Dest": {"document"}}
+	ours, back := r.owned(), http.Header{"Sec-Fetch-Site": {"cross-site"}, "Sec-Fetch-Mode": {"navigate"}, "Sec-Fetch-Dest": {"document"}}
+	with := func(name, value string) http.Header {
+		header := r.owned()
+		header.Set(name, value)
+		return header
+	}
 	start := func() neturl.Values {
 		t.Helper()
-		status, text := send("POST", "/signin", form("linear"), ours)
+		status, text := send("POST", "/signin?upstream=linear", ours)
 		link := regexp.MustCompile(`href="([^"]*/authorize\?[^"]*)"`).FindStringSubmatch(text)
 		if status != 200 || link == nil || !strings.Contains(text, `http-equiv="refresh"`) {
-			t.Fatalf("the form is answered with %d %s", status, text)
+			t.Fatalf("the sign-in is answered with %d %s", status, text)
 		}
 		to, err := neturl.Parse(link[1])
 		if err != nil || to.Query().Get("redirect_uri") != admin+"/connect/linear/callback" {
@@ -71,41 +71,39 @@ func TestSignInOnTheStatusPage(t *testing.T) {
 	callback := "/connect/linear/callback?"
 	for _, row := range []struct {
 		name, method, path string
-		form               neturl.Values
 		header             http.Header
 		status             int
 		want               string
 	}{
-		{"no origin", "POST", "/signin", form("linear"), nil, 403, "Origin"},
-		{"another site", "POST", "/signin", form("linear"), http.Header{"Origin": {"https://evil.example"}}, 403, ""},
-		{"another host", "POST", "/signin", form("linear"), http.Header{"Origin": {"http://evil.example"}, "Host": {"evil.example"}}, 403, ""},
-		{"no token", "POST", "/signin", neturl.Values{"upstream": {"linear"}}, ours, 403, "out of date"},
-		{"GET", "GET", "/signin?" + form("linear").Encode(), nil, ours, 405, ""},
-		{"no sign-in", "POST", "/signin", form("plain"), ours, 502, `"plain" has no OAuth sign-in of the operator`},
-		{"no upstream", "POST", "/signin", form("<b>"), ours, 502, `"<b>" has no OAuth sign-in`},
-		{"an image", "GET", callback + answer.Encode(), nil, http.Header{"Sec-Fetch-Site": {"cross-site"}, "Sec-Fetch-Mode": {"no-cors"}, "Sec-Fetch-Dest": {"image"}}, 403, ""},
-		{"a frame", "GET", callback + answer.Encode(), nil, http.Header{"Sec-Fetch-Site": {"cross-site"}, "Sec-Fetch-Mode": {"navigate"}, "Sec-Fetch-Dest": {"iframe"}}, 403, ""},
-		{"the host of an answer", "GET", callback + answer.Encode(), nil, http.Header{"Host": {"evil.example"}}, 403, ""},
-		{"a foreign state", "GET", callback + foreign.Encode(), nil, back, 400, "does not belong to a sign-in"},
-		{"the state of an earlier one", "GET", callback + older.Encode(), nil, back, 400, "does not belong to a sign-in"},
-		{"another upstream", "GET", "/connect/plain/callback?" + answer.Encode(), nil, back, 400, "does not belong to a sign-in"},
-		{"the page from another site", "GET", "/", nil, back, 403, ""},
-		{"the answer", "GET", callback + answer.Encode(), nil, back, 200, "Signed in to linear"},
-		{"the answer again", "GET", callback + answer.Encode(), nil, back, 400, "does not belong to a sign-in"},
+		{"no secret", "POST", "/signin?upstream=linear", http.Header{"Origin": {admin}}, 403, "Only the user who runs Junction"},
+		{"another site", "POST", "/signin?upstream=linear", with("Origin", "https://evil.example"), 403, ""},
+		{"another host", "POST", "/signin?upstream=linear", with("Host", "evil.example"), 403, ""},
+		{"GET", "GET", "/signin?upstream=linear", ours, 405, ""},
+		{"no sign-in", "POST", "/signin?upstream=plain", ours, 502, `"plain" has no OAuth sign-in of the operator`},
+		{"no upstream", "POST", "/signin?upstream=%3Cb%3E", ours, 502, `"<b>" has no OAuth sign-in`},
+		{"an image", "GET", callback + answer.Encode(), http.Header{"Sec-Fetch-Site": {"cross-site"}, "Sec-Fetch-Mode": {"no-cors"}, "Sec-Fetch-Dest": {"image"}}, 403, ""},
+		{"a frame", "GET", callback + answer.Encode(), http.Header{"Sec-Fetch-Site": {"cross-site"}, "Sec-Fetch-Mode": {"navigate"}, "Sec-Fetch-Dest": {"iframe"}}, 403, ""},
+		{"the host of an answer", "GET", callback + answer.Encode(), http.Header{"Host": {"evil.example"}}, 403, ""},
+		{"a foreign state", "GET", callback + foreign.Encode(), back, 400, "does not belong to a sign-in"},
+		{"the state of an earlier one", "GET", callback + older.Encode(), back, 400, "does not belong to a sign-in"},
+		{"another upstream", "GET", "/connect/plain/callback?" + answer.Encode(), back, 400, "does not belong to a sign-in"},
+		{"the page from another site", "GET", "/", back, 403, ""},
+		{"the answer", "GET", callback + answer.Encode(), back, 200, "Signed in to linear"},
+		{"the answer again", "GET", callback + answer.Encode(), back, 400, "does not belong to a sign-in"},
 	} {
-		if status, text := send(row.method, row.path, row.form, row.header); status != row.status || !strings.Contains(text, row.want) {
+		if status, text := send(row.method, row.path, row.header); status != row.status || !strings.Contains(text, row.want) {
 			t.Errorf("%s: %d %s\nwant %d with %q", row.name, status, text, row.status, row.want)
 		}
 	}
 	r.until(t, "linear", "ready")
-	if _, page := send("GET", "/", nil, nil); strings.Contains(page, ">Sign in</button>") {
+	if _, page := send("GET", "/", nil); strings.Contains(page, "junction login linear") {
 		t.Errorf("afterwards the page is %s", page)
 	}
 	// An authorization server that says no: the old sign-in stays, and the page names the reason.
 	denied := start()
 	denied.Del("code")
 	denied.Set("error", "access_denied")
-	if status, text := send("GET", callback+denied.Encode(), nil, back); status != 200 || !strings.Contains(text, "The sign-in to linear failed") {
+	if status, text := send("GET", callback+denied.Encode(), back); status != 200 || !strings.Contains(text, "The sign-in to linear failed") {
 		t.Errorf("a refusal: %d %s", status, text)
 	}
 	r.until(t, "linear", "ready")

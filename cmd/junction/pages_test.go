@@ -2,16 +2,15 @@ package main
 
 import (
 	"bytes"
-	"cmp"
 	"io"
 	"maps"
 	"net/http"
 	"net/http/httptest"
-	neturl "net/url"
 	"slices"
 	"strings"
 	"testing"
 
+	"junction/cmd/junction/diagnose"
 	"junction/upstream/upstreamtest"
 )
 
@@ -72,6 +71,9 @@ func mustRequest(t *testing.T, method, url string, header http.Header) (*http.Re
 		t.Fatal(err)
 	}
 	req.Header = header
+	if host := header.Get("Host"); host != "" {
+		req.Host = host
+	}
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
 		t.Fatal(err)
@@ -188,28 +190,6 @@ func TestStatusPage(t *testing.T) {
 	r.stderr.mustSay(t, "upstream=good state=ready", 1)
 	r.stderr.mustSay(t, "upstream=bad state=retrying", 1)
 	admin := "http://" + r.admin.Addr().String()
-	send := func(method, path string, form neturl.Values, header http.Header) (*http.Response, string) {
-		t.Helper()
-		req, err := http.NewRequestWithContext(t.Context(), method, admin+path, strings.NewReader(form.Encode()))
-		if err != nil {
-			t.Fatal(err)
-		}
-		req.Header = header.Clone()
-		if method == http.MethodPost {
-			req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-		}
-		req.Host = cmp.Or(req.Header.Get("Host"), req.Host)
-		resp, err := http.DefaultTransport.RoundTrip(req)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer resp.Body.Close()
-		text, err := io.ReadAll(resp.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return resp, string(text)
-	}
 	call := httptest.NewRequest(http.MethodPost, r.url(), strings.NewReader(
 		`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"<b>canary</b>","arguments":{"secret":"canary-argument"},`+
 			`"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"<i>x</i>","version":"1"},`+
@@ -217,7 +197,7 @@ func TestStatusPage(t *testing.T) {
 	call.Header = http.Header{"Content-Type": {"application/json"}, "Accept": {"application/json, text/event-stream"},
 		"Mcp-Protocol-Version": {"2026-07-28"}, "Mcp-Method": {"tools/call"}, "Mcp-Name": {"<b>canary</b>"}}
 	r.publicHandler().ServeHTTP(httptest.NewRecorder(), call)
-	resp, page := send(http.MethodGet, "/", nil, http.Header{"Accept": {browser}})
+	resp, page := mustRequest(t, http.MethodGet, admin+"/", http.Header{"Accept": {browser}})
 	if resp.StatusCode != http.StatusOK || !strings.Contains(resp.Header.Get("Content-Security-Policy"), "default-src 'none'; ") {
 		t.Fatalf("%d %v", resp.StatusCode, resp.Header)
 	}
@@ -239,39 +219,84 @@ func TestStatusPage(t *testing.T) {
 			t.Errorf("the page has %s", not)
 		}
 	}
-	_, rest, _ := strings.Cut(page, `name="token" value="`)
-	token, _, _ := strings.Cut(rest, `"`)
-	if len(token) < 26 {
-		t.Fatalf("the token is %q", token)
-	}
-	form := neturl.Values{"token": {token}, "upstream": {"good"}}
-	for name, row := range map[string]struct {
-		method, path string
-		form         neturl.Values
-		header       http.Header
-		status       int
-	}{
-		"another host":         {"GET", "/", nil, http.Header{"Host": {"evil.example"}}, 403},
-		"another site reads":   {"GET", "/events", nil, http.Header{"Sec-Fetch-Site": {"cross-site"}}, 403},
-		"another site":         {"POST", "/reconnect", form, http.Header{"Origin": {"https://evil.example"}}, 403},
-		"another port":         {"POST", "/reconnect", form, http.Header{"Origin": {"http://127.0.0.1:1"}}, 403},
-		"a host that leads us": {"POST", "/reconnect", form, http.Header{"Host": {"evil.example"}, "Origin": {"http://evil.example"}}, 403},
-		"no origin":            {"POST", "/reconnect", form, http.Header{}, 403},
-		"null origin":          {"POST", "/reconnect", form, http.Header{"Origin": {"null"}}, 403},
-		"no token":             {"POST", "/reconnect", neturl.Values{"upstream": {"good"}}, http.Header{"Origin": {admin}}, 403},
-		"another token":        {"POST", "/reconnect", neturl.Values{"upstream": {"good"}, "token": {token + "x"}}, http.Header{"Origin": {admin}}, 403},
-		"GET":                  {"GET", "/reconnect?" + form.Encode(), nil, http.Header{"Origin": {admin}}, 405},
-		"no such upstream":     {"POST", "/reconnect", neturl.Values{"upstream": {"<b>"}, "token": {token}}, http.Header{"Origin": {admin}}, 404},
-	} {
-		if resp, text := send(row.method, row.path, row.form, row.header); resp.StatusCode != row.status {
-			t.Errorf("%s: %d %s, want %d", name, resp.StatusCode, text, row.status)
+	for _, not := range []string{"<form", "<button", string(r.owner)} {
+		if strings.Contains(page, not) {
+			t.Errorf("the page has %s, and everybody on this machine can open it", not)
 		}
 	}
-	if n := strings.Count(r.stderr.String(), "upstream=good state=ready"); n != 1 {
-		t.Errorf("good was connected %d times", n)
+	if command := "<code>junction reconnect good --config " + r.file + "</code>"; !strings.Contains(page, command) {
+		t.Errorf("the page does not have %s:\n%s", command, page)
 	}
-	if resp, text := send(http.MethodPost, "/reconnect", form, http.Header{"Origin": {admin}}); resp.StatusCode != http.StatusSeeOther {
-		t.Fatalf("reconnect: %d %s", resp.StatusCode, text)
+	for name, row := range map[string]struct {
+		path   string
+		header http.Header
+	}{
+		"another host":       {"/", http.Header{"Host": {"evil.example"}}},
+		"another site reads": {"/events", http.Header{"Sec-Fetch-Site": {"cross-site"}}},
+	} {
+		if resp, text := mustRequest(t, http.MethodGet, admin+row.path, row.header); resp.StatusCode != http.StatusForbidden {
+			t.Errorf("%s: %d %s, want 403", name, resp.StatusCode, text)
+		}
+	}
+}
+
+// TestOnlyTheOwnerChangesSomething: another user of the machine, who can read the status page, cannot
+// connect an upstream again, start a sign-in, or start the check of doctor, which starts processes.
+func TestOnlyTheOwnerChangesSomething(t *testing.T) {
+	s, url := upstreamtest.Start(t, upstreamtest.Script{Era: "modern", Tools: fine("echo")})
+	r := mustServe(t, "upstreams:\n  good: { url: "+url+" }\n")
+	r.stderr.mustSay(t, "upstream=good state=ready", 1)
+	admin := "http://" + r.admin.Addr().String()
+	handshakes := func() (n int) {
+		for _, one := range s.Received() {
+			if one.Message.Method == "server/discover" {
+				n++
+			}
+		}
+		return n
+	}
+	before := handshakes()
+	secret := string(r.owner)
+	for name, header := range map[string]http.Header{
+		"nothing":      {},
+		"the page":     {"Origin": {admin}},
+		"another":      {diagnose.OwnerHeader: {secret + "x"}},
+		"the first":    {diagnose.OwnerHeader: {secret[:1]}},
+		"nothing sent": {diagnose.OwnerHeader: {""}},
+		"two of them":  {diagnose.OwnerHeader: {secret, secret}},
+	} {
+		for path, method := range map[string]string{"/reconnect?upstream=good": "POST", "/signin?upstream=good": "POST",
+			"/doctor": "GET", "/doctor?upstream=good": "HEAD"} {
+			resp, text := mustRequest(t, method, admin+path, header)
+			if resp.StatusCode != http.StatusForbidden || method != "HEAD" && !strings.Contains(text, "Only the user who runs Junction may do this") {
+				t.Errorf("%s %s with %s: %d %s, want 403", method, path, name, resp.StatusCode, text)
+			}
+		}
+	}
+	if n := handshakes(); n != before {
+		t.Errorf("the server had %d handshakes, want %d", n, before)
+	}
+	for _, origin := range []string{"https://evil.example", "http://127.0.0.1:1", "null"} { // not even with the secret
+		header := r.owned()
+		header.Set("Origin", origin)
+		if resp, _ := mustRequest(t, "POST", admin+"/reconnect?upstream=good", header); resp.StatusCode != http.StatusForbidden {
+			t.Errorf("a page of %s: %d, want 403", origin, resp.StatusCode)
+		}
+	}
+	if resp, text := mustRequest(t, "POST", admin+"/reconnect?upstream=none", r.owned()); resp.StatusCode != http.StatusNotFound {
+		t.Errorf("an unknown upstream: %d %s", resp.StatusCode, text)
+	}
+	// The command of another user, who has another folder for state, does not find the secret.
+	t.Setenv("XDG_STATE_HOME", t.TempDir())
+	for _, command := range []string{"reconnect", "doctor"} {
+		if _, said := mustRun(t, 1, command, "good", "--admin", admin); !strings.Contains(said, "Only the user who runs Junction may do this") {
+			t.Errorf("junction %s of another user: %s", command, said)
+		}
+	}
+	r.own(t)
+	if out, _ := mustRun(t, 0, "reconnect", "good", "--config", r.file); out != "good is connected again; its state: junction status good --config "+r.file+"\n" {
+		t.Errorf("junction reconnect prints %q", out)
 	}
 	r.stderr.mustSay(t, "upstream=good state=ready", 2)
+	mustRun(t, 0, "doctor", "good", "--admin", admin)
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -81,6 +82,7 @@ type program struct {
 	sandboxes     string      // the parent of the sandbox folders of commands; "" if there is none
 	outages       record.Outages
 	screen        *screen.Screen
+	owner         diagnose.Owner // of the admin address
 	missingScopes missingScopes
 	guard         atomic.Pointer[auth.Guard] // of the configuration in force
 	audit         record.Trail
@@ -125,7 +127,7 @@ func newProgram(o options) *program {
 	first := screen.New(o.stdout, o.stderr)
 	o.stderr = first.Log()
 	return &program{options: o, screen: first, refresh: make(chan struct{}, 1), recheck: make(chan struct{}, 1),
-		events: make(chan struct{}, 1)}
+		events: make(chan struct{}, 1), owner: diagnose.Owner(rand.Text())}
 }
 
 // open opens the listeners and files and starts the upstreams. After an error nothing stays open.

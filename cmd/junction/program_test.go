@@ -79,7 +79,14 @@ type running struct {
 	*program
 	stdout, stderr *transcript
 	stop           func() error // ends it, and returns what serve returned
+	state          string       // its folder for state
 }
+
+// own lets the commands of the test find the program, and its secret, as those of its user do.
+func (r *running) own(t testing.TB) { t.Setenv("XDG_STATE_HOME", r.state) }
+
+// owned is the header that shows the owner.
+func (r *running) owned() http.Header { return http.Header{diagnose.OwnerHeader: {string(r.owner)}} }
 
 // mustServe serves with the file, to which it adds addresses that are free, and that the log is to
 // say everything.
@@ -95,14 +102,15 @@ const addresses = "listen: 127.0.0.1:0\nadmin: 127.0.0.1:0\nlog: { level: debug 
 func mustServeWith(t testing.TB, o options) *running {
 	t.Helper()
 	r := &running{stdout: newTranscript(), stderr: newTranscript()}
-	state := t.TempDir()
+	r.state = t.TempDir()
 	const what = "what the program writes"
 	o.stdout, o.stderr = authtest.Searched(t, what, r.stdout), authtest.Searched(t, what, r.stderr)
-	o.getenv = environment(map[string]string{"XDG_STATE_HOME": state})
+	o.getenv = environment(map[string]string{"XDG_STATE_HOME": r.state})
 	var err error
 	if r.program, err = open(o); err != nil {
 		t.Fatalf("open: %v\n%s", err, r.stderr)
 	}
+	authtest.Secret("the secret of the owner", string(r.owner))
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() {

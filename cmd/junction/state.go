@@ -82,7 +82,7 @@ func (p *program) announce() (forget func()) {
 	if p.admin != nil {
 		place.Admin = adminHere(p.admin.Addr())
 	}
-	forget, err := runfile.Note(p.getenv, p.file, place)
+	forget, err := runfile.Note(p.getenv, p.file, place, string(p.owner))
 	if err != nil {
 		p.log.Warn("commands find this process only at the addresses of the file", "error", err)
 		return func() {}

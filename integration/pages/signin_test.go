@@ -4,8 +4,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"html"
+	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -59,7 +63,38 @@ func mustSignInServer(t *testing.T) string {
 	return s.URL + "/mcp"
 }
 
-// TestSignInInABrowser has a person start a sign-in on the status page, deny it once, and allow it.
+// mustBegin starts a sign-in as the owner, whose secret is beside the run file, and returns where the
+// browser goes.
+func mustBegin(t *testing.T, p *harness.Program, upstream string) string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(p.Dir, "junction", "running", "*.secret"))
+	if err != nil || len(files) != 1 {
+		t.Fatalf("the secret of the owner is in %q (%v), want one file", files, err)
+	}
+	secret, err := os.ReadFile(files[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	authtest.Secret("the secret of the owner", string(secret))
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, p.Admin+"/signin?upstream="+upstream, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Junction-Owner", string(secret))
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	link := regexp.MustCompile(`href="([^"]*/authorize\?[^"]*)"`).FindSubmatch(text)
+	if err != nil || link == nil {
+		t.Fatalf("the sign-in is answered with %s %s (%v)", resp.Status, text, err)
+	}
+	return html.UnescapeString(string(link[1]))
+}
+
+// TestSignInInABrowser has the owner start a sign-in, deny it once in a browser, and allow it.
 func TestSignInInABrowser(t *testing.T) {
 	harness.WithoutShort(t)
 	defer harness.Computes(t)()
@@ -73,14 +108,14 @@ func TestSignInInABrowser(t *testing.T) {
 	if !strings.Contains(s.Text, "run: junction login linear") {
 		t.Errorf("the page is:\n%s", s.Text)
 	}
-	w.do(order{Click: "Sign in to linear", Keyboard: true, Then: "Allow Junction?"})
+	w.do(order{Open: mustBegin(t, p, "linear"), Then: "Allow Junction?"})
 	if s = w.do(order{Click: "Deny", Then: "The sign-in to linear failed", Shot: "denied"}); s.Title != "Not signed in" {
 		t.Errorf("after a refusal the page is %q:\n%s", s.Title, s.Text)
 	}
 	w.do(order{Click: "Back to the status page", Then: "needs sign-in"})
-	w.do(order{Click: "Sign in to linear", Then: "Allow Junction?"})
+	w.do(order{Open: mustBegin(t, p, "linear"), Then: "Allow Junction?"})
 	w.do(order{Click: "Allow", Then: "Recent calls"})
-	if s = w.do(order{Wait: "offers 1 tool.", Shot: "ready"}); strings.Contains(s.Text, "Sign in") || !strings.Contains(s.URL, "#upstream-linear") {
+	if s = w.do(order{Wait: "offers 1 tool.", Shot: "ready"}); strings.Contains(s.Text, "junction login") || !strings.Contains(s.URL, "#upstream-linear") {
 		t.Errorf("at the end the page %s is:\n%s", s.URL, s.Text)
 	}
 	// Without scripts the page works, too.

@@ -255,10 +255,23 @@ func running(ctx context.Context, file string) *diagnose.Running {
 // askAdmin reads the answer of the admin address at a path. The error is errNotRunning if no process
 // listens there; otherwise it contains the error text of the proxy.
 func askAdmin(ctx context.Context, address, path string, query url.Values, limit time.Duration, into any) error {
+	return adminRequest{path: path, query: query}.send(ctx, address, limit, into)
+}
+
+// adminRequest is a request to the admin address.
+type adminRequest struct {
+	method string // "" is GET
+	path   string
+	query  url.Values
+	owner  bool // it has the secret of the user who runs the proxy, if this user can read it
+}
+
+// send reads the answer of the admin address into a value of JSON. Its errors are those of askAdmin.
+func (q adminRequest) send(ctx context.Context, address string, limit time.Duration, into any) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, limit,
 		fmt.Errorf("the proxy at %s has not answered within %v", address, limit))
 	defer cancel()
-	status, text, err := getAdmin(ctx, address, path, query)
+	status, text, err := q.answer(ctx, address)
 	switch {
 	case err != nil:
 		return err
@@ -273,13 +286,16 @@ func askAdmin(ctx context.Context, address, path string, query url.Values, limit
 	return nil
 }
 
-// getAdmin sends a request to the admin address. The error is errNotRunning if no process listens
+// answer sends the request to the admin address. The error is errNotRunning if no process listens
 // there, and the cause of ctx if that has ended.
-func getAdmin(ctx context.Context, address, path string, query url.Values) (status int, text []byte, err error) {
-	u := url.URL{Scheme: "http", Host: address, Path: path, RawQuery: query.Encode()}
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
+func (q adminRequest) answer(ctx context.Context, address string) (status int, text []byte, err error) {
+	u := url.URL{Scheme: "http", Host: address, Path: q.path, RawQuery: q.query.Encode()}
+	r, err := http.NewRequestWithContext(ctx, q.method, u.String(), nil)
 	if err != nil {
 		return 0, nil, err
+	}
+	if secret := runfile.Secret(address); q.owner && secret != "" {
+		r.Header.Set(diagnose.OwnerHeader, secret)
 	}
 	client := http.Client{Transport: &http.Transport{Proxy: nil, DisableKeepAlives: true}}
 	resp, err := client.Do(r)

@@ -44,7 +44,7 @@ func TestAwaitReload(t *testing.T) {
 		_ = json.NewEncoder(w).Encode(answer)
 	}))
 	defer admin.Close()
-	forget, err := runfile.Note(os.LookupEnv, file, runfile.Place{URL: "http://127.0.0.1:1/mcp", Admin: strings.TrimPrefix(admin.URL, "http://")})
+	forget, err := runfile.Note(os.LookupEnv, file, runfile.Place{URL: "http://127.0.0.1:1/mcp", Admin: strings.TrimPrefix(admin.URL, "http://")}, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,7 +80,7 @@ func TestAnotherFileIsServed(t *testing.T) {
 	if err := os.Link(file, link); err != nil {
 		t.Fatal(err)
 	}
-	forget, err := runfile.Note(os.LookupEnv, file, runfile.Place{URL: "http://127.0.0.1:8420/mcp", Admin: "127.0.0.1:8421"})
+	forget, err := runfile.Note(os.LookupEnv, file, runfile.Place{URL: "http://127.0.0.1:8420/mcp", Admin: "127.0.0.1:8421"}, "")
 	if err != nil {
 		t.Fatal(err)
 	}

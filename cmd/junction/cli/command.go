@@ -86,6 +86,7 @@ func Commands(stdout io.Writer, version string, file *string) []*cobra.Command {
 		skillsCommand(stdout, file),
 		statusCommand(stdout, file),
 		doctorCommand(stdout, version, file),
+		reconnectCommand(stdout, file),
 		healthCommand(stdout, file),
 		pinsCommand(stdout, file),
 		whyCommand(stdout, file),

@@ -77,7 +77,8 @@ func consult(ctx context.Context, version, admin, file string, only []string) (d
 		return d, err
 	}
 	if address != "" {
-		err = askAdmin(ctx, address, "/doctor", url.Values{"upstream": only}, diagnose.Limit+diagnose.Patience, &d)
+		ask := adminRequest{path: "/doctor", query: url.Values{"upstream": only}, owner: true}
+		err = ask.send(ctx, address, diagnose.Limit+diagnose.Patience, &d)
 	}
 	switch {
 	case file == "" && errors.Is(err, errNotRunning):

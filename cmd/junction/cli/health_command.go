@@ -79,7 +79,7 @@ func askHealth(ctx context.Context, address string, live bool) (string, error) {
 	if live {
 		path = "/healthz"
 	}
-	status, text, err := getAdmin(ctx, address, path, nil)
+	status, text, err := adminRequest{path: path}.answer(ctx, address)
 	switch {
 	case ctx.Err() != nil && err != nil:
 		return "", err // has the text of the time limit

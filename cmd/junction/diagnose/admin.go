@@ -1,7 +1,8 @@
 // Package diagnose describes a running proxy: its readiness (admin.go) and status (status.go,
 // state.go), the faults of its upstreams (doctor.go), why a caller sees an item or does not
 // (why.go, why_hints.go), and the definitions of its tools (pins.go). The admin address serves
-// these answers as JSON, to the hosts of host.go; package cli prints them. File finds the faults of
+// these answers as JSON, to the hosts of host.go, and some to its owner alone (owner.go); package cli
+// prints them. File finds the faults of
 // upstreams without a running proxy.
 package diagnose
 
@@ -52,6 +53,7 @@ type Proxy struct {
 	// Users returns the users with an e-mail address who have signed in; nil without auth.oauth.
 	Users func(ctx context.Context, email string) ([]authserver.KnownUser, error)
 	Page  func(chi.Router) // adds the routes of the status page; nil adds none
+	Owner Owner            // requests that change something, or start processes, need it; "" permits none
 	// Callback is the route of Page whose requests may come from another site; "" if there is none.
 	Callback string
 	// Lacks returns the scopes that the sign-in of an upstream lacks for some calls.
@@ -71,7 +73,8 @@ func (p *Proxy) personal() []string { return slices.Sorted(maps.Keys(p.Config().
 // proxy unready.
 //
 // Handler rejects requests whose Host is not this machine (DNS rebinding). Cross-site requests of
-// web pages get only /healthz, because the other answers cost work, and /doctor starts processes.
+// web pages get only /healthz, because the other answers cost work. Requests that change something, and
+// /doctor, which starts processes, need the secret of the owner (owner.go).
 // If the address is open, other machines get /healthz, /metrics, and a short answer of /readyz, the
 // last two only with a Host that no web page can have.
 func (p *Proxy) Handler(stopping context.Context) http.Handler {
@@ -94,7 +97,7 @@ func (p *Proxy) Handler(stopping context.Context) http.Handler {
 	get("/keys", func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, http.StatusOK, p.keys()) })
 	get("/pins", p.servePins)
 	get("/why", p.serveWhy)
-	get("/doctor", p.serveDoctor(new(sync.Mutex)))
+	get("/doctor", p.Owner.only(p.serveDoctor(new(sync.Mutex))))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		here := local(r.Host) && (!p.Open || fromHere(r))
 		if !here && !(p.Open && probes[r.URL.Path]) {
@@ -112,6 +115,9 @@ func (p *Proxy) Handler(stopping context.Context) http.Handler {
 		}
 		if !here && r.URL.Path == "/readyz" {
 			p.serveProbe(w, p.Report(stopping))
+			return
+		}
+		if changes(routes, r) && !p.Owner.check(w, r) {
 			return
 		}
 		routes.ServeHTTP(w, r)

@@ -75,13 +75,9 @@ type signInPage struct {
 	Again, Failed bool // Again: the browser goes on by itself
 }
 
-// signIn answers the form that starts a sign-in. The Content-Security-Policy of the form does not let
-// a redirect leave this site, so that the answer is a page that goes on.
+// signIn starts a sign-in for the owner. The answer is a page that goes on.
 func (s *Status) signIn(w http.ResponseWriter, r *http.Request) {
-	name, ok := s.checkForm(w, r)
-	if !ok {
-		return
-	}
+	name := r.URL.Query().Get("upstream")
 	ctx, cancel := context.WithTimeout(r.Context(), prepareTime)
 	defer cancel()
 	in, err := s.SignIn(ctx, name, "http://"+callbackHost(r))

@@ -4,13 +4,11 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"crypto/rand"
-	"crypto/subtle"
 	"encoding/json"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
-	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -34,22 +32,23 @@ type StatusOptions struct {
 	// SignIn prepares a sign-in of the operator, whose answer comes back to the origin. The error is
 	// for the person.
 	SignIn   func(ctx context.Context, upstream, origin string) (SignIn, error)
-	SignedIn func(upstream string) // called after a sign-in that has succeeded; does not block
-	Version  string                // of the program
-	URL      string                // of the merged endpoint
-	File     string                // the configuration file; "" is the demo
-	Stopping context.Context       // ends when the process is going to end
+	SignedIn func(upstream string)        // called after a sign-in that has succeeded; does not block
+	Version  string                       // of the program
+	URL      string                       // of the merged endpoint
+	File     string                       // the configuration file; "" is the demo
+	Command  func(words ...string) string // returns a command about this proxy, for a shell
+	Stopping context.Context              // ends when the process is going to end
 	Log      *slog.Logger
 }
 
-// Status is the page that shows a running proxy, its event stream, and what its buttons do. It is
-// for the admin listener, whose handler has checked the Host header, and that no page of another
-// site sent the request.
+// Status is the page that shows a running proxy, its event stream, and what the owner may do. It is
+// for the admin listener, whose handler has checked the Host header, that no page of another site sent
+// the request, and that a POST has the secret of the owner. The page cannot know the owner, so it shows
+// commands and has no buttons.
 type Status struct {
 	StatusOptions
 	page, signInPage *frame.Page
 	signIns          signIns
-	token            string // that each form has
 	streams          atomic.Int64
 }
 
@@ -60,7 +59,7 @@ func NewStatus(o StatusOptions) (*Status, error) {
 		return nil, err
 	}
 	in, err := newPage("signin", "form-action 'none'")
-	return &Status{StatusOptions: o, page: p, signInPage: in, token: rand.Text()}, err
+	return &Status{StatusOptions: o, page: p, signInPage: in}, err
 }
 
 // Register adds the routes of the page.
@@ -81,16 +80,16 @@ func (s *Status) show(w http.ResponseWriter, _ *http.Request) {
 // statusData is the data of the page.
 type statusData struct {
 	diagnose.Report
-	Title, Version, Token string
-	URL, File             string
-	Heading               string // how many servers work
-	Zone                  string // of the times, which a script writes again in that of the browser
-	Upstreams             []upstreamData
-	More                  int // problems of tools that the page does not show
-	Calls                 []Call
-	Latest                []sessionData
-	Sessions              int
-	Fine                  bool // there are no problems
+	Title, Version string
+	URL, File      string
+	Heading        string // how many servers work
+	Zone           string // of the times, which a script writes again in that of the browser
+	Upstreams      []upstreamData
+	More           int // problems of tools that the page does not show
+	Calls          []Call
+	Latest         []sessionData
+	Sessions       int
+	Fine           bool // there are no problems
 }
 
 type upstreamData struct {
@@ -99,6 +98,7 @@ type upstreamData struct {
 	Words  string // the state
 	Class  string // of the state, in the style sheet
 	Broken bool   // a person should read the reason
+	Again  string // the command that connects the upstream again; "" if that would change nothing
 }
 
 type sessionData struct {
@@ -106,14 +106,11 @@ type sessionData struct {
 	By string // the caller, for people
 }
 
-// CanReconnect reports whether a person can have the upstream connected again.
-func (u upstreamData) CanReconnect() bool {
-	return !u.Invalid && u.State != diagnose.PerUser && u.State != upstream.StateStarting.String()
-}
-
-// CanSignIn reports whether a person can start a sign-in of the upstream.
-func (u upstreamData) CanSignIn() bool {
-	return u.SignIn && (u.State == upstream.StateSignIn.String() || len(u.Lacks) > 0)
+// canReconnect reports whether the owner can have the upstream connected again. If it needs a sign-in,
+// its error names the command.
+func (u *upstreamData) canReconnect() bool {
+	signIn := u.SignIn && (u.State == upstream.StateSignIn.String() || len(u.Lacks) > 0)
+	return !signIn && !u.Invalid && u.State != diagnose.PerUser && u.State != upstream.StateStarting.String()
 }
 
 // pageTime is a time as the page shows it: Short has no date if it is today.
@@ -139,8 +136,7 @@ const mostProblems = 50 // of tools that the page shows
 func (s *Status) data() statusData {
 	now := time.Now()
 	d := statusData{Report: s.Report(), Title: "Status", Version: s.Version, URL: s.URL, File: s.File,
-		Token: s.token, Calls: s.Calls.Last(),
-		Zone: now.Format("MST")}
+		Calls: s.Calls.Last(), Zone: now.Format("MST")}
 	d.Heading = diagnose.Summary(d.Report.Upstreams)
 	if d.More = max(len(d.Problems)-mostProblems, 0); d.More > 0 {
 		d.Problems = d.Problems[:mostProblems]
@@ -155,6 +151,9 @@ func (s *Status) data() statusData {
 	for _, u := range d.Report.Upstreams {
 		row := upstreamData{UpstreamStatus: u, Rate: s.Calls.Rate(u.Name), Words: u.Shown(now),
 			Class: strings.ReplaceAll(u.State, " ", "-"), Broken: u.Need() < diagnose.NeedsTime || len(u.Lacks) > 0}
+		if row.canReconnect() {
+			row.Again = s.Command("reconnect", u.Name)
+		}
 		d.Fine = d.Fine && !row.Broken
 		d.Upstreams = append(d.Upstreams, row)
 	}
@@ -233,32 +232,15 @@ func (s *Status) render() ([]byte, error) {
 	return json.Marshal(b.String())
 }
 
-// checkForm returns the upstream of a form. Its origin must be the page, and it must have the token,
-// which only a reader of the page knows. Otherwise checkForm has answered.
-func (s *Status) checkForm(w http.ResponseWriter, r *http.Request) (upstream string, ok bool) {
-	frame.Secure(w.Header())
-	if origin := r.Header["Origin"]; len(origin) != 1 || origin[0] != "http://"+r.Host {
-		http.Error(w, "Only the status page may send this request (Origin).", http.StatusForbidden)
-		return "", false
-	}
-	r.Body = http.MaxBytesReader(w, r.Body, 4<<10)
-	if subtle.ConstantTimeCompare([]byte(r.PostFormValue("token")), []byte(s.token)) != 1 {
-		http.Error(w, "The page is out of date. Open it again.", http.StatusForbidden)
-		return "", false
-	}
-	return r.PostFormValue("upstream"), true
-}
-
-// reconnect answers the form that connects an upstream again.
+// reconnect connects an upstream again.
 func (s *Status) reconnect(w http.ResponseWriter, r *http.Request) {
-	name, ok := s.checkForm(w, r)
-	if !ok {
-		return
-	}
+	frame.Secure(w.Header())
+	name := r.URL.Query().Get("upstream")
 	if !s.Reconnect(name) {
 		http.Error(w, fmt.Sprintf("There is no upstream %q.", name), http.StatusNotFound)
 		return
 	}
-	s.Log.Info("an upstream is connected again, as asked for on the status page", "upstream", name)
-	http.Redirect(w, r, "/#upstream-"+url.PathEscape(name), http.StatusSeeOther)
+	s.Log.Info("an upstream is connected again, as its owner has asked", "upstream", name)
+	w.Header().Set("Content-Type", "application/json")
+	io.WriteString(w, "{}\n")
 }

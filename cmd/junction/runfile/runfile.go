@@ -1,5 +1,6 @@
 // Package runfile records the addresses of a running junction, so that commands find it by the name
-// of its configuration file. The records are files in the state directory.
+// of its configuration file. The records are files in the state directory, and so is the secret with
+// which a command shows the process that both have the same user.
 package runfile
 
 import (
@@ -28,7 +29,10 @@ type Place struct {
 // Note records the place of this process, which serves the configuration file; "" is the demo. If
 // several processes serve a file, the record is that of the last one. The caller must call forget
 // when it stops to serve. getenv is os.LookupEnv outside of tests.
-func Note(getenv func(string) (string, bool), file string, p Place) (forget func(), err error) {
+//
+// secret is that of the owner, which commands send to the admin address. It is in a file of its own
+// that only the user of this process can read; see Secret.
+func Note(getenv func(string) (string, bool), file string, p Place, secret string) (forget func(), err error) {
 	record, err := recordOf(getenv, file)
 	if err != nil {
 		return nil, err
@@ -44,15 +48,44 @@ func Note(getenv func(string) (string, bool), file string, p Place) (forget func
 	if err != nil {
 		return nil, err
 	}
+	// The secret is first, so that a command that finds the place finds the secret, too.
+	if err := files.Write(secretOf(record), []byte(secret)); err != nil {
+		return nil, err
+	}
 	if err := files.Write(record, append(text, '\n')); err != nil {
 		return nil, err
 	}
 	return func() {
 		if now, ok := read(record); ok && now == p {
 			os.Remove(record)
+			os.Remove(secretOf(record))
 		}
 	}, nil
 }
+
+// Secret returns the secret of the owner of the running junction of this user that has an admin
+// address; "" if there is none.
+func Secret(admin string) string {
+	p, ok := At(admin)
+	if !ok {
+		return ""
+	}
+	record, err := recordOf(os.LookupEnv, p.File)
+	if err != nil {
+		return ""
+	}
+	text, err := files.Read(secretOf(record), maxSecret)
+	if err != nil {
+		return ""
+	}
+	return string(text)
+}
+
+// maxSecret is the most bytes of a secret.
+const maxSecret = 1 << 10
+
+// secretOf returns the file with the secret, beside a record.
+func secretOf(record string) string { return strings.TrimSuffix(record, ".json") + ".secret" }
 
 // Find returns the place of the running junction that serves a configuration file. It ignores the
 // record of a process that has ended without removing it.

@@ -17,7 +17,7 @@ func TestFind(t *testing.T) {
 		t.Fatalf("Find gives %+v before anything runs", p)
 	}
 	want := Place{URL: "http://127.0.0.1:1/mcp", Admin: "127.0.0.1:2", PID: os.Getpid(), File: file}
-	forget, err := Note(os.LookupEnv, file, Place{URL: want.URL, Admin: want.Admin})
+	forget, err := Note(os.LookupEnv, file, Place{URL: want.URL, Admin: want.Admin}, "canary-secret")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,7 +39,18 @@ func TestFind(t *testing.T) {
 			t.Errorf("At(%s) gives %+v %v", address, p, ok)
 		}
 	}
-	another, err := Note(os.LookupEnv, file, Place{URL: "http://127.0.0.1:3/mcp"})
+	if got := Secret(want.Admin); got != "canary-secret" {
+		t.Errorf("the secret is %q", got)
+	}
+	if got := Secret("127.0.0.1:3"); got != "" {
+		t.Errorf("the secret of another address is %q", got)
+	}
+	for _, name := range mustGlob(t, filepath.Join(state, "junction", "running", "*")) {
+		if info, err := os.Stat(name); err != nil || info.Mode().Perm() != 0o600 {
+			t.Errorf("others can read %s (%v, %v)", name, info.Mode(), err)
+		}
+	}
+	another, err := Note(os.LookupEnv, file, Place{URL: "http://127.0.0.1:3/mcp"}, "canary-newer")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,6 +59,9 @@ func TestFind(t *testing.T) {
 		t.Errorf("Find gives %+v %v, want the newer process", p, ok)
 	}
 	another()
+	if left := mustGlob(t, filepath.Join(state, "junction", "running", "*")); len(left) > 0 {
+		t.Errorf("the process has left %q", left)
+	}
 	if p, ok := Find(file); ok {
 		t.Errorf("Find gives %+v after the end", p)
 	}
@@ -57,7 +71,7 @@ func TestFind(t *testing.T) {
 	if err := killed.Run(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Note(os.LookupEnv, file, want); err != nil {
+	if _, err := Note(os.LookupEnv, file, want, ""); err != nil {
 		t.Fatal(err)
 	}
 	record, err := recordOf(os.LookupEnv, file)
@@ -72,6 +86,15 @@ func TestFind(t *testing.T) {
 			t.Errorf("Find gives %+v for the record %s", p, text)
 		}
 	}
+}
+
+func mustGlob(t *testing.T, pattern string) []string {
+	t.Helper()
+	names, err := filepath.Glob(pattern)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return names
 }
 
 func mustJSON(t *testing.T, p Place) []byte {
