@@ -114,12 +114,13 @@ func TestFaultMemory(t *testing.T) {
 		t.Cleanup(func() { os.Remove(group) })
 		err = os.WriteFile(filepath.Join(group, "memory.limit_in_bytes"), []byte(strconv.Itoa(limit)), 0o600)
 	}
-	join, env := "", []string(nil)
+	join, env, most := "", []string(nil), limit
 	if err == nil {
 		join = "echo $$ >" + filepath.Join(group, "cgroup.procs") + "; "
 	} else {
 		t.Logf("no container can be made here, so GOMEMLIMIT stands for one: %v", err)
 		env = append(env, "GOMEMLIMIT=154MiB")
+		most += limit / 4 // it is a goal of the collector, which a busy machine delays
 	}
 	config, _ := harness.MustScripted(t, "http", upstreamtest.Script{})
 	p := harness.NewProgram(t)
@@ -142,7 +143,7 @@ func TestFaultMemory(t *testing.T) {
 	other.AwaitCalls(50)
 	other.Stop()
 	f := other.Figures(over)
-	if peak := p.Peak(t); peak > limit {
+	if peak := p.Peak(t); peak > most {
 		t.Errorf("the program had %d MB", peak/1e6)
 	}
 	report(t, fmt.Sprintf("24 callers with 3 MiB each, 192 MiB of memory, at most %d MB used; small calls", p.Peak(t)/1e6), f)
