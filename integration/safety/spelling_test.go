@@ -28,8 +28,8 @@ func TestEnforcedDenyHoldsForEachSpelling(t *testing.T) {
 		script.Templates = []json.RawMessage{[]byte(`{"uriTemplate":"notes://{+p}","name":"n"}`),
 			[]byte(`{"uriTemplate":"notes:///secret/{name}","name":"s"}`),
 			[]byte(`{"uriTemplate":"mem://{user}@hidden/x","name":"h"}`)}
-		script.Completions = map[string]json.RawMessage{"notes://{+p}": []byte(
-			`{"values":["x/a.md","x/../secret/a.md","/secret/a.md","./secret/a.md","../root/secret/a.md","u@secret:80/a"]}`)}
+		script.Completions = map[string]json.RawMessage{"notes://{+p}": []byte(`{"values":["x/a.md","x/../secret/a.md",` +
+			`"/secret/a.md","./secret/a.md","../root/secret/a.md","u@secret:80/a"]}`)}
 		s := p.Serve(t, script)
 		guard, keys := harness.Keyring(t, "ann")
 		j := harness.Start(t, p, harness.Setup{Upstreams: map[string]upstream.Config{"up": s.Config}, Guard: guard,
@@ -72,8 +72,9 @@ func TestEnforcedDenyHoldsForEachSpelling(t *testing.T) {
 				}
 			}
 		}
-		const complete = `"ref":{"type":"ref/resource","uri":"mcp://up/notes://{+p}"},"argument":{"name":"p","value":""}`
-		if got := harness.Member(ann.Must(t, "completion/complete", complete), "completion", "values"); got != `["x/a.md"]` {
+		got := harness.Member(ann.Must(t, "completion/complete", `"ref":{"type":"ref/resource",`+
+			`"uri":"mcp://up/notes://{+p}"},"argument":{"name":"p","value":""}`), "completion", "values")
+		if got != `["x/a.md"]` {
 			t.Errorf("completed values are %s, want those that are not denied", got)
 		}
 		for _, method := range []string{"resources/read", "resources/directory/read", "resources/subscribe"} {

@@ -32,6 +32,8 @@ type Rules struct {
 	AnyTCP  bool     `json:"any_tcp"` // TCP is not restricted at all
 	// UNIX sockets are permitted even if the kernel cannot restrict them to those in Write
 	AnyUnix bool `json:"any_unix"`
+	// what all confined commands may change, with Write; no link below it is followed
+	Writable Writable `json:"writable"`
 }
 
 // Support describes the restrictions that the kernel can enforce.
@@ -104,6 +106,7 @@ type order struct {
 	Rules   Rules    `json:"rules"`
 	Support Support  `json:"support"`
 	Path    string   `json:"path"`
+	Dir     string   `json:"dir"` // the working directory, if it is below a writable path
 	Args    []string `json:"args"`
 	Env     []string `json:"env"`
 
