@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"net"
 	"os"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -55,6 +56,12 @@ func (u *Upstream) Check(ctx context.Context) Report {
 func (s *Set) Check(ctx context.Context, name string, c Config, o Options) Report {
 	o = o.withDefaults()
 	o.watchdog = &s.watchdog
+	o.writable = func() []string {
+		if known := s.writable.Load(); known != nil {
+			return slices.Concat(o.Writable, *known)
+		}
+		return o.Writable
+	}
 	return check(ctx, name, c.withDefaults(o.Defaults).connConfig(), o, nil)
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"path"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"junction/upstream/client"
@@ -185,9 +186,29 @@ func (p *pool) confinement() *stdio.Confinement {
 	if p.connConfig.Sandbox == nil {
 		return nil
 	}
-	private := ""
-	if p.options.Sandboxes != "" {
-		private = filepath.Join(p.options.Sandboxes, p.name)
+	return p.connConfig.Sandbox.Confinement(p.name, privateFolder(p.options.Sandboxes, p.name), p.options.kernel(),
+		p.options.writable)
+}
+
+// privateFolder returns the private folder of a command; "" if it has one for each process.
+func privateFolder(sandboxes, name string) string {
+	if sandboxes == "" {
+		return ""
 	}
-	return p.connConfig.Sandbox.Confinement(p.name, private, p.options.kernel())
+	return filepath.Join(sandboxes, name)
+}
+
+// Writable returns the paths that the confined commands of a file may change, also those of upstreams
+// that are off: what they have changed stays. sandboxes is Options.Sandboxes.
+func Writable(configs map[string]Config, sandboxes string) (paths []string) {
+	for name, c := range configs {
+		if c.Sandbox == nil {
+			continue
+		}
+		if paths = append(paths, c.Sandbox.Write...); sandboxes != "" {
+			paths = append(paths, privateFolder(sandboxes, name))
+		}
+	}
+	slices.Sort(paths)
+	return slices.Compact(paths)
 }

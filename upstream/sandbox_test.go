@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -126,5 +127,35 @@ func TestSandboxChangeRestarts(t *testing.T) {
 	}
 	if c := (Config{Command: []string{"cat"}}); set.Apply(map[string]Config{"up": c}, o, nil)[0].pool == before {
 		t.Error("a removed sandbox restarts nothing")
+	}
+}
+
+// TestSandboxKnowsWhatAllEntriesMayChange: each process knows the paths of write and the private folders
+// of all entries, also of those that are off, and of those that a later file adds.
+func TestSandboxKnowsWhatAllEntriesMayChange(t *testing.T) {
+	entry := func(enabled bool, write ...string) Config {
+		return Config{Command: []string{"cat"}, Enabled: &enabled, Sandbox: &command.Sandbox{Write: write}}
+	}
+	configs := map[string]Config{"up": entry(true, "/a"), "off": entry(false, "/b"), "free": {Command: []string{"cat"}}}
+	private := t.TempDir()
+	o := Options{Log: authtest.Log(t), Sandboxes: private}
+	var set Set
+	defer set.Close()
+	set.Apply(configs, o, nil)
+	var running *pool
+	for _, u := range set.All() {
+		if u.Name() == "up" {
+			running = u.pool
+		}
+	}
+	want := []string{"/a", "/b", filepath.Join(private, "off"), filepath.Join(private, "up")}
+	if got := running.confinement().Others(); !slices.Equal(got, want) {
+		t.Errorf("the command knows %q, want %q", got, want)
+	}
+	configs["later"] = entry(true, "/c")
+	set.Apply(configs, o, nil)
+	if got := running.confinement().Others(); !slices.Contains(got, "/c") ||
+		!slices.Contains(got, filepath.Join(private, "later")) {
+		t.Errorf("the command that has not changed knows %q, and not what the new entry may change", got)
 	}
 }

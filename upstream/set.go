@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"junction/upstream/pace"
@@ -20,7 +21,8 @@ type Set struct {
 	people   people
 	watchdog stdio.Watchdog // of all processes
 	retiring sync.WaitGroup
-	closing  context.Context // ends when Close is called
+	writable atomic.Pointer[[]string] // the paths that confined commands may change
+	closing  context.Context          // ends when Close is called
 	close    context.CancelFunc
 }
 
@@ -43,6 +45,9 @@ func (s *Set) Apply(configs map[string]Config, o Options, use func([]*Upstream))
 	}
 	o = o.withDefaults()
 	o.watchdog = &s.watchdog
+	writable := Writable(configs, o.Sandboxes)
+	s.writable.Store(&writable)
+	o.writable = func() []string { return *s.writable.Load() } // a later Apply counts for the next process
 	next, own := map[string]*Upstream{}, map[string]resolved{}
 	for name, given := range configs {
 		c := given.resolve(o.Defaults)

@@ -259,12 +259,13 @@ func (c *Config) Unconfined() string {
 }
 
 // Absent returns the paths of the entry's sandbox that do not exist or cannot be used on this
-// kernel, by the keys in the section, such as write[0], each with what to do.
-func (c *Config) Absent() map[string]string {
+// kernel, by the keys in the section, such as write[0], each with what to do. writable is what confined
+// commands may change.
+func (c *Config) Absent(writable sandbox.Writable) map[string]string {
 	if c.Sandbox == nil {
 		return nil
 	}
-	return c.Sandbox.Absent(sandbox.Kernel())
+	return c.Sandbox.Absent(sandbox.Kernel(), writable)
 }
 
 // WideDir returns the working directory of the entry if its sandbox does not make it readable

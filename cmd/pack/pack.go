@@ -111,11 +111,12 @@ func build(ctx context.Context, p *manifest.Pack, r Runners, preview bool) (*Pac
 		Skills: skill.Open(p.Dir)}
 	var instructions []string
 	var problems manifest.Problems
+	var tools []*manifest.Tool
 	for _, m := range p.Manifests {
 		if m.Instructions != "" {
 			instructions = append(instructions, m.Instructions)
 		}
-		pack.Files = append(pack.Files, m.Files()...)
+		pack.Files, tools = append(pack.Files, m.Files()...), append(tools, m.Tools...)
 		for _, t := range m.Tools {
 			if !t.Off() {
 				pack.Tools = append(pack.Tools, newTool(m, t, r))
@@ -141,6 +142,9 @@ func build(ctx context.Context, p *manifest.Pack, r Runners, preview bool) (*Pac
 			}
 			problems = append(problems, pack.api(ctx, m, a, r)...)
 		}
+	}
+	if r.Command != nil {
+		r.Command.Confine(tools)
 	}
 	pack.Instructions = strings.Join(instructions, "\n\n")
 	slices.SortFunc(pack.Tools, func(a, b *Tool) int {

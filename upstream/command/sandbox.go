@@ -20,7 +20,8 @@ type Sandbox struct {
 	// Read lists files and folders that the command may read and run: absolute paths.
 	Read []string `yaml:"read" example:"[/srv/notes]"`
 	// Write lists files and folders that the command may also change. It may create and remove
-	// files in these folders.
+	// files in these folders. For the sandbox of each command of the file, no link in them is followed,
+	// and no program, dir or certificate there is readable by default.
 	Write []string `yaml:"write" example:"[/srv/notes]"`
 	// TCP lists the ports that it may connect to, on any host, or is the word all. Only all allows
 	// listening. Default: none. UDP is not restricted.
@@ -138,8 +139,12 @@ const Enforced = "enforced"
 
 // Absent returns the paths of the sandbox that do not exist, or that the kernel does not let the
 // command use. The keys are those in the section, such as write[0]; each value has a solution.
-func (s *Sandbox) Absent(k sandbox.Support) map[string]string {
+// writable is what confined commands may change.
+func (s *Sandbox) Absent(k sandbox.Support, writable sandbox.Writable) map[string]string {
 	absent, r := map[string]string{}, s.rules()
+	if k.Enforces() {
+		r.Writable = writable
+	}
 	for key, list := range map[string][]string{"read": s.Read, "write": s.Write} {
 		for i, p := range list {
 			if problem := k.PathProblem(&r, key, p); problem != "" {
@@ -151,7 +156,9 @@ func (s *Sandbox) Absent(k sandbox.Support) map[string]string {
 }
 
 // Confinement returns the sandbox for a process. name is the upstream's name. private is the folder
-// for files that the command keeps; "" for none.
-func (s *Sandbox) Confinement(name, private string, kernel sandbox.Support) *stdio.Confinement {
-	return &stdio.Confinement{Name: name, Require: s.Require, Support: kernel, Private: private, Rules: s.rules()}
+// for files that the command keeps; "" for none. others returns the paths that other confined commands
+// may change; nil if there are none.
+func (s *Sandbox) Confinement(name, private string, kernel sandbox.Support, others func() []string) *stdio.Confinement {
+	return &stdio.Confinement{Name: name, Require: s.Require, Support: kernel, Private: private, Rules: s.rules(),
+		Others: others}
 }

@@ -67,9 +67,9 @@ var managers = []struct{ variable, home, below string }{
 // Programs returns the files and folders that a command needs to run: the program and the
 // interpreter in its first line, the folders of PATH with their Node and Python installations,
 // version managers, and the certificates in the environment. program is an absolute path. A folder
-// that contains the home folder is never included.
-func Programs(program string, environment []string) []string {
-	p := places{environment: environment, home: variable(environment, "HOME")}
+// that contains the home folder is never included, and nothing below a writable path.
+func Programs(program string, environment []string, writable Writable) []string {
+	p := places{environment: environment, home: variable(environment, "HOME"), writable: writable}
 	p.program(program)
 	for _, dir := range filepath.SplitList(variable(environment, "PATH")) {
 		p.add(dir)
@@ -130,12 +130,14 @@ func resolved(path string) []string {
 type places struct {
 	environment []string
 	home        string
+	writable    Writable
 	list        []string
 }
 
-// add adds a path if it exists and is not too wide.
+// add adds a path if it exists, is not too wide, and is not below a writable path.
 func (p *places) add(path string) {
-	if !filepath.IsAbs(path) || TooWide(path, p.environment) || slices.Contains(p.list, path) {
+	if !filepath.IsAbs(path) || p.writable.Holds(path) != "" || TooWide(path, p.environment) ||
+		slices.Contains(p.list, path) {
 		return
 	}
 	if _, err := os.Stat(path); err == nil {
@@ -149,10 +151,16 @@ func (p *places) program(path string) {
 		p.add(path)
 		link := path
 		for range 8 { // links may lead in a circle
+			if p.writable.Holds(filepath.Dir(link)) != "" {
+				break
+			}
 			p.installation(filepath.Dir(link))
 			if link = follow(link); link == "" {
 				break
 			}
+		}
+		if p.writable.Holds(path) != "" {
+			return
 		}
 		if path = interpreter(path); !filepath.IsAbs(path) {
 			return
@@ -163,7 +171,7 @@ func (p *places) program(path string) {
 // installation adds the files of a Node or Python installation; bin is its folder for programs.
 func (p *places) installation(bin string) {
 	root := filepath.Dir(bin)
-	if filepath.Base(bin) != "bin" || !filepath.IsAbs(bin) || !installed(root) {
+	if filepath.Base(bin) != "bin" || !filepath.IsAbs(bin) || p.writable.Holds(root) != "" || !p.installed(root) {
 		return
 	}
 	for _, part := range []string{"bin", "lib", "lib64", "libexec", "include", "ssl", "pyvenv.cfg"} {
@@ -173,11 +181,15 @@ func (p *places) installation(bin string) {
 
 // installed reports whether the folder has an installation of Node or Python, or a virtual
 // environment.
-func installed(root string) bool {
+func (p *places) installed(root string) bool {
 	for _, mark := range []string{"lib/node_modules", "pyvenv.cfg", "conda-meta"} {
-		if _, err := os.Stat(filepath.Join(root, mark)); err == nil {
+		mark = filepath.Join(root, mark)
+		if _, err := os.Stat(mark); err == nil && p.writable.Holds(mark) == "" {
 			return true
 		}
+	}
+	if p.writable.Holds(filepath.Join(root, "lib")) != "" {
+		return false
 	}
 	libraries, _ := os.ReadDir(filepath.Join(root, "lib")) // without it there is no Python
 	return slices.ContainsFunc(libraries, func(e os.DirEntry) bool { return strings.HasPrefix(e.Name(), "python3") })
@@ -219,6 +231,9 @@ func interpreter(path string) string {
 // PathProblem returns why a path of the list called key cannot be used under the rules, with a
 // solution; "" if it can.
 func (s Support) PathProblem(r *Rules, key, path string) string {
+	if problem := r.Writable.problem(key, path); problem != "" {
+		return problem
+	}
 	info, err := os.Stat(path)
 	switch {
 	case err == nil && key == "write" && info.Mode().Type() == fs.ModeSocket && s.Enforces() && !s.permitsUnix(r):

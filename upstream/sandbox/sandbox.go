@@ -5,8 +5,9 @@
 // the rules from a socket, restricts itself and then executes the command. Process id, group,
 // session, standard streams and exit status stay the same, so the caller sees only the command.
 //
-// places.go lists the files that every command may read. sandbox_linux.go contains the wrapper, and
-// filter_linux.go the filter. hide_linux.go hides the environment of Junction's own processes.
+// places.go lists the files that every command may read. writable.go keeps the links that a command
+// can make from deciding about a sandbox. sandbox_linux.go contains the wrapper, and filter_linux.go
+// the filter. hide_linux.go hides the environment of Junction's own processes.
 package sandbox
 
 import (
@@ -32,6 +33,8 @@ type Rules struct {
 	AnyTCP  bool     `json:"any_tcp"` // TCP is not restricted at all
 	// UNIX sockets are permitted even if the kernel cannot restrict them to those in Write
 	AnyUnix bool `json:"any_unix"`
+	// what all confined commands may change, with Write; no link below it is followed
+	Writable Writable `json:"writable"`
 }
 
 // Support describes the restrictions that the kernel can enforce.
@@ -104,6 +107,7 @@ type order struct {
 	Rules   Rules    `json:"rules"`
 	Support Support  `json:"support"`
 	Path    string   `json:"path"`
+	Dir     string   `json:"dir"` // the working directory, if it is below a writable path
 	Args    []string `json:"args"`
 	Env     []string `json:"env"`
 

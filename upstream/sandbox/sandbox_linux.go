@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"strings"
 	"syscall"
 	"time"
 
@@ -65,6 +67,9 @@ func Wrap(cmd *exec.Cmd, r Rules, s Support) (*Handover, error) {
 		order:  order{Rules: r, Support: s, Path: cmd.Path, Args: cmd.Args, Env: cmd.Env, Parent: os.Getpid()},
 		ours:   os.NewFile(uintptr(fds[0]), "|sandbox"),
 		theirs: os.NewFile(uintptr(fds[1]), "|sandbox"),
+	}
+	if cmd.Dir != "" && r.Writable.Holds(cmd.Dir) != "" { // the wrapper opens it without following links
+		h.order.Dir, cmd.Dir = cmd.Dir, ""
 	}
 	if cmd.SysProcAttr != nil {
 		h.order.Signal = int(cmd.SysProcAttr.Pdeathsig)
@@ -128,7 +133,10 @@ func Main() int {
 	}
 	f := failure{}
 	runtime.LockOSThread() // the kernel keeps some of the settings per thread
-	err := confine(&o.Rules, o.Support.ABI)
+	err := changeDir(&o)
+	if err == nil {
+		err = confine(&o.Rules, o.Support.ABI)
+	}
 	if err == nil {
 		err = dieWithParent(&o)
 	}
@@ -182,25 +190,24 @@ func confine(r *Rules, abi int) error {
 		{r.Devices, landlock.RWFiles, landlock.RWDirs, true, true},
 	} {
 		for _, path := range group.paths {
-			info, err := os.Stat(path)
+			fd, folder, err := r.Writable.open(path)
 			if err != nil && group.optional {
 				continue
 			}
 			if err != nil {
 				return err
 			}
-			rule := group.file(path)
-			if info.IsDir() {
-				rule = group.folder(path)
+			defer unix.Close(fd)
+			open := fmt.Sprintf("/proc/self/fd/%d", fd)
+			rule := group.file(open)
+			if folder {
+				rule = group.folder(open)
 			}
 			if group.change {
 				rule = rule.WithIoctlDev().WithResolveUnix()
 			}
-			if group.change && info.IsDir() {
+			if group.change && folder {
 				rule = rule.WithRefer()
-			}
-			if group.optional {
-				rule = rule.IgnoreIfMissing()
 			}
 			rules = append(rules, rule)
 		}
@@ -215,6 +222,85 @@ func confine(r *Rules, abi int) error {
 		}
 	}
 	return c.Restrict(rules...)
+}
+
+// changeDir enters the working directory, if it is below a writable path.
+func changeDir(o *order) error {
+	if o.Dir == "" {
+		return nil
+	}
+	fd, folder, err := o.Rules.Writable.open(o.Dir)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	if !folder {
+		return fmt.Errorf("dir %s is no folder", o.Dir)
+	}
+	return os.NewSyscallError("fchdir", unix.Fchdir(fd))
+}
+
+// open opens a path for rules (O_PATH), and reports whether it is a folder. Below a writable path it
+// follows no link.
+func (w Writable) open(path string) (fd int, folder bool, err error) {
+	at, err := w.place(path)
+	if err != nil {
+		return -1, false, err
+	}
+	begin := path
+	if at.root != "" {
+		begin = at.root
+	}
+	if fd, err = unix.Open(begin, unix.O_PATH|unix.O_CLOEXEC, 0); err == nil && at.rest != "" {
+		root := fd
+		fd, err = openBelow(root, at.rest)
+		unix.Close(root)
+	}
+	var info unix.Stat_t
+	if err == nil {
+		if err = unix.Fstat(fd, &info); err != nil {
+			unix.Close(fd)
+		}
+	}
+	switch {
+	case errors.Is(err, unix.ELOOP) && at.rest != "":
+		return -1, false, fmt.Errorf("%s is a link or leads through one, below %s, which confined commands may "+
+			"change; replace the link by its target, or name the target", path, at.root)
+	case err != nil:
+		return -1, false, &os.PathError{Op: "open", Path: path, Err: err}
+	}
+	return fd, info.Mode&unix.S_IFMT == unix.S_IFDIR, nil
+}
+
+// openBelow opens a path below a folder, without following links.
+func openBelow(folder int, path string) (int, error) {
+	fd, err := unix.Openat2(folder, path, &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC,
+		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS})
+	if errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EPERM) { // a filter of a container forbids it
+		return walkBelow(folder, path)
+	}
+	return fd, err
+}
+
+// walkBelow is openBelow without openat2. The path has no dot segments.
+func walkBelow(folder int, path string) (fd int, err error) {
+	fd = -1
+	for name := range strings.SplitSeq(path, "/") {
+		next, err := unix.Openat(folder, name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+		if fd >= 0 {
+			unix.Close(fd)
+		}
+		if err != nil {
+			return -1, err
+		}
+		var info unix.Stat_t
+		if err := unix.Fstat(next, &info); err != nil || info.Mode&unix.S_IFMT == unix.S_IFLNK {
+			unix.Close(next)
+			return -1, cmp.Or(err, error(unix.ELOOP))
+		}
+		fd, folder = next, next
+	}
+	return fd, nil
 }
 
 // configs returns the restrictions of each version of Landlock from abiMove to abiNewest.

@@ -112,7 +112,7 @@ func TestSandboxProgramsWithoutTheHome(t *testing.T) {
 		"links in a circle": {"circle/bin/server", "", nil, at(".nvm"), at(env)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := Programs(filepath.Join(home, row.program), append([]string{"HOME=" + home, "PATH=" + row.path}, row.more...))
+			got := Programs(filepath.Join(home, row.program), append([]string{"HOME=" + home, "PATH=" + row.path}, row.more...), nil)
 			for _, p := range row.want {
 				if !Covers(got, p) {
 					t.Errorf("it may not read %s, but %q", p, got)

@@ -22,6 +22,8 @@ type Confinement struct {
 	Support sandbox.Support // of the kernel
 	// the command's own folder; if "", it keeps no files beyond the process
 	Private string
+	// Others returns the paths that other confined commands may change; nil if there are none
+	Others func() []string
 }
 
 // SandboxError means that a command was not started, because its sandbox could not be set up.
@@ -35,8 +37,9 @@ func (e *SandboxError) Error() string { return e.Reason }
 // cell is the sandbox of one process. A nil cell has no restrictions.
 type cell struct {
 	*Confinement
-	temp     string // for temporary files of this process; removed at its end
-	folder   string // Private, or temp
+	rules    sandbox.Rules // of the entry, with what all commands may change
+	temp     string        // for temporary files of this process; removed at its end
+	folder   string        // Private, or temp
 	handover *sandbox.Handover
 }
 
@@ -48,17 +51,22 @@ func (c *Confinement) open() (_ *cell, err error) {
 	if missing := c.Support.Missing(&c.Rules); missing != "" && c.Require {
 		return nil, &SandboxError{"not started without its whole sandbox (sandbox.require): " + missing, true}
 	}
+	x := &cell{Confinement: c, folder: c.Private, rules: c.Rules}
+	if c.Support.Enforces() {
+		if x.rules.Writable, err = c.writable(); err != nil {
+			return nil, &SandboxError{"sandbox.write: " + err.Error(), false}
+		}
+	}
 	for _, list := range []struct {
 		key   string
 		paths []string
 	}{{"read", c.Read}, {"write", c.Write}} {
 		for _, p := range list.paths {
-			if problem := c.Support.PathProblem(&c.Rules, list.key, p); problem != "" {
+			if problem := c.Support.PathProblem(&x.rules, list.key, p); problem != "" {
 				return nil, &SandboxError{"sandbox." + list.key + ": " + problem, false}
 			}
 		}
 	}
-	x := &cell{Confinement: c, folder: c.Private}
 	if x.folder != "" {
 		if err := os.MkdirAll(x.folder, 0o700); err != nil {
 			return nil, fmt.Errorf("make the private folder of the sandbox: %w; let the user of Junction write there",
@@ -72,6 +80,18 @@ func (c *Confinement) open() (_ *cell, err error) {
 		x.folder = x.temp
 	}
 	return x, nil
+}
+
+// writable returns what this command and all others may change, without temporary folders.
+func (c *Confinement) writable() (sandbox.Writable, error) {
+	paths := slices.Clone(c.Write)
+	if c.Private != "" {
+		paths = append(paths, c.Private)
+	}
+	if c.Others != nil {
+		paths = append(paths, c.Others()...)
+	}
+	return sandbox.NewWritable(paths)
 }
 
 // enter returns the options with the folders of the cell: the working directory, if the entry has
@@ -145,19 +165,41 @@ func (x *cell) wrap(cmd *exec.Cmd, dir string) (err error) {
 	if program, err = filepath.Abs(program); err != nil {
 		return err
 	}
-	r := x.Rules
+	r := x.rules
+	if r.Writable, err = sandbox.NewWritable(append(slices.Clone(r.Writable), x.temp)); err != nil {
+		return &SandboxError{"sandbox.write: " + err.Error(), false}
+	}
 	r.Write = append(slices.Clone(r.Write), x.temp, x.folder)
-	r.Default, r.Devices = append(sandbox.System(), sandbox.Programs(program, cmd.Env)...), sandbox.Devices()
+	if err := x.mustPermit(&r, "the program", program); err != nil {
+		return err
+	}
+	r.Devices = sandbox.Devices()
+	r.Default = append(sandbox.System(), sandbox.Programs(program, cmd.Env, r.Writable)...)
 	if dir != "" {
 		if dir, err = filepath.Abs(dir); err != nil {
 			return err
 		}
 		if !sandbox.TooWide(dir, cmd.Env) {
+			if err := x.mustPermit(&r, "dir", dir); err != nil {
+				return err
+			}
 			r.Default = append(r.Default, dir)
 		}
 	}
+	r.Default = slices.DeleteFunc(r.Default, func(p string) bool { return r.Writable.Holds(p) != "" })
 	x.handover, err = sandbox.Wrap(cmd, r, x.Support)
 	return err
+}
+
+// mustPermit returns an error if a path that the command needs is not readable by default, because
+// another command may change it, and the entry does not name it.
+func (x *cell) mustPermit(r *sandbox.Rules, what, path string) error {
+	in := r.Writable.Holds(path)
+	if in == "" || r.Writable.Permits(slices.Concat(r.Read, r.Write), path) {
+		return nil
+	}
+	return &SandboxError{fmt.Sprintf("%s %s is in %s, which confined commands may change, so it is not readable by "+
+		"default; add it to sandbox: { read: [%s] }", what, path, in, path), false}
 }
 
 // started must be called when the process runs. It returns when the command runs.

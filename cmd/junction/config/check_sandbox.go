@@ -3,8 +3,10 @@ package config
 import (
 	"fmt"
 	"maps"
+	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"junction/auth/store"
 	"junction/upstream"
@@ -27,7 +29,15 @@ func (c *Config) warnSandbox(at string, u *upstream.Config, d *decoder, warn fun
 		warn(at, "this machine does not enforce all of it, and the command starts all the same, "+
 			"because require is not true: %s", missing)
 	}
-	absent := u.Absent()
+	paths := upstream.Writable(c.Upstreams, Sandboxes(KeyDir("", getenv), file))
+	if key := c.Sessions.KeyFile; key != "" {
+		paths = append(paths, upstream.Writable(c.Upstreams, Sandboxes(filepath.Dir(key), file))...)
+	}
+	writable, err := sandbox.NewWritable(paths)
+	if err != nil {
+		warn(at+".write", "%v; that upstream cannot start", err)
+	}
+	absent := u.Absent(writable)
 	for _, key := range slices.Sorted(maps.Keys(absent)) {
 		warn(at+"."+key, "%s; that upstream cannot start", absent[key])
 	}
@@ -41,6 +51,9 @@ func (c *Config) warnSandbox(at string, u *upstream.Config, d *decoder, warn fun
 					list.verb, own)
 			}
 		}
+	}
+	if sandbox.Kernel().Enforces() {
+		c.warnWritable(at, u, writable, warn)
 	}
 	if own := c.within(u.Dir, file, getenv); own != "" && u.WideDir() == "" {
 		warn(at, "makes the working directory readable, and with it %s; set dir to another folder", own)
@@ -57,6 +70,42 @@ func (c *Config) warnSandbox(at string, u *upstream.Config, d *decoder, warn fun
 	if installer(u.Command) && !u.Sandbox.TCP.All() && len(u.Sandbox.TCP.List) == 0 {
 		warn(at, "permits no TCP, which %s needs to download packages; add tcp: [443], or the port of your proxy",
 			filepath.Base(u.Command[0]))
+	}
+}
+
+// warnWritable names each path of an entry that a confined command may change. No link there is
+// followed, and nothing there is readable by default.
+func (c *Config) warnWritable(at string, u *upstream.Config, writable sandbox.Writable,
+	warn func(path, format string, args ...any)) {
+	named := slices.Concat(u.Sandbox.Read, u.Sandbox.Write)
+	check := func(key, what, path string, needed bool) {
+		in := writable.Holds(path)
+		switch {
+		case in == "":
+		case needed && !writable.Permits(named, path):
+			warn(key, "%s %s is in %s, which confined commands may change, so it is not readable by default; "+
+				"add it to sandbox: { read: [%s] }; that upstream cannot start", what, path, in, path)
+		case writable.Below(path) != "":
+			warn(key, "%s %s is in %s, which confined commands may change, so no link there is followed",
+				what, path, in)
+		}
+	}
+	entry := strings.TrimSuffix(at, ".sandbox")
+	if len(u.Command) > 0 && u.Command[0] != Self {
+		if program, err := exec.LookPath(u.Command[0]); err == nil {
+			if program, err = filepath.Abs(program); err == nil {
+				check(entry+".command", "the program", program, true)
+			}
+		}
+	}
+	if u.Dir != "" {
+		check(entry+".dir", "the folder", u.Dir, u.WideDir() == "")
+	}
+	for i, path := range u.Sandbox.Read {
+		check(fmt.Sprintf("%s.read[%d]", at, i), "the path", path, false)
+	}
+	for i, path := range u.Sandbox.Write {
+		check(fmt.Sprintf("%s.write[%d]", at, i), "the path", path, false)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"junction/upstream/command"
+	"junction/upstream/sandbox"
 )
 
 // TestSandboxesAreParsed: what the file says of a sandbox is what the command gets, and {}
@@ -121,5 +122,63 @@ func TestCheckWarnsAboutSandboxes(t *testing.T) {
 				t.Errorf("check says\n%q, want\n%q", got, row.want)
 			}
 		})
+	}
+}
+
+// TestCheckNamesWhatCommandsMayChange: check names each program, dir and path that a confined command
+// of the file may change, and the line that another entry needs.
+func TestCheckNamesWhatCommandsMayChange(t *testing.T) {
+	if !sandbox.Kernel().Enforces() {
+		t.Skip("NOT TESTED: " + sandbox.Kernel().Why)
+	}
+	dir := t.TempDir()
+	w := filepath.Join(dir, "w")
+	for _, d := range []string{"w/in", "w/dir", "other"} {
+		if err := os.MkdirAll(filepath.Join(dir, d), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	program := filepath.Join(w, "server")
+	if err := os.WriteFile(program, []byte("#!/bin/sh\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(filepath.Join(dir, "other"), filepath.Join(w, "link")); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(dir, "junction.yaml")
+	text := strings.ReplaceAll(`upstreams:
+  own: { command: [W/server], dir: W/dir, sandbox: { write: [W, W/in] } }
+  other: { command: [W/server], dir: W/dir, sandbox: {} }
+  named: { command: [W/server], sandbox: { read: [W/server, W/link] } }
+`, "W", w)
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	getenv := environment(map[string]string{"XDG_STATE_HOME": dir, "PATH": os.Getenv("PATH")})
+	if err := checkFile(&out, file, getenv); err != nil {
+		t.Fatal(err)
+	}
+	in := " is in " + w + ", which confined commands may change, so "
+	unread := func(path string) string {
+		return path + in + "it is not readable by default; add it to sandbox: { read: [" + path +
+			"] }; that upstream cannot start"
+	}
+	followed := in + "no link there is followed"
+	for _, want := range []string{
+		"upstreams.own.command: the program " + program + followed, "upstreams.own.dir: the folder " + w + "/dir" + followed,
+		"upstreams.own.sandbox.write[1]: the path " + w + "/in" + followed,
+		"upstreams.other.command: the program " + unread(program), "upstreams.other.dir: the folder " + unread(w+"/dir"),
+		"upstreams.named.command: the program " + program + followed,
+		"upstreams.named.sandbox.read[1]: " + w + "/link is a link below " + w +
+			", which confined commands may change, so it is not followed; replace the link by its target, " +
+			"or name the target in read; that upstream cannot start",
+	} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("check does not say %q", want)
+		}
+	}
+	if t.Failed() {
+		t.Log(out.String())
 	}
 }

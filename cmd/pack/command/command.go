@@ -14,6 +14,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"junction/cmd/pack/manifest"
@@ -26,6 +27,27 @@ type Runner struct {
 	Log *slog.Logger // nil discards
 
 	watchdog stdio.Watchdog
+	writable atomic.Pointer[[]string] // see Confine; nil before its first call
+}
+
+// Confine tells the runner the sandboxes of all tools of a pack: no link that one of them can make
+// decides what another one may use.
+func (r *Runner) Confine(tools []*manifest.Tool) {
+	var paths []string
+	for _, t := range tools {
+		if t.Sandbox != nil {
+			paths = append(paths, t.Sandbox.Write...)
+		}
+	}
+	r.writable.Store(&paths)
+}
+
+// others returns the paths that the commands of the pack may change.
+func (r *Runner) others() []string {
+	if paths := r.writable.Load(); paths != nil {
+		return *paths
+	}
+	return nil
 }
 
 // grace is the time between SIGTERM and SIGKILL, twice.
@@ -128,7 +150,7 @@ func (r *Runner) options(t *manifest.Tool, given map[string]any, file string) (s
 		StopGrace: grace, Watchdog: &r.watchdog, Log: r.Log,
 	}
 	if t.Sandbox != nil {
-		o.Confine = t.Sandbox.Confinement("pack", "", sandbox.Kernel())
+		o.Confine = t.Sandbox.Confinement("pack", "", sandbox.Kernel(), r.others)
 		if file != "" {
 			o.Confine.Write = append([]string{filepath.Dir(file)}, o.Confine.Write...)
 		}

@@ -135,6 +135,25 @@ func TestSandboxed(t *testing.T) {
 	}
 }
 
+// TestSandboxedByOthers: a link that the command of one tool may make decides nothing for another tool.
+func TestSandboxedByOthers(t *testing.T) {
+	if missing := sandbox.Kernel().Missing(&sandbox.Rules{}); missing != "" {
+		t.Skip("NOT TESTED: " + missing)
+	}
+	dir, w := t.TempDir(), t.TempDir()
+	if err := os.Symlink("/etc", filepath.Join(w, "link")); err != nil {
+		t.Fatal(err)
+	}
+	r := Runner{Log: authtest.Log(t)}
+	writer := tool(t, dir, `command: ["true"]`, "sandbox: { require: true }")
+	reader := tool(t, dir, `command: [cat, /etc/fstab]`, "sandbox: { require: true }")
+	writer.Sandbox.Write, reader.Sandbox.Read = []string{w}, []string{filepath.Join(w, "link")}
+	r.Confine([]*manifest.Tool{writer, reader})
+	if out, _, err := r.Run(t.Context(), reader, nil); err == nil || !strings.Contains(err.Error(), "is a link below") {
+		t.Errorf("the tool reads %q, %v", out, err)
+	}
+}
+
 // TestOutputFile: what the command leaves in place of its output file is not followed.
 func TestOutputFile(t *testing.T) {
 	dir := t.TempDir()
