@@ -5,8 +5,9 @@
 // the rules from a socket, restricts itself and then executes the command. Process id, group,
 // session, standard streams and exit status stay the same, so the caller sees only the command.
 //
-// places.go lists the files that every command may read. sandbox_linux.go contains the wrapper, and
-// filter_linux.go the filter. hide_linux.go hides the environment of Junction's own processes.
+// places.go lists the files that every command may read. writable.go keeps the links that a command
+// can make from deciding about a sandbox. sandbox_linux.go contains the wrapper, and filter_linux.go
+// the filter. hide_linux.go hides the environment of Junction's own processes.
 package sandbox
 
 import (
