@@ -371,6 +371,10 @@ func (p *Program) report(ctx context.Context) (r Report, err error) {
 	return r, json.NewDecoder(resp.Body).Decode(&r)
 }
 
+// Owner is the environment of a command of the user who runs the program: it finds the secret of that
+// user.
+func (p *Program) Owner() []string { return []string{"XDG_STATE_HOME=" + p.Dir} }
+
 // MustRestart ends the process and starts it again, on the same address and with the same file.
 func (p *Program) MustRestart(t testing.TB) {
 	t.Helper()

@@ -195,7 +195,7 @@ upstreams:
 		p.Stderr.MustMatch(t, regexp.MustCompile(line), harness.Patience, p.Done)
 	}
 
-	out, _, err := harness.RunJunction(t, nil, "doctor", "--admin", strings.TrimPrefix(p.Admin, "http://"))
+	out, _, err := harness.RunJunction(t, p.Owner(), "doctor", "--admin", strings.TrimPrefix(p.Admin, "http://"))
 	for _, part := range []string{
 		"warned: the sandbox is not enforced", "set sandbox.require: true",
 		"strict: start failed: not started without its whole sandbox",

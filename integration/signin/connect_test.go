@@ -642,7 +642,7 @@ func TestOperatorsSeeWhatPeopleConnect(t *testing.T) {
 	key := newAPIKey(t, "ci")
 	c := mustLinearCompany(t, l, ", client_id: us, issuer: \""+l.issuer+"\"", "", "  api_keys: ["+key.entry+"]")
 	junction := func(args ...string) string {
-		stdout, stderr, _ := harness.RunJunction(t, nil, args...) // how it ends is another test's
+		stdout, stderr, _ := harness.RunJunction(t, c.Owner(), args...) // how it ends is another test's
 		return strings.Join(strings.Fields(stdout+stderr), " ")
 	}
 	admin := strings.TrimPrefix(c.Admin, "http://")

@@ -167,7 +167,7 @@ func (m *mixUp) wantReason(t *testing.T, p *harness.Program, mode string, comman
 		} else {
 			args = append(slices.Clone(args), "--admin", strings.TrimPrefix(p.Admin, "http://"))
 		}
-		stdout, stderr, _ := harness.RunJunction(t, nil, args...)
+		stdout, stderr, _ := harness.RunJunction(t, p.Owner(), args...)
 		for _, want := range []string{"users would sign in at " + honestHost + ", but " + token + " would receive the code",
 			"upstreams.linear.auth: { mode: " + mode + `, authorization_endpoint: "https://` + honestHost + "/authorize",
 			`token_endpoint: "` + m.issuer + `/token" }`} {

@@ -365,7 +365,7 @@ func TestMetadataOfAnotherIssuer(t *testing.T) {
 	if n := s.Asked(authtest.Keys); n > 0 {
 		t.Error("its keys were fetched")
 	}
-	out, _, err := harness.RunJunction(t, nil, "doctor", "--admin", p.Admin)
+	out, _, err := harness.RunJunction(t, p.Owner(), "doctor", "--admin", p.Admin)
 	if flat := strings.Join(strings.Fields(out), " "); err == nil ||
 		!strings.Contains(flat, "tokens of "+s.URL+" cannot be verified as they should: its metadata names another issuer:") {
 		t.Errorf("junction doctor: %v\n%s", err, out)
