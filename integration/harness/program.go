@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"junction/auth/authtest"
+	"junction/cmd/junction/diagnose"
 	"junction/integration/harness/needs"
 	"junction/integration/harness/process"
 	"junction/proxy/view"
@@ -374,6 +375,36 @@ func (p *Program) report(ctx context.Context) (r Report, err error) {
 // Owner is the environment of a command of the user who runs the program: it finds the secret of that
 // user.
 func (p *Program) Owner() []string { return []string{"XDG_STATE_HOME=" + p.Dir} }
+
+// MustOwn sends a POST request to a path of the admin address as the owner, whose secret is beside the
+// run file, and returns the answer.
+func (p *Program) MustOwn(t testing.TB, path string) (status int, body string) {
+	t.Helper()
+	found, err := filepath.Glob(filepath.Join(p.Dir, "junction", "running", "*.secret"))
+	if err != nil || len(found) != 1 {
+		t.Fatalf("the secret of the owner is in %q (%v), want one file", found, err)
+	}
+	secret, err := os.ReadFile(found[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	authtest.Secret("the secret of the owner", string(secret))
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, p.Admin+path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set(diagnose.OwnerHeader, string(secret))
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, string(text)
+}
 
 // MustRestart ends the process and starts it again, on the same address and with the same file.
 func (p *Program) MustRestart(t testing.TB) {

@@ -4,11 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"html"
-	"io"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -67,31 +64,12 @@ func mustSignInServer(t *testing.T) string {
 // browser goes.
 func mustBegin(t *testing.T, p *harness.Program, upstream string) string {
 	t.Helper()
-	files, err := filepath.Glob(filepath.Join(p.Dir, "junction", "running", "*.secret"))
-	if err != nil || len(files) != 1 {
-		t.Fatalf("the secret of the owner is in %q (%v), want one file", files, err)
+	status, text := p.MustOwn(t, "/signin?upstream="+upstream)
+	link := regexp.MustCompile(`href="([^"]*/authorize\?[^"]*)"`).FindStringSubmatch(text)
+	if link == nil {
+		t.Fatalf("the sign-in is answered with %d %s", status, text)
 	}
-	secret, err := os.ReadFile(files[0])
-	if err != nil {
-		t.Fatal(err)
-	}
-	authtest.Secret("the secret of the owner", string(secret))
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, p.Admin+"/signin?upstream="+upstream, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.Header.Set("Junction-Owner", string(secret))
-	resp, err := http.DefaultClient.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	text, err := io.ReadAll(resp.Body)
-	link := regexp.MustCompile(`href="([^"]*/authorize\?[^"]*)"`).FindSubmatch(text)
-	if err != nil || link == nil {
-		t.Fatalf("the sign-in is answered with %s %s (%v)", resp.Status, text, err)
-	}
-	return html.UnescapeString(string(link[1]))
+	return html.UnescapeString(link[1])
 }
 
 // TestSignInInABrowser has the owner start a sign-in, deny it once in a browser, and allow it.
