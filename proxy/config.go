@@ -31,7 +31,7 @@ type Limits struct {
 	Sessions int `yaml:"sessions"`
 	Streams  int `yaml:"streams"`  // event streams open at once, GET and subscriptions/listen. Default 1000.
 	Requests int `yaml:"requests"` // requests in progress, without streams. Default 2000.
-	// notifications that wait for one slow client; further ones are dropped. Default 64.
+	// notifications of a call that wait for a slow client; their bytes count for its account. Default 64.
 	Queue int `yaml:"queue"`
 	Page  int `yaml:"page"`  // items on one page of a list. Default 1000.
 	Items int `yaml:"items"` // items that one upstream may list. Default 10000.

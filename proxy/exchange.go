@@ -197,14 +197,17 @@ func (x *Exchange) Notify(method string, params []byte) {
 	}
 	if method == methodElicitationComplete && x.Session != nil {
 		// The notification may come long after the call. Then it is sent on another stream of the
-		// session.
-		if !x.front.Notify(method, params) {
+		// session. What waits there is bounded by number only.
+		if !x.front.Notify(method, params) && len(params) <= maxCompleted {
 			x.core.listeners.tellSession(x.Session, x.Endpoint.Name, note{method: method, params: string(params)})
 		}
 		return
 	}
 	x.front.Notify(method, params)
 }
+
+// maxCompleted bounds notifications/elicitation/complete on another stream, in bytes.
+const maxCompleted = 4 << 10
 
 // wantsLog reports whether a log message passes the client's level. If the client chose a level,
 // messages without a known level do not pass.

@@ -173,6 +173,13 @@ type Observer interface {
 // client answers a question on its session. A modern client answers it in another request; the sealed
 // state keeps the question until then.
 
+// ReportDropped logs that notifications of a call were dropped, because its client does not read them.
+func (s *Core) ReportDropped(x *Exchange, progress, messages int) {
+	s.log.Warn("notifications of a call were dropped: its client reads more slowly than the server sends",
+		"principal", x.Grant.Name(), "upstream", x.Info.Upstream, "name", x.Info.Name, "progress", progress,
+		"messages", messages, "limits", "limits.queue, limits.bodies")
+}
+
 // QuestionObserver observes questions, for metrics and traces. Its methods are called by many
 // goroutines at once and must not block.
 type QuestionObserver interface {

@@ -294,6 +294,7 @@ type Unobserved struct{}
 func (Unobserved) Begin(*proxy.CallInfo, raw.Object, map[string][]string) client.Trace { return nil }
 func (Unobserved) End(*proxy.CallInfo, client.Trace)                                   {}
 func (Unobserved) Refused(string, int, int64)                                          {}
+func (Unobserved) Dropped(int, int)                                                    {}
 func (Unobserved) Saved(client.Trace) string                                           { return "" }
 func (Unobserved) Asked(proxy.Question) (t client.Trace, c client.TraceContext) {
 	return t, c

@@ -114,7 +114,7 @@ func (f legacyFront) run(x *request) {
 	defer x.session.unregister(x.Msg.ID)
 	x.LogLevel = x.session.core.Level()
 	if x.session.Key != "" { // else no request can resume the stream
-		x.reply.caller, x.reply.held = x.session, &x.Grant
+		x.reply.caller = x.session
 	}
 	f.answer(ctx, x)
 }

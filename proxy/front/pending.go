@@ -33,7 +33,7 @@ func (x *request) Ask(ctx context.Context, method string, params []byte, progres
 		return nil, proxy.ErrNoAnswer
 	}
 	defer x.session.forget(id)
-	if !x.reply.send(jsonrpc.AppendRequest(nil, id, method, params)) {
+	if !x.reply.send(jsonrpc.AppendRequest(nil, id, method, params), lasting) {
 		return nil, proxy.ErrNoAnswer
 	}
 	select {

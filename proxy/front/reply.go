@@ -25,12 +25,13 @@ type reply struct {
 	stream bool          // the client accepts an event stream
 	broken func()        // called once when a write to the client fails; may be nil
 	caller *session      // session that keeps the events for a replay; nil for none
-	held   *budget.Grant // of the request; its account pays for the kept events
+	held   *budget.Grant // of the request; its account pays for the kept and the waiting events
 
 	mu      sync.Mutex
-	queue   [][]byte      // events that wait for the writer
-	more    chan struct{} // 1-buffered: queue has grown, or done was set; nil before the stream begins
-	done    bool          // the answer is ready: the queue does not grow any more
+	waiting waiting       // events that wait for the writer
+	more    chan struct{} // 1-buffered: waiting has grown, or done was set; nil before the stream begins
+	done    bool          // the answer is ready: no more events come
+	lost    bool          // writing to the client has failed
 	written chan struct{} // closed when the writer has returned
 	record  *record       // of the stream; nil if the events are not kept
 	timer   *time.Timer   // begins the stream of a slow call
@@ -55,36 +56,29 @@ func (p *reply) begin() {
 }
 
 // send queues a message of the request. It does not block. It returns false if it dropped the message,
-// because the queue is full or the client accepts no stream.
-func (p *reply) send(message []byte) bool {
+// because too much waits, or because the client accepts no stream.
+func (p *reply) send(message []byte, kind eventKind) bool {
 	if !p.stream {
 		return false
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	gone := p.gone() // then only the record needs the message
-	if p.done || gone && p.record == nil || !gone && len(p.queue) >= p.limits.Queue {
+	if p.done || p.lost && p.record == nil {
+		return false
+	}
+	if p.lost { // only the record needs the message
+		p.event(message)
+		return true
+	}
+	p.waiting.begin(p.held)
+	size, ok := p.waiting.admit(kind, int64(len(message)+eventFrame), p.limits.Queue)
+	if !ok {
 		return false
 	}
 	p.start()
-	if event := p.event(message); !gone {
-		p.queue = append(p.queue, event)
-	}
+	p.waiting.add(waitingEvent{p.event(message), kind, size})
 	pace.Wake(p.more)
 	return true
-}
-
-// gone reports whether writing to the client has failed; p.mu is held.
-func (p *reply) gone() bool {
-	if p.more == nil {
-		return false
-	}
-	select {
-	case <-p.written:
-		return true
-	default:
-		return false
-	}
 }
 
 // start begins the stream and its writer; p.mu is held.
@@ -96,7 +90,9 @@ func (p *reply) start() {
 	if p.caller != nil {
 		if p.record = p.caller.record(p.held.Empty()); p.record != nil {
 			first, _, _ := p.record.After(-1)
-			p.queue = slices.Clone(first)
+			for _, event := range first {
+				p.waiting.add(waitingEvent{text: event})
+			}
 		}
 	}
 	go p.write(p.more)
@@ -118,12 +114,24 @@ func (p *reply) write(more <-chan struct{}) {
 	alive := time.NewTicker(quiet)
 	defer alive.Stop()
 	var comment []byte // shows that the stream is alive
+	var parts [][]byte
 	for {
 		p.mu.Lock()
-		events, done := p.queue, p.done
-		p.queue = nil
+		events, done := p.waiting.take(), p.done
 		p.mu.Unlock()
-		if !p.flush(append(events, comment)...) { // without events it writes the header
+		parts = append(parts[:0], comment)
+		for _, e := range events {
+			parts = append(parts, e.text)
+		}
+		ok := p.flush(parts...) // without events it writes the header
+		clear(parts)
+		p.mu.Lock()
+		p.waiting.written(events)
+		if p.lost = !ok; p.lost {
+			p.waiting.written(p.waiting.take())
+		}
+		p.mu.Unlock()
+		if !ok {
 			if p.broken != nil {
 				p.broken()
 			}

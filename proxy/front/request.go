@@ -69,6 +69,7 @@ func (s *Server) newRequest(w http.ResponseWriter, r *http.Request, c scope.Call
 	s.Prepare(&x.Exchange, x, c, s.grant(c, r))
 	x.RequestID, x.Header = auth.RequestID(w), r.Header
 	x.reply.init(w, r, &s.limits)
+	x.reply.held = &x.Grant
 	return x
 }
 
@@ -80,7 +81,14 @@ func (x *request) Hears() bool { return x.reply.stream }
 
 // Notify implements Front.
 func (x *request) Notify(method string, params []byte) bool {
-	return x.reply.send(jsonrpc.AppendRequest(nil, "", method, params))
+	kind := logged
+	switch method {
+	case string(mcp.MethodNotificationProgress):
+		kind = progressed
+	case string(mcp.MethodNotificationCancelled): // of a question; Junction makes it
+		kind = lasting
+	}
+	return x.reply.send(jsonrpc.AppendRequest(nil, "", method, params), kind)
 }
 
 // Headers implements Front.
@@ -153,8 +161,23 @@ func (s *Server) at(name func(*http.Request) string) http.HandlerFunc {
 
 // answer serves a request.
 func (s *Server) answer(ctx context.Context, x *request) {
-	defer x.reply.finish() // in any case, so that no goroutine writes to a finished request
+	defer s.finish(x) // in any case, so that no goroutine writes to a finished request
 	s.Serve(ctx, &x.Exchange)
+}
+
+// finish ends the reply, and reports the notifications that were dropped.
+func (s *Server) finish(x *request) {
+	x.reply.finish()
+	x.reply.mu.Lock()
+	progress, messages := x.reply.waiting.dropped[progressed], x.reply.waiting.dropped[logged]
+	x.reply.mu.Unlock()
+	if progress+messages == 0 {
+		return
+	}
+	s.ReportDropped(&x.Exchange, progress, messages)
+	if s.observer != nil {
+		s.observer.Dropped(progress, messages)
+	}
 }
 
 // release returns what the request holds, when it is answered.

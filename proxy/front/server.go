@@ -61,6 +61,9 @@ type Observer interface {
 	// Refused is called for each request that is refused before Begin. reason is a fixed word, or ""
 	// if the HTTP status and the code of the JSON-RPC error say it.
 	Refused(reason string, status int, code int64)
+	// Dropped is called at the end of a call of which notifications were dropped, because its client
+	// does not read them: progress, and others.
+	Dropped(progress, messages int)
 }
 
 // Server is an http.Handler that answers MCP clients by a Core. Shutdown ends it. Its

@@ -34,7 +34,7 @@ func (c *counter) count(value string, n int64) {
 
 // counters are the instruments of events beside calls.
 type counters struct {
-	refused, tokens, connects, failures, cached, limited, storeFails counter
+	refused, dropped, tokens, connects, failures, cached, limited, storeFails counter
 
 	store metric.Float64Histogram
 }
@@ -46,6 +46,9 @@ var storeBounds = []float64{0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1
 var reasons = []string{"origin", "proxy", "host", "policy", "endpoint", "too_large", "content_type", "slow_body",
 	"limit",
 	"session", "header_mismatch", "version", "parse", "invalid"}
+
+// notifications are the kinds of notifications that may be dropped.
+var notifications = []string{"progress", "message"}
 
 // tokenResults are those of token checks.
 var tokenResults = []string{"accepted", "invalid_token", "insufficient_scope", "temporarily_unavailable"}
@@ -69,6 +72,9 @@ func (t *Telemetry) events(m metric.Meter) (err error) {
 	}
 	count(&t.refused, "junction.requests.refused", "Requests that were refused before they were dispatched.",
 		attrReason, reasons)
+	count(&t.dropped, "junction.notifications.dropped",
+		"Notifications of calls that were dropped, because the client does not read them.", attrNotification,
+		notifications)
 	count(&t.tokens, "junction.tokens.checked", "Tokens and keys that were checked.", attrResult, tokenResults)
 	count(&t.connects, "junction.upstream.connects",
 		"Connections that became ready, of the link that reads the catalog.",
@@ -99,6 +105,14 @@ func (t *Telemetry) measures() bool { return t != nil && t.meters != nil }
 func (r requests) Refused(reason string, status int, code int64) {
 	if r.measures() {
 		r.refused.count(reasonOf(reason, status, code), 1)
+	}
+}
+
+// Dropped implements front.Observer.
+func (r requests) Dropped(progress, messages int) {
+	if r.measures() {
+		r.dropped.count("progress", int64(progress))
+		r.dropped.count("message", int64(messages))
 	}
 }
 

@@ -28,19 +28,20 @@ const (
 
 // Attributes of Junction.
 const (
-	attrUpstream    = attribute.Key("junction.upstream")
-	attrOutcome     = attribute.Key("junction.outcome")
-	attrHTTPRequest = attribute.Key("junction.request.id") // X-Request-Id
-	attrEndpoint    = attribute.Key("junction.endpoint")
-	attrReason      = attribute.Key("junction.reason")
-	attrResult      = attribute.Key("junction.result")
-	attrState       = attribute.Key("junction.state")
-	attrKind        = attribute.Key("junction.kind")
-	attrStore       = attribute.Key("junction.store.operation")
-	attrPage        = attribute.Key("junction.page")
-	attrForwarded   = attribute.Key("junction.forward.outcome")
-	attrPart        = attribute.Key("junction.part")
-	attrBuild       = attribute.Key("service.version")
+	attrUpstream     = attribute.Key("junction.upstream")
+	attrOutcome      = attribute.Key("junction.outcome")
+	attrHTTPRequest  = attribute.Key("junction.request.id") // X-Request-Id
+	attrEndpoint     = attribute.Key("junction.endpoint")
+	attrNotification = attribute.Key("junction.notification")
+	attrReason       = attribute.Key("junction.reason")
+	attrResult       = attribute.Key("junction.result")
+	attrState        = attribute.Key("junction.state")
+	attrKind         = attribute.Key("junction.kind")
+	attrStore        = attribute.Key("junction.store.operation")
+	attrPage         = attribute.Key("junction.page")
+	attrForwarded    = attribute.Key("junction.forward.outcome")
+	attrPart         = attribute.Key("junction.part")
+	attrBuild        = attribute.Key("service.version")
 )
 
 // executeTool is the gen_ai.operation.name of tools/call.
