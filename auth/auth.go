@@ -8,6 +8,7 @@
 //   - tokens.go: chooses the verifier of a token by its form: API keys (keys.go), tokens of our own
 //     authorization server, signed tokens of other issuers (jwt.go, with their keys in keyset.go), or
 //     introspection (introspection.go).
+//   - turns.go: shares the queries of introspection among the networks that cause them.
 //   - claims.go: makes a Principal of the claims of another authorization server.
 //   - providers.go: keeps the state of these servers across reloads.
 //   - resource.go: tells clients where to sign in.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"strings"
 	"sync"
@@ -24,8 +25,8 @@ type introspection struct {
 	p      *Providers
 	places *semaphore.Weighted // limits concurrent queries
 	// unknown limits the queries about tokens that were not valid before, since anybody can invent
-	// tokens: the other places stay free for callers.
-	unknown *semaphore.Weighted
+	// tokens: the other places stay free for tokens that were.
+	unknown turns
 
 	queries singleflight.Group // by hash
 
@@ -56,7 +57,6 @@ const (
 	maxValid     = 10_000
 	maxInvalid   = 1000
 	maxQuestions = 64
-	maxUnknown   = maxQuestions / 2
 )
 
 // newIntrospection returns the introspection of a validated configuration entry.
@@ -66,12 +66,12 @@ func newIntrospection(c *Introspection, p *Providers) *introspection {
 		entry:      c,
 		p:          p,
 		places:     semaphore.NewWeighted(maxQuestions),
-		unknown:    semaphore.NewWeighted(maxUnknown),
 	}
 }
 
-// verify returns the principal of a token, from the cache or from the server.
-func (i *introspection) verify(ctx context.Context, token string, hash Hash) (*Principal, error) {
+// verify returns the principal of a token, from the cache or from the server. from is the address that
+// a query counts for.
+func (i *introspection) verify(ctx context.Context, token string, hash Hash, from netip.Addr) (*Principal, error) {
 	a := i.answer(hash)
 	if a != nil && i.now().Before(a.until) {
 		return a.principal, a.err
@@ -82,7 +82,7 @@ func (i *introspection) verify(ctx context.Context, token string, hash Hash) (*P
 	select {
 	case <-ctx.Done():
 		return nil, ctx.Err()
-	case asked := <-i.begin(token, hash):
+	case asked := <-i.begin(token, hash, from):
 		if asked.Err != nil {
 			return nil, asked.Err
 		}
@@ -103,36 +103,35 @@ func (i *introspection) answer(hash Hash) *answer {
 
 // begin returns where the *answer about a token arrives. It starts a query unless one is running,
 // which outlives its first caller, since others wait for it.
-func (i *introspection) begin(token string, hash Hash) <-chan singleflight.Result {
+func (i *introspection) begin(token string, hash Hash, from netip.Addr) <-chan singleflight.Result {
 	return i.queries.DoChan(string(hash[:]), func() (any, error) {
 		if !i.p.fetching.enter() {
 			return nil, &unavailableError{i.Issuer, context.Canceled} // shutting down
 		}
 		defer i.p.fetching.leave()
-		return i.ask(token, hash)
+		return i.ask(token, hash, from)
 	})
 }
-
-var errTooManyQueries = errors.New("too many concurrent queries")
 
 // maxToken is the largest token to ask about, in bytes.
 const maxToken = 8 << 10
 
 // ask queries the server. The error means that the query failed; the answer holds the server's
-// decision.
-func (i *introspection) ask(token string, hash Hash) (*answer, error) {
-	ctx, cancel := context.WithTimeout(i.p.ctx, fetchTimeout)
-	defer cancel()
+// decision. It waits for its turn, for queueTime at most.
+func (i *introspection) ask(token string, hash Hash, from netip.Addr) (*answer, error) {
 	if a := i.answer(hash); a == nil || a.principal == nil {
-		if !i.unknown.TryAcquire(1) {
-			return nil, &unavailableError{i.Issuer, errTooManyQueries}
+		leave, err := i.unknown.enter(i.p.ctx, from, i.now())
+		if err != nil {
+			return nil, &unavailableError{i.Issuer, err}
 		}
-		defer i.unknown.Release(1)
+		defer leave()
 	}
-	if !i.places.TryAcquire(1) {
-		return nil, &unavailableError{i.Issuer, errTooManyQueries}
+	if err := i.acquire(); err != nil {
+		return nil, &unavailableError{i.Issuer, err}
 	}
 	defer i.places.Release(1)
+	ctx, cancel := context.WithTimeout(i.p.ctx, fetchTimeout)
+	defer cancel()
 	began := i.now()
 	text, err := i.post(ctx, token)
 	var c claims
@@ -156,10 +155,21 @@ func (i *introspection) ask(token string, hash Hash) (*answer, error) {
 		delete(i.valid, hash)
 		bounded.Put(&i.invalid, maxInvalid, hash, a, func(old *answer) bool { return !i.now().Before(old.until) })
 	} else {
+		i.unknown.learn(from, i.now())
 		delete(i.invalid, hash)
 		bounded.Put(&i.valid, maxValid, hash, a, i.outlived)
 	}
 	return a, nil
+}
+
+// acquire waits for a place among all queries.
+func (i *introspection) acquire() error {
+	ctx, cancel := context.WithTimeoutCause(i.p.ctx, queueTime, errTooManyQueries)
+	defer cancel()
+	if i.places.Acquire(ctx, 1) != nil {
+		return context.Cause(ctx)
+	}
+	return nil
 }
 
 // outlived reports whether a valid answer is too old for open streams, too.
@@ -206,7 +216,7 @@ func (i *introspection) still(p *Principal) bool {
 		now.After(a.asked.Add(outlasted)):
 		return false
 	case now.After(a.asked.Add(askedAgain)):
-		i.begin(a.token, p.hash)
+		i.begin(a.token, p.hash, p.Address)
 	}
 	return true
 }

@@ -2,30 +2,28 @@ package auth
 
 import (
 	"crypto/rand"
+	"encoding/base32"
 	"log/slog"
 	"net/http"
-	"strconv"
 	"strings"
 	"sync"
 )
 
 // RequestIDs gives each request an id, which appears on error pages, in the log and in the audit.
-// An id is not secret; it contains the number of requests before it. It may be used by several
-// goroutines. Make it with NewRequestIDs.
+// An id is not secret. It is random, so that it does not show how many requests others send. RequestIDs
+// may be used by several goroutines. Make it with NewRequestIDs.
 type RequestIDs struct {
-	prefix string // distinguishes this process from others
-
 	mu    sync.Mutex
-	given uint64
 	ready []string // the next ids, made in batches to save allocations
 }
 
 // NewRequestIDs returns the source of ids of a process.
-func NewRequestIDs() *RequestIDs {
-	return &RequestIDs{prefix: strings.ToLower(rand.Text()[:8]) + "-"}
-}
+func NewRequestIDs() *RequestIDs { return new(RequestIDs) }
 
-const requestHeader = "X-Request-Id"
+const (
+	requestHeader = "X-Request-Id"
+	requestBytes  = 10 // of an id, which has 16 characters
+)
 
 // Stamp sets the header X-Request-Id of a response to a new id.
 func (r *RequestIDs) Stamp(w http.ResponseWriter) {
@@ -33,15 +31,11 @@ func (r *RequestIDs) Stamp(w http.ResponseWriter) {
 	defer r.mu.Unlock()
 	if len(r.ready) == 0 {
 		r.ready = make([]string, 32)
-		var text strings.Builder
-		text.Grow(len(r.ready) * (len(r.prefix) + 13))
-		var digits [13]byte
-		for i := range r.ready {
-			begin := text.Len()
-			r.given++
-			text.WriteString(r.prefix)
-			text.Write(strconv.AppendUint(digits[:0], r.given, 36))
-			r.ready[i] = text.String()[begin:]
+		var random [32 * requestBytes]byte
+		_, _ = rand.Read(random[:]) // never fails
+		text := strings.ToLower(base32.StdEncoding.EncodeToString(random[:]))
+		for i, size := 0, len(text)/len(r.ready); i < len(r.ready); i++ {
+			r.ready[i] = text[i*size : (i+1)*size]
 		}
 	}
 	w.Header()[requestHeader] = r.ready[:1:1]

@@ -82,7 +82,7 @@ func (t *tokens) verify(ctx context.Context, token string, from netip.Addr) (*Pr
 		}
 		return p, err
 	case t.introspection != nil:
-		return t.introspection.verify(ctx, token, hash)
+		return t.introspection.verify(ctx, token, hash, from)
 	case signed:
 		return nil, errIssuer
 	}

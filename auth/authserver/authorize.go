@@ -192,17 +192,13 @@ func (srv *Server) authorize(w http.ResponseWriter, r *http.Request) error {
 	return srv.startRequest(w, r, row)
 }
 
-// answerRedirectError sends an error to the client. If no user has allowed the client yet, it shows
-// a page with a link instead: anyone can register a client, and a redirect would lead to any
-// address they choose.
+// answerRedirectError sends an error to a client that the operator has configured. For all others it
+// shows a page with a link instead: the person is not known here, and a person who has allowed the
+// client may be another one. Any web page can send a browser here, and anyone can register a client.
 func (srv *Server) answerRedirectError(
 	w http.ResponseWriter, r *http.Request, c *client, wrong *redirectError,
 ) error {
-	known, err := srv.returnsTo(r.Context(), c, wrong.redirect)
-	if err != nil {
-		return err
-	}
-	if known {
+	if c.Kind == kindStatic {
 		http.Redirect(w, r, srv.errorURL(wrong), http.StatusSeeOther)
 		return nil
 	}
@@ -213,20 +209,6 @@ func (srv *Server) answerRedirectError(
 	}
 	d.Target, d.Local = displayTarget(wrong.redirect)
 	return &stopped{http.StatusBadRequest, "mistake", d}
-}
-
-// returnsTo reports whether the redirect URI of a client is trusted: the operator has configured
-// it, or a user has allowed the client with this redirect target. On loopback the port is ignored,
-// since clients use another port each time.
-func (srv *Server) returnsTo(ctx context.Context, c *client, redirect string) (bool, error) {
-	if c.Kind == kindStatic {
-		return true, nil
-	}
-	host, local := displayTarget(redirect)
-	if u, err := url.Parse(redirect); local && err == nil {
-		host = strings.TrimSuffix(host, ":"+u.Port())
-	}
-	return srv.store.RedirectAllowed(ctx, c.ID, host, local)
 }
 
 // refused audits why an app cannot sign a person in, and returns the page that tells the person.

@@ -165,7 +165,6 @@ func TestRedirectPortsVaryOnlyOnLoopback(t *testing.T) {
 func TestInvalidRequestsAreReportedToTheClient(t *testing.T) {
 	s := mustStand(t, nil)
 	a, b := s.mustApp(t), newBrowser(t)
-	a.mustSignIn(t, b) // a client that no user has allowed is told nothing (TestInvalidRequestIsNoOpenRedirect)
 	for name, row := range map[string]struct {
 		changes []string
 		want    string
@@ -185,18 +184,18 @@ func TestInvalidRequestsAreReportedToTheClient(t *testing.T) {
 		"a fragment":        {[]string{"resource", s.url + "/mcp#x"}, "invalid_target"},
 	} {
 		p := b.once(http.MethodGet, a.asks(row.changes...), nil)
-		u, err := url.Parse(p.header.Get("Location"))
-		if err != nil || p.status != 303 || u.Host != "localhost:61802" || u.Query().Get("error") != row.want ||
+		u, err := url.Parse(p.told()) // after a click (TestErrorsNeedAClick)
+		if err != nil || p.status != 400 || u.Host != "localhost:61802" || u.Query().Get("error") != row.want ||
 			u.Query().Get("state") != "the state" ||
 			u.Query().Get("iss") != s.url || u.Query().Get("code") != "" {
-			t.Errorf("%s: %d to %s, want %s with state and iss", name, p.status, p.header.Get("Location"), row.want)
+			t.Errorf("%s: %d to %s, want %s with state and iss", name, p.status, p.told(), row.want)
 		}
 	}
 	if n := s.idp.Asked("/request"); n != 0 {
 		t.Errorf("request_uri was asked %d times", n)
 	}
 	twice := a.asks() + "&resource=" + url.QueryEscape(s.url+"/web/mcp")
-	if p := b.once(http.MethodGet, twice, nil); !strings.Contains(p.header.Get("Location"), "error=invalid_target") {
+	if p := b.once(http.MethodGet, twice, nil); !strings.Contains(p.told(), "error=invalid_target") {
 		t.Errorf("two resources: %s", p.next())
 	}
 	for _, resource := range []string{"", s.url, s.url + "/", s.url + "/mcp/", strings.ToUpper(s.url) + "/mcp"} {

@@ -333,7 +333,7 @@ func TestParametersAreBounded(t *testing.T) {
 			continue
 		}
 		p = b.once(http.MethodGet, a.asks(row.name, row.value(row.most+1)), nil)
-		u, err := url.Parse(p.header.Get("Location"))
+		u, err := url.Parse(p.told())
 		if err != nil || u.Query().Get("error") != "invalid_request" ||
 			u.Query().Get("error_description") != fmt.Sprintf("%s is longer than %d bytes", row.name, row.most) ||
 			u.Query().Has("state") == (row.name == "state") {

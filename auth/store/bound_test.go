@@ -381,11 +381,8 @@ func TestAddedGrantsAllowNothing(t *testing.T) {
 		if allowed, err := s.ClientAllowed(ctx, "mallory"); allowed || err != nil {
 			t.Errorf("ClientAllowed = %v, %v", allowed, err)
 		}
-		if allowed, err := s.RedirectAllowed(ctx, "mallory", "mallory.example", false); allowed || err != nil {
-			t.Errorf("RedirectAllowed = %v, %v", allowed, err)
-		}
-		if allowed, err := s.RedirectAllowed(ctx, "client of ann", "ann.example", false); !allowed || err != nil {
-			t.Errorf("RedirectAllowed of her app = %v, %v", allowed, err)
+		if allowed, err := s.ClientAllowed(ctx, "client of ann"); !allowed || err != nil {
+			t.Errorf("ClientAllowed of her app = %v, %v", allowed, err)
 		}
 	})
 }

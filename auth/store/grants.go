@@ -94,28 +94,9 @@ func (s *Store) Grants(ctx context.Context, f GrantFilter) ([]Grant, error) {
 
 // ClientAllowed reports whether a user has ever allowed a client, as far as is still known: ended
 // grants are kept for a while. Without one, nothing that the client can show is good.
+//
+// It usually reads one row: a row that another program has changed or added does not count.
 func (s *Store) ClientAllowed(ctx context.Context, client string) (allowed bool, err error) {
-	return s.anyGrant(ctx, client, "")
-}
-
-// RedirectAllowed reports whether a user allows a client now that returns them to a host, as it is
-// in Grant.RedirectHost. With anyPort the host has none, and all of its ports count.
-func (s *Store) RedirectAllowed(ctx context.Context, client, host string, anyPort bool) (allowed bool, err error) {
-	ports := ""
-	if anyPort {
-		ports = host + ":%"
-	}
-	return s.anyGrant(ctx, client, ` AND revoked_at = 0 AND expires_at > $2
-		AND (redirect_host = $3 OR $4 <> '' AND redirect_host LIKE $4)`, seconds(s.now()), host, ports)
-}
-
-// maxLook is how many grants anyGrant reads.
-const maxLook = 100
-
-// anyGrant reports whether a client has a grant that meets more conditions. It usually reads one row:
-// a row that another program has changed or added does not count.
-func (s *Store) anyGrant(ctx context.Context, client, more string, args ...any) (found bool, err error) {
-	places := append([]any{client}, args...)
 	columns, _ := into{&Grant{}}.columns(true)
 	err = s.all(ctx, func(scan func(places ...any) error) error {
 		var g Grant
@@ -126,19 +107,21 @@ func (s *Store) anyGrant(ctx context.Context, client, more string, args ...any) 
 			return nil
 		}
 		if err == nil && g.ClientID == client && s.verify(c) == nil {
-			found = true
+			allowed = true
 			return errFound
 		}
 		return err
-	}, fmt.Sprintf(`SELECT %s FROM grants WHERE client_id = $1%s ORDER BY id LIMIT %d`, columns, more, maxLook),
-		places...)
-	if found {
+	}, fmt.Sprintf(`SELECT %s FROM grants WHERE client_id = $1 ORDER BY id LIMIT %d`, columns, maxLook), client)
+	if allowed {
 		err = nil
 	}
-	return found, err
+	return allowed, err
 }
 
-// errFound ends the search of anyGrant.
+// maxLook is how many grants ClientAllowed reads.
+const maxLook = 100
+
+// errFound ends the search of ClientAllowed.
 var errFound = errors.New("found")
 
 // TouchGrant notes that a grant is used, at most once a minute.

@@ -53,7 +53,7 @@ func TestSignInHostsAreChecked(t *testing.T) {
 }
 
 // TestInvalidRequestInABrowser has a stranger send a person to the sign-in with a request that is
-// not in order. The person stays there until a user has allowed the app.
+// not in order. The person stays there.
 func TestInvalidRequestInABrowser(t *testing.T) {
 	harness.WithoutShort(t)
 	defer harness.Computes(t)()
@@ -65,7 +65,7 @@ func TestInvalidRequestInABrowser(t *testing.T) {
 	if len(v.Pages) != 1 || v.Returned != "" || !strings.Contains(v.Pages[0].Title, "This app cannot sign you in") ||
 		!strings.Contains(v.Pages[0].Text, "code_challenge_method must be S256 (invalid_request)") ||
 		!strings.Contains(v.Pages[0].Text, "The app asked to send you to app.example.com. You were not sent there, "+
-			"because no user has allowed this app yet") {
+			"because any web page can send you here with such a request") {
 		t.Fatalf("it ends at %q after %+v", v.Returned, v.Pages)
 	}
 	if links := v.Pages[0].Links; len(links) != 1 ||
@@ -82,9 +82,8 @@ func TestInvalidRequestInABrowser(t *testing.T) {
 		"https://app.example.com/cb?code=") {
 		t.Fatalf("it ends at %q after %s", v.Returned, v.titles())
 	}
-	if g := newPerson(t, "ben").do(http.MethodGet, mistake, nil); g.status != http.StatusSeeOther ||
-		!strings.HasPrefix(g.next(), "https://app.example.com/cb?error=invalid_request&") {
-		t.Errorf("allowed by a user the app is told %d at %q", g.status, g.next())
+	if g := newPerson(t, "ben").do(http.MethodGet, mistake, nil); g.status != http.StatusBadRequest || g.next() != "" {
+		t.Errorf("after another user has allowed the app, ben is sent to %q (%d)", g.next(), g.status)
 	}
 	b.mustEnd(c.origin, c.issuer, "https://app.example.com")
 }

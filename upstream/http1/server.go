@@ -34,7 +34,7 @@ import (
 // no Hijack and no ReadFrom, and sends no interim responses. A disconnected client is detected no
 // sooner than 20 ms after its request was read. Requests on one connection share their context,
 // which ends with the connection and not with the request. They may also share their Header, which
-// must not be changed.
+// must not be changed. A request with a chunked body is the last one on its connection.
 type Server struct {
 	// HTTP serves all requests that are not plain. Its Handler, BaseContext, ReadTimeout,
 	// WriteTimeout, IdleTimeout, MaxHeaderBytes and ErrorLog also apply to plain requests. Their
@@ -67,6 +67,7 @@ func (s *Server) Serve(l net.Listener) error {
 	s.listener, s.conns = l, map[*conn]struct{}{}
 	s.buffers.New = func() any { return new(make([]byte, firstBuffer)) }
 	s.memories.New = func() any { return new(memory) }
+	s.HTTP.Handler = lastIfChunked(s.HTTP.Handler)
 	s.handed = handed{conns: make(chan net.Conn), closed: make(chan struct{}), address: l.Addr()}
 	s.mu.Unlock()
 	go s.HTTP.Serve(&s.handed) // until Shutdown or Close
@@ -98,6 +99,21 @@ func (s *Server) Serve(l net.Listener) error {
 			go c.serve()
 		}
 	}
+}
+
+// lastIfChunked makes a request with a chunked body the last one on its connection. If the request had
+// a Content-Length, too, which net/http removes, a proxy in front may see another end of the request
+// (RFC 9112, section 6.1). Plain requests have no such body.
+func lastIfChunked(next http.Handler) http.Handler {
+	if next == nil {
+		next = http.DefaultServeMux
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if len(r.TransferEncoding) > 0 {
+			w.Header().Set("Connection", "close")
+		}
+		next.ServeHTTP(w, r)
+	})
 }
 
 // add registers a connection. If the server is ending, it closes the connection instead.

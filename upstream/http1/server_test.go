@@ -36,6 +36,8 @@ func run(t *testing.T, handler http.HandlerFunc, f func(t *testing.T, l *pipes, 
 				var s server = h
 				if kind == "plain" {
 					s = &Server{HTTP: h}
+				} else {
+					h.Handler = lastIfChunked(handler) // the one difference that Server makes
 				}
 				l := newPipes()
 				done := make(chan error, 1)
@@ -594,4 +596,22 @@ func heap() uint64 {
 	runtime.GC()
 	runtime.ReadMemStats(&m)
 	return m.HeapAlloc
+}
+
+// TestChunkedRequestIsTheLast: a request with a chunked body gets its answer, and then the connection
+// ends, so that no byte after it counts as a request that a proxy in front has not seen.
+func TestChunkedRequestIsTheLast(t *testing.T) {
+	run(t, answers, func(t *testing.T, l *pipes, s server) {
+		for _, length := range []string{"", "Content-Length: 1\r\n"} {
+			c := l.dial(t)
+			c.send("POST /echo HTTP/1.1\r\nHost: a\r\n" + length + "Transfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n\r\n" + post("/echo", "smuggled"))
+			if a := c.read(); a.Body != "x" || !a.Close {
+				t.Errorf("%q: %+v, want x and the end", length, a)
+			}
+			if a := c.read(); a.Body == "smuggled" {
+				t.Errorf("%q: the bytes after it are a request: %+v", length, a)
+			}
+			c.Close()
+		}
+	})
 }
