@@ -121,5 +121,9 @@ func mustBeginLogin(t *testing.T, p *harness.Program) *loginCommand {
 		defer close(l.ended)
 		l.cmd.Wait() // how it ended is in cmd.ProcessState
 	}()
+	t.Cleanup(func() {
+		l.cmd.Process.Kill()
+		<-l.ended
+	})
 	return l
 }

@@ -134,7 +134,7 @@ func MustTalk(t testing.TB, name string, command func(context.Context) *exec.Cmd
 	cmd := command(ctx)
 	n := &Script{T: t, Name: name, lines: make(chan []byte, 100), Stderr: process.NewOutput(),
 		Ended: make(chan struct{})}
-	cmd.Stderr, cmd.Env = n.Stderr, process.OwnerOf(t).EnvironOfOthers(t, cmd.Environ())
+	cmd.Stderr, cmd.Env = n.Stderr, process.OwnerOf(t).EnvironOfOthers(cmd.Environ())
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)

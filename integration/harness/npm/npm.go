@@ -75,7 +75,7 @@ func (c Client) command(ctx context.Context, t testing.TB, url string, args ...s
 	t.Helper()
 	cmd := exec.CommandContext(ctx, "node", append(append(c.Args[:len(c.Args):len(c.Args)], url), args...)...)
 	cmd.Dir = MustFolder(t)
-	cmd.Env = process.OwnerOf(t).EnvironOfOthers(t, cmd.Environ())
+	cmd.Env = process.OwnerOf(t).EnvironOfOthers(cmd.Environ())
 	if c.Stdio {
 		cmd.Env = append(cmd.Env, "JUNCTION_STDIO="+harness.JunctionBinary(t))
 	}

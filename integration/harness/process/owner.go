@@ -33,8 +33,9 @@ const (
 
 // Owner is a test to which goroutines, processes and files belong.
 type Owner struct {
-	name string // of the test
-	temp string // the folder of its temporary files
+	name   string // of the test
+	temp   string // the folder of its temporary files
+	others string // that of programs that others wrote
 
 	patience time.Duration // for what is ending
 }
@@ -58,22 +59,41 @@ func OwnerOf(t testing.TB) *Owner {
 	if o := r.all[t]; o != nil {
 		return o
 	}
-	o := &Owner{name: t.Name(), temp: filepath.Join(t.TempDir(), "t"), patience: Patience}
-	// Other users may have temporary files there, as in /tmp.
-	if err := errors.Join(os.Mkdir(o.temp, 0o700), os.Chmod(o.temp, 0o777|os.ModeSticky)); err != nil {
-		t.Fatal(err)
-	}
+	o := &Owner{name: t.Name(), temp: mustTemp(t), others: mustTemp(t), patience: Patience}
 	r.all[t] = o
 	o.label()
 	t.Cleanup(func() {
+		if t.Failed() { // a test that has failed may leave something
+			o.patience = min(o.patience, time.Second)
+		}
 		for _, thing := range o.left() {
 			t.Errorf("left behind: %s", thing)
 		}
+		for _, pid := range ownedBy(variable + "=" + o.id()) {
+			KillGroup(pid)
+			Kill(pid)
+		}
+		os.RemoveAll(o.temp)
+		os.RemoveAll(o.others)
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		delete(r.all, t)
 	})
 	return o
+}
+
+// mustTemp makes a folder for temporary files, as open to other users as /tmp is. Its path is short,
+// because the path of a socket must be.
+func mustTemp(t testing.TB) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "t")
+	if err == nil {
+		err = os.Chmod(dir, 0o777|os.ModeSticky)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir
 }
 
 // Lasts runs f, which starts something that outlives the test: its goroutines belong to no test.
@@ -100,9 +120,8 @@ func (o *Owner) Environ(environment []string) []string {
 
 // EnvironOfOthers is Environ for a program that others wrote, which may leave temporary files: they go
 // with the test.
-func (o *Owner) EnvironOfOthers(t testing.TB, environment []string) []string {
-	t.Helper()
-	return append(slices.Clip(environment), variable+"="+o.id(), "TMPDIR="+t.TempDir())
+func (o *Owner) EnvironOfOthers(environment []string) []string {
+	return append(slices.Clip(environment), variable+"="+o.id(), "TMPDIR="+o.others)
 }
 
 // left waits until nothing is left of the test, and returns what is left at the end of its patience.

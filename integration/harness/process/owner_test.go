@@ -94,7 +94,7 @@ func TestOwnerFindsWhatATestLeaves(t *testing.T) {
 				return
 			}
 			if len(r.failures) != 3 || !strings.Contains(text, "leftGoroutine") || !strings.Contains(text, "(sleep)") ||
-				!strings.Contains(text, "/t/left") {
+				!strings.Contains(text, "/left") {
 				t.Errorf("%s fails with %d lines, want its goroutine, its process and its file:\n%s", leave.name, len(r.failures), text)
 			}
 		}(run(leave.name, leave.things))

@@ -26,7 +26,7 @@ func MustStartServer(t testing.TB, cmd *exec.Cmd, ready *regexp.Regexp) []string
 	cmd.Stdout, cmd.Stderr = out, out
 	cmd.SysProcAttr = ChildAttr(syscall.SIGKILL)
 	cmd.WaitDelay = 5 * time.Second
-	cmd.Env = OwnerOf(t).EnvironOfOthers(t, cmd.Environ())
+	cmd.Env = OwnerOf(t).EnvironOfOthers(cmd.Environ())
 	if _, err := cmd.StdinPipe(); err != nil { // serve.mjs ends when this is closed
 		t.Fatal(err)
 	}
@@ -57,6 +57,13 @@ func Start(cmd *exec.Cmd) (ended <-chan struct{}, err error) {
 		}
 	}()
 	return done, <-started
+}
+
+// Kill ends a process. It does nothing if the process has ended.
+func Kill(pid int) {
+	if p, err := os.FindProcess(pid); err == nil {
+		p.Kill() // one that has ended needs none
+	}
 }
 
 // Terminate asks a process to end. It does nothing if the process has ended.
