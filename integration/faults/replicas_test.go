@@ -381,10 +381,7 @@ func mustWay(t *testing.T, to string) *way {
 
 func (w *way) mustOpen(t *testing.T) {
 	t.Helper()
-	l, err := net.Listen("tcp", w.address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := process.ListenAt(t, w.address)
 	w.l = l
 	go func() { // until close
 		for {

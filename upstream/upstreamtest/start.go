@@ -47,15 +47,7 @@ func StartSSE(t testing.TB, script Script) (s *Server, url string) {
 // a restart.
 func Serve(t testing.TB, addr string, h http.Handler) (url string, stop func()) {
 	t.Helper()
-	var l net.Listener
-	if addr == "127.0.0.1:0" {
-		l = process.Listen(t)
-	} else {
-		var err error
-		if l, err = net.Listen("tcp", addr); err != nil {
-			t.Fatalf("serve: %v", err)
-		}
-	}
+	l := process.ListenAt(t, addr)
 	down, cancel := context.WithCancel(context.Background())
 	ts := &httptest.Server{Listener: l, Config: &http.Server{Handler: h}}
 	ts.Config.BaseContext = func(net.Listener) context.Context { return context.WithValue(down, downKey{}, down) }

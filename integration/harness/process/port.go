@@ -1,11 +1,14 @@
 package process
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"os"
 	"sync"
+	"syscall"
 	"testing"
+	"time"
 )
 
 // FreePort returns an address of the loopback interface with a free port, which is the test's own until
@@ -13,36 +16,74 @@ import (
 // given for the longest time.
 func FreePort(t testing.TB) string {
 	t.Helper()
-	l := Listen(t)
-	defer l.Close()
-	return l.Addr().String()
+	return ports().take(t, func(address string) bool {
+		// No listener, of which a process that is started now would have the descriptor for a moment.
+		c, err := net.Dial("tcp", address)
+		if err == nil {
+			c.Close()
+		}
+		return err != nil
+	})
 }
 
 // Listen listens at a port that FreePort could give. Unlike a port of the system's choice, nothing else
 // takes it when it was closed, so that the test can listen there again.
-func Listen(t testing.TB) net.Listener {
+func Listen(t testing.TB) (l net.Listener) {
 	t.Helper()
-	p := ports()
+	ports().take(t, func(address string) bool {
+		var err error
+		l, err = net.Listen("tcp", address)
+		return err == nil
+	})
+	return l
+}
+
+// take returns the next address that no test has and that is free, and keeps it for the test.
+func (p *portRange) take(t testing.TB, free func(address string) bool) string {
+	t.Helper()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for range portsEach {
 		p.next = (p.next + 1) % portsEach
 		port := p.first + p.next
-		if p.given[port] {
-			continue
-		}
-		if l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port)); err == nil {
+		if address := fmt.Sprintf("127.0.0.1:%d", port); !p.given[port] && free(address) {
 			p.given[port] = true
 			t.Cleanup(func() {
 				p.mu.Lock()
 				defer p.mu.Unlock()
 				delete(p.given, port)
 			})
-			return l
+			return address
 		}
 	}
 	t.Fatal("no port is free")
-	return nil
+	return ""
+}
+
+// ListenAt listens at an address. If the port is 0, it is Listen. Another test may start a process at
+// this moment, which has the descriptor of a listener that was just closed until it runs its program: so
+// ListenAt tries again while the address is in use.
+func ListenAt(t testing.TB, address string) net.Listener {
+	t.Helper()
+	if address == "127.0.0.1:0" {
+		return Listen(t)
+	}
+	again, enough := time.NewTicker(10*time.Millisecond), time.After(Patience)
+	defer again.Stop()
+	for {
+		l, err := net.Listen("tcp", address)
+		if err == nil {
+			return l
+		}
+		if !errors.Is(err, syscall.EADDRINUSE) {
+			t.Fatal(err)
+		}
+		select {
+		case <-again.C:
+		case <-enough:
+			t.Fatal(err)
+		}
+	}
 }
 
 // portsEach is how many ports a process of tests has.
