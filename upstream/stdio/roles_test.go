@@ -178,6 +178,7 @@ func handle(m *jsonrpc.Message) {
 	case "echo":
 		reply(m.Params)
 	case "hang":
+		os.Stdout.Write(append(jsonrpc.AppendRequest(nil, "", "hangs", nil), '\n'))
 	case "say":
 		text, err := hex.DecodeString(strings.Trim(string(m.Params), `["]`))
 		if err != nil {

@@ -138,6 +138,18 @@ func (w *opened) start(ctx context.Context, id, method, params string) <-chan an
 	return c
 }
 
+// hang makes a call that is not answered. It comes back when the call has reached the server.
+func (w *opened) hang(ctx context.Context, id string) <-chan answer {
+	w.t.Helper()
+	c := w.start(ctx, id, "hang", "{}")
+	for m := w.hear(); m == nil || m.Method != "hangs"; m = w.hear() {
+		if m == nil {
+			w.t.Fatalf("the server ended before call %s reached it", id)
+		}
+	}
+	return c
+}
+
 func (w *opened) mustCall(id, method, params string) string {
 	w.t.Helper()
 	m, err := w.Call(w.t.Context(), newRequest(id, method, params), nil)
@@ -308,8 +320,7 @@ func TestStdioStrangeLines(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			w := mustOpen(t, "server", func(o *Options) { o.MessageLimit, o.Depth = 4096, 8 })
-			call := w.start(t.Context(), "5", "hang", "{}")
-			w.mustCall("1", "echo", "{}") // the call has reached the server
+			call := w.hang(t.Context(), "5")
 			w.say(row.Line)
 			if row.err == "" {
 				w.mustCall("2", "echo", "{}") // the line has been read
@@ -351,8 +362,7 @@ func TestStdioStderr(t *testing.T) {
 func TestStdioContextEnds(t *testing.T) {
 	w := mustOpen(t, "server")
 	ctx, cancel := context.WithCancelCause(t.Context())
-	call := w.start(ctx, "5", "hang", "{}")
-	w.mustCall("1", "echo", "{}")
+	call := w.hang(ctx, "5")
 	cause := errors.New("the client hung up")
 	cancel(cause)
 	if a := <-call; a.err != cause {
@@ -387,9 +397,7 @@ func TestStdioDeath(t *testing.T) {
 					o.LastWords = time.Minute
 				}
 			})
-			waiting := []<-chan answer{w.start(t.Context(), "5", "hang", "{}"), w.start(t.Context(), "6", "hang", "{}")}
-			w.mustCall("1", "echo", "{}")
-			w.mustCall("2", "echo", "{}")
+			waiting := []<-chan answer{w.hang(t.Context(), "5"), w.hang(t.Context(), "6")}
 			waiting = append(waiting, w.start(t.Context(), "7", row.method, "{}"))
 			for _, c := range waiting {
 				if a := <-c; a.err == nil || a.err.Error() != row.want {
