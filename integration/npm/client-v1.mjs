@@ -6,9 +6,7 @@ import { CreateMessageRequestSchema, ElicitRequestSchema, ListRootsRequestSchema
 import { StdioClientTransport } from "@modelcontextprotocol/sdk/client/stdio.js";
 import { answering, asked, bridge, capabilities, credentials, main, wireTap } from "./commands.mjs";
 
-const [url, ...args] = process.argv.slice(2);
-
-async function connect(command) {
+async function connect(url, command) {
   const tap = wireTap();
   const transport = bridge
     ? new StdioClientTransport(bridge(url))
@@ -44,4 +42,4 @@ async function connect(command) {
   };
 }
 
-await main("client-v1.mjs URL", connect, args);
+await main("client-v1.mjs URL", connect, process.argv.slice(2));

@@ -8,9 +8,9 @@ import { answering, asked, bridge, capabilities, credentials, main, wireTap } fr
 
 const modes = { legacy: "legacy", auto: "auto", modern: { pin: "2026-07-28" } };
 
-const [era, url, ...args] = process.argv.slice(2);
+const [era, ...args] = process.argv.slice(2);
 
-async function connect(command) {
+async function connect(url, command) {
   const tap = wireTap();
   const transport = bridge
     ? new StdioClientTransport(bridge(url))

@@ -10,6 +10,8 @@
 //   tap                                what the transport saw, from wireTap below
 //   terminate(), close()               end the session at the server; let go of it here
 
+import { createInterface } from "node:readline";
+
 const commands = {
   async list(session) {
     const { raw, tools } = await listTools(session);
@@ -238,30 +240,43 @@ export function wireTap() {
 }
 
 /**
- * main runs one command against the session that connect opens, and ends the process: 0 with the command's
+ * main runs one command against the session that connect(url, command) opens, and ends the process: 0 with the command's
  * document if it has one, 1 with {error: {code, message, data, name}} if connecting or the command failed, 2 for wrong usage.
- * A result with isError is a result.
+ * A result with isError is a result. Instead of a URL, "-" is a process that is kept: each line of its standard input is
+ * such a command with its URL, [URL, COMMAND, ...], which gets a line {code, document}.
  */
-export async function main(usage, connect, [command, name, json = "{}"]) {
+export async function main(usage, connect, [url, ...args]) {
+  if (url !== "-") {
+    const { code, document } = await once(connect, url, args);
+    if (code === 2) {
+      process.stderr.write(`usage: ${usage} list | call NAME [JSON] | progress NAME [JSON] | calls JSON | story NAME [JSON] | ask NAME [JSON] | use JSON | watch | restart\n`);
+    }
+    // Standard output may be a pipe that takes its time: leave only when it has everything.
+    process.stdout.write(document === undefined ? "" : `${JSON.stringify(document)}\n`, () => process.exit(code));
+    return;
+  }
+  for await (const line of createInterface({ input: process.stdin })) {
+    const [url, ...args] = JSON.parse(line);
+    write(await once(connect, url, args));
+  }
+  process.exit(0);
+}
+
+async function once(connect, url, [command, name, json = "{}"]) {
   const run = Object.hasOwn(commands, command ?? "") ? commands[command] : undefined;
   const args = parse(json);
   if (run === undefined || args === undefined || (!withoutName.includes(command) && name === undefined)) {
-    process.stderr.write(`usage: ${usage} list | call NAME [JSON] | progress NAME [JSON] | calls JSON | story NAME [JSON] | ask NAME [JSON] | use JSON | watch | restart\n`);
-    process.exit(2);
+    return { code: 2 };
   }
-  let code = 0;
-  let document;
   let session;
   try {
-    session = await connect(command);
-    document = await run(session, name, args);
+    session = await connect(url, command);
+    return { code: 0, document: await run(session, name, args) };
   } catch (error) {
-    code = 1;
-    document = { error: describe(error) };
+    return { code: 1, document: { error: describe(error) } };
+  } finally {
+    await session?.close().catch(() => {});
   }
-  await session?.close().catch(() => {});
-  // Standard output may be a pipe that takes its time: leave only when it has everything.
-  process.stdout.write(document === undefined ? "" : `${JSON.stringify(document)}\n`, () => process.exit(code));
 }
 
 function parse(json) {

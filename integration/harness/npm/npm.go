@@ -27,17 +27,19 @@ type Client struct {
 	Modern bool     // it speaks 2026-07-28 with a server that does
 	Sdk    bool     // it has the commands of commands.mjs; the inspector has its own
 	Stdio  bool     // it reaches the URL over junction stdio
+
+	kept *Script // runs all commands; nil for a process of each
 }
 
 // Clients returns all clients of the folder npm, in each of their eras.
 func Clients() []Client {
 	return []Client{
-		{"sdk1", []string{"client-v1.mjs"}, false, true, false},
-		{"sdk2-legacy", []string{"client-v2.mjs", "legacy"}, false, true, false},
-		{"sdk2-auto", []string{"client-v2.mjs", "auto"}, true, true, false},
-		{"sdk2-modern", []string{"client-v2.mjs", "modern"}, true, true, false},
-		{"inspector-legacy", []string{"inspector.mjs", "legacy"}, false, false, false},
-		{"inspector-modern", []string{"inspector.mjs", "modern"}, true, false, false},
+		{Name: "sdk1", Args: []string{"client-v1.mjs"}, Sdk: true},
+		{Name: "sdk2-legacy", Args: []string{"client-v2.mjs", "legacy"}, Sdk: true},
+		{Name: "sdk2-auto", Args: []string{"client-v2.mjs", "auto"}, Modern: true, Sdk: true},
+		{Name: "sdk2-modern", Args: []string{"client-v2.mjs", "modern"}, Modern: true, Sdk: true},
+		{Name: "inspector-legacy", Args: []string{"inspector.mjs", "legacy"}},
+		{Name: "inspector-modern", Args: []string{"inspector.mjs", "modern"}, Modern: true},
 	}
 }
 
@@ -85,10 +87,41 @@ func (c Client) command(ctx context.Context, t testing.TB, url string, args ...s
 	return cmd
 }
 
+// Kept returns the client, one of the SDK, as a process that lives until the test ends. It runs one
+// command after the other, each with a connection of its own. Starting Node takes longer than a command.
+func (c Client) Kept(t testing.TB) Client {
+	t.Helper()
+	c.kept = MustTalk(t, c.Name, func(ctx context.Context) *exec.Cmd { return c.command(ctx, t, "-") })
+	return c
+}
+
+// keptRun has the process that is kept run a command.
+func (c Client) keptRun(t testing.TB, into any, args ...string) error {
+	t.Helper()
+	line, err := json.Marshal(args)
+	if err != nil {
+		return err
+	}
+	s := *c.kept
+	s.T = t
+	s.MustWrite(string(line))
+	var said struct {
+		Code     int
+		Document json.RawMessage
+	}
+	if s.MustRead(&said); said.Code != 0 {
+		return fmt.Errorf("%s %s: code %d\n%s", c.Name, strings.Join(args, " "), said.Code, said.Document)
+	}
+	return json.Unmarshal(said.Document, into)
+}
+
 // Run runs a client to its end and decodes the document that it prints. The error is of a client
 // that ended with another status than 0.
 func (c Client) Run(t testing.TB, into any, url string, args ...string) error {
 	t.Helper()
+	if c.kept != nil {
+		return c.keptRun(t, into, append([]string{url}, args...)...)
+	}
 	ctx, cancel := context.WithTimeout(t.Context(), Patience)
 	defer cancel()
 	cmd := c.command(ctx, t, url, args...)
