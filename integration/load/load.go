@@ -32,8 +32,7 @@ type loaded struct {
 }
 
 // Start starts callers, which go on until Stop or the end of the test. A caller waits a moment after
-// each call, and a longer one after a call that failed, as agents do. So callers leave the
-// processors to the program that recovers.
+// each call, as agents do. So callers leave the processors to the program that recovers.
 func Start(t testing.TB, callers int, call func(ctx context.Context, caller, n int) error) *Load {
 	t.Helper()
 	l := &Load{t: t, more: make(chan struct{})}
@@ -50,11 +49,7 @@ func Start(t testing.TB, callers int, call func(ctx context.Context, caller, n i
 					return
 				}
 				l.note(loaded{began, time.Now(), err})
-				if err != nil {
-					pause(ctx, 20*time.Millisecond)
-				} else {
-					pause(ctx, 5*time.Millisecond)
-				}
+				pause(ctx, 20*time.Millisecond)
 			}
 		})
 	}
