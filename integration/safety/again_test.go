@@ -40,6 +40,7 @@ func TestCallThatRanIsNotSentAgain(t *testing.T) {
 			}
 			two := j.As(t, keys["two"])
 			whoIs(t, two)
+			mustHaveListed(t, s.Journal)
 			before := len(harness.CallsOf(t, s.Journal, 0))
 			for _, method := range []string{"tools/call", "tools/list"} {
 				s.Inside.AddRules(upstreamtest.Rule{Method: method, Times: 1, Status: 400, Body: "no session"})
@@ -50,4 +51,20 @@ func TestCallThatRanIsNotSentAgain(t *testing.T) {
 			}
 		})
 	}
+}
+
+// mustHaveListed waits until the third session, that of the second key, has listed its tools twice: as
+// it began, and for its caller.
+func mustHaveListed(t *testing.T, j *upstreamtest.Journal) {
+	t.Helper()
+	sessions, lists := 0, 0
+	harness.Await(t, j, "two lists in the third session", func(r upstreamtest.Record) bool {
+		if upstreamtest.Method("initialize")(r) {
+			sessions, lists = sessions+1, 0
+		}
+		if upstreamtest.Method("tools/list")(r) {
+			lists++
+		}
+		return sessions == 3 && lists == 2
+	})
 }
