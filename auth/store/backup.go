@@ -208,6 +208,10 @@ func mayReplace(ctx context.Context, c Config, file string) error {
 		return no
 	}
 	defer s.Close()
+	// A store that a Junction uses has a write-ahead log, and a copy has none.
+	if mode, err := s.texts(ctx, `PRAGMA journal_mode`); err != nil || len(mode) != 1 || mode[0] == "wal" {
+		return no
+	}
 	if v, err := s.version(ctx); err != nil || v == 0 {
 		return no
 	}

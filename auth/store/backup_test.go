@@ -217,8 +217,8 @@ func TestRestoreSetsAside(t *testing.T) {
 	}
 }
 
-// TestBackupSpares: a backup replaces an older backup, but neither the store, nor its keys, nor anything
-// else.
+// TestBackupSpares: a backup replaces an older backup, but neither the store, nor its keys, nor the store
+// of another Junction, nor anything else.
 func TestBackupSpares(t *testing.T) {
 	ctx, dir := t.Context(), t.TempDir()
 	d := mustLoad(t, Latest())
@@ -227,7 +227,11 @@ func TestBackupSpares(t *testing.T) {
 	want(t, "Symlink", os.Symlink(d.dsn, link), nil)
 	want(t, "WriteFile", os.WriteFile(keys, []byte("canary-of-a-key\n"), 0o600), nil)
 	want(t, "WriteFile", os.WriteFile(empty, nil, 0o600), nil)
-	for _, file := range []string{d.dsn, link, keys, dir, os.DevNull} {
+	other := mustLoad(t, Latest())
+	s, err := Open(ctx, other.config(t))
+	want(t, "Open", err, nil)
+	want(t, "Close", s.Close(), nil) // a store that is not open now is spared, too
+	for _, file := range []string{d.dsn, link, keys, dir, os.DevNull, other.dsn} {
 		was, err := os.Lstat(file)
 		want(t, "Lstat", err, nil)
 		_, err = Backup(ctx, d.config(t), file)

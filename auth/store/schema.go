@@ -109,7 +109,7 @@ func (s *Store) catalog(ctx context.Context) (all []object, err error) {
 				name == "sqlite_stat4" {
 			return err
 		}
-		o := object{kind + " " + name, strings.Join(strings.Fields(text.String), " ")}
+		o := object{kind + " " + name, text.String}
 		if table != name {
 			o.name += " on " + table
 		}

@@ -35,6 +35,9 @@ var crafted = []struct{ name, statements, says string }{
 		'email TEXT NOT NULL CHECK (length(email) < 9999)') WHERE name = 'users'`, "the table users is not as"},
 	{"a default", `PRAGMA writable_schema = 1; UPDATE sqlite_schema SET sql = replace(sql, 'network TEXT NOT NULL',
 		'network TEXT NOT NULL DEFAULT ''x''') WHERE name = 'auth_requests'`, "the table auth_requests is not as"},
+	{"a space that is a letter of SQL", `PRAGMA writable_schema = 1; UPDATE sqlite_schema SET sql = replace(sql,
+		'email TEXT NOT NULL', 'email TEXT' || char(160) || 'NOT' || char(160) || 'NULL') WHERE name = 'users'`,
+		"the table users is not as"},
 	{"another order of texts", `PRAGMA writable_schema = 1; UPDATE sqlite_schema SET sql = replace(sql,
 		'id TEXT PRIMARY KEY', 'id TEXT COLLATE NOCASE PRIMARY KEY') WHERE name = 'users'`, "the table users is not as"},
 }

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/user"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -63,14 +64,16 @@ func Note(getenv func(string) (string, bool), file string, p Place, secret strin
 	}, nil
 }
 
-// Secret returns the secret of the owner of the running junction of this user that has an admin
-// address; "" if there is none.
+// Secret returns the secret of the owner of the running junction of this user whose record has just this
+// admin address; "" if there is none. Another address with the same port may be that of another machine
+// or user, who must not get the secret.
 func Secret(admin string) string {
-	p, ok := At(admin)
-	if !ok {
+	list := all()
+	i := slices.IndexFunc(list, func(p Place) bool { return p.Admin == admin })
+	if i < 0 || admin == "" {
 		return ""
 	}
-	record, err := recordOf(os.LookupEnv, p.File)
+	record, err := recordOf(os.LookupEnv, list[i].File)
 	if err != nil {
 		return ""
 	}

@@ -2,6 +2,7 @@ package runfile
 
 import (
 	"encoding/json"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -42,8 +43,11 @@ func TestFind(t *testing.T) {
 	if got := Secret(want.Admin); got != "canary-secret" {
 		t.Errorf("the secret is %q", got)
 	}
-	if got := Secret("127.0.0.1:3"); got != "" {
-		t.Errorf("the secret of another address is %q", got)
+	_, port, _ := net.SplitHostPort(want.Admin)
+	for _, other := range []string{"127.0.0.1:3", "192.0.2.2:" + port, "localhost:" + port, "[::1]:" + port, ":" + port, ""} {
+		if got := Secret(other); got != "" {
+			t.Errorf("the secret for another address, %s, is %q", other, got)
+		}
 	}
 	for _, name := range mustGlob(t, filepath.Join(state, "junction", "running", "*")) {
 		if info, err := os.Stat(name); err != nil || info.Mode().Perm() != 0o600 {
