@@ -94,7 +94,7 @@ func TestForeignQuestions(t *testing.T) {
 		}
 	}
 	clients := sdkClients(t)
-	legacy, newest := clients[0], clients[len(clients)-1]
+	legacy, newest := clients[0].Kept(t), clients[len(clients)-1].Kept(t)
 	if legacy.Modern || !newest.Modern {
 		t.Fatalf("the clients are %+v, want a legacy one first and a modern one last", clients)
 	}

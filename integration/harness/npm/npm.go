@@ -12,6 +12,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -28,7 +29,7 @@ type Client struct {
 	Sdk    bool     // it has the commands of commands.mjs; the inspector has its own
 	Stdio  bool     // it reaches the URL over junction stdio
 
-	kept *Script // runs all commands; nil for a process of each
+	kept *kept // runs all commands; nil for a process of each
 }
 
 // Clients returns all clients of the folder npm, in each of their eras.
@@ -87,22 +88,34 @@ func (c Client) command(ctx context.Context, t testing.TB, url string, args ...s
 	return cmd
 }
 
+// kept is a process that runs one command after the other.
+type kept struct {
+	*Script
+	mu sync.Mutex // is held during a command
+}
+
 // Kept returns the client, one of the SDK, as a process that lives until the test ends. It runs one
-// command after the other, each with a connection of its own. Starting Node takes longer than a command.
+// command after the other, each with a connection of its own, also for parallel subtests. Starting Node
+// takes longer than a command.
 func (c Client) Kept(t testing.TB) Client {
 	t.Helper()
-	c.kept = MustTalk(t, c.Name, func(ctx context.Context) *exec.Cmd { return c.command(ctx, t, "-") })
+	if !c.Sdk {
+		t.Fatalf("%s cannot be kept", c.Name)
+	}
+	c.kept = &kept{Script: MustTalk(t, c.Name, func(ctx context.Context) *exec.Cmd { return c.command(ctx, t, "-") })}
 	return c
 }
 
-// keptRun has the process that is kept run a command.
-func (c Client) keptRun(t testing.TB, into any, args ...string) error {
+// run runs a command for a test.
+func (k *kept) run(t testing.TB, into any, args ...string) error {
 	t.Helper()
 	line, err := json.Marshal(args)
 	if err != nil {
 		return err
 	}
-	s := *c.kept
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	s := *k.Script
 	s.T = t
 	s.MustWrite(string(line))
 	var said struct {
@@ -110,7 +123,7 @@ func (c Client) keptRun(t testing.TB, into any, args ...string) error {
 		Document json.RawMessage
 	}
 	if s.MustRead(&said); said.Code != 0 {
-		return fmt.Errorf("%s %s: code %d\n%s", c.Name, strings.Join(args, " "), said.Code, said.Document)
+		return fmt.Errorf("%s %s: code %d\n%s", s.Name, strings.Join(args, " "), said.Code, said.Document)
 	}
 	return json.Unmarshal(said.Document, into)
 }
@@ -120,7 +133,7 @@ func (c Client) keptRun(t testing.TB, into any, args ...string) error {
 func (c Client) Run(t testing.TB, into any, url string, args ...string) error {
 	t.Helper()
 	if c.kept != nil {
-		return c.keptRun(t, into, append([]string{url}, args...)...)
+		return c.kept.run(t, into, append([]string{url}, args...)...)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), Patience)
 	defer cancel()
