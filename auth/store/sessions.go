@@ -118,8 +118,9 @@ func (s *Store) endSessions(ctx context.Context, which string, args []any, why s
 		if _, err := s.exec(ctx, `DELETE FROM web_sessions`+of, args...); err != nil {
 			return err
 		}
-		if _, err := s.exec(ctx, fmt.Sprintf(`UPDATE idp_sessions SET ended_at = $%d, refresh_token_enc = NULL,
-				mac = NULL WHERE ended_at = 0 AND `, len(args)+1)+which, append(args, seconds(s.now()))...); err != nil {
+		end := fmt.Sprintf(`UPDATE idp_sessions SET ended_at = $%d, refresh_token_enc = NULL, mac = NULL
+			WHERE ended_at = 0 AND `, len(args)+1) + which
+		if _, err := s.exec(ctx, end, append(args, seconds(s.now()))...); err != nil {
 			return err
 		}
 		// A transaction that had locked the session may have added a grant in the meantime. No more
