@@ -95,6 +95,10 @@ func (s *Core) approveLegacy(ctx context.Context, x *Exchange) (*Result, error) 
 // approveModern requests approval from a modern client, or reads its answer. st is the state that
 // the client returned.
 func (s *Core) approveModern(ctx context.Context, x *Exchange, st sealed.State) (*Result, error) {
+	if st.Approval != "" && st.Kind != sealed.Parked && !bytes.Equal(st.App, x.app()) {
+		return nil, InvalidParams("Invalid params: another client has shown the form for the approval of this call, " +
+			"and only that client can return the answer; make the request without requestState to get a form")
+	}
 	request := x.identity().ApprovalDigest()
 	if st.Approved && (st.Kind == sealed.Parked || bytes.Equal(st.Shown, request)) {
 		// A parked call is made once, however often the client polls it. With any other state, each
@@ -195,9 +199,7 @@ func (x *Exchange) spanKey(span policy.Span) string {
 	server := x.target.Backend.Config()
 	parts := []any{span, x.Endpoint.Name, x.target.Backend.Name(), server.URL, server.Command, server.Dir}
 	if x.Era == client.EraModern {
-		// text, since the answer to a form may reach another member
-		parts = append(parts, x.Grant.Account.Principal, x.Grant.Agent(), x.Grant.Account.From.String(),
-			x.Principal.Kind, x.Principal.OAuthClient, x.Principal.Grant, x.Info.Client)
+		parts = append(parts, x.app())
 	}
 	switch span {
 	case policy.SpanCall:
@@ -205,11 +207,23 @@ func (x *Exchange) spanKey(span policy.Span) string {
 	case policy.SpanTool:
 		parts = append(parts, x.target.Name, string(x.target.Item.Definition.Text()))
 	}
+	return fmt.Sprintf("%d %x", span, digestOf(parts))
+}
+
+// app returns a digest of a modern client: the account, and the name that the program and the sign-in
+// have. It is the same in all members, since the answer to a form may reach another one.
+func (x *Exchange) app() []byte {
+	return digestOf([]any{x.Grant.Account.Principal, x.Grant.Agent(), x.Grant.Account.From.String(),
+		x.Principal.Kind, x.Principal.OAuthClient, x.Principal.Grant, x.Info.Client})[:16]
+}
+
+// digestOf returns a digest of values.
+func digestOf(parts []any) []byte {
 	h := sha256.New()
 	for _, part := range parts {
 		fmt.Fprintf(h, "%#v,", part)
 	}
-	return fmt.Sprintf("%d %x", span, h.Sum(nil))
+	return h.Sum(nil)
 }
 
 // spans returns a digest of what the form offers beyond the exact call; nil for nothing. A modern client

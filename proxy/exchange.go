@@ -291,7 +291,7 @@ func (x *Exchange) fail(err error) (reported error) {
 		clean, n = x.Subject.Redact.Error(&jsonrpc.Error{Code: e.Code, Message: e.Message})
 		clean = clean.WithData(e.Data) // of Junction
 	} else if _, peer := errors.AsType[*jsonrpc.Error](err); peer { // most were redacted before
-		clean, n = x.Subject.Redact.Error(e)
+		clean, n = x.redactor().Error(e)
 	}
 	if n > 0 {
 		e, reported = clean, &redactedError{err, clean.Message}

@@ -18,7 +18,7 @@ import (
 // seal returns a sealed requestState for the request.
 func (s *Core) seal(x *Exchange, st sealed.State) string {
 	if st.Kind == sealed.Approval || x.approved {
-		st.Approval, st.Shown = rand.Text(), x.shown
+		st.Approval, st.Shown, st.App = rand.Text(), x.shown, x.app()
 		if x.shown == nil {
 			st.Shown = x.identity().ApprovalDigest()
 		}

@@ -122,6 +122,9 @@ type Server struct {
 
 	stop   context.CancelFunc
 	polled sync.WaitGroup
+
+	finding sync.Mutex // held by FindRevoked
+	found   time.Time  // grants that ended before it are known; guarded by finding
 }
 
 // CheckProviders reads the metadata of the identity providers. Sign-ins use what has changed there, and
@@ -184,6 +187,7 @@ func New(o Options) (*Server, error) {
 	f.pages = newPages()
 	f.cache.tokens, f.cache.ended = map[auth.Hash]*knownToken{}, map[string]time.Time{}
 	f.routes = f.router()
+	f.found = f.now().Add(-clockMargin)
 	ctx, cancel := context.WithCancel(context.Background())
 	f.stop = cancel
 	f.polled.Go(func() { f.poll(ctx) })

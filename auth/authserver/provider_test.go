@@ -132,24 +132,83 @@ func TestUselessMetadataChangeNothing(t *testing.T) {
 	}
 }
 
-// TestKeysThatCannotBeFetchedAreAnOutage: if the provider does not give its keys, the user is told to try
-// again. The answer of the provider is not called invalid.
+// TestKeysThatCannotBeFetchedAreAnOutage: if the keys endpoint of a provider answers with anything but keys,
+// the user, the provider that logs a user out and the client are told to try again. The answer of the provider is
+// not called invalid, and the log names the endpoint.
 func TestKeysThatCannotBeFetchedAreAnOutage(t *testing.T) {
+	for name, answer := range map[string]struct {
+		status     int
+		kind, text string
+	}{
+		"an error":                 {502, "text/html", "<html>Bad Gateway</html>"},
+		"a page":                   {200, "text/html", "<!doctype html><title>Maintenance</title>"},
+		"a page as JSON":           {200, "application/json", "<!doctype html>"},
+		"nothing":                  {200, "application/json", ""},
+		"an object without keys":   {200, "application/json", `{"error":"maintenance"}`},
+		"null for keys":            {200, "application/json", `{"keys":null}`},
+		"another type of keys":     {200, "application/json", `{"keys":"soon"}`},
+		"half a set":               {200, "application/json", `{"keys":[{"kty":"RSA",`},
+		"keys that are unusable":   {200, "application/json", `{"keys":[{"kty":"RSA"},"x",null]}`},
+		"more than a set may have": {200, "application/json", `{"keys":[` + strings.Repeat(" ", 2<<20) + `]}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			log := new(authtest.Text)
+			s := mustStand(t, func(o *Options) { o.Log = authtest.Log(t, log) })
+			s.clock.stop()
+			a := s.mustApp(t)
+			s.idp.Answer(authtest.Keys, func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Content-Type", answer.kind)
+				w.WriteHeader(answer.status)
+				fmt.Fprint(w, answer.text)
+			})
+			advises := func(at string) {
+				t.Helper()
+				want := "open " + s.idp.URL + authtest.Keys + " (jwks_uri), which must return a JSON Web Key Set"
+				if got := log.Take(); !strings.Contains(got, want) || strings.Contains(got, "client_id") {
+					t.Errorf("%s: the log has not %q alone:\n%s", at, want, got)
+				}
+			}
+			log.Take()
+			b := newBrowser(t)
+			p := b.follow(b.press(b.once(http.MethodGet, a.asks(), nil), "idp:sso"))
+			if p.status != 503 || !strings.Contains(p.body, "Acme SSO cannot be reached") ||
+				!strings.Contains(p.body, "Go back to your app, and connect again in a moment.") {
+				t.Errorf("%d %s", p.status, p.body)
+			}
+			advises("a sign-in")
+			p = b.follow(b.press(b.once(http.MethodGet, s.url+"/account", nil), "idp:sso"))
+			if p.status != 503 || !strings.Contains(p.body, "Sign in again") {
+				t.Errorf("at the account: %d %s", p.status, p.body)
+			}
+			token := s.idp.LogoutToken(t, "junction", nil)
+			for range 2 { // the second time without a request
+				log.Take()
+				if status, body := s.logout(t, token); status != 503 || !strings.Contains(body, "temporarily_unavailable") {
+					t.Errorf("a logout: %d %s", status, body)
+				}
+				advises("a logout")
+			}
+			s.idp.Answer(authtest.Keys, nil)
+			a.mustSignIn(t, newBrowser(t))
+			s.clock.forward(5 * time.Second)
+			if status, body := s.logout(t, token); status != 200 {
+				t.Errorf("the logout again: %d %s", status, body)
+			}
+		})
+	}
+}
+
+// TestOneUnusableKeyOfAProviderHarmsNoOther: users sign in with the other keys of the set.
+func TestOneUnusableKeyOfAProviderHarmsNoOther(t *testing.T) {
 	s := mustStand(t, nil)
-	a := s.mustApp(t)
-	s.idp.Answer(authtest.Keys, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadGateway) })
-	b := newBrowser(t)
-	p := b.follow(b.press(b.once(http.MethodGet, a.asks(), nil), "idp:sso"))
-	if p.status != 503 || !strings.Contains(p.body, "Acme SSO cannot be reached") ||
-		!strings.Contains(p.body, "Go back to your app, and connect again in a moment.") {
-		t.Errorf("%d %s", p.status, p.body)
+	good, err := json.Marshal(s.idp.KeySet().Keys[0])
+	if err != nil {
+		t.Fatal(err)
 	}
-	p = b.follow(b.press(b.once(http.MethodGet, s.url+"/account", nil), "idp:sso"))
-	if p.status != 503 || !strings.Contains(p.body, "Sign in again") {
-		t.Errorf("at the account: %d %s", p.status, p.body)
-	}
-	s.idp.Answer(authtest.Keys, nil)
-	a.mustSignIn(t, newBrowser(t))
+	s.idp.Answer(authtest.Keys, func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprintf(w, `{"keys":[{"kty":"RSA"},{"kty":"EC","crv":"secp256k1","x":"AA","y":"AA"},%s]}`, good)
+	})
+	s.mustApp(t).mustSignIn(t, newBrowser(t))
 }
 
 func TestInvalidAnswersOfTheProviderAreRejected(t *testing.T) {

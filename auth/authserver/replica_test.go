@@ -47,6 +47,64 @@ func onPostgres(t *testing.T) *store.Store {
 	return s
 }
 
+// TestRevokedGrantsAreFoundAtOnce: a user is disabled in the database, as a command does. A replica that is told
+// so accepts nothing of the user from then on, and calls its streams to end. Another user stays signed in.
+func TestRevokedGrantsAreFoundAtOnce(t *testing.T) {
+	for name, open := range map[string]func(t *testing.T) *store.Store{"sqlite": func(*testing.T) *store.Store { return nil },
+		"postgres": onPostgres} {
+		t.Run(name, func(t *testing.T) {
+			var told atomic.Int64
+			s := mustStand(t, func(o *Options) {
+				if other := open(t); other != nil {
+					o.Store = other
+				}
+				o.Ended = func() { told.Add(1) }
+			})
+			s.clock.stop() // known tokens stay known
+			s.store = s.Server.store
+			_, _, anns := s.signInAs(t, "ann", "s1")
+			_, _, bens := s.signInAs(t, "ben", "s2")
+			verify := func(tokens map[string]any) (*auth.Principal, error) {
+				return s.Verify(t.Context(), fmt.Sprint(tokens["access_token"]), here)
+			}
+			ann, err := verify(anns)
+			ben, other := verify(bens)
+			if err != nil || other != nil {
+				t.Fatal(err, other)
+			}
+			users, err := s.store.Users(t.Context(), "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, u := range users {
+				if u.Subject == "ann" {
+					if _, err := s.store.DisableUser(t.Context(), u.ID, "test"); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			if err := s.FindRevoked(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := verify(anns); s.Still(ann) || !strings.Contains(fmt.Sprint(err), "revoked") {
+				t.Errorf("ann is still there: %t, %v", s.Still(ann), err)
+			}
+			if _, err := verify(bens); !s.Still(ben) || err != nil {
+				t.Errorf("ben is still there: %t, %v", s.Still(ben), err)
+			}
+			if n := told.Load(); n != 1 {
+				t.Errorf("open streams were looked at %d times, want once", n)
+			}
+			if err := s.store.Close(); err != nil {
+				t.Fatal(err)
+			}
+			if err := s.FindRevoked(t.Context()); err == nil {
+				t.Error("a store that does not answer is no error")
+			}
+		})
+	}
+}
+
 // TestSignInOverTwoReplicas spreads the requests of one sign-in over two replicas.
 func TestSignInOverTwoReplicas(t *testing.T) {
 	for name, open := range map[string]func(t *testing.T) *store.Store{"sqlite": func(*testing.T) *store.Store { return nil }, "postgres": onPostgres} {

@@ -150,31 +150,41 @@ func (srv *Server) endGrant(ctx context.Context, id, why string) error {
 	return err
 }
 
-// poll finds grants that were ended by other replicas or by the command line.
+// poll finds grants that were ended by other replicas or by the command line, which may also say so
+// (FindRevoked).
 func (srv *Server) poll(ctx context.Context) {
 	tick := time.NewTicker(pollEvery)
 	defer tick.Stop()
-	since := srv.now().Add(-clockMargin)
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
 		}
-		now := srv.now()
-		ids, err := srv.store.RevokedSince(ctx, since)
-		if err != nil {
+		if err := srv.FindRevoked(ctx); err != nil {
 			srv.log.Debug("cannot find out which grants have ended", "error", err)
-			continue
 		}
-		since = now.Add(-clockMargin)
-		srv.grantsEnded(ids...)
-		srv.cache.mu.Lock()
-		maps.DeleteFunc(srv.cache.ended, func(_ string, at time.Time) bool {
-			return now.After(at.Add(25 * time.Hour)) // no access token lives that long
-		})
-		srv.cache.mu.Unlock()
 	}
+}
+
+// FindRevoked asks the store which grants have ended since it was asked last. When it returns nil, Verify
+// and Still accept no token of a grant that had ended before the call.
+func (srv *Server) FindRevoked(ctx context.Context) error {
+	srv.finding.Lock()
+	defer srv.finding.Unlock()
+	now := srv.now()
+	ids, err := srv.store.RevokedSince(ctx, srv.found)
+	if err != nil {
+		return err
+	}
+	srv.found = now.Add(-clockMargin)
+	srv.grantsEnded(ids...)
+	srv.cache.mu.Lock()
+	defer srv.cache.mu.Unlock()
+	maps.DeleteFunc(srv.cache.ended, func(_ string, at time.Time) bool {
+		return now.After(at.Add(25 * time.Hour)) // no access token lives that long
+	})
+	return nil
 }
 
 // audit logs an event and stores it in the audit. Events that unauthenticated requests can cause

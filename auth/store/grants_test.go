@@ -100,6 +100,73 @@ func TestManyGrantsEndInAsManyStatementsAsOne(t *testing.T) {
 	})
 }
 
+// TestManySessionsEndInAsManyStatementsAsOne: a user has one session at the provider for each browser and
+// month. The sessions end, with their browsers and grants, in as many statements as one session.
+func TestManySessionsEndInAsManyStatementsAsOne(t *testing.T) {
+	run(t, func(t *testing.T, d database) {
+		s, statements := mustOpenCounted(t, d)
+		ctx, hour := t.Context(), s.now().Add(time.Hour)
+		bob := mustGrants(t, s, "bob", 1)[0]
+		for way, end := range map[string]func(user, name string) (sessions, grants int, err error){
+			"disable": func(user, _ string) (int, int, error) {
+				ended, err := s.DisableUser(ctx, user, "test")
+				return ended.Sessions, len(ended.Grants), err
+			},
+			"sign out": func(user, _ string) (int, int, error) {
+				ended, err := s.SignOut(ctx, user, "test")
+				return ended.Sessions, len(ended.Grants), err
+			},
+			"end at the provider": func(_, name string) (int, int, error) {
+				sessions, ended, err := s.EndAtProvider(ctx,
+					ProviderLogout{IDP: "idp", Sub: name, JTI: name, Expires: hour}, "test")
+				return len(sessions), len(ended), err
+			},
+		} {
+			t.Run(way, func(t *testing.T) {
+				needed := map[int]int64{}
+				for _, n := range []int{1, 10} {
+					name := fmt.Sprint(way, n)
+					u, err := s.PutUser(ctx, User{Issuer: "https://idp.example", Subject: name})
+					want(t, "PutUser", err, nil)
+					var sessions, grants []string
+					for k := range n {
+						i, err := s.AddIDPSession(ctx, IDPSession{User: u.ID, IDP: "idp", Sub: name, OKUntil: hour})
+						want(t, "AddIDPSession", err, nil)
+						want(t, "AddWebSession", s.AddWebSession(ctx, fmt.Sprint(name, k),
+							WebSession{User: u.ID, IDPSession: i.ID, Expires: hour}), nil)
+						g, err := s.AddGrant(ctx, Grant{User: u.ID, IDPSession: i.ID, ClientID: "client", Expires: hour})
+						want(t, "AddGrant", err, nil)
+						sessions, grants = append(sessions, i.ID), append(grants, g.ID)
+					}
+					before := statements.Load()
+					ended, over, err := end(u.ID, name)
+					if needed[n] = statements.Load() - before; err != nil || ended != n || over != n {
+						t.Errorf("of %d sessions, %d and %d grants have ended, %v", n, ended, over, err)
+					}
+					for k := range n {
+						_, err = s.IDPSession(ctx, sessions[k])
+						want(t, "the session", err, ErrRevoked)
+						_, err = s.Grant(ctx, grants[k])
+						want(t, "the grant", err, ErrRevoked)
+						_, _, err = s.WebSession(ctx, fmt.Sprint(name, k))
+						want(t, "the browser", err, ErrNotFound)
+					}
+				}
+				if needed[1] != needed[10] {
+					t.Errorf("one session needs %d statements, and ten sessions need %d", needed[1], needed[10])
+				}
+			})
+		}
+		_, err := s.IDPSession(ctx, bob.IDPSession)
+		want(t, "the session of another user", err, nil)
+		_, err = s.Grant(ctx, bob.ID)
+		want(t, "the grant of another user", err, nil)
+		if n := changed(t, s); n > 0 {
+			t.Errorf("Check finds %d problems", n)
+		}
+	})
+}
+
 // TestTheGrantsUnusedForLongestEnd adds two grants to those of a user who has as many as may stand. The
 // two that were not used again end.
 func TestTheGrantsUnusedForLongestEnd(t *testing.T) {

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"fmt"
 	"time"
 )
 
@@ -93,26 +94,42 @@ func (s *Store) UpdateIDPSession(ctx context.Context, i IDPSession) error {
 // EndIDPSession ends a session, its grants and its web sessions. It returns the ids of the grants
 // that it ended.
 func (s *Store) EndIDPSession(ctx context.Context, id, why string) (grants []string, err error) {
-	err = s.WithTx(ctx, func(ctx context.Context) error {
+	_, grants, err = s.endSessions(ctx, `id = $1`, []any{id}, why)
+	return grants, err
+}
+
+// endSessions ends the sessions of a condition, their grants and web sessions, with a constant number
+// of statements, as revoke does. The condition must hold for a session that has ended, too. It returns the
+// sessions that stood, the newest first, and the ids of the grants.
+func (s *Store) endSessions(ctx context.Context, which string, args []any, why string) (
+	ended []IDPSession, grants []string, err error) {
+	err = s.WithTx(ctx, func(ctx context.Context) (err error) {
+		ended, grants = nil, nil
+		of := ` WHERE idp_session_id IN (SELECT id FROM idp_sessions WHERE ` + which + `)`
 		// Lock order: a refresh locks its grant before the session.
-		if grants, err = s.RevokeGrants(ctx, GrantFilter{IDPSession: id}, why); err != nil {
+		if grants, err = s.revoke(ctx, of, args, why); err != nil {
 			return err
 		}
-		if _, err := s.exec(ctx, `DELETE FROM web_sessions WHERE idp_session_id = $1`, id); err != nil {
+		// In a fixed order, to avoid deadlocks.
+		if ended, err = list[IDPSession](ctx, s, `WHERE ended_at = 0 AND `+which+
+			` ORDER BY created_at DESC, id`+s.lock(ctx), args...); err != nil {
 			return err
 		}
-		if _, err := s.exec(ctx,
-			`UPDATE idp_sessions SET ended_at = $2, refresh_token_enc = NULL, mac = NULL
-				WHERE id = $1 AND ended_at = 0`, id, seconds(s.now())); err != nil {
+		if _, err := s.exec(ctx, `DELETE FROM web_sessions`+of, args...); err != nil {
+			return err
+		}
+		end := fmt.Sprintf(`UPDATE idp_sessions SET ended_at = $%d, refresh_token_enc = NULL, mac = NULL
+			WHERE ended_at = 0 AND `, len(args)+1) + which
+		if _, err := s.exec(ctx, end, append(args, seconds(s.now()))...); err != nil {
 			return err
 		}
 		// A transaction that had locked the session may have added a grant in the meantime. No more
 		// can follow.
-		late, err := s.RevokeGrants(ctx, GrantFilter{IDPSession: id}, why)
+		late, err := s.revoke(ctx, of, args, why)
 		grants = append(grants, late...)
 		return err
 	})
-	return grants, err
+	return ended, grants, err
 }
 
 // ProviderLogout is a logout token: the sessions that a provider has ended.
@@ -136,25 +153,10 @@ func (s *Store) EndAtProvider(ctx context.Context, l ProviderLogout, why string)
 		if err := s.UseAssertion(ctx, "idp:"+l.IDP, l.JTI, l.Expires); err != nil {
 			return err
 		}
-		const named = `WHERE idp = $1 AND ended_at = 0 AND ($2 = '' OR sub = $2) AND ($3 = '' OR sid = $3)`
-		args := []any{l.IDP, l.Sub, l.SID}
 		var err error
-		// Lock order as in SignOut.
-		if grants, err = s.revoke(ctx, `WHERE idp_session_id IN (SELECT id FROM idp_sessions `+named+`)`, args,
-			why); err != nil {
-			return err
-		}
-		if ended, err = list[IDPSession](ctx, s, named+` ORDER BY created_at DESC, id`, args...); err != nil {
-			return err
-		}
-		for _, i := range ended {
-			late, err := s.EndIDPSession(ctx, i.ID, why)
-			if err != nil {
-				return err
-			}
-			grants = append(grants, late...)
-		}
-		return nil
+		ended, grants, err = s.endSessions(ctx, `idp = $1 AND ($2 = '' OR sub = $2) AND ($3 = '' OR sid = $3)`,
+			[]any{l.IDP, l.Sub, l.SID}, why)
+		return err
 	})
 	return ended, grants, err
 }
@@ -189,11 +191,12 @@ func (s *Store) SessionUses(ctx context.Context, user string) (grants, browsers 
 
 // Ended is the result of SignOut.
 type Ended struct {
-	Sessions int      // at providers, with their web sessions, that a grant or a browser used
+	Sessions int      // at providers, with their web sessions, that a grant or a browser used before
 	Grants   []string // their ids
 }
 
-// SignOut ends all sessions and grants of a user, who may sign in again.
+// SignOut ends all sessions and grants of a user, who may sign in again, with a constant number of
+// statements.
 func (s *Store) SignOut(ctx context.Context, user, why string) (ended Ended, err error) {
 	err = s.WithTx(ctx, func(ctx context.Context) error {
 		ended = Ended{}
@@ -201,24 +204,20 @@ func (s *Store) SignOut(ctx context.Context, user, why string) (ended Ended, err
 		if err != nil {
 			return err
 		}
-		// Lock order as in EndIDPSession.
+		// Lock order as in endSessions.
 		if ended.Grants, err = s.RevokeGrants(ctx, GrantFilter{User: user}, why); err != nil {
 			return err
 		}
-		sessions, err := s.IDPSessions(ctx, user)
+		sessions, late, err := s.endSessions(ctx, `user_id = $1`, []any{user}, why)
 		if err != nil {
 			return err
 		}
 		for _, i := range sessions {
-			late, err := s.EndIDPSession(ctx, i.ID, why)
-			if err != nil {
-				return err
-			}
-			if apps[i.ID]+browsers[i.ID]+len(late) > 0 {
+			if apps[i.ID]+browsers[i.ID] > 0 {
 				ended.Sessions++
 			}
-			ended.Grants = append(ended.Grants, late...)
 		}
+		ended.Grants = append(ended.Grants, late...)
 		return s.EndWebSessions(ctx, user)
 	})
 	return ended, err

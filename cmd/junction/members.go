@@ -38,7 +38,8 @@ func (p *program) openMembers(c *config.Config, key *seal.Key) error {
 	limits := c.Limits.WithDefaults()
 	p.members, err = replicas.New(replicas.Options{
 		DSN: c.Storage.DSN, DB: p.storage().Database(), Key: key, Listener: l, Advertise: c.Replicas.Advertise,
-		Shared: c.Shared, Version: version(), Changed: func() { p.server.MemberChanged() }, Log: p.log,
+		Shared: c.Shared, Version: version(), Changed: func() { p.server.MemberChanged() },
+		FindRevoked: p.findRevoked, Log: p.log,
 		ReadTimeout: limits.ReadTimeout, WriteTimeout: limits.WriteTimeout, IdleTimeout: idleTimeout,
 		MaxHeader: int(limits.Header),
 	})

@@ -102,6 +102,7 @@ func (p *program) asSeen() *diagnose.Proxy {
 		Lacks: p.lacks, Callback: pages.CallbackPattern, Metrics: p.telemetry.Handler(),
 		Process: p.process(),
 		Config:  func() *config.Config { return p.reach.Load().config },
+		Revoked: p.endRevoked,
 		Refused: func(upstream string) string {
 			if p.vault.Load() == nil {
 				return ""

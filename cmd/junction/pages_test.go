@@ -241,7 +241,8 @@ func TestStatusPage(t *testing.T) {
 }
 
 // TestOnlyTheOwnerChangesSomething: another user of the machine, who can read the status page, cannot
-// connect an upstream again, start a sign-in, or start the check of doctor, which starts processes.
+// connect an upstream again, start a sign-in, have the database read, or start the check of doctor, which
+// starts processes.
 func TestOnlyTheOwnerChangesSomething(t *testing.T) {
 	s, url := upstreamtest.Start(t, upstreamtest.Script{Era: "modern", Tools: fine("echo")})
 	r := mustServe(t, "upstreams:\n  good: { url: "+url+" }\n")
@@ -266,7 +267,7 @@ func TestOnlyTheOwnerChangesSomething(t *testing.T) {
 		"two of them":  {diagnose.OwnerHeader: {secret, secret}},
 	} {
 		for path, method := range map[string]string{"/reconnect?upstream=good": "POST", "/signin?upstream=good": "POST",
-			"/doctor": "GET", "/doctor?upstream=good": "HEAD"} {
+			"/revoked": "POST", "/doctor": "GET", "/doctor?upstream=good": "HEAD"} {
 			resp, text := mustRequest(t, method, admin+path, header)
 			if resp.StatusCode != http.StatusForbidden || method != "HEAD" && !strings.Contains(text, "Only the user who runs Junction may do this") {
 				t.Errorf("%s %s with %s: %d %s, want 403", method, path, name, resp.StatusCode, text)
@@ -299,4 +300,8 @@ func TestOnlyTheOwnerChangesSomething(t *testing.T) {
 	}
 	r.stderr.mustSay(t, "upstream=good state=ready", 2)
 	mustRun(t, 0, "doctor", "good", "--admin", admin)
+	if resp, text := mustRequest(t, "POST", admin+"/revoked", r.owned()); resp.StatusCode != 200 ||
+		!strings.Contains(text, `"missed": []`) {
+		t.Errorf("/revoked of the owner: %d %s", resp.StatusCode, text)
+	}
 }

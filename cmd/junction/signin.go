@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"maps"
 	"net/http"
 	"net/netip"
@@ -59,6 +60,23 @@ func (p *program) openSignIn(c *config.Config) (err error) {
 		Ended:     p.catalogChanged, Granted: func(who *auth.Principal) bool { return p.reach.Load().any(who) },
 	})
 	return err
+}
+
+// findRevoked ends here what a command or another process has revoked in the database.
+func (p *program) findRevoked(ctx context.Context) error {
+	if p.signIn == nil {
+		return nil
+	}
+	return p.signIn.FindRevoked(ctx)
+}
+
+// endRevoked is findRevoked for all processes over the database. missed are the addresses of those that do
+// not answer.
+func (p *program) endRevoked(ctx context.Context) (missed []string, err error) {
+	if err := p.findRevoked(ctx); err != nil || p.members == nil {
+		return nil, err
+	}
+	return p.members.TellRevoked(ctx), nil
 }
 
 // reach is the policy and the configuration in force, for questions about access.

@@ -75,7 +75,7 @@ func MustProcesses(t testing.TB, n int, config string) *Program {
 		first.Others, addresses = append(first.Others, p), append(addresses, p.address())
 	}
 	for _, p := range append(first.Others, first) {
-		p.mustJoin(t, n)
+		p.MustJoin(t, n)
 	}
 	MustNginx(t, front, addresses)
 	first.own, first.URL = first.URL, "http://"+front+"/mcp"
@@ -91,8 +91,8 @@ func originOf(url string) string { return strings.TrimSuffix(url, "/mcp") }
 // address returns the host and port of the program.
 func (p *Program) address() string { return strings.TrimPrefix(p.Origin(), "http://") }
 
-// mustJoin waits until the process knows n members.
-func (p *Program) mustJoin(t testing.TB, n int) {
+// MustJoin waits until the process knows n members.
+func (p *Program) MustJoin(t testing.TB, n int) {
 	t.Helper()
 	await(t, fmt.Sprintf("%d members", n), func() bool {
 		r, err := p.report(t.Context())

@@ -307,6 +307,55 @@ func TestApprovalOfOthers(t *testing.T) {
 	})
 }
 
+// TestApprovalIsOfTheClientThatShowedIt has another client of the same user return the answer to a form, and an
+// approved call that its server has asked a question about. Both are refused with the reason, and the client
+// that has shown the form can still go on.
+func TestApprovalIsOfTheClientThatShowedIt(t *testing.T) {
+	harness.Waits(t)
+	for _, up := range harness.Eras {
+		harness.EachTransport(t, client.EraModern, up, func(t *testing.T, p harness.Pair) {
+			s := p.Serve(t, upstreamtest.Script{})
+			guard, keys := harness.Keyring(t, "a")
+			j := harness.Start(t, p, harness.Setup{Upstreams: map[string]upstream.Config{"up": s.Config}, Guard: guard,
+				Policy: harness.MustPolicy(t, "- { name: all, rules: [ { ask: { upstreams: up } } ] }")})
+			j.Offers(t, "up")
+			shows, other := j.As(t, keys["a"]), j.As(t, keys["a"])
+			other.Name = "another-app"
+			q := harness.Called("up__echo", `{"n":1}`)
+			base := q.Params
+			m := shows.Begin(t, q).Answer(t)
+			yes := string(raw.Quote(harness.Requested(t, m)[0].Key)) + `:{"action":"accept","content":{"answer":"Allow once"}}`
+			q.Params = harness.Retried(base, m, yes)
+			refused := other.Begin(t, q).Answer(t)
+			harness.WantCode(t, refused, -32602)
+			if text := string(refused.Append(nil)); !strings.Contains(text, "another client has shown the form for the approval of "+
+				"this call, and only that client can return the answer; make the request without requestState") {
+				t.Errorf("the other client reads %s", text)
+			}
+			if n := len(harness.CallsOf(t, s.Journal, 0)); n != 0 {
+				t.Errorf("the upstream was called %d times", n)
+			}
+			if m := shows.Begin(t, q).Answer(t); m.Error != nil || harness.Member(m.Result, "resultType") != `"complete"` {
+				t.Errorf("the client that showed the form is answered %s", m.Append(nil))
+			}
+			if p.Upstream != client.EraModern {
+				return // its question is part of a call that was made
+			}
+			q = harness.Asking(harness.AskForm)
+			base = q.Params
+			m = shows.Begin(t, q).Answer(t)
+			q.Params = harness.Retried(base, m, yes)
+			m = shows.Begin(t, q).Answer(t) // the question of the server
+			asked := harness.Requested(t, m)
+			q.Params = harness.Retried(base, m, string(raw.Quote(asked[0].Key))+`:{"action":"accept","content":{"answer":"x"}}`)
+			harness.WantCode(t, other.Begin(t, q).Answer(t), -32602)
+			if m := shows.Begin(t, q).Answer(t); m.Error != nil || harness.Member(m.Result, "resultType") != `"complete"` {
+				t.Errorf("the client that was asked is answered %s", m.Append(nil))
+			}
+		})
+	}
+}
+
 // TestApprovalIsGoodOnce has a modern client use its answer twice, alter its request, and give its
 // state to another one.
 func TestApprovalIsGoodOnce(t *testing.T) {

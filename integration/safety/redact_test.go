@@ -1,6 +1,7 @@
 package safety
 
 import (
+	"regexp"
 	"strings"
 	"testing"
 
@@ -80,6 +81,32 @@ func TestRedactionOfACallThatIsReturnedTo(t *testing.T) {
 		}
 		if got := string(m.Append(nil)); m.Error != nil || strings.Contains(got, "TCK") || !strings.Contains(got, "[redacted: ticket]") {
 			t.Errorf("the call is answered %s", got)
+		}
+	})
+}
+
+// TestRedactionLeavesItsMarks: an error of a server is searched twice, and a result that a client returns to,
+// too. A pattern that matches the mark of its rule changes nothing then, also with restore.
+func TestRedactionLeavesItsMarks(t *testing.T) {
+	harness.Waits(t)
+	harness.EachPair(t, func(t *testing.T, p harness.Pair) {
+		s := p.Serve(t, upstreamtest.Script{Tools: harness.Definitions("fail")})
+		guard, keys := harness.Keyring(t, "loses", "restores")
+		j := harness.Start(t, p, harness.Setup{Upstreams: map[string]upstream.Config{"up": s.Config}, Guard: guard,
+			Policy: harness.MustPolicy(t, `
+- { name: all, rules: [ { allow: { upstreams: "*" } } ] }
+- { name: loses, match: { key: loses }, redact: [ { name: ticket, re: "TCK-[0-9]+|redacted|ticket|[A-Z2-7]{16}" } ] }
+- name: restores
+  match: { key: restores }
+  redact: { patterns: [ { name: ticket, re: "TCK-[0-9]+|redacted|ticket|[A-Z2-7]{16}" } ], restore: true }
+`)})
+		j.Offers(t, "up")
+		for name, mark := range map[string]string{"loses": `\[redacted: ticket\]`, "restores": `\[redacted: ticket #[A-Z2-7]{16}\]`} {
+			m := j.As(t, keys[name]).Call(t, "up__fail", `{"error":{"code":7,"message":"no TCK-1 and no ticket","data":{"x":"TCK-2"}}}`)
+			if m.Error == nil || !regexp.MustCompile(`^no `+mark+` and no `+mark+`$`).MatchString(m.Error.Message) ||
+				!regexp.MustCompile(`^\{"x":"`+mark+`"\}$`).Match(m.Error.Data) {
+				t.Errorf("%s: the error is %s", name, m.Append(nil))
+			}
 		}
 	})
 }

@@ -169,11 +169,22 @@ func (r *Redactor) misplaced(text []byte, places []extent) int {
 type foundMark struct {
 	start, end      int
 	name, reference string
+	referred        bool // it has a reference
 	keep            bool // the text of the rule is kept
 }
 
 // nextMark returns the next mark in an unescaped text.
 func (r *Redactor) nextMark(text []byte, from int) (m foundMark, found bool) {
+	for m, found = r.nextNamed(text, from); found; m, found = r.nextNamed(text, m.start+len(markStart)) {
+		if m.referred && isReference(m.reference) || !m.referred && (r.share == nil || !m.keep) {
+			return m, true
+		}
+	}
+	return m, false
+}
+
+// nextNamed returns the next text in the form of a mark with the name of a rule, with any reference.
+func (r *Redactor) nextNamed(text []byte, from int) (m foundMark, found bool) {
 	const longest = 100 // of a name and a reference
 	for {
 		n := bytes.Index(text[from:], []byte(markStart))
@@ -187,15 +198,57 @@ func (r *Redactor) nextMark(text []byte, from int) (m foundMark, found bool) {
 		if n < 0 {
 			continue
 		}
-		var referred bool
 		m.end = from + n + 1
-		m.name, m.reference, referred = strings.Cut(string(body[:n]), referenceStart)
-		var known bool
-		if m.keep, known = r.named(m.name); !known {
-			continue
-		}
-		if referred && isReference(m.reference) || !referred && (r.share == nil || !m.keep) {
+		m.name, m.reference, m.referred = strings.Cut(string(body[:n]), referenceStart)
+		if m.keep, found = r.named(m.name); found {
 			return m, true
+		}
+	}
+}
+
+// marksIn returns the marks in an unescaped text that r or another Redactor with its rules has written, or
+// that have the same bytes: nothing of a server, since a reference counts only if it is that of a kept text.
+func (r *Redactor) marksIn(text []byte, form markForm) (list []span) {
+	if form == inURI {
+		return r.uriMarksIn(text)
+	}
+	for m, found := r.nextNamed(text, 0); found; m, found = r.nextNamed(text, m.start+len(markStart)) {
+		if !m.referred || m.reference == noReference || r.share != nil && r.share.has(m.name, m.reference) {
+			list = append(list, span{start: m.start, end: m.end})
+		}
+	}
+	return list
+}
+
+// uriMarksIn is marksIn for a URI.
+func (r *Redactor) uriMarksIn(text []byte) (list []span) {
+	if !bytes.Contains(text, []byte(uriMarkStart)) {
+		return nil
+	}
+	var names []string
+	for _, rule := range r.rules {
+		names = append(names, rule.Name)
+	}
+	if r.secrets {
+		for _, s := range secretShapes {
+			names = append(names, s.name)
+		}
+	}
+	for from := 0; ; {
+		n := bytes.Index(text[from:], []byte(uriMarkStart))
+		if n < 0 {
+			return list
+		}
+		start := from + n
+		from = start + len(uriMarkStart)
+		end := 0
+		for _, name := range names {
+			if mark := appendURIMark(nil, name); len(mark) > end-start && bytes.HasPrefix(text[start:], mark) {
+				end = start + len(mark)
+			}
+		}
+		if end > 0 {
+			list, from = append(list, span{start: start, end: end}), end
 		}
 	}
 }

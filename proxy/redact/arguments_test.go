@@ -370,3 +370,73 @@ func sameJSON(a, b []byte) bool {
 	var x, y any
 	return json.Unmarshal(a, &x) == nil && json.Unmarshal(b, &y) == nil && reflect.DeepEqual(x, y)
 }
+
+// TestMarksAreNotFilteredAgain redacts what was redacted, as an error is, or a result that a client waits for
+// while the policy changes: it stays as it is, also if a pattern matches the mark of a rule.
+func TestMarksAreNotFilteredAgain(t *testing.T) {
+	for _, pattern := range []string{`redacted`, `(?s).*`, `(?s).+`, `[a-z]+`, `\[`, `: `, `[A-Z0-9]+`, `.`, `ticket`, `ct`, `none`,
+		`-`, `\]`, `[[:word:]]{8,}`, `secret`, `\[redacted: ticket( #[A-Z0-9]+)?\]`, `redacted-ticket`} {
+		for _, restore := range []bool{false, true} {
+			m := new(Memory)
+			rules := []policy.Redaction{{Name: "ticket", Re: regexp.MustCompile(pattern), Restore: restore},
+				{Name: "ticket 2", Re: regexp.MustCompile(`TCK-[0-9]+|redacted`), Restore: restore}}
+			r := For(&policy.Safeguards{Redactions: rules, Secrets: true, LoseSecrets: !restore})
+			if restore {
+				r = r.With(m, first)
+			}
+			for _, in := range []string{`"a secret TCK-1, a redacted ticket none: ABCDEFGH"`, `{"secret TCK-1":"secret"}`,
+				`{"uri":"file:///secret/TCK-1/a-redacted-b","redacted":["ticket",2,11111111]}`, `"` + strings.Repeat("redacted", 3000) + `"`,
+				`"\u0073ecret TCK\u002d1 \u005bx\u005d"`, `"` + githubToken + ` is redacted"`} {
+				once, _, err := r.Text([]byte(in), Nothing)
+				if err != nil {
+					t.Fatal(err)
+				}
+				twice, n, err := r.Text(once, Nothing)
+				if err != nil || n != 0 || string(twice) != string(once) {
+					t.Errorf("with %q (restore: %t), %.80s becomes\n%.300s and then %d more marks, %v:\n%.300s", pattern, restore, in, once, n,
+						err, twice)
+				}
+			}
+		}
+	}
+}
+
+// TestOnlyMarksAreLeft: a text that a server writes in the form of a mark is left only if each of its
+// characters is known: the name of a rule, and the reference of a kept text.
+func TestOnlyMarksAreLeft(t *testing.T) {
+	m := new(Memory)
+	r := restoring(m, first)
+	mark := markOf(t, r, "TCK-1")
+	secret := "TCK-22222"
+	for in, want := range map[string]string{
+		mark:                                 "",
+		"[redacted: ticket #none]":           "",
+		"[redacted: ticket]":                 "",
+		"[redacted: " + secret + "]":         "[redacted: [redacted: ticket #…]]",
+		"[redacted: ticket #" + secret + "]": "[redacted: ticket #[redacted: ticket #…]]",
+		"[redacted: ticket " + secret + "]":  "[redacted: ticket [redacted: ticket #…]]",
+		"[redacted: ticket] " + secret:       "[redacted: ticket] [redacted: ticket #…]",
+		"[redacted: ticket" + secret:         "[redacted: ticket[redacted: ticket #…]",
+	} {
+		text, _ := json.Marshal(in)
+		out, _, err := r.Text(text, Nothing)
+		var got string
+		if err == nil {
+			err = json.Unmarshal(out, &got)
+		}
+		if want == "" {
+			want = in
+		} else {
+			got = regexp.MustCompile(`#[A-Z2-7]{16}`).ReplaceAllString(got, "#…")
+		}
+		if err != nil || got != want {
+			t.Errorf("%s becomes %s, %v; want %s", in, got, err, want)
+		}
+	}
+	// The reference of another session is a text of the server.
+	words := []policy.Redaction{{Name: "ticket", Re: regexp.MustCompile(`[A-Z2-7]{16}`), Restore: true}}
+	other := For(&policy.Safeguards{Redactions: words}).With(m, Owner{Account: "bob", Session: "s2", Upstream: "files", Source: first.Source})
+	if out, n, err := other.Text([]byte(`"`+mark+`"`), Nothing); err != nil || n != 1 || strings.Contains(string(out), mark) {
+		t.Errorf("the mark %s of another session becomes %s, %d, %v", mark, out, n, err)
+	}
+}

@@ -161,6 +161,14 @@ func (o *share) get(name, reference string) (inside []byte, number, ok bool) {
 	return inside, t.number, err == nil
 }
 
+// has reports whether this owner has a text of the rule.
+func (o *share) has(name, reference string) bool {
+	o.memory.mu.Lock()
+	defer o.memory.mu.Unlock()
+	t := o.memory.sessions[o.owner.Session][textKey{o.owner.Source, reference}]
+	return t != nil && t.name == name && time.Now().Before(t.ends)
+}
+
 // use makes a text the latest of its account; m.mu is held.
 func (m *Memory) use(t *removed) {
 	t.ends = time.Now().Add(lasts)

@@ -278,10 +278,11 @@ const (
 	inNumber          // a string in place of the number
 )
 
-// markStart is the start of each mark in a text. referenceStart is before the reference to a kept text,
-// and noReference replaces the reference of a text that could not be kept.
+// markStart is the start of each mark in a text, and uriMarkStart in a URI. referenceStart is before the
+// reference to a kept text, and noReference replaces the reference of a text that could not be kept.
 const (
 	markStart      = "[redacted: "
+	uriMarkStart   = "redacted-"
 	referenceStart = " #"
 	noReference    = "none"
 )
@@ -303,14 +304,7 @@ func (s *span) appendMark(out []byte) []byte {
 		return append(out, s.suffix...)
 	}
 	if s.as == inURI {
-		out = append(out, "redacted-"...)
-		for _, c := range []byte(s.rule) {
-			if !wordCharacters[c] {
-				c = '-'
-			}
-			out = append(out, c)
-		}
-		return out
+		return appendURIMark(out, s.rule)
 	}
 	if s.as == inNumber {
 		out = append(out, '"')
@@ -324,6 +318,18 @@ func (s *span) appendMark(out []byte) []byte {
 	out = append(out, ']')
 	if s.as == inNumber {
 		out = append(out, '"')
+	}
+	return out
+}
+
+// appendURIMark appends the mark of a rule in a URI.
+func appendURIMark(out []byte, rule string) []byte {
+	out = append(out, uriMarkStart...)
+	for _, c := range []byte(rule) {
+		if !wordCharacters[c] {
+			c = '-'
+		}
+		out = append(out, c)
 	}
 	return out
 }

@@ -306,6 +306,9 @@ func (w *redacting) search(start, end int, form markForm, rules bool) (cut bool)
 			w.join()
 		}
 	}
+	if len(w.found) > 0 { // a text may be searched twice
+		w.found = outside(w.marksIn(text, form), w.found)
+	}
 	if len(w.found) == 0 {
 		return false
 	}

@@ -20,6 +20,7 @@ type State struct {
 	Approved bool   `json:"y,omitempty"` // the user has approved the request, if policy requires it
 	Maker    string `json:"i,omitempty"` // with Approval: Sealer.maker
 	Spans    []byte `json:"d,omitempty"` // Approval: digest of the tool and the server that the form offered
+	App      []byte `json:"b,omitempty"` // with Approval: digest of the client that has shown the form
 
 	Asked *Questions `json:"q,omitempty"` // for the Observer
 

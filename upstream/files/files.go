@@ -9,6 +9,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
 )
 
 // ErrIrregular means that a file is a folder, a pipe or a device.
@@ -56,4 +57,31 @@ func Reason(err error) error {
 		return p.Err
 	}
 	return err
+}
+
+// Shared returns what lets other users of this machine change a file: the file, or a folder above it, in
+// which they can replace it or a part of its path. It also looks at the target of a link. It returns "" if
+// there is nothing, and for a file that cannot be found.
+func Shared(file string) string {
+	given, err := filepath.Abs(file)
+	if err != nil {
+		return ""
+	}
+	target, err := filepath.EvalSymlinks(given)
+	if err != nil {
+		return ""
+	}
+	for _, path := range []string{target, given} {
+		for {
+			if info, err := os.Stat(path); err == nil && sharedMode(info) {
+				return path
+			}
+			up := filepath.Dir(path)
+			if up == path {
+				break
+			}
+			path = up
+		}
+	}
+	return ""
 }

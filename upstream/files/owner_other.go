@@ -10,4 +10,7 @@ import (
 // own does nothing: a new file takes its owner from the folder.
 func own(*os.File, fs.FileInfo) error { return nil }
 
+// sharedMode returns false: the permissions of files are access lists there.
+func sharedMode(fs.FileInfo) bool { return false }
+
 func syncDir(string) error { return nil }

@@ -26,6 +26,21 @@ func own(f *os.File, info fs.FileInfo) error {
 	return nil
 }
 
+// sharedMode reports whether other users can write a file or a folder. The private group of a user, which
+// has the number of the user, and the group of root count as their user. In a folder with the sticky bit,
+// other users can replace no file.
+func sharedMode(info fs.FileInfo) bool {
+	mode := info.Mode()
+	if mode.IsDir() && mode&fs.ModeSticky != 0 {
+		return false
+	}
+	group := false
+	if stat, ok := info.Sys().(*syscall.Stat_t); ok {
+		group = stat.Gid != 0 && stat.Gid != stat.Uid
+	}
+	return mode.Perm()&0o002 != 0 || mode.Perm()&0o020 != 0 && group
+}
+
 // syncDir waits until the entries of a folder are on the disk.
 func syncDir(dir string) error {
 	d, err := os.Open(dir)

@@ -21,7 +21,9 @@ var usersChoice = map[string]bool{"access_denied": true, "login_required": true,
 func (p *Provider) Advice(err error) string {
 	no, answered := errors.AsType[*Error](err)
 	if !answered {
-		if _, says := errors.AsType[*undiscoveredError](err); says {
+		_, undiscovered := errors.AsType[*undiscoveredError](err)
+		_, noKeys := errors.AsType[*noKeysError](err)
+		if undiscovered || noKeys {
 			return ""
 		}
 		return fetch.Advice(err)

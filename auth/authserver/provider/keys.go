@@ -1,11 +1,13 @@
 package provider
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
 	"slices"
@@ -14,6 +16,9 @@ import (
 	"time"
 
 	"github.com/coreos/go-oidc/v3/oidc"
+	"github.com/go-jose/go-jose/v4"
+
+	"junction/auth/fetch"
 )
 
 // signingAlgs returns the algorithms of ID tokens and logout tokens. Without any, go-oidc uses RS256.
@@ -22,14 +27,25 @@ func (d *discovered) signingAlgs() []string {
 		func(alg string) bool { return alg == "none" || strings.HasPrefix(alg, "HS") })
 }
 
-// errNoKeys means that a token cannot be verified, because the provider does not give its keys.
-var errNoKeys = errors.New("cannot get the keys of the identity provider")
+// noKeysError means that a token cannot be verified, because the provider does not give its keys.
+type noKeysError struct {
+	issuer, endpoint string
+	err              error
+}
+
+// Error returns what the operator can do, too.
+func (e *noKeysError) Error() string {
+	return "cannot get the keys of the identity provider " + e.issuer + ": " + e.err.Error() + "; " +
+		cmp.Or(fetch.Advice(e.err), "open "+e.endpoint+" (jwks_uri), which must return a JSON Web Key Set")
+}
+
+func (e *noKeysError) Unwrap() error { return e.err }
 
 // errNotYet means that a token is not valid yet by the clock of this machine (nbf).
 var errNotYet = errors.New("not valid yet")
 
 // verify verifies a signed token of the provider. It accepts the asymmetric algorithms of the metadata.
-// The error wraps errNoKeys if the token may be valid.
+// The error is a *noKeysError if the token may be valid.
 func (p *Provider) verify(ctx context.Context, d *discovered, keys oidc.KeySet, token string) (*oidc.IDToken, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -39,7 +55,7 @@ func (p *Provider) verify(ctx context.Context, d *discovered, keys oidc.KeySet, 
 	_, unreachable := errors.AsType[*url.Error](used.err)
 	switch {
 	case unreachable && !errors.Is(used.err, errKeysPause) || ctx.Err() != nil:
-		return nil, fmt.Errorf("%w %s: %w", errNoKeys, p.Issuer, cmp.Or(used.err, ctx.Err()))
+		return nil, &noKeysError{p.Issuer, d.Keys, cmp.Or(used.err, ctx.Err())}
 	case err != nil && used.early(p.now()):
 		return nil, fmt.Errorf("%w: %w", errNotYet, err)
 	}
@@ -77,7 +93,7 @@ const (
 // them for each signature that no known key has made. With now, it fetches them with pauses.
 func newKeys(client *http.Client, at string, now func() time.Time) oidc.KeySet {
 	own := *client
-	own.Transport = okTransport{own.Transport}
+	own.Transport = keysTransport{own.Transport}
 	if now != nil {
 		own.Transport = &pausingTransport{next: own.Transport, now: now}
 	}
@@ -85,18 +101,50 @@ func newKeys(client *http.Client, at string, now func() time.Time) oidc.KeySet {
 	return oidc.NewRemoteKeySet(oidc.ClientContext(context.Background(), &own), at)
 }
 
-// okTransport returns an error for an answer other than 200, which go-oidc does not tell from keys that
-// have not made a signature.
-type okTransport struct{ next http.RoundTripper }
+// keysTransport returns an error for an answer that is no set of keys, such as a page of a gateway: go-oidc
+// does not tell it from keys that have not made a signature.
+type keysTransport struct{ next http.RoundTripper }
 
 // RoundTrip implements http.RoundTripper.
-func (t okTransport) RoundTrip(r *http.Request) (*http.Response, error) {
+func (t keysTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	resp, err := t.next.RoundTrip(r)
-	if err == nil && resp.StatusCode != http.StatusOK {
-		resp.Body.Close()
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
 		return nil, errors.New("the provider answers " + resp.Status)
 	}
-	return resp, err
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return nil, err
+	}
+	if text, err = readableKeys(text); err != nil {
+		return nil, err
+	}
+	resp.Body, resp.ContentLength = io.NopCloser(bytes.NewReader(text)), int64(len(text))
+	return resp, nil
+}
+
+// errNoKeySet means that the keys endpoint of a provider answers with something else than keys.
+var errNoKeySet = errors.New("the provider answers with something else than a JSON Web Key Set")
+
+// readableKeys returns a JSON Web Key Set without the keys that are malformed, or of an unknown type
+// (RFC 7517, section 5). go-oidc refuses the whole set for one of them.
+func readableKeys(text []byte) ([]byte, error) {
+	var set struct {
+		Keys []json.RawMessage `json:"keys"`
+	}
+	if json.Unmarshal(text, &set) != nil || set.Keys == nil {
+		return nil, errNoKeySet
+	}
+	all := len(set.Keys)
+	set.Keys = slices.DeleteFunc(set.Keys,
+		func(key json.RawMessage) bool { return new(jose.JSONWebKey).UnmarshalJSON(key) != nil })
+	if len(set.Keys) == 0 && all > 0 {
+		return nil, errNoKeySet
+	}
+	return json.Marshal(set)
 }
 
 // errKeysPause means that the keys are not fetched again yet.

@@ -64,7 +64,7 @@ func (p *Provider) ReadLogout(ctx context.Context, token string) (Logout, error)
 	// VerifyLogout of go-oidc would check jti, sub, sid and nonce, but neither nbf, typ and iat, nor that
 	// the event is an object. Verify checks nbf, and the other claims are checked here, with their bounds.
 	verified, err := p.verify(ctx, d, d.logoutKeys, token)
-	if errors.Is(err, errNoKeys) {
+	if _, unchecked := errors.AsType[*noKeysError](err); unchecked {
 		return Logout{}, fmt.Errorf("%w: %w", ErrUnchecked, err)
 	}
 	if err != nil {

@@ -370,7 +370,7 @@ func (p *Provider) identify(ctx context.Context, d *discovered, token *oauth2.To
 	claims := map[string]any{}
 	if raw, _ := token.Extra("id_token").(string); raw != "" {
 		idToken, err := p.verify(ctx, d, d.keys, raw)
-		if errors.Is(err, errNoKeys) {
+		if _, unchecked := errors.AsType[*noKeysError](err); unchecked {
 			return Identity{}, err
 		}
 		if err == nil && nonce != "" && idToken.Nonce != nonce {

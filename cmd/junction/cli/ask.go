@@ -196,6 +196,33 @@ func AwaitRevoked(ctx context.Context, file string, hashes []string) (running bo
 	return true, nil
 }
 
+// EndRevoked has the running junction that serves a file look for what a command has revoked in the
+// database, and returns a sentence that says where the change is in force.
+func EndRevoked(ctx context.Context, file string) string {
+	const later = "applies the change within ten seconds"
+	place, running := runfile.Find(file)
+	var done diagnose.Revoked
+	var err error
+	switch {
+	case !running:
+		return "No junction on this machine serves the file. A junction on another machine " + later + "."
+	case place.Admin == "":
+		err = errors.New("admin is off")
+	default:
+		err = adminRequest{method: http.MethodPost, path: "/revoked", owner: true}.send(ctx, place.Admin,
+			diagnose.Patience, &done)
+	}
+	switch n := len(done.Missed); {
+	case err != nil:
+		return fmt.Sprintf("The running junction %s. It cannot be told at once: %s.", later,
+			strings.TrimSuffix(prose.Flat(err.Error()), "."))
+	case n > 0:
+		return fmt.Sprintf("The running junction has applied the change. The process at %s does not answer, and %s.",
+			strings.Join(done.Missed, ", "), later)
+	}
+	return "The running junction has applied the change."
+}
+
 // reloadLimit is how long a command waits until the running junction has read a changed file.
 const reloadLimit = 10 * time.Second
 

@@ -18,6 +18,7 @@ import (
 	"junction/upstream"
 	"junction/upstream/files"
 	"junction/upstream/prose"
+	"junction/upstream/shell"
 	"junction/upstream/yamlread"
 )
 
@@ -198,6 +199,10 @@ func (d *decoder) warnings(c *Config) Problems {
 			_, text := d.conceal(path, fmt.Sprintf(format, args...))
 			ps = append(ps, Problem{File: d.File, Line: d.line(path), Path: path, Text: text})
 		}
+	}
+	if at := files.Shared(d.File); d.File != "" && at != "" {
+		warn("", "other users of this machine can write %s, and so change this file, which decides what Junction "+
+			"runs and permits; run: chmod go-w %s", at, shell.Quote(at))
 	}
 	if len(c.Auth.TrustedProxies) > 0 && c.Auth.Open() {
 		warn("auth.trusted_proxies", "has no effect: without authentication, requests through a proxy are refused; "+

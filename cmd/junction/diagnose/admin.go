@@ -30,6 +30,7 @@ import (
 	"junction/proxy/view"
 	"junction/upstream"
 	"junction/upstream/loopback"
+	"junction/upstream/prose"
 )
 
 // Proxy is a running proxy, for the handlers of the admin listener. All fields except Page, Users
@@ -54,6 +55,9 @@ type Proxy struct {
 	Users func(ctx context.Context, email string) ([]authserver.KnownUser, error)
 	Page  func(chi.Router) // adds the routes of the status page; nil adds none
 	Owner Owner            // requests that change something, or start processes, need it; "" permits none
+	// Revoked ends, here and in the other processes, what was revoked in the database. It returns the
+	// addresses of the processes that do not answer.
+	Revoked func(ctx context.Context) (missed []string, err error)
 	// Callback is the route of Page whose requests may come from another site; "" if there is none.
 	Callback string
 	// Lacks returns the scopes that the sign-in of an upstream lacks for some calls.
@@ -67,8 +71,8 @@ type Proxy struct {
 // personal returns the names of the upstreams that each user signs in to, sorted.
 func (p *Proxy) personal() []string { return slices.Sorted(maps.Keys(p.Config().Personal())) }
 
-// Handler serves the admin address: /healthz, /readyz, /status, /metrics, /keys, /pins, /why and
-// /doctor.
+// Handler serves the admin address: /healthz, /readyz, /status, /metrics, /keys, /pins, /why,
+// /doctor and /revoked.
 // /readyz answers 503 until every upstream has been tried once; a failed upstream does not make the
 // proxy unready.
 //
@@ -92,6 +96,7 @@ func (p *Proxy) Handler(stopping context.Context) http.Handler {
 	if p.Page != nil {
 		p.Page(routes)
 	}
+	routes.Post("/revoked", p.serveRevoked)
 	get("/metrics", p.Metrics.ServeHTTP)
 	get("/status", p.serveStatus(stopping))
 	get("/keys", func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, http.StatusOK, p.keys()) })
@@ -122,6 +127,23 @@ func (p *Proxy) Handler(stopping context.Context) http.Handler {
 		}
 		routes.ServeHTTP(w, r)
 	})
+}
+
+// Revoked is the answer of /revoked: all processes accept nothing any more that was revoked in the
+// database before the request, except those at these addresses.
+type Revoked struct {
+	Missed []string `json:"missed"`
+}
+
+// serveRevoked answers /revoked, which a command asks after it has changed the database.
+func (p *Proxy) serveRevoked(w http.ResponseWriter, r *http.Request) {
+	missed, err := p.Revoked(r.Context())
+	if err != nil {
+		http.Error(w, "The database of sign-ins does not answer: "+prose.Flat(err.Error()),
+			http.StatusServiceUnavailable)
+		return
+	}
+	writeJSON(w, http.StatusOK, Revoked{append([]string{}, missed...)})
 }
 
 // notAllowed returns the handler of requests with a method that the path does not have.

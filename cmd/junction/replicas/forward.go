@@ -32,12 +32,16 @@ const (
 	// headerGiveBack is in a request of its own, for a member that holds shares of a limit. Its value
 	// is the digest of the limit.
 	headerGiveBack = "Junction-Give-Back"
+	// headerRevoked is in a request of its own, after grants were revoked in the database.
+	headerRevoked = "Junction-Revoked"
 )
 
 const (
 	dialTime   = 3 * time.Second // to connect to a member, TLS handshake included
 	copyBuffer = 32 << 10
 	askTime    = time.Second // for a member to give back shares of a limit
+	// tellTime is for a member to read from the database which grants were revoked.
+	tellTime = 5 * time.Second
 	// lastAnswers is how long requests to a member that is gone may take. A lost packet of an answer
 	// is sent again within it, and refuseTime ends before it.
 	lastAnswers = 2 * time.Second
@@ -274,27 +278,60 @@ func (m *Member) request(r *http.Request, body []byte, to string) (*http.Request
 // askBack asks members to give back their unused shares of a limit, and waits for their answers. A
 // member that does not answer keeps its shares.
 func (m *Member) askBack(ctx context.Context, digest string, holders []string) {
-	ctx, cancel := context.WithTimeout(ctx, askTime)
+	var asked []*otherMember
+	for _, id := range holders {
+		if p := m.living(id); p != nil && p.conns.failed.Load() == nil {
+			asked = append(asked, p)
+		}
+	}
+	m.ask(ctx, asked, http1.Field{Name: headerGiveBack, Value: digest}, askTime)
+}
+
+// TellRevoked tells the other members that grants were revoked, and waits until they accept none of the
+// tokens. It returns the addresses of those that have not answered so: these find out by themselves.
+func (m *Member) TellRevoked(ctx context.Context) (missed []string) {
+	var told []*otherMember
+	for id := range *m.others.Load() {
+		if p := m.living(id); p != nil {
+			told = append(told, p)
+		}
+	}
+	missed = m.ask(ctx, told, http1.Field{Name: headerRevoked, Value: "1"}, tellTime)
+	slices.Sort(missed)
+	return missed
+}
+
+// ask sends members a request of its own (field), and waits for their answers. It returns the addresses of
+// those that have not done as asked within the limit.
+func (m *Member) ask(ctx context.Context, others []*otherMember, field http1.Field, limit time.Duration) []string {
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	var asking sync.WaitGroup
-	for _, id := range holders {
-		p := m.living(id)
-		if p == nil || p.conns.failed.Load() != nil {
-			continue
-		}
+	failed := make([]bool, len(others))
+	for i, p := range others {
 		asking.Go(func() {
 			x := new(http1.Exchange)
 			defer context.AfterFunc(ctx, x.Abort)()
 			q := &http.Request{Method: http.MethodPost, URL: &url.URL{Path: "/"}, Body: http.NoBody}
-			resp, err := p.conns.group.Do(ctx, x, q, []http1.Field{{Name: headerHop, Value: id + " 127.0.0.1:1"},
-				{Name: headerGiveBack, Value: digest}})
-			if err == nil {
+			resp, err := p.conns.group.Do(ctx, x, q,
+				[]http1.Field{{Name: headerHop, Value: p.id + " 127.0.0.1:1"}, field})
+			if failed[i] = err != nil || resp.StatusCode != http.StatusNoContent; err == nil {
 				resp.Body.Close()
 			}
 		})
 	}
 	asking.Wait()
+	var missed []string
+	for i, p := range others {
+		if failed[i] {
+			missed = append(missed, p.address)
+		}
+	}
+	return missed
 }
+
+// ofMembers are the header fields that only a member may send. Those of a client are dropped.
+var ofMembers = []string{headerHop, headerGiveBack, headerRevoked, members.HeaderCall}
 
 // hopByHop are the header fields that concern one connection (RFC 9110, section 7.6.1).
 var hopByHop = []string{"Connection", "Keep-Alive", "Proxy-Connection", "Proxy-Authenticate", "Proxy-Authorization",
@@ -307,7 +344,7 @@ func endToEnd(h http.Header) (several http.Header, one []http1.Field) {
 	one = make([]http1.Field, 0, len(h)+1)
 	for name, values := range h {
 		switch {
-		case ofConnection(h, name) || name == headerHop || name == headerGiveBack || name == members.HeaderCall:
+		case ofConnection(h, name) || slices.Contains(ofMembers, name):
 		case len(values) == 1:
 			one = append(one, http1.Field{Name: name, Value: values[0]})
 		default:

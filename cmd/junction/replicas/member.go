@@ -33,7 +33,10 @@ type Options struct {
 	Version string
 	// Changed is called when Self returns another ID than before. It must not block.
 	Changed func()
-	Log     *slog.Logger
+	// FindRevoked is called when another member has found that grants were revoked. When it returns nil, this
+	// process accepts none of their tokens.
+	FindRevoked func(ctx context.Context) error
+	Log         *slog.Logger
 	// Limits of forwarded requests, as those of the listener for clients.
 	ReadTimeout, WriteTimeout, IdleTimeout time.Duration
 	MaxHeader                              int

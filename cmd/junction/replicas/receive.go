@@ -151,6 +151,15 @@ func (m *Member) receive(w http.ResponseWriter, r *http.Request, handler http.Ha
 		w.WriteHeader(http.StatusNoContent)
 		return
 	}
+	if r.Header.Get(headerRevoked) != "" {
+		code := http.StatusNoContent
+		if err := m.o.FindRevoked(r.Context()); err != nil {
+			m.o.Log.Debug("cannot find out which grants have ended", "error", err)
+			code = http.StatusServiceUnavailable
+		}
+		w.WriteHeader(code)
+		return
+	}
 	if _, err := netip.ParseAddrPort(client); err != nil {
 		http.Error(w, "the header "+headerHop+" has no address of a client", http.StatusBadRequest)
 		return

@@ -117,3 +117,45 @@ func TestPeerWithoutLease(t *testing.T) {
 		t.Errorf("alive are %t and %t", m.Alive("ended"), m.Alive("lives"))
 	}
 }
+
+// TestRevokedIsToldToEachMember: a member tells the others that grants were revoked, and names those that do
+// not find out. A client cannot send such a message.
+func TestRevokedIsToldToEachMember(t *testing.T) {
+	t.Parallel()
+	w := mustWorld(t)
+	w.ttl = time.Minute
+	asked := make(chan string, 10)
+	join := func(name string, err error) *running {
+		o := w.options()
+		o.FindRevoked = func(context.Context) error { asked <- name; return err }
+		m := w.mustStart(o, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked <- "the handler of " + name }))
+		w.until("the member has joined", func() bool { return m.Self() != "" })
+		return m
+	}
+	a, b := join("a", nil), join("b", nil)
+	c := join("c", errors.New("the database does not answer"))
+	for _, m := range []*running{a, b, c} {
+		w.until("all know each other", func() bool { return len(m.Members()) == 3 })
+	}
+	told := func() (names []string) {
+		for len(asked) > 0 {
+			names = append(names, <-asked)
+		}
+		slices.Sort(names)
+		return names
+	}
+	if missed := a.TellRevoked(t.Context()); !slices.Equal(missed, []string{c.address}) {
+		t.Errorf("missed are %q, want %s", missed, c.address)
+	}
+	if names := told(); !slices.Equal(names, []string{"b", "c"}) {
+		t.Errorf("told are %q", names)
+	}
+	r := httptest.NewRequest(http.MethodPost, "/mcp", strings.NewReader("{}"))
+	r.Header.Set(headerRevoked, "1")
+	if err := a.Forward(httptest.NewRecorder(), r, []byte("{}"), b.Self()); err != nil {
+		t.Fatal(err)
+	}
+	if names := told(); !slices.Equal(names, []string{"the handler of b"}) {
+		t.Errorf("a request of a client with %s reaches %q", headerRevoked, names)
+	}
+}

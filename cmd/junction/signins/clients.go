@@ -173,7 +173,8 @@ func clientsCommand(stdout io.Writer, file *string) *cobra.Command {
 
 A blocked app loses its grants, and users cannot approve it until it is unblocked. The approval page says so.
 
-These commands edit the database directly. A running proxy applies the change within ten seconds.`,
+These commands edit the database directly, and the running proxy on this machine applies the change at once.
+A proxy that they do not reach applies it within ten seconds.`,
 		Example: `  junction clients list --config config.yaml
   junction clients block 3f9a01bc --reason "asks for passwords" --config config.yaml
   junction clients block https://app.example.com/oauth/client.json --config config.yaml
@@ -288,7 +289,7 @@ func (x *signIns) blockClients(ctx context.Context, s *storage, words []string, 
 		if len(b.Grants) == 0 {
 			return fmt.Sprintf("Blocked: %s. It had no grants.", a)
 		}
-		return fmt.Sprintf("Blocked: %s. Ended: %s. %s", a, prose.Count(len(b.Grants), "grant"), noticed)
+		return fmt.Sprintf("Blocked: %s. Ended: %s. %s", a, prose.Count(len(b.Grants), "grant"), x.effect(ctx))
 	})
 }
 

@@ -112,7 +112,7 @@ func TestClientsAreBlocked(t *testing.T) {
 			o := mustOffice(t)
 			id := word(o)
 			got := o.run("clients", "block", id, "--reason", "asks for passwords")
-			o.want(got, 0, `Blocked: Claude Code\u202e\u001b[31m (junction) (`, ", self-registered (unverified)). Ended: 1 grant. A running proxy applies the change within ten seconds.\n")
+			o.want(got, 0, `Blocked: Claude Code\u202e\u001b[31m (junction) (`, ", self-registered (unverified)). Ended: 1 grant. No junction on this machine serves the file. A junction on another machine applies the change within ten seconds.\n")
 			if strings.ContainsAny(got.stdout, "\x1b\u202e") {
 				t.Errorf("it says %q", got.stdout)
 			}
@@ -191,7 +191,7 @@ func TestUsersAreDisabled(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			const disabled = "Z  20" // one time behind another
 			o := mustOffice(t)
-			o.want(o.run("users", "disable", word(o)), 0, "Disabled: ann@example.com. Ended: 1 session and 2 grants. A running proxy applies the change within ten seconds.\n")
+			o.want(o.run("users", "disable", word(o)), 0, "Disabled: ann@example.com. Ended: 1 session and 2 grants. No junction on this machine serves the file. A junction on another machine applies the change within ten seconds.\n")
 			o.wantStanding(o.bob)
 			if line := o.row("ann@example.com", "users", "list"); !strings.HasPrefix(line, o.ann.User[:shown]+"  ann@example.com  ann      https://idp.example  20") || !strings.Contains(line, disabled) {
 				t.Errorf("the list has %q", line)

@@ -88,7 +88,8 @@ func grantsCommand(stdout io.Writer, file *string) *cobra.Command {
 			"after it is\n" +
 			`revoked, the user has to approve the app again.
 
-These commands edit the database directly. A running proxy applies the change within ten seconds.`,
+These commands edit the database directly, and the running proxy on this machine applies the change at once.
+A proxy that they do not reach applies it within ten seconds.`,
 		Example: `  junction grants list --config config.yaml
   junction grants list --user ann@example.com --output json --config config.yaml
   junction grants revoke q3hT0aXb --config config.yaml`,
@@ -194,5 +195,5 @@ func (x *signIns) revokeGrants(ctx context.Context, s *storage, words []string) 
 	if g := chosen[0]; len(ids) == 0 && err == nil && len(chosen) == 1 && !g.Revoked.IsZero() {
 		suffix = fmt.Sprintf(": the grant ended at %s (%s)", stamp(g.Revoked), g.Reason)
 	}
-	return errors.Join(x.revoked(store.Ended{Grants: ids}, suffix), err)
+	return errors.Join(x.revoked(ctx, store.Ended{Grants: ids}, suffix), err)
 }

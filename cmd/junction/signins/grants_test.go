@@ -186,7 +186,7 @@ func TestGrantsAndSessionsEnd(t *testing.T) {
 		says   string
 		stands func(o *office) []store.Grant
 	}{
-		"grant":      {func(o *office) []string { return []string{"grants", "revoke", o.ann.ID} }, "Ended: 1 grant. A running proxy applies the change within ten seconds.\n", func(o *office) []store.Grant { return []store.Grant{o.other, o.bob} }},
+		"grant":      {func(o *office) []string { return []string{"grants", "revoke", o.ann.ID} }, "Ended: 1 grant. No junction on this machine serves the file. A junction on another machine applies the change within ten seconds.\n", func(o *office) []store.Grant { return []store.Grant{o.other, o.bob} }},
 		"two grants": {func(o *office) []string { return []string{"grants", "revoke", o.ann.ID[:5], o.bob.ID[:5]} }, "Ended: 2 grants.", func(o *office) []store.Grant { return []store.Grant{o.other} }},
 		"session": {func(o *office) []string { return []string{"sessions", "revoke", o.ann.IDPSession[:8]} }, "Ended: 1 session and 2 grants.",
 			func(o *office) []store.Grant { return []store.Grant{o.bob} }},

@@ -152,7 +152,7 @@ func (k *newKey) create(stdout, stderr io.Writer, file string, made createdJSON)
 		made.Entry + "\n# Or run it again with --write: it makes another key, and\n# adds the entry to the file."
 	if k.write {
 		said = fmt.Sprintf("# The key is shown this once. Its entry was added to %s. Backup: %s. %s", file, made.Backup,
-			noticed)
+			"A running proxy applies the change within ten seconds.")
 		if len(others) > 0 {
 			revoke := config.Command(file, "keys", "revoke", made.Name, "--hash", others[0].ID)
 			said += fmt.Sprintf("\n# The file has %s called %s, too. When its clients have the new one, run: %s",

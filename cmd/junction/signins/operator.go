@@ -26,10 +26,9 @@ import (
 
 const (
 	byOperator = "revoked_by_operator" // the stored reason
-	noticed    = "A running proxy applies the change within ten seconds."
-	shortest   = 4  // the fewest characters of an id that an operator may write
-	shown      = 8  // characters of an id in a table
-	shownText  = 40 // characters of foreign text in a table
+	shortest   = 4                     // the fewest characters of an id that an operator may write
+	shown      = 8                     // characters of an id in a table
+	shownText  = 40                    // characters of foreign text in a table
 )
 
 var byTheOperator = []byte(`{"detail":"by the operator"}`)
@@ -53,6 +52,16 @@ type signIns struct {
 	file         *string
 	output       string
 	user, client string
+	inForce      string // where the change is in force; see effect
+}
+
+// effect has the running proxy apply what this command has revoked, and returns a sentence about it. The
+// proxy is asked once, so call effect after the last change.
+func (x *signIns) effect(ctx context.Context) string {
+	if x.inForce == "" {
+		x.inForce = cli.EndRevoked(ctx, *x.file)
+	}
+	return x.inForce
 }
 
 // command returns a command that opens the storage and calls run.
@@ -90,7 +99,7 @@ func (x *signIns) print(v any, text string) error {
 
 // each applies change to the chosen things one after the other, until one change fails. It prints
 // the changes that were made, also if one fails: as JSON in a member called name, or a sentence for
-// each.
+// each. It makes the sentences after the last change.
 func each[T, J any](x *signIns, name string, chosen []T, change func(T) (J, error),
 	sentence func(T, J) string) (err error) {
 	done, text := []J{}, ""
@@ -99,7 +108,10 @@ func each[T, J any](x *signIns, name string, chosen []T, change func(T) (J, erro
 		if j, err = change(one); err != nil {
 			break
 		}
-		done, text = append(done, j), text+sentence(one, j)+"\n"
+		done = append(done, j)
+	}
+	for i, j := range done {
+		text += sentence(chosen[i], j) + "\n"
 	}
 	return errors.Join(x.print(map[string][]J{name: done}, text), err)
 }
@@ -142,18 +154,21 @@ func choose[T any](all []T, word, what string, fits func(T) (exactly, partly boo
 		strings.Join(names, ", "))
 }
 
-// revoked prints the ended sessions and grants.
-func (x *signIns) revoked(ended store.Ended, suffix string) error {
+// revoked prints the ended sessions and grants, after the running proxy has applied the change.
+func (x *signIns) revoked(ctx context.Context, ended store.Ended, suffix string) error {
 	if ended.Grants == nil {
 		ended.Grants = []string{}
 	}
 	grants := prose.Count(len(ended.Grants), "grant")
-	text := fmt.Sprintf("Ended: %s and %s%s. %s\n", prose.Count(ended.Sessions, "session"), grants, suffix, noticed)
+	var text string
 	switch {
 	case ended.Sessions == 0 && len(ended.Grants) == 0:
 		text = fmt.Sprintf("Nothing to revoke%s.\n", suffix)
 	case ended.Sessions == 0:
-		text = fmt.Sprintf("Ended: %s%s. %s\n", grants, suffix, noticed)
+		text = fmt.Sprintf("Ended: %s%s. %s\n", grants, suffix, x.effect(ctx))
+	default:
+		text = fmt.Sprintf("Ended: %s and %s%s. %s\n", prose.Count(ended.Sessions, "session"), grants, suffix,
+			x.effect(ctx))
 	}
 	return x.print(endedJSON{ended.Sessions, ended.Grants}, text)
 }

@@ -24,7 +24,8 @@ func sessionsCommand(stdout io.Writer, file *string) *cobra.Command {
 A session is one sign-in of a user at an identity provider, with the browser that was used. The apps that the
 user approves get grants that belong to the session: see junction grants.
 
-These commands edit the database directly. A running proxy applies the change within ten seconds.`,
+These commands edit the database directly, and the running proxy on this machine applies the change at once.
+A proxy that they do not reach applies it within ten seconds.`,
 		Example: `  junction sessions list --config config.yaml
   junction sessions revoke --user ann@example.com --config config.yaml
   junction sessions revoke --client "Claude Code (junction)" --config config.yaml
@@ -134,19 +135,19 @@ func (x *signIns) revokeSessions(ctx context.Context, s *storage, ids []string, 
 		}
 		grants = slices.DeleteFunc(grants, func(g store.Grant) bool { return !stands(g) })
 		ended, err := s.end(ctx, grants)
-		return errors.Join(x.revoked(store.Ended{Grants: ended}, " of "+shell.Visible(x.client)), err)
+		return errors.Join(x.revoked(ctx, store.Ended{Grants: ended}, " of "+shell.Visible(x.client)), err)
 	case x.user != "":
 		u, err := s.person(x.user)
 		if err != nil {
 			return err
 		}
 		ended, err := s.signOut(ctx, []store.User{u})
-		return errors.Join(x.revoked(ended, " of "+shell.Visible(label(u))), err)
+		return errors.Join(x.revoked(ctx, ended, " of "+shell.Visible(label(u))), err)
 	case len(ids) > 0:
 		return x.revokeByID(ctx, s, ids)
 	case all:
 		ended, err := s.signOut(ctx, slices.Collect(maps.Values(s.people)))
-		return errors.Join(x.revoked(ended, ""), err)
+		return errors.Join(x.revoked(ctx, ended, ""), err)
 	}
 	return nil
 }
@@ -194,8 +195,8 @@ func (x *signIns) revokeByID(ctx context.Context, s *storage, words []string) er
 			err = s.Audit(ctx, store.Event{Event: "signed_out", Principal: users[id], Detail: byTheOperator})
 		}
 		if err != nil {
-			return errors.Join(x.revoked(ended, ""), err)
+			return errors.Join(x.revoked(ctx, ended, ""), err)
 		}
 	}
-	return x.revoked(ended, "")
+	return x.revoked(ctx, ended, "")
 }

@@ -27,7 +27,8 @@ func usersCommand(stdout io.Writer, file *string) *cobra.Command {
 ` + whoIs + `
 API keys and tokens of other authorization servers stay valid.
 
-These commands edit the database directly. A running proxy applies the change within ten seconds.`,
+These commands edit the database directly, and the running proxy on this machine applies the change at once.
+A proxy that they do not reach applies it within ten seconds.`,
 		Example: `  junction users list --config config.yaml
   junction users disable ann@example.com --config config.yaml
   junction users enable ann@example.com --config config.yaml`,
@@ -104,7 +105,7 @@ func (x *signIns) disableUsers(ctx context.Context, s *storage, words []string) 
 			return fmt.Sprintf("Disabled: %s. There were no sessions and no grants.", shell.Visible(label(u)))
 		}
 		return fmt.Sprintf("Disabled: %s. Ended: %s and %s. %s", shell.Visible(label(u)),
-			prose.Count(d.Sessions, "session"), prose.Count(len(d.Grants), "grant"), noticed)
+			prose.Count(d.Sessions, "session"), prose.Count(len(d.Grants), "grant"), x.effect(ctx))
 	})
 }
 

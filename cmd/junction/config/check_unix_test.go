@@ -1,0 +1,53 @@
+//go:build unix
+
+package config
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestCheckNamesAFileThatOthersCanWrite: check names the file, or the folder with the secrets of Junction, if
+// other users of the machine can write it, and the command that ends this.
+func TestCheckNamesAFileThatOthersCanWrite(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "config.yaml")
+	if err := os.WriteFile(file, []byte("upstreams: { a: { url: https://a.example.com } }\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		file, folder fs.FileMode
+		named        string
+	}{
+		{0o600, 0o700, ""}, {0o644, 0o755, ""}, {0o602, 0o755, file}, {0o666, 0o755, file},
+		{0o600, 0o777, dir}, {0o600, 0o777 | fs.ModeSticky, ""},
+	} {
+		if err := os.Chmod(file, tt.file); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chmod(dir, tt.folder); err != nil {
+			t.Fatal(err)
+		}
+		r, err := Inspect(file, func(string) (string, bool) { return "", false })
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got string
+		for _, w := range r.Warnings {
+			if strings.Contains(w.Text, "other users") {
+				got += w.String()
+			}
+		}
+		want := ""
+		if tt.named != "" {
+			want = file + ":1: other users of this machine can write " + tt.named + ", and so change this file, which " +
+				"decides what Junction runs and permits; run: chmod go-w " + tt.named
+		}
+		if got != want {
+			t.Errorf("%v in a folder %v: check says %q, want %q", tt.file, tt.folder, got, want)
+		}
+	}
+}
