@@ -76,3 +76,7 @@ func (l Limits) WithDefaults() Limits {
 	l.WriteTimeout = cmp.Or(l.WriteTimeout, 30*time.Second)
 	return l
 }
+
+// Heads returns how many bytes of memory unfinished requests may take that no handler has. l has its
+// defaults. The share of one address, a quarter, is enough for several headers.
+func (l Limits) Heads() int { return int(max(l.Bodies/8, 16*l.Header)) }

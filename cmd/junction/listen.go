@@ -59,7 +59,7 @@ func (p *program) boundListeners() error {
 		}
 		return nil
 	}
-	p.public = listeners.Bound(p.public, files, own, trusted, p.log)
+	p.public = listeners.Bound(p.public, files, own, p.config.Limits.WithDefaults().Heads(), trusted, p.log)
 	if p.admin != nil {
 		p.admin = listeners.Reserve(p.admin)
 	}

@@ -15,6 +15,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -189,6 +190,80 @@ func TestFaultHalfSentRequests(t *testing.T) {
 		c.Close()
 	}
 	harness.MustCaller(t, p.URL, harness.LegacyEra).MustCall(t, "demo__echo", `{"text":"hello"}`, "hello")
+}
+
+// TestFaultUnfinishedHeaders has 100 clients that begin a header, in each of the two servers, and do not go
+// on. Connections are closed until the others fit, and the log has one line about it. Clients of both eras
+// connect and call, and one that is connected sends a large header.
+func TestFaultUnfinishedHeaders(t *testing.T) {
+	harness.Waits(t)
+	for name, begin := range map[string]string{
+		"own": "POST /mcp HTTP/1.1\r\nHost: a\r\nX: " + strings.Repeat("y", 10_000), // takes 16 KiB
+		// 112 KiB, most of it for the lines
+		"handed over": "PUT /mcp HTTP/1.1\r\nHost: a\r\nX: " + strings.Repeat("y", 15_000) + "\r\n" + strings.Repeat("A:\n", 750),
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := harness.NewProgram(t)
+			p.MustConfigure(t, "upstreams: { demo: { command: [junction, demo] } }\n"+
+				"limits: { body: 512KiB, bodies: 1MiB, read_timeout: 10m }\n") // of which unfinished requests have 1 MiB
+			p.MustServe(t)
+			p.MustReady(t, harness.Patience)
+			client := &http.Client{Transport: &http.Transport{}}
+			defer client.CloseIdleConnections()
+			large := func() {
+				r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, p.Origin()+"/mcp?x", nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				r.Header.Set("Cookie", strings.Repeat("y", 60_000))
+				resp, err := client.Do(r)
+				if err != nil {
+					t.Fatal(err)
+				}
+				_, _ = io.Copy(io.Discard, resp.Body)
+				resp.Body.Close()
+				if resp.StatusCode == http.StatusRequestHeaderFieldsTooLarge {
+					t.Errorf("a header of 60 KB gets %s", resp.Status)
+				}
+			}
+			large()
+			const many = 100
+			ends := make(chan error, many)
+			var reading sync.WaitGroup
+			defer reading.Wait()
+			for range many {
+				c, err := net.Dial("tcp", strings.TrimPrefix(p.Origin(), "http://"))
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer c.Close()
+				if err := c.SetDeadline(time.Now().Add(harness.Patience)); err != nil {
+					t.Fatal(err)
+				}
+				reading.Go(func() {
+					if n, err := c.Read(make([]byte, 1)); n > 0 || errors.Is(err, os.ErrDeadlineExceeded) {
+						ends <- fmt.Errorf("a connection is open, or was answered: %w", err)
+						return
+					}
+					ends <- nil
+				})
+				_, _ = io.WriteString(c, begin) // some are closed before the end of it
+			}
+			p.Stderr.MustMatch(t, regexp.MustCompile(`level=WARN msg="connections are closed: unfinished requests take `), harness.Patience, p.Done)
+			for range 30 {
+				if err := <-ends; err != nil {
+					t.Fatal(err)
+				}
+			}
+			for _, era := range harness.BothEras() {
+				harness.MustCaller(t, p.URL, era).MustCall(t, "demo__echo", `{"text":"hello"}`, "hello")
+			}
+			large()
+			if n := strings.Count(p.Stderr.String(), "connections are closed"); n != 1 {
+				t.Errorf("the log has %d lines about closed connections, want 1", n)
+			}
+		})
+	}
 }
 
 // mustGet returns the body of an answer with that status.

@@ -12,6 +12,7 @@
 //	server_conn.go      one connection: its requests in turn, idle time, and lost clients
 //	server_head.go      decides whether a request is plain, and parses it
 //	server_response.go  the response to a plain request
+//	server_held.go      reports the memory of unfinished requests, in both servers
 //	client.go           Client: sends a request on a connection
 //	client_response.go  reads the response
 //	pool.go             the idle connections of a Client
@@ -39,9 +40,10 @@ type Server struct {
 	// HTTP serves all requests that are not plain. Its Handler, BaseContext, ReadTimeout,
 	// WriteTimeout, IdleTimeout, MaxHeaderBytes and ErrorLog also apply to plain requests. Their
 	// WriteTimeout is per write, and applies only until the handler sets its own deadline. Server
-	// shuts HTTP down; HTTP must not serve anything else.
+	// shuts HTTP down, and sets its ConnState and ConnContext; HTTP must not serve anything else.
 	HTTP *http.Server
 
+	handler  http.Handler // of plain requests
 	mu       sync.Mutex
 	listener net.Listener
 	conns    map[*conn]struct{}
@@ -67,7 +69,11 @@ func (s *Server) Serve(l net.Listener) error {
 	s.listener, s.conns = l, map[*conn]struct{}{}
 	s.buffers.New = func() any { return new(make([]byte, firstBuffer)) }
 	s.memories.New = func() any { return new(memory) }
-	s.HTTP.Handler = lastIfChunked(s.HTTP.Handler)
+	if s.handler = s.HTTP.Handler; s.handler == nil {
+		s.handler = http.DefaultServeMux
+	}
+	s.HTTP.Handler = lastIfChunked(s.handler)
+	follow(s.HTTP)
 	s.handed = handed{conns: make(chan net.Conn), closed: make(chan struct{}), address: l.Addr()}
 	s.mu.Unlock()
 	go s.HTTP.Serve(&s.handed) // until Shutdown or Close
@@ -105,9 +111,6 @@ func (s *Server) Serve(l net.Listener) error {
 // a Content-Length, too, which net/http removes, a proxy in front may see another end of the request
 // (RFC 9112, section 6.1). Plain requests have no such body.
 func lastIfChunked(next http.Handler) http.Handler {
-	if next == nil {
-		next = http.DefaultServeMux
-	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if len(r.TransferEncoding) > 0 {
 			w.Header().Set("Connection", "close")
@@ -269,28 +272,3 @@ func (h *handed) Close() error {
 }
 
 func (h *handed) Addr() net.Addr { return h.address }
-
-// begun is a connection of which a part was already read.
-type begun struct {
-	net.Conn
-	read []byte
-}
-
-func (c *begun) Read(p []byte) (int, error) {
-	if len(c.read) == 0 {
-		return c.Conn.Read(p)
-	}
-	n := copy(p, c.read)
-	if c.read = c.read[n:]; len(c.read) == 0 {
-		c.read = nil
-	}
-	return n, nil
-}
-
-// CloseWrite lets the http.Server close the sending side.
-func (c *begun) CloseWrite() error {
-	if w, ok := c.Conn.(interface{ CloseWrite() error }); ok {
-		return w.CloseWrite()
-	}
-	return errors.ErrUnsupported
-}

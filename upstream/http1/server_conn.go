@@ -41,12 +41,13 @@ type conn struct {
 	base  *http.Request
 	state atomic.Int32
 
-	first      *[]byte   // a buffer from the server's pool
+	first      *[]byte   // a buffer from the server's pool; nil while buffer is a larger one
 	buffer     []byte    // first, or a larger one for as long as it is needed
 	start, end int       // buffer[start:end] was read and is not used yet
 	last       *head     // of the previous request; after a long one, only the method
 	deadline   time.Time // the current read deadline
 	timed      bool      // the time limit for the request has started
+	held       held      // memory of an unfinished request
 
 	header  http.Header // of responses
 	writing time.Time   // the current write deadline
@@ -71,6 +72,7 @@ func newConn(s *Server, ctx context.Context, nc net.Conn) *conn {
 	c := &conn{Conn: nc, server: s, watched: make(chan struct{}, 1)}
 	c.ctx, c.cancel = context.WithCancel(context.WithValue(ctx, http.LocalAddrContextKey, nc.LocalAddr()))
 	c.base = (&http.Request{Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1}).WithContext(c.ctx)
+	c.held.by, _ = nc.(Holder)
 	// on some systems, a client that has already disconnected has no address
 	if a := nc.RemoteAddr(); a != nil {
 		c.base.RemoteAddr = a.String()
@@ -89,13 +91,13 @@ func (c *conn) closeIfIdle() {
 func (c *conn) serve() {
 	defer c.server.remove(c)
 	defer c.cancel()
-	c.first = c.server.buffers.Get().(*[]byte)
-	c.buffer = *c.first
+	c.small()
 	for {
 		h, is := c.next()
 		if is == notPlain {
 			c.Conn.SetDeadline(time.Time{})
-			c.server.handOver(&begun{Conn: c.Conn, read: append([]byte(nil), c.buffer[c.start:c.end]...)})
+			c.server.handOver(&begun{Conn: c.Conn, read: append([]byte(nil), c.buffer[c.start:c.end]...),
+				held: c.held, first: c.last == nil, reading: true})
 			break
 		}
 		if is == partial || !c.answer(h) {
@@ -103,7 +105,17 @@ func (c *conn) serve() {
 			break
 		}
 	}
-	c.server.buffers.Put(c.first)
+	if c.first != nil {
+		c.server.buffers.Put(c.first)
+	}
+}
+
+// small makes the buffer the small one.
+func (c *conn) small() {
+	if c.first == nil {
+		c.first = c.server.buffers.Get().(*[]byte)
+	}
+	c.buffer = *c.first
 }
 
 // next returns the head of the next request; partial means that there is none. While next waits,
@@ -114,7 +126,7 @@ func (c *conn) next() (*head, headKind) {
 		return nil, partial
 	}
 	h, is := c.head()
-	if is != partial && !c.state.CompareAndSwap(idling, working) {
+	if is == plain && !c.held.set(0, false) || is != partial && !c.state.CompareAndSwap(idling, working) {
 		return nil, partial
 	}
 	return h, is
@@ -163,7 +175,9 @@ func (c *conn) head() (*head, headKind) {
 			}
 		}
 		looked = len(text)
-		c.room()
+		if !c.room() {
+			return nil, partial
+		}
 		if _, err := c.read(nil); err != nil {
 			return nil, partial
 		}
@@ -174,8 +188,11 @@ func (c *conn) head() (*head, headKind) {
 // closed.
 func (c *conn) idle() bool {
 	some := c.buffer[c.start:c.end]
-	c.buffer = *c.first // idle connections use the small buffer to save memory
+	c.small() // idle connections use the small buffer to save memory
 	c.start, c.end = 0, copy(c.buffer, some)
+	if !c.held.set(0, false) {
+		return false
+	}
 	wait, more := c.server.HTTP.IdleTimeout, idleSlack
 	if wait == 0 || c.last == nil {
 		wait, more = c.server.HTTP.ReadTimeout, 0
@@ -199,18 +216,28 @@ func atLeastOne(r io.Reader, p []byte) (n int, err error) {
 	return n, err
 }
 
-// room makes room in the buffer for more of a head.
-func (c *conn) room() {
+// room makes room in the buffer for more of a head. It returns false if the connection was closed.
+func (c *conn) room() bool {
+	size := len(c.buffer)
+	full := c.end == size
+	if full && c.start == 0 {
+		size = maxHead
+	}
+	if !c.held.set(size, c.last == nil) {
+		return false
+	}
 	switch {
-	case c.end < len(c.buffer):
+	case !full:
 	case c.start > 0:
 		c.end = copy(c.buffer, c.buffer[c.start:c.end])
 		c.start = 0
 	default:
 		larger := make([]byte, maxHead)
 		copy(larger, c.buffer)
-		c.buffer = larger
+		c.server.buffers.Put(c.first)
+		c.first, c.buffer = nil, larger
 	}
+	return true
 }
 
 // read reads more of a request, into p or, if p is nil, into the buffer. The time limit for the
@@ -264,7 +291,7 @@ func (c *conn) answer(h *head) (more bool) {
 		}
 		x.reply.end()
 	}()
-	c.server.HTTP.Handler.ServeHTTP(&x.reply, r)
+	c.server.handler.ServeHTTP(&x.reply, r)
 	x.body.closed = true
 	c.unwatch()
 	if !x.reply.finish() {
@@ -394,6 +421,9 @@ func (b *body) Close() error {
 func (b *body) discard() bool {
 	if b.left == 0 {
 		return true
+	}
+	if c := b.conn; c.first == nil && !c.held.set(2*len(c.buffer), false) { // the buffer, and the head as a string
+		return false
 	}
 	_, err := io.Copy(io.Discard, io.LimitReader(unread{b}, maxUnread))
 	b.conn.unwatch()

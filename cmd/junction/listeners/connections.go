@@ -1,6 +1,7 @@
 package listeners
 
 import (
+	"container/list"
 	"errors"
 	"fmt"
 	"io"
@@ -19,7 +20,7 @@ import (
 )
 
 // This file bounds the connections of clients, so that they do not use up the file descriptors that
-// the admin address, the upstreams and the storage need.
+// the admin address, the upstreams and the storage need. heads.go bounds the memory of their requests.
 
 // boundConns is a listener that bounds its connections: in total, and by the network of the client.
 // At the total, further connections wait in the backlog of the kernel. Beyond its share, a network has
@@ -28,15 +29,30 @@ type boundConns struct {
 	net.Listener
 	log     *slog.Logger
 	trusted func() []netip.Prefix
-	each    int           // of one network: an IPv4 address, or a /64 of IPv6
-	wide    int           // of one /48 of IPv6, which one customer often has
+	each    share         // of one network: an IPv4 address, or a /64 of IPv6
+	wide    share         // of one /48 of IPv6, which one customer often has
 	open    chan struct{} // has an element for each connection
 	ended   chan struct{}
 	end     func()
 	told    rate.Sometimes
 
-	mu sync.Mutex
-	by map[netip.Prefix]int // connections by network, without exempt ones
+	mu  sync.Mutex
+	by  map[netip.Prefix]*use // without exempt connections
+	all use
+}
+
+// share is what a network may have.
+type share struct {
+	conns int
+	held  int // bytes of unfinished requests
+}
+
+// use is what the connections of a network have, or those of all.
+type use struct {
+	network netip.Prefix
+	most    share
+	now     share
+	holding list.List // of *countedConn, the longest waiting first
 }
 
 // leastConns is the bound of connections if the limit of descriptors is very low, or unknown.
@@ -67,16 +83,18 @@ func CheckFiles(files int64, upstreams int, log *slog.Logger) (own int64, err er
 }
 
 // Bound bounds a listener of clients to what own descriptors leave, and to three quarters of all;
-// a network to a quarter of these, and a /48 of IPv6 to a half.
-func Bound(l net.Listener, files, own int64, trusted func() []netip.Prefix, log *slog.Logger) net.Listener {
+// a network to a quarter of these, and a /48 of IPv6 to a half. held is the number of bytes that
+// unfinished requests may take, with the same shares. Connections of the listener implement http1.Holder.
+func Bound(l net.Listener, files, own int64, held int, trusted func() []netip.Prefix, log *slog.Logger) net.Listener {
 	total := 1 << 20
 	if files > 0 {
 		total = int(min(files/4*3, files-own, 1<<20))
 	}
 	total = max(total, leastConns)
-	b := &boundConns{Listener: l, log: log, trusted: trusted, each: max(total/4, leastConns/2),
-		wide: max(total/2, leastConns/2), open: make(chan struct{}, total), ended: make(chan struct{}),
-		by:   map[netip.Prefix]int{},
+	b := &boundConns{Listener: l, log: log, trusted: trusted,
+		each: share{max(total/4, leastConns/2), held / 4}, wide: share{max(total/2, leastConns/2), held / 2},
+		open: make(chan struct{}, total), ended: make(chan struct{}),
+		by: map[netip.Prefix]*use{}, all: use{most: share{total, held}},
 		told: rate.Sometimes{Interval: time.Minute}}
 	b.end = sync.OnceFunc(func() { close(b.ended) })
 	return b
@@ -97,7 +115,8 @@ func (b *boundConns) Accept() (net.Conn, error) {
 			}
 			return nil, err
 		}
-		networks, limit := b.enter(c.RemoteAddr())
+		counted := &countedConn{in: b}
+		limit := b.enter(counted, c.RemoteAddr())
 		if limit > 0 {
 			<-b.open
 			c.Close()
@@ -105,11 +124,11 @@ func (b *boundConns) Accept() (net.Conn, error) {
 				"auth.trusted_proxies", "address", c.RemoteAddr(), "limit", limit)
 			continue
 		}
-		release := sync.OnceFunc(func() {
-			b.leave(networks)
+		counted.boundConn = boundConn{c, sync.OnceFunc(func() {
+			b.leave(counted)
 			<-b.open
-		})
-		return &boundConn{c, release}, nil
+		})}
+		return counted, nil
 	}
 }
 
@@ -134,43 +153,60 @@ func (b *boundConns) warn(text string, attrs ...any) {
 	b.told.Do(func() { b.log.Warn(text, attrs...) })
 }
 
-// enter counts a connection, and returns the networks for which it counts: none for exempt addresses. If
-// one of them has too many connections, the connection is not counted, and limit is the limit of the
-// network.
-func (b *boundConns) enter(from net.Addr) (networks []netip.Prefix, limit int) {
+// enter counts a connection for all, and for its networks: for none if its address is exempt. If one of
+// them has too many connections, the connection is not counted, and limit is the limit of the network.
+func (b *boundConns) enter(c *countedConn, from net.Addr) (limit int) {
+	networks := b.networks(from)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, n := range networks {
+		if u := b.by[n]; u != nil && u.now.conns >= u.most.conns {
+			return u.most.conns
+		}
+	}
+	for i, n := range networks {
+		u := b.by[n]
+		if u == nil {
+			u = &use{network: n, most: []share{b.each, b.wide}[i]}
+			b.by[n] = u
+		}
+		c.uses = append(c.uses, u)
+	}
+	c.uses = append(c.uses, &b.all)
+	for _, u := range c.uses {
+		u.now.conns++
+	}
+	return 0
+}
+
+// networks returns the networks that an address counts for: none for exempt addresses.
+func (b *boundConns) networks(from net.Addr) []netip.Prefix {
 	address, err := netip.ParseAddrPort(from.String())
 	if err != nil {
-		return nil, 0
+		return nil
 	}
 	ip := address.Addr().Unmap().WithZone("")
 	within := func(p netip.Prefix) bool { return p.Contains(ip) }
 	if ip.IsLoopback() || slices.ContainsFunc(b.trusted(), within) {
-		return nil, 0
+		return nil
 	}
 	near := budget.Network(ip)
-	networks = []netip.Prefix{netip.PrefixFrom(near, near.BitLen())}
+	networks := []netip.Prefix{netip.PrefixFrom(near, near.BitLen())}
 	if ip.Is6() {
 		networks = append(networks, netip.PrefixFrom(ip, 48).Masked())
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for i, limit := range []int{b.each, b.wide}[:len(networks)] {
-		if b.by[networks[i]] >= limit {
-			return nil, limit
-		}
-	}
-	for _, n := range networks {
-		b.by[n]++
-	}
-	return networks, 0
+	return networks
 }
 
-func (b *boundConns) leave(networks []netip.Prefix) {
+// leave removes a connection that was counted.
+func (b *boundConns) leave(c *countedConn) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for _, n := range networks {
-		if b.by[n]--; b.by[n] <= 0 {
-			delete(b.by, n)
+	c.drop()
+	c.closed = true
+	for _, u := range c.uses {
+		if u.now.conns--; u.now.conns == 0 {
+			delete(b.by, u.network)
 		}
 	}
 }

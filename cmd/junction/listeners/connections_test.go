@@ -50,7 +50,7 @@ func TestConnectionsAreBoundByAddress(t *testing.T) {
 	text := new(bytes.Buffer)
 	l := make(calls, 1000)
 	trusted := func() []netip.Prefix { return []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")} }
-	b := Bound(l, 256, 48, trusted, authtest.Log(t, text)).(*boundConns)
+	b := Bound(l, 256, 48, 64<<10, trusted, authtest.Log(t, text)).(*boundConns)
 	const total, each = 192, 48
 	var open []net.Conn
 	ring := func(n int, address string) {
@@ -116,7 +116,7 @@ func TestConnectionsAreBoundByAddress(t *testing.T) {
 // however many addresses it has. Connections that have ended do not count.
 func TestConnectionsAreBoundByNetwork(t *testing.T) {
 	l := make(calls, 1000)
-	b := Bound(l, 256, 48, func() []netip.Prefix { return nil }, authtest.Log(t)).(*boundConns)
+	b := Bound(l, 256, 48, 64<<10, func() []netip.Prefix { return nil }, authtest.Log(t)).(*boundConns)
 	const total, each, wide = 192, 48, 96
 	for range 2 {
 		for i := range 3 * each {
@@ -178,7 +178,7 @@ func TestFewDescriptorsLeaveEnoughForOwnFiles(t *testing.T) {
 			}
 			continue
 		}
-		b := Bound(make(calls), tt.files, own, nil, log).(*boundConns)
+		b := Bound(make(calls), tt.files, own, 64<<10, nil, log).(*boundConns)
 		if cap(b.open) != tt.clients {
 			t.Errorf("%d files for %d upstreams leave %d to clients, want %d", tt.files, tt.upstreams, cap(b.open), tt.clients)
 		}

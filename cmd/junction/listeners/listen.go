@@ -1,6 +1,6 @@
 // Package listeners opens the addresses of Junction (listen.go), bounds their connections so that the
-// process keeps file descriptors for other things (connections.go), and answers a request whose handler
-// has a fault (panics.go).
+// process keeps file descriptors for other things (connections.go), bounds the memory of unfinished
+// requests (heads.go), and answers a request whose handler has a fault (panics.go).
 package listeners
 
 import (
