@@ -27,8 +27,8 @@ func (srv *Server) account(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	binding := srv.binding(w, r)
-	d := pageData{Title: "Your account", User: s.label(), CSRF: srv.derive("csrf", "account", binding),
+	d := pageData{Title: "Your account", User: s.label(),
+		CSRF:      srv.formToken(srv.binding(w, r), s.user.ID, "account"),
 		Upstreams: upstreams, Resource: srv.url + "/mcp", Next: srv.url + "/"}
 	if srv.servers != nil {
 		d.Servers = srv.servers(srv.everything(s))
@@ -57,8 +57,8 @@ func (srv *Server) accountForm(answer func(w http.ResponseWriter, r *http.Reques
 		if err := srv.sameOriginForm(r); err != nil {
 			return err
 		}
-		binding := cookie(r, bindingCookie)
-		if binding == "" || !srv.derived(r.PostForm.Get("csrf"), "csrf", "account", binding) {
+		shown, ok := srv.shownTo(r, "account")
+		if !ok {
 			return stop(http.StatusForbidden, pageData{Title: "This page has expired",
 				Text: "Nothing was changed. Open your account page again.", Next: srv.url + "/account"})
 		}
@@ -68,6 +68,9 @@ func (srv *Server) accountForm(answer func(w http.ResponseWriter, r *http.Reques
 				Text: "Nothing was changed. Sign in again.", Next: srv.url + "/account"})
 		}
 		if err != nil {
+			return err
+		}
+		if err := srv.sameUser(s, shown, "Nothing was changed.", srv.url+"/account"); err != nil {
 			return err
 		}
 		return answer(w, r, s)

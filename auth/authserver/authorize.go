@@ -234,7 +234,7 @@ func (srv *Server) showConsent(
 	w http.ResponseWriter, r *http.Request, id, binding string, row store.AuthRequest,
 ) error {
 	who := detailOf(row)
-	d := pageData{Tx: id, CSRF: srv.derive("csrf", id, binding), Client: who.Name, Kind: string(who.Kind),
+	d := pageData{Tx: id, CSRF: srv.formToken(binding, "", id), Client: who.Name, Kind: string(who.Kind),
 		ClientHost: who.Host, Resource: row.Resource, Lasts: lasts(srv.tokens.RefreshTTL)}
 	d.Target, d.Local = displayTarget(row.RedirectURI)
 	d.Scopes = strings.Join(slices.DeleteFunc(strings.Fields(row.Scope),
@@ -250,7 +250,7 @@ func (srv *Server) showConsent(
 		return srv.page(w, http.StatusOK, "login", d)
 	}
 	if s, err := srv.session(r); err == nil {
-		d.User = s.label()
+		d.User, d.CSRF = s.label(), srv.formToken(binding, s.user.ID, id)
 		if d.Ends, err = srv.ends(r.Context(), s); err != nil {
 			return err
 		}
@@ -300,7 +300,8 @@ func (srv *Server) consent(w http.ResponseWriter, r *http.Request) error {
 	}
 	id, action := r.PostForm.Get("tx"), r.PostForm.Get("action")
 	binding := cookie(r, bindingCookie)
-	if binding == "" || id == "" || !srv.derived(r.PostForm.Get("csrf"), "csrf", id, binding) {
+	shown, ok := srv.shownTo(r, id)
+	if !ok || id == "" {
 		return startAgain(binding == "")
 	}
 	row, err := srv.store.AuthRequest(r.Context(), id, binding)
@@ -321,19 +322,26 @@ func (srv *Server) consent(w http.ResponseWriter, r *http.Request) error {
 		return srv.redirectByPage(w, srv.deniedURL(row, "the user denied the request"),
 			pageData{Title: "Access denied", Client: who.Name, Text: "Returning to " + who.Name + "."})
 	case action == "allow" && row.Purpose == purposeAuthorize:
-		return srv.allow(w, r, id, binding, who)
+		return srv.allow(w, r, id, binding, shown, row)
 	case strings.HasPrefix(action, "idp:"):
 		return srv.toProvider(w, r, id, binding, strings.TrimPrefix(action, "idp:"))
 	}
 	return startAgain(false)
 }
 
-// allow approves a request for the user who is signed in in this browser.
-func (srv *Server) allow(w http.ResponseWriter, r *http.Request, id, binding string, who requestDetail) error {
+// allow approves a request for the user who is signed in in this browser, and to whom its page was shown.
+func (srv *Server) allow(
+	w http.ResponseWriter, r *http.Request, id, binding, shown string, row store.AuthRequest,
+) error {
 	s, err := srv.session(r)
 	if err != nil {
 		return cannotGoOn(err)
 	}
+	if err := srv.sameUser(s, shown, "Nothing was allowed. Go back to your app and connect again.", ""); err != nil {
+		srv.event(r, "authorize_refused", s.user.ID, row.ClientID, "another_user")
+		return err
+	}
+	who := detailOf(row)
 	who.User, who.Session = s.user.ID, s.IDPSession
 	detail, err := json.Marshal(who)
 	if err != nil {
@@ -341,7 +349,7 @@ func (srv *Server) allow(w http.ResponseWriter, r *http.Request, id, binding str
 	}
 	// A second click finds the request approved and takes the same way. Only its consumption
 	// happens once.
-	row, err := srv.store.ApproveAuthRequest(r.Context(), id, binding,
+	row, err = srv.store.ApproveAuthRequest(r.Context(), id, binding,
 		store.Approval{Detail: detail, Keep: srv.limits.requests})
 	if errors.Is(err, store.ErrUsed) && row.Consumed.IsZero() && row.IDP == "" {
 		err = nil

@@ -136,7 +136,7 @@ func (srv *Server) connectPage(w http.ResponseWriter, r *http.Request, name stri
 	}
 	d := pageData{Title: "Connect " + name + "?", Upstream: name, User: s.label(), Target: hosts[0], Tokens: hosts[1],
 		UsedAt: hosts[2], Seen: strings.Join(hosts[:], " "), Scopes: strings.Join(scopes, ", ")}
-	d.CSRF = srv.derive("csrf", purposeConnect, name, s.user.ID, srv.binding(w, r), d.Seen)
+	d.CSRF = srv.formToken(srv.binding(w, r), s.user.ID, purposeConnect, name, d.Seen)
 	return srv.page(w, http.StatusOK, "upstream", d)
 }
 
@@ -160,16 +160,19 @@ func (srv *Server) connectUpstream(w http.ResponseWriter, r *http.Request, name 
 	if err != nil && !isOver(err) {
 		return err
 	}
-	binding := cookie(r, bindingCookie)
-	if err != nil || binding == "" ||
-		!srv.derived(r.PostForm.Get("csrf"), "csrf", purposeConnect, name, s.user.ID, binding, r.PostForm.Get("seen")) {
+	page := srv.url + "/connect/" + url.PathEscape(name)
+	shown, ok := srv.shownTo(r, purposeConnect, name, r.PostForm.Get("seen"))
+	if err != nil || !ok {
 		return stop(http.StatusForbidden, pageData{Title: "This page has expired",
-			Text: "Nothing was connected. Open it again.", Next: srv.url + "/connect/" + url.PathEscape(name)})
+			Text: "Nothing was connected. Open it again.", Next: page})
+	}
+	if err := srv.sameUser(s, shown, "Nothing was connected.", page); err != nil {
+		return err
 	}
 	if err := srv.mayConnect(s, name); err != nil {
 		return err
 	}
-	id, state, verifier := secret(), secret(), secret()
+	binding, id, state, verifier := cookie(r, bindingCookie), secret(), secret(), secret()
 	var seen [3]string
 	copy(seen[:], strings.Split(r.PostForm.Get("seen"), " ")) // as connectPage wrote it: the CSRF token covers it
 	where, kept, err := srv.connector.Begin(r.Context(), name, state, verifier, seen)

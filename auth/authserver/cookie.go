@@ -8,6 +8,7 @@ import (
 	"encoding/binary"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"junction/auth/store"
@@ -110,6 +111,32 @@ func (srv *Server) session(r *http.Request) (session, error) {
 	}
 	s, user, err := srv.store.WebSession(r.Context(), value)
 	return session{s, user}, err
+}
+
+// formToken returns the CSRF token of a page. It binds a form to the browser, to the user to whom the page
+// was shown, "" for nobody, and to what else the page says. It tells nobody who the user is.
+func (srv *Server) formToken(binding, user string, page ...string) string {
+	shown := srv.derive("shown", user)
+	return shown + "." + srv.derive("csrf", append([]string{binding, shown}, page...)...)
+}
+
+// shownTo returns to whom the page of a form was shown, for sameUser. ok is false unless this server has
+// shown that page in this browser.
+func (srv *Server) shownTo(r *http.Request, page ...string) (shown string, ok bool) {
+	binding := cookie(r, bindingCookie)
+	shown, code, ok := strings.Cut(r.PostForm.Get("csrf"), ".")
+	return shown, ok && binding != "" && srv.derived(code, "csrf", append([]string{binding, shown}, page...)...)
+}
+
+// sameUser returns nil if a page was shown to the user of s. Else another tab of the browser has signed in
+// another user since, and what is pressed on the page is for neither of them: the error is a page that says
+// so, and that nothing was done.
+func (srv *Server) sameUser(s session, shown, nothing, next string) error {
+	if srv.derived(shown, "shown", s.user.ID) {
+		return nil
+	}
+	return stop(http.StatusForbidden, pageData{Title: "You are signed in as another user",
+		Text: "The page was shown to another user. You are now signed in as " + s.label() + ". " + nothing, Next: next})
 }
 
 // sameOriginForm parses the form of a POST. It returns an error unless the POST comes from a page of

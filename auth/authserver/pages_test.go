@@ -1,12 +1,16 @@
 package authserver
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"junction/auth/store"
 )
 
 func TestPagesShowNoForeignMarkup(t *testing.T) {
@@ -77,6 +81,82 @@ func TestWhoAgreedIsWhoGoesOn(t *testing.T) {
 				t.Errorf("it ends at %s with %d", p.url, p.status)
 			}
 		})
+	}
+}
+
+// counted is a Connector with one upstream. It counts how often a browser is sent there.
+type counted struct {
+	connectable
+	began *atomic.Int64
+}
+
+// Describe implements Connector.
+func (counted) Describe(context.Context, string) ([3]string, []string, error) {
+	return [3]string{"a.example", "b.example", "c.example"}, nil, nil
+}
+
+// Begin implements Connector.
+func (c counted) Begin(context.Context, string, string, string, [3]string) (string, []byte, error) {
+	c.began.Add(1)
+	return "https://a.example/authorize", []byte("{}"), nil
+}
+
+// TestAPageActsForTheUserItWasShownTo: a page was shown to ann, and another tab of the browser has signed in
+// bob. What is pressed on the page happens for neither of them.
+func TestAPageActsForTheUserItWasShownTo(t *testing.T) {
+	var began atomic.Int64
+	s := mustStand(t, func(o *Options) { o.Connector = counted{connectable{}, &began} })
+	a, b := s.mustApp(t), newBrowser(t)
+	anns := a.mustSignIn(t, b)
+	upstream := s.url + "/connect/" + counted{}.Upstreams()[0]
+	consent := b.once(http.MethodGet, a.asks(), nil)
+	account := b.once(http.MethodGet, s.url+"/account", nil)
+	connect := b.once(http.MethodGet, upstream, nil)
+	s.idp.set(func() { s.idp.claims = map[string]any{"sub": "bob", "email": "bob@acme.example"} })
+	p := b.follow(b.press(b.once(http.MethodGet, a.asks(), nil), "idp:sso"))
+	_, bobs := a.redeem(t, p.url.Query().Get("code"))
+	before, err := s.store.Grants(t.Context(), store.GrantFilter{})
+	if err != nil || len(before) != 2 {
+		t.Fatal(before, err)
+	}
+	for name, p := range map[string]page{
+		"allow":    b.follow(b.press(consent, "allow")),
+		"sign out": b.once(http.MethodPost, s.url+"/account/signout", fill(account, "")),
+		"log out":  b.once(http.MethodPost, s.url+"/account/logout", fill(account, "")),
+		"connect":  b.follow(b.once(http.MethodPost, upstream, fill(connect, "connect"))),
+	} {
+		if p.status != 403 || !strings.Contains(p.body, "You are now signed in as bob@acme.example") {
+			t.Errorf("%s: %d at %s\n%s", name, p.status, p.url, p.body)
+		}
+	}
+	after, err := s.store.Grants(t.Context(), store.GrantFilter{Standing: true})
+	if err != nil || len(after) != 2 || began.Load() != 0 {
+		t.Errorf("there are the grants %v, %v, and %d sign-ins at the upstream", after, err, began.Load())
+	}
+	s.mustVerify(t, anns["access_token"])
+	if got := s.mustVerify(t, bobs["access_token"]); got.User != "bob" {
+		t.Errorf("the second user is %s", got.User)
+	}
+	// The other buttons of the page do nothing for the user of the session.
+	s.idp.set(func() { s.idp.claims = map[string]any{} })
+	if p := b.follow(b.press(consent, "idp:sso")); p.url.Query().Get("code") == "" {
+		t.Errorf("another account: %d at %s\n%s", p.status, p.url, p.body)
+	}
+	if p := b.follow(b.press(b.once(http.MethodGet, a.asks(), nil), "allow")); p.url.Query().Get("code") == "" {
+		t.Errorf("a page of the user who is signed in: %d at %s\n%s", p.status, p.url, p.body)
+	}
+}
+
+// TestTwoPagesOfOneBrowserSignIn: a page that was shown before the user signed in by another page still goes
+// to the provider.
+func TestTwoPagesOfOneBrowserSignIn(t *testing.T) {
+	s := mustStand(t, nil)
+	a, b := s.mustApp(t), newBrowser(t)
+	first, second := b.once(http.MethodGet, a.asks(), nil), b.once(http.MethodGet, a.asks(), nil)
+	for _, p := range []page{first, second} {
+		if p := b.follow(b.press(p, "idp:sso")); p.url.Query().Get("code") == "" {
+			t.Errorf("%d at %s\n%s", p.status, p.url, p.body)
+		}
 	}
 }
 

@@ -37,7 +37,11 @@ func (srv *Server) refresh(r *http.Request, c *client, q url.Values) ([]byte, er
 			return nil, err
 		}
 		if err == nil && g.ClientID == c.ID {
-			if err := srv.recheckSession(ctx, g); err != nil {
+			err := srv.recheckSession(ctx, g.IDPSession, c.ID)
+			if isOver(err) {
+				err = cmp.Or(srv.endWithSession(ctx, g), error(gone))
+			}
+			if err != nil {
 				return nil, err
 			}
 		}
@@ -91,18 +95,17 @@ const (
 	recheckTimeout = 30 * time.Second // for one request to the provider
 )
 
-// recheckSession asks the provider whether the user of a grant may still sign in, and which groups
-// they have. If not, it ends their grants in the store and returns nil. An error means that the
-// provider cannot be reached, and that the outage has lasted too long to go on.
-func (srv *Server) recheckSession(ctx context.Context, g store.Grant) error {
+// recheckSession asks the provider whether the user of a session may still sign in, and which groups
+// they have; at most once a minute. client is the app that needs to know. If the error satisfies isOver,
+// the session has ended, before or now, or is missing. Another error means that the provider cannot be
+// reached, and that the outage has lasted too long to go on.
+func (srv *Server) recheckSession(ctx context.Context, of, client string) error {
 	// A client that disconnects must not interrupt this: a provider that rotates its refresh tokens
 	// sends the new one only once.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recheckTimeout)
 	defer cancel()
-	session, err := srv.store.IDPSession(ctx, g.IDPSession)
-	if isOver(err) {
-		return nil
-	} else if err != nil {
+	session, err := srv.store.IDPSession(ctx, of)
+	if err != nil {
 		return err
 	}
 	now := srv.now()
@@ -110,14 +113,14 @@ func (srv *Server) recheckSession(ctx context.Context, g store.Grant) error {
 		if now.Before(session.OKUntil) {
 			return nil
 		}
-		return srv.endSession(ctx, session, g, &provider.EndedError{Code: "idp_cannot_be_asked"})
+		return srv.endSession(ctx, session, client, &provider.EndedError{Code: "idp_cannot_be_asked"})
 	}
 	if now.Before(session.Checked.Add(recheckAfter)) {
 		return nil
 	}
 	p := srv.provider(session.IDP)
 	if p == nil {
-		return srv.endSession(ctx, session, g, &provider.EndedError{Code: "idp_removed"})
+		return srv.endSession(ctx, session, client, &provider.EndedError{Code: "idp_removed"})
 	}
 	session, err = srv.store.ClaimIDPSession(ctx, session.ID, recheckTimeout)
 	switch {
@@ -125,8 +128,6 @@ func (srv *Server) recheckSession(ctx context.Context, g store.Grant) error {
 		return nil // another request asks; the last result holds meanwhile
 	case errors.Is(err, store.ErrUsed):
 		return errors.New("another request is asking the provider")
-	case errors.Is(err, store.ErrNotFound):
-		return nil
 	case err != nil:
 		return err
 	}
@@ -136,7 +137,7 @@ func (srv *Server) recheckSession(ctx context.Context, g store.Grant) error {
 	}
 	id, refreshToken, err := p.Renew(ctx, session.RefreshToken, user.Subject)
 	if ended, ok := errors.AsType[*provider.EndedError](err); ok {
-		return srv.endSession(ctx, session, g, ended)
+		return srv.endSession(ctx, session, client, ended)
 	}
 	if err != nil {
 		// the provider may have replaced the token before it failed
@@ -164,21 +165,18 @@ func (srv *Server) recheckSession(ctx context.Context, g store.Grant) error {
 		}
 		return srv.store.UpdateIDPSession(ctx, session)
 	})
-	if isOver(err) {
-		return nil
-	}
 	srv.dropUser(auth.UserID(user.Issuer, user.Subject)) // the cache has the old groups
 	if lost := lostGroups(user.Claims, id.Groups); err == nil && lost != "" {
-		srv.audit(ctx, "groups_lost", user.ID, g.ClientID, session.IDP+": "+lost,
+		srv.audit(ctx, "groups_lost", user.ID, client, session.IDP+": "+lost,
 			"subject", prose.ASCII(user.Subject, 64))
 	}
 	return err
 }
 
-// endSession ends a session that the provider no longer confirms, and says whose it was and why. g is
-// the grant whose refresh has found out.
+// endSession ends a session that the provider no longer confirms, and says whose it was and why. client
+// is the app whose request has found out. It returns store.ErrRevoked, or why the session goes on.
 func (srv *Server) endSession(
-	ctx context.Context, session store.IDPSession, g store.Grant, why *provider.EndedError,
+	ctx context.Context, session store.IDPSession, client string, why *provider.EndedError,
 ) error {
 	ended, err := srv.store.EndIDPSession(ctx, session.ID, why.Code)
 	if err != nil {
@@ -189,8 +187,22 @@ func (srv *Server) endSession(
 	if user, err := srv.store.User(ctx, session.User); err == nil {
 		subject = prose.ASCII(user.Subject, 64)
 	}
-	srv.audit(ctx, "idp_session_ended", session.User, g.ClientID, session.IDP+": "+why.Reason(),
+	srv.audit(ctx, "idp_session_ended", session.User, client, session.IDP+": "+why.Reason(),
 		"subject", subject, "code", why.Code, "grants", len(ended))
+	return store.ErrRevoked
+}
+
+// endWithSession ends a grant whose session is over. Junction ends both together and keeps the row of the
+// session for as long as a grant has it, so a grant that still stands shows that another program has ended
+// or deleted the session.
+func (srv *Server) endWithSession(ctx context.Context, g store.Grant) error {
+	stood, err := srv.store.RevokeGrant(ctx, g.ID, "idp_session_missing")
+	if err != nil || !stood {
+		return err
+	}
+	srv.grantsEnded(g.ID)
+	srv.audit(ctx, "idp_session_ended", g.User, g.ClientID, "the session is missing in the database",
+		"code", "idp_session_missing", "grants", 1)
 	return nil
 }
 

@@ -38,7 +38,7 @@ import (
 //
 //	table             bound columns                           not bound
 //	users             all others                              last_seen_at
-//	idp_sessions      all others                              claimed_until
+//	idp_sessions      all
 //	web_sessions      all
 //	auth_requests     all others, until it is consumed        consumed_at
 //	grants            all others                              last_used_at

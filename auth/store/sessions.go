@@ -18,6 +18,8 @@ type IDPSession struct {
 	Checked      time.Time // last confirmation by the provider
 	OKUntil      time.Time // end of validity without another confirmation
 	Ended        time.Time // zero while it stands
+
+	claimed time.Time // until when one caller alone asks the provider; see ClaimIDPSession
 }
 
 func (i *IDPSession) table() string { return "idp_sessions" }
@@ -25,7 +27,7 @@ func (i *IDPSession) table() string { return "idp_sessions" }
 func (i *IDPSession) fields() []field {
 	return []field{{"id", &i.ID}, {"user_id", &i.User}, {"idp", &i.IDP}, {"sub", &i.Sub}, {"sid", &i.SID},
 		{"claims", &i.Claims}, {"created_at", &i.Created}, {"checked_at", &i.Checked}, {"ok_until", &i.OKUntil},
-		{"ended_at", &i.Ended}}
+		{"claimed_until", &i.claimed}, {"ended_at", &i.Ended}}
 }
 
 func (i *IDPSession) secrets() []field {
@@ -41,8 +43,8 @@ func (s *Store) AddIDPSession(ctx context.Context, i IDPSession) (IDPSession, er
 	if i.ID == "" {
 		i.ID = NewID()
 	}
-	i.Created, i.Ended = s.now(), time.Time{}
-	return i, s.insert(ctx, &i, field{"claimed_until", 0})
+	i.Created, i.Ended, i.claimed = s.now(), time.Time{}, time.Time{}
+	return i, s.insert(ctx, &i)
 }
 
 // IDPSession returns the session with an id; ErrRevoked comes with the session if it has ended. In
@@ -61,30 +63,29 @@ func (s *Store) IDPSession(ctx context.Context, id string) (i IDPSession, err er
 // ClaimIDPSession returns a session, and reserves the next query of its provider for the caller.
 // Others, also on other replicas, get ErrUsed until d has passed or UpdateIDPSession is called. So
 // the provider is queried without an open transaction. ErrNotFound also means that the session has
-// ended.
+// ended. The claim is bound to the master keys: another program could keep Junction from asking the
+// provider otherwise.
 func (s *Store) ClaimIDPSession(ctx context.Context, id string, d time.Duration) (i IDPSession, err error) {
-	now := s.now()
-	err = s.change(ctx, &i,
-		`UPDATE idp_sessions SET claimed_until = $2 WHERE id = $1 AND ended_at = 0 AND claimed_until <= $3`,
-		id, seconds(now.Add(d)), seconds(now))
-	if err == nil {
-		err = sameRow("idp_sessions", i.ID, id)
-	}
-	if err != ErrNotFound {
-		return i, err
-	}
-	if other, err := s.IDPSession(ctx, id); err == nil {
-		return other, ErrUsed
-	} else if err != ErrRevoked {
-		return i, err
-	}
-	return i, ErrNotFound
+	err = s.WithTx(ctx, func(ctx context.Context) (err error) {
+		now := s.now()
+		switch i, err = s.IDPSession(ctx, id); {
+		case err == ErrRevoked:
+			return ErrNotFound
+		case err != nil:
+			return err
+		case seconds(i.claimed) > seconds(now):
+			return ErrUsed
+		}
+		i.claimed = now.Add(d)
+		return s.put(ctx, &i, "id", id)
+	})
+	return i, err
 }
 
 // UpdateIDPSession stores RefreshToken, Claims, Checked and OKUntil of a standing session, and
 // releases the claim. i must come from this store.
 func (s *Store) UpdateIDPSession(ctx context.Context, i IDPSession) error {
-	i.Ended = time.Time{}
+	i.Ended, i.claimed = time.Time{}, time.Time{}
 	return s.only(ctx,
 		`UPDATE idp_sessions SET refresh_token_enc = $2, claims = $3, checked_at = $4, ok_until = $5, mac = $6,
 			claimed_until = 0 WHERE id = $1 AND ended_at = 0`,
