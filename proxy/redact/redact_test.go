@@ -2,6 +2,7 @@ package redact
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
@@ -226,6 +227,40 @@ func TestRedactionOfErrors(t *testing.T) {
 	harmless := &jsonrpc.Error{Code: 1, Message: "no"}
 	if got, n := r.Error(harmless); got != harmless || n != 0 {
 		t.Errorf("an error without a match became %v", got)
+	}
+}
+
+// TestRedactionOfEveryMemberOfAnError: what a server writes beside code, message and data is searched, too,
+// and stays otherwise. So is a message that is no text, that occurs twice or that has another letter case.
+func TestRedactionOfEveryMemberOfAnError(t *testing.T) {
+	r := New([]policy.Redaction{{Name: "ticket", Re: regexp.MustCompile(`TCK-[0-9]{8}`)}, {Name: "number", Re: regexp.MustCompile(`^-?[0-9]{5,}$`)}}, false)
+	for _, row := range []struct{ in, want string }{
+		{`{"code":-32000,"message":"x","trace":"at TCK-12345678","line":7}`, `{"code":-32000,"message":"x","trace":"at [redacted: ticket]","line":7}`},
+		{`{"code":-32000,"message":{"x":"TCK-12345678"}}`, `{"code":-32000,"message":{"x":"[redacted: ticket]"}}`},
+		{`{"code":-32000,"message":"a","message":"TCK-12345678"}`, `{"code":-32000,"message":"a","message":"[redacted: ticket]"}`},
+		{`{"code":-32000,"Message":"TCK-12345678"}`, `{"code":-32000,"Message":"[redacted: ticket]"}`},
+		{`{"code":-32000,"message":"x","TCK-12345678":null}`, `{"code":-32000,"message":"x","[redacted: ticket]":null}`},
+		{`{"code":-32000,"message":4111111111111111}`, `{"code":-32000,"message":"[redacted: number]"}`},
+		{`{"code":-32000,"message":"4111111111111111","type":"image","data":"4111111111111111"}`,
+			`{"code":-32000,"message":"[redacted: number]","type":"image","data":"[redacted: number]"}`},
+		{`{"code":-32000,"message":"x","data":{"type":"image","data":"4111111111111111"}}`, ""},
+		{`{"code":-32000,"message":"x","data":{"requestedSchema":{"properties":{"TCK-12345678":{}}}},"trace":"TCK-12345678"}`, `{"code":-32000,"message":"x"}`},
+		{`{"trace":"x","code":-32000}`, ""},
+	} {
+		e, err := jsonrpc.ParseError([]byte(row.in))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, n := r.Error(e)
+		if row.want == "" && got != e {
+			t.Errorf("%s became another error", row.in)
+		}
+		if text := string(got.Append(nil)); text != cmp.Or(row.want, row.in) || (n > 0) != (row.want != "") {
+			t.Errorf("%s became %s (%d places), want %s", row.in, text, n, row.want)
+		}
+		if strings.Contains(got.Message, "TCK") || got.Code != -32000 {
+			t.Errorf("%s has the message %q and the code %d", row.in, got.Message, got.Code)
+		}
 	}
 }
 
