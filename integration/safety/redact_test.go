@@ -51,6 +51,42 @@ func TestRedactionOfOurErrors(t *testing.T) {
 	}
 }
 
+// TestRedactionOfEveryMemberOfAnError: the client reads no text of an error that a rule matches, wherever
+// the server writes it, and no text that Junction has put back. The other members of the error stay.
+func TestRedactionOfEveryMemberOfAnError(t *testing.T) {
+	harness.Waits(t)
+	harness.InMemory(t, "each process keeps the removed text of its own answers to modern clients")
+	const token = "ghp_0123456789abcdefghijABCDEFGHIJ112233"
+	authtest.Secret("a token of GitHub", token)
+	harness.EachPair(t, func(t *testing.T, p harness.Pair) {
+		s := p.Serve(t, upstreamtest.Script{})
+		j := harness.Start(t, p, harness.Setup{Upstreams: map[string]upstream.Config{"up": s.Config},
+			Policy: harness.MustPolicy(t, `
+- name: all
+  redact: { patterns: [secrets], restore: true }
+  rules: [ { allow: { upstreams: "*" } } ]
+`)})
+		j.Offers(t, "up")
+		c := j.Talk(t)
+		mark := removedMark.FindString(string(c.Succeed(t, "up__echo", `{"result":{"content":[{"type":"text","text":"`+token+`"}]}}`)))
+		for _, text := range []string{token, "zz" + token, mark} { // the server gets the token in place of the mark
+			for _, members := range []string{
+				`"message":"x","trace":"at ` + text + `"`,
+				`"message":{"x":"` + text + `"}`,
+				`"message":"a","message":"` + text + `"`,
+				`"Message":"` + text + `"`,
+				`"message":"x","` + token + `":1`,
+			} {
+				m := c.Call(t, "up__fail", `{"error":{"code":-32000,"kept":"here",`+members+`}}`)
+				if got := string(m.Append(nil)); strings.Contains(got, token) || !strings.Contains(got, "redacted") ||
+					!strings.Contains(got, `"kept":"here"`) {
+					t.Errorf("%s: the client reads %s", members, got)
+				}
+			}
+		}
+	})
+}
+
 // TestRedactionOfACallThatIsReturnedTo: the file redacts more while the user is asked in the middle of a
 // call. The client then reads the next question and the result without that text. A legacy client's call to
 // a legacy server has no second request, so it keeps the policy with which it began.

@@ -52,9 +52,22 @@ func binaryIn(text []byte) (list []span) {
 		head := text[max(i, start-longest):start]
 		i = start
 		if at := bytes.LastIndex(head, []byte("data:")); at >= 0 && !bytes.ContainsAny(head[at:], " \t\r\n\"'<>()") {
-			i += runLength(text[start:], base64Text, 0)
+			i += payloadLength(text[start:])
 			list = append(list, span{start: start, end: i})
 		}
+	}
+}
+
+// payloadLength returns the length of the base64 with which a text begins. It ends at the padding: a
+// line end or a backslash belongs to the text that follows, except in \/ of JSON within the text.
+func payloadLength(text []byte) int {
+	n := 0
+	for {
+		n += runLength(text[n:], base64URI, 0)
+		if !bytes.HasPrefix(text[n:], []byte(`\/`)) {
+			return n + runLength(text[n:min(len(text), n+2)], base64Padding, 0)
+		}
+		n += 2
 	}
 }
 

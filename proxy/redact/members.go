@@ -19,6 +19,7 @@ const (
 	asked                 // inputRequests: like named, and the client returns the names
 	form                  // the schema of an elicitation: the client returns names and choices
 	fields                // the properties of a form
+	failure               // an error of JSON-RPC
 )
 
 // member is what the protocol says about the members of one name. Their names are never redacted.
@@ -56,6 +57,8 @@ func (at place) rule(name []byte) *member {
 		return members[string(name)]
 	case meta:
 		return metaMembers[string(name)]
+	case failure:
+		return failureMembers[string(name)]
 	}
 	return nil
 }
@@ -146,6 +149,9 @@ var metaMembers = map[string]*member{
 	"io.modelcontextprotocol/clientInfo": text, "io.modelcontextprotocol/clientCapabilities": text,
 	"io.modelcontextprotocol/logLevel": text,
 }
+
+// failureMembers are the members of an error of JSON-RPC.
+var failureMembers = map[string]*member{"code": {number: true}, "message": text, "data": {inside: protocol}}
 
 var schemaDialects = []string{"https://json-schema.org/draft/2020-12/schema",
 	"https://json-schema.org/draft/2019-09/schema", "http://json-schema.org/draft-07/schema#",

@@ -109,11 +109,21 @@ func (r *Redactor) Result(o raw.Object, kept Kept) (raw.Object, int, error) {
 	return o, n, err
 }
 
-// Error redacts the message and the data of an upstream's error, and returns the number of
-// redactions. It drops a message or data that cannot be searched.
+// Error redacts all members of an upstream's error, and returns the number of redactions. If the error
+// cannot be searched as a whole, only its message and its data are left, without those that cannot be
+// searched.
 func (r *Redactor) Error(e *jsonrpc.Error) (*jsonrpc.Error, int) {
 	if r == nil {
 		return e, 0
+	}
+	text, n, err := r.textAt(failure, e.Append(nil), Nothing)
+	if err == nil && n == 0 {
+		return e, 0
+	}
+	if err == nil {
+		if clean, err := jsonrpc.ParseError(text); err == nil {
+			return clean, n
+		}
 	}
 	data, inData, err := r.Text(e.Data, Nothing)
 	if err != nil {
@@ -127,11 +137,7 @@ func (r *Redactor) Error(e *jsonrpc.Error) (*jsonrpc.Error, int) {
 	if err != nil {
 		words, inMessage = "", 1
 	}
-	if inData+inMessage == 0 {
-		return e, 0
-	}
-	// members other than these three are dropped
-	return &jsonrpc.Error{Code: e.Code, Message: words, Data: data}, inData + inMessage
+	return &jsonrpc.Error{Code: e.Code, Message: words, Data: data}, max(inData+inMessage, 1)
 }
 
 // Item redacts the definition of an item of a list. handle is the member by which clients name the
@@ -218,6 +224,11 @@ func (r *Redactor) string(value, member string) string {
 // It returns the number of redactions. Without redactions, and for an empty text, it returns the
 // same slice.
 func (r *Redactor) Text(text []byte, kept Kept) ([]byte, int, error) {
+	return r.textAt(protocol, text, kept)
+}
+
+// textAt is Text, for a value of any place.
+func (r *Redactor) textAt(at place, text []byte, kept Kept) ([]byte, int, error) {
 	if r == nil || len(text) == 0 {
 		return text, 0, nil
 	}
@@ -226,7 +237,7 @@ func (r *Redactor) Text(text []byte, kept Kept) ([]byte, int, error) {
 		return text, 0, nil
 	}
 	w := redacting{Redactor: r, text: text, kept: kept, known: known}
-	switch end, ok := w.value(0, protocol, nil, 0); {
+	switch end, ok := w.value(0, at, nil, 0); {
 	case !ok || end != len(text):
 		return nil, 0, errUnread
 	case w.broken:

@@ -2,6 +2,7 @@ package redact
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
@@ -163,6 +164,9 @@ func TestRedaction(t *testing.T) {
 			`{"level":"info","logger":"[redacted: word]","data":{"type":"[redacted: word]","url":"[redacted: word]"}}`},
 		{"a data URI", []policy.Redaction{words}, `{"text":"text ![](data:image/png;base64,AAtextAA) text","icons":[{"src":"data:image/png;base64,text"}]}`,
 			`{"text":"[redacted: word] ![](data:[redacted: word]/png;base64,AAtextAA) [redacted: word]","icons":[{"src":"data:redacted-word/png;base64,text"}]}`},
+		{"a text after a data URI", []policy.Redaction{{Name: "card", Re: regexp.MustCompile(`[0-9]{16}`)}},
+			`["data:text/plain;base64,QUJD\n4111111111111111","data:;base64,QQ==\r\n\r\n4111111111111111","data:;base64,QQ==4111111111111111","data:;base64,QUJD\\\\n4111111111111111","data:;base64,QQ\\/4111111111111111=","data:;base64,QUJD_4111111111111111"]`,
+			`["data:text/plain;base64,QUJD\n[redacted: card]","data:;base64,QQ==\r\n\r\n[redacted: card]","data:;base64,QQ==[redacted: card]","data:;base64,QUJD\\\\n[redacted: card]","data:;base64,QQ\\/4111111111111111=","data:;base64,QUJD_[redacted: card]"]`},
 		{"a data URI within a match", []policy.Redaction{{Name: "all", Re: regexp.MustCompile(`a.*z`)}}, `{"text":"a data:;base64,AAzAA az, z"}`,
 			`{"text":"[redacted: all]AAzAA[redacted: all]"}`},
 		{"matches that overlap", []policy.Redaction{{Name: "one", Re: regexp.MustCompile("abc")}, {Name: "two", Re: regexp.MustCompile("bcd+")}, {Name: "three", Re: regexp.MustCompile("e")}}, `{"x":"abcddde"}`,
@@ -223,6 +227,40 @@ func TestRedactionOfErrors(t *testing.T) {
 	harmless := &jsonrpc.Error{Code: 1, Message: "no"}
 	if got, n := r.Error(harmless); got != harmless || n != 0 {
 		t.Errorf("an error without a match became %v", got)
+	}
+}
+
+// TestRedactionOfEveryMemberOfAnError: what a server writes beside code, message and data is searched, too,
+// and stays otherwise. So is a message that is no text, that occurs twice or that has another letter case.
+func TestRedactionOfEveryMemberOfAnError(t *testing.T) {
+	r := New([]policy.Redaction{{Name: "ticket", Re: regexp.MustCompile(`TCK-[0-9]{8}`)}, {Name: "number", Re: regexp.MustCompile(`^-?[0-9]{5,}$`)}}, false)
+	for _, row := range []struct{ in, want string }{
+		{`{"code":-32000,"message":"x","trace":"at TCK-12345678","line":7}`, `{"code":-32000,"message":"x","trace":"at [redacted: ticket]","line":7}`},
+		{`{"code":-32000,"message":{"x":"TCK-12345678"}}`, `{"code":-32000,"message":{"x":"[redacted: ticket]"}}`},
+		{`{"code":-32000,"message":"a","message":"TCK-12345678"}`, `{"code":-32000,"message":"a","message":"[redacted: ticket]"}`},
+		{`{"code":-32000,"Message":"TCK-12345678"}`, `{"code":-32000,"Message":"[redacted: ticket]"}`},
+		{`{"code":-32000,"message":"x","TCK-12345678":null}`, `{"code":-32000,"message":"x","[redacted: ticket]":null}`},
+		{`{"code":-32000,"message":4111111111111111}`, `{"code":-32000,"message":"[redacted: number]"}`},
+		{`{"code":-32000,"message":"4111111111111111","type":"image","data":"4111111111111111"}`,
+			`{"code":-32000,"message":"[redacted: number]","type":"image","data":"[redacted: number]"}`},
+		{`{"code":-32000,"message":"x","data":{"type":"image","data":"4111111111111111"}}`, ""},
+		{`{"code":-32000,"message":"x","data":{"requestedSchema":{"properties":{"TCK-12345678":{}}}},"trace":"TCK-12345678"}`, `{"code":-32000,"message":"x"}`},
+		{`{"trace":"x","code":-32000}`, ""},
+	} {
+		e, err := jsonrpc.ParseError([]byte(row.in))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, n := r.Error(e)
+		if row.want == "" && got != e {
+			t.Errorf("%s became another error", row.in)
+		}
+		if text := string(got.Append(nil)); text != cmp.Or(row.want, row.in) || (n > 0) != (row.want != "") {
+			t.Errorf("%s became %s (%d places), want %s", row.in, text, n, row.want)
+		}
+		if strings.Contains(got.Message, "TCK") || got.Code != -32000 {
+			t.Errorf("%s has the message %q and the code %d", row.in, got.Message, got.Code)
+		}
 	}
 }
 

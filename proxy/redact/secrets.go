@@ -33,6 +33,9 @@ var (
 	dottedBody     = newAlphabet(upper + lower + digit + "_-.")
 	// base64Text is base64 inside JSON: with line breaks and slashes, which may be escaped.
 	base64Text = newAlphabet(upper + lower + digit + "+/=\\\r\n")
+	// base64URI is base64 in a data: URI. Browsers accept no base64url there.
+	base64URI     = newAlphabet(upper + lower + digit + "+/")
+	base64Padding = newAlphabet("=")
 )
 
 const pemBegin, pemEnd = "-----BEGIN ", "-----END "

@@ -165,7 +165,7 @@ func parse(text []byte, depth int) (m Message, err error) {
 		return m, fmt.Errorf("error: %w", err)
 	}
 	if failure != nil {
-		if m.Error, err = parseError(failure); err != nil {
+		if m.Error, err = ParseError(failure); err != nil {
 			return m, err
 		}
 	}
@@ -249,10 +249,10 @@ func invalid(member string, err error, what string) error {
 	return fmt.Errorf("%s: %w", member, err)
 }
 
-// parseError reads an error object. Peers are careless here, so only an integer code is required.
+// ParseError reads an error object. Peers are careless here, so only an integer code is required.
 // If the message cannot be read, e.Message is empty but the text is relayed unchanged: it is for
 // people and not used for decisions.
-func parseError(text []byte) (*Error, error) {
+func ParseError(text []byte) (*Error, error) {
 	o, err := raw.Parse(text)
 	if err != nil {
 		return nil, fmt.Errorf("%w: the error is no object", ErrInvalid)
