@@ -103,7 +103,7 @@ func TestDoctorWithoutAProxy(t *testing.T) {
 	for _, admin := range []string{free, `""`, "127.0.0.1:0"} {
 		with(admin, "")
 		out, _ := mustRun(t, 0, "doctor", "--config", file)
-		mustContain(t, out, "No proxy is running; the upstreams of "+file+" were started for this check.", "a         ok     modern      1", "No problems found.")
+		mustContain(t, out, "No proxy was asked; the upstreams of "+file+" were started for this check.", "a         ok     modern      1", "No problems found.")
 		if strings.Contains(out, "off") {
 			t.Errorf("what is not enabled was checked:\n%s", out)
 		}

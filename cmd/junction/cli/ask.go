@@ -31,6 +31,9 @@ import (
 // errNotRunning means that no process listens on the admin address.
 var errNotRunning = errors.New("no junction is running")
 
+// errNoAdmin means that the running process has no admin address.
+var errNoAdmin = errors.New("the running junction has no admin address and cannot be asked")
+
 // adminFlag registers --admin.
 func adminFlag(cmd *cobra.Command, admin *string) {
 	cmd.Flags().StringVar(admin, "admin", "", "admin `address` of the running proxy")
@@ -46,7 +49,8 @@ func checkAdmin(cmd *cobra.Command, admin string) error {
 
 // adminAddress returns the admin address: that of --admin, or of the running junction that serves the
 // file, or of the file, or the default. It is empty if the file disables it or uses a free port. Without
-// --admin, it is an error if the junction at that address is not the user's own, as CheckOwn finds out.
+// --admin, it is an error if the junction at that address is not the user's own, as CheckOwn finds out, and
+// errNoAdmin if the file disables it and a junction serves the file.
 func adminAddress(ctx context.Context, flag, file string) (string, error) {
 	if flag != "" {
 		if u, err := url.Parse(flag); err == nil && u.Host != "" && u.Scheme == "http" {
@@ -57,10 +61,14 @@ func adminAddress(ctx context.Context, flag, file string) (string, error) {
 		}
 		return flag, nil
 	}
-	if place, ok := runfile.Find(file); ok && place.Admin != "" {
+	place, running := runfile.Find(file)
+	if running && place.Admin != "" {
 		return place.Admin, nil
 	}
 	c, err := config.LoadForCommand(file)
+	if err == nil && *c.Admin == "" && running {
+		return "", fmt.Errorf("%w: set admin in %s, and restart process %d", errNoAdmin, file, place.PID)
+	}
 	if err != nil || strings.HasSuffix(*c.Admin, ":0") {
 		return "", err
 	}

@@ -71,8 +71,8 @@ may have problems.`,
 func consult(ctx context.Context, version, admin, file string, only []string) (diagnose.Diagnosis, error) {
 	var d diagnose.Diagnosis
 	address, err := adminAddress(ctx, admin, file)
-	if errors.Is(err, errNotRunning) {
-		address = "" // another file is served there: check this one
+	if errors.Is(err, errNotRunning) || errors.Is(err, errNoAdmin) {
+		address = "" // another file is served there, or nobody can be asked: check this one
 	} else if err != nil {
 		return d, err
 	}
@@ -116,7 +116,7 @@ func diagnosisText(b *prose.Page, d *diagnose.Diagnosis, now time.Time) string {
 	case d.Running:
 		fmt.Fprintf(b, "Asked the running proxy%s.\n\n", fileSuffix(d.Config))
 	default:
-		fmt.Fprintf(b, "No proxy is running; the upstreams%s were started for this check.\n\n", fileSuffix(d.Config))
+		fmt.Fprintf(b, "No proxy was asked; the upstreams%s were started for this check.\n\n", fileSuffix(d.Config))
 	}
 	writeUpstreams(b, d, now)
 	if all := len(d.Upstreams); all > 0 {

@@ -120,7 +120,7 @@ func Inspect(file string, getenv func(string) (string, bool)) (*Report, error) {
 			"the requests of a reverse proxy or a tunnel if a header or HTTP/1.0 shows it, but HAProxy, newer nginx " +
 			"and ssh -R show nothing; add auth.api_keys or auth.oauth before you start one")
 	}
-	if host, _, problem := splitAddress(*c.Admin, ""); *c.Admin != "" && problem == "" && !host.IsLoopback() {
+	if host, _, problem := splitAddress(*c.Admin, DefaultAdmin); problem == "" && !host.IsLoopback() { // "" has none
 		note("admin: other machines that reach %s can probe Junction, and read its metrics, which name upstreams "+
 			"and tools; let a firewall or a NetworkPolicy permit only your monitoring", *c.Admin)
 	}
