@@ -62,6 +62,9 @@ func (s *Set) Check(ctx context.Context, name string, c Config, o Options) Repor
 		}
 		return o.Writable
 	}
+	if c.Confines {
+		c.told = o.writable()
+	}
 	return check(ctx, name, c.withDefaults(o.Defaults).connConfig(), o, nil)
 }
 

@@ -114,6 +114,12 @@ type Config struct {
 	// an upstream never starts, and shows the reason. The reader of the file sets it.
 	Blocked string `yaml:"-"`
 
+	// Confines means that the command confines commands itself, as junction-pack does. It gets the paths
+	// that confined commands may change in the variable sandbox.Told, and another process when they
+	// change. The reader of the file sets it.
+	Confines bool     `yaml:"-"`
+	told     []string // these paths; Apply and Check of the Set set them
+
 	// Cache is how long the result of a tool call is reused for the same call of the same caller.
 	// It works only for tools that declare readOnlyHint: true and idempotentHint: true. Results are
 	// dropped at a reload, and when the server announces a change of its lists. Default 0: never.

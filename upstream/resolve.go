@@ -3,6 +3,7 @@ package upstream
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"path"
 	"path/filepath"
 	"slices"
@@ -10,6 +11,7 @@ import (
 
 	"junction/upstream/client"
 	"junction/upstream/prose"
+	"junction/upstream/sandbox"
 	"junction/upstream/stdio"
 )
 
@@ -161,8 +163,16 @@ func (p *pool) dialOptions() client.Options {
 	if o.Memory != nil {
 		p.account = o.Memory(p.name)
 	}
+	env := c.environment()
+	if c.Confines {
+		env.Own = maps.Clone(env.Own)
+		if env.Own == nil {
+			env.Own = map[string]string{}
+		}
+		env.Own[sandbox.Told] = sandbox.Tell(c.told)
+	}
 	d := client.Options{
-		Name: p.name, Command: o.resolve(c.Command), Env: c.environment(), Dir: c.Dir, Confine: p.confinement(),
+		Name: p.name, Command: o.resolve(c.Command), Env: env, Dir: c.Dir, Confine: p.confinement(),
 		Watchdog: o.watchdog, URL: c.URL, Headers: c.Headers, Transport: c.Transport, Era: c.Era,
 		ConnectTimeout: c.ConnectTimeout, Version: o.Version, MessageLimit: int(o.MessageLimit), Depth: o.Depth,
 		Account: p.account, Observer: o.Observer, Log: p.log,

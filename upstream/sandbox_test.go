@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"gopkg.in/yaml.v3"
 
@@ -157,5 +159,64 @@ func TestSandboxKnowsWhatAllEntriesMayChange(t *testing.T) {
 	if got := running.confinement().Others(); !slices.Contains(got, "/c") ||
 		!slices.Contains(got, filepath.Join(private, "later")) {
 		t.Errorf("the command that has not changed knows %q, and not what the new entry may change", got)
+	}
+}
+
+// TestSandboxKnowsWhatOldProcessesMayChange: paths that a new file no longer names count until the
+// processes of the old file have ended.
+func TestSandboxKnowsWhatOldProcessesMayChange(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		entry := func(write string) map[string]Config {
+			return map[string]Config{"up": {Command: []string{"cat"}, Blocked: "no process is needed here",
+				Sandbox: &command.Sandbox{Write: []string{write}}}}
+		}
+		var set Set
+		defer set.Close()
+		o := Options{Log: authtest.Log(t)}
+		set.Apply(entry("/old"), o, nil)
+		running := set.Apply(entry("/new"), o, nil)[0].pool
+		if got, want := running.confinement().Others(), []string{"/new", "/old"}; !slices.Equal(got, want) {
+			t.Errorf("while the old process may run, the command knows %q, want %q", got, want)
+		}
+		time.Sleep(retireGrace)
+		synctest.Wait()
+		if got, want := running.confinement().Others(), []string{"/new"}; !slices.Equal(got, want) {
+			t.Errorf("after its end, the command knows %q, want %q", got, want)
+		}
+	})
+}
+
+// TestConfiningCommandIsTold: a command that confines commands itself gets the paths that confined
+// commands may change, and another process when they change, but not with each file.
+func TestConfiningCommandIsTold(t *testing.T) {
+	configs := map[string]Config{
+		"pack": {Command: []string{"cat"}, Blocked: "no process is needed here", Confines: true,
+			Env: map[string]string{"A": "a"}},
+		"up": {Command: []string{"cat"}, Blocked: "no process is needed here", Sandbox: &command.Sandbox{
+			Write: []string{"/w"}}},
+	}
+	var set Set
+	defer set.Close()
+	apply := func(o Options) *pool { return set.Apply(configs, o, nil)[0].pool }
+	told := func(p *pool) []string {
+		env := p.dialOptions().Env.Own
+		paths, err := sandbox.Listen(env[sandbox.Told])
+		if err != nil || env["A"] != "a" {
+			t.Errorf("the command gets %q, %v", env, err)
+		}
+		return paths
+	}
+	o := Options{Log: authtest.Log(t), Writable: []string{"/tool"}}
+	first := apply(o)
+	if got, want := told(first), []string{"/tool", "/w"}; !slices.Equal(got, want) {
+		t.Errorf("the command is told %q, want %q", got, want)
+	}
+	if apply(o) != first {
+		t.Error("the same file starts another process")
+	}
+	configs["later"] = Config{Command: []string{"cat"}, Blocked: "no", Sandbox: &command.Sandbox{Write: []string{"/x"}}}
+	next := set.Apply(configs, o, nil)[1].pool
+	if got := told(next); next == first || !slices.Contains(got, "/x") {
+		t.Errorf("after a new entry, the command is told %q", got)
 	}
 }

@@ -22,6 +22,8 @@ type Set struct {
 	watchdog stdio.Watchdog // of all processes
 	retiring sync.WaitGroup
 	writable atomic.Pointer[[]string] // the paths that confined commands may change
+	file     []string                 // those of the last Apply; guarded by mu
+	former   map[*[]string]bool       // those of Applies before whose upstreams still end; guarded by mu
 	closing  context.Context          // ends when Close is called
 	close    context.CancelFunc
 }
@@ -45,11 +47,19 @@ func (s *Set) Apply(configs map[string]Config, o Options, use func([]*Upstream))
 	}
 	o = o.withDefaults()
 	o.watchdog = &s.watchdog
-	writable := Writable(configs, o.Sandboxes)
-	s.writable.Store(&writable)
+	before := s.file
+	s.file = append(Writable(configs, o.Sandboxes), o.Writable...)
+	if s.former == nil {
+		s.former = map[*[]string]bool{}
+	}
+	s.former[&before] = true
+	known := s.publish()
 	o.writable = func() []string { return *s.writable.Load() } // a later Apply counts for the next process
 	next, own := map[string]*Upstream{}, map[string]resolved{}
 	for name, given := range configs {
+		if given.Confines {
+			given.told = known
+		}
 		c := given.resolve(o.Defaults)
 		if c.Off() {
 			continue
@@ -71,15 +81,36 @@ func (s *Set) Apply(configs map[string]Config, o Options, use func([]*Upstream))
 	if use != nil {
 		use(list)
 	}
-	for _, u := range gone {
-		s.retiring.Go(func() { s.retire(u) })
-	}
 	for name, u := range old {
 		if next[name] == nil || next[name].pool != u.pool {
-			s.retiring.Go(func() { s.retire(u) })
+			gone = append(gone, u)
 		}
 	}
+	s.retiring.Go(func() {
+		var ending sync.WaitGroup
+		for _, u := range gone {
+			ending.Go(func() { s.retire(u) })
+		}
+		ending.Wait()
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.former, &before) // until now, the old processes might change what the former file named
+		s.publish()
+	})
 	return list
+}
+
+// publish sets and returns the paths that confined commands may change: those of the file, and those
+// of former files whose upstreams still end. mu must be held.
+func (s *Set) publish() []string {
+	all := slices.Clone(s.file)
+	for paths := range s.former {
+		all = append(all, *paths...)
+	}
+	slices.Sort(all)
+	all = slices.Compact(all)
+	s.writable.Store(&all)
+	return all
 }
 
 // retire ends an upstream when its calls have ended, after retireGrace, or when the Set is closed.

@@ -42,11 +42,11 @@ type Options struct {
 	// Memory returns the account of an upstream for its handshakes and lists; nil does not limit them.
 	Memory func(upstream string) client.Account
 
-	// Writable are the paths that the confined commands of the file may change, for Set.Check; Apply
-	// finds them in its configurations.
+	// Writable are paths that confined commands may change, besides those that Apply finds in its
+	// configurations. Set.Check finds none.
 	Writable []string
 
-	writable func() []string        // of the Set: Writable, and what the last Apply found
+	writable func() []string        // of the Set: Writable, and what the Applies found
 	watchdog *stdio.Watchdog        // of the Set; nil starts one for each process
 	kernel   func() sandbox.Support // returns what the kernel can enforce
 }

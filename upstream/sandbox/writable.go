@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -15,6 +16,27 @@ import (
 // command may replace any file below them by a link, at any time. So no link below them is followed,
 // and no file below them is read, to decide what a command may use.
 type Writable []string
+
+// Told is the variable that tells a program, which confines commands itself, the paths that the confined
+// commands of Junction may change. Tell makes its value, and Listen reads it.
+const Told = "JUNCTION_WRITABLE"
+
+// Tell returns the value of Told for a list of paths.
+func Tell(paths []string) string {
+	text, _ := json.Marshal(paths) // strings can be marshalled
+	return string(text)
+}
+
+// Listen returns the paths that the value of Told has. An empty value has none.
+func Listen(value string) (paths []string, err error) {
+	if value == "" {
+		return nil, nil
+	}
+	if err := json.Unmarshal([]byte(value), &paths); err != nil {
+		return nil, fmt.Errorf("the variable %s is no list of paths; unset it, or start the pack by Junction: %w", Told, err)
+	}
+	return paths, nil
+}
 
 // maxLinks limits the links of one path, as the kernel does.
 const maxLinks = 40

@@ -2,16 +2,14 @@
 // true, and then values are its positional parameters, never part of the script.
 //
 // arguments.go makes the words of a command from the arguments of a call and refuses values that
-// could become options, or leave a folder.
+// could become options, or leave a folder. output.go reads the file that a command writes.
 package command
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
@@ -63,12 +61,12 @@ func (r *Runner) Run(ctx context.Context, t *manifest.Tool, arguments map[string
 	if err != nil {
 		return nil, false, err
 	}
-	file, remove, err := outputFile(t, given)
+	out, err := newOutput(t, given)
 	if err != nil {
 		return nil, false, fmt.Errorf("cannot make a folder for the output of %s: %v", t.Name, err)
 	}
-	defer remove()
-	o, err := r.options(t, given, file)
+	defer out.remove()
+	o, err := r.options(t, given, out)
 	if err != nil {
 		return nil, false, err
 	}
@@ -83,7 +81,7 @@ func (r *Runner) Run(ctx context.Context, t *manifest.Tool, arguments map[string
 		return nil, false, context.Cause(ctx)
 	case err != nil:
 		return nil, false, fmt.Errorf("cannot run %s: %v", t.Name, err)
-	case result.Exceeded && t.CutsOutput() && file == "":
+	case result.Exceeded && t.CutsOutput() && out == nil:
 		return result.Output, true, nil // it was ended, so that its exit status means nothing
 	case result.Exceeded:
 		return nil, false, fmt.Errorf("%s wrote more than its limit of %d bytes (max_output) and was ended; "+
@@ -92,8 +90,8 @@ func (r *Runner) Run(ctx context.Context, t *manifest.Tool, arguments map[string
 	if err := exit(t, result); err != nil {
 		return nil, false, err
 	}
-	if file != "" {
-		return readFile(t, file)
+	if out != nil {
+		return out.read(t)
 	}
 	return result.Output, false, nil
 }
@@ -131,7 +129,7 @@ func tail(b []byte) string {
 }
 
 // options returns the options for starting the command.
-func (r *Runner) options(t *manifest.Tool, given map[string]any, file string) (stdio.Options, error) {
+func (r *Runner) options(t *manifest.Tool, given map[string]any, out *output) (stdio.Options, error) {
 	argv, err := words(t, given)
 	if err != nil {
 		return stdio.Options{}, err
@@ -151,47 +149,9 @@ func (r *Runner) options(t *manifest.Tool, given map[string]any, file string) (s
 	}
 	if t.Sandbox != nil {
 		o.Confine = t.Sandbox.Confinement("pack", "", sandbox.Kernel(), r.others)
-		if file != "" {
-			o.Confine.Write = append([]string{filepath.Dir(file)}, o.Confine.Write...)
+		if out != nil {
+			o.Confine.Write = append([]string{out.dir}, o.Confine.Write...)
 		}
 	}
 	return o, nil
-}
-
-// outputFile sets the placeholder {{output}} to a file in a new folder, which remove removes. The
-// file is "" if the tool does not use it.
-func outputFile(t *manifest.Tool, given map[string]any) (file string, remove func(), err error) {
-	if !t.WritesFile() {
-		return "", func() {}, nil
-	}
-	dir, err := os.MkdirTemp("", "junction-pack-")
-	if err != nil {
-		return "", nil, err
-	}
-	file = filepath.Join(dir, "output")
-	given[manifest.OutputFile] = file
-	return file, func() { os.RemoveAll(dir) }, nil
-}
-
-// readFile reads the file that a command has written.
-func readFile(t *manifest.Tool, file string) (data []byte, cut bool, err error) {
-	info, err := os.Lstat(file)
-	switch {
-	case err != nil:
-		return nil, false, fmt.Errorf("%s ended without writing its output file", t.Name)
-	case !info.Mode().IsRegular(): // a link could lead to any file
-		return nil, false, fmt.Errorf("%s wrote something that is no regular file", t.Name)
-	case info.Size() > int64(t.MaxOutput) && !t.CutsOutput():
-		return nil, false, fmt.Errorf("%s wrote a file of %d bytes, more than its limit of %d (max_output)",
-			t.Name, info.Size(), t.MaxOutput)
-	}
-	f, err := os.Open(file)
-	if err == nil {
-		defer f.Close()
-		data, err = io.ReadAll(io.LimitReader(f, int64(t.MaxOutput)))
-	}
-	if err != nil {
-		return nil, false, fmt.Errorf("cannot read the output file of %s", t.Name)
-	}
-	return data, info.Size() > int64(t.MaxOutput), nil
 }

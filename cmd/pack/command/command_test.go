@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"junction/auth/authtest"
@@ -157,16 +158,68 @@ func TestSandboxedByOthers(t *testing.T) {
 // TestOutputFile: what the command leaves in place of its output file is not followed.
 func TestOutputFile(t *testing.T) {
 	dir := t.TempDir()
+	if err := os.Mkdir(filepath.Join(dir, "folder"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "folder", "output"), []byte("the secret"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	r := Runner{Log: authtest.Log(t)}
 	for script, want := range map[string]string{
 		`printf ok >"$1"`: "", `:`: "t ended without writing its output file",
 		`ln -s /etc/passwd "$1"`:       "t wrote something that is no regular file",
+		`mkfifo "$1"`:                  "t wrote something that is no regular file",
 		`head -c 2000 /dev/zero >"$1"`: "t wrote a file of 2000 bytes, more than its limit of 1024 (max_output)",
+		// another folder in place of the one with the file
+		`d=${1%/*}; rm -r "$d"; ln -s "$PWD/folder" "$d"`: "t ended without writing its output file",
 	} {
 		x := tool(t, dir, "shell: true", fmt.Sprintf(`command: ['%s', "{{output}}"]`, script), "max_output: 1KiB")
 		out, _, err := r.Run(t.Context(), x, nil)
 		if want == "" && (err != nil || string(out) != "ok") || want != "" && (err == nil || err.Error() != want) {
 			t.Errorf("%s: %+v, %v; want %q", script, out, err, want)
+		}
+	}
+}
+
+// TestOutputFileIsReadAsItWasOpened: while a process that the command has left puts a link in place of its
+// output file, again and again, no read returns the file that the link leads to, and none blocks.
+func TestOutputFileIsReadAsItWasOpened(t *testing.T) {
+	dir := t.TempDir()
+	secret := filepath.Join(dir, "secret")
+	if err := os.WriteFile(secret, []byte("the secret"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	x := tool(t, dir, `command: [cp, /dev/null, "{{output}}"]`)
+	o, err := newOutput(x, map[string]any{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer o.remove()
+	done := make(chan struct{})
+	var swapping sync.WaitGroup
+	swapping.Go(func() {
+		next, name := filepath.Join(o.dir, "next"), filepath.Join(o.dir, "output")
+		for i := 0; ; i++ {
+			select {
+			case <-done:
+				return
+			default:
+			}
+			put := func() error { return os.WriteFile(next, []byte("its own"), 0o600) }
+			if i%2 == 1 {
+				put = func() error { return os.Symlink(secret, next) }
+			}
+			if err := errors.Join(put(), os.Rename(next, name)); err != nil {
+				t.Error(err)
+				return
+			}
+		}
+	})
+	defer swapping.Wait()
+	defer close(done)
+	for range 20_000 {
+		if data, _, _ := o.read(x); string(data) == "the secret" {
+			t.Fatal("a call returns the file to which a link led")
 		}
 	}
 }
