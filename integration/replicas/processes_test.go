@@ -3,10 +3,13 @@ package replicas
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"strings"
 	"sync"
 	"testing"
 
+	"junction/auth"
+	"junction/auth/authtest"
 	"junction/integration/harness"
 	"junction/upstream/client"
 	"junction/upstream/raw"
@@ -182,6 +185,73 @@ func TestKilledMemberLosesItsCallsOnly(t *testing.T) {
 		stream.WantNote(t, "notifications/tools/list_changed", "{}")
 	}
 	t.Logf("calls lost in flight by each caller: %v; resumed streams: %d of %d", inFlight, resumed, len(talkers))
+}
+
+// TestConnectionHidesNoHeader: the headers that a client lists in Connection decide at the owner as at
+// any other process. So a client outside of a network gets no rights of that network by hiding
+// X-Forwarded-For, and its key counts although Authorization is listed.
+func TestConnectionHidesNoHeader(t *testing.T) {
+	harness.Waits(t)
+	key, hash := mustKey(t)
+	eachWire(t, func(t *testing.T, clientEra, up client.Era) {
+		_, url := upstreamtest.Start(t, upstreamtest.Script{Era: string(up)})
+		p := harness.MustProcesses(t, 3, fmt.Sprintf("upstreams: { up: { url: %q, era: %s } }\n"+
+			"auth: { trusted_proxies: [127.0.0.1/32], api_keys: [{ name: team, hash: %q }] }\n"+
+			"policies:\n"+
+			"  - { name: all, rules: [{ allow: { tools: up__echo } }] }\n"+
+			"  - { name: inside, match: { cidr: 127.0.0.0/8 }, rules: [{ allow: { tools: '*' } }] }\n", url, up, hash))
+		p.MustReady(t, harness.Patience)
+		owner := &harness.Talker{URL: p.Others[0].URL, Era: clientEra, Version: "2025-11-25",
+			Capabilities: harness.AllCapabilities, Key: key}
+		owner.Start(t)
+		other := *owner
+		other.URL = p.Others[1].URL
+		if clientEra == client.EraModern {
+			parked := owner.Begin(t, harness.Asking(harness.AskForm)).Answer(t)
+			q := harness.Asking(harness.AskForm)
+			q.Params = harness.Retried(q.Params, parked, string(raw.Quote(harness.Requested(t, parked)[0].Key))+`:`+
+				strings.TrimPrefix(harness.Accepted, `"result":`))
+			q.Header = http.Header{"X-Forwarded-For": {"203.0.113.9"}, "Connection": {"keep-alive, X-Forwarded-For"}}
+			for _, c := range []*harness.Talker{owner, &other} {
+				harness.WantCode(t, c.Begin(t, q).Answer(t), -32602) // as an unknown tool
+			}
+			q.Header = http.Header{"Connection": {"authorization, mcp-method, content-type, accept"}}
+			harness.AnswersOf(t, other.Begin(t, q).Answer(t))
+			return
+		}
+		for _, c := range []*harness.Talker{owner, &other} {
+			if all := c.Names(t); len(all) < 2 {
+				t.Fatalf("a client inside sees %q", all)
+			}
+			for _, hidden := range []string{"", "X-Forwarded-For", "x-forwarded-for, Authorization",
+				"mcp-session-id, MCP-Protocol-Version", "Content-Type, Accept, User-Agent"} {
+				q := harness.Query{Method: "tools/list", Header: http.Header{"X-Forwarded-For": {"203.0.113.9"}}}
+				if hidden != "" {
+					q.Header["Connection"] = []string{"keep-alive, " + hidden}
+				}
+				a := c.Begin(t, q)
+				m := a.Answer(t)
+				list, _ := raw.Get(m.Result, "tools")
+				if tools, err := raw.Elements(list); err != nil || len(tools) != 1 {
+					t.Errorf("%s, Connection: %s: status %d, list %s", c.URL, hidden, a.Status, list)
+				}
+				q.Method, q.Params = "tools/call", harness.Asking(harness.AskForm).Params
+				harness.WantCode(t, c.Begin(t, q).Answer(t), -32602)
+			}
+		}
+	})
+}
+
+// mustKey returns a new API key and its hash.
+func mustKey(t *testing.T) (key, hash string) {
+	t.Helper()
+	key = auth.NewKey()
+	authtest.Secret("an API key", key)
+	sum, err := auth.HashKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key, sum.String()
 }
 
 // eachWire runs f for each pair of eras.

@@ -333,7 +333,10 @@ func (m *Member) ask(ctx context.Context, others []*otherMember, field http1.Fie
 // ofMembers are the header fields that only a member may send. Those of a client are dropped.
 var ofMembers = []string{headerHop, headerGiveBack, headerRevoked, members.HeaderCall}
 
-// hopByHop are the header fields that concern one connection (RFC 9110, section 7.6.1).
+// hopByHop are the header fields that concern one connection (RFC 9110, section 7.6.1). The names that
+// a client lists in Connection are not among them: the members together are one server, and the
+// owner must see what a single process would see. Otherwise a client could hide the headers of its
+// reverse proxy from the owner.
 var hopByHop = []string{"Connection", "Keep-Alive", "Proxy-Connection", "Proxy-Authenticate", "Proxy-Authorization",
 	"Te", "Trailer", "Transfer-Encoding", "Upgrade", "Content-Length"}
 
@@ -344,7 +347,7 @@ func endToEnd(h http.Header) (several http.Header, one []http1.Field) {
 	one = make([]http1.Field, 0, len(h)+1)
 	for name, values := range h {
 		switch {
-		case ofConnection(h, name) || slices.Contains(ofMembers, name):
+		case slices.Contains(hopByHop, name) || slices.Contains(ofMembers, name):
 		case len(values) == 1:
 			one = append(one, http1.Field{Name: name, Value: values[0]})
 		default:
@@ -358,29 +361,13 @@ func endToEnd(h http.Header) (several http.Header, one []http1.Field) {
 	return several, one
 }
 
-// ofConnection reports whether a field of a header concerns its connection only.
-func ofConnection(h http.Header, name string) bool {
-	if slices.Contains(hopByHop, name) {
-		return true
-	}
-	for _, list := range h["Connection"] {
-		for other := range strings.SplitSeq(list, ",") {
-			if strings.EqualFold(strings.TrimSpace(other), name) {
-				return true
-			}
-		}
-	}
-	return false
-}
-
 // copyAnswer copies the response of the owner to w as it arrives.
 func (m *Member) copyAnswer(w http.ResponseWriter, r *http.Request, resp *http.Response, x *http1.Exchange) (
 	outcome, error) {
 	header := w.Header()
 	clear(header) // the owner has set all of them
-	theirs := x.Header()
-	for name, values := range theirs {
-		if !ofConnection(theirs, name) || name == "Content-Length" {
+	for name, values := range x.Header() {
+		if !slices.Contains(hopByHop, name) || name == "Content-Length" {
 			header[name] = values
 		}
 	}
