@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -63,7 +64,7 @@ func newRig(t *testing.T, script upstreamtest.Script, c Config, change ...func(*
 func startOver(rt *transport.Pool, c Config, o Options) *Upstream {
 	o = o.withDefaults()
 	config := c.withDefaults(o.Defaults).connConfig()
-	p := &pool{name: "up", connConfig: config, options: o, log: o.Log, links: map[linkKey]*link{}, subs: map[linkKey]*subscriptions{}, met: make(chan struct{})}
+	p := &pool{name: "up", connConfig: config, options: o, log: o.Log, links: map[linkKey]*link{}, subs: map[linkKey]*subscriptions{}, checks: cmp.Or(o.checks, newChecks(int(o.MessageLimit))), met: make(chan struct{})}
 	p.catalog.Store(&Catalog{})
 	p.status = Status{Name: p.name, Since: time.Now()}
 	dialing := p.dialOptions()

@@ -95,13 +95,16 @@ type Catalog struct {
 	Listed time.Time // zero before the first listing
 	// Interval is the time after which the lists are read again; 0 if this process has not listed them.
 	Interval time.Duration
-	SignIn   bool // the user has to sign in before the server can be listed
-	Stored   bool // an earlier process of Junction has listed it; this process has not listed it yet
+	// Unchecked means that tools were left out because their definitions are not checked yet (checks.go).
+	Unchecked bool
+	SignIn    bool // the user has to sign in before the server can be listed
+	Stored    bool // an earlier process of Junction has listed it; this process has not listed it yet
 
-	since   time.Time             // when it was listed first, as it is
-	leases  *leases               // for the definitions; nil if this process has not listed them
-	index   [Parts]map[string]int // by name, into the lists
-	mirrors bool                  // call arguments are also sent in headers
+	since    time.Time             // when it was listed first, as it is
+	leases   *leases               // for the definitions; nil if this process has not listed them
+	checking *checking             // while it is read; nil for none
+	index    [Parts]map[string]int // by name, into the lists
+	mirrors  bool                  // call arguments are also sent in headers
 }
 
 // Item is one definition of a catalog.
@@ -281,6 +284,10 @@ func (p *pool) listAll(ctx context.Context, c client.Conn, last *Catalog) (*Cata
 	cat := &Catalog{Era: info.Era, Version: info.Version, Capabilities: info.Capabilities,
 		Instructions: info.Instructions, Listed: time.Now(), mirrors: info.Mirrors, leases: new(leases)}
 	cat.since = cat.Listed
+	if p.checks != nil {
+		cat.checking = p.checks.begin()
+		defer cat.endChecking()
+	}
 	// some old servers do not declare their tools
 	if info.Era == client.EraLegacy || info.Capabilities.HasObject("tools") {
 		if err := p.readPart(ctx, cat, c, PartTools); err != nil {
@@ -326,6 +333,12 @@ func (p *pool) listAll(ctx context.Context, c client.Conn, last *Catalog) (*Cata
 		cat.Left = append(cat.Left[:left], LeftOut{part, "", part.Method() + ": " + describe(p.shown(err))})
 	}
 	return cat, nil
+}
+
+// endChecking ends the checks of a reading. The catalog remembers only whether they are complete.
+func (c *Catalog) endChecking() {
+	c.checking.end()
+	c.Unchecked, c.checking = c.checking.late, nil
 }
 
 // brokeOff reports whether an answer ended too early on a stream of its own. The others of the server are
@@ -413,7 +426,7 @@ func (f *Freshness) take(result raw.Object, first bool) {
 // add adds one definition, or leaves it out and stores the reason. A mistake in one item must not
 // make a client reject the whole list.
 func (c *Catalog) add(p Part, text []byte) {
-	name, changes, reason := "", "", ""
+	name, reason := "", ""
 	o, err := definition.Parse(text)
 	if err != nil {
 		reason = "the definition is no object"
@@ -421,34 +434,25 @@ func (c *Catalog) add(p Part, text []byte) {
 		reason = "it has no " + p.Key() + " that all clients would read alike"
 	} else if _, twice := c.index[p][name]; twice {
 		reason = "the upstream lists the " + p.Key() + " twice; the first counts"
-	} else {
-		if o, changes, reason = partTable[p].rules.Mend(o); reason == "" && partTable[p].check != nil {
-			reason = partTable[p].check(o)
-		}
 	}
-	var t Tool
-	if p == PartTools && reason == "" {
-		var more string
-		if o, more, t.Loose = definition.MendSchemas(o); more != "" {
-			changes = strings.TrimPrefix(changes+"; "+more, "; ")
-		}
-		schema, _ := o.Get("inputSchema")
-		if t.Params, err = definition.Headers(schema); err != nil && c.mirrors {
-			reason = err.Error() // Junction is the client that must leave it out
-		} else if err != nil {
-			t.Params, t.HeaderProblem = nil, err.Error() // clients of the legacy era may call it, without headers
-		}
-		t.Requires = definition.Requires(o)
-		t.TaskOnly = c.Era == client.EraLegacy && taskOnly(o)
-		t.Older, changes = definition.Older(o, changes, c.Era == client.EraLegacy)
+	var found *checked
+	switch {
+	case reason != "":
+		found = &checked{reason: reason}
+	case p == PartTools:
+		found = c.checking.of(c.kind(), text, func(work *definition.Work) *checked { return c.checkTool(o, work) })
+	default:
+		found = checkItem(p, o)
 	}
-	o = o.Forget()
-	if reason != "" {
-		c.Left = append(c.Left, LeftOut{p, name, reason})
+	if found.reason != "" {
+		c.Left = append(c.Left, LeftOut{p, name, found.reason})
 		return
 	}
-	if changes != "" {
-		c.Mended = append(c.Mended, Mended{p, name, changes})
+	if found.changes != "" {
+		c.Mended = append(c.Mended, Mended{p, name, found.changes})
+	}
+	if o = o.Forget(); found.mended.Present() {
+		o = found.mended
 	}
 	c.index[p][name] = c.Items(p)
 	if p != PartTools {
@@ -456,8 +460,54 @@ func (c *Catalog) add(p Part, text []byte) {
 		*list = append(*list, Item{name, o})
 		return
 	}
+	t := found.tool
 	t.Item = Item{name, o}
 	c.Tools = append(c.Tools, t)
+}
+
+// checkItem checks a definition by the rules of its part.
+func checkItem(p Part, o raw.Object) *checked {
+	found := &checked{}
+	mended, changes, reason := partTable[p].rules.Mend(o)
+	if reason == "" && partTable[p].check != nil {
+		reason = partTable[p].check(mended)
+	}
+	if found.changes, found.reason = changes, reason; changes != "" {
+		found.mended = mended.Forget()
+	}
+	return found
+}
+
+// checkTool checks the definition of a tool. If work is over, the outcome means nothing.
+func (c *Catalog) checkTool(o raw.Object, work *definition.Work) *checked {
+	t := &checked{}
+	mended, changes, reason := partTable[PartTools].rules.Mend(o)
+	if reason != "" {
+		t.reason = reason
+		return t
+	}
+	var more string
+	before := mended
+	if mended, more, t.tool.Loose = definition.MendSchemas(before, work); more != "" {
+		changes = strings.TrimPrefix(changes+"; "+more, "; ")
+	}
+	changed := changes != ""
+	schema, _ := mended.Get("inputSchema")
+	var err error
+	if t.tool.Params, err = definition.Headers(schema, work); err != nil && c.mirrors {
+		t.reason = err.Error() // Junction is the client that must leave it out
+		return t
+	} else if err != nil {
+		// clients of the legacy era may call it, without headers
+		t.tool.Params, t.tool.HeaderProblem = nil, err.Error()
+	}
+	t.tool.Requires = definition.Requires(mended)
+	t.tool.TaskOnly = c.Era == client.EraLegacy && taskOnly(mended)
+	t.tool.Older, t.changes = definition.Older(mended, changes, c.Era == client.EraLegacy, work)
+	if changed {
+		t.mended = mended.Forget()
+	}
+	return t
 }
 
 // taskOnly reports whether the definition of a tool requires calls as a task.

@@ -71,7 +71,8 @@ func (s *Set) Check(ctx context.Context, name string, c Config, o Options) Repor
 // check checks an upstream over a connection of its own. conns has the HTTP connections; nil makes a
 // pool.
 func check(ctx context.Context, name string, config Config, o Options, conns *transport.Pool) (r Report) {
-	p := &pool{name: name, connConfig: config, options: o, log: o.Log.With("upstream", name, "check", true)}
+	p := &pool{name: name, connConfig: config, options: o, log: o.Log.With("upstream", name, "check", true),
+		checks: newChecks(int(o.MessageLimit))}
 	dialing := p.dialOptions()
 	dialing.Pool = conns
 	if o.Credentials == nil {

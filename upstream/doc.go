@@ -70,7 +70,8 @@
 // is connected and does not answer. If each user signs in to a server, people.go has an Upstream for
 // each of these users, and credentials.go gets their tokens.
 //
-// Catalogs: catalog.go reads the lists, and reread.go decides when they are read again. Package
+// Catalogs: catalog.go reads the lists, and reread.go decides when they are read again. checks.go keeps
+// the outcomes of the checks of tools, and bounds the time that the lists of a server take. Package
 // definition repairs or removes a definition that would make clients reject a whole list, and reads
 // which arguments go into headers. remember.go stores the last catalog for the next process.
 // subscription.go has the resources that clients subscribed to.

@@ -256,10 +256,10 @@ func (l *link) serve(ctx context.Context, c client.Conn, changed <-chan struct{}
 			return err
 		case <-changed:
 			// after a pause, because some servers report a change after every list request
-			due.within(often.Pause(calm) - time.Since(read))
+			due.within(max(often.Pause(calm)-time.Since(read), l.pool.checks.pause()))
 		case <-l.asking.wake:
 			if l.asking.waited() {
-				due.within(l.pool.whenAsked(often.Pause(0) - time.Since(read)))
+				due.within(l.pool.whenAsked(max(often.Pause(0)-time.Since(read), l.pool.checks.pause())))
 			}
 		case <-due.timer.C:
 			waiting, before := l.asking.take(), l.pool.catalogOf(l.key)

@@ -17,6 +17,20 @@ type people struct {
 	configs map[string]resolved // of the upstreams; empty after close
 	options Options             // from the last Apply
 	byUser  map[string]*userUpstreams
+	checks  map[string]*checks // of the users of an upstream together
+}
+
+// start starts the upstream of a user; p.mu is held.
+func (p *people) start(name, user string) *Upstream {
+	o := p.options
+	if o.checks = p.checks[name]; o.checks == nil {
+		o.checks = newChecks(int(o.MessageLimit))
+		if p.checks == nil {
+			p.checks = map[string]*checks{}
+		}
+		p.checks[name] = o.checks
+	}
+	return start(name, user, p.configs[name], o, &Catalog{})
 }
 
 // userUpstreams holds the upstreams of one user. It is guarded by people.mu.
@@ -46,7 +60,7 @@ func (s *Set) Of(user string) []*Upstream {
 	var list []*Upstream
 	for _, name := range slices.Sorted(maps.Keys(p.configs)) {
 		if its.running[name] == nil {
-			its.running[name] = start(name, user, p.configs[name], p.options, &Catalog{})
+			its.running[name] = p.start(name, user)
 		}
 		list = append(list, its.running[name])
 	}
@@ -72,7 +86,7 @@ func (s *Set) Renew(user, name string) {
 		p.mu.Unlock()
 		return
 	}
-	its.running[name] = start(name, user, p.configs[name], p.options, &Catalog{})
+	its.running[name] = p.start(name, user)
 	s.retiring.Go(func() { s.retire(old) })
 	changed := p.options.Hooks.OwnChanged
 	p.mu.Unlock()
@@ -136,6 +150,7 @@ func (p *people) apply(configs map[string]resolved, o Options) (gone []*Upstream
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.configs, p.options = configs, o
+	maps.DeleteFunc(p.checks, func(name string, _ *checks) bool { _, there := configs[name]; return !there })
 	for _, its := range p.byUser {
 		for name, u := range its.running {
 			if c, there := configs[name]; there {

@@ -28,6 +28,7 @@ type pool struct {
 	log           *slog.Logger
 	definitionLog transport.LogLimit // of lines about definitions: a server can change them all the time
 	dialer        *client.Dialer
+	checks        *checks           // nil for one that is not started
 	account       transport.Account // of the memory for handshakes and lists; may be nil
 	catalog       atomic.Pointer[Catalog]
 	own           map[linkKey]*Catalog   // catalogs that differ from the shared one; guarded by mu
@@ -72,8 +73,11 @@ func (p *pool) serves(c resolved, o Options) bool {
 
 func startPool(name, user string, config Config, o Options, before *Catalog) *pool {
 	p := &pool{name: name, user: user, connConfig: config, options: o, log: o.Log.With("upstream", name),
-		links: map[linkKey]*link{}, subs: map[linkKey]*subscriptions{},
+		links: map[linkKey]*link{}, subs: map[linkKey]*subscriptions{}, checks: o.checks,
 		started: time.Now(), met: make(chan struct{})}
+	if p.checks == nil {
+		p.checks = newChecks(int(o.MessageLimit))
+	}
 	if user == "" {
 		before = p.recall(before)
 	}

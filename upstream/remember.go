@@ -53,7 +53,7 @@ func (p *pool) recall(before *Catalog) *Catalog {
 	if text == nil {
 		return before
 	}
-	c, err := parseCatalog(text, p.options.Depth, p.options.Items)
+	c, err := parseCatalog(text, p.options.Depth, p.options.Items, p.checks.begin())
 	if err != nil {
 		p.log.Warn("a stored catalog is ignored", "error", err)
 		return before
@@ -130,7 +130,7 @@ func (c *Catalog) text() []byte {
 
 // parseCatalog parses a stored catalog. It checks each definition again, as if the server had just
 // listed it.
-func parseCatalog(text []byte, depth, maxItems int) (*Catalog, error) {
+func parseCatalog(text []byte, depth, maxItems int, k *checking) (*Catalog, error) {
 	text, err := raw.Scan(text, depth+2)
 	if err != nil {
 		return nil, err
@@ -142,7 +142,7 @@ func parseCatalog(text []byte, depth, maxItems int) (*Catalog, error) {
 	if v, err := o.Get("v"); err != nil || string(v) != storedVersion {
 		return nil, errors.New("another version of Junction has written it")
 	}
-	c := &Catalog{Stored: true, mirrors: o.IsTrue("mirrors")}
+	c := &Catalog{Stored: true, mirrors: o.IsTrue("mirrors"), checking: k}
 	era, _ := o.String("era")
 	c.Era = client.Era(era)
 	c.Version, _ = o.String("protocol")
@@ -168,6 +168,9 @@ func parseCatalog(text []byte, depth, maxItems int) (*Catalog, error) {
 		for _, item := range items {
 			c.add(p, item)
 		}
+	}
+	if c.checking = nil; k != nil && k.late {
+		return nil, errors.New("checking its definitions takes too long")
 	}
 	loose, err := o.Elements("loose")
 	if err == nil && len(loose) != len(c.Tools) {

@@ -57,7 +57,7 @@ func TestForeignStoredCatalogText(t *testing.T) {
 		r.server.SetTools(append(tools("b", "c"), broken, definition))
 		settle(minRefresh * 2)
 		before := r.Catalog()
-		after, err := parseCatalog(before.text(), raw.DefaultDepth, 100)
+		after, err := parseCatalog(before.text(), raw.DefaultDepth, 100, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -72,7 +72,7 @@ func TestForeignStoredCatalogText(t *testing.T) {
 		}
 	})
 	for _, text := range []string{``, `{}`, `[]`, `{"v":2}`, `{"v":1,"era":"odd","listed":1}`, `{"v":1,"era":"legacy"}`, `{"v":1,"era":"legacy","listed":1,"tools/list":{}}`} {
-		if c, err := parseCatalog([]byte(text), raw.DefaultDepth, 100); err == nil {
+		if c, err := parseCatalog([]byte(text), raw.DefaultDepth, 100, nil); err == nil {
 			t.Errorf("%s is the catalog %+v", text, c)
 		}
 	}

@@ -72,11 +72,16 @@ func (p *pool) interval(cat *Catalog, info *client.Info) time.Duration {
 // refreshIn returns the time until the next unprompted reading of the catalog. It is up to an eighth
 // shorter than the interval, so that many servers are not asked at the same moment.
 func (l *link) refreshIn() time.Duration {
-	every := l.pool.catalogOf(l.key).Interval
-	if every <= 0 || !l.readsCatalog {
-		return 365 * 24 * time.Hour
+	cat := l.pool.catalogOf(l.key)
+	every, rest := cat.Interval, l.pool.checks.pause()
+	switch {
+	case !l.readsCatalog:
+	case cat.Unchecked:
+		return max(calm, rest)
+	case every > 0:
+		return max(every-rand.N(every/8+1), rest)
 	}
-	return every - rand.N(every/8+1)
+	return 365 * 24 * time.Hour
 }
 
 // deadline is a timer that can be brought forward.

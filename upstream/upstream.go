@@ -46,6 +46,7 @@ type Options struct {
 	// configurations. Set.Check finds none.
 	Writable []string
 
+	checks   *checks                // of an earlier pool, or of other users; nil for none
 	writable func() []string        // of the Set: Writable, and what the Applies found
 	watchdog *stdio.Watchdog        // of the Set; nil starts one for each process
 	kernel   func() sandbox.Support // returns what the kernel can enforce
@@ -132,6 +133,7 @@ func start(name, user string, c resolved, o Options, before *Catalog) *Upstream 
 // with the same pool if only settings for calls differ. Otherwise adapt starts another one with the
 // catalog of u, because the server most likely offers the same items.
 func (u *Upstream) adapt(c resolved, o Options) *Upstream {
+	o.checks = u.checks
 	switch {
 	case u.serves(c, o) && reflect.DeepEqual(u.config, c.Config):
 		return u

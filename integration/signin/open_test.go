@@ -69,9 +69,9 @@ func TestNoAccidentalOpening(t *testing.T) {
 	}
 }
 
-// TestHTTP10ShowsAProxy: without authentication, a request of HTTP/1.0 gets 403 at each path of
+// TestOldHTTPShowsAProxy: without authentication, a request of HTTP/1.0 gets 403 at each path of
 // clients, because nginx sends that version. Probes of the admin address may use it.
-func TestHTTP10ShowsAProxy(t *testing.T) {
+func TestOldHTTPShowsAProxy(t *testing.T) {
 	harness.Waits(t)
 	ci := newAPIKey(t, "ci")
 	for name, row := range map[string]struct {

@@ -13,6 +13,8 @@
 // differ, Older (older.go) has what only legacy clients reject. All other bytes of a definition
 // stay.
 //
+// The checks of schemas count their steps (work.go), because a server chooses the schemas.
+//
 // Headers (header.go) has the arguments of a tool that go into HTTP headers as well. An Inspection
 // (inspect.go) finds what the operator should know about an item.
 package definition

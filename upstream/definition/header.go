@@ -97,12 +97,15 @@ func EncodeHeaders(params []ParamHeader, arguments raw.Object) []http1.Field {
 const annotation = "x-mcp-header"
 
 // Headers reads the annotations of a tool's inputSchema. The error says in plain words what
-// the declaration breaks.
-func Headers(schema []byte) ([]ParamHeader, error) {
+// the declaration breaks. If work is over, the results mean nothing.
+func Headers(schema []byte, work *Work) ([]ParamHeader, error) {
 	if !bytes.Contains(schema, []byte(annotation)) {
 		return nil, nil
 	}
-	r := &annotations{taken: map[string]bool{}}
+	r := &annotations{taken: map[string]bool{}, work: work}
+	if !work.take(2 * len(schema)) {
+		return nil, nil
+	}
 	o, err := raw.Parse(schema)
 	if err != nil {
 		return nil, err
@@ -116,6 +119,7 @@ type annotations struct {
 	list  []ParamHeader
 	taken map[string]bool // lower case
 	err   error
+	work  *Work
 }
 
 func (r *annotations) fail(format string, args ...any) {
@@ -152,6 +156,9 @@ func (r *annotations) schema(o raw.Object, path []string, reachable bool) {
 
 // named looks at the schemas that are the members of v.
 func (r *annotations) named(v []byte, path []string, reachable bool) {
+	if !r.work.take(3 * len(v)) { // with the members
+		return
+	}
 	o, err := raw.Parse(v)
 	if err != nil {
 		return
@@ -166,6 +173,9 @@ func (r *annotations) named(v []byte, path []string, reachable bool) {
 
 // each looks at v, or at the elements of v, which no chain of properties leads to.
 func (r *annotations) each(v []byte, path []string) {
+	if !r.work.take(3 * len(v)) { // with the elements
+		return
+	}
 	if o, err := raw.Parse(v); err == nil {
 		r.schema(o, path, false)
 		return

@@ -1,6 +1,8 @@
 package definition
 
 import (
+	"slices"
+
 	"junction/upstream/raw"
 )
 
@@ -9,9 +11,12 @@ import (
 // false, and any value of execution.taskSupport, which the modern era does not have.
 
 // Older returns the edits that make a mended definition one for legacy clients. A legacy server has
-// broken its own schema where there are any, so that changes names them as well.
-func Older(o raw.Object, changes string, legacy bool) ([]raw.Edit, string) {
-	edits, problem, _ := apply(o, olderRules, false)
+// broken its own schema where there are any, so that changes names them as well. If work is over, the
+// results mean nothing.
+func Older(o raw.Object, changes string, legacy bool, work *Work) ([]raw.Edit, string) {
+	output := func(o raw.Object) ([]byte, string) { return olderOutput(o, work) }
+	rules := slices.Insert(slices.Clone(olderRules), 1, rule{"outputSchema", optional, nil, output})
+	edits, problem, _ := apply(o, rules, false)
 	if !legacy || len(edits) == 0 {
 		return edits, changes
 	}
@@ -24,7 +29,6 @@ func Older(o raw.Object, changes string, legacy bool) ([]raw.Edit, string) {
 var (
 	olderRules = []rule{
 		{"inputSchema", optional, nil, members(olderSchemaRules)},
-		{"outputSchema", optional, nil, olderOutput},
 		{"execution", optional, nil, members([]rule{
 			{"taskSupport", optional, among(`"required"`, `"optional"`, `"forbidden"`), nil},
 		})},
@@ -34,11 +38,11 @@ var (
 )
 
 // olderOutput is the check of an outputSchema.
-func olderOutput(o raw.Object) (fixed []byte, problem string) {
+func olderOutput(o raw.Object, work *Work) (fixed []byte, problem string) {
 	if fixed, problem = olderObject(o); problem != "" && fixed == nil {
 		return nil, problem
 	}
-	if _, wrong := uncompilable(o); wrong != "" {
+	if _, wrong := uncompilable(o, work); wrong != "" {
 		return nil, wrong
 	}
 	return fixed, problem

@@ -25,13 +25,14 @@ const maxReferences = 64
 // compilation is of one schema.
 type compilation struct {
 	root       raw.Object
+	work       *Work
 	references map[string]string // that were looked for, with what is wrong with them
 	named      bool              // the schema has an $id or $anchor, by which it may refer to itself
 }
 
 // uncompilable returns what is wrong with a schema, as an objectCheck does; "" if it compiles.
-func uncompilable(o raw.Object) (fixed []byte, problem string) {
-	c := &compilation{root: o}
+func uncompilable(o raw.Object, work *Work) (fixed []byte, problem string) {
+	c := &compilation{root: o, work: work}
 	for m := range o.All() {
 		if string(m.Key) == `"properties"` {
 			if inner, err := o.Object("properties"); err == nil { // was parsed already
@@ -50,7 +51,7 @@ func uncompilable(o raw.Object) (fixed []byte, problem string) {
 
 // schema looks at the keywords of a value, if it is an object. It looks at levels of schemas in it.
 func (c *compilation) schema(v []byte, levels int) string {
-	if levels == 0 || v[0] != '{' {
+	if levels == 0 || v[0] != '{' || !c.work.take(len(v)) {
 		return ""
 	}
 	typed, nullable := false, false
@@ -101,8 +102,10 @@ func (c *compilation) keyword(m raw.Member, levels int) string {
 		if v[0] != '{' {
 			return " is no object"
 		}
+		c.work.take(len(v))
 		return c.schemas(raw.Each(v), levels, string(m.Key) == `"patternProperties"`)
 	case `"$defs"`, `"definitions"`:
+		c.work.take(len(v))
 		return c.schemas(raw.Each(v), levels, false)
 	case `"$ref"`:
 		return c.reference(v)
@@ -111,7 +114,7 @@ func (c *compilation) keyword(m raw.Member, levels int) string {
 		if err != nil {
 			return " is no string"
 		}
-		return pattern(s)
+		return c.pattern(s)
 	case `"format"`, `"$id"`:
 		_, problem := text(v)
 		return problem
@@ -126,7 +129,7 @@ func (c *compilation) list(v []byte, filled bool, levels int) string {
 	if v[0] != '[' {
 		return " is no array"
 	}
-	if !filled && levels == 0 {
+	if !filled && levels == 0 || !c.work.take(len(v)) {
 		return ""
 	}
 	elements, err := raw.Elements(v)
@@ -151,7 +154,7 @@ func (c *compilation) schemas(members iter.Seq[raw.Member], levels int, patterns
 		problem := c.schema(m.Value, levels)
 		if patterns && problem == "" {
 			name, _ := m.Name()
-			problem = pattern(name)
+			problem = c.pattern(name)
 		}
 		if problem != "" {
 			return "[…]" + problem
@@ -167,6 +170,9 @@ func (c *compilation) reference(v []byte) string {
 		return " is no string"
 	}
 	if c.references == nil {
+		if !c.work.take(2 * len(c.root.Text())) {
+			return ""
+		}
 		c.references = map[string]string{}
 		c.named = bytes.Contains(c.root.Text(), []byte(`"$id"`)) || bytes.Contains(c.root.Text(), []byte(`"$anchor"`))
 	}
@@ -189,7 +195,7 @@ func (c *compilation) target(ref string) string {
 	}
 	at := c.root.Text()
 	for token := range strings.SplitSeq(ref[2:], "/") {
-		if at[0] == '[' || strings.Contains(token, "%") {
+		if at[0] == '[' || strings.Contains(token, "%") || !c.work.take(len(at)) {
 			return ""
 		}
 		next, err := raw.Get(at, strings.NewReplacer("~1", "/", "~0", "~").Replace(token))
@@ -225,19 +231,24 @@ var typeNames = among(`"string"`, `"object"`, `"number"`, `"integer"`, `"boolean
 
 // pattern looks at a regular expression of ECMAScript. What Go has no syntax for, such as
 // lookahead, is taken to be right.
-func pattern(s string) string {
+func (c *compilation) pattern(s string) string {
+	for _, foreign := range []string{"(?", "[^]", "[]", "[:"} {
+		if strings.Contains(s, foreign) {
+			return ""
+		}
+	}
+	if !c.work.take(stepsOf(s)) {
+		return ""
+	}
 	_, err := syntax.Parse(s, syntax.Perl)
 	var wrong *syntax.Error
-	if err == nil || !errors.As(err, &wrong) || strings.Contains(s, "[^]") || strings.Contains(s, "[]") ||
-		strings.Contains(s, "[:") {
+	if !errors.As(err, &wrong) {
 		return ""
 	}
 	switch wrong.Code {
 	case syntax.ErrMissingParen, syntax.ErrUnexpectedParen, syntax.ErrMissingBracket, syntax.ErrInvalidCharRange,
 		syntax.ErrMissingRepeatArgument, syntax.ErrTrailingBackslash:
-		if !strings.Contains(s, "(?") {
-			return " is no regular expression"
-		}
+		return " is no regular expression"
 	}
 	return ""
 }

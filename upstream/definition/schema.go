@@ -19,8 +19,8 @@ import (
 
 // MendSchemas returns the definition of a tool with repaired schemas. changes describes the repairs; ""
 // for none. loose is the first repair by which the inputSchema accepts more arguments than the server
-// may have meant; "" if there is none.
-func MendSchemas(o raw.Object) (mended raw.Object, changes, loose string) {
+// may have meant; "" if there is none. If work is over, the results mean nothing.
+func MendSchemas(o raw.Object, work *Work) (mended raw.Object, changes, loose string) {
 	var edits []raw.Edit
 	var all []string
 	for _, name := range []string{"inputSchema", "outputSchema"} {
@@ -28,7 +28,7 @@ func MendSchemas(o raw.Object) (mended raw.Object, changes, loose string) {
 		if err != nil {
 			continue
 		}
-		r := &repair{compilation: compilation{root: schema}, path: [][]byte{[]byte(name)}}
+		r := &repair{compilation: compilation{root: schema, work: work}, path: [][]byte{[]byte(name)}}
 		fixed := r.schema(schema.Text(), maxSchemaLevels)
 		if fixed == nil {
 			continue
@@ -41,7 +41,7 @@ func MendSchemas(o raw.Object) (mended raw.Object, changes, loose string) {
 			loose = r.loose
 		}
 	}
-	if len(edits) == 0 {
+	if len(edits) == 0 || work.Over() {
 		return o, "", ""
 	}
 	mended, err := o.With(edits...)
@@ -121,6 +121,9 @@ func (r *repair) schema(v []byte, levels int) []byte {
 // members returns an object after the changes of its members; nil if there are none. change returns
 // the new value, which is nil if the value stays, and whether the member stays.
 func (r *repair) members(v []byte, change func(raw.Member) (fixed []byte, stays bool)) []byte {
+	if !r.work.take(2 * len(v)) { // once more if it changes
+		return nil
+	}
 	var b []byte
 	changed, before := false, 0
 	for m := range raw.Each(v) {
@@ -171,7 +174,7 @@ func (r *repair) keyword(m raw.Member, levels int) (fixed []byte, stays bool) {
 		if s, err := raw.String(v); err != nil {
 			wrong = " is no string"
 		} else {
-			wrong = pattern(s)
+			wrong = r.pattern(s)
 		}
 	case `"enum"`:
 		if v[0] != '[' {
@@ -278,6 +281,9 @@ func (r *repair) refers(v []byte) string {
 
 // names repairs a list of names: it drops what is no string, and what occurs twice.
 func (r *repair) names(v []byte) (fixed []byte, stays bool) {
+	if !r.work.take(namesByte * len(v)) {
+		return nil, true
+	}
 	list, err := raw.Elements(v)
 	if v[0] != '[' || err != nil {
 		r.note(" is no array", true)
@@ -297,6 +303,9 @@ func (r *repair) names(v []byte) (fixed []byte, stays bool) {
 	return joined(kept), true
 }
 
+// namesByte are the steps for a byte of a list of names, which are compared by a map.
+const namesByte = 20
+
 // joined returns an array as JSON.
 func joined(elements [][]byte) []byte {
 	return slices.Concat([]byte("["), bytes.Join(elements, []byte(",")), []byte("]"))
@@ -311,7 +320,7 @@ func (r *repair) named(key string, v []byte, levels int) (fixed []byte, stays bo
 	return r.members(v, func(m raw.Member) ([]byte, bool) {
 		if key == `"patternProperties"` {
 			name, _ := m.Name()
-			if wrong := pattern(name); wrong != "" {
+			if wrong := r.pattern(name); wrong != "" {
 				r.note(wrong, true)
 				return nil, false
 			}
@@ -330,6 +339,9 @@ func (r *repair) named(key string, v []byte, levels int) (fixed []byte, stays bo
 // list repairs an array of schemas. Without one of its schemas, anyOf and oneOf would mean something
 // else, so they are removed.
 func (r *repair) list(key string, v []byte, levels int) (fixed []byte, stays bool) {
+	if !r.work.take(2 * len(v)) { // once more if it changes
+		return nil, true
+	}
 	list, err := raw.Elements(v)
 	switch {
 	case v[0] != '[' || err != nil:

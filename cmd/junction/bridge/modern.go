@@ -124,7 +124,7 @@ func (p *paramHeaders) learn(result raw.Object) {
 		}
 		delete(p.tools, name)
 		schema, _ := tool.Get("inputSchema")
-		if headers, err := definition.Headers(schema); err == nil && len(headers) > 0 {
+		if headers, err := definition.Headers(schema, nil); err == nil && len(headers) > 0 {
 			p.tools[name] = headers
 		}
 	}

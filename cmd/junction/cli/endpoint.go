@@ -230,7 +230,7 @@ func (e *endpoint) callTool(ctx context.Context, t listedTool, arguments json.Ra
 	params := map[string]any{"name": t.name, "arguments": arguments, "_meta": map[string]any{"progressToken": "call"}}
 	var header []client.HeaderField
 	if given, err := raw.Parse(arguments); err == nil {
-		if declared, err := definition.Headers(t.schema); err == nil {
+		if declared, err := definition.Headers(t.schema, nil); err == nil {
 			header = definition.EncodeHeaders(declared, given)
 		}
 	}
