@@ -355,7 +355,8 @@ func (p *pool) readPart(ctx context.Context, cat *Catalog, c client.Conn, part P
 	return cat.read(ctx, c, part, p.options.Items)
 }
 
-// read reads all pages of one list.
+// read reads all pages of one list. An item that an earlier page has is dropped: the list may have changed
+// in between, or the server ignores cursors.
 func (c *Catalog) read(ctx context.Context, from client.Conn, p Part, maxItems int) error {
 	c.index[p] = map[string]int{}
 	left := len(c.Left)
@@ -377,15 +378,23 @@ func (c *Catalog) read(ctx context.Context, from client.Conn, p Part, maxItems i
 		if err != nil {
 			return fmt.Errorf("%w: no %s on page %d", transport.ErrInvalid, p.Member(), page)
 		}
-		items, err := raw.ElementsWithin(list, max(0, maxItems-c.Items(p)-(len(c.Left)-left)))
-		if err == raw.ErrMany {
-			return fmt.Errorf("%w: more than %d items (limits.items)", transport.ErrInvalid, maxItems)
-		} else if err != nil {
-			return fmt.Errorf("%w: %s are no array on page %d", transport.ErrInvalid, p.Member(), page)
+		var items [][]byte
+		if string(list) != "null" { // an empty list of some servers
+			items, err = raw.ElementsWithin(list, maxItems)
 		}
-		c.Fresh[p].take(result, page == 1)
-		for _, item := range items {
-			c.add(p, item)
+		earlier := c.Items(p)
+		switch {
+		case err == raw.ErrMany:
+		case err != nil:
+			return fmt.Errorf("%w: %s are no array on page %d", transport.ErrInvalid, p.Member(), page)
+		default:
+			c.Fresh[p].take(result, page == 1)
+			for _, item := range items {
+				c.add(p, item, earlier)
+			}
+		}
+		if err == raw.ErrMany || c.Items(p)+len(c.Left)-left > maxItems {
+			return fmt.Errorf("%w: more than %d items (limits.items)", transport.ErrInvalid, maxItems)
 		}
 		if cursor, err = result.Get("nextCursor"); err == raw.ErrAbsent || err == nil && string(cursor) == "null" {
 			return nil
@@ -395,12 +404,20 @@ func (c *Catalog) read(ctx context.Context, from client.Conn, p Part, maxItems i
 		if _, err := raw.String(cursor); err != nil {
 			return fmt.Errorf("%w: nextCursor is no string", transport.ErrInvalid)
 		}
-		if seen[sha256.Sum256(cursor)] {
-			return fmt.Errorf("%w: the list never ends, page %d has the cursor of an earlier one", transport.ErrInvalid,
-				page)
+		endless := ""
+		switch {
+		case seen[sha256.Sum256(cursor)]:
+			endless = fmt.Sprintf("the list never ends, page %d has the cursor of an earlier one", page)
+		case page == maxPages:
+			endless = fmt.Sprintf("more than %d pages", maxPages)
 		}
-		if page == maxPages {
-			return fmt.Errorf("%w: more than %d pages", transport.ErrInvalid, maxPages)
+		switch {
+		case endless == "":
+		case c.Era == client.EraLegacy: // such servers are in use, and their first page has everything
+			c.Left = append(c.Left, LeftOut{p, "", p.Method() + ": " + endless + "; what was read is offered"})
+			return nil
+		default:
+			return fmt.Errorf("%w: %s", transport.ErrInvalid, endless)
 		}
 		seen[sha256.Sum256(cursor)] = true
 	}
@@ -424,15 +441,17 @@ func (f *Freshness) take(result raw.Object, first bool) {
 }
 
 // add adds one definition, or leaves it out and stores the reason. A mistake in one item must not
-// make a client reject the whole list.
-func (c *Catalog) add(p Part, text []byte) {
+// make a client reject the whole list. earlier is the number of items on earlier pages.
+func (c *Catalog) add(p Part, text []byte, earlier int) {
 	name, reason := "", ""
 	o, err := definition.Parse(text)
 	if err != nil {
 		reason = "the definition is no object"
 	} else if name, err = o.String(p.Key()); err != nil || name == "" {
 		reason = "it has no " + p.Key() + " that all clients would read alike"
-	} else if _, twice := c.index[p][name]; twice {
+	} else if at, twice := c.index[p][name]; twice && at < earlier {
+		return
+	} else if twice {
 		reason = "the upstream lists the " + p.Key() + " twice; the first counts"
 	}
 	var found *checked

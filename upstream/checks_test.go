@@ -29,7 +29,7 @@ func (c *checks) read(era client.Era, list ...json.RawMessage) (cat *Catalog, st
 	cat = &Catalog{Era: era, checking: k}
 	cat.index[PartTools] = map[string]int{}
 	for _, text := range list {
-		cat.add(PartTools, text)
+		cat.add(PartTools, text, 0)
 	}
 	cat.endChecking()
 	return cat, k.done
@@ -66,7 +66,7 @@ func sizeOf(list []json.RawMessage) (n int) {
 // or that another era has sent, takes more steps than its bytes. The outcome is the same.
 func TestUnchangedDefinitionsAreNotCheckedAgain(t *testing.T) {
 	odd := json.RawMessage(`{"name":"odd","inputSchema":{"type":"object","properties":{"a":{"type":"text","pattern":"("}}},"title":7}`)
-	list := []json.RawMessage{patterned("a", 20), odd, patterned("b", 20), []byte(`{"name":"bad"}`)}
+	list := []json.RawMessage{patterned("a", 20), odd, patterned("b", 20), []byte(`{"name":"bad","inputSchema":7}`)}
 	c := newChecks(1 << 20)
 	first, steps := c.read(client.EraModern, list...)
 	least := byteSteps * sizeOf(list)

@@ -25,7 +25,7 @@ func BenchmarkDefinitions(b *testing.B) {
 		c := &Catalog{Era: client.EraLegacy}
 		c.index[PartTools] = map[string]int{}
 		for _, t := range tools {
-			c.add(PartTools, t)
+			c.add(PartTools, t, 0)
 		}
 		if len(c.Tools) != len(tools) {
 			b.Fatalf("%d tools are listed, want %d", len(c.Tools), len(tools))

@@ -17,7 +17,7 @@ func listed(t *testing.T, era client.Era, p Part, text string) (c *Catalog, lega
 	t.Helper()
 	c = &Catalog{Era: era}
 	c.index[p] = map[string]int{}
-	c.add(p, []byte(text))
+	c.add(p, []byte(text), 0)
 	if c.Items(p) == 0 {
 		return c, ""
 	}
@@ -121,7 +121,19 @@ func TestForeignDefinitionsAreMendedOrLeftOutAlone(t *testing.T) {
 		{"references that are right", PartTools, input(`,"properties":{"a":{"$ref":"#/properties/b"},"b":{"items":{"$ref":"#"}},"c":{"$ref":"https://x.org/s"},"d":{"$ref":"#d"}}`), same, same, ""},
 		{"patterns of other dialects", PartTools, input(`,"properties":{"a":{"pattern":"(?i)x"},"b":{"pattern":"[[:alpha]"},"c":{"pattern":"[]a]"},"d":{"pattern":"a++"},"e":{"pattern":"\\p{L}"}}`),
 			same, same, ""},
-		{"no inputSchema", PartTools, `{"name":"a"}`, "", "", "inputSchema is missing"},
+		{"no inputSchema", PartTools, `{"name":"a"}`, `{"name":"a","inputSchema":{"type":"object"}}`, same, "inputSchema is missing"},
+		{"an inputSchema that is null", PartTools, `{"name":"a","inputSchema":null}`, `{"name":"a","inputSchema":{"type":"object"}}`, same, "inputSchema is missing"},
+		{"an empty inputSchema", PartTools, `{"name":"a","inputSchema":{}}`, `{"name":"a","inputSchema":{"type":"object"}}`, same, "inputSchema.type is missing"},
+		{"only properties", PartTools, `{"name":"a","inputSchema":{"properties":{"b":{"type":"string"}},"x":1.0}}`,
+			`{"name":"a","inputSchema":{"properties":{"b":{"type":"string"}},"x":1.0,"type":"object"}}`, same, "inputSchema.type is missing"},
+		{"only $schema", PartTools, `{"name":"a","inputSchema":{"$schema":"http://json-schema.org/draft-07/schema#"}}`,
+			`{"name":"a","inputSchema":{"$schema":"http://json-schema.org/draft-07/schema#","type":"object"}}`, same, "inputSchema.type is missing"},
+		{"a type that is null", PartTools, `{"name":"a","inputSchema":{"type":null}}`, `{"name":"a","inputSchema":{"type":"object"}}`, same, "inputSchema.type is missing"},
+		{"a list of one type", PartTools, `{"name":"a","inputSchema":{"type":["object"]}}`, `{"name":"a","inputSchema":{"type":"object"}}`, same, `inputSchema.type is not "object"`},
+		{"an object or null", PartTools, `{"name":"a","inputSchema":{"type":["null","object"]}}`, `{"name":"a","inputSchema":{"type":"object"}}`, same, `inputSchema.type is not "object"`},
+		{"an object or text", PartTools, `{"name":"a","inputSchema":{"type":["object","string"]}}`, "", "", `inputSchema.type is not "object"`},
+		{"null alone", PartTools, `{"name":"a","inputSchema":{"type":["null"]}}`, "", "", `inputSchema.type is not "object"`},
+		{"an inputSchema that is true", PartTools, `{"name":"a","inputSchema":true}`, "", "", "inputSchema is no object"},
 		{"an inputSchema of another type", PartTools, `{"name":"a","inputSchema":{"type":"array"}}`, "", "", `inputSchema.type is not "object"`},
 		{"two titles", PartTools, tool(`,"title":"a","title":"b"`), "", "", "title occurs twice, or in another letter case"},
 
@@ -199,8 +211,8 @@ func TestForeignOddDefinitionKeepsTheLists(t *testing.T) {
 			}
 		}
 		for i, odd := range []string{`null`, `[]`, `{}`, `"x"`, `{"name":1,"uri":[],"uriTemplate":{}}`, `{"name":"","uri":"","uriTemplate":""}`} {
-			c.add(p, []byte(odd))
-			c.add(p, []byte(good(i)))
+			c.add(p, []byte(odd), 0)
+			c.add(p, []byte(good(i)), 0)
 		}
 		if c.Items(p) != 6 || len(c.Left) != 6 {
 			t.Errorf("%d of 6 good definitions of a %s are listed, %d of 6 are left out", c.Items(p), p, len(c.Left))
@@ -251,7 +263,7 @@ func TestSkillsInMemory(t *testing.T) {
 	c.index[PartSkills] = map[string]int{}
 	before := heap()
 	for _, text := range texts {
-		c.add(PartSkills, text)
+		c.add(PartSkills, text, 0)
 	}
 	beside := (heap() - before) / n // the entries alias texts
 	if c.Items(PartSkills) != n {

@@ -15,7 +15,7 @@ func catalogOf(t *testing.T, definitions ...string) *Catalog {
 		c.index[p] = map[string]int{}
 	}
 	for _, d := range definitions {
-		c.add(PartTools, []byte(d))
+		c.add(PartTools, []byte(d), 0)
 	}
 	return c
 }

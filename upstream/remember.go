@@ -166,7 +166,7 @@ func parseCatalog(text []byte, depth, maxItems int, k *checking) (*Catalog, erro
 		}
 		c.index[p] = map[string]int{}
 		for _, item := range items {
-			c.add(p, item)
+			c.add(p, item, 0)
 		}
 	}
 	if c.checking = nil; k != nil && k.late {

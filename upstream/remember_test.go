@@ -84,7 +84,7 @@ func TestForeignStoredCatalogOfAPerson(t *testing.T) {
 	config := Config{URL: "http://127.0.0.1:1/mcp", Auth: Auth{Mode: AuthOAuthUser}}
 	hers := &Catalog{Era: client.EraLegacy, Listed: time.Now()}
 	hers.index[PartTools] = map[string]int{}
-	hers.add(PartTools, tools("hers")[0])
+	hers.add(PartTools, tools("hers")[0], 0)
 	store := &memory{texts: map[[2]string][]byte{{config.Entry("linear"), "ann"}: hers.text()}}
 	signedOut := &nobodySignedIn{}
 	var s Set

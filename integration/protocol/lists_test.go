@@ -128,6 +128,52 @@ func TestOtherEndlessListsAreGivenUp(t *testing.T) {
 	}
 }
 
+// TestOddPagesCostNothing has servers that have no pages, and answer as if they had. Each item is offered
+// once, and the other lists stay.
+func TestOddPagesCostNothing(t *testing.T) {
+	harness.Waits(t)
+	page := func(names, cursor string, times int) upstreamtest.Rule {
+		var list []string
+		for _, name := range strings.Fields(names) {
+			list = append(list, `{"name":"`+name+`","inputSchema":{}}`)
+		}
+		return upstreamtest.Rule{Method: "tools/list", Times: times,
+			Result: fmt.Appendf(nil, `{"tools":[%s],"nextCursor":%s}`, strings.Join(list, ","), cursor)}
+	}
+	null := upstreamtest.Rule{Method: "tools/list", Result: []byte(`{"tools":null}`)}
+	for _, tt := range []struct {
+		name  string
+		era   client.Era // "" is each
+		rules []upstreamtest.Rule
+		want  []string
+	}{
+		{"an empty cursor for ever", client.EraLegacy, []upstreamtest.Rule{page("a b", `""`, 0)}, []string{"up__a", "up__b"}},
+		{"one cursor for ever", client.EraLegacy, []upstreamtest.Rule{page("a b", `"x"`, 0)}, []string{"up__a", "up__b"}},
+		{"two cursors in turn", client.EraLegacy, []upstreamtest.Rule{page("a", `"x"`, 1), page("b", `"y"`, 1),
+			page("a c", `"x"`, 0)}, []string{"up__a", "up__b", "up__c"}},
+		{"no array", "", []upstreamtest.Rule{null}, nil},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			harness.EachPair(t, func(t *testing.T, p harness.Pair) {
+				if tt.era != "" && p.Upstream != tt.era {
+					return
+				}
+				harness.InMemory(t, "each process reads the list, and the rules count the readings")
+				script := five()
+				script.Rules = tt.rules
+				_, j := harness.Over(t, p, script, nil)
+				c := j.Talk(t)
+				if names := c.Names(t); !slices.Equal(names, tt.want) {
+					t.Errorf("tools are %q, want %q", names, tt.want)
+				}
+				if items, _ := c.Drain(t, "prompts/list", "prompts"); len(items) != 5 {
+					t.Errorf("there are %d prompts, want 5", len(items))
+				}
+			})
+		})
+	}
+}
+
 // TestFailedListLeavesTheOthers has a server that declares what it then does not have, as some do:
 // the rest of it is offered.
 func TestFailedListLeavesTheOthers(t *testing.T) {

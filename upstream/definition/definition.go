@@ -52,6 +52,7 @@ const (
 	optional need = iota // the member is removed
 	intact               // the object breaks its schema, unless the member is absent
 	present              // the object breaks its schema, also if the member is absent
+	assumed              // intact; an absent member, or null, is added: as {}, or as the check corrects null
 )
 
 var (
@@ -73,10 +74,10 @@ var (
 		{"required", optional, emptyFor(each(text)), nil},
 		{"$defs", optional, mapping, nil}, {"definitions", optional, mapping, nil},
 	}
-	inputRules  = append([]rule{{"type", present, among(`"object"`), nil}}, schemaRules...)
+	inputRules  = append([]rule{{"type", assumed, objectType, nil}}, schemaRules...)
 	outputRules = append([]rule{{"type", optional, typeOfSchema, nil}}, schemaRules...)
 	toolRules   = []rule{
-		{"inputSchema", present, nil, members(inputRules)}, {"outputSchema", optional, nil, members(outputRules)},
+		{"inputSchema", assumed, nil, members(inputRules)}, {"outputSchema", optional, nil, members(outputRules)},
 		{"annotations", optional, nil, members(hintRules)},
 		// the modern era does not have it
 		{"execution", optional, nullOr(parsed(members([]rule{{"taskSupport", optional, nullOr(text), nil}}))), nil},
@@ -173,6 +174,9 @@ func apply(o raw.Object, rules []rule, strict bool) (edits []raw.Edit, problem s
 // look checks the member of the object. The error is that of Object.Get.
 func (r *rule) look(o raw.Object) (fixed []byte, problem string, err error) {
 	v, err := o.Get(r.name)
+	if r.need == assumed && (err == raw.ErrAbsent || err == nil && string(v) == "null") {
+		return r.add()
+	}
 	switch {
 	case err != nil:
 		return nil, "", err
@@ -188,6 +192,22 @@ func (r *rule) look(o raw.Object) (fixed []byte, problem string, err error) {
 	}
 	fixed, problem = r.object(inner)
 	return fixed, problem, nil
+}
+
+// add returns the value of a member that is assumed.
+func (r *rule) add() (value []byte, problem string, err error) {
+	if r.object == nil {
+		value, problem = r.check([]byte("null"))
+		return value, problem, nil
+	}
+	empty, err := raw.Parse([]byte("{}"))
+	if err != nil {
+		return nil, "", err
+	}
+	if value, _ = r.object(empty); value == nil {
+		value = empty.Text()
+	}
+	return value, " is missing", nil
 }
 
 // allows reports whether all members that readers may take for the rule's member are good.
@@ -339,6 +359,29 @@ func among(values ...string) valueCheck {
 		return nil, problem
 	}
 }
+
+// objectType is the check of the type of a tool's inputSchema. Some servers give no type, or an object that
+// may be null. Arguments are always an object.
+func objectType(v []byte) (fixed []byte, problem string) {
+	const object = `"object"`
+	if _, problem = isObject(v); problem == "" {
+		return nil, ""
+	}
+	if string(v) == "null" {
+		return []byte(object), " is missing"
+	}
+	types, err := raw.Elements(v)
+	has := func(name string) bool {
+		return slices.ContainsFunc(types, func(e []byte) bool { return string(e) == name })
+	}
+	if v[0] != '[' || err != nil || !has(object) ||
+		slices.ContainsFunc(types, func(e []byte) bool { return string(e) != object && string(e) != "\"null\"" }) {
+		return nil, problem
+	}
+	return []byte(object), problem
+}
+
+var isObject = among(`"object"`)
 
 // typeOfSchema is the check of a schema's type: a name, or several.
 func typeOfSchema(v []byte) ([]byte, string) {
