@@ -110,8 +110,8 @@ func compareRights(t *testing.T, a, b, r *policy.Rights) {
 	}
 	for _, u := range []string{"u", "v"} {
 		for _, requires := range [][]string{nil, {"c"}, {"c", "d"}} {
-			got := r.Reaches(policy.Tool, u, requires, u+"__")
-			if want := a.Reaches(policy.Tool, u, requires, u+"__") && b.Reaches(policy.Tool, u, requires, u+"__"); got != want {
+			reaches := func(r *policy.Rights) bool { return r.Reaches(policy.Tool, u, requires, u+"__") }
+			if got, want := reaches(r), reaches(a) && reaches(b); got != want {
 				t.Fatalf("%s with %v is reached: %v, want %v", u, requires, got, want)
 			}
 		}

@@ -15,6 +15,7 @@ import (
 	"strings"
 
 	"junction/auth/store"
+	"junction/policy"
 	"junction/upstream/prose"
 )
 
@@ -163,7 +164,7 @@ func (c *Config) Shared(key []byte) (string, error) {
 		value any
 	}{{"public_url", c.PublicURL}, {"auth", own}, {"names", c.Names.WithDefaults()}, {"~api_keys", c.Auth.APIKeys},
 		{"~trusted_proxies", c.Auth.TrustedProxies}, {"~upstreams", c.Upstreams}, {"~endpoints", c.Endpoints},
-		{"~policies", c.Policies}, {"~limits", c.Limits.WithDefaults()}} {
+		{"~policies", c.rules()}, {"~limits", c.Limits.WithDefaults()}} {
 		plain, err := json.Marshal(part.value)
 		if err == nil {
 			plain, err = withoutZeros(plain)
@@ -176,6 +177,14 @@ func (c *Config) Shared(key []byte) (string, error) {
 		text += " " + part.name + "=" + hex.EncodeToString(mac.Sum(nil)[:8])
 	}
 	return text, nil
+}
+
+// rules returns the policies of each file in force.
+func (c *Config) rules() any {
+	if c.Both != nil {
+		return []policy.Config{c.Both.Old.Policies, c.Both.Next.Policies}
+	}
+	return c.Policies
 }
 
 // withoutZeros returns JSON without the members that are null, false or empty. So a key of the file that a
