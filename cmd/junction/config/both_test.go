@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -654,6 +655,30 @@ func TestRefusedReloadKeepsCallersApart(t *testing.T) {
 		if _, _, change := refusedPair(t, pair[0], pair[1]); !change.Config.Upstreams["a"].Separate {
 			t.Errorf("the callers share a process after a reload of\n%sto\n%s", pair[0], pair[1])
 		}
+	}
+}
+
+// TestRefusedReloadKeepsWhatReplicasShare: a process that leaves out an issuer, because a reload was refused in part,
+// is no replica with another configuration.
+func TestRefusedReloadKeepsWhatReplicasShare(t *testing.T) {
+	file := func(separator, more string) string {
+		return "names: { separator: \"" + separator + "\" }\nauth: { trusted_proxies: [10.0.0.1/32" + more + "], api_keys: [{ name: a, hash: \"" +
+			hashA + "\", cidrs: [10.0.0.0/8] }], jwt: [{ issuer: https://i.example, audiences: [x" + more +
+			"] }] }\nupstreams: { a: { command: [x] } }\npolicies: [{ name: p" + strconv.Itoa(len(more)) +
+			", rules: [{ allow: { upstreams: \"*\" } }] }]\n"
+	}
+	before, _, change := refusedPair(t, file("_", ""), file("-", ", 192.0.2.1/32"))
+	parts := func(c *Config) (required []string, all string) {
+		all, err := c.Shared([]byte("key"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return slices.DeleteFunc(strings.Fields(all), func(s string) bool { return s[0] == '~' }), all
+	}
+	old, oldAll := parts(before)
+	now, nowAll := parts(change.Config)
+	if !slices.Equal(old, now) || oldAll == nowAll || len(change.Config.Auth.JWT) > 0 || len(change.Config.Auth.Disputed) == 0 {
+		t.Errorf("before the reload:\n%s\nafter:\n%s", oldAll, nowAll)
 	}
 }
 

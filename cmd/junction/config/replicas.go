@@ -154,16 +154,18 @@ func advertiseProblem(address string) string {
 
 // Shared describes the parts of the configuration that clients meet: a name and a keyed digest for
 // each part, in the form "auth=1f2e3d4c ~policies=5a6b7c8d …". Processes over one database must have
-// equal parts, except those whose name begins with ~. These may differ while a change is rolled out.
+// equal parts, except those whose name begins with ~. These may differ while a change is rolled out. A
+// reload that was refused in part does not change the others.
 func (c *Config) Shared(key []byte) (string, error) {
-	own := c.Auth
+	own := c.whole().Auth
 	own.APIKeys, own.TrustedProxies = nil, nil
 	text := fmt.Sprintf("~schema=%d", store.Latest())
 	for _, part := range []struct {
 		name  string
 		value any
-	}{{"public_url", c.PublicURL}, {"auth", own}, {"names", c.Names.WithDefaults()}, {"~api_keys", c.Auth.APIKeys},
-		{"~trusted_proxies", c.Auth.TrustedProxies}, {"~upstreams", c.Upstreams}, {"~endpoints", c.Endpoints},
+	}{{"public_url", c.PublicURL}, {"auth", own}, {"names", c.whole().Names.WithDefaults()},
+		{"~api_keys", c.Auth.APIKeys}, {"~trusted_proxies", c.Auth.TrustedProxies}, {"~upstreams", c.Upstreams},
+		{"~endpoints", c.Endpoints},
 		{"~policies", c.rules()}, {"~limits", c.Limits.WithDefaults()}} {
 		plain, err := json.Marshal(part.value)
 		if err == nil {
