@@ -135,6 +135,9 @@ type Guard struct {
 	Resources *Resources
 	// TrustedProxies are the networks whose X-Forwarded-For is trusted.
 	TrustedProxies []netip.Prefix
+	// Disputed are networks that may be those of trusted proxies, too. A request that would then have
+	// another address is rejected. Nil rejects none.
+	Disputed []netip.Prefix
 	// Log receives the reason if a token could not be checked; nil discards.
 	Log *slog.Logger
 	// Refused is called for each rejected request, except those without a token, because each
@@ -168,7 +171,7 @@ type Refusal struct {
 //   - 401 with a challenge: no token, an invalid one, or one for another endpoint than the path
 //   - 403: the token lacks a scope
 //   - 400: the token is in the URL, which logs keep, or the header is malformed
-//   - 503: the token could not be checked; the client must keep it
+//   - 503: the token, or the address of the client, could not be checked; the client must keep the token
 func (g *Guard) Authenticate(w http.ResponseWriter, r *http.Request) *Principal {
 	if g == nil {
 		unavailable(w, "the server is starting")
@@ -191,6 +194,11 @@ func (g *Guard) Authenticate(w http.ResponseWriter, r *http.Request) *Principal 
 		reject(w, http.StatusBadRequest, rejection{"invalid_request", "tokens in URLs end up in logs: " +
 			"revoke this token, and send a new one as 'Authorization: Bearer TOKEN'"}, nil, "")
 		refused(http.StatusBadRequest, "invalid_request")
+		return nil
+	}
+	if g.Disputed != nil && address(r, g.Disputed) != from {
+		unavailable(w, "the address of the client is uncertain, because a change of auth.trusted_proxies is in force "+
+			"only in part; ask the operator to restart Junction")
 		return nil
 	}
 	if g.Verifier == nil {

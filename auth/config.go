@@ -36,6 +36,9 @@ type Config struct {
 	// TrustedProxies are the networks of the reverse proxies in front of this server. A request
 	// from one has the address of the last entry in X-Forwarded-For outside of these networks.
 	TrustedProxies []CIDR `yaml:"trusted_proxies" example:"[10.0.0.0/8]"`
+	// Disputed are the trusted proxies of two files that disagree about them, while both decide. A request
+	// whose address depends on the file is rejected. The reader of the file sets it; nil rejects none.
+	Disputed []CIDR `yaml:"-"`
 	// None: true allows every request deliberately, also through a proxy that authenticates.
 	// Without it, a configuration without authentication cannot have an https public_url, and
 	// requests with headers of a proxy, or of HTTP/1.0, are rejected.
@@ -394,6 +397,9 @@ func (c *Config) Guard(providers *Providers, publicURL string, own Verifier) *Gu
 	}
 	for _, p := range c.TrustedProxies {
 		g.TrustedProxies = append(g.TrustedProxies, p.Prefix)
+	}
+	for _, p := range c.Disputed {
+		g.Disputed = append(g.Disputed, p.Prefix)
 	}
 	return g
 }

@@ -28,6 +28,14 @@ func (s Verdicts) Only(v Verdict) bool { return s == Verdicts(0).with(v) }
 // The set contains every verdict that such a URI can get, and perhaps others. Dot segments in the
 // unknown part are an exception: such a URI gets a decision of its own.
 func (r *Rights) Beginning(it Item) Verdicts {
+	if r.also != nil {
+		return strictestOf(r.beginning(it), r.also.Beginning(it))
+	}
+	return r.beginning(it)
+}
+
+// beginning is Beginning without the other policy.
+func (r *Rights) beginning(it Item) Verdicts {
 	var possible Verdicts
 	if slices.ContainsFunc(it.Requires, func(c string) bool { return !r.held[c] }) {
 		return possible.with(Deny)

@@ -31,7 +31,7 @@ func (c *Catalog) UnmarshalText(text []byte) error {
 
 // Searches reports whether a policy has catalog: search.
 func (p *Policy) Searches() bool {
-	return p != nil && slices.ContainsFunc(p.entries, func(e *entry) bool { return e.safeguards.Search })
+	return p.some(func(e *entry) bool { return e.safeguards.Search })
 }
 
 // Globs are compiled globs for the names of tools.

@@ -11,7 +11,7 @@ import (
 // Outside returns the name of a policy of the subject whose endpoints do not contain this one; "" if
 // there is none, so that the subject may use the endpoint.
 func (r *Rights) Outside(endpoint string) string {
-	for _, e := range r.entries {
+	for e := range r.all {
 		if e.endpoints != nil && !slices.Contains(e.endpoints, endpoint) {
 			return e.name
 		}

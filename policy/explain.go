@@ -23,6 +23,8 @@ type Reason struct {
 	// Annotations are the hints by which the rule selects the tool; "" if it does not read them.
 	Annotations string
 	Note        string // why the rule does not count, or counts differently
+	// Also reports that the reason is one of the other policy that must allow, too (Both).
+	Also bool
 }
 
 // The notes of a policy and of a layer that decide nothing.
@@ -54,6 +56,12 @@ func (g *Ruling) Explain() []Reason {
 			all = append(all, Reason{Layer: l.String(), Note: NoPolicy})
 		}
 		decided = decided || slices.ContainsFunc(in, func(b bound) bool { return x.decides[b.entry] })
+	}
+	if g.also != nil {
+		for _, reason := range g.also.Explain() {
+			reason.Also = true
+			all = append(all, reason)
+		}
 	}
 	return all
 }

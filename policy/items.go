@@ -92,7 +92,7 @@ func (s *Items) classesOf(r *Rights) (classes [][]uint8, unlike bool) {
 		use(s.requires)
 		s.mu.RLock()
 		defer s.mu.RUnlock()
-		for _, e := range r.entries {
+		for e := range r.all {
 			if c, ok := s.columns[e]; ok {
 				use(c)
 			} else if e.personal() {
@@ -227,7 +227,7 @@ func (c *classifier) add(i int, key []byte) {
 func (r *Rights) Hash(seed maphash.Seed) uint64 {
 	var h maphash.Hash
 	h.SetSeed(seed)
-	for _, e := range r.entries {
+	for e := range r.all {
 		maphash.WriteComparable(&h, e.name)
 	}
 	return h.Sum64()
@@ -235,12 +235,21 @@ func (r *Rights) Hash(seed maphash.Seed) uint64 {
 
 // Size returns the approximate memory of the rights in bytes.
 func (r *Rights) Size() int {
-	n := 300 + 8*cap(r.entries) + 24*cap(r.safeguards.Redactions) + 24*cap(r.safeguards.Always)
+	n := 310 + 8*cap(r.entries) + 24*cap(r.safeguards.Redactions) + 24*cap(r.safeguards.Always)
 	for _, held := range []int{len(r.held), len(r.scope), len(r.beyond)} {
 		n += 64 * ((held + 7) / 8 * 8) // maps grow by eight
+	}
+	if r.also != nil {
+		n += r.also.Size()
 	}
 	return n
 }
 
 // Size returns the approximate memory of the ruling in bytes, without the rights.
-func (g *Ruling) Size() int { return 200 + 16*len(g.missing) + len(g.scopes) + 24*len(g.rules) }
+func (g *Ruling) Size() int {
+	n := 210 + 16*len(g.missing) + len(g.scopes) + 24*len(g.rules)
+	if g.also != nil {
+		n += g.also.Size()
+	}
+	return n
+}

@@ -7,8 +7,8 @@
 // visible to the subject, and decides each call. So a call only has to compare its arguments
 // (pattern.go), and not even these if no rule reads them. uri.go finds the possible meanings of a
 // resource URI, reach.go answers questions before an item is known, beginning.go decides for URIs
-// with an unknown end, items.go decides for many items at once, explain.go gives the reasons of a
-// decision, hints.go selects tools by their annotations, and
+// with an unknown end, items.go decides for many items at once, both.go joins two policies, explain.go gives the
+// reasons of a decision, hints.go selects tools by their annotations, and
 // overridden.go warns about rules that another policy lifts.
 //
 // There are three layers of policies: the caller's own, those of the surface, and the global ones.
@@ -128,6 +128,7 @@ func (l layer) String() string {
 type Policy struct {
 	entries []*entry            // by layer, then in the order of the file
 	scopes  map[string][]string // capabilities that each scope allows; nil if scopes do not restrict
+	also    *Policy             // which must allow, too; nil in the ordinary case (Both)
 }
 
 // An entry is one compiled policy.
@@ -174,7 +175,7 @@ func (p *Policy) WithScopes(scopes map[string][]string) *Policy {
 	if p == nil || len(scopes) == 0 {
 		return p
 	}
-	return &Policy{p.entries, scopes}
+	return &Policy{p.entries, scopes, p.also}
 }
 
 // Compile makes a Policy of a section. The error is the first mistake. An empty section denies
@@ -351,6 +352,9 @@ func (p *Policy) For(s Subject) *Rights {
 	if p.scopes != nil && (s.Kind == "user" || s.Kind == "service") {
 		r.narrow(p.scopes, s.Scopes)
 	}
+	if p.also != nil {
+		r.meet(p.also.For(s))
+	}
 	return r
 }
 
@@ -382,8 +386,9 @@ type Rights struct {
 	// by capability, a scope of the subject that allows it; nil if scopes do not restrict
 	scope      map[string]string
 	beyond     map[string]string // by capability that only lacks a scope: such a scope
-	safeguards Safeguards
-	limits     Limits
+	safeguards Safeguards        // of also, too
+	limits     Limits            // of also, too
+	also       *Rights           // by the other policy; nil in the ordinary case (Both)
 }
 
 func (r *Rights) add(e *entry) {
@@ -392,9 +397,13 @@ func (r *Rights) add(e *entry) {
 		r.held[c] = true
 	}
 	r.safeguards.add(&e.safeguards)
+	r.limits = r.limits.strictest(e.limits)
+}
+
+// strictest returns the lesser of each limit.
+func (l Limits) strictest(o Limits) Limits {
 	// without keys, so that a new limit without a value here does not compile
-	r.limits = Limits{strictest(r.limits.Rate, e.limits.Rate), strictest(r.limits.Burst, e.limits.Burst),
-		strictest(r.limits.Concurrent, e.limits.Concurrent)}
+	return Limits{strictest(l.Rate, o.Rate), strictest(l.Burst, o.Burst), strictest(l.Concurrent, o.Concurrent)}
 }
 
 // strictest returns the lesser of two limits, where 0 means no limit.
@@ -452,6 +461,13 @@ func (r *Rights) Limits() Limits { return r.limits }
 // Equal reports whether two rights are of policies with the same content, so that nothing has
 // changed for the subject.
 func (r *Rights) Equal(o *Rights) bool {
+	if r.also == nil || o.also == nil {
+		if r.also != o.also {
+			return false
+		}
+	} else if !r.also.Equal(o.also) {
+		return false
+	}
 	return slices.EqualFunc(r.entries, o.entries, func(a, b *entry) bool { return a.content == b.content }) &&
 		maps.Equal(r.held, o.held) &&
 		maps.Equal(r.beyond, o.beyond) && maps.Equal(r.scope, o.scope)

@@ -5,18 +5,26 @@ import (
 	"strings"
 )
 
+// some reports whether such a policy exists.
+func (p *Policy) some(such func(*entry) bool) bool {
+	return p != nil && (slices.ContainsFunc(p.entries, such) || p.also.some(such))
+}
+
 // MatchesAddress reports whether decisions depend on the client address.
 func (p *Policy) MatchesAddress() bool {
-	return p != nil && slices.ContainsFunc(p.entries, func(e *entry) bool { return e.match.cidr != nil })
+	return p.some(func(e *entry) bool { return e.match.cidr != nil })
 }
 
 // Pins reports whether some subjects may see only accepted definitions.
 func (p *Policy) Pins() bool {
-	return p != nil && slices.ContainsFunc(p.entries, func(e *entry) bool { return e.safeguards.Pinned })
+	return p.some(func(e *entry) bool { return e.safeguards.Pinned })
 }
 
 // None reports whether the subject may do nothing: no matching rule allows or asks.
 func (r *Rights) None() bool {
+	if r.also != nil && r.also.None() {
+		return true
+	}
 	return !slices.ContainsFunc(r.entries, func(e *entry) bool {
 		return slices.ContainsFunc(e.rules, func(r rule) bool { return r.verdict != Deny })
 	})
@@ -25,7 +33,8 @@ func (r *Rights) None() bool {
 // Reaches reports whether some item of a kind and upstream might be visible. All such items require
 // these capabilities, and all their names begin with begin; "" means any name.
 func (r *Rights) Reaches(k Kind, upstream string, requires []string, begin string) bool {
-	if slices.ContainsFunc(requires, func(c string) bool { return !r.reaches(c) }) {
+	if slices.ContainsFunc(requires, func(c string) bool { return !r.reaches(c) }) ||
+		r.also != nil && !r.also.Reaches(k, upstream, requires, begin) {
 		return false
 	}
 	whole := func(r rule) bool {

@@ -18,6 +18,7 @@ type Ruling struct {
 	visible  bool
 	fixed    bool           // the decision does not depend on arguments
 	ends     [layers]uint32 // of each layer in rules
+	also     *Ruling        // by the other policy; nil in the ordinary case (Both)
 }
 
 // A bound rule applies to the item if its conditions hold.
@@ -29,6 +30,15 @@ type bound struct {
 
 // Bind returns the ruling for an item.
 func (r *Rights) Bind(it Item) *Ruling {
+	g := r.bind(it)
+	if r.also != nil {
+		g.meet(r.also.Bind(it))
+	}
+	return g
+}
+
+// bind is Bind without the other policy.
+func (r *Rights) bind(it Item) *Ruling {
 	g := &Ruling{rights: r, fixed: true}
 	for _, c := range it.Requires {
 		if !r.reaches(c) {
@@ -70,11 +80,13 @@ func (r *Rights) Bind(it Item) *Ruling {
 func (r *Rights) requiredScopes(capabilities []string) string {
 	var all []string
 	missing := false
-	for _, c := range capabilities {
-		if scope := r.beyond[c]; scope != "" {
-			missing, all = true, append(all, scope)
-		} else if r.scope[c] != "" {
-			all = append(all, r.scope[c])
+	for ; r != nil; r = r.also {
+		for _, c := range capabilities {
+			if scope := r.beyond[c]; scope != "" {
+				missing, all = true, append(all, scope)
+			} else if r.scope[c] != "" {
+				all = append(all, r.scope[c])
+			}
 		}
 	}
 	if !missing {
@@ -257,7 +269,7 @@ func (g *Ruling) Decide(arguments raw.Object) (Decision, error) {
 	if g.fixed {
 		return g.decision, nil
 	}
-	d, err := g.decide(arguments)
+	d, err := g.decideBoth(arguments)
 	if err != nil && !g.visible {
 		return Decision{}, nil
 	}
@@ -270,6 +282,19 @@ func (g *Ruling) Unconditional() (Decision, bool) {
 	if g.fixed {
 		return g.decision, true
 	}
+	d, sure := g.unconditional()
+	if g.also == nil || sure && d.final() {
+		return d, sure
+	}
+	o, also := g.also.Unconditional()
+	if also && o.final() {
+		return o, true
+	}
+	return strictestDecision(d, o), sure && also
+}
+
+// unconditional is Unconditional without the other policy.
+func (g *Ruling) unconditional() (Decision, bool) {
 	conditional := func(b bound) bool { return len(b.where) > 0 }
 	certain := func() (Decision, bool) {
 		d, err := g.decide(raw.Object{})

@@ -78,7 +78,7 @@ func mayBeInSkill(uri string) bool {
 // FilesDiffer reports whether the rules of the subject may tell resources of an upstream apart. If
 // not, all of them have the same ruling.
 func (r *Rights) FilesDiffer(upstream string) bool {
-	return slices.ContainsFunc(r.entries, func(e *entry) bool {
+	return r.also != nil && r.also.FilesDiffer(upstream) || slices.ContainsFunc(r.entries, func(e *entry) bool {
 		return slices.ContainsFunc(e.rules, func(r rule) bool {
 			return (r.resources != nil || r.skills != nil) && r.appliesTo(upstream)
 		})

@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"cmp"
 	"fmt"
 	"path"
 	"slices"
@@ -129,6 +130,10 @@ type Config struct {
 	// Policies grant them.
 	Capabilities []string `yaml:"capabilities"`
 
+	// Also is the entry of another file that must offer a tool, too; nil is the ordinary case. Only
+	// Prefix, Expose and Tools of it count. The reader of the file sets it.
+	Also *Config `yaml:"-"`
+
 	// Expose decides which tools are offered: all (the default) offers those that no rule disables,
 	// listed offers only those that a rule of Tools names.
 	Expose Expose `yaml:"expose"`
@@ -215,10 +220,17 @@ func (c Config) PrefixOr(name string) string {
 }
 
 // Offers reports whether the tool with that name, the upstream's own, is offered to clients. It
-// returns the rule for the tool; the zero value if there is none.
+// returns the rule for the tool; the zero value if there is none. With Also, both entries must offer it
+// with one name, and the rule has the capabilities of both.
 func (c Config) Offers(tool string) (rule Rule, offered bool) {
 	rule, ruled := c.Tools.Match(tool)
-	return rule, !rule.Off() && (ruled || c.Expose != ExposeListed)
+	offered = !rule.Off() && (ruled || c.Expose != ExposeListed)
+	if c.Also != nil {
+		also, too := c.Also.Offers(tool)
+		offered = offered && too && cmp.Or(rule.As, tool) == cmp.Or(also.As, tool)
+		rule.Capabilities = slices.Concat(rule.Capabilities, also.Capabilities)
+	}
+	return rule, offered
 }
 
 // EnabledTools returns the globs of the rules that enable tools explicitly. A pack offers such tools

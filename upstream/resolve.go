@@ -134,7 +134,7 @@ func (c Config) ExplainLimits(name, tool string, d Defaults) string {
 func (c Config) connConfig() Config {
 	c.Enabled, c.Prefix, c.Expose, c.Tools, c.Instructions = nil, nil, ExposeAll, nil, false
 	c.Concurrency, c.Timeout, c.MaxTimeout, c.Cache, c.Capabilities = 0, 0, 0, 0, nil
-	c.TimeoutGiven, c.OwnLimits, c.Stateful, c.Warm = false, false, nil, false
+	c.TimeoutGiven, c.OwnLimits, c.Stateful, c.Warm, c.Also = false, false, nil, false, nil
 	c.Separate = false // a second API key must not restart every server
 	return c
 }

@@ -117,6 +117,7 @@ func (p *program) asSeen() *diagnose.Proxy {
 		},
 		Unread:  func() string { return deref(&p.reloadError) },
 		Restart: func() string { return deref(&p.waiting) },
+		Partial: p.partial.Load,
 		Warnings: func() config.Problems {
 			if list := p.warnings.Load(); list != nil {
 				return *list

@@ -92,6 +92,7 @@ type program struct {
 	supervisor    *health.Supervisor              // nil if systemd does not ask for the state
 	members       *replicas.Member                // nil if there is one process
 	reloadError   atomic.Pointer[string]          // why the last reload failed; nil after a successful reload
+	partial       atomic.Pointer[config.Partial]  // what of the file is not in force; nil unless refused in part
 	waiting       atomic.Pointer[string]          // which changes of the file wait for a restart; nil or "" if none
 	warnings      atomic.Pointer[config.Problems] // of the file in force; nil before open
 	reach         atomic.Pointer[reach]           // of the configuration in force
@@ -231,13 +232,13 @@ func (p *program) apply(c *config.Config) {
 	}
 	var own auth.Verifier
 	if p.signIn != nil {
-		own = p.signIn.Server
+		own = p.signIn.verifier(c)
 	}
 	guard := c.Auth.Guard(p.providers, cmp.Or(c.PublicURL, strings.TrimSuffix(p.url(), "/mcp")), own)
 	guard.Log, guard.Refused, guard.Accepted = p.log, p.audit.Refused, p.audit.Authenticated
 	guard.Checked = p.telemetry.Checked
 	p.guard.Store(guard)
-	next := scope.Config{Guard: guard, Policy: p.policy(c).WithScopes(c.Auth.ScopeCapabilities), Pins: p.pins,
+	next := scope.Config{Guard: guard, Policy: p.policy(c), Pins: p.pins,
 		FirstWait: c.Catalog.FirstWait, Endpoints: c.Endpoints, Names: c.Names, BehindProxy: c.Auth.None,
 		AllowedOrigins: append(listeners.Origins(p.public.Addr()), c.AllowedOrigins...), AllowedHosts: c.AllowedHosts}
 	if u, err := url.Parse(c.PublicURL); c.PublicURL != "" && err == nil {
@@ -266,10 +267,7 @@ func (p *program) apply(c *config.Config) {
 // policy compiles the policies of the file. Without the key policies, every principal may use
 // everything.
 func (p *program) policy(c *config.Config) *policy.Policy {
-	if c.Policies == nil {
-		return policy.Open()
-	}
-	compiled, err := policy.Compile(c.Policies)
+	compiled, err := c.Compile()
 	if err != nil {
 		// unreachable: Load rejects such a file
 		p.log.Error("all requests are denied: the policies cannot be understood", "error", err)

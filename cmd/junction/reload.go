@@ -174,11 +174,13 @@ func (p *program) reloaded(change *config.Change, which string) {
 	attrs := append([]any{"upstreams", len(change.Config.Upstreams)}, change.Attrs()...)
 	waiting, rejected := change.Waiting(), change.Rejected()
 	p.waiting.Store(&waiting)
+	p.partial.Store(change.Partial)
 	defer p.changedKeys("key_revoked", "revoked", change.RevokedKeys)
 	defer p.changedKeys("key_added", "added", change.AddedKeys)
 	if rejected != "" {
 		p.reloadError.Store(&rejected)
-		p.log.Error("configuration not reloaded, but for what it takes away", append(attrs, "error", rejected)...)
+		attrs = append(append(attrs, change.Partial.Attrs()...), "error", rejected)
+		p.log.Error("configuration not reloaded as a whole; the stricter of both files decides", attrs...)
 		p.record("configuration_rejected", rejected, proxy.Invalid)
 		return
 	}
@@ -209,7 +211,7 @@ func (p *program) changedKeys(event, how string, keys []auth.Key) {
 }
 
 // follow opens what a configuration needs, and returns what takes effect of it. If something cannot
-// be opened, only denies, revocations and removals take effect.
+// be opened, the reload is refused in part.
 func (p *program) follow(next *config.Config) config.Change {
 	next.Listen = cmp.Or(p.listen, next.Listen)
 	change := p.config.Follow(next)
@@ -227,7 +229,7 @@ func (p *program) follow(next *config.Config) config.Change {
 		}
 	}
 	if err != nil {
-		change.Refuse(p.config, next, err)
+		change.Refuse(err)
 	}
 	return change
 }

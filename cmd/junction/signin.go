@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"maps"
 	"net/http"
 	"net/netip"
@@ -78,6 +79,38 @@ func (p *program) endRevoked(ctx context.Context) (missed []string, err error) {
 	}
 	return p.members.TellRevoked(ctx), nil
 }
+
+// verifier returns the verifier of the users who sign in here. After a reload that was refused in part,
+// users of an identity provider that is not in the configuration are rejected.
+func (s *signIn) verifier(c *config.Config) auth.Verifier {
+	if c.Both == nil {
+		return s.Server
+	}
+	known := map[string]bool{}
+	for _, provider := range c.Auth.OAuth.IdentityProviders {
+		known[provider.Issuer] = true
+	}
+	return usersOf{s.Server, known}
+}
+
+// usersOf is a verifier for the users of some issuers.
+type usersOf struct {
+	*authserver.Server
+	issuers map[string]bool
+}
+
+var errProvider = fmt.Errorf("%w: the identity provider of the user has changed in the configuration",
+	auth.ErrInvalidToken)
+
+func (u usersOf) Verify(ctx context.Context, token string, from netip.Addr) (*auth.Principal, error) {
+	p, err := u.Server.Verify(ctx, token, from)
+	if err == nil && !u.issuers[p.Issuer] {
+		return nil, errProvider
+	}
+	return p, err
+}
+
+func (u usersOf) Still(p *auth.Principal) bool { return u.issuers[p.Issuer] && u.Server.Still(p) }
 
 // reach is the policy and the configuration in force, for questions about access.
 type reach struct {

@@ -605,3 +605,51 @@ func TestSignInsAreWrittenDownWithTheirAddress(t *testing.T) {
 	c.MustReload(t, "trusted_proxies: [127.0.0.1/32]", "trusted_proxies: [10.0.0.0/8]")
 	asks("127.0.0.1")
 }
+
+// TestUsersOfAChangedProviderStayOut: after a reload that is refused in part, the users of an identity provider
+// whose entry differs in what decides are rejected, also on open streams, until a file is in force as a whole.
+func TestUsersOfAChangedProviderStayOut(t *testing.T) {
+	harness.Waits(t)
+	_, up := upstreamtest.Start(t, upstreamtest.Script{})
+	ci := newAPIKey(t, "ci")
+	c := mustCompany(t, up, "", "", "  api_keys: ["+ci.entry+"]")
+	p := mustRegister(t, c, appRedirect).mustSignIn(t, newPerson(t, "ann"))
+	good, err := os.ReadFile(c.File())
+	if err != nil {
+		t.Fatal(err)
+	}
+	refused := func(n int, change ...string) {
+		t.Helper()
+		c.MustWrite(t, strings.NewReplacer(change...).Replace(string(good))+"\naudit: { file: stderr, otlp: true }\n")
+		c.Stderr.MustMatch(t, regexp.MustCompile(`(?s)`+strings.Repeat(`configuration not reloaded as a whole.*`, n)),
+			harness.Patience, c.Done)
+	}
+	key := showing(t, c.Program, client.EraModern, ci.key, "/mcp")
+	refused(1, "name: Acme SSO", "name: Other SSO")
+	harness.EachClientEra(t, func(t *testing.T, era client.Era) {
+		harness.WantEcho(t, showing(t, c.Program, era, p.Access, "/mcp").Tool(t, "up__echo", `{}`))
+	})
+	ann := showing(t, c.Program, client.EraLegacy, p.Access, "/mcp")
+	stream := ann.MustOpen(t)
+	refused(2, "client_secret: canary-s3cret", "client_secret: canary-s3cret, email_domains: [acme.example]")
+	for _, era := range []client.Era{client.EraLegacy, client.EraModern} {
+		c := harness.NewClient(t, &harness.Endpoint{URL: c.URL}, era)
+		c.Key = p.Access
+		if a := c.Call(t, "tools/list", ""); a.Status != http.StatusUnauthorized ||
+			!strings.Contains(a.String(), "the identity provider of the user has changed in the configuration") {
+			t.Errorf("a %s client of ann gets %s", era, a)
+		}
+	}
+	if t.Failed() {
+		t.FailNow() // the stream would not end
+	}
+	for err = nil; err == nil; {
+		_, err = stream.Read() // the stream of a user who is no longer accepted ends
+	}
+	harness.WantEcho(t, key.Tool(t, "up__echo", `{}`))
+	c.MustWrite(t, string(good))
+	c.Stderr.MustMatch(t, regexp.MustCompile(`msg="configuration reloaded"`), harness.Patience, c.Done)
+	harness.EachClientEra(t, func(t *testing.T, era client.Era) {
+		harness.WantEcho(t, showing(t, c.Program, era, p.Access, "/mcp").Tool(t, "up__echo", `{}`))
+	})
+}

@@ -46,6 +46,24 @@ func (n Names) policyNames(b Backend, name string) []string {
 	return []string{full}
 }
 
+// agree reports whether the other file in force, if there is one, gives an item the same names.
+func (n Names) agree(b Backend, name string) bool {
+	config := b.Config()
+	if n.Also == nil && config.Also == nil {
+		return true
+	}
+	other, prefix := n, PrefixOf(b)
+	if n.Also != nil {
+		other = *n.Also
+	}
+	if config.Also != nil {
+		prefix = config.Also.PrefixOr(b.Name())
+	}
+	exposed, full := n.Expose(PrefixOf(b), name)
+	also, alsoFull := other.Expose(prefix, name)
+	return exposed == also && full == alsoFull
+}
+
 // shorten returns the exposed name for a full name. The result depends only on the arguments, so
 // restarts and other upstreams do not change it. A name that is too long or has illegal characters
 // keeps its start and ends in a hash of the full name.
@@ -134,4 +152,7 @@ type Names struct {
 	// declare the extension io.modelcontextprotocol/ui see them. true shows them to all clients,
 	// false to none. /mcp/<upstream> always shows them.
 	AppTools *bool `yaml:"app_tools"`
+	// Also is the section of another file that must give a tool or prompt the same names, too, so that the
+	// rules of both files mean the same item; nil is the ordinary case. The reader of the file sets it.
+	Also *Names `yaml:"-"`
 }

@@ -145,6 +145,9 @@ func (f *naming) add(st *Stock, p upstream.Part, i int, bare bool) {
 	} else {
 		t.requires = b.Config().Capabilities
 	}
+	if (p == upstream.PartTools || p == upstream.PartPrompts) && !names.agree(b, t.Exposed) {
+		return
+	}
 	if err := t.rename(names); err != nil {
 		f.problems = append(f.problems, Problem{"", b.Name(), p, t.Name, "a URI in its _meta is ambiguous"})
 		return

@@ -170,16 +170,16 @@ func AwaitReload(ctx context.Context, file string) (*diagnose.Running, error) {
 
 // AwaitRevoked waits until the running junction that serves a file has read it, and returns an error
 // if it still accepts one of the keys, or if that cannot be found out. running is false if no junction
-// serves the file on this machine.
-func AwaitRevoked(ctx context.Context, file string, hashes []string) (running bool, err error) {
+// serves the file on this machine. unfollowed has sentences about what of the file is not in force.
+func AwaitRevoked(ctx context.Context, file string, hashes []string) (running bool, unfollowed []string, err error) {
 	place, running := runfile.Find(file)
 	if !running {
-		return false, nil
+		return false, nil, nil
 	}
 	restart := fmt.Sprintf("restart the running junction (process %d)", place.PID)
 	if place.Admin == "" {
-		return true, fmt.Errorf("the running junction cannot be asked whether it still accepts the key, because admin "+
-			"is off; look for \"configuration reloaded\" in its log, or %s", restart)
+		return true, nil, fmt.Errorf("the running junction cannot be asked whether it still accepts the key, because "+
+			"admin is off; look for \"configuration reloaded\" in its log, or %s", restart)
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, reloadLimit,
 		fmt.Errorf("it has not read the file within %v", reloadLimit))
@@ -193,15 +193,15 @@ func AwaitRevoked(ctx context.Context, file string, hashes []string) (running bo
 		if ctx.Err() != nil {
 			err = context.Cause(ctx)
 		}
-		return true, fmt.Errorf("the running junction may still accept the key: %w; %s", err, restart)
+		return true, nil, fmt.Errorf("the running junction may still accept the key: %w; %s", err, restart)
 	}
 	for _, k := range keys {
 		if slices.Contains(hashes, k.Hash) {
-			return true, fmt.Errorf("the running junction still accepts the key: %s; correct the file, or %s",
+			return true, nil, fmt.Errorf("the running junction still accepts the key: %s; correct the file, or %s",
 				prose.Flat(cmp.Or(r.Reload, "another entry of the file has it")), restart)
 		}
 	}
-	return true, nil
+	return true, r.Unfollowed(), nil
 }
 
 // EndRevoked has the running junction that serves a file look for what a command has revoked in the

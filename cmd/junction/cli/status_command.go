@@ -210,11 +210,8 @@ func writeStatus(b *prose.Page, r *diagnose.Running, now time.Time) {
 			b.Wrap("", "  ", part.Name+": "+prose.Flat(part.Error))
 		}
 	}
-	if r.Restart != "" && r.Reload == "" {
-		b.Wrap("", "", "A part of the configuration file is not in force: "+r.Restart+".")
-	}
-	if r.Reload != "" {
-		b.Wrap("", "", "The changed configuration file is not in force: "+prose.Flat(r.Reload))
+	for _, line := range r.Unfollowed() {
+		b.Wrap("", "", line)
 	}
 	writeWarnings(b, r)
 	writeReplicas(b, r, now)

@@ -214,8 +214,17 @@ func printItem(b *prose.Page, a *diagnose.WhyReport, i *diagnose.WhyItem, now ti
 	}
 }
 
-// lineOf returns a reason about an item as text.
+// lineOf returns a reason about an item as text. It tells the two files apart that decide after a reload
+// that was refused in part.
 func lineOf(a *diagnose.WhyReport, i *diagnose.WhyItem, r *diagnose.WhyReason) string {
+	if r.Newer {
+		return "by the new file, " + lineOfOne(a, i, r)
+	}
+	return lineOfOne(a, i, r)
+}
+
+// lineOfOne is lineOf for a reason of one file.
+func lineOfOne(a *diagnose.WhyReport, i *diagnose.WhyItem, r *diagnose.WhyReason) string {
 	switch {
 	case r.Missing != "":
 		return "the capability " + prose.Flat(r.Missing) + " is missing"

@@ -9,9 +9,9 @@ import (
 	"strings"
 
 	"junction/auth"
-	"junction/policy"
-	"junction/upstream"
+	"junction/proxy"
 	"junction/upstream/prose"
+	"junction/upstream/yamlread"
 )
 
 // This file is about a changed file while a proxy runs: which part of it takes effect at once.
@@ -20,9 +20,11 @@ import (
 type Change struct {
 	Config  *Config  `json:"-"`       // to put in force
 	Restart []string `json:"restart"` // the keys whose change waits for a restart; the old values stay in Config
-	// Refused is why Config is the old configuration without the parts that the new file removes; nil
-	// if all but Restart takes effect.
+	// Refused is why the reload is refused in part, so that both files decide; nil if all but Restart takes
+	// effect.
 	Refused error `json:"-"`
+	// Partial has what is not in force because of Refused; nil without Refused.
+	Partial *Partial `json:"partial,omitempty"`
 	// The upstreams that are added, changed and removed. A disabled upstream counts as removed.
 	Added   []string `json:"added"`
 	Changed []string `json:"changed"`
@@ -32,40 +34,49 @@ type Change struct {
 	// The API keys that are accepted from now on, and those that are no longer, in the order of the
 	// files. Several keys may have one name.
 	AddedKeys, RevokedKeys []auth.Key `json:"-"`
+
+	before *Config // in force before the change
+	meet   *Config // of both files
+	partly Partial // what meet lacks of the new file
 }
 
 // Follow returns what a running proxy does when its file changes to next, a configuration without
 // mistakes. A change of some keys waits for a restart; everything else takes effect, unless the
-// mixture of both files is itself a mistake, such as a listener without authentication. Then only
-// denies, revocations and removals take effect. Follow changes next.
+// mixture of both files is itself a mistake, such as a listener without authentication. Then both files
+// decide: the new one, and the last one that was in force as a whole. Follow changes next.
 func (c *Config) Follow(next *Config) Change {
-	alone := append(next.mistakes(), c.mistakes()...)
+	old := c.whole()
+	alone := append(next.mistakes(), old.mistakes()...)
 	authenticates := next.Auth.Needed()
-	stripped := c.without(next)
-	change := Change{Config: next, Restart: next.carry(c)}
+	change := Change{Config: next, before: c}
+	change.meet, change.partly = old.meet(next)
+	change.Restart = next.carry(old)
+	change.partly.cut(change.Restart)
+	var refused error
 	if len(change.Restart) > 0 {
 		next.separate()
 		for _, p := range next.mistakes() {
 			if !slices.ContainsFunc(alone, func(q Problem) bool { return p.Path == q.Path && p.Text == q.Text }) {
-				change.Refused = errors.New("without these keys, " + p.Path + " " + p.Text)
+				refused = errors.New("without these keys, " + p.Path + " " + p.Text)
 				break
 			}
 		}
 		if authenticates && !next.Auth.Needed() {
-			change.Refused = errors.New("without these keys, no request would be authenticated")
+			refused = errors.New("without these keys, no request would be authenticated")
 		}
 	}
-	if change.Refused != nil {
-		change.Config = stripped
+	if refused != nil {
+		change.Refuse(refused)
+	} else {
+		change.compare()
 	}
-	change.compare(c)
 	return change
 }
 
-// Refuse replaces the change by one that only removes, because of an error.
-func (ch *Change) Refuse(old, next *Config, why error) {
-	ch.Config, ch.Refused = old.without(next), why
-	ch.compare(old)
+// Refuse makes both files decide, because of an error.
+func (ch *Change) Refuse(why error) {
+	ch.Config, ch.Partial, ch.Refused = ch.meet, &ch.partly, why
+	ch.compare()
 }
 
 // mistakes returns the mistakes of a configuration that is not that of one file. It does not change c,
@@ -79,30 +90,48 @@ func (c *Config) mistakes() Problems {
 
 // carry replaces the values of c that need a restart by the old ones, and returns their keys.
 func (c *Config) carry(old *Config) (keys []string) {
-	changed := func(key string, a, b any, keep func()) {
-		if !reflect.DeepEqual(a, b) {
-			keys = append(keys, key)
-			keep()
+	to, from := reflect.ValueOf(c).Elem(), reflect.ValueOf(old).Elem()
+	for _, key := range slices.Sorted(maps.Keys(effects)) {
+		if effects[key] != restarts || strings.HasPrefix(key, "auth.oauth.") {
+			continue
+		}
+		value, was := keyOf(to, key), keyOf(from, key)
+		if reflect.DeepEqual(withDefaults(value), withDefaults(was)) {
+			continue
+		}
+		value.Set(was)
+		if keys = append(keys, key); key == "replicas" {
+			c.Audit = old.Audit // its file may have the name of the replica
 		}
 	}
-	changed("listen", old.Listen, c.Listen, func() { c.Listen = old.Listen })
-	changed("admin", old.Admin, c.Admin, func() { c.Admin = old.Admin })
-	changed("metrics", old.Metrics, c.Metrics, func() { c.Metrics = old.Metrics })
-	changed("limits", old.Limits.WithDefaults(), c.Limits.WithDefaults(), func() { c.Limits = old.Limits })
-	changed("sessions", old.Sessions, c.Sessions, func() { c.Sessions = old.Sessions })
-	changed("log", old.Log, c.Log, func() { c.Log = old.Log })
-	changed("shutdown_grace", old.ShutdownGrace, c.ShutdownGrace, func() { c.ShutdownGrace = old.ShutdownGrace })
-	changed("drain_delay", old.DrainDelay, c.DrainDelay, func() { c.DrainDelay = old.DrainDelay })
-	changed("pins", old.Pins, c.Pins, func() { c.Pins = old.Pins })
-	changed("storage", old.Storage, c.Storage, func() { c.Storage = old.Storage })
-	changed("replicas", old.Replicas, c.Replicas, func() { c.Replicas, c.Audit = old.Replicas, old.Audit })
-	changed("outbound", old.Outbound, c.Outbound, func() { c.Outbound = old.Outbound })
-	if old.Auth.OAuth != nil || c.Auth.OAuth != nil { // tokens and pages are bound to the URL
-		changed("public_url", old.PublicURL, c.PublicURL, func() { c.PublicURL = old.PublicURL })
-		changed("auth.scope_capabilities", scopes(old), scopes(c), func() { c.keepScopes(old) })
+	if old.Auth.OAuth == nil && !slices.Contains(keys, "auth.oauth") {
+		return keys
 	}
-	changed("auth.oauth", old.Auth.OAuth, c.Auth.OAuth, func() { c.Auth.OAuth = old.Auth.OAuth })
+	if old.PublicURL != c.PublicURL { // tokens and pages are bound to the URL
+		keys, c.PublicURL = append(keys, "public_url"), old.PublicURL
+	}
+	if !slices.Equal(scopes(old), scopes(c)) {
+		keys = append(keys, "auth.scope_capabilities")
+		c.keepScopes(old)
+	}
+	slices.Sort(keys)
 	return keys
+}
+
+// keyOf returns the field of a key, such as auth.oauth.
+func keyOf(v reflect.Value, key string) reflect.Value {
+	for name := range strings.SplitSeq(key, ".") {
+		v = v.FieldByIndex(yamlread.Keys(v.Type())[name])
+	}
+	return v
+}
+
+// withDefaults returns a value of a key, with the defaults of its package.
+func withDefaults(v reflect.Value) any {
+	if limits, is := v.Interface().(proxy.Limits); is {
+		return limits.WithDefaults()
+	}
+	return v.Interface()
 }
 
 // scopes returns the scopes that the authorization server may grant beyond the default one. The
@@ -128,229 +157,6 @@ func (c *Config) keepScopes(old *Config) {
 	}
 }
 
-// without returns c without what next does not have: keys, issuers, upstreams, tools, endpoints,
-// origins and hosts. What both have is as narrow as in either, or is left out if that cannot be said. So
-// the result allows no more than c, and no more than next but for the keys that wait for a restart.
-func (c *Config) without(next *Config) *Config {
-	r := *c
-	r.Auth.Config = narrowedAuth(&c.Auth.Config, &next.Auth.Config)
-	// without any key, no request would be authenticated
-	if (c.Auth.Needed() || next.Auth.Needed()) && !r.Auth.Needed() {
-		r.Auth = c.Auth
-		// no key has the hash of zeros
-		r.Auth.JWT, r.Auth.Introspection, r.Auth.APIKeys = nil, nil, []auth.Key{{Name: "nobody"}}
-	}
-	switch {
-	case c.Policies == nil: // it allows everything
-		r.Policies = next.Policies
-	case next.Policies != nil:
-		r.Policies = strictest(c.Policies, next.Policies)
-	}
-	r.AllowedOrigins = common(c.AllowedOrigins, next.AllowedOrigins)
-	r.AllowedHosts = common(c.AllowedHosts, next.AllowedHosts)
-	r.Upstreams = map[string]upstream.Config{}
-	for name, u := range c.Upstreams {
-		if n, there := next.Upstreams[name]; there && !n.Off() {
-			r.Upstreams[name] = narrowed(u, n)
-		}
-	}
-	r.Endpoints = maps.Clone(c.Endpoints)
-	for name, e := range c.Endpoints {
-		n, there := next.Endpoints[name]
-		if !there || e.Surface != n.Surface || !reflect.DeepEqual(e.Match, n.Match) {
-			delete(r.Endpoints, name) // policies and callers see another endpoint
-		} else if e.Upstreams == nil && n.Upstreams != nil {
-			e.Upstreams = slices.DeleteFunc(slices.Clone(n.Upstreams), func(u string) bool {
-				_, runs := r.Upstreams[u]
-				return !runs
-			})
-			r.Endpoints[name] = e
-		} else if e.Upstreams != nil {
-			e.Upstreams = slices.DeleteFunc(slices.Clone(e.Upstreams), func(u string) bool {
-				_, runs := r.Upstreams[u]
-				return !runs || n.Upstreams != nil && !slices.Contains(n.Upstreams, u)
-			})
-			r.Endpoints[name] = e
-		}
-	}
-	r.separate()
-	return &r
-}
-
-// narrowedAuth returns the keys, issuers and proxies that both sections have.
-func narrowedAuth(old, next *auth.Config) auth.Config {
-	r := *old
-	r.None = old.None && next.None
-	r.TrustedProxies = common(old.TrustedProxies, next.TrustedProxies)
-	r.ScopeCapabilities = narrowedScopes(old.ScopeCapabilities, next.ScopeCapabilities)
-	// A proxy that only one file trusts has its own address now, and its clients' address in that file.
-	unsure := func(c auth.CIDR) bool {
-		return slices.ContainsFunc(slices.Concat(old.TrustedProxies, next.TrustedProxies), func(p auth.CIDR) bool {
-			return !slices.Contains(r.TrustedProxies, p) && p.Overlaps(c.Prefix)
-		})
-	}
-	r.APIKeys = nil
-	for _, k := range old.APIKeys {
-		i := slices.IndexFunc(next.APIKeys, func(n auth.Key) bool { return n.Hash == k.Hash && n.Name == k.Name })
-		if i < 0 {
-			continue
-		}
-		k, ok := narrowedKey(k, next.APIKeys[i])
-		bound := len(k.CIDRs) > 0
-		k.CIDRs = slices.DeleteFunc(slices.Clone(k.CIDRs), unsure)
-		if ok && (!bound || len(k.CIDRs) > 0) {
-			r.APIKeys = append(r.APIKeys, k)
-		}
-	}
-	r.JWT = nil
-	for _, o := range old.JWT {
-		i := slices.IndexFunc(next.JWT, func(n auth.Issuer) bool { return n.Issuer == o.Issuer })
-		if i < 0 {
-			continue
-		}
-		n := next.JWT[i]
-		rules, ok := narrowedRules(o.TokenRules, n.TokenRules)
-		if o.TokenRules, n.TokenRules = rules, rules; ok && reflect.DeepEqual(o, n) {
-			r.JWT = append(r.JWT, o)
-		}
-	}
-	if r.Introspection = nil; old.Introspection != nil && next.Introspection != nil {
-		o, n := *old.Introspection, *next.Introspection
-		rules, ok := narrowedRules(o.TokenRules, n.TokenRules)
-		if o.TokenRules, n.TokenRules = rules, rules; ok && reflect.DeepEqual(o, n) {
-			r.Introspection = &o
-		}
-	}
-	return r
-}
-
-// narrowedKey returns a key that is accepted where both entries accept it. ok is false if that is nowhere.
-func narrowedKey(a, b auth.Key) (k auth.Key, ok bool) {
-	k = a
-	if len(a.CIDRs) == 0 {
-		k.CIDRs = b.CIDRs
-	} else if len(b.CIDRs) > 0 {
-		k.CIDRs = nil
-		for _, x := range a.CIDRs {
-			for _, y := range b.CIDRs {
-				if x.Overlaps(y.Prefix) { // the longer one is within the other
-					k.CIDRs = append(k.CIDRs, map[bool]auth.CIDR{true: x, false: y}[x.Bits() >= y.Bits()])
-				}
-			}
-		}
-		if len(k.CIDRs) == 0 {
-			return k, false
-		}
-	}
-	if len(a.Endpoints) == 0 {
-		k.Endpoints = b.Endpoints
-	} else if len(b.Endpoints) > 0 {
-		if k.Endpoints = common(a.Endpoints, b.Endpoints); len(k.Endpoints) == 0 {
-			return k, false
-		}
-	}
-	if a.Expires.IsZero() || !b.Expires.IsZero() && b.Expires.Before(a.Expires.Time) {
-		k.Expires = b.Expires
-	}
-	return k, true
-}
-
-// narrowedRules returns rules that accept a token if both do. ok is false if the rules are too different.
-func narrowedRules(a, b auth.TokenRules) (r auth.TokenRules, ok bool) {
-	r = a
-	r.Audiences = common(a.Audiences, b.Audiences)
-	r.RequiredScopes = slices.Concat(a.RequiredScopes, b.RequiredScopes)
-	slices.Sort(r.RequiredScopes)
-	r.RequiredScopes = slices.Compact(r.RequiredScopes)
-	r.RequiredClaims = maps.Clone(a.RequiredClaims)
-	for name, value := range b.RequiredClaims {
-		if was, there := r.RequiredClaims[name]; there && was != value {
-			return r, false
-		}
-		if r.RequiredClaims == nil {
-			r.RequiredClaims = map[string]string{}
-		}
-		r.RequiredClaims[name] = value
-	}
-	return r, len(r.Audiences) > 0 && a.Issuer == b.Issuer && a.AudienceClaim == b.AudienceClaim &&
-		reflect.DeepEqual(a.Claims, b.Claims)
-}
-
-// narrowedScopes returns what a scope allows in both sections. An empty section does not restrict.
-func narrowedScopes(a, b map[string][]string) map[string][]string {
-	if len(a) == 0 {
-		return b
-	}
-	if len(b) == 0 {
-		return a
-	}
-	both := map[string][]string{}
-	for scope := range a {
-		both[scope] = common(a[scope], b[scope])
-	}
-	return both
-}
-
-// narrowed returns u with the tools off and the capabilities required that either of u and n has.
-func narrowed(u, n upstream.Config) upstream.Config {
-	if reflect.DeepEqual(u.Tools, n.Tools) && slices.Equal(u.Capabilities, n.Capabilities) {
-		return u
-	}
-	tools := upstream.Rules{}
-	capabilities := slices.Concat(u.Capabilities, n.Capabilities)
-	for _, g := range n.Tools {
-		if g.Off() {
-			tools = append(tools, g) // the first rule that matches counts
-		}
-		capabilities = append(capabilities, g.Capabilities...)
-	}
-	slices.Sort(capabilities)
-	u.Tools, u.Capabilities = append(tools, u.Tools...), slices.Compact(capabilities)
-	return u
-}
-
-// strictest returns policies that allow what both lists allow with the same entry, and deny, ask and
-// restrict as each of them does.
-func strictest(old, next policy.Config) policy.Config {
-	all := policy.Config{} // an empty list denies everything
-	of := func(list policy.Config, name string) (policy.Entry, bool) {
-		i := slices.IndexFunc(list, func(e policy.Entry) bool { return e.Name == name })
-		if i < 0 {
-			return policy.Entry{}, false
-		}
-		return list[i], true
-	}
-	strip := func(e, other policy.Entry, both bool) policy.Entry {
-		both = both && reflect.DeepEqual(e.Match, other.Match)
-		e.Capabilities = slices.DeleteFunc(slices.Clone(e.Capabilities), func(c string) bool {
-			return !both || !slices.Contains(other.Capabilities, c)
-		})
-		e.Rules = slices.DeleteFunc(slices.Clone(e.Rules), func(r policy.Rule) bool {
-			return r.Allow != nil && !(both && slices.ContainsFunc(other.Rules, func(o policy.Rule) bool {
-				return reflect.DeepEqual(r, o)
-			}))
-		})
-		return e
-	}
-	for _, e := range next {
-		o, there := of(old, e.Name)
-		all = append(all, strip(e, o, there))
-	}
-	for i, e := range old {
-		n, there := of(next, e.Name)
-		if reflect.DeepEqual(e, n) {
-			continue
-		}
-		e = strip(e, n, there)
-		e.Name = fmt.Sprintf("%.50s.before.%d", e.Name, i)
-		all = append(all, e)
-	}
-	return slices.DeleteFunc(all, func(e policy.Entry) bool { // what has no effect is a mistake
-		_, err := policy.Compile(policy.Config{e})
-		return err != nil
-	})
-}
-
 // lackedKeys returns the keys of b that a lacks, by name and hash.
 func lackedKeys(a, b *Config) (list []auth.Key) {
 	for _, k := range b.Auth.APIKeys {
@@ -370,13 +176,9 @@ func keyNames(keys []auth.Key) (names []string) {
 	return names
 }
 
-// common returns the elements of a that b has, too.
-func common[T comparable](a, b []T) []T {
-	return slices.DeleteFunc(slices.Clone(a), func(v T) bool { return !slices.Contains(b, v) })
-}
-
 // compare sets the lists of what the configuration changes.
-func (ch *Change) compare(old *Config) {
+func (ch *Change) compare() {
+	old := ch.before
 	ch.Added, ch.Changed, ch.Removed, ch.Revoked = nil, nil, nil, nil
 	ch.AddedKeys, ch.RevokedKeys = lackedKeys(old, ch.Config), lackedKeys(ch.Config, old)
 	for name, c := range ch.Config.Upstreams {
@@ -428,7 +230,7 @@ func (ch *Change) Waiting() string {
 	}
 }
 
-// Rejected returns the sentence about why only denies, revocations and removals take effect, or "".
+// Rejected returns the sentence about why the reload is refused in part, or "".
 func (ch *Change) Rejected() string {
 	if ch.Refused == nil {
 		return ""
@@ -437,7 +239,7 @@ func (ch *Change) Rejected() string {
 	if waiting := ch.Waiting(); waiting != "" {
 		text = waiting + "; " + text
 	}
-	return text + "; only what the file takes away is in force"
+	return text + "; a call passes only if the old file and the new one let it pass"
 }
 
 // Compare returns what a running proxy with the file old does when its file gets the content of
@@ -476,7 +278,7 @@ func (ch *Change) Report() string {
 		text = "a reload " + strings.Join(does, "; ")
 	}
 	if rejected := ch.Rejected(); rejected != "" {
-		return text + "\n" + rejected
+		return strings.Join(append([]string{text, rejected}, ch.Partial.Lines()...), "\n")
 	} else if waiting := ch.Waiting(); waiting != "" {
 		return text + "\n" + waiting
 	}

@@ -1,16 +1,10 @@
 package config
 
 import (
-	"cmp"
-	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
 	"testing"
-	"time"
-
-	"junction/auth"
 )
 
 const (
@@ -90,8 +84,8 @@ endpoints: { both: { upstreams: [kept] } }
 				slices.Contains(names, "new") != (test.rejected == "") {
 				t.Errorf("upstreams: %v", names)
 			}
-			if tools := c.Upstreams["kept"].Tools; len(tools) != 1 || !tools[0].Off() {
-				t.Errorf("the denied tool is still there: %v", tools)
+			if _, offered := c.Upstreams["kept"].Offers("delete"); offered {
+				t.Error("the denied tool is still there")
 			}
 			if got := c.Endpoints["both"].Upstreams; !slices.Equal(got, []string{"kept"}) {
 				t.Errorf("the endpoint has %v", got)
@@ -108,49 +102,6 @@ func TestFollowNeverOpensAListener(t *testing.T) {
 	change := old.Follow(mustParse(t, "listen: 127.0.0.1:8420\nupstreams: { a: { command: [x] } }\n", nil))
 	if !change.Config.Auth.Needed() || change.Rejected() == "" || change.Config.Auth.APIKeys[0].Hash.String() == hashA {
 		t.Errorf("needed: %v; rejected: %q", change.Config.Auth.Needed(), change.Rejected())
-	}
-}
-
-// TestRefusedReloadAllowsNoMoreThanEitherFile replaces a file by one that is wider in some places and
-// narrower in others. Of the mixture, only the narrower half of each is in force.
-func TestRefusedReloadAllowsNoMoreThanEitherFile(t *testing.T) {
-	const keys = "auth: { api_keys: [" + keyA + "] }\n"
-	old := mustParse(t, keys+`
-upstreams: { fs: { command: [prod], tools: { "delete*": { enabled: false } } } }
-policies: [ { name: all, rules: [ { allow: { tools: "fs__read*" } }, { deny: { tools: fs__read_secret } } ] } ]
-endpoints: { narrow: {} }
-`, nil)
-	next := mustParse(t, keys+`
-upstreams: { fs: { command: [sandboxed], capabilities: [admin], tools: { "move*": { enabled: false } } }, o: { command: [x] } }
-policies: [ { name: all, rules: [ { allow: { tools: "*" } }, { deny: { tools: fs__read_key } } ] } ]
-endpoints: { narrow: { upstreams: [o] } }
-`, nil)
-	change := old.Follow(next)
-	change.Refuse(old, next, errors.New("cannot open the audit"))
-	c := change.Config
-	u := c.Upstreams["fs"]
-	off := map[string]bool{}
-	for _, r := range u.Tools {
-		off[r.Glob] = r.Off()
-	}
-	if !off["delete*"] || !off["move*"] || !slices.Contains(u.Capabilities, "admin") {
-		t.Errorf("tools %+v, capabilities %v", u.Tools, u.Capabilities)
-	}
-	var denied []string
-	for _, e := range c.Policies {
-		for _, r := range e.Rules {
-			if r.Allow != nil {
-				t.Errorf("%s allows %v, which only one of the files does", e.Name, r.Allow.Tools)
-			} else if r.Deny != nil {
-				denied = append(denied, r.Deny.Tools...)
-			}
-		}
-	}
-	if slices.Sort(denied); !slices.Equal(denied, []string{"fs__read_key", "fs__read_secret"}) {
-		t.Errorf("denied are %v", denied)
-	}
-	if c.Policies == nil || len(c.Endpoints["narrow"].Upstreams) != 0 || c.Endpoints["narrow"].Upstreams == nil {
-		t.Errorf("policies %v; the endpoint has %v", c.Policies, c.Endpoints["narrow"].Upstreams)
 	}
 }
 
@@ -176,96 +127,5 @@ func TestChangeTellsKeysOfOneNameApart(t *testing.T) {
 		if got := change.Report(); got != test.want {
 			t.Errorf("got %q, want %q", got, test.want)
 		}
-	}
-}
-
-// TestRefusedReloadNarrowsWhoComesIn: a key and an issuer that both files have are accepted only where both
-// accept them. Where that is nowhere, or cannot be said, they are left out.
-func TestRefusedReloadNarrowsWhoComesIn(t *testing.T) {
-	const rest = "upstreams: { a: { command: [x] } }\n"
-	refused := func(old, next string) *Config {
-		t.Helper()
-		before, after := mustParse(t, old+rest, nil), mustParse(t, next+rest, nil)
-		change := before.Follow(after)
-		change.Refuse(before, after, errors.New("cannot open the audit"))
-		for _, k := range slices.Concat(change.AddedKeys, change.RevokedKeys) {
-			if k.Hash == (auth.Hash{}) {
-				t.Errorf("the report has a key that nobody can have: %q", k.Name)
-			}
-		}
-		return change.Config
-	}
-	key := func(more string) string {
-		return "auth: { api_keys: [{ name: a, hash: \"" + hashA + "\"" + more + " }] }\n"
-	}
-	for name, test := range map[string]struct{ old, next, want string }{
-		"wider networks":    {", cidrs: [10.0.0.0/16, 192.0.2.0/24]", ", cidrs: [10.0.0.0/8]", "10.0.0.0/16 - never"},
-		"narrower networks": {", cidrs: [10.0.0.0/8]", ", cidrs: [10.1.0.0/16]", "10.1.0.0/16 - never"},
-		"all networks":      {", cidrs: [10.0.0.0/8]", "", "10.0.0.0/8 - never"},
-		"other networks":    {", cidrs: [10.0.0.0/8]", ", cidrs: [192.0.2.0/24]", ""},
-		"all endpoints":     {", endpoints: [mcp]", "", "- mcp never"},
-		"more endpoints":    {", endpoints: [mcp]", ", endpoints: [mcp, mcp/a]", "- mcp never"},
-		"other endpoints":   {", endpoints: [mcp]", ", endpoints: [mcp/a]", ""},
-		"a later end":       {", expires: 2027-01-01", ", expires: 2028-01-01", "- - 2027-01-02"},
-		"an earlier end":    {", expires: 2028-01-01", ", expires: 2027-01-01", "- - 2027-01-02"},
-		"no end":            {", expires: 2027-01-01", "", "- - 2027-01-02"},
-		"a first end":       {"", ", expires: 2027-01-01", "- - 2027-01-02"},
-	} {
-		c := refused(key(test.old), key(test.next))
-		got := ""
-		if k := c.Auth.APIKeys[0]; k.Name == "a" {
-			list := func(s string) string { return cmp.Or(strings.Trim(s, "[]"), "-") }
-			got = list(fmt.Sprint(k.CIDRs)) + " " + list(fmt.Sprint(k.Endpoints)) + " never"
-			if !k.Expires.IsZero() {
-				got = strings.Replace(got, "never", k.Expires.Format(time.DateOnly), 1)
-			}
-		}
-		if got != test.want || !c.Auth.Needed() {
-			t.Errorf("%s: %q, want %q; authentication is needed: %v", name, got, test.want, c.Auth.Needed())
-		}
-	}
-	issuer := func(more string) string { return "auth: { jwt: [{ issuer: https://i.example, " + more + " }] }\n" }
-	for name, test := range map[string]struct{ old, next, want string }{
-		"another audience":   {"audiences: [x, y]", "audiences: [y, z]", "[y] [] map[]"},
-		"no common audience": {"audiences: [x]", "audiences: [y]", ""},
-		"scopes":             {"audiences: [x], required_scopes: [a]", "audiences: [x], required_scopes: [b]", "[x] [a b] map[]"},
-		"claims": {"audiences: [x], required_claims: { tid: one }", "audiences: [x], required_claims: { hd: two }",
-			"[x] [] map[hd:two tid:one]"},
-		"another claim": {"audiences: [x], required_claims: { tid: one }", "audiences: [x], required_claims: { tid: two }", ""},
-		"other keys":    {"audiences: [x]", "audiences: [x], jwks_url: https://i.example/keys", ""},
-	} {
-		c := refused(issuer(test.old), issuer(test.next))
-		got := ""
-		for _, i := range c.Auth.JWT {
-			got = fmt.Sprint(i.Audiences, " ", i.RequiredScopes, " ", i.RequiredClaims)
-		}
-		if got != test.want || !c.Auth.Needed() {
-			t.Errorf("%s: %q, want %q; authentication is needed: %v", name, got, test.want, c.Auth.Needed())
-		}
-	}
-	proxy := func(key, proxies string) string {
-		return strings.Replace(key, " }] }", " }], trusted_proxies: ["+proxies+"] }", 1)
-	}
-	inside := key(", cidrs: [10.0.0.0/8, 192.0.2.0/24]")
-	if c := refused(proxy(inside, "10.1.2.3/32"), proxy(inside, "192.0.2.7/32, 10.1.2.3/32")); fmt.Sprint(c.Auth.APIKeys[0].CIDRs) != "[10.0.0.0/8]" {
-		t.Errorf("beside another proxy the key is accepted from %v", c.Auth.APIKeys[0].CIDRs)
-	}
-	if c := refused(proxy(inside, "10.0.0.0/7"), inside); fmt.Sprint(c.Auth.APIKeys[0].CIDRs) != "[192.0.2.0/24]" {
-		t.Errorf("without a proxy the key is accepted from %v", c.Auth.APIKeys[0].CIDRs)
-	}
-	only := key(", cidrs: [10.0.0.0/8]")
-	if c := refused(proxy(only, "10.0.0.0/7"), only); c.Auth.APIKeys[0].Name == "a" {
-		t.Errorf("a key with no network left is accepted from %v", c.Auth.APIKeys[0].CIDRs)
-	}
-	if c := refused("", key("")); !c.Auth.Needed() || c.Auth.APIKeys[0].Name == "a" {
-		t.Error("the first key of a refused file does not close the listener")
-	}
-	if c := refused("auth: { jwt: [{ issuer: https://i.example, audiences: [x] }], scope_capabilities: { s: [a, b], o: [c] } }\n",
-		"auth: { jwt: [{ issuer: https://i.example, audiences: [x] }], scope_capabilities: { s: [b, c] } }\n"); fmt.Sprint(
-		c.Auth.ScopeCapabilities) != "map[o:[] s:[b]]" {
-		t.Errorf("the scopes allow %v", c.Auth.ScopeCapabilities)
-	}
-	if c := refused("endpoints: { e: { match: { group: staff } } }\n"+key(""), "endpoints: { e: { match: { group: admins } } }\n"+key("")); len(c.Endpoints) > 0 {
-		t.Errorf("the endpoints are %v", c.Endpoints)
 	}
 }

@@ -3,9 +3,11 @@
 // Config lists the sections of the file. Load parses the YAML (yaml.go, scalar.go), expands
 // references to variables and files (reference.go), validates the values (validate.go) and warns
 // about the machine (check.go, check_sandbox.go). Every mistake has a line and a remedy
-// (problem.go, hint.go). places.go has the default paths. pack.go turns an upstream with the key
-// pack into a command, and pack_servers.go adds the servers of a pack. A proxy, and most commands,
-// block an upstream with a mistake instead of rejecting the file (blocked.go).
+// (problem.go, hint.go). change.go follows a changed file, by the table of effects.go, and both.go
+// joins two files if a reload is refused in part. places.go has the default paths. pack.go turns an
+// upstream with the key pack into a command, and pack_servers.go adds the servers of a pack. A
+// proxy, and most commands, block an upstream with a mistake instead of rejecting the file
+// (blocked.go).
 package config
 
 import (
@@ -88,6 +90,10 @@ type Config struct {
 	// Packs are the absolute paths of the packs of upstreams. Load replaces the key pack of an
 	// upstream by a command that serves the pack.
 	Packs map[string]string `yaml:"-"`
+
+	// Both are the two files of a reload that was refused in part; nil if the configuration is that of one
+	// file. Compile needs them. All other fields have what is in force.
+	Both *Pair `yaml:"-"`
 }
 
 // Auth is the file's auth section.

@@ -15,6 +15,7 @@ import (
 	"strings"
 
 	"junction/auth/store"
+	"junction/policy"
 	"junction/upstream/prose"
 )
 
@@ -153,17 +154,19 @@ func advertiseProblem(address string) string {
 
 // Shared describes the parts of the configuration that clients meet: a name and a keyed digest for
 // each part, in the form "auth=1f2e3d4c ~policies=5a6b7c8d …". Processes over one database must have
-// equal parts, except those whose name begins with ~. These may differ while a change is rolled out.
+// equal parts, except those whose name begins with ~. These may differ while a change is rolled out. A
+// reload that was refused in part does not change the others.
 func (c *Config) Shared(key []byte) (string, error) {
-	own := c.Auth
+	own := c.whole().Auth
 	own.APIKeys, own.TrustedProxies = nil, nil
 	text := fmt.Sprintf("~schema=%d", store.Latest())
 	for _, part := range []struct {
 		name  string
 		value any
-	}{{"public_url", c.PublicURL}, {"auth", own}, {"names", c.Names.WithDefaults()}, {"~api_keys", c.Auth.APIKeys},
-		{"~trusted_proxies", c.Auth.TrustedProxies}, {"~upstreams", c.Upstreams}, {"~endpoints", c.Endpoints},
-		{"~policies", c.Policies}, {"~limits", c.Limits.WithDefaults()}} {
+	}{{"public_url", c.PublicURL}, {"auth", own}, {"names", c.whole().Names.WithDefaults()},
+		{"~api_keys", c.Auth.APIKeys}, {"~trusted_proxies", c.Auth.TrustedProxies}, {"~upstreams", c.Upstreams},
+		{"~endpoints", c.Endpoints},
+		{"~policies", c.rules()}, {"~limits", c.Limits.WithDefaults()}} {
 		plain, err := json.Marshal(part.value)
 		if err == nil {
 			plain, err = withoutZeros(plain)
@@ -176,6 +179,14 @@ func (c *Config) Shared(key []byte) (string, error) {
 		text += " " + part.name + "=" + hex.EncodeToString(mac.Sum(nil)[:8])
 	}
 	return text, nil
+}
+
+// rules returns the policies of each file in force.
+func (c *Config) rules() any {
+	if c.Both != nil {
+		return []policy.Config{c.Both.Old.Policies, c.Both.Next.Policies}
+	}
+	return c.Policies
 }
 
 // withoutZeros returns JSON without the members that are null, false or empty. So a key of the file that a

@@ -45,6 +45,7 @@ type Proxy struct {
 	Unread    func() string            // returns why the last reload failed; "" if it did not
 	Warnings  func() config.Problems   // returns the likely mistakes of the file in force
 	Restart   func() string            // returns which changes of the file wait for a restart; "" if none
+	Partial   func() *config.Partial   // returns what of the file is not in force, beside Restart; nil if nothing
 	Process   Process                  // for /status
 	Metrics   http.Handler             // answers /metrics
 	Parts     func() []health.State    // returns the state of what Junction depends on
@@ -220,11 +221,29 @@ type Report struct {
 	Issuers  []auth.ProviderStatus `json:"issuers,omitempty"` // issuers of accepted tokens
 	Reload   string                `json:"reload,omitempty"`  // why a changed file is not in force
 	Restart  string                `json:"restart,omitempty"` // which changes wait for a restart
+	Partial  *config.Partial       `json:"partial,omitempty"` // what else of the file is not in force
 	// likely mistakes of the file in force, as junction check prints them; at most config.MostWarnings
 	Warnings     config.Problems `json:"warnings,omitempty"`
 	MoreWarnings int             `json:"more_warnings,omitempty"` // that Warnings leaves out
 	// callers that exceeded a limit within the last minute, the latest first
 	Overuse []budget.Overuse `json:"overuse,omitempty"`
+}
+
+// Unfollowed returns sentences about what of the configuration file is not in force; none if all of it is.
+func (r *Report) Unfollowed() (lines []string) {
+	switch {
+	case r.Reload == "" && r.Restart == "":
+		return nil
+	case r.Reload == "":
+		return []string{"A part of the configuration file is not in force: " + r.Restart + "."}
+	case r.Partial == nil:
+		return []string{"The changed configuration file is not in force: " + prose.Flat(r.Reload)}
+	}
+	lines = []string{"A part of the configuration file is not in force: " + prose.Flat(r.Reload)}
+	for _, line := range r.Partial.Lines() {
+		lines = append(lines, "Of this part, "+line)
+	}
+	return lines
 }
 
 // code returns the HTTP status for the report.
@@ -293,7 +312,7 @@ func (p *Proxy) Report(stopping context.Context) Report {
 			r.Disabled = append(r.Disabled, name)
 		}
 	}
-	r.Reload, r.Restart = p.Unread(), p.Restart()
+	r.Reload, r.Restart, r.Partial = p.Unread(), p.Restart(), p.Partial()
 	r.Warnings, r.MoreWarnings = config.Lasting(p.Warnings())
 	r.Issuers = p.Providers.Status()
 	r.Problems = append(r.Problems, p.Server.Snapshot().Problems()...)

@@ -326,7 +326,8 @@ func (p *Proxy) diagnose(ctx context.Context, only []string) (Diagnosis, error) 
 	}
 	if why := p.Unread(); why != "" {
 		d.Findings = append(d.Findings, Finding{Grave: true,
-			Text: "the changed configuration file is not in force: " + why,
+			Text: "the changed configuration file is not in force: " + strings.Join(append([]string{why},
+				p.Partial().Lines()...), "; "),
 			Advice: "correct the file, or restart Junction if the change needs it; this command lists all mistakes: " +
 				config.Command(p.File, "check")})
 	}

@@ -76,6 +76,8 @@ type WhyReason struct {
 	Annotations string `json:"annotations,omitempty"`
 	Note        string `json:"note,omitempty"`
 	Place       string `json:"place,omitempty"` // the file and the line of the rule
+	// Newer: the reason is of the newer file. A reload was refused in part, so that both files decide.
+	Newer bool `json:"newer,omitempty"`
 }
 
 // WhyQuery is the query of /why: a caller, an endpoint and the name of an item.
@@ -354,7 +356,7 @@ func (p *Proxy) itemOf(x *view.Explanation, s upstream.Status, who policy.Subjec
 	allowed, denied := open, false
 	for _, r := range x.Reasons {
 		j := WhyReason{Missing: r.Missing, Scopes: r.Scopes, Layer: r.Layer, Policy: r.Policy, Enforced: r.Enforced,
-			Rule: r.Rule, Where: r.Where, Annotations: r.Annotations, Note: r.Note}
+			Rule: r.Rule, Where: r.Where, Annotations: r.Annotations, Note: r.Note, Newer: r.Also}
 		if r.Rule != "" {
 			j.Verdict = r.Verdict.String()
 		}
@@ -393,6 +395,10 @@ func (p *Proxy) itemOf(x *view.Explanation, s upstream.Status, who policy.Subjec
 		if !who.Address.IsValid() && slices.ContainsFunc(p.Config().Policies, byAddress) {
 			advise("Policies with a cidr were not checked; give the caller's address with --from")
 		}
+	}
+	if p.Partial() != nil && !x.Visible {
+		advise("a reload was refused in part, so that the old file and the new one must both allow it: %s",
+			config.Command(p.File, "status"))
 	}
 	if a.Held != "" {
 		item := x.Upstream + "/" + x.Own

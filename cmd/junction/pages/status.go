@@ -82,8 +82,9 @@ type statusData struct {
 	diagnose.Report
 	Title, Version string
 	URL, File      string
-	Heading        string // how many servers work
-	Zone           string // of the times, which a script writes again in that of the browser
+	Heading        string   // how many servers work
+	Lacking        []string // what of the file is not in force
+	Zone           string   // of the times, which a script writes again in that of the browser
 	Upstreams      []upstreamData
 	More           int // problems of tools that the page does not show
 	Calls          []Call
@@ -137,11 +138,11 @@ func (s *Status) data() statusData {
 	now := time.Now()
 	d := statusData{Report: s.Report(), Title: "Status", Version: s.Version, URL: s.URL, File: s.File,
 		Calls: s.Calls.Last(), Zone: now.Format("MST")}
-	d.Heading = diagnose.Summary(d.Report.Upstreams)
+	d.Heading, d.Lacking = diagnose.Summary(d.Report.Upstreams), d.Unfollowed()
 	if d.More = max(len(d.Problems)-mostProblems, 0); d.More > 0 {
 		d.Problems = d.Problems[:mostProblems]
 	}
-	d.Fine = len(d.Problems)+len(d.Overuse)+len(d.Warnings) == 0 && d.Reload == ""
+	d.Fine = len(d.Problems)+len(d.Overuse)+len(d.Warnings) == 0 && len(d.Lacking) == 0
 	for _, issuer := range d.Issuers {
 		d.Fine = d.Fine && issuer.Err == ""
 	}

@@ -77,6 +77,7 @@ type statusJSON struct {
 	Log        string   `json:"log"`
 	Failure    string   `json:"failure,omitempty"` // why the last process has ended
 	Reload     string   `json:"reload,omitempty"`  // why the file is not in force
+	InPart     bool     `json:"in_part,omitempty"` // the stricter of the old file and the new one decides
 	Variables  []string `json:"variables,omitempty"`
 }
 
@@ -98,6 +99,7 @@ func (s *Service) status(ctx context.Context) statusJSON {
 		defer cancel()
 		if r, err := cli.AwaitReload(ctx, s.unit.File); err == nil {
 			j.Reload = r.Reload
+			j.InPart = r.Partial != nil
 		}
 	} else {
 		j.Failure = s.host.failure(s.unit.File)
@@ -159,7 +161,9 @@ func (j *statusJSON) text(file string) string {
 	if j.Failure != "" {
 		row("Failed", j.Failure)
 	}
-	if j.Reload != "" {
+	if j.InPart {
+		row("Mistake", "the file is in force only in part: "+j.Reload+"; see: "+config.Command(file, "status"))
+	} else if j.Reload != "" {
 		row("Mistake", "the file is not in force: "+j.Reload+"; Junction serves its last good content; see: "+
 			config.Command(file, "check"))
 	}

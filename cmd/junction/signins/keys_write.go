@@ -218,7 +218,7 @@ If several keys have the same NAME, choose one with --hash, or delete them with 
 			for _, i := range chosen {
 				revoked = append(revoked, f.keys[i].Hash)
 			}
-			running, inForce := cli.AwaitRevoked(cmd.Context(), f.path, revoked)
+			running, unfollowed, inForce := cli.AwaitRevoked(cmd.Context(), f.path, revoked)
 			if asJSON {
 				return errors.Join(inForce, cli.PrintValue(stdout, struct {
 					Name    string   `json:"name"`
@@ -227,7 +227,9 @@ If several keys have the same NAME, choose one with --hash, or delete them with 
 					Backup  string   `json:"backup"`
 					Running bool     `json:"running"` // a junction on this machine serves the file
 					Refused bool     `json:"refused"` // and does not accept the keys any more
-				}{args[0], revoked, f.path, backup, running, running && inForce == nil}))
+					// sentences about what of the file is not in force
+					Unfollowed []string `json:"unfollowed,omitempty"`
+				}{args[0], revoked, f.path, backup, running, running && inForce == nil, unfollowed}))
 			}
 			if inForce != nil {
 				return fmt.Errorf("%s of %s was deleted from %s (backup: %s), but %w", prose.Count(len(chosen), "key"),
@@ -237,6 +239,9 @@ If several keys have the same NAME, choose one with --hash, or delete them with 
 			if !running {
 				effect = "No junction on this machine serves the file. A junction on another machine applies the " +
 					"change when its copy of the file changes."
+			}
+			for _, line := range unfollowed {
+				effect += "\n" + line
 			}
 			err = cli.Tellf(stdout, "Revoked: %s of %s in %s. Backup: %s. %s\n", prose.Count(len(chosen), "key"),
 				args[0], f.path, backup, effect)
