@@ -33,7 +33,8 @@ func Listen(value string) (paths []string, err error) {
 		return nil, nil
 	}
 	if err := json.Unmarshal([]byte(value), &paths); err != nil {
-		return nil, fmt.Errorf("the variable %s is no list of paths; unset it, or start the pack by Junction: %w", Told, err)
+		return nil, fmt.Errorf("the variable %s is no list of paths; unset it, or start the pack by Junction: %w",
+			Told, err)
 	}
 	return paths, nil
 }
