@@ -152,7 +152,7 @@ var arrows = map[string][]string{
 	"cmd/junction-pack": {"cmd/junction-pack/cli", "cmd/build", "upstream/sandbox"},
 	"cmd/pack/skill":    {"cmd/pack/manifest", "cmd/pack/tree", "upstream/definition", "upstream/files", "upstream/raw"},
 	"cmd/junction-pack/cli": {"cmd/pack/skill", "cmd/pack/tree", "cmd/pack/lock", "cmd/pack/manifest", "cmd/pack/openapi", "cmd/pack/plan",
-		"cmd/pack", "upstream/prose", "upstream/shell", "cmd/junction-pack/serve"},
+		"cmd/pack", "upstream/prose", "upstream/sandbox", "upstream/shell", "cmd/junction-pack/serve"},
 	"cmd/pack": {"cmd/pack/command", "cmd/pack/manifest", "cmd/pack/openapi", "cmd/pack/skill",
 		"cmd/pack/web", "proxy/schema", "upstream/definition", "upstream/raw"}, // Junction reads capabilities there
 	"cmd/pack/openapi": {"cmd/pack/manifest", "cmd/pack/template", "cmd/pack/web", "upstream/prose",
@@ -161,7 +161,7 @@ var arrows = map[string][]string{
 	"cmd/pack/web":     {"cmd/pack/manifest", "cmd/pack/template", "auth/fetch", "upstream/loopback", "upstream/pace"},
 	"cmd/pack/command": {"cmd/pack/manifest", "cmd/pack/template", "upstream/sandbox", "upstream/stdio"},
 	"cmd/pack/manifest": {"cmd/pack/template", "upstream/files", "upstream/prose", "upstream/yamlread", "proxy/schema",
-		"upstream/command", "upstream/raw", "upstream/shell", "upstream/loopback"},
+		"upstream/command", "upstream/raw", "upstream/sandbox", "upstream/shell", "upstream/loopback"},
 	"cmd/watch": {"upstream/pace"},
 	"cmd/junction-pack/serve": {"cmd/pack", "cmd/pack/manifest", "cmd/pack/skill", "cmd/watch", "proxy/origin",
 		"upstream/definition", "upstream/files", "upstream/raw"},

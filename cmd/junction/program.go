@@ -252,7 +252,8 @@ func (p *program) apply(c *config.Config) {
 	o := upstream.Options{
 		Defaults: c.Defaults, MessageLimit: limits.Message, Depth: limits.Nesting, Items: limits.Items,
 		Refresh: c.Catalog.Refresh, Grace: c.Catalog.Grace,
-		Version: version(), Self: executable, Sandboxes: p.sandboxes, Log: p.log, Hooks: p.upstreamHooks(),
+		Version: version(), Self: executable, Sandboxes: p.sandboxes, Writable: c.Writable,
+		Log: p.log, Hooks: p.upstreamHooks(),
 		Observer: p.telemetry.Calls(), Credentials: p.credentials(c), Memory: p.server.UpstreamMemory,
 	}
 	if p.catalogs != nil {

@@ -21,7 +21,8 @@ type Sandbox struct {
 	Read []string `yaml:"read" example:"[/srv/notes]"`
 	// Write lists files and folders that the command may also change. It may create and remove
 	// files in these folders. For the sandbox of each command of the file, no link in them is followed,
-	// and no program, dir or certificate there is readable by default.
+	// and no program, dir or certificate there is readable by default. With Require, the command does
+	// not start if it may change a file that decides what commands may use.
 	Write []string `yaml:"write" example:"[/srv/notes]"`
 	// TCP lists the ports that it may connect to, on any host, or is the word all. Only all allows
 	// listening. Default: none. UDP is not restricted.

@@ -18,6 +18,7 @@ import (
 	"junction/cmd/pack/skill"
 	"junction/cmd/pack/tree"
 	"junction/upstream/prose"
+	"junction/upstream/sandbox"
 )
 
 // ServeOptions configure Serve.
@@ -87,6 +88,11 @@ func (p *priorities) WithGroup(string) slog.Handler { return p }
 func Serve(ctx context.Context, path string, o ServeOptions) error {
 	log := o.log()
 	s := &serving{path: path, checksum: o.Checksum, enable: o.Enable, log: log, runners: pack.NewRunners(log)}
+	writable, err := sandbox.Listen(os.Getenv(sandbox.Told))
+	if err != nil {
+		return err
+	}
+	s.runners.Command.Writable = writable
 	p, err := s.load(ctx)
 	if err != nil {
 		return err

@@ -35,7 +35,7 @@ func LoadServing(file string, getenv func(string) (string, bool), running bool) 
 
 // ParseServing is LoadServing for a text that was the content of the file, at the start of a proxy.
 func ParseServing(file string, text []byte, getenv func(string) (string, bool)) (*Config, error) {
-	c, d := parse(file, text, getenv, false)
+	c, d := parse(file, text, getenv)
 	problems, ok := errors.AsType[Problems](d.err())
 	if ok && len(c.block(d, problems, false)) > 0 {
 		return nil, problems
@@ -92,8 +92,8 @@ func (c *Config) Rejecting(problems Problems) (rejecting Problems) {
 	return rejecting
 }
 
-// disabled reports whether n is the entry of a disabled upstream, whose references are not
-// resolved.
+// disabled reports whether n is the entry of a disabled upstream, in which a reference that cannot
+// be resolved is no mistake.
 func disabled(path string, n *yaml.Node) bool {
 	section, name, _ := strings.Cut(path, ".")
 	if section != "upstreams" || name == "" || strings.ContainsAny(name, ".[") || n.Kind != yaml.MappingNode {

@@ -269,6 +269,8 @@ func (x *narrowing) stricter(r, old, next *Config) {
 		r.Auth.Disputed = disputed(old.Auth.TrustedProxies, next.Auth.TrustedProxies)
 	}
 	x.audiences(r, old, next)
+	r.Writable = union(union(old.Writable, next.Writable),
+		union(upstream.Writable(old.Upstreams, ""), upstream.Writable(next.Upstreams, "")))
 	for name, u := range r.Upstreams {
 		n := next.Upstreams[name]
 		if n.Off() {

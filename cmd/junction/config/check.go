@@ -254,6 +254,9 @@ func (d *decoder) warnings(c *Config) Problems {
 			warn(at+".command", "%s", notRunnable(&u))
 		}
 	}
+	for _, ch := range d.confined {
+		warn(ch.path, "%s", ch.text)
+	}
 	if file := c.Audit.File; file != "" && file != AuditStderr {
 		if info, err := os.Stat(filepath.Dir(file)); err != nil || !info.IsDir() {
 			warn("audit.file", "there is no folder %s; nothing starts until there is", filepath.Dir(file))

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	"junction/auth/store"
 	"junction/upstream"
 	"junction/upstream/sandbox"
 )
@@ -29,11 +28,7 @@ func (c *Config) warnSandbox(at string, u *upstream.Config, d *decoder, warn fun
 		warn(at, "this machine does not enforce all of it, and the command starts all the same, "+
 			"because require is not true: %s", missing)
 	}
-	paths := upstream.Writable(c.Upstreams, Sandboxes(KeyDir("", getenv), file))
-	if key := c.Sessions.KeyFile; key != "" {
-		paths = append(paths, upstream.Writable(c.Upstreams, Sandboxes(filepath.Dir(key), file))...)
-	}
-	writable, err := sandbox.NewWritable(paths)
+	writable, err := sandbox.NewWritable(c.writable(file, getenv))
 	if err != nil {
 		warn(at+".write", "%v; that upstream cannot start", err)
 	}
@@ -41,19 +36,14 @@ func (c *Config) warnSandbox(at string, u *upstream.Config, d *decoder, warn fun
 	for _, key := range slices.Sorted(maps.Keys(absent)) {
 		warn(at+"."+key, "%s; that upstream cannot start", absent[key])
 	}
-	for _, list := range []struct {
-		key, verb string
-		paths     []string
-	}{{"read", "read", u.Sandbox.Read}, {"write", "change", u.Sandbox.Write}} {
-		for i, p := range list.paths {
-			if own := c.within(p, file, getenv); own != "" {
-				warn(fmt.Sprintf("%s.%s[%d]", at, list.key, i), "lets the command %s %s; name a narrower path",
-					list.verb, own)
-			}
+	for i, p := range u.Sandbox.Read {
+		if own := c.within(p, file, getenv); own != "" {
+			warn(fmt.Sprintf("%s.read[%d]", at, i), "lets the command read %s; name a narrower path", own)
 		}
 	}
 	if sandbox.Kernel().Enforces() {
 		c.warnWritable(at, u, writable, warn)
+		warnShown(at, u, getenv, warn)
 	}
 	if own := c.within(u.Dir, file, getenv); own != "" && u.WideDir() == "" {
 		warn(at, "makes the working directory readable, and with it %s; set dir to another folder", own)
@@ -109,36 +99,40 @@ func (c *Config) warnWritable(at string, u *upstream.Config, writable sandbox.Wr
 	}
 }
 
+// warnShown warns of paths of write in a folder that every confined command may read.
+func warnShown(at string, u *upstream.Config, getenv func(string) (string, bool),
+	warn func(path, format string, args ...any)) {
+	var environment []string
+	for _, name := range []string{"PATH", "HOME"} {
+		if value, ok := getenv(name); ok {
+			environment = append(environment, name+"="+value)
+		}
+	}
+	shown := append(sandbox.System(), sandbox.Programs("", environment, nil)...)
+	for i, path := range u.Sandbox.Write {
+		real, err := sandbox.NewWritable([]string{path})
+		if err != nil || len(real) == 0 {
+			continue
+		}
+		if k := slices.IndexFunc(shown, func(f string) bool {
+			folder, err := sandbox.NewWritable([]string{f})
+			return err == nil && real[0] != f && sandbox.Covers(folder, real[0])
+		}); k >= 0 {
+			warn(fmt.Sprintf("%s.write[%d]", at, i), "is in %s, where every confined command may read and run files, "+
+				"also those that this command writes; name a path elsewhere", shown[k])
+		}
+	}
+}
+
 // installer reports whether a command downloads packages when it starts.
 func installer(command []string) bool {
 	return len(command) > 0 && slices.Contains([]string{"npx", "uvx", "bunx", "pnpx"}, filepath.Base(command[0]))
 }
 
-// within returns the name of a secret of Junction that is inside path or contains it; "" if there
-// is none.
+// within returns the first file of Junction that is inside path or contains it; "" if there is none.
 func (c *Config) within(path, file string, getenv func(string) (string, bool)) string {
-	if !filepath.IsAbs(path) {
-		return ""
-	}
-	paths := []string{filepath.Clean(path)}
-	if real, err := filepath.EvalSymlinks(path); err == nil && real != paths[0] {
-		paths = append(paths, real)
-	}
-	database := c.Storage.DSN
-	if c.Storage.Driver == store.Postgres {
-		database = ""
-	}
-	for _, own := range []struct{ what, path string }{
-		{"the configuration file", file}, {"the key of sessions", c.Sessions.KeyFile},
-		{"the master keys", c.Storage.KeyFile},
-		{"the sign-ins", database}, {"the accepted definitions", c.Pins},
-		{"the keys and sign-ins of Junction", KeyDir("", getenv)},
-	} {
-		secret, err := filepath.Abs(own.path)
-		if own.path != "" && err == nil && (sandbox.Covers(paths, secret) ||
-			sandbox.Covers([]string{secret}, paths[0])) {
-			return own.what + ", " + secret
-		}
+	if own := c.own(file, getenv).Changed(path); own != nil {
+		return own.String()
 	}
 	return ""
 }

@@ -2,12 +2,12 @@
 //
 // Config lists the sections of the file. Load parses the YAML (yaml.go, scalar.go), expands
 // references to variables and files (reference.go), validates the values (validate.go) and warns
-// about the machine (check.go, check_sandbox.go). Every mistake has a line and a remedy
-// (problem.go, hint.go). change.go follows a changed file, by the table of effects.go, and both.go
-// joins two files if a reload is refused in part. places.go has the default paths. pack.go turns an
-// upstream with the key pack into a command, and pack_servers.go adds the servers of a pack. A
-// proxy, and most commands, block an upstream with a mistake instead of rejecting the file
-// (blocked.go).
+// about the machine (check.go, check_sandbox.go). deciding.go keeps confined commands from changing
+// the files that decide about sandboxes. Every mistake has a line and a remedy (problem.go, hint.go).
+// change.go follows a changed file, by the table of effects.go, and both.go joins two files if a reload
+// is refused in part. places.go has the default paths. pack.go turns an upstream with the key pack into
+// a command, and pack_servers.go adds the servers of a pack. A proxy, and most commands, block an
+// upstream with a mistake instead of rejecting the file (blocked.go).
 package config
 
 import (
@@ -90,6 +90,9 @@ type Config struct {
 	// Packs are the absolute paths of the packs of upstreams. Load replaces the key pack of an
 	// upstream by a command that serves the pack.
 	Packs map[string]string `yaml:"-"`
+	// Writable are the paths that confined commands may change, besides those of Upstreams: the tools of
+	// all packs, the servers of packs that are off, and what the other file of Both permits.
+	Writable []string `yaml:"-"`
 
 	// Both are the two files of a reload that was refused in part; nil if the configuration is that of one
 	// file. Compile needs them. All other fields have what is in force.
@@ -266,7 +269,7 @@ func load(file string, getenv func(string) (string, bool)) (*Config, *decoder, P
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	c, d := parse(file, text, getenv, false)
+	c, d := parse(file, text, getenv)
 	return c, d, d.warnings(c), d.err()
 }
 
@@ -278,14 +281,13 @@ func readFile(file string) ([]byte, error) {
 	return text, nil
 }
 
-// Parse is Load for text that is, or will become, the content of the file. It also resolves the
-// references of disabled upstreams, as far as possible. If the text has mistakes, the error is
-// Problems, and the Config has the readable part of the text.
+// Parse is Load for text that is, or will become, the content of the file. If the text has mistakes,
+// the error is Problems, and the Config has the readable part of the text.
 func Parse(file string, text []byte, getenv func(string) (string, bool)) (*Config, error) {
 	if len(text) > maxFile {
 		return nil, fmt.Errorf("%s would be larger than %d KiB", file, maxFile>>10)
 	}
-	c, d := parse(file, text, getenv, true)
+	c, d := parse(file, text, getenv)
 	return c, d.err()
 }
 
@@ -323,7 +325,7 @@ func LoadKeys(file string) (*Config, []int, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	c, d := parse(file, text, os.LookupEnv, false)
+	c, d := parse(file, text, os.LookupEnv)
 	if len(c.Rejecting(d.Problems)) > 0 {
 		return nil, nil, Unusable(file, d.Problems)
 	}
@@ -343,9 +345,8 @@ func Unusable(file string, ps Problems) error {
 // parse returns the readable part of a text, and the decoder with its lines and mistakes. The file
 // name is used in messages and as the base of relative paths in ${file:…}. all resolves the
 // references of disabled upstreams, too.
-func parse(file string, text []byte, getenv func(string) (string, bool), all bool) (*Config, *decoder) {
+func parse(file string, text []byte, getenv func(string) (string, bool)) (*Config, *decoder) {
 	c, d := defaultConfig(), newDecoder(file, getenv)
-	d.all = all
 	if d.decode(text, c) {
 		c.lower()
 		if c.Audit.relative() {
@@ -355,6 +356,7 @@ func parse(file string, text []byte, getenv func(string) (string, bool), all boo
 		d.reserve(c)
 		c.separate()
 		c.validate(d)
+		c.confine(d)
 	}
 	d.Problems.Sort()
 	return c, d

@@ -53,7 +53,7 @@ func testEnv() func(string) (string, bool) {
 
 // parseText is Load for a text, without the warnings.
 func parseText(file string, text []byte, getenv func(string) (string, bool)) (*Config, error) {
-	c, d := parse(file, text, getenv, false)
+	c, d := parse(file, text, getenv)
 	if len(d.Problems) > 0 {
 		return nil, d.Problems
 	}
@@ -191,7 +191,7 @@ func TestExampleMentionsEveryKey(t *testing.T) {
 	commented := regexp.MustCompile(`(?m)^( *)#([^ #\n])`)
 	all := commented.ReplaceAll(text, []byte("$1$2"))
 	all = bytes.Replace(all, []byte("driver: sqlite"), []byte("driver: postgres"), 1) // which replicas need
-	c, d := parse("example", all, environment(map[string]string{"HOME": "/home/me", "GITHUB_TOKEN": "token"}), false)
+	c, d := parse("example", all, environment(map[string]string{"HOME": "/home/me", "GITHUB_TOKEN": "token"}))
 	if len(d.Problems) > 0 {
 		t.Fatalf("with all keys uncommented:\n%v", d.Problems)
 	}
@@ -419,7 +419,7 @@ func TestReferences(t *testing.T) {
 		{in: strings.Repeat("${file:"+full+"}", maxReferenced/maxReferencedFile+1),
 			wrong: []string{"the references of the file stand for more than 4 MiB; use fewer or shorter ones"}},
 	} {
-		e := expander{dir: dir, getenv: environment(vars), left: maxReferenced}
+		e := expander{dir: dir, named: map[string]bool{}, getenv: environment(vars), left: maxReferenced}
 		got, _, wrong := e.expand(tt.in)
 		if !slices.Equal(wrong, tt.wrong) {
 			t.Errorf("expand(%.40q): %q, want %q", tt.in, wrong, tt.wrong)

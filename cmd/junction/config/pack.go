@@ -99,10 +99,20 @@ func (d *decoder) usePacks(c *Config) {
 		if len(u.Command) == 0 && u.URL == "" { // also if the pack is wrong, so that no command is missing
 			u.Command, u.Dir = append(command, c.Packs[name]), folderOf(c.Packs[name])
 			u.OwnLimits = true // each tool of a pack has a timeout
+			u.Confines = true
 		}
 		c.Upstreams[name] = u
+		if d.broken(at + ".pack") {
+			continue
+		}
+		if p, err := manifest.Load(c.Packs[name], manifest.Options{Unresolved: true}); err == nil {
+			d.manifests[name] = p // packWarnings and packProblems report others
+		}
 		if !u.Off() {
 			d.useServers(c, name)
+		}
+		for _, w := range d.packWrites(c, name) {
+			c.Writable = append(c.Writable, w.path)
 		}
 	}
 }

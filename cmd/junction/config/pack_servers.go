@@ -15,13 +15,9 @@ import (
 // its rules, limits and capabilities. The sandbox of the entry replaces that of the manifest.
 func (d *decoder) useServers(c *Config, name string) {
 	at := "upstreams." + name
-	servers := d.servers[at]
-	if len(servers) == 0 || d.broken(at+".pack") || d.broken(at+".servers") {
+	servers, p := d.servers[at], d.manifests[name]
+	if p == nil || d.broken(at+".servers") {
 		return
-	}
-	p, err := manifest.Load(c.Packs[name], manifest.Options{Unresolved: true})
-	if err != nil {
-		return // packWarnings and packProblems report it
 	}
 	for i, server := range servers {
 		where := fmt.Sprintf("%s.servers[%d]", at, i)
@@ -57,14 +53,7 @@ func (d *decoder) serverOf(u *upstream.Config, name, where string, m *manifest.M
 	} else {
 		u.Prefix = nil
 	}
-	refs := d.refs
-	refs.dir = m.Dir
-	refs.getenv = func(variable string) (string, bool) {
-		if variable == "PACK_DIR" {
-			return m.Dir, true
-		}
-		return entry.Variable(variable, d.refs.getenv)
-	}
+	refs := d.packRefs(&entry, m)
 	value := func(r manifest.Ref) string {
 		text, used, wrong := refs.expand(r.Source)
 		for _, ref := range used {
@@ -106,4 +95,18 @@ func (d *decoder) serverOf(u *upstream.Config, name, where string, m *manifest.M
 		}
 		u.Sandbox = &box
 	}
+}
+
+// packRefs returns the expander for the manifest of a pack. References get the variables that the
+// entry passes to the pack.
+func (d *decoder) packRefs(entry *upstream.Config, m *manifest.Manifest) expander {
+	refs := d.refs
+	refs.dir = m.Dir
+	refs.getenv = func(variable string) (string, bool) {
+		if variable == "PACK_DIR" {
+			return m.Dir, true
+		}
+		return entry.Variable(variable, d.refs.getenv)
+	}
+	return refs
 }

@@ -24,8 +24,9 @@ import (
 type expander struct {
 	dir    string // the base of relative paths
 	getenv func(string) (string, bool)
-	unset  string // the variable of the last reference that could not be resolved
-	left   int    // bytes left for values of references, so that aliases of large files stay bounded
+	unset  string          // the variable of the last reference that could not be resolved
+	left   int             // bytes left for values of references, so that aliases of large files stay bounded
+	named  map[string]bool // the absolute paths of the files that references name
 }
 
 // A reference is one reference in a value, and its replacement.
@@ -125,6 +126,9 @@ func (e *expander) read(path string) (value, problem string) {
 	full := path
 	if !filepath.IsAbs(full) {
 		full = filepath.Join(e.dir, full)
+	}
+	if absolute, err := filepath.Abs(full); err == nil {
+		e.named[absolute] = true
 	}
 	text, err := files.Read(full, maxReferencedFile)
 	if err != nil {

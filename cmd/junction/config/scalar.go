@@ -41,10 +41,6 @@ func (d *decoder) text(path string, n *yaml.Node, v reflect.Value) bool {
 		return false
 	}
 	off := d.off[entry(path)]
-	if off && !d.all && (strings.Contains(n.Value, "${") || strings.HasPrefix(n.Value, "env:")) {
-		d.mark(path) // not resolved, so that the value cannot be checked
-		return false
-	}
 	d.refs.unset = ""
 	text, refs, wrong := d.refs.expand(n.Value)
 	for _, r := range refs {
@@ -55,8 +51,11 @@ func (d *decoder) text(path string, n *yaml.Node, v reflect.Value) bool {
 			d.secrets[entry(path)] = append(d.secrets[entry(path)], r)
 		}
 	}
+	if len(wrong) > 0 && isWrite(path) {
+		d.unsure[path] = wrong[0]
+	}
 	if off && len(wrong) > 0 {
-		d.mark(path)
+		d.mark(path) // the value cannot be checked
 		return false
 	}
 	for _, w := range wrong {

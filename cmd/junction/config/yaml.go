@@ -7,6 +7,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"junction/auth"
+	"junction/cmd/pack/manifest"
 	"junction/upstream"
 	"junction/upstream/prose"
 	"junction/upstream/yamlread"
@@ -22,17 +23,21 @@ type decoder struct {
 	secrets map[string][]reference // the values of references, by entry
 
 	off        map[string]bool     // entries of disabled upstreams
-	all        bool                // resolve the references of disabled upstreams, too
 	unresolved map[string]bool     // paths with a reference that cannot be resolved
 	unset      map[string]string   // the variable of such a path; "" if the reference is of another kind
 	variables  map[string][]string // the paths that refer to each variable of the environment
 	packs      map[string]string   // the packs of the entries that have one
 	servers    map[string][]string // the servers of packs that entries name
+
+	manifests map[string]*manifest.Pack // the packs of entries; nil for those that cannot be read
+	unsure    map[string]string         // paths of write that cannot be resolved, and why
+	confined  []change                  // what confined commands may change and should not
 }
 
 func newDecoder(file string, getenv func(string) (string, bool)) *decoder {
 	d := &decoder{
-		refs:    expander{dir: filepath.Dir(file), getenv: getenv, left: maxReferenced},
+		refs: expander{dir: filepath.Dir(file), getenv: getenv, left: maxReferenced,
+			named: map[string]bool{}},
 		wrong:   map[string]bool{},
 		secrets: map[string][]reference{},
 
@@ -42,6 +47,9 @@ func newDecoder(file string, getenv func(string) (string, bool)) *decoder {
 		variables:  map[string][]string{},
 		packs:      map[string]string{},
 		servers:    map[string][]string{},
+
+		manifests: map[string]*manifest.Pack{},
+		unsure:    map[string]string{},
 	}
 	d.Reader = yamlread.Reader{File: file, Value: d.value, Unknown: d.unknown, Mark: d.mark, Conceal: d.conceal,
 		Key: d.key}

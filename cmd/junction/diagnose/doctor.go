@@ -397,7 +397,7 @@ func File(ctx context.Context, version, file string, c *config.Config, only []st
 		Sandboxes: config.Sandboxes(config.KeyDir(c.Sessions.KeyFile, os.LookupEnv), file),
 		Log:       slog.New(slog.DiscardHandler),
 	}
-	o.Writable = upstream.Writable(c.Upstreams, o.Sandboxes)
+	o.Writable = append(upstream.Writable(c.Upstreams, o.Sandboxes), c.Writable...)
 	var set upstream.Set
 	var all []examinee
 	var known, personal []string

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -23,29 +24,34 @@ import (
 // Runner runs the commands of a pack. The zero value is ready to use, and safe for concurrent use.
 type Runner struct {
 	Log *slog.Logger // nil discards
+	// Writable are the paths that confined commands outside of the pack may change.
+	Writable []string
 
 	watchdog stdio.Watchdog
 	writable atomic.Pointer[[]string] // see Confine; nil before its first call
 }
 
-// Confine tells the runner the sandboxes of all tools of a pack: no link that one of them can make
-// decides what another one may use.
+// Confine tells the runner the sandboxes of all tools of a pack: no link that one of them, or a
+// command outside of the pack, can make decides what another one may use. The sandboxes of earlier
+// calls count, too: commands of the manifest before may still run. One goroutine at a time calls it.
 func (r *Runner) Confine(tools []*manifest.Tool) {
-	var paths []string
+	paths := slices.Clone(r.others())
 	for _, t := range tools {
 		if t.Sandbox != nil {
 			paths = append(paths, t.Sandbox.Write...)
 		}
 	}
+	slices.Sort(paths)
+	paths = slices.Compact(paths)
 	r.writable.Store(&paths)
 }
 
-// others returns the paths that the commands of the pack may change.
+// others returns the paths that confined commands may change.
 func (r *Runner) others() []string {
 	if paths := r.writable.Load(); paths != nil {
 		return *paths
 	}
-	return nil
+	return r.Writable
 }
 
 // grace is the time between SIGTERM and SIGKILL, twice.

@@ -136,7 +136,7 @@ func TestSandboxed(t *testing.T) {
 	}
 }
 
-// TestSandboxedByOthers: a link that the command of one tool may make decides nothing for another tool.
+// TestSandboxedByOthers: a link that another command may make decides nothing for the command of a tool.
 func TestSandboxedByOthers(t *testing.T) {
 	if missing := sandbox.Kernel().Missing(&sandbox.Rules{}); missing != "" {
 		t.Skip("NOT TESTED: " + missing)
@@ -145,13 +145,22 @@ func TestSandboxedByOthers(t *testing.T) {
 	if err := os.Symlink("/etc", filepath.Join(w, "link")); err != nil {
 		t.Fatal(err)
 	}
-	r := Runner{Log: authtest.Log(t)}
 	writer := tool(t, dir, `command: ["true"]`, "sandbox: { require: true }")
 	reader := tool(t, dir, `command: [cat, /etc/fstab]`, "sandbox: { require: true }")
 	writer.Sandbox.Write, reader.Sandbox.Read = []string{w}, []string{filepath.Join(w, "link")}
-	r.Confine([]*manifest.Tool{writer, reader})
-	if out, _, err := r.Run(t.Context(), reader, nil); err == nil || !strings.Contains(err.Error(), "is a link below") {
-		t.Errorf("the tool reads %q, %v", out, err)
+	for name, r := range map[string]*Runner{
+		"another tool": {Log: authtest.Log(t)}, "a tool of the manifest before": {Log: authtest.Log(t)},
+		"a command outside of the pack": {Log: authtest.Log(t), Writable: []string{w}},
+	} {
+		if r.Writable == nil {
+			r.Confine([]*manifest.Tool{writer, reader})
+		}
+		if name != "another tool" {
+			r.Confine([]*manifest.Tool{reader})
+		}
+		if out, _, err := r.Run(t.Context(), reader, nil); err == nil || !strings.Contains(err.Error(), "is a link below") {
+			t.Errorf("after a link of %s, the tool reads %q, %v", name, out, err)
+		}
 	}
 }
 

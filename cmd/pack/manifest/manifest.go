@@ -2,8 +2,8 @@
 //
 // manifest.go, tool.go, http.go, prompt.go, api.go and server.go have the keys of a file. Load finds
 // the files, decode.go parses their YAML strictly, reference.go resolves ${VAR} and ${file:…}, and
-// check.go validates the values. All mistakes are reported at once, each with its file, line and
-// remedy (problem.go).
+// check.go validates the values. deciders.go keeps commands from changing the manifest. All mistakes
+// are reported at once, each with its file, line and remedy (problem.go).
 package manifest
 
 import (
@@ -150,7 +150,6 @@ func Load(at string, o Options) (*Pack, error) {
 		pack.Dir, o.skills = at, hasSkills(at)
 	}
 	var decoders []*decoder
-	mistaken := false
 	names := map[string]string{}
 	left := int64(maxFiles)
 	unique := func(d *decoder, path, name, is, format string) {
@@ -179,9 +178,10 @@ func Load(at string, o Options) (*Pack, error) {
 		}
 		pack.Manifests = append(pack.Manifests, m)
 		pack.Warnings = append(pack.Warnings, d.warnings...)
-		decoders, mistaken = append(decoders, d), mistaken || len(d.Problems) > 0
+		decoders = append(decoders, d)
 	}
-	if mistaken {
+	pack.confine(at, decoders)
+	if slices.ContainsFunc(decoders, func(d *decoder) bool { return len(d.Problems) > 0 }) {
 		var problems Problems
 		for i, d := range decoders {
 			d.Problems = append(d.Problems, pack.Manifests[i].missing()...)
