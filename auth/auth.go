@@ -148,7 +148,7 @@ type Guard struct {
 	// must not block, and may be nil.
 	Accepted func(p *Principal, requestID string, r *http.Request)
 	// Checked is called for each token that was checked, with the OAuth error code of its refusal,
-	// or "" if it was accepted. It must not block, and may be nil.
+	// with unknown_key if its key is not known yet, or with "" if it was accepted. It must not block, and may be nil.
 	Checked func(code string)
 }
 
@@ -228,6 +228,9 @@ func (g *Guard) Authenticate(w http.ResponseWriter, r *http.Request) *Principal 
 	case errors.Is(err, ErrInvalidToken):
 		status, code = http.StatusUnauthorized, "invalid_token"
 		reject(w, status, rejection{code, err.Error()}, g.Resources, r.URL.Path)
+	case errors.Is(err, errNewKey): // anyone can cause it: it is neither logged as an error nor an outage
+		status, code = http.StatusServiceUnavailable, unknownKey
+		unavailable(w, "the key of the token is not known yet; try again later")
 	case err != nil || p == nil:
 		status, code = http.StatusServiceUnavailable, "temporarily_unavailable"
 		if g.Log != nil && r.Context().Err() == nil {
@@ -379,6 +382,10 @@ func challenge(why rejection) string {
 	}
 	return c
 }
+
+// unknownKey is the code of a refusal by errNewKey, for Guard.Refused and Guard.Checked. The client
+// gets temporarily_unavailable.
+const unknownKey = "unknown_key"
 
 // unavailable answers 503 without a challenge, so that the client keeps its token.
 func unavailable(w http.ResponseWriter, description string) {

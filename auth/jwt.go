@@ -79,7 +79,7 @@ func (i *issuer) verify(ctx context.Context, token string, hash Hash) (*Principa
 	if err := i.header(jws.Signatures[0].Header); err != nil {
 		return nil, err
 	}
-	payload, key, err := i.keys.verify(ctx, jws)
+	payload, key, err := i.keys.verify(ctx, jws, i.skew)
 	if err != nil {
 		return nil, err
 	}

@@ -44,6 +44,8 @@ type keySet struct {
 type keys struct {
 	list   []jose.JSONWebKey
 	prints map[string]bool
+	asked  time.Time       // when the fetch began
+	before map[string]bool // the key ids of the keys before
 }
 
 const (
@@ -57,6 +59,10 @@ const (
 
 var errSignature = fmt.Errorf("%w: it is not signed by a key of its issuer", ErrInvalidToken)
 
+// errNewKey is for a token with an unknown key that may be newer than the last fetch, while the time for
+// the next fetch has not come. It does not wrap ErrInvalidToken, so that the client keeps the token.
+var errNewKey = errors.New("its key is not known yet")
+
 // unavailableError means that an issuer could not be reached.
 type unavailableError struct {
 	issuer string
@@ -67,12 +73,13 @@ func (e *unavailableError) Error() string { return e.issuer + ": " + e.err.Error
 func (e *unavailableError) Unwrap() error { return e.err }
 
 // verify returns the payload of a token with one signature, and the fingerprint of the key. The
-// caller has checked the algorithm. An error that does not wrap ErrInvalidToken means that keys
-// could not be fetched.
-func (k *keySet) verify(ctx context.Context, jws *jose.JSONWebSignature) (payload []byte, print string, err error) {
+// caller has checked the algorithm. skew is the tolerated clock difference. An error that does not wrap
+// ErrInvalidToken means that keys could not be fetched, or is errNewKey.
+func (k *keySet) verify(ctx context.Context, jws *jose.JSONWebSignature, skew time.Duration) (
+	payload []byte, print string, err error) {
 	now := k.current.Load()
 	if now == nil {
-		if err := k.load(ctx, false); err != nil {
+		if _, err := k.load(ctx, false); err != nil {
 			return nil, "", err
 		}
 		now = k.current.Load()
@@ -82,17 +89,46 @@ func (k *keySet) verify(ctx context.Context, jws *jose.JSONWebSignature) (payloa
 	if payload == nil {
 		// The issuer may have replaced a key under the same id, so an invalid signature also causes
 		// a fetch. If that fails, the known keys decide.
-		if err := k.load(ctx, true); err != nil && (!known || ctx.Err() != nil) {
+		asked, err := k.load(ctx, true)
+		if err != nil && (!known || ctx.Err() != nil) {
 			return nil, "", err
 		}
 		if next := k.current.Load(); next != now {
-			payload, print, _ = next.verify(jws)
+			now = next
+			payload, print, known = now.verify(jws)
+		}
+		if payload == nil && !known && !asked && now.mayLack(jws, skew) {
+			return nil, "", errNewKey
 		}
 	}
 	if payload == nil {
 		return nil, "", errSignature
 	}
 	return payload, print, nil
+}
+
+// mayLack reports whether the unknown key of a token may be newer than the keys: its id is not that of a key
+// that the issuer has removed, and the token may have been issued after the fetch. mayLack reads iat
+// without a check of the signature: a forged claim changes only the error.
+func (k *keys) mayLack(jws *jose.JSONWebSignature, skew time.Duration) bool {
+	var c claims
+	if k.before[jws.Signatures[0].Header.KeyID] || json.Unmarshal(jws.UnsafePayloadWithoutVerification(), &c) != nil {
+		return false
+	}
+	issued, there, err := c.time("iat")
+	return err == nil && (!there || issued.After(k.asked.Add(-skew)))
+}
+
+// ids returns the ids of the keys that have one.
+func (k *keys) ids() map[string]bool {
+	ids := map[string]bool{}
+	if k != nil {
+		for i := range k.list {
+			ids[k.list[i].KeyID] = true
+		}
+		delete(ids, "")
+	}
+	return ids
 }
 
 // has reports whether the issuer still has the key with a fingerprint, as far as is known.
@@ -139,17 +175,18 @@ func (k *keySet) renew() {
 	}
 }
 
-// load fetches the keys and waits. If the last fetch was too recent, it returns the result of that.
-// unfit means that the current keys do not fit a token.
-func (k *keySet) load(ctx context.Context, unfit bool) error {
+// load fetches the keys and waits. If a fetch runs, or the last fetch was too recent, it returns the
+// result of that, and asked is false. unfit means that the current keys do not fit a token.
+func (k *keySet) load(ctx context.Context, unfit bool) (asked bool, err error) {
 	k.mu.Lock()
 	now := k.p.now()
 	switch {
 	case k.loading != nil:
 	case now.Before(k.retry), unfit && now.Before(k.cooled):
 		defer k.mu.Unlock()
-		return k.err
+		return false, k.err
 	default:
+		asked = true
 		k.begin()
 		if unfit {
 			k.cooled = now.Add(keysCooldown)
@@ -158,16 +195,16 @@ func (k *keySet) load(ctx context.Context, unfit bool) error {
 	done := k.loading
 	k.mu.Unlock()
 	if done == nil {
-		return &unavailableError{k.issuer, context.Canceled} // we are shutting down
+		return false, &unavailableError{k.issuer, context.Canceled} // we are shutting down
 	}
 	select {
 	case <-done:
 	case <-ctx.Done():
-		return ctx.Err()
+		return false, ctx.Err()
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.err
+	return asked, k.err
 }
 
 func (k *keySet) status() ProviderStatus {
@@ -187,6 +224,7 @@ func (k *keySet) begin() {
 		return
 	}
 	k.loading = done
+	asked := k.p.now()
 	go func() {
 		defer k.p.fetching.leave()
 		found, at, err := k.fetch(at)
@@ -202,6 +240,7 @@ func (k *keySet) begin() {
 			return
 		}
 		k.err, k.failed, k.retry, k.url = nil, 0, time.Time{}, at
+		found.asked, found.before = asked, k.current.Load().ids()
 		k.current.Store(found)
 		k.fresh.Store(k.p.now().Add(keysFresh).UnixNano())
 	}()

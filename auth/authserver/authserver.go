@@ -117,6 +117,7 @@ type Server struct {
 	pages        *pages
 	routes       http.Handler
 	limits       rateLimits
+	bodies       bodies
 	logOverLimit rate.Sometimes // limits the log line about rejected addresses
 	cache        tokenCache
 
@@ -232,10 +233,10 @@ func (srv *Server) router() http.Handler {
 	public("/.well-known/oauth-authorization-server", srv.metadata, reads)
 	// for clients that append the path of the endpoint
 	public("/.well-known/oauth-authorization-server/*", srv.metadata, reads)
-	public("/oauth/register", srv.limited(srv.limits.register, srv.register), post)
-	public("/oauth/token", srv.limitedToken(srv.token), post)
-	public("/oauth/revoke", srv.limited(srv.limits.revoke, srv.revoke), post)
-	m.HandleFunc(logoutPath+"{idp}", srv.limited(srv.limits.logout, srv.backchannelLogout))
+	public("/oauth/register", srv.limited(srv.limits.register, srv.received(limitRegister, srv.register)), post)
+	public("/oauth/token", srv.received(limitToken, srv.limitedToken(srv.token)), post)
+	public("/oauth/revoke", srv.limited(srv.limits.revoke, srv.received(limitRevoke, srv.revoke)), post)
+	m.HandleFunc(logoutPath+"{idp}", srv.limited(srv.limits.logout, srv.received(limitLogout, srv.backchannelLogout)))
 	get := func(pattern string, answer http.Handler) {
 		m.Method(http.MethodGet, pattern, answer)
 		m.Method(http.MethodHead, pattern, answer)

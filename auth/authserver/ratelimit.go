@@ -46,7 +46,7 @@ func (g *rateLimit) pass(from netip.Addr, now time.Time) limitResult {
 	if !g.near.pass(networkOf(from), now) {
 		return overSourceLimit
 	}
-	if wide, err := from.Prefix(48); err == nil && from.Is6() && !g.wide.pass(wide, now) {
+	if wide := wideNetworkOf(from); wide.IsValid() && !g.wide.pass(wide, now) {
 		return overSourceLimit
 	}
 	if !g.all.AllowN(now, 1) {
@@ -63,6 +63,14 @@ func networkOf(from netip.Addr) netip.Prefix {
 		bits = 64
 	}
 	network, _ := from.Prefix(bits)
+	return network
+}
+
+// wideNetworkOf returns the /48 of an IPv6 address; other addresses have none.
+func wideNetworkOf(from netip.Addr) (network netip.Prefix) {
+	if from.Is6() {
+		network, _ = from.Prefix(48)
+	}
 	return network
 }
 
@@ -224,22 +232,31 @@ func (srv *Server) limitedPage(g *rateLimit, known *knownLimit, answer pageHandl
 			w.Header().Set("Retry-After", "5")
 			why = "This browser, or your network address, opens too many pages. Wait a few seconds, then try again."
 		}
+		var err error
+		if why == "" {
+			why = srv.receive(g.what, w, r, func() { err = answer(w, r) })
+		}
 		if why != "" {
 			return stop(http.StatusTooManyRequests, pageData{Title: "Too many requests", Text: why})
 		}
-		return answer(w, r)
+		return err
 	}
 }
 
 // overLimit returns the reason to reject a request, "" if it is within the limit.
 func (srv *Server) overLimit(g *rateLimit, w http.ResponseWriter, r *http.Request) string {
-	by := callerOf(r.Context())
-	over := g.pass(by.from, srv.now())
+	return srv.rejection(g.what, g.pass(callerOf(r.Context()).from, srv.now()), w, r)
+}
+
+// rejection returns the reason to reject a request with such a result, "" if it is within the limit. what
+// is one of Limitable.
+func (srv *Server) rejection(what string, over limitResult, w http.ResponseWriter, r *http.Request) string {
 	if over != withinLimit {
-		srv.limitReached(g.what)
+		srv.limitReached(what)
 	}
 	switch over {
 	case overSourceLimit:
+		by := callerOf(r.Context())
 		srv.logOverLimit.Do(func() {
 			srv.log.Warn("rejecting sign-in requests: too many from one address. "+
 				"If it is a reverse proxy, add it to auth.trusted_proxies; if many users share it, raise "+

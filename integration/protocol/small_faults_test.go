@@ -3,6 +3,7 @@ package protocol
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -10,6 +11,8 @@ import (
 	"strings"
 	"testing"
 
+	"junction/auth"
+	"junction/auth/authtest"
 	"junction/integration/harness"
 	"junction/proxy/front"
 	"junction/proxy/scope"
@@ -165,6 +168,60 @@ func TestForeignDeletedSessionStaysDeleted(t *testing.T) {
 	p.MustRestart(t)
 	if got := ping(stays); got != 200 {
 		t.Errorf("without the file a session is answered %d, want 200", got)
+	}
+}
+
+// TestForeignDeletedSessionsOfAnother: a caller who deletes many sessions brings back no deleted session of
+// another caller, neither at once nor after restarts.
+func TestForeignDeletedSessionsOfAnother(t *testing.T) {
+	harness.Waits(t)
+	harness.InMemory(t, "it restarts one process at its own address")
+	keys, entries := map[string]string{}, ""
+	for _, name := range []string{"ann", "bob"} {
+		keys[name] = auth.NewKey()
+		authtest.Secret("an API key", keys[name])
+		hash, err := auth.HashKey(keys[name])
+		if err != nil {
+			t.Fatal(err)
+		}
+		entries += fmt.Sprintf("{ name: %s, hash: %q }, ", name, hash)
+	}
+	const most = 20
+	p := harness.MustProgram(t, fmt.Sprintf("upstreams: { demo: { command: [junction, demo] } }\n"+
+		"auth: { api_keys: [ %s ] }\nlimits: { sessions: %d }\n", entries, most))
+	p.MustReady(t, harness.Patience)
+	begin := func(name string) *harness.Client {
+		c := harness.NewClient(t, &harness.Endpoint{URL: p.URL}, client.EraLegacy)
+		c.Key = keys[name]
+		c.MustInitialize(t, "2025-11-25")
+		return c
+	}
+	ping := func(c *harness.Client) int {
+		return c.Post(t, `{"jsonrpc":"2.0","id":"p","method":"ping"}`).Status
+	}
+	var anns []*harness.Client
+	for range 3 {
+		c := begin("ann")
+		c.MustDo(t, "DELETE")
+		anns = append(anns, c)
+	}
+	for round := range 3 {
+		var last *harness.Client
+		for range 3 * most {
+			last = begin("bob")
+			last.MustDo(t, "DELETE")
+		}
+		for i, c := range append(anns, last) {
+			if got := ping(c); got != 404 {
+				t.Errorf("round %d: deleted session %d is answered %d, want 404", round, i, got)
+			}
+		}
+		p.MustRestart(t)
+		for i, c := range append(anns, last) {
+			if got := ping(c); got != 404 {
+				t.Errorf("after restart %d: deleted session %d is answered %d, want 404", round+1, i, got)
+			}
+		}
 	}
 }
 

@@ -1,12 +1,16 @@
 package signin
 
 import (
+	"bufio"
 	"fmt"
+	"io"
+	"net"
 	"net/http"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"junction/auth/authtest"
 	"junction/integration/harness"
@@ -155,5 +159,69 @@ func flood(t *testing.T, from string, pages ...string) (stop func()) {
 	return func() {
 		done.Store(true)
 		all.Wait()
+	}
+}
+
+// TestUnfinishedBodiesOfAStranger: a stranger opens more connections than its share allows, and finishes
+// no body. Junction reads only the bodies of the share. Forms of users behind the same address are
+// answered, and those of other addresses.
+func TestUnfinishedBodiesOfAStranger(t *testing.T) {
+	_, up := upstreamtest.Start(t, upstreamtest.Script{})
+	c := mustCompany(t, up, "", "", "  trusted_proxies: [127.0.0.1/32]")
+	for from, head := range map[string]string{
+		"198.51.100.7": "Content-Length: 65536\r\n\r\n",
+		"198.51.100.8": "Transfer-Encoding: chunked\r\n\r\nfde8\r\n",
+	} {
+		t.Run(head[:10], func(t *testing.T) {
+			const share, surplus = 64, 20 // 4 MiB of 64 KiB
+			begun := "POST /oauth/token HTTP/1.1\r\nHost: " + strings.TrimPrefix(c.origin, "http://") +
+				"\r\nX-Forwarded-For: " + from + "\r\nContent-Type: application/x-www-form-urlencoded\r\n" + head
+			answers := make(chan string, share+surplus)
+			for range share + surplus {
+				conn, err := net.Dial("tcp", strings.TrimPrefix(c.origin, "http://"))
+				if err != nil {
+					t.Fatal(err)
+				}
+				var reader sync.WaitGroup
+				t.Cleanup(func() { conn.Close(); reader.Wait() })
+				reader.Go(func() {
+					if line, err := bufio.NewReader(conn).ReadString('\n'); err == nil {
+						answers <- line
+					}
+				})
+				if _, err := io.WriteString(conn, begun+strings.Repeat("x", 1000)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for range surplus {
+				select {
+				case line := <-answers:
+					if line != "HTTP/1.1 429 Too Many Requests\r\n" {
+						t.Errorf("a surplus body is answered %q", line)
+					}
+				case <-time.After(harness.Patience):
+					t.Fatal("a surplus body is not answered")
+				}
+			}
+			for from, want := range map[string][2]int{from: {401, 429}, "203.0.113.9": {401, 400}} {
+				for i, more := range []int{10, 8000} {
+					r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, c.origin+"/oauth/token",
+						strings.NewReader("grant_type=refresh_token&refresh_token="+strings.Repeat("x", more)))
+					if err != nil {
+						t.Fatal(err)
+					}
+					r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+					r.Header.Set("X-Forwarded-For", from)
+					resp, err := http.DefaultClient.Do(r)
+					if err != nil {
+						t.Fatal(err)
+					}
+					resp.Body.Close()
+					if resp.StatusCode != want[i] {
+						t.Errorf("a form of %d bytes from %s: %d, want %d", more, from, resp.StatusCode, want[i])
+					}
+				}
+			}
+		})
 	}
 }

@@ -232,7 +232,7 @@ func (f legacyFront) delete(x *request) error {
 			return proxy.UnavailableError("the session was not deleted: the database cannot be reached")
 		}
 	}
-	f.sessions.delete(id)
+	f.sessions.delete(id, x.Principal.ID)
 	x.reply.w.WriteHeader(http.StatusNoContent)
 	return nil
 }

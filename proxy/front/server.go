@@ -21,7 +21,6 @@ package front
 import (
 	"context"
 	"log/slog"
-	"maps"
 	"net"
 	"net/http"
 	"strings"
@@ -45,13 +44,13 @@ type Options struct {
 	// Members are the processes over one database. With nil the process is alone.
 	Members members.Members
 
-	// SessionDeleted is called when a legacy client has deleted its session; it may be nil. hash is of
-	// the session ID; until is the time when the ID expires. Pass the hashes to a later Server with the
-	// same key as DeletedSessions. It must not block.
-	SessionDeleted func(hash [16]byte, until time.Time)
-	// DeletedSessions are the hashes from earlier calls of SessionDeleted. The Server does not change
-	// the map.
-	DeletedSessions map[[16]byte]time.Time
+	// SessionDeleted is called when a legacy client has deleted its session; it may be nil. The
+	// parameters are the hashes of its principal and of its ID, and the time when the ID expires. Pass
+	// them to a later Server with the same key as DeletedSessions. It must not block.
+	SessionDeleted func(principal, session [16]byte, until time.Time)
+	// DeletedSessions are those of earlier calls of SessionDeleted. The Server takes ownership. nil has
+	// none.
+	DeletedSessions *DeletedSessions
 }
 
 // Observer observes the requests of clients, for metrics and traces. Its methods are called by
@@ -95,7 +94,9 @@ func New(o Options) *Server {
 	s := &Server{Core: proxy.New(core), observer: o.Observer, members: o.Members}
 	s.limits = s.Limits()
 	s.sessions = newSessions(o.Key.Box("session"), s.limits.Sessions, o.Sessions.withDefaults())
-	maps.Copy(s.sessions.deleted, o.DeletedSessions)
+	if o.DeletedSessions != nil {
+		s.sessions.deleted = o.DeletedSessions
+	}
 	s.sessions.tell = o.SessionDeleted
 	if s.members != nil {
 		s.sessions.self = s.members.Self

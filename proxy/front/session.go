@@ -72,11 +72,15 @@ type sessions struct {
 	byID    map[string]*entry
 	order   *list.List // of *entry, the latest used in front
 	holders map[budget.Account]*holder
-	most    holders                              // all holders; one with the most sessions is first
-	forget  func(*session)                       // called with mu held when a session is evicted or ended; may be nil
-	deleted map[[16]byte]time.Time               // hashes of IDs, with their expiry
-	tell    func(hash [16]byte, until time.Time) // called for each deleted ID; may be nil
+	most    holders        // all holders; one with the most sessions is first
+	forget  func(*session) // called with mu held when a session is evicted or ended; may be nil
+	deleted *DeletedSessions
+	tell    func(principal, session [16]byte, until time.Time) // called for each deleted ID; may be nil
 }
+
+// DeletedSessions are deleted sessions: by the hash of their principal, the hashes of their IDs, with the
+// expiry of each.
+type DeletedSessions = bounded.Shared[[16]byte, [16]byte, time.Time]
 
 // entry is a session in memory. It is in two lists: that of all sessions, and that of its holder.
 type entry struct {
@@ -118,7 +122,7 @@ var (
 func newSessions(box *seal.Box, max int, c Sessions) *sessions {
 	return &sessions{box: box, max: max, idle: c.Idle, maxAge: c.MaxAge,
 		byID: map[string]*entry{}, order: list.New(), holders: map[budget.Account]*holder{},
-		deleted: map[[16]byte]time.Time{}}
+		deleted: &DeletedSessions{Max: max}}
 }
 
 // create begins a session of the account's principal and returns its id. The session is nil if this
@@ -165,7 +169,7 @@ func (ss *sessions) open(id string, a budget.Account) (sealed sealedSession, err
 	}
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
-	if _, gone := ss.deleted[hash(id)]; gone {
+	if _, gone := ss.deleted.Get(hash(id)); gone {
 		return sealed, errUnknownSession
 	}
 	return sealed, nil
@@ -297,26 +301,26 @@ func (ss *sessions) remove(id string, s *session) {
 	}
 }
 
-// delete ends a session permanently, with its calls and streams.
-func (ss *sessions) delete(id string) {
+// delete ends a session of a principal permanently, with its calls and streams.
+func (ss *sessions) delete(id, principal string) {
 	now := time.Now()
 	ss.mu.Lock()
 	e, ok := ss.byID[id]
 	if ok {
 		ss.drop(e)
 	}
-	gone, until := hash(id), now.Add(ss.maxAge)
-	bounded.Put(&ss.deleted, ss.max, gone, until, now.After)
+	owner, gone, until := hash(principal), hash(id), now.Add(ss.maxAge)
+	ss.deleted.Put(owner, gone, until, now.After)
 	ss.mu.Unlock()
 	if ss.tell != nil {
-		ss.tell(gone, until)
+		ss.tell(owner, gone, until)
 	}
 	if ok {
 		e.s.close(errUnknownSession)
 	}
 }
 
-// hash returns the hash of a deleted ID.
+// hash returns the hash of a session ID, or of a principal.
 func hash(id string) [16]byte {
 	sum := sha256.Sum256([]byte(id))
 	return [16]byte(sum[:16])

@@ -3,6 +3,7 @@
 //
 //   - [Put] adds to a map whose entries all count the same. The lock of the caller guards the map, so
 //     that a reader needs only a read lock, and other fields can change together with the map.
+//   - [Shared] is such a map whose entries have owners: an owner with the most entries loses its oldest.
 //   - [Cache] counts bytes. Several caches of different types share the bytes of one [Room].
 //
 // Not here are limits that refuse a request or put it into a common account instead of dropping an

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"maps"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -15,13 +14,15 @@ import (
 	"sync"
 	"time"
 
+	"junction/upstream/bounded"
 	"junction/upstream/files"
 	"junction/upstream/pace"
 )
 
 // This file stores the sessions that clients have deleted, so that they stay deleted after a
 // restart. A session id contains the whole sealed session and would otherwise be valid until it
-// expires. The file has only hashes.
+// expires. The file has only hashes: each line has those of the principal and of the session, and the
+// expiry in Unix seconds.
 
 // Sessions appends deleted sessions to a file, in its own goroutine. A nil *Sessions
 // stores nothing.
@@ -31,8 +32,8 @@ type Sessions struct {
 	log  *slog.Logger
 
 	mu      sync.Mutex
-	waiting map[[16]byte]time.Time // not yet written; at most max
-	lines   int                    // in the file; owned by run
+	waiting *deleted // not yet written
+	lines   int      // in the file; owned by run
 
 	once sync.Once     // closes stop
 	wake chan struct{} // 1-buffered
@@ -40,16 +41,18 @@ type Sessions struct {
 	done chan struct{}
 }
 
+// deleted are sessions by the hash of their principal, with their expiry.
+type deleted = bounded.Shared[[16]byte, [16]byte, time.Time]
+
 // OpenSessions opens the file in dir, the folder of the key that seals session ids. It also returns
 // the sessions of the file that have not expired. Without dir the result is nil, since sessions end
 // with the process. Unreadable parts of the file are logged and ignored.
-func OpenSessions(dir string, max int, log *slog.Logger) (*Sessions, map[[16]byte]time.Time) {
+func OpenSessions(dir string, max int, log *slog.Logger) (*Sessions, *deleted) {
 	if dir == "" {
 		return nil, nil
 	}
 	e := &Sessions{file: filepath.Join(dir, "ended-sessions"), max: max, log: log,
-		waiting: map[[16]byte]time.Time{},
-		wake:    make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{})}
+		waiting: &deleted{Max: max}, wake: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{})}
 	known, err := e.read(time.Now())
 	if err != nil {
 		log.Warn("cannot read all deleted sessions; the others are ignored, and the file is written anew at the next "+
@@ -60,13 +63,11 @@ func OpenSessions(dir string, max int, log *slog.Logger) (*Sessions, map[[16]byt
 	return e, known
 }
 
-// Add stores a session until the given time. It does not block, and drops the session if max
-// sessions wait to be written.
-func (e *Sessions) Add(hash [16]byte, until time.Time) {
+// Add stores a session of a principal until the given time. It does not block, and drops the oldest
+// session of a principal if too many wait to be written.
+func (e *Sessions) Add(principal, session [16]byte, until time.Time) {
 	e.mu.Lock()
-	if len(e.waiting) < e.max {
-		e.waiting[hash] = until
-	}
+	e.waiting.Put(principal, session, until, nil)
 	e.mu.Unlock()
 	pace.Wake(e.wake)
 }
@@ -90,9 +91,9 @@ func (e *Sessions) run() {
 		}
 		e.mu.Lock()
 		list := e.waiting
-		e.waiting = map[[16]byte]time.Time{}
+		e.waiting = &deleted{Max: e.max}
 		e.mu.Unlock()
-		if len(list) == 0 {
+		if list.Len() == 0 {
 			continue
 		}
 		if err := e.write(list); err != nil {
@@ -104,71 +105,72 @@ func (e *Sessions) run() {
 
 // write appends sessions to the file. A file that has grown too long is rewritten without expired
 // sessions.
-func (e *Sessions) write(list map[[16]byte]time.Time) error {
-	if e.lines+len(list) <= 2*e.max {
+func (e *Sessions) write(list *deleted) error {
+	if e.lines+list.Len() <= 2*e.max {
 		f, err := os.OpenFile(e.file, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
 		if err != nil {
 			return err
 		}
 		_, err = f.WriteString(sessionsText(list)) // one write, so that lines of two processes do not mix
-		e.lines += len(list)
+		e.lines += list.Len()
 		return errors.Join(err, f.Close())
 	}
-	known, _ := e.read(time.Now()) // includes the sessions that another process has written
-	if known == nil {
-		known = map[[16]byte]time.Time{}
-	}
-	maps.Copy(known, list)
-	for hash := range known {
-		if len(known) <= e.max {
-			break
-		}
-		if _, latest := list[hash]; !latest {
-			delete(known, hash)
-		}
-	}
+	now := time.Now()
+	known, _ := e.read(now) // includes the sessions that another process has written
+	list.Each(func(principal, session [16]byte, until time.Time) { known.Put(principal, session, until, now.After) })
 	if err := files.Write(e.file, []byte(sessionsText(known))); err != nil {
 		return err
 	}
-	e.lines = len(known)
+	e.lines = known.Len()
 	return nil
 }
 
-// sessionsText returns a line for each session: its hash and its expiry in Unix seconds.
-func sessionsText(list map[[16]byte]time.Time) string {
+// sessionsText returns a line for each session.
+func sessionsText(list *deleted) string {
 	var b strings.Builder
-	for hash, until := range list {
-		fmt.Fprintf(&b, "%x %d\n", hash, until.Unix())
-	}
+	list.Each(func(principal, session [16]byte, until time.Time) {
+		fmt.Fprintf(&b, "%x %x %d\n", principal, session, until.Unix())
+	})
 	return b.String()
 }
 
 // read returns the sessions of the file that have not expired. An error about invalid lines, or too
 // many lines, may come with sessions.
-func (e *Sessions) read(now time.Time) (map[[16]byte]time.Time, error) {
+func (e *Sessions) read(now time.Time) (*deleted, error) {
+	known := &deleted{Max: e.max}
 	f, err := os.Open(e.file)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
+		return known, nil
 	} else if err != nil {
-		return nil, err
+		return known, err
 	}
 	defer f.Close()
-	known, lines := map[[16]byte]time.Time{}, bufio.NewScanner(f)
+	lines := bufio.NewScanner(f)
 	var odd error
 	for e.lines = 0; lines.Scan(); {
 		if e.lines++; e.lines > 16*e.max {
 			return known, fmt.Errorf("it has more than %d lines", 16*e.max)
 		}
-		name, at, _ := strings.Cut(lines.Text(), " ")
-		hash, err := hex.DecodeString(name)
-		until, bad := strconv.ParseInt(at, 10, 64)
-		if err != nil || bad != nil || len(hash) != 16 {
-			odd = fmt.Errorf("line %d is not the hash of a session and a time", e.lines)
+		var principal, session [16]byte
+		fields := strings.Split(lines.Text(), " ")
+		if len(fields) != 3 || !unhex(&principal, fields[0]) || !unhex(&session, fields[1]) {
+			odd = fmt.Errorf("line %d has no hashes of a principal and a session", e.lines)
 			continue
 		}
-		if end := time.Unix(until, 0); now.Before(end) && len(known) < e.max {
-			known[[16]byte(hash)] = end
+		until, err := strconv.ParseInt(fields[2], 10, 64)
+		if err != nil {
+			odd = fmt.Errorf("line %d has no time", e.lines)
+			continue
+		}
+		if end := time.Unix(until, 0); now.Before(end) {
+			known.Put(principal, session, end, nil)
 		}
 	}
 	return known, errors.Join(odd, lines.Err())
+}
+
+// unhex decodes a hash, and reports whether the text is one.
+func unhex(to *[16]byte, text string) bool {
+	b, err := hex.DecodeString(text)
+	return err == nil && copy(to[:], b) == len(to) && len(b) == len(to)
 }

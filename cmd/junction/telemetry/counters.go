@@ -51,7 +51,7 @@ var reasons = []string{"origin", "proxy", "host", "policy", "endpoint", "too_lar
 var notifications = []string{"progress", "message"}
 
 // tokenResults are those of token checks.
-var tokenResults = []string{"accepted", "invalid_token", "insufficient_scope", "temporarily_unavailable"}
+var tokenResults = []string{"accepted", "invalid_token", "insufficient_scope", "temporarily_unavailable", "unknown_key"}
 
 // limitable are the requests of sign-ins that a limit may reject, and operations those of the storage.
 var (
