@@ -11,8 +11,9 @@
 //  3. authorize.go checks the authorization request, shows the consent page (pages.go), and sends
 //     the browser to the provider (package provider). A cookie (cookie.go) binds the request to the
 //     browser.
-//  4. callback.go takes the provider's answer, stores the grant, and returns a code to the client.
-//     redirect.go decides which redirect URIs are allowed.
+//  4. callback.go takes the provider's answer, or asks the provider about a user who was already signed in
+//     (refresh.go), stores the grant, and returns a code to the client. redirect.go decides which
+//     redirect URIs are allowed.
 //  5. token.go exchanges the code, and refresh.go a refresh token, for new tokens. mint.go makes and
 //     checks their strings. assertion.go authenticates clients that sign with a key.
 //  6. verify.go tells the guard who a token belongs to. logout.go takes the logouts of a provider.

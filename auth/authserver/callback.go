@@ -202,7 +202,7 @@ func (srv *Server) continueRequest(w http.ResponseWriter, r *http.Request) error
 	if binding == "" || id == "" {
 		return startAgain(binding == "")
 	}
-	row, err := srv.store.ConsumeApproved(r.Context(), id, binding)
+	row, err := srv.store.AuthRequest(r.Context(), id, binding)
 	if err != nil {
 		return cannotGoOn(err)
 	}
@@ -212,14 +212,43 @@ func (srv *Server) continueRequest(w http.ResponseWriter, r *http.Request) error
 	if err == nil && (s.user.ID != who.User || s.IDPSession != who.Session) {
 		err = store.ErrNotFound
 	}
-	var idp store.IDPSession
-	if err == nil {
-		idp, err = srv.store.IDPSession(r.Context(), who.Session)
+	if err != nil {
+		return cannotGoOn(err)
 	}
+	// After an outage of the provider the request is not consumed yet, so that reloading the page helps.
+	if err := srv.recheckSession(r.Context(), who.Session, row.ClientID); isOver(err) {
+		return srv.signInAgain(w, r, row, who)
+	} else if err != nil {
+		return err
+	}
+	if row, err = srv.store.ConsumeApproved(r.Context(), id, binding); err != nil {
+		return cannotGoOn(err)
+	}
+	idp, err := srv.store.IDPSession(r.Context(), who.Session) // with the groups of now
 	if err != nil {
 		return cannotGoOn(err)
 	}
 	return srv.deliver(w, r, row, who, s.user, idp)
+}
+
+// signInAgain ends the session of a browser whose session at the provider is over, and shows the page of an
+// approved request again, for a sign-in there.
+func (srv *Server) signInAgain(
+	w http.ResponseWriter, r *http.Request, row store.AuthRequest, who requestDetail,
+) error {
+	if err := srv.store.EndWebSession(r.Context(), cookie(r, sessionCookie)); err != nil {
+		return err
+	}
+	setCookie(w, sessionCookie, "", 0)
+	who.User, who.Session = "", ""
+	detail, err := json.Marshal(who)
+	if err != nil {
+		return err
+	}
+	return srv.startRequest(w, r, store.AuthRequest{
+		Purpose: row.Purpose, ClientID: row.ClientID, RedirectURI: row.RedirectURI, State: row.State,
+		CodeChallenge: row.CodeChallenge, Scope: row.Scope, Resource: row.Resource, Request: row.Request, Detail: detail,
+	}, "Your session at the identity provider has ended. Sign in there again.")
 }
 
 // deliver makes a grant and a code for an approved request, and returns the code to the client.

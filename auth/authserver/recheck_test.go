@@ -2,11 +2,14 @@ package authserver
 
 import (
 	"database/sql"
+	"net/http"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"junction/auth"
 	"junction/auth/authtest"
 	"junction/auth/store"
 )
@@ -81,7 +84,7 @@ func TestNoWriterOfTheDatabaseKeepsAUserWhoHasLeft(t *testing.T) {
 					t.Errorf("%s: %d %v, want %d", tt.statement, status, n, tt.status)
 				}
 			}
-			if page := b.follow(b.press(b.once("GET", a.asks(), nil), "allow")); strings.Contains(page.url.RawQuery, "code=") {
+			if page := b.follow(b.press(b.once(http.MethodGet, a.asks(), nil), "allow")); strings.Contains(page.url.RawQuery, "code=") {
 				t.Errorf("%s: the user connects an app at %s", tt.statement, page.url)
 			}
 			if tt.status != 400 {
@@ -102,4 +105,94 @@ func eventsText(events []store.Event) string {
 		names = append(names, e.Event+" "+string(e.Detail))
 	}
 	return strings.Join(names, "\n")
+}
+
+// allowIn opens the page of an app in a browser that is signed in, and allows the app.
+func (a app) allowIn(t *testing.T, b *browser) page {
+	t.Helper()
+	p := b.once(http.MethodGet, a.asks(), nil)
+	if !strings.Contains(p.body, `value="allow"`) {
+		t.Fatalf("the page is %d %s", p.status, p.body)
+	}
+	return b.follow(b.press(p, "allow"))
+}
+
+// asked returns how often the provider has confirmed a user.
+func (p *idp) asked() (n int) {
+	p.set(func() { n = p.renewed })
+	return n
+}
+
+// TestABrowserThatIsSignedInConnectsNoAppOfAUserWhoHasLeft: the provider has disabled a user whose browser is
+// signed in at Junction. The provider is asked before an app gets a code: the apps of the user end, and the page
+// asks for a sign-in at the provider, with which it goes on.
+func TestABrowserThatIsSignedInConnectsNoAppOfAUserWhoHasLeft(t *testing.T) {
+	onBoth(t, func(t *testing.T, s *stand, _ func(string)) {
+		a, b := s.mustApp(t), newBrowser(t)
+		m := a.mustSignIn(t, b)
+		s.clock.forward(65 * time.Second)
+		s.idp.set(func() { s.idp.refresh = "" })
+		p := a.allowIn(t, b)
+		if p.status != 200 || !strings.Contains(p.body, "Your session at the identity provider has ended.") ||
+			!strings.Contains(p.body, "Continue with Acme SSO") || strings.Contains(p.body, `value="allow"`) {
+			t.Errorf("it ends at %s with %d %s", p.url, p.status, p.body)
+		}
+		s.mustNotVerify(t, m["access_token"], "it was revoked")
+		if account := b.once(http.MethodGet, s.url+"/account", nil); !strings.Contains(account.body, "Continue with Acme SSO") {
+			t.Errorf("the browser is still signed in: %s", account.body)
+		}
+		s.idp.set(func() { s.idp.refresh = "refresh-token-of-the-provider" })
+		p = b.follow(b.press(p, "idp:sso"))
+		if status, n := a.redeem(t, p.url.Query().Get("code")); status != 200 || p.url.Query().Get("state") != "the state" {
+			t.Errorf("after a sign-in at the provider: %s, %d %v", p.url, status, n)
+		}
+	})
+}
+
+// TestAnAppIsConnectedWithTheGroupsOfNow: the groups of a user who allows an app are a minute old at most, and
+// the provider is asked no more often.
+func TestAnAppIsConnectedWithTheGroupsOfNow(t *testing.T) {
+	onBoth(t, func(t *testing.T, s *stand, _ func(string)) {
+		s.clock.stop()
+		a, b := s.mustApp(t), newBrowser(t)
+		a.mustSignIn(t, b)
+		s.granted = func(p *auth.Principal) bool { return slices.Contains(p.Groups, "engineering") }
+		s.idp.set(func() { s.idp.claims = map[string]any{"groups": []string{"sales"}} })
+		for _, tt := range []struct {
+			after   time.Duration
+			asked   int
+			granted bool
+		}{{59 * time.Second, 0, true}, {time.Second, 1, false}, {59 * time.Second, 1, false}, {time.Second, 2, false}} {
+			s.clock.forward(tt.after)
+			p := a.allowIn(t, b)
+			if granted := p.url.Query().Get("code") != ""; granted != tt.granted || s.idp.asked() != tt.asked {
+				t.Errorf("%s later: granted is %v, and the provider was asked %d times, want %v, %d", tt.after, granted,
+					s.idp.asked(), tt.granted, tt.asked)
+			}
+		}
+	})
+}
+
+// TestAnOutageOfTheProviderKeepsAnAppWaiting: an app is connected for as long as the outage may last. After
+// that it is connected when the page is loaded again after the outage.
+func TestAnOutageOfTheProviderKeepsAnAppWaiting(t *testing.T) {
+	onBoth(t, func(t *testing.T, s *stand, _ func(string)) {
+		s.tokens.IDPOutageGrace = time.Hour
+		a, b := s.mustApp(t), newBrowser(t)
+		a.mustSignIn(t, b)
+		s.idp.set(func() { s.idp.status = 502 })
+		s.clock.forward(59 * time.Minute)
+		if p := a.allowIn(t, b); p.url.Query().Get("code") == "" {
+			t.Errorf("within the grace it ends at %s with %d %s", p.url, p.status, p.body)
+		}
+		s.clock.forward(2 * time.Hour)
+		p := a.allowIn(t, b)
+		if p.status != 503 || p.header.Get("Retry-After") == "" || !strings.Contains(p.body, "Reload the page") {
+			t.Errorf("after the grace it ends at %s with %d %s", p.url, p.status, p.body)
+		}
+		s.idp.set(func() { s.idp.status = 0 })
+		if p := b.follow(b.once(http.MethodGet, p.url.String(), nil)); p.url.Query().Get("code") == "" {
+			t.Errorf("after the outage it ends at %s with %d %s", p.url, p.status, p.body)
+		}
+	})
 }
