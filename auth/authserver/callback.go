@@ -84,14 +84,7 @@ func (srv *Server) notSignedIn(
 		}
 		return srv.providerOutage(w, r, p, err, d)
 	}
-	attrs := []any{"provider", p.ID, auth.LogIDs(w, r), "error", err}
-	if refused && no.Text != "" {
-		attrs = append(attrs, "reason", no.Text)
-	}
-	if todo := p.Advice(err); todo != "" {
-		attrs = append(attrs, "advice", todo)
-	}
-	srv.log.Warn("a user could not sign in", attrs...)
+	srv.log.Warn("a user could not sign in", append(refusal(p, err), auth.LogIDs(w, r))...)
 	srv.event(r, "sign_in_refused", user, row.ClientID, p.ID)
 	d := pageData{Title: "You are not signed in", Client: who.Name}
 	if refused {
@@ -106,6 +99,19 @@ func (srv *Server) notSignedIn(
 	}
 	d.Next = srv.deniedURL(row, "the user could not sign in")
 	return &stopped{http.StatusForbidden, "refused", d}
+}
+
+// refusal returns the attributes of a log line about a provider that has not confirmed a user: what it says,
+// and what the operator can do.
+func refusal(p *provider.Provider, err error) []any {
+	attrs := []any{"provider", p.ID, "error", err}
+	if no, refused := errors.AsType[*provider.Error](err); refused && no.Text != "" {
+		attrs = append(attrs, "reason", no.Text)
+	}
+	if todo := p.Advice(err); todo != "" {
+		attrs = append(attrs, "advice", todo)
+	}
+	return attrs
 }
 
 // signedIn is what a sign-in has stored.
@@ -247,7 +253,8 @@ func (srv *Server) signInAgain(
 	}
 	return srv.startRequest(w, r, store.AuthRequest{
 		Purpose: row.Purpose, ClientID: row.ClientID, RedirectURI: row.RedirectURI, State: row.State,
-		CodeChallenge: row.CodeChallenge, Scope: row.Scope, Resource: row.Resource, Request: row.Request, Detail: detail,
+		CodeChallenge: row.CodeChallenge, Scope: row.Scope, Resource: row.Resource, Request: row.Request,
+		Detail: detail,
 	}, "Your session at the identity provider has ended. Sign in there again.")
 }
 

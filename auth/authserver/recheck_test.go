@@ -2,6 +2,7 @@ package authserver
 
 import (
 	"database/sql"
+	"fmt"
 	"net/http"
 	"path/filepath"
 	"slices"
@@ -195,4 +196,68 @@ func TestAnOutageOfTheProviderKeepsAnAppWaiting(t *testing.T) {
 			t.Errorf("after the outage it ends at %s with %d %s", p.url, p.status, p.body)
 		}
 	})
+}
+
+// TestAnErrorAboutTheUserEndsTheSession: what a provider answers to a refresh ends the session if it is about the
+// user. An error of the operator, of a gateway or of the provider is an outage, and the log says what to do.
+func TestAnErrorAboutTheUserEndsTheSession(t *testing.T) {
+	for _, tt := range []struct {
+		status int
+		code   string
+		ended  bool
+		advice string
+	}{
+		{400, "invalid_grant", true, ""},
+		{401, "unauthorized", true, ""},
+		{403, "access_denied", true, ""},
+		{400, "interaction_required", true, ""},
+		{400, "login_required", true, ""},
+		{400, "consent_required", true, ""},
+		{400, "account_selection_required", true, ""},
+		{403, "mfa_required", true, ""},
+		{401, "invalid_client", false, "compare client_id and client_secret"},
+		{400, "unauthorized_client", false, "compare client_id and client_secret"},
+		{400, "invalid_request", false, "auth doctor"},
+		{400, "unsupported_grant_type", false, "auth doctor"},
+		{400, "invalid_scope", false, "remove the scopes"},
+		{400, "temporarily_unavailable", false, "try again"},
+		{400, "slow_down", false, "auth doctor"},
+		{403, "Forbidden", false, "auth doctor"}, // a gateway
+		{403, "", false, "auth doctor"},
+		{408, "access_denied", false, ""},
+		{429, "access_denied", false, ""},
+		{503, "access_denied", false, ""},
+	} {
+		t.Run(fmt.Sprint(tt.status, " ", tt.code), func(t *testing.T) {
+			log := new(authtest.Text)
+			s := mustStand(t, func(o *Options) { o.Log = authtest.Log(t, log) })
+			a, b := s.mustApp(t), newBrowser(t)
+			m := a.mustSignIn(t, b)
+			s.clock.forward(2 * time.Minute)
+			s.idp.Answer("/token", func(w http.ResponseWriter, _ *http.Request) {
+				body := map[string]string{"message": "no"}
+				if tt.code != "" {
+					body = map[string]string{"error": tt.code, "error_description": "what the provider says"}
+				}
+				reply(w, tt.status, body)
+			})
+			status, n := a.refresh(t, m["refresh_token"])
+			if tt.ended {
+				if status != 400 || n["error"] != "invalid_grant" {
+					t.Errorf("the refresh is answered %d %v", status, n)
+				}
+				s.mustNotVerify(t, m["access_token"], "it was revoked")
+				if !strings.Contains(log.String(), "event=idp_session_ended") {
+					t.Errorf("the log has\n%s", log)
+				}
+				return
+			}
+			if status != 200 {
+				t.Errorf("the refresh is answered %d %v", status, n)
+			}
+			if text := log.String(); !strings.Contains(text, "cannot ask the provider") || !strings.Contains(text, tt.advice) {
+				t.Errorf("the log has not %q:\n%s", tt.advice, text)
+			}
+		})
+	}
 }
