@@ -1,12 +1,15 @@
 package authserver
 
 import (
+	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"net/http"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -16,11 +19,16 @@ import (
 )
 
 // onBoth runs f over each database. run is a program that can write to the database, and has no master key.
-func onBoth(t *testing.T, f func(t *testing.T, s *stand, run func(statement string))) {
+func onBoth(
+	t *testing.T, f func(t *testing.T, s *stand, run func(statement string)), change ...func(*Options),
+) {
 	for _, driver := range []string{store.SQLite, store.Postgres} {
 		t.Run(driver, func(t *testing.T) {
 			kind, dsn := "sqlite", ""
 			s := mustStand(t, func(o *Options) {
+				for _, f := range change {
+					f(o)
+				}
 				if driver == store.SQLite {
 					return
 				}
@@ -260,4 +268,51 @@ func TestAnErrorAboutTheUserEndsTheSession(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestDisabledUsersAreKnownWithoutAQuery: whom the operator has disabled, and enabled again, is known from memory
+// after the first question, also while the store is away. Streams are looked at when a user is disabled.
+func TestDisabledUsersAreKnownWithoutAQuery(t *testing.T) {
+	var looked atomic.Int64
+	onBoth(t, func(t *testing.T, s *stand, _ func(string)) {
+		looked.Store(0)
+		ann, err := s.store.PutUser(t.Context(), store.User{Issuer: s.idp.URL, Subject: "ann"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		who := auth.UserID(ann.Issuer, ann.Subject)
+		wants := func(when string, want bool) {
+			t.Helper()
+			if got, err := s.Disabled(t.Context(), who); got != want || err != nil || s.KnownDisabled(who) != want {
+				t.Errorf("%s: disabled is %v, %v", when, got, err)
+			}
+			if got, err := s.Disabled(t.Context(), auth.UserID("https://other.example", "ann")); got || err != nil {
+				t.Errorf("%s: another user is disabled: %v, %v", when, got, err)
+			}
+		}
+		change := func(f func(ctx context.Context) error) {
+			t.Helper()
+			if err := errors.Join(f(t.Context()), s.findDisabled(t.Context())); err != nil {
+				t.Fatal(err)
+			}
+		}
+		disable := func(ctx context.Context) error { _, err := s.store.DisableUser(ctx, ann.ID, "test"); return err }
+		change(disable) // nobody has asked yet
+		if s.disabled.known.Load() != nil {
+			t.Error("the users are read although nobody has asked for one")
+		}
+		wants("disabled before", true)
+		change(func(ctx context.Context) error { return s.store.EnableUser(ctx, ann.ID) })
+		wants("enabled", false)
+		change(disable)
+		wants("disabled again", true)
+		if n := looked.Load(); n != 2 {
+			t.Errorf("streams were looked at %d times, want 2", n)
+		}
+		s.store.Close()
+		if err := s.findDisabled(t.Context()); err == nil {
+			t.Error("a store that is closed is no error")
+		}
+		wants("without the store", true)
+	}, func(o *Options) { o.Ended = func() { looked.Add(1) } })
 }

@@ -150,7 +150,7 @@ func (srv *Server) endGrant(ctx context.Context, id, why string) error {
 	return err
 }
 
-// poll finds grants that were ended by other replicas or by the command line.
+// poll finds grants that were ended, and users who were disabled, by other replicas or by the command line.
 func (srv *Server) poll(ctx context.Context) {
 	tick := time.NewTicker(pollEvery)
 	defer tick.Stop()
@@ -160,6 +160,9 @@ func (srv *Server) poll(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
+		}
+		if err := srv.findDisabled(ctx); err != nil {
+			srv.log.Debug("cannot find out which users are disabled", "error", err)
 		}
 		now := srv.now()
 		ids, err := srv.store.RevokedSince(ctx, since)
