@@ -125,6 +125,16 @@ type Rechecker interface {
 	Still(*Principal) bool
 }
 
+// Directory is a Verifier of our own tokens that also knows which users the operator has disabled. Tokens of
+// other authorization servers are refused for them: a user has the same ID with each token (UserID).
+type Directory interface {
+	// Disabled reports whether the user with an ID is disabled. It may block until ctx ends, at first. An
+	// error means that nothing is known.
+	Disabled(ctx context.Context, user string) (bool, error)
+	// KnownDisabled is Disabled without blocking. It reports false if nothing is known yet.
+	KnownDisabled(user string) bool
+}
+
 // Guard authenticates requests. It is immutable, and may be used by several goroutines. A nil
 // *Guard answers every request with 503.
 type Guard struct {

@@ -384,8 +384,8 @@ func (c *Config) Warnings(publicURL string) []yamlread.Problem {
 }
 
 // Guard returns the Guard of a validated section at a public URL, without a Log. own verifies the
-// tokens that this server issues, which begin with jct_at_; it is nil if there are none. Entries
-// that were there before keep their state in providers.
+// tokens that this server issues, which begin with jct_at_; it is nil if there are none. If it is a
+// Directory, it also refuses tokens of others. Entries that were there before keep their state in providers.
 func (c *Config) Guard(providers *Providers, publicURL string, own Verifier) *Guard {
 	g, keys := &Guard{}, providers.keyring(c.APIKeys)
 	switch {

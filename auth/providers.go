@@ -97,7 +97,8 @@ func (p *Providers) keyring(list []Key) *keyring {
 // tokens returns the Verifier of a section. It starts to fetch the keys of new issuers, and does
 // not wait for them.
 func (p *Providers) tokens(c *Config, keys *keyring, own Verifier) *tokens {
-	t := &tokens{keys: keys, own: own, issuers: map[string]*issuer{}, cache: map[Hash]*cachedToken{}}
+	users, _ := own.(Directory)
+	t := &tokens{keys: keys, own: own, users: users, issuers: map[string]*issuer{}, cache: map[Hash]*cachedToken{}}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	issuers, introspections := map[string]*issuer{}, map[string]*introspection{}

@@ -15,8 +15,9 @@ import (
 // tokens is a Verifier that chooses by the form of a token. It is immutable except for its cache. A
 // reload replaces it.
 type tokens struct {
-	keys          *keyring // jct_key_
-	own           Verifier // jct_at_; nil for none
+	keys          *keyring  // jct_key_
+	own           Verifier  // jct_at_; nil for none
+	users         Directory // nil for none
 	issuers       map[string]*issuer
 	order         []*issuer      // in the order of the file
 	introspection *introspection // nil for none
@@ -41,6 +42,7 @@ const maxCached = 10_000
 
 var (
 	errUnknownToken = fmt.Errorf("%w: this server does not know it", ErrInvalidToken)
+	errDisabled     = fmt.Errorf("%w: the operator has disabled its user", ErrInvalidToken)
 	errIssuer       = fmt.Errorf("%w: its issuer is not configured on this server", ErrInvalidToken)
 )
 
@@ -57,8 +59,14 @@ func (t *tokens) Verify(ctx context.Context, token string, from netip.Addr) (*Pr
 		return nil, errUnknownToken
 	}
 	p, err := t.verify(ctx, token, from)
-	if err != nil || p.Address == from {
-		return p, err
+	if err == nil {
+		err = t.refuseDisabled(ctx, p)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if p.Address == from {
+		return p, nil
 	}
 	copied := *p
 	copied.Address = from
@@ -89,6 +97,18 @@ func (t *tokens) verify(ctx context.Context, token string, from netip.Addr) (*Pr
 	return nil, errUnknownToken
 }
 
+// refuseDisabled returns an error unless the operator lets the user of a token of another issuer in.
+func (t *tokens) refuseDisabled(ctx context.Context, p *Principal) error {
+	if t.users == nil || p.Kind != KindUser {
+		return nil
+	}
+	disabled, err := t.users.Disabled(ctx, p.ID)
+	if err == nil && disabled {
+		return errDisabled
+	}
+	return err
+}
+
 func (t *tokens) remembered(hash Hash) *Principal {
 	t.mu.RLock()
 	s := t.cache[hash]
@@ -107,14 +127,17 @@ func (t *tokens) remember(hash Hash, s *cachedToken) {
 }
 
 // Still reports whether a principal is still valid: its configuration entry is unchanged, it has
-// not expired, and its signing key was not revoked. For introspected tokens it also starts a new
-// query in time.
+// not expired, its signing key was not revoked, and its user is not disabled. For introspected tokens it
+// also starts a new query in time.
 func (t *tokens) Still(p *Principal) bool {
 	if p.Kind == KindKey {
 		return still(t.keys, p)
 	}
 	if p.source == "" {
 		return still(t.own, p)
+	}
+	if t.users != nil && p.Kind == KindUser && t.users.KnownDisabled(p.ID) {
+		return false
 	}
 	if i := t.issuers[p.Issuer]; i != nil && i.print == p.source {
 		i.keys.renew()

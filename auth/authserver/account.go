@@ -14,7 +14,7 @@ import (
 func (srv *Server) account(w http.ResponseWriter, r *http.Request) error {
 	s, err := srv.session(r)
 	if isOver(err) {
-		return srv.startRequest(w, r, store.AuthRequest{Purpose: purposeLogin})
+		return srv.startRequest(w, r, store.AuthRequest{Purpose: purposeLogin}, "")
 	}
 	if err != nil {
 		return err

@@ -189,7 +189,7 @@ func (srv *Server) authorize(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return srv.startRequest(w, r, row)
+	return srv.startRequest(w, r, row, "")
 }
 
 // answerRedirectError sends an error to a client that the operator has configured. For all others it
@@ -219,23 +219,23 @@ func (srv *Server) refused(r *http.Request, wrong *pageError, client, redirect s
 }
 
 // startRequest stores a request and shows its page. The page is shown each time, even to a
-// signed-in user: another site may have sent the browser here.
-func (srv *Server) startRequest(w http.ResponseWriter, r *http.Request, row store.AuthRequest) error {
+// signed-in user: another site may have sent the browser here. why says why the page is shown again, if it is.
+func (srv *Server) startRequest(w http.ResponseWriter, r *http.Request, row store.AuthRequest, why string) error {
 	binding := srv.binding(w, r)
 	id := secret()
 	row.Expires, row.Network, row.Keep = srv.now().Add(requestTTL), srv.networkOrBrowser(r), srv.limits.requests
 	if err := srv.store.AddAuthRequest(r.Context(), id, binding, row); err != nil {
 		return err
 	}
-	return srv.showConsent(w, r, id, binding, row)
+	return srv.showConsent(w, r, id, binding, row, why)
 }
 
 func (srv *Server) showConsent(
-	w http.ResponseWriter, r *http.Request, id, binding string, row store.AuthRequest,
+	w http.ResponseWriter, r *http.Request, id, binding string, row store.AuthRequest, why string,
 ) error {
 	who := detailOf(row)
 	d := pageData{Tx: id, CSRF: srv.formToken(binding, "", id), Client: who.Name, Kind: string(who.Kind),
-		ClientHost: who.Host, Resource: row.Resource, Lasts: lasts(srv.tokens.RefreshTTL)}
+		ClientHost: who.Host, Resource: row.Resource, Lasts: lasts(srv.tokens.RefreshTTL), Text: why}
 	d.Target, d.Local = displayTarget(row.RedirectURI)
 	d.Scopes = strings.Join(slices.DeleteFunc(strings.Fields(row.Scope),
 		func(s string) bool { return slices.Contains(scopes, s) }), ", ")

@@ -11,11 +11,13 @@
 //  3. authorize.go checks the authorization request, shows the consent page (pages.go), and sends
 //     the browser to the provider (package provider). A cookie (cookie.go) binds the request to the
 //     browser.
-//  4. callback.go takes the provider's answer, stores the grant, and returns a code to the client.
-//     redirect.go decides which redirect URIs are allowed.
+//  4. callback.go takes the provider's answer, or asks the provider about a user who was already signed in
+//     (refresh.go), stores the grant, and returns a code to the client. redirect.go decides which
+//     redirect URIs are allowed.
 //  5. token.go exchanges the code, and refresh.go a refresh token, for new tokens. mint.go makes and
 //     checks their strings. assertion.go authenticates clients that sign with a key.
-//  6. verify.go tells the guard who a token belongs to. logout.go takes the logouts of a provider.
+//  6. verify.go tells the guard who a token belongs to, and disabled.go which users it must refuse.
+//     logout.go takes the logouts of a provider.
 //
 // The package provider asks the identity providers: who signs in, and whether a session still stands.
 // account.go is the page on which users see and revoke their grants. connections.go holds the pages
@@ -79,8 +81,8 @@ type Options struct {
 	Servers func(p *auth.Principal) []string
 	// Address returns the client address of a request, for the log and the audit. It may be nil.
 	Address func(*http.Request) netip.Addr
-	// Ended is called after grants have ended, on this replica or another, so that their streams
-	// can be closed. It may be nil.
+	// Ended is called after grants have ended or users were disabled, on this replica or another, so that
+	// their streams can be closed. It may be nil.
 	Ended func()
 	// Limited is called for each request that is rejected because of a limit, with one of Limitable. It
 	// may be nil.
@@ -120,6 +122,7 @@ type Server struct {
 	bodies       bodies
 	logOverLimit rate.Sometimes // limits the log line about rejected addresses
 	cache        tokenCache
+	disabled     directory
 
 	stop   context.CancelFunc
 	polled sync.WaitGroup

@@ -84,14 +84,7 @@ func (srv *Server) notSignedIn(
 		}
 		return srv.providerOutage(w, r, p, err, d)
 	}
-	attrs := []any{"provider", p.ID, auth.LogIDs(w, r), "error", err}
-	if refused && no.Text != "" {
-		attrs = append(attrs, "reason", no.Text)
-	}
-	if todo := p.Advice(err); todo != "" {
-		attrs = append(attrs, "advice", todo)
-	}
-	srv.log.Warn("a user could not sign in", attrs...)
+	srv.log.Warn("a user could not sign in", append(refusal(p, err), auth.LogIDs(w, r))...)
 	srv.event(r, "sign_in_refused", user, row.ClientID, p.ID)
 	d := pageData{Title: "You are not signed in", Client: who.Name}
 	if refused {
@@ -106,6 +99,19 @@ func (srv *Server) notSignedIn(
 	}
 	d.Next = srv.deniedURL(row, "the user could not sign in")
 	return &stopped{http.StatusForbidden, "refused", d}
+}
+
+// refusal returns the attributes of a log line about a provider that has not confirmed a user: what it says,
+// and what the operator can do.
+func refusal(p *provider.Provider, err error) []any {
+	attrs := []any{"provider", p.ID, "error", err}
+	if no, refused := errors.AsType[*provider.Error](err); refused && no.Text != "" {
+		attrs = append(attrs, "reason", no.Text)
+	}
+	if todo := p.Advice(err); todo != "" {
+		attrs = append(attrs, "advice", todo)
+	}
+	return attrs
 }
 
 // signedIn is what a sign-in has stored.
@@ -202,7 +208,7 @@ func (srv *Server) continueRequest(w http.ResponseWriter, r *http.Request) error
 	if binding == "" || id == "" {
 		return startAgain(binding == "")
 	}
-	row, err := srv.store.ConsumeApproved(r.Context(), id, binding)
+	row, err := srv.store.AuthRequest(r.Context(), id, binding)
 	if err != nil {
 		return cannotGoOn(err)
 	}
@@ -212,14 +218,44 @@ func (srv *Server) continueRequest(w http.ResponseWriter, r *http.Request) error
 	if err == nil && (s.user.ID != who.User || s.IDPSession != who.Session) {
 		err = store.ErrNotFound
 	}
-	var idp store.IDPSession
-	if err == nil {
-		idp, err = srv.store.IDPSession(r.Context(), who.Session)
+	if err != nil {
+		return cannotGoOn(err)
 	}
+	// After an outage of the provider the request is not consumed yet, so that reloading the page helps.
+	if err := srv.recheckSession(r.Context(), who.Session, row.ClientID); isOver(err) {
+		return srv.signInAgain(w, r, row, who)
+	} else if err != nil {
+		return err
+	}
+	if row, err = srv.store.ConsumeApproved(r.Context(), id, binding); err != nil {
+		return cannotGoOn(err)
+	}
+	idp, err := srv.store.IDPSession(r.Context(), who.Session) // with the groups of now
 	if err != nil {
 		return cannotGoOn(err)
 	}
 	return srv.deliver(w, r, row, who, s.user, idp)
+}
+
+// signInAgain ends the session of a browser whose session at the provider is over, and shows the page of an
+// approved request again, for a sign-in there.
+func (srv *Server) signInAgain(
+	w http.ResponseWriter, r *http.Request, row store.AuthRequest, who requestDetail,
+) error {
+	if err := srv.store.EndWebSession(r.Context(), cookie(r, sessionCookie)); err != nil {
+		return err
+	}
+	setCookie(w, sessionCookie, "", 0)
+	who.User, who.Session = "", ""
+	detail, err := json.Marshal(who)
+	if err != nil {
+		return err
+	}
+	return srv.startRequest(w, r, store.AuthRequest{
+		Purpose: row.Purpose, ClientID: row.ClientID, RedirectURI: row.RedirectURI, State: row.State,
+		CodeChallenge: row.CodeChallenge, Scope: row.Scope, Resource: row.Resource, Request: row.Request,
+		Detail: detail,
+	}, "Your session at the identity provider has ended. Sign in there again.")
 }
 
 // deliver makes a grant and a code for an approved request, and returns the code to the client.

@@ -113,7 +113,7 @@ func (srv *Server) connectPage(w http.ResponseWriter, r *http.Request, name stri
 	s, err := srv.session(r)
 	if isOver(err) {
 		return srv.startRequest(w, r, store.AuthRequest{Purpose: purposeLogin,
-			Request: []byte("/connect/" + url.PathEscape(name) + "?" + url.Values{"t": {link}}.Encode())})
+			Request: []byte("/connect/" + url.PathEscape(name) + "?" + url.Values{"t": {link}}.Encode())}, "")
 	}
 	if err != nil {
 		return err

@@ -142,8 +142,8 @@ func (srv *Server) recheckSession(ctx context.Context, of, client string) error 
 	if err != nil {
 		// the provider may have replaced the token before it failed
 		session.RefreshToken = cmp.Or(refreshToken, session.RefreshToken)
-		srv.log.Warn("cannot ask the provider whether a user may still sign in", "provider", session.IDP,
-			"good until", session.OKUntil, "error", err)
+		srv.log.Warn("cannot ask the provider whether a user may still sign in",
+			append(refusal(p, err), "good until", session.OKUntil)...)
 		if release := srv.store.UpdateIDPSession(ctx, session); release != nil && !isOver(release) {
 			return release
 		}

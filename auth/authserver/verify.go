@@ -150,8 +150,8 @@ func (srv *Server) endGrant(ctx context.Context, id, why string) error {
 	return err
 }
 
-// poll finds grants that were ended by other replicas or by the command line, which may also say so
-// (FindRevoked).
+// poll finds grants that were ended, and users who were disabled, by other replicas or by the command line,
+// which may also say so (FindRevoked).
 func (srv *Server) poll(ctx context.Context) {
 	tick := time.NewTicker(pollEvery)
 	defer tick.Stop()
@@ -162,19 +162,20 @@ func (srv *Server) poll(ctx context.Context) {
 		case <-tick.C:
 		}
 		if err := srv.FindRevoked(ctx); err != nil {
-			srv.log.Debug("cannot find out which grants have ended", "error", err)
+			srv.log.Debug("cannot find out which grants have ended, and which users are disabled", "error", err)
 		}
 	}
 }
 
-// FindRevoked asks the store which grants have ended since it was asked last. When it returns nil, Verify
-// and Still accept no token of a grant that had ended before the call.
+// FindRevoked asks the store which grants have ended since it was asked last, and which users are disabled.
+// When it returns nil, Verify and Still accept no token of a grant that had ended before the call, and
+// Disabled and KnownDisabled know each user who was disabled before it.
 func (srv *Server) FindRevoked(ctx context.Context) error {
 	srv.finding.Lock()
 	defer srv.finding.Unlock()
 	now := srv.now()
 	ids, err := srv.store.RevokedSince(ctx, srv.found)
-	if err != nil {
+	if err = errors.Join(err, srv.findDisabled(ctx)); err != nil {
 		return err
 	}
 	srv.found = now.Add(-clockMargin)

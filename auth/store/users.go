@@ -101,6 +101,12 @@ func (s *Store) Users(ctx context.Context, email string) ([]User, error) {
 		`' AND ($1 = '' OR lower(email) = lower($1)) ORDER BY last_seen_at DESC, id`, email)
 }
 
+// DisabledUsers returns the disabled users. Nothing verifies the rows: a program that can write to the
+// database can delete such a row, too.
+func (s *Store) DisabledUsers(ctx context.Context) ([]User, error) {
+	return list[User](ctx, s, `WHERE disabled_at <> 0`)
+}
+
 // DisableUser disables a user, and ends all their sessions, grants and connections to upstreams.
 // For a disabled user it ends what is left. ErrNotFound means that there is no such user.
 func (s *Store) DisableUser(ctx context.Context, id, why string) (ended Ended, err error) {

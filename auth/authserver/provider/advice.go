@@ -11,8 +11,9 @@ import (
 	"junction/upstream/prose"
 )
 
-// usersChoice are the error codes with which a provider reports a decision of the user (RFC 6749,
-// section 4.1.2.1; OpenID Connect Core, section 3.1.2.6). The operator need do nothing.
+// usersChoice are the error codes with which a provider reports a decision of the user, or that the user has
+// to do something (RFC 6749, section 4.1.2.1; OpenID Connect Core, section 3.1.2.6). The operator need do
+// nothing.
 var usersChoice = map[string]bool{"access_denied": true, "login_required": true, "consent_required": true,
 	"interaction_required": true, "account_selection_required": true}
 

@@ -296,7 +296,8 @@ func (p *Provider) finish(ctx context.Context, code, nonce, verifier string) (Id
 }
 
 // Renew asks the provider whether a session still stands. It returns the current refresh token,
-// which is the old one if the provider keeps it. The error is an *EndedError if the session has ended.
+// which is the old one if the provider keeps it. The error is an *EndedError if the session has ended. An
+// error answer that is not about the user is no such error: the operator or the provider must act.
 func (p *Provider) Renew(ctx context.Context, refreshToken, subject string) (Identity, string, error) {
 	d, err := p.discover(ctx)
 	if err != nil {
@@ -307,7 +308,7 @@ func (p *Provider) Renew(ctx context.Context, refreshToken, subject string) (Ide
 	token, err := p.oauth(d).TokenSource(ctx, &oauth2.Token{RefreshToken: refreshToken}).Token()
 	if err != nil {
 		err = asError(err, refreshToken, p.ClientSecret)
-		if r, ok := errors.AsType[*Error](err); ok && r.code == "invalid_grant" {
+		if r, ok := errors.AsType[*Error](err); ok && refusesUser(r.code) {
 			return Identity{}, "", &EndedError{r.code, r.Text}
 		}
 		return Identity{}, "", err
@@ -322,6 +323,14 @@ func (p *Provider) Renew(ctx context.Context, refreshToken, subject string) (Ide
 	return id, token.RefreshToken, err
 }
 
+// refusesUser reports whether a provider that answers a refresh with an error code refuses the user, who
+// has to sign in again if that is possible: the grant has ended, or the user or their account is refused
+// ("unauthorized" and "mfa_required" are Auth0's). The other codes are about this client, its request or
+// the state of the provider.
+func refusesUser(code string) bool {
+	return usersChoice[code] || code == "invalid_grant" || code == "unauthorized" || code == "mfa_required"
+}
+
 // asError returns an *Error if the provider answered with an error, an error with the status if it answers
 // nobody at the moment, and err if there was no answer. secrets are what the request contained: the answer
 // may repeat them.
@@ -330,7 +339,8 @@ func asError(err error, secrets ...string) error {
 	if !ok || e.Response == nil {
 		return err
 	}
-	if status := e.Response.StatusCode; status >= 500 || status == http.StatusTooManyRequests {
+	if status := e.Response.StatusCode; status >= 500 || status == http.StatusTooManyRequests ||
+		status == http.StatusRequestTimeout {
 		return fmt.Errorf("the provider answered with status %d", status)
 	}
 	code := e.ErrorCode

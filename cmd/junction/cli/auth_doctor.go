@@ -212,7 +212,7 @@ func (d *signInDoctor) provider(ctx context.Context, issuer string, scopes []str
 		d.good("register as back-channel logout URI: " + logout)
 	} else {
 		d.good("it offers no back-channel logout: a user who is logged out or disabled there loses access with the " +
-			"next refresh, after at most auth.oauth.tokens.access_ttl")
+			"next refresh, after at most auth.oauth.tokens.access_ttl and two minutes")
 	}
 	if m.Authorize == "" || m.Token == "" {
 		d.bad("its metadata names no authorization_endpoint or no token_endpoint",

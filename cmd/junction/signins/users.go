@@ -25,7 +25,8 @@ func usersCommand(stdout io.Writer, file *string) *cobra.Command {
 		Long: `List the users who have ever signed in, or disable one, regardless of the identity provider.
 
 ` + whoIs + `
-API keys and tokens of other authorization servers stay valid.
+API keys stay valid. A token of another authorization server is refused if its issuer and its subject are those
+of a disabled user; the tokens of other issuers stay valid.
 
 These commands edit the database directly, and the running proxy on this machine applies the change at once.
 A proxy that they do not reach applies it within ten seconds.`,
