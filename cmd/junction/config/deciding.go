@@ -134,12 +134,6 @@ func (c *Config) writable(file string, getenv func(string) (string, bool)) []str
 	return paths
 }
 
-// private returns the folders that may be the private folder of an entry.
-func (c *Config) private(name string, d *decoder) (paths []string) {
-	none := Config{Sessions: c.Sessions, Upstreams: map[string]upstream.Config{name: {Sandbox: &command.Sandbox{}}}}
-	return none.writable(d.File, d.refs.getenv)
-}
-
 // A change is a file that a confined command may change and should not, at the key that permits it.
 type change struct{ path, text string }
 

@@ -141,6 +141,20 @@ func TestConfinedCommandChangesNothingThatDecides(t *testing.T) {
 	}
 }
 
+// TestPrivateFolderHasNothingThatDecides: a command does not start if the program of another one is in its
+// private folder.
+func TestPrivateFolderHasNothingThatDecides(t *testing.T) {
+	p := newPlayground(t)
+	private := filepath.Join("state", "junction", "sandbox", FolderOf(p.file), "a")
+	p.write(t, filepath.Join(private, "prog"), "#!/bin/sh\n")
+	blocked, _ := p.load(t, "upstreams:\n  a: { command: [cat], sandbox: { require: true } }\n  b: { command: [DIR/"+
+		private+"/prog] }\n  c: { command: [cat], sandbox: { require: true } }\n")
+	want := "the program of upstreams.b, " + filepath.Join(p.dir, private, "prog") + ", which is in its private folder"
+	if len(blocked) != 1 || !strings.Contains(blocked["a"], want) {
+		t.Errorf("blocked are %q, want a with %q", blocked, want)
+	}
+}
+
 // TestWriteOfDisabledEntriesCounts: what the sandboxes of disabled entries, of the servers of disabled
 // packs, and of the tools of packs permit to change is known, also by reference.
 func TestWriteOfDisabledEntriesCounts(t *testing.T) {
@@ -198,6 +212,23 @@ func TestUnknownWriteKeepsOthersFromStarting(t *testing.T) {
 				t.Errorf("b is blocked because %q, want %q", blocked["b"], row.where+why)
 			}
 		})
+	}
+}
+
+// TestOnlyPacksAreToldOfSandboxes: a program that serves a pack gets the paths that others may change,
+// and the servers of the pack do not.
+func TestOnlyPacksAreToldOfSandboxes(t *testing.T) {
+	p := newPlayground(t)
+	p.write(t, "pack/pack.yaml", "servers: { s: { description: d, command: [cat] } }\n")
+	p.write(t, "conf/junction.yaml", "upstreams:\n  p: { pack: DIR/pack, servers: [s] }\n  a: { command: [cat] }\n")
+	c, _, err := LoadServing(p.file, environment(p.vars), true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]bool{"p": true, "p-s": false, "a": false} {
+		if got := c.Upstreams[name].Confines; got != want {
+			t.Errorf("that %s is told is %t, want %t", name, got, want)
+		}
 	}
 }
 

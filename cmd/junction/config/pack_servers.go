@@ -46,7 +46,7 @@ func (d *decoder) useServers(c *Config, name string) {
 // serverOf turns the entry of a pack into the entry of one of its servers.
 func (d *decoder) serverOf(u *upstream.Config, name, where string, m *manifest.Manifest, s *manifest.Server) {
 	entry := *u
-	u.OwnLimits, u.Command, u.Dir, u.Env, u.InheritEnv = false, nil, "", nil, nil
+	u.OwnLimits, u.Confines, u.Command, u.Dir, u.Env, u.InheritEnv = false, false, nil, "", nil, nil
 	if u.Prefix != nil && *u.Prefix != "" {
 		prefix := *u.Prefix + "-" + s.Name
 		u.Prefix = &prefix
