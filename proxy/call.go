@@ -359,8 +359,12 @@ func (x *Exchange) filter(r client.Result, err error) (client.Result, error) {
 	if x.target.Part == upstream.PartSkills && r.Type == client.TypeComplete {
 		return x.filterBesideSkill(r)
 	}
+	clean := x.redactor()
+	if r.Type == client.TypeInputRequired { // a person reads it
+		clean = x.reader()
+	}
 	var n int
-	if r.Object, n, err = x.redactor().Result(r.Object, kept); err != nil {
+	if r.Object, n, err = clean.Result(r.Object, kept); err != nil {
 		err = x.invalid(err.Error())
 	} else if n > 0 && mcp.MCPMethod(x.Msg.Method) == mcp.MethodResourcesRead && x.target.InSkill() {
 		err = x.redactedFile()
