@@ -438,19 +438,28 @@ func (s *Core) checkArguments(ctx context.Context, x *Exchange) (text string, o 
 		return "", "", err
 	}
 	t := x.target
+	var clean func(string) string
+	reader := x.reader()
+	if reader != nil {
+		clean = reader.String
+	}
 	var problems []string
 	if t.Tool.Loose != "" {
 		err = s.schemas.Broken(t.Item.Definition.Text(), t.Tool.Loose)
 	} else {
-		problems, err = s.schemas.Check(ctx, t.Item.Definition.Text(), arguments, checkCost{s, x})
+		problems, err = s.schemas.Check(ctx, t.Item.Definition.Text(), arguments, checkCost{s, x}, clean)
 	}
 	if unusable, ok := errors.AsType[*schema.UnusableError](err); ok {
 		if unusable.First {
 			s.log.Warn("calls of a tool are refused where the policy says validate: its schema cannot be used",
 				"upstream", t.Backend.Name(), "name", t.Name, "error", err)
 		}
+		why := err.Error()
+		if _, n, err := reader.Text(t.Item.Definition.Text(), redact.Nothing); n > 0 || err != nil || reader.String(why) != why {
+			why = "its inputSchema cannot be used. The reason is in Junction's log, because the policy redacts the schema"
+		}
 		return "The tool " + t.Exposed + " was not called: the policy requires checked arguments (validate), and " +
-			err.Error() + ".", Denied, nil
+			why + ".", Denied, nil
 	}
 	if limit, ok := errors.AsType[*schema.LimitError](err); ok {
 		return "The tool " + t.Exposed + " was not called: the policy requires checked arguments (validate), and " +
