@@ -455,8 +455,10 @@ func (s *Core) checkArguments(ctx context.Context, x *Exchange) (text string, o 
 				"upstream", t.Backend.Name(), "name", t.Name, "error", err)
 		}
 		why := err.Error()
-		if _, n, err := reader.Text(t.Item.Definition.Text(), redact.Nothing); n > 0 || err != nil || reader.String(why) != why {
-			why = "its inputSchema cannot be used. The reason is in Junction's log, because the policy redacts the schema"
+		_, n, err := reader.Text(t.Item.Definition.Text(), redact.Nothing)
+		if n > 0 || err != nil || reader.String(why) != why {
+			why = "its inputSchema cannot be used. The reason is in Junction's log, because the policy redacts " +
+				"the schema"
 		}
 		return "The tool " + t.Exposed + " was not called: the policy requires checked arguments (validate), and " +
 			why + ".", Denied, nil

@@ -290,9 +290,13 @@ func (x *Exchange) fail(err error) (reported error) {
 	_, ours := errors.AsType[*upstream.Error](err)
 	if _, peer := errors.AsType[*jsonrpc.Error](err); peer && !ours { // most were redacted before
 		clean, n = x.redactor().Error(e)
-	} else { // the text may contain text of the upstream, such as the name of a header
-		clean, n = x.reader().Error(&jsonrpc.Error{Code: e.Code, Message: e.Message})
-		clean = clean.WithData(e.Data) // of Junction
+	} else if reader := x.reader(); reader != nil { // the text may contain text of the upstream
+		before := e.Message
+		clean, _ = rpcError(err, x.Info.Upstream, reader.String)
+		clean, n = reader.Error(&jsonrpc.Error{Code: e.Code, Message: clean.Message})
+		if clean = clean.WithData(e.Data); clean.Message != before { // the data is Junction's
+			n++
+		}
 	}
 	if n > 0 {
 		e, reported = clean, &redactedError{err, clean.Message}

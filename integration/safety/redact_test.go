@@ -142,6 +142,45 @@ func TestRedactionOfCheckedArguments(t *testing.T) {
 	})
 }
 
+// TestRedactionComesBeforeAnyCut: texts of a server that Junction shortens are redacted first, so that the
+// client reads no part of a match: one line of a failed request's answer, and instructions.
+func TestRedactionComesBeforeAnyCut(t *testing.T) {
+	harness.Waits(t)
+	const token = "ghp_0123456789abcdefghijABCDEFGHIJ987654"
+	authtest.Secret("a token of GitHub", token)
+	harness.EachPair(t, func(t *testing.T, p harness.Pair) {
+		s := p.Serve(t, upstreamtest.Script{Instructions: strings.Repeat("a", 2020) + " " + token + " and more"})
+		s.Config.Instructions = true
+		j := harness.Start(t, p, harness.Setup{Upstreams: map[string]upstream.Config{"up": s.Config}, Policy: harness.MustPolicy(t, `
+- { name: all, rules: [ { allow: { upstreams: "*" } } ], redact: { patterns: [ secrets, { name: block, re: "(?s)BEGIN.*END" } ], restore: true } }
+`)})
+		j.Offers(t, "up")
+		c := j.Talk(t)
+		instructions := instructionsFor(t, j, p.Client, "")
+		if strings.Contains(instructions, token[:10]) || !strings.Contains(instructions, "aaa [redacted: ") {
+			t.Errorf("the client reads the instructions %s", instructions)
+		}
+		if p.Transport != "http" {
+			return
+		}
+		for _, body := range []string{
+			strings.Repeat("a", 160) + " " + token, strings.Repeat("a", 195) + " " + token, `BEGIN secret\nEND`,
+			"<title>" + strings.Repeat("a", 160) + " " + token + "</title>",
+		} {
+			for _, code := range []int{400, 500} {
+				if code == 400 && harness.Processes() > 1 {
+					continue // it ends the session, and the log has the reason in the words of the server
+				}
+				m := c.Call(t, "up__status", fmt.Sprintf(`{"code":%d,"body":"%s"}`, code, body))
+				if got := string(m.Append(nil)); strings.Contains(got, token[:10]) || strings.Contains(got, "secret") ||
+					!strings.Contains(got, "redacted") && !strings.Contains(got, "[re") {
+					t.Errorf("%d, %.20s: the client reads %s", code, body, got)
+				}
+			}
+		}
+	})
+}
+
 // TestRedactionOfACallThatIsReturnedTo: the file redacts more while the user is asked in the middle of a
 // call. The client then reads the next question and the result without that text. A legacy client's call to
 // a legacy server has no second request, so it keeps the policy with which it began.

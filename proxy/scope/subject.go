@@ -165,7 +165,7 @@ func (s *subjectView) Listed() *view.Sight {
 
 // AppendInstructions appends a comma and the member instructions, if there are any. clean redacts them.
 func (s *subjectView) AppendInstructions(b []byte, clean *redact.Redactor) []byte {
-	text := clean.String(s.Sight().Instructions())
+	text := s.Sight().Instructions(clean.String)
 	if text == "" {
 		return b
 	}
