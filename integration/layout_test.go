@@ -121,7 +121,7 @@ var arrows = map[string][]string{
 		"upstream/raw", "upstream/definition"}, // the files of a skill
 	// one connection; it knows no pool, no link and no configuration file
 	"upstream/client": {"upstream/bounded", "upstream/definition", "upstream/http1", "upstream/jsonrpc", "upstream/pace",
-		"upstream/raw", "upstream/stdio", "upstream/transport"},
+		"upstream/prose", "upstream/raw", "upstream/stdio", "upstream/transport"},
 	"upstream": {"upstream/prose", "upstream/bounded", "upstream/client", "upstream/command", "upstream/definition", "upstream/http1",
 		"upstream/jsonrpc", "upstream/pace", "upstream/raw", "upstream/remedy", "upstream/sandbox",
 		"upstream/stdio", "upstream/transport", "upstream/shell", "upstream/loopback", "upstream/yamlread"},
@@ -131,14 +131,15 @@ var arrows = map[string][]string{
 		"upstream/raw"},
 	"upstream/command":    {"upstream/sandbox", "upstream/stdio"},                   // they start what a section describes
 	"upstream/definition": {"upstream/http1", "upstream/raw", "upstream/transport"}, // names of headers; text in one line
-	"upstream/transport":  {"upstream/http1", "upstream/jsonrpc", "upstream/raw"},
+	"upstream/http1":      {"upstream/prose"},
+	"upstream/transport":  {"upstream/http1", "upstream/jsonrpc", "upstream/prose", "upstream/raw"},
 	// it implements Transport; sandbox confines the process at the other end
 	"upstream/stdio":   {"upstream/files", "upstream/jsonrpc", "upstream/raw", "upstream/sandbox", "upstream/transport"},
 	"upstream/sandbox": {"upstream/files"}, // the reason of an error about a file
 	// what a rule reads of the arguments must be what everybody else reads: the same names in the
 	// same case, none of them twice
 	"policy":              {"upstream/raw", "upstream/yamlread", "upstream/prose"},
-	"auth/oauth":          {"auth/fetch", "auth/store", "upstream/pace"},
+	"auth/oauth":          {"auth/fetch", "auth/store", "upstream/pace", "upstream/prose"},
 	"upstream/remedy":     {"upstream/shell"},                               // it names commands with names of servers
 	"cmd/junction/stored": {"auth/seal", "upstream/bounded", "upstream/files", "upstream/pace"}, // what is on the disk is sealed like session ids
 	"auth/authserver": {"auth", "auth/authserver/provider", "auth/store", "auth/seal", "auth/fetch", "upstream/bounded",

@@ -128,7 +128,7 @@ func (x *Exchange) serverRequest(from, method string, params []byte, meta bool) 
 	if params == nil {
 		params = []byte("{}")
 	}
-	params, _, err := x.Subject.Redact.Text(params, redact.MetaToken)
+	params, _, err := x.reader().Text(params, redact.MetaToken)
 	if err != nil {
 		return nil, rejected("Invalid params of %s: %v", method, err)
 	}

@@ -359,8 +359,12 @@ func (x *Exchange) filter(r client.Result, err error) (client.Result, error) {
 	if x.target.Part == upstream.PartSkills && r.Type == client.TypeComplete {
 		return x.filterBesideSkill(r)
 	}
+	clean := x.redactor()
+	if r.Type == client.TypeInputRequired { // a person reads it
+		clean = x.reader()
+	}
 	var n int
-	if r.Object, n, err = x.redactor().Result(r.Object, kept); err != nil {
+	if r.Object, n, err = clean.Result(r.Object, kept); err != nil {
 		err = x.invalid(err.Error())
 	} else if n > 0 && mcp.MCPMethod(x.Msg.Method) == mcp.MethodResourcesRead && x.target.InSkill() {
 		err = x.redactedFile()
@@ -434,19 +438,30 @@ func (s *Core) checkArguments(ctx context.Context, x *Exchange) (text string, o 
 		return "", "", err
 	}
 	t := x.target
+	var clean func(string) string
+	reader := x.reader()
+	if reader != nil {
+		clean = reader.String
+	}
 	var problems []string
 	if t.Tool.Loose != "" {
 		err = s.schemas.Broken(t.Item.Definition.Text(), t.Tool.Loose)
 	} else {
-		problems, err = s.schemas.Check(ctx, t.Item.Definition.Text(), arguments, checkCost{s, x})
+		problems, err = s.schemas.Check(ctx, t.Item.Definition.Text(), arguments, checkCost{s, x}, clean)
 	}
 	if unusable, ok := errors.AsType[*schema.UnusableError](err); ok {
 		if unusable.First {
 			s.log.Warn("calls of a tool are refused where the policy says validate: its schema cannot be used",
 				"upstream", t.Backend.Name(), "name", t.Name, "error", err)
 		}
+		why := err.Error()
+		_, n, err := reader.Text(t.Item.Definition.Text(), redact.Nothing)
+		if n > 0 || err != nil || reader.String(why) != why {
+			why = "its inputSchema cannot be used. The reason is in Junction's log, because the policy redacts " +
+				"the schema"
+		}
 		return "The tool " + t.Exposed + " was not called: the policy requires checked arguments (validate), and " +
-			err.Error() + ".", Denied, nil
+			why + ".", Denied, nil
 	}
 	if limit, ok := errors.AsType[*schema.LimitError](err); ok {
 		return "The tool " + t.Exposed + " was not called: the policy requires checked arguments (validate), and " +

@@ -120,22 +120,44 @@ func (x *Exchange) unwrap() (own bool, err error) {
 }
 
 // redactor returns the Redactor for answers and arguments of the call. It keeps removed text if the
-// policy restores it and the caller has a session, or is one program of one principal. Notifications,
-// requests to a user and lists have Subject.Redact, which keeps nothing: a person reads them, or several
-// callers do.
+// policy restores it and the caller has a session, or is one program of one principal. Without a call it
+// is reader.
 func (x *Exchange) redactor() *redact.Redactor {
-	if x.target == nil || !x.Subject.Redact.Restores() {
-		return x.Subject.Redact
+	if owner, ok := x.owner(); ok && x.target != nil {
+		return x.Subject.Redact.With(&x.core.removed, owner)
 	}
-	program := x.program()
-	if program == "" {
-		return x.Subject.Redact
+	return x.reader()
+}
+
+// reader returns the Redactor for what else the client reads: notifications, requests to a user, lists
+// and texts of Junction. It removes kept texts, too, and keeps none: a person reads these, or they are
+// not about one call.
+func (x *Exchange) reader() *redact.Redactor {
+	if owner, ok := x.owner(); ok {
+		return x.Subject.Redact.Finding(&x.core.removed, owner)
+	}
+	if x.Subject == nil { // the request has no endpoint
+		return nil
+	}
+	return x.Subject.Redact
+}
+
+// owner returns the owner of text that the policy removes and restores; ok is false if there is none.
+func (x *Exchange) owner() (o redact.Owner, ok bool) {
+	if x.Subject == nil || !x.Subject.Redact.Restores() {
+		return o, false
+	}
+	o = redact.Owner{Account: x.Principal.ID, Session: x.program()}
+	if o.Session == "" {
+		return o, false
 	}
 	if x.Session == nil || x.Session.Key == "" {
-		program = x.Principal.ID + "\x00" + program
+		o.Session = x.Principal.ID + "\x00" + o.Session
 	}
-	return x.Subject.Redact.With(&x.core.removed, redact.Owner{Account: x.Principal.ID, Session: program,
-		Upstream: x.target.Backend.Name(), Source: x.target.Backend})
+	if x.target != nil {
+		o.Upstream, o.Source = x.target.Backend.Name(), x.target.Backend
+	}
+	return o, true
 }
 
 // restore puts the text that the policy has removed from earlier answers of the upstream back into the
@@ -261,7 +283,7 @@ func (s *Core) Count(ctx context.Context, x *Exchange, other bool) (done func(),
 func discover(_ context.Context, s *Core, x *Exchange) (Result, error) {
 	b := fmt.Appendf(nil, `{"supportedVersions":%s,"capabilities":`, s.supported)
 	b = x.Subject.Sight().Offers.AppendCapabilities(b, x.Era)
-	b = x.Subject.AppendInstructions(b)
+	b = x.Subject.AppendInstructions(b, x.reader())
 	b = appendFreshness(b, discovered, !x.Subject.Private())
 	return Result{Body: fmt.Appendf(b, `,"resultType":"complete","_meta":%s}`, s.modernMeta)}, nil
 }

@@ -161,6 +161,12 @@ func (CutOff) Is(target error) bool { return target == context.Canceled }
 // upstream's error is passed on, unless it concerns the connection between Junction and the
 // upstream.
 func RPCError(err error, upstreamName string) (*jsonrpc.Error, Reason) {
+	return rpcError(err, upstreamName, nil)
+}
+
+// rpcError is RPCError for a client that must not read what clean removes, if clean is not nil. clean is
+// only applied to words of an upstream that Junction shortens.
+func rpcError(err error, upstreamName string, clean func(string) string) (*jsonrpc.Error, Reason) {
 	var (
 		own  *Refusal
 		peer *jsonrpc.Error
@@ -174,7 +180,11 @@ func RPCError(err error, upstreamName string) (*jsonrpc.Error, Reason) {
 	case errors.As(err, &own):
 		return &jsonrpc.Error{Code: own.code, Message: own.text, Data: own.Data}, own.reason
 	case errors.As(err, &ours): // its chain may contain an upstream's error from the handshake
-		return failure(ours.Upstream, string(ours.Kind), ours.Public()), ReasonNone
+		text := ours.Public()
+		if clean != nil {
+			text = ours.Clean(clean)
+		}
+		return failure(ours.Upstream, string(ours.Kind), text), ReasonNone
 	case errors.As(err, &peer):
 		if !aboutHop(peer.Code) {
 			return peer, ReasonNone

@@ -191,7 +191,7 @@ func (x *Exchange) Notify(method string, params []byte) {
 	if method == string(mcp.MethodNotificationProgress) {
 		kept = redact.ProgressToken // the client's own
 	}
-	params, _, err := x.Subject.Redact.Text(params, kept)
+	params, _, err := x.reader().Text(params, kept)
 	if err != nil {
 		return // a text that cannot be searched is not sent
 	}
@@ -287,11 +287,16 @@ func (x *Exchange) fail(err error) (reported error) {
 	e, reason := RPCError(err, x.Info.Upstream)
 	reported = err
 	clean, n := e, 0
-	if _, ours := errors.AsType[*upstream.Error](err); ours { // the text may contain text of the upstream
-		clean, n = x.Subject.Redact.Error(&jsonrpc.Error{Code: e.Code, Message: e.Message})
-		clean = clean.WithData(e.Data) // of Junction
-	} else if _, peer := errors.AsType[*jsonrpc.Error](err); peer { // most were redacted before
+	_, ours := errors.AsType[*upstream.Error](err)
+	if _, peer := errors.AsType[*jsonrpc.Error](err); peer && !ours { // most were redacted before
 		clean, n = x.redactor().Error(e)
+	} else if reader := x.reader(); reader != nil { // the text may contain text of the upstream
+		before := e.Message
+		clean, _ = rpcError(err, x.Info.Upstream, reader.String)
+		clean, n = reader.Error(&jsonrpc.Error{Code: e.Code, Message: clean.Message})
+		if clean = clean.WithData(e.Data); clean.Message != before { // the data is Junction's
+			n++
+		}
 	}
 	if n > 0 {
 		e, reported = clean, &redactedError{err, clean.Message}

@@ -25,7 +25,7 @@ func (s *Core) list(ctx context.Context, x *Exchange, p upstream.Part) (Result, 
 	}
 	seen, k := from.Subject.Listed(), from.Kind(p, x.Era)
 	searched := from.Subject.Search && p == upstream.PartTools
-	text, items, next, left := from.Endpoint.Page(seen, p, k, offset, s.limits.Page, x.Subject.Redact)
+	text, items, next, left := from.Endpoint.Page(seen, p, k, offset, s.limits.Page, x.reader())
 	r := Result{Body: text, Items: items}
 	if left > 0 {
 		x.Subject.Unnamed[p].Do(func() {
@@ -142,7 +142,8 @@ func searchTools(ctx context.Context, s *Core, x *Exchange) (Result, error) {
 	s.awaitLists(ctx, x)
 	seen := x.Subject.Sight()
 	k := seen.View.Kind(upstream.PartTools, x.Era, x.Who.Profile)
-	clean := func(text []byte) ([]byte, bool) { return x.Subject.Redact.Item(text, upstream.PartTools.Key()) }
+	reader := x.reader()
+	clean := func(text []byte) ([]byte, bool) { return reader.Item(text, upstream.PartTools.Key()) }
 	return s.toolText(x, seen.SearchAnswer(k, q, clean), ""), nil
 }
 

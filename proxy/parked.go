@@ -226,7 +226,7 @@ func (p *parked) requests(s *Core, x *Exchange) (Result, error) {
 		params := q.params
 		if x.Snapshot != p.origin.Snapshot { // the policy may redact more than when the call began
 			var err error
-			if params, _, err = x.Subject.Redact.Text(params, redact.MetaToken); err != nil {
+			if params, _, err = x.reader().Text(params, redact.MetaToken); err != nil {
 				return Result{}, rejected("Invalid params of %s: %v", q.method, err)
 			}
 		}

@@ -106,6 +106,9 @@ func (x *Exchange) checkSkill(result raw.Object) error {
 		return x.invalid("it returned another skill")
 	}
 	if problem := definition.CheckSkill(entry); problem != "" {
+		if x.Subject.Redact != nil && !x.Subject.Redact.Leaves(entry) { // the problem quotes parts of the entry
+			return x.withheld(policy.Decision{Rule: ruleRedact})
+		}
 		return x.invalid("a skill that clients cannot use: " + problem)
 	}
 	if listed := x.target.Item; listed != nil && string(listed.Definition.Text()) != string(entry.Text()) {

@@ -394,7 +394,7 @@ func subscribeResource(ctx context.Context, s *Core, x *Exchange) (Result, error
 			err = InvalidParams("The upstream %s does not notify about changes of this resource", t.Backend.Name())
 		}
 		if peer, ok := err.(*jsonrpc.Error); ok {
-			clean, _ := x.Subject.Redact.Error(peer)
+			clean, _ := x.redactor().Error(peer)
 			err = t.RenameError(clean)
 		}
 		return Result{}, err

@@ -112,26 +112,34 @@ func describe(err error) string {
 type shownError struct {
 	text string
 	err  error
+	pool *pool
 }
 
 func (e *shownError) Error() string { return e.text }
 func (e *shownError) Unwrap() error { return e.err }
+
+// Clean implements transport.Cleaner.
+func (e *shownError) Clean(clean func(string) string) string {
+	return transport.CleanLine(e.pool.withoutSecrets(transport.Clean(e.err, clean)), clean)
+}
 
 // shown returns the reason why a connection failed, with a text that may be shown.
 func (p *pool) shown(err error) error {
 	if err == nil {
 		return nil
 	}
-	return &shownError{p.cleaned(err.Error()), err}
+	return &shownError{p.cleaned(err.Error()), err, p}
 }
 
 // cleaned returns words of the server as one line, and without the secrets that the server was given.
 // The words can repeat these, and no policy redacts them, because they belong to no caller.
-func (p *pool) cleaned(words string) string {
+func (p *pool) cleaned(words string) string { return transport.OneLine(p.withoutSecrets(words)) }
+
+func (p *pool) withoutSecrets(words string) string {
 	for _, secret := range p.secrets() {
 		words = strings.ReplaceAll(words, secret, "…")
 	}
-	return transport.OneLine(words)
+	return words
 }
 
 // leastSecret is the least length of a secret: shorter values may be part of other words.

@@ -2,9 +2,13 @@ package upstream
 
 import (
 	"errors"
+	"fmt"
+	"regexp"
+	"strings"
 	"testing"
 	"time"
 
+	"junction/upstream/client"
 	"junction/upstream/pace"
 )
 
@@ -74,6 +78,29 @@ func TestOutcomeOfALink(t *testing.T) {
 		o, rest := (&link{pool: &pool{}}).outcomeOf(tt.lived, tt.err, new(pace.Backoff))
 		if !o.apply(&s) || s.state != tt.state || (s.attempts == 1) != tt.failed || s.retry.IsZero() == tt.retry || rest <= 0 {
 			t.Errorf("%s: the state is %v after %d failed attempts, with a retry at %v in %v", tt.name, s.state, s.attempts, s.retry, rest)
+		}
+	}
+}
+
+// TestErrorsAreCleanedBeforeTheyAreShortened: Junction shows a failed connection as one line of 1,000
+// characters. A caller reads no part of what its policy removes, also where the line ends, and where the
+// server wrote several lines.
+func TestErrorsAreCleanedBeforeTheyAreShortened(t *testing.T) {
+	secret := regexp.MustCompile(`(?s)KEY-[a-z]{8}|BEGIN.*END`)
+	clean := func(text string) string { return secret.ReplaceAllString(text, "[x]") }
+	p := &pool{name: "up", connConfig: Config{Headers: map[string]string{"Authorization": "Bearer canary-of-the-server"}}}
+	for _, row := range []struct{ words, want string }{
+		{strings.Repeat("a", 990) + " KEY-abcdefgh", strings.Repeat("a", 990) + " [x]"},
+		{strings.Repeat("a ", 480) + strings.Repeat(" ", 7_038) + "KEY-abcdefgh", strings.Repeat("a ", 480) + "[x]"},
+		{"BEGIN a\n b END", "[x]"},
+		{"KEY-\n KEY-abcd\x01efgh with canary-of-the-server", "KEY- [x] with …"},
+	} {
+		shown := p.shown(errors.New(row.words))
+		for name, err := range map[string]error{"alone": shown, "wrapped": fmt.Errorf("before that: %w", shown), "own": &ownError{shown}} {
+			got := (&Error{"up", client.KindUnavailable, err}).Clean(clean)
+			if want := strings.Replace((&Error{"up", client.KindUnavailable, err}).Public(), shown.Error(), row.want, 1); got != want {
+				t.Errorf("%.20q, %s: the caller reads\n%s, want\n%s", row.words, name, got, want)
+			}
 		}
 	}
 }

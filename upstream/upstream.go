@@ -398,6 +398,17 @@ func (e *Error) Public() string {
 	return e.Error()
 }
 
+// Clean returns Public for one reader, as transport.Clean does.
+func (e *Error) Clean(clean func(string) string) string {
+	if own, ok := errors.AsType[*ownError](e.Err); ok {
+		return (&Error{e.Upstream, e.Kind, own.err}).Clean(clean) + "; " + own.hint()
+	}
+	if _, ok := errors.AsType[*stdio.ExitError](e.Err); ok {
+		return clean(e.Public())
+	}
+	return clean("upstream " + e.Upstream + ": " + transport.Clean(e.Err, clean))
+}
+
 func (e *Error) Unwrap() error { return e.Err }
 
 // ownError is the error of a second process, for one principal or session, while the server's first

@@ -175,17 +175,17 @@ func (srv *Server) FindRevoked(ctx context.Context) error {
 	defer srv.finding.Unlock()
 	now := srv.now()
 	ids, err := srv.store.RevokedSince(ctx, srv.found)
-	if err = errors.Join(err, srv.findDisabled(ctx)); err != nil {
+	if err != nil {
 		return err
 	}
 	srv.found = now.Add(-clockMargin)
 	srv.grantsEnded(ids...)
 	srv.cache.mu.Lock()
-	defer srv.cache.mu.Unlock()
 	maps.DeleteFunc(srv.cache.ended, func(_ string, at time.Time) bool {
 		return now.After(at.Add(25 * time.Hour)) // no access token lives that long
 	})
-	return nil
+	srv.cache.mu.Unlock()
+	return srv.findDisabled(ctx)
 }
 
 // audit logs an event and stores it in the audit. Events that unauthenticated requests can cause

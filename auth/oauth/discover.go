@@ -10,8 +10,11 @@ import (
 	"net/url"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
+
+	"junction/upstream/prose"
 )
 
 // cachedMetadata is metadata of an upstream (*resourceMetadata) or an authorization server
@@ -135,7 +138,7 @@ func (c *Client) fetchResource(ctx context.Context, name string, u Upstream) (*r
 	case err != nil:
 		return nil, userError(err, "%s does not publish where users sign in", name)
 	case !covers(p.Resource, u.URL):
-		return nil, userError(fmt.Errorf("the metadata names the resource %.200q", p.Resource),
+		return nil, userError(fmt.Errorf("the metadata names the resource %s", whole(p.Resource)),
 			"%s publishes the metadata of another server", name)
 	case len(p.Issuers) == 0:
 		return nil, userError(nil, "%s does not publish where users sign in", name)
@@ -152,7 +155,7 @@ func (c *Client) fetchServer(ctx context.Context, u Upstream, issuer string) (*s
 	at, err := url.Parse(issuer)
 	if err != nil || !plainURI(issuer) || !plainHost(at) || at.User != nil || at.RawQuery != "" || at.Fragment != "" ||
 		at.Scheme != "https" && at.Scheme != "http" {
-		return nil, userError(fmt.Errorf("the issuer is %.200q", issuer), "the server names an invalid "+
+		return nil, userError(fmt.Errorf("the issuer is %s", whole(issuer)), "the server names an invalid "+
 			"authorization server")
 	}
 	origin, path := at.Scheme+"://"+at.Host, strings.TrimSuffix(at.EscapedPath(), "/")
@@ -174,14 +177,14 @@ func (c *Client) fetchServer(ctx context.Context, u Upstream, issuer string) (*s
 	}
 	switch {
 	case s.Issuer != issuer: // RFC 8414, section 3.3
-		return nil, userError(fmt.Errorf("its metadata names the issuer %.200q", s.Issuer),
+		return nil, userError(fmt.Errorf("its metadata names the issuer %s", whole(s.Issuer)),
 			"the authorization server %s publishes the metadata of another server", at.Host)
 	case !slices.Contains(s.Challenges, "S256"):
 		return nil, userError(nil, "the authorization server %s does not support PKCE with S256", at.Host)
 	}
 	for name, where := range map[string]string{"authorization": s.AuthorizationEndpoint, "token": s.TokenEndpoint} {
 		if !endpointOf(at, where) {
-			return nil, userError(fmt.Errorf("the %s endpoint is %.200q", name, where),
+			return nil, userError(fmt.Errorf("the %s endpoint is %s", name, whole(where)),
 				"the authorization server %s has an invalid endpoint", at.Host)
 		}
 	}
@@ -236,7 +239,7 @@ func (p *resourceMetadata) issuerOf(name string, u Upstream) (string, error) {
 	if u.Issuer == "" || slices.Contains(p.Issuers, u.Issuer) {
 		return cmp.Or(u.Issuer, p.Issuers[0]), nil
 	}
-	err := fmt.Errorf("it names %.200q, and upstreams.%s.auth.issuer is %q", p.Issuers[0], name, u.Issuer)
+	err := fmt.Errorf("it names %s, and upstreams.%s.auth.issuer is %q", whole(p.Issuers[0]), name, u.Issuer)
 	return "", userError(err, "%s names another authorization server than the configuration", name)
 }
 
@@ -266,3 +269,6 @@ func port(u *url.URL) string {
 	}
 	return map[string]string{"https": "443", "http": "80"}[u.Scheme]
 }
+
+// whole quotes a text of a server for an error.
+func whole(text string) string { return prose.Whole(strconv.Quote(text), 200) }

@@ -130,7 +130,7 @@ func (r *results) structured(data []byte) (*mcp.CallToolResult, error) {
 			return nil, fmt.Errorf("the output of %s cannot be used: %v", r.tool.Name, err)
 		}
 		// the steps of the check are bounded, so it needs no context
-		problems, err := r.validator.Check(context.Background(), r.text, object, nil)
+		problems, err := r.validator.Check(context.Background(), r.text, object, nil, nil)
 		if err != nil {
 			return nil, fmt.Errorf("the output of %s cannot be checked: %w", r.tool.Name, err)
 		}

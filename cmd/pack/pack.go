@@ -317,7 +317,7 @@ func (t *Tool) Call(ctx context.Context, arguments json.RawMessage,
 	if err != nil {
 		return mcp.NewToolResultErrorf("the arguments of %s are no JSON object: %v", t.Definition.Name, err), nil
 	}
-	problems, err := t.arguments.Check(ctx, t.text, object, nil)
+	problems, err := t.arguments.Check(ctx, t.text, object, nil, nil)
 	_, unusable := errors.AsType[*schema.UnusableError](err)
 	switch {
 	case ctx.Err() != nil:

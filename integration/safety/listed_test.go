@@ -100,18 +100,23 @@ func TestSearchAndInstructionsAreRedacted(t *testing.T) {
 		s.Config.Instructions = true
 		j, keys := guardedJunction(t, p, s, guardedRules)
 		for key, want := range map[string]string{"free": "call " + canary, "guarded": "call [redacted: canary]"} {
-			method, params := "server/discover", ""
-			if p.Client == client.EraLegacy {
-				method = "initialize"
-				params = `"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"x","version":"1"}`
-			}
-			fresh := &harness.Talker{URL: j.URL, Era: p.Client, Capabilities: "{}", Key: keys[key], Name: "x",
-				IDs: new(atomic.Int64)}
-			if got := harness.Text(t, fresh.Must(t, method, params), "instructions"); !strings.Contains(got, want) {
+			if got := instructionsFor(t, j, p.Client, keys[key]); !strings.Contains(got, want) {
 				t.Errorf("%s reads %q, want %q", key, got, want)
 			}
 		}
 	})
+}
+
+// instructionsFor returns the instructions that a new client reads.
+func instructionsFor(t *testing.T, j *harness.Junction, era client.Era, key string) string {
+	t.Helper()
+	method, params := "server/discover", ""
+	if era == client.EraLegacy {
+		method = "initialize"
+		params = `"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"x","version":"1"}`
+	}
+	fresh := &harness.Talker{URL: j.URL, Era: era, Capabilities: "{}", Key: key, Name: "x", IDs: new(atomic.Int64)}
+	return harness.Text(t, fresh.Must(t, method, params), "instructions")
 }
 
 // TestSubscriptionsDoNotLeak has a server name a part of a subscribed resource, and refuse a

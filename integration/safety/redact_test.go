@@ -1,6 +1,8 @@
 package safety
 
 import (
+	"encoding/json"
+	"fmt"
 	"regexp"
 	"strings"
 	"testing"
@@ -81,6 +83,99 @@ func TestRedactionOfEveryMemberOfAnError(t *testing.T) {
 				if got := string(m.Append(nil)); strings.Contains(got, token) || !strings.Contains(got, "redacted") ||
 					!strings.Contains(got, `"kept":"here"`) {
 					t.Errorf("%s: the client reads %s", members, got)
+				}
+			}
+		}
+	})
+}
+
+// TestRedactionOfCheckedArguments: the answer to arguments that do not fit (validate) quotes nothing of
+// the schema that a rule matches, wherever it is in the schema, and also not a part of it. The same holds
+// for a schema that cannot be used, and for the header of an argument.
+func TestRedactionOfCheckedArguments(t *testing.T) {
+	harness.Waits(t)
+	long := strings.Repeat("a", 110) + " TCK-12345678"
+	harness.EachPair(t, func(t *testing.T, p harness.Pair) {
+		tools := []json.RawMessage{[]byte(`{"name":"echo","inputSchema":{"type":"object"}}`)}
+		calls := []struct{ schema, arguments, want string }{
+			{`{"properties":{"a":{"enum":["TCK-12345678","x"]}}}`, `{"a":"z"}`, `a: must be one of \"[redacted: ticket]\", \"x\"`},
+			{`{"properties":{"a":{"enum":["` + long + `"]}}}`, `{"a":"z"}`, `a: must be one of \"aaa`},
+			{`{"properties":{"a":{"enum":[4111111111111111]}}}`, `{"a":1}`, `a: must be one of [redacted: card]`},
+			{`{"properties":{"a":{"const":"TCK-12345678"}}}`, `{"a":"z"}`, `a: must be \"[redacted: ticket]\"`},
+			{`{"properties":{"a":{"type":"string","pattern":"^TCK-12345678$"}}}`, `{"a":"z"}`, `a: must match ^[redacted: ticket]$`},
+			{`{"properties":{"a":{"type":"string","pattern":"` + long + `"}}}`, `{"a":"z"}`, `a: must match aaa`},
+			{`{"properties":{"TCK-12345678":{"type":"string"}},"additionalProperties":false}`, `{"z":1}`, `there are [redacted: ticket]`},
+			{`{"properties":{"` + long + `":{"type":"string"}},"additionalProperties":false}`, `{"z":1}`, `there are aaa`},
+			{`{"required":["TCK-12345678"]}`, `{"z":1}`, `[redacted: ticket]: missing`},
+			{`{"properties":{"a":{"enum":["TCK-12345678"]}},"required":["a"]}`, `{}`, `a: missing; must be one of \"[redacted: ticket]\"`},
+			{`{"dependentRequired":{"z":["TCK-12345678"]}}`, `{"z":1}`, `z needs [redacted: ticket] as well`},
+			{`{"properties":{"a":{"type":"string","pattern":"(TCK-12345678"}}}`, `{"a":"z"}`, `was not called`},
+			{`{"properties":{"a":{"$ref":"https://x.org/TCK-12345678"}}}`, `{"a":"z"}`, `cannot be used. The reason is in Junction's log`},
+			{`{"properties":{"TCK-12345678":{"type":"TCK-12345678"}}}`, `{"a":"z"}`, `was not called`},
+		}
+		for i, q := range calls {
+			tools = append(tools, fmt.Appendf(nil, `{"name":"get_%d","inputSchema":{"type":"object",%s}`, i, q.schema[1:]))
+		}
+		tools = append(tools, []byte(`{"name":"get_header","inputSchema":{"type":"object","properties":{"a":{"type":"string","x-mcp-header":"TCK-12345678"}}}}`))
+		s := p.Serve(t, upstreamtest.Script{Tools: tools})
+		j := harness.Start(t, p, harness.Setup{Upstreams: map[string]upstream.Config{"up": s.Config}, Policy: harness.MustPolicy(t, `
+- name: all
+  validate: true
+  redact: { patterns: [{ name: ticket, re: "TCK-[0-9]{8}" }, { name: card, re: "^[0-9]{16}$" }], restore: true }
+  rules: [ { allow: { upstreams: "*" } } ]
+`)})
+		j.Offers(t, "up")
+		c := j.Talk(t)
+		for i, q := range calls {
+			m := c.Call(t, fmt.Sprintf("up__get_%d", i), q.arguments)
+			got := string(m.Append(nil))
+			if strings.Contains(got, "TCK") || strings.Contains(got, "4111") || !strings.Contains(got, q.want) {
+				t.Errorf("%.120s: the client reads %s, want %s", q.schema, got, q.want)
+			}
+		}
+		m := c.Call(t, "up__get_header", `{"a":"z"}`)
+		if got := string(m.Append(nil)); strings.Contains(got, "TCK") {
+			t.Errorf("without the header, the client reads %s", got)
+		}
+		if n := len(harness.CallsOf(t, s.Journal, 0)); n > 1 { // of get_header, for a client of the legacy era
+			t.Errorf("the server was called %d times", n)
+		}
+	})
+}
+
+// TestRedactionComesBeforeAnyCut: texts of a server that Junction shortens are redacted first, so that the
+// client reads no part of a match: one line of a failed request's answer, and instructions.
+func TestRedactionComesBeforeAnyCut(t *testing.T) {
+	harness.Waits(t)
+	const token = "ghp_0123456789abcdefghijABCDEFGHIJ987654"
+	authtest.Secret("a token of GitHub", token)
+	harness.EachPair(t, func(t *testing.T, p harness.Pair) {
+		s := p.Serve(t, upstreamtest.Script{Instructions: strings.Repeat("a", 2020) + " " + token + " and more"})
+		s.Config.Instructions = true
+		j := harness.Start(t, p, harness.Setup{Upstreams: map[string]upstream.Config{"up": s.Config}, Policy: harness.MustPolicy(t, `
+- { name: all, rules: [ { allow: { upstreams: "*" } } ], redact: { patterns: [ secrets, { name: block, re: "(?s)BEGIN.*END" } ], restore: true } }
+`)})
+		j.Offers(t, "up")
+		c := j.Talk(t)
+		instructions := instructionsFor(t, j, p.Client, "")
+		if strings.Contains(instructions, token[:10]) || !strings.Contains(instructions, "aaa [redacted: ") {
+			t.Errorf("the client reads the instructions %s", instructions)
+		}
+		if p.Transport != "http" {
+			return
+		}
+		for _, body := range []string{
+			strings.Repeat("a", 160) + " " + token, strings.Repeat("a", 195) + " " + token, `BEGIN secret\nEND`,
+			"<title>" + strings.Repeat("a", 160) + " " + token + "</title>",
+		} {
+			for _, code := range []int{400, 500} {
+				if code == 400 && harness.Processes() > 1 {
+					continue // it ends the session, and the log has the reason in the words of the server
+				}
+				m := c.Call(t, "up__status", fmt.Sprintf(`{"code":%d,"body":"%s"}`, code, body))
+				if got := string(m.Append(nil)); strings.Contains(got, token[:10]) || strings.Contains(got, "secret") ||
+					!strings.Contains(got, "redacted") && !strings.Contains(got, "[re") {
+					t.Errorf("%d, %.20s: the client reads %s", code, body, got)
 				}
 			}
 		}

@@ -186,3 +186,105 @@ func TestRemovedTextNeverComesBackToTheClient(t *testing.T) {
 		c.Succeed(t, "up__echo", `{"text":"`+mark+`"}`)
 	})
 }
+
+// TestRemovedTextStaysAwayFromOtherMessages: text that Junction keeps for a session is in nothing else that
+// the session reads: lists, errors of the connection, notifications and requests to the user. These have
+// placeholders without a reference.
+func TestRemovedTextStaysAwayFromOtherMessages(t *testing.T) {
+	harness.Waits(t)
+	harness.InMemory(t, "each process keeps the removed text of its own answers to modern clients")
+	const token = "ghp_0123456789abcdefghijABCDEFGHIJ445566"
+	authtest.Secret("a token of GitHub", token)
+	harness.EachPair(t, func(t *testing.T, p harness.Pair) {
+		about := `"description":"it has zz` + token + `"`
+		var tools []json.RawMessage
+		for _, name := range []string{"echo", "ask", "status", "progress"} {
+			tools = append(tools, []byte(`{"name":"`+name+`","inputSchema":{"type":"object"},`+about+`}`))
+		}
+		s := p.Serve(t, upstreamtest.Script{Tools: tools, Prompts: []json.RawMessage{[]byte(`{"name":"p",` + about + `}`)},
+			Resources: []json.RawMessage{[]byte(`{"uri":"file:///r","name":"r",` + about + `}`), []byte(`{"uri":"file:///zz` + token + `","name":"s"}`)},
+			Templates: []json.RawMessage{[]byte(`{"uriTemplate":"file:///{a}","name":"t",` + about + `}`)}})
+		j := harness.Start(t, p, harness.Setup{Upstreams: map[string]upstream.Config{"up": s.Config},
+			Policy: harness.MustPolicy(t, `
+- { name: all, redact: { patterns: [secrets], restore: true }, rules: [ { allow: { upstreams: "*" } } ] }
+`)})
+		j.Offers(t, "up")
+		c := j.Talk(t)
+		lists := []string{"tools/list", "prompts/list", "resources/list", "resources/templates/list"}
+		list := func(method string) string { return string(c.Must(t, method, "")) }
+		for range 3 { // so that the pages are prepared for all callers
+			for _, method := range lists {
+				if text := list(method); !strings.Contains(text, "zz"+token) {
+					t.Fatalf("%s is answered %s, so that this test shows nothing", method, text)
+				}
+			}
+		}
+		if mark := removedMark.FindString(string(c.Succeed(t, "up__echo", `{"result":{"content":[{"type":"text","text":"`+token+`"}]}}`))); mark == "" {
+			t.Fatal("the text was not kept")
+		}
+		clean := func(text, of string) {
+			t.Helper()
+			if strings.Contains(text, token) || !strings.Contains(text, "[redacted: GitHub token]") {
+				t.Errorf("%s: the client reads %s", of, text)
+			}
+		}
+		for range 3 {
+			for _, method := range lists {
+				clean(list(method), method)
+			}
+		}
+		other := j.As(t, "", func(c *harness.Talker) { c.Name = "another program" })
+		if text := string(other.Must(t, "prompts/list", "")); !strings.Contains(text, "zz"+token) {
+			t.Errorf("another session reads %s", text)
+		}
+		if p.Transport == "http" {
+			m := c.Call(t, "up__status", `{"code":400,"body":"no zz`+token+`"}`)
+			clean(string(m.Append(nil)), "an error of the connection")
+		}
+		q := harness.Called("up__progress", `{"n":1,"params":{"message":"at zz`+token+`"}}`)
+		q.Meta = `"progressToken":1`
+		notes, m := c.Begin(t, q).All(t)
+		if len(notes) != 1 || m.Error != nil {
+			t.Fatalf("the client gets %d notifications, and the answer %s", len(notes), m.Append(nil))
+		}
+		clean(string(notes[0].Params), "a notification")
+		question := strings.Replace(harness.AskForm, "Name?", "Is it zz"+token+" or "+token+"?", 1)
+		_, asked := c.Converse(t, harness.Asking(question), harness.AnswersTo)
+		if len(asked) != 1 {
+			t.Fatalf("the client is asked %q", asked)
+		}
+		clean(string(asked[0].Params), "a question")
+		if strings.Contains(string(asked[0].Params), " #") {
+			t.Errorf("a question has a reference: %s", asked[0].Params)
+		}
+	})
+}
+
+// TestRemovedTextStaysAwayFromSearch: search_tools answers without a text that Junction keeps for the session.
+func TestRemovedTextStaysAwayFromSearch(t *testing.T) {
+	harness.Waits(t)
+	harness.InMemory(t, "each process keeps the removed text of its own answers to modern clients")
+	const token = "ghp_0123456789abcdefghijABCDEFGHIJ778899"
+	authtest.Secret("a token of GitHub", token)
+	harness.EachPair(t, func(t *testing.T, p harness.Pair) {
+		s := p.Serve(t, upstreamtest.Script{Tools: []json.RawMessage{
+			[]byte(`{"name":"echo","inputSchema":{"type":"object"},"description":"it repeats zz` + token + `"}`)}})
+		j := harness.Start(t, p, harness.Setup{Upstreams: map[string]upstream.Config{"up": s.Config},
+			Policy: harness.MustPolicy(t, `
+- name: all
+  catalog: search
+  redact: { patterns: [secrets], restore: true }
+  rules: [ { allow: { upstreams: "*" } } ]
+`)})
+		j.Offers(t, "up")
+		c := j.Talk(t)
+		found := func() string { return string(c.Succeed(t, "search_tools", `{"query":"repeats"}`)) }
+		if text := found(); !strings.Contains(text, "zz"+token) {
+			t.Fatalf("the search is answered %s, so that this test shows nothing", text)
+		}
+		c.Succeed(t, "up__echo", `{"result":{"content":[{"type":"text","text":"`+token+`"}]}}`)
+		if text := found(); strings.Contains(text, token) || !strings.Contains(text, "repeats zz[redacted: GitHub token]") {
+			t.Errorf("the search is answered %s", text)
+		}
+	})
+}

@@ -172,7 +172,7 @@ func (f legacyFront) handshake(x *request) (proxy.Result, error) {
 	x.reply.w.Header()["Mcp-Session-Id"] = []string{id}
 	b := fmt.Appendf(nil, `{"protocolVersion":"%s","capabilities":`, version)
 	b = x.Subject.Sight().Offers.AppendCapabilities(b, x.Era)
-	b = x.Subject.AppendInstructions(fmt.Appendf(b, `,"serverInfo":%s`, f.ServerInfo()))
+	b = x.Subject.AppendInstructions(fmt.Appendf(b, `,"serverInfo":%s`, f.ServerInfo()), x.Subject.Redact)
 	x.Info.Version, x.Info.Client, x.Info.Session = version, x.Client, s.Key
 	return proxy.Result{Body: append(b, '}')}, nil
 }

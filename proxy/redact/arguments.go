@@ -18,9 +18,24 @@ func (r *Redactor) Restores() bool {
 // With returns the Redactor for messages of one owner. It keeps the text that its rules restore.
 func (r *Redactor) With(m *Memory, o Owner) *Redactor {
 	own := *r
-	own.share = &share{m, o}
+	own.share = &share{memory: m, owner: o}
 	return &own
 }
+
+// Finding returns the Redactor for other messages that the owner reads. It removes the kept texts of the
+// owner, too, and keeps none. Without a source, these are the texts of all upstreams. It is for one
+// goroutine, and is r itself if no text is kept.
+func (r *Redactor) Finding(m *Memory, o Owner) *Redactor {
+	own := *r
+	own.share = &share{memory: m, owner: o}
+	if own.share.found = own.known(0); own.share.found == nil {
+		return r
+	}
+	return &own
+}
+
+// Shared reports whether several callers have this Redactor.
+func (r *Redactor) Shared() bool { return r == nil || r.share == nil }
 
 // MarkError is the error of arguments with a mark that no text replaces.
 type MarkError struct {

@@ -60,15 +60,19 @@ func (m *Memory) head(text []byte) uint32 {
 // known returns the texts that messages of the owner are searched for. It leaves out the texts of
 // rules that r does not have.
 func (r *Redactor) known(size int) *knownTexts {
-	if r.share == nil {
+	switch {
+	case r.share == nil:
 		return nil
+	case r.share.found != nil:
+		r.share.found.left = costOfByte*size + costOfMessage
+		return r.share.found
 	}
 	m, o := r.share.memory, r.share.owner
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	var k *knownTexts
 	for key, t := range m.sessions[o.Session] {
-		if key.source != o.Source || t.head == 0 {
+		if o.Source != nil && key.source != o.Source || t.head == 0 {
 			continue
 		}
 		if k == nil {

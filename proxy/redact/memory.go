@@ -88,6 +88,7 @@ type Owner struct {
 type share struct {
 	memory *Memory
 	owner  Owner
+	found  *knownTexts // if it is not nil: what is removed; nothing is kept
 }
 
 // begin makes the key of the process.

@@ -270,7 +270,7 @@ func (w *redacting) unique(keys []key) {
 
 // put keeps a text that is cut, and returns its reference; "" if the Redactor keeps nothing.
 func (w *redacting) put(rule string, inside, plain []byte, number bool) string {
-	if w.share == nil {
+	if w.share == nil || w.share.found != nil {
 		return ""
 	}
 	if w.texts++; w.texts > maxMessage {

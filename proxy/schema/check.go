@@ -37,8 +37,9 @@ type check struct {
 	most  int // steps
 	told  int // steps at the last look at ctx
 	depth int
-	done  func() // ends the turn; nil before it has begun
-	err   error  // a *LimitError, the error of ctx or of cost; the result is then unknown
+	done  func()              // ends the turn; nil before it has begun
+	clean func(string) string // see Validator.Check
+	err   error               // a *LimitError, the error of ctx or of cost; the result is then unknown
 }
 
 // spend counts steps before they are made. It returns false if the check has to stop.
@@ -147,7 +148,7 @@ func (c *check) typed(s *jsonschema.Schema, at int32, found *problems) bool {
 		return found.wrongType(c, at, s.Types.ToStrings())
 	}
 	if s.Const != nil && !c.equal(at, *s.Const) {
-		return found.add(c, at, "must be %s", words([]any{*s.Const}))
+		return found.add(c, at, "must be %s", c.words([]any{*s.Const}))
 	}
 	if s.Enum == nil {
 		return true
@@ -157,7 +158,7 @@ func (c *check) typed(s *jsonschema.Schema, at int32, found *problems) bool {
 			return true
 		}
 	}
-	return found.add(c, at, "must be one of %s", words(s.Enum.Values))
+	return found.add(c, at, "must be one of %s", c.words(s.Enum.Values))
 }
 
 func (c *check) hasType(types jsonschema.Types, at int32) bool {
@@ -218,7 +219,7 @@ func (c *check) text(s *jsonschema.Schema, at int32, found *problems) bool {
 		ok = found.add(c, at, "must have at most %d characters, got %d", *s.MaxLength, n)
 	}
 	if s.Pattern != nil && (ok || found.open()) && !c.matches(s.Pattern, c.args.string(at)) {
-		ok = found.add(c, at, "must match %s", short(s.Pattern.String(), maxShownWords))
+		ok = found.add(c, at, "must match %s", short(c.shown(s.Pattern.String()), maxShownWords))
 	}
 	return ok
 }

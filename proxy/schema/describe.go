@@ -65,14 +65,14 @@ func (p *problems) wrongType(c *check, at int32, want []string) bool {
 // missing adds that an object lacks a member.
 func (p *problems) missing(c *check, s *jsonschema.Schema, at int32, name string) bool {
 	return p.put(c, problem{at: at}, func() string {
-		at := c.args.under(at, name)
+		at := c.args.under(at, c.shown(name))
 		property := s.Properties[name]
 		switch {
 		case property == nil:
 		case property.Types != nil && !property.Types.IsEmpty():
 			return at + ": missing; must be " + strings.Join(property.Types.ToStrings(), " or ")
 		case property.Enum != nil:
-			return at + ": missing; must be one of " + words(property.Enum.Values)
+			return at + ": missing; must be one of " + c.words(property.Enum.Values)
 		}
 		return at + ": missing"
 	})
@@ -83,7 +83,14 @@ func (p *problems) unknown(c *check, s *jsonschema.Schema, at int32) bool {
 	return p.put(c, problem{at: at}, func() string {
 		text := c.args.place(at) + ": unknown argument"
 		if len(s.Properties) > 0 && c.spend(8*len(s.Properties)) {
-			text += "; there are " + short(strings.Join(slices.Sorted(maps.Keys(s.Properties)), ", "), maxShownWords)
+			var names []string
+			for n, name := range slices.Sorted(maps.Keys(s.Properties)) {
+				if n > maxShownWords {
+					break
+				}
+				names = append(names, c.shown(name))
+			}
+			text += "; there are " + short(strings.Join(names, ", "), maxShownWords)
 		}
 		return text
 	})
@@ -142,8 +149,20 @@ func (p *problems) lines() []string {
 	return lines
 }
 
+// shown returns a text of the schema without what the caller must not read. It comes before each cut,
+// because a part of such a text would not be found.
+func (c *check) shown(text string) string {
+	switch {
+	case c.clean == nil:
+		return text
+	case !c.spend(len(text)):
+		return "…"
+	}
+	return c.clean(text)
+}
+
 // words formats values of a schema and cuts a long list.
-func words(list []any) string {
+func (c *check) words(list []any) string {
 	var b strings.Builder
 	for i, v := range list {
 		if b.Len() > maxShownWords {
@@ -158,11 +177,12 @@ func words(list []any) string {
 		case map[string]any:
 			b.WriteString("{…}")
 		case string:
+			v = c.shown(v)
 			b.Write(raw.Quote(v[:min(len(v), 2*maxShownWords)]))
 		case nil:
 			b.WriteString("null")
 		default: // a bool or a number
-			fmt.Fprint(&b, v)
+			b.WriteString(c.shown(fmt.Sprint(v)))
 		}
 	}
 	return short(b.String(), maxShownWords)

@@ -103,11 +103,11 @@ func (c *check) dependent(s *jsonschema.Schema, at int32, found *problems, seen 
 		var absent []string
 		for _, other := range list {
 			if c.member(at, other) == 0 {
-				absent = append(absent, other)
+				absent = append(absent, c.shown(other))
 			}
 		}
 		if len(absent) > 0 {
-			ok = found.add(c, at, "%s needs %s as well", short(name, maxShownName),
+			ok = found.add(c, at, "%s needs %s as well", short(c.shown(name), maxShownName),
 				short(strings.Join(absent, ", "), maxShownWords))
 		}
 	}

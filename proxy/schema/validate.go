@@ -89,12 +89,13 @@ func (e *UnusableError) Error() string { return e.Err.Error() }
 func (e *UnusableError) Unwrap() error { return e.Err }
 
 // Check returns the problems of the arguments, one line each; nil if they are valid. The arguments
-// may be absent. cost may be nil.
+// may be absent. cost may be nil. clean removes from each text of the schema what the caller must not
+// read; nil removes nothing.
 //
 // With an error the arguments were not checked: an *UnusableError means that the schema cannot be
 // used, and a *LimitError that the arguments exceed a limit. Other errors are those of ctx and cost.
-func (v *Validator) Check(ctx context.Context, definition []byte, arguments raw.Object, cost Cost) (
-	problems []string, err error) {
+func (v *Validator) Check(ctx context.Context, definition []byte, arguments raw.Object, cost Cost,
+	clean func(string) string) (problems []string, err error) {
 	s := v.schema(definition)
 	if err := s.compile(ctx, definition, cost); err != nil {
 		return nil, err
@@ -110,7 +111,7 @@ func (v *Validator) Check(ctx context.Context, definition []byte, arguments raw.
 		}
 		defer release()
 	}
-	c := &check{ctx: ctx, cost: cost, most: cmp.Or(v.steps, maxSteps)}
+	c := &check{ctx: ctx, cost: cost, most: cmp.Or(v.steps, maxSteps), clean: clean}
 	defer c.end()
 	if !c.spend(len(text) / 4) { // to parse them
 		return nil, c.err

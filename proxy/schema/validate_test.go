@@ -79,7 +79,7 @@ func TestArguments(t *testing.T) {
 		{`{"type":"object"}`, `{"whatever":[1,{"a":null}]}`, nil},
 		{`{"type":"object","properties":{"s":{"type":"string","pattern":"x{1000}"}}}`, `{"s":"` + githubToken + `"}`, []string{"s: must match x{1000}"}},
 	} {
-		got, err := (&Validator{}).Check(t.Context(), definitionOf(row.schema), mustArguments(t, row.arguments), nil)
+		got, err := (&Validator{}).Check(t.Context(), definitionOf(row.schema), mustArguments(t, row.arguments), nil, nil)
 		if err != nil || !slices.Equal(got, row.want) {
 			t.Errorf("%s\n\t got %q, %v\n\twant %q", row.arguments, got, err, row.want)
 		}
@@ -104,7 +104,7 @@ func TestArgumentsAreNotShown(t *testing.T) {
 		}
 		members = append(members, quoted(name)+":"+value)
 	}
-	got, err := (&Validator{}).Check(t.Context(), definitionOf(schema), mustArguments(t, "{"+strings.Join(members, ",")+"}"), nil)
+	got, err := (&Validator{}).Check(t.Context(), definitionOf(schema), mustArguments(t, "{"+strings.Join(members, ",")+"}"), nil, nil)
 	text := Invalid("t", got)
 	if err != nil || len(got) != maxProblems+1 || got[maxProblems] != "and more" || strings.Contains(text, "canary-s3cret") || strings.Contains(text, "777") {
 		t.Errorf("%q, %v", got, err)
@@ -138,13 +138,13 @@ func TestArgumentsUnchecked(t *testing.T) {
 		"a member twice":             `{"type":"object","type":"object"}`,
 	} {
 		definition := definitionOf(schema)
-		problems, err := v.Check(t.Context(), definition, mustArguments(t, `{"a":1}`), nil)
+		problems, err := v.Check(t.Context(), definition, mustArguments(t, `{"a":1}`), nil, nil)
 		if e, ok := errors.AsType[*UnusableError](err); !ok || !e.First || problems != nil {
 			t.Errorf("%s: %q, %v; want a first error", name, problems, err)
 		} else if strings.Contains(err.Error(), "\n") || len(err.Error()) > 400 {
 			t.Errorf("%s: %v", name, err)
 		}
-		problems, err = v.Check(t.Context(), definition, mustArguments(t, `{"a":1}`), nil)
+		problems, err = v.Check(t.Context(), definition, mustArguments(t, `{"a":1}`), nil, nil)
 		if e, ok := errors.AsType[*UnusableError](err); !ok || e.First || problems != nil {
 			t.Errorf("%s, again: %q, %v; want the error, not as the first one", name, problems, err)
 		}
@@ -152,7 +152,7 @@ func TestArgumentsUnchecked(t *testing.T) {
 	if asked {
 		t.Error("a schema was fetched")
 	}
-	if _, err := v.Check(t.Context(), []byte(`{"name":"t"}`), raw.Object{}, nil); err == nil {
+	if _, err := v.Check(t.Context(), []byte(`{"name":"t"}`), raw.Object{}, nil, nil); err == nil {
 		t.Error("a definition without a schema has no error")
 	}
 }
@@ -198,7 +198,7 @@ func TestCheckIsBounded(t *testing.T) {
 		} else if len(args.nodes) > maxValues {
 			t.Errorf("%s: %d values are kept", name, len(args.nodes))
 		}
-		problems, err := (&Validator{steps: most}).Check(t.Context(), definition, arguments, nil)
+		problems, err := (&Validator{steps: most}).Check(t.Context(), definition, arguments, nil, nil)
 		if e, ok := errors.AsType[*LimitError](err); !ok || e.Limit != row.limit || problems != nil {
 			t.Errorf("%s: %q, %v; want the limit %q", name, problems, err, row.limit)
 		}
@@ -216,7 +216,7 @@ func TestFirstProblemsOnly(t *testing.T) {
 	measured := testing.Benchmark(func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			problems, err = v.Check(t.Context(), definition, arguments, nil)
+			problems, err = v.Check(t.Context(), definition, arguments, nil, nil)
 		}
 	})
 	if err != nil || len(problems) != maxProblems+1 || problems[0] != `tags[0]: must be one of "a", "b"` || problems[maxProblems] != "and more" {
@@ -249,7 +249,7 @@ func TestSchemaIsBounded(t *testing.T) {
 		"dynamic references": {`{"anyOf":[` + ids.String() + `true]}`, "$dynamicRef"},
 		"the meta-schema":    {`{"properties":{"a":{"$ref":"https://json-schema.org/draft/2020-12/schema"}}}`, "refers to a schema elsewhere"},
 	} {
-		_, err := new(Validator).Check(t.Context(), definitionOf(row.schema), mustArguments(t, `{}`), nil)
+		_, err := new(Validator).Check(t.Context(), definitionOf(row.schema), mustArguments(t, `{}`), nil, nil)
 		if e, ok := errors.AsType[*UnusableError](err); !ok || !strings.Contains(e.Error(), row.reason) {
 			t.Errorf("%s: %v; want an unusable schema with %q", name, err, row.reason)
 		}
@@ -302,7 +302,7 @@ func TestPatternsOfOtherEngines(t *testing.T) {
 		var v Validator
 		definition = bytes.ReplaceAll(definition, []byte("\\"), []byte("\\\\"))
 		try := func(s string) ([]string, error) {
-			return v.Check(t.Context(), definition, mustArguments(t, `{"s":`+quoted(s)+`}`), nil)
+			return v.Check(t.Context(), definition, mustArguments(t, `{"s":`+quoted(s)+`}`), nil, nil)
 		}
 		if _, err := try(""); (err != nil) != row.unusable {
 			t.Errorf("%s: %v, want unusable %t", row.pattern, err, row.unusable)
@@ -353,18 +353,18 @@ func TestCheckCountsForTheCaller(t *testing.T) {
 	var v Validator
 	small, large := mustArguments(t, `{"tags":["a"]}`), mustArguments(t, `{"tags":[`+strings.Repeat(`"x",`, 50_000)+`"x"]}`)
 	l := &ledger{free: 4096}
-	if p, err := v.Check(t.Context(), definition, small, l); p != nil || err != nil || l.turns != 0 || l.held != 0 || l.most == 0 {
+	if p, err := v.Check(t.Context(), definition, small, l, nil); p != nil || err != nil || l.turns != 0 || l.held != 0 || l.most == 0 {
 		t.Errorf("a small check: %q, %v, %+v", p, err, *l)
 	}
-	if _, err := v.Check(t.Context(), definition, large, l); err != errNoRoom || l.turns != 0 {
+	if _, err := v.Check(t.Context(), definition, large, l, nil); err != errNoRoom || l.turns != 0 {
 		t.Errorf("a check without room: %v, %+v", err, *l)
 	}
 	l = &ledger{free: 4 << 20}
-	if p, err := v.Check(t.Context(), definition, large, l); p != nil || err != nil || l.turns != 1 || l.ended != 1 || l.held != 0 || l.most < 50_000*nodeBytes {
+	if p, err := v.Check(t.Context(), definition, large, l, nil); p != nil || err != nil || l.turns != 1 || l.ended != 1 || l.held != 0 || l.most < 50_000*nodeBytes {
 		t.Errorf("a large check: %q, %v, %+v", p, err, *l)
 	}
 	l.refuse = context.Canceled
-	if p, err := v.Check(t.Context(), definition, large, l); err != context.Canceled || l.ended != 1 || l.held != 0 {
+	if p, err := v.Check(t.Context(), definition, large, l, nil); err != context.Canceled || l.ended != 1 || l.held != 0 {
 		t.Errorf("a check whose turn never comes: %q, %v, %+v", p, err, *l)
 	}
 }
@@ -395,10 +395,10 @@ func TestArgumentsAtOnce(t *testing.T) {
 	for range 8 {
 		all.Go(func() {
 			for range 50 {
-				if p, err := v.Check(t.Context(), bytes.Clone(definition), good, nil); p != nil || err != nil {
+				if p, err := v.Check(t.Context(), bytes.Clone(definition), good, nil, nil); p != nil || err != nil {
 					t.Errorf("%q, %v", p, err)
 				}
-				if p, err := v.Check(t.Context(), definition, bad, nil); len(p) != 1 || err != nil {
+				if p, err := v.Check(t.Context(), definition, bad, nil, nil); len(p) != 1 || err != nil {
 					t.Errorf("%q, %v", p, err)
 				}
 			}
@@ -424,7 +424,7 @@ func BenchmarkValidate(b *testing.B) {
 	arguments := mustArguments(b, `{"query":"abc","limit":3,"tags":["a","b","c"]}`)
 	b.ReportAllocs()
 	for b.Loop() {
-		if p, err := v.Check(b.Context(), definition, arguments, nil); p != nil || err != nil {
+		if p, err := v.Check(b.Context(), definition, arguments, nil, nil); p != nil || err != nil {
 			b.Fatal(p, err)
 		}
 	}
@@ -438,16 +438,16 @@ func TestArgumentsWithEnormousNumbers(t *testing.T) {
 	for _, schema := range []string{`{"items":{"type":"integer"}}`, `{"items":{"minimum":1}}`, `{"items":{"enum":[1]}}`, `{"uniqueItems":true}`} {
 		definition := definitionOf(`{"properties":{"a":` + schema + `}}`)
 		for _, n := range []string{"1e999999", "1E-999999", "1e+999999", "1e99999999999999999999", "1" + strings.Repeat("0", 1<<14), "0." + strings.Repeat("0", 1<<14) + "1"} {
-			problems, err := v.Check(t.Context(), definition, mustArguments(t, `{"a":[`+strings.Repeat(n+",", 20)+n+`]}`), nil)
+			problems, err := v.Check(t.Context(), definition, mustArguments(t, `{"a":[`+strings.Repeat(n+",", 20)+n+`]}`), nil, nil)
 			if err != nil || len(problems) != 1 || !strings.Contains(problems[0], "to be compared") {
 				t.Errorf("%.20s in %s: %.200q, %v", n, schema, problems, err)
 			}
 		}
-		if problems, err := v.Check(t.Context(), definition, mustArguments(t, `{"a":[1.7976931348623157e308]}`), nil); err != nil || len(problems) == 1 && strings.Contains(problems[0], "to be compared") {
+		if problems, err := v.Check(t.Context(), definition, mustArguments(t, `{"a":[1.7976931348623157e308]}`), nil, nil); err != nil || len(problems) == 1 && strings.Contains(problems[0], "to be compared") {
 			t.Errorf("the largest number that all readers know in %s: %q, %v", schema, problems, err)
 		}
 	}
-	if _, err := v.Check(t.Context(), definitionOf(`{"properties":{"a":{"minimum":1e999999}}}`), mustArguments(t, `{"a":1}`), nil); err == nil {
+	if _, err := v.Check(t.Context(), definitionOf(`{"properties":{"a":{"minimum":1e999999}}}`), mustArguments(t, `{"a":1}`), nil, nil); err == nil {
 		t.Error("a schema with such a number is used")
 	}
 	if took := time.Since(began); took > time.Minute {

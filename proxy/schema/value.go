@@ -112,8 +112,7 @@ func (v *values) read(i int, parent int32, depth int) (end int, err error) {
 		}
 		v.nodes[at].kind = numberKind
 		if n := v.text[i:end]; !moderate(string(n)) {
-			err = fmt.Errorf("the number %s is too large, too small or too long to be compared",
-				short(string(n), maxShownName))
+			err = fmt.Errorf("%s: the number is too large, too small or too long to be compared", v.place(at))
 		}
 	}
 	if err == nil && (end == i || end > len(v.text)) {

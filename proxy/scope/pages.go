@@ -54,7 +54,8 @@ func (a *wanted) again(key pageKey) bool {
 func (e *Endpoint) Page(seen *view.Sight, p upstream.Part, k view.ListKind, offset, n int, clean *redact.Redactor) (
 	text []byte, items view.Definitions, next, left int) {
 	key := pageKey{seen.View, seen.Seen, p, k, offset, n, clean}
-	if known, ok := e.pages.cache.Get(key); ok {
+	shared := clean.Shared()
+	if known, ok := e.pages.cache.Get(key); shared && ok {
 		return known.text, items, known.next, 0
 	}
 	list, next := seen.Page(p, k, offset, n)
@@ -70,7 +71,7 @@ func (e *Endpoint) Page(seen *view.Sight, p upstream.Part, k view.ListKind, offs
 		left -= len(list.List)
 	}
 	bytes := 200 + len(seen.Seen.Value()) + list.Size
-	if list.Size == 0 || list.Size > maxPages/4 || !e.pages.wanted.again(key) ||
+	if !shared || list.Size == 0 || list.Size > maxPages/4 || !e.pages.wanted.again(key) ||
 		!e.pages.cache.Fits(bytes) && e.pages.refused.Add(1)%pagesRefused != 0 {
 		return nil, list, next, left
 	}

@@ -163,9 +163,9 @@ func (s *subjectView) Listed() *view.Sight {
 	return s.kept
 }
 
-// AppendInstructions appends a comma and the member instructions, if there are any.
-func (s *subjectView) AppendInstructions(b []byte) []byte {
-	text := s.Redact.String(s.Sight().Instructions())
+// AppendInstructions appends a comma and the member instructions, if there are any. clean redacts them.
+func (s *subjectView) AppendInstructions(b []byte, clean *redact.Redactor) []byte {
+	text := s.Sight().Instructions(clean.String)
 	if text == "" {
 		return b
 	}

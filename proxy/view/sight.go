@@ -6,6 +6,7 @@ import (
 	"iter"
 	"math/bits"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 	"unique"
@@ -199,15 +200,15 @@ func (s *Sight) Freshness(p upstream.Part, now time.Time) (ttl time.Duration, pu
 	return ttl, public
 }
 
-// Instructions returns the instructions of the upstreams; "" if there are none.
-func (s *Sight) Instructions() (text string) {
+// Instructions returns the instructions of the upstreams, each shortened after clean; "" if there are none.
+func (s *Sight) Instructions(clean func(string) string) string {
+	var list []string
 	for st := range s.Stocks() {
-		if text != "" && st.instructions != "" {
-			text += "\n\n"
+		if text := st.instructionsFor(clean); text != "" {
+			list = append(list, text)
 		}
-		text += st.instructions
 	}
-	return text
+	return strings.Join(list, "\n\n")
 }
 
 // Bytes returns the approximate memory of the sight, in bytes.

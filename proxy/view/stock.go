@@ -84,18 +84,36 @@ func NewStock(b Backend, c *upstream.Catalog, m StockSettings) *Stock {
 		Skills:      offersSkills(c),
 		NoDirectory: offersSkills(c) && !readsDirectories(c),
 	}
-	if text := strings.TrimSpace(c.Instructions); text != "" && b.Config().Instructions {
-		if len(text) > maxInstructions {
-			text = strings.ToValidUTF8(text[:maxInstructions], "") + "…"
-		}
-		st.instructions = "Instructions of " + b.Name() + ":\n" + text
+	if b.Config().Instructions {
+		st.instructions = strings.TrimSpace(c.Instructions)
 	}
 	return st
 }
 
-// maxInstructions bounds the instructions of one upstream, in bytes: they are in the system prompt
-// of many clients.
-const maxInstructions = 2 << 10
+const (
+	// maxInstructions bounds the instructions of one upstream, in bytes: they are in the system prompt
+	// of many clients.
+	maxInstructions = 2 << 10
+	// mostSearched bounds the part of the instructions that is searched, in bytes.
+	mostSearched = 64 << 10
+)
+
+// instructionsFor returns the instructions with a heading; "" if there are none. clean is applied before
+// they are shortened, because it would not find a part of a match.
+func (st *Stock) instructionsFor(clean func(string) string) string {
+	text := st.instructions[:min(len(st.instructions), mostSearched)]
+	cleaned := clean(text)
+	if len(text) < len(st.instructions) && cleaned != text && len(cleaned) <= maxInstructions {
+		cleaned = "" // perhaps a match begins before the end of the part that was searched
+	}
+	if cleaned == "" {
+		return ""
+	}
+	if len(cleaned) > maxInstructions {
+		cleaned = strings.ToValidUTF8(cleaned[:maxInstructions], "") + "…"
+	}
+	return "Instructions of " + st.Backend.Name() + ":\n" + cleaned
+}
 
 // naming returns the naming for an endpoint: with bare set, for the upstream's own endpoint.
 func (st *Stock) naming(bare bool) *naming {

@@ -6,12 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"junction/upstream/jsonrpc"
+	"junction/upstream/prose"
 	"junction/upstream/raw"
 	"junction/upstream/transport"
 )
@@ -52,7 +54,7 @@ func (m *modernConn) handshake(ctx context.Context) error {
 	}
 	offered, err := raw.ElementsWithin(versions, maxVersions)
 	if err != nil || !slices.ContainsFunc(offered, func(v []byte) bool { return string(v) == `"`+modernVersion+`"` }) {
-		return &notModernError{fmt.Errorf("the server offers %.200s", versions)}
+		return &notModernError{fmt.Errorf("the server offers %s", prose.Whole(string(versions), 200))}
 	}
 	m.info = Info{Era: EraModern, Version: modernVersion}
 	m.info.Mirrors = m.transport.PerRequest()
@@ -152,7 +154,8 @@ func (m *modernConn) send(ctx context.Context, c *Call, clock *Clock) (Result, e
 	case kind == TypeTask && c.Method == methodTasksGet:
 		kind = TypeComplete
 	default: // an unknown type is invalid (2026-07-28, basic/index#resulttype)
-		return Result{}, fmt.Errorf("%w: a result of type %.60q to %s", transport.ErrInvalid, kind, c.Method)
+		return Result{}, fmt.Errorf("%w: a result of type %s to %s", transport.ErrInvalid,
+			prose.Whole(strconv.Quote(string(kind)), 60), c.Method)
 	}
 	return Result{result, kind}, nil
 }

@@ -76,8 +76,8 @@ func (l *legacyConn) callAsTask(ctx context.Context, c *Call, clock *Clock) (Res
 			l.cancelTask(about)
 		}
 		if !said && ctx.Err() == nil && errors.Is(err, transport.ErrNotSent) {
-			// %v hides ErrNotSent: the server has received the call, so it must not be sent again
-			err = fmt.Errorf("the connection broke while the task was in progress: %v", err)
+			// Text hides ErrNotSent: the server has received the call, so it must not be sent again
+			err = fmt.Errorf("the connection broke while the task was in progress: %w", transport.Text(err))
 		}
 		return Result{}, err
 	}

@@ -9,6 +9,8 @@ import (
 	"net/http/httputil"
 	"strconv"
 	"strings"
+
+	"junction/upstream/prose"
 )
 
 // This file reads HTTP/1 responses (RFC 9112), faster than net/http, which copies a header in three
@@ -81,7 +83,7 @@ func readBlock(r *bufio.Reader, scratch *[]byte) (string, error) {
 func parseStatus(line string, resp *http.Response) error {
 	const proto = "HTTP/1.x "
 	if len(line) < len(proto)+3 || line[:7] != "HTTP/1." || line[7] != '0' && line[7] != '1' || line[8] != ' ' {
-		return notHTTP("it begins with %.60q", line)
+		return notHTTP("it begins with %s", prose.Whole(strconv.Quote(line), 60))
 	}
 	resp.Proto, resp.ProtoMajor, resp.ProtoMinor, resp.Status = line[:8], 1, int(line[7]-'0'), line[9:]
 	code := resp.Status[:3]
@@ -90,7 +92,7 @@ func parseStatus(line string, resp *http.Response) error {
 		resp.StatusCode = int(c)
 		return nil
 	}
-	return notHTTP("its status is %.60q", resp.Status)
+	return notHTTP("its status is %s", prose.Whole(strconv.Quote(resp.Status), 60))
 }
 
 // frame determines the end of the body (RFC 9112, section 6.3), and whether the connection can be
@@ -103,12 +105,12 @@ func frame(resp *http.Response, fields []Field) error {
 		case "Content-Length":
 			n, err := strconv.ParseUint(f.Value, 10, 63)
 			if err != nil || declared != "" && declared != f.Value {
-				return notHTTP("its Content-Length is %.60q", f.Value)
+				return notHTTP("its Content-Length is %s", prose.Whole(strconv.Quote(f.Value), 60))
 			}
 			length, declared = int64(n), f.Value
 		case "Transfer-Encoding":
 			if chunked || !strings.EqualFold(f.Value, "chunked") || resp.ProtoMinor == 0 {
-				return notHTTP("its Transfer-Encoding is %.60q", f.Value)
+				return notHTTP("its Transfer-Encoding is %s", prose.Whole(strconv.Quote(f.Value), 60))
 			}
 			chunked = true
 			resp.TransferEncoding = []string{f.Value}
@@ -196,7 +198,7 @@ func skipTrailer(r *bufio.Reader) error {
 	for text != "" {
 		line, rest, end := cutLine(text)
 		if end != "\r\n" {
-			return notHTTP("a line of its trailer is %.60q", line)
+			return notHTTP("a line of its trailer is %s", prose.Whole(strconv.Quote(line), 60))
 		}
 		if text = rest; text == "" {
 			break

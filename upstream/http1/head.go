@@ -2,7 +2,10 @@ package http1
 
 import (
 	"net/textproto"
+	"strconv"
 	"strings"
+
+	"junction/upstream/prose"
 )
 
 // This file parses header lines, for requests and responses. It accepts only what net/http accepts,
@@ -77,12 +80,12 @@ func parseField(line string) (Field, error) {
 		upper = c == '-'
 	}
 	if colon == 0 || colon == len(line) || line[colon] != ':' {
-		return Field{}, notHTTP("a line of its header is %.60q", line)
+		return Field{}, notHTTP("a line of its header is %s", prose.Whole(strconv.Quote(line), 60))
 	}
 	name, value := line[:colon], strings.Trim(line[colon+1:], " \t")
 	for i := range len(value) {
 		if c := value[i]; c < ' ' && c != '\t' || c == 0x7f {
-			return Field{}, notHTTP("its field %.60s has control characters", name)
+			return Field{}, notHTTP("its field %s has control characters", prose.Whole(name, 60))
 		}
 	}
 	if !canonical {

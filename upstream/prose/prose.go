@@ -79,6 +79,15 @@ func Quote(s string) string {
 	return strconv.Quote(s)
 }
 
+// Whole returns a text of a peer for an error, or only its length if it has more than most bytes. It does
+// not shorten the text: a policy that redacts the error would not find a part of a match.
+func Whole(s string, most int) string {
+	if len(s) > most {
+		return Count(len(s), "byte")
+	}
+	return s
+}
+
 // OneLine escapes line breaks and control characters in s, and shortens it to 400 characters.
 func OneLine(s string) string {
 	const most = 400

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -14,6 +15,7 @@ import (
 
 	"junction/upstream/http1"
 	"junction/upstream/jsonrpc"
+	"junction/upstream/prose"
 )
 
 // streamable is the Streamable HTTP transport, for both eras. Its requests use the connections of a
@@ -277,9 +279,9 @@ func isOther(m *jsonrpc.Message, id jsonrpc.ID) bool {
 // what describes a message that is not the expected response.
 func what(m *jsonrpc.Message) string {
 	if m.Method != "" {
-		return fmt.Sprintf("a message called %.100q", m.Method)
+		return "a message called " + prose.Whole(strconv.Quote(m.Method), 100)
 	}
-	return fmt.Sprintf("the id %.100s", m.ID)
+	return "the id " + prose.Whole(string(m.ID), 100)
 }
 
 // errStreamEnded means that a response stream broke off. The server may have carried out the

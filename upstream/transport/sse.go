@@ -204,8 +204,8 @@ func (w *sse) Call(ctx context.Context, req *Request, on func(*jsonrpc.Message))
 			if w.reason == ErrClosed {
 				return nil, ErrClosed
 			}
-			// %v: the request was sent, even if another one was not
-			return nil, fmt.Errorf("%w: %v", errStreamEnded, w.reason)
+			// Text: the request was sent, even if another one was not
+			return nil, fmt.Errorf("%w: %w", errStreamEnded, Text(w.reason))
 		}
 	}
 }

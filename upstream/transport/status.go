@@ -120,7 +120,13 @@ var (
 const mostScopes = 20
 
 // Error includes at most one line of the body.
-func (e *StatusError) Error() string {
+func (e *StatusError) Error() string { return e.text(nil) }
+
+// Clean implements Cleaner.
+func (e *StatusError) Clean(clean func(string) string) string { return e.text(clean) }
+
+// text is Error, or Clean if clean is not nil.
+func (e *StatusError) text(clean func(string) string) string {
 	text := "the server answered " + strings.TrimSpace(strconv.Itoa(e.Status)+" "+http.StatusText(e.Status))
 	switch {
 	case e.location != nil:
@@ -133,11 +139,11 @@ func (e *StatusError) Error() string {
 			return "the server redirects to " + to + "; put that into url"
 		}
 	case e.Status/100 == 2 && e.media != "":
-		text += " with " + Line([]byte(e.media)) + " and no message"
+		text += " with " + line(e.media, clean) + " and no message"
 	case e.Status/100 == 2:
 		text += " and no message"
 	}
-	words := e.Reason()
+	words := e.reason(clean)
 	if words == "" {
 		return text
 	}
@@ -169,28 +175,58 @@ func (e *StatusError) Same(o *StatusError) bool {
 }
 
 // Reason returns one line of the body, or the title of a page; "" if there is none.
-func (e *StatusError) Reason() string {
+func (e *StatusError) Reason() string { return e.reason(nil) }
+
+func (e *StatusError) reason(clean func(string) string) string {
 	switch {
 	case e.Message != nil:
-		return Line([]byte(e.Message.Error.Error()))
+		return line(e.Message.Error.Error(), clean)
 	case e.media == "text/html" || bytes.HasPrefix(bytes.TrimSpace(e.Body), []byte("<")):
-		return title(e.Body)
+		return line(title(e.Body), clean)
 	case strings.HasPrefix(e.media, "text/") || e.media == "" || isJSON(e.media):
-		return Line(e.Body)
+		body := string(e.Body)
+		if clean != nil && len(body) >= statusBody && clean(body) != body {
+			return "" // perhaps a match begins before the end of the part that was read
+		}
+		return line(body, clean)
 	}
 	return ""
 }
 
 // Line returns the first line that is not empty, of at most 200 characters, as Shorten does.
-func Line(text []byte) string {
-	first, _, _ := bytes.Cut(bytes.TrimSpace(text[:min(len(text), statusBody)]), []byte("\n"))
-	return Shorten(string(first), 200)
+func Line(text []byte) string { return line(string(text[:min(len(text), statusBody)]), nil) }
+
+// line is Line. clean is applied to the text as the server wrote it, and as it is shown.
+func line(text string, clean func(string) string) string {
+	if clean != nil {
+		text = clean(text)
+	}
+	first, _, _ := strings.Cut(strings.TrimSpace(text), "\n")
+	if first = printable(first); clean != nil {
+		first = clean(first)
+	}
+	return Shorten(first, 200)
 }
 
 // OneLine returns a text that the server may have written, of any length, as one line of at most
 // mostShown characters, for logs and tables.
 func OneLine(text string) string {
 	return Shorten(strings.Join(strings.Fields(text[:min(len(text), 8*mostShown)]), " "), mostShown)
+}
+
+// CleanLine is OneLine for one reader: clean is applied to the line before it is shortened.
+func CleanLine(text string, clean func(string) string) string {
+	return Shorten(clean(printable(strings.Join(strings.Fields(text), " "))), mostShown)
+}
+
+// printable returns a text without unprintable characters.
+func printable(text string) string {
+	return strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return -1
+		}
+		return r
+	}, strings.ToValidUTF8(text, ""))
 }
 
 // mostShown is the most characters of an error that are logged and displayed.
@@ -221,7 +257,7 @@ func title(page []byte) string {
 	if m == nil {
 		return ""
 	}
-	return Line([]byte(strings.Join(strings.Fields(html.UnescapeString(string(m[1]))), " ")))
+	return strings.Join(strings.Fields(html.UnescapeString(string(m[1]))), " ")
 }
 
 // retryAfter parses Retry-After: a number of seconds or a date (RFC 9110, section 10.2.3).

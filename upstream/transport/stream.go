@@ -250,7 +250,7 @@ func (w *streamable) resume(ctx context.Context, begun *httpSession, p *position
 		if !passing(e.Status) {
 			// The request was received, so this error must not be ErrNotSent, even if the session
 			// has ended.
-			return nil, fmt.Errorf("%w, and cannot be taken up again: %v", errStreamEnded, e)
+			return nil, fmt.Errorf("%w, and cannot be taken up again: %w", errStreamEnded, Text(e))
 		}
 	}
 }

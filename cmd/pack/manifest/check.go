@@ -122,7 +122,7 @@ func (d *decoder) schema(path string, s []byte) {
 	}
 	var v schema.Validator
 	definition := fmt.Appendf(nil, `{"inputSchema":{"properties":{"x":%s}}}`, s)
-	if _, err := v.Check(context.Background(), definition, raw.Object{}, nil); err != nil {
+	if _, err := v.Check(context.Background(), definition, raw.Object{}, nil, nil); err != nil {
 		said := strings.TrimPrefix(err.Error(), "its inputSchema ")
 		d.bad(path, "is no JSON Schema (%s); correct it", said)
 	}

@@ -161,7 +161,7 @@ func (r reading) differences(o one, tool *Operation, small bool) (list []string)
 		return list
 	}
 	definition := append(append([]byte(`{"inputSchema":`), tool.InputSchema...), '}')
-	if _, err := new(schema.Validator).Check(context.Background(), definition, raw.Object{}, nil); err != nil {
+	if _, err := new(schema.Validator).Check(context.Background(), definition, raw.Object{}, nil, nil); err != nil {
 		bad("the input schema cannot be used: %v", err)
 	}
 	if id, ok := o.operation["operationId"].(string); ok && id != tool.ID {
