@@ -78,7 +78,11 @@ func (r *pathReadings) of(uri string) {
 			}
 			paths := []string{u.path, resolveEncoded(u.path)}
 			kept, above := walkPath(u.path, false)
-			for _, u.path = range append(paths, strings.Repeat("../", above)+strings.Join(kept, "/")) {
+			for _, v := range append(paths, strings.Repeat("../", above)+strings.Join(kept, "/")) {
+				r.decoded(urlPath{u.scheme, u.first, v, u.host, u.more})
+			}
+			if !u.host && u.more { // a parser finds a path without a host, so ".." removes the first part, too
+				u.first, u.path, u.more = strings.Cut(resolveEncoded(u.first+"/"+u.path), "/")
 				r.decoded(u)
 			}
 		}

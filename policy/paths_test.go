@@ -40,6 +40,7 @@ var spellings = []string{
 	"notes://é/../secret/a.md", "notes:///é/../secret/é.md", "notes:///secret/a b.md", "notes:///secret/{a}.md",
 	"notes:", "notes:/", "notes://", "notes:///", "notes:////", "notes://..", "notes://.", "notes:///..", "notes:..",
 	"notes:///x/..", "notes:///x/.", "notes://x", "notes://x/", "notes:/..//x", "notes:/.//x", "notes://public/b.md",
+	"notes:/x/y%2fz/%2e./../secret/a.md", "notes:///x/y%2fz/.%2e/../%73ecret/a.md",
 }
 
 // TestDenyHoldsForEachSpelling tries all spellings of a denied file with each plain reader.
