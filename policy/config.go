@@ -117,8 +117,9 @@ type Selector struct {
 	// resources: "*" and rules without resources allow such a URI; an ask that matches it denies
 	// it. A deny and an ask are also compared with the other readings of a URI: decoded, as a path
 	// whose first part is a folder (notes://x/../a is notes://a, and notes:///a is notes://a), and
-	// without the user and the port. A URI of more than 2 KiB, or with too many readings, is denied
-	// by every ask and deny of resources whose scheme may fit.
+	// without the user and the port (in the schemes of the web, only without the default port). A URI
+	// of more than 2 KiB, or with too many readings, is denied by every ask and deny of resources
+	// whose scheme may fit.
 	Tools     List `yaml:"tools"`
 	Prompts   List `yaml:"prompts"`
 	Resources List `yaml:"resources"`
