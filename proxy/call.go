@@ -409,6 +409,9 @@ func (s *Core) validate(ctx context.Context, x *Exchange, c *upstream.Call) (_ *
 		if c.Header, err = x.front.Headers(x.Params, x.target.Tool); err != nil {
 			return nil, err
 		}
+		if x.decision.Verdict == policy.Ask || x.Subject.Ruling(x.target).Reads() {
+			c.Header = nil // neither the form nor a condition shows it
+		}
 	}
 	if !x.Subject.Safeguards.Validate {
 		return nil, nil

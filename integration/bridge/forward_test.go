@@ -204,6 +204,41 @@ func TestUnknownParamHeaderIsForwarded(t *testing.T) {
 	}
 }
 
+// TestUnknownParamHeaderIsNotForwardedBeyondRules: a header that no tool declares is in no form of an
+// approval, and no condition of a rule compares it. So a call that needs one of these is made without.
+func TestUnknownParamHeaderIsNotForwardedBeyondRules(t *testing.T) {
+	harness.Waits(t)
+	p := harness.Pair{Client: client.EraModern, Upstream: client.EraModern, Transport: "http"}
+	for rule, asked := range map[string]int{
+		`ask: { tools: "up__echo" }`:                                                     1,
+		`allow: { tools: "up__echo", where: { a: "x" } }`:                                0,
+		`deny: { tools: "*", where: { tenant: root } } }, { allow: { tools: up__echo }`:  0,
+		`ask: { tools: "*", where: { tenant: root } } }, { allow: { tools: "up__echo" }`: 0,
+	} {
+		s := p.Serve(t, upstreamtest.Script{})
+		j := harness.Start(t, p, harness.Setup{Upstreams: map[string]upstream.Config{"up": s.Config},
+			Policy: harness.MustPolicy(t, "[{ name: p, rules: [{ "+rule+" }] }]")})
+		j.Offers(t, "up")
+		c := j.Talk(t)
+		q := harness.Called("up__echo", `{"a":"x"}`)
+		q.Header = http.Header{"Mcp-Param-Tenant": {"harmless"}}
+		m := c.Begin(t, q).Answer(t)
+		for range asked {
+			// the user has read the form, and the client sends another header
+			q.Header = http.Header{"Mcp-Param-Tenant": {"root"}}
+			q.Params = harness.Retried(q.Params, m, fmt.Sprintf(
+				`%q:{"action":"accept","content":{"answer":"Allow once"}}`, harness.Requested(t, m)[0].Key))
+			m = c.Begin(t, q).Answer(t)
+		}
+		if m.Error != nil {
+			t.Fatalf("%s: error %v", rule, m.Error)
+		}
+		if got := harness.CallsOf(t, s.Journal, 1)[0].Header["Mcp-Param-Tenant"]; len(got) > 0 {
+			t.Errorf("%s: the upstream got Mcp-Param-Tenant %q", rule, got)
+		}
+	}
+}
+
 func TestHeaderMismatchIsRetriedOnce(t *testing.T) {
 	harness.Waits(t)
 	eachClient(t, func(t *testing.T, p harness.Pair) {
