@@ -92,7 +92,8 @@ type Rule struct {
 	// Remember is the most that the person may allow at once with an answer to ask: once (only this
 	// call), call (also the same call again; the default), tool (any call of this tool), or server
 	// (any call of any tool of this server). Call, tool and server hold until the session ends; in the
-	// modern era, which has no sessions, for an hour. If several asks apply, the least of them counts.
+	// modern era, which has no sessions, for an hour. If several asks apply, in one policy or in
+	// several, the least of them counts.
 	Remember Remember `yaml:"remember"`
 }
 
