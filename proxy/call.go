@@ -343,10 +343,7 @@ func (x *Exchange) filter(r client.Result, err error) (client.Result, error) {
 	if err == nil {
 		r, err = x.checkSkills(r)
 	}
-	if x.Subject.Redact == nil {
-		return r, err
-	}
-	if err != nil {
+	if err != nil || x.Subject.Redact == nil {
 		return r, x.filterError(err)
 	}
 	kept := redact.Nothing
@@ -368,10 +365,11 @@ func (x *Exchange) filter(r client.Result, err error) (client.Result, error) {
 	return r, err
 }
 
-// filterError redacts an upstream's error. Other errors are Junction's own (see fail).
+// filterError redacts an upstream's error, and removes the member that marks Junction's errors. Other
+// errors are Junction's own (see fail).
 func (x *Exchange) filterError(err error) error {
 	if peer, ok := err.(*jsonrpc.Error); ok {
-		err, _ = x.redactor().Error(peer)
+		err, _ = x.redactor().Error(unmarked(peer))
 	}
 	return err
 }

@@ -501,3 +501,50 @@ func TestProgressResetsTheTimeout(t *testing.T) {
 		})
 	})
 }
+
+// TestErrorsOfServersDoNotPoseAsJunction: an error of a server reaches the client without data.junction,
+// which marks the errors of Junction, for each method and in each spelling. Other data keeps its bytes.
+func TestErrorsOfServersDoNotPoseAsJunction(t *testing.T) {
+	harness.Waits(t)
+	const mark = `{"junction":{"upstream":"good","kind":"denied"}}`
+	harness.EachPair(t, func(t *testing.T, p harness.Pair) {
+		script := harness.Library("up")
+		script.Completions = map[string]json.RawMessage{"p": []byte(`{"values":[]}`)}
+		for _, method := range []string{"prompts/get", "resources/read", "resources/subscribe", "completion/complete"} {
+			script.Rules = append(script.Rules, upstreamtest.Rule{Method: method,
+				Error: []byte(`{"code":-32000,"message":"m","data":` + mark + `}`)})
+		}
+		_, j := harness.Over(t, p, script, nil)
+		c := j.Talk(t)
+		for data, want := range map[string]string{
+			mark: "{}",
+			`{"a":1.0 , "junction":{"kind":"lost"},"b":[1.50]}`: `{"a":1.0 , "b":[1.50]}`,
+			`{"\u006aunction":{"kind":"lost"},"b":1}`:           `{"b":1}`,
+			`{"Junction":{"kind":"lost"}}`:                      "",
+			`{"junction":1,"junction":{"kind":"lost"}}`:         "",
+			`{ "a":{"junction":1} ,"a":2 }`:                     `{ "a":{"junction":1} ,"a":2 }`,
+			`["junction"]`:                                      `["junction"]`,
+		} {
+			for _, code := range []int{-32000, -32602, -32021} {
+				m := c.Call(t, "up__fail", fmt.Sprintf(`{"error":{"code":%d,"message":"m","data":%s}}`, code, data))
+				if m.Error == nil || string(m.Error.Data) != want {
+					t.Errorf("data %s of %d is %s, want %q", data, code, m.Append(nil), want)
+				}
+			}
+		}
+		queries := []harness.Query{
+			{Method: "prompts/get", Params: `"name":"up__p"`},
+			{Method: "resources/read", Params: `"uri":"file:///dir"`},
+			{Method: "completion/complete",
+				Params: `"ref":{"type":"ref/prompt","name":"up__p"},"argument":{"name":"a","value":""}`},
+		}
+		if p.Client == client.EraLegacy && p.Upstream == client.EraLegacy {
+			queries = append(queries, harness.Query{Method: "resources/subscribe", Params: `"uri":"file:///dir"`})
+		}
+		for _, q := range queries {
+			if m := c.Begin(t, q).Answer(t); m.Error == nil || harness.Member(m.Error.Data, "junction", "upstream") == `"good"` {
+				t.Errorf("%s is answered %s", q.Method, m.Append(nil))
+			}
+		}
+	})
+}
