@@ -92,7 +92,8 @@ type Rule struct {
 	// Remember is the most that the person may allow at once with an answer to ask: once (only this
 	// call), call (also the same call again; the default), tool (any call of this tool), or server
 	// (any call of any tool of this server). Call, tool and server hold until the session ends; in the
-	// modern era, which has no sessions, for an hour. If several asks apply, the least of them counts.
+	// modern era, which has no sessions, for an hour. If several asks apply, in one policy or in
+	// several, the least of them counts.
 	Remember Remember `yaml:"remember"`
 }
 
@@ -117,8 +118,9 @@ type Selector struct {
 	// resources: "*" and rules without resources allow such a URI; an ask that matches it denies
 	// it. A deny and an ask are also compared with the other readings of a URI: decoded, as a path
 	// whose first part is a folder (notes://x/../a is notes://a, and notes:///a is notes://a), and
-	// without the user and the port. A URI of more than 2 KiB, or with too many readings, is denied
-	// by every ask and deny of resources whose scheme may fit.
+	// without the user and the port (in the schemes of the web, only without the default port). A URI
+	// of more than 2 KiB, or with too many readings, is denied by every ask and deny of resources
+	// whose scheme may fit.
 	Tools     List `yaml:"tools"`
 	Prompts   List `yaml:"prompts"`
 	Resources List `yaml:"resources"`

@@ -80,8 +80,14 @@ func (x *explainer) policy(e *entry, in []bound, decided bool) (all []Reason) {
 		}
 		all = append(all, Reason{Layer: e.layer.String(), Policy: e.name, Rule: b.label, Enforced: e.enforced,
 			Verdict: b.verdict, Where: b.conditions(), Annotations: b.kinds, Note: x.note(b, at)})
-		if at.first == "" && b.verdict != Deny && len(b.where) == 0 {
-			at.first = b.label
+		if b.verdict == Deny || len(b.where) > 0 {
+			continue
+		}
+		if at.before(b) == nil {
+			at.first = b
+		}
+		if b.verdict == Allow && at.allows == nil {
+			at.allows = b
 		}
 	}
 	if len(all) == 0 {
@@ -94,26 +100,35 @@ func (x *explainer) policy(e *entry, in []bound, decided bool) (all []Reason) {
 type position struct {
 	decided bool   // an earlier layer decides every call
 	denies  *bound // the first rule of the layer that denies every call; nil for none
-	first   string // the first ask or allow of the policy that applies to every call; "" for none
+	first   *bound // the ask or allow of the policy that counts for every call, so far; nil for none
+	allows  *bound // the first allow of the policy that applies to every call; nil for none
+}
+
+// before returns the rule of the policy because of which a later ask or allow never counts; nil for none.
+func (at position) before(b *bound) *bound {
+	if at.first != nil && at.first.verdict == Ask && b.stricter(at.first) {
+		return at.allows // an ask that lets a person allow less at once counts up to the first allow
+	}
+	return at.first
 }
 
 // note returns why a rule does not count, or counts differently; "" if it counts.
 func (x *explainer) note(b *bound, at position) string {
-	e := b.entry
+	e, hidden := b.entry, at.before(b)
 	switch {
 	case b.label == "":
 		return "there are no policies"
 	case x.denies != nil && x.denies.rule != b.rule:
 		return fmt.Sprintf("%s of %s, which is enforced, always denies", x.denies.label, x.denies.entry.name)
 	// These two count in every layer.
-	case e.enforced && b.verdict == Deny && b.rule.verdict == Deny, b.onlyAsks() && at.first == "":
+	case e.enforced && b.verdict == Deny && b.rule.verdict == Deny, b.onlyAsks() && hidden == nil:
 		return ""
 	case at.decided && !(e.enforced && b.verdict == Deny):
 		return "an earlier layer decides"
 	case at.denies != nil && at.denies != b:
 		return fmt.Sprintf("%s of %s always denies", at.denies.label, at.denies.entry.name)
-	case at.first != "" && b.verdict != Deny:
-		return at.first + " applies first"
+	case hidden != nil && b.verdict != Deny:
+		return hidden.label + " applies first"
 	case b.verdict == Allow && x.asks != nil:
 		return fmt.Sprintf("%s of %s, which is enforced, always asks", x.asks.label, x.asks.entry.name)
 	case b.verdict != b.rule.verdict:

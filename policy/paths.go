@@ -78,7 +78,11 @@ func (r *pathReadings) of(uri string) {
 			}
 			paths := []string{u.path, resolveEncoded(u.path)}
 			kept, above := walkPath(u.path, false)
-			for _, u.path = range append(paths, strings.Repeat("../", above)+strings.Join(kept, "/")) {
+			for _, v := range append(paths, strings.Repeat("../", above)+strings.Join(kept, "/")) {
+				r.decoded(urlPath{u.scheme, u.first, v, u.host, u.more})
+			}
+			if !u.host && u.more { // a parser finds a path without a host, so ".." removes the first part, too
+				u.first, u.path, u.more = strings.Cut(resolveEncoded(u.first+"/"+u.path), "/")
 				r.decoded(u)
 			}
 		}
@@ -173,7 +177,7 @@ func (u *urlPath) authorities() []string {
 		return all
 	}
 	host := u.first[strings.LastIndexByte(u.first, '@')+1:]
-	name := host
+	name := u.withoutPort(host)
 	_, web := defaultPort(u.scheme)
 	if i := strings.IndexByte(host, ':'); i >= 0 && host[0] != '[' && !web { // some parsers do not check a port
 		name = host[:i]
@@ -186,10 +190,12 @@ func (u *urlPath) authorities() []string {
 	return all
 }
 
-// withoutPort returns a host without the number behind the last colon.
+// withoutPort returns a host without the number behind the last colon. In the schemes of the web,
+// another port than the default one stays, as a plain number.
 func (u *urlPath) withoutPort(host string) string {
-	if port, web := defaultPort(u.scheme); web {
-		return strings.TrimSuffix(host, port)
+	if usual, web := defaultPort(u.scheme); web {
+		host, port := webPort(host, usual)
+		return host + port
 	}
 	if i := strings.LastIndexByte(host, ':'); i >= 0 && strings.Trim(host[i+1:], "0123456789") == "" {
 		return host[:i]

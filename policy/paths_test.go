@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -12,8 +13,8 @@ import (
 	"junction/upstream/raw"
 )
 
-// spellings are URIs of the scheme notes. Most of them are other names of notes://secret/a.md for at
-// least one plain reader.
+// spellings are URIs of the schemes notes and https. Most of them are other names of
+// notes://secret/a.md or https://corp.example/private/a for at least one plain reader.
 var spellings = []string{
 	"notes://secret/a.md", "notes://x/../secret/a.md", "notes:///secret/a.md", "notes://./secret/a.md",
 	"notes:////secret/a.md", "notes://../root/secret/a.md", "notes:/secret/a.md", "notes:secret/a.md",
@@ -40,9 +41,22 @@ var spellings = []string{
 	"notes://é/../secret/a.md", "notes:///é/../secret/é.md", "notes:///secret/a b.md", "notes:///secret/{a}.md",
 	"notes:", "notes:/", "notes://", "notes:///", "notes:////", "notes://..", "notes://.", "notes:///..", "notes:..",
 	"notes:///x/..", "notes:///x/.", "notes://x", "notes://x/", "notes:/..//x", "notes:/.//x", "notes://public/b.md",
+	"notes:/x/y%2fz/%2e./../secret/a.md", "notes:///x/y%2fz/.%2e/../%73ecret/a.md",
+	// of https://corp.example/private/a
+	"https://corp.example/private/a", "https://corp.example:443/private/a", "https://corp.example:/private/a",
+	"https://corp.example:0443/private/a", "https://corp.example:00000443/private/a",
+	"https://corp.example:+443/private/a", "https://corp.example:4_43/private/a", "https://corp.example: 443/private/a",
+	"https://corp.example.:/private/a", "https://corp.example.:0443/private/a", "https://CORP.Example:0443/private/a",
+	"https://u@corp.example:/private/a", "https://u:p@corp.example:0443/private/a", "HTTPS://corp.example:/private/a",
+	"https://corp.example:0443/x/../private/a", "https://corp.example:/./private/a", "https:corp.example:/private/a",
+	"https:///corp.example:0443/private/a", `https:\\corp.example:\private\a`, "https://corp%2eexample:/private/a",
+	"https://corp.exa\tmple:04\t43/private/a", "https://corp.example:0443/private/a?q#f",
+	"https://corp.example:/%2e%2e/private/a", "https://corp.example:0/private/a", "https://corp.example:8443/private/a",
+	"https://corp.example:65979/private/a", "https://corp.example:x/private/a", "https://corp.example:0443:/private/a",
+	"https://corp.example:-443/private/a", "https://corp.example:", "https://:0443/private/a", "https://x/private/a",
 }
 
-// TestDenyHoldsForEachSpelling tries all spellings of a denied file with each plain reader.
+// TestDenyHoldsForEachSpelling tries all spellings of a denied file or address with each plain reader.
 func TestDenyHoldsForEachSpelling(t *testing.T) {
 	reached := map[string]int{}
 	for _, r := range plainReaders {
@@ -59,12 +73,12 @@ func TestDenyHoldsForEachSpelling(t *testing.T) {
 	}
 }
 
-// mustNotReach fails the test if the reader opens a denied file, and no rule denies the URI. It
-// reports whether the URI is one of a denied file.
+// mustNotReach fails the test if the reader opens a denied file or address, and no rule denies the
+// URI. It reports whether the URI is one of these.
 func mustNotReach(t *testing.T, r plainReader, uri string) bool {
 	t.Helper()
 	for _, file := range r.read(uri) {
-		if !strings.HasPrefix(file, root+"/secret/") {
+		if !strings.HasPrefix(file, r.denied()) {
 			continue
 		}
 		for _, rule := range []string{r.rule, "mcp://files/" + r.rule} {
@@ -106,7 +120,20 @@ func TestDenyOfAPathDeniesItsSpellingsAlone(t *testing.T) {
 			[]string{"mem://hidden@x/x", "mem://hidden.org/x", "mem://x:80/hidden/x"}},
 		"mem://hidden:80/*": {
 			[]string{"mem://user@hidden:80/x"}, []string{"mem://hidden/x", "mem://hidden:81/x"}},
-		"notes://a//b": {[]string{"notes://a//b", "notes:///a//b", "notes://a///b"}, []string{"notes://a/c"}},
+		// another port is another server of the web, in each spelling
+		"https://corp.example/private/*": {
+			[]string{"https://corp.example:/private/a", "https://corp.example:0443/private/a"},
+			[]string{"https://corp.example:8443/private/a", "https://corp.example:0/private/a",
+				"https://corp.example:4430/private/a", "https://corp.example:x/private/a"}},
+		"https://corp.example:0443/*": {
+			[]string{"https://corp.example/a", "https://corp.example:/a"}, []string{"https://corp.example:44/a"}},
+		"https://corp.example:8443/*": {
+			[]string{"https://u@corp.example:08443/a", "https://corp.example.:08443/a"},
+			[]string{"https://corp.example/a", "https://corp.example:443/a", "https://corp.example:84430/a"}},
+		"http://user.example/*": {[]string{"http://user.example:/q", "http://user.example:0080/q"},
+			[]string{"http://user.example:443/q"}},
+		"wss://[::1]/*": {[]string{"wss://[::1]:/a", "wss://[::1]:0443/a"}, []string{"wss://[::1]:44/a", "wss://[::2]/a"}},
+		"notes://a//b":  {[]string{"notes://a//b", "notes:///a//b", "notes://a///b"}, []string{"notes://a/c"}},
 		"ui://files/secret/*": {
 			[]string{"ui://secret/a", "ui:///secret/a", "ui://x/../secret/a", "ui://u@secret/a", "ui://../r/secret/a"},
 			[]string{"ui://x/secret/a"}},
@@ -141,7 +168,7 @@ func TestDenyOfAPathDeniesItsSpellingsAlone(t *testing.T) {
 // TestPlainReadersAreNodeAndPython compares the models of Node's URL and of Python's urlsplit with
 // both programs, on all spellings.
 func TestPlainReadersAreNodeAndPython(t *testing.T) {
-	compare := func(program, code string, model func(uri string) (host, path string, ok bool)) {
+	compare := func(program, code string, model func(uri string) (host, port, path string, ok bool)) {
 		t.Run(program, func(t *testing.T) {
 			if _, err := exec.LookPath(program); err != nil && os.Getenv("JUNCTION_REQUIRE_NODE") == "" {
 				t.Skipf("NOT TESTED: %v", err)
@@ -156,18 +183,18 @@ func TestPlainReadersAreNodeAndPython(t *testing.T) {
 			if err != nil {
 				t.Fatalf("%s: %v", program, err)
 			}
-			var theirs []*[2]string // nil if the program rejects the URI
+			var theirs []*[3]string // nil if the program rejects the URI
 			if err := json.Unmarshal(out, &theirs); err != nil || len(theirs) != len(spellings) {
 				t.Fatalf("%s wrote %.200q, %v", program, out, err)
 			}
 			known := 0
 			for i, uri := range spellings {
-				host, path, ok := model(uri)
+				host, port, path, ok := model(uri)
 				if !ok {
 					continue // the models need not know everything
 				}
-				if known++; theirs[i] == nil || *theirs[i] != [2]string{host, path} {
-					t.Errorf("%q is %v for %s, and %q for the model", uri, theirs[i], program, [2]string{host, path})
+				if known++; theirs[i] == nil || *theirs[i] != [3]string{host, port, path} {
+					t.Errorf("%q is %q for %s, and %q for the model", uri, theirs[i], program, [3]string{host, port, path})
 				}
 			}
 			if known < len(spellings)*3/4 {
@@ -176,21 +203,32 @@ func TestPlainReadersAreNodeAndPython(t *testing.T) {
 		})
 	}
 	compare("node", `-e const u = JSON.parse(require("fs").readFileSync(0, "utf8")).map(s => {
-		try { const u = new URL(s); return [u.host, u.pathname] } catch { return null } })
-		console.log(JSON.stringify(u))`, func(uri string) (string, string, bool) {
+		try { const u = new URL(s); return [u.host, u.port, u.pathname] } catch { return null } })
+		console.log(JSON.stringify(u))`, func(uri string) (string, string, string, bool) {
 		u, ok := nodeURL(uri)
-		return u.host, u.pathname, ok
+		_, port, _ := cutPort(u.host)
+		return u.host, port, u.pathname, ok
 	})
-	compare("python3", `-c import json, sys, urllib.parse
+	compare("python3", `-c import http.client, json, sys, urllib.parse
+class Connection(http.client.HTTPConnection):
+    default_port = ""
 def read(s):
     try:
         u = urllib.parse.urlsplit(s)
     except ValueError:
         return None
-    return [u.netloc, u.path]
-print(json.dumps([read(s) for s in json.load(sys.stdin)]))`, func(uri string) (string, string, bool) {
+    try:
+        port = str(Connection(u.netloc.rpartition("@")[2]).port)
+    except http.client.InvalidURL:
+        port = "invalid"
+    return [u.netloc, port, u.path]
+print(json.dumps([read(s) for s in json.load(sys.stdin)]))`, func(uri string) (string, string, string, bool) {
 		u, ok := pythonSplit(uri)
-		return u.netloc, u.path, ok
+		_, port := u.server()
+		if n, err := strconv.Atoi(port); err == nil {
+			port = strconv.Itoa(n)
+		}
+		return u.netloc, port, u.path, ok
 	})
 }
 

@@ -13,10 +13,11 @@
 //
 // There are three layers of policies: the caller's own, those of the surface, and the global ones.
 // The first layer in which a rule applies decides. If a deny of this layer applies, the verdict is
-// deny. Otherwise it is the strictest of the first applicable rules of the policies of this layer.
-// If no rule applies, the call is denied. In addition, denies and asks of enforced policies always
-// count: the stricter verdict wins. An enforced ask never lifts a deny. A person's approval turns
-// the ask that caused it into an allow. It never lifts a deny.
+// deny. Otherwise it is the strictest of the first applicable rules of the policies of this layer. Of
+// the asks of a policy up to its first applicable allow, the one that remembers least counts. If no
+// rule applies, the call is denied. In addition, denies and asks of enforced policies always count:
+// the stricter verdict wins. An enforced ask never lifts a deny. A person's approval turns the ask
+// that caused it into an allow. It never lifts a deny.
 //
 // Arguments are read with package raw. Ambiguous arguments that a rule must read are rejected.
 package policy

@@ -251,6 +251,52 @@ func TestExplain(t *testing.T) {
 	}
 }
 
+// TestStrictestRememberCounts: of several asks that apply to a call, in one policy or in several, the
+// one counts that lets the user allow least, at any position. An allow is an exception from the asks
+// behind it, and why names the rules that never count.
+func TestStrictestRememberCounts(t *testing.T) {
+	const all = "{ ask: { tools: t__a }, remember: server }"
+	for _, test := range []struct {
+		policies, arguments string
+		rule                string
+		most                policy.Span
+		notes               []string // of the rules
+	}{
+		{"[" + all + ", { ask: { tools: t__a, where: { a: \"x*\" } }, remember: once }]", `{"a":"xx"}`, "p rules[1]",
+			policy.SpanOnce, []string{"", ""}},
+		{"[" + all + ", { ask: { tools: t__a, where: { a: \"x*\" } }, remember: once }]", `{"a":"y"}`, "p rules[0]",
+			policy.SpanServer, []string{"", ""}},
+		{"[{ ask: { tools: t__a }, remember: once }, " + all + "]", `{}`, "p rules[0]", policy.SpanOnce,
+			[]string{"", "rules[0] applies first"}},
+		{"[" + all + ", { ask: { tools: t__a } }, { ask: { tools: t__a }, remember: tool }]", `{}`, "p rules[1]",
+			policy.SpanCall, []string{"", "", "rules[1] applies first"}},
+		{"[" + all + ", { allow: { tools: t__a } }, { ask: { tools: t__a }, remember: once }]", `{}`, "p rules[0]",
+			policy.SpanServer, []string{"", "rules[0] applies first", "rules[1] applies first"}},
+		{"[" + all + ", { allow: { tools: t__a, where: { a: x } } }, { ask: { tools: t__a }, remember: once }]",
+			`{"a":"x"}`, "p rules[0]", policy.SpanServer, []string{"", "rules[0] applies first", ""}},
+		{"[" + all + ", { allow: { tools: t__a, where: { a: x } } }, { ask: { tools: t__a }, remember: once }]",
+			`{"a":"y"}`, "p rules[2]", policy.SpanOnce, []string{"", "rules[0] applies first", ""}},
+		{"[" + all + "] }, { name: q, rules: [" + all + ", { ask: { tools: t__a, where: { a: x } }, remember: tool }]",
+			`{"a":"x"}`, "q rules[1]", policy.SpanTool, []string{"", "", ""}},
+	} {
+		for _, enforced := range []string{"", "enforced: true, "} {
+			g := mustCompile(t, "[{ name: p, "+enforced+"rules: "+test.policies+" }]").For(policy.Subject{}).
+				Bind(mustItem(t, "tool t__a"))
+			d, err := g.Decide(mustParse(t, test.arguments))
+			if err != nil || d.Verdict != policy.Ask || d.Policy+" "+d.Rule != test.rule || d.Remember != test.most {
+				t.Errorf("%s%s with %s: %+v, %v", enforced, test.policies, test.arguments, d, err)
+			}
+			var notes []string
+			for _, r := range g.Explain()[2:] {
+				notes = append(notes, r.Note)
+			}
+			if !slices.Equal(notes, test.notes) {
+				t.Errorf("%s%s is explained by %q, want %q", enforced, test.policies, notes, test.notes)
+			}
+		}
+	}
+}
+
 func lines(reasons []policy.Reason) string {
 	var b strings.Builder
 	for _, r := range reasons {

@@ -1,24 +1,35 @@
 package policy_test
 
 import (
+	"cmp"
 	"net/url"
 	"path"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
 )
 
-// The plain readers are servers that find a file below a folder by a URI, as programs do it that
-// check nothing. Each returns the files that it may open, as absolute paths.
+// The plain readers are servers that find a file below a folder by a URI, or fetch a web address, as
+// programs do it that check nothing. Each returns what it may open: the files as absolute paths, the
+// addresses with their port.
 
-// root is the folder of all plain readers.
-const root = "/srv/root"
+// root is the folder of the plain readers of files. private begins the denied addresses.
+const root, private = "/srv/root", "https://corp.example:443/private/"
 
 type plainReader struct {
 	name string
-	rule string // how a rule denies the files of the folder secret
+	rule string // how a rule denies the files of the folder secret, or the addresses below private
 	read func(uri string) []string
+}
+
+// denied returns the beginning of what the rule denies.
+func (r *plainReader) denied() string {
+	if strings.HasPrefix(r.rule, "https:") {
+		return private
+	}
+	return root + "/secret/"
 }
 
 var plainReaders = []plainReader{
@@ -48,17 +59,52 @@ var plainReaders = []plainReader{
 	}},
 	{"host and path of Node's URL", "notes://secret/*", func(uri string) []string {
 		u, ok := nodeURL(uri)
+		ok = ok && u.scheme == "notes"
 		return slices.Concat(below(ok, u.host, u.pathname), below(ok, u.hostname(), u.pathname))
 	}},
 	{"path of Node's URL", "notes:///secret/*", func(uri string) []string {
 		u, ok := nodeURL(uri)
-		return below(ok, u.pathname)
+		return below(ok && u.scheme == "notes", u.pathname)
 	}},
 	{"Python's urlsplit", "notes://secret/*", func(uri string) []string {
 		u, ok := pythonSplit(uri)
+		ok = ok && u.scheme == "notes"
 		host, _, _ := strings.Cut(u.netloc[strings.LastIndexByte(u.netloc, '@')+1:], ":")
 		return slices.Concat(below(ok, u.netloc, u.path), below(ok, strings.ToLower(host), u.path))
 	}},
+	{"net/http", "https://corp.example/private/*", func(uri string) []string {
+		u, err := url.Parse(uri)
+		if err != nil {
+			return nil
+		}
+		return address(u.Scheme, u.Hostname(), u.Port(), u.EscapedPath())
+	}},
+	{"Node's fetch", "https://corp.example/private/*", func(uri string) []string {
+		u, ok := nodeURL(uri)
+		if !ok {
+			return nil
+		}
+		_, port, _ := cutPort(u.host)
+		return address(u.scheme, u.hostname(), port, u.pathname)
+	}},
+	{"Python's http.client", "https://corp.example/private/*", func(uri string) []string {
+		u, ok := pythonSplit(uri)
+		host, port := u.server()
+		if !ok || port == invalidPort {
+			return nil
+		}
+		return address(u.scheme, host, port, u.path)
+	}},
+}
+
+// address returns the web address that a program fetches; nothing if it is not one of https.
+func address(scheme, host, port, path string) []string {
+	number, err := strconv.ParseUint(cmp.Or(port, "443"), 10, 16)
+	if scheme != "https" || err != nil {
+		return nil
+	}
+	host = strings.ToLower(strings.TrimSuffix(host, "."))
+	return []string{"https://" + host + ":" + strconv.FormatUint(number, 10) + path}
 }
 
 // below joins the parts to the folder: as they are, all of them decoded, and only the last one, the
@@ -96,7 +142,7 @@ func isControlOrSpace(r rune) bool { return r <= ' ' }
 var withoutTabs = strings.NewReplacer("\t", "", "\n", "", "\r", "")
 
 // node is what Node's URL has of a URI.
-type node struct{ host, pathname string }
+type node struct{ scheme, host, pathname string }
 
 func (u node) hostname() string {
 	if i := strings.LastIndexByte(u.host, ':'); i >= 0 && !strings.HasSuffix(u.host, "]") {
@@ -105,20 +151,25 @@ func (u node) hostname() string {
 	return u.host
 }
 
-// nodeURL reads a URI as Node's URL does (url.spec.whatwg.org), for the scheme notes; false if Node
-// rejects it, or if the model does not know what Node does.
+// nodeURL reads a URI as Node's URL does (url.spec.whatwg.org), for the schemes notes and https; false
+// if Node rejects it, or if the model does not know what Node does.
 func nodeURL(uri string) (u node, ok bool) {
 	if !utf8.ValidString(uri) {
 		return u, false
 	}
 	uri = withoutTabs.Replace(strings.TrimFunc(uri, isControlOrSpace))
 	scheme, rest, found := strings.Cut(uri, ":")
-	if !found || !strings.EqualFold(scheme, "notes") {
+	u.scheme = strings.ToLower(scheme)
+	special := u.scheme == "https"
+	if !found || u.scheme != "notes" && !special {
 		return u, false
 	}
-	opaque := !strings.HasPrefix(rest, "/")
+	opaque := !special && !strings.HasPrefix(rest, "/")
 	rest, _, _ = strings.Cut(rest, "#")
 	rest, _, _ = strings.Cut(rest, "?")
+	if special {
+		rest = "//" + strings.TrimLeft(strings.ReplaceAll(rest, `\`, "/"), "/")
+	}
 	if after, authority := strings.CutPrefix(rest, "//"); authority {
 		end := strings.IndexByte(after, '/')
 		if end < 0 {
@@ -140,10 +191,20 @@ func nodeURL(uri string) (u node, ok bool) {
 		if name == "" && hasPort || strings.ContainsAny(name, "\x00 :<>[\\]^|@") {
 			return u, false
 		}
+		if special {
+			if name, ok = webName(name); !ok {
+				return u, false
+			}
+			if port == "443" {
+				port = ""
+			}
+		}
 		if u.host = encoded(name, ""); port != "" {
 			u.host += ":" + port
 		}
-		if rest == "" {
+		if rest == "" && special {
+			rest = "/"
+		} else if rest == "" {
 			return u, true
 		}
 	}
@@ -176,6 +237,22 @@ func nodeURL(uri string) (u node, ok bool) {
 	return u, true
 }
 
+// webName returns the name of a host of the web as Node's URL does; false for an address and for names
+// outside of ASCII.
+func webName(name string) (string, bool) {
+	name, err := url.PathUnescape(name)
+	name = strings.ToLower(name)
+	labels := strings.Split(strings.TrimSuffix(name, "."), ".")
+	last := labels[len(labels)-1]
+	if err != nil || last == "" || strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789.-") != "" ||
+		'0' <= last[0] && last[0] <= '9' || slices.ContainsFunc(labels, func(l string) bool {
+		return len(l) > 3 && l[2:4] == "--"
+	}) {
+		return "", false
+	}
+	return name, true
+}
+
 // cutPort cuts a host at the colon before its port.
 func cutPort(host string) (name, port string, found bool) {
 	if strings.HasPrefix(host, "[") {
@@ -198,17 +275,41 @@ func encoded(s, more string) string {
 }
 
 // python is what Python's urlsplit has of a URI.
-type python struct{ netloc, path string }
+type python struct{ scheme, netloc, path string }
 
-// pythonSplit reads a URI as Python's urlsplit does, for the scheme notes; false if Python rejects it,
-// or if the model does not know what Python does.
+// invalidPort is the port that http.client rejects.
+const invalidPort = "invalid"
+
+// pythonInt matches the numbers that int of Python accepts.
+var pythonInt = regexp.MustCompile(`^ *[+-]?[0-9]+(_[0-9]+)* *$`)
+
+// server returns the host and the port that http.client takes of the part behind the user; "" is the
+// default port.
+func (u python) server() (host, port string) {
+	host = u.netloc[strings.LastIndexByte(u.netloc, '@')+1:]
+	if i := strings.LastIndexByte(host, ':'); i >= 0 {
+		host, port = host[:i], host[i+1:]
+		if port != "" && !pythonInt.MatchString(port) {
+			return "", invalidPort
+		}
+		port = strings.NewReplacer(" ", "", "+", "", "_", "").Replace(port)
+	}
+	if strings.ContainsFunc(host, func(r rune) bool { return r <= ' ' || r == 0x7f }) {
+		return "", invalidPort
+	}
+	return host, port
+}
+
+// pythonSplit reads a URI as Python's urlsplit does, for the schemes notes and https; false if Python
+// rejects it, or if the model does not know what Python does.
 func pythonSplit(uri string) (u python, ok bool) {
 	if !utf8.ValidString(uri) {
 		return u, false
 	}
 	uri = withoutTabs.Replace(strings.TrimLeftFunc(uri, isControlOrSpace))
 	scheme, rest, found := strings.Cut(uri, ":")
-	if !found || !strings.EqualFold(scheme, "notes") {
+	u.scheme = strings.ToLower(scheme)
+	if !found || u.scheme != "notes" && u.scheme != "https" {
 		return u, false
 	}
 	if after, authority := strings.CutPrefix(rest, "//"); authority {

@@ -398,15 +398,18 @@ func firstDeny(rules []bound, a *reading, counts func(*bound) bool) (*bound, err
 	return nil, nil
 }
 
-// firstOfEach takes the first applicable ask or allow of each policy, and returns the strictest of
-// those that count; nil if there is none. Of two asks, the one that remembers less is stricter. The
-// rules of one policy follow each other.
+// firstOfEach takes the first applicable ask or allow of each policy, and after an ask also the asks
+// up to its first applicable allow. It returns the strictest of those that count; nil if there is
+// none. Of two asks, the one that remembers less is stricter. The rules of one policy follow each
+// other.
 func firstOfEach(rules []bound, a *reading, counts func(*bound) bool) (*bound, error) {
 	var best *bound
-	var done *entry // the policy whose first applicable rule was found
+	var done *entry // the policy whose first applicable allow was found
+	var asks *bound // the strictest applicable ask of a policy so far
 	for i := range rules {
 		b := &rules[i]
-		if b.verdict == Deny || b.entry == done {
+		asked := asks != nil && asks.entry == b.entry
+		if b.verdict == Deny || b.entry == done || asked && b.verdict == Ask && !b.stricter(asks) {
 			continue
 		}
 		ok, err := b.holds(a)
@@ -416,7 +419,11 @@ func firstOfEach(rules []bound, a *reading, counts func(*bound) bool) (*bound, e
 		if !ok {
 			continue
 		}
-		done = b.entry
+		if b.verdict == Ask {
+			asks = b
+		} else if done = b.entry; asked {
+			continue
+		}
 		if counts(b) && (best == nil || b.stricter(best)) {
 			best = b
 		}

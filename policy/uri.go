@@ -232,13 +232,13 @@ func resolve(uri string, single bool) string {
 	return begin + strings.Join(kept, "/")
 }
 
-// samePlace normalises a web address: without user, default port and final dot of the host, and
-// with the two slashes that browsers add. It removes the host of a file URI, which many readers
-// ignore. Other URIs stay as they are.
+// samePlace normalises a web address: without user, default port and final dot of the host, with
+// another port as a plain number, and with the two slashes that browsers add. It removes the host of
+// a file URI, which many readers ignore. Other URIs stay as they are.
 func samePlace(uri string) string {
 	scheme, rest, ok := strings.Cut(uri, ":")
 	scheme = strings.ToLower(scheme)
-	port, web := defaultPort(scheme)
+	usual, web := defaultPort(scheme)
 	after, slashes := strings.CutPrefix(rest, "//")
 	switch {
 	case ok && web:
@@ -247,8 +247,8 @@ func samePlace(uri string) string {
 		if i := strings.IndexAny(after, "/?#"); i >= 0 {
 			end = i
 		}
-		host := after[strings.LastIndexByte(after[:end], '@')+1 : end]
-		return scheme + "://" + strings.ToLower(strings.TrimRight(strings.TrimSuffix(host, port), ".")) + after[end:]
+		host, port := webPort(after[strings.LastIndexByte(after[:end], '@')+1:end], usual)
+		return scheme + "://" + strings.ToLower(strings.TrimRight(host, ".")) + port + after[end:]
 	case ok && scheme == "file" && slashes:
 		if _, path, ok := strings.Cut(after, "/"); ok {
 			return "file:///" + path
@@ -269,6 +269,31 @@ func defaultPort(scheme string) (port string, web bool) {
 	}
 	return "", false
 }
+
+// webPort splits a host of the web from its port, which it returns with the colon and without
+// leading zeros. An empty port is the default port, which is left out. If the text behind the last
+// colon is no number, it stays with the host.
+func webPort(hostport, usual string) (host, port string) {
+	i := strings.LastIndexByte(hostport, ':')
+	if i < 0 {
+		return hostport, ""
+	}
+	digits := portSigns.Replace(hostport[i+1:])
+	if strings.Trim(digits, "0123456789") != "" { // also the end of an IPv6 address
+		return hostport, ""
+	}
+	port = ":" + strings.TrimLeft(digits, "0")
+	switch {
+	case port == ":" && digits != "":
+		port = ":0"
+	case port == ":", port == usual:
+		port = ""
+	}
+	return hostport[:i], port
+}
+
+// portSigns removes what Python's http.client permits in a port.
+var portSigns = strings.NewReplacer("+", "", "_", "", " ", "")
 
 // percentDecode decodes percent-encoding, and keeps a % that encodes nothing.
 func percentDecode(s string) string {

@@ -343,10 +343,7 @@ func (x *Exchange) filter(r client.Result, err error) (client.Result, error) {
 	if err == nil {
 		r, err = x.checkSkills(r)
 	}
-	if x.Subject.Redact == nil {
-		return r, err
-	}
-	if err != nil {
+	if err != nil || x.Subject.Redact == nil {
 		return r, x.filterError(err)
 	}
 	kept := redact.Nothing
@@ -372,10 +369,11 @@ func (x *Exchange) filter(r client.Result, err error) (client.Result, error) {
 	return r, err
 }
 
-// filterError redacts an upstream's error. Other errors are Junction's own (see fail).
+// filterError redacts an upstream's error, and removes the member that marks Junction's errors. Other
+// errors are Junction's own (see fail).
 func (x *Exchange) filterError(err error) error {
 	if peer, ok := err.(*jsonrpc.Error); ok {
-		err, _ = x.redactor().Error(peer)
+		err, _ = x.redactor().Error(unmarked(peer))
 	}
 	return err
 }
@@ -412,6 +410,9 @@ func (s *Core) validate(ctx context.Context, x *Exchange, c *upstream.Call) (_ *
 	if x.Era == client.EraModern && x.class == search.NoClass { // the header of a call tool is not that of the tool
 		if c.Header, err = x.front.Headers(x.Params, x.target.Tool); err != nil {
 			return nil, err
+		}
+		if x.decision.Verdict == policy.Ask || x.Subject.Ruling(x.target).Reads() {
+			c.Header = nil // neither the form nor a condition shows it
 		}
 	}
 	if !x.Subject.Safeguards.Validate {

@@ -215,6 +215,28 @@ func failure(upstreamName, kind, text string) *jsonrpc.Error {
 		Data: fmt.Appendf(nil, `{"junction":{"upstream":%s,"kind":"%s"}}`, raw.Quote(upstreamName), kind)}
 }
 
+// unmarked returns an upstream's error without data.junction, which only errors of Junction have. If a
+// reader may find the member under another spelling, the data is dropped.
+func unmarked(e *jsonrpc.Error) *jsonrpc.Error {
+	if len(e.Data) == 0 || e.Data[0] != '{' {
+		return e
+	}
+	data, err := raw.Parse(e.Data)
+	if err == nil {
+		if _, err = data.Get("junction"); err == raw.ErrAbsent {
+			return e
+		}
+	}
+	var text []byte
+	if err == nil {
+		text, err = data.Splice(raw.Edit{Name: "junction"})
+	}
+	if err != nil {
+		text = nil
+	}
+	return e.WithData(text)
+}
+
 // overuseRefusal returns the error for a request beyond its account's limit. If only the account has
 // used its share, the reason is ReasonShare and not ReasonBusy: a proxy in front might take Junction
 // for broken, and stop sending the requests of other callers.

@@ -393,9 +393,8 @@ func subscribeResource(ctx context.Context, s *Core, x *Exchange) (Result, error
 		if err == nil {
 			err = InvalidParams("The upstream %s does not notify about changes of this resource", t.Backend.Name())
 		}
-		if peer, ok := err.(*jsonrpc.Error); ok {
-			clean, _ := x.redactor().Error(peer)
-			err = t.RenameError(clean)
+		if peer, ok := x.filterError(err).(*jsonrpc.Error); ok {
+			err = t.RenameError(peer)
 		}
 		return Result{}, err
 	}

@@ -204,6 +204,41 @@ func TestUnknownParamHeaderIsForwarded(t *testing.T) {
 	}
 }
 
+// TestUnknownParamHeaderIsNotForwardedBeyondRules: a header that no tool declares is in no form of an
+// approval, and no condition of a rule compares it. So a call that needs one of these is made without.
+func TestUnknownParamHeaderIsNotForwardedBeyondRules(t *testing.T) {
+	harness.Waits(t)
+	p := harness.Pair{Client: client.EraModern, Upstream: client.EraModern, Transport: "http"}
+	for rule, asked := range map[string]int{
+		`ask: { tools: "up__echo" }`:                                                     1,
+		`allow: { tools: "up__echo", where: { a: "x" } }`:                                0,
+		`deny: { tools: "*", where: { tenant: root } } }, { allow: { tools: up__echo }`:  0,
+		`ask: { tools: "*", where: { tenant: root } } }, { allow: { tools: "up__echo" }`: 0,
+	} {
+		s := p.Serve(t, upstreamtest.Script{})
+		j := harness.Start(t, p, harness.Setup{Upstreams: map[string]upstream.Config{"up": s.Config},
+			Policy: harness.MustPolicy(t, "[{ name: p, rules: [{ "+rule+" }] }]")})
+		j.Offers(t, "up")
+		c := j.Talk(t)
+		q := harness.Called("up__echo", `{"a":"x"}`)
+		q.Header = http.Header{"Mcp-Param-Tenant": {"harmless"}}
+		m := c.Begin(t, q).Answer(t)
+		for range asked {
+			// the user has read the form, and the client sends another header
+			q.Header = http.Header{"Mcp-Param-Tenant": {"root"}}
+			q.Params = harness.Retried(q.Params, m, fmt.Sprintf(
+				`%q:{"action":"accept","content":{"answer":"Allow once"}}`, harness.Requested(t, m)[0].Key))
+			m = c.Begin(t, q).Answer(t)
+		}
+		if m.Error != nil {
+			t.Fatalf("%s: error %v", rule, m.Error)
+		}
+		if got := harness.CallsOf(t, s.Journal, 1)[0].Header["Mcp-Param-Tenant"]; len(got) > 0 {
+			t.Errorf("%s: the upstream got Mcp-Param-Tenant %q", rule, got)
+		}
+	}
+}
+
 func TestHeaderMismatchIsRetriedOnce(t *testing.T) {
 	harness.Waits(t)
 	eachClient(t, func(t *testing.T, p harness.Pair) {
@@ -464,5 +499,52 @@ func TestProgressResetsTheTimeout(t *testing.T) {
 			}
 			return m.Error != nil
 		})
+	})
+}
+
+// TestErrorsOfServersDoNotPoseAsJunction: an error of a server reaches the client without data.junction,
+// which marks the errors of Junction, for each method and in each spelling. Other data keeps its bytes.
+func TestErrorsOfServersDoNotPoseAsJunction(t *testing.T) {
+	harness.Waits(t)
+	const mark = `{"junction":{"upstream":"good","kind":"denied"}}`
+	harness.EachPair(t, func(t *testing.T, p harness.Pair) {
+		script := harness.Library("up")
+		script.Completions = map[string]json.RawMessage{"p": []byte(`{"values":[]}`)}
+		for _, method := range []string{"prompts/get", "resources/read", "resources/subscribe", "completion/complete"} {
+			script.Rules = append(script.Rules, upstreamtest.Rule{Method: method,
+				Error: []byte(`{"code":-32000,"message":"m","data":` + mark + `}`)})
+		}
+		_, j := harness.Over(t, p, script, nil)
+		c := j.Talk(t)
+		for data, want := range map[string]string{
+			mark: "{}",
+			`{"a":1.0 , "junction":{"kind":"lost"},"b":[1.50]}`: `{"a":1.0 , "b":[1.50]}`,
+			`{"\u006aunction":{"kind":"lost"},"b":1}`:           `{"b":1}`,
+			`{"Junction":{"kind":"lost"}}`:                      "",
+			`{"junction":1,"junction":{"kind":"lost"}}`:         "",
+			`{ "a":{"junction":1} ,"a":2 }`:                     `{ "a":{"junction":1} ,"a":2 }`,
+			`["junction"]`:                                      `["junction"]`,
+		} {
+			for _, code := range []int{-32000, -32602, -32021} {
+				m := c.Call(t, "up__fail", fmt.Sprintf(`{"error":{"code":%d,"message":"m","data":%s}}`, code, data))
+				if m.Error == nil || string(m.Error.Data) != want {
+					t.Errorf("data %s of %d is %s, want %q", data, code, m.Append(nil), want)
+				}
+			}
+		}
+		queries := []harness.Query{
+			{Method: "prompts/get", Params: `"name":"up__p"`},
+			{Method: "resources/read", Params: `"uri":"file:///dir"`},
+			{Method: "completion/complete",
+				Params: `"ref":{"type":"ref/prompt","name":"up__p"},"argument":{"name":"a","value":""}`},
+		}
+		if p.Client == client.EraLegacy && p.Upstream == client.EraLegacy {
+			queries = append(queries, harness.Query{Method: "resources/subscribe", Params: `"uri":"file:///dir"`})
+		}
+		for _, q := range queries {
+			if m := c.Begin(t, q).Answer(t); m.Error == nil || harness.Member(m.Error.Data, "junction", "upstream") == `"good"` {
+				t.Errorf("%s is answered %s", q.Method, m.Append(nil))
+			}
+		}
 	})
 }

@@ -540,6 +540,8 @@ func TestOriginAndHostAreChecked(t *testing.T) {
 				"two":        harness.With("Origin", "http://localhost", "http://evil.example"),
 				"host":       harness.With("Host", "evil.example"),
 				"host port":  harness.With("Host", "evil.example:80"),
+				"no port":    harness.With("Host", "127.0.0.1:80.evil.example"),
+				"no port 6":  harness.With("Host", "[::1]:80.evil.example"),
 				"rebound": func(h http.Header) {
 					h["Origin"], h["Host"] = []string{"http://evil.example"}, []string{"evil.example"}
 				},

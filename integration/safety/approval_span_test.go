@@ -25,8 +25,8 @@ const spans = `
 - name: all
   rules:
     - { ask: { tools: up__echo, where: { text: "rm*" } }, remember: call }
-    - { ask: { tools: up__echo, where: { text: "one*" } }, remember: once }
     - { ask: { tools: up__echo }, remember: tool }
+    - { ask: { tools: up__echo, where: { text: "one*" } }, remember: once }
     - { ask: { upstreams: rest, resources: "*" }, remember: call }
     - { ask: { upstreams: rest, tools: "*" }, remember: server }
     - allow: { upstreams: "*" }

@@ -4,7 +4,6 @@ package origin
 
 import (
 	"fmt"
-	"net"
 	"net/http"
 	"net/url"
 	"slices"
@@ -27,11 +26,9 @@ func HostText(host string) string {
 // HostIn reports whether a host is on the list or of this machine. The host is in lower case and may
 // have a port.
 func HostIn(host string, allowed []string) bool {
-	name, _, err := net.SplitHostPort(host)
-	if err != nil {
-		name = host
-	}
-	return slices.Contains(allowed, host) || slices.Contains(allowed, name) || loopback.Host(strings.Trim(name, "[]"))
+	name, ok := loopback.Name(host)
+	return ok && (slices.Contains(allowed, host) || slices.Contains(allowed, name) ||
+		loopback.Host(strings.Trim(name, "[]")))
 }
 
 // CORS lets pages of an allowed origin read the answers. It reports whether the request was a

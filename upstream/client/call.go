@@ -21,8 +21,8 @@ type Call struct {
 	// Params are those of the client, as it sent them. The conn replaces only the name, and the
 	// members of _meta about the hop of the client.
 	Params raw.Object
-	// Header has the Mcp-Param headers of the client that no tool declares. HTTP servers get them
-	// unchanged.
+	// Header has the Mcp-Param headers of the client that no tool declares, unless a person or a rule
+	// judges the arguments of the call. HTTP servers get them unchanged.
 	Header []HeaderField
 	// LogLevel is the lowest level of log messages that the client requested for this call; "" if
 	// it requested none.

@@ -35,7 +35,8 @@ import (
 // no Hijack and no ReadFrom, and sends no interim responses. A disconnected client is detected no
 // sooner than 20 ms after its request was read. Requests on one connection share their context,
 // which ends with the connection and not with the request. They may also share their Header, which
-// must not be changed. A request with a chunked body is the last one on its connection.
+// must not be changed. A request with a chunked body, or of HTTP/1.0, is the last one on its
+// connection.
 type Server struct {
 	// HTTP serves all requests that are not plain. Its Handler, BaseContext, ReadTimeout,
 	// WriteTimeout, IdleTimeout, MaxHeaderBytes and ErrorLog also apply to plain requests. Their
@@ -109,10 +110,11 @@ func (s *Server) Serve(l net.Listener) error {
 
 // lastIfChunked makes a request with a chunked body the last one on its connection. If the request had
 // a Content-Length, too, which net/http removes, a proxy in front may see another end of the request
-// (RFC 9112, section 6.1). Plain requests have no such body.
+// (RFC 9112, section 6.1). net/http also removes a Transfer-Encoding from a request of HTTP/1.0, so
+// each of these is the last one. Plain requests have no such body, and are of HTTP/1.1.
 func lastIfChunked(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if len(r.TransferEncoding) > 0 {
+		if len(r.TransferEncoding) > 0 || !r.ProtoAtLeast(1, 1) {
 			w.Header().Set("Connection", "close")
 		}
 		next.ServeHTTP(w, r)

@@ -600,6 +600,8 @@ func heap() uint64 {
 
 // TestChunkedRequestIsTheLast: a request with a chunked body gets its answer, and then the connection
 // ends, so that no byte after it counts as a request that a proxy in front has not seen.
+//
+// net/http ignores a Transfer-Encoding of HTTP/1.0: the body is empty, or has the Content-Length.
 func TestChunkedRequestIsTheLast(t *testing.T) {
 	run(t, answers, func(t *testing.T, l *pipes, s server) {
 		for _, length := range []string{"", "Content-Length: 1\r\n"} {
@@ -612,6 +614,20 @@ func TestChunkedRequestIsTheLast(t *testing.T) {
 				t.Errorf("%q: the bytes after it are a request: %+v", length, a)
 			}
 			c.Close()
+		}
+		for header, body := range map[string]string{"": "", "Content-Length: 1\r\n": "1", "Content-Length: 0\r\n": ""} {
+			for _, coding := range []string{"", "Transfer-Encoding: chunked\r\n"} {
+				c := l.dial(t)
+				c.send("POST /echo HTTP/1.0\r\nHost: a\r\nConnection: keep-alive\r\n" + header + coding + "\r\n" + body +
+					post("/echo", "smuggled"))
+				if a := c.read(); a.Body != body || !a.Close {
+					t.Errorf("HTTP/1.0 %q: %+v, want %q and the end", header+coding, a, body)
+				}
+				if a := c.read(); a.Body == "smuggled" {
+					t.Errorf("HTTP/1.0 %q: the bytes after it are a request: %+v", header+coding, a)
+				}
+				c.Close()
+			}
 		}
 	})
 }

@@ -3,6 +3,7 @@
 package loopback
 
 import (
+	"net"
 	"net/netip"
 	"strings"
 )
@@ -13,6 +14,15 @@ import (
 func Host(name string) bool {
 	ip, err := netip.ParseAddr(name)
 	return strings.EqualFold(name, "localhost") || err == nil && ip.Unmap().IsLoopback()
+}
+
+// Name returns the name or address of a Host header without its port; false if the port is no number.
+func Name(host string) (name string, ok bool) {
+	name, port, err := net.SplitHostPort(host)
+	if err != nil {
+		return host, true // without a port
+	}
+	return name, strings.Trim(port, "0123456789") == ""
 }
 
 // Address reports whether an address with a port, such as that of a listener or of a connection, is

@@ -13,6 +13,7 @@ func TestAdminIsForThisMachine(t *testing.T) {
 		"127.0.0.1:8421": true, "127.0.0.1": true, "localhost:8421": true, "LocalHost": true, "[::1]:8421": true, "[::1]": true, "127.9.9.9:1": true,
 		"[::ffff:127.0.0.1]:1": true, "": false, "evil.example": false, "evil.example:8421": false, "localhost.evil.example": false, "192.0.2.1:8421": false,
 		"127.0.0.1.evil.example": false, "0.0.0.0:8421": false,
+		"127.0.0.1:8421.evil.example": false, "localhost:x": false, "[::1]:8421.evil.example": false, "localhost:": true,
 	} {
 		if got := local(host); got != want {
 			t.Errorf("local(%q) = %v, want %v", host, got, want)
@@ -37,6 +38,7 @@ func TestProbesOfMonitoringNotOfPages(t *testing.T) {
 		"evil.example": false, "evil.example:8421": false, "10.1.2.3.evil.example:8421": false,
 		"svc.evil.example": false, "evilsvc": true, "evil.cluster.local": false, "evil.local": false,
 		"mcp.example.com.evil.example": false, "10.1.2.3@evil.example": false,
+		"10.1.2.3:8421.evil.example": false, "evil.example:8421.internal": false, "mcp.example.com:x": false,
 	} {
 		if got := probeHost(host, c); got != want {
 			t.Errorf("probeHost(%q) = %v, want %v", host, got, want)

@@ -2,7 +2,6 @@ package diagnose
 
 import (
 	"fmt"
-	"net"
 	"net/netip"
 	"net/url"
 	"slices"
@@ -18,18 +17,17 @@ import (
 // (DNS rebinding). Browsers send no Sec-Fetch-Site and no Origin with such a request over http, so
 // that only Host shows the page.
 
-// hostName returns the name or IP address of a Host header, without its port.
-func hostName(host string) string {
-	name, _, err := net.SplitHostPort(host)
-	if err != nil {
-		name = strings.Trim(host, "[]")
-	}
-	return strings.ToLower(strings.TrimSuffix(name, "."))
+// hostName returns the name or IP address of a Host header, without its port; false if the port is no
+// number.
+func hostName(host string) (string, bool) {
+	name, ok := loopback.Name(host)
+	return strings.ToLower(strings.TrimSuffix(strings.Trim(name, "[]"), ".")), ok
 }
 
 // local reports whether a Host header names this machine.
 func local(host string) bool {
-	return loopback.Host(hostName(host))
+	name, ok := hostName(host)
+	return ok && loopback.Host(name)
 }
 
 // private are the ends of names that the DNS of the internet never has: those of services of
@@ -41,7 +39,10 @@ var private = []string{".svc", ".svc.cluster.local", ".internal"}
 // allowed_hosts and public_url. A name without a dot, such as that of a service of Docker Compose, is
 // none that a page can have. Clients without Host are no browsers.
 func probeHost(host string, c *config.Config) bool {
-	name := hostName(host)
+	name, ok := hostName(host)
+	if !ok {
+		return false
+	}
 	if _, err := netip.ParseAddr(name); err == nil || !strings.Contains(name, ".") {
 		return true
 	}
