@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -84,7 +85,7 @@ func (srv *Server) notSignedIn(
 		}
 		return srv.providerOutage(w, r, p, err, d)
 	}
-	srv.log.Warn("a user could not sign in", append(refusal(p, err), auth.LogIDs(w, r))...)
+	srv.log.Warn("a user could not sign in", refusal(p, err, auth.LogIDs(w, r))...)
 	srv.event(r, "sign_in_refused", user, row.ClientID, p.ID)
 	d := pageData{Title: "You are not signed in", Client: who.Name}
 	if refused {
@@ -101,10 +102,10 @@ func (srv *Server) notSignedIn(
 	return &stopped{http.StatusForbidden, "refused", d}
 }
 
-// refusal returns the attributes of a log line about a provider that has not confirmed a user: what it says,
-// and what the operator can do.
-func refusal(p *provider.Provider, err error) []any {
-	attrs := []any{"provider", p.ID, "error", err}
+// refusal returns the attributes of a log line about a provider that has not confirmed a user: others, what
+// the provider says, and what the operator can do.
+func refusal(p *provider.Provider, err error, others ...any) []any {
+	attrs := slices.Concat([]any{"provider", p.ID}, others, []any{"error", err})
 	if no, refused := errors.AsType[*provider.Error](err); refused && no.Text != "" {
 		attrs = append(attrs, "reason", no.Text)
 	}

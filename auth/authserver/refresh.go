@@ -143,7 +143,7 @@ func (srv *Server) recheckSession(ctx context.Context, of, client string) error 
 		// the provider may have replaced the token before it failed
 		session.RefreshToken = cmp.Or(refreshToken, session.RefreshToken)
 		srv.log.Warn("cannot ask the provider whether a user may still sign in",
-			append(refusal(p, err), "good until", session.OKUntil)...)
+			refusal(p, err, "good until", session.OKUntil)...)
 		if release := srv.store.UpdateIDPSession(ctx, session); release != nil && !isOver(release) {
 			return release
 		}
