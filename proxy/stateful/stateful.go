@@ -18,6 +18,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"junction/upstream"
 	"junction/upstream/client"
@@ -113,6 +114,29 @@ type failed struct {
 	SignIn *upstream.SignInError `json:",omitempty"`
 	Kind   client.Kind           `json:",omitempty"` // of an *upstream.Error
 	Text   string                `json:",omitempty"`
+	Words  []string              `json:",omitempty"` // of the server, before Text shortens them
+}
+
+// maxWords bounds one of Words, in bytes.
+const maxWords = 16 << 10
+
+// distantError is the Err of an *upstream.Error of another member, which does not know what the caller
+// must not read.
+type distantError struct {
+	text  string
+	words []string
+}
+
+func (e *distantError) Error() string { return e.text }
+
+// Clean implements transport.Cleaner.
+func (e *distantError) Clean(clean func(string) string) string {
+	for _, words := range e.words {
+		if clean(words) != words {
+			return "the words of the server are not shown, because the policy redacts them"
+		}
+	}
+	return clean(e.text)
 }
 
 // depth is how deep results and errors may be nested. The owner has compared them with its own limit.
@@ -129,6 +153,12 @@ func failure(err error, text func(error) string) []byte {
 		f.SignIn = signIn
 	case isOurs:
 		f.Kind, f.Text = ours.Kind, public(ours)
+		ours.Clean(func(words string) string {
+			if words != f.Text && !slices.Contains(f.Words, words) {
+				f.Words = append(f.Words, words[:min(len(words), maxWords)])
+			}
+			return words
+		})
 	case isPeer:
 		f.RPC = jsonrpc.AppendError(nil, "1", peer)
 	default:
@@ -167,7 +197,7 @@ func errorOf(name string, text []byte) error {
 		}
 		return m.Error
 	}
-	return &upstream.Error{Upstream: name, Kind: f.Kind, Err: errors.New(f.Text)}
+	return &upstream.Error{Upstream: name, Kind: f.Kind, Err: &distantError{f.Text, f.Words}}
 }
 
 // frameHeader is the size of the kind and the length.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"reflect"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -82,6 +83,31 @@ func TestErrorsArriveAsTheyAre(t *testing.T) {
 		t.Errorf("an answer beyond the memory of the caller is %v, want %v", got, errFull)
 	}
 }
+
+// TestErrorsOfAnotherMemberAreRedactedWhole: the owner shortens the words of a server, and does not know what
+// the caller must not read. The member of the caller shows no part of a match.
+func TestErrorsOfAnotherMemberAreRedactedWhole(t *testing.T) {
+	for _, row := range []struct{ words, want string }{
+		{"no TCK-12345678", "upstream up: the words of the server are not shown, because the policy redacts them"},
+		{"harmless, but too long", "upstream up: harmles…"},
+	} {
+		given := &upstream.Error{Upstream: "up", Kind: client.KindInvalid, Err: shortError(row.words)}
+		got, ok := errors.AsType[*upstream.Error](read(t, func(o *Owner) { o.Finish(client.Result{}, given, error.Error) }))
+		if !ok || got.Public() != given.Public() {
+			t.Fatalf("%v arrives as %v", given, got)
+		}
+		clean := func(text string) string { return strings.ReplaceAll(text, "TCK-12345678", "[x]") }
+		if text := got.Clean(clean); text != row.want {
+			t.Errorf("the caller reads %q, want %q", text, row.want)
+		}
+	}
+}
+
+// shortError shows seven characters.
+type shortError string
+
+func (e shortError) Error() string                          { return string(e[:7]) + "…" }
+func (e shortError) Clean(clean func(string) string) string { return clean(string(e))[:7] + "…" }
 
 var errFull = errors.New("no memory")
 
