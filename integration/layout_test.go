@@ -140,7 +140,7 @@ var arrows = map[string][]string{
 	// same case, none of them twice
 	"policy":              {"upstream/raw", "upstream/yamlread", "upstream/prose"},
 	"auth/oauth":          {"auth/fetch", "auth/store", "upstream/pace", "upstream/prose"},
-	"upstream/remedy":     {"upstream/shell"},                               // it names commands with names of servers
+	"upstream/remedy":     {"upstream/shell"},                                                   // it names commands with names of servers
 	"cmd/junction/stored": {"auth/seal", "upstream/bounded", "upstream/files", "upstream/pace"}, // what is on the disk is sealed like session ids
 	"auth/authserver": {"auth", "auth/authserver/provider", "auth/store", "auth/seal", "auth/fetch", "upstream/bounded",
 		"upstream/prose", "upstream/yamlread"},
