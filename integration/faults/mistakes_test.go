@@ -114,7 +114,9 @@ func TestFaultDatabaseOfOneReplica(t *testing.T) {
 	g.Close()
 	c := harness.MustCaller(t, first.URL, harness.ModernEra)
 	began := time.Now()
-	for r := first.MustReady(t, harness.Patience); r.Status != "unavailable"; {
+	again := time.NewTicker(50 * time.Millisecond)
+	defer again.Stop()
+	for r := first.MustReady(t, harness.Patience); r.Status != "unavailable"; <-again.C {
 		if time.Since(began) < 5*time.Second {
 			c.MustCall(t, "up__echo", `{}`, "{}")
 		}

@@ -115,7 +115,9 @@ func (w *opened) mustBeGone() {
 		w.t.Errorf("a process is left after Close: %v", err)
 	}
 	deadline := time.Now().Add(time.Minute)
-	for {
+	again := time.NewTicker(5 * time.Millisecond) // a goroutine that has said that it ends may still be on its last steps
+	defer again.Stop()
+	for ; ; <-again.C {
 		all := make([]byte, 1<<20)
 		all = all[:runtime.Stack(all, true)]
 		if !bytes.Contains(all, []byte("stdio.(*stdio).")) && !bytes.Contains(all, []byte("stdio.(*process).")) {
@@ -124,7 +126,6 @@ func (w *opened) mustBeGone() {
 		if time.Now().After(deadline) {
 			w.t.Fatalf("goroutines are left after Close:\n%s", all)
 		}
-		runtime.Gosched() // a goroutine that has said that it ends may still be on its last steps
 	}
 }
 
