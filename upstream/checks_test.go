@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -10,6 +11,8 @@ import (
 
 	"junction/auth/authtest"
 	"junction/upstream/client"
+	"junction/upstream/raw"
+	"junction/upstream/transport"
 	"junction/upstream/upstreamtest"
 )
 
@@ -227,5 +230,56 @@ func TestUsersShareTheChecksOfAServer(t *testing.T) {
 	if ann.checks != bob.checks || ann.checks == other.checks || next.checks != ann.checks || next.pool == ann.pool {
 		t.Errorf("ann and bob share their checks: %t; two servers do: %t; a changed entry keeps them: %t",
 			ann.checks == bob.checks, ann.checks == other.checks, next.checks == ann.checks)
+	}
+}
+
+// pages is a connection whose lists are these results, one after the other; the last one stays.
+type pages struct {
+	client.Conn
+	results []string
+	asked   int
+}
+
+func (p *pages) List(context.Context, string, []byte, *transport.Lease) (raw.Object, error) {
+	result := p.results[min(p.asked, len(p.results)-1)]
+	p.asked++
+	return raw.Parse([]byte(result))
+}
+
+// TestCursorsThatComeAgainEndTheList: a legacy server that names two cursors in turn has ended its list at the
+// second time, and so has one with too many pages. An item of two pages is offered once, and the reason is told.
+// A modern server has broken the protocol.
+func TestCursorsThatComeAgainEndTheList(t *testing.T) {
+	page := func(name, cursor string) string {
+		return fmt.Sprintf(`{"tools":[{"name":"a","inputSchema":{}},{"name":%q,"inputSchema":{}}],"nextCursor":%q}`, name, cursor)
+	}
+	turns := []string{page("b", "x"), page("c", "y"), page("d", "x"), page("never", "z")}
+	var many []string
+	for i := range maxPages + 1 {
+		many = append(many, page("b", fmt.Sprint(i)))
+	}
+	for _, tt := range []struct {
+		results       []string
+		want, because string
+		asked         int
+	}{
+		{turns, "a b c d :", "the list never ends, page 3 has the cursor of an earlier one", 3},
+		{many, "a b :", "more than 1000 pages", maxPages},
+	} {
+		for _, era := range []client.Era{client.EraLegacy, client.EraModern} {
+			from := &pages{results: tt.results}
+			cat := &Catalog{Era: era, checking: newChecks(1 << 20).begin(), leases: new(leases)}
+			err := cat.read(t.Context(), from, PartTools, 1000)
+			got := offered(cat)
+			if era == client.EraLegacy && (err != nil || !strings.HasPrefix(got, tt.want) || !strings.Contains(got, tt.because)) {
+				t.Errorf("it offers %q (%v), want %q because %s", got, err, tt.want, tt.because)
+			}
+			if era == client.EraModern && (err == nil || !strings.Contains(err.Error(), tt.because)) {
+				t.Errorf("the error is %v, want %s", err, tt.because)
+			}
+			if from.asked != tt.asked {
+				t.Errorf("%d pages were asked for, want %d", from.asked, tt.asked)
+			}
+		}
 	}
 }

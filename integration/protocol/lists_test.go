@@ -132,13 +132,9 @@ func TestOtherEndlessListsAreGivenUp(t *testing.T) {
 // once, and the other lists stay.
 func TestOddPagesCostNothing(t *testing.T) {
 	harness.Waits(t)
-	page := func(names, cursor string, times int) upstreamtest.Rule {
-		var list []string
-		for _, name := range strings.Fields(names) {
-			list = append(list, `{"name":"`+name+`","inputSchema":{}}`)
-		}
-		return upstreamtest.Rule{Method: "tools/list", Times: times,
-			Result: fmt.Appendf(nil, `{"tools":[%s],"nextCursor":%s}`, strings.Join(list, ","), cursor)}
+	page := func(cursor string) upstreamtest.Rule {
+		return upstreamtest.Rule{Method: "tools/list", Result: fmt.Appendf(nil,
+			`{"tools":[{"name":"a","inputSchema":{}},{"name":"b","inputSchema":{}}],"nextCursor":%s}`, cursor)}
 	}
 	null := upstreamtest.Rule{Method: "tools/list", Result: []byte(`{"tools":null}`)}
 	for _, tt := range []struct {
@@ -147,10 +143,8 @@ func TestOddPagesCostNothing(t *testing.T) {
 		rules []upstreamtest.Rule
 		want  []string
 	}{
-		{"an empty cursor for ever", client.EraLegacy, []upstreamtest.Rule{page("a b", `""`, 0)}, []string{"up__a", "up__b"}},
-		{"one cursor for ever", client.EraLegacy, []upstreamtest.Rule{page("a b", `"x"`, 0)}, []string{"up__a", "up__b"}},
-		{"two cursors in turn", client.EraLegacy, []upstreamtest.Rule{page("a", `"x"`, 1), page("b", `"y"`, 1),
-			page("a c", `"x"`, 0)}, []string{"up__a", "up__b", "up__c"}},
+		{"an empty cursor for ever", client.EraLegacy, []upstreamtest.Rule{page(`""`)}, []string{"up__a", "up__b"}},
+		{"one cursor for ever", client.EraLegacy, []upstreamtest.Rule{page(`"x"`)}, []string{"up__a", "up__b"}},
 		{"no array", "", []upstreamtest.Rule{null}, nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -158,7 +152,6 @@ func TestOddPagesCostNothing(t *testing.T) {
 				if tt.era != "" && p.Upstream != tt.era {
 					return
 				}
-				harness.InMemory(t, "each process reads the list, and the rules count the readings")
 				script := five()
 				script.Rules = tt.rules
 				_, j := harness.Over(t, p, script, nil)

@@ -32,6 +32,7 @@ const (
 // allow: in lists, calls, reads, completion, and beside an approval.
 func TestBothFilesHoldForClients(t *testing.T) {
 	harness.Waits(t)
+	harness.InMemory(t, "a policy of two files comes from a reload that is refused")
 	harness.EachPair(t, func(t *testing.T, p harness.Pair) {
 		s := p.Serve(t, upstreamtest.Script{
 			Prompts: []json.RawMessage{[]byte(`{"name":"p"}`), []byte(`{"name":"wipe"}`)},
