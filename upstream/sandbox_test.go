@@ -219,4 +219,12 @@ func TestConfiningCommandIsTold(t *testing.T) {
 	if got := told(next); next == first || !slices.Contains(got, "/x") {
 		t.Errorf("after a new entry, the command is told %q", got)
 	}
+	delete(configs, "later")
+	last := apply(o)
+	if got := told(last); slices.Contains(got, "/x") {
+		t.Errorf("without the entry, the command is told %q", got)
+	}
+	if apply(o) != last {
+		t.Error("the same file starts another process")
+	}
 }

@@ -49,16 +49,18 @@ func (s *Set) Apply(configs map[string]Config, o Options, use func([]*Upstream))
 	o.watchdog = &s.watchdog
 	before := s.file
 	s.file = append(Writable(configs, o.Sandboxes), o.Writable...)
+	slices.Sort(s.file)
+	s.file = slices.Compact(s.file)
 	if s.former == nil {
 		s.former = map[*[]string]bool{}
 	}
 	s.former[&before] = true
-	known := s.publish()
+	s.publish()
 	o.writable = func() []string { return *s.writable.Load() } // a later Apply counts for the next process
 	next, own := map[string]*Upstream{}, map[string]resolved{}
 	for name, given := range configs {
 		if given.Confines {
-			given.told = known
+			given.told = s.file // not the former files: the same file must not start another process
 		}
 		c := given.resolve(o.Defaults)
 		if c.Off() {
@@ -100,9 +102,9 @@ func (s *Set) Apply(configs map[string]Config, o Options, use func([]*Upstream))
 	return list
 }
 
-// publish sets and returns the paths that confined commands may change: those of the file, and those
-// of former files whose upstreams still end. mu must be held.
-func (s *Set) publish() []string {
+// publish sets the paths that confined commands may change: those of the file, and those of former
+// files whose upstreams still end. mu must be held.
+func (s *Set) publish() {
 	all := slices.Clone(s.file)
 	for paths := range s.former {
 		all = append(all, *paths...)
@@ -110,7 +112,6 @@ func (s *Set) publish() []string {
 	slices.Sort(all)
 	all = slices.Compact(all)
 	s.writable.Store(&all)
-	return all
 }
 
 // retire ends an upstream when its calls have ended, after retireGrace, or when the Set is closed.

@@ -118,9 +118,10 @@ type shownError struct {
 func (e *shownError) Error() string { return e.text }
 func (e *shownError) Unwrap() error { return e.err }
 
-// Clean implements transport.Cleaner.
+// Clean implements transport.Cleaner. The secrets go first: a policy may remove a part of one, and the rest
+// would not be found.
 func (e *shownError) Clean(clean func(string) string) string {
-	return transport.CleanLine(e.pool.withoutSecrets(transport.Clean(e.err, clean)), clean)
+	return e.pool.line(e.err, func(words string) string { return clean(e.pool.withoutSecrets(words)) })
 }
 
 // shown returns the reason why a connection failed, with a text that may be shown.
@@ -128,7 +129,13 @@ func (p *pool) shown(err error) error {
 	if err == nil {
 		return nil
 	}
-	return &shownError{p.cleaned(err.Error()), err, p}
+	return &shownError{p.line(err, p.withoutSecrets), err, p}
+}
+
+// line returns the text of an error as one line. clean is applied before the words of the server are
+// shortened.
+func (p *pool) line(err error, clean func(string) string) string {
+	return transport.CleanLine(transport.Clean(err, clean), clean)
 }
 
 // cleaned returns words of the server as one line, and without the secrets that the server was given.

@@ -10,6 +10,7 @@ import (
 
 	"junction/upstream/client"
 	"junction/upstream/pace"
+	"junction/upstream/transport"
 )
 
 // TestTransitions computes what a change of state means, without a link.
@@ -100,6 +101,25 @@ func TestErrorsAreCleanedBeforeTheyAreShortened(t *testing.T) {
 			got := (&Error{"up", client.KindUnavailable, err}).Clean(clean)
 			if want := strings.Replace((&Error{"up", client.KindUnavailable, err}).Public(), shown.Error(), row.want, 1); got != want {
 				t.Errorf("%.20q, %s: the caller reads\n%s, want\n%s", row.words, name, got, want)
+			}
+		}
+	}
+}
+
+// TestSecretsOfJunctionAreNotShownInPart: a policy that removes a part of a secret, or a cut within it, leaves no
+// rest of the secret that Junction has sent to the server.
+func TestSecretsOfJunctionAreNotShownInPart(t *testing.T) {
+	long := "canary-" + strings.Repeat("k", 300)
+	p := &pool{name: "up", connConfig: Config{Headers: map[string]string{"X-Api-Key": "canary-123456-rest", "X-Long": long}}}
+	six := regexp.MustCompile(`[0-9]{6}`)
+	clean := func(text string) string { return six.ReplaceAllString(text, "[number]") }
+	for _, words := range []string{"the key canary-123456-rest is unknown", strings.Repeat("a", 100) + " " + long} {
+		for _, err := range []error{errors.New(words), &transport.StatusError{Status: 401, Body: []byte(words)}} {
+			shown := (&Error{"up", client.KindUnavailable, p.shown(err)})
+			for who, text := range map[string]string{"everybody": shown.Public(), "a caller with a policy": shown.Clean(clean)} {
+				if strings.Contains(text, "canary") || strings.Contains(text, "rest") {
+					t.Errorf("%s reads\n%s", who, text)
+				}
 			}
 		}
 	}
