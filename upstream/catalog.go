@@ -305,11 +305,11 @@ func (p *pool) listAll(ctx context.Context, c client.Conn, last *Catalog) (*Cata
 		if !info.Capabilities.HasObject(part.capability()...) {
 			continue
 		}
-		left := len(cat.Left)
+		left, mended := len(cat.Left), len(cat.Mended)
 		err := p.readPart(others, cat, c, part)
 		if brokeOff(c, err) && ctx.Err() == nil { // once more: the server may have restarted just now
 			cat.leases.lists[part].Release()
-			cat.Left = cat.Left[:left]
+			*cat.list(part), cat.Left, cat.Mended = nil, cat.Left[:left], cat.Mended[:mended]
 			err = p.readPart(others, cat, c, part)
 		}
 		if err == nil {

@@ -262,6 +262,10 @@ func (l *link) serve(ctx context.Context, c client.Conn, changed <-chan struct{}
 				due.within(l.pool.whenAsked(max(often.Pause(0)-time.Since(read), l.pool.checks.pause())))
 			}
 		case <-due.timer.C:
+			if d := l.pool.checks.pause(); d > 0 { // another connection has read its list since
+				due.set(d)
+				continue
+			}
 			waiting, before := l.asking.take(), l.pool.catalogOf(l.key)
 			l.reread(ctx, c)
 			read = time.Now()
