@@ -61,8 +61,12 @@ func Reason(err error) error {
 
 // Shared returns what lets other users of this machine change a file: the file, or a folder above it, in
 // which they can replace it or a part of its path. It also looks at the target of a link. It returns "" if
-// there is nothing, and for a file that cannot be found.
-func Shared(file string) string {
+// there is nothing, and for a file that cannot be found. What is on a read-only file system counts as not
+// shared, whatever its mode: the folder of a ConfigMap of Kubernetes has the mode 0777.
+func Shared(file string) string { return sharedBy(file, readOnly) }
+
+// sharedBy is Shared. readOnly reports whether a path is on a read-only file system.
+func sharedBy(file string, readOnly func(path string) bool) string {
 	given, err := filepath.Abs(file)
 	if err != nil {
 		return ""
@@ -73,7 +77,7 @@ func Shared(file string) string {
 	}
 	for _, path := range []string{target, given} {
 		for {
-			if info, err := os.Stat(path); err == nil && sharedMode(info) {
+			if info, err := os.Stat(path); err == nil && sharedMode(info) && !readOnly(path) {
 				return path
 			}
 			up := filepath.Dir(path)

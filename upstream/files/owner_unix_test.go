@@ -3,9 +3,11 @@
 package files
 
 import (
+	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 )
@@ -81,4 +83,39 @@ func TestWhatSharesAFile(t *testing.T) {
 	}
 	want("all is as before", link, "")
 	want("no file", filepath.Join(base, "none.yaml"), "")
+}
+
+// TestReadOnlyFoldersShareNoFile: a mode counts only where a file system can be written. The folder above a
+// read-only one still counts.
+func TestReadOnlyFoldersShareNoFile(t *testing.T) {
+	base, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	mount := filepath.Join(base, "mount")
+	file, link := filepath.Join(mount, "..data", "config.yaml"), filepath.Join(mount, "config.yaml")
+	for _, dir := range []string{mount, filepath.Dir(file)} { // as Kubernetes mounts a ConfigMap
+		if err := errors.Join(os.Mkdir(dir, 0o755), os.Chmod(dir, 0o777)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(os.WriteFile(file, nil, 0o644), os.Symlink(file, link)); err != nil {
+		t.Fatal(err)
+	}
+	mounted := func(path string) bool { return path == mount || strings.HasPrefix(path, mount+"/") }
+	if got := sharedBy(link, mounted); got != "" {
+		t.Errorf("on a read-only file system, the file is shared by %q", got)
+	}
+	if got, want := sharedBy(link, func(string) bool { return false }), filepath.Dir(file); got != want {
+		t.Errorf("where it can be written, the file is shared by %q, want %q", got, want)
+	}
+	if err := os.Chmod(base, 0o757); err != nil {
+		t.Fatal(err)
+	}
+	if got := sharedBy(link, mounted); got != base {
+		t.Errorf("in a shared folder, the mount is shared by %q, want %q", got, base)
+	}
+	if readOnly(base) {
+		t.Errorf("%s counts as read-only", base)
+	}
 }

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"reflect"
@@ -9,6 +10,7 @@ import (
 
 	"junction/auth"
 	"junction/auth/authserver"
+	"junction/auth/authserver/provider"
 	"junction/policy"
 	"junction/proxy/view"
 	"junction/upstream"
@@ -124,6 +126,7 @@ func (c *Config) meet(next *Config) (*Config, Partial) {
 		}
 		const key = "auth.oauth.identity_providers"
 		x.walk(key, key, reflect.ValueOf(&oauth.IdentityProviders).Elem(), reflect.ValueOf(other.IdentityProviders))
+		oauth.IdentityProviders = x.issuers(key, oauth.IdentityProviders, c.Auth.OAuth.IdentityProviders)
 		r.Auth.OAuth = &oauth
 	}
 	x.stricter(&r, c, next)
@@ -132,6 +135,26 @@ func (c *Config) meet(next *Config) (*Config, Partial) {
 		r.Auth.APIKeys = []auth.Key{{Name: "nobody"}} // no key has the hash of zeros
 	}
 	return &r, x.Partial
+}
+
+// issuers leaves out the identity providers of an issuer if one of them is already left out: a user has the
+// issuer, and not the provider. old are the providers of the old file.
+func (x *narrowing) issuers(key string, kept, old []provider.Config) (whole []provider.Config) {
+	all, left := map[string]int{}, map[string]int{}
+	for _, p := range old {
+		all[p.Issuer]++
+	}
+	for _, p := range kept {
+		left[p.Issuer]++
+	}
+	for _, p := range kept {
+		if left[p.Issuer] < all[p.Issuer] {
+			x.Neither = append(x.Neither, key+"["+p.ID+"].issuer")
+			continue
+		}
+		whole = append(whole, p)
+	}
+	return whole
 }
 
 // A narrowing makes one configuration of two.
@@ -279,6 +302,7 @@ func (x *narrowing) stricter(r, old, next *Config) {
 		}
 		u.Capabilities = union(u.Capabilities, n.Capabilities)
 		u.Separate = u.Separate || n.Separate
+		u.Blocked = cmp.Or(n.Blocked, u.Blocked)
 		if !reflect.DeepEqual(u.Tools, n.Tools) || u.Expose != n.Expose || u.PrefixOr(name) != n.PrefixOr(name) {
 			u.Also = &upstream.Config{Prefix: n.Prefix, Expose: n.Expose, Tools: n.Tools}
 		}

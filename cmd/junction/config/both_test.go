@@ -779,6 +779,70 @@ func TestUsersOfAChangedProviderAreInNeitherFile(t *testing.T) {
 	}
 }
 
+// TestProvidersOfOneIssuerAreInForceTogether: a user has the issuer of a provider. So if one provider is left out,
+// those with its issuer are, too, and they are named.
+func TestProvidersOfOneIssuerAreInForceTogether(t *testing.T) {
+	file := func(providers ...string) string {
+		return "public_url: https://mcp.example.com\nauth: { oauth: { identity_providers: [" + strings.Join(providers, ", ") +
+			"] } }\nupstreams: { a: { command: [x] } }\n"
+	}
+	provider := func(id, host, more string) string {
+		return "{ id: " + id + ", issuer: https://" + host + ".example, client_id: " + id + ", client_secret: canary-provider" + more + " }"
+	}
+	staff, partners, guests := provider("staff", "x", ""), provider("partners", "x", ""), provider("guests", "y", "")
+	const key = "auth.oauth.identity_providers"
+	for name, test := range map[string]struct{ next, want, neither string }{
+		"the same":       {file(staff, partners, guests), "[staff partners guests]", "[]"},
+		"another order":  {file(guests, partners, staff), "[staff partners guests]", "[]"},
+		"one is removed": {file(staff, guests), "[guests]", "[" + key + "[staff].issuer]"},
+		"one differs": {file(staff, provider("partners", "x", ", email_domains: [a.example]"), guests), "[guests]",
+			"[" + key + "[partners].email_domains " + key + "[staff].issuer]"},
+		"one has another issuer": {file(staff, provider("partners", "z", ""), guests), "[guests]",
+			"[" + key + "[partners].issuer " + key + "[staff].issuer]"},
+		"one has another name": {file(staff, provider("partners", "x", ", name: Other"), guests), "[staff partners guests]", "[]"},
+		"one is added":         {file(staff, partners, guests, provider("more", "x", "")), "[staff partners guests]", "[]"},
+		"another is removed":   {file(staff, partners), "[staff partners]", "[]"},
+		"both are removed":     {file(guests), "[guests]", "[]"},
+	} {
+		before, _, change := refusedPair(t, file(staff, partners, guests), test.next)
+		ids := []string{}
+		for _, p := range change.Config.Auth.OAuth.IdentityProviders {
+			ids = append(ids, p.ID)
+		}
+		if got, neither := fmt.Sprint(ids), fmt.Sprint(change.Partial.Neither); got != test.want || neither != test.neither {
+			t.Errorf("%s: the users of %s are accepted, want %s; not in force because of %s, want %s", name, got, test.want,
+				neither, test.neither)
+		}
+		if n := len(before.Auth.OAuth.IdentityProviders); n != 3 {
+			t.Errorf("%s: the old file has %d providers now", name, n)
+		}
+	}
+}
+
+// TestRefusedReloadBlocksWhatEitherFileBlocks: an upstream that one of the files blocks is blocked, for the reason
+// of the newest file that has one.
+func TestRefusedReloadBlocksWhatEitherFileBlocks(t *testing.T) {
+	file := func(token string) *Config {
+		c, err := ParseServing("test.yaml", []byte("upstreams:\n  u: { command: [x], env: { TOKEN: \""+token+
+			"\" } }\n  v: { command: [x] }\n"), environment(nil))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	for _, test := range []struct{ old, next, why string }{
+		{"one", "two", ""}, {"one", "${GONE}", "GONE is not set"}, {"${GONE}", "one", "GONE is not set"},
+		{"${GONE}", "${LOST}", "LOST is not set"},
+	} {
+		change := file(test.old).Follow(file(test.next))
+		change.Refuse(errors.New("cannot open the audit"))
+		u, v := change.Config.Upstreams["u"].Blocked, change.Config.Upstreams["v"].Blocked
+		if (u == "") != (test.why == "") || !strings.Contains(u, test.why) || v != "" {
+			t.Errorf("from %s to %s: blocked by %q, want %q; the other upstream by %q", test.old, test.next, u, test.why, v)
+		}
+	}
+}
+
 // TestPartialNamesAreBounded: each list names at most fifty keys, and says how many more there are.
 func TestPartialNamesAreBounded(t *testing.T) {
 	var next strings.Builder
