@@ -88,7 +88,8 @@ func TestCheckWarnsAboutSandboxes(t *testing.T) {
 		"the configuration":         {in("") + "read: [" + configs + "] }", []string{lets("read", own)}},
 		"the configuration, linked": {in("") + "write: [" + link + "] }", []string{lets("change", own)}},
 		"the keys":                  {in("") + "read: [" + state + "/] }", []string{lets("read", keys)}},
-		"a file of the keys":        {in("") + "read: [" + state + "/junction/key] }", []string{lets("read", keys)}},
+		"a file of the keys": {in("") + "read: [" + state + "/junction/key] }", []string{
+			lets("read", "the key of sessions, "+state+"/junction/key")}},
 		"the accepted tools": {in("") + "write: [" + data + "] } }\npins: " + data + "/pins.json #",
 			[]string{lets("change", "the accepted definitions, "+data+"/pins.json")}},
 		"the folder of the file": {in(configs) + "}", []string{

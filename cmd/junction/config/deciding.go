@@ -30,16 +30,38 @@ func (c *Config) own(file string, getenv func(string) (string, bool)) (list sand
 	}
 	for _, own := range []sandbox.Decider{
 		{What: "the configuration file", Path: file}, {What: "the key of sessions", Path: c.Sessions.KeyFile},
-		{What: "the master keys", Path: c.Storage.KeyFile}, {What: "the sign-ins", Path: database},
+		{What: "the master keys", Path: c.Storage.KeyFile}, {What: signIns, Path: database},
 		{What: "the accepted definitions", Path: c.Pins}, {What: "the audit", Path: audit},
-		{What: "the keys and sign-ins of Junction", Path: KeyDir("", getenv), Inside: true},
 	} {
 		if path, err := filepath.Abs(own.Path); own.Path != "" && err == nil {
 			own.Path = path
 			list = append(list, own)
+			if own.What == signIns {
+				list = append(list, besideDatabase(path)...)
+			}
 		}
 	}
+	list = append(list, stateFiles(KeyDir("", getenv))...)
+	if key, err := filepath.Abs(c.Sessions.KeyFile); c.Sessions.KeyFile != "" && err == nil {
+		list = append(list, besideKey(filepath.Dir(key))...)
+	}
 	return list
+}
+
+// packDeciders returns the Deciders of a pack. It notes programs whose references cannot be resolved.
+func (d *decoder) packDeciders(c *Config, name string) sandbox.Deciders {
+	entry := c.Upstreams[name]
+	return d.manifests[name].Deciders(c.Packs[name], manifest.Known{
+		Getenv: func(variable string) (string, bool) { return entry.Variable(variable, d.refs.getenv) },
+		Expand: func(m *manifest.Manifest, where, text string) (string, bool) {
+			refs := d.packRefs(&entry, m)
+			text, _, wrong := refs.expand(text)
+			if len(wrong) > 0 {
+				d.unsure["upstreams."+name+".pack"] = where + ": " + wrong[0]
+			}
+			return text, len(wrong) == 0
+		},
+	})
 }
 
 // deciders returns all files that confined commands must not change: those of Junction, manifests,
@@ -56,7 +78,7 @@ func (c *Config) deciders(d *decoder) sandbox.Deciders {
 		list = append(list, sandbox.Decider{What: "a file that a reference names", Path: file})
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Packs)) {
-		for _, decider := range d.manifests[name].Deciders(c.Packs[name]) {
+		for _, decider := range d.packDeciders(c, name) {
 			decider.What += " of the pack of upstreams." + name
 			list = append(list, decider)
 		}
@@ -138,8 +160,8 @@ func (c *Config) writable(file string, getenv func(string) (string, bool)) []str
 type change struct{ path, text string }
 
 // confine finds the confined commands that may change a file which decides. Those with require do not
-// start, and the others get a warning. If it is not known what a command may change, because a
-// reference cannot be resolved, no other command with require starts.
+// start, and the others get a warning. If it is not known what a command may change, or which program it
+// runs, because a reference cannot be resolved, no other command with require starts.
 func (c *Config) confine(d *decoder) {
 	var list sandbox.Deciders
 	if paths := c.writable(d.File, d.refs.getenv); len(paths) > 0 {
@@ -164,7 +186,7 @@ func (c *Config) confine(d *decoder) {
 		for _, unsure := range slices.Sorted(maps.Keys(d.unsure)) {
 			if require && entry(unsure) != at {
 				d.mayChange(at, true, "may not start, because it is not known what another confined command may "+
-					"change: %s: %s", unsure, d.unsure[unsure])
+					"change, or which program another command runs: %s: %s", unsure, d.unsure[unsure])
 				break
 			}
 		}
@@ -180,7 +202,7 @@ func (c *Config) confineEntry(d *decoder, name string, list sandbox.Deciders) {
 				"lets the command change %s; name a narrower path", changed)
 		}
 	}
-	// the folder with all secrets contains the private folders
+	// the folder of all private folders contains this one
 	elsewhere := slices.DeleteFunc(slices.Clone(list), func(d sandbox.Decider) bool { return d.Inside })
 	alone := Config{Sessions: c.Sessions, Upstreams: map[string]upstream.Config{name: {Sandbox: &command.Sandbox{}}}}
 	for _, private := range alone.writable(d.File, d.refs.getenv) {

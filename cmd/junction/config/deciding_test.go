@@ -102,6 +102,21 @@ func TestConfinedCommandChangesNothingThatDecides(t *testing.T) {
 			a + "  p: { pack: DIR/pack }\n", "a", "a file that the manifest refers to of the pack of upstreams.p, DIR/w/which"},
 		"the program of a tool": {map[string]string{"pack/pack.yaml": "tools:\n  t: { description: d, command: [W/prog] }\n", "w/prog": ""},
 			a + "  p: { pack: DIR/pack }\n", "a", "the program of the tool t of the pack of upstreams.p, DIR/w/prog"},
+		"the program of a tool, by reference": {map[string]string{"pack/pack.yaml": "tools:\n  t: { description: d, " +
+			"command: ['${TOOLS}/prog'] }\n", "w/prog": ""}, a + "  p: { pack: DIR/pack, env: { TOOLS: DIR/w } }\n", "a",
+			"the program of the tool t of the pack of upstreams.p, DIR/w/prog"},
+		"the program of a tool, in a folder by reference": {map[string]string{"pack/pack.yaml": "tools:\n" +
+			"  t: { description: d, command: [./prog], dir: '${TOOLS}' }\n", "w/prog": ""},
+			a + "  p: { pack: DIR/pack, env: { TOOLS: DIR/w } }\n", "a",
+			"the program of the tool t of the pack of upstreams.p, DIR/w/prog"},
+		"the program of a tool, in a PATH by reference": {map[string]string{"pack/pack.yaml": "tools:\n" +
+			"  t: { description: d, command: [prog], env: { PATH: '${TOOLS}:/bin' } }\n", "w/prog": ""},
+			a + "  p: { pack: DIR/pack, env: { TOOLS: DIR/w } }\n", "a",
+			"the program of the tool t of the pack of upstreams.p, DIR/w/prog"},
+		"the program of a tool, in the PATH of the pack": {map[string]string{"pack/pack.yaml": "tools:\n" +
+			"  t: { description: d, command: [prog] }\n", "w/prog": ""},
+			a + "  p: { pack: DIR/pack, env: { PATH: DIR/w } }\n", "a",
+			"the program of the tool t of the pack of upstreams.p, DIR/w/prog"},
 		"a program": {map[string]string{"w/prog": ""}, a + "  b: { command: [W/prog] }\n", "a", "the program of upstreams.b, DIR/w/prog"},
 		"a program that is off": {map[string]string{"w/prog": ""}, a + "  b: { command: [W/prog], enabled: false }\n", "a",
 			"the program of upstreams.b, DIR/w/prog"},
@@ -155,6 +170,34 @@ func TestPrivateFolderHasNothingThatDecides(t *testing.T) {
 	}
 }
 
+// TestStateDirectoryMayHoldOtherFiles: a command may change a folder in the state directory, or in the
+// folder of the key, that is not of Junction. It may change neither what Junction keeps there nor the
+// whole directory.
+func TestStateDirectoryMayHoldOtherFiles(t *testing.T) {
+	files := []string{"key", "master.key", "junction.db", "junction.db-wal", "junction.db.lease", "connections.json",
+		"setup/x.json", "service/x.yaml", "signins/x.json", "ended-sessions", "running/x.secret", "catalogs/x/y",
+		"sandbox/x/b", "sandbox"}
+	blocks := map[string]bool{"state/junction/notes": false, "state/junction": true, "state": true,
+		"keys/notes": false, "keys": true, "keys/catalogs": true, "keys/sandbox/x/b": true, "keys/ended-sessions": true,
+		"keys/own.db-wal": true}
+	for _, file := range files {
+		blocks["state/junction/"+file] = true
+	}
+	p := newPlayground(t)
+	for _, folder := range []string{"state/junction/notes", "keys/notes"} {
+		if err := os.MkdirAll(filepath.Join(p.dir, folder), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for path, want := range blocks {
+		blocked, _ := p.load(t, "upstreams:\n  a: { command: [cat], sandbox: { write: [DIR/"+path+"], require: true } }\n"+
+			"sessions: { key_file: DIR/keys/key }\nstorage: { dsn: DIR/keys/own.db }\n")
+		if got := strings.Contains(blocked["a"], "lets the command change "); got != want {
+			t.Errorf("that a write of %s is blocked is %t (%q), want %t", path, got, blocked["a"], want)
+		}
+	}
+}
+
 // TestWriteOfDisabledEntriesCounts: what the sandboxes of disabled entries, of the servers of disabled
 // packs, and of the tools of packs permit to change is known, also by reference.
 func TestWriteOfDisabledEntriesCounts(t *testing.T) {
@@ -191,16 +234,19 @@ func TestUnknownWriteKeepsOthersFromStarting(t *testing.T) {
 `
 	p := newPlayground(t)
 	p.write(t, "pack/pack.yaml", "tools: { t: { description: d, command: ['true'], sandbox: { write: ['${UNSET}'] } } }\n")
+	p.write(t, "program/pack.yaml", "tools: { t: { description: d, command: ['${UNSET}/prog'] } }\n")
 	why := ": the environment variable UNSET is not set; set it"
 	for name, row := range map[string]struct {
 		entry   string
 		blocked []string
 		where   string
 	}{
-		"off":      {"a: { command: [cat], sandbox: { write: ['${UNSET}/x'] }, enabled: false }", []string{"b"}, "upstreams.a.sandbox.write[0]"},
-		"on":       {"a: { command: [cat], sandbox: { write: ['${UNSET}/x'] } }", []string{"a", "b"}, "upstreams.a.sandbox.write[0]"},
-		"read":     {"a: { command: [cat], sandbox: { read: ['${UNSET}/x'] }, enabled: false }", nil, ""},
-		"a pack":   {"a: { pack: DIR/pack, enabled: false }", []string{"b"}, "upstreams.a.pack: tools.t.sandbox.write"},
+		"off":    {"a: { command: [cat], sandbox: { write: ['${UNSET}/x'] }, enabled: false }", []string{"b"}, "upstreams.a.sandbox.write[0]"},
+		"on":     {"a: { command: [cat], sandbox: { write: ['${UNSET}/x'] } }", []string{"a", "b"}, "upstreams.a.sandbox.write[0]"},
+		"read":   {"a: { command: [cat], sandbox: { read: ['${UNSET}/x'] }, enabled: false }", nil, ""},
+		"a pack": {"a: { pack: DIR/pack, enabled: false }", []string{"b"}, "upstreams.a.pack: tools.t.sandbox.write"},
+		"a program": {"a: { pack: DIR/program, enabled: false }", []string{"b"},
+			"upstreams.a.pack: tools.t.command[0]"},
 		"its pack": {"a: { pack: DIR/pack, sandbox: { require: true } }", []string{"b"}, "upstreams.a.pack: tools.t.sandbox.write"},
 	} {
 		t.Run(name, func(t *testing.T) {

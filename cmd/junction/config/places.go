@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"junction/auth/fetch"
+	"junction/upstream/sandbox"
 	"junction/upstream/shell"
 )
 
@@ -95,6 +96,49 @@ func KeyDir(file string, getenv func(string) (string, bool)) string {
 		return ""
 	}
 	return filepath.Join(dir, "junction")
+}
+
+// signIns names the database.
+const signIns = "the sign-ins"
+
+// stateFiles returns the state directory, and what Junction keeps in it. Other files in it are not of
+// Junction. A new file of Junction there must be added.
+func stateFiles(dir string) (list sandbox.Deciders) {
+	if dir == "" {
+		return nil
+	}
+	list = sandbox.Deciders{{What: "the keys and sign-ins of Junction", Path: dir}}
+	database := filepath.Join(dir, "junction.db")
+	for _, d := range []sandbox.Decider{
+		{What: "the key of sessions", Path: "key"}, {What: "the master keys", Path: "master.key"},
+		{What: signIns, Path: "junction.db"},
+		{What: "what Junction changed in the files of clients", Path: "connections.json"},
+		{What: "what setup did", Path: "setup", Inside: true},
+		{What: "the files of services", Path: "service", Inside: true},
+		{What: "your sign-ins at endpoints", Path: "signins", Inside: true},
+		{What: "the secrets of running processes", Path: "running", Inside: true},
+	} {
+		d.Path = filepath.Join(dir, d.Path)
+		list = append(list, d)
+	}
+	return append(append(list, besideDatabase(database)...), besideKey(dir)...)
+}
+
+// besideDatabase returns the files that SQLite and the store keep beside a database.
+func besideDatabase(file string) (list sandbox.Deciders) {
+	for _, end := range []string{"-journal", "-wal", "-shm", ".lease"} {
+		list = append(list, sandbox.Decider{What: signIns, Path: file + end})
+	}
+	return list
+}
+
+// besideKey returns what Junction keeps in the folder of the key that seals session ids.
+func besideKey(dir string) sandbox.Deciders {
+	return sandbox.Deciders{
+		{What: "the deleted sessions", Path: filepath.Join(dir, "ended-sessions")},
+		{What: "the catalogs of upstreams", Path: filepath.Join(dir, "catalogs"), Inside: true},
+		{What: "the private folders of commands", Path: filepath.Join(dir, "sandbox"), Inside: true},
+	}
 }
 
 // readOnly reports whether no file can be created in a folder.

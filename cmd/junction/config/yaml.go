@@ -30,7 +30,7 @@ type decoder struct {
 	servers    map[string][]string // the servers of packs that entries name
 
 	manifests map[string]*manifest.Pack // the packs of entries; nil for those that cannot be read
-	unsure    map[string]string         // paths of write that cannot be resolved, and why
+	unsure    map[string]string         // paths of write, and programs, that cannot be resolved, and why
 	confined  []change                  // what confined commands may change and should not
 }
 
