@@ -95,7 +95,8 @@ var arrows = map[string][]string{
 		"upstream/shell", "upstream/loopback"},
 	"upstream/yamlread": {"upstream/prose"},
 	// junction check reads packs as their loader does
-	"cmd/junction/config": {"cmd/pack", "cmd/pack/manifest", "upstream/files", "cmd/pack/lock", "upstream/prose", "upstream/yamlread", "auth",
+	"cmd/junction/config": {"auth/authserver/provider", "cmd/pack", "cmd/pack/manifest", "upstream/files", "cmd/pack/lock",
+		"upstream/prose", "upstream/yamlread", "auth",
 		"auth/authserver", "auth/fetch", "auth/store", "policy", "proxy", "proxy/search", "proxy/view",
 		"upstream", "upstream/command", "auth/oauth", "upstream/sandbox", "upstream/shell", "upstream/loopback",
 		"proxy/front", "proxy/scope"}, // names of Junction's own tools

@@ -12,12 +12,14 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"os/signal"
 	"runtime"
 	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/KimMachineGun/automemlimit/memlimit"
@@ -320,6 +322,11 @@ func (p *program) serve(stopping context.Context) error {
 		serveOn(admin, p.admin)
 		where = append(where, "admin", "http://"+adminHere(p.admin.Addr()))
 	}
+	hup := make(chan os.Signal, 1)
+	if p.file != "" { // before anybody can know the process: without a reader, the signal ends it
+		signal.Notify(hup, syscall.SIGHUP)
+		defer signal.Stop(hup)
+	}
 	endMembers := p.serveMembers(ctx, group)
 	p.join(ctx)
 	serveOn(public, p.public)
@@ -335,7 +342,7 @@ func (p *program) serve(stopping context.Context) error {
 	group.Go(func() error { return p.recheckLoop(ctx) })
 	group.Go(func() error { return p.eventLoop(ctx) })
 	group.Go(func() error { p.health.Run(ctx); return nil })
-	group.Go(func() error { return p.reloadLoop(ctx) })
+	group.Go(func() error { return p.reloadLoop(ctx, hup) })
 	group.Go(func() error { p.expiryLoop(ctx); return nil })
 	group.Go(func() error { return p.welcome(ctx, endpoint, keys) })
 	group.Go(func() error {

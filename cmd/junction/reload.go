@@ -7,10 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/fsnotify/fsnotify"
@@ -24,15 +22,12 @@ import (
 	"junction/upstream/prose"
 )
 
-// reloadLoop reloads the file after a change and on SIGHUP. A file with mistakes is logged and
-// otherwise ignored. It runs in one goroutine until ctx ends.
-func (p *program) reloadLoop(ctx context.Context) error {
+// reloadLoop reloads the file after a change and on SIGHUP, which hup receives. A file with mistakes is
+// logged and otherwise ignored. It runs in one goroutine until ctx ends.
+func (p *program) reloadLoop(ctx context.Context, hup <-chan os.Signal) error {
 	if p.file == "" {
 		return nil
 	}
-	hup := make(chan os.Signal, 1)
-	signal.Notify(hup, syscall.SIGHUP)
-	defer signal.Stop(hup)
 	// Writes to other files in the folder, such as a log, must not delay the reload. Other events of
 	// theirs may concern the target of our file, if it is a symbolic link.
 	file, pins := filepath.Base(p.file), filepath.Base(p.config.Pins)
