@@ -98,7 +98,8 @@ func TestFaultNames(t *testing.T) {
 			address := fmt.Sprintf("127.0.53.%d", i+1)
 			dns := mustNames(t, address)
 			resolv := filepath.Join(t.TempDir(), "resolv.conf")
-			text := "nameserver " + address + "\noptions timeout:1 attempts:1\n"
+			// long enough for a busy machine to hand a connection to the caller that waits for a name, too
+			text := "nameserver " + address + "\noptions timeout:5 attempts:1\n"
 			if err := os.WriteFile(resolv, []byte(text), 0o600); err != nil {
 				t.Fatal(err)
 			}

@@ -51,7 +51,7 @@ func TestBothFilesHoldForClients(t *testing.T) {
 		ann := j.As(t, keys["ann"])
 		ann.Succeed(t, "up__echo", `{"text":"secret x"}`)
 		j.Apply(under(policy.Both(one, two)))
-		calls := len(s.RequestsOf(t, "tools/call", 0))
+		calls := len(s.RequestsOf(t, "tools/call", 1)) // a process tells later
 		all := strings.Join(ann.Names(t), " ")
 		for _, method := range []string{"prompts/list", "resources/templates/list"} {
 			all += string(ann.Must(t, method, ""))
