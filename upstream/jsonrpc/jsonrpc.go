@@ -104,16 +104,21 @@ var ErrInvalid = errors.New("not a JSON-RPC message")
 //
 // A byte order mark before the text is ignored (RFC 8259, section 8.1).
 func Parse(text []byte, depth int) (m Message, err error) {
-	if m, err = parse(withoutMark(text), depth); err != nil {
+	return parsed(text, depth, false)
+}
+
+// parsed is Parse, or ParseSingle for a text that is no batch.
+func parsed(text []byte, depth int, server bool) (m Message, err error) {
+	if m, err = parse(withoutMark(text), depth, server); err != nil {
 		m = Message{ID: m.ID, Method: m.Method}
 	}
 	return m, err
 }
 
 // ParseSingle is Parse for the messages of a server. It also reads a batch of one message, which servers
-// of 2025-03-26 may send (basic/index#batching).
+// of 2025-03-26 may send (basic/index#batching), and a notification whose id is null.
 func ParseSingle(text []byte, depth int) (Message, error) {
-	m, err := Parse(text, depth)
+	m, err := parsed(text, depth, true)
 	if err == nil || !IsBatch(text) {
 		return m, err
 	}
@@ -121,7 +126,7 @@ func ParseSingle(text []byte, depth int) (Message, error) {
 	if many != nil || len(items) == 0 {
 		return m, err
 	}
-	return Parse(items[0], depth)
+	return parsed(items[0], depth, true)
 }
 
 // IsBatch reports whether a text begins like an array.
@@ -143,7 +148,7 @@ const mark = "\ufeff"
 // kept lists the members whose contents Body keeps.
 var kept = []string{"params", "result", "_meta", "content"}
 
-func parse(text []byte, depth int) (m Message, err error) {
+func parse(text []byte, depth int, server bool) (m Message, err error) {
 	o, err := raw.ParseDepth(text, depth, kept...)
 	if err != nil {
 		if err == raw.ErrAbsent {
@@ -195,10 +200,19 @@ func parse(text []byte, depth int) (m Message, err error) {
 	if err != nil && err != raw.ErrAbsent {
 		return m, fmt.Errorf("error: %w", err)
 	}
+	switch {
+	case m.Result != nil && string(failure) == "null": // some servers write both members, one of them null
+		failure = nil
+	case failure != nil && string(m.Result) == "null":
+		m.Result = nil
+	}
 	if failure != nil {
 		if m.Error, err = ParseError(failure); err != nil {
 			return m, err
 		}
+	}
+	if server && string(id) == "null" && m.Method != "" {
+		id = nil
 	}
 	if err := m.check(id); err != nil {
 		return m, err

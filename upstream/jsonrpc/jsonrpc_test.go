@@ -142,7 +142,6 @@ func TestParseRefuses(t *testing.T) {
 		{`{"jsonrpc":"2.0","id":1,"method":"x","result":{}}`, jsonrpc.ErrInvalid, "1", "x"},
 		{`{"jsonrpc":"2.0","id":1,"method":"x","error":{"code":1,"message":""}}`, jsonrpc.ErrInvalid, "1", "x"},
 		{`{"jsonrpc":"2.0","id":1,"result":{},"error":{"code":1,"message":""}}`, jsonrpc.ErrInvalid, "1", ""},
-		{`{"jsonrpc":"2.0","id":1,"result":{},"error":null}`, jsonrpc.ErrInvalid, "1", ""},
 		{`{"jsonrpc":"2.0","id":1,"result":{},"Error":{"code":1,"message":""}}`, raw.ErrAmbiguous, "1", ""},
 		{`{"jsonrpc":"2.0","id":1,"result":{},"reſult":{}}`, raw.ErrAmbiguous, "1", ""},
 		// A response to nothing.

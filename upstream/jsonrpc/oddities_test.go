@@ -78,3 +78,20 @@ func TestBatchOfOne(t *testing.T) {
 		t.Errorf("Parse of a batch: %v", err)
 	}
 }
+
+// TestNullMembers: of result and error, one may be null beside the other. A notification of a server may
+// have an id that is null; for a client, that is a request without an id.
+func TestNullMembers(t *testing.T) {
+	for text, want := range map[string]string{
+		`{"jsonrpc":"2.0","id":1,"result":{},"error":null}`:                       `response id=1 result={}`,
+		`{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"x"},"result":null}`: `response id=1 error=x (code 1) data=`,
+		`{"jsonrpc":"2.0","id":null,"method":"notifications/x"}`:                  `notification method=notifications/x`,
+	} {
+		if m, err := jsonrpc.ParseSingle([]byte(text), 10); err != nil || show(m) != want {
+			t.Errorf("%s is %s, %v", text, show(m), err)
+		}
+	}
+	if _, err := jsonrpc.Parse([]byte(`{"jsonrpc":"2.0","id":null,"method":"ping"}`), 10); !errors.Is(err, jsonrpc.ErrInvalid) {
+		t.Errorf("a client's request without an id: %v", err)
+	}
+}
