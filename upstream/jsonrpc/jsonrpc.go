@@ -122,7 +122,7 @@ func ParseSingle(text []byte, depth int) (Message, error) {
 	if err == nil || !IsBatch(text) {
 		return m, err
 	}
-	items, many := raw.ElementsWithin(withoutMark(text), 1)
+	items, many := Batch(text, 1)
 	if many != nil || len(items) == 0 {
 		return m, err
 	}
@@ -132,6 +132,11 @@ func ParseSingle(text []byte, depth int) (Message, error) {
 // IsBatch reports whether a text begins like an array.
 func IsBatch(text []byte) bool {
 	return bytes.HasPrefix(bytes.TrimLeft(withoutMark(text), " \t\r\n"), []byte{'['})
+}
+
+// Batch returns the texts of at most most messages of an array. Errors are those of raw.ElementsWithin.
+func Batch(text []byte, most int) ([][]byte, error) {
+	return raw.ElementsWithin(withoutMark(text), most)
 }
 
 // withoutMark returns the text without a byte order mark.

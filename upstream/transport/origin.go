@@ -251,7 +251,7 @@ func (o *origin) foreign(t *trip, m *jsonrpc.Message) error {
 	late := time.AfterFunc(statusTime, t.breakOff)
 	n, err := io.ReadFull(t.Body, text)
 	late.Stop()
-	if found, broken := jsonrpc.Parse(text[:n], o.depth); err == nil && broken == nil && isOther(&found, m.ID) {
+	if found, broken := jsonrpc.ParseSingle(text[:n], o.depth); err == nil && broken == nil && isOther(&found, m.ID) {
 		return o.misplaced(t, &found, m.ID)
 	}
 	t.Body = &readAgain{bytes.NewReader(text[:n]), t.Body}
