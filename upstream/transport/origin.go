@@ -97,7 +97,7 @@ func (o *origin) init(opts HTTPOptions) {
 		o.conns.plain = &http1.Client{Dial: o.pool.dial}
 	}
 	o.token, o.tokenless, o.account = opts.Token, opts.TokenOptional, opts.Account
-	o.header = http.Header{"User-Agent": {"junction"}}
+	o.header = http.Header{"User-Agent": {"junction"}, headerAcceptEncoding: {"identity"}}
 	for name, value := range opts.Headers {
 		o.header[textproto.CanonicalMIMEHeaderKey(name)] = []string{value}
 	}
@@ -215,7 +215,9 @@ func (o *origin) do(ctx context.Context, method string, u *url.URL, header http.
 			t.close()
 			return nil, o.failed(ctx, t, err)
 		}
-		t.Response = resp
+		if t.Response = resp; t.isCoded() {
+			t.inflate(o.limit)
+		}
 		next := redirect(t)
 		if token != "" && resp.StatusCode == http.StatusUnauthorized {
 			if err := o.foreign(t, m); err != nil {
