@@ -137,7 +137,7 @@ func TestHTTPRequest(t *testing.T) {
 		}
 		for name, want := range map[string]string{
 			"Content-Type": "application/json", "Accept": "application/json, text/event-stream", "X-Api-Key": "canary-k", "Authorization": "Bearer canary-t",
-			"Mcp-Method": "tools/call", "Mcp-Name": "n", "Mcp-Protocol-Version": mcp.ProtocolVersion20260728, "Mcp-Session-Id": "", "Accept-Encoding": "",
+			"Mcp-Method": "tools/call", "Mcp-Name": "n", "Mcp-Protocol-Version": mcp.ProtocolVersion20260728, "Mcp-Session-Id": "", "Accept-Encoding": "identity",
 		} {
 			if v := s.header.Get(name); v != want {
 				t.Errorf("got %s: %q, want %q", name, v, want)

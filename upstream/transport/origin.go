@@ -94,7 +94,7 @@ func (o *origin) init(opts HTTPOptions) {
 		o.pool, o.own = NewPool(opts.URL), true
 	}
 	if o.conns.pool = o.pool; o.pool.http == nil {
-		o.conns.plain = &http1.Client{Dial: o.pool.dial}
+		o.conns.plain = &http1.Client{Dial: o.pool.dial, MaxIdle: plainIdle}
 	}
 	o.token, o.tokenless, o.account = opts.Token, opts.TokenOptional, opts.Account
 	o.header = http.Header{"User-Agent": {"junction"}, headerAcceptEncoding: {"identity"}}
