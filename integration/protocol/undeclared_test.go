@@ -76,3 +76,28 @@ func TestUndeclaredMethodsAreUnknownInTheModernEra(t *testing.T) {
 		}
 	})
 }
+
+// TestDraftVersion: 2024-10-07, the draft of 2024-11-05, is a version of servers and of clients. A version
+// that nobody knows is none.
+func TestDraftVersion(t *testing.T) {
+	harness.Waits(t)
+	for _, clientEra := range harness.Eras {
+		harness.EachTransport(t, clientEra, client.EraLegacy, func(t *testing.T, p harness.Pair) {
+			_, j := harness.Over(t, p, upstreamtest.Script{Versions: []string{"2024-10-07"}}, nil)
+			c := j.Talk(t)
+			if got := string(c.Must(t, "tools/call", `"name":"up__echo","arguments":{"a":1}`)); !strings.Contains(got, `\"a\":1`) {
+				t.Errorf("tools/call = %s", got)
+			}
+		})
+	}
+	t.Run("client", func(t *testing.T) {
+		e := harness.MustProxy(t, nil)
+		for offered, want := range map[string]string{"2024-10-07": "2024-10-07", "2024-10-08": "2025-11-25"} {
+			a := harness.MustClient(t, e, client.EraLegacy).Post(t, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"`+
+				offered+`","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}`)
+			if got := harness.Member(a.Message.Result, "protocolVersion"); got != `"`+want+`"` {
+				t.Errorf("a client of %s gets the version %s", offered, got)
+			}
+		}
+	})
+}
