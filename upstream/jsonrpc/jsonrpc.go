@@ -109,7 +109,7 @@ func Parse(text []byte, depth int) (m Message, err error) {
 
 // parsed is Parse, or ParseSingle for a text that is no batch.
 func parsed(text []byte, depth int, server bool) (m Message, err error) {
-	if m, err = parse(withoutMark(text), depth, server); err != nil {
+	if m, err = parse(WithoutMark(text), depth, server); err != nil {
 		m = Message{ID: m.ID, Method: m.Method}
 	}
 	return m, err
@@ -131,16 +131,16 @@ func ParseSingle(text []byte, depth int) (Message, error) {
 
 // IsBatch reports whether a text begins like an array.
 func IsBatch(text []byte) bool {
-	return bytes.HasPrefix(bytes.TrimLeft(withoutMark(text), " \t\r\n"), []byte{'['})
+	return bytes.HasPrefix(bytes.TrimLeft(WithoutMark(text), " \t\r\n"), []byte{'['})
 }
 
 // Batch returns the texts of at most most messages of an array. Errors are those of raw.ElementsWithin.
 func Batch(text []byte, most int) ([][]byte, error) {
-	return raw.ElementsWithin(withoutMark(text), most)
+	return raw.ElementsWithin(WithoutMark(text), most)
 }
 
-// withoutMark returns the text without a byte order mark.
-func withoutMark(text []byte) []byte {
+// WithoutMark returns the text without a byte order mark.
+func WithoutMark(text []byte) []byte {
 	if len(text) >= len(mark) && string(text[:len(mark)]) == mark {
 		return text[len(mark):]
 	}
