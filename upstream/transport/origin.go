@@ -94,10 +94,10 @@ func (o *origin) init(opts HTTPOptions) {
 		o.pool, o.own = NewPool(opts.URL), true
 	}
 	if o.conns.pool = o.pool; o.pool.http == nil {
-		o.conns.plain = &http1.Client{Dial: o.pool.dial}
+		o.conns.plain = &http1.Client{Dial: o.pool.dial, MaxIdle: plainIdle}
 	}
 	o.token, o.tokenless, o.account = opts.Token, opts.TokenOptional, opts.Account
-	o.header = http.Header{"User-Agent": {"junction"}}
+	o.header = http.Header{"User-Agent": {"junction"}, headerAcceptEncoding: {"identity"}}
 	for name, value := range opts.Headers {
 		o.header[textproto.CanonicalMIMEHeaderKey(name)] = []string{value}
 	}
@@ -215,7 +215,9 @@ func (o *origin) do(ctx context.Context, method string, u *url.URL, header http.
 			t.close()
 			return nil, o.failed(ctx, t, err)
 		}
-		t.Response = resp
+		if t.Response = resp; t.isCoded() {
+			t.inflate(o.limit)
+		}
 		next := redirect(t)
 		if token != "" && resp.StatusCode == http.StatusUnauthorized {
 			if err := o.foreign(t, m); err != nil {
@@ -251,7 +253,7 @@ func (o *origin) foreign(t *trip, m *jsonrpc.Message) error {
 	late := time.AfterFunc(statusTime, t.breakOff)
 	n, err := io.ReadFull(t.Body, text)
 	late.Stop()
-	if found, broken := jsonrpc.Parse(text[:n], o.depth); err == nil && broken == nil && isOther(&found, m.ID) {
+	if found, broken := jsonrpc.ParseSingle(text[:n], o.depth); err == nil && broken == nil && isOther(&found, m.ID) {
 		return o.misplaced(t, &found, m.ID)
 	}
 	t.Body = &readAgain{bytes.NewReader(text[:n]), t.Body}

@@ -66,12 +66,12 @@ func (o *origin) status(t *trip, id jsonrpc.ID) (e *StatusError, err error) {
 	if err != nil {
 		return e, e
 	}
-	m, err := jsonrpc.Parse(text, o.depth)
+	m, err := jsonrpc.ParseSingle(text, o.depth)
 	switch {
 	case err != nil:
 	case isOther(&m, id):
 		return nil, o.misplaced(t, &m, id)
-	case m.Error != nil && (m.ID == id || m.ID == ""):
+	case m.Error != nil && answers(&m, id):
 		e.Message = &m
 	}
 	return e, e
