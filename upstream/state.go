@@ -286,7 +286,7 @@ func (p *pool) transitionTo(now linkState) transition {
 	t.first = now.state != StateStarting && !p.Tried()
 	// StateChanged is not called for pools of one user; a missing sign-in is not logged
 	changed := p.last != now.state && !p.closed
-	t.again = p.last == StateDegraded && now.state == StateReady
+	t.again = p.last == StateDegraded && now.state == StateReady && !now.another
 	t.told = changed && p.user == ""
 	t.logged = changed && p.user != "" && !signIn && now.state != StateStarting
 	return t

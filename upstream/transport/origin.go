@@ -34,7 +34,11 @@ type HTTPOptions struct {
 	MessageLimit  int // maximum size of one message from the server, in bytes
 	Depth         int // maximum nesting of one message from the server
 	Log           *slog.Logger
-	Account       Account // for what belongs to no caller; nil does not limit it
+	// Doubted is called when a server of the legacy era refuses a listening stream, or the rest of a
+	// broken one, as if the session had ended. Then only the answer to a POST ends it, so that calls in
+	// flight get answers of their own. It must not block. If it is nil, such a refusal ends the session.
+	Doubted func()
+	Account Account // for what belongs to no caller; nil does not limit it
 	// connection pool shared by the transports of an upstream, which do not close it; if it is nil,
 	// the transport has its own pool
 	Pool *Pool
@@ -44,6 +48,9 @@ const (
 	maxRedirects = 3
 	// after this number of refused tokens, a request fails: the user has to sign in again
 	maxRefused = 2
+	// in a session of the legacy era, no token that was renewed so recently is renewed again: perhaps
+	// the server has lost the session
+	freshToken = 30 * time.Second
 	drainSize  = 64 << 10    // bytes read after a response so that the connection can be reused
 	drainTime  = time.Second // time limit of that
 	// connections of one transport that are being drained; more are closed
@@ -69,6 +76,7 @@ type origin struct {
 	tokenless bool                                                         // TokenOptional
 	// the token of the latest request; nil before the first
 	last    atomic.Pointer[string]
+	renewed atomic.Pointer[renewal] // the latest one; nil before the first
 	limit   int
 	depth   int
 	account Account // may be nil
@@ -222,7 +230,9 @@ func (o *origin) do(ctx context.Context, method string, u *url.URL, header http.
 				t.close()
 				return nil, err
 			}
-			if refused = append(refused, token); len(refused) <= maxRefused {
+			refused = append(refused, token)
+			if t.renewed = inSession(header) && (len(refused) > 1 || o.renewedNow(token)); !t.renewed &&
+				len(refused) <= maxRefused {
 				next, hops = t.url, hops-1
 			}
 		}
@@ -303,11 +313,29 @@ func (o *origin) authorize(ctx context.Context, refused []string) (string, error
 	}
 	if err == nil && token != "" {
 		o.last.Store(&token)
+		if len(refused) > 0 {
+			o.renewed.Store(&renewal{token, time.Now()})
+		}
 	} else if ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
 	return token, err
 }
+
+// renewal is a token that a server got after it had refused another one.
+type renewal struct {
+	token string
+	at    time.Time
+}
+
+// renewedNow reports whether the token was renewed just before.
+func (o *origin) renewedNow(token string) bool {
+	r := o.renewed.Load()
+	return r != nil && r.token == token && time.Since(r.at) < freshToken
+}
+
+// inSession reports whether the headers of a request name a session.
+func inSession(header http.Header) bool { return len(header[headerSession]) > 0 }
 
 // VisibleASCII reports whether s is a valid, non-empty header value without spaces.
 func VisibleASCII(s string) bool {
