@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"junction/upstream/jsonrpc"
+	"junction/upstream/pace"
 	"junction/upstream/upstreamtest"
 )
 
@@ -388,9 +389,44 @@ func TestCallsOutliveTheirSession(t *testing.T) {
 	})
 }
 
-// TestOtherErasAndWiresAskNothing: the same errors cause no control question where there is no session
-// to lose.
-func TestOtherErasAndWiresAskNothing(t *testing.T) {
+// TestCallsInFlightGetTheir404: the listening stream finds out that the session is gone while a call is on
+// its way. The link connects again, the call gets its own 404 later, and is sent again, once.
+func TestCallsInFlightGetTheir404(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		held, arrived := make(chan struct{}), make(chan struct{})
+		front := func(h http.Handler) http.Handler {
+			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				body, err := io.ReadAll(r.Body)
+				r.Body = io.NopCloser(strings.NewReader(string(body)))
+				if m, _ := jsonrpc.Parse(body, 100); err == nil && m.Method == "tools/call" && !pace.IsClosed(arrived) {
+					close(arrived)
+					<-held
+				}
+				h.ServeHTTP(w, r)
+			})
+		}
+		r := newRigBehind(t, front, legacyQuiet, Config{})
+		settle(time.Second)
+		call := begun(r.Upstream, toolCall("count", `{}`))
+		<-arrived
+		r.server.EndSessions()
+		settle(10 * time.Second) // the stream is asked for again
+		if n := r.count("initialize"); n != 2 {
+			t.Errorf("%d sessions were opened, want 2", n)
+		}
+		close(held)
+		if res := <-call; res.err != nil || !strings.Contains(res.text, `1`) {
+			t.Errorf("the call in flight = %s, %v", res.text, res.err)
+		}
+		if n := r.count("tools/call"); n != 2 {
+			t.Errorf("the call was sent %d times, want once to each session", n)
+		}
+	})
+}
+
+// TestModernEraAsksNothing: the same errors cause no control question, because there is no session to
+// lose.
+func TestModernEraAsksNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, upstreamtest.Script{Era: "modern", NoListChanged: true}, Config{})
 		settle(time.Second)
