@@ -37,14 +37,14 @@ type rig struct {
 // newRig starts an upstream that speaks Streamable HTTP with the script. Everything ends with the
 // bubble, which fails when a goroutine is left.
 func newRig(t *testing.T, script upstreamtest.Script, c Config, change ...func(*Options)) *rig {
-	return newRigBehind(t, func(h http.Handler) http.Handler { return h }, script, c, change...)
+	return newRigBehind(t, func(s *upstreamtest.Server) http.Handler { return s.Handler() }, script, c, change...)
 }
 
 // newRigBehind is newRig with something in front of the server.
-func newRigBehind(t *testing.T, front func(http.Handler) http.Handler, script upstreamtest.Script, c Config, change ...func(*Options)) *rig {
+func newRigBehind(t *testing.T, front func(*upstreamtest.Server) http.Handler, script upstreamtest.Script, c Config, change ...func(*Options)) *rig {
 	r := &rig{server: upstreamtest.New(script), t: t}
 	t.Cleanup(r.server.Close)
-	r.Cable, r.conns = upstreamtest.NewCable(t, front(r.server.Handler()))
+	r.Cable, r.conns = upstreamtest.NewCable(t, front(r.server))
 	c.URL = "http://server/mcp"
 	o := Options{Version: "0", Log: authtest.Log(t), Hooks: Hooks{
 		StateChanged: func(c Change) {

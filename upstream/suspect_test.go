@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net/http"
@@ -10,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"junction/upstream/client"
 	"junction/upstream/jsonrpc"
 	"junction/upstream/pace"
 	"junction/upstream/upstreamtest"
@@ -34,9 +36,17 @@ type grave struct {
 	gone   []string        // sessions that were deleted
 }
 
-func (g *grave) over(h http.Handler) http.Handler {
+func (g *grave) over(s *upstreamtest.Server) http.Handler { return g.before(s.Handler()) }
+
+// overSSE is over for HTTP+SSE.
+func (g *grave) overSSE(s *upstreamtest.Server) http.Handler { return g.before(s.SSEHandler()) }
+
+func (g *grave) before(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		id := r.Header.Get("Mcp-Session-Id")
+		if r.URL.Query().Get("session") != "" {
+			id = r.URL.Query().Get("session")
+		}
 		body, err := io.ReadAll(r.Body)
 		if err != nil {
 			return
@@ -394,7 +404,7 @@ func TestCallsOutliveTheirSession(t *testing.T) {
 func TestCallsInFlightGetTheir404(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		held, arrived := make(chan struct{}), make(chan struct{})
-		front := func(h http.Handler) http.Handler {
+		front := func(s *upstreamtest.Server) http.Handler {
 			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				body, err := io.ReadAll(r.Body)
 				r.Body = io.NopCloser(strings.NewReader(string(body)))
@@ -402,7 +412,7 @@ func TestCallsInFlightGetTheir404(t *testing.T) {
 					close(arrived)
 					<-held
 				}
-				h.ServeHTTP(w, r)
+				s.Handler().ServeHTTP(w, r)
 			})
 		}
 		r := newRigBehind(t, front, legacyQuiet, Config{})
@@ -457,4 +467,79 @@ func TestSuspiciousPingIsDoubt(t *testing.T) {
 		}
 		r.mustHear("ready")
 	})
+}
+
+// TestLostSessionOverSSE: the same holds for HTTP+SSE, where the POST is answered so.
+func TestLostSessionOverSSE(t *testing.T) {
+	for _, death := range []reply{{400, "no session", nil}, {401, "Session not found", nil}, {410, "", nil}, {500, "", nil}} {
+		t.Run(death.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				g := newGrave()
+				r := newRigBehind(t, g.overSSE, legacyQuiet, Config{Transport: client.TransportSSE})
+				settle(time.Second)
+				first := sessionOf(t, r.Upstream)
+				g.lose(first, death)
+				<-begun(r.Upstream, toolCall("echo", `{}`))
+				synctest.Wait()
+				r.mustHear("ready degraded ready")
+				if got := sessionOf(t, r.Upstream); got == first {
+					t.Errorf("calls still use the session %s", got)
+				}
+			})
+		})
+	}
+}
+
+// renewals are the tokens of a sign-in that can be renewed. Two refusals of one request end it.
+type renewals struct {
+	mu     sync.Mutex
+	number int
+	ended  bool
+}
+
+func (o *renewals) Token(_ context.Context, upstream, _ string, refused ...string) (string, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.ended = o.ended || len(refused) > 1; o.ended {
+		return "", &LoginError{Upstream: upstream, Again: true}
+	}
+	o.number += len(refused)
+	return fmt.Sprint("canary-token-", o.number), nil
+}
+
+// TestLostSessionKeepsTheSignIn: a server answers 401 with a challenge in a session that it has lost. The
+// token is renewed once, and the sign-in stays. If the server refuses the renewed token for another
+// session, too, the sign-in is over, and the call says so.
+func TestLostSessionKeepsTheSignIn(t *testing.T) {
+	for _, lost := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			g, tokens := newGrave(), &renewals{}
+			r := newRigBehind(t, g.over, legacyQuiet, Config{Auth: Auth{Mode: AuthOAuth}}, func(o *Options) { o.Credentials = tokens })
+			settle(time.Second)
+			r.mustHear("ready")
+			first := sessionOf(t, r.Upstream)
+			death := reply{401, "", http.Header{"Www-Authenticate": {`Bearer error="invalid_token"`}}}
+			if g.lose(first, death); !lost {
+				g.always(&death)
+			}
+			res := <-begun(r.Upstream, toolCall("echo", `{}`))
+			synctest.Wait()
+			tokens.mu.Lock()
+			defer tokens.mu.Unlock()
+			if !lost {
+				if !needsLogin(res.err) || !tokens.ended {
+					t.Errorf("the call = %v, the sign-in ended: %v; want both", res.err, tokens.ended)
+				}
+				if s := r.Status(); s.State != StateSignIn {
+					t.Errorf("the status is %+v", s)
+				}
+				return
+			}
+			r.mustHear("degraded ready")
+			if res.err == nil || tokens.ended || tokens.number != 1 {
+				t.Errorf("the call = %v, with %d renewals, the sign-in ended: %v; want one, and no end", res.err,
+					tokens.number, tokens.ended)
+			}
+		})
+	}
 }

@@ -48,9 +48,6 @@ const (
 	maxRedirects = 3
 	// after this number of refused tokens, a request fails: the user has to sign in again
 	maxRefused = 2
-	// in a session of the legacy era, no token that was renewed so recently is renewed again: perhaps
-	// the server has lost the session
-	freshToken = 30 * time.Second
 	drainSize  = 64 << 10    // bytes read after a response so that the connection can be reused
 	drainTime  = time.Second // time limit of that
 	// connections of one transport that are being drained; more are closed
@@ -71,7 +68,9 @@ type origin struct {
 	// the exchanges over conns.plain; nil if that is nil
 	plain *http1.Group
 	// configured headers and Junction's own; never modified
-	header    http.Header
+	header http.Header
+	// headers of a POST to an endpoint that belongs to a session; nil for none
+	posts     http.Header
 	token     func(ctx context.Context, refused ...string) (string, error) // see HTTPOptions
 	tokenless bool                                                         // TokenOptional
 	// the token of the latest request; nil before the first
@@ -231,7 +230,7 @@ func (o *origin) do(ctx context.Context, method string, u *url.URL, header http.
 				return nil, err
 			}
 			refused = append(refused, token)
-			if t.renewed = inSession(header) && (len(refused) > 1 || o.renewedNow(token)); !t.renewed &&
+			if t.renewed = o.inSession(header, m) && (len(refused) > 1 || o.renewedNow(token)); !t.renewed &&
 				len(refused) <= maxRefused {
 				next, hops = t.url, hops-1
 			}
@@ -321,21 +320,6 @@ func (o *origin) authorize(ctx context.Context, refused []string) (string, error
 	}
 	return token, err
 }
-
-// renewal is a token that a server got after it had refused another one.
-type renewal struct {
-	token string
-	at    time.Time
-}
-
-// renewedNow reports whether the token was renewed just before.
-func (o *origin) renewedNow(token string) bool {
-	r := o.renewed.Load()
-	return r != nil && r.token == token && time.Since(r.at) < freshToken
-}
-
-// inSession reports whether the headers of a request name a session.
-func inSession(header http.Header) bool { return len(header[headerSession]) > 0 }
 
 // VisibleASCII reports whether s is a valid, non-empty header value without spaces.
 func VisibleASCII(s string) bool {
