@@ -19,7 +19,8 @@ import (
 // session: the first page of a list that the session has answered before. If the server answers, the
 // session lives. If that fails alike, the link is degraded, and another session is opened beside the
 // first one and asked the same. If the other session answers, it takes the place of the first one,
-// whose state at the server is lost. If not, the first one stays, so that calls that work go on.
+// whose state at the server is lost. If not, the first one stays, so that calls that work go on. A
+// server without sessions gets the control questions alone.
 //
 // The answer 404 to a POST ends a session without a question: see package transport.
 
@@ -214,16 +215,22 @@ func (l *link) inquire(ctx context.Context, q *inquiry) {
 			return
 		}
 	}
+	if !l.distrusts() {
+		s.pause.Reset()
+		s.retry, s.other = time.Time{}, nil
+	}
 	l.distrust(q.conn, &sessionError{list, q.refusal, s.other})
 	if time.Now().Before(s.retry) {
+		return
+	}
+	if !q.conn.Info().Session { // another session would be none, too
+		s.retry = time.Now().Add(s.pause.Next())
 		return
 	}
 	next, err := l.openBeside(ctx, list)
 	switch {
 	case ctx.Err() != nil && err != nil:
 	case err == nil:
-		s.pause.Reset()
-		s.retry, s.other = time.Time{}, nil
 		q.replaced = l.replace(q, next)
 	case signIn(err):
 		q.signIn = err
@@ -298,7 +305,7 @@ type sessionError struct {
 }
 
 func (e *sessionError) Error() string {
-	text := fmt.Sprintf("the server rejects %s in a session in which it has answered it before: %v", e.list, e.refusal)
+	text := fmt.Sprintf("the server rejects %s, which it has answered before: %v", e.list, e.refusal)
 	if e.other != nil {
 		text += fmt.Sprintf("; another session does not work either: %v", e.other)
 	}
@@ -331,6 +338,13 @@ func (l *link) distrust(c client.Conn, why *sessionError) {
 	if begins && !l.readsShared { // pool.apply tells the state of the other one
 		l.log.Warn("a session of the server does not work", "principal", l.key.user, "error", shown)
 	}
+}
+
+// distrusts reports whether the last control question failed.
+func (l *link) distrusts() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.lost != nil
 }
 
 // trust makes a link ready whose control question was answered, unless it is degraded for another

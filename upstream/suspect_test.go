@@ -113,6 +113,7 @@ func newGrave() *grave { return &grave{lost: map[string]bool{}, posts: map[strin
 // deaths are the answers of servers in sessions that they have lost.
 var deaths = []reply{
 	{400, "no session", nil},
+	{400, `{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"Bad Request: No valid session ID provided"}}`, nil},
 	{400, `{"jsonrpc":"2.0","id":ID,"error":{"code":-32000,"message":"Bad Request: No valid session ID provided"}}`, nil},
 	{401, "Session not found", nil},
 	{403, "Session not found", nil},
@@ -192,7 +193,7 @@ func TestLostSessionIsNotReady(t *testing.T) {
 				r.mustHear("degraded")
 				s := r.Status()
 				if s.State != StateDegraded || s.Degraded != 1 || s.Retry.Before(time.Now()) || s.Advice == "" || s.Tools == 0 ||
-					!strings.HasPrefix(s.Err, "the server rejects tools/list in a session in which it has answered it before: ") ||
+					!strings.HasPrefix(s.Err, "the server rejects tools/list, which it has answered before: ") ||
 					!strings.Contains(s.Err, "; another session does not work either: ") {
 					t.Errorf("the status is %+v", s)
 				}
@@ -431,6 +432,27 @@ func TestCallsInFlightGetTheir404(t *testing.T) {
 		if n := r.count("tools/call"); n != 2 {
 			t.Errorf("the call was sent %d times, want once to each session", n)
 		}
+	})
+}
+
+// TestServerWithoutSessionsGetsNoOther: a server that keeps no session answers all requests 500 for a while.
+// The status says so, and no handshake is made.
+func TestServerWithoutSessionsGetsNoOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGrave()
+		r := newRigBehind(t, g.over, upstreamtest.Script{Era: "legacy", NoListChanged: true, NoSession: true}, Config{})
+		settle(time.Second)
+		g.always(&reply{500, "", nil})
+		<-begun(r.Upstream, toolCall("echo", `{}`))
+		settle(time.Minute)
+		r.mustHear("ready degraded")
+		if n := g.inLost("initialize"); n != 0 {
+			t.Errorf("%d handshakes were made", n)
+		}
+		g.always(nil)
+		settle(pause10)
+		r.mustHear("ready")
+		mustCall(t, r.Upstream, toolCall("echo", `{}`))
 	})
 }
 

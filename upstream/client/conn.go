@@ -66,6 +66,7 @@ type Conn interface {
 type Info struct {
 	Era          Era
 	Mirrors      bool // call arguments are mirrored in headers
+	Session      bool // the server keeps a session, which it can lose
 	Version      string
 	Capabilities raw.Object
 	Server       []byte // JSON; nil if the server sent none

@@ -55,7 +55,7 @@ func (l *legacyConn) handshake(ctx context.Context, self []byte, p Profile) erro
 		return fmt.Errorf("%w to initialize: the server chose protocol version %q, which Junction does not support",
 			transport.ErrInvalid, version)
 	}
-	l.info = Info{Era: EraLegacy, Version: version}
+	l.info = Info{Era: EraLegacy, Version: version, Session: l.transport.HasSession()}
 	l.info.Capabilities, _ = result.Object("capabilities")
 	l.info.Server, _ = result.Get("serverInfo")
 	l.info.Instructions, _ = result.String("instructions")
