@@ -23,7 +23,8 @@ import (
 // not when a request fails.
 type streamable struct {
 	origin
-	in Receiver
+	in      Receiver
+	doubted func() // see HTTPOptions; may be nil
 
 	bare    http.Header                 // headers of a POST without a session; never modified
 	session atomic.Pointer[httpSession] // state for later requests; never nil
@@ -32,11 +33,10 @@ type streamable struct {
 }
 
 // httpSession is the state of the session: its id, its protocol version, and the headers made of both.
-// It is replaced, never modified, except for worked.
+// It is replaced, never modified.
 type httpSession struct {
 	id, version string
-	post, get   http.Header  // never modified
-	worked      *atomic.Bool // the server has accepted a request with this id
+	post, get   http.Header // never modified
 }
 
 const (
@@ -49,7 +49,7 @@ const (
 
 // OpenHTTP returns a transport to the server. It opens no connection; the first request does.
 func OpenHTTP(o HTTPOptions, in Receiver) Transport {
-	w := &streamable{in: in}
+	w := &streamable{in: in, doubted: o.Doubted}
 	w.init(o)
 	w.bare = with(w.header, http1.Field{Name: "Content-Type", Value: "application/json"},
 		http1.Field{Name: "Accept", Value: "application/json, text/event-stream"})
@@ -78,10 +78,7 @@ func (w *streamable) begun(t *trip) (*httpSession, error) {
 
 // newSession makes the headers of later requests.
 func (w *streamable) newSession(id, version string) *httpSession {
-	p := &httpSession{id: id, version: version, worked: new(atomic.Bool)}
-	if old := w.session.Load(); old != nil && old.id == id {
-		p.worked = old.worked
-	}
+	p := &httpSession{id: id, version: version}
 	var more []http1.Field
 	if id != "" {
 		more = append(more, http1.Field{Name: headerSession, Value: id})
@@ -126,8 +123,6 @@ func (w *streamable) Call(ctx context.Context, req *Request, on func(*jsonrpc.Me
 		w.setting.Lock()
 		w.session.Store(begun)
 		w.setting.Unlock()
-	} else if begun == nil {
-		w.session.Load().works()
 	}
 	return m, nil
 }
@@ -175,16 +170,8 @@ func (w *streamable) Send(ctx context.Context, m *Request) error {
 	if err != nil {
 		return err
 	}
-	w.session.Load().works()
 	w.drain(t)
 	return nil
-}
-
-// works stores that the server has accepted a request with this session.
-func (s *httpSession) works() {
-	if !s.worked.Load() {
-		s.worked.Store(true)
-	}
 }
 
 // Close implements Transport. It ends the session at the server, if there is one; the server has a
@@ -249,22 +236,15 @@ func causeOr(ctx context.Context, err error) error {
 
 // refused returns the error for a response without success. A 404 means that the session has ended
 // (2025-11-25, basic/transports#session-management), unless it contains the JSON-RPC error "method
-// not found" for this request. Some servers send 400 instead, and others send 400 after they have
-// carried out the request: the error then doubts the session, if the session has worked before and the
-// body is no JSON-RPC error for this request. A 400 to a ping is ignored, because some servers do not
-// implement ping.
+// not found" for this request. It is the only answer that ends a session without a question.
 func (w *streamable) refused(t *trip, s *httpSession, m *Request) error {
 	e, err := w.status(t, m.ID)
 	if s == nil || s.id == "" || e == nil {
 		return err
 	}
 	ours := e.Message != nil && m.ID != "" && e.Message.ID == m.ID
-	switch {
-	case e.Status == http.StatusNotFound && !(ours && e.Message.Error.Code == mcp.METHOD_NOT_FOUND):
+	if e.Status == http.StatusNotFound && !(ours && e.Message.Error.Code == mcp.METHOD_NOT_FOUND) {
 		return w.sessionGone(e)
-	case e.Status == http.StatusBadRequest && s.worked.Load() && m.ID != "" && m.Method != "" &&
-		m.Method != string(mcp.MethodPing) && !ours:
-		e.session = w
 	}
 	return e
 }

@@ -318,55 +318,6 @@ func TestHTTPSessionGone(t *testing.T) {
 	}
 }
 
-// TestHTTPSessionDoubted: after a session has worked, a 400 that is no JSON-RPC error for the request
-// does not end it, and the call does not count as unsent. The error doubts the session, and can end it.
-func TestHTTPSessionDoubted(t *testing.T) {
-	for _, row := range []struct {
-		name, method, body string
-		works, doubts      bool
-	}{
-		{"a text", "tools/call", "bad session", true, true},
-		{"an error without id", "tools/call", `{"jsonrpc":"2.0","error":{"code":-32000,"message":"No valid session ID provided"}}`, true, true},
-		{"an error of another id", "tools/call", `{"jsonrpc":"2.0","id":"server-error","error":{"code":-32600,"message":"x"}}`, true, true},
-		{"an error for the request", "tools/call", `{"jsonrpc":"2.0","id":7,"error":{"code":-32602,"message":"bad params"}}`, true, false},
-		{"a ping", "ping", "bad session", true, false},
-		{"the first request", "tools/call", "bad session", false, false},
-	} {
-		t.Run(row.name, func(t *testing.T) {
-			works := row.works
-			srv, _ := legacyRemote(t, "s-1", func(w http.ResponseWriter, r *http.Request) {
-				if works {
-					works = false
-					sayJSON(w, 200, answer7)
-					return
-				}
-				sayJSON(w, 400, row.body)
-			})
-			w := mustHTTP(t, HTTPOptions{URL: srv.URL}, nil)
-			if _, err := w.Call(short(t), call("1", "initialize"), nil); err != nil {
-				t.Fatal(err)
-			}
-			if row.works {
-				if _, err := w.Call(short(t), call("7", "tools/list"), nil); err != nil {
-					t.Fatal(err)
-				}
-			}
-			_, err := w.Call(short(t), call("7", row.method), nil)
-			e, ok := err.(*StatusError)
-			if !ok || e.DoubtsSession() != row.doubts || errors.Is(err, ErrNotSent) || w.Ended() {
-				t.Fatalf("the call fails with %v, unsent: %v, ended: %v; want a status that doubts the session: %v", err,
-					errors.Is(err, ErrNotSent), w.Ended(), row.doubts)
-			}
-			if !row.doubts {
-				return
-			}
-			if gone := e.EndSession(); !errors.Is(gone, ErrSessionGone) || !errors.Is(gone, ErrNotSent) || !w.Ended() {
-				t.Errorf("the end of the session is %v, ended: %v", gone, w.Ended())
-			}
-		})
-	}
-}
-
 // TestHTTPInitializeAgain guards that the refusal of a handshake says nothing about the session
 // that there was before.
 func TestHTTPInitializeAgain(t *testing.T) {

@@ -22,7 +22,6 @@ type sse struct {
 	in       Receiver
 	stream   *trip
 	endpoint *url.URL
-	posts    http.Header // headers of a POST; never modified
 
 	pendingMu sync.Mutex
 	// each 1-buffered, so that the reading goroutine does not block
