@@ -20,8 +20,8 @@ import (
 // client fails on it, because the server could not send a request that this client answers, later calls
 // of legacy clients that share the connection go to a second process.
 //
-// A caller may be able to choose the text of a failure. So only a whole text counts (sentences.go), and only
-// for callers who share the connection with no other principal.
+// A caller may be able to choose the text of a failure. So only a whole text counts (sentences.go), and
+// only for callers who share the connection with no other principal.
 
 // secondNeed is what is known about the callers of one connection.
 type secondNeed struct {
@@ -39,8 +39,8 @@ type secondNeeds = bounded.Shared[string, string, secondNeed]
 const secondLife = time.Minute
 
 // mayLearn reports whether the callers of that key may get a second process that the file has no line
-// for. With Stateful, a second process lacks what the first one has. Several principals on one connection
-// would decide about each other.
+// for. With Stateful, a second process lacks what the first one has. Several principals on one
+// connection would decide about each other.
 func (u *Upstream) mayLearn(key linkKey) bool {
 	c := &u.config
 	room := u.connConfig.MaxLinks
@@ -100,7 +100,8 @@ func (p *pool) setNeed(key linkKey, need secondNeed) {
 }
 
 // secondEnded is called when a connection of the legacy side has ended, or could not be made, by
-// itself. If it was a learned one and did not live for secondLife, its callers use the first process again.
+// itself. If it was a learned one and did not live for secondLife, its callers use the first process
+// again.
 func (p *pool) secondEnded(ctx context.Context, key linkKey, lived time.Duration, err error) {
 	if !key.legacySide || key.number > 0 || ctx.Err() != nil || errors.Is(err, errIdle) {
 		return
@@ -140,8 +141,8 @@ func (p *pool) secondFailed(key linkKey) bool {
 	return need.failures > 0
 }
 
-// runsTwice returns an error if a learned second process reports, in its first minute, that another process
-// has what it needs. text is that of a failed call; "" for none.
+// runsTwice returns an error if a learned second process reports, in its first minute, that another
+// process has what it needs. text is that of a failed call; "" for none.
 func (l *link) runsTwice(c client.Conn, text string) error {
 	if !l.key.legacySide || c.Child() == nil {
 		return nil
@@ -161,8 +162,8 @@ func (l *link) runsTwice(c client.Conn, text string) error {
 	return nil
 }
 
-// answered looks at the answer of a call to a learned second process. The process goes on, because other
-// calls may use it.
+// answered looks at the answer of a call to a learned second process. The process goes on, because
+// other calls may use it.
 func (l *link) answered(c client.Conn, r client.Result, err error) {
 	if !l.key.legacySide || err == nil && !r.Failed() {
 		return

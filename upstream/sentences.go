@@ -40,10 +40,11 @@ var sentences = []sentence{
 	{text: "elicitation failed: \"{method}\" cannot be sent while serving a request on protocol version 2026-07-28: " +
 		"return an InputRequests map instead (multi round-trip requests, SEP-2322)"},
 	// mcp-go 1.0 to 1.2
-	{text: "\"{method}\": server-initiated requests are not supported in protocol version 2026-07-28 or later: return " +
-		"an InputRequests map from the handler instead (multi round-trip requests, SEP-2322)"},
+	{text: "\"{method}\": server-initiated requests are not supported in protocol version 2026-07-28 or later: " +
+		"return an InputRequests map from the handler instead (multi round-trip requests, SEP-2322)"},
 	// rmcp 3.11: the error of the protocol, that of a request, and that of an elicitation
-	{text: "server-to-client requests are not allowed on protocol 2026-07-28 or later; return InputRequiredResult instead"},
+	{text: "server-to-client requests are not allowed on protocol 2026-07-28 or later; return InputRequiredResult " +
+		"instead"},
 	{text: "Mcp error: -32600: server-to-client requests are not allowed on protocol 2026-07-28 or later; return " +
 		"InputRequiredResult instead"},
 	{text: "Service error: Mcp error: -32600: server-to-client requests are not allowed on protocol 2026-07-28 or " +
@@ -57,8 +58,8 @@ var requestMethods = []mcp.MCPMethod{mcp.MethodElicitationCreate, mcp.MethodSamp
 // may have many.
 const longestSentence = 1 << 10
 
-// unsentRequest returns the method of the request that a tool could not send to the client, if the whole text of its
-// failure is a sentence of an SDK. The method is "" if the sentence does not tell it.
+// unsentRequest returns the method of the request that a tool could not send to the client, if the
+// whole text of its failure is a sentence of an SDK. The method is "" if the sentence does not tell it.
 func unsentRequest(text, tool string) (method mcp.MCPMethod, known bool) {
 	if len(text) > longestSentence {
 		return "", false
