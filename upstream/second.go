@@ -15,13 +15,13 @@ import (
 	"junction/upstream/remedy"
 )
 
-// This file decides which callers of a command get a second process, in the legacy era, although the
-// file has no line for it. By default a command is one process of the modern era. If a call of a legacy
-// client fails on it, because the server could not send a request that this client answers, later calls
-// of legacy clients that share the connection go to a second process.
+// This file decides which callers of a command get a second process, in the legacy era, although
+// the file has no line for it. By default a command is one process of the modern era. If a call of
+// a legacy client fails on it, because the server could not send a request that this client
+// answers, later calls of legacy clients that share the connection go to a second process.
 //
-// A caller may be able to choose the text of a failure. So only a whole text counts (sentences.go), and
-// only for callers who share the connection with no other principal.
+// A caller may be able to choose the text of a failure. So only a whole text counts (sentences.go),
+// and only for callers who share the connection with no other principal.
 
 // secondNeed is what is known about the callers of one connection.
 type secondNeed struct {
@@ -30,16 +30,16 @@ type secondNeed struct {
 	retry    time.Time // nothing is learned before this time
 }
 
-// secondNeeds has the need of each holder (linkKey), which belongs to its principal. It is guarded by
-// pool.mu.
+// secondNeeds has the need of each holder (linkKey), which belongs to its principal. It is guarded
+// by pool.mu.
 type secondNeeds = bounded.Shared[string, string, secondNeed]
 
 // A second process that ends, or reports that it runs twice, within secondLife is not started again
 // until another call teaches it. At first that is possible after modernAtFirst, then later.
 const secondLife = time.Minute
 
-// mayLearn reports whether the callers of that key may get a second process that the file has no line
-// for. With Stateful, a second process lacks what the first one has. Several principals on one
+// mayLearn reports whether the callers of that key may get a second process that the file has no
+// line for. With Stateful, a second process lacks what the first one has. Several principals on one
 // connection would decide about each other.
 func (u *Upstream) mayLearn(key linkKey) bool {
 	c := &u.config
@@ -63,8 +63,8 @@ func (u *Upstream) needsSecond(c *Call) bool {
 	return need.learned
 }
 
-// learn reports whether later calls of the caller go to a second process, because the call failed with
-// this text. whole states that the failure has no other text.
+// learn reports whether later calls of the caller go to a second process, because the call failed
+// with this text. whole states that the failure has no other text.
 func (u *Upstream) learn(c *Call, text string, whole bool) bool {
 	if !whole || c.Era != client.EraLegacy {
 		return false
@@ -100,8 +100,8 @@ func (p *pool) setNeed(key linkKey, need secondNeed) {
 }
 
 // secondEnded is called when a connection of the legacy side has ended, or could not be made, by
-// itself. If it was a learned one and did not live for secondLife, its callers use the first process
-// again.
+// itself. If it was a learned one and did not live for secondLife, its callers use the first
+// process again.
 func (p *pool) secondEnded(ctx context.Context, key linkKey, lived time.Duration, err error) {
 	if !key.legacySide || key.number > 0 || ctx.Err() != nil || errors.Is(err, errIdle) {
 		return
@@ -118,8 +118,8 @@ func (p *pool) secondEnded(ctx context.Context, key linkKey, lived time.Duration
 	}
 }
 
-// unlearn sends later calls of the callers of the key to the first process again, if they go to a second
-// one. A pause follows in which they cannot learn.
+// unlearn sends later calls of the callers of the key to the first process again, if they go to a
+// second one. A pause follows in which they cannot learn.
 func (p *pool) unlearn(key linkKey, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -133,7 +133,8 @@ func (p *pool) unlearn(key linkKey, err error) {
 		"principal", key.user, "error", p.shown(err), "advice", "to ask clients with one process, set era: legacy")
 }
 
-// secondFailed reports whether a second process of the key has failed, so that era: both would not help.
+// secondFailed reports whether a second process of the key has failed, so that era: both would not
+// help.
 func (p *pool) secondFailed(key linkKey) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -15,8 +15,8 @@ import (
 // unsent is the text of a server that could not ask the client of a call.
 const unsent = "Cannot send 'elicitation/create': this transport context has no back-channel for server-initiated requests."
 
-// newCommandRig starts an upstream whose calls are decided as for a command: no process can run in a bubble, so its
-// connections go over HTTP.
+// newCommandRig starts an upstream whose calls are decided as for a command: no process can run in
+// a bubble, so its connections go over HTTP.
 func newCommandRig(t *testing.T, script upstreamtest.Script, c Config, change ...func(*Options)) *rig {
 	r := newRig(t, script, c, change...)
 	r.Upstream.config.URL = ""
@@ -41,8 +41,9 @@ func rootsOnly(c *Call) { c.Profile = client.Profile{Roots: true} }
 
 func modernClient(c *Call) { c.Era = client.EraModern }
 
-// TestAFailureTeachesASecondProcess: a command is one process, until a call of a legacy client fails because
-// the server could not ask this client. Other failures, and other clients, start nothing.
+// TestAFailureTeachesASecondProcess: a command is one process, until a call of a legacy client
+// fails because the server could not ask this client. Other failures, and other clients, start
+// nothing.
 func TestAFailureTeachesASecondProcess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newCommandRig(t, upstreamtest.Script{}, Config{})
@@ -80,8 +81,9 @@ func TestAFailureTeachesASecondProcess(t *testing.T) {
 	})
 }
 
-// TestOnlyOnesOwnConnectionIsTaught: the caller who teaches may have chosen the text. A second process is only
-// for those who share the connection of that caller, and only if they are one principal.
+// TestOnlyOnesOwnConnectionIsTaught: the caller who teaches may have chosen the text. A second
+// process is only for those who share the connection of that caller, and only if they are one
+// principal.
 func TestOnlyOnesOwnConnectionIsTaught(t *testing.T) {
 	yes, no := true, false
 	for _, tt := range []struct {
@@ -132,8 +134,9 @@ func TestSeveralPrincipalsEndASharedSecondProcess(t *testing.T) {
 	})
 }
 
-// TestASecondProcessThatFailsIsForgotten: it does not start, or ends within a minute. Then the calls go to the
-// first process, and a pause that grows follows. One that lived longer is started again.
+// TestASecondProcessThatFailsIsForgotten: it does not start, or ends within a minute. Then the
+// calls go to the first process, and a pause that grows follows. One that lived longer is started
+// again.
 func TestASecondProcessThatFailsIsForgotten(t *testing.T) {
 	t.Run("it does not start", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
@@ -195,8 +198,8 @@ func TestASecondProcessThatFailsIsForgotten(t *testing.T) {
 	})
 }
 
-// TestASecondProcessIsRemembered: the next process of Junction begins with it, unless the entry has changed.
-// What a session has taught ends with Junction.
+// TestASecondProcessIsRemembered: the next process of Junction begins with it, unless the entry has
+// changed. What a session has taught ends with Junction.
 func TestASecondProcessIsRemembered(t *testing.T) {
 	store := &memory{texts: map[[2]string][]byte{}}
 	withStore := func(o *Options) { o.Store = store }
@@ -230,8 +233,9 @@ func TestASecondProcessIsRemembered(t *testing.T) {
 	})
 }
 
-// TestASecondProcessThatReportsItselfIsForgotten: it reports in its first minute that another process has what
-// it needs, before the first call or with one. What the output of a call says later is about that call.
+// TestASecondProcessThatReportsItselfIsForgotten: it reports in its first minute that another
+// process has what it needs, before the first call or with one. What the output of a call says
+// later is about that call.
 func TestASecondProcessThatReportsItselfIsForgotten(t *testing.T) {
 	const taken = "starting\nError: listen EADDRINUSE: address already in use :::3000\n"
 	for _, tt := range []struct {

@@ -8,8 +8,8 @@ import (
 	"junction/upstream/client"
 )
 
-// sentence is the whole text with which an SDK fails a call, if a tool sends a request to the client in
-// the modern era. The protocol has no error code for it.
+// sentence is the whole text with which an SDK fails a call, if a tool sends a request to the
+// client in the modern era. The protocol has no error code for it.
 type sentence struct {
 	// {method} stands for the method of the request, {tool} for the name of the tool
 	text string
@@ -17,8 +17,8 @@ type sentence struct {
 	method mcp.MCPMethod
 }
 
-// sentences are those of the SDKs, as they were read from servers of each. A text that only contains
-// one of them does not count, because callers can choose a part of a text.
+// sentences are those of the SDKs, as they were read from servers of each. A text that only
+// contains one of them does not count, because callers can choose a part of a text.
 var sentences = []sentence{
 	// TypeScript SDK 2.0 to 2.4
 	{text: "Server-to-client requests are not available on protocol revision 2026-07-28: '{method}' cannot be sent " +
@@ -54,12 +54,13 @@ var sentences = []sentence{
 // requestMethods are the methods of requests to a client.
 var requestMethods = []mcp.MCPMethod{mcp.MethodElicitationCreate, mcp.MethodSamplingCreateMessage, mcp.MethodListRoots}
 
-// longestSentence is the most bytes of a failure that is compared with the sentences: the name of a tool
-// may have many.
+// longestSentence is the most bytes of a failure that is compared with the sentences: the name of a
+// tool may have many.
 const longestSentence = 1 << 10
 
 // unsentRequest returns the method of the request that a tool could not send to the client, if the
-// whole text of its failure is a sentence of an SDK. The method is "" if the sentence does not tell it.
+// whole text of its failure is a sentence of an SDK. The method is "" if the sentence does not tell
+// it.
 func unsentRequest(text, tool string) (method mcp.MCPMethod, known bool) {
 	if len(text) > longestSentence {
 		return "", false
@@ -84,8 +85,8 @@ func (s sentence) with(method mcp.MCPMethod, tool string) string {
 	return strings.NewReplacer("{method}", string(method), "{tool}", tool).Replace(s.text)
 }
 
-// answers reports whether a client of the profile can answer a request of that method; any request if
-// it is "".
+// answers reports whether a client of the profile can answer a request of that method; any request
+// if it is "".
 func answers(p client.Profile, method mcp.MCPMethod) bool {
 	switch method {
 	case mcp.MethodElicitationCreate:

@@ -14,7 +14,8 @@ import (
 // unsent is the failure of a tool of the Python SDK that asks by a request in the modern era.
 const unsent = "Cannot send 'elicitation/create': this transport context has no back-channel for server-initiated requests."
 
-// failUnsent calls a tool that fails with this text, as an error or as the result of the tool, and returns the answer.
+// failUnsent calls a tool that fails with this text, as an error or as the result of the tool, and
+// returns the answer.
 func failUnsent(t *testing.T, c *harness.Talker, text string, asResult bool) string {
 	t.Helper()
 	m := jsonrpc.Message{}
@@ -26,8 +27,8 @@ func failUnsent(t *testing.T, c *harness.Talker, text string, asResult bool) str
 	return string(m.Append(nil))
 }
 
-// TestACommandLearnsToRunTwice: a tool fails because it cannot ask a legacy client. The call is not repeated.
-// The next one goes to a second process, which asks. Modern clients stay on the first.
+// TestACommandLearnsToRunTwice: a tool fails because it cannot ask a legacy client. The call is not
+// repeated. The next one goes to a second process, which asks. Modern clients stay on the first.
 func TestACommandLearnsToRunTwice(t *testing.T) {
 	harness.Waits(t)
 	for _, asResult := range []bool{false, true} {
@@ -73,8 +74,8 @@ func TestACommandLearnsToRunTwice(t *testing.T) {
 	}
 }
 
-// TestACommandThatRunsOnlyOnce: the second process does not start. The calls go to the first one, and the error of
-// the next failure names the line for one process that can ask.
+// TestACommandThatRunsOnlyOnce: the second process does not start. The calls go to the first one,
+// and the error of the next failure names the line for one process that can ask.
 func TestACommandThatRunsOnlyOnce(t *testing.T) {
 	harness.Waits(t)
 	harness.RunPair(t, client.EraLegacy, client.EraBoth, "stdio", func(t *testing.T, p harness.Pair) {

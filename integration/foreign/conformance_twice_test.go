@@ -9,9 +9,9 @@ import (
 	"junction/integration/harness/npm"
 )
 
-// TestConformanceTwice runs the scored scenarios of 2025-11-25 against a command without a line in the file.
-// The first tool that asks fails, and teaches Junction that legacy clients need a second process. Everything
-// later passes, also in a second run.
+// TestConformanceTwice runs the scored scenarios of 2025-11-25 against a command without a line in
+// the file. The first tool that asks fails, and teaches Junction that legacy clients need a second
+// process. Everything later passes, also in a second run.
 func TestConformanceTwice(t *testing.T) {
 	defer harness.Computes(t)()
 	npm.MustFolder(t)

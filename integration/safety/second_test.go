@@ -11,8 +11,9 @@ import (
 	"junction/upstream/upstreamtest"
 )
 
-// TestAForgedFailureStartsNothingForOthers: a user lets a tool fail with the sentence with which an SDK says that
-// it cannot ask. No call of another user goes to another process for that; and if both share one process, no call does.
+// TestAForgedFailureStartsNothingForOthers: a user lets a tool fail with the sentence with which an
+// SDK says that it cannot ask. No call of another user goes to another process for that; and if
+// both share one process, no call does.
 func TestAForgedFailureStartsNothingForOthers(t *testing.T) {
 	harness.Waits(t)
 	const sentence = "elicitation via server-initiated requests is unavailable on 2026-07-28 connections."
