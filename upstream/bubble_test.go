@@ -71,7 +71,7 @@ func startOver(rt *transport.Pool, c Config, o Options) *Upstream {
 	o = o.withDefaults()
 	config := c.withDefaults(o.Defaults).connConfig()
 	p := &pool{name: "up", connConfig: config, options: o, log: o.Log, links: map[linkKey]*link{}, subs: map[linkKey]*subscriptions{}, checks: cmp.Or(o.checks, newChecks(int(o.MessageLimit))), met: make(chan struct{})}
-	p.catalog.Store(&Catalog{})
+	p.catalog.Store(p.recall(&Catalog{}))
 	p.status = Status{Name: p.name, Since: time.Now()}
 	dialing := p.dialOptions()
 	dialing.Pool = rt

@@ -105,6 +105,7 @@ type Catalog struct {
 	checking *checking             // while it is read; nil for none
 	index    [Parts]map[string]int // by name, into the lists
 	mirrors  bool                  // call arguments are also sent in headers
+	second   []string              // holders with a second process; only of a stored catalog
 }
 
 // Item is one definition of a catalog.

@@ -52,6 +52,7 @@ type Config struct {
 	// Era is the era of the protocol: auto (the default) detects it, legacy is 2025-11-25 and older,
 	// modern is 2026-07-28. both is auto for a command that may run twice: if the server is modern, a
 	// second process of the legacy era takes the calls of legacy clients. For a url this is the default.
+	// For a command, auto does so after a call failed because the server could not ask (second.go).
 	Era client.Era `yaml:"era"`
 	// Enabled false disables the server; the entry stays in the file. Default true.
 	Enabled *bool `yaml:"enabled"`

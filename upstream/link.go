@@ -105,6 +105,7 @@ func (l *link) run(ctx context.Context, cause client.Trace) {
 	for ctx.Err() == nil {
 		l.update(func(s *linkState) bool { s.state, s.retry = StateStarting, time.Time{}; return true })
 		lived, err := l.connectAndServe(ctx, cause)
+		l.pool.secondEnded(ctx, l.key, lived, err)
 		cause = nil // the next attempt is not for that call
 		if errors.Is(err, errIdle) || errors.Is(err, client.ErrNoLegacySession) {
 			l.stop(err)
@@ -183,6 +184,9 @@ func (l *link) connectAndServe(ctx context.Context, cause client.Trace) (time.Du
 			// open.
 			pace.Sleep(opening, listenPatience, listening)
 		}
+	}
+	if err := l.runsTwice(c, ""); err != nil {
+		return 0, err
 	}
 	l.silence.end() // it was that of the conn before
 	ready := time.Now()

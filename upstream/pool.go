@@ -51,6 +51,7 @@ type pool struct {
 	freeze   chan struct{} // closed when a link is degraded; nil while no call waits for a slot
 	closed   bool
 	legacy   legacySide    // of a modern server
+	needs    secondNeeds   // of a command: who gets a second process
 	onlyConn noSecondConn  // the first connection, if the server allowed no second one beside it
 	readTook time.Duration // of the last reading of the lists
 	asked    time.Time     // of the last reading that a caller asked for (whenAsked); it may be in the future

@@ -217,6 +217,7 @@ func (u *Upstream) Call(ctx context.Context, c *Call) (client.Result, error) {
 			return client.Result{}, u.unavailable(ctx, err)
 		}
 		result, err := cn.Call(ctx, u.own(&c.Call, tool), clock)
+		l.answered(cn, result, err)
 		result, err = u.explainQuestion(c, cn, result, err)
 		if err == nil {
 			l.silence.answered()

@@ -101,6 +101,13 @@ func (w *stdio) Reported() []Reported {
 	return w.process.reported
 }
 
+// Tail implements Child.
+func (w *stdio) Tail() string {
+	w.process.mu.Lock()
+	defer w.process.mu.Unlock()
+	return clean(w.process.tail)
+}
+
 // answer is the outcome of a call: a response, or the reason why there is none. Channels of answer
 // have room for one. The goroutine that removes a call from stdio.calls sends its answer, while it
 // holds stdio.mu.

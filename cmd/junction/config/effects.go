@@ -144,6 +144,7 @@ var effects = map[string]effect{
 	"endpoints.*.surface":   neither,
 	"endpoints.*.match":     neither,
 	"endpoints.*.catalog":   waits,
+	"endpoints.*.eras":      waits,
 	"endpoints.*.always":    waits,
 
 	// policy.Both joins the policies of both files.
