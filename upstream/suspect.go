@@ -155,10 +155,6 @@ func (l *link) losesSessions(c client.Conn) bool {
 // watch makes the inquiries about the session of a conn, until ctx ends, or until another session has
 // taken its place: then it returns true.
 func (l *link) watch(ctx context.Context, c client.Conn) (replaced bool) {
-	if !l.losesSessions(c) {
-		<-ctx.Done()
-		return false
-	}
 	s := &l.suspicion
 	s.watched(c)
 	defer s.watched(nil)
@@ -292,8 +288,12 @@ func (l *link) replace(q *inquiry, next client.Conn) bool {
 		t.end()
 		return false
 	}
+	attrs := []any{"error", l.pool.shown(q.refusal)}
+	if l.key.user != "" {
+		attrs = append(attrs, "principal", l.key.user)
+	}
 	l.log.Warn("the server has lost a session; another one takes its place, and what the server kept in the first "+
-		"one is lost", "principal", l.key.user, "error", l.pool.shown(q.refusal))
+		"one is lost", attrs...)
 	return true
 }
 
