@@ -179,7 +179,7 @@ func (l *link) watch(ctx context.Context, c client.Conn) (replaced bool) {
 			if q.replaced {
 				return true
 			}
-			if q.refusal != nil { // the next control question is due, whether or not a call fails
+			if l.distrusts() { // the next control question is due, whether or not a call fails
 				due.set(s.untilNext())
 			}
 		}
@@ -397,12 +397,13 @@ func (l *link) suspect(ctx context.Context, c client.Conn, err error) error {
 	}
 	status, answered := errors.AsType[*transport.StatusError](err)
 	refusal, alike := errors.AsType[*transport.StatusError](q.refusal)
+	_, begun := errors.AsType[*client.BegunError](err)
 	switch {
 	case q.signIn != nil:
 		return q.signIn
 	case !q.replaced:
 		return err
-	case answered && alike && status.Status == http.StatusBadRequest && status.Same(refusal):
+	case answered && alike && !begun && status.Status == http.StatusBadRequest && status.Same(refusal):
 		return transport.NotSent(fmt.Errorf("%w: %w", transport.ErrSessionGone, err))
 	}
 	if said, ok := errors.AsType[*jsonrpc.Error](err); ok {
