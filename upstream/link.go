@@ -282,11 +282,13 @@ func (l *link) serve(ctx context.Context, t *tenure) error {
 	defer examining.Wait()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	examining.Go(func() {
-		if l.watch(ctx, c) {
-			cancel(errReplaced)
-		}
-	})
+	if l.losesSessions(c) {
+		examining.Go(func() {
+			if l.watch(ctx, c) {
+				cancel(errReplaced)
+			}
+		})
+	}
 	var examined chan struct{} // closed when no ping is needed any more; nil before the first
 	var stale <-chan struct{}
 	if l.readsCatalog {

@@ -456,6 +456,42 @@ func TestServerWithoutSessionsGetsNoOther(t *testing.T) {
 	})
 }
 
+// TestStreamRefusedWith404KeepsTheSession: a server without a listening stream answers GET with 404, as some
+// routers do, and its sessions live.
+func TestStreamRefusedWith404KeepsTheSession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, upstreamtest.Script{Era: "legacy", NoListChanged: true, Rules: []upstreamtest.Rule{{Method: "GET", Status: 404}}}, Config{})
+		settle(time.Minute)
+		mustCall(t, r.Upstream, toolCall("echo", `{}`))
+		r.mustHear("ready")
+		if n := r.count("initialize"); n != 1 {
+			t.Errorf("%d sessions were opened, want 1", n)
+		}
+	})
+}
+
+// TestDoctorAsksOverTheConnectionInUse: nothing has failed yet. The check of the operator finds out that the
+// session in use is lost, although a new connection would work; or that another era does not answer.
+func TestDoctorAsksOverTheConnectionInUse(t *testing.T) {
+	for _, row := range []struct{ era, state string }{{"legacy", "degraded"}, {"modern", "ready"}} {
+		synctest.Test(t, func(t *testing.T) {
+			g := newGrave()
+			r := newRigBehind(t, g.over, upstreamtest.Script{Era: row.era, NoListChanged: true}, Config{})
+			settle(time.Second)
+			r.mustHear("ready")
+			if err := r.askInUse(t.Context()); err != nil {
+				t.Errorf("a connection that works: %v", err)
+			}
+			settle(time.Minute)
+			g.always(&reply{410, "", nil})
+			err := r.askInUse(t.Context())
+			if s := r.Status(); s.State.String() != row.state || (err != nil) != (row.era == "modern") {
+				t.Errorf("%s: %v, and the status is %+v", row.era, err, s)
+			}
+		})
+	}
+}
+
 // TestModernEraAsksNothing: the same errors cause no control question, because there is no session to
 // lose.
 func TestModernEraAsksNothing(t *testing.T) {
