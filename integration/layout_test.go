@@ -139,8 +139,9 @@ var arrows = map[string][]string{
 	"upstream/sandbox": {"upstream/files"}, // the reason of an error about a file
 	// what a rule reads of the arguments must be what everybody else reads: the same names in the
 	// same case, none of them twice
-	"policy":              {"upstream/raw", "upstream/yamlread", "upstream/prose"},
-	"auth/oauth":          {"auth/fetch", "auth/store", "upstream/pace", "upstream/prose"},
+	"policy": {"upstream/raw", "upstream/yamlread", "upstream/prose"},
+	// it asks an upstream as the proxy does
+	"auth/oauth":          {"auth/fetch", "auth/store", "upstream/client", "upstream/pace", "upstream/prose"},
 	"upstream/remedy":     {"upstream/shell"},                                                   // it names commands with names of servers
 	"cmd/junction/stored": {"auth/seal", "upstream/bounded", "upstream/files", "upstream/pace"}, // what is on the disk is sealed like session ids
 	"auth/authserver": {"auth", "auth/authserver/provider", "auth/store", "auth/seal", "auth/fetch", "upstream/bounded",
