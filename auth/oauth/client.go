@@ -118,8 +118,8 @@ func (s *serverMetadata) unregistrable(at string) error {
 	}
 	if s.Documents {
 		return userError(nil, "%s accepts only clients that publish a client metadata document: publish one%s at an "+
-			"https URL, and set auth.client_id: https://…, which is that URL, and auth.issuer: %s", host(s.Issuer), redirect,
-			s.Issuer)
+			"https URL, and set auth.client_id: https://…, which is that URL, and auth.issuer: %s", host(s.Issuer),
+			redirect, s.Issuer)
 	}
 	if at != "" {
 		return userError(nil, "%s accepts only registered clients; register one there%s and set auth.client_id, and "+

@@ -16,19 +16,48 @@ import (
 	"junction/auth/store"
 )
 
-// Describe returns what Route returns, with the hosts in their order.
-func (c *Client) Describe(ctx context.Context, name string) (hosts [3]string, scopes []string, err error) {
-	r, _, scopes, err := c.Route(ctx, name)
-	return r.hosts(), scopes, err
+// Describe returns the hosts of a sign-in of a principal, in their order, and the scopes to request: as
+// Route, with those that the principal has granted already, and more. The error is a *UserError if it
+// has a text for the user.
+func (c *Client) Describe(ctx context.Context, name, principal string, more []string) (
+	hosts [3]string, scopes []string, err error,
+) {
+	u, _, a, err := c.prepareFor(ctx, name, principal, more)
+	if err != nil {
+		return hosts, nil, err
+	}
+	return a.route(u).hosts(), a.Scopes, nil
+}
+
+// prepareFor is prepare for a principal: another sign-in takes no scope away.
+func (c *Client) prepareFor(ctx context.Context, name, principal string, more []string) (
+	u Upstream, s *serverMetadata, a attempt, err error,
+) {
+	if u, s, a, err = c.prepare(ctx, name); err != nil {
+		return u, s, a, err
+	}
+	if a.Scopes = union(a.Scopes, c.more(ctx, name, principal, a, more)...); len(more) > 0 {
+		err = bounded(name, a.Scopes)
+	}
+	return u, s, a, err
+}
+
+// more returns the scopes that a principal has granted in a connection like the attempt, and more.
+func (c *Client) more(ctx context.Context, name, principal string, a attempt, more []string) []string {
+	k, err := c.Store.Connection(ctx, name, principal)
+	if err != nil || !sameIssuer(k.Issuer, a.Issuer) || k.Resource != a.Resource {
+		return more
+	}
+	return append(strings.Fields(k.Scope), more...)
 }
 
 // Begin returns the authorization URL for a user's browser, and the state that Finish needs. The
 // caller makes state and verifier, binds them to the browser, and uses them once. seen are the hosts
 // of Describe that the user has confirmed. The error is a *UserError if it has a text for the user.
-func (c *Client) Begin(ctx context.Context, name, state, verifier string, seen [3]string) (
-	where string, kept []byte, err error,
-) {
-	u, s, a, err := c.prepare(ctx, name)
+func (c *Client) Begin(
+	ctx context.Context, name, principal, state, verifier string, seen [3]string, more []string,
+) (where string, kept []byte, err error) {
+	u, s, a, err := c.prepareFor(ctx, name, principal, more)
 	if err != nil {
 		return "", nil, err
 	}

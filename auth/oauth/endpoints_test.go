@@ -217,14 +217,14 @@ func TestMetadataThatChangeDuringASignIn(t *testing.T) {
 // TestHostsThatChangeAfterThePage: a user is sent only to the hosts that the page has shown.
 func TestHostsThatChangeAfterThePage(t *testing.T) {
 	p := mustTwoParties(t, Upstream{})
-	seen, _, err := p.client.Describe(t.Context(), "linear")
+	seen, _, err := p.client.Describe(t.Context(), "linear", "user:ann", nil)
 	if want := [3]string{honest, honest, evil}; err != nil || seen != want {
 		t.Fatalf("Describe = %q, %v", seen, err)
 	}
 	p.clock.Add(int64(metadataTTL.Seconds()) + 1)
 	p.metadata["authorization_response_iss_parameter_supported"] = true
 	p.metadata["token_endpoint"] = "https://" + evil + "/token"
-	if where, _, err := p.client.Begin(t.Context(), "linear", "s", "v", seen); err == nil ||
+	if where, _, err := p.client.Begin(t.Context(), "linear", "user:ann", "s", "v", seen, nil); err == nil ||
 		!strings.Contains(err.Error(), "have changed since you saw them") {
 		t.Errorf("Begin = %s, %v", where, err)
 	}

@@ -29,13 +29,7 @@ func CallbackPath(name string) string { return "/connect/" + name + "/callback" 
 // scopes of the configuration or of the server, those of the present sign-in, and more. The error
 // is a *UserError if the operator can do something about it.
 func (c *Client) Login(ctx context.Context, name, redirect string, more ...string) (*Login, error) {
-	f, err := c.flowAt(ctx, name, redirect, func(a attempt) []string {
-		k, err := c.Store.Connection(ctx, name, Operator)
-		if err != nil || !sameIssuer(k.Issuer, a.Issuer) || k.Resource != a.Resource {
-			return more
-		}
-		return append(strings.Fields(k.Scope), more...) // another sign-in takes nothing away
-	})
+	f, err := c.flowAt(ctx, name, redirect, func(a attempt) []string { return c.more(ctx, name, Operator, a, more) })
 	if err != nil {
 		return nil, err
 	}

@@ -101,11 +101,11 @@ func mustServers(t *testing.T, more map[string]any) (at string, asked map[string
 
 // begin sends a user who has seen the hosts of a sign-in at linear there.
 func begin(c *Client, state, verifier string) (where string, kept []byte, err error) {
-	seen, _, err := c.Describe(context.Background(), "linear")
+	seen, _, err := c.Describe(context.Background(), "linear", "user:ann", nil)
 	if err != nil {
 		return "", nil, err
 	}
-	return c.Begin(context.Background(), "linear", state, verifier, seen)
+	return c.Begin(context.Background(), "linear", "user:ann", state, verifier, seen, nil)
 }
 
 // TestRegistrationOrder: the client_id by the abilities of the authorization server and the
@@ -267,7 +267,7 @@ func TestScopes(t *testing.T) {
 			t.Errorf("with %q: Begin = %s, %v", test.configured, where, err)
 		}
 		host := strings.TrimSuffix(strings.TrimPrefix(at, "http://"), "/mcp")
-		if hosts, scopes, err := c.Describe(t.Context(), "linear"); err != nil || hosts != [3]string{host, host, host} ||
+		if hosts, scopes, err := c.Describe(t.Context(), "linear", "user:ann", nil); err != nil || hosts != [3]string{host, host, host} ||
 			strings.Join(scopes, " ") != test.want {
 			t.Errorf("with %q: Describe = %q, %q, %v", test.configured, hosts, scopes, err)
 		}

@@ -264,3 +264,33 @@ func TestStoredRowsWithAnotherSlash(t *testing.T) {
 		t.Errorf("a renewal of an old row: %q, %v", token, err)
 	}
 }
+
+// TestMoreScopesOfAUser: a sign-in for more asks for those that the user has granted already, too, and
+// takes nothing away.
+func TestMoreScopesOfAUser(t *testing.T) {
+	s := mustShape(t, Upstream{Scopes: []string{"read"}})
+	scopes := func(more ...string) string {
+		t.Helper()
+		_, scopes, err := s.client.Describe(t.Context(), "linear", "user:ann", more)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.Join(scopes, " ")
+	}
+	s.exchanged = map[string]any{"access_token": "canary-access", "scope": "read write"}
+	if err := s.signIn(); err != nil {
+		t.Fatal(err)
+	}
+	if got := scopes(); got != "read write" {
+		t.Errorf("another sign-in asks for %q", got)
+	}
+	if got := scopes("admin", "write"); got != "read write admin" {
+		t.Errorf("a sign-in for more asks for %q", got)
+	}
+	if _, _, err := s.client.Describe(t.Context(), "linear", "user:ann", []string{strings.Repeat("x", maxScopes)}); err == nil {
+		t.Error("any number of scopes is asked for")
+	}
+	if _, scopes, err := s.client.Describe(t.Context(), "linear", "user:bob", []string{"admin"}); err != nil || strings.Join(scopes, " ") != "read admin" {
+		t.Errorf("another user's sign-in asks for %q, %v", scopes, err)
+	}
+}
