@@ -110,6 +110,28 @@ func (c *Client) fetchResource(ctx context.Context, name string, u Upstream) (*r
 	return p, nil
 }
 
+// Offers reports whether an upstream that has answered a probe has a sign-in: its challenge refers to
+// one, its metadata name an authorization server, or its origin is one. An upstream that answers without
+// a token may offer one, too. Offers is false if that cannot be found out now.
+func (c *Client) Offers(ctx context.Context, u Upstream, asked *client.Probed) bool {
+	at, err := url.Parse(u.URL)
+	if err != nil || asked.Later() {
+		return false
+	}
+	if asked.Asks() && asked.Metadata != "" {
+		return true
+	}
+	where, err := resourcePlaces("", at, "")
+	if err != nil {
+		return false
+	}
+	p, err := c.firstResource(ctx, u, where)
+	if err == nil && len(p.Issuers) > 0 {
+		return covers(p.Resource, u.URL)
+	}
+	return (err == nil || noResource(err)) && c.isIssuer(ctx, u)
+}
+
 // needless returns why nobody can sign in to an upstream that names no authorization server.
 func needless(name string, asked *client.Probed) string {
 	switch {

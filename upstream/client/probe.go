@@ -31,6 +31,7 @@ func (p *Probed) Asks() bool {
 // tells nothing about a sign-in (429, 5xx).
 func (p *Probed) Later() bool {
 	_, answered := errors.AsType[*jsonrpc.Error](p.Err)
+	answered = answered || errors.Is(p.Err, transport.ErrInvalid)
 	return p.Err != nil && !answered && (p.Status == 0 || p.Status == http.StatusTooManyRequests || p.Status >= 500)
 }
 
@@ -51,6 +52,12 @@ func Probe(ctx context.Context, o Options) *Probed {
 		err = firstPage(ctx, c)
 		_ = c.Close()
 	}
+	if d.mayBeSSE(err) { // Dial does not return what HTTP+SSE has answered
+		second := Probe(ctx, withTransport(o, TransportSSE))
+		if second.Err == nil || second.Asks() {
+			return second
+		}
+	}
 	p := &Probed{Err: err}
 	if status, ok := errors.AsType[*transport.StatusError](err); ok {
 		challenge, _ := transport.OfBearer(status.Challenge)
@@ -58,6 +65,11 @@ func Probe(ctx context.Context, o Options) *Probed {
 		p.Metadata, p.Scope = challenge.Parameters["resource_metadata"], challenge.Parameters["scope"]
 	}
 	return p
+}
+
+func withTransport(o Options, t Transport) Options {
+	o.Transport = t
+	return o
 }
 
 // firstPage asks for the first page of one list. A server that has no list is not asked.
