@@ -193,7 +193,8 @@ func stateAfter(err error) State {
 // token. It is false if the server rejects the token for lack of a scope.
 func signIn(err error) bool {
 	login, ok := errors.AsType[*LoginError](err)
-	return ok && !login.Lacks || errors.As(err, new(*SignInError))
+	need, user := errors.AsType[*SignInError](err)
+	return ok && !login.Lacks || user && !need.Lacks
 }
 
 // lookEvery is how often a link with a sign-in checks whether the user has signed in or out
