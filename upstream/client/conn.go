@@ -58,6 +58,7 @@ type Conn interface {
 // Info is the server's self-description from the handshake.
 type Info struct {
 	Era          Era
+	Proven       bool // the answer to server/discover is evidence of the era
 	Mirrors      bool // call arguments are mirrored in headers
 	Version      string
 	Capabilities raw.Object

@@ -31,10 +31,13 @@ type HTTPOptions struct {
 	Token func(ctx context.Context, refused ...string) (string, error)
 	// TokenOptional means that Token may return "", for a request without a token.
 	TokenOptional bool
-	MessageLimit  int // maximum size of one message from the server, in bytes
-	Depth         int // maximum nesting of one message from the server
-	Log           *slog.Logger
-	Account       Account // for what belongs to no caller; nil does not limit it
+	// Renews reports whether a request with the message m (nil for none) that was answered 401, with a
+	// challenge or without, is sent again with another token. If it is nil, each request is.
+	Renews       func(m *jsonrpc.Message, challenged bool) bool
+	MessageLimit int // maximum size of one message from the server, in bytes
+	Depth        int // maximum nesting of one message from the server
+	Log          *slog.Logger
+	Account      Account // for what belongs to no caller; nil does not limit it
 	// connection pool shared by the transports of an upstream, which do not close it; if it is nil,
 	// the transport has its own pool
 	Pool *Pool
@@ -66,6 +69,7 @@ type origin struct {
 	// configured headers and Junction's own; never modified
 	header    http.Header
 	token     func(ctx context.Context, refused ...string) (string, error) // see HTTPOptions
+	renews    func(m *jsonrpc.Message, challenged bool) bool               // see HTTPOptions
 	tokenless bool                                                         // TokenOptional
 	// the token of the latest request; nil before the first
 	last    atomic.Pointer[string]
@@ -96,7 +100,7 @@ func (o *origin) init(opts HTTPOptions) {
 	if o.conns.pool = o.pool; o.pool.http == nil {
 		o.conns.plain = &http1.Client{Dial: o.pool.dial}
 	}
-	o.token, o.tokenless, o.account = opts.Token, opts.TokenOptional, opts.Account
+	o.token, o.renews, o.tokenless, o.account = opts.Token, opts.Renews, opts.TokenOptional, opts.Account
 	o.header = http.Header{"User-Agent": {"junction"}}
 	for name, value := range opts.Headers {
 		o.header[textproto.CanonicalMIMEHeaderKey(name)] = []string{value}
@@ -222,7 +226,8 @@ func (o *origin) do(ctx context.Context, method string, u *url.URL, header http.
 				t.close()
 				return nil, err
 			}
-			if refused = append(refused, token); len(refused) <= maxRefused {
+			refused = append(refused, token)
+			if len(refused) <= maxRefused && (o.renews == nil || o.renews(m, t.get("Www-Authenticate") != "")) {
 				next, hops = t.url, hops-1
 			}
 		}
