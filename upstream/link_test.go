@@ -201,6 +201,7 @@ func TestBlocked(t *testing.T) {
 			t.Errorf("%d attempts in 10 minutes, want about one a minute", n)
 		}
 		r.server.ClearRules() // the person has logged in
+		settle(time.Minute)   // the next attempt comes without a call
 		mustCall(t, r.Upstream, toolCall("echo", `{}`))
 		r.mustHear("starting ready")
 	})
