@@ -65,6 +65,7 @@ type Conn interface {
 // Info is the server's self-description from the handshake.
 type Info struct {
 	Era          Era
+	Proven       bool // the answer to server/discover is evidence of the era
 	Mirrors      bool // call arguments are mirrored in headers
 	Session      bool // the server keeps a session, which it can lose
 	Version      string

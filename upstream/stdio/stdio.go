@@ -332,10 +332,12 @@ func (w *stdio) settle(id jsonrpc.ID, a answer) bool {
 	return false
 }
 
-// fail ends the transport and all calls on it.
+// fail ends the transport and all calls on it. A call that returns for this reason finds the
+// transport ended.
 func (w *stdio) fail(reason error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.Over(reason) // with mu held, which guards the reason, too
 	for _, c := range w.calls {
 		c <- answer{err: reason}
 	}
@@ -344,7 +346,6 @@ func (w *stdio) fail(reason error) {
 		late.Late()
 	}
 	w.left = nil
-	w.Over(reason) // with mu held, which guards the reason, too
 }
 
 // sendError adds ErrNotSent to an error if no byte of the frame was sent.
