@@ -155,43 +155,33 @@ func (l *link) connectAndServe(ctx context.Context, cause client.Trace) (time.Du
 	if _, err := l.pool.token(opening); err != nil {
 		return 0, err
 	}
-	dial := l.pool.dialer.Dial
-	if l.key.legacySide {
-		dial = l.pool.dialer.DialLegacySession
-	}
-	c, err := dial(opening, l.key.profile, l.hooks(l.relist))
+	c, err := l.open(opening)
 	if err != nil {
-		if opening.Err() != nil && errors.Is(err, context.DeadlineExceeded) {
-			err = context.Cause(opening)
-		}
-		return 0, l.explain(err)
+		return 0, err
 	}
 	ended := make(chan error, 1)
 	var waiting sync.WaitGroup
 	defer waiting.Wait()
 	defer c.Close()
 	waiting.Go(func() { ended <- c.Wait() })
-	if l.readsCatalog || l.key.profile.Asks() {
-		listening := c.Watch()
-		if l.readsCatalog {
-			if err := l.pool.readCatalog(opening, l.key, c); err != nil {
-				return 0, err
-			}
-		}
-		if l.key.profile.Asks() {
-			// Some servers send requests on the listening stream, and lose them while it is not
-			// open.
-			pace.Sleep(opening, listenPatience, listening)
-		}
+	if c.catalog != nil {
+		l.pool.adopt(l.key, c.Info(), c.catalog)
+	}
+	if l.key.profile.Asks() {
+		// Some servers send requests on the listening stream, and lose them while it is not open.
+		pace.Sleep(opening, listenPatience, c.listening)
 	}
 	l.silence.end() // it was that of the conn before
 	ready, broken := time.Now(), make(chan error, 1)
-	l.update(func(s *linkState) bool { s.state, s.conn, s.broken, s.err = StateReady, c, broken, nil; return true })
+	l.update(func(s *linkState) bool {
+		s.state, s.conn, s.broken, s.err = StateReady, c.Conn, broken, nil
+		return true
+	})
 	if l.readsCatalog {
 		// the end of c ends this
-		waiting.Go(func() { l.pool.subscriptions(l.key).resubscribe(ctx, l, c) })
+		waiting.Go(func() { l.pool.subscriptions(l.key).resubscribe(ctx, l, c.Conn) })
 	}
-	err = l.serve(ctx, c, l.relist, broken, ended)
+	err = l.serve(ctx, c.Conn, l.relist, broken, ended)
 	return max(1, time.Since(ready)), err
 }
 
