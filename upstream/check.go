@@ -154,23 +154,28 @@ func check(ctx context.Context, name string, config Config, o Options, conns *tr
 	}
 	d := client.NewDialer(dialing)
 	defer d.CloseIdle()
-	c, err := d.Dial(limit, p.reading().profile, client.Hooks{Changed: func() {}})
-	if err != nil {
+	var err error
+	profile, hooks := p.reading().profile, client.Hooks{Changed: func() {}}
+	var c opened
+	if c.Conn, err = d.Dial(limit, profile, hooks); err != nil {
 		return fail(err)
 	}
-	defer c.Close()
+	defer func() { c.Close() }()
 	step(next)
-	info := c.Info()
-	r.Era, r.Version, r.Server = info.Era, info.Version, calledItself(info.Server)
+	r.meet(c.Info())
 
 	next = "list"
-	catalog, err := p.listAll(limit, c, &Catalog{})
-	if err != nil {
+	if c.catalog, err = p.listAll(limit, c, &Catalog{}); err != nil {
 		return fail(err)
 	}
+	if other := p.askLegacy(limit, d, profile, hooks, c.catalog); other.catalog != nil {
+		c.discard()
+		c = other
+		r.meet(c.Info())
+	}
 	step(next)
-	defer catalog.free() // the report stays for a short time
-	r.look(catalog)
+	defer c.catalog.free() // the report stays for a short time
+	r.look(c.catalog)
 
 	next = "ping"
 	if err := c.Ping(limit); err != nil {
@@ -179,6 +184,11 @@ func check(ctx context.Context, name string, config Config, o Options, conns *tr
 	step(next)
 	r.Latency = r.Steps[len(r.Steps)-1].Took
 	return r
+}
+
+// meet fills in what a server states about itself.
+func (r *Report) meet(info *client.Info) {
+	r.Era, r.Version, r.Server = info.Era, info.Version, calledItself(info.Server)
 }
 
 // look fills in what there is to report about a catalog.

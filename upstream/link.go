@@ -167,26 +167,20 @@ const listenPatience = time.Second
 func (l *link) connectAndServe(ctx context.Context, cause client.Trace) (time.Duration, error) {
 	opening, cancel := l.limitOpening(client.CausedBy(ctx, cause))
 	defer cancel()
-	c, err := l.dial(opening)
+	o, err := l.open(opening)
 	if err != nil {
-		return 0, l.explain(err)
+		return 0, err
 	}
-	t := newTenure(c)
-	if l.listens() {
-		listening := c.Watch()
-		if l.readsCatalog {
-			if err := l.pool.readCatalog(opening, l.key, c); err != nil {
-				t.end()
-				return 0, err
-			}
-		}
-		if l.key.profile.Asks() {
-			// Some servers send requests on the listening stream, and lose them while it is not
-			// open.
-			pace.Sleep(opening, listenPatience, listening)
-		}
+	c, t := o.Conn, newTenure(o.Conn)
+	if o.catalog != nil {
+		l.pool.adopt(l.key, c.Info(), o.catalog)
+	}
+	if l.key.profile.Asks() {
+		// Some servers send requests on the listening stream, and lose them while it is not open.
+		pace.Sleep(opening, listenPatience, o.listening)
 	}
 	if err := l.runsTwice(c, ""); err != nil {
+		t.end()
 		return 0, err
 	}
 	l.silence.end() // it was that of the conn before
@@ -222,8 +216,11 @@ func (l *link) dial(ctx context.Context) (client.Conn, error) {
 		return nil, err
 	}
 	dial := l.pool.dialer.Dial
-	if l.key.legacySide {
+	switch {
+	case l.key.legacySide:
 		dial = l.pool.dialer.DialLegacySession
+	case !l.readsShared && l.pool.legacyAlone.Load():
+		dial = l.pool.dialer.DialLegacy
 	}
 	c, err := dial(ctx, l.key.profile, l.hooks(l.relist))
 	if err != nil && ctx.Err() != nil && errors.Is(err, context.DeadlineExceeded) {

@@ -38,6 +38,8 @@ type pool struct {
 	degraded      atomic.Int32           // links in StateDegraded
 	crashes       atomic.Int64           // see Status
 	evictions     atomic.Int64           // see Status
+	emptyInBoth   atomic.Bool            // the server has no items in both eras: see askLegacy
+	legacyAlone   atomic.Bool            // the server has items in the legacy era alone: see askLegacy
 	started       time.Time
 	met           chan struct{} // closed when the first attempt to connect has succeeded or failed
 
@@ -335,7 +337,13 @@ func (p *pool) readCatalog(ctx context.Context, key linkKey, c client.Conn) erro
 	if err != nil {
 		return err
 	}
-	cat.Interval = p.interval(cat, c.Info())
+	p.adopt(key, c.Info(), cat)
+	return nil
+}
+
+// adopt publishes a catalog that the link with that key has read. info is that of its conn.
+func (p *pool) adopt(key linkKey, info *client.Info, cat *Catalog) {
+	cat.Interval = p.interval(cat, info)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if key == p.reading() {
@@ -343,7 +351,6 @@ func (p *pool) readCatalog(ctx context.Context, key linkKey, c client.Conn) erro
 	} else {
 		p.publishOwn(key, cat)
 	}
-	return nil
 }
 
 // publish replaces the catalog by cat; p.mu is held.
