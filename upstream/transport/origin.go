@@ -71,6 +71,7 @@ type origin struct {
 	header http.Header
 	// headers of a POST to an endpoint that belongs to a session; nil for none
 	posts     http.Header
+	doubted   func()                                                       // see HTTPOptions; may be nil
 	token     func(ctx context.Context, refused ...string) (string, error) // see HTTPOptions
 	tokenless bool                                                         // TokenOptional
 	// the token of the latest request; nil before the first
@@ -103,6 +104,7 @@ func (o *origin) init(opts HTTPOptions) {
 	if o.conns.pool = o.pool; o.pool.http == nil {
 		o.conns.plain = &http1.Client{Dial: o.pool.dial}
 	}
+	o.doubted = opts.Doubted
 	o.token, o.tokenless, o.account = opts.Token, opts.TokenOptional, opts.Account
 	o.header = http.Header{"User-Agent": {"junction"}}
 	for name, value := range opts.Headers {
