@@ -215,10 +215,18 @@ func (o *renewals) Token(_ context.Context, upstream, _ string, refused ...strin
 // token is renewed once, and the sign-in stays. If the server refuses the renewed token for another
 // session, too, the sign-in is over, and the call says so.
 func TestLostSessionKeepsTheSignIn(t *testing.T) {
-	for _, lost := range []bool{true, false} {
+	for _, row := range []struct {
+		lost bool
+		over client.Transport
+	}{{true, client.TransportHTTP}, {false, client.TransportHTTP}, {true, client.TransportSSE}, {false, client.TransportSSE}} {
 		synctest.Test(t, func(t *testing.T) {
-			g, tokens := newGrave(), &renewals{}
-			r := newRigBehind(t, g.over, legacyQuiet, Config{Auth: Auth{Mode: AuthOAuth}}, func(o *Options) { o.Credentials = tokens })
+			g, tokens, lost := newGrave(), &renewals{}, row.lost
+			front := g.over
+			if row.over == client.TransportSSE {
+				front = g.overSSE
+			}
+			r := newRigBehind(t, front, legacyQuiet, Config{Auth: Auth{Mode: AuthOAuth}, Transport: row.over},
+				func(o *Options) { o.Credentials = tokens })
 			settle(time.Second)
 			r.mustHear("ready")
 			first := sessionOf(t, r.Upstream)

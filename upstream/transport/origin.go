@@ -37,6 +37,7 @@ type HTTPOptions struct {
 	// Doubted is called when a server of the legacy era refuses a listening stream, or the rest of a
 	// broken one, as if the session had ended. Then only the answer to a POST ends it, so that calls in
 	// flight get answers of their own. It must not block. If it is nil, such a refusal ends the session.
+	// An owner that gives it also finds out why a renewed token is refused in a session (renewal.go).
 	Doubted func()
 	Account Account // for what belongs to no caller; nil does not limit it
 	// connection pool shared by the transports of an upstream, which do not close it; if it is nil,
