@@ -199,7 +199,7 @@ func (l *link) inquire(ctx context.Context, q *inquiry) {
 		err := askControl(ctx, q.conn, list)
 		_, said := errors.AsType[*jsonrpc.Error](err)
 		switch {
-		case err != nil && client.Suspicious(err):
+		case client.FailsControl(err):
 			q.refusal = err
 		case err == nil || said:
 			l.trust(q.conn)
@@ -371,7 +371,7 @@ func (l *link) wasReread(c client.Conn, err error) {
 	switch {
 	case err == nil:
 		l.trust(c)
-	case !client.Suspicious(err):
+	case !client.FailsControl(err):
 	case ok && list.method == c.ControlList():
 		l.suspicion.failed(c, list.err)
 	default:

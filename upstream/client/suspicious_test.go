@@ -72,5 +72,8 @@ func TestSuspicious(t *testing.T) {
 		if got := Suspicious(row.err); got != row.want {
 			t.Errorf("%s: Suspicious = %v, want %v", row.name, got, row.want)
 		}
+		if got, want := FailsControl(row.err), row.want || row.name == "401 with a challenge"; got != want {
+			t.Errorf("%s: FailsControl = %v, want %v", row.name, got, want)
+		}
 	}
 }

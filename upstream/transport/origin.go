@@ -40,6 +40,7 @@ type HTTPOptions struct {
 	// Doubted is called when a server of the legacy era refuses a listening stream, or the rest of a
 	// broken one, as if the session had ended. Then only the answer to a POST ends it, so that calls in
 	// flight get answers of their own. It must not block. If it is nil, such a refusal ends the session.
+	// An owner that gives it also finds out why a renewed token is refused in a session (renewal.go).
 	Doubted func()
 	Account Account // for what belongs to no caller; nil does not limit it
 	// connection pool shared by the transports of an upstream, which do not close it; if it is nil,
@@ -74,6 +75,7 @@ type origin struct {
 	header http.Header
 	// headers of a POST to an endpoint that belongs to a session; nil for none
 	posts     http.Header
+	doubted   func()                                                       // see HTTPOptions; may be nil
 	token     func(ctx context.Context, refused ...string) (string, error) // see HTTPOptions
 	renews    func(m *jsonrpc.Message, challenged bool) bool               // see HTTPOptions
 	tokenless bool                                                         // TokenOptional
@@ -108,6 +110,7 @@ func (o *origin) init(opts HTTPOptions) {
 		o.conns.plain = &http1.Client{Dial: o.pool.dial, MaxIdle: plainIdle}
 	}
 	o.token, o.renews, o.tokenless, o.account = opts.Token, opts.Renews, opts.TokenOptional, opts.Account
+	o.doubted = opts.Doubted
 	o.header = http.Header{"User-Agent": {"junction"}, headerAcceptEncoding: {"identity"}}
 	for name, value := range opts.Headers {
 		o.header[textproto.CanonicalMIMEHeaderKey(name)] = []string{value}
