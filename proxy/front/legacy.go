@@ -169,6 +169,7 @@ func (f legacyFront) handshake(x *request) (proxy.Result, error) {
 	if s == nil {
 		return proxy.Result{}, proxy.UnavailableError(alone)
 	}
+	s.core.Extensions = proxy.Extensions(declared) // before the client knows the ID
 	x.reply.w.Header()["Mcp-Session-Id"] = []string{id}
 	b := fmt.Appendf(nil, `{"protocolVersion":"%s","capabilities":`, version)
 	b = x.Subject.Sight().Offers.AppendCapabilities(b, x.Era)
