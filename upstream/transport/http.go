@@ -246,7 +246,7 @@ func causeOr(ctx context.Context, err error) error {
 // (2025-11-25, basic/transports#session-management), unless it contains the JSON-RPC error "method
 // not found" for this request. Some servers send 400 instead, and others send 400 after they have
 // carried out the request: the error then doubts the session, if the session has worked before and the
-// body is no JSON-RPC error for this request. A 400 to a ping is ignored, because some servers do not
+// body is no JSON-RPC response for this request. A 400 to a ping is ignored, because some servers do not
 // implement ping.
 func (w *streamable) refused(t *trip, s *httpSession, m *Request) error {
 	e, err := w.status(t, m.ID)
@@ -258,7 +258,7 @@ func (w *streamable) refused(t *trip, s *httpSession, m *Request) error {
 	case e.Status == http.StatusNotFound && !(ours && e.Message.Error.Code == mcp.METHOD_NOT_FOUND):
 		return w.sessionGone(e)
 	case e.Status == http.StatusBadRequest && s.worked.Load() && m.ID != "" && m.Method != "" &&
-		m.Method != string(mcp.MethodPing) && !ours:
+		m.Method != string(mcp.MethodPing) && !ours && !e.HasResult:
 		e.session = w
 	}
 	return e

@@ -147,7 +147,7 @@ func TestHTTPStatuses(t *testing.T) {
 		{400, "application/json", `{"jsonrpc":"2.0","id":"server-error","error":{"code":-32000,"message":"no"}}`,
 			`the server answered 400 Bad Request: {"jsonrpc":"2.0","id":"server-error","error":{"code":-32000,"message":"no"}}`, false},
 		{401, "application/json", `{"error":"invalid_token"}`, `the server answered 401 Unauthorized: {"error":"invalid_token"}`, false},
-		{404, "application/json", `{"jsonrpc":"2.0","id":7,"result":{}}`, `the server answered 404 Not Found: {"jsonrpc":"2.0","id":7,"result":{}}`, false},
+		{404, "application/json", `{"jsonrpc":"2.0","id":7,"result":{}}`, "the server answered 404 Not Found, with a result in it", false},
 		{202, "", "", "the server answered 202 Accepted and no message", false},
 		{204, "", "", "the server answered 204 No Content and no message", false},
 	} {
@@ -299,7 +299,7 @@ func TestHTTPSessionGone(t *testing.T) {
 	}
 }
 
-// TestHTTPSessionDoubted: after a session has worked, a 400 that is no JSON-RPC error for the request
+// TestHTTPSessionDoubted: after a session has worked, a 400 that is no JSON-RPC response for the request
 // does not end it, and the call does not count as unsent. The error doubts the session, and can end it.
 func TestHTTPSessionDoubted(t *testing.T) {
 	for _, row := range []struct {
@@ -310,6 +310,7 @@ func TestHTTPSessionDoubted(t *testing.T) {
 		{"an error without id", "tools/call", `{"jsonrpc":"2.0","error":{"code":-32000,"message":"No valid session ID provided"}}`, true, true},
 		{"an error of another id", "tools/call", `{"jsonrpc":"2.0","id":"server-error","error":{"code":-32600,"message":"x"}}`, true, true},
 		{"an error for the request", "tools/call", `{"jsonrpc":"2.0","id":7,"error":{"code":-32602,"message":"bad params"}}`, true, false},
+		{"a result for the request", "tools/call", answer7, true, false},
 		{"a ping", "ping", "bad session", true, false},
 		{"the first request", "tools/call", "bad session", false, false},
 	} {
