@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"strings"
 	"sync"
 	"testing"
@@ -36,9 +37,14 @@ type rig struct {
 // newRig starts an upstream that speaks Streamable HTTP with the script. Everything ends with the
 // bubble, which fails when a goroutine is left.
 func newRig(t *testing.T, script upstreamtest.Script, c Config, change ...func(*Options)) *rig {
+	return newRigBehind(t, func(s *upstreamtest.Server) http.Handler { return s.Handler() }, script, c, change...)
+}
+
+// newRigBehind is newRig with something in front of the server.
+func newRigBehind(t *testing.T, front func(*upstreamtest.Server) http.Handler, script upstreamtest.Script, c Config, change ...func(*Options)) *rig {
 	r := &rig{server: upstreamtest.New(script), t: t}
 	t.Cleanup(r.server.Close)
-	r.Cable, r.conns = upstreamtest.NewCable(t, r.server.Handler())
+	r.Cable, r.conns = upstreamtest.NewCable(t, front(r.server))
 	c.URL = "http://server/mcp"
 	o := Options{Version: "0", Log: authtest.Log(t), Hooks: Hooks{
 		StateChanged: func(c Change) {
@@ -65,11 +71,13 @@ func startOver(rt *transport.Pool, c Config, o Options) *Upstream {
 	o = o.withDefaults()
 	config := c.withDefaults(o.Defaults).connConfig()
 	p := &pool{name: "up", connConfig: config, options: o, log: o.Log, links: map[linkKey]*link{}, subs: map[linkKey]*subscriptions{}, checks: cmp.Or(o.checks, newChecks(int(o.MessageLimit))), met: make(chan struct{})}
-	p.catalog.Store(p.recall(&Catalog{}))
+	stored := p.recall(&Catalog{})
+	p.catalog.Store(stored)
 	p.status = Status{Name: p.name, Since: time.Now()}
 	dialing := p.dialOptions()
 	dialing.Pool = rt
 	p.dialer = client.NewDialer(dialing)
+	p.expect(stored)
 	p.mu.Lock()
 	p.links[p.reading()] = startLink(p, p.reading(), true, nil)
 	p.mu.Unlock()

@@ -106,6 +106,7 @@ type Catalog struct {
 	index    [Parts]map[string]int // by name, into the lists
 	mirrors  bool                  // call arguments are also sent in headers
 	second   []string              // holders with a second process; only of a stored catalog
+	proven   bool                  // see client.Info
 }
 
 // Item is one definition of a catalog.
@@ -283,7 +284,8 @@ const (
 func (p *pool) listAll(ctx context.Context, c client.Conn, last *Catalog) (*Catalog, error) {
 	info := c.Info()
 	cat := &Catalog{Era: info.Era, Version: info.Version, Capabilities: info.Capabilities,
-		Instructions: info.Instructions, Listed: time.Now(), mirrors: info.Mirrors, leases: new(leases)}
+		Instructions: info.Instructions, Listed: time.Now(), mirrors: info.Mirrors, proven: info.Proven,
+		leases: new(leases)}
 	cat.since = cat.Listed
 	if p.checks != nil {
 		cat.checking = p.checks.begin()
@@ -293,7 +295,7 @@ func (p *pool) listAll(ctx context.Context, c client.Conn, last *Catalog) (*Cata
 	if info.Era == client.EraLegacy || info.Capabilities.HasObject("tools") {
 		if err := p.readPart(ctx, cat, c, PartTools); err != nil {
 			cat.free()
-			return nil, fmt.Errorf("%s: %w", PartTools.Method(), err)
+			return nil, &listError{PartTools.Method(), err}
 		}
 	}
 	limit := otherLists
@@ -320,7 +322,7 @@ func (p *pool) listAll(ctx context.Context, c client.Conn, last *Catalog) (*Cata
 		if !late && !brokeOff(c, err) && !errors.As(err, new(*jsonrpc.Error)) &&
 			!errors.Is(err, transport.ErrInvalid) && !errors.As(err, new(*transport.MemoryError)) {
 			cat.free()
-			return nil, fmt.Errorf("%s: %w", part.Method(), err)
+			return nil, &listError{part.Method(), err}
 		}
 		if late {
 			err = errors.New("no answer in time")
@@ -335,6 +337,15 @@ func (p *pool) listAll(ctx context.Context, c client.Conn, last *Catalog) (*Cata
 	}
 	return cat, nil
 }
+
+// listError is why a list could not be read.
+type listError struct {
+	method string
+	err    error
+}
+
+func (e *listError) Error() string { return e.method + ": " + e.err.Error() }
+func (e *listError) Unwrap() error { return e.err }
 
 // endChecking ends the checks of a reading. The catalog remembers only whether they are complete.
 func (c *Catalog) endChecking() {

@@ -24,6 +24,8 @@ func status(method string, code, times int) upstreamtest.Rule {
 	return upstreamtest.Rule{Method: method, Status: code, Times: times, Body: http.StatusText(code)}
 }
 
+// The rules of these tests count both handshakes of an attempt.
+
 func TestLinkStates(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
@@ -34,11 +36,11 @@ func TestLinkStates(t *testing.T) {
 	}{
 		{"ready", legacyScript, Config{}, func(r *rig) {}, "ready"},
 		{"ready, modern", upstreamtest.Script{Era: "modern"}, Config{}, func(r *rig) {}, "ready"},
-		{"failed, then ready", upstreamtest.Script{Rules: []upstreamtest.Rule{status("*", 500, 1)}}, Config{}, func(r *rig) {}, "retrying starting ready"},
+		{"failed, then ready", upstreamtest.Script{Rules: []upstreamtest.Rule{status("*", 500, 2)}}, Config{}, func(r *rig) {}, "retrying starting ready"},
 		{"listing failed, then ready", upstreamtest.Script{Rules: []upstreamtest.Rule{status("tools/list", 500, 1)}}, Config{}, func(r *rig) {},
 			"retrying starting ready"},
-		{"blocked by 401, then ready", upstreamtest.Script{Rules: []upstreamtest.Rule{status("*", 401, 1)}}, Config{}, func(r *rig) {}, "blocked starting ready"},
-		{"blocked by 403, then retrying, then ready", upstreamtest.Script{Rules: []upstreamtest.Rule{status("*", 403, 1), status("*", 502, 1)}}, Config{},
+		{"blocked by 401, then ready", upstreamtest.Script{Rules: []upstreamtest.Rule{status("*", 401, 2)}}, Config{}, func(r *rig) {}, "blocked starting ready"},
+		{"blocked by 403, then retrying, then ready", upstreamtest.Script{Rules: []upstreamtest.Rule{status("*", 403, 2), status("*", 502, 2)}}, Config{},
 			func(r *rig) {}, "blocked starting retrying starting ready"},
 		{"lost and found", legacyScript, Config{}, func(r *rig) { r.server.EndSessions() }, "ready retrying starting ready"},
 		// the call and the end of the conn report the loss at once; the first report counts
@@ -68,7 +70,7 @@ func TestLinkStates(t *testing.T) {
 
 func TestStatus(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, upstreamtest.Script{Era: "legacy", Tools: tools("a", "b"), Rules: []upstreamtest.Rule{status("*", 401, 1)}}, Config{})
+		r := newRig(t, upstreamtest.Script{Era: "legacy", Tools: tools("a", "b"), Rules: []upstreamtest.Rule{status("*", 401, 2)}}, Config{})
 		synctest.Wait()
 		s := r.Status()
 		if s.Name != "up" || s.State != StateBlocked || !strings.Contains(s.Err, "401 Unauthorized") || s.Tools != 0 || s.Links != 1 {
@@ -89,7 +91,7 @@ func TestStatus(t *testing.T) {
 // the attempt of the call. The call does not cause another one.
 func TestCallOfAnAttemptThatFailsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, upstreamtest.Script{Rules: []upstreamtest.Rule{status("*", 500, 1)}}, Config{})
+		r := newRig(t, upstreamtest.Script{Rules: []upstreamtest.Rule{status("*", 500, 2)}}, Config{})
 		l, failed, err := r.link(t.Context(), r.reading(), nil)
 		if err != nil {
 			t.Fatal(err)
@@ -193,12 +195,13 @@ func TestBlocked(t *testing.T) {
 		if got := mustFail(t, res, client.KindUnavailable); !strings.Contains(got, "401 Unauthorized") || res.took > time.Second {
 			t.Errorf("Call = %q after %v, want 401 within a second", got, res.took)
 		}
-		r.mustHear("blocked starting blocked")
+		r.mustHear("blocked") // the call got the known error
 		settle(10 * time.Minute)
 		if n := strings.Count(r.heard(), "blocked"); n < 8 || n > 15 {
 			t.Errorf("%d attempts in 10 minutes, want about one a minute", n)
 		}
 		r.server.ClearRules() // the person has logged in
+		settle(time.Minute)   // the next attempt comes without a call
 		mustCall(t, r.Upstream, toolCall("echo", `{}`))
 		r.mustHear("starting ready")
 	})
@@ -466,21 +469,22 @@ func TestAgain(t *testing.T) {
 		{"session gone", "legacy", session(1), "echo", 2, 2, 2, "", 0},
 		{"session gone for good", "legacy", session(0), "echo", 2, 3, 3, client.KindUnavailable, 0},
 		{"400 after a call that ran", "legacy", bad(400, "no session")[:1], "echo", 1, 1, 2, client.KindInvalid, 0},
-		{"400 to the control question, too", "legacy", bad(400, "no session"), "echo", 2, 2, 3, "", 0},
-		{"400 with another text", "legacy", bad(400, "no list"), "echo", 1, 2, 3, client.KindInvalid, 0},
-		{"400, and no answer to the control question", "legacy", bad(500, "no session"), "echo", 1, 1, 2, client.KindInvalid, 0},
+		{"400 to the control question, too", "legacy", bad(400, "no session"), "echo", 2, 2, 4, "", 0},
+		{"400 with another text", "legacy", bad(400, "no list"), "echo", 1, 2, 4, client.KindInvalid, 0},
+		{"400, and another status with the same text", "legacy", bad(500, "no session"), "echo", 1, 2, 4, client.KindInvalid, 0},
+		{"400, and the control question comes too often", "legacy", bad(429, "no session"), "echo", 1, 1, 2, client.KindInvalid, 0},
 		{"400, modern", "modern", bad(400, "no session")[:1], "echo", 1, 1, 1, client.KindInvalid, 0},
 		{"unsupported version", "modern", version(1), "echo", 2, 2, 2, "", 0},
 		{"unsupported version for good", "modern", version(0), "echo", 2, 2, 2, "", -32022},
 		{"header mismatch", "modern", hint(1), "echo", 2, 1, 2, "", 0},
 		{"header mismatch for good", "modern", hint(0), "echo", 2, 1, 2, "", -32020},
-		{"legacy, a code that means a header mismatch in the other era", "legacy", own(-32020), "echo", 1, 1, 1, "", -32020},
-		{"legacy, a code that means an unsupported version there", "legacy", own(-32022), "echo", 1, 1, 1, "", -32022},
+		{"legacy, a code that means a header mismatch in the other era", "legacy", own(-32020), "echo", 1, 1, 2, "", -32020},
+		{"legacy, a code that means an unsupported version there", "legacy", own(-32022), "echo", 1, 1, 2, "", -32022},
 		{"cut off, legacy", "legacy", nil, "die", 1, 1, 1, client.KindLost, 0},
 		{"cut off, modern", "modern", nil, "die", 1, 1, 1, client.KindLost, 0},
-		{"500", "legacy", []upstreamtest.Rule{status("tools/call", 500, 1)}, "echo", 1, 1, 1, client.KindInvalid, 0},
+		{"500", "legacy", []upstreamtest.Rule{status("tools/call", 500, 1)}, "echo", 1, 1, 2, client.KindInvalid, 0},
 		{"503, modern", "modern", []upstreamtest.Rule{status("tools/call", 503, 1)}, "echo", 1, 1, 1, client.KindInvalid, 0},
-		{"the server's own error", "legacy", nil, "fail", 1, 1, 1, "", -32603},
+		{"the server's own error", "legacy", nil, "fail", 1, 1, 2, "", -32603},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

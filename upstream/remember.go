@@ -70,6 +70,15 @@ func (p *pool) recallLater() {
 	defer p.mu.Unlock()
 	if c.Stored && p.Catalog().Listed.IsZero() && !p.Catalog().SignIn && !p.closed {
 		p.publish(c)
+		p.expect(c)
+	}
+}
+
+// expect makes the dialer ask first in the era that the server of a stored catalog has proven. If the
+// server contradicts it twice, the dialer forgets it.
+func (p *pool) expect(c *Catalog) {
+	if c.proven {
+		p.dialer.Expect(c.Era)
 	}
 }
 
@@ -102,6 +111,7 @@ func (c *Catalog) text() []byte { return c.textWith(nil) }
 // textWith returns the text with the holders that have a second process.
 func (c *Catalog) textWith(second []string) []byte {
 	b := raw.AppendQuote([]byte(`{"v":`+storedVersion+`,"era":`), string(c.Era))
+	b = strconv.AppendBool(append(b, `,"proven":`...), c.proven)
 	b = strconv.AppendBool(append(b, `,"mirrors":`...), c.mirrors)
 	b = raw.AppendQuote(append(b, `,"protocol":`...), c.Version)
 	b = raw.AppendQuote(append(b, `,"instructions":`...), c.Instructions)
@@ -158,7 +168,7 @@ func parseCatalog(text []byte, depth, maxItems int, k *checking) (*Catalog, erro
 	if v, err := o.Get("v"); err != nil || string(v) != storedVersion {
 		return nil, errors.New("another version of Junction has written it")
 	}
-	c := &Catalog{Stored: true, mirrors: o.IsTrue("mirrors"), checking: k}
+	c := &Catalog{Stored: true, mirrors: o.IsTrue("mirrors"), proven: o.IsTrue("proven"), checking: k}
 	era, _ := o.String("era")
 	c.Era = client.Era(era)
 	c.Version, _ = o.String("protocol")

@@ -27,8 +27,9 @@ const (
 	// StateReady: calls can be made. Next: each other state; starting when a call found the
 	// connection broken.
 	StateReady
-	// StateDegraded: there is a connection, and the server answers neither calls nor pings over it. Calls
-	// are rejected. Next: ready, when the server answers; each other state.
+	// StateDegraded: there is a connection, and the server answers neither calls nor pings over it: calls
+	// are rejected. Or the server rejects the session, and gives no other one that works (suspect.go):
+	// calls are sent. Next: ready, when the server answers; each other state.
 	StateDegraded
 	// StateRetrying: the last attempt failed, or the conn ended. The next attempt comes by itself, and
 	// sooner when a call needs the server. Next: starting or closed.
@@ -82,7 +83,7 @@ type Status struct {
 	Stored  bool   // the tools are those that an earlier process has listed
 	Left    []LeftOut
 	Links   int
-	// links over which the server does not answer: see StateDegraded
+	// links over which the server does not work: see StateDegraded
 	Degraded int
 	// of links that some callers have for themselves, since the start of the upstream: those that failed
 	// or ended by themselves, and those that ended to make room for others
@@ -192,7 +193,8 @@ func stateAfter(err error) State {
 // token. It is false if the server rejects the token for lack of a scope.
 func signIn(err error) bool {
 	login, ok := errors.AsType[*LoginError](err)
-	return ok && !login.Lacks || errors.As(err, new(*SignInError))
+	need, user := errors.AsType[*SignInError](err)
+	return ok && !login.Lacks || user && !need.Lacks
 }
 
 // lookEvery is how often a link with a sign-in checks whether the user has signed in or out
@@ -201,18 +203,23 @@ const lookEvery = 5 * time.Second
 
 // An outcome is how an attempt to connect has failed, or how its conn has ended.
 type outcome struct {
-	state  State // until the next attempt
-	err    error
-	retry  time.Time // see Status
-	failed bool      // no conn was made
+	state        State // until the next attempt
+	err          error
+	retry        time.Time // see Status
+	failed       bool      // no conn was made
+	refusedUntil time.Time // see linkState
 }
 
 // outcomeOf decides about the end of connectAndServe, and returns the time until the next attempt.
 func (l *link) outcomeOf(lived time.Duration, err error, pause *pace.Backoff) (outcome, time.Duration) {
+	refused := refusedBy(err)
 	_, err = l.pool.lacking(err)
 	err = l.pool.shown(err)
 	// after the end of a working conn, calls wait for the next attempt
 	o := outcome{state: stateAfter(err), err: err, failed: lived == 0}
+	if o.failed && refused {
+		o.refusedUntil = time.Now().Add(refusedPause)
+	}
 	if lived > 30*time.Second {
 		pause.Reset()
 	}
@@ -233,7 +240,7 @@ func (o outcome) apply(s *linkState) bool {
 	if o.failed {
 		s.attempts++
 	}
-	s.state, s.conn, s.err, s.retry = o.state, nil, o.err, o.retry
+	s.state, s.conn, s.err, s.retry, s.refusedUntil = o.state, nil, o.err, o.retry, o.refusedUntil
 	return true
 }
 
@@ -279,6 +286,8 @@ func (p *pool) transitionTo(now linkState) transition {
 		t.status.Err, t.status.Advice = describe(now.err), restart(&p.connConfig)
 		if frozen, ok := errors.AsType[*frozenError](now.err); ok {
 			t.status.Err = frozen.reason()
+		} else {
+			t.status.Advice = sessionAdvice
 		}
 	case now.state.Failed():
 		t.status.Err, t.status.Advice, t.lost = describe(now.err), advice(now.err, p.name, &p.connConfig), true
@@ -286,7 +295,7 @@ func (p *pool) transitionTo(now linkState) transition {
 	t.first = now.state != StateStarting && !p.Tried()
 	// StateChanged is not called for pools of one user; a missing sign-in is not logged
 	changed := p.last != now.state && !p.closed
-	t.again = p.last == StateDegraded && now.state == StateReady
+	t.again = p.last == StateDegraded && now.state == StateReady && !now.another
 	t.told = changed && p.user == ""
 	t.logged = changed && p.user != "" && !signIn && now.state != StateStarting
 	return t

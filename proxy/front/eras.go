@@ -74,9 +74,9 @@ func (x *request) readAsModern(signs signs) {
 	given := header(h, "Mcp-Protocol-Version")
 	version, err := x.Meta.String(mcp.MetaKeyProtocolVersion)
 	switch {
-	case signs.header && !signs.version, signs.header && err == nil && legacyVersion(version):
+	case signs.header && !signs.version, signs.header && err == nil && client.IsLegacyVersion(version):
 		version = proxy.ModernVersion
-	case !signs.header && version == proxy.ModernVersion && (given == "" || legacyVersion(given)):
+	case !signs.header && version == proxy.ModernVersion && (given == "" || client.IsLegacyVersion(given)):
 	default:
 		return
 	}

@@ -58,7 +58,7 @@ func (f modernFront) check(x *request) error {
 	switch err := repeats(x.request.Header, "Mcp-Protocol-Version", version, false); {
 	case err != nil && given == "":
 		return mismatch("Mcp-Protocol-Version is missing%s", mixedHint)
-	case err != nil && legacyVersion(given):
+	case err != nil && client.IsLegacyVersion(given):
 		return mismatch("Mcp-Protocol-Version is %.100q, the body says %.100q%s", given, version, mixedHint)
 	case err != nil:
 		return err

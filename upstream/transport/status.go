@@ -31,8 +31,8 @@ type StatusError struct {
 	RetryAfter time.Duration    // 0 if absent
 	Challenge  []string         // WWW-Authenticate, unchanged
 	HasResult  bool             // the body is the result for our request, although the status is an error
+	Renewed    bool             // the request had a token that was renewed just before
 
-	session  *streamable // whose session the error doubts; nil for none
 	media    string
 	location *url.URL // of a redirect
 	circle   bool     // location is the requested URL
@@ -45,7 +45,7 @@ type StatusError struct {
 func (o *origin) status(t *trip, id jsonrpc.ID) (e *StatusError, err error) {
 	e = &StatusError{
 		Status: t.StatusCode, media: t.media(), RetryAfter: retryAfter(t.header()),
-		Challenge: t.header().Values("WWW-Authenticate"),
+		Challenge: t.header().Values("WWW-Authenticate"), Renewed: t.renewed,
 	}
 	if e.Status/100 == 3 {
 		if to := location(t); to != nil {
@@ -67,14 +67,14 @@ func (o *origin) status(t *trip, id jsonrpc.ID) (e *StatusError, err error) {
 	if err != nil {
 		return e, e
 	}
-	m, err := jsonrpc.Parse(text, o.depth)
+	m, err := jsonrpc.ParseSingle(text, o.depth)
 	switch {
 	case err != nil:
 	case isOther(&m, id):
 		return nil, o.misplaced(t, &m, id)
-	case m.Error != nil && (m.ID == id || m.ID == ""):
+	case m.Error != nil && answers(&m, id):
 		e.Message = &m
-	case m.IsResponse() && m.Error == nil && m.ID == id:
+	case m.Error == nil && answers(&m, id):
 		e.HasResult = e.Status/100 != 2
 	}
 	return e, e
@@ -90,22 +90,19 @@ func (o *origin) misplaced(t *trip, m *jsonrpc.Message, id jsonrpc.ID) error {
 // WantsOAuth reports whether the server referred to the metadata of its authorization server (RFC
 // 9728, section 5.1).
 func (e *StatusError) WantsOAuth() bool {
-	return e.Status == http.StatusUnauthorized && strings.Contains(strings.Join(e.Challenge, ","), "resource_metadata=")
+	c, _ := OfBearer(e.Challenge)
+	return e.Status == http.StatusUnauthorized && c.Parameters["resource_metadata"] != ""
 }
 
 // Lacks reports whether the server rejected the token because it lacks a scope (RFC 6750, section
 // 3.1), and returns the scopes that the request needs. They are safe in a command line; scopes with
 // other characters are omitted.
 func (e *StatusError) Lacks() (scopes []string, lacks bool) {
-	challenge := strings.Join(e.Challenge, ",")
-	if e.Status != http.StatusForbidden || !insufficient.MatchString(challenge) {
+	c, _ := OfBearer(e.Challenge)
+	if e.Status != http.StatusForbidden || !strings.EqualFold(c.Parameters["error"], "insufficient_scope") {
 		return nil, false
 	}
-	m := neededScopes.FindStringSubmatch(challenge)
-	if m == nil {
-		return nil, true
-	}
-	for _, scope := range strings.Fields(m[1]) {
+	for _, scope := range strings.Fields(c.Parameters["scope"]) {
 		if plainScope.MatchString(scope) && len(scopes) < mostScopes {
 			scopes = append(scopes, scope)
 		}
@@ -113,11 +110,7 @@ func (e *StatusError) Lacks() (scopes []string, lacks bool) {
 	return scopes, true
 }
 
-var (
-	insufficient = regexp.MustCompile(`(?i)(?:^|[\s,])error\s*=\s*"?insufficient_scope\b`)
-	neededScopes = regexp.MustCompile(`(?i)(?:^|[\s,])scope\s*=\s*"([^"]*)"`)
-	plainScope   = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:/@=+~-]{0,99}$`)
-)
+var plainScope = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:/@=+~-]{0,99}$`)
 
 // mostScopes is the most scopes that are read from a challenge.
 const mostScopes = 20
@@ -174,15 +167,6 @@ func (e *StatusError) RedirectsToSignIn() bool {
 }
 
 var signInPath = regexp.MustCompile(`(?i)(?:^|[/_.-])(?:log-?in|sign[_-]?in|sso|saml2?|oauth2?|authorize)(?:$|[/_.-])`)
-
-// DoubtsSession reports whether the server may have answered so because it does not have the session any
-// more. The request may also have been carried out. The owner of the transport finds out, by another
-// request in the session, and calls EndSession if the session has ended.
-func (e *StatusError) DoubtsSession() bool { return e.session != nil }
-
-// EndSession ends the transport of an error that doubts its session. It returns the error for a request
-// that the server has not carried out, because it did not have the session.
-func (e *StatusError) EndSession() error { return e.session.sessionGone(e) }
 
 // Same reports whether two answers have the same status and text.
 func (e *StatusError) Same(o *StatusError) bool {

@@ -137,6 +137,8 @@ var effects = map[string]effect{
 	"upstreams.*.auth.issuer":                 waits,
 	"upstreams.*.auth.authorization_endpoint": waits,
 	"upstreams.*.auth.token_endpoint":         waits,
+	"upstreams.*.auth.resource":               waits,
+	"upstreams.*.auth.params":                 waits,
 
 	"endpoints":             inside,
 	"endpoints.*":           inside,
