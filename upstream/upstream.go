@@ -396,6 +396,9 @@ func (e *Error) Public() string {
 	if own, ok := errors.AsType[*ownError](e.Err); ok {
 		return (&Error{e.Upstream, e.Kind, own.err}).Public() + "; " + own.hint()
 	}
+	if noise, ok := errors.AsType[*stdio.NoiseError](e.Err); ok {
+		return fmt.Sprintf("upstream %s: %s", e.Upstream, noise.Public())
+	}
 	if exit, ok := errors.AsType[*stdio.ExitError](e.Err); ok {
 		return fmt.Sprintf("upstream %s: %s", e.Upstream, exit.How)
 	}
@@ -407,7 +410,7 @@ func (e *Error) Clean(clean func(string) string) string {
 	if own, ok := errors.AsType[*ownError](e.Err); ok {
 		return (&Error{e.Upstream, e.Kind, own.err}).Clean(clean) + "; " + own.hint()
 	}
-	if _, ok := errors.AsType[*stdio.ExitError](e.Err); ok {
+	if errors.As(e.Err, new(*stdio.ExitError)) || errors.As(e.Err, new(*stdio.NoiseError)) {
 		return clean(e.Public())
 	}
 	return clean("upstream " + e.Upstream + ": " + transport.Clean(e.Err, clean))

@@ -32,6 +32,9 @@ func FailsControl(err error) bool {
 
 // suspiciousStatus is the table of HTTP statuses.
 func suspiciousStatus(e *transport.StatusError) bool {
+	if e.HasResult { // so the server has read the request, and has the session
+		return false
+	}
 	switch e.Status {
 	case http.StatusBadRequest, http.StatusGone:
 		return true

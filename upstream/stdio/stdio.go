@@ -81,6 +81,7 @@ type stdio struct {
 	left map[jsonrpc.ID]transport.Observer
 	many int // size of left at which the settled calls are dropped
 
+	output  output
 	spare   lineBuffers
 	waiters sync.Pool // of chan answer: empty, and no longer in calls
 
@@ -193,7 +194,7 @@ func (w *stdio) Call(ctx context.Context, req *transport.Request, _ func(*jsonrp
 		if a, ok := w.forget(req, c); ok {
 			return w.take(a, req)
 		}
-		return nil, context.Cause(ctx)
+		return nil, w.output.explain(context.Cause(ctx))
 	}
 }
 

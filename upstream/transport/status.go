@@ -30,6 +30,7 @@ type StatusError struct {
 	Message    *jsonrpc.Message // nil unless the body is a JSON-RPC error response with our id or without id
 	RetryAfter time.Duration    // 0 if absent
 	Challenge  []string         // WWW-Authenticate, unchanged
+	HasResult  bool             // the body is the result for our request, although the status is an error
 	Renewed    bool             // the request had a token that was renewed just before
 
 	media    string
@@ -73,6 +74,8 @@ func (o *origin) status(t *trip, id jsonrpc.ID) (e *StatusError, err error) {
 		return nil, o.misplaced(t, &m, id)
 	case m.Error != nil && answers(&m, id):
 		e.Message = &m
+	case m.Error == nil && answers(&m, id):
+		e.HasResult = e.Status/100 != 2
 	}
 	return e, e
 }
@@ -126,6 +129,8 @@ func (e *StatusError) text(clean func(string) string) string {
 		switch to := e.Location(); {
 		case e.circle:
 			return "the server redirects " + to + " to itself"
+		case e.RedirectsToSignIn():
+			return "the server redirects to " + to + ", which looks like a page for signing in with a browser"
 		case e.query: // without the query it is another address, perhaps a sign-in page
 			return "the server redirects to " + to + " with a query, which is not shown"
 		default:
@@ -135,6 +140,8 @@ func (e *StatusError) text(clean func(string) string) string {
 		text += " with " + line(e.media, clean) + " and no message"
 	case e.Status/100 == 2:
 		text += " and no message"
+	case e.HasResult:
+		return text + ", with a result in it"
 	}
 	words := e.reason(clean)
 	if words == "" {
@@ -152,6 +159,14 @@ func (e *StatusError) Location() string {
 	u := url.URL{Scheme: e.location.Scheme, Host: e.location.Host, Path: e.location.Path}
 	return u.String()
 }
+
+// RedirectsToSignIn reports whether the response is a redirect to a page for signing in, by the words
+// of its path.
+func (e *StatusError) RedirectsToSignIn() bool {
+	return e.location != nil && signInPath.MatchString(e.location.Path)
+}
+
+var signInPath = regexp.MustCompile(`(?i)(?:^|[/_.-])(?:log-?in|sign[_-]?in|sso|saml2?|oauth2?|authorize)(?:$|[/_.-])`)
 
 // Same reports whether two answers have the same status and text.
 func (e *StatusError) Same(o *StatusError) bool {
