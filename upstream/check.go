@@ -280,7 +280,8 @@ func adviceOfStatus(status *transport.StatusError, upstream string, c *Config) s
 			"permission"
 	case code == 401 && c.Auth.Mode == AuthNone:
 		return `the server requires authentication: set headers, such as Authorization: "Bearer ${TOKEN}", or ` +
-			"replace an expired token; if the server has an OAuth sign-in, run: " + shell.Join("junction", "login", upstream)
+			"replace an expired token; if the server has an OAuth sign-in, run: " +
+			shell.Join("junction", "login", upstream)
 	case code == 401 || code == 403:
 		return `the server requires authentication: set headers, such as Authorization: "Bearer ${TOKEN}", or ` +
 			"replace an expired token"
