@@ -339,6 +339,10 @@ func adviceOfStatus(status *transport.StatusError, upstream string, c *Config) s
 	case (code == 401 || code == 403) && set:
 		return "the server rejects the header Authorization: replace the token, which may have expired or lack a " +
 			"permission"
+	case code == 401 && c.Auth.Mode == AuthNone:
+		return `the server requires authentication: set headers, such as Authorization: "Bearer ${TOKEN}", or ` +
+			"replace an expired token; if the server has an OAuth sign-in, run: " +
+			shell.Join("junction", "login", upstream)
 	case code == 401 || code == 403:
 		return `the server requires authentication: set headers, such as Authorization: "Bearer ${TOKEN}", or ` +
 			"replace an expired token"

@@ -130,7 +130,7 @@ func TestCheckSaysWhatToDo(t *testing.T) {
 			"start handshake list ping", "", ""},
 		{"no listener", Config{URL: closed}, "handshake", "connection refused", "no server listens there"},
 		{"no host", Config{URL: "http://there-is-no-such-host.invalid"}, "handshake", "there-is-no-such-host.invalid", ""},
-		{"no credentials", Config{URL: answer(401, "text/plain", "who are you?")}, "handshake", "401 Unauthorized: who are you?", "the server requires authentication: set headers"},
+		{"no credentials", Config{URL: answer(401, "text/plain", "who are you?")}, "handshake", "401 Unauthorized: who are you?", "the server requires authentication: set headers, such as Authorization: \"Bearer ${TOKEN}\", or replace an expired token; if the server has an OAuth sign-in, run: junction login"},
 		{"another path", Config{URL: answer(404, "text/plain", "")}, "handshake", "404", "the path of url is probably wrong"},
 		{"out of order", Config{URL: answer(503, "text/plain", "")}, "handshake", "503", "the server failed"},
 		{"too many requests", Config{URL: answer(429, "text/plain", "slow down")}, "handshake", "429", "the server limits the rate of requests: Junction tries again by itself"},

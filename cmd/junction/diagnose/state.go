@@ -129,6 +129,9 @@ func (p *Proxy) statusOf(s *upstream.Status, tools int) UpstreamStatus {
 	if s.State == upstream.StateReady {
 		u.Note = cmp.Or(p.Trouble(s.Name), silent(s), unasked(s), reported(s, c, time.Now()))
 	}
+	if u.Note == "" {
+		u.Note = prose.Flat(p.Notes(s.Name))
+	}
 	if u.Lacks = p.Lacks(s.Name); len(u.Lacks) > 0 {
 		lacks := &upstream.LoginError{Upstream: s.Name, Lacks: true, Scopes: u.Lacks}
 		u.Note = "some calls fail: " + signInOf(p.File, s.Name, lacks.Error())
