@@ -1,0 +1,370 @@
+package oddities
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"junction/auth/authtest"
+	"junction/integration/harness"
+	"junction/integration/harness/process"
+)
+
+// odd is a row over one wire, behind Junction.
+type odd struct {
+	*row
+	wire   string
+	server *server
+	socket string // over stdio
+
+	signIn  error  // why the operator cannot sign in
+	state   string // as Junction reports it; "" is not known yet
+	why     string
+	decided chan struct{} // closed when state is
+}
+
+// name is that of the upstream.
+func (o *odd) name() string { return o.row.Name + "-" + o.wire }
+
+// entry is the upstream of the file.
+func (o *odd) entry(t testing.TB) string {
+	keys := fmt.Sprintf("url: %q", o.server.mcpURL())
+	if o.wire == wireStdio {
+		binary, err := os.Executable()
+		if err != nil {
+			t.Fatal(err)
+		}
+		keys = fmt.Sprintf("command: [%q, %q], env: {JUNCTION_ROLE: %s}", binary, o.socket, relayRole)
+	}
+	if o.SignIn != "" && !strings.Contains(o.Entry, "auth:") {
+		keys += ", auth: {mode: oauth}"
+	}
+	if o.Entry != "" {
+		keys += ", " + o.server.expand(o.Entry, &ask{}, "")
+	}
+	return fmt.Sprintf("  %s: {%s}\n", o.name(), keys)
+}
+
+// mustServe serves a row over one wire to one client.
+func mustServe(t testing.TB, r *row, wire string) *odd {
+	t.Helper()
+	o := &odd{row: r, wire: wire, decided: make(chan struct{})}
+	if wire == wireStdio {
+		o.server, o.socket = mustServeStdio(t, r)
+	} else {
+		o.server = mustServeHTTP(t, r)
+	}
+	return o
+}
+
+// TestOddities runs Junction over all rows, and compares it with the reference clients.
+func TestOddities(t *testing.T) {
+	defer harness.Computes(t)()
+	var all []*odd
+	dir := t.TempDir()
+	config := fmt.Sprintf("storage: { dsn: %q, key_file: %q }\ndefaults: { connect_timeout: 10s }\n"+
+		"outbound: { allow_private: [127.0.0.1/32] }\nupstreams:\n",
+		filepath.Join(dir, "junction.db"), filepath.Join(dir, "master.key"))
+	for _, r := range mustTable(t) {
+		for _, wire := range r.Wires {
+			o := mustServe(t, r, wire)
+			config += o.entry(t)
+			all = append(all, o)
+		}
+	}
+	p := harness.NewProgram(t)
+	p.MustConfigure(t, config)
+	signIn(t, p, all)
+	p.MustServe(t)
+	var watching sync.WaitGroup
+	watching.Go(func() { watch(t, p, all) })
+	for _, o := range all {
+		t.Run(o.name(), func(t *testing.T) {
+			did := o.junction(t, p)
+			t.Logf("Junction: %s", did)
+			if why := o.judge(did); why != "" {
+				t.Errorf("%s:%d: %s: %s", o.file, o.line, o.Story, why)
+			}
+		})
+	}
+	watching.Wait()
+}
+
+// signIn signs in to the servers with a sign-in, as the operator does before the program starts.
+func signIn(t *testing.T, p *harness.Program, all []*odd) {
+	t.Helper()
+	for _, o := range all {
+		if o.SignIn != "" {
+			o.signIn = login(t, p, o.name())
+		}
+	}
+}
+
+// authorizeURL is in what junction login prints.
+var authorizeURL = regexp.MustCompile(`(?m)^  (http\S+)$`)
+
+// login runs junction login, and goes where it sends the browser.
+func login(t *testing.T, p *harness.Program, name string) error {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), harness.Patience)
+	defer cancel()
+	args := []string{"login", name, "--no-browser", "--config", p.File()}
+	cmd := exec.CommandContext(ctx, harness.JunctionBinary(t), args...)
+	cmd.Env = append(process.OwnerOf(t).Environ(os.Environ()), p.Owner()...)
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var printed bytes.Buffer
+	pipe, out := io.Pipe()
+	cmd.Stdout, cmd.Stderr = authtest.Command(t, args, &printed, io.MultiWriter(&printed, out))
+	var browser sync.WaitGroup
+	browser.Go(func() {
+		defer in.Close()
+		lines := bufio.NewScanner(pipe)
+		for lines.Scan() {
+			if m := authorizeURL.FindStringSubmatch(lines.Text()); m != nil {
+				back, err := visit(ctx, m[1])
+				if err != nil {
+					back = err.Error()
+				}
+				fmt.Fprintln(in, back)
+				if err != nil {
+					cancel()
+				}
+			}
+		}
+	})
+	err = cmd.Run()
+	out.Close()
+	browser.Wait()
+	if err != nil {
+		lines := strings.Split(strings.TrimSpace(printed.String()), "\n")
+		return errors.New(lines[len(lines)-1])
+	}
+	return nil
+}
+
+// visit goes to a page that signs in without a person, and returns where it sends the browser.
+func visit(ctx context.Context, page string) (string, error) {
+	q, err := http.NewRequestWithContext(ctx, http.MethodGet, page, nil)
+	if err != nil {
+		return "", err
+	}
+	browser := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	resp, err := browser.Do(q)
+	if err != nil {
+		return "", err
+	}
+	defer resp.Body.Close()
+	back := resp.Header.Get("Location")
+	if back == "" {
+		return "", fmt.Errorf("the page answers %s", resp.Status)
+	}
+	return back, nil
+}
+
+// watch waits until the state of each upstream is known.
+func watch(t *testing.T, p *harness.Program, all []*odd) {
+	open := map[string]*odd{}
+	for _, o := range all {
+		open[o.name()] = o
+	}
+	again, enough := time.NewTicker(30*time.Millisecond), time.After(harness.Patience)
+	defer again.Stop()
+	var last harness.Report
+	decide := func(o *odd, u harness.UpstreamReport) {
+		o.state, o.why = u.State, u.Error
+		close(o.decided)
+		delete(open, u.Name)
+	}
+	for len(open) > 0 {
+		if r, err := report(p); err == nil {
+			last = r
+			for _, u := range last.Upstreams {
+				switch o := open[u.Name]; {
+				case o == nil, u.State == "starting", o.Later && u.State != "ready":
+				default:
+					decide(o, u)
+				}
+			}
+		}
+		select {
+		case <-again.C:
+		case <-t.Context().Done():
+			return
+		case <-p.Done:
+			return
+		case <-enough:
+			for _, u := range last.Upstreams {
+				if o := open[u.Name]; o != nil {
+					decide(o, u)
+				}
+			}
+			return
+		}
+	}
+}
+
+func report(p *harness.Program) (r harness.Report, err error) {
+	resp, err := http.Get(p.Admin + "/readyz")
+	if err != nil {
+		return r, err
+	}
+	defer resp.Body.Close()
+	return r, json.NewDecoder(resp.Body).Decode(&r)
+}
+
+// junction lists and calls through Junction, with a client of each era.
+func (o *odd) junction(t *testing.T, p *harness.Program) outcome {
+	t.Helper()
+	if o.signIn != nil {
+		return o.failed(o.signIn.Error())
+	}
+	select {
+	case <-o.decided:
+	case <-p.Done:
+		t.Fatal("junction has ended")
+	}
+	if o.state != "ready" {
+		return o.failed(o.state + ": " + o.why)
+	}
+	var all []outcome
+	for _, era := range harness.BothEras() {
+		did, err := o.through(harness.MustCaller(t, p.URL+"/"+o.name(), era))
+		if err != nil {
+			return o.failed(err.Error())
+		}
+		all = append(all, did.outcome())
+	}
+	if all[0] != all[1] {
+		return o.failed(fmt.Sprintf("clients of the eras differ: %q", all))
+	}
+	return all[0]
+}
+
+// failed is the outcome of a client that failed. Addresses of this run become words.
+func (o *odd) failed(why string) outcome {
+	for word, url := range o.server.origin {
+		why = strings.ReplaceAll(why, url, "$"+word)
+		why = strings.ReplaceAll(why, strings.TrimPrefix(url, "http://"), "%"+word)
+	}
+	return outcome(fails + ": " + why)
+}
+
+// done is what a client has got of a server.
+type done struct {
+	Tools   []string `json:"tools"`
+	Answers []string `json:"answers"`
+	Error   string   `json:"error"`
+}
+
+// outcome compares it with that of a server without faults.
+func (d done) outcome() outcome {
+	tools, answers := strings.Join(slices.Sorted(slices.Values(d.Tools)), " "), strings.Join(slices.Compact(d.Answers), "; ")
+	switch {
+	case d.Error != "":
+		return outcome(fails + ": " + d.Error)
+	case tools == "echo" && answers == "hello":
+		return works
+	}
+	return outcome(fmt.Sprintf("%s: %s: %s", works, cmp.Or(tools, "no tools"), answers))
+}
+
+// through lists and calls as one client of Junction.
+func (o *odd) through(c *harness.Caller) (d done, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), harness.Patience)
+	defer cancel()
+	list, err := c.Do(ctx, "tools/list", "", "", "")
+	if err != nil {
+		return d, err
+	}
+	var page struct {
+		Result struct{ Tools []struct{ Name string } }
+	}
+	if err := json.Unmarshal([]byte(list.Answer), &page); err != nil {
+		return d, fmt.Errorf("tools/list: %w: %s", err, list.Answer)
+	}
+	for _, tool := range page.Result.Tools {
+		d.Tools = append(d.Tools, tool.Name)
+	}
+	if len(d.Tools) == 0 {
+		return d, nil
+	}
+	// A server that has lost its session works again a moment later.
+	moment := harness.Patience
+	if o.Open != "" || o.Junction == fails {
+		moment = time.Second
+	}
+	enough, again := time.After(moment), time.NewTicker(20*time.Millisecond)
+	defer again.Stop()
+	for range o.Calls {
+		text, err := call(ctx, c, d.Tools[0])
+		for ; err != nil && o.Again; text, err = call(ctx, c, d.Tools[0]) {
+			select {
+			case <-again.C:
+				continue
+			case <-enough:
+			}
+			break
+		}
+		if err != nil {
+			return d, err
+		}
+		d.Answers = append(d.Answers, text)
+	}
+	return d, nil
+}
+
+// call calls a tool. The answer of a tool that fails begins with error.
+func call(ctx context.Context, c *harness.Caller, tool string) (string, error) {
+	x, err := c.Call(ctx, tool, "{}")
+	if err != nil {
+		return "", err
+	}
+	var answer struct {
+		Result *struct {
+			Content []struct{ Text string }
+			IsError bool
+		}
+		Error struct{ Message string }
+	}
+	if err := json.Unmarshal([]byte(x.Answer), &answer); err != nil {
+		return "", fmt.Errorf("tools/call: %w: %s", err, x.Answer)
+	}
+	if answer.Result == nil {
+		return "", errors.New(answer.Error.Message)
+	}
+	text := ""
+	for _, c := range answer.Result.Content {
+		text += c.Text
+	}
+	if answer.Result.IsError {
+		text = "error: " + text
+	}
+	return text, nil
+}
+
+// abbreviated is a reason in one short line.
+func abbreviated(text string) string {
+	text = strings.Join(strings.Fields(text), " ")
+	if runes := []rune(text); len(runes) > 110 {
+		text = string(runes[:110]) + "…"
+	}
+	return text
+}
