@@ -22,6 +22,9 @@ const sdk =
         ...(await import("@modelcontextprotocol/sdk/client/auth.js")),
       };
 
+// Standard output is for lines alone.
+console.log = console.debug = console.info = console.error;
+
 const limit = { timeout: 5000 };
 
 // provider keeps what a sign-in gives. It visits the page itself, which sends it back at once.
@@ -127,7 +130,10 @@ async function tried(server) {
   return found;
 }
 
+// endless is what is printed of a server that keeps a client longer than all limits above.
+const endless = () => new Promise((resolve) => setTimeout(() => resolve({ tools: [], answers: [], error: "it has no end" }), 20000).unref());
+
 for await (const line of createInterface({ input: process.stdin })) {
-  process.stdout.write(`${JSON.stringify(await tried(JSON.parse(line)))}\n`);
+  process.stdout.write(`${JSON.stringify(await Promise.race([tried(JSON.parse(line)), endless()]))}\n`);
 }
 process.exit(0);

@@ -16,9 +16,9 @@ import (
 
 // mustServeHTTP serves a row for one client. The server has three origins: url has MCP at /mcp, as
 // has the authorization server if it is apart, and other is anybody's.
-func mustServeHTTP(t testing.TB, r *row) *server {
+func mustServeHTTP(t testing.TB, r *row, kind string) *server {
 	t.Helper()
-	s := newServer(r)
+	s := newServer(r, kind)
 	for _, word := range []string{"url", "as", "other"} {
 		ts := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) { s.serve(w, q, word) }))
 		s.origin[word] = ts.URL
@@ -75,9 +75,13 @@ func (s *server) serve(w http.ResponseWriter, q *http.Request, word string) {
 	if _, err := io.WriteString(w, body); err != nil {
 		return
 	}
-	if p.then == "close" {
+	switch p.then {
+	case "close":
 		_ = http.NewResponseController(w).Flush() // the client may be gone
 		panic(http.ErrAbortHandler)
+	case "linger":
+		_ = http.NewResponseController(w).Flush()
+		<-q.Context().Done()
 	}
 }
 

@@ -28,6 +28,7 @@ import (
 // odd is a row over one wire, behind Junction.
 type odd struct {
 	*row
+	number int // of the upstream
 	wire   string
 	server *server
 	socket string // over stdio
@@ -38,8 +39,11 @@ type odd struct {
 	decided chan struct{} // closed when state is
 }
 
-// name is that of the upstream.
-func (o *odd) name() string { return o.row.Name + "-" + o.wire }
+// title tells the row, the kind of server and the wire.
+func (o *odd) title() string { return o.row.Name + "-" + o.server.kind + "-" + o.wire }
+
+// name is that of the upstream, which has at most 32 characters.
+func (o *odd) name() string { return fmt.Sprintf("odd-%d", o.number) }
 
 // entry is the upstream of the file.
 func (o *odd) entry(t testing.TB) string {
@@ -61,15 +65,26 @@ func (o *odd) entry(t testing.TB) string {
 }
 
 // mustServe serves a row over one wire to one client.
-func mustServe(t testing.TB, r *row, wire string) *odd {
+func mustServe(t testing.TB, r *row, kind, wire string) *odd {
 	t.Helper()
 	o := &odd{row: r, wire: wire, decided: make(chan struct{})}
 	if wire == wireStdio {
-		o.server, o.socket = mustServeStdio(t, r)
+		o.server, o.socket = mustServeStdio(t, r, kind)
 	} else {
-		o.server = mustServeHTTP(t, r)
+		o.server = mustServeHTTP(t, r, kind)
 	}
 	return o
+}
+
+// mustServeAll serves a row to one client: each kind of server over each wire.
+func mustServeAll(t testing.TB, r *row) (all []*odd) {
+	t.Helper()
+	for _, kind := range r.Servers {
+		for _, wire := range r.Wires {
+			all = append(all, mustServe(t, r, kind, wire))
+		}
+	}
+	return all
 }
 
 // TestOddities runs Junction over all rows, and compares it with the reference clients.
@@ -81,8 +96,8 @@ func TestOddities(t *testing.T) {
 		"outbound: { allow_private: [127.0.0.1/32] }\nupstreams:\n",
 		filepath.Join(dir, "junction.db"), filepath.Join(dir, "master.key"))
 	for _, r := range mustTable(t) {
-		for _, wire := range r.Wires {
-			o := mustServe(t, r, wire)
+		for _, o := range mustServeAll(t, r) {
+			o.number = len(all) + 1
 			config += o.entry(t)
 			all = append(all, o)
 		}
@@ -93,15 +108,18 @@ func TestOddities(t *testing.T) {
 	p.MustServe(t)
 	var watching sync.WaitGroup
 	watching.Go(func() { watch(t, p, all) })
-	for _, o := range all {
-		t.Run(o.name(), func(t *testing.T) {
-			did := o.junction(t, p)
-			t.Logf("Junction: %s", did)
-			if why := o.judge(did); why != "" {
-				t.Errorf("%s:%d: %s: %s", o.file, o.line, o.Story, why)
-			}
-		})
-	}
+	t.Run("rows", func(t *testing.T) {
+		for _, o := range all {
+			t.Run(o.title(), func(t *testing.T) {
+				t.Parallel()
+				did := o.junction(t, p)
+				t.Logf("%s: Junction %s", o.title(), did)
+				if why := o.judge(did); why != "" {
+					t.Errorf("%s:%d: %s: %s", o.file, o.line, o.Story, why)
+				}
+			})
+		}
+	})
 	watching.Wait()
 }
 
@@ -307,7 +325,7 @@ func (o *odd) through(c *harness.Caller) (d done, err error) {
 		return d, nil
 	}
 	// A server that has lost its session works again a moment later.
-	moment := harness.Patience
+	moment := harness.Promptly
 	if o.Open != "" || o.Junction == fails {
 		moment = time.Second
 	}

@@ -33,11 +33,11 @@ type rule struct {
 	Before  []string          `yaml:"before"` // messages before the answer, or lines
 	Stderr  string            `yaml:"stderr"`
 	// Then follows: lose forgets all sessions; close ends the connection or the process, after the
-	// answer; cut does so without an answer; hang never answers.
+	// answer; cut does so without an answer; hang never answers; linger keeps the response open.
 	Then string `yaml:"then"`
 }
 
-var thens = []string{"", "lose", "close", "cut", "hang"}
+var thens = []string{"", "lose", "close", "cut", "hang", "linger"}
 
 // mistake says what is wrong with a rule; "" if nothing is.
 func (r *rule) mistake() string {
@@ -143,6 +143,7 @@ type reply struct {
 // server is a server of a row, for one client.
 type server struct {
 	row    *row
+	kind   string            // of row.Servers
 	origin map[string]string // by its word: url, as, other
 
 	mu       sync.Mutex
@@ -151,8 +152,8 @@ type server struct {
 	grants   *grants
 }
 
-func newServer(r *row) *server {
-	return &server{row: r, origin: map[string]string{}, asked: map[string]int{}, sessions: map[string]bool{},
+func newServer(r *row, kind string) *server {
+	return &server{row: r, kind: kind, origin: map[string]string{}, asked: map[string]int{}, sessions: map[string]bool{},
 		grants: newGrants()}
 }
 
@@ -265,7 +266,7 @@ func (s *server) completed(a *ask, result string) string {
 
 // speaksModern reports whether a request gets the answer of the modern era.
 func (s *server) speaksModern(a *ask) bool {
-	return s.row.Server == "modern" || s.row.Server == "both" && a.modern
+	return s.kind == "modern" || s.kind == "both" && a.modern
 }
 
 // base returns the answer of a server without faults.

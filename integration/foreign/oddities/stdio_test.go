@@ -52,9 +52,9 @@ func relay(args []string) error {
 }
 
 // mustServeStdio serves a row for one client, and returns the path of the socket for the relay.
-func mustServeStdio(t testing.TB, r *row) (s *server, socket string) {
+func mustServeStdio(t testing.TB, r *row, kind string) (s *server, socket string) {
 	t.Helper()
-	s, socket = newServer(r), filepath.Join(t.TempDir(), "s")
+	s, socket = newServer(r, kind), filepath.Join(t.TempDir(), "s")
 	l, err := net.Listen("unix", socket)
 	if err != nil {
 		t.Fatal(err)

@@ -15,10 +15,10 @@ import (
 
 // row is an odd server.
 type row struct {
-	Name   string   `yaml:"row"`
-	Story  string   `yaml:"story"`
-	Server string   `yaml:"server"` // which base answers, if no rule of the script does
-	Wires  []string `yaml:"wires"`
+	Name    string   `yaml:"row"`
+	Story   string   `yaml:"story"`
+	Servers []string `yaml:"servers"` // which kinds of server answer what no rule answers
+	Wires   []string `yaml:"wires"`
 	// Sessionless is a legacy server that gives no session.
 	Sessionless bool `yaml:"sessionless"`
 	// SignIn is where the authorization server is: "" is nowhere, here is the server's own origin, apart
@@ -41,6 +41,8 @@ type row struct {
 	TypeScript2 string `yaml:"typescript-2"`
 	Python      string `yaml:"python"`
 
+	// Want is the answer that Junction must give, if it is not that of any reference client.
+	Want string `yaml:"want"`
 	// Junction is works or fails. Says is a part of the reason that it gives.
 	Junction string `yaml:"junction"`
 	Says     string `yaml:"says"`
@@ -130,8 +132,8 @@ func (r *row) mistake() string {
 		return "the name is not of the form " + rowName.String()
 	case r.Story == "":
 		return "it has no story"
-	case unknown(bases, r.Server):
-		return fmt.Sprintf("server is none of %q", bases)
+	case len(r.Servers) == 0 || unknown(bases, r.Servers...):
+		return fmt.Sprintf("servers are not of %q", bases)
 	case len(r.Wires) == 0 || unknown(wires, r.Wires...):
 		return fmt.Sprintf("wires are not of %q", wires)
 	case unknown([]string{"", "here", "apart"}, r.SignIn):
@@ -161,6 +163,9 @@ func (r *row) judge(did outcome) string {
 		case o.works():
 			good = append(good, string(o))
 		}
+	}
+	if r.Want != "" {
+		good = []string{r.Want}
 	}
 	asGood := did.works() && (len(good) == 0 || slices.Contains(good, string(did)))
 	switch {
