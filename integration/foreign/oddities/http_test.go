@@ -45,7 +45,7 @@ func (s *server) serve(w http.ResponseWriter, q *http.Request, word string) {
 		header[name] = values
 	}
 	body := p.message
-	if body != "" && header.Get("Content-Type") == "" {
+	if _, set := header["Content-Type"]; body != "" && !set {
 		header.Set("Content-Type", "application/json")
 	}
 	if len(p.before) > 0 && p.body == nil {
@@ -88,7 +88,7 @@ func (s *server) serve(w http.ResponseWriter, q *http.Request, word string) {
 // askOf makes an ask of a request. A POST request to the path of MCP has a message.
 func (s *server) askOf(q *http.Request, word string, text []byte) *ask {
 	var a *ask
-	if isMCP := word == "url" && q.URL.Path == "/mcp"; isMCP && q.Method == http.MethodPost {
+	if isMCP := word == "url" && strings.TrimSuffix(q.URL.Path, "/") == "/mcp"; isMCP && q.Method == http.MethodPost {
 		a, _ = read(text)
 	} else if isMCP {
 		a = &ask{on: []string{q.Method}}
@@ -105,6 +105,7 @@ func (s *server) askOf(q *http.Request, word string, text []byte) *ask {
 	}
 	a.session = q.Header.Get("Mcp-Session-Id")
 	a.values["wire"], a.values["origin"], a.values["path"], a.values["method"] = wireHTTP, word, q.URL.Path, q.Method
+	a.values["query"] = q.URL.RawQuery
 	a.values["token"] = strings.TrimPrefix(q.Header.Get("Authorization"), "Bearer ")
 	a.values["signed-in"] = map[bool]string{true: "yes", false: "no"}[s.grants.good(a.values["token"])]
 	for name := range q.Header {

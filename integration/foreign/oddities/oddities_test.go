@@ -15,6 +15,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -36,6 +37,7 @@ type odd struct {
 	signIn  error  // why the operator cannot sign in
 	state   string // as Junction reports it; "" is not known yet
 	why     string
+	lists   bool          // Junction has read a list with tools
 	decided chan struct{} // closed when state is
 }
 
@@ -57,6 +59,9 @@ func (o *odd) entry(t testing.TB) string {
 	}
 	if o.SignIn != "" && !strings.Contains(o.Entry, "auth:") {
 		keys += ", auth: {mode: oauth}"
+	}
+	if o.Open != "" { // it does not keep the test waiting
+		keys += ", timeout: 1s, connect_timeout: 3s"
 	}
 	if o.Entry != "" {
 		keys += ", " + o.server.expand(o.Entry, &ask{}, "")
@@ -92,7 +97,7 @@ func TestOddities(t *testing.T) {
 	defer harness.Computes(t)()
 	var all []*odd
 	dir := t.TempDir()
-	config := fmt.Sprintf("storage: { dsn: %q, key_file: %q }\ndefaults: { connect_timeout: 10s }\n"+
+	config := fmt.Sprintf("storage: { dsn: %q, key_file: %q }\ndefaults: { timeout: 10s, connect_timeout: 10s }\n"+
 		"outbound: { allow_private: [127.0.0.1/32] }\nupstreams:\n",
 		filepath.Join(dir, "junction.db"), filepath.Join(dir, "master.key"))
 	for _, r := range mustTable(t) {
@@ -102,12 +107,14 @@ func TestOddities(t *testing.T) {
 			all = append(all, o)
 		}
 	}
-	p := harness.NewProgram(t)
+	p, first := harness.NewProgram(t), &states{open: map[string]*odd{}}
+	for _, o := range all {
+		first.open[o.name()] = o
+	}
+	p.Stderr.Copy(first)
 	p.MustConfigure(t, config)
 	signIn(t, p, all)
 	p.MustServe(t)
-	var watching sync.WaitGroup
-	watching.Go(func() { watch(t, p, all) })
 	t.Run("rows", func(t *testing.T) {
 		for _, o := range all {
 			t.Run(o.title(), func(t *testing.T) {
@@ -120,7 +127,6 @@ func TestOddities(t *testing.T) {
 			})
 		}
 	})
-	watching.Wait()
 }
 
 // signIn signs in to the servers with a sign-in, as the operator does before the program starts.
@@ -197,55 +203,51 @@ func visit(ctx context.Context, page string) (string, error) {
 	return back, nil
 }
 
-// watch waits until the state of each upstream is known.
-func watch(t *testing.T, p *harness.Program, all []*odd) {
-	open := map[string]*odd{}
-	for _, o := range all {
-		open[o.name()] = o
-	}
-	again, enough := time.NewTicker(30*time.Millisecond), time.After(harness.Patience)
-	defer again.Stop()
-	var last harness.Report
-	decide := func(o *odd, u harness.UpstreamReport) {
-		o.state, o.why = u.State, u.Error
-		close(o.decided)
-		delete(open, u.Name)
-	}
-	for len(open) > 0 {
-		if r, err := report(p); err == nil {
-			last = r
-			for _, u := range last.Upstreams {
-				switch o := open[u.Name]; {
-				case o == nil, u.State == "starting", o.Later && u.State != "ready":
-				default:
-					decide(o, u)
-				}
-			}
+// states is a writer of the log of Junction, which tells the first state of each upstream: the first
+// attempt to connect counts.
+type states struct {
+	mu   sync.Mutex
+	part []byte          // of a line
+	open map[string]*odd // whose state is not known
+}
+
+// stateLine is a line of the log.
+var stateLine = regexp.MustCompile(` msg="upstream [^"]*" upstream=(odd-\d+) state=("[^"]*"|\S+)` +
+	`(?: tools=(\d+))?(?:.* error=(".*"|\S+))?`)
+
+func (s *states) Write(text []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.part = append(s.part, text...)
+	for {
+		line, rest, whole := bytes.Cut(s.part, []byte("\n"))
+		if !whole {
+			return len(text), nil
 		}
-		select {
-		case <-again.C:
-		case <-t.Context().Done():
-			return
-		case <-p.Done:
-			return
-		case <-enough:
-			for _, u := range last.Upstreams {
-				if o := open[u.Name]; o != nil {
-					decide(o, u)
-				}
-			}
-			return
+		s.part = rest
+		if m := stateLine.FindSubmatch(line); m != nil {
+			s.decide(m)
 		}
 	}
 }
 
-func report(p *harness.Program) (r harness.Report, err error) {
-	resp, err := http.Get(p.Admin + "/readyz")
-	if err != nil {
-		return r, err
+// decide keeps the first state of an upstream that has ended its attempt.
+func (s *states) decide(m [][]byte) {
+	o, state := s.open[string(m[1])], unquoted(m[2])
+	if o == nil || state == "starting" || o.Later && state != "ready" {
+		return
 	}
-	defer resp.Body.Close()
-	return r, json.NewDecoder(resp.Body).Decode(&r)
+	o.state, o.why, o.lists = state, unquoted(m[4]), len(m[3]) > 0 && string(m[3]) != "0"
+	close(o.decided)
+	delete(s.open, o.name())
+}
+
+// unquoted is a value of the log.
+func unquoted(value []byte) string {
+	if text, err := strconv.Unquote(string(value)); err == nil {
+		return text
+	}
+	return string(value)
 }
 
 // junction lists and calls through Junction, with a client of each era.
@@ -258,6 +260,8 @@ func (o *odd) junction(t *testing.T, p *harness.Program) outcome {
 	case <-o.decided:
 	case <-p.Done:
 		t.Fatal("junction has ended")
+	case <-harness.Patient(t).Done():
+		return o.failed("no attempt to connect has ended")
 	}
 	if o.state != "ready" {
 		return o.failed(o.state + ": " + o.why)
@@ -308,29 +312,25 @@ func (d done) outcome() outcome {
 func (o *odd) through(c *harness.Caller) (d done, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), harness.Patience)
 	defer cancel()
-	list, err := c.Do(ctx, "tools/list", "", "", "")
-	if err != nil {
+	again := time.NewTicker(20 * time.Millisecond)
+	defer again.Stop()
+	// The list is offered a moment after it was read.
+	for d.Tools, err = listed(ctx, c); err == nil && len(d.Tools) == 0 && o.lists; d.Tools, err = listed(ctx, c) {
+		select {
+		case <-again.C:
+		case <-ctx.Done():
+			return d, ctx.Err()
+		}
+	}
+	if err != nil || len(d.Tools) == 0 {
 		return d, err
-	}
-	var page struct {
-		Result struct{ Tools []struct{ Name string } }
-	}
-	if err := json.Unmarshal([]byte(list.Answer), &page); err != nil {
-		return d, fmt.Errorf("tools/list: %w: %s", err, list.Answer)
-	}
-	for _, tool := range page.Result.Tools {
-		d.Tools = append(d.Tools, tool.Name)
-	}
-	if len(d.Tools) == 0 {
-		return d, nil
 	}
 	// A server that has lost its session works again a moment later.
 	moment := harness.Promptly
 	if o.Open != "" || o.Junction == fails {
 		moment = time.Second
 	}
-	enough, again := time.After(moment), time.NewTicker(20*time.Millisecond)
-	defer again.Stop()
+	enough := time.After(moment)
 	for range o.Calls {
 		text, err := call(ctx, c, d.Tools[0])
 		for ; err != nil && o.Again; text, err = call(ctx, c, d.Tools[0]) {
@@ -347,6 +347,24 @@ func (o *odd) through(c *harness.Caller) (d done, err error) {
 		d.Answers = append(d.Answers, text)
 	}
 	return d, nil
+}
+
+// listed lists the tools.
+func listed(ctx context.Context, c *harness.Caller) (tools []string, err error) {
+	list, err := c.Do(ctx, "tools/list", "", "", "")
+	if err != nil {
+		return nil, err
+	}
+	var page struct {
+		Result struct{ Tools []struct{ Name string } }
+	}
+	if err := json.Unmarshal([]byte(list.Answer), &page); err != nil {
+		return nil, fmt.Errorf("tools/list: %w: %s", err, list.Answer)
+	}
+	for _, tool := range page.Result.Tools {
+		tools = append(tools, tool.Name)
+	}
+	return tools, nil
 }
 
 // call calls a tool. The answer of a tool that fails begins with error.

@@ -162,7 +162,7 @@ const echo = `{"name":"echo","inputSchema":{"type":"object"}}`
 
 // expand replaces the words of a script.
 func (s *server) expand(text string, a *ask, answer string) string {
-	pairs := []string{"$answer", answer, "$echo", echo, "$id", string(a.id), "$state", a.values["state"],
+	pairs := []string{"$12000", strings.Repeat("a", 12000), "%ff", "\xff", "$answer", answer, "$echo", echo, "$id", string(a.id), "$state", a.values["state"],
 		"$redirect", a.values["redirect"]}
 	for _, word := range slices.Sorted(maps.Keys(s.origin)) {
 		pairs = append(pairs, "$"+word, s.origin[word], "%"+word, strings.TrimPrefix(s.origin[word], "http://"))
@@ -228,8 +228,8 @@ func (s *server) apply(r *rule, a *ask, p *reply) {
 		p.message = ""
 	}
 	for name, value := range r.Headers {
-		if p.headers.Del(name); value != "" {
-			p.headers.Set(name, s.expand(value, a, answer))
+		if p.headers.Set(name, s.expand(value, a, answer)); value == "" {
+			p.headers[http.CanonicalHeaderKey(name)] = nil
 		}
 	}
 	for _, text := range r.Before {

@@ -19,7 +19,7 @@ const relayRole = "oddity"
 
 // written is one line of the relay: what the process writes, or that it ends.
 type written struct {
-	Out  string `json:"out,omitempty"`
+	Out  []byte `json:"out,omitempty"`
 	Err  string `json:"err,omitempty"`
 	Ends bool   `json:"ends,omitempty"`
 }
@@ -45,7 +45,7 @@ func relay(args []string) error {
 		if _, err := io.WriteString(os.Stderr, w.Err); err != nil {
 			return err
 		}
-		if _, err := io.WriteString(os.Stdout, w.Out); err != nil {
+		if _, err := os.Stdout.Write(w.Out); err != nil {
 			return err
 		}
 	}
@@ -114,5 +114,5 @@ func (s *server) say(out *json.Encoder, a *ask) bool {
 	case p.message != "":
 		text += p.message + "\n"
 	}
-	return out.Encode(written{Out: text, Err: p.stderr, Ends: p.then == "close"}) == nil && p.then != "close"
+	return out.Encode(written{Out: []byte(text), Err: p.stderr, Ends: p.then == "close"}) == nil && p.then != "close"
 }
