@@ -1,17 +1,13 @@
 package oddities
 
 import (
-	"bufio"
 	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -21,9 +17,7 @@ import (
 	"testing"
 	"time"
 
-	"junction/auth/authtest"
 	"junction/integration/harness"
-	"junction/integration/harness/process"
 )
 
 // odd is a row over one wire, behind Junction.
@@ -127,80 +121,6 @@ func TestOddities(t *testing.T) {
 			})
 		}
 	})
-}
-
-// signIn signs in to the servers with a sign-in, as the operator does before the program starts.
-func signIn(t *testing.T, p *harness.Program, all []*odd) {
-	t.Helper()
-	for _, o := range all {
-		if o.SignIn != "" {
-			o.signIn = login(t, p, o.name())
-		}
-	}
-}
-
-// authorizeURL is in what junction login prints.
-var authorizeURL = regexp.MustCompile(`(?m)^  (http\S+)$`)
-
-// login runs junction login, and goes where it sends the browser.
-func login(t *testing.T, p *harness.Program, name string) error {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), harness.Patience)
-	defer cancel()
-	args := []string{"login", name, "--no-browser", "--config", p.File()}
-	cmd := exec.CommandContext(ctx, harness.JunctionBinary(t), args...)
-	cmd.Env = append(process.OwnerOf(t).Environ(os.Environ()), p.Owner()...)
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	var printed bytes.Buffer
-	pipe, out := io.Pipe()
-	cmd.Stdout, cmd.Stderr = authtest.Command(t, args, &printed, io.MultiWriter(&printed, out))
-	var browser sync.WaitGroup
-	browser.Go(func() {
-		defer in.Close()
-		lines := bufio.NewScanner(pipe)
-		for lines.Scan() {
-			if m := authorizeURL.FindStringSubmatch(lines.Text()); m != nil {
-				back, err := visit(ctx, m[1])
-				if err != nil {
-					back = err.Error()
-				}
-				fmt.Fprintln(in, back)
-				if err != nil {
-					cancel()
-				}
-			}
-		}
-	})
-	err = cmd.Run()
-	out.Close()
-	browser.Wait()
-	if err != nil {
-		lines := strings.Split(strings.TrimSpace(printed.String()), "\n")
-		return errors.New(lines[len(lines)-1])
-	}
-	return nil
-}
-
-// visit goes to a page that signs in without a person, and returns where it sends the browser.
-func visit(ctx context.Context, page string) (string, error) {
-	q, err := http.NewRequestWithContext(ctx, http.MethodGet, page, nil)
-	if err != nil {
-		return "", err
-	}
-	browser := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
-	resp, err := browser.Do(q)
-	if err != nil {
-		return "", err
-	}
-	defer resp.Body.Close()
-	back := resp.Header.Get("Location")
-	if back == "" {
-		return "", fmt.Errorf("the page answers %s", resp.Status)
-	}
-	return back, nil
 }
 
 // states is a writer of the log of Junction, which tells the first state of each upstream: the first

@@ -163,7 +163,7 @@ const echo = `{"name":"echo","inputSchema":{"type":"object"}}`
 // expand replaces the words of a script.
 func (s *server) expand(text string, a *ask, answer string) string {
 	pairs := []string{"$12000", strings.Repeat("a", 12000), "%ff", "\xff", "$answer", answer, "$echo", echo, "$id", string(a.id), "$state", a.values["state"],
-		"$redirect", a.values["redirect"]}
+		"$redirect", a.values["redirect"], "$code", a.values["code"], "$token", a.values["granted"]}
 	for _, word := range slices.Sorted(maps.Keys(s.origin)) {
 		pairs = append(pairs, "$"+word, s.origin[word], "%"+word, strings.TrimPrefix(s.origin[word], "http://"))
 	}
@@ -200,7 +200,7 @@ func (s *server) matches(r *rule, a *ask) bool {
 	}
 	for name, want := range r.When {
 		not := strings.HasPrefix(want, "!")
-		if (a.values[name] == strings.TrimPrefix(want, "!")) == not {
+		if (a.values[name] == s.expand(strings.TrimPrefix(want, "!"), a, "")) == not {
 			return false
 		}
 	}
@@ -283,7 +283,7 @@ func (s *server) base(a *ask, lost bool) *reply {
 	switch {
 	case a.method == "":
 		return s.plain(a, p)
-	case s.row.SignIn != "" && !s.grants.good(a.values["token"]):
+	case s.row.SignIn != "" && !slices.Contains(s.row.OpenTo, a.method) && !s.grants.good(a.values["token"]):
 		p.headers.Set("WWW-Authenticate",
 			`Bearer resource_metadata="`+s.origin["url"]+`/.well-known/oauth-protected-resource/mcp"`)
 		return failure(http.StatusUnauthorized, -32000, "Unauthorized")

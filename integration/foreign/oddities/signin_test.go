@@ -23,6 +23,7 @@ type grants struct {
 }
 
 func newGrants() *grants {
+	authtest.Secret("the secret of a client", "canary-odd-secret")
 	return &grants{challenges: map[string]string{}, tokens: map[string]bool{}}
 }
 
@@ -110,8 +111,9 @@ func (s *server) plain(a *ask, p *reply) *reply {
 			!s.grants.redeem(a.values["form.code"], a.values["form.code_verifier"]) {
 			return json(http.StatusBadRequest, `{"error":"invalid_grant"}`)
 		}
+		a.values["granted"] = s.grants.token()
 		return json(http.StatusOK, `{"access_token":%q,"refresh_token":"canary-odd-refresh","token_type":"Bearer","expires_in":3600}`,
-			s.grants.token())
+			a.values["granted"])
 	}
 	p.status = http.StatusNotFound
 	return p
@@ -150,8 +152,9 @@ func (s *server) authorize(a *ask, p *reply) *reply {
 		p.status = http.StatusBadRequest
 		return p
 	}
+	a.values["code"] = s.grants.code(a.values["form.code_challenge"])
 	query := back.Query()
-	query.Set("code", s.grants.code(a.values["form.code_challenge"]))
+	query.Set("code", a.values["code"])
 	query.Set("state", a.values["state"])
 	back.RawQuery = query.Encode()
 	p.status = http.StatusFound

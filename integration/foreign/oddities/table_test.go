@@ -24,6 +24,8 @@ type row struct {
 	// SignIn is where the authorization server is: "" is nowhere, here is the server's own origin, apart
 	// is an origin of its own.
 	SignIn string `yaml:"sign-in"`
+	// OpenTo are methods that need no sign-in.
+	OpenTo []string `yaml:"open-to"`
 	// Client is a client that a person has registered at the authorization server.
 	Client map[string]string `yaml:"client"`
 	Script []rule            `yaml:"script"`
