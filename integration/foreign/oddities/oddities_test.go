@@ -54,7 +54,7 @@ func (o *odd) entry(t testing.TB) string {
 	if o.SignIn != "" && !strings.Contains(o.Entry, "auth:") {
 		keys += ", auth: {mode: oauth}"
 	}
-	if o.Open != "" { // it does not keep the test waiting
+	if o.Junction != works { // it does not keep the test waiting
 		keys += ", timeout: 1s, connect_timeout: 3s"
 	}
 	if o.Entry != "" {
@@ -294,11 +294,8 @@ func call(ctx context.Context, c *harness.Caller, tool string) (string, error) {
 		return "", err
 	}
 	var answer struct {
-		Result *struct {
-			Content []struct{ Text string }
-			IsError bool
-		}
-		Error struct{ Message string }
+		Result *struct{ Content, IsError any }
+		Error  struct{ Message string }
 	}
 	if err := json.Unmarshal([]byte(x.Answer), &answer); err != nil {
 		return "", fmt.Errorf("tools/call: %w: %s", err, x.Answer)
@@ -307,10 +304,13 @@ func call(ctx context.Context, c *harness.Caller, tool string) (string, error) {
 		return "", errors.New(answer.Error.Message)
 	}
 	text := ""
-	for _, c := range answer.Result.Content {
-		text += c.Text
+	parts, _ := answer.Result.Content.([]any) // other content has no text
+	for _, part := range parts {
+		if part, ok := part.(map[string]any); ok && part["text"] != nil {
+			text += fmt.Sprint(part["text"])
+		}
 	}
-	if answer.Result.IsError {
+	if answer.Result.IsError == true {
 		text = "error: " + text
 	}
 	return text, nil

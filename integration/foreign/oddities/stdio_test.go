@@ -37,7 +37,7 @@ func relay(args []string) error {
 	for lines := json.NewDecoder(c); ; {
 		var w written
 		switch err := lines.Decode(&w); {
-		case errors.Is(err, io.EOF), w.Ends:
+		case errors.Is(err, io.EOF):
 			return nil
 		case err != nil:
 			return err
@@ -45,7 +45,7 @@ func relay(args []string) error {
 		if _, err := io.WriteString(os.Stderr, w.Err); err != nil {
 			return err
 		}
-		if _, err := os.Stdout.Write(w.Out); err != nil {
+		if _, err := os.Stdout.Write(w.Out); err != nil || w.Ends {
 			return err
 		}
 	}
