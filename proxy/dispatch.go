@@ -227,7 +227,7 @@ func ping(context.Context, *Core, *Exchange) (Result, error) {
 // setLevel answers logging/setLevel of a legacy client. It stores the level in the session; each
 // call passes it to the upstream.
 func setLevel(_ context.Context, _ *Core, x *Exchange) (Result, error) {
-	if !x.Subject.Sight().Offers.Logging {
+	if !x.Subject.Sight().Offers.Logging { // the levels of a session are Junction's own
 		return Result{}, x.unknownMethod()
 	}
 	level, err := x.Params.String("level")

@@ -217,7 +217,7 @@ func (l *link) freeze(c client.Conn, why *frozenError) {
 		if s.conn != c {
 			return false
 		}
-		begins = s.state == StateReady
+		begins = !s.frozen()
 		s.state, s.err, s.retry = StateDegraded, why, why.next
 		return true
 	})
@@ -237,10 +237,13 @@ func (l *link) thaw(c client.Conn) {
 	l.silence.pinged = time.Now()
 	l.silence.mu.Unlock()
 	thawed := l.update(func(s *linkState) bool {
-		if s.conn != c || s.state != StateDegraded {
+		if s.conn != c || !s.frozen() {
 			return false
 		}
-		s.state, s.err, s.retry = StateReady, nil, time.Time{}
+		s.another = false
+		if s.state, s.err, s.retry = StateReady, nil, (time.Time{}); s.lost != nil {
+			s.state, s.err = StateDegraded, s.lost
+		}
 		return true
 	})
 	if thawed && !l.readsShared {
@@ -307,8 +310,14 @@ func (u *Upstream) frozen(c *Call) error {
 func (l *link) degraded() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.state == StateDegraded {
+	if l.frozen() {
 		return l.err
 	}
 	return nil
+}
+
+// frozen reports whether the link is degraded because the server does not answer.
+func (s *linkState) frozen() bool {
+	_, frozen := s.err.(*frozenError)
+	return frozen && s.state == StateDegraded
 }

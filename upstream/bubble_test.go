@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"strings"
 	"sync"
 	"testing"
@@ -36,9 +37,14 @@ type rig struct {
 // newRig starts an upstream that speaks Streamable HTTP with the script. Everything ends with the
 // bubble, which fails when a goroutine is left.
 func newRig(t *testing.T, script upstreamtest.Script, c Config, change ...func(*Options)) *rig {
+	return newRigBehind(t, func(s *upstreamtest.Server) http.Handler { return s.Handler() }, script, c, change...)
+}
+
+// newRigBehind is newRig with something in front of the server.
+func newRigBehind(t *testing.T, front func(*upstreamtest.Server) http.Handler, script upstreamtest.Script, c Config, change ...func(*Options)) *rig {
 	r := &rig{server: upstreamtest.New(script), t: t}
 	t.Cleanup(r.server.Close)
-	r.Cable, r.conns = upstreamtest.NewCable(t, r.server.Handler())
+	r.Cable, r.conns = upstreamtest.NewCable(t, front(r.server))
 	c.URL = "http://server/mcp"
 	o := Options{Version: "0", Log: authtest.Log(t), Hooks: Hooks{
 		StateChanged: func(c Change) {

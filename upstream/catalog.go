@@ -292,7 +292,7 @@ func (p *pool) listAll(ctx context.Context, c client.Conn, last *Catalog) (*Cata
 	if info.Era == client.EraLegacy || info.Capabilities.HasObject("tools") {
 		if err := p.readPart(ctx, cat, c, PartTools); err != nil {
 			cat.free()
-			return nil, fmt.Errorf("%s: %w", PartTools.Method(), err)
+			return nil, &listError{PartTools.Method(), err}
 		}
 	}
 	limit := otherLists
@@ -319,7 +319,7 @@ func (p *pool) listAll(ctx context.Context, c client.Conn, last *Catalog) (*Cata
 		if !late && !brokeOff(c, err) && !errors.As(err, new(*jsonrpc.Error)) &&
 			!errors.Is(err, transport.ErrInvalid) && !errors.As(err, new(*transport.MemoryError)) {
 			cat.free()
-			return nil, fmt.Errorf("%s: %w", part.Method(), err)
+			return nil, &listError{part.Method(), err}
 		}
 		if late {
 			err = errors.New("no answer in time")
@@ -334,6 +334,15 @@ func (p *pool) listAll(ctx context.Context, c client.Conn, last *Catalog) (*Cata
 	}
 	return cat, nil
 }
+
+// listError is why a list could not be read.
+type listError struct {
+	method string
+	err    error
+}
+
+func (e *listError) Error() string { return e.method + ": " + e.err.Error() }
+func (e *listError) Unwrap() error { return e.err }
 
 // endChecking ends the checks of a reading. The catalog remembers only whether they are complete.
 func (c *Catalog) endChecking() {

@@ -16,6 +16,7 @@ import (
 	"junction/upstream/client"
 	"junction/upstream/definition"
 	"junction/upstream/jsonrpc"
+	"junction/upstream/pace"
 	"junction/upstream/raw"
 	"junction/upstream/remedy"
 	"junction/upstream/shell"
@@ -37,6 +38,9 @@ type Report struct {
 	Bytes    int      // of the definitions of its tools
 	Sandbox  string   // as in Status
 	Findings []Finding
+	// InUse is why the connection in use does not answer; nil if it does, if there is none, or if Status
+	// says so.
+	InUse error
 }
 
 // Step is a part of a check: start (of a command), handshake, list or ping.
@@ -45,10 +49,38 @@ type Step struct {
 	Took time.Duration
 }
 
-// Check opens another connection to the upstream and reads all its lists. It returns after that
-// connection is closed.
+// Check asks over the connection that reads the catalog, opens another connection to the upstream and
+// reads all its lists over that. It returns after that connection is closed. What it finds out about the
+// connection in use is in Status.
 func (u *Upstream) Check(ctx context.Context) Report {
-	return check(ctx, u.name, u.connConfig, u.options, nil)
+	inUse := u.askInUse(ctx)
+	r := check(ctx, u.name, u.connConfig, u.options, nil)
+	r.InUse = inUse
+	return r
+}
+
+// askInUse asks a question over the connection to a URL that reads the catalog: the control question, or
+// a ping where no session can be lost. A command may handle one request at a time, so it is not asked.
+func (p *pool) askInUse(ctx context.Context) error {
+	p.mu.Lock()
+	l := p.links[p.reading()]
+	p.mu.Unlock()
+	if l == nil || p.connConfig.URL == "" || l.degraded() != nil {
+		return nil
+	}
+	c := l.current()
+	if c == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, controlTime)
+	defer cancel()
+	if !l.losesSessions(c) {
+		return p.shown(c.Ping(ctx))
+	}
+	if q := l.suspicion.raise(c); q != nil { // else it was asked just before
+		pace.Sleep(ctx, p.connConfig.ConnectTimeout, q.done)
+	}
+	return nil
 }
 
 // Check checks an entry whose upstream does not run. It opens a connection with the resources of the
@@ -190,6 +222,10 @@ func restart(c *Config) string {
 	}
 	return "look at the server itself: it takes connections and does not answer; restart it if it stays"
 }
+
+// sessionAdvice is what the operator can do about a session that does not work.
+const sessionAdvice = "calls are still sent; Junction opens another session as soon as one works: look at the log " +
+	"of the server, and restart the server if it stays"
 
 // advice returns what the operator can do about an upstream that cannot be reached.
 func advice(err error, upstream string, c *Config) string {

@@ -37,7 +37,8 @@
 //	(*base).receive            client       anything else: progress, log messages, changes, server requests
 //
 // Package client describes the way of a server request to the client and back. (*Upstream).failureOf
-// decides about the error of a call.
+// decides about the error of a call. Before that, (*link).suspect finds out whether the error is that of
+// a lost session.
 //
 // A link starts the process: (*link).connectAndServe (link.go) calls (*Dialer).Dial and
 // openTransport of package client, and these call Open and startProcess of package stdio.
@@ -67,8 +68,9 @@
 // Connections: eras.go has the legacy connection beside a modern one. key.go has the cases in which
 // callers have connections or catalogs of their own (isolation, questions: exact). turn.go opens a
 // second connection while a server request waits for a user. breaker.go rejects calls while a server
-// is connected and does not answer. If each user signs in to a server, people.go has an Upstream for
-// each of these users, and credentials.go gets their tokens.
+// is connected and does not answer. suspect.go decides whether a legacy server has lost a session over
+// HTTP; tenure.go closes a conn after its calls, and idle.go ends unused links. If each user signs in
+// to a server, people.go has an Upstream for each of these users, and credentials.go gets their tokens.
 //
 // Catalogs: catalog.go reads the lists, and reread.go decides when they are read again. checks.go keeps
 // the outcomes of the checks of tools, and bounds the time that the lists of a server take. Package

@@ -28,6 +28,7 @@ import (
 //	start ── configuration is wrong ──► blocked, until closed
 //	ready ── a call found the conn broken ──► starting
 //	ready ── a call timed out, and so did a ping ──► degraded ── a ping or a call is answered ──► ready
+//	ready ── a control question failed ──► degraded ── one is answered, or another session works ──► ready
 //	any ── unconfigured, idle, or shutting down ──► closed
 type link struct {
 	pool         *pool
@@ -40,9 +41,13 @@ type link struct {
 	done chan struct{} // closed when run has returned
 	wake chan struct{} // 1-buffered; receives when a call needs the next attempt to connect
 	// 1-buffered; receives when the lists of the server have changed
-	relist  chan struct{}
-	asking  asking
-	silence silence
+	relist    chan struct{}
+	asking    asking
+	silence   silence
+	suspicion suspicion
+
+	leaving sync.WaitGroup     // conns of lost sessions that wait for their calls; see leave
+	hurry   context.CancelFunc // closes the conn that waits; nil for none
 
 	mu sync.Mutex
 	linkState
@@ -56,7 +61,9 @@ type linkState struct {
 	err      error       // why the link is not ready; while starting, why the last attempt failed
 	retry    time.Time   // see Status
 	conn     client.Conn // set only while the link is ready or degraded
-	broken   chan error  // 1-buffered, of conn: receives when a call finds it broken
+	broken   chan error  // see tenure
+	lost     error       // why the session of conn is distrusted; nil while it is trusted
+	another  bool        // another session has made the link ready
 	attempts int         // failed attempts to connect
 	calls    int         // calls that hold the link: in flight, or waiting for a conn
 	// subscriptions over the link and attempts to subscribe; they also count in calls
@@ -65,7 +72,10 @@ type linkState struct {
 	changed     chan struct{} // closed and replaced whenever state changes
 }
 
-var errIdle = errors.New("unused")
+var (
+	errIdle     = errors.New("unused")
+	errReplaced = errors.New("another session has taken the place of the session")
+)
 
 // startLink starts the goroutine of a link, which runs until close, or until the link is idle. cause
 // is the Trace of the call that needs it; nil for none.
@@ -73,7 +83,8 @@ func startLink(p *pool, key linkKey, readsShared bool, cause client.Trace) *link
 	ctx, stop := context.WithCancelCause(context.Background())
 	l := &link{pool: p, key: key, readsShared: readsShared, readsCatalog: readsShared || key.readsCatalog(),
 		log: p.log, stop: stop, done: make(chan struct{}), wake: make(chan struct{}, 1),
-		relist: make(chan struct{}, 1), asking: asking{wake: make(chan struct{}, 1)}, silence: newSilence()}
+		relist: make(chan struct{}, 1), asking: asking{wake: make(chan struct{}, 1)}, silence: newSilence(),
+		suspicion: suspicion{wake: make(chan struct{}, 1)}}
 	l.changed, l.since, l.used = make(chan struct{}), time.Now(), time.Now()
 	go l.run(ctx, cause)
 	return l
@@ -82,6 +93,7 @@ func startLink(p *pool, key linkKey, readsShared bool, cause client.Trace) *link
 // run is the only goroutine of a link, except for those of connectAndServe.
 func (l *link) run(ctx context.Context, cause client.Trace) {
 	defer close(l.done)
+	defer l.leaving.Wait()
 	if l.readsShared && l.pool.user != "" {
 		l.pool.recallLater()
 	}
@@ -125,6 +137,9 @@ func (l *link) update(change func(*linkState) bool) bool {
 		return false
 	}
 	l.since = time.Now()
+	if l.conn == nil {
+		l.lost = nil
+	}
 	switch {
 	case before != StateDegraded && l.state == StateDegraded:
 		l.pool.degraded.Add(1)
@@ -148,32 +163,18 @@ const listenPatience = time.Second
 // the reason of its end. A duration of 0 means that connecting failed. cause is the Trace of the
 // call that waits for it.
 func (l *link) connectAndServe(ctx context.Context, cause client.Trace) (time.Duration, error) {
-	opening, cancel := context.WithTimeoutCause(client.CausedBy(ctx, cause), l.pool.connConfig.ConnectTimeout,
-		fmt.Errorf("%w within %v (connect_timeout)", errNoConnection, l.pool.connConfig.ConnectTimeout))
+	opening, cancel := l.limitOpening(client.CausedBy(ctx, cause))
 	defer cancel()
-	if _, err := l.pool.token(opening); err != nil {
-		return 0, err
-	}
-	dial := l.pool.dialer.Dial
-	if l.key.legacySide {
-		dial = l.pool.dialer.DialLegacySession
-	}
-	c, err := dial(opening, l.key.profile, l.hooks(l.relist))
+	c, err := l.dial(opening)
 	if err != nil {
-		if opening.Err() != nil && errors.Is(err, context.DeadlineExceeded) {
-			err = context.Cause(opening)
-		}
 		return 0, l.explain(err)
 	}
-	ended := make(chan error, 1)
-	var waiting sync.WaitGroup
-	defer waiting.Wait()
-	defer c.Close()
-	waiting.Go(func() { ended <- c.Wait() })
-	if l.readsCatalog || l.key.profile.Asks() {
+	t := newTenure(c)
+	if l.listens() {
 		listening := c.Watch()
 		if l.readsCatalog {
 			if err := l.pool.readCatalog(opening, l.key, c); err != nil {
+				t.end()
 				return 0, err
 			}
 		}
@@ -184,15 +185,50 @@ func (l *link) connectAndServe(ctx context.Context, cause client.Trace) (time.Du
 		}
 	}
 	l.silence.end() // it was that of the conn before
-	ready, broken := time.Now(), make(chan error, 1)
-	l.update(func(s *linkState) bool { s.state, s.conn, s.broken, s.err = StateReady, c, broken, nil; return true })
-	if l.readsCatalog {
-		// the end of c ends this
-		waiting.Go(func() { l.pool.subscriptions(l.key).resubscribe(ctx, l, c) })
+	ready := time.Now()
+	l.update(func(s *linkState) bool { s.state, s.conn, s.broken, s.err = StateReady, c, t.broken, nil; return true })
+	for {
+		if l.readsCatalog {
+			c := t.conn // its end ends this
+			t.tasks.Go(func() { l.pool.subscriptions(l.key).resubscribe(ctx, l, c) })
+		}
+		err = l.serve(ctx, t)
+		next := l.suspicion.successor()
+		l.leave(ctx, t, err, next != nil)
+		if next == nil || ctx.Err() != nil || errors.Is(err, errIdle) {
+			if next != nil {
+				next.end()
+			}
+			return max(1, time.Since(ready)), err
+		}
+		t = next
 	}
-	err = l.serve(ctx, c, l.relist, broken, ended)
-	return max(1, time.Since(ready)), err
 }
+
+// limitOpening returns a context for an attempt to connect.
+func (l *link) limitOpening(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(ctx, l.pool.connConfig.ConnectTimeout,
+		fmt.Errorf("%w within %v (connect_timeout)", errNoConnection, l.pool.connConfig.ConnectTimeout))
+}
+
+// dial opens a conn of the link. ctx is that of limitOpening.
+func (l *link) dial(ctx context.Context) (client.Conn, error) {
+	if _, err := l.pool.token(ctx); err != nil {
+		return nil, err
+	}
+	dial := l.pool.dialer.Dial
+	if l.key.legacySide {
+		dial = l.pool.dialer.DialLegacySession
+	}
+	c, err := dial(ctx, l.key.profile, l.hooks(l.relist))
+	if err != nil && ctx.Err() != nil && errors.Is(err, context.DeadlineExceeded) {
+		err = context.Cause(ctx)
+	}
+	return c, err
+}
+
+// listens reports whether the link needs the messages of the server that belong to no call.
+func (l *link) listens() bool { return l.readsCatalog || l.key.profile.Asks() }
 
 // explain marks the error of a second process, with the advice that the server may be able to run
 // only once.
@@ -211,7 +247,7 @@ func (l *link) hooks(changed chan<- struct{}) client.Hooks {
 	h := client.Hooks{Changed: func() {
 		l.pool.announced.Add(1)
 		pace.Wake(changed)
-	}}
+	}, Doubted: func() { l.suspicion.raise(nil) }}
 	if l.readsCatalog {
 		s := l.pool.subscriptions(l.key)
 		h.Updated, h.Missed = s.updated, s.missed
@@ -220,11 +256,15 @@ func (l *link) hooks(changed chan<- struct{}) client.Hooks {
 }
 
 // serve maintains a conn until it ends, and returns the reason of its end.
-func (l *link) serve(ctx context.Context, c client.Conn, changed <-chan struct{}, broken, ended <-chan error) error {
+func (l *link) serve(ctx context.Context, t *tenure) error {
+	c := t.conn
 	var read time.Time // when the catalog was last reread
 	often := pace.Burst{Most: maxRereads, Every: minRefresh}
 	due := newDeadline(l.refreshIn())
 	defer due.timer.Stop()
+	if t.other && l.readsCatalog {
+		due.within(calm)
+	}
 	l.asking.open(l.readsCatalog)
 	defer l.asking.open(false)
 	idle := time.NewTimer(l.idleLimit())
@@ -238,6 +278,11 @@ func (l *link) serve(ctx context.Context, c client.Conn, changed <-chan struct{}
 	defer examining.Wait()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
+	examining.Go(func() {
+		if l.watch(ctx, c) {
+			cancel(errReplaced)
+		}
+	})
 	var examined chan struct{} // closed when no ping is needed any more; nil before the first
 	var stale <-chan struct{}
 	if l.readsCatalog {
@@ -247,14 +292,14 @@ func (l *link) serve(ctx context.Context, c client.Conn, changed <-chan struct{}
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
-		case err := <-ended:
+		case err := <-t.ended:
 			if err == nil {
 				err = transport.ErrClosed
 			}
 			return err
-		case err := <-broken:
+		case err := <-t.broken:
 			return err
-		case <-changed:
+		case <-l.relist:
 			// after a pause, because some servers report a change after every list request
 			due.within(max(often.Pause(calm)-time.Since(read), l.pool.checks.pause()))
 		case <-l.asking.wake:
@@ -295,52 +340,6 @@ func (l *link) serve(ctx context.Context, c client.Conn, changed <-chan struct{}
 			idle.Reset(left)
 		}
 	}
-}
-
-// Time after which unused links are closed, except for the link that reads the shared catalog.
-// ownIdle applies to the link of one principal or session, which may have state at the server.
-const (
-	spareIdle = 5 * time.Minute
-	ownIdle   = 15 * time.Minute
-)
-
-func (l *link) idleLimit() time.Duration {
-	limit := l.pool.connConfig.IdleStop
-	switch {
-	case limit > 0:
-		return limit
-	case l.readsShared:
-		return 365 * 24 * time.Hour
-	case l.key.holder != "" && l.key.number == 0:
-		return ownIdle
-	}
-	return spareIdle
-}
-
-// retireIfIdle retires the link if it is idle, and returns 0. Otherwise it returns the time until
-// the next check.
-func (l *link) retireIfIdle() time.Duration {
-	l.mu.Lock()
-	left := time.Until(l.used.Add(l.idleLimit()))
-	if l.calls > 0 {
-		left = l.idleLimit()
-	}
-	l.mu.Unlock()
-	if left > 0 || !l.retire() {
-		return max(left, time.Second)
-	}
-	return 0
-}
-
-// retire closes an idle link to new calls. It returns false if a call holds the link.
-func (l *link) retire() bool {
-	return l.update(func(s *linkState) bool {
-		if s.calls > 0 {
-			return false
-		}
-		s.state, s.conn, s.err = StateClosed, nil, errIdle
-		return true
-	})
 }
 
 // current returns the conn of the link; nil if the link is not ready.
@@ -387,10 +386,10 @@ func (l *link) await(ctx context.Context, failed int, peer client.Peer) (client.
 	var late <-chan time.Time // set with the first wait
 	for {
 		switch {
-		case l.state == StateReady:
-			return l.conn, nil
-		case l.state == StateDegraded:
+		case l.frozen():
 			return nil, l.err
+		case l.state == StateReady || l.state == StateDegraded:
+			return l.conn, nil
 		case l.state == StateClosed && errors.Is(l.err, client.ErrNoLegacySession):
 			return nil, l.err
 		case l.state == StateClosed:

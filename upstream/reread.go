@@ -46,6 +46,9 @@ func (l *link) reread(ctx context.Context, c client.Conn) {
 	limited, cancel := context.WithTimeout(ctx, l.pool.connConfig.ConnectTimeout)
 	defer cancel()
 	err := l.pool.readCatalog(limited, l.key, c)
+	if ctx.Err() == nil {
+		l.wasReread(c, err)
+	}
 	switch {
 	case err == nil || ctx.Err() != nil || signIn(err):
 	case limited.Err() != nil: // so an unused server that does not answer is noticed, too

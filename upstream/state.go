@@ -27,8 +27,9 @@ const (
 	// StateReady: calls can be made. Next: each other state; starting when a call found the
 	// connection broken.
 	StateReady
-	// StateDegraded: there is a connection, and the server answers neither calls nor pings over it. Calls
-	// are rejected. Next: ready, when the server answers; each other state.
+	// StateDegraded: there is a connection, and the server answers neither calls nor pings over it: calls
+	// are rejected. Or the server rejects the session, and gives no other one that works (suspect.go):
+	// calls are sent. Next: ready, when the server answers; each other state.
 	StateDegraded
 	// StateRetrying: the last attempt failed, or the conn ended. The next attempt comes by itself, and
 	// sooner when a call needs the server. Next: starting or closed.
@@ -82,7 +83,7 @@ type Status struct {
 	Stored  bool   // the tools are those that an earlier process has listed
 	Left    []LeftOut
 	Links   int
-	// links over which the server does not answer: see StateDegraded
+	// links over which the server does not work: see StateDegraded
 	Degraded int
 	// of links that some callers have for themselves, since the start of the upstream: those that failed
 	// or ended by themselves, and those that ended to make room for others
@@ -279,6 +280,8 @@ func (p *pool) transitionTo(now linkState) transition {
 		t.status.Err, t.status.Advice = describe(now.err), restart(&p.connConfig)
 		if frozen, ok := errors.AsType[*frozenError](now.err); ok {
 			t.status.Err = frozen.reason()
+		} else {
+			t.status.Advice = sessionAdvice
 		}
 	case now.state.Failed():
 		t.status.Err, t.status.Advice, t.lost = describe(now.err), advice(now.err, p.name, &p.connConfig), true
@@ -286,7 +289,7 @@ func (p *pool) transitionTo(now linkState) transition {
 	t.first = now.state != StateStarting && !p.Tried()
 	// StateChanged is not called for pools of one user; a missing sign-in is not logged
 	changed := p.last != now.state && !p.closed
-	t.again = p.last == StateDegraded && now.state == StateReady
+	t.again = p.last == StateDegraded && now.state == StateReady && !now.another
 	t.told = changed && p.user == ""
 	t.logged = changed && p.user != "" && !signIn && now.state != StateStarting
 	return t

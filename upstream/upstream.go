@@ -223,7 +223,7 @@ func (u *Upstream) Call(ctx context.Context, c *Call) (client.Result, error) {
 			l.release()
 			return u.inTime(whole, clock, result)
 		}
-		f := u.failureOf(ctx, c, cn.Info().Era, err, second)
+		f := u.failureOf(ctx, c, cn.Info().Era, l.suspect(ctx, cn, err), second)
 		l.hear(c, &f)
 		if f.broken != nil {
 			l.fail(cn, f.broken)
@@ -285,7 +285,8 @@ func (u *Upstream) failureOf(ctx context.Context, c *Call, era client.Era, err e
 	login, err := u.lacking(err)
 	rpcErr, said := errors.AsType[*jsonrpc.Error](err)
 	need, signIn := errors.AsType[*SignInError](err)
-	ended, unsent := ctx.Err() != nil, errors.Is(err, transport.ErrNotSent)
+	_, answered := errors.AsType[*transport.StatusError](err)
+	ended, unsent := ctx.Err() != nil && !answered, errors.Is(err, transport.ErrNotSent)
 	switch {
 	case signIn:
 		u.signedOut() // first, because the client may read the list when it gets the error

@@ -3,6 +3,8 @@ package authserver
 import (
 	"fmt"
 	"io"
+	"junction/auth/authtest"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
@@ -74,7 +76,11 @@ func (b untouched) Read([]byte) (int, error) {
 // Content-Length or without. Beyond, no endpoint reads a large body of that address, and each reads
 // small ones, and those of other addresses.
 func TestUnfinishedBodiesAreLimitedByAddress(t *testing.T) {
-	s := mustStand(t, behindProxy(t))
+	var log authtest.Text
+	s := mustStand(t, func(o *Options) {
+		behindProxy(t)(o)
+		o.Log = slog.New(slog.NewTextHandler(&log, nil))
+	})
 	s.clock.stop()
 	const stranger, other = "198.51.100.7", "203.0.113.1"
 	var open []*unfinished
@@ -119,6 +125,10 @@ func TestUnfinishedBodiesAreLimitedByAddress(t *testing.T) {
 	}
 	for _, u := range append(open[1:], u) {
 		u.end()
+	}
+	if text := log.String(); !strings.Contains(text, "too many unfinished ones from one address") ||
+		strings.Contains(text, "limits") {
+		t.Errorf("the log gives other advice than to trust a proxy:\n%s", text)
 	}
 	if s.bodies.all != 0 || len(s.bodies.by) != 0 {
 		t.Errorf("%d bytes of %d networks count after all requests have ended", s.bodies.all, len(s.bodies.by))

@@ -1,7 +1,6 @@
 package front
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -136,6 +135,7 @@ func (s *Server) at(name func(*http.Request) string) http.HandlerFunc {
 			s.noEndpoint(rw, c, at)
 			return
 		}
+		joinVersion(r.Header)
 		x := s.newRequest(rw, r, c)
 		defer s.release(x)
 		if s.members != nil && (s.serveMember(x) || s.forwardSession(x)) {
@@ -317,8 +317,8 @@ func (s *Server) post(x *request) error {
 	m, err := jsonrpc.Parse(*body, s.limits.Nesting)
 	end()
 	if err != nil {
-		if errors.Is(err, jsonrpc.ErrInvalid) && bytes.HasPrefix(bytes.TrimLeft(*body, " \t\r\n"), []byte{'['}) {
-			return legacyFront{s}.batch(x, *body)
+		if errors.Is(err, jsonrpc.ErrInvalid) && jsonrpc.IsBatch(*body) {
+			return legacyFront{s}.batch(x, jsonrpc.WithoutMark(*body))
 		}
 		s.reject(x, m.ID, proxy.Malformed(err))
 		return nil

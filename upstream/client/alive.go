@@ -71,10 +71,15 @@ func (l *legacyConn) probe() {
 		l.pings.mu.Unlock()
 	}()
 	lease := transport.NewLease(l.account)
-	_, err := l.transport.Call(ctx, &transport.Request{Message: jsonrpc.Message{ID: l.nextID(),
+	m, err := l.transport.Call(ctx, &transport.Request{Message: jsonrpc.Message{ID: l.nextID(),
 		Method: string(mcp.MethodPing)}, Memory: lease}, nil)
 	lease.Release()
 	late.Stop()
+	if err == nil && m.Error != nil {
+		l.doubt(m.Error)
+	} else {
+		l.doubt(err)
+	}
 	if _, said := errors.AsType[*jsonrpc.Error](asRPCError(err)); err != nil && !said {
 		l.log.Debug("the upstream does not answer a ping", "error", err)
 		return

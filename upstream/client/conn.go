@@ -49,6 +49,13 @@ type Conn interface {
 	Child() stdio.Child
 	// Ping sends a request that every server answers, and waits. An error response is an answer, too.
 	Ping(ctx context.Context) error
+	// ControlList returns the list for a control question: one whose first page the server has
+	// answered over this conn, or else one that it declares; "" for none.
+	ControlList() string
+	// Drain waits until no call is in flight in the session of a legacy server, or until ctx ends. The
+	// owner of the conn must have stopped to make calls over it. Calls of the modern era have no
+	// session: Drain does not wait for them.
+	Drain(ctx context.Context)
 	// Wait waits until the conn has ended, and returns the reason.
 	Wait() error
 	// Close ends the conn, and waits until nothing of it is left.
@@ -59,6 +66,7 @@ type Conn interface {
 type Info struct {
 	Era          Era
 	Mirrors      bool // call arguments are mirrored in headers
+	Session      bool // the server keeps a session, which it can lose
 	Version      string
 	Capabilities raw.Object
 	Server       []byte // JSON; nil if the server sent none
@@ -95,6 +103,9 @@ type Hooks struct {
 	// these resources may have changed while nothing listened; nil URIs mean all. A nil hook is not
 	// called.
 	Missed func([]string)
+	// a legacy server may have lost the session: its answer to a ping, or to a listening stream, was
+	// suspicious. A nil hook is not called.
+	Doubted func()
 }
 
 // base is shared by both eras: ids, progress tokens, and responses to server requests.
@@ -113,8 +124,6 @@ type base struct {
 	declared Profile
 
 	ids atomic.Uint64
-	// judges the error of a request, which may be the end of the session; nil in the modern era
-	judged func(context.Context, error) error
 	// handles the acknowledgement of a subscription; nil in the legacy era
 	acked func(*jsonrpc.Message)
 	// selects the subscriptions of a resource update, see Hooks; nil in the legacy era
@@ -290,6 +299,15 @@ func (b *base) answer(own *flight, m *jsonrpc.Message) {
 	}
 }
 
+// byID returns the entry of an id or of a progress token in a message of the server: that with the same
+// text, or else that with the same value. It returns nil if there is none.
+func byID[V any](entries map[jsonrpc.ID]*V, id []byte) *V {
+	if entry := entries[jsonrpc.ID(id)]; entry != nil {
+		return entry
+	}
+	return entries[jsonrpc.ID(id).Value()]
+}
+
 // progress relays a progress notification to its call under the client's own token. A notification
 // with an unknown token is dropped.
 func (b *base) progress(m *jsonrpc.Message) {
@@ -299,7 +317,7 @@ func (b *base) progress(m *jsonrpc.Message) {
 		return
 	}
 	b.mu.Lock()
-	f := b.flights[jsonrpc.ID(token)]
+	f := byID(b.flights, token)
 	b.mu.Unlock()
 	if f == nil || f.token == nil && !f.counts {
 		return
@@ -457,7 +475,7 @@ func (b *base) roundTrip(
 		defer b.untrack(f)
 	}
 	on := func(m *jsonrpc.Message) { b.deliver(f, m) }
-	m, err := b.transmit(ctx, req, on)
+	m, err := b.transport.Call(ctx, req, on)
 	if err != nil {
 		if f != nil && unfinished(err) {
 			b.abandoned(f)

@@ -157,7 +157,7 @@ const maxFirstID = 1<<30 - 1<<20
 
 // connect opens the transport of a conn and does the handshake. After an error, the conn is closed.
 func (d *Dialer) connect(ctx context.Context, remote Transport, b *base, handshake func() error) error {
-	t, err := d.open(ctx, remote, b.receive)
+	t, err := d.open(ctx, remote, b.receive, b.hooks.Doubted)
 	if err != nil {
 		b.stop()
 		return err
@@ -231,15 +231,17 @@ func (d *Dialer) mayBeSSE(err error) bool {
 }
 
 // open opens the transport, and calls Opened.
-func (d *Dialer) open(ctx context.Context, remote Transport, in transport.Receiver) (transport.Transport, error) {
-	t, err := d.openTransport(ctx, remote, in)
+func (d *Dialer) open(ctx context.Context, remote Transport, in transport.Receiver, doubted func()) (
+	transport.Transport, error,
+) {
+	t, err := d.openTransport(ctx, remote, in, doubted)
 	if err == nil && d.options.Opened != nil {
 		d.options.Opened()
 	}
 	return t, err
 }
 
-func (d *Dialer) openTransport(ctx context.Context, remote Transport, in transport.Receiver) (
+func (d *Dialer) openTransport(ctx context.Context, remote Transport, in transport.Receiver, doubted func()) (
 	transport.Transport, error,
 ) {
 	o := &d.options
@@ -251,7 +253,7 @@ func (d *Dialer) openTransport(ctx context.Context, remote Transport, in transpo
 	}
 	h := transport.HTTPOptions{
 		URL: o.URL, Headers: o.Headers, Pool: o.Pool, Token: o.Token, TokenOptional: o.TokenOptional,
-		MessageLimit: o.MessageLimit, Depth: o.Depth, Log: o.Log, Account: o.Account,
+		MessageLimit: o.MessageLimit, Depth: o.Depth, Log: o.Log, Account: o.Account, Doubted: doubted,
 	}
 	if remote == TransportSSE {
 		return transport.OpenSSE(ctx, h, in)

@@ -17,7 +17,6 @@
 //	(*legacyConn).send         legacy.go    or (*modernConn).send: makes the request of its era
 //	(*base).prepare            conn.go      replaces the name, and the members of _meta that belong to one hop
 //	(*base).roundTrip          conn.go      tracks the call, so that notifications and server requests find it
-//	(*base).transmit           control.go   sends the request; finds out whether an error was the end of the session
 //
 // Then (*stdio).Call of package stdio or (*streamable).Call of package transport sends the request,
 // and returns the response. A Clock ends the call if the server is silent for too long. The messages
@@ -45,9 +44,9 @@
 //
 // Calls: call.go has a call, its result and the kinds of failures. clock.go limits the time of a
 // call. alive.go pings a legacy server while its calls are silent. task.go calls tools that answer
-// only by a task. control.go finds out whether a legacy server that has answered 400 still has the
-// session. profile.go has the client capabilities that Junction declares to a server.
-// observe.go tells the Observer about requests in both directions.
+// only by a task. suspicious.go has the table of answers that may be those of a lost session, and
+// control.go what the owner of a Conn needs to find out. profile.go has the client capabilities that
+// Junction declares to a server. observe.go tells the Observer about requests in both directions.
 //
 // Subscriptions: a legacy server gets a request for each resource (legacy.go). At a modern server,
 // listen.go and listen_shared.go keep subscriptions/listen open.

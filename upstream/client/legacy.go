@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
@@ -22,13 +23,12 @@ type legacyConn struct {
 	leveling sync.Mutex // held while level is changed
 	level    int        // of log messages, as set at the server; an index of levels
 	pings    pings
-	control  control
+	answered atomic.Pointer[string] // the first list whose first page the session has answered; see listed
+	traffic  traffic
 }
 
 func newLegacyConn() *legacyConn {
-	l := new(legacyConn)
-	l.judged = l.judge
-	return l
+	return &legacyConn{traffic: traffic{quiet: make(chan struct{}, 1)}}
 }
 
 // newestLegacy is the version that Junction offers; the server may choose an older one.
@@ -51,11 +51,11 @@ func (l *legacyConn) handshake(ctx context.Context, self []byte, p Profile) erro
 	if err != nil {
 		return fmt.Errorf("%w to initialize: no protocolVersion", transport.ErrInvalid)
 	}
-	if !slices.Contains(mcp.LegacyProtocolVersions(), version) {
+	if !IsLegacyVersion(version) {
 		return fmt.Errorf("%w to initialize: the server chose protocol version %q, which Junction does not support",
 			transport.ErrInvalid, version)
 	}
-	l.info = Info{Era: EraLegacy, Version: version}
+	l.info = Info{Era: EraLegacy, Version: version, Session: l.transport.HasSession()}
 	l.info.Capabilities, _ = result.Object("capabilities")
 	l.info.Server, _ = result.Get("serverInfo")
 	l.info.Instructions, _ = result.String("instructions")
@@ -81,6 +81,8 @@ func (l *legacyConn) Watch() <-chan struct{} {
 
 // Call implements Conn.
 func (l *legacyConn) Call(ctx context.Context, c *Call, clock *Clock) (Result, error) {
+	l.traffic.begin()
+	defer l.traffic.end()
 	return l.observeCall(ctx, c, clock, l.send)
 }
 
@@ -151,6 +153,7 @@ func (l *legacyConn) setLevel(ctx context.Context, c *Call) {
 // Ping implements Conn.
 func (l *legacyConn) Ping(ctx context.Context) error {
 	_, err := l.requestObserved(ctx, string(mcp.MethodPing), nil, nil, nil)
+	l.doubt(err)
 	return unlessAnswered(err)
 }
 
@@ -166,7 +169,7 @@ func (l *legacyConn) List(
 	}
 	o, err := l.requestObserved(ctx, method, params, nil, lease)
 	if err == nil && cursor == nil {
-		l.control.listed(method)
+		l.listed(method)
 	}
 	return o, err
 }

@@ -176,6 +176,12 @@ func (m *modernConn) Ping(ctx context.Context) error {
 	return unlessAnswered(err)
 }
 
+// ControlList implements Conn.
+func (m *modernConn) ControlList() string { return "" }
+
+// Drain implements Conn.
+func (m *modernConn) Drain(context.Context) {}
+
 // Notify implements Conn. This era has no client notifications.
 func (m *modernConn) Notify(string) {}
 

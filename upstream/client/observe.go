@@ -168,7 +168,7 @@ func (b *base) requestOwn(
 		lease = transport.NewLease(b.account)
 		defer lease.Release()
 	}
-	m, err := b.transmit(ctx, &transport.Request{Message: jsonrpc.Message{ID: b.nextID(), Method: method,
+	m, err := b.transport.Call(ctx, &transport.Request{Message: jsonrpc.Message{ID: b.nextID(), Method: method,
 		Params: params}, Header: header, Memory: lease},
 		func(m *jsonrpc.Message) { b.deliver(ownRequest, m) })
 	switch {

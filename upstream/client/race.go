@@ -78,7 +78,7 @@ func (d *Dialer) openBoth(ctx context.Context, h Hooks) (*bothEras, error) {
 	d.share(&b.legacy.base)
 	b.legacy.ids.Store(b.modern.ids.Load() + 1<<20) // other ids than those of the modern conn on the same transport
 	b.receiver.Store(&b.modern.base)
-	t, err := d.open(ctx, TransportAuto, func(m *jsonrpc.Message) { b.receiver.Load().receive(m) })
+	t, err := d.open(ctx, TransportAuto, func(m *jsonrpc.Message) { b.receiver.Load().receive(m) }, h.Doubted)
 	if err != nil {
 		b.modern.stop()
 		b.legacy.stop()

@@ -150,7 +150,7 @@ func (l *legacyConn) within(
 	if f.clock != nil {
 		req.Observer = f.clock
 	}
-	answer, err := l.transmit(ctx, req, func(m *jsonrpc.Message) { l.deliver(f, m) })
+	answer, err := l.transport.Call(ctx, req, func(m *jsonrpc.Message) { l.deliver(f, m) })
 	if err != nil {
 		return raw.Object{}, err
 	}

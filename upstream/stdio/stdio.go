@@ -303,11 +303,17 @@ func (w *stdio) leave(req *transport.Request) {
 // fewestLeft is the number of abandoned calls that are kept even if they are settled.
 const fewestLeft = 64
 
-// settle passes the answer to the waiting call. It returns false if there is none.
+// settle passes the answer to the waiting call. It returns false if there is none. An id that is the text
+// of no call's id may have the value of one.
 func (w *stdio) settle(id jsonrpc.ID, a answer) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if c, ok := w.calls[id]; ok {
+	c, ok := w.calls[id]
+	if !ok && w.left[id] == nil {
+		id = id.Value()
+		c, ok = w.calls[id]
+	}
+	if ok {
 		delete(w.calls, id)
 		c <- a
 		return true

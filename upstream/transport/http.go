@@ -23,7 +23,8 @@ import (
 // not when a request fails.
 type streamable struct {
 	origin
-	in Receiver
+	in      Receiver
+	doubted func() // see HTTPOptions; may be nil
 
 	bare    http.Header                 // headers of a POST without a session; never modified
 	session atomic.Pointer[httpSession] // state for later requests; never nil
@@ -32,11 +33,10 @@ type streamable struct {
 }
 
 // httpSession is the state of the session: its id, its protocol version, and the headers made of both.
-// It is replaced, never modified, except for worked.
+// It is replaced, never modified.
 type httpSession struct {
 	id, version string
-	post, get   http.Header  // never modified
-	worked      *atomic.Bool // the server has accepted a request with this id
+	post, get   http.Header // never modified
 }
 
 const (
@@ -49,7 +49,7 @@ const (
 
 // OpenHTTP returns a transport to the server. It opens no connection; the first request does.
 func OpenHTTP(o HTTPOptions, in Receiver) Transport {
-	w := &streamable{in: in}
+	w := &streamable{in: in, doubted: o.Doubted}
 	w.init(o)
 	w.bare = with(w.header, http1.Field{Name: "Content-Type", Value: "application/json"},
 		http1.Field{Name: "Accept", Value: "application/json, text/event-stream"})
@@ -78,10 +78,7 @@ func (w *streamable) begun(t *trip) (*httpSession, error) {
 
 // newSession makes the headers of later requests.
 func (w *streamable) newSession(id, version string) *httpSession {
-	p := &httpSession{id: id, version: version, worked: new(atomic.Bool)}
-	if old := w.session.Load(); old != nil && old.id == id {
-		p.worked = old.worked
-	}
+	p := &httpSession{id: id, version: version}
 	var more []http1.Field
 	if id != "" {
 		more = append(more, http1.Field{Name: headerSession, Value: id})
@@ -117,7 +114,7 @@ func (w *streamable) Call(ctx context.Context, req *Request, on func(*jsonrpc.Me
 	if kind := t.media(); isEvents(kind) {
 		m, err = w.answer(ctx, t, begun, req, on)
 	} else {
-		m, err = w.document(ctx, t, kind, req)
+		m, err = w.document(ctx, t, kind, req, on)
 	}
 	if err != nil {
 		return nil, err
@@ -126,14 +123,14 @@ func (w *streamable) Call(ctx context.Context, req *Request, on func(*jsonrpc.Me
 		w.setting.Lock()
 		w.session.Store(begun)
 		w.setting.Unlock()
-	} else if begun == nil {
-		w.session.Load().works()
 	}
 	return m, nil
 }
 
 // document reads a response that is no event stream, and closes the trip.
-func (w *streamable) document(ctx context.Context, t *trip, kind string, req *Request) (*jsonrpc.Message, error) {
+func (w *streamable) document(
+	ctx context.Context, t *trip, kind string, req *Request, on func(*jsonrpc.Message),
+) (*jsonrpc.Message, error) {
 	if t.StatusCode == http.StatusAccepted || t.StatusCode == http.StatusNoContent || t.ContentLength == 0 ||
 		kind == "text/html" {
 		_, err := w.status(t, req.ID)
@@ -146,7 +143,10 @@ func (w *streamable) document(ctx context.Context, t *trip, kind string, req *Re
 	} else if err != nil {
 		return nil, causeOr(ctx, fmt.Errorf("read the answer: %w", w.failed(ctx, t, err)))
 	}
-	m, err := jsonrpc.Parse(text, w.depth)
+	m, err := jsonrpc.ParseSingle(text, w.depth)
+	if err != nil && jsonrpc.IsBatch(text) {
+		return w.batch(t, text, req.ID, on)
+	}
 	if err != nil {
 		if !isJSON(kind) {
 			return nil, &StatusError{Status: t.StatusCode, Body: text[:min(len(text), statusBody)], media: kind}
@@ -170,16 +170,8 @@ func (w *streamable) Send(ctx context.Context, m *Request) error {
 	if err != nil {
 		return err
 	}
-	w.session.Load().works()
 	w.drain(t)
 	return nil
-}
-
-// works stores that the server has accepted a request with this session.
-func (s *httpSession) works() {
-	if !s.worked.Load() {
-		s.worked.Store(true)
-	}
 }
 
 // Close implements Transport. It ends the session at the server, if there is one; the server has a
@@ -244,36 +236,17 @@ func causeOr(ctx context.Context, err error) error {
 
 // refused returns the error for a response without success. A 404 means that the session has ended
 // (2025-11-25, basic/transports#session-management), unless it contains the JSON-RPC error "method
-// not found" for this request. Some servers send 400 instead, and others send 400 after they have
-// carried out the request: the error then doubts the session, if the session has worked before and the
-// body is no JSON-RPC error for this request. A 400 to a ping is ignored, because some servers do not
-// implement ping.
+// not found" for this request. It is the only answer that ends a session without a question.
 func (w *streamable) refused(t *trip, s *httpSession, m *Request) error {
 	e, err := w.status(t, m.ID)
 	if s == nil || s.id == "" || e == nil {
 		return err
 	}
 	ours := e.Message != nil && m.ID != "" && e.Message.ID == m.ID
-	switch {
-	case e.Status == http.StatusNotFound && !(ours && e.Message.Error.Code == mcp.METHOD_NOT_FOUND):
+	if e.Status == http.StatusNotFound && !(ours && e.Message.Error.Code == mcp.METHOD_NOT_FOUND) {
 		return w.sessionGone(e)
-	case e.Status == http.StatusBadRequest && s.worked.Load() && m.ID != "" && m.Method != "" &&
-		m.Method != string(mcp.MethodPing) && !ours:
-		e.session = w
 	}
 	return e
-}
-
-// answers reports whether m is the response to the request with this id. An error without id
-// counts: the server could not read our id.
-func answers(m *jsonrpc.Message, id jsonrpc.ID) bool {
-	return m.IsResponse() && (m.ID == id || m.ID == "" && m.Error != nil)
-}
-
-// isOther reports whether m is the response to another request than that with this id, which is "" for
-// none. Some servers answer what they cannot read with an id of their own, which is no number or 0.
-func isOther(m *jsonrpc.Message, id jsonrpc.ID) bool {
-	return m.IsResponse() && m.ID != id && m.ID != "" && m.ID != "0" && strings.Trim(string(m.ID), "0123456789") == ""
 }
 
 // what describes a message that is not the expected response.

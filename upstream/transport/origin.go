@@ -34,7 +34,11 @@ type HTTPOptions struct {
 	MessageLimit  int // maximum size of one message from the server, in bytes
 	Depth         int // maximum nesting of one message from the server
 	Log           *slog.Logger
-	Account       Account // for what belongs to no caller; nil does not limit it
+	// Doubted is called when a server of the legacy era refuses a listening stream, or the rest of a
+	// broken one, as if the session had ended. Then only the answer to a POST ends it, so that calls in
+	// flight get answers of their own. It must not block. If it is nil, such a refusal ends the session.
+	Doubted func()
+	Account Account // for what belongs to no caller; nil does not limit it
 	// connection pool shared by the transports of an upstream, which do not close it; if it is nil,
 	// the transport has its own pool
 	Pool *Pool
@@ -64,11 +68,14 @@ type origin struct {
 	// the exchanges over conns.plain; nil if that is nil
 	plain *http1.Group
 	// configured headers and Junction's own; never modified
-	header    http.Header
+	header http.Header
+	// headers of a POST to an endpoint that belongs to a session; nil for none
+	posts     http.Header
 	token     func(ctx context.Context, refused ...string) (string, error) // see HTTPOptions
 	tokenless bool                                                         // TokenOptional
 	// the token of the latest request; nil before the first
 	last    atomic.Pointer[string]
+	renewed atomic.Pointer[renewal] // the latest one; nil before the first
 	limit   int
 	depth   int
 	account Account // may be nil
@@ -94,10 +101,10 @@ func (o *origin) init(opts HTTPOptions) {
 		o.pool, o.own = NewPool(opts.URL), true
 	}
 	if o.conns.pool = o.pool; o.pool.http == nil {
-		o.conns.plain = &http1.Client{Dial: o.pool.dial}
+		o.conns.plain = &http1.Client{Dial: o.pool.dial, MaxIdle: plainIdle}
 	}
 	o.token, o.tokenless, o.account = opts.Token, opts.TokenOptional, opts.Account
-	o.header = http.Header{"User-Agent": {"junction"}}
+	o.header = http.Header{"User-Agent": {"junction"}, headerAcceptEncoding: {"identity"}}
 	for name, value := range opts.Headers {
 		o.header[textproto.CanonicalMIMEHeaderKey(name)] = []string{value}
 	}
@@ -215,14 +222,18 @@ func (o *origin) do(ctx context.Context, method string, u *url.URL, header http.
 			t.close()
 			return nil, o.failed(ctx, t, err)
 		}
-		t.Response = resp
+		if t.Response = resp; t.isCoded() {
+			t.inflate(o.limit)
+		}
 		next := redirect(t)
 		if token != "" && resp.StatusCode == http.StatusUnauthorized {
 			if err := o.foreign(t, m); err != nil {
 				t.close()
 				return nil, err
 			}
-			if refused = append(refused, token); len(refused) <= maxRefused {
+			refused = append(refused, token)
+			if t.renewed = o.inSession(header, m) && (len(refused) > 1 || o.renewedNow(token)); !t.renewed &&
+				len(refused) <= maxRefused {
 				next, hops = t.url, hops-1
 			}
 		}
@@ -251,7 +262,7 @@ func (o *origin) foreign(t *trip, m *jsonrpc.Message) error {
 	late := time.AfterFunc(statusTime, t.breakOff)
 	n, err := io.ReadFull(t.Body, text)
 	late.Stop()
-	if found, broken := jsonrpc.Parse(text[:n], o.depth); err == nil && broken == nil && isOther(&found, m.ID) {
+	if found, broken := jsonrpc.ParseSingle(text[:n], o.depth); err == nil && broken == nil && isOther(&found, m.ID) {
 		return o.misplaced(t, &found, m.ID)
 	}
 	t.Body = &readAgain{bytes.NewReader(text[:n]), t.Body}
@@ -303,6 +314,9 @@ func (o *origin) authorize(ctx context.Context, refused []string) (string, error
 	}
 	if err == nil && token != "" {
 		o.last.Store(&token)
+		if len(refused) > 0 {
+			o.renewed.Store(&renewal{token, time.Now()})
+		}
 	} else if ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}

@@ -22,7 +22,6 @@ type sse struct {
 	in       Receiver
 	stream   *trip
 	endpoint *url.URL
-	posts    http.Header // headers of a POST; never modified
 
 	pendingMu sync.Mutex
 	// each 1-buffered, so that the reading goroutine does not block
@@ -122,7 +121,7 @@ func (w *sse) reading(events *jsonrpc.EventReader) {
 		if len(e.Data) == 0 || e.Name != "message" {
 			continue
 		}
-		m, err := jsonrpc.Parse(bytes.Clone(e.Data), w.depth)
+		m, err := jsonrpc.ParseSingle(bytes.Clone(e.Data), w.depth)
 		switch {
 		case err != nil && m.ID != "" && m.Method == "" && w.deliver(m.ID,
 			response{err: fmt.Errorf("%w: %w", ErrInvalid, err)}):
@@ -143,6 +142,10 @@ func (w *sse) deliver(id jsonrpc.ID, r response) bool {
 	w.pendingMu.Lock()
 	defer w.pendingMu.Unlock()
 	c, ok := w.pending[id]
+	if !ok {
+		id = id.Value()
+		c, ok = w.pending[id]
+	}
 	if ok {
 		delete(w.pending, id)
 		c <- r

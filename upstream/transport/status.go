@@ -30,8 +30,8 @@ type StatusError struct {
 	Message    *jsonrpc.Message // nil unless the body is a JSON-RPC error response with our id or without id
 	RetryAfter time.Duration    // 0 if absent
 	Challenge  []string         // WWW-Authenticate, unchanged
+	Renewed    bool             // the request had a token that was renewed just before
 
-	session  *streamable // whose session the error doubts; nil for none
 	media    string
 	location *url.URL // of a redirect
 	circle   bool     // location is the requested URL
@@ -44,7 +44,7 @@ type StatusError struct {
 func (o *origin) status(t *trip, id jsonrpc.ID) (e *StatusError, err error) {
 	e = &StatusError{
 		Status: t.StatusCode, media: t.media(), RetryAfter: retryAfter(t.header()),
-		Challenge: t.header().Values("WWW-Authenticate"),
+		Challenge: t.header().Values("WWW-Authenticate"), Renewed: t.renewed,
 	}
 	if e.Status/100 == 3 {
 		if to := location(t); to != nil {
@@ -66,12 +66,12 @@ func (o *origin) status(t *trip, id jsonrpc.ID) (e *StatusError, err error) {
 	if err != nil {
 		return e, e
 	}
-	m, err := jsonrpc.Parse(text, o.depth)
+	m, err := jsonrpc.ParseSingle(text, o.depth)
 	switch {
 	case err != nil:
 	case isOther(&m, id):
 		return nil, o.misplaced(t, &m, id)
-	case m.Error != nil && (m.ID == id || m.ID == ""):
+	case m.Error != nil && answers(&m, id):
 		e.Message = &m
 	}
 	return e, e
@@ -159,15 +159,6 @@ func (e *StatusError) Location() string {
 	u := url.URL{Scheme: e.location.Scheme, Host: e.location.Host, Path: e.location.Path}
 	return u.String()
 }
-
-// DoubtsSession reports whether the server may have answered so because it does not have the session any
-// more. The request may also have been carried out. The owner of the transport finds out, by another
-// request in the session, and calls EndSession if the session has ended.
-func (e *StatusError) DoubtsSession() bool { return e.session != nil }
-
-// EndSession ends the transport of an error that doubts its session. It returns the error for a request
-// that the server has not carried out, because it did not have the session.
-func (e *StatusError) EndSession() error { return e.session.sessionGone(e) }
 
 // Same reports whether two answers have the same status and text.
 func (e *StatusError) Same(o *StatusError) bool {

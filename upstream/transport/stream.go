@@ -99,13 +99,13 @@ func (o *origin) read(t *trip, p *position, id jsonrpc.ID, buffer *[]byte, take 
 			continue
 		}
 		p.moved = true
-		m, err := jsonrpc.Parse(e.Data, o.depth)
+		m, err := jsonrpc.ParseSingle(e.Data, o.depth)
 		switch {
 		case err == nil:
 			if !take(&m) {
 				return nil
 			}
-		case id != "" && m.ID == id && m.Method == "":
+		case id != "" && m.Method == "" && (m.ID == id || m.ID.Value() == id):
 			return fmt.Errorf("%w: %w", ErrInvalid, err)
 		default:
 			o.odd.Warn(o.log, "server sent an event that is not a JSON-RPC message (ignored)", "size", len(e.Data),
@@ -245,7 +245,7 @@ func (w *streamable) resume(ctx context.Context, begun *httpSession, p *position
 			continue
 		}
 		if e.Status == http.StatusNotFound && s.id != "" {
-			w.Over(fmt.Errorf("%w: %w", ErrSessionGone, e))
+			w.doubt(e)
 		}
 		if !passing(e.Status) {
 			// The request was received, so this error must not be ErrNotSent, even if the session
@@ -253,6 +253,15 @@ func (w *streamable) resume(ctx context.Context, begun *httpSession, p *position
 			return nil, fmt.Errorf("%w, and cannot be taken up again: %w", errStreamEnded, Text(e))
 		}
 	}
+}
+
+// doubt reports an answer to GET that may mean that the session has ended.
+func (w *streamable) doubt(e *StatusError) {
+	if w.doubted == nil {
+		w.Over(fmt.Errorf("%w: %w", ErrSessionGone, e))
+		return
+	}
+	w.doubted()
 }
 
 // passing reports whether a status may be temporary.
@@ -280,7 +289,7 @@ func (w *streamable) listening(gap func()) {
 	var p position
 	heard := false // a stream was open before
 	for again := false; ; again = true {
-		if again && !w.wait(context.Background(), &p) {
+		if again && !w.wait(context.Background(), &p) || w.Ended() {
 			return
 		}
 		s := w.session.Load()
@@ -334,17 +343,24 @@ func (w *streamable) heard(m *jsonrpc.Message) bool {
 	return true
 }
 
-// deaf reports whether listening must end after a response to GET: the server offers no stream, or
-// the session has ended. After a stream that was open (heard), other rejections count as temporary,
-// because a server behind a load balancer may answer 405 while it is replaced.
+// deaf reports whether listening must end after a response to GET, because the server offers no
+// stream. After a stream that was open (heard), rejections count as temporary: a server behind a load
+// balancer may answer 405 while it is replaced. A rejection may also be that of a lost session, which
+// the answer to a POST tells.
 func (w *streamable) deaf(s *httpSession, e *StatusError, heard bool) bool {
-	switch {
-	case s.id != "" && (e.Status == http.StatusNotFound || e.Status == http.StatusBadRequest && heard):
-		w.Over(fmt.Errorf("%w: %w", ErrSessionGone, e))
-		return true
-	case passing(e.Status), heard && (e.Status == http.StatusUnauthorized || e.Status == http.StatusForbidden ||
-		e.Status == http.StatusMethodNotAllowed):
-		return false
+	if s.id != "" && (e.Status == http.StatusNotFound || e.Status == http.StatusBadRequest && heard) {
+		w.doubt(e)
+	}
+	switch e.Status {
+	case http.StatusBadRequest, http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound,
+		http.StatusMethodNotAllowed:
+		if heard && !w.Ended() {
+			return false
+		}
+	default:
+		if passing(e.Status) {
+			return false
+		}
 	}
 	w.log.Debug("the server offers no listening stream", "error", e)
 	return true

@@ -217,6 +217,87 @@ func TestHTTPListenRefused(t *testing.T) {
 	}
 }
 
+// TestRefusedStreamsRaiseDoubts: a GET that is refused as in a lost session does not end the session if
+// the owner of the transport wants to find out itself. The owner hears of each refusal, a stream that was
+// open is asked for again, and a call in flight gets its own answer.
+func TestRefusedStreamsRaiseDoubts(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		gets   []int // statuses; 200 is a stream that ends
+		doubts int
+	}{
+		{"404", []int{404}, 1},
+		{"400", []int{400}, 0},
+		{"404 later", []int{200, 404, 404, 501}, 2},
+		{"400 later", []int{200, 400, 501}, 1},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var gets, doubts atomic.Int32
+			called, refused := make(chan bool), make(chan bool)
+			srv, _ := legacyRemote(t, "s-1", func(w http.ResponseWriter, r *http.Request) {
+				if r.Method == http.MethodPost {
+					close(called)
+					<-refused
+					w.WriteHeader(404)
+					return
+				}
+				switch i := int(gets.Add(1)) - 1; {
+				case i >= len(tt.gets):
+					t.Errorf("got GET number %d", i+1)
+					w.WriteHeader(405)
+				case tt.gets[i] == 200:
+					sayEvents(w, "retry: 1\n\n")
+				default:
+					w.WriteHeader(tt.gets[i])
+				}
+			})
+			w := mustHTTP(t, HTTPOptions{URL: srv.URL, Doubted: func() { doubts.Add(1) }}, nil)
+			if _, err := w.Call(short(t), call("1", "initialize"), nil); err != nil {
+				t.Fatal(err)
+			}
+			answer := make(chan error, 1)
+			go func() {
+				_, err := w.Call(short(t), call("7", "tools/call"), nil)
+				answer <- err
+			}()
+			<-called
+			w.listening(func() {}) // returns by itself
+			if got := int(gets.Load()); got != len(tt.gets) || int(doubts.Load()) != tt.doubts || w.Ended() {
+				t.Errorf("%d GETs, %d doubts, ended: %v; want %d and %d, and no end", got, doubts.Load(), w.Ended(),
+					len(tt.gets), tt.doubts)
+			}
+			close(refused)
+			if err := <-answer; !errors.Is(err, ErrSessionGone) || !errors.Is(err, ErrNotSent) {
+				t.Errorf("the call in flight = %v, want its own 404", err)
+			}
+			if !w.Ended() {
+				t.Error("the answer 404 to a POST has not ended the session")
+			}
+		})
+	}
+}
+
+// TestRefusedResumptionRaisesADoubt: the rest of a broken stream is refused with 404.
+func TestRefusedResumptionRaisesADoubt(t *testing.T) {
+	doubts := 0
+	srv, _ := legacyRemote(t, "s-1", func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodPost {
+			sayEvents(w, "retry: 1\nid: e1\ndata:\n\n")
+			return
+		}
+		w.WriteHeader(404)
+	})
+	w := mustHTTP(t, HTTPOptions{URL: srv.URL, Doubted: func() { doubts++ }}, nil)
+	if _, err := w.Call(short(t), call("1", "initialize"), nil); err != nil {
+		t.Fatal(err)
+	}
+	_, err := w.Call(short(t), call("7", "tools/call"), nil)
+	if err == nil || errors.Is(err, ErrNotSent) || doubts != 1 || w.Ended() {
+		t.Errorf("Call = %v, with %d doubts, ended: %v; want one doubt, and a call that may have been carried out", err,
+			doubts, w.Ended())
+	}
+}
+
 // TestForeignMethodNotAllowedAfterAStream has a server answer 405 for a while after a stream that
 // worked.
 func TestForeignMethodNotAllowedAfterAStream(t *testing.T) {

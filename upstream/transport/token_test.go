@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"junction/upstream/jsonrpc"
 )
@@ -81,6 +82,47 @@ func TestRefusedTokensAreShownOnce(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestTokenIsRenewedOnceInASession: a server that has lost a session refuses each token. One renewal
+// shows that the token is not the reason. It is not renewed again for a while, and the sign-in stays, which
+// a second refusal outside of a session would end.
+func TestTokenIsRenewedOnceInASession(t *testing.T) {
+	number := 1
+	token := func(_ context.Context, refused ...string) (string, error) {
+		if len(refused) > 1 {
+			t.Error("the sign-in ends")
+			return "", errSignIn
+		}
+		number += len(refused)
+		return fmt.Sprint("canary-token-", number), nil
+	}
+	var shown []string
+	srv, _ := legacyRemote(t, "s-1", func(w http.ResponseWriter, r *http.Request) {
+		shown = append(shown, strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer canary-token-"))
+		w.Header().Set("WWW-Authenticate", "Bearer")
+		w.WriteHeader(http.StatusUnauthorized)
+	})
+	w := mustHTTP(t, HTTPOptions{URL: srv.URL, Token: token}, nil)
+	if _, err := w.Call(short(t), call("1", "initialize"), nil); err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range []struct {
+		after time.Duration
+		shown string
+	}{{0, "1 2"}, {0, "2"}, {freshToken - time.Minute/4, "2"}, {freshToken, "2 3"}} {
+		if r := w.renewed.Load(); r != nil {
+			w.renewed.Store(&renewal{r.token, r.at.Add(-row.after)})
+		}
+		shown = nil
+		_, err := w.Call(short(t), call("7", "tools/call"), nil)
+		if status, ok := errors.AsType[*StatusError](err); !ok || !status.Renewed || status.Status != 401 {
+			t.Errorf("Call = %v, want a 401 to a renewed token", err)
+		}
+		if got := strings.Join(shown, " "); got != row.shown {
+			t.Errorf("the server got the tokens %s, want %s", got, row.shown)
+		}
 	}
 }
 

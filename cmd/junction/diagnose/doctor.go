@@ -203,6 +203,11 @@ func (d *Diagnosis) add(names view.Names, e *examinee, r *upstream.Report, taken
 		if len(mistakes) == 0 {
 			find(f)
 		}
+	case r.InUse != nil:
+		find(Finding{Grave: true, Text: "the server answers over a new connection, and not over the one in use",
+			Detail: prose.Flat(r.InUse.Error()),
+			Advice: "this command closes that connection, and opens another one: " +
+				shell.Join("junction", "reconnect", e.name)})
 	case e.status != nil && e.status.State == upstream.StateDegraded:
 		find(Finding{Grave: true, Text: "the server answers over a new connection, and not over the one in use",
 			Detail: u.Error, Advice: e.status.Advice})
@@ -296,7 +301,12 @@ func (p *Proxy) diagnose(ctx context.Context, only []string) (Diagnosis, error) 
 			continue
 		}
 		s := u.Status()
-		all = append(all, examinee{u.Name(), u.Config(), u.Check, &s, u.Catalog()})
+		check := func(ctx context.Context) upstream.Report {
+			r := u.Check(ctx)
+			s = u.Status() // the check has asked over the connection in use
+			return r
+		}
+		all = append(all, examinee{u.Name(), u.Config(), check, &s, u.Catalog()})
 	}
 	personal := p.personal()
 	if err := unknownUpstream(only, append(known, personal...)); err != nil {

@@ -38,7 +38,7 @@ type UpstreamStatus struct {
 	// the tools are from an earlier run, because the server has not listed any yet
 	Stored bool `json:"stored,omitempty"`
 	Links  int  `json:"links"`
-	// links over which the server answers neither calls nor pings
+	// links over which the server does not work: see upstream.StateDegraded
 	Degraded int    `json:"degraded,omitempty"`
 	Sandbox  string `json:"sandbox,omitempty"` // of a command: "enforced", or the part that is not, with the reason
 
@@ -136,13 +136,13 @@ func (p *Proxy) statusOf(s *upstream.Status, tools int) UpstreamStatus {
 	return u
 }
 
-// silent returns how many connections of users get no answer; "" if all do.
+// silent returns how many connections of users do not work; "" if all do.
 func silent(s *upstream.Status) string {
 	if s.Degraded == 0 {
 		return ""
 	}
-	return fmt.Sprintf("%s of users %s no answer from the server; their calls are rejected until it answers a ping",
-		prose.Count(s.Degraded, "connection"), plural(s.Degraded, "gets", "get"))
+	return fmt.Sprintf("%s of users %s not work: the server does not answer, or rejects the session; the log has the "+
+		"reason", prose.Count(s.Degraded, "connection"), plural(s.Degraded, "does", "do"))
 }
 
 // unasked returns why calls have failed that would have sent a request to the client; "" if none did.

@@ -67,7 +67,7 @@ var gauges = []instrument{
 	{"junction.audit.dropped", "", "Lines of the audit that were dropped since the audit is in force."},
 	{"junction.upstream.state", "", "1 for the state that an upstream has."},
 	{"junction.upstream.connections", "", "Connections to an upstream."},
-	{"junction.upstream.degraded", "", "Connections over which an upstream answers neither calls nor pings."},
+	{"junction.upstream.degraded", "", "Connections over which an upstream does not answer, or rejects the session."},
 	{"junction.upstream.processes", "", "Processes of an upstream that is a command."},
 	{"junction.upstream.calls", "", "Calls in progress at an upstream."},
 	{"junction.upstream.waiting", "", "Calls that wait because of the concurrency of an upstream."},
