@@ -16,9 +16,10 @@ import (
 
 // mustServeHTTP serves a row for one client. The server has three origins: url has MCP at /mcp, as
 // has the authorization server if it is apart, and other is anybody's.
-func mustServeHTTP(t testing.TB, r *row, kind string) *server {
+func mustServeHTTP(t testing.TB, r *row, kind, wire string) *server {
 	t.Helper()
 	s := newServer(r, kind)
+	s.wire = wire
 	for _, word := range []string{"url", "as", "other"} {
 		ts := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) { s.serve(w, q, word) }))
 		s.origin[word] = ts.URL
@@ -31,9 +32,17 @@ func mustServeHTTP(t testing.TB, r *row, kind string) *server {
 }
 
 // mcpURL is the address of MCP.
-func (s *server) mcpURL() string { return s.origin["url"] + "/mcp" }
+func (s *server) mcpURL() string {
+	if s.wire == wireSSE {
+		return s.origin["url"] + "/sse"
+	}
+	return s.origin["url"] + "/mcp"
+}
 
 func (s *server) serve(w http.ResponseWriter, q *http.Request, word string) {
+	if s.wire == wireSSE && word == "url" && s.serveSSE(w, q) {
+		return
+	}
 	text, err := io.ReadAll(q.Body)
 	if err != nil {
 		return

@@ -55,7 +55,7 @@ func (o *odd) entry(t testing.TB) string {
 		keys += ", auth: {mode: oauth}"
 	}
 	if o.Junction != works { // it does not keep the test waiting
-		keys += ", timeout: 1s, connect_timeout: 3s"
+		keys += ", timeout: 1s"
 	}
 	if o.Entry != "" {
 		keys += ", " + o.server.expand(o.Entry, &ask{}, "")
@@ -70,7 +70,7 @@ func mustServe(t testing.TB, r *row, kind, wire string) *odd {
 	if wire == wireStdio {
 		o.server, o.socket = mustServeStdio(t, r, kind)
 	} else {
-		o.server = mustServeHTTP(t, r, kind)
+		o.server = mustServeHTTP(t, r, kind, wire)
 	}
 	return o
 }

@@ -30,6 +30,7 @@ type rule struct {
 	Error   string            `yaml:"error"`
 	Body    *string           `yaml:"body"`   // all bytes; over stdio, of the line
 	Coding  string            `yaml:"coding"` // how the body is compressed
+	Posted  string            `yaml:"posted"` // what the POST request of HTTP+SSE gets
 	Before  []string          `yaml:"before"` // messages before the answer, or lines
 	Stderr  string            `yaml:"stderr"`
 	// Then follows: lose forgets all sessions; close ends the connection or the process, after the
@@ -137,18 +138,21 @@ type reply struct {
 	before  []string // messages
 	stderr  string
 	coding  string
+	posted  string // what the POST request of HTTP+SSE gets
 	then    string
 }
 
 // server is a server of a row, for one client.
 type server struct {
 	row    *row
-	kind   string            // of row.Servers
+	kind   string // of row.Servers
+	wire   string
 	origin map[string]string // by its word: url, as, other
 
 	mu       sync.Mutex
 	asked    map[string]int
 	sessions map[string]bool // whether it is alive
+	streams  []chan string   // of HTTP+SSE; nil if it has ended
 	grants   *grants
 }
 
@@ -162,7 +166,7 @@ const echo = `{"name":"echo","inputSchema":{"type":"object"}}`
 
 // expand replaces the words of a script.
 func (s *server) expand(text string, a *ask, answer string) string {
-	pairs := []string{"$12000", strings.Repeat("a", 12000), "%ff", "\xff", "$answer", answer, "$echo", echo, "$id", string(a.id), "$state", a.values["state"],
+	pairs := []string{"%port", s.origin["url"][strings.LastIndexByte(s.origin["url"], ':')+1:], "$12000", strings.Repeat("a", 12000), "%ff", "\xff", "$answer", answer, "$echo", echo, "$id", string(a.id), "$state", a.values["state"],
 		"$redirect", a.values["redirect"], "$code", a.values["code"], "$token", a.values["granted"]}
 	for _, word := range slices.Sorted(maps.Keys(s.origin)) {
 		pairs = append(pairs, "$"+word, s.origin[word], "%"+word, strings.TrimPrefix(s.origin[word], "http://"))
@@ -235,7 +239,7 @@ func (s *server) apply(r *rule, a *ask, p *reply) {
 	for _, text := range r.Before {
 		p.before = append(p.before, s.expand(text, a, answer))
 	}
-	p.coding, p.stderr, p.then = r.Coding, r.Stderr, r.Then
+	p.coding, p.stderr, p.then, p.posted = r.Coding, r.Stderr, r.Then, s.expand(r.Posted, a, answer)
 	if r.Then == "lose" {
 		for id := range s.sessions {
 			s.sessions[id] = false

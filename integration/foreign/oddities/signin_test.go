@@ -15,6 +15,9 @@ import (
 
 // This file is the authorization server without faults, which signs in without a person.
 
+// clientSecret is the secret of each client that has one.
+const clientSecret = "canary-odd-secret"
+
 // grants are what an authorization server has given.
 type grants struct {
 	mu         sync.Mutex
@@ -23,7 +26,7 @@ type grants struct {
 }
 
 func newGrants() *grants {
-	authtest.Secret("the secret of a client", "canary-odd-secret")
+	authtest.Secret("the secret of a client", clientSecret)
 	return &grants{challenges: map[string]string{}, tokens: map[string]bool{}}
 }
 
@@ -90,6 +93,9 @@ func (s *server) plain(a *ask, p *reply) *reply {
 		p.message = fmt.Sprintf(format, args...)
 		return p
 	}
+	if a.values["wire"] == wireSSE && a.on[0] == "GET /sse" {
+		return p
+	}
 	if a.values["path"] == "/mcp" && a.values["origin"] == "url" {
 		p.status = map[string]int{http.MethodDelete: http.StatusOK}[a.values["method"]]
 		p.status = max(p.status, http.StatusMethodNotAllowed*boolInt(p.status == 0))
@@ -134,13 +140,16 @@ func (s *server) metadata(issuer string) string {
 		`"code_challenge_methods_supported":["S256"],"token_endpoint_auth_methods_supported":["none"]}`, issuer)
 }
 
-// registration answers what was sent, with an id.
+// registration answers what was sent, with an id, and a secret for a client that asks for one.
 func registration(sent string) string {
 	var members map[string]json.RawMessage
 	if json.Unmarshal([]byte(sent), &members) != nil || members == nil {
 		members = map[string]json.RawMessage{}
 	}
 	members["client_id"] = json.RawMessage(`"c"`)
+	if method := string(members["token_endpoint_auth_method"]); strings.HasPrefix(method, `"client_secret_`) {
+		members["client_secret"] = json.RawMessage(`"` + clientSecret + `"`)
+	}
 	text, _ := json.Marshal(members) // they were read from JSON
 	return string(text)
 }

@@ -68,6 +68,7 @@ func (r *row) recorded(client string) string {
 const (
 	wireHTTP  = "http"
 	wireStdio = "stdio"
+	wireSSE   = "sse"
 
 	works = "works"
 	fails = "fails"
@@ -75,7 +76,7 @@ const (
 
 var (
 	bases = []string{"legacy", "modern", "both"}
-	wires = []string{wireHTTP, wireStdio}
+	wires = []string{wireHTTP, wireStdio, wireSSE}
 )
 
 // outcome is what a client made of a server: "works", "works: what was different" or "fails: why".
