@@ -345,26 +345,30 @@ func (s *Core) modernResult(method string, o raw.Object, t *view.Target) (Result
 // legacyResult converts a result for a legacy client. It changes only what the client's version
 // does not have.
 func (s *Core) legacyResult(x *Exchange, r client.Result) (Result, error) {
-	var edits []raw.Edit
-	content := "content" // the member with content blocks
+	var few [4]raw.Edit
+	edits := few[:0]
+	if !x.legacyTarget() {
+		edits = modernMembers(edits, r.Object)
+	}
+	content := "content" // the member with content blocks; "" for none, or if it is changed already
 	switch mcp.MCPMethod(x.Msg.Method) {
 	case mcp.MethodToolsCall:
 		structured, err := r.Get("structuredContent")
 		// Before 2026-07-28 only objects are allowed (SEP-2106). Other values of a legacy server
 		// stay if its outputSchema has stayed.
-		if err == nil && structured[0] != '{' && (x.target.Backend.Catalog().Era == client.EraModern ||
-			x.target.WithoutOutput()) {
+		if err == nil && structured[0] != '{' && (!x.legacyTarget() || x.target.WithoutOutput()) {
 			edits = append(edits, raw.Edit{Name: "structuredContent"})
 			if text := olderText(r.Object, structured); text != nil {
 				edits = append(edits, raw.Edit{Name: "content", Value: text})
+				content = ""
 			}
 		}
 	case mcp.MethodPromptsGet:
 		content = "messages"
 	default:
-		return Result{Body: r.Text()}, nil
+		content = ""
 	}
-	if x.Session.Version < mcp.ProtocolVersion20250618 && len(edits) < 2 {
+	if content != "" && x.Session.Version < mcp.ProtocolVersion20250618 {
 		blocks, err := r.Elements(content)
 		if err == nil {
 			if text := olderBlocks(blocks, content == "messages", x.Session.Version); text != nil {
@@ -380,4 +384,27 @@ func (s *Core) legacyResult(x *Exchange, r client.Result) (Result, error) {
 		return Result{}, x.invalid(err.Error())
 	}
 	return Result{Body: text}, nil
+}
+
+// modernMembers appends the edits that remove what only a modern server writes about itself. A legacy
+// client without Junction does not get it, and may reject members that it does not know.
+func modernMembers(edits []raw.Edit, o raw.Object) []raw.Edit {
+	if _, err := o.Get("resultType"); err != raw.ErrAbsent {
+		edits = append(edits, raw.Edit{Name: "resultType"})
+	}
+	meta, err := o.Object("_meta")
+	if err != nil {
+		return edits
+	}
+	if _, err := meta.Get(mcp.MetaKeyServerInfo); err == raw.ErrAbsent {
+		return edits
+	}
+	rest, err := meta.Splice(raw.Edit{Name: mcp.MetaKeyServerInfo})
+	if meta.Len() == 1 {
+		rest = nil
+	}
+	if err != nil {
+		return edits // ambiguous; the client decides
+	}
+	return append(edits, raw.Edit{Name: "_meta", Value: rest})
 }

@@ -20,7 +20,8 @@ import (
 // as policy allows. For an upstream without completions it returns an empty completion, because
 // Junction has declared the capability.
 func complete(ctx context.Context, s *Core, x *Exchange) (Result, error) {
-	if !x.Subject.Sight().Offers.Completions {
+	offers := x.Subject.Sight().Offers
+	if !offers.Takes(offers.Completions, x.Era) {
 		return Result{}, x.unknownMethod()
 	}
 	var values *view.Completion
@@ -30,6 +31,8 @@ func complete(ctx context.Context, s *Core, x *Exchange) (Result, error) {
 	})
 	peer, ok := err.(*jsonrpc.Error)
 	switch {
+	case ok && peer.Code == mcp.METHOD_NOT_FOUND && !offers.Completions:
+		return Result{}, x.unknownMethod()
 	case err == errNoValues, ok && peer.Code == mcp.METHOD_NOT_FOUND:
 		return s.ownResult(x, `"completion":{"values":[]}`), nil
 	case err != nil, values == nil:
@@ -52,7 +55,7 @@ func (x *Exchange) permitCompletion(t *view.Target) (values *view.Completion, er
 	} else {
 		values, err = x.completes(t)
 	}
-	if err == nil && !view.Completes(t.Backend.Catalog()) {
+	if err == nil && !view.Completes(t.Backend.Catalog(), x.Era) {
 		err = errNoValues
 	}
 	x.decision = policy.Decision{Verdict: policy.Allow}

@@ -227,7 +227,7 @@ func ping(context.Context, *Core, *Exchange) (Result, error) {
 // setLevel answers logging/setLevel of a legacy client. It stores the level in the session; each
 // call passes it to the upstream.
 func setLevel(_ context.Context, _ *Core, x *Exchange) (Result, error) {
-	if !x.Subject.Sight().Offers.Logging {
+	if !x.Subject.Sight().Offers.Logging { // the levels of a session are Junction's own
 		return Result{}, x.unknownMethod()
 	}
 	level, err := x.Params.String("level")
@@ -281,7 +281,7 @@ func (s *Core) Count(ctx context.Context, x *Exchange, other bool) (done func(),
 
 // discover answers server/discover.
 func discover(_ context.Context, s *Core, x *Exchange) (Result, error) {
-	b := fmt.Appendf(nil, `{"supportedVersions":%s,"capabilities":`, s.supported)
+	b := fmt.Appendf(nil, `{"supportedVersions":%s,"capabilities":`, s.Supported(x.Endpoint))
 	b = x.Subject.Sight().Offers.AppendCapabilities(b, x.Era)
 	b = x.Subject.AppendInstructions(b, x.reader())
 	b = appendFreshness(b, discovered, !x.Subject.Private())

@@ -161,7 +161,7 @@ func (s *Core) Prepare(x *Exchange, f Front, c scope.Caller, held budget.Grant) 
 // Read sets the message of the exchange and parses its params. The error is a *Refusal.
 func (s *Core) Read(x *Exchange, m jsonrpc.Message) error {
 	x.Msg, x.method = m, s.methods[mcp.MCPMethod(m.Method)]
-	if m.Params == nil {
+	if m.Params == nil || m.Params[0] == '[' && x.takesNone() {
 		return nil
 	}
 	if x.Params = m.Body; !x.Params.Present() {
@@ -177,6 +177,13 @@ func (s *Core) Read(x *Exchange, m jsonrpc.Message) error {
 		return Malformed(err)
 	}
 	return nil
+}
+
+// takesNone reports whether the params of the request are an empty array, which some clients write for
+// none, and the method needs none. Upstreams answer the methods that need some.
+func (x *Exchange) takesNone() bool {
+	list, err := raw.ElementsWithin(x.Msg.Params, 0)
+	return err == nil && len(list) == 0 && !x.method.calls
 }
 
 // NamedBy returns the member of params that names the target; "" if the method has none.

@@ -88,6 +88,9 @@ func (s *Core) readCursor(ctx context.Context, x *Exchange, p upstream.Part) (fr
 	if err != nil {
 		return from, 0, InvalidParams("Invalid cursor")
 	}
+	if text == "" && x.Era == client.EraLegacy {
+		return x.Caller, 0, nil // some clients of that era write it for none, and Junction never does
+	}
 	c, ok := s.sealer.OpenCursor(text)
 	if !ok || c.Scope != x.cursorScope() {
 		return from, 0, InvalidParams("Invalid cursor")

@@ -3,6 +3,7 @@ package proxy
 import (
 	"cmp"
 	"context"
+	"errors"
 	"maps"
 	"slices"
 	"strings"
@@ -205,6 +206,9 @@ const subscribePatience = 10 * time.Second
 // endpoint.
 const maxSubscriptions = 1000
 
+// errNotDeclared means that an upstream was not asked, because it declares no subscriptions.
+var errNotDeclared = errors.New("the server takes no subscriptions to resources")
+
 var errTooMany = InvalidParams("a client may subscribe to %d resources", maxSubscriptions)
 
 // subscribeTo subscribes h to resources at their upstreams, and returns the accepted ones. The
@@ -376,7 +380,8 @@ func (s *Core) move(m moved) {
 
 // subscribeResource answers resources/subscribe of a legacy session.
 func subscribeResource(ctx context.Context, s *Core, x *Exchange) (Result, error) {
-	if !x.Subject.Sight().Offers.Subscribe {
+	offers := x.Subject.Sight().Offers
+	if !offers.Takes(offers.Subscribe, x.Era) {
 		return Result{}, x.unknownMethod()
 	}
 	t, err := findResource(ctx, s, x)
@@ -394,7 +399,9 @@ func subscribeResource(ctx context.Context, s *Core, x *Exchange) (Result, error
 			err = InvalidParams("The upstream %s does not notify about changes of this resource", t.Backend.Name())
 		}
 		if peer, ok := x.filterError(err).(*jsonrpc.Error); ok {
-			err = t.RenameError(peer)
+			if err = t.RenameError(peer); peer.Code == mcp.METHOD_NOT_FOUND && !offers.Subscribe {
+				err = x.unknownMethod()
+			}
 		}
 		return Result{}, err
 	}
@@ -407,7 +414,7 @@ func subscribeResource(ctx context.Context, s *Core, x *Exchange) (Result, error
 // unsubscribeResource answers resources/unsubscribe of a legacy session. Without a subscription it
 // succeeds too.
 func unsubscribeResource(ctx context.Context, s *Core, x *Exchange) (Result, error) {
-	if !x.Subject.Sight().Offers.Subscribe {
+	if offers := x.Subject.Sight().Offers; !offers.Takes(offers.Subscribe, x.Era) {
 		return Result{}, x.unknownMethod()
 	}
 	t, err := findResource(ctx, s, x)
@@ -445,7 +452,13 @@ func (s *Core) subscribeAll(ctx context.Context, x *Exchange, h *subscriber, uri
 			s.Report(&x.Info)
 		}
 	}
-	accepted, err := s.subscribeTo(ctx, h, targets)
+	asked := slices.DeleteFunc(slices.Clone(targets), func(t *view.Target) bool {
+		return !view.Subscribes(t.Backend.Catalog(), x.Era)
+	})
+	accepted, err := s.subscribeTo(ctx, h, asked)
+	if err == nil && len(asked) < len(targets) {
+		err = errNotDeclared
+	}
 	if err = x.filterError(err); err != nil {
 		s.log.Debug("not all subscriptions were accepted", "error", err)
 	}

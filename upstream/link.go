@@ -56,16 +56,17 @@ type link struct {
 // linkState is the mutable state of a link. It is guarded by link.mu. Except for calls,
 // subscribers and used, it is changed only by update.
 type linkState struct {
-	state    State
-	since    time.Time
-	err      error       // why the link is not ready; while starting, why the last attempt failed
-	retry    time.Time   // see Status
-	conn     client.Conn // set only while the link is ready or degraded
-	broken   chan error  // see tenure
-	lost     error       // why the session of conn is distrusted; nil while it is trusted
-	another  bool        // another session has made the link ready
-	attempts int         // failed attempts to connect
-	calls    int         // calls that hold the link: in flight, or waiting for a conn
+	state        State
+	since        time.Time
+	err          error       // why the link is not ready; while starting, why the last attempt failed
+	retry        time.Time   // see Status
+	refusedUntil time.Time   // until then no call causes an attempt: see refused
+	conn         client.Conn // set only while the link is ready or degraded
+	broken       chan error  // see tenure
+	lost         error       // why the session of conn is distrusted; nil while it is trusted
+	another      bool        // another session has made the link ready
+	attempts     int         // failed attempts to connect
+	calls        int         // calls that hold the link: in flight, or waiting for a conn
 	// subscriptions over the link and attempts to subscribe; they also count in calls
 	subscribers int
 	used        time.Time
@@ -105,6 +106,7 @@ func (l *link) run(ctx context.Context, cause client.Trace) {
 	for ctx.Err() == nil {
 		l.update(func(s *linkState) bool { s.state, s.retry = StateStarting, time.Time{}; return true })
 		lived, err := l.connectAndServe(ctx, cause)
+		l.pool.secondEnded(ctx, l.key, lived, err)
 		cause = nil // the next attempt is not for that call
 		if errors.Is(err, errIdle) || errors.Is(err, client.ErrNoLegacySession) {
 			l.stop(err)
@@ -117,7 +119,7 @@ func (l *link) run(ctx context.Context, cause client.Trace) {
 			l.pool.crashes.Add(1)
 		}
 		l.update(o.apply)
-		pace.Wait(ctx, rest, l.wake)
+		l.rest(ctx, rest)
 		if !l.readsShared && l.retire() { // no call waits for the link
 			l.stop(errIdle)
 		}
@@ -183,6 +185,10 @@ func (l *link) connectAndServe(ctx context.Context, cause client.Trace) (time.Du
 			// open.
 			pace.Sleep(opening, listenPatience, listening)
 		}
+	}
+	if err := l.runsTwice(c, ""); err != nil {
+		t.end()
+		return 0, err
 	}
 	l.silence.end() // it was that of the conn before
 	ready := time.Now()
@@ -400,6 +406,8 @@ func (l *link) await(ctx context.Context, failed int, peer client.Peer) (client.
 			return nil, l.err
 		case l.state == StateBlocked && l.pool.connConfig.Blocked != "": // there is no further attempt
 			return nil, l.err
+		case l.refused() != nil:
+			return nil, l.refused()
 		}
 		if l.state != StateStarting {
 			pace.Wake(l.wake)

@@ -51,6 +51,7 @@ type pool struct {
 	freeze   chan struct{} // closed when a link is degraded; nil while no call waits for a slot
 	closed   bool
 	legacy   legacySide    // of a modern server
+	needs    secondNeeds   // of a command: who gets a second process
 	onlyConn noSecondConn  // the first connection, if the server allowed no second one beside it
 	readTook time.Duration // of the last reading of the lists
 	asked    time.Time     // of the last reading that a caller asked for (whenAsked); it may be in the future
@@ -78,16 +79,20 @@ func startPool(name, user string, config Config, o Options, before *Catalog) *po
 	if p.checks == nil {
 		p.checks = newChecks(int(o.MessageLimit))
 	}
+	stored := before
 	if user == "" {
-		before = p.recall(before)
+		stored = p.recall(before)
 	}
-	p.catalog.Store(before)
+	p.catalog.Store(stored)
 	p.status = Status{Name: name, Since: time.Now()}
 	if names := config.Withheld(); len(names) > 0 {
 		p.log.Info("the command does not get variables that look like keys; name those it needs in env or inherit_env",
 			"variables", names)
 	}
 	p.dialer = client.NewDialer(p.dialOptions())
+	if stored != before { // it is that of this entry
+		p.expect(stored)
+	}
 	p.mu.Lock()
 	p.links[p.reading()] = startLink(p, p.reading(), true, nil)
 	p.mu.Unlock()
@@ -355,7 +360,7 @@ func (p *pool) publish(cat *Catalog) {
 	if old.SignIn != cat.SignIn {
 		p.announced.Add(1)
 	}
-	if !same || old.Stored {
+	if !same || old.Stored || old.proven != cat.proven {
 		p.remember(cat)
 	}
 	if same {

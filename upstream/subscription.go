@@ -10,6 +10,7 @@ import (
 
 	"junction/upstream/client"
 	"junction/upstream/pace"
+	"junction/upstream/raw"
 )
 
 // This file implements subscriptions to the resources of an upstream. Subscribers are counted:
@@ -80,6 +81,13 @@ func (s *subscriptions) begin(c client.Conn) {
 // errNoSubscriptions means that the server does not support resource subscriptions.
 var errNoSubscriptions = errors.New("the server takes no subscriptions to resources")
 
+// subscribes reports whether a server is asked to subscribe to resources. A legacy server is asked although
+// it does not declare subscriptions, as the reference clients ask it: there are proxies that pass such
+// requests on.
+func subscribes(era client.Era, declared raw.Object) bool {
+	return era == client.EraLegacy || declared.IsTrue("resources", "subscribe")
+}
+
 // Subscribe subscribes to resources, so that Hooks.ResourceUpdated is called when one of them
 // changes. It returns the URIs that the server accepted; each of these needs one Unsubscribe with
 // the same Source. The error is the reason for the others: a *jsonrpc.Error if the server returned
@@ -87,7 +95,7 @@ var errNoSubscriptions = errors.New("the server takes no subscriptions to resour
 func (p *pool) Subscribe(
 	ctx context.Context, own client.Profile, session, principal string, uris []string,
 ) (Source, []string, error) {
-	if c := p.Catalog(); !c.Listed.IsZero() && !c.Offers("resources", "subscribe") {
+	if c := p.Catalog(); !c.Listed.IsZero() && !subscribes(c.Era, c.Capabilities) {
 		return Source{}, nil, errNoSubscriptions
 	}
 	key := p.key(own, session, principal, false)
@@ -96,7 +104,7 @@ func (p *pool) Subscribe(
 		return Source{}, nil, &Error{p.name, client.KindUnavailable, err}
 	}
 	defer l.release()
-	if !c.Info().Capabilities.IsTrue("resources", "subscribe") {
+	if info := c.Info(); !subscribes(info.Era, info.Capabilities) {
 		return Source{}, nil, errNoSubscriptions
 	}
 	if !p.claim(l) {

@@ -217,6 +217,7 @@ func (u *Upstream) Call(ctx context.Context, c *Call) (client.Result, error) {
 			return client.Result{}, u.unavailable(ctx, err)
 		}
 		result, err := cn.Call(ctx, u.own(&c.Call, tool), clock)
+		l.answered(cn, result, err)
 		result, err = u.explainQuestion(c, cn, result, err)
 		if err == nil {
 			l.silence.answered()
@@ -288,6 +289,8 @@ func (u *Upstream) failureOf(ctx context.Context, c *Call, era client.Era, err e
 	_, answered := errors.AsType[*transport.StatusError](err)
 	ended, unsent := ctx.Err() != nil && !answered, errors.Is(err, transport.ErrNotSent)
 	switch {
+	case signIn && need.Lacks: // other calls work
+		return failure{err: need}
 	case signIn:
 		u.signedOut() // first, because the client may read the list when it gets the error
 		return failure{err: need, broken: err}

@@ -80,7 +80,7 @@ func (srv *Server) receive(what string, w http.ResponseWriter, r *http.Request, 
 	if n > 0 {
 		if over := srv.bodies.enter(from, n); over != withinLimit {
 			w.Header().Set("Connection", "close") // else the rest of the body is read
-			return srv.rejection(what, over, w, r)
+			return srv.rejection(what, over, tooManyBodies, w, r)
 		}
 		defer srv.bodies.leave(from, n)
 	}

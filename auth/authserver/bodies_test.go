@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/go-chi/chi/v5"
+
+	"junction/auth/authtest"
 )
 
 // unfinished is a request whose body begins, and then waits.
@@ -74,7 +76,11 @@ func (b untouched) Read([]byte) (int, error) {
 // Content-Length or without. Beyond, no endpoint reads a large body of that address, and each reads
 // small ones, and those of other addresses.
 func TestUnfinishedBodiesAreLimitedByAddress(t *testing.T) {
-	s := mustStand(t, behindProxy(t))
+	var log authtest.Text
+	s := mustStand(t, func(o *Options) {
+		behindProxy(t)(o)
+		o.Log = authtest.Log(t, &log)
+	})
 	s.clock.stop()
 	const stranger, other = "198.51.100.7", "203.0.113.1"
 	var open []*unfinished
@@ -119,6 +125,10 @@ func TestUnfinishedBodiesAreLimitedByAddress(t *testing.T) {
 	}
 	for _, u := range append(open[1:], u) {
 		u.end()
+	}
+	if text := log.String(); !strings.Contains(text, "too many unfinished ones from one address") ||
+		strings.Contains(text, "limits") {
+		t.Errorf("the log gives other advice than to trust a proxy:\n%s", text)
 	}
 	if s.bodies.all != 0 || len(s.bodies.by) != 0 {
 		t.Errorf("%d bytes of %d networks count after all requests have ended", s.bodies.all, len(s.bodies.by))

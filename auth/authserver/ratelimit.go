@@ -245,12 +245,20 @@ func (srv *Server) limitedPage(g *rateLimit, known *knownLimit, answer pageHandl
 
 // overLimit returns the reason to reject a request, "" if it is within the limit.
 func (srv *Server) overLimit(g *rateLimit, w http.ResponseWriter, r *http.Request) string {
-	return srv.rejection(g.what, g.pass(callerOf(r.Context()).from, srv.now()), w, r)
+	return srv.rejection(g.what, g.pass(callerOf(r.Context()).from, srv.now()), tooManyRequests, w, r)
 }
 
+const (
+	tooManyRequests = "rejecting sign-in requests: too many from one address. If it is a reverse proxy, " +
+		"add it to auth.trusted_proxies; if many users share it, raise auth.oauth.limits"
+	tooManyBodies = "rejecting sign-in requests: too many unfinished ones from one address. " +
+		"If it is a reverse proxy, add it to auth.trusted_proxies"
+)
+
 // rejection returns the reason to reject a request with such a result, "" if it is within the limit. what
-// is one of Limitable.
-func (srv *Server) rejection(what string, over limitResult, w http.ResponseWriter, r *http.Request) string {
+// is one of Limitable. advice is logged if the limit is that of one address.
+func (srv *Server) rejection(what string, over limitResult, advice string, w http.ResponseWriter,
+	r *http.Request) string {
 	if over != withinLimit {
 		srv.limitReached(what)
 	}
@@ -258,10 +266,7 @@ func (srv *Server) rejection(what string, over limitResult, w http.ResponseWrite
 	case overSourceLimit:
 		by := callerOf(r.Context())
 		srv.logOverLimit.Do(func() {
-			srv.log.Warn("rejecting sign-in requests: too many from one address. "+
-				"If it is a reverse proxy, add it to auth.trusted_proxies; if many users share it, raise "+
-				"auth.oauth.limits", "address", by.address, "path",
-				r.URL.Path, auth.LoggedIDs(by.request, by.trace))
+			srv.log.Warn(advice, "address", by.address, "path", r.URL.Path, auth.LoggedIDs(by.request, by.trace))
 		})
 		w.Header().Set("Retry-After", "5")
 		return "Your network address sends too many requests. Wait a few seconds, then try again."

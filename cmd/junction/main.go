@@ -120,10 +120,11 @@ The configuration file is that of --config, or junction/config.yaml in the user'
 	root.SetVersionTemplate("junction {{.Version}}\n")
 	root.PersistentFlags().StringVar(&o.file, "config", "",
 		"configuration `file` (default: junction/config.yaml in the user's folder for configurations, if it exists)")
-	root.PersistentPreRun = func(cmd *cobra.Command, _ []string) {
+	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
 		if !cmd.Flags().Changed("config") {
 			o.file = userFile()
 		}
+		return cli.CheckFile(cmd, o.file)
 	}
 	root.Flags().StringVar(&o.listen, "listen", "",
 		"`address` to listen on; overrides listen in the configuration file")
@@ -132,7 +133,6 @@ The configuration file is that of --config, or junction/config.yaml in the user'
 		loginCommand(stdin, stdout, stderr, &o.file),
 		logoutCommand(stdout, &o.file),
 		bridge.Command(stdin, stdout, stderr, &o.file, serveOwn),
-		service.Command(stdout, stderr, &o.file, serveService),
 		&cobra.Command{
 			Use: "demo", Short: "Run the built-in demo MCP server on stdio", Args: cli.NoArguments,
 			RunE: func(cmd *cobra.Command, _ []string) error {
@@ -142,6 +142,7 @@ The configuration file is that of --config, or junction/config.yaml in the user'
 		},
 		versionCommand(stdout),
 	)
+	root.AddCommand(cli.OfFile(service.Command(stdout, stderr, &o.file, serveService))...)
 	root.AddCommand(entries.Commands(stdout, &o.file)...)
 	root.AddCommand(setup.Commands(stdout, stderr, &o.file)...)
 	root.AddCommand(cli.Commands(stdout, version(), &o.file)...)

@@ -104,7 +104,12 @@ func mustServeWith(t testing.TB, o options) *running {
 	r := &running{stdout: newTranscript(), stderr: newTranscript()}
 	r.state = t.TempDir()
 	const what = "what the program writes"
-	o.stdout, o.stderr = authtest.Searched(t, what, r.stdout), authtest.Searched(t, what, r.stderr)
+	if o.stderr != nil {
+		o.stderr = io.MultiWriter(r.stderr, o.stderr)
+	} else {
+		o.stderr = r.stderr
+	}
+	o.stdout, o.stderr = authtest.Searched(t, what, r.stdout), authtest.Searched(t, what, o.stderr)
 	o.getenv = environment(map[string]string{"XDG_STATE_HOME": r.state})
 	var err error
 	if r.program, err = open(o); err != nil {

@@ -5,9 +5,11 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -309,6 +311,43 @@ func TestReloadRefused(t *testing.T) {
 	if got := r.stderr.String(); strings.Count(got, reloaded) != 1 {
 		t.Errorf("a bad file was taken over:\n%s", got)
 	}
+}
+
+// hangup sends SIGHUP to this process at the first line that says that the program serves, and goes on
+// when the signal has come.
+type hangup struct {
+	once sync.Once
+	came <-chan os.Signal
+}
+
+func (h *hangup) Write(line []byte) (int, error) {
+	if bytes.Contains(line, []byte("msg=serving")) {
+		h.once.Do(func() {
+			if self, err := os.FindProcess(os.Getpid()); err == nil && self.Signal(syscall.SIGHUP) == nil {
+				<-h.came
+			}
+		})
+	}
+	return len(line), nil
+}
+
+// TestSIGHUPAtTheStart: a SIGHUP that is sent as soon as the program says that it serves is a reload.
+// Without a receiver it would end the process.
+func TestSIGHUPAtTheStart(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("Windows has no SIGHUP")
+	}
+	came := make(chan os.Signal, 1)
+	signal.Notify(came, syscall.SIGHUP)
+	defer signal.Stop(came)
+	_, url := upstreamtest.Start(t, upstreamtest.Script{})
+	file := filepath.Join(t.TempDir(), "config.yaml")
+	mustWrite(t, file, addresses+"upstreams: { a: { url: "+url+" } }\n")
+	if err := os.Chtimes(file, time.Time{}, time.Now().Add(-watch.InPlace)); err != nil {
+		t.Fatal(err)
+	}
+	r := mustServeWith(t, options{file: file, stderr: &hangup{came: came}})
+	r.stderr.mustSay(t, reloaded, 1)
 }
 
 // TestReloadAsked: a SIGHUP reloads a file that has not changed, since what it refers to may have;

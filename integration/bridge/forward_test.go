@@ -47,6 +47,9 @@ func TestResultsKeepTheirBytes(t *testing.T) {
 			own := `"_meta":{"com.example/x":{"a":1},"io.modelcontextprotocol/serverInfo":{"name":"up","version":"1"}},` +
 				`"resultType":"complete"`
 			result := string(c.Succeed(t, "up__echo", `{"result":{`+want+`,`+own+`}}`))
+			if p.Client == client.EraLegacy && p.Upstream == client.EraModern { // it does not get them without Junction
+				own = `"_meta":{"com.example/x":{"a":1}}`
+			}
 			if result != `{`+want+`,`+own+`}` {
 				t.Errorf("result = %s\nwant     {%s,%s}", result, want, own)
 			}

@@ -2,13 +2,17 @@ package failure
 
 import (
 	"fmt"
+	"io"
+	"net"
 	"net/http"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"junction/integration/harness"
 	"junction/proxy"
+	"junction/proxy/budget"
 	"junction/upstream"
 	"junction/upstream/upstreamtest"
 )
@@ -111,6 +115,53 @@ func TestDroppedAnswersAreNotCalledAgain(t *testing.T) {
 			}
 			if again := a.Header.Get("Retry-After"); a.Status != http.StatusOK || again != "" {
 				t.Errorf("the status is %d, with Retry-After %q", a.Status, again)
+			}
+		})
+	}
+}
+
+// TestDeafClientHoldsNoMoreThanItsShare: a server sends 30 MiB of progress during the call of a client
+// whose socket is not read. When the server has answered, the call holds no more than the share of one
+// principal. Then the client reads, and gets the newest progress and the answer.
+func TestDeafClientHoldsNoMoreThanItsShare(t *testing.T) {
+	harness.Waits(t)
+	harness.InMemory(t, "reads the bytes that the server holds")
+	const mib, steps, size = 1 << 20, 60, 512 << 10
+	for _, era := range harness.Eras {
+		harness.RunPair(t, era, era, "http", func(t *testing.T, p harness.Pair) {
+			s := p.Serve(t, upstreamtest.Script{})
+			s.Config.Concurrency = 1
+			j := harness.Start(t, p, harness.Setup{Members: 1, Limits: proxy.Limits{Body: mib, Bodies: 16 * mib},
+				Upstreams: map[string]upstream.Config{"up": s.Config}})
+			j.Offers(t, "up")
+			c := j.Talk(t)
+			q := harness.Called("up__progress",
+				fmt.Sprintf(`{"n":%d,"params":{"pad":"%s"}}`, steps, strings.Repeat("x", size)))
+			q.Meta, q.ID = `"progressToken":1`, "99"
+			r := c.Request(t, t.Context(), q)
+			r.Close = true
+			conn, err := net.Dial("tcp", r.URL.Host)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			if err := r.Write(conn); err != nil {
+				t.Fatal(err)
+			}
+			harness.Await(t, s.Journal, "call", func(r upstreamtest.Record) bool { return r.Message.Method == "tools/call" })
+			j.Talk(t).Succeed(t, "up__echo", `{}`) // which is received when the first call has its answer
+			held := j.Server.Used()[budget.Bytes]
+			conn.SetReadDeadline(time.Now().Add(harness.Patience))
+			answer, err := io.ReadAll(conn)
+			text := string(answer)
+			if held > 9*mib || held < mib { // half of limits.bodies, and the request
+				t.Errorf("the call holds %d bytes, want at most 9 MiB and the newest notifications", held)
+			}
+			if !strings.Contains(text, fmt.Sprintf(`"progress":%d,`, steps)) || !strings.Contains(text, `"result":`) {
+				t.Errorf("the client reads %d bytes without the newest progress or the answer, %v", len(text), err)
+			}
+			if n := strings.Count(text, `"progress":`); n >= steps {
+				t.Errorf("the client reads %d notifications, want fewer: nothing was dropped", n)
 			}
 		})
 	}

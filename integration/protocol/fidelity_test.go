@@ -118,6 +118,9 @@ func TestFidelity(t *testing.T) {
 							!strings.Contains(results[name], `"structuredContent":{`) {
 							continue // what such a client does not know is TestStructuredContentThatIsNoObject's
 						}
+						if up.Era == harness.ModernEra && era == harness.LegacyEra && strings.Contains(results[name], `"resultType"`) {
+							continue // what such a client does not get is TestResultsKeepTheirBytes's, in package bridge
+						}
 						t.Run(name, func(t *testing.T) { testCall(t, up, c, journal, results[name]) })
 						if !testing.Short() {
 							t.Run("progress and "+name, func(t *testing.T) { testProgress(t, up, c, results[name], values) })

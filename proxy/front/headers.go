@@ -38,10 +38,35 @@ func repeats(h http.Header, name, want string, encoded bool) error {
 	return nil
 }
 
+const headerVersion = "Mcp-Protocol-Version"
+
+// joinVersion leaves one version header of several that are the same. Some clients send it twice, or a
+// proxy has joined the two by a comma. Different ones stay as they are.
+func joinVersion(h http.Header) {
+	values := h[headerVersion]
+	if len(values) == 0 || len(values) == 1 && strings.IndexByte(values[0], ',') < 0 {
+		return
+	}
+	version := ""
+	for _, value := range values {
+		for v := range strings.SplitSeq(value, ",") {
+			if v = strings.TrimSpace(v); version == "" {
+				version = v
+			}
+			if v != version {
+				return
+			}
+		}
+	}
+	h[headerVersion] = []string{version}
+}
+
 // paramHeaders compares the Mcp-Param headers with the arguments that they repeat (2026-07-28,
-// streamable-http#server-validation). It returns the headers without a declared argument.
-// The error is that of mismatch, or that of params.
-func paramHeaders(h http.Header, params raw.Object, tool *upstream.Tool) ([]client.HeaderField, error) {
+// streamable-http#server-validation). It returns the headers without a declared argument. With
+// optional, headers may be missing. The error is that of mismatch, or that of params.
+func paramHeaders(
+	h http.Header, params raw.Object, tool *upstream.Tool, optional bool,
+) ([]client.HeaderField, error) {
 	var extra []client.HeaderField
 	const prefix = "Mcp-Param-"
 	for name, values := range h {
@@ -69,7 +94,7 @@ func paramHeaders(h http.Header, params raw.Object, tool *upstream.Tool) ([]clie
 		want, given := p.Value(arguments)
 		values := h[http.CanonicalHeaderKey(p.Header())]
 		switch {
-		case !given && len(values) == 0:
+		case !given && len(values) == 0, optional && len(values) == 0:
 		case !given:
 			return nil, mismatch("%s is set, and the argument that it repeats is not", p.Header())
 		case len(values) != 1:

@@ -25,9 +25,12 @@ type legacyFront struct{ *Server }
 
 func (f legacyFront) post(x *request) {
 	x.Era = client.EraLegacy
-	if v := x.request.Header["Mcp-Protocol-Version"]; len(v) > 0 && !legacyVersion(strings.TrimSpace(v[0])) {
-		f.refuse(x, refuse(http.StatusBadRequest, mcp.INVALID_REQUEST,
-			"Bad Request: unsupported MCP-Protocol-Version %.100q", v[0]))
+	if v := x.request.Header["Mcp-Protocol-Version"]; len(v) > 0 && !client.IsLegacyVersion(strings.TrimSpace(v[0])) {
+		text := fmt.Sprintf("Bad Request: unsupported MCP-Protocol-Version %.100q", v[0])
+		if x.Endpoint.Eras == scope.ErasLegacy {
+			text += "; send initialize: this endpoint answers in the legacy era alone (eras: legacy)"
+		}
+		f.refuse(x, refuse(http.StatusBadRequest, mcp.INVALID_REQUEST, "%s", text))
 		return
 	}
 	if x.Msg.Method == string(mcp.MethodInitialize) && x.Msg.IsRequest() {
@@ -49,9 +52,6 @@ func (f legacyFront) post(x *request) {
 	}
 	f.run(x)
 }
-
-// legacyVersion reports whether v is a supported version of the legacy era.
-func legacyVersion(v string) bool { return !mcp.IsModernProtocol(v) && mcp.IsValidProtocolVersion(v) }
 
 // refuse answers with an error. For notifications and responses, the error has no id.
 func (f legacyFront) refuse(x *request, err error) {
@@ -160,7 +160,7 @@ func (f legacyFront) handshake(x *request) (proxy.Result, error) {
 		return proxy.Result{}, err
 	}
 	version := asked
-	if !legacyVersion(asked) {
+	if !client.IsLegacyVersion(asked) {
 		version = mcp.ProtocolVersion20251125
 	}
 	x.Client = clientName(x.Params, "clientInfo")

@@ -77,10 +77,11 @@ func NewStock(b Backend, c *upstream.Catalog, m StockSettings) *Stock {
 		}
 	}
 	st.offers = offers{
-		Completions: Completes(c),
-		Subscribe:   c.Offers("resources", "subscribe") || unlisted(c),
+		Completions: declaresCompletions(c),
+		Subscribe:   declaresSubscribe(c),
 		Logging:     c.Offers("logging") || unlisted(c),
 		Tasks:       c.Era == client.EraModern && c.Offers("extensions", client.ExtensionTasks),
+		Undeclared:  c.Era == client.EraLegacy,
 		Skills:      offersSkills(c),
 		NoDirectory: offersSkills(c) && !readsDirectories(c),
 	}
@@ -277,8 +278,16 @@ type offers struct {
 	Subscribe   bool // to resources
 	Logging     bool
 	Tasks       bool // the extension; modern upstreams only
+	Undeclared  bool // an upstream may have methods whose capability it does not declare
 	Skills      bool // the extension
 	NoDirectory bool // an upstream with skills has no resources/directory/read
+}
+
+// Takes reports whether a request of a client of an era is passed on whose capability is declared, or is
+// not. The reference clients send such requests to legacy servers, and some of these carry them out. In
+// the modern era, a method without its capability does not exist (2026-07-28, MethodNotFoundError).
+func (o offers) Takes(declared bool, era client.Era) bool {
+	return declared || o.Undeclared && era == client.EraLegacy
 }
 
 // or returns the capabilities of o or p.
@@ -288,6 +297,7 @@ func (o offers) or(p offers) offers {
 		Subscribe:   o.Subscribe || p.Subscribe,
 		Logging:     o.Logging || p.Logging,
 		Tasks:       o.Tasks || p.Tasks,
+		Undeclared:  o.Undeclared || p.Undeclared,
 		Skills:      o.Skills || p.Skills,
 		NoDirectory: o.NoDirectory || p.NoDirectory,
 	}

@@ -380,10 +380,25 @@ func (v *View) All(p upstream.Part) iter.Seq[*Target] { return v.whole.All(p) }
 // Print returns a hash that identifies a list with all items of the view.
 func (v *View) Print(p upstream.Part, k ListKind) uint64 { return v.whole.Print(p, k) }
 
-// Completes reports whether an upstream may complete arguments. That is so if it declares
-// completions, has version 2024-11-05 (which has no such declaration), or has never connected.
-func Completes(c *upstream.Catalog) bool {
-	return c.Offers("completions") || c.Version == mcp.ProtocolVersion20241105 || unlisted(c)
+// declaresCompletions reports whether an upstream declares completions, has a version without such a
+// declaration (2024-11-05 and before), or has never connected.
+func declaresCompletions(c *upstream.Catalog) bool {
+	return c.Offers("completions") || c.Version != "" && c.Version <= mcp.ProtocolVersion20241105 || unlisted(c)
+}
+
+// declaresSubscribe reports whether an upstream declares subscriptions to resources, or has never connected.
+func declaresSubscribe(c *upstream.Catalog) bool {
+	return c.Offers("resources", "subscribe") || unlisted(c)
+}
+
+// Completes and Subscribes report whether an upstream gets such a request of a client of an era. A legacy
+// upstream gets one of a legacy client although it does not declare the capability (offers.Takes).
+func Completes(c *upstream.Catalog, era client.Era) bool {
+	return declaresCompletions(c) || c.Era == client.EraLegacy && era == client.EraLegacy
+}
+
+func Subscribes(c *upstream.Catalog, era client.Era) bool {
+	return declaresSubscribe(c) || c.Era == client.EraLegacy && era == client.EraLegacy
 }
 
 // unlisted reports whether the upstream's capabilities are still unknown.

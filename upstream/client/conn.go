@@ -65,6 +65,7 @@ type Conn interface {
 // Info is the server's self-description from the handshake.
 type Info struct {
 	Era          Era
+	Proven       bool // the answer to server/discover is evidence of the era
 	Mirrors      bool // call arguments are mirrored in headers
 	Session      bool // the server keeps a session, which it can lose
 	Version      string
@@ -299,6 +300,15 @@ func (b *base) answer(own *flight, m *jsonrpc.Message) {
 	}
 }
 
+// byID returns the entry of an id or of a progress token in a message of the server: that with the same
+// text, or else that with the same value. It returns nil if there is none.
+func byID[V any](entries map[jsonrpc.ID]*V, id []byte) *V {
+	if entry := entries[jsonrpc.ID(id)]; entry != nil {
+		return entry
+	}
+	return entries[jsonrpc.ID(id).Value()]
+}
+
 // progress relays a progress notification to its call under the client's own token. A notification
 // with an unknown token is dropped.
 func (b *base) progress(m *jsonrpc.Message) {
@@ -308,7 +318,7 @@ func (b *base) progress(m *jsonrpc.Message) {
 		return
 	}
 	b.mu.Lock()
-	f := b.flights[jsonrpc.ID(token)]
+	f := byID(b.flights, token)
 	b.mu.Unlock()
 	if f == nil || f.token == nil && !f.counts {
 		return

@@ -1,6 +1,11 @@
 package client
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+
+	"github.com/mark3labs/mcp-go/mcp"
+)
 
 // Era is an era of the protocol.
 type Era string
@@ -13,6 +18,15 @@ const (
 	// connection, too. To a Dialer it is EraAuto.
 	EraBoth Era = "both"
 )
+
+// draft20241007 is the draft of 2024-11-05. The TypeScript SDK still accepts it.
+const draft20241007 = "2024-10-07"
+
+// IsLegacyVersion reports whether a version of the protocol is one of the legacy era that Junction
+// supports.
+func IsLegacyVersion(version string) bool {
+	return version == draft20241007 || slices.Contains(mcp.LegacyProtocolVersions(), version)
+}
 
 // UnmarshalText parses auto, both, legacy or modern.
 func (e *Era) UnmarshalText(text []byte) error {

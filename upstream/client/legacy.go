@@ -51,7 +51,7 @@ func (l *legacyConn) handshake(ctx context.Context, self []byte, p Profile) erro
 	if err != nil {
 		return fmt.Errorf("%w to initialize: no protocolVersion", transport.ErrInvalid)
 	}
-	if !slices.Contains(mcp.LegacyProtocolVersions(), version) {
+	if !IsLegacyVersion(version) {
 		return fmt.Errorf("%w to initialize: the server chose protocol version %q, which Junction does not support",
 			transport.ErrInvalid, version)
 	}

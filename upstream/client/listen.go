@@ -257,7 +257,7 @@ func (m *modernConn) acknowledged(msg *jsonrpc.Message) {
 	id, err := meta.Get(mcp.MetaKeySubscriptionID)
 	m.lmu.Lock()
 	if err == nil {
-		l = m.listens[jsonrpc.ID(id)]
+		l = byID(m.listens, id)
 	} else {
 		l = m.unsettled()
 	}
@@ -310,7 +310,7 @@ func (m *modernConn) aimed(msg *jsonrpc.Message, uri string) (matches func(strin
 	id, err := meta.Get(mcp.MetaKeySubscriptionID)
 	m.lmu.Lock()
 	defer m.lmu.Unlock()
-	l := m.listens[jsonrpc.ID(id)]
+	l := byID(m.listens, id)
 	if err != nil || l == nil {
 		return nil, m.concerns(uri)
 	}

@@ -66,11 +66,15 @@ func (b *base) abandoned(f *flight) {
 func (b *base) answered(m *jsonrpc.Message) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	f := b.flights[m.ID] // it is being abandoned
-	if _, known := b.doubts[m.ID]; (known || f != nil) && b.cancelBegun(m) {
+	id := m.ID
+	if value := id.Value(); value != "" {
+		id = value
+	}
+	f := b.flights[id] // it is being abandoned
+	if _, known := b.doubts[id]; (known || f != nil) && b.cancelBegun(m) {
 		return
 	}
-	delete(b.doubts, m.ID)
+	delete(b.doubts, id)
 	if f != nil {
 		f.answered = true
 	}

@@ -28,10 +28,13 @@ import (
 type Client struct {
 	// Dial opens a connection.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+	// MaxIdle is how long an unused connection is kept, unless the server closes them earlier by its own
+	// word; 0 means a minute.
+	MaxIdle time.Duration
 
 	mu   sync.Mutex
 	idle []*clientConn // the most recently used last
-	reap *time.Timer   // closes connections after maxIdle; nil while none is idle
+	reap *time.Timer   // closes old connections; nil while none is idle
 	// requests that are dialing
 	waiting []*waiter
 }
@@ -52,10 +55,11 @@ type clientConn struct {
 	r       *bufio.Reader
 	w       []byte // for the head of a request
 	head    []byte // for the head of a response
-	alive   func() bool
-	since   time.Time // start of the idle time
-	used    int       // number of times it was idle
-	place   int       // index in the group's conns
+	alive   func(idle time.Duration) bool
+	limit   time.Duration // of the idle time
+	since   time.Time     // start of the idle time
+	used    int           // number of times it was idle
+	place   int           // index in the group's conns
 }
 
 // abort makes all current reads and writes fail.
@@ -104,6 +108,11 @@ func (g *Group) Do(ctx context.Context, x *Exchange, r *http.Request, more []Fie
 	if err := c.roundTrip(r, more, x); err != nil {
 		x.finish(false)
 		return nil, err
+	}
+	if value := x.Get("Keep-Alive"); value != "" {
+		if limit := KeepAlive(value); limit > 0 {
+			c.limit = min(limit, g.Client.limit())
+		}
 	}
 	x.content, x.reusable = contentOf(resp, c.r), !resp.Close
 	resp.Body = x

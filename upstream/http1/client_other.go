@@ -2,7 +2,10 @@
 
 package http1
 
-import "net"
+import (
+	"net"
+	"time"
+)
 
-// livenessOf returns a function that reports true: this system has no check without reading.
-func livenessOf(net.Conn) func() bool { return func() bool { return true } }
+// livenessOf returns a function that reports whether an idle connection is still open.
+func livenessOf(c net.Conn) func(time.Duration) bool { return livenessByReading(c) }

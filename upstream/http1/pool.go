@@ -2,8 +2,14 @@ package http1
 
 import (
 	"bufio"
+	"cmp"
 	"context"
+	"errors"
+	"net"
+	"os"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 )
 
@@ -13,9 +19,39 @@ import (
 const (
 	maxIdle    = 60 * time.Second
 	provenUses = 3 // responses after which the server counts as keeping connections open
-	// idle time within which such a connection is used without a check
-	freshIdle = time.Millisecond
+	// idle time within which such a connection is used without a check: a client that waits for each
+	// answer needs longer for its next request
+	freshIdle = 50 * time.Microsecond
+	// a connection is used until so long before the server closes it by its own word (Keep-Alive)
+	beforeEnd = time.Second
 )
+
+// KeepAlive returns how long a connection may be idle before it is not used again, by the value of
+// the header field Keep-Alive of a response (RFC 2068, section 19.7.1). It returns 0 if that has no
+// timeout.
+func KeepAlive(value string) time.Duration {
+	for parameter := range strings.SplitSeq(value, ",") {
+		name, text, _ := strings.Cut(parameter, "=")
+		if !strings.EqualFold(strings.TrimSpace(name), "timeout") {
+			continue
+		}
+		if s, err := strconv.ParseUint(strings.Trim(text, " \t\""), 10, 31); err == nil {
+			end := time.Duration(s) * time.Second
+			return max(end-beforeEnd, end/2, 1)
+		}
+	}
+	return 0
+}
+
+// limit is how long an unused connection is kept if the server has not told when it closes them.
+func (t *Client) limit() time.Duration { return cmp.Or(t.MaxIdle, maxIdle) }
+
+// usable reports whether an idle connection can take a request: the server has not closed it, and is not
+// about to.
+func (c *clientConn) usable() bool {
+	idle := time.Since(c.since)
+	return idle < c.limit && (c.used >= provenUses && idle < freshIdle || c.alive(idle))
+}
 
 // waiter waits for a connection that another exchange returns.
 type waiter struct {
@@ -35,7 +71,7 @@ func (t *Client) take(ctx, closing context.Context, address string) (*clientConn
 			t.waiting = append(t.waiting, w)
 		}
 		t.mu.Unlock()
-		if c != nil && (c.used >= provenUses && time.Since(c.since) < freshIdle || c.alive()) {
+		if c != nil && c.usable() {
 			return c, nil
 		} else if c != nil {
 			c.Close()
@@ -92,7 +128,8 @@ func (t *Client) open(ctx context.Context, address string) (*clientConn, error) 
 	if err != nil {
 		return nil, err
 	}
-	return &clientConn{Conn: n, address: address, r: bufio.NewReaderSize(n, responseBuffer), alive: livenessOf(n)}, nil
+	return &clientConn{Conn: n, address: address, r: bufio.NewReaderSize(n, responseBuffer), alive: livenessOf(n),
+		limit: t.limit()}, nil
 }
 
 // put returns a connection that works: to a waiter, or to the idle ones.
@@ -102,7 +139,10 @@ func (t *Client) put(c *clientConn) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for i, w := range t.waiting {
-		if w.address == c.address {
+		if w.address == c.address && !c.usable() {
+			c.Close()
+			return
+		} else if w.address == c.address {
 			t.waiting = slices.Delete(t.waiting, i, i+1)
 			w.conn <- c
 			return
@@ -110,25 +150,26 @@ func (t *Client) put(c *clientConn) {
 	}
 	t.idle = append(t.idle, c)
 	if t.reap == nil {
-		t.reap = time.AfterFunc(maxIdle, t.closeOld)
+		t.reap = time.AfterFunc(t.limit(), t.closeOld)
 	}
 }
 
-// closeOld closes the connections that were idle for maxIdle.
+// closeOld closes the connections that were idle for too long.
 func (t *Client) closeOld() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	old := 0
-	for old < len(t.idle) && time.Since(t.idle[old].since) >= maxIdle {
-		t.idle[old].Close()
-		old++
-	}
-	t.idle = append(t.idle[:0], t.idle[old:]...)
+	t.idle = slices.DeleteFunc(t.idle, func(c *clientConn) bool {
+		old := time.Since(c.since) >= c.limit
+		if old {
+			c.Close()
+		}
+		return old
+	})
 	if len(t.idle) == 0 {
 		t.reap = nil
 		return
 	}
-	t.reap.Reset(max(time.Second, maxIdle-time.Since(t.idle[0].since)))
+	t.reap.Reset(max(time.Second, t.limit()-time.Since(t.idle[0].since)))
 }
 
 // CloseIdleConnections closes the connections that no request uses.
@@ -142,5 +183,27 @@ func (t *Client) CloseIdleConnections() {
 	if t.reap != nil {
 		t.reap.Stop()
 		t.reap = nil
+	}
+}
+
+const (
+	// readWait is how long livenessByReading waits for the end of a connection.
+	readWait = time.Millisecond
+	// readIdle is the idle time from which it looks for the end at all: before, the wait costs more.
+	readIdle = 100 * time.Millisecond
+)
+
+// livenessByReading returns a function that reports whether an idle connection is still open, where the
+// system has no check without reading.
+func livenessByReading(c net.Conn) func(time.Duration) bool {
+	return func(idle time.Duration) bool {
+		if idle < readIdle {
+			return true
+		}
+		var one [1]byte
+		c.SetReadDeadline(time.Now().Add(readWait))
+		n, err := c.Read(one[:])
+		c.SetReadDeadline(time.Time{})
+		return n == 0 && errors.Is(err, os.ErrDeadlineExceeded)
 	}
 }

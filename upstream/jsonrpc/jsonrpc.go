@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"strings"
 
 	"junction/upstream/raw"
 )
@@ -102,17 +101,59 @@ var ErrInvalid = errors.New("not a JSON-RPC message")
 // It returns raw.ErrAmbiguous if a member of the envelope occurs twice or in another letter case,
 // or if the method is not UTF-8. Everything else is ErrInvalid, including arrays (batches). With an
 // error, m has only the id and the method, if they could be read.
+//
+// A byte order mark before the text is ignored (RFC 8259, section 8.1).
 func Parse(text []byte, depth int) (m Message, err error) {
-	if m, err = parse(text, depth); err != nil {
+	return parsed(text, depth, false)
+}
+
+// parsed is Parse, or ParseSingle for a text that is no batch.
+func parsed(text []byte, depth int, server bool) (m Message, err error) {
+	if m, err = parse(WithoutMark(text), depth, server); err != nil {
 		m = Message{ID: m.ID, Method: m.Method}
 	}
 	return m, err
 }
 
+// ParseSingle is Parse for the messages of a server. It also reads a batch of one message, which servers
+// of 2025-03-26 may send (basic/index#batching), and a notification whose id is null.
+func ParseSingle(text []byte, depth int) (Message, error) {
+	m, err := parsed(text, depth, true)
+	if err == nil || !IsBatch(text) {
+		return m, err
+	}
+	items, many := Batch(text, 1)
+	if many != nil || len(items) == 0 {
+		return m, err
+	}
+	return parsed(items[0], depth, true)
+}
+
+// IsBatch reports whether a text begins like an array.
+func IsBatch(text []byte) bool {
+	return bytes.HasPrefix(bytes.TrimLeft(WithoutMark(text), " \t\r\n"), []byte{'['})
+}
+
+// Batch returns the texts of at most most messages of an array. Errors are those of raw.ElementsWithin.
+func Batch(text []byte, most int) ([][]byte, error) {
+	return raw.ElementsWithin(WithoutMark(text), most)
+}
+
+// WithoutMark returns the text without a byte order mark.
+func WithoutMark(text []byte) []byte {
+	if len(text) >= len(mark) && string(text[:len(mark)]) == mark {
+		return text[len(mark):]
+	}
+	return text
+}
+
+// mark is a byte order mark in UTF-8.
+const mark = "\ufeff"
+
 // kept lists the members whose contents Body keeps.
 var kept = []string{"params", "result", "_meta", "content"}
 
-func parse(text []byte, depth int) (m Message, err error) {
+func parse(text []byte, depth int, server bool) (m Message, err error) {
 	o, err := raw.ParseDepth(text, depth, kept...)
 	if err != nil {
 		if err == raw.ErrAbsent {
@@ -164,10 +205,19 @@ func parse(text []byte, depth int) (m Message, err error) {
 	if err != nil && err != raw.ErrAbsent {
 		return m, fmt.Errorf("error: %w", err)
 	}
+	switch {
+	case m.Result != nil && string(failure) == "null": // some servers write both members, one of them null
+		failure = nil
+	case failure != nil && string(m.Result) == "null":
+		m.Result = nil
+	}
 	if failure != nil {
 		if m.Error, err = ParseError(failure); err != nil {
 			return m, err
 		}
+	}
+	if server && string(id) == "null" && m.Method != "" {
+		id = nil
 	}
 	if err := m.check(id); err != nil {
 		return m, err
@@ -182,36 +232,6 @@ func parse(text []byte, depth int) (m Message, err error) {
 		return m, err
 	}
 	return m, nil
-}
-
-// isInteger reports whether a JSON value is an integer as JSON Schema defines it: 1, 1.0 and 1e2
-// are, 1.5 is not. Both TypeScript SDKs and mcp-go accept the same ids.
-func isInteger(value []byte) bool {
-	if value[0] != '-' && (value[0] < '0' || value[0] > '9') {
-		return false
-	}
-	if !bytes.ContainsAny(value, ".eE") {
-		return true
-	}
-	mantissa, power, _ := strings.Cut(strings.ToLower(string(value)), "e")
-	whole, fraction, _ := strings.Cut(mantissa, ".")
-	whole, fraction = strings.Trim(whole, "-0"), strings.TrimRight(fraction, "0")
-	if whole == "" && fraction == "" {
-		return true // zero
-	}
-	last := len(fraction) // decimal places up to the last digit that is not 0
-	if fraction == "" {
-		before, _, _ := strings.Cut(mantissa, ".")
-		last = len(strings.TrimRight(before, "0")) - len(before)
-	}
-	exponent, err := strconv.Atoi(power)
-	if power == "" {
-		exponent, err = 0, nil
-	}
-	if err != nil { // beyond the range of int
-		return power[0] != '-'
-	}
-	return exponent >= last
 }
 
 // check rejects messages that are of no kind, or of two kinds.
@@ -249,7 +269,8 @@ func invalid(member string, err error, what string) error {
 	return fmt.Errorf("%s: %w", member, err)
 }
 
-// ParseError reads an error object. Peers are careless here, so only an integer code is required.
+// ParseError reads an error object. Peers are careless here, so only an integer code is required. A code
+// such as -32603.0 or "-32603" becomes the number in digits, also in the text.
 // If the message cannot be read, e.Message is empty but the text is relayed unchanged: it is for
 // people and not used for decisions.
 func ParseError(text []byte) (*Error, error) {
@@ -263,7 +284,11 @@ func ParseError(text []byte) (*Error, error) {
 	}
 	e := &Error{text: text}
 	if e.Code, err = strconv.ParseInt(string(code), 10, 64); err != nil {
-		return nil, fmt.Errorf("%w: error.code is no whole number", ErrInvalid)
+		plain := ID(code).Value() // clients may reject what the server wrote
+		if e.Code, err = strconv.ParseInt(string(plain), 10, 64); err != nil {
+			return nil, fmt.Errorf("%w: error.code is no whole number", ErrInvalid)
+		}
+		e = e.WithCode(e.Code)
 	}
 	e.Message, _ = o.String("message")
 	if e.Data, err = o.Get("data"); err != nil && err != raw.ErrAbsent {

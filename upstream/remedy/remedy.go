@@ -235,6 +235,16 @@ func folderOf(p *Process) string {
 	return "create " + name + ", or correct the setting that names it (command, env, dir)"
 }
 
+// Twice returns the line in which a server reports that another process has what it needs: a port, a lock
+// or a profile. It returns "" if there is none.
+func Twice(text string) string { return strings.TrimSpace(twice.FindString(text)) }
+
+var twice = regexp.MustCompile(`(?im)^[^\r\n]{0,300}?(?:\bEADDRINUSE\b|\baddress already in use\b|` +
+	`\bonly one usage of each socket address\b|\b(?:is|are) already (?:in use|running|locked)\b|` +
+	`\banother (?:instance|process|server)\b[^\r\n]{0,60}\b(?:running|using|holds?|active|started)\b|` +
+	`\bdatabase is locked\b|\b(?:acquire|obtain|get) (?:the |a |an )?(?:exclusive )?lock\b|\bProcessSingleton\b)` +
+	`[^\r\n]{0,200}`)
+
 var ports = []rule{{regexp.MustCompile(`(?i)(?:EADDRINUSE|address already in use)[^\r\n]*?:(\d+)\b`),
 	"another process uses the port %s: stop it, or give the server another port"}}
 

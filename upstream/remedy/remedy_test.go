@@ -115,3 +115,25 @@ func TestOfIsShort(t *testing.T) {
 		}
 	}
 }
+
+// TestTwice has the reports of servers that run twice and cannot, and lines that are about something else.
+func TestTwice(t *testing.T) {
+	for text, want := range map[string]string{
+		"ok\nError: listen EADDRINUSE: address already in use :::3000\nbye": "Error: listen EADDRINUSE: address already in use :::3000",
+		"OSError: [Errno 98] Address already in use":                        "OSError: [Errno 98] Address already in use",
+		"Browser is already in use for /p, use --isolated":                  "Browser is already in use for /p, use --isolated",
+		"Another instance of the server is running":                         "Another instance of the server is running",
+		"sqlite3.OperationalError: database is locked":                      "sqlite3.OperationalError: database is locked",
+		"could not acquire lock on /x":                                      "could not acquire lock on /x",
+		"listening on 3000":                                                 "",
+		"the process uses 3 threads":                                        "",
+		"":                                                                  "",
+	} {
+		if got := Twice(text); got != want {
+			t.Errorf("Twice(%q) = %q, want %q", text, got, want)
+		}
+	}
+	if got := Twice(strings.Repeat("x", 5000) + " EADDRINUSE " + strings.Repeat("y", 5000)); len(got) > 600 {
+		t.Errorf("a report has %d bytes", len(got))
+	}
+}

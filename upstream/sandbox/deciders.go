@@ -27,8 +27,9 @@ func (l Deciders) In(paths []string) Deciders {
 	}
 	var in Deciders
 	for _, d := range l {
-		inside := func(p string) bool { return d.Inside && within(p, d.Path) }
-		if w.Holds(d.Path) != "" || slices.ContainsFunc(w, inside) {
+		at, err := w.place(d.Path)
+		inside := func(p string) bool { return d.Inside && within(p, at.path) }
+		if err != nil || at.root != "" || slices.ContainsFunc(w, inside) {
 			in = append(in, d)
 		}
 	}

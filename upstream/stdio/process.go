@@ -71,6 +71,8 @@ type Child interface {
 	// with a priority of sd-daemon(3) up to <4>, since the last line with another priority. The
 	// caller must not change them.
 	Reported() []Reported
+	// Tail returns the last lines of the standard error of the process, at most 4 KiB.
+	Tail() string
 }
 
 // startProcess starts the child. The caller owns it and must call finish.

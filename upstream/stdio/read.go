@@ -26,7 +26,7 @@ func (w *stdio) read() {
 		var m jsonrpc.Message
 		switch {
 		case long == nil:
-			m, err = jsonrpc.Parse(line, w.o.Depth)
+			m, err = jsonrpc.ParseSingle(line, w.o.Depth)
 		case lines.refused != nil:
 			err = &transport.MemoryError{Err: fmt.Errorf("the answer is dropped: %w", lines.refused)}
 		default:

@@ -101,6 +101,13 @@ func (w *stdio) Reported() []Reported {
 	return w.process.reported
 }
 
+// Tail implements Child.
+func (w *stdio) Tail() string {
+	w.process.mu.Lock()
+	defer w.process.mu.Unlock()
+	return clean(w.process.tail)
+}
+
 // answer is the outcome of a call: a response, or the reason why there is none. Channels of answer
 // have room for one. The goroutine that removes a call from stdio.calls sends its answer, while it
 // holds stdio.mu.
@@ -303,11 +310,17 @@ func (w *stdio) leave(req *transport.Request) {
 // fewestLeft is the number of abandoned calls that are kept even if they are settled.
 const fewestLeft = 64
 
-// settle passes the answer to the waiting call. It returns false if there is none.
+// settle passes the answer to the waiting call. It returns false if there is none. An id that is the text
+// of no call's id may have the value of one.
 func (w *stdio) settle(id jsonrpc.ID, a answer) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if c, ok := w.calls[id]; ok {
+	c, ok := w.calls[id]
+	if !ok && w.left[id] == nil {
+		id = id.Value()
+		c, ok = w.calls[id]
+	}
+	if ok {
 		delete(w.calls, id)
 		c <- a
 		return true
@@ -319,10 +332,12 @@ func (w *stdio) settle(id jsonrpc.ID, a answer) bool {
 	return false
 }
 
-// fail ends the transport and all calls on it.
+// fail ends the transport and all calls on it. A call that returns for this reason finds the
+// transport ended.
 func (w *stdio) fail(reason error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.Over(reason) // with mu held, which guards the reason, too
 	for _, c := range w.calls {
 		c <- answer{err: reason}
 	}
@@ -331,7 +346,6 @@ func (w *stdio) fail(reason error) {
 		late.Late()
 	}
 	w.left = nil
-	w.Over(reason) // with mu held, which guards the reason, too
 }
 
 // sendError adds ErrNotSent to an error if no byte of the frame was sent.

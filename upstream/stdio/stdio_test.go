@@ -340,6 +340,45 @@ func TestStdioStrangeLines(t *testing.T) {
 	}
 }
 
+// TestStdioOddAnswers: an answer that is written in an unusual way reaches the call that it is for.
+func TestStdioOddAnswers(t *testing.T) {
+	w := mustOpen(t, "server")
+	for i, line := range []string{
+		`{"jsonrpc":"2.0","id":"5","result":{}}`,
+		`{"jsonrpc":"2.0","id":5.0,"result":{}}`,
+		`{"jsonrpc":"2.0","id":50e-1,"result":{}}`,
+		"\ufeff" + `{"jsonrpc":"2.0","id":5,"result":{}}`,
+		`[{"jsonrpc":"2.0","id":5,"result":{}}]`,
+		"\ufeff" + ` [ {"jsonrpc":"2.0","id":"5.0","error":null,"result":{}} ]`,
+	} {
+		call := w.hang(t.Context(), "5")
+		other := w.hang(t.Context(), "55")
+		w.say(line + "\n")
+		if a := <-call; a.err != nil || string(a.m.Result) != "{}" {
+			t.Errorf("%s gives %v, %v", line, a.m, a.err)
+		}
+		w.say(`{"jsonrpc":"2.0","id":"55","result":{}}` + "\n")
+		if a := <-other; a.err != nil {
+			t.Errorf("the other call: %v", a.err)
+		}
+		w.mustCall(fmt.Sprint(100+i), "echo", "{}")
+	}
+}
+
+// TestStdioIDByTextFirst: the text of an id decides before its value.
+func TestStdioIDByTextFirst(t *testing.T) {
+	w := mustOpen(t, "server")
+	text, number := w.hang(t.Context(), `"5"`), w.hang(t.Context(), "5")
+	w.say(`{"jsonrpc":"2.0","id":"5","result":{"for":"text"}}` + "\n")
+	if a := <-text; a.err != nil || string(a.m.Result) != `{"for":"text"}` {
+		t.Errorf("the call with that text got %v, %v", a.m, a.err)
+	}
+	w.say(`{"jsonrpc":"2.0","id":5,"result":{"for":"number"}}` + "\n")
+	if a := <-number; a.err != nil || string(a.m.Result) != `{"for":"number"}` {
+		t.Errorf("the call with that number got %v, %v", a.m, a.err)
+	}
+}
+
 func TestStdioFloodOfGarbage(t *testing.T) {
 	w := mustOpen(t, "server")
 	w.mustCall("1", "flood", "{}") // half a megabyte of lines on stdout, and as much on stderr, before the answer

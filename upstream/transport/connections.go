@@ -91,10 +91,30 @@ func (c *connections) roundTrip(r *http.Request) (*http.Response, error) {
 	case err != nil:
 	case resp.ProtoMajor == 1:
 		s.mixed.Store(true)
+		c.limitIdle(s, resp.Header)
 	case !s.mixed.Load():
 		c.share(s)
 	}
 	return resp, err
+}
+
+// limitIdle lets the connections of later requests be idle only as long as the server keeps them open by
+// its own word. The others are closed when they become idle.
+func (c *connections) limitIdle(s *secure, header http.Header) {
+	value := header["Keep-Alive"]
+	if value == nil {
+		return
+	}
+	limit := http1.KeepAlive(value[0])
+	if limit == 0 || limit >= s.IdleConnTimeout {
+		return
+	}
+	next := c.pool.newSecure()
+	next.IdleConnTimeout = limit
+	next.mixed.Store(true)
+	if c.alone.CompareAndSwap(s, next) {
+		s.CloseIdleConnections()
+	}
 }
 
 // share makes connections of HTTP/2 those of all transports, unless there are some.

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"junction/upstream/raw"
 )
@@ -228,5 +229,26 @@ func TestAnswerOfAnotherRequestCountsForNothing(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// TestKeepAliveOfSecureConnections: with TLS, too, a connection is idle only as long as the server keeps
+// it open by its own word.
+func TestKeepAliveOfSecureConnections(t *testing.T) {
+	srv := startRemote(t, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Keep-Alive", "timeout=5")
+		sayJSON(w, 200, answer7)
+	}, (*httptest.Server).StartTLS)
+	w := mustHTTP(t, HTTPOptions{URL: srv.URL, Pool: trustingPool(t)}, nil)
+	for range 4 {
+		if _, err := w.Call(short(t), call("7", "tools/call"), nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := w.conns.alone.Load().IdleConnTimeout; got != 4*time.Second {
+		t.Errorf("connections may be idle for %v, and the server closes them after 5 s", got)
+	}
+	if n := srv.conns.Load(); n != 2 {
+		t.Errorf("%d connections, want the first and one for all later requests", n)
 	}
 }

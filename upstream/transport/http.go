@@ -113,7 +113,7 @@ func (w *streamable) Call(ctx context.Context, req *Request, on func(*jsonrpc.Me
 	if kind := t.media(); isEvents(kind) {
 		m, err = w.answer(ctx, t, begun, req, on)
 	} else {
-		m, err = w.document(ctx, t, kind, req)
+		m, err = w.document(ctx, t, kind, req, on)
 	}
 	if err != nil {
 		return nil, err
@@ -127,7 +127,9 @@ func (w *streamable) Call(ctx context.Context, req *Request, on func(*jsonrpc.Me
 }
 
 // document reads a response that is no event stream, and closes the trip.
-func (w *streamable) document(ctx context.Context, t *trip, kind string, req *Request) (*jsonrpc.Message, error) {
+func (w *streamable) document(
+	ctx context.Context, t *trip, kind string, req *Request, on func(*jsonrpc.Message),
+) (*jsonrpc.Message, error) {
 	if t.StatusCode == http.StatusAccepted || t.StatusCode == http.StatusNoContent || t.ContentLength == 0 ||
 		kind == "text/html" {
 		_, err := w.status(t, req.ID)
@@ -140,7 +142,10 @@ func (w *streamable) document(ctx context.Context, t *trip, kind string, req *Re
 	} else if err != nil {
 		return nil, causeOr(ctx, fmt.Errorf("read the answer: %w", w.failed(ctx, t, err)))
 	}
-	m, err := jsonrpc.Parse(text, w.depth)
+	m, err := jsonrpc.ParseSingle(text, w.depth)
+	if err != nil && jsonrpc.IsBatch(text) {
+		return w.batch(t, text, req.ID, on)
+	}
 	if err != nil {
 		if !isJSON(kind) {
 			return nil, &StatusError{Status: t.StatusCode, Body: text[:min(len(text), statusBody)], media: kind}
@@ -241,18 +246,6 @@ func (w *streamable) refused(t *trip, s *httpSession, m *Request) error {
 		return w.sessionGone(e)
 	}
 	return e
-}
-
-// answers reports whether m is the response to the request with this id. An error without id
-// counts: the server could not read our id.
-func answers(m *jsonrpc.Message, id jsonrpc.ID) bool {
-	return m.IsResponse() && (m.ID == id || m.ID == "" && m.Error != nil)
-}
-
-// isOther reports whether m is the response to another request than that with this id, which is "" for
-// none. Some servers answer what they cannot read with an id of their own, which is no number or 0.
-func isOther(m *jsonrpc.Message, id jsonrpc.ID) bool {
-	return m.IsResponse() && m.ID != id && m.ID != "" && m.ID != "0" && strings.Trim(string(m.ID), "0123456789") == ""
 }
 
 // what describes a message that is not the expected response.

@@ -18,7 +18,10 @@ import (
 func TestHTTPAnswers(t *testing.T) {
 	const note = `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progress":1}}`
 	const question = `{"jsonrpc":"2.0","id":7,"method":"roots/list"}`
-	other := strings.Replace(answer7, `"id":7`, `"id":"7"`, 1)
+	other := strings.Replace(answer7, `"id":7`, `"id":"x7"`, 1)
+	odd := strings.Replace(answer7, `"id":7`, `"id":"7"`, 1)
+	real := strings.Replace(answer7, `"id":7`, `"id":7.0`, 1)
+	eight := strings.Replace(answer7, `"id":7`, `"id":"8"`, 1)
 	for _, tt := range []struct {
 		name, media, body string
 		want              string // the answer
@@ -40,16 +43,32 @@ func TestHTTPAnswers(t *testing.T) {
 		{"error without id", "application/json", `{"jsonrpc":"2.0","id":null,"error":{"code":-5,"message":"m"}}`,
 			`{"jsonrpc":"2.0","error":{"code":-5,"message":"m"}}`, "", ""},
 
-		{"other id", "application/json", other, "", "", `invalid answer: the id "7" to the request 7`},
+		{"the id as text", "application/json", odd, answer7, "", ""},
+		{"the id as a float", "text/event-stream", event("", real), answer7, "", ""},
+		{"a mark", "application/json", "\ufeff" + answer7, answer7, "", ""},
+		{"a mark before events", "text/event-stream", "\ufeff" + event("", answer7), answer7, "", ""},
+		{"a mark in an event", "text/event-stream", event("", "\ufeff"+answer7), answer7, "", ""},
+		{"a batch of one", "application/json", "[" + answer7 + "]", answer7, "", ""},
+		{"an event with a batch of one", "text/event-stream", event("", "["+answer7+"]"), answer7, "", ""},
+		{"a batch", "application/json", "\ufeff [" + note + "," + answer7 + "," + question + "]", answer7, note + question, ""},
+		{"null beside the result", "application/json", strings.Replace(answer7, `"id":7`, `"id":7,"error":null`, 1), answer7, "", ""},
+
+		{"other id", "application/json", other, "", "", `invalid answer: the id "x7" to the request 7`},
+		{"other number", "application/json", eight, "", "", `invalid answer: the id "8" to the request 7`},
+		{"a batch with two answers", "application/json", "[" + answer7 + "," + odd + "]", "", "", "invalid answer: a batch with two responses to the request 7"},
+		{"a batch with an answer to another request", "application/json", "[" + answer7 + "," + eight + "]", "", "", `invalid answer: a batch with the id "8" to the request 7`},
+		{"a batch without the answer", "application/json", "[" + note + "]", "", "", "invalid answer: a message called \"notifications/progress\" to the request 7"},
+		{"a batch of notifications", "application/json", "[" + note + "," + note + "]", "", "", "invalid answer: a batch without the response to the request 7"},
+		{"a batch of many", "application/json", "[" + answer7 + strings.Repeat(","+note, 64) + "]", "", "", "invalid answer: a batch that is no array of at most 64 messages"},
+		{"half a batch", "application/json", "[" + answer7, "", "", "invalid answer: a batch that is no array"},
 		{"a request", "application/json", question, "", "", `invalid answer: a message called "roots/list" to the request 7`},
 		{"half a json", "application/json", answer7[:20], "", "", "invalid answer: "},
-		{"batch", "application/json", "[" + answer7 + "]", "", "", "invalid answer: not a JSON-RPC message: no object"},
 		{"nothing", "application/json", "", "", "", "the server answered 200 OK with application/json and no message"},
 		{"html", "text/html", "<html><head><title>Sign\n in &amp; go</title>", "", "", "the server answered 200 OK with text/html and no message: Sign in & go"},
 		{"html called text", "text/plain", "<!doctype html><title>Hi</title>", "", "", "the server answered 200 OK with text/plain and no message: Hi"},
 		{"events without answer", "text/event-stream", event("", note), "", note, "the stream ended before the answer: EOF"},
 		{"events that break off", "text/event-stream", event("", answer7)[:40], "", "", "the stream ended before the answer: unexpected EOF"},
-		{"events with another id", "text/event-stream", event("", other), "", "", `invalid answer: the stream ended before the answer, and had the id "7" in place of 7`},
+		{"events with another id", "text/event-stream", event("", other), "", "", `invalid answer: the stream ended before the answer, and had the id "x7" in place of 7`},
 		{"an answer that is none", "text/event-stream", "data: {\"jsonrpc\":\"2.0\",\"id\":7}\n\n", "", "", "invalid answer: not a JSON-RPC message"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -118,7 +137,7 @@ func TestHTTPRequest(t *testing.T) {
 		}
 		for name, want := range map[string]string{
 			"Content-Type": "application/json", "Accept": "application/json, text/event-stream", "X-Api-Key": "canary-k", "Authorization": "Bearer canary-t",
-			"Mcp-Method": "tools/call", "Mcp-Name": "n", "Mcp-Protocol-Version": mcp.ProtocolVersion20260728, "Mcp-Session-Id": "", "Accept-Encoding": "",
+			"Mcp-Method": "tools/call", "Mcp-Name": "n", "Mcp-Protocol-Version": mcp.ProtocolVersion20260728, "Mcp-Session-Id": "", "Accept-Encoding": "identity",
 		} {
 			if v := s.header.Get(name); v != want {
 				t.Errorf("got %s: %q, want %q", name, v, want)

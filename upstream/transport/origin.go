@@ -31,9 +31,12 @@ type HTTPOptions struct {
 	Token func(ctx context.Context, refused ...string) (string, error)
 	// TokenOptional means that Token may return "", for a request without a token.
 	TokenOptional bool
-	MessageLimit  int // maximum size of one message from the server, in bytes
-	Depth         int // maximum nesting of one message from the server
-	Log           *slog.Logger
+	// Renews reports whether a request with the message m (nil for none) that was answered 401, with a
+	// challenge or without, is sent again with another token. If it is nil, each request is.
+	Renews       func(m *jsonrpc.Message, challenged bool) bool
+	MessageLimit int // maximum size of one message from the server, in bytes
+	Depth        int // maximum nesting of one message from the server
+	Log          *slog.Logger
 	// Doubted is called when a server of the legacy era refuses a listening stream, or the rest of a
 	// broken one, as if the session had ended. Then only the answer to a POST ends it, so that calls in
 	// flight get answers of their own. It must not block. If it is nil, such a refusal ends the session.
@@ -74,6 +77,7 @@ type origin struct {
 	posts     http.Header
 	doubted   func()                                                       // see HTTPOptions; may be nil
 	token     func(ctx context.Context, refused ...string) (string, error) // see HTTPOptions
+	renews    func(m *jsonrpc.Message, challenged bool) bool               // see HTTPOptions
 	tokenless bool                                                         // TokenOptional
 	// the token of the latest request; nil before the first
 	last    atomic.Pointer[string]
@@ -103,11 +107,11 @@ func (o *origin) init(opts HTTPOptions) {
 		o.pool, o.own = NewPool(opts.URL), true
 	}
 	if o.conns.pool = o.pool; o.pool.http == nil {
-		o.conns.plain = &http1.Client{Dial: o.pool.dial}
+		o.conns.plain = &http1.Client{Dial: o.pool.dial, MaxIdle: plainIdle}
 	}
+	o.token, o.renews, o.tokenless, o.account = opts.Token, opts.Renews, opts.TokenOptional, opts.Account
 	o.doubted = opts.Doubted
-	o.token, o.tokenless, o.account = opts.Token, opts.TokenOptional, opts.Account
-	o.header = http.Header{"User-Agent": {"junction"}}
+	o.header = http.Header{"User-Agent": {"junction"}, headerAcceptEncoding: {"identity"}}
 	for name, value := range opts.Headers {
 		o.header[textproto.CanonicalMIMEHeaderKey(name)] = []string{value}
 	}
@@ -225,7 +229,9 @@ func (o *origin) do(ctx context.Context, method string, u *url.URL, header http.
 			t.close()
 			return nil, o.failed(ctx, t, err)
 		}
-		t.Response = resp
+		if t.Response = resp; t.isCoded() {
+			t.inflate(o.limit)
+		}
 		next := redirect(t)
 		if token != "" && resp.StatusCode == http.StatusUnauthorized {
 			if err := o.foreign(t, m); err != nil {
@@ -233,8 +239,9 @@ func (o *origin) do(ctx context.Context, method string, u *url.URL, header http.
 				return nil, err
 			}
 			refused = append(refused, token)
-			if t.renewed = o.inSession(header, m) && (len(refused) > 1 || o.renewedNow(token)); !t.renewed &&
-				len(refused) <= maxRefused {
+			t.renewed = o.inSession(header, m) && (len(refused) > 1 || o.renewedNow(token))
+			if !t.renewed && len(refused) <= maxRefused &&
+				(o.renews == nil || o.renews(m, t.get("Www-Authenticate") != "")) {
 				next, hops = t.url, hops-1
 			}
 		}
@@ -263,7 +270,7 @@ func (o *origin) foreign(t *trip, m *jsonrpc.Message) error {
 	late := time.AfterFunc(statusTime, t.breakOff)
 	n, err := io.ReadFull(t.Body, text)
 	late.Stop()
-	if found, broken := jsonrpc.Parse(text[:n], o.depth); err == nil && broken == nil && isOther(&found, m.ID) {
+	if found, broken := jsonrpc.ParseSingle(text[:n], o.depth); err == nil && broken == nil && isOther(&found, m.ID) {
 		return o.misplaced(t, &found, m.ID)
 	}
 	t.Body = &readAgain{bytes.NewReader(text[:n]), t.Body}

@@ -121,7 +121,7 @@ func (w *sse) reading(events *jsonrpc.EventReader) {
 		if len(e.Data) == 0 || e.Name != "message" {
 			continue
 		}
-		m, err := jsonrpc.Parse(bytes.Clone(e.Data), w.depth)
+		m, err := jsonrpc.ParseSingle(bytes.Clone(e.Data), w.depth)
 		switch {
 		case err != nil && m.ID != "" && m.Method == "" && w.deliver(m.ID,
 			response{err: fmt.Errorf("%w: %w", ErrInvalid, err)}):
@@ -142,6 +142,10 @@ func (w *sse) deliver(id jsonrpc.ID, r response) bool {
 	w.pendingMu.Lock()
 	defer w.pendingMu.Unlock()
 	c, ok := w.pending[id]
+	if !ok {
+		id = id.Value()
+		c, ok = w.pending[id]
+	}
 	if ok {
 		delete(w.pending, id)
 		c <- r

@@ -229,6 +229,23 @@ func TestSSESameID(t *testing.T) {
 	}
 }
 
+// TestSSEOddAnswers: an answer whose id has another form, or that is in a batch of one or behind a byte
+// order mark, reaches its call.
+func TestSSEOddAnswers(t *testing.T) {
+	odd := []string{strings.Replace(answer7, `:7`, `:"7"`, 1), strings.Replace(answer7, `:7`, `:7.0`, 1), "[" + answer7 + "]", "\ufeff" + answer7}
+	o := newOld(t, named, func(o *oldRemote, w http.ResponseWriter, m jsonrpc.Message) {
+		w.WriteHeader(202)
+		o.say <- event("", odd[0])
+		odd = odd[1:]
+	})
+	w := mustSSE(t, o, nil)
+	for range len(odd) {
+		if m, err := w.Call(short(t), call("7", "tools/call"), nil); err != nil || string(m.Result) == "" {
+			t.Errorf("got %v, %v", m, err)
+		}
+	}
+}
+
 func TestSSEPostHeldBack(t *testing.T) {
 	o := newOld(t, named, func(o *oldRemote, w http.ResponseWriter, m jsonrpc.Message) {
 		o.say <- event("", answer7)

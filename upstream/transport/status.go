@@ -66,12 +66,12 @@ func (o *origin) status(t *trip, id jsonrpc.ID) (e *StatusError, err error) {
 	if err != nil {
 		return e, e
 	}
-	m, err := jsonrpc.Parse(text, o.depth)
+	m, err := jsonrpc.ParseSingle(text, o.depth)
 	switch {
 	case err != nil:
 	case isOther(&m, id):
 		return nil, o.misplaced(t, &m, id)
-	case m.Error != nil && (m.ID == id || m.ID == ""):
+	case m.Error != nil && answers(&m, id):
 		e.Message = &m
 	}
 	return e, e
@@ -87,22 +87,19 @@ func (o *origin) misplaced(t *trip, m *jsonrpc.Message, id jsonrpc.ID) error {
 // WantsOAuth reports whether the server referred to the metadata of its authorization server (RFC
 // 9728, section 5.1).
 func (e *StatusError) WantsOAuth() bool {
-	return e.Status == http.StatusUnauthorized && strings.Contains(strings.Join(e.Challenge, ","), "resource_metadata=")
+	c, _ := OfBearer(e.Challenge)
+	return e.Status == http.StatusUnauthorized && c.Parameters["resource_metadata"] != ""
 }
 
 // Lacks reports whether the server rejected the token because it lacks a scope (RFC 6750, section
 // 3.1), and returns the scopes that the request needs. They are safe in a command line; scopes with
 // other characters are omitted.
 func (e *StatusError) Lacks() (scopes []string, lacks bool) {
-	challenge := strings.Join(e.Challenge, ",")
-	if e.Status != http.StatusForbidden || !insufficient.MatchString(challenge) {
+	c, _ := OfBearer(e.Challenge)
+	if e.Status != http.StatusForbidden || !strings.EqualFold(c.Parameters["error"], "insufficient_scope") {
 		return nil, false
 	}
-	m := neededScopes.FindStringSubmatch(challenge)
-	if m == nil {
-		return nil, true
-	}
-	for _, scope := range strings.Fields(m[1]) {
+	for _, scope := range strings.Fields(c.Parameters["scope"]) {
 		if plainScope.MatchString(scope) && len(scopes) < mostScopes {
 			scopes = append(scopes, scope)
 		}
@@ -110,11 +107,7 @@ func (e *StatusError) Lacks() (scopes []string, lacks bool) {
 	return scopes, true
 }
 
-var (
-	insufficient = regexp.MustCompile(`(?i)(?:^|[\s,])error\s*=\s*"?insufficient_scope\b`)
-	neededScopes = regexp.MustCompile(`(?i)(?:^|[\s,])scope\s*=\s*"([^"]*)"`)
-	plainScope   = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:/@=+~-]{0,99}$`)
-)
+var plainScope = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:/@=+~-]{0,99}$`)
 
 // mostScopes is the most scopes that are read from a challenge.
 const mostScopes = 20

@@ -99,13 +99,13 @@ func (o *origin) read(t *trip, p *position, id jsonrpc.ID, buffer *[]byte, take 
 			continue
 		}
 		p.moved = true
-		m, err := jsonrpc.Parse(e.Data, o.depth)
+		m, err := jsonrpc.ParseSingle(e.Data, o.depth)
 		switch {
 		case err == nil:
 			if !take(&m) {
 				return nil
 			}
-		case id != "" && m.ID == id && m.Method == "":
+		case id != "" && m.Method == "" && (m.ID == id || m.ID.Value() == id):
 			return fmt.Errorf("%w: %w", ErrInvalid, err)
 		default:
 			o.odd.Warn(o.log, "server sent an event that is not a JSON-RPC message (ignored)", "size", len(e.Data),

@@ -105,6 +105,32 @@ func (e usageError) Unwrap() error { return e.err }
 // Usagef returns an error about wrong usage; the program exits with 2.
 func Usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
 
+// fileAnnotation marks the commands of OfFile.
+const fileAnnotation = "file"
+
+// OfFile marks commands whose subject is the configuration file, with their own commands, and returns
+// them. Without --config they use the user's own file; CheckFile rejects them with an empty --config.
+func OfFile(list ...*cobra.Command) []*cobra.Command {
+	for _, cmd := range list {
+		cmd.Annotations = map[string]string{fileAnnotation: ""}
+	}
+	return list
+}
+
+// CheckFile rejects an empty --config of a command of OfFile.
+func CheckFile(cmd *cobra.Command, file string) error {
+	if file != "" || !cmd.Flags().Changed("config") {
+		return nil
+	}
+	for c := cmd; c != nil; c = c.Parent() {
+		if _, ok := c.Annotations[fileAnnotation]; ok {
+			return Usagef("%s needs a configuration file, and --config is empty; name the file, or leave --config out "+
+				"for your own", strings.TrimPrefix(cmd.CommandPath(), "junction "))
+		}
+	}
+	return nil
+}
+
 // errTool is returned for a call whose result has isError. The result has been printed, so that Run
 // prints no further error.
 var errTool = errors.New("the tool reported an error")

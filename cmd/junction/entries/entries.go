@@ -35,8 +35,8 @@ const section = "upstreams"
 
 // Commands returns the commands. file points to the value of --config.
 func Commands(stdout io.Writer, file *string) []*cobra.Command {
-	return append(changeCommands(stdout, file), addCommand(stdout, file), listCommand(stdout, file),
-		searchCommand(stdout, file))
+	all := append(changeCommands(stdout, file), addCommand(stdout, file), listCommand(stdout, file))
+	return append(cli.OfFile(all...), searchCommand(stdout, file))
 }
 
 // outcome is what a command did, and the output of --json.

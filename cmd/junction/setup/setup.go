@@ -9,16 +9,13 @@ package setup
 
 import (
 	"io"
+	"junction/cmd/junction/cli"
 
 	"github.com/spf13/cobra"
 )
 
 // Commands returns the commands. file points to the value of --config.
 func Commands(stdout, stderr io.Writer, file *string) []*cobra.Command {
-	return []*cobra.Command{
-		setupCommand(stdout, stderr, file),
-		importCommand(stdout, stderr, file),
-		connectCommand(stdout, file),
-		disconnectCommand(stdout, file),
-	}
+	return append(cli.OfFile(setupCommand(stdout, stderr, file), importCommand(stdout, stderr, file)),
+		connectCommand(stdout, file), disconnectCommand(stdout, file))
 }
