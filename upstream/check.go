@@ -29,6 +29,9 @@ type Report struct {
 	Steps  []Step // the steps that were made, in order
 	Err    error  // why the last step failed; nil if all steps succeeded
 	Advice string // what to do about Err; "" if that is not known
+	// Other is the method and the error of another handshake, if the server rejected those of both
+	// eras; Err is about one of them. It is "" for none.
+	Other string
 
 	Era      client.Era
 	Version  string // of the protocol
@@ -142,6 +145,9 @@ func check(ctx context.Context, name string, config Config, o Options, conns *tr
 			}
 		}
 		step(next)
+		if both, ok := errors.AsType[*client.RejectedError](err); ok {
+			r.Other = both.Method + ": " + p.shown(both.Other).Error()
+		}
 		_, err = p.lacking(err)
 		r.Err, r.Advice = p.shown(err), advice(err, name, &config)
 		return r

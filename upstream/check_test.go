@@ -220,3 +220,15 @@ func TestCheckEndsWithItsContext(t *testing.T) {
 		}
 	})
 }
+
+// TestCheckHasBothRejectedHandshakes: the report has the error of each handshake, without secrets.
+func TestCheckHasBothRejectedHandshakes(t *testing.T) {
+	_, url := upstreamtest.Start(t, upstreamtest.Script{Rules: []upstreamtest.Rule{
+		{Method: "server/discover", Status: 403, Body: "canary-secret is not welcome"}, {Method: "initialize", Status: 502, Body: "bad gateway"}}})
+	config := Config{URL: url, Headers: map[string]string{"Authorization": "Bearer canary-secret"}}
+	got := new(Set).Check(t.Context(), "up", config, Options{Log: authtest.Log(t)})
+	if said := describe(got.Err); !strings.Contains(said, "502 Bad Gateway: bad gateway") ||
+		got.Other != "server/discover: the server answered 403 Forbidden: … is not welcome" {
+		t.Errorf("the errors are %q and %q", said, got.Other)
+	}
+}
