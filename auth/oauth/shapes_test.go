@@ -224,6 +224,14 @@ func TestShapesOfRealServers(t *testing.T) {
 		{"410 instead of resource metadata", Upstream{}, own(410, metadataAtHome()), ""},
 		{"a page instead of resource metadata", Upstream{}, own("<html>", metadataAtHome()), ""},
 		{"an outage of the resource metadata", Upstream{}, own(503, metadataAtHome()), "does not publish where users sign in"},
+		{"an outage of the first resource metadata, and others at the root", Upstream{}, func(s *shape) {
+			s.documents["https://mcp.example/.well-known/oauth-protected-resource"] = resourceOf(mcpURL, asIssuer)
+			s.documents[resourceAt] = 503
+		}, "does not publish where users sign in"},
+		{"resource metadata at the root only", Upstream{}, func(s *shape) {
+			s.documents["https://mcp.example/.well-known/oauth-protected-resource"] = resourceOf(mcpURL, asIssuer)
+			delete(s.documents, resourceAt)
+		}, ""},
 		{"a rate limit of the resource metadata", Upstream{}, own(429, metadataAtHome()), "does not publish where users sign in"},
 		{"resource metadata that are refused", Upstream{}, own(403, metadataAtHome()), "does not publish where users sign in"},
 		{"no metadata at all", Upstream{}, own(no, no), ""},
