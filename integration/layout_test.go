@@ -82,8 +82,9 @@ var arrows = map[string][]string{
 	"cmd/junction/registry": {"cmd/junction/clients", "upstream/prose", "upstream/loopback"},
 	"cmd/junction/entries": {"cmd/junction/cli", "cmd/junction/clients", "cmd/junction/config", "upstream/prose",
 		"cmd/pack/lock", "cmd/pack/plan", "cmd/junction/registry", "cmd/junction/runfile", "cmd/junction/yamledit", "upstream/shell",
-		"upstream/loopback",               // http is the scheme of this machine
-		"upstream", "upstream/transport"}, // a new URL is asked once; the answer is read as a connection reads it
+		"upstream/loopback", // http is the scheme of this machine
+		// a new URL is asked as the proxy asks it, and login
+		"auth/fetch", "auth/oauth", "upstream", "upstream/client", "upstream/transport"},
 	"cmd/junction/audit": {"cmd/junction/cli", "cmd/junction/config", "upstream/files", "upstream/prose",
 		"cmd/junction/record", "proxy", "upstream/shell", "upstream/pace"},
 	// the commands start clients' own commands without keys in the environment, and compare states of upstreams
@@ -139,8 +140,9 @@ var arrows = map[string][]string{
 	"upstream/sandbox": {"upstream/files"}, // the reason of an error about a file
 	// what a rule reads of the arguments must be what everybody else reads: the same names in the
 	// same case, none of them twice
-	"policy":              {"upstream/raw", "upstream/yamlread", "upstream/prose"},
-	"auth/oauth":          {"auth/fetch", "auth/store", "upstream/pace", "upstream/prose"},
+	"policy": {"upstream/raw", "upstream/yamlread", "upstream/prose"},
+	// it asks an upstream as the proxy does
+	"auth/oauth":          {"auth/fetch", "auth/store", "upstream/client", "upstream/pace", "upstream/prose"},
 	"upstream/remedy":     {"upstream/shell"},                                                   // it names commands with names of servers
 	"cmd/junction/stored": {"auth/seal", "upstream/bounded", "upstream/files", "upstream/pace"}, // what is on the disk is sealed like session ids
 	"auth/authserver": {"auth", "auth/authserver/provider", "auth/store", "auth/seal", "auth/fetch", "upstream/bounded",

@@ -44,6 +44,9 @@ func (s *Core) answerResult(x *Exchange, r client.Result) (Result, error) {
 	if r.Object, err = x.target.RenameResult(x.Msg.Method, r.Object); err != nil {
 		return Result{}, x.invalid(err.Error())
 	}
+	if r.Object, err = x.withoutNulls(r.Object); err != nil {
+		return Result{}, x.invalid(err.Error())
+	}
 	if x.Era == client.EraModern {
 		return s.modernResult(x.Msg.Method, r.Object, x.target)
 	}

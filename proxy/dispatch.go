@@ -281,7 +281,7 @@ func (s *Core) Count(ctx context.Context, x *Exchange, other bool) (done func(),
 
 // discover answers server/discover.
 func discover(_ context.Context, s *Core, x *Exchange) (Result, error) {
-	b := fmt.Appendf(nil, `{"supportedVersions":%s,"capabilities":`, s.supported)
+	b := fmt.Appendf(nil, `{"supportedVersions":%s,"capabilities":`, s.Supported(x.Endpoint))
 	b = x.Subject.Sight().Offers.AppendCapabilities(b, x.Era)
 	b = x.Subject.AppendInstructions(b, x.reader())
 	b = appendFreshness(b, discovered, !x.Subject.Private())

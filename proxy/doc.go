@@ -18,7 +18,7 @@
 //	Server.forwardSession    front/owner.go      passes the request on if another process has the session
 //	Server.post              front/request.go    reads the body within its limits (package budget)
 //	Server.forwardParked     front/owner.go      passes the request on if another process has the parked call
-//	Server.frontFor          front/front.go      chooses the era of the message
+//	Server.frontFor          front/eras.go       chooses the era of the message
 //	legacyFront.post         front/legacy.go     2025-11-25 and older: handshake, session, batch, GET stream
 //	modernFront.post         front/modern.go     2026-07-28: header and body must agree
 //	Server.answer            front/request.go    runs Core.Serve, and then finishes the reply

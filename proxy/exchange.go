@@ -119,6 +119,8 @@ type questions struct {
 type Session struct {
 	Version string // of the protocol
 	Key     string // identifies the session for upstreams; "" for a request without a session
+	// Extensions are those that the client has declared; never modified after the handshake.
+	Extensions []string
 
 	mu       sync.Mutex
 	level    string          // the log level that the client has set; "" for none

@@ -72,7 +72,7 @@ type Core struct {
 
 	serverInfo []byte // JSON
 	modernMeta []byte // _meta of Junction's own results
-	supported  []byte // versions, a JSON array
+	supported  []byte // versions of both eras, a JSON array
 
 	snapshot atomic.Pointer[scope.Snapshot]
 	earlier  scope.Earlier // for clients that read a list page by page
@@ -138,8 +138,14 @@ func (s *Core) Killing() context.Context { return s.killing }
 // ServerInfo returns Junction's name and version, as JSON.
 func (s *Core) ServerInfo() []byte { return s.serverInfo }
 
-// Supported returns the supported versions of the protocol, as a JSON array.
-func (s *Core) Supported() []byte { return s.supported }
+// Supported returns the versions of the protocol that an endpoint supports, as a JSON array. An
+// endpoint of the legacy era does not tell them.
+func (s *Core) Supported(e *scope.Endpoint) []byte {
+	if e.Eras == scope.ErasModern {
+		return []byte(`["` + ModernVersion + `"]`)
+	}
+	return s.supported
+}
 
 // Grant returns an empty grant for a request of an account. agent is the User-Agent of a local
 // program.

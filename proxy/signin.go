@@ -112,20 +112,28 @@ func (s *Core) offer(x *Exchange, need *upstream.SignInError) (Result, error) {
 	return s.toolText(x, message, more+"}"), nil
 }
 
-// Kinds of errors for calls that need a sign-in: the first sign-in, and a repeated one.
+// Kinds of errors for calls that need a sign-in: the first sign-in, and a repeated one, also for more
+// scopes.
 const (
 	kindNotConnected = "upstream_not_connected"
 	kindReconnect    = "upstream_needs_reconnect"
 )
 
 func signInKind(need *upstream.SignInError) string {
-	if need.Again {
+	if need.Again || need.Lacks {
 		return kindReconnect
 	}
 	return kindNotConnected
 }
 
 func signInMessage(need *upstream.SignInError) string {
+	if need.Lacks {
+		what := ""
+		if len(need.Scopes) > 0 {
+			what = " (" + strings.Join(need.Scopes, ", ") + ")"
+		}
+		return fmt.Sprintf("this call needs more than you have allowed at %s%s", need.Upstream, what)
+	}
 	if need.Again {
 		return fmt.Sprintf("%s has to be connected again with your account there", need.Upstream)
 	}

@@ -71,11 +71,13 @@ func startOver(rt *transport.Pool, c Config, o Options) *Upstream {
 	o = o.withDefaults()
 	config := c.withDefaults(o.Defaults).connConfig()
 	p := &pool{name: "up", connConfig: config, options: o, log: o.Log, links: map[linkKey]*link{}, subs: map[linkKey]*subscriptions{}, checks: cmp.Or(o.checks, newChecks(int(o.MessageLimit))), met: make(chan struct{})}
-	p.catalog.Store(&Catalog{})
+	stored := p.recall(&Catalog{})
+	p.catalog.Store(stored)
 	p.status = Status{Name: p.name, Since: time.Now()}
 	dialing := p.dialOptions()
 	dialing.Pool = rt
 	p.dialer = client.NewDialer(dialing)
+	p.expect(stored)
 	p.mu.Lock()
 	p.links[p.reading()] = startLink(p, p.reading(), true, nil)
 	p.mu.Unlock()

@@ -105,6 +105,8 @@ type Catalog struct {
 	checking *checking             // while it is read; nil for none
 	index    [Parts]map[string]int // by name, into the lists
 	mirrors  bool                  // call arguments are also sent in headers
+	second   []string              // holders with a second process; only of a stored catalog
+	proven   bool                  // see client.Info
 }
 
 // Item is one definition of a catalog.
@@ -282,7 +284,8 @@ const (
 func (p *pool) listAll(ctx context.Context, c client.Conn, last *Catalog) (*Catalog, error) {
 	info := c.Info()
 	cat := &Catalog{Era: info.Era, Version: info.Version, Capabilities: info.Capabilities,
-		Instructions: info.Instructions, Listed: time.Now(), mirrors: info.Mirrors, leases: new(leases)}
+		Instructions: info.Instructions, Listed: time.Now(), mirrors: info.Mirrors, proven: info.Proven,
+		leases: new(leases)}
 	cat.since = cat.Listed
 	if p.checks != nil {
 		cat.checking = p.checks.begin()

@@ -134,7 +134,8 @@ func check(ctx context.Context, name string, config Config, o Options, conns *tr
 	defer cancel()
 	fail := func(err error) Report {
 		late := errors.Is(limit.Err(), context.DeadlineExceeded)
-		if late && (errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Cause(limit))) {
+		noise := errors.As(err, new(*stdio.NoiseError)) // it has the cause already
+		if late && !noise && (errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Cause(limit))) {
 			err = fmt.Errorf("%w: %w", errLate, context.Cause(limit))
 			if errors.Is(context.Cause(limit), errLate) {
 				err = context.Cause(limit)
@@ -154,23 +155,28 @@ func check(ctx context.Context, name string, config Config, o Options, conns *tr
 	}
 	d := client.NewDialer(dialing)
 	defer d.CloseIdle()
-	c, err := d.Dial(limit, p.reading().profile, client.Hooks{Changed: func() {}})
-	if err != nil {
+	var err error
+	profile, hooks := p.reading().profile, client.Hooks{Changed: func() {}}
+	var c opened
+	if c.Conn, err = d.Dial(limit, profile, hooks); err != nil {
 		return fail(err)
 	}
-	defer c.Close()
+	defer func() { c.Close() }()
 	step(next)
-	info := c.Info()
-	r.Era, r.Version, r.Server = info.Era, info.Version, calledItself(info.Server)
+	r.meet(c.Info())
 
 	next = "list"
-	catalog, err := p.listAll(limit, c, &Catalog{})
-	if err != nil {
+	if c.catalog, err = p.listAll(limit, c, &Catalog{}); err != nil {
 		return fail(err)
 	}
+	if other := p.askLegacy(limit, d, profile, hooks, c.catalog); other.catalog != nil {
+		c.discard()
+		c = other
+		r.meet(c.Info())
+	}
 	step(next)
-	defer catalog.free() // the report stays for a short time
-	r.look(catalog)
+	defer c.catalog.free() // the report stays for a short time
+	r.look(c.catalog)
 
 	next = "ping"
 	if err := c.Ping(limit); err != nil {
@@ -179,6 +185,11 @@ func check(ctx context.Context, name string, config Config, o Options, conns *tr
 	step(next)
 	r.Latency = r.Steps[len(r.Steps)-1].Took
 	return r
+}
+
+// meet fills in what a server states about itself.
+func (r *Report) meet(info *client.Info) {
+	r.Era, r.Version, r.Server = info.Era, info.Version, calledItself(info.Server)
 }
 
 // look fills in what there is to report about a catalog.
@@ -231,8 +242,10 @@ const sessionAdvice = "calls are still sent; Junction opens another session as s
 func advice(err error, upstream string, c *Config) string {
 	var (
 		confined *stdio.SandboxError
+		lookup   *net.DNSError
 		status   *transport.StatusError
 		exit     *stdio.ExitError
+		noise    *stdio.NoiseError
 	)
 	switch {
 	case errors.As(err, &confined) && confined.Permanent:
@@ -266,6 +279,8 @@ func advice(err error, upstream string, c *Config) string {
 			"sandbox.read and sandbox.write, ports in sandbox.tcp"
 	case errors.As(err, &exit):
 		return "run the command by hand and read its output: it must wait for MCP on its standard input"
+	case errors.As(err, &noise):
+		return adviceOfNoise[noise.Kind]
 	case errors.Is(err, errLate) || errors.Is(err, errNoConnection) || errors.Is(err, context.DeadlineExceeded):
 		if c.URL == "" && remedy.Installs(c.Command[0]) {
 			return "the command may have to download the package first: raise connect_timeout, or remove it " +
@@ -279,8 +294,10 @@ func advice(err error, upstream string, c *Config) string {
 			"it only takes long"
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return "no server listens there: start it, or check host and port of url"
-	case errors.As(err, new(*net.DNSError)):
+	case errors.As(err, &lookup) && lookup.IsNotFound:
 		return "the host does not exist: check url"
+	case errors.As(err, &lookup):
+		return "this machine cannot look up names now: check its network and its name server"
 	case errors.As(err, new(x509.UnknownAuthorityError)), errors.As(err, new(x509.HostnameError)),
 		errors.As(err, new(x509.CertificateInvalidError)):
 		return "this machine does not trust the server's certificate: check the host in url, or install its CA " +
@@ -293,6 +310,14 @@ func advice(err error, upstream string, c *Config) string {
 		return "the server violates the protocol: update it, or choose another era"
 	}
 	return ""
+}
+
+// adviceOfNoise is the advice about a server that writes something else than messages.
+var adviceOfNoise = map[stdio.Noise]string{
+	stdio.NoiseText: "start the server for MCP over stdio, which may need an argument such as stdio; its log " +
+		"belongs to its standard error",
+	stdio.NoiseFramed:   "update the server, or report it to its author: messages of MCP over stdio have no header",
+	stdio.NoiseIndented: "have the server write each message in one line, without line breaks and indentation",
 }
 
 // adviceOfStatus returns what the operator can do about an HTTP status.
@@ -320,7 +345,13 @@ func adviceOfStatus(status *transport.StatusError, upstream string, c *Config) s
 	case code == 404 || code == 405:
 		return "the path of url is probably wrong; common paths are /mcp and /sse"
 	case code == 429:
-		return "the server limits the rate of requests: wait, and raise catalog.refresh"
+		return "the server limits the rate of requests: Junction tries again by itself; others who use the same " +
+			"token or address may share the limit"
+	case code/100 == 3 && status.RedirectsToSignIn():
+		return `the server requires authentication: set headers, such as Authorization: "Bearer ${TOKEN}"; if it ` +
+			"does not offer MCP at this address, correct url"
+	case status.HasResult:
+		return "the server violates HTTP: a result needs the status 200; update the server, or report it to its author"
 	case code >= 500:
 		return "the server failed: read its log"
 	case code/100 == 2:

@@ -2,7 +2,9 @@ package upstream
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -83,6 +85,14 @@ func TestCheckSaysWhatToDo(t *testing.T) {
 	secure := httptest.NewTLSServer(http.NotFoundHandler())
 	t.Cleanup(secure.Close)
 	secure.Config.ErrorLog = nil
+	confused := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var q struct{ ID json.RawMessage }
+		json.NewDecoder(r.Body).Decode(&q)
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(400)
+		fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":{"tools":[]}}`, q.ID)
+	}))
+	t.Cleanup(confused.Close)
 	script := func(s upstreamtest.Script) Config {
 		c := upstreamtest.Command(t, s)
 		return Config{Command: c.Command, Env: c.Env}
@@ -107,6 +117,13 @@ func TestCheckSaysWhatToDo(t *testing.T) {
 		{"rejects the token", Config{URL: answer(403, "text/plain", ""), Headers: map[string]string{"authorization": "Bearer canary-old"}}, "handshake",
 			"403", "the server rejects the header Authorization"},
 		{"says nothing", Config{Command: []string{"sleep", "100"}, ConnectTimeout: 200 * time.Millisecond}, "start handshake", "no answer within 200ms (connect_timeout)", "run the command by hand"},
+		{"a banner", Config{Command: []string{"sh", "-c", "echo Welcome to the server; sleep 100"}, ConnectTimeout: 500 * time.Millisecond}, "start handshake",
+			"wrote a line that is no message to its standard output: Welcome to the server", "start the server for MCP over stdio"},
+		{"framed messages", Config{Command: []string{"sh", "-c", `printf 'Content-Length: 36\r\n\r\n{"jsonrpc":"2.0","id":1,"result":{}}'; sleep 100`}, ConnectTimeout: 500 * time.Millisecond},
+			"start handshake", "wrote Content-Length before its messages", "update the server"},
+		{"indented messages", Config{Command: []string{"sh", "-c", `printf '{\n  "jsonrpc": "2.0",\n  "id": 1\n}\n'; sleep 100`}, ConnectTimeout: 500 * time.Millisecond},
+			"start handshake", "wrote JSON over several lines", "have the server write each message in one line"},
+		{"cannot resolve a host", Config{Command: []string{"sh", "-c", "echo Error: getaddrinfo ENOTFOUND db.example.com >&2; exit 1"}}, "start handshake", "ENOTFOUND", "the server cannot resolve the host db.example.com"},
 		{"no list", script(upstreamtest.Script{Rules: []upstreamtest.Rule{{Method: "tools/list", Result: []byte(`{}`)}}}), "start handshake list", "no tools", "the server violates the protocol"},
 		{"an endless list", script(upstreamtest.Script{LoopCursor: true, PageSize: 1, Tools: tools("a", "b", "c")}), "start handshake list", "never ends", "the server violates the protocol"},
 		{"no ping", script(upstreamtest.Script{Era: "legacy", Rules: []upstreamtest.Rule{{Method: "ping", Error: []byte(`{"code":-32601,"message":"x"}`)}}}),
@@ -116,6 +133,8 @@ func TestCheckSaysWhatToDo(t *testing.T) {
 		{"no credentials", Config{URL: answer(401, "text/plain", "who are you?")}, "handshake", "401 Unauthorized: who are you?", "the server requires authentication: set headers"},
 		{"another path", Config{URL: answer(404, "text/plain", "")}, "handshake", "404", "the path of url is probably wrong"},
 		{"out of order", Config{URL: answer(503, "text/plain", "")}, "handshake", "503", "the server failed"},
+		{"too many requests", Config{URL: answer(429, "text/plain", "slow down")}, "handshake", "429", "the server limits the rate of requests: Junction tries again by itself"},
+		{"a result with status 400", Config{URL: confused.URL, Era: client.EraLegacy}, "handshake", "400 Bad Request, with a result in it", "the server violates HTTP"},
 		{"a web page", Config{URL: answer(200, "text/html", "<title>Hello</title>")}, "handshake", "Hello", "the url leads to a web page"},
 		{"no trust", Config{URL: secure.URL}, "handshake", "certificate", "this machine does not trust"},
 	} {
@@ -130,6 +149,46 @@ func TestCheckSaysWhatToDo(t *testing.T) {
 				t.Errorf("steps %q, error %q, advice %q; want %q, %q, %q", steps, said, got.Advice, tt.steps, tt.said, tt.advice)
 			}
 		})
+	}
+}
+
+// TestTheStateHasWhatAServerWrites: the state of a command that writes a banner and no message has the
+// line and the advice, as a check has. Clients do not read the line.
+func TestTheStateHasWhatAServerWrites(t *testing.T) {
+	var s Set
+	t.Cleanup(s.Close)
+	config := Config{Command: []string{"sh", "-c", "echo Welcome to the server; cat >/dev/null"}, ConnectTimeout: 300 * time.Millisecond}
+	s.Apply(map[string]Config{"up": config}, Options{Log: authtest.Log(t)}, nil)
+	u := s.All()[0]
+	<-u.Met()
+	if got := u.Status(); !strings.Contains(got.Err, "no connection within 300ms") || !strings.Contains(got.Err, ": Welcome to the server") ||
+		!strings.HasPrefix(got.Advice, "start the server for MCP over stdio") {
+		t.Errorf("the state has %q and the advice %q", got.Err, got.Advice)
+	}
+	var e *Error
+	if _, err := u.Call(t.Context(), toolCall("echo", `{}`)); !errors.As(err, &e) {
+		t.Fatalf("the call ended with %v", err)
+	}
+	for _, text := range []string{e.Public(), e.Clean(func(text string) string { return text })} {
+		if strings.Contains(text, "Welcome") || !strings.Contains(text, "no message to its standard output") {
+			t.Errorf("the client reads %q", text)
+		}
+	}
+}
+
+// TestAdviceWithoutANetwork: a name that cannot be looked up says nothing about the host.
+func TestAdviceWithoutANetwork(t *testing.T) {
+	for _, tt := range []struct {
+		err  net.DNSError
+		want string
+	}{
+		{net.DNSError{Err: "no such host", Name: "mcp.example.com", IsNotFound: true}, "the host does not exist: check url"},
+		{net.DNSError{Err: "Temporary failure in name resolution", Name: "mcp.example.com", IsTemporary: true}, "this machine cannot look up names now: check its network and its name server"},
+		{net.DNSError{Err: "i/o timeout", Name: "mcp.example.com", IsTimeout: true}, "this machine cannot look up names now: check its network and its name server"},
+	} {
+		if got := advice(fmt.Errorf("dial: %w", &tt.err), "up", &Config{URL: "https://mcp.example.com"}); got != tt.want {
+			t.Errorf("the advice for %v is %q, want %q", &tt.err, got, tt.want)
+		}
 	}
 }
 

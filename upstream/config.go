@@ -52,6 +52,7 @@ type Config struct {
 	// Era is the era of the protocol: auto (the default) detects it, legacy is 2025-11-25 and older,
 	// modern is 2026-07-28. both is auto for a command that may run twice: if the server is modern, a
 	// second process of the legacy era takes the calls of legacy clients. For a url this is the default.
+	// For a command, auto does so after a call failed because the server could not ask (second.go).
 	Era client.Era `yaml:"era"`
 	// Enabled false disables the server; the entry stays in the file. Default true.
 	Enabled *bool `yaml:"enabled"`
@@ -167,16 +168,21 @@ type Auth struct {
 	// Issuer is the only authorization server to use. Default: the one that the server names.
 	Issuer string `yaml:"issuer"`
 	// AuthorizationEndpoint and TokenEndpoint are the only endpoints to use. They are needed if the
-	// two have different origins and the answers of the authorization server do not name it (RFC
-	// 9207). Default: those of its metadata, with one origin.
+	// two have different origins, the origin of the first does not name the second, and the answers of
+	// the authorization server do not name it (RFC 9207). Default: those of its metadata.
 	AuthorizationEndpoint string `yaml:"authorization_endpoint"`
 	TokenEndpoint         string `yaml:"token_endpoint"`
+	// Resource is the resource indicator (RFC 8707) to send instead of the server's: a URI, or none for
+	// no indicator. It needs ClientID and Issuer. Default: the resource that the server names.
+	Resource string `yaml:"resource" example:"api://11111111-2222-3333-4444-555555555555"`
+	// Params are added to the authorization request, such as access_type: offline.
+	Params map[string]string `yaml:"params"`
 }
 
 // asks reports whether the section has keys of a sign-in other than its mode.
 func (a *Auth) asks() bool {
 	return len(a.Scopes) > 0 || a.ClientID != "" || a.ClientSecret != "" || a.Issuer != "" ||
-		a.AuthorizationEndpoint != "" || a.TokenEndpoint != ""
+		a.AuthorizationEndpoint != "" || a.TokenEndpoint != "" || a.Resource != "" || len(a.Params) > 0
 }
 
 // AuthMode is a word of the file.

@@ -23,15 +23,29 @@ type Credentials interface {
 	Token(ctx context.Context, upstream, user string, refused ...string) (string, error)
 }
 
+// A Granter is Credentials with a page on which a user grants more scopes.
+type Granter interface {
+	// GrantURL returns the page on which a user signs in to an upstream for more scopes, in addition to
+	// those that the user has granted. It works only for this user.
+	GrantURL(upstream, user string, scopes []string) string
+}
+
 // SignInError means that a user has to sign in to an upstream before it can be called. Nothing was
 // called.
 type SignInError struct {
 	Upstream string
 	URL      string // of Junction's page for the sign-in; it works only for this user
 	Again    bool   // the upstream does not accept the earlier sign-in any more
+	// The sign-in works, but lacks a scope that this request needs: one of Scopes, which are empty if the
+	// server does not name them.
+	Lacks  bool     `json:",omitempty"`
+	Scopes []string `json:",omitempty"`
 }
 
 func (e *SignInError) Error() string {
+	if e.Lacks {
+		return e.Upstream + " needs more than the person has granted" + inWords(e.Scopes)
+	}
 	if e.Again {
 		return e.Upstream + " has to be connected again by the person"
 	}
@@ -54,16 +68,20 @@ func (e *LoginError) Is(target error) bool { return target == client.ErrNoToken 
 
 func (e *LoginError) Error() string {
 	if e.Lacks {
-		scope := "a scope"
-		if len(e.Scopes) > 0 {
-			scope = "a scope of " + strings.Join(e.Scopes, ", ")
-		}
-		return "the sign-in lacks " + scope + "; run: " + e.Command()
+		return "the sign-in lacks a scope" + inWords(e.Scopes) + "; run: " + e.Command()
 	}
 	if e.Again {
 		return "the sign-in has ended; run: " + e.Command()
 	}
 	return "sign-in needed; run: " + e.Command()
+}
+
+// inWords returns scopes for a sentence; "" for none.
+func inWords(scopes []string) string {
+	if len(scopes) == 0 {
+		return ""
+	}
+	return " of " + strings.Join(scopes, ", ")
 }
 
 // Command returns the command that signs in, with the scopes that are missing. Clients get it, too, so
@@ -76,15 +94,23 @@ func (e *LoginError) Command() string {
 	return shell.Join(words...)
 }
 
-// lacking returns err as a LoginError if the server rejected a request because the operator's
-// sign-in lacks a scope. The LoginError is nil if err is another error.
+// lacking returns err as a LoginError, or as a SignInError of a user, if the server rejected a request
+// because the sign-in lacks a scope. The LoginError is nil if err is another error.
 func (p *pool) lacking(err error) (*LoginError, error) {
 	login, _ := errors.AsType[*LoginError](err)
 	status, ok := errors.AsType[*transport.StatusError](err)
-	if !ok || p.user != "" || !p.connConfig.OperatorSignsIn() {
+	if !ok || !p.signsIn() {
 		return login, err
 	}
-	if scopes, lacks := status.Lacks(); lacks {
+	scopes, lacks := status.Lacks()
+	switch {
+	case lacks && p.user != "":
+		need := &SignInError{Upstream: p.name, Lacks: true, Scopes: scopes}
+		if g, ok := p.options.Credentials.(Granter); ok {
+			need.URL = g.GrantURL(p.name, p.user, scopes)
+		}
+		return nil, need
+	case lacks:
 		login = &LoginError{Upstream: p.name, Lacks: true, Scopes: scopes}
 		return login, login
 	}

@@ -18,9 +18,9 @@ import (
 // the modern one, as if the client were connected to the server itself. The modern connection reads
 // the catalog and has the subscriptions of all clients.
 //
-// Over HTTP this is the default: both connections end in the same server. A command would get a
-// second process, with separate state, so the file must say so (Config.bothEras). The decision
-// never depends on the outcome of a call.
+// Over HTTP this is the default: both connections end in the same server. A command gets a second
+// process, with separate state, if the file says so (Config.bothEras), or if a call has failed because
+// there was none (second.go). A call that failed is never repeated.
 
 // bothEras reports whether a server of the modern era may have a legacy connection, too.
 func (c *Config) bothEras() bool {
@@ -39,12 +39,13 @@ type legacySide struct {
 func (u *Upstream) acquire(ctx context.Context, c *Call) (*link, client.Conn, error) {
 	of := waiter{c.Trace, c.Peer}
 	if u.prefersLegacy(c) {
+		learned := u.needsSecond(c)
 		l, cn, err := u.takeTurn(ctx, u.key(c.Profile, c.Session, c.Principal, true), of)
 		if err == nil {
 			u.metLegacy()
 			return l, cn, nil
 		}
-		if !u.staysModern(ctx, err) {
+		if learned && u.needsSecond(c) || !learned && !u.staysModern(ctx, err) {
 			return nil, nil, err
 		}
 	}
@@ -70,8 +71,8 @@ func (u *Upstream) Warm(c *Call) {
 // client that cannot answer any request loses nothing on the modern connection, and there the server
 // knows the capabilities of the client.
 func (u *Upstream) prefersLegacy(c *Call) bool {
-	if c.Era != client.EraLegacy || c.Continues || !c.Profile.Asks() || !u.config.bothEras() ||
-		u.Catalog().Era != client.EraModern {
+	if c.Era != client.EraLegacy || c.Continues || !c.Profile.Asks() || u.Catalog().Era != client.EraModern ||
+		!u.config.bothEras() && !u.needsSecond(c) {
 		return false
 	}
 	u.mu.Lock()
@@ -136,62 +137,74 @@ func refusedQuestion(text []byte) bool {
 }
 
 // explainQuestion returns the answer of a server to a call. If the server failed because it cannot
-// send requests to the client in the modern era, and a line in the file changes that, the answer
-// names the line, and so does Status.
+// send requests to the client in the modern era, the answer says whether the next call goes to a second
+// process; otherwise it names the line of the file that changes this, and so does Status.
 func (u *Upstream) explainQuestion(c *Call, cn client.Conn, r client.Result, err error) (client.Result, error) {
 	said, rejected := err.(*jsonrpc.Error)
 	if !rejected && (err != nil || !r.Failed()) || !c.Profile.Asks() || cn.Info().Era != client.EraModern {
 		return r, err
 	}
-	line := u.eraToAsk(c.Era)
-	if line == "" {
-		return r, err
+	text, whole := failureText(r, err)
+	hint, line := secondHint, ""
+	if !u.learn(c, text, whole) {
+		if line = u.lineToAsk(c, text); line == "" || !refusedQuestion([]byte(text)) {
+			return r, err
+		}
+		hint = "Junction connects to this server with protocol version " + mcp.ProtocolVersion20260728 +
+			", in which the server cannot send requests to the client; to change that, set \"" + line +
+			"\" in upstreams." + u.name + " of Junction's configuration"
 	}
-	hint := "Junction connects to this server with protocol version " + mcp.ProtocolVersion20260728 +
-		", in which the server cannot send requests to the client; to change that, set \"" + line +
-		"\" in upstreams." + u.name + " of Junction's configuration"
-	switch {
-	case rejected && refusedQuestion([]byte(said.Message)):
+	if rejected {
 		err = said.WithMessage(said.Message + " (" + hint + ")")
-	case !rejected && refusedQuestion(firstText(r)):
+	} else {
 		blocks, _ := r.Elements("content")
 		blocks = append(blocks, append(raw.AppendQuote([]byte(`{"type":"text","text":`), hint), '}'))
 		content := append(append([]byte{'['}, bytes.Join(blocks, []byte{','})...), ']')
 		if r.Object, err = r.With(raw.Edit{Name: "content", Value: content}); err != nil {
 			return r, err
 		}
-	default:
-		return r, err
 	}
-	u.mu.Lock()
-	u.status.Unasked = line
-	u.mu.Unlock()
+	if line != "" {
+		u.mu.Lock()
+		u.status.Unasked = line
+		u.mu.Unlock()
+	}
 	return r, err
 }
 
-// eraToAsk returns the line of the file with which the server could send requests to a client of the
-// era; "" if there is none.
-func (u *Upstream) eraToAsk(era client.Era) string {
+// lineToAsk returns the line of the file with which the server could send the request that it could
+// not send during a call, which failed with this text; "" if there is none.
+func (u *Upstream) lineToAsk(c *Call, text string) string {
 	u.mu.Lock()
 	met := u.legacy.met
 	u.mu.Unlock()
+	method, _ := unsentRequest(text, c.Name)
 	switch {
 	case u.config.Questions == QuestionsOff:
 		return ""
-	case era == client.EraLegacy && !u.config.bothEras():
+	case c.Era == client.EraLegacy && u.secondFailed(u.key(c.Profile, c.Session, c.Principal, true)):
+		return "era: legacy" // a second process cannot run
+	case c.Era == client.EraLegacy && !u.config.bothEras() && method == mcp.MethodListRoots:
+		return "questions: exact" // other connections declare no roots
+	case c.Era == client.EraLegacy && !u.config.bothEras():
 		return "era: both"
-	case era == client.EraModern && (u.config.URL == "" || met):
+	case c.Era == client.EraModern && (u.config.URL == "" || met):
 		return "era: legacy"
 	}
 	return ""
 }
 
-// firstText returns the text of the first block of content; nil if it has none.
-func firstText(r client.Result) []byte {
-	blocks, err := r.Elements("content")
-	if err != nil || len(blocks) == 0 {
-		return nil
+// failureText returns the text of a call that failed: the message of an error, or the first block of
+// content. whole reports whether the failure has no other text.
+func failureText(r client.Result, err error) (text string, whole bool) {
+	if said, rejected := err.(*jsonrpc.Error); rejected {
+		return said.Message, true
 	}
-	text, _ := raw.Get(blocks[0], "text")
-	return text
+	blocks, problem := r.Elements("content")
+	if err != nil || problem != nil || len(blocks) == 0 {
+		return "", false
+	}
+	quoted, _ := raw.Get(blocks[0], "text")
+	text, _ = raw.String(quoted)
+	return text, len(blocks) == 1
 }

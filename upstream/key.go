@@ -23,6 +23,9 @@ type linkKey struct {
 	number     int    // number of the link among several of the same kind: see turn.go
 }
 
+// principalHolder returns the holder of a link that one principal has for itself.
+func principalHolder(principal string) string { return "principal " + principal }
+
 // readsCatalog reports whether the link with that key reads the catalog of its callers. Other links
 // of the same callers do not read it.
 func (k linkKey) readsCatalog() bool { return k.number == 0 && !k.legacySide }
@@ -84,7 +87,7 @@ func (p *pool) key(own client.Profile, session, principal string, legacySide boo
 		key.profile = withoutTasks(own)
 		// the server requests roots only once, so users must not share them
 		if own.Roots && principal != "" {
-			key.holder, key.user = "principal "+principal, principal
+			key.holder, key.user = principalHolder(principal), principal
 		}
 	}
 	switch isolation := p.isolation(legacy); {
@@ -94,7 +97,7 @@ func (p *pool) key(own client.Profile, session, principal string, legacySide boo
 			key.profile = withoutTasks(own) // the session has one client
 		}
 	case isolation != IsolationShared:
-		key.holder, key.user = "principal "+principal, principal
+		key.holder, key.user = principalHolder(principal), principal
 	}
 	return key
 }
@@ -110,7 +113,7 @@ func (p *pool) Holder(session, principal string) (holder string, ok bool) {
 	case isolation == IsolationSession && session != "":
 		return "", false
 	case isolation != IsolationShared || p.user != "":
-		return "principal " + principal, true
+		return principalHolder(principal), true
 	}
 	return "", true
 }

@@ -56,16 +56,17 @@ type link struct {
 // linkState is the mutable state of a link. It is guarded by link.mu. Except for calls,
 // subscribers and used, it is changed only by update.
 type linkState struct {
-	state    State
-	since    time.Time
-	err      error       // why the link is not ready; while starting, why the last attempt failed
-	retry    time.Time   // see Status
-	conn     client.Conn // set only while the link is ready or degraded
-	broken   chan error  // see tenure
-	lost     error       // why the session of conn is distrusted; nil while it is trusted
-	another  bool        // another session has made the link ready
-	attempts int         // failed attempts to connect
-	calls    int         // calls that hold the link: in flight, or waiting for a conn
+	state        State
+	since        time.Time
+	err          error       // why the link is not ready; while starting, why the last attempt failed
+	retry        time.Time   // see Status
+	refusedUntil time.Time   // until then no call causes an attempt: see refused
+	conn         client.Conn // set only while the link is ready or degraded
+	broken       chan error  // see tenure
+	lost         error       // why the session of conn is distrusted; nil while it is trusted
+	another      bool        // another session has made the link ready
+	attempts     int         // failed attempts to connect
+	calls        int         // calls that hold the link: in flight, or waiting for a conn
 	// subscriptions over the link and attempts to subscribe; they also count in calls
 	subscribers int
 	used        time.Time
@@ -105,6 +106,7 @@ func (l *link) run(ctx context.Context, cause client.Trace) {
 	for ctx.Err() == nil {
 		l.update(func(s *linkState) bool { s.state, s.retry = StateStarting, time.Time{}; return true })
 		lived, err := l.connectAndServe(ctx, cause)
+		l.pool.secondEnded(ctx, l.key, lived, err)
 		cause = nil // the next attempt is not for that call
 		if errors.Is(err, errIdle) || errors.Is(err, client.ErrNoLegacySession) {
 			l.stop(err)
@@ -117,7 +119,7 @@ func (l *link) run(ctx context.Context, cause client.Trace) {
 			l.pool.crashes.Add(1)
 		}
 		l.update(o.apply)
-		pace.Wait(ctx, rest, l.wake)
+		l.rest(ctx, rest)
 		if !l.readsShared && l.retire() { // no call waits for the link
 			l.stop(errIdle)
 		}
@@ -165,24 +167,21 @@ const listenPatience = time.Second
 func (l *link) connectAndServe(ctx context.Context, cause client.Trace) (time.Duration, error) {
 	opening, cancel := l.limitOpening(client.CausedBy(ctx, cause))
 	defer cancel()
-	c, err := l.dial(opening)
+	o, err := l.open(opening)
 	if err != nil {
-		return 0, l.explain(err)
+		return 0, err
 	}
-	t := newTenure(c)
-	if l.listens() {
-		listening := c.Watch()
-		if l.readsCatalog {
-			if err := l.pool.readCatalog(opening, l.key, c); err != nil {
-				t.end()
-				return 0, err
-			}
-		}
-		if l.key.profile.Asks() {
-			// Some servers send requests on the listening stream, and lose them while it is not
-			// open.
-			pace.Sleep(opening, listenPatience, listening)
-		}
+	c, t := o.Conn, newTenure(o.Conn)
+	if o.catalog != nil {
+		l.pool.adopt(l.key, c.Info(), o.catalog)
+	}
+	if l.key.profile.Asks() {
+		// Some servers send requests on the listening stream, and lose them while it is not open.
+		pace.Sleep(opening, listenPatience, o.listening)
+	}
+	if err := l.runsTwice(c, ""); err != nil {
+		t.end()
+		return 0, err
 	}
 	l.silence.end() // it was that of the conn before
 	ready := time.Now()
@@ -217,8 +216,11 @@ func (l *link) dial(ctx context.Context) (client.Conn, error) {
 		return nil, err
 	}
 	dial := l.pool.dialer.Dial
-	if l.key.legacySide {
+	switch {
+	case l.key.legacySide:
 		dial = l.pool.dialer.DialLegacySession
+	case !l.readsShared && l.pool.legacyAlone.Load():
+		dial = l.pool.dialer.DialLegacy
 	}
 	c, err := dial(ctx, l.key.profile, l.hooks(l.relist))
 	if err != nil && ctx.Err() != nil && errors.Is(err, context.DeadlineExceeded) {
@@ -278,11 +280,13 @@ func (l *link) serve(ctx context.Context, t *tenure) error {
 	defer examining.Wait()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	examining.Go(func() {
-		if l.watch(ctx, c) {
-			cancel(errReplaced)
-		}
-	})
+	if l.losesSessions(c) {
+		examining.Go(func() {
+			if l.watch(ctx, c) {
+				cancel(errReplaced)
+			}
+		})
+	}
 	var examined chan struct{} // closed when no ping is needed any more; nil before the first
 	var stale <-chan struct{}
 	if l.readsCatalog {
@@ -398,6 +402,8 @@ func (l *link) await(ctx context.Context, failed int, peer client.Peer) (client.
 			return nil, l.err
 		case l.state == StateBlocked && l.pool.connConfig.Blocked != "": // there is no further attempt
 			return nil, l.err
+		case l.refused() != nil:
+			return nil, l.refused()
 		}
 		if l.state != StateStarting {
 			pace.Wake(l.wake)

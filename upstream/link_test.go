@@ -24,6 +24,8 @@ func status(method string, code, times int) upstreamtest.Rule {
 	return upstreamtest.Rule{Method: method, Status: code, Times: times, Body: http.StatusText(code)}
 }
 
+// The rules of these tests count both handshakes of an attempt.
+
 func TestLinkStates(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
@@ -34,11 +36,11 @@ func TestLinkStates(t *testing.T) {
 	}{
 		{"ready", legacyScript, Config{}, func(r *rig) {}, "ready"},
 		{"ready, modern", upstreamtest.Script{Era: "modern"}, Config{}, func(r *rig) {}, "ready"},
-		{"failed, then ready", upstreamtest.Script{Rules: []upstreamtest.Rule{status("*", 500, 1)}}, Config{}, func(r *rig) {}, "retrying starting ready"},
+		{"failed, then ready", upstreamtest.Script{Rules: []upstreamtest.Rule{status("*", 500, 2)}}, Config{}, func(r *rig) {}, "retrying starting ready"},
 		{"listing failed, then ready", upstreamtest.Script{Rules: []upstreamtest.Rule{status("tools/list", 500, 1)}}, Config{}, func(r *rig) {},
 			"retrying starting ready"},
-		{"blocked by 401, then ready", upstreamtest.Script{Rules: []upstreamtest.Rule{status("*", 401, 1)}}, Config{}, func(r *rig) {}, "blocked starting ready"},
-		{"blocked by 403, then retrying, then ready", upstreamtest.Script{Rules: []upstreamtest.Rule{status("*", 403, 1), status("*", 502, 1)}}, Config{},
+		{"blocked by 401, then ready", upstreamtest.Script{Rules: []upstreamtest.Rule{status("*", 401, 2)}}, Config{}, func(r *rig) {}, "blocked starting ready"},
+		{"blocked by 403, then retrying, then ready", upstreamtest.Script{Rules: []upstreamtest.Rule{status("*", 403, 2), status("*", 502, 2)}}, Config{},
 			func(r *rig) {}, "blocked starting retrying starting ready"},
 		{"lost and found", legacyScript, Config{}, func(r *rig) { r.server.EndSessions() }, "ready retrying starting ready"},
 		// the call and the end of the conn report the loss at once; the first report counts
@@ -68,7 +70,7 @@ func TestLinkStates(t *testing.T) {
 
 func TestStatus(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, upstreamtest.Script{Era: "legacy", Tools: tools("a", "b"), Rules: []upstreamtest.Rule{status("*", 401, 1)}}, Config{})
+		r := newRig(t, upstreamtest.Script{Era: "legacy", Tools: tools("a", "b"), Rules: []upstreamtest.Rule{status("*", 401, 2)}}, Config{})
 		synctest.Wait()
 		s := r.Status()
 		if s.Name != "up" || s.State != StateBlocked || !strings.Contains(s.Err, "401 Unauthorized") || s.Tools != 0 || s.Links != 1 {
@@ -89,7 +91,7 @@ func TestStatus(t *testing.T) {
 // the attempt of the call. The call does not cause another one.
 func TestCallOfAnAttemptThatFailsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, upstreamtest.Script{Rules: []upstreamtest.Rule{status("*", 500, 1)}}, Config{})
+		r := newRig(t, upstreamtest.Script{Rules: []upstreamtest.Rule{status("*", 500, 2)}}, Config{})
 		l, failed, err := r.link(t.Context(), r.reading(), nil)
 		if err != nil {
 			t.Fatal(err)
@@ -193,12 +195,13 @@ func TestBlocked(t *testing.T) {
 		if got := mustFail(t, res, client.KindUnavailable); !strings.Contains(got, "401 Unauthorized") || res.took > time.Second {
 			t.Errorf("Call = %q after %v, want 401 within a second", got, res.took)
 		}
-		r.mustHear("blocked starting blocked")
+		r.mustHear("blocked") // the call got the known error
 		settle(10 * time.Minute)
 		if n := strings.Count(r.heard(), "blocked"); n < 8 || n > 15 {
 			t.Errorf("%d attempts in 10 minutes, want about one a minute", n)
 		}
 		r.server.ClearRules() // the person has logged in
+		settle(time.Minute)   // the next attempt comes without a call
 		mustCall(t, r.Upstream, toolCall("echo", `{}`))
 		r.mustHear("starting ready")
 	})

@@ -38,6 +38,8 @@ type pool struct {
 	degraded      atomic.Int32           // links in StateDegraded
 	crashes       atomic.Int64           // see Status
 	evictions     atomic.Int64           // see Status
+	emptyInBoth   atomic.Bool            // the server has no items in both eras: see askLegacy
+	legacyAlone   atomic.Bool            // the server has items in the legacy era alone: see askLegacy
 	started       time.Time
 	met           chan struct{} // closed when the first attempt to connect has succeeded or failed
 
@@ -51,6 +53,7 @@ type pool struct {
 	freeze   chan struct{} // closed when a link is degraded; nil while no call waits for a slot
 	closed   bool
 	legacy   legacySide    // of a modern server
+	needs    secondNeeds   // of a command: who gets a second process
 	onlyConn noSecondConn  // the first connection, if the server allowed no second one beside it
 	readTook time.Duration // of the last reading of the lists
 	asked    time.Time     // of the last reading that a caller asked for (whenAsked); it may be in the future
@@ -78,16 +81,20 @@ func startPool(name, user string, config Config, o Options, before *Catalog) *po
 	if p.checks == nil {
 		p.checks = newChecks(int(o.MessageLimit))
 	}
+	stored := before
 	if user == "" {
-		before = p.recall(before)
+		stored = p.recall(before)
 	}
-	p.catalog.Store(before)
+	p.catalog.Store(stored)
 	p.status = Status{Name: name, Since: time.Now()}
 	if names := config.Withheld(); len(names) > 0 {
 		p.log.Info("the command does not get variables that look like keys; name those it needs in env or inherit_env",
 			"variables", names)
 	}
 	p.dialer = client.NewDialer(p.dialOptions())
+	if stored != before { // it is that of this entry
+		p.expect(stored)
+	}
 	p.mu.Lock()
 	p.links[p.reading()] = startLink(p, p.reading(), true, nil)
 	p.mu.Unlock()
@@ -330,7 +337,13 @@ func (p *pool) readCatalog(ctx context.Context, key linkKey, c client.Conn) erro
 	if err != nil {
 		return err
 	}
-	cat.Interval = p.interval(cat, c.Info())
+	p.adopt(key, c.Info(), cat)
+	return nil
+}
+
+// adopt publishes a catalog that the link with that key has read. info is that of its conn.
+func (p *pool) adopt(key linkKey, info *client.Info, cat *Catalog) {
+	cat.Interval = p.interval(cat, info)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if key == p.reading() {
@@ -338,7 +351,6 @@ func (p *pool) readCatalog(ctx context.Context, key linkKey, c client.Conn) erro
 	} else {
 		p.publishOwn(key, cat)
 	}
-	return nil
 }
 
 // publish replaces the catalog by cat; p.mu is held.
@@ -355,7 +367,7 @@ func (p *pool) publish(cat *Catalog) {
 	if old.SignIn != cat.SignIn {
 		p.announced.Add(1)
 	}
-	if !same || old.Stored {
+	if !same || old.Stored || old.proven != cat.proven {
 		p.remember(cat)
 	}
 	if same {

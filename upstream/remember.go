@@ -58,6 +58,7 @@ func (p *pool) recall(before *Catalog) *Catalog {
 		p.log.Warn("a stored catalog is ignored", "error", err)
 		return before
 	}
+	p.recallNeeds(c.second)
 	return c
 }
 
@@ -69,6 +70,15 @@ func (p *pool) recallLater() {
 	defer p.mu.Unlock()
 	if c.Stored && p.Catalog().Listed.IsZero() && !p.Catalog().SignIn && !p.closed {
 		p.publish(c)
+		p.expect(c)
+	}
+}
+
+// expect makes the dialer ask first in the era that the server of a stored catalog has proven. If the
+// server contradicts it twice, the dialer forgets it.
+func (p *pool) expect(c *Catalog) {
+	if c.proven {
+		p.dialer.Expect(c.Era)
 	}
 }
 
@@ -87,7 +97,8 @@ func (p *pool) remember(c *Catalog) {
 	case c.SignIn:
 		p.options.Store.Delete(p.connConfig.Entry(p.name), p.user)
 	case !c.Listed.IsZero() && !c.Stored:
-		p.options.Store.Save(p.connConfig.Entry(p.name), p.user, c.text)
+		second := p.learnedHolders()
+		p.options.Store.Save(p.connConfig.Entry(p.name), p.user, func() []byte { return c.textWith(second) })
 	}
 }
 
@@ -95,8 +106,12 @@ func (p *pool) remember(c *Catalog) {
 const storedVersion = "1"
 
 // text returns the catalog as JSON. Definitions keep their bytes.
-func (c *Catalog) text() []byte {
+func (c *Catalog) text() []byte { return c.textWith(nil) }
+
+// textWith returns the text with the holders that have a second process.
+func (c *Catalog) textWith(second []string) []byte {
 	b := raw.AppendQuote([]byte(`{"v":`+storedVersion+`,"era":`), string(c.Era))
+	b = strconv.AppendBool(append(b, `,"proven":`...), c.proven)
 	b = strconv.AppendBool(append(b, `,"mirrors":`...), c.mirrors)
 	b = raw.AppendQuote(append(b, `,"protocol":`...), c.Version)
 	b = raw.AppendQuote(append(b, `,"instructions":`...), c.Instructions)
@@ -125,7 +140,18 @@ func (c *Catalog) text() []byte {
 		}
 		b = raw.AppendQuote(b, c.Tools[i].Loose)
 	}
-	return append(b, ']', '}')
+	b = append(b, ']')
+	if len(second) > 0 {
+		b = append(b, `,"second":[`...)
+		for i, holder := range second {
+			if i > 0 {
+				b = append(b, ',')
+			}
+			b = raw.AppendQuote(b, holder)
+		}
+		b = append(b, ']')
+	}
+	return append(b, '}')
 }
 
 // parseCatalog parses a stored catalog. It checks each definition again, as if the server had just
@@ -142,7 +168,7 @@ func parseCatalog(text []byte, depth, maxItems int, k *checking) (*Catalog, erro
 	if v, err := o.Get("v"); err != nil || string(v) != storedVersion {
 		return nil, errors.New("another version of Junction has written it")
 	}
-	c := &Catalog{Stored: true, mirrors: o.IsTrue("mirrors"), checking: k}
+	c := &Catalog{Stored: true, mirrors: o.IsTrue("mirrors"), proven: o.IsTrue("proven"), checking: k}
 	era, _ := o.String("era")
 	c.Era = client.Era(era)
 	c.Version, _ = o.String("protocol")
@@ -179,6 +205,12 @@ func parseCatalog(text []byte, depth, maxItems int, k *checking) (*Catalog, erro
 	for i := range loose {
 		if text, err := raw.String(loose[i]); err == nil && text != "" {
 			c.Tools[i].Loose = text
+		}
+	}
+	second, _ := o.Elements("second")
+	for _, holder := range second[:min(len(second), maxOwn)] {
+		if text, err := raw.String(holder); err == nil {
+			c.second = append(c.second, text)
 		}
 	}
 	return c, nil

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -113,5 +114,71 @@ func TestForeignStoredCatalogOfAPerson(t *testing.T) {
 	s.Renew("ann", "linear")
 	if store.Load(config.Entry("linear"), "ann") != nil {
 		t.Error("the catalog of the account before is still stored")
+	}
+}
+
+// TestProvenEraIsAskedFirstAfterARestart: the next process of Junction begins with the handshake of the
+// era that the server has proven. A provisional era is not stored, and a proof of before is forgotten
+// when the server contradicts it twice.
+func TestProvenEraIsAskedFirstAfterARestart(t *testing.T) {
+	const (
+		discover, initialize, initialized = "server/discover", "initialize", "notifications/initialized"
+	)
+	refuses := func(method string) upstreamtest.Rule {
+		return upstreamtest.Rule{Method: method, Error: []byte(`{"code":-32601,"message":"Method not found"}`)}
+	}
+	for _, tt := range []struct {
+		name          string
+		first, second upstreamtest.Script // of the same server, before and after the restart
+		want          []string            // handshakes after the restart
+		era           client.Era
+	}{
+		{"legacy", upstreamtest.Script{Era: "legacy"}, upstreamtest.Script{Era: "legacy"}, []string{initialize, initialized}, client.EraLegacy},
+		{"modern, and now away for a moment", upstreamtest.Script{}, upstreamtest.Script{Rules: []upstreamtest.Rule{status(discover, 503, 2)}},
+			[]string{discover, discover, discover}, client.EraModern},
+		{"provisional", upstreamtest.Script{Era: "legacy", DiscoverFails: "403"}, upstreamtest.Script{Era: "legacy", DiscoverFails: "403"},
+			[]string{discover, initialize, initialized}, client.EraLegacy},
+		{"silent", upstreamtest.Script{Era: "legacy", DiscoverFails: "silence"}, upstreamtest.Script{}, []string{discover}, client.EraModern},
+		{"legacy, and now modern alone", upstreamtest.Script{Era: "legacy"}, upstreamtest.Script{Era: "modern"},
+			[]string{initialize, initialize, discover}, client.EraModern},
+		{"legacy, and now modern alone behind a gateway", upstreamtest.Script{Era: "legacy"},
+			upstreamtest.Script{Era: "modern", Rules: []upstreamtest.Rule{status(initialize, 410, 0)}},
+			[]string{initialize, initialize, discover}, client.EraModern},
+		{"modern, and now legacy alone", upstreamtest.Script{Era: "modern"}, upstreamtest.Script{Era: "legacy", Rules: []upstreamtest.Rule{refuses(discover)}},
+			[]string{discover, discover, initialize, initialized}, client.EraLegacy},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := &memory{texts: map[[2]string][]byte{}}
+				keep := func(o *Options) { o.Store = store }
+				before := newRig(t, tt.first, Config{}, keep)
+				settle(10 * time.Second)
+				before.Upstream.Close()
+				after := newRig(t, tt.second, Config{}, keep)
+				settle(10 * time.Second)
+				var asked []string
+				for _, method := range after.server.Methods() {
+					if method == discover || method == initialize || method == initialized {
+						asked = append(asked, method)
+					}
+				}
+				if !slices.Equal(asked, tt.want) || after.Catalog().Era != tt.era || after.Status().State != StateReady {
+					t.Errorf("after the restart the server was asked %q and is %v in the era %q; want %q, ready, %q", asked,
+						after.Status().State, after.Catalog().Era, tt.want, tt.era)
+				}
+			})
+		})
+	}
+}
+
+// TestProofIsOfOneEntry: a reload with another address asks the other server without a guess.
+func TestProofIsOfOneEntry(t *testing.T) {
+	old := &Catalog{Era: client.EraLegacy, Listed: time.Now(), Stored: true, proven: true}
+	s, url := upstreamtest.Start(t, upstreamtest.Script{Era: "modern"})
+	u := start("up", "", Config{URL: url}.resolve(Defaults{}), Options{Log: authtest.Log(t), Store: &memory{texts: map[[2]string][]byte{}}}.withDefaults(), old)
+	defer u.Close()
+	<-u.Met()
+	if methods := s.Methods(); len(methods) == 0 || methods[0] != "server/discover" {
+		t.Errorf("the server was asked %q", methods)
 	}
 }

@@ -193,7 +193,8 @@ func stateAfter(err error) State {
 // token. It is false if the server rejects the token for lack of a scope.
 func signIn(err error) bool {
 	login, ok := errors.AsType[*LoginError](err)
-	return ok && !login.Lacks || errors.As(err, new(*SignInError))
+	need, user := errors.AsType[*SignInError](err)
+	return ok && !login.Lacks || user && !need.Lacks
 }
 
 // lookEvery is how often a link with a sign-in checks whether the user has signed in or out
@@ -202,18 +203,23 @@ const lookEvery = 5 * time.Second
 
 // An outcome is how an attempt to connect has failed, or how its conn has ended.
 type outcome struct {
-	state  State // until the next attempt
-	err    error
-	retry  time.Time // see Status
-	failed bool      // no conn was made
+	state        State // until the next attempt
+	err          error
+	retry        time.Time // see Status
+	failed       bool      // no conn was made
+	refusedUntil time.Time // see linkState
 }
 
 // outcomeOf decides about the end of connectAndServe, and returns the time until the next attempt.
 func (l *link) outcomeOf(lived time.Duration, err error, pause *pace.Backoff) (outcome, time.Duration) {
+	refused := refusedBy(err)
 	_, err = l.pool.lacking(err)
 	err = l.pool.shown(err)
 	// after the end of a working conn, calls wait for the next attempt
 	o := outcome{state: stateAfter(err), err: err, failed: lived == 0}
+	if o.failed && refused {
+		o.refusedUntil = time.Now().Add(refusedPause)
+	}
 	if lived > 30*time.Second {
 		pause.Reset()
 	}
@@ -234,7 +240,7 @@ func (o outcome) apply(s *linkState) bool {
 	if o.failed {
 		s.attempts++
 	}
-	s.state, s.conn, s.err, s.retry = o.state, nil, o.err, o.retry
+	s.state, s.conn, s.err, s.retry, s.refusedUntil = o.state, nil, o.err, o.retry, o.refusedUntil
 	return true
 }
 

@@ -155,10 +155,6 @@ func (l *link) losesSessions(c client.Conn) bool {
 // watch makes the inquiries about the session of a conn, until ctx ends, or until another session has
 // taken its place: then it returns true.
 func (l *link) watch(ctx context.Context, c client.Conn) (replaced bool) {
-	if !l.losesSessions(c) {
-		<-ctx.Done()
-		return false
-	}
 	s := &l.suspicion
 	s.watched(c)
 	defer s.watched(nil)
@@ -183,7 +179,7 @@ func (l *link) watch(ctx context.Context, c client.Conn) (replaced bool) {
 			if q.replaced {
 				return true
 			}
-			if q.refusal != nil { // the next control question is due, whether or not a call fails
+			if l.distrusts() { // the next control question is due, whether or not a call fails
 				due.set(s.untilNext())
 			}
 		}
@@ -203,7 +199,7 @@ func (l *link) inquire(ctx context.Context, q *inquiry) {
 		err := askControl(ctx, q.conn, list)
 		_, said := errors.AsType[*jsonrpc.Error](err)
 		switch {
-		case err != nil && client.Suspicious(err):
+		case client.FailsControl(err):
 			q.refusal = err
 		case err == nil || said:
 			l.trust(q.conn)
@@ -292,8 +288,12 @@ func (l *link) replace(q *inquiry, next client.Conn) bool {
 		t.end()
 		return false
 	}
+	attrs := []any{"error", l.pool.shown(q.refusal)}
+	if l.key.user != "" {
+		attrs = append(attrs, "principal", l.key.user)
+	}
 	l.log.Warn("the server has lost a session; another one takes its place, and what the server kept in the first "+
-		"one is lost", "principal", l.key.user, "error", l.pool.shown(q.refusal))
+		"one is lost", attrs...)
 	return true
 }
 
@@ -371,7 +371,7 @@ func (l *link) wasReread(c client.Conn, err error) {
 	switch {
 	case err == nil:
 		l.trust(c)
-	case !client.Suspicious(err):
+	case !client.FailsControl(err):
 	case ok && list.method == c.ControlList():
 		l.suspicion.failed(c, list.err)
 	default:
@@ -397,12 +397,13 @@ func (l *link) suspect(ctx context.Context, c client.Conn, err error) error {
 	}
 	status, answered := errors.AsType[*transport.StatusError](err)
 	refusal, alike := errors.AsType[*transport.StatusError](q.refusal)
+	_, begun := errors.AsType[*client.BegunError](err)
 	switch {
 	case q.signIn != nil:
 		return q.signIn
 	case !q.replaced:
 		return err
-	case answered && alike && status.Status == http.StatusBadRequest && status.Same(refusal):
+	case answered && alike && !begun && status.Status == http.StatusBadRequest && status.Same(refusal):
 		return transport.NotSent(fmt.Errorf("%w: %w", transport.ErrSessionGone, err))
 	}
 	if said, ok := errors.AsType[*jsonrpc.Error](err); ok {

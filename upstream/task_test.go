@@ -16,9 +16,16 @@ import (
 )
 
 // TestTaskIsBegunOnce has the session end while a task is in progress: the call was received, and
-// is not made again.
+// is not made again. Nor is it if the server answers 400 to all requests in the lost session.
 func TestTaskIsBegunOnce(t *testing.T) {
-	var begun atomic.Int64
+	for _, status := range []int{http.StatusNotFound, http.StatusBadRequest} {
+		t.Run(fmt.Sprint(status), func(t *testing.T) { taskIsBegunOnce(t, status) })
+	}
+}
+
+func taskIsBegunOnce(t *testing.T, status int) {
+	var begun, sessions atomic.Int64
+	var lost atomic.Value // the session that is lost
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var m struct {
 			ID     json.RawMessage
@@ -28,18 +35,22 @@ func TestTaskIsBegunOnce(t *testing.T) {
 			w.WriteHeader(http.StatusMethodNotAllowed)
 			return
 		}
-		result := ""
+		result, session := "", r.Header.Get("Mcp-Session-Id")
+		if m.Method == "tasks/get" {
+			lost.Store(session)
+		}
+		if session != "" && lost.Load() == session {
+			http.Error(w, "no session", status)
+			return
+		}
 		switch m.Method {
 		case "initialize":
-			w.Header().Set("Mcp-Session-Id", "s")
+			w.Header().Set("Mcp-Session-Id", fmt.Sprint("s", sessions.Add(1)))
 			result = `{"protocolVersion":"2025-11-25","capabilities":{"tools":{},"tasks":{"requests":{"tools":{"call":{}}}}},"serverInfo":{"name":"x","version":"1"}}`
 		case "tools/list":
 			result = `{"tools":[{"name":"pay","inputSchema":{"type":"object"},"execution":{"taskSupport":"required"}}]}`
 		case "tools/call":
 			result = fmt.Sprintf(`{"task":{"taskId":"t%d","status":"working"}}`, begun.Add(1))
-		case "tasks/get":
-			w.WriteHeader(http.StatusNotFound)
-			return
 		default:
 			w.WriteHeader(http.StatusAccepted)
 			return

@@ -217,6 +217,7 @@ func (u *Upstream) Call(ctx context.Context, c *Call) (client.Result, error) {
 			return client.Result{}, u.unavailable(ctx, err)
 		}
 		result, err := cn.Call(ctx, u.own(&c.Call, tool), clock)
+		l.answered(cn, result, err)
 		result, err = u.explainQuestion(c, cn, result, err)
 		if err == nil {
 			l.silence.answered()
@@ -288,6 +289,8 @@ func (u *Upstream) failureOf(ctx context.Context, c *Call, era client.Era, err e
 	_, answered := errors.AsType[*transport.StatusError](err)
 	ended, unsent := ctx.Err() != nil && !answered, errors.Is(err, transport.ErrNotSent)
 	switch {
+	case signIn && need.Lacks: // other calls work
+		return failure{err: need}
 	case signIn:
 		u.signedOut() // first, because the client may read the list when it gets the error
 		return failure{err: need, broken: err}
@@ -393,6 +396,9 @@ func (e *Error) Public() string {
 	if own, ok := errors.AsType[*ownError](e.Err); ok {
 		return (&Error{e.Upstream, e.Kind, own.err}).Public() + "; " + own.hint()
 	}
+	if noise, ok := errors.AsType[*stdio.NoiseError](e.Err); ok {
+		return fmt.Sprintf("upstream %s: %s", e.Upstream, noise.Public())
+	}
 	if exit, ok := errors.AsType[*stdio.ExitError](e.Err); ok {
 		return fmt.Sprintf("upstream %s: %s", e.Upstream, exit.How)
 	}
@@ -404,7 +410,7 @@ func (e *Error) Clean(clean func(string) string) string {
 	if own, ok := errors.AsType[*ownError](e.Err); ok {
 		return (&Error{e.Upstream, e.Kind, own.err}).Clean(clean) + "; " + own.hint()
 	}
-	if _, ok := errors.AsType[*stdio.ExitError](e.Err); ok {
+	if errors.As(e.Err, new(*stdio.ExitError)) || errors.As(e.Err, new(*stdio.NoiseError)) {
 		return clean(e.Public())
 	}
 	return clean("upstream " + e.Upstream + ": " + transport.Clean(e.Err, clean))

@@ -236,6 +236,8 @@ func (r reporting) Child() stdio.Child { return r }
 
 func (reporting) PID() int { return 1 }
 
+func (r reporting) Tail() string { return r.text }
+
 func (r reporting) Reported() []stdio.Reported { return []stdio.Reported{{Text: r.text}} }
 
 // TestReportedProblemsAreCleaned: the problems that a running process reports are shown like the

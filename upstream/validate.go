@@ -129,6 +129,51 @@ func (c *Config) validateRemote(bad func(path, format string, args ...any)) {
 	}
 }
 
+// reservedParams are the parameters of an authorization request that Junction sets, or that would change
+// the answer.
+var reservedParams = []string{"client_id", "client_secret", "code", "code_challenge", "code_challenge_method", "iss",
+	"redirect_uri", "request", "request_uri", "resource", "response_mode", "response_type", "scope", "state"}
+
+const (
+	mostParams = 16
+	maxParam   = 512 // bytes of a name and its value
+)
+
+// validateParams checks the parameters of an authorization request.
+func (a *Auth) validateParams(bad func(path, format string, args ...any)) {
+	if len(a.Params) > mostParams {
+		bad("auth.params", "has more than %d parameters", mostParams)
+	}
+	for _, name := range slices.Sorted(maps.Keys(a.Params)) {
+		at := "auth.params." + name
+		switch {
+		case name == "resource":
+			bad(at, "is set by Junction; use auth.resource")
+		case name == "scope":
+			bad(at, "is set by Junction; use auth.scopes")
+		case slices.Contains(reservedParams, strings.ToLower(name)):
+			bad(at, "is set by Junction itself; remove it")
+		case name == "" || len(name)+len(a.Params[name]) > maxParam:
+			bad(at, "needs a name and a value of at most %d bytes together", maxParam)
+		}
+	}
+}
+
+// validateResource checks the resource indicator.
+func (a *Auth) validateResource(bad func(path, format string, args ...any)) {
+	u, err := url.Parse(a.Resource)
+	switch {
+	case a.Resource == "":
+	case a.ClientID == "" || a.Issuer == "":
+		bad("auth.resource", "needs client_id and issuer: without the resource of the server, only the client and its "+
+			"scopes bind a token to the server")
+	case a.Resource == "none":
+	case err != nil || u.Scheme == "" || u.Fragment != "" || len(a.Resource) > maxParam:
+		bad("auth.resource", "is no URI; write the one that the authorization server knows, such as "+
+			"api://11111111-2222-3333-4444-555555555555, or none")
+	}
+}
+
 // validate checks the keys of a sign-in.
 func (a *Auth) validate(bad func(path, format string, args ...any)) {
 	if a.ClientSecret != "" && a.ClientID == "" {
@@ -139,6 +184,8 @@ func (a *Auth) validate(bad func(path, format string, args ...any)) {
 			"since another one must not get the client_secret, nor codes for this client. Without client_id, "+
 			"junction auth doctor shows the issuer")
 	}
+	a.validateParams(bad)
+	a.validateResource(bad)
 	if (a.AuthorizationEndpoint == "") != (a.TokenEndpoint == "") {
 		bad("auth", "has one of authorization_endpoint and token_endpoint; name both, because the two are permitted "+
 			"together")

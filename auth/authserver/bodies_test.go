@@ -3,8 +3,6 @@ package authserver
 import (
 	"fmt"
 	"io"
-	"junction/auth/authtest"
-	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
@@ -13,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/go-chi/chi/v5"
+
+	"junction/auth/authtest"
 )
 
 // unfinished is a request whose body begins, and then waits.
@@ -79,7 +79,7 @@ func TestUnfinishedBodiesAreLimitedByAddress(t *testing.T) {
 	var log authtest.Text
 	s := mustStand(t, func(o *Options) {
 		behindProxy(t)(o)
-		o.Log = slog.New(slog.NewTextHandler(&log, nil))
+		o.Log = authtest.Log(t, &log)
 	})
 	s.clock.stop()
 	const stranger, other = "198.51.100.7", "203.0.113.1"

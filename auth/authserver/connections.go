@@ -26,11 +26,14 @@ type Connector interface {
 	// Upstreams returns the names of the upstreams that users connect.
 	Upstreams() []string
 	// Describe returns the hosts of a sign-in: where the user signs in, which one gets the code and
-	// returns the tokens, and which one then gets the access token. scopes will be requested.
-	Describe(ctx context.Context, upstream string) (hosts [3]string, scopes []string, err error)
+	// returns the tokens, and which one then gets the access token. scopes will be requested: those of
+	// the upstream, those that the principal has granted, and more.
+	Describe(ctx context.Context, upstream, principal string, more []string) (
+		hosts [3]string, scopes []string, err error)
 	// Begin returns the URL to send the browser to, and the state that Finish needs. It fails if
-	// the hosts differ from those that the user has seen.
-	Begin(ctx context.Context, upstream, state, verifier string, seen [3]string) (where string, kept []byte, err error)
+	// the hosts differ from those that the user has seen. principal and more are those of Describe.
+	Begin(ctx context.Context, upstream, principal, state, verifier string, seen [3]string, more []string) (
+		where string, kept []byte, err error)
 	// Finish takes the answer that the browser brought back, and stores the user's tokens.
 	// principal is the ID of the same user.
 	Finish(ctx context.Context, upstream string, kept []byte, verifier string, answer url.Values, user,
@@ -57,24 +60,35 @@ type upstreamRow struct {
 	Gone              bool // it is no longer configured
 }
 
-// ConnectURL returns the page on which a principal connects an upstream. The link works for that
-// principal alone.
-func (srv *Server) ConnectURL(upstream, principal string) string {
+// ConnectURL returns the page on which a principal connects an upstream, with more scopes than those
+// that the upstream names. The link works for that principal alone.
+func (srv *Server) ConnectURL(upstream, principal string, more ...string) string {
+	text := principal
+	for _, scope := range more {
+		if len(text)+len(scope) < mostScopes {
+			text += "\n" + scope
+		}
+	}
 	return srv.url + "/connect/" + url.PathEscape(upstream) + "?t=" +
-		base64.RawURLEncoding.EncodeToString(srv.links.Seal([]byte(principal), upstream))
+		base64.RawURLEncoding.EncodeToString(srv.links.Seal([]byte(text), upstream))
 }
 
-// linkPrincipal returns the principal of a link, "" if ConnectURL did not make it.
-func (srv *Server) linkPrincipal(upstream, t string) string {
+// mostScopes bounds the content of a link, in bytes: sealed and encoded, it is shorter than maxLink.
+const mostScopes = maxLink / 2
+
+// opened returns the principal and the scopes of a link; the principal is "" if ConnectURL did not make
+// the link.
+func (srv *Server) opened(upstream, t string) (principal string, more []string) {
 	sealed, err := base64.RawURLEncoding.Strict().DecodeString(t)
 	if err != nil {
-		return ""
+		return "", nil
 	}
-	principal, err := srv.links.Open(sealed, upstream)
+	text, err := srv.links.Open(sealed, upstream)
 	if err != nil {
-		return ""
+		return "", nil
 	}
-	return string(principal)
+	parts := strings.Split(string(text), "\n")
+	return parts[0], parts[1:]
 }
 
 // forUpstream is a handler of the upstream in the path, which users connect.
@@ -107,7 +121,12 @@ func (s session) principal() string { return auth.UserID(s.user.Issuer, s.user.S
 // connectPage is GET /connect/{upstream}. It explains the connection and asks for confirmation.
 func (srv *Server) connectPage(w http.ResponseWriter, r *http.Request, name string) error {
 	link := r.URL.Query().Get("t")
-	if link != "" && (len(link) > maxLink || srv.linkPrincipal(name, link) == "") {
+	var whose string
+	var more []string
+	if link != "" && len(link) <= maxLink {
+		whose, more = srv.opened(name, link)
+	}
+	if link != "" && whose == "" {
 		link = "?" // invalid; foreign text is not stored
 	}
 	s, err := srv.session(r)
@@ -118,7 +137,7 @@ func (srv *Server) connectPage(w http.ResponseWriter, r *http.Request, name stri
 	if err != nil {
 		return err
 	}
-	if r.URL.Query().Get("t") != "" && srv.linkPrincipal(name, link) != s.principal() {
+	if r.URL.Query().Get("t") != "" && whose != s.principal() {
 		srv.event(r, "connect_refused", s.user.ID, "", name)
 		return stop(http.StatusForbidden,
 			pageData{Title: "This link is for another user", Next: srv.url + "/account", Label: "Go to your account",
@@ -130,12 +149,16 @@ func (srv *Server) connectPage(w http.ResponseWriter, r *http.Request, name stri
 	if err := srv.mayConnect(s, name); err != nil {
 		return err
 	}
-	hosts, scopes, err := srv.connector.Describe(r.Context(), name)
+	hosts, scopes, err := srv.connector.Describe(r.Context(), name, s.principal(), more)
 	if err != nil {
 		return srv.notConnected(w, r, name, err)
 	}
 	d := pageData{Title: "Connect " + name + "?", Upstream: name, User: s.label(), Target: hosts[0], Tokens: hosts[1],
-		UsedAt: hosts[2], Seen: strings.Join(hosts[:], " "), Scopes: strings.Join(scopes, ", ")}
+		UsedAt: hosts[2], Seen: strings.Join(append(hosts[:], more...), " "), Scopes: strings.Join(scopes, ", "),
+		More: strings.Join(more, ", ")}
+	if d.More != "" {
+		d.Title = "Allow more at " + name + "?"
+	}
 	d.CSRF = srv.formToken(srv.binding(w, r), s.user.ID, purposeConnect, name, d.Seen)
 	return srv.page(w, http.StatusOK, "upstream", d)
 }
@@ -174,8 +197,12 @@ func (srv *Server) connectUpstream(w http.ResponseWriter, r *http.Request, name 
 	}
 	binding, id, state, verifier := cookie(r, bindingCookie), secret(), secret(), secret()
 	var seen [3]string
-	copy(seen[:], strings.Split(r.PostForm.Get("seen"), " ")) // as connectPage wrote it: the CSRF token covers it
-	where, kept, err := srv.connector.Begin(r.Context(), name, state, verifier, seen)
+	var more []string
+	all := strings.Split(r.PostForm.Get("seen"), " ") // as connectPage wrote it: the CSRF token covers it
+	if n := copy(seen[:], all); n < len(all) {
+		more = all[n:]
+	}
+	where, kept, err := srv.connector.Begin(r.Context(), name, s.principal(), state, verifier, seen, more)
 	if err != nil {
 		return srv.notConnected(w, r, name, err)
 	}

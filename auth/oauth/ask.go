@@ -1,12 +1,14 @@
 package oauth
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"mime"
 	"net/http"
 	"net/url"
@@ -14,6 +16,7 @@ import (
 	"strings"
 	"time"
 
+	"junction/auth/fetch"
 	"junction/auth/store"
 )
 
@@ -46,10 +49,39 @@ type errorAnswer struct {
 	code   string // OAuth error code, "" if there is none
 }
 
-func (r *errorAnswer) Error() string { return fmt.Sprintf("it answered %d %s", r.status, r.code) }
+func (r *errorAnswer) Error() string {
+	return strings.TrimSpace(fmt.Sprintf("it answered %d %s", r.status, r.code))
+}
 
-// maxAnswer is the largest answer in bytes.
-const maxAnswer = 64 << 10
+// mute reports whether the answer refuses a token request without an error code.
+func (r *errorAnswer) mute() bool {
+	return r.code == "" && (r.status == http.StatusBadRequest || r.status == http.StatusUnauthorized)
+}
+
+// outage is a failure that may pass: there was no answer, or an answer with 5xx or 429.
+type outage struct{ error }
+
+func (o *outage) Unwrap() error { return o.error }
+
+// isOutage reports whether the same request may succeed later.
+func isOutage(err error) bool { return errors.As(err, new(*outage)) }
+
+// noAnswer returns the error of a request without an answer. Without another configuration, a URL that
+// must not be fetched stays one.
+func noAnswer(err error) error {
+	if e, ok := errors.AsType[*fetch.Error](err); ok {
+		switch e.Class {
+		case fetch.BadURL, fetch.Plain, fetch.Private, fetch.Certificate, fetch.TooLarge, fetch.Type:
+			return err
+		}
+	}
+	return &outage{err}
+}
+
+const (
+	maxAnswer    = 64 << 10 // the largest answer in bytes
+	maxRedirects = 3        // of a document
+)
 
 // send sends a request on behalf of an upstream, with restrictions unless it goes to the upstream's
 // own origin, and returns the body of a 2xx answer. Other answers are an *errorAnswer, unless they
@@ -64,17 +96,17 @@ func (c *Client) send(ctx context.Context, u Upstream, r *http.Request) (http.He
 	r.Header.Set("Accept", "application/json")
 	response, err := client.Do(r.WithContext(ctx))
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, noAnswer(err)
 	}
 	defer response.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer+1))
 	switch status := response.StatusCode; {
 	case err != nil:
-		return nil, nil, err
+		return nil, nil, noAnswer(err)
 	case len(body) > maxAnswer:
 		return nil, nil, errors.New("the answer is too large")
 	case status >= 500 || status == http.StatusTooManyRequests:
-		return nil, nil, fmt.Errorf("it answered %d", status)
+		return nil, nil, &outage{fmt.Errorf("it answered %d", status)}
 	case status/100 != 2:
 		var said struct {
 			Error string `json:"error"`
@@ -95,20 +127,49 @@ func safeText(s string) string {
 	}, s[:min(len(s), 60)])
 }
 
-// get fetches a JSON document.
+// get fetches a JSON document. It follows redirects of the same origin to the same path with or without
+// a slash, or below /.well-known/. The error is errNoDocument if the answer is no JSON object.
 func (c *Client) get(ctx context.Context, u Upstream, where string, into any) error {
-	r, err := http.NewRequest(http.MethodGet, where, nil)
-	if err != nil {
-		return err
+	for range maxRedirects + 1 {
+		r, err := http.NewRequest(http.MethodGet, where, nil)
+		if err != nil {
+			return err
+		}
+		header, body, err := c.send(ctx, u, r)
+		if to := redirected(r.URL, header, err); to != "" {
+			where = to
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		media, _, _ := mime.ParseMediaType(header.Get("Content-Type"))
+		body = bytes.TrimSpace(bytes.TrimPrefix(body, []byte("\ufeff")))
+		if media == "text/html" || !bytes.HasPrefix(body, []byte("{")) {
+			return errNoDocument
+		}
+		return json.Unmarshal(body, into)
 	}
-	header, body, err := c.send(ctx, u, r)
-	if err != nil {
-		return err
+	return errors.New("it redirects too often")
+}
+
+// redirected returns where an answer redirects a request for a document; "" if it does not, or if the
+// redirect is not followed.
+func redirected(from *url.URL, header http.Header, err error) string {
+	no, refused := errors.AsType[*errorAnswer](err)
+	if !refused || no.status/100 != 3 {
+		return ""
 	}
-	if media, _, _ := mime.ParseMediaType(header.Get("Content-Type")); media != "application/json" {
-		return fmt.Errorf("%s is not JSON", where)
+	to, err := from.Parse(header.Get("Location"))
+	if err != nil || header.Get("Location") == "" || to.User != nil || !sameOrigin(from, to) {
+		return ""
 	}
-	return json.Unmarshal(body, into)
+	bare := func(u *url.URL) string { return strings.TrimSuffix(u.EscapedPath(), "/") }
+	if bare(from) != bare(to) && !strings.HasPrefix(to.EscapedPath(), "/.well-known/") {
+		return ""
+	}
+	to.Fragment = ""
+	return to.String()
 }
 
 // token is the answer of a token endpoint (RFC 6749, section 5.1).
@@ -116,14 +177,28 @@ type token struct {
 	Access  string          `json:"access_token"`
 	Refresh string          `json:"refresh_token"`
 	Type    string          `json:"token_type"`
-	Scope   string          `json:"scope"`
+	Scope   scopes          `json:"scope"`
 	Lasts   json.RawMessage `json:"expires_in"` // a number, which some servers send as a string
+	Error   string          `json:"error"`      // an error in an answer of success
+}
+
+// scopes are separated by spaces. Some servers send them as a list.
+type scopes string
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (s *scopes) UnmarshalJSON(text []byte) error {
+	var list []string
+	if json.Unmarshal(text, &list) == nil {
+		*s = scopes(strings.Join(list, " "))
+		return nil
+	}
+	return json.Unmarshal(text, (*string)(s))
 }
 
 // expires returns when the token expires; zero if unknown.
 func (t *token) expires(now time.Time) time.Time {
-	seconds, err := strconv.ParseInt(strings.Trim(string(t.Lasts), `"`), 10, 32)
-	if err != nil || seconds <= 0 {
+	seconds, err := strconv.ParseFloat(strings.Trim(string(t.Lasts), `"`), 64)
+	if err != nil || !(seconds > 0 && seconds <= math.MaxInt32) {
 		return time.Time{}
 	}
 	return now.Add(time.Duration(seconds) * time.Second)
@@ -133,7 +208,7 @@ func (t *token) expires(now time.Time) time.Time {
 // section 6).
 func (t *token) put(k *store.Connection, now time.Time) {
 	k.Access, k.Expires = t.Access, t.expires(now)
-	k.Refresh, k.Scope = cmp.Or(t.Refresh, k.Refresh), cmp.Or(t.Scope, k.Scope)
+	k.Refresh, k.Scope = cmp.Or(t.Refresh, k.Refresh), cmp.Or(string(t.Scope), k.Scope)
 }
 
 // errOtherClient means that a token was issued to another client_id than the current one.
@@ -152,8 +227,10 @@ func (c *Client) serverOf(ctx context.Context, u Upstream, k store.Connection) (
 	return s, err
 }
 
-// exchange requests tokens for the resource of k at its issuer, as its client.
-func (c *Client) exchange(ctx context.Context, u Upstream, k store.Connection, form url.Values) (*token, error) {
+// exchange requests tokens for a resource at the issuer of k, as its client.
+func (c *Client) exchange(
+	ctx context.Context, u Upstream, k store.Connection, resource string, form url.Values,
+) (*token, error) {
 	s, err := c.serverOf(ctx, u, k)
 	if err != nil {
 		return nil, err
@@ -162,14 +239,16 @@ func (c *Client) exchange(ctx context.Context, u Upstream, k store.Connection, f
 	if err != nil {
 		return nil, err
 	}
-	return c.exchangeAs(ctx, u, s, who, k.Resource, form)
+	return c.exchangeAs(ctx, u, s, who, resource, form)
 }
 
-// exchangeAs requests tokens for a resource at a token endpoint, as the client who.
+// exchangeAs requests tokens for a resource, "" for none, at a token endpoint, as the client who.
 func (c *Client) exchangeAs(
 	ctx context.Context, u Upstream, s *serverMetadata, who store.UpstreamClient, resource string, form url.Values,
 ) (*token, error) {
-	form.Set("resource", resource)
+	if resource != "" {
+		form.Set("resource", resource)
+	}
 	body, err := c.form(ctx, u, s.TokenEndpoint, who, form)
 	if err != nil {
 		return nil, err
@@ -179,6 +258,8 @@ func (c *Client) exchangeAs(
 		return nil, errors.New("its answer is not JSON") // the decoder's error might contain a token
 	}
 	switch {
+	case t.Error != "":
+		return nil, &errorAnswer{http.StatusOK, safeText(t.Error)}
 	case t.Access == "" || strings.IndexFunc(t.Access+t.Refresh, func(r rune) bool { return r <= ' ' || r > '~' }) >= 0:
 		return nil, errors.New("its answer has no valid token")
 	case t.Type != "" && !strings.EqualFold(t.Type, "Bearer"):

@@ -83,8 +83,8 @@ func (c *Client) Document() []byte {
 }
 
 // identify returns the client_id of this server, for an upstream, at an authorization server: the
-// configured one, the URL of the metadata document, or that of a registration, which is made once.
-// The error is a *UserError if it has a text for the user.
+// configured one, that of an earlier registration, the URL of the metadata document, or that of a
+// registration, which is made once. The error is a *UserError if it has a text for the user.
 func (c *Client) identify(
 	ctx context.Context, name string, u Upstream, s *serverMetadata,
 ) (store.UpstreamClient, error) {
@@ -92,29 +92,88 @@ func (c *Client) identify(
 	if u.ClientID != "" {
 		return c.configured(who, u, s)
 	}
-	if id := c.documentURL(); s.Documents && id != "" {
-		who.ClientID = id
-		return who, nil
-	}
-	known, err := c.Store.UpstreamClient(ctx, name, s.Issuer, who.RedirectURI)
+	known, err := c.registered(ctx, name, s.Issuer, who.RedirectURI)
 	if err == nil {
 		return known, nil
 	}
 	if !errors.Is(err, store.ErrNotFound) {
 		return who, err
 	}
-	if s.RegistrationEndpoint == "" {
-		return who, userError(nil, "%s accepts only registered clients; the operator of this server must "+
-			"register one there and set auth.client_id, and auth.issuer: %s", host(s.Issuer), s.Issuer)
+	if id := c.documentURL(); s.Documents && id != "" {
+		who.ClientID = id
+		return who, nil
 	}
-	v, err, _ := c.flights.Do("register "+name+" "+s.Issuer, func() (any, error) {
+	if s.RegistrationEndpoint == "" {
+		return who, s.unregistrable("")
+	}
+	return c.registerOnce(ctx, u, s, who)
+}
+
+// unregistrable returns the error for an authorization server at which Junction cannot register. at is
+// the redirect URI of a sign-in on the machine of a person; "" is a sign-in at this server.
+func (s *serverMetadata) unregistrable(at string) error {
+	redirect := ""
+	if at != "" {
+		redirect = " with the redirect URI " + at
+	}
+	if s.Documents {
+		return userError(nil, "%s accepts only clients that publish a client metadata document: publish one%s at an "+
+			"https URL, and set auth.client_id: https://…, which is that URL, and auth.issuer: %s", host(s.Issuer),
+			redirect, s.Issuer)
+	}
+	if at != "" {
+		return userError(nil, "%s accepts only registered clients; register one there%s and set auth.client_id, and "+
+			"auth.issuer: %s", host(s.Issuer), redirect, s.Issuer)
+	}
+	return userError(nil, "%s accepts only registered clients; the operator of this server must "+
+		"register one there and set auth.client_id, and auth.issuer: %s", host(s.Issuer), s.Issuer)
+}
+
+// admits reports whether this server has a client_id at an authorization server, or can get one.
+func (c *Client) admits(ctx context.Context, name string, u Upstream, s *serverMetadata) bool {
+	c.mu.Lock()
+	rejected := c.Now().Before(c.rejects[name+" "+s.Issuer])
+	c.mu.Unlock()
+	switch {
+	case u.ClientID != "":
+		return true
+	case s.RegistrationEndpoint != "" && !rejected, s.Documents && c.documentURL() != "" && !u.Shared:
+		return true
+	}
+	if c.Store == nil || u.Shared {
+		return false
+	}
+	_, err := c.registered(ctx, name, s.Issuer, c.redirect(name))
+	return err == nil
+}
+
+// registered returns the stored registration at an issuer. The error is store.ErrNotFound if there is
+// none.
+func (c *Client) registered(ctx context.Context, name, issuer, redirect string) (
+	known store.UpstreamClient, err error,
+) {
+	for _, spelling := range spellings(issuer) {
+		known, err = c.Store.UpstreamClient(ctx, name, spelling, redirect)
+		if !errors.Is(err, store.ErrNotFound) {
+			return known, err
+		}
+	}
+	return known, err
+}
+
+// registerOnce registers this server, once for concurrent callers, and stores the registration.
+func (c *Client) registerOnce(
+	ctx context.Context, u Upstream, s *serverMetadata, who store.UpstreamClient,
+) (store.UpstreamClient, error) {
+	v, err, _ := c.flights.Do("register "+who.Upstream+" "+s.Issuer, func() (any, error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), answerTimeout)
 		defer cancel()
-		if known, err := c.Store.UpstreamClient(ctx, name, s.Issuer, who.RedirectURI); err == nil {
+		if known, err := c.registered(ctx, who.Upstream, s.Issuer, who.RedirectURI); err == nil {
 			return known, nil
 		}
 		if err := c.register(ctx, u, s, &who); err != nil {
-			return who, userError(err, "%s rejected the registration of this server", host(s.Issuer))
+			c.reject(who.Upstream, s.Issuer, err)
+			return who, rejected(err, s, "this server")
 		}
 		return c.Store.AddUpstreamClient(ctx, who)
 	})
@@ -124,20 +183,84 @@ func (c *Client) identify(
 	return v.(store.UpstreamClient), nil
 }
 
+// rejected returns the error of a registration. who is what was registered.
+func rejected(err error, s *serverMetadata, who string) error {
+	if no, ok := errors.AsType[*errorAnswer](err); ok && no.status == http.StatusForbidden {
+		return userError(err, "%s registers only clients that it has reviewed; ask its vendor for a client, and set "+
+			"auth.client_id, and auth.issuer: %s", host(s.Issuer), s.Issuer)
+	}
+	return userError(err, "%s rejected the registration of %s", host(s.Issuer), who)
+}
+
+// reject remembers for a while that an authorization server has refused a registration, so that another
+// one of the upstream is used. It reports whether it was refused, and not missed.
+func (c *Client) reject(name, issuer string, err error) bool {
+	if _, refused := errors.AsType[*errorAnswer](err); !refused {
+		return false
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.rejects) >= mostRejects {
+		clear(c.rejects)
+	}
+	c.rejects[name+" "+issuer] = c.Now().Add(metadataTTL)
+	return true
+}
+
+// mostRejects bounds the refused registrations that are remembered.
+const mostRejects = 1000
+
+// refusal handles the refusal of a sign-in. If the authorization server no longer knows our
+// registration, the next sign-in registers again. If it does not take our client metadata document,
+// Junction registers instead, once: a registration is preferred to the document from then on.
+func (c *Client) refusal(ctx context.Context, name string, u Upstream, a attempt, err error) error {
+	no, refused := errors.AsType[*errorAnswer](err)
+	if !refused || no.code != "invalid_client" && no.code != "unauthorized_client" || u.ClientID != "" {
+		return err
+	}
+	s, failed := c.discoverServer(ctx, u, a.Issuer)
+	if failed != nil {
+		return err
+	}
+	if a.ClientID != c.documentURL() {
+		k := store.Connection{Upstream: name, Issuer: a.Issuer, ClientID: a.ClientID}
+		if failed := c.forgetClient(ctx, u, k); failed != nil {
+			c.Log.Warn("the authorization server rejected our client_id", "upstream", name, "issuer", a.Issuer,
+				"error", failed)
+		}
+		return err
+	}
+	if s.RegistrationEndpoint == "" {
+		return err
+	}
+	who := store.UpstreamClient{Upstream: name, Issuer: s.Issuer, RedirectURI: c.redirect(name), AuthMethod: methodNone}
+	if _, failed := c.registerOnce(ctx, u, s, who); failed != nil {
+		return failed
+	}
+	return userError(err, "%s does not accept the client metadata document of this server, so this server has "+
+		"registered there; connect %s again", host(a.Issuer), name)
+}
+
 // configured returns the client with the configured id and secret. They are for the configured
 // issuer only: the upstream could name another one, which would get the secret.
 func (c *Client) configured(who store.UpstreamClient, u Upstream, s *serverMetadata) (store.UpstreamClient, error) {
-	if u.Issuer == "" || s.Issuer != u.Issuer {
+	if !sameIssuer(u.Issuer, s.Issuer) {
 		return who, userError(errOtherClient, "the configuration has no client_id for %s", host(s.Issuer))
 	}
 	who.ClientID, who.Secret, who.AuthMethod = u.ClientID, u.ClientSecret, methodNone
 	if u.ClientSecret != "" {
-		who.AuthMethod = methodBasic
-		if len(s.AuthMethods) > 0 && !slices.Contains(s.AuthMethods, methodBasic) {
-			who.AuthMethod = methodPost
-		}
+		who.AuthMethod = s.secretMethod()
 	}
 	return who, nil
+}
+
+// secretMethod returns how a secret is sent whose registration names no method: by Basic, the default
+// of RFC 7591 and RFC 8414, or in the form if the metadata list only that.
+func (s *serverMetadata) secretMethod() string {
+	if slices.Contains(s.AuthMethods, methodPost) && !slices.Contains(s.AuthMethods, methodBasic) {
+		return methodPost
+	}
+	return methodBasic
 }
 
 // register registers this server (RFC 7591), and fills in the result.
@@ -147,12 +270,8 @@ func (c *Client) register(ctx context.Context, u Upstream, s *serverMetadata, wh
 	if strings.HasPrefix(who.RedirectURI, "http://") {
 		asked.ApplicationType = "native" // only native clients may use loopback
 	}
-	switch {
-	case slices.Contains(s.AuthMethods, methodNone):
-	case len(s.AuthMethods) == 0 || slices.Contains(s.AuthMethods, methodBasic):
-		asked.AuthMethod = methodBasic
-	default:
-		asked.AuthMethod = methodPost
+	if !slices.Contains(s.AuthMethods, methodNone) {
+		asked.AuthMethod = s.secretMethod()
 	}
 	text, err := json.Marshal(asked)
 	if err != nil {
@@ -175,8 +294,12 @@ func (c *Client) register(ctx context.Context, u Upstream, s *serverMetadata, wh
 	if err := json.Unmarshal(body, &got); err != nil || got.ID == "" {
 		return errors.New("its answer has no client_id")
 	}
-	if who.ClientID, who.Secret, who.AuthMethod = got.ID, got.Secret, asked.AuthMethod; got.Method != "" {
-		who.AuthMethod = got.Method
+	who.ClientID, who.Secret, who.AuthMethod = got.ID, got.Secret, got.Method
+	if who.AuthMethod == "" {
+		who.AuthMethod = methodNone
+		if got.Secret != "" {
+			who.AuthMethod = s.secretMethod()
+		}
 	}
 	if who.AuthMethod != methodNone &&
 		(got.Secret == "" || who.AuthMethod != methodBasic && who.AuthMethod != methodPost) {
@@ -201,7 +324,7 @@ func (c *Client) clientOf(
 	case k.ClientID != "" && k.ClientID == c.documentURL():
 		return who, nil
 	default:
-		known, err := c.Store.UpstreamClient(ctx, k.Upstream, k.Issuer, who.RedirectURI)
+		known, err := c.registered(ctx, k.Upstream, k.Issuer, who.RedirectURI)
 		if err != nil && !errors.Is(err, store.ErrNotFound) {
 			return who, err
 		}
@@ -220,8 +343,12 @@ func (c *Client) forgetClient(ctx context.Context, u Upstream, k store.Connectio
 	if u.ClientID != "" || k.ClientID == c.documentURL() {
 		return errors.New("the client is configured by the operator")
 	}
-	return c.Store.DropUpstreamClient(ctx, store.UpstreamClient{Upstream: k.Upstream, Issuer: k.Issuer,
-		RedirectURI: c.redirectOf(k.Upstream, u), ClientID: k.ClientID})
+	var err error
+	for _, issuer := range spellings(k.Issuer) {
+		err = errors.Join(err, c.Store.DropUpstreamClient(ctx, store.UpstreamClient{Upstream: k.Upstream,
+			Issuer: issuer, RedirectURI: c.redirectOf(k.Upstream, u), ClientID: k.ClientID}))
+	}
+	return err
 }
 
 func host(where string) string {

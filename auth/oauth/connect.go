@@ -1,12 +1,14 @@
 package oauth
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"net/url"
 	"slices"
 	"strings"
@@ -14,103 +16,48 @@ import (
 	"junction/auth/store"
 )
 
-// attempt is stored while a user signs in at an authorization server.
-type attempt struct {
-	Issuer   string   `json:"issuer"`
-	ClientID string   `json:"client_id"`
-	Resource string   `json:"resource"`
-	Scopes   []string `json:"scopes"`
-	// The endpoints of the authorization server when the user was sent there. Later metadata do not
-	// change where the code goes.
-	Endpoints
-}
-
-// Route returns the hosts of a sign-in at an upstream, the issuer, and the scopes to request. The
-// error is a *UserError if it has a text for the user.
-func (c *Client) Route(ctx context.Context, name string) (r Route, issuer string, scopes []string, err error) {
-	u, _, a, err := c.prepare(ctx, name)
+// Describe returns the hosts of a sign-in of a principal, in their order, and the scopes to request: as
+// Route, with those that the principal has granted already, and more. The error is a *UserError if it
+// has a text for the user.
+func (c *Client) Describe(ctx context.Context, name, principal string, more []string) (
+	hosts [3]string, scopes []string, err error,
+) {
+	u, _, a, err := c.prepareFor(ctx, name, principal, more)
 	if err != nil {
-		return Route{}, "", nil, err
+		return hosts, nil, err
 	}
-	return a.route(u), a.Issuer, a.Scopes, nil
+	return a.route(u).hosts(), a.Scopes, nil
 }
 
-func (a attempt) route(u Upstream) Route {
-	return Route{host(a.Authorization), host(a.Token), host(u.URL)}
+// prepareFor is prepare for a principal: another sign-in takes no scope away.
+func (c *Client) prepareFor(ctx context.Context, name, principal string, more []string) (
+	u Upstream, s *serverMetadata, a attempt, err error,
+) {
+	if u, s, a, err = c.prepare(ctx, name); err != nil {
+		return u, s, a, err
+	}
+	if a.Scopes = union(a.Scopes, c.more(ctx, name, principal, a, more)...); len(more) > 0 {
+		err = bounded(name, a.Scopes)
+	}
+	return u, s, a, err
 }
 
-// Describe returns what Route returns, with the hosts in their order.
-func (c *Client) Describe(ctx context.Context, name string) (hosts [3]string, scopes []string, err error) {
-	r, _, scopes, err := c.Route(ctx, name)
-	return r.hosts(), scopes, err
+// more returns the scopes that a principal has granted in a connection like the attempt, and more.
+func (c *Client) more(ctx context.Context, name, principal string, a attempt, more []string) []string {
+	k, err := c.Store.Connection(ctx, name, principal)
+	if err != nil || !sameIssuer(k.Issuer, a.Issuer) || k.Resource != a.Resource {
+		return more
+	}
+	return append(strings.Fields(k.Scope), more...)
 }
-
-// prepare returns the authorization server of an upstream, and what to request there.
-func (c *Client) prepare(ctx context.Context, name string) (u Upstream, s *serverMetadata, a attempt, err error) {
-	u, ok := c.upstream(name)
-	if !ok {
-		return u, nil, a, userError(nil, "no server %s needs a connection", name)
-	}
-	p, err := c.discoverResource(ctx, name, u)
-	if err != nil {
-		return u, nil, a, err
-	}
-	issuer, err := p.issuerOf(name, u)
-	if err != nil {
-		return u, nil, a, err
-	}
-	if s, err = c.discoverServer(ctx, u, issuer); err != nil {
-		return u, nil, a, err
-	}
-	if err := c.check(name, u, s); err != nil {
-		return u, nil, a, err
-	}
-	a = attempt{Issuer: s.Issuer, Resource: p.Resource, Scopes: p.Scopes, Endpoints: s.endpoints()}
-	switch {
-	case len(u.Scopes) > 0:
-		a.Scopes = u.Scopes
-	case len(p.challenged) > 0:
-		a.Scopes = p.challenged
-	}
-	if slices.Contains(s.Scopes, scopeOffline) && !slices.Contains(a.Scopes, scopeOffline) {
-		a.Scopes = append(slices.Clone(a.Scopes), scopeOffline) // for a refresh token
-	}
-	if n := len(strings.Join(a.Scopes, " ")); n > maxScopes {
-		return u, nil, a, userError(fmt.Errorf("they have %d bytes, and at most %d are possible", n, maxScopes),
-			"%s names too many scopes; the operator of this server can set auth.scopes", name)
-	}
-	return u, s, a, nil
-}
-
-// maxScopes limits the scopes of a sign-in, in bytes: they are stored, and shown on a page.
-const maxScopes = 4 << 10
-
-// check returns an error that wraps a *PairError if the endpoints of a server must not be used
-// together, and keeps the reason for Refused.
-func (c *Client) check(name string, u Upstream, s *serverMetadata) error {
-	err := s.endpoints().Check(u.Permitted)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	delete(c.refused, name)
-	if pair, refused := errors.AsType[*PairError](err); refused {
-		err = pair.remedy(name, u)
-		c.refused[name] = err.Error()
-		if !u.Shared {
-			err = pair.forUser(name, u)
-		}
-	}
-	return err
-}
-
-const scopeOffline = "offline_access"
 
 // Begin returns the authorization URL for a user's browser, and the state that Finish needs. The
 // caller makes state and verifier, binds them to the browser, and uses them once. seen are the hosts
 // of Describe that the user has confirmed. The error is a *UserError if it has a text for the user.
-func (c *Client) Begin(ctx context.Context, name, state, verifier string, seen [3]string) (
-	where string, kept []byte, err error,
-) {
-	u, s, a, err := c.prepare(ctx, name)
+func (c *Client) Begin(
+	ctx context.Context, name, principal, state, verifier string, seen [3]string, more []string,
+) (where string, kept []byte, err error) {
+	u, s, a, err := c.prepareFor(ctx, name, principal, more)
 	if err != nil {
 		return "", nil, err
 	}
@@ -139,9 +86,16 @@ func (a attempt) location(redirect, state, verifier string) (string, error) {
 	}
 	challenge := sha256.Sum256([]byte(verifier))
 	q := to.Query()
-	for key, value := range map[string]string{
+	if slices.Contains(a.Scopes, scopeOffline) {
+		// Without the prompt OpenID Connect issues no refresh token (Core, section 11).
+		q.Set("prompt", "consent")
+	}
+	for key, value := range a.params {
+		q.Set(key, value)
+	}
+	for key, value := range map[string]string{ // nothing above may change these
 		"response_type": "code", "client_id": a.ClientID, "redirect_uri": redirect, "state": state,
-		"resource": a.Resource, "scope": strings.Join(a.Scopes, " "),
+		"resource": a.indicator(), "scope": strings.Join(a.Scopes, " "),
 		"code_challenge":        base64.RawURLEncoding.EncodeToString(challenge[:]),
 		"code_challenge_method": "S256",
 	} {
@@ -149,16 +103,13 @@ func (a attempt) location(redirect, state, verifier string) (string, error) {
 			q.Del(key)
 		}
 	}
-	if slices.Contains(a.Scopes, scopeOffline) {
-		// Without the prompt OpenID Connect issues no refresh token (Core, section 11).
-		q.Set("prompt", "consent")
-	}
 	to.RawQuery = q.Encode()
 	return to.String(), nil
 }
 
-// code returns the code in the answer of an authorization server. The error is a *UserError.
-func (a attempt) code(answer url.Values) (string, error) {
+// code returns the code in the answer of an authorization server. The error is a *UserError. It wraps a
+// *PairError if the answer must name its issuer, and does not.
+func (a attempt) code(name string, u Upstream, answer url.Values) (string, error) {
 	for _, member := range []string{"iss", "code", "error"} {
 		if len(answer[member]) > 1 {
 			return "", userError(nil, "the answer of %s contains a duplicate parameter", host(a.Issuer))
@@ -172,11 +123,24 @@ func (a attempt) code(answer url.Values) (string, error) {
 	case !given && a.NamesIssuer:
 		return "", userError(nil, "the answer does not name its issuer %s, so it was rejected", host(a.Issuer))
 	case answer.Get("error") != "":
-		return "", userError(nil, "%s answered: %s", host(a.Issuer), safeText(answer.Get("error")))
+		no := &errorAnswer{http.StatusOK, safeText(answer.Get("error"))}
+		return "", userError(no, "%s answered: %s%s", host(a.Issuer), no.code, u.hint(name, no.code))
 	case answer.Get("code") == "":
 		return "", userError(nil, "%s answered without a code", host(a.Issuer))
+	case !given && a.MustName:
+		pair := &PairError{a.Endpoints, u.Permitted}
+		return "", pair.forUser(name, u)
 	}
 	return answer.Get("code"), nil
+}
+
+// hint returns what to do about an error code of an authorization server, after a semicolon.
+func (u Upstream) hint(name, code string) string {
+	if code == "invalid_target" && !u.OneOrigin {
+		return fmt.Sprintf("; it rejects the resource that Junction names: set upstreams.%s.auth.resource to the one "+
+			"that it knows, such as the App ID URI at Entra ID, or to none (with auth.client_id and auth.issuer)", name)
+	}
+	return ""
 }
 
 // Finish redeems the answer with which the browser returned, and stores the user's tokens. The
@@ -189,9 +153,10 @@ func (c *Client) Finish(
 	if err := json.Unmarshal(kept, &a); err != nil || !ok || !covers(a.Resource, u.URL) {
 		return userError(err, "the configuration of %s has changed; connect it again", name)
 	}
-	code, err := a.code(answer)
+	code, err := a.code(name, u, answer)
 	if err != nil {
-		return err
+		c.note(name, a, err)
+		return c.refusal(ctx, name, u, a, err)
 	}
 	s, err := c.discoverServer(ctx, u, a.Issuer)
 	if err != nil {
@@ -203,22 +168,20 @@ func (c *Client) Finish(
 	}
 	k := store.Connection{Upstream: name, User: user, Principal: principal, Issuer: a.Issuer, Resource: a.Resource,
 		ClientID: a.ClientID, Scope: strings.Join(a.Scopes, " "), TokenEndpoint: a.Token}
-	t, err := c.exchange(ctx, u, k, url.Values{
+	t, err := c.exchange(ctx, u, k, a.indicator(), url.Values{
 		"grant_type": {"authorization_code"}, "code": {code}, "redirect_uri": {c.redirect(name)},
 		"code_verifier": {verifier},
 	})
 	if no, refused := errors.AsType[*errorAnswer](err); refused {
-		if no.code == "invalid_client" {
-			if err := c.forgetClient(ctx, u, k); err != nil {
-				c.Log.Warn("the authorization server rejected our client_id", "upstream", name, "issuer", a.Issuer,
-					"error", err)
-			}
-		}
-		return userError(err, "%s answered: %s; try again", host(a.Issuer), no.code)
+		return c.refusal(ctx, name, u, a, userError(err, "%s answered: %s%s", host(a.Issuer), no.code,
+			cmp.Or(u.hint(name, no.code), "; try again")))
 	}
 	if err != nil {
 		return userError(err, "%s did not return a token; try again in a moment", host(a.Issuer))
 	}
+	c.mu.Lock()
+	delete(c.refused, name)
+	c.mu.Unlock()
 	t.put(&k, c.Now())
 	if err := c.Store.PutConnection(ctx, k); err != nil {
 		return err

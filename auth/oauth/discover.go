@@ -1,19 +1,17 @@
 package oauth
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net/http"
-	"net/netip"
 	"net/url"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"junction/upstream/client"
 	"junction/upstream/prose"
 )
 
@@ -24,8 +22,10 @@ type cachedMetadata struct {
 	until    time.Time
 }
 
-// metadataTTL is how long metadata is cached.
-const metadataTTL = 5 * time.Minute
+const (
+	metadataTTL  = 5 * time.Minute  // how long metadata is cached
+	metadataTime = 30 * time.Second // for the documents of one server, and for the request before them
+)
 
 // resourceMetadata is the protected resource metadata of an upstream (RFC 9728).
 type resourceMetadata struct {
@@ -34,44 +34,13 @@ type resourceMetadata struct {
 	Scopes   []string `json:"scopes_supported"`
 
 	challenged []string // scopes of its challenge, which take precedence over Scopes
+	open       bool     // the upstream has not asked for a sign-in yet
 }
-
-// serverMetadata is the metadata of an authorization server (RFC 8414).
-type serverMetadata struct {
-	Issuer                string   `json:"issuer"`
-	AuthorizationEndpoint string   `json:"authorization_endpoint"`
-	TokenEndpoint         string   `json:"token_endpoint"`
-	RegistrationEndpoint  string   `json:"registration_endpoint"`
-	RevocationEndpoint    string   `json:"revocation_endpoint"`
-	Scopes                []string `json:"scopes_supported"`
-	Challenges            []string `json:"code_challenge_methods_supported"`
-	AuthMethods           []string `json:"token_endpoint_auth_methods_supported"`
-	Documents             bool     `json:"client_id_metadata_document_supported"`
-	IssParameter          bool     `json:"authorization_response_iss_parameter_supported"`
-}
-
-// initializeRequest makes an upstream answer with a challenge: every server answers it, and one
-// that needs a token rejects it.
-const initializeRequest = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{` +
-	`"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"junction","version":"1"}}}`
-
-var (
-	metadataParameter = regexp.MustCompile(`(?i)(?:^|[\s,])resource_metadata\s*=\s*"([^"]*)"`)
-	scopeParameter    = regexp.MustCompile(`(?i)(?:^|[\s,])scope\s*=\s*"([^"]*)"`)
-)
 
 // discoverResource returns the metadata of an upstream. The error is a *UserError.
 func (c *Client) discoverResource(ctx context.Context, name string, u Upstream) (*resourceMetadata, error) {
 	return cached(ctx, c, "place "+name+" "+u.URL, func(ctx context.Context) (*resourceMetadata, error) {
 		return c.fetchResource(ctx, name, u)
-	})
-}
-
-// discoverServer returns the metadata of an authorization server that an upstream named. The error
-// is a *UserError.
-func (c *Client) discoverServer(ctx context.Context, u Upstream, issuer string) (*serverMetadata, error) {
-	return cached(ctx, c, "server "+u.URL+" "+issuer, func(ctx context.Context) (*serverMetadata, error) {
-		return c.fetchServer(ctx, u, issuer)
 	})
 }
 
@@ -84,7 +53,7 @@ func cached[T any](ctx context.Context, c *Client, key string, fetch func(contex
 		return known.metadata.(*T), nil
 	}
 	v, err, _ := c.flights.Do(key, func() (any, error) {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), answerTimeout)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), metadataTime)
 		defer cancel()
 		m, err := fetch(ctx)
 		if err == nil {
@@ -97,150 +66,173 @@ func cached[T any](ctx context.Context, c *Client, key string, fetch func(contex
 	return v.(*T), err
 }
 
-// fetchResource fetches the metadata of an upstream (RFC 9728), starting with a request without a
-// token.
+// probe asks an upstream for a sign-in, over connections that its URL may have as those of the proxy.
+func (c *Client) probe(ctx context.Context, u Upstream) *client.Probed {
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+	defer cancel()
+	return client.Probe(ctx, client.Options{URL: u.URL, Headers: u.Headers, Transport: u.Transport, Era: u.Era,
+		ConnectTimeout: answerTimeout, Version: "0", Log: c.Log})
+}
+
+// fetchResource fetches the metadata of an upstream (RFC 9728). An upstream that asks for nothing may
+// have metadata all the same: it asks at a call, or shows more to a user who has signed in.
 func (c *Client) fetchResource(ctx context.Context, name string, u Upstream) (*resourceMetadata, error) {
-	r, err := http.NewRequest(http.MethodPost, u.URL, strings.NewReader(initializeRequest))
+	at, err := url.Parse(u.URL)
 	if err != nil {
 		return nil, userError(err, "the URL of %s is invalid", name)
 	}
-	at := r.URL
-	r.Header.Set("Content-Type", "application/json")
-	header, _, err := c.send(ctx, u, r)
-	no, refused := errors.AsType[*errorAnswer](err)
-	switch {
-	case err == nil:
-		return nil, userError(nil, "%s needs no sign-in; the operator of this server can remove its "+
-			"auth.mode", name)
-	case !refused:
-		return nil, userError(err, "%s cannot be reached", name)
-	case no.status != http.StatusUnauthorized:
-		return nil, userError(err, "%s answered %d instead of asking for a sign-in", name, no.status)
+	asked := c.Probe(ctx, u)
+	if asked.Later() {
+		return nil, userError(asked.Err, "%s cannot be reached", name)
 	}
-	challenge := strings.Join(header.Values("WWW-Authenticate"), ", ")
-	wellKnown := at.Scheme + "://" + at.Host + "/.well-known/oauth-protected-resource" // RFC 9728, section 3.1
-	where := []string{wellKnown + strings.TrimSuffix(at.EscapedPath(), "/"), wellKnown}
-	if m := metadataParameter.FindStringSubmatch(challenge); m != nil {
-		to, err := at.Parse(m[1])
-		if err != nil || !sameOrigin(at, to) || to.User != nil {
-			return nil, userError(err, "%s names metadata on another server, which is not allowed", name)
-		}
-		where = []string{to.String()}
+	where, err := resourcePlaces(name, at, asked.Metadata)
+	if err != nil {
+		return nil, err
 	}
-	var p *resourceMetadata
-	for _, w := range slices.Compact(where) {
-		p = new(resourceMetadata)
-		if err = c.get(ctx, u, w, p); err == nil {
-			break
-		}
-	}
-	switch {
-	case err != nil:
+	p, err := c.firstResource(ctx, u, where)
+	if err != nil && !noResource(err) {
 		return nil, userError(err, "%s does not publish where users sign in", name)
-	case !covers(p.Resource, u.URL):
+	}
+	if err != nil {
+		p = &resourceMetadata{Resource: u.URL}
+	}
+	if len(p.Issuers) == 0 && u.Issuer == "" && !asked.Asks() && !c.isIssuer(ctx, u) {
+		return nil, userError(asked.Err, "%s", needless(name, asked))
+	}
+	if p.Resource == "" && u.Issuer != "" {
+		p.Resource = u.URL // the operator has named the server that the tokens come from
+	}
+	if !covers(p.Resource, u.URL) {
 		return nil, userError(fmt.Errorf("the metadata names the resource %s", whole(p.Resource)),
 			"%s publishes the metadata of another server", name)
-	case len(p.Issuers) == 0:
-		return nil, userError(nil, "%s does not publish where users sign in", name)
 	}
-	if m := scopeParameter.FindStringSubmatch(challenge); m != nil {
-		p.challenged = strings.Fields(m[1])
-	}
+	p.challenged, p.open = strings.Fields(asked.Scope), !asked.Asks()
 	return p, nil
 }
 
-// fetchServer fetches the metadata of an issuer from the well-known URLs (RFC 8414, section 3.1;
-// OpenID Connect Discovery, section 4).
-func (c *Client) fetchServer(ctx context.Context, u Upstream, issuer string) (*serverMetadata, error) {
-	at, err := url.Parse(issuer)
-	if err != nil || !plainURI(issuer) || !plainHost(at) || at.User != nil || at.RawQuery != "" || at.Fragment != "" ||
-		at.Scheme != "https" && at.Scheme != "http" {
-		return nil, userError(fmt.Errorf("the issuer is %s", whole(issuer)), "the server names an invalid "+
-			"authorization server")
-	}
-	origin, path := at.Scheme+"://"+at.Host, strings.TrimSuffix(at.EscapedPath(), "/")
-	s := &serverMetadata{}
-	for _, w := range slices.Compact([]string{
-		origin + "/.well-known/oauth-authorization-server" + path, origin + "/.well-known/openid-configuration" +
-			path, origin + path + "/.well-known/openid-configuration",
-	}) {
-		s = &serverMetadata{}
-		if err = c.get(ctx, u, w, s); err == nil {
-			break
-		}
-		if _, missing := errors.AsType[*errorAnswer](err); !missing {
-			break // only a missing document allows another attempt
-		}
-	}
-	if err != nil {
-		return nil, userError(err, "the authorization server %s cannot be reached", at.Host)
-	}
-	switch {
-	case s.Issuer != issuer: // RFC 8414, section 3.3
-		return nil, userError(fmt.Errorf("its metadata names the issuer %s", whole(s.Issuer)),
-			"the authorization server %s publishes the metadata of another server", at.Host)
-	case !slices.Contains(s.Challenges, "S256"):
-		return nil, userError(nil, "the authorization server %s does not support PKCE with S256", at.Host)
-	}
-	for name, where := range map[string]string{"authorization": s.AuthorizationEndpoint, "token": s.TokenEndpoint} {
-		if !endpointOf(at, where) {
-			return nil, userError(fmt.Errorf("the %s endpoint is %s", name, whole(where)),
-				"the authorization server %s has an invalid endpoint", at.Host)
-		}
-	}
-	// They make a client for the token endpoint, and get its tokens and the client secret.
-	for _, optional := range []*string{&s.RegistrationEndpoint, &s.RevocationEndpoint} {
-		if !endpointOf(at, *optional) || !SameOrigin(*optional, s.TokenEndpoint) {
-			*optional = ""
-		}
-	}
-	return s, nil
-}
-
-// maxURI is the longest URL of an authorization server in bytes: it is stored, and is in errors.
-const maxURI = 512
-
-// plainURI reports whether a URL has only characters of RFC 3986. Errors show it as a line of the
-// configuration, where ${NAME} would be a variable.
-func plainURI(s string) bool {
-	return len(s) <= maxURI && !strings.ContainsFunc(s, func(r rune) bool {
-		return r <= ' ' || r > '~' || strings.ContainsRune("\"<>\\^`{|}", r)
-	})
-}
-
-// plainHost reports whether a URL has a host that users can read: only ASCII, as browsers show it
-// (xn--). An escaped host (%D0%BE) would be shown in the letters of another script.
-func plainHost(u *url.URL) bool {
-	return u.Host != "" && !strings.ContainsFunc(u.Host, func(r rune) bool { return r <= ' ' || r > '~' })
-}
-
-// endpointOf reports whether a URL may be an endpoint of an issuer: on the same origin, or https
-// with a host name. Addresses are checked when they are dialled.
-func endpointOf(issuer *url.URL, where string) bool {
-	e, err := url.Parse(where)
-	if err != nil || !plainURI(where) || !plainHost(e) || e.Opaque != "" || e.User != nil || e.Fragment != "" {
+// Offers reports whether an upstream that has answered a probe has a sign-in: its challenge refers to
+// one, its metadata name an authorization server, or its origin is one. An upstream that answers without
+// a token may offer one, too. Offers is false if that cannot be found out now.
+func (c *Client) Offers(ctx context.Context, u Upstream, asked *client.Probed) bool {
+	at, err := url.Parse(u.URL)
+	if err != nil || asked.Later() {
 		return false
 	}
-	if sameOrigin(issuer, e) {
+	if asked.Asks() && asked.Metadata != "" {
 		return true
 	}
-	_, err = netip.ParseAddr(e.Hostname())
-	return e.Scheme == "https" && err != nil && strings.Contains(e.Hostname(), ".")
-}
-
-// endpoints returns what decides about a sign-in.
-func (s *serverMetadata) endpoints() Endpoints {
-	return Endpoints{Authorization: s.AuthorizationEndpoint, Token: s.TokenEndpoint, NamesIssuer: s.IssParameter}
-}
-
-// issuerOf returns the authorization server to use, of those that an upstream names. The error is a
-// *UserError.
-func (p *resourceMetadata) issuerOf(name string, u Upstream) (string, error) {
-	if u.Issuer == "" || slices.Contains(p.Issuers, u.Issuer) {
-		return cmp.Or(u.Issuer, p.Issuers[0]), nil
+	where, err := resourcePlaces("", at, "")
+	if err != nil {
+		return false
 	}
-	err := fmt.Errorf("it names %s, and upstreams.%s.auth.issuer is %q", whole(p.Issuers[0]), name, u.Issuer)
-	return "", userError(err, "%s names another authorization server than the configuration", name)
+	p, err := c.firstResource(ctx, u, where)
+	if err == nil && len(p.Issuers) > 0 {
+		return covers(p.Resource, u.URL)
+	}
+	return (err == nil || noResource(err)) && c.isIssuer(ctx, u)
+}
+
+// needless returns why nobody can sign in to an upstream that names no authorization server.
+func needless(name string, asked *client.Probed) string {
+	switch {
+	case asked.Err == nil:
+		return name + " needs no sign-in; the operator of this server can remove its auth.mode"
+	case asked.Status == http.StatusForbidden:
+		return name + " answered 403 instead of asking for a sign-in; some servers accept only programs that they know"
+	case asked.Status != 0:
+		return fmt.Sprintf("%s answered %d instead of asking for a sign-in", name, asked.Status)
+	}
+	return name + " answered with an error instead of asking for a sign-in"
+}
+
+// isIssuer reports whether the origin of an upstream publishes metadata of an authorization server.
+func (c *Client) isIssuer(ctx context.Context, u Upstream) bool {
+	at, err := url.Parse(originOf(u.URL))
+	if err != nil {
+		return false
+	}
+	s, _, err := c.firstDocument(ctx, u, places(at))
+	return err == nil && sameIssuer(s.Issuer, at.String())
+}
+
+// resourcePlaces returns where the metadata of an upstream may be: where its challenge says, and at the
+// well-known places (RFC 9728, section 3.1).
+func resourcePlaces(name string, at *url.URL, named string) (where []string, err error) {
+	if named != "" {
+		to, err := at.Parse(named)
+		if err != nil {
+			return nil, userError(err, "%s names an invalid URL of its metadata", name)
+		}
+		if !sameOrigin(at, to) || to.User != nil {
+			return nil, userError(fmt.Errorf("it names %s", whole(to.Host)),
+				"%s names metadata on another server, which is not allowed", name)
+		}
+		where = append(where, to.String())
+	}
+	root := at.Scheme + "://" + at.Host + "/.well-known/oauth-protected-resource"
+	inserted := root + strings.TrimSuffix(at.EscapedPath(), "/")
+	for _, w := range []string{withQuery(inserted, at), inserted, root} {
+		if !slices.Contains(where, w) {
+			where = append(where, w)
+		}
+	}
+	return where, nil
+}
+
+func withQuery(where string, at *url.URL) string {
+	if at.RawQuery == "" {
+		return where
+	}
+	return where + "?" + at.RawQuery
+}
+
+// firstResource returns the first metadata of a resource that there are. The error is noResource if
+// there are none anywhere.
+func (c *Client) firstResource(ctx context.Context, u Upstream, where []string) (p *resourceMetadata, err error) {
+	for _, w := range where {
+		p = new(resourceMetadata)
+		if err = c.get(ctx, u, w, p); err == nil || !noResource(err) {
+			break // an outage must not change what counts
+		}
+	}
+	return p, err
+}
+
+// noResource reports whether there are no metadata at a place.
+func noResource(err error) bool {
+	if no, refused := errors.AsType[*errorAnswer](err); refused {
+		switch no.status {
+		case http.StatusUnauthorized, http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusGone:
+			return true
+		}
+	}
+	return errors.Is(err, errNoDocument)
+}
+
+// mostIssuers bounds the authorization servers of an upstream that are tried.
+const mostIssuers = 4
+
+// issuersOf returns the authorization servers to try, in this order. home is the origin of the upstream
+// if the upstream names none: then its own origin is the authorization server (2025-03-26).
+func (p *resourceMetadata) issuersOf(u Upstream) (issuers []string, home string) {
+	switch {
+	case u.Issuer != "":
+		return []string{u.Issuer}, ""
+	case len(p.Issuers) > 0:
+		return p.Issuers[:min(len(p.Issuers), mostIssuers)], ""
+	}
+	home = originOf(u.URL)
+	return []string{home}, home
+}
+
+// differs returns a sentence if the configuration has another issuer than the upstream names.
+func (p *resourceMetadata) differs(name string, u Upstream) string {
+	if u.Issuer == "" || len(p.Issuers) == 0 ||
+		slices.ContainsFunc(p.Issuers, func(i string) bool { return sameIssuer(i, u.Issuer) }) {
+		return ""
+	}
+	return fmt.Sprintf("%s names the authorization server %s; Junction uses %s (auth.issuer)", name,
+		whole(p.Issuers[0]), u.Issuer)
 }
 
 // covers reports whether a resource is the URL of an upstream, or a parent of it.

@@ -13,31 +13,48 @@ type Endpoints struct {
 	// NamesIssuer states that each answer names its issuer (RFC 9207). The receiver of the answer
 	// must check that.
 	NamesIssuer bool `json:"names_issuer"`
+	// Vouched states that the origin of Authorization itself names Token: in metadata at its root or
+	// inserted well-known place, whose issuer has this origin.
+	Vouched bool `json:"vouched,omitempty"`
+	// Home is the origin of an MCP server that names no authorization server, so that its own origin is
+	// the authorization server (2025-03-26). Then nothing vouches for endpoints elsewhere.
+	Home string `json:"home,omitempty"`
 }
 
 // Pair are the two endpoints that the operator permits; the zero value permits none.
 type Pair struct{ Authorization, Token string }
 
-// Check returns a *PairError unless a code from Authorization may be sent to Token. The MCP server
-// has named both, and may name the page of an honest server beside a token endpoint of its own,
-// which would then redeem the code of the honest server (mix-up attack, RFC 9700, section 4.4). So
-// both need one origin, or the answers name their issuer, or the operator permits the pair.
-func (e Endpoints) Check(permitted Pair) error {
+// Check decides whether a code from Authorization may be sent to Token. The MCP server has named both,
+// and may name the page of an honest server beside a token endpoint of its own, which would then redeem
+// the code of the honest server (mix-up attack, RFC 9700, section 4.4). This is the order:
+//
+//  1. A pair of the configuration decides alone.
+//  2. Endpoints of one origin are permitted.
+//  3. A query of the authorization endpoint could name a request object (request_uri), and that a
+//     redirect URI with an issuer of the attacker's choice. So nothing else permits it.
+//  4. Vouched endpoints are permitted. The attacker cannot write at the root of the honest page.
+//  5. Otherwise the answer must name the issuer (mustName): an honest page names itself, or nobody, and
+//     never the issuer of the attacker.
+//
+// The error is a *PairError if the sign-in must not begin.
+func (e Endpoints) Check(permitted Pair) (mustName bool, err error) {
 	if permitted != (Pair{}) {
 		if permitted == (Pair{e.Authorization, e.Token}) {
-			return nil
+			return false, nil
 		}
-		return &PairError{e, permitted}
+		return false, &PairError{e, permitted}
 	}
-	if SameOrigin(e.Authorization, e.Token) {
-		return nil
+	home := e.Home == "" || SameOrigin(e.Authorization, e.Home) && SameOrigin(e.Token, e.Home)
+	if home && SameOrigin(e.Authorization, e.Token) {
+		return false, nil
 	}
-	// A query of the endpoint could name a request object (request_uri), and that a redirect URI
-	// with an issuer of the attacker's choice.
-	if at, err := url.Parse(e.Authorization); err == nil && e.NamesIssuer && at.RawQuery == "" && !at.ForceQuery {
-		return nil
+	if at, err := url.Parse(e.Authorization); err != nil || at.Host == "" || at.RawQuery != "" || at.ForceQuery {
+		return false, &PairError{e, permitted}
 	}
-	return &PairError{e, permitted}
+	if home && e.Vouched {
+		return false, nil
+	}
+	return true, nil
 }
 
 // PairError means that the code of a sign-in would be sent to a host that may not belong to the
@@ -50,6 +67,10 @@ type PairError struct {
 func (e *PairError) Error() string {
 	text := fmt.Sprintf("users would sign in at %s, but %s would receive the code of the sign-in (mix-up attack)",
 		host(e.Authorization), host(e.Token))
+	if SameOrigin(e.Authorization, e.Token) {
+		text = fmt.Sprintf("users would sign in at %s, and the server names no authorization server (RFC 9728)",
+			host(e.Authorization))
+	}
 	if e.Permitted != (Pair{}) {
 		text = fmt.Sprintf("users would sign in at %s and %s would receive the code, but the configuration permits "+
 			"only %s with %s", e.Authorization, e.Token, e.Permitted.Authorization, e.Permitted.Token)
@@ -74,6 +95,9 @@ func (e *PairError) remedy(name string, u Upstream) error {
 
 // forUser returns the error for a user, who cannot change the configuration.
 func (e *PairError) forUser(name string, u Upstream) error {
+	if u.Shared {
+		return e.remedy(name, u) // the operator
+	}
 	return userError(e.remedy(name, u), "%s sends users to %s to sign in, but %s would get the result. These may be "+
 		"different services, so the sign-in was refused. Only the operator of this server can permit it", name,
 		host(e.Authorization), host(e.Token))
@@ -84,6 +108,12 @@ type Route struct {
 	SignIn string // where the user signs in
 	Token  string // gets the code of the sign-in, and returns the tokens
 	Server string // the upstream, which gets the access token
+
+	// Unnamed is what permits the sign-in if the answer does not name its issuer, as it must; nil if it
+	// need not.
+	Unnamed *PairError
+	// Notes are sentences for the operator: what is unusual about the server.
+	Notes []string
 }
 
 func (r Route) hosts() [3]string { return [3]string{r.SignIn, r.Token, r.Server} }

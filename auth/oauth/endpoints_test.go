@@ -1,6 +1,7 @@
 package oauth
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,41 +13,63 @@ import (
 
 	"junction/auth/authtest"
 	"junction/auth/store"
+	"junction/upstream/client"
+	"junction/upstream/transport"
 )
 
 // TestCodeGoesOnlyWhereTheUserSignedIn: a token endpoint at another origin gets a code only if the
-// answers name their issuer, or if the operator permits exactly these two endpoints.
+// origin of the page names it, if the answer names the issuer, or if the operator permits exactly these
+// two endpoints.
 func TestCodeGoesOnlyWhereTheUserSignedIn(t *testing.T) {
 	const page, token, other = "https://login.example/authorize", "https://login.example/token", "https://evil.example/token"
+	const yes, named, no = "yes", "if the answer names the issuer", "no"
+	const home = "https://login.example"
 	for _, test := range []struct {
-		name        string
-		page, token string
-		namesIssuer bool
-		permitted   Pair
-		want        bool
+		name string
+		Endpoints
+		permitted Pair
+		want      string
 	}{
-		{"one origin", page, token, false, Pair{}, true},
-		{"one origin, written otherwise", page, "https://LOGIN.example:443/token", false, Pair{}, true},
-		{"one origin, with a query", page + "?tenant=1", token, false, Pair{}, true},
-		{"another host", page, other, false, Pair{}, false},
-		{"another port", page, "https://login.example:8443/token", false, Pair{}, false},
-		{"another scheme", page, "http://login.example/token", false, Pair{}, false},
-		{"a host below", page, "https://api.login.example/token", false, Pair{}, false},
-		{"nothing", "", "", false, Pair{}, false},
-		{"another host, and answers name the issuer", page, other, true, Pair{}, true},
-		{"a request object", page + "?request_uri=https://evil.example/x", other, true, Pair{}, false},
-		{"a query of another kind", page + "?x", other, true, Pair{}, false},
-		{"an empty query", page + "?", other, true, Pair{}, false},
-		{"permitted", page, other, false, Pair{page, other}, true},
-		{"permitted is another page", page, other, false, Pair{page + "2", other}, false},
-		{"permitted is another token endpoint", page, other, false, Pair{page, token}, false},
-		{"one origin, and others are permitted", page, token, true, Pair{page, other}, false},
+		{"one origin", Endpoints{page, token, false, false, ""}, Pair{}, yes},
+		{"one origin, written otherwise", Endpoints{page, "https://LOGIN.example:443/token", false, false, ""}, Pair{}, yes},
+		{"one origin, with a query", Endpoints{page + "?tenant=1", token, false, false, ""}, Pair{}, yes},
+		{"another host", Endpoints{page, other, false, false, ""}, Pair{}, named},
+		{"another port", Endpoints{page, "https://login.example:8443/token", false, false, ""}, Pair{}, named},
+		{"another scheme", Endpoints{page, "http://login.example/token", false, false, ""}, Pair{}, named},
+		{"a host below", Endpoints{page, "https://api.login.example/token", false, false, ""}, Pair{}, named},
+		{"nothing", Endpoints{"", "", false, false, ""}, Pair{}, no},
+		{"another host, and answers name the issuer", Endpoints{page, other, true, false, ""}, Pair{}, named},
+		{"another host, and the page vouches", Endpoints{page, other, false, true, ""}, Pair{}, yes},
+		{"a request object", Endpoints{page + "?request_uri=https://evil.example/x", other, true, false, ""}, Pair{}, no},
+		{"a request object, and the page vouches", Endpoints{page + "?request_uri=https://evil.example/x", other, true, true, ""}, Pair{}, no},
+		{"a query of another kind", Endpoints{page + "?x", other, true, false, ""}, Pair{}, no},
+		{"an empty query", Endpoints{page + "?", other, true, false, ""}, Pair{}, no},
+		{"permitted", Endpoints{page, other, false, false, ""}, Pair{page, other}, yes},
+		{"permitted, with a query", Endpoints{page + "?x", other, false, false, ""}, Pair{page + "?x", other}, yes},
+		{"permitted is another page", Endpoints{page, other, false, true, ""}, Pair{page + "2", other}, no},
+		{"permitted is another token endpoint", Endpoints{page, other, false, true, ""}, Pair{page, token}, no},
+		{"one origin, and others are permitted", Endpoints{page, token, true, false, ""}, Pair{page, other}, no},
+		{"at home", Endpoints{page, token, false, false, home}, Pair{}, yes},
+		{"at home, with a query", Endpoints{page + "?x", token, false, false, home}, Pair{}, yes},
+		{"the page is at home", Endpoints{page, other, false, true, home}, Pair{}, named},
+		{"away from home", Endpoints{page, token, false, true, "https://evil.example"}, Pair{}, named},
+		{"away from home, with a query", Endpoints{page + "?x", token, false, true, "https://evil.example"}, Pair{}, no},
+		{"away from home, and permitted", Endpoints{page, token, false, false, "https://evil.example"}, Pair{page, token}, yes},
 	} {
-		err := Endpoints{test.page, test.token, test.namesIssuer}.Check(test.permitted)
-		if refused, ok := errors.AsType[*PairError](err); ok == test.want || !ok && err != nil {
-			t.Errorf("%s: %v", test.name, err)
-		} else if !test.want && refused.Line("linear", Upstream{Shared: true}) != fmt.Sprintf(
-			"upstreams.linear.auth: { mode: oauth, authorization_endpoint: %q, token_endpoint: %q }", test.page, test.token) {
+		mustName, err := test.Check(test.permitted)
+		got := yes
+		refused, ok := errors.AsType[*PairError](err)
+		switch {
+		case ok:
+			got = no
+		case mustName:
+			got = named
+		}
+		if got != test.want || !ok && err != nil {
+			t.Errorf("%s: %s, %v; want %s", test.name, got, err, test.want)
+		}
+		if ok && refused.Line("linear", Upstream{Shared: true}) != fmt.Sprintf(
+			"upstreams.linear.auth: { mode: oauth, authorization_endpoint: %q, token_endpoint: %q }", test.Authorization, test.Token) {
 			t.Errorf("%s: the line is %s", test.name, refused.Line("linear", Upstream{Shared: true}))
 		}
 	}
@@ -63,6 +86,24 @@ func (i internet) RoundTrip(r *http.Request) (*http.Response, error) {
 	w := httptest.NewRecorder()
 	answer(w, r)
 	return w.Result(), nil
+}
+
+// mustNet has a client send all its requests to an internet.
+func mustNet(c *Client, net internet) {
+	c.guarded, c.direct = &http.Client{Transport: net}, &http.Client{Transport: net}
+	for _, sender := range []*http.Client{c.guarded, c.direct} {
+		sender.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	}
+	c.Probe = func(ctx context.Context, u Upstream) *client.Probed {
+		r, _ := http.NewRequestWithContext(ctx, "POST", u.URL, strings.NewReader("{}"))
+		w, err := net.RoundTrip(r)
+		if err != nil || w.StatusCode == 200 {
+			return &client.Probed{Err: err}
+		}
+		challenge, _ := transport.OfBearer(w.Header.Values("WWW-Authenticate"))
+		return &client.Probed{Err: &transport.StatusError{Status: w.StatusCode}, Status: w.StatusCode,
+			Metadata: challenge.Parameters["resource_metadata"], Scope: challenge.Parameters["scope"]}
+	}
 }
 
 const honest, evil = "login.honest.example", "mcp.evil.example"
@@ -89,6 +130,10 @@ func mustTwoParties(t *testing.T, u Upstream) *twoParties {
 	p.issuers = []string{"https://" + evil}
 	forms := func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
+		if r.Method == "GET" {
+			w.WriteHeader(http.StatusNotFound)
+			return
+		}
 		if r.URL.Path == "/register" {
 			fmt.Fprint(w, `{"client_id":"us"}`)
 			return
@@ -110,12 +155,14 @@ func mustTwoParties(t *testing.T, u Upstream) *twoParties {
 				"scopes_supported": p.scopes})
 		case "/.well-known/oauth-authorization-server":
 			json.NewEncoder(w).Encode(p.metadata)
-		default:
+		case "/register", "/token", "/revoke":
 			forms(w, r)
+		default:
+			w.WriteHeader(http.StatusNotFound)
 		}
 	}}
 	p.client, p.clock = mustClientWithClock(t, "https://junction.example")
-	p.client.guarded, p.client.direct = &http.Client{Transport: net}, &http.Client{Transport: net}
+	mustNet(p.client, net)
 	u.URL = "https://" + evil + "/mcp"
 	p.client.Apply(map[string]Upstream{"linear": u})
 	return p
@@ -170,14 +217,14 @@ func TestMetadataThatChangeDuringASignIn(t *testing.T) {
 // TestHostsThatChangeAfterThePage: a user is sent only to the hosts that the page has shown.
 func TestHostsThatChangeAfterThePage(t *testing.T) {
 	p := mustTwoParties(t, Upstream{})
-	seen, _, err := p.client.Describe(t.Context(), "linear")
+	seen, _, err := p.client.Describe(t.Context(), "linear", "user:ann", nil)
 	if want := [3]string{honest, honest, evil}; err != nil || seen != want {
 		t.Fatalf("Describe = %q, %v", seen, err)
 	}
 	p.clock.Add(int64(metadataTTL.Seconds()) + 1)
 	p.metadata["authorization_response_iss_parameter_supported"] = true
 	p.metadata["token_endpoint"] = "https://" + evil + "/token"
-	if where, _, err := p.client.Begin(t.Context(), "linear", "s", "v", seen); err == nil ||
+	if where, _, err := p.client.Begin(t.Context(), "linear", "user:ann", "s", "v", seen, nil); err == nil ||
 		!strings.Contains(err.Error(), "have changed since you saw them") {
 		t.Errorf("Begin = %s, %v", where, err)
 	}
@@ -270,11 +317,22 @@ func TestRegistrationStaysAtTheTokenEndpoint(t *testing.T) {
 func TestRefusedSignInHasItsReason(t *testing.T) {
 	p := mustTwoParties(t, Upstream{Shared: true})
 	p.metadata["token_endpoint"] = "https://" + evil + "/token"
-	_, err := p.client.Login(t.Context(), "linear", "http://127.0.0.1:1"+CallbackPath("linear"))
+	p.metadata["registration_endpoint"] = "https://" + evil + "/register"
+	refused, err := p.client.Login(t.Context(), "linear", "http://127.0.0.1:1"+CallbackPath("linear"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = refused.Finish(t.Context(), url.Values{"state": {refused.state}, "code": {"canary-code"}})
 	line := `upstreams.linear.auth: { mode: oauth, authorization_endpoint: "https://login.honest.example/authorize", ` +
 		`token_endpoint: "https://mcp.evil.example/token" }`
 	if err == nil || !strings.Contains(err.Error(), line) || !strings.Contains(p.client.Refused("linear"), line) {
-		t.Errorf("Login = %v; Refused = %q", err, p.client.Refused("linear"))
+		t.Errorf("Finish = %v; Refused = %q", err, p.client.Refused("linear"))
+	}
+	if r, _, _, err := p.client.Route(t.Context(), "linear"); err != nil || r.Unnamed == nil || p.client.Refused("linear") == "" {
+		t.Errorf("another look at it: %+v, %v; Refused = %q", r, err, p.client.Refused("linear"))
+	}
+	if len(p.posted[evil]) > 0 {
+		t.Errorf("the attacker received %v", p.posted[evil])
 	}
 	p.client.Apply(map[string]Upstream{"linear": {URL: "https://" + evil + "/mcp", Shared: true, Issuer: "https://" + evil,
 		ClientID: "us", Permitted: Pair{"https://" + honest + "/authorize", "https://" + evil + "/token"}}})

@@ -1,6 +1,7 @@
 package oauth
 
 import (
+	"cmp"
 	"context"
 	"crypto/subtle"
 	"errors"
@@ -29,11 +30,28 @@ type Flow struct {
 // Start prepares a sign-in at an upstream, for a Redeem. redirect is the address on loopback that
 // will receive the answer. The error is a *UserError if it has a text for the person.
 func (c *Client) Start(ctx context.Context, name, redirect string) (*Flow, error) {
-	u, s, a, err := c.prepare(ctx, name)
-	if err != nil {
-		return nil, err
+	return c.flowAt(ctx, name, redirect, func(attempt) []string { return nil })
+}
+
+// flowAt prepares a sign-in at the first authorization server of an upstream that admits this client.
+// more returns the scopes to ask for besides those of the attempt.
+func (c *Client) flowAt(ctx context.Context, name, redirect string, more func(attempt) []string) (*Flow, error) {
+	var tried []string
+	for {
+		u, s, a, err := c.prepare(ctx, name)
+		if err != nil {
+			return nil, err
+		}
+		a.Scopes = union(a.Scopes, more(a)...)
+		f, failed := c.flow(ctx, name, u, s, a, redirect)
+		if failed == nil || !c.reject(name, s.Issuer, failed) {
+			return f, failed
+		}
+		tried = append(tried, s.Issuer)
+		if _, next, _, err := c.prepare(ctx, name); err != nil || slices.Contains(tried, next.Issuer) {
+			return nil, failed
+		}
 	}
-	return c.flow(ctx, name, u, s, a, redirect)
 }
 
 // flow gets a client_id for a prepared sign-in: the configured one, or that of a registration.
@@ -48,11 +66,10 @@ func (c *Client) flow(
 			return nil, err
 		}
 	case s.RegistrationEndpoint == "":
-		return nil, userError(nil, "%s accepts only registered clients; register one there with the redirect URI "+
-			"%s and set auth.client_id, and auth.issuer: %s", host(s.Issuer), redirect, s.Issuer)
+		return nil, s.unregistrable(redirect)
 	default:
 		if err := c.register(ctx, u, s, &who); err != nil {
-			return nil, userError(err, "%s rejected the registration of this client", host(s.Issuer))
+			return nil, rejected(err, s, "this client")
 		}
 	}
 	a.ClientID = who.ClientID
@@ -68,16 +85,6 @@ func (f *Flow) URL() (string, error) {
 // About names the hosts that take part, in sentences for the person.
 func (f *Flow) About() string { return f.attempt.route(f.upstream).String() }
 
-// OneOrigin reports whether all URLs of the authorization server have one origin. Then an answer of
-// another server is noticed even if the authorization server does not promise to name its issuer.
-func (f *Flow) OneOrigin() bool {
-	s := f.server
-	others := []string{s.Issuer, s.AuthorizationEndpoint, s.RegistrationEndpoint}
-	return !slices.ContainsFunc(others, func(other string) bool {
-		return other != "" && !SameOrigin(other, s.TokenEndpoint)
-	})
-}
-
 // Mine reports whether an answer belongs to this sign-in.
 func (f *Flow) Mine(answer url.Values) bool {
 	return len(answer["state"]) == 1 && subtle.ConstantTimeCompare([]byte(answer.Get("state")), []byte(f.state)) == 1
@@ -89,16 +96,18 @@ func (f *Flow) redeem(ctx context.Context, answer url.Values) (*token, error) {
 	if !f.Mine(answer) {
 		return nil, userError(nil, "the answer does not belong to this sign-in; start the sign-in again")
 	}
-	code, err := f.attempt.code(answer)
+	code, err := f.attempt.code(f.name, f.upstream, answer)
 	if err != nil {
+		f.client.note(f.name, f.attempt, err)
 		return nil, err
 	}
-	t, err := f.client.exchangeAs(ctx, f.upstream, f.server, f.who, f.attempt.Resource, url.Values{
+	t, err := f.client.exchangeAs(ctx, f.upstream, f.server, f.who, f.attempt.indicator(), url.Values{
 		"grant_type": {"authorization_code"}, "code": {code}, "redirect_uri": {f.who.RedirectURI},
 		"code_verifier": {f.verifier},
 	})
 	if no, refused := errors.AsType[*errorAnswer](err); refused {
-		return nil, userError(err, "%s rejected the sign-in (%s); start it again", host(f.server.Issuer), no.code)
+		return nil, userError(err, "%s rejected the sign-in (%s)%s", host(f.server.Issuer), no.code,
+			cmp.Or(f.upstream.hint(f.name, no.code), "; start it again"))
 	}
 	if err != nil {
 		return nil, userError(err, "%s returned no usable token; try again later", host(f.server.Issuer))
@@ -156,7 +165,7 @@ func (c *Client) Renew(ctx context.Context, name string, g Grant) (Grant, error)
 		return g, err
 	}
 	who := store.UpstreamClient{ClientID: g.ClientID, Secret: g.Secret, AuthMethod: g.AuthMethod}
-	t, err := c.exchangeAs(ctx, u, s, who, g.Resource, url.Values{
+	t, err := c.exchangeAs(ctx, u, s, who, u.indicator(g.Resource), url.Values{
 		"grant_type": {"refresh_token"}, "refresh_token": {g.Refresh}})
 	if _, refused := errors.AsType[*errorAnswer](err); refused {
 		return g, ErrBroken

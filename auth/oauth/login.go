@@ -3,7 +3,6 @@ package oauth
 import (
 	"context"
 	"net/url"
-	"slices"
 	"strings"
 
 	"junction/auth/store"
@@ -30,21 +29,7 @@ func CallbackPath(name string) string { return "/connect/" + name + "/callback" 
 // scopes of the configuration or of the server, those of the present sign-in, and more. The error
 // is a *UserError if the operator can do something about it.
 func (c *Client) Login(ctx context.Context, name, redirect string, more ...string) (*Login, error) {
-	u, s, a, err := c.prepare(ctx, name)
-	if err != nil {
-		return nil, err
-	}
-	a.Scopes = slices.Clone(a.Scopes)
-	if k, err := c.Store.Connection(ctx, name, Operator); err == nil && k.Issuer == a.Issuer &&
-		k.Resource == a.Resource {
-		more = append(strings.Fields(k.Scope), more...) // another sign-in takes nothing away
-	}
-	for _, scope := range more {
-		if !slices.Contains(a.Scopes, scope) {
-			a.Scopes = append(a.Scopes, scope)
-		}
-	}
-	f, err := c.flow(ctx, name, u, s, a, redirect)
+	f, err := c.flowAt(ctx, name, redirect, func(a attempt) []string { return c.more(ctx, name, Operator, a, more) })
 	if err != nil {
 		return nil, err
 	}

@@ -1,7 +1,9 @@
 // Package oauth signs users in to upstreams that require each user's own sign-in, and keeps and
 // renews their tokens. The operator can also sign in for all users (Upstream.Shared).
 //
-//   - discover.go finds the authorization server of an upstream.
+//   - discover.go asks an upstream for a sign-in, and finds its authorization servers.
+//   - metadata.go reads what an authorization server publishes; issuer.go compares issuers.
+//   - prepare.go chooses one of them, and what to request there.
 //   - endpoints.go decides which of its endpoints may be used together.
 //   - client.go gets the client_id of this server there.
 //   - connect.go sends a user there, redeems the answer, and disconnects.
@@ -9,6 +11,10 @@
 //   - login.go signs the operator in with a Flow, and stores the tokens.
 //   - oauth.go returns the token for each call, and renews it.
 //   - ask.go sends the requests.
+//
+// Servers differ from the specification, and from each other. What they may differ in is in
+// auth/README.md; shapes_test.go has a server of each kind. Nothing is tried again after an error with
+// less protection: a server could cause that error.
 //
 // The authorization server is named by the upstream, so it is untrusted: requests to it are
 // restricted as in package fetch. The upstream's own origin is configured by the operator. Tokens
@@ -21,9 +27,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"net/http"
 	"net/url"
+	"reflect"
 	"slices"
 	"sync"
 	"time"
@@ -32,6 +38,7 @@ import (
 
 	"junction/auth/fetch"
 	"junction/auth/store"
+	"junction/upstream/client"
 	"junction/upstream/pace"
 )
 
@@ -43,6 +50,18 @@ type Upstream struct {
 	Issuer                 string   // the only authorization server to use; "" is the one that the upstream names
 	Permitted              Pair     // the only endpoints to use; see Endpoints.Check
 	Shared                 bool     // the operator signs in for everyone, with Login
+	// OneOrigin states that all URLs of the authorization server must have one origin, because nobody
+	// confirms its hosts before a sign-in.
+	OneOrigin bool
+	// Resource is sent as resource indicator instead of the resource of the upstream; ResourceNone sends
+	// none. It needs ClientID and Issuer: without an indicator, only the scopes bind a token.
+	Resource string
+	// Params are added to the authorization request. They replace none of its own parameters.
+	Params map[string]string
+	// Headers, Transport and Era are those of the connections of the proxy; see package upstream/client.
+	Headers   map[string]string
+	Transport client.Transport
+	Era       client.Era
 }
 
 // Options configures New. Fetch and HTTP are required, and for everything except Flow and Renew also
@@ -55,6 +74,8 @@ type Options struct {
 	// own origin, which may be in a private network.
 	Fetch *fetch.Fetcher
 	HTTP  http.RoundTripper
+	// Probe asks an upstream without a token; nil is client.Probe.
+	Probe func(ctx context.Context, u Upstream) *client.Probed
 	// Changed is called when a principal has connected or disconnected an upstream. It must not
 	// block. It may be nil.
 	Changed func(upstream, principal string)
@@ -73,7 +94,10 @@ type Client struct {
 	mu        sync.Mutex
 	upstreams map[string]Upstream       // replaced by Apply; guarded by mu
 	refused   map[string]string         // why the last sign-in was refused, by upstream; guarded by mu
+	notes     map[string]string         // what is unusual, for the operator, by upstream; guarded by mu
 	cache     map[string]cachedMetadata // metadata by upstream and issuer; guarded by mu
+	rejects   map[string]time.Time      // until when an issuer counts as one that refuses us; guarded by mu
+	mute      map[string]time.Time      // of the first mute refusal, by upstream and principal; guarded by mu
 }
 
 const (
@@ -84,7 +108,11 @@ const (
 
 // New returns a Client without upstreams.
 func New(o Options) *Client {
-	c := &Client{Options: o, cache: map[string]cachedMetadata{}, refused: map[string]string{}}
+	c := &Client{Options: o, cache: map[string]cachedMetadata{}, refused: map[string]string{},
+		notes: map[string]string{}, rejects: map[string]time.Time{}, mute: map[string]time.Time{}}
+	if c.Probe == nil {
+		c.Probe = c.probe
+	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
@@ -107,11 +135,13 @@ func (c *Client) Close() { c.renewing.Wait() }
 func (c *Client) Apply(upstreams map[string]Upstream) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !maps.EqualFunc(c.upstreams, upstreams, func(a, b Upstream) bool { return a.URL == b.URL }) {
+	if !reflect.DeepEqual(c.upstreams, upstreams) { // it decides which metadata are accepted
 		c.cache = map[string]cachedMetadata{}
+		clear(c.rejects)
 	}
 	c.upstreams = upstreams
 	clear(c.refused) // the configuration may permit it now
+	clear(c.notes)
 }
 
 // Refused returns why the last sign-in at an upstream was refused: the two hosts, and the line of
@@ -120,6 +150,14 @@ func (c *Client) Refused(name string) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.refused[name]
+}
+
+// Notes returns what is unusual about the authorization server of an upstream, as the last sign-in has
+// found it: sentences for the operator. It is "" if there is nothing.
+func (c *Client) Notes(name string) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.notes[name]
 }
 
 // Upstreams returns the sorted names of the upstreams that users sign in to.
@@ -264,21 +302,30 @@ func (c *Client) refresh(ctx context.Context, u Upstream, k store.Connection) (s
 	if k.Refresh == "" {
 		return "", c.breakOff(keep, k)
 	}
-	t, err := c.exchange(ctx, u, k, url.Values{"grant_type": {"refresh_token"}, "refresh_token": {k.Refresh}})
+	t, err := c.exchange(ctx, u, k, u.indicator(k.Resource), url.Values{
+		"grant_type": {"refresh_token"}, "refresh_token": {k.Refresh}})
 	no, refused := errors.AsType[*errorAnswer](err)
 	switch {
 	case errors.Is(err, errOtherClient), errors.Is(err, errMoved), refused && no.code == "invalid_grant":
 		c.Log.Info("a user must connect an upstream again", "upstream", k.Upstream, "principal", k.Principal,
 			"error", err)
 		return "", c.breakOff(keep, k)
-	case refused && no.code == "invalid_client" && c.forgetClient(keep, u, k) == nil:
+	case refused && no.code == "invalid_client" && c.forgetClient(keep, u, k) == nil,
+		refused && no.mute() && c.insists(k):
 		return "", c.breakOff(keep, k)
 	case err != nil:
 		if failed := c.Store.ReleaseConnection(keep, k); failed != nil {
 			c.Log.Debug("cannot release the claim on a connection", "error", failed)
 		}
-		return "", fmt.Errorf("renew the token at %s: %w", k.Issuer, err)
+		text := ""
+		if refused {
+			text = u.hint(k.Upstream, no.code)
+		}
+		return "", fmt.Errorf("renew the token at %s: %w%s", k.Issuer, err, text)
 	}
+	c.mu.Lock()
+	delete(c.mute, k.Upstream+" "+k.Principal)
+	c.mu.Unlock()
 	t.put(&k, c.Now())
 	// the user has reconnected in the meantime: revoke the renewed tokens, which are not stored
 	if err := c.Store.RenewConnection(keep, k); errors.Is(err, store.ErrNotFound) {
@@ -291,4 +338,29 @@ func (c *Client) refresh(ctx context.Context, u Upstream, k store.Connection) (s
 		return "", err
 	}
 	return k.Access, nil
+}
+
+// muteTime is how long an authorization server must refuse a renewal without an error code.
+const muteTime = 30 * time.Second
+
+// insists reports whether an authorization server that refuses the renewal of a connection without an
+// error code has done so before, for a while. Some servers refuse an ended refresh token so, and a
+// server in front of others refuses so for a moment.
+func (c *Client) insists(k store.Connection) bool {
+	key := k.Upstream + " " + k.Principal
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	first, before := c.mute[key]
+	if !before {
+		if len(c.mute) >= mostRejects {
+			clear(c.mute)
+		}
+		c.mute[key] = c.Now()
+		return false
+	}
+	if c.Now().Before(first.Add(muteTime)) {
+		return false
+	}
+	delete(c.mute, key)
+	return true
 }

@@ -101,11 +101,11 @@ func mustServers(t *testing.T, more map[string]any) (at string, asked map[string
 
 // begin sends a user who has seen the hosts of a sign-in at linear there.
 func begin(c *Client, state, verifier string) (where string, kept []byte, err error) {
-	seen, _, err := c.Describe(context.Background(), "linear")
+	seen, _, err := c.Describe(context.Background(), "linear", "user:ann", nil)
 	if err != nil {
 		return "", nil, err
 	}
-	return c.Begin(context.Background(), "linear", state, verifier, seen)
+	return c.Begin(context.Background(), "linear", "user:ann", state, verifier, seen, nil)
 }
 
 // TestRegistrationOrder: the client_id by the abilities of the authorization server and the
@@ -250,21 +250,27 @@ func TestDocument(t *testing.T) {
 	}
 }
 
-// TestScopes: the requested scopes come from the configuration, the challenge or the metadata, with
-// offline_access if the server has it.
+// TestScopes: the requested scopes come from the configuration, or from the challenge or the metadata,
+// with offline_access if the server has it.
 func TestScopes(t *testing.T) {
 	at, _ := mustServers(t, map[string]any{"registration_endpoint": "", "scopes_supported": []string{"offline_access"}})
 	c := mustClient(t, "https://mcp.acme.example")
-	c.Apply(map[string]Upstream{"linear": {URL: at, Scopes: []string{"one"}}})
-	where, _, err := begin(c, "s", "v")
-	to, _ := url.Parse(where)
-	if err != nil || to.Query().Get("scope") != "one offline_access" || to.Query().Get("prompt") != "consent" {
-		t.Errorf("Begin = %s, %v", where, err)
-	}
-	host := strings.TrimSuffix(strings.TrimPrefix(at, "http://"), "/mcp")
-	if hosts, scopes, err := c.Describe(t.Context(), "linear"); err != nil || hosts != [3]string{host, host, host} ||
-		!slices.Equal(scopes, []string{"one", "offline_access"}) {
-		t.Errorf("Describe = %q, %q, %v", hosts, scopes, err)
+	for _, test := range []struct {
+		configured []string
+		want       string
+		prompt     string
+	}{{[]string{"one"}, "one", ""}, {nil, "read write offline_access", "consent"}, {[]string{"a", "offline_access"}, "a offline_access", "consent"}} {
+		c.Apply(map[string]Upstream{"linear": {URL: at, Scopes: test.configured}})
+		where, _, err := begin(c, "s", "v")
+		to, _ := url.Parse(where)
+		if err != nil || to.Query().Get("scope") != test.want || to.Query().Get("prompt") != test.prompt {
+			t.Errorf("with %q: Begin = %s, %v", test.configured, where, err)
+		}
+		host := strings.TrimSuffix(strings.TrimPrefix(at, "http://"), "/mcp")
+		if hosts, scopes, err := c.Describe(t.Context(), "linear", "user:ann", nil); err != nil || hosts != [3]string{host, host, host} ||
+			strings.Join(scopes, " ") != test.want {
+			t.Errorf("with %q: Describe = %q, %q, %v", test.configured, hosts, scopes, err)
+		}
 	}
 }
 

@@ -34,6 +34,14 @@ func (s *signIn) Token(ctx context.Context, name, user string, refused ...string
 	return token, err
 }
 
+// GrantURL implements upstream.Granter.
+func (p *program) GrantURL(name, user string, scopes []string) string {
+	if p.signIn == nil {
+		return ""
+	}
+	return p.signIn.ConnectURL(name, user, scopes...)
+}
+
 // uses reports whether a user may use anything of an upstream on some endpoint. If policies match
 // addresses, it returns true.
 func (r *reach) uses(p *auth.Principal, upstream string) bool {

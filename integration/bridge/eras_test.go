@@ -74,7 +74,8 @@ func TestCallsGoInTheEraOfTheClient(t *testing.T) {
 
 // TestOneProcessUnlessTheFileSaysOtherwise: by default a command of both eras runs once. A call that
 // fails because the server cannot ask in the modern era has an error with the line that changes
-// this, and so has the state of the server. No other error is changed.
+// this, and so has the state of the server. No other error is changed. None of these texts is the whole sentence
+// of an SDK, which TestACommandLearnsToRunTwice has.
 func TestOneProcessUnlessTheFileSaysOtherwise(t *testing.T) {
 	harness.Waits(t)
 	for _, clientEra := range harness.Eras {
@@ -87,10 +88,10 @@ func TestOneProcessUnlessTheFileSaysOtherwise(t *testing.T) {
 			want := map[client.Era]string{client.EraLegacy: "era: both", client.EraModern: "era: legacy"}[p.Client]
 			const unrelated = "Unknown color of server-to-client cables"
 			for text, explained := range map[string]bool{
-				"Cannot send 'elicitation/create': this transport context has no back-channel for server-initiated requests.": true,
-				"server-to-client requests are not allowed on protocol 2026-07-28 or later":                                   true,
-				"Server-to-client requests are not available on protocol revision 2026-07-28":                                 true,
-				"elicitation via server-initiated requests is unavailable on 2026-07-28 connections.":                         true,
+				"Error: Cannot send 'elicitation/create': this transport context has no back-channel for server-initiated requests.": true,
+				"server-to-client requests are not allowed on protocol 2026-07-28 or later":                                          true,
+				"Server-to-client requests are not available on protocol revision 2026-07-28":                                        true,
+				"no answer: elicitation via server-initiated requests is unavailable on 2026-07-28 connections.":                     true,
 				unrelated: false,
 			} {
 				for _, code := range []int{-32600, -32602, -32603} {

@@ -41,6 +41,9 @@ func TestResultsKeepTheirBytes(t *testing.T) {
 			if p.Client == client.EraLegacy && p.Upstream == client.EraModern && structured != `{}` {
 				continue // such a client does not know it: TestStructuredContentThatIsNoObject
 			}
+			if p.Client == client.EraLegacy && structured == `null` {
+				continue // such a client rejects it: TestResultsBetweenEras, in package proxy
+			}
 			want := `"content":[{"type":"hologram","x":{"y":[]}},{"type":"text","text":"ü\u2028",` +
 				`"annotations":{"audience":["user"],"z":1.10},"_meta":{"k":null}}],` +
 				`"structuredContent":` + structured + `,"isError":false,"unknown":{"kept":[1E2]}`

@@ -151,47 +151,7 @@ func TestConformanceAsClient(t *testing.T) {
 			for _, c := range clients {
 				t.Run(path.Join(scenario.name, revision, c.Name), func(t *testing.T) {
 					defer harness.Computes(t)()
-					told := make(chan driven)
-					s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-						d := driven{done: make(chan struct{})}
-						if err := json.NewDecoder(r.Body).Decode(&d); err != nil {
-							t.Errorf("the driver says: %v", err)
-							return
-						}
-						select {
-						case told <- d:
-						case <-r.Context().Done():
-							return
-						}
-						<-d.done
-					}))
-					t.Cleanup(s.Close)
-					dir, ended := t.TempDir(), make(chan error, 1)
-					var found conformance
-					go func() {
-						var err error
-						found, err = conform(t.Context(), folder, dir, []string{"JUNCTION_ROLE=" + driverRole, driverURL + "=" + s.URL},
-							"client", "--command", own, "--scenario", scenario.name, "--spec-version", revision, "--timeout",
-							strconv.FormatInt(conformancePatience.Milliseconds(), 10))
-						ended <- err
-					}()
-					select {
-					case d := <-told:
-						func() {
-							defer close(d.done)
-							scenario.use(t, d, c)
-						}()
-					case err := <-ended:
-						t.Fatalf("the suite told of no server: %v\n%s", err, found.said)
-					}
-					select {
-					case err := <-ended:
-						if err != nil {
-							t.Fatal(err)
-						}
-					case <-time.After(conformancePatience):
-						t.Fatal("the suite does not end")
-					}
+					found := mustDrive(t, folder, own, scenario.name, revision, func(d driven) { scenario.use(t, d, c) })
 					found.check(t, scenario.name, found, nil)
 					for _, v := range found.found[scenario.name] {
 						if v.Status != "SUCCESS" && v.Status != "INFO" && !slices.Contains(scenario.skipped, v.Name) {
@@ -202,6 +162,53 @@ func TestConformanceAsClient(t *testing.T) {
 			}
 		}
 	}
+}
+
+// mustDrive has the suite run a scenario, and use its server as use does. own is this program, which the
+// suite starts.
+func mustDrive(t *testing.T, folder, own, scenario, revision string, use func(driven)) (found conformance) {
+	t.Helper()
+	told := make(chan driven)
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		d := driven{done: make(chan struct{})}
+		if err := json.NewDecoder(r.Body).Decode(&d); err != nil {
+			t.Errorf("the driver says: %v", err)
+			return
+		}
+		select {
+		case told <- d:
+		case <-r.Context().Done():
+			return
+		}
+		<-d.done
+	}))
+	t.Cleanup(s.Close)
+	dir, ended := t.TempDir(), make(chan error, 1)
+	go func() {
+		var err error
+		found, err = conform(t.Context(), folder, dir, []string{"JUNCTION_ROLE=" + driverRole, driverURL + "=" + s.URL},
+			"client", "--command", own, "--scenario", scenario, "--spec-version", revision, "--timeout",
+			strconv.FormatInt(conformancePatience.Milliseconds(), 10))
+		ended <- err
+	}()
+	select {
+	case d := <-told:
+		func() {
+			defer close(d.done)
+			use(d)
+		}()
+	case err := <-ended:
+		t.Fatalf("the suite told of no server: %v\n%s", err, found.said)
+	}
+	select {
+	case err := <-ended:
+		if err != nil {
+			t.Fatal(err)
+		}
+	case <-time.After(conformancePatience):
+		t.Fatal("the suite does not end")
+	}
+	return found
 }
 
 // use puts the server behind a program and has the client list, call, read and get what there is.

@@ -247,7 +247,7 @@ func mustExceptions(t testing.TB) map[string]map[string]map[string]bool {
 
 // conformanceUpstreams are the reference server by name, over each wire: one that is spoken to in
 // both eras, by default over HTTP and with a line of the file over stdio; and one that is spoken to
-// in one era only. Over stdio that is the default.
+// in one era only.
 func conformanceUpstreams() []string {
 	return []string{"dual-http", "dual-stdio", "legacy-http", "legacy-stdio", "modern-http", "modern-stdio"}
 }
@@ -307,7 +307,7 @@ func TestConformance(t *testing.T) {
   legacy-http: {url: %q, era: legacy, questions: exact}
   legacy-stdio: {command: [%q], era: legacy, questions: exact}
   modern-http: {url: %q, era: modern}
-  modern-stdio: {command: [%q]}
+  modern-stdio: {command: [%q], era: modern}
 `, mustJoinEras(t, mustServeReference(t, "-stateless=false"), mustServeReference(t)), reference,
 		mustServeReference(t, "-stateless=false"), reference, mustServeReference(t), reference))
 	for _, u := range p.MustReady(t, harness.Patience).Upstreams {

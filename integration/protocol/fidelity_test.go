@@ -118,6 +118,9 @@ func TestFidelity(t *testing.T) {
 							!strings.Contains(results[name], `"structuredContent":{`) {
 							continue // what such a client does not know is TestStructuredContentThatIsNoObject's
 						}
+						if era == harness.LegacyEra && strings.Contains(results[name], `"structuredContent":null`) {
+							continue // such a client rejects it: TestResultsBetweenEras, in package proxy
+						}
 						if up.Era == harness.ModernEra && era == harness.LegacyEra && strings.Contains(results[name], `"resultType"`) {
 							continue // what such a client does not get is TestResultsKeepTheirBytes's, in package bridge
 						}

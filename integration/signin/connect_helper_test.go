@@ -40,6 +40,8 @@ type linear struct {
 	whose func(token string) string
 	// what the MCP server answers 401 to, beside what it does not know
 	refused func(token string) bool
+	// the scope that a request lacks; nil lacks none
+	lacks func(token string, r *http.Request) string
 
 	mu      sync.Mutex
 	codes   map[string]url.Values // authorization requests, with the account
@@ -69,6 +71,10 @@ func mustLinear(t testing.TB, tools ...json.RawMessage) *linear {
 		l.mu.Lock()
 		known := l.access[token] != "" || l.whose != nil && l.whose(token) != ""
 		refused := !known || l.refused != nil && l.refused(token)
+		lacks := ""
+		if !refused && l.lacks != nil {
+			lacks = l.lacks(token, r)
+		}
 		where := strings.TrimSuffix(l.url, "/mcp") + "/.well-known/oauth-protected-resource/mcp"
 		if l.placeAt != "" {
 			where = l.placeAt
@@ -78,6 +84,11 @@ func mustLinear(t testing.TB, tools ...json.RawMessage) *linear {
 			l.note("401")
 			w.Header().Set("WWW-Authenticate", `Bearer resource_metadata="`+where+`"`)
 			http.Error(w, "who are you?", http.StatusUnauthorized)
+			return
+		}
+		if lacks != "" {
+			w.Header().Set("WWW-Authenticate", `Bearer error="insufficient_scope", scope="`+lacks+`", resource_metadata="`+where+`"`)
+			http.Error(w, "you may not", http.StatusForbidden)
 			return
 		}
 		inner.ServeHTTP(w, r)

@@ -3,6 +3,7 @@ package signin
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
 	"regexp"
@@ -112,18 +113,19 @@ func TestMixUpAtTheSignInOfAUser(t *testing.T) {
 		name, iss string
 		more      func(map[string]any)
 		begins    bool // the user is sent to the honest server
+		shown     bool // the operator is shown the line that permits it
 		says      string
 	}{
-		{"no answer names its issuer", "-", nil, false, "These may be different services"},
-		{"the honest server names its issuer", "", nil, false, "These may be different services"},
-		{"the attacker promises the issuer, and the honest server names none", "-", namesIssuer, true,
+		{"no answer names its issuer", "-", nil, true, true, "These may be different services"},
+		{"the honest server names its issuer", "", nil, true, false, "does not come from"},
+		{"the attacker promises the issuer, and the honest server names none", "-", namesIssuer, true, false,
 			"does not name its issuer"},
-		{"the attacker promises the issuer, and the honest server names its own", "", namesIssuer, true,
+		{"the attacker promises the issuer, and the honest server names its own", "", namesIssuer, true, false,
 			"does not come from"},
 		{"a request object of the attacker could name the issuer", "attacker", func(document map[string]any) {
 			namesIssuer(document)
 			document["authorization_endpoint"] = "https://" + honestHost + "/authorize?request_uri=https://evil.example/x"
-		}, false, "These may be different services"},
+		}, false, true, "These may be different services"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			m := mustMixUp(t, test.iss, test.more)
@@ -147,7 +149,7 @@ func TestMixUpAtTheSignInOfAUser(t *testing.T) {
 					t.Errorf("with a client of %s she sees %q", era, tools)
 				}
 			}
-			if test.begins {
+			if !test.shown {
 				return
 			}
 			m.wantReason(t, c.Program, "oauth_user", []string{"why", "--as", "user:ann", "linear__echo"}, []string{"doctor"},
@@ -179,10 +181,10 @@ func (m *mixUp) wantReason(t *testing.T, p *harness.Program, mode string, comman
 }
 
 // TestTwoHostsOfOneService: the same endpoints work if the operator permits them, or if the answers
-// name their issuer. The page shows both hosts, and the one that gets the access token.
+// name their issuer, whether the metadata promise that or not. The page shows both hosts, and the one that gets the access token.
 func TestTwoHostsOfOneService(t *testing.T) {
 	defer harness.Computes(t)()
-	for name, more := range map[string]func(map[string]any){"permitted": nil, "named": namesIssuer} {
+	for name, more := range map[string]func(map[string]any){"permitted": nil, "named": namesIssuer, "named, and not promised": func(map[string]any) {}} {
 		t.Run(name, func(t *testing.T) {
 			l := mustLinear(t)
 			m := &mixUp{linear: l, honest: l} // one service
@@ -238,9 +240,7 @@ func TestMixUpAtJunctionLogin(t *testing.T) {
 
 	l := mustBeginLogin(t, p)
 	// The operator goes wherever the command sends them.
-	if where := l.said.MustMatch(t, regexp.MustCompile(`\n\n  (http\S+)\n|(mix-up attack)`), harness.Patience, l.ended)[1]; where != "" {
-		m.operator(t, where)
-	}
+	m.operator(t, l.said.MustMatch(t, regexp.MustCompile(`\n\n  (http\S+)\n`), harness.Patience, l.ended)[1])
 	<-l.ended
 	if l.cmd.ProcessState.Success() || !strings.Contains(l.said.String(), "upstreams.linear.auth: { mode: oauth, authorization_endpoint: ") {
 		t.Errorf("junction login: %v\n%s%s", l.cmd.ProcessState, l.out, l.said)
@@ -248,28 +248,36 @@ func TestMixUpAtJunctionLogin(t *testing.T) {
 
 	status, body := p.MustOwn(t, "/signin?upstream=linear")
 	if link := regexp.MustCompile(`href="(https://[^"]*)"`).FindStringSubmatch(body); link != nil {
-		m.operator(t, strings.ReplaceAll(link[1], "&amp;", "&"))
+		body = m.operator(t, strings.ReplaceAll(link[1], "&amp;", "&"))
 	}
 	if !strings.Contains(body, "The sign-in to linear failed") || !strings.Contains(body, honestHost) {
 		t.Errorf("the admin address answers %d:\n%s", status, body)
 	}
-	if m.loot() > 0 || m.count("token") > 0 || m.honest.count("authorize") > 0 {
+	if m.loot() > 0 || m.count("token") > 0 {
 		t.Errorf("the attacker has %q, and was asked %q; the honest server was asked %q", m.stolen, m.asked, m.honest.asked)
 	}
 	m.wantReason(t, p, "oauth", []string{"why", "linear__echo"}, []string{"doctor"}, []string{"status"},
 		[]string{"auth", "doctor"})
 }
 
-// operator signs in at the honest server, where a browser was sent, and brings the answer back.
-func (m *mixUp) operator(t *testing.T, where string) {
+// operator signs in at the honest server, where a browser was sent, and brings the answer back. It
+// returns the last page. The state is no secret of this browser: the command prints its URL.
+func (m *mixUp) operator(t *testing.T, where string) string {
 	t.Helper()
 	to, err := url.Parse(where)
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := newPerson(t, "operator")
-	g := p.press(p.open(m.toHonest(t, to)), url.Values{"login": {"operator"}, "password": {"anything"}})
-	t.Errorf("the operator was sent to the honest server, and came back to %s (%d):\n%s", g.url.Path, g.status, g.body)
+	resp, err := http.PostForm(m.toHonest(t, to), url.Values{"login": {"operator"}, "password": {"anything"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(resp.Body, 64<<10))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
 }
 
 // TestMixUpAtAnEndpoint: commands that sign in at an endpoint refuse one whose authorization server

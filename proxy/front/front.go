@@ -4,9 +4,6 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/mark3labs/mcp-go/mcp"
-
-	"junction/proxy"
 	"junction/upstream/raw"
 )
 
@@ -14,19 +11,6 @@ import (
 type eraFront interface {
 	// post validates a message by the rules of the era and serves it.
 	post(x *request)
-}
-
-// frontFor chooses the era of a message (2026-07-28, basic/versioning). It is the modern era if
-// _meta has a protocol version or if the version header is modernVersion. Otherwise it is the
-// legacy era.
-func (s *Server) frontFor(x *request) eraFront {
-	if _, err := x.Meta.Get(mcp.MetaKeyProtocolVersion); err != raw.ErrAbsent {
-		return modernFront{s}
-	}
-	if v := header(x.request.Header, "Mcp-Protocol-Version"); v == proxy.ModernVersion {
-		return modernFront{s}
-	}
-	return legacyFront{s}
 }
 
 // maxClient bounds the client's name in session IDs and in the log, in bytes.

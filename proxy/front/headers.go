@@ -62,9 +62,11 @@ func joinVersion(h http.Header) {
 }
 
 // paramHeaders compares the Mcp-Param headers with the arguments that they repeat (2026-07-28,
-// streamable-http#server-validation). It returns the headers without a declared argument.
-// The error is that of mismatch, or that of params.
-func paramHeaders(h http.Header, params raw.Object, tool *upstream.Tool) ([]client.HeaderField, error) {
+// streamable-http#server-validation). It returns the headers without a declared argument. With
+// optional, headers may be missing. The error is that of mismatch, or that of params.
+func paramHeaders(
+	h http.Header, params raw.Object, tool *upstream.Tool, optional bool,
+) ([]client.HeaderField, error) {
 	var extra []client.HeaderField
 	const prefix = "Mcp-Param-"
 	for name, values := range h {
@@ -92,7 +94,7 @@ func paramHeaders(h http.Header, params raw.Object, tool *upstream.Tool) ([]clie
 		want, given := p.Value(arguments)
 		values := h[http.CanonicalHeaderKey(p.Header())]
 		switch {
-		case !given && len(values) == 0:
+		case !given && len(values) == 0, optional && len(values) == 0:
 		case !given:
 			return nil, mismatch("%s is set, and the argument that it repeats is not", p.Header())
 		case len(values) != 1:

@@ -26,8 +26,11 @@ type legacyFront struct{ *Server }
 func (f legacyFront) post(x *request) {
 	x.Era = client.EraLegacy
 	if v := x.request.Header["Mcp-Protocol-Version"]; len(v) > 0 && !client.IsLegacyVersion(strings.TrimSpace(v[0])) {
-		f.refuse(x, refuse(http.StatusBadRequest, mcp.INVALID_REQUEST,
-			"Bad Request: unsupported MCP-Protocol-Version %.100q", v[0]))
+		text := fmt.Sprintf("Bad Request: unsupported MCP-Protocol-Version %.100q", v[0])
+		if x.Endpoint.Eras == scope.ErasLegacy {
+			text += "; send initialize: this endpoint answers in the legacy era alone (eras: legacy)"
+		}
+		f.refuse(x, refuse(http.StatusBadRequest, mcp.INVALID_REQUEST, "%s", text))
 		return
 	}
 	if x.Msg.Method == string(mcp.MethodInitialize) && x.Msg.IsRequest() {
@@ -166,6 +169,7 @@ func (f legacyFront) handshake(x *request) (proxy.Result, error) {
 	if s == nil {
 		return proxy.Result{}, proxy.UnavailableError(alone)
 	}
+	s.core.Extensions = proxy.Extensions(declared) // before the client knows the ID
 	x.reply.w.Header()["Mcp-Session-Id"] = []string{id}
 	b := fmt.Appendf(nil, `{"protocolVersion":"%s","capabilities":`, version)
 	b = x.Subject.Sight().Offers.AppendCapabilities(b, x.Era)

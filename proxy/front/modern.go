@@ -2,7 +2,6 @@ package front
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 
 	"github.com/mark3labs/mcp-go/mcp"
@@ -46,16 +45,22 @@ func (f modernFront) post(x *request) {
 // check compares headers and body, and reads the required members of _meta (2026-07-28,
 // streamable-http#server-validation and basic/index#_meta).
 func (f modernFront) check(x *request) error {
+	given := header(x.request.Header, "Mcp-Protocol-Version")
 	version, err := x.Meta.String(mcp.MetaKeyProtocolVersion)
 	switch {
 	case err == raw.ErrAbsent && len(x.request.Header["Mcp-Protocol-Version"]) > 0:
-		return refuse(http.StatusBadRequest, mcp.INVALID_PARAMS, "Invalid params: _meta has no %s",
-			mcp.MetaKeyProtocolVersion)
+		return refuse(http.StatusBadRequest, mcp.INVALID_PARAMS, "Invalid params: _meta has no %s%s",
+			mcp.MetaKeyProtocolVersion, mixedHint)
 	case err != nil:
 		return refuse(http.StatusBadRequest, mcp.INVALID_PARAMS, "Invalid params: %s in _meta is no certain string",
 			mcp.MetaKeyProtocolVersion)
 	}
-	if err := repeats(x.request.Header, "Mcp-Protocol-Version", version, false); err != nil {
+	switch err := repeats(x.request.Header, "Mcp-Protocol-Version", version, false); {
+	case err != nil && given == "":
+		return mismatch("Mcp-Protocol-Version is missing%s", mixedHint)
+	case err != nil && client.IsLegacyVersion(given):
+		return mismatch("Mcp-Protocol-Version is %.100q, the body says %.100q%s", given, version, mixedHint)
+	case err != nil:
 		return err
 	}
 	if err := repeats(x.request.Header, "Mcp-Method", x.Msg.Method, false); err != nil {
@@ -78,10 +83,7 @@ func (f modernFront) check(x *request) error {
 		return proxy.Malformed(err)
 	}
 	if version != proxy.ModernVersion {
-		e := refuse(http.StatusBadRequest, proxy.CodeUnsupportedVersion, "Unsupported protocol version: %.100s",
-			version)
-		e.Data = fmt.Appendf(nil, `{"supported":%s,"requested":%s}`, f.Supported(), raw.Quote(version))
-		return e
+		return f.unsupported(x, version)
 	}
 	x.Who = scope.Identity{Profile: profileOf(declared, version)}
 	x.Caller = x.Snapshot.ForClient(x.Caller)

@@ -60,6 +60,7 @@ type request struct {
 	reply   reply
 	body    *[]byte  // nil until it was read
 	session *session // legacy only
+	mixed   bool     // it had parts of both eras, and is read as modern (eras.go)
 }
 
 // newRequest returns a request whose message was not read yet. Call release at its end.
@@ -92,7 +93,7 @@ func (x *request) Notify(method string, params []byte) bool {
 
 // Headers implements Front.
 func (x *request) Headers(params raw.Object, tool *upstream.Tool) ([]client.HeaderField, error) {
-	return paramHeaders(x.request.Header, params, tool)
+	return paramHeaders(x.request.Header, params, tool, x.mixed)
 }
 
 // endpointName matches the names that endpoints can have. The answer to an unknown path repeats such a
@@ -145,10 +146,16 @@ func (s *Server) at(name func(*http.Request) string) http.HandlerFunc {
 		switch r.Method {
 		case http.MethodPost:
 			err = s.post(x)
-		case http.MethodGet:
-			err = legacyFront{s}.get(x)
-		case http.MethodDelete:
-			err = legacyFront{s}.delete(x)
+		case http.MethodGet, http.MethodDelete:
+			switch {
+			case x.Endpoint.Eras == scope.ErasModern:
+				rw.Header().Set("Allow", "POST")
+				http.Error(rw, "Use POST: this endpoint has no sessions (eras: modern).", http.StatusMethodNotAllowed)
+			case r.Method == http.MethodGet:
+				err = legacyFront{s}.get(x)
+			default:
+				err = legacyFront{s}.delete(x)
+			}
 		default:
 			rw.Header().Set("Allow", "POST, GET, DELETE")
 			http.Error(rw, "Use POST.", http.StatusMethodNotAllowed)
@@ -317,7 +324,8 @@ func (s *Server) post(x *request) error {
 	m, err := jsonrpc.Parse(*body, s.limits.Nesting)
 	end()
 	if err != nil {
-		if errors.Is(err, jsonrpc.ErrInvalid) && jsonrpc.IsBatch(*body) {
+		batch := errors.Is(err, jsonrpc.ErrInvalid) && jsonrpc.IsBatch(*body)
+		if batch && x.Endpoint.Eras != scope.ErasModern {
 			return legacyFront{s}.batch(x, jsonrpc.WithoutMark(*body))
 		}
 		s.reject(x, m.ID, proxy.Malformed(err))

@@ -1,6 +1,7 @@
 package scope
 
 import (
+	"fmt"
 	"time"
 
 	"junction/auth"
@@ -39,6 +40,34 @@ type EndpointConfig struct {
 	// called by their names. Use search for clients that cannot handle hundreds of tools and do not
 	// search by themselves.
 	Catalog policy.Catalog `yaml:"catalog"`
+	// Eras is both (the default), legacy or modern: the eras of MCP in which the endpoint answers.
+	// It is for clients that send the header of one era with the body of the other. The endpoint
+	// reads such a request as one of its own era, and answers those of the other era as a server of
+	// one era does.
+	Eras Eras `yaml:"eras"`
 	// Always are globs for the tools that stay listed with catalog: search, as in policies.
 	Always policy.List `yaml:"always"`
+}
+
+// Eras is a word of the file.
+type Eras string
+
+// The eras in which an endpoint answers.
+const (
+	ErasBoth   Eras = ""
+	ErasLegacy Eras = "legacy"
+	ErasModern Eras = "modern"
+)
+
+// UnmarshalText rejects unknown words.
+func (e *Eras) UnmarshalText(text []byte) error {
+	switch word := Eras(text); word {
+	case "both":
+		*e = ErasBoth
+	case ErasLegacy, ErasModern:
+		*e = word
+	default:
+		return fmt.Errorf("%.40q is none of both, legacy, modern", text)
+	}
+	return nil
 }

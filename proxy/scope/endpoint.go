@@ -21,6 +21,7 @@ type Endpoint struct {
 	Surface string // for policy; "" for none
 	View    *view.View
 	Search  bool            // tools are found by search
+	Eras    Eras            // in which it answers
 	Always  policy.Globs    // the tools that are listed nevertheless
 	match   *policy.Matcher // of the callers for whom the endpoint exists
 
@@ -36,6 +37,7 @@ func (w *Snapshot) newEndpoint(name, surface string, v *view.View) *Endpoint {
 	if key, configured := strings.CutSuffix(name, "/"); configured {
 		c := w.Config.Endpoints[key]
 		e.Search, e.Always = c.Catalog == policy.CatalogSearch, policy.CompileGlobs(c.Always)
+		e.Eras = c.Eras
 		e.match = policy.CompileMatch(c.Match)
 	}
 	e.subjects.begin(&w.Subjects)

@@ -65,6 +65,7 @@ type Conn interface {
 // Info is the server's self-description from the handshake.
 type Info struct {
 	Era          Era
+	Proven       bool // the answer to server/discover is evidence of the era
 	Mirrors      bool // call arguments are mirrored in headers
 	Session      bool // the server keeps a session, which it can lose
 	Version      string
@@ -126,6 +127,9 @@ type base struct {
 	ids atomic.Uint64
 	// handles the acknowledgement of a subscription; nil in the legacy era
 	acked func(*jsonrpc.Message)
+	// ends the subscription that a notification names, and reports whether there is one; nil in the
+	// legacy era
+	cuts func(*jsonrpc.Message) bool
 	// selects the subscriptions of a resource update, see Hooks; nil in the legacy era
 	aim    func(*jsonrpc.Message, string) (matches func(string) bool, wanted bool)
 	listed atomic.Bool // at least one list was requested
@@ -277,8 +281,13 @@ func (b *base) deliver(own *flight, m *jsonrpc.Message) {
 		b.hooks.Updated(uri, matches)
 	case m.Method == notificationAcknowledged && b.acked != nil:
 		b.acked(m)
+	case m.Method == string(mcp.MethodNotificationCancelled) && b.cuts != nil && b.cuts(m):
+	case own != nil && relaysExtension(own.peer, m):
 	default:
 		b.log.Debug("notification ignored", "method", m.Method)
+		if o := b.observed; o.Observer != nil {
+			o.Ignored(o.upstream)
+		}
 	}
 }
 
@@ -297,15 +306,6 @@ func (b *base) answer(own *flight, m *jsonrpc.Message) {
 	default:
 		b.refuse(b.observe(own, m), m.ID, mcp.METHOD_NOT_FOUND, "Method not found: "+m.Method)
 	}
-}
-
-// byID returns the entry of an id or of a progress token in a message of the server: that with the same
-// text, or else that with the same value. It returns nil if there is none.
-func byID[V any](entries map[jsonrpc.ID]*V, id []byte) *V {
-	if entry := entries[jsonrpc.ID(id)]; entry != nil {
-		return entry
-	}
-	return entries[jsonrpc.ID(id).Value()]
 }
 
 // progress relays a progress notification to its call under the client's own token. A notification

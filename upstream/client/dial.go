@@ -6,14 +6,8 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
-	"slices"
-	"sync"
 	"time"
 
-	"github.com/mark3labs/mcp-go/mcp"
-
-	"junction/upstream/jsonrpc"
-	"junction/upstream/raw"
 	"junction/upstream/stdio"
 	"junction/upstream/transport"
 )
@@ -83,49 +77,45 @@ func (d *Dialer) CloseIdle() {
 	}
 }
 
-// knowledge contains the era and the transport of an upstream, as earlier attempts have detected
-// them. Its mutex guards the fields, and is held only while they are read or written.
-type knowledge struct {
-	sync.Mutex
-	era       Era
-	transport Transport // TransportSSE, or TransportAuto
-	against   int       // consecutive handshakes that contradicted era
-}
-
-// denialsToForget is the number of consecutive handshakes that must contradict the known era until
-// it is forgotten.
-const denialsToForget = 2
+// Expect makes the dialer remember an era that an earlier process has proven (Info.Proven).
+func (d *Dialer) Expect(era Era) { d.known.learn(era, TransportAuto, proven) }
 
 // Dial opens a conn for clients of the profile. It returns when the handshake is done.
 func (d *Dialer) Dial(ctx context.Context, p Profile, h Hooks) (Conn, error) {
-	guess, remote := d.known.recall()
+	a := d.attempt(p, h)
+	defer a.tokens.end()
+	guess, remote, found := d.known.recall()
 	if d.options.Transport == TransportSSE {
 		remote = TransportSSE
 	}
 	switch {
 	case d.options.Transport == TransportSSE || d.options.Era == EraLegacy:
-		return d.dialLegacy(ctx, remote, p, h)
+		return a.dialLegacy(ctx, remote, assumed)
 	case d.options.Era == EraModern:
-		return d.dialModern(ctx, h)
+		return a.dialModern(ctx)
 	case guess == EraLegacy:
-		c, err := d.dialLegacy(ctx, remote, p, h)
-		if err == nil || !deniesLegacy(err) || !d.known.doubt() {
+		c, err := a.dialLegacy(ctx, remote, found)
+		if err == nil || !refused(err) || !d.known.doubt() || !deniesLegacy(err) {
 			return c, err
 		}
+	case guess == EraAuto && d.known.takeAlone():
+		return a.dialLegacy(ctx, TransportAuto, assumed)
 	}
-	return d.dialAuto(ctx, guess, p, h)
+	a.tokens.expect(guess)
+	return a.dialAuto(ctx, guess)
 }
 
 // dialLegacy opens a legacy conn. If the configuration does not set the transport, and Streamable
-// HTTP fails, it tries HTTP+SSE.
-func (d *Dialer) dialLegacy(ctx context.Context, remote Transport, p Profile, h Hooks) (Conn, error) {
-	c, err := d.legacy(ctx, remote, p, h)
+// HTTP fails, it tries HTTP+SSE. found is the basis of the era.
+func (a *attempt) dialLegacy(ctx context.Context, remote Transport, found basis) (Conn, error) {
+	c, err := a.legacy(ctx, remote)
 	if err == nil {
-		d.known.learn(EraLegacy, remote)
+		c.info.Proven = found == proven
+		a.known.learn(EraLegacy, remote, found)
 		return c, nil
 	}
-	if remote != TransportSSE && d.mayBeSSE(err) {
-		if c, second := d.dialLegacy(ctx, TransportSSE, p, h); second == nil {
+	if remote != TransportSSE && a.mayBeSSE(err) {
+		if c, second := a.dialLegacy(ctx, TransportSSE, found); second == nil {
 			return c, nil
 		}
 	}
@@ -133,12 +123,12 @@ func (d *Dialer) dialLegacy(ctx context.Context, remote Transport, p Profile, h 
 }
 
 // legacy opens a transport and initializes a session on it.
-func (d *Dialer) legacy(ctx context.Context, remote Transport, p Profile, h Hooks) (*legacyConn, error) {
+func (a *attempt) legacy(ctx context.Context, remote Transport) (*legacyConn, error) {
 	c := newLegacyConn()
-	c.init(d.options.Log, h, EraLegacy)
-	d.share(&c.base)
-	return c, d.connect(ctx, remote, &c.base, func() error {
-		return c.handshake(ctx, d.options.Client, p)
+	c.init(a.options.Log, a.hooks, EraLegacy)
+	a.share(&c.base)
+	return c, a.connect(ctx, remote, &c.base, func() error {
+		return c.handshake(ctx, a.options.Client, a.profile)
 	})
 }
 
@@ -156,8 +146,8 @@ func (d *Dialer) share(b *base) {
 const maxFirstID = 1<<30 - 1<<20
 
 // connect opens the transport of a conn and does the handshake. After an error, the conn is closed.
-func (d *Dialer) connect(ctx context.Context, remote Transport, b *base, handshake func() error) error {
-	t, err := d.open(ctx, remote, b.receive, b.hooks.Doubted)
+func (a *attempt) connect(ctx context.Context, remote Transport, b *base, handshake func() error) error {
+	t, err := a.open(ctx, remote, b.receive, b.hooks.Doubted)
 	if err != nil {
 		b.stop()
 		return err
@@ -179,7 +169,7 @@ var ErrNoLegacySession = errors.New("the server offers no legacy session")
 // Over HTTP the conn must have a session. Without a session the server cannot send requests, and then
 // the connection has no use. After other errors than ErrNoLegacySession, another attempt may succeed.
 func (d *Dialer) DialLegacySession(ctx context.Context, p Profile, h Hooks) (Conn, error) {
-	c, err := d.legacy(ctx, TransportAuto, p, h)
+	c, err := d.dialOtherEra(ctx, p, h)
 	switch {
 	case err == nil && c.transport.HasSession():
 		return c, nil
@@ -192,33 +182,35 @@ func (d *Dialer) DialLegacySession(ctx context.Context, p Profile, h Hooks) (Con
 	return nil, err
 }
 
-// refused reports whether the server has answered initialize, and will give the same answer again.
-func refused(err error) bool {
-	if status, ok := errors.AsType[*transport.StatusError](err); ok && !mayDeny(status.Status) {
-		return false
+// DialLegacy opens a legacy conn to a server of the modern era, to read its lists there. The dialer
+// does not remember the era. The error is ErrNoLegacySession if the server has rejected initialize.
+func (d *Dialer) DialLegacy(ctx context.Context, p Profile, h Hooks) (Conn, error) {
+	c, err := d.dialOtherEra(ctx, p, h)
+	if err == nil {
+		return c, nil
 	}
-	_, said := errors.AsType[*jsonrpc.Error](err)
-	return said || errors.Is(err, transport.ErrInvalid) || errors.As(err, new(*transport.StatusError))
+	if ctx.Err() == nil && refused(err) {
+		err = fmt.Errorf("%w: %w", ErrNoLegacySession, err)
+	}
+	return nil, err
 }
 
-// mayDeny reports whether an HTTP error with this status is evidence of an era. 401, 403, 429, 5xx
-// and redirects are none.
-func mayDeny(status int) bool {
-	switch status {
-	case 401, 403, 407, 408, 429:
-		return false
-	}
-	return status >= 400 && status < 500
+// dialOtherEra opens a legacy conn, whatever the dialer knows of the server.
+func (d *Dialer) dialOtherEra(ctx context.Context, p Profile, h Hooks) (*legacyConn, error) {
+	a := d.attempt(p, h)
+	defer a.tokens.end()
+	return a.legacy(ctx, TransportAuto)
 }
 
-func (d *Dialer) dialModern(ctx context.Context, h Hooks) (Conn, error) {
-	c := &modernConn{self: d.options.Client}
-	c.init(d.options.Log, h, EraModern)
-	d.share(&c.base)
-	if err := d.connect(ctx, TransportAuto, &c.base, func() error { return c.handshake(ctx) }); err != nil {
+func (a *attempt) dialModern(ctx context.Context) (Conn, error) {
+	c := &modernConn{self: a.options.Client}
+	c.init(a.options.Log, a.hooks, EraModern)
+	a.share(&c.base)
+	if err := a.connect(ctx, TransportAuto, &c.base, func() error { return c.handshake(ctx) }); err != nil {
 		return nil, err
 	}
-	d.known.learn(EraModern, TransportAuto)
+	c.info.Proven = true
+	a.known.learn(EraModern, TransportAuto, proven)
 	return c, nil
 }
 
@@ -231,20 +223,20 @@ func (d *Dialer) mayBeSSE(err error) bool {
 }
 
 // open opens the transport, and calls Opened.
-func (d *Dialer) open(ctx context.Context, remote Transport, in transport.Receiver, doubted func()) (
+func (a *attempt) open(ctx context.Context, remote Transport, in transport.Receiver, doubted func()) (
 	transport.Transport, error,
 ) {
-	t, err := d.openTransport(ctx, remote, in, doubted)
-	if err == nil && d.options.Opened != nil {
-		d.options.Opened()
+	t, err := a.openTransport(ctx, remote, in, doubted)
+	if err == nil && a.options.Opened != nil {
+		a.options.Opened()
 	}
 	return t, err
 }
 
-func (d *Dialer) openTransport(ctx context.Context, remote Transport, in transport.Receiver, doubted func()) (
+func (a *attempt) openTransport(ctx context.Context, remote Transport, in transport.Receiver, doubted func()) (
 	transport.Transport, error,
 ) {
-	o := &d.options
+	o := &a.options
 	if o.URL == "" {
 		return stdio.Open(stdio.Options{
 			Command: o.Command, Env: o.Env, Dir: o.Dir, Confine: o.Confine, Watchdog: o.Watchdog,
@@ -252,8 +244,11 @@ func (d *Dialer) openTransport(ctx context.Context, remote Transport, in transpo
 		}, in)
 	}
 	h := transport.HTTPOptions{
-		URL: o.URL, Headers: o.Headers, Pool: o.Pool, Token: o.Token, TokenOptional: o.TokenOptional,
+		URL: o.URL, Headers: o.Headers, Pool: o.Pool, TokenOptional: o.TokenOptional,
 		MessageLimit: o.MessageLimit, Depth: o.Depth, Log: o.Log, Account: o.Account, Doubted: doubted,
+	}
+	if a.tokens != nil {
+		h.Token, h.Renews = a.tokens.token, a.tokens.renews
 	}
 	if remote == TransportSSE {
 		return transport.OpenSSE(ctx, h, in)
@@ -269,101 +264,4 @@ func dead(t transport.Transport, err error) error {
 		}
 	}
 	return err
-}
-
-// classifyDiscoverError returns a *notModernError if the answer to server/discover shows that the
-// server belongs to the legacy era (2026-07-28, basic/versioning). Otherwise it returns err: 401,
-// 403, 429, 5xx, redirects and network failures are no evidence of an era.
-func classifyDiscoverError(err error) error {
-	if status, ok := errors.AsType[*transport.StatusError](err); ok {
-		switch {
-		case !mayDeny(status.Status):
-			return err
-		case status.Message == nil:
-			return &notModernError{err}
-		}
-		err = asRPCError(err)
-	}
-	rpcErr, ok := errors.AsType[*jsonrpc.Error](err)
-	if !ok {
-		return err
-	}
-	switch rpcErr.Code {
-	case mcp.HEADER_MISMATCH, mcp.MISSING_REQUIRED_CLIENT_CAPABILITY:
-		return err
-	case mcp.UNSUPPORTED_PROTOCOL_VERSION:
-		if list := supportedVersions(rpcErr); len(list) > 0 && !slices.ContainsFunc(list, mcp.IsModernProtocol) {
-			return &notModernError{err}
-		}
-		return err
-	}
-	return &notModernError{err}
-}
-
-// supportedVersions returns the versions that the error lists as supported; nil for none.
-func supportedVersions(e *jsonrpc.Error) (versions []string) {
-	v, _ := raw.Get(e.Data, "supported")
-	list, _ := raw.Elements(v)
-	for _, item := range list {
-		if s, err := raw.String(item); err == nil {
-			versions = append(versions, s)
-		}
-	}
-	return versions
-}
-
-// deniesLegacy reports whether the handshake error shows that the server supports only the modern
-// era.
-func deniesLegacy(err error) bool {
-	said, ok := errors.AsType[*jsonrpc.Error](asRPCError(err))
-	return ok && (said.Code == mcp.UNSUPPORTED_PROTOCOL_VERSION || said.Code == mcp.HEADER_MISMATCH ||
-		said.Code == mcp.METHOD_NOT_FOUND)
-}
-
-// asRPCError returns the JSON-RPC error in the body of an HTTP error. It returns err itself for
-// 401, 403, 407 and an ended session.
-func asRPCError(err error) error {
-	status, ok := errors.AsType[*transport.StatusError](err)
-	if ok && status.Message != nil && status.Message.Error != nil &&
-		status.Status != 401 && status.Status != 403 && status.Status != 407 &&
-		!errors.Is(err, transport.ErrSessionGone) {
-		return status.Message.Error
-	}
-	return err
-}
-
-// unlessAnswered returns the error of a request whose answer is not of interest; nil if the server
-// has answered with an error.
-func unlessAnswered(err error) error {
-	if _, answered := errors.AsType[*jsonrpc.Error](asRPCError(err)); answered {
-		return nil
-	}
-	return err
-}
-
-// recall returns the last known era and transport of the server. The era is EraAuto if it is
-// unknown.
-func (k *knowledge) recall() (Era, Transport) {
-	k.Lock()
-	defer k.Unlock()
-	return k.era, k.transport
-}
-
-// learn sets the era and the transport after a successful handshake.
-func (k *knowledge) learn(era Era, remote Transport) {
-	k.Lock()
-	defer k.Unlock()
-	k.era, k.transport, k.against = era, remote, 0
-}
-
-// doubt counts a handshake that contradicted the known era. After the last one of denialsToForget,
-// it forgets the era and returns true.
-func (k *knowledge) doubt() bool {
-	k.Lock()
-	defer k.Unlock()
-	if k.against++; k.against < denialsToForget {
-		return false
-	}
-	k.era, k.transport, k.against = EraAuto, TransportAuto, 0
-	return true
 }

@@ -82,11 +82,11 @@ var eraTests = []struct {
 	{upstreamtest.Script{Era: "legacy", DiscoverFails: "code0"}, isLegacy, isLegacy},
 	{upstreamtest.Script{Era: "legacy", DiscoverFails: "listsLegacy"}, isLegacy, isLegacy},
 	{upstreamtest.Script{Era: "legacy", DiscoverFails: "silence"}, isLegacy, isLegacy},
-	{upstreamtest.Script{Era: "legacy", DiscoverFails: "exit"}, "the connection broke before the answer", isLegacy},
-	// over stdio these are errors like any other
-	{upstreamtest.Script{Era: "legacy", DiscoverFails: "401"}, "401", isLegacy},
-	{upstreamtest.Script{Era: "legacy", DiscoverFails: "403"}, "403", isLegacy},
-	{upstreamtest.Script{Era: "legacy", DiscoverFails: "500"}, "500", isLegacy},
+	// over HTTP these prove nothing, and over stdio they are errors like any other
+	{upstreamtest.Script{Era: "legacy", DiscoverFails: "exit"}, isLegacy, isLegacy},
+	{upstreamtest.Script{Era: "legacy", DiscoverFails: "401"}, isLegacy, isLegacy},
+	{upstreamtest.Script{Era: "legacy", DiscoverFails: "403"}, isLegacy, isLegacy},
+	{upstreamtest.Script{Era: "legacy", DiscoverFails: "500"}, isLegacy, isLegacy},
 	{upstreamtest.Script{Rules: []upstreamtest.Rule{upstreamtest.UnsupportedVersion("server/discover", "2025-11-25")}}, isLegacy, isLegacy},
 	{upstreamtest.Script{Rules: []upstreamtest.Rule{upstreamtest.UnsupportedVersion("server/discover", "2027-01-01")}},
 		"Unsupported protocol version", "Unsupported protocol version"},
@@ -112,7 +112,7 @@ func TestEraHTTP(t *testing.T) {
 				if took := time.Since(start); took > discoverTimeout+modernGrace {
 					t.Errorf("it took %v, want at most %v", took, discoverTimeout+modernGrace)
 				}
-				if known, _ := d.known.recall(); tt.http != isLegacy && tt.http != isModern && !strings.HasPrefix(tt.http, "legacy") && known != EraAuto {
+				if known, _, _ := d.known.recall(); tt.http != isLegacy && tt.http != isModern && !strings.HasPrefix(tt.http, "legacy") && known != EraAuto {
 					t.Errorf("the era %q was learnt from a failure", known)
 				}
 			})
@@ -307,22 +307,20 @@ func TestProbeLate(t *testing.T) {
 	})
 }
 
-func TestProbedNeedsEvidence(t *testing.T) {
-	for _, code := range []int{301, 307, 401, 403, 407, 408, 429, 500, 502, 503, 504} {
-		var not *notModernError
-		if err := classifyDiscoverError(&transport.StatusError{Status: code}); errors.As(err, &not) {
-			t.Errorf("%d is taken for evidence of the legacy era", code)
+// TestVerdictNeedsEvidence: only a definite answer to server/discover proves an era.
+func TestVerdictNeedsEvidence(t *testing.T) {
+	for _, code := range []int{200, 202, 301, 307, 401, 403, 407, 408, 429, 500, 502, 503, 504} {
+		if got := verdictOf(&transport.StatusError{Status: code}); got != provesNothing {
+			t.Errorf("the verdict of %d is %d, want that it proves nothing", code, got)
 		}
 	}
 	for _, code := range []int{400, 404, 405, 406, 410, 415} {
-		var not *notModernError
-		if err := classifyDiscoverError(&transport.StatusError{Status: code}); !errors.As(err, &not) {
-			t.Errorf("%d is not taken for evidence of the legacy era", code)
+		if got := verdictOf(&transport.StatusError{Status: code}); got != provesLegacy {
+			t.Errorf("the verdict of %d is %d, want the legacy era", code, got)
 		}
 	}
-	var not *notModernError
-	if err := classifyDiscoverError(errors.New("no route to host")); errors.As(err, &not) {
-		t.Error("a network failure is taken for evidence of the legacy era")
+	if got := verdictOf(transport.NotSent(errors.New("no route to host"))); got != notAsked {
+		t.Errorf("the verdict of a failed connection is %d, want that nothing was asked", got)
 	}
 }
 

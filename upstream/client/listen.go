@@ -43,6 +43,7 @@ type listen struct {
 	replaced atomic.Bool // another one is open in its place; it is not opened again
 
 	id     jsonrpc.ID // of the open request; "" if none is open; guarded by modernConn.lmu
+	cut    func()     // ends the open request, as if the server had closed its stream; guarded by modernConn.lmu
 	unused bool       // no client wants its updates; guarded by modernConn.lmu
 }
 
@@ -63,7 +64,7 @@ func (m *modernConn) init(log *slog.Logger, h Hooks, era Era) {
 	m.base.init(log, h, era)
 	m.follows, m.listens = make(chan follow), map[jsonrpc.ID]*listen{}
 	m.byURI, m.unwanted = map[string]*listen{}, map[string]bool{}
-	m.acked, m.aim = m.acknowledged, m.aimed
+	m.acked, m.aim, m.cuts = m.acknowledged, m.aimed, m.cancelled
 }
 
 // Watch keeps a subscriptions/listen open as long as the conn lives, if the server announces
@@ -197,20 +198,22 @@ func (m *modernConn) keep(l *listen) {
 			m.lmu.Unlock()
 			break
 		}
-		m.listens[id], l.id = l, id
-		m.lmu.Unlock()
-		req := &transport.Request{Message: jsonrpc.Message{ID: id, Method: method,
-			Params: m.params(Everything(), m.filter(l.lists, l.uris))}, Header: ownHeader(method)}
 		ctx := l.call // on stdio, (*shared).end cancels the request at the server
 		if m.transport.PerRequest() {
 			ctx = l.ctx
 		}
+		ctx, cut := context.WithCancel(ctx)
+		m.listens[id], l.id, l.cut = l, id, cut
+		m.lmu.Unlock()
+		req := &transport.Request{Message: jsonrpc.Message{ID: id, Method: method,
+			Params: m.params(Everything(), m.filter(l.lists, l.uris))}, Header: ownHeader(method)}
 		// returns when the subscription has ended
 		answer, err := m.transport.Call(ctx, req, func(msg *jsonrpc.Message) { m.deliver(ownRequest, msg) })
 		m.lmu.Lock()
 		delete(m.listens, id)
 		l.id = ""
 		m.lmu.Unlock()
+		cut()
 		if l.replaced.Load() {
 			return
 		}
@@ -235,6 +238,26 @@ func (m *modernConn) keep(l *listen) {
 		pace.Wait(l.ctx, pause.Next(), nil)
 	}
 	l.settle(nil, transport.ErrClosed)
+}
+
+// cancelled ends the subscription that notifications/cancelled of the server names (2026-07-28,
+// basic/patterns/cancellation). keep opens it again after the pause for a broken one, and counts what it
+// subscribes to as changed. cancelled returns false if the notification names no subscription: a server
+// must not cancel a call, and the number may be that of something of its own.
+func (m *modernConn) cancelled(msg *jsonrpc.Message) bool {
+	id, err := msg.Body.Get("requestId")
+	if err != nil {
+		return false
+	}
+	m.lmu.Lock()
+	defer m.lmu.Unlock()
+	l := byID(m.listens, id)
+	if l == nil {
+		return false
+	}
+	m.log.Debug("the server has ended a subscription", "id", string(id))
+	l.cut()
+	return true
 }
 
 // settle stores the result of the first attempt and returns true. Later calls do nothing and return

@@ -30,6 +30,9 @@ type Observer interface {
 	Asked(a Asked) Trace
 	// Answered is called once for each Asked.
 	Answered(a Asked, t Trace, r Received)
+	// Ignored is called when a notification of a server means nothing to Junction and to the clients, and
+	// is dropped.
+	Ignored(upstream string)
 }
 
 // Trace is a value of an Observer about one request, such as a span. Only the Observer knows its

@@ -137,3 +137,12 @@ func (p *Profile) answers(method string) bool {
 	}
 	return true
 }
+
+// byID returns the entry of an id or of a progress token in a message of the server: that with the same
+// text, or else that with the same value. It returns nil if there is none.
+func byID[V any](entries map[jsonrpc.ID]*V, id []byte) *V {
+	if entry := entries[jsonrpc.ID(id)]; entry != nil {
+		return entry
+	}
+	return entries[jsonrpc.ID(id).Value()]
+}

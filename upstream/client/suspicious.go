@@ -22,8 +22,19 @@ func Suspicious(err error) bool {
 	return ok && suspiciousCode(said.Code)
 }
 
+// FailsControl reports whether an answer to a control question does not show that the session lives, but
+// rather that it is lost. A 401 with a challenge counts, too: the server has answered the same question
+// before.
+func FailsControl(err error) bool {
+	status, ok := errors.AsType[*transport.StatusError](err)
+	return Suspicious(err) || ok && status.Status == http.StatusUnauthorized
+}
+
 // suspiciousStatus is the table of HTTP statuses.
 func suspiciousStatus(e *transport.StatusError) bool {
+	if e.HasResult { // so the server has read the request, and has the session
+		return false
+	}
 	switch e.Status {
 	case http.StatusBadRequest, http.StatusGone:
 		return true

@@ -29,6 +29,7 @@ func TestSuspicious(t *testing.T) {
 		}
 	}
 	renewed := func(e *transport.StatusError) { e.Renewed = true }
+	result := func(e *transport.StatusError) { e.HasResult = true }
 	later := func(e *transport.StatusError) { e.RetryAfter = time.Second }
 	for _, row := range []struct {
 		name string
@@ -39,6 +40,8 @@ func TestSuspicious(t *testing.T) {
 		{"400 with an error for the request", status(400, message("7", -32000)), true},
 		{"400 about the params", status(400, message("7", -32602)), false},
 		{"400 about the params of no request", status(400, message("", -32602)), true},
+		{"400 with the result", status(400, result), false},
+		{"500 with the result", status(500, result), false},
 		{"401", status(401), true},
 		{"401 with a challenge", status(401, challenge("Bearer")), false},
 		{"401 with a challenge to a renewed token", status(401, challenge("Bearer"), renewed), true},
@@ -71,6 +74,9 @@ func TestSuspicious(t *testing.T) {
 	} {
 		if got := Suspicious(row.err); got != row.want {
 			t.Errorf("%s: Suspicious = %v, want %v", row.name, got, row.want)
+		}
+		if got, want := FailsControl(row.err), row.want || row.name == "401 with a challenge"; got != want {
+			t.Errorf("%s: FailsControl = %v, want %v", row.name, got, want)
 		}
 	}
 }

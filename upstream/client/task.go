@@ -75,9 +75,13 @@ func (l *legacyConn) callAsTask(ctx context.Context, c *Call, clock *Clock) (Res
 		if ctx.Err() != nil {
 			l.cancelTask(about)
 		}
-		if !said && ctx.Err() == nil && errors.Is(err, transport.ErrNotSent) {
+		switch {
+		case said || ctx.Err() != nil:
+		case errors.Is(err, transport.ErrNotSent):
 			// Text hides ErrNotSent: the server has received the call, so it must not be sent again
 			err = fmt.Errorf("the connection broke while the task was in progress: %w", transport.Text(err))
+		default:
+			err = &BegunError{err}
 		}
 		return Result{}, err
 	}
@@ -87,6 +91,13 @@ func (l *legacyConn) callAsTask(ctx context.Context, c *Call, clock *Clock) (Res
 	}
 	return Result{result, TypeComplete}, nil
 }
+
+// BegunError is the error of a later request for a call that the server has begun. The call must not be
+// sent again, whatever the error says about that request.
+type BegunError struct{ err error }
+
+func (e *BegunError) Error() string { return e.err.Error() }
+func (e *BegunError) Unwrap() error { return e.err }
 
 // aboutTask returns the params of a request about a task; id is JSON.
 func aboutTask(id []byte) []byte { return append(append([]byte(`{"taskId":`), id...), '}') }

@@ -29,7 +29,7 @@ type Process struct {
 // Of returns what the operator should do, or "" if the output shows no known mistake.
 func Of(p *Process) string {
 	for _, find := range []func(*Process) string{packOf, packageOf, programOf, by(modules), by(arguments), variablesOf,
-		folderOf, by(ports)} {
+		folderOf, by(ports), by(networks)} {
 		if text := find(p); text != "" {
 			return text
 		}
@@ -193,6 +193,9 @@ func Installs(program string) bool {
 
 // modules are the words of Node and Python about a file or module that they cannot load.
 var modules = []rule{
+	{regexp.MustCompile(`No module named '?mcp\.server\.fastmcp\b|\bpin '?mcp<2\b`),
+		"the server needs version 1 of the Python package mcp: put --with 'mcp<2' after uvx in command, or install " +
+			"'mcp<2' for the Python of command"},
 	{regexp.MustCompile(`Cannot find module '(/[^']+|[A-Za-z]:\\[^']+)'`),
 		"there is no file %s: correct its path in command"},
 	{regexp.MustCompile(`Cannot find (?:module|package) '([^'/.][^']*)'`),
@@ -234,6 +237,33 @@ func folderOf(p *Process) string {
 	}
 	return "create " + name + ", or correct the setting that names it (command, env, dir)"
 }
+
+// Twice returns the line in which a server reports that another process has what it needs: a port, a
+// lock or a profile. It returns "" if there is none.
+func Twice(text string) string { return strings.TrimSpace(twice.FindString(text)) }
+
+var twice = regexp.MustCompile(`(?im)^[^\r\n]{0,300}?(?:\bEADDRINUSE\b|\baddress already in use\b|` +
+	`\bonly one usage of each socket address\b|\b(?:is|are) already (?:in use|running|locked)\b|` +
+	`\banother (?:instance|process|server)\b[^\r\n]{0,60}\b(?:running|using|holds?|active|started)\b|` +
+	`\bdatabase is locked\b|\b(?:acquire|obtain|get) (?:the |a |an )?(?:exclusive )?lock\b|\bProcessSingleton\b)` +
+	`[^\r\n]{0,200}`)
+
+// networks are the words about another machine that cannot be found or reached. The name of a host may
+// be missing.
+var networks = []rule{
+	{regexp.MustCompile(`\bgetaddrinfo (?:ENOTFOUND|EAI_AGAIN) ([^\s'",]+)`), unresolved},
+	{regexp.MustCompile(`\blookup ([^\s:]+)(?: on [^\s]+)?: (?:no such host|server misbehaving|i/o timeout|` +
+		`Temporary failure in name resolution)`), unresolved},
+	{regexp.MustCompile(`Name or service not known|Temporary failure in name resolution|` +
+		`nodename nor servname provided|failed to lookup address information`),
+		strings.Replace(unresolved, "the host %s:", "a host:", 1)},
+	{regexp.MustCompile(`\bconnect ECONNREFUSED ([^\s'",]+)`),
+		"the server cannot connect to %s: start what listens there, or correct the setting that names it " +
+			"(command, env)"},
+}
+
+const unresolved = "the server cannot resolve the host %s: check the network, and the setting that names the host " +
+	"(command, env)"
 
 var ports = []rule{{regexp.MustCompile(`(?i)(?:EADDRINUSE|address already in use)[^\r\n]*?:(\d+)\b`),
 	"another process uses the port %s: stop it, or give the server another port"}}

@@ -21,7 +21,7 @@ func TestOf(t *testing.T) {
 		{"Go", "required key JIRA_URL missing value", "set env: { JIRA_URL: … }"},
 		{"set, but wrong", "WRONG_KEY is not set or empty", "correct the value of WRONG_KEY in env"},
 		{"ours", "OUR_KEY is not set", "set inherit_env: [OUR_KEY], because a command gets only the variables that its entry names"},
-		{"harmless", "Warning: LOG_LEVEL is not set, using info\nError: connect ECONNREFUSED 10.0.0.1:5432", ""},
+		{"harmless", "Warning: LOG_LEVEL is not set, using info\nError: broken", ""},
 		{"code", "Error: certificate\n  code: 'UNABLE_TO_VERIFY_LEAF_SIGNATURE', required: true", ""},
 		{"npm 404", "npm error code E404\nnpm error 404 Not Found - GET https://registry.npmjs.org/@acme%2fnope - Not found\nnpm error 404\n" +
 			"npm error 404  '@acme/nope@*' is not in this registry.\nnpm error 404\nnpm error 404 Note that you can also install from a\n",
@@ -61,6 +61,17 @@ func TestOf(t *testing.T) {
 		{"python file", "python3: can't open file '/srv/x.py': [Errno 2] No such file or directory", "there is no file /srv/x.py: correct its path in command"},
 		{"python module", "/usr/bin/python3: No module named mcp_server_time", "the Python module mcp_server_time is not installed: install it for " +
 			"the Python of command, or use uvx"},
+		{"the Python SDK 2 for a server of version 1", "Traceback (most recent call last):\n    raise ModuleNotFoundError(_MESSAGE, name=__name__)\nModuleNotFoundError: No module named 'mcp.server.fastmcp'. " +
+			"This is mcp 2.x, where FastMCP was renamed to MCPServer or pin 'mcp<2' to keep running v1 code.",
+			"the server needs version 1 of the Python package mcp: put --with 'mcp<2' after uvx in command, or install 'mcp<2' for the Python of command"},
+		{"an early Python SDK 2", "ModuleNotFoundError: No module named 'mcp.server.fastmcp'",
+			"the server needs version 1 of the Python package mcp: put --with 'mcp<2' after uvx in command, or install 'mcp<2' for the Python of command"},
+		{"Node without a host", "Error: getaddrinfo ENOTFOUND db.example.com\n    at GetAddrInfoReqWrap.onlookupall [as oncomplete] (node:dns:122:26) {\n  hostname: 'db.example.com'\n}",
+			"the server cannot resolve the host db.example.com: check the network, and the setting that names the host (command, env)"},
+		{"Node without a name server", "Error: getaddrinfo EAI_AGAIN api.example.com", "the server cannot resolve the host api.example.com: check the network, and the setting that names the host (command, env)"},
+		{"Python without a host", "urllib.error.URLError: <urlopen error [Errno -2] Name or service not known>", "the server cannot resolve a host: check the network, and the setting that names the host (command, env)"},
+		{"Go without a host", "dial tcp: lookup db.example.com on 127.0.0.53:53: no such host", "the server cannot resolve the host db.example.com: check the network, and the setting that names the host (command, env)"},
+		{"a service that is not there", "Error: connect ECONNREFUSED 10.0.0.1:5432", "the server cannot connect to 10.0.0.1:5432: start what listens there, or correct the setting that names it (command, env)"},
 		{"argparse", "usage: x [-h] --repository R\nx: error: the following arguments are required: --repository", "add the argument --repository to command"},
 		{"usage", "Usage: mcp-server-filesystem <allowed-directory> [more]", "the program shows its usage: correct the arguments in command"},
 		{"folder of the command", "Error accessing directory /data/x: Error: ENOENT: no such file or directory, stat '/data/x'\n    at async",
@@ -113,5 +124,27 @@ func TestOfIsShort(t *testing.T) {
 		if got := Of(&Process{Stderr: stderr}); len(got) > 300 {
 			t.Errorf("%d bytes: %s", len(got), got)
 		}
+	}
+}
+
+// TestTwice has the reports of servers that run twice and cannot, and lines that are about something else.
+func TestTwice(t *testing.T) {
+	for text, want := range map[string]string{
+		"ok\nError: listen EADDRINUSE: address already in use :::3000\nbye": "Error: listen EADDRINUSE: address already in use :::3000",
+		"OSError: [Errno 98] Address already in use":                        "OSError: [Errno 98] Address already in use",
+		"Browser is already in use for /p, use --isolated":                  "Browser is already in use for /p, use --isolated",
+		"Another instance of the server is running":                         "Another instance of the server is running",
+		"sqlite3.OperationalError: database is locked":                      "sqlite3.OperationalError: database is locked",
+		"could not acquire lock on /x":                                      "could not acquire lock on /x",
+		"listening on 3000":                                                 "",
+		"the process uses 3 threads":                                        "",
+		"":                                                                  "",
+	} {
+		if got := Twice(text); got != want {
+			t.Errorf("Twice(%q) = %q, want %q", text, got, want)
+		}
+	}
+	if got := Twice(strings.Repeat("x", 5000) + " EADDRINUSE " + strings.Repeat("y", 5000)); len(got) > 600 {
+		t.Errorf("a report has %d bytes", len(got))
 	}
 }

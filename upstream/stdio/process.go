@@ -52,7 +52,7 @@ type process struct {
 const (
 	tailKept   = 4 << 10 // bytes of stderr that are kept for the ExitError
 	stderrLine = 4 << 10 // bytes of one line of stderr that are logged
-	shownLine  = 300     // bytes of a line of stderr in an error
+	shownLine  = 600     // bytes of a line of stderr in an error: the advice of an SDK is at the end of a long one
 
 	maxReported = 10 // problems that are kept
 )
@@ -71,6 +71,8 @@ type Child interface {
 	// with a priority of sd-daemon(3) up to <4>, since the last line with another priority. The
 	// caller must not change them.
 	Reported() []Reported
+	// Tail returns the last lines of the standard error of the process, at most 4 KiB.
+	Tail() string
 }
 
 // startProcess starts the child. The caller owns it and must call finish.

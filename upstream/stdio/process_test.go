@@ -143,6 +143,12 @@ func TestStdioOpenErrors(t *testing.T) {
 	}
 }
 
+// pinned is the error of version 2 of the Python package mcp for servers of version 1.
+const pinned = "No module named 'mcp.server.fastmcp'. This is mcp 2.x, where FastMCP was renamed to MCPServer " +
+	"(from mcp.server.mcpserver import MCPServer) and other APIs changed; see the migration guide at " +
+	"https://py.sdk.modelcontextprotocol.io/v2/migration/#fastmcp-renamed-to-mcpserver or pin 'mcp<2' to keep " +
+	"running v1 code."
+
 func TestCauseLine(t *testing.T) {
 	for _, row := range []struct{ stderr, want string }{
 		{"", ""},
@@ -152,6 +158,8 @@ func TestCauseLine(t *testing.T) {
 		{"panic: boom\n\ngoroutine 1 [running]:\nmain.main()\n\tx.go:1 +0x1d\nexit status 2", "panic: boom"},
 		{"npm warn x\nnpm error code E404\nnpm error 404 Not Found - GET https://example.com/x\nnpm error 404\nnpm error A complete log of this run: x",
 			"npm error 404 Not Found - GET https://example.com/x"},
+		// the advice is at the end of the line
+		{"    raise ModuleNotFoundError(_MESSAGE, name=__name__)\nModuleNotFoundError: " + pinned, "ModuleNotFoundError: " + pinned},
 		{strings.Repeat("x", 1000), strings.Repeat("x", shownLine)},
 	} {
 		if got := causeLine(row.stderr); got != row.want {

@@ -34,11 +34,13 @@ func (w *stdio) read() {
 		}
 		switch {
 		case err == nil && m.IsResponse():
+			w.output.spoke.Store(true)
 			if !w.settle(m.ID, answer{m: &m, buffer: lines.gone}) {
 				w.o.Log.Debug("dropped a response without a waiting request", "id", m.ID)
 				w.in(&m)
 			}
 		case err == nil:
+			w.output.spoke.Store(true)
 			select {
 			case <-w.Gone():
 			default:
@@ -55,6 +57,7 @@ func (w *stdio) read() {
 			if w.settle(long.answers(), answer{err: err}) {
 				continue // the caller has the error
 			}
+			w.output.odd(long.start)
 			if lines.refused != nil {
 				odd.Warn(w.o.Log, "a message of the server was dropped", "error", err, "size", long.size)
 			} else {

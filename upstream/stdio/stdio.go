@@ -81,6 +81,7 @@ type stdio struct {
 	left map[jsonrpc.ID]transport.Observer
 	many int // size of left at which the settled calls are dropped
 
+	output  output
 	spare   lineBuffers
 	waiters sync.Pool // of chan answer: empty, and no longer in calls
 
@@ -99,6 +100,13 @@ func (w *stdio) Reported() []Reported {
 	w.process.mu.Lock()
 	defer w.process.mu.Unlock()
 	return w.process.reported
+}
+
+// Tail implements Child.
+func (w *stdio) Tail() string {
+	w.process.mu.Lock()
+	defer w.process.mu.Unlock()
+	return clean(w.process.tail)
 }
 
 // answer is the outcome of a call: a response, or the reason why there is none. Channels of answer
@@ -186,7 +194,7 @@ func (w *stdio) Call(ctx context.Context, req *transport.Request, _ func(*jsonrp
 		if a, ok := w.forget(req, c); ok {
 			return w.take(a, req)
 		}
-		return nil, context.Cause(ctx)
+		return nil, w.output.explain(context.Cause(ctx))
 	}
 }
 
@@ -325,10 +333,12 @@ func (w *stdio) settle(id jsonrpc.ID, a answer) bool {
 	return false
 }
 
-// fail ends the transport and all calls on it.
+// fail ends the transport and all calls on it. A call that returns for this reason finds the
+// transport ended.
 func (w *stdio) fail(reason error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.Over(reason) // with mu held, which guards the reason, too
 	for _, c := range w.calls {
 		c <- answer{err: reason}
 	}
@@ -337,7 +347,6 @@ func (w *stdio) fail(reason error) {
 		late.Late()
 	}
 	w.left = nil
-	w.Over(reason) // with mu held, which guards the reason, too
 }
 
 // sendError adds ErrNotSent to an error if no byte of the frame was sent.

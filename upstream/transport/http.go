@@ -23,8 +23,7 @@ import (
 // not when a request fails.
 type streamable struct {
 	origin
-	in      Receiver
-	doubted func() // see HTTPOptions; may be nil
+	in Receiver
 
 	bare    http.Header                 // headers of a POST without a session; never modified
 	session atomic.Pointer[httpSession] // state for later requests; never nil
@@ -49,7 +48,7 @@ const (
 
 // OpenHTTP returns a transport to the server. It opens no connection; the first request does.
 func OpenHTTP(o HTTPOptions, in Receiver) Transport {
-	w := &streamable{in: in, doubted: o.Doubted}
+	w := &streamable{in: in}
 	w.init(o)
 	w.bare = with(w.header, http1.Field{Name: "Content-Type", Value: "application/json"},
 		http1.Field{Name: "Accept", Value: "application/json, text/event-stream"})

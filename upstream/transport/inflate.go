@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"junction/upstream/prose"
@@ -26,6 +27,11 @@ const (
 	// than one message may be. Deflate reaches 1,032; text, about 20.
 	mostInflation = 200
 )
+
+// registered are the content codings of IANA, except identity. Anything else changes nothing: some
+// servers write utf-8 or none there, and the reference clients read their text.
+var registered = []string{"gzip", "x-gzip", "deflate", "br", "zstd", "compress", "x-compress", "dcb", "dcz",
+	"aes128gcm", "exi", "pack200-gzip"}
 
 // unknownCoding is the error for a Content-Encoding that Junction does not read.
 type unknownCoding string
@@ -52,7 +58,7 @@ func (t *trip) inflate(limit int) {
 	var codings []string
 	for _, value := range t.header()[headerContentEncoding] {
 		for coding := range strings.SplitSeq(value, ",") {
-			if coding = strings.ToLower(strings.TrimSpace(coding)); coding != "" && coding != "identity" {
+			if coding = strings.ToLower(strings.TrimSpace(coding)); slices.Contains(registered, coding) {
 				codings = append(codings, coding)
 			}
 		}

@@ -31,12 +31,16 @@ type HTTPOptions struct {
 	Token func(ctx context.Context, refused ...string) (string, error)
 	// TokenOptional means that Token may return "", for a request without a token.
 	TokenOptional bool
-	MessageLimit  int // maximum size of one message from the server, in bytes
-	Depth         int // maximum nesting of one message from the server
-	Log           *slog.Logger
+	// Renews reports whether a request with the message m (nil for none) that was answered 401, with a
+	// challenge or without, is sent again with another token. If it is nil, each request is.
+	Renews       func(m *jsonrpc.Message, challenged bool) bool
+	MessageLimit int // maximum size of one message from the server, in bytes
+	Depth        int // maximum nesting of one message from the server
+	Log          *slog.Logger
 	// Doubted is called when a server of the legacy era refuses a listening stream, or the rest of a
 	// broken one, as if the session had ended. Then only the answer to a POST ends it, so that calls in
 	// flight get answers of their own. It must not block. If it is nil, such a refusal ends the session.
+	// An owner that gives it also finds out why a renewed token is refused in a session (renewal.go).
 	Doubted func()
 	Account Account // for what belongs to no caller; nil does not limit it
 	// connection pool shared by the transports of an upstream, which do not close it; if it is nil,
@@ -71,7 +75,9 @@ type origin struct {
 	header http.Header
 	// headers of a POST to an endpoint that belongs to a session; nil for none
 	posts     http.Header
+	doubted   func()                                                       // see HTTPOptions; may be nil
 	token     func(ctx context.Context, refused ...string) (string, error) // see HTTPOptions
+	renews    func(m *jsonrpc.Message, challenged bool) bool               // see HTTPOptions
 	tokenless bool                                                         // TokenOptional
 	// the token of the latest request; nil before the first
 	last    atomic.Pointer[string]
@@ -103,7 +109,8 @@ func (o *origin) init(opts HTTPOptions) {
 	if o.conns.pool = o.pool; o.pool.http == nil {
 		o.conns.plain = &http1.Client{Dial: o.pool.dial, MaxIdle: plainIdle}
 	}
-	o.token, o.tokenless, o.account = opts.Token, opts.TokenOptional, opts.Account
+	o.token, o.renews, o.tokenless, o.account = opts.Token, opts.Renews, opts.TokenOptional, opts.Account
+	o.doubted = opts.Doubted
 	o.header = http.Header{"User-Agent": {"junction"}, headerAcceptEncoding: {"identity"}}
 	for name, value := range opts.Headers {
 		o.header[textproto.CanonicalMIMEHeaderKey(name)] = []string{value}
@@ -232,8 +239,9 @@ func (o *origin) do(ctx context.Context, method string, u *url.URL, header http.
 				return nil, err
 			}
 			refused = append(refused, token)
-			if t.renewed = o.inSession(header, m) && (len(refused) > 1 || o.renewedNow(token)); !t.renewed &&
-				len(refused) <= maxRefused {
+			t.renewed = o.inSession(header, m) && (len(refused) > 1 || o.renewedNow(token))
+			if !t.renewed && len(refused) <= maxRefused &&
+				(o.renews == nil || o.renews(m, t.get("Www-Authenticate") != "")) {
 				next, hops = t.url, hops-1
 			}
 		}

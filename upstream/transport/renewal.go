@@ -26,7 +26,8 @@ func (o *origin) renewedNow(token string) bool {
 	return r != nil && r.token == token && time.Since(r.at) < freshToken
 }
 
-// inSession reports whether a request belongs to a session of the legacy era.
+// inSession reports whether a request belongs to a session of the legacy era, about which the owner of
+// the transport can find out more.
 func (o *origin) inSession(header http.Header, m *jsonrpc.Message) bool {
-	return len(header[headerSession]) > 0 || o.posts != nil && m != nil
+	return o.doubted != nil && (len(header[headerSession]) > 0 || o.posts != nil && m != nil)
 }

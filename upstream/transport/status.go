@@ -30,6 +30,7 @@ type StatusError struct {
 	Message    *jsonrpc.Message // nil unless the body is a JSON-RPC error response with our id or without id
 	RetryAfter time.Duration    // 0 if absent
 	Challenge  []string         // WWW-Authenticate, unchanged
+	HasResult  bool             // the body is the result for our request, although the status is an error
 	Renewed    bool             // the request had a token that was renewed just before
 
 	media    string
@@ -73,6 +74,8 @@ func (o *origin) status(t *trip, id jsonrpc.ID) (e *StatusError, err error) {
 		return nil, o.misplaced(t, &m, id)
 	case m.Error != nil && answers(&m, id):
 		e.Message = &m
+	case m.Error == nil && answers(&m, id):
+		e.HasResult = e.Status/100 != 2
 	}
 	return e, e
 }
@@ -87,22 +90,19 @@ func (o *origin) misplaced(t *trip, m *jsonrpc.Message, id jsonrpc.ID) error {
 // WantsOAuth reports whether the server referred to the metadata of its authorization server (RFC
 // 9728, section 5.1).
 func (e *StatusError) WantsOAuth() bool {
-	return e.Status == http.StatusUnauthorized && strings.Contains(strings.Join(e.Challenge, ","), "resource_metadata=")
+	c, _ := OfBearer(e.Challenge)
+	return e.Status == http.StatusUnauthorized && c.Parameters["resource_metadata"] != ""
 }
 
 // Lacks reports whether the server rejected the token because it lacks a scope (RFC 6750, section
 // 3.1), and returns the scopes that the request needs. They are safe in a command line; scopes with
 // other characters are omitted.
 func (e *StatusError) Lacks() (scopes []string, lacks bool) {
-	challenge := strings.Join(e.Challenge, ",")
-	if e.Status != http.StatusForbidden || !insufficient.MatchString(challenge) {
+	c, _ := OfBearer(e.Challenge)
+	if e.Status != http.StatusForbidden || !strings.EqualFold(c.Parameters["error"], "insufficient_scope") {
 		return nil, false
 	}
-	m := neededScopes.FindStringSubmatch(challenge)
-	if m == nil {
-		return nil, true
-	}
-	for _, scope := range strings.Fields(m[1]) {
+	for _, scope := range strings.Fields(c.Parameters["scope"]) {
 		if plainScope.MatchString(scope) && len(scopes) < mostScopes {
 			scopes = append(scopes, scope)
 		}
@@ -110,11 +110,7 @@ func (e *StatusError) Lacks() (scopes []string, lacks bool) {
 	return scopes, true
 }
 
-var (
-	insufficient = regexp.MustCompile(`(?i)(?:^|[\s,])error\s*=\s*"?insufficient_scope\b`)
-	neededScopes = regexp.MustCompile(`(?i)(?:^|[\s,])scope\s*=\s*"([^"]*)"`)
-	plainScope   = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:/@=+~-]{0,99}$`)
-)
+var plainScope = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:/@=+~-]{0,99}$`)
 
 // mostScopes is the most scopes that are read from a challenge.
 const mostScopes = 20
@@ -133,6 +129,8 @@ func (e *StatusError) text(clean func(string) string) string {
 		switch to := e.Location(); {
 		case e.circle:
 			return "the server redirects " + to + " to itself"
+		case e.RedirectsToSignIn():
+			return "the server redirects to " + to + ", which looks like a page for signing in with a browser"
 		case e.query: // without the query it is another address, perhaps a sign-in page
 			return "the server redirects to " + to + " with a query, which is not shown"
 		default:
@@ -142,6 +140,8 @@ func (e *StatusError) text(clean func(string) string) string {
 		text += " with " + line(e.media, clean) + " and no message"
 	case e.Status/100 == 2:
 		text += " and no message"
+	case e.HasResult:
+		return text + ", with a result in it"
 	}
 	words := e.reason(clean)
 	if words == "" {
@@ -159,6 +159,14 @@ func (e *StatusError) Location() string {
 	u := url.URL{Scheme: e.location.Scheme, Host: e.location.Host, Path: e.location.Path}
 	return u.String()
 }
+
+// RedirectsToSignIn reports whether the response is a redirect to a page for signing in, by the words
+// of its path.
+func (e *StatusError) RedirectsToSignIn() bool {
+	return e.location != nil && signInPath.MatchString(e.location.Path)
+}
+
+var signInPath = regexp.MustCompile(`(?i)(?:^|[/_.-])(?:log-?in|sign[_-]?in|sso|saml2?|oauth2?|authorize)(?:$|[/_.-])`)
 
 // Same reports whether two answers have the same status and text.
 func (e *StatusError) Same(o *StatusError) bool {

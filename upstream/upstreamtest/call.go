@@ -44,7 +44,7 @@ type call struct {
 
 // plan returns what answers the request: a rule, or serve.
 func (c *call) plan() (answer func(context.Context), ruled bool) {
-	if r, ok := c.s.rule(c.m.Method); ok {
+	if r, ok := c.s.rule(c.m.Method, c.modern); ok {
 		return func(ctx context.Context) { c.obey(ctx, r) }, true
 	}
 	return c.serve, false

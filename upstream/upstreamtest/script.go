@@ -121,6 +121,8 @@ type Rule struct {
 	Method string // of MCP, or GET or DELETE; * is any
 	Skip   int    // so many matching requests are served properly first
 	Times  int    // so many after them are not; 0: all
+	Era    string // modern or legacy: only requests of that era; "" is both
+	After  string // only after a request of this method, to the same process; "" is always
 
 	// The first of these that is set is what happens.
 	Hang   bool            // nothing, until the request is cancelled or the connection ends

@@ -30,6 +30,7 @@ type Server struct {
 	state    sync.Mutex // guards the rest; never held while a connection is written to
 	lists    map[listKind][]json.RawMessage
 	rules    []*ruleState
+	asked    map[string]bool     // methods of requests so far
 	sessions map[string]*session // of legacy HTTP and of HTTP+SSE by id, of stdio by a made-up one
 	latest   *session
 	listens  map[*listen]bool
@@ -109,11 +110,17 @@ func (s *Server) ClearRules() {
 	s.rules = nil
 }
 
-func (s *Server) rule(method string) (Rule, bool) {
+// rule returns the rule for a request of an era.
+func (s *Server) rule(method string, modern bool) (Rule, bool) {
 	s.state.Lock()
 	defer s.state.Unlock()
+	if s.asked == nil {
+		s.asked = map[string]bool{}
+	}
+	defer func() { s.asked[method] = true }()
 	for _, r := range s.rules {
-		if r.Method != method && r.Method != "*" {
+		if r.Method != method && r.Method != "*" || r.Era != "" && modern != (r.Era == "modern") ||
+			r.After != "" && !s.asked[r.After] {
 			continue
 		}
 		if r.seen++; r.seen > r.Skip && (r.Times == 0 || r.seen <= r.Skip+r.Times) {

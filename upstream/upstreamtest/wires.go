@@ -166,7 +166,7 @@ func (s *Server) receive(w http.ResponseWriter, r *http.Request) (m jsonrpc.Mess
 		http.Error(w, "Unsupported media type: POST application/json", http.StatusUnsupportedMediaType)
 	default:
 		if r.Method != "POST" {
-			if rule, matched := s.rule(r.Method); matched {
+			if rule, matched := s.rule(r.Method, false); matched {
 				c := &call{s: s, m: &m, out: &stream{die: func() { panic(http.ErrAbortHandler) }}}
 				c.http = &exchange{w: w, r: r, out: c.out}
 				c.obey(r.Context(), rule)

@@ -181,6 +181,13 @@ func (d *signInDoctor) upstream(ctx context.Context, there *oauth.Client, name, 
 			"both need https, or http on this machine, and outbound.allow_private for a private network")
 		return
 	}
+	if pair := hosts.Unnamed; pair != nil {
+		d.warn(prose.Flat(pair.Error())+"; Junction refuses each answer that does not name the issuer "+issuer,
+			"if a sign-in is refused, and both belong to one service, permit the pair: "+pair.Line(name, u))
+	}
+	for _, text := range hosts.Notes {
+		d.warn(prose.Flat(text), "compare it with the documentation of the authorization server")
+	}
 	d.good("people sign in at " + hosts.SignIn + ", and are asked for: " +
 		cmp.Or(strings.Join(scopes, " "), "nothing by name"))
 	d.good("its issuer is " + prose.Flat(issuer) + "; Junction gets the tokens from " + hosts.Token +

@@ -133,6 +133,10 @@ func Inspect(file string, getenv func(string) (string, bool)) (*Report, error) {
 		if u.OperatorSignsIn() && !u.Off() && (len(c.Auth.APIKeys) > 0 || c.Auth.SignsIn()) {
 			note("upstreams.%s: every user who may use it acts with the operator's sign-in (auth.mode: oauth)", name)
 		}
+		if u.Auth.ClientID != "" && u.Auth.Issuer != "" && !u.Off() {
+			note("upstreams.%s: PKCE with S256 is used even if %s does not list it, because auth.issuer and "+
+				"auth.client_id are set; junction auth doctor shows whether it lists it", name, u.Auth.Issuer)
+		}
 		if u.SharedByUsers() && !u.Off() {
 			note("upstreams.%s: all users share one connection (isolation: shared); what the server keeps of one "+
 				"user may reach another", name)

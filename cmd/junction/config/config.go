@@ -396,6 +396,8 @@ func (c *Config) signIns(such func(upstream.Config) bool) map[string]oauth.Upstr
 				URL: u.URL, Scopes: u.Auth.Scopes, ClientID: u.Auth.ClientID, ClientSecret: u.Auth.ClientSecret,
 				Issuer: u.Auth.Issuer, Permitted: oauth.Pair{Authorization: u.Auth.AuthorizationEndpoint,
 					Token: u.Auth.TokenEndpoint},
+				Resource: u.Auth.Resource, Params: u.Auth.Params,
+				Headers: u.Headers, Transport: u.Transport, Era: u.Era,
 				Shared: u.OperatorSignsIn(),
 			}
 		}

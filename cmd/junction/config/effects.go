@@ -137,6 +137,8 @@ var effects = map[string]effect{
 	"upstreams.*.auth.issuer":                 waits,
 	"upstreams.*.auth.authorization_endpoint": waits,
 	"upstreams.*.auth.token_endpoint":         waits,
+	"upstreams.*.auth.resource":               waits,
+	"upstreams.*.auth.params":                 waits,
 
 	"endpoints":             inside,
 	"endpoints.*":           inside,
@@ -144,6 +146,7 @@ var effects = map[string]effect{
 	"endpoints.*.surface":   neither,
 	"endpoints.*.match":     neither,
 	"endpoints.*.catalog":   waits,
+	"endpoints.*.eras":      waits,
 	"endpoints.*.always":    waits,
 
 	// policy.Both joins the policies of both files.

@@ -51,6 +51,9 @@ func TestFindingsOfAnUpstream(t *testing.T) {
 		{"does not answer, and a new connection works", upstream.Config{}, status(upstream.StateDegraded,
 			func(s *upstream.Status) { s.Err, s.Advice = "no answer", "restart it" }), upstream.Report{},
 			"grave the server answers over a new connection, and not over the one in use", "restart it"},
+		{"a new connection works, and the one in use does not", upstream.Config{}, status(upstream.StateReady, nil),
+			upstream.Report{InUse: errors.New("no answer")},
+			"grave the server answers over a new connection, and not over the one in use", "junction reconnect up"},
 		{"answers nothing at all", upstream.Config{}, status(upstream.StateDegraded, nil), failed,
 			"grave connect failed: no route", "do this"},
 		{"a problem of a pack", pack, status(upstream.StateReady, func(s *upstream.Status) {

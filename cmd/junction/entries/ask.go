@@ -7,21 +7,23 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
-	"strings"
 	"sync"
 	"time"
 
+	"junction/auth/fetch"
+	"junction/auth/oauth"
 	"junction/cmd/junction/clients"
 	"junction/cmd/junction/config"
 	"junction/upstream"
+	"junction/upstream/client"
+	"junction/upstream/shell"
 	"junction/upstream/transport"
 )
 
 const (
-	askTime    = 5 * time.Second  // for one server
-	askAll     = 20 * time.Second // for all of an import
-	askAtOnce  = 8
-	askHeaders = 64 << 10 // bytes
+	askTime   = 10 * time.Second // for one server
+	askAll    = 30 * time.Second // for all of an import
+	askAtOnce = 8
 )
 
 // A New is a new upstream, and what its server has answered.
@@ -34,19 +36,19 @@ type New struct {
 	Unreached bool // the server gave no answer; Note has the reason
 }
 
-// Ask asks the URLs of new entries, once and without credentials, whether they require a sign-in,
-// and sets auth of the entries. Entries with a command, a credential or a reference in the URL are
-// not asked, and neither are disabled ones. A person must have confirmed the entries before.
+// Ask asks the URLs of new entries, without credentials, whether they require or offer a sign-in, and
+// sets auth of the entries. Entries with a command, a credential or a reference in the URL are not
+// asked, and neither are disabled ones. A person must have confirmed the entries before.
 func Ask(ctx context.Context, c *config.Config, list []*New) {
 	ctx, cancel := context.WithTimeout(ctx, askAll)
 	defer cancel()
-	client := &http.Client{
-		Transport: &http.Transport{
-			Proxy: http.ProxyFromEnvironment, TLSHandshakeTimeout: askTime, DisableKeepAlives: true,
-			DisableCompression: true, MaxResponseHeaderBytes: askHeaders, ForceAttemptHTTP2: true,
-		},
-		CheckRedirect: sameServer,
+	fetcher, err := c.Outbound.Fetcher()
+	if err != nil {
+		fetcher = &fetch.Fetcher{} // the file is refused for that elsewhere
 	}
+	trusting := config.Trusting(fetcher)
+	defer trusting.CloseIdleConnections()
+	offers := oauth.New(oauth.Options{Fetch: fetcher, HTTP: trusting})
 	slots := make(chan struct{}, askAtOnce)
 	var all sync.WaitGroup
 	for _, n := range list {
@@ -56,7 +58,7 @@ func Ask(ctx context.Context, c *config.Config, list []*New) {
 		all.Go(func() {
 			slots <- struct{}{}
 			defer func() { <-slots }()
-			n.ask(ctx, client, c.Auth.SignInMode())
+			n.ask(ctx, offers, c.Auth.SignInMode())
 		})
 	}
 	all.Wait()
@@ -67,41 +69,40 @@ func asks(e *clients.Entry) bool {
 	return len(e.Command) == 0 && e.Pack == "" && e.Auth == "" && !e.Off && e.Anonymous() && e.URL.IsLiteral()
 }
 
-// sameServer permits the redirects that a connection follows: they keep the method and the origin.
-func sameServer(r *http.Request, via []*http.Request) error {
-	was := via[0]
-	code := r.Response.StatusCode
-	if len(via) > 3 || code != http.StatusTemporaryRedirect && code != http.StatusPermanentRedirect ||
-		r.URL.Scheme != was.URL.Scheme || r.URL.Host != was.URL.Host {
-		return http.ErrUseLastResponse
-	}
-	return nil
-}
-
 // ask sets Auth and Note by the answer of the server. mode is that for a sign-in.
-func (n *New) ask(ctx context.Context, client *http.Client, mode upstream.AuthMode) {
+func (n *New) ask(ctx context.Context, offers *oauth.Client, mode upstream.AuthMode) {
+	ctx, cancel := context.WithTimeout(ctx, askTime)
+	defer cancel()
 	n.Asked = true
-	status, err := answerOf(ctx, client, n.Entry)
+	u := oauth.Upstream{URL: n.Entry.URL.Expand(Lookup)}
+	if n.Entry.SSE {
+		u.Transport = client.TransportSSE
+	}
+	asked := client.Probe(ctx, client.Options{URL: u.URL, Transport: u.Transport, ConnectTimeout: askTime})
+	signIn := offers.Offers(ctx, u, asked)
 	switch {
-	case err != nil:
+	case asked.Later() && asked.Status == 0:
 		n.Unreached = true
 		n.Note = fmt.Sprintf("%s could not be asked whether it needs a sign-in, because %s; junction status shows it "+
-			"later", n.Name, reason(err))
-	case status.WantsOAuth() && mode == upstream.AuthNone:
+			"later", n.Name, reason(asked.Err))
+	case asked.Later():
+		n.Note = fmt.Sprintf("%s answered %d, so whether it needs a sign-in is unknown; junction status shows it later",
+			n.Name, asked.Status)
+	case signIn && !n.secure():
+		n.Note = fmt.Sprintf("%s asks for a sign-in, which needs an https URL", n.Name)
+	case signIn && !asked.Asks() && asked.Err == nil:
+		n.Note = fmt.Sprintf("%s answers without a sign-in, and offers one, for some calls or for more tools; to use it, "+
+			"run: %s", n.Name, shell.Join("junction", "login", n.Name))
+	case signIn && mode == upstream.AuthNone:
 		n.Note = fmt.Sprintf("%s asks for a sign-in; users do not sign in to this Junction (auth.oauth), so all "+
 			"callers would act with your account: if they may, set auth: { mode: oauth }", n.Name)
-	case status.WantsOAuth() && !n.secure():
-		n.Note = fmt.Sprintf("%s asks for a sign-in, which needs an https URL", n.Name)
-	case status.WantsOAuth():
+	case signIn:
 		n.Entry.Auth = string(mode)
-	case status.Status == http.StatusUnauthorized || status.Status == http.StatusForbidden:
+	case asked.Status == http.StatusUnauthorized || asked.Status == http.StatusForbidden:
 		n.Note = fmt.Sprintf("%s answered %d %s and named no sign-in: it needs a token; set headers", n.Name,
-			status.Status, http.StatusText(status.Status))
-	case status.Status/100 == 3:
+			asked.Status, http.StatusText(asked.Status))
+	case asked.Status/100 == 3:
 		n.Note = fmt.Sprintf("%s redirects to another address, which was not asked; check url", n.Name)
-	case status.Status >= 500:
-		n.Note = fmt.Sprintf("%s answered %d, so whether it needs a sign-in is unknown; junction status shows it later",
-			n.Name, status.Status)
 	}
 }
 
@@ -124,50 +125,6 @@ func reason(err error) string {
 		err = e.Err
 	}
 	return transport.Line([]byte(err.Error()))
-}
-
-// discover is the request of a client of the modern era, which needs no session.
-const discover = `{"jsonrpc":"2.0","id":1,"method":"server/discover","params":{"_meta":{` +
-	`"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{},` +
-	`"io.modelcontextprotocol/clientInfo":{"name":"junction","version":"0"}}}}`
-
-// answerOf returns status and challenge of a server without reading its body. A server of HTTP+SSE
-// answers GET only.
-func answerOf(ctx context.Context, client *http.Client, e *clients.Entry) (*transport.StatusError, error) {
-	ctx, cancel := context.WithTimeout(ctx, askTime)
-	defer cancel()
-	send := func(method, body string) (*transport.StatusError, error) {
-		r, err := http.NewRequestWithContext(ctx, method, e.URL.Expand(Lookup), strings.NewReader(body))
-		if err != nil {
-			return nil, err
-		}
-		r.Header.Set("Accept", "application/json, text/event-stream")
-		r.Header.Set("User-Agent", "junction")
-		if body != "" {
-			r.Header.Set("Content-Type", "application/json")
-			r.Header.Set("Mcp-Protocol-Version", "2026-07-28")
-			r.Header.Set("Mcp-Method", "server/discover")
-			r.ContentLength = int64(len(body))
-		} else {
-			r.Header.Set("Accept", "text/event-stream")
-			r.Body = http.NoBody
-		}
-		response, err := client.Do(r)
-		if err != nil {
-			return nil, err
-		}
-		_ = response.Body.Close()
-		challenge := response.Header.Values("WWW-Authenticate")
-		return &transport.StatusError{Status: response.StatusCode, Challenge: challenge}, nil
-	}
-	if e.SSE {
-		return send(http.MethodGet, "")
-	}
-	status, err := send(http.MethodPost, discover)
-	if err == nil && (status.Status == http.StatusNotFound || status.Status == http.StatusMethodNotAllowed) {
-		return send(http.MethodGet, "")
-	}
-	return status, err
 }
 
 // SignIns returns the sentences about the sign-ins that new upstreams of the file need.

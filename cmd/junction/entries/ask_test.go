@@ -2,6 +2,8 @@ package entries
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -30,6 +32,15 @@ func mustAsk(t *testing.T, c *config.Config, sse bool, path string, h http.Handl
 func unauthorized(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("WWW-Authenticate", metadata)
 	w.WriteHeader(http.StatusUnauthorized)
+}
+
+// open answers as a modern server without a sign-in.
+func open(w http.ResponseWriter, r *http.Request) {
+	var m struct{ ID json.RawMessage }
+	_ = json.NewDecoder(r.Body).Decode(&m)
+	w.Header().Set("Content-Type", "application/json")
+	fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":{"resultType":"complete","ttlMs":0,"cacheScope":"private",`+
+		`"supportedVersions":["2026-07-28"],"capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"},"tools":[]}}`, m.ID)
 }
 
 // TestAskMode: the mode of a sign-in depends on who uses this Junction.
@@ -93,11 +104,6 @@ func TestAskAnswers(t *testing.T) {
 				unauthorized(w, r)
 			}
 		}, "oauth", ""},
-		{"a stream that never ends", true, func(w http.ResponseWriter, r *http.Request) {
-			w.WriteHeader(http.StatusOK)
-			_ = http.NewResponseController(w).Flush()
-			<-r.Context().Done()
-		}, "", ""},
 		{"a body without end", false, func(w http.ResponseWriter, r *http.Request) {
 			for r.Context().Err() == nil {
 				if _, err := w.Write(make([]byte, 64<<10)); err != nil {
@@ -106,9 +112,33 @@ func TestAskAnswers(t *testing.T) {
 			}
 		}, "", ""},
 		{"large headers", false, func(w http.ResponseWriter, r *http.Request) {
-			w.Header().Set("X-Large", strings.Repeat("x", 2*askHeaders))
+			w.Header().Set("X-Large", strings.Repeat("x", 128<<10))
 			unauthorized(w, r)
 		}, "", "could not be asked whether it needs a sign-in, because "},
+		{"a sign-in at its own origin, without a challenge", false, func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path != "/.well-known/oauth-authorization-server" {
+				w.WriteHeader(http.StatusUnauthorized)
+				return
+			}
+			fmt.Fprintf(w, `{"issuer":"http://%s"}`, r.Host)
+		}, "oauth", ""},
+		{"a sign-in that it does not ask for", false, func(w http.ResponseWriter, r *http.Request) {
+			switch {
+			case r.URL.Path == "/.well-known/oauth-protected-resource/mcp":
+				fmt.Fprintf(w, `{"resource":"http://%s/mcp","authorization_servers":["https://as.example"]}`, r.Host)
+			case r.Method == http.MethodPost:
+				open(w, r)
+			default:
+				http.NotFound(w, r)
+			}
+		}, "", "offers one, for some calls or for more tools; to use it, run: junction login s"},
+		{"a sign-in that it asks for at the list", false, func(w http.ResponseWriter, r *http.Request) {
+			if r.Header.Get("Mcp-Method") == "tools/list" {
+				unauthorized(w, r)
+				return
+			}
+			open(w, r)
+		}, "oauth", ""},
 		{"broken", false, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadGateway) }, "",
 			"answered 502"},
 		{"no word about a sign-in", false, func(w http.ResponseWriter, _ *http.Request) {

@@ -35,11 +35,6 @@ func (s *SignOn) signIn(ctx context.Context, refused []string) (string, error) {
 	}
 	defer listener.Close()
 	flow, err := s.client.Start(ctx, endpoint, "http://"+listener.Addr().String()+callbackPath)
-	// The endpoint names the authorization server, and could name the page of another server to get
-	// a code of that. The user has confirmed no hosts, so all of it must have one origin.
-	if err == nil && !flow.OneOrigin() {
-		err = errors.New("the URLs of its authorization server are at several hosts")
-	}
 	if err != nil {
 		return "", fmt.Errorf("the sign-in was refused: %w; use an API key if the endpoint has them, or add the "+
 			"server as an upstream of Junction", err)

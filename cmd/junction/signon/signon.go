@@ -87,7 +87,9 @@ func New(o Options) *SignOn {
 	everywhere := &fetch.Fetcher{
 		AllowPrivate: []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")}}
 	client := oauth.New(oauth.Options{Name: "Junction command line", Fetch: everywhere, HTTP: http.DefaultTransport})
-	client.Apply(map[string]oauth.Upstream{endpoint: {URL: o.URL}})
+	// The endpoint names the authorization server, and could name the page of another server to get a
+	// code of that. The user confirms no hosts, so all of it must have one origin.
+	client.Apply(map[string]oauth.Upstream{endpoint: {URL: o.URL, OneOrigin: true}})
 	return &SignOn{Options: o, file: filepath.Join(o.Dir, hex.EncodeToString(sum[:12])+".json"), client: client,
 		http: &http.Client{Timeout: requestTime}}
 }

@@ -89,6 +89,13 @@ func (c calls) Answered(a client.Asked, t client.Trace, r client.Received) {
 	}
 }
 
+// Ignored counts a notification of an upstream that was dropped.
+func (c calls) Ignored(upstream string) {
+	if c.measures() {
+		c.ignored.count(upstream, 1)
+	}
+}
+
 // callKey identifies the attributes of a call. Names of tools and prompts are those of the catalog,
 // since others are not called.
 func callKey(s client.Sent, r client.Received) key {

@@ -34,7 +34,7 @@ func (c *counter) count(value string, n int64) {
 
 // counters are the instruments of events beside calls.
 type counters struct {
-	refused, dropped, tokens, connects, failures, cached, limited, storeFails counter
+	refused, dropped, ignored, tokens, connects, failures, cached, limited, storeFails counter
 
 	store metric.Float64Histogram
 }
@@ -75,6 +75,8 @@ func (t *Telemetry) events(m metric.Meter) (err error) {
 	count(&t.dropped, "junction.notifications.dropped",
 		"Notifications of calls that were dropped, because the client does not read them.", attrNotification,
 		notifications)
+	count(&t.ignored, "junction.upstream.notifications.ignored",
+		"Notifications of an upstream that mean nothing to Junction and to the clients.", attrUpstream, nil)
 	count(&t.tokens, "junction.tokens.checked", "Tokens and keys that were checked.", attrResult, tokenResults)
 	count(&t.connects, "junction.upstream.connects",
 		"Connections that became ready, of the link that reads the catalog.",

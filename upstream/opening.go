@@ -1,0 +1,113 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"junction/upstream/client"
+)
+
+// This file opens the conn of a link. The lists of a server may decide in which era it is used: proxies
+// made with create_proxy of FastMCP answer a client of the modern era with empty lists, and a legacy
+// one with everything. So a server that has nothing in the lists that it declares in the modern era is
+// asked in the legacy era, too.
+
+// opened is a conn that is ready for calls.
+type opened struct {
+	client.Conn
+	listening <-chan struct{} // see Conn.Watch; nil if the conn does not watch
+	catalog   *Catalog        // nil if the link reads none
+}
+
+// open opens a conn for the link, and reads its catalog. ctx ends with connect_timeout.
+func (l *link) open(ctx context.Context) (opened, error) {
+	p := l.pool
+	c, err := l.dial(ctx)
+	if err != nil {
+		return opened{}, l.explain(err)
+	}
+	o := opened{Conn: c}
+	if l.listens() {
+		o.listening = c.Watch()
+	}
+	if !l.readsCatalog {
+		return o, nil
+	}
+	if o.catalog, err = p.listAll(ctx, c, p.catalogOf(l.key)); err != nil {
+		c.Close()
+		return opened{}, err
+	}
+	other := p.askLegacy(ctx, p.dialer, l.key.profile, l.hooks(l.relist), o.catalog)
+	if l.readsShared {
+		p.legacyAlone.Store(other.catalog != nil)
+	}
+	if other.catalog == nil {
+		return o, nil
+	}
+	o.discard()
+	return other, nil
+}
+
+// discard closes a conn whose catalog is not served.
+func (o *opened) discard() {
+	o.Close()
+	o.catalog.free()
+}
+
+// askLegacy asks a server for its lists in the legacy era if its lists of the modern era are all empty.
+// It returns the legacy conn if there are items, and otherwise no conn. For a command this is one more
+// process, which has ended when askLegacy returns no conn. A server that has nothing in both eras, or
+// rejects initialize, is not asked again by this pool. askLegacy takes at most half of the time that is
+// left, so that an attempt does not fail because of it.
+func (p *pool) askLegacy(
+	ctx context.Context, d *client.Dialer, profile client.Profile, hooks client.Hooks, modern *Catalog,
+) opened {
+	detects := p.connConfig.Era == client.EraAuto || p.connConfig.Era == client.EraBoth
+	if !detects || !modern.hollow() || p.emptyInBoth.Load() {
+		return opened{}
+	}
+	if end, ok := ctx.Deadline(); ok {
+		limited, cancel := context.WithTimeout(ctx, time.Until(end)/2)
+		defer cancel()
+		ctx = limited
+	}
+	c, err := d.DialLegacy(ctx, profile, hooks)
+	if err != nil {
+		p.emptyInBoth.Store(errors.Is(err, client.ErrNoLegacySession))
+		p.log.Debug("the lists of the server are empty, and it cannot be asked in the legacy era", "error", p.shown(err))
+		return opened{}
+	}
+	o := opened{Conn: c, listening: c.Watch()}
+	if o.catalog, err = p.listAll(ctx, c, &Catalog{}); err != nil {
+		c.Close()
+		p.log.Debug("the lists of the server are empty, and those of the legacy era cannot be read", "error", p.shown(err))
+		return opened{}
+	}
+	if o.catalog.empty() {
+		p.emptyInBoth.Store(true)
+		o.discard()
+		return opened{}
+	}
+	p.log.Info("the lists of the server are empty in the modern era; it is used in the legacy era")
+	return o
+}
+
+// empty reports whether the catalog has no items.
+func (c *Catalog) empty() bool {
+	for p := range Parts {
+		if c.Items(p) > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// hollow reports whether a server of the modern era declares lists, and has nothing in any of them.
+func (c *Catalog) hollow() bool {
+	has := false
+	for _, list := range c.Fresh {
+		has = has || list.Has
+	}
+	return c.Era == client.EraModern && has && c.empty() && len(c.Left) == 0
+}

@@ -1,0 +1,73 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"time"
+
+	"junction/upstream/pace"
+	"junction/upstream/transport"
+)
+
+// This file is about a server that rejects Junction's credentials while a link connects. The next
+// attempt would have the same answer, so calls get the known error, and do not cause an attempt each.
+
+// refusedPause is the least time between the answer 401 or 403 to an attempt to connect, and the next
+// attempt of the same link. Other credentials, and the operator, end it.
+const refusedPause = 30 * time.Second
+
+// refusedBy reports whether the server rejected the credentials with 401 or 403.
+func refusedBy(err error) bool {
+	status, ok := errors.AsType[*transport.StatusError](err)
+	return ok && (status.Status == http.StatusUnauthorized || status.Status == http.StatusForbidden)
+}
+
+// refused returns the error of a link whose attempt was answered 401 or 403 less than refusedPause ago;
+// nil if a call may cause an attempt. l.mu is held.
+func (l *link) refused() error {
+	if l.state.Failed() && time.Now().Before(l.refusedUntil) {
+		return l.err
+	}
+	return nil
+}
+
+// rest waits until the next attempt to connect is due. Calls end the wait: see await. After 401 or 403,
+// other credentials end it, too. They are looked for without asking the server.
+func (l *link) rest(ctx context.Context, d time.Duration) {
+	l.mu.Lock()
+	refused := l.refused() != nil
+	l.mu.Unlock()
+	if !refused {
+		pace.Wait(ctx, d, l.wake)
+		return
+	}
+	select { // a call that came before this attempt has its error
+	case <-l.wake:
+	default:
+	}
+	var look <-chan time.Time
+	used := l.pool.given.Load()
+	if l.pool.signsIn() {
+		ticker := time.NewTicker(lookEvery)
+		defer ticker.Stop()
+		look = ticker.C
+	}
+	due := time.NewTimer(d)
+	defer due.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-due.C:
+			return
+		case <-l.wake:
+			return
+		case <-look:
+			token, err := l.pool.token(ctx)
+			if signIn(err) || err == nil && (used == nil || token != *used) {
+				return
+			}
+		}
+	}
+}

@@ -1,0 +1,190 @@
+package upstream
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"junction/auth/authtest"
+	"junction/upstream/client"
+	"junction/upstream/upstreamtest"
+)
+
+// gatekeeper rejects requests whose bearer token is not good, and counts the attempts to connect.
+type gatekeeper struct {
+	http.Handler
+	status int
+
+	mu       sync.Mutex
+	good     string
+	attempts int
+}
+
+func (g *gatekeeper) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	g.mu.Lock()
+	ok := g.good != "" && r.Header.Get("Authorization") == "Bearer "+g.good
+	if !ok && r.Header.Get("Mcp-Method") == "server/discover" {
+		g.attempts++
+	}
+	g.mu.Unlock()
+	if !ok {
+		w.WriteHeader(g.status)
+		return
+	}
+	g.Handler.ServeHTTP(w, r)
+}
+
+func (g *gatekeeper) admit(token string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.good = token
+}
+
+func (g *gatekeeper) count() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.attempts
+}
+
+// guarded starts an upstream in a bubble whose server rejects all tokens at first.
+func guarded(t *testing.T, code int, c Config, o Options) (*gatekeeper, *Upstream) {
+	s := upstreamtest.New(upstreamtest.Script{})
+	t.Cleanup(s.Close)
+	g := &gatekeeper{Handler: s.Handler(), status: code}
+	_, conns := upstreamtest.NewCable(t, g)
+	c.URL, o.Log = "http://server/mcp", authtest.Log(t)
+	u := startOver(conns, c, o)
+	t.Cleanup(u.Close)
+	return g, u
+}
+
+// manyCalls makes calls of one connection, one a second.
+func manyCalls(t *testing.T, u *Upstream, n int, want string, change ...func(*Call)) {
+	t.Helper()
+	for range n {
+		r := <-begun(u, toolCall("echo", `{}`, change...))
+		if got := mustFail(t, r, client.KindUnavailable); !strings.Contains(got, want) || r.took != 0 {
+			t.Errorf("Call = %q after %v, want the known error with %q at once", got, r.took, want)
+		}
+		settle(time.Second)
+	}
+}
+
+// TestCallsOfARefusedConnectionCauseNoAttempts: after 401 or 403 to an attempt to connect, calls get
+// the known error, and an attempt comes at most once in 30 seconds. So a wrong password is not tried
+// until the server locks the account.
+func TestCallsOfARefusedConnectionCauseNoAttempts(t *testing.T) {
+	for code, want := range map[int]string{401: "401 Unauthorized", 403: "403 Forbidden"} {
+		t.Run(want, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				g, u := guarded(t, code, Config{Headers: map[string]string{"Authorization": "Bearer canary-wrong"}}, Options{})
+				synctest.Wait()
+				manyCalls(t, u, 20, want)
+				if n := g.count(); n != 1 {
+					t.Errorf("20 calls caused %d attempts, want the first one alone", n)
+				}
+				settle(refusedPause - 20*time.Second)
+				mustFail(t, <-begun(u, toolCall("echo", `{}`)), client.KindUnavailable)
+				if n := g.count(); n != 2 {
+					t.Errorf("a call after %v: %d attempts in all, want 2", refusedPause, n)
+				}
+				g.admit("canary-wrong")
+				manyCalls(t, u, 10, want)
+				settle(refusedPause)
+				mustCall(t, u, toolCall("echo", `{}`))
+			})
+		})
+	}
+}
+
+// TestOneUsersRefusalStopsNoOther: the connections of two users are refused and tried apart.
+func TestOneUsersRefusalStopsNoOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := upstreamtest.New(upstreamtest.Script{Era: "legacy"})
+		t.Cleanup(s.Close)
+		var mu sync.Mutex
+		closed, refusals := false, 0
+		_, conns := upstreamtest.NewCable(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			mu.Lock()
+			refuse := closed && r.Header.Get("Mcp-Session-Id") == ""
+			if refuse {
+				refusals++
+			}
+			mu.Unlock()
+			if refuse {
+				w.WriteHeader(http.StatusForbidden)
+				return
+			}
+			s.Handler().ServeHTTP(w, r)
+		}))
+		u := startOver(conns, Config{URL: "http://server/mcp", Isolation: IsolationPrincipal, Separate: true},
+			Options{Log: authtest.Log(t)})
+		t.Cleanup(u.Close)
+		synctest.Wait()
+		as := func(user string) func(*Call) { return func(c *Call) { c.Principal = user } }
+		set := func(to bool) { mu.Lock(); defer mu.Unlock(); closed = to }
+		set(true)
+		manyCalls(t, u, 1, "403", as("ann"))
+		before := refusals
+		manyCalls(t, u, 10, "403", as("ann"))
+		if refusals != before {
+			t.Errorf("10 more calls of one user caused %d requests", refusals-before)
+		}
+		set(false)
+		mustCall(t, u, toolCall("echo", `{}`, as("bob")))
+		manyCalls(t, u, 1, "403", as("ann"))
+		settle(refusedPause)
+		mustCall(t, u, toolCall("echo", `{}`, as("ann")))
+	})
+}
+
+// wallet is a source of tokens that a test changes.
+type wallet struct {
+	mu    sync.Mutex
+	token string
+}
+
+func (w *wallet) Token(context.Context, string, string, ...string) (string, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.token, nil
+}
+
+// TestOtherCredentialsEndARefusal: a new sign-in is used within seconds, and without a call.
+func TestOtherCredentialsEndARefusal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &wallet{token: "canary-first"}
+		g, u := guarded(t, http.StatusForbidden, Config{Auth: Auth{Mode: AuthOAuth}}, Options{Credentials: w})
+		g.admit("canary-second")
+		synctest.Wait()
+		settle(2 * lookEvery)
+		if n := g.count(); n != 1 || u.Status().State != StateBlocked {
+			t.Fatalf("%d attempts, and the state is %v; want 1, blocked", n, u.Status().State)
+		}
+		w.mu.Lock()
+		w.token = "canary-second"
+		w.mu.Unlock()
+		settle(lookEvery)
+		if state := u.Status().State; state != StateReady {
+			t.Errorf("the state after another sign-in is %v, want ready", state)
+		}
+	})
+}
+
+// TestOperatorEndsARefusal: Reconnect on the status page makes an attempt at once.
+func TestOperatorEndsARefusal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, u := guarded(t, http.StatusUnauthorized, Config{Headers: map[string]string{"Authorization": "Bearer canary"}}, Options{})
+		synctest.Wait()
+		g.admit("canary")
+		u.reconnect()
+		settle(time.Second)
+		if state := u.Status().State; state != StateReady {
+			t.Errorf("the state is %v, want ready", state)
+		}
+	})
+}
