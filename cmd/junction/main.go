@@ -132,7 +132,7 @@ The configuration file is that of --config, or junction/config.yaml in the user'
 		loginCommand(stdin, stdout, stderr, &o.file),
 		logoutCommand(stdout, &o.file),
 		bridge.Command(stdin, stdout, stderr, &o.file, serveOwn),
-		service.Command(stdout, stderr, &o.file, serveService),
+		service.Command(stdout, stderr, &o.file, services()),
 		&cobra.Command{
 			Use: "demo", Short: "Run the built-in demo MCP server on stdio", Args: cli.NoArguments,
 			RunE: func(cmd *cobra.Command, _ []string) error {

@@ -20,9 +20,17 @@ import (
 // This file has the two other ways to serve than the command junction: as a service, which starts also
 // with a mistake in its file, and for one client of junction stdio.
 
-// serveService serves a file until ctx ends.
-func serveService(ctx context.Context, file string, stdout, stderr io.Writer) error {
-	return runProxy(ctx, options{file: file, stdout: stdout, stderr: stderr, getenv: os.LookupEnv, lastGood: true})
+// services is what package service needs of this one.
+func services() service.Proxy {
+	return service.Proxy{
+		Serve: func(ctx context.Context, s service.Start) error {
+			return runProxy(ctx, options{file: s.File, stdout: s.Stdout, stderr: s.Stderr, getenv: os.LookupEnv,
+				lastGood: true, served: s.Served})
+		},
+		Check: func(file string, stderr io.Writer, replaced runfile.Place) error {
+			return checkStart(options{file: file, stdout: io.Discard, stderr: stderr, getenv: os.LookupEnv}, replaced)
+		},
+	}
 }
 
 // serveOwn serves a file for this process alone, on a port that no other command finds, unless a
@@ -31,7 +39,7 @@ func serveOwn(ctx context.Context, file string, stderr io.Writer) (url string, e
 	if _, running := runfile.Find(file); running {
 		return "", func() error { return nil }, nil
 	}
-	p, err := open(options{file: file, listen: "127.0.0.1:0", stdout: io.Discard, stderr: stderr,
+	p, err := openInTurn(ctx, options{file: file, listen: "127.0.0.1:0", stdout: io.Discard, stderr: stderr,
 		getenv: os.LookupEnv, inner: true})
 	if err != nil {
 		return "", nil, err
@@ -94,9 +102,9 @@ func (p *program) storeGood() {
 // maxGood is the most bytes of a configuration that is kept.
 const maxGood = 16 << 20
 
-// loadGood returns the last configuration that was in force, if this is a service. problems are those
-// of the file now; hash is that of its content.
-func (p *program) loadGood(problems config.Problems, hash [32]byte) (*config.Config, bool) {
+// loadGood returns the last configuration that was in force, if this is a service. detail says why the
+// content of the file now, with its hash, is not in force.
+func (p *program) loadGood(detail string, hash [32]byte) (*config.Config, bool) {
 	if !p.lastGood {
 		return nil, false
 	}
@@ -113,7 +121,6 @@ func (p *program) loadGood(problems config.Problems, hash [32]byte) (*config.Con
 		return nil, false
 	}
 	p.readFile(hash)
-	detail := mistakesOf(problems)
 	p.reloadError.Store(&detail)
 	return c, true
 }
