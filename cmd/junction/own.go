@@ -24,8 +24,12 @@ import (
 func services() service.Proxy {
 	return service.Proxy{
 		Serve: func(ctx context.Context, s service.Start) error {
-			return runProxy(ctx, options{file: s.File, stdout: s.Stdout, stderr: s.Stderr, getenv: os.LookupEnv,
-				lastGood: true, served: s.Served})
+			o := options{file: s.File, stdout: s.Stdout, stderr: s.Stderr, getenv: os.LookupEnv, lastGood: true,
+				served: s.Served}
+			if s.Crashed != "" {
+				o.unserved = errors.New(s.Crashed)
+			}
+			return runProxy(ctx, o)
 		},
 		Check: func(file string, stderr io.Writer, replaced runfile.Place) error {
 			return checkStart(options{file: file, stdout: io.Discard, stderr: stderr, getenv: os.LookupEnv}, replaced)
@@ -123,6 +127,16 @@ func (p *program) loadGood(detail string, hash [32]byte) (*config.Config, bool) 
 	p.readFile(hash)
 	p.reloadError.Store(&detail)
 	return c, true
+}
+
+// isGood reports whether the content of the file, with its hash, is the last one that was in force.
+func (p *program) isGood(hash [32]byte) bool {
+	name, err := service.LastGood(p.getenv, p.file)
+	if err != nil {
+		return false
+	}
+	text, err := files.Read(name, maxGood)
+	return err == nil && sha256.Sum256(text) == hash
 }
 
 // logGood reports a start with the last good configuration.

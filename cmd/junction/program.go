@@ -217,7 +217,7 @@ func open(o options) (_ *program, err error) {
 func (p *program) load() (*config.Config, config.Problems, error) {
 	// computed before Load, so that reloadLoop notices a change between the two
 	hash, hashErr := config.Checksum(p.file)
-	if p.unserved != nil {
+	if p.unserved != nil && !p.isGood(hash) {
 		if c, ok := p.loadGood(unservedBecause(p.unserved), hash); ok && hashErr == nil {
 			return c, nil, nil
 		}

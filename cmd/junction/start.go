@@ -123,13 +123,17 @@ func awaitEnd(ctx context.Context, p runfile.Process, limit time.Duration) bool 
 }
 
 // checkStart returns an error if a process of a service could not replace another one: because of its file,
-// the keys of its storage, or an address that a third program has. replaced is zero if there is none.
+// a full disk, the keys of its storage, or an address that a third program has. replaced is zero if there is
+// none.
 func checkStart(o options, replaced runfile.Place) error {
 	c, warnings, err := config.LoadServing(o.file, o.getenv, false)
 	if problems, ok := errors.AsType[config.Problems](err); ok {
 		config.PrintProblems(o.stderr, problems, warnings)
 		return fmt.Errorf("%s has %s", o.file, prose.Count(len(problems), "mistake"))
 	} else if err != nil {
+		return err
+	}
+	if err := runfile.CanNote(o.getenv, o.file); err != nil {
 		return err
 	}
 	if c.Auth.OAuth != nil || len(c.OperatorSignIns()) > 0 || c.Replicas.On() { // see openVault

@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -77,5 +78,56 @@ func TestStartWaitsForEndingProcessesOnly(t *testing.T) {
 		if p, ok := endingHolder(err, file); ok {
 			t.Errorf("%s: %+v is waited for, which does not have it", what, p)
 		}
+	}
+}
+
+// TestCheckBeforeARestart: the mistakes, full disks and addresses that would keep a new process from serving
+// are found while the old one serves, whose own addresses are none of them.
+func TestCheckBeforeARestart(t *testing.T) {
+	state, dir := t.TempDir(), t.TempDir()
+	t.Setenv("XDG_STATE_HOME", state)
+	mine, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer mine.Close()
+	file, address := filepath.Join(dir, "config.yaml"), mine.Addr().String()
+	note, err := runfile.Note(os.LookupEnv, file, runfile.Place{URL: runfile.URL(address)}, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	old, _ := runfile.Find(file)
+	const server = "upstreams: { a: { command: [b] } }\n"
+	bad := filepath.Join(dir, "bad.key")
+	for name, test := range map[string]struct {
+		text     string
+		replaced runfile.Place
+		want     string // of the error; "" if there is none
+	}{
+		"its own address":     {"listen: " + address + "\nadmin: \"\"\n" + server, old, ""},
+		"another's address":   {"listen: 127.0.0.1:0\nadmin: " + address + "\n" + server, runfile.Place{}, "is taken by"},
+		"a mistake":           {"listen: 127.0.0.1:0\nupstream: {}\n", old, "has 1 mistake"},
+		"no key of a storage": {"admin: \"\"\nlisten: 127.0.0.1:0\nstorage: { key_file: " + bad + " }\nupstreams:\n  a: { url: https://a.example/mcp, auth: { mode: oauth } }\n", old, bad},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for name, text := range map[string]string{file: test.text, bad: "nonsense\n"} {
+				if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			err := checkStart(options{file: file, stdout: io.Discard, stderr: io.Discard, getenv: os.LookupEnv}, test.replaced)
+			if test.want == "" && err != nil || test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)) {
+				t.Errorf("checkStart gives %v, want %q", err, test.want)
+			}
+		})
+	}
+	note.Forget()
+	running := filepath.Join(state, "junction", "running")
+	if err := errors.Join(os.WriteFile(file, []byte(server), 0o600), os.Remove(running), os.WriteFile(running, nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	err = checkStart(options{file: file, stdout: io.Discard, stderr: io.Discard, getenv: os.LookupEnv}, old)
+	if err == nil || !strings.Contains(err.Error(), running) {
+		t.Errorf("a folder that cannot be written gives %v", err)
 	}
 }

@@ -7,8 +7,10 @@
 package runfile
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
+	"fmt"
 	"net"
 	"net/netip"
 	"net/url"
@@ -97,6 +99,25 @@ func Note(getenv func(string) (string, bool), file string, p Place, secret strin
 		return nil, err
 	}
 	return r, nil
+}
+
+// CanNote returns an error if Note could not record a process, such as on a full disk.
+func CanNote(getenv func(string) (string, bool), file string) error {
+	records, err := recordsOf(getenv, file)
+	if err != nil {
+		return err
+	}
+	err = os.MkdirAll(filepath.Dir(records), 0o700)
+	name := records + ".check"
+	if err == nil {
+		err = files.Write(name, bytes.Repeat([]byte("\n"), 4<<10))
+		os.Remove(name)
+	}
+	if err != nil {
+		return fmt.Errorf("cannot write to %s, so that commands would not find the process: %w", filepath.Dir(records),
+			files.Reason(err))
+	}
+	return nil
 }
 
 // End records that the process has begun to end. Only the first call does something. On a full disk, no

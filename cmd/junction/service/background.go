@@ -1,12 +1,14 @@
 package service
 
 import (
-	"cmp"
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"os"
 	"os/exec"
-	"path/filepath"
+	"strings"
 	"time"
 
 	"junction/cmd/junction/config"
@@ -34,6 +36,7 @@ func (h *Host) background(ctx context.Context, file string, flags ...string) (p 
 	words := append(u.command(), append(flags, "--background")...)
 	cmd := exec.Command(words[0], words[1:]...)
 	cmd.Dir, cmd.Env, cmd.SysProcAttr = h.Home, h.environ(u), detached()
+	written := sizeOf(u.Log)
 	if err := cmd.Start(); err != nil {
 		return p, u.Log, fmt.Errorf("cannot start junction: %w", err)
 	}
@@ -41,6 +44,9 @@ func (h *Host) background(ctx context.Context, file string, flags ...string) (p 
 	go func() { ended <- cmd.Wait() }() // ends with the process, which may outlive this one
 	started := runfile.ProcessOf(cmd.Process.Pid)
 	p, err = h.await(ctx, u.File, ended, func(p runfile.Process) bool { return p.Is(started) })
+	if crash, ok := errors.AsType[*crashError](err); ok {
+		crash.words = lastWords(u.Log, written)
+	}
 	return p, u.Log, err
 }
 
@@ -87,8 +93,11 @@ func (s *Service) Restart(ctx context.Context) (runfile.Place, error) {
 		return runfile.Place{}, err
 	}
 	p, log, err := s.host.background(ctx, s.unit.File, "--replace")
+	now, serves := runfile.Find(s.unit.File)
+	if crash, ok := errors.AsType[*crashError](err); ok && !serves { // it could not serve the last good content itself
+		p, log, err = s.host.background(ctx, s.unit.File, "--replace", "--crashed", crash.Error())
+	}
 	if err != nil {
-		now, serves := runfile.Find(s.unit.File)
 		err = fmt.Errorf("cannot start Junction in the background: %w; its log: %s", err, log)
 		if serves && running && now.Is(old.Process) {
 			err = fmt.Errorf("%w; process %d goes on serving what it did", err, old.PID)
@@ -188,10 +197,7 @@ func (h *Host) buried(ctx context.Context, file string, err error,
 	case failure != "" && was(by):
 		return runfile.Place{}, errors.New(failure)
 	case err != nil:
-		if words := h.lastWords(file); words != "" {
-			err = fmt.Errorf("%w: %s", err, words)
-		}
-		return runfile.Place{}, fmt.Errorf("it ended with %w", err)
+		return runfile.Place{}, &crashError{end: err}
 	}
 	end, err := h.turn(ctx, file) // until that command has ended
 	if err != nil {
@@ -204,11 +210,46 @@ func (h *Host) buried(ctx context.Context, file string, err error,
 	return runfile.Place{}, errors.New("another command has stopped it")
 }
 
-// lastWords returns the last line of the log of a process in the background.
-func (h *Host) lastWords(file string) string {
-	name, err := h.stateDir("service", cmp.Or(h.nameOf(file), "junction")+".log")
+// crashError means that a process has ended before it served, without an error of its own.
+type crashError struct {
+	end   error
+	words string // what the runtime of Go has written about it; "" if it was killed
+}
+
+func (e *crashError) Error() string {
+	text := "the new process ended with " + e.end.Error()
+	if e.words != "" {
+		text += ": " + e.words
+	}
+	return text
+}
+
+func sizeOf(name string) int64 {
+	info, err := os.Stat(name)
+	if err != nil {
+		return 0
+	}
+	return info.Size()
+}
+
+// lastWords returns the first line about a crash that was written to a log behind the offset. The process
+// that serves may write to the log, too.
+func lastWords(log string, offset int64) string {
+	f, err := os.Open(log)
 	if err != nil {
 		return ""
 	}
-	return prose.Cut(lastLine(tail(filepath.Clean(name))), 300)
+	defer f.Close()
+	if _, err := f.Seek(offset, io.SeekStart); err != nil {
+		return ""
+	}
+	for lines := bufio.NewScanner(io.LimitReader(f, maxWords)); lines.Scan(); {
+		if line := lines.Text(); strings.HasPrefix(line, "panic: ") || strings.HasPrefix(line, "fatal error: ") {
+			return prose.Cut(prose.OneLine(line), 300)
+		}
+	}
+	return ""
 }
+
+// maxWords is how much of a log is read.
+const maxWords = 1 << 20

@@ -2,7 +2,6 @@ package service
 
 import (
 	"encoding/json"
-	"io"
 	"os"
 	"path/filepath"
 
@@ -52,22 +51,3 @@ func (h *Host) noteFailure(file string, failure error) {
 		_ = files.Write(name, append(text, '\n')) // the log has it, too
 	}
 }
-
-// tail returns the end of a file, or "".
-func tail(name string) string {
-	f, err := os.Open(name)
-	if err != nil {
-		return ""
-	}
-	defer f.Close()
-	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
-		return ""
-	} else if info.Size() > maxTail {
-		_, _ = f.Seek(-maxTail, io.SeekEnd)
-	}
-	text, _ := io.ReadAll(io.LimitReader(f, maxTail)) // what could be read
-	return string(text)
-}
-
-// maxTail is how much of the end of a log is read.
-const maxTail = 4 << 10

@@ -31,6 +31,8 @@ type Start struct {
 	File           string
 	Stdout, Stderr io.Writer
 	Served         func() // called when the process serves, and is recorded
+	// Crashed is how a process ended that was to serve the file: the last good content is served instead.
+	Crashed string
 }
 
 // process is the process of a service.
@@ -41,6 +43,7 @@ type process struct {
 	log        string // the file of the log; "" if the manager has its own
 	background bool   // a command has started it, and no manager
 	replace    bool   // it replaces the process in the background that serves the file
+	crashed    string // see Start
 }
 
 // runService is `junction service run`, the process of a service.
@@ -69,6 +72,7 @@ func runService(stdout, stderr io.Writer, file *string, proxy Proxy) *cobra.Comm
 	cmd.Flags().StringVar(&p.log, "log", "", "`file` for the log")
 	cmd.Flags().BoolVar(&p.background, "background", false, "no manager has started it")
 	cmd.Flags().BoolVar(&p.replace, "replace", false, "replace the process in the background")
+	cmd.Flags().StringVar(&p.crashed, "crashed", "", "the `end` of a process that was to serve the file")
 	cmd.Flags().BoolVar(&check, "check", false, "check only whether it could serve")
 	return cmd
 }
@@ -104,7 +108,7 @@ func (p *process) run(ctx context.Context, stdout, stderr io.Writer) (err error)
 		return err
 	}
 	defer done()
-	return p.proxy.Serve(ctx, Start{File: p.file, Stdout: stdout, Stderr: stderr, Served: func() {
+	return p.proxy.Serve(ctx, Start{File: p.file, Stdout: stdout, Stderr: stderr, Crashed: p.crashed, Served: func() {
 		p.clearFailure(p.file)
 		if p.background {
 			if err := runfile.NoteBackground(p.file, p.log); err != nil {
