@@ -45,7 +45,8 @@ func (x *Exchange) withoutNulls(o raw.Object) (raw.Object, error) {
 			continue
 		}
 		name, err := m.Name()
-		if err == nil && slices.Contains(row.members, name) && !(name == "structuredContent" && x.Era == client.EraModern) {
+		valid := name == "structuredContent" && x.Era == client.EraModern
+		if err == nil && slices.Contains(row.members, name) && !valid {
 			edits = append(edits, raw.Edit{Name: name})
 		}
 	}
