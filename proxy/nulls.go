@@ -35,6 +35,9 @@ var (
 // withoutNulls returns a result for the client without its members that are null and optional.
 // structuredContent may be null in the modern era.
 func (x *Exchange) withoutNulls(o raw.Object) (raw.Object, error) {
+	if text := o.Text(); len(text) <= 2*nullWindow && !memberIsNull(text) {
+		return o, nil
+	}
 	row, ok := nullables[mcp.MCPMethod(x.Msg.Method)]
 	if !ok {
 		return o, nil
