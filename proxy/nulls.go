@@ -48,9 +48,11 @@ func (x *Exchange) withoutNulls(o raw.Object) (raw.Object, error) {
 			continue
 		}
 		name, err := m.Name()
-		if err == nil && slices.Contains(row.members, name) && !(name == "structuredContent" && x.Era == client.EraModern) {
-			edits = append(edits, raw.Edit{Name: name})
+		if err != nil || !slices.Contains(row.members, name) ||
+			name == "structuredContent" && x.Era == client.EraModern {
+			continue
 		}
+		edits = append(edits, raw.Edit{Name: name})
 	}
 	if text := listWithoutNulls(o, row); text != nil {
 		edits = append(edits, raw.Edit{Name: row.list, Value: text})

@@ -47,7 +47,8 @@
 // call. alive.go pings a legacy server while its calls are silent. task.go calls tools that answer
 // only by a task. control.go finds out whether a legacy server that has answered 400 still has the
 // session. profile.go has the client capabilities that Junction declares to a server.
-// observe.go tells the Observer about requests in both directions.
+// observe.go tells the Observer about requests in both directions. extension.go passes on notifications
+// of extensions that Junction does not know.
 //
 // Subscriptions: a legacy server gets a request for each resource (legacy.go). At a modern server,
 // listen.go and listen_shared.go keep subscriptions/listen open.
