@@ -30,6 +30,7 @@ var (
 // reference starts a reference client, which reads and writes lines.
 func reference(t *testing.T, name string) *npm.Script {
 	t.Helper()
+	trusted := trust(t)
 	return npm.MustTalk(t, name, func(ctx context.Context) *exec.Cmd {
 		var cmd *exec.Cmd
 		switch name {
@@ -44,6 +45,7 @@ func reference(t *testing.T, name string) *npm.Script {
 			cmd = exec.CommandContext(ctx, "uv", "run", "--quiet", "--no-project", "--with", "mcp==2.3.0", "python",
 				"testdata/client.py")
 		}
+		cmd.Env = append(os.Environ(), trusted...)
 		cmd.SysProcAttr = process.ChildAttr(syscall.SIGKILL)
 		cmd.Cancel = func() error { process.KillGroup(cmd.Process.Pid); return nil }
 		return cmd

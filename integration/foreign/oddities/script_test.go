@@ -169,9 +169,15 @@ func (s *server) expand(text string, a *ask, answer string) string {
 	pairs := []string{"%port", s.origin["url"][strings.LastIndexByte(s.origin["url"], ':')+1:], "$12000", strings.Repeat("a", 12000), "%ff", "\xff", "$answer", answer, "$echo", echo, "$id", string(a.id), "$state", a.values["state"],
 		"$redirect", a.values["redirect"], "$code", a.values["code"], "$token", a.values["granted"]}
 	for _, word := range slices.Sorted(maps.Keys(s.origin)) {
-		pairs = append(pairs, "$"+word, s.origin[word], "%"+word, strings.TrimPrefix(s.origin[word], "http://"))
+		pairs = append(pairs, "$"+word, s.origin[word], "%"+word, hostOf(s.origin[word]))
 	}
 	return strings.NewReplacer(pairs...).Replace(text)
+}
+
+// hostOf returns the host and port of an origin.
+func hostOf(origin string) string {
+	_, host, _ := strings.Cut(origin, "://")
+	return host
 }
 
 // answer decides. It counts the ask.
