@@ -55,7 +55,8 @@ func signIn(t *testing.T, p *harness.Program, all []*odd) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	client := oauth.New(oauth.Options{Store: s, Name: "Junction", Fetch: fetcher, HTTP: config.Trusting(fetcher)})
+	client := oauth.New(oauth.Options{Store: s, Name: "Junction", Fetch: fetcher, HTTP: config.Trusting(fetcher),
+		Log: authtest.Log(t)})
 	defer client.Close()
 	client.Apply(c.OperatorSignIns())
 	for _, o := range all[1:] {

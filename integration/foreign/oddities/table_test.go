@@ -124,7 +124,7 @@ func mustTable(t testing.TB) (table []*row) {
 	return table
 }
 
-// rowName is the form of a name, which is also that of an upstream.
+// rowName is the form of a name.
 var rowName = regexp.MustCompile(`^[a-z][a-z0-9-]{2,40}$`)
 
 // mistake says what is wrong with a row; "" if nothing is.
