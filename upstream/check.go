@@ -29,6 +29,9 @@ type Report struct {
 	Steps  []Step // the steps that were made, in order
 	Err    error  // why the last step failed; nil if all steps succeeded
 	Advice string // what to do about Err; "" if that is not known
+	// Other is the method and the error of another handshake, if the server rejected those of both
+	// eras; Err is about one of them. It is "" for none.
+	Other string
 
 	Era      client.Era
 	Version  string // of the protocol
@@ -142,6 +145,9 @@ func check(ctx context.Context, name string, config Config, o Options, conns *tr
 			}
 		}
 		step(next)
+		if both, ok := errors.AsType[*client.RejectedError](err); ok {
+			r.Other = both.Method + ": " + p.shown(both.Other).Error()
+		}
 		_, err = p.lacking(err)
 		r.Err, r.Advice = p.shown(err), advice(err, name, &config)
 		return r
@@ -339,6 +345,10 @@ func adviceOfStatus(status *transport.StatusError, upstream string, c *Config) s
 	case (code == 401 || code == 403) && set:
 		return "the server rejects the header Authorization: replace the token, which may have expired or lack a " +
 			"permission"
+	case code == 401 && c.Auth.Mode == AuthNone:
+		return `the server requires authentication: set headers, such as Authorization: "Bearer ${TOKEN}", or ` +
+			"replace an expired token; if the server has an OAuth sign-in, run: " +
+			shell.Join("junction", "login", upstream)
 	case code == 401 || code == 403:
 		return `the server requires authentication: set headers, such as Authorization: "Bearer ${TOKEN}", or ` +
 			"replace an expired token"

@@ -130,7 +130,7 @@ func TestCheckSaysWhatToDo(t *testing.T) {
 			"start handshake list ping", "", ""},
 		{"no listener", Config{URL: closed}, "handshake", "connection refused", "no server listens there"},
 		{"no host", Config{URL: "http://there-is-no-such-host.invalid"}, "handshake", "there-is-no-such-host.invalid", ""},
-		{"no credentials", Config{URL: answer(401, "text/plain", "who are you?")}, "handshake", "401 Unauthorized: who are you?", "the server requires authentication: set headers"},
+		{"no credentials", Config{URL: answer(401, "text/plain", "who are you?")}, "handshake", "401 Unauthorized: who are you?", "the server requires authentication: set headers, such as Authorization: \"Bearer ${TOKEN}\", or replace an expired token; if the server has an OAuth sign-in, run: junction login"},
 		{"another path", Config{URL: answer(404, "text/plain", "")}, "handshake", "404", "the path of url is probably wrong"},
 		{"out of order", Config{URL: answer(503, "text/plain", "")}, "handshake", "503", "the server failed"},
 		{"too many requests", Config{URL: answer(429, "text/plain", "slow down")}, "handshake", "429", "the server limits the rate of requests: Junction tries again by itself"},
@@ -219,4 +219,16 @@ func TestCheckEndsWithItsContext(t *testing.T) {
 			t.Errorf("the upstream is %v", s.State)
 		}
 	})
+}
+
+// TestCheckHasBothRejectedHandshakes: the report has the error of each handshake, without secrets.
+func TestCheckHasBothRejectedHandshakes(t *testing.T) {
+	_, url := upstreamtest.Start(t, upstreamtest.Script{Rules: []upstreamtest.Rule{
+		{Method: "server/discover", Status: 403, Body: "canary-secret is not welcome"}, {Method: "initialize", Status: 502, Body: "bad gateway"}}})
+	config := Config{URL: url, Headers: map[string]string{"Authorization": "Bearer canary-secret"}}
+	got := new(Set).Check(t.Context(), "up", config, Options{Log: authtest.Log(t)})
+	if said := describe(got.Err); !strings.Contains(said, "502 Bad Gateway: bad gateway") ||
+		got.Other != "server/discover: the server answered 403 Forbidden: … is not welcome" {
+		t.Errorf("the errors are %q and %q", said, got.Other)
+	}
 }

@@ -40,8 +40,9 @@
 // decides about the error of a call. Before that, (*link).suspect finds out whether the error is that of
 // a lost session.
 //
-// A link starts the process: (*link).connectAndServe (link.go) calls (*Dialer).Dial and
-// openTransport of package client, and these call Open and startProcess of package stdio.
+// A link starts the process: (*link).connectAndServe (link.go) calls (*link).open (opening.go), which
+// calls (*Dialer).Dial and openTransport of package client, and these call Open and startProcess of
+// package stdio.
 //
 // Over HTTP, (*streamable).Call takes the place of (*stdio).Call: (*origin).do sends the request on
 // a connection of package http1 or net/http, and the goroutine of the caller reads the response.
@@ -65,14 +66,15 @@
 //
 // # Other files
 //
-// Connections: eras.go has the legacy connection beside a modern one. second.go decides when a command
-// gets one without a line of the file, and sentences.go has the texts that teach this. key.go has the
-// cases in which callers have connections or catalogs of their own (isolation, questions: exact).
-// turn.go opens a second connection while a server request waits for a user. breaker.go rejects calls
-// while a server is connected and does not answer. suspect.go decides whether a legacy server has lost
-// a session over HTTP; tenure.go closes a conn after its calls, and idle.go ends unused links. If each
-// user signs in to a server, people.go has an Upstream for each of these users, and credentials.go gets
-// their tokens.
+// Connections: opening.go opens the conn of a link and reads its catalog, which may decide about the
+// era. refused.go has the pause after the server has rejected the credentials. eras.go has the legacy
+// connection beside a modern one. second.go decides when a command gets one without a line of the file,
+// and sentences.go has the texts that teach this. key.go has the cases in which callers have connections
+// or catalogs of their own (isolation, questions: exact). turn.go opens a second connection while a
+// server request waits for a user. breaker.go rejects calls while a server is connected and does not
+// answer. suspect.go decides whether a legacy server has lost a session over HTTP; tenure.go closes a
+// conn after its calls, and idle.go ends unused links. If each user signs in to a server, people.go has
+// an Upstream for each of these users, and credentials.go gets their tokens.
 //
 // Catalogs: catalog.go reads the lists, and reread.go decides when they are read again. checks.go keeps
 // the outcomes of the checks of tools, and bounds the time that the lists of a server take. Package

@@ -75,13 +75,15 @@ func (p *pool) askLegacy(
 	c, err := d.DialLegacy(ctx, profile, hooks)
 	if err != nil {
 		p.emptyInBoth.Store(errors.Is(err, client.ErrNoLegacySession))
-		p.log.Debug("the lists of the server are empty, and it cannot be asked in the legacy era", "error", p.shown(err))
+		p.log.Debug("the lists of the server are empty, and it cannot be asked in the legacy era",
+			"error", p.shown(err))
 		return opened{}
 	}
 	o := opened{Conn: c, listening: c.Watch()}
 	if o.catalog, err = p.listAll(ctx, c, &Catalog{}); err != nil {
 		c.Close()
-		p.log.Debug("the lists of the server are empty, and those of the legacy era cannot be read", "error", p.shown(err))
+		p.log.Debug("the lists of the server are empty, and those of the legacy era cannot be read",
+			"error", p.shown(err))
 		return opened{}
 	}
 	if o.catalog.empty() {

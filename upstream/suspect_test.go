@@ -17,7 +17,7 @@ import (
 // reply is how a server answers.
 type reply struct {
 	status int
-	body   string // ID is replaced by the id of the request
+	body   string // $ID is replaced by the id of the request
 	header http.Header
 }
 
@@ -73,7 +73,7 @@ func (g *grave) before(h http.Handler) http.Handler {
 			w.Header().Set("Content-Type", "application/json")
 		}
 		w.WriteHeader(answer.status)
-		io.WriteString(w, strings.ReplaceAll(answer.body, "ID", string(m.ID)))
+		io.WriteString(w, strings.ReplaceAll(answer.body, "$ID", string(m.ID)))
 	})
 }
 
@@ -111,15 +111,15 @@ func newGrave() *grave { return &grave{lost: map[string]bool{}, posts: map[strin
 var deaths = []reply{
 	{400, "no session", nil},
 	{400, `{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"Bad Request: No valid session ID provided"}}`, nil},
-	{400, `{"jsonrpc":"2.0","id":ID,"error":{"code":-32000,"message":"Bad Request: No valid session ID provided"}}`, nil},
+	{400, `{"jsonrpc":"2.0","id":$ID,"error":{"code":-32000,"message":"Bad Request: No valid session ID provided"}}`, nil},
 	{401, "Session not found", nil},
 	{403, "Session not found", nil},
 	{410, "", nil},
 	{500, "", nil},
 	{503, "no such session", nil},
-	{200, `{"jsonrpc":"2.0","id":ID,"error":{"code":-32600,"message":"Session not found or expired"}}`, nil},
-	{200, `{"jsonrpc":"2.0","id":ID,"error":{"code":-32603,"message":"Internal error"}}`, nil},
-	{200, `{"jsonrpc":"2.0","id":ID,"error":{"code":-32001,"message":"Session not found"}}`, nil},
+	{200, `{"jsonrpc":"2.0","id":$ID,"error":{"code":-32600,"message":"Session not found or expired"}}`, nil},
+	{200, `{"jsonrpc":"2.0","id":$ID,"error":{"code":-32603,"message":"Internal error"}}`, nil},
+	{200, `{"jsonrpc":"2.0","id":$ID,"error":{"code":-32001,"message":"Session not found"}}`, nil},
 }
 
 // legacyQuiet is a legacy server that announces nothing, so that its lists are read only when they must.
@@ -139,7 +139,7 @@ func TestLostSessionGetsASuccessor(t *testing.T) {
 				first := sessionOf(t, r.Upstream)
 				g.lose(first, death)
 				res := <-begun(r.Upstream, toolCall("count", `{}`))
-				switch again := death.status == 400 && !strings.Contains(death.body, "ID"); {
+				switch again := death.status == 400 && !strings.Contains(death.body, "$ID"); {
 				case again && res.err != nil:
 					t.Errorf("the call = %v, want it to be sent again", res.err)
 				case !again && (res.err == nil || !strings.Contains(res.err.Error(), "without what the server kept")):

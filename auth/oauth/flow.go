@@ -85,6 +85,9 @@ func (f *Flow) URL() (string, error) {
 // About names the hosts that take part, in sentences for the person.
 func (f *Flow) About() string { return f.attempt.route(f.upstream).String() }
 
+// Notes returns what is unusual about the authorization server, in sentences for the operator.
+func (f *Flow) Notes() []string { return f.attempt.notes }
+
 // Mine reports whether an answer belongs to this sign-in.
 func (f *Flow) Mine(answer url.Values) bool {
 	return len(answer["state"]) == 1 && subtle.ConstantTimeCompare([]byte(answer.Get("state")), []byte(f.state)) == 1

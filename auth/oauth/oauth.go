@@ -95,6 +95,7 @@ type Client struct {
 	upstreams map[string]Upstream       // replaced by Apply; guarded by mu
 	refused   map[string]string         // why the last sign-in was refused, by upstream; guarded by mu
 	notes     map[string]string         // what is unusual, for the operator, by upstream; guarded by mu
+	compared  map[string]bool           // whether Notes has compared issuers, by upstream; guarded by mu
 	cache     map[string]cachedMetadata // metadata by upstream and issuer; guarded by mu
 	rejects   map[string]time.Time      // until when an issuer counts as one that refuses us; guarded by mu
 	mute      map[string]time.Time      // of the first mute refusal, by upstream and principal; guarded by mu
@@ -109,7 +110,8 @@ const (
 // New returns a Client without upstreams.
 func New(o Options) *Client {
 	c := &Client{Options: o, cache: map[string]cachedMetadata{}, refused: map[string]string{},
-		notes: map[string]string{}, rejects: map[string]time.Time{}, mute: map[string]time.Time{}}
+		notes: map[string]string{}, compared: map[string]bool{},
+		rejects: map[string]time.Time{}, mute: map[string]time.Time{}}
 	if c.Probe == nil {
 		c.Probe = c.probe
 	}
@@ -142,6 +144,7 @@ func (c *Client) Apply(upstreams map[string]Upstream) {
 	c.upstreams = upstreams
 	clear(c.refused) // the configuration may permit it now
 	clear(c.notes)
+	clear(c.compared)
 }
 
 // Refused returns why the last sign-in at an upstream was refused: the two hosts, and the line of
@@ -153,11 +156,40 @@ func (c *Client) Refused(name string) string {
 }
 
 // Notes returns what is unusual about the authorization server of an upstream, as the last sign-in has
-// found it: sentences for the operator. It is "" if there is nothing.
+// found it: sentences for the operator. It is "" if there is nothing. If the configuration has an
+// issuer, the first call has it compared with the one that the upstream names, and a later call has the
+// result. Do not call Notes after Close.
 func (c *Client) Notes(name string) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if u, there := c.upstreams[name]; there && u.Issuer != "" && !c.compared[name] {
+		c.compared[name] = true
+		c.renewing.Go(func() { c.compare(name, u) })
+	}
 	return c.notes[name]
+}
+
+// compare notes whether an upstream names another issuer than the configuration.
+func (c *Client) compare(name string, u Upstream) {
+	ctx, cancel := context.WithTimeout(context.Background(), answerTimeout)
+	defer cancel()
+	at, err := url.Parse(u.URL)
+	if err != nil {
+		return
+	}
+	where, err := resourcePlaces(name, at, "")
+	if err != nil {
+		return
+	}
+	p, err := c.firstResource(ctx, u, where)
+	if err != nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if text := p.differs(name, u); text != "" && c.notes[name] == "" && reflect.DeepEqual(c.upstreams[name], u) {
+		c.notes[name] = text
+	}
 }
 
 // Upstreams returns the sorted names of the upstreams that users sign in to.

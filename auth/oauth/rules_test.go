@@ -229,6 +229,14 @@ func TestNotesForTheOperator(t *testing.T) {
 		!strings.Contains(notes, "does not list PKCE with S256") || s.client.Notes("linear") == "" {
 		t.Errorf("Route = %q, %v; Notes = %q", notes, err, s.client.Notes("linear"))
 	}
+	// Before any sign-in, the issuers are compared when somebody looks.
+	s = mustShape(t, Upstream{Issuer: asIssuer})
+	s.documents[resourceAt] = resourceOf(mcpURL, "https://other.example")
+	s.client.Notes("linear")
+	s.client.Close()
+	if text := s.client.Notes("linear"); !strings.Contains(text, "https://other.example") || len(s.asked) != 1 {
+		t.Errorf("Notes = %q after %q", text, s.asked)
+	}
 	s = mustShape(t, Upstream{})
 	if r, _, _, err := s.client.Route(t.Context(), "linear"); err != nil || r.Notes != nil || s.client.Notes("linear") != "" {
 		t.Errorf("of a usual server: %q, %v", r.Notes, err)

@@ -224,6 +224,14 @@ func TestShapesOfRealServers(t *testing.T) {
 		{"410 instead of resource metadata", Upstream{}, own(410, metadataAtHome()), ""},
 		{"a page instead of resource metadata", Upstream{}, own("<html>", metadataAtHome()), ""},
 		{"an outage of the resource metadata", Upstream{}, own(503, metadataAtHome()), "does not publish where users sign in"},
+		{"an outage of the first resource metadata, and others at the root", Upstream{}, func(s *shape) {
+			s.documents["https://mcp.example/.well-known/oauth-protected-resource"] = resourceOf(mcpURL, asIssuer)
+			s.documents[resourceAt] = 503
+		}, "does not publish where users sign in"},
+		{"resource metadata at the root only", Upstream{}, func(s *shape) {
+			s.documents["https://mcp.example/.well-known/oauth-protected-resource"] = resourceOf(mcpURL, asIssuer)
+			delete(s.documents, resourceAt)
+		}, ""},
 		{"a rate limit of the resource metadata", Upstream{}, own(429, metadataAtHome()), "does not publish where users sign in"},
 		{"resource metadata that are refused", Upstream{}, own(403, metadataAtHome()), "does not publish where users sign in"},
 		{"no metadata at all", Upstream{}, own(no, no), ""},
@@ -310,6 +318,15 @@ func TestShapesOfRealServers(t *testing.T) {
 		{"an empty list, and the client is configured", configured, metadata("code_challenge_methods_supported", []string{}), "does not support PKCE"},
 
 		{"two origins, and the issuer is at the page (Google)", Upstream{}, metadata(two...), ""},
+		{"two origins, and the issuer is at the page, with a path", Upstream{}, func(s *shape) {
+			s.documents[resourceAt] = resourceOf(mcpURL, asIssuer+"/x")
+			s.documents[serverAt], s.documents[serverAt+"/x"] = no, metadataOf(asIssuer+"/x", two...)
+		}, ""},
+		{"two origins, and only metadata below the path of the issuer", Upstream{}, func(s *shape) {
+			s.documents[resourceAt] = resourceOf(mcpURL, asIssuer+"/x")
+			s.documents[serverAt] = no
+			s.documents[asIssuer+"/x/.well-known/openid-configuration"] = metadataOf(asIssuer+"/x", two...)
+		}, "mode: "},
 		{"two origins, and the issuer is at the token endpoint (Box)", Upstream{}, atTokens(nil), "mode: "},
 		{"two origins, and the page vouches at its root", Upstream{}, atTokens(metadataOf(asIssuer, two...)), ""},
 		{"two origins, and the page names another token endpoint", Upstream{}, atTokens(metadataOf(asIssuer)), "mode: "},

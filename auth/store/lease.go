@@ -42,7 +42,14 @@ func takeLease(ctx context.Context, file string) (_ *lease, err error) {
 	if _, err = l.conn.ExecContext(ctx, `BEGIN EXCLUSIVE`); err != nil {
 		var code *sqlite.Error
 		if errors.As(err, &code) && code.Code()&0xff == busy {
-			return nil, &InUseError{file, holder(ctx, file)}
+			used := &InUseError{File: file, Holder: holder(ctx, file)}
+			if host, _ := os.Hostname(); used.Holder != "" {
+				var on string
+				if _, err := fmt.Sscanf(used.Holder, holderFormat, &used.PID, &on); err != nil || on != host {
+					used.PID = 0
+				}
+			}
+			return nil, used
 		}
 		return nil, fmt.Errorf("%s: %w", beside, err)
 	}
@@ -64,9 +71,12 @@ func (s *Store) signLease(ctx context.Context) error {
 	_, err := s.exec(ctx,
 		`INSERT INTO leases (id, holder, since) VALUES ('sqlite', $1, $2)
 			ON CONFLICT (id) DO UPDATE SET holder = excluded.holder, since = excluded.since`,
-		fmt.Sprintf("process %d on %q", os.Getpid(), host), seconds(s.now()))
+		fmt.Sprintf(holderFormat, os.Getpid(), host), seconds(s.now()))
 	return err
 }
+
+// holderFormat is how the holder of a lease is stored: its process ID and the name of its machine.
+const holderFormat = "process %d on %q"
 
 // holder returns the holder of a file's lease, or "" if it is unknown.
 func holder(ctx context.Context, file string) string {
@@ -83,7 +93,10 @@ func holder(ctx context.Context, file string) string {
 }
 
 // InUseError is ErrInUse with the file, and with the process that uses it, "" if that is unknown.
-type InUseError struct{ File, Holder string }
+type InUseError struct {
+	File, Holder string
+	PID          int // of the holder, if it runs on this machine; otherwise 0
+}
 
 // Error implements error.
 func (e *InUseError) Error() string {

@@ -10,7 +10,8 @@ import (
 	"junction/cmd/junction/telemetry"
 )
 
-// openListeners opens the listeners. It tries both addresses, so that one error names all that are taken.
+// openListeners opens the listeners. It looks at both addresses, so that one error names all that are taken.
+// It takes no admin address in vain: of two processes that start at once, one must get both.
 func (p *program) openListeners(c *config.Config) (err error) {
 	key := "listen"
 	if p.file == "" {
@@ -20,14 +21,15 @@ func (p *program) openListeners(c *config.Config) (err error) {
 	if err != nil && !errors.Is(err, syscall.EADDRINUSE) {
 		return err
 	}
-	second := p.listenAdmin(*c.Admin)
-	switch {
-	case err == nil:
-		return second
-	case second == nil:
-		return err
+	if err == nil {
+		return p.listenAdmin(*c.Admin)
 	}
-	return listeners.Both(err, second)
+	if *c.Admin != "" && !p.inner && p.file != "" { // see listenAdmin
+		if second := listeners.Taken(*c.Admin, "admin"); second != nil {
+			return listeners.Both(err, second)
+		}
+	}
+	return err
 }
 
 // listenAdmin opens the admin listener, unless the address is "" or the program is an inner one.

@@ -154,6 +154,9 @@ func (o *loginOptions) login(ctx context.Context, name string) (err error) {
 		return err
 	}
 	defer stop()
+	for _, note := range attempt.Notes() {
+		cli.Tellf(o.stderr, "Note: %s.\n", prose.Flat(note))
+	}
 	o.invite(ctx, where, attempt, answers)
 	select {
 	case a := <-answers:

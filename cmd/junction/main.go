@@ -142,7 +142,7 @@ The configuration file is that of --config, or junction/config.yaml in the user'
 		},
 		versionCommand(stdout),
 	)
-	root.AddCommand(cli.OfFile(service.Command(stdout, stderr, &o.file, serveService))...)
+	root.AddCommand(cli.OfFile(service.Command(stdout, stderr, &o.file, services()))...)
 	root.AddCommand(entries.Commands(stdout, &o.file)...)
 	root.AddCommand(setup.Commands(stdout, stderr, &o.file)...)
 	root.AddCommand(cli.Commands(stdout, version(), &o.file)...)

@@ -20,9 +20,21 @@ import (
 // This file has the two other ways to serve than the command junction: as a service, which starts also
 // with a mistake in its file, and for one client of junction stdio.
 
-// serveService serves a file until ctx ends.
-func serveService(ctx context.Context, file string, stdout, stderr io.Writer) error {
-	return runProxy(ctx, options{file: file, stdout: stdout, stderr: stderr, getenv: os.LookupEnv, lastGood: true})
+// services is what package service needs of this one.
+func services() service.Proxy {
+	return service.Proxy{
+		Serve: func(ctx context.Context, s service.Start) error {
+			o := options{file: s.File, stdout: s.Stdout, stderr: s.Stderr, getenv: os.LookupEnv, lastGood: true,
+				served: s.Served}
+			if s.Crashed != "" {
+				o.unserved = errors.New(s.Crashed)
+			}
+			return runProxy(ctx, o)
+		},
+		Check: func(file string, stderr io.Writer, replaced runfile.Place) error {
+			return checkStart(options{file: file, stdout: io.Discard, stderr: stderr, getenv: os.LookupEnv}, replaced)
+		},
+	}
 }
 
 // serveOwn serves a file for this process alone, on a port that no other command finds, unless a
@@ -31,7 +43,7 @@ func serveOwn(ctx context.Context, file string, stderr io.Writer) (url string, e
 	if _, running := runfile.Find(file); running {
 		return "", func() error { return nil }, nil
 	}
-	p, err := open(options{file: file, listen: "127.0.0.1:0", stdout: io.Discard, stderr: stderr,
+	p, err := openInTurn(ctx, options{file: file, listen: "127.0.0.1:0", stdout: io.Discard, stderr: stderr,
 		getenv: os.LookupEnv, inner: true})
 	if err != nil {
 		return "", nil, err
@@ -94,9 +106,9 @@ func (p *program) storeGood() {
 // maxGood is the most bytes of a configuration that is kept.
 const maxGood = 16 << 20
 
-// loadGood returns the last configuration that was in force, if this is a service. problems are those
-// of the file now; hash is that of its content.
-func (p *program) loadGood(problems config.Problems, hash [32]byte) (*config.Config, bool) {
+// loadGood returns the last configuration that was in force, if this is a service. detail says why the
+// content of the file now, with its hash, is not in force.
+func (p *program) loadGood(detail string, hash [32]byte) (*config.Config, bool) {
 	if !p.lastGood {
 		return nil, false
 	}
@@ -113,9 +125,18 @@ func (p *program) loadGood(problems config.Problems, hash [32]byte) (*config.Con
 		return nil, false
 	}
 	p.readFile(hash)
-	detail := mistakesOf(problems)
 	p.reloadError.Store(&detail)
 	return c, true
+}
+
+// isGood reports whether the content of the file, with its hash, is the last one that was in force.
+func (p *program) isGood(hash [32]byte) bool {
+	name, err := service.LastGood(p.getenv, p.file)
+	if err != nil {
+		return false
+	}
+	text, err := files.Read(name, maxGood)
+	return err == nil && sha256.Sum256(text) == hash
 }
 
 // logGood reports a start with the last good configuration.

@@ -109,6 +109,12 @@ func (p *program) asSeen() *diagnose.Proxy {
 			}
 			return p.vault.Load().oauth.Refused(upstream)
 		},
+		Notes: func(upstream string) string {
+			if p.vault.Load() == nil {
+				return ""
+			}
+			return p.vault.Load().oauth.Notes(upstream)
+		},
 		Trouble: func(upstream string) string {
 			if pack := p.reach.Load().config.Packs[upstream]; pack != "" {
 				return packs.Trouble(pack)

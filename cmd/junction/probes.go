@@ -108,7 +108,7 @@ func (p *program) tellSupervisor(stopping, ctx context.Context, group *errgroup.
 		p.supervisor.Watch(ctx, func() { seen.Report(ctx) })
 		return nil
 	})
-	most := p.config.DrainDelay + p.config.ShutdownGrace + 10*time.Second // no reload changes them
+	most := p.longestEnd()
 	told := make(chan struct{})
 	unheard := context.AfterFunc(stopping, func() {
 		defer close(told)

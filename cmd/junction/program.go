@@ -34,6 +34,7 @@ import (
 	"junction/cmd/junction/pages"
 	"junction/cmd/junction/record"
 	"junction/cmd/junction/replicas"
+	"junction/cmd/junction/runfile"
 	"junction/cmd/junction/screen"
 	"junction/cmd/junction/stored"
 	"junction/cmd/junction/telemetry"
@@ -56,6 +57,9 @@ type options struct {
 	getenv         func(string) (string, bool)
 	lastGood       bool // a mistake in the file does not prevent the start, see own.go
 	inner          bool // it serves this process alone, see own.go
+	// why the content of the file is not served; nil if it was not tried. The last good content is served.
+	unserved error
+	served   func() // if it is not nil, called when the process serves, and is recorded
 }
 
 // program holds the parts of a running proxy. open creates them; close releases them.
@@ -84,7 +88,8 @@ type program struct {
 	sandboxes     string      // the parent of the sandbox folders of commands; "" if there is none
 	outages       record.Outages
 	screen        *screen.Screen
-	owner         diagnose.Owner // of the admin address
+	owner         diagnose.Owner                 // of the admin address
+	note          atomic.Pointer[runfile.Record] // where this process serves; nil before that
 	missingScopes missingScopes
 	guard         atomic.Pointer[auth.Guard] // of the configuration in force
 	audit         record.Trail
@@ -113,10 +118,11 @@ func runProxy(ctx context.Context, o options) error {
 	// The rest is for the kernel's buffers and for commands, which are in the same container.
 	// GOMEMLIMIT takes precedence.
 	_, limitErr := memlimit.Set(memlimit.WithRatio(0.8))
-	p, err := open(o)
+	p, err := start(ctx, o)
 	if err != nil {
 		return err
 	}
+	defer func() { p.note.Load().Forget() }() // last: the storage is free
 	defer p.close()
 	p.logMemory(limitErr)
 	p.logMissing()
@@ -211,13 +217,19 @@ func open(o options) (_ *program, err error) {
 func (p *program) load() (*config.Config, config.Problems, error) {
 	// computed before Load, so that reloadLoop notices a change between the two
 	hash, hashErr := config.Checksum(p.file)
+	if p.unserved != nil && !p.isGood(hash) {
+		if c, ok := p.loadGood(unservedBecause(p.unserved), hash); ok && hashErr == nil {
+			return c, nil, nil
+		}
+		return nil, nil, errNoGood
+	}
 	c, warnings, err := config.LoadServing(p.file, p.getenv, false)
 	if problems, ok := errors.AsType[config.Problems](err); ok {
 		config.PrintProblems(p.stderr, problems, warnings)
-		if c, ok := p.loadGood(problems, hash); ok && hashErr == nil {
+		if c, ok := p.loadGood(mistakesOf(problems), hash); ok && hashErr == nil {
 			return c, nil, nil
 		}
-		return nil, nil, fmt.Errorf("%s has %s; nothing was started", p.file, prose.Count(len(problems), "mistake"))
+		return nil, nil, fmt.Errorf("%s has %s; %w", p.file, prose.Count(len(problems), "mistake"), errNoGood)
 	} else if err = cmp.Or(err, hashErr); err != nil {
 		return nil, nil, err
 	}
@@ -330,7 +342,8 @@ func (p *program) serve(stopping context.Context) error {
 	endMembers := p.serveMembers(ctx, group)
 	p.join(ctx)
 	serveOn(public, p.public)
-	defer p.announce()()
+	p.announce()
+	defer p.recordEnd(stopping)()
 	level := slog.LevelInfo
 	if p.screen.Holds() { // which shows the addresses
 		level = slog.LevelDebug

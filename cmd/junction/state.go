@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/base64"
 	"encoding/hex"
 	"errors"
@@ -73,21 +74,41 @@ func (p *program) openCatalogs(key *seal.Key, dir string) {
 	p.catalogs = catalogs
 }
 
-// announce records where the proxy serves, for commands. The caller must call forget at the end.
-func (p *program) announce() (forget func()) {
+// announce records where the proxy serves, for commands. The record stays until forget.
+func (p *program) announce() {
 	if p.storeGood(); p.inner {
-		return func() {}
+		return
 	}
-	place := runfile.Place{URL: runfile.URL(p.public.Addr().String())}
+	place := runfile.Place{URL: runfile.URL(p.public.Addr().String()), Grace: p.longestEnd()}
 	if p.admin != nil {
 		place.Admin = adminHere(p.admin.Addr())
 	}
-	forget, err := runfile.Note(p.getenv, p.file, place, string(p.owner))
+	if mistake := p.reloadError.Load(); mistake != nil {
+		place.Mistake = *mistake
+	}
+	note, err := runfile.Note(p.getenv, p.file, place, string(p.owner))
 	if err != nil {
 		p.log.Warn("commands find this process only at the addresses of the file", "error", err)
-		return func() {}
 	}
-	return forget
+	p.note.Store(note)
+	if p.served != nil {
+		p.served()
+	}
+}
+
+// recordEnd records that this process ends, from stopping on. The caller calls end when nothing is served.
+func (p *program) recordEnd(stopping context.Context) (end func()) {
+	stop := context.AfterFunc(stopping, func() { p.note.Load().End() })
+	return func() {
+		stop()
+		p.note.Load().End()
+	}
+}
+
+// longestEnd is how long this process takes at most from a shutdown request to its end.
+func (p *program) longestEnd() time.Duration {
+	c := p.inForce() // no reload changes them
+	return c.DrainDelay + c.ShutdownGrace + 10*time.Second
 }
 
 // readFile notes at the start which content the configuration file had.

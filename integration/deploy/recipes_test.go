@@ -31,6 +31,13 @@ func TestOperateRecipeOfSystemd(t *testing.T) {
 	if out, err := exec.Command(analyze, "verify", file).CombinedOutput(); err != nil || len(out) > 0 {
 		t.Errorf("systemd-analyze verify: %v\n%s", err, out)
 	}
+	// Without its file it is not started for ever, and it has a folder of its own.
+	for _, want := range []string{`ConditionPathExists=/etc/junction/config\.yaml`, `WorkingDirectory=/var/lib/junction`,
+		`StartLimitIntervalSec=[1-9].*`, `StartLimitBurst=[1-9]\d*`} {
+		if !regexp.MustCompile("(?m)^" + want + "$").MatchString(text) {
+			t.Errorf("the unit has no line %s", want)
+		}
+	}
 	out, err := exec.Command(analyze, "security", "--offline=true", "--threshold=20", file).CombinedOutput()
 	if err != nil {
 		t.Errorf("systemd-analyze security: %v\n%s", err, out)

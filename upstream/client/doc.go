@@ -6,7 +6,8 @@
 // does not reconnect, and has no policy about who shares a Conn: package upstream does all of this.
 //
 //	Conn       one connection whose era is known                            conn.go, legacy.go, modern.go
-//	Dialer     opens a Conn; remembers the era and the transport            dial.go, race.go, era.go
+//	Dialer     opens a Conn; remembers the era and the transport            dial.go, knowledge.go, era.go
+//	attempt    one attempt to open a Conn: the handshakes, and its tokens   attempt.go, race.go, verdict.go
 //	Transport  moves messages; of MCP it implements only the HTTP headers,  packages transport, stdio
 //	           those of version and session
 //

@@ -61,7 +61,7 @@ func adminAddress(ctx context.Context, flag, file string) (string, error) {
 		}
 		return flag, nil
 	}
-	place, running := runfile.Find(file)
+	place, running := runfile.Present(file) // one that is ending can still be asked
 	if running && place.Admin != "" {
 		return place.Admin, nil
 	}

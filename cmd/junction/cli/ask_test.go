@@ -44,11 +44,11 @@ func TestAwaitReload(t *testing.T) {
 		_ = json.NewEncoder(w).Encode(answer)
 	}))
 	defer admin.Close()
-	forget, err := runfile.Note(os.LookupEnv, file, runfile.Place{URL: "http://127.0.0.1:1/mcp", Admin: strings.TrimPrefix(admin.URL, "http://")}, "")
+	record, err := runfile.Note(os.LookupEnv, file, runfile.Place{URL: "http://127.0.0.1:1/mcp", Admin: strings.TrimPrefix(admin.URL, "http://")}, "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer forget()
+	defer record.Forget()
 	for _, test := range []struct {
 		after   int64
 		problem string
@@ -80,11 +80,11 @@ func TestAnotherFileIsServed(t *testing.T) {
 	if err := os.Link(file, link); err != nil {
 		t.Fatal(err)
 	}
-	forget, err := runfile.Note(os.LookupEnv, file, runfile.Place{URL: "http://127.0.0.1:8420/mcp", Admin: "127.0.0.1:8421"}, "")
+	record, err := runfile.Note(os.LookupEnv, file, runfile.Place{URL: "http://127.0.0.1:8420/mcp", Admin: "127.0.0.1:8421"}, "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer forget()
+	defer record.Forget()
 	for _, address := range []string{"127.0.0.1:8420", "127.0.0.1:8421"} {
 		for _, name := range []string{file, link, ""} {
 			if err := servesOther(name, address); err != nil {

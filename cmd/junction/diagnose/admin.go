@@ -65,6 +65,8 @@ type Proxy struct {
 	Lacks func(upstream string) []string
 	// Refused returns why the last sign-in at an upstream was refused; "" if it was not.
 	Refused func(upstream string) string
+	// Notes returns what is unusual about the authorization server of an upstream; "" if there is nothing.
+	Notes func(upstream string) string
 	// Trouble returns why the pack of an upstream was not reloaded; "" if it was, or is no pack.
 	Trouble func(upstream string) string
 }
@@ -304,7 +306,8 @@ func (p *Proxy) Report(stopping context.Context) Report {
 		}
 	}
 	for _, name := range p.personal() {
-		r.Upstreams = append(r.Upstreams, UpstreamStatus{Name: name, State: PerUser, Error: p.refusal(name)})
+		r.Upstreams = append(r.Upstreams, UpstreamStatus{Name: name, State: PerUser, Error: p.refusal(name),
+			Note: prose.Flat(p.Notes(name))})
 	}
 	configured := p.Config().Upstreams
 	for _, name := range slices.Sorted(maps.Keys(configured)) {

@@ -57,6 +57,7 @@ type Examined struct {
 	OK     bool    `json:"ok"` // the check succeeded
 	Steps  []Step  `json:"steps"`
 	Failed string  `json:"failed,omitempty"` // why the step after Steps failed
+	Other  string  `json:"other,omitempty"`  // the error of the handshake of the other era
 	Ping   float64 `json:"ping_ms,omitempty"`
 
 	Tools     int `json:"tools"`  // on the merged endpoint
@@ -183,6 +184,9 @@ func (d *Diagnosis) add(names view.Names, e *examinee, r *upstream.Report, taken
 		u.Failed = prose.Flat(r.Err.Error())
 		f := Finding{Grave: true, Text: fmt.Sprintf("%s failed: %s", r.Steps[len(r.Steps)-1].Name, u.Failed),
 			Advice: r.Advice}
+		if u.Other = prose.Flat(r.Other); u.Other != "" {
+			f.Detail = "the answer to " + u.Other
+		}
 		if config.ServesPack(e.config) && f.Advice != "" {
 			f.Advice = packAdvice(e.config)
 			if _, err := exec.LookPath(e.config.Command[0]); err != nil {

@@ -83,6 +83,18 @@ func TestFindingsOfAnUpstream(t *testing.T) {
 	}
 }
 
+// TestDoctorHasBothRejectedHandshakes: if a server has rejected the handshakes of both eras, the finding
+// has the error of the second one, too.
+func TestDoctorHasBothRejectedHandshakes(t *testing.T) {
+	d := examined(t, upstream.Config{}, nil, upstream.Report{Err: errors.New("the server answered 502"),
+		Other: "server/discover: the server answered 403", Steps: []upstream.Step{{Name: "handshake"}}})
+	want := Finding{Grave: true, Upstream: "up", Text: "handshake failed: the server answered 502",
+		Detail: "the answer to server/discover: the server answered 403"}
+	if len(d.Findings) != 1 || d.Findings[0] != want || d.Upstreams[0].Other != "server/discover: the server answered 403" {
+		t.Errorf("the findings are %+v, want %+v", d.Findings, want)
+	}
+}
+
 // TestManyToolsAreAFinding counts the tools and the bytes that clients of the merged endpoint get: not
 // those that the file leaves out, and of two of one name one.
 func TestManyToolsAreAFinding(t *testing.T) {

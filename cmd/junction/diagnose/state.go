@@ -126,8 +126,14 @@ func (p *Proxy) statusOf(s *upstream.Status, tools int) UpstreamStatus {
 	if p.Config().Packs[s.Name] != "" && u.Advice != "" && c.Command[0] == config.PackProgram {
 		u.Advice = config.NoPackProgram
 	}
-	if s.State == upstream.StateReady {
+	switch s.State {
+	case upstream.StateReady:
 		u.Note = cmp.Or(p.Trouble(s.Name), silent(s), unasked(s), reported(s, c, time.Now()))
+	case upstream.StateDegraded:
+		u.Note = silent(s)
+	}
+	if u.Note == "" {
+		u.Note = prose.Flat(p.Notes(s.Name))
 	}
 	if u.Lacks = p.Lacks(s.Name); len(u.Lacks) > 0 {
 		lacks := &upstream.LoginError{Upstream: s.Name, Lacks: true, Scopes: u.Lacks}
@@ -136,13 +142,17 @@ func (p *Proxy) statusOf(s *upstream.Status, tools int) UpstreamStatus {
 	return u
 }
 
-// silent returns how many connections of users do not work; "" if all do.
+// silent returns how many connections of users do not work, beside that of the state; "" if all do.
 func silent(s *upstream.Status) string {
-	if s.Degraded == 0 {
+	others := s.Degraded
+	if s.State == upstream.StateDegraded {
+		others--
+	}
+	if others <= 0 {
 		return ""
 	}
 	return fmt.Sprintf("%s of users %s not work: the server does not answer, or rejects the session; the log has the "+
-		"reason", prose.Count(s.Degraded, "connection"), plural(s.Degraded, "does", "do"))
+		"reason", prose.Count(others, "connection"), plural(others, "does", "do"))
 }
 
 // unasked returns why calls have failed that would have sent a request to the client; "" if none did.

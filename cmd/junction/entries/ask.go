@@ -91,8 +91,8 @@ func (n *New) ask(ctx context.Context, offers *oauth.Client, mode upstream.AuthM
 	case signIn && !n.secure():
 		n.Note = fmt.Sprintf("%s asks for a sign-in, which needs an https URL", n.Name)
 	case signIn && !asked.Asks() && asked.Err == nil:
-		n.Note = fmt.Sprintf("%s answers without a sign-in, and offers one, for some calls or for more tools; to use it, "+
-			"run: %s", n.Name, shell.Join("junction", "login", n.Name))
+		n.Note = fmt.Sprintf("%s answers without a sign-in, and offers one, for some calls or for more tools; to use "+
+			"it, run: %s", n.Name, shell.Join("junction", "login", n.Name))
 	case signIn && mode == upstream.AuthNone:
 		n.Note = fmt.Sprintf("%s asks for a sign-in; users do not sign in to this Junction (auth.oauth), so all "+
 			"callers would act with your account: if they may, set auth: { mode: oauth }", n.Name)

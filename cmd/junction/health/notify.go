@@ -42,6 +42,11 @@ func (s *Supervisor) Ready(status string) { s.send("READY=1\nSTATUS=" + status) 
 // Reloading tells that the process reads its configuration again. Ready must follow.
 func (s *Supervisor) Reloading() { s.send("RELOADING=1") }
 
+// Waiting tells that the start waits, for the limit at most.
+func (s *Supervisor) Waiting(limit time.Duration) {
+	s.send(fmt.Sprintf("STATUS=waiting until another process has ended\nEXTEND_TIMEOUT_USEC=%d", limit.Microseconds()))
+}
+
 // Stopping tells that the process ends, within the limit.
 func (s *Supervisor) Stopping(limit time.Duration) {
 	s.send(fmt.Sprintf("STOPPING=1\nSTATUS=stopping\nEXTEND_TIMEOUT_USEC=%d", limit.Microseconds()))

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+	"time"
 
 	"junction/cmd/junction/clients"
 	"junction/cmd/junction/runfile"
@@ -33,6 +34,27 @@ func Listen(address, key string) (net.Listener, error) {
 		return nil, fmt.Errorf("cannot listen on %s: %w; set %s to %s", address, reason, key, hintOfListen(reason))
 	}
 	return l, nil
+}
+
+// Taken returns the error of Listen for an address at which a program answers, and nil for another one. It
+// does not take the address for a moment, in which another start would fail.
+func Taken(address, key string) error {
+	c, err := net.DialTimeout("tcp", address, takenLimit)
+	if err != nil {
+		return nil
+	}
+	c.Close()
+	by, _ := runfile.At(address)
+	return takenError{address, key, by}
+}
+
+// takenLimit is how long Taken waits for a program that answers.
+const takenLimit = time.Second
+
+// Holder returns the junction of this user that has the address that an error of Listen is about.
+func Holder(err error) (runfile.Place, bool) {
+	e, ok := errors.AsType[takenError](err)
+	return e.by, ok && e.by.PID != 0
 }
 
 // Both returns the error of two addresses that cannot be listened on: one sentence if one program has

@@ -1,10 +1,16 @@
 // Package runfile records the addresses of a running junction, so that commands find it by the name
 // of its configuration file. The records are files in the state directory, and so is the secret with
 // which a command shows the process that both have the same user.
+//
+// A record has three states: a process serves, it has begun to end (Place.Ending), and it is gone. The
+// record of a process that was killed stays; process.go tells that the process is another one now.
 package runfile
 
 import (
+	"bytes"
+	"cmp"
 	"encoding/json"
+	"fmt"
 	"net"
 	"net/netip"
 	"net/url"
@@ -14,6 +20,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
+	"time"
 
 	"junction/cmd/junction/config"
 	"junction/upstream/files"
@@ -23,65 +31,142 @@ import (
 type Place struct {
 	URL   string `json:"url"`             // of the merged endpoint, on this machine
 	Admin string `json:"admin,omitempty"` // host and port of the admin address; "" if it is off
-	PID   int    `json:"pid"`
-	File  string `json:"file,omitempty"` // the configuration file; "" is the demo
+	Process
+	File string `json:"file,omitempty"` // the configuration file; "" is the demo
+	// Mistake is why the last good content of the file was in force when the process began to serve, and not
+	// the content of the file; "" if the file was in force.
+	Mistake string `json:"mistake,omitempty"`
+	// Grace is how long the process takes at most to end.
+	Grace time.Duration `json:"grace,omitempty"`
+	// Until is the latest end of a process that has begun to end; otherwise zero.
+	Until time.Time `json:"until,omitzero"`
 }
 
-// Note records the place of this process, which serves the configuration file; "" is the demo. If
-// several processes serve a file, the record is that of the last one. The caller must call forget
-// when it stops to serve. getenv is os.LookupEnv outside of tests.
+// Ending reports whether the process has begun to end. It may still answer calls in flight, and has its
+// addresses and files.
+func (p Place) Ending() bool { return !p.Until.IsZero() }
+
+// Left is how long the process may need until its end, from now on. A clock that was set makes it no
+// longer than the grace.
+func (p Place) Left() time.Duration {
+	grace := cmp.Or(p.Grace, defaultGrace)
+	if left := time.Until(p.Until); p.Ending() && left > 0 && left < grace {
+		return left
+	}
+	return grace
+}
+
+// defaultGrace is the time of a process whose record does not name it.
+const defaultGrace = 30 * time.Second
+
+// Record is the record of this process. The methods of a nil Record do nothing.
+type Record struct {
+	name  string
+	place Place
+	end   sync.Once
+}
+
+// Note records the place of this process, which serves the configuration file; "" is the demo. Each
+// process has a record of its own, so that none changes that of another. getenv is os.LookupEnv outside of
+// tests.
 //
 // secret is that of the owner, which commands send to the admin address. It is in a file of its own
 // that only the user of this process can read; see Secret.
-func Note(getenv func(string) (string, bool), file string, p Place, secret string) (forget func(), err error) {
-	record, err := recordOf(getenv, file)
+func Note(getenv func(string) (string, bool), file string, p Place, secret string) (*Record, error) {
+	records, err := recordsOf(getenv, file)
 	if err != nil {
 		return nil, err
 	}
-	if err := os.MkdirAll(filepath.Dir(record), 0o700); err != nil {
+	if err := os.MkdirAll(filepath.Dir(records), 0o700); err != nil {
 		return nil, err
 	}
-	p.PID, p.File = os.Getpid(), file
+	p.Process, p.File = This(), file
 	if abs, err := filepath.Abs(file); file != "" && err == nil {
 		p.File = abs
 	}
-	text, err := json.Marshal(p)
-	if err != nil {
-		return nil, err
-	}
-	// The secret is first, so that a command that finds the place finds the secret, too.
-	if err := files.Write(secretOf(record), []byte(secret)); err != nil {
-		return nil, err
-	}
-	if err := files.Write(record, append(text, '\n')); err != nil {
-		return nil, err
-	}
-	return func() {
-		if now, ok := read(record); ok && now == p {
-			os.Remove(record)
-			os.Remove(secretOf(record))
+	for _, e := range list(records) {
+		if !e.Alive() { // it was killed
+			remove(e.record)
 		}
-	}, nil
+	}
+	r := &Record{name: records + "." + strconv.Itoa(p.PID) + ".json", place: p}
+	// The secret is first, so that a command that finds the place finds the secret, too.
+	if err := files.Write(secretOf(r.name), []byte(secret)); err != nil {
+		return nil, err
+	}
+	if err := r.write(); err != nil {
+		remove(r.name)
+		return nil, err
+	}
+	return r, nil
+}
+
+// CanNote returns an error if Note could not record a process, such as on a full disk.
+func CanNote(getenv func(string) (string, bool), file string) error {
+	records, err := recordsOf(getenv, file)
+	if err != nil {
+		return err
+	}
+	err = os.MkdirAll(filepath.Dir(records), 0o700)
+	name := records + ".check"
+	if err == nil {
+		err = files.Write(name, bytes.Repeat([]byte("\n"), 4<<10))
+		os.Remove(name)
+	}
+	if err != nil {
+		return fmt.Errorf("cannot write to %s, so that commands would not find the process: %w", filepath.Dir(records),
+			files.Reason(err))
+	}
+	return nil
+}
+
+// End records that the process has begun to end. Only the first call does something. On a full disk, no
+// record stays, so that none says that the process serves.
+func (r *Record) End() {
+	if r == nil {
+		return
+	}
+	r.end.Do(func() {
+		r.place.Until = time.Now().Add(cmp.Or(r.place.Grace, defaultGrace)).Round(0)
+		if r.write() != nil {
+			remove(r.name)
+		}
+	})
+}
+
+// Forget removes the record. The caller calls it when the process has given back its addresses and files.
+func (r *Record) Forget() {
+	if r != nil {
+		remove(r.name)
+	}
+}
+
+func (r *Record) write() error {
+	text, err := json.Marshal(r.place)
+	if err != nil {
+		return err
+	}
+	return files.Write(r.name, append(text, '\n'))
+}
+
+func remove(record string) {
+	os.Remove(record)
+	os.Remove(secretOf(record))
 }
 
 // Secret returns the secret of the owner of the running junction of this user whose record has just this
 // admin address; "" if there is none. Another address with the same port may be that of another machine
 // or user, who must not get the secret.
 func Secret(admin string) string {
-	list := all()
-	i := slices.IndexFunc(list, func(p Place) bool { return p.Admin == admin })
-	if i < 0 || admin == "" {
-		return ""
+	for _, e := range all() {
+		if e.Admin == admin && admin != "" {
+			text, err := files.Read(secretOf(e.record), maxSecret)
+			if err == nil {
+				return string(text)
+			}
+		}
 	}
-	record, err := recordOf(os.LookupEnv, list[i].File)
-	if err != nil {
-		return ""
-	}
-	text, err := files.Read(secretOf(record), maxSecret)
-	if err != nil {
-		return ""
-	}
-	return string(text)
+	return ""
 }
 
 // maxSecret is the most bytes of a secret.
@@ -90,15 +175,37 @@ const maxSecret = 1 << 10
 // secretOf returns the file with the secret, beside a record.
 func secretOf(record string) string { return strings.TrimSuffix(record, ".json") + ".secret" }
 
-// Find returns the place of the running junction that serves a configuration file. It ignores the
-// record of a process that has ended without removing it.
+// Find returns the place of the running junction that serves a configuration file: of several, that of the
+// process that has started last. It ignores a process that has begun to end, and the record of one that was
+// killed.
 func Find(file string) (Place, bool) {
-	record, err := recordOf(os.LookupEnv, file)
+	p, ok := Present(file)
+	return p, ok && !p.Ending()
+}
+
+// Present is Find, and returns a process that has begun to end if no other one serves the file.
+func Present(file string) (found Place, ok bool) {
+	records, err := recordsOf(os.LookupEnv, file)
 	if err != nil {
 		return Place{}, false
 	}
-	p, ok := read(record)
-	return p, ok && alive(p.PID)
+	for _, e := range living(records) {
+		better := found.Ending() && !e.Ending() || found.Ending() == e.Ending() && e.age() >= found.age()
+		if !ok || better {
+			found, ok = e.Place, true
+		}
+	}
+	return found, ok
+}
+
+// Endings returns the processes of this user that have begun to end.
+func Endings() (endings []Place) {
+	for _, e := range all() {
+		if e.Ending() {
+			endings = append(endings, e.Place)
+		}
+	}
+	return endings
 }
 
 // ByOtherPath returns the place of the running junction of this user that serves the same file by another
@@ -110,63 +217,12 @@ func ByOtherPath(file string) (Place, bool) {
 	}
 	for _, p := range all() {
 		is, err := os.Stat(p.File)
-		if abs, wrong := filepath.Abs(file); err == nil && wrong == nil && p.File != abs && os.SameFile(own, is) {
-			return p, true
+		abs, wrong := filepath.Abs(file)
+		if err == nil && wrong == nil && p.File != abs && !p.Ending() && os.SameFile(own, is) {
+			return p.Place, true
 		}
 	}
 	return Place{}, false
-}
-
-// Background is a process that a command has started to serve a file, without a terminal.
-type Background struct {
-	PID int    `json:"pid"`
-	Log string `json:"log"` // a file
-}
-
-// NoteBackground records that a process in the background serves a configuration file.
-func NoteBackground(file string, b Background) error {
-	record, err := backgroundOf(file)
-	if err != nil {
-		return err
-	}
-	text, err := json.Marshal(b)
-	if err != nil {
-		return err
-	}
-	return files.Write(record, append(text, '\n'))
-}
-
-// InBackground returns the process in the background that serves a configuration file now.
-func InBackground(file string) (Background, bool) {
-	b, ok := LastBackground(file)
-	p, running := Find(file)
-	return b, ok && running && p.PID == b.PID
-}
-
-// LastBackground returns the process in the background that was started last for a configuration file.
-// It may have ended.
-func LastBackground(file string) (b Background, ok bool) {
-	record, err := backgroundOf(file)
-	if err != nil {
-		return b, false
-	}
-	text, err := os.ReadFile(record)
-	if err != nil || json.Unmarshal(text, &b) != nil {
-		return Background{}, false
-	}
-	return b, true
-}
-
-// ForgetBackground removes the record of NoteBackground.
-func ForgetBackground(file string) {
-	if record, err := backgroundOf(file); err == nil {
-		os.Remove(record)
-	}
-}
-
-func backgroundOf(file string) (string, error) {
-	record, err := recordOf(os.LookupEnv, file)
-	return strings.TrimSuffix(record, ".json") + ".background", err
 }
 
 // Only returns the place of the running junction if exactly one runs for this user and state
@@ -176,10 +232,10 @@ func Only() (only Place, ok bool) {
 	if len(list) != 1 {
 		return Place{}, false
 	}
-	return list[0], true
+	return list[0].Place, true
 }
 
-// At returns the place of the junction of this user that listens on an address.
+// At returns the place of the junction of this user that listens on an address, also if it is ending.
 func At(address string) (Place, bool) {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil || port == "0" {
@@ -197,23 +253,42 @@ func At(address string) (Place, bool) {
 				all = true
 			}
 			if err == nil && ownPort == port && (ownHost == host || all) {
-				return p, true
+				return p.Place, true
 			}
 		}
 	}
 	return Place{}, false
 }
 
-// all returns the places of the running junctions of this user and state directory.
-func all() (list []Place) {
+// entry is a record with the name of its file.
+type entry struct {
+	record string
+	Place
+}
+
+// all returns the running junctions of this user and state directory.
+func all() []entry {
 	dir, err := config.StateDir(os.LookupEnv)
 	if err != nil {
 		return nil
 	}
-	records, _ := filepath.Glob(filepath.Join(dir, "junction", "running", "*.json")) // the pattern is valid
-	for _, record := range records {
-		if p, there := read(record); there && alive(p.PID) {
-			list = append(list, p)
+	return living(filepath.Join(dir, "junction", "running") + string(filepath.Separator))
+}
+
+// living returns the records of running processes whose names have a beginning.
+func living(beginning string) []entry {
+	return slices.DeleteFunc(list(beginning), func(e entry) bool { return !e.Alive() })
+}
+
+// list returns the records whose names have a beginning. It ignores files that are no records.
+func list(beginning string) (list []entry) {
+	dir, first := filepath.Split(beginning)
+	names, _ := os.ReadDir(dir) // without the folder, nothing runs
+	for _, n := range names {
+		if name := n.Name(); strings.HasPrefix(name, first) && strings.HasSuffix(name, ".json") {
+			if p, ok := read(filepath.Join(dir, name)); ok {
+				list = append(list, entry{filepath.Join(dir, name), p})
+			}
 		}
 	}
 	return list
@@ -228,15 +303,19 @@ func User() string {
 	return strconv.Itoa(os.Getuid())
 }
 
-func recordOf(getenv func(string) (string, bool), file string) (string, error) {
+// recordsOf returns the beginning of the names of the records of a configuration file.
+func recordsOf(getenv func(string) (string, bool), file string) (string, error) {
 	dir, err := config.StateDir(getenv)
-	return filepath.Join(dir, "junction", "running", config.FolderOf(file)+".json"), err
+	return filepath.Join(dir, "junction", "running", config.FolderOf(file)), err
 }
 
 func read(record string) (p Place, ok bool) {
-	text, err := os.ReadFile(record)
+	text, err := files.Read(record, maxRecord)
 	return p, err == nil && json.Unmarshal(text, &p) == nil && p.PID > 0 && p.URL != ""
 }
+
+// maxRecord is the most bytes of a record.
+const maxRecord = 64 << 10
 
 // URL returns the URL of the merged endpoint on this machine, for a listen address.
 func URL(listen string) string {

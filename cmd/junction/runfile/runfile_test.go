@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
 )
@@ -17,8 +16,8 @@ func TestFind(t *testing.T) {
 	if p, ok := Find(file); ok {
 		t.Fatalf("Find gives %+v before anything runs", p)
 	}
-	want := Place{URL: "http://127.0.0.1:1/mcp", Admin: "127.0.0.1:2", PID: os.Getpid(), File: file}
-	forget, err := Note(os.LookupEnv, file, Place{URL: want.URL, Admin: want.Admin}, "canary-secret")
+	want := Place{URL: "http://127.0.0.1:1/mcp", Admin: "127.0.0.1:2", Process: This(), File: file}
+	record, err := Note(os.LookupEnv, file, Place{URL: want.URL, Admin: want.Admin}, "canary-secret")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,41 +53,12 @@ func TestFind(t *testing.T) {
 			t.Errorf("others can read %s (%v, %v)", name, info.Mode(), err)
 		}
 	}
-	another, err := Note(os.LookupEnv, file, Place{URL: "http://127.0.0.1:3/mcp"}, "canary-newer")
-	if err != nil {
-		t.Fatal(err)
-	}
-	forget() // an older process does not remove the record of a newer one
-	if p, ok := Find(file); !ok || p.URL != "http://127.0.0.1:3/mcp" {
-		t.Errorf("Find gives %+v %v, want the newer process", p, ok)
-	}
-	another()
+	record.Forget()
 	if left := mustGlob(t, filepath.Join(state, "junction", "running", "*")); len(left) > 0 {
 		t.Errorf("the process has left %q", left)
 	}
 	if p, ok := Find(file); ok {
 		t.Errorf("Find gives %+v after the end", p)
-	}
-
-	// A process that was killed leaves its record behind.
-	killed := exec.Command(os.Args[0], "-test.run=^$")
-	if err := killed.Run(); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := Note(os.LookupEnv, file, want, ""); err != nil {
-		t.Fatal(err)
-	}
-	record, err := recordOf(os.LookupEnv, file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, text := range [][]byte{mustJSON(t, Place{URL: want.URL, PID: killed.Process.Pid}), []byte("{"), []byte(`{"pid":-1,"url":"x"}`)} {
-		if err := os.WriteFile(record, text, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if p, ok := Find(file); ok {
-			t.Errorf("Find gives %+v for the record %s", p, text)
-		}
 	}
 }
 

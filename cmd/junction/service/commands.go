@@ -17,8 +17,8 @@ import (
 	"junction/upstream/prose"
 )
 
-// Command returns the command service. file points to the value of --config, and serve runs the proxy.
-func Command(stdout, stderr io.Writer, file *string, serve Serve) *cobra.Command {
+// Command returns the command service. file points to the value of --config, and proxy is what a service runs.
+func Command(stdout, stderr io.Writer, file *string, proxy Proxy) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "service", Short: "Start Junction at each login", Args: cli.NoArguments,
 		Long: `Start Junction at each login, and again after it has ended.
@@ -34,7 +34,7 @@ If the file has a mistake, the service continues with the last content that was 
 	}
 	cmd.AddCommand(installCommand(stdout, file), statusCommand(stdout, file), startCommand(stdout, file),
 		restartCommand(stdout, file), stopCommand(stdout, file), uninstallCommand(stdout, file),
-		runService(stdout, stderr, file, serve))
+		runService(stdout, stderr, file, proxy))
 	return cmd
 }
 
@@ -72,6 +72,7 @@ type statusJSON struct {
 	Outdated   bool     `json:"outdated,omitempty"` // the definition differs from that of a new install
 	State      string   `json:"state,omitempty"`    // in the words of the manager
 	Running    bool     `json:"running"`
+	Ending     bool     `json:"ending,omitempty"` // the process ends, and accepts no new connections
 	PID        int      `json:"pid,omitempty"`
 	URL        string   `json:"url,omitempty"`
 	Log        string   `json:"log"`
@@ -89,11 +90,13 @@ func (s *Service) status(ctx context.Context) statusJSON {
 		j.Outdated = string(text) != string(s.text)
 		j.State = prose.OneLine(s.manager.state(ctx, s.unit))
 	}
-	p, running := runfile.Find(s.unit.File)
-	if b, ok := runfile.LastBackground(s.unit.File); ok && !j.Installed && (!running || p.PID == b.PID) {
+	p, present := runfile.Present(s.unit.File)
+	if b, ok := runfile.LastBackground(s.unit.File); ok && !j.Installed && (!present || p.Is(b.Process)) {
 		j.Background, j.Log = true, b.Log
 	}
-	if j.Running = running; running {
+	if j.Running, j.Ending = present && !p.Ending(), p.Ending(); j.Ending {
+		j.PID, j.URL = p.PID, p.URL
+	} else if j.Running {
 		j.PID, j.URL = p.PID, p.URL
 		ctx, cancel := context.WithTimeout(ctx, statusLimit)
 		defer cancel()
@@ -102,7 +105,7 @@ func (s *Service) status(ctx context.Context) statusJSON {
 			j.InPart = r.Partial != nil
 		}
 	} else {
-		j.Failure = s.host.failure(s.unit.File)
+		j.Failure, _ = s.host.failure(s.unit.File)
 	}
 	return j
 }
@@ -155,6 +158,8 @@ func (j *statusJSON) text(file string) string {
 	row("File", short(j.Config))
 	if j.Running {
 		row("Serves", fmt.Sprintf("%s, process %d", j.URL, j.PID))
+	} else if j.Ending {
+		row("Serves", fmt.Sprintf("nothing new; process %d is ending", j.PID))
 	} else {
 		row("Serves", "nothing now")
 	}
@@ -192,18 +197,23 @@ which only you may read, or let --keep-env write them.`,
 				return err
 			}
 			lacking := Lacking(path)
-			notes := ""
+			notes, restore := "", func() error { return nil }
 			if len(lacking) > 0 && keep {
+				if restore, err = remember(EnvironmentOf(path)); err != nil {
+					return err
+				}
 				name, err := KeepVariables(path, lacking)
 				if err != nil {
 					return err
 				}
 				notes = fmt.Sprintf("Kept %s in %s.", strings.Join(lacking, ", "), short(name))
 			} else if len(lacking) > 0 {
-				notes = lacks(path, lacking)
+				notes = lacks(path, lacking, "service", "install", "--keep-env")
 			}
 			p, err := s.Install(cmd.Context())
-			if err != nil {
+			if _, serves := errors.AsType[*LastGoodError](err); err != nil && !serves {
+				return errors.Join(err, restore())
+			} else if err != nil {
 				return err
 			}
 			j := s.status(cmd.Context())
@@ -227,20 +237,34 @@ func startCommand(stdout io.Writer, file *string) *cobra.Command {
 		Long: `Start the service, or the process in the background that junction setup has started before. It does
 nothing if Junction runs.`,
 	}, func(ctx context.Context, s *Service, path string) (string, error) {
-		if p, running := runfile.Find(s.unit.File); running {
-			return fmt.Sprintf("Junction runs already; it serves %s at %s (process %d).\n", short(path), p.URL,
-				p.PID), nil
+		end, err := s.host.turn(ctx, s.unit.File) // a command may just stop the process
+		if err != nil {
+			return "", err
 		}
-		return s.started(ctx, "Started Junction", path)
+		end()
+		if p, running := runfile.Find(s.unit.File); running {
+			return runsAlready(path, p), nil
+		}
+		said, err := s.started(ctx, "Started Junction", path)
+		if _, lastGood := errors.AsType[*LastGoodError](err); err != nil && !lastGood {
+			if p, running := runfile.Find(s.unit.File); running { // another command has started it meanwhile
+				return runsAlready(path, p), nil
+			}
+		}
+		return said, err
 	})
+}
+
+func runsAlready(path string, p runfile.Place) string {
+	return fmt.Sprintf("Junction runs already; it serves %s at %s (process %d).\n", short(path), p.URL, p.PID)
 }
 
 func restartCommand(stdout io.Writer, file *string) *cobra.Command {
 	return lifeCommand(stdout, file, &cobra.Command{
 		Use: "restart", Short: "Start the service again, or the process in the background", Args: cli.NoArguments,
 		Long: `Start the service again, or the process in the background that junction setup has started, also if it
-was stopped. A process in the background gets the variables of this shell. A service has only those of
-CONFIG.environment; see junction service install.`,
+was stopped. The new process checks the file while the old one serves. Calls in flight may end first, within
+shutdown_grace. The process has no variables of this shell but those that junction service install names.`,
 	}, func(ctx context.Context, s *Service, path string) (string, error) {
 		said := "Started Junction again"
 		if _, running := runfile.Find(s.unit.File); !running {
@@ -257,8 +281,10 @@ func (s *Service) started(ctx context.Context, said, path string) (string, error
 		return "", err
 	}
 	said += fmt.Sprintf("; it serves %s at %s (process %d).\n", short(path), p.URL, p.PID)
-	if lacking := Lacking(path); s.Installed() && len(lacking) > 0 {
-		said += lacks(path, lacking) + "\n"
+	if lacking := Lacking(path); len(lacking) > 0 && s.Installed() {
+		said += lacks(path, lacking, "service", "install", "--keep-env") + "\n"
+	} else if len(lacking) > 0 {
+		said += lacks(path, lacking, "setup") + "\n"
 	}
 	return said, nil
 }
@@ -307,11 +333,11 @@ started. junction service start starts it again; junction service uninstall remo
 	})
 }
 
-// lacks returns the sentence about variables that the service does not have.
-func lacks(path string, lacking []string) string {
-	return fmt.Sprintf("The service does not have these variables of this shell: %s. To keep them in %s, run: %s",
-		strings.Join(lacking, ", "), short(EnvironmentOf(path)),
-		config.Command(path, "service", "install", "--keep-env"))
+// lacks returns the sentence about variables that the process does not have. keep is the command that keeps
+// them.
+func lacks(path string, lacking []string, keep ...string) string {
+	return fmt.Sprintf("Junction does not have these variables of this shell: %s. To keep them in %s, run: %s",
+		strings.Join(lacking, ", "), short(EnvironmentOf(path)), config.Command(path, keep...))
 }
 
 func uninstallCommand(stdout io.Writer, file *string) *cobra.Command {
@@ -329,7 +355,7 @@ junction setup has started. The configuration and the files of Junction stay.`,
 		}
 		said := "No service of " + short(path) + " is installed.\n"
 		if _, known := runfile.LastBackground(s.unit.File); known {
-			pid, err := stopBackground(ctx, s.unit.File)
+			pid, err := s.host.stopBackground(ctx, s.unit.File)
 			if err != nil {
 				return "", err
 			}

@@ -14,11 +14,10 @@ import (
 	"junction/cmd/junction/config"
 	"junction/cmd/junction/runfile"
 	"junction/upstream/files"
-	"junction/upstream/pace"
 )
 
 // startLimit is how long a service may take until it serves.
-const startLimit = 15 * time.Second
+const startLimit = 30 * time.Second
 
 // maxDefinition is the most bytes of a definition.
 const maxDefinition = 64 << 10
@@ -88,7 +87,7 @@ func (s *Service) Install(ctx context.Context) (runfile.Place, error) {
 	if old != nil && !ours(old) {
 		return none, fmt.Errorf("%s exists, and junction did not write it; move it away first", s.file)
 	}
-	before, running := runfile.Find(s.unit.File)
+	before, running := runfile.Present(s.unit.File)
 	if running && old == nil {
 		if err := s.Reach(ctx); err != nil { // before a person stops the process in vain
 			return none, s.unstarted(err)
@@ -104,6 +103,11 @@ func (s *Service) Install(ctx context.Context) (runfile.Place, error) {
 		return none, fmt.Errorf("process %d serves this file already, by the path %s; use that path: %s", p.PID, p.File,
 			config.Command(p.File, "service", "status"))
 	}
+	if s.host.Check != nil && running { // while the old process serves
+		if err := s.host.Check(ctx, s.unit); err != nil {
+			return none, err
+		}
+	}
 	if err := os.MkdirAll(filepath.Dir(s.file), 0o700); err != nil {
 		return none, fmt.Errorf("cannot write the service %s: %w", s.file, files.Reason(err))
 	}
@@ -112,14 +116,24 @@ func (s *Service) Install(ctx context.Context) (runfile.Place, error) {
 		return none, fmt.Errorf("cannot write the service %s: %w", s.file, files.Reason(err))
 	}
 	s.host.clearFailure(s.unit.File)
-	if err := s.manager.start(ctx, s.unit, s.file); err != nil {
+	err := s.start(ctx, before)
+	if failure, _ := s.host.failure(s.unit.File); err != nil && failure == "" {
 		if old == nil {
 			s.withdraw(ctx)
 		}
 		return none, s.unstarted(err)
 	}
 	runfile.ForgetBackground(s.unit.File) // the service serves instead
-	return s.await(ctx, before.PID)
+	return s.await(ctx, before.Process)
+}
+
+// start has the manager start the service, or start it again. before is the process that serves now, or is
+// zero.
+func (s *Service) start(ctx context.Context, before runfile.Place) error {
+	ctx, cancel := context.WithTimeout(ctx, managerLimit+startLimit+before.Left())
+	defer cancel()
+	ended := func(ctx context.Context) (bool, error) { return before.PID != 0, s.host.end(ctx, before) }
+	return s.manager.start(ctx, s.unit, s.file, ended)
 }
 
 // Reach returns an error if the manager of the system does not answer.
@@ -210,31 +224,16 @@ func LastGood(getenv func(string) (string, bool), file string) (string, error) {
 }
 
 // await waits until a process serves the file that is not the one before, or the process has failed.
-func (s *Service) await(ctx context.Context, before int) (runfile.Place, error) {
-	p, err := Await(ctx, s.host, s.unit.File, before)
-	if err == nil || ctx.Err() != nil {
+func (s *Service) await(ctx context.Context, before runfile.Process) (runfile.Place, error) {
+	other := func(p runfile.Process) bool { return before.PID == 0 || !p.Is(before) }
+	p, err := s.host.await(ctx, s.unit.File, nil, other)
+	if err == nil {
+		return p, lastGood(p)
+	} else if ctx.Err() != nil {
 		return p, err
 	}
 	return p, fmt.Errorf("the service %s is installed, and does not serve yet: %w; its log: %s", s.unit.Name, err,
 		s.log())
-}
-
-// Await waits until a process other than the one before serves the file.
-func Await(ctx context.Context, h *Host, file string, before int) (runfile.Place, error) {
-	for end := time.Now().Add(startLimit); ; {
-		p, ok := runfile.Find(file)
-		failure := h.failure(file)
-		switch {
-		case ok && p.PID != before:
-			return p, nil
-		case failure != "":
-			return p, errors.New(failure)
-		case time.Now().After(end):
-			return p, fmt.Errorf("no answer within %v", startLimit)
-		case !pace.Sleep(ctx, 50*time.Millisecond, nil):
-			return p, ctx.Err()
-		}
-	}
 }
 
 // log returns how the log is read.
@@ -273,47 +272,20 @@ func (s *Service) Uninstall(ctx context.Context) (bool, error) {
 	case !ours(text):
 		return false, fmt.Errorf("%s was not removed: junction did not write it", s.file)
 	}
-	stopped := s.manager.stop(ctx, s.unit)
+	p, running := runfile.Present(s.unit.File)
+	managing, cancel := context.WithTimeout(ctx, managerLimit+p.Left())
+	defer cancel()
+	stopped := s.manager.stop(managing, s.unit)
+	if running && stopped == nil {
+		stopped = s.host.end(ctx, p)
+	}
 	if err := os.Remove(s.file); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return false, fmt.Errorf("cannot remove %s: %w", s.file, files.Reason(err))
 	}
 	s.manager.removed(ctx, s.unit)
 	s.host.Forget(s.unit.File)
-	if p, running := runfile.Find(s.unit.File); stopped != nil && running {
+	if p, running := runfile.Present(s.unit.File); stopped != nil && running {
 		return true, fmt.Errorf("the service is removed, and process %d still runs: %w", p.PID, stopped)
 	}
 	return true, nil
-}
-
-// failureOf returns the file in which a process notes why it could not serve a configuration file.
-func (h *Host) failureOf(file string) (string, error) {
-	return h.stateDir("service", config.FolderOf(file)+".failure")
-}
-
-// failure returns why the last process of the service has ended, or "".
-func (h *Host) failure(file string) string {
-	name, err := h.failureOf(file)
-	if err != nil {
-		return ""
-	}
-	text, err := files.Read(name, maxDefinition)
-	if err != nil {
-		return ""
-	}
-	return strings.TrimSpace(string(text))
-}
-
-func (h *Host) clearFailure(file string) {
-	if name, err := h.failureOf(file); err == nil {
-		os.Remove(name)
-	}
-}
-
-// noteFailure keeps why the process could not serve, for junction service status.
-func (h *Host) noteFailure(file string, failure error) {
-	name, err := h.failureOf(file)
-	if err != nil || os.MkdirAll(filepath.Dir(name), 0o700) != nil {
-		return
-	}
-	_ = files.Write(name, []byte(failure.Error()+"\n")) // the log has it, too
 }

@@ -5,8 +5,11 @@ import (
 	"context"
 	"encoding/xml"
 	"fmt"
+	"junction/upstream/pace"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"time"
 )
 
 // launchd manages agents of a user.
@@ -39,7 +42,8 @@ func (l launchd) definition(u *Unit) (string, []byte) {
 	text("WorkingDirectory", u.Home)
 	text("ProcessType", "Interactive") // others get less time of the processor
 	b.WriteString("  <key>RunAtLoad</key>\n  <true/>\n  <key>KeepAlive</key>\n  <true/>\n" +
-		"  <key>ExitTimeOut</key>\n  <integer>30</integer>\n  <key>Umask</key>\n  <integer>63</integer>\n" +
+		"  <key>ExitTimeOut</key>\n  <integer>" +
+		strconv.Itoa(u.stopSeconds()) + "</integer>\n  <key>Umask</key>\n  <integer>63</integer>\n" +
 		"</dict>\n</plist>\n")
 	return filepath.Join(l.Home, "Library", "LaunchAgents", l.label(u)+".plist"), b.Bytes()
 }
@@ -58,10 +62,26 @@ func (l launchd) ctl(ctx context.Context, words ...string) error {
 
 func (l launchd) reach(ctx context.Context) error { return l.ctl(ctx, "print", l.domain()) }
 
-func (l launchd) start(ctx context.Context, u *Unit, file string) error {
+// start waits for the end of an older process: bootout returns before that, and bootstrap fails until then.
+func (l launchd) start(ctx context.Context, u *Unit, file string, ended func(context.Context) (bool, error)) error {
 	_ = l.ctl(ctx, "bootout", l.domain()+"/"+l.label(u)) // an older one, if there is one
-	return l.ctl(ctx, "bootstrap", l.domain(), file)
+	older, err := ended(ctx)
+	if err != nil {
+		return err
+	}
+	for n := 1; ; n++ {
+		err := l.ctl(ctx, "bootstrap", l.domain(), file)
+		if err == nil || !older || n == bootstraps || !pace.Sleep(ctx, bootstrapPause, nil) {
+			return err
+		}
+	}
 }
+
+// launchd forgets a job some time after its process has ended. Until then, bootstrap fails.
+const (
+	bootstraps     = 5
+	bootstrapPause = time.Second
+)
 
 // halt unloads the agent, which is loaded again at the next login.
 func (l launchd) halt(ctx context.Context, u *Unit) error { return l.stop(ctx, u) }

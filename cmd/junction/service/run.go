@@ -1,180 +1,151 @@
 package service
 
 import (
-	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"io/fs"
-	"maps"
 	"os"
 	"path/filepath"
-	"regexp"
-	"slices"
-	"strings"
+	"runtime/debug"
 	"sync"
 
 	"github.com/spf13/cobra"
 
 	"junction/cmd/junction/cli"
-	"junction/cmd/junction/clients"
 	"junction/cmd/junction/config"
-	"junction/upstream/files"
+	"junction/cmd/junction/runfile"
 )
 
-// Serve runs a proxy for a configuration file until ctx ends. If the file has a mistake, it serves the
-// last content of the file that was in force.
-type Serve func(ctx context.Context, file string, stdout, stderr io.Writer) error
+// Proxy is the proxy, as a service runs it.
+type Proxy struct {
+	// Serve serves a configuration file until ctx ends. If the file does not serve, it serves the last
+	// content of the file that was in force.
+	Serve func(ctx context.Context, s Start) error
+	// Check returns an error if Serve could not serve the file instead of a process, which is zero if none
+	// serves it. It writes mistakes of the file to stderr.
+	Check func(file string, stderr io.Writer, replaced runfile.Place) error
+}
+
+// Start is what a process of a service serves.
+type Start struct {
+	File           string
+	Stdout, Stderr io.Writer
+	Served         func() // called when the process serves, and is recorded
+	// Crashed is how a process ended that was to serve the file: the last good content is served instead.
+	Crashed string
+}
+
+// process is the process of a service.
+type process struct {
+	*Host
+	proxy      Proxy
+	file       string // an absolute path
+	log        string // the file of the log; "" if the manager has its own
+	background bool   // a command has started it, and no manager
+	replace    bool   // it replaces the process in the background that serves the file
+	crashed    string // see Start
+}
 
 // runService is `junction service run`, the process of a service.
-func runService(stdout, stderr io.Writer, file *string, serve Serve) *cobra.Command {
-	var log string
+func runService(stdout, stderr io.Writer, file *string, proxy Proxy) *cobra.Command {
+	var p process
+	var check bool
 	cmd := &cobra.Command{
 		Use: "run", Short: "Serve as a service does", Args: cli.NoArguments, Hidden: true,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
-			h, err := ThisHost()
-			if err != nil {
+			if p.Host, err = ThisHost(); err != nil {
 				return err
 			}
-			path, err := config.File(*file)
-			if err != nil {
+			if p.file, err = config.File(*file); err != nil {
 				return err
 			}
-			h.clearFailure(path)
-			defer func() {
-				if err != nil {
-					h.noteFailure(path, err)
-				}
-			}()
-			if err := useEnvironment(path); err != nil {
-				return err
-			}
-			out, errs := stdout, stderr
-			if log != "" {
-				l, err := openLog(log)
-				if err != nil {
+			p.proxy = proxy
+			if check {
+				if err := useEnvironment(p.file); err != nil {
 					return err
 				}
-				defer l.close()
-				defer func() {
-					if err != nil {
-						fmt.Fprintln(l, err)
-					}
-				}()
-				out, errs = l, l
+				return p.proxy.Check(p.file, stderr, present(p.file))
 			}
-			return serve(cmd.Context(), path, out, errs)
+			return p.run(cmd.Context(), stdout, stderr)
 		},
 	}
-	cmd.Flags().StringVar(&log, "log", "", "`file` for the log")
+	cmd.Flags().StringVar(&p.log, "log", "", "`file` for the log")
+	cmd.Flags().BoolVar(&p.background, "background", false, "no manager has started it")
+	cmd.Flags().BoolVar(&p.replace, "replace", false, "replace the process in the background")
+	cmd.Flags().StringVar(&p.crashed, "crashed", "", "the `end` of a process that was to serve the file")
+	cmd.Flags().BoolVar(&check, "check", false, "check only whether it could serve")
 	return cmd
 }
 
-// EnvironmentOf returns the file with the variables of the service of a configuration file. Its name has
-// that of the configuration file, so that two of them in one folder share nothing.
-func EnvironmentOf(file string) string { return file + ".environment" }
-
-// maxEnvironment is the most bytes of the file with the variables.
-const maxEnvironment = 64 << 10
-
-var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
-
-// environment reads the variables of the service: lines NAME=VALUE, and comments.
-func environment(file string) (map[string]string, error) {
-	name := EnvironmentOf(file)
-	text, err := files.Read(name, maxEnvironment)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
+// run serves until ctx ends.
+func (p *process) run(ctx context.Context, stdout, stderr io.Writer) (err error) {
+	defer func() {
+		if err != nil {
+			p.noteFailure(p.file, err)
+		}
+	}()
+	p.Tell = nil
+	if p.log != "" {
+		l, err := openLog(p.log)
+		if err != nil {
+			return err
+		}
+		defer l.close()
+		defer func() {
+			if err != nil {
+				fmt.Fprintln(l, err)
+			}
+		}()
+		stdout, stderr = l, l
+		p.Tell = func(line string) { fmt.Fprintln(l, line) }
+		_ = debug.SetCrashOutput(l.file, debug.CrashOptions{}) // the words of a crash are in the log, too
 	}
+	if err := useEnvironment(p.file); err != nil {
+		return err
+	}
+	done, err := p.takePlace(ctx, stderr)
 	if err != nil {
-		return nil, fmt.Errorf("cannot read %s: %w", name, files.Reason(err))
+		return err
 	}
-	all := map[string]string{}
-	for n, line := range strings.Split(string(text), "\n") {
-		if line = strings.TrimSpace(line); line == "" || line[0] == '#' {
-			continue
-		}
-		key, value, ok := strings.Cut(line, "=")
-		if !ok || !variableName.MatchString(key) {
-			return nil, fmt.Errorf("cannot read %s line %d: write NAME=VALUE", name, n+1)
-		}
-		all[key] = value
-	}
-	return all, nil
-}
-
-// useEnvironment sets the variables of the service in this process.
-func useEnvironment(file string) error {
-	all, err := environment(file)
-	for name, value := range all {
-		err = errors.Join(err, os.Setenv(name, value))
-	}
-	return err
-}
-
-// Lacking returns the variables of this shell that a configuration file uses, and that its service
-// would not have.
-func Lacking(file string) []string {
-	has, err := environment(file)
-	if err != nil {
-		return nil
-	}
-	text, err := clients.ReadFile(file)
-	if err != nil {
-		return nil
-	}
-	used := map[string]bool{}
-	use := func(name string) {
-		_, there := has[name]
-		if value, _ := os.LookupEnv(name); value != "" && !there && !slices.Contains(kept, name) {
-			used[name] = true
-		}
-	}
-	c, _ := config.Parse(file, text, func(name string) (string, bool) { // mistakes are shown elsewhere
-		if bytes.Contains(text, []byte("{"+name)) || bytes.Contains(text, []byte("env:"+name)) {
-			use(name)
-		}
-		return os.LookupEnv(name)
-	})
-	if c != nil {
-		for _, u := range c.Upstreams {
-			for _, name := range u.InheritEnv {
-				if variableName.MatchString(name) {
-					use(name)
-				}
+	defer done()
+	return p.proxy.Serve(ctx, Start{File: p.file, Stdout: stdout, Stderr: stderr, Crashed: p.crashed, Served: func() {
+		p.clearFailure(p.file)
+		if p.background {
+			if err := runfile.NoteBackground(p.file, p.log); err != nil {
+				fmt.Fprintln(stderr, "junction service will not find this process again:", err)
 			}
 		}
-	}
-	return slices.Sorted(maps.Keys(used))
+		done()
+	}})
 }
 
-// KeepVariables adds variables of this shell to the file with those of the service. Only the owner can
-// read it. It returns the path of the file.
-func KeepVariables(file string, names []string) (string, error) {
-	name := EnvironmentOf(file)
-	old, err := files.Read(name, maxEnvironment)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return name, fmt.Errorf("cannot read %s: %w", name, files.Reason(err))
+// takePlace waits for the turn of this process to start, and ends the process that it replaces. The caller
+// calls done when this process serves.
+func (p *process) takePlace(ctx context.Context, stderr io.Writer) (done func(), err error) {
+	end, err := p.turn(ctx, p.file)
+	if err != nil {
+		return nil, err
 	}
-	text := old
-	if old == nil {
-		text = []byte("# The variables of the service of Junction: NAME=VALUE.\n")
-	} else if !bytes.HasSuffix(old, []byte("\n")) {
-		text = append(bytes.Clone(old), '\n')
-	}
-	for _, variable := range names {
-		value := os.Getenv(variable)
-		if strings.ContainsAny(value, "\r\n\x00") {
-			return name, fmt.Errorf("cannot keep %s: its value has several lines; keep it in a file, and write "+
-				"${file:PATH} into the configuration", variable)
+	done = sync.OnceFunc(end)
+	old, running := runfile.Find(p.file)
+	_, background := runfile.InBackground(p.file)
+	switch {
+	case !running:
+		return done, nil
+	case !p.replace:
+		err = fmt.Errorf("process %d serves %s already", old.PID, p.file)
+	case !background:
+		err = foreign(old, p.file)
+	default:
+		if err = p.proxy.Check(p.file, stderr, old); err == nil {
+			err = p.end(ctx, old)
 		}
-		text = fmt.Appendf(text, "%s=%s\n", variable, value)
 	}
-	if err := files.Write(name, text); err != nil {
-		return name, fmt.Errorf("cannot write %s: %w", name, files.Reason(err))
+	if err != nil {
+		done()
+		return nil, err
 	}
-	return name, nil
+	return done, nil
 }
 
 // maxLog is how many bytes the file of a log has before it becomes the old one.

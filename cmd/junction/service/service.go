@@ -4,12 +4,19 @@
 //
 // unit.go has what a service runs, and install.go installs, examines and removes it. systemd.go,
 // launchd.go and task.go know one manager each: they write its definition and run its commands.
-// run.go is the process that the manager starts. commands.go has the commands.
+// run.go is the process that the manager starts, and environ.go has its variables. background.go
+// starts that process without a manager, and ending.go ends it. failure.go has why a process has ended.
+// commands.go has the commands.
+//
+// A restart without a manager begins with the new process. It checks the file, the keys and the addresses
+// while the old process serves, ends the old one, and serves. A command that is killed meanwhile changes
+// nothing.
 package service
 
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -30,6 +37,17 @@ type Host struct {
 	Getenv func(name string) (string, bool)
 	// Run runs a command of the manager and returns its output.
 	Run func(ctx context.Context, name string, args ...string) (output string, err error)
+	// Check has a process with the environment of a service check whether it could serve. A nil Check does
+	// nothing.
+	Check func(ctx context.Context, u *Unit) error
+	// Tell shows a line to the person who waits. A nil Tell does nothing.
+	Tell func(line string)
+}
+
+func (h *Host) tell(line string) {
+	if h.Tell != nil {
+		h.Tell(line)
+	}
 }
 
 // ThisHost returns the host of this process.
@@ -38,17 +56,16 @@ func ThisHost() (*Host, error) {
 	if err != nil {
 		return nil, errors.New("cannot find the home folder; set HOME")
 	}
-	return &Host{runtime.GOOS, home, os.Getuid(), os.LookupEnv, runCommand}, nil
+	h := &Host{OS: runtime.GOOS, Home: home, User: os.Getuid(), Getenv: os.LookupEnv, Run: runCommand}
+	h.Check, h.Tell = h.checkInProcess, func(line string) { fmt.Fprintln(os.Stderr, line) }
+	return h, nil
 }
 
-// commandLimit is how long a command of a manager may take: stopping a service includes the grace of
-// its calls.
-const commandLimit = 90 * time.Second
+// managerLimit is how long a command of a manager may take, without the time of a process that it ends.
+const managerLimit = 30 * time.Second
 
 // runCommand runs a command without the keys of Junction in its environment.
 func runCommand(ctx context.Context, name string, args ...string) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, commandLimit)
-	defer cancel()
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Env = sandbox.ForOthers(os.Environ())
 	output, err := cmd.CombinedOutput()
@@ -65,8 +82,9 @@ type manager interface {
 	reach(ctx context.Context) error
 	// definition returns the path of the file that describes a service, and its text.
 	definition(u *Unit) (file string, text []byte)
-	// start starts a service whose definition was written, or starts it again.
-	start(ctx context.Context, u *Unit, file string) error
+	// start starts a service whose definition was written, or starts it again. ended ends the process of an
+	// older start, and waits for its end; it returns false if there was none.
+	start(ctx context.Context, u *Unit, file string, ended func(context.Context) (bool, error)) error
 	// halt stops a service until start or the next login.
 	halt(ctx context.Context, u *Unit) error
 	// stop stops a service, and keeps the manager from starting it again.

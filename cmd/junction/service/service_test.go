@@ -34,7 +34,7 @@ func fakeHost(t *testing.T, system, fails string) (h *Host, ran *[]string) {
 		}
 		return "", nil
 	}
-	return &Host{system, home, 501, os.LookupEnv, run}, ran
+	return &Host{OS: system, Home: home, User: 501, Getenv: os.LookupEnv, Run: run}, ran
 }
 
 // hostile is a path with everything that a definition could read as something else.

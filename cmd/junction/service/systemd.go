@@ -16,7 +16,7 @@ func (s systemd) definition(u *Unit) (string, []byte) {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# %s. junction service uninstall removes it.\n", marker)
 	b.WriteString("[Unit]\nDescription=Junction, one MCP endpoint for many MCP servers\n")
-	b.WriteString("StartLimitIntervalSec=0\n\n[Service]\nType=exec\nExecStart=")
+	b.WriteString("StartLimitIntervalSec=0\n\n[Service]\nType=notify\nExecStart=")
 	for i, word := range u.command() {
 		if i > 0 {
 			b.WriteByte(' ')
@@ -30,7 +30,8 @@ func (s systemd) definition(u *Unit) (string, []byte) {
 	}
 	b.WriteString("Restart=always\nRestartSec=5\n")
 	b.WriteString("# A wrong command line stays wrong.\nRestartPreventExitStatus=2\n")
-	b.WriteString("# Junction ends its servers itself; what remains is killed.\nKillMode=mixed\nTimeoutStopSec=30\n")
+	b.WriteString("# Junction ends its servers itself; what remains is killed. The time is that of the file.\n")
+	fmt.Fprintf(&b, "KillMode=mixed\nTimeoutStopSec=%d\n", u.stopSeconds())
 	b.WriteString("UMask=0077\n\n[Install]\nWantedBy=default.target\n")
 	return filepath.Join(s.configDir(), "systemd", "user", u.Name+".service"), []byte(b.String())
 }
@@ -48,7 +49,7 @@ func (s systemd) ctl(ctx context.Context, words ...string) error {
 
 func (s systemd) reach(ctx context.Context) error { return s.ctl(ctx, "show", "--property=Version") }
 
-func (s systemd) start(ctx context.Context, u *Unit, _ string) error {
+func (s systemd) start(ctx context.Context, u *Unit, _ string, _ func(context.Context) (bool, error)) error {
 	for _, words := range [][]string{{"daemon-reload"}, {"enable", u.Name + ".service"},
 		{"restart", u.Name + ".service"}} {
 		if err := s.ctl(ctx, words...); err != nil {

@@ -92,8 +92,12 @@ func (t tasks) task(ctx context.Context, words ...string) error {
 
 func (tasks) reach(context.Context) error { return nil } // Windows always has the task scheduler
 
-func (t tasks) start(ctx context.Context, u *Unit, file string) error {
+// start waits for the end of an older process: /End ends its console, and /Run does nothing while it runs.
+func (t tasks) start(ctx context.Context, u *Unit, file string, ended func(context.Context) (bool, error)) error {
 	_ = t.task(ctx, "/End", "/TN", u.Name) // an older one, if there is one
+	if _, err := ended(ctx); err != nil {
+		return err
+	}
 	if err := t.task(ctx, "/Create", "/TN", u.Name, "/XML", file, "/F"); err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 	"unicode"
 
 	"junction/cmd/junction/clients"
@@ -26,6 +27,14 @@ type Unit struct {
 	Home    string
 	Env     []string // NAME=VALUE
 	Log     string   // the file of the log; "" if the manager has its own
+	// Stop is how long the process may take to end: what the file asks for when the service is installed.
+	// A manager that the process can tell a longer time is told it.
+	Stop time.Duration
+}
+
+// stopSeconds returns Stop for a definition.
+func (u *Unit) stopSeconds() int {
+	return int(max(u.Stop, 30*time.Second).Round(time.Second) / time.Second)
 }
 
 // command returns the command line of the process.
@@ -51,6 +60,9 @@ func (h *Host) unit(file string) (*Unit, error) {
 	u := &Unit{Name: h.nameOf(file), File: file, Home: h.Home}
 	if u.Program, err = Program(); err != nil {
 		return nil, err
+	}
+	if c, err := config.LoadForCommand(u.File); err == nil { // a mistake is shown elsewhere
+		u.Stop = c.DrainDelay + c.ShutdownGrace + 10*time.Second
 	}
 	for _, name := range kept {
 		if value, _ := h.Getenv(name); value != "" {

@@ -108,6 +108,9 @@ func (g *guide) launch(ctx context.Context) (bool, error) {
 		}
 		return false, err
 	}
+	if _, err := g.keepVariables(); err != nil {
+		return false, err
+	}
 	p, log, err := h.Background(ctx, g.file)
 	if err != nil {
 		return false, fmt.Errorf("cannot start Junction in the background: %w; its log: %s", err, log)
@@ -120,7 +123,7 @@ func (g *guide) launch(ctx context.Context) (bool, error) {
 // install installs the service. It returns false if the service could not be started; no service stays
 // then.
 func (g *guide) install(ctx context.Context, s *service.Service) (bool, error) {
-	if err := g.keepVariables(); err != nil {
+	if _, err := g.keepVariables(); err != nil {
 		return false, err
 	}
 	before := g.record.Service
@@ -145,24 +148,29 @@ func (g *guide) install(ctx context.Context, s *service.Service) (bool, error) {
 	return false, nil
 }
 
-// keepVariables asks whether the service gets the variables of this shell that the file uses.
-func (g *guide) keepVariables() error {
+// keepVariables asks whether the process that serves gets the variables of this shell that the file uses: a
+// service and a process in the background have no others. It returns false if they lack some. The entries
+// that use these stay with their clients, because they do not work.
+func (g *guide) keepVariables() (kept bool, err error) {
 	lacking := service.Lacking(g.file)
 	if len(lacking) == 0 {
-		return nil
+		return true, nil
 	}
 	name := service.EnvironmentOf(g.file)
-	keep, err := g.agree(fmt.Sprintf("The servers use variables of this shell: %s.\nKeep them in %s for the service?",
-		strings.Join(lacking, ", "), g.home.Short(name)))
+	keep, err := g.agree(fmt.Sprintf("The servers use variables of this shell: %s.\nKeep them for Junction in %s, "+
+		"which only you can read?", strings.Join(lacking, ", "), g.home.Short(name)))
 	if err != nil || !keep {
-		return err
+		return false, err
 	}
 	if _, err := os.Stat(name); err != nil {
 		g.record.Environment = name
 		if err := g.record.save(); err != nil {
-			return err
+			return false, err
 		}
 	}
-	_, err = service.KeepVariables(g.file, lacking)
-	return err
+	if _, err = service.KeepVariables(g.file, lacking); err != nil {
+		return false, err
+	}
+	g.say("Kept %s in %s.", strings.Join(lacking, ", "), g.home.Short(name))
+	return true, nil
 }

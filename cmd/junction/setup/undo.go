@@ -199,7 +199,7 @@ func (g *guide) undoAll(ctx context.Context) (err error) {
 	})
 	r.Service = r.Service && fail(g.removeService(ctx))
 	p, running := runfile.Find(r.Config)
-	if r.PID > 0 && !fail(service.Stop(ctx, r.Config, r.PID)) {
+	if r.PID > 0 && !fail(stop(ctx, r.Config, r.PID)) {
 		if running && p.PID == r.PID {
 			g.say("Stopped Junction (process %d).", r.PID)
 		}
@@ -223,6 +223,15 @@ func (g *guide) undoAll(ctx context.Context) (err error) {
 		return errors.Join(append(failures, g.incomplete(), r.save())...)
 	}
 	return os.Remove(r.name)
+}
+
+// stop ends the process in the background with an ID.
+func stop(ctx context.Context, file string, pid int) error {
+	h, err := service.ThisHost()
+	if err != nil {
+		return err
+	}
+	return h.Stop(ctx, file, pid)
 }
 
 // incomplete is the last line of an undo in which a step failed.

@@ -159,10 +159,8 @@ func (g *guide) restart(ctx context.Context) error {
 		return nil
 	}
 	g.say("%s", why)
-	if s.Installed() {
-		if err := g.keepVariables(); err != nil {
-			return err
-		}
+	if kept, err := g.keepVariables(); err != nil || !kept {
+		return err
 	}
 	agreed, err := g.agree("Start Junction again now?")
 	if err != nil || !agreed {

@@ -1,4 +1,4 @@
-//go:build !windows
+//go:build !windows && !darwin
 
 package runfile
 
@@ -8,8 +8,8 @@ import (
 	"syscall"
 )
 
-// alive reports whether a process exists, also that of another user.
-func alive(pid int) bool {
+// signals reports whether a process can be sent a signal, or belongs to another user.
+func signals(pid int) bool {
 	p, err := os.FindProcess(pid)
 	if err != nil {
 		return false
