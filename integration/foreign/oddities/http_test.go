@@ -6,6 +6,7 @@ import (
 	"compress/gzip"
 	"compress/zlib"
 	"io"
+	"log"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -21,7 +22,14 @@ func mustServeHTTP(t testing.TB, r *row, kind, wire string) *server {
 	s := newServer(r, kind)
 	s.wire = wire
 	for _, word := range []string{"url", "as", "other"} {
-		ts := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) { s.serve(w, q, word) }))
+		ts := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+			s.serve(w, q, word)
+		}))
+		if ts.Config.ErrorLog = log.New(io.Discard, "", 0); r.TLS == "" {
+			ts.Start()
+		} else {
+			startTLS(t, ts, r.TLS)
+		}
 		s.origin[word] = ts.URL
 		t.Cleanup(func() {
 			ts.CloseClientConnections()

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -18,6 +19,7 @@ import (
 	"time"
 
 	"junction/integration/harness"
+	"junction/integration/harness/process"
 )
 
 // odd is a row over one wire, behind Junction.
@@ -108,7 +110,9 @@ func TestOddities(t *testing.T) {
 	p.Stderr.Copy(first)
 	p.MustConfigure(t, config)
 	signIn(t, p, all)
-	p.MustServe(t)
+	cmd := exec.Command(harness.JunctionBinary(t), "--config", p.File(), "--listen", process.FreePort(t))
+	cmd.Env = append(os.Environ(), trust(t)...)
+	p.MustStart(t, cmd)
 	t.Run("rows", func(t *testing.T) {
 		for _, o := range all {
 			t.Run(o.title(), func(t *testing.T) {
@@ -204,7 +208,7 @@ func (o *odd) junction(t *testing.T, p *harness.Program) outcome {
 func (o *odd) failed(why string) outcome {
 	for word, url := range o.server.origin {
 		why = strings.ReplaceAll(why, url, "$"+word)
-		why = strings.ReplaceAll(why, strings.TrimPrefix(url, "http://"), "%"+word)
+		why = strings.ReplaceAll(why, hostOf(url), "%"+word)
 	}
 	return outcome(fails + ": " + why)
 }

@@ -28,6 +28,7 @@ type rule struct {
 	Headers map[string]string `yaml:"headers"` // "" removes one
 	Result  string            `yaml:"result"`
 	Error   string            `yaml:"error"`
+	Set     map[string]any    `yaml:"set"`    // members of the document that is the answer; null removes one
 	Body    *string           `yaml:"body"`   // all bytes; over stdio, of the line
 	Coding  string            `yaml:"coding"` // how the body is compressed
 	Posted  string            `yaml:"posted"` // what the POST request of HTTP+SSE gets
@@ -169,9 +170,15 @@ func (s *server) expand(text string, a *ask, answer string) string {
 	pairs := []string{"%port", s.origin["url"][strings.LastIndexByte(s.origin["url"], ':')+1:], "$12000", strings.Repeat("a", 12000), "%ff", "\xff", "$answer", answer, "$echo", echo, "$id", string(a.id), "$state", a.values["state"],
 		"$redirect", a.values["redirect"], "$code", a.values["code"], "$token", a.values["granted"]}
 	for _, word := range slices.Sorted(maps.Keys(s.origin)) {
-		pairs = append(pairs, "$"+word, s.origin[word], "%"+word, strings.TrimPrefix(s.origin[word], "http://"))
+		pairs = append(pairs, "$"+word, s.origin[word], "%"+word, hostOf(s.origin[word]))
 	}
 	return strings.NewReplacer(pairs...).Replace(text)
+}
+
+// hostOf returns the host and port of an origin.
+func hostOf(origin string) string {
+	_, host, _ := strings.Cut(origin, "://")
+	return host
 }
 
 // answer decides. It counts the ask.
@@ -230,6 +237,8 @@ func (s *server) apply(r *rule, a *ask, p *reply) {
 		p.body = new(s.expand(*r.Body, a, answer))
 	case r.Status >= 400:
 		p.message = ""
+	case r.Set != nil:
+		p.message = s.edited(answer, r.Set, a)
 	}
 	for name, value := range r.Headers {
 		if p.headers.Set(name, s.expand(value, a, answer)); value == "" {
@@ -245,6 +254,19 @@ func (s *server) apply(r *rule, a *ask, p *reply) {
 			s.sessions[id] = false
 		}
 	}
+}
+
+// edited sets members of a document.
+func (s *server) edited(document string, set map[string]any, a *ask) string {
+	members := map[string]any{}
+	_ = json.Unmarshal([]byte(document), &members) // the answers of a server without faults are good
+	for name, value := range set {
+		if members[name] = value; value == nil {
+			delete(members, name)
+		}
+	}
+	text, _ := json.Marshal(members) // they were read from JSON and YAML
+	return s.expand(string(text), a, document)
 }
 
 // response returns a response to a request; the member is its result or error.

@@ -21,6 +21,8 @@ type row struct {
 	Wires   []string `yaml:"wires"`
 	// Sessionless is a legacy server that gives no session.
 	Sessionless bool `yaml:"sessionless"`
+	// TLS is the kind of certificate and connection, of kindsOfTLS; "" is plain HTTP.
+	TLS string `yaml:"tls"`
 	// SignIn is where the authorization server is: "" is nowhere, here is the server's own origin, apart
 	// is an origin of its own.
 	SignIn string `yaml:"sign-in"`
@@ -122,7 +124,7 @@ func mustTable(t testing.TB) (table []*row) {
 	return table
 }
 
-// rowName is the form of a name, which is also that of an upstream.
+// rowName is the form of a name.
 var rowName = regexp.MustCompile(`^[a-z][a-z0-9-]{2,40}$`)
 
 // mistake says what is wrong with a row; "" if nothing is.
@@ -141,8 +143,10 @@ func (r *row) mistake() string {
 		return fmt.Sprintf("wires are not of %q", wires)
 	case unknown([]string{"", "here", "apart"}, r.SignIn):
 		return "sign-in is neither here nor apart"
-	case r.SignIn != "" && slices.Contains(r.Wires, wireStdio):
-		return "a command has no sign-in"
+	case r.TLS != "" && kindsOfTLS[r.TLS] == nil:
+		return "there is no such kind of tls"
+	case (r.SignIn != "" || r.TLS != "") && slices.Contains(r.Wires, wireStdio):
+		return "a command has neither a sign-in nor tls"
 	case r.Open == "" && unknown([]string{works, fails}, r.Junction):
 		return "junction is neither works nor fails"
 	case r.Open != "" && r.Junction != "":

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"regexp"
 	"runtime"
+	"slices"
 	"strconv"
 	"syscall"
 	"testing"
@@ -73,11 +74,15 @@ func Terminate(pid int) {
 	}
 }
 
+// ChildPIDs returns the processes whose parent is pid; none where the system cannot tell.
+func ChildPIDs(pid int) []int { return children()[pid] }
+
 // Descendants returns the children of a process, and theirs; none where the system cannot tell.
 func Descendants(pid int) []int {
-	var all []int
-	for _, child := range ChildPIDs(pid) {
-		all = append(append(all, child), Descendants(child)...)
+	of := children()
+	all := slices.Clone(of[pid])
+	for i := 0; i < len(all); i++ {
+		all = append(all, of[all[i]]...)
 	}
 	return all
 }

@@ -72,10 +72,10 @@ func PeakMemory(pid int) (int64, error) {
 	return kb << 10, err
 }
 
-// ChildPIDs returns the processes whose parent is pid.
-func ChildPIDs(pid int) []int {
+// children returns the processes by their parents.
+func children() map[int][]int {
 	stats, _ := filepath.Glob("/proc/[0-9]*/stat") // the pattern is good
-	var pids []int
+	all := map[int][]int{}
 	for _, name := range stats {
 		stat, err := os.ReadFile(name)
 		if err != nil {
@@ -84,14 +84,18 @@ func ChildPIDs(pid int) []int {
 		// The fields after the name, which is in parentheses and may contain anything: state,
 		// parent, ….
 		fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
-		if len(fields) < 2 || fields[1] != strconv.Itoa(pid) {
+		if len(fields) < 2 {
+			continue
+		}
+		parent, err := strconv.Atoi(fields[1])
+		if err != nil {
 			continue
 		}
 		if child, err := strconv.Atoi(filepath.Base(filepath.Dir(name))); err == nil {
-			pids = append(pids, child)
+			all[parent] = append(all[parent], child)
 		}
 	}
-	return pids
+	return all
 }
 
 // ownedBy returns the living processes with a variable in their environment, except this one.

@@ -25,6 +25,6 @@ func CPUTime([]int) (time.Duration, error) { return 0, errors.ErrUnsupported }
 
 func Resident(int) (all, own int64, err error) { return 0, 0, errors.ErrUnsupported }
 
-func ChildPIDs(int) []int { return nil }
+func children() map[int][]int { return nil }
 
 func ownedBy(string) []int { return nil }
