@@ -1,9 +1,10 @@
 // Command junction serves many MCP servers behind one MCP URL.
 //
-// main.go has the commands and exit codes. program.go has the parts of a running proxy and their
-// lifetimes: listen.go opens the listeners (package listeners), and members.go adds the process to
-// others (package replicas). signin.go, people.go and vault.go have the sign-ins of users, and state.go
-// has the key of sessions and the stored catalogs (package stored).
+// main.go has the commands and exit codes. start.go waits for another process that is ending.
+// program.go has the parts of a running proxy and their lifetimes: listen.go opens the listeners
+// (package listeners), and members.go adds the process to others (package replicas). signin.go,
+// people.go and vault.go have the sign-ins of users, and state.go has the key of sessions and the
+// stored catalogs (package stored).
 //
 // Package config reads the configuration file; reload.go applies a changed one. Package prose
 // formats text for people. Packages yamlread and yamledit read and change YAML with its lines and

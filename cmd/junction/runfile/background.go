@@ -3,6 +3,7 @@ package runfile
 import (
 	"encoding/json"
 	"os"
+	"path/filepath"
 
 	"junction/upstream/files"
 )
@@ -18,6 +19,9 @@ type Background struct {
 func NoteBackground(file, log string) error {
 	record, err := backgroundOf(file)
 	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(record), 0o700); err != nil {
 		return err
 	}
 	text, err := json.Marshal(Background{This(), log})

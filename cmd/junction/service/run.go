@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"runtime/debug"
 	"sync"
+	"sync/atomic"
 
 	"github.com/spf13/cobra"
 
@@ -44,6 +45,7 @@ type process struct {
 	background bool   // a command has started it, and no manager
 	replace    bool   // it replaces the process in the background that serves the file
 	crashed    string // see Start
+	served     atomic.Bool
 }
 
 // runService is `junction service run`, the process of a service.
@@ -108,15 +110,28 @@ func (p *process) run(ctx context.Context, stdout, stderr io.Writer) (err error)
 		return err
 	}
 	defer done()
+	if p.background {
+		defer p.noteBackground(stderr)(&err)
+	}
 	return p.proxy.Serve(ctx, Start{File: p.file, Stdout: stdout, Stderr: stderr, Crashed: p.crashed, Served: func() {
 		p.clearFailure(p.file)
-		if p.background {
-			if err := runfile.NoteBackground(p.file, p.log); err != nil {
-				fmt.Fprintln(stderr, "junction service will not find this process again:", err)
-			}
-		}
+		p.served.Store(true)
 		done()
 	}})
+}
+
+// noteBackground records this process, so that commands know it from the moment at which it serves. ended
+// takes the record back if it was the first one for the file, and the process has not served.
+func (p *process) noteBackground(stderr io.Writer) (ended func(*error)) {
+	_, known := runfile.LastBackground(p.file)
+	if err := runfile.NoteBackground(p.file, p.log); err != nil {
+		fmt.Fprintln(stderr, "junction service will not find this process again:", err)
+	}
+	return func(err *error) {
+		if *err != nil && !known && !p.served.Load() {
+			runfile.ForgetBackground(p.file)
+		}
+	}
 }
 
 // takePlace waits for the turn of this process to start, and ends the process that it replaces. The caller
