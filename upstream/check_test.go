@@ -125,7 +125,6 @@ func TestCheckSaysWhatToDo(t *testing.T) {
 			"start handshake", "wrote JSON over several lines", "have the server write each message in one line"},
 		{"cannot resolve a host", Config{Command: []string{"sh", "-c", "echo Error: getaddrinfo ENOTFOUND db.example.com >&2; exit 1"}}, "start handshake", "ENOTFOUND", "the server cannot resolve the host db.example.com"},
 		{"no list", script(upstreamtest.Script{Rules: []upstreamtest.Rule{{Method: "tools/list", Result: []byte(`{}`)}}}), "start handshake list", "no tools", "the server violates the protocol"},
-		{"an endless list", script(upstreamtest.Script{LoopCursor: true, PageSize: 1, Tools: tools("a", "b", "c")}), "start handshake list", "never ends", "the server violates the protocol"},
 		{"no ping", script(upstreamtest.Script{Era: "legacy", Rules: []upstreamtest.Rule{{Method: "ping", Error: []byte(`{"code":-32601,"message":"x"}`)}}}),
 			"start handshake list ping", "", ""},
 		{"no listener", Config{URL: closed}, "handshake", "connection refused", "no server listens there"},

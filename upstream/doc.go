@@ -56,7 +56,7 @@
 //	(*link).serve              link.go        -      waits: 250 ms after the last reading; 10 s after 20 quick ones
 //	(*link).reread             reread.go      -      only on a link that reads a catalog
 //	(*pool).readCatalog        pool.go        -      reads, then locks pool.mu
-//	(*pool).listAll            catalog.go     -      all pages of all lists
+//	(*pool).listAll            lists.go       -      all pages of all lists
 //	(*pool).publish            pool.go        mu     swaps the catalog; compares all definitions with the old ones
 //	(*pool).tellCatalog        pool.go        mu     if they differ: calls CatalogChanged, which must not block
 //
@@ -76,7 +76,7 @@
 // conn after its calls, and idle.go ends unused links. If each user signs in to a server, people.go has
 // an Upstream for each of these users, and credentials.go gets their tokens.
 //
-// Catalogs: catalog.go reads the lists, and reread.go decides when they are read again. checks.go keeps
+// Catalogs: lists.go reads the lists, catalog.go checks their items, and reread.go decides when they are read again. checks.go keeps
 // the outcomes of the checks of tools, and bounds the time that the lists of a server take. Package
 // definition repairs or removes a definition that would make clients reject a whole list, and reads
 // which arguments go into headers. remember.go stores the last catalog for the next process.
