@@ -119,6 +119,8 @@
 //	signin.go         the connect tool of an upstream that each user signs in to
 //	listen.go         what streams of notifications get; subscriptions.go: their resources
 //	older.go          results and forms for protocol versions that lack their features
+//	nulls.go          members of results that are null, which clients reject
+//	extension.go      notifications of extensions that Junction does not know
 //	errors.go         the errors that several files return, and the reasons that fronts make statuses of
 //	report.go         data for the log and the audit; the interface for metrics and traces. What operators
 //	                  read of the items is in scope/report.go

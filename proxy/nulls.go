@@ -35,6 +35,9 @@ var (
 // withoutNulls returns a result for the client without its members that are null and optional.
 // structuredContent may be null in the modern era.
 func (x *Exchange) withoutNulls(o raw.Object) (raw.Object, error) {
+	if text := o.Text(); len(text) <= 2*nullWindow && !memberIsNull(text) {
+		return o, nil
+	}
 	row, ok := nullables[mcp.MCPMethod(x.Msg.Method)]
 	if !ok {
 		return o, nil
@@ -45,9 +48,11 @@ func (x *Exchange) withoutNulls(o raw.Object) (raw.Object, error) {
 			continue
 		}
 		name, err := m.Name()
-		if err == nil && slices.Contains(row.members, name) && !(name == "structuredContent" && x.Era == client.EraModern) {
-			edits = append(edits, raw.Edit{Name: name})
+		if err != nil || !slices.Contains(row.members, name) ||
+			name == "structuredContent" && x.Era == client.EraModern {
+			continue
 		}
+		edits = append(edits, raw.Edit{Name: name})
 	}
 	if text := listWithoutNulls(o, row); text != nil {
 		edits = append(edits, raw.Edit{Name: row.list, Value: text})

@@ -39,13 +39,12 @@ type legacySide struct {
 func (u *Upstream) acquire(ctx context.Context, c *Call) (*link, client.Conn, error) {
 	of := waiter{c.Trace, c.Peer}
 	if u.prefersLegacy(c) {
-		learned := u.needsSecond(c)
 		l, cn, err := u.takeTurn(ctx, u.key(c.Profile, c.Session, c.Principal, true), of)
 		if err == nil {
 			u.metLegacy()
 			return l, cn, nil
 		}
-		if learned && u.needsSecond(c) || !learned && !u.staysModern(ctx, err) {
+		if both := u.config.bothEras(); both && !u.staysModern(ctx, err) || !both && u.needsSecond(c) {
 			return nil, nil, err
 		}
 	}
@@ -121,6 +120,7 @@ func (p *pool) staysModern(ctx context.Context, err error) bool {
 var refusals = [][]byte{
 	[]byte("server-to-client requests are not a"),
 	[]byte("server-initiated requests"),
+	[]byte("is not supported by the negotiated protocol version (wire era " + mcp.ProtocolVersion20260728 + ")"),
 	[]byte("cannot be sent while serving a request on protocol version " + mcp.ProtocolVersion20260728),
 }
 
@@ -147,7 +147,10 @@ func (u *Upstream) explainQuestion(c *Call, cn client.Conn, r client.Result, err
 	text, whole := failureText(r, err)
 	hint, line := secondHint, ""
 	if !u.learn(c, text, whole) {
-		if line = u.lineToAsk(c, text); line == "" || !refusedQuestion([]byte(text)) {
+		if refusedQuestion([]byte(text)) {
+			line = u.lineToAsk(c, text)
+		}
+		if line == "" {
 			return r, err
 		}
 		hint = "Junction connects to this server with protocol version " + mcp.ProtocolVersion20260728 +

@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"context"
 	"encoding/json"
 	"os"
 	"slices"
@@ -124,7 +125,9 @@ func TestEmptyListsOfACommandCostOneProcess(t *testing.T) {
 				for <-ready != StateReady {
 				}
 				var pids []int
-				if _, err := child.Await(t.Context(), func(r upstreamtest.Record) bool {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // a process reports a moment later
+				defer cancel()
+				if _, err := child.Await(ctx, func(r upstreamtest.Record) bool {
 					if r.Verb == "START" {
 						pids = append(pids, r.PID)
 					}

@@ -81,7 +81,7 @@ func TestCallsOfARefusedConnectionCauseNoAttempts(t *testing.T) {
 	for code, want := range map[int]string{401: "401 Unauthorized", 403: "403 Forbidden"} {
 		t.Run(want, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				g, u := guarded(t, code, Config{Headers: map[string]string{"Authorization": "Bearer canary-wrong"}}, Options{})
+				g, u := guarded(t, code, Config{Headers: map[string]string{"Authorization": "Bearer canary-wrong"}}, Options{Log: authtest.Log(t)})
 				synctest.Wait()
 				manyCalls(t, u, 20, want)
 				if n := g.count(); n != 1 {
@@ -158,7 +158,7 @@ func (w *wallet) Token(context.Context, string, string, ...string) (string, erro
 func TestOtherCredentialsEndARefusal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &wallet{token: "canary-first"}
-		g, u := guarded(t, http.StatusForbidden, Config{Auth: Auth{Mode: AuthOAuth}}, Options{Credentials: w})
+		g, u := guarded(t, http.StatusForbidden, Config{Auth: Auth{Mode: AuthOAuth}}, Options{Credentials: w, Log: authtest.Log(t)})
 		g.admit("canary-second")
 		synctest.Wait()
 		settle(2 * lookEvery)
@@ -178,9 +178,9 @@ func TestOtherCredentialsEndARefusal(t *testing.T) {
 // TestOperatorEndsARefusal: Reconnect on the status page makes an attempt at once.
 func TestOperatorEndsARefusal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g, u := guarded(t, http.StatusUnauthorized, Config{Headers: map[string]string{"Authorization": "Bearer canary"}}, Options{})
+		g, u := guarded(t, http.StatusUnauthorized, Config{Headers: map[string]string{"Authorization": "Bearer canary-1"}}, Options{Log: authtest.Log(t)})
 		synctest.Wait()
-		g.admit("canary")
+		g.admit("canary-1")
 		u.reconnect()
 		settle(time.Second)
 		if state := u.Status().State; state != StateReady {

@@ -48,6 +48,13 @@ func TestAFailureTeachesASecondProcess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newCommandRig(t, upstreamtest.Script{}, Config{})
 		for name, attempt := range map[string]func() string{
+			"a part of another sentence": func() string {
+				said := teach(t, r.Upstream, "x: Method 'elicitation/create' is not supported by the negotiated protocol version (wire era 2026-07-28)")
+				if !strings.Contains(said, "era: both") {
+					t.Errorf("the error names no line: %s", said)
+				}
+				return said
+			},
 			"a part of the sentence":      func() string { return teach(t, r.Upstream, "no file "+unsent) },
 			"a modern client":             func() string { return teach(t, r.Upstream, unsent, modernClient) },
 			"a client that cannot answer": func() string { return teach(t, r.Upstream, unsent, rootsOnly) },

@@ -100,6 +100,7 @@ func (c *Client) send(ctx context.Context, u Upstream, r *http.Request) (http.He
 	}
 	defer response.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer+1))
+	body = bytes.TrimPrefix(body, []byte("\ufeff"))
 	switch status := response.StatusCode; {
 	case err != nil:
 		return nil, nil, noAnswer(err)

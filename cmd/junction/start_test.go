@@ -28,9 +28,9 @@ func TestStartTakesNoAdminAddressInVain(t *testing.T) {
 	}
 	defer taken.Close()
 	admin := "127.0.0.1:0"
-	p := newProgram(options{file: filepath.Join(t.TempDir(), "config.yaml"), stdout: io.Discard, stderr: io.Discard,
+	p := newProgram(options{file: filepath.Join(t.TempDir(), "config.yaml"), stdout: io.Discard, stderr: authtest.Searched(t, "what the program writes"),
 		getenv: os.LookupEnv})
-	p.log = authtest.Log(t, io.Discard)
+	p.log = authtest.Log(t)
 	defer func() {
 		if p.admin != nil {
 			p.admin.Close()
@@ -115,7 +115,7 @@ func TestCheckBeforeARestart(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			err := checkStart(options{file: file, stdout: io.Discard, stderr: io.Discard, getenv: os.LookupEnv}, test.replaced)
+			err := checkStart(options{file: file, stdout: io.Discard, stderr: authtest.Searched(t, "what the program writes"), getenv: os.LookupEnv}, test.replaced)
 			if test.want == "" && err != nil || test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)) {
 				t.Errorf("checkStart gives %v, want %q", err, test.want)
 			}
@@ -126,7 +126,7 @@ func TestCheckBeforeARestart(t *testing.T) {
 	if err := errors.Join(os.WriteFile(file, []byte(server), 0o600), os.Remove(running), os.WriteFile(running, nil, 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	err = checkStart(options{file: file, stdout: io.Discard, stderr: io.Discard, getenv: os.LookupEnv}, old)
+	err = checkStart(options{file: file, stdout: io.Discard, stderr: authtest.Searched(t, "what the program writes"), getenv: os.LookupEnv}, old)
 	if err == nil || !strings.Contains(err.Error(), running) {
 		t.Errorf("a folder that cannot be written gives %v", err)
 	}

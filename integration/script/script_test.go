@@ -126,7 +126,7 @@ func TestScript(t *testing.T) {
 			"status": cmdStatus, "http": cmdHTTP, "upstreams": cmdUpstreams, "waitfor": cmdWaitFor,
 			"capture": cmdCapture, "server": cmdServer, "gone": cmdGone, "foreign": cmdForeign, "registry": cmdRegistry,
 			"gitserver": cmdGitServer, "commit": cmdCommit, "gone_pid": cmdGonePid, "packserve": cmdPackServe, "api": cmdAPI,
-			"elsewhere": cmdElsewhere,
+			"elsewhere": cmdElsewhere, "searched": cmdSearched,
 		},
 	})
 }
@@ -187,13 +187,24 @@ func talkative(dir string) error {
 func cmdProgram(name string) func(ts *testscript.TestScript, neg bool, args []string) {
 	return func(ts *testscript.TestScript, neg bool, args []string) {
 		err := ts.Exec(name, args...)
-		stdout, stderr := authtest.Command(ts.Value(junctionKey{}).(*junctionProcess).t, args, io.Discard, io.Discard)
-		io.WriteString(stdout, ts.ReadFile("stdout"))
-		io.WriteString(stderr, ts.ReadFile("stderr"))
+		search(ts, args)
 		if (err != nil) != neg {
 			ts.Fatalf("%s %s: %v", name, strings.Join(args, " "), err)
 		}
 	}
+}
+
+// search searches the output of the last command for secrets.
+func search(ts *testscript.TestScript, args []string) {
+	stdout, stderr := authtest.Command(ts.Value(junctionKey{}).(*junctionProcess).t, args, io.Discard, io.Discard)
+	io.WriteString(stdout, ts.ReadFile("stdout"))
+	io.WriteString(stderr, ts.ReadFile("stderr"))
+}
+
+// cmdSearched follows wait, for a junction in the background: "exec junction … &name&".
+func cmdSearched(ts *testscript.TestScript, neg bool, args []string) {
+	once(ts, neg, len(args) == 0, "searched")
+	search(ts, args)
 }
 
 func cmdStatus(ts *testscript.TestScript, neg bool, args []string) {

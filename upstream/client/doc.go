@@ -48,7 +48,8 @@
 // only by a task. suspicious.go has the table of answers that may be those of a lost session, and
 // control.go what the owner of a Conn needs to find out. profile.go has the client capabilities that
 // Junction declares to a server. observe.go tells the Observer about requests in both directions.
-// probe.go finds out whether a server asks for a sign-in.
+// probe.go finds out whether a server asks for a sign-in. extension.go passes on notifications of
+// extensions that Junction does not know.
 //
 // Subscriptions: a legacy server gets a request for each resource (legacy.go). At a modern server,
 // listen.go and listen_shared.go keep subscriptions/listen open.

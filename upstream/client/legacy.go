@@ -3,7 +3,9 @@ package client
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -62,7 +64,14 @@ func (l *legacyConn) handshake(ctx context.Context, self []byte, p Profile) erro
 	if version >= mcp.ProtocolVersion20250618 {
 		l.transport.SetVersion(version)
 	}
-	return l.transport.Send(ctx, &transport.Request{Message: jsonrpc.Message{Method: "notifications/initialized"}})
+	err = l.transport.Send(ctx, &transport.Request{Message: jsonrpc.Message{Method: "notifications/initialized"}})
+	if refusal, ok := errors.AsType[*transport.StatusError](err); ok && !l.transport.Ended() &&
+		refusal.Status != http.StatusUnauthorized && refusal.Status != http.StatusForbidden {
+		// a notification has no answer; some servers do not know this one, and serve all the same
+		l.log.Debug("the server rejects notifications/initialized", "error", transport.OneLine(err.Error()))
+		return nil
+	}
+	return err
 }
 
 // Watch opens the GET stream of an HTTP server. On other transports the server sends notifications

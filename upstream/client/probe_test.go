@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"junction/auth/authtest"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -91,7 +92,7 @@ func TestProbe(t *testing.T) {
 				}
 			}))
 			defer s.Close()
-			p := Probe(t.Context(), Options{URL: s.URL + "/mcp", Version: "0"})
+			p := Probe(t.Context(), Options{URL: s.URL + "/mcp", Version: "0", Log: authtest.Log(t)})
 			if p.Asks() != test.asks || p.Later() != test.later || (p.Err != nil) != test.fails {
 				t.Errorf("it is %+v: asks %v, later %v", p, p.Asks(), p.Later())
 			}

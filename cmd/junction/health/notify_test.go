@@ -44,6 +44,8 @@ func TestSupervisorHearsTheLife(t *testing.T) {
 	}()
 	<-turns
 	want("WATCHDOG=1")
+	s.Waiting(time.Minute)
+	want("STATUS=waiting until another process has ended\nEXTEND_TIMEOUT_USEC=60000000")
 	s.Stopping(20 * time.Second) // the next sign of life waits for its check
 	want("STOPPING=1\nSTATUS=stopping\nEXTEND_TIMEOUT_USEC=20000000")
 	cancel()

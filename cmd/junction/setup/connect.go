@@ -239,6 +239,7 @@ type keptServers struct {
 	wider    []string // with the tools that Junction offers and the client hides
 	broken   []string // with the state of the upstream
 	untested []string // no junction runs that could tell whether they work
+	shell    []string // see ofShell
 }
 
 // replaceable returns the servers in the client's file that Junction has and serves, and the others.
@@ -248,6 +249,7 @@ func (c *connector) replaceable(ctx context.Context) (remove []string, kept kept
 		return nil, kept, failures[0]
 	}
 	states := cli.States(ctx, c.file)
+	shell := ofShell(c.file)
 	works := []string{upstream.StateReady.String(), upstream.StateClosed.String()}
 	merge := clients.Merge{Existing: knownOf(c.config), Own: c.target.Own, Getenv: entries.Lookup}
 	if e, err := entries.Read(io.Discard, c.file, false); err == nil {
@@ -280,6 +282,8 @@ func (c *connector) replaceable(ctx context.Context) (remove []string, kept kept
 			kept.untested = append(kept.untested, name)
 		case known && !slices.Contains(works, state):
 			kept.broken = append(kept.broken, fmt.Sprintf("%s (%s)", name, state))
+		case slices.Contains(shell, o.Name):
+			kept.shell = append(kept.shell, name)
 		default:
 			remove = append(remove, name)
 		}
@@ -319,6 +323,8 @@ func (k *keptServers) notes(c *connector) (notes []string) {
 	add(k.wider, "Junction offers tools of them that this client hides",
 		"Disable these tools in the configuration, or remove the servers by hand.")
 	add(k.skipped, "Junction cannot replace them", "")
+	add(k.shell, "they work only with variables of this shell", "Write the variables into "+
+		service.EnvironmentOf(file)+", and run the same command again.")
 	add(k.untested, "Junction is not running, so that it cannot check them",
 		"Start it, and run the same command again.")
 	for i := range notes {
