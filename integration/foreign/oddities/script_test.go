@@ -167,8 +167,10 @@ const echo = `{"name":"echo","inputSchema":{"type":"object"}}`
 
 // expand replaces the words of a script.
 func (s *server) expand(text string, a *ask, answer string) string {
-	pairs := []string{"%port", s.origin["url"][strings.LastIndexByte(s.origin["url"], ':')+1:], "$12000", strings.Repeat("a", 12000), "%ff", "\xff", "$answer", answer, "$echo", echo, "$id", string(a.id), "$state", a.values["state"],
-		"$redirect", a.values["redirect"], "$code", a.values["code"], "$token", a.values["granted"]}
+	_, port, _ := strings.Cut(hostOf(s.origin["url"]), ":")
+	pairs := []string{"%port", port, "$12000", strings.Repeat("a", 12000), "%ff", "\xff", "$answer", answer,
+		"$echo", echo, "$id", string(a.id), "$state", a.values["state"], "$redirect", a.values["redirect"],
+		"$code", a.values["code"], "$token", a.values["granted"]}
 	for _, word := range slices.Sorted(maps.Keys(s.origin)) {
 		pairs = append(pairs, "$"+word, s.origin[word], "%"+word, hostOf(s.origin[word]))
 	}

@@ -97,8 +97,9 @@ func (s *server) plain(a *ask, p *reply) *reply {
 		return p
 	}
 	if a.values["path"] == "/mcp" && a.values["origin"] == "url" {
-		p.status = map[string]int{http.MethodDelete: http.StatusOK}[a.values["method"]]
-		p.status = max(p.status, http.StatusMethodNotAllowed*boolInt(p.status == 0))
+		if a.values["method"] != http.MethodDelete {
+			p.status = http.StatusMethodNotAllowed
+		}
 		return p
 	}
 	switch where := a.values["method"] + " " + a.values["path"]; {
@@ -118,18 +119,11 @@ func (s *server) plain(a *ask, p *reply) *reply {
 			return json(http.StatusBadRequest, `{"error":"invalid_grant"}`)
 		}
 		a.values["granted"] = s.grants.token()
-		return json(http.StatusOK, `{"access_token":%q,"refresh_token":"canary-odd-refresh","token_type":"Bearer","expires_in":3600}`,
-			a.values["granted"])
+		return json(http.StatusOK, `{"access_token":%q,"refresh_token":"canary-odd-refresh",`+
+			`"token_type":"Bearer","expires_in":3600}`, a.values["granted"])
 	}
 	p.status = http.StatusNotFound
 	return p
-}
-
-func boolInt(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
 }
 
 // metadata is the document of an authorization server.
