@@ -19,7 +19,7 @@ import (
 	"junction/cmd/junction/clients"
 )
 
-// TestAddAsks: add asks a new URL once, unless the person has said how to sign in.
+// TestAddAsks: add asks a new URL once, with the first request of each era, unless the person has said how to sign in.
 func TestAddAsks(t *testing.T) {
 	var requests atomic.Int32
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -37,7 +37,7 @@ func TestAddAsks(t *testing.T) {
 		want int32 // requests
 		said string
 	}{
-		{[]string{"add", "asked", s.URL + "/a"}, 1, "\nSign in with: junction login asked\n"},
+		{[]string{"add", "asked", s.URL + "/a"}, 2, "\nSign in with: junction login asked\n"},
 		{[]string{"add", "told", s.URL + "/b", "--oauth"}, 0, "\nSign in with: junction login told\n"},
 		{[]string{"add", "token", s.URL + "/c", "-H", "Authorization: Bearer canary-1"}, 0, "\nAdded token to "},
 		{[]string{"add", "off", s.URL + "/d", "--disabled"}, 0, "\nAdded off to "},

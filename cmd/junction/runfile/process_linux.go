@@ -15,7 +15,7 @@ func lookUp(pid int) (start string, exists bool) {
 	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	// The second field, the name of the program, is in parentheses and may contain some.
 	fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
-	const state, startTime = 3 - 3, 22 - 3
+	const state, startTime = 0, 19 // the fields 3 and 22
 	switch {
 	case errors.Is(err, fs.ErrPermission) || err == nil && len(fields) <= startTime:
 		return "", signals(pid)
