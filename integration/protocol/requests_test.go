@@ -135,7 +135,7 @@ func TestVersionHeaderIsRequired(t *testing.T) {
 	harness.Waits(t)
 	c := harness.NewClient(t, harness.MustProxy(t, nil), client.EraModern)
 	wantError(t, c.Call(t, "tools/list", "", harness.Without("Mcp-Protocol-Version")), 400, "1", -32020)
-	wantError(t, c.Call(t, "tools/list", "", harness.With("Mcp-Protocol-Version", "2026-07-28", "2026-07-28")), 400, "2",
+	wantError(t, c.Call(t, "tools/list", "", harness.With("Mcp-Protocol-Version", "2026-07-28", "2025-11-25")), 400, "2",
 		-32020)
 }
 
@@ -456,14 +456,14 @@ func TestMalformedMessagesAreRefused(t *testing.T) {
 		}{
 			{``, "", -32700}, {`{`, "", -32700}, {`{"jsonrpc":"2.0","id":1,"method":"tools/list"`, "", -32700},
 			{`nonsense`, "", -32700},
-			{`{"jsonrpc":"2.0","id":1,"method":"tools/list"} x`, "", -32700}, {"\ufeff{}", "", -32700},
+			{`{"jsonrpc":"2.0","id":1,"method":"tools/list"} x`, "", -32700}, {"\ufeff{}", "", -32600}, {"\ufeff\ufeff{}", "", -32700},
 			{`"text"`, "", -32600}, {`7`, "", -32600},
 			{`{"jsonrpc":"2.0","id":null,"method":"tools/list"}`, "", -32600},
 			{`{"jsonrpc":"2.0","id":{},"method":"tools/list"}`, "", -32600},
 			{`{"jsonrpc":"2.0","id":true,"method":"tools/list"}`, "", -32600}, {`{"jsonrpc":"2.0","id":1}`, "1", -32600},
 			{`{"jsonrpc":"1.0","id":1,"method":"tools/list"}`, "1", -32600}, {`{"id":1,"method":"tools/list"}`, "1", -32600},
 			{`{"jsonrpc":"2.0","id":1,"method":7}`, "1", -32600},
-			{`{"jsonrpc":"2.0","id":1,"method":"tools/list","params":[]}`, "1", -32600},
+			{`{"jsonrpc":"2.0","id":1,"method":"tools/list","params":[1]}`, "1", -32600},
 		} {
 			t.Run(row.body, func(t *testing.T) { wantError(t, c.Post(t, row.body, own...), 400, row.id, row.code) })
 		}

@@ -1,6 +1,7 @@
 package safety
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -145,8 +146,11 @@ func TestDeniedFeaturesAreNotAdvertised(t *testing.T) {
 			if m := all.Ask(t, method, params); m.Error != nil && m.Error.Code == -32601 {
 				t.Errorf("%s of who may use it is answered %s", method, m.Append(nil))
 			}
-			a := few.Begin(t, harness.Query{Method: method, Params: params})
-			harness.WantCode(t, a.Answer(t), -32601)
+			a, code := few.Begin(t, harness.Query{Method: method, Params: params}), int64(-32601)
+			if p.Client == client.EraLegacy && p.Upstream == client.EraLegacy { // plain may have what it does not declare
+				code = cmp.Or(map[string]int64{"completion/complete": -32602, "resources/subscribe": -32002}[method], code)
+			}
+			harness.WantCode(t, a.Answer(t), code)
 			if want := map[client.Era]int{client.EraLegacy: http.StatusOK,
 				client.EraModern: http.StatusNotFound}[p.Client]; a.Status != want {
 				t.Errorf("%s has the status %d, want %d", method, a.Status, want)

@@ -273,6 +273,7 @@ func TestMetricsAreDocumented(t *testing.T) {
 		x.Talk(t).Succeed(t, "up__echo", `{}`)
 		x.all.Store("read", time.Millisecond, true)
 		x.all.Checked("invalid_token")
+		x.all.Calls().Ignored("up")
 		x.all.StateChanged(upstream.Change{Name: "up", State: upstream.StateReady})
 		x.all.StateChanged(upstream.Change{Name: "up", State: upstream.StateRetrying})
 		x.all.Requests().End(&proxy.CallInfo{Method: "tools/call", Upstream: "up", Cached: true, Outcome: proxy.OK}, nil)

@@ -30,6 +30,13 @@ func (s *teller) cancel(uri, form string) {
 	}
 }
 
+// heard returns what the client was told so far.
+func (d *told) heard() (updates []string, changes int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.Clone(d.updates), d.changes
+}
+
 // TestServerCancelsASubscription: a subscription that the server has ended by notifications/cancelled is
 // opened again after the pause of a broken one, and what it was about counts as changed. Other
 // subscriptions go on.
@@ -42,21 +49,24 @@ func TestServerCancelsASubscription(t *testing.T) {
 			d.subscribe(t, "note:2")
 			d.cost()
 			s.cancel("note:1", form)
-			if synctest.Wait(); len(d.updates) > 0 || d.changes > 1 {
-				t.Errorf("updates %q and %d changes before the subscription was opened again", d.updates, d.changes)
+			synctest.Wait()
+			if updates, changes := d.heard(); len(updates) > 0 || changes > 1 {
+				t.Errorf("updates %q and %d changes before the subscription was opened again", updates, changes)
 			}
 			time.Sleep(time.Minute)
-			if synctest.Wait(); !slices.Equal(d.updates, []string{"note:1"}) {
-				t.Errorf("after the end of its subscription, note:1 counts as changed: %q", d.updates)
+			synctest.Wait()
+			updates, before := d.heard()
+			if !slices.Equal(updates, []string{"note:1"}) {
+				t.Errorf("after the end of its subscription, note:1 counts as changed: %q", updates)
 			}
 			if messages, _ := d.cost(); messages != 1 {
 				t.Errorf("the server got %d messages, want one subscription again", messages)
 			}
-			before := d.changes
 			s.cancel("", form)
 			time.Sleep(time.Minute)
-			if synctest.Wait(); d.changes != before+1 {
-				t.Errorf("the lists count as changed %d times, want once", d.changes-before)
+			synctest.Wait()
+			if _, changes := d.heard(); changes != before+1 {
+				t.Errorf("the lists count as changed %d times, want once", changes-before)
 			}
 			d.updates = nil
 			s.updated("note:1")
