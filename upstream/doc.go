@@ -76,11 +76,11 @@
 // conn after its calls, and idle.go ends unused links. If each user signs in to a server, people.go has
 // an Upstream for each of these users, and credentials.go gets their tokens.
 //
-// Catalogs: lists.go reads the lists, catalog.go checks their items, and reread.go decides when they are read again. checks.go keeps
-// the outcomes of the checks of tools, and bounds the time that the lists of a server take. Package
-// definition repairs or removes a definition that would make clients reject a whole list, and reads
-// which arguments go into headers. remember.go stores the last catalog for the next process.
-// subscription.go has the resources that clients subscribed to.
+// Catalogs: lists.go reads the lists, catalog.go checks their items, and reread.go decides when they
+// are read again. checks.go keeps the outcomes of the checks of tools, and bounds the time that the
+// lists of a server take. Package definition repairs or removes a definition that would make clients
+// reject a whole list, and reads which arguments go into headers. remember.go stores the last catalog
+// for the next process. subscription.go has the resources that clients subscribed to.
 //
 // Configuration: config.go is one entry of the file; validate.go checks it, and has what the operator
 // sees of it; package command has parts of it. resolve.go makes the options of a connection from an
