@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
@@ -95,6 +96,11 @@ func ofOneList(err error) bool {
 	}
 	return errors.As(err, new(*jsonrpc.Error)) || errors.Is(err, transport.ErrInvalid) ||
 		errors.As(err, new(*transport.MemoryError))
+}
+
+// lacks reports whether the list of a method could not be read to its end.
+func (c *Catalog) lacks(method string) bool {
+	return slices.ContainsFunc(c.Left, func(l LeftOut) bool { return l.Name == "" && l.Part.Method() == method })
 }
 
 // listError is why a list could not be read.

@@ -87,7 +87,7 @@ func (p *pool) askLegacy(
 		return opened{}
 	}
 	if o.catalog.empty() {
-		p.emptyInBoth.Store(true)
+		p.emptyInBoth.Store(len(o.catalog.Left) == 0) // a list that could not be read may have items
 		o.discard()
 		return opened{}
 	}

@@ -44,6 +44,8 @@ func TestEmptyListsAreAskedForInTheLegacyEra(t *testing.T) {
 			Config{}, client.EraModern, 0, 1, 2, 0},
 		{"lists that cannot be read", upstreamtest.Script{Tools: tools("a"), Rules: []upstreamtest.Rule{emptyInModern, {Method: "tools/list", Era: "legacy", Status: 500}}},
 			Config{}, client.EraModern, 0, 1, 2, 0},
+		{"a list that cannot be read", upstreamtest.Script{Tools: none, Prompts: none, Rules: []upstreamtest.Rule{{Method: "prompts/list", Era: "legacy", Status: 500}}},
+			Config{}, client.EraModern, 0, 1, 2, 0},
 		{"silence in the legacy era", upstreamtest.Script{Tools: tools("a"), Rules: []upstreamtest.Rule{emptyInModern, {Method: "initialize", Hang: true}}},
 			Config{}, client.EraModern, 0, 1, 2, 10 * time.Second},
 		{"era: modern", upstreamtest.Script{Tools: tools("a"), Rules: []upstreamtest.Rule{emptyInModern}}, Config{Era: client.EraModern},

@@ -369,6 +369,8 @@ func (l *link) trust(c client.Conn) {
 func (l *link) wasReread(c client.Conn, err error) {
 	list, ok := errors.AsType[*listError](err)
 	switch {
+	case err == nil && l.pool.catalogOf(l.key).lacks(c.ControlList()): // it costs no other list: the question decides
+		l.suspicion.raise(c)
 	case err == nil:
 		l.trust(c)
 	case !client.FailsControl(err):

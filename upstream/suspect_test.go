@@ -342,6 +342,54 @@ func TestRefreshFindsALostSession(t *testing.T) {
 	}
 }
 
+// TestRefreshFindsALostSessionInOneList: a server without tools answers tools/list before it looks for the
+// session. The next reading of the prompts finds out that the session is lost, although the error of that
+// list costs no other list.
+func TestRefreshFindsALostSessionInOneList(t *testing.T) {
+	for _, works := range []bool{true, false} {
+		t.Run(fmt.Sprint("another session works: ", works), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				g, script := newGrave(), legacyQuiet
+				script.Prompts = tools("p")
+				r := newRigBehind(t, func(s *upstreamtest.Server) http.Handler {
+					return withoutTools(g.over(s))
+				}, script, Config{})
+				settle(time.Second)
+				r.mustHear("ready")
+				first := sessionOf(t, r.Upstream)
+				death := reply{200, `{"jsonrpc":"2.0","id":$ID,"error":{"code":-32600,"message":"Session not found"}}`, nil}
+				if g.lose(first, death); !works {
+					g.always(&death)
+				}
+				settle(5 * time.Minute)
+				if works {
+					r.mustHear("degraded ready")
+					return
+				}
+				settle(15 * time.Minute) // the lists are read three times
+				r.mustHear("degraded")
+			})
+		})
+	}
+}
+
+// withoutTools answers tools/list with "method not found", in any session.
+func withoutTools(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			return
+		}
+		r.Body = io.NopCloser(strings.NewReader(string(body)))
+		if m, _ := jsonrpc.Parse(body, 100); m.Method == "tools/list" {
+			w.Header().Set("Content-Type", "application/json")
+			fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"Method not found"}}`, m.ID)
+			return
+		}
+		h.ServeHTTP(w, r)
+	})
+}
+
 // TestDegradedSessionIsOfOneUser: the session of one user is lost, and no other one can be opened. The
 // status counts it, and the one that reads the catalog is ready.
 func TestDegradedSessionIsOfOneUser(t *testing.T) {
