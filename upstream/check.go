@@ -2,9 +2,11 @@ package upstream
 
 import (
 	"context"
+	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"net"
 	"os"
@@ -300,6 +302,12 @@ func advice(err error, upstream string, c *Config) string {
 			"it only takes long"
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return "no server listens there: start it, or check host and port of url"
+	case errors.As(err, new(tls.RecordHeaderError)):
+		return "the server does not speak TLS at this port: write http:// in url if it is meant to, or correct the port"
+	case c.URL != "" && (errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
+		errors.Is(err, syscall.ECONNRESET)):
+		return "the server or a proxy before it closed the connection without an answer: read its log, and check " +
+			"scheme, port and path of url"
 	case errors.As(err, &lookup) && lookup.IsNotFound:
 		return "the host does not exist: check url"
 	case errors.As(err, &lookup):

@@ -226,3 +226,25 @@ func TestCheckHasBothRejectedHandshakes(t *testing.T) {
 		t.Errorf("the errors are %q and %q", said, got.Other)
 	}
 }
+
+// TestAdviceAboutWhatListensThere: an https URL of a plain http port, and a server that closes each
+// connection, have a next step of their own.
+func TestAdviceAboutWhatListensThere(t *testing.T) {
+	plain := httptest.NewServer(http.NotFoundHandler())
+	defer plain.Close()
+	closes := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		panic(http.ErrAbortHandler)
+	}))
+	defer closes.Close()
+	for url, want := range map[string]string{
+		strings.Replace(plain.URL, "http:", "https:", 1): "the server does not speak TLS at this port: write http:// in url",
+		closes.URL: "the server or a proxy before it closed the connection without an answer",
+	} {
+		for _, way := range []client.Transport{"", client.TransportHTTP, client.TransportSSE} {
+			got := new(Set).Check(t.Context(), "up", Config{URL: url, Transport: way}, Options{Log: authtest.Log(t)})
+			if got.Err == nil || !strings.HasPrefix(got.Advice, want) {
+				t.Errorf("%s by %q: error %v, advice %q, want %q", url, way, got.Err, got.Advice, want)
+			}
+		}
+	}
+}

@@ -210,7 +210,7 @@ func breakLine(b *prose.Page, first, others, text string) {
 // Looks writes several looks on an empty page, and a last paragraph with all that would be read: the
 // person reads it next to the question. It returns the text of the page.
 func Looks(b *prose.Page, list []*Look) string {
-	var commands, urls int
+	var commands, urls, disabled int
 	var variables, files, absent []string
 	for _, l := range list {
 		if l.Lacks != "" {
@@ -218,9 +218,12 @@ func Looks(b *prose.Page, list []*Look) string {
 		}
 		l.write(b)
 		b.WriteByte('\n')
-		if l.Command != "" {
+		switch {
+		case l.Disabled:
+			disabled++
+		case l.Command != "":
 			commands++
-		} else {
+		default:
 			urls++
 		}
 		variables, files = append(variables, l.Environment...), append(files, l.Files...)
@@ -232,6 +235,13 @@ func Looks(b *prose.Page, list []*Look) string {
 	}
 	if urls > 0 {
 		said = append(said, prose.Count(urls, "URL")+" would get requests")
+	}
+	if disabled > 0 {
+		verb := " would do nothing until you enable it"
+		if disabled > 1 {
+			verb = " would do nothing until you enable them"
+		}
+		said = append(said, prose.Count(disabled, "disabled server")+verb)
 	}
 	text := strings.Join(said, ", and ") + "."
 	for _, l := range []struct {

@@ -166,3 +166,18 @@ func shown(list ...*Look) string {
 	}
 	return b.String()
 }
+
+// TestLooksCountDisabledServersApart: a disabled entry starts nothing and sends nothing, so that the last
+// paragraph does not count it among the servers that would.
+func TestLooksCountDisabledServersApart(t *testing.T) {
+	looks := []*Look{{Name: "a", Command: "x"}, {Name: "b", Command: "x", Disabled: true}, {Name: "c", URL: "https://c",
+		Disabled: true}}
+	text := strings.ReplaceAll(Looks(&prose.Page{}, looks), "\n", "")
+	if want := "1 command would run with your rights, and 2 disabled servers would do nothing until you enable them."; !strings.HasSuffix(text, want) {
+		t.Errorf("the looks are %q, want %q at their end", text, want)
+	}
+	text = strings.ReplaceAll(Looks(&prose.Page{}, looks[1:2]), "\n", "")
+	if want := "1 disabled server would do nothing until you enable it."; !strings.HasSuffix(text, want) {
+		t.Errorf("the looks are %q, want %q at their end", text, want)
+	}
+}

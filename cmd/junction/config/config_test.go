@@ -413,8 +413,11 @@ func TestReferences(t *testing.T) {
 		{in: "a ${A", wrong: []string{"has a ${ without its }; close it, or write $${ where ${ is meant as it stands"}},
 		{in: "${NONE:-${A}}", wrong: []string{"the default of ${NONE:-…} holds another reference, which is not possible; use a plain value"}},
 		{in: "${file:}", wrong: []string{"${file:} names no file; write ${file:/path}"}},
-		{in: "${file:none}", wrong: []string{"cannot read the file of ${file:none}: no such file or directory"}},
-		{in: "${file:.}", wrong: []string{"cannot read the file of ${file:.}: it is no regular file"}},
+		{in: "${file:none}", wrong: []string{"cannot read the file of ${file:none}: " +
+			filepath.Join(dir, "none") + ": no such file or directory; create the file, or correct the path"}},
+		{in: "${file:" + filepath.Join(dir, "none") + "}", wrong: []string{"cannot read the file of ${file:" +
+			filepath.Join(dir, "none") + "}: no such file or directory; create the file, or correct the path"}},
+		{in: "${file:.}", wrong: []string{"cannot read the file of ${file:.}: " + dir + ": it is no regular file"}},
 		{in: "${file:" + large + "}", wrong: []string{"cannot read the file of ${file:" + large + "}: it is larger than 64 KiB"}},
 		{in: strings.Repeat("${file:"+full+"}", maxReferenced/maxReferencedFile+1),
 			wrong: []string{"the references of the file stand for more than 4 MiB; use fewer or shorter ones"}},
