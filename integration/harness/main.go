@@ -40,10 +40,12 @@ func run(m *testing.M, beside int, roles map[string]func(args []string) error) i
 		}
 		return 0
 	}
+	os.RemoveAll(BuildDir()) // a process with this PID that was killed may have left it
 	defer os.RemoveAll(BuildDir())
 	// The path is short, because sockets have short paths, and always as long, because lines of output are
 	// broken where paths are longer.
 	files := filepath.Join(temp(), fmt.Sprintf("jt%07d", os.Getpid()))
+	os.RemoveAll(files)
 	defer os.RemoveAll(files)
 	if err := process.Prepare(files); err != nil {
 		fmt.Fprintln(os.Stderr, err)
