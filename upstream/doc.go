@@ -20,7 +20,7 @@
 //	(*pool).key                key.go       decides which connection the caller may use (linkKey)
 //	(*pool).takeTurn, take     turn.go      finds or starts the link of that key
 //	(*pool).link               pool.go      starts a link, or waits until there is room for one (max_links)
-//	(*link).acquire            link.go      waits until the link is ready, and returns its conn
+//	(*link).acquire            hold.go      waits until the link is ready, and returns its conn
 //	(*Upstream).own            upstream.go  the call with the changes for the settings and the tool
 //	(*legacyConn).Call         client       or (*modernConn).Call: measures the call
 //	(*legacyConn).send         client       or (*modernConn).send: makes the request of its era
@@ -66,15 +66,16 @@
 //
 // # Other files
 //
-// Connections: opening.go opens the conn of a link and reads its catalog, which may decide about the
-// era. refused.go has the pause after the server has rejected the credentials. eras.go has the legacy
-// connection beside a modern one. second.go decides when a command gets one without a line of the file,
-// and sentences.go has the texts that teach this. key.go has the cases in which callers have connections
-// or catalogs of their own (isolation, questions: exact). turn.go opens a second connection while a
-// server request waits for a user. breaker.go rejects calls while a server is connected and does not
-// answer. suspect.go decides whether a legacy server has lost a session over HTTP; tenure.go closes a
-// conn after its calls, and idle.go ends unused links. If each user signs in to a server, people.go has
-// an Upstream for each of these users, and credentials.go gets their tokens.
+// Connections: opening.go opens the conn of a link and reads its catalog, which may decide about
+// the era. hold.go lets calls use a link. refused.go has the pause after the server has rejected
+// the credentials. eras.go has the legacy connection beside a modern one. second.go decides when a
+// command gets one without a line of the file, and sentences.go has the texts that teach this.
+// key.go has the cases in which callers have connections or catalogs of their own (isolation,
+// questions: exact). turn.go opens a second connection while a server request waits for a user.
+// breaker.go rejects calls while a server is connected and does not answer. suspect.go decides
+// whether a legacy server has lost a session over HTTP; tenure.go closes a conn after its calls,
+// and idle.go ends unused links. If each user signs in to a server, people.go has an Upstream for
+// each of these users, and credentials.go gets their tokens.
 //
 // Catalogs: lists.go reads the lists, catalog.go checks their items, and reread.go decides when they
 // are read again. checks.go keeps the outcomes of the checks of tools, and bounds the time that the

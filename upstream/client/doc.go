@@ -16,7 +16,7 @@
 //	(*legacyConn).Call         legacy.go    or (*modernConn).Call
 //	(*base).observeCall        observe.go   tells the Observer
 //	(*legacyConn).send         legacy.go    or (*modernConn).send: makes the request of its era
-//	(*base).prepare            conn.go      replaces the name, and the members of _meta that belong to one hop
+//	(*base).prepare            params.go    replaces the name, and the members of _meta that belong to one hop
 //	(*base).roundTrip          conn.go      tracks the call, so that notifications and server requests find it
 //
 // Then (*stdio).Call of package stdio or (*streamable).Call of package transport sends the request,
