@@ -65,7 +65,9 @@ type guide struct {
 	home   clients.Home
 	record *record  // what was done, for --undo
 	left   []string // variables whose values were left for later, and what they are for
-	kept   bool     // clients keep servers that do not work in Junction yet
+	// changedCopy is the backup that the undo has made of a configuration that has changed since the setup.
+	changedCopy string
+	kept        bool // clients keep servers that do not work in Junction yet
 }
 
 // say prints a paragraph.
