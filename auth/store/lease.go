@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"net/url"
 	"os"
+	"path/filepath"
+	"strings"
 
 	"modernc.org/sqlite"
 )
@@ -104,8 +106,10 @@ func (e *InUseError) Error() string {
 	if e.Holder != "" {
 		by = " (" + e.Holder + ")"
 	}
-	return fmt.Sprintf("%s: %v%s; stop that process, give each process its own store, or use Postgres",
-		e.File, ErrInUse, by)
+	ext := filepath.Ext(e.File)
+	own := strings.TrimSuffix(e.File, ext) + "-2" + ext
+	return fmt.Sprintf("%s: %v%s; stop that process, or give this one a database of its own with the line "+
+		"storage: { dsn: %q } in its configuration file, or use Postgres", e.File, ErrInUse, by, own)
 }
 
 // Is reports whether the target is ErrInUse.

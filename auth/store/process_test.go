@@ -215,6 +215,7 @@ func TestStoreIsForOneProcess(t *testing.T) {
 			_ = s.Close()
 		}
 		if !errors.Is(err, ErrInUse) || !strings.Contains(err.Error(), file) ||
+			!strings.Contains(err.Error(), "with the line storage: { dsn: \"/") ||
 			!strings.Contains(err.Error(), fmt.Sprintf("process %d ", p.Process.Pid)) {
 			t.Errorf("Open(%s) = %v, want %v with the file and the process", name, err, ErrInUse)
 		}

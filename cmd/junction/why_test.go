@@ -144,6 +144,9 @@ func TestWhyNeverDeniesMore(t *testing.T) {
 	if strings.Contains(out, "no rule allows it") {
 		t.Errorf("it asks for a rule:\n%s", out)
 	}
+	out, _ = mustRun(t, 1, "why", "--admin", r.admin.Addr().String(), "--as", "jane", "shell__run")
+	mustContain(t, strings.Join(strings.Fields(out), " "),
+		"because there are no API keys (auth.api_keys); without authentication, the only caller is --as local")
 }
 
 // TestWhyInTheExampleOfTheTeam: why answers for a tool that no rule allows, with the policies of the

@@ -7,7 +7,8 @@ import (
 )
 
 // Closest returns at most three of names that are similar to want, best first. Similar are: the name
-// without its prefix, a name that contains want, a name with few typing errors.
+// without its prefix, a name that contains want, a name with few typing errors: one in a word of at most
+// four letters, otherwise two or a quarter of the letters.
 func Closest(names []string, want string) []string {
 	type candidate struct {
 		name string
@@ -16,6 +17,9 @@ func Closest(names []string, want string) []string {
 	var near []candidate
 	w := strings.ToLower(want)
 	limit := max(3, 1+len(w)/4)
+	if len(w) <= 4 {
+		limit = 2
+	}
 	for _, name := range names {
 		n := strings.ToLower(name)
 		far := distance(n, w, limit)

@@ -20,7 +20,7 @@ func TestCut(t *testing.T) {
 }
 
 func TestClosest(t *testing.T) {
-	names := []string{"demo__ask", "demo__count", "demo__echo", "gh__create_issue", "gh__list_issues", "memory__echo"}
+	names := []string{"demo__ask", "demo__count", "demo__echo", "gh__create_issue", "gh__list_issues", "memory__echo", "nonpx", "me"}
 	for _, test := range []struct{ want, near string }{
 		{"echo", "demo__echo memory__echo"},
 		{"demo_echo", "demo__echo"},
@@ -28,6 +28,9 @@ func TestClosest(t *testing.T) {
 		{"gh__craete_issue", "gh__create_issue"},
 		{"issue", "gh__create_issue gh__list_issues"},
 		{"nothing_like_it", ""},
+		{"nope", ""}, // half of its letters differ from those of nonpx
+		{"nonpy", "nonpx"},
+		{"ab", ""},
 		{"", ""},
 	} {
 		if got := strings.Join(Closest(names, test.want), " "); got != test.near {

@@ -324,6 +324,13 @@ func (p *Proxy) refused(who *policy.Subject, now time.Time) string {
 	case len(near) > 0:
 		return fmt.Sprintf("there is no key of that name (auth.api_keys); did you mean %s?", near[0])
 	}
+	if len(keys) == 0 {
+		how := "a user who signs in is --as user:NAME"
+		if !p.Config().Auth.SignsIn() {
+			how = "without authentication, the only caller is --as local"
+		}
+		return "there is no key of that name, because there are no API keys (auth.api_keys); " + how
+	}
 	return "there is no key of that name (auth.api_keys); list the keys: " + config.Command(p.File, "keys", "list")
 }
 

@@ -65,7 +65,9 @@ type guide struct {
 	home   clients.Home
 	record *record  // what was done, for --undo
 	left   []string // variables whose values were left for later, and what they are for
-	kept   bool     // clients keep servers that do not work in Junction yet
+	// changedCopy is the backup that the undo has made of a configuration that has changed since the setup.
+	changedCopy string
+	kept        bool // clients keep servers that do not work in Junction yet
 }
 
 // say prints a paragraph.
@@ -298,8 +300,14 @@ func pick(line string, all []string) (chosen []string, unknown string) {
 // connect connects the clients that are found, and returns those whose files were changed.
 func (g *guide) connect(ctx context.Context, running bool) (changed []*clients.Client, err error) {
 	found, err := foundClients()
-	if err != nil || len(found) == 0 {
+	if err != nil {
 		return nil, err
+	}
+	if len(found) == 0 {
+		g.say("\nFound no MCP client on this machine. To connect one later, run: %s\nCLIENT is %s.\n"+
+			"Every other client connects to the URL of Junction.",
+			config.Command(g.file, "connect", "CLIENT"), allClients())
+		return nil, nil
 	}
 	var all []string
 	for _, c := range found {

@@ -177,7 +177,12 @@ func (i *importer) plan(places, held []clients.Place) {
 		}
 		i.outcomes = append(i.outcomes, o)
 	}
-	i.failures = append(failures, more...)
+	for _, err := range append(failures, more...) { // one file may have several lists of servers
+		same := func(other error) bool { return other.Error() == err.Error() }
+		if !slices.ContainsFunc(i.failures, same) {
+			i.failures = append(i.failures, err)
+		}
+	}
 	i.others = i.elsewhere(merge, places, held)
 }
 
@@ -368,7 +373,7 @@ func (i *importer) summary() string {
 	var b strings.Builder
 	switch {
 	case len(i.outcomes) == 0:
-		return "No servers found.\n" + i.otherProjects()
+		return i.none() + i.otherProjects()
 	case news == 0:
 		return i.skipped() + "Nothing to add to " + file + ".\n" + i.held() + i.otherProjects()
 	case !i.written:

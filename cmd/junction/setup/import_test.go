@@ -228,3 +228,32 @@ func TestPick(t *testing.T) {
 		t.Errorf("the names have become %q", all)
 	}
 }
+
+// TestImportWithoutServersOfClients: where no client has a server, the line names a file that could not be
+// read, and the servers that the configuration has already.
+func TestImportWithoutServersOfClients(t *testing.T) {
+	home := atHome(t, map[string]string{".claude.json": "{\n  \"mcpServers\": {"})
+	file := filepath.Join(home, "work", "mine.yaml")
+	mustWrite(t, file, "upstreams:\n  a: { command: [x] }\n  b: { command: [x] }\n")
+	got := runProgram(t, "", "import", "--config", file)
+	want := "No servers found in the files of MCP clients; 1 file could not be read; ~/work/mine.yaml has 2 servers.\n"
+	if got.stdout != want {
+		t.Errorf("import prints %q, want %q", got.stdout, want)
+	}
+}
+
+// TestSetupWithoutClients: setup says how a client is connected if it finds none.
+func TestSetupWithoutClients(t *testing.T) {
+	atHome(t, nil)
+	var out bytes.Buffer
+	g := guide{stdout: &out, file: "mine.yaml", yes: true}
+	if _, err := g.connect(t.Context(), true); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"Found no MCP client on this machine.", "run: junction connect CLIENT --config mine.yaml\n",
+		"CLIENT is ", "cursor", "Every other client connects to the URL of Junction."} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("setup prints %q, want %q in it", out.String(), want)
+		}
+	}
+}

@@ -248,6 +248,19 @@ func (i *importer) skipped() string {
 	return text
 }
 
+// none returns the line about clients without servers. The configuration may have servers nevertheless, and
+// a file that could not be read may, too.
+func (i *importer) none() string {
+	text := "No servers found in the files of MCP clients"
+	if n := len(i.failures); n > 0 {
+		text += fmt.Sprintf("; %s could not be read", prose.Count(n, "file"))
+	}
+	if n := len(i.editor.Config().Upstreams); n > 0 {
+		text += fmt.Sprintf("; %s has %s", prose.OneLine(i.home.Short(i.file)), prose.Count(n, "server"))
+	}
+	return text + ".\n"
+}
+
 // knownOf returns the upstreams of a configuration for comparison with the servers of clients.
 func knownOf(c *config.Config) []clients.Known {
 	var list []clients.Known

@@ -252,7 +252,8 @@ func (g *guide) incomplete() error {
 }
 
 // remaining returns the backups of the configuration, and the files with secrets beside it that no
-// configuration there uses: those of other commands, or those that a person has changed.
+// configuration there uses: those of other commands, or those that a person has changed. The backup that
+// this undo has made is the only copy of what a person has written, so that it is not among them.
 func (g *guide) remaining() (stay []string) {
 	const most = 20                              // names on a command line that a person reads
 	text, _ := clients.ReadFile(g.record.Config) // nil if it is gone
@@ -265,7 +266,7 @@ func (g *guide) remaining() (stay []string) {
 			name := f.Name()
 			of := folder != dir || strings.HasPrefix(name, backup) && strings.HasSuffix(name, ".bak")
 			used := folder != dir && inUse(name)
-			if of && !used && f.Type().IsRegular() && len(stay) < most {
+			if of && !used && filepath.Join(folder, name) != g.changedCopy && f.Type().IsRegular() && len(stay) < most {
 				stay = append(stay, filepath.Join(folder, name))
 			}
 		}
@@ -432,6 +433,7 @@ func (g *guide) removeServers(e *entries.Editor, now []byte) error {
 		}
 		what = strings.Join(removed, ", ") + " from " + what
 	}
+	g.changedCopy = backup
 	g.say("Removed %s, which has changed since. Backup: %s.", what, prose.OneLine(g.home.Short(backup)))
 	return nil
 }

@@ -67,6 +67,9 @@ func TestUndoOfAChangedConfiguration(t *testing.T) {
 			if string(is) != test.want || errors.Is(err, fs.ErrNotExist) != (test.says == deleted) {
 				t.Errorf("the configuration is\n%s\n%v, want\n%s", is, err, test.want)
 			}
+			if strings.Contains(got.stdout, "to delete them, run: rm") {
+				t.Errorf("the undo proposes to delete the only copy of the changed file:\n%s", got.stdout)
+			}
 			backups, err := filepath.Glob(file + ".*.bak")
 			if err != nil || len(backups) > 1 || (len(backups) == 0) != fails {
 				t.Errorf("there are the backups %v (%v)", backups, err)
