@@ -254,3 +254,15 @@ func TestLogIsBounded(t *testing.T) {
 		}
 	}
 }
+
+// TestProgramOfGoRun: the program of go run is gone after it, so that no service gets its path.
+func TestProgramOfGoRun(t *testing.T) {
+	for program, want := range map[string]bool{
+		"/tmp/go-build2154/b001/exe/junction": true, "/home/u/go/bin/junction": false, "/opt/exe/junction": false,
+		"/junction": false, "/tmp/go-build2154/b001/service.test": false,
+	} {
+		if got := temporary(program); got != want {
+			t.Errorf("temporary(%q) = %v, want %v", program, got, want)
+		}
+	}
+}

@@ -106,7 +106,18 @@ func Program() (string, error) {
 	if link, err := exec.LookPath("junction"); err == nil && filepath.IsAbs(link) && clients.SamePath(link, program) {
 		program = link
 	}
+	if temporary(program) {
+		return "", errors.New("go run deletes this program when it ends, so that no service and no client can start it; " +
+			"install it first, with go install ./cmd/junction, and run the command again with the installed junction")
+	}
 	return program, nil
+}
+
+// temporary reports whether go run has built a program: its path is like /tmp/go-build1/b001/exe/junction.
+func temporary(program string) bool {
+	parts := strings.Split(filepath.ToSlash(program), "/")
+	n := len(parts)
+	return n > 3 && parts[n-2] == "exe" && strings.HasPrefix(parts[n-4], "go-build")
 }
 
 // lastLine returns the last line that is not empty.

@@ -17,6 +17,7 @@ import (
 	"junction/cmd/junction/config"
 	"junction/cmd/junction/entries"
 	"junction/cmd/junction/runfile"
+	"junction/cmd/junction/service"
 	"junction/upstream/prose"
 )
 
@@ -100,6 +101,9 @@ func (g *guide) run(ctx context.Context) (err error) {
 	}
 	if !g.yes && !cli.CanAsk(g.cmd) {
 		return g.commands()
+	}
+	if _, err := service.Program(); err != nil { // before anything is written
+		return fmt.Errorf("%w; nothing was changed", err)
 	}
 	if e, err := entries.Read(io.Discard, g.file, false); err == nil { // otherwise the next step reports it
 		c := e.Config()
