@@ -39,7 +39,7 @@ type resourceMetadata struct {
 
 // discoverResource returns the metadata of an upstream. The error is a *UserError.
 func (c *Client) discoverResource(ctx context.Context, name string, u Upstream) (*resourceMetadata, error) {
-	return cached(ctx, c, "place "+name+" "+u.URL, func(ctx context.Context) (*resourceMetadata, error) {
+	return cached(ctx, c, "place "+name+" "+u.URL+" "+u.Issuer, func(ctx context.Context) (*resourceMetadata, error) {
 		return c.fetchResource(ctx, name, u)
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"net/url"
+	"path"
 	"slices"
 	"strings"
 )
@@ -50,19 +51,28 @@ type wellKnown struct {
 // places returns the places of the metadata of an issuer (RFC 8414, section 3.1; OpenID Connect
 // Discovery, section 4).
 func places(issuer *url.URL) (all []wellKnown) {
-	origin, path := issuer.Scheme+"://"+issuer.Host, strings.TrimSuffix(issuer.EscapedPath(), "/")
-	all = []wellKnown{{origin + "/.well-known/oauth-authorization-server" + path, true},
-		{origin + "/.well-known/openid-configuration" + path, true}}
-	if path != "" {
-		all = append(all, wellKnown{origin + path + "/.well-known/openid-configuration", false})
+	origin, escaped := issuer.Scheme+"://"+issuer.Host, strings.TrimSuffix(issuer.EscapedPath(), "/")
+	plain := plainPath(escaped)
+	all = []wellKnown{{origin + "/.well-known/oauth-authorization-server" + escaped, plain},
+		{origin + "/.well-known/openid-configuration" + escaped, plain}}
+	if escaped != "" {
+		all = append(all, wellKnown{origin + escaped + "/.well-known/openid-configuration", false})
 	}
 	return all
+}
+
+// plainPath reports whether all servers read an escaped path alike. A path with dot segments, or one that
+// some servers unescape into such a path, leads out of the well-known place, to a document that a tenant
+// of the host may have written.
+func plainPath(escaped string) bool {
+	return escaped == "" || escaped == path.Clean(escaped) && !strings.ContainsAny(escaped, "%;")
 }
 
 // discoverServer returns the metadata of an authorization server that an upstream named. The error
 // is a *UserError.
 func (c *Client) discoverServer(ctx context.Context, u Upstream, issuer string) (*serverMetadata, error) {
-	return cached(ctx, c, "server "+u.URL+" "+issuer, func(ctx context.Context) (*serverMetadata, error) {
+	key := strings.Join([]string{"server", u.URL, issuer, u.Issuer, u.ClientID}, " ")
+	return cached(ctx, c, key, func(ctx context.Context) (*serverMetadata, error) {
 		return c.fetchServer(ctx, u, issuer)
 	})
 }
@@ -74,6 +84,12 @@ func (c *Client) fetchServer(ctx context.Context, u Upstream, issuer string) (*s
 		at.Scheme != "https" && at.Scheme != "http" {
 		return nil, userError(fmt.Errorf("the issuer is %s", whole(issuer)), "the server names an invalid "+
 			"authorization server")
+	}
+	for segment := range strings.SplitSeq(at.Path, "/") {
+		if segment == "." || segment == ".." {
+			return nil, userError(fmt.Errorf("the issuer is %s", whole(issuer)), "the server names an authorization "+
+				"server whose path has dot segments")
+		}
 	}
 	all := places(at)
 	s, found, err := c.firstDocument(ctx, u, all)

@@ -327,6 +327,11 @@ func TestShapesOfRealServers(t *testing.T) {
 			s.documents[serverAt] = no
 			s.documents[asIssuer+"/x/.well-known/openid-configuration"] = metadataOf(asIssuer+"/x", two...)
 		}, "mode: "},
+		{"two origins, and the issuer's path leads to a file of a tenant", Upstream{}, tenantFile("/../../u/evil", two...), "dot segments"},
+		{"two origins, and an escaped path leads to a file of a tenant", Upstream{}, tenantFile("/%2e%2e/%2e%2e/u/evil", two...), "dot segments"},
+		{"two origins, and a path that some servers resolve", Upstream{}, tenantFile("/..;/..;/u/evil", two...), "mode: "},
+		{"two origins, and a path that is unescaped twice", Upstream{}, tenantFile("/%252e%252e/u/evil", two...), "mode: "},
+		{"two origins, and a path with an empty segment", Upstream{}, tenantFile("//u/evil", two...), "mode: "},
 		{"two origins, and the issuer is at the token endpoint (Box)", Upstream{}, atTokens(nil), "mode: "},
 		{"two origins, and the page vouches at its root", Upstream{}, atTokens(metadataOf(asIssuer, two...)), ""},
 		{"two origins, and the page names another token endpoint", Upstream{}, atTokens(metadataOf(asIssuer)), "mode: "},
@@ -462,6 +467,15 @@ func atTokens(page any, more ...any) func(*shape) {
 			page = 404
 		}
 		s.documents[serverAt] = page
+	}
+}
+
+// tenantFile is a host on which a tenant has written a file, and which finds it by the path of an issuer
+// behind the well-known place.
+func tenantFile(path string, more ...any) func(*shape) {
+	return func(s *shape) {
+		s.documents[resourceAt] = resourceOf(mcpURL, asIssuer+path)
+		s.documents[serverAt], s.documents[serverAt+path] = 404, metadataOf(asIssuer+path, more...)
 	}
 }
 
