@@ -40,15 +40,19 @@ var core = []string{string(mcp.MethodNotificationInitialized), string(mcp.Method
 // notifications/, as notifications/tasks of io.modelcontextprotocol/tasks.
 func IsOfExtension(method, extension string) bool {
 	rest, ok := strings.CutPrefix(method, notificationPrefix)
-	if !ok || slices.Contains(bridged, extension) || slices.Contains(core, method) {
+	if !ok || slices.Contains(core, method) {
 		return false
 	}
-	names := []string{extension}
-	if _, name, ok := strings.Cut(extension, "/"); ok {
-		names = append(names, name)
-	}
-	return slices.ContainsFunc(names, func(name string) bool {
-		after, found := strings.CutPrefix(rest, name)
+	of := func(extension string) bool { return names(rest, extension) }
+	return of(extension) && !slices.ContainsFunc(bridged, of)
+}
+
+// names reports whether the method of a notification, without its prefix, begins with the identifier of an
+// extension, or with the name in it.
+func names(method, extension string) bool {
+	_, name, _ := strings.Cut(extension, "/")
+	return slices.ContainsFunc([]string{extension, name}, func(name string) bool {
+		after, found := strings.CutPrefix(method, name)
 		return found && name != "" && (after == "" || after[0] == '/')
 	})
 }
