@@ -43,9 +43,10 @@ type suspicion struct {
 	next  *tenure     // of that session, until the link uses it
 
 	// the attempts to open another session; only the goroutine of watch uses them
-	pause pace.Backoff
-	retry time.Time // no attempt before
-	other error     // why the latest one failed; nil for none, or if it succeeded
+	pause    pace.Backoff
+	retry    time.Time // no attempt before
+	other    error     // why the latest one failed; nil for none, or if it succeeded
+	replaced time.Time // when another session took the place of one last
 }
 
 // An inquiry is a control question and what follows from it. done is closed at its end; then the
@@ -212,8 +213,11 @@ func (l *link) inquire(ctx context.Context, q *inquiry) {
 		}
 	}
 	if !l.distrusts() {
-		s.pause.Reset()
-		s.retry, s.other = time.Time{}, nil
+		s.other = nil
+		if time.Since(s.replaced) > 2*pace.Longest { // otherwise the server loses one session after the other
+			s.pause.Reset()
+			s.retry = time.Time{}
+		}
 	}
 	l.distrust(q.conn, &sessionError{list, q.refusal, s.other})
 	if time.Now().Before(s.retry) {
@@ -227,7 +231,9 @@ func (l *link) inquire(ctx context.Context, q *inquiry) {
 	switch {
 	case ctx.Err() != nil && err != nil:
 	case err == nil:
-		q.replaced = l.replace(q, next)
+		if q.replaced = l.replace(q, next); q.replaced {
+			s.replaced, s.retry = time.Now(), time.Now().Add(s.pause.Next())
+		}
 	case signIn(err):
 		q.signIn = err
 		l.fail(q.conn, err)

@@ -170,6 +170,49 @@ func TestLostSessionGetsASuccessor(t *testing.T) {
 	}
 }
 
+// TestSessionsThatAreLostAtOnceGetPauses: a server loses each session as soon as it has answered a list. The
+// pauses before another one grow, up to a minute.
+func TestSessionsThatAreLostAtOnceGetPauses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
+		opened, lists := 0, map[string]int{}
+		mortal := func(s *upstreamtest.Server) http.Handler {
+			h := s.Handler()
+			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				body, _ := io.ReadAll(r.Body)
+				r.Body = io.NopCloser(strings.NewReader(string(body)))
+				m, _ := jsonrpc.Parse(body, 100)
+				id := r.Header.Get("Mcp-Session-Id")
+				mu.Lock()
+				gone := lists[id] > 0
+				switch m.Method {
+				case "initialize":
+					opened++
+				case "tools/list":
+					lists[id]++
+				}
+				mu.Unlock()
+				if gone && r.Method == http.MethodPost {
+					w.WriteHeader(http.StatusGone)
+					return
+				}
+				h.ServeHTTP(w, r)
+			})
+		}
+		r := newRigBehind(t, mortal, legacyQuiet, Config{})
+		settle(time.Second)
+		for range 600 {
+			<-begun(r.Upstream, toolCall("echo", `{}`))
+			settle(time.Second)
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		if opened < 5 || opened > 25 {
+			t.Errorf("there are %d sessions in ten minutes, want one each minute at last", opened)
+		}
+	})
+}
+
 // TestLostSessionIsNotReady: a server has lost the session, and gives no other one that works. The status
 // says so after the first call, the calls are still sent, and the attempts are few. Once the server answers
 // in the session again, the status is ready, and the session with its state is the same.
