@@ -107,8 +107,8 @@ func Program() (string, error) {
 		program = link
 	}
 	if temporary(program) {
-		return "", errors.New("go run deletes this program when it ends, so that no service and no client can start it; " +
-			"install it first, with go install ./cmd/junction, and run the command again with the installed one")
+		return "", errors.New("go run deletes this program when it ends, so that no service and no client can start " +
+			"it; install it first, with go install ./cmd/junction, and run the command again with the installed one")
 	}
 	return program, nil
 }
