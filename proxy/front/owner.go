@@ -9,6 +9,7 @@ import (
 	"junction/proxy"
 	"junction/proxy/budget"
 	"junction/proxy/members"
+	"junction/proxy/scope"
 )
 
 // This file finds the process that answers a request, if several processes serve the endpoints
@@ -115,7 +116,8 @@ func (s *Server) wait(ctx context.Context, member string, deadline time.Time) er
 func (s *Server) forwardSession(x *request) bool {
 	w, r := x.reply.w, x.request
 	id := header(r.Header, "Mcp-Session-Id")
-	if id == "" || r.Method == http.MethodPost && header(r.Header, "Mcp-Protocol-Version") == proxy.ModernVersion {
+	modern := header(r.Header, "Mcp-Protocol-Version") == proxy.ModernVersion && x.Endpoint.Eras != scope.ErasLegacy
+	if id == "" || r.Method == http.MethodPost && modern {
 		return false
 	}
 	if r.Method == http.MethodGet { // a stream must not delay the end of this process
