@@ -16,7 +16,7 @@ import (
 // This file serves a script over HTTP.
 
 // mustServeHTTP serves a row for one client. The server has three origins: url has MCP at /mcp, as
-// has the authorization server if it is apart, and other is anybody's.
+// has the authorization server if it is apart, and other is that of a third party.
 func mustServeHTTP(t testing.TB, r *row, kind, wire string) *server {
 	t.Helper()
 	s := newServer(r, kind)
