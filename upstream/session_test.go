@@ -46,9 +46,9 @@ func TestCallsOutliveTheirSession(t *testing.T) {
 	})
 }
 
-// TestCallsInFlightGetTheir404: the listening stream finds out that the session is gone while a call is on
+// TestCallsInFlightOutliveTheListeningStream: the listening stream finds out that the session is gone while a call is on
 // its way. The link connects again, the call gets its own 404 later, and is sent again, once.
-func TestCallsInFlightGetTheir404(t *testing.T) {
+func TestCallsInFlightOutliveTheListeningStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		held, arrived := make(chan struct{}), make(chan struct{})
 		front := func(s *upstreamtest.Server) http.Handler {
@@ -102,9 +102,9 @@ func TestServerWithoutSessionsGetsNoOther(t *testing.T) {
 	})
 }
 
-// TestStreamRefusedWith404KeepsTheSession: a server without a listening stream answers GET with 404, as some
+// TestRefusedStreamKeepsTheSession: a server without a listening stream answers GET with 404, as some
 // routers do, and its sessions live.
-func TestStreamRefusedWith404KeepsTheSession(t *testing.T) {
+func TestRefusedStreamKeepsTheSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, upstreamtest.Script{Era: "legacy", NoListChanged: true, Rules: []upstreamtest.Rule{{Method: "GET", Status: 404}}}, Config{})
 		settle(time.Minute)
