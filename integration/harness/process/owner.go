@@ -17,6 +17,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -37,6 +38,8 @@ type Owner struct {
 	temp   string // the folder of its temporary files
 	others string // that of programs that others wrote
 
+	given    atomic.Bool   // processes may have the variable
+	leftPIDs []int         // the processes that were found at the end
 	patience time.Duration // for what is ending
 }
 
@@ -69,7 +72,7 @@ func OwnerOf(t testing.TB) *Owner {
 		for _, thing := range o.left() {
 			t.Errorf("left behind: %s", thing)
 		}
-		for _, pid := range ownedBy(variable + "=" + o.id()) {
+		for _, pid := range o.leftPIDs {
 			KillGroup(pid)
 			Kill(pid)
 		}
@@ -110,34 +113,59 @@ func (o *Owner) label() {
 func (o *Owner) id() string { return strconv.Itoa(os.Getpid()) + "/" + o.name }
 
 // Variable returns a variable of the environment that makes a process belong to the test.
-func (o *Owner) Variable() (name, value string) { return variable, o.id() }
+func (o *Owner) Variable() (name, value string) {
+	o.given.Store(true)
+	return variable, o.id()
+}
 
 // Environ appends variables to an environment that make a process, and the temporary files of it,
 // belong to the test.
 func (o *Owner) Environ(environment []string) []string {
-	return append(slices.Clip(environment), variable+"="+o.id(), "TMPDIR="+o.temp)
+	return o.environ(environment, o.temp)
 }
 
 // EnvironOfOthers is Environ for a program that others wrote, which may leave temporary files: they go
 // with the test.
 func (o *Owner) EnvironOfOthers(environment []string) []string {
-	return append(slices.Clip(environment), variable+"="+o.id(), "TMPDIR="+o.others)
+	return o.environ(environment, o.others)
 }
 
-// left waits until nothing is left of the test, and returns what is left at the end of its patience.
+func (o *Owner) environ(environment []string, temp string) []string {
+	name, value := o.Variable()
+	return append(slices.Clip(environment), name+"="+value, "TMPDIR="+temp)
+}
+
+// left waits until nothing is left of the test, and returns what is left at the end of its patience. It
+// looks for processes when the goroutines have ended, and for files when the processes have.
 func (o *Owner) left() []string {
-	return awaitNothing(o.patience, func() (list []string) {
+	end := time.Now().Add(o.patience)
+	list := awaitNothing(end, func() (list []string) {
 		for _, g := range goroutines() {
 			if g.label == o.name {
 				list = append(list, g.String())
 			}
 		}
-		for _, pid := range ownedBy(variable + "=" + o.id()) {
+		return list
+	})
+	list = append(list, awaitNothing(end, func() (list []string) {
+		o.findProcesses()
+		for _, pid := range o.leftPIDs {
 			name, _ := Living(pid)
 			list = append(list, fmt.Sprintf("process %d (%s)", pid, name))
 		}
-		return append(list, files(o.temp)...)
-	})
+		return list
+	})...)
+	return append(list, awaitNothing(end, func() []string { return files(o.temp) })...)
+}
+
+// findProcesses sets leftPIDs. The environments of all processes of a machine are many files, so it reads them
+// only if a process can have the variable, and not again while one lives that it has found.
+func (o *Owner) findProcesses() {
+	text := variable + "=" + o.id()
+	o.leftPIDs = slices.DeleteFunc(o.leftPIDs, func(pid int) bool { return !isOwned(pid, text) })
+	if len(o.leftPIDs) == 0 && o.given.Load() {
+		o.leftPIDs = ownedBy(text)
+	}
 }
 
 // Prepare makes labels visible and gives this process a folder for temporary files, through which
@@ -155,7 +183,7 @@ func Prepare(temp string) error {
 // the end of its patience: goroutines and children of no test, such as those of a timer, and files in
 // the folder of Prepare.
 func Left(patience time.Duration) []string {
-	return awaitNothing(patience, func() (list []string) {
+	return awaitNothing(time.Now().Add(patience), func() (list []string) {
 		for _, g := range goroutines() {
 			list = append(list, g.String())
 		}
@@ -168,9 +196,9 @@ func Left(patience time.Duration) []string {
 	})
 }
 
-// awaitNothing waits until nothing is left.
-func awaitNothing(patience time.Duration, left func() []string) (list []string) {
-	for pause, end := time.Millisecond, time.Now().Add(patience); ; pause = min(2*pause, 50*time.Millisecond) {
+// awaitNothing waits until nothing is left, or the time is over. It looks at least once.
+func awaitNothing(end time.Time, left func() []string) (list []string) {
+	for pause := 5 * time.Millisecond; ; pause = min(2*pause, 50*time.Millisecond) {
 		if list = left(); len(list) == 0 || time.Now().After(end) {
 			return list
 		}
@@ -185,13 +213,7 @@ func (g goroutine) String() string { return "a goroutine:\n" + g.stack }
 
 // goroutines returns the goroutines of this module, but the current one and those that run tests.
 func goroutines() (list []goroutine) {
-	b := make([]byte, 1<<20)
-	n := runtime.Stack(b, true)
-	for n == len(b) {
-		b = make([]byte, 2*len(b))
-		n = runtime.Stack(b, true)
-	}
-	for _, stack := range strings.Split(string(b[:n]), "\n\n")[1:] {
+	for _, stack := range strings.Split(stacks().text(), "\n\n")[1:] {
 		if !strings.Contains(stack, "junction/") || strings.Contains(stack, "\ntesting.(*T).Run(") ||
 			strings.Contains(stack, "\ntesting.tRunner(") {
 			continue
@@ -206,6 +228,26 @@ func goroutines() (list []goroutine) {
 		list = append(list, g)
 	}
 	return list
+}
+
+// stacks has the memory for the stacks of all goroutines, which tests read one after the other.
+var stacks = sync.OnceValue(func() *dump { return &dump{b: make([]byte, 1<<20)} })
+
+type dump struct {
+	mu sync.Mutex
+	b  []byte
+}
+
+// text returns the stacks. That of the current goroutine is the first one.
+func (d *dump) text() string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	n := runtime.Stack(d.b, true)
+	for n == len(d.b) {
+		d.b = make([]byte, 2*len(d.b))
+		n = runtime.Stack(d.b, true)
+	}
+	return string(d.b[:n])
 }
 
 // files returns the files in a folder that is there for a test or a package.

@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"os"
-	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -72,12 +72,27 @@ func PeakMemory(pid int) (int64, error) {
 	return kb << 10, err
 }
 
+// everyPID returns the processes of the machine. Package filepath would read the folder of each process.
+func everyPID() (pids []int) {
+	proc, err := os.Open("/proc")
+	if err != nil {
+		return nil
+	}
+	defer proc.Close()
+	names, _ := proc.Readdirnames(-1) // those that were read before an error count
+	for _, name := range names {
+		if pid, err := strconv.Atoi(name); err == nil {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
 // children returns the processes by their parents.
 func children() map[int][]int {
-	stats, _ := filepath.Glob("/proc/[0-9]*/stat") // the pattern is good
 	all := map[int][]int{}
-	for _, name := range stats {
-		stat, err := os.ReadFile(name)
+	for _, child := range everyPID() {
+		stat, err := os.ReadFile("/proc/" + strconv.Itoa(child) + "/stat")
 		if err != nil {
 			continue // it has ended meanwhile
 		}
@@ -87,11 +102,7 @@ func children() map[int][]int {
 		if len(fields) < 2 {
 			continue
 		}
-		parent, err := strconv.Atoi(fields[1])
-		if err != nil {
-			continue
-		}
-		if child, err := strconv.Atoi(filepath.Base(filepath.Dir(name))); err == nil {
+		if parent, err := strconv.Atoi(fields[1]); err == nil {
 			all[parent] = append(all[parent], child)
 		}
 	}
@@ -100,18 +111,16 @@ func children() map[int][]int {
 
 // ownedBy returns the living processes with a variable in their environment, except this one.
 func ownedBy(variable string) (pids []int) {
-	names, _ := filepath.Glob("/proc/[0-9]*/environ") // the pattern is good
-	for _, name := range names {
-		// Those of other users cannot be read, and a process that has ended has no environment.
-		environment, _ := os.ReadFile(name)
-		if !bytes.Contains(append([]byte{0}, environment...), []byte("\x00"+variable+"\x00")) {
-			continue
-		}
-		if pid, err := strconv.Atoi(filepath.Base(filepath.Dir(name))); err == nil && pid != os.Getpid() {
-			if _, lives := Living(pid); lives {
-				pids = append(pids, pid)
-			}
-		}
+	return slices.DeleteFunc(everyPID(), func(pid int) bool { return pid == os.Getpid() || !isOwned(pid, variable) })
+}
+
+// isOwned reports whether a process lives and has the variable in its environment. The environment of
+// other users cannot be read, and a process that has ended has none.
+func isOwned(pid int, variable string) bool {
+	environment, _ := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/environ")
+	if !bytes.Contains(append([]byte{0}, environment...), []byte("\x00"+variable+"\x00")) {
+		return false
 	}
-	return pids
+	_, lives := Living(pid)
+	return lives
 }
