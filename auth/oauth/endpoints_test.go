@@ -116,13 +116,16 @@ type twoParties struct {
 	issuers   []string       // that the attacker's MCP server names
 	posted    map[string][]url.Values
 	passwords map[string][]string // of client authentication, by host
-	client    *Client
-	clock     *clock
+	// the registrations, by host, and how the secrets begin that they return; "" for none
+	registered map[string]int
+	secret     string
+	client     *Client
+	clock      *clock
 }
 
 func mustTwoParties(t *testing.T, u Upstream) *twoParties {
 	t.Helper()
-	p := &twoParties{posted: map[string][]url.Values{}, passwords: map[string][]string{}}
+	p := &twoParties{posted: map[string][]url.Values{}, passwords: map[string][]string{}, registered: map[string]int{}}
 	p.metadata = map[string]any{"issuer": "https://" + evil, "authorization_endpoint": "https://" + honest + "/authorize",
 		"token_endpoint": "https://" + honest + "/token", "revocation_endpoint": "https://" + honest + "/revoke",
 		"registration_endpoint": "https://" + honest + "/register", "code_challenge_methods_supported": []string{"S256"},
@@ -135,6 +138,11 @@ func mustTwoParties(t *testing.T, u Upstream) *twoParties {
 			return
 		}
 		if r.URL.Path == "/register" {
+			p.registered[r.URL.Host]++
+			if p.secret != "" {
+				fmt.Fprintf(w, `{"client_id":"us at %s","client_secret":"%s-%s"}`, r.URL.Host, p.secret, r.URL.Host)
+				return
+			}
 			fmt.Fprint(w, `{"client_id":"us"}`)
 			return
 		}
@@ -309,6 +317,40 @@ func TestRegistrationStaysAtTheTokenEndpoint(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "accepts only registered clients") ||
 		!strings.Contains(err.Error(), "auth.issuer: https://"+evil) {
 		t.Errorf("Login = %v", err)
+	}
+}
+
+// TestSecretOfARegistrationStaysAtItsOrigin: an attacker's authorization server names the endpoints of an
+// honest one, where Junction registers, and later names endpoints of its own. Junction registers there
+// again, and the attacker does not get the secret of the first registration.
+func TestSecretOfARegistrationStaysAtItsOrigin(t *testing.T) {
+	p := mustTwoParties(t, Upstream{})
+	p.secret = "canary-secret"
+	authtest.Secret("the secret of a registration", "canary-secret-"+honest)
+	authtest.Secret("the secret of the other registration", "canary-secret-"+evil)
+	p.metadata["token_endpoint_auth_methods_supported"] = []string{"client_secret_basic"}
+	for range 2 { // the second sign-in uses the first registration
+		if err := p.signIn(t, func(url.Values) {}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(p.passwords[honest]) != 2 || p.registered[honest] != 1 {
+		t.Fatalf("the honest server received %q after %d registrations", p.passwords[honest], p.registered[honest])
+	}
+	p.clock.Add(int64(metadataTTL.Seconds()) + 1)
+	p.metadata["authorization_endpoint"] = "https://" + evil + "/authorize"
+	p.metadata["token_endpoint"] = "https://" + evil + "/token"
+	p.metadata["registration_endpoint"] = "https://" + evil + "/register"
+	if err := p.signIn(t, func(url.Values) {}); err != nil {
+		t.Error(err)
+	}
+	for i, password := range p.passwords[evil] {
+		if form := p.posted[evil][i]; strings.Contains(password, honest) || strings.Contains(form.Encode(), honest) {
+			t.Errorf("the attacker received %q, %v", password, form)
+		}
+	}
+	if len(p.passwords[evil]) != 1 || p.registered[evil] != 1 {
+		t.Errorf("the attacker received %q after %d registrations", p.passwords[evil], p.registered[evil])
 	}
 }
 
