@@ -226,13 +226,35 @@ func TestMetadataThatChangeDuringASignIn(t *testing.T) {
 func TestHostsThatChangeAfterThePage(t *testing.T) {
 	p := mustTwoParties(t, Upstream{})
 	seen, _, err := p.client.Describe(t.Context(), "linear", "user:ann", nil)
-	if want := [3]string{honest, honest, evil}; err != nil || seen != want {
+	if want := [3]string{honest, honest, evil}; err != nil || [3]string(seen[:3]) != want {
 		t.Fatalf("Describe = %q, %v", seen, err)
 	}
 	p.clock.Add(int64(metadataTTL.Seconds()) + 1)
 	p.metadata["authorization_response_iss_parameter_supported"] = true
 	p.metadata["token_endpoint"] = "https://" + evil + "/token"
 	if where, _, err := p.client.Begin(t.Context(), "linear", "user:ann", "s", "v", seen, nil); err == nil ||
+		!strings.Contains(err.Error(), "have changed since you saw them") {
+		t.Errorf("Begin = %s, %v", where, err)
+	}
+}
+
+// TestScopesThatChangeAfterThePage: a user is sent to a sign-in only with the scopes that the page has
+// shown, also if the attacker's server names more of them while the user reads the page.
+func TestScopesThatChangeAfterThePage(t *testing.T) {
+	p := mustTwoParties(t, Upstream{})
+	p.scopes = []string{"read"}
+	seen, scopes, err := p.client.Describe(t.Context(), "linear", "user:ann", []string{"write"})
+	if err != nil || strings.Join(scopes, " ") != "read write" {
+		t.Fatalf("Describe = %q, %v", scopes, err)
+	}
+	p.clock.Add(int64(metadataTTL.Seconds()) + 1)
+	if where, _, err := p.client.Begin(t.Context(), "linear", "user:ann", "s", "v", seen, []string{"write"}); err != nil ||
+		!strings.Contains(where, "scope=read+write") {
+		t.Errorf("with the same scopes, Begin = %s, %v", where, err)
+	}
+	p.clock.Add(int64(metadataTTL.Seconds()) + 1)
+	p.scopes = []string{"read", "admin"}
+	if where, _, err := p.client.Begin(t.Context(), "linear", "user:ann", "s", "v", seen, []string{"write"}); err == nil ||
 		!strings.Contains(err.Error(), "have changed since you saw them") {
 		t.Errorf("Begin = %s, %v", where, err)
 	}
