@@ -119,8 +119,15 @@ type twoParties struct {
 	// the registrations, by host, and how the secrets begin that they return; "" for none
 	registered map[string]int
 	secret     string
+	granted    string // scopes in the token answers; "" for none
 	client     *Client
 	clock      *clock
+}
+
+// issuerPath returns the path of the issuer in metadata.
+func issuerPath(metadata map[string]any) string {
+	issuer, _ := url.Parse(metadata["issuer"].(string))
+	return issuer.Path
 }
 
 func mustTwoParties(t *testing.T, u Upstream) *twoParties {
@@ -151,7 +158,11 @@ func mustTwoParties(t *testing.T, u Upstream) *twoParties {
 		if _, password, given := r.BasicAuth(); given {
 			p.passwords[r.URL.Host] = append(p.passwords[r.URL.Host], password)
 		}
-		fmt.Fprint(w, `{"access_token":"canary-access","refresh_token":"canary-refresh","expires_in":3600}`)
+		answer := map[string]any{"access_token": "canary-access", "refresh_token": "canary-refresh", "expires_in": 3600}
+		if p.granted != "" {
+			answer["scope"] = p.granted
+		}
+		json.NewEncoder(w).Encode(answer)
 	}
 	net := internet{honest: forms, evil: func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
@@ -161,7 +172,7 @@ func mustTwoParties(t *testing.T, u Upstream) *twoParties {
 		case "/.well-known/oauth-protected-resource/mcp":
 			json.NewEncoder(w).Encode(map[string]any{"resource": "https://" + evil + "/mcp", "authorization_servers": p.issuers,
 				"scopes_supported": p.scopes})
-		case "/.well-known/oauth-authorization-server":
+		case "/.well-known/oauth-authorization-server", "/.well-known/oauth-authorization-server" + issuerPath(p.metadata):
 			json.NewEncoder(w).Encode(p.metadata)
 		case "/register", "/token", "/revoke":
 			forms(w, r)
@@ -420,6 +431,48 @@ func TestEndpointsAreSafeToShow(t *testing.T) {
 		if err := p.signIn(t, func(url.Values) {}); err == nil || !strings.Contains(err.Error(), "has an invalid endpoint") {
 			t.Errorf("%.60q: %.200v", endpoint, err)
 		}
+	}
+}
+
+// TestScopesThatAreNone: a server names texts as scopes that a page would show to the user. Junction shows
+// and requests only texts that RFC 6749 allows as scopes, also of those that a token answer has granted.
+func TestScopesThatAreNone(t *testing.T) {
+	odd := []string{"read", "write all", "a, checked by your administrator", "\u202enimda", "ad\u200bmin", "quo\"te", "back\\slash", "", "\x00"}
+	p := mustTwoParties(t, Upstream{})
+	p.scopes, p.granted = odd, strings.Join(odd, " ")
+	want := "read write all a, checked by your administrator"
+	for i := range 2 { // then with the granted scopes
+		if _, scopes, err := p.client.Describe(t.Context(), "linear", "user:ann", nil); err != nil || strings.Join(scopes, " ") != want {
+			t.Errorf("%d: the sign-in requests %q, %v; want %s", i, scopes, err, want)
+		}
+		if err := p.signIn(t, func(url.Values) {}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p = mustTwoParties(t, Upstream{Scopes: []string{"read"}})
+	p.granted = strings.Repeat("x", maxScopes) + " y"
+	if err := p.signIn(t, func(url.Values) {}); err != nil {
+		t.Fatal(err)
+	}
+	if _, scopes, err := p.client.Describe(t.Context(), "linear", "user:ann", []string{"write"}); err != nil || strings.Join(scopes, " ") != "read write" {
+		t.Errorf("after a grant of too many scopes, the sign-in requests %d, %v", len(scopes), err)
+	}
+}
+
+// TestOldMetadataLeaveTheMemory: a server that names another authorization server each time does not fill the
+// memory with the metadata of all of them.
+func TestOldMetadataLeaveTheMemory(t *testing.T) {
+	p := mustTwoParties(t, Upstream{})
+	for i := range 20 {
+		p.clock.Add(int64(metadataTTL.Seconds()) + 1)
+		issuer := fmt.Sprintf("https://%s/%d", evil, i)
+		p.issuers, p.metadata["issuer"] = []string{issuer}, issuer
+		if _, _, err := p.client.Describe(t.Context(), "linear", "user:ann", nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := len(p.client.cache); n > 4 {
+		t.Errorf("%d documents are kept", n)
 	}
 }
 
