@@ -43,6 +43,10 @@ func (x *Exchange) Extension(method string, params []byte) bool {
 		if !client.IsOfExtension(method, extension) {
 			continue
 		}
+		// The server chooses the end of the name, too. Another name would be another notification.
+		if _, n, err := x.reader().Text(raw.Quote(method), redact.Nothing); n > 0 || err != nil {
+			return false
+		}
 		if params != nil {
 			var err error
 			if params, _, err = x.reader().Text(params, redact.Nothing); err != nil {

@@ -25,14 +25,16 @@ import (
 type Connector interface {
 	// Upstreams returns the names of the upstreams that users connect.
 	Upstreams() []string
-	// Describe returns the hosts of a sign-in: where the user signs in, which one gets the code and
-	// returns the tokens, and which one then gets the access token. scopes will be requested: those of
-	// the upstream, those that the principal has granted, and more.
+	// Describe returns what the user confirms before a sign-in. seen has the hosts: where the user signs
+	// in, which one gets the code and returns the tokens, and which one then gets the access token, and a
+	// digest of the scopes. scopes will be requested: those of the upstream, those that the principal has
+	// granted, and more.
 	Describe(ctx context.Context, upstream, principal string, more []string) (
-		hosts [3]string, scopes []string, err error)
+		seen [4]string, scopes []string, err error)
 	// Begin returns the URL to send the browser to, and the state that Finish needs. It fails if
-	// the hosts differ from those that the user has seen. principal and more are those of Describe.
-	Begin(ctx context.Context, upstream, principal, state, verifier string, seen [3]string, more []string) (
+	// the hosts or the scopes differ from those that the user has seen. principal and more are those of
+	// Describe.
+	Begin(ctx context.Context, upstream, principal, state, verifier string, seen [4]string, more []string) (
 		where string, kept []byte, err error)
 	// Finish takes the answer that the browser brought back, and stores the user's tokens.
 	// principal is the ID of the same user.
@@ -149,12 +151,12 @@ func (srv *Server) connectPage(w http.ResponseWriter, r *http.Request, name stri
 	if err := srv.mayConnect(s, name); err != nil {
 		return err
 	}
-	hosts, scopes, err := srv.connector.Describe(r.Context(), name, s.principal(), more)
+	seen, scopes, err := srv.connector.Describe(r.Context(), name, s.principal(), more)
 	if err != nil {
 		return srv.notConnected(w, r, name, err)
 	}
-	d := pageData{Title: "Connect " + name + "?", Upstream: name, User: s.label(), Target: hosts[0], Tokens: hosts[1],
-		UsedAt: hosts[2], Seen: strings.Join(append(hosts[:], more...), " "), Scopes: strings.Join(scopes, ", "),
+	d := pageData{Title: "Connect " + name + "?", Upstream: name, User: s.label(), Target: seen[0], Tokens: seen[1],
+		UsedAt: seen[2], Seen: strings.Join(append(seen[:], more...), " "), Scopes: strings.Join(scopes, ", "),
 		More: strings.Join(more, ", ")}
 	if d.More != "" {
 		d.Title = "Allow more at " + name + "?"
@@ -196,7 +198,7 @@ func (srv *Server) connectUpstream(w http.ResponseWriter, r *http.Request, name 
 		return err
 	}
 	binding, id, state, verifier := cookie(r, bindingCookie), secret(), secret(), secret()
-	var seen [3]string
+	var seen [4]string
 	var more []string
 	all := strings.Split(r.PostForm.Get("seen"), " ") // as connectPage wrote it: the CSRF token covers it
 	if n := copy(seen[:], all); n < len(all) {

@@ -52,7 +52,7 @@ type pageData struct {
 	Upstream     string // that the user connects
 	Tokens       string // the host that gets the code of the sign-in there
 	UsedAt       string // the host that gets the access token
-	Seen         string // all three hosts, as the page shows them, and More
+	Seen         string // what Begin of the Connector compares, and More
 	More         string // the scopes that a call has lacked
 	Upstreams    []upstreamRow
 }

@@ -91,12 +91,12 @@ type counted struct {
 }
 
 // Describe implements Connector.
-func (counted) Describe(context.Context, string, string, []string) ([3]string, []string, error) {
-	return [3]string{"a.example", "b.example", "c.example"}, nil, nil
+func (counted) Describe(context.Context, string, string, []string) ([4]string, []string, error) {
+	return [4]string{"a.example", "b.example", "c.example", "scopes"}, nil, nil
 }
 
 // Begin implements Connector.
-func (c counted) Begin(context.Context, string, string, string, string, [3]string, []string) (string, []byte, error) {
+func (c counted) Begin(context.Context, string, string, string, string, [4]string, []string) (string, []byte, error) {
 	c.began.Add(1)
 	return "https://a.example/authorize", []byte("{}"), nil
 }

@@ -209,7 +209,10 @@ func (t *token) expires(now time.Time) time.Time {
 // section 6).
 func (t *token) put(k *store.Connection, now time.Time) {
 	k.Access, k.Expires = t.Access, t.expires(now)
-	k.Refresh, k.Scope = cmp.Or(t.Refresh, k.Refresh), cmp.Or(string(t.Scope), k.Scope)
+	k.Refresh = cmp.Or(t.Refresh, k.Refresh)
+	if granted := strings.Join(tokens(string(t.Scope)), " "); len(granted) <= maxScopes {
+		k.Scope = cmp.Or(granted, k.Scope)
+	}
 }
 
 // errOtherClient means that a token was issued to another client_id than the current one.

@@ -92,7 +92,7 @@ func (c *Client) identify(
 	if u.ClientID != "" {
 		return c.configured(who, u, s)
 	}
-	known, err := c.registered(ctx, name, s.Issuer, who.RedirectURI)
+	known, err := c.registered(ctx, name, s.Issuer, s.TokenEndpoint, who.RedirectURI)
 	if err == nil {
 		return known, nil
 	}
@@ -143,17 +143,27 @@ func (c *Client) admits(ctx context.Context, name string, u Upstream, s *serverM
 	if c.Store == nil || u.Shared {
 		return false
 	}
-	_, err := c.registered(ctx, name, s.Issuer, c.redirect(name))
+	_, err := c.registered(ctx, name, s.Issuer, s.TokenEndpoint, c.redirect(name))
 	return err == nil
 }
 
-// registered returns the stored registration at an issuer. The error is store.ErrNotFound if there is
-// none.
-func (c *Client) registered(ctx context.Context, name, issuer, redirect string) (
+// registrar returns the Issuer of a stored registration: an issuer, and the origin of its token endpoint
+// if that is another one. Later metadata of the issuer may name a token endpoint elsewhere, which must not
+// get the secret of this registration.
+func registrar(issuer, token string) string {
+	if SameOrigin(issuer, token) {
+		return issuer
+	}
+	return issuer + " " + originOf(token)
+}
+
+// registered returns the stored registration at an issuer with this token endpoint. The error is
+// store.ErrNotFound if there is none.
+func (c *Client) registered(ctx context.Context, name, issuer, token, redirect string) (
 	known store.UpstreamClient, err error,
 ) {
 	for _, spelling := range spellings(issuer) {
-		known, err = c.Store.UpstreamClient(ctx, name, spelling, redirect)
+		known, err = c.Store.UpstreamClient(ctx, name, registrar(spelling, token), redirect)
 		if !errors.Is(err, store.ErrNotFound) {
 			return known, err
 		}
@@ -165,10 +175,11 @@ func (c *Client) registered(ctx context.Context, name, issuer, redirect string) 
 func (c *Client) registerOnce(
 	ctx context.Context, u Upstream, s *serverMetadata, who store.UpstreamClient,
 ) (store.UpstreamClient, error) {
-	v, err, _ := c.flights.Do("register "+who.Upstream+" "+s.Issuer, func() (any, error) {
+	who.Issuer = registrar(s.Issuer, s.TokenEndpoint)
+	v, err, _ := c.flights.Do("register "+who.Upstream+" "+who.Issuer, func() (any, error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), answerTimeout)
 		defer cancel()
-		if known, err := c.registered(ctx, who.Upstream, s.Issuer, who.RedirectURI); err == nil {
+		if known, err := c.registered(ctx, who.Upstream, s.Issuer, s.TokenEndpoint, who.RedirectURI); err == nil {
 			return known, nil
 		}
 		if err := c.register(ctx, u, s, &who); err != nil {
@@ -223,7 +234,7 @@ func (c *Client) refusal(ctx context.Context, name string, u Upstream, a attempt
 		return err
 	}
 	if a.ClientID != c.documentURL() {
-		k := store.Connection{Upstream: name, Issuer: a.Issuer, ClientID: a.ClientID}
+		k := store.Connection{Upstream: name, Issuer: a.Issuer, TokenEndpoint: a.Token, ClientID: a.ClientID}
 		if failed := c.forgetClient(ctx, u, k); failed != nil {
 			c.Log.Warn("the authorization server rejected our client_id", "upstream", name, "issuer", a.Issuer,
 				"error", failed)
@@ -324,7 +335,7 @@ func (c *Client) clientOf(
 	case k.ClientID != "" && k.ClientID == c.documentURL():
 		return who, nil
 	default:
-		known, err := c.registered(ctx, k.Upstream, k.Issuer, who.RedirectURI)
+		known, err := c.registered(ctx, k.Upstream, k.Issuer, k.TokenEndpoint, who.RedirectURI)
 		if err != nil && !errors.Is(err, store.ErrNotFound) {
 			return who, err
 		}
@@ -346,7 +357,7 @@ func (c *Client) forgetClient(ctx context.Context, u Upstream, k store.Connectio
 	var err error
 	for _, issuer := range spellings(k.Issuer) {
 		err = errors.Join(err, c.Store.DropUpstreamClient(ctx, store.UpstreamClient{Upstream: k.Upstream,
-			Issuer: issuer, RedirectURI: c.redirectOf(k.Upstream, u), ClientID: k.ClientID}))
+			Issuer: registrar(issuer, k.TokenEndpoint), RedirectURI: c.redirectOf(k.Upstream, u), ClientID: k.ClientID}))
 	}
 	return err
 }

@@ -16,17 +16,23 @@ import (
 	"junction/auth/store"
 )
 
-// Describe returns the hosts of a sign-in of a principal, in their order, and the scopes to request: as
-// Route, with those that the principal has granted already, and more. The error is a *UserError if it
-// has a text for the user.
+// Describe returns what a user confirms before a sign-in of a principal: the hosts, in their order, and a
+// digest of the scopes. It returns the scopes to request, too: as Route, with those that the principal has
+// granted already, and more. The error is a *UserError if it has a text for the user.
 func (c *Client) Describe(ctx context.Context, name, principal string, more []string) (
-	hosts [3]string, scopes []string, err error,
+	seen [4]string, scopes []string, err error,
 ) {
 	u, _, a, err := c.prepareFor(ctx, name, principal, more)
 	if err != nil {
-		return hosts, nil, err
+		return seen, nil, err
 	}
-	return a.route(u).hosts(), a.Scopes, nil
+	return a.seen(u), a.Scopes, nil
+}
+
+// seen returns what a user confirms before the sign-in.
+func (a attempt) seen(u Upstream) [4]string {
+	r, scopes := a.route(u), sha256.Sum256([]byte(strings.Join(a.Scopes, " ")))
+	return [4]string{r.SignIn, r.Token, r.Server, base64.RawURLEncoding.EncodeToString(scopes[:])}
 }
 
 // prepareFor is prepare for a principal: another sign-in takes no scope away.
@@ -52,18 +58,18 @@ func (c *Client) more(ctx context.Context, name, principal string, a attempt, mo
 }
 
 // Begin returns the authorization URL for a user's browser, and the state that Finish needs. The
-// caller makes state and verifier, binds them to the browser, and uses them once. seen are the hosts
-// of Describe that the user has confirmed. The error is a *UserError if it has a text for the user.
+// caller makes state and verifier, binds them to the browser, and uses them once. seen is what Describe
+// has returned, and the user has confirmed. The error is a *UserError if it has a text for the user.
 func (c *Client) Begin(
-	ctx context.Context, name, principal, state, verifier string, seen [3]string, more []string,
+	ctx context.Context, name, principal, state, verifier string, seen [4]string, more []string,
 ) (where string, kept []byte, err error) {
 	u, s, a, err := c.prepareFor(ctx, name, principal, more)
 	if err != nil {
 		return "", nil, err
 	}
-	if now := a.route(u).hosts(); now != seen {
-		return "", nil, userError(fmt.Errorf("they were %q, and are %q", seen, now),
-			"the servers of this sign-in have changed since you saw them; open the page again")
+	if now := a.seen(u); now != seen {
+		return "", nil, userError(fmt.Errorf("they were %q, and are %q, with the scopes %q", seen, now, a.Scopes),
+			"the servers or the scopes of this sign-in have changed since you saw them; open the page again")
 	}
 	who, err := c.identify(ctx, name, u, s)
 	if err != nil {

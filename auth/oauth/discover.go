@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -58,6 +59,8 @@ func cached[T any](ctx context.Context, c *Client, key string, fetch func(contex
 		m, err := fetch(ctx)
 		if err == nil {
 			c.mu.Lock()
+			// a server chooses keys: it may name other authorization servers each time
+			maps.DeleteFunc(c.cache, func(_ string, old cachedMetadata) bool { return !c.Now().Before(old.until) })
 			c.cache[key] = cachedMetadata{m, c.Now().Add(metadataTTL)}
 			c.mu.Unlock()
 		}

@@ -116,8 +116,6 @@ type Route struct {
 	Notes []string
 }
 
-func (r Route) hosts() [3]string { return [3]string{r.SignIn, r.Token, r.Server} }
-
 // String returns the route in a sentence.
 func (r Route) String() string {
 	return fmt.Sprintf("You sign in at %s. Junction then gets an access token from %s, and sends it to %s with each "+

@@ -116,13 +116,23 @@ type twoParties struct {
 	issuers   []string       // that the attacker's MCP server names
 	posted    map[string][]url.Values
 	passwords map[string][]string // of client authentication, by host
-	client    *Client
-	clock     *clock
+	// the registrations, by host, and how the secrets begin that they return; "" for none
+	registered map[string]int
+	secret     string
+	granted    string // scopes in the token answers; "" for none
+	client     *Client
+	clock      *clock
+}
+
+// issuerPath returns the path of the issuer in metadata.
+func issuerPath(metadata map[string]any) string {
+	issuer, _ := url.Parse(metadata["issuer"].(string))
+	return issuer.Path
 }
 
 func mustTwoParties(t *testing.T, u Upstream) *twoParties {
 	t.Helper()
-	p := &twoParties{posted: map[string][]url.Values{}, passwords: map[string][]string{}}
+	p := &twoParties{posted: map[string][]url.Values{}, passwords: map[string][]string{}, registered: map[string]int{}}
 	p.metadata = map[string]any{"issuer": "https://" + evil, "authorization_endpoint": "https://" + honest + "/authorize",
 		"token_endpoint": "https://" + honest + "/token", "revocation_endpoint": "https://" + honest + "/revoke",
 		"registration_endpoint": "https://" + honest + "/register", "code_challenge_methods_supported": []string{"S256"},
@@ -135,6 +145,11 @@ func mustTwoParties(t *testing.T, u Upstream) *twoParties {
 			return
 		}
 		if r.URL.Path == "/register" {
+			p.registered[r.URL.Host]++
+			if p.secret != "" {
+				fmt.Fprintf(w, `{"client_id":"us at %s","client_secret":"%s-%s"}`, r.URL.Host, p.secret, r.URL.Host)
+				return
+			}
 			fmt.Fprint(w, `{"client_id":"us"}`)
 			return
 		}
@@ -143,7 +158,11 @@ func mustTwoParties(t *testing.T, u Upstream) *twoParties {
 		if _, password, given := r.BasicAuth(); given {
 			p.passwords[r.URL.Host] = append(p.passwords[r.URL.Host], password)
 		}
-		fmt.Fprint(w, `{"access_token":"canary-access","refresh_token":"canary-refresh","expires_in":3600}`)
+		answer := map[string]any{"access_token": "canary-access", "refresh_token": "canary-refresh", "expires_in": 3600}
+		if p.granted != "" {
+			answer["scope"] = p.granted
+		}
+		json.NewEncoder(w).Encode(answer)
 	}
 	net := internet{honest: forms, evil: func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
@@ -153,7 +172,7 @@ func mustTwoParties(t *testing.T, u Upstream) *twoParties {
 		case "/.well-known/oauth-protected-resource/mcp":
 			json.NewEncoder(w).Encode(map[string]any{"resource": "https://" + evil + "/mcp", "authorization_servers": p.issuers,
 				"scopes_supported": p.scopes})
-		case "/.well-known/oauth-authorization-server":
+		case "/.well-known/oauth-authorization-server", "/.well-known/oauth-authorization-server" + issuerPath(p.metadata):
 			json.NewEncoder(w).Encode(p.metadata)
 		case "/register", "/token", "/revoke":
 			forms(w, r)
@@ -218,13 +237,35 @@ func TestMetadataThatChangeDuringASignIn(t *testing.T) {
 func TestHostsThatChangeAfterThePage(t *testing.T) {
 	p := mustTwoParties(t, Upstream{})
 	seen, _, err := p.client.Describe(t.Context(), "linear", "user:ann", nil)
-	if want := [3]string{honest, honest, evil}; err != nil || seen != want {
+	if want := [3]string{honest, honest, evil}; err != nil || [3]string(seen[:3]) != want {
 		t.Fatalf("Describe = %q, %v", seen, err)
 	}
 	p.clock.Add(int64(metadataTTL.Seconds()) + 1)
 	p.metadata["authorization_response_iss_parameter_supported"] = true
 	p.metadata["token_endpoint"] = "https://" + evil + "/token"
 	if where, _, err := p.client.Begin(t.Context(), "linear", "user:ann", "s", "v", seen, nil); err == nil ||
+		!strings.Contains(err.Error(), "have changed since you saw them") {
+		t.Errorf("Begin = %s, %v", where, err)
+	}
+}
+
+// TestScopesThatChangeAfterThePage: a user is sent to a sign-in only with the scopes that the page has
+// shown, also if the attacker's server names more of them while the user reads the page.
+func TestScopesThatChangeAfterThePage(t *testing.T) {
+	p := mustTwoParties(t, Upstream{})
+	p.scopes = []string{"read"}
+	seen, scopes, err := p.client.Describe(t.Context(), "linear", "user:ann", []string{"write"})
+	if err != nil || strings.Join(scopes, " ") != "read write" {
+		t.Fatalf("Describe = %q, %v", scopes, err)
+	}
+	p.clock.Add(int64(metadataTTL.Seconds()) + 1)
+	if where, _, err := p.client.Begin(t.Context(), "linear", "user:ann", "s", "v", seen, []string{"write"}); err != nil ||
+		!strings.Contains(where, "scope=read+write") {
+		t.Errorf("with the same scopes, Begin = %s, %v", where, err)
+	}
+	p.clock.Add(int64(metadataTTL.Seconds()) + 1)
+	p.scopes = []string{"read", "admin"}
+	if where, _, err := p.client.Begin(t.Context(), "linear", "user:ann", "s", "v", seen, []string{"write"}); err == nil ||
 		!strings.Contains(err.Error(), "have changed since you saw them") {
 		t.Errorf("Begin = %s, %v", where, err)
 	}
@@ -312,6 +353,40 @@ func TestRegistrationStaysAtTheTokenEndpoint(t *testing.T) {
 	}
 }
 
+// TestSecretOfARegistrationStaysAtItsOrigin: an attacker's authorization server names the endpoints of an
+// honest one, where Junction registers, and later names endpoints of its own. Junction registers there
+// again, and the attacker does not get the secret of the first registration.
+func TestSecretOfARegistrationStaysAtItsOrigin(t *testing.T) {
+	p := mustTwoParties(t, Upstream{})
+	p.secret = "canary-secret"
+	authtest.Secret("the secret of a registration", "canary-secret-"+honest)
+	authtest.Secret("the secret of the other registration", "canary-secret-"+evil)
+	p.metadata["token_endpoint_auth_methods_supported"] = []string{"client_secret_basic"}
+	for range 2 { // the second sign-in uses the first registration
+		if err := p.signIn(t, func(url.Values) {}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(p.passwords[honest]) != 2 || p.registered[honest] != 1 {
+		t.Fatalf("the honest server received %q after %d registrations", p.passwords[honest], p.registered[honest])
+	}
+	p.clock.Add(int64(metadataTTL.Seconds()) + 1)
+	p.metadata["authorization_endpoint"] = "https://" + evil + "/authorize"
+	p.metadata["token_endpoint"] = "https://" + evil + "/token"
+	p.metadata["registration_endpoint"] = "https://" + evil + "/register"
+	if err := p.signIn(t, func(url.Values) {}); err != nil {
+		t.Error(err)
+	}
+	for i, password := range p.passwords[evil] {
+		if form := p.posted[evil][i]; strings.Contains(password, honest) || strings.Contains(form.Encode(), honest) {
+			t.Errorf("the attacker received %q, %v", password, form)
+		}
+	}
+	if len(p.passwords[evil]) != 1 || p.registered[evil] != 1 {
+		t.Errorf("the attacker received %q after %d registrations", p.passwords[evil], p.registered[evil])
+	}
+}
+
 // TestRefusedSignInHasItsReason: Refused has the hosts and the line of the configuration until the
 // configuration permits the pair.
 func TestRefusedSignInHasItsReason(t *testing.T) {
@@ -356,6 +431,48 @@ func TestEndpointsAreSafeToShow(t *testing.T) {
 		if err := p.signIn(t, func(url.Values) {}); err == nil || !strings.Contains(err.Error(), "has an invalid endpoint") {
 			t.Errorf("%.60q: %.200v", endpoint, err)
 		}
+	}
+}
+
+// TestScopesThatAreNone: a server names texts as scopes that a page would show to the user. Junction shows
+// and requests only texts that RFC 6749 allows as scopes, also of those that a token answer has granted.
+func TestScopesThatAreNone(t *testing.T) {
+	odd := []string{"read", "write all", "a, checked by your administrator", "\u202enimda", "ad\u200bmin", "quo\"te", "back\\slash", "", "\x00"}
+	p := mustTwoParties(t, Upstream{})
+	p.scopes, p.granted = odd, strings.Join(odd, " ")
+	want := "read write all a, checked by your administrator"
+	for i := range 2 { // then with the granted scopes
+		if _, scopes, err := p.client.Describe(t.Context(), "linear", "user:ann", nil); err != nil || strings.Join(scopes, " ") != want {
+			t.Errorf("%d: the sign-in requests %q, %v; want %s", i, scopes, err, want)
+		}
+		if err := p.signIn(t, func(url.Values) {}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p = mustTwoParties(t, Upstream{Scopes: []string{"read"}})
+	p.granted = strings.Repeat("x", maxScopes) + " y"
+	if err := p.signIn(t, func(url.Values) {}); err != nil {
+		t.Fatal(err)
+	}
+	if _, scopes, err := p.client.Describe(t.Context(), "linear", "user:ann", []string{"write"}); err != nil || strings.Join(scopes, " ") != "read write" {
+		t.Errorf("after a grant of too many scopes, the sign-in requests %d, %v", len(scopes), err)
+	}
+}
+
+// TestOldMetadataLeaveTheMemory: a server that names another authorization server each time does not fill the
+// memory with the metadata of all of them.
+func TestOldMetadataLeaveTheMemory(t *testing.T) {
+	p := mustTwoParties(t, Upstream{})
+	for i := range 20 {
+		p.clock.Add(int64(metadataTTL.Seconds()) + 1)
+		issuer := fmt.Sprintf("https://%s/%d", evil, i)
+		p.issuers, p.metadata["issuer"] = []string{issuer}, issuer
+		if _, _, err := p.client.Describe(t.Context(), "linear", "user:ann", nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := len(p.client.cache); n > 4 {
+		t.Errorf("%d documents are kept", n)
 	}
 }
 

@@ -59,6 +59,7 @@ func (l *Login) Finish(ctx context.Context, answer url.Values) error {
 		if l.upstream.ClientID == "" {
 			who := l.who
 			who.RedirectURI = sharedRedirect(l.name)
+			who.Issuer = registrar(l.attempt.Issuer, l.attempt.Token)
 			if err := c.Store.ReplaceUpstreamClient(ctx, who); err != nil {
 				return err
 			}

@@ -134,7 +134,7 @@ func (c *Client) at(ctx context.Context, name string, u Upstream, p *resourceMet
 	if err != nil {
 		return nil, a, err
 	}
-	a = attempt{Issuer: s.Issuer, Resource: p.Resource, Instead: u.Resource, Scopes: p.Scopes, params: u.Params,
+	a = attempt{Issuer: s.Issuer, Resource: p.Resource, Instead: u.Resource, params: u.Params,
 		Endpoints: Endpoints{s.AuthorizationEndpoint, s.TokenEndpoint, s.IssParameter, s.vouched, home}}
 	if u.OneOrigin && !(SameOrigin(s.Issuer, s.TokenEndpoint) && SameOrigin(s.AuthorizationEndpoint, s.TokenEndpoint)) {
 		return nil, a, userError(nil, "the URLs of its authorization server are at several hosts")
@@ -150,7 +150,9 @@ func (c *Client) at(ctx context.Context, name string, u Upstream, p *resourceMet
 	case len(u.Scopes) > 0:
 		a.Scopes = u.Scopes
 	case len(p.challenged) > 0:
-		a.Scopes = p.challenged
+		a.Scopes = tokens(p.challenged...)
+	default:
+		a.Scopes = tokens(p.Scopes...)
 	}
 	if len(u.Scopes) == 0 && slices.Contains(s.Scopes, scopeOffline) && !slices.Contains(a.Scopes, scopeOffline) {
 		a.Scopes = append(slices.Clone(a.Scopes), scopeOffline) // for a refresh token
@@ -177,6 +179,14 @@ func bounded(name string, scopes []string) error {
 			"%s names too many scopes; the operator of this server can set auth.scopes", name)
 	}
 	return nil
+}
+
+// tokens returns the scopes in texts of a server. Other texts are left out, since pages show scopes to
+// users (RFC 6749, section 3.3).
+func tokens(texts ...string) []string {
+	return slices.DeleteFunc(strings.Fields(strings.Join(texts, " ")), func(scope string) bool {
+		return strings.ContainsFunc(scope, func(r rune) bool { return r <= ' ' || r > '~' || r == '"' || r == '\\' })
+	})
 }
 
 const scopeOffline = "offline_access"

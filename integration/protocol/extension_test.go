@@ -15,7 +15,7 @@ const extending = `{"extensions":{"com.example/weather":{},"io.modelcontextproto
 
 // TestNotificationsOfUnknownExtensions: such a notification reaches the client of the call on whose response
 // stream it came, if that client has declared the extension, and after redaction. Without a response stream,
-// and for other clients, there is none.
+// and for other clients, there is none. A name that a rule matches is no name: the notification is dropped.
 func TestNotificationsOfUnknownExtensions(t *testing.T) {
 	harness.Waits(t)
 	for _, clientEra := range harness.Eras {
@@ -54,6 +54,9 @@ func TestNotificationsOfUnknownExtensions(t *testing.T) {
 					if got := heard(declared, method); got != "" {
 						t.Errorf("%s reaches the client as %q", method, got)
 					}
+				}
+				if got := heard(declared, "notifications/weather/1234567812345678"); got != "" {
+					t.Errorf("the client reads redacted text in the name of a notification: %s", got)
 				}
 				if got := heard(as(`{"extensions":{"com.example/other":{}}}`), "notifications/weather"); got != "" {
 					t.Errorf("a client without the extension gets %q", got)
