@@ -45,14 +45,11 @@ may have problems.`,
 			if err := cmp.Or(CheckOutput(output), checkAdmin(cmd, admin)); err != nil {
 				return err
 			}
-			if output != "json" {
-				notice := time.AfterFunc(noticeAfter, func() {
-					Tellf(cmd.ErrOrStderr(), "Still checking. The check takes %s at most.\n",
-						prose.Age(diagnose.Limit))
-				})
-				defer notice.Stop()
+			progress := cmd.ErrOrStderr()
+			if output == "json" {
+				progress = io.Discard
 			}
-			d, err := consult(cmd.Context(), version, admin, *file, args)
+			d, err := consult(cmd.Context(), progress, version, admin, *file, args)
 			if err != nil {
 				return err
 			}
@@ -67,8 +64,10 @@ may have problems.`,
 	return cmd
 }
 
-// consult asks the running proxy. If none is running, it checks the upstreams of the file itself.
-func consult(ctx context.Context, version, admin, file string, only []string) (diagnose.Diagnosis, error) {
+// consult asks the running proxy. If none is running, it checks the upstreams of the file itself, and shows
+// each result when it is known.
+func consult(ctx context.Context, progress io.Writer, version, admin, file string, only []string) (
+	diagnose.Diagnosis, error) {
 	var d diagnose.Diagnosis
 	address, err := adminAddress(ctx, admin, file)
 	if errors.Is(err, errNotRunning) || errors.Is(err, errNoAdmin) {
@@ -77,6 +76,10 @@ func consult(ctx context.Context, version, admin, file string, only []string) (d
 		return d, err
 	}
 	if address != "" {
+		notice := time.AfterFunc(noticeAfter, func() {
+			Tellf(progress, "Still checking. The check takes %s at most.\n", prose.Age(diagnose.Limit))
+		})
+		defer notice.Stop()
 		ask := adminRequest{path: "/doctor", query: url.Values{"upstream": only}, owner: true}
 		err = ask.send(ctx, address, diagnose.Limit+diagnose.Patience, &d)
 	}
@@ -91,7 +94,12 @@ func consult(ctx context.Context, version, admin, file string, only []string) (d
 		if err != nil {
 			return d, err
 		}
-		return diagnose.File(ctx, version, file, c, only)
+		how := Waiting{Out: progress, Limit: diagnose.Limit, Quiet: time.Second, Brief: true, Doing: "Checking"}
+		how.While(ctx, func(rows *Rows) {
+			end := func(name, result string) { rows.End(name, name+": "+result) }
+			d, err = diagnose.File(ctx, version, file, c, only, diagnose.Progress{Begin: rows.Begin, End: end})
+		}, func() {})
+		return d, err
 	}
 	return d, err
 }

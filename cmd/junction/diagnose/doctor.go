@@ -105,14 +105,19 @@ type examinee struct {
 }
 
 // examine checks upstreams concurrently, within Limit. offered has the number of tools of each
-// upstream on the merged endpoint of the running proxy; nil without one.
-func examine(ctx context.Context, version string, names view.Names, all []examinee, offered map[string]int) Diagnosis {
+// upstream on the merged endpoint of the running proxy; nil without one. checked is called with the result of
+// each check, concurrently.
+func examine(ctx context.Context, version string, names view.Names, all []examinee, offered map[string]int,
+	checked func(name string, r *upstream.Report)) Diagnosis {
 	ctx, cancel := context.WithTimeoutCause(ctx, Limit, fmt.Errorf("the check has ended after %v", Limit))
 	defer cancel()
 	reports := make([]upstream.Report, len(all))
 	var wg sync.WaitGroup
 	for i := range all {
-		wg.Go(func() { reports[i] = all[i].check(ctx) })
+		wg.Go(func() {
+			reports[i] = all[i].check(ctx)
+			checked(all[i].name, &reports[i])
+		})
 	}
 	wg.Wait()
 	d := Diagnosis{Version: version, Upstreams: []Examined{}, Findings: []Finding{},
@@ -317,7 +322,8 @@ func (p *Proxy) diagnose(ctx context.Context, only []string) (Diagnosis, error) 
 		return Diagnosis{}, err
 	}
 	p.Server.Settle()
-	d := examine(ctx, p.Version, p.Server.Snapshot().Config.Names, all, p.Server.Snapshot().ToolsByUpstream())
+	d := examine(ctx, p.Version, p.Server.Snapshot().Config.Names, all, p.Server.Snapshot().ToolsByUpstream(),
+		func(string, *upstream.Report) {})
 	d.leave(personal, only)
 	for _, name := range append(known, personal...) {
 		if why := p.refusal(name); why != "" && (len(only) == 0 || slices.Contains(only, name)) {
@@ -401,8 +407,16 @@ func unknownUpstream(wanted, known []string) error {
 	return nil
 }
 
+// Progress is told which upstreams are checked, and what becomes of each. Its functions may be called
+// concurrently.
+type Progress struct {
+	Begin func(upstream string)
+	End   func(upstream, result string) // result is in one line
+}
+
 // File starts and checks the upstreams of a file: those named in only, or all if only is empty.
-func File(ctx context.Context, version, file string, c *config.Config, only []string) (Diagnosis, error) {
+func File(ctx context.Context, version, file string, c *config.Config, only []string, tell Progress) (Diagnosis,
+	error) {
 	limits := c.Limits.WithDefaults()
 	executable, _ := os.Executable()
 	o := upstream.Options{
@@ -433,7 +447,10 @@ func File(ctx context.Context, version, file string, c *config.Config, only []st
 	if err := unknownUpstream(only, known); err != nil {
 		return Diagnosis{}, err
 	}
-	d := examine(ctx, version, c.Names, all, nil)
+	for _, e := range all {
+		tell.Begin(e.name)
+	}
+	d := examine(ctx, version, c.Names, all, nil, func(name string, r *upstream.Report) { tell.End(name, resultOf(r)) })
 	d.Config = file
 	d.nameFile()
 	if len(only) == 0 {
@@ -443,6 +460,14 @@ func File(ctx context.Context, version, file string, c *config.Config, only []st
 	}
 	d.leave(personal, only)
 	return d, nil
+}
+
+// resultOf returns the result of a check in one line.
+func resultOf(r *upstream.Report) string {
+	if r.Err == nil {
+		return "ok"
+	}
+	return "failed: " + prose.Flat(r.Err.Error())
 }
 
 // nameFile adds the configuration file to suggested sign-ins.

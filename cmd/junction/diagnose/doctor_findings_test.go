@@ -18,7 +18,8 @@ import (
 func examined(t *testing.T, c upstream.Config, s *upstream.Status, r upstream.Report) Diagnosis {
 	t.Helper()
 	check := func(context.Context) upstream.Report { return r }
-	return examine(t.Context(), "test", view.Names{}.WithDefaults(), []examinee{{"up", c, check, s, nil}}, nil)
+	return examine(t.Context(), "test", view.Names{}.WithDefaults(), []examinee{{"up", c, check, s, nil}}, nil,
+		func(string, *upstream.Report) {})
 }
 
 // TestFindingsOfAnUpstream: what doctor says, by the state in the proxy and the result of the check.

@@ -109,6 +109,7 @@ func (a *adder) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
+	e.Enter = cli.EnterOf(cmd)
 	if err := e.Free(name); err != nil {
 		return err
 	}
@@ -134,7 +135,13 @@ func (a *adder) run(cmd *cobra.Command, args []string) error {
 		notes = append(notes, clients.NotInstalled(program)+".")
 	}
 	added := &New{Name: name, Entry: entry}
-	Ask(ctx, e.Config(), []*New{added})
+	rows := Progress(cmd)
+	if a.json {
+		rows = nil
+	}
+	if err := Ask(ctx, e.Config(), []*New{added}, rows); err != nil {
+		return err
+	}
 	if added.Note != "" && !(added.Unreached && running) {
 		notes = append(notes, added.Note)
 	}

@@ -4,14 +4,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/netip"
 	"net/url"
 	"sync"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"junction/auth/fetch"
 	"junction/auth/oauth"
+	"junction/cmd/junction/cli"
 	"junction/cmd/junction/clients"
 	"junction/cmd/junction/config"
 	"junction/upstream"
@@ -23,7 +27,7 @@ import (
 const (
 	askTime   = 10 * time.Second // for one server
 	askAll    = 30 * time.Second // for all of an import
-	askAtOnce = 8
+	askAtOnce = 32
 )
 
 // A New is a new upstream, and what its server has answered.
@@ -38,9 +42,10 @@ type New struct {
 
 // Ask asks the URLs of new entries, without credentials, whether they require or offer a sign-in, and
 // sets auth of the entries. Entries with a command, a credential or a reference in the URL are not
-// asked, and neither are disabled ones. A person must have confirmed the entries before.
-func Ask(ctx context.Context, c *config.Config, list []*New) {
-	ctx, cancel := context.WithTimeout(ctx, askAll)
+// asked, and neither are disabled ones. A person must have confirmed the entries before. rows shows
+// what is asked; nil shows nothing. The error means that ctx has ended: nothing is known then.
+func Ask(ctx context.Context, c *config.Config, list []*New, rows *cli.Waiting) error {
+	asking, cancel := context.WithTimeout(ctx, askAll)
 	defer cancel()
 	fetcher, err := c.Outbound.Fetcher()
 	if err != nil {
@@ -49,19 +54,48 @@ func Ask(ctx context.Context, c *config.Config, list []*New) {
 	trusting := config.Trusting(fetcher)
 	defer trusting.CloseIdleConnections()
 	offers := oauth.New(oauth.Options{Fetch: fetcher, HTTP: trusting})
-	slots := make(chan struct{}, askAtOnce)
-	var all sync.WaitGroup
-	for _, n := range list {
-		if !asks(n.Entry) {
-			continue
-		}
-		all.Go(func() {
-			slots <- struct{}{}
-			defer func() { <-slots }()
-			n.ask(ctx, offers, c.Auth.SignInMode())
-		})
+	if rows == nil {
+		rows = &cli.Waiting{Out: io.Discard, Limit: askAll}
 	}
-	all.Wait()
+	rows.While(ctx, func(progress *cli.Rows) {
+		slots := make(chan struct{}, askAtOnce)
+		var all sync.WaitGroup
+		for _, n := range list {
+			if !asks(n.Entry) {
+				continue
+			}
+			progress.Begin(n.Name)
+			all.Go(func() {
+				slots <- struct{}{}
+				defer func() { <-slots }()
+				n.ask(asking, offers, c.Auth.SignInMode())
+				progress.End(n.Name, n.row())
+			})
+		}
+		all.Wait()
+	}, cancel)
+	if ctx.Err() != nil {
+		return errors.New("stopped before the servers were asked; nothing was added")
+	}
+	return nil
+}
+
+// Progress returns the rows of Ask for a command that prints text. They are no result: what is found
+// out is in the notes of the entries.
+func Progress(cmd *cobra.Command) *cli.Waiting {
+	return &cli.Waiting{Out: cmd.ErrOrStderr(), Limit: askAll, Quiet: time.Second, Brief: true, Doing: "Asking",
+		Enter: cli.EnterOf(cmd), Else: "goes on without them"}
+}
+
+// row returns what the server has answered, in one line.
+func (n *New) row() string {
+	switch {
+	case n.Note != "":
+		return n.Note // begins with the name
+	case n.Entry.Auth != "":
+		return n.Name + ": needs a sign-in"
+	}
+	return n.Name + ": needs no sign-in"
 }
 
 // asks reports whether the URL of an entry is asked.
@@ -118,6 +152,9 @@ func (n *New) secure() bool {
 
 // reason returns why a server gave no answer, without its URL.
 func reason(err error) string {
+	if errors.Is(err, context.Canceled) {
+		return "it was not waited for"
+	}
 	if errors.Is(err, context.DeadlineExceeded) {
 		return "it did not answer in time"
 	}

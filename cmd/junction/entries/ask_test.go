@@ -25,7 +25,9 @@ func mustAsk(t *testing.T, c *config.Config, sse bool, path string, h http.Handl
 	s := httptest.NewServer(h)
 	t.Cleanup(s.Close)
 	n := &New{Name: "s", Entry: &clients.Entry{URL: clients.Literal(s.URL + path), SSE: sse}}
-	Ask(t.Context(), c, []*New{n})
+	if err := Ask(t.Context(), c, []*New{n}, nil); err != nil {
+		t.Fatal(err)
+	}
 	return n
 }
 
@@ -177,9 +179,8 @@ func TestAskEnds(t *testing.T) {
 	}()
 	t.Cleanup(func() { _ = l.Close(); <-closed })
 	n := &New{Name: "s", Entry: &clients.Entry{URL: clients.Literal("http://" + l.Addr().String())}}
-	Ask(ctx, &config.Config{}, []*New{n})
-	if !strings.Contains(n.Note, "could not be asked") {
-		t.Errorf("the note is %q", n.Note)
+	if err := Ask(ctx, &config.Config{}, []*New{n}, nil); err == nil || !strings.Contains(n.Note, "could not be asked") {
+		t.Errorf("the error is %v, and the note %q", err, n.Note)
 	}
 }
 

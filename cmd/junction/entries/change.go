@@ -29,6 +29,7 @@ type Editor struct {
 	JSON   bool
 	More   any           // the pack, for the output of --json
 	Look   *clients.Look // what the upstream would do, for the output of --json
+	Enter  func() bool   // ends the waiting for an upstream that starts: see cli.Waiting
 }
 
 // Edit reads the configuration file of a command. flag is the value of --config. With create, the
@@ -320,6 +321,8 @@ func (c *Change) Make(ctx context.Context) (string, error) {
 	s := Follow(ctx, c.file.path, c.name)
 	if s.Reload != "" {
 		s.Next = s.Refused()
+	} else if text := s.Results(ctx); text != "" {
+		s.Next += "\n" + text
 	}
 	return Lines(c.said+" Backup: "+c.file.home.Short(backup)+".", s.Next), nil
 }
@@ -334,7 +337,7 @@ func (e *Editor) changed(ctx context.Context, name string, text []byte, said str
 }
 
 func (e *Editor) print(ctx context.Context, o *outcome, said string) error {
-	o.Pack, o.Look = e.More, e.Look
+	o.Pack, o.Look, o.enter = e.More, e.Look, e.Enter
 	return o.print(ctx, e.Stdout, e.file, e.JSON, said)
 }
 

@@ -17,14 +17,12 @@ import (
 	"runtime"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"junction/cmd/junction/cli"
 	"junction/cmd/junction/clients"
 	"junction/cmd/junction/config"
-	"junction/cmd/junction/runfile"
 	"junction/upstream"
 	"junction/upstream/prose"
 	"junction/upstream/shell"
@@ -56,104 +54,15 @@ type outcome struct {
 	Pack      any      `json:"pack,omitempty"`
 
 	Look *clients.Look `json:"look,omitempty"` // what a new upstream would do
-}
 
-// reloadLimit is how long a command waits for the running junction, which usually needs a tenth of
-// a second.
-const reloadLimit = 10 * time.Second
-
-// A Sequel is the effect of a changed file on the running junction.
-type Sequel struct {
-	Running bool   // a junction serves the file
-	Reload  string // why it has not applied the change
-	Next    string // the next step for the user, a sentence without a full stop; "" if Reload is set
-}
-
-// Follow waits until the running junction has reloaded a changed file, and then a few seconds until
-// the named upstreams have been tried.
-func Follow(ctx context.Context, path string, names ...string) Sequel {
-	place, running := runfile.Find(path)
-	if !running {
-		return Sequel{Next: "Start junction with: " + config.Start(path)}
-	}
-	s := Sequel{Running: true}
-	ctx, cancel := context.WithTimeout(ctx, reloadLimit)
-	defer cancel()
-	r, err := cli.AwaitReload(ctx, path)
-	switch {
-	case ctx.Err() != nil:
-		s.Next = fmt.Sprintf("The running junction has not reloaded the file yet; to make it, run: kill -HUP %d",
-			place.PID)
-	case err != nil: // its admin address is off
-		s.Next = "The running junction reloads the file by itself."
-	case r.Reload != "":
-		s.Reload = r.Reload
-	default:
-		s.Next = "The running junction has reloaded the file"
-		if text := results(ctx, path, names, tryLimit); text != "" {
-			s.Next += ".\n" + text
-		} else {
-			s.Next += "; see: " + config.Command(path, "status")
-		}
-		if r.Restart != "" {
-			s.Next += "\nA part of the file is not in force: " + r.Restart + "."
-		}
-	}
-	return s
-}
-
-// tryLimit is how long a command waits for the first attempt of a new upstream.
-const tryLimit = 5 * time.Second
-
-// Results waits for the first attempts of the named upstreams of the running junction that serves a
-// file, and returns a line for each.
-func Results(ctx context.Context, path string, names []string, limit time.Duration) string {
-	if text := results(ctx, path, names, limit); text != "" {
-		return Lines(text)
-	}
-	return ""
-}
-
-// results returns what became of the named upstreams; "" if no junction answers.
-func results(ctx context.Context, path string, names []string, limit time.Duration) string {
-	var said []string
-	for _, u := range cli.AwaitTried(ctx, path, names, limit) {
-		text := u.Name + ": " + u.State
-		switch {
-		case u.Error != "":
-			text += ": " + u.Error
-			if u.Advice != "" {
-				text += "; " + u.Advice
-			}
-		case u.State == upstream.StateReady.String():
-			text += ", " + prose.Count(u.Tools, "tool") // those that clients get
-		case u.Note != "":
-			text += ": " + u.Note
-		case u.State == upstream.StateStarting.String():
-			text += "; " + config.Command(path, "status") + " shows the result"
-		}
-		said = append(said, prose.Flat(text))
-	}
-	return strings.Join(said, "\n")
-}
-
-// Refused returns the sentence about a change that the running junction did not apply.
-func (s *Sequel) Refused() string {
-	return "The running junction did not apply the change: " + prose.Flat(s.Reload)
-}
-
-// follow waits until the running junction has reloaded the file, and sets Running, Reload and Next.
-func (o *outcome) follow(ctx context.Context, f *file) {
-	s := Follow(ctx, f.path, o.Upstreams...)
-	o.Running, o.Reload = s.Running, s.Reload
-	if s.Reload != "" {
-		o.Next = s.Refused()
-	}
-	o.Next = cmp.Or(o.Next, s.Next)
+	enter func() bool // see Editor
 }
 
 // Lines returns texts as lines. A text may have several.
 func Lines(texts ...string) string {
+	if len(texts) == 0 {
+		return ""
+	}
 	lines := strings.Split(strings.Join(texts, "\n"), "\n")
 	for i := range lines {
 		lines[i] = prose.OneLine(lines[i]) + "\n"
@@ -181,16 +90,32 @@ func Deletion(names []string) string {
 	return "to delete them, run: " + shell.Join(append([]string{"rm"}, names...)...)
 }
 
-// print writes the outcome. said is the first sentence, without the backup.
-func (o *outcome) print(ctx context.Context, w io.Writer, f *file, asJSON bool, said string) error {
-	o.Config, o.Mistakes = f.path, len(f.problems)
-	if o.Changed {
-		o.follow(ctx, f)
-		for name, state := range cli.States(ctx, f.path) { // with the variables of its process
-			if slices.Contains(o.Upstreams, name) && state == upstream.StateReady.String() {
-				o.Variables = nil
-			}
+// print writes the outcome, and then the states of its upstreams. said is the first sentence, without the
+// backup.
+func (o *outcome) print(ctx context.Context, w io.Writer, f *file, asJSON bool, said string) (err error) {
+	defer func() {
+		if err != nil && o.Changed { // %v: the remedy of a full disk is to run the command again
+			err = fmt.Errorf("%s was changed, but the output could not be written: %v", f.Short(), err)
 		}
+	}()
+	o.Config, o.Mistakes = f.path, len(f.problems)
+	var s Sequel
+	if o.Changed {
+		s = Follow(ctx, f.path, o.Upstreams...)
+		o.Running, o.Reload = s.Running, s.Reload
+		if o.Next != "" {
+			s.watched = nil // the next step is another one
+		}
+		if o.Next = cmp.Or(o.Next, s.Next); s.Reload != "" {
+			o.Next = s.Refused()
+		}
+	}
+	if asJSON {
+		if text := s.Results(ctx); text != "" {
+			o.Next += "\n" + text
+		}
+		o.dropVariables(ctx)
+		return cli.PrintValue(w, o)
 	}
 	if o.Backup != "" {
 		said += " Backup: " + f.home.Short(o.Backup) + "."
@@ -202,8 +127,8 @@ func (o *outcome) print(ctx context.Context, w io.Writer, f *file, asJSON bool, 
 	if len(o.Unused) > 0 {
 		lines = append(lines, o.deletion())
 	}
-	if len(o.Variables) > 0 {
-		lines = append(lines, SetVariables(o.Variables))
+	if len(s.watched) == 0 {
+		lines = append(lines, o.variables(ctx)...)
 	}
 	if o.Mistakes > 0 {
 		lines = append(lines, fmt.Sprintf("The file has %s elsewhere: %s.",
@@ -212,9 +137,29 @@ func (o *outcome) print(ctx context.Context, w io.Writer, f *file, asJSON bool, 
 	if o.Next != "" {
 		lines = append(lines, o.Next)
 	}
-	err := cli.Print(w, asJSON, o, Lines(lines...))
-	if err != nil && o.Changed { // %v: the remedy of a full disk is to run the command again
-		err = fmt.Errorf("%s was changed, but the output could not be written: %v", f.Short(), err)
+	if err := cli.Tell(w, Lines(lines...)); err != nil || len(s.watched) == 0 {
+		return err
 	}
-	return err
+	s.Show(ctx, w, o.enter)
+	return cli.Tell(w, Lines(o.variables(ctx)...))
+}
+
+// variables returns the sentence about variables that are not set, unless an upstream works with those of
+// the running junction.
+func (o *outcome) variables(ctx context.Context) []string {
+	if o.dropVariables(ctx); len(o.Variables) == 0 {
+		return nil
+	}
+	return []string{SetVariables(o.Variables)}
+}
+
+func (o *outcome) dropVariables(ctx context.Context) {
+	if len(o.Variables) == 0 || !o.Running {
+		return
+	}
+	for name, state := range cli.States(ctx, o.Config) { // with the variables of its process
+		if slices.Contains(o.Upstreams, name) && state == upstream.StateReady.String() {
+			o.Variables = nil
+		}
+	}
 }

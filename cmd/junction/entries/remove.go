@@ -56,6 +56,7 @@ func changeCommands(stdout io.Writer, file *string) (all []*cobra.Command) {
 				if err != nil {
 					return err
 				}
+				e.Enter = cli.EnterOf(cmd)
 				return c.change(e, cmd.Context(), args[0])
 			},
 		}

@@ -60,6 +60,7 @@ a disabled upstream. It runs nothing of the pack. A pack whose files differ from
 				if err != nil {
 					return err
 				}
+				r.edit.Enter = cli.EnterOf(cmd)
 				return do(r, cmd, args[0])
 			}}
 	}

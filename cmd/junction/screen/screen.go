@@ -10,12 +10,8 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
-	"runtime"
-	"strings"
 	"sync"
 	"time"
-	"unicode/utf8"
 
 	"junction/cmd/junction/cli"
 	"junction/cmd/junction/diagnose"
@@ -26,16 +22,13 @@ import (
 // Screen writes to standard output, and keeps the lines of the log apart from a table that is
 // redrawn. It may be used by several goroutines.
 type Screen struct {
-	out, log io.Writer
-	size     func() (width, height int) // of the terminal; nil if the output is not redrawn
-
+	log      io.Writer
 	together bool // the log goes to the terminal that is redrawn
 
 	mu      sync.Mutex
-	live    string // what is redrawn now; "" if nothing is; guarded by mu
-	rows    int    // of live on the terminal; guarded by mu
-	holding bool   // the log is kept back; guarded by mu
-	held    []byte // lines of the log; guarded by mu
+	live    cli.Live // its text is guarded by mu
+	holding bool     // the log is kept back; guarded by mu
+	held    []byte   // lines of the log; guarded by mu
 }
 
 // maxHeld is the most bytes of the log that are kept back.
@@ -74,23 +67,20 @@ func (s *Screen) release() {
 
 // above writes to the log, above what is redrawn; s.mu is held.
 func (s *Screen) above(p []byte) (int, error) {
-	live := s.live
+	live := s.live.Text()
 	if live == "" {
 		return s.log.Write(p)
 	}
-	s.erase()
+	s.live.Erase()
 	n, err := s.log.Write(p)
-	s.draw(live)
+	s.live.Draw(live)
 	return n, err
 }
 
 // New returns a screen for the standard streams of a process. The log must be written to Log.
 func New(stdout, stderr io.Writer) *Screen {
-	s := &Screen{out: stdout, log: stderr}
-	if cli.IsTerminal(stdout) && os.Getenv("TERM") != "dumb" && runtime.GOOS != "windows" {
-		s.size = func() (int, int) { return cli.TerminalSize(stdout) }
-		s.together = cli.IsTerminal(stderr)
-	}
+	s := &Screen{live: cli.NewLive(stdout), log: stderr}
+	s.together = s.live.Size != nil && cli.IsTerminal(stderr)
 	return s
 }
 
@@ -119,58 +109,25 @@ func (l logLines) Write(p []byte) (int, error) {
 	return l.above(p)
 }
 
-// erase removes what is redrawn; s.mu is held.
-func (s *Screen) erase() {
-	if s.rows > 0 {
-		fmt.Fprintf(s.out, "\x1b[%dA\r\x1b[J", s.rows)
-	}
-	s.live, s.rows = "", 0
-}
-
-// draw draws text, which replaces what was drawn before; s.mu is held. It returns false, and draws
-// nothing, if the terminal is too small.
-func (s *Screen) draw(text string) bool {
-	rows, fits := s.height(text)
-	if s.erase(); text == "" || !fits {
-		return fits
-	}
-	io.WriteString(s.out, text)
-	s.live, s.rows = text, rows
-	return true
-}
-
-// height returns how many rows text takes on the terminal, and whether it can be redrawn there.
-func (s *Screen) height(text string) (rows int, fits bool) {
-	width, height := s.size()
-	if width < prose.Width {
-		return 0, false
-	}
-	for line := range strings.Lines(text) {
-		rows += 1 + max(0, utf8.RuneCountInString(strings.TrimSuffix(line, "\n"))-1)/width
-	}
-	return rows, rows < height
-}
-
-// redraw is draw for callers that do not hold s.mu. It leaves the same text as it is.
+// redraw draws text in place of what was drawn. It returns false if the terminal is too small.
 func (s *Screen) redraw(text string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.live == text || s.draw(text)
+	return s.live.Draw(text)
 }
 
 // print writes text in place of what was redrawn.
 func (s *Screen) print(text string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.erase()
-	_ = cli.Tell(s.out, text) // the proxy serves all the same
+	_ = s.live.Print(text) // the proxy serves all the same
 }
 
 // keep leaves what was drawn on the terminal.
 func (s *Screen) keep() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.live, s.rows = "", 0
+	s.live.Keep()
 }
 
 const (
@@ -184,7 +141,7 @@ const (
 func (s *Screen) Run(ctx context.Context, t *Text, report func() []diagnose.UpstreamStatus, early func()) {
 	defer s.Release()
 	r := run{s, t, report, early, time.Now(), false}
-	if s.size == nil || !r.redrawn(ctx) {
+	if s.live.Size == nil || !r.redrawn(ctx) {
 		r.lines(ctx)
 	}
 }
@@ -221,7 +178,7 @@ func (r *run) trouble() (text string, ready bool) {
 		return "", true
 	}
 	list, checked := r.text.Trouble()
-	return troubleOf(cli.NewPage(r.out), list), checked || time.Since(r.began) >= soon
+	return troubleOf(cli.NewPage(r.live.Out), list), checked || time.Since(r.began) >= soon
 }
 
 // pause waits until the next look, and returns false if ctx has ended.
@@ -234,7 +191,7 @@ func (r *run) redrawn(ctx context.Context) bool {
 		list, pending := r.look()
 		trouble, ready := r.trouble()
 		if pending == 0 && ready {
-			rows, _ := r.text.table(cli.NewPage(r.out), list, time.Now())
+			rows, _ := r.text.table(cli.NewPage(r.live.Out), list, time.Now())
 			r.print(r.text.header() + rows + trouble + r.text.clients() + r.text.next(list))
 			return true
 		}
@@ -254,12 +211,12 @@ func (r *run) redrawn(ctx context.Context) bool {
 
 // growing returns what a terminal shows while upstreams are tried: as much as it has room for.
 func (r *run) growing(list []diagnose.UpstreamStatus, trouble string, pending int) string {
-	rows, _ := r.text.table(cli.NewPage(r.out), list, time.Now())
+	rows, _ := r.text.table(cli.NewPage(r.live.Out), list, time.Now())
 	text, wait := r.text.header()+rows+trouble, "\nChecking the identity providers …\n"
 	if pending > 0 {
 		wait = fmt.Sprintf("\nStarting %s …\n", prose.Count(pending, "upstream"))
 	}
-	if _, fits := r.height(text + r.text.clients() + wait); fits {
+	if _, fits := r.live.Height(text + r.text.clients() + wait); fits {
 		text += r.text.clients()
 	}
 	return text + wait
@@ -276,7 +233,7 @@ func (r *run) lines(ctx context.Context) {
 		list, pending = r.look()
 		trouble, ready = r.trouble()
 	}
-	rows, table := r.text.table(cli.NewPage(r.out), list, time.Now())
+	rows, table := r.text.table(cli.NewPage(r.live.Out), list, time.Now())
 	r.print(r.text.header() + rows + trouble + r.text.clients())
 	if pending > 0 { // otherwise the last line comes now
 		r.Release()
@@ -294,7 +251,7 @@ func (r *run) lines(ctx context.Context) {
 			if u := &list[i]; waits[u.Name] && tried(u) {
 				delete(waits, u.Name)
 				table.widen(cells(u, time.Now()))
-				row := cli.NewPage(r.out)
+				row := cli.NewPage(r.live.Out)
 				table.row(row, u, time.Now())
 				r.print(row.String())
 			}

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"junction/cmd/junction/cli"
 	"junction/cmd/junction/diagnose"
 )
 
@@ -61,7 +62,7 @@ func proxy() func() []diagnose.UpstreamStatus {
 func TestTerminal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var seen terminal
-		s := &Screen{out: &seen, log: &seen, size: func() (int, int) { return 100, 50 }}
+		s := &Screen{live: cli.Live{Out: &seen, Size: func() (int, int) { return 100, 50 }}, log: &seen}
 		early := 0
 		done := make(chan struct{})
 		go func() {
@@ -101,7 +102,7 @@ func TestTerminal(t *testing.T) {
 func TestLogFollowsTheTable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var seen terminal
-		s := &Screen{out: &seen, log: &seen, together: true, size: func() (int, int) { return 100, 50 }}
+		s := &Screen{live: cli.Live{Out: &seen, Size: func() (int, int) { return 100, 50 }}, log: &seen, together: true}
 		s.Hold()
 		fmt.Fprintln(s.Log(), "before")
 		fast := func() []diagnose.UpstreamStatus { return []diagnose.UpstreamStatus{{Name: "fast", State: "ready"}} }
@@ -122,7 +123,7 @@ func TestLogFollowsTheTable(t *testing.T) {
 	})
 	synctest.Test(t, func(t *testing.T) {
 		var seen terminal
-		s := &Screen{out: &seen, log: &seen, together: true, size: func() (int, int) { return 100, 50 }}
+		s := &Screen{live: cli.Live{Out: &seen, Size: func() (int, int) { return 100, 50 }}, log: &seen, together: true}
 		s.Hold()
 		slow := func() []diagnose.UpstreamStatus { return []diagnose.UpstreamStatus{{Name: "slow", State: "starting"}} }
 		ctx, cancel := context.WithTimeout(t.Context(), 12*time.Second)
@@ -134,7 +135,7 @@ func TestLogFollowsTheTable(t *testing.T) {
 		}
 	})
 	var seen terminal
-	s := &Screen{out: &seen, log: &seen, together: true, size: func() (int, int) { return 100, 50 }}
+	s := &Screen{live: cli.Live{Out: &seen, Size: func() (int, int) { return 100, 50 }}, log: &seen, together: true}
 	s.Hold()
 	fmt.Fprint(s.Log(), strings.Repeat("a line\n", maxHeld/7))
 	if seen.String() != "" {
@@ -155,7 +156,7 @@ func TestTerminalIsTooSmall(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var seen terminal
-				s := &Screen{out: &seen, log: &seen, size: func() (int, int) { return size[0], size[1] }}
+				s := &Screen{live: cli.Live{Out: &seen, Size: func() (int, int) { return size[0], size[1] }}, log: &seen}
 				s.Run(t.Context(), &Text{URL: "URL"}, proxy(), func() {})
 				mustBeLines(t, seen.String())
 			})
@@ -188,7 +189,7 @@ func mustBeLines(t *testing.T, got string) {
 func TestEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var seen terminal
-		s := &Screen{out: &seen, log: &seen, size: func() (int, int) { return 100, 50 }}
+		s := &Screen{live: cli.Live{Out: &seen, Size: func() (int, int) { return 100, 50 }}, log: &seen}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		s.Run(ctx, &Text{URL: "URL"}, proxy(), func() {})

@@ -199,8 +199,9 @@ func (g *guide) servers(ctx context.Context) (added []string, err error) {
 		g.record.Secrets = append(g.record.Secrets, file)
 		return g.record.save()
 	}
-	i.ask(ctx)
-	err = i.write(ctx)
+	if err = i.ask(g.cmd); err == nil {
+		err = i.write(ctx)
+	}
 	g.record.Upstreams, g.record.Secrets = slices.Clip(upstreams), slices.Clip(secrets)
 	if err != nil {
 		return nil, errors.Join(err, g.record.save())

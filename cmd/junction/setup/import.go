@@ -84,6 +84,7 @@ type importer struct {
 	secrets  []string                // the new files with secrets
 	note     func(file string) error // see clients.SecretFiles; may be nil
 	next     string                  // the next step for the user
+	sequel   entries.Sequel          // has the states of the new servers
 	follows  bool                    // it has the states of the new servers
 }
 
@@ -118,13 +119,15 @@ func (i *importer) run(cmd *cobra.Command) error {
 		}
 	}
 	if err = i.confirm(cmd); err == nil && i.add {
-		i.ask(cmd.Context())
-		err = i.write(cmd.Context())
+		if err = i.ask(cmd); err == nil {
+			err = i.write(cmd.Context())
+		}
 	}
 	if i.json {
 		err = errors.Join(err, i.printJSON())
 	} else if err == nil {
 		err = cli.Tell(i.stdout, i.summary())
+		i.sequel.Show(cmd.Context(), i.stdout, cli.EnterOf(cmd))
 	}
 	if len(i.from) > 0 && len(i.failures) > 0 {
 		return errors.Join(err, fmt.Errorf("%s could not be read", prose.Count(len(i.failures), "file")))

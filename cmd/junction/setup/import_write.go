@@ -45,29 +45,34 @@ func (i *importer) write(ctx context.Context) (err error) {
 	i.written = true
 	keep.Discard(text)
 	i.secrets = keep.Created()
-	s := entries.Follow(ctx, i.file, names...)
-	i.follows = s.Running && s.Reload == ""
-	if i.next = s.Next; s.Reload != "" {
-		i.next = s.Refused()
+	i.sequel = entries.Follow(ctx, i.file, names...)
+	i.follows = i.sequel.Running && i.sequel.Reload == ""
+	if i.next = i.sequel.Next; i.sequel.Reload != "" {
+		i.next = i.sequel.Refused()
 	}
 	return nil
 }
 
 // ask asks the servers of the new entries whether they require a sign-in. The person has confirmed
 // the entries.
-func (i *importer) ask(ctx context.Context) {
+func (i *importer) ask(cmd *cobra.Command) error {
 	for n := range i.outcomes {
 		if o := &i.outcomes[n]; o.Result == clients.New {
 			i.asked = append(i.asked, &entries.New{Name: o.Name, Entry: o.Server.Entry})
 		}
 	}
-	entries.Ask(ctx, i.editor.Config(), i.asked)
+	rows := entries.Progress(cmd)
+	if i.json {
+		rows = nil
+	}
+	err := entries.Ask(cmd.Context(), i.editor.Config(), i.asked, rows)
 	for _, a := range i.asked {
 		n := slices.IndexFunc(i.outcomes, func(o clients.Outcome) bool { return o.Server.Entry == a.Entry })
 		if a.Note != "" {
 			i.outcomes[n].Notes = append(i.outcomes[n].Notes, a.Note)
 		}
 	}
+	return err
 }
 
 // newText returns the file with the new servers, and their names, or nil if there are none. A server

@@ -16,16 +16,11 @@ import (
 	"junction/cmd/junction/entries"
 	"junction/cmd/junction/runfile"
 	"junction/cmd/junction/service"
-	"junction/upstream"
 	"junction/upstream/prose"
 )
 
-const (
-	// waitForServers is how long the first attempts of the servers may take: a package may be downloaded.
-	waitForServers = 3 * time.Minute
-	// soon is when the servers are named that have not finished their first attempt.
-	soon = 5 * time.Second
-)
+// waitForServers is how long the first attempts of the servers may take: a package may be downloaded.
+const waitForServers = 3 * time.Minute
 
 // start starts Junction unless it runs, and prints the states of the servers. It returns false if the
 // person does not want to start it.
@@ -50,24 +45,14 @@ func (g *guide) start(ctx context.Context, added []string) (running bool, err er
 	return running, g.await(ctx, names)
 }
 
-// await waits for the first attempts of the named servers, and prints their states. The first Ctrl-C ends
-// the waiting only.
+// await waits for the first attempts of the named servers, and shows their states. Enter and the first Ctrl-C
+// end the waiting only.
 func (g *guide) await(ctx context.Context, names []string) error {
 	rest := context.WithoutCancel(ctx)
 	interrupted, stop := signal.NotifyContext(rest, os.Interrupt)
 	defer stop()
-	g.say("Waiting for the servers, %.0f minutes at most; Ctrl-C leaves the rest for later …",
-		waitForServers.Minutes())
-	var slow []string
-	for _, u := range cli.AwaitTried(ctx, g.file, names, soon) {
-		if u.State == upstream.StateStarting.String() {
-			slow = append(slow, strings.TrimSuffix(u.Name+" ("+u.Note+")", " ()"))
-		}
-	}
-	if len(slow) > 0 && ctx.Err() == nil {
-		g.say("Still starting: %s …", prose.Flat(strings.Join(slow, ", ")))
-		cli.AwaitTried(ctx, g.file, names, waitForServers-soon)
-	}
+	entries.Watch(ctx, g.file, names, &cli.Waiting{Out: g.stdout, Limit: waitForServers, Enter: cli.EnterOf(g.cmd),
+		CtrlC: true, Else: "leaves the rest for later"})
 	if ctx.Err() != nil {
 		select {
 		case <-interrupted.Done():
@@ -75,9 +60,6 @@ func (g *guide) await(ctx context.Context, names []string) error {
 		case <-time.After(time.Second): // another signal
 			return ctx.Err()
 		}
-	}
-	if text := entries.Results(rest, g.file, names, 0); text != "" {
-		g.say("%s", strings.TrimRight(text, "\n"))
 	}
 	return nil
 }
