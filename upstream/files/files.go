@@ -59,6 +59,13 @@ func Reason(err error) error {
 	return err
 }
 
+// Readable reports whether the mode of a file lets other users of this machine read it. A file that cannot
+// be found is not readable.
+func Readable(file string) bool {
+	info, err := os.Stat(file)
+	return err == nil && readableMode(info)
+}
+
 // Shared returns what lets other users of this machine change a file: the file, or a folder above it, in
 // which they can replace it or a part of its path. It also looks at the target of a link. It returns "" if
 // there is nothing, and for a file that cannot be found. What is on a read-only file system counts as not

@@ -41,6 +41,15 @@ func sharedMode(info fs.FileInfo) bool {
 	return mode.Perm()&0o002 != 0 || mode.Perm()&0o020 != 0 && group
 }
 
+// readableMode reports whether other users can read a file, with the groups of sharedMode.
+func readableMode(info fs.FileInfo) bool {
+	group := false
+	if stat, ok := info.Sys().(*syscall.Stat_t); ok {
+		group = stat.Gid != 0 && stat.Gid != stat.Uid
+	}
+	return info.Mode().Perm()&0o004 != 0 || info.Mode().Perm()&0o040 != 0 && group
+}
+
 // syncDir waits until the entries of a folder are on the disk.
 func syncDir(dir string) error {
 	d, err := os.Open(dir)

@@ -214,14 +214,42 @@ func (f *clientFlags) whyCommand(item string) string {
 		return config.Command(*f.file, "why", item)
 	}
 	who := "WHO"
-	if hash, err := auth.HashKey(f.secret()); err == nil {
-		for _, k := range c.Auth.APIKeys {
-			if k.Hash == hash {
-				who = k.Name
-			}
-		}
+	if k := keyOf(c, f.secret()); k != nil {
+		who = k.Name
 	}
 	return config.Command(*f.file, "why", "--as", who, item)
+}
+
+// keyOf returns the entry of an API key in a configuration; nil if there is none.
+func keyOf(c *config.Config, key string) *auth.Key {
+	hash, err := auth.HashKey(key)
+	if err != nil {
+		return nil
+	}
+	for i := range c.Auth.APIKeys {
+		if c.Auth.APIKeys[i].Hash == hash {
+			return &c.Auth.APIKeys[i]
+		}
+	}
+	return nil
+}
+
+// CheckKey returns an error if a text is no API key, or if the endpoint of a configuration does not accept
+// it. Without a configuration, only the form is checked. The error does not contain the text.
+func CheckKey(c *config.Config, key string) error {
+	if _, err := auth.HashKey(key); err != nil || c == nil {
+		return err
+	}
+	k := keyOf(c, key)
+	switch {
+	case k == nil:
+		return errors.New("this key is not in auth.api_keys of the configuration; junction keys create NAME --write " +
+			"makes one")
+	case !k.Expires.IsZero() && !time.Now().Before(k.Expires.Time):
+		return fmt.Errorf("this key (%s) expired on %s; junction keys create %s --write makes another one", k.Name,
+			k.Expires, k.Name)
+	}
+	return nil
 }
 
 // secret returns the API key; "" if there is none.

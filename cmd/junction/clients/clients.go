@@ -6,7 +6,8 @@
 // replaces a file. server.go, text.go, secret.go and entry.go translate a server into an
 // entry of Junction's configuration; merge.go brings the servers of all clients together.
 // look.go shows a person what an entry would run, send and read. connect.go writes Junction's own
-// entry into a client's file, and record.go remembers what the file was before.
+// entry into a client's file, and record.go remembers what the file was before. key.go decides how a client
+// gets the API key, and input.go has the way of VS Code.
 package clients
 
 import (
@@ -27,7 +28,11 @@ type Client struct {
 	user    []path   // files of the user; of several, those that exist
 	project []path   // files of a project, relative to its folder
 	syntax  syntax   // of references in values
+	// entry is that of a client that reads URLs; nil for one that only starts commands.
 	entry   func(Target) format.Object
+	command func(Target) format.Object // the entry that starts junction stdio
+	key     KeyWay                     // with an entry in a file of the user
+	reads   bool                       // entry can refer to KeyVariable
 }
 
 // Lookup returns the client of an id, or of a name, whatever its spaces and hyphens.

@@ -15,31 +15,27 @@ import (
 	"junction/upstream/files"
 )
 
-// KeyVariable is the environment variable that holds the API key for Junction.
-const KeyVariable = "JUNCTION_KEY"
-
 // A Target is what the entry of Junction in a client's file says.
 type Target struct {
 	Name string
 	URL  string
 	Key  bool // the endpoint wants an API key
-	// For clients that start commands: the path of this program ("" means that it is in PATH), and of
+	// For entries that start junction stdio: the path of this program ("" means that it is in PATH), and of
 	// the file with the API key ("" means KeyVariable).
 	Program, KeyFile string
-	Own              []string // all URLs of the endpoint, to recognize an entry by
-	Config           string   // the absolute path of the configuration file of Junction
+	// Secret is the API key. Connect writes it to KeyFile, which must be that of Records.KeyFile. "" writes
+	// nothing.
+	Secret string
+	Own    []string // all URLs of the endpoint, to recognize an entry by
+	Config string   // the absolute path of the configuration file of Junction
+
+	input string // the ID of the input with which VS Code asks for the key
 }
 
 // is reports whether a server is this Junction.
 func (t Target) is(s *Server, h Home) bool {
 	return s.Entry != nil && (&Merge{Own: t.Own}).isOwn(s.Entry.known(h.Getenv))
 }
-
-// ReadsVariables reports whether the client can take the API key from the environment.
-func (c *Client) ReadsVariables() bool { return c.ID != "zed" }
-
-// StartsCommands reports whether the client reads no URLs: it starts junction stdio.
-func (c *Client) StartsCommands() bool { return c.ID == "claude-desktop" }
 
 // An Outfit is what connecting and disconnecting needs.
 type Outfit struct {
@@ -54,6 +50,7 @@ type Outfit struct {
 type Done struct {
 	File    string
 	Changed bool
+	Stored  bool     // the API key was written to the file of the target
 	Command bool     // the client's own command did it
 	Backup  string   // "" if there is none
 	Removed []string // servers that were taken out, or put back
@@ -75,6 +72,7 @@ func (o *Outfit) Connect(ctx context.Context, p Place, t Target, remove []string
 	if err != nil {
 		return nil, err
 	}
+	known := last // also if it is stale
 	switch {
 	case last == nil:
 	case old != nil && last.stale(p, old), old == nil && !last.isOf(t):
@@ -84,6 +82,10 @@ func (o *Outfit) Connect(ctx context.Context, p Place, t Target, remove []string
 	}
 	base := old
 	rec := &Record{Client: p.Client.ID, File: p.File, Name: t.Name, Config: t.Config, URL: t.URL, Created: old == nil}
+	if p.Scope == Project {
+		rec.Project = p.folder
+	}
+	o.noteKey(t, last, rec)
 	var lost []Lost
 	if last != nil {
 		if base, lost, err = last.restore(p, old); err != nil {
@@ -108,7 +110,7 @@ func (o *Outfit) Connect(ctx context.Context, p Place, t Target, remove []string
 		}
 	}
 	if bytes.Equal(text, old) && old != nil {
-		return done, nil
+		return done, o.keepKey(p, t, last, done)
 	}
 	if o.byCommand(ctx, p, t, base, old, rec, done) {
 		done.Changed = true
@@ -128,16 +130,28 @@ func (o *Outfit) Connect(ctx context.Context, p Place, t Target, remove []string
 	if err := o.Records.put(p, rec); err != nil {
 		return nil, err
 	}
-	own := last != nil && last.After == sum(old) // what Connect wrote needs no backup
-	done.Backup, err = Replace(p.File, old, text, !own)
+	undoKey, err := o.writeKey(t, done)
 	if err != nil {
-		return nil, errors.Join(&FileError{o.Home.Short(p.File), err}, o.Records.put(p, last))
+		return nil, errors.Join(err, o.Records.put(p, last))
+	}
+	own := last != nil && last.After == sum(old) // what Connect wrote needs no backup
+	literal := literalKey.Match(old) && !literalKey.Match(text)
+	if literal {
+		done.Notes = append(done.Notes, "The file had an API key in it. No backup was made beside it: disconnect puts "+
+			"the old entry back from "+o.Home.Short(o.Records.File)+", which only you can read.")
+	}
+	done.Backup, err = Replace(p.File, old, text, !own && !literal)
+	if err != nil {
+		return nil, errors.Join(&FileError{o.Home.Short(p.File), err}, undoKey(), o.Records.put(p, last))
 	}
 	done.Changed = true
 	if rec.Backup == "" {
 		rec.Backup = done.Backup
 	}
-	return done, o.Records.put(p, rec)
+	if err := o.Records.put(p, rec); err != nil {
+		return done, err
+	}
+	return done, o.dropKey(known, done)
 }
 
 // stayOut returns the servers to remove: those in remove, and those that r took out before. One
@@ -182,8 +196,14 @@ func (o *Outfit) edit(p Place, t Target, base []byte, remove []string, rec *Reco
 	if err != nil {
 		return nil, err
 	}
-	keys, entry, same := p.servers(base), p.Client.entry(t), false
-	states = [][]byte{base}
+	keys, same, added := p.servers(base), false, base
+	if t.Key && !p.Client.Commanded(t) && p.Client.KeyWay(p.Scope) == ByInput {
+		if added, t.input, err = withInput(base, t.Name, rec); err != nil {
+			return nil, err
+		}
+	}
+	entry := p.Client.entryFor(t)
+	states = [][]byte{base, added}
 	drop := func(name string) error {
 		text, err := p.Client.format.Remove(states[len(states)-1], keys, name)
 		states = append(states, text)
@@ -217,7 +237,7 @@ func (o *Outfit) edit(p Place, t Target, base []byte, remove []string, rec *Reco
 // byCommand has Claude Code add the entry itself: its running instances write the same file. It
 // returns false where the command is not installed or does not do it; then the file is as before.
 func (o *Outfit) byCommand(ctx context.Context, p Place, t Target, base, old []byte, rec *Record, done *Done) bool {
-	if o.Run == nil || p.Client.ID != claudeCode || p.Scope != User || !bytes.Equal(base, old) ||
+	if o.Run == nil || p.Client.ID != claudeCode || p.Scope != User || p.Client.Commanded(t) || !bytes.Equal(base, old) ||
 		len(rec.Removed) > 0 {
 		return false
 	}
@@ -249,9 +269,10 @@ func (o *Outfit) Disconnect(p Place, t Target) (*Done, error) {
 	if err != nil {
 		return nil, err
 	}
+	known := last // also if it is stale
 	old, err := ReadFile(p.File)
 	if errors.Is(err, fs.ErrNotExist) {
-		return done, o.Records.put(p, nil)
+		return done, o.forget(p, last, done)
 	}
 	fail := func(err error) (*Done, error) { return nil, &FileError{o.Home.Short(p.File), err} }
 	if err != nil {
@@ -285,7 +306,7 @@ func (o *Outfit) Disconnect(p Place, t Target) (*Done, error) {
 	case !bytes.Equal(text, old):
 		done.Backup, err = Replace(p.File, old, text, !exact) // what Connect wrote needs no backup
 	default:
-		return done, o.Records.put(p, nil)
+		return done, o.forget(p, known, done)
 	}
 	if err != nil {
 		return fail(files.Reason(err))
@@ -294,7 +315,7 @@ func (o *Outfit) Disconnect(p Place, t Target) (*Done, error) {
 	if last != nil && last.Backup != "" && len(lost) == 0 {
 		o.discard(last.Backup, text, done)
 	}
-	return done, o.Records.put(p, nil)
+	return done, o.forget(p, known, done)
 }
 
 // report notes the servers that were put back, and those that were not.

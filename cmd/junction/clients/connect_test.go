@@ -150,13 +150,13 @@ func TestConnectEntry(t *testing.T) {
 	want := `claude-code map[headers:map[Authorization:Bearer ${JUNCTION_KEY}] type:http url:URL]
 claude-desktop map[args:[stdio --url URL] command:junction]
 cursor map[headers:map[Authorization:Bearer ${env:JUNCTION_KEY}] url:URL]
-vscode map[headers:map[Authorization:Bearer ${env:JUNCTION_KEY}] type:http url:URL]
+vscode map[headers:map[Authorization:Bearer ${input:junction-key}] type:http url:URL]
 codex map[bearer_token_env_var:JUNCTION_KEY url:URL]
 gemini map[headers:map[Authorization:Bearer ${JUNCTION_KEY}] httpUrl:URL]
 copilot map[headers:map[Authorization:Bearer ${JUNCTION_KEY}] tools:[*] type:http url:URL]
 opencode map[headers:map[Authorization:Bearer {env:JUNCTION_KEY}] type:remote url:URL]
 windsurf map[headers:map[Authorization:Bearer ${env:JUNCTION_KEY}] serverUrl:URL]
-zed map[url:URL]
+zed map[args:[stdio --url URL] command:junction]
 goose map[description:All MCP servers of Junction enabled:true env_keys:[JUNCTION_KEY] ` +
 		`headers:map[Authorization:Bearer ${JUNCTION_KEY}] name:junction type:streamable_http uri:URL]`
 	if got := strings.Join(lines, "\n"); got != want {
@@ -377,7 +377,8 @@ func TestDisconnectRemovesTheBackup(t *testing.T) {
 	}
 }
 
-// TestConnectFiles: mode and links of a file stay; what cannot be edited stays as it is.
+// TestConnectFiles: mode and links of a file stay, and only its owner can read the backup; what cannot be
+// edited stays as it is.
 func TestConnectFiles(t *testing.T) {
 	const text = "{\"mcpServers\": {}}"
 	o := mustOutfit(t, map[string]string{"real.json": text, ".cursor/x": ""})
@@ -387,9 +388,9 @@ func TestConnectFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	done := mustConnect(t, o, p, testTarget)
-	for _, file := range []string{real, done.Backup} {
-		if info, err := os.Lstat(file); err != nil || info.Mode() != 0o640 {
-			t.Errorf("%s has the mode %v, %v; want that of the file", file, info, err)
+	for file, want := range map[string]fs.FileMode{real: 0o640, done.Backup: 0o600} {
+		if info, err := os.Lstat(file); err != nil || info.Mode() != want {
+			t.Errorf("%s has the mode %v, %v; want %v", file, info, err, want)
 		}
 	}
 	if info, err := os.Lstat(p.File); err != nil || info.Mode()&fs.ModeSymlink == 0 {

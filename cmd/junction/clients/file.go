@@ -33,9 +33,9 @@ func ReadFile(file string) ([]byte, error) {
 var ErrChanged = errors.New("has changed in the meantime; try again")
 
 // Replace writes the new content of a file whose content is old, or creates the file if old is nil.
-// A symbolic link stays one. Mode and owner stay those of the file. The old content goes to a
-// backup beside the file, whose path is returned; with keep false there is none. Of two processes that
-// replace the same content at once, one gets an error.
+// A symbolic link stays one. Mode and owner stay those of the file. The old content goes to a backup
+// beside the file, which only its owner can read, and whose path is returned; with keep false there is
+// none. Of two processes that replace the same content at once, one gets an error.
 func Replace(file string, old, content []byte, keep bool) (backup string, err error) {
 	if old == nil {
 		return "", create(file, content)
@@ -145,13 +145,16 @@ func create(file string, content []byte) error {
 	return files.Reason(err)
 }
 
-// backUp writes a copy of a file beside it. Its name has the time.
+// backUp writes a copy of a file beside it, which only its owner can read. Its name has the time.
 func backUp(file string, content []byte, info fs.FileInfo) (string, error) {
 	temp, err := files.Sibling(file, content, info)
 	if err != nil {
 		return "", err
 	}
 	defer os.Remove(temp)
+	if err := os.Chmod(temp, info.Mode().Perm()&0o700); err != nil {
+		return "", err
+	}
 	stamp := file + "." + time.Now().Format("2006-01-02T150405")
 	for i := 0; ; i++ {
 		backup := stamp + ".bak"

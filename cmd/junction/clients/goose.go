@@ -91,19 +91,31 @@ func gooseClient() *Client {
 			{base: config, file: "goose/config.yaml", os: "darwin"},
 			{base: appConfig, file: "Block/goose/config/config.yaml", os: "windows"},
 		},
-		entry: gooseEntry,
+		entry: gooseEntry, reads: true,
+		command: gooseCommand, key: ByFile,
 	}
 }
 
 // gooseEntry has the key from the environment or the keyring of Goose.
 func gooseEntry(t Target) format.Object {
-	o := format.Object{{Key: "enabled", Value: true}, {Key: "type", Value: "streamable_http"},
-		{Key: "name", Value: t.Name}, {Key: "description", Value: "All MCP servers of Junction"},
-		{Key: "uri", Value: t.URL}}
+	o := append(gooseExtension(t, "streamable_http"), format.Member{Key: "uri", Value: t.URL})
 	if t.Key {
 		o = append(o, format.Member{Key: "headers", Value: format.Object{
 			{Key: "Authorization", Value: "Bearer ${" + KeyVariable + "}"}}},
 			format.Member{Key: "env_keys", Value: []string{KeyVariable}})
 	}
 	return o
+}
+
+// gooseCommand is the entry that starts junction stdio.
+func gooseCommand(t Target) format.Object {
+	words := stdioWords(t)
+	return append(gooseExtension(t, "stdio"), format.Member{Key: "cmd", Value: words[0]},
+		format.Member{Key: "args", Value: words[1:]})
+}
+
+// gooseExtension returns what all extensions have.
+func gooseExtension(t Target, kind string) format.Object {
+	return format.Object{{Key: "enabled", Value: true}, {Key: "type", Value: kind},
+		{Key: "name", Value: t.Name}, {Key: "description", Value: "All MCP servers of Junction"}}
 }

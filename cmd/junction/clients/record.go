@@ -45,6 +45,11 @@ type Record struct {
 	After   string    `json:"after"`   // and as Connect left it
 	Changes []change  `json:"changes"` // in their order
 	Removed []Removed `json:"removed,omitempty"`
+	Project string    `json:"project,omitempty"`  // the folder of the project whose file it is
+	Input   string    `json:"input,omitempty"`    // the ID of the input of VS Code that was added
+	Inputs  bool      `json:"inputs,omitempty"`   // the list of inputs, too
+	KeyFile string    `json:"key_file,omitempty"` // with the API key, in the folder of Records
+	KeySum  string    `json:"key_sum,omitempty"`  // SHA-256 of the key as Connect wrote it; "" if it did not
 }
 
 // Removed is a server that Connect took out of a file.
@@ -160,7 +165,7 @@ func (r *Record) undone(p Place, text, out []byte) bool {
 		}
 		want[s.Name] = s.Fields
 	}
-	return equalTrees(want, fieldsOf(is))
+	return equalTrees(want, fieldsOf(is)) && r.sameInputs(text, out)
 }
 
 // fieldsOf returns the values of servers by their names.
@@ -184,6 +189,9 @@ func (r *Record) rebuild(p Place, text []byte) (out []byte, lost []Lost, err err
 		if text, err = f.Remove(text, keys, r.Name); err != nil {
 			return nil, nil, err
 		}
+	}
+	if text, err = r.withoutInput(text); err != nil {
+		return nil, nil, err
 	}
 	for _, s := range r.Removed {
 		if _, there := has[s.Name]; there {

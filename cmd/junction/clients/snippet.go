@@ -19,7 +19,7 @@ type Snippet struct {
 
 // Snippet returns how a person connects the client. The URL of t has no user and no password.
 func (c *Client) Snippet(t Target) (Snippet, error) {
-	entry, err := c.format.Add(nil, c.keys, t.Name, c.entry(t))
+	entry, err := c.shownEntry(t)
 	if err != nil {
 		return Snippet{}, err
 	}
@@ -36,16 +36,31 @@ func (c *Client) Snippet(t Target) (Snippet, error) {
 		s.Command = "gemini mcp add --scope user --transport http" + keyHeader(t) + " " + t.Name + " " +
 			shellWord(t.URL)
 	case "cursor":
+		if c.Commanded(t) {
+			break
+		}
 		s.Link = "cursor://anysphere.cursor-deeplink/mcp/install?name=" + url.QueryEscape(t.Name) +
-			"&config=" + url.QueryEscape(base64.StdEncoding.EncodeToString([]byte(format.Literal(c.entry(t).Tree()))))
+			"&config=" + url.QueryEscape(base64.StdEncoding.EncodeToString([]byte(format.Literal(c.entryFor(t).Tree()))))
 	case "vscode":
-		named := c.entry(t).Tree()
+		named := c.entryFor(t).Tree()
 		named["name"] = t.Name
+		if t.Key { // VS Code takes them out of the text
+			named[inputList] = []any{keyInput(inputID(t.Name)).Tree()}
+		}
 		text := format.Literal(named)
 		s.Command = "code --add-mcp " + shellWord(text)
 		s.Link = "vscode:mcp/install?" + strings.ReplaceAll(url.QueryEscape(text), "+", "%20")
 	}
 	return s, nil
+}
+
+// shownEntry returns the content of a file with the entry of Junction alone.
+func (c *Client) shownEntry(t Target) ([]byte, error) {
+	text, err := c.format.Add(nil, c.keys, t.Name, c.entryFor(t))
+	if err == nil && t.Key && c.key == ByInput {
+		text, err = format.JSON{}.AddItem(text, inputList, keyInput(inputID(t.Name)))
+	}
+	return text, err
 }
 
 // shownFile returns the file of the user as people write it. A file whose folder differs between

@@ -17,63 +17,71 @@ func table() []*Client {
 			syntax:  dollar | fallback,
 			user:    []path{{file: "$CLAUDE_CONFIG_DIR/.claude.json"}, {file: ".claude.json"}},
 			project: []path{{file: ".mcp.json"}},
-			entry:   remote("http", "url", "Bearer ${"+KeyVariable+"}"),
+			entry:   remote("http", "url", "Bearer ${"+KeyVariable+"}"), reads: true,
+			command: stdioEntry("stdio"),
 		},
 		{
 			// The app reads no URLs and expands nothing; junction stdio reads the key itself.
 			ID: "claude-desktop", Name: "Claude Desktop", format: format.JSON{}, keys: []string{"mcpServers"},
-			user:  []path{{base: appConfig, file: "Claude/claude_desktop_config.json"}},
-			entry: stdioEntry,
+			user:    []path{{base: appConfig, file: "Claude/claude_desktop_config.json"}},
+			command: stdioEntry(""), key: ByFile,
 		},
 		{
 			ID: "cursor", Name: "Cursor", format: format.JSON{}, keys: []string{"mcpServers"},
 			syntax:  dollarEnv | folders,
 			user:    []path{{file: ".cursor/mcp.json"}},
 			project: []path{{file: ".cursor/mcp.json"}},
-			entry:   remote("", "url", "Bearer ${env:"+KeyVariable+"}"),
+			entry:   remote("", "url", "Bearer ${env:"+KeyVariable+"}"), reads: true,
+			command: stdioEntry(""), key: ByFile,
 		},
 		{
 			ID: "vscode", Name: "VS Code", format: format.JSON{}, keys: []string{"servers"},
 			syntax:  dollarEnv | folders | inputs,
 			user:    vsCodeFiles(),
 			project: []path{{file: ".vscode/mcp.json"}},
-			entry:   remote("http", "url", "Bearer ${env:"+KeyVariable+"}"),
+			entry: func(t Target) format.Object {
+				return remote("http", "url", "Bearer ${input:"+cmp.Or(t.input, inputID(t.Name))+"}")(t)
+			},
+			command: stdioEntry("stdio"), key: ByInput, reads: true,
 		},
 		{
 			ID: "codex", Name: "Codex", format: format.TOML{}, keys: []string{"mcp_servers"},
 			user:    []path{{file: "$CODEX_HOME/config.toml"}, {file: ".codex/config.toml"}},
 			project: []path{{file: ".codex/config.toml"}},
-			entry:   codexEntry,
+			entry:   codexEntry, command: stdioEntry(""), reads: true,
 		},
 		{
 			ID: "gemini", Name: "Gemini CLI", format: format.JSON{}, keys: []string{"mcpServers"},
 			syntax:  dollar | unbraced | fallback,
 			user:    []path{{file: ".gemini/settings.json"}},
 			project: []path{{file: ".gemini/settings.json"}},
-			entry:   remote("", "httpUrl", "Bearer ${"+KeyVariable+"}"),
+			entry:   remote("", "httpUrl", "Bearer ${"+KeyVariable+"}"), reads: true,
+			command: stdioEntry(""),
 		},
 		{
 			ID: "copilot", Name: "Copilot CLI", format: format.JSON{}, keys: []string{"mcpServers"},
 			syntax:  dollar | unbraced | fallback,
 			user:    []path{{file: "$COPILOT_HOME/mcp-config.json"}, {file: ".copilot/mcp-config.json"}},
 			project: []path{{file: ".github/mcp.json"}},
-			entry: func(t Target) format.Object {
-				return append(remote("http", "url", "Bearer ${"+KeyVariable+"}")(t),
-					format.Member{Key: "tools", Value: []string{"*"}})
-			},
+			entry:   withAllTools(remote("http", "url", "Bearer ${"+KeyVariable+"}")), reads: true,
+			command: withAllTools(stdioEntry("local")),
 		},
 		{
 			ID: "opencode", Name: "opencode", format: format.JSON{}, keys: []string{"mcp"}, syntax: braces,
 			user: []path{{base: config, file: "opencode/opencode.json"},
 				{base: config, file: "opencode/opencode.jsonc"}},
 			project: []path{{file: "opencode.json"}, {file: "opencode.jsonc"}},
-			entry:   remote("remote", "url", "Bearer {env:"+KeyVariable+"}"),
+			entry:   remote("remote", "url", "Bearer {env:"+KeyVariable+"}"), reads: true,
+			command: func(t Target) format.Object {
+				return format.Object{{Key: "type", Value: "local"}, {Key: "command", Value: stdioWords(t)}}
+			},
 		},
 		{
 			ID: "windsurf", Name: "Windsurf", format: format.JSON{}, keys: []string{"mcpServers"},
 			syntax: dollarEnv | dollarFile,
 			user:   []path{{file: ".codeium/windsurf/mcp_config.json"}},
-			entry:  remote("", "serverUrl", "Bearer ${env:"+KeyVariable+"}"),
+			entry:  remote("", "serverUrl", "Bearer ${env:"+KeyVariable+"}"), reads: true,
+			command: stdioEntry(""), key: ByFile,
 		},
 		{
 			ID: "zed", Name: "Zed", format: format.JSON{}, keys: []string{"context_servers"},
@@ -83,7 +91,8 @@ func table() []*Client {
 				{base: appConfig, file: "Zed/settings.json", os: "windows"},
 			},
 			project: []path{{file: ".zed/settings.json"}},
-			entry:   remote("", "url", ""),
+			entry:   remote("", "url", ""), // it expands nothing
+			command: stdioEntry(""), key: ByFile,
 		},
 		gooseClient(),
 	}
@@ -144,11 +153,30 @@ func codexEntry(t Target) format.Object {
 	return o
 }
 
-// stdioEntry is that of a client that starts a command.
-func stdioEntry(t Target) format.Object {
-	args := []string{"stdio", "--url", t.URL}
+// stdioWords returns the command line of junction stdio.
+func stdioWords(t Target) []string {
+	words := []string{cmp.Or(t.Program, "junction"), "stdio", "--url", t.URL}
 	if t.KeyFile != "" {
-		args = append(args, "--key-file", t.KeyFile)
+		words = append(words, "--key-file", t.KeyFile)
 	}
-	return format.Object{{Key: "command", Value: cmp.Or(t.Program, "junction")}, {Key: "args", Value: args}}
+	return words
+}
+
+// stdioEntry returns the entry of a client that starts junction stdio. kind is the value of type, if the
+// client has that key for commands.
+func stdioEntry(kind string) func(Target) format.Object {
+	return func(t Target) (o format.Object) {
+		if kind != "" {
+			o = format.Object{{Key: "type", Value: kind}}
+		}
+		words := stdioWords(t)
+		return append(o, format.Member{Key: "command", Value: words[0]}, format.Member{Key: "args", Value: words[1:]})
+	}
+}
+
+// withAllTools adds the list of tools that Copilot CLI expects of each entry.
+func withAllTools(entry func(Target) format.Object) func(Target) format.Object {
+	return func(t Target) format.Object {
+		return append(entry(t), format.Member{Key: "tools", Value: []string{"*"}})
+	}
 }

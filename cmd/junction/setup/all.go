@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"os"
 	"strings"
 	"time"
@@ -189,28 +190,39 @@ func (c *connector) check() string {
 // would send its requests, and whether one does. Any answer of HTTP counts, because a junction rejects a
 // request without credentials.
 func (c *connector) answers(ctx context.Context) (string, bool) {
-	ctx, cancel := context.WithTimeout(ctx, answerLimit)
-	defer cancel()
 	address := c.target.URL
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
-	if err != nil {
+	if _, err := url.Parse(address); err != nil {
 		return fmt.Sprintf("%s is not a URL; give --url", address), false
 	}
-	client := http.Client{Transport: &http.Transport{Proxy: http.ProxyFromEnvironment, DisableKeepAlives: true},
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
-	resp, err := client.Do(r)
+	resp, err := c.ask(ctx)
 	switch {
 	case err != nil && c.url != "":
 		return fmt.Sprintf("Nothing answers at %s now.", address), false
 	case err != nil:
 		return fmt.Sprintf("Nothing answers at %s now; start it with: %s", address, config.Start(c.file)), false
 	}
-	resp.Body.Close()
 	if resp.StatusCode == http.StatusNotFound || resp.StatusCode >= http.StatusInternalServerError {
 		return fmt.Sprintf("%s answers with %s.", address, resp.Status), false
 	}
 	return "It answers.", true
 }
 
-// answerLimit is how long answers waits.
+// ask sends a request without credentials to the URL of Junction, and returns the answer without its body.
+func (c *connector) ask(ctx context.Context) (*http.Response, error) {
+	ctx, cancel := context.WithTimeout(ctx, answerLimit)
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, c.target.URL, nil)
+	if err != nil {
+		return nil, err
+	}
+	client := http.Client{Transport: &http.Transport{Proxy: http.ProxyFromEnvironment, DisableKeepAlives: true},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	resp, err := client.Do(r)
+	if err == nil {
+		resp.Body.Close()
+	}
+	return resp, err
+}
+
+// answerLimit is how long ask waits.
 const answerLimit = 3 * time.Second

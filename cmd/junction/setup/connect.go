@@ -22,7 +22,6 @@ import (
 	"junction/cmd/junction/runfile"
 	"junction/cmd/junction/service"
 	"junction/upstream"
-	"junction/upstream/files"
 	"junction/upstream/prose"
 	"junction/upstream/sandbox"
 )
@@ -39,6 +38,8 @@ type connector struct {
 	all     bool
 	guided  bool // the caller says what a person does next
 	json    bool
+	stderr  io.Writer
+	typed   *typedKey // nil without a terminal
 
 	home     clients.Home
 	config   *config.Config
@@ -47,6 +48,7 @@ type connector struct {
 	place    clients.Place
 	target   clients.Target
 	outfit   clients.Outfit
+	way      clients.KeyWay
 }
 
 // connectCommand is `junction connect`, which adds Junction to the configuration file of a client.
@@ -60,15 +62,24 @@ With --all, the command connects each client that it finds on this machine.
 
 The command keeps every other byte of the file, makes a backup, and records its changes, so that
 junction disconnect can undo them. For Claude Code it runs claude mcp add if that program is installed.
-Claude Desktop gets junction stdio. If Junction requires an API key, the client reads the key from the
-environment variable JUNCTION_KEY.`,
+Claude Desktop gets junction stdio.
+
+If Junction requires an API key, a client that starts in a shell reads the key from the environment variable
+JUNCTION_KEY. VS Code asks for the key. The other clients start from the desktop, where a program does not see
+the variables of a shell: they get junction stdio, which reads the key from a file that only you can read. The
+command writes this file: it takes the key from JUNCTION_KEY, or asks for it at a terminal. The files of the
+clients never contain the key.`,
 		Example: `  junction connect cursor
   junction connect vscode --replace
   junction connect --all
-  junction connect claude-code --project .`,
+  junction connect claude-code --project .
+  junction connect zed --url https://mcp.example.com/mcp`,
 		Args: c.clients("connect"), ValidArgsFunction: completeClients,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c.file = *file
+			c.file, c.stderr = *file, cmd.ErrOrStderr()
+			if cli.CanAsk(cmd) && !c.json {
+				c.typed = &typedKey{hidden: cli.QuestionsOf(cmd).Hidden}
+			}
 			return c.each(args, func(one *connector, id string) (*connectJSON, string, error) {
 				return one.connect(cmd.Context(), id)
 			}, c.afterConnect(cmd.Context()))
@@ -76,7 +87,7 @@ environment variable JUNCTION_KEY.`,
 	}
 	c.flags(cmd)
 	cmd.Flags().StringVar(&c.url, "url", "", "the `URL` of Junction (default: that of the configuration)")
-	cmd.Flags().StringVar(&c.keyFile, "key-file", "", "`file` with the API key, for claude-desktop")
+	cmd.Flags().StringVar(&c.keyFile, "key-file", "", "a `file` of yours with the API key; the client starts junction stdio")
 	cmd.Flags().BoolVar(&c.replace, "replace", false, "remove the servers that work in Junction from the client's file")
 	return cmd
 }
@@ -170,19 +181,10 @@ func (c *connector) prepare(id string, lenient bool) (err error) {
 	if c.url != "" {
 		own = append([]string{c.url}, own...)
 	}
-	auth := &c.config.Auth
 	c.target = clients.Target{Name: c.name, URL: cmp.Or(own...), Own: own, // none if listen has a mistake
-		Key: len(auth.APIKeys) > 0 && !auth.SignsIn()}
+		Key: keysOnly(c.config)}
 	if c.target.Config, err = filepath.Abs(e.Path()); err != nil {
 		return err
-	}
-	if c.client.StartsCommands() {
-		if err := c.program(); err != nil {
-			return err
-		}
-	} else if c.keyFile != "" {
-		return cli.Usagef("--key-file is for clients that start commands; %s reads the key from %s", c.client.Name,
-			clients.KeyVariable)
 	}
 	records, err := records()
 	if err != nil {
@@ -191,6 +193,9 @@ func (c *connector) prepare(id string, lenient bool) (err error) {
 	c.outfit = clients.Outfit{Home: c.home, Run: runClient, Records: records}
 	return nil
 }
+
+// keysOnly reports whether a client needs an API key, because it cannot sign in.
+func keysOnly(c *config.Config) bool { return len(c.Auth.APIKeys) > 0 && !c.Auth.SignsIn() }
 
 // byHand returns the end of an error about an unknown client: any client can have the URL.
 func (c *connector) byHand() string {
@@ -212,22 +217,6 @@ func records() (*clients.Records, error) {
 		return nil, fmt.Errorf("cannot find the folder for state: %w; set XDG_STATE_HOME", err)
 	}
 	return &clients.Records{File: filepath.Join(state, "junction", "connections.json")}, nil
-}
-
-// program sets what clients that start commands need. Their processes have another PATH and another
-// folder than a shell.
-func (c *connector) program() (err error) {
-	if c.target.Program, err = service.Program(); err != nil {
-		return err
-	}
-	if c.keyFile == "" {
-		return nil
-	}
-	if _, err := os.Stat(c.keyFile); err != nil {
-		return fmt.Errorf("cannot read --key-file %s: %w; write the key into it first", c.keyFile, files.Reason(err))
-	}
-	c.target.KeyFile, err = filepath.Abs(c.keyFile)
-	return err
 }
 
 // keptServers are the servers of the client's file that --replace keeps, by the reason.
@@ -364,6 +353,9 @@ func (c *connector) attempt(ctx context.Context, id string) (*connectJSON, strin
 			return nil, "", err
 		}
 	}
+	if err := c.credential(ctx); err != nil {
+		return nil, "", err
+	}
 	var remove []string
 	var kept keptServers
 	if c.replace {
@@ -380,18 +372,7 @@ func (c *connector) attempt(ctx context.Context, id string) (*connectJSON, strin
 	if len(done.Removed) > 0 && !c.quiet() {
 		done.Notes = append(done.Notes, c.afterReboot(ctx)...)
 	}
-	switch {
-	case !c.target.Key, c.target.KeyFile != "":
-	case c.client.StartsCommands():
-		done.Notes = append(done.Notes, c.client.Name+" does not read the environment of your shell: "+
-			"give the file with the API key as --key-file.")
-	case c.client.ReadsVariables():
-		done.Notes = append(done.Notes, fmt.Sprintf("Set the environment variable %s for %s to an API key; to make "+
-			"one: %s", clients.KeyVariable, c.client.Name, config.Command(c.file, "keys", "create", "NAME")))
-	default:
-		done.Notes = append(done.Notes, c.client.Name+" reads no environment variables: "+
-			"add the header Authorization with an API key by hand.")
-	}
+	done.Notes = append(done.Notes, c.keyNotes(done)...)
 	if c.project != "" && done.Changed {
 		done.Notes = append(done.Notes, "The file is the project's: if you commit it, others get the entry, too.")
 	}
@@ -415,6 +396,9 @@ func (c *connector) attempt(ctx context.Context, id string) (*connectJSON, strin
 		said += " Removed from it: " + strings.Join(done.Removed, ", ") + "."
 	}
 	result, text := c.result(done, said)
+	if c.target.Key {
+		result.Key, result.KeyFile = c.way.String(), c.target.KeyFile
+	}
 	result.again = len(kept.broken) > 0
 	return result, text, nil
 }
@@ -474,8 +458,10 @@ type connectJSON struct {
 	Changed bool     `json:"changed"`
 	Command bool     `json:"command"` // the client's own command made the change
 	Backup  string   `json:"backup,omitempty"`
-	Servers []string `json:"servers,omitempty"` // removed or restored servers
-	Lost    []string `json:"lost,omitempty"`    // servers that could not be restored
+	Servers []string `json:"servers,omitempty"`  // removed or restored servers
+	Lost    []string `json:"lost,omitempty"`     // servers that could not be restored
+	Key     string   `json:"key,omitempty"`      // how the client gets the API key: variable, input or file
+	KeyFile string   `json:"key_file,omitempty"` // the file with the key
 	Notes   []string `json:"notes,omitempty"`
 
 	again bool // servers were kept that do not work in Junction yet
@@ -491,8 +477,9 @@ func (c *connector) result(done *clients.Done, said string) (*connectJSON, strin
 			text += prose.OneLine(strings.TrimRight(line, "\r\n")) + "\n"
 		}
 	}
-	return &connectJSON{c.client.ID, done.File, c.target.URL, done.Changed, done.Command, done.Backup, done.Removed,
-		done.Lost, done.Notes, false}, text
+	r := &connectJSON{Client: c.client.ID, File: done.File, URL: c.target.URL, Changed: done.Changed,
+		Command: done.Command, Backup: done.Backup, Servers: done.Removed, Lost: done.Lost, Notes: done.Notes}
+	return r, text
 }
 
 // runClient runs the command of a client for half a minute at most. Its output may contain secrets of

@@ -68,7 +68,8 @@ type guide struct {
 	left   []string // variables whose values were left for later, and what they are for
 	// changedCopy is the backup that the undo has made of a configuration that has changed since the setup.
 	changedCopy string
-	kept        bool // clients keep servers that do not work in Junction yet
+	typed       *typedKey // the API key; nil if nobody is asked for it
+	kept        bool      // clients keep servers that do not work in Junction yet
 }
 
 // say prints a paragraph.
@@ -319,6 +320,10 @@ func (g *guide) connect(ctx context.Context, running bool) (changed []*clients.C
 		all = append(all, c.ID)
 	}
 	fmt.Fprintln(g.stdout)
+	if e, err := entries.Read(io.Discard, g.file, false); err == nil && keysOnly(e.Config()) {
+		g.say("Junction needs an API key. No file of a client gets the key. The clients\n%s",
+			strings.Join(keyPlan(found), "\n"))
+	}
 	chosen, err := g.which("Which clients should use Junction?", all)
 	if err != nil || len(chosen) == 0 {
 		return nil, err
@@ -330,6 +335,9 @@ func (g *guide) connect(ctx context.Context, running bool) (changed []*clients.C
 		}
 	}
 	var failures []error
+	if !g.yes {
+		g.typed = &typedKey{hidden: cli.QuestionsOf(g.cmd).Hidden}
+	}
 	for _, client := range found {
 		if !slices.Contains(chosen, client.ID) {
 			continue
@@ -345,7 +353,8 @@ func (g *guide) connect(ctx context.Context, running bool) (changed []*clients.C
 }
 
 func (g *guide) connectOne(ctx context.Context, client *clients.Client, replace bool) (*connectJSON, error) {
-	c := connector{stdout: g.stdout, file: g.file, name: "junction", replace: replace, guided: true}
+	c := connector{stdout: g.stdout, file: g.file, name: "junction", replace: replace, guided: true,
+		stderr: g.stderr, typed: g.typed}
 	if err := g.begin(&c, client.ID); err != nil {
 		return nil, err
 	}

@@ -2,8 +2,8 @@
 // YAML. An edit adds or removes one server, changes no other byte, and is checked against what the
 // text means before and after.
 //
-// jsonc.go and jsonedit.go have JSON, and the check of every edit. toml.go has TOML, and yaml.go has
-// YAML. The package knows no client and no file: the caller says below which keys the servers are.
+// jsonc.go and jsonedit.go have JSON, and the check of every edit. jsonlist.go edits a list of a JSON
+// text. toml.go has TOML, and yaml.go has YAML. The package knows no client and no file: the caller says below which keys the servers are.
 package format
 
 // A Format reads and edits the text of a file. None of the methods changes its argument.
@@ -37,7 +37,7 @@ type Object []Member
 // A Member is a key of an Object with its value.
 type Member struct {
 	Key   string
-	Value any // string, bool, []string, Object, written, or what encoding/json decodes
+	Value any // string, bool, []string, Object, []Object, written, or what encoding/json decodes
 }
 
 // written is a value of a member as a file has it.

@@ -99,11 +99,21 @@ func (s style) render(value any, indent string, oneLine bool) string {
 	if text, ok := value.(written); ok {
 		return string(text)
 	}
+	inner := indent + s.unit
+	if list, ok := value.([]Object); ok {
+		items := make([]string, len(list))
+		for i, item := range list {
+			items[i] = s.render(item, inner, oneLine)
+		}
+		if oneLine {
+			return "[" + strings.Join(items, ", ") + "]"
+		}
+		return "[" + s.newline + inner + strings.Join(items, ","+s.newline+inner) + s.newline + indent + "]"
+	}
 	o, ok := value.(Object)
 	if !ok {
 		return Literal(value)
 	}
-	inner := indent + s.unit
 	var members []string
 	for _, m := range o {
 		members = append(members, Literal(m.Key)+": "+s.render(m.Value, inner, oneLine))
