@@ -35,7 +35,8 @@ func setupCommand(stdout, stderr io.Writer, file *string) *cobra.Command {
      beside the configuration, for your eyes only;
   3. starts Junction, as a service that starts again at each login;
   4. connects your clients to Junction, and removes from their files the servers
-     that work in Junction.
+     that work in Junction;
+  5. links junction into ~/.local/bin, if your shell does not find it.
 
 It changes nothing before your answer. With --undo it makes all files what they
 were before. Without a terminal it prints the commands that do the same.`,
@@ -117,7 +118,7 @@ func (g *guide) run(ctx context.Context) (err error) {
 	}
 	defer func() {
 		if err != nil && g.record.stored && g.record.any() {
-			err = fmt.Errorf("%w; to undo what was done: %s", err, config.Command(g.file, "setup", "--undo"))
+			err = fmt.Errorf("%w; to undo what was done: %s", err, g.command("setup", "--undo"))
 		}
 	}()
 	added, err := g.servers(ctx)
@@ -128,8 +129,11 @@ func (g *guide) run(ctx context.Context) (err error) {
 		return err
 	}
 	if _, err := os.Stat(g.file); err != nil {
+		if err := g.link(); err != nil {
+			return err
+		}
 		g.say("\nJunction has no servers yet. Add one, and run junction setup again:\n  %s\n  %s",
-			config.Command(g.file, "search", "WORD"), config.Command(g.file, "add", "NAME", "--", "COMMAND"))
+			g.command("search", "WORD"), g.command("add", "NAME", "--", "COMMAND"))
 		return nil
 	}
 	running, err := g.start(ctx, added)
@@ -137,6 +141,7 @@ func (g *guide) run(ctx context.Context) (err error) {
 		return err
 	}
 	changed, failure := g.connect(g.cmd.Context(), running)
+	failure = errors.Join(failure, g.link())
 	g.finish(g.cmd.Context(), changed, running)
 	return failure
 }
@@ -145,9 +150,9 @@ func (g *guide) run(ctx context.Context) (err error) {
 func (g *guide) commands() error {
 	g.say("junction setup asks questions, which needs a terminal. Nothing was changed.\nThese commands do the same:\n"+
 		"  %s\n  %s\n  %s\n  %s\nThis one answers yes to each question:\n  %s",
-		config.Command(g.file, "import"), config.Command(g.file, "import", "--write", "--yes"),
-		config.Command(g.file, "service", "install"), config.Command(g.file, "connect", "--all", "--replace"),
-		config.Command(g.file, "setup", "--yes"))
+		g.command("import"), g.command("import", "--write", "--yes"),
+		g.command("service", "install"), g.command("connect", "--all", "--replace"),
+		g.command("setup", "--yes"))
 	return errors.New("nothing was changed, because the questions need a terminal")
 }
 
@@ -310,7 +315,7 @@ func (g *guide) connect(ctx context.Context, running bool) (changed []*clients.C
 	if len(found) == 0 {
 		g.say("\nFound no MCP client on this machine. To connect one later, run: %s\nCLIENT is %s.\n"+
 			"Every other client connects to the URL of Junction.",
-			config.Command(g.file, "connect", "CLIENT"), allClients())
+			g.command("connect", "CLIENT"), allClients())
 		return nil, nil
 	}
 	var all []string
@@ -398,10 +403,10 @@ func (g *guide) finish(ctx context.Context, changed []*clients.Client, running b
 	if len(g.left) > 0 {
 		folder := g.home.Short(filepath.Join(filepath.Dir(g.file), "secrets"))
 		g.say("Left for later: %s. %s asks again, and keeps the values in %s.", strings.Join(g.left, ", "),
-			config.Command(g.file, "setup"), prose.OneLine(folder))
+			g.command("setup"), prose.OneLine(folder))
 	}
-	g.say("Look at the servers with: %s\nUndo all of it with: %s", config.Command(g.file, "status"),
-		config.Command(g.file, "setup", "--undo"))
+	g.say("Look at the servers with: %s\nUndo all of it with: %s", g.command("status"),
+		g.command("setup", "--undo"))
 }
 
 func (g *guide) short() string { return prose.OneLine(g.home.Short(g.file)) }
