@@ -38,7 +38,7 @@ func TestTerminalSetupLinksTheProgram(t *testing.T) {
 	}{
 		"agreed": {answers: dialogue{{question, ""}}, linked: true, want: []string{"Linked junction into ~/.local/bin.",
 			"PATH of this shell lacks this folder. Many systems add it at the next login; until then, run HOME/.local/bin/junction.",
-			"  PROGRAM search WORD"}},
+			"  HOME/.local/bin/junction search WORD"}},
 		"agreed, in PATH":    {inPath: true, answers: dialogue{{question, "y"}}, linked: true, want: []string{"Linked junction into ~/.local/bin.\n", "  junction search WORD"}},
 		"refused":            {answers: dialogue{{question, "n"}}, want: []string{"Run it as PROGRAM.", "  PROGRAM search WORD"}},
 		"another file":       {theirs: "mine", want: []string{"~/.local/bin/junction is another file, which stays; run Junction as PROGRAM."}},

@@ -32,14 +32,12 @@ type link struct {
 	To   string `json:"to"`
 }
 
-// command returns a command line about the file that works in this shell: it has the whole path of the
-// program if the shell does not find it by its name.
-func (g *guide) command(words ...string) string {
-	line := config.Command(g.file, words...)
+// callable gives the command lines of this process the whole path of the program, if the shell does not find
+// it by its name.
+func callable() {
 	if program, named := byName(); program != "" && !named {
-		line = shell.Quote(program) + strings.TrimPrefix(line, "junction")
+		shell.CallAs(program)
 	}
-	return line
 }
 
 // byName returns the path of this program, and whether a shell finds it as junction. The path is "" if it is
@@ -74,6 +72,7 @@ func (g *guide) link() error {
 	there, offered := err == nil, runtime.GOOS != "windows" && g.home.Dir != "" && (!g.yes || inPath)
 	switch {
 	case there && clients.SamePath(file, program): // PATH does not have the folder
+		shell.CallAs(file)
 		g.say("\nThis shell does not find junction, because PATH lacks %s. Run it as %s.", g.home.Short(dir), file)
 		return nil
 	case there && offered:
@@ -136,7 +135,9 @@ func (g *guide) linkInto(dir, program string, inPath bool) error {
 		made = append(made, name)
 	}
 	g.say("Linked %s into %s.", strings.Join(made, " and "), g.home.Short(dir))
+	shell.CallAs("junction")
 	if !inPath {
+		shell.CallAs(filepath.Join(dir, "junction"))
 		g.say("PATH of this shell lacks this folder. Many systems add it at the next login; until then, run %s.",
 			filepath.Join(dir, "junction"))
 	}
