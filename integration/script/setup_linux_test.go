@@ -127,7 +127,7 @@ func TestTerminalSetup(t *testing.T) {
 		}
 	}
 	before := treeOf(t, home)
-	env := []string{"HOME=" + home, "XDG_STATE_HOME=" + state, "PATH=" + t.TempDir(), "TERM=xterm", "NO_COLOR=1"}
+	env := []string{"HOME=" + home, "XDG_STATE_HOME=" + state, "PATH=" + pathWith(t, program), "TERM=xterm", "NO_COLOR=1"}
 	undone := false
 	defer func() {
 		if !undone { // no process of a failed test stays
@@ -222,7 +222,7 @@ func TestTerminalSetupAsksAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	env := []string{"HOME=" + home, "XDG_STATE_HOME=" + t.TempDir(), "PATH=" + t.TempDir(), "TERM=xterm", "NO_COLOR=1"}
+	env := []string{"HOME=" + home, "XDG_STATE_HOME=" + t.TempDir(), "PATH=" + pathWith(t, program), "TERM=xterm", "NO_COLOR=1"}
 	undo := func() error {
 		cmd := exec.Command(program, "setup", "--undo", "--yes")
 		cmd.Env = env
@@ -287,7 +287,7 @@ func TestTerminalSetupLeavesWhatStillStarts(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	env := []string{"HOME=" + home, "XDG_STATE_HOME=" + t.TempDir(), "PATH=" + t.TempDir(), "TERM=xterm", "NO_COLOR=1"}
+	env := []string{"HOME=" + home, "XDG_STATE_HOME=" + t.TempDir(), "PATH=" + pathWith(t, program), "TERM=xterm", "NO_COLOR=1"}
 	defer func() {
 		cmd := exec.Command(program, "setup", "--undo", "--yes")
 		cmd.Env = env
@@ -328,7 +328,7 @@ func TestTerminalSetupUndoTakesBackValues(t *testing.T) {
 			if err := errors.Join(os.MkdirAll(folder, 0o700), os.WriteFile(file, []byte(was), 0o600)); err != nil {
 				t.Fatal(err)
 			}
-			env := []string{"HOME=" + home, "XDG_STATE_HOME=" + t.TempDir(), "PATH=" + t.TempDir(), "TERM=xterm", "NO_COLOR=1"}
+			env := []string{"HOME=" + home, "XDG_STATE_HOME=" + t.TempDir(), "PATH=" + pathWith(t, program), "TERM=xterm", "NO_COLOR=1"}
 			undo := func() (string, error) {
 				cmd := exec.Command(program, "setup", "--undo", "--yes")
 				cmd.Env = env

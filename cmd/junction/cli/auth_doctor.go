@@ -73,8 +73,9 @@ func authDoctor(ctx context.Context, stdout io.Writer, file string, asJSON bool)
 	if c.Auth.OAuth != nil {
 		for _, p := range c.Auth.OAuth.IdentityProviders {
 			d.begin("identity provider " + p.ID)
-			d.good("register as redirect URI: " + c.PublicURL + "/oauth/callback/" + p.ID)
-			if m := d.provider(ctx, p.Issuer, p.Scopes, c.PublicURL+"/oauth/backchannel-logout/"+p.ID); m != nil {
+			d.note("register as redirect URI: " + c.PublicURL + "/oauth/callback/" + p.ID)
+			m := d.provider(ctx, p.Issuer, p.Scopes, c.PublicURL+"/oauth/backchannel-logout/"+p.ID)
+			if m != nil && m.Token != "" {
 				d.credentials(ctx, m.Token, c.PublicURL+"/oauth/callback/"+p.ID, p.ClientID, p.ClientSecret)
 			}
 		}
@@ -100,7 +101,7 @@ func authDoctor(ctx context.Context, stdout io.Writer, file string, asJSON bool)
 	}
 	for _, i := range c.Auth.JWT {
 		d.begin("issuer of tokens " + i.Issuer)
-		d.good("its tokens must be for: " + strings.Join(i.Audiences, " or "))
+		d.note("its tokens must be for: " + strings.Join(i.Audiences, " or "))
 		if i.JWKSURL != "" {
 			d.keys(ctx, i.JWKSURL)
 		} else {
@@ -155,6 +156,12 @@ func (d *signInDoctor) good(text string) {
 	d.out.Wrap("  ok    ", "        ", text)
 }
 
+// note reports what a person has to set up elsewhere. The doctor cannot check it.
+func (d *signInDoctor) note(text string) {
+	d.findings = append(d.findings, findingJSON{d.about, true, text, ""})
+	d.out.Wrap("  note  ", "        ", text)
+}
+
 // warn reports a finding that is no mistake, but that users will notice.
 func (d *signInDoctor) warn(text, remedy string) {
 	d.findings = append(d.findings, findingJSON{d.about, true, text, remedy})
@@ -193,7 +200,7 @@ func (d *signInDoctor) upstream(ctx context.Context, there *oauth.Client, name, 
 	d.good("its issuer is " + prose.Flat(issuer) + "; Junction gets the tokens from " + hosts.Token +
 		", and sends the access token to " + hosts.Server)
 	if u.ClientID != "" && !u.Shared {
-		d.good("register there as redirect URI of " + u.ClientID + ": " + us + "/connect/" + name + "/callback")
+		d.note("register there as redirect URI of " + u.ClientID + ": " + us + "/connect/" + name + "/callback")
 	}
 }
 
@@ -216,10 +223,11 @@ func (d *signInDoctor) provider(ctx context.Context, issuer string, scopes []str
 		return nil
 	}
 	if m.Logout {
-		d.good("register as back-channel logout URI: " + logout)
+		d.note("register as back-channel logout URI: " + logout)
 	} else {
-		d.good("it offers no back-channel logout: a user who is logged out or disabled there loses access with the " +
-			"next refresh, after at most auth.oauth.tokens.access_ttl and two minutes")
+		d.warn("it offers no back-channel logout: a user who is logged out or disabled there loses access with the "+
+			"next refresh, after at most auth.oauth.tokens.access_ttl and two minutes",
+			"turn on back-channel logout there if the provider has it, or shorten access_ttl (at least 10m)")
 	}
 	if m.Authorize == "" || m.Token == "" {
 		d.bad("its metadata names no authorization_endpoint or no token_endpoint",
@@ -277,7 +285,9 @@ func (d *signInDoctor) credentials(ctx context.Context, endpoint, redirect, id, 
 		err = json.NewDecoder(io.LimitReader(resp.Body, 1<<16)).Decode(&answer)
 		resp.Body.Close()
 		if err != nil || resp.StatusCode >= http.StatusInternalServerError {
-			return // it says nothing about the client
+			d.warn(fmt.Sprintf("its token endpoint %s answers %s, so that client_id and client_secret could not be checked",
+				endpoint, resp.Status), "compare both with the registration of Junction at the provider, or try again later")
+			return
 		}
 		if answer.Error != "invalid_client" && answer.Error != "unauthorized_client" {
 			d.good("it does not reject client_id and client_secret")

@@ -417,8 +417,8 @@ func TestReferences(t *testing.T) {
 			filepath.Join(dir, "none") + ": no such file or directory; create the file, or correct the path"}},
 		{in: "${file:" + filepath.Join(dir, "none") + "}", wrong: []string{"cannot read the file of ${file:" +
 			filepath.Join(dir, "none") + "}: no such file or directory; create the file, or correct the path"}},
-		{in: "${file:.}", wrong: []string{"cannot read the file of ${file:.}: " + dir + ": it is no regular file"}},
-		{in: "${file:" + large + "}", wrong: []string{"cannot read the file of ${file:" + large + "}: it is larger than 64 KiB"}},
+		{in: "${file:.}", wrong: []string{"cannot read the file of ${file:.}: " + dir + ": it is no regular file; name another file"}},
+		{in: "${file:" + large + "}", wrong: []string{"cannot read the file of ${file:" + large + "}: it is larger than 64 KiB; name another file"}},
 		{in: strings.Repeat("${file:"+full+"}", maxReferenced/maxReferencedFile+1),
 			wrong: []string{"the references of the file stand for more than 4 MiB; use fewer or shorter ones"}},
 	} {

@@ -1,9 +1,7 @@
 package config
 
 import (
-	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
 	"path/filepath"
 	"slices"
@@ -134,22 +132,7 @@ func (e *expander) read(path string) (value, problem string) {
 	}
 	text, err := files.Read(full, maxReferencedFile)
 	if err != nil {
-		return "", fmt.Sprintf("cannot read the file of ${file:%s}: %s", path, unread(path, full, err))
+		return "", yamlread.Unread(path, full, err)
 	}
 	return strings.TrimSuffix(strings.TrimSuffix(string(text), "\n"), "\r"), ""
-}
-
-// unread says why a file cannot be read, and what to do. It has the full path unless the reference has it.
-func unread(path, full string, err error) string {
-	why := err.Error()
-	if full != path {
-		why = full + ": " + why
-	}
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return why + "; create the file, or correct the path"
-	case errors.Is(err, fs.ErrPermission):
-		return why + "; let the user that runs junction read it"
-	}
-	return why
 }

@@ -35,7 +35,8 @@ func setupCommand(stdout, stderr io.Writer, file *string) *cobra.Command {
      beside the configuration, for your eyes only;
   3. starts Junction, as a service that starts again at each login;
   4. connects your clients to Junction, and removes from their files the servers
-     that work in Junction.
+     that work in Junction;
+  5. links junction into ~/.local/bin, if your shell does not find it.
 
 It changes nothing before your answer. With --undo it makes all files what they
 were before. Without a terminal it prints the commands that do the same.`,
@@ -100,6 +101,7 @@ func (g *guide) run(ctx context.Context) (err error) {
 	if g.file, err = config.File(g.file); err != nil {
 		return err
 	}
+	callable()
 	if !g.yes && !cli.CanAsk(g.cmd) {
 		return g.commands()
 	}
@@ -129,6 +131,9 @@ func (g *guide) run(ctx context.Context) (err error) {
 		return err
 	}
 	if _, err := os.Stat(g.file); err != nil {
+		if err := g.link(); err != nil {
+			return err
+		}
 		g.say("\nJunction has no servers yet. Add one, and run junction setup again:\n  %s\n  %s",
 			config.Command(g.file, "search", "WORD"), config.Command(g.file, "add", "NAME", "--", "COMMAND"))
 		return nil
@@ -138,6 +143,7 @@ func (g *guide) run(ctx context.Context) (err error) {
 		return err
 	}
 	changed, failure := g.connect(g.cmd.Context(), running)
+	failure = errors.Join(failure, g.link())
 	g.finish(g.cmd.Context(), changed, running)
 	return failure
 }

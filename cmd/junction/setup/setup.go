@@ -4,7 +4,7 @@
 // import.go finds the servers in the files of clients and shows them; import_write.go adds them to
 // the configuration file. connect.go adds Junction to the file of a client, and removes it again.
 // guide.go runs the steps of a setup: values.go asks for values, start.go starts Junction and waits for
-// its servers, undo.go undoes a setup.
+// its servers, link.go makes a shell find the program, undo.go undoes a setup.
 package setup
 
 import (

@@ -45,6 +45,7 @@ type record struct {
 	PID         int      `json:"pid,omitempty"` // of the process in the background
 	Clients     []string `json:"clients,omitempty"`
 	Backups     []backup `json:"backups,omitempty"`
+	Links       links    `json:"links,omitzero"`
 	Written     []string `json:"written,omitempty"` // SHA-256 of files as setup left them
 }
 
@@ -83,7 +84,8 @@ func openRecord(file string) (*record, error) {
 
 // any reports whether there is something to undo.
 func (r *record) any() bool {
-	return r.wroteConfig() || r.Service || r.PID > 0 || len(r.Clients) > 0 || r.Environment != ""
+	return r.wroteConfig() || r.Service || r.PID > 0 || len(r.Clients) > 0 || r.Environment != "" ||
+		len(r.Links.Files) > 0
 }
 
 // wroteConfig reports whether setup has added servers to the configuration, or kept values for it.
@@ -160,6 +162,7 @@ func (g *guide) undoAll(ctx context.Context) (err error) {
 	if g.file, err = config.File(g.file); err != nil {
 		return err
 	}
+	callable()
 	if g.record, err = openRecord(g.file); err != nil {
 		return err
 	}
@@ -198,6 +201,7 @@ func (g *guide) undoAll(ctx context.Context) (err error) {
 		return !fail(err)
 	})
 	r.Service = r.Service && fail(g.removeService(ctx))
+	fail(g.unlink())
 	p, running := runfile.Find(r.Config)
 	if r.PID > 0 && !fail(stop(ctx, r.Config, r.PID)) {
 		if running && p.PID == r.PID {
@@ -244,6 +248,9 @@ func (g *guide) incomplete() error {
 	if r.PID > 0 {
 		left = append(left, fmt.Sprintf("process %d", r.PID))
 	}
+	for _, l := range r.Links.Files {
+		left = append(left, prose.OneLine(g.home.Short(l.File)))
+	}
 	if r.wroteConfig() {
 		left = append(left, g.short())
 	}
@@ -279,6 +286,9 @@ func (r *record) plan(short string) string {
 	steps := []string{"The undo of this setup does this:"}
 	if len(r.Clients) > 0 {
 		steps = append(steps, "disconnect "+strings.Join(r.Clients, ", "))
+	}
+	for _, l := range r.Links.Files {
+		steps = append(steps, "remove the link "+prose.OneLine(l.File))
 	}
 	p, running := runfile.Find(r.Config)
 	switch {

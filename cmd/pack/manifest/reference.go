@@ -73,10 +73,11 @@ func (e *expander) resolve(body string) (value string, left bool, problem string
 	case e.Unresolved && !(isFile && e.PackFiles && e.has(file)):
 		return "${" + body + "}", true, ""
 	case isFile:
-		e.files = append(e.files, inside(e.dir, file))
-		text, err := e.read(inside(e.dir, file), maxReferenced)
+		full := inside(e.dir, file)
+		e.files = append(e.files, full)
+		text, err := e.read(full, maxReferenced)
 		if err != nil {
-			return "", false, fmt.Sprintf("cannot read the file of ${file:%s}: %v", file, err)
+			return "", false, yamlread.Unread(file, full, err)
 		}
 		return strings.TrimSuffix(strings.TrimSuffix(string(text), "\n"), "\r"), false, ""
 	}
@@ -123,7 +124,7 @@ func (e *expander) read(file string, most int64) ([]byte, error) {
 		return nil, err
 	}
 	if *e.left -= int64(len(text)); *e.left < 0 {
-		return nil, fmt.Errorf("the files that the manifests name have more than %d MiB together", maxFiles>>20)
+		return nil, fmt.Errorf("with it, the files that the manifests name have more than %d MiB together", maxFiles>>20)
 	}
 	return text, nil
 }

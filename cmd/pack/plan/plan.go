@@ -3,8 +3,8 @@
 // serve it, so that a plan has what the loader would use, and a pack that the loader refuses has no
 // plan. Nothing is fetched: a document with a URL is in the plan as unknown.
 //
-// plan.go has the tools of the manifests, documents.go those of OpenAPI documents, and text.go shows
-// and compares plans.
+// plan.go has the tools of the manifests, folder.go the names of their folders, documents.go the tools of
+// OpenAPI documents, and text.go shows and compares plans.
 package plan
 
 import (
@@ -41,6 +41,7 @@ type Plan struct {
 	Files     []string `json:"files"`     // whose content the pack uses, through ${file:…}
 
 	dir  string // of the manifest that is read
+	own  bool   // the pack stays where it is
 	size int
 }
 
@@ -85,6 +86,7 @@ func planOf(ctx context.Context, dir string, installed bool) (*Plan, error) {
 		return nil, err
 	}
 	p := &Plan{Facts: []Fact{}, Programs: []string{}, URLs: []string{}, Variables: []string{}, Files: []string{}}
+	p.own = !installed
 	for _, one := range m.Manifests {
 		if err := p.manifest(one, served); err != nil {
 			return nil, err
@@ -248,9 +250,7 @@ func (p *Plan) command(subject string, t *manifest.Tool) {
 	} else {
 		p.add(subject, "runs", t.Command.String())
 	}
-	if t.Dir.Source != "" {
-		p.add(subject, "in", p.here(t.Dir.Value()))
-	}
+	p.in(subject, t.Dir, t.WorkDir)
 	if t.Stdin.Source != "" {
 		p.add(subject, "gives it", t.Stdin.Source)
 	}
@@ -284,9 +284,7 @@ func (p *Plan) server(s *manifest.Server) {
 	}
 	p.add(subject, "runs", shell.Join(words...))
 	p.Programs = append(p.Programs, prose.Escaped(p.here(s.Command[0].Value())))
-	if s.Dir.Source != "" {
-		p.add(subject, "in", p.here(s.Dir.Value()))
-	}
+	p.in(subject, s.Dir.Ref, s.WorkDir)
 	refs("variable", s.Env)
 	if len(s.InheritEnv) > 0 {
 		p.add(subject, "passes on", strings.Join(s.InheritEnv, ", "))

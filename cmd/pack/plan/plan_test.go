@@ -137,6 +137,50 @@ resources: { r: { file: text.md } }
 	}
 }
 
+// TestAPlanNamesTheFolderOfACommand: a plan shows where a command runs without a riddle of dots. The pack of
+// this machine has the whole path; a pack that is installed may still move.
+func TestAPlanNamesTheFolderOfACommand(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "a", "pack")
+	text := "tools:\n"
+	for name, in := range map[string]string{"up": "..", "top": "../..", "beside": "../../b", "in": "./sub/", "abs": "/", "open": "${F:-x}"} {
+		text += fmt.Sprintf("  %s: { description: d, command: [echo], dir: %q }\n", name, in)
+	}
+	text += "servers: { s: { command: [echo], dir: ../.. } }\n"
+	root := filepath.Dir(filepath.Dir(dir))
+	for _, folder := range []string{filepath.Join(dir, "sub"), filepath.Join(root, "b")} {
+		if err := os.MkdirAll(folder, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(dir, "pack.yaml"), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	above := "the folder 2 levels above the pack's folder"
+	for name, test := range map[string]struct {
+		of   func(context.Context, string) (*Plan, error)
+		want map[string]string
+	}{
+		"installed": {Of, map[string]string{"tool up": "the folder that contains the pack's folder", "tool top": above,
+			"tool beside": "b, in " + above, "tool in": "${PACK_DIR}/sub", "tool abs": "/", "tool open": "${F:-x}",
+			"server s (off until the entry names it)": above}},
+		"of this machine": {OfOwn, map[string]string{"tool up": filepath.Dir(dir), "tool top": root,
+			"tool beside": filepath.Join(root, "b"), "tool in": filepath.Join(dir, "sub"), "tool abs": "/", "tool open": "${F:-x}",
+			"server s (off until the entry names it)": root}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p, err := test.of(t.Context(), dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for subject, want := range test.want {
+				if !slices.Contains(p.Facts, Fact{subject, "in", want}) {
+					t.Errorf("%s does not run in %q:\n%s", subject, want, p.Text())
+				}
+			}
+		})
+	}
+}
+
 // TestAPackWithoutAPlan: what cannot be shown is refused with the reason, and so is what the loader
 // refuses.
 func TestAPackWithoutAPlan(t *testing.T) {
@@ -164,7 +208,7 @@ func TestAPackWithoutAPlan(t *testing.T) {
 		"a wrong operation": {"openapi:\n  x:\n    spec: api.yaml\n    operations: [a, none]\n", api + "paths: { /a: { get: { operationId: a } } }\n",
 			`pack.yaml:4: openapi.x.operations[1]: no operation matches "none"; write an id`},
 		"an http URL":    {"tools: { t: { description: d, http: { url: 'http://api.example.com' } } }\n", "", "write https"},
-		"a wrong file":   {"tools: { t: { description: d, command: [echo, '${file:none}'] } }\n", "", "cannot read the file"},
+		"a wrong file":   {"tools: { t: { description: d, command: [echo, '${file:none}'] } }\n", "", "pack/none: no such file or directory; create the file, or correct the path"},
 		"many hosts":     {spec, many, "more than 100 hosts"},
 		"many lines":     {tools, "", "too much to read"},
 		"many documents": {apis, api, "more than 32 OpenAPI documents"},
