@@ -261,7 +261,7 @@ func advice(err error, upstream string, c *Config) string {
 			"a part of its sandbox"
 	case errors.As(err, &confined): // the error says what to do
 		return ""
-	case errors.As(err, new(*LoginError)): // the error says what to do
+	case errors.As(err, new(*LackError)): // the error says what to do
 		return ""
 	case errors.As(err, &status):
 		return adviceOfStatus(status, upstream, c)

@@ -18,7 +18,7 @@ type Credentials interface {
 	// that the upstream has rejected with 401 during one request. After one of them, Token returns
 	// another token, and may request a new one. After two, the user has to sign in again. For an
 	// upstream of AuthOAuth, user is "", which means the operator. The error is a *SignInError if
-	// the user has to sign in, and a *LoginError if the operator has to. After any other error the
+	// the user has to sign in, and a *LackError if the operator has to. After any other error the
 	// sign-in is unchanged. Token blocks, and may be called by several goroutines at once.
 	Token(ctx context.Context, upstream, user string, refused ...string) (string, error)
 }
@@ -52,9 +52,9 @@ func (e *SignInError) Error() string {
 	return e.Upstream + " is not connected by the person"
 }
 
-// LoginError means that the operator has to sign in to an upstream (AuthOAuth) before it can be
+// LackError means that the operator has to sign in to an upstream (AuthOAuth) before it can be
 // called. Nothing was called.
-type LoginError struct {
+type LackError struct {
 	Upstream string
 	Again    bool // the earlier sign-in ended, or was revoked
 	// The sign-in works, but lacks a scope that this request needs: one of Scopes, which are empty
@@ -64,9 +64,9 @@ type LoginError struct {
 }
 
 // Is reports whether target is ErrNoToken.
-func (e *LoginError) Is(target error) bool { return target == client.ErrNoToken }
+func (e *LackError) Is(target error) bool { return target == client.ErrNoToken }
 
-func (e *LoginError) Error() string {
+func (e *LackError) Error() string {
 	if e.Lacks {
 		return "the sign-in lacks a scope" + inWords(e.Scopes) + "; run: " + e.Command()
 	}
@@ -86,7 +86,7 @@ func inWords(scopes []string) string {
 
 // Command returns the command that signs in, with the scopes that are missing. Clients get it, too, so
 // it does not name the configuration file.
-func (e *LoginError) Command() string {
+func (e *LackError) Command() string {
 	words := []string{"junction", "login", e.Upstream}
 	for _, scope := range e.Scopes { // the server has chosen them
 		words = append(words, "--scope", scope)
@@ -94,12 +94,12 @@ func (e *LoginError) Command() string {
 	return shell.Join(words...)
 }
 
-// lacking returns err as a LoginError, or as a SignInError of a user, if the server rejected a request
-// because the sign-in lacks a scope. The LoginError is nil if err is another error.
-func (p *pool) lacking(err error) (*LoginError, error) {
-	login, _ := errors.AsType[*LoginError](err)
+// lacking returns err as a LackError, or as a SignInError of a user, if the server rejected a request
+// because the sign-in lacks a scope. The LackError is nil if err is another error.
+func (p *pool) lacking(err error) (*LackError, error) {
+	login, _ := errors.AsType[*LackError](err)
 	status, ok := errors.AsType[*transport.StatusError](err)
-	if !ok || !p.signsIn() {
+	if !ok || !p.credentialed() {
 		return login, err
 	}
 	scopes, lacks := status.Lacks()
@@ -111,18 +111,18 @@ func (p *pool) lacking(err error) (*LoginError, error) {
 		}
 		return nil, need
 	case lacks:
-		login = &LoginError{Upstream: p.name, Lacks: true, Scopes: scopes}
+		login = &LackError{Upstream: p.name, Lacks: true, Scopes: scopes}
 		return login, login
 	}
 	return login, err
 }
 
-// signsIn reports whether requests of the pool need the token of a sign-in.
-func (p *pool) signsIn() bool { return p.user != "" || p.connConfig.OperatorSignsIn() }
+// credentialed reports whether requests of the pool need the token of a sign-in.
+func (p *pool) credentialed() bool { return p.user != "" || p.connConfig.OperatorSignsIn() }
 
 // token returns the access token for requests of the pool; "" if the upstream needs no sign-in.
 func (p *pool) token(ctx context.Context, refused ...string) (string, error) {
-	if !p.signsIn() {
+	if !p.credentialed() {
 		return "", nil
 	}
 	if p.options.Credentials == nil {

@@ -42,7 +42,7 @@ func (o *operatorsToken) Token(_ context.Context, upstream, user string, refused
 		o.token, o.ended = "", true
 	}
 	if o.token == "" {
-		return "", &LoginError{Upstream: upstream, Again: o.ended}
+		return "", &LackError{Upstream: upstream, Again: o.ended}
 	}
 	return o.token, nil
 }
@@ -182,9 +182,9 @@ func TestLackingScope(t *testing.T) {
 	}
 }
 
-// needsLogin reports whether the operator has to sign in, by a LoginError, or because the server asks
+// needsLogin reports whether the operator has to sign in, by a LackError, or because the server asks
 // for OAuth and auth.mode is not set.
 func needsLogin(err error) bool {
 	status, ok := errors.AsType[*transport.StatusError](err)
-	return errors.As(err, new(*LoginError)) || ok && status.WantsOAuth()
+	return errors.As(err, new(*LackError)) || ok && status.WantsOAuth()
 }

@@ -205,7 +205,7 @@ func (o *renewals) Token(_ context.Context, upstream, _ string, refused ...strin
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.ended = o.ended || len(refused) > 1; o.ended {
-		return "", &LoginError{Upstream: upstream, Again: true}
+		return "", &LackError{Upstream: upstream, Again: true}
 	}
 	o.number += len(refused)
 	return fmt.Sprint("canary-token-", o.number), nil

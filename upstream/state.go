@@ -179,7 +179,7 @@ func stateAfter(err error) State {
 	status, answered := errors.AsType[*transport.StatusError](err)
 	confined, sandboxed := errors.AsType[*stdio.SandboxError](err)
 	switch {
-	case errors.As(err, new(*SignInError)), errors.As(err, new(*LoginError)),
+	case errors.As(err, new(*SignInError)), errors.As(err, new(*LackError)),
 		answered && status.WantsOAuth(): // auth.mode is not set
 		return StateSignIn
 	case sandboxed && confined.Permanent,
@@ -192,7 +192,7 @@ func stateAfter(err error) State {
 // signIn reports whether the user of the link, or the operator, has to sign in before there is a
 // token. It is false if the server rejects the token for lack of a scope.
 func signIn(err error) bool {
-	login, ok := errors.AsType[*LoginError](err)
+	login, ok := errors.AsType[*LackError](err)
 	need, user := errors.AsType[*SignInError](err)
 	return ok && !login.Lacks || user && !need.Lacks
 }

@@ -99,7 +99,7 @@ func (p *program) Token(ctx context.Context, name, user string, refused ...strin
 	}
 	token, err := p.vault.Load().oauth.Token(ctx, name, oauth.Operator, refused...)
 	if broken := errors.Is(err, oauth.ErrBroken); broken || errors.Is(err, oauth.ErrNotConnected) {
-		return "", &upstream.LoginError{Upstream: name, Again: broken}
+		return "", &upstream.LackError{Upstream: name, Again: broken}
 	}
 	return token, err
 }
@@ -114,7 +114,7 @@ type missingScopes struct {
 const mostMissing = 20
 
 // add adds the scopes of a failed call.
-func (l *missingScopes) add(e *upstream.LoginError) {
+func (l *missingScopes) add(e *upstream.LackError) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.scopes == nil {
