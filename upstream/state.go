@@ -178,10 +178,13 @@ func (p *pool) secrets() []string {
 func stateAfter(err error) State {
 	status, answered := errors.AsType[*transport.StatusError](err)
 	confined, sandboxed := errors.AsType[*stdio.SandboxError](err)
+	lack, lacks := errors.AsType[*LackError](err)
 	switch {
-	case errors.As(err, new(*SignInError)), errors.As(err, new(*LackError)),
-		answered && status.WantsOAuth(): // auth.mode is not set
+	case errors.As(err, new(*SignInError)), lacks && lack.Mode.Row().SignIn,
+		answered && askedMode(status) != nil: // auth.mode is not set
 		return StateSignIn
+	case lacks:
+		return StateBlocked
 	case sandboxed && confined.Permanent,
 		answered && (status.Status == http.StatusUnauthorized || status.Status == http.StatusForbidden):
 		return StateBlocked
