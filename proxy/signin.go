@@ -127,15 +127,15 @@ func signInKind(need *upstream.SignInError) string {
 }
 
 func signInMessage(need *upstream.SignInError) string {
-	if need.Lacks {
-		what := ""
-		if len(need.Scopes) > 0 {
-			what = " (" + strings.Join(need.Scopes, ", ") + ")"
-		}
-		return fmt.Sprintf("this call needs more than you have allowed at %s%s", need.Upstream, what)
+	row, scopes := need.Row(), ""
+	if len(need.Scopes) > 0 {
+		scopes = " (" + strings.Join(need.Scopes, ", ") + ")"
 	}
-	if need.Again {
-		return fmt.Sprintf("%s has to be connected again with your account there", need.Upstream)
+	switch {
+	case need.Lacks:
+		return row.About(row.Advice.Lacks, need.Upstream) + scopes
+	case need.Again:
+		return row.About(row.Advice.Broken, need.Upstream)
 	}
-	return fmt.Sprintf("%s is not connected with your account there yet", need.Upstream)
+	return row.About(row.Advice.Absent, need.Upstream)
 }

@@ -21,7 +21,6 @@ import (
 	"junction/upstream/pace"
 	"junction/upstream/raw"
 	"junction/upstream/remedy"
-	"junction/upstream/shell"
 	"junction/upstream/stdio"
 	"junction/upstream/transport"
 )
@@ -261,7 +260,7 @@ func advice(err error, upstream string, c *Config) string {
 			"a part of its sandbox"
 	case errors.As(err, &confined): // the error says what to do
 		return ""
-	case errors.As(err, new(*LoginError)): // the error says what to do
+	case errors.As(err, new(*LackError)): // the error says what to do
 		return ""
 	case errors.As(err, &status):
 		return adviceOfStatus(status, upstream, c)
@@ -341,33 +340,28 @@ func adviceOfStatus(status *transport.StatusError, upstream string, c *Config) s
 	for name := range c.Headers {
 		set = set || strings.EqualFold(name, "Authorization")
 	}
+	mode := c.Auth.Mode.Row()
+	asked := askedMode(status)
 	switch code := status.Status; {
-	case status.WantsOAuth() && c.Auth.Mode == AuthNone:
-		return "the server asks for an OAuth sign-in: set auth: { mode: oauth }, then run: " +
-			shell.Join("junction", "login", upstream)
-	case code == 401 && c.OperatorSignsIn():
-		return "run: " + shell.Join("junction", "login", upstream) +
-			"; without a running proxy, no sign-in is used for the check"
+	case asked != nil && mode.Owner == OwnerNobody:
+		return asked.About(asked.Suggest, upstream)
 	case code == 403 && len(scopes) > 0:
-		return "the token lacks a scope of " + strings.Join(scopes, ", ") + ": set headers to a token that has it"
+		return fill(mode.Advice.Lacks, upstream, scopes)
 	case (code == 401 || code == 403) && set:
 		return "the server rejects the header Authorization: replace the token, which may have expired or lack a " +
 			"permission"
-	case code == 401 && c.Auth.Mode == AuthNone:
-		return `the server requires authentication: set headers, such as Authorization: "Bearer ${TOKEN}", or ` +
-			"replace an expired token; if the server has an OAuth sign-in, run: " +
-			shell.Join("junction", "login", upstream)
-	case code == 401 || code == 403:
-		return `the server requires authentication: set headers, such as Authorization: "Bearer ${TOKEN}", or ` +
-			"replace an expired token"
+	case code == 401:
+		return mode.About(mode.Advice.Refused, upstream)
+	case code == 403:
+		return "the server requires authentication: " + mode.Advice.Set + ", or replace an expired token"
 	case code == 404 || code == 405:
 		return "the path of url is probably wrong; common paths are /mcp and /sse"
 	case code == 429:
 		return "the server limits the rate of requests: Junction tries again by itself; others who use the same " +
 			"token or address may share the limit"
 	case code/100 == 3 && status.RedirectsToSignIn():
-		return `the server requires authentication: set headers, such as Authorization: "Bearer ${TOKEN}"; if it ` +
-			"does not offer MCP at this address, correct url"
+		return "the server requires authentication: " + mode.Advice.Set + "; if it does not offer MCP at this " +
+			"address, correct url"
 	case status.HasResult:
 		return "the server violates HTTP: a result needs the status 200; update the server, or report it to its author"
 	case code >= 500:

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"path"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -179,35 +180,31 @@ type Auth struct {
 	Params map[string]string `yaml:"params"`
 }
 
-// asks reports whether the section has keys of a sign-in other than its mode.
-func (a *Auth) asks() bool {
-	return len(a.Scopes) > 0 || a.ClientID != "" || a.ClientSecret != "" || a.Issuer != "" ||
-		a.AuthorizationEndpoint != "" || a.TokenEndpoint != "" || a.Resource != "" || len(a.Params) > 0
-}
-
-// AuthMode is a word of the file.
-type AuthMode string
-
-const (
-	AuthNone      AuthMode = ""
-	AuthOAuth     AuthMode = "oauth"
-	AuthOAuthUser AuthMode = "oauth_user"
-)
-
-// UnmarshalYAML reads the word.
-func (m *AuthMode) UnmarshalYAML(n *yaml.Node) error {
-	if oneOf(n, m, "none", "oauth", "oauth_user") != nil {
-		return fmt.Errorf("line %d: %.40q is none of none, oauth, oauth_user; put a token of the server's into headers",
-			n.Line, n.Value)
+// foreign returns the keys of the section that are set, and do not belong to the mode.
+func (a *Auth) foreign() (keys []string) {
+	v := reflect.ValueOf(*a)
+	for i := range v.NumField() {
+		key := v.Type().Field(i).Tag.Get("yaml")
+		empty := v.Field(i).IsZero()
+		if kind := v.Field(i).Kind(); kind == reflect.Slice || kind == reflect.Map {
+			empty = v.Field(i).Len() == 0
+		}
+		if key != "mode" && !empty && !slices.Contains(a.Mode.Row().AuthKeys, key) {
+			keys = append(keys, key)
+		}
 	}
-	return nil
+	return keys
 }
 
-// Personal reports whether each user has connections of their own, with the user's own tokens.
-func (c Config) Personal() bool { return c.Auth.Mode == AuthOAuthUser }
+// Personal reports whether each subject has connections of their own, with the subject's own
+// credential.
+func (c Config) Personal() bool { return c.Auth.Mode.Row().Owner == OwnerSubject }
 
 // OperatorSignsIn reports whether all callers use the tokens that the operator got by signing in.
-func (c Config) OperatorSignsIn() bool { return c.Auth.Mode == AuthOAuth }
+func (c Config) OperatorSignsIn() bool {
+	row := c.Auth.Mode.Row()
+	return row.SignIn && row.Owner == OwnerOperator
+}
 
 // SharedByUsers reports whether several principals use one connection because the file says so.
 func (c Config) SharedByUsers() bool {

@@ -4,23 +4,39 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 
 	"junction/upstream/client"
-	"junction/upstream/shell"
 	"junction/upstream/transport"
 )
 
-// Credentials returns the access tokens for upstreams that users or the operator sign in to. It
-// never contains credentials that clients send to Junction.
+// Credentials are the sources of the credentials of all modes but AuthNone. They never contain
+// credentials that clients send to Junction.
 type Credentials interface {
-	// Token returns the access token for a user's requests to an upstream. refused lists the tokens
-	// that the upstream has rejected with 401 during one request. After one of them, Token returns
-	// another token, and may request a new one. After two, the user has to sign in again. For an
-	// upstream of AuthOAuth, user is "", which means the operator. The error is a *SignInError if
-	// the user has to sign in, and a *LoginError if the operator has to. After any other error the
-	// sign-in is unchanged. Token blocks, and may be called by several goroutines at once.
-	Token(ctx context.Context, upstream, user string, refused ...string) (string, error)
+	// Apply returns what belongs on a request of a caller. refused lists the tokens that the upstream has
+	// rejected with 401 during one request. After one of them, Apply returns another token, and may
+	// request a new one. After two, the owner has to act. The error is a *SignInError if the caller has
+	// to act, and a *LackError if the operator has to. After any other error the credential is
+	// unchanged. Apply blocks, and may be called by several goroutines at once.
+	Apply(ctx context.Context, c Caller, refused ...string) (Credential, error)
+}
+
+// Caller is whose credential for an upstream is asked for.
+type Caller struct {
+	Upstream string
+	Mode     AuthMode // of the upstream
+	User     string   // the ID of the subject; "" if all callers use one credential
+}
+
+// Credential is what belongs on one request.
+type Credential struct {
+	Token string // of the header Authorization, after Bearer
+}
+
+// CredentialState is the state of the credential of an upstream, for people.
+type CredentialState struct {
+	Lacks   []string // scopes that calls needed, and the credential does not have
+	Refused string   // why the last sign-in was refused; "" if it was not
+	Notes   string   // what is unusual about the issuer; "" if there is nothing
 }
 
 // A Granter is Credentials with a page on which a user grants more scopes.
@@ -34,8 +50,9 @@ type Granter interface {
 // called.
 type SignInError struct {
 	Upstream string
-	URL      string // of Junction's page for the sign-in; it works only for this user
-	Again    bool   // the upstream does not accept the earlier sign-in any more
+	Mode     AuthMode `json:",omitempty"`
+	URL      string   // of Junction's page for the sign-in; it works only for this user
+	Again    bool     // the upstream does not accept the earlier sign-in any more
 	// The sign-in works, but lacks a scope that this request needs: one of Scopes, which are empty if the
 	// server does not name them.
 	Lacks  bool     `json:",omitempty"`
@@ -52,88 +69,80 @@ func (e *SignInError) Error() string {
 	return e.Upstream + " is not connected by the person"
 }
 
-// LoginError means that the operator has to sign in to an upstream (AuthOAuth) before it can be
-// called. Nothing was called.
-type LoginError struct {
+// Row returns the row of the mode. A process of an earlier release does not name the mode.
+func (e *SignInError) Row() *Mode {
+	if row := e.Mode.Row(); row.Owner == OwnerSubject {
+		return row
+	}
+	return SignInMode(OwnerSubject).Row()
+}
+
+// LackError means that an upstream cannot be called because the credential that all callers use is
+// missing, has ended or lacks a scope. Nothing was called.
+type LackError struct {
 	Upstream string
-	Again    bool // the earlier sign-in ended, or was revoked
-	// The sign-in works, but lacks a scope that this request needs: one of Scopes, which are empty
+	Mode     AuthMode
+	Again    bool // there was a credential, which ended or was revoked
+	// The credential works, but lacks a scope that this request needs: one of Scopes, which are empty
 	// if the server does not name them.
 	Lacks  bool
 	Scopes []string
 }
 
 // Is reports whether target is ErrNoToken.
-func (e *LoginError) Is(target error) bool { return target == client.ErrNoToken }
+func (e *LackError) Is(target error) bool { return target == client.ErrNoToken }
 
-func (e *LoginError) Error() string {
+func (e *LackError) Error() string {
+	text := e.Mode.Row().Advice.Absent
 	if e.Lacks {
-		return "the sign-in lacks a scope" + inWords(e.Scopes) + "; run: " + e.Command()
+		text = e.Mode.Row().Advice.Lacks
+	} else if e.Again {
+		text = e.Mode.Row().Advice.Broken
 	}
-	if e.Again {
-		return "the sign-in has ended; run: " + e.Command()
-	}
-	return "sign-in needed; run: " + e.Command()
+	return fill(text, e.Upstream, e.Scopes)
 }
 
-// inWords returns scopes for a sentence; "" for none.
-func inWords(scopes []string) string {
-	if len(scopes) == 0 {
-		return ""
-	}
-	return " of " + strings.Join(scopes, ", ")
-}
-
-// Command returns the command that signs in, with the scopes that are missing. Clients get it, too, so
-// it does not name the configuration file.
-func (e *LoginError) Command() string {
-	words := []string{"junction", "login", e.Upstream}
-	for _, scope := range e.Scopes { // the server has chosen them
-		words = append(words, "--scope", scope)
-	}
-	return shell.Join(words...)
-}
-
-// lacking returns err as a LoginError, or as a SignInError of a user, if the server rejected a request
-// because the sign-in lacks a scope. The LoginError is nil if err is another error.
-func (p *pool) lacking(err error) (*LoginError, error) {
-	login, _ := errors.AsType[*LoginError](err)
+// lacking returns err as a LackError, or as a SignInError of a user, if the server rejected a request
+// because the sign-in lacks a scope. The LackError is nil if err is another error.
+func (p *pool) lacking(err error) (*LackError, error) {
+	login, _ := errors.AsType[*LackError](err)
 	status, ok := errors.AsType[*transport.StatusError](err)
-	if !ok || !p.signsIn() {
+	if !ok || !p.credentialed() {
 		return login, err
 	}
 	scopes, lacks := status.Lacks()
 	switch {
 	case lacks && p.user != "":
-		need := &SignInError{Upstream: p.name, Lacks: true, Scopes: scopes}
+		need := &SignInError{Upstream: p.name, Mode: p.connConfig.Auth.Mode, Lacks: true, Scopes: scopes}
 		if g, ok := p.options.Credentials.(Granter); ok {
 			need.URL = g.GrantURL(p.name, p.user, scopes)
 		}
 		return nil, need
 	case lacks:
-		login = &LoginError{Upstream: p.name, Lacks: true, Scopes: scopes}
+		login = &LackError{Upstream: p.name, Mode: p.connConfig.Auth.Mode, Lacks: true, Scopes: scopes}
 		return login, login
 	}
 	return login, err
 }
 
-// signsIn reports whether requests of the pool need the token of a sign-in.
-func (p *pool) signsIn() bool { return p.user != "" || p.connConfig.OperatorSignsIn() }
+// credentialed reports whether requests of the pool need a credential of Options.Credentials.
+func (p *pool) credentialed() bool { return p.user != "" || p.connConfig.Auth.Mode.Row().Shared() }
 
-// token returns the access token for requests of the pool; "" if the upstream needs no sign-in.
+// token returns the access token for requests of the pool; "" if the mode of the upstream has none.
 func (p *pool) token(ctx context.Context, refused ...string) (string, error) {
-	if !p.signsIn() {
+	if !p.credentialed() {
 		return "", nil
 	}
+	mode := p.connConfig.Auth.Mode
 	if p.options.Credentials == nil {
-		return "", &transport.TokenError{Err: errors.New("no sign-in is configured (auth.oauth)")}
+		return "", &transport.TokenError{Err: errors.New(mode.Row().Advice.Without)}
 	}
-	token, err := p.options.Credentials.Token(ctx, p.name, p.user, refused...)
+	got, err := p.options.Credentials.Apply(ctx, Caller{Upstream: p.name, Mode: mode, User: p.user}, refused...)
 	if err != nil && !signIn(err) && ctx.Err() == nil {
-		return "", &transport.TokenError{Err: fmt.Errorf("its sign-in service cannot be asked: %w", err)}
+		return "", &transport.TokenError{Err: fmt.Errorf("%s: %w", mode.Row().Advice.Down, err)}
 	}
 	if err == nil {
-		p.given.Store(&token)
+		p.given.Store(&got.Token)
 	}
-	return token, err
+	return got.Token, err
 }

@@ -270,7 +270,7 @@ func (l *link) serve(ctx context.Context, t *tenure) error {
 	defer idle.Stop()
 	look := time.NewTicker(lookEvery)
 	defer look.Stop()
-	if !l.pool.signsIn() {
+	if !l.pool.credentialed() {
 		look.Stop()
 	}
 	var examining sync.WaitGroup

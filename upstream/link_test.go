@@ -660,7 +660,7 @@ func TestStateAfter(t *testing.T) {
 		}
 	}
 	oauth := &transport.StatusError{Status: 401, Challenge: []string{`Bearer resource_metadata="https://a/b"`}}
-	for _, err := range []error{oauth, &LoginError{Upstream: "a"}, &SignInError{Upstream: "a"}} {
+	for _, err := range []error{oauth, &LackError{Upstream: "a", Mode: AuthOAuth}, &SignInError{Upstream: "a"}} {
 		if got := stateAfter(fmt.Errorf("wrapped: %w", err)); got != StateSignIn {
 			t.Errorf("stateAfter(%v) = %v, want %v", err, got, StateSignIn)
 		}

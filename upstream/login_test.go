@@ -31,20 +31,20 @@ func (o *operatorsToken) set(token string) {
 	o.token, o.ended = token, false
 }
 
-func (o *operatorsToken) Token(_ context.Context, upstream, user string, refused ...string) (string, error) {
+func (o *operatorsToken) Apply(_ context.Context, c Caller, refused ...string) (Credential, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.everAsked = true
-	if user != "" {
-		o.otherPersons = append(o.otherPersons, user)
+	if c.User != "" {
+		o.otherPersons = append(o.otherPersons, c.User)
 	}
 	if len(refused) > 0 {
 		o.token, o.ended = "", true
 	}
 	if o.token == "" {
-		return "", &LoginError{Upstream: upstream, Again: o.ended}
+		return Credential{}, &LackError{Upstream: c.Upstream, Mode: c.Mode, Again: o.ended}
 	}
-	return o.token, nil
+	return Credential{Token: o.token}, nil
 }
 
 // TestOperatorSignsIn follows an upstream with auth.mode oauth: it is blocked and names the
@@ -182,9 +182,9 @@ func TestLackingScope(t *testing.T) {
 	}
 }
 
-// needsLogin reports whether the operator has to sign in, by a LoginError, or because the server asks
+// needsLogin reports whether the operator has to sign in, by a LackError, or because the server asks
 // for OAuth and auth.mode is not set.
 func needsLogin(err error) bool {
 	status, ok := errors.AsType[*transport.StatusError](err)
-	return errors.As(err, new(*LoginError)) || ok && status.WantsOAuth()
+	return errors.As(err, new(*LackError)) || ok && status.WantsOAuth()
 }

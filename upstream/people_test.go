@@ -18,11 +18,11 @@ type nobodySignedIn struct {
 	asked []string
 }
 
-func (n *nobodySignedIn) Token(_ context.Context, upstream, user string, _ ...string) (string, error) {
+func (n *nobodySignedIn) Apply(_ context.Context, c Caller, _ ...string) (Credential, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.asked = append(n.asked, upstream+" for "+user)
-	return "", &SignInError{Upstream: upstream, URL: "https://us/" + user}
+	n.asked = append(n.asked, c.Upstream+" for "+c.User)
+	return Credential{}, &SignInError{Upstream: c.Upstream, Mode: c.Mode, URL: "https://us/" + c.User}
 }
 
 // TestPeopleHaveTheirOwn goes through the life of what people sign in to: each has one of their

@@ -48,7 +48,7 @@ func (l *link) rest(ctx context.Context, d time.Duration) {
 	}
 	var look <-chan time.Time
 	used := l.pool.given.Load()
-	if l.pool.signsIn() {
+	if l.pool.credentialed() {
 		ticker := time.NewTicker(lookEvery)
 		defer ticker.Stop()
 		look = ticker.C

@@ -148,10 +148,10 @@ type wallet struct {
 	token string
 }
 
-func (w *wallet) Token(context.Context, string, string, ...string) (string, error) {
+func (w *wallet) Apply(context.Context, Caller, ...string) (Credential, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.token, nil
+	return Credential{Token: w.token}, nil
 }
 
 // TestOtherCredentialsEndARefusal: a new sign-in is used within seconds, and without a call.

@@ -43,9 +43,9 @@ func (m *memory) Delete(entry, user string) {
 // waitingCredentials has no token for any user before the upstream ends.
 type waitingCredentials struct{}
 
-func (waitingCredentials) Token(ctx context.Context, _, _ string, _ ...string) (string, error) {
+func (waitingCredentials) Apply(ctx context.Context, _ Caller, _ ...string) (Credential, error) {
 	<-ctx.Done()
-	return "", context.Cause(ctx)
+	return Credential{}, context.Cause(ctx)
 }
 
 // TestForeignStoredCatalogText: a catalog that is written and read again is the same, byte for

@@ -177,7 +177,7 @@ func (p *pool) dialOptions() client.Options {
 		ConnectTimeout: c.ConnectTimeout, Version: o.Version, MessageLimit: int(o.MessageLimit), Depth: o.Depth,
 		Account: p.account, Observer: o.Observer, Log: p.log,
 	}
-	if p.signsIn() {
+	if p.credentialed() {
 		d.Token = p.token
 	}
 	return d

@@ -201,14 +201,14 @@ type renewals struct {
 	ended  bool
 }
 
-func (o *renewals) Token(_ context.Context, upstream, _ string, refused ...string) (string, error) {
+func (o *renewals) Apply(_ context.Context, c Caller, refused ...string) (Credential, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.ended = o.ended || len(refused) > 1; o.ended {
-		return "", &LoginError{Upstream: upstream, Again: true}
+		return Credential{}, &LackError{Upstream: c.Upstream, Mode: c.Mode, Again: true}
 	}
 	o.number += len(refused)
-	return fmt.Sprint("canary-token-", o.number), nil
+	return Credential{Token: fmt.Sprint("canary-token-", o.number)}, nil
 }
 
 // TestLostSessionKeepsTheSignIn: a server answers 401 with a challenge in a session that it has lost. The

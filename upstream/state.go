@@ -178,10 +178,13 @@ func (p *pool) secrets() []string {
 func stateAfter(err error) State {
 	status, answered := errors.AsType[*transport.StatusError](err)
 	confined, sandboxed := errors.AsType[*stdio.SandboxError](err)
+	lack, lacks := errors.AsType[*LackError](err)
 	switch {
-	case errors.As(err, new(*SignInError)), errors.As(err, new(*LoginError)),
-		answered && status.WantsOAuth(): // auth.mode is not set
+	case errors.As(err, new(*SignInError)), lacks && lack.Mode.Row().SignIn,
+		answered && askedMode(status) != nil: // auth.mode is not set
 		return StateSignIn
+	case lacks:
+		return StateBlocked
 	case sandboxed && confined.Permanent,
 		answered && (status.Status == http.StatusUnauthorized || status.Status == http.StatusForbidden):
 		return StateBlocked
@@ -192,7 +195,7 @@ func stateAfter(err error) State {
 // signIn reports whether the user of the link, or the operator, has to sign in before there is a
 // token. It is false if the server rejects the token for lack of a scope.
 func signIn(err error) bool {
-	login, ok := errors.AsType[*LoginError](err)
+	login, ok := errors.AsType[*LackError](err)
 	need, user := errors.AsType[*SignInError](err)
 	return ok && !login.Lacks || user && !need.Lacks
 }

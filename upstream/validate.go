@@ -43,9 +43,7 @@ func (c *Config) Validate(name string) []yamlread.Problem {
 	if c.URL != "" {
 		c.validateRemote(bad)
 	} else {
-		if c.Auth.Mode != AuthNone || c.Auth.asks() {
-			bad("auth", "is only for a url")
-		}
+		c.validateMode(nil, bad)
 		if len(c.Headers) > 0 {
 			bad("headers", "are only for a url")
 		}
@@ -103,20 +101,7 @@ func (c *Config) validateRemote(bad func(path, format string, args ...any)) {
 	case u.Fragment != "":
 		bad("url", "has a fragment (#…), which is never sent; remove it")
 	}
-	if c.Personal() || c.OperatorSignsIn() {
-		if u != nil && u.Scheme == "http" && !loopback.Host(u.Hostname()) {
-			bad("auth.mode", "needs an https url, because http would expose the access tokens of users; http is "+
-				"allowed only for loopback")
-		}
-		for k := range c.Headers {
-			if strings.EqualFold(k, "authorization") {
-				bad("headers."+k, "carries the token of the sign-in (auth.mode); remove one of the two")
-			}
-		}
-	} else if c.Auth.asks() {
-		bad("auth", "has no effect without a mode; write mode: oauth to sign in with junction login, or mode: "+
-			"oauth_user if each person signs in there themselves")
-	}
+	c.validateMode(u, bad)
 	c.Auth.validate(bad)
 	for _, key := range []struct {
 		name string
@@ -127,6 +112,44 @@ func (c *Config) validateRemote(bad func(path, format string, args ...any)) {
 			bad(key.name, "is only for a command")
 		}
 	}
+}
+
+// validateMode checks the keys of auth by the row of the mode. u is the URL; nil if the entry has none.
+func (c *Config) validateMode(u *url.URL, bad func(path, format string, args ...any)) {
+	row, foreign := c.Auth.Mode.Row(), c.Auth.foreign()
+	nobody := row.Owner == OwnerNobody
+	switch {
+	case c.URL == "" && (!row.Command || nobody && len(foreign) > 0):
+		bad("auth", "is only for a url")
+	case c.URL != "" && !row.URL:
+		bad("auth", "is only for a command")
+	case nobody && len(foreign) > 0:
+		bad("auth", "has no effect without a mode; write %s", choices(foreign))
+	default:
+		for _, key := range foreign {
+			bad("auth."+key, "does not belong to mode: %s; remove it", row.Word)
+		}
+	}
+	if !nobody && u != nil && u.Scheme == "http" && !loopback.Host(u.Hostname()) {
+		bad("auth.mode", "needs an https url, because http would expose %s; http is allowed only for loopback",
+			row.Exposes)
+	}
+	for k := range c.Headers {
+		if row.Header != "" && c.URL != "" && strings.EqualFold(k, row.Header) {
+			bad("headers."+k, "carries %s (auth.mode); remove one of the two", row.What)
+		}
+	}
+}
+
+// choices returns the modes that have all these keys, each with its reason.
+func choices(keys []string) string {
+	var list []string
+	for _, row := range modes {
+		if !slices.ContainsFunc(keys, func(key string) bool { return !slices.Contains(row.AuthKeys, key) }) {
+			list = append(list, fmt.Sprintf("mode: %s %s", row.Word, row.Choose))
+		}
+	}
+	return strings.Join(list, ", or ")
 }
 
 // reservedParams are the parameters of an authorization request that Junction sets, or that would change

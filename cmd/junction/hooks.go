@@ -29,7 +29,7 @@ func (p *program) proxyHooks() proxy.Hooks {
 			if !c.OnlyAsked() {
 				p.calls.Add(c)
 			}
-			if login, ok := errors.AsType[*upstream.LoginError](c.Err); ok && login.Lacks {
+			if login, ok := errors.AsType[*upstream.LackError](c.Err); ok && login.Lacks {
 				p.missingScopes.add(login)
 			}
 			level := callLevel(c)

@@ -25,13 +25,14 @@ func (s *signIn) Of(who *auth.Principal) []*upstream.Upstream {
 	return s.program.set.Of(who.ID)
 }
 
-// Token implements upstream.Credentials for a user.
-func (s *signIn) Token(ctx context.Context, name, user string, refused ...string) (string, error) {
-	token, err := s.oauth.Token(ctx, name, user, refused...)
+// apply implements upstream.Credentials for a user.
+func (s *signIn) apply(ctx context.Context, c upstream.Caller, refused ...string) (got upstream.Credential, err error) {
+	got.Token, err = s.oauth.Token(ctx, c.Upstream, c.User, refused...)
 	if broken := errors.Is(err, oauth.ErrBroken); broken || errors.Is(err, oauth.ErrNotConnected) {
-		return "", &upstream.SignInError{Upstream: name, URL: s.ConnectURL(name, user), Again: broken}
+		return got, &upstream.SignInError{Upstream: c.Upstream, Mode: c.Mode, URL: s.ConnectURL(c.Upstream, c.User),
+			Again: broken}
 	}
-	return token, err
+	return got, err
 }
 
 // GrantURL implements upstream.Granter.

@@ -92,16 +92,16 @@ func (p *program) credentials(c *config.Config) upstream.Credentials {
 	return p
 }
 
-// Token implements upstream.Credentials.
-func (p *program) Token(ctx context.Context, name, user string, refused ...string) (string, error) {
-	if user != "" {
-		return p.signIn.Token(ctx, name, user, refused...)
+// Apply implements upstream.Credentials.
+func (p *program) Apply(ctx context.Context, c upstream.Caller, refused ...string) (got upstream.Credential, err error) {
+	if c.User != "" {
+		return p.signIn.apply(ctx, c, refused...)
 	}
-	token, err := p.vault.Load().oauth.Token(ctx, name, oauth.Operator, refused...)
+	got.Token, err = p.vault.Load().oauth.Token(ctx, c.Upstream, oauth.Operator, refused...)
 	if broken := errors.Is(err, oauth.ErrBroken); broken || errors.Is(err, oauth.ErrNotConnected) {
-		return "", &upstream.LoginError{Upstream: name, Again: broken}
+		return got, &upstream.LackError{Upstream: c.Upstream, Mode: c.Mode, Again: broken}
 	}
-	return token, err
+	return got, err
 }
 
 // missingScopes are the scopes that calls needed and the operator's sign-ins do not have, by upstream.
@@ -114,7 +114,7 @@ type missingScopes struct {
 const mostMissing = 20
 
 // add adds the scopes of a failed call.
-func (l *missingScopes) add(e *upstream.LoginError) {
+func (l *missingScopes) add(e *upstream.LackError) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.scopes == nil {

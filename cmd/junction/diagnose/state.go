@@ -136,7 +136,7 @@ func (p *Proxy) statusOf(s *upstream.Status, tools int) UpstreamStatus {
 		u.Note = prose.Flat(p.Notes(s.Name))
 	}
 	if u.Lacks = p.Lacks(s.Name); len(u.Lacks) > 0 {
-		lacks := &upstream.LoginError{Upstream: s.Name, Lacks: true, Scopes: u.Lacks}
+		lacks := &upstream.LackError{Upstream: s.Name, Mode: c.Auth.Mode, Lacks: true, Scopes: u.Lacks}
 		u.Note = "some calls fail: " + signInOf(p.File, s.Name, lacks.Error())
 	}
 	return u
@@ -192,11 +192,11 @@ func (p *Proxy) Statuses() []upstream.Status {
 	return list
 }
 
-// signInOf returns the text of an upstream.LoginError with the configuration file in its command. The
+// signInOf returns the text of an upstream.LackError with the configuration file in its command. The
 // error itself does not name the file, because clients get it, too.
 func signInOf(file, upstreamName, text string) string {
 	const run = "run: "
-	plain := (&upstream.LoginError{Upstream: upstreamName}).Command()
+	plain := upstream.LoginCommand(upstreamName)
 	return strings.Replace(text, run+plain, run+config.Command(file, "login", upstreamName), 1)
 }
 

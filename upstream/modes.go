@@ -1,0 +1,271 @@
+package upstream
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"gopkg.in/yaml.v3"
+
+	"junction/upstream/shell"
+	"junction/upstream/transport"
+)
+
+// This file has the modes of credentials. A row has every fact about a mode that code and texts outside
+// of its source need; modes_test.go demands each of them. The source of a mode, which makes the
+// credential, is a file of package auth/credentials. A configuration has the word only, because
+// configurations are compared.
+
+// AuthMode is the word of a mode in the file.
+type AuthMode string
+
+// The words of the modes. Code outside of this package and of auth/credentials asks Row instead of
+// comparing words; a test of the tree holds it to that.
+const (
+	AuthNone      AuthMode = ""
+	AuthOAuth     AuthMode = "oauth"
+	AuthOAuthUser AuthMode = "oauth_user"
+)
+
+// Owner is whose credential a request to an upstream carries.
+type Owner int
+
+const (
+	OwnerNobody   Owner = iota // no credential, except what the entry has in headers
+	OwnerJunction              // that of Junction itself
+	OwnerOperator              // that of the operator, for all callers
+	OwnerSubject               // that of the caller, who has connections and a catalog of their own
+)
+
+// Answer is an answer of a server to a request without a credential.
+type Answer int
+
+const (
+	AnswerNone  Answer = iota
+	AnswerOAuth        // 401 with a challenge that names an authorization server
+)
+
+// Mode is the row of a mode. Texts are parts of sentences, without a full stop. In them, {name} is the
+// upstream, {scopes} are the missing scopes after " of ", or nothing, and {command} is junction login
+// with its arguments.
+type Mode struct {
+	Word  AuthMode
+	Owner Owner
+	// Users and Keys report which callers may have the credential: signed-in users, and API keys.
+	Users, Keys bool
+	// URL and Command report which kinds of upstreams may have the mode.
+	URL, Command bool
+	AuthKeys     []string // the keys of auth, except mode, that belong to the mode
+	Header       string   // the header that carries the credential, which headers must not set; "" is none
+	Needs        Section  // what the file must have, too
+	NeedsFor     string   // why; "" without Needs
+	Stores       bool     // credentials are in the database
+	// SignIn reports whether the owner gets the credential by signing in at the server (OAuth): the
+	// operator with junction login, a user on a page.
+	SignIn bool
+	Asked  Answer // the answer of a server that asks for the mode
+
+	Choose  string // when to choose the mode, after "write mode: WORD"; "" for none
+	Suggest string // what to do if a server asks for the mode; "" without Asked
+	Advice  Advice
+
+	What    string // the credential, in the sentence that a header carries it, too
+	Exposes string // what plain http would expose
+	Note    string // of junction check: what several callers share; "" for OwnerSubject
+	Login   string // why junction login refuses; "" if it signs in, and for OwnerNobody
+	Doctor  string // of junction auth doctor: what the server is, after its name
+	Next    string // what a person does after adding an entry; "" for nothing
+	Why     string // of junction why: the reason for an unknown item; only for OwnerSubject
+	Cell    string // of the table in auth/README.md
+}
+
+// Advice has what to do about credentials that do not work. The texts of OwnerSubject are for the
+// caller, the others for the operator, although callers read them, too.
+type Advice struct {
+	Refused string // the server answers 401
+	Set     string // how the entry gets other credentials
+	Lacks   string // the credential lacks a scope
+	Absent  string // there is none yet
+	Broken  string // the server, or its issuer, does not accept it any more
+	Down    string // its issuer cannot be asked now; an error follows
+	Without string // the program has no source for it
+}
+
+// Section is a section of the configuration file.
+type Section string
+
+const (
+	SectionNone  Section = ""
+	SectionOAuth Section = "auth.oauth"
+)
+
+// setHeaders is how an entry without a mode gets credentials.
+const setHeaders = `set headers, such as Authorization: "Bearer ${TOKEN}"`
+
+// signInKeys are the keys of a sign-in with OAuth.
+var signInKeys = []string{"scopes", "client_id", "client_secret", "issuer", "authorization_endpoint",
+	"token_endpoint", "resource", "params"}
+
+// modes are the rows, in the order of texts that list them.
+var modes = []Mode{
+	{
+		Word: AuthNone, Owner: OwnerNobody, Users: true, Keys: true, URL: true, Command: true,
+		Advice: Advice{
+			Refused: "the server requires authentication: " + setHeaders + ", or replace an expired token; if the " +
+				"server has an OAuth sign-in, run: {command}",
+			Set:   setHeaders,
+			Lacks: "the token lacks a scope{scopes}: set headers to a token that has it",
+		},
+		Cell: "none: Junction sends only `headers`",
+	},
+	{
+		Word: AuthOAuth, Owner: OwnerOperator, Users: true, Keys: true, URL: true, AuthKeys: signInKeys,
+		Header: "Authorization", Stores: true, SignIn: true, Asked: AnswerOAuth,
+		Choose:  "to sign in with junction login",
+		Suggest: "the server asks for an OAuth sign-in: set auth: { mode: oauth }, then run: {command}",
+		Advice: Advice{
+			Refused: "run: {command}; without a running proxy, no sign-in is used for the check",
+			Set:     setHeaders,
+			Lacks:   "the sign-in lacks a scope{scopes}; run: {command}",
+			Absent:  "sign-in needed; run: {command}",
+			Broken:  "the sign-in has ended; run: {command}",
+			Down:    "its sign-in service cannot be asked",
+			Without: "no sign-in is configured (auth.oauth)",
+		},
+		What: "the token of the sign-in", Exposes: "the access tokens of users",
+		Note:   "every user who may use it acts with the operator's sign-in",
+		Doctor: "which the operator signs in to",
+		Next:   "Sign in with: {command}",
+		Cell:   "the operator's, for all callers: `junction login`",
+	},
+	{
+		Word: AuthOAuthUser, Owner: OwnerSubject, Users: true, URL: true, AuthKeys: signInKeys,
+		Header: "Authorization", Stores: true, SignIn: true,
+		Needs:    SectionOAuth,
+		NeedsFor: "each person connects it on a page here, and has to be signed in there",
+		Choose:   "if each person signs in there themselves",
+		Advice: Advice{
+			Refused: "the server requires authentication: " + setHeaders + ", or replace an expired token",
+			Set:     setHeaders,
+			Lacks:   "this call needs more than you have allowed at {name}",
+			Absent:  "{name} is not connected with your account there yet",
+			Broken:  "{name} has to be connected again with your account there",
+			Down:    "its sign-in service cannot be asked",
+			Without: "no sign-in is configured (auth.oauth)",
+		},
+		What: "the token of the sign-in", Exposes: "the access tokens of users",
+		Login: "each user signs in to {name} in the browser (auth.mode: oauth_user); there is no sign-in of the " +
+			"operator",
+		Doctor: "which each person signs in to",
+		Next: "Each user signs in to {name} in the browser; clients show the tool {name}__connect until " +
+			"then",
+		Why: "{name} may have it: each user signs in there, and sees the tools of their own account " +
+			"(upstreams.{name}.auth)",
+		Cell: "each user's own: the user signs in on a page",
+	},
+}
+
+// Modes returns the rows of all modes, with that of AuthNone first.
+func Modes() []Mode { return slices.Clone(modes) }
+
+// Row returns the facts about a mode, which the caller must not change. Those of an unknown word are the
+// facts of AuthNone.
+func (m AuthMode) Row() *Mode {
+	for i := range modes {
+		if modes[i].Word == m {
+			return &modes[i]
+		}
+	}
+	return &modes[0]
+}
+
+// String returns the word as in the file.
+func (m AuthMode) String() string {
+	if m == AuthNone {
+		return "none"
+	}
+	return string(m)
+}
+
+// ModeWords returns the words of all modes, as in the file.
+func ModeWords() []string {
+	var words []string
+	for _, row := range modes {
+		words = append(words, row.Word.String())
+	}
+	return words
+}
+
+// ParseMode returns the mode of a word of the file. The error has no place.
+func ParseMode(word string) (AuthMode, error) {
+	for _, row := range modes {
+		if row.Word.String() == word {
+			return row.Word, nil
+		}
+	}
+	return AuthNone, fmt.Errorf("%.40q is none of %s; put a token of the server's into headers", word,
+		strings.Join(ModeWords(), ", "))
+}
+
+// UnmarshalYAML reads the word.
+func (m *AuthMode) UnmarshalYAML(n *yaml.Node) error {
+	mode, err := ParseMode(n.Value) // the value of a node that is no scalar is ""
+	if err != nil {
+		return fmt.Errorf("line %d: %w", n.Line, err)
+	}
+	*m = mode
+	return nil
+}
+
+// SignInMode returns the mode in which an owner signs in at the server.
+func SignInMode(owner Owner) AuthMode {
+	i := slices.IndexFunc(modes, func(row Mode) bool { return row.SignIn && row.Owner == owner })
+	if i < 0 {
+		return AuthNone
+	}
+	return modes[i].Word
+}
+
+// Shared reports whether all callers use one credential.
+func (m *Mode) Shared() bool { return m.Owner == OwnerJunction || m.Owner == OwnerOperator }
+
+// About returns a text of the row for an upstream, without missing scopes.
+func (m *Mode) About(text, upstream string) string { return fill(text, upstream, nil) }
+
+// fill replaces the placeholders of a text.
+func fill(text, upstream string, scopes []string) string {
+	return strings.NewReplacer("{name}", upstream, "{scopes}", inWords(scopes),
+		"{command}", LoginCommand(upstream, scopes...)).Replace(text)
+}
+
+// LoginCommand returns the command that signs the operator in to an upstream, with more scopes. It does
+// not name the configuration file, because clients read it, too.
+func LoginCommand(upstream string, scopes ...string) string {
+	words := []string{"junction", "login", upstream}
+	for _, scope := range scopes { // the server has chosen them
+		words = append(words, "--scope", scope)
+	}
+	return shell.Join(words...)
+}
+
+// inWords returns scopes for a sentence; "" for none.
+func inWords(scopes []string) string {
+	if len(scopes) == 0 {
+		return ""
+	}
+	return " of " + strings.Join(scopes, ", ")
+}
+
+// askedMode returns the mode that an answer asks for; nil if it asks for none.
+func askedMode(status *transport.StatusError) *Mode {
+	answer := AnswerNone
+	if status.WantsOAuth() {
+		answer = AnswerOAuth
+	}
+	for i := range modes {
+		if answer != AnswerNone && modes[i].Asked == answer {
+			return &modes[i]
+		}
+	}
+	return nil
+}

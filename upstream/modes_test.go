@@ -1,0 +1,136 @@
+package upstream
+
+import (
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"gopkg.in/yaml.v3"
+)
+
+// TestModesHaveEveryFact: each row of the table has the facts that its kind of mode needs, and no others.
+// A new field of a row must be added here.
+func TestModesHaveEveryFact(t *testing.T) {
+	for _, row := range Modes() {
+		t.Run(row.Word.String(), func(t *testing.T) {
+			own, subject := row.Owner != OwnerNobody, row.Owner == OwnerSubject
+			operator := row.SignIn && row.Owner == OwnerOperator
+			want := map[string]bool{ // whether the row must have the fact; missing if it may
+				"Owner": own, "Header": own, "NeedsFor": row.Needs != SectionNone, "Choose": own,
+				"Suggest": row.Asked != AnswerNone, "What": own, "Exposes": own, "Note": own && !subject,
+				"Login": own && !operator, "Doctor": own, "Why": subject, "Cell": true,
+				"Advice.Refused": true, "Advice.Set": true, "Advice.Lacks": true, "Advice.Absent": own,
+				"Advice.Broken": own, "Advice.Down": own, "Advice.Without": own,
+			}
+			free := []string{"Word", "Users", "Keys", "URL", "Command", "AuthKeys", "Needs", "Stores", "SignIn", "Asked", "Next"}
+			check := func(name string, v reflect.Value) {
+				must, known := want[name]
+				switch {
+				case !known && !slices.Contains(free, name):
+					t.Errorf("nothing is known about the fact %s", name)
+				case known && must == v.IsZero():
+					t.Errorf("the fact %s is %q; want one: %v", name, v, must)
+				}
+				if v.Kind() == reflect.String {
+					wantPlaceholders(t, name, v.String())
+				}
+			}
+			v := reflect.ValueOf(row)
+			for i := range v.NumField() {
+				name, field := v.Type().Field(i).Name, v.Field(i)
+				if field.Kind() != reflect.Struct {
+					check(name, field)
+					continue
+				}
+				for j := range field.NumField() {
+					check(name+"."+field.Type().Field(j).Name, field.Field(j))
+				}
+			}
+			if !row.Users && !row.Keys {
+				t.Error("no caller may have the credential")
+			}
+			if !row.URL && !row.Command {
+				t.Error("no kind of upstream may have the mode")
+			}
+		})
+	}
+}
+
+// wantPlaceholders reports a placeholder of a text that nothing replaces.
+func wantPlaceholders(t *testing.T, name, text string) {
+	t.Helper()
+	text = strings.ReplaceAll(strings.ReplaceAll(text, "${TOKEN}", ""), "{ mode:", "")
+	for _, part := range strings.Split(text, "{")[1:] {
+		if word, _, _ := strings.Cut(part, "}"); !slices.Contains([]string{"name", "scopes", "command"}, word) {
+			t.Errorf("%s has the placeholder {%s}, which nothing replaces", name, word)
+		}
+	}
+}
+
+// TestModesShareNoWord: each word is read as its own mode, and a mode that a server asks for, or in which
+// an owner signs in, is the only one.
+func TestModesShareNoWord(t *testing.T) {
+	asked, signIn := map[Answer]AuthMode{}, map[Owner]AuthMode{}
+	for _, row := range Modes() {
+		var read AuthMode
+		if err := yaml.Unmarshal([]byte(row.Word.String()), &read); err != nil || read != row.Word || read.Row().Word != row.Word {
+			t.Errorf("%s is read as %q, %v", row.Word, read, err)
+		}
+		if other, twice := asked[row.Asked]; twice && row.Asked != AnswerNone {
+			t.Errorf("the same answer asks for %s and %s", other, row.Word)
+		}
+		if other, twice := signIn[row.Owner]; twice && row.SignIn {
+			t.Errorf("the same owner signs in with %s and %s", other, row.Word)
+		}
+		if asked[row.Asked] = row.Word; row.SignIn {
+			signIn[row.Owner] = row.Word
+		}
+	}
+	if AuthMode("unknown").Row().Owner != OwnerNobody {
+		t.Error("an unknown word sends a credential")
+	}
+}
+
+// TestKeysOfAuthBelongToModes: each key of auth is in a row, and each key of a row exists.
+func TestKeysOfAuthBelongToModes(t *testing.T) {
+	var keys, rows []string
+	fields := reflect.TypeFor[Auth]()
+	for i := range fields.NumField() {
+		if key := fields.Field(i).Tag.Get("yaml"); key != "mode" {
+			keys = append(keys, key)
+		}
+	}
+	for _, row := range Modes() {
+		rows = append(rows, row.AuthKeys...)
+	}
+	slices.Sort(keys)
+	slices.Sort(rows)
+	if rows = slices.Compact(rows); !slices.Equal(keys, rows) {
+		t.Errorf("auth has the keys %q, the modes %q", keys, rows)
+	}
+}
+
+// TestLackNamesTheRemedyOfItsMode: junction login is the remedy of a sign-in of the operator only.
+func TestLackNamesTheRemedyOfItsMode(t *testing.T) {
+	for _, row := range Modes() {
+		if !row.Shared() {
+			continue
+		}
+		for _, e := range []LackError{{}, {Again: true}, {Lacks: true, Scopes: []string{"a", "b"}}} {
+			e.Upstream, e.Mode = "x", row.Word
+			text := e.Error()
+			if login := strings.Contains(text, LoginCommand("x", e.Scopes...)); login != (row.Owner == OwnerOperator && row.SignIn) || text == "" {
+				t.Errorf("%s: %+v is %q", row.Word, e, text)
+			}
+		}
+	}
+}
+
+// TestErrorOfAnEarlierReleaseHasASentence: a process of an earlier release names no mode in the error of
+// a user who has to sign in.
+func TestErrorOfAnEarlierReleaseHasASentence(t *testing.T) {
+	if row := (&SignInError{Upstream: "x"}).Row(); row.Owner != OwnerSubject || row.Advice.Absent == "" {
+		t.Errorf("its row is %+v", row)
+	}
+}
