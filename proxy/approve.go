@@ -197,7 +197,7 @@ func (x *Exchange) remembered(is func(key string) bool) bool {
 // approval.
 func (x *Exchange) spanKey(span policy.Span) string {
 	server := x.target.Backend.Config()
-	parts := []any{span, x.Endpoint.Name, x.target.Backend.Name(), server.URL, server.Command, server.Dir}
+	parts := append([]any{span, x.Endpoint.Name, x.target.Backend.Name()}, server.Address()...)
 	if x.Era == client.EraModern {
 		parts = append(parts, x.app())
 	}

@@ -254,7 +254,7 @@ func (l *link) thaw(c client.Conn) {
 // suspectAll causes a ping over the link that reads the catalog, if the other links have connections to
 // the same server. If that link does not answer either, the calls of all users are rejected.
 func (p *pool) suspectAll() {
-	if p.connConfig.URL == "" { // each link has a process of its own
+	if p.connConfig.Kind().Process { // each link has a process of its own
 		return
 	}
 	p.mu.Lock()
@@ -291,7 +291,7 @@ func (u *Upstream) frozen(c *Call) error {
 		return nil
 	}
 	keys := []linkKey{u.key(c.Profile, c.Session, c.Principal, u.prefersLegacy(c))}
-	if u.config.URL != "" {
+	if !u.config.Kind().Process {
 		keys = append(keys, u.reading())
 	}
 	u.mu.Lock()

@@ -69,7 +69,7 @@ func (p *pool) askInUse(ctx context.Context) error {
 	p.mu.Lock()
 	l := p.links[p.reading()]
 	p.mu.Unlock()
-	if l == nil || p.connConfig.URL == "" || l.degraded() != nil {
+	if l == nil || p.connConfig.Kind().Process || l.degraded() != nil {
 		return nil
 	}
 	c := l.current()
@@ -124,7 +124,7 @@ func check(ctx context.Context, name string, config Config, o Options, conns *tr
 		began = now
 	}
 	next := "handshake"
-	if config.URL == "" {
+	if config.Kind().Process {
 		next = "start"
 		dialing.Opened = func() {
 			if next == "start" {
@@ -233,14 +233,6 @@ func calledItself(implementation []byte) string {
 	return transport.Line([]byte(strings.TrimSpace(name + " " + version)))
 }
 
-// restart returns what the operator can do about a server that does not answer.
-func restart(c *Config) string {
-	if c.URL == "" {
-		return "if it stays, use Reconnect on the status page: it ends the process, and starts another one"
-	}
-	return "look at the server itself: it takes connections and does not answer; restart it if it stays"
-}
-
 // sessionAdvice is what the operator can do about a session that does not work.
 const sessionAdvice = "calls are still sent; Junction opens another session as soon as one works: look at the log " +
 	"of the server, and restart the server if it stays"
@@ -265,7 +257,7 @@ func advice(err error, upstream string, c *Config) string {
 	case errors.As(err, &status):
 		return adviceOfStatus(status, upstream, c)
 	case errors.Is(err, stdio.ErrNoProgram):
-		return remedy.Install(c.Command[0])
+		return remedy.Install(c.Program())
 	case errors.Is(err, fs.ErrNotExist):
 		if _, missing := os.Stat(c.Dir); c.Dir != "" && missing != nil {
 			return "create the folder " + c.Dir + ", or correct dir"
@@ -289,24 +281,17 @@ func advice(err error, upstream string, c *Config) string {
 	case errors.As(err, &noise):
 		return adviceOfNoise[noise.Kind]
 	case errors.Is(err, errLate) || errors.Is(err, errNoConnection) || errors.Is(err, context.DeadlineExceeded):
-		if c.URL == "" && remedy.Installs(c.Command[0]) {
-			return "the command may have to download the package first: raise connect_timeout, or remove it " +
-				"(default: 2m)"
+		if c.Kind().Process && remedy.Installs(c.Program()) {
+			return c.Kind().Downloads
 		}
-		if c.URL == "" {
-			return "run the command by hand: it writes nothing to its standard output; raise connect_timeout if it " +
-				"only takes long to start"
-		}
-		return "the server accepts the connection and does not answer: read its log; raise connect_timeout if " +
-			"it only takes long"
+		return c.Kind().Silent
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return "no server listens there: start it, or check host and port of url"
 	case errors.As(err, new(tls.RecordHeaderError)):
 		return "the server does not speak TLS at this port: write http:// in url if it is meant to, or correct the port"
-	case c.URL != "" && (errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
+	case c.Kind().Closed != "" && (errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
 		errors.Is(err, syscall.ECONNRESET)):
-		return "the server or a proxy before it closed the connection without an answer: read its log, and check " +
-			"scheme, port and path of url"
+		return c.Kind().Closed
 	case errors.As(err, &lookup) && lookup.IsNotFound:
 		return "the host does not exist: check url"
 	case errors.As(err, &lookup):

@@ -18,7 +18,7 @@ import (
 )
 
 // Config is one entry of the file's upstreams section: one MCP server. Either Command or URL is
-// set, never both.
+// set, never both. The tag kind of a field is the key of the only kind of server that has the field.
 type Config struct {
 	// Command starts the server as a child process that speaks MCP over its standard input and
 	// output: the program, then its arguments. No shell is involved. If the program does not exist,
@@ -27,28 +27,28 @@ type Config struct {
 	// Env is added to the environment of the child process. From Junction's own environment, the
 	// process gets only variables such as HOME, PATH, the language, proxies, certificates and caches
 	// (see environment.go of package stdio).
-	Env map[string]string `yaml:"env"`
+	Env map[string]string `yaml:"env" kind:"command"`
 	// InheritEnv lists more variables of Junction's environment that the child process gets: names,
 	// globs such as AWS_*, or the word all. JUNCTION_* and variables that the file uses elsewhere,
 	// as ${NAME}, must be named exactly.
-	InheritEnv command.Inherit `yaml:"inherit_env"`
+	InheritEnv command.Inherit `yaml:"inherit_env" kind:"command"`
 	// Reserved are the variables that the file uses elsewhere. The reader of the file sets them.
 	Reserved []string `yaml:"-"`
 	// Dir is the working directory of the child process. Empty means that of Junction or, with
 	// Sandbox, a private folder.
-	Dir string `yaml:"dir"`
+	Dir string `yaml:"dir" kind:"command"`
 	// Sandbox confines the child process; nil does not.
-	Sandbox *command.Sandbox `yaml:"sandbox"`
+	Sandbox *command.Sandbox `yaml:"sandbox" kind:"command"`
 
 	// URL is the address of a remote server, http or https. The host is sent as written here.
 	URL string `yaml:"url"`
 	// Headers are sent with every HTTP request to URL, and to no other origin.
-	Headers map[string]string `yaml:"headers"`
+	Headers map[string]string `yaml:"headers" kind:"url"`
 	// Auth configures a sign-in (OAuth) to a remote server.
-	Auth Auth `yaml:"auth"`
+	Auth Auth `yaml:"auth" kind:"url"`
 	// Transport of a remote server: auto (the default) detects it, http is Streamable HTTP, sse is
 	// HTTP+SSE of 2024-11-05.
-	Transport client.Transport `yaml:"transport"`
+	Transport client.Transport `yaml:"transport" kind:"url"`
 
 	// Era is the era of the protocol: auto (the default) detects it, legacy is 2025-11-25 and older,
 	// modern is 2026-07-28. both is auto for a command that may run twice: if the server is modern, a

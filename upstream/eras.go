@@ -25,7 +25,7 @@ import (
 // bothEras reports whether a server of the modern era may have a legacy connection, too.
 func (c *Config) bothEras() bool {
 	return c.Questions != QuestionsOff && (c.Era == client.EraBoth ||
-		c.Era == client.EraAuto && (c.URL != "" || c.Questions == QuestionsExact))
+		c.Era == client.EraAuto && (!c.Kind().Process || c.Questions == QuestionsExact))
 }
 
 // legacySide is the state of the legacy connections beside the modern one. It is guarded by pool.mu.
@@ -191,7 +191,7 @@ func (u *Upstream) lineToAsk(c *Call, text string) string {
 		return "questions: exact" // other connections declare no roots
 	case c.Era == client.EraLegacy && !u.config.bothEras():
 		return "era: both"
-	case c.Era == client.EraModern && (u.config.URL == "" || met):
+	case c.Era == client.EraModern && (u.config.Kind().Process || met):
 		return "era: legacy"
 	}
 	return ""

@@ -113,18 +113,15 @@ func (l *link) waitMessage() []byte {
 
 // connects returns what the link does while it connects.
 func (l *link) connects() string {
-	if l.pool.connConfig.URL != "" {
-		return "connects to"
-	}
-	return "starts a process of"
+	return l.pool.connConfig.Kind().Connects
 }
 
 // connecting returns the reason of a call that got no connection in time.
 func (l *link) connecting() string {
-	if l.key.holder == "" || l.pool.connConfig.URL != "" {
+	if l.key.holder == "" {
 		return "still connecting"
 	}
-	return "a process for this user alone is still starting"
+	return l.pool.connConfig.Kind().ConnectsForUser
 }
 
 // holdForSubscription holds the link for subscriptions, until releaseSubscription.

@@ -71,7 +71,7 @@ func (p *pool) isolation(legacy bool) Isolation {
 	switch {
 	case p.connConfig.Isolation != IsolationUnset:
 		return p.connConfig.Isolation
-	case p.separate.Load() && p.user == "" && (legacy || p.connConfig.URL == ""):
+	case p.separate.Load() && p.user == "" && (legacy || p.connConfig.Kind().Process):
 		return IsolationPrincipal
 	}
 	return IsolationShared

@@ -232,7 +232,8 @@ func (l *link) listens() bool { return l.readsCatalog || l.key.profile.Asks() }
 // explain marks the error of a second process, with the advice that the server may be able to run
 // only once.
 func (l *link) explain(err error) error {
-	if l.key.holder == "" || l.key.legacySide || l.pool.connConfig.URL != "" || l.pool.Status().State != StateReady {
+	if l.key.holder == "" || l.key.legacySide || !l.pool.connConfig.Kind().Process ||
+		l.pool.Status().State != StateReady {
 		return err
 	}
 	err = l.pool.shown(err)

@@ -7,6 +7,7 @@ import (
 
 	"gopkg.in/yaml.v3"
 
+	"junction/upstream/client"
 	"junction/upstream/shell"
 	"junction/upstream/transport"
 )
@@ -53,13 +54,12 @@ type Mode struct {
 	Owner Owner
 	// Users and Keys report which callers may have the credential: signed-in users, and API keys.
 	Users, Keys bool
-	// URL and Command report which kinds of upstreams may have the mode.
-	URL, Command bool
-	AuthKeys     []string // the keys of auth, except mode, that belong to the mode
-	Header       string   // the header that carries the credential, which headers must not set; "" is none
-	Needs        Section  // what the file must have, too
-	NeedsFor     string   // why; "" without Needs
-	Stores       bool     // credentials are in the database
+	Kinds       []*client.ServerKind // of the upstreams that may have the mode
+	AuthKeys    []string             // the keys of auth, except mode, that belong to the mode
+	Header      string               // the header that carries the credential, which headers must not set; "" is none
+	Needs       Section              // what the file must have, too
+	NeedsFor    string               // why; "" without Needs
+	Stores      bool                 // credentials are in the database
 	// SignIn reports whether the owner gets the credential by signing in at the server (OAuth): the
 	// operator with junction login, a user on a page.
 	SignIn bool
@@ -106,10 +106,13 @@ const setHeaders = `set headers, such as Authorization: "Bearer ${TOKEN}"`
 var signInKeys = []string{"scopes", "client_id", "client_secret", "issuer", "authorization_endpoint",
 	"token_endpoint", "resource", "params"}
 
+// remote are the kinds of upstreams that take a sign-in with OAuth.
+var remote = []*client.ServerKind{client.Remote}
+
 // modes are the rows, in the order of texts that list them.
 var modes = []Mode{
 	{
-		Word: AuthNone, Owner: OwnerNobody, Users: true, Keys: true, URL: true, Command: true,
+		Word: AuthNone, Owner: OwnerNobody, Users: true, Keys: true, Kinds: client.ServerKinds(),
 		Advice: Advice{
 			Refused: "the server requires authentication: " + setHeaders + ", or replace an expired token; if the " +
 				"server has an OAuth sign-in, run: {command}",
@@ -119,7 +122,7 @@ var modes = []Mode{
 		Cell: "none: Junction sends only `headers`",
 	},
 	{
-		Word: AuthOAuth, Owner: OwnerOperator, Users: true, Keys: true, URL: true, AuthKeys: signInKeys,
+		Word: AuthOAuth, Owner: OwnerOperator, Users: true, Keys: true, Kinds: remote, AuthKeys: signInKeys,
 		Header: "Authorization", Stores: true, SignIn: true, Asked: AnswerOAuth,
 		Choose:  "to sign in with junction login",
 		Suggest: "the server asks for an OAuth sign-in: set auth: { mode: oauth }, then run: {command}",
@@ -139,7 +142,7 @@ var modes = []Mode{
 		Cell:   "the operator's, for all callers: `junction login`",
 	},
 	{
-		Word: AuthOAuthUser, Owner: OwnerSubject, Users: true, URL: true, AuthKeys: signInKeys,
+		Word: AuthOAuthUser, Owner: OwnerSubject, Users: true, Kinds: remote, AuthKeys: signInKeys,
 		Header: "Authorization", Stores: true, SignIn: true,
 		Needs:    SectionOAuth,
 		NeedsFor: "each person connects it on a page here, and has to be signed in there",
@@ -225,6 +228,9 @@ func SignInMode(owner Owner) AuthMode {
 	}
 	return modes[i].Word
 }
+
+// Has reports whether an upstream of a kind may have the mode.
+func (m *Mode) Has(kind *client.ServerKind) bool { return slices.Contains(m.Kinds, kind) }
 
 // Shared reports whether all callers use one credential.
 func (m *Mode) Shared() bool { return m.Owner == OwnerJunction || m.Owner == OwnerOperator }

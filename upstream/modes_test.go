@@ -50,7 +50,7 @@ func TestModesHaveEveryFact(t *testing.T) {
 			if !row.Users && !row.Keys {
 				t.Error("no caller may have the credential")
 			}
-			if !row.URL && !row.Command {
+			if len(row.Kinds) == 0 {
 				t.Error("no kind of upstream may have the mode")
 			}
 		})

@@ -30,18 +30,10 @@ func (c Config) withDefaults(d Defaults) Config {
 	c.TimeoutGiven = c.Timeout > 0 || d.Timeout > 0
 	c.MaxTimeout = cmp.Or(c.MaxTimeout, d.MaxTimeout, defaultMaxTimeout)
 	c.Timeout = cmp.Or(c.Timeout, d.Timeout, c.silence())
-	connect := 20 * time.Second
-	if len(c.Command) > 0 {
-		// npx may install the package first, and an aborted installation stays broken
-		connect = 2 * time.Minute
-	}
-	c.ConnectTimeout = cmp.Or(c.ConnectTimeout, d.ConnectTimeout, connect)
+	kind := c.Kind()
+	c.ConnectTimeout = cmp.Or(c.ConnectTimeout, d.ConnectTimeout, kind.ConnectTimeout)
 	c.Concurrency = cmp.Or(c.Concurrency, d.Concurrency, 32)
-	links := 8
-	if c.URL != "" {
-		links = 256 // a session of a remote server costs less than a process
-	}
-	c.MaxLinks = cmp.Or(c.MaxLinks, links)
+	c.MaxLinks = cmp.Or(c.MaxLinks, kind.MaxLinks)
 	return c
 }
 

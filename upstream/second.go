@@ -47,7 +47,7 @@ func (u *Upstream) mayLearn(key linkKey) bool {
 	if key.holder != "" {
 		room = u.share()
 	}
-	return c.URL == "" && c.Era == client.EraAuto && c.Questions == QuestionsOn && !u.stateful.Load() &&
+	return c.Kind().Process && c.Era == client.EraAuto && c.Questions == QuestionsOn && !u.stateful.Load() &&
 		(key.holder != "" || !u.separate.Load()) && room > 1
 }
 

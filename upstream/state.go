@@ -286,7 +286,7 @@ func (p *pool) transitionTo(now linkState) transition {
 	case now.state == StateReady:
 		t.status.Err, t.status.Advice, t.restored = "", "", true
 	case now.state == StateDegraded:
-		t.status.Err, t.status.Advice = describe(now.err), restart(&p.connConfig)
+		t.status.Err, t.status.Advice = describe(now.err), p.connConfig.Kind().Frozen
 		if frozen, ok := errors.AsType[*frozenError](now.err); ok {
 			t.status.Err = frozen.reason()
 		} else {

@@ -150,7 +150,7 @@ func (s *suspicion) successor() *tenure {
 
 // losesSessions reports whether a server can lose the session of a conn of this link unnoticed.
 func (l *link) losesSessions(c client.Conn) bool {
-	return l.pool.connConfig.URL != "" && c.Info().Era == client.EraLegacy
+	return l.pool.connConfig.Kind().HTTP && c.Info().Era == client.EraLegacy
 }
 
 // watch makes the inquiries about the session of a conn, until ctx ends, or until another session has

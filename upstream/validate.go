@@ -32,25 +32,7 @@ func (c *Config) Validate(name string) []yamlread.Problem {
 	} else if Reserved(name) {
 		bad("", "MCP reserves the URL /mcp/%s for a document about the server; choose another name", name)
 	}
-	switch {
-	case len(c.Command) == 0 && c.URL == "":
-		bad("", "needs a command (a child process), a url (a remote server) or a pack (a folder of tools)")
-	case len(c.Command) > 0 && c.URL != "":
-		bad("", "has both a command and a url; keep one")
-	case len(c.Command) > 0 && c.Command[0] == "":
-		bad("command", "the program's name is empty")
-	}
-	if c.URL != "" {
-		c.validateRemote(bad)
-	} else {
-		c.validateMode(nil, bad)
-		if len(c.Headers) > 0 {
-			bad("headers", "are only for a url")
-		}
-		if c.Transport != client.TransportAuto {
-			bad("transport", "is only for a url")
-		}
-	}
+	c.validateKind(bad)
 	for _, k := range slices.Sorted(maps.Keys(c.Headers)) {
 		if !http1.IsToken(k) {
 			bad("headers."+k, "is no HTTP header name")
@@ -103,26 +85,17 @@ func (c *Config) validateRemote(bad func(path, format string, args ...any)) {
 	}
 	c.validateMode(u, bad)
 	c.Auth.validate(bad)
-	for _, key := range []struct {
-		name string
-		set  bool
-	}{{"env", len(c.Env) > 0}, {"inherit_env", len(c.InheritEnv) > 0}, {"dir", c.Dir != ""},
-		{"sandbox", c.Sandbox != nil}} {
-		if key.set {
-			bad(key.name, "is only for a command")
-		}
-	}
 }
 
 // validateMode checks the keys of auth by the row of the mode. u is the URL; nil if the entry has none.
 func (c *Config) validateMode(u *url.URL, bad func(path, format string, args ...any)) {
-	row, foreign := c.Auth.Mode.Row(), c.Auth.foreign()
+	row, foreign, kind := c.Auth.Mode.Row(), c.Auth.foreign(), c.Kind()
 	nobody := row.Owner == OwnerNobody
 	switch {
-	case c.URL == "" && (!row.Command || nobody && len(foreign) > 0):
-		bad("auth", "is only for a url")
-	case c.URL != "" && !row.URL:
-		bad("auth", "is only for a command")
+	case !row.Has(kind):
+		bad("auth", "is only for %s", row.Kinds[0].Name)
+	case nobody && len(foreign) > 0 && kind != client.Remote: // a mode with such a key is for a url
+		bad("auth", "is only for %s", client.Remote.Name)
 	case nobody && len(foreign) > 0:
 		bad("auth", "has no effect without a mode; write %s", choices(foreign))
 	default:
@@ -135,7 +108,7 @@ func (c *Config) validateMode(u *url.URL, bad func(path, format string, args ...
 			row.Exposes)
 	}
 	for k := range c.Headers {
-		if row.Header != "" && c.URL != "" && strings.EqualFold(k, row.Header) {
+		if row.Header != "" && kind.HTTP && strings.EqualFold(k, row.Header) {
 			bad("headers."+k, "carries %s (auth.mode); remove one of the two", row.What)
 		}
 	}
@@ -299,21 +272,14 @@ func validCapability(s string) bool {
 // LogValue shows where the upstream is and hides what may be secret: the environment, the headers
 // and the query of the URL.
 func (c Config) LogValue() slog.Value {
-	if len(c.Command) > 0 {
-		return slog.StringValue(c.Command[0])
-	}
-	u, err := url.Parse(c.URL)
-	if err != nil {
-		return slog.StringValue("url")
-	}
-	return slog.StringValue(u.Scheme + "://" + u.Host + u.Path)
+	return slog.StringValue(c.shown())
 }
 
 // Withheld returns the names of the variables in Junction's environment that look like keys, and that
 // a command of the entry does not get although servers often need them. It does not return the
 // variables of Junction itself.
 func (c *Config) Withheld() []string {
-	if len(c.Command) == 0 {
+	if !c.Kind().Process {
 		return nil
 	}
 	return command.Withheld(c.environment())

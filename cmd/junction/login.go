@@ -267,7 +267,7 @@ func lacksSignIn(c *config.Config, what, file, name string) (lacks bool, err err
 	case u.Personal():
 		return false, fmt.Errorf("each user signs in to %s in the browser (auth.mode: oauth_user); there is no "+
 			"sign-in of the operator", name)
-	case u.URL == "":
+	case !u.Kind().HTTP:
 		return false, fmt.Errorf("%s is a command; only servers with a url have an OAuth sign-in", name)
 	case what == "login" && c.Auth.SignInMode() == upstream.AuthOAuth:
 		u.Auth.Mode = upstream.AuthOAuth

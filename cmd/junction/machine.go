@@ -39,7 +39,7 @@ func (p *program) logMissing() {
 func logMissing(log *slog.Logger, c *config.Config, unwatched string, kernel sandbox.Support) {
 	commands, confined := false, false
 	for _, u := range c.Upstreams {
-		if len(u.Command) > 0 && !u.Off() {
+		if u.Kind().Process && !u.Off() {
 			commands = true
 			confined = confined || u.Sandbox != nil
 		}

@@ -166,7 +166,7 @@ func (j *Junction) Apply(w Setup) {
 func owned(by *process.Owner, configs map[string]upstream.Config) map[string]upstream.Config {
 	configs = maps.Clone(configs)
 	for name, c := range configs {
-		if c.URL == "" {
+		if c.Kind().Process {
 			if c.Env = maps.Clone(c.Env); c.Env == nil {
 				c.Env = map[string]string{}
 			}

@@ -56,18 +56,20 @@ type Options struct {
 // one contradicting answer does not change it. All conns to a server should come from one dialer.
 type Dialer struct {
 	options Options
+	kind    *ServerKind
 	known   knowledge
 }
 
 // NewDialer returns a dialer that knows nothing of the server yet.
 func NewDialer(o Options) *Dialer {
-	if o.URL != "" && o.Pool == nil {
+	kind := ServerKindOf(o.Command, o.URL)
+	if kind.HTTP && o.Pool == nil {
 		o.Pool = transport.NewPool(o.URL)
 	}
 	if o.Client == nil {
 		o.Client = implementation(o.Version)
 	}
-	return &Dialer{options: o}
+	return &Dialer{options: o, kind: kind}
 }
 
 // CloseIdle closes the shared HTTP connections that no conn uses.
@@ -135,11 +137,11 @@ func (a *attempt) legacy(ctx context.Context, remote Transport) (*legacyConn, er
 // share gives a conn what all conns of the dialer have in common. Over HTTP its ids begin at a random
 // number: if a server writes an answer twice, the second one has no id of another conn.
 func (d *Dialer) share(b *base) {
-	if d.options.URL != "" {
+	if d.kind.HTTP {
 		b.ids.Store(rand.Uint64N(maxFirstID))
 	}
 	b.account = d.options.Account
-	b.observed = observed{d.options.Observer, d.options.Name, d.options.URL}
+	b.observed = observed{d.options.Observer, d.options.Name, d.options.URL, d.kind}
 }
 
 // maxFirstID bounds the first id of a conn, so that ids stay small numbers for servers.
@@ -176,7 +178,7 @@ func (d *Dialer) DialLegacySession(ctx context.Context, p Profile, h Hooks) (Con
 	case err == nil:
 		c.Close()
 		err = ErrNoLegacySession
-	case ctx.Err() == nil && (d.options.URL == "" || refused(err)):
+	case ctx.Err() == nil && (d.kind.Process || refused(err)):
 		err = fmt.Errorf("%w: %w", ErrNoLegacySession, err)
 	}
 	return nil, err
@@ -218,7 +220,7 @@ func (a *attempt) dialModern(ctx context.Context) (Conn, error) {
 // streamable-http#httpsse-transport).
 func (d *Dialer) mayBeSSE(err error) bool {
 	status, ok := errors.AsType[*transport.StatusError](err)
-	return d.options.Transport == TransportAuto && d.options.URL != "" && ok && status.Message == nil &&
+	return d.options.Transport == TransportAuto && d.kind.HTTP && ok && status.Message == nil &&
 		(status.Status == 400 || status.Status == 404 || status.Status == 405)
 }
 
@@ -226,23 +228,29 @@ func (d *Dialer) mayBeSSE(err error) bool {
 func (a *attempt) open(ctx context.Context, remote Transport, in transport.Receiver, doubted func()) (
 	transport.Transport, error,
 ) {
-	t, err := a.openTransport(ctx, remote, in, doubted)
+	t, err := a.kind.open(a, ctx, remote, in, doubted)
 	if err == nil && a.options.Opened != nil {
 		a.options.Opened()
 	}
 	return t, err
 }
 
-func (a *attempt) openTransport(ctx context.Context, remote Transport, in transport.Receiver, doubted func()) (
+// openProcess is the open of a command.
+func (a *attempt) openProcess(_ context.Context, _ Transport, in transport.Receiver, _ func()) (
 	transport.Transport, error,
 ) {
 	o := &a.options
-	if o.URL == "" {
-		return stdio.Open(stdio.Options{
-			Command: o.Command, Env: o.Env, Dir: o.Dir, Confine: o.Confine, Watchdog: o.Watchdog,
-			MessageLimit: o.MessageLimit, Depth: o.Depth, Log: o.Log, Account: o.Account,
-		}, in)
-	}
+	return stdio.Open(stdio.Options{
+		Command: o.Command, Env: o.Env, Dir: o.Dir, Confine: o.Confine, Watchdog: o.Watchdog,
+		MessageLimit: o.MessageLimit, Depth: o.Depth, Log: o.Log, Account: o.Account,
+	}, in)
+}
+
+// openRemote is the open of a server with a URL.
+func (a *attempt) openRemote(ctx context.Context, remote Transport, in transport.Receiver, doubted func()) (
+	transport.Transport, error,
+) {
+	o := &a.options
 	h := transport.HTTPOptions{
 		URL: o.URL, Headers: o.Headers, Pool: o.Pool, TokenOptional: o.TokenOptional,
 		MessageLimit: o.MessageLimit, Depth: o.Depth, Log: o.Log, Account: o.Account, Doubted: doubted,

@@ -43,6 +43,9 @@
 //
 // # Other files
 //
+// Servers: server_kind.go has a row of facts for each kind of server, also those that package upstream
+// and the commands need.
+//
 // Calls: call.go has a call, its result and the kinds of failures. clock.go limits the time of a
 // call. alive.go pings a legacy server while its calls are silent. task.go calls tools that answer
 // only by a task. suspicious.go has the table of answers that may be those of a lost session, and

@@ -48,6 +48,7 @@ type Sent struct {
 	Version  string // of the protocol, as negotiated with the server, or as offered to it
 	URL      string // of the server; "" for a command
 	Of       Trace  // of the request that caused this one; nil if Junction sends it by itself
+	Server   *ServerKind
 }
 
 // Asked is a request that a server has sent.
@@ -59,6 +60,7 @@ type Asked struct {
 	Version  string // of the protocol; "" if the request belongs to no call
 	URL      string // of the server; "" for a command
 	Of       Trace  // of the call that the request belongs to; nil for none
+	Server   *ServerKind
 }
 
 // Received is the outcome of a Sent or of an Asked.
@@ -73,6 +75,7 @@ type Received struct {
 type observed struct {
 	Observer      // nil observes nothing
 	upstream, url string
+	kind          *ServerKind
 }
 
 // TraceContext is what a server learns about the trace of a call (W3C Trace Context). The zero
@@ -148,7 +151,7 @@ func (b *base) observeCall(
 	if o.Observer == nil {
 		return send(ctx, c, clock)
 	}
-	s := Sent{o.upstream, c.Method, c.Name, b.info.Version, o.url, c.Trace}
+	s := Sent{o.upstream, c.Method, c.Name, b.info.Version, o.url, c.Trace, o.kind}
 	var t Trace
 	t, c.carried = o.Begin(s)
 	if c.trace = t; t == nil {
@@ -201,7 +204,7 @@ func (b *base) requestObserved(
 	if version == "" { // this is the handshake
 		version = map[Era]string{EraLegacy: newestLegacy, EraModern: modernVersion}[b.era]
 	}
-	s := Sent{o.upstream, method, "", version, o.url, ctx.Value(causeKey{})}
+	s := Sent{o.upstream, method, "", version, o.url, ctx.Value(causeKey{}), o.kind}
 	t, carried := o.Begin(s)
 	began := time.Now()
 	result, err := b.requestOwn(ctx, method, carried.Join(params), carried.header(header), lease)
@@ -226,7 +229,7 @@ func (b *base) observe(f *flight, m *jsonrpc.Message) *question {
 		return nil
 	}
 	q := &question{observer: o.Observer, began: time.Now(), asked: Asked{Upstream: o.upstream, Method: m.Method,
-		ID: strings.Clone(string(m.ID)), Params: m.Params, URL: o.url}}
+		ID: strings.Clone(string(m.ID)), Params: m.Params, URL: o.url, Server: o.kind}}
 	if f != nil && f != ownRequest {
 		q.asked.Version, q.asked.Of = b.info.Version, f.trace
 	}

@@ -40,7 +40,7 @@ func (a *attempt) dialAuto(ctx context.Context, guess Era) (Conn, error) {
 		a.known.learn(era, TransportAuto, found)
 		return c, nil
 	}
-	command := a.options.URL == ""
+	command := a.kind.Process
 	exited := command && (b.transport.Ended() || errors.As(err, new(*stdio.ExitError)))
 	reason := b.fail(err)
 	if command && guess != EraModern && b.proof() == provesNothing {
@@ -197,7 +197,7 @@ func (b *bothEras) basis(era Era) basis {
 	switch {
 	case era == EraModern || b.discover != nil && b.proof() == provesLegacy:
 		return proven
-	case b.discover == nil || b.options.URL == "":
+	case b.discover == nil || b.kind.Process:
 		return assumed
 	}
 	return provisional

@@ -41,6 +41,9 @@ type Entry struct {
 	command *Entry // the same with the command of a bridge; nil without a bridge
 }
 
+// Runs reports whether the server is a command, which runs on this machine.
+func (e *Entry) Runs() bool { return len(e.Command) > 0 }
+
 // Secrets returns the labels of the secrets in the entry.
 func (e *Entry) Secrets() []string {
 	var labels []string
@@ -62,7 +65,7 @@ func (e *Entry) Variables() []string {
 
 // Anonymous reports whether the server has a URL and nothing that looks like a credential for it.
 func (e *Entry) Anonymous() bool {
-	return len(e.Command) == 0 && len(e.Secrets()) == 0 &&
+	return !e.Runs() && len(e.Secrets()) == 0 &&
 		!slices.ContainsFunc(slices.Collect(maps.Keys(e.Headers)), secretName)
 }
 
@@ -90,7 +93,7 @@ func installs(program Value) bool {
 // Summary returns what the server is, without anything that may be secret: the program and the
 // package that it runs, or the URL without its query.
 func (e *Entry) Summary() string {
-	if len(e.Command) == 0 {
+	if !e.Runs() {
 		return e.URL.address()
 	}
 	program := filepath.Base(strings.ReplaceAll(e.Command[0].Expand(unset), `\`, "/"))
@@ -237,7 +240,7 @@ func (s *Server) entry(h Home) (*Entry, error) {
 	if s.Client.ID == "opencode" {
 		e.ConnectTimeout, e.Timeout = e.Timeout, 0 // there it is that of the first listing
 	}
-	if e.ConnectTimeout > 0 && e.ConnectTimeout < installTime && len(e.Command) > 0 && installs(e.Command[0]) {
+	if e.ConnectTimeout > 0 && e.ConnectTimeout < installTime && e.Runs() && installs(e.Command[0]) {
 		r.note("the start may take %s, not %s, because the package may have to be downloaded first",
 			duration(installTime), duration(e.ConnectTimeout))
 		e.ConnectTimeout = 0

@@ -18,6 +18,9 @@ type Given struct {
 	Off          bool
 }
 
+// Remote reports whether the server has a URL.
+func (g *Given) Remote() bool { return g.URL != "" }
+
 // Entry returns the entry for a configuration file. As in an import, what looks like a secret
 // becomes one.
 func (g Given) Entry(h Home, file string) (*Entry, error) {
@@ -32,7 +35,7 @@ func (g Given) Entry(h Home, file string) (*Entry, error) {
 	}
 	f := map[string]any{"env": mapOf(g.Env), "headers": mapOf(g.Headers), "cwd": g.Dir, "disabled": g.Off}
 	switch {
-	case g.URL != "":
+	case g.Remote():
 		f["url"] = g.URL
 	case g.Pack != "":
 		f["command"] = []any{"junction-pack"} // its other values are those of a command

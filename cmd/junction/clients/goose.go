@@ -75,7 +75,7 @@ func expandGoose(text string, envs map[string]any, kept []string) string {
 // fromKeyring gives the command the variables that Goose keeps in its keyring.
 func (e *Entry) fromKeyring(r *reader, kept []string) {
 	for _, name := range kept {
-		if len(e.Command) > 0 {
+		if e.Runs() {
 			e.Env[name] = Variable(name)
 		}
 		r.note(setVariable+"%s to the value that Goose keeps in its keyring", name)

@@ -44,7 +44,7 @@ func (e *Entry) Look(name, from string) (*Look, error) {
 	for _, note := range e.Notes {
 		l.Notes = append(l.Notes, visible(note))
 	}
-	if len(e.Command) > 0 {
+	if e.Runs() {
 		var words []string
 		for _, v := range e.Command {
 			words = append(words, v.shown(e.Foreign))

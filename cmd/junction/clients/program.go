@@ -64,7 +64,7 @@ func (r *reader) separate(command string, args []string) (string, []string) {
 // Lacks returns the program of the command if this machine does not have it, or "". getenv is the
 // environment of the program that would start the command.
 func (e *Entry) Lacks(getenv func(string) (string, bool)) string {
-	if len(e.Command) == 0 || e.Off {
+	if !e.Runs() || e.Off {
 		return ""
 	}
 	program, dir := e.Command[0].Expand(getenv), e.Dir.Expand(getenv)

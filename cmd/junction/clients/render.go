@@ -84,7 +84,7 @@ func (e *Entry) yaml(keep func(label, secret string) (string, error)) (y entryYA
 	switch {
 	case e.Pack != "":
 		y.Pack = text(e.Pack)
-	case len(e.Command) > 0:
+	case e.Runs():
 		for _, v := range e.Command {
 			y.Command = append(y.Command, render(v))
 		}

@@ -243,7 +243,7 @@ func (d *decoder) warnings(c *Config) Problems {
 	c.warnNetwork(d.refs.getenv, files.Network, warn)
 	for _, name := range slices.Sorted(maps.Keys(c.Upstreams)) {
 		u, at := c.Upstreams[name], "upstreams."+name
-		if len(u.Command) == 0 || u.Off() {
+		if u.Program() == "" || u.Off() {
 			continue
 		}
 		if c.Packs[name] != "" && !c.usable(name, warn) {
@@ -254,7 +254,7 @@ func (d *decoder) warnings(c *Config) Problems {
 			warn(at+".dir", "is no folder; that upstream cannot start")
 			continue
 		}
-		if program := u.Command[0]; program != "" && program != Self && !d.runnable(&u) {
+		if program := u.Program(); program != Self && !d.runnable(&u) {
 			warn(at+".command", "%s", notRunnable(&u))
 		}
 	}
@@ -391,7 +391,7 @@ func (c *Config) begin(upstream string) string {
 
 // notRunnable returns why the program of the command cannot be started, and the remedy.
 func notRunnable(u *upstream.Config) string {
-	program, words := u.Command[0], strings.Fields(u.Command[0])
+	program, words := u.Program(), strings.Fields(u.Program())
 	if rest, ok := strings.CutPrefix(program, "~/"); ok {
 		return fmt.Sprintf("there is no program %s, and ~ means nothing here; write ${HOME}/%s", program, rest)
 	}
@@ -417,7 +417,7 @@ func notRunnable(u *upstream.Config) string {
 // runnable reports whether the program of the command exists: a plain name in the PATH of the
 // child, a path relative to its folder.
 func (d *decoder) runnable(u *upstream.Config) bool {
-	program := u.Command[0]
+	program := u.Program()
 	if filepath.Base(program) != program {
 		if !filepath.IsAbs(program) {
 			program = filepath.Join(u.Dir, program)

@@ -59,7 +59,7 @@ func (c *Config) warnSandbox(at string, u *upstream.Config, d *decoder, warn fun
 	}
 	if installer(u.Command) && !u.Sandbox.TCP.All() && len(u.Sandbox.TCP.List) == 0 {
 		warn(at, "permits no TCP, which %s needs to download packages; add tcp: [443], or the port of your proxy",
-			filepath.Base(u.Command[0]))
+			filepath.Base(u.Program()))
 	}
 }
 
@@ -81,8 +81,8 @@ func (c *Config) warnWritable(at string, u *upstream.Config, writable sandbox.Wr
 		}
 	}
 	entry := strings.TrimSuffix(at, ".sandbox")
-	if len(u.Command) > 0 && u.Command[0] != Self {
-		if program, err := exec.LookPath(u.Command[0]); err == nil {
+	if u.Program() != "" && u.Program() != Self {
+		if program, err := exec.LookPath(u.Program()); err == nil {
 			if program, err = filepath.Abs(program); err == nil {
 				check(entry+".command", "the program", program, true)
 			}

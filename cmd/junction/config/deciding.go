@@ -85,7 +85,7 @@ func (c *Config) deciders(d *decoder) sandbox.Deciders {
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Upstreams)) {
 		u := c.Upstreams[name]
-		if u.Sandbox != nil || len(u.Command) == 0 || u.Command[0] == Self {
+		if u.Sandbox != nil || u.Program() == "" || u.Program() == Self {
 			continue
 		}
 		path, own := u.Env["PATH"]
@@ -93,7 +93,7 @@ func (c *Config) deciders(d *decoder) sandbox.Deciders {
 			path, _ = d.refs.getenv("PATH")
 		}
 		dir, _ := filepath.Abs(u.Dir)
-		for _, file := range sandbox.Searched(u.Command[0], dir, path) {
+		for _, file := range sandbox.Searched(u.Program(), dir, path) {
 			list = append(list, sandbox.Decider{What: "the program of upstreams." + name, Path: file})
 		}
 	}
@@ -169,7 +169,7 @@ func (c *Config) confine(d *decoder) {
 	}
 	for _, name := range inOrder(d, "upstreams", c.Upstreams) {
 		u, at := c.Upstreams[name], "upstreams."+name
-		if u.Off() || len(u.Command) == 0 {
+		if u.Off() || u.Program() == "" {
 			continue
 		}
 		require := u.Sandbox != nil && u.Sandbox.Require

@@ -29,7 +29,7 @@ const PackProgram = "junction-pack"
 
 // ServesPack reports whether the command of an upstream serves a pack.
 func ServesPack(u upstream.Config) bool {
-	return len(u.Command) > 0 && strings.TrimSuffix(filepath.Base(u.Command[0]), ".exe") == PackProgram
+	return strings.TrimSuffix(filepath.Base(u.Program()), ".exe") == PackProgram
 }
 
 // NoPackProgram is the remedy if that program is missing.
@@ -81,7 +81,7 @@ func (d *decoder) usePacks(c *Config) {
 		case d.broken(at + ".pack"):
 		case pack == "":
 			d.bad(at+".pack", "is empty; name a manifest or a folder with pack.yaml, such as ./packs/dev")
-		case len(u.Command) > 0 || u.URL != "":
+		case u.Addressed():
 			d.bad(at+".pack", "stands beside a command or a url; keep one of them")
 		case u.Dir != "":
 			d.bad(at+".dir", "is only for a command; write dir into the manifest of the pack")
@@ -96,7 +96,7 @@ func (d *decoder) usePacks(c *Config) {
 				command = append(command, "--checksum", checksum)
 			}
 		}
-		if len(u.Command) == 0 && u.URL == "" { // also if the pack is wrong, so that no command is missing
+		if !u.Addressed() { // also if the pack is wrong, so that no command is missing
 			u.Command, u.Dir = append(command, c.Packs[name]), folderOf(c.Packs[name])
 			u.OwnLimits = true // each tool of a pack has a timeout
 			u.Confines = true
@@ -162,7 +162,7 @@ func (c *Config) usable(name string, warn func(path, format string, args ...any)
 	if _, err := os.Stat(c.Packs[name]); err != nil {
 		return false
 	}
-	if c.Upstreams[name].Command[0] == PackProgram {
+	if u := c.Upstreams[name]; u.Program() == PackProgram {
 		warn("upstreams."+name+".pack", "there is no program %s, and that upstream cannot start; %s", PackProgram,
 			NoPackProgram)
 		return false

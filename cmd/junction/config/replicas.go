@@ -81,7 +81,7 @@ func (c *Config) warnStateful(warn func(path, format string, args ...any)) {
 	for _, name := range slices.Sorted(maps.Keys(c.Upstreams)) {
 		u := c.Upstreams[name]
 		// a pack keeps no state, and neither does the demo
-		if len(u.Command) > 0 && u.Command[0] != Self && c.Packs[name] == "" && !u.Off() && u.Stateful == nil {
+		if u.Program() != "" && u.Program() != Self && c.Packs[name] == "" && !u.Off() && u.Stateful == nil {
 			names = append(names, name)
 		}
 	}

@@ -213,12 +213,7 @@ var (
 func (c *Config) validateUpstream(d *decoder, name string) {
 	u, at := c.Upstreams[name], "upstreams."+name
 	// A command or a url with mistakes must not be reported as missing, too.
-	if d.broken(at+".command") && (len(u.Command) == 0 || u.Command[0] == "") {
-		u.Command = append([]string{"unknown"}, u.Command[min(1, len(u.Command)):]...)
-	}
-	if d.broken(at+".url") && u.URL == "" {
-		u.URL = "http://unknown.invalid"
-	}
+	u.Assume(func(key string) bool { return d.broken(at + "." + key) })
 	for _, p := range u.Validate(name) {
 		path := at
 		if p.Path != "" {

@@ -194,7 +194,7 @@ func (d *Diagnosis) add(names view.Names, e *examinee, r *upstream.Report, taken
 		}
 		if config.ServesPack(e.config) && f.Advice != "" {
 			f.Advice = packAdvice(e.config)
-			if _, err := exec.LookPath(e.config.Command[0]); err != nil {
+			if _, err := exec.LookPath(e.config.Program()); err != nil {
 				f.Advice = config.NoPackProgram
 			}
 		}

@@ -102,12 +102,12 @@ var installers = []string{"npx", "bunx", "pnpx", "uvx", "pipx", "docker", "podma
 
 // note returns why the first start of an upstream may take long; "" if this is no first start, or
 // if the start has not taken long yet.
-func note(s *upstream.Status, command []string) string {
-	if len(command) == 0 || s.State != upstream.StateStarting || s.Stored || s.Era != client.EraAuto ||
+func note(s *upstream.Status, program string) string {
+	if program == "" || s.State != upstream.StateStarting || s.Stored || s.Era != client.EraAuto ||
 		time.Since(s.Since) < 2*time.Second {
 		return ""
 	}
-	program, _, _ := strings.Cut(filepath.Base(command[0]), ".")
+	program, _, _ = strings.Cut(filepath.Base(program), ".")
 	if !slices.Contains(installers, program) {
 		return ""
 	}
@@ -121,9 +121,9 @@ func (p *Proxy) statusOf(s *upstream.Status, tools int) UpstreamStatus {
 		Name: s.Name, State: s.State.String(), Since: s.Since, RetryAt: s.Retry, Error: s.Err, Advice: s.Advice,
 		Era: string(s.Era), Version: s.Version, Tools: tools, Listed: s.Tools, Stored: s.Stored, Links: s.Links,
 		Degraded: s.Degraded, Sandbox: s.Sandbox, Processes: len(s.Processes), pids: s.Processes,
-		SignIn: c.OperatorSignsIn(), Note: note(s, c.Command), Invalid: c.Blocked != "",
+		SignIn: c.OperatorSignsIn(), Note: note(s, c.Program()), Invalid: c.Blocked != "",
 	}
-	if p.Config().Packs[s.Name] != "" && u.Advice != "" && c.Command[0] == config.PackProgram {
+	if p.Config().Packs[s.Name] != "" && u.Advice != "" && c.Program() == config.PackProgram {
 		u.Advice = config.NoPackProgram
 	}
 	switch s.State {

@@ -121,7 +121,7 @@ func (a *adder) run(cmd *cobra.Command, args []string) error {
 	if entry.Pack != "" {
 		about = "pack " + entry.Pack
 	}
-	if a.server != "" && len(entry.Command) > 0 { // the author of the server has chosen the command
+	if a.server != "" && entry.Runs() { // the author of the server has chosen the command
 		about = shell.Join(entry.CommandLine()...)
 	}
 	if err := a.review(cmd, name, entry, e); err != nil {
@@ -340,11 +340,11 @@ func (a *adder) flags() error {
 	case ofRegistry && a.transport != "auto":
 		return cli.Usagef("--transport is for a URL; the registry names the transport of %s", a.server)
 	case ofRegistry: // its entry in the registry decides
-	case g.URL == "" && len(a.headers) > 0:
+	case !g.Remote() && len(a.headers) > 0:
 		return cli.Usagef("--header is for a URL; a command takes --env")
-	case g.URL == "" && (g.OAuth || a.transport != "auto"):
+	case !g.Remote() && (g.OAuth || a.transport != "auto"):
 		return cli.Usagef("--oauth and --transport are for a URL")
-	case g.URL != "" && (len(a.env) > 0 || g.Dir != ""):
+	case g.Remote() && (len(a.env) > 0 || g.Dir != ""):
 		return cli.Usagef("--env and --cwd are for a command; a URL takes --header")
 	case !slices.Contains([]string{"auto", "http", "sse"}, a.transport): // auto finds http itself
 		return cli.Usagef("--transport is auto, http or sse, not %q", a.transport)

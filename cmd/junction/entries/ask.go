@@ -100,7 +100,7 @@ func (n *New) row() string {
 
 // asks reports whether the URL of an entry is asked.
 func asks(e *clients.Entry) bool {
-	return len(e.Command) == 0 && e.Pack == "" && e.Auth == "" && !e.Off && e.Anonymous() && e.URL.IsLiteral()
+	return !e.Runs() && e.Pack == "" && e.Auth == "" && !e.Off && e.Anonymous() && e.URL.IsLiteral()
 }
 
 // ask sets Auth and Note by the answer of the server. mode is that for a sign-in.

@@ -18,7 +18,7 @@ func measured(t *Telemetry) func() {
 	params, _ := raw.Parse([]byte(`{"name":"a__echo"}`))
 	call := &client.Call{Method: "tools/call", Name: "echo", Params: params}
 	info := &proxy.CallInfo{Method: "tools/call", Name: "a__echo", Own: "echo", Upstream: "a", Version: "2025-11-25"}
-	sent := client.Sent{Upstream: "a", Method: call.Method, Name: call.Name, Version: "2025-11-25"}
+	sent := client.Sent{Server: client.Command, Upstream: "a", Method: call.Method, Name: call.Name, Version: "2025-11-25"}
 	return func() {
 		*info = proxy.CallInfo{Method: "tools/call", Name: "a__echo", Own: "echo", Upstream: "a", Version: "2025-11-25"}
 		trace := requests.Begin(info, raw.Object{}, nil)

@@ -80,7 +80,7 @@ func (c calls) Asked(a client.Asked) client.Trace {
 // Answered records how long the answer to a request of an upstream took, and ends its span.
 func (c calls) Answered(a client.Asked, t client.Trace, r client.Received) {
 	k := key{method: methodOf(a.Method), upstream: a.Upstream, version: a.Version, outcome: outcomeOf(r),
-		code: r.Code, local: a.URL == "", asked: true}
+		code: r.Code, local: a.Server.Process, asked: true}
 	if c.requestTime != nil {
 		c.requestTime.Record(context.Background(), r.Took.Seconds(), c.requestSeries.options(k)...)
 	}
@@ -100,7 +100,7 @@ func (c calls) Ignored(upstream string) {
 // since others are not called.
 func callKey(s client.Sent, r client.Received) key {
 	k := key{method: methodOf(s.Method), upstream: s.Upstream, version: s.Version, outcome: outcomeOf(r),
-		code: r.Code, local: s.URL == ""}
+		code: r.Code, local: s.Server.Process}
 	if named(s.Method) != "" {
 		k.name = s.Name
 	}
