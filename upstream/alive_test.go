@@ -12,6 +12,7 @@ import (
 	"junction/auth/authtest"
 	"junction/upstream/client"
 	"junction/upstream/jsonrpc"
+	"junction/upstream/raw"
 	"junction/upstream/upstreamtest"
 )
 
@@ -249,5 +250,69 @@ func TestForeignGivenSilenceEndsACall(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// progressClient is a client that asked for progress.
+type progressClient struct {
+	quietClient
+	progress atomic.Int64 // notifications
+}
+
+func (p *progressClient) Notify(method string, params []byte) {
+	if method == "notifications/progress" {
+		p.progress.Add(1)
+	}
+}
+
+// TestProgressProlongsACallUpToItsMaximum: progress lets a call live longer than its timeout, and no longer
+// than its maximum. The client sees the progress, and the server learns that the call is over.
+func TestProgressProlongsACallUpToItsMaximum(t *testing.T) {
+	for _, test := range []struct {
+		name  string
+		steps string
+		after time.Duration
+		seen  int64
+		ok    bool
+	}{
+		{"ends by itself", "5", 7500 * time.Millisecond, 5, true},
+		{"is endless", "1000000", 10 * time.Second, 6, false},
+	} {
+		for _, era := range []string{"legacy", "modern"} {
+			t.Run(test.name+"/"+era, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					r := newRig(t, upstreamtest.Script{Era: era}, Config{Timeout: 2 * time.Second, MaxTimeout: 10 * time.Second})
+					settle(time.Second)
+					peer := new(progressClient)
+					a := <-begun(r.Upstream, toolCall("progress", `{}`, func(c *Call) {
+						var err error
+						c.Peer = peer
+						c.Params, err = raw.Parse([]byte(`{"name":"x","arguments":{"n":` + test.steps +
+							`,"ms":1500},"_meta":{"progressToken":"mine"}}`))
+						if err != nil {
+							t.Fatal(err)
+						}
+					}))
+					synctest.Wait()
+					if test.ok && a.err != nil || a.took != test.after || peer.progress.Load() != test.seen {
+						t.Errorf("the call ended after %v and %d notifications with %v, want %v and %d", a.took, peer.progress.Load(), a.err,
+							test.after, test.seen)
+					}
+					if test.ok {
+						return
+					}
+					mustFail(t, a, client.KindTimeout)
+					told := r.count("notifications/cancelled")
+					for _, record := range r.server.Received() {
+						if record.Verb == "CLOSE" && record.Message.Method == "tools/call" {
+							told++
+						}
+					}
+					if told == 0 {
+						t.Error("the server has not learned that the call is over")
+					}
+				})
+			})
+		}
 	}
 }

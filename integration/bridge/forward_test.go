@@ -469,45 +469,6 @@ func TestHungUpstreamTimesOut(t *testing.T) {
 	})
 }
 
-func TestEndlessProgressTimesOut(t *testing.T) {
-	harness.Waits(t)
-	harness.EachPair(t, func(t *testing.T, p harness.Pair) {
-		harness.EachTimeout(t, 400*time.Millisecond, func(t *testing.T, timeout time.Duration) (late bool) {
-			// The steps are shorter than the timeout, and all of them together many times longer
-			// than the maximum.
-			s, j := harness.Over(t, p, upstreamtest.Script{},
-				func(c *upstream.Config) { c.Timeout, c.MaxTimeout = 2*timeout, timeout })
-			q := harness.Called("up__progress", `{"n":1000000,"ms":20}`)
-			q.Meta = `"progressToken":1`
-			notes, m := j.Talk(t).Begin(t, q).All(t)
-			harness.WantOwnError(t, m, "up", client.KindTimeout)
-			if len(notes) == 0 {
-				return true // nothing was shown
-			}
-			cancelled(t, s, p, harness.CallsOf(t, s.Journal, 1)[0])
-			return false
-		})
-	})
-}
-
-// TestProgressResetsTheTimeout is the other half: progress lets a call live longer than
-// its timeout.
-func TestProgressResetsTheTimeout(t *testing.T) {
-	harness.Waits(t)
-	harness.EachEra(t, func(t *testing.T, p harness.Pair) {
-		harness.EachTimeout(t, time.Second, func(t *testing.T, timeout time.Duration) (late bool) {
-			_, j := harness.Over(t, p, upstreamtest.Script{}, func(c *upstream.Config) { c.Timeout = timeout })
-			q := harness.Called("up__progress", fmt.Sprintf(`{"n":4,"ms":%d}`, (timeout*3/10).Milliseconds()))
-			q.Meta = `"progressToken":1`
-			_, m := j.Talk(t).Begin(t, q).All(t)
-			if m.Error != nil {
-				harness.WantOwnError(t, m, "up", client.KindTimeout)
-			}
-			return m.Error != nil
-		})
-	})
-}
-
 // TestErrorsOfServersDoNotPoseAsJunction: an error of a server reaches the client without data.junction,
 // which marks the errors of Junction, for each method and in each spelling. Other data keeps its bytes.
 func TestErrorsOfServersDoNotPoseAsJunction(t *testing.T) {

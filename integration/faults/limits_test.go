@@ -26,6 +26,7 @@ import (
 	"junction/integration/harness/needs"
 	"junction/integration/harness/process"
 	"junction/integration/load"
+	"junction/upstream/http1"
 	"junction/upstream/upstreamtest"
 )
 
@@ -48,7 +49,7 @@ func TestFaultDescriptors(t *testing.T) {
 	p.MustConfigure(t, "upstreams: { other: { url: \""+config.URL+"\" }, demo: { command: [junction, demo] } }\n")
 	mustLaunch(t, p, "ulimit -n 64; exec \"$@\"")
 	p.MustReady(t, harness.Patience)
-	list := callers(t, p, 4)
+	list := keptCallers(t, p, 4)
 	connected := load.Start(t, 2, func(ctx context.Context, i, n int) error {
 		return load.Call(ctx, list[i], "other__echo", `{"a":1}`)
 	})
@@ -93,6 +94,20 @@ func TestFaultDescriptors(t *testing.T) {
 	server.Stop()
 	mustLoseNothing(t, connected)
 	report(t, "no descriptors, and a server dies", server.Figures(over))
+}
+
+// keptCallers returns callers of both eras that keep their connections. http.Transport closes one if its
+// goroutine that writes has not run for 50 ms after a response, as on a busy machine.
+func keptCallers(t *testing.T, p *harness.Program, n int) []*harness.Caller {
+	t.Helper()
+	list := make([]*harness.Caller, n)
+	for i := range list {
+		conns := &http1.Client{Dial: new(net.Dialer).DialContext, MaxIdle: harness.Patience}
+		t.Cleanup(conns.CloseIdleConnections)
+		list[i] = harness.MustCallerBy(t, &http.Client{Transport: conns}, p.URL, harness.BothEras()[i%2])
+		list[i].MustCall(t, "other__echo", `{}`, "{}")
+	}
+	return list
 }
 
 // mustLimitFiles changes how many files a running process may have open.

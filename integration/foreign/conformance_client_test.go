@@ -32,13 +32,16 @@ const driverURL = "JUNCTION_DRIVER_URL"
 type driven struct {
 	URL     string
 	Context string // what the suite has to say about the scenario, JSON; may be empty
-	done    chan struct{}
+	// Scenario is its name.
+	Scenario string
+	done     chan struct{}
 }
 
 // driver tells the test of the server, whose URL is the last argument, and returns when the test
 // has used it.
 func driver(args []string) error {
-	body, err := json.Marshal(driven{URL: args[len(args)-1], Context: os.Getenv("MCP_CONFORMANCE_CONTEXT")})
+	body, err := json.Marshal(driven{URL: args[len(args)-1], Context: os.Getenv("MCP_CONFORMANCE_CONTEXT"),
+		Scenario: os.Getenv("MCP_CONFORMANCE_SCENARIO")})
 	if err != nil {
 		return err
 	}
@@ -186,7 +189,7 @@ func mustDrive(t *testing.T, folder, own, scenario, revision string, use func(dr
 	dir, ended := t.TempDir(), make(chan error, 1)
 	go func() {
 		var err error
-		found, err = conform(t.Context(), folder, dir, []string{"JUNCTION_ROLE=" + driverRole, driverURL + "=" + s.URL},
+		found, err = conform(t.Context(), conformancePatience, folder, dir, []string{"JUNCTION_ROLE=" + driverRole, driverURL + "=" + s.URL},
 			"client", "--command", own, "--scenario", scenario, "--spec-version", revision, "--timeout",
 			strconv.FormatInt(conformancePatience.Milliseconds(), 10))
 		ended <- err

@@ -9,7 +9,6 @@ import (
 	"os/exec"
 	"path"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -24,19 +23,25 @@ import (
 // This file runs the suite's scenarios for the sign-in of clients. The suite plays a server and its
 // authorization server. The operator signs in with junction login, as often as the program asks.
 
-// signInScenarios are the scenarios of each revision of the suite that have a sign-in without a client
-// secret of another kind.
-func signInScenarios() map[string][]string {
-	legacy := []string{"metadata-default", "metadata-var1", "metadata-var2", "metadata-var3", "basic-cimd",
+// signInRun is a revision and a suite of scenarios.
+type signInRun struct {
+	revision, suite string
+	scenarios       []string
+}
+
+// signInRuns have the scenarios of each revision that have a sign-in without a client secret of another kind.
+func signInRuns() []signInRun {
+	released := []string{"metadata-default", "metadata-var1", "metadata-var2", "metadata-var3", "basic-cimd",
 		"scope-from-www-authenticate", "scope-from-scopes-supported", "scope-omitted-when-undefined", "scope-step-up",
 		"scope-retry-limit", "token-endpoint-auth-basic", "token-endpoint-auth-post", "token-endpoint-auth-none",
 		"pre-registration"}
-	return map[string][]string{
-		"2025-03-26":          {"2025-03-26-oauth-metadata-backcompat", "2025-03-26-oauth-endpoint-fallback"},
-		harness.LegacyVersion: legacy,
-		harness.ModernVersion: append(slices.Clone(legacy), "resource-mismatch", "offline-access-scope",
+	return []signInRun{
+		{"2025-03-26", "backcompat", []string{"2025-03-26-oauth-metadata-backcompat", "2025-03-26-oauth-endpoint-fallback"}},
+		{harness.LegacyVersion, "auth", released},
+		{harness.ModernVersion, "auth", released},
+		{harness.ModernVersion, "draft", []string{"resource-mismatch", "offline-access-scope",
 			"offline-access-not-supported", "authorization-server-migration", "iss-supported", "iss-not-advertised",
-			"iss-supported-missing", "iss-wrong-issuer", "iss-unexpected", "iss-normalized", "metadata-issuer-mismatch"),
+			"iss-supported-missing", "iss-wrong-issuer", "iss-unexpected", "iss-normalized", "metadata-issuer-mismatch"}},
 	}
 }
 
@@ -51,22 +56,25 @@ func TestConformanceOfSignIn(t *testing.T) {
 	if strings.ContainsAny(own, " '") {
 		t.Skipf("the suite takes its command apart at spaces: %s", own)
 	}
-	for revision, scenarios := range signInScenarios() {
-		for _, scenario := range scenarios {
-			t.Run(path.Join(scenario, revision), func(t *testing.T) {
-				defer harness.Computes(t)()
-				name := "auth/" + scenario
-				found := mustDrive(t, folder, own, name, revision, func(d driven) { useSignedIn(t, d) })
-				found.check(t, name, found, nil)
-				for _, v := range found.found[name] {
+	for _, run := range signInRuns() {
+		t.Run(path.Join(run.revision, run.suite), func(t *testing.T) {
+			defer harness.Computes(t)()
+			var names []string
+			for _, scenario := range run.scenarios {
+				names = append(names, "auth/"+scenario)
+			}
+			judge := func(t *testing.T, name string, c conformance) {
+				c.check(t, name, c, nil)
+				for _, v := range c.found[name] {
 					// the operator's browser returns to this machine, so that Junction has no document there
-					document := scenario == "basic-cimd" && v.Status == "WARNING"
+					document := name == "auth/basic-cimd" && v.Status == "WARNING"
 					if v.Status != "SUCCESS" && v.Status != "INFO" && !document {
 						t.Error(v)
 					}
 				}
-			})
-		}
+			}
+			mustDriveAll(t, folder, own, run.suite, run.revision, names, useSignedIn, judge)
+		})
 	}
 }
 

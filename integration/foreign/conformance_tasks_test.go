@@ -118,7 +118,7 @@ func TestConformanceTasks(t *testing.T) {
 	for i, url := range []string{direct, p.URL + "/jobs"} {
 		dir := t.TempDir()
 		both.Go(func() {
-			runs[i], errs[i] = conform(t.Context(), folder, dir, nil, "server", "--url", url, "--requirements",
+			runs[i], errs[i] = conform(t.Context(), conformancePatience, folder, dir, nil, "server", "--url", url, "--requirements",
 				harness.ModernVersion)
 		})
 	}

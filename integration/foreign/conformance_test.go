@@ -69,17 +69,19 @@ var ranOn = regexp.MustCompile(`^(?:server-)?(.*)-\d{4}-\d\d-\d\dT[-\dZ]+$`)
 // mustConform runs the suite with these arguments and reads what it found.
 func mustConform(t testing.TB, args ...string) conformance {
 	t.Helper()
-	c, err := conform(t.Context(), npm.MustFolder(t), t.TempDir(), nil, args...)
+	c, err := conform(t.Context(), conformancePatience, npm.MustFolder(t), t.TempDir(), nil, args...)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return c
 }
 
-// conform runs the suite of the folder npm, which may write into dir. The suite's exit status says
+// conform runs the suite of the folder npm, which may write into dir, for at most a time. The suite's exit status says
 // whether all was good, which is no error here.
-func conform(ctx context.Context, folder, dir string, env []string, args ...string) (conformance, error) {
-	ctx, cancel := context.WithTimeout(ctx, conformancePatience)
+func conform(
+	ctx context.Context, patience time.Duration, folder, dir string, env []string, args ...string,
+) (conformance, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "node", append(append([]string{"conformance.mjs"}, args...), "-o", dir)...)
 	cmd.Dir = folder

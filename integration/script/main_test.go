@@ -3,6 +3,7 @@
 package script
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -16,6 +17,13 @@ const scriptServerName = "mcp-server"
 func TestMain(m *testing.M) {
 	if filepath.Base(os.Args[0]) == scriptServerName {
 		os.Exit(scriptServer(os.Args[1:]))
+	}
+	if code, ran := apart(); ran {
+		os.Exit(code)
+	}
+	if err := upLoopback(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
 	}
 	harness.MainWith(m, harness.Programs, nil)
 }
