@@ -198,7 +198,7 @@ func (u *Upstream) lineToAsk(c *Call, text string) string {
 }
 
 // failureText returns the text of a call that failed: the message of an error, or the first block of
-// content. whole reports whether the failure has no other text.
+// content. whole reports whether the failure has no other content.
 func failureText(r client.Result, err error) (text string, whole bool) {
 	if said, rejected := err.(*jsonrpc.Error); rejected {
 		return said.Message, true
@@ -207,7 +207,9 @@ func failureText(r client.Result, err error) (text string, whole bool) {
 	if err != nil || problem != nil || len(blocks) == 0 {
 		return "", false
 	}
-	quoted, _ := raw.Get(blocks[0], "text")
-	text, _ = raw.String(quoted)
-	return text, len(blocks) == 1
+	block, _ := raw.Parse(blocks[0])
+	kind, _ := block.String("type")
+	text, _ = block.String("text")
+	structured, none := r.Get("structuredContent")
+	return text, len(blocks) == 1 && kind == "text" && (none == raw.ErrAbsent || string(structured) == "null")
 }

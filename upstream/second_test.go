@@ -88,6 +88,36 @@ func TestAFailureTeachesASecondProcess(t *testing.T) {
 	})
 }
 
+// TestOnlyAResultWithoutMoreTeaches: the sentence of an SDK is the whole result of a call that failed. A
+// server that writes more has failed for a reason of its own, and a caller may have chosen the sentence.
+func TestOnlyAResultWithoutMoreTeaches(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newCommandRig(t, upstreamtest.Script{}, Config{})
+		block := fmt.Sprintf(`{"type":"text","text":%q}`, unsent)
+		fail := func(members string) string {
+			said, err := r.Upstream.Call(t.Context(), toolCall("echo", `{"result":{"isError":true,`+members+`}}`, legacyClient))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return string(said.Text())
+		}
+		for name, members := range map[string]string{
+			"two blocks":         `"content":[` + block + `,` + block + `]`,
+			"structured content": `"content":[` + block + `],"structuredContent":{"file":"x"}`,
+			"another block":      `"content":[{"type":"note","text":"` + unsent + `"}]`,
+			"white space":        `"content":[{"type":"text","text":"` + unsent + `\n"}]`,
+			"other letters":      `"content":[{"type":"text","text":"` + strings.Replace(unsent, "C", "\u0421", 1) + `"}]`,
+		} {
+			if said := fail(members); strings.Contains(said, "second process") || inLegacyEra(t, r.Upstream) {
+				t.Errorf("%s started a second process: %s", name, said)
+			}
+		}
+		if said := fail(`"content":[` + block + `],"structuredContent":null`); !strings.Contains(said, "second process") || !inLegacyEra(t, r.Upstream) {
+			t.Errorf("the sentence alone teaches nothing: %s", said)
+		}
+	})
+}
+
 // TestOnlyOnesOwnConnectionIsTaught: the caller who teaches may have chosen the text. A second
 // process is only for those who share the connection of that caller, and only if they are one
 // principal.

@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -130,6 +131,9 @@ func choices(keys []string) string {
 var reservedParams = []string{"client_id", "client_secret", "code", "code_challenge", "code_challenge_method", "iss",
 	"redirect_uri", "request", "request_uri", "resource", "response_mode", "response_type", "scope", "state"}
 
+// paramName matches the names of parameters (RFC 6749, section 8.2).
+var paramName = regexp.MustCompile(`^[A-Za-z0-9._-]+$`)
+
 const (
 	mostParams = 16
 	maxParam   = 512 // bytes of a name and its value
@@ -147,10 +151,13 @@ func (a *Auth) validateParams(bad func(path, format string, args ...any)) {
 			bad(at, "is set by Junction; use auth.resource")
 		case name == "scope":
 			bad(at, "is set by Junction; use auth.scopes")
-		case slices.Contains(reservedParams, strings.ToLower(name)):
+		// some servers read redirect.uri as redirect_uri
+		case slices.Contains(reservedParams, strings.ReplaceAll(strings.ToLower(name), ".", "_")):
 			bad(at, "is set by Junction itself; remove it")
-		case name == "" || len(name)+len(a.Params[name]) > maxParam:
-			bad(at, "needs a name and a value of at most %d bytes together", maxParam)
+		case !paramName.MatchString(name): // redirect_uri[] would be redirect_uri for some servers
+			bad(at, "is no name of a parameter: it may have letters, digits, -, . and _ (RFC 6749, section 8.2)")
+		case len(name)+len(a.Params[name]) > maxParam:
+			bad(at, "has more than %d bytes, together with its name", maxParam)
 		}
 	}
 }

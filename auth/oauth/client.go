@@ -354,10 +354,11 @@ func (c *Client) forgetClient(ctx context.Context, u Upstream, k store.Connectio
 	if u.ClientID != "" || k.ClientID == c.documentURL() {
 		return errors.New("the client is configured by the operator")
 	}
+	who := store.UpstreamClient{Upstream: k.Upstream, RedirectURI: c.redirectOf(k.Upstream, u), ClientID: k.ClientID}
 	var err error
 	for _, issuer := range spellings(k.Issuer) {
-		err = errors.Join(err, c.Store.DropUpstreamClient(ctx, store.UpstreamClient{Upstream: k.Upstream,
-			Issuer: registrar(issuer, k.TokenEndpoint), RedirectURI: c.redirectOf(k.Upstream, u), ClientID: k.ClientID}))
+		who.Issuer = registrar(issuer, k.TokenEndpoint)
+		err = errors.Join(err, c.Store.DropUpstreamClient(ctx, who))
 	}
 	return err
 }

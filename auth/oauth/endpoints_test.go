@@ -120,6 +120,7 @@ type twoParties struct {
 	registered map[string]int
 	secret     string
 	granted    string // scopes in the token answers; "" for none
+	unknown    bool   // the token endpoint does not know the client
 	client     *Client
 	clock      *clock
 }
@@ -157,6 +158,11 @@ func mustTwoParties(t *testing.T, u Upstream) *twoParties {
 		p.posted[r.URL.Host] = append(p.posted[r.URL.Host], r.PostForm)
 		if _, password, given := r.BasicAuth(); given {
 			p.passwords[r.URL.Host] = append(p.passwords[r.URL.Host], password)
+		}
+		if p.unknown {
+			w.WriteHeader(http.StatusUnauthorized)
+			fmt.Fprint(w, `{"error":"invalid_client"}`)
+			return
 		}
 		answer := map[string]any{"access_token": "canary-access", "refresh_token": "canary-refresh", "expires_in": 3600}
 		if p.granted != "" {
@@ -244,28 +250,6 @@ func TestHostsThatChangeAfterThePage(t *testing.T) {
 	p.metadata["authorization_response_iss_parameter_supported"] = true
 	p.metadata["token_endpoint"] = "https://" + evil + "/token"
 	if where, _, err := p.client.Begin(t.Context(), "linear", "user:ann", "s", "v", seen, nil); err == nil ||
-		!strings.Contains(err.Error(), "have changed since you saw them") {
-		t.Errorf("Begin = %s, %v", where, err)
-	}
-}
-
-// TestScopesThatChangeAfterThePage: a user is sent to a sign-in only with the scopes that the page has
-// shown, also if the attacker's server names more of them while the user reads the page.
-func TestScopesThatChangeAfterThePage(t *testing.T) {
-	p := mustTwoParties(t, Upstream{})
-	p.scopes = []string{"read"}
-	seen, scopes, err := p.client.Describe(t.Context(), "linear", "user:ann", []string{"write"})
-	if err != nil || strings.Join(scopes, " ") != "read write" {
-		t.Fatalf("Describe = %q, %v", scopes, err)
-	}
-	p.clock.Add(int64(metadataTTL.Seconds()) + 1)
-	if where, _, err := p.client.Begin(t.Context(), "linear", "user:ann", "s", "v", seen, []string{"write"}); err != nil ||
-		!strings.Contains(where, "scope=read+write") {
-		t.Errorf("with the same scopes, Begin = %s, %v", where, err)
-	}
-	p.clock.Add(int64(metadataTTL.Seconds()) + 1)
-	p.scopes = []string{"read", "admin"}
-	if where, _, err := p.client.Begin(t.Context(), "linear", "user:ann", "s", "v", seen, []string{"write"}); err == nil ||
 		!strings.Contains(err.Error(), "have changed since you saw them") {
 		t.Errorf("Begin = %s, %v", where, err)
 	}
@@ -370,6 +354,14 @@ func TestSecretOfARegistrationStaysAtItsOrigin(t *testing.T) {
 	if len(p.passwords[honest]) != 2 || p.registered[honest] != 1 {
 		t.Fatalf("the honest server received %q after %d registrations", p.passwords[honest], p.registered[honest])
 	}
+	p.unknown = true // once: then the registration is forgotten
+	if err := p.signIn(t, func(url.Values) {}); err == nil {
+		t.Error("a sign-in succeeds although the client is unknown")
+	}
+	p.unknown = false
+	if err := p.signIn(t, func(url.Values) {}); err != nil || p.registered[honest] != 2 {
+		t.Errorf("after that, the sign-in ends with %v and %d registrations", err, p.registered[honest])
+	}
 	p.clock.Add(int64(metadataTTL.Seconds()) + 1)
 	p.metadata["authorization_endpoint"] = "https://" + evil + "/authorize"
 	p.metadata["token_endpoint"] = "https://" + evil + "/token"
@@ -434,31 +426,6 @@ func TestEndpointsAreSafeToShow(t *testing.T) {
 	}
 }
 
-// TestScopesThatAreNone: a server names texts as scopes that a page would show to the user. Junction shows
-// and requests only texts that RFC 6749 allows as scopes, also of those that a token answer has granted.
-func TestScopesThatAreNone(t *testing.T) {
-	odd := []string{"read", "write all", "a, checked by your administrator", "\u202enimda", "ad\u200bmin", "quo\"te", "back\\slash", "", "\x00"}
-	p := mustTwoParties(t, Upstream{})
-	p.scopes, p.granted = odd, strings.Join(odd, " ")
-	want := "read write all a, checked by your administrator"
-	for i := range 2 { // then with the granted scopes
-		if _, scopes, err := p.client.Describe(t.Context(), "linear", "user:ann", nil); err != nil || strings.Join(scopes, " ") != want {
-			t.Errorf("%d: the sign-in requests %q, %v; want %s", i, scopes, err, want)
-		}
-		if err := p.signIn(t, func(url.Values) {}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	p = mustTwoParties(t, Upstream{Scopes: []string{"read"}})
-	p.granted = strings.Repeat("x", maxScopes) + " y"
-	if err := p.signIn(t, func(url.Values) {}); err != nil {
-		t.Fatal(err)
-	}
-	if _, scopes, err := p.client.Describe(t.Context(), "linear", "user:ann", []string{"write"}); err != nil || strings.Join(scopes, " ") != "read write" {
-		t.Errorf("after a grant of too many scopes, the sign-in requests %d, %v", len(scopes), err)
-	}
-}
-
 // TestOldMetadataLeaveTheMemory: a server that names another authorization server each time does not fill the
 // memory with the metadata of all of them.
 func TestOldMetadataLeaveTheMemory(t *testing.T) {
@@ -473,15 +440,5 @@ func TestOldMetadataLeaveTheMemory(t *testing.T) {
 	}
 	if n := len(p.client.cache); n > 4 {
 		t.Errorf("%d documents are kept", n)
-	}
-}
-
-// TestScopesAreBounded: the scopes of a sign-in are stored, and shown, so a server cannot name any number
-// of them.
-func TestScopesAreBounded(t *testing.T) {
-	p := mustTwoParties(t, Upstream{})
-	p.scopes = []string{strings.Repeat("x", maxScopes+1)}
-	if err := p.signIn(t, func(url.Values) {}); err == nil || !strings.Contains(err.Error(), "names too many scopes") {
-		t.Errorf("a sign-in with scopes of %d bytes = %.200v", maxScopes+1, err)
 	}
 }

@@ -154,6 +154,27 @@ func TestAMixedSession(t *testing.T) {
 	}
 }
 
+// TestAMixedReturn: a client at an endpoint of the modern era sends the header of the legacy era with each
+// request, also with the one that returns to a call which waits for its answer.
+func TestAMixedReturn(t *testing.T) {
+	harness.Waits(t)
+	for _, up := range harness.Eras {
+		harness.EachTransport(t, client.EraModern, up, func(t *testing.T, p harness.Pair) {
+			s := p.Serve(t, upstreamtest.Script{})
+			j := harness.Start(t, p, harness.Setup{Upstreams: map[string]upstream.Config{"up": s.Config},
+				Endpoints: map[string]scope.EndpointConfig{"new": {Eras: scope.ErasModern}}})
+			j.Offers(t, "up")
+			c := harness.Talk(t, endpointURL(j.URL, "new"), client.EraModern)
+			q := harness.Asking(harness.AskForm)
+			q.Header = http.Header{"Mcp-Protocol-Version": {older}}
+			m, asked := c.Converse(t, q, harness.AnswersTo)
+			if got := harness.AnswersOf(t, m); len(asked) != 1 || got != `[{`+harness.Accepted+`}]` {
+				t.Errorf("asked %d times, and the upstream was answered %s", len(asked), got)
+			}
+		})
+	}
+}
+
 // endpointURL returns the URL of an endpoint of the file; that of the merged one for "".
 func endpointURL(url, endpoint string) string {
 	if endpoint == "" {

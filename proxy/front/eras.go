@@ -34,6 +34,18 @@ func (x *request) signs() signs {
 	}
 }
 
+// looksModern reports whether a POST is for the modern era, as far as its endpoint and its header tell. It
+// decides which member answers. The header of a message that mixes the eras tells nothing.
+func (x *request) looksModern() bool {
+	switch x.Endpoint.Eras {
+	case scope.ErasLegacy:
+		return false
+	case scope.ErasModern:
+		return true
+	}
+	return header(x.request.Header, "Mcp-Protocol-Version") == proxy.ModernVersion
+}
+
 // frontFor chooses the era of a message (2026-07-28, basic/versioning). It is the modern era if
 // _meta has a protocol version or if the version header is ModernVersion. Otherwise it is the
 // legacy era. On an endpoint of one era, it is that one.

@@ -9,7 +9,6 @@ import (
 	"junction/proxy"
 	"junction/proxy/budget"
 	"junction/proxy/members"
-	"junction/proxy/scope"
 )
 
 // This file finds the process that answers a request, if several processes serve the endpoints
@@ -116,8 +115,7 @@ func (s *Server) wait(ctx context.Context, member string, deadline time.Time) er
 func (s *Server) forwardSession(x *request) bool {
 	w, r := x.reply.w, x.request
 	id := header(r.Header, "Mcp-Session-Id")
-	modern := header(r.Header, "Mcp-Protocol-Version") == proxy.ModernVersion && x.Endpoint.Eras != scope.ErasLegacy
-	if id == "" || r.Method == http.MethodPost && modern {
+	if id == "" || r.Method == http.MethodPost && x.looksModern() {
 		return false
 	}
 	if r.Method == http.MethodGet { // a stream must not delay the end of this process
@@ -233,7 +231,7 @@ func (x *request) reserveAnswer() error {
 // that the state is for this request.
 func (s *Server) forwardParked(x *request, body []byte) bool {
 	w, r := x.reply.w, x.request
-	if header(r.Header, "Mcp-Protocol-Version") != proxy.ModernVersion || members.Forwarded(r.Context()) {
+	if !x.looksModern() || members.Forwarded(r.Context()) {
 		return false
 	}
 	owner, ok := s.ParkedAt(&x.Exchange)

@@ -26,6 +26,10 @@ const (
 	// mostInflation is how many bytes a compressed one may become, in a stream that has become longer
 	// than one message may be. Deflate reaches 1,032; text, about 20.
 	mostInflation = 200
+
+	// mostEmpty is how many compressed bytes may become nothing, one after the other: empty members of
+	// gzip, and empty blocks, with which servers keep a stream alive.
+	mostEmpty = 1 << 20
 )
 
 // registered are the content codings of IANA, except identity. Anything else changes nothing: some
@@ -43,6 +47,9 @@ func (e unknownCoding) Error() string {
 
 // errInflates means that an answer is much larger than its compressed form.
 var errInflates = fmt.Errorf("the compressed answer becomes more than %d times as large", mostInflation)
+
+// errEmpty means that an answer is compressed nothing.
+var errEmpty = fmt.Errorf("%w: the compressed answer has %s without content", ErrInvalid, FormatSize(mostEmpty))
 
 // isCoded reports whether the response has a Content-Encoding.
 func (t *trip) isCoded() bool {
@@ -89,11 +96,16 @@ type inflated struct {
 type source struct {
 	r    io.Reader
 	read int64
+	used int64 // of read, when the last byte was inflated
 	err  error
 }
 
-func (s *source) Read(p []byte) (int, error) {
-	n, err := s.r.Read(p)
+func (s *source) Read(p []byte) (n int, err error) {
+	if s.read-s.used > mostEmpty { // the inflater reads on until it has a byte
+		s.err = errEmpty
+		return 0, s.err
+	}
+	n, err = s.r.Read(p)
 	s.read, s.err = s.read+int64(n), err
 	return n, err
 }
@@ -104,6 +116,9 @@ func (b *inflated) Read(p []byte) (n int, err error) {
 	}
 	if n, err = b.next(p); err != nil {
 		b.err = b.reason(err)
+	}
+	if n > 0 {
+		b.source.used = b.source.read
 	}
 	if b.wrote += int64(n); b.wrote > b.limit && b.wrote-b.limit > mostInflation*b.source.read {
 		n, b.err = 0, fmt.Errorf("%w: %w", ErrInvalid, errInflates)

@@ -225,6 +225,37 @@ func TestCompressionBomb(t *testing.T) {
 	})
 }
 
+// TestEndlessCompressedNothing: compressed data that never become a byte are given up. Otherwise the call
+// would read and inflate them until its timeout.
+func TestEndlessCompressedNothing(t *testing.T) {
+	for _, row := range []struct{ name, coding, head, endless string }{
+		{"empty members", "gzip", "", compressed("gzip", "")},
+		{"empty blocks", "gzip", compressed("gzip", "")[:10], "\x00\x00\x00\xff\xff"},
+		{"empty blocks of zlib", "deflate", "\x78\x9c", "\x00\x00\x00\xff\xff"},
+	} {
+		for _, media := range []string{"application/json", "text/event-stream"} {
+			t.Run(row.name+" as "+media, func(t *testing.T) {
+				srv := newRemote(t, func(w http.ResponseWriter, r *http.Request) {
+					w.Header().Set("Content-Type", media)
+					w.Header().Set("Content-Encoding", row.coding)
+					io.WriteString(w, row.head)
+					block := strings.Repeat(row.endless, 1<<10)
+					for sent := 0; sent < 16*mostEmpty; sent += len(block) {
+						if _, err := io.WriteString(w, block); err != nil {
+							return
+						}
+					}
+				})
+				w := mustHTTP(t, HTTPOptions{URL: srv.URL}, nil)
+				const want = "the compressed answer has 1 MiB without content"
+				if _, err := w.Call(short(t), call("7", "tools/call"), nil); !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), want) {
+					t.Errorf("got %v, want %s", err, want)
+				}
+			})
+		}
+	}
+}
+
 // TestCompressedLongStream: a stream of normal text may become much longer than one message.
 func TestCompressedLongStream(t *testing.T) {
 	srv := newRemote(t, func(w http.ResponseWriter, r *http.Request) {
