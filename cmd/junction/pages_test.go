@@ -49,7 +49,7 @@ func TestConnectPage(t *testing.T) {
 				}
 				for _, way := range []string{"asks for your key", "before you start Codex", "before you start Gemini CLI",
 					"Cursor does not see the environment variables", "Zed does not see the environment variables",
-					"junction connect zed --url "} {
+					"junction connect zed --url ", "Or add this to <code>~/.cursor/mcp.json</code>"} {
 					if strings.Contains(text, way) != (name != "open") {
 						t.Errorf("%s: %q is wrong there:\n%s", path, way, text)
 					}

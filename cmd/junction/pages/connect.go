@@ -93,8 +93,8 @@ type clientData struct {
 	clients.Snippet
 	Name string
 	// how the client gets the API key; all are false without keys
-	Reads, Asks, File bool
-	KeyFile           string // the placeholder in Entry for the path of a file with the key
+	Reads, Asks, Keeps bool
+	KeyFile            string // the placeholder in Entry for the path of a file with the key
 }
 
 // Open returns the link. Its scheme is one of a client.
@@ -109,7 +109,7 @@ func (c *Connect) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if d.Key {
 			way := client.KeyWay(clients.User)
 			shown.Reads, shown.Asks = way == clients.ByVariable, way == clients.ByInput
-			if shown.File = way == clients.ByFile; shown.File {
+			if shown.Keeps = way == clients.ByFile; shown.Keeps {
 				shown.KeyFile = "/path/to/key"
 				target.KeyFile = shown.KeyFile
 			}

@@ -90,9 +90,10 @@ func (c *connector) known() *config.Config {
 	return c.config
 }
 
-// elsewhere reports whether the URL is that of another Junction than the one of the configuration.
+// elsewhere reports whether the URL may be that of another Junction than the one of the configuration: that of a
+// colleague, whose address may be the default one.
 func (c *connector) elsewhere() bool {
-	return c.url != "" && !slices.Contains(ownURLs(c.config, c.file), c.url)
+	return c.url != "" && (len(c.config.Auth.APIKeys) == 0 || !slices.Contains(ownURLs(c.config, c.file), c.url))
 }
 
 // secret returns the API key that Connect writes to a file: that of the environment, that in the client's own
@@ -154,9 +155,9 @@ func (c *connector) keyNotes(done *clients.Done) (notes []string) {
 	}
 	name, variable := c.client.Name, clients.KeyVariable
 	file := c.home.Short(c.target.KeyFile)
-	toMake := "to make one: " + config.Command(c.file, "keys", "create", "NAME", "--write")
+	toMake := "to make a key: " + config.Command(c.file, "keys", "create", "NAME", "--write")
 	if c.known() == nil {
-		toMake = "ask the operator of Junction for one."
+		toMake = "ask the operator of Junction for a key."
 	}
 	switch {
 	case c.way == clients.ByInput:

@@ -85,6 +85,7 @@ func TestTheEndpointSaysWhetherItNeedsAKey(t *testing.T) {
 		variable  bool
 		want      string
 	}{
+		{"a key at the address of the own file", 401, "Bearer own", false, "input"},
 		{"a key", 401, "Bearer", false, "input"},
 		{"a sign-in", 401, `Bearer resource_metadata="http://x/"`, true, ""},
 		{"nothing", 405, "", true, ""},
@@ -99,6 +100,10 @@ func TestTheEndpointSaysWhetherItNeedsAKey(t *testing.T) {
 			}))
 			defer server.Close()
 			c.url = server.URL + "/mcp"
+			if home, _ := os.UserHomeDir(); test.challenge == "Bearer own" {
+				c.file = filepath.Join(home, "config.yaml")
+				mustWrite(t, c.file, "listen: "+server.Listener.Addr().String()+"\nadmin: 127.0.0.1:0\nupstreams: {}\n")
+			}
 			if test.status == 0 {
 				c.url = "http://127.0.0.1:1/mcp"
 			}
