@@ -214,10 +214,10 @@ func (c *connector) command(what string) string {
 // keyPlan returns the lines, for a person who chooses clients, about how each of them gets the API key.
 func keyPlan(found []*clients.Client) (lines []string) {
 	reasons := map[clients.KeyWay]string{
-		clients.ByVariable: "read it from the variable " + clients.KeyVariable + " of their shell",
-		clients.ByInput:    "ask for it, and keep it encrypted",
-		clients.ByFile: "start junction stdio, which reads it from a file that only you can read, because they start " +
-			"from the desktop",
+		clients.ByVariable: "from the variable " + clients.KeyVariable + " of a shell",
+		clients.ByInput:    "by a question of the client, which keeps the answer encrypted",
+		clients.ByFile: "by junction stdio from a file that only you can read, because a program of the desktop does " +
+			"not see the variables of a shell",
 	}
 	for _, way := range []clients.KeyWay{clients.ByVariable, clients.ByInput, clients.ByFile} {
 		var of []*clients.Client

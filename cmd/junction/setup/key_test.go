@@ -172,8 +172,8 @@ func TestAGivenKeyFileIsRead(t *testing.T) {
 // TestSetupSaysHowClientsGetTheKey: before a person chooses clients, each way is named once, with its reason.
 func TestSetupSaysHowClientsGetTheKey(t *testing.T) {
 	got := strings.Join(keyPlan(clients.All()), "\n")
-	for _, want := range []string{"  Claude Code, Codex, Gemini CLI, Copilot CLI, opencode: read it from the variable JUNCTION_KEY",
-		"  VS Code: ask for it", "  Claude Desktop, Cursor, Windsurf, Zed, Goose: start junction stdio, "} {
+	for _, want := range []string{"  Claude Code, Codex, Gemini CLI, Copilot CLI, opencode: from the variable JUNCTION_KEY",
+		"  VS Code: by a question of the client", "  Claude Desktop, Cursor, Windsurf, Zed, Goose: by junction stdio "} {
 		if strings.Count(got, want) != 1 {
 			t.Errorf("the plan is\n%s\nwant %q", got, want)
 		}
