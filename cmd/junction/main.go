@@ -146,7 +146,7 @@ The configuration file is that of --config, or junction/config.yaml in the user'
 	root.AddCommand(cli.OfFile(service.Command(stdout, stderr, &o.file, services()))...)
 	root.AddCommand(entries.Commands(stdout, &o.file)...)
 	root.AddCommand(setup.Commands(stdout, stderr, &o.file)...)
-	root.AddCommand(cli.Commands(stdout, version(), &o.file)...)
+	root.AddCommand(cli.Commands(stdout, version(), &o.file, setup.KeyFaults)...)
 	root.AddCommand(audit.Command(stdout, stderr, &o.file), packs.Command(stdout, &o.file))
 	root.AddCommand(signins.Commands(stdin, stdout, stderr, &o.file)...)
 	root.SetHelpCommand(helpCommand(root))

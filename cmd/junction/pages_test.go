@@ -44,9 +44,15 @@ func TestConnectPage(t *testing.T) {
 				}
 				_, desktop, _ := strings.Cut(text, "<summary>Claude Desktop</summary>")
 				desktop, _, _ = strings.Cut(desktop, "</details>")
-				if file := strings.Contains(desktop, "&#34;--key-file&#34;"); file != (name != "open") ||
-					file != strings.Contains(desktop, "Write your key to a file") || strings.Contains(desktop, "header") {
+				if file := strings.Contains(desktop, "&#34;--key-file&#34;"); file != (name != "open") {
 					t.Errorf("%s has for Claude Desktop:\n%s", path, desktop)
+				}
+				for _, way := range []string{"asks for your key", "before you start Codex", "before you start Gemini CLI",
+					"Cursor does not see the environment variables", "Zed does not see the environment variables",
+					"junction connect zed --url ", "Or add this to <code>~/.cursor/mcp.json</code>"} {
+					if strings.Contains(text, way) != (name != "open") {
+						t.Errorf("%s: %q is wrong there:\n%s", path, way, text)
+					}
 				}
 				policy := resp.Header.Get("Content-Security-Policy")
 				if !strings.HasPrefix(policy, "default-src 'none'; style-src 'sha256-") || strings.Contains(policy, "unsafe") {

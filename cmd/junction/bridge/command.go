@@ -80,11 +80,13 @@ share the sign-in, which is kept in a file that only the user can read.`,
 // replaced.
 func credentialOf(file string) (func(context.Context, ...string) (string, error), error) {
 	read := func() (string, error) { return strings.TrimSpace(os.Getenv(clients.KeyVariable)), nil }
+	renew := "set " + clients.KeyVariable + " to a new one, and restart the client"
 	if file != "" {
+		renew = "write a new one into " + file
 		read = func() (string, error) {
 			text, err := os.ReadFile(file)
 			if err != nil {
-				return "", fmt.Errorf("--key-file: %w", err)
+				return "", fmt.Errorf("--key-file: %w; write the API key into it", err)
 			}
 			return strings.TrimSpace(string(text)), nil
 		}
@@ -101,7 +103,7 @@ func credentialOf(file string) (func(context.Context, ...string) (string, error)
 	return func(_ context.Context, refused ...string) (string, error) {
 		key, err := read()
 		if err == nil && slices.Contains(refused, key) {
-			err = errors.New("the endpoint does not accept the API key; junction keys create makes a new one")
+			err = fmt.Errorf("the endpoint does not accept the API key; %s (junction keys create makes one)", renew)
 		}
 		if err != nil {
 			return "", &transport.TokenError{Err: err}

@@ -78,14 +78,14 @@ func printErrorJSON(w io.Writer, err error) {
 }
 
 // Commands returns the commands that ask a running proxy or an identity provider. file points
-// to the value of --config.
-func Commands(stdout io.Writer, version string, file *string) []*cobra.Command {
+// to the value of --config. connected finds the faults of connected clients; nil finds none.
+func Commands(stdout io.Writer, version string, file *string, connected ClientFaults) []*cobra.Command {
 	return []*cobra.Command{
 		toolsCommand(stdout, file),
 		callCommand(stdout, file),
 		skillsCommand(stdout, file),
 		statusCommand(stdout, file),
-		doctorCommand(stdout, version, file),
+		doctorCommand(stdout, version, file, connected),
 		reconnectCommand(stdout, file),
 		healthCommand(stdout, file),
 		pinsCommand(stdout, file),

@@ -22,8 +22,14 @@ import (
 // noticeAfter is how long doctor is silent.
 const noticeAfter = 3 * time.Second
 
+// A ClientFault is a fault of a client of this user, with its remedy.
+type ClientFault struct{ Text, Advice string }
+
+// ClientFaults returns the faults of the clients that are connected to the Junction of a configuration file.
+type ClientFaults func(file string) []ClientFault
+
 // doctorCommand is `junction doctor`.
-func doctorCommand(stdout io.Writer, version string, file *string) *cobra.Command {
+func doctorCommand(stdout io.Writer, version string, file *string, connected ClientFaults) *cobra.Command {
 	var admin, output string
 	cmd := &cobra.Command{
 		Use:               "doctor [UPSTREAM ...]",
@@ -31,7 +37,8 @@ func doctorCommand(stdout io.Writer, version string, file *string) *cobra.Comman
 		Short:             "Check the upstreams end to end",
 		Long: `Check the upstreams end to end: open another connection, list everything, and check the definitions. The
 report names each fault and its remedy. Without UPSTREAM, it also names the rules of policies that match no tool,
-prompt, resource or skill of the upstreams, and the warnings of the file.
+prompt, resource or skill of the upstreams, the warnings of the file, and the clients of yours whose API key is
+missing, not accepted or readable for others.
 
 The running proxy does the check, at its admin address: --admin, or that of the file, or ` + config.DefaultAdmin + `.
 If no proxy is running, --config FILE starts the upstreams of the file for the check.
@@ -52,6 +59,11 @@ may have problems.`,
 			d, err := consult(cmd.Context(), progress, version, admin, *file, args)
 			if err != nil {
 				return err
+			}
+			if of := cmp.Or(d.Config, *file); of != "" && len(args) == 0 && connected != nil {
+				for _, f := range connected(of) {
+					d.Findings = append(d.Findings, diagnose.Finding{Text: f.Text, Advice: f.Advice})
+				}
 			}
 			if err := Print(stdout, output == "json", d, diagnosisText(NewPage(stdout), &d, time.Now())); err != nil {
 				return err

@@ -237,8 +237,8 @@ func (o *Outfit) edit(p Place, t Target, base []byte, remove []string, rec *Reco
 // byCommand has Claude Code add the entry itself: its running instances write the same file. It
 // returns false where the command is not installed or does not do it; then the file is as before.
 func (o *Outfit) byCommand(ctx context.Context, p Place, t Target, base, old []byte, rec *Record, done *Done) bool {
-	if o.Run == nil || p.Client.ID != claudeCode || p.Scope != User || p.Client.Commanded(t) || !bytes.Equal(base, old) ||
-		len(rec.Removed) > 0 {
+	if o.Run == nil || p.Client.ID != claudeCode || p.Scope != User || p.Client.Commanded(t) ||
+		!bytes.Equal(base, old) || len(rec.Removed) > 0 {
 		return false
 	}
 	args := []string{"mcp", "add", "--scope", "user", "--transport", "http", t.Name, t.URL}

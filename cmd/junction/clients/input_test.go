@@ -2,6 +2,7 @@ package clients
 
 import (
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -90,6 +91,20 @@ func TestVSCodeWritesItsFileAnew(t *testing.T) {
 				t.Errorf("the inputs are %s; want %s\n%s", got, test.want, text)
 			}
 		})
+	}
+}
+
+// TestAnInputThatIsSharedStays: a person has added a server that uses the input, in the file as Connect has
+// written it.
+func TestAnInputThatIsSharedStays(t *testing.T) {
+	o := mustOutfit(t, map[string]string{".config/Code/User/mcp.json": "{\n  \"servers\": {\n  }\n}\n"})
+	p := mustPlace(t, o, "vscode")
+	mustConnect(t, o, p, testTarget)
+	rewrite(t, p, `"servers": {`, `"servers": {"b": {"url": "http://x/", "headers": {"A": "${input:junction-key}"}},`)
+	mustDisconnect(t, o, p)
+	text := mustRead(t, p.File)
+	if inputsIn(t, text) != "[junction-key]" || !slices.Equal(names(t, o, p), []string{"b"}) {
+		t.Errorf("the file is\n%s", text)
 	}
 }
 

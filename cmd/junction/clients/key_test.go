@@ -187,6 +187,16 @@ func TestAKeyEndsWithItsConnection(t *testing.T) {
 			o := mustOutfit(t, userFiles)
 			p := mustPlace(t, o, "cursor")
 			target := keyed(o, p, testKey)
+			mustConnect(t, o, p, target)
+			test.end(t, o, p)
+			if _, err := os.Lstat(target.KeyFile); err == nil {
+				t.Error("the key of the only connection is still there")
+			}
+		})
+		t.Run(test.name+", with a second one", func(t *testing.T) {
+			o := mustOutfit(t, userFiles)
+			p := mustPlace(t, o, "cursor")
+			target := keyed(o, p, testKey)
 			second := p
 			second.File += ".other"
 			if err := os.WriteFile(second.File, nil, 0o600); err != nil {

@@ -6,12 +6,13 @@ import (
 	"strings"
 
 	"junction/cmd/junction/clients/format"
+	"junction/upstream/shell"
 )
 
 // A Snippet is what a person uses to connect a client to Junction. A text is "" if the client has
 // nothing of the kind.
 type Snippet struct {
-	Command string // of the client, for a shell
+	Command string // of the client or of Junction, for a shell
 	Link    string // a URL that the client opens; it contains no secret
 	File    string // of the client, for a person to find
 	Entry   string // the content of File, if it has no other server
@@ -39,8 +40,9 @@ func (c *Client) Snippet(t Target) (Snippet, error) {
 		if c.Commanded(t) {
 			break
 		}
+		entry := format.Literal(c.entryFor(t).Tree())
 		s.Link = "cursor://anysphere.cursor-deeplink/mcp/install?name=" + url.QueryEscape(t.Name) +
-			"&config=" + url.QueryEscape(base64.StdEncoding.EncodeToString([]byte(format.Literal(c.entryFor(t).Tree()))))
+			"&config=" + url.QueryEscape(base64.StdEncoding.EncodeToString([]byte(entry)))
 	case "vscode":
 		named := c.entryFor(t).Tree()
 		named["name"] = t.Name
@@ -50,6 +52,9 @@ func (c *Client) Snippet(t Target) (Snippet, error) {
 		text := format.Literal(named)
 		s.Command = "code --add-mcp " + shellWord(text)
 		s.Link = "vscode:mcp/install?" + strings.ReplaceAll(url.QueryEscape(text), "+", "%20")
+	}
+	if s.Command == "" && t.Key && c.key == ByFile {
+		s.Command = shell.Junction("", "connect", c.ID, "--url", t.URL)
 	}
 	return s, nil
 }

@@ -91,10 +91,10 @@ type connectData struct {
 
 type clientData struct {
 	clients.Snippet
-	Name   string
-	ByHand bool // the API key has to be added by hand
-	// KeyFile is the placeholder in Entry for the path of a file with the API key; "" if there is none
-	KeyFile string
+	Name string
+	// how the client gets the API key; all are false without keys
+	Reads, Asks, Keeps bool
+	KeyFile            string // the placeholder in Entry for the path of a file with the key
 }
 
 // Open returns the link. Its scheme is one of a client.
@@ -105,16 +105,21 @@ func (c *Connect) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	d := connectData{Access: c.access(r), Title: "Connect to Junction", Variable: clients.KeyVariable}
 	for _, client := range clients.All() {
 		target := clients.Target{Name: "junction", URL: d.URL, Key: d.Key}
-		if d.Key && client.StartsCommands() {
-			target.KeyFile = "/path/to/key"
+		shown := clientData{Name: client.Name}
+		if d.Key {
+			way := client.KeyWay(clients.User)
+			shown.Reads, shown.Asks = way == clients.ByVariable, way == clients.ByInput
+			if shown.Keeps = way == clients.ByFile; shown.Keeps {
+				shown.KeyFile = "/path/to/key"
+				target.KeyFile = shown.KeyFile
+			}
 		}
-		s, err := client.Snippet(target)
-		if err != nil {
+		var err error
+		if shown.Snippet, err = client.Snippet(target); err != nil {
 			c.log.Error("cannot show how to connect a client", "client", client.ID, "error", err)
 			continue
 		}
-		keyed := target.KeyFile != "" || strings.Contains(s.Command+s.Entry, clients.KeyVariable)
-		d.Clients = append(d.Clients, clientData{s, client.Name, d.Key && !keyed, target.KeyFile})
+		d.Clients = append(d.Clients, shown)
 	}
 	d.Links = slices.DeleteFunc(slices.Clone(d.Clients), func(c clientData) bool { return c.Link == "" })
 	w.Header().Add("Vary", "Accept")

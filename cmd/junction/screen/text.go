@@ -67,8 +67,8 @@ func (t *Text) clients() string {
 	return strings.ReplaceAll(lines, "URL", t.URL)
 }
 
-// clientLinesWithKey are the lines for clients that need an API key, from the variable
-// JUNCTION_KEY. The clients expand the variable, so that the key is in no file and in no argument.
+// clientLinesWithKey are the lines for clients that need an API key. The key is in no file of a client and
+// in no argument. VS Code and Cursor start from the desktop, where JUNCTION_KEY of a shell is not set.
 const clientLinesWithKey = `
 With your key in JUNCTION_KEY where the client starts (junction keys create
 makes a key):
@@ -80,13 +80,14 @@ Claude Code
 Codex
   codex mcp add junction --url URL \
     --bearer-token-env-var JUNCTION_KEY
-VS Code
+VS Code, which asks for the key
   code --add-mcp \
     '{"name":"junction","type":"http","url":"URL",
-     "headers":{"Authorization":"Bearer ${env:JUNCTION_KEY}"}}'
-Cursor, in ~/.cursor/mcp.json
-  {"mcpServers": {"junction": {"url": "URL",
-    "headers": {"Authorization": "Bearer ${env:JUNCTION_KEY}"}}}}
+     "headers":{"Authorization":"Bearer ${input:junction-key}"},
+     "inputs":[{"type":"promptString","id":"junction-key",
+       "description":"API key for Junction","password":true}]}'
+Cursor, which reads the key from a file that only you can read
+  junction connect cursor --url URL
 `
 
 // next returns the last line: what to do next.

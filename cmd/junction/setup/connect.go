@@ -87,7 +87,7 @@ clients never contain the key.`,
 	}
 	c.flags(cmd)
 	cmd.Flags().StringVar(&c.url, "url", "", "the `URL` of Junction (default: that of the configuration)")
-	cmd.Flags().StringVar(&c.keyFile, "key-file", "", "a `file` of yours with the API key; the client starts junction stdio")
+	cmd.Flags().StringVar(&c.keyFile, "key-file", "", "your `file` with the API key; the client starts junction stdio")
 	cmd.Flags().BoolVar(&c.replace, "replace", false, "remove the servers that work in Junction from the client's file")
 	return cmd
 }

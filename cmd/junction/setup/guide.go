@@ -327,7 +327,7 @@ func (g *guide) connect(ctx context.Context, running bool) (changed []*clients.C
 	}
 	fmt.Fprintln(g.stdout)
 	if e, err := entries.Read(io.Discard, g.file, false); err == nil && keysOnly(e.Config()) {
-		g.say("Junction needs an API key. No file of a client gets the key. The clients\n%s",
+		g.say("Junction needs an API key. No file of a client gets the key. The clients get it\n%s",
 			strings.Join(keyPlan(found), "\n"))
 	}
 	chosen, err := g.which("Which clients should use Junction?", all)

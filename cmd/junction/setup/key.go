@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"junction/cmd/junction/cli"
@@ -26,7 +27,7 @@ type typedKey struct {
 func (c *connector) credential(ctx context.Context) error {
 	t := &c.target
 	c.way = c.client.KeyWay(c.place.Scope)
-	if !t.Key && c.url != "" {
+	if c.elsewhere() {
 		t.Key = c.asksForKey(ctx)
 	}
 	switch {
@@ -83,10 +84,16 @@ func (c *connector) checkKey(text []byte) error {
 
 // known returns the configuration, if it has the keys of the endpoint; nil for a Junction elsewhere.
 func (c *connector) known() *config.Config {
-	if c.url != "" && len(c.config.Auth.APIKeys) == 0 {
+	if c.elsewhere() {
 		return nil
 	}
 	return c.config
+}
+
+// elsewhere reports whether the URL may be that of another Junction than the one of the configuration: that of a
+// colleague, whose address may be the default one.
+func (c *connector) elsewhere() bool {
+	return c.url != "" && (len(c.config.Auth.APIKeys) == 0 || !slices.Contains(ownURLs(c.config, c.file), c.url))
 }
 
 // secret returns the API key that Connect writes to a file: that of the environment, that in the client's own
@@ -131,11 +138,11 @@ func (c *connector) typedBefore() string {
 }
 
 // asksForKey reports whether the endpoint rejects a request without an API key, and offers no sign-in. The
-// request has no credential. If nothing answers, a key in the environment says so.
+// request has no credential. If nothing answers, the configuration and the environment decide.
 func (c *connector) asksForKey(ctx context.Context) bool {
 	resp, err := c.ask(ctx)
 	if err != nil {
-		return os.Getenv(clients.KeyVariable) != ""
+		return c.target.Key || os.Getenv(clients.KeyVariable) != ""
 	}
 	return resp.StatusCode == http.StatusUnauthorized &&
 		!strings.Contains(resp.Header.Get("Www-Authenticate"), "resource_metadata")
@@ -148,11 +155,9 @@ func (c *connector) keyNotes(done *clients.Done) (notes []string) {
 	}
 	name, variable := c.client.Name, clients.KeyVariable
 	file := c.home.Short(c.target.KeyFile)
-	toMake := config.Command(c.file, "keys", "create", "NAME", "--write")
+	toMake := "to make a key: " + config.Command(c.file, "keys", "create", "NAME", "--write")
 	if c.known() == nil {
-		toMake = "ask the operator for one"
-	} else {
-		toMake = "to make one: " + toMake
+		toMake = "ask the operator of Junction for a key."
 	}
 	switch {
 	case c.way == clients.ByInput:
@@ -185,7 +190,7 @@ func (c *connector) keyNotes(done *clients.Done) (notes []string) {
 		notes = append(notes, "API key: "+name+" starts in a shell, and reads it from the variable "+variable+
 			". Its file has no key.")
 		if os.Getenv(variable) == "" {
-			notes = append(notes, "Set "+variable+" in the profile of your shell; "+toMake)
+			notes = append(notes, "Set "+variable+" in the profile of your shell to your key; "+toMake)
 		}
 	}
 	if err := cli.CheckURL(c.target.URL, true); err != nil {
@@ -209,10 +214,10 @@ func (c *connector) command(what string) string {
 // keyPlan returns the lines, for a person who chooses clients, about how each of them gets the API key.
 func keyPlan(found []*clients.Client) (lines []string) {
 	reasons := map[clients.KeyWay]string{
-		clients.ByVariable: "read it from the variable " + clients.KeyVariable + " of their shell",
-		clients.ByInput:    "ask for it, and keep it encrypted",
-		clients.ByFile: "start junction stdio, which reads it from a file that only you can read, because they start " +
-			"from the desktop",
+		clients.ByVariable: "from the variable " + clients.KeyVariable + " of a shell",
+		clients.ByInput:    "by a question of the client, which keeps the answer encrypted",
+		clients.ByFile: "by junction stdio from a file that only you can read, because a program of the desktop does " +
+			"not see the variables of a shell",
 	}
 	for _, way := range []clients.KeyWay{clients.ByVariable, clients.ByInput, clients.ByFile} {
 		var of []*clients.Client

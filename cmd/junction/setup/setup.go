@@ -3,6 +3,7 @@
 //
 // import.go finds the servers in the files of clients and shows them; import_write.go adds them to
 // the configuration file. connect.go adds Junction to the file of a client, and removes it again.
+// key.go decides how the client gets the API key, and key_faults.go checks these keys for junction doctor.
 // guide.go runs the steps of a setup: values.go asks for values, start.go starts Junction and waits for
 // its servers, link.go makes a shell find the program, undo.go undoes a setup.
 package setup

@@ -3,7 +3,8 @@
 // text means before and after.
 //
 // jsonc.go and jsonedit.go have JSON, and the check of every edit. jsonlist.go edits a list of a JSON
-// text. toml.go has TOML, and yaml.go has YAML. The package knows no client and no file: the caller says below which keys the servers are.
+// text. toml.go has TOML, and yaml.go has YAML. The package knows no client and no file: the caller
+// says below which keys the servers are.
 package format
 
 // A Format reads and edits the text of a file. None of the methods changes its argument.
