@@ -44,13 +44,13 @@ func (c *Config) Validate(name string) []yamlread.Problem {
 		c.validateRemote(bad)
 	} else {
 		if c.Auth.Mode != AuthNone || c.Auth.asks() {
-			bad("auth", "is only for a url")
+			bad("auth", "is only for a url; remove it")
 		}
 		if len(c.Headers) > 0 {
-			bad("headers", "are only for a url")
+			bad("headers", "are only for a url; give a command its values in env")
 		}
 		if c.Transport != client.TransportAuto {
-			bad("transport", "is only for a url")
+			bad("transport", "is only for a url; remove it")
 		}
 	}
 	for _, k := range slices.Sorted(maps.Keys(c.Headers)) {

@@ -1,6 +1,7 @@
 package setup
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -40,7 +41,9 @@ func callable() string {
 }
 
 // command returns a command line about the file that works in this shell.
-func (g *guide) command(words ...string) string { return config.CommandOf(g.name, g.file, words...) }
+func (g *guide) command(words ...string) string {
+	return config.CommandOf(cmp.Or(g.name, "junction"), g.file, words...)
+}
 
 // byName returns the path of this program, and whether a shell finds it as junction. The path is "" if it is
 // not known.
