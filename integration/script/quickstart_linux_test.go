@@ -77,6 +77,7 @@ func TestQuickstart(t *testing.T) {
 		mustFollow(t, os.Getenv(inside))
 		return
 	}
+	harness.WithoutShort(t)
 	harness.JunctionBinary(t)
 	packages := npm.MustFolder(t)
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestQuickstart$", fmt.Sprintf("-update=%v", *update))
