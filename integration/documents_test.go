@@ -67,8 +67,22 @@ func documentProblems(t *testing.T, root fs.FS) []string {
 		t: t, root: root, headings: map[string][]string{}, keys: map[string]bool{}, help: map[string]string{},
 	}
 	d.readKeys()
+	documents := d.pages()
+	for _, document := range documents {
+		d.headings[document] = anchors(d.read(document))
+	}
+	for _, document := range documents {
+		d.checkDocument(document)
+		d.checkNames(document)
+	}
+	return d.problems
+}
+
+// pages returns the documents of the tree, but those of test data.
+func (d *documentCheck) pages() []string {
+	d.t.Helper()
 	var documents []string
-	err := fs.WalkDir(root, ".", func(name string, entry fs.DirEntry, err error) error {
+	err := fs.WalkDir(d.root, ".", func(name string, entry fs.DirEntry, err error) error {
 		switch base := path.Base(name); {
 		case err != nil:
 			return err
@@ -80,16 +94,9 @@ func documentProblems(t *testing.T, root fs.FS) []string {
 		return nil
 	})
 	if err != nil || len(documents) == 0 {
-		t.Fatalf("documents: %q, %v", documents, err)
+		d.t.Fatalf("documents: %q, %v", documents, err)
 	}
-	for _, document := range documents {
-		d.headings[document] = anchors(d.read(document))
-	}
-	for _, document := range documents {
-		d.checkDocument(document)
-		d.checkNames(document)
-	}
-	return d.problems
+	return documents
 }
 
 func (d *documentCheck) read(name string) string {

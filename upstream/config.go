@@ -43,7 +43,7 @@ type Config struct {
 	// URL is the address of a remote server, http or https. The host is sent as written here.
 	URL string `yaml:"url"`
 	// Headers are sent with every HTTP request to URL, and to no other origin.
-	Headers map[string]string `yaml:"headers" kind:"url"`
+	Headers map[string]string `yaml:"headers" kind:"url,give a command its values in env"`
 	// Auth configures a sign-in (OAuth) to a remote server.
 	Auth Auth `yaml:"auth" kind:"url"`
 	// Transport of a remote server: auto (the default) detects it, http is Streamable HTTP, sse is

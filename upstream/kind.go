@@ -73,7 +73,7 @@ func (c *Config) validateKind(bad func(path, format string, args ...any)) {
 	v := reflect.ValueOf(c).Elem()
 	for i := range v.NumField() {
 		field := v.Type().Field(i)
-		of := field.Tag.Get("kind")
+		of, advice, _ := strings.Cut(field.Tag.Get("kind"), ",")
 		if of == "" || of == kind.Key || isUnset(v.Field(i)) {
 			continue
 		}
@@ -81,7 +81,7 @@ func (c *Config) validateKind(bad func(path, format string, args ...any)) {
 		if strings.HasSuffix(key, "s") {
 			is = "are"
 		}
-		bad(key, "%s only for %s", is, client.ServerKindOfKey(of).Name)
+		bad(key, "%s only for %s; %s", is, client.ServerKindOfKey(of).Name, cmp.Or(advice, "remove it"))
 	}
 }
 

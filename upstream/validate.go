@@ -94,9 +94,9 @@ func (c *Config) validateMode(u *url.URL, bad func(path, format string, args ...
 	nobody := row.Owner == OwnerNobody
 	switch {
 	case !row.Has(kind):
-		bad("auth", "is only for %s", row.Kinds[0].Name)
+		bad("auth", "is only for %s; remove it", row.Kinds[0].Name)
 	case nobody && len(foreign) > 0 && kind != client.Remote: // a mode with such a key is for a url
-		bad("auth", "is only for %s", client.Remote.Name)
+		bad("auth", "is only for %s; remove it", client.Remote.Name)
 	case nobody && len(foreign) > 0:
 		bad("auth", "has no effect without a mode; write %s", choices(foreign))
 	default:

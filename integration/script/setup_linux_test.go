@@ -26,7 +26,17 @@ const interrupt = "\x03"
 // mustTalk runs junction with the answers of a dialogue, and returns everything that the terminal got.
 func mustTalk(t *testing.T, env []string, d dialogue, args ...string) string {
 	t.Helper()
-	ours, theirs := mustTerminal(t, 40, 60)
+	text, err := talk(t, env, 60, d, args...)
+	if err != nil {
+		t.Errorf("%v; the terminal got:\n%s", err, text)
+	}
+	return text
+}
+
+// talk is mustTalk at a terminal of any width, for a command that may fail.
+func talk(t *testing.T, env []string, columns uint16, d dialogue, args ...string) (string, error) {
+	t.Helper()
+	ours, theirs := mustTerminal(t, 40, columns)
 	cmd := exec.CommandContext(t.Context(), harness.JunctionBinary(t), args...)
 	cmd.Env = env
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = theirs, theirs, theirs
@@ -71,10 +81,8 @@ func mustTalk(t *testing.T, env []string, d dialogue, args ...string) string {
 			break // the command has closed the terminal
 		}
 	}
-	if err := cmd.Wait(); err != nil {
-		t.Errorf("%v; the terminal got:\n%s", err, output.String())
-	}
-	return strings.ReplaceAll(output.String(), "\r\n", "\n")
+	err := cmd.Wait()
+	return strings.ReplaceAll(output.String(), "\r\n", "\n"), err
 }
 
 // treeOf returns the files below a folder with their modes and contents.

@@ -57,6 +57,8 @@ func (t *Transport) UnmarshalText(text []byte) error {
 		*t = TransportAuto
 	case TransportHTTP, TransportSSE:
 		*t = word
+	case "streamable-http", "streamable_http", "streamableHttp", "streamable":
+		return fmt.Errorf("%q is none of auto, http, sse; write http, which is Streamable HTTP", text)
 	default:
 		return fmt.Errorf("%q is none of auto, http, sse", text)
 	}

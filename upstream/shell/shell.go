@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"unicode"
 	"unicode/utf8"
 )
@@ -63,21 +62,13 @@ func escaped(word string) string {
 // concealed reports whether Quote escapes a character. Marks would change the letters before them.
 func concealed(r rune) bool { return Hidden(r) || unicode.Is(unicode.M, r) }
 
-// program is the first word of the command lines of this program, if it is not junction.
-var program atomic.Pointer[string]
-
-// CallAs sets the first word of the command lines that Junction returns: the path of this program, for a
-// person whose shell does not find it as junction. It concerns this process only.
-func CallAs(path string) { program.Store(&path) }
-
 // Junction returns a command line of this program: words are the command and its arguments. config is the
 // value of --config, which stands before a word --; "" leaves it out.
-func Junction(config string, words ...string) string {
-	name := "junction"
-	if set := program.Load(); set != nil {
-		name = *set
-	}
-	line := append([]string{name}, words...)
+func Junction(config string, words ...string) string { return Program("junction", config, words...) }
+
+// Program is Junction with another first word, such as the path of this program.
+func Program(program, config string, words ...string) string {
+	line := append([]string{program}, words...)
 	if config != "" {
 		at := slices.Index(line, "--")
 		if at < 0 {

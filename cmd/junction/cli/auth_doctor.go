@@ -285,8 +285,9 @@ func (d *signInDoctor) credentials(ctx context.Context, endpoint, redirect, id, 
 		err = json.NewDecoder(io.LimitReader(resp.Body, 1<<16)).Decode(&answer)
 		resp.Body.Close()
 		if err != nil || resp.StatusCode >= http.StatusInternalServerError {
-			d.warn(fmt.Sprintf("its token endpoint %s answers %s, so that client_id and client_secret could not be checked",
-				endpoint, resp.Status), "compare both with the registration of Junction at the provider, or try again later")
+			d.warn(fmt.Sprintf("its token endpoint %s answers %s, so that client_id and client_secret could not be "+
+				"checked", endpoint, resp.Status),
+				"compare both with the registration of Junction at the provider, or try again later")
 			return
 		}
 		if answer.Error != "invalid_client" && answer.Error != "unauthorized_client" {

@@ -280,6 +280,9 @@ func TestClientErrors(t *testing.T) {
 		{"redirect", []string{"tools", "--key", "canary-of-a-key", "--url", away.URL}, false,
 			away.URL + " answered 307 Temporary Redirect: it redirects to " + modern + "; if that is the endpoint, put it into --url"},
 		{"web page", []string{"tools", "--url", html}, false, "no MCP endpoint at " + html + ": the server answered 200 OK with text/html and no message"},
+		{"no TLS", []string{"tools", "--url", strings.Replace(html, "http:", "https:", 1)}, false,
+			"no MCP endpoint at " + strings.Replace(html, "http:", "https:", 1) + ": tls: first record does not look like a TLS " +
+				"handshake; the server does not speak TLS at this port: write http://, or correct the port"},
 		{"stops in the middle", []string{"tools", "--url", stopped}, false, "the connection to " + stopped + " broke before the answer; is junction still running?"},
 		{"stops before it answers", []string{"tools", "--url", killed}, false, "the connection to " + killed + " broke before the answer; is junction still running?"},
 		{"no tools at all", []string{"tools", "--url", bare}, false, "tools/list: no such method (code -32601)"},

@@ -13,6 +13,22 @@ import (
 	"junction/upstream/prose"
 )
 
+// instead has words that other programs have as commands, and what a person types here.
+var instead = map[string]string{
+	"config":    "to validate the configuration file, run: junction check",
+	"init":      "to set up Junction, run: junction setup",
+	"install":   "to set up Junction, run: junction setup; to add a server, run: junction add",
+	"ps":        "for the processes of the servers, run: junction status",
+	"restart":   "run: junction service restart",
+	"run":       "to serve, run junction without a command",
+	"serve":     "to serve, run junction without a command",
+	"start":     "run: junction service start; to serve in this shell, run junction without a command",
+	"stop":      "run: junction service stop",
+	"uninstall": "to undo the setup, run: junction setup --undo",
+	"update":    "replace the program, and then run: junction service restart",
+	"upgrade":   "replace the program, and then run: junction service restart",
+}
+
 // UnknownCommand returns the error for a word that is no command of parent.
 func UnknownCommand(parent *cobra.Command, word string) error {
 	what := strings.TrimPrefix(parent.CommandPath()+" ", parent.Root().Name()+" ")
@@ -23,7 +39,9 @@ func UnknownCommand(parent *cobra.Command, word string) error {
 		}
 	}
 	near := prose.Nearest(strings.ToLower(word), known)
-	switch {
+	switch how := instead[strings.ToLower(word)]; {
+	case how != "" && !parent.HasParent():
+		return Usagef("there is no command %s; %s", prose.Quote(word), how)
 	case isConfig(word) && !parent.HasParent():
 		return Usagef("there is no command %s; to serve that file, run: %s", prose.Quote(auth.Redact(word)),
 			config.Start(word))

@@ -251,7 +251,7 @@ func (d *decoder) warnings(c *Config) Problems {
 		}
 		c.warnSandbox(at, &u, d, warn)
 		if info, err := os.Stat(u.Dir); u.Dir != "" && (err != nil || !info.IsDir()) {
-			warn(at+".dir", "is no folder; that upstream cannot start")
+			warn(at+".dir", "is no folder; that upstream cannot start: create it, or correct the path")
 			continue
 		}
 		if program := u.Program(); program != Self && !d.runnable(&u) {

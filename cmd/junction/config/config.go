@@ -275,6 +275,9 @@ func load(file string, getenv func(string) (string, bool)) (*Config, *decoder, P
 
 func readFile(file string) ([]byte, error) {
 	text, err := files.Read(file, maxFile)
+	if errors.Is(err, files.ErrIrregular) {
+		return nil, fmt.Errorf("read the configuration %s: %w; name a file, such as config.yaml", file, err)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("read the configuration %s: %w", file, err)
 	}

@@ -337,7 +337,7 @@ func TestLoadUnreadable(t *testing.T) {
 	}
 	missing := filepath.Join(dir, "missing.yaml")
 	for file, want := range map[string]string{
-		dir:     "read the configuration " + dir + ": it is no regular file",
+		dir:     "read the configuration " + dir + ": it is no regular file; name a file, such as config.yaml",
 		large:   "read the configuration " + large + ": it is larger than 1024 KiB",
 		missing: "read the configuration " + missing + ": no such file or directory; name another file with --config, or create it with junction add",
 	} {
@@ -417,6 +417,8 @@ func TestReferences(t *testing.T) {
 			filepath.Join(dir, "none") + ": no such file or directory; create the file, or correct the path"}},
 		{in: "${file:" + filepath.Join(dir, "none") + "}", wrong: []string{"cannot read the file of ${file:" +
 			filepath.Join(dir, "none") + "}: no such file or directory; create the file, or correct the path"}},
+		{in: "${file:~/tok}", wrong: []string{"cannot read the file of ${file:~/tok}: " + filepath.Join(dir, "~/tok") +
+			": no such file or directory; ~ means nothing here; write the whole path"}},
 		{in: "${file:.}", wrong: []string{"cannot read the file of ${file:.}: " + dir + ": it is no regular file; name another file"}},
 		{in: "${file:" + large + "}", wrong: []string{"cannot read the file of ${file:" + large + "}: it is larger than 64 KiB; name another file"}},
 		{in: strings.Repeat("${file:"+full+"}", maxReferenced/maxReferencedFile+1),
@@ -513,7 +515,7 @@ func TestWarnings(t *testing.T) {
 		`:6: upstreams.other_path.command: there is no program tool` + gone + ` until it is installed`,
 		`:9: upstreams.no_absolute.command: there is no program ${DIR}/bin/none` + gone + ` until it is installed`,
 		`:11: upstreams.not_in_dir.command: there is no program ./tool` + gone + ` until it is installed`,
-		`:12: upstreams.no_dir.dir: is no folder` + gone,
+		`:12: upstreams.no_dir.dir: is no folder` + gone + ": create it, or correct the path",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("warnings:\ngot:\n  %s\nwant:\n  %s", strings.Join(got, "\n  "), strings.Join(want, "\n  "))

@@ -188,6 +188,11 @@ func Command(file string, words ...string) string {
 	return shell.Junction(Named(file), words...)
 }
 
+// CommandOf is Command with another first word, such as the path of this program.
+func CommandOf(program, file string, words ...string) string {
+	return shell.Program(program, Named(file), words...)
+}
+
 // Named returns the configuration file for --config of a command, or "" if commands use the file anyway.
 func Named(file string) string {
 	if own, err := File(""); err == nil && own == file {

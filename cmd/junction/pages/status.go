@@ -238,7 +238,8 @@ func (s *Status) reconnect(w http.ResponseWriter, r *http.Request) {
 	frame.Secure(w.Header())
 	name := r.URL.Query().Get("upstream")
 	if !s.Reconnect(name) {
-		http.Error(w, fmt.Sprintf("There is no upstream %q.", name), http.StatusNotFound)
+		http.Error(w, fmt.Sprintf("there is no upstream %q; junction list shows their names", name),
+			http.StatusNotFound)
 		return
 	}
 	s.Log.Info("an upstream is connected again, as its owner has asked", "upstream", name)

@@ -25,11 +25,11 @@ type total struct {
 	again   bool              // a client keeps servers that do not work in Junction yet
 }
 
-// replaceLater returns the line about the servers that the clients keep because they do not work yet.
-func replaceLater(file string) string {
+// replaceLater returns the line about the servers that the clients keep because they do not work yet. command
+// makes the command lines of it.
+func replaceLater(command func(words ...string) string) string {
 	return fmt.Sprintf("Clients keep the servers that do not work in Junction yet; %s shows why. When they work, "+
-		"remove them from the clients with: %s", config.Command(file, "status"),
-		config.Command(file, "connect", "--all", "--replace"))
+		"remove them from the clients with: %s", command("status"), command("connect", "--all", "--replace"))
 }
 
 // each runs a command for one client, or with --all for each client that is found. A failure concerns
@@ -95,7 +95,9 @@ func (c *connector) afterConnect(ctx context.Context) func(total) []string {
 			lines = append(lines, c.afterReboot(ctx)...)
 		}
 		if t.again {
-			lines = append(lines, replaceLater(c.file))
+			lines = append(lines, replaceLater(func(words ...string) string {
+				return config.Command(c.file, words...)
+			}))
 		}
 		return append(lines, restart(t.changed, c.name)...)
 	}

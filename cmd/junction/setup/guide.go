@@ -62,6 +62,7 @@ type guide struct {
 	stdout, stderr io.Writer
 	cmd            *cobra.Command
 	file           string // the configuration file
+	name           string // by which the shell finds this program: junction, or its path
 	yes, undo      bool
 
 	home   clients.Home
@@ -101,7 +102,7 @@ func (g *guide) run(ctx context.Context) (err error) {
 	if g.file, err = config.File(g.file); err != nil {
 		return err
 	}
-	callable()
+	g.name = callable()
 	if !g.yes && !cli.CanAsk(g.cmd) {
 		return g.commands()
 	}
@@ -120,7 +121,7 @@ func (g *guide) run(ctx context.Context) (err error) {
 	}
 	defer func() {
 		if err != nil && g.record.stored && g.record.any() {
-			err = fmt.Errorf("%w; to undo what was done: %s", err, config.Command(g.file, "setup", "--undo"))
+			err = fmt.Errorf("%w; to undo what was done: %s", err, g.command("setup", "--undo"))
 		}
 	}()
 	added, err := g.servers(ctx)
@@ -135,7 +136,7 @@ func (g *guide) run(ctx context.Context) (err error) {
 			return err
 		}
 		g.say("\nJunction has no servers yet. Add one, and run junction setup again:\n  %s\n  %s",
-			config.Command(g.file, "search", "WORD"), config.Command(g.file, "add", "NAME", "--", "COMMAND"))
+			g.command("search", "WORD"), g.command("add", "NAME", "--", "COMMAND"))
 		return nil
 	}
 	running, err := g.start(ctx, added)
@@ -152,9 +153,9 @@ func (g *guide) run(ctx context.Context) (err error) {
 func (g *guide) commands() error {
 	g.say("junction setup asks questions, which needs a terminal. Nothing was changed.\nThese commands do the same:\n"+
 		"  %s\n  %s\n  %s\n  %s\nThis one answers yes to each question:\n  %s",
-		config.Command(g.file, "import"), config.Command(g.file, "import", "--write", "--yes"),
-		config.Command(g.file, "service", "install"), config.Command(g.file, "connect", "--all", "--replace"),
-		config.Command(g.file, "setup", "--yes"))
+		g.command("import"), g.command("import", "--write", "--yes"),
+		g.command("service", "install"), g.command("connect", "--all", "--replace"),
+		g.command("setup", "--yes"))
 	return errors.New("nothing was changed, because the questions need a terminal")
 }
 
@@ -318,7 +319,7 @@ func (g *guide) connect(ctx context.Context, running bool) (changed []*clients.C
 	if len(found) == 0 {
 		g.say("\nFound no MCP client on this machine. To connect one later, run: %s\nCLIENT is %s.\n"+
 			"Every other client connects to the URL of Junction.",
-			config.Command(g.file, "connect", "CLIENT"), allClients())
+			g.command("connect", "CLIENT"), allClients())
 		return nil, nil
 	}
 	var all []string
@@ -409,15 +410,15 @@ func (g *guide) finish(ctx context.Context, changed []*clients.Client, running b
 		g.say("After a reboot, Junction does not run by itself; %s", how)
 	}
 	if g.kept {
-		g.say("%s", replaceLater(g.file))
+		g.say("%s", replaceLater(g.command))
 	}
 	if len(g.left) > 0 {
 		folder := g.home.Short(filepath.Join(filepath.Dir(g.file), "secrets"))
 		g.say("Left for later: %s. %s asks again, and keeps the values in %s.", strings.Join(g.left, ", "),
-			config.Command(g.file, "setup"), prose.OneLine(folder))
+			g.command("setup"), prose.OneLine(folder))
 	}
-	g.say("Look at the servers with: %s\nUndo all of it with: %s", config.Command(g.file, "status"),
-		config.Command(g.file, "setup", "--undo"))
+	g.say("Look at the servers with: %s\nUndo all of it with: %s", g.command("status"),
+		g.command("setup", "--undo"))
 }
 
 func (g *guide) short() string { return prose.OneLine(g.home.Short(g.file)) }

@@ -219,7 +219,8 @@ func (i *importer) places() (places, held []clients.Place, err error) {
 			return nil, nil, &clients.FileError{File: from, Err: err}
 		}
 		if len(found) == 0 {
-			return nil, nil, fmt.Errorf("%s has no servers in a form that a client uses", from)
+			return nil, nil, fmt.Errorf("%s has no servers in a form that a client uses; for a configuration of "+
+				"Junction, run: %s", from, config.Start(from))
 		}
 		for _, p := range found {
 			if p.Scope == clients.Project {

@@ -1,6 +1,7 @@
 package setup
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -17,7 +18,6 @@ import (
 	"junction/cmd/junction/service"
 	"junction/upstream/files"
 	"junction/upstream/prose"
-	"junction/upstream/shell"
 )
 
 // links is what a setup has linked, so that a shell finds the programs by their names.
@@ -32,12 +32,17 @@ type link struct {
 	To   string `json:"to"`
 }
 
-// callable gives the command lines of this process the whole path of the program, if the shell does not find
-// it by its name.
-func callable() {
+// callable returns junction if the shell finds this program by that name, and otherwise the path of it.
+func callable() string {
 	if program, named := byName(); program != "" && !named {
-		shell.CallAs(program)
+		return program
 	}
+	return "junction"
+}
+
+// command returns a command line about the file that works in this shell.
+func (g *guide) command(words ...string) string {
+	return config.CommandOf(cmp.Or(g.name, "junction"), g.file, words...)
 }
 
 // byName returns the path of this program, and whether a shell finds it as junction. The path is "" if it is
@@ -72,7 +77,7 @@ func (g *guide) link() error {
 	there, offered := err == nil, runtime.GOOS != "windows" && g.home.Dir != "" && (!g.yes || inPath)
 	switch {
 	case there && clients.SamePath(file, program): // PATH does not have the folder
-		shell.CallAs(file)
+		g.name = file
 		g.say("\nThis shell does not find junction, because PATH lacks %s. Run it as %s.", g.home.Short(dir), file)
 		return nil
 	case there && offered:
@@ -135,11 +140,11 @@ func (g *guide) linkInto(dir, program string, inPath bool) error {
 		made = append(made, name)
 	}
 	g.say("Linked %s into %s.", strings.Join(made, " and "), g.home.Short(dir))
-	shell.CallAs("junction")
+	g.name = "junction"
 	if !inPath {
-		shell.CallAs(filepath.Join(dir, "junction"))
+		g.name = filepath.Join(dir, "junction")
 		g.say("PATH of this shell lacks this folder. Many systems add it at the next login; until then, run %s.",
-			filepath.Join(dir, "junction"))
+			g.name)
 	}
 	return nil
 }

@@ -86,7 +86,7 @@ func (g *guide) launch(ctx context.Context) (bool, error) {
 	}
 	if now, err := g.agree("Start Junction in the background, until the machine ends?"); err != nil || !now {
 		if err == nil {
-			g.say("Start Junction with: %s", config.Start(g.file))
+			g.say("Start Junction with: %s", g.command())
 		}
 		return false, err
 	}

@@ -162,7 +162,7 @@ func (g *guide) undoAll(ctx context.Context) (err error) {
 	if g.file, err = config.File(g.file); err != nil {
 		return err
 	}
-	callable()
+	g.name = callable()
 	if g.record, err = openRecord(g.file); err != nil {
 		return err
 	}
@@ -255,7 +255,7 @@ func (g *guide) incomplete() error {
 		left = append(left, g.short())
 	}
 	return fmt.Errorf("not undone yet: %s; the other steps are done; mend what is named above, then run the same "+
-		"command again: %s", strings.Join(left, ", "), config.Command(g.file, "setup", "--undo"))
+		"command again: %s", strings.Join(left, ", "), g.command("setup", "--undo"))
 }
 
 // remaining returns the backups of the configuration, and the files with secrets beside it that no

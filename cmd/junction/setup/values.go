@@ -155,7 +155,7 @@ func (g *guide) restart(ctx context.Context) error {
 	}
 	why := "This shell has the variables that the running Junction lacks for: " + strings.Join(names, ", ") + "."
 	if _, background := runfile.InBackground(g.file); !background && !s.Installed() {
-		g.say("%s\nEnd that process, and start it again from this shell: %s", why, config.Start(g.file))
+		g.say("%s\nEnd that process, and start it again from this shell: %s", why, g.command())
 		return nil
 	}
 	g.say("%s", why)

@@ -124,7 +124,8 @@ func (e *expander) read(file string, most int64) ([]byte, error) {
 		return nil, err
 	}
 	if *e.left -= int64(len(text)); *e.left < 0 {
-		return nil, fmt.Errorf("with it, the files that the manifests name have more than %d MiB together", maxFiles>>20)
+		return nil, fmt.Errorf("with it, the files that the manifests name have more than %d MiB together",
+			maxFiles>>20)
 	}
 	return text, nil
 }
