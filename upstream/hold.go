@@ -57,7 +57,7 @@ func (l *link) acquire(ctx context.Context, failed int, peer client.Peer) (clien
 func (l *link) await(ctx context.Context, failed int, peer client.Peer) (client.Conn, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	var late <-chan time.Time // set with the first wait
+	var late, over <-chan time.Time // set with the first wait
 	for {
 		switch {
 		case l.frozen():
@@ -81,12 +81,21 @@ func (l *link) await(ctx context.Context, failed int, peer client.Peer) (client.
 		if peer != nil && late == nil {
 			late = time.After(tellStart)
 		}
+		if l.dead && over == nil {
+			over = time.After(deadPatience)
+		}
 		changed := l.changed
 		l.mu.Unlock()
 		select {
 		case <-changed:
 		case <-late:
 			peer.Notify(string(mcp.MethodNotificationMessage), l.waitMessage())
+		case <-over:
+			l.mu.Lock()
+			if l.dead {
+				return nil, fmt.Errorf("%w; the next attempt is in progress", l.err)
+			}
+			l.mu.Unlock()
 		case <-ctx.Done():
 		}
 		l.mu.Lock()
@@ -101,6 +110,11 @@ func (l *link) await(ctx context.Context, failed int, peer client.Peer) (client.
 
 // tellStart is how long a call waits for a connection before its client gets a message about the wait.
 const tellStart = time.Second
+
+// deadPatience is how long a call waits for the next attempt to connect to a server that is known to be dead:
+// the last attempt has failed. Such an attempt may take long, and most likely fails, too. A server that
+// starts for the first time, or again after it has worked, is waited for.
+const deadPatience = 2 * time.Second
 
 // waitMessage returns the params of a log message about a call that waits for the link.
 func (l *link) waitMessage() []byte {

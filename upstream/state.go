@@ -237,7 +237,7 @@ func (l *link) outcomeOf(lived time.Duration, err error, pause *pace.Backoff) (o
 
 // apply is a change for (*link).update.
 func (o outcome) apply(s *linkState) bool {
-	if o.failed {
+	if s.dead = o.failed && !errors.Is(o.err, errNoConnection); o.failed {
 		s.attempts++
 	}
 	s.state, s.conn, s.err, s.retry, s.refusedUntil = o.state, nil, o.err, o.retry, o.refusedUntil

@@ -298,7 +298,7 @@ func TestTerminalSetupLeavesWhatStillStarts(t *testing.T) {
 	text := mustTalk(t, env, dialogue{
 		{"Names, all, none, or -NAME to omit it [all]:", "yes"},
 		{"Start Junction in the background, until the machine ends? [Y/n]", ""},
-		{"Still starting: slow", interrupt},
+		{"Starting slow …", interrupt},
 		{"Names, all, none, or -NAME to omit it [all]:", ""},
 		{"Remove from their files the servers that work in Junction? [Y/n]", ""},
 	}, "setup")

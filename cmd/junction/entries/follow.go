@@ -96,7 +96,8 @@ func (s *Sequel) Show(ctx context.Context, w io.Writer, enter func() bool) {
 func (s *Sequel) Results(ctx context.Context) string {
 	var lines []string
 	for _, u := range cli.AwaitTried(ctx, s.file, s.watched, tryLimit) {
-		lines = append(lines, rowOf(s.file, &u).Text)
+		r := rowOf(s.file, &u)
+		lines = append(lines, r.Text+r.Later)
 	}
 	return strings.Join(lines, "\n")
 }
@@ -121,8 +122,12 @@ func Watch(ctx context.Context, path string, names []string, how *cli.Waiting) (
 
 // rowOf returns the row of an upstream of the running junction that serves a file.
 func rowOf(path string, u *diagnose.UpstreamStatus) cli.Row {
-	starts := u.State == upstream.StateStarting.String()
+	starts, later := u.State == upstream.StateStarting.String(), ""
 	text := u.Name + ": " + u.State
+	if starts {
+		text += " for " + prose.Age(time.Since(u.Since))
+		later = "; " + config.Command(path, "status") + " shows the result"
+	}
 	switch {
 	case u.Error != "":
 		text += ": " + u.Error
@@ -133,8 +138,6 @@ func rowOf(path string, u *diagnose.UpstreamStatus) cli.Row {
 		text += ", " + prose.Count(u.Tools, "tool") // those that clients get
 	case u.Note != "":
 		text += ": " + u.Note
-	case starts:
-		text += "; " + config.Command(path, "status") + " shows the result"
 	}
-	return cli.Row{Name: u.Name, Text: prose.Flat(text), Known: !starts}
+	return cli.Row{Name: u.Name, Text: prose.Flat(text), Known: !starts, Later: later}
 }
