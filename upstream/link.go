@@ -216,6 +216,9 @@ func (l *link) dial(ctx context.Context) (client.Conn, error) {
 	if _, err := l.pool.token(ctx); err != nil {
 		return nil, err
 	}
+	if l.readsShared {
+		l.pool.exited.Store(nil)
+	}
 	dial := l.pool.dialer.Dial
 	switch {
 	case l.key.legacySide:

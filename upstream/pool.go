@@ -35,6 +35,7 @@ type pool struct {
 	separate      atomic.Bool            // see Config
 	stateful      atomic.Bool            // see Config
 	given         atomic.Pointer[string] // the last access token for the server; nil before the first
+	exited        atomic.Pointer[string] // see Status; nil if no process of the attempt has ended
 	degraded      atomic.Int32           // links in StateDegraded
 	crashes       atomic.Int64           // see Status
 	evictions     atomic.Int64           // see Status
@@ -159,6 +160,9 @@ func (p *pool) Status() Status {
 		}
 	}
 	p.mu.Unlock()
+	if exited := p.exited.Load(); exited != nil && s.State == StateStarting {
+		s.Exited = *exited
+	}
 	if p.connConfig.Sandbox != nil {
 		s.Sandbox = p.connConfig.Sandbox.Enforcement(p.options.kernel())
 	}
