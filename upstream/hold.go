@@ -81,7 +81,7 @@ func (l *link) await(ctx context.Context, failed int, peer client.Peer) (client.
 		if peer != nil && late == nil {
 			late = time.After(tellStart)
 		}
-		if l.dead && over == nil {
+		if l.known() != nil && over == nil {
 			over = time.After(deadPatience)
 		}
 		changed := l.changed
@@ -92,9 +92,10 @@ func (l *link) await(ctx context.Context, failed int, peer client.Peer) (client.
 			peer.Notify(string(mcp.MethodNotificationMessage), l.waitMessage())
 		case <-over:
 			l.mu.Lock()
-			if l.dead {
-				return nil, fmt.Errorf("%w; the next attempt is in progress", l.err)
+			if why := l.known(); why != nil {
+				return nil, fmt.Errorf("%w; the next attempt is in progress", *why)
 			}
+			over = nil
 			l.mu.Unlock()
 		case <-ctx.Done():
 		}
@@ -115,6 +116,24 @@ const tellStart = time.Second
 // the last attempt has failed. Such an attempt may take long, and most likely fails, too. A server that
 // starts for the first time, or again after it has worked, is waited for.
 const deadPatience = 2 * time.Second
+
+// known returns why the server is known to be dead: by this link, or by the one that reads the catalog. It is
+// nil if the server is not. l.mu is held.
+func (l *link) known() *error {
+	if why := l.deadReason(); why != nil || l.readsShared {
+		return why
+	}
+	return l.pool.dead.Load()
+}
+
+// deadReason returns why the link is dead; nil if it is not. l.mu is held.
+func (s *linkState) deadReason() *error {
+	if !s.dead || s.state == StateClosed {
+		return nil
+	}
+	err := s.err
+	return &err
+}
 
 // waitMessage returns the params of a log message about a call that waits for the link.
 func (l *link) waitMessage() []byte {

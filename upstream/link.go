@@ -146,6 +146,9 @@ func (l *link) update(change func(*linkState) bool) bool {
 	case before == StateDegraded && l.state != StateDegraded:
 		l.pool.degraded.Add(-1)
 	}
+	if l.readsShared {
+		l.pool.dead.Store(l.deadReason())
+	}
 	close(l.changed)
 	l.changed = make(chan struct{})
 	l.mu.Unlock()

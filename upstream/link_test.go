@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"regexp"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -182,8 +184,8 @@ type slowly struct {
 }
 
 func (s *slowly) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	method := r.Header.Get("Mcp-Method")
-	if method == "server/discover" || method == "initialize" {
+	method, session := r.Header.Get("Mcp-Method"), r.Header.Get("Mcp-Session-Id")
+	if method == "server/discover" || method == "" && session == "" && r.Method == http.MethodPost { // initialize
 		select {
 		case <-time.After(s.takes):
 		case <-r.Context().Done():
@@ -229,6 +231,39 @@ func TestCallOfADeadServer(t *testing.T) {
 		s.broken.Store(false)
 		settle(time.Minute)
 		mustCall(t, r.Upstream, toolCall("echo", `{}`))
+	})
+}
+
+// TestOwnConnectionToADeadServer: a call that needs a connection of its own gets the reason as soon, although this
+// connection was not tried before.
+func TestOwnConnectionToADeadServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &slowly{takes: 9 * time.Second}
+		r := newRigBehind(t, func(server *upstreamtest.Server) http.Handler {
+			s.Handler = server.Handler()
+			return s
+		}, legacyScript, Config{Era: client.EraLegacy, Isolation: IsolationPrincipal})
+		own := func(c *Call) { c.Principal = "one" }
+		if first := <-begun(r.Upstream, toolCall("echo", `{}`, own)); first.err != nil || first.took < 8*time.Second || r.Status().Links != 2 {
+			t.Errorf("the first call ended after %v: %v", first.took, first.err)
+		}
+		s.broken.Store(true)
+		r.mu.Lock()
+		links := slices.Collect(maps.Values(r.links))
+		r.mu.Unlock()
+		for _, l := range links {
+			l.fail(l.current(), transport.ErrClosed)
+		}
+		settle(time.Minute)
+		dead := <-begun(r.Upstream, toolCall("echo", `{}`, own))
+		if got := mustFail(t, dead, client.KindUnavailable); dead.took > deadPatience+time.Second || !strings.Contains(got, "500") {
+			t.Errorf("a call of a dead server ended after %v: %s", dead.took, got)
+		}
+		s.broken.Store(false)
+		settle(2 * time.Minute)
+		if again := <-begun(r.Upstream, toolCall("echo", `{}`, own)); again.err != nil {
+			t.Errorf("a call of the server that works again: %v", again.err)
+		}
 	})
 }
 

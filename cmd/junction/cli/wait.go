@@ -53,7 +53,7 @@ type Rows struct {
 func (r *Rows) Begin(name string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.rows = append(r.rows, Row{Name: name, Text: name + " …"})
+	r.rows = append(r.rows, Row{Name: name, Text: name + ": no answer yet"})
 }
 
 // End sets the row of a task that has ended.
