@@ -293,8 +293,8 @@ const MostWarnings = 50
 func Grave(p Problem) bool { return p.Path == Policies }
 
 // Lasting returns the warnings that a running proxy reports until it reads the file again, the grave ones
-// first, and the number of those beyond MostWarnings. It leaves out programs, folders and packs that an upstream lacks: the
-// state of the upstream reports these, and they may come back.
+// first, and the number of those beyond MostWarnings. It leaves out programs, folders and packs that an upstream
+// lacks: the state of the upstream reports these, and they may come back.
 func Lasting(warnings Problems) (list Problems, more int) {
 	warnings = slices.Clone(warnings)
 	slices.SortStableFunc(warnings, func(a, b Problem) int {

@@ -83,8 +83,8 @@ func Ask(ctx context.Context, c *config.Config, list []*New, rows *cli.Waiting) 
 // Progress returns the rows of Ask for a command that prints text. They are no result: what is found
 // out is in the notes of the entries.
 func Progress(cmd *cobra.Command) *cli.Waiting {
-	return &cli.Waiting{Out: cmd.ErrOrStderr(), Limit: askAll, Quiet: time.Second, Brief: true, Doing: "Asking", About: "about sign-ins",
-		Enter: cli.EnterOf(cmd), Else: "goes on without them"}
+	return &cli.Waiting{Out: cmd.ErrOrStderr(), Limit: askAll, Quiet: time.Second, Brief: true, Doing: "Asking",
+		About: "about sign-ins", Enter: cli.EnterOf(cmd), Else: "goes on without them"}
 }
 
 // row returns what the server has answered, in one line.
