@@ -57,7 +57,7 @@ func (l *link) acquire(ctx context.Context, failed int, peer client.Peer) (clien
 func (l *link) await(ctx context.Context, failed int, peer client.Peer) (client.Conn, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	var late <-chan time.Time // set with the first wait
+	var late, over <-chan time.Time // set with the first wait
 	for {
 		switch {
 		case l.frozen():
@@ -81,12 +81,22 @@ func (l *link) await(ctx context.Context, failed int, peer client.Peer) (client.
 		if peer != nil && late == nil {
 			late = time.After(tellStart)
 		}
+		if l.known() != nil && over == nil {
+			over = time.After(deadPatience)
+		}
 		changed := l.changed
 		l.mu.Unlock()
 		select {
 		case <-changed:
 		case <-late:
 			peer.Notify(string(mcp.MethodNotificationMessage), l.waitMessage())
+		case <-over:
+			l.mu.Lock()
+			if why := l.known(); why != nil {
+				return nil, fmt.Errorf("%w; the next attempt is in progress", *why)
+			}
+			over = nil
+			l.mu.Unlock()
 		case <-ctx.Done():
 		}
 		l.mu.Lock()
@@ -101,6 +111,29 @@ func (l *link) await(ctx context.Context, failed int, peer client.Peer) (client.
 
 // tellStart is how long a call waits for a connection before its client gets a message about the wait.
 const tellStart = time.Second
+
+// deadPatience is how long a call waits for the next attempt to connect to a server that is known to be dead:
+// the last attempt has failed. Such an attempt may take long, and most likely fails, too. A server that
+// starts for the first time, or again after it has worked, is waited for.
+const deadPatience = 2 * time.Second
+
+// known returns why the server is known to be dead: by this link, or by the one that reads the catalog. It is
+// nil if the server is not. l.mu is held.
+func (l *link) known() *error {
+	if why := l.deadReason(); why != nil || l.readsShared {
+		return why
+	}
+	return l.pool.dead.Load()
+}
+
+// deadReason returns why the link is dead; nil if it is not. l.mu is held.
+func (s *linkState) deadReason() *error {
+	if !s.dead || s.state == StateClosed {
+		return nil
+	}
+	err := s.err
+	return &err
+}
 
 // waitMessage returns the params of a log message about a call that waits for the link.
 func (l *link) waitMessage() []byte {

@@ -3,6 +3,7 @@ package upstream
 import (
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 
 	"junction/upstream/client"
@@ -47,7 +48,7 @@ func TestKeysNameTheirKindOfServer(t *testing.T) {
 	values := map[string]any{"Env": map[string]string{"A": "b"}, "InheritEnv": []string{"A"}, "Dir": "/x",
 		"Headers": map[string]string{"A": "b"}, "Transport": "http"}
 	for _, field := range reflect.VisibleFields(reflect.TypeFor[Config]()) {
-		of := field.Tag.Get("kind")
+		of, _, _ := strings.Cut(field.Tag.Get("kind"), ",")
 		if of == "" {
 			continue
 		}

@@ -63,6 +63,7 @@ type linkState struct {
 	lost         error       // why the session of conn is distrusted; nil while it is trusted
 	another      bool        // another session has made the link ready
 	attempts     int         // failed attempts to connect
+	dead         bool        // the last attempt failed, and not because of its time limit: see deadPatience
 	calls        int         // calls that hold the link: in flight, or waiting for a conn
 	// subscriptions over the link and attempts to subscribe; they also count in calls
 	subscribers int
@@ -145,6 +146,9 @@ func (l *link) update(change func(*linkState) bool) bool {
 	case before == StateDegraded && l.state != StateDegraded:
 		l.pool.degraded.Add(-1)
 	}
+	if l.readsShared {
+		l.pool.dead.Store(l.deadReason())
+	}
 	close(l.changed)
 	l.changed = make(chan struct{})
 	l.mu.Unlock()
@@ -182,7 +186,10 @@ func (l *link) connectAndServe(ctx context.Context, cause client.Trace) (time.Du
 	}
 	l.silence.end() // it was that of the conn before
 	ready := time.Now()
-	l.update(func(s *linkState) bool { s.state, s.conn, s.broken, s.err = StateReady, c, t.broken, nil; return true })
+	l.update(func(s *linkState) bool {
+		s.state, s.conn, s.broken, s.err, s.dead = StateReady, c, t.broken, nil, false
+		return true
+	})
 	for {
 		if l.readsCatalog {
 			c := t.conn // its end ends this
@@ -211,6 +218,9 @@ func (l *link) limitOpening(ctx context.Context) (context.Context, context.Cance
 func (l *link) dial(ctx context.Context) (client.Conn, error) {
 	if _, err := l.pool.token(ctx); err != nil {
 		return nil, err
+	}
+	if l.readsShared {
+		l.pool.exited.Store(nil)
 	}
 	dial := l.pool.dialer.Dial
 	switch {

@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"regexp"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -170,6 +173,97 @@ func TestCallWaitsForAttempt(t *testing.T) {
 		mustFail(t, result{err: err}, client.KindCancelled)
 		settle(time.Minute)
 		mustCall(t, r.Upstream, toolCall("echo", `{}`))
+	})
+}
+
+// slowly is a server whose attempts to connect take long, and then fail while it is broken.
+type slowly struct {
+	http.Handler
+	takes  time.Duration
+	broken atomic.Bool
+}
+
+func (s *slowly) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	method, session := r.Header.Get("Mcp-Method"), r.Header.Get("Mcp-Session-Id")
+	if method == "server/discover" || method == "" && session == "" && r.Method == http.MethodPost { // initialize
+		select {
+		case <-time.After(s.takes):
+		case <-r.Context().Done():
+		}
+		if s.broken.Load() {
+			w.WriteHeader(http.StatusInternalServerError)
+			return
+		}
+	}
+	s.Handler.ServeHTTP(w, r)
+}
+
+// TestCallOfADeadServer: a server that starts slowly is waited for: at first, and after it has worked. After
+// a failed attempt, a call gets the reason soon, while the next attempt is in progress; that one is for the
+// calls after it.
+func TestCallOfADeadServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &slowly{takes: 9 * time.Second}
+		r := newRigBehind(t, func(server *upstreamtest.Server) http.Handler {
+			s.Handler = server.Handler()
+			return s
+		}, upstreamtest.Script{}, Config{Era: client.EraModern})
+		if first := <-begun(r.Upstream, toolCall("echo", `{}`)); first.err != nil || first.took < 8*time.Second {
+			t.Errorf("the first call ended after %v: %v", first.took, first.err)
+		}
+		l, _, err := r.link(t.Context(), r.reading(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.release()
+		l.fail(l.current(), transport.ErrClosed) // the server starts again
+		if again := <-begun(r.Upstream, toolCall("echo", `{}`)); again.err != nil || again.took < 8*time.Second {
+			t.Errorf("a call of a server that starts again ended after %v: %v", again.took, again.err)
+		}
+		s.broken.Store(true)
+		l.fail(l.current(), transport.ErrClosed)
+		mustFail(t, <-begun(r.Upstream, toolCall("echo", `{}`)), client.KindUnavailable) // it waits for the attempt
+		dead := <-begun(r.Upstream, toolCall("echo", `{}`))
+		if got := mustFail(t, dead, client.KindUnavailable); dead.took > deadPatience || !strings.Contains(got, "500") ||
+			!strings.Contains(got, "the next attempt is in progress") {
+			t.Errorf("a call of a dead server ended after %v: %s", dead.took, got)
+		}
+		s.broken.Store(false)
+		settle(time.Minute)
+		mustCall(t, r.Upstream, toolCall("echo", `{}`))
+	})
+}
+
+// TestOwnConnectionToADeadServer: a call that needs a connection of its own gets the reason as soon, although this
+// connection was not tried before.
+func TestOwnConnectionToADeadServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &slowly{takes: 9 * time.Second}
+		r := newRigBehind(t, func(server *upstreamtest.Server) http.Handler {
+			s.Handler = server.Handler()
+			return s
+		}, legacyScript, Config{Era: client.EraLegacy, Isolation: IsolationPrincipal})
+		own := func(c *Call) { c.Principal = "one" }
+		if first := <-begun(r.Upstream, toolCall("echo", `{}`, own)); first.err != nil || first.took < 8*time.Second || r.Status().Links != 2 {
+			t.Errorf("the first call ended after %v: %v", first.took, first.err)
+		}
+		s.broken.Store(true)
+		r.mu.Lock()
+		links := slices.Collect(maps.Values(r.links))
+		r.mu.Unlock()
+		for _, l := range links {
+			l.fail(l.current(), transport.ErrClosed)
+		}
+		settle(time.Minute)
+		dead := <-begun(r.Upstream, toolCall("echo", `{}`, own))
+		if got := mustFail(t, dead, client.KindUnavailable); dead.took > deadPatience+time.Second || !strings.Contains(got, "500") {
+			t.Errorf("a call of a dead server ended after %v: %s", dead.took, got)
+		}
+		s.broken.Store(false)
+		settle(2 * time.Minute)
+		if again := <-begun(r.Upstream, toolCall("echo", `{}`, own)); again.err != nil {
+			t.Errorf("a call of the server that works again: %v", again.err)
+		}
 	})
 }
 

@@ -35,6 +35,8 @@ type pool struct {
 	separate      atomic.Bool            // see Config
 	stateful      atomic.Bool            // see Config
 	given         atomic.Pointer[string] // the last access token for the server; nil before the first
+	dead          atomic.Pointer[error]  // why the link that reads the catalog is dead; nil if it is not
+	exited        atomic.Pointer[string] // see Status; nil if no process of the attempt has ended
 	degraded      atomic.Int32           // links in StateDegraded
 	crashes       atomic.Int64           // see Status
 	evictions     atomic.Int64           // see Status
@@ -159,6 +161,9 @@ func (p *pool) Status() Status {
 		}
 	}
 	p.mu.Unlock()
+	if exited := p.exited.Load(); exited != nil && s.State == StateStarting {
+		s.Exited = *exited
+	}
 	if p.connConfig.Sandbox != nil {
 		s.Sandbox = p.connConfig.Sandbox.Enforcement(p.options.kernel())
 	}

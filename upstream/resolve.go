@@ -168,6 +168,10 @@ func (p *pool) dialOptions() client.Options {
 		Watchdog: o.watchdog, URL: c.URL, Headers: c.Headers, Transport: c.Transport, Era: c.Era,
 		ConnectTimeout: c.ConnectTimeout, Version: o.Version, MessageLimit: int(o.MessageLimit), Depth: o.Depth,
 		Account: p.account, Observer: o.Observer, Log: p.log,
+		Again: func(reason error) {
+			text := describe(p.shown(reason))
+			p.exited.Store(&text)
+		},
 	}
 	if p.credentialed() {
 		d.Token = p.token

@@ -95,6 +95,9 @@ type Status struct {
 	// ids of the processes that run for a command, each of which leads the session of its children
 	Processes []int
 	Reported  []stdio.Reported // by the process of the link that reads the catalog
+	// why a process of the attempt in progress has ended; "" if none has. Another one is started for the
+	// legacy era
+	Exited string
 	// how far the kernel enforces the sandbox: command.Enforced, or what it does not, and why; ""
 	// without a sandbox
 	Sandbox string
@@ -240,7 +243,7 @@ func (l *link) outcomeOf(lived time.Duration, err error, pause *pace.Backoff) (o
 
 // apply is a change for (*link).update.
 func (o outcome) apply(s *linkState) bool {
-	if o.failed {
+	if s.dead = o.failed && !errors.Is(o.err, errNoConnection); o.failed {
 		s.attempts++
 	}
 	s.state, s.conn, s.err, s.retry, s.refusedUntil = o.state, nil, o.err, o.retry, o.refusedUntil

@@ -478,6 +478,11 @@ func (p *program) welcome(ctx context.Context, endpoint string, keys bool) error
 	if p.file != "" && p.file != userFile() {
 		t.Flags = " " + shell.Join("--config", p.file)
 	}
+	for _, w := range *p.warnings.Load() {
+		if config.Grave(w) {
+			t.Warnings = append(t.Warnings, w.String())
+		}
+	}
 	t.Trouble = func() ([]screen.Trouble, bool) { return p.trouble(t.Flags) }
 	seen := p.asSeen()
 	t.Disabled = seen.Report(ctx).Disabled

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"sync/atomic"
@@ -157,10 +158,14 @@ func (p *program) reload(asked bool) (done bool) {
 	return true
 }
 
-// warn logs the likely mistakes of a file.
+// warn logs the likely mistakes of a file, except those that the first screen shows on the same terminal.
 func (p *program) warn(warnings config.Problems) {
 	for _, w := range warnings {
-		p.log.Warn(w.Text, "file", w.File, "line", w.Line, "key", w.Path)
+		level := slog.LevelWarn
+		if config.Grave(w) && p.screen.Holds() {
+			level = slog.LevelDebug
+		}
+		p.log.Log(context.Background(), level, w.Text, "file", w.File, "line", w.Line, "key", w.Path)
 	}
 }
 

@@ -17,23 +17,30 @@ import (
 	"junction/integration/harness"
 )
 
-// a dialogue is a command at a terminal of 60 columns: each question that it shows, and the answer.
+// a dialogue is a command at a terminal: each question that it shows, and the answer.
 type dialogue [][2]string
 
 // interrupt is the answer of a person who types Ctrl-C.
 const interrupt = "\x03"
 
-// mustTalk runs junction with the answers of a dialogue, and returns everything that the terminal got.
+// mustTalk runs junction with the answers of a dialogue at a terminal of 60 columns, and returns everything
+// that the terminal got.
 func mustTalk(t *testing.T, env []string, d dialogue, args ...string) string {
 	t.Helper()
-	text, err := talk(t, env, 60, d, args...)
+	return mustTalkAt(t, 60, env, d, args...)
+}
+
+// mustTalkAt is mustTalk at a terminal of some columns.
+func mustTalkAt(t *testing.T, columns uint16, env []string, d dialogue, args ...string) string {
+	t.Helper()
+	text, err := talk(t, env, columns, d, args...)
 	if err != nil {
 		t.Errorf("%v; the terminal got:\n%s", err, text)
 	}
 	return text
 }
 
-// talk is mustTalk at a terminal of any width, for a command that may fail.
+// talk is mustTalkAt for a command that may fail.
 func talk(t *testing.T, env []string, columns uint16, d dialogue, args ...string) (string, error) {
 	t.Helper()
 	ours, theirs := mustTerminal(t, 40, columns)
@@ -281,14 +288,28 @@ func TestTerminalSetupAsksAgain(t *testing.T) {
 	}
 }
 
-// TestTerminalSetupLeavesWhatStillStarts: an interrupt ends only the waiting for a server that starts
-// slowly. Its client is connected, keeps the server, and one last line names the command for later.
+// TestTerminalSetupLeavesWhatStillStarts: a person sees which server is ready, and which one still starts. An
+// interrupt, or Enter, ends only the waiting. The client is connected, keeps the server that starts, and one
+// last line names the command for later. A terminal with room for the table has it once in the end.
 func TestTerminalSetupLeavesWhatStillStarts(t *testing.T) {
+	for name, row := range map[string]struct {
+		columns         uint16
+		waiting, answer string
+	}{
+		"narrow": {60, "Starting slow …", interrupt},
+		"wide":   {100, "fast: ready, 3 tools slow: starting for", ""},
+	} {
+		t.Run(name, func(t *testing.T) { leaveWhatStillStarts(t, row.columns, row.waiting, row.answer) })
+	}
+}
+
+func leaveWhatStillStarts(t *testing.T, columns uint16, waiting, answer string) {
 	home, program := t.TempDir(), harness.JunctionBinary(t)
 	for name, text := range map[string]string{
 		".config/junction/config.yaml": "listen: 127.0.0.1:0\nadmin: 127.0.0.1:0\n",
-		".cursor/mcp.json":             `{"mcpServers": {"slow": {"command": "/bin/sleep", "args": ["600"]}}}`,
-		".config/zed/settings.json":    "{}",
+		".cursor/mcp.json": fmt.Sprintf(`{"mcpServers": {"fast": {"command": %q, "args": ["demo"]},
+			"slow": {"command": "/bin/sleep", "args": ["600"]}}}`, program),
+		".config/zed/settings.json": "{}",
 	} {
 		file := filepath.Join(home, name)
 		if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o700), os.WriteFile(file, []byte(text), 0o600)); err != nil {
@@ -303,18 +324,25 @@ func TestTerminalSetupLeavesWhatStillStarts(t *testing.T) {
 			t.Errorf("%v: %s", err, out)
 		}
 	}()
-	text := mustTalk(t, env, dialogue{
+	text := mustTalkAt(t, columns, env, dialogue{
 		{"Names, all, none, or -NAME to omit it [all]:", "yes"},
 		{"Start Junction in the background, until the machine ends? [Y/n]", ""},
-		{"Still starting: slow", interrupt},
+		{waiting, answer},
 		{"Names, all, none, or -NAME to omit it [all]:", ""},
 		{"Remove from their files the servers that work in Junction? [Y/n]", ""},
 	}, "setup")
+	if columns > 60 {
+		text = strings.Join(shown(strings.ReplaceAll(text, "\n", "\r\n"), int(columns)), "\n")
+	}
 	flat := strings.Join(strings.Fields(text), " ")
 	const last = "When they work, remove them from the clients with: junction connect --all --replace"
 	if strings.Count(flat, "--replace") != 1 || !strings.Contains(flat, last) ||
 		!strings.Contains(flat, "Kept, because they do not work in Junction now: slow (starting).") {
 		t.Error(text)
+	}
+	if strings.Count(flat, "fast: ready, 3 tools") != 1 || strings.Count(flat, "Did not wait longer for slow, after ") != 1 ||
+		strings.Contains(flat, " at most.") != (columns == 60) {
+		t.Errorf("the rows of the servers are not there once:\n%s", text)
 	}
 	again := exec.Command(program, "connect", "--all", "--replace")
 	again.Env = env

@@ -49,6 +49,9 @@ type Options struct {
 	Observer            Observer          // nil observes nothing
 	Log                 *slog.Logger
 	Opened              func() // called after a transport was opened; may be nil
+	// Again is called when the process of a command has ended during the handshake, and another one is started
+	// for the legacy era; may be nil.
+	Again func(reason error)
 }
 
 // Dialer opens conns to one server, and detects the era and the transport of the server

@@ -50,6 +50,9 @@ func (a *attempt) dialAuto(ctx context.Context, guess Era) (Conn, error) {
 	case exited && !b.asked:
 		// Some legacy servers exit when they receive an unknown request: start the server again and
 		// initialize it. The first process has ended.
+		if a.options.Again != nil {
+			a.options.Again(reason)
+		}
 		return a.dialLegacy(ctx, TransportAuto, assumed)
 	case b.asked && a.mayBeSSE(err):
 		if c, second := a.dialLegacy(ctx, TransportSSE, b.basis(EraLegacy)); second == nil {

@@ -20,6 +20,7 @@ import (
 type Row struct {
 	Name, Text string // Text is the whole line
 	Known      bool   // the line does not change any more
+	Later      string // follows Text if the waiting ends before the line is known
 }
 
 // Waiting shows a row for each thing that a command waits for. On a terminal, the rows change in place.
@@ -32,6 +33,8 @@ type Waiting struct {
 	Brief bool
 	// Doing is what the command does with each thing, such as "Starting".
 	Doing string
+	// About follows the number of the servers; "" is usual.
+	About string
 	// Enter reports whether the person has pressed Enter, which ends the waiting; nil if no person can.
 	Enter func() bool
 	// CtrlC means that an interrupt ends the waiting, and not the command.
@@ -50,7 +53,7 @@ type Rows struct {
 func (r *Rows) Begin(name string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.rows = append(r.rows, Row{Name: name, Text: name + " …"})
+	r.rows = append(r.rows, Row{Name: name, Text: name + ": no answer yet"})
 }
 
 // End sets the row of a task that has ended.
@@ -59,7 +62,7 @@ func (r *Rows) End(name, row string) {
 	defer r.mu.Unlock()
 	for i := range r.rows {
 		if r.rows[i].Name == name {
-			r.rows[i] = Row{name, row, true}
+			r.rows[i] = Row{Name: name, Text: row, Known: true}
 		}
 	}
 }
@@ -169,12 +172,12 @@ func (s *shownRows) show(rows []Row, rest []string, age time.Duration) {
 		s.lines = true
 	}
 	s.print(rows)
-	switch {
-	case s.live.Size != nil:
-		s.live.Draw(s.footer(len(rest), age)) // also of a terminal without room for the rows
-	case !s.named && age >= restAfter:
+	if s.live.Size != nil && s.live.Draw(s.footer(len(rest), age)) {
+		return // the terminal has no room for the rows
+	}
+	if !s.named && age >= restAfter {
 		s.named = true
-		s.live.Print(fmt.Sprintf("%s %s …%s\n", s.Doing, strings.Join(rest, ", "), s.hint(age)))
+		s.live.Print(s.doing(strings.Join(rest, ", "), age) + "\n")
 	}
 }
 
@@ -183,25 +186,42 @@ func (s *shownRows) print(rows []Row) {
 	for _, r := range rows {
 		if r.Known && !slices.Contains(s.printed, r.Name) {
 			s.printed = append(s.printed, r.Name)
-			s.live.Print(prose.OneLine(r.Text) + "\n")
+			s.printRow(r)
 		}
 	}
 }
 
+// printRow prints a row, on a terminal in its width.
+func (s *shownRows) printRow(r Row) {
+	if s.live.Size == nil {
+		s.live.Print(prose.OneLine(r.Text) + "\n")
+		return
+	}
+	s.live.Print(s.table([]Row{r}))
+}
+
 // table returns all rows, on a terminal.
 func (s *shownRows) table(rows []Row) string {
-	var b strings.Builder
+	b := NewPage(s.live.Out)
 	for _, r := range rows {
-		b.WriteString(prose.OneLine(r.Text) + "\n")
+		b.Wrap("", "    ", prose.OneLine(r.Text))
 	}
-	width, _ := s.live.Size()
-	return Fit(b.String(), width)
+	return b.String()
 }
 
 // footer returns the last line of what is redrawn.
 func (s *shownRows) footer(rest int, age time.Duration) string {
 	width, _ := s.live.Size()
-	return Fit(fmt.Sprintf("%s %s …%s\n", s.Doing, prose.Count(rest, "server"), s.hint(age)), width)
+	return Fit(s.doing(prose.Count(rest, "server"), age)+"\n", width)
+}
+
+// doing says what the command does with the rest.
+func (s *shownRows) doing(rest string, age time.Duration) string {
+	about := ""
+	if s.About != "" {
+		about = " " + s.About
+	}
+	return s.Doing + " " + rest + about + " …" + s.hint(age)
 }
 
 // hint says how long the rest is waited for, and how a person ends the waiting.
@@ -223,13 +243,18 @@ func (s *shownRows) end(rows []Row, rest []string, age time.Duration) {
 	if s.live.Erase(); s.Brief {
 		return
 	}
+	for i := range rows {
+		if r := &rows[i]; !r.Known {
+			r.Text += r.Later
+		}
+	}
 	if !s.lines {
 		s.live.Print(s.table(rows))
 	} else {
 		s.print(rows)
 		for _, r := range rows {
 			if !r.Known {
-				s.live.Print(prose.OneLine(r.Text) + "\n")
+				s.printRow(r)
 			}
 		}
 	}

@@ -19,7 +19,7 @@ func rowsAt(times map[string]time.Duration, names ...string) func() []Row {
 			if known {
 				text = name + ": ready"
 			}
-			rows = append(rows, Row{name, text, known})
+			rows = append(rows, Row{name, text, known, "; see status"})
 		}
 		return rows
 	}
@@ -88,7 +88,7 @@ func TestEnterEndsTheWaiting(t *testing.T) {
 			return true
 		}}
 		_, took := screen.at(t, w, time.Second, rowsAt(map[string]time.Duration{"slow": time.Hour}, "slow", "fast"))
-		want := "slow: starting\nfast: ready\nDid not wait longer for slow, after 2s."
+		want := "slow: starting; see status\nfast: ready\nDid not wait longer for slow, after 2s."
 		if got := screen.String(); got != want || took != 2*time.Second {
 			t.Errorf("after %v a person sees\n%s\nwant\n%s", took, got, want)
 		}
@@ -120,7 +120,7 @@ func TestRowsAsLines(t *testing.T) {
 		w := &Waiting{Out: &out, Limit: time.Minute, Doing: "Starting", CtrlC: true, Else: "leaves the rest for later"}
 		w.Watch(t.Context(), rowsAt(map[string]time.Duration{"slow": 20 * time.Second, "stuck": time.Hour}, "stuck", "slow", "fast"))
 		want := "fast: ready\nStarting stuck, slow … 57s at most. Ctrl-C leaves the rest for later.\nslow: ready\n" +
-			"stuck: starting\nDid not wait longer for stuck, after 1m.\n"
+			"stuck: starting; see status\nDid not wait longer for stuck, after 1m.\n"
 		if got := out.String(); got != want {
 			t.Errorf("the lines are\n%s\nwant\n%s", got, want)
 		}

@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
@@ -33,6 +34,27 @@ func (c Storage) Place(getenv func(string) (string, bool)) (string, error) {
 		return "", fmt.Errorf("there is no place for the sign-ins (storage.dsn): %w", err)
 	}
 	return filepath.Join(dir, "junction", "junction.db"), nil
+}
+
+// OwnStorage returns the DSN that a new configuration file needs, because another file of the user has the
+// default: the user's own file, if there is one, or whichever has made the default database. It is "" if the
+// new file may have the default.
+func OwnStorage(file string, getenv func(string) (string, bool)) string {
+	users, err := File("")
+	path, pathErr := filepath.Abs(file)
+	dir, dirErr := StateDir(getenv)
+	if errors.Join(err, pathErr, dirErr) != nil || path == users {
+		return ""
+	}
+	usual := filepath.Join(dir, "junction", "junction.db")
+	for _, other := range []string{users, usual} {
+		if _, err := os.Lstat(other); err == nil {
+			base := filepath.Base(path)
+			name := strings.TrimSuffix(base, filepath.Ext(base)) + "-" + FolderOf(path)[:8] + ".db"
+			return filepath.Join(filepath.Dir(usual), name)
+		}
+	}
+	return ""
 }
 
 // Keys returns the source of the master keys: a file, or, if file is "", the text of the

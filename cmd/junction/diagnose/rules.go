@@ -161,7 +161,7 @@ func (d *Diagnosis) addWarnings(warnings config.Problems) {
 	list, more := config.Lasting(warnings)
 	check := config.Command(d.Config, "check")
 	for _, w := range list {
-		d.Findings = append(d.Findings, Finding{Grave: w.Path == config.Policies, Kind: KindWarning,
+		d.Findings = append(d.Findings, Finding{Grave: config.Grave(w), Kind: KindWarning,
 			Text: w.String(), Advice: "correct the file; this command compares it: " + check})
 	}
 	if more > 0 {

@@ -101,8 +101,11 @@ func plural(n int, one, many string) string {
 var installers = []string{"npx", "bunx", "pnpx", "uvx", "pipx", "docker", "podman", "deno"}
 
 // note returns why the first start of an upstream may take long; "" if this is no first start, or
-// if the start has not taken long yet.
+// if the start has not taken long yet. A process that has ended is the better reason.
 func note(s *upstream.Status, program string) string {
+	if s.Exited != "" { // nothing is downloaded any more
+		return s.Exited + "; starting it once more, in the legacy era"
+	}
 	if program == "" || s.State != upstream.StateStarting || s.Stored || s.Era != client.EraAuto ||
 		time.Since(s.Since) < 2*time.Second {
 		return ""

@@ -84,7 +84,7 @@ func Ask(ctx context.Context, c *config.Config, list []*New, rows *cli.Waiting) 
 // out is in the notes of the entries.
 func Progress(cmd *cobra.Command) *cli.Waiting {
 	return &cli.Waiting{Out: cmd.ErrOrStderr(), Limit: askAll, Quiet: time.Second, Brief: true, Doing: "Asking",
-		Enter: cli.EnterOf(cmd), Else: "goes on without them"}
+		About: "about sign-ins", Enter: cli.EnterOf(cmd), Else: "goes on without them"}
 }
 
 // row returns what the server has answered, in one line.

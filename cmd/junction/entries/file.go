@@ -20,6 +20,9 @@ import (
 // newFile is the first lines of a configuration file that add creates.
 const newFile = "# The configuration of Junction. Validate it with: junction check --config FILE\n"
 
+// ownStorage is the section of a new file that must not use the default database, with its DSN.
+const ownStorage = "# Two files cannot share one database of sign-ins.\nstorage: { dsn: %q }\n"
+
 // file is a configuration file before a change.
 type file struct {
 	path     string
@@ -42,6 +45,9 @@ func read(flag string) (*file, error) {
 	f.text, err = clients.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		f.config, _, err = config.Load("", os.LookupEnv)
+		if err == nil {
+			f.config.Storage.DSN = config.OwnStorage(path, os.LookupEnv)
+		}
 		return f, err
 	}
 	if err != nil {
@@ -100,6 +106,9 @@ func (f *file) adding(list ...yamledit.Entry) ([]byte, error) {
 	before := f.text
 	if before == nil {
 		before = []byte(newFile)
+		if dsn := f.config.Storage.DSN; dsn != "" {
+			before = fmt.Appendf(before, ownStorage, dsn)
+		}
 	}
 	text, err := yamledit.Add(before, section, list)
 	if err != nil {
@@ -119,6 +128,9 @@ func (f *file) Replace(text []byte, names ...string) (backup string, err error) 
 	if f.text == nil {
 		if err := os.MkdirAll(filepath.Dir(f.path), 0o700); err != nil {
 			return "", err
+		}
+		if dsn := f.config.Storage.DSN; dsn != "" {
+			_ = os.MkdirAll(filepath.Dir(dsn), 0o700) // junction reports the lack of a storage that it needs
 		}
 	}
 	if backup, err = clients.Revise(f.path, f.text, text); err != nil {

@@ -4,15 +4,12 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 	"time"
 
 	"junction/cmd/junction/cli"
 	"junction/cmd/junction/config"
-	"junction/cmd/junction/diagnose"
 	"junction/cmd/junction/runfile"
-	"junction/upstream"
 	"junction/upstream/prose"
 )
 
@@ -88,7 +85,7 @@ func (s *Sequel) Show(ctx context.Context, w io.Writer, enter func() bool) {
 	if enter != nil && cli.IsTerminal(w) {
 		limit = watchLimit
 	}
-	Watch(ctx, s.file, s.watched, &cli.Waiting{Out: w, Limit: limit, Enter: enter, CtrlC: true,
+	cli.WatchTried(ctx, s.file, s.watched, &cli.Waiting{Out: w, Limit: limit, Enter: enter, CtrlC: true,
 		Else: "leaves the rest for later"})
 }
 
@@ -96,45 +93,8 @@ func (s *Sequel) Show(ctx context.Context, w io.Writer, enter func() bool) {
 func (s *Sequel) Results(ctx context.Context) string {
 	var lines []string
 	for _, u := range cli.AwaitTried(ctx, s.file, s.watched, tryLimit) {
-		lines = append(lines, rowOf(s.file, &u).Text)
+		r := cli.RowOf(s.file, &u)
+		lines = append(lines, r.Text+r.Later)
 	}
 	return strings.Join(lines, "\n")
-}
-
-// Watch shows the first attempts of the named upstreams of the running junction that serves a file, as how
-// says. It returns their last states; nil if no junction answers.
-func Watch(ctx context.Context, path string, names []string, how *cli.Waiting) (list []diagnose.UpstreamStatus) {
-	how.Doing = "Starting"
-	how.Watch(ctx, func() (rows []cli.Row) {
-		if now := cli.AwaitTried(ctx, path, names, 0); now != nil || ctx.Err() == nil {
-			list = now
-		}
-		for _, name := range names { // in their order
-			if n := slices.IndexFunc(list, func(u diagnose.UpstreamStatus) bool { return u.Name == name }); n >= 0 {
-				rows = append(rows, rowOf(path, &list[n]))
-			}
-		}
-		return rows
-	})
-	return list
-}
-
-// rowOf returns the row of an upstream of the running junction that serves a file.
-func rowOf(path string, u *diagnose.UpstreamStatus) cli.Row {
-	starts := u.State == upstream.StateStarting.String()
-	text := u.Name + ": " + u.State
-	switch {
-	case u.Error != "":
-		text += ": " + u.Error
-		if u.Advice != "" {
-			text += "; " + u.Advice
-		}
-	case u.State == upstream.StateReady.String():
-		text += ", " + prose.Count(u.Tools, "tool") // those that clients get
-	case u.Note != "":
-		text += ": " + u.Note
-	case starts:
-		text += "; " + config.Command(path, "status") + " shows the result"
-	}
-	return cli.Row{Name: u.Name, Text: prose.Flat(text), Known: !starts}
 }

@@ -192,7 +192,7 @@ func (r *run) redrawn(ctx context.Context) bool {
 		trouble, ready := r.trouble()
 		if pending == 0 && ready {
 			rows, _ := r.text.table(cli.NewPage(r.live.Out), list, time.Now())
-			r.print(r.text.header() + rows + trouble + r.text.clients() + r.text.next(list))
+			r.print(r.text.header(cli.NewPage(r.live.Out)) + rows + trouble + r.text.clients() + r.text.next(list))
 			return true
 		}
 		if !r.redraw(r.growing(list, trouble, pending)) {
@@ -212,7 +212,7 @@ func (r *run) redrawn(ctx context.Context) bool {
 // growing returns what a terminal shows while upstreams are tried: as much as it has room for.
 func (r *run) growing(list []diagnose.UpstreamStatus, trouble string, pending int) string {
 	rows, _ := r.text.table(cli.NewPage(r.live.Out), list, time.Now())
-	text, wait := r.text.header()+rows+trouble, "\nChecking the identity providers …\n"
+	text, wait := r.text.header(cli.NewPage(r.live.Out))+rows+trouble, "\nChecking the identity providers …\n"
 	if pending > 0 {
 		wait = fmt.Sprintf("\nStarting %s …\n", prose.Count(pending, "upstream"))
 	}
@@ -234,7 +234,7 @@ func (r *run) lines(ctx context.Context) {
 		trouble, ready = r.trouble()
 	}
 	rows, table := r.text.table(cli.NewPage(r.live.Out), list, time.Now())
-	r.print(r.text.header() + rows + trouble + r.text.clients())
+	r.print(r.text.header(cli.NewPage(r.live.Out)) + rows + trouble + r.text.clients())
 	if pending > 0 { // otherwise the last line comes now
 		r.Release()
 	}

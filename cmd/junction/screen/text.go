@@ -24,6 +24,8 @@ type Text struct {
 	Open   bool   // there is no authentication, and the file does not state it
 	Flags  string // that commands about this proxy need, after a space, such as " --config FILE"
 	Demo   bool   // there is no configuration file
+	// Warnings are about mistakes of the file that hide all tools from clients.
+	Warnings []string
 	// Disabled are the upstreams of the file that are not served.
 	Disabled []string
 	// Trouble returns what fails beside the upstreams, and whether all of it was checked; it may be nil.
@@ -44,8 +46,8 @@ func troubleOf(b *prose.Page, list []Trouble) string {
 	return b.String()
 }
 
-// header returns the addresses.
-func (t *Text) header() string {
+// header returns the addresses and the warnings, on an empty page.
+func (t *Text) header(b *prose.Page) string {
 	text := "Junction serves " + t.URL + "\n"
 	if t.Status != "" {
 		text += "Status page     " + t.Status + "\n"
@@ -54,7 +56,10 @@ func (t *Text) header() string {
 		text += "Callers         all programs and users of this machine (no authentication).\n" +
 			"                Before you add a reverse proxy or a tunnel, configure auth.\n"
 	}
-	return text + "\n"
+	for _, w := range t.Warnings {
+		b.Wrap("Warning: ", "  ", prose.Flat(w))
+	}
+	return text + b.String() + "\n"
 }
 
 // clients returns the lines to paste into clients. With keys, these read a key from the

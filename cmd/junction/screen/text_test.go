@@ -26,6 +26,15 @@ func some() []diagnose.UpstreamStatus {
 	}
 }
 
+// TestWarningsAreAboveTheTable: a policy that hides all tools is a warning above a table of servers that work.
+func TestWarningsAreAboveTheTable(t *testing.T) {
+	text := Text{URL: "URL", Warnings: []string{"config.yaml:6: policies: no rule allows an item of the upstreams of this file"}}
+	want := "Junction serves URL\nWarning: config.yaml:6: policies: no rule allows an item of the upstreams of\n  this file\n\n"
+	if got := text.header(&prose.Page{}); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
 func TestTable(t *testing.T) {
 	got, _ := new(Text).table(&prose.Page{}, some(), at)
 	want := `  UPSTREAM    STATE            TOOLS
@@ -81,7 +90,7 @@ func TestTextFits(t *testing.T) {
 			t.Run(fmt.Sprint(name, keys), func(t *testing.T) {
 				text := Text{URL: "http://127.0.0.1:8420/mcp", Status: "http://127.0.0.1:8421/", Keys: keys}
 				rows, _ := text.table(&prose.Page{}, list, at)
-				all := text.header() + rows + text.clients()
+				all := text.header(&prose.Page{}) + rows + text.clients()
 				for line := range strings.Lines(all) {
 					line = strings.TrimSuffix(line, "\n")
 					if n := utf8.RuneCountInString(line); n > prose.Width {

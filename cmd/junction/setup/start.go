@@ -13,7 +13,6 @@ import (
 
 	"junction/cmd/junction/cli"
 	"junction/cmd/junction/config"
-	"junction/cmd/junction/entries"
 	"junction/cmd/junction/runfile"
 	"junction/cmd/junction/service"
 	"junction/upstream/prose"
@@ -51,7 +50,7 @@ func (g *guide) await(ctx context.Context, names []string) error {
 	rest := context.WithoutCancel(ctx)
 	interrupted, stop := signal.NotifyContext(rest, os.Interrupt)
 	defer stop()
-	entries.Watch(ctx, g.file, names, &cli.Waiting{Out: g.stdout, Limit: waitForServers, Enter: cli.EnterOf(g.cmd),
+	cli.WatchTried(ctx, g.file, names, &cli.Waiting{Out: g.stdout, Limit: waitForServers, Enter: cli.EnterOf(g.cmd),
 		CtrlC: true, Else: "leaves the rest for later"})
 	if ctx.Err() != nil {
 		select {
