@@ -20,6 +20,9 @@ type Credentials interface {
 	Apply(ctx context.Context, c Caller, refused ...string) (Credential, error)
 }
 
+// ErrNoSource means that the program has no source for the mode of an upstream.
+var ErrNoSource = errors.New("there is no source for credentials of this mode")
+
 // Caller is whose credential for an upstream is asked for.
 type Caller struct {
 	Upstream string
@@ -134,10 +137,13 @@ func (p *pool) token(ctx context.Context, refused ...string) (string, error) {
 		return "", nil
 	}
 	mode := p.connConfig.Auth.Mode
-	if p.options.Credentials == nil {
+	got, err := Credential{}, ErrNoSource
+	if p.options.Credentials != nil {
+		got, err = p.options.Credentials.Apply(ctx, Caller{Upstream: p.name, Mode: mode, User: p.user}, refused...)
+	}
+	if errors.Is(err, ErrNoSource) {
 		return "", &transport.TokenError{Err: errors.New(mode.Row().Advice.Without)}
 	}
-	got, err := p.options.Credentials.Apply(ctx, Caller{Upstream: p.name, Mode: mode, User: p.user}, refused...)
 	if err != nil && !signIn(err) && ctx.Err() == nil {
 		return "", &transport.TokenError{Err: fmt.Errorf("%s: %w", mode.Row().Advice.Down, err)}
 	}

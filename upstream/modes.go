@@ -74,9 +74,12 @@ type Mode struct {
 	Note    string // of junction check: what several callers share; "" for OwnerSubject
 	Login   string // why junction login refuses; "" if it signs in, and for OwnerNobody
 	Doctor  string // of junction auth doctor: what the server is, after its name
-	Next    string // what a person does after adding an entry; "" for nothing
-	Why     string // of junction why: the reason for an unknown item; only for OwnerSubject
-	Cell    string // of the table in auth/README.md
+	// Left is why junction doctor does not check the upstream, and LeftAdvice what checks a part of it; both
+	// only for OwnerSubject.
+	Left, LeftAdvice string
+	Next             string // what a person does after adding an entry; "" for nothing
+	Why              string // of junction why: the reason for an unknown item; only for OwnerSubject
+	Cell             string // of the table in auth/README.md
 }
 
 // Advice has what to do about credentials that do not work. The texts of OwnerSubject are for the
@@ -159,6 +162,8 @@ var modes = []Mode{
 		Doctor: "which each person signs in to",
 		Next: "Each user signs in to {name} in the browser; clients show the tool {name}__connect until " +
 			"then",
+		Left:       "each person signs in there themselves",
+		LeftAdvice: "junction auth doctor asks where they sign in",
 		Why: "{name} may have it: each user signs in there, and sees the tools of their own account " +
 			"(upstreams.{name}.auth)",
 		Cell: "each user's own: the user signs in on a page",

@@ -19,7 +19,8 @@ func TestModesHaveEveryFact(t *testing.T) {
 			want := map[string]bool{ // whether the row must have the fact; missing if it may
 				"Owner": own, "Header": own, "NeedsFor": row.Needs != SectionNone, "Choose": own,
 				"Suggest": row.Asked != AnswerNone, "What": own, "Exposes": own, "Note": own && !subject,
-				"Login": own && !operator, "Doctor": own, "Why": subject, "Cell": true,
+				"Login": own && !operator, "Doctor": own, "Why": subject, "Left": subject,
+				"LeftAdvice": subject, "Cell": true,
 				"Advice.Refused": true, "Advice.Set": true, "Advice.Lacks": true, "Advice.Absent": own,
 				"Advice.Broken": own, "Advice.Down": own, "Advice.Without": own,
 			}

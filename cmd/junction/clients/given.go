@@ -14,7 +14,7 @@ type Given struct {
 	Env, Headers map[string]string
 	Dir          string
 	SSE          bool // the transport is HTTP+SSE
-	OAuth        bool // the operator signs in with junction login
+	Auth         string // auth.mode; "" is none
 	Off          bool
 }
 
@@ -48,9 +48,7 @@ func (g Given) Entry(h Home, file string) (*Entry, error) {
 	if err != nil {
 		return nil, err
 	}
-	if e.SSE = g.SSE; g.OAuth {
-		e.Auth = "oauth"
-	}
+	e.SSE, e.Auth = g.SSE, g.Auth
 	if g.Pack != "" {
 		e.Pack, e.Command = g.Pack, nil
 	}
