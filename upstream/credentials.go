@@ -73,7 +73,7 @@ func (e *SignInError) Error() string {
 }
 
 // Row returns the row of the mode. A process of an earlier release does not name the mode.
-func (e *SignInError) Row() *Mode {
+func (e *SignInError) Row() Mode {
 	if row := e.Mode.Row(); row.Owner == OwnerSubject {
 		return row
 	}

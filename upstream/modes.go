@@ -173,15 +173,14 @@ var modes = []Mode{
 // Modes returns the rows of all modes, with that of AuthNone first.
 func Modes() []Mode { return slices.Clone(modes) }
 
-// Row returns the facts about a mode, which the caller must not change. Those of an unknown word are the
-// facts of AuthNone.
-func (m AuthMode) Row() *Mode {
-	for i := range modes {
-		if modes[i].Word == m {
-			return &modes[i]
+// Row returns the facts about a mode. Those of an unknown word are the facts of AuthNone.
+func (m AuthMode) Row() Mode {
+	for _, row := range modes {
+		if row.Word == m {
+			return row
 		}
 	}
-	return &modes[0]
+	return modes[0]
 }
 
 // String returns the word as in the file.
@@ -232,10 +231,10 @@ func SignInMode(owner Owner) AuthMode {
 }
 
 // Shared reports whether all callers use one credential.
-func (m *Mode) Shared() bool { return m.Owner == OwnerJunction || m.Owner == OwnerOperator }
+func (m Mode) Shared() bool { return m.Owner == OwnerJunction || m.Owner == OwnerOperator }
 
 // About returns a text of the row for an upstream, without missing scopes.
-func (m *Mode) About(text, upstream string) string { return fill(text, upstream, nil) }
+func (m Mode) About(text, upstream string) string { return fill(text, upstream, nil) }
 
 // fill replaces the placeholders of a text.
 func fill(text, upstream string, scopes []string) string {
@@ -261,16 +260,16 @@ func inWords(scopes []string) string {
 	return " of " + strings.Join(scopes, ", ")
 }
 
-// askedMode returns the mode that an answer asks for; nil if it asks for none.
-func askedMode(status *transport.StatusError) *Mode {
+// askedMode returns the mode that an answer asks for, and whether it asks for one.
+func askedMode(status *transport.StatusError) (Mode, bool) {
 	answer := AnswerNone
 	if status.WantsOAuth() {
 		answer = AnswerOAuth
 	}
-	for i := range modes {
-		if answer != AnswerNone && modes[i].Asked == answer {
-			return &modes[i]
+	for _, row := range modes {
+		if answer != AnswerNone && row.Asked == answer {
+			return row, true
 		}
 	}
-	return nil
+	return Mode{}, false
 }

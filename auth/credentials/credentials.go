@@ -5,8 +5,8 @@
 //   - oauth.go is the sign-in of the operator, oauth_user.go that of each user; signin.go has what the
 //     two share.
 //
-// The facts about a mode that need no source are in the table of package upstream (modes.go). A test
-// compares the two tables. Nothing here reads a credential that a client has sent to Junction.
+// The facts about a mode that need no source are in a table of package upstream (Modes). A test compares
+// the two tables. Nothing here reads a credential that a client has sent to Junction.
 package credentials
 
 import (

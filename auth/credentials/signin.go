@@ -86,8 +86,8 @@ func (s *signIn) Probe(ctx context.Context, name string) (list []Finding) {
 		return list
 	}
 	if err != nil {
-		add(Wrong, prose.Flat(err.Error()), "check upstreams."+name+".url, and the authorization server that it names: "+
-			"both need https, or http on this machine, and outbound.allow_private for a private network")
+		add(Wrong, prose.Flat(err.Error()), "check upstreams."+name+".url, and the authorization server that it "+
+			"names: both need https, or http on this machine, and outbound.allow_private for a private network")
 		return list
 	}
 	if pair := hosts.Unnamed; pair != nil {
@@ -124,7 +124,7 @@ func SignIns(owner upstream.Owner, configs map[string]upstream.Config) map[strin
 				Token: u.Auth.TokenEndpoint},
 			Resource: u.Auth.Resource, Params: u.Auth.Params,
 			Headers: u.Headers, Transport: u.Transport, Era: u.Era,
-			Shared: owner == upstream.OwnerOperator,
+			Mode: row.Word.String(), Shared: owner == upstream.OwnerOperator,
 		}
 	}
 	return all

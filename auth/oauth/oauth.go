@@ -50,6 +50,7 @@ type Upstream struct {
 	ClientID, ClientSecret string   // at Issuer; if "", this server registers itself
 	Issuer                 string   // the only authorization server to use; "" is the one that the upstream names
 	Permitted              Pair     // the only endpoints to use; see Endpoints.Check
+	Mode                   string   // auth.mode, for the lines of the configuration in errors
 	Shared                 bool     // the operator signs in for everyone, with Login
 	// OneOrigin states that all URLs of the authorization server must have one origin, because nobody
 	// confirms its hosts before a sign-in.

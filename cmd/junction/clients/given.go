@@ -13,7 +13,7 @@ type Given struct {
 	Pack         string // the path of a pack
 	Env, Headers map[string]string
 	Dir          string
-	SSE          bool // the transport is HTTP+SSE
+	SSE          bool   // the transport is HTTP+SSE
 	Auth         string // auth.mode; "" is none
 	Off          bool
 }

@@ -159,8 +159,8 @@ func (c *Auth) Needed() bool { return c.OAuth != nil || c.Config.Needed() }
 // authenticates (none).
 func (c *Auth) Open() bool { return !c.Needed() && !c.None }
 
-// Storage is the file's storage section: where sign-ins are stored. It is used only with auth.oauth
-// or an upstream with auth.mode oauth.
+// Storage is the file's storage section: where sign-ins are stored. It is used only if
+// Config.Stores is true.
 type Storage struct {
 	Driver string `yaml:"driver"` // sqlite (a file, one process) or postgres (several processes). Default sqlite.
 	// the path of the file, or the connection string for Postgres. Default: junction/junction.db in

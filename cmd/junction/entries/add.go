@@ -386,9 +386,9 @@ func (a *adder) flags() error {
 var operatorMode = upstream.SignInMode(upstream.OwnerOperator)
 
 // mode reads --auth and its short form into given, and returns the row of the mode.
-func (a *adder) mode() (*upstream.Mode, error) {
+func (a *adder) mode() (row upstream.Mode, err error) {
 	if a.oauth && a.auth != "" && a.auth != operatorMode.String() {
-		return nil, cli.Usagef("--%s is short for --auth %s; leave out one of the two", operatorMode, operatorMode)
+		return row, cli.Usagef("--%s is short for --auth %s; leave out one of the two", operatorMode, operatorMode)
 	}
 	if a.oauth {
 		a.auth = operatorMode.String()
@@ -398,7 +398,7 @@ func (a *adder) mode() (*upstream.Mode, error) {
 	}
 	mode, err := upstream.ParseMode(a.auth)
 	if err != nil {
-		return nil, cli.Usagef("--auth: %w", err)
+		return row, cli.Usagef("--auth: %w", err)
 	}
 	return mode.Row(), nil
 }
