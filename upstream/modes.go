@@ -53,13 +53,17 @@ type Mode struct {
 	Owner Owner
 	// Users and Keys report which callers may have the credential: signed-in users, and API keys.
 	Users, Keys bool
-	// URL and Command report which kinds of upstreams may have the mode.
+	// URL and Command report which kinds of upstreams may have the mode. A source cannot give a credential
+	// to a command yet: the processes of two subjects would share what a sandbox keeps for the upstream.
 	URL, Command bool
 	AuthKeys     []string // the keys of auth, except mode, that belong to the mode
-	Header       string   // the header that carries the credential, which headers must not set; "" is none
-	Needs        Section  // what the file must have, too
-	NeedsFor     string   // why; "" without Needs
-	Stores       bool     // credentials are in the database
+	AuthNeeds    []string // those of AuthKeys without which there is no credential
+	// Header is the header that carries the credential, which headers must not set; "" is none. The
+	// transport knows Authorization only.
+	Header   string
+	Needs    Section // what the file must have, too
+	NeedsFor string  // why; "" without Needs
+	Stores   bool    // credentials are in the database
 	// SignIn reports whether the owner gets the credential by signing in at the server (OAuth): the
 	// operator with junction login, a user on a page.
 	SignIn bool

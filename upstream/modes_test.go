@@ -24,7 +24,7 @@ func TestModesHaveEveryFact(t *testing.T) {
 				"Advice.Refused": true, "Advice.Set": true, "Advice.Lacks": true, "Advice.Absent": own,
 				"Advice.Broken": own, "Advice.Down": own, "Advice.Without": own,
 			}
-			free := []string{"Word", "Users", "Keys", "URL", "Command", "AuthKeys", "Needs", "Stores", "SignIn", "Asked", "Next"}
+			free := []string{"Word", "Users", "Keys", "URL", "Command", "AuthKeys", "AuthNeeds", "Needs", "Stores", "SignIn", "Asked", "Next"}
 			check := func(name string, v reflect.Value) {
 				must, known := want[name]
 				switch {
@@ -53,6 +53,12 @@ func TestModesHaveEveryFact(t *testing.T) {
 			}
 			if !row.URL && !row.Command {
 				t.Error("no kind of upstream may have the mode")
+			}
+			if own && (row.Command || row.Header != "Authorization") {
+				t.Errorf("a source gives a credential only to a url, in the header Authorization: %v, %q", row.Command, row.Header)
+			}
+			if len(without(row.AuthNeeds, row.AuthKeys)) > 0 {
+				t.Errorf("the keys %q must be among %q", row.AuthNeeds, row.AuthKeys)
 			}
 		})
 	}

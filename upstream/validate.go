@@ -116,7 +116,8 @@ func (c *Config) validateRemote(bad func(path, format string, args ...any)) {
 
 // validateMode checks the keys of auth by the row of the mode. u is the URL; nil if the entry has none.
 func (c *Config) validateMode(u *url.URL, bad func(path, format string, args ...any)) {
-	row, foreign := c.Auth.Mode.Row(), c.Auth.foreign()
+	row, keys := c.Auth.Mode.Row(), c.Auth.keys()
+	foreign, missing := without(keys, row.AuthKeys), without(row.AuthNeeds, keys)
 	nobody := row.Owner == OwnerNobody
 	switch {
 	case c.URL == "" && (!row.Command || nobody && len(foreign) > 0):
@@ -128,6 +129,9 @@ func (c *Config) validateMode(u *url.URL, bad func(path, format string, args ...
 	default:
 		for _, key := range foreign {
 			bad("auth."+key, "does not belong to mode: %s; remove it", row.Word)
+		}
+		if len(missing) > 0 {
+			bad("auth", "needs %s for mode: %s", strings.Join(missing, " and "), row.Word)
 		}
 	}
 	if !nobody && u != nil && u.Scheme == "http" && !loopback.Host(u.Hostname()) {
@@ -141,11 +145,16 @@ func (c *Config) validateMode(u *url.URL, bad func(path, format string, args ...
 	}
 }
 
+// without returns the words of a list that are not in another one.
+func without(list, other []string) []string {
+	return slices.DeleteFunc(slices.Clone(list), func(word string) bool { return slices.Contains(other, word) })
+}
+
 // choices returns the modes that have all these keys, each with its reason.
 func choices(keys []string) string {
 	var list []string
 	for _, row := range modes {
-		if !slices.ContainsFunc(keys, func(key string) bool { return !slices.Contains(row.AuthKeys, key) }) {
+		if len(without(keys, row.AuthKeys)) == 0 {
 			list = append(list, fmt.Sprintf("mode: %s %s", row.Word, row.Choose))
 		}
 	}
