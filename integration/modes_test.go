@@ -174,7 +174,7 @@ func TestDocumentsHaveEachMode(t *testing.T) {
 	}
 	table, _, _ = strings.Cut(table, "\n\n")
 	for _, row := range upstream.Modes() {
-		if want := fmt.Sprintf("| `%s` | %s |\n", row.Word, row.Cell); !strings.Contains(table+"\n", want) {
+		if want := fmt.Sprintf("| `mode: %s` | %s |\n", row.Word, row.Cell); !strings.Contains(table+"\n", want) {
 			t.Errorf("the table of modes in auth/README.md has no %s", want)
 		}
 	}
