@@ -95,12 +95,15 @@ type LackError struct {
 // Is reports whether target is ErrNoToken.
 func (e *LackError) Is(target error) bool { return target == client.ErrNoToken }
 
-func (e *LackError) Error() string {
-	text := e.Mode.Row().Advice.Absent
+func (e *LackError) Error() string { return e.text(e.Mode.Row().Advice) }
+
+// text returns the text of the error with the advice of a row.
+func (e *LackError) text(a Advice) string {
+	text := a.Absent
 	if e.Lacks {
-		text = e.Mode.Row().Advice.Lacks
+		text = a.Lacks
 	} else if e.Again {
-		text = e.Mode.Row().Advice.Broken
+		text = a.Broken
 	}
 	return fill(text, e.Upstream, e.Scopes)
 }

@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"fmt"
 	"reflect"
 	"slices"
 	"strings"
@@ -130,6 +131,46 @@ func TestLackNamesTheRemedyOfItsMode(t *testing.T) {
 			if login := strings.Contains(text, LoginCommand("x", e.Scopes...)); login != (row.Owner == OwnerOperator && row.SignIn) || text == "" {
 				t.Errorf("%s: %+v is %q", row.Word, e, text)
 			}
+		}
+	}
+}
+
+// TestLackOfAnotherModeHasItsOwnRemedy: a mode without a sign-in of the operator does not name junction
+// login, and its upstream is blocked instead of waiting for a sign-in.
+func TestLackOfAnotherModeHasItsOwnRemedy(t *testing.T) {
+	advice := Advice{Absent: "set upstreams.{name}.auth.token", Broken: "replace upstreams.{name}.auth.token",
+		Lacks: "its token lacks a scope{scopes}"}
+	for want, e := range map[string]LackError{
+		"set upstreams.x.auth.token":           {},
+		"replace upstreams.x.auth.token":       {Again: true},
+		"its token lacks a scope of read, run": {Lacks: true, Scopes: []string{"read", "run"}},
+	} {
+		e.Upstream = "x"
+		if got := e.text(advice); got != want {
+			t.Errorf("%+v is %q, want %q", e, got, want)
+		}
+	}
+	if state := stateAfter(&LackError{Upstream: "x", Mode: AuthNone}); state != StateBlocked {
+		t.Errorf("without a sign-in the state is %v", state)
+	}
+}
+
+// TestKeysOfAnotherMode: a key of auth that the mode does not have is a mistake, and so is the lack of one
+// that it needs.
+func TestKeysOfAnotherMode(t *testing.T) {
+	row := Mode{Word: "token", AuthKeys: []string{"token", "scopes"}, AuthNeeds: []string{"token"}}
+	for keys, want := range map[string]string{
+		"token":           "",
+		"token scopes":    "",
+		"scopes":          "auth: needs token for mode: token",
+		"token client_id": "auth.client_id: does not belong to mode: token; remove it",
+	} {
+		var got []string
+		row.checkKeys(strings.Fields(keys), func(path, format string, args ...any) {
+			got = append(got, path+": "+fmt.Sprintf(format, args...))
+		})
+		if text := strings.Join(got, "; "); text != want {
+			t.Errorf("%s: %q, want %q", keys, text, want)
 		}
 	}
 }

@@ -117,7 +117,7 @@ func (c *Config) validateRemote(bad func(path, format string, args ...any)) {
 // validateMode checks the keys of auth by the row of the mode. u is the URL; nil if the entry has none.
 func (c *Config) validateMode(u *url.URL, bad func(path, format string, args ...any)) {
 	row, keys := c.Auth.Mode.Row(), c.Auth.keys()
-	foreign, missing := without(keys, row.AuthKeys), without(row.AuthNeeds, keys)
+	foreign := without(keys, row.AuthKeys)
 	nobody := row.Owner == OwnerNobody
 	switch {
 	case c.URL == "" && (!row.Command || nobody && len(foreign) > 0):
@@ -127,12 +127,7 @@ func (c *Config) validateMode(u *url.URL, bad func(path, format string, args ...
 	case nobody && len(foreign) > 0:
 		bad("auth", "has no effect without a mode; write %s", choices(foreign))
 	default:
-		for _, key := range foreign {
-			bad("auth."+key, "does not belong to mode: %s; remove it", row.Word)
-		}
-		if len(missing) > 0 {
-			bad("auth", "needs %s for mode: %s", strings.Join(missing, " and "), row.Word)
-		}
+		row.checkKeys(keys, bad)
 	}
 	if !nobody && u != nil && u.Scheme == "http" && !loopback.Host(u.Hostname()) {
 		bad("auth.mode", "needs an https url, because http would expose %s; http is allowed only for loopback",
@@ -142,6 +137,16 @@ func (c *Config) validateMode(u *url.URL, bad func(path, format string, args ...
 		if row.Header != "" && c.URL != "" && strings.EqualFold(k, row.Header) {
 			bad("headers."+k, "carries %s (auth.mode); remove one of the two", row.What)
 		}
+	}
+}
+
+// checkKeys checks which keys of auth are set.
+func (m Mode) checkKeys(keys []string, bad func(path, format string, args ...any)) {
+	for _, key := range without(keys, m.AuthKeys) {
+		bad("auth."+key, "does not belong to mode: %s; remove it", m.Word)
+	}
+	if missing := without(m.AuthNeeds, keys); len(missing) > 0 {
+		bad("auth", "needs %s for mode: %s", strings.Join(missing, " and "), m.Word)
 	}
 }
 
