@@ -86,9 +86,14 @@ func TestAddHasTheModeOfTheFlag(t *testing.T) {
 		{"the short form, and a command", []string{"--oauth", "--", "program"}, 2, "--oauth and --transport are for a URL"},
 	}
 	for _, row := range upstream.Modes() {
-		if row.URL && row.Needs == upstream.SectionNone {
-			tests = append(tests, story{row.Word.String(), []string{s.URL, "--auth", row.Word.String()}, 0,
-				"auth: {mode: " + row.Word.String() + "}"})
+		code, said := 0, "auth: {mode: "+row.Word.String()+"}"
+		if row.Needs != upstream.SectionNone { // the checks of the file find what the entry or the file lacks
+			code, said = 1, "needs "+string(row.Needs)
+		} else if len(row.AuthNeeds) > 0 {
+			code, said = 1, "needs "+row.AuthNeeds[0]
+		}
+		if row.URL {
+			tests = append(tests, story{row.Word.String(), []string{s.URL, "--auth", row.Word.String()}, code, said})
 		}
 	}
 	for _, test := range tests {
