@@ -37,7 +37,7 @@ var arrows = map[string][]string{
 	// it names the junction that has an address, and counts connections by the networks of the limits
 	"cmd/junction/listeners": {"auth", "cmd/junction/clients", "cmd/junction/runfile", "proxy/budget", "upstream/loopback",
 		"upstream/prose"},
-	"cmd/junction/diagnose": {"cmd/junction/config", "cmd/junction/health", "cmd/junction/runfile", "upstream/prose", "cmd/junction/replicas", "auth",
+	"cmd/junction/diagnose": {"auth/credentials", "cmd/junction/config", "cmd/junction/health", "cmd/junction/runfile", "upstream/prose", "cmd/junction/replicas", "auth",
 		"auth/authserver", "policy", "proxy", "proxy/view", "upstream", "upstream/client", "upstream/command",
 		"upstream/shell", "upstream/loopback", "upstream/yamlread", "proxy/budget", "proxy/origin", // both addresses recognize a proxy
 		"proxy/scope"}, // why asks for the last known groups of a user
@@ -75,7 +75,8 @@ var arrows = map[string][]string{
 	"cmd/junction/pages": {"cmd/junction/clients", "cmd/junction/diagnose", "upstream/prose", "proxy", "upstream",
 		"cmd/junction/pages/frame", "proxy/front"}, // the words of states
 	// junction tools and junction call are calls over a connection, with raw results
-	"cmd/junction/cli": {"cmd/junction/config", "cmd/junction/diagnose", "upstream/prose", "cmd/junction/runfile", "auth", "auth/fetch",
+	// a probe of the credentials of an upstream
+	"cmd/junction/cli": {"auth/credentials", "cmd/junction/config", "cmd/junction/diagnose", "upstream/prose", "cmd/junction/runfile", "auth", "auth/fetch",
 		"policy", "proxy/pins", "proxy/search", "upstream", "auth/oauth", "cmd/junction/signon",
 		"upstream/shell", "upstream/loopback", "upstream/client", "upstream/definition", "upstream/jsonrpc",
 		"upstream/raw", "upstream/transport"},
@@ -99,7 +100,7 @@ var arrows = map[string][]string{
 	"cmd/junction/config": {"auth/authserver/provider", "cmd/pack", "cmd/pack/manifest", "upstream/files", "cmd/pack/lock",
 		"upstream/prose", "upstream/yamlread", "auth",
 		"auth/authserver", "auth/fetch", "auth/store", "policy", "proxy", "proxy/search", "proxy/view",
-		"upstream", "upstream/command", "auth/oauth", "upstream/sandbox", "upstream/shell", "upstream/loopback",
+		"upstream", "upstream/command", "upstream/sandbox", "upstream/shell", "upstream/loopback",
 		"proxy/front", "proxy/scope"}, // names of Junction's own tools
 	// the core: it answers one caller, and knows no HTTP (see noHTTP)
 	"proxy": {"proxy/answers", "proxy/approval", "proxy/budget",
@@ -141,6 +142,8 @@ var arrows = map[string][]string{
 	// what a rule reads of the arguments must be what everybody else reads: the same names in the
 	// same case, none of them twice
 	"policy": {"upstream/raw", "upstream/yamlread", "upstream/prose"},
+	// the source of each mode of the table in upstream; a caller's kind may have some of them
+	"auth/credentials": {"auth", "auth/oauth", "upstream", "upstream/prose"},
 	// it asks an upstream as the proxy does
 	"auth/oauth":          {"auth/fetch", "auth/store", "upstream/client", "upstream/pace", "upstream/prose"},
 	"upstream/remedy":     {"upstream/shell"},                                                   // it names commands with names of servers

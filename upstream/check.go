@@ -326,9 +326,9 @@ func adviceOfStatus(status *transport.StatusError, upstream string, c *Config) s
 		set = set || strings.EqualFold(name, "Authorization")
 	}
 	mode := c.Auth.Mode.Row()
-	asked := askedMode(status)
+	asked, asks := askedMode(status)
 	switch code := status.Status; {
-	case asked != nil && mode.Owner == OwnerNobody:
+	case asks && mode.Owner == OwnerNobody:
 		return asked.About(asked.Suggest, upstream)
 	case code == 403 && len(scopes) > 0:
 		return fill(mode.Advice.Lacks, upstream, scopes)

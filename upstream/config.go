@@ -180,8 +180,8 @@ type Auth struct {
 	Params map[string]string `yaml:"params"`
 }
 
-// foreign returns the keys of the section that are set, and do not belong to the mode.
-func (a *Auth) foreign() (keys []string) {
+// keys returns the keys of the section that are set, except mode.
+func (a *Auth) keys() (keys []string) {
 	v := reflect.ValueOf(*a)
 	for i := range v.NumField() {
 		key := v.Type().Field(i).Tag.Get("yaml")
@@ -189,7 +189,7 @@ func (a *Auth) foreign() (keys []string) {
 		if kind := v.Field(i).Kind(); kind == reflect.Slice || kind == reflect.Map {
 			empty = v.Field(i).Len() == 0
 		}
-		if key != "mode" && !empty && !slices.Contains(a.Mode.Row().AuthKeys, key) {
+		if key != "mode" && !empty {
 			keys = append(keys, key)
 		}
 	}

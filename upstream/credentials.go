@@ -20,6 +20,9 @@ type Credentials interface {
 	Apply(ctx context.Context, c Caller, refused ...string) (Credential, error)
 }
 
+// ErrNoSource means that the program has no source for the mode of an upstream.
+var ErrNoSource = errors.New("there is no source for credentials of this mode")
+
 // Caller is whose credential for an upstream is asked for.
 type Caller struct {
 	Upstream string
@@ -70,7 +73,7 @@ func (e *SignInError) Error() string {
 }
 
 // Row returns the row of the mode. A process of an earlier release does not name the mode.
-func (e *SignInError) Row() *Mode {
+func (e *SignInError) Row() Mode {
 	if row := e.Mode.Row(); row.Owner == OwnerSubject {
 		return row
 	}
@@ -92,12 +95,15 @@ type LackError struct {
 // Is reports whether target is ErrNoToken.
 func (e *LackError) Is(target error) bool { return target == client.ErrNoToken }
 
-func (e *LackError) Error() string {
-	text := e.Mode.Row().Advice.Absent
+func (e *LackError) Error() string { return e.text(e.Mode.Row().Advice) }
+
+// text returns the text of the error with the advice of a row.
+func (e *LackError) text(a Advice) string {
+	text := a.Absent
 	if e.Lacks {
-		text = e.Mode.Row().Advice.Lacks
+		text = a.Lacks
 	} else if e.Again {
-		text = e.Mode.Row().Advice.Broken
+		text = a.Broken
 	}
 	return fill(text, e.Upstream, e.Scopes)
 }
@@ -134,10 +140,13 @@ func (p *pool) token(ctx context.Context, refused ...string) (string, error) {
 		return "", nil
 	}
 	mode := p.connConfig.Auth.Mode
-	if p.options.Credentials == nil {
+	got, err := Credential{}, ErrNoSource
+	if p.options.Credentials != nil {
+		got, err = p.options.Credentials.Apply(ctx, Caller{Upstream: p.name, Mode: mode, User: p.user}, refused...)
+	}
+	if errors.Is(err, ErrNoSource) {
 		return "", &transport.TokenError{Err: errors.New(mode.Row().Advice.Without)}
 	}
-	got, err := p.options.Credentials.Apply(ctx, Caller{Upstream: p.name, Mode: mode, User: p.user}, refused...)
 	if err != nil && !signIn(err) && ctx.Err() == nil {
 		return "", &transport.TokenError{Err: fmt.Errorf("%s: %w", mode.Row().Advice.Down, err)}
 	}

@@ -75,7 +75,7 @@
 // breaker.go rejects calls while a server is connected and does not answer. suspect.go decides
 // whether a legacy server has lost a session over HTTP; tenure.go closes a conn after its calls,
 // and idle.go ends unused links. If each user signs in to a server, people.go has an Upstream for
-// each of these users, and credentials.go gets their tokens.
+// each of these users, and credentials.go gets their credentials.
 //
 // Catalogs: lists.go reads the lists, catalog.go checks their items, and reread.go decides when they
 // are read again. checks.go keeps the outcomes of the checks of tools, and bounds the time that the
@@ -84,8 +84,9 @@
 // for the next process. subscription.go has the resources that clients subscribed to.
 //
 // Configuration: config.go is one entry of the file; validate.go checks it, and has what the operator
-// sees of it; package command has parts of it. resolve.go makes the options of a connection from an
-// entry. check.go examines a server for the operator.
+// sees of it; package command has parts of it. modes.go has a row of facts for each mode of credentials.
+// resolve.go makes the options of a connection from an entry. check.go examines a server for the
+// operator.
 //
 // Messages are those of package jsonrpc, with the bytes that their sender wrote; package raw reads
 // and changes them.

@@ -54,12 +54,17 @@ type Mode struct {
 	Owner Owner
 	// Users and Keys report which callers may have the credential: signed-in users, and API keys.
 	Users, Keys bool
-	Kinds       []*client.ServerKind // of the upstreams that may have the mode
-	AuthKeys    []string             // the keys of auth, except mode, that belong to the mode
-	Header      string               // the header that carries the credential, which headers must not set; "" is none
-	Needs       Section              // what the file must have, too
-	NeedsFor    string               // why; "" without Needs
-	Stores      bool                 // credentials are in the database
+	// Kinds are those of the upstreams that may have the mode. A source cannot give a credential to a command
+	// yet: the processes of two subjects would share what a sandbox keeps for the upstream.
+	Kinds     []*client.ServerKind
+	AuthKeys  []string // the keys of auth, except mode, that belong to the mode
+	AuthNeeds []string // those of AuthKeys without which there is no credential
+	// Header is the header that carries the credential, which headers must not set; "" is none. The
+	// transport knows Authorization only.
+	Header   string
+	Needs    Section // what the file must have, too
+	NeedsFor string  // why; "" without Needs
+	Stores   bool    // credentials are in the database
 	// SignIn reports whether the owner gets the credential by signing in at the server (OAuth): the
 	// operator with junction login, a user on a page.
 	SignIn bool
@@ -74,9 +79,12 @@ type Mode struct {
 	Note    string // of junction check: what several callers share; "" for OwnerSubject
 	Login   string // why junction login refuses; "" if it signs in, and for OwnerNobody
 	Doctor  string // of junction auth doctor: what the server is, after its name
-	Next    string // what a person does after adding an entry; "" for nothing
-	Why     string // of junction why: the reason for an unknown item; only for OwnerSubject
-	Cell    string // of the table in auth/README.md
+	// Left is why junction doctor does not check the upstream, and LeftAdvice what checks a part of it; both
+	// only for OwnerSubject.
+	Left, LeftAdvice string
+	Next             string // what a person does after adding an entry; "" for nothing
+	Why              string // of junction why: the reason for an unknown item; only for OwnerSubject
+	Cell             string // of the table in auth/README.md
 }
 
 // Advice has what to do about credentials that do not work. The texts of OwnerSubject are for the
@@ -162,6 +170,8 @@ var modes = []Mode{
 		Doctor: "which each person signs in to",
 		Next: "Each user signs in to {name} in the browser; clients show the tool {name}__connect until " +
 			"then",
+		Left:       "each person signs in there themselves",
+		LeftAdvice: "junction auth doctor asks where they sign in",
 		Why: "{name} may have it: each user signs in there, and sees the tools of their own account " +
 			"(upstreams.{name}.auth)",
 		Cell: "each user's own: the user signs in on a page",
@@ -171,15 +181,14 @@ var modes = []Mode{
 // Modes returns the rows of all modes, with that of AuthNone first.
 func Modes() []Mode { return slices.Clone(modes) }
 
-// Row returns the facts about a mode, which the caller must not change. Those of an unknown word are the
-// facts of AuthNone.
-func (m AuthMode) Row() *Mode {
-	for i := range modes {
-		if modes[i].Word == m {
-			return &modes[i]
+// Row returns the facts about a mode. Those of an unknown word are the facts of AuthNone.
+func (m AuthMode) Row() Mode {
+	for _, row := range modes {
+		if row.Word == m {
+			return row
 		}
 	}
-	return &modes[0]
+	return modes[0]
 }
 
 // String returns the word as in the file.
@@ -230,13 +239,13 @@ func SignInMode(owner Owner) AuthMode {
 }
 
 // Has reports whether an upstream of a kind may have the mode.
-func (m *Mode) Has(kind *client.ServerKind) bool { return slices.Contains(m.Kinds, kind) }
+func (m Mode) Has(kind *client.ServerKind) bool { return slices.Contains(m.Kinds, kind) }
 
 // Shared reports whether all callers use one credential.
-func (m *Mode) Shared() bool { return m.Owner == OwnerJunction || m.Owner == OwnerOperator }
+func (m Mode) Shared() bool { return m.Owner == OwnerJunction || m.Owner == OwnerOperator }
 
 // About returns a text of the row for an upstream, without missing scopes.
-func (m *Mode) About(text, upstream string) string { return fill(text, upstream, nil) }
+func (m Mode) About(text, upstream string) string { return fill(text, upstream, nil) }
 
 // fill replaces the placeholders of a text.
 func fill(text, upstream string, scopes []string) string {
@@ -262,16 +271,16 @@ func inWords(scopes []string) string {
 	return " of " + strings.Join(scopes, ", ")
 }
 
-// askedMode returns the mode that an answer asks for; nil if it asks for none.
-func askedMode(status *transport.StatusError) *Mode {
+// askedMode returns the mode that an answer asks for, and whether it asks for one.
+func askedMode(status *transport.StatusError) (Mode, bool) {
 	answer := AnswerNone
 	if status.WantsOAuth() {
 		answer = AnswerOAuth
 	}
-	for i := range modes {
-		if answer != AnswerNone && modes[i].Asked == answer {
-			return &modes[i]
+	for _, row := range modes {
+		if answer != AnswerNone && row.Asked == answer {
+			return row, true
 		}
 	}
-	return nil
+	return Mode{}, false
 }

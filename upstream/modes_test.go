@@ -1,12 +1,15 @@
 package upstream
 
 import (
+	"fmt"
 	"reflect"
 	"slices"
 	"strings"
 	"testing"
 
 	"gopkg.in/yaml.v3"
+
+	"junction/upstream/client"
 )
 
 // TestModesHaveEveryFact: each row of the table has the facts that its kind of mode needs, and no others.
@@ -19,11 +22,12 @@ func TestModesHaveEveryFact(t *testing.T) {
 			want := map[string]bool{ // whether the row must have the fact; missing if it may
 				"Owner": own, "Header": own, "NeedsFor": row.Needs != SectionNone, "Choose": own,
 				"Suggest": row.Asked != AnswerNone, "What": own, "Exposes": own, "Note": own && !subject,
-				"Login": own && !operator, "Doctor": own, "Why": subject, "Cell": true, "Kinds": true,
+				"Login": own && !operator, "Doctor": own, "Why": subject, "Left": subject,
+				"LeftAdvice": subject, "Cell": true, "Kinds": true,
 				"Advice.Refused": true, "Advice.Set": true, "Advice.Lacks": true, "Advice.Absent": own,
 				"Advice.Broken": own, "Advice.Down": own, "Advice.Without": own,
 			}
-			free := []string{"Word", "Users", "Keys", "AuthKeys", "Needs", "Stores", "SignIn", "Asked", "Next"}
+			free := []string{"Word", "Users", "Keys", "AuthKeys", "AuthNeeds", "Needs", "Stores", "SignIn", "Asked", "Next"}
 			check := func(name string, v reflect.Value) {
 				must, known := want[name]
 				switch {
@@ -49,6 +53,12 @@ func TestModesHaveEveryFact(t *testing.T) {
 			}
 			if !row.Users && !row.Keys {
 				t.Error("no caller may have the credential")
+			}
+			if own && (row.Has(client.Command) || row.Header != "Authorization") {
+				t.Errorf("a source gives a credential only to a url, in the header Authorization: %q", row.Header)
+			}
+			if len(without(row.AuthNeeds, row.AuthKeys)) > 0 {
+				t.Errorf("the keys %q must be among %q", row.AuthNeeds, row.AuthKeys)
 			}
 		})
 	}
@@ -120,6 +130,46 @@ func TestLackNamesTheRemedyOfItsMode(t *testing.T) {
 			if login := strings.Contains(text, LoginCommand("x", e.Scopes...)); login != (row.Owner == OwnerOperator && row.SignIn) || text == "" {
 				t.Errorf("%s: %+v is %q", row.Word, e, text)
 			}
+		}
+	}
+}
+
+// TestLackOfAnotherModeHasItsOwnRemedy: a mode without a sign-in of the operator does not name junction
+// login, and its upstream is blocked instead of waiting for a sign-in.
+func TestLackOfAnotherModeHasItsOwnRemedy(t *testing.T) {
+	advice := Advice{Absent: "set upstreams.{name}.auth.token", Broken: "replace upstreams.{name}.auth.token",
+		Lacks: "its token lacks a scope{scopes}"}
+	for want, e := range map[string]LackError{
+		"set upstreams.x.auth.token":           {},
+		"replace upstreams.x.auth.token":       {Again: true},
+		"its token lacks a scope of read, run": {Lacks: true, Scopes: []string{"read", "run"}},
+	} {
+		e.Upstream = "x"
+		if got := e.text(advice); got != want {
+			t.Errorf("%+v is %q, want %q", e, got, want)
+		}
+	}
+	if state := stateAfter(&LackError{Upstream: "x", Mode: AuthNone}); state != StateBlocked {
+		t.Errorf("without a sign-in the state is %v", state)
+	}
+}
+
+// TestKeysOfAnotherMode: a key of auth that the mode does not have is a mistake, and so is the lack of one
+// that it needs.
+func TestKeysOfAnotherMode(t *testing.T) {
+	row := Mode{Word: "token", AuthKeys: []string{"token", "scopes"}, AuthNeeds: []string{"token"}}
+	for keys, want := range map[string]string{
+		"token":           "",
+		"token scopes":    "",
+		"scopes":          "auth: needs token for mode: token",
+		"token client_id": "auth.client_id: does not belong to mode: token; remove it",
+	} {
+		var got []string
+		row.checkKeys(strings.Fields(keys), func(path, format string, args ...any) {
+			got = append(got, path+": "+fmt.Sprintf(format, args...))
+		})
+		if text := strings.Join(got, "; "); text != want {
+			t.Errorf("%s: %q, want %q", keys, text, want)
 		}
 	}
 }

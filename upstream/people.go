@@ -39,13 +39,21 @@ type userUpstreams struct {
 	used    time.Time // time of the last call of Of, or of Rest during a call to one of them
 }
 
-// Of returns the upstreams that a user signs in to, sorted by name. It starts those that are not
-// running, and does not wait for them.
+// Of returns the upstreams to which a subject has a credential of their own, sorted by name. It starts
+// those that are not running, and does not wait for them.
 func (s *Set) Of(user string) []*Upstream {
+	return s.OfModes(user, func(AuthMode) bool { return true })
+}
+
+// OfModes is Of for the upstreams whose modes the subject may have.
+func (s *Set) OfModes(user string, may func(AuthMode) bool) []*Upstream {
 	p := &s.people
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if len(p.configs) == 0 {
+	names := slices.DeleteFunc(slices.Sorted(maps.Keys(p.configs)), func(name string) bool {
+		return !may(p.configs[name].Auth.Mode)
+	})
+	if len(names) == 0 {
 		return nil
 	}
 	its := p.byUser[user]
@@ -58,7 +66,7 @@ func (s *Set) Of(user string) []*Upstream {
 	}
 	its.used = time.Now()
 	var list []*Upstream
-	for _, name := range slices.Sorted(maps.Keys(p.configs)) {
+	for _, name := range names {
 		if its.running[name] == nil {
 			its.running[name] = p.start(name, user)
 		}

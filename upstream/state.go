@@ -182,9 +182,12 @@ func stateAfter(err error) State {
 	status, answered := errors.AsType[*transport.StatusError](err)
 	confined, sandboxed := errors.AsType[*stdio.SandboxError](err)
 	lack, lacks := errors.AsType[*LackError](err)
+	asks := false
+	if answered {
+		_, asks = askedMode(status)
+	}
 	switch {
-	case errors.As(err, new(*SignInError)), lacks && lack.Mode.Row().SignIn,
-		answered && askedMode(status) != nil: // auth.mode is not set
+	case errors.As(err, new(*SignInError)), lacks && lack.Mode.Row().SignIn, asks: // auth.mode is not set
 		return StateSignIn
 	case lacks:
 		return StateBlocked

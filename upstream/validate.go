@@ -90,7 +90,8 @@ func (c *Config) validateRemote(bad func(path, format string, args ...any)) {
 
 // validateMode checks the keys of auth by the row of the mode. u is the URL; nil if the entry has none.
 func (c *Config) validateMode(u *url.URL, bad func(path, format string, args ...any)) {
-	row, foreign, kind := c.Auth.Mode.Row(), c.Auth.foreign(), c.Kind()
+	row, keys, kind := c.Auth.Mode.Row(), c.Auth.keys(), c.Kind()
+	foreign := without(keys, row.AuthKeys)
 	nobody := row.Owner == OwnerNobody
 	switch {
 	case !row.Has(kind):
@@ -100,9 +101,7 @@ func (c *Config) validateMode(u *url.URL, bad func(path, format string, args ...
 	case nobody && len(foreign) > 0:
 		bad("auth", "has no effect without a mode; write %s", choices(foreign))
 	default:
-		for _, key := range foreign {
-			bad("auth."+key, "does not belong to mode: %s; remove it", row.Word)
-		}
+		row.checkKeys(keys, bad)
 	}
 	if !nobody && u != nil && u.Scheme == "http" && !loopback.Host(u.Hostname()) {
 		bad("auth.mode", "needs an https url, because http would expose %s; http is allowed only for loopback",
@@ -115,11 +114,26 @@ func (c *Config) validateMode(u *url.URL, bad func(path, format string, args ...
 	}
 }
 
+// checkKeys checks which keys of auth are set.
+func (m Mode) checkKeys(keys []string, bad func(path, format string, args ...any)) {
+	for _, key := range without(keys, m.AuthKeys) {
+		bad("auth."+key, "does not belong to mode: %s; remove it", m.Word)
+	}
+	if missing := without(m.AuthNeeds, keys); len(missing) > 0 {
+		bad("auth", "needs %s for mode: %s", strings.Join(missing, " and "), m.Word)
+	}
+}
+
+// without returns the words of a list that are not in another one.
+func without(list, other []string) []string {
+	return slices.DeleteFunc(slices.Clone(list), func(word string) bool { return slices.Contains(other, word) })
+}
+
 // choices returns the modes that have all these keys, each with its reason.
 func choices(keys []string) string {
 	var list []string
 	for _, row := range modes {
-		if !slices.ContainsFunc(keys, func(key string) bool { return !slices.Contains(row.AuthKeys, key) }) {
+		if len(without(keys, row.AuthKeys)) == 0 {
 			list = append(list, fmt.Sprintf("mode: %s %s", row.Word, row.Choose))
 		}
 	}

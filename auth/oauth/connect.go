@@ -154,7 +154,7 @@ func (u Upstream) hint(name, code string) string {
 func (c *Client) Finish(
 	ctx context.Context, name string, kept []byte, verifier string, answer url.Values, user, principal string,
 ) error {
-	u, ok := c.upstream(name)
+	u, ok := c.Upstream(name)
 	var a attempt
 	if err := json.Unmarshal(kept, &a); err != nil || !ok || !covers(a.Resource, u.URL) {
 		return userError(err, "the configuration of %s has changed; connect it again", name)
@@ -207,7 +207,7 @@ func (c *Client) Disconnect(ctx context.Context, name, user string) error {
 		return err
 	}
 	c.changed(name, k.Principal)
-	if u, ok := c.upstream(name); ok {
+	if u, ok := c.Upstream(name); ok {
 		if err := c.revoke(ctx, u, k); err != nil {
 			c.Log.Warn("deleted the tokens of an upstream, but cannot revoke them there", "upstream", name,
 				"issuer", k.Issuer, "error", err)

@@ -80,11 +80,7 @@ func (e *PairError) Error() string {
 
 // Line returns the configuration that permits the pair for an upstream.
 func (e *PairError) Line(name string, u Upstream) string {
-	mode := "oauth_user"
-	if u.Shared {
-		mode = "oauth"
-	}
-	return fmt.Sprintf("upstreams.%s.auth: { mode: %s, authorization_endpoint: %s, token_endpoint: %s }", name, mode,
+	return fmt.Sprintf("upstreams.%s.auth: { mode: %s, authorization_endpoint: %s, token_endpoint: %s }", name, u.Mode,
 		strconv.Quote(e.Authorization), strconv.Quote(e.Token))
 }
 

@@ -68,9 +68,9 @@ func TestCodeGoesOnlyWhereTheUserSignedIn(t *testing.T) {
 		if got != test.want || !ok && err != nil {
 			t.Errorf("%s: %s, %v; want %s", test.name, got, err, test.want)
 		}
-		if ok && refused.Line("linear", Upstream{Shared: true}) != fmt.Sprintf(
+		if ok && refused.Line("linear", Upstream{Shared: true, Mode: "oauth"}) != fmt.Sprintf(
 			"upstreams.linear.auth: { mode: oauth, authorization_endpoint: %q, token_endpoint: %q }", test.Authorization, test.Token) {
-			t.Errorf("%s: the line is %s", test.name, refused.Line("linear", Upstream{Shared: true}))
+			t.Errorf("%s: the line is %s", test.name, refused.Line("linear", Upstream{Shared: true, Mode: "oauth"}))
 		}
 	}
 }
@@ -328,7 +328,7 @@ func TestClientSecretStaysAtItsIssuer(t *testing.T) {
 // TestRegistrationStaysAtTheTokenEndpoint: the server that makes our client is the one that its
 // secret goes to.
 func TestRegistrationStaysAtTheTokenEndpoint(t *testing.T) {
-	p := mustTwoParties(t, Upstream{Shared: true})
+	p := mustTwoParties(t, Upstream{Shared: true, Mode: "oauth"})
 	p.metadata["registration_endpoint"] = "https://" + evil + "/register"
 	_, err := p.client.Login(t.Context(), "linear", "http://127.0.0.1:1"+CallbackPath("linear"))
 	if err == nil || !strings.Contains(err.Error(), "accepts only registered clients") ||
@@ -382,7 +382,7 @@ func TestSecretOfARegistrationStaysAtItsOrigin(t *testing.T) {
 // TestRefusedSignInHasItsReason: Refused has the hosts and the line of the configuration until the
 // configuration permits the pair.
 func TestRefusedSignInHasItsReason(t *testing.T) {
-	p := mustTwoParties(t, Upstream{Shared: true})
+	p := mustTwoParties(t, Upstream{Shared: true, Mode: "oauth"})
 	p.metadata["token_endpoint"] = "https://" + evil + "/token"
 	p.metadata["registration_endpoint"] = "https://" + evil + "/register"
 	refused, err := p.client.Login(t.Context(), "linear", "http://127.0.0.1:1"+CallbackPath("linear"))

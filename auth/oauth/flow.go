@@ -156,7 +156,7 @@ func (g *Grant) take(t *token, now time.Time) {
 // Renew renews the tokens of a Grant for an upstream. ErrBroken means that the person must sign in
 // again; any other error changes nothing.
 func (c *Client) Renew(ctx context.Context, name string, g Grant) (Grant, error) {
-	u, ok := c.upstream(name)
+	u, ok := c.Upstream(name)
 	if !ok || g.Refresh == "" || !covers(g.Resource, u.URL) {
 		return g, ErrBroken
 	}

@@ -27,6 +27,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/url"
 	"reflect"
@@ -49,6 +50,7 @@ type Upstream struct {
 	ClientID, ClientSecret string   // at Issuer; if "", this server registers itself
 	Issuer                 string   // the only authorization server to use; "" is the one that the upstream names
 	Permitted              Pair     // the only endpoints to use; see Endpoints.Check
+	Mode                   string   // auth.mode, for the lines of the configuration in errors
 	Shared                 bool     // the operator signs in for everyone, with Login
 	// OneOrigin states that all URLs of the authorization server must have one origin, because nobody
 	// confirms its hosts before a sign-in.
@@ -133,10 +135,29 @@ func New(o Options) *Client {
 // call Token afterwards.
 func (c *Client) Close() { c.renewing.Wait() }
 
+// ApplyShared replaces those of the upstreams with this Shared.
+func (c *Client) ApplyShared(shared bool, upstreams map[string]Upstream) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	all := map[string]Upstream{}
+	for name, u := range c.upstreams {
+		if u.Shared != shared {
+			all[name] = u
+		}
+	}
+	maps.Copy(all, upstreams)
+	c.apply(all)
+}
+
 // Apply replaces the upstreams, by their names.
 func (c *Client) Apply(upstreams map[string]Upstream) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.apply(upstreams)
+}
+
+// apply is Apply; c.mu is held.
+func (c *Client) apply(upstreams map[string]Upstream) {
 	if !reflect.DeepEqual(c.upstreams, upstreams) { // it decides which metadata are accepted
 		c.cache = map[string]cachedMetadata{}
 		clear(c.rejects)
@@ -206,7 +227,8 @@ func (c *Client) Upstreams() []string {
 	return names
 }
 
-func (c *Client) upstream(name string) (Upstream, bool) {
+// Upstream returns the upstream of a name, and whether there is one.
+func (c *Client) Upstream(name string) (Upstream, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	u, ok := c.upstreams[name]
@@ -234,7 +256,7 @@ func (c *Client) fresh(k store.Connection) bool {
 // breaks the connection. ErrNotConnected or ErrBroken means that the user must act; any other error
 // changes nothing.
 func (c *Client) Token(ctx context.Context, upstream, principal string, refused ...string) (string, error) {
-	u, ok := c.upstream(upstream)
+	u, ok := c.Upstream(upstream)
 	if !ok {
 		return "", ErrNotConnected
 	}

@@ -63,7 +63,7 @@ func (a attempt) route(u Upstream) Route {
 // prepare returns the authorization server of an upstream, and what to request there. Of several
 // authorization servers it returns the first that can be used.
 func (c *Client) prepare(ctx context.Context, name string) (u Upstream, s *serverMetadata, a attempt, err error) {
-	u, ok := c.upstream(name)
+	u, ok := c.Upstream(name)
 	if !ok {
 		return u, nil, a, userError(nil, "no server %s needs a connection", name)
 	}

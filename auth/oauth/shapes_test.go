@@ -133,7 +133,7 @@ func (s *shape) count(what string) (n int) {
 
 // signIn has a user, or the operator, sign in.
 func (s *shape) signIn() error {
-	u, _ := s.client.upstream("linear")
+	u, _ := s.client.Upstream("linear")
 	answer := url.Values{"state": {"state"}, "code": {"canary-code"}}
 	for name, values := range s.answer {
 		if answer[name] = values; values == nil {

@@ -29,9 +29,8 @@ func (p *program) proxyHooks() proxy.Hooks {
 			if !c.OnlyAsked() {
 				p.calls.Add(c)
 			}
-			if login, ok := errors.AsType[*upstream.LackError](c.Err); ok && login.Lacks {
-				p.missingScopes.add(login)
-			}
+			lack, _ := errors.AsType[*upstream.LackError](c.Err)
+			p.sources.Lacked(lack)
 			level := callLevel(c)
 			if !calls.Enabled(context.Background(), level) {
 				return

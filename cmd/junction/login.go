@@ -17,6 +17,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"junction/auth/credentials"
 	"junction/auth/oauth"
 	"junction/auth/store"
 	"junction/cmd/junction/cli"
@@ -28,6 +29,9 @@ import (
 	"junction/upstream/prose"
 	"junction/upstream/shell"
 )
+
+// operatorMode is the mode in which the operator signs in.
+var operatorMode = upstream.SignInMode(upstream.OwnerOperator)
 
 // loginOptions are the flags of `junction login`.
 type loginOptions struct {
@@ -55,7 +59,7 @@ func loginCommand(stdin io.Reader, stdout, stderr io.Writer, file *string) *cobr
 	o := &loginOptions{file: file, stdin: stdin, stdout: stdout, stderr: stderr, open: signon.OpenBrowser}
 	cmd := &cobra.Command{
 		Use: "login NAME", Short: "Sign in to an upstream that uses OAuth", Args: oneUpstream,
-		Long: `Sign in to an upstream that has auth: { mode: oauth }.
+		Long: "Sign in to an upstream that has auth: { mode: " + operatorMode.String() + ` }.
 
 The command opens a browser and waits for the answer on this machine. The tokens are stored encrypted; a running
 proxy uses them within a few seconds and renews them. Everyone who may use the upstream acts with this sign-in.
@@ -131,7 +135,7 @@ func (o *loginOptions) login(ctx context.Context, name string) (err error) {
 	defer closing()
 	var change *entries.Change // sets auth after the sign-in
 	if lacks {
-		if change, err = entries.SetAuth(*o.file, name, upstream.AuthOAuth); err != nil {
+		if change, err = entries.SetAuth(*o.file, name, operatorMode); err != nil {
 			return err
 		}
 	}
@@ -175,7 +179,7 @@ func (o *loginOptions) login(ctx context.Context, name string) (err error) {
 	if change != nil {
 		text, err := change.Make(ctx)
 		if err != nil {
-			return fmt.Errorf("signed in to %s; set auth: { mode: oauth } of it by hand: %w", name, err)
+			return fmt.Errorf("signed in to %s; set auth: { mode: %s } of it by hand: %w", name, operatorMode, err)
 		}
 		said += text
 	}
@@ -220,8 +224,8 @@ func (o *loginOptions) invite(ctx context.Context, where string, attempt *oauth.
 }
 
 // openOperator opens the store for the operator's sign-in at an upstream, and creates the store if
-// there is none. With lacks, the entry of the upstream still needs auth: { mode: oauth }. The caller
-// must call closing.
+// there is none. With lacks, the entry of the upstream still needs operatorMode. The caller must call
+// closing.
 func openOperator(ctx context.Context, what, file, name string) (client *oauth.Client, lacks bool, closing func(),
 	err error) {
 	if file == "" {
@@ -243,7 +247,7 @@ func openOperator(ctx context.Context, what, file, name string) (client *oauth.C
 		return nil, false, nil, err
 	}
 	client = oauth.New(oauth.Options{Store: s, Name: "Junction", Fetch: fetcher, HTTP: config.Trusting(fetcher)})
-	client.Apply(c.OperatorSignIns())
+	client.Apply(credentials.SignIns(upstream.OwnerOperator, c.Upstreams))
 	return client, lacks, func() { client.Close(); _ = s.Close() }, nil
 }
 
@@ -251,10 +255,10 @@ func openOperator(ctx context.Context, what, file, name string) (client *oauth.C
 // without auth is no error: lacksSignIn sets auth in c, and returns true.
 func lacksSignIn(c *config.Config, what, file, name string) (lacks bool, err error) {
 	u, there := c.Upstreams[name]
-	switch all := c.OperatorSignIns(); {
+	switch row := u.Auth.Mode.Row(); {
 	case u.Blocked != "":
 		return false, errors.New(u.Blocked)
-	case all[name].Shared:
+	case u.OperatorSignsIn() && !u.Off():
 	case !there:
 		said := fmt.Sprintf("there is no upstream %s in %s", prose.Quote(name), file)
 		if near := prose.DidYouMean(slices.Sorted(maps.Keys(c.Upstreams)), name, ""); near != "" {
@@ -264,18 +268,17 @@ func lacksSignIn(c *config.Config, what, file, name string) (lacks bool, err err
 	case u.Off():
 		return false, fmt.Errorf("%s is disabled in %s; run: %s", name, file,
 			config.Command(file, "enable", name))
-	case u.Personal():
-		return false, fmt.Errorf("each user signs in to %s in the browser (auth.mode: oauth_user); there is no "+
-			"sign-in of the operator", name)
+	case row.Login != "":
+		return false, errors.New(row.About(row.Login, name))
 	case !u.Kind().HTTP:
 		return false, fmt.Errorf("%s is a command; only servers with a url have an OAuth sign-in", name)
-	case what == "login" && c.Auth.SignInMode() == upstream.AuthOAuth:
-		u.Auth.Mode = upstream.AuthOAuth
+	case what == "login" && c.Auth.SignInMode() == operatorMode:
+		u.Auth.Mode = operatorMode
 		c.Upstreams[name] = u
 		return true, nil
 	default:
-		return false, fmt.Errorf("upstreams.%s has no OAuth sign-in; add auth: { mode: oauth } to it in %s, then "+
-			"run: %s", name, file, config.Command(file, "login", name))
+		return false, fmt.Errorf("upstreams.%s has no OAuth sign-in; add auth: { mode: %s } to it in %s, then "+
+			"run: %s", name, operatorMode, file, config.Command(file, "login", name))
 	}
 	return false, nil
 }

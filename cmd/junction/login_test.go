@@ -99,6 +99,12 @@ func TestLoginCommand(t *testing.T) {
 		r.until(t, name, state)
 	}
 	until("linear", "needs sign-in")
+	_, rep := r.mustReport(t)
+	for _, up := range rep.Upstreams { // in JSON, the word of the mode is beside sign_in
+		if up.Name == "linear" && (up.Auth != "oauth" || !up.SignIn) || up.Name == "plain" && (up.Auth != "" || up.SignIn) {
+			t.Errorf("the report has %+v", up)
+		}
+	}
 	if _, why := stateOf("linear"); !strings.HasPrefix(why, "sign-in needed; run: junction login linear --config ") {
 		t.Errorf("the reason is %q", why)
 	}

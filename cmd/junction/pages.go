@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 
@@ -17,6 +18,7 @@ import (
 	"junction/cmd/junction/pages"
 	"junction/proxy"
 	"junction/proxy/front"
+	"junction/upstream"
 	"junction/upstream/loopback"
 	"junction/upstream/prose"
 )
@@ -58,11 +60,12 @@ func (p *program) reconnect(upstream string) bool {
 }
 
 // beginSignIn prepares a sign-in of the operator for the status page at origin.
-func (p *program) beginSignIn(ctx context.Context, upstream, origin string) (pages.SignIn, error) {
-	if !p.reach.Load().config.OperatorSignIns()[upstream].Shared || p.vault.Load() == nil {
-		return nil, fmt.Errorf("%s has no OAuth sign-in of the operator (auth.mode: oauth)", prose.Quote(upstream))
+func (p *program) beginSignIn(ctx context.Context, name, origin string) (pages.SignIn, error) {
+	if !slices.Contains(p.reach.Load().config.OperatorSignIns(), name) || p.vault.Load() == nil {
+		return nil, fmt.Errorf("%s has no OAuth sign-in of the operator (auth.mode: %s)", prose.Quote(name),
+			upstream.SignInMode(upstream.OwnerOperator))
 	}
-	attempt, err := p.vault.Load().oauth.Login(ctx, upstream, origin+oauth.CallbackPath(upstream), p.lacks(upstream)...)
+	attempt, err := p.vault.Load().oauth.Login(ctx, name, origin+oauth.CallbackPath(name), p.credential(name).Lacks...)
 	if err != nil {
 		return nil, plainProblem(err)
 	}
@@ -99,22 +102,10 @@ func (p *program) asSeen() *diagnose.Proxy {
 		Owner: p.owner, Open: p.admin != nil && !loopback.Address(p.admin.Addr().String()), Parts: p.health.States,
 		Replicas: p.memberList, Tried: &p.tried,
 		Server: p.server.Core, Set: &p.set, Providers: p.providers, File: p.file, Version: version(), Users: users,
-		Lacks: p.lacks, Callback: pages.CallbackPattern, Metrics: p.telemetry.Handler(),
+		Credential: p.credential, Callback: pages.CallbackPattern, Metrics: p.telemetry.Handler(),
 		Process: p.process(),
 		Config:  func() *config.Config { return p.reach.Load().config },
 		Revoked: p.endRevoked,
-		Refused: func(upstream string) string {
-			if p.vault.Load() == nil {
-				return ""
-			}
-			return p.vault.Load().oauth.Refused(upstream)
-		},
-		Notes: func(upstream string) string {
-			if p.vault.Load() == nil {
-				return ""
-			}
-			return p.vault.Load().oauth.Notes(upstream)
-		},
 		Trouble: func(upstream string) string {
 			if pack := p.reach.Load().config.Packs[upstream]; pack != "" {
 				return packs.Trouble(pack)

@@ -1,13 +1,11 @@
 package main
 
 import (
-	"context"
-	"errors"
 	"maps"
 	"slices"
 
 	"junction/auth"
-	"junction/auth/oauth"
+	"junction/auth/credentials"
 	"junction/policy"
 	"junction/proxy/scope"
 	"junction/upstream"
@@ -19,28 +17,10 @@ import (
 // Of implements scope.People. A token of another issuer gets no upstreams of its own, because its
 // subject could not sign in to our pages as the same user.
 func (s *signIn) Of(who *auth.Principal) []*upstream.Upstream {
-	if who.Kind != auth.KindUser || !s.issuers[who.Issuer] {
+	if who.Kind == auth.KindUser && !s.issuers[who.Issuer] {
 		return nil
 	}
-	return s.program.set.Of(who.ID)
-}
-
-// apply implements upstream.Credentials for a user.
-func (s *signIn) apply(ctx context.Context, c upstream.Caller, refused ...string) (got upstream.Credential, err error) {
-	got.Token, err = s.oauth.Token(ctx, c.Upstream, c.User, refused...)
-	if broken := errors.Is(err, oauth.ErrBroken); broken || errors.Is(err, oauth.ErrNotConnected) {
-		return got, &upstream.SignInError{Upstream: c.Upstream, Mode: c.Mode, URL: s.ConnectURL(c.Upstream, c.User),
-			Again: broken}
-	}
-	return got, err
-}
-
-// GrantURL implements upstream.Granter.
-func (p *program) GrantURL(name, user string, scopes []string) string {
-	if p.signIn == nil {
-		return ""
-	}
-	return p.signIn.ConnectURL(name, user, scopes...)
+	return s.program.set.OfModes(who.ID, func(m upstream.AuthMode) bool { return credentials.MayHave(m, who.Kind) })
 }
 
 // uses reports whether a user may use anything of an upstream on some endpoint. If policies match

@@ -26,6 +26,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"junction/auth"
+	"junction/auth/credentials"
 	"junction/cmd/junction/cli"
 	"junction/cmd/junction/config"
 	"junction/cmd/junction/diagnose"
@@ -90,8 +91,8 @@ type program struct {
 	screen        *screen.Screen
 	owner         diagnose.Owner                 // of the admin address
 	note          atomic.Pointer[runfile.Record] // where this process serves; nil before that
-	missingScopes missingScopes
-	guard         atomic.Pointer[auth.Guard] // of the configuration in force
+	sources       *credentials.Sources           // of the credentials for upstreams
+	guard         atomic.Pointer[auth.Guard]     // of the configuration in force
 	audit         record.Trail
 	telemetry     *telemetry.Telemetry // nil if nothing is measured
 	auditExport   *otlp.Lines          // the second receiver of the audit; nil if the environment names none
@@ -135,8 +136,10 @@ func runProxy(ctx context.Context, o options) error {
 func newProgram(o options) *program {
 	first := screen.New(o.stdout, o.stderr)
 	o.stderr = first.Log()
-	return &program{options: o, screen: first, refresh: make(chan struct{}, 1), recheck: make(chan struct{}, 1),
+	p := &program{options: o, screen: first, refresh: make(chan struct{}, 1), recheck: make(chan struct{}, 1),
 		events: make(chan struct{}, 1), owner: diagnose.Owner(rand.Text())}
+	p.sources = p.newSources()
+	return p
 }
 
 // open opens the listeners and files and starts the upstreams. After an error nothing stays open.
@@ -263,12 +266,13 @@ func (p *program) apply(c *config.Config) {
 	if p.signIn != nil && len(c.Personal()) > 0 {
 		next.People = p.signIn
 	}
+	p.sources.Use(c.Upstreams)
 	o := upstream.Options{
 		Defaults: c.Defaults, MessageLimit: limits.Message, Depth: limits.Nesting, Items: limits.Items,
 		Refresh: c.Catalog.Refresh, Grace: c.Catalog.Grace,
 		Version: version(), Self: executable, Sandboxes: p.sandboxes, Writable: c.Writable,
 		Log: p.log, Hooks: p.upstreamHooks(),
-		Observer: p.telemetry.Calls(), Credentials: p.credentials(c), Memory: p.server.UpstreamMemory,
+		Observer: p.telemetry.Calls(), Credentials: p.sources, Memory: p.server.UpstreamMemory,
 	}
 	if p.catalogs != nil {
 		o.Store = p.catalogs
@@ -443,6 +447,7 @@ func (p *program) url() string { return "http://" + p.public.Addr().String() + "
 // close releases everything that open has opened so far. It works on a partly opened program.
 func (p *program) close() {
 	p.set.Close()
+	p.sources.Close()
 	if p.catalogs != nil {
 		p.catalogs.Close()
 	}

@@ -22,7 +22,7 @@ import (
 )
 
 // signIn is the authorization server and the upstream sign-ins of its users. It implements
-// scope.People and the user part of upstream.Credentials (people.go).
+// scope.People (people.go).
 type signIn struct {
 	*authserver.Server
 	program *program

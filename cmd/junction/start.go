@@ -136,7 +136,7 @@ func checkStart(o options, replaced runfile.Place) error {
 	if err := runfile.CanNote(o.getenv, o.file); err != nil {
 		return err
 	}
-	if c.Auth.OAuth != nil || len(c.OperatorSignIns()) > 0 || c.Replicas.On() { // see openVault
+	if c.Stores() {
 		p := newProgram(o)
 		p.log = record.NewLog(o.stderr, c.Log)
 		if _, err := p.ring(c.Storage); err != nil {

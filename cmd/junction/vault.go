@@ -3,16 +3,12 @@ package main
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
-	"sync"
 	"time"
 
+	"junction/auth/credentials"
 	"junction/auth/oauth"
 	"junction/auth/seal"
 	"junction/auth/store"
@@ -21,8 +17,7 @@ import (
 	"junction/upstream/pace"
 )
 
-// vault holds the tokens of the upstreams that Junction signs in to: the operator's (auth.mode
-// oauth) and those of users (oauth_user).
+// vault holds the tokens of the upstreams that Junction signs in to: the operator's and those of users.
 type vault struct {
 	store *store.Store
 	keys  *seal.Ring
@@ -32,7 +27,7 @@ type vault struct {
 // openVault opens the vault if the configuration needs one and none is open. The vault stays open
 // until the program ends.
 func (p *program) openVault(c *config.Config) error {
-	if p.vault.Load() != nil || c.Auth.OAuth == nil && len(c.OperatorSignIns()) == 0 && !c.Replicas.On() {
+	if p.vault.Load() != nil || !c.Stores() {
 		return nil
 	}
 	fetcher, err := c.Outbound.Fetcher()
@@ -79,69 +74,29 @@ func (p *program) storage() *store.Store {
 	return nil
 }
 
-// credentials gives the vault the upstreams of a configuration, and returns the source of upstream
-// tokens, nil without a vault.
-func (p *program) credentials(c *config.Config) upstream.Credentials {
-	v := p.vault.Load()
-	if v == nil {
-		return nil
-	}
-	all := c.Personal()
-	maps.Copy(all, c.OperatorSignIns())
-	v.oauth.Apply(all)
-	return p
+// newSources returns the sources of the credentials for upstreams. A reload may open the vault, and the
+// authorization server of users is made after them.
+func (p *program) newSources() *credentials.Sources {
+	return credentials.New(credentials.Options{
+		OAuth: func() *oauth.Client {
+			if v := p.vault.Load(); v != nil {
+				return v.oauth
+			}
+			return nil
+		},
+		ConnectURL: func(name, user string, scopes ...string) string {
+			if p.signIn == nil {
+				return ""
+			}
+			return p.signIn.ConnectURL(name, user, scopes...)
+		},
+	})
 }
 
-// Apply implements upstream.Credentials.
-func (p *program) Apply(ctx context.Context, c upstream.Caller, refused ...string) (got upstream.Credential, err error) {
-	if c.User != "" {
-		return p.signIn.apply(ctx, c, refused...)
-	}
-	got.Token, err = p.vault.Load().oauth.Token(ctx, c.Upstream, oauth.Operator, refused...)
-	if broken := errors.Is(err, oauth.ErrBroken); broken || errors.Is(err, oauth.ErrNotConnected) {
-		return got, &upstream.LackError{Upstream: c.Upstream, Mode: c.Mode, Again: broken}
-	}
-	return got, err
-}
-
-// missingScopes are the scopes that calls needed and the operator's sign-ins do not have, by upstream.
-type missingScopes struct {
-	mu     sync.Mutex
-	scopes map[string][]string // guarded by mu
-}
-
-// mostMissing bounds the scopes of one upstream, which its server chooses.
-const mostMissing = 20
-
-// add adds the scopes of a failed call.
-func (l *missingScopes) add(e *upstream.LackError) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.scopes == nil {
-		l.scopes = map[string][]string{}
-	}
-	all := append(l.scopes[e.Upstream], e.Scopes...)
-	slices.Sort(all)
-	all = slices.Compact(all)
-	l.scopes[e.Upstream] = all[:min(len(all), mostMissing)]
-}
-
-// lacks returns the scopes that the operator's sign-in at an upstream lacks for some calls.
-func (p *program) lacks(name string) []string {
-	p.missingScopes.mu.Lock()
-	scopes := slices.Clone(p.missingScopes.scopes[name])
-	p.missingScopes.mu.Unlock()
-	if len(scopes) == 0 || p.vault.Load() == nil {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-	defer cancel()
-	k, err := p.vault.Load().store.Connection(ctx, name, oauth.Operator)
-	if err != nil {
-		return scopes
-	}
-	granted := strings.Fields(k.Scope)
-	return slices.DeleteFunc(scopes, func(s string) bool { return slices.Contains(granted, s) })
+// credential returns the state of the credential that all callers of an upstream use, or of the sign-ins
+// of all users.
+func (p *program) credential(name string) upstream.CredentialState {
+	return p.sources.State(context.Background(), name, "")
 }
 
 // close waits for in-flight token refreshes.
@@ -152,5 +107,3 @@ func (v *vault) close() {
 	v.oauth.Close()
 	_ = v.store.Close()
 }
-
-var _ upstream.Credentials = (*program)(nil)

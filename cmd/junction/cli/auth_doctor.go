@@ -16,9 +16,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"junction/auth/credentials"
 	"junction/auth/fetch"
 	"junction/auth/oauth"
 	"junction/cmd/junction/config"
+	"junction/upstream"
 	"junction/upstream/prose"
 )
 
@@ -58,8 +60,13 @@ func authDoctor(ctx context.Context, stdout io.Writer, file string, asJSON bool)
 	if err != nil {
 		return err
 	}
-	shared := c.OperatorSignIns()
-	if !c.Auth.SignsIn() && c.Auth.OAuth == nil && len(shared) == 0 && !asJSON {
+	asked := map[string]upstream.Config{} // the upstreams with credentials that can be probed
+	for name, u := range c.Upstreams {
+		if row := u.Auth.Mode.Row(); row.Doctor != "" && !u.Off() && c.Has(row.Needs) {
+			asked[name] = u
+		}
+	}
+	if !c.Auth.SignsIn() && c.Auth.OAuth == nil && len(asked) == 0 && !asJSON {
 		return Tell(stdout, "No sign-in is configured: the file has none of auth.oauth, auth.jwt and "+
 			"auth.introspection, and no upstream with a sign-in.\n")
 	}
@@ -80,24 +87,21 @@ func authDoctor(ctx context.Context, stdout io.Writer, file string, asJSON bool)
 			}
 		}
 	}
-	all := map[string]oauth.Upstream{}
-	if c.Auth.OAuth != nil {
-		all = c.Personal()
-	}
-	maps.Copy(all, shared)
 	there := oauth.New(oauth.Options{URL: c.PublicURL, Fetch: fetcher, HTTP: transport})
-	there.Apply(all)
-	for _, name := range slices.Sorted(maps.Keys(all)) {
-		who := "which each person signs in to"
-		if all[name].Shared {
-			who = "which the operator signs in to"
-		}
-		d.begin("server " + name + ", " + who)
-		if blocked := c.Upstreams[name].Blocked; blocked != "" {
+	sources := credentials.New(credentials.Options{OAuth: func() *oauth.Client { return there }})
+	defer sources.Close()
+	sources.Use(asked)
+	for _, name := range slices.Sorted(maps.Keys(asked)) {
+		row := asked[name].Auth.Mode.Row()
+		d.begin("server " + name + ", " + row.About(row.Doctor, name))
+		switch blocked := asked[name].Blocked; {
+		case blocked != "" && row.SignIn:
 			d.bad(blocked, "users cannot sign in there until this mistake is corrected")
-			continue
+		case blocked != "":
+			d.bad(blocked, "calls fail until this mistake is corrected")
+		default:
+			d.probed(sources.Probe(ctx, name))
 		}
-		d.upstream(ctx, there, name, c.PublicURL, all[name])
 	}
 	for _, i := range c.Auth.JWT {
 		d.begin("issuer of tokens " + i.Issuer)
@@ -176,31 +180,19 @@ func (d *signInDoctor) bad(text, remedy string) {
 	d.out.Wrap("        → ", "          ", remedy)
 }
 
-// upstream asks an upstream for its authorization server and scopes.
-func (d *signInDoctor) upstream(ctx context.Context, there *oauth.Client, name, us string, u oauth.Upstream) {
-	hosts, issuer, scopes, err := there.Route(ctx, name)
-	if refused, ok := errors.AsType[*oauth.PairError](err); ok {
-		d.bad(prose.Flat(refused.Error()), "if both belong to one service, permit the pair: "+refused.Line(name, u))
-		return
-	}
-	if err != nil {
-		d.bad(prose.Flat(err.Error()), "check upstreams."+name+".url, and the authorization server that it names: "+
-			"both need https, or http on this machine, and outbound.allow_private for a private network")
-		return
-	}
-	if pair := hosts.Unnamed; pair != nil {
-		d.warn(prose.Flat(pair.Error())+"; Junction refuses each answer that does not name the issuer "+issuer,
-			"if a sign-in is refused, and both belong to one service, permit the pair: "+pair.Line(name, u))
-	}
-	for _, text := range hosts.Notes {
-		d.warn(prose.Flat(text), "compare it with the documentation of the authorization server")
-	}
-	d.good("people sign in at " + hosts.SignIn + ", and are asked for: " +
-		cmp.Or(strings.Join(scopes, " "), "nothing by name"))
-	d.good("its issuer is " + prose.Flat(issuer) + "; Junction gets the tokens from " + hosts.Token +
-		", and sends the access token to " + hosts.Server)
-	if u.ClientID != "" && !u.Shared {
-		d.note("register there as redirect URI of " + u.ClientID + ": " + us + "/connect/" + name + "/callback")
+// probed adds the findings about the credential of an upstream.
+func (d *signInDoctor) probed(list []credentials.Finding) {
+	for _, f := range list {
+		switch f.Level {
+		case credentials.Good:
+			d.good(f.Text)
+		case credentials.Warning:
+			d.warn(f.Text, f.Remedy)
+		case credentials.Note:
+			d.note(f.Text)
+		default:
+			d.bad(f.Text, f.Remedy)
+		}
 	}
 }
 

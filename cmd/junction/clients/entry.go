@@ -25,7 +25,7 @@ type Entry struct {
 	Pack       string // a path, instead of a command or a URL
 	Headers    map[string]Value
 	SSE        bool   // the transport is HTTP+SSE
-	Auth       string // auth.mode: oauth or oauth_user; "" sends only headers
+	Auth       string // auth.mode; "" sends only headers
 	Off        bool
 	Foreign    bool     // somebody else may have written the entry
 	Published  []string // headers and variables whose value the publisher of a server has set

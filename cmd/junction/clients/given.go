@@ -13,8 +13,8 @@ type Given struct {
 	Pack         string // the path of a pack
 	Env, Headers map[string]string
 	Dir          string
-	SSE          bool // the transport is HTTP+SSE
-	OAuth        bool // the operator signs in with junction login
+	SSE          bool   // the transport is HTTP+SSE
+	Auth         string // auth.mode; "" is none
 	Off          bool
 }
 
@@ -51,9 +51,7 @@ func (g Given) Entry(h Home, file string) (*Entry, error) {
 	if err != nil {
 		return nil, err
 	}
-	if e.SSE = g.SSE; g.OAuth {
-		e.Auth = "oauth"
-	}
+	e.SSE, e.Auth = g.SSE, g.Auth
 	if g.Pack != "" {
 		e.Pack, e.Command = g.Pack, nil
 	}

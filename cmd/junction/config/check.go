@@ -130,8 +130,8 @@ func Inspect(file string, getenv func(string) (string, bool)) (*Report, error) {
 			note("upstreams.%s: does not get %s; name those it needs in env or inherit_env", name,
 				strings.Join(names, ", "))
 		}
-		if u.OperatorSignsIn() && !u.Off() && (len(c.Auth.APIKeys) > 0 || c.Auth.SignsIn()) {
-			note("upstreams.%s: every user who may use it acts with the operator's sign-in (auth.mode: oauth)", name)
+		if mode := u.Auth.Mode.Row(); mode.Note != "" && !u.Off() && (len(c.Auth.APIKeys) > 0 || c.Auth.SignsIn()) {
+			note("upstreams.%s: %s (auth.mode: %s)", name, mode.About(mode.Note, name), mode.Word)
 		}
 		if u.Auth.ClientID != "" && u.Auth.Issuer != "" && !u.Off() {
 			note("upstreams.%s: PKCE with S256 is used even if %s does not list it, because auth.issuer and "+

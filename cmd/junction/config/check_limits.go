@@ -82,7 +82,7 @@ func (c *Config) warnNetwork(getenv func(string) (string, bool), network func(di
 				file, kind)
 		}
 	}
-	if c.Storage.Driver == store.Postgres || c.Auth.OAuth == nil && len(c.OperatorSignIns()) == 0 {
+	if c.Storage.Driver == store.Postgres || !c.Stores() {
 		return
 	}
 	file, err := c.Storage.Place(getenv)

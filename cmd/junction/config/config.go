@@ -17,6 +17,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -25,7 +26,6 @@ import (
 
 	"junction/auth"
 	"junction/auth/authserver"
-	"junction/auth/oauth"
 	"junction/policy"
 	"junction/proxy"
 	"junction/proxy/front"
@@ -137,11 +137,11 @@ func (c *Auth) several() bool {
 func (c *Auth) SignInMode() upstream.AuthMode {
 	switch {
 	case !c.several():
-		return upstream.AuthOAuth
+		return upstream.SignInMode(upstream.OwnerOperator)
 	case c.OAuth != nil:
-		return upstream.AuthOAuthUser
+		return upstream.SignInMode(upstream.OwnerSubject)
 	}
-	return upstream.AuthNone
+	return upstream.SignInMode(upstream.OwnerNobody)
 }
 
 // separate sets for each upstream whether there can be more than one principal.
@@ -159,8 +159,8 @@ func (c *Auth) Needed() bool { return c.OAuth != nil || c.Config.Needed() }
 // authenticates (none).
 func (c *Auth) Open() bool { return !c.Needed() && !c.None }
 
-// Storage is the file's storage section: where sign-ins are stored. It is used only with auth.oauth
-// or an upstream with auth.mode oauth.
+// Storage is the file's storage section: where sign-ins are stored. It is used only if
+// Config.Stores is true.
 type Storage struct {
 	Driver string `yaml:"driver"` // sqlite (a file, one process) or postgres (several processes). Default sqlite.
 	// the path of the file, or the connection string for Postgres. Default: junction/junction.db in
@@ -380,32 +380,50 @@ func (c *Config) lower() {
 	}
 }
 
-// Personal returns the upstreams that each user signs in to. It leaves out disabled upstreams.
-func (c *Config) Personal() map[string]oauth.Upstream {
-	return c.signIns(upstream.Config.Personal)
+// Personal returns the names of the upstreams to which each subject has a credential of their own,
+// sorted. It leaves out disabled upstreams.
+func (c *Config) Personal() []string { return c.with(upstream.Config.Personal) }
+
+// OperatorSignIns returns the names of the upstreams that the operator signs in to, sorted. It leaves
+// out disabled upstreams.
+func (c *Config) OperatorSignIns() []string { return c.with(upstream.Config.OperatorSignsIn) }
+
+// Stores reports whether Junction needs its database.
+func (c *Config) Stores() bool {
+	stored := func(u upstream.Config) bool { return u.Auth.Mode.Row().Stores }
+	return c.Auth.OAuth != nil || c.Replicas.On() || len(c.with(stored)) > 0
 }
 
-// OperatorSignIns returns the upstreams that the operator signs in to. It leaves out disabled
-// upstreams.
-func (c *Config) OperatorSignIns() map[string]oauth.Upstream {
-	return c.signIns(upstream.Config.OperatorSignsIn)
-}
-
-func (c *Config) signIns(such func(upstream.Config) bool) map[string]oauth.Upstream {
-	all := map[string]oauth.Upstream{}
-	for name, u := range c.Upstreams {
-		if such(u) && !u.Off() {
-			all[name] = oauth.Upstream{
-				URL: u.URL, Scopes: u.Auth.Scopes, ClientID: u.Auth.ClientID, ClientSecret: u.Auth.ClientSecret,
-				Issuer: u.Auth.Issuer, Permitted: oauth.Pair{Authorization: u.Auth.AuthorizationEndpoint,
-					Token: u.Auth.TokenEndpoint},
-				Resource: u.Auth.Resource, Params: u.Auth.Params,
-				Headers: u.Headers, Transport: u.Transport, Era: u.Era,
-				Shared: u.OperatorSignsIn(),
-			}
+// StoringModes returns the words of the modes of credentials that need the database, and no section that
+// needs it, too.
+func StoringModes() (words []string) {
+	for _, row := range upstream.Modes() {
+		if row.Stores && row.Needs == upstream.SectionNone {
+			words = append(words, row.Word.String())
 		}
 	}
-	return all
+	return words
+}
+
+// Has reports whether the file has a section that a mode of credentials needs.
+func (c *Config) Has(section upstream.Section) bool {
+	switch section {
+	case upstream.SectionNone:
+		return true
+	case upstream.SectionOAuth:
+		return c.Auth.OAuth != nil
+	}
+	return false
+}
+
+// with returns the names of the enabled upstreams for which such is true, sorted.
+func (c *Config) with(such func(upstream.Config) bool) (names []string) {
+	for _, name := range slices.Sorted(maps.Keys(c.Upstreams)) {
+		if u := c.Upstreams[name]; such(u) && !u.Off() {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 // Checksum returns the SHA-256 sum of the file, to detect changes. It is zero for the file name "".

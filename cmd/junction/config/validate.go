@@ -391,11 +391,11 @@ func (c *Config) validateSignIn(d *decoder) {
 		}
 	}
 	for _, name := range inOrder(d, "upstreams", c.Upstreams) {
+		mode := c.Upstreams[name].Auth.Mode.Row()
 		switch at := "upstreams." + name + ".auth.mode"; {
-		case !c.Upstreams[name].Personal():
-		case c.Auth.OAuth == nil && !d.broken("auth.oauth") && !d.wrong["auth"]:
-			d.check(at, "needs auth.oauth: each person connects it on a page here, and has to be signed in there")
-		case name == "mcp":
+		case !c.Has(mode.Needs) && !d.broken(string(mode.Needs)) && !d.wrong["auth"]:
+			d.check(at, fmt.Sprintf("needs %s: %s", mode.Needs, mode.NeedsFor))
+		case name == "mcp" && mode.Owner == upstream.OwnerSubject:
 			d.check(at, "cannot be for an upstream called mcp, whose page /connect/mcp is that of an endpoint; "+
 				"choose another name")
 		}

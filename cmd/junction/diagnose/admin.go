@@ -61,18 +61,15 @@ type Proxy struct {
 	Revoked func(ctx context.Context) (missed []string, err error)
 	// Callback is the route of Page whose requests may come from another site; "" if there is none.
 	Callback string
-	// Lacks returns the scopes that the sign-in of an upstream lacks for some calls.
-	Lacks func(upstream string) []string
-	// Refused returns why the last sign-in at an upstream was refused; "" if it was not.
-	Refused func(upstream string) string
-	// Notes returns what is unusual about the authorization server of an upstream; "" if there is nothing.
-	Notes func(upstream string) string
+	// Credential returns the state of the credential that all callers of an upstream use, or of the
+	// sign-ins of all users.
+	Credential func(upstream string) upstream.CredentialState
 	// Trouble returns why the pack of an upstream was not reloaded; "" if it was, or is no pack.
 	Trouble func(upstream string) string
 }
 
-// personal returns the names of the upstreams that each user signs in to, sorted.
-func (p *Proxy) personal() []string { return slices.Sorted(maps.Keys(p.Config().Personal())) }
+// personal returns the names of the upstreams to which each user has a credential of their own, sorted.
+func (p *Proxy) personal() []string { return p.Config().Personal() }
 
 // Handler serves the admin address: /healthz, /readyz, /status, /metrics, /keys, /pins, /why,
 // /doctor and /revoked.
@@ -307,7 +304,7 @@ func (p *Proxy) Report(stopping context.Context) Report {
 	}
 	for _, name := range p.personal() {
 		r.Upstreams = append(r.Upstreams, UpstreamStatus{Name: name, State: PerUser, Error: p.refusal(name),
-			Note: prose.Flat(p.Notes(name))})
+			Auth: string(p.Config().Upstreams[name].Auth.Mode), Note: prose.Flat(p.Credential(name).Notes)})
 	}
 	configured := p.Config().Upstreams
 	for _, name := range slices.Sorted(maps.Keys(configured)) {

@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"junction/auth/credentials"
 	"junction/cmd/junction/config"
 	"junction/cmd/junction/health"
 	"junction/proxy/view"
@@ -324,7 +325,7 @@ func (p *Proxy) diagnose(ctx context.Context, only []string) (Diagnosis, error) 
 	p.Server.Settle()
 	d := examine(ctx, p.Version, p.Server.Snapshot().Config.Names, all, p.Server.Snapshot().ToolsByUpstream(),
 		func(string, *upstream.Report) {})
-	d.leave(personal, only)
+	d.leave(p.Config(), personal, only)
 	for _, name := range append(known, personal...) {
 		if why := p.refusal(name); why != "" && (len(only) == 0 || slices.Contains(only, name)) {
 			d.Findings = append(d.Findings, Finding{Grave: true, Upstream: name, Text: why})
@@ -427,6 +428,9 @@ func File(ctx context.Context, version, file string, c *config.Config, only []st
 	}
 	o.Writable = append(upstream.Writable(c.Upstreams, o.Sandboxes), c.Writable...)
 	var set upstream.Set
+	sources := credentials.New(credentials.Options{}) // without the database, which a proxy may use
+	defer sources.Close()
+	sources.Use(c.Upstreams)
 	var all []examinee
 	var known, personal []string
 	for _, name := range slices.Sorted(maps.Keys(c.Upstreams)) {
@@ -440,8 +444,12 @@ func File(ctx context.Context, version, file string, c *config.Config, only []st
 			continue
 		}
 		if len(only) == 0 || slices.Contains(only, name) {
+			own := o
+			if !u.Auth.Mode.Row().Stores {
+				own.Credentials = sources
+			}
 			all = append(all, examinee{name: name, config: u,
-				check: func(ctx context.Context) upstream.Report { return set.Check(ctx, name, u, o) }})
+				check: func(ctx context.Context) upstream.Report { return set.Check(ctx, name, u, own) }})
 		}
 	}
 	if err := unknownUpstream(only, known); err != nil {
@@ -458,7 +466,7 @@ func File(ctx context.Context, version, file string, c *config.Config, only []st
 		_, warnings, _ := config.Load(file, os.LookupEnv)
 		d.addWarnings(warnings)
 	}
-	d.leave(personal, only)
+	d.leave(c, personal, only)
 	return d, nil
 }
 
@@ -481,14 +489,15 @@ func (d *Diagnosis) nameFile() {
 	}
 }
 
-// leave adds a finding for each upstream with sign-ins of users: a diagnosis has no user and cannot
-// check it.
-func (d *Diagnosis) leave(personal, only []string) {
+// leave adds a finding for each upstream with credentials of subjects: a diagnosis has no subject and
+// cannot check it.
+func (d *Diagnosis) leave(c *config.Config, personal, only []string) {
 	for _, name := range personal {
 		if len(only) == 0 || slices.Contains(only, name) {
+			row := c.Upstreams[name].Auth.Mode.Row()
 			d.Findings = append(d.Findings, Finding{Upstream: name,
-				Text:   "each person signs in there themselves (auth.mode), so that it was not looked at",
-				Advice: "junction auth doctor asks where they sign in"})
+				Text:   row.About(row.Left, name) + " (auth.mode), so that it was not looked at",
+				Advice: row.About(row.LeftAdvice, name)})
 		}
 	}
 	d.sort()

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"junction/cmd/junction/config"
 	"junction/proxy/view"
 	"junction/upstream"
 	"junction/upstream/command"
@@ -132,7 +133,11 @@ func TestManyToolsAreAFinding(t *testing.T) {
 func TestFindingsAreSorted(t *testing.T) {
 	d := Diagnosis{Findings: []Finding{{Upstream: "b", Text: "1"}, {Upstream: "a", Text: "2"}, {Grave: true, Upstream: "b", Text: "3"},
 		{Upstream: "b", Text: "4"}, {Grave: true, Upstream: "a", Text: "5"}}}
-	d.leave([]string{"a0", "c"}, []string{"a0"})
+	subjects := &config.Config{Upstreams: map[string]upstream.Config{}}
+	for _, name := range []string{"a0", "c"} {
+		subjects.Upstreams[name] = upstream.Config{Auth: upstream.Auth{Mode: upstream.SignInMode(upstream.OwnerSubject)}}
+	}
+	d.leave(subjects, []string{"a0", "c"}, []string{"a0"})
 	order := ""
 	for _, f := range d.Findings {
 		order += f.Text[:1]

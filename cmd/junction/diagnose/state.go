@@ -46,6 +46,7 @@ type UpstreamStatus struct {
 	Memory    int64     `json:"memory_bytes,omitempty"` // of these and their children; only in the answer of /status
 	LastCall  *LastCall `json:"last_call,omitempty"`    // only in the answer of /status
 
+	Auth    string   `json:"auth,omitempty"`    // auth.mode, without none
 	SignIn  bool     `json:"sign_in,omitempty"` // the operator signs in to the server: junction login
 	Lacks   []string `json:"lacks,omitempty"`   // scopes that calls needed, and the sign-in does not have
 	Invalid bool     `json:"invalid,omitempty"` // the entry has a mistake, so that no connection is attempted
@@ -124,7 +125,7 @@ func (p *Proxy) statusOf(s *upstream.Status, tools int) UpstreamStatus {
 		Name: s.Name, State: s.State.String(), Since: s.Since, RetryAt: s.Retry, Error: s.Err, Advice: s.Advice,
 		Era: string(s.Era), Version: s.Version, Tools: tools, Listed: s.Tools, Stored: s.Stored, Links: s.Links,
 		Degraded: s.Degraded, Sandbox: s.Sandbox, Processes: len(s.Processes), pids: s.Processes,
-		SignIn: c.OperatorSignsIn(), Note: note(s, c.Program()), Invalid: c.Blocked != "",
+		Auth: string(c.Auth.Mode), SignIn: c.OperatorSignsIn(), Note: note(s, c.Program()), Invalid: c.Blocked != "",
 	}
 	if p.Config().Packs[s.Name] != "" && u.Advice != "" && c.Program() == config.PackProgram {
 		u.Advice = config.NoPackProgram
@@ -135,10 +136,11 @@ func (p *Proxy) statusOf(s *upstream.Status, tools int) UpstreamStatus {
 	case upstream.StateDegraded:
 		u.Note = silent(s)
 	}
+	credential := p.Credential(s.Name)
 	if u.Note == "" {
-		u.Note = prose.Flat(p.Notes(s.Name))
+		u.Note = prose.Flat(credential.Notes)
 	}
-	if u.Lacks = p.Lacks(s.Name); len(u.Lacks) > 0 {
+	if u.Lacks = credential.Lacks; len(u.Lacks) > 0 {
 		lacks := &upstream.LackError{Upstream: s.Name, Mode: c.Auth.Mode, Lacks: true, Scopes: u.Lacks}
 		u.Note = "some calls fail: " + signInOf(p.File, s.Name, lacks.Error())
 	}
@@ -205,7 +207,7 @@ func signInOf(file, upstreamName, text string) string {
 
 // refusal returns why the last sign-in at an upstream was refused, in a sentence; "" if it was not.
 func (p *Proxy) refusal(name string) string {
-	if why := p.Refused(name); why != "" {
+	if why := p.Credential(name).Refused; why != "" {
 		return "the last sign-in was refused: " + why
 	}
 	return ""

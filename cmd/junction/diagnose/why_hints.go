@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"junction/auth"
+	"junction/auth/credentials"
 	"junction/cmd/junction/config"
 	"junction/policy"
 	"junction/upstream"
@@ -96,12 +97,12 @@ func (s *search) entries() {
 		case c.Off():
 			s.hint("%s is disabled; run: %s", own, config.Command(s.proxy.File, "enable", own))
 		case c.Personal():
-			s.hint("%s may have it: each user signs in there, and sees the tools of their own account "+
-				"(upstreams.%s.auth)", own, own)
+			row := c.Auth.Mode.Row()
+			s.hint("%s", row.About(row.Why, own))
 			if why := s.proxy.refusal(own); why != "" {
 				s.hint("%s", why)
 			}
-			if s.who.Kind != string(auth.KindUser) {
+			if !credentials.MayHave(row.Word, auth.Kind(s.who.Kind)) {
 				s.hint("%s is not a user who can sign in there", s.who.ID)
 			}
 		}

@@ -18,6 +18,8 @@ import (
 	"junction/cmd/junction/runfile"
 	"junction/cmd/junction/yamledit"
 	"junction/cmd/pack/plan"
+	"junction/upstream"
+	"junction/upstream/client"
 	"junction/upstream/loopback"
 	"junction/upstream/prose"
 	"junction/upstream/shell"
@@ -34,6 +36,8 @@ type adder struct {
 	registry     string // base URL; "" means the default
 	via          string // how to run a server of the registry; "" chooses
 	json, yes    bool
+	auth         string // the mode of --auth
+	oauth        bool   // the short form of one mode
 
 	given  clients.Given
 	server string // its name in the registry; "" for a command or URL
@@ -83,7 +87,10 @@ For a server of the registry and for a pack, the command shows what would run, b
 	flags.StringArrayVarP(&a.headers, "header", "H", nil, "a header for the URL, `'NAME: VALUE'`; may be repeated")
 	flags.StringVar(&a.given.Dir, "cwd", "", "working `folder` of the command (default: that of Junction)")
 	flags.StringVar(&a.transport, "transport", "auto", "`transport` of the URL: auto, http or sse")
-	flags.BoolVar(&a.given.OAuth, "oauth", false, "the server needs a sign-in: junction login NAME")
+	flags.StringVar(&a.auth, "auth", "", "`mode` of the credentials for the server: "+
+		strings.Join(upstream.ModeWords(), ", "))
+	flags.BoolVar(&a.oauth, operatorMode.String(), false, "short for --auth "+operatorMode.String()+
+		": the server needs a sign-in, junction login NAME")
 	flags.BoolVar(&a.given.Off, "disabled", false, "add the upstream without enabling it")
 	flags.StringArrayVar(&a.set, "set", nil, "a value for an input of a server of the registry, `NAME=VALUE`; may be "+
 		"repeated")
@@ -334,6 +341,10 @@ func isURL(s string) bool {
 func (a *adder) flags() error {
 	g := &a.given
 	ofRegistry := a.server != ""
+	row, err := a.mode()
+	if err != nil {
+		return err
+	}
 	switch {
 	case !ofRegistry && (len(a.set) > 0 || a.via != "" || a.registry != ""):
 		return cli.Usagef("--set, --via and --registry are for a server of the registry")
@@ -342,8 +353,10 @@ func (a *adder) flags() error {
 	case ofRegistry: // its entry in the registry decides
 	case !g.Remote() && len(a.headers) > 0:
 		return cli.Usagef("--header is for a URL; a command takes --env")
-	case !g.Remote() && (g.OAuth || a.transport != "auto"):
-		return cli.Usagef("--oauth and --transport are for a URL")
+	case !g.Remote() && (!row.Has(client.Command) || a.transport != "auto"):
+		return cli.Usagef("%s and --transport are for a URL", a.authFlag())
+	case g.Remote() && !row.Has(client.Remote):
+		return cli.Usagef("%s is for a command", a.authFlag())
 	case g.Remote() && (len(a.env) > 0 || g.Dir != ""):
 		return cli.Usagef("--env and --cwd are for a command; a URL takes --header")
 	case !slices.Contains([]string{"auto", "http", "sse"}, a.transport): // auto finds http itself
@@ -375,6 +388,35 @@ func (a *adder) flags() error {
 		return err
 	}
 	return nil
+}
+
+// operatorMode is the mode that has a flag of its own.
+var operatorMode = upstream.SignInMode(upstream.OwnerOperator)
+
+// mode reads --auth and its short form into given, and returns the row of the mode.
+func (a *adder) mode() (row upstream.Mode, err error) {
+	if a.oauth && a.auth != "" && a.auth != operatorMode.String() {
+		return row, cli.Usagef("--%s is short for --auth %s; leave out one of the two", operatorMode, operatorMode)
+	}
+	if a.oauth {
+		a.auth = operatorMode.String()
+	}
+	if a.given.Auth = a.auth; a.auth == "" {
+		return upstream.AuthMode("").Row(), nil
+	}
+	mode, err := upstream.ParseMode(a.auth)
+	if err != nil {
+		return row, cli.Usagef("--auth: %w", err)
+	}
+	return mode.Row(), nil
+}
+
+// authFlag returns the flag of the mode, for an error.
+func (a *adder) authFlag() string {
+	if a.oauth || a.auth == "" {
+		return "--" + operatorMode.String()
+	}
+	return "--auth " + a.auth
 }
 
 // entry returns the entry, and notes for the user.

@@ -17,6 +17,8 @@ import (
 	"junction/auth/authtest"
 	"junction/cmd/junction/cli"
 	"junction/cmd/junction/clients"
+	"junction/upstream"
+	"junction/upstream/client"
 )
 
 // TestAddAsks: add asks a new URL once, with the first request of each era, unless the person has said how to sign in.
@@ -56,6 +58,63 @@ func TestAddAsks(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(home, ".config/junction/config.yaml"))
 	if err != nil || strings.Count(string(text), "auth: {mode: oauth}") != 2 {
 		t.Errorf("the configuration is, %v:\n%s", err, text)
+	}
+}
+
+// TestAddHasTheModeOfTheFlag: --auth writes each mode that a URL may have, without asking the server, and says what
+// comes next. A mode that does not exist, or that contradicts the short form, is a mistake of usage.
+func TestAddHasTheModeOfTheFlag(t *testing.T) {
+	var requests atomic.Int32
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		requests.Add(1)
+		w.WriteHeader(http.StatusUnauthorized)
+	}))
+	t.Cleanup(s.Close)
+	t.Setenv("XDG_CONFIG_HOME", "")
+	t.Setenv("XDG_STATE_HOME", "")
+	words := strings.Join(upstream.ModeWords(), ", ")
+	type story struct {
+		name string
+		args []string
+		code int
+		said string
+	}
+	tests := []story{
+		{"an unknown mode", []string{s.URL, "--auth", "magic"}, 2, "--auth: \"magic\" is none of " + words},
+		{"the short form, and another mode", []string{s.URL, "--oauth", "--auth", "none"}, 2, "--oauth is short for --auth oauth"},
+		{"the short form, and its mode", []string{s.URL, "--oauth", "--auth", "oauth"}, 0, "auth: {mode: oauth}"},
+		{"a mode of a URL, and a command", []string{"--auth", "oauth", "--", "program"}, 2, "--auth oauth and --transport are for a URL"},
+		{"the short form, and a command", []string{"--oauth", "--", "program"}, 2, "--oauth and --transport are for a URL"},
+	}
+	for _, row := range upstream.Modes() {
+		code, said := 0, "auth: {mode: "+row.Word.String()+"}"
+		if row.Needs != upstream.SectionNone { // the checks of the file find what the entry or the file lacks
+			code, said = 1, "needs "+string(row.Needs)
+		} else if len(row.AuthNeeds) > 0 {
+			code, said = 1, "needs "+row.AuthNeeds[0]
+		}
+		if row.Has(client.Remote) {
+			tests = append(tests, story{row.Word.String(), []string{s.URL, "--auth", row.Word.String()}, code, said})
+		}
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			home := t.TempDir()
+			t.Setenv("HOME", home)
+			var stdout, stderr bytes.Buffer
+			args := append([]string{"add", "x"}, test.args...)
+			out, errs := authtest.Command(t, args, &stdout, &stderr)
+			root := &cobra.Command{Use: "junction", SilenceErrors: true, SilenceUsage: true}
+			root.AddCommand(Commands(out, new(string))...)
+			code := cli.Run(t.Context(), root, args, strings.NewReader(""), out, errs)
+			text, _ := os.ReadFile(filepath.Join(home, ".config/junction/config.yaml")) // none after a mistake
+			if all := string(text) + stderr.String(); code != test.code || !strings.Contains(all, test.said) {
+				t.Errorf("the exit code is %d, want %d, and %q:\n%s%s", code, test.code, test.said, stdout.String(), all)
+			}
+		})
+	}
+	if n := requests.Load(); n != 0 {
+		t.Errorf("the server got %d requests", n)
 	}
 }
 

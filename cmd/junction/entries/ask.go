@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"strings"
 	"sync"
 	"time"
 
@@ -127,9 +128,10 @@ func (n *New) ask(ctx context.Context, offers *oauth.Client, mode upstream.AuthM
 	case signIn && !asked.Asks() && asked.Err == nil:
 		n.Note = fmt.Sprintf("%s answers without a sign-in, and offers one, for some calls or for more tools; to use "+
 			"it, run: %s", n.Name, shell.Join("junction", "login", n.Name))
-	case signIn && mode == upstream.AuthNone:
+	case signIn && !mode.Row().SignIn:
 		n.Note = fmt.Sprintf("%s asks for a sign-in; users do not sign in to this Junction (auth.oauth), so all "+
-			"callers would act with your account: if they may, set auth: { mode: oauth }", n.Name)
+			"callers would act with your account: if they may, set auth: { mode: %s }", n.Name,
+			upstream.SignInMode(upstream.OwnerOperator))
 	case signIn:
 		n.Entry.Auth = string(mode)
 	case asked.Status == http.StatusUnauthorized || asked.Status == http.StatusForbidden:
@@ -168,12 +170,9 @@ func reason(err error) string {
 func SignIns(file string, list []*New) []string {
 	var lines []string
 	for _, n := range list {
-		switch upstream.AuthMode(n.Entry.Auth) {
-		case upstream.AuthOAuth:
-			lines = append(lines, "Sign in with: "+config.Command(file, "login", n.Name))
-		case upstream.AuthOAuthUser:
-			lines = append(lines, "Each user signs in to "+n.Name+" in the browser; clients show the tool "+
-				n.Name+"__connect until then")
+		if row := upstream.AuthMode(n.Entry.Auth).Row(); row.Next != "" {
+			lines = append(lines, strings.ReplaceAll(row.About(row.Next, n.Name), upstream.LoginCommand(n.Name),
+				config.Command(file, "login", n.Name)))
 		}
 	}
 	return lines

@@ -19,6 +19,8 @@ import (
 	"junction/cmd/junction/clients"
 	"junction/cmd/junction/config"
 	"junction/cmd/junction/registry"
+	"junction/upstream"
+	"junction/upstream/client"
 	"junction/upstream/prose"
 	"junction/upstream/shell"
 )
@@ -174,8 +176,11 @@ func (a *adder) fromRegistry(ctx context.Context, name string, h clients.Home) (
 	if s.Status == "deprecated" {
 		notes = append(notes, "The registry says that the server is deprecated.")
 	}
-	if a.given.OAuth && way != registry.Remotely {
-		return nil, nil, cli.Usagef("--oauth is for a URL; this server is run by %s", way)
+	switch row := upstream.AuthMode(a.given.Auth).Row(); {
+	case way != registry.Remotely && !row.Has(client.Command):
+		return nil, nil, cli.Usagef("%s is for a URL; this server is run by %s", a.authFlag(), way)
+	case way == registry.Remotely && !row.Has(client.Remote):
+		return nil, nil, cli.Usagef("%s is for a command; %s is a URL", a.authFlag(), name)
 	}
 	if a.given.Dir != "" && way == registry.Remotely {
 		return nil, nil, cli.Usagef("--cwd is for a command; %s is a URL", name)
@@ -183,9 +188,7 @@ func (a *adder) fromRegistry(ctx context.Context, name string, h clients.Home) (
 	if a.given.Dir != "" {
 		e.Dir = h.Typed("", a.given.Dir)
 	}
-	if e.Off = a.given.Off; a.given.OAuth {
-		e.Auth = "oauth"
-	}
+	e.Off, e.Auth = a.given.Off, a.given.Auth
 	return e, notes, nil
 }
 

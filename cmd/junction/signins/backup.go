@@ -38,9 +38,9 @@ func keptStorage(what, file string) (k kept, err error) {
 	if err != nil {
 		return k, err
 	}
-	if c.Auth.OAuth == nil && len(c.OperatorSignIns()) == 0 && !c.Replicas.On() {
+	if !c.Stores() {
 		return k, fmt.Errorf("nothing is stored: %s has neither auth.oauth, nor replicas, nor an upstream with "+
-			"auth.mode oauth", file)
+			"auth.mode %s", file, strings.Join(config.StoringModes(), " or "))
 	}
 	k.storage, k.Driver = c.Storage, c.Storage.Driver
 	if k.DSN, err = c.Storage.Place(os.LookupEnv); err != nil {

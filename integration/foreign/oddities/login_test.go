@@ -18,11 +18,13 @@ import (
 	"testing"
 
 	"junction/auth/authtest"
+	"junction/auth/credentials"
 	"junction/auth/oauth"
 	"junction/cmd/junction/config"
 	"junction/cmd/junction/signins"
 	"junction/integration/harness"
 	"junction/integration/harness/process"
+	"junction/upstream"
 )
 
 // This file signs in to the servers of rows, as the operator does before the program starts.
@@ -58,7 +60,7 @@ func signIn(t *testing.T, p *harness.Program, all []*odd) {
 	client := oauth.New(oauth.Options{Store: s, Name: "Junction", Fetch: fetcher, HTTP: config.Trusting(fetcher),
 		Log: authtest.Log(t)})
 	defer client.Close()
-	client.Apply(c.OperatorSignIns())
+	client.Apply(credentials.SignIns(upstream.OwnerOperator, c.Upstreams))
 	for _, o := range all[1:] {
 		o.signIn = signInTo(ctx, client, o.name())
 	}
