@@ -129,7 +129,7 @@ func TestForeignHolderOfAPersonalState(t *testing.T) {
 	s.Apply(map[string]Config{"up": {URL: "http://127.0.0.1:1/mcp", Auth: Auth{Mode: AuthOAuthUser}, Stateful: &yes,
 		Isolation: IsolationShared}}, Options{Credentials: &nobodySignedIn{}, Log: authtest.Log(t)}, nil)
 	for _, user := range []string{"ann", "ben"} {
-		if holder, ok := s.Of(user)[0].Holder("s", user); !ok || holder != "principal "+user {
+		if holder, ok := s.Of(user, anyMode)[0].Holder("s", user); !ok || holder != "principal "+user {
 			t.Errorf("the holder of the state of %s is %q, %t", user, holder, ok)
 		}
 	}

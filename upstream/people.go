@@ -39,14 +39,9 @@ type userUpstreams struct {
 	used    time.Time // time of the last call of Of, or of Rest during a call to one of them
 }
 
-// Of returns the upstreams to which a subject has a credential of their own, sorted by name. It starts
-// those that are not running, and does not wait for them.
-func (s *Set) Of(user string) []*Upstream {
-	return s.OfModes(user, func(AuthMode) bool { return true })
-}
-
-// OfModes is Of for the upstreams whose modes the subject may have.
-func (s *Set) OfModes(user string, may func(AuthMode) bool) []*Upstream {
+// Of returns the upstreams to which a subject has a credential of their own, in one of the modes that the
+// subject may have, sorted by name. It starts those that are not running, and does not wait for them.
+func (s *Set) Of(user string, may func(AuthMode) bool) []*Upstream {
 	p := &s.people
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -25,6 +25,29 @@ func (n *nobodySignedIn) Apply(_ context.Context, c Caller, _ ...string) (Creden
 	return Credential{}, &SignInError{Upstream: c.Upstream, Mode: c.Mode, URL: "https://us/" + c.User}
 }
 
+// anyMode lets a subject have each mode.
+func anyMode(AuthMode) bool { return true }
+
+// TestNothingStartsForWhoMayNotHaveTheMode: a caller such as an API key, who cannot have a credential of the
+// mode, has no upstream of their own, and no source is asked for one.
+func TestNothingStartsForWhoMayNotHaveTheMode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		credentials := &nobodySignedIn{}
+		mode := SignInMode(OwnerSubject)
+		var s Set
+		defer s.Close()
+		s.Apply(map[string]Config{"linear": {URL: "http://127.0.0.1:1/mcp", Auth: Auth{Mode: mode}}},
+			Options{Credentials: credentials, Log: authtest.Log(t)}, nil)
+		if list := s.Of("key:ci", func(m AuthMode) bool { return m != mode }); len(list) > 0 {
+			t.Errorf("the key has %d upstreams", len(list))
+		}
+		synctest.Wait()
+		if len(credentials.asked) > 0 || len(s.people.byUser) > 0 {
+			t.Errorf("credentials were asked for %q, by %d callers", credentials.asked, len(s.people.byUser))
+		}
+	})
+}
+
 // TestPeopleHaveTheirOwn goes through the life of what people sign in to: each has one of their
 // own, which waits for them, rests, and ends with the Set.
 func TestPeopleHaveTheirOwn(t *testing.T) {
@@ -38,14 +61,14 @@ func TestPeopleHaveTheirOwn(t *testing.T) {
 	}}
 	var s Set
 	defer s.Close()
-	if list := s.Of("ann"); len(list) > 0 {
+	if list := s.Of("ann", anyMode); len(list) > 0 {
 		t.Errorf("before there is anything she has %d", len(list))
 	}
-	if shared := s.Apply(map[string]Config{"linear": config, "jira": config}, options, func([]*Upstream) { s.Of("ann") }); len(shared) > 0 {
+	if shared := s.Apply(map[string]Config{"linear": config, "jira": config}, options, func([]*Upstream) { s.Of("ann", anyMode) }); len(shared) > 0 {
 		t.Errorf("%d are everybody's", len(shared))
 	}
-	hers, his := s.Of("ann"), s.Of("bob")
-	if len(hers) != 2 || hers[0].Name() != "jira" || hers[1].Name() != "linear" || hers[0] == his[0] || !slices.Equal(hers, s.Of("ann")) {
+	hers, his := s.Of("ann", anyMode), s.Of("bob", anyMode)
+	if len(hers) != 2 || hers[0].Name() != "jira" || hers[1].Name() != "linear" || hers[0] == his[0] || !slices.Equal(hers, s.Of("ann", anyMode)) {
 		t.Fatalf("she has %v, he %v", hers, his)
 	}
 	for _, u := range append(slices.Clone(hers), his...) {
@@ -63,15 +86,15 @@ func TestPeopleHaveTheirOwn(t *testing.T) {
 	s.Renew("ann", "linear")
 	s.Renew("cid", "linear")
 	s.Apply(map[string]Config{"linear": config, "jira": config}, options, nil)
-	if now := s.Of("ann"); now[0] != hers[0] || now[1] == hers[1] || !slices.Equal(his, s.Of("bob")) {
-		t.Errorf("then she has %v, he %v", now, s.Of("bob"))
+	if now := s.Of("ann", anyMode); now[0] != hers[0] || now[1] == hers[1] || !slices.Equal(his, s.Of("bob", anyMode)) {
+		t.Errorf("then she has %v, he %v", now, s.Of("bob", anyMode))
 	}
 	// What is taken out of the file is gone, and what is not asked for rests.
 	s.Apply(map[string]Config{"linear": config}, options, nil)
-	if now := s.Of("bob"); len(now) != 1 || now[0] != his[1] {
+	if now := s.Of("bob", anyMode); len(now) != 1 || now[0] != his[1] {
 		t.Errorf("without the other he has %v", now)
 	}
-	ann := s.Of("ann")[0]
+	ann := s.Of("ann", anyMode)[0]
 	his[1].degraded.Add(2)
 	ann.degraded.Add(1)
 	if n := s.Degraded(); len(n) != 1 || n["linear"] != 3 {
@@ -80,15 +103,15 @@ func TestPeopleHaveTheirOwn(t *testing.T) {
 	his[1].degraded.Add(-2)
 	ann.degraded.Add(-1)
 	s.Rest(time.Hour)
-	if now := s.Of("bob"); now[0] != his[1] {
+	if now := s.Of("bob", anyMode); now[0] != his[1] {
 		t.Error("it rests though it is in use")
 	}
 	s.Rest(0)
-	if now := s.Of("bob"); now[0] == his[1] {
+	if now := s.Of("bob", anyMode); now[0] == his[1] {
 		t.Error("it does not rest")
 	}
 	s.Close()
-	if list := s.Of("ann"); len(list) > 0 {
+	if list := s.Of("ann", anyMode); len(list) > 0 {
 		t.Errorf("after the end she has %d", len(list))
 	}
 	credentials.mu.Lock()

@@ -93,18 +93,18 @@ func TestForeignStoredCatalogOfAPerson(t *testing.T) {
 	changed := make(chan string, 10)
 	s.Apply(map[string]Config{"linear": config}, Options{Credentials: waitingCredentials{}, Store: store, Log: authtest.Log(t),
 		Hooks: Hooks{OwnChanged: func(name string) { changed <- name }}}, nil)
-	u := s.Of("ann")[0]
+	u := s.Of("ann", anyMode)[0]
 	<-changed
 	if u.Catalog().Tool("hers") == nil {
 		t.Errorf("she has %+v, want what was stored for her", u.Catalog())
 	}
-	if u := s.Of("bob")[0]; len(u.Catalog().Tools) > 0 {
+	if u := s.Of("bob", anyMode)[0]; len(u.Catalog().Tools) > 0 {
 		t.Errorf("he has %+v, want nothing", u.Catalog())
 	}
 	var out Set
 	defer out.Close()
 	out.Apply(map[string]Config{"linear": config}, Options{Credentials: signedOut, Store: store, Log: authtest.Log(t)}, nil)
-	u = out.Of("ann")[0]
+	u = out.Of("ann", anyMode)[0]
 	<-u.Met()
 	if !u.Catalog().SignIn || store.Load(config.Entry("linear"), "ann") != nil {
 		t.Errorf("signed out, she has %+v, and what was stored is still there", u.Catalog())

@@ -20,7 +20,7 @@ func (s *signIn) Of(who *auth.Principal) []*upstream.Upstream {
 	if who.Kind == auth.KindUser && !s.issuers[who.Issuer] {
 		return nil
 	}
-	return s.program.set.OfModes(who.ID, func(m upstream.AuthMode) bool { return credentials.MayHave(m, who.Kind) })
+	return s.program.set.Of(who.ID, func(m upstream.AuthMode) bool { return credentials.MayHave(m, who.Kind) })
 }
 
 // uses reports whether a user may use anything of an upstream on some endpoint. If policies match
