@@ -51,8 +51,9 @@ func NewCaller(ctx context.Context, by *http.Client, url, era, capabilities stri
 	if era == ModernEra {
 		return c, nil
 	}
-	resp, err := c.Post(ctx, "initialize", "", `{"jsonrpc":"2.0","id":"i","method":"initialize","params":{"protocolVersion":"`+
-		LegacyVersion+`","capabilities":`+capabilities+`,"clientInfo":{"name":"caller","version":"1"}}}`)
+	resp, err := c.Post(ctx, "initialize", "", `{"jsonrpc":"2.0","id":"i","method":"initialize","params":{`+
+		`"protocolVersion":"`+LegacyVersion+`","capabilities":`+capabilities+
+		`,"clientInfo":{"name":"caller","version":"1"}}}`)
 	if err != nil {
 		return nil, fmt.Errorf("initialize: %w", err)
 	}
