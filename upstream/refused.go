@@ -10,12 +10,16 @@ import (
 	"junction/upstream/transport"
 )
 
-// This file is about a server that rejects Junction's credentials while a link connects. The next
-// attempt would have the same answer, so calls get the known error, and do not cause an attempt each.
+// This file is about a server that rejects Junction's credentials while a link connects, or tells when to
+// come back. The next attempt would have the same answer, so calls get the known error, and do not cause
+// an attempt each.
 
 // refusedPause is the least time between the answer 401 or 403 to an attempt to connect, and the next
 // attempt of the same link. Other credentials, and the operator, end it.
 const refusedPause = 30 * time.Second
+
+// mostRetryAfter bounds the time of Retry-After that the server sends with 429 or 503.
+const mostRetryAfter = 10 * time.Minute
 
 // refusedBy reports whether the server rejected the credentials with 401 or 403.
 func refusedBy(err error) bool {
@@ -23,8 +27,8 @@ func refusedBy(err error) bool {
 	return ok && (status.Status == http.StatusUnauthorized || status.Status == http.StatusForbidden)
 }
 
-// refused returns the error of a link whose attempt was answered 401 or 403 less than refusedPause ago;
-// nil if a call may cause an attempt. l.mu is held.
+// refused returns the error of a link whose attempt was answered 401 or 403 less than refusedPause ago, or
+// 429 or 503 with a time that has not passed; nil if a call may cause an attempt. l.mu is held.
 func (l *link) refused() error {
 	if l.state.Failed() && time.Now().Before(l.refusedUntil) {
 		return l.err

@@ -212,7 +212,7 @@ type outcome struct {
 
 // outcomeOf decides about the end of connectAndServe, and returns the time until the next attempt.
 func (l *link) outcomeOf(lived time.Duration, err error, pause *pace.Backoff) (outcome, time.Duration) {
-	refused := refusedBy(err)
+	refused, later := refusedBy(err), min(client.RetryAfter(err), mostRetryAfter)
 	_, err = l.pool.lacking(err)
 	err = l.pool.shown(err)
 	// after the end of a working conn, calls wait for the next attempt
@@ -230,7 +230,10 @@ func (l *link) outcomeOf(lived time.Duration, err error, pause *pace.Backoff) (o
 		pause.Begin(lookEvery)
 		return o, pause.Next()
 	}
-	rest := pause.Next()
+	rest := max(pause.Next(), later)
+	if o.failed && later > 0 {
+		o.refusedUntil = time.Now().Add(later)
+	}
 	o.retry = time.Now().Add(rest)
 	return o, rest
 }
