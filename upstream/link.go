@@ -84,6 +84,7 @@ func startLink(p *pool, key linkKey, readsShared bool, cause client.Trace) *link
 		relist: make(chan struct{}, 1), asking: asking{wake: make(chan struct{}, 1)}, silence: newSilence(),
 		suspicion: suspicion{wake: make(chan struct{}, 1)}}
 	l.changed, l.since, l.used = make(chan struct{}), time.Now(), time.Now()
+	l.recallRefusal()
 	go l.run(ctx, cause)
 	return l
 }
@@ -100,6 +101,7 @@ func (l *link) run(ctx context.Context, cause client.Trace) {
 		<-ctx.Done()
 	}
 	var pause pace.Backoff
+	l.finishRefusal(ctx)
 	for ctx.Err() == nil {
 		l.update(func(s *linkState) bool { s.state, s.retry = StateStarting, time.Time{}; return true })
 		lived, err := l.connectAndServe(ctx, cause)

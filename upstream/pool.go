@@ -54,6 +54,7 @@ type pool struct {
 	closed   bool
 	legacy   legacySide    // of a modern server
 	needs    secondNeeds   // of a command: who gets a second process
+	refused  keptRefusals  // of links that made room for others
 	onlyConn noSecondConn  // the first connection, if the server allowed no second one beside it
 	readTook time.Duration // of the last reading of the lists
 	asked    time.Time     // of the last reading that a caller asked for (whenAsked); it may be in the future
@@ -279,7 +280,11 @@ func (p *pool) takeIdle(key linkKey) *link {
 		}
 		l.mu.Unlock()
 	}
-	if found == nil || !found.retire() {
+	if found == nil {
+		return nil
+	}
+	p.keepRefusal(found)
+	if !found.retire() {
 		return nil
 	}
 	if found.key.holder != "" {

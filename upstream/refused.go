@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"time"
 
+	"junction/upstream/bounded"
 	"junction/upstream/pace"
 	"junction/upstream/transport"
 )
@@ -34,6 +35,48 @@ func (l *link) refused() error {
 		return l.err
 	}
 	return nil
+}
+
+// refusal is what a link that made room for another one knew.
+type refusal struct {
+	state State
+	err   error
+	until time.Time // see linkState.refusedUntil
+}
+
+// keptRefusals has the refusals by link. They belong to the principals, and are guarded by pool.mu.
+type keptRefusals = bounded.Shared[string, linkKey, refusal]
+
+// keepRefusal keeps the pause of a link that is about to end although the pause goes on; p.mu is held.
+func (p *pool) keepRefusal(l *link) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.refused() == nil {
+		return
+	}
+	p.refused.Max = maxOwn
+	p.refused.Put(l.key.user, l.key, refusal{l.state, l.err, l.refusedUntil},
+		func(r refusal) bool { return time.Now().After(r.until) })
+}
+
+// recallRefusal lets a new link begin with the pause of an earlier one; p.mu is held.
+func (l *link) recallRefusal() {
+	if r, kept := l.pool.refused.Get(l.key); kept && time.Now().Before(r.until) {
+		l.state, l.err, l.retry, l.refusedUntil = r.state, r.err, r.until, r.until
+	}
+}
+
+// finishRefusal waits for the end of the pause with which a link begins. A link that no call waits for then
+// ends.
+func (l *link) finishRefusal(ctx context.Context) {
+	l.mu.Lock()
+	left := time.Until(l.refusedUntil)
+	l.mu.Unlock()
+	if left > 0 {
+		if l.rest(ctx, left); l.retire() {
+			l.stop(errIdle)
+		}
+	}
 }
 
 // rest waits until the next attempt to connect is due. Calls end the wait: see await. After 401 or 403,

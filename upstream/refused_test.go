@@ -143,6 +143,50 @@ func TestOneUsersRefusalStopsNoOther(t *testing.T) {
 	})
 }
 
+// TestMakingRoomEndsNoRefusal: with max_links, the connection of one user makes room for that of another. The
+// pause after the refusal goes on all the same.
+func TestMakingRoomEndsNoRefusal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := upstreamtest.New(upstreamtest.Script{Era: "legacy"})
+		t.Cleanup(s.Close)
+		var mu sync.Mutex
+		closed, refusals := false, 0
+		_, conns := upstreamtest.NewCable(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			mu.Lock()
+			refuse := closed && r.Header.Get("Mcp-Session-Id") == ""
+			if refuse {
+				refusals++
+			}
+			mu.Unlock()
+			if refuse {
+				w.WriteHeader(http.StatusForbidden)
+				return
+			}
+			s.Handler().ServeHTTP(w, r)
+		}))
+		u := startOver(conns, Config{URL: "http://server/mcp", Isolation: IsolationPrincipal, Separate: true, MaxLinks: 2},
+			Options{Log: authtest.Log(t)})
+		t.Cleanup(u.Close)
+		synctest.Wait()
+		as := func(user string) func(*Call) { return func(c *Call) { c.Principal = user } }
+		set := func(to bool) { mu.Lock(); defer mu.Unlock(); closed = to }
+		count := func() int { mu.Lock(); defer mu.Unlock(); return refusals }
+		set(true)
+		for range 5 { // each of the two needs the only place beside the connection that reads the catalog
+			manyCalls(t, u, 1, "403", as("ann"))
+			manyCalls(t, u, 1, "403", as("bob"))
+		}
+		if n := count(); n != 2 {
+			t.Errorf("10 calls of two users caused %d requests, want those of one attempt each", n)
+		}
+		set(false)
+		manyCalls(t, u, 1, "403", as("ann"))
+		settle(refusedPause)
+		mustCall(t, u, toolCall("echo", `{}`, as("ann")))
+		mustCall(t, u, toolCall("echo", `{}`, as("bob")))
+	})
+}
+
 // wallet is a source of tokens that a test changes.
 type wallet struct {
 	mu    sync.Mutex
