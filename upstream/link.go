@@ -43,6 +43,8 @@ type link struct {
 	silence   silence
 	suspicion suspicion
 
+	unasked time.Time // when the server could not be asked in the legacy era; zero if it could. See asksAgain
+
 	leaving sync.WaitGroup     // conns of lost sessions that wait for their calls; see leave
 	hurry   context.CancelFunc // closes the conn that waits; nil for none
 
@@ -316,6 +318,9 @@ func (l *link) serve(ctx context.Context, t *tenure) error {
 			}
 			waiting, before := l.asking.take(), l.pool.catalogOf(l.key)
 			l.reread(ctx, c)
+			if l.asksAgain(ctx) {
+				return errOtherEra
+			}
 			read = time.Now()
 			// callers that ask for missing items cause no more than one reading a second
 			if waiting == nil || !before.equal(l.pool.catalogOf(l.key)) {
