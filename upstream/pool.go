@@ -147,6 +147,11 @@ func (p *pool) Status() Status {
 	p.mu.Lock()
 	s := p.status
 	s.Links, s.Degraded = len(p.links), int(p.degraded.Load())
+	p.needs.Each(func(_, _ string, need secondNeed) {
+		if need.learned {
+			s.Seconds++
+		}
+	})
 	s.Crashes, s.Evictions = p.crashes.Load(), p.evictions.Load()
 	for _, l := range p.links {
 		c := l.current()

@@ -92,6 +92,8 @@ type Status struct {
 	// the line of the file with which calls would not have failed because the server could not send
 	// requests to the client; "" if none did
 	Unasked string
+	// principals and sessions whose calls go to a second process that no line of the file starts
+	Seconds int
 	// ids of the processes that run for a command, each of which leads the session of its children
 	Processes []int
 	Reported  []stdio.Reported // by the process of the link that reads the catalog
