@@ -169,7 +169,8 @@ func second(s *upstream.Status) string {
 		return ""
 	}
 	return fmt.Sprintf("calls of legacy clients (%s) go to a second process, which can ask them and has none of the "+
-		"state of the first; set \"era: modern\" in upstreams.%s to keep one process", prose.Count(s.Seconds, "connection"), s.Name)
+		"state of the first; set \"era: modern\" in upstreams.%s to keep one process",
+		prose.Count(s.Seconds, "connection"), s.Name)
 }
 
 const unaskedText = "calls failed because the server cannot send requests to the client in this era of the protocol"

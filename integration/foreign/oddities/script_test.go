@@ -223,6 +223,9 @@ func (s *server) matches(r *rule, a *ask) bool {
 		return false
 	}
 	for name, want := range r.When {
+		if on, counts := strings.CutPrefix(name, "asked."); counts {
+			a.values[name] = strconv.Itoa(s.asked[on])
+		}
 		not := strings.HasPrefix(want, "!")
 		if (a.values[name] == s.expand(strings.TrimPrefix(want, "!"), a, "")) == not {
 			return false
