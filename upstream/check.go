@@ -30,8 +30,8 @@ type Report struct {
 	Steps  []Step // the steps that were made, in order
 	Err    error  // why the last step failed; nil if all steps succeeded
 	Advice string // what to do about Err; "" if that is not known
-	// Other is the method and the error of another handshake, if the server rejected those of both
-	// eras; Err is about one of them. It is "" for none.
+	// Other is the method or the transport of another handshake and its error, if the server rejected
+	// several; Err is about one of them. It is "" for none.
 	Other string
 
 	Era      client.Era
@@ -146,9 +146,12 @@ func check(ctx context.Context, name string, config Config, o Options, conns *tr
 			}
 		}
 		step(next)
-		if both, ok := errors.AsType[*client.RejectedError](err); ok {
-			r.Other = both.Method + ": " + p.shown(both.Other).Error()
+		var others []string
+		both, more := errors.AsType[*client.RejectedError](err)
+		for ; more; both, more = errors.AsType[*client.RejectedError](both.Err) {
+			others = append(others, both.Method+": "+p.shown(both.Other).Error())
 		}
+		r.Other = strings.Join(others, "; ")
 		_, err = p.lacking(err)
 		r.Err, r.Advice = p.shown(err), advice(err, name, &config)
 		return r

@@ -175,9 +175,9 @@ type Auth struct {
 	TokenEndpoint         string `yaml:"token_endpoint"`
 	// Resource is the resource indicator (RFC 8707) to send instead of the server's: a URI, or none for
 	// no indicator. It needs ClientID and Issuer. Default: the resource that the server names.
-	Resource string `yaml:"resource" example:"api://11111111-2222-3333-4444-555555555555"`
+	Resource string `yaml:"resource" json:",omitempty" example:"api://11111111-2222-3333-4444-555555555555"`
 	// Params are added to the authorization request, such as access_type: offline.
-	Params map[string]string `yaml:"params"`
+	Params map[string]string `yaml:"params" json:",omitempty"`
 }
 
 // keys returns the keys of the section that are set, except mode.

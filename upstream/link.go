@@ -43,6 +43,8 @@ type link struct {
 	silence   silence
 	suspicion suspicion
 
+	unasked time.Time // when the server could not be asked in the legacy era; zero if it could. See asksAgain
+
 	leaving sync.WaitGroup     // conns of lost sessions that wait for their calls; see leave
 	hurry   context.CancelFunc // closes the conn that waits; nil for none
 
@@ -85,6 +87,7 @@ func startLink(p *pool, key linkKey, readsShared bool, cause client.Trace) *link
 		relist: make(chan struct{}, 1), asking: asking{wake: make(chan struct{}, 1)}, silence: newSilence(),
 		suspicion: suspicion{wake: make(chan struct{}, 1)}}
 	l.changed, l.since, l.used = make(chan struct{}), time.Now(), time.Now()
+	l.recallRefusal()
 	go l.run(ctx, cause)
 	return l
 }
@@ -101,6 +104,7 @@ func (l *link) run(ctx context.Context, cause client.Trace) {
 		<-ctx.Done()
 	}
 	var pause pace.Backoff
+	l.finishRefusal(ctx)
 	for ctx.Err() == nil {
 		l.update(func(s *linkState) bool { s.state, s.retry = StateStarting, time.Time{}; return true })
 		lived, err := l.connectAndServe(ctx, cause)
@@ -325,6 +329,9 @@ func (l *link) serve(ctx context.Context, t *tenure) error {
 			}
 			waiting, before := l.asking.take(), l.pool.catalogOf(l.key)
 			l.reread(ctx, c)
+			if l.asksAgain(ctx) {
+				return errOtherEra
+			}
 			read = time.Now()
 			// callers that ask for missing items cause no more than one reading a second
 			if waiting == nil || !before.equal(l.pool.catalogOf(l.key)) {

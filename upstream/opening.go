@@ -42,6 +42,10 @@ func (l *link) open(ctx context.Context) (opened, error) {
 	if l.readsShared {
 		p.legacyAlone.Store(other.catalog != nil)
 	}
+	l.unasked = time.Time{}
+	if p.mayBeLegacy(o.catalog) {
+		l.unasked = time.Now()
+	}
 	if other.catalog == nil {
 		return o, nil
 	}
@@ -63,8 +67,7 @@ func (o *opened) discard() {
 func (p *pool) askLegacy(
 	ctx context.Context, d *client.Dialer, profile client.Profile, hooks client.Hooks, modern *Catalog,
 ) opened {
-	detects := p.connConfig.Era == client.EraAuto || p.connConfig.Era == client.EraBoth
-	if !detects || !modern.hollow() || p.emptyInBoth.Load() {
+	if !p.mayBeLegacy(modern) {
 		return opened{}
 	}
 	if end, ok := ctx.Deadline(); ok {
@@ -93,6 +96,39 @@ func (p *pool) askLegacy(
 	}
 	p.log.Info("the lists of the server are empty in the modern era; it is used in the legacy era")
 	return o
+}
+
+// mayBeLegacy reports whether a server with this catalog may have items in the legacy era alone.
+func (p *pool) mayBeLegacy(c *Catalog) bool {
+	detects := p.connConfig.Era == client.EraAuto || p.connConfig.Era == client.EraBoth
+	return detects && c.hollow() && !p.emptyInBoth.Load()
+}
+
+// askAgainAfter is the least time until a server is asked again in the legacy era over one connection.
+const askAgainAfter = time.Minute
+
+// errOtherEra ends a connection of the modern era to a server that has nothing there.
+var errOtherEra = errors.New("the lists of the server are empty in the modern era, and not in the legacy era")
+
+// asksAgain reports whether the server has items in the legacy era, if that could not be found out when the
+// conn was opened. It is called after each refresh of the lists. The next connection is then made in the
+// legacy era.
+func (l *link) asksAgain(ctx context.Context) bool {
+	if l.unasked.IsZero() || time.Since(l.unasked) < askAgainAfter {
+		return false
+	}
+	ctx, cancel := l.limitOpening(ctx)
+	defer cancel()
+	modern := l.pool.catalogOf(l.key)
+	other := l.pool.askLegacy(ctx, l.pool.dialer, l.key.profile, client.Hooks{Changed: func() {}}, modern)
+	if l.unasked = time.Now(); !l.pool.mayBeLegacy(modern) {
+		l.unasked = time.Time{}
+	}
+	if other.catalog == nil {
+		return false
+	}
+	other.discard()
+	return true
 }
 
 // empty reports whether the catalog has no items.

@@ -80,6 +80,40 @@ func TestEmptyListsAreAskedForInTheLegacyEra(t *testing.T) {
 	}
 }
 
+// TestEmptyListsAreAskedForAtTheNextRefresh: a server that could not be asked in the legacy era is asked again
+// when its lists are refreshed, and not only at the next connection. If it has nothing there, it is asked no
+// more.
+func TestEmptyListsAreAskedForAtTheNextRefresh(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		script upstreamtest.Script
+		era    client.Era
+		tools  int
+		asked  int // how often initialize is sent in all
+	}{
+		{"an outage that ends", upstreamtest.Script{Tools: tools("a"), Rules: []upstreamtest.Rule{emptyInModern, status("initialize", 503, 2)}}, client.EraLegacy, 1, 4},
+		{"lists that cannot be read once", upstreamtest.Script{Tools: tools("a"), Rules: []upstreamtest.Rule{emptyInModern, {Method: "tools/list", Era: "legacy", Status: 500, Times: 1}}}, client.EraLegacy, 1, 3},
+		{"an outage, and nothing", upstreamtest.Script{Tools: []json.RawMessage{}, Rules: []upstreamtest.Rule{status("initialize", 503, 1)}}, client.EraModern, 0, 2},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t, tt.script, Config{})
+				settle(2 * time.Second)
+				if s := r.Status(); s.State != StateReady || s.Era != client.EraModern {
+					t.Fatalf("it is %v in the era %q", s.State, s.Era)
+				}
+				settle(3 * time.Hour)
+				if s := r.Status(); s.State != StateReady || s.Era != tt.era || s.Tools != tt.tools {
+					t.Errorf("it is %v in the era %q with %d tools; want ready, %q, %d", s.State, s.Era, s.Tools, tt.era, tt.tools)
+				}
+				if n := r.count("initialize"); n != tt.asked {
+					t.Errorf("initialize was sent %d times, want %d", n, tt.asked)
+				}
+			})
+		})
+	}
+}
+
 // TestLegacyAloneHoldsForAllConnections: where the lists of the modern era are empty, the calls of all
 // clients go to the legacy era, and a check reports its lists.
 func TestLegacyAloneHoldsForAllConnections(t *testing.T) {

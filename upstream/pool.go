@@ -56,6 +56,7 @@ type pool struct {
 	closed   bool
 	legacy   legacySide    // of a modern server
 	needs    secondNeeds   // of a command: who gets a second process
+	refused  keptRefusals  // of links that made room for others
 	onlyConn noSecondConn  // the first connection, if the server allowed no second one beside it
 	readTook time.Duration // of the last reading of the lists
 	asked    time.Time     // of the last reading that a caller asked for (whenAsked); it may be in the future
@@ -148,6 +149,11 @@ func (p *pool) Status() Status {
 	p.mu.Lock()
 	s := p.status
 	s.Links, s.Degraded = len(p.links), int(p.degraded.Load())
+	p.needs.Each(func(_, _ string, need secondNeed) {
+		if need.learned {
+			s.Seconds++
+		}
+	})
 	s.Crashes, s.Evictions = p.crashes.Load(), p.evictions.Load()
 	for _, l := range p.links {
 		c := l.current()
@@ -284,7 +290,11 @@ func (p *pool) takeIdle(key linkKey) *link {
 		}
 		l.mu.Unlock()
 	}
-	if found == nil || !found.retire() {
+	if found == nil {
+		return nil
+	}
+	p.keepRefusal(found)
+	if !found.retire() {
 		return nil
 	}
 	if found.key.holder != "" {

@@ -6,16 +6,21 @@ import (
 	"net/http"
 	"time"
 
+	"junction/upstream/bounded"
 	"junction/upstream/pace"
 	"junction/upstream/transport"
 )
 
-// This file is about a server that rejects Junction's credentials while a link connects. The next
-// attempt would have the same answer, so calls get the known error, and do not cause an attempt each.
+// This file is about a server that rejects Junction's credentials while a link connects, or tells when to
+// come back. The next attempt would have the same answer, so calls get the known error, and do not cause
+// an attempt each.
 
 // refusedPause is the least time between the answer 401 or 403 to an attempt to connect, and the next
 // attempt of the same link. Other credentials, and the operator, end it.
 const refusedPause = 30 * time.Second
+
+// mostRetryAfter bounds the time of Retry-After that the server sends with 429 or 503.
+const mostRetryAfter = 10 * time.Minute
 
 // refusedBy reports whether the server rejected the credentials with 401 or 403.
 func refusedBy(err error) bool {
@@ -23,13 +28,55 @@ func refusedBy(err error) bool {
 	return ok && (status.Status == http.StatusUnauthorized || status.Status == http.StatusForbidden)
 }
 
-// refused returns the error of a link whose attempt was answered 401 or 403 less than refusedPause ago;
-// nil if a call may cause an attempt. l.mu is held.
+// refused returns the error of a link whose attempt was answered 401 or 403 less than refusedPause ago, or
+// 429 or 503 with a time that has not passed; nil if a call may cause an attempt. l.mu is held.
 func (l *link) refused() error {
 	if l.state.Failed() && time.Now().Before(l.refusedUntil) {
 		return l.err
 	}
 	return nil
+}
+
+// refusal is what a link that made room for another one knew.
+type refusal struct {
+	state State
+	err   error
+	until time.Time // see linkState.refusedUntil
+}
+
+// keptRefusals has the refusals by link. They belong to the principals, and are guarded by pool.mu.
+type keptRefusals = bounded.Shared[string, linkKey, refusal]
+
+// keepRefusal keeps the pause of a link that is about to end although the pause goes on; p.mu is held.
+func (p *pool) keepRefusal(l *link) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.refused() == nil {
+		return
+	}
+	p.refused.Max = maxOwn
+	p.refused.Put(l.key.user, l.key, refusal{l.state, l.err, l.refusedUntil},
+		func(r refusal) bool { return time.Now().After(r.until) })
+}
+
+// recallRefusal lets a new link begin with the pause of an earlier one; p.mu is held.
+func (l *link) recallRefusal() {
+	if r, kept := l.pool.refused.Get(l.key); kept && time.Now().Before(r.until) {
+		l.state, l.err, l.retry, l.refusedUntil = r.state, r.err, r.until, r.until
+	}
+}
+
+// finishRefusal waits for the end of the pause with which a link begins. A link that no call waits for then
+// ends.
+func (l *link) finishRefusal(ctx context.Context) {
+	l.mu.Lock()
+	left := time.Until(l.refusedUntil)
+	l.mu.Unlock()
+	if left > 0 {
+		if l.rest(ctx, left); l.retire() {
+			l.stop(errIdle)
+		}
+	}
 }
 
 // rest waits until the next attempt to connect is due. Calls end the wait: see await. After 401 or 403,

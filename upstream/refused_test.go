@@ -2,6 +2,7 @@ package upstream
 
 import (
 	"context"
+	"io"
 	"net/http"
 	"strings"
 	"sync"
@@ -142,6 +143,50 @@ func TestOneUsersRefusalStopsNoOther(t *testing.T) {
 	})
 }
 
+// TestMakingRoomEndsNoRefusal: with max_links, the connection of one user makes room for that of another. The
+// pause after the refusal goes on all the same.
+func TestMakingRoomEndsNoRefusal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := upstreamtest.New(upstreamtest.Script{Era: "legacy"})
+		t.Cleanup(s.Close)
+		var mu sync.Mutex
+		closed, refusals := false, 0
+		_, conns := upstreamtest.NewCable(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			mu.Lock()
+			refuse := closed && r.Header.Get("Mcp-Session-Id") == ""
+			if refuse {
+				refusals++
+			}
+			mu.Unlock()
+			if refuse {
+				w.WriteHeader(http.StatusForbidden)
+				return
+			}
+			s.Handler().ServeHTTP(w, r)
+		}))
+		u := startOver(conns, Config{URL: "http://server/mcp", Isolation: IsolationPrincipal, Separate: true, MaxLinks: 2},
+			Options{Log: authtest.Log(t)})
+		t.Cleanup(u.Close)
+		synctest.Wait()
+		as := func(user string) func(*Call) { return func(c *Call) { c.Principal = user } }
+		set := func(to bool) { mu.Lock(); defer mu.Unlock(); closed = to }
+		count := func() int { mu.Lock(); defer mu.Unlock(); return refusals }
+		set(true)
+		for range 5 { // each of the two needs the only place beside the connection that reads the catalog
+			manyCalls(t, u, 1, "403", as("ann"))
+			manyCalls(t, u, 1, "403", as("bob"))
+		}
+		if n := count(); n != 2 {
+			t.Errorf("10 calls of two users caused %d requests, want those of one attempt each", n)
+		}
+		set(false)
+		manyCalls(t, u, 1, "403", as("ann"))
+		settle(refusedPause)
+		mustCall(t, u, toolCall("echo", `{}`, as("ann")))
+		mustCall(t, u, toolCall("echo", `{}`, as("bob")))
+	})
+}
+
 // wallet is a source of tokens that a test changes.
 type wallet struct {
 	mu    sync.Mutex
@@ -187,4 +232,66 @@ func TestOperatorEndsARefusal(t *testing.T) {
 			t.Errorf("the state is %v, want ready", state)
 		}
 	})
+}
+
+// TestRetryAfterOfARefusalPasses: after 429 or 503 with Retry-After, no attempt comes before that time, however
+// many calls there are, and whatever the body is. A time of days is bounded. Without Retry-After, a call causes
+// an attempt.
+func TestRetryAfterOfARefusalPasses(t *testing.T) {
+	for _, tt := range []struct {
+		name, after, body string
+		code              int
+		era               client.Era
+		want              time.Duration // without attempts
+	}{
+		{"429", "120", "", 429, client.EraAuto, 2 * time.Minute},
+		{"429 with an error of JSON-RPC", "120", `{"jsonrpc":"2.0","error":{"code":-32000,"message":"slow down"}}`, 429, client.EraAuto, 2 * time.Minute},
+		{"429 to a legacy client", "120", `{"jsonrpc":"2.0","error":{"code":-32000,"message":"slow down"}}`, 429, client.EraLegacy, 2 * time.Minute},
+		{"503", "120", "", 503, client.EraModern, 2 * time.Minute},
+		{"days", "864000", "", 429, client.EraModern, mostRetryAfter},
+		{"no time", "", "", 429, client.EraModern, 0},
+		{"another status", "120", "", 500, client.EraModern, 0},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var mu sync.Mutex
+				attempts := 0
+				_, conns := upstreamtest.NewCable(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					mu.Lock()
+					attempts++
+					mu.Unlock()
+					if tt.after != "" {
+						w.Header().Set("Retry-After", tt.after)
+					}
+					if tt.body != "" {
+						w.Header().Set("Content-Type", "application/json")
+					}
+					w.WriteHeader(tt.code)
+					io.WriteString(w, tt.body)
+				}))
+				u := startOver(conns, Config{URL: "http://server/mcp", Era: tt.era}, Options{Log: authtest.Log(t)})
+				t.Cleanup(u.Close)
+				count := func() int { mu.Lock(); defer mu.Unlock(); return attempts }
+				settle(20 * time.Second)
+				first := count()
+				mustFail(t, <-begun(u, toolCall("echo", `{}`)), client.KindUnavailable)
+				settle(time.Second)
+				if n := count(); (n == first) != (tt.want > 0) {
+					t.Errorf("a call caused %d requests", n-first)
+				}
+				if tt.want == 0 {
+					return
+				}
+				settle(tt.want - 22*time.Second)
+				if n := count(); n != first {
+					t.Errorf("%d requests came before the time", n-first)
+				}
+				settle(2 * time.Second)
+				mustFail(t, <-begun(u, toolCall("echo", `{}`)), client.KindUnavailable)
+				if n := count(); n == first {
+					t.Error("no request came after the time")
+				}
+			})
+		})
+	}
 }

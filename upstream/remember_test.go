@@ -182,3 +182,18 @@ func TestProofIsOfOneEntry(t *testing.T) {
 		t.Errorf("the server was asked %q", methods)
 	}
 }
+
+// TestEntryStaysTheSameAcrossVersions: an entry that has none of the keys of later versions keeps its text. So
+// a program finds the catalogs that another version has stored, after an upgrade and after a rollback.
+func TestEntryStaysTheSameAcrossVersions(t *testing.T) {
+	const want = `{"Name":"up","Command":["server"],"Env":null,"Dir":"","URL":"","Headers":null,"Auth":{"Mode":"",` +
+		`"Scopes":null,"ClientID":"","ClientSecret":"","Issuer":"","AuthorizationEndpoint":"","TokenEndpoint":""},` +
+		`"Transport":"","Era":"","Questions":""}`
+	if got := (Config{Command: []string{"server"}}).Entry("up"); got != want {
+		t.Errorf("Entry = %s\nwant %s; a new key needs omitempty", got, want)
+	}
+	with := Config{Auth: Auth{Resource: "api://x", Params: map[string]string{"access_type": "offline"}}}
+	if with.Entry("up") == (Config{}).Entry("up") {
+		t.Error("the keys of a later version do not count")
+	}
+}

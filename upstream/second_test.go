@@ -71,6 +71,9 @@ func TestAFailureTeachesASecondProcess(t *testing.T) {
 				t.Errorf("%s started a second process: %s", name, said)
 			}
 		}
+		if n := r.Status().Seconds; n != 0 {
+			t.Errorf("the status has %d second processes before one was learned", n)
+		}
 		before := r.count("tools/call")
 		if said := teach(t, r.Upstream, unsent); !strings.Contains(said, "second process") ||
 			!strings.Contains(said, "none of the state of the first") || strings.Contains(said, "era: both") {
@@ -81,6 +84,9 @@ func TestAFailureTeachesASecondProcess(t *testing.T) {
 		}
 		if !inLegacyEra(t, r.Upstream) {
 			t.Error("the next call does not go to a second process")
+		}
+		if n := r.Status().Seconds; n != 1 {
+			t.Errorf("the status has %d second processes, want one", n)
 		}
 		if sessionOf(t, r.Upstream, modernClient) != "" || sessionOf(t, r.Upstream, legacyClient, alone) != "" {
 			t.Error("a client that loses nothing on the first process uses the second one")

@@ -92,6 +92,8 @@ type Status struct {
 	// the line of the file with which calls would not have failed because the server could not send
 	// requests to the client; "" if none did
 	Unasked string
+	// principals and sessions whose calls go to a second process that no line of the file starts
+	Seconds int
 	// ids of the processes that run for a command, each of which leads the session of its children
 	Processes []int
 	Reported  []stdio.Reported // by the process of the link that reads the catalog
@@ -221,7 +223,7 @@ type outcome struct {
 
 // outcomeOf decides about the end of connectAndServe, and returns the time until the next attempt.
 func (l *link) outcomeOf(lived time.Duration, err error, pause *pace.Backoff) (outcome, time.Duration) {
-	refused := refusedBy(err)
+	refused, later := refusedBy(err), min(client.RetryAfter(err), mostRetryAfter)
 	_, err = l.pool.lacking(err)
 	err = l.pool.shown(err)
 	// after the end of a working conn, calls wait for the next attempt
@@ -239,7 +241,10 @@ func (l *link) outcomeOf(lived time.Duration, err error, pause *pace.Backoff) (o
 		pause.Begin(lookEvery)
 		return o, pause.Next()
 	}
-	rest := pause.Next()
+	rest := max(pause.Next(), later)
+	if o.failed && later > 0 {
+		o.refusedUntil = time.Now().Add(later)
+	}
 	o.retry = time.Now().Add(rest)
 	return o, rest
 }

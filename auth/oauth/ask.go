@@ -47,15 +47,29 @@ func userError(err error, format string, args ...any) error {
 type errorAnswer struct {
 	status int
 	code   string // OAuth error code, "" if there is none
+	other  string // error_code, which some servers send instead; "" if there is none
 }
 
 func (r *errorAnswer) Error() string {
 	return strings.TrimSpace(fmt.Sprintf("it answered %d %s", r.status, r.code))
 }
 
-// mute reports whether the answer refuses a token request without an error code.
+// endsGrant reports whether the answer to a renewal states that the refresh token is good no more. Supabase
+// Auth has the codes refresh_token_… and session_… for that, in a member of its own.
+func (r *errorAnswer) endsGrant() bool {
+	own := strings.HasPrefix(r.other, "refresh_token_") || strings.HasPrefix(r.other, "session_")
+	return r.code == "invalid_grant" || r.code == "" && own && r.clients()
+}
+
+// mute reports whether the answer refuses a renewal without a code that tells why. The code of Dex for an
+// ended refresh token is invalid_request, which may also mean something else.
 func (r *errorAnswer) mute() bool {
-	return r.code == "" && (r.status == http.StatusBadRequest || r.status == http.StatusUnauthorized)
+	return (r.code == "" || r.code == "invalid_request") && r.clients()
+}
+
+// clients reports whether the status is one of the errors of a token request (RFC 6749, section 5.2).
+func (r *errorAnswer) clients() bool {
+	return r.status == http.StatusBadRequest || r.status == http.StatusUnauthorized
 }
 
 // outage is a failure that may pass: there was no answer, or an answer with 5xx or 429.
@@ -111,9 +125,10 @@ func (c *Client) send(ctx context.Context, u Upstream, r *http.Request) (http.He
 	case status/100 != 2:
 		var said struct {
 			Error string `json:"error"`
+			Other string `json:"error_code"`
 		}
 		_ = json.Unmarshal(body, &said) // without a code the status counts
-		return response.Header, nil, &errorAnswer{status, safeText(said.Error)}
+		return response.Header, nil, &errorAnswer{status, safeText(said.Error), safeText(said.Other)}
 	}
 	return response.Header, body, nil
 }
@@ -263,7 +278,7 @@ func (c *Client) exchangeAs(
 	}
 	switch {
 	case t.Error != "":
-		return nil, &errorAnswer{http.StatusOK, safeText(t.Error)}
+		return nil, &errorAnswer{status: http.StatusOK, code: safeText(t.Error)}
 	case t.Access == "" || strings.IndexFunc(t.Access+t.Refresh, func(r rune) bool { return r <= ' ' || r > '~' }) >= 0:
 		return nil, errors.New("its answer has no valid token")
 	case t.Type != "" && !strings.EqualFold(t.Type, "Bearer"):

@@ -129,7 +129,7 @@ func (a attempt) code(name string, u Upstream, answer url.Values) (string, error
 	case !given && a.NamesIssuer:
 		return "", userError(nil, "the answer does not name its issuer %s, so it was rejected", host(a.Issuer))
 	case answer.Get("error") != "":
-		no := &errorAnswer{http.StatusOK, safeText(answer.Get("error"))}
+		no := &errorAnswer{status: http.StatusOK, code: safeText(answer.Get("error"))}
 		return "", userError(no, "%s answered: %s%s", host(a.Issuer), no.code, u.hint(name, no.code))
 	case answer.Get("code") == "":
 		return "", userError(nil, "%s answered without a code", host(a.Issuer))

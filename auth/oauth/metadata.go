@@ -134,6 +134,16 @@ func (c *Client) fetchServer(ctx context.Context, u Upstream, issuer string) (*s
 	return s, nil
 }
 
+// unlisted returns a sentence if the metadata do not list PKCE challenges. They were then accepted because
+// of the configuration.
+func (s *serverMetadata) unlisted() string {
+	if s.Challenges != nil {
+		return ""
+	}
+	return fmt.Sprintf("the authorization server %s does not list PKCE with S256; Junction uses it, because "+
+		"auth.issuer and auth.client_id are configured", host(s.Issuer))
+}
+
 // firstDocument returns the first metadata of an authorization server that there are, and their place.
 // The error is isMissing if there are none anywhere.
 func (c *Client) firstDocument(ctx context.Context, u Upstream, all []wellKnown) (s *serverMetadata, found int,

@@ -32,6 +32,7 @@ import (
 	"net/url"
 	"reflect"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -178,8 +179,8 @@ func (c *Client) Refused(name string) string {
 
 // Notes returns what is unusual about the authorization server of an upstream, as the last sign-in has
 // found it: sentences for the operator. It is "" if there is nothing. If the configuration has an
-// issuer, the first call has it compared with the one that the upstream names, and a later call has the
-// result. Do not call Notes after Close.
+// issuer, the first call has it looked at, and a later call has the result. Do not call Notes after
+// Close.
 func (c *Client) Notes(name string) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -190,7 +191,8 @@ func (c *Client) Notes(name string) string {
 	return c.notes[name]
 }
 
-// compare notes whether an upstream names another issuer than the configuration.
+// compare notes whether an upstream names another issuer than the configuration, and whether the
+// metadata of the configured one lack S256.
 func (c *Client) compare(name string, u Upstream) {
 	ctx, cancel := context.WithTimeout(context.Background(), answerTimeout)
 	defer cancel()
@@ -198,17 +200,19 @@ func (c *Client) compare(name string, u Upstream) {
 	if err != nil {
 		return
 	}
-	where, err := resourcePlaces(name, at, "")
-	if err != nil {
-		return
+	var found []string
+	if where, err := resourcePlaces(name, at, ""); err == nil {
+		if p, err := c.firstResource(ctx, u, where); err == nil {
+			found = append(found, p.differs(name, u))
+		}
 	}
-	p, err := c.firstResource(ctx, u, where)
-	if err != nil {
-		return
+	if s, err := c.discoverServer(ctx, u, u.Issuer); err == nil {
+		found = append(found, s.unlisted())
 	}
+	text := strings.Join(slices.DeleteFunc(found, func(s string) bool { return s == "" }), "; ")
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if text := p.differs(name, u); text != "" && c.notes[name] == "" && reflect.DeepEqual(c.upstreams[name], u) {
+	if text != "" && c.notes[name] == "" && reflect.DeepEqual(c.upstreams[name], u) {
 		c.notes[name] = text
 	}
 }
@@ -360,7 +364,7 @@ func (c *Client) refresh(ctx context.Context, u Upstream, k store.Connection) (s
 		"grant_type": {"refresh_token"}, "refresh_token": {k.Refresh}})
 	no, refused := errors.AsType[*errorAnswer](err)
 	switch {
-	case errors.Is(err, errOtherClient), errors.Is(err, errMoved), refused && no.code == "invalid_grant":
+	case errors.Is(err, errOtherClient), errors.Is(err, errMoved), refused && no.endsGrant():
 		c.Log.Info("a user must connect an upstream again", "upstream", k.Upstream, "principal", k.Principal,
 			"error", err)
 		return "", c.breakOff(keep, k)

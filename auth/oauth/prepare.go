@@ -163,9 +163,8 @@ func (c *Client) at(ctx context.Context, name string, u Upstream, p *resourceMet
 	if text := p.differs(name, u); text != "" {
 		a.notes = append(a.notes, text)
 	}
-	if s.Challenges == nil {
-		a.notes = append(a.notes, fmt.Sprintf("the authorization server %s does not list PKCE with S256; Junction "+
-			"uses it, because auth.issuer and auth.client_id are configured", host(s.Issuer)))
+	if text := s.unlisted(); text != "" {
+		a.notes = append(a.notes, text)
 	}
 	return s, a, nil
 }

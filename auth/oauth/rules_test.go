@@ -168,6 +168,46 @@ func TestMuteRefusalOfARenewal(t *testing.T) {
 	token("a refusal that repeats", 401, ErrBroken)
 }
 
+// TestRefusalsOfARenewalByCode: error_code of Supabase Auth ends a sign-in at once, and invalid_request,
+// which Dex answers for an ended refresh token, if it repeats. Other codes end none.
+func TestRefusalsOfARenewalByCode(t *testing.T) {
+	supabase := func(code string) map[string]any {
+		return map[string]any{"code": 400, "error_code": code, "msg": "Invalid Refresh Token"}
+	}
+	dex := map[string]any{"error": "invalid_request", "error_description": "Refresh token is invalid or has already been claimed"}
+	for _, tt := range []struct {
+		name        string
+		answer      any
+		first, last bool // whether the first refusal ends the sign-in, and one half a minute later
+	}{
+		{"an unknown refresh token", refusal{400, supabase("refresh_token_not_found")}, true, true},
+		{"a used refresh token", refusal{400, supabase("refresh_token_already_used")}, true, true},
+		{"an ended session", refusal{400, supabase("session_not_found")}, true, true},
+		{"another error_code", refusal{400, supabase("validation_failed")}, false, true},
+		{"error_code in an outage", refusal{503, supabase("refresh_token_not_found")}, false, false},
+		{"error_code beside another error", refusal{400, map[string]any{"error": "server_error", "error_code": "session_not_found"}}, false, false},
+		{"invalid_request", refusal{400, dex}, false, true},
+		{"invalid_scope", refusal{400, map[string]any{"error": "invalid_scope"}}, false, false},
+		{"invalid_request with another status", refusal{403, dex}, false, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := mustShape(t, Upstream{})
+			if err := s.signIn(); err != nil {
+				t.Fatal(err)
+			}
+			s.clock.Add(7200)
+			s.exchanged = tt.answer
+			for i, ends := range []bool{tt.first, tt.last} {
+				_, err := s.client.Token(t.Context(), "linear", "user:ann")
+				if errors.Is(err, ErrBroken) != ends || err == nil {
+					t.Errorf("refusal %d: %v, want ErrBroken: %t", i+1, err, ends)
+				}
+				s.clock.Add(int64(muteTime / time.Second))
+			}
+		})
+	}
+}
+
 // TestResourceOfTheConfiguration: auth.resource replaces the resource in all requests of a sign-in, or
 // removes it, and nothing is sent twice.
 func TestResourceOfTheConfiguration(t *testing.T) {
@@ -229,13 +269,22 @@ func TestNotesForTheOperator(t *testing.T) {
 		!strings.Contains(notes, "does not list PKCE with S256") || s.client.Notes("linear") == "" {
 		t.Errorf("Route = %q, %v; Notes = %q", notes, err, s.client.Notes("linear"))
 	}
-	// Before any sign-in, the issuers are compared when somebody looks.
-	s = mustShape(t, Upstream{Issuer: asIssuer})
-	s.documents[resourceAt] = resourceOf(mcpURL, "https://other.example")
-	s.client.Notes("linear")
-	s.client.Close()
-	if text := s.client.Notes("linear"); !strings.Contains(text, "https://other.example") || len(s.asked) != 1 {
-		t.Errorf("Notes = %q after %q", text, s.asked)
+	// Before any sign-in, both are looked at when somebody asks, once.
+	for _, want := range []string{"https://other.example", ""} {
+		s = mustShape(t, Upstream{Issuer: asIssuer, ClientID: "us"})
+		metadata("code_challenge_methods_supported", nil)(s)
+		if s.documents[resourceAt] = 404; want != "" {
+			s.documents[resourceAt] = resourceOf(mcpURL, "https://other.example")
+		}
+		s.client.Notes("linear")
+		s.client.Close()
+		text, asked := s.client.Notes("linear"), len(s.asked)
+		if !strings.Contains(text, want) || !strings.Contains(text, "does not list PKCE with S256") {
+			t.Errorf("Notes = %q after %q", text, s.asked)
+		}
+		if s.client.Notes("linear"); len(s.asked) != asked {
+			t.Errorf("Notes asked again: %q", s.asked)
+		}
 	}
 	s = mustShape(t, Upstream{})
 	if r, _, _, err := s.client.Route(t.Context(), "linear"); err != nil || r.Notes != nil || s.client.Notes("linear") != "" {

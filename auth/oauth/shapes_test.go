@@ -83,10 +83,20 @@ func mustShape(t *testing.T, u Upstream) *shape {
 	return s
 }
 
+// refusal is an answer with a status and a document.
+type refusal struct {
+	status   int
+	document any
+}
+
 func (s *shape) serve(w http.ResponseWriter, r *http.Request) {
 	at := "https://" + r.URL.Host + r.URL.RequestURI()
 	s.asked = append(s.asked, r.Method+" "+at)
 	say := func(v any) {
+		if no, ok := v.(refusal); ok {
+			w.WriteHeader(no.status)
+			v = no.document
+		}
 		switch v := v.(type) {
 		case int:
 			w.WriteHeader(v)

@@ -20,7 +20,11 @@ type Caller struct {
 	Era     string
 	Session string
 	HTTP    *http.Client
-	ids     atomic.Int64
+	// Heard gets each message of a response stream when it arrives; nil for none.
+	Heard func(message string)
+
+	capabilities string // JSON
+	ids          atomic.Int64
 }
 
 // MustCaller returns a client of an endpoint. A legacy client has initialized a session.
@@ -34,23 +38,31 @@ func MustCaller(t testing.TB, url, era string) *Caller {
 // MustCallerBy is MustCaller with the HTTP client that sends the requests.
 func MustCallerBy(t testing.TB, by *http.Client, url, era string) *Caller {
 	t.Helper()
-	c := &Caller{url: url, Era: era, HTTP: by}
-	if era == ModernEra {
-		return c
-	}
-	resp, err := c.Post(t.Context(), "initialize", "",
-		`{"jsonrpc":"2.0","id":"i","method":"initialize","params":{"protocolVersion":"`+LegacyVersion+
-			`","capabilities":`+
-			AllCapabilities+`,"clientInfo":{"name":"caller","version":"1"}}}`)
+	c, err := NewCaller(t.Context(), by, url, era, AllCapabilities)
 	if err != nil {
-		t.Fatalf("initialize: %v", err)
+		t.Fatal(err)
+	}
+	return c
+}
+
+// NewCaller returns a client with these capabilities (JSON). A legacy one has opened its session.
+func NewCaller(ctx context.Context, by *http.Client, url, era, capabilities string) (*Caller, error) {
+	c := &Caller{url: url, Era: era, HTTP: by, capabilities: capabilities}
+	if era == ModernEra {
+		return c, nil
+	}
+	resp, err := c.Post(ctx, "initialize", "", `{"jsonrpc":"2.0","id":"i","method":"initialize","params":{`+
+		`"protocolVersion":"`+LegacyVersion+`","capabilities":`+capabilities+
+		`,"clientInfo":{"name":"caller","version":"1"}}}`)
+	if err != nil {
+		return nil, fmt.Errorf("initialize: %w", err)
 	}
 	defer resp.Body.Close()
 	if c.Session = resp.Header.Get("Mcp-Session-Id"); c.Session == "" {
 		body, _ := io.ReadAll(resp.Body)
-		t.Fatalf("initialize: %s without a session: %s", resp.Status, body)
+		return nil, fmt.Errorf("initialize: %s without a session: %s", resp.Status, body)
 	}
-	return c
+	return c, nil
 }
 
 // Post sends a body. method and name go into the headers of the modern era.
@@ -89,7 +101,7 @@ func (c *Caller) Do(ctx context.Context, method, name, members, meta string) (Ex
 		if meta != "" {
 			meta = "," + meta
 		}
-		own := strings.Replace(ModernMeta, `clientCapabilities":{}`, `clientCapabilities":`+AllCapabilities, 1)
+		own := strings.Replace(ModernMeta, `clientCapabilities":{}`, `clientCapabilities":`+c.capabilities, 1)
 		meta = strings.TrimSuffix(strings.TrimPrefix(own, `"_meta":{`), "}") + meta
 	}
 	if meta != "" {
@@ -122,6 +134,9 @@ func (c *Caller) Do(ctx context.Context, method, name, members, meta string) (Ex
 			return x, fmt.Errorf("read the stream after %d events: %w", len(x.Before), err)
 		}
 		if len(e.Data) > 0 {
+			if c.Heard != nil {
+				c.Heard(string(e.Data))
+			}
 			x.Before = append(x.Before, string(e.Data))
 		}
 	}

@@ -3,7 +3,9 @@
 // Usage: node oddities.mjs v1|v2
 // Each line of standard input is a server, {url} or {command, args, env}, with {calls, again, signIn, client}. The client connects, lists the tools and
 // calls the first one so often; with again it connects anew after a call that failed, once for each. signIn is whether it can sign in, without a person; client
-// is {client_id, client_secret} of a registered client. It prints a line {tools, answers}, and {error} where something failed.
+// is {client_id, client_secret} of a registered client. call is a request in place of the call of a tool; relist lists the tools once more at the end; asked is
+// whether the client declares and answers requests of the server, and extends whether it declares an extension. It prints a line {tools, answers, notes}, and {error} where something failed.
+import dns from "node:dns";
 import { createInterface } from "node:readline";
 
 const [version] = process.argv.slice(2);
@@ -20,12 +22,17 @@ const sdk =
         ...(await import("@modelcontextprotocol/sdk/client/sse.js")),
         ...(await import("@modelcontextprotocol/sdk/client/stdio.js")),
         ...(await import("@modelcontextprotocol/sdk/client/auth.js")),
+        ...(await import("@modelcontextprotocol/sdk/types.js")),
       };
 
 // Standard output is for lines alone.
 console.log = console.debug = console.info = console.error;
 
 const limit = { timeout: 5000 };
+
+// Names of .example are this machine.
+const { lookup } = dns;
+dns.lookup = (name, options, done) => lookup(name.endsWith(".example") ? "127.0.0.1" : name, options, done);
 
 // provider keeps what a sign-in gives. It visits the page itself, which sends it back at once.
 function provider(registered) {
@@ -63,13 +70,61 @@ function transportTo({ url, command, args, env, wire }, authProvider) {
   return new Transport(new URL(url), { authProvider });
 }
 
-const newClient = () => new sdk.Client({ name: "odd", version: "1" }, { capabilities: {}, ...(version === "v2" ? { versionNegotiation: { mode: "auto" } } : {}) });
+// replies are what the client answers to requests of the server.
+const replies = {
+  "elicitation/create": { action: "accept", content: {} },
+  "sampling/createMessage": { role: "assistant", content: { type: "text", text: "x" }, model: "m" },
+  "roots/list": { roots: [] },
+};
+
+function newClient({ asked, extends: extending }, notes) {
+  const capabilities = {
+    ...(asked && { elicitation: { form: {}, url: {} }, sampling: {}, roots: {} }),
+    ...(extending && { extensions: { "com.example/strange": {} } }),
+  };
+  const client = new sdk.Client({ name: "odd", version: "1" }, { capabilities, ...(version === "v2" ? { versionNegotiation: { mode: "auto" } } : {}) });
+  if (asked) {
+    const of = version === "v2" ? (method) => method : (method) => ({ "elicitation/create": sdk.ElicitRequestSchema, "sampling/createMessage": sdk.CreateMessageRequestSchema, "roots/list": sdk.ListRootsRequestSchema })[method];
+    for (const [method, reply] of Object.entries(replies)) {
+      client.setRequestHandler(of(method), async () => reply);
+    }
+  }
+  client.fallbackNotificationHandler = async ({ method }) => {
+    if (method.startsWith("notifications/strange")) {
+      notes.push(method);
+    }
+  };
+  return client;
+}
+
+// sorted is a text of a result, without the members that every result may have.
+function sorted({ _meta, resultType, ttlMs, cacheScope, ...result }) {
+  return JSON.stringify(result, (_, value) =>
+    value && typeof value === "object" && !Array.isArray(value) ? Object.fromEntries(Object.entries(value).sort()) : value,
+  );
+}
+
+// whatever is the schema of every result.
+const whatever = { "~standard": { version: 1, vendor: "odd", validate: (value) => ({ value }) } };
+
+// called does what the row calls, and returns the answer as a text.
+async function called(client, server, tool) {
+  if (server.call) {
+    const [, method, params] = /^(\S+) (.*)$/.exec(server.call);
+    const request = { method, params: JSON.parse(params) };
+    return sorted(await client.request(request, version === "v2" ? whatever : sdk.ResultSchema, limit));
+  }
+  const params = { name: tool, arguments: {} };
+  const result = await (version === "v2" ? client.callTool(params, limit) : client.callTool(params, undefined, limit));
+  const text = result.content.map((part) => part.text ?? "").join("");
+  return result.isError ? `error: ${text}` : text;
+}
 
 // signedIn does something that may need a sign-in: what needs it is done again with a new transport.
-async function connected(server, authProvider, use) {
+async function connected(server, authProvider, found, use) {
   for (let signIns = 0; ; signIns++) {
     const transport = transportTo(server, authProvider);
-    const client = newClient();
+    const client = newClient(server, found.notes);
     try {
       await client.connect(transport, limit);
       return await use(client);
@@ -101,18 +156,15 @@ async function listed(client) {
 }
 
 async function tried(server) {
-  const found = { tools: [], answers: [] };
+  const found = { tools: [], answers: [], notes: [] };
   const authProvider = server.signIn ? provider(server.client) : undefined;
   try {
     for (let more = true; more; ) {
-      more = await connected(server, authProvider, async (client) => {
+      more = await connected(server, authProvider, found, async (client) => {
         found.tools = await listed(client);
-        while (found.tools.length > 0 && found.answers.length < server.calls) {
+        while ((server.call || found.tools.length > 0) && found.answers.length < server.calls) {
           try {
-            const params = { name: found.tools[0], arguments: {} };
-            const result = await (version === "v2" ? client.callTool(params, limit) : client.callTool(params, undefined, limit));
-            const text = result.content.map((part) => part.text ?? "").join("");
-            found.answers.push(result.isError ? `error: ${text}` : text);
+            found.answers.push(await called(client, server, found.tools[0]));
             found.failed = false;
           } catch (error) {
             if (!server.again || found.failed) {
@@ -120,6 +172,9 @@ async function tried(server) {
             }
             return (found.failed = true);
           }
+        }
+        if (server.relist) {
+          found.tools = await listed(client);
         }
         return false;
       });
@@ -131,7 +186,7 @@ async function tried(server) {
 }
 
 // endless is what is printed of a server that keeps a client longer than all limits above.
-const endless = () => new Promise((resolve) => setTimeout(() => resolve({ tools: [], answers: [], error: "it has no end" }), 20000).unref());
+const endless = () => new Promise((resolve) => setTimeout(() => resolve({ tools: [], answers: [], notes: [], error: "it has no end" }), 20000).unref());
 
 for await (const line of createInterface({ input: process.stdin })) {
   process.stdout.write(`${JSON.stringify(await Promise.race([tried(JSON.parse(line)), endless()]))}\n`);

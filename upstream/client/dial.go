@@ -120,9 +120,11 @@ func (a *attempt) dialLegacy(ctx context.Context, remote Transport, found basis)
 		return c, nil
 	}
 	if remote != TransportSSE && a.mayBeSSE(err) {
-		if c, second := a.dialLegacy(ctx, TransportSSE, found); second == nil {
+		c, second := a.dialLegacy(ctx, TransportSSE, found)
+		if second == nil {
 			return c, nil
 		}
+		err = rejectedOverSSE(err, second)
 	}
 	return nil, err
 }
@@ -161,7 +163,7 @@ func (a *attempt) connect(ctx context.Context, remote Transport, b *base, handsh
 	if err := handshake(); err != nil {
 		err = dead(t, err)
 		b.Close()
-		return asRPCError(err)
+		return handshakeError(err)
 	}
 	return nil
 }

@@ -390,3 +390,41 @@ func TestIDsOfConnsBeginAtRandom(t *testing.T) {
 		})
 	}
 }
+
+// TestErrorsOfBothTransports: if HTTP+SSE fails, too, its error is not lost: a challenge counts first, and
+// otherwise it is the other one.
+func TestErrorsOfBothTransports(t *testing.T) {
+	for _, era := range []Era{EraAuto, EraLegacy} {
+		for _, tt := range []struct {
+			name             string
+			get              int
+			challenge        string
+			err, method, was string
+		}{
+			{"no stream", 404, "", "405 Method Not Allowed", "HTTP+SSE", "404 Not Found"},
+			{"a broken stream", 500, "", "405 Method Not Allowed", "HTTP+SSE", "500 Internal Server Error"},
+			{"a sign-in", 401, `Bearer resource_metadata="http://server/m"`, "401 Unauthorized", "Streamable HTTP", "405 Method Not Allowed"},
+		} {
+			t.Run(fmt.Sprintf("%s %q", tt.name, era), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					_, rt := upstreamtest.NewCable(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+						if r.Method == "POST" {
+							w.WriteHeader(405)
+							return
+						}
+						if tt.challenge != "" {
+							w.Header().Set("WWW-Authenticate", tt.challenge)
+						}
+						w.WriteHeader(tt.get)
+					}))
+					d := testDialer(t, target{URL: "http://server/sse", Era: era}, rt)
+					_, err := d.Dial(t.Context(), Profile{}, Hooks{})
+					both, ok := errors.AsType[*RejectedError](err)
+					if !ok || !strings.Contains(err.Error(), tt.err) || both.Method != tt.method || !strings.Contains(both.Other.Error(), tt.was) {
+						t.Errorf("Dial = %v, %+v; want %q, and %s: %q", err, both, tt.err, tt.method, tt.was)
+					}
+				})
+			})
+		}
+	}
+}

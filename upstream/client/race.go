@@ -55,14 +55,18 @@ func (a *attempt) dialAuto(ctx context.Context, guess Era) (Conn, error) {
 		}
 		return a.dialLegacy(ctx, TransportAuto, assumed)
 	case b.asked && a.mayBeSSE(err):
-		if c, second := a.dialLegacy(ctx, TransportSSE, b.basis(EraLegacy)); second == nil {
+		c, second := a.dialLegacy(ctx, TransportSSE, b.basis(EraLegacy))
+		if second == nil {
 			return c, nil
+		}
+		if !a.tokens.hasFailed() {
+			return nil, rejectedOverSSE(rejected(b.discover, reason), second)
 		}
 	}
 	if b.asked && !a.tokens.hasFailed() {
 		return nil, rejected(b.discover, reason)
 	}
-	return nil, asRPCError(reason)
+	return nil, handshakeError(reason)
 }
 
 // bothEras is one transport with a conn of each era. Only one of the conns will be used.

@@ -137,11 +137,11 @@ func unlessAnswered(err error) error {
 	return err
 }
 
-// A RejectedError is the error of an attempt to connect in which a server of unknown era rejected
-// both handshakes. Its text and its chain are those of one of them, Err.
+// A RejectedError is the error of an attempt to connect in which a server rejected two handshakes: those of
+// both eras, or those over two transports. Its text and its chain are those of one of them, Err.
 type RejectedError struct {
 	Err    error
-	Method string // of the other handshake
+	Method string // of the other handshake, or its transport
 	Other  error
 }
 
@@ -154,10 +154,10 @@ func (e *RejectedError) Unwrap() error { return e.Err }
 func rejected(discover, initialize error) error {
 	proof := verdictOf(discover)
 	if discover == nil || proof == provesLegacy { // only initialize could succeed
-		return asRPCError(initialize)
+		return handshakeError(initialize)
 	}
 	first, second := challenge(discover), challenge(initialize)
-	discover, initialize = asRPCError(discover), asRPCError(initialize)
+	discover, initialize = handshakeError(discover), handshakeError(initialize)
 	if first == second && discover.Error() == initialize.Error() {
 		return initialize
 	}
@@ -165,6 +165,15 @@ func rejected(discover, initialize error) error {
 		return &RejectedError{discover, string(mcp.MethodInitialize), initialize}
 	}
 	return &RejectedError{initialize, string(mcp.MethodServerDiscover), discover}
+}
+
+// rejectedOverSSE returns the error of an attempt that Streamable HTTP and then HTTP+SSE have rejected. Only
+// a challenge makes that of HTTP+SSE count first.
+func rejectedOverSSE(err, sse error) error {
+	if challenge(sse) > challenge(err) {
+		return &RejectedError{sse, "Streamable HTTP", err}
+	}
+	return &RejectedError{err, "HTTP+SSE", sse}
 }
 
 // challenge returns how much an error tells about the sign-in: 2 if it names the metadata of the

@@ -132,7 +132,7 @@ func (p *Proxy) statusOf(s *upstream.Status, tools int) UpstreamStatus {
 	}
 	switch s.State {
 	case upstream.StateReady:
-		u.Note = cmp.Or(p.Trouble(s.Name), silent(s), unasked(s), reported(s, c, time.Now()))
+		u.Note = cmp.Or(p.Trouble(s.Name), silent(s), unasked(s), reported(s, c, time.Now()), second(s))
 	case upstream.StateDegraded:
 		u.Note = silent(s)
 	}
@@ -166,6 +166,16 @@ func unasked(s *upstream.Status) string {
 		return ""
 	}
 	return fmt.Sprintf("%s; set %q in upstreams.%s", unaskedText, s.Unasked, s.Name)
+}
+
+// second returns that a command runs twice, although no line of the file says so; "" if it does not.
+func second(s *upstream.Status) string {
+	if s.Seconds == 0 {
+		return ""
+	}
+	return fmt.Sprintf("calls of legacy clients (%s) go to a second process, which can ask them and has none of the "+
+		"state of the first; set \"era: modern\" in upstreams.%s to keep one process",
+		prose.Count(s.Seconds, "connection"), s.Name)
 }
 
 const unaskedText = "calls failed because the server cannot send requests to the client in this era of the protocol"

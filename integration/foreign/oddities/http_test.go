@@ -25,12 +25,20 @@ func mustServeHTTP(t testing.TB, r *row, kind, wire string) *server {
 		ts := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 			s.serve(w, q, word)
 		}))
-		if ts.Config.ErrorLog = log.New(io.Discard, "", 0); r.TLS == "" {
+		ts.Config.ErrorLog = log.New(io.Discard, "", 0)
+		kind, name := r.TLS, ""
+		if r.SignIn == "named" && word != "url" {
+			kind, name = "named", nameOf[word]
+		}
+		if kind == "" {
 			ts.Start()
 		} else {
-			startTLS(t, ts, r.TLS)
+			startTLS(t, ts, kind)
 		}
 		s.origin[word] = ts.URL
+		if name != "" {
+			s.origin[word] = strings.Replace(ts.URL, "127.0.0.1", name, 1)
+		}
 		t.Cleanup(func() {
 			ts.CloseClientConnections()
 			ts.Close()
@@ -38,6 +46,10 @@ func mustServeHTTP(t testing.TB, r *row, kind, wire string) *server {
 	}
 	return s
 }
+
+// nameOf has the public names of the authorization server and of the third party. All clients resolve
+// them to this machine.
+var nameOf = map[string]string{"as": "as.example", "other": "api.example"}
 
 // mcpURL is the address of MCP.
 func (s *server) mcpURL() string {
@@ -56,6 +68,10 @@ func (s *server) serve(w http.ResponseWriter, q *http.Request, word string) {
 		return
 	}
 	a := s.askOf(q, word, text)
+	if s.take(a) {
+		w.WriteHeader(http.StatusAccepted)
+		return
+	}
 	p := s.answer(a)
 	header := w.Header()
 	for name, values := range p.headers {
@@ -80,6 +96,11 @@ func (s *server) serve(w http.ResponseWriter, q *http.Request, word string) {
 	if _, set := header["Content-Type"]; !set {
 		header["Content-Type"] = nil // net/http would guess
 	}
+	if p.asks != "" || p.then == "hang" && len(p.before) > 0 {
+		header.Set("Content-Type", "text/event-stream")
+		s.stay(w, q, p)
+		return
+	}
 	switch p.then {
 	case "hang":
 		<-q.Context().Done()
@@ -99,6 +120,28 @@ func (s *server) serve(w http.ResponseWriter, q *http.Request, word string) {
 	case "linger":
 		_ = http.NewResponseController(w).Flush()
 		<-q.Context().Done()
+	}
+}
+
+// stay writes a stream whose last event waits: for the response of the client, or for ever.
+func (s *server) stay(w http.ResponseWriter, q *http.Request, p *reply) {
+	events := ""
+	for _, text := range append(p.before, p.asks) {
+		if text != "" {
+			events += "data: " + text + "\n\n"
+		}
+	}
+	w.WriteHeader(http.StatusOK)
+	if _, err := io.WriteString(w, events); err != nil {
+		return
+	}
+	_ = http.NewResponseController(w).Flush() // the client may be gone
+	if p.then == "hang" {
+		<-q.Context().Done()
+		return
+	}
+	if answer := s.replyTo(p.asks, p.message, q.Context().Done()); answer != "" {
+		_, _ = io.WriteString(w, "data: "+answer+"\n\n") // as above
 	}
 }
 

@@ -2,10 +2,6 @@ package oddities
 
 import (
 	"bytes"
-	"cmp"
-	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -16,7 +12,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"junction/integration/harness"
 	"junction/integration/harness/process"
@@ -25,11 +20,11 @@ import (
 // odd is a row over one wire, behind Junction.
 type odd struct {
 	*row
-	number int      // of the upstream
-	eras   []string // of the clients of Junction
-	wire   string
-	server *server
-	socket string // over stdio
+	number  int      // of the upstream
+	clients []string // of Junction, of kindsOfClient
+	wire    string
+	server  *server
+	socket  string // over stdio
 
 	signIn  error  // why the operator cannot sign in
 	state   string // as Junction reports it; "" is not known yet
@@ -41,8 +36,8 @@ type odd struct {
 // title tells the row, the kind of server and the wire.
 func (o *odd) title() string {
 	title := o.row.Name + "-" + o.server.kind + "-" + o.wire
-	if len(o.eras) == 1 {
-		title += "-" + o.eras[0]
+	if len(o.clients) == 1 {
+		title += "-" + o.clients[0]
 	}
 	return title
 }
@@ -84,19 +79,6 @@ func mustServe(t testing.TB, r *row, kind, wire string) *odd {
 	return o
 }
 
-// clients returns the eras of the clients that share a server. Where the server answers anew from a
-// time of asking on, the clients of each era have a server of their own.
-func (r *row) clients() [][]string {
-	if !slices.ContainsFunc(r.Script, func(r rule) bool { return r.At != "" || r.Then == "lose" || r.Then == "close" }) {
-		return [][]string{harness.BothEras()}
-	}
-	var own [][]string
-	for _, era := range harness.BothEras() {
-		own = append(own, []string{era})
-	}
-	return own
-}
-
 // mustServeAll serves a row to one client: each kind of server over each wire.
 func mustServeAll(t testing.TB, r *row) (all []*odd) {
 	t.Helper()
@@ -114,16 +96,24 @@ func TestOddities(t *testing.T) {
 	var all []*odd
 	dir := t.TempDir()
 	config := fmt.Sprintf("storage: { dsn: %q, key_file: %q }\ndefaults: { timeout: 10s, connect_timeout: 10s }\n"+
-		"outbound: { allow_private: [127.0.0.1/32] }\nupstreams:\n",
-		filepath.Join(dir, "junction.db"), filepath.Join(dir, "master.key"))
+		"outbound: { allow_private: [127.0.0.1/32], ca_file: %q }\nupstreams:\n",
+		filepath.Join(dir, "junction.db"), filepath.Join(dir, "master.key"), mustWriteAuthority(t))
+	wanted := regexp.MustCompile(*rows)
 	for _, r := range mustTable(t) {
-		for _, eras := range r.clients() {
+		if !wanted.MatchString(r.Name) {
+			continue
+		}
+		for _, clients := range r.clients() {
 			for _, o := range mustServeAll(t, r) {
-				o.number, o.eras = len(all)+1, eras
+				o.number, o.clients = len(all)+1, clients
 				config += o.entry(t)
 				all = append(all, o)
 			}
 		}
+	}
+	config += "endpoints:\n"
+	for _, o := range all {
+		config += o.endpoint()
 	}
 	p, first := harness.NewProgram(t), &states{open: map[string]*odd{}}
 	for _, o := range all {
@@ -213,15 +203,15 @@ func (o *odd) junction(t *testing.T, p *harness.Program) outcome {
 		return o.failed(o.state + ": " + o.why)
 	}
 	var all []outcome
-	for _, era := range o.eras {
-		did, err := o.through(harness.MustCaller(t, p.URL+"/"+o.name(), era))
+	for _, kind := range o.clients {
+		did, err := o.through(t, p, kind)
 		if err != nil {
 			return o.failed(err.Error())
 		}
 		all = append(all, did.outcome())
 	}
-	if all[0] != all[len(all)-1] {
-		return o.failed(fmt.Sprintf("clients of the eras differ: %q", all))
+	if len(slices.Compact(all)) > 1 {
+		return o.failed(fmt.Sprintf("the clients differ: %q", all))
 	}
 	return all[0]
 }
@@ -233,113 +223,6 @@ func (o *odd) failed(why string) outcome {
 		why = strings.ReplaceAll(why, hostOf(url), "%"+word)
 	}
 	return outcome(fails + ": " + why)
-}
-
-// done is what a client has got of a server.
-type done struct {
-	Tools   []string `json:"tools"`
-	Answers []string `json:"answers"`
-	Error   string   `json:"error"`
-}
-
-// outcome compares it with that of a server without faults.
-func (d done) outcome() outcome {
-	tools, answers := strings.Join(slices.Sorted(slices.Values(d.Tools)), " "), strings.Join(slices.Compact(d.Answers), "; ")
-	switch {
-	case d.Error != "":
-		return outcome(fails + ": " + d.Error)
-	case tools == "echo" && answers == "hello":
-		return works
-	}
-	return outcome(fmt.Sprintf("%s: %s: %s", works, cmp.Or(tools, "no tools"), answers))
-}
-
-// through lists and calls as one client of Junction.
-func (o *odd) through(c *harness.Caller) (d done, err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), harness.Patience)
-	defer cancel()
-	again := time.NewTicker(20 * time.Millisecond)
-	defer again.Stop()
-	// The list is offered a moment after it was read.
-	for d.Tools, err = listed(ctx, c); err == nil && len(d.Tools) == 0 && o.lists; d.Tools, err = listed(ctx, c) {
-		select {
-		case <-again.C:
-		case <-ctx.Done():
-			return d, ctx.Err()
-		}
-	}
-	if err != nil || len(d.Tools) == 0 {
-		return d, err
-	}
-	// A server that has lost its session works again a moment later.
-	moment := harness.Promptly
-	if o.Open != "" || o.Junction == fails {
-		moment = time.Second
-	}
-	enough := time.After(moment)
-	for range o.Calls {
-		text, err := call(ctx, c, d.Tools[0])
-		for ; err != nil && o.Again; text, err = call(ctx, c, d.Tools[0]) {
-			select {
-			case <-again.C:
-				continue
-			case <-enough:
-			}
-			break
-		}
-		if err != nil {
-			return d, err
-		}
-		d.Answers = append(d.Answers, text)
-	}
-	return d, nil
-}
-
-// listed lists the tools.
-func listed(ctx context.Context, c *harness.Caller) (tools []string, err error) {
-	list, err := c.Do(ctx, "tools/list", "", "", "")
-	if err != nil {
-		return nil, err
-	}
-	var page struct {
-		Result struct{ Tools []struct{ Name string } }
-	}
-	if err := json.Unmarshal([]byte(list.Answer), &page); err != nil {
-		return nil, fmt.Errorf("tools/list: %w: %s", err, list.Answer)
-	}
-	for _, tool := range page.Result.Tools {
-		tools = append(tools, tool.Name)
-	}
-	return tools, nil
-}
-
-// call calls a tool. The answer of a tool that fails begins with error.
-func call(ctx context.Context, c *harness.Caller, tool string) (string, error) {
-	x, err := c.Call(ctx, tool, "{}")
-	if err != nil {
-		return "", err
-	}
-	var answer struct {
-		Result *struct{ Content, IsError any }
-		Error  struct{ Message string }
-	}
-	if err := json.Unmarshal([]byte(x.Answer), &answer); err != nil {
-		return "", fmt.Errorf("tools/call: %w: %s", err, x.Answer)
-	}
-	if answer.Result == nil {
-		return "", errors.New(answer.Error.Message)
-	}
-	text := ""
-	parts, _ := answer.Result.Content.([]any) // other content has no text
-	for _, part := range parts {
-		if part, ok := part.(map[string]any); ok && part["text"] != nil {
-			text += fmt.Sprint(part["text"])
-		}
-	}
-	if answer.Result.IsError == true {
-		text = "error: " + text
-	}
-	return text, nil
 }
 
 // abbreviated is a reason in one short line.

@@ -23,7 +23,7 @@ import (
 
 var (
 	record = flag.Bool("record", false, "run the reference clients, and write what they do into the rows")
-	rows   = flag.String("rows", "", "record the rows whose names match, and those without a record (default: all)")
+	rows   = flag.String("rows", "", "only the rows whose names match (default: all); -record also records those without a record")
 )
 
 // reference starts a reference client, which reads and writes lines.
@@ -60,6 +60,10 @@ type target struct {
 	Env     map[string]string `json:"env"`
 	Calls   int               `json:"calls"`
 	Again   bool              `json:"again"`
+	Call    string            `json:"call,omitempty"`
+	Relist  bool              `json:"relist"`
+	Asked   bool              `json:"asked"`
+	Extends bool              `json:"extends"`
 	SignIn  bool              `json:"signIn"`
 	Client  map[string]string `json:"client,omitempty"`
 }
@@ -114,7 +118,8 @@ var changing = regexp.MustCompile(`http://127\.0\.0\.1:\d+|\b[\w-]{32,}|\b[0-9A-
 func mustRecord(t *testing.T, client *npm.Script, r *row) (first outcome) {
 	for _, o := range mustServeAll(t, r) {
 		wire := o.wire
-		a := target{Wire: wire, Args: []string{}, Calls: r.Calls, Again: r.Again, SignIn: r.SignIn != "", Client: r.Client}
+		a := target{Wire: wire, Args: []string{}, Calls: r.Calls, Again: r.Again, SignIn: r.SignIn != "", Client: r.Client,
+			Call: r.Call, Relist: r.Relist > 0, Asked: r.Asked, Extends: r.Extends}
 		if wire == wireStdio {
 			binary, err := os.Executable()
 			if err != nil {

@@ -33,7 +33,10 @@ type rule struct {
 	Coding  string            `yaml:"coding"` // how the body is compressed
 	Posted  string            `yaml:"posted"` // what the POST request of HTTP+SSE gets
 	Before  []string          `yaml:"before"` // messages before the answer, or lines
-	Stderr  string            `yaml:"stderr"`
+	// Asks is a request to the client before the answer, which waits for the response: the method and the
+	// params. $reply is what the client answered.
+	Asks   string `yaml:"asks"`
+	Stderr string `yaml:"stderr"`
 	// Then follows: lose forgets all sessions; close ends the connection or the process, after the
 	// answer; cut does so without an answer; hang never answers; linger keeps the response open.
 	Then string `yaml:"then"`
@@ -95,6 +98,7 @@ type ask struct {
 	on      []string // the names by which rules know it
 	method  string   // of MCP; "" if there is no message
 	id      json.RawMessage
+	reply   string // of a client to a request of the server; "" if it is none
 	modern  bool
 	session string
 	values  map[string]string // for rule.When
@@ -107,6 +111,8 @@ func (a *ask) isRequest() bool { return a.id != nil }
 type message struct {
 	ID     json.RawMessage `json:"id"`
 	Method string          `json:"method"`
+	Result json.RawMessage `json:"result"`
+	Error  json.RawMessage `json:"error"`
 	Params struct {
 		Cursor          *string                    `json:"cursor"`
 		ProtocolVersion string                     `json:"protocolVersion"`
@@ -121,6 +127,9 @@ func read(text []byte) (*ask, error) {
 		return nil, err
 	}
 	a := &ask{method: m.Method, id: m.ID, on: []string{m.Method, "any"}, values: map[string]string{}}
+	if m.Method == "" {
+		a.reply = replied(m.Result)
+	}
 	if m.Params.Cursor != nil {
 		a.values["cursor"] = *m.Params.Cursor
 	}
@@ -137,6 +146,7 @@ type reply struct {
 	message string   // of MCP; "" is none
 	body    *string  // instead of the message
 	before  []string // messages
+	asks    string   // a request, before the answer
 	stderr  string
 	coding  string
 	posted  string // what the POST request of HTTP+SSE gets
@@ -155,11 +165,12 @@ type server struct {
 	sessions map[string]bool // whether it is alive
 	streams  []chan string   // of HTTP+SSE; nil if it has ended
 	grants   *grants
+	replies  map[string]chan string // of clients, by the id of the request
 }
 
 func newServer(r *row, kind string) *server {
 	return &server{row: r, kind: kind, origin: map[string]string{}, asked: map[string]int{}, sessions: map[string]bool{},
-		grants: newGrants()}
+		grants: newGrants(), replies: map[string]chan string{}}
 }
 
 // echo is the tool of a server without faults.
@@ -212,6 +223,9 @@ func (s *server) matches(r *rule, a *ask) bool {
 		return false
 	}
 	for name, want := range r.When {
+		if on, counts := strings.CutPrefix(name, "asked."); counts {
+			a.values[name] = strconv.Itoa(s.asked[on])
+		}
 		not := strings.HasPrefix(want, "!")
 		if (a.values[name] == s.expand(strings.TrimPrefix(want, "!"), a, "")) == not {
 			return false
@@ -249,6 +263,9 @@ func (s *server) apply(r *rule, a *ask, p *reply) {
 	}
 	for _, text := range r.Before {
 		p.before = append(p.before, s.expand(text, a, answer))
+	}
+	if r.Asks != "" && a.isRequest() {
+		p.asks = s.question(r.Asks)
 	}
 	p.coding, p.stderr, p.then, p.posted = r.Coding, r.Stderr, r.Then, s.expand(r.Posted, a, answer)
 	if r.Then == "lose" {

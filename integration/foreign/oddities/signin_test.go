@@ -86,7 +86,7 @@ func (s *server) readForm(a *ask, q *http.Request, text []byte) {
 
 // plain answers a request of HTTP that has no message.
 func (s *server) plain(a *ask, p *reply) *reply {
-	authority := map[string]string{"here": "url", "apart": "as"}[s.row.SignIn]
+	authority := map[string]string{"here": "url", "apart": "as", "named": "as"}[s.row.SignIn]
 	issuer, json := s.origin[authority], func(status int, format string, args ...any) *reply {
 		p.status = status
 		p.headers.Set("Content-Type", "application/json")

@@ -79,10 +79,13 @@ func mustServeStdio(t testing.TB, r *row, kind string) (s *server, socket string
 // talk serves one process.
 func (s *server) talk(c net.Conn) {
 	defer c.Close()
-	out := json.NewEncoder(c)
+	out, gone := &writer{Encoder: json.NewEncoder(c)}, make(chan struct{})
+	var waiting sync.WaitGroup
+	defer waiting.Wait()
+	defer close(gone)
 	lines := bufio.NewScanner(c)
 	lines.Buffer(nil, 1<<20)
-	if !s.say(out, &ask{on: []string{"start"}, method: "start", values: map[string]string{}}) {
+	if !say(out, s.answer(&ask{on: []string{"start"}, method: "start", values: map[string]string{}})) {
 		return
 	}
 	for lines.Scan() {
@@ -91,22 +94,47 @@ func (s *server) talk(c net.Conn) {
 			continue
 		}
 		a.values["wire"] = wireStdio
-		if !s.say(out, a) {
+		if s.take(a) {
+			continue
+		}
+		p := s.answer(a)
+		if p.asks != "" {
+			answer := p.message
+			p.before, p.message = append(p.before, p.asks), ""
+			waiting.Go(func() {
+				if answer := s.replyTo(p.asks, answer, gone); answer != "" {
+					out.write(written{Out: []byte(answer + "\n")})
+				}
+			})
+		}
+		if !say(out, p) {
 			return
 		}
 	}
 }
 
-// say writes the answer to an ask, and reports whether the process lives on.
-func (s *server) say(out *json.Encoder, a *ask) bool {
-	p := s.answer(a)
+// writer writes lines of the relay.
+type writer struct {
+	*json.Encoder
+	mu sync.Mutex
+}
+
+// write reports whether the process has got it.
+func (o *writer) write(w written) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.Encode(w) == nil
+}
+
+// say writes an answer, and reports whether the process lives on.
+func say(out *writer, p *reply) bool {
 	text := ""
 	for _, line := range p.before {
 		text += line + "\n"
 	}
 	switch {
 	case p.then == "cut":
-		_ = out.Encode(written{Err: p.stderr, Ends: true}) // the process may be gone
+		out.write(written{Err: p.stderr, Ends: true}) // the process may be gone
 		return false
 	case p.then == "hang":
 	case p.body != nil:
@@ -114,5 +142,5 @@ func (s *server) say(out *json.Encoder, a *ask) bool {
 	case p.message != "":
 		text += p.message + "\n"
 	}
-	return out.Encode(written{Out: []byte(text), Err: p.stderr, Ends: p.then == "close"}) == nil && p.then != "close"
+	return out.write(written{Out: []byte(text), Err: p.stderr, Ends: p.then == "close"}) && p.then != "close"
 }

@@ -3,6 +3,7 @@ package oddities
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -24,7 +25,7 @@ type row struct {
 	// TLS is the kind of certificate and connection, of kindsOfTLS; "" is plain HTTP.
 	TLS string `yaml:"tls"`
 	// SignIn is where the authorization server is: "" is nowhere, here is the server's own origin, apart
-	// is an origin of its own.
+	// is an origin of its own, and named is one with a public name, as has the third party.
 	SignIn string `yaml:"sign-in"`
 	// OpenTo are methods that need no sign-in.
 	OpenTo []string `yaml:"open-to"`
@@ -37,6 +38,20 @@ type row struct {
 	Again bool `yaml:"again"`
 	// Later is for a server that works from a later attempt on.
 	Later bool `yaml:"later"`
+	// Call is a request in place of the call of the first tool: the method and the params.
+	Call string `yaml:"call"`
+	// Relist is how many tools there are after the calls, when a client lists them once more. The last
+	// list counts.
+	Relist int `yaml:"relist"`
+	// Asked is whether the reference clients declare what they can be asked, and answer. The clients of
+	// Junction always do.
+	Asked bool `yaml:"asked"`
+	// Extends is whether the reference clients declare an extension. The clients of Junction always do.
+	Extends bool `yaml:"extends"`
+	// Clients are those of Junction, of kindsOfClient; none are those of both eras. Endpoint is the era of
+	// their endpoint; "" is both.
+	Clients  []string `yaml:"clients"`
+	Endpoint string   `yaml:"endpoint"`
 	// Entry has further keys of the upstream's entry, in the flow style.
 	Entry string `yaml:"entry"`
 
@@ -141,12 +156,18 @@ func (r *row) mistake() string {
 		return fmt.Sprintf("servers are not of %q", bases)
 	case len(r.Wires) == 0 || unknown(wires, r.Wires...):
 		return fmt.Sprintf("wires are not of %q", wires)
-	case unknown([]string{"", "here", "apart"}, r.SignIn):
-		return "sign-in is neither here nor apart"
+	case unknown([]string{"", "here", "apart", "named"}, r.SignIn):
+		return "sign-in is neither here nor apart nor named"
 	case r.TLS != "" && kindsOfTLS[r.TLS] == nil:
 		return "there is no such kind of tls"
 	case (r.SignIn != "" || r.TLS != "") && slices.Contains(r.Wires, wireStdio):
 		return "a command has neither a sign-in nor tls"
+	case unknown(slices.Collect(maps.Keys(kindsOfClient)), r.Clients...):
+		return "there is no such kind of client"
+	case unknown([]string{"", "legacy", "modern"}, r.Endpoint):
+		return "endpoint is neither legacy nor modern"
+	case slices.Contains(r.Wires, wireSSE) && slices.ContainsFunc(r.Script, func(r rule) bool { return r.Asks != "" }):
+		return "a server over sse asks nothing"
 	case r.Open == "" && unknown([]string{works, fails}, r.Junction):
 		return "junction is neither works nor fails"
 	case r.Open != "" && r.Junction != "":

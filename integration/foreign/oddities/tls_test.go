@@ -8,11 +8,13 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"maps"
 	"math/big"
 	"net"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -27,6 +29,9 @@ var kindsOfTLS = map[string]func(*x509.Certificate, *tls.Config){
 	"future":  func(c *x509.Certificate, _ *tls.Config) { c.NotBefore = time.Now().Add(time.Hour) },
 	"other-name": func(c *x509.Certificate, _ *tls.Config) {
 		c.IPAddresses, c.DNSNames = nil, []string{"other.example"}
+	},
+	"named": func(c *x509.Certificate, _ *tls.Config) {
+		c.IPAddresses, c.DNSNames = nil, slices.Collect(maps.Values(nameOf))
 	},
 	"no-name": func(c *x509.Certificate, _ *tls.Config) { c.IPAddresses = nil },
 	"client-use": func(c *x509.Certificate, _ *tls.Config) {
@@ -72,6 +77,13 @@ var authority = sync.OnceValues(func() (signer, error) {
 // trust returns the variables with which clients trust the authority.
 func trust(t testing.TB) []string {
 	t.Helper()
+	file := mustWriteAuthority(t)
+	return []string{"SSL_CERT_FILE=" + file, "NODE_EXTRA_CA_CERTS=" + file}
+}
+
+// mustWriteAuthority returns a file with the certificate of the authority.
+func mustWriteAuthority(t testing.TB) string {
+	t.Helper()
 	ca, err := authority()
 	if err != nil {
 		t.Fatal(err)
@@ -81,7 +93,7 @@ func trust(t testing.TB) []string {
 	if err := os.WriteFile(file, text, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return []string{"SSL_CERT_FILE=" + file, "NODE_EXTRA_CA_CERTS=" + file}
+	return file
 }
 
 // startTLS starts a server of a kind.

@@ -2,16 +2,31 @@
 
 import asyncio
 import json
+import socket
 import sys
 
 import anyio
+import mcp_types as types
 from mcp import Client, StdioServerParameters, stdio_client
 from mcp.client.auth import OAuthClientProvider
+from mcp.client.extension import ClientExtension, NotificationBinding
 from mcp.client.sse import sse_client
 from mcp.client.streamable_http import create_mcp_http_client, streamable_http_client
 from mcp.shared.auth import AuthorizationCodeResult, OAuthClientInformationFull, OAuthClientMetadata
 
 import httpx2
+from pydantic import BaseModel, ConfigDict
+
+# Names of .example are this machine.
+getaddrinfo = socket.getaddrinfo
+
+
+def local(host, *args, **kwargs):
+    name = host.decode() if isinstance(host, bytes) else host
+    return getaddrinfo("127.0.0.1" if isinstance(name, str) and name.endswith(".example") else host, *args, **kwargs)
+
+
+socket.getaddrinfo = local
 
 REDIRECT = "http://127.0.0.1:61802/callback"
 
@@ -79,20 +94,69 @@ async def listed(client):
     raise RuntimeError("the list has no end")
 
 
+class Whatever(BaseModel):
+    model_config = ConfigDict(extra="allow")
+
+
+async def elicited(context, params):
+    return types.ElicitResult(action="accept", content={})
+
+
+async def sampled(context, params):
+    return types.CreateMessageResult(role="assistant", content=types.TextContent(type="text", text="x"), model="m")
+
+
+async def roots(context):
+    return types.ListRootsResult(roots=[])
+
+
+def options(server, found):
+    result = {}
+    if server["asked"]:
+        result = {"elicitation_callback": elicited, "sampling_callback": sampled, "list_roots_callback": roots}
+    if server["extends"]:
+
+        async def note(params):
+            found["notes"].append("notifications/strange/news")
+
+        class Odd(ClientExtension):
+            identifier = "com.example/strange"
+
+            def notifications(self):
+                return [NotificationBinding(method="notifications/strange/news", params_type=Whatever, handler=note)]
+
+        result["extensions"] = [Odd()]
+    return result
+
+
+async def called(client, server, tool):
+    if server.get("call"):
+        method, params = server["call"].split(" ", 1)
+        data, opts = {"method": method, "params": json.loads(params)}, {"timeout": 5}
+        client.session._stamp(data, opts)
+        raw = await client.session._dispatcher.send_raw_request(method, data["params"], opts)
+        for every in ["_meta", "resultType", "ttlMs", "cacheScope"]:
+            raw.pop(every, None)
+        return json.dumps(raw, sort_keys=True, separators=(",", ":"))
+    result = await client.call_tool(tool, {})
+    text = "".join(getattr(part, "text", "") for part in result.content)
+    return "error: " + text if result.is_error else text
+
+
 async def once(server, auth, found):
-    async with Client(transport_to(server, auth), read_timeout_seconds=5) as client:
+    async with Client(transport_to(server, auth), read_timeout_seconds=5, **options(server, found)) as client:
         found["tools"] = await listed(client)
-        while found["tools"] and len(found["answers"]) < server["calls"]:
+        while (server.get("call") or found["tools"]) and len(found["answers"]) < server["calls"]:
             try:
-                result = await client.call_tool(found["tools"][0], {})
+                found["answers"].append(await called(client, server, (found["tools"] or [""])[0]))
             except Exception:
                 if not server["again"] or found.get("failed"):
                     raise
                 found["failed"] = True
                 return True
-            text = "".join(getattr(part, "text", "") for part in result.content)
-            found["answers"].append("error: " + text if result.is_error else text)
             found["failed"] = False
+        if server["relist"]:
+            found["tools"] = await listed(client)
     return False
 
 
@@ -103,7 +167,7 @@ def reason(error):
 
 
 async def tried(server):
-    found = {"tools": [], "answers": []}
+    found = {"tools": [], "answers": [], "notes": []}
     auth = sign_in(server) if server["signIn"] else None
     try:
         with anyio.fail_after(20):
