@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -193,75 +191,6 @@ func (d *decoder) kinds(path string, t *Tool) {
 	default:
 		d.bad(path,
 			`does nothing; add command: [program, "{{parameter}}"], http: { url: https://… } or prompt: { text: … }`)
-	}
-}
-
-// runs checks the keys of a tool with a command.
-func (d *decoder) runs(path string, t *Tool) {
-	at := path + ".command"
-	if len(t.Command) == 0 {
-		return
-	}
-	d.references(at, t)
-	program, constant := t.Command[0].Text.Constant()
-	switch {
-	case t.Command[0].Group != nil || !constant:
-		d.bad(at+"[0]", "must not depend on the arguments of a call; write the program as plain text%s",
-			map[bool]string{true: ", and use \"$1\" for the value that stands after the script"}[t.Shell])
-		return
-	case program == "":
-		d.bad(at+"[0]", "is empty; write the name of the program")
-	case !t.Shell:
-		d.program(at, t, program)
-	}
-	if !t.Dir.open {
-		d.folder(path+".dir", t.WorkDir)
-	}
-}
-
-// references replaces the references in the arguments, but not in a script: ${NAME} is for the
-// shell there.
-func (d *decoder) references(path string, t *Tool) {
-	first := true
-	t.Command.Walk(func(at string, a *Arg, _ bool) {
-		if a.Group == nil && !(first && t.Shell) {
-			a.Text.resolve(d, path+at)
-		}
-		first = false
-	})
-}
-
-// interpreters are programs that run the text after one of these options.
-var interpreters = map[string][]string{
-	"sh": {"-c"}, "bash": {"-c"}, "dash": {"-c"}, "zsh": {"-c"}, "ksh": {"-c"}, "fish": {"-c"}, "busybox": {"-c"},
-	"python": {"-c"}, "python3": {"-c"}, "perl": {"-e", "-E"}, "ruby": {"-e"}, "node": {"-e", "-p"},
-	"php": {"-r"}, "lua": {"-e"}, "pwsh": {"-c", "-Command"},
-}
-
-// program checks the program and what it would run.
-func (d *decoder) program(path string, t *Tool, program string) {
-	runs := interpreters[filepath.Base(program)]
-	script := false
-	t.Command.Walk(func(at string, a *Arg, _ bool) {
-		text, constant := a.Text.Constant()
-		switch {
-		case a.Group != nil:
-		case script && !constant:
-			d.bad(path+at, "would put a value into a program text, where it could run anything; "+
-				"use shell: true with \"$1\", or read the value from stdin, env or an argument")
-		default:
-			script = constant && slices.ContainsFunc(runs, func(o string) bool {
-				return text == o || len(o) == 2 && len(text) > 2 && text[0] == '-' && text[1] != '-' &&
-					strings.HasSuffix(text, o[1:])
-			})
-		}
-	})
-	if strings.ContainsRune(program, filepath.Separator) {
-		program = inside(t.WorkDir, program)
-	}
-	if _, err := exec.LookPath(program); err != nil && t.Env["PATH"].Source == "" && !t.Command[0].Text.open {
-		d.warn(path+"[0]", "the program %s is not found here; install it, or calls of the tool fail",
-			prose.Quote(program))
 	}
 }
 
