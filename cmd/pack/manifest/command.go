@@ -7,7 +7,32 @@ import (
 	"strings"
 
 	"junction/upstream/prose"
+
+	"gopkg.in/yaml.v3"
 )
+
+// CommandKind are tools that run a program.
+var CommandKind = &Kind{Key: "command", Example: `command: [program, "{{parameter}}"]`, Tools: "commands", Runs: true,
+	Keys: []string{"shell", "stdin", "dir", "env", "inherit_env", "sandbox", "exit_codes"},
+	New:  func(t *Tool) Action { return &runs{t} }}
+
+// runs is the Action of a command. Its keys are those of the Tool, since manifests have defaults for them.
+type runs struct{ *Tool }
+
+func (r *runs) decode(d *decoder, path string, n *yaml.Node) { r.Command.decode(d, path, n) }
+
+// Check checks the keys of a tool with a command.
+func (r *runs) Check(c *Checker) { c.d.runs(c.path, r.Tool) }
+
+// Uses implements Action. The variables and the standard input are noted with all tools.
+func (r *runs) Uses(note func(at string, names []string, optional bool)) {
+	r.Command.Walk(func(at string, a *Arg, inGroup bool) {
+		note(".command"+at, a.Text.Names(), inGroup)
+		if a.When != "" {
+			note(".command"+at, []string{a.When}, true)
+		}
+	})
+}
 
 // runs checks the keys of a tool with a command.
 func (d *decoder) runs(path string, t *Tool) {

@@ -90,6 +90,8 @@ func (l Limits) or(d Limits) Limits {
 
 // Options configure how Load resolves references.
 type Options struct {
+	// Kinds are what tools can do. Without them, a manifest has no tools.
+	Kinds Kinds
 	// Unresolved leaves references as they are. Such a manifest can be shown, but its tools must
 	// not be called.
 	Unresolved bool
