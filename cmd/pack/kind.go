@@ -47,7 +47,7 @@ type Listing interface {
 }
 
 // kinds has a row for each kind of tool, in the order in which texts name them.
-var kinds = []*Kind{&commandKind, &httpKind, &promptKind}
+var kinds = []*Kind{commandKind, httpKind, promptKind}
 
 // Load reads manifests, whose tools are of all kinds (manifest.Load).
 func Load(path string, o manifest.Options) (*manifest.Pack, error) {

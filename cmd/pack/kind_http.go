@@ -13,7 +13,7 @@ import (
 )
 
 // httpKind sends a request.
-var httpKind = Kind{Kind: manifest.HTTPKind, Plan: planHTTP, Describe: describeHTTP,
+var httpKind = &Kind{Kind: manifest.HTTPKind, Plan: planHTTP, Describe: describeHTTP,
 	hints: func(t *manifest.Tool) manifest.Annotations { return web.Annotations(requestOf(t).Method) },
 	run: func(t *Tool, results *results, r Runners) func(context.Context, call) (*mcp.CallToolResult, error) {
 		h, client := requestOf(t.Source), r.Web

@@ -10,7 +10,7 @@ import (
 )
 
 // promptKind asks the model of the client.
-var promptKind = Kind{Kind: manifest.PromptKind,
+var promptKind = &Kind{Kind: manifest.PromptKind,
 	Plan: func(t *manifest.Tool, l Listing) {
 		ask := askOf(t)
 		l.Fact("asks the model", cmp.Or(ask.File, ask.Text.Source))

@@ -64,8 +64,8 @@ func ChangeOf(field reflect.StructField) (c Change, ok bool, err error) {
 	case !slices.Contains([]Cost{CostInside, CostCall, CostList, CostConnection, CostRestart}, c.Cost),
 		second && !slices.Contains([]Partly{PartlyWaits, PartlyBoth, PartlyNeither}, c.Partly),
 		isKey && second != wants, !isKey && second:
-		return c, true, fmt.Errorf("the field %s has change:%q; write a cost of package yamlread, and for a key what a "+
-			"partial reload does", field.Name, tag)
+		return c, true, fmt.Errorf("the field %s has change:%q; write a cost of package yamlread, and for a key "+
+			"what a partial reload does", field.Name, tag)
 	}
 	return c, true, nil
 }
