@@ -211,7 +211,7 @@ func (c Config) OperatorSignsIn() bool { return c.Auth.Mode == AuthOAuth }
 
 // SharedByUsers reports whether several principals use one connection because the file says so.
 func (c Config) SharedByUsers() bool {
-	return c.Separate && c.Isolation == IsolationShared && !c.Personal()
+	return c.Separate && c.Isolation != IsolationUnset && !c.Isolation.OfCallers() && !c.Personal()
 }
 
 // Off reports whether the entry is disabled.
@@ -230,7 +230,7 @@ func (c Config) PrefixOr(name string) string {
 // with one name, and the rule has the capabilities of both.
 func (c Config) Offers(tool string) (rule Rule, offered bool) {
 	rule, ruled := c.Tools.Match(tool)
-	offered = !rule.Off() && (ruled || c.Expose != ExposeListed)
+	offered = !rule.Off() && (ruled || !c.Expose.OnlyNamed())
 	if c.Also != nil {
 		also, too := c.Also.Offers(tool)
 		offered = offered && too && cmp.Or(rule.As, tool) == cmp.Or(also.As, tool)

@@ -63,7 +63,7 @@ func (o *opened) discard() {
 func (p *pool) askLegacy(
 	ctx context.Context, d *client.Dialer, profile client.Profile, hooks client.Hooks, modern *Catalog,
 ) opened {
-	detects := p.connConfig.Era == client.EraAuto || p.connConfig.Era == client.EraBoth
+	detects := p.connConfig.Era.Detects()
 	if !detects || !modern.hollow() || p.emptyInBoth.Load() {
 		return opened{}
 	}

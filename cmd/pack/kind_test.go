@@ -2,6 +2,7 @@ package pack
 
 import (
 	"errors"
+	"os"
 	"reflect"
 	"slices"
 	"strings"
@@ -19,6 +20,18 @@ func TestEveryKindOfToolHasItsFacts(t *testing.T) {
 	documented, err := Load(example, manifest.Options{Unresolved: true})
 	if err != nil {
 		t.Fatal(err)
+	}
+	readme, err := os.ReadFile("../junction-pack/README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var words []string
+	for _, kind := range kinds {
+		words = append(words, "`"+kind.Key+"`")
+	}
+	last := len(words) - 1
+	if text := "Each tool has " + strings.Join(words[:last], ", ") + " or " + words[last]; !strings.Contains(string(readme), text) {
+		t.Errorf("the README does not say %q", text)
 	}
 	keys := yamlread.Keys(reflect.TypeFor[manifest.Tool]())
 	for _, kind := range kinds {
