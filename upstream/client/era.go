@@ -59,17 +59,22 @@ func (e Era) Both() bool { return e.row().both }
 // NeedsModern reports whether the word makes no sense for a server without the modern era.
 func (e Era) NeedsModern() bool { return e.row().modern }
 
-// UnmarshalText parses a word of the file.
-func (e *Era) UnmarshalText(text []byte) error {
-	var words []string
+// EraWords returns the words of the file.
+func EraWords() (words []string) {
 	for _, row := range eras {
-		if row.word == string(text) {
-			*e = row.era
-			return nil
-		}
 		words = append(words, row.word)
 	}
-	return fmt.Errorf("%q is none of %s", text, strings.Join(words, ", "))
+	return words
+}
+
+// UnmarshalText parses a word of the file.
+func (e *Era) UnmarshalText(text []byte) error {
+	i := slices.Index(EraWords(), string(text))
+	if i < 0 {
+		return fmt.Errorf("%q is none of %s", text, strings.Join(EraWords(), ", "))
+	}
+	*e = eras[i].era
+	return nil
 }
 
 // Transport is a transport to a remote server.
