@@ -51,9 +51,11 @@ var kinds = []*Kind{commandKind, httpKind, promptKind}
 
 // Load reads manifests, whose tools are of all kinds (manifest.Load).
 func Load(path string, o manifest.Options) (*manifest.Pack, error) {
-	o.Kinds = manifestKinds()
-	return manifest.Load(path, o)
+	return manifest.Load(path, manifestKinds(), o)
 }
+
+// Mistake returns the first mistake in manifests, whose tools are of all kinds (manifest.Mistake).
+func Mistake(path string) string { return manifest.Mistake(path, manifestKinds()) }
 
 func manifestKinds() (all manifest.Kinds) {
 	for _, k := range kinds {

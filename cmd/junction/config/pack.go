@@ -198,7 +198,7 @@ func (c *Config) packWarnings(d *decoder) (ps Problems) {
 		if _, err := os.Stat(path); err != nil {
 			text = fmt.Sprintf("cannot read %s: %v", path, files.Reason(err))
 		} else {
-			text = manifest.Mistake(path)
+			text = pack.Mistake(path)
 		}
 		if text != "" && len(d.servers["upstreams."+name]) > 0 {
 			text += "; its servers are not there until the pack is correct and junction reads its file again"

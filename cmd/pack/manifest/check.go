@@ -67,7 +67,7 @@ func (d *decoder) tool(path string, t *Tool) {
 	for _, p := range t.Parameters {
 		d.parameter(path+".parameters."+p.Name, p)
 		if p.Within != "" && !t.Runs() {
-			d.bad(path+".parameters."+p.Name+".within", "is for %s only; remove it", d.refs.Kinds.running())
+			d.bad(path+".parameters."+p.Name+".within", "is for %s only; remove it", d.refs.kinds.running())
 		}
 	}
 	if t.OutputSchema != nil && t.Output != OutputJSON {

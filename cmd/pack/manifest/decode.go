@@ -40,7 +40,7 @@ func newDecoder(file string, o Options) *decoder {
 				if d.action(path, p) {
 					return
 				}
-				known = append(known, o.Kinds.keys()...)
+				known = append(known, o.kinds.keys()...)
 			}
 			slices.Sort(known)
 			d.unknown(yamlread.Join(path, p.Key), p.Key, known)
@@ -152,8 +152,8 @@ func (d *decoder) pairs(path string, n *yaml.Node) []yamlread.Pair {
 
 // unknown reports an unknown key, with the most similar known key, or all known keys.
 func (d *decoder) unknown(at, key string, known []string) {
-	if other := foreign[key]; key == "type" && len(d.refs.Kinds) > 0 {
-		d.bad(at, "unknown key; remove it: the key %s is the type", d.refs.Kinds.Words("or"))
+	if other := foreign[key]; key == "type" && len(d.refs.kinds) > 0 {
+		d.bad(at, "unknown key; remove it: the key %s is the type", d.refs.kinds.Words("or"))
 	} else if other != "" {
 		d.bad(at, "unknown key; %s", other)
 	} else if near := prose.Nearest(key, known); near != "" {

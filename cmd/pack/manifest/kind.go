@@ -97,7 +97,7 @@ func (t *Tool) decode(d *decoder, path string, n *yaml.Node) {
 
 // action reads the value of a key of a tool if it is the Key of a kind.
 func (d *decoder) action(path string, p yamlread.Pair) bool {
-	for _, k := range d.refs.Kinds {
+	for _, k := range d.refs.kinds {
 		if k.Key == p.Key {
 			action := k.New(d.reading)
 			d.reading.Kind, d.reading.Action = k, action
@@ -112,13 +112,13 @@ func (d *decoder) action(path string, p yamlread.Pair) bool {
 // kinds checks that the tool has exactly one Key of a kind, and no keys of another kind.
 func (d *decoder) kinds(path string, t *Tool) {
 	given := 0
-	for _, k := range d.refs.Kinds {
+	for _, k := range d.refs.kinds {
 		if d.Lines[path+"."+k.Key] > 0 {
 			given++
 		}
 	}
 	if given == 1 {
-		for _, k := range d.refs.Kinds {
+		for _, k := range d.refs.kinds {
 			for _, key := range k.Keys {
 				if k != t.Kind && !slices.Contains(t.Kind.Keys, key) && d.Lines[path+"."+key] > 0 {
 					d.bad(path+"."+key, "is for %s only; remove it", k.Tools)
@@ -128,17 +128,17 @@ func (d *decoder) kinds(path string, t *Tool) {
 	}
 	switch {
 	case given > 1:
-		d.bad(path, "has more than one of %s; make a tool of each", d.refs.Kinds.Words("and"))
+		d.bad(path, "has more than one of %s; make a tool of each", d.refs.kinds.Words("and"))
 	case t.Action != nil:
 		t.Action.Check(&Checker{t, path, d})
 	case slices.ContainsFunc(d.Problems, func(p Problem) bool {
 		key, below := strings.CutPrefix(p.Path, path+".")
-		return below && prose.Nearest(key, d.refs.Kinds.keys()) != ""
+		return below && prose.Nearest(key, d.refs.kinds.keys()) != ""
 	}):
 		// The key is misspelled; the unknown key was reported.
 	default:
 		var examples []string
-		for _, k := range d.refs.Kinds {
+		for _, k := range d.refs.kinds {
 			examples = append(examples, k.Example)
 		}
 		d.bad(path, "does nothing; add %s", enumerate(examples, "or"))

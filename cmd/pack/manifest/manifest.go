@@ -91,8 +91,8 @@ func (l Limits) or(d Limits) Limits {
 
 // Options configure how Load resolves references.
 type Options struct {
-	// Kinds are what tools can do. Without them, a manifest has no tools.
-	Kinds Kinds
+	// kinds are what tools can do.
+	kinds Kinds
 	// Unresolved leaves references as they are. Such a manifest can be shown, but its tools must
 	// not be called.
 	Unresolved bool
@@ -143,7 +143,8 @@ const maxFile = 1 << 20
 
 // Load reads a manifest, or all manifests of a folder: pack.yaml and files that end in .pack.yaml.
 // If files have mistakes, the error is Problems: all of them.
-func Load(at string, o Options) (*Pack, error) {
+func Load(at string, kinds Kinds, o Options) (*Pack, error) {
+	o.kinds = kinds
 	list, err := Files(at)
 	if err != nil {
 		return nil, err
