@@ -22,27 +22,27 @@ type Config struct {
 	// APIKeys are the keys of clients. With any key, or any other way to authenticate, every
 	// request must authenticate. Without any, every request is accepted, which is allowed on
 	// loopback only.
-	APIKeys []Key `yaml:"api_keys" example:"[{ name: ci, hash: \"sha256:…\" }], as junction keys create prints them"`
+	APIKeys []Key `yaml:"api_keys" example:"[{ name: ci, hash: \"sha256:…\" }], as junction keys create prints them" change:"inside" members:"rolls"`
 	// JWT are authorization servers with signed access tokens, which are verified locally. Each
 	// issuer has one entry.
-	JWT []Issuer `yaml:"jwt"`
+	JWT []Issuer `yaml:"jwt" change:"inside"`
 	// Introspection is an authorization server to ask about each token that is neither ours nor of
 	// JWT. Default: none.
-	Introspection *Introspection `yaml:"introspection"`
+	Introspection *Introspection `yaml:"introspection" change:"inside"`
 	// ScopeCapabilities are the capabilities that each scope of a token allows. If it is set, users
 	// and services hold only those capabilities of their policies that one of their token's scopes
 	// allows. Default: scopes do not restrict.
-	ScopeCapabilities map[string][]string `yaml:"scope_capabilities" example:"[web, files]"`
+	ScopeCapabilities map[string][]string `yaml:"scope_capabilities" example:"[web, files]" change:"call,both"`
 	// TrustedProxies are the networks of the reverse proxies in front of this server. A request
 	// from one has the address of the last entry in X-Forwarded-For outside of these networks.
-	TrustedProxies []CIDR `yaml:"trusted_proxies" example:"[10.0.0.0/8]"`
+	TrustedProxies []CIDR `yaml:"trusted_proxies" example:"[10.0.0.0/8]" change:"call,both" members:"rolls"`
 	// Disputed are the trusted proxies of two files that disagree about them, while both decide. A request
 	// whose address depends on the file is rejected. The reader of the file sets it; nil rejects none.
 	Disputed []CIDR `yaml:"-"`
 	// None: true allows every request deliberately, also through a proxy that authenticates.
 	// Without it, a configuration without authentication cannot have an https public_url, and
 	// requests with headers of a proxy, or of HTTP/1.0, are rejected.
-	None bool `yaml:"none"`
+	None bool `yaml:"none" change:"call,both"`
 }
 
 // Key is the configuration of one API key. Entries with the same name are one principal, so that a
@@ -50,17 +50,17 @@ type Config struct {
 type Key struct {
 	// Name is the holder of the key, for policies and logs: 1 to 64 of A-Z, a-z, 0-9 and . _ - @.
 	// Required.
-	Name string `yaml:"name"`
+	Name string `yaml:"name" change:"call,neither"`
 	// "sha256:" and 64 hexadecimal digits, as printed by junction keys create. Required. The key
 	// itself must not be in the file.
-	Hash Hash `yaml:"hash"`
+	Hash Hash `yaml:"hash" change:"call,neither"`
 	// CIDRs are the networks from which the key is accepted. Default: all.
-	CIDRs []CIDR `yaml:"cidrs" example:"[10.0.0.0/8]"`
+	CIDRs []CIDR `yaml:"cidrs" example:"[10.0.0.0/8]" change:"call,neither"`
 	// Endpoints are the only endpoints that exist for the key: names of the section endpoints, mcp for
 	// /mcp, and mcp/NAME for /mcp/NAME. Default: all.
-	Endpoints []string `yaml:"endpoints" example:"[web, mcp/memory]"`
+	Endpoints []string `yaml:"endpoints" example:"[web, mcp/memory]" change:"call,neither"`
 	// Expires is the last day on which the key is valid, in UTC, or a time. Default: never.
-	Expires Moment `yaml:"expires"`
+	Expires Moment `yaml:"expires" change:"call,neither"`
 }
 
 // Example returns the type in YAML.
@@ -72,20 +72,20 @@ func (Key) Example() string {
 type TokenRules struct {
 	// Issuer is the identifier of the authorization server, byte for byte: an https URL, or http on
 	// loopback. Clients sign in there, and tokens must name it. Required.
-	Issuer string `yaml:"issuer"`
+	Issuer string `yaml:"issuer" change:"call,neither"`
 	// Audiences are the accepted audiences of tokens. The URL of an endpoint is valid there only;
 	// any other audience is valid at all endpoints. Required.
-	Audiences []string `yaml:"audiences" example:"[https://mcp.example.com/mcp]"`
+	Audiences []string `yaml:"audiences" example:"[https://mcp.example.com/mcp]" change:"call,neither"`
 	// AudienceClaim is the claim with the audience. Default aud; use client_id for access tokens
 	// without aud.
-	AudienceClaim string `yaml:"audience_claim"`
+	AudienceClaim string `yaml:"audience_claim" change:"call,neither"`
 	// RequiredScopes are the scopes that every token needs; clients are told to request them.
-	RequiredScopes []string `yaml:"required_scopes" example:"[mcp]"`
+	RequiredScopes []string `yaml:"required_scopes" example:"[mcp]" change:"call,neither"`
 	// RequiredClaims are required values of claims, such as the tenant. A list must contain the
 	// value.
-	RequiredClaims map[string]string `yaml:"required_claims"`
+	RequiredClaims map[string]string `yaml:"required_claims" change:"call,neither"`
 	// Claims are the paths of values in a token.
-	Claims Claims `yaml:"claims"`
+	Claims Claims `yaml:"claims" change:"call,neither"`
 }
 
 // Issuer is the configuration of an authorization server with signed access tokens.
@@ -93,13 +93,13 @@ type Issuer struct {
 	TokenRules `yaml:",inline"`
 	// JWKSURL is the URL of its keys. Default: as in its metadata, which is discovered by OpenID
 	// Connect or RFC 8414.
-	JWKSURL string `yaml:"jwks_url"`
+	JWKSURL string `yaml:"jwks_url" change:"call,neither"`
 	// Algorithms are the accepted signing algorithms. Default: RS256, ES256, PS256.
-	Algorithms []string `yaml:"algorithms" example:"[RS256]"`
+	Algorithms []string `yaml:"algorithms" example:"[RS256]" change:"call,neither"`
 	// ClockSkew is the tolerated difference of its clock. Default 60s.
-	ClockSkew time.Duration `yaml:"clock_skew"`
+	ClockSkew time.Duration `yaml:"clock_skew" change:"call,neither"`
 	// RequireATJWT: true accepts only tokens with the header type at+jwt.
-	RequireATJWT bool `yaml:"require_at_jwt"`
+	RequireATJWT bool `yaml:"require_at_jwt" change:"call,neither"`
 }
 
 // Example returns the type in YAML.
@@ -134,10 +134,10 @@ func (i *Issuer) algorithms() []string { return orElse(i.Algorithms, "RS256", "E
 type Introspection struct {
 	TokenRules `yaml:",inline"`
 	// Endpoint is its introspection endpoint. Required.
-	Endpoint string `yaml:"endpoint"`
+	Endpoint string `yaml:"endpoint" change:"call,neither"`
 	// ClientID and ClientSecret authenticate this server there. Both are required.
-	ClientID     string `yaml:"client_id"`
-	ClientSecret string `yaml:"client_secret"`
+	ClientID     string `yaml:"client_id" change:"call,neither"`
+	ClientSecret string `yaml:"client_secret" change:"call,waits"`
 }
 
 // Example returns the type in YAML.

@@ -54,7 +54,7 @@ var arrows = map[string][]string{
 	// no key goes to the browser's environment; one decision about mix-up attacks
 	"cmd/junction/signon": {"upstream/files", "auth/oauth", "upstream/sandbox", "auth/fetch", "cmd/junction/pages/frame",
 		"upstream/prose"},
-	"cmd/junction/packs": {"cmd/pack/manifest", "cmd/pack/tree", "cmd/junction/cli", "cmd/junction/clients",
+	"cmd/junction/packs": {"cmd/pack", "cmd/pack/tree", "cmd/junction/cli", "cmd/junction/clients",
 		"cmd/junction/config", "cmd/junction/entries", "cmd/junction/packs/fetch", "cmd/pack/lock", "cmd/pack/plan",
 		"upstream/prose",
 		"cmd/junction/runfile", "upstream/files"},

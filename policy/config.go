@@ -18,41 +18,41 @@ type Config []Entry
 // Entry is one policy: who it applies to, the capabilities it gives, and its rules.
 type Entry struct {
 	// Name appears in messages, the audit log and junction why. Required and unique.
-	Name string `yaml:"name"`
+	Name string `yaml:"name" change:"list,both"`
 	// Match says who the policy applies to; every given key must match. Without it the policy
 	// applies to everyone.
-	Match *Match `yaml:"match"`
+	Match *Match `yaml:"match" change:"list,both"`
 	// Enforced: true makes the denies and asks of the policy count in every layer: no other policy
 	// lifts them, and the strictest verdict wins. Its allows are like those of any policy.
 	// Enforced: false states that other policies may override a policy without a match, so that
 	// Warnings does not report it.
-	Enforced *bool `yaml:"enforced"`
+	Enforced *bool `yaml:"enforced" change:"list,both"`
 	// Endpoints are the only endpoints that exist for the callers whom the policy matches: names of the
 	// section endpoints, mcp for /mcp, and mcp/NAME for /mcp/NAME. If several policies have the key, the
 	// endpoints that all of them name exist. Default: all.
-	Endpoints List `yaml:"endpoints" example:"[web, mcp/memory]"`
+	Endpoints List `yaml:"endpoints" example:"[web, mcp/memory]" change:"list,both"`
 	// Capabilities are given to everyone whom the policy matches. An item that requires
 	// capabilities exists only for those who hold all of them.
-	Capabilities []string `yaml:"capabilities"`
+	Capabilities []string `yaml:"capabilities" change:"list,both"`
 	// Rules are tried in order, and the first that applies counts; but a deny that applies always
 	// wins.
-	Rules []Rule `yaml:"rules"`
+	Rules []Rule `yaml:"rules" change:"list,both"`
 	// Redact removes text from all messages of servers. It is a list of patterns, or a mapping such as
 	// { restore: true }.
-	Redact Redactions `yaml:"redact" example:"[secrets]"`
+	Redact Redactions `yaml:"redact" example:"[secrets]" change:"list,both"`
 	// Validate: true rejects calls whose arguments do not match the tool's schema, or cannot be
 	// checked: the schema cannot be used, or a limit of package proxy/schema is exceeded.
-	Validate bool `yaml:"validate"`
+	Validate bool `yaml:"validate" change:"list,both"`
 	// Pinned: true hides every tool whose current definition no operator has accepted.
-	Pinned bool `yaml:"pinned"`
+	Pinned bool `yaml:"pinned" change:"list,both"`
 	// Limits limit the rate and the number of concurrent calls.
-	Limits Limits `yaml:"limits"`
+	Limits Limits `yaml:"limits" change:"list,both"`
 	// Catalog is full (the default) or search. With search, tools/list has only the tools of
 	// Always, search_tools, and a call tool for each class of tools. All allowed tools can still be
 	// called by their names.
-	Catalog Catalog `yaml:"catalog"`
+	Catalog Catalog `yaml:"catalog" change:"list,both"`
 	// Always are globs for the tools that stay listed with catalog: search, as in rules.
-	Always List `yaml:"always"`
+	Always List `yaml:"always" change:"list,both"`
 }
 
 // Example returns the type in YAML.

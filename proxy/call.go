@@ -73,7 +73,7 @@ func (s *Core) call(ctx context.Context, x *Exchange, find finder, permit func(*
 	if lost != nil {
 		return s.answerLost(x, lost)
 	}
-	if x.sessionless() && t.Backend.Config().Isolation == upstream.IsolationSession {
+	if x.sessionless() && t.Backend.Config().Isolation.OfSession() {
 		return Result{}, needsSession("the server " + t.Backend.Name() + " (isolation: session)")
 	}
 	c := x.upstreamCall(t)
@@ -149,7 +149,7 @@ func (s *Core) reusable(x *Exchange, c *upstream.Call) (r client.Result, ok bool
 		return r, false
 	}
 	kind := fmt.Sprintf("%s %+v", c.Era, c.Profile)
-	if t.Backend.Config().Isolation == upstream.IsolationSession {
+	if t.Backend.Config().Isolation.OfSession() {
 		kind += c.Session
 	}
 	key, ok := s.answers.Key(answers.Call{Account: x.Grant.Account, Source: t.Backend, Announced: t.Backend.Announced(),

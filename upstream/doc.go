@@ -84,8 +84,9 @@
 // for the next process. subscription.go has the resources that clients subscribed to.
 //
 // Configuration: config.go is one entry of the file; validate.go checks it, and has what the operator
-// sees of it; package command has parts of it. modes.go has a row of facts for each mode of credentials.
-// resolve.go makes the options of a connection from an entry. check.go examines a server for the
+// sees of it; package command has parts of it. kind.go has what the kind of a server means for its entry,
+// modes.go the modes of credentials, and words.go the words of isolation, questions and expose: one row for
+// each. resolve.go makes the options of a connection from an entry. check.go examines a server for the
 // operator.
 //
 // Messages are those of package jsonrpc, with the bytes that their sender wrote; package raw reads

@@ -24,8 +24,8 @@ import (
 
 // bothEras reports whether a server of the modern era may have a legacy connection, too.
 func (c *Config) bothEras() bool {
-	return c.Questions != QuestionsOff && (c.Era == client.EraBoth ||
-		c.Era == client.EraAuto && (!c.Kind().Process || c.Questions == QuestionsExact))
+	return c.Questions.Asks() && (c.Era.Both() ||
+		c.Era == client.EraAuto && (!c.Kind().Process || c.Questions.OfClients()))
 }
 
 // legacySide is the state of the legacy connections beside the modern one. It is guarded by pool.mu.
@@ -55,7 +55,7 @@ func (u *Upstream) acquire(ctx context.Context, c *Call) (*link, client.Conn, er
 // not wait, and ends no other connection. c needs what decides about the connection.
 func (u *Upstream) Warm(c *Call) {
 	if !u.config.Warm || u.connConfig.Blocked != "" || u.Catalog().Listed.IsZero() ||
-		u.config.Isolation == IsolationSession && c.Session == "" {
+		u.config.Isolation.OfSession() && c.Session == "" {
 		return
 	}
 	key := u.key(c.Profile, c.Session, c.Principal, u.prefersLegacy(c))
@@ -183,7 +183,7 @@ func (u *Upstream) lineToAsk(c *Call, text string) string {
 	u.mu.Unlock()
 	method, _ := unsentRequest(text, c.Name)
 	switch {
-	case u.config.Questions == QuestionsOff:
+	case !u.config.Questions.Asks():
 		return ""
 	case c.Era == client.EraLegacy && u.secondFailed(u.key(c.Profile, c.Session, c.Principal, true)):
 		return "era: legacy" // a second process cannot run

@@ -33,13 +33,7 @@ func (k linkKey) readsCatalog() bool { return k.number == 0 && !k.legacySide }
 // reading returns the key of the link that reads the shared catalog. Callers that are not separated
 // use the same link for calls.
 func (p *pool) reading() linkKey {
-	switch p.connConfig.Questions {
-	case QuestionsOff:
-		return linkKey{}
-	case QuestionsExact:
-		return linkKey{profile: withoutTasks(client.Everything())}
-	}
-	return linkKey{profile: routed()}
+	return linkKey{profile: p.connConfig.Questions.row().declares()}
 }
 
 // routed is the profile of a legacy connection that all clients share: the capabilities whose
@@ -62,7 +56,7 @@ func withoutTasks(p client.Profile) client.Profile {
 // Separates reports whether callers may have connections of their own, so that CatalogFor may
 // differ from Catalog.
 func (p *pool) Separates() bool {
-	return p.connConfig.Questions == QuestionsExact || p.isolation(true) != IsolationShared
+	return p.connConfig.Questions.OfClients() || p.isolation(true).OfCallers()
 }
 
 // isolation returns Config.Isolation or its default. legacy means that the connection is of the
@@ -83,7 +77,7 @@ func (p *pool) key(own client.Profile, session, principal string, legacySide boo
 	key := p.reading()
 	key.legacySide = legacySide
 	legacy := legacySide || p.Catalog().Era != client.EraModern // in the modern era each request has its own profile
-	if p.connConfig.Questions == QuestionsExact && legacy {
+	if p.connConfig.Questions.OfClients() && legacy {
 		key.profile = withoutTasks(own)
 		// the server requests roots only once, so users must not share them
 		if own.Roots && principal != "" {
@@ -91,12 +85,12 @@ func (p *pool) key(own client.Profile, session, principal string, legacySide boo
 		}
 	}
 	switch isolation := p.isolation(legacy); {
-	case isolation == IsolationSession && session != "":
+	case isolation.OfSession() && session != "":
 		key.holder, key.user = "session "+session, principal
-		if p.connConfig.Questions != QuestionsOff && legacy {
+		if p.connConfig.Questions.Asks() && legacy {
 			key.profile = withoutTasks(own) // the session has one client
 		}
-	case isolation != IsolationShared:
+	case isolation.OfCallers():
 		key.holder, key.user = principalHolder(principal), principal
 	}
 	return key
@@ -110,9 +104,9 @@ func (p *pool) Holder(session, principal string) (holder string, ok bool) {
 		return "", false
 	}
 	switch isolation := p.isolation(true); {
-	case isolation == IsolationSession && session != "":
+	case isolation.OfSession() && session != "":
 		return "", false
-	case isolation != IsolationShared || p.user != "":
+	case isolation.OfCallers() || p.user != "":
 		return principalHolder(principal), true
 	}
 	return "", true
@@ -186,9 +180,9 @@ func (p *pool) catalogOf(key linkKey) *Catalog {
 // with isolation: session for a client with roots, because some servers offer more tools to those. It
 // waits until connecting has succeeded or failed, or ctx ends. It reports whether it had to wait.
 func (p *pool) Prepare(ctx context.Context, own client.Profile, session, principal string) bool {
-	alone := own.Roots && session != "" && p.connConfig.Questions == QuestionsOn &&
-		p.isolation(true) == IsolationSession
-	if p.connConfig.Questions != QuestionsExact && !alone || p.Catalog().Era != client.EraLegacy {
+	alone := own.Roots && session != "" && p.connConfig.Questions.Asks() &&
+		!p.connConfig.Questions.OfClients() && p.isolation(true).OfSession()
+	if !p.connConfig.Questions.OfClients() && !alone || p.Catalog().Era != client.EraLegacy {
 		return false
 	}
 	key := p.key(own, session, principal, false)
@@ -207,7 +201,7 @@ func (p *pool) Prepare(ctx context.Context, own client.Profile, session, princip
 // publishOwn stores the catalog of the callers of a link; p.mu is held.
 func (p *pool) publishOwn(key linkKey, cat *Catalog) {
 	old := p.own[key]
-	if p.connConfig.Questions != QuestionsExact && cat.equal(p.Catalog()) {
+	if !p.connConfig.Questions.OfClients() && cat.equal(p.Catalog()) {
 		cat.free()
 		if old != nil {
 			p.drop(key)
@@ -254,7 +248,7 @@ func (p *pool) freeCatalogs() {
 // forgetOwn drops the catalog of a link that has ended, unless the catalog depends only on the
 // client's capabilities.
 func (p *pool) forgetOwn(key linkKey) {
-	if p.connConfig.Questions == QuestionsExact && p.isolation(true) == IsolationShared {
+	if p.connConfig.Questions.OfClients() && !p.isolation(true).OfCallers() {
 		return
 	}
 	p.mu.Lock()

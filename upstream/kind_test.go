@@ -16,8 +16,7 @@ func TestEveryKindOfServerHasItsFacts(t *testing.T) {
 	for _, kind := range client.ServerKinds() {
 		row, ok := kindRows[kind]
 		if !ok || row.validate == nil || row.shown == nil || row.assume == nil {
-			t.Errorf("%s lacks a fact in kindRows", kind.Key)
-			continue
+			t.Fatalf("%s lacks a fact in kindRows", kind.Key)
 		}
 		facts := reflect.ValueOf(kind).Elem()
 		for i := range facts.NumField() {
@@ -45,6 +44,9 @@ func TestEveryKindOfServerHasItsFacts(t *testing.T) {
 // TestKeysNameTheirKindOfServer: the tag kind of a field is the key of a kind of server, and an entry of
 // another kind with this field is a mistake.
 func TestKeysNameTheirKindOfServer(t *testing.T) {
+	if len(kindRows) < len(client.ServerKinds()) {
+		t.Skip("TestEveryKindOfServerHasItsFacts names what is missing")
+	}
 	values := map[string]any{"Env": map[string]string{"A": "b"}, "InheritEnv": []string{"A"}, "Dir": "/x",
 		"Headers": map[string]string{"A": "b"}, "Transport": "http"}
 	for _, field := range reflect.VisibleFields(reflect.TypeFor[Config]()) {

@@ -100,8 +100,7 @@ func (p *pool) askLegacy(
 
 // mayBeLegacy reports whether a server with this catalog may have items in the legacy era alone.
 func (p *pool) mayBeLegacy(c *Catalog) bool {
-	detects := p.connConfig.Era == client.EraAuto || p.connConfig.Era == client.EraBoth
-	return detects && c.hollow() && !p.emptyInBoth.Load()
+	return p.connConfig.Era.Detects() && c.hollow() && !p.emptyInBoth.Load()
 }
 
 // askAgainAfter is the least time until a server is asked again in the legacy era over one connection.

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"path"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	"junction/upstream/prose"
 	"junction/upstream/sandbox"
 	"junction/upstream/stdio"
+	"junction/upstream/yamlread"
 )
 
 // resolved is the configuration of one upstream: the entry with its defaults, and the entry itself.
@@ -124,11 +126,29 @@ func (c Config) ExplainLimits(name, tool string, d Defaults) string {
 // connConfig returns the settings whose change requires another pool: those of the server and its
 // connections, without those that concern only calls and names.
 func (c Config) connConfig() Config {
-	c.Enabled, c.Prefix, c.Expose, c.Tools, c.Instructions = nil, nil, ExposeAll, nil, false
-	c.Concurrency, c.Timeout, c.MaxTimeout, c.Cache, c.Capabilities = 0, 0, 0, 0, nil
-	c.TimeoutGiven, c.OwnLimits, c.Stateful, c.Warm, c.Also = false, false, nil, false, nil
-	c.Separate = false // a second API key must not restart every server
+	v := reflect.ValueOf(&c).Elem()
+	for _, i := range withoutConnection {
+		v.FieldByIndex(i).SetZero()
+	}
 	return c
+}
+
+// withoutConnection are the fields of Config whose change leaves the connections as they are (the tag
+// change). So a second API key, which sets Separate, does not restart every server.
+var withoutConnection = fieldsWithoutConnection(reflect.TypeFor[Config]())
+
+func fieldsWithoutConnection(t reflect.Type) (fields [][]int) {
+	for i := range t.NumField() {
+		switch change, _, _ := yamlread.ChangeOf(t.Field(i)); change.Cost {
+		case yamlread.CostCall, yamlread.CostList:
+			fields = append(fields, []int{i})
+		case yamlread.CostInside:
+			for _, below := range fieldsWithoutConnection(t.Field(i).Type) {
+				fields = append(fields, append([]int{i}, below...))
+			}
+		}
+	}
+	return fields
 }
 
 // Variable returns an environment variable as a command of the entry gets it. getenv looks up the

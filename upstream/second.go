@@ -47,7 +47,8 @@ func (u *Upstream) mayLearn(key linkKey) bool {
 	if key.holder != "" {
 		room = u.share()
 	}
-	return c.Kind().Process && c.Era == client.EraAuto && c.Questions == QuestionsOn && !u.stateful.Load() &&
+	return c.Kind().Process && c.Era == client.EraAuto && c.Questions.Asks() && !c.Questions.OfClients() &&
+		!u.stateful.Load() &&
 		(key.holder != "" || !u.separate.Load()) && room > 1
 }
 

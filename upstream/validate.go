@@ -43,10 +43,10 @@ func (c *Config) Validate(name string) []yamlread.Problem {
 			bad("headers."+k, "has a line break in its value")
 		}
 	}
-	if c.Transport == client.TransportSSE && (c.Era == client.EraModern || c.Era == client.EraBoth) {
+	if c.Transport == client.TransportSSE && c.Era.NeedsModern() {
 		bad("era", "the sse transport is of 2024-11-05 and has no modern era; remove one of the two")
 	}
-	if c.Era == client.EraBoth && c.Questions == QuestionsOff {
+	if c.Era.Both() && !c.Questions.Asks() {
 		bad("era", "both has no effect with questions: false, because no client is asked; remove one of the two")
 	}
 	if c.Prefix != nil && *c.Prefix != "" && !validName(*c.Prefix) {

@@ -19,13 +19,13 @@ import (
 // and clients receive tokens of this server.
 type Config struct {
 	// Name is what pages call this server. Default: the host of public_url.
-	Name string `yaml:"name"`
+	Name string `yaml:"name" change:"restart"`
 	// IdentityProviders are the providers that users sign in with. If there are several, users
 	// choose one. Required.
-	IdentityProviders []provider.Config `yaml:"identity_providers"`
-	Clients           Clients           `yaml:"clients"`
-	Tokens            Tokens            `yaml:"tokens"`
-	Limits            Limits            `yaml:"limits"`
+	IdentityProviders []provider.Config `yaml:"identity_providers" change:"inside"`
+	Clients           Clients           `yaml:"clients" change:"restart"`
+	Tokens            Tokens            `yaml:"tokens" change:"restart"`
+	Limits            Limits            `yaml:"limits" change:"restart"`
 }
 
 // Limits are the requests per second of one address: an IPv4 address, or a /64 of IPv6. All addresses

@@ -2,12 +2,84 @@ package pack
 
 import (
 	"errors"
+	"os"
+	"reflect"
+	"slices"
+	"strings"
 	"testing"
 
 	"junction/auth/authtest"
+	"junction/upstream/yamlread"
 
 	"junction/cmd/pack/manifest"
 )
+
+// TestEveryKindOfToolHasItsFacts: each kind is read, shown, called and documented.
+func TestEveryKindOfToolHasItsFacts(t *testing.T) {
+	const example = "../junction-pack/pack.example.yaml"
+	documented, err := Load(example, manifest.Options{Unresolved: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	readme, err := os.ReadFile("../junction-pack/README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var words []string
+	for _, kind := range kinds {
+		words = append(words, "`"+kind.Key+"`")
+	}
+	last := len(words) - 1
+	if text := "Each tool has " + strings.Join(words[:last], ", ") + " or " + words[last]; !strings.Contains(string(readme), text) {
+		t.Errorf("the README does not say %q", text)
+	}
+	keys := yamlread.Keys(reflect.TypeFor[manifest.Tool]())
+	for _, kind := range kinds {
+		if kind.Kind == nil || kind.Plan == nil || kind.Describe == nil || kind.run == nil || kind.Key == "" ||
+			kind.Tools == "" || kind.New == nil || !strings.HasPrefix(kind.Example, kind.Key+": ") {
+			t.Errorf("the kind %+v lacks a fact", kind)
+			continue
+		}
+		for _, key := range kind.Keys {
+			if keys[key] == nil {
+				t.Errorf("tools of the kind %s have the key %s, which no tool has", kind.Key, key)
+			}
+		}
+		if keys[kind.Key] != nil {
+			t.Errorf("all tools have the key %s", kind.Key)
+		}
+		tools := documented.Manifests[0].Tools
+		i := slices.IndexFunc(tools, func(source *manifest.Tool) bool { return KindOf(source) == kind })
+		if i < 0 {
+			t.Errorf("%s has no tool of the kind %s", example, kind.Key)
+			continue
+		}
+		var shown facts
+		kind.Plan(tools[i], &shown)
+		lines := 0
+		kind.Describe(tools[i], func(string, string, ...any) { lines++ })
+		if len(shown) == 0 || lines == 0 {
+			t.Errorf("nothing is shown of a tool of the kind %s: %q, %d lines", kind.Key, shown, lines)
+		}
+	}
+}
+
+// facts are the facts of a Listing.
+type facts []string
+
+func (f *facts) Fact(kind, detail string)       { *f = append(*f, kind+" "+detail) }
+func (*facts) Texts(string, manifest.Variables) {}
+func (*facts) URL(string)                       {}
+func (*facts) Host(string)                      {}
+func (*facts) Program(string)                   {}
+func (*facts) Variable(string)                  {}
+func (*facts) Sandbox(*manifest.Tool)           {}
+func (f *facts) In(dir manifest.Ref, _ string) {
+	if dir.Source != "" {
+		f.Fact("in", dir.Source)
+	}
+}
+func (*facts) Here(path string) string { return path }
 
 // TestUnknownKindIsNotRun calls a tool that is neither a command, a request nor a prompt, in a pack
 // and in its preview, which has no runners.

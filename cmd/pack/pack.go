@@ -1,8 +1,8 @@
 // Package pack makes the tools, prompts and resources of a pack from its manifests, for the program
 // that serves them, and for the one that shows a person what they will do.
 //
-// pack.go has the tools of a pack and a call of one; content.go makes results. sampling.go asks the
-// model of the client.
+// pack.go has the tools of a pack and a call of one; content.go makes results. kind.go has a row for each
+// kind of tool, with its file. sampling.go asks the model of the client.
 //
 // Package manifest reads the manifest, and package template the placeholders in it. Package command
 // runs commands, package web sends requests, and package openapi makes tools of OpenAPI documents.
@@ -225,49 +225,21 @@ func (t *Tool) ready() *Tool {
 	return t
 }
 
-// errKind is the error of a call of a tool that has no kind that this program knows.
-var errKind = errors.New("the tool has neither command, http nor prompt; write one of them in its manifest")
-
 func newTool(m *manifest.Manifest, source *manifest.Tool, r Runners) *Tool {
 	t := &Tool{Source: source, File: m.File, Limits: source.Limits}
-	hints := source.Annotations
-	if source.HTTP != nil {
-		hints = hints.Or(web.Annotations(source.HTTP.Method))
+	hints, kind := source.Annotations, KindOf(source)
+	if kind != nil && kind.hints != nil {
+		hints = hints.Or(kind.hints(source))
 	}
 	t.Definition = newDefinition(source.Name, source.Title, strings.TrimSpace(source.Description), source.InputSchema(),
 		hints)
 	t.require(source.Capabilities)
 	results := newResults(source)
 	t.Definition.RawOutputSchema = results.definition
-	switch {
-	case source.HTTP != nil:
-		client := r.Web
-		if len(source.HTTP.Hosts) > 0 {
-			client = web.NewChosen(source.HTTP)
-		}
-		t.run = requests(client, t, results, func(arguments map[string]any) (*web.Request, error) {
-			return web.Build(source.HTTP, source.Parameters.WithDefaults(arguments))
-		})
-	case source.Prompt != nil:
-		t.run = func(ctx context.Context, c call) (*mcp.CallToolResult, error) {
-			return runPrompt(ctx, source, source.Parameters.WithDefaults(c.arguments), c.answers,
-				func(answer string) (*mcp.CallToolResult, error) {
-					return results.result([]byte(answer), string(source.Output))
-				})
-		}
-	case len(source.Command) > 0:
-		t.run = func(ctx context.Context, c call) (*mcp.CallToolResult, error) {
-			out, cut, err := r.Command.Run(ctx, source, c.arguments)
-			if err != nil {
-				return nil, err
-			}
-			if cut {
-				out = marked(out, t.Limits)
-			}
-			return results.result(out, string(source.Output))
-		}
-	default: // the decoder has refused it
+	if kind == nil { // the decoder has refused it
 		t.run = func(context.Context, call) (*mcp.CallToolResult, error) { return nil, errKind }
+	} else {
+		t.run = kind.run(t, results, r)
 	}
 	return t.ready()
 }

@@ -32,7 +32,7 @@ func load(t *testing.T, files map[string]string) (*Pack, error) {
 			t.Fatal(err)
 		}
 	}
-	m, err := manifest.Load(dir, manifest.Options{})
+	m, err := Load(dir, manifest.Options{})
 	if err != nil {
 		return nil, err
 	}

@@ -29,7 +29,7 @@ func runPrompt(ctx context.Context, t *manifest.Tool, values map[string]any, res
 		return nil, fmt.Errorf("%s asks the model of the client by MCP sampling, which this client does not offer; "+
 			"use a client that does", t.Name)
 	}
-	question := samplingMessage(mcp.RoleUser, t.Prompt.Text.Text(values, nil)+instruction(t))
+	question := samplingMessage(mcp.RoleUser, askOf(t).Text.Text(values, nil)+instruction(t))
 	if r := server.SamplingResponse(responses, secondAnswer); r != nil {
 		result, err := check(answerOf(r))
 		if err != nil {
@@ -51,10 +51,10 @@ func runPrompt(ctx context.Context, t *manifest.Tool, values map[string]any, res
 
 // askModel returns the result that makes the client ask its model.
 func askModel(t *manifest.Tool, values map[string]any, id string, messages ...mcp.SamplingMessage) *mcp.CallToolResult {
-	p := mcp.CreateMessageParams{Messages: messages, SystemPrompt: t.Prompt.System.Text(values, nil),
-		MaxTokens: t.Prompt.MaxTokens}
-	if t.Prompt.Model != "" {
-		p.ModelPreferences = &mcp.ModelPreferences{Hints: []mcp.ModelHint{{Name: t.Prompt.Model}}}
+	p := mcp.CreateMessageParams{Messages: messages, SystemPrompt: askOf(t).System.Text(values, nil),
+		MaxTokens: askOf(t).MaxTokens}
+	if askOf(t).Model != "" {
+		p.ModelPreferences = &mcp.ModelPreferences{Hints: []mcp.ModelHint{{Name: askOf(t).Model}}}
 	}
 	return server.NewInputRequestBuilder("").Sample(id, p).ToolResult()
 }

@@ -28,25 +28,25 @@ type Config struct {
 // and its own policies.
 type EndpointConfig struct {
 	// Upstreams are the names of the endpoint's upstreams. Default: all.
-	Upstreams []string `yaml:"upstreams"`
+	Upstreams []string `yaml:"upstreams" change:"list,both"`
 	// Surface is the value that policies match, such as cli, web or chat. Default: the endpoint's
 	// name.
-	Surface string `yaml:"surface"`
+	Surface string `yaml:"surface" change:"list,neither"`
 	// Match says who may use the endpoint, with the keys of match in policies, except surface. For all
 	// others it does not exist. Default: everyone.
-	Match *policy.Match `yaml:"match"`
+	Match *policy.Match `yaml:"match" change:"list,neither"`
 	// Catalog is full (the default) or search. With search, tools/list has only the tools of
 	// Always, search_tools, and a call tool for each class of tools. All allowed tools can still be
 	// called by their names. Use search for clients that cannot handle hundreds of tools and do not
 	// search by themselves.
-	Catalog policy.Catalog `yaml:"catalog"`
+	Catalog policy.Catalog `yaml:"catalog" change:"list,waits"`
 	// Eras is both (the default), legacy or modern: the eras of MCP in which the endpoint answers.
 	// It is for clients that send the header of one era with the body of the other. The endpoint
 	// reads such a request as one of its own era, and answers those of the other era as a server of
 	// one era does.
-	Eras Eras `yaml:"eras"`
+	Eras Eras `yaml:"eras" change:"list,waits"`
 	// Always are globs for the tools that stay listed with catalog: search, as in policies.
-	Always policy.List `yaml:"always"`
+	Always policy.List `yaml:"always" change:"list,waits"`
 }
 
 // Eras is a word of the file.

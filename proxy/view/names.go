@@ -143,15 +143,15 @@ type Names struct {
 	// MaxLength bounds an exposed name. A longer name keeps its start and ends in 7 characters of
 	// hash. Default 48, at least 16, at most 128: Claude Code adds mcp__<server>__ at the start,
 	// and the model API allows 64 characters.
-	MaxLength int `yaml:"max_length"`
+	MaxLength int `yaml:"max_length" change:"list,both"`
 	// Separator stands between an upstream's prefix and the item's own name; 1 to 4 of A-Z, a-z,
 	// 0-9, _ and -. Default "__".
-	Separator string `yaml:"separator"`
+	Separator string `yaml:"separator" change:"list,both"`
 	// AppTools decides which clients see tools on the merged endpoint that are only for the user
 	// interface of an MCP App (_meta.ui.visibility is ["app"]). By default only clients that
 	// declare the extension io.modelcontextprotocol/ui see them. true shows them to all clients,
 	// false to none. /mcp/<upstream> always shows them.
-	AppTools *bool `yaml:"app_tools"`
+	AppTools *bool `yaml:"app_tools" change:"list,both"`
 	// Also is the section of another file that must give a tool or prompt the same names, too, so that the
 	// rules of both files mean the same item; nil is the ordinary case. The reader of the file sets it.
 	Also *Names `yaml:"-"`

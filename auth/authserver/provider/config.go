@@ -9,29 +9,29 @@ import (
 type Config struct {
 	// part of the redirect URI to register: <public_url>/oauth/callback/<id>. 1 to 32 of a-z, 0-9
 	// and -. Required.
-	ID   string `yaml:"id"`
-	Name string `yaml:"name"` // shown to users, such as Acme SSO. Default: the id.
+	ID   string `yaml:"id" change:"call,neither"`
+	Name string `yaml:"name" change:"call,waits"` // shown to users, such as Acme SSO. Default: the id.
 	// its issuer, byte for byte as in its metadata. https, or http on loopback. Required.
-	Issuer   string `yaml:"issuer"`
-	ClientID string `yaml:"client_id"` // issued by the provider. Required.
+	Issuer   string `yaml:"issuer" change:"call,neither"`
+	ClientID string `yaml:"client_id" change:"call,neither"` // issued by the provider. Required.
 	// issued by the provider; use a reference such as ${IDP_SECRET}. Default: none, for a public
 	// client.
-	ClientSecret string `yaml:"client_secret"`
+	ClientSecret string `yaml:"client_secret" change:"call,waits"`
 	// Scopes are requested from the provider. They must contain openid. Default: openid, profile,
 	// email, offline_access.
-	Scopes []string `yaml:"scopes"`
+	Scopes []string `yaml:"scopes" change:"call,waits"`
 	// SubjectClaims are the claims that together identify a user, and that are never reassigned,
 	// such as [oid] of Entra. Default: [sub].
-	SubjectClaims []string `yaml:"subject_claims" example:"[sub]"`
-	Claims        Claims   `yaml:"claims"`
+	SubjectClaims []string `yaml:"subject_claims" example:"[sub]" change:"call,neither"`
+	Claims        Claims   `yaml:"claims" change:"call,neither"`
 	// RequiredClaims restricts sign-in to users whose claim has one of the values: { tid: … } of
 	// Entra, { hd: acme.example } of Google.
-	RequiredClaims map[string]OneOf `yaml:"required_claims"`
+	RequiredClaims map[string]OneOf `yaml:"required_claims" change:"call,neither"`
 	// EmailDomains restricts sign-in to users with a verified e-mail address in one of the domains.
-	EmailDomains []string `yaml:"email_domains"`
+	EmailDomains []string `yaml:"email_domains" change:"call,neither"`
 	// Parameters are added to the authorization request. { access_type: offline, prompt: consent }
 	// makes Google return a refresh token.
-	Parameters map[string]string `yaml:"parameters"`
+	Parameters map[string]string `yaml:"parameters" change:"call,waits"`
 }
 
 func (p Config) withDefaults() Config {

@@ -28,7 +28,7 @@ func load(ctx context.Context, path string) (*pack.Pack, error) {
 
 // made reads the manifests at path and makes the pack.
 func made(ctx context.Context, path string, o manifest.Options, r pack.Runners) (*pack.Pack, error) {
-	m, err := manifest.Load(path, o)
+	m, err := pack.Load(path, o)
 	if err != nil {
 		return nil, err
 	}
@@ -131,7 +131,7 @@ func Show(ctx context.Context, w io.Writer, path, name string, asJSON bool) erro
 	return err
 }
 
-func parameters(line func(key, format string, args ...any), t *manifest.Tool) {
+func parameters(line pack.Line, t *manifest.Tool) {
 	for _, p := range t.Parameters {
 		required := ""
 		if p.Required {
@@ -144,35 +144,18 @@ func parameters(line func(key, format string, args ...any), t *manifest.Tool) {
 	}
 }
 
-// describe prints what a call of the tool runs.
-func describe(line func(key, format string, args ...any), t *manifest.Tool) {
-	switch t.Kind() {
-	case "http":
-		line("requests", "%s %s", t.HTTP.Method, t.HTTP.URL.Source)
-		variables(line, "query", t.HTTP.Query)
-		variables(line, "header", t.HTTP.Headers)
-		variables(line, "form", t.HTTP.Form)
-		if t.HTTP.JSON != nil {
-			line("body", "%s", t.HTTP.JSON.Source())
-		} else if t.HTTP.Text.Source != "" {
-			line("body", "%s", t.HTTP.Text.Source)
-		}
-		if len(t.HTTP.Hosts) > 0 {
-			line("hosts", "%s", strings.Join(t.HTTP.Hosts, ", "))
-		}
-	case "prompt":
-		line("asks", "%s", cmp.Or(t.Prompt.File, t.Prompt.Text.Source))
-		line("model", "%s", cmp.Or(t.Prompt.Model, "any"))
-	case "command":
-		describeCommand(line, t)
-	default: // a kind that this function does not know, or none, which the decoder rejects
-		line("does", "unknown: this version of junction-pack cannot show what the tool does; update it")
+// describe prints what a call of the tool does.
+func describe(line pack.Line, t *manifest.Tool) {
+	if kind := pack.KindOf(t); kind != nil {
+		kind.Describe(t, line)
+		return
 	}
+	line("does", "unknown: this version of junction-pack cannot show what the tool does; update it")
 }
 
 // describeOperation prints the request of an operation of an OpenAPI document: its host, and the
 // headers and credentials as the manifest has them.
-func describeOperation(line func(key, format string, args ...any), p *pack.Pack, o *openapi.Operation) {
+func describeOperation(line pack.Line, p *pack.Pack, o *openapi.Operation) {
 	for _, api := range p.APIs {
 		if !slices.Contains(api.Loaded.Operations, o) {
 			continue
@@ -186,35 +169,6 @@ func describeOperation(line func(key, format string, args ...any), p *pack.Pack,
 		for _, name := range o.Credentials() {
 			line("credential", "%s=%s", name, a.Auth[name].Source)
 		}
-	}
-}
-
-// describeCommand prints the command of a tool and its surroundings.
-func describeCommand(line func(key, format string, args ...any), t *manifest.Tool) {
-	key := "runs"
-	if t.Shell {
-		key = "runs script"
-	}
-	line(key, "%s", t.Command)
-	line("in", "%s", t.WorkDir)
-	variables(line, "env", t.Env)
-	if len(t.InheritEnv) > 0 {
-		line("inherits", "%s", strings.Join(t.InheritEnv, ", "))
-	}
-	if t.Stdin.Source != "" {
-		line("stdin", "%s", t.Stdin.Source)
-	}
-	line("output", "%s", cmp.Or(t.Output, manifest.OutputText))
-	if s := t.Sandbox; s != nil {
-		line("sandbox", "read %q, write %q, tcp %v", s.Read, s.Write, s.TCP.List)
-	} else {
-		line("sandbox", "none")
-	}
-}
-
-func variables(line func(key, format string, args ...any), key string, v manifest.Variables) {
-	for _, name := range slices.Sorted(maps.Keys(v)) {
-		line(key, "%s=%s", name, v[name].Source)
 	}
 }
 

@@ -24,29 +24,53 @@ import (
 	"junction/upstream/yamlread"
 )
 
-// TestEveryKeyHasAnEffect: a new key of the file needs a row in effects, and a row needs a key.
+// TestEveryKeyHasAnEffect: a new key of the file needs the tag change, with words that exist, and a key
+// at the top also the tag members.
 func TestEveryKeyHasAnEffect(t *testing.T) {
 	var all []string
 	walkKeys(reflect.TypeFor[Config](), "", &all)
-	known := map[string]bool{"upstreams.*": true, "endpoints.*": true}
 	parents := map[string]bool{"": true}
 	for key := range effects {
 		parents[parentOf(key)] = true
 	}
 	for _, key := range all {
-		known[key] = true
-		if _, has := effects[key]; !has && parents[parentOf(key)] {
-			t.Errorf("%s has no effect: what does a reload do with the key?", key)
+		if effects[key] == 0 && parents[parentOf(key)] {
+			t.Errorf("%s has no effect: what does a reload do with the key? Write the tag change", key)
 		}
 	}
 	for key, effect := range effects {
-		if !known[key] {
-			t.Errorf("%s has an effect, and is no key", key)
-		}
 		if effect == inside && !parents[key] {
 			t.Errorf("the effects of the keys in %s are missing", key)
 		}
 	}
+	seen := map[reflect.Type]bool{}
+	var tags func(t0 reflect.Type, top bool)
+	tags = func(t0 reflect.Type, top bool) {
+		for t0.Kind() == reflect.Pointer || t0.Kind() == reflect.Slice || t0.Kind() == reflect.Map {
+			t0 = t0.Elem()
+		}
+		if t0.Kind() != reflect.Struct || seen[t0] {
+			return
+		}
+		seen[t0] = true
+		for _, field := range reflect.VisibleFields(t0) {
+			if key := field.Tag.Get("yaml"); key == "" || key == "-" {
+				continue
+			}
+			if _, _, err := yamlread.ChangeOf(field); err != nil {
+				t.Error(t0, err)
+			}
+			among, err := yamlread.AmongOf(field)
+			if err != nil {
+				t.Error(t0, err)
+			}
+			if top && among == "" {
+				t.Errorf("may members differ in %s? Write the tag members", field.Name)
+			}
+			tags(field.Type, false)
+		}
+	}
+	tags(reflect.TypeFor[Config](), true)
 }
 
 func parentOf(key string) string { return key[:max(0, strings.LastIndexByte(key, '.'))] }

@@ -10,6 +10,7 @@ import (
 
 	"junction/auth"
 	"junction/proxy"
+	"junction/proxy/view"
 	"junction/upstream/prose"
 	"junction/upstream/yamlread"
 )
@@ -128,8 +129,11 @@ func keyOf(v reflect.Value, key string) reflect.Value {
 
 // withDefaults returns a value of a key, with the defaults of its package.
 func withDefaults(v reflect.Value) any {
-	if limits, is := v.Interface().(proxy.Limits); is {
-		return limits.WithDefaults()
+	switch section := v.Interface().(type) {
+	case proxy.Limits:
+		return section.WithDefaults()
+	case view.Names:
+		return section.WithDefaults()
 	}
 	return v.Interface()
 }

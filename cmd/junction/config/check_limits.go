@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"junction/auth/store"
+	"junction/cmd/pack"
 	"junction/cmd/pack/manifest"
 	"junction/upstream"
 	"junction/upstream/prose"
@@ -44,7 +45,7 @@ func (c *Config) warnLimits(warn func(path, format string, args ...any)) {
 
 // warnPackLimits warns of the tools of a pack whose calls Junction ends before the pack does.
 func (c *Config) warnPackLimits(name string, warn func(format string, args ...any)) {
-	p, err := manifest.Load(c.Packs[name], manifest.Options{Unresolved: true})
+	p, err := pack.Load(c.Packs[name], manifest.Options{Unresolved: true})
 	if err != nil {
 		return // warnPack has told
 	}

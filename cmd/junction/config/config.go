@@ -4,8 +4,8 @@
 // references to variables and files (reference.go), validates the values (validate.go) and warns
 // about the machine (check.go, check_sandbox.go). deciding.go keeps confined commands from changing
 // the files that decide about sandboxes. Every mistake has a line and a remedy (problem.go, hint.go).
-// change.go follows a changed file, by the table of effects.go, and both.go joins two files if a reload
-// is refused in part. places.go has the default paths. pack.go turns an upstream with the key pack into
+// change.go follows a changed file, by the tags of its keys (effects.go), and both.go joins two files if a
+// reload is refused in part. places.go has the default paths. pack.go turns an upstream with the key pack into
 // a command, and pack_servers.go adds the servers of a pack. A proxy, and most commands, block an
 // upstream with a mistake instead of rejecting the file (blocked.go).
 package config
@@ -44,48 +44,48 @@ import (
 type Config struct {
 	// Listen is the address for clients: host:port; port 0 takes a free port. An address outside
 	// loopback needs authentication (Auth) and an https PublicURL. Default 127.0.0.1:8420.
-	Listen string `yaml:"listen"`
+	Listen string `yaml:"listen" change:"restart" members:"hot"`
 	// PublicURL is the URL of the proxy for clients, without a path: https, or http on loopback. It
 	// is never derived from a request. Load converts it to lower case and removes the default port.
 	// Default: Listen.
-	PublicURL string `yaml:"public_url"`
+	PublicURL string `yaml:"public_url" change:"call,waits" members:"hard"`
 	// Admin is the address of /healthz, /readyz and /metrics, and of the commands that ask a running
 	// proxy. On an address outside of loopback, other machines get only these three paths. Default
 	// 127.0.0.1:8421; "" turns it off. Never nil after Load.
-	Admin *string `yaml:"admin"`
+	Admin *string `yaml:"admin" change:"restart" members:"hot"`
 	// Metrics measures calls and offers /metrics for Prometheus at Admin. Default true.
-	Metrics bool `yaml:"metrics"`
+	Metrics bool `yaml:"metrics" change:"restart" members:"hot"`
 	// AllowedOrigins are further Origin values accepted from browsers, in addition to those of
 	// Listen. With authentication every loopback origin is accepted. Load converts them to lower
 	// case, as browsers send them.
-	AllowedOrigins []string `yaml:"allowed_origins" example:"[https://app.example.com]"`
+	AllowedOrigins []string `yaml:"allowed_origins" example:"[https://app.example.com]" change:"call,both" members:"hot"`
 	// AllowedHosts are further Host values accepted, with or without a port. Load converts them to
 	// lower case.
-	AllowedHosts []string `yaml:"allowed_hosts" example:"[mcp.example.com]"`
+	AllowedHosts []string `yaml:"allowed_hosts" example:"[mcp.example.com]" change:"call,both" members:"hot"`
 	// ShutdownGrace is how long in-flight calls may continue after a shutdown request. Default 10s.
 	// Child processes have four more seconds to end.
-	ShutdownGrace time.Duration `yaml:"shutdown_grace"`
+	ShutdownGrace time.Duration `yaml:"shutdown_grace" change:"restart" members:"hot"`
 	// DrainDelay is how long Junction goes on serving after a shutdown request while /readyz answers
 	// 503, so that load balancers can take it out first. Default 0.
-	DrainDelay time.Duration `yaml:"drain_delay"`
+	DrainDelay time.Duration `yaml:"drain_delay" change:"restart" members:"hot"`
 
-	Auth      Auth                            `yaml:"auth"`
-	Storage   Storage                         `yaml:"storage"`
-	Replicas  Replicas                        `yaml:"replicas"`
-	Outbound  Outbound                        `yaml:"outbound"`
-	Log       Log                             `yaml:"log"`
-	Audit     Audit                           `yaml:"audit"`
-	Names     view.Names                      `yaml:"names"`
-	Limits    proxy.Limits                    `yaml:"limits"`
-	Sessions  front.Sessions                  `yaml:"sessions"`
-	Catalog   proxy.CatalogConfig             `yaml:"catalog"`
-	Defaults  upstream.Defaults               `yaml:"defaults"`
-	Upstreams map[string]upstream.Config      `yaml:"upstreams"`
-	Endpoints map[string]scope.EndpointConfig `yaml:"endpoints"`
-	Policies  policy.Config                   `yaml:"policies"`
+	Auth      Auth                            `yaml:"auth" change:"inside" members:"hard"`
+	Storage   Storage                         `yaml:"storage" change:"restart" members:"hot"`
+	Replicas  Replicas                        `yaml:"replicas" change:"restart" members:"hot"`
+	Outbound  Outbound                        `yaml:"outbound" change:"restart" members:"hot"`
+	Log       Log                             `yaml:"log" change:"restart" members:"hot"`
+	Audit     Audit                           `yaml:"audit" change:"call,waits" members:"hot"`
+	Names     view.Names                      `yaml:"names" change:"inside" members:"hard"`
+	Limits    proxy.Limits                    `yaml:"limits" change:"restart" members:"rolls"`
+	Sessions  front.Sessions                  `yaml:"sessions" change:"restart" members:"hot"`
+	Catalog   proxy.CatalogConfig             `yaml:"catalog" change:"list,waits" members:"hot"`
+	Defaults  upstream.Defaults               `yaml:"defaults" change:"connection,waits" members:"hot"`
+	Upstreams map[string]upstream.Config      `yaml:"upstreams" change:"inside" members:"rolls"`
+	Endpoints map[string]scope.EndpointConfig `yaml:"endpoints" change:"inside" members:"rolls"`
+	Policies  policy.Config                   `yaml:"policies" change:"list,both" members:"rolls"`
 	// Pins is the file of the tool definitions that an operator has accepted with junction pins, an
 	// absolute path. Pinned policies hide tools that are not in it.
-	Pins string `yaml:"pins"`
+	Pins string `yaml:"pins" change:"restart" members:"hot"`
 
 	// Packs are the absolute paths of the packs of upstreams. Load replaces the key pack of an
 	// upstream by a command that serves the pack.
@@ -103,7 +103,7 @@ type Config struct {
 type Auth struct {
 	auth.Config `yaml:",inline"`
 	// OAuth configures the built-in authorization server. Default: none.
-	OAuth *authserver.Config `yaml:"oauth"`
+	OAuth *authserver.Config `yaml:"oauth" change:"restart"`
 }
 
 // SignsIn reports whether users can sign in, here or with another authorization server.

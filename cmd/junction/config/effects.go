@@ -1,7 +1,19 @@
 package config
 
-// This file says for each key of the file what the change of its value does while a proxy runs.
-// TestEveryKeyHasAnEffect finds a key without a row.
+import (
+	"cmp"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+
+	"junction/policy"
+	"junction/upstream/yamlread"
+)
+
+// This file reads from the fields of the file what the change of a key does while a proxy runs, and
+// whether members may differ in it. The tags change and members of a field say it (package yamlread).
+// TestEveryKeyHasAnEffect finds a key without a tag.
 
 // An effect is what the changed value of a key does. All but restarts take effect at once, unless the
 // reload is refused in part. Then two files decide, and the effect says how.
@@ -20,147 +32,100 @@ const (
 	neither
 )
 
-// effects has the effect of each key. The keys below one that is not listed here have its effect.
-var effects = map[string]effect{
-	"listen":          restarts,
-	"public_url":      waits, // a restart, if there is auth.oauth
-	"admin":           restarts,
-	"metrics":         restarts,
-	"allowed_origins": both,
-	"allowed_hosts":   both,
-	"shutdown_grace":  restarts,
-	"drain_delay":     restarts,
-	"storage":         restarts,
-	"replicas":        restarts,
-	"outbound":        restarts,
-	"log":             restarts,
-	"audit":           waits,
-	"limits":          restarts,
-	"sessions":        restarts,
-	"catalog":         waits,
-	"defaults":        waits,
-	"pins":            restarts,
+// effects has the effect of each key with a tag. The keys below one that is not here have its effect.
+// public_url, and a new scope of auth.scope_capabilities, wait for a restart if there is auth.oauth (carry).
+// The server of auth.oauth keeps its section until a restart, but users of a provider that differs do not
+// come in (meet).
+var effects = effectsOf(reflect.TypeFor[Config](), "")
 
-	"names":            inside,
-	"names.max_length": both,
-	"names.separator":  both,
-	"names.app_tools":  both,
+// effectsOf returns the effects of the keys of a section.
+func effectsOf(t reflect.Type, path string) map[string]effect {
+	all := map[string]effect{}
+	for key, i := range yamlread.Keys(t) {
+		field, row := t.FieldByIndex(i), yamlread.Join(path, key)
+		change, tagged, _ := yamlread.ChangeOf(field)
+		if tagged {
+			all[row] = effectOf(change)
+		}
+		section := field.Type
+		for section.Kind() == reflect.Pointer || section.Kind() == reflect.Slice || section.Kind() == reflect.Map {
+			if section.Kind() == reflect.Map && all[row] == inside {
+				row += ".*"
+				all[row] = inside
+			}
+			section = section.Elem()
+		}
+		if section.Kind() == reflect.Struct {
+			maps.Copy(all, effectsOf(section, row))
+		}
+	}
+	return all
+}
 
-	"auth":                    inside,
-	"auth.none":               both,
-	"auth.trusted_proxies":    both,
-	"auth.scope_capabilities": both, // a new scope needs a restart, if there is auth.oauth
+// effectOf returns the effect that a tag means; 0 if it has a mistake.
+func effectOf(change yamlread.Change) effect {
+	switch change.Cost {
+	case yamlread.CostInside:
+		return inside
+	case yamlread.CostRestart:
+		return restarts
+	}
+	return map[yamlread.Partly]effect{yamlread.PartlyWaits: waits, yamlread.PartlyBoth: both,
+		yamlread.PartlyNeither: neither}[change.Partly]
+}
 
-	"auth.api_keys":           inside,
-	"auth.api_keys.name":      neither,
-	"auth.api_keys.hash":      neither,
-	"auth.api_keys.cidrs":     neither,
-	"auth.api_keys.endpoints": neither,
-	"auth.api_keys.expires":   neither,
+// A part is a key whose value members compare (Shared).
+type part struct {
+	key   string // the last word of its path
+	index []int  // of its field in Config
+	among yamlread.Among
+	apart [][]int // the fields below it that are parts of their own
+}
 
-	"auth.jwt":                 inside,
-	"auth.jwt.issuer":          neither,
-	"auth.jwt.audiences":       neither,
-	"auth.jwt.audience_claim":  neither,
-	"auth.jwt.required_scopes": neither,
-	"auth.jwt.required_claims": neither,
-	"auth.jwt.claims":          neither,
-	"auth.jwt.jwks_url":        neither,
-	"auth.jwt.algorithms":      neither,
-	"auth.jwt.clock_skew":      neither,
-	"auth.jwt.require_at_jwt":  neither,
+// compared are the keys with the tag members, without those of which each member has its own: first those
+// that are hard, then those that may differ for a while.
+var compared = comparedIn(reflect.TypeFor[Config](), nil)
 
-	"auth.introspection":                 inside,
-	"auth.introspection.issuer":          neither,
-	"auth.introspection.audiences":       neither,
-	"auth.introspection.audience_claim":  neither,
-	"auth.introspection.required_scopes": neither,
-	"auth.introspection.required_claims": neither,
-	"auth.introspection.claims":          neither,
-	"auth.introspection.endpoint":        neither,
-	"auth.introspection.client_id":       neither,
-	"auth.introspection.client_secret":   waits,
+func comparedIn(t reflect.Type, at []int) (list []part) {
+	for _, field := range reflect.VisibleFields(t) {
+		key, _, _ := strings.Cut(field.Tag.Get("yaml"), ",")
+		among, _ := yamlread.AmongOf(field)
+		if among == "" || key == "" || key == "-" {
+			continue
+		}
+		own := part{key: key, index: slices.Concat(at, field.Index), among: among}
+		var below []part
+		if field.Type.Kind() == reflect.Struct {
+			below = comparedIn(field.Type, own.index)
+			for _, p := range below {
+				own.apart = append(own.apart, p.index[len(own.index):])
+			}
+		}
+		if among != yamlread.AmongHot {
+			list = append(list, own)
+		}
+		list = append(list, below...)
+	}
+	slices.SortStableFunc(list, func(a, b part) int {
+		return cmp.Compare(len(a.among), len(b.among)) // hard, rolls
+	})
+	return list
+}
 
-	// The server keeps its section until a restart. Users of a provider that differs do not come in.
-	"auth.oauth":                                    restarts,
-	"auth.oauth.name":                               restarts,
-	"auth.oauth.clients":                            restarts,
-	"auth.oauth.tokens":                             restarts,
-	"auth.oauth.limits":                             restarts,
-	"auth.oauth.identity_providers":                 inside,
-	"auth.oauth.identity_providers.id":              neither,
-	"auth.oauth.identity_providers.name":            waits,
-	"auth.oauth.identity_providers.issuer":          neither,
-	"auth.oauth.identity_providers.client_id":       neither,
-	"auth.oauth.identity_providers.client_secret":   waits,
-	"auth.oauth.identity_providers.scopes":          waits,
-	"auth.oauth.identity_providers.parameters":      waits,
-	"auth.oauth.identity_providers.claims":          neither,
-	"auth.oauth.identity_providers.subject_claims":  neither,
-	"auth.oauth.identity_providers.required_claims": neither,
-	"auth.oauth.identity_providers.email_domains":   neither,
-
-	"upstreams":                   inside,
-	"upstreams.*":                 inside,
-	"upstreams.*.enabled":         both,
-	"upstreams.*.prefix":          both,
-	"upstreams.*.expose":          both,
-	"upstreams.*.tools":           both,
-	"upstreams.*.capabilities":    both,
-	"upstreams.*.command":         waits,
-	"upstreams.*.env":             waits,
-	"upstreams.*.inherit_env":     waits,
-	"upstreams.*.dir":             waits,
-	"upstreams.*.sandbox":         waits,
-	"upstreams.*.url":             waits,
-	"upstreams.*.headers":         waits,
-	"upstreams.*.transport":       waits,
-	"upstreams.*.era":             waits,
-	"upstreams.*.isolation":       waits,
-	"upstreams.*.questions":       waits,
-	"upstreams.*.idle_stop":       waits,
-	"upstreams.*.stateful":        waits,
-	"upstreams.*.warm":            waits,
-	"upstreams.*.max_links":       waits,
-	"upstreams.*.concurrency":     waits,
-	"upstreams.*.timeout":         waits,
-	"upstreams.*.max_timeout":     waits,
-	"upstreams.*.connect_timeout": waits,
-	"upstreams.*.instructions":    waits,
-	"upstreams.*.cache":           waits,
-
-	"upstreams.*.auth":                        inside,
-	"upstreams.*.auth.mode":                   neither, // who sees the upstream
-	"upstreams.*.auth.scopes":                 waits,
-	"upstreams.*.auth.client_id":              waits,
-	"upstreams.*.auth.client_secret":          waits,
-	"upstreams.*.auth.issuer":                 waits,
-	"upstreams.*.auth.authorization_endpoint": waits,
-	"upstreams.*.auth.token_endpoint":         waits,
-	"upstreams.*.auth.resource":               waits,
-	"upstreams.*.auth.params":                 waits,
-
-	"endpoints":             inside,
-	"endpoints.*":           inside,
-	"endpoints.*.upstreams": both,
-	"endpoints.*.surface":   neither,
-	"endpoints.*.match":     neither,
-	"endpoints.*.catalog":   waits,
-	"endpoints.*.eras":      waits,
-	"endpoints.*.always":    waits,
-
-	// policy.Both joins the policies of both files.
-	"policies":              both,
-	"policies.name":         both,
-	"policies.match":        both,
-	"policies.enforced":     both,
-	"policies.endpoints":    both,
-	"policies.capabilities": both,
-	"policies.rules":        both,
-	"policies.redact":       both,
-	"policies.validate":     both,
-	"policies.pinned":       both,
-	"policies.limits":       both,
-	"policies.catalog":      both,
-	"policies.always":       both,
+// value returns what a member compares of a configuration. A reload that was refused in part does not
+// change what is hard.
+func (p *part) value(c *Config) any {
+	if p.among == yamlread.AmongHard {
+		c = c.whole()
+	}
+	v := reflect.New(reflect.TypeFor[Config]()).Elem()
+	v.Set(reflect.ValueOf(*c))
+	v = v.FieldByIndex(p.index)
+	for _, i := range p.apart {
+		v.FieldByIndex(i).SetZero()
+	}
+	if _, are := v.Interface().(policy.Config); are {
+		return c.rules()
+	}
+	return withDefaults(v)
 }

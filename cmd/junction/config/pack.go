@@ -59,7 +59,7 @@ func (d *decoder) upstream(path string, n *yaml.Node, c *upstream.Config) bool {
 func (d *decoder) usePacks(c *Config) {
 	for _, name := range inOrder(d, "upstreams", c.Upstreams) {
 		at := "upstreams." + name
-		pack, given := d.packs[at]
+		path, given := d.packs[at]
 		if !given {
 			if d.has(at + ".servers") {
 				d.bad(at+".servers", "is only for an upstream with a pack; remove it")
@@ -71,15 +71,15 @@ func (d *decoder) usePacks(c *Config) {
 		for _, glob := range u.EnabledTools() {
 			command = append(command, "--enable", glob)
 		}
-		if pack != "" {
+		if path != "" {
 			if c.Packs == nil {
 				c.Packs = map[string]string{}
 			}
-			c.Packs[name] = beside(d.File, pack)
+			c.Packs[name] = beside(d.File, path)
 		}
 		switch {
 		case d.broken(at + ".pack"):
-		case pack == "":
+		case path == "":
 			d.bad(at+".pack", "is empty; name a manifest or a folder with pack.yaml, such as ./packs/dev")
 		case u.Addressed():
 			d.bad(at+".pack", "stands beside a command or a url; keep one of them")
@@ -105,7 +105,7 @@ func (d *decoder) usePacks(c *Config) {
 		if d.broken(at + ".pack") {
 			continue
 		}
-		if p, err := manifest.Load(c.Packs[name], manifest.Options{Unresolved: true}); err == nil {
+		if p, err := pack.Load(c.Packs[name], manifest.Options{Unresolved: true}); err == nil {
 			d.manifests[name] = p // packWarnings and packProblems report others
 		}
 		if !u.Off() {
@@ -198,7 +198,7 @@ func (c *Config) packWarnings(d *decoder) (ps Problems) {
 		if _, err := os.Stat(path); err != nil {
 			text = fmt.Sprintf("cannot read %s: %v", path, files.Reason(err))
 		} else {
-			text = manifest.Mistake(path)
+			text = pack.Mistake(path)
 		}
 		if text != "" && len(d.servers["upstreams."+name]) > 0 {
 			text += "; its servers are not there until the pack is correct and junction reads its file again"
@@ -216,7 +216,7 @@ func PackMistakes(u upstream.Config) (mistakes []string) {
 	if !ServesPack(u) {
 		return nil
 	}
-	_, err := manifest.Load(u.Command[len(u.Command)-1], manifest.Options{Unresolved: true})
+	_, err := pack.Load(u.Command[len(u.Command)-1], manifest.Options{Unresolved: true})
 	problems, _ := errors.AsType[Problems](err)
 	for _, p := range problems {
 		mistakes = append(mistakes, p.String())
@@ -229,7 +229,7 @@ type requirement struct{ capability, what string }
 
 // requiredBy returns what the manifests of a pack require; nil if they have mistakes.
 func requiredBy(path string) (all []requirement) {
-	p, err := manifest.Load(path, manifest.Options{Unresolved: true})
+	p, err := pack.Load(path, manifest.Options{Unresolved: true})
 	if err != nil {
 		return nil
 	}
@@ -293,7 +293,7 @@ func (c *Config) readPack(ctx context.Context, d *decoder, name string) (*pack.P
 		return nil, fmt.Errorf("cannot read %s: %w; correct the path, or make an example: %s", path,
 			files.Reason(err), shell.Join(PackProgram, "init", path))
 	}
-	m, err := manifest.Load(path, manifest.Options{
+	m, err := pack.Load(path, manifest.Options{
 		Enable: u.EnabledTools(),
 		Getenv: func(name string) (string, bool) { return u.Variable(name, d.refs.getenv) },
 		Unset: func(variable string) string {

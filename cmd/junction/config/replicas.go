@@ -17,6 +17,7 @@ import (
 	"junction/auth/store"
 	"junction/policy"
 	"junction/upstream/prose"
+	"junction/upstream/yamlread"
 )
 
 // Replicas is the file's replicas section: several processes over one database serve the same
@@ -157,26 +158,22 @@ func advertiseProblem(address string) string {
 // equal parts, except those whose name begins with ~. These may differ while a change is rolled out. A
 // reload that was refused in part does not change the others.
 func (c *Config) Shared(key []byte) (string, error) {
-	own := c.whole().Auth
-	own.APIKeys, own.TrustedProxies = nil, nil
 	text := fmt.Sprintf("~schema=%d", store.Latest())
-	for _, part := range []struct {
-		name  string
-		value any
-	}{{"public_url", c.PublicURL}, {"auth", own}, {"names", c.whole().Names.WithDefaults()},
-		{"~api_keys", c.Auth.APIKeys}, {"~trusted_proxies", c.Auth.TrustedProxies}, {"~upstreams", c.Upstreams},
-		{"~endpoints", c.Endpoints},
-		{"~policies", c.rules()}, {"~limits", c.Limits.WithDefaults()}} {
-		plain, err := json.Marshal(part.value)
+	for _, p := range compared {
+		name := p.key
+		if p.among == yamlread.AmongRolls {
+			name = "~" + name
+		}
+		plain, err := json.Marshal(p.value(c))
 		if err == nil {
 			plain, err = withoutZeros(plain)
 		}
 		if err != nil {
-			return "", fmt.Errorf("compare the section %s with that of other processes: %w", part.name, err)
+			return "", fmt.Errorf("compare the section %s with that of other processes: %w", name, err)
 		}
 		mac := hmac.New(sha256.New, key)
 		mac.Write(plain)
-		text += " " + part.name + "=" + hex.EncodeToString(mac.Sum(nil)[:8])
+		text += " " + name + "=" + hex.EncodeToString(mac.Sum(nil)[:8])
 	}
 	return text, nil
 }

@@ -28,7 +28,7 @@ const KindWarning = "warning"
 // running proxy if the upstream is ready. It returns none if the items of the upstream are not
 // known.
 func (e *examinee) known(r *upstream.Report) (list []*upstream.Catalog) {
-	if e.config.Questions == upstream.QuestionsExact { // other clients may get other items
+	if e.config.Questions.OfClients() { // other clients may get other items
 		return nil
 	}
 	if r.Err == nil && r.Catalog != nil {

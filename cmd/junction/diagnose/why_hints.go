@@ -146,7 +146,7 @@ func (s *search) hidden(u *upstream.Upstream, part upstream.Part, own string) {
 	case rule.Off():
 		s.hint("%s has it, and the file turns it off: the first glob in upstreams.%s.tools that matches %s has "+
 			"enabled: false", name, name, own)
-	case part == upstream.PartTools && !ruled && c.Expose == upstream.ExposeListed:
+	case part == upstream.PartTools && !ruled && c.Expose.OnlyNamed():
 		s.hint("%s has it, and the file names other tools only (expose: listed): add it to upstreams.%s.tools", name,
 			name)
 	case len(elsewhere) > 0 && name != s.endpoint:

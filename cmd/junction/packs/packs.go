@@ -7,12 +7,12 @@
 // run.
 package packs
 
-import "junction/cmd/pack/manifest"
+import "junction/cmd/pack"
 
 // Trouble returns the first mistake in the manifests of a pack that is in use, with file, line and
 // remedy; "" if there is none.
 func Trouble(path string) string {
-	mistake := manifest.Mistake(path)
+	mistake := pack.Mistake(path)
 	if mistake == "" {
 		return ""
 	}

@@ -285,7 +285,7 @@ func knownOf(c *config.Config) []clients.Known {
 
 // listedTools returns the globs of the only tools that an upstream offers; nil if it offers others, too.
 func listedTools(u *upstream.Config) []string {
-	if u.Expose != upstream.ExposeListed {
+	if !u.Expose.OnlyNamed() {
 		return nil
 	}
 	globs := []string{}

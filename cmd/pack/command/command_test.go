@@ -32,7 +32,7 @@ func tool(t *testing.T, dir string, lines ...string) *manifest.Tool {
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	p, err := manifest.Load(file, manifest.Options{})
+	p, err := manifest.Load(file, manifest.Kinds{manifest.CommandKind}, manifest.Options{})
 	if err != nil {
 		t.Fatalf("%v\n%s", err, text)
 	}

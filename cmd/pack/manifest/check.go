@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -16,7 +14,6 @@ import (
 	"junction/proxy/schema"
 	"junction/upstream/command"
 	"junction/upstream/files"
-	"junction/upstream/prose"
 	"junction/upstream/raw"
 	"junction/upstream/yamlread"
 )
@@ -69,8 +66,8 @@ func (d *decoder) tool(path string, t *Tool) {
 	d.capabilities(path, t.Capabilities)
 	for _, p := range t.Parameters {
 		d.parameter(path+".parameters."+p.Name, p)
-		if p.Within != "" && len(t.Command) == 0 {
-			d.bad(path+".parameters."+p.Name+".within", "is for commands only; remove it")
+		if p.Within != "" && !t.Runs() {
+			d.bad(path+".parameters."+p.Name+".within", "is for %s only; remove it", d.refs.kinds.running())
 		}
 	}
 	if t.OutputSchema != nil && t.Output != OutputJSON {
@@ -81,10 +78,10 @@ func (d *decoder) tool(path string, t *Tool) {
 	}
 	d.kinds(path, t)
 	used := t.uses()
-	if len(t.Command) > 0 {
+	if t.Runs() {
 		delete(used, OutputFile)
 	}
-	if t.Kind() != "" {
+	if t.Kind != nil && (!t.Kind.Runs || t.Runs()) {
 		d.compare(path, t.Parameters, used)
 	}
 	for _, p := range t.Parameters {
@@ -149,122 +146,6 @@ func (d *decoder) folder(path, dir string) {
 	}
 }
 
-// ofCommands are the keys that only commands have.
-var ofCommands = []string{"shell", "stdin", "dir", "env", "inherit_env", "sandbox", "exit_codes"}
-
-// kinds checks that the tool has exactly one of command, http and prompt, and the keys of that one.
-func (d *decoder) kinds(path string, t *Tool) {
-	kinds := 0
-	for _, key := range kindKeys {
-		if d.Lines[path+"."+key] > 0 {
-			kinds++
-		}
-	}
-	if kinds == 1 && d.Lines[path+".command"] == 0 {
-		for _, key := range ofCommands {
-			if d.Lines[path+"."+key] > 0 {
-				d.bad(path+"."+key, "is for commands only; remove it")
-			}
-		}
-	}
-	switch {
-	case kinds > 1:
-		d.bad(path, "has more than one of command, http and prompt; make a tool of each")
-	case d.Lines[path+".command"] > 0:
-		d.runs(path, t)
-	case t.Prompt != nil:
-		if t.Output != "" && t.Output != OutputJSON && t.Output != OutputText {
-			d.bad(path+".output", "must be text or json, which models write")
-		}
-		if t.Prompt.MaxTokens == 0 {
-			t.Prompt.MaxTokens = DefaultMaxTokens
-		}
-		d.words(path+".prompt", &t.Prompt.Words)
-	case t.HTTP != nil:
-		if t.Output != "" && t.Output != OutputJSON && t.Output != OutputText {
-			d.bad(path+".output", "must be text or json; the API says what else its answer is")
-		}
-		d.http(path+".http", t.HTTP)
-	case slices.ContainsFunc(d.Problems, func(p Problem) bool {
-		key, below := strings.CutPrefix(p.Path, path+".")
-		return below && prose.Nearest(key, kindKeys[:]) != ""
-	}):
-		// The key is misspelled; the unknown key was reported.
-	default:
-		d.bad(path,
-			`does nothing; add command: [program, "{{parameter}}"], http: { url: https://… } or prompt: { text: … }`)
-	}
-}
-
-// runs checks the keys of a tool with a command.
-func (d *decoder) runs(path string, t *Tool) {
-	at := path + ".command"
-	if len(t.Command) == 0 {
-		return
-	}
-	d.references(at, t)
-	program, constant := t.Command[0].Text.Constant()
-	switch {
-	case t.Command[0].Group != nil || !constant:
-		d.bad(at+"[0]", "must not depend on the arguments of a call; write the program as plain text%s",
-			map[bool]string{true: ", and use \"$1\" for the value that stands after the script"}[t.Shell])
-		return
-	case program == "":
-		d.bad(at+"[0]", "is empty; write the name of the program")
-	case !t.Shell:
-		d.program(at, t, program)
-	}
-	if !t.Dir.open {
-		d.folder(path+".dir", t.WorkDir)
-	}
-}
-
-// references replaces the references in the arguments, but not in a script: ${NAME} is for the
-// shell there.
-func (d *decoder) references(path string, t *Tool) {
-	first := true
-	t.Command.Walk(func(at string, a *Arg, _ bool) {
-		if a.Group == nil && !(first && t.Shell) {
-			a.Text.resolve(d, path+at)
-		}
-		first = false
-	})
-}
-
-// interpreters are programs that run the text after one of these options.
-var interpreters = map[string][]string{
-	"sh": {"-c"}, "bash": {"-c"}, "dash": {"-c"}, "zsh": {"-c"}, "ksh": {"-c"}, "fish": {"-c"}, "busybox": {"-c"},
-	"python": {"-c"}, "python3": {"-c"}, "perl": {"-e", "-E"}, "ruby": {"-e"}, "node": {"-e", "-p"},
-	"php": {"-r"}, "lua": {"-e"}, "pwsh": {"-c", "-Command"},
-}
-
-// program checks the program and what it would run.
-func (d *decoder) program(path string, t *Tool, program string) {
-	runs := interpreters[filepath.Base(program)]
-	script := false
-	t.Command.Walk(func(at string, a *Arg, _ bool) {
-		text, constant := a.Text.Constant()
-		switch {
-		case a.Group != nil:
-		case script && !constant:
-			d.bad(path+at, "would put a value into a program text, where it could run anything; "+
-				"use shell: true with \"$1\", or read the value from stdin, env or an argument")
-		default:
-			script = constant && slices.ContainsFunc(runs, func(o string) bool {
-				return text == o || len(o) == 2 && len(text) > 2 && text[0] == '-' && text[1] != '-' &&
-					strings.HasSuffix(text, o[1:])
-			})
-		}
-	})
-	if strings.ContainsRune(program, filepath.Separator) {
-		program = inside(t.WorkDir, program)
-	}
-	if _, err := exec.LookPath(program); err != nil && t.Env["PATH"].Source == "" && !t.Command[0].Text.open {
-		d.warn(path+"[0]", "the program %s is not found here; install it, or calls of the tool fail",
-			prose.Quote(program))
-	}
-}
-
 // fixed are variables that decide which programs and libraries run. Globs end in *.
 var fixed = []string{"PATH", "LD_*", "DYLD_*", "BASH_ENV", "ENV", "IFS", "SHELLOPTS", "BASHOPTS", "PS4", "PYTHON*",
 	"NODE_OPTIONS", "NODE_PATH", "PERL5*", "PERLLIB", "RUBY*", "GIT_*", "SSH_*", "HOME", "SHELL", "EDITOR", "PAGER",
@@ -322,32 +203,13 @@ func (t *Tool) uses() map[string]use {
 			all[name] = use{at, optional && (before.optional || !known)}
 		}
 	}
-	t.Command.Walk(func(at string, a *Arg, inGroup bool) {
-		note(".command"+at, a.Text.Names(), inGroup)
-		if a.When != "" {
-			note(".command"+at, []string{a.When}, true)
-		}
-	})
+	for _, action := range t.actions {
+		action.Uses(note)
+	}
 	for variable, v := range t.Env { // a variable is left out if its placeholder has no value
 		note(".env."+variable, v.Names(), true)
 	}
 	note(".stdin", t.Stdin.Names(), false)
-	if h := t.HTTP; h != nil {
-		note(".http", h.URL.Names(), false)
-		note(".http", h.Text.Names(), false)
-		if h.JSON != nil {
-			note(".http", namesIn(h.JSON.value), true) // a part without a value is left out
-		}
-		for _, texts := range []Variables{h.Query, h.Headers, h.Form} {
-			for _, text := range texts {
-				note(".http", text.Names(), true)
-			}
-		}
-	}
-	if t.Prompt != nil {
-		note(".prompt", t.Prompt.Text.Names(), false)
-		note(".prompt", t.Prompt.System.Names(), false)
-	}
 	return all
 }
 

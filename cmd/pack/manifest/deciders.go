@@ -35,7 +35,7 @@ func (p *Pack) Deciders(path string, known Known) (list sandbox.Deciders) {
 			}
 		}
 		for _, t := range m.Tools {
-			if t.Sandbox != nil || len(t.Command) == 0 {
+			if t.Sandbox != nil || !t.Runs() {
 				continue
 			}
 			for _, file := range known.programs(m, t) {

@@ -43,7 +43,7 @@ func TestToolChangesNothingThatDecides(t *testing.T) {
 				write("b.pack.yaml", "tools: { b: { description: d, command: ['true'] } }\n")
 				write("pack.yaml", "tools:\n  t: { description: d, command: ['true'], sandbox: { write: ['"+row.write+
 					"'], require: "+require+" }"+row.rest+" }\n")
-				p, err := Load(dir, Options{})
+				p, err := Load(dir, all, Options{})
 				got := ""
 				if problems, _ := errors.AsType[Problems](err); len(problems) == 1 && require == "true" {
 					got = problems[0].String()

@@ -20,6 +20,7 @@ import (
 type decoder struct {
 	yamlread.Reader
 	refs     expander
+	reading  *Tool // whose keys are read
 	warnings Problems
 }
 
@@ -34,7 +35,15 @@ func newDecoder(file string, o Options) *decoder {
 	d := &decoder{refs: expander{dir: dir, Options: o}}
 	d.Reader = yamlread.Reader{File: file, Value: d.value,
 		Unknown: func(path string, p yamlread.Pair, t reflect.Type) {
-			d.unknown(yamlread.Join(path, p.Key), p.Key, slices.Sorted(maps.Keys(yamlread.Keys(t))))
+			known := slices.Collect(maps.Keys(yamlread.Keys(t)))
+			if t == reflect.TypeFor[Tool]() {
+				if d.action(path, p) {
+					return
+				}
+				known = append(known, o.kinds.keys()...)
+			}
+			slices.Sort(known)
+			d.unknown(yamlread.Join(path, p.Key), p.Key, known)
 		}}
 	return d
 }
@@ -143,7 +152,9 @@ func (d *decoder) pairs(path string, n *yaml.Node) []yamlread.Pair {
 
 // unknown reports an unknown key, with the most similar known key, or all known keys.
 func (d *decoder) unknown(at, key string, known []string) {
-	if other := foreign[key]; other != "" {
+	if other := foreign[key]; key == "type" && len(d.refs.kinds) > 0 {
+		d.bad(at, "unknown key; remove it: the key %s is the type", d.refs.kinds.Words("or"))
+	} else if other != "" {
 		d.bad(at, "unknown key; %s", other)
 	} else if near := prose.Nearest(key, known); near != "" {
 		d.bad(at, "unknown key; did you mean %s?", near)
@@ -167,7 +178,6 @@ var foreign = map[string]string{
 	"mcpServers":    "did you mean servers?",
 	"upstreams":     "did you mean servers?",
 	"script":        "write shell: true and command: ['text', \"{{value}}\"]",
-	"type":          "remove it: the key command, http or prompt is the type",
 	"arguments":     "did you mean parameters?",
 	"exit_code":     "did you mean exit_codes?",
 	"outputs":       "did you mean output?",

@@ -33,6 +33,30 @@ type HTTP struct {
 	Hosts []string `yaml:"hosts"`
 }
 
+// HTTPKind are tools that send a request.
+var HTTPKind = &Kind{Key: "http", Example: "http: { url: https://… }", Tools: "requests",
+	New: func(*Tool) Action { return &HTTP{} }}
+
+// Check implements Action.
+func (h *HTTP) Check(c *Checker) {
+	c.TextOrJSON("; the API says what else its answer is")
+	c.d.http(c.path+".http", h)
+}
+
+// Uses implements Action.
+func (h *HTTP) Uses(note func(at string, names []string, optional bool)) {
+	note(".http", h.URL.Names(), false)
+	note(".http", h.Text.Names(), false)
+	if h.JSON != nil {
+		note(".http", namesIn(h.JSON.value), true) // a part without a value is left out
+	}
+	for _, texts := range []Variables{h.Query, h.Headers, h.Form} {
+		for _, text := range texts {
+			note(".http", text.Names(), true)
+		}
+	}
+}
+
 // JSON is a JSON value whose texts are templates. A text that is only a placeholder becomes the
 // value itself, with its type. A member or element without value is left out.
 type JSON struct {

@@ -1,6 +1,7 @@
 // Package manifest reads manifests: the YAML files that describe the tools of a pack.
 //
-// manifest.go, tool.go, http.go, prompt.go, api.go and server.go have the keys of a file. Load finds
+// manifest.go, tool.go, command.go, http.go, prompt.go, api.go and server.go have the keys of a file, and
+// kind.go has what a kind of tool is. Load finds
 // the files, decode.go parses their YAML strictly, reference.go resolves ${VAR} and ${file:…}, and
 // check.go validates the values. deciders.go keeps commands from changing the manifest. All mistakes
 // are reported at once, each with its file, line and remedy (problem.go).
@@ -90,6 +91,8 @@ func (l Limits) or(d Limits) Limits {
 
 // Options configure how Load resolves references.
 type Options struct {
+	// kinds are what tools can do.
+	kinds Kinds
 	// Unresolved leaves references as they are. Such a manifest can be shown, but its tools must
 	// not be called.
 	Unresolved bool
@@ -140,7 +143,8 @@ const maxFile = 1 << 20
 
 // Load reads a manifest, or all manifests of a folder: pack.yaml and files that end in .pack.yaml.
 // If files have mistakes, the error is Problems: all of them.
-func Load(at string, o Options) (*Pack, error) {
+func Load(at string, kinds Kinds, o Options) (*Pack, error) {
+	o.kinds = kinds
 	list, err := Files(at)
 	if err != nil {
 		return nil, err

@@ -11,6 +11,9 @@ import (
 	"testing"
 )
 
+// all are the kinds of tools whose values this package reads.
+var all = Kinds{CommandKind, HTTPKind, PromptKind}
+
 var update = flag.Bool("update", false, "write the wanted mistakes again")
 
 // setVariables sets the variables of the manifests.
@@ -28,7 +31,7 @@ func TestBad(t *testing.T) {
 	}
 	for _, file := range files {
 		t.Run(filepath.Base(file), func(t *testing.T) {
-			_, err := Load(file, Options{})
+			_, err := Load(file, all, Options{})
 			problems, ok := errors.AsType[Problems](err)
 			if !ok {
 				t.Fatalf("%v, want Problems", err)
@@ -60,7 +63,7 @@ tools:
     shell: true
     command: ['echo ${HOME} "$1"', "{{text}}"]
     parameters: { text: { default: x } }
-`), Options{}, allFiles())
+`), Options{kinds: all}, allFiles())
 	if len(d.Problems) > 0 {
 		t.Fatal(d.Problems)
 	}
@@ -112,7 +115,7 @@ func TestBoundsOfAManifest(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			_, err := Load(dir, Options{})
+			_, err := Load(dir, all, Options{})
 			if err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("%.300v, want %q", err, test.want)
 			}
@@ -138,7 +141,7 @@ func TestFilesOfThePack(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	p, err := Load(dir, Options{Unresolved: true, PackFiles: true})
+	p, err := Load(dir, all, Options{Unresolved: true, PackFiles: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -164,7 +167,7 @@ func FuzzManifest(f *testing.F) {
 	}
 	f.Add("a: &a [*a]\ntools: *a")
 	f.Fuzz(func(t *testing.T, text string) {
-		m, d := parse("testdata/pack.yaml", []byte(text), Options{}, allFiles())
+		m, d := parse("testdata/pack.yaml", []byte(text), Options{kinds: all}, allFiles())
 		if len(d.Problems) == 0 {
 			for _, tool := range m.Tools {
 				tool.InputSchema()
@@ -192,7 +195,7 @@ func TestAllMistakesAtOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	_, err := Load(dir, Options{})
+	_, err := Load(dir, all, Options{})
 	problems, _ := errors.AsType[Problems](err)
 	var got []string
 	for _, p := range problems {

@@ -26,8 +26,8 @@ func (d *decoder) warn(path, format string, args ...any) {
 
 // Mistake returns the first mistake in the manifests of a pack, with file, line and remedy; "" if
 // there is none. It checks neither the pack's environment nor its OpenAPI documents.
-func Mistake(path string) string {
-	_, err := Load(path, Options{Unresolved: true})
+func Mistake(path string, kinds Kinds) string {
+	_, err := Load(path, kinds, Options{Unresolved: true})
 	if err == nil {
 		return ""
 	}

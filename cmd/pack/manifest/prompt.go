@@ -23,6 +23,25 @@ type Ask struct {
 	MaxTokens int    `yaml:"max_tokens"` // of the answer. Default 1000
 }
 
+// PromptKind are tools that ask the model of the client.
+var PromptKind = &Kind{Key: "prompt", Example: "prompt: { text: … }", Tools: "prompts",
+	New: func(*Tool) Action { return &Ask{} }}
+
+// Check implements Action.
+func (a *Ask) Check(c *Checker) {
+	c.TextOrJSON(", which models write")
+	if a.MaxTokens == 0 {
+		a.MaxTokens = DefaultMaxTokens
+	}
+	c.d.words(c.path+".prompt", &a.Words)
+}
+
+// Uses implements Action.
+func (a *Ask) Uses(note func(at string, names []string, optional bool)) {
+	note(".prompt", a.Text.Names(), false)
+	note(".prompt", a.System.Names(), false)
+}
+
 // DefaultMaxTokens is the default of Ask.MaxTokens.
 const DefaultMaxTokens = 1000
 

@@ -17,7 +17,7 @@ import (
 	"junction/upstream/yamlread"
 )
 
-// Tool is one tool. It has exactly one of the keys command, http and prompt.
+// Tool is one tool. It has exactly one of the keys of the kinds.
 type Tool struct {
 	Name        string      `yaml:"-"`
 	Title       string      `yaml:"title"`
@@ -31,7 +31,7 @@ type Tool struct {
 
 	// Command is the program and its arguments. With Shell, it is the text of a script for /bin/sh,
 	// and the values of $1, $2 and so on.
-	Command    Args             `yaml:"command"`
+	Command    Args             `yaml:"-"`
 	Shell      bool             `yaml:"shell"`
 	Stdin      Text             `yaml:"stdin"`
 	Dir        Ref              `yaml:"dir"` // relative to the folder of the file, which is the default
@@ -40,10 +40,12 @@ type Tool struct {
 	Sandbox    *command.Sandbox `yaml:"sandbox"`
 	ExitCodes  ExitCodes        `yaml:"exit_codes"`
 
-	// HTTP is one request.
-	HTTP *HTTP `yaml:"http"`
-	// Prompt is a request to the model of the client.
-	Prompt *Ask `yaml:"prompt"`
+	// Kind is what the tool does, and Action the value of its key, which New of the kind has made. Both
+	// are nil for a tool without such a key, which is a mistake.
+	Kind   *Kind  `yaml:"-"`
+	Action Action `yaml:"-"`
+	// actions are those of all keys that the tool has.
+	actions []Action
 
 	// Output is the form of the output. OutputSchema is the JSON Schema of the structured content.
 	Output       Output `yaml:"output"`
@@ -55,21 +57,8 @@ type Tool struct {
 // Off reports whether the tool is turned off.
 func (t *Tool) Off() bool { return t.Enabled != nil && !*t.Enabled }
 
-// kindKeys are the keys of the file that say what a tool does. A tool has exactly one of them.
-var kindKeys = []string{"command", "http", "prompt"}
-
-// Kind returns the one of kindKeys that could be read; "" for none.
-func (t *Tool) Kind() string {
-	switch {
-	case t.HTTP != nil:
-		return "http"
-	case t.Prompt != nil:
-		return "prompt"
-	case len(t.Command) > 0:
-		return "command"
-	}
-	return ""
-}
+// Runs reports whether the tool runs a program on this machine.
+func (t *Tool) Runs() bool { return len(t.Command) > 0 }
 
 // Annotations are the hints of MCP about a tool. Absent ones are left to the kind of the tool.
 type Annotations struct {

@@ -23,7 +23,7 @@ func load(t testing.TB, dir, spec string, lines ...string) (*API, error) {
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	p, err := manifest.Load(file, manifest.Options{})
+	p, err := manifest.Load(file, nil, manifest.Options{})
 	if err != nil {
 		t.Fatalf("%v\n%s", err, text)
 	}

@@ -24,7 +24,7 @@ func fetchedFrom(t *testing.T, spec string, from netip.Addr, servers, item, oper
 	if err := os.WriteFile(file, []byte("openapi: { x: { spec: '"+spec+"' } }\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	p, err := manifest.Load(file, manifest.Options{})
+	p, err := manifest.Load(file, nil, manifest.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

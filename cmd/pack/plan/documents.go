@@ -66,7 +66,7 @@ func (p *Plan) api(served pack.API) {
 	}
 	p.add(subject, "operations", operations)
 	if a.AllowHTTP {
-		p.add(subject, "sends", plainHTTP)
+		p.add(subject, "sends", pack.PlainHTTP)
 	}
 	if served.Loaded != nil {
 		p.servers(subject, served)

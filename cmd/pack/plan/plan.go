@@ -72,7 +72,7 @@ func OfOwn(ctx context.Context, dir string) (*Plan, error) { return planOf(ctx, 
 func planOf(ctx context.Context, dir string, installed bool) (*Plan, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, maxTime, errTime)
 	defer cancel()
-	m, err := manifest.Load(dir, manifest.Options{Unresolved: true, PackFiles: installed})
+	m, err := pack.Load(dir, manifest.Options{Unresolved: true, PackFiles: installed})
 	if err != nil {
 		return nil, err
 	}
@@ -190,20 +190,12 @@ func (p *Plan) tool(t *manifest.Tool) error {
 	if t.Off() {
 		subject += " (turned off)"
 	}
-	switch {
-	case t.HTTP != nil:
-		p.request(subject, t.HTTP)
-	case t.Prompt != nil:
-		p.add(subject, "asks the model", cmp.Or(t.Prompt.File, t.Prompt.Text.Source))
-		if t.Prompt.System.Source != "" {
-			p.add(subject, "tells the model", t.Prompt.System.Source)
-		}
-	case len(t.Command) > 0:
-		p.command(subject, t)
-	default:
-		return unclear("cannot show what the tool %s does: it has neither command, http nor prompt, which are the "+
-			"kinds of tools that this version of junction knows; update junction", prose.Quote(t.Name))
+	kind := pack.KindOf(t)
+	if kind == nil {
+		return unclear("cannot show what the tool %s does: %s, which are the kinds of tools that this version of "+
+			"junction knows; update junction", prose.Quote(t.Name), pack.KnownKinds())
 	}
+	kind.Plan(t, listing{p, subject})
 	if len(t.Capabilities) > 0 {
 		p.add(subject, "requires", strings.Join(t.Capabilities, ", "))
 	}
@@ -215,54 +207,21 @@ func (p *Plan) tool(t *manifest.Tool) error {
 	return nil
 }
 
-// plainHTTP is the fact about a request that others can read.
-const plainHTTP = "over http, also to other machines, so that others on their network can read it (allow_http)"
-
-func (p *Plan) request(subject string, h *manifest.HTTP) {
-	p.add(subject, "sends", h.Method+" "+h.URL.Source)
-	if len(h.Hosts) == 0 {
-		p.host(h.URL.Text(nil, nil))
-	}
-	for _, host := range h.Hosts {
-		if host == manifest.PublicHosts {
-			host = "any public host that the caller names"
-		}
-		p.URLs = append(p.URLs, prose.Escaped(host))
-	}
-	if h.AllowHTTP {
-		p.add(subject, "sends", plainHTTP)
-	}
-	p.texts(subject, "header", h.Headers)
-	p.texts(subject, "query", h.Query)
-	p.texts(subject, "form", h.Form)
-	if h.JSON != nil {
-		p.add(subject, "body", h.JSON.Source())
-	}
-	if h.Text.Source != "" {
-		p.add(subject, "body", h.Text.Source)
-	}
+// listing is the plan of one tool.
+type listing struct {
+	*Plan
+	subject string
 }
 
-func (p *Plan) command(subject string, t *manifest.Tool) {
-	p.Programs = append(p.Programs, p.program(t))
-	if t.Shell {
-		p.add(subject, "runs a script", t.Command.String())
-	} else {
-		p.add(subject, "runs", t.Command.String())
-	}
-	p.in(subject, t.Dir, t.WorkDir)
-	if t.Stdin.Source != "" {
-		p.add(subject, "gives it", t.Stdin.Source)
-	}
-	p.texts(subject, "variable", t.Env)
-	if len(t.InheritEnv) > 0 {
-		p.add(subject, "passes on", strings.Join(t.InheritEnv, ", "))
-		for _, name := range t.InheritEnv {
-			p.Variables = append(p.Variables, prose.Escaped(name))
-		}
-	}
-	p.add(subject, "sandbox", p.here(box(t.Sandbox)))
-}
+func (l listing) Fact(kind, detail string)                    { l.add(l.subject, kind, detail) }
+func (l listing) Texts(kind string, texts manifest.Variables) { l.texts(l.subject, kind, texts) }
+func (l listing) URL(text string)                             { l.host(text) }
+func (l listing) Host(text string)                            { l.URLs = append(l.URLs, prose.Escaped(text)) }
+func (l listing) Program(path string)                         { l.Programs = append(l.Programs, prose.Escaped(path)) }
+func (l listing) Variable(name string)                        { l.Variables = append(l.Variables, prose.Escaped(name)) }
+func (l listing) Sandbox(t *manifest.Tool)                    { l.add(l.subject, "sandbox", l.here(box(t.Sandbox))) }
+func (l listing) In(dir manifest.Ref, full string)            { l.in(l.subject, dir, full) }
+func (l listing) Here(path string) string                     { return l.here(path) }
 
 // server adds an MCP server of the pack. It runs if the entry names it.
 func (p *Plan) server(s *manifest.Server) {
@@ -293,14 +252,6 @@ func (p *Plan) server(s *manifest.Server) {
 		}
 	}
 	p.add(subject, "sandbox", p.here(box(s.Sandbox)))
-}
-
-// program returns the program of a command.
-func (p *Plan) program(t *manifest.Tool) string {
-	if t.Shell {
-		return "/bin/sh"
-	}
-	return prose.Escaped(p.here(t.Command[0].Text.Text(nil, nil)))
 }
 
 func (p *Plan) texts(subject, kind string, texts manifest.Variables) {

@@ -19,6 +19,7 @@ import (
 	"junction/cmd/pack"
 	"junction/cmd/pack/manifest"
 	"junction/cmd/pack/web"
+	"junction/upstream/prose"
 )
 
 // folder writes the files of a pack.
@@ -307,7 +308,7 @@ openapi: { "EVIL": { spec: api.yaml, headers: { A: "EVIL" } } }
 
 // serve loads a pack as junction-pack does to serve it.
 func serve(t testing.TB, dir string) (*pack.Pack, error) {
-	m, err := manifest.Load(dir, manifest.Options{})
+	m, err := pack.Load(dir, manifest.Options{})
 	if err != nil {
 		return nil, err
 	}
@@ -337,7 +338,7 @@ func FuzzPlan(f *testing.F) {
 	f.Add("openapi: { x: { spec: '${file:other.yaml}', exclude: [b] } }", api+"paths: {/a: {get: {operationId: b}}}", "a.yaml")
 	f.Fuzz(func(t *testing.T, text, document, other string) {
 		dir := folder(t, map[string]string{"pack.yaml": text, "a.yaml": document, "other.yaml": other})
-		m, err := manifest.Load(dir, manifest.Options{Unresolved: true, PackFiles: true})
+		m, err := pack.Load(dir, manifest.Options{Unresolved: true, PackFiles: true})
 		if err == nil {
 			for _, one := range m.Manifests {
 				for _, want := range one.Wants() {
@@ -380,17 +381,17 @@ func FuzzPlan(f *testing.F) {
 				if r, err := tool.Operation.Request(values); err == nil && !shows(p, r) {
 					t.Errorf("the plan hides the host of %q: %q", r.URL, p.URLs)
 				}
-			case source.HTTP != nil:
+			case source.Kind == manifest.HTTPKind:
 				for _, parameter := range source.Parameters {
 					values[parameter.Name] = "x"
 				}
-				if r, err := web.Build(source.HTTP, values); err == nil && !shows(p, r) {
+				if r, err := web.Build(source.Action.(*manifest.HTTP), values); err == nil && !shows(p, r) {
 					t.Errorf("the plan hides the host of %q: %q", r.URL, p.URLs)
 				}
-			case len(source.Command) > 0:
+			case source.Runs():
 				program := "/bin/sh"
 				if !source.Shell {
-					program = (&Plan{dir: dir}).program(source)
+					program = prose.Escaped((&Plan{dir: dir}).here(source.Command[0].Text.Text(nil, nil)))
 				}
 				if !slices.Contains(p.Programs, program) {
 					t.Errorf("the plan hides the program %q: %q", program, p.Programs)
