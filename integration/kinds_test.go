@@ -26,6 +26,7 @@ var otherAddresses = map[string]string{
 	"cmd/junction/entries/search.go":  "the repository of a server",
 	"cmd/junction/runfile/runfile.go": "the address of Junction",
 	"cmd/junction/setup/all.go":       "the address of an endpoint",
+	"cmd/junction/clients/snippet.go": "the command line of a client",
 	"cmd/junction/config/check.go":    "whether a command has arguments",
 	"proxy/signin.go":                 "the address of a page",
 }
