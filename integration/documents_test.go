@@ -252,7 +252,7 @@ func (d *documentCheck) checkPassage(p passage) {
 }
 
 // metricPattern matches the names of metrics and attributes of OpenTelemetry and of their forms for
-// Prometheus. The tests of cmd/junction/telemetry compare them with the documents.
+// Prometheus. The tests of cmd/junction/base/telemetry compare them with the documents.
 var metricPattern = regexp.MustCompile(`^(mcp|gen_ai|junction|network|rpc|error|go|process|jsonrpc|server|service|client)[._]`)
 
 func (d *documentCheck) checkKey(p passage, key string) {

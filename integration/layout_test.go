@@ -31,73 +31,73 @@ var arrows = map[string][]string{
 	"upstream/files":       {},
 	"upstream/loopback":    {},
 	"upstream/shell":       {},
-	"cmd/junction/runfile": {"cmd/junction/config", "upstream/files"},
-	"cmd/junction/record": {"cmd/junction/config", "upstream/files", "auth", "proxy", "upstream/bounded", "upstream/pace",
+	"cmd/junction/base/runfile": {"cmd/junction/base/config", "upstream/files"},
+	"cmd/junction/base/record": {"cmd/junction/base/config", "upstream/files", "auth", "proxy", "upstream/bounded", "upstream/pace",
 		"upstream/raw", "upstream"}, // the states of upstreams are lines of the log
 	// it names the junction that has an address, and counts connections by the networks of the limits
-	"cmd/junction/listeners": {"auth", "cmd/junction/clients", "cmd/junction/runfile", "proxy/budget", "upstream/loopback",
+	"cmd/junction/base/listeners": {"auth", "cmd/junction/desk/clients", "cmd/junction/base/runfile", "proxy/budget", "upstream/loopback",
 		"upstream/prose"},
-	"cmd/junction/diagnose": {"auth/credentials", "cmd/junction/config", "cmd/junction/health", "cmd/junction/runfile", "upstream/prose", "cmd/junction/replicas", "auth",
+	"cmd/junction/ops/diagnose": {"auth/credentials", "cmd/junction/base/config", "cmd/junction/base/health", "cmd/junction/base/runfile", "upstream/prose", "cmd/junction/base/replicas", "auth",
 		"auth/authserver", "policy", "proxy", "proxy/view", "upstream", "upstream/client", "upstream/command",
 		"upstream/shell", "upstream/loopback", "upstream/yamlread", "proxy/budget", "proxy/origin", // both addresses recognize a proxy
 		"proxy/scope"}, // why asks for the last known groups of a user
-	"cmd/junction/bridge": {"cmd/junction/cli", "cmd/junction/clients", "upstream/prose", "upstream/definition", "upstream/http1",
+	"cmd/junction/desk/bridge": {"cmd/junction/base/cli", "cmd/junction/desk/clients", "upstream/prose", "upstream/definition", "upstream/http1",
 		"upstream/jsonrpc", "upstream/raw", "upstream/stdio", "upstream/transport"}, // a client of the endpoint, as the proxy is one of its servers
 	// it connects the processes over one database for proxy, and forwards requests among them
-	"cmd/junction/replicas": {"auth", "auth/seal", "auth/store", "policy", "proxy/budget", "proxy/members",
+	"cmd/junction/base/replicas": {"auth", "auth/seal", "auth/store", "policy", "proxy/budget", "proxy/members",
 		"upstream/bounded", "upstream/http1", "upstream/pace"},
-	"cmd/junction/clients": {"cmd/junction/clients/format", "upstream/prose", "upstream/files", "upstream/shell",
+	"cmd/junction/desk/clients": {"cmd/junction/desk/clients/format", "upstream/prose", "upstream/files", "upstream/shell",
 		"upstream/loopback"}, // a person looks at entries
-	"cmd/junction/clients/format": {"cmd/junction/yamledit"}, // one editor of YAML
+	"cmd/junction/desk/clients/format": {"cmd/junction/base/yamledit"}, // one editor of YAML
 	"cmd/junction/demo":           {},
-	"cmd/junction/health":         {"upstream/pace"},
+	"cmd/junction/base/health":         {"upstream/pace"},
 	// no key goes to the browser's environment; one decision about mix-up attacks
-	"cmd/junction/signon": {"upstream/files", "auth/oauth", "upstream/sandbox", "auth/fetch", "cmd/junction/pages/frame",
+	"cmd/junction/ops/signon": {"upstream/files", "auth/oauth", "upstream/sandbox", "auth/fetch", "cmd/junction/ops/pages/frame",
 		"upstream/prose"},
-	"cmd/junction/packs": {"cmd/pack", "cmd/pack/tree", "cmd/junction/cli", "cmd/junction/clients",
-		"cmd/junction/config", "cmd/junction/entries", "cmd/junction/packs/fetch", "cmd/pack/lock", "cmd/pack/plan",
+	"cmd/junction/desk/packs": {"cmd/pack", "cmd/pack/tree", "cmd/junction/base/cli", "cmd/junction/desk/clients",
+		"cmd/junction/base/config", "cmd/junction/desk/entries", "cmd/junction/desk/packs/fetch", "cmd/pack/lock", "cmd/pack/plan",
 		"upstream/prose",
-		"cmd/junction/runfile", "upstream/files"},
-	"cmd/junction/packs/fetch": {"cmd/pack/tree", "upstream/prose", "upstream/pace"},
+		"cmd/junction/base/runfile", "upstream/files"},
+	"cmd/junction/desk/packs/fetch": {"cmd/pack/tree", "upstream/prose", "upstream/pace"},
 	"cmd/pack/lock":            {"cmd/pack/tree", "upstream/files", "upstream/shell"},
 	// a plan is made by the loader that serves the pack
 	"cmd/pack/plan": {"cmd/pack/manifest", "cmd/pack", "cmd/pack/web", "upstream/prose", "upstream/shell",
 		"upstream/command"},
 	// a service keeps the environment of the shell without keys; its status asks the running proxy
-	"cmd/junction/service": {"cmd/junction/cli", "cmd/junction/clients", "cmd/junction/config", "cmd/junction/runfile",
+	"cmd/junction/desk/service": {"cmd/junction/base/cli", "cmd/junction/desk/clients", "cmd/junction/base/config", "cmd/junction/base/runfile",
 		"upstream/files", "upstream/pace", "upstream/prose", "upstream/sandbox"},
-	"cmd/junction/screen": {"cmd/junction/cli", "cmd/junction/diagnose", "upstream/prose",
+	"cmd/junction/desk/screen": {"cmd/junction/base/cli", "cmd/junction/ops/diagnose", "upstream/prose",
 		"upstream", "upstream/pace", "upstream/shell"}, // the words of states
 	// it measures what they do, so that they need no library for it
-	"cmd/junction/telemetry": {"cmd/junction/telemetry/otlp", "proxy", "proxy/budget", "upstream", "upstream/client", "upstream/raw",
+	"cmd/junction/base/telemetry": {"cmd/junction/base/telemetry/otlp", "proxy", "proxy/budget", "upstream", "upstream/client", "upstream/raw",
 		"proxy/front"},
-	"cmd/junction/telemetry/otlp": {"upstream/pace"},
-	"cmd/junction/pages": {"cmd/junction/clients", "cmd/junction/diagnose", "upstream/prose", "proxy", "upstream",
-		"cmd/junction/pages/frame", "proxy/front"}, // the words of states
+	"cmd/junction/base/telemetry/otlp": {"upstream/pace"},
+	"cmd/junction/ops/pages": {"cmd/junction/desk/clients", "cmd/junction/ops/diagnose", "upstream/prose", "proxy", "upstream",
+		"cmd/junction/ops/pages/frame", "proxy/front"}, // the words of states
 	// junction tools and junction call are calls over a connection, with raw results
 	// a probe of the credentials of an upstream
-	"cmd/junction/cli": {"auth/credentials", "cmd/junction/config", "cmd/junction/diagnose", "upstream/prose", "cmd/junction/runfile", "auth", "auth/fetch",
-		"policy", "proxy/pins", "proxy/search", "upstream", "auth/oauth", "cmd/junction/signon",
+	"cmd/junction/base/cli": {"auth/credentials", "cmd/junction/base/config", "cmd/junction/ops/diagnose", "upstream/prose", "cmd/junction/base/runfile", "auth", "auth/fetch",
+		"policy", "proxy/pins", "proxy/search", "upstream", "auth/oauth", "cmd/junction/ops/signon",
 		"upstream/shell", "upstream/loopback", "upstream/client", "upstream/definition", "upstream/jsonrpc",
 		"upstream/raw", "upstream/transport"},
-	"cmd/junction/registry": {"cmd/junction/clients", "upstream/prose", "upstream/loopback"},
-	"cmd/junction/entries": {"cmd/junction/cli", "cmd/junction/clients", "cmd/junction/config", "upstream/prose",
-		"cmd/pack/lock", "cmd/pack/plan", "cmd/junction/registry", "cmd/junction/runfile", "cmd/junction/yamledit", "upstream/shell",
+	"cmd/junction/desk/registry": {"cmd/junction/desk/clients", "upstream/prose", "upstream/loopback"},
+	"cmd/junction/desk/entries": {"cmd/junction/base/cli", "cmd/junction/desk/clients", "cmd/junction/base/config", "upstream/prose",
+		"cmd/pack/lock", "cmd/pack/plan", "cmd/junction/desk/registry", "cmd/junction/base/runfile", "cmd/junction/base/yamledit", "upstream/shell",
 		"upstream/loopback", // http is the scheme of this machine
 		// a new URL is asked as the proxy asks it, and login
 		"auth/fetch", "auth/oauth", "upstream", "upstream/client", "upstream/transport"},
-	"cmd/junction/audit": {"cmd/junction/cli", "cmd/junction/config", "upstream/files", "upstream/prose",
-		"cmd/junction/record", "proxy", "upstream/shell", "upstream/pace"},
+	"cmd/junction/ops/audit": {"cmd/junction/base/cli", "cmd/junction/base/config", "upstream/files", "upstream/prose",
+		"cmd/junction/base/record", "proxy", "upstream/shell", "upstream/pace"},
 	// the commands start clients' own commands without keys in the environment, and compare states of upstreams
-	"cmd/junction/setup": {"cmd/junction/cli", "cmd/junction/clients", "cmd/junction/config", "cmd/junction/entries",
-		"cmd/junction/runfile", "cmd/junction/service", "cmd/junction/yamledit", "upstream", "upstream/files", "upstream/prose",
+	"cmd/junction/desk/setup": {"cmd/junction/base/cli", "cmd/junction/desk/clients", "cmd/junction/base/config", "cmd/junction/desk/entries",
+		"cmd/junction/base/runfile", "cmd/junction/desk/service", "cmd/junction/base/yamledit", "upstream", "upstream/files", "upstream/prose",
 		"upstream/sandbox"},
-	"cmd/junction/signins": {"cmd/junction/cli", "cmd/junction/clients", "cmd/junction/config", "cmd/junction/yamledit",
+	"cmd/junction/ops/signins": {"cmd/junction/base/cli", "cmd/junction/desk/clients", "cmd/junction/base/config", "cmd/junction/base/yamledit",
 		"upstream/prose", "upstream/files", "auth", "auth/authserver", "auth/seal", "auth/store",
 		"upstream/shell", "upstream/loopback"},
 	"upstream/yamlread": {"upstream/prose"},
 	// junction check reads packs as their loader does
-	"cmd/junction/config": {"auth/authserver/provider", "cmd/pack", "cmd/pack/manifest", "upstream/files", "cmd/pack/lock",
+	"cmd/junction/base/config": {"auth/authserver/provider", "cmd/pack", "cmd/pack/manifest", "upstream/files", "cmd/pack/lock",
 		"upstream/prose", "upstream/yamlread", "auth",
 		"auth/authserver", "auth/fetch", "auth/store", "policy", "proxy", "proxy/search", "proxy/view",
 		"upstream", "upstream/command", "upstream/sandbox", "upstream/shell", "upstream/loopback",
@@ -147,7 +147,7 @@ var arrows = map[string][]string{
 	// it asks an upstream as the proxy does
 	"auth/oauth":          {"auth/fetch", "auth/store", "upstream/client", "upstream/pace", "upstream/prose"},
 	"upstream/remedy":     {"upstream/shell"},                                                   // it names commands with names of servers
-	"cmd/junction/stored": {"auth/seal", "upstream/bounded", "upstream/files", "upstream/pace"}, // what is on the disk is sealed like session ids
+	"cmd/junction/base/stored": {"auth/seal", "upstream/bounded", "upstream/files", "upstream/pace"}, // what is on the disk is sealed like session ids
 	"auth/authserver": {"auth", "auth/authserver/provider", "auth/store", "auth/seal", "auth/fetch", "upstream/bounded",
 		"upstream/prose", "upstream/yamlread"},
 	"auth/authserver/provider": {"auth/fetch", "upstream/prose"}, // it asks; authserver decides and stores
@@ -176,7 +176,7 @@ var arrows = map[string][]string{
 
 // forTests are packages of test support: they import what they like, and only tests import them.
 var forTests = []string{"upstream/upstreamtest", "auth/authtest", "proxy/members/memberstest", "proxy/proxytest",
-	"cmd/junction/registry/registrytest", "integration", "integration/harness", "integration/harness/needs",
+	"cmd/junction/desk/registry/registrytest", "integration", "integration/harness", "integration/harness/needs",
 	"integration/harness/npm", "integration/harness/process", "integration/harness/settings", "integration/load",
 	"integration/needs"}
 

@@ -22,7 +22,7 @@ const modeTable, modeSources = "upstream/modes.go", "auth/credentials"
 
 // otherWords are strings that are equal to the word of a mode and mean something else, by file.
 var otherWords = map[string][]string{
-	"cmd/junction/config/validate.go": {"oauth"}, // a section of auth, and a path of the sign-in
+	"cmd/junction/base/config/validate.go": {"oauth"}, // a section of auth, and a path of the sign-in
 }
 
 // TestModesAreNamedInOnePlace: outside of the table and of the sources, no code names a mode of

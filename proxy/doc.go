@@ -143,7 +143,7 @@
 //
 // A session ends when the client deletes it (legacyFront.delete), and sessions.max_age after it
 // began. The hash of a deleted ID is kept until then: in sessions.deleted, in the file
-// ended-sessions beside the key (cmd/junction/stored/sessions.go), and among members in the table
+// ended-sessions beside the key (cmd/junction/base/stored/sessions.go), and among members in the table
 // deleted_sessions. With isolation: session, the upstream knows a session by its key, which the ID
 // contains, too: so a rebuilt session uses the same connection again, if that is still open at this
 // process.
@@ -169,8 +169,8 @@
 //	Server.forwardSession    front/owner.go      asks Server.session where the session is
 //	Server.session           front/owner.go      in memory, or else opens the ID and asks Members.Owner
 //	Server.reserveForward    front/owner.go      reads a small body, within the limits
-//	(*Member).Forward        ../cmd/junction/replicas  sends the request to the owner, with Junction-Hop
-//	(*Member).receive        ../cmd/junction/replicas  at the owner; Junction-Hop has the client's address
+//	(*Member).Forward        ../cmd/junction/base/replicas  sends the request to the owner, with Junction-Hop
+//	(*Member).receive        ../cmd/junction/base/replicas  at the owner; Junction-Hop has the client's address
 //	Server.at                front/request.go    at the owner, authenticates the request again
 //	legacyFront.accept       front/legacy.go     at the owner, as for all messages that are no requests
 //	session.respond          front/pending.go    wakes request.Ask; the client gets 202

@@ -27,8 +27,8 @@ import (
 //	upstream_tokens.refresh_enc      issuer, token_endpoint, resource, client_id, scope, expiry
 //	oauth_tokens.replay_enc          the token itself, which is its key; token, grant, successor, time
 //
-// The files of cmd/junction/stored are sealed for their entry and user. The tables of
-// cmd/junction/replicas have no sealed column, and the key between replicas is in a file.
+// The files of cmd/junction/base/stored are sealed for their entry and user. The tables of
+// cmd/junction/base/replicas have no sealed column, and the key between replicas is in a file.
 //
 // # Bound rows
 //
@@ -52,7 +52,7 @@ import (
 // A row that permits nothing any more has no code: a session that has ended, a request that was
 // consumed, and a code or token that was used or revoked. So it cannot be made valid again without
 // the earlier code. The rows of audit, client_blocks, assertion_jtis, leases, schema_migrations and
-// of the tables of cmd/junction/replicas have no codes.
+// of the tables of cmd/junction/base/replicas have no codes.
 //
 // A program that kept an earlier copy of a row can put this copy back, and any program that can
 // write can delete rows. integration/safety/README.md says what follows from this.

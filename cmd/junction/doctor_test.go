@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"junction/cmd/junction/diagnose"
+	"junction/cmd/junction/ops/diagnose"
 	"junction/upstream/upstreamtest"
 )
 

@@ -10,7 +10,7 @@ import (
 
 	"junction/auth"
 	"junction/auth/store"
-	"junction/cmd/junction/record"
+	"junction/cmd/junction/base/record"
 	"junction/proxy"
 )
 

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"junction/auth"
-	"junction/cmd/junction/config"
+	"junction/cmd/junction/base/config"
 )
 
 // TestExpiryIsAnnouncedTwice follows a key through its last days.

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"junction/auth"
-	"junction/cmd/junction/record"
+	"junction/cmd/junction/base/record"
 	"junction/proxy"
 	"junction/proxy/view"
 	"junction/upstream"

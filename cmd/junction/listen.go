@@ -5,9 +5,9 @@ import (
 	"net/netip"
 	"syscall"
 
-	"junction/cmd/junction/config"
-	"junction/cmd/junction/listeners"
-	"junction/cmd/junction/telemetry"
+	"junction/cmd/junction/base/config"
+	"junction/cmd/junction/base/listeners"
+	"junction/cmd/junction/base/telemetry"
 )
 
 // openListeners opens the listeners. It looks at both addresses, so that one error names all that are taken.

@@ -4,7 +4,7 @@ import (
 	"log/slog"
 	"runtime/debug"
 
-	"junction/cmd/junction/config"
+	"junction/cmd/junction/base/config"
 	"junction/upstream/sandbox"
 	"junction/upstream/stdio"
 )

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"junction/auth/authtest"
-	"junction/cmd/junction/config"
+	"junction/cmd/junction/base/config"
 	"junction/upstream"
 	"junction/upstream/command"
 	"junction/upstream/sandbox"

@@ -38,17 +38,17 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"junction/cmd/junction/audit"
-	"junction/cmd/junction/bridge"
-	"junction/cmd/junction/cli"
-	"junction/cmd/junction/config"
+	"junction/cmd/junction/ops/audit"
+	"junction/cmd/junction/desk/bridge"
+	"junction/cmd/junction/base/cli"
+	"junction/cmd/junction/base/config"
 	"junction/cmd/junction/demo"
-	"junction/cmd/junction/entries"
-	"junction/cmd/junction/packs"
-	"junction/cmd/junction/runfile"
-	"junction/cmd/junction/service"
-	"junction/cmd/junction/setup"
-	"junction/cmd/junction/signins"
+	"junction/cmd/junction/desk/entries"
+	"junction/cmd/junction/desk/packs"
+	"junction/cmd/junction/base/runfile"
+	"junction/cmd/junction/desk/service"
+	"junction/cmd/junction/desk/setup"
+	"junction/cmd/junction/ops/signins"
 	"junction/upstream/sandbox"
 )
 

@@ -13,11 +13,11 @@ import (
 
 	"junction/auth/seal"
 	"junction/auth/store"
-	"junction/cmd/junction/config"
-	"junction/cmd/junction/health"
-	"junction/cmd/junction/listeners"
-	"junction/cmd/junction/replicas"
-	"junction/cmd/junction/telemetry"
+	"junction/cmd/junction/base/config"
+	"junction/cmd/junction/base/health"
+	"junction/cmd/junction/base/listeners"
+	"junction/cmd/junction/base/replicas"
+	"junction/cmd/junction/base/telemetry"
 	"junction/proxy/members"
 )
 

@@ -10,10 +10,10 @@ import (
 	"strconv"
 	"strings"
 
-	"junction/cmd/junction/config"
-	"junction/cmd/junction/record"
-	"junction/cmd/junction/runfile"
-	"junction/cmd/junction/service"
+	"junction/cmd/junction/base/config"
+	"junction/cmd/junction/base/record"
+	"junction/cmd/junction/base/runfile"
+	"junction/cmd/junction/desk/service"
 	"junction/upstream/files"
 )
 

@@ -10,10 +10,10 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"junction/auth/store"
-	"junction/cmd/junction/config"
-	"junction/cmd/junction/health"
-	"junction/cmd/junction/runfile"
-	"junction/cmd/junction/screen"
+	"junction/cmd/junction/base/config"
+	"junction/cmd/junction/base/health"
+	"junction/cmd/junction/base/runfile"
+	"junction/cmd/junction/desk/screen"
 )
 
 // This file is about what load balancers and supervisors see: readiness and draining.

@@ -15,8 +15,8 @@ import (
 	"github.com/fsnotify/fsnotify"
 
 	"junction/auth"
-	"junction/cmd/junction/config"
-	"junction/cmd/junction/record"
+	"junction/cmd/junction/base/config"
+	"junction/cmd/junction/base/record"
 	"junction/cmd/watch"
 	"junction/proxy"
 	"junction/proxy/pins"

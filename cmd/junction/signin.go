@@ -15,8 +15,8 @@ import (
 	"junction/auth/authserver"
 	"junction/auth/oauth"
 	"junction/auth/seal"
-	"junction/cmd/junction/config"
-	"junction/cmd/junction/signins"
+	"junction/cmd/junction/base/config"
+	"junction/cmd/junction/ops/signins"
 	"junction/policy"
 	"junction/proxy/scope"
 )

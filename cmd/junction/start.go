@@ -11,11 +11,11 @@ import (
 	"time"
 
 	"junction/auth/store"
-	"junction/cmd/junction/config"
-	"junction/cmd/junction/health"
-	"junction/cmd/junction/listeners"
-	"junction/cmd/junction/record"
-	"junction/cmd/junction/runfile"
+	"junction/cmd/junction/base/config"
+	"junction/cmd/junction/base/health"
+	"junction/cmd/junction/base/listeners"
+	"junction/cmd/junction/base/record"
+	"junction/cmd/junction/base/runfile"
 	"junction/upstream/pace"
 	"junction/upstream/prose"
 )

@@ -13,10 +13,10 @@ import (
 
 	"junction/auth/authtest"
 	"junction/auth/store"
-	"junction/cmd/junction/config"
-	"junction/cmd/junction/listeners"
-	"junction/cmd/junction/record"
-	"junction/cmd/junction/runfile"
+	"junction/cmd/junction/base/config"
+	"junction/cmd/junction/base/listeners"
+	"junction/cmd/junction/base/record"
+	"junction/cmd/junction/base/runfile"
 )
 
 // TestStartTakesNoAdminAddressInVain: a start whose address is taken does not take the admin address, not

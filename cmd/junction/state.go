@@ -13,10 +13,10 @@ import (
 	"time"
 
 	"junction/auth/seal"
-	"junction/cmd/junction/config"
-	"junction/cmd/junction/diagnose"
-	"junction/cmd/junction/runfile"
-	"junction/cmd/junction/stored"
+	"junction/cmd/junction/base/config"
+	"junction/cmd/junction/ops/diagnose"
+	"junction/cmd/junction/base/runfile"
+	"junction/cmd/junction/base/stored"
 )
 
 // This file manages the state that outlives a process: the key that seals session ids, the stored

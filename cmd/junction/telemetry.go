@@ -7,8 +7,8 @@ import (
 
 	"go.opentelemetry.io/otel"
 
-	"junction/cmd/junction/config"
-	"junction/cmd/junction/telemetry"
+	"junction/cmd/junction/base/config"
+	"junction/cmd/junction/base/telemetry"
 )
 
 // openTelemetry prepares the metrics of the configuration, and the exports of the environment. The

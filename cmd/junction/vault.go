@@ -12,7 +12,7 @@ import (
 	"junction/auth/oauth"
 	"junction/auth/seal"
 	"junction/auth/store"
-	"junction/cmd/junction/config"
+	"junction/cmd/junction/base/config"
 	"junction/upstream"
 	"junction/upstream/pace"
 )

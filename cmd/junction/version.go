@@ -6,7 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"junction/cmd/build"
-	"junction/cmd/junction/cli"
+	"junction/cmd/junction/base/cli"
 )
 
 // versionCommand is `junction version`.

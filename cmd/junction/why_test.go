@@ -8,7 +8,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	"junction/cmd/junction/diagnose"
+	"junction/cmd/junction/ops/diagnose"
 	"junction/upstream/prose"
 	"junction/upstream/upstreamtest"
 )

@@ -19,7 +19,7 @@ import (
 	"time"
 
 	"junction/auth/authtest"
-	"junction/cmd/junction/diagnose"
+	"junction/cmd/junction/ops/diagnose"
 	"junction/integration/harness/needs"
 	"junction/integration/harness/process"
 	"junction/proxy/view"

@@ -14,7 +14,7 @@ import (
 
 	"junction/auth/authtest"
 	"junction/auth/seal"
-	"junction/cmd/junction/stored"
+	"junction/cmd/junction/base/stored"
 	"junction/integration/harness"
 	"junction/integration/harness/process"
 	"junction/upstream"

@@ -8,7 +8,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"junction/cmd/junction/registry/registrytest"
+	"junction/cmd/junction/desk/registry/registrytest"
 )
 
 // cmdRegistry is the command registry NAME FILE of the scripts. It serves the API of an MCP registry

@@ -16,7 +16,7 @@ import (
 	"junction/auth"
 	"junction/auth/authserver"
 	"junction/auth/authtest"
-	"junction/cmd/junction/telemetry"
+	"junction/cmd/junction/base/telemetry"
 	"junction/integration/harness"
 	"junction/proxy"
 	"junction/upstream"
@@ -293,7 +293,7 @@ func TestMetricsAreDocumented(t *testing.T) {
 		if n := value(t, text, "junction_store_failures_total", `junction_store_operation="read"`); n != "1" {
 			t.Errorf("%q failed reads of the storage are counted, want 1", n)
 		}
-		readme := mustRead(t, "cmd/junction/telemetry/README.md")
+		readme := mustRead(t, "cmd/junction/base/telemetry/README.md")
 		documented := map[string]string{}
 		for _, m := range regexp.MustCompile("(?m)^\\| `(\\w+)` \\| (histogram|counter|gauge) \\| ").FindAllStringSubmatch(readme, -1) {
 			documented[m[1]] = m[2]
@@ -343,7 +343,7 @@ func documentedSpans(t *testing.T) map[string]bool {
 	t.Helper()
 	all := map[string]bool{}
 	row := regexp.MustCompile(`(?m)^\| (.*) \| (SERVER|CLIENT) \| `)
-	for _, m := range row.FindAllStringSubmatch(mustRead(t, "cmd/junction/telemetry/README.md"), -1) {
+	for _, m := range row.FindAllStringSubmatch(mustRead(t, "cmd/junction/base/telemetry/README.md"), -1) {
 		for _, name := range regexp.MustCompile("`([\\w/]+)`").FindAllStringSubmatch(m[1], -1) {
 			all["SPAN_KIND_"+m[2]+" "+name[1]] = true
 		}

@@ -122,7 +122,7 @@ func expressions(t *testing.T) (dashboard, alerts []string) {
 func TestRecipesNameMetrics(t *testing.T) {
 	harness.Waits(t)
 	dashboard, alerts := expressions(t)
-	readme := mustRead(t, "cmd/junction/telemetry/README.md")
+	readme := mustRead(t, "cmd/junction/base/telemetry/README.md")
 	names := regexp.MustCompile(`\b(?:mcp|gen_ai|junction|go|process|error|network)_\w+`)
 	for _, expr := range append(dashboard, alerts...) {
 		for _, name := range names.FindAllString(expr, -1) {

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"junction/auth/authtest"
-	"junction/cmd/junction/telemetry"
+	"junction/cmd/junction/base/telemetry"
 	"junction/integration/harness"
 	"junction/proxy/budget"
 	"junction/proxy/front"

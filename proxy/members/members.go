@@ -1,6 +1,6 @@
 // Package members declares what a proxy needs of the other processes that serve the same endpoints
 // over one database (its members; users read replicas), so that any of them can be sent any
-// request. Package cmd/junction/replicas implements it. A proxy without an implementation runs
+// request. Package cmd/junction/base/replicas implements it. A proxy without an implementation runs
 // alone.
 //
 // Each legacy session and each parked call is in the memory of one member, its owner. The session

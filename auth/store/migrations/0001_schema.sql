@@ -211,7 +211,7 @@ CREATE TABLE upstream_tokens (
 CREATE INDEX upstream_tokens_owner ON upstream_tokens (owner);
 CREATE INDEX upstream_tokens_principal ON upstream_tokens (principal, upstream);
 
--- The replicas over one database, and what they share (cmd/junction/replicas). Only Postgres uses
+-- The replicas over one database, and what they share (cmd/junction/base/replicas). Only Postgres uses
 -- these tables. Their times are microseconds since 1970 by the clock of the database.
 CREATE TABLE members (
 	id TEXT PRIMARY KEY,

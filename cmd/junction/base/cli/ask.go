@@ -1,0 +1,354 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"junction/cmd/junction/base/config"
+	"junction/cmd/junction/ops/diagnose"
+	"junction/cmd/junction/base/runfile"
+	"junction/upstream"
+	"junction/upstream/prose"
+	"junction/upstream/shell"
+)
+
+// errNotRunning means that no process listens on the admin address.
+var errNotRunning = errors.New("no junction is running")
+
+// errNoAdmin means that the running process has no admin address.
+var errNoAdmin = errors.New("the running junction has no admin address and cannot be asked")
+
+// adminFlag registers --admin.
+func adminFlag(cmd *cobra.Command, admin *string) {
+	cmd.Flags().StringVar(admin, "admin", "", "admin `address` of the running proxy")
+}
+
+// checkAdmin rejects --admin together with --config.
+func checkAdmin(cmd *cobra.Command, admin string) error {
+	if admin != "" && cmd.Flags().Changed("config") {
+		return Usagef("give either --admin or --config, not both: the file names an admin address itself")
+	}
+	return nil
+}
+
+// adminAddress returns the admin address: that of --admin, or of the running junction that serves the
+// file, or of the file, or the default. It is empty if the file disables it or uses a free port. Without
+// --admin, it is an error if the junction at that address is not the user's own, as CheckOwn finds out, and
+// errNoAdmin if the file disables it and a junction serves the file.
+func adminAddress(ctx context.Context, flag, file string) (string, error) {
+	if flag != "" {
+		if u, err := url.Parse(flag); err == nil && u.Host != "" && u.Scheme == "http" {
+			flag = u.Host // in the form of the log
+		}
+		if _, _, err := net.SplitHostPort(flag); err != nil {
+			return "", Usagef("--admin %q is no address; write it like 127.0.0.1:8421", flag)
+		}
+		return flag, nil
+	}
+	place, running := runfile.Present(file) // one that is ending can still be asked
+	if running && place.Admin != "" {
+		return place.Admin, nil
+	}
+	c, err := config.LoadForCommand(file)
+	if err == nil && *c.Admin == "" && running {
+		return "", fmt.Errorf("%w: set admin in %s, and restart process %d", errNoAdmin, file, place.PID)
+	}
+	if err != nil || strings.HasSuffix(*c.Admin, ":0") {
+		return "", err
+	}
+	return *c.Admin, CheckOwn(ctx, file, c, "give --admin "+*c.Admin)
+}
+
+// CheckOwn returns an error if the junction at the admin address of a configuration is not the user's: it
+// serves another file, or, if the user has no file, it runs as another user. All users of a machine have the
+// same default addresses. how says what a person does who wants that junction, such as one in a container.
+//
+// The run files tell about the user's own junctions, and any other one is asked. A program of another user
+// can give a false answer: CheckOwn finds mistakes, and is no authentication.
+func CheckOwn(ctx context.Context, file string, c *config.Config, how string) error {
+	if err := servesOther(file, *c.Admin); err != nil {
+		return err
+	}
+	var r diagnose.Running
+	if *c.Admin == "" || strings.HasSuffix(*c.Admin, ":0") ||
+		askAdmin(ctx, *c.Admin, "/status", nil, ownLimit, &r) != nil {
+		return nil // the command itself reports a failure
+	}
+	if file == "" {
+		if r.User == runfile.User() {
+			return nil
+		}
+	} else if sameFile(file, r.File) {
+		return nil // also that of a service, which runs as another user
+	}
+	own, with, serves := "", "", "the demo"
+	if file != "" {
+		own, with = fmt.Sprintf(", or set listen and admin in %s to other addresses", file), " with "+file
+	}
+	if r.File != "" {
+		serves = r.File
+	}
+	return fmt.Errorf("%w%s; the one at %s (process %d of the user %s) serves %s: to use that one, %s%s",
+		errNotRunning, with, *c.Admin, r.PID, prose.Quote(cmp.Or(r.User, "?")), prose.Flat(serves), how, own)
+}
+
+// ownLimit is how long CheckOwn waits.
+const ownLimit = 3 * time.Second
+
+// sameFile reports whether two paths lead to one file. The second one is absolute, perhaps in a container.
+func sameFile(file, served string) bool {
+	if abs, err := filepath.Abs(file); err == nil && abs == served {
+		return true
+	}
+	own, err := os.Stat(file)
+	is, wrong := os.Stat(served)
+	return err == nil && wrong == nil && os.SameFile(own, is)
+}
+
+// servesOther returns an error if the junction that listens on an address of the file serves another
+// file: its answers would not be about this one.
+func servesOther(file, address string) error {
+	p, ok := runfile.At(address)
+	if !ok || file == "" {
+		return nil
+	}
+	if sameFile(file, p.File) { // by another path
+		return nil
+	}
+	with, use := "the demo", "stop it"
+	if p.File != "" {
+		with, use = p.File, "use --config "+shell.Quote(p.File)
+	}
+	return fmt.Errorf("%w with %s; the one at %s (process %d) serves %s: %s, or start this one: %s", errNotRunning,
+		file, address, p.PID, with, use, config.Start(file))
+}
+
+// AwaitReload waits until the running junction that serves a file has read it with its present
+// content, or until ctx ends. The answer tells whether the content is in force.
+func AwaitReload(ctx context.Context, file string) (*diagnose.Running, error) {
+	sum, err := config.Checksum(file)
+	if err != nil {
+		return nil, err
+	}
+	place, ok := runfile.Find(file)
+	if !ok || place.Admin == "" {
+		return nil, errNotRunning
+	}
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		var r diagnose.Running
+		if err := askAdmin(ctx, place.Admin, "/status", nil, diagnose.Patience, &r); err != nil {
+			return nil, err
+		}
+		if r.Read == hex.EncodeToString(sum[:]) {
+			return &r, nil
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// AwaitRevoked waits until the running junction that serves a file has read it, and returns an error
+// if it still accepts one of the keys, or if that cannot be found out. running is false if no junction
+// serves the file on this machine. unfollowed has sentences about what of the file is not in force.
+func AwaitRevoked(ctx context.Context, file string, hashes []string) (running bool, unfollowed []string, err error) {
+	place, running := runfile.Find(file)
+	if !running {
+		return false, nil, nil
+	}
+	restart := fmt.Sprintf("restart the running junction (process %d)", place.PID)
+	if place.Admin == "" {
+		return true, nil, fmt.Errorf("the running junction cannot be asked whether it still accepts the key, because "+
+			"admin is off; look for \"configuration reloaded\" in its log, or %s", restart)
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, reloadLimit,
+		fmt.Errorf("it has not read the file within %v", reloadLimit))
+	defer cancel()
+	r, err := AwaitReload(ctx, file)
+	var keys []diagnose.Key
+	if err == nil {
+		err = askAdmin(ctx, place.Admin, "/keys", nil, diagnose.Patience, &keys)
+	}
+	if err != nil {
+		if ctx.Err() != nil {
+			err = context.Cause(ctx)
+		}
+		return true, nil, fmt.Errorf("the running junction may still accept the key: %w; %s", err, restart)
+	}
+	for _, k := range keys {
+		if slices.Contains(hashes, k.Hash) {
+			return true, nil, fmt.Errorf("the running junction still accepts the key: %s; correct the file, or %s",
+				prose.Flat(cmp.Or(r.Reload, "another entry of the file has it")), restart)
+		}
+	}
+	return true, r.Unfollowed(), nil
+}
+
+// EndRevoked has the running junction that serves a file look for what a command has revoked in the
+// database, and returns a sentence that says where the change is in force.
+func EndRevoked(ctx context.Context, file string) string {
+	const later = "applies the change within ten seconds"
+	place, running := runfile.Find(file)
+	var done diagnose.Revoked
+	var err error
+	switch {
+	case !running:
+		return "No junction on this machine serves the file. A junction on another machine " + later + "."
+	case place.Admin == "":
+		err = errors.New("admin is off")
+	default:
+		err = adminRequest{method: http.MethodPost, path: "/revoked", owner: true}.send(ctx, place.Admin,
+			diagnose.Patience, &done)
+	}
+	switch n := len(done.Missed); {
+	case err != nil:
+		return fmt.Sprintf("The running junction %s. It cannot be told at once: %s.", later,
+			strings.TrimSuffix(prose.Flat(err.Error()), "."))
+	case n > 0:
+		return fmt.Sprintf("The running junction has applied the change. The process at %s does not answer, and %s.",
+			strings.Join(done.Missed, ", "), later)
+	}
+	return "The running junction has applied the change."
+}
+
+// reloadLimit is how long a command waits until the running junction has read a changed file.
+const reloadLimit = 10 * time.Second
+
+// AwaitTried waits until the running junction that serves a file has tried the named upstreams, for
+// the limit at most. It returns those of them that are enabled; nil if no junction answers.
+func AwaitTried(ctx context.Context, file string, names []string, limit time.Duration) []diagnose.UpstreamStatus {
+	place, ok := runfile.Find(file)
+	if !ok || place.Admin == "" || len(names) == 0 {
+		return nil
+	}
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	end := time.Now().Add(limit)
+	for {
+		var r diagnose.Running
+		if askAdmin(ctx, place.Admin, "/status", nil, diagnose.Patience, &r) != nil {
+			return nil
+		}
+		r.Upstreams = slices.DeleteFunc(r.Upstreams,
+			func(u diagnose.UpstreamStatus) bool { return !slices.Contains(names, u.Name) })
+		starts := func(u diagnose.UpstreamStatus) bool { return u.State == upstream.StateStarting.String() }
+		if !slices.ContainsFunc(r.Upstreams, starts) || time.Now().After(end) {
+			return r.Upstreams
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return r.Upstreams
+		}
+	}
+}
+
+// States returns the state of each upstream of the running junction that serves a file. It returns nil
+// if no junction runs, or if it does not answer.
+func States(ctx context.Context, file string) map[string]string {
+	r := running(ctx, file)
+	if r == nil {
+		return nil
+	}
+	states := map[string]string{}
+	for _, u := range r.Upstreams {
+		states[u.Name] = u.State
+	}
+	return states
+}
+
+// running returns the status of the running junction that serves a file; nil if none answers.
+func running(ctx context.Context, file string) *diagnose.Running {
+	var r diagnose.Running
+	place, ok := runfile.Find(file)
+	if !ok || place.Admin == "" || askAdmin(ctx, place.Admin, "/status", nil, diagnose.Patience, &r) != nil {
+		return nil
+	}
+	return &r
+}
+
+// askAdmin reads the answer of the admin address at a path. The error is errNotRunning if no process
+// listens there; otherwise it contains the error text of the proxy.
+func askAdmin(ctx context.Context, address, path string, query url.Values, limit time.Duration, into any) error {
+	return adminRequest{path: path, query: query}.send(ctx, address, limit, into)
+}
+
+// adminRequest is a request to the admin address.
+type adminRequest struct {
+	method string // "" is GET
+	path   string
+	query  url.Values
+	owner  bool // it has the secret of the user who runs the proxy, if this user can read it
+}
+
+// send reads the answer of the admin address into a value of JSON. Its errors are those of askAdmin.
+func (q adminRequest) send(ctx context.Context, address string, limit time.Duration, into any) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, limit,
+		fmt.Errorf("the proxy at %s has not answered within %v", address, limit))
+	defer cancel()
+	status, text, err := q.answer(ctx, address)
+	switch {
+	case err != nil:
+		return err
+	case status == http.StatusNotFound && strings.HasPrefix(string(text), "404 "):
+		return fmt.Errorf("the server at %s is not the admin address of a junction of this version", address)
+	case status != http.StatusOK:
+		return errors.New(prose.Cut(prose.Flat(string(text)), 400))
+	}
+	if err := json.Unmarshal(text, into); err != nil {
+		return fmt.Errorf("the server at %s is not the admin address of a junction", address)
+	}
+	return nil
+}
+
+// answer sends the request to the admin address. The error is errNotRunning if no process listens
+// there, and the cause of ctx if that has ended.
+func (q adminRequest) answer(ctx context.Context, address string) (status int, text []byte, err error) {
+	u := url.URL{Scheme: "http", Host: address, Path: q.path, RawQuery: q.query.Encode()}
+	r, err := http.NewRequestWithContext(ctx, q.method, u.String(), nil)
+	if err != nil {
+		return 0, nil, err
+	}
+	if secret := runfile.Secret(address); q.owner && secret != "" {
+		r.Header.Set(diagnose.OwnerHeader, secret)
+	}
+	client := http.Client{Transport: &http.Transport{Proxy: nil, DisableKeepAlives: true}}
+	resp, err := client.Do(r)
+	if err == nil {
+		defer resp.Body.Close()
+		status = resp.StatusCode
+		text, err = io.ReadAll(io.LimitReader(resp.Body, 64<<20))
+	}
+	switch {
+	case err == nil:
+		return status, text, nil
+	case ctx.Err() != nil:
+		return 0, nil, context.Cause(ctx)
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return 0, nil, fmt.Errorf("%w at %s", errNotRunning, address)
+	}
+	if wrapped, ok := errors.AsType[*url.Error](err); ok {
+		err = wrapped.Err
+	}
+	return 0, nil, fmt.Errorf("ask the proxy at %s: %w", address, err)
+}

@@ -1,0 +1,426 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"junction/auth"
+	"junction/cmd/junction/base/config"
+	"junction/cmd/junction/base/runfile"
+	"junction/cmd/junction/ops/signon"
+	"junction/upstream"
+	"junction/upstream/client"
+	"junction/upstream/loopback"
+	"junction/upstream/prose"
+	"junction/upstream/transport"
+)
+
+// toolsCommand is `junction tools`, which lists the tools of an endpoint.
+func toolsCommand(stdout io.Writer, file *string) *cobra.Command {
+	f := clientFlags{file: file}
+	cmd := &cobra.Command{
+		Use:   "tools [GLOB]",
+		Short: "List the tools of a running endpoint",
+		Long:  "List the tools of a running endpoint. The name of a tool shows its arguments.",
+		Example: `  junction tools
+  junction tools demo__count
+  junction tools 'demo__*'
+  junction tools --url http://127.0.0.1:8420/mcp/demo --output json`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 1 {
+				return Usagef("tools takes one glob; quote it, or the shell replaces it with file names")
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			glob := "*"
+			if len(args) == 1 {
+				glob = args[0]
+			}
+			if _, err := path.Match(glob, ""); err != nil {
+				return Usagef("%q is no glob: a [ is not closed", glob)
+			}
+			f.interactive(cmd, false)
+			return f.connect(cmd.Context(), nil, func(ctx context.Context, e *endpoint) error {
+				tools, err := e.tools(ctx)
+				if err != nil {
+					return err
+				}
+				all := len(tools)
+				if len(args) == 1 {
+					tools = slices.DeleteFunc(tools, func(t listedTool) bool {
+						ok, _ := path.Match(glob, t.name)
+						return !ok
+					})
+				}
+				text := toolsText(tools, linesOf(stdout))
+				if len(tools) == 1 && tools[0].name == glob {
+					text = toolText(NewPage(stdout), tools[0])
+				}
+				err = Print(stdout, f.output == "json", toolsJSON(tools), text)
+				switch {
+				case err != nil || len(tools) > 0:
+				case len(args) == 1:
+					return fmt.Errorf("no tool at %s matches %q; it has %d", e.url, glob, all)
+				default:
+					Tell(cmd.ErrOrStderr(), f.whyEmpty(ctx))
+				}
+				return err
+			})
+		},
+	}
+	f.register(cmd)
+	cmd.ValidArgsFunction = f.completeTools(false)
+	return cmd
+}
+
+// whyEmpty returns why the list of tools is probably empty, and which command tells more.
+func (f *clientFlags) whyEmpty(ctx context.Context) string {
+	r := running(ctx, *f.file)
+	if r == nil || r.Tools == 0 || r.URL != f.url {
+		return fmt.Sprintf("Servers that are still starting list their tools when they are ready. %s shows what is "+
+			"missing, and why.\n", config.Command(*f.file, "doctor"))
+	}
+	text := fmt.Sprintf("No policy allows this caller any of the %s. %s shows why, with the name of a tool.\n",
+		prose.Count(r.Tools, "tool"), f.whyCommand("NAME"))
+	for _, w := range r.Warnings {
+		if strings.HasPrefix(w.Path, config.Policies) {
+			return text + "Warning: " + prose.Flat(w.String()) + "\n"
+		}
+	}
+	return text
+}
+
+// callCommand is `junction call`, which calls one tool once.
+func callCommand(stdout io.Writer, file *string) *cobra.Command {
+	f := clientFlags{file: file}
+	var whole string
+	var progress bool
+	cmd := &cobra.Command{
+		Use:   "call NAME [KEY=VALUE ...]",
+		Short: "Call a tool of a running endpoint",
+		Long: `Call a tool of a running endpoint and print its result.
+
+A VALUE is a string, unless the tool's input schema declares another type for its KEY (integer, number,
+boolean, array or object): then it is parsed as JSON. If the tool reports an error, its result is printed
+and the exit code is 1.
+
+If standard input is a terminal, the command shows the questions of the tool, and requests for your approval,
+and sends your answers. The default time limit is then ten minutes.`,
+		Example: `  junction call demo__echo text='hello there'
+  junction call demo__count n=5 --progress
+  junction call demo__echo --json '{"text": "hello"}'
+  junction call demo__echo --json - < arguments.json`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return Usagef("call needs the name of a tool; junction tools lists them")
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			given, err := parseArguments(args[1:])
+			if err != nil {
+				return err
+			}
+			var arguments json.RawMessage
+			if cmd.Flags().Changed("json") {
+				if len(args) > 1 {
+					return Usagef("give the arguments either as --json or as KEY=VALUE, not both")
+				}
+				if arguments, err = wholeArguments(whole, cmd.InOrStdin()); err != nil {
+					return err
+				}
+			}
+			var report io.Writer
+			if progress {
+				report = cmd.ErrOrStderr()
+			}
+			f.interactive(cmd, whole != "-")
+			return f.connect(cmd.Context(), report, func(ctx context.Context, e *endpoint) error {
+				tool, err := e.tool(ctx, args[0])
+				if err != nil {
+					return f.notReady(ctx, args[0], err)
+				}
+				if arguments == nil {
+					if arguments, err = tool.arguments(given, config.Named(*f.file)); err != nil {
+						return err
+					}
+				}
+				result, err := e.callTool(ctx, tool, arguments)
+				if err != nil {
+					if IsTerminal(cmd.ErrOrStderr()) {
+						err = f.notReady(ctx, args[0], err)
+					}
+					return err
+				}
+				if f.output == "json" {
+					err = PrintJSON(stdout, result)
+				} else {
+					err = printResult(stdout, result)
+				}
+				if err == nil && resultFailed(result) {
+					f.tellRemedy(ctx, cmd.ErrOrStderr(), args[0])
+					err = errTool
+				}
+				return err
+			})
+		},
+	}
+	cmd.Flags().StringVar(&whole, "json", "", "all arguments as one JSON object; - reads standard input")
+	cmd.Flags().BoolVar(&progress, "progress", false, "print the progress of the call on standard error")
+	f.register(cmd)
+	cmd.ValidArgsFunction = f.completeTools(true)
+	return cmd
+}
+
+// notReady returns err, which means that there is no tool of a name, with the state of the upstream to
+// which the name belongs, if that has no connection now. Else it has the command that shows the reason, if the
+// running junction of the file is the endpoint.
+func (f *clientFlags) notReady(ctx context.Context, tool string, err error) error {
+	switch name, state := f.broken(ctx, tool); state {
+	case "":
+		missing, ok := errors.AsType[*noToolError](err)
+		if place, running := runfile.Find(*f.file); ok && running && strings.HasPrefix(f.url, place.URL) {
+			missing.why = f.whyCommand(tool)
+		}
+		return err
+	case upstream.StateStarting.String():
+		return fmt.Errorf("%w; %s is still starting: try again when it is ready (%s)", err, name,
+			config.Command(*f.file, "status"))
+	default:
+		return fmt.Errorf("%w; %s does not work now (%s): %s", err, name, state,
+			config.Command(*f.file, "status", name))
+	}
+}
+
+// whyCommand returns the command that says why this caller does not have an item. Where there are API keys or
+// a sign-in, it names the caller: the name of the key, or WHO, for the person to replace.
+func (f *clientFlags) whyCommand(item string) string {
+	c, err := config.LoadForCommand(*f.file)
+	if err != nil || !c.Auth.Needed() {
+		return config.Command(*f.file, "why", item)
+	}
+	who := "WHO"
+	if k := keyOf(c, f.secret()); k != nil {
+		who = k.Name
+	}
+	return config.Command(*f.file, "why", "--as", who, item)
+}
+
+// keyOf returns the entry of an API key in a configuration; nil if there is none.
+func keyOf(c *config.Config, key string) *auth.Key {
+	hash, err := auth.HashKey(key)
+	if err != nil {
+		return nil
+	}
+	for i := range c.Auth.APIKeys {
+		if c.Auth.APIKeys[i].Hash == hash {
+			return &c.Auth.APIKeys[i]
+		}
+	}
+	return nil
+}
+
+// CheckKey returns an error if a text is no API key, or if the endpoint of a configuration does not accept
+// it. Without a configuration, only the form is checked. The error does not contain the text.
+func CheckKey(c *config.Config, key string) error {
+	if _, err := auth.HashKey(key); err != nil || c == nil {
+		return err
+	}
+	k := keyOf(c, key)
+	switch {
+	case k == nil:
+		return errors.New("this key is not in auth.api_keys of the configuration; junction keys create NAME --write " +
+			"makes one")
+	case !k.Expires.IsZero() && !time.Now().Before(k.Expires.Time):
+		return fmt.Errorf("this key (%s) expired on %s; junction keys create %s --write makes another one", k.Name,
+			k.Expires, k.Name)
+	}
+	return nil
+}
+
+// secret returns the API key; "" if there is none.
+func (f *clientFlags) secret() string {
+	return strings.TrimSpace(cmp.Or(f.key, os.Getenv("JUNCTION_KEY")))
+}
+
+// tellRemedy tells a person at a terminal which command says why the upstream of a tool does not work.
+func (f *clientFlags) tellRemedy(ctx context.Context, w io.Writer, tool string) {
+	if !IsTerminal(w) {
+		return
+	}
+	if name, state := f.broken(ctx, tool); state != "" {
+		Tellf(w, "%s does not work now (%s). %s shows what to do.\n", name, state,
+			config.Command(*f.file, "status", name))
+	}
+}
+
+// broken returns the upstream to which the name of a tool belongs, and its state, if that has no
+// connection now; otherwise "".
+func (f *clientFlags) broken(ctx context.Context, tool string) (name, state string) {
+	for name, state := range States(ctx, *f.file) {
+		rest, its := strings.CutPrefix(tool, name)
+		switch {
+		case !its || !strings.HasPrefix(rest, "_"):
+		case state == upstream.StateStarting.String(), state == upstream.StateRetrying.String(),
+			state == upstream.StateBlocked.String(), state == upstream.StateSignIn.String(),
+			state == upstream.StateDegraded.String():
+			return name, state
+		}
+	}
+	return "", ""
+}
+
+// askingTime is the default time limit of a call during which a person may be asked.
+const askingTime = 10 * time.Minute
+
+// clientFlags are the common flags of tools and call.
+type clientFlags struct {
+	file    *string // the value of --config
+	url     string  // "" means that of the running junction that serves the file
+	key     string  // "" means $JUNCTION_KEY
+	output  string
+	timeout time.Duration
+	prompts *prompter // nil without a terminal
+	signIn  io.Writer // where a sign-in is announced; nil without a terminal
+}
+
+func (f *clientFlags) register(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&f.url, "url", "", "`URL` of the endpoint (default: that of the running junction)")
+	cmd.Flags().StringVar(&f.key, "key", "", "API `key` (default: $JUNCTION_KEY, which does not show up in ps)")
+	OutputFlag(cmd, &f.output)
+	cmd.SetFlagErrorFunc(FlagError)
+	cmd.Flags().DurationVar(&f.timeout, "timeout", time.Minute, "time limit for the whole command; 0 is none")
+}
+
+// interactive makes the command sign the person in where the endpoint requires it, and with ask also
+// put questions to the person, if there is a terminal.
+func (f *clientFlags) interactive(cmd *cobra.Command, ask bool) {
+	if !IsTerminal(cmd.InOrStdin()) {
+		return
+	}
+	f.signIn = cmd.ErrOrStderr()
+	if ask {
+		f.prompts = newPrompter(cmd.InOrStdin(), cmd.ErrOrStderr())
+	}
+	if !cmd.Flags().Changed("timeout") {
+		f.timeout = askingTime
+	}
+}
+
+// EndpointOf returns the URL of the running junction that serves a file. If none is known, it is the
+// URL of the file, or the default; an error if another junction answers there, as CheckOwn finds out.
+func EndpointOf(ctx context.Context, file string) (string, error) {
+	if place, ok := runfile.Find(file); ok {
+		return place.URL, nil
+	}
+	c, err := config.LoadForCommand(file)
+	if err != nil {
+		return "", err
+	}
+	if strings.HasSuffix(c.Listen, ":0") {
+		return "", fmt.Errorf("%w with %s; start one: %s", errNotRunning, file, config.Start(file))
+	}
+	own := runfile.URL(c.Listen)
+	return own, cmp.Or(servesOther(file, c.Listen), CheckOwn(ctx, file, c, "give --url "+own))
+}
+
+// connect checks the flags, connects to the endpoint, calls use, and disconnects. The progress of
+// calls is written to report, which may be nil.
+func (f *clientFlags) connect(ctx context.Context, report io.Writer, use func(context.Context, *endpoint) error) error {
+	if f.url == "" {
+		var err error
+		if f.url, err = EndpointOf(ctx, *f.file); err != nil {
+			return err
+		}
+	}
+	key := f.secret()
+	if err := CheckURL(f.url, key != ""); err != nil {
+		return err
+	}
+	if f.timeout < 0 {
+		return Usagef("--timeout is negative")
+	}
+	if err := CheckOutput(f.output); err != nil {
+		return err
+	}
+	if f.timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, f.timeout,
+			fmt.Errorf("no answer from %s within %s; --timeout waits longer", f.url, f.timeout))
+		defer cancel()
+	}
+	e, err := f.dial(ctx, key, report)
+	if err != nil {
+		return err
+	}
+	defer e.close()
+	return use(ctx, e)
+}
+
+// dial connects with the key, or with the sign-in of the person if the endpoint requires one.
+func (f *clientFlags) dial(ctx context.Context, key string, report io.Writer) (*endpoint, error) {
+	o := client.Options{URL: f.url}
+	switch {
+	case key != "":
+		o.Headers = map[string]string{"Authorization": "Bearer " + key}
+	case CheckURL(f.url, true) == nil:
+		var err error
+		if o.Token, err = PersonalToken(f.url, f.signIn != nil, f.signIn); err != nil {
+			return nil, err
+		}
+		if _, err := o.Token(ctx); err != nil { // before the time limits of connecting
+			return nil, err
+		}
+	}
+	return dial(ctx, o, report, f.prompts)
+}
+
+// PersonalToken returns the source of the person's access tokens for an endpoint, as in
+// transport.HTTPOptions. The first request that requires a sign-in waits for it. ask allows to open a
+// browser; its URL is also written to notes.
+func PersonalToken(address string, ask bool, notes io.Writer) (
+	func(ctx context.Context, refused ...string) (string, error), error,
+) {
+	state, err := config.StateDir(os.LookupEnv)
+	if err != nil {
+		return nil, fmt.Errorf("cannot find the folder for state: %w; set XDG_STATE_HOME", err)
+	}
+	person := signon.New(signon.Options{
+		URL: address, Dir: filepath.Join(state, "junction", "signins"), Ask: ask, Notes: notes,
+		Open: signon.OpenBrowser,
+	})
+	return func(ctx context.Context, refused ...string) (string, error) {
+		token, err := person.Token(ctx, refused...)
+		if err != nil {
+			err = &transport.TokenError{Err: err}
+		}
+		return token, err
+	}, nil
+}
+
+// CheckURL rejects values of --url that are no endpoint, or would send a credential in plain text
+// over the network.
+func CheckURL(text string, hasKey bool) error {
+	u, err := url.Parse(text)
+	switch {
+	case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https":
+		return Usagef("--url %q is no endpoint; write it like http://127.0.0.1:8420/mcp", text)
+	case hasKey && u.Scheme == "http" && !loopback.Host(u.Hostname()):
+		return Usagef("--url %q is not https: the key would cross the network in plain text; use an https URL", text)
+	}
+	return nil
+}

@@ -1,0 +1,298 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+
+	"junction/cmd/junction/base/config"
+	"junction/cmd/junction/ops/diagnose"
+	"junction/cmd/junction/base/runfile"
+	"junction/upstream/prose"
+)
+
+// statusEvery is the interval of --watch.
+const statusEvery = 2 * time.Second
+
+// statusCommand is `junction status`.
+func statusCommand(stdout io.Writer, file *string) *cobra.Command {
+	s := statusOptions{stdout: stdout, file: file}
+	cmd := &cobra.Command{
+		Use:               "status [NAME ...]",
+		ValidArgsFunction: CompleteUpstreams(file, 100),
+		Short:             "Show the upstreams of a running junction",
+		Long: "Show the upstreams of a running junction: state, full error and remedy, tools, processes, their " +
+			"memory, and the\n" +
+			`last call. The command asks the admin address of the process that serves the configuration file.
+
+The exit code is 1 if no junction is running. junction doctor checks the upstreams end to end.`,
+		Example: `  junction status
+  junction status github --watch
+  junction status --json`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			s.only = args
+			if err := checkAdmin(cmd, s.admin); err != nil {
+				return err
+			}
+			if s.watch {
+				return s.repeat(cmd.Context(), s.ask)
+			}
+			r, err := s.ask(cmd.Context())
+			if err != nil {
+				return err
+			}
+			return s.show(r, nil)
+		},
+	}
+	adminFlag(cmd, &s.admin)
+	cmd.Flags().BoolVarP(&s.watch, "watch", "w", false, "refresh every two seconds, until interrupted")
+	JSONFlag(cmd, &s.json)
+	return cmd
+}
+
+// statusOptions are the arguments of the command.
+type statusOptions struct {
+	stdout io.Writer
+	file   *string
+	admin  string
+	only   []string // names of upstreams; empty means all
+	watch  bool
+	json   bool
+	last   string // the last output of --watch
+}
+
+// ask returns the status of the running proxy, with the wanted upstreams.
+func (s *statusOptions) ask(ctx context.Context) (*diagnose.Running, error) {
+	address, err := adminAddress(ctx, s.admin, *s.file)
+	if err != nil {
+		return nil, err
+	}
+	var r diagnose.Running
+	if address == "" {
+		err = errNotRunning
+	} else {
+		err = askAdmin(ctx, address, "/status", nil, diagnose.Patience, &r)
+	}
+	switch {
+	case errors.Is(err, errNotRunning) && *s.file != "" && s.admin == "":
+		return nil, fmt.Errorf("%w with %s; start one: %s", errNotRunning, *s.file, config.Start(*s.file))
+	case errors.Is(err, errNotRunning):
+		return nil, fmt.Errorf("%w; start one, or name its file with --config", err)
+	case err != nil:
+		return nil, err
+	}
+	var known []string
+	for _, u := range r.Upstreams {
+		known = append(known, u.Name)
+	}
+	for _, name := range s.only {
+		if slices.Contains(r.Disabled, name) {
+			return nil, fmt.Errorf("%s is disabled; run: %s", name, config.Command(*s.file, "enable", name))
+		}
+		if !slices.Contains(known, name) {
+			return nil, fmt.Errorf("there is no upstream %s; %s", prose.Quote(name),
+				prose.DidYouMean(known, name, config.Command(*s.file, "list")+" shows the upstreams of the file"))
+		}
+	}
+	if len(s.only) > 0 {
+		r.Disabled = nil
+		r.Upstreams = slices.DeleteFunc(r.Upstreams,
+			func(u diagnose.UpstreamStatus) bool { return !slices.Contains(s.only, u.Name) })
+	}
+	return &r, nil
+}
+
+// repeat asks and shows again and again until ctx ends, or until show fails. An error of ask is shown.
+func (s *statusOptions) repeat(ctx context.Context, ask func(context.Context) (*diagnose.Running, error)) error {
+	tick := time.NewTicker(statusEvery)
+	defer tick.Stop()
+	for {
+		r, err := ask(ctx)
+		if ctx.Err() != nil {
+			return nil // the person has seen enough
+		}
+		if err := s.show(r, err); err != nil {
+			return err
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// show prints a status, or why there is none. With --watch a terminal is redrawn; anything else gets
+// what has changed, as JSON in one line.
+func (s *statusOptions) show(r *diagnose.Running, failed error) error {
+	b := NewPage(s.stdout)
+	switch {
+	case s.json && failed != nil:
+		printErrorJSON(b, failed)
+	case s.json:
+		write := PrintValue
+		if s.watch {
+			write = printLine
+		}
+		if err := write(b, r); err != nil {
+			return err
+		}
+	case failed != nil:
+		b.Wrap("", "", prose.Flat(failed.Error()))
+	default:
+		writeStatus(b, r, time.Now())
+		if background, ok := runfile.InBackground(r.Config); ok {
+			b.Wrap("\nLog: ", "  ", prose.Flat(background.Log))
+		}
+	}
+	if s.watch {
+		if b.String() == s.last {
+			return nil
+		}
+		s.last = b.String()
+		switch {
+		case s.json:
+		case IsTerminal(s.stdout) && os.Getenv("TERM") != "dumb":
+			width, height := TerminalSize(s.stdout)
+			_, err := fmt.Fprint(s.stdout, "\x1b[H\x1b[J", screenful(b.String(), width, height)) // top left, clear
+			return err
+		default:
+			b.WriteByte('\n') // between two tables
+		}
+	}
+	if s.json {
+		_, err := b.WriteTo(s.stdout)
+		return err
+	}
+	return Tell(s.stdout, b.String())
+}
+
+// screenful returns as much of a text as a terminal shows without scrolling, so that its beginning, with
+// the broken upstreams, stays in sight.
+func screenful(text string, width, height int) string {
+	if height < 3 {
+		return text
+	}
+	text = Fit(text, width)
+	rows, lines := 0, strings.SplitAfter(text, "\n")
+	for i, line := range lines {
+		rows += max(1, (utf8.RuneCountInString(strings.TrimSuffix(line, "\n"))+width-1)/max(1, width))
+		if rows >= height-1 && i < len(lines)-2 {
+			return strings.Join(lines[:i], "") + Fit(fmt.Sprintf("… %d more lines; junction status shows all\n",
+				len(lines)-1-i), width)
+		}
+	}
+	return text
+}
+
+// writeStatus writes the table of the upstreams, the broken ones first. Below a row is its error,
+// uncut, and the remedy.
+func writeStatus(b *prose.Page, r *diagnose.Running, now time.Time) {
+	fmt.Fprintf(b, "Junction serves %s%s.\n", r.URL, fileSuffix(r.Config))
+	fmt.Fprintf(b, "%s.\n", diagnose.Summary(r.Upstreams))
+	offers := prose.Count(r.Tools, "tool")
+	if r.Skills > 0 {
+		offers += " and " + prose.Count(r.Skills, "skill")
+	}
+	fmt.Fprintf(b, "Junction is %s, offers %s, and has run for %s.\n", r.Status, offers, prose.Age(now.Sub(r.Started)))
+	for _, part := range r.Parts {
+		if !part.OK {
+			b.Wrap("", "  ", part.Name+": "+prose.Flat(part.Error))
+		}
+	}
+	for _, line := range r.Unfollowed() {
+		b.Wrap("", "", line)
+	}
+	writeWarnings(b, r)
+	writeReplicas(b, r, now)
+	b.WriteByte('\n')
+	rows := [][]string{{"UPSTREAM", "STATE", "TOOLS", "PROCESSES", "MEMORY", "LAST CALL"}}
+	list := diagnose.BrokenFirst(r.Upstreams)
+	for i := range list {
+		rows = append(rows, statusRow(&list[i], now))
+	}
+	for i, line := range columns(rows, len(rows[0]), b.Terminal, "PROCESSES", "MEMORY") {
+		b.WriteString(line + "\n")
+		if i == 0 {
+			continue
+		}
+		u := &list[i-1]
+		for _, text := range []string{u.Error, u.Note} {
+			if text != "" {
+				b.Wrap("    ", "    ", prose.Flat(text))
+			}
+		}
+		if u.Advice != "" {
+			b.Wrap("    → ", "      ", prose.Flat(u.Advice))
+		}
+	}
+	if len(r.Upstreams) == 0 {
+		b.WriteString("no upstreams are enabled\n")
+	}
+	if len(r.Disabled) > 0 {
+		b.Wrap("\nDisabled: ", "  ", strings.Join(r.Disabled, ", "))
+	}
+	if n := len(r.Problems); n > 0 {
+		fmt.Fprintf(b, "\n%s of tools: %s\n", prose.Count(n, "problem"), config.Command(r.Config, "doctor"))
+	}
+}
+
+// mostWarnings is the most warnings of the file that status prints; --json has more.
+const mostWarnings = 8
+
+// writeWarnings writes a line for each likely mistake of the file in force.
+func writeWarnings(b *prose.Page, r *diagnose.Running) {
+	shown := r.Warnings[:min(len(r.Warnings), mostWarnings)]
+	for _, w := range shown {
+		b.Wrap("Warning: ", "  ", prose.Flat(w.String()))
+	}
+	if more := len(r.Warnings) - len(shown) + r.MoreWarnings; more > 0 {
+		b.Wrap("", "  ", prose.Count(more, "more warning")+"; "+config.Command(r.Config, "check")+" shows all")
+	}
+}
+
+// writeReplicas writes a line for each process over the same database, if there may be several.
+func writeReplicas(b *prose.Page, r *diagnose.Running, now time.Time) {
+	for _, m := range r.Replicas {
+		line := fmt.Sprintf("%s, version %s, for %s", m.Address, m.Version, prose.Age(now.Sub(m.Begun)))
+		switch {
+		case m.Self:
+			line += "; this process"
+		case m.Error != "":
+			line += "; cannot connect: " + m.Error
+		}
+		if m.Differs != "" {
+			line += "; its configuration differs: " + m.Differs
+		}
+		b.Wrap("Replica at ", "  ", prose.Flat(line))
+	}
+}
+
+// statusRow returns the cells of an upstream.
+func statusRow(u *diagnose.UpstreamStatus, now time.Time) []string {
+	row := []string{prose.Flat(u.Name), u.Shown(now), strconv.Itoa(u.Tools), "-", "-", "-"}
+	if u.State == diagnose.PerUser {
+		row[2] = "-" // each user has their own
+	}
+	if u.Processes > 0 {
+		row[3] = strconv.Itoa(u.Processes)
+	}
+	if u.Memory > 0 {
+		row[4] = fmt.Sprintf("%d MB", (u.Memory+500_000)/1_000_000)
+	}
+	if c := u.LastCall; c != nil {
+		row[5] = fmt.Sprintf("%s %s ago, %s", prose.Cut(cmp.Or(prose.Flat(c.Name), "?"), 40),
+			prose.Age(now.Sub(c.Time)), c.Outcome)
+	}
+	return row
+}

@@ -1,0 +1,92 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"junction/cmd/junction/base/config"
+	"junction/cmd/junction/ops/diagnose"
+	"junction/proxy/view"
+	"junction/upstream/prose"
+)
+
+// TestWatchStatus watches for a minute: the status is asked every two seconds, a proxy that is not
+// there is shown and waited for, and only what has changed is written.
+func TestWatchStatus(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		var out bytes.Buffer
+		s := statusOptions{stdout: &out, watch: true, json: true}
+		asked := 0
+		err := s.repeat(ctx, func(context.Context) (*diagnose.Running, error) {
+			asked++
+			switch {
+			case asked <= 5:
+				return nil, errors.New("no junction is running")
+			case asked <= 10:
+				return &diagnose.Running{Report: diagnose.Report{Status: "starting"}}, nil
+			}
+			return &diagnose.Running{Report: diagnose.Report{Status: "ready"}}, nil
+		})
+		if err != nil || asked < 29 || asked > 31 {
+			t.Errorf("asked %d times in a minute (%v), want 30", asked, err)
+		}
+		lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+		if len(lines) != 3 || lines[0] != `{"error":"no junction is running"}` || !strings.Contains(lines[1], `"starting"`) ||
+			!strings.Contains(lines[2], `"ready"`) {
+			t.Errorf("written was\n%s", out.String())
+		}
+	})
+}
+
+// TestWriteStatus prints an upstream in each state: errors are not cut, and no control character
+// reaches the terminal.
+func TestWriteStatus(t *testing.T) {
+	now := time.Now()
+	long := strings.Repeat("word ", 60) + "end\x1b[31m"
+	r := &diagnose.Running{
+		URL: "http://127.0.0.1:1/mcp", Config: "c.yaml", Started: now.Add(-3 * time.Hour),
+		Report: diagnose.Report{Disabled: []string{"off"}, Status: "ready", Tools: 2, Reload: "2 mistakes", Problems: []view.Problem{{}}, Upstreams: []diagnose.UpstreamStatus{
+			{Name: "ok", State: "ready", Tools: 2, Processes: 2, Memory: 123_400_000,
+				LastCall: &diagnose.LastCall{Time: now.Add(-90 * time.Second), Name: "ok__do", Outcome: "tool_error"}},
+			{Name: "bad", State: "retrying", RetryAt: now.Add(20 * time.Second), Error: long, Advice: "mend it"},
+			{Name: "mine", State: diagnose.PerUser},
+		}},
+	}
+	var b prose.Page
+	writeStatus(&b, r, now)
+	got := b.String()
+	for _, want := range []string{
+		"Junction serves http://127.0.0.1:1/mcp of c.yaml.\n2 of 3 servers work, 1 needs you.\n" +
+			"Junction is ready, offers 2 tools, and has run for 3h.\n", "LAST CALL\nbad ", "file is not in force: 2 mistakes\n",
+		"ok        ready            2      2          123 MB  ok__do 1m ago, tool_error\n", "\nbad       retrying in 20s  0      -  ",
+		"\n    → mend it\n", "\nmine      per user         -      -  ", "\nDisabled: off\n", "\n1 problem of tools: junction doctor --config c.yaml\n",
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("%q is missing in\n%s", want, got)
+		}
+	}
+	if strings.Contains(got, "arning") {
+		t.Errorf("a file without warnings has some:\n%s", got)
+	}
+	if n := strings.Count(got, "word"); n != 60 || strings.Contains(got, "\x1b") || !strings.Contains(got, "end") {
+		t.Errorf("the error has %d of 60 words:\n%s", n, got)
+	}
+	for range mostWarnings + 1 {
+		r.Warnings = append(r.Warnings, config.Problem{File: "c.yaml", Line: 7, Path: "policies[0].match", Text: "matches nobody"})
+	}
+	r.MoreWarnings = 1
+	b = prose.Page{}
+	writeStatus(&b, r, now)
+	got = b.String()
+	if strings.Count(got, "Warning: c.yaml:7: policies[0].match: matches nobody\n") != mostWarnings ||
+		!strings.Contains(got, "\n2 more warnings; junction check --config c.yaml shows all\n") {
+		t.Errorf("the warnings are\n%s", got)
+	}
+}

@@ -1,0 +1,113 @@
+package bridge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"junction/cmd/junction/base/cli"
+	"junction/cmd/junction/desk/clients"
+	"junction/upstream/transport"
+)
+
+// Own serves a configuration file for this process alone, unless a running junction serves the file:
+// then the URL is "".
+type Own func(ctx context.Context, file string, stderr io.Writer) (url string, end func() error, err error)
+
+// Command returns the command stdio. file points to the value of --config.
+func Command(stdin io.Reader, stdout, stderr io.Writer, file *string, own Own) *cobra.Command {
+	var address, keyFile string
+	cmd := &cobra.Command{
+		Use: "stdio", Short: "Connect a client that only starts commands to a running endpoint", Args: cli.NoArguments,
+		Long: `Connect a client that only starts commands to a running endpoint.
+
+The client speaks MCP on standard input and output; the command passes each message to the endpoint. If the
+endpoint cannot be reached, requests fail with an error, and work again when the endpoint is back. The command
+writes its problems to standard error.
+
+With --config FILE, if no running junction serves the file, the command serves the file itself, for this client
+alone, until the client ends.
+
+If the endpoint requires a sign-in and there is no API key, the command opens a browser. All commands of this user
+share the sign-in, which is kept in a file that only the user can read.`,
+		Example: `  junction stdio
+  junction stdio --config team.yaml
+  junction stdio --url https://mcp.example.com/mcp --key-file ~/.junction-key`,
+		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+			credential, err := credentialOf(keyFile)
+			if err != nil {
+				return err
+			}
+			if address == "" && *file != "" && cmd.Flags().Changed("config") {
+				var end func() error
+				if address, end, err = own(cmd.Context(), *file, stderr); err != nil {
+					return err
+				}
+				defer func() { err = errors.Join(err, end()) }()
+			}
+			if address == "" {
+				if address, err = cli.EndpointOf(cmd.Context(), *file); err != nil {
+					return err
+				}
+			}
+			if err := cli.CheckURL(address, credential != nil); err != nil {
+				return err
+			}
+			if credential == nil && cli.CheckURL(address, true) == nil {
+				if credential, err = cli.PersonalToken(address, true, stderr); err != nil {
+					return err
+				}
+			}
+			return Run(cmd.Context(), Options{
+				URL: address, Token: credential, In: stdin, Out: stdout, Notes: stderr,
+			})
+		},
+	}
+	cmd.Flags().StringVar(&address, "url", "", "`URL` of the endpoint (default: that of the running junction)")
+	cmd.Flags().StringVar(&keyFile, "key-file", "", "`file` with the API key (default: $"+clients.KeyVariable+
+		" is the key)")
+	return cmd
+}
+
+// credentialOf returns the source of the API key: the file, or the environment. It is nil if there is
+// no key. After the endpoint has refused the key, the file is read again: the key may have been
+// replaced.
+func credentialOf(file string) (func(context.Context, ...string) (string, error), error) {
+	read := func() (string, error) { return strings.TrimSpace(os.Getenv(clients.KeyVariable)), nil }
+	renew := "set " + clients.KeyVariable + " to a new one, and restart the client"
+	if file != "" {
+		renew = "write a new one into " + file
+		read = func() (string, error) {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				return "", fmt.Errorf("--key-file: %w; write the API key into it", err)
+			}
+			return strings.TrimSpace(string(text)), nil
+		}
+	}
+	key, err := read()
+	switch {
+	case err != nil:
+		return nil, err
+	case key == "" && file != "":
+		return nil, fmt.Errorf("--key-file: %s is empty", file)
+	case key == "":
+		return nil, nil
+	}
+	return func(_ context.Context, refused ...string) (string, error) {
+		key, err := read()
+		if err == nil && slices.Contains(refused, key) {
+			err = fmt.Errorf("the endpoint does not accept the API key; %s (junction keys create makes one)", renew)
+		}
+		if err != nil {
+			return "", &transport.TokenError{Err: err}
+		}
+		return key, nil
+	}, nil
+}

@@ -1,0 +1,61 @@
+// Package clients reads and edits the configuration files of MCP clients: where each client keeps
+// its servers, in which form, and how a server is added or removed without a change to any other
+// byte.
+//
+// table.go has the clients and place.go their files. The package format edits their texts, and file.go
+// replaces a file. server.go, text.go, secret.go and entry.go translate a server into an
+// entry of Junction's configuration; merge.go brings the servers of all clients together.
+// look.go shows a person what an entry would run, send and read. connect.go writes Junction's own
+// entry into a client's file, and record.go remembers what the file was before. key.go decides how a client
+// gets the API key, and input.go has the way of VS Code.
+package clients
+
+import (
+	"fmt"
+	"strings"
+
+	"junction/cmd/junction/desk/clients/format"
+	"junction/upstream/prose"
+)
+
+// A Client is a program that calls MCP servers and keeps their list in a file.
+type Client struct {
+	ID   string // as on the command line, such as claude-code
+	Name string // as its makers write it
+
+	format  format.Format
+	keys    []string // that lead to the servers, from the root of the file
+	user    []path   // files of the user; of several, those that exist
+	project []path   // files of a project, relative to its folder
+	syntax  syntax   // of references in values
+	// entry is that of a client that reads URLs; nil for one that only starts commands.
+	entry   func(Target) format.Object
+	command func(Target) format.Object // the entry that starts junction stdio
+	key     KeyWay                     // with an entry in a file of the user
+	reads   bool                       // entry can refer to KeyVariable
+}
+
+// Lookup returns the client of an id, or of a name, whatever its spaces and hyphens.
+func Lookup(id string) (*Client, error) {
+	plain := func(s string) string { return strings.NewReplacer(" ", "", "-", "").Replace(strings.ToLower(s)) }
+	for _, c := range table() {
+		if plain(c.ID) == plain(id) || plain(c.Name) == plain(id) {
+			return c, nil
+		}
+	}
+	if near := prose.Nearest(id, IDs()); near != "" {
+		return nil, fmt.Errorf("there is no client %q; did you mean %s?", id, near)
+	}
+	return nil, fmt.Errorf("there is no client %q; the clients are %s", id, strings.Join(IDs(), ", "))
+}
+
+// All returns the clients.
+func All() []*Client { return table() }
+
+// IDs returns the ids of the clients.
+func IDs() (ids []string) {
+	for _, c := range table() {
+		ids = append(ids, c.ID)
+	}
+	return ids
+}

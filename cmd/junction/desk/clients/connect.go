@@ -1,0 +1,364 @@
+package clients
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+
+	"junction/cmd/junction/desk/clients/format"
+	"junction/upstream/files"
+)
+
+// A Target is what the entry of Junction in a client's file says.
+type Target struct {
+	Name string
+	URL  string
+	Key  bool // the endpoint wants an API key
+	// For entries that start junction stdio: the path of this program ("" means that it is in PATH), and of
+	// the file with the API key ("" means KeyVariable).
+	Program, KeyFile string
+	// Secret is the API key. Connect writes it to KeyFile, which must be that of Records.KeyFile. "" writes
+	// nothing.
+	Secret string
+	Own    []string // all URLs of the endpoint, to recognize an entry by
+	Config string   // the absolute path of the configuration file of Junction
+
+	input string // the ID of the input with which VS Code asks for the key
+}
+
+// is reports whether a server is this Junction.
+func (t Target) is(s *Server, h Home) bool {
+	return s.Entry != nil && (&Merge{Own: t.Own}).isOwn(s.Entry.known(h.Getenv))
+}
+
+// An Outfit is what connecting and disconnecting needs.
+type Outfit struct {
+	Home    Home
+	Records *Records
+	// Run runs a client's own command. The error is exec.ErrNotFound if the command is not
+	// installed. Nil edits files only.
+	Run func(ctx context.Context, program string, args ...string) error
+}
+
+// A Done is what Connect or Disconnect did to a file.
+type Done struct {
+	File    string
+	Changed bool
+	Stored  bool     // the API key was written to the file of the target
+	Command bool     // the client's own command did it
+	Backup  string   // "" if there is none
+	Removed []string // servers that were taken out, or put back
+	Lost    []string // servers that Disconnect could not put back; the notes say where they are
+	Notes   []string
+}
+
+// Connect puts the entry of Junction into a file, and takes the servers in remove out of it. It
+// remembers what the file was. A file that cannot be parsed stays as it is. So does one with the entry of
+// another Junction: the error is an OtherError.
+func (o *Outfit) Connect(ctx context.Context, p Place, t Target, remove []string) (*Done, error) {
+	done := &Done{File: p.File}
+	old, err := o.readOrNil(p)
+	if err != nil {
+		return nil, err
+	}
+	fail := func(err error) (*Done, error) { return nil, &FileError{o.Home.Short(p.File), err} }
+	last, err := o.Records.find(p)
+	if err != nil {
+		return nil, err
+	}
+	known := last // also if it is stale
+	switch {
+	case last == nil:
+	case old != nil && last.stale(p, old), old == nil && !last.isOf(t):
+		last = nil
+	case !last.isOf(t):
+		return fail(last.other(p))
+	}
+	base := old
+	rec := &Record{Client: p.Client.ID, File: p.File, Name: t.Name, Config: t.Config, URL: t.URL, Created: old == nil}
+	if p.Scope == Project {
+		rec.Project = p.folder
+	}
+	o.noteKey(t, last, rec)
+	var lost []Lost
+	if last != nil {
+		if base, lost, err = last.restore(p, old); err != nil {
+			return fail(err)
+		}
+		if remove, err = last.stayOut(p, old, remove); err != nil {
+			return fail(err)
+		}
+		rec.Created, rec.Folder, rec.Backup = last.Created, last.Folder, last.Backup
+		for _, l := range lost { // a later Disconnect tries again
+			rec.Removed = append(rec.Removed, l.Removed)
+		}
+	}
+	states, err := o.edit(p, t, base, remove, rec)
+	if err != nil {
+		return fail(err)
+	}
+	text := states[len(states)-1]
+	for _, r := range rec.Removed {
+		if last == nil || !last.has(r.Name) {
+			done.Removed = append(done.Removed, r.Name)
+		}
+	}
+	if bytes.Equal(text, old) && old != nil {
+		return done, o.keepKey(p, t, last, done)
+	}
+	if o.byCommand(ctx, p, t, base, old, rec, done) {
+		done.Changed = true
+		return done, o.Records.put(p, rec)
+	}
+	rec.seal(states...)
+	if len(lost) > 0 {
+		rec.Before = "" // not all of the changes undone
+	}
+	if p.Scope == Project && old == nil {
+		if err := os.Mkdir(filepath.Dir(p.File), 0o755); err == nil {
+			rec.Folder = true
+		} else if !errors.Is(err, fs.ErrExist) {
+			return fail(files.Reason(err))
+		}
+	}
+	if err := o.Records.put(p, rec); err != nil {
+		return nil, err
+	}
+	undoKey, err := o.writeKey(t, done)
+	if err != nil {
+		return nil, errors.Join(err, o.Records.put(p, last))
+	}
+	own := last != nil && last.After == sum(old) // what Connect wrote needs no backup
+	literal := literalKey.Match(old) && !literalKey.Match(text)
+	if literal {
+		done.Notes = append(done.Notes, "The file had an API key in it. No backup was made beside it: disconnect puts "+
+			"the old entry back from "+o.Home.Short(o.Records.File)+", which only you can read.")
+	}
+	done.Backup, err = Replace(p.File, old, text, !own && !literal)
+	if err != nil {
+		return nil, errors.Join(&FileError{o.Home.Short(p.File), err}, undoKey(), o.Records.put(p, last))
+	}
+	done.Changed = true
+	if rec.Backup == "" {
+		rec.Backup = done.Backup
+	}
+	if err := o.Records.put(p, rec); err != nil {
+		return done, err
+	}
+	return done, o.dropKey(known, done)
+}
+
+// stayOut returns the servers to remove: those in remove, and those that r took out before. One
+// that a person has put back counts only if it is in remove.
+func (r *Record) stayOut(p Place, text []byte, remove []string) ([]string, error) {
+	servers, err := p.Client.format.Servers(text, p.servers(text))
+	has := fieldsOf(servers)
+	for _, gone := range r.Removed {
+		if _, back := has[gone.Name]; !back {
+			remove = append(remove, gone.Name)
+		}
+	}
+	return remove, err
+}
+
+// readOrNil reads a client's file; one that does not exist is nil if its folder does.
+func (o *Outfit) readOrNil(p Place) ([]byte, error) {
+	text, err := ReadFile(p.File)
+	if err == nil {
+		return text, nil
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		return nil, &FileError{o.Home.Short(p.File), err}
+	}
+	folder := filepath.Dir(p.File)
+	if p.Scope == Project { // the client reads the file of a project, and need not have written it
+		folder = p.folder
+	}
+	if _, err := os.Stat(folder); err != nil && p.Scope == Project {
+		return nil, fmt.Errorf("there is no folder %s", o.Home.Short(folder))
+	} else if err != nil {
+		return nil, fmt.Errorf("there is no folder %s; install %s and start it once",
+			o.Home.Short(folder), p.Client.Name)
+	}
+	return nil, nil
+}
+
+// edit brings base step by step to a text with the entry of Junction and without the servers in
+// remove, which it notes in rec. It returns all states of the text, beginning with base.
+func (o *Outfit) edit(p Place, t Target, base []byte, remove []string, rec *Record) (states [][]byte, err error) {
+	servers, err := o.Home.parse(p, base)
+	if err != nil {
+		return nil, err
+	}
+	keys, same, added := p.servers(base), false, base
+	if t.Key && !p.Client.Commanded(t) && p.Client.KeyWay(p.Scope) == ByInput {
+		if added, t.input, err = withInput(base, t.Name, rec); err != nil {
+			return nil, err
+		}
+	}
+	entry := p.Client.entryFor(t)
+	states = [][]byte{base, added}
+	drop := func(name string) error {
+		text, err := p.Client.format.Remove(states[len(states)-1], keys, name)
+		states = append(states, text)
+		return err
+	}
+	for _, s := range servers {
+		out := slices.Contains(remove, s.Name)
+		if s.Name == t.Name {
+			if !t.is(s, o.Home) {
+				return nil, fmt.Errorf("has another server called %q; choose a name with --name", t.Name)
+			}
+			same = equalTrees(s.fields, entry.Tree())
+			out = !same
+		} else if out {
+			block := p.Client.format.Block(base, keys, format.Server{Name: s.Name, Fields: s.fields})
+			rec.Removed = append(rec.Removed, Removed{s.Name, s.fields, block})
+		}
+		if out {
+			if err := drop(s.Name); err != nil {
+				return nil, err
+			}
+		}
+	}
+	if same {
+		return states, nil
+	}
+	text, err := p.Client.format.Add(states[len(states)-1], keys, t.Name, entry)
+	return append(states, text), err
+}
+
+// byCommand has Claude Code add the entry itself: its running instances write the same file. It
+// returns false where the command is not installed or does not do it; then the file is as before.
+func (o *Outfit) byCommand(ctx context.Context, p Place, t Target, base, old []byte, rec *Record, done *Done) bool {
+	if o.Run == nil || p.Client.ID != claudeCode || p.Scope != User || p.Client.Commanded(t) ||
+		!bytes.Equal(base, old) || len(rec.Removed) > 0 {
+		return false
+	}
+	args := []string{"mcp", "add", "--scope", "user", "--transport", "http", t.Name, t.URL}
+	if t.Key {
+		args = append(args, "--header", "Authorization: Bearer ${"+KeyVariable+"}")
+	}
+	err := o.Run(ctx, "claude", args...)
+	if errors.Is(err, exec.ErrNotFound) {
+		return false
+	}
+	now, readErr := ReadFile(p.File)
+	if err != nil || readErr != nil || bytes.Equal(now, old) {
+		done.Notes = append(done.Notes, "claude mcp add failed; the file was edited instead")
+		return false
+	}
+	rec.Command = true
+	rec.seal(base, now)
+	done.Command = true
+	return true
+}
+
+// Disconnect makes the file what it was before Connect: byte for byte if nothing else has changed,
+// otherwise without the entry of Junction and with the servers that Connect took out. It fails with an
+// OtherError if the entry is that of another Junction.
+func (o *Outfit) Disconnect(p Place, t Target) (*Done, error) {
+	done := &Done{File: p.File}
+	last, err := o.Records.find(p)
+	if err != nil {
+		return nil, err
+	}
+	known := last // also if it is stale
+	old, err := ReadFile(p.File)
+	if errors.Is(err, fs.ErrNotExist) {
+		return done, o.forget(p, last, done)
+	}
+	fail := func(err error) (*Done, error) { return nil, &FileError{o.Home.Short(p.File), err} }
+	if err != nil {
+		return fail(err)
+	}
+	if last != nil && !last.isOf(t) {
+		if !last.stale(p, old) {
+			return fail(last.other(p))
+		}
+		last = nil
+	}
+	var text []byte
+	var lost []Lost
+	if last == nil {
+		text, err = o.without(p, t, old)
+	} else {
+		text, lost, err = last.restore(p, old)
+	}
+	if err != nil {
+		return fail(err)
+	}
+	if last != nil {
+		o.report(last, lost, done)
+	}
+	exact := last != nil && last.After == sum(old)
+	switch {
+	case last != nil && last.Created && !last.Command && len(bytes.TrimSpace(text)) == 0:
+		if err = os.Remove(p.File); err == nil && last.Folder {
+			os.Remove(filepath.Dir(p.File)) // if nothing else is in it
+		}
+	case !bytes.Equal(text, old):
+		done.Backup, err = Replace(p.File, old, text, !exact) // what Connect wrote needs no backup
+	default:
+		return done, o.forget(p, known, done)
+	}
+	if err != nil {
+		return fail(files.Reason(err))
+	}
+	done.Changed = true
+	if last != nil && last.Backup != "" && len(lost) == 0 {
+		o.discard(last.Backup, text, done)
+	}
+	return done, o.forget(p, known, done)
+}
+
+// report notes the servers that were put back, and those that were not.
+func (o *Outfit) report(last *Record, lost []Lost, done *Done) {
+	for _, r := range last.Removed {
+		i := slices.IndexFunc(lost, func(l Lost) bool { return l.Name == r.Name })
+		if i < 0 {
+			done.Removed = append(done.Removed, r.Name)
+			continue
+		}
+		done.Lost = append(done.Lost, r.Name)
+		where := "; copy it from the backup " + o.Home.Short(last.Backup)
+		if _, err := os.Stat(last.Backup); err != nil {
+			where = "; add it by hand:\n" + r.Block
+		}
+		done.Notes = append(done.Notes, fmt.Sprintf("Could not put %q back: %v%s", r.Name, lost[i].Err, where))
+	}
+}
+
+// discard removes the backup of the file as it was, which may hold secrets, if the file is that again.
+// Otherwise it notes where the backup is.
+func (o *Outfit) discard(backup string, text []byte, done *Done) {
+	copied, err := ReadFile(backup)
+	switch {
+	case err != nil: // it was removed by hand
+	case !bytes.Equal(copied, text):
+		done.Notes = append(done.Notes, fmt.Sprintf("The file as it was before stays in %s; remove it if you do not "+
+			"need it, because it may contain secrets.", o.Home.Short(backup)))
+	default:
+		os.Remove(backup) // one that stays does no harm
+	}
+}
+
+// without returns a text without the entry of Junction, for a file of which nothing is remembered.
+func (o *Outfit) without(p Place, t Target, text []byte) ([]byte, error) {
+	servers, err := o.Home.parse(p, text)
+	if err != nil {
+		return nil, err
+	}
+	for _, s := range servers {
+		if s.Name == t.Name && t.is(s, o.Home) {
+			return p.Client.format.Remove(text, p.servers(text), s.Name)
+		}
+	}
+	return text, nil
+}

@@ -1,0 +1,456 @@
+package entries
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"junction/cmd/junction/base/cli"
+	"junction/cmd/junction/desk/clients"
+	"junction/cmd/junction/base/config"
+	"junction/cmd/junction/base/runfile"
+	"junction/cmd/junction/base/yamledit"
+	"junction/cmd/pack/plan"
+	"junction/upstream"
+	"junction/upstream/client"
+	"junction/upstream/loopback"
+	"junction/upstream/prose"
+	"junction/upstream/shell"
+)
+
+// adder is one run of `junction add`.
+type adder struct {
+	folder       string // of a pack, as a person has typed it
+	stdout       io.Writer
+	file         *string
+	env, headers []string
+	set          []string // values for inputs of a server of the registry
+	transport    string
+	registry     string // base URL; "" means the default
+	via          string // how to run a server of the registry; "" chooses
+	json, yes    bool
+	auth         string // the mode of --auth
+	oauth        bool   // the short form of one mode
+
+	given  clients.Given
+	server string // its name in the registry; "" for a command or URL
+	values map[string][]string
+}
+
+// addCommand is `junction add`.
+func addCommand(stdout io.Writer, file *string) *cobra.Command {
+	a := adder{stdout: stdout, file: file}
+	cmd := &cobra.Command{
+		Use:   "add NAME (-- COMMAND [ARG ...] | URL | FOLDER | SERVER)",
+		Short: "Add an upstream to the configuration file",
+		Long: `Add an upstream to the configuration file: a command, after --, a remote server by its URL, a pack of
+tools by its folder, or a server of the MCP registry by its name there, such as io.github.user/weather.
+junction search finds such names. The path of a folder begins with ./, ../, ~/ or /.
+
+Comments and order of the file stay. The new file is checked before it is written, and the old file becomes a
+backup. If there is no file, the command creates it. A running junction reloads the file by itself.
+
+Values may have references: ${NAME} is an environment variable of Junction, ${file:PATH} the content of a file.
+--env NAME without a value is short for --env NAME='${NAME}'. Literal secrets go to files in the folder secrets
+beside the configuration.
+
+For a server of the registry you can leave out NAME. Give the inputs that it needs by --env, --header and --set; a
+required header that you do not give becomes a reference to a variable. npx runs npm packages, uvx PyPI packages,
+and docker OCI images. Look at the source of a server before you add it: it runs with your rights.
+
+For a server of the registry and for a pack, the command shows what would run, be sent and be read, and asks.
+--yes answers for scripts.`,
+		Example: `  junction add notes -- npx -y notes-mcp --folder /srv/notes
+  junction add github --env GITHUB_TOKEN -- docker run -i --rm -e GITHUB_TOKEN ghcr.io/github/github-mcp-server
+  junction add dev ./packs/dev
+  junction add linear https://mcp.linear.app/mcp --oauth
+  junction add search https://search.example.com/mcp --header 'Authorization: Bearer ${SEARCH_TOKEN}'
+  junction add io.github.user/files --via npm --set folder=/srv/files`,
+		RunE: func(cmd *cobra.Command, args []string) error { return a.run(cmd, args) },
+	}
+	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		if named := cli.FlagError(cmd, err); strings.Contains(named.Error(), "did you mean") {
+			return named
+		}
+		return cli.Usagef("%w; the flags of a command stand after --: junction add NAME -- COMMAND", err)
+	})
+	flags := cmd.Flags()
+	flags.StringArrayVarP(&a.env, "env", "e", nil,
+		"an environment variable of the command, `NAME=VALUE`; may be repeated")
+	flags.StringArrayVarP(&a.headers, "header", "H", nil, "a header for the URL, `'NAME: VALUE'`; may be repeated")
+	flags.StringVar(&a.given.Dir, "cwd", "", "working `folder` of the command (default: that of Junction)")
+	flags.StringVar(&a.transport, "transport", "auto", "`transport` of the URL: auto, http or sse")
+	flags.StringVar(&a.auth, "auth", "", "`mode` of the credentials for the server: "+
+		strings.Join(upstream.ModeWords(), ", "))
+	flags.BoolVar(&a.oauth, operatorMode.String(), false, "short for --auth "+operatorMode.String()+
+		": the server needs a sign-in, junction login NAME")
+	flags.BoolVar(&a.given.Off, "disabled", false, "add the upstream without enabling it")
+	flags.StringArrayVar(&a.set, "set", nil, "a value for an input of a server of the registry, `NAME=VALUE`; may be "+
+		"repeated")
+	flags.StringVar(&a.via, "via", "", "`way` to run a server of the registry: remote, npm, pypi or oci (default: "+
+		"the first that is possible)")
+	flags.StringVar(&a.registry, "registry", "", registryUsage)
+	flags.BoolVar(&a.json, "json", false, "print JSON")
+	flags.BoolVar(&a.yes, "yes", false, "do not ask") // -y belongs to npx, and would hide a missing --
+	return cmd
+}
+
+// run adds the server to the file. If that fails, no file stays behind.
+func (a *adder) run(cmd *cobra.Command, args []string) error {
+	ctx := cmd.Context()
+	name, err := a.arguments(args, cmd.ArgsLenAtDash())
+	if err != nil {
+		return err
+	}
+	if err := a.flags(); err != nil {
+		return err
+	}
+	e, err := Edit(a.stdout, *a.file, a.json, true)
+	if err != nil {
+		return err
+	}
+	e.Enter = cli.EnterOf(cmd)
+	if err := e.Free(name); err != nil {
+		return err
+	}
+	entry, notes, err := a.entry(ctx, name, e)
+	if err != nil {
+		return err
+	}
+	about, next := entry.Summary(), ""
+	if entry.Pack != "" {
+		about = "pack " + entry.Pack
+	}
+	if a.server != "" && entry.Runs() { // the author of the server has chosen the command
+		about = shell.Join(entry.CommandLine()...)
+	}
+	if err := a.review(cmd, name, entry, e); err != nil {
+		return err
+	}
+	if p, ok := e.More.(*plan.Plan); ok {
+		notes = append(notes, a.unreached(name, p, e)...)
+	}
+	_, running := runfile.Find(e.Path()) // it reports what it cannot reach or start
+	if program := entry.Lacks(Lookup); program != "" && !running {
+		notes = append(notes, clients.NotInstalled(program)+".")
+	}
+	added := &New{Name: name, Entry: entry}
+	rows := Progress(cmd)
+	if a.json {
+		rows = nil
+	}
+	if err := Ask(ctx, e.Config(), []*New{added}, rows); err != nil {
+		return err
+	}
+	if added.Note != "" && !(added.Unreached && running) {
+		notes = append(notes, added.Note)
+	}
+	if lines := SignIns(e.path, []*New{added}); len(lines) > 0 {
+		next = lines[0]
+	}
+	return e.Add(ctx, name, entry, about, notes, next)
+}
+
+// unreached returns the note about variables that a pack reads and does not get: a process gets only
+// those that its entry names.
+func (a *adder) unreached(name string, p *plan.Plan, e *Editor) []string {
+	var flags []string
+	for _, variable := range p.Variables {
+		if _, given := a.given.Env[variable]; !given {
+			flags = append(flags, "--env", variable)
+		}
+	}
+	if len(flags) == 0 {
+		return nil
+	}
+	return []string{fmt.Sprintf("The pack reads variables that do not reach it. To pass them, run: %s && %s",
+		e.Command("remove", name), e.Command(slices.Concat([]string{"add", name, a.folder}, flags)...))}
+}
+
+// review shows what a server of the registry, or a pack, would run, and asks. What a person has typed
+// is added without a question.
+func (a *adder) review(cmd *cobra.Command, name string, entry *clients.Entry, e *Editor) error {
+	text := ""
+	switch {
+	case a.server != "":
+		look, err := entry.Look(name, a.server+" of the registry")
+		if err != nil {
+			return fmt.Errorf("cannot add %s: %w", name, err)
+		}
+		e.Look, text = look, clients.Looks(cli.NewPage(a.stdout), []*clients.Look{look})
+	case entry.Pack != "":
+		folder := entry.Pack
+		if !filepath.IsAbs(folder) {
+			folder = filepath.Join(filepath.Dir(e.Path()), folder)
+		}
+		p, err := plan.OfOwn(cmd.Context(), folder)
+		if err != nil {
+			return fmt.Errorf("cannot show what the pack would run: %w", err)
+		}
+		e.More, text = p, p.Text()
+	default:
+		return nil
+	}
+	if a.json && !a.yes && !cli.CanAsk(cmd) { // the output says what would run
+		o := outcome{Config: e.Path(), Upstreams: []string{name}, Pack: e.More, Look: e.Look}
+		if err := cli.PrintValue(a.stdout, o); err != nil {
+			return err
+		}
+	}
+	question := fmt.Sprintf("Add %s to %s?", name, prose.OneLine(e.Short()))
+	return Review(cmd, a.stdout, a.json, a.yes, text, question)
+}
+
+// arguments reads the name of the upstream, and its command, URL or name in the registry.
+func (a *adder) arguments(args []string, dash int) (name string, err error) {
+	const usage = "write junction add NAME -- COMMAND, junction add NAME URL, junction add NAME FOLDER, or " +
+		"junction add SERVER"
+	switch {
+	case dash == 1 && len(args) == 2 && clients.Words(args[1]) != nil:
+		return "", cli.Usagef("%s is one word; write junction add %s -- %s", prose.Quote(args[1]), shell.Quote(args[0]),
+			shell.Join(clients.Words(args[1])...))
+	case dash == 1 && len(args) > 1:
+		a.given.Command = args[1:]
+		if program := args[1]; strings.HasPrefix(program, "./") || strings.HasPrefix(program, "../") {
+			if a.given.Command[0], err = filepath.Abs(program); err != nil {
+				return "", err
+			}
+		}
+	case dash >= 0:
+		return "", cli.Usagef("give one name before -- and a command after it; %s", usage)
+	case len(args) == 2 && isURL(args[1]):
+		a.given.URL = args[1]
+	case len(args) == 2 && isPath(args[1]):
+		a.given.Pack, a.folder = args[1], args[1]
+	case len(args) == 1 && isPath(args[0]):
+		return "", cli.Usagef("the folder needs a name before it: junction add NAME FOLDER")
+	case len(args) == 1 && isURL(args[0]):
+		return "", cli.Usagef("the URL needs a name before it: junction add NAME URL")
+	case len(args) == 2 && isFolder(args[1]):
+		return "", cli.Usagef("%s is a folder; write junction add %s %s", prose.Quote(args[1]), shell.Quote(args[0]),
+			shell.Quote("./"+filepath.ToSlash(args[1])))
+	case len(args) > 0 && len(args) <= 2 && a.registry == "" && isHost(args[len(args)-1]):
+		name := "NAME"
+		if len(args) == 2 {
+			name = shell.Quote(args[0])
+		}
+		return "", cli.Usagef("%s is the address of a server, without the scheme of a URL; write junction add %s %s, "+
+			"or, for a name of a registry, add --registry URL", prose.Quote(args[len(args)-1]), name,
+			shell.Quote(withScheme(args[len(args)-1])))
+	case len(args) > 0 && len(args) <= 2 && registryName.MatchString(args[len(args)-1]):
+		if a.server = args[len(args)-1]; len(args) == 1 {
+			return nameOf(a.server), nil
+		}
+	case len(args) == 2 && strings.Contains(args[1], "://"):
+		scheme, _, _ := strings.Cut(args[1], "://")
+		return "", cli.Usagef("the URL has the scheme %s; a server is reached by http or https", prose.OneLine(scheme))
+	case len(args) == 2 && withoutScheme.MatchString(args[1]):
+		return "", cli.Usagef("%s lacks the scheme of a URL; write junction add %s %s", prose.Quote(args[1]),
+			shell.Quote(args[0]), shell.Quote(withScheme(args[1])))
+	case len(args) > 1:
+		return "", cli.Usagef("%s is no URL; a command stands after --: junction add %s -- %s",
+			prose.Quote(args[1]), shell.Quote(args[0]), shell.Join(args[1:]...))
+	default:
+		return "", cli.Usagef("%s", usage)
+	}
+	return args[0], nil
+}
+
+// withoutScheme matches an address or a host with a dot, its port, and perhaps a path.
+var withoutScheme = regexp.MustCompile(`^(localhost|\[[0-9a-fA-F:]+\]|[a-zA-Z0-9-]+(\.[a-zA-Z0-9-]+)+):[0-9]+(/\S*)?$`)
+
+// isHost reports whether a word with the form of a name of the registry is a host and a path. A name of the
+// registry begins with a reversed domain, such as io.github.owner, and a host ends with a top-level domain. If
+// this is not certain, the registry is asked.
+func isHost(s string) bool {
+	host, _, _ := strings.Cut(strings.ToLower(s), "/")
+	last := host[strings.LastIndexByte(host, '.')+1:]
+	return registryName.MatchString(s) && mayBeHost(s) && topLevel(last)
+}
+
+// mayBeHost reports whether a word has a dot before the first slash, and does not begin with a reversed domain.
+func mayBeHost(s string) bool {
+	host, _, _ := strings.Cut(strings.ToLower(s), "/")
+	first, _, dotted := strings.Cut(host, ".")
+	return dotted && !topLevel(first)
+}
+
+// topLevel reports whether a label is a top-level domain that many servers have.
+func topLevel(label string) bool {
+	return len(label) == 2 || slices.Contains([]string{"com", "org", "net", "edu", "gov", "info", "dev", "app", "cloud",
+		"tech", "software", "tools", "xyz"}, label)
+}
+
+// withScheme returns the URL of a host with a port: http on this machine, https elsewhere.
+func withScheme(s string) string {
+	if host, _, _ := strings.Cut(s, "/"); loopback.Address(strings.Replace(host, "localhost", "127.0.0.1", 1)) {
+		return "http://" + s
+	}
+	return "https://" + s
+}
+
+// isFolder reports whether there is a folder of that name, which is not a path by its form.
+func isFolder(s string) bool {
+	info, err := os.Stat(s)
+	return err == nil && info.IsDir()
+}
+
+// isPath reports whether an argument is the path of a pack. Other words may be names of the registry.
+func isPath(s string) bool {
+	slashed := filepath.ToSlash(s)
+	return filepath.IsAbs(s) || slices.ContainsFunc([]string{"./", "../", "~/"}, func(begin string) bool {
+		return strings.HasPrefix(slashed+"/", begin)
+	})
+}
+
+// packPath returns the path of a pack for the file, which has it relative to its own folder.
+func packPath(path string, f *file) (string, error) {
+	if rest, ok := strings.CutPrefix(path, "~/"); ok {
+		path = filepath.Join(f.home.Dir, rest)
+	}
+	full, err := filepath.Abs(path)
+	if err != nil {
+		return "", err
+	}
+	if _, err := os.Stat(full); err != nil {
+		return "", fmt.Errorf("there is no pack at %s; make one with: %s", prose.OneLine(path),
+			shell.Join("junction-pack", "init", path))
+	}
+	own, err := filepath.Abs(filepath.Dir(f.path))
+	if err != nil {
+		return "", err
+	}
+	if rest, err := filepath.Rel(own, full); err == nil && filepath.IsLocal(rest) && rest != "." {
+		return "./" + filepath.ToSlash(rest), nil
+	}
+	return full, nil
+}
+
+func isURL(s string) bool {
+	return strings.HasPrefix(s, "http://") || strings.HasPrefix(s, "https://")
+}
+
+// flags reads the flags.
+func (a *adder) flags() error {
+	g := &a.given
+	ofRegistry := a.server != ""
+	row, err := a.mode()
+	if err != nil {
+		return err
+	}
+	switch {
+	case !ofRegistry && (len(a.set) > 0 || a.via != "" || a.registry != ""):
+		return cli.Usagef("--set, --via and --registry are for a server of the registry")
+	case ofRegistry && a.transport != "auto":
+		return cli.Usagef("--transport is for a URL; the registry names the transport of %s", a.server)
+	case ofRegistry: // its entry in the registry decides
+	case !g.Remote() && len(a.headers) > 0:
+		return cli.Usagef("--header is for a URL; a command takes --env")
+	case !g.Remote() && (!row.Has(client.Command) || a.transport != "auto"):
+		return cli.Usagef("%s and --transport are for a URL", a.authFlag())
+	case g.Remote() && !row.Has(client.Remote):
+		return cli.Usagef("%s is for a command", a.authFlag())
+	case g.Remote() && (len(a.env) > 0 || g.Dir != ""):
+		return cli.Usagef("--env and --cwd are for a command; a URL takes --header")
+	case !slices.Contains([]string{"auto", "http", "sse"}, a.transport): // auto finds http itself
+		return cli.Usagef("--transport is auto, http or sse, not %q", a.transport)
+	}
+	g.SSE = a.transport == "sse"
+	g.Headers = map[string]string{}
+	if err := UseEnv(g, a.env); err != nil {
+		return err
+	}
+	for _, field := range a.headers {
+		name, value, ok := strings.Cut(field, ":")
+		if !ok || strings.TrimSpace(name) == "" {
+			return cli.Usagef("--header needs 'NAME: VALUE'")
+		}
+		g.Headers[strings.TrimSpace(name)] = strings.TrimSpace(value)
+	}
+	a.values = map[string][]string{}
+	for _, pair := range a.set {
+		name, value, ok := strings.Cut(pair, "=")
+		if !ok || name == "" {
+			return cli.Usagef("--set needs NAME=VALUE")
+		}
+		a.values[name] = append(a.values[name], value)
+	}
+	if g.Dir != "" && !strings.HasPrefix(g.Dir, "~/") && !strings.Contains(g.Dir, "${") {
+		dir, err := filepath.Abs(g.Dir)
+		g.Dir = dir
+		return err
+	}
+	return nil
+}
+
+// operatorMode is the mode that has a flag of its own.
+var operatorMode = upstream.SignInMode(upstream.OwnerOperator)
+
+// mode reads --auth and its short form into given, and returns the row of the mode.
+func (a *adder) mode() (row upstream.Mode, err error) {
+	if a.oauth && a.auth != "" && a.auth != operatorMode.String() {
+		return row, cli.Usagef("--%s is short for --auth %s; leave out one of the two", operatorMode, operatorMode)
+	}
+	if a.oauth {
+		a.auth = operatorMode.String()
+	}
+	if a.given.Auth = a.auth; a.auth == "" {
+		return upstream.AuthMode("").Row(), nil
+	}
+	mode, err := upstream.ParseMode(a.auth)
+	if err != nil {
+		return row, cli.Usagef("--auth: %w", err)
+	}
+	return mode.Row(), nil
+}
+
+// authFlag returns the flag of the mode, for an error.
+func (a *adder) authFlag() string {
+	if a.oauth || a.auth == "" {
+		return "--" + operatorMode.String()
+	}
+	return "--auth " + a.auth
+}
+
+// entry returns the entry, and notes for the user.
+func (a *adder) entry(ctx context.Context, name string, e *Editor) (*clients.Entry, []string, error) {
+	if a.server != "" {
+		return a.fromRegistry(ctx, name, e.home)
+	}
+	if a.given.Pack != "" {
+		var err error
+		if a.given.Pack, err = packPath(a.given.Pack, e.file); err != nil {
+			return nil, nil, err
+		}
+	}
+	entry, err := e.Entry(a.given)
+	if err != nil {
+		return nil, nil, fmt.Errorf("cannot add %s: %w", name, err)
+	}
+	return entry, nil, nil
+}
+
+// with returns the text of the file with a new upstream. It stores the upstream's secrets in keep.
+func (f *file) with(name string, entry *clients.Entry, keep *clients.SecretFiles) ([]byte, error) {
+	if f.text == nil {
+		if err := os.MkdirAll(filepath.Dir(f.path), 0o700); err != nil {
+			return nil, err
+		}
+	}
+	block, flow, err := entry.YAML(name, "", keep.Store)
+	if err != nil {
+		return nil, fmt.Errorf("cannot add %s: %w", name, err)
+	}
+	text, err := f.adding(yamledit.Entry{Block: block, Flow: flow})
+	if err != nil && len(f.problems) > 0 {
+		return nil, config.Unusable(f.path, f.problems)
+	}
+	return text, err
+}

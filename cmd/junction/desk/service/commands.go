@@ -1,0 +1,369 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"junction/cmd/junction/base/cli"
+	"junction/cmd/junction/desk/clients"
+	"junction/cmd/junction/base/config"
+	"junction/cmd/junction/base/runfile"
+	"junction/upstream/prose"
+)
+
+// Command returns the command service. file points to the value of --config, and proxy is what a service runs.
+func Command(stdout, stderr io.Writer, file *string, proxy Proxy) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "service", Short: "Start Junction at each login", Args: cli.NoArguments,
+		Long: `Start Junction at each login, and again after it has ended.
+
+The service belongs to you: it is a user unit of systemd on Linux, an agent of launchd on macOS, and a task
+at logon on Windows. It serves the file of --config, by default your own. Each file has a service of its own.
+If the file has a mistake, the service continues with the last content that was in force.`,
+		Example: `  junction service install
+  junction service status
+  junction service restart
+  junction service uninstall`,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(installCommand(stdout, file), statusCommand(stdout, file), startCommand(stdout, file),
+		restartCommand(stdout, file), stopCommand(stdout, file), uninstallCommand(stdout, file),
+		runService(stdout, stderr, file, proxy))
+	return cmd
+}
+
+// of returns the service of a command.
+func of(flag string) (*Service, string, error) {
+	h, err := ThisHost()
+	if err != nil {
+		return nil, "", err
+	}
+	file, err := config.File(flag)
+	if err != nil {
+		return nil, "", err
+	}
+	s, err := h.Of(file)
+	return s, file, err
+}
+
+func short(file string) string {
+	home, err := clients.HomeOf("")
+	if err != nil {
+		return prose.OneLine(file)
+	}
+	return prose.OneLine(home.Short(file))
+}
+
+// statusJSON is the output of --json.
+type statusJSON struct {
+	Service   string `json:"service"`
+	Manager   string `json:"manager"`
+	File      string `json:"file"` // of the definition
+	Config    string `json:"config"`
+	Installed bool   `json:"installed"`
+	// There is no service: junction setup has started the process, which may be stopped now.
+	Background bool     `json:"background,omitempty"`
+	Outdated   bool     `json:"outdated,omitempty"` // the definition differs from that of a new install
+	State      string   `json:"state,omitempty"`    // in the words of the manager
+	Running    bool     `json:"running"`
+	Ending     bool     `json:"ending,omitempty"` // the process ends, and accepts no new connections
+	PID        int      `json:"pid,omitempty"`
+	URL        string   `json:"url,omitempty"`
+	Log        string   `json:"log"`
+	Failure    string   `json:"failure,omitempty"` // why the last process has ended
+	Reload     string   `json:"reload,omitempty"`  // why the file is not in force
+	InPart     bool     `json:"in_part,omitempty"` // the stricter of the old file and the new one decides
+	Variables  []string `json:"variables,omitempty"`
+}
+
+func (s *Service) status(ctx context.Context) statusJSON {
+	j := statusJSON{Service: s.unit.Name, Manager: s.manager.name(), File: s.file, Config: s.unit.File,
+		Log: s.log()}
+	text := s.present()
+	if j.Installed = ours(text); j.Installed {
+		j.Outdated = string(text) != string(s.text)
+		j.State = prose.OneLine(s.manager.state(ctx, s.unit))
+	}
+	p, present := runfile.Present(s.unit.File)
+	if b, ok := runfile.LastBackground(s.unit.File); ok && !j.Installed && (!present || p.Is(b.Process)) {
+		j.Background, j.Log = true, b.Log
+	}
+	if j.Running, j.Ending = present && !p.Ending(), p.Ending(); j.Ending {
+		j.PID, j.URL = p.PID, p.URL
+	} else if j.Running {
+		j.PID, j.URL = p.PID, p.URL
+		ctx, cancel := context.WithTimeout(ctx, statusLimit)
+		defer cancel()
+		if r, err := cli.AwaitReload(ctx, s.unit.File); err == nil {
+			j.Reload = r.Reload
+			j.InPart = r.Partial != nil
+		}
+	} else {
+		j.Failure, _ = s.host.failure(s.unit.File)
+	}
+	return j
+}
+
+// statusLimit is how long the running junction may take to read a changed file.
+const statusLimit = 3 * time.Second
+
+func statusCommand(stdout io.Writer, file *string) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use: "status", Short: "Show the service of a configuration file", Args: cli.NoArguments,
+		Long: `Show the service of a configuration file, or the process in the background that junction setup has
+started. The exit code is 1 if there is neither, or if it does not run.`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			s, path, err := of(*file)
+			if err != nil {
+				return err
+			}
+			j := s.status(cmd.Context())
+			if err := cli.Print(stdout, asJSON, j, j.text(path)); err != nil {
+				return err
+			}
+			switch {
+			case !j.Installed && !j.Background:
+				return errors.New(s.absent(cmd.Context()))
+			case !j.Running && j.Failure != "":
+				return errors.New("junction does not run; correct what is named above, and run: " +
+					config.Command(path, "service", "start"))
+			case !j.Running:
+				return errors.New("junction does not run; start it with: " + config.Command(path, "service", "start"))
+			}
+			return nil
+		},
+	}
+	cli.JSONFlag(cmd, &asJSON)
+	return cmd
+}
+
+func (j *statusJSON) text(file string) string {
+	var b strings.Builder
+	row := func(name, value string) { fmt.Fprintf(&b, "%-8s %s\n", name, prose.OneLine(value)) }
+	if j.Installed {
+		row("Service", fmt.Sprintf("%s, %s (%s)", j.Service, short(j.File), j.Manager))
+		row("State", j.State)
+	} else if j.Background {
+		row("Service", "none; a process in the background, until the machine ends")
+	} else {
+		row("Service", "none")
+	}
+	row("File", short(j.Config))
+	if j.Running {
+		row("Serves", fmt.Sprintf("%s, process %d", j.URL, j.PID))
+	} else if j.Ending {
+		row("Serves", fmt.Sprintf("nothing new; process %d is ending", j.PID))
+	} else {
+		row("Serves", "nothing now")
+	}
+	if j.Failure != "" {
+		row("Failed", j.Failure)
+	}
+	if j.InPart {
+		row("Mistake", "the file is in force only in part: "+j.Reload+"; see: "+config.Command(file, "status"))
+	} else if j.Reload != "" {
+		row("Mistake", "the file is not in force: "+j.Reload+"; Junction serves its last good content; see: "+
+			config.Command(file, "check"))
+	}
+	if j.Installed || j.Background {
+		row("Log", j.Log)
+	}
+	if j.Outdated {
+		row("Next", "the service is of an older install or another shell; renew it with: "+
+			config.Command(file, "service", "install"))
+	}
+	return b.String()
+}
+
+func installCommand(stdout io.Writer, file *string) *cobra.Command {
+	var asJSON, keep bool
+	cmd := &cobra.Command{
+		Use: "install", Short: "Install the service, and start it", Args: cli.NoArguments,
+		Long: `Install the service, and start it. A second run renews the service and starts it again.
+
+The service has PATH, the folders (XDG_...) and the proxies of this shell, so that it finds the same commands.
+It has no other variables: write them as NAME=VALUE into CONFIG.environment, beside the configuration CONFIG,
+which only you may read, or let --keep-env write them.`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			s, path, err := of(*file)
+			if err != nil {
+				return err
+			}
+			lacking := Lacking(path)
+			notes, restore := "", func() error { return nil }
+			if len(lacking) > 0 && keep {
+				if restore, err = remember(EnvironmentOf(path)); err != nil {
+					return err
+				}
+				name, err := KeepVariables(path, lacking)
+				if err != nil {
+					return err
+				}
+				notes = fmt.Sprintf("Kept %s in %s.", strings.Join(lacking, ", "), short(name))
+			} else if len(lacking) > 0 {
+				notes = lacks(path, lacking, "service", "install", "--keep-env")
+			}
+			p, err := s.Install(cmd.Context())
+			if _, serves := errors.AsType[*LastGoodError](err); err != nil && !serves {
+				return errors.Join(err, restore())
+			} else if err != nil {
+				return err
+			}
+			j := s.status(cmd.Context())
+			j.Variables = lacking
+			said := fmt.Sprintf("Installed the service %s, which serves %s at %s.\n%s\n", s.Name(), short(path), p.URL,
+				s.Later())
+			if notes != "" {
+				said += notes + "\n"
+			}
+			return cli.Print(stdout, asJSON, j, said)
+		},
+	}
+	cli.JSONFlag(cmd, &asJSON)
+	cmd.Flags().BoolVar(&keep, "keep-env", false, "keep the variables of this shell that the configuration uses")
+	return cmd
+}
+
+func startCommand(stdout io.Writer, file *string) *cobra.Command {
+	return lifeCommand(stdout, file, &cobra.Command{
+		Use: "start", Short: "Start the service, or the process in the background", Args: cli.NoArguments,
+		Long: `Start the service, or the process in the background that junction setup has started before. It does
+nothing if Junction runs.`,
+	}, func(ctx context.Context, s *Service, path string) (string, error) {
+		end, err := s.host.turn(ctx, s.unit.File) // a command may just stop the process
+		if err != nil {
+			return "", err
+		}
+		end()
+		if p, running := runfile.Find(s.unit.File); running {
+			return runsAlready(path, p), nil
+		}
+		said, err := s.started(ctx, "Started Junction", path)
+		if _, lastGood := errors.AsType[*LastGoodError](err); err != nil && !lastGood {
+			if p, running := runfile.Find(s.unit.File); running { // another command has started it meanwhile
+				return runsAlready(path, p), nil
+			}
+		}
+		return said, err
+	})
+}
+
+func runsAlready(path string, p runfile.Place) string {
+	return fmt.Sprintf("Junction runs already; it serves %s at %s (process %d).\n", short(path), p.URL, p.PID)
+}
+
+func restartCommand(stdout io.Writer, file *string) *cobra.Command {
+	return lifeCommand(stdout, file, &cobra.Command{
+		Use: "restart", Short: "Start the service again, or the process in the background", Args: cli.NoArguments,
+		Long: `Start the service again, or the process in the background that junction setup has started, also if it
+was stopped. The new process checks the file while the old one serves. Calls in flight may end first, within
+shutdown_grace. The process has no variables of this shell but those that junction service install names.`,
+	}, func(ctx context.Context, s *Service, path string) (string, error) {
+		said := "Started Junction again"
+		if _, running := runfile.Find(s.unit.File); !running {
+			said = "Junction was stopped. Started it"
+		}
+		return s.started(ctx, said, path)
+	})
+}
+
+// started starts Junction again, and returns the sentences about it. said is the beginning.
+func (s *Service) started(ctx context.Context, said, path string) (string, error) {
+	p, err := s.Restart(ctx)
+	if err != nil {
+		return "", err
+	}
+	said += fmt.Sprintf("; it serves %s at %s (process %d).\n", short(path), p.URL, p.PID)
+	if lacking := Lacking(path); len(lacking) > 0 && s.Installed() {
+		said += lacks(path, lacking, "service", "install", "--keep-env") + "\n"
+	} else if len(lacking) > 0 {
+		said += lacks(path, lacking, "setup") + "\n"
+	}
+	return said, nil
+}
+
+// lifeCommand completes a command that starts or stops Junction. run returns the sentences about it.
+func lifeCommand(stdout io.Writer, file *string, cmd *cobra.Command,
+	run func(ctx context.Context, s *Service, path string) (string, error)) *cobra.Command {
+	var asJSON bool
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		s, path, err := of(*file)
+		if err != nil {
+			return err
+		}
+		said, err := run(cmd.Context(), s, path)
+		if err != nil {
+			return err
+		}
+		return cli.Print(stdout, asJSON, s.status(cmd.Context()), said)
+	}
+	cli.JSONFlag(cmd, &asJSON)
+	return cmd
+}
+
+func stopCommand(stdout io.Writer, file *string) *cobra.Command {
+	return lifeCommand(stdout, file, &cobra.Command{
+		Use: "stop", Short: "Stop the service, or the process in the background", Args: cli.NoArguments,
+		Long: `Stop the service until the next login, or the process in the background that junction setup has
+started. junction service start starts it again; junction service uninstall removes the service.`,
+	}, func(ctx context.Context, s *Service, path string) (string, error) {
+		pid, err := s.Halt(ctx)
+		if err != nil {
+			return "", err
+		}
+		said := fmt.Sprintf("Stopped Junction (process %d).", pid)
+		if pid == 0 {
+			said = "Junction is stopped already: nothing serves " + short(path) + "."
+		}
+		_, known := runfile.LastBackground(s.unit.File)
+		switch start := config.Command(path, "service", "start"); {
+		case s.Installed():
+			return fmt.Sprintf("%s\nIt starts again when you log in. To start it now, run: %s\n", said, start), nil
+		case known:
+			return fmt.Sprintf("%s To start it again, run: %s\n", said, start), nil
+		}
+		return fmt.Sprintf("%s To start it, run: %s\n", said, config.Start(path)), nil
+	})
+}
+
+// lacks returns the sentence about variables that the process does not have. keep is the command that keeps
+// them.
+func lacks(path string, lacking []string, keep ...string) string {
+	return fmt.Sprintf("Junction does not have these variables of this shell: %s. To keep them in %s, run: %s",
+		strings.Join(lacking, ", "), short(EnvironmentOf(path)), config.Command(path, keep...))
+}
+
+func uninstallCommand(stdout io.Writer, file *string) *cobra.Command {
+	return lifeCommand(stdout, file, &cobra.Command{
+		Use: "uninstall", Short: "Stop the service, and remove it", Args: cli.NoArguments,
+		Long: `Stop the service, and remove it. Without a service, the command stops the process in the background that
+junction setup has started. The configuration and the files of Junction stay.`,
+	}, func(ctx context.Context, s *Service, path string) (string, error) {
+		removed, err := s.Uninstall(ctx)
+		if err != nil {
+			return "", err
+		}
+		if removed {
+			return fmt.Sprintf("Removed the service %s of %s.\n", s.Name(), short(path)), nil
+		}
+		said := "No service of " + short(path) + " is installed.\n"
+		if _, known := runfile.LastBackground(s.unit.File); known {
+			pid, err := s.host.stopBackground(ctx, s.unit.File)
+			if err != nil {
+				return "", err
+			}
+			if pid > 0 {
+				said += fmt.Sprintf("Stopped Junction, which ran in the background (process %d).\n", pid)
+			}
+			s.host.Forget(s.unit.File)
+		}
+		return said, nil
+	})
+}

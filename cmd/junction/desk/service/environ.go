@@ -1,0 +1,182 @@
+package service
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"os/exec"
+	"regexp"
+	"slices"
+	"strings"
+
+	"junction/cmd/junction/desk/clients"
+	"junction/cmd/junction/base/config"
+	"junction/upstream/files"
+)
+
+// session are the variables that a login gives to each process, also to those that a manager starts.
+var session = []string{"HOME", "USER", "LOGNAME", "SHELL", "TMPDIR", "XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS",
+	"SystemRoot", "SystemDrive", "windir", "ComSpec", "PATHEXT", "OS", "COMPUTERNAME", "USERNAME", "USERDOMAIN",
+	"USERPROFILE", "HOMEDRIVE", "HOMEPATH", "APPDATA", "LOCALAPPDATA", "ProgramData", "ALLUSERSPROFILE", "PUBLIC",
+	"ProgramFiles", "ProgramFiles(x86)", "CommonProgramFiles", "TEMP", "TMP", "NUMBER_OF_PROCESSORS",
+	"PROCESSOR_ARCHITECTURE"}
+
+// environ returns the variables of a process in the background: those of a service, and no others of this
+// shell. So a server that works in the process works in a service, too.
+func (h *Host) environ(u *Unit) []string {
+	all := slices.Clone(u.Env)
+	for _, name := range session {
+		if value, ok := h.Getenv(name); ok {
+			all = append(all, name+"="+value)
+		}
+	}
+	return all
+}
+
+// checkInProcess has a process with the environment of a service check whether it could serve.
+func (h *Host) checkInProcess(ctx context.Context, u *Unit) error {
+	ctx, cancel := context.WithTimeout(ctx, managerLimit)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, u.Program, "service", "run", "--config", u.File, "--check")
+	cmd.Dir, cmd.Env = h.Home, h.environ(u)
+	output, err := cmd.CombinedOutput()
+	if err == nil {
+		return nil
+	}
+	if _, ran := errors.AsType[*exec.ExitError](err); ran && len(bytes.TrimSpace(output)) > 0 {
+		return errors.New(strings.TrimPrefix(lastLine(string(output)), "junction: "))
+	}
+	return fmt.Errorf("cannot run %s: %w", u.Program, err)
+}
+
+// EnvironmentOf returns the file with the variables of the service of a configuration file. Its name has
+// that of the configuration file, so that two of them in one folder share nothing.
+func EnvironmentOf(file string) string { return file + ".environment" }
+
+// maxEnvironment is the most bytes of the file with the variables.
+const maxEnvironment = 64 << 10
+
+var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+
+// environment reads the variables of the service: lines NAME=VALUE, and comments.
+func environment(file string) (map[string]string, error) {
+	name := EnvironmentOf(file)
+	text, err := files.Read(name, maxEnvironment)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot read %s: %w", name, files.Reason(err))
+	}
+	all := map[string]string{}
+	for n, line := range strings.Split(string(text), "\n") {
+		if line = strings.TrimSpace(line); line == "" || line[0] == '#' {
+			continue
+		}
+		key, value, ok := strings.Cut(line, "=")
+		if !ok || !variableName.MatchString(key) {
+			return nil, fmt.Errorf("cannot read %s line %d: write NAME=VALUE", name, n+1)
+		}
+		all[key] = value
+	}
+	return all, nil
+}
+
+// useEnvironment sets the variables of the service in this process.
+func useEnvironment(file string) error {
+	all, err := environment(file)
+	for name, value := range all {
+		err = errors.Join(err, os.Setenv(name, value))
+	}
+	return err
+}
+
+// Lacking returns the variables of this shell that a configuration file uses, and that its service
+// would not have.
+func Lacking(file string) []string {
+	has, err := environment(file)
+	if err != nil {
+		return nil
+	}
+	text, err := clients.ReadFile(file)
+	if err != nil {
+		return nil
+	}
+	used := map[string]bool{}
+	use := func(name string) {
+		_, there := has[name]
+		if value, _ := os.LookupEnv(name); value != "" && !there && !slices.Contains(kept, name) {
+			used[name] = true
+		}
+	}
+	c, _ := config.Parse(file, text, func(name string) (string, bool) { // mistakes are shown elsewhere
+		if bytes.Contains(text, []byte("{"+name)) || bytes.Contains(text, []byte("env:"+name)) {
+			use(name)
+		}
+		return os.LookupEnv(name)
+	})
+	if c != nil {
+		for _, u := range c.Upstreams {
+			for _, name := range u.InheritEnv {
+				if variableName.MatchString(name) {
+					use(name)
+				}
+			}
+		}
+	}
+	return slices.Sorted(maps.Keys(used))
+}
+
+// remember reads the file with the variables of a service. restore gives it its content again, or removes it
+// if it did not exist.
+func remember(name string) (restore func() error, err error) {
+	old, err := files.Read(name, maxEnvironment)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("cannot read %s: %w", name, files.Reason(err))
+	}
+	missing := err != nil
+	return func() error {
+		err := error(nil)
+		if missing {
+			err = os.Remove(name)
+		} else {
+			err = files.Write(name, old)
+		}
+		if err == nil || errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		return fmt.Errorf("%s keeps variables of this shell: %w; remove them by hand", name, files.Reason(err))
+	}, nil
+}
+
+// KeepVariables adds variables of this shell to the file with those of the service. Only the owner can
+// read it. It returns the path of the file.
+func KeepVariables(file string, names []string) (string, error) {
+	name := EnvironmentOf(file)
+	old, err := files.Read(name, maxEnvironment)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return name, fmt.Errorf("cannot read %s: %w", name, files.Reason(err))
+	}
+	text := old
+	if old == nil {
+		text = []byte("# The variables of the service of Junction: NAME=VALUE.\n")
+	} else if !bytes.HasSuffix(old, []byte("\n")) {
+		text = append(bytes.Clone(old), '\n')
+	}
+	for _, variable := range names {
+		value := os.Getenv(variable)
+		if strings.ContainsAny(value, "\r\n\x00") {
+			return name, fmt.Errorf("cannot keep %s: its value has several lines; keep it in a file, and write "+
+				"${file:PATH} into the configuration", variable)
+		}
+		text = fmt.Appendf(text, "%s=%s\n", variable, value)
+	}
+	if err := files.Write(name, text); err != nil {
+		return name, fmt.Errorf("cannot write %s: %w", name, files.Reason(err))
+	}
+	return name, nil
+}

@@ -1,0 +1,493 @@
+package setup
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"junction/cmd/junction/base/cli"
+	"junction/cmd/junction/desk/clients"
+	"junction/cmd/junction/base/config"
+	"junction/cmd/junction/desk/entries"
+	"junction/cmd/junction/base/runfile"
+	"junction/cmd/junction/desk/service"
+	"junction/upstream"
+	"junction/upstream/prose"
+	"junction/upstream/sandbox"
+)
+
+// connector is one run of `junction connect` or `junction disconnect`.
+type connector struct {
+	stdout  io.Writer
+	file    string // the configuration file
+	project string
+	name    string
+	url     string
+	keyFile string
+	replace bool
+	all     bool
+	guided  bool // the caller says what a person does next
+	json    bool
+	stderr  io.Writer
+	typed   *typedKey // nil without a terminal
+
+	home     clients.Home
+	config   *config.Config
+	mistakes error // of the configuration
+	client   *clients.Client
+	place    clients.Place
+	target   clients.Target
+	outfit   clients.Outfit
+	way      clients.KeyWay
+}
+
+// connectCommand is `junction connect`, which adds Junction to the configuration file of a client.
+func connectCommand(stdout io.Writer, file *string) *cobra.Command {
+	c := connector{stdout: stdout}
+	cmd := &cobra.Command{
+		Use:   "connect CLIENT",
+		Short: "Add Junction to the configuration file of an MCP client",
+		Long: `Add Junction to the configuration file of an MCP client. CLIENT is ` + allClients() + `.
+With --all, the command connects each client that it finds on this machine.
+
+The command keeps every other byte of the file, makes a backup, and records its changes, so that
+junction disconnect can undo them. For Claude Code it runs claude mcp add if that program is installed.
+Claude Desktop gets junction stdio.
+
+If Junction requires an API key, a client that starts in a shell reads the key from the environment variable
+JUNCTION_KEY. VS Code asks for the key. The other clients start from the desktop, where a program does not see
+the variables of a shell: they get junction stdio, which reads the key from a file that only you can read. The
+command writes this file: it takes the key from JUNCTION_KEY, or asks for it at a terminal. The files of the
+clients never contain the key.`,
+		Example: `  junction connect cursor
+  junction connect vscode --replace
+  junction connect --all
+  junction connect claude-code --project .
+  junction connect zed --url https://mcp.example.com/mcp`,
+		Args: c.clients("connect"), ValidArgsFunction: completeClients,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c.file, c.stderr = *file, cmd.ErrOrStderr()
+			if cli.CanAsk(cmd) && !c.json {
+				c.typed = &typedKey{hidden: cli.QuestionsOf(cmd).Hidden}
+			}
+			return c.each(args, func(one *connector, id string) (*connectJSON, string, error) {
+				return one.connect(cmd.Context(), id)
+			}, c.afterConnect(cmd.Context()))
+		},
+	}
+	c.flags(cmd)
+	cmd.Flags().StringVar(&c.url, "url", "", "the `URL` of Junction (default: that of the configuration)")
+	cmd.Flags().StringVar(&c.keyFile, "key-file", "", "your `file` with the API key; the client starts junction stdio")
+	cmd.Flags().BoolVar(&c.replace, "replace", false, "remove the servers that work in Junction from the client's file")
+	return cmd
+}
+
+// disconnectCommand is `junction disconnect`.
+func disconnectCommand(stdout io.Writer, file *string) *cobra.Command {
+	c := connector{stdout: stdout}
+	cmd := &cobra.Command{
+		Use:   "disconnect CLIENT",
+		Short: "Undo junction connect",
+		Long: `Undo junction connect. CLIENT is ` + allClients() + `.
+
+If nothing else has changed in the file, it becomes byte for byte what it was. Otherwise the command
+removes the entry of Junction and puts back the servers that --replace removed.`,
+		Example: `  junction disconnect cursor`,
+		Args:    c.clients("disconnect"),
+
+		ValidArgsFunction: completeClients,
+		RunE: func(_ *cobra.Command, args []string) error {
+			c.file = *file
+			return c.each(args, (*connector).disconnect, func(t total) []string {
+				return restart(t.changed, "")
+			})
+		},
+	}
+	c.flags(cmd)
+	return cmd
+}
+
+func (c *connector) flags(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&c.name, "name", "junction", "the `name` of the entry")
+	const project = "the `folder` of a project, whose file is changed (default: the user's)"
+	cmd.Flags().StringVar(&c.project, "project", "", project)
+	cmd.Flags().BoolVar(&c.all, "all", false, "all clients that are found on this machine")
+	cli.JSONFlag(cmd, &c.json)
+}
+
+func allClients() string {
+	ids := clients.IDs()
+	return strings.Join(ids[:len(ids)-1], ", ") + " or " + ids[len(ids)-1]
+}
+
+// completeClients proposes the clients.
+func completeClients(_ *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	return cli.Matching(clients.IDs(), nil, word), cobra.ShellCompDirectiveNoFileComp
+}
+
+// clients rejects arguments other than one client, or none with --all.
+func (c *connector) clients(what string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		switch {
+		case c.all && len(args) > 0:
+			return cli.Usagef("%s takes a client or --all, not both", what)
+		case c.all && c.project != "":
+			return cli.Usagef("%s takes --project or --all, not both: a project needs a client", what)
+		case !c.all && len(args) != 1:
+			return cli.Usagef("%s needs one client, or --all: %s", what, allClients())
+		}
+		return nil
+	}
+}
+
+// prepare finds the file of the client and the values of the entry. With lenient, mistakes in the
+// configuration are no errors: a disconnect needs only the URLs, for an entry that connect has not written.
+func (c *connector) prepare(id string, lenient bool) (err error) {
+	if c.client, err = clients.Lookup(id); err != nil {
+		return cli.Usagef("%w%s", err, c.byHand())
+	}
+	if c.home, err = clients.HomeOf(c.project); err != nil {
+		return err
+	}
+	e, err := entries.Edit(c.stdout, c.file, c.json, true)
+	if err != nil {
+		return err
+	}
+	if c.mistakes = e.Usable(); c.mistakes != nil && !lenient {
+		return c.mistakes
+	}
+	c.config = e.Config()
+	scope, ok := clients.User, false
+	if c.project != "" {
+		scope = clients.Project
+	}
+	if c.place, ok = c.home.Place(c.client, scope); !ok {
+		return fmt.Errorf("%s has no such file on this system", c.client.Name)
+	}
+	own := ownURLs(c.config, c.file)
+	if c.url != "" {
+		own = append([]string{c.url}, own...)
+	}
+	c.target = clients.Target{Name: c.name, URL: cmp.Or(own...), Own: own, // none if listen has a mistake
+		Key: keysOnly(c.config)}
+	if c.target.Config, err = filepath.Abs(e.Path()); err != nil {
+		return err
+	}
+	records, err := records()
+	if err != nil {
+		return err
+	}
+	c.outfit = clients.Outfit{Home: c.home, Run: runClient, Records: records}
+	return nil
+}
+
+// keysOnly reports whether a client needs an API key, because it cannot sign in.
+func keysOnly(c *config.Config) bool { return len(c.Auth.APIKeys) > 0 && !c.Auth.SignsIn() }
+
+// byHand returns the end of an error about an unknown client: any client can have the URL.
+func (c *connector) byHand() string {
+	e, err := entries.Read(io.Discard, c.file, false)
+	if err != nil {
+		return ""
+	}
+	own := ownURLs(e.Config(), c.file)
+	if len(own) == 0 {
+		return ""
+	}
+	return "; add this URL to another client by hand: " + own[0]
+}
+
+// records returns what connect remembers.
+func records() (*clients.Records, error) {
+	state, err := config.StateDir(os.LookupEnv)
+	if err != nil {
+		return nil, fmt.Errorf("cannot find the folder for state: %w; set XDG_STATE_HOME", err)
+	}
+	return &clients.Records{File: filepath.Join(state, "junction", "connections.json")}, nil
+}
+
+// keptServers are the servers of the client's file that --replace keeps, by the reason.
+type keptServers struct {
+	unknown  []string // the configuration does not have them
+	skipped  []string // with the reason why Junction cannot have them
+	disabled []string // names of upstreams
+	other    []string // Junction has another server of this name
+	wider    []string // with the tools that Junction offers and the client hides
+	broken   []string // with the state of the upstream
+	untested []string // no junction runs that could tell whether they work
+	shell    []string // see ofShell
+}
+
+// replaceable returns the servers in the client's file that Junction has and serves, and the others.
+func (c *connector) replaceable(ctx context.Context) (remove []string, kept keptServers, err error) {
+	servers, failures := c.home.Read([]clients.Place{c.place})
+	if len(failures) > 0 {
+		return nil, kept, failures[0]
+	}
+	states := cli.States(ctx, c.file)
+	shell := ofShell(c.file)
+	works := []string{upstream.StateReady.String(), upstream.StateClosed.String()}
+	merge := clients.Merge{Existing: knownOf(c.config), Own: c.target.Own, Getenv: entries.Lookup}
+	if e, err := entries.Read(io.Discard, c.file, false); err == nil {
+		comments := e.Comments()
+		for n := range merge.Existing {
+			merge.Existing[n].From = comments[merge.Existing[n].Name]
+		}
+	}
+	imported := func(o clients.Outcome) bool { // then the entry was corrected
+		at := func(k clients.Known) bool { return k.Name == o.Name && k.From == originIn(&c.home, o.Server) }
+		return slices.ContainsFunc(merge.Existing, at)
+	}
+	for _, o := range merge.Plan(servers) {
+		name := o.Server.Name
+		state, known := states[o.Name]
+		switch {
+		case name == c.name:
+		case o.Result == clients.Skipped:
+			kept.skipped = append(kept.skipped, fmt.Sprintf("%s (%s)", name, strings.Join(o.Notes, "; ")))
+		case o.Result != clients.Present:
+			kept.unknown = append(kept.unknown, name)
+		case o.Conflicts && !imported(o):
+			kept.other = append(kept.other, name)
+		case o.Wider != "":
+			kept.wider = append(kept.wider, fmt.Sprintf("%s (%s)", name, o.Wider))
+		case c.config.Upstreams[o.Name].Off() && o.Server.Entry.Off: // neither runs it
+		case c.config.Upstreams[o.Name].Off():
+			kept.disabled = append(kept.disabled, o.Name)
+		case states == nil:
+			kept.untested = append(kept.untested, name)
+		case known && !slices.Contains(works, state):
+			kept.broken = append(kept.broken, fmt.Sprintf("%s (%s)", name, state))
+		case slices.Contains(shell, o.Name):
+			kept.shell = append(kept.shell, name)
+		default:
+			remove = append(remove, name)
+		}
+	}
+	return remove, kept, nil
+}
+
+// notes returns a sentence for each reason.
+func (k *keptServers) notes(c *connector) (notes []string) {
+	file, again := c.file, []string{"connect", c.client.ID, "--replace"}
+	if c.project != "" {
+		again = append(again, "--project", c.project)
+	}
+	add := func(names []string, why, then string) {
+		if len(names) > 0 {
+			notes = append(notes, "Kept, because "+why+": "+strings.Join(names, ", ")+". "+then)
+		}
+	}
+	imports := []string{"import", "--write"}
+	if c.project != "" {
+		imports = append(imports, "--project", c.project)
+	}
+	add(k.unknown, "the configuration does not have them", config.Command(file, imports...)+" adds them.")
+	var enable []string
+	for _, name := range k.disabled {
+		enable = append(enable, config.Command(file, "enable", name))
+	}
+	add(k.disabled, "they are disabled in Junction", "Run: "+strings.Join(enable, "; "))
+	later := "" // a last line is for all clients
+	if !c.quiet() {
+		later = config.Command(file, "status") + " shows the reason. When they work, run: " +
+			config.Command(file, again...)
+	}
+	add(k.broken, "they do not work in Junction now", later)
+	add(k.other, "the servers of these names in Junction have other variables, headers or folders",
+		"Add them to Junction with another name, or remove them by hand.")
+	add(k.wider, "Junction offers tools of them that this client hides",
+		"Disable these tools in the configuration, or remove the servers by hand.")
+	add(k.skipped, "Junction cannot replace them", "")
+	add(k.shell, "they work only with variables of this shell", "Write the variables into "+
+		service.EnvironmentOf(file)+", and run the same command again.")
+	add(k.untested, "Junction is not running, so that it cannot check them",
+		"Start it, and run the same command again.")
+	for i := range notes {
+		notes[i] = strings.TrimSpace(notes[i])
+	}
+	return notes
+}
+
+// attempts is how often a file is changed that its client writes at the same time.
+const attempts = 3
+
+// insist runs a step again while the client writes its file.
+func insist(step func() (*connectJSON, string, error)) (result *connectJSON, text string, err error) {
+	for range attempts {
+		if result, text, err = step(); !errors.Is(err, clients.ErrChanged) {
+			break
+		}
+	}
+	return result, text, err
+}
+
+func (c *connector) connect(ctx context.Context, id string) (*connectJSON, string, error) {
+	return insist(func() (*connectJSON, string, error) { return c.attempt(ctx, id) })
+}
+
+// attempt connects a client. It fails with clients.ErrChanged if the client writes its file meanwhile.
+func (c *connector) attempt(ctx context.Context, id string) (*connectJSON, string, error) {
+	if err := c.prepare(id, false); err != nil {
+		return nil, "", err
+	}
+	if strings.HasSuffix(c.target.URL, ":0/mcp") {
+		return nil, "", fmt.Errorf("the port of Junction is not known (listen: %s); start Junction, or give --url",
+			c.config.Listen)
+	}
+	if c.url == "" && c.config.PublicURL == "" {
+		if err := checkOwn(ctx, c.file, c.config, "give --url "+c.target.URL); err != nil {
+			return nil, "", err
+		}
+	}
+	if err := c.credential(ctx); err != nil {
+		return nil, "", err
+	}
+	var remove []string
+	var kept keptServers
+	if c.replace {
+		var err error
+		if remove, kept, err = c.replaceable(ctx); err != nil {
+			return nil, "", err
+		}
+	}
+	done, err := c.outfit.Connect(ctx, c.place, c.target, remove)
+	if err != nil {
+		return nil, "", err
+	}
+	done.Notes = append(done.Notes, kept.notes(c)...)
+	if len(done.Removed) > 0 && !c.quiet() {
+		done.Notes = append(done.Notes, c.afterReboot(ctx)...)
+	}
+	done.Notes = append(done.Notes, c.keyNotes(done)...)
+	if c.project != "" && done.Changed {
+		done.Notes = append(done.Notes, "The file is the project's: if you commit it, others get the entry, too.")
+	}
+	answer, ok := "", false
+	if !c.quiet() {
+		if answer, ok = c.answers(ctx); !ok {
+			done.Notes = append(done.Notes, answer)
+		}
+		if done.Changed {
+			done.Notes = append(done.Notes, c.check())
+		}
+	}
+	said := fmt.Sprintf("%s is connected to %s already, in %s.", c.client.Name, c.target.URL,
+		c.home.Short(done.File))
+	if !done.Changed && ok {
+		said += " " + answer
+	} else if done.Changed {
+		said = fmt.Sprintf("Connected %s to %s in %s.", c.client.Name, c.target.URL, c.home.Short(done.File))
+	}
+	if len(done.Removed) > 0 {
+		said += " Removed from it: " + strings.Join(done.Removed, ", ") + "."
+	}
+	result, text := c.result(done, said)
+	if c.target.Key {
+		result.Key, result.KeyFile = c.way.String(), c.target.KeyFile
+	}
+	result.again = len(kept.broken) > 0
+	return result, text, nil
+}
+
+// checkOwn returns an error if no junction of the user serves the file, and that of another user or file
+// answers at its addresses.
+func checkOwn(ctx context.Context, file string, c *config.Config, how string) error {
+	if _, running := runfile.Find(file); running {
+		return nil
+	}
+	return cli.CheckOwn(ctx, file, c, how)
+}
+
+func (c *connector) disconnect(id string) (*connectJSON, string, error) {
+	return insist(func() (*connectJSON, string, error) { return c.undo(id) })
+}
+
+// undo disconnects a client. It fails with clients.ErrChanged if the client writes its file meanwhile.
+func (c *connector) undo(id string) (*connectJSON, string, error) {
+	if err := c.prepare(id, true); err != nil {
+		return nil, "", err
+	}
+	for _, p := range c.home.Of(c.client) { // the file that connect has changed, if there are several
+		if p.Scope != c.place.Scope {
+			continue
+		}
+		if connected, err := c.outfit.Records.Has(p); err == nil && connected {
+			c.place = p
+			break
+		}
+	}
+	done, err := c.outfit.Disconnect(c.place, c.target)
+	if err != nil {
+		return nil, "", err
+	}
+	said := fmt.Sprintf("%s is not connected; nothing was changed in %s.", c.client.Name, c.home.Short(done.File))
+	if done.Changed {
+		said = fmt.Sprintf("Removed Junction from %s.", c.home.Short(done.File))
+	}
+	if len(done.Removed) > 0 {
+		said += " Put back: " + strings.Join(done.Removed, ", ") + "."
+	}
+	if done.Changed && !c.quiet() {
+		done.Notes = append(done.Notes, "Restart "+c.client.Name+".")
+	} else if !done.Changed && c.mistakes != nil {
+		done.Notes = append(done.Notes, "An entry that was added by hand may stay: "+c.mistakes.Error()+".")
+	}
+	result, text := c.result(done, said)
+	return result, text, nil
+}
+
+// connectJSON is the output of --json.
+type connectJSON struct {
+	Client  string   `json:"client"`
+	File    string   `json:"file"`
+	URL     string   `json:"url"`
+	Changed bool     `json:"changed"`
+	Command bool     `json:"command"` // the client's own command made the change
+	Backup  string   `json:"backup,omitempty"`
+	Servers []string `json:"servers,omitempty"`  // removed or restored servers
+	Lost    []string `json:"lost,omitempty"`     // servers that could not be restored
+	Key     string   `json:"key,omitempty"`      // how the client gets the API key: variable, input or file
+	KeyFile string   `json:"key_file,omitempty"` // the file with the key
+	Notes   []string `json:"notes,omitempty"`
+
+	again bool // servers were kept that do not work in Junction yet
+}
+
+func (c *connector) result(done *clients.Done, said string) (*connectJSON, string) {
+	if done.Backup != "" {
+		said += " Backup: " + c.home.Short(done.Backup) + "."
+	}
+	text := prose.OneLine(said) + "\n"
+	for _, note := range done.Notes {
+		for line := range strings.Lines(note) { // a server that is lost has several
+			text += prose.OneLine(strings.TrimRight(line, "\r\n")) + "\n"
+		}
+	}
+	r := &connectJSON{Client: c.client.ID, File: done.File, URL: c.target.URL, Changed: done.Changed,
+		Command: done.Command, Backup: done.Backup, Servers: done.Removed, Lost: done.Lost, Notes: done.Notes}
+	return r, text
+}
+
+// runClient runs the command of a client for half a minute at most. Its output may contain secrets of
+// the client and is discarded.
+func runClient(ctx context.Context, name string, args ...string) error {
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Env = sandbox.ForOthers(os.Environ())
+	return cmd.Run()
+}

@@ -1,0 +1,234 @@
+package setup
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"junction/cmd/junction/base/cli"
+	"junction/cmd/junction/desk/clients"
+	"junction/cmd/junction/base/config"
+	"junction/cmd/junction/desk/service"
+	"junction/upstream/files"
+)
+
+// typedKey is the API key that a person has typed. Several clients share it: the person is asked once.
+type typedKey struct {
+	hidden func(question string) (string, error) // asks at a terminal
+	asked  bool
+	key    string
+}
+
+// credential decides how the client gets the API key, and sets what the entry needs for that in the target.
+func (c *connector) credential(ctx context.Context) error {
+	t := &c.target
+	c.way = c.client.KeyWay(c.place.Scope)
+	if c.elsewhere() {
+		t.Key = c.asksForKey(ctx)
+	}
+	switch {
+	case c.keyFile != "" && c.place.Scope == clients.Project:
+		return cli.Usagef("--key-file is a file of yours, and the file of a project is for all who have the project; " +
+			"leave out --key-file or --project")
+	case c.keyFile != "":
+		if err := c.givenKeyFile(); err != nil {
+			return err
+		}
+	case t.Key && c.way == clients.ByFile:
+		t.KeyFile = c.outfit.Records.KeyFile(c.client, t.URL)
+		var err error
+		if t.Secret, err = c.secret(); err != nil {
+			return err
+		}
+	}
+	if !c.client.Commanded(*t) {
+		return nil
+	}
+	if t.Key {
+		if err := cli.CheckURL(t.URL, true); err != nil { // junction stdio does not send it there
+			return err
+		}
+	}
+	if c.place.Scope == clients.Project { // others have the program elsewhere
+		return nil
+	}
+	var err error
+	t.Program, err = service.Program() // the process of a client has another PATH and another folder than a shell
+	return err
+}
+
+// givenKeyFile uses the file of --key-file.
+func (c *connector) givenKeyFile() (err error) {
+	if c.target.KeyFile, err = filepath.Abs(c.keyFile); err != nil {
+		return err
+	}
+	text, err := clients.ReadFile(c.keyFile)
+	if err != nil {
+		return fmt.Errorf("cannot read --key-file %s: %w; write the key into it first", c.keyFile, files.Reason(err))
+	}
+	if err := c.checkKey(text); err != nil {
+		return fmt.Errorf("--key-file %s: %w", c.keyFile, err)
+	}
+	c.target.Key, c.way = true, clients.ByFile
+	return nil
+}
+
+// checkKey returns an error unless the content of a file is an API key that Junction accepts.
+func (c *connector) checkKey(text []byte) error {
+	return cli.CheckKey(c.known(), strings.TrimSpace(string(text)))
+}
+
+// known returns the configuration, if it has the keys of the endpoint; nil for a Junction elsewhere.
+func (c *connector) known() *config.Config {
+	if c.elsewhere() {
+		return nil
+	}
+	return c.config
+}
+
+// elsewhere reports whether the URL may be that of another Junction than the one of the configuration: that of a
+// colleague, whose address may be the default one.
+func (c *connector) elsewhere() bool {
+	return c.url != "" && (len(c.config.Auth.APIKeys) == 0 || !slices.Contains(ownURLs(c.config, c.file), c.url))
+}
+
+// secret returns the API key that Connect writes to a file: that of the environment, that in the client's own
+// entry, or the one that a person types. "" means that there is none, or that the file has one already.
+func (c *connector) secret() (string, error) {
+	if key := strings.TrimSpace(os.Getenv(clients.KeyVariable)); key != "" {
+		if err := cli.CheckKey(c.known(), key); err != nil {
+			return "", fmt.Errorf("%s: %w", clients.KeyVariable, err)
+		}
+		return key, nil
+	}
+	if key := c.outfit.LiteralKey(c.place, c.target); key != "" && cli.CheckKey(c.known(), key) == nil {
+		return key, nil
+	}
+	if text, err := clients.ReadFile(c.target.KeyFile); err == nil && c.checkKey(text) == nil {
+		return "", nil
+	}
+	if c.typed == nil || c.typed.asked {
+		return c.typedBefore(), nil
+	}
+	c.typed.asked = true
+	for {
+		key, err := c.typed.hidden(c.client.Name + " starts from the desktop, where a program does not see the " +
+			"variables of a shell.\nThe API key of Junction for it; Enter leaves it for later:")
+		if err != nil || key == "" {
+			return "", err
+		}
+		if err := cli.CheckKey(c.known(), key); err != nil {
+			cli.Tellf(c.stderr, "%v\n", err)
+			continue
+		}
+		c.typed.key = key
+		return key, nil
+	}
+}
+
+func (c *connector) typedBefore() string {
+	if c.typed == nil {
+		return ""
+	}
+	return c.typed.key
+}
+
+// asksForKey reports whether the endpoint rejects a request without an API key, and offers no sign-in. The
+// request has no credential. If nothing answers, the configuration and the environment decide.
+func (c *connector) asksForKey(ctx context.Context) bool {
+	resp, err := c.ask(ctx)
+	if err != nil {
+		return c.target.Key || os.Getenv(clients.KeyVariable) != ""
+	}
+	return resp.StatusCode == http.StatusUnauthorized &&
+		!strings.Contains(resp.Header.Get("Www-Authenticate"), "resource_metadata")
+}
+
+// keyNotes returns the sentences about the way of the API key, and why it is that way.
+func (c *connector) keyNotes(done *clients.Done) (notes []string) {
+	if !c.target.Key {
+		return nil
+	}
+	name, variable := c.client.Name, clients.KeyVariable
+	file := c.home.Short(c.target.KeyFile)
+	toMake := "to make a key: " + config.Command(c.file, "keys", "create", "NAME", "--write")
+	if c.known() == nil {
+		toMake = "ask the operator of Junction for a key."
+	}
+	switch {
+	case c.way == clients.ByInput:
+		notes = append(notes, "API key: "+name+" asks for it when it starts the server, and keeps it encrypted. "+
+			"Its file has no key. A program of the desktop does not see "+variable+" of a shell.")
+	case c.keyFile != "":
+		notes = append(notes, "API key: "+name+" starts junction stdio, which reads the key from "+file+".")
+		if files.Readable(c.target.KeyFile) {
+			notes = append(notes, "Other users of this machine can read the key; run: chmod 600 "+file)
+		}
+	case c.way == clients.ByFile:
+		notes = append(notes, "API key: "+name+" starts junction stdio, which reads the key from "+file+
+			". A program of the desktop does not see "+variable+" of a shell.")
+		text, err := clients.ReadFile(c.target.KeyFile)
+		again := c.command("connect")
+		switch {
+		case done.Stored:
+			notes = append(notes, "The key was written to that file, which only you can read.")
+		case err != nil:
+			notes = append(notes, "That file does not exist yet. Run this command again with the key in "+variable+
+				", and it writes the file: "+again+"; "+toMake)
+		case c.checkKey(text) != nil:
+			notes = append(notes, "Junction does not accept the key in that file. Run this command again with the new "+
+				"key in "+variable+": "+again)
+		}
+	case c.place.Scope == clients.Project:
+		notes = append(notes, "API key: each user of the project sets the variable "+variable+" where "+name+
+			" starts. The file of a project may be committed, so it has no key.")
+	default:
+		notes = append(notes, "API key: "+name+" starts in a shell, and reads it from the variable "+variable+
+			". Its file has no key.")
+		if os.Getenv(variable) == "" {
+			notes = append(notes, "Set "+variable+" in the profile of your shell to your key; "+toMake)
+		}
+	}
+	if err := cli.CheckURL(c.target.URL, true); err != nil {
+		notes = append(notes, "The URL is not https: the key crosses the network in plain text.")
+	}
+	return notes
+}
+
+// command returns a command line of junction about the client.
+func (c *connector) command(what string) string {
+	words := []string{what, c.client.ID}
+	if c.url != "" {
+		words = append(words, "--url", c.url)
+	}
+	if c.project != "" {
+		words = append(words, "--project", c.project)
+	}
+	return config.Command(c.file, words...)
+}
+
+// keyPlan returns the lines, for a person who chooses clients, about how each of them gets the API key.
+func keyPlan(found []*clients.Client) (lines []string) {
+	reasons := map[clients.KeyWay]string{
+		clients.ByVariable: "from the variable " + clients.KeyVariable + " of a shell",
+		clients.ByInput:    "by a question of the client, which keeps the answer encrypted",
+		clients.ByFile: "by junction stdio from a file that only you can read, because a program of the desktop does " +
+			"not see the variables of a shell",
+	}
+	for _, way := range []clients.KeyWay{clients.ByVariable, clients.ByInput, clients.ByFile} {
+		var of []*clients.Client
+		for _, c := range found {
+			if c.KeyWay(clients.User) == way {
+				of = append(of, c)
+			}
+		}
+		if len(of) > 0 {
+			lines = append(lines, "  "+names(of)+": "+reasons[way])
+		}
+	}
+	return lines
+}

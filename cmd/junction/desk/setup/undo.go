@@ -1,0 +1,492 @@
+package setup
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"junction/cmd/junction/desk/clients"
+	"junction/cmd/junction/base/config"
+	"junction/cmd/junction/desk/entries"
+	"junction/cmd/junction/base/runfile"
+	"junction/cmd/junction/desk/service"
+	"junction/cmd/junction/base/yamledit"
+	"junction/upstream/files"
+	"junction/upstream/prose"
+)
+
+// record is what setup did for one configuration file. It may contain secrets of that file, and is for
+// its owner only.
+type record struct {
+	name   string // of the file with the record
+	stored bool   // the file exists
+
+	Config      string   `json:"config"`
+	Known       bool     `json:"known"`   // Before and Created are set
+	Created     bool     `json:"created"` // the configuration did not exist
+	Folder      bool     `json:"folder"`  // neither did its folder
+	Mixed       bool     `json:"mixed"`   // a person has changed it between two setups
+	Before      []byte   `json:"before,omitempty"`
+	After       []byte   `json:"after,omitempty"`
+	Upstreams   []string `json:"upstreams,omitempty"`
+	Secrets     []string `json:"secrets,omitempty"`
+	Environment string   `json:"environment,omitempty"` // the file with variables, if setup created it
+	Service     bool     `json:"service,omitempty"`
+	PID         int      `json:"pid,omitempty"` // of the process in the background
+	Clients     []string `json:"clients,omitempty"`
+	Backups     []backup `json:"backups,omitempty"`
+	Links       links    `json:"links,omitzero"`
+	Written     []string `json:"written,omitempty"` // SHA-256 of files as setup left them
+}
+
+// backup is a copy of a file that a step has made.
+type backup struct {
+	File string `json:"file"`
+	Of   string `json:"of"`
+}
+
+// openRecord reads the record of a configuration file, or returns an empty one.
+func openRecord(file string) (*record, error) {
+	file, err := filepath.Abs(file)
+	if err != nil {
+		return nil, err
+	}
+	state, err := config.StateDir(os.LookupEnv)
+	if err != nil {
+		return nil, fmt.Errorf("cannot find the folder for state: %w; set XDG_STATE_HOME", err)
+	}
+	r := &record{name: filepath.Join(state, "junction", "setup", config.FolderOf(file)+".json"), Config: file}
+	text, err := clients.ReadFile(r.name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return r, nil
+	}
+	if err == nil {
+		err, r.stored = json.Unmarshal(text, r), true
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot read %s, which junction setup wrote: %w; move it away", r.name, err)
+	}
+	if b, ok := runfile.InBackground(file); ok && r.PID > 0 { // junction service restart
+		r.PID = b.PID
+	}
+	return r, nil
+}
+
+// any reports whether there is something to undo.
+func (r *record) any() bool {
+	return r.wroteConfig() || r.Service || r.PID > 0 || len(r.Clients) > 0 || r.Environment != "" ||
+		len(r.Links.Files) > 0
+}
+
+// wroteConfig reports whether setup has added servers to the configuration, or kept values for it.
+func (r *record) wroteConfig() bool {
+	return len(r.Upstreams)+len(r.Secrets) > 0 || r.After != nil && !bytes.Equal(r.Before, r.After)
+}
+
+func (r *record) save() error {
+	err := os.MkdirAll(filepath.Dir(r.name), 0o700)
+	if err == nil {
+		var text []byte
+		if text, err = json.MarshalIndent(r, "", "  "); err == nil {
+			err = files.Write(r.name, append(text, '\n'))
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("cannot write %s, which setup --undo needs: %w", r.name, files.Reason(err))
+	}
+	r.stored = true
+	return nil
+}
+
+// begin notes what the configuration was before the first setup. before is nil if it did not exist.
+func (r *record) begin(file string, before []byte) {
+	if r.Known { // a second setup of the same file
+		r.Mixed = r.Mixed || !bytes.Equal(before, r.After)
+		return
+	}
+	_, err := os.Stat(filepath.Dir(file))
+	r.Known, r.Created, r.Before = true, before == nil, before
+	r.Folder = r.Folder || errors.Is(err, fs.ErrNotExist)
+}
+
+// wrote notes what an import wrote.
+func (r *record) wrote(i *importer, added []string) {
+	r.Upstreams = append(r.Upstreams, added...)
+	r.Secrets = append(r.Secrets, i.secrets...)
+	if i.backup != "" {
+		r.Backups = append(r.Backups, backup{i.backup, r.Config})
+	}
+	if text, err := clients.ReadFile(r.Config); err == nil {
+		r.After = text
+		r.Written = append(r.Written, sum(text)) // a later backup is a copy of it
+	}
+}
+
+// connected notes a client that was connected.
+func (r *record) connected(id string, result *connectJSON) {
+	if !result.Changed {
+		return
+	}
+	if !slices.Contains(r.Clients, id) {
+		r.Clients = append(r.Clients, id)
+	}
+	if result.Backup != "" {
+		r.Backups = append(r.Backups, backup{result.Backup, result.File})
+	}
+	if text, err := clients.ReadFile(result.File); err == nil {
+		r.Written = append(r.Written, sum(text))
+	}
+}
+
+func sum(text []byte) string {
+	s := sha256.Sum256(text)
+	return hex.EncodeToString(s[:])
+}
+
+// undoAll makes everything what it was before the setup. A step that fails does not prevent the others,
+// and its part of the record stays.
+func (g *guide) undoAll(ctx context.Context) (err error) {
+	if g.home, err = clients.HomeOf(""); err != nil {
+		return err
+	}
+	if g.file, err = config.File(g.file); err != nil {
+		return err
+	}
+	g.name = callable()
+	if g.record, err = openRecord(g.file); err != nil {
+		return err
+	}
+	r := g.record
+	if !r.any() {
+		g.say("There is no setup of %s to undo.", g.short())
+		return nil
+	}
+	g.say("%s", r.plan(g.short()))
+	if !g.yes {
+		if agreed, err := g.agreeAtTerminal("Undo the setup?"); err != nil || !agreed {
+			return err
+		}
+	}
+	var failures []error
+	fail := func(err error) bool {
+		if err != nil {
+			failures = append(failures, err)
+		}
+		return err != nil
+	}
+	var changed []*clients.Client
+	r.Clients = slices.DeleteFunc(r.Clients, func(id string) bool {
+		c := connector{stdout: g.stdout, file: g.file, name: "junction", guided: true}
+		result, text, err := c.disconnect(id)
+		if err == nil && result.Changed {
+			changed = append(changed, c.client)
+		}
+		if text != "" {
+			g.say("%s", strings.TrimRight(text, "\n"))
+		}
+		if _, other := errors.AsType[*clients.OtherError](err); other { // connected to it since
+			g.say("%v", err)
+			return true
+		}
+		return !fail(err)
+	})
+	r.Service = r.Service && fail(g.removeService(ctx))
+	fail(g.unlink())
+	p, running := runfile.Find(r.Config)
+	if r.PID > 0 && !fail(stop(ctx, r.Config, r.PID)) {
+		if running && p.PID == r.PID {
+			g.say("Stopped Junction (process %d).", r.PID)
+		}
+		r.PID = 0
+		if h, err := service.ThisHost(); err == nil {
+			h.Forget(r.Config)
+		}
+	}
+	if len(r.Clients) == 0 && !r.Service && r.PID == 0 && !fail(g.restoreConfig()) {
+		if used := g.removeFiles(); len(used) > 0 {
+			g.say("These values stay, because a configuration still uses them: %s", strings.Join(used, ", "))
+		}
+		if stay := g.remaining(); len(stay) > 0 {
+			g.say("These files stay, and may contain secrets; %s", entries.Deletion(stay))
+		}
+	}
+	for _, line := range restart(changed, "") {
+		g.say("%s", line)
+	}
+	if len(failures) > 0 {
+		return errors.Join(append(failures, g.incomplete(), r.save())...)
+	}
+	return os.Remove(r.name)
+}
+
+// stop ends the process in the background with an ID.
+func stop(ctx context.Context, file string, pid int) error {
+	h, err := service.ThisHost()
+	if err != nil {
+		return err
+	}
+	return h.Stop(ctx, file, pid)
+}
+
+// incomplete is the last line of an undo in which a step failed.
+func (g *guide) incomplete() error {
+	r := g.record
+	left := slices.Clone(r.Clients)
+	if r.Service {
+		left = append(left, "the service")
+	}
+	if r.PID > 0 {
+		left = append(left, fmt.Sprintf("process %d", r.PID))
+	}
+	for _, l := range r.Links.Files {
+		left = append(left, prose.OneLine(g.home.Short(l.File)))
+	}
+	if r.wroteConfig() {
+		left = append(left, g.short())
+	}
+	return fmt.Errorf("not undone yet: %s; the other steps are done; mend what is named above, then run the same "+
+		"command again: %s", strings.Join(left, ", "), g.command("setup", "--undo"))
+}
+
+// remaining returns the backups of the configuration, and the files with secrets beside it that no
+// configuration there uses: those of other commands, or those that a person has changed. The backup that
+// this undo has made is the only copy of what a person has written, so that it is not among them.
+func (g *guide) remaining() (stay []string) {
+	const most = 20                              // names on a command line that a person reads
+	text, _ := clients.ReadFile(g.record.Config) // nil if it is gone
+	inUse := entries.NamesSecret(g.record.Config, text)
+	dir := filepath.Dir(g.record.Config)
+	backup := filepath.Base(g.record.Config) + "."
+	for _, folder := range []string{dir, filepath.Join(dir, "secrets")} {
+		list, _ := os.ReadDir(folder) // a folder that is gone has no files
+		for _, f := range list {
+			name := f.Name()
+			of := folder != dir || strings.HasPrefix(name, backup) && strings.HasSuffix(name, ".bak")
+			used := folder != dir && inUse(name)
+			if of && !used && filepath.Join(folder, name) != g.changedCopy && f.Type().IsRegular() && len(stay) < most {
+				stay = append(stay, filepath.Join(folder, name))
+			}
+		}
+	}
+	return stay
+}
+
+// plan says what an undo does, in its order. short is the path of the configuration for display.
+func (r *record) plan(short string) string {
+	steps := []string{"The undo of this setup does this:"}
+	if len(r.Clients) > 0 {
+		steps = append(steps, "disconnect "+strings.Join(r.Clients, ", "))
+	}
+	for _, l := range r.Links.Files {
+		steps = append(steps, "remove the link "+prose.OneLine(l.File))
+	}
+	p, running := runfile.Find(r.Config)
+	switch {
+	case r.Service && running:
+		steps = append(steps, fmt.Sprintf("stop Junction (process %d), and remove its service", p.PID))
+	case r.Service:
+		steps = append(steps, "remove the service of Junction")
+	case r.PID > 0 && running && p.PID == r.PID:
+		steps = append(steps, fmt.Sprintf("stop Junction (process %d)", p.PID))
+	}
+	now, err := clients.ReadFile(r.Config)
+	switch {
+	case errors.Is(err, fs.ErrNotExist) || r.unwritten(now):
+	case r.changed(now):
+		var step string
+		if now, step = r.removal(now, short); step != "" {
+			steps = append(steps, step)
+		}
+	case r.Created:
+		now, steps = nil, append(steps, "delete "+short+", which setup has created")
+	case len(r.Upstreams) > 0:
+		now, steps = r.Before, append(steps, "remove "+strings.Join(r.Upstreams, ", ")+" from "+short)
+	default:
+		now, steps = r.Before, append(steps, "restore "+short)
+	}
+	if len(r.Secrets) > len(r.used(now)) || r.Environment != "" {
+		steps = append(steps, "delete the values that it has kept for these servers")
+	}
+	if len(steps) == 1 {
+		return "Nothing of this setup is left to undo; it is forgotten now."
+	}
+	return strings.Join(steps, "\n  - ")
+}
+
+// removal returns what an undo makes of a configuration that has changed since, and says so; "" if no
+// server of the setup is left.
+func (r *record) removal(now []byte, short string) (text []byte, step string) {
+	text, removed, err := r.without(now)
+	switch {
+	case err != nil: // the step will fail
+		text, removed = now, r.Upstreams
+	case text == nil:
+		return nil, "delete " + short + ", which setup has created, and keep a backup, because it has changed since"
+	case len(removed) == 0:
+		return text, ""
+	}
+	return text, "remove " + strings.Join(removed, ", ") + " from " + short
+}
+
+func (g *guide) removeService(ctx context.Context) error {
+	h, err := service.ThisHost()
+	if err != nil {
+		return err
+	}
+	s, err := h.Of(g.record.Config)
+	if err != nil {
+		return err
+	}
+	p, running := runfile.Find(g.record.Config)
+	removed, err := s.Uninstall(ctx)
+	switch {
+	case removed && running && err == nil:
+		g.say("Stopped Junction (process %d), and removed the service %s.", p.PID, s.Name())
+	case removed:
+		g.say("Removed the service %s.", s.Name())
+	}
+	return err
+}
+
+// changed reports whether a person has changed the configuration since setup wrote it.
+func (r *record) changed(now []byte) bool { return r.Mixed || !bytes.Equal(now, r.After) }
+
+// unwritten reports whether the configuration is what it was before the setup.
+func (r *record) unwritten(now []byte) bool {
+	return !r.Known || !r.Created && bytes.Equal(now, r.Before)
+}
+
+// without returns a text of the configuration without the servers of the setup, and their names. The text
+// is nil if nothing else is left of a file that setup has created.
+func (r *record) without(now []byte) (text []byte, removed []string, err error) {
+	const section = "upstreams"
+	text = now
+	for _, name := range r.Upstreams {
+		less, err := yamledit.Remove(text, section, name)
+		last := err == nil && yamledit.Empty(less, section)
+		switch {
+		case errors.Is(err, yamledit.ErrNoKey): // a person has removed it
+			continue
+		case last && r.Created:
+			return nil, append(removed, name), nil
+		case last:
+			less, err = yamledit.RemoveSection(text, section)
+		}
+		if err != nil {
+			return nil, nil, fmt.Errorf("cannot remove %s: %w", name, err)
+		}
+		text, removed = less, append(removed, name)
+	}
+	return text, removed, nil
+}
+
+// restoreConfig gives the configuration its old content. If it has changed since, only the servers of
+// the setup are removed, and a backup is kept.
+func (g *guide) restoreConfig() error {
+	r := g.record
+	e, err := entries.Edit(io.Discard, r.Config, false, true)
+	if err != nil {
+		return err
+	}
+	now, err := clients.ReadFile(r.Config)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return fmt.Errorf("%s: %w", g.short(), err)
+	case r.unwritten(now):
+		return nil
+	case r.changed(now):
+		return g.removeServers(e, now)
+	case r.Created:
+		if err := os.Remove(r.Config); err != nil {
+			return fmt.Errorf("cannot remove %s: %w", r.Config, files.Reason(err))
+		}
+		g.say("Removed %s.", g.short())
+		return nil
+	}
+	if _, err := clients.Replace(r.Config, now, r.Before, false); err != nil {
+		return fmt.Errorf("%s: %w", r.Config, err)
+	}
+	g.say("Restored %s.", g.short())
+	return nil
+}
+
+// removeServers removes the servers of the setup from a configuration that has changed since.
+func (g *guide) removeServers(e *entries.Editor, now []byte) error {
+	text, removed, err := g.record.without(now)
+	if err != nil {
+		return fmt.Errorf("%s: %w", g.short(), err)
+	}
+	if len(removed) == 0 {
+		return nil
+	}
+	var backup string
+	what := g.short()
+	if text == nil {
+		if backup, err = clients.Delete(g.record.Config, now); err != nil {
+			return fmt.Errorf("cannot remove %s: %w", what, err)
+		}
+	} else {
+		if backup, err = e.Replace(text, removed...); err != nil {
+			return err
+		}
+		what = strings.Join(removed, ", ") + " from " + what
+	}
+	g.changedCopy = backup
+	g.say("Removed %s, which has changed since. Backup: %s.", what, prose.OneLine(g.home.Short(backup)))
+	return nil
+}
+
+// used returns the files with values of the setup that a configuration uses, if text becomes the content
+// of the file.
+func (r *record) used(text []byte) (used []string) {
+	inUse := entries.NamesSecret(r.Config, text)
+	for _, file := range r.Secrets {
+		if inUse(filepath.Base(file)) {
+			used = append(used, file)
+		}
+	}
+	return used
+}
+
+// removeFiles removes the files that the setup has made, if nothing uses them, and returns the files with
+// values that stay, for display. Errors are ignored: such a file does no harm.
+func (g *guide) removeFiles() (stay []string) {
+	r := g.record
+	config, _ := clients.ReadFile(r.Config) // nil if it is gone
+	used := r.used(config)
+	for _, file := range r.Secrets {
+		if !slices.Contains(used, file) {
+			os.Remove(file)
+		} else if _, err := os.Stat(file); err == nil {
+			stay = append(stay, prose.OneLine(g.home.Short(file)))
+		}
+	}
+	for _, b := range r.Backups { // a backup that is what the file is now, or what setup has written
+		copied, err := clients.ReadFile(b.File)
+		now, nowErr := clients.ReadFile(b.Of)
+		if err == nil && (nowErr == nil && bytes.Equal(copied, now) || slices.Contains(r.Written, sum(copied))) {
+			os.Remove(b.File)
+		}
+	}
+	if r.Environment != "" { // the service that used it is gone
+		os.Remove(r.Environment)
+	}
+	dir := filepath.Dir(r.Config)
+	os.Remove(filepath.Join(dir, "secrets")) // if it is empty
+	if r.Folder {
+		os.Remove(dir) // if it is empty
+	}
+	return stay
+}

@@ -1,0 +1,116 @@
+package setup
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"junction/cmd/junction/desk/clients"
+)
+
+// TestUndoOfAChangedConfiguration: the undo removes the servers of the setup from a configuration that a
+// person has changed since, and keeps the changed text as a backup. What it cannot remove stays in the
+// record, so that the next undo removes it.
+func TestUndoOfAChangedConfiguration(t *testing.T) {
+	const (
+		listen   = "listen: 127.0.0.1:0\n"
+		mine     = "upstreams:\n  mine: { command: [x] }\n"
+		both     = "  # from Cursor\n  notes:\n    command: [n]\n    env: { T: \"${file:secrets/notes.T}\" }\n  other: { command: [o] }\n"
+		slow     = "  # from Cursor\n  notes:\n    connect_timeout: 30s # slow\n    command: [n]\n  other: { command: [o] }\n# end\n"
+		removed  = "Removed notes, other from ~/.config/junction/config.yaml, which has changed since. Backup: "
+		deleted  = "Removed ~/.config/junction/config.yaml, which has changed since. Backup: "
+		notYet   = "not undone yet: ~/.config/junction/config.yaml; "
+		anchored = "  notes: &n { command: [n] }\n  other: *n\n  mine: { command: [x] }\n"
+	)
+	for _, test := range []struct {
+		name              string
+		created           bool
+		before, now, want string
+		says              string
+	}{
+		{"a file of the setup", true, "", "upstreams:\n" + slow, "", deleted},
+		{"a file of the setup, in which one server is left", true, "", "upstreams:\n  other: { command: [o] }\n", "", deleted},
+		{"a file of the setup with a new server", true, "", mine + slow, mine + "# end\n", removed},
+		{"a file without upstreams", false, listen, listen + "\nupstreams:\n" + slow, listen + "\n# end\n", removed},
+		{"an empty file", false, "", "upstreams:\n" + both + "# end\n", "# end\n", removed},
+		{"a file with an upstream", false, mine + listen, mine + slow + listen, mine + "# end\n" + listen, removed},
+		{"a server has another name", false, mine, mine + strings.Replace(both, "notes:", "theirs:", 1),
+			mine + strings.Replace(both[:strings.Index(both, "  other")], "notes:", "theirs:", 1),
+			"Removed other from ~/.config/junction/config.yaml, which has changed since. Backup: "},
+		{"a mistake elsewhere", false, mine, "lisen: x\n" + mine + both, "lisen: x\n" + mine, removed},
+		{"no YAML", false, mine, mine + both + "x: [\n", mine + both + "x: [\n", notYet},
+		{"an endpoint of the server", false, mine, mine + both + "endpoints: { e: { upstreams: [notes] } }\n",
+			mine + both + "endpoints: { e: { upstreams: [notes] } }\n", notYet},
+		{"a value that another entry has", false, mine, "upstreams:\n" + anchored, "upstreams:\n" + anchored, notYet},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			const name = ".config/junction/config.yaml"
+			file := filepath.Join(atHome(t, map[string]string{name: test.now}), name)
+			r, err := openRecord(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.Known, r.Created, r.Before, r.Upstreams = true, test.created, []byte(test.before), []string{"notes", "other"}
+			r.After = []byte(test.before + both)
+			if err := r.save(); err != nil {
+				t.Fatal(err)
+			}
+			got := runProgram(t, "", "setup", "--undo", "--yes")
+			fails := test.says == notYet
+			if (got.code != 0) != fails || !strings.Contains(got.stdout+got.stderr, test.says) {
+				t.Errorf("the undo does not say %q: %+v", test.says, got)
+			}
+			is, err := os.ReadFile(file)
+			if string(is) != test.want || errors.Is(err, fs.ErrNotExist) != (test.says == deleted) {
+				t.Errorf("the configuration is\n%s\n%v, want\n%s", is, err, test.want)
+			}
+			if strings.Contains(got.stdout, "to delete them, run: rm") {
+				t.Errorf("the undo proposes to delete the only copy of the changed file:\n%s", got.stdout)
+			}
+			backups, err := filepath.Glob(file + ".*.bak")
+			if err != nil || len(backups) > 1 || (len(backups) == 0) != fails {
+				t.Errorf("there are the backups %v (%v)", backups, err)
+			}
+			for _, b := range backups {
+				if kept, err := os.ReadFile(b); err != nil || string(kept) != test.now {
+					t.Errorf("the backup is\n%s\n%v, want\n%s", kept, err, test.now)
+				}
+			}
+			again, err := openRecord(file)
+			if err != nil || again.any() != fails {
+				t.Errorf("the record has something to undo: %v (%v), want %v", again.any(), err, fails)
+			}
+		})
+	}
+}
+
+// TestUndoKeepsAnotherJunction: a client that was connected to another configuration since the setup stays
+// connected to it, and does not prevent the undo.
+func TestUndoKeepsAnotherJunction(t *testing.T) {
+	const file = "upstreams: { a: { command: [a] } }\n"
+	home := atHome(t, map[string]string{".cursor/mcp.json": "{}", "work/a.yaml": file, "work/b.yaml": file})
+	got := runProgram(t, "", "connect", "cursor", "--config", "b.yaml", "--url", "http://127.0.0.1:2/mcp")
+	if got.code != 0 {
+		t.Fatalf("connect gave %d\n%s", got.code, got.stderr)
+	}
+	r, err := openRecord("a.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Clients = []string{"cursor"}
+	if err := r.save(); err != nil {
+		t.Fatal(err)
+	}
+	got = runProgram(t, "", "setup", "--undo", "--yes", "--config", "a.yaml")
+	const want = "is connected to another Junction (http://127.0.0.1:2/mcp); run first: junction disconnect cursor --config "
+	if got.code != 0 || !strings.Contains(got.stdout, want) {
+		t.Errorf("the undo gave %d\n%s%s\nwant %s", got.code, got.stdout, got.stderr, want)
+	}
+	text, err := clients.ReadFile(filepath.Join(home, ".cursor/mcp.json"))
+	if err != nil || !strings.Contains(string(text), ":2/mcp") {
+		t.Errorf("the client's file is, %v:\n%s", err, text)
+	}
+}

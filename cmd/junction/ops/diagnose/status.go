@@ -1,0 +1,66 @@
+package diagnose
+
+import (
+	"context"
+	"net/http"
+	"os"
+	"path/filepath"
+	"time"
+
+	"junction/cmd/junction/base/runfile"
+)
+
+// This file answers /status of the admin address: the report of /readyz, and values that take more
+// time to find out. status_command.go of package cli prints it.
+
+// Running is the answer of /status.
+type Running struct {
+	Version string    `json:"version"`
+	URL     string    `json:"url"` // for clients on this machine
+	Config  string    `json:"config,omitempty"`
+	File    string    `json:"file,omitempty"` // Config as an absolute path
+	User    string    `json:"user,omitempty"` // of the operating system, who runs the process
+	Read    string    `json:"read,omitempty"` // SHA-256 of the configuration file as it was read last
+	PID     int       `json:"pid"`
+	Started time.Time `json:"started"`
+	Report
+}
+
+// LastCall is the last call of an upstream that has ended.
+type LastCall struct {
+	Time    time.Time `json:"time"`
+	Name    string    `json:"name"` // as the client called it
+	Outcome string    `json:"outcome"`
+}
+
+// Process describes the process of the proxy, for /status.
+type Process struct {
+	URL      string
+	Started  time.Time
+	Read     func() string                   // returns the SHA-256 of the configuration file as it was read last
+	LastCall func(upstream string) *LastCall // returns nil if there was none
+}
+
+// serveStatus returns the handler of /status.
+func (p *Proxy) serveStatus(stopping context.Context) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		r := Running{Version: p.Version, URL: p.Process.URL, Config: p.File, Read: p.Process.Read(), PID: os.Getpid(),
+			Started: p.Process.Started, User: runfile.User(), Report: p.Report(stopping)}
+		if abs, err := filepath.Abs(p.File); p.File != "" && err == nil {
+			r.File = abs
+		}
+		var pids []int
+		for i := range r.Upstreams {
+			pids = append(pids, r.Upstreams[i].pids...)
+		}
+		memory := memoryOf(pids)
+		for i := range r.Upstreams {
+			u := &r.Upstreams[i]
+			u.LastCall = p.Process.LastCall(u.Name)
+			for _, pid := range u.pids {
+				u.Memory += memory[pid]
+			}
+		}
+		writeJSON(w, http.StatusOK, r)
+	}
+}

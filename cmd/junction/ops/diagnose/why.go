@@ -1,0 +1,482 @@
+package diagnose
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"os"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"junction/auth"
+	"junction/auth/authserver"
+	"junction/cmd/junction/base/config"
+	"junction/policy"
+	"junction/proxy/scope"
+	"junction/proxy/view"
+	"junction/upstream"
+	"junction/upstream/prose"
+)
+
+// WhyReport is the answer of /why: why a caller can or cannot see an item.
+type WhyReport struct {
+	As string `json:"as"` // the principal's id
+	// of a user who was asked for by e-mail: the address, the last known groups, and their time
+	Email  string    `json:"email,omitempty"`
+	Groups []string  `json:"groups,omitempty"`
+	Seen   time.Time `json:"seen,omitzero"`
+
+	Endpoint string `json:"endpoint"` // its path
+	Name     string `json:"name"`
+	// why all requests of the caller are rejected; "" if they are not
+	Refused string    `json:"refused,omitempty"`
+	Items   []WhyItem `json:"items"` // the items that Name may mean
+	Hints   []string  `json:"hints"` // possible reasons, if Items is empty
+}
+
+// WhyItem is about one item.
+type WhyItem struct {
+	Upstream string `json:"upstream"`
+	Kind     string `json:"kind"`
+	Own      string `json:"own_name"`
+	Exposed  string `json:"name,omitempty"`
+	Visible  bool   `json:"visible"`
+	Listed   bool   `json:"listed"`
+	Verdict  string `json:"verdict,omitempty"`    // of a call without arguments
+	Reads    bool   `json:"depends_on_arguments"` // whether Verdict depends on the arguments
+	Held     string `json:"held,omitempty"`       // why a pinned policy hides the item
+	Cache    string `json:"cache,omitempty"`      // the effect of the key cache on the tool
+	Limits   string `json:"limits,omitempty"`     // when a call of the tool ends, and the keys that say so
+	Changed  string `json:"changed,omitempty"`    // how Junction has changed the definition, and why
+	Problem  string `json:"problem,omitempty"`    // why the item is not offered, or not to all clients
+	State    string `json:"upstream_state"`
+	Since    string `json:"upstream_since"`
+	Error    string `json:"upstream_error,omitempty"`
+
+	Reasons []WhyReason `json:"reasons"`
+	Advice  []string    `json:"advice"`
+}
+
+// WhyReason is one reason for a decision about an item.
+type WhyReason struct {
+	Missing  string `json:"missing,omitempty"` // a capability
+	Scopes   string `json:"scopes,omitempty"`  // the scopes that a token needs; the caller's lacks some of them
+	Layer    string `json:"layer,omitempty"`
+	Policy   string `json:"policy,omitempty"`
+	Enforced bool   `json:"enforced,omitempty"` // whether the policy is enforced
+	Rule     string `json:"rule,omitempty"`
+	Verdict  string `json:"verdict,omitempty"`
+	Where    string `json:"where,omitempty"`
+	// the hints by which the rule selects the tool, as in the file
+	Annotations string `json:"annotations,omitempty"`
+	Note        string `json:"note,omitempty"`
+	Place       string `json:"place,omitempty"` // the file and the line of the rule
+	// Newer: the reason is of the newer file. A reload was refused in part, so that both files decide.
+	Newer bool `json:"newer,omitempty"`
+}
+
+// WhyQuery is the query of /why: a caller, an endpoint and the name of an item.
+type WhyQuery struct {
+	As, Endpoint, Name  string
+	Groups, Scopes      []string
+	Email, Issuer, From string
+	OAuthClient         string
+}
+
+// Values returns the query as parameters of /why.
+func (q *WhyQuery) Values() url.Values {
+	return url.Values{"as": {q.As}, "endpoint": {q.Endpoint}, "name": {q.Name}, "group": q.Groups, "scope": q.Scopes,
+		"email": {q.Email}, "issuer": {q.Issuer},
+		"from": {q.From}, "oauth_client": {q.OAuthClient}}
+}
+
+func queryOf(v url.Values) WhyQuery {
+	return WhyQuery{As: v.Get("as"), Endpoint: v.Get("endpoint"), Name: v.Get("name"), Groups: v["group"],
+		Scopes: v["scope"], Email: v.Get("email"),
+		Issuer: v.Get("issuer"), From: v.Get("from"), OAuthClient: v.Get("oauth_client")}
+}
+
+// Subject returns the caller. The error contains the remedy. An e-mail address is taken for the
+// name of a key; the running proxy finds the user.
+func (q *WhyQuery) Subject() (policy.Subject, error) {
+	s := policy.Subject{Groups: q.Groups, Scopes: q.Scopes, Email: q.Email, Issuer: q.Issuer,
+		OAuthClient: q.OAuthClient}
+	if q.From != "" {
+		address, err := netip.ParseAddr(q.From)
+		if err != nil {
+			return s, fmt.Errorf("--from %q is no address; write it like 10.1.2.3", q.From)
+		}
+		s.Address = address.Unmap()
+	}
+	kind, rest, found := strings.Cut(q.As, ":")
+	switch {
+	case strings.Contains(q.As, "jct_"):
+		return s, fmt.Errorf("--as takes the name of the key in the file, not the key itself")
+	case q.As == "":
+		return s, fmt.Errorf("the caller is missing; add --as NAME-OF-A-KEY, --as E-MAIL, --as user:NAME or --as local")
+	case q.As == "local":
+		s.Kind, s.ID = string(auth.KindLocal), "local"
+		if !s.Address.IsValid() {
+			s.Address = auth.Local.Address
+		}
+	case !found:
+		s.Kind, s.ID, s.Key = string(auth.KindKey), "key:"+q.As, q.As
+	case kind == "key" && rest != "":
+		s.Kind, s.ID, s.Key = string(auth.KindKey), q.As, rest
+	case kind == "user" && rest != "":
+		s.Kind, s.ID, s.User = string(auth.KindUser), q.As, rest
+	default:
+		return s, fmt.Errorf("--as %q is not a caller; write the name of a key, an e-mail address, user:NAME or "+
+			"local", q.As)
+	}
+	return s, nil
+}
+
+// endpoints returns the endpoints that a word may mean, as the proxy names them: "", the name of an
+// upstream, or the name of an endpoint and a slash.
+func endpoints(word string) []string {
+	if u, err := url.Parse(word); err == nil && u.Host != "" {
+		word = u.Path
+	}
+	word = strings.Trim(word, "/")
+	switch rest, ok := strings.CutPrefix(word, "mcp/"); {
+	case word == "" || word == "mcp":
+		return []string{""}
+	case ok:
+		return []string{rest}
+	}
+	if name, ok := strings.CutSuffix(word, "/mcp"); ok {
+		return []string{name + "/"}
+	}
+	return []string{word + "/", word}
+}
+
+// endpointPath returns the path of an endpoint.
+func endpointPath(endpoint string) string {
+	if name, ok := strings.CutSuffix(endpoint, "/"); ok {
+		return "/" + name + "/mcp"
+	}
+	return path.Join("/mcp", endpoint)
+}
+
+// explain answers a query. An error means that the query is invalid.
+func (p *Proxy) explain(ctx context.Context, q WhyQuery, now time.Time) (WhyReport, error) {
+	who, user, err := p.subject(ctx, &q)
+	if err != nil {
+		return WhyReport{}, err
+	}
+	p.Server.Settle()
+	var found []view.Explanation
+	endpoint, known := "", false
+	for _, e := range endpoints(q.Endpoint) {
+		list, ok := p.Server.Snapshot().Explain(who, e, q.Name)
+		if ok && known {
+			return WhyReport{}, fmt.Errorf("%s is ambiguous; write %s or %s", prose.Quote(q.Endpoint),
+				endpointPath(endpoint), endpointPath(e))
+		}
+		if ok {
+			found, endpoint, known = list, e, true
+		}
+	}
+	if !known {
+		for _, e := range endpoints(q.Endpoint) {
+			if p.Config().Upstreams[e].Off() {
+				return WhyReport{}, fmt.Errorf("the upstream %s is disabled; run: %s", e,
+					config.Command(p.File, "enable", e))
+			}
+		}
+		return WhyReport{}, fmt.Errorf("there is no endpoint %s; there is /mcp, /mcp/UPSTREAM for each upstream, and "+
+			"/NAME/mcp for each of endpoints", prose.Quote(q.Endpoint))
+	}
+	a := WhyReport{As: who.ID, Endpoint: endpointPath(endpoint), Name: q.Name, Refused: p.refused(&who, now),
+		Items: []WhyItem{}, Hints: []string{}}
+	if user != nil {
+		a.Email, a.Groups, a.Seen = user.Principal.Email, who.Groups, user.Seen
+		if user.Disabled {
+			a.Refused = "the user is disabled; run: " + config.Command(p.File, "users", "enable", a.Email)
+		}
+	}
+	if p.noKey(&who) {
+		return a, nil // what a key of that name would see answers another question
+	}
+	statuses := map[string]upstream.Status{}
+	for _, s := range p.Statuses() {
+		statuses[s.Name] = s
+	}
+	if outside := p.outside(&who, endpoint); outside != "" {
+		a.Hints = []string{fmt.Sprintf("%s does not exist for %s: %s", a.Endpoint, cmp.Or(a.Email, who.ID), outside)}
+		return a, nil
+	}
+	for i := range found {
+		a.Items = append(a.Items, p.itemOf(&found[i], statuses[found[i].Upstream], who))
+	}
+	p.placeRules(a.Items)
+	if len(found) == 0 {
+		a.Hints = p.hints(who, endpoint, q.Name, now)
+	}
+	return a, nil
+}
+
+// placeRules adds where the rules are in the configuration file, if the file is in force.
+func (p *Proxy) placeRules(items []WhyItem) {
+	if p.File == "" || p.Unread() != "" || len(items) == 0 {
+		return
+	}
+	places := config.RulePlaces(p.File, os.LookupEnv)
+	for i := range items {
+		for k := range items[i].Reasons {
+			r, n := &items[i].Reasons[k], 0
+			_, err := fmt.Sscanf(r.Rule, "rules[%d]", &n)
+			if of := places[r.Policy]; err == nil && n < len(of) {
+				r.Place = of[n]
+			}
+		}
+	}
+}
+
+// outside returns why the endpoint does not exist for a subject; "" if it may exist.
+func (p *Proxy) outside(who *policy.Subject, endpoint string) string {
+	word := strings.TrimSuffix(strings.TrimPrefix(endpointPath(endpoint), "/"), "/mcp")
+	keys := slices.DeleteFunc(slices.Clone(p.Config().Auth.APIKeys), func(k auth.Key) bool {
+		return who.Kind != string(auth.KindKey) || k.Name != who.Key
+	})
+	permits := func(k auth.Key) bool { return k.Endpoints == nil || slices.Contains(k.Endpoints, word) }
+	if len(keys) > 0 && !slices.ContainsFunc(keys, permits) {
+		return "the endpoints of the key (auth.api_keys) do not contain " + word
+	}
+	return p.Server.Snapshot().Outside(*who, endpoint)
+}
+
+// subject returns the caller of a query, and the user if the query has an e-mail address.
+func (p *Proxy) subject(ctx context.Context, q *WhyQuery) (policy.Subject, *authserver.KnownUser, error) {
+	if c := p.Config(); q.As == "" && len(c.Auth.APIKeys) == 0 && !c.Auth.SignsIn() {
+		q.As = "local" // the only caller there is
+	}
+	who, err := q.Subject()
+	named := func(k auth.Key) bool { return k.Name == q.As }
+	if err != nil || strings.Contains(q.As, ":") || !strings.Contains(q.As, "@") ||
+		slices.ContainsFunc(p.Config().Auth.APIKeys, named) {
+		return who, nil, err
+	}
+	if p.Users == nil {
+		return who, nil, fmt.Errorf("users cannot sign in here (auth.oauth is not set); write --as user:NAME with " +
+			"--group")
+	}
+	all, err := p.Users(ctx, q.As)
+	if q.Issuer != "" {
+		all = slices.DeleteFunc(all, func(u authserver.KnownUser) bool { return u.Principal.Issuer != q.Issuer })
+	}
+	switch {
+	case err != nil:
+		return who, nil, fmt.Errorf("cannot look up the user: %w", err)
+	case len(all) == 0:
+		return who, nil, fmt.Errorf("no user with the address %s has signed in; list them with junction users list, "+
+			"or write --as user:NAME with --group",
+			prose.Quote(q.As))
+	case len(all) > 1:
+		return who, nil, fmt.Errorf("%d users have the address %s; choose one by --issuer, such as %s", len(all),
+			prose.Quote(q.As), all[0].Principal.Issuer)
+	}
+	found := scope.Subject(all[0].Principal, "")
+	found.Address, found.Scopes, found.OAuthClient = who.Address, q.Scopes, q.OAuthClient
+	if len(q.Groups) > 0 {
+		found.Groups = q.Groups
+	}
+	return found, &all[0], nil
+}
+
+// refused returns why all requests of a subject are rejected, or "" if they are not or it is
+// unknown.
+func (p *Proxy) refused(who *policy.Subject, now time.Time) string {
+	keys := p.Config().Auth.APIKeys
+	switch {
+	case who.Kind == string(auth.KindLocal) && len(keys) > 0:
+		return "local access is disabled because API keys are configured (auth.api_keys)"
+	case who.Kind != string(auth.KindKey):
+		return ""
+	}
+	var names []string
+	expired, elsewhere := false, false
+	for _, k := range keys {
+		names = append(names, k.Name)
+		if k.Name != who.Key {
+			continue
+		}
+		switch within := slices.ContainsFunc(k.CIDRs, func(c auth.CIDR) bool { return c.Contains(who.Address) }); {
+		case !k.Expires.IsZero() && !now.Before(k.Expires.Time):
+			expired = true
+		case who.Address.IsValid() && len(k.CIDRs) > 0 && !within:
+			elsewhere = true
+		default:
+			return ""
+		}
+	}
+	switch near := prose.Closest(names, who.Key); {
+	case elsewhere:
+		return fmt.Sprintf("%s is in none of the networks of the key (cidrs)", who.Address)
+	case expired:
+		return "the key has expired (expires); create another one of the same name with junction keys create"
+	case len(near) > 0:
+		return fmt.Sprintf("there is no key of that name (auth.api_keys); did you mean %s?", near[0])
+	}
+	if len(keys) == 0 {
+		how := "a user who signs in is --as user:NAME"
+		if !p.Config().Auth.SignsIn() {
+			how = "without authentication, the only caller is --as local"
+		}
+		return "there is no key of that name, because there are no API keys (auth.api_keys); " + how
+	}
+	return "there is no key of that name (auth.api_keys); list the keys: " + config.Command(p.File, "keys", "list")
+}
+
+// noKey reports whether a subject is a key that the configuration does not have.
+func (p *Proxy) noKey(who *policy.Subject) bool {
+	return who.Kind == string(auth.KindKey) && !slices.ContainsFunc(p.Config().Auth.APIKeys, func(k auth.Key) bool {
+		return k.Name == who.Key
+	})
+}
+
+func (p *Proxy) itemOf(x *view.Explanation, s upstream.Status, who policy.Subject) WhyItem {
+	a := WhyItem{
+		Upstream: x.Upstream, Kind: x.Part.String(), Cache: x.Cache, Own: x.Own, Exposed: x.Exposed, Visible: x.Visible,
+		Listed: x.Listed, Reads: x.Reads, Problem: x.Problem,
+		State: s.State.String(), Since: s.Since.UTC().Format(time.RFC3339), Error: s.Err, Reasons: []WhyReason{},
+		Advice: []string{}, Limits: p.limitsOf(x), Changed: p.changeOf(x),
+	}
+	if x.Exposed != "" { // a policy has decided
+		a.Verdict = x.Verdict.String()
+	}
+	if x.Pinned {
+		a.Held = x.Withheld
+	}
+	if a.Problem == "" && x.Denied != "" {
+		a.Problem = x.Denied + ", and the list of the files of a skill must be complete"
+	}
+	advise := func(format string, args ...any) { a.Advice = append(a.Advice, fmt.Sprintf(format, args...)) }
+	// the first policy denies what it does not allow, so that no advice asks for it
+	open := p.Config().Policies == nil
+	allowed, denied := open, false
+	for _, r := range x.Reasons {
+		j := WhyReason{Missing: r.Missing, Scopes: r.Scopes, Layer: r.Layer, Policy: r.Policy, Enforced: r.Enforced,
+			Rule: r.Rule, Where: r.Where, Annotations: r.Annotations, Note: r.Note, Newer: r.Also}
+		if r.Rule != "" {
+			j.Verdict = r.Verdict.String()
+		}
+		a.Reasons = append(a.Reasons, j)
+		switch {
+		case r.Missing != "" && open:
+			advise("remove the capability %s from what the item requires (upstreams.%s)", r.Missing, x.Upstream)
+			advise("or write policies, and give the capability %s to %s; with the section policies, everything that "+
+				"no rule allows is denied", r.Missing, who.ID)
+		case r.Missing != "":
+			advise("give the capability %s to a policy that matches %s, or take it from what the item requires "+
+				"(upstreams.%s)", r.Missing, who.ID, x.Upstream)
+		case r.Scopes != "":
+			advise("the answer to a call names these scopes, so that the client can sign in again; give the scopes " +
+				"of a token by --scope (auth.scope_capabilities)")
+		case r.Rule != "" && r.Verdict != policy.Deny:
+			allowed = true
+		case r.Rule != "" && r.Note == "" && !x.Visible:
+			denied = true
+			if r.Enforced {
+				advise("%s of the policy %s denies it. The policy is enforced: no other policy can allow it; "+
+					"change the rule, if it should not", r.Rule, r.Policy)
+			} else {
+				advise("%s of the policy %s denies it: change that, if it should not", r.Rule, r.Policy)
+			}
+		}
+	}
+	switch {
+	case x.Exposed == "": // the endpoint does not offer it; Problem has the remedy
+	case x.Visible || allowed || denied || x.Denied != "":
+	default:
+		kind, name := ruleFor(x)
+		advise("no rule allows it: add one to a policy that matches %s, such as allow: { %s: %q }", who.ID, kind,
+			name)
+		byAddress := func(e policy.Entry) bool { return e.Match != nil && len(e.Match.CIDR) > 0 }
+		if !who.Address.IsValid() && slices.ContainsFunc(p.Config().Policies, byAddress) {
+			advise("Policies with a cidr were not checked; give the caller's address with --from")
+		}
+	}
+	if p.Partial() != nil && !x.Visible {
+		advise("a reload was refused in part, so that the old file and the new one must both allow it: %s",
+			config.Command(p.File, "status"))
+	}
+	if a.Held != "" {
+		item := x.Upstream + "/" + x.Own
+		advise("%s shows what has changed, and %s accepts it", config.Command(p.File, "pins", "diff", item),
+			config.Command(p.File, "pins", "accept", item))
+	}
+	switch s.State {
+	case upstream.StateReady, upstream.StateClosed:
+		if x.Visible && len(a.Advice) == 0 && x.Problem == "" {
+			advise("if a client does not show it, the client has an old list or hides tools: reconnect the client")
+		}
+	default:
+		advise("%s", cmp.Or(s.Advice,
+			"the upstream is not connected; run: "+config.Command(p.File, "doctor", x.Upstream)))
+	}
+	return a
+}
+
+// ruleFor returns the key and the name of an item in rules.
+func ruleFor(x *view.Explanation) (kind, name string) {
+	switch x.Part {
+	case upstream.PartPrompts:
+		return "prompts", x.Exposed
+	case upstream.PartResources, upstream.PartTemplates:
+		return "resources", x.Exposed
+	case upstream.PartSkills:
+		return "skills", policy.SkillPath(x.Upstream, x.Own)
+	}
+	return "tools", x.Exposed
+}
+
+// limitsOf returns the time limits of the calls of a tool, and the keys that set them; "" for other
+// items.
+func (p *Proxy) limitsOf(x *view.Explanation) string {
+	if x.Part != upstream.PartTools {
+		return ""
+	}
+	c := p.Config()
+	return c.Upstreams[x.Upstream].ExplainLimits(x.Upstream, x.Own, c.Defaults)
+}
+
+// changeOf tells how the definition of an item was changed; "" if it was not.
+func (p *Proxy) changeOf(x *view.Explanation) string {
+	all := p.Set.All()
+	at := slices.IndexFunc(all, func(u *upstream.Upstream) bool { return u.Name() == x.Upstream })
+	if at < 0 {
+		return ""
+	}
+	c := all[at].Catalog()
+	i := slices.IndexFunc(c.Mended, func(m upstream.Mended) bool { return m.Part == x.Part && m.Name == x.Own })
+	if i < 0 {
+		return ""
+	}
+	text := "the definition, because some clients reject the whole list for it: " + c.Mended[i].Changes
+	if t := c.Tool(x.Own); x.Part == upstream.PartTools && t != nil && t.Loose != "" {
+		text += "; calls are refused where a policy says validate"
+	}
+	return text
+}
+
+// serveWhy answers /why.
+func (p *Proxy) serveWhy(w http.ResponseWriter, r *http.Request) {
+	q := queryOf(r.URL.Query())
+	if q.Name == "" {
+		http.Error(w, "The parameter name is missing: name=…", http.StatusBadRequest)
+		return
+	}
+	a, err := p.explain(r.Context(), q, time.Now())
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	writeJSON(w, http.StatusOK, a)
+}

@@ -1,0 +1,316 @@
+package signins
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"junction/auth"
+	"junction/cmd/junction/base/cli"
+	"junction/cmd/junction/desk/clients"
+	"junction/cmd/junction/base/config"
+	"junction/cmd/junction/base/yamledit"
+	"junction/upstream/prose"
+)
+
+// keyFile is a configuration file whose keys a command changes.
+type keyFile struct {
+	path     string
+	text     []byte
+	config   *config.Config // the readable part
+	problems config.Problems
+	keys     []keyJSON
+}
+
+// readKeyFile reads a file. Mistakes in the file are not errors. what is the command, for messages.
+func readKeyFile(what, path string) (*keyFile, error) {
+	if path == "" {
+		return nil, cli.Usagef("%s needs --config FILE", what)
+	}
+	text, err := clients.ReadFile(path)
+	if err != nil {
+		return nil, &clients.FileError{File: path, Err: err}
+	}
+	return parseKeys(path, text)
+}
+
+// readSoundKeyFile is readKeyFile for a command that needs to know all keys: it rejects a file with
+// a mistake outside the entries of upstreams.
+func readSoundKeyFile(what, path string) (*keyFile, error) {
+	f, err := readKeyFile(what, path)
+	if err != nil {
+		return nil, err
+	}
+	if wrong := f.config.Rejecting(f.problems); len(wrong) > 0 {
+		return nil, config.Unusable(path, wrong)
+	}
+	return f, nil
+}
+
+func parseKeys(path string, text []byte) (*keyFile, error) {
+	c, err := config.Parse(path, text, os.LookupEnv)
+	problems, ok := errors.AsType[config.Problems](err)
+	if err != nil && !ok {
+		return nil, err
+	}
+	f := &keyFile{path: path, text: text, config: c, problems: problems}
+	for _, k := range c.Auth.APIKeys {
+		f.keys = append(f.keys, keyJSON{Name: k.Name, ID: k.Hash.ID(), Hash: k.Hash.String()})
+	}
+	return f, nil
+}
+
+// replace writes the new text, if its keys are the wanted ones and nothing else has changed. Of the
+// old mistakes, only those that block one upstream may remain, and there must be no new ones. It
+// returns the path of the backup.
+func (f *keyFile) replace(text []byte, want []keyJSON) (backup string, err error) {
+	is, err := parseKeys(f.path, text)
+	if err != nil {
+		return "", err
+	}
+	if was := f.config.Rejecting(f.problems); len(was) > 0 && len(is.config.Rejecting(is.problems)) > 0 {
+		return "", fmt.Errorf("nothing was changed: %w", config.Unusable(f.path, was))
+	}
+	for _, p := range is.problems {
+		known := func(old config.Problem) bool { return old.Path == p.Path && old.Text == p.Text }
+		if !slices.ContainsFunc(f.problems, known) {
+			return "", fmt.Errorf("%s was not changed: %s", f.path, strings.TrimPrefix(p.Path+": "+p.Text, ": "))
+		}
+	}
+	inOrder := func(a, b keyJSON) int { return strings.Compare(a.Name+" "+a.Hash, b.Name+" "+b.Hash) }
+	same := slices.EqualFunc(slices.SortedFunc(slices.Values(is.keys), inOrder),
+		slices.SortedFunc(slices.Values(want), inOrder),
+		func(a, b keyJSON) bool { return a.Name == b.Name && a.Hash == b.Hash })
+	if !same || !reflect.DeepEqual(withoutKeys(f.config), withoutKeys(is.config)) {
+		return "", fmt.Errorf("%s was not changed: the change would affect more than the key; edit the file by "+
+			"hand", f.path)
+	}
+	if backup, err = clients.Revise(f.path, f.text, text); err != nil {
+		return "", &clients.FileError{File: f.path, Err: err}
+	}
+	return backup, nil
+}
+
+// withoutKeys returns the configuration without what depends on the keys.
+func withoutKeys(c *config.Config) config.Config {
+	other := *c
+	other.Auth.APIKeys = nil
+	other.Upstreams = maps.Clone(c.Upstreams)
+	for name, u := range other.Upstreams {
+		u.Reserved, u.Separate = nil, false // depend on all references, and on the number of keys
+		other.Upstreams[name] = u
+	}
+	return other
+}
+
+// createdJSON is the output of keys create with --json.
+type createdJSON struct {
+	Name   string `json:"name"`
+	Key    string `json:"key"`
+	Hash   string `json:"hash"`
+	Entry  string `json:"entry"` // for auth.api_keys
+	Config string `json:"config,omitempty"`
+	Backup string `json:"backup,omitempty"`
+}
+
+// create makes a key. With write it adds the entry to the file before it prints the key.
+func (k *newKey) create(stdout, stderr io.Writer, file string, made createdJSON) (err error) {
+	var others []keyJSON // that have this name
+	if k.write {
+		f, err := readKeyFile("keys create --write", file)
+		if err != nil {
+			return err
+		}
+		for _, old := range f.keys {
+			if old.Name == made.Name {
+				others = append(others, old)
+			}
+		}
+		text, err := yamledit.Append(f.text, "auth", "api_keys", strings.TrimPrefix(made.Entry, "- "))
+		if err != nil {
+			return fmt.Errorf("%s: %w", file, err)
+		}
+		made.Config = file
+		if made.Backup, err = f.replace(text, append(f.keys, keyJSON{Name: made.Name, Hash: made.Hash})); err != nil {
+			return err
+		}
+	}
+	if k.json {
+		return cli.PrintValue(stdout, made)
+	}
+	if _, err := fmt.Fprintln(stdout, made.Key); err != nil {
+		return fmt.Errorf("writing the key: %w", err)
+	}
+	said := "# The key is shown this once. Its entry, for the list\n# auth.api_keys of the configuration:\n" +
+		made.Entry + "\n# Or run it again with --write: it makes another key, and\n# adds the entry to the file."
+	if k.write {
+		said = fmt.Sprintf("# The key is shown this once. Its entry was added to %s. Backup: %s. %s", file, made.Backup,
+			"A running proxy applies the change within ten seconds.")
+		if len(others) > 0 {
+			revoke := config.Command(file, "keys", "revoke", made.Name, "--hash", others[0].ID)
+			said += fmt.Sprintf("\n# The file has %s called %s, too. When its clients have the new one, run: %s",
+				prose.Count(len(others), "older key"), made.Name, revoke)
+		}
+	}
+	_, err = io.WriteString(stderr, comments(cli.NewPage(stderr), said+"\n"))
+	return err
+}
+
+// comments returns a text for a page. On a terminal, comments of YAML are broken into several comments.
+func comments(b *prose.Page, text string) string {
+	for line := range strings.Lines(text) {
+		if comment, ok := strings.CutPrefix(line, "# "); ok && b.Terminal > 0 {
+			b.Wrap("# ", "# ", comment)
+		} else {
+			b.WriteString(line)
+		}
+	}
+	return b.String()
+}
+
+// keysRevokeCommand is `junction keys revoke`.
+func keysRevokeCommand(stdout io.Writer, file *string) *cobra.Command {
+	var hash string
+	var all, asJSON bool
+	cmd := &cobra.Command{
+		Use: "revoke NAME", Short: "Delete a key from the configuration file",
+		Long: "Delete a key from the configuration file. Comments and order stay, and the old file becomes a " +
+			"backup. A running\n" +
+			`proxy ends the sessions of the key. The command asks the running proxy on this machine whether it still
+accepts the key. It fails if the proxy accepts the key or does not answer.
+
+If several keys have the same NAME, choose one with --hash, or delete them with --all.`,
+		Example: `  junction keys revoke ci --config config.yaml
+  junction keys revoke ci --hash 3f2a8c1e --config config.yaml`,
+		ValidArgsFunction: completeKeys(file),
+		Args: func(_ *cobra.Command, args []string) error {
+			switch {
+			case len(args) == 1 && auth.HoldsKey(args[0]):
+				return cli.Usagef("keys revoke takes the name of the key in the file, not the key itself")
+			case len(args) != 1:
+				return cli.Usagef("keys revoke needs the name of one key; junction keys list shows them")
+			case all && hash != "":
+				return cli.Usagef("give --hash or --all, not both")
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			f, err := readSoundKeyFile("keys revoke", *file)
+			if err != nil {
+				return err
+			}
+			chosen, err := f.choose(args[0], hash, all)
+			if err != nil {
+				return err
+			}
+			backup, err := f.remove(chosen)
+			if err != nil {
+				return err
+			}
+			revoked := []string{}
+			for _, i := range chosen {
+				revoked = append(revoked, f.keys[i].Hash)
+			}
+			running, unfollowed, inForce := cli.AwaitRevoked(cmd.Context(), f.path, revoked)
+			if asJSON {
+				return errors.Join(inForce, cli.PrintValue(stdout, struct {
+					Name    string   `json:"name"`
+					Revoked []string `json:"revoked"` // hashes
+					Config  string   `json:"config"`
+					Backup  string   `json:"backup"`
+					Running bool     `json:"running"` // a junction on this machine serves the file
+					Refused bool     `json:"refused"` // and does not accept the keys any more
+					// sentences about what of the file is not in force
+					Unfollowed []string `json:"unfollowed,omitempty"`
+				}{args[0], revoked, f.path, backup, running, running && inForce == nil, unfollowed}))
+			}
+			if inForce != nil {
+				return fmt.Errorf("%s of %s was deleted from %s (backup: %s), but %w", prose.Count(len(chosen), "key"),
+					args[0], f.path, backup, inForce)
+			}
+			effect := "The running junction does not accept it any more."
+			if !running {
+				effect = "No junction on this machine serves the file. A junction on another machine applies the " +
+					"change when its copy of the file changes."
+			}
+			for _, line := range unfollowed {
+				effect += "\n" + line
+			}
+			err = cli.Tellf(stdout, "Revoked: %s of %s in %s. Backup: %s. %s\n", prose.Count(len(chosen), "key"),
+				args[0], f.path, backup, effect)
+			return err
+		},
+	}
+	cmd.Flags().StringVar(&hash, "hash", "", "the beginning of the `hash` of one of several keys: the ID in junction "+
+		"keys list")
+	cmd.Flags().BoolVar(&all, "all", false, "all keys of this name")
+	cli.JSONFlag(cmd, &asJSON)
+	return cmd
+}
+
+// choose returns the indexes of the keys to revoke.
+func (f *keyFile) choose(name, hash string, all bool) ([]int, error) {
+	const hashed = "sha256:"
+	digits := strings.ToLower(strings.TrimPrefix(hash, hashed))
+	var names, shown []string
+	var found []int
+	for i, k := range f.keys {
+		if names = append(names, k.Name); k.Name != name {
+			continue
+		}
+		if shown = append(shown, k.ID); strings.HasPrefix(strings.TrimPrefix(k.Hash, hashed), digits) {
+			found = append(found, i)
+		}
+	}
+	switch {
+	case len(shown) == 0:
+		if near := prose.Closest(names, name); len(near) > 0 {
+			return nil, fmt.Errorf("%s has no key called %s; did you mean %s?", f.path, prose.Quote(name), near[0])
+		}
+		return nil, fmt.Errorf("%s has no key called %s", f.path, prose.Quote(name))
+	case len(found) == 0:
+		return nil, fmt.Errorf("%s has no key %s with this hash; it has %s", f.path, prose.Quote(name),
+			strings.Join(shown, ", "))
+	case len(found) > 1 && !all:
+		return nil, fmt.Errorf("%s has %d keys called %s: %s; choose one with --hash, or use --all", f.path, len(found),
+			prose.Quote(name), strings.Join(shown, ", "))
+	case len(found) == len(f.keys) && !f.config.Auth.SignsIn():
+		return nil, fmt.Errorf("%s would have no key left, and every user of this machine could use Junction; "+
+			"create another key first: %s", f.path, config.Command(f.path, "keys", "create", "NAME", "--write"))
+	}
+	return found, nil
+}
+
+// remove deletes keys from the file.
+func (f *keyFile) remove(chosen []int) (backup string, err error) {
+	text, left := f.text, slices.Clone(f.keys)
+	for _, i := range slices.Backward(chosen) { // the indexes of the others stay
+		if text, err = yamledit.RemoveElement(text, "auth", "api_keys", i); err != nil {
+			return "", fmt.Errorf("%s: %w", f.path, err)
+		}
+		left = slices.Delete(left, i, i+1)
+	}
+	return f.replace(text, left)
+}
+
+// completeKeys proposes the names of keys.
+func completeKeys(file *string) cli.Completion {
+	return func(_ *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
+		var names []string
+		if f, err := readKeyFile("", *file); err == nil && len(args) == 0 {
+			for _, k := range f.keys {
+				if strings.HasPrefix(k.Name, word) && !slices.Contains(names, k.Name) {
+					names = append(names, k.Name)
+				}
+			}
+		}
+		return names, cobra.ShellCompDirectiveNoFileComp
+	}
+}
