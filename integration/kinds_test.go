@@ -15,9 +15,9 @@ import (
 // otherAddresses are the files that compare a URL or a Command which does not decide about the kind of an
 // upstream, or that decide about it.
 var otherAddresses = map[string]string{
-	"upstream/kind.go":                "the rows of the kinds",
-	"upstream/stdio/process.go":       "a process without a program",
-	"upstream/remedy/remedy.go":       "the program of a process",
+	"upstream/kind.go":                     "the rows of the kinds",
+	"upstream/stdio/process.go":            "a process without a program",
+	"upstream/remedy/remedy.go":            "the program of a process",
 	"cmd/junction/desk/clients/entry.go":   "Entry.Runs, for the files of clients",
 	"cmd/junction/desk/clients/given.go":   "Given.Remote, for the files of clients",
 	"cmd/junction/desk/clients/look.go":    "the program of an entry that is off",
@@ -28,7 +28,7 @@ var otherAddresses = map[string]string{
 	"cmd/junction/desk/setup/all.go":       "the address of an endpoint",
 	"cmd/junction/desk/clients/snippet.go": "the command line of a client",
 	"cmd/junction/base/config/check.go":    "whether a command has arguments",
-	"proxy/signin.go":                 "the address of a page",
+	"proxy/signin.go":                      "the address of a page",
 }
 
 // TestKindOfAnUpstreamIsOneRow: no code finds out the kind of an upstream by itself. It asks

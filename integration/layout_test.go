@@ -25,12 +25,12 @@ import (
 // arrows are the imports that a package may make of others in this module; a package that is not
 // here may make none. An arrow more is a line here and a sentence of reason in the commit.
 var arrows = map[string][]string{
-	"cmd/junction":         {"*"},
-	"upstream/prose":       {},
-	"upstream/bounded":     {},
-	"upstream/files":       {},
-	"upstream/loopback":    {},
-	"upstream/shell":       {},
+	"cmd/junction":              {"*"},
+	"upstream/prose":            {},
+	"upstream/bounded":          {},
+	"upstream/files":            {},
+	"upstream/loopback":         {},
+	"upstream/shell":            {},
 	"cmd/junction/base/runfile": {"cmd/junction/base/config", "upstream/files"},
 	"cmd/junction/base/record": {"cmd/junction/base/config", "upstream/files", "auth", "proxy", "upstream/bounded", "upstream/pace",
 		"upstream/raw", "upstream"}, // the states of upstreams are lines of the log
@@ -49,7 +49,7 @@ var arrows = map[string][]string{
 	"cmd/junction/desk/clients": {"cmd/junction/desk/clients/format", "upstream/prose", "upstream/files", "upstream/shell",
 		"upstream/loopback"}, // a person looks at entries
 	"cmd/junction/desk/clients/format": {"cmd/junction/base/yamledit"}, // one editor of YAML
-	"cmd/junction/demo":           {},
+	"cmd/junction/demo":                {},
 	"cmd/junction/base/health":         {"upstream/pace"},
 	// no key goes to the browser's environment; one decision about mix-up attacks
 	"cmd/junction/ops/signon": {"upstream/files", "auth/oauth", "upstream/sandbox", "auth/fetch", "cmd/junction/ops/pages/frame",
@@ -59,7 +59,7 @@ var arrows = map[string][]string{
 		"upstream/prose",
 		"cmd/junction/base/runfile", "upstream/files"},
 	"cmd/junction/desk/packs/fetch": {"cmd/pack/tree", "upstream/prose", "upstream/pace"},
-	"cmd/pack/lock":            {"cmd/pack/tree", "upstream/files", "upstream/shell"},
+	"cmd/pack/lock":                 {"cmd/pack/tree", "upstream/files", "upstream/shell"},
 	// a plan is made by the loader that serves the pack
 	"cmd/pack/plan": {"cmd/pack/manifest", "cmd/pack", "cmd/pack/web", "upstream/prose", "upstream/shell",
 		"upstream/command"},
@@ -145,8 +145,8 @@ var arrows = map[string][]string{
 	// the source of each mode of the table in upstream; a caller's kind may have some of them
 	"auth/credentials": {"auth", "auth/oauth", "upstream", "upstream/prose"},
 	// it asks an upstream as the proxy does
-	"auth/oauth":          {"auth/fetch", "auth/store", "upstream/client", "upstream/pace", "upstream/prose"},
-	"upstream/remedy":     {"upstream/shell"},                                                   // it names commands with names of servers
+	"auth/oauth":               {"auth/fetch", "auth/store", "upstream/client", "upstream/pace", "upstream/prose"},
+	"upstream/remedy":          {"upstream/shell"},                                                   // it names commands with names of servers
 	"cmd/junction/base/stored": {"auth/seal", "upstream/bounded", "upstream/files", "upstream/pace"}, // what is on the disk is sealed like session ids
 	"auth/authserver": {"auth", "auth/authserver/provider", "auth/store", "auth/seal", "auth/fetch", "upstream/bounded",
 		"upstream/prose", "upstream/yamlread"},

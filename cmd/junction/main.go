@@ -38,16 +38,18 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"junction/cmd/junction/ops/audit"
-	"junction/cmd/junction/desk/bridge"
 	"junction/cmd/junction/base/cli"
 	"junction/cmd/junction/base/config"
+	"junction/cmd/junction/base/runfile"
 	"junction/cmd/junction/demo"
+	"junction/cmd/junction/desk/bridge"
+	"junction/cmd/junction/desk/call"
 	"junction/cmd/junction/desk/entries"
 	"junction/cmd/junction/desk/packs"
-	"junction/cmd/junction/base/runfile"
 	"junction/cmd/junction/desk/service"
 	"junction/cmd/junction/desk/setup"
+	"junction/cmd/junction/ops/admin"
+	"junction/cmd/junction/ops/audit"
 	"junction/cmd/junction/ops/signins"
 	"junction/upstream/sandbox"
 )
@@ -146,7 +148,8 @@ The configuration file is that of --config, or junction/config.yaml in the user'
 	root.AddCommand(cli.OfFile(service.Command(stdout, stderr, &o.file, services()))...)
 	root.AddCommand(entries.Commands(stdout, &o.file)...)
 	root.AddCommand(setup.Commands(stdout, stderr, &o.file)...)
-	root.AddCommand(cli.Commands(stdout, version(), &o.file, setup.KeyFaults)...)
+	root.AddCommand(call.Commands(stdout, &o.file)...)
+	root.AddCommand(admin.Commands(stdout, version(), &o.file, call.CompleteTools(&o.file), setup.KeyFaults)...)
 	root.AddCommand(audit.Command(stdout, stderr, &o.file), packs.Command(stdout, &o.file))
 	root.AddCommand(signins.Commands(stdin, stdout, stderr, &o.file)...)
 	root.SetHelpCommand(helpCommand(root))

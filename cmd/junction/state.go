@@ -14,9 +14,9 @@ import (
 
 	"junction/auth/seal"
 	"junction/cmd/junction/base/config"
-	"junction/cmd/junction/ops/diagnose"
 	"junction/cmd/junction/base/runfile"
 	"junction/cmd/junction/base/stored"
+	"junction/cmd/junction/ops/diagnose"
 )
 
 // This file manages the state that outlives a process: the key that seals session ids, the stored

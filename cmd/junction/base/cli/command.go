@@ -1,6 +1,5 @@
-// Package cli has the commands that act as clients: of an endpoint (tools, call and skills), of the admin
-// address of a running proxy (status, health, doctor, pins and why), and of identity providers
-// (auth doctor). All commands use Run and the usage errors.
+// Package cli has what all commands share: Run with its exit codes, errors of usage, questions to a
+// person, lists and tables, help, and completion.
 package cli
 
 import (
@@ -33,19 +32,19 @@ func Run(ctx context.Context, root *cobra.Command, args []string, stdin io.Reade
 	switch {
 	case err == nil:
 		return 0
-	case errors.Is(err, errTool):
+	case errors.Is(err, ErrTool):
 	case ctx.Err() != nil && errors.Is(err, context.Canceled):
 		_ = Tell(stderr, "junction: interrupted\n")
 	case wantsJSON(command):
-		printErrorJSON(stderr, err)
+		PrintErrorJSON(stderr, err)
 	case isUsage:
 		help := "junction help"
 		if command.Name() != "help" {
 			help += strings.TrimPrefix(command.CommandPath(), "junction")
 		}
-		_ = Tell(stderr, fmt.Sprintf("junction: %s; see %s\n", harmless(err.Error()), help))
+		_ = Tell(stderr, fmt.Sprintf("junction: %s; see %s\n", Harmless(err.Error()), help))
 	default:
-		_ = Tell(stderr, fmt.Sprintf("junction: %s\n", harmless(err.Error()+remedy(err))))
+		_ = Tell(stderr, fmt.Sprintf("junction: %s\n", Harmless(err.Error()+remedy(err))))
 	}
 	return code
 }
@@ -70,28 +69,11 @@ func wantsJSON(command *cobra.Command) bool {
 	return f != nil && f.Value.String() == "json"
 }
 
-// printErrorJSON prints the error of a command that prints JSON, in one line.
-func printErrorJSON(w io.Writer, err error) {
-	_ = printLine(w, struct {
+// PrintErrorJSON prints the error of a command that prints JSON, in one line.
+func PrintErrorJSON(w io.Writer, err error) {
+	_ = PrintLine(w, struct {
 		Error string `json:"error"`
 	}{err.Error()})
-}
-
-// Commands returns the commands that ask a running proxy or an identity provider. file points
-// to the value of --config. connected finds the faults of connected clients; nil finds none.
-func Commands(stdout io.Writer, version string, file *string, connected ClientFaults) []*cobra.Command {
-	return []*cobra.Command{
-		toolsCommand(stdout, file),
-		callCommand(stdout, file),
-		skillsCommand(stdout, file),
-		statusCommand(stdout, file),
-		doctorCommand(stdout, version, file, connected),
-		reconnectCommand(stdout, file),
-		healthCommand(stdout, file),
-		pinsCommand(stdout, file),
-		whyCommand(stdout, file),
-		authCommand(stdout, file),
-	}
 }
 
 // usageError is an error about wrong usage; the program exits with 2. Every other error means that
@@ -101,6 +83,12 @@ type usageError struct{ err error }
 func (e usageError) Error() string { return e.err.Error() }
 
 func (e usageError) Unwrap() error { return e.err }
+
+// IsUsage tells whether err is about wrong usage.
+func IsUsage(err error) bool {
+	_, ok := errors.AsType[usageError](err)
+	return ok
+}
 
 // Usagef returns an error about wrong usage; the program exits with 2.
 func Usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
@@ -131,9 +119,9 @@ func CheckFile(cmd *cobra.Command, file string) error {
 	return nil
 }
 
-// errTool is returned for a call whose result has isError. The result has been printed, so that Run
+// ErrTool is returned for a call whose result has isError. The result has been printed, so that Run
 // prints no further error.
-var errTool = errors.New("the tool reported an error")
+var ErrTool = errors.New("the tool reported an error")
 
 // CheckOutput rejects invalid values of --output.
 func CheckOutput(output string) error {

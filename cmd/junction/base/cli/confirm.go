@@ -136,14 +136,14 @@ func (q Questions) YesNo(question string, byDefault bool) (bool, error) {
 		choice = " [Y/n]"
 	}
 	say := func(line string) { Tellf(q.cmd.ErrOrStderr(), "%s\n", line) }
-	return decide(func() (string, error) { return q.Line(question + choice) }, say, byDefault)
+	return Decide(func() (string, error) { return q.Line(question + choice) }, say, byDefault)
 }
 
 // yesNoAttempts is how often a yes/no question is asked.
 const yesNoAttempts = 3
 
-// decide reads lines until one of them answers a yes/no question. An empty line is the default.
-func decide(read func() (string, error), say func(string), byDefault bool) (bool, error) {
+// Decide reads lines until one of them answers a yes/no question. An empty line is the default.
+func Decide(read func() (string, error), say func(string), byDefault bool) (bool, error) {
 	for n := 1; ; n++ {
 		line, err := read()
 		if err != nil {
@@ -152,7 +152,7 @@ func decide(read func() (string, error), say func(string), byDefault bool) (bool
 		if line == "" {
 			return byDefault, nil
 		}
-		if agreed, known := yesOrNo(line); known {
+		if agreed, known := YesOrNo(line); known {
 			return agreed, nil
 		}
 		const answers = "answer y (yes) or n (no)"
@@ -164,8 +164,8 @@ func decide(read func() (string, error), say func(string), byDefault bool) (bool
 	}
 }
 
-// yesOrNo reads the answer to a yes/no question; known is false if it is neither.
-func yesOrNo(line string) (agreed, known bool) {
+// YesOrNo reads the answer to a yes/no question; known is false if it is neither.
+func YesOrNo(line string) (agreed, known bool) {
 	switch strings.ToLower(line) {
 	case "y", "yes":
 		return true, true

@@ -73,24 +73,6 @@ func TestQuestionEndsWithItsCommand(t *testing.T) {
 	}
 }
 
-// TestScreenful: a status that is higher than the terminal keeps its beginning, and counts the rest.
-func TestScreenful(t *testing.T) {
-	text := "first\n" + strings.Repeat("a row of the table\n", 50)
-	got := screenful(text, 60, 24)
-	lines := strings.Split(strings.TrimSuffix(got, "\n"), "\n")
-	if len(lines) != 23 || lines[0] != "first" || lines[22] != "… 29 more lines; junction status shows all" {
-		t.Errorf("%d lines, the last is %q", len(lines), lines[len(lines)-1])
-	}
-	for _, fits := range []string{"a\nb\n", strings.Repeat("x\n", 23), ""} {
-		if got := screenful(fits, 60, 24); got != fits {
-			t.Errorf("%q became %q", fits, got)
-		}
-	}
-	if got := screenful(strings.Repeat("word ", 40)+"\n"+text, 60, 10); strings.Count(got, "\n") != 9 {
-		t.Errorf("wide lines take %d rows", strings.Count(got, "\n"))
-	}
-}
-
 // TestInterruptedCommandSaysSo: a command that an interrupt ends has no error of a library.
 func TestInterruptedCommandSaysSo(t *testing.T) {
 	ctx, interrupt := context.WithCancel(t.Context())

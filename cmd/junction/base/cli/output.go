@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"text/tabwriter"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
@@ -49,8 +50,8 @@ func Print(w io.Writer, asJSON bool, v any, text string) error {
 	return Tell(w, text)
 }
 
-// printLine writes a value as JSON in one line.
-func printLine(w io.Writer, v any) error {
+// PrintLine writes a value as JSON in one line.
+func PrintLine(w io.Writer, v any) error {
 	e := json.NewEncoder(w)
 	e.SetEscapeHTML(false)
 	return e.Encode(v)
@@ -70,11 +71,11 @@ func Table(w io.Writer, rows func(row func(cells ...any))) error {
 	return Tell(w, b.String())
 }
 
-// columns returns a line for each row, with two spaces between columns that are as wide as their
+// Aligned returns a line for each row, with two spaces between columns that are as wide as their
 // widest cell. The first left columns are aligned left, the others right. On a terminal of fewer columns
 // (0 is none), the columns with the headings spare are left out, the first of them first, until the rows
 // fit.
-func columns(rows [][]string, left, terminal int, spare ...string) []string {
+func Aligned(rows [][]string, left, terminal int, spare ...string) []string {
 	width := make([]int, len(rows[0]))
 	for _, row := range rows {
 		for i, cell := range row {
@@ -130,4 +131,32 @@ func (l List[T]) Print(w io.Writer, asJSON bool) error {
 			row(l.Cells(one)...)
 		}
 	})
+}
+
+// Harmless escapes control characters, and those that change the direction of text, except tabs and
+// line ends. Text of servers must not control the terminal: it could write into the clipboard, say.
+func Harmless(text string) string {
+	var b strings.Builder
+	for _, r := range strings.ReplaceAll(text, "\r\n", "\n") {
+		if r != '\n' && r != '\t' && (unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r)) {
+			fmt.Fprintf(&b, `\u%04x`, r)
+			continue
+		}
+		b.WriteRune(r)
+	}
+	return b.String()
+}
+
+// Size formats a number of bytes.
+func Size(n int) string {
+	if n < 1000 {
+		return fmt.Sprintf("%d B", n)
+	}
+	amount, unit := float64(n)/1000, "KB"
+	for _, next := range []string{"MB", "GB"} {
+		if amount >= 1000 {
+			amount, unit = amount/1000, next
+		}
+	}
+	return fmt.Sprintf("%.1f %s", amount, unit)
 }

@@ -12,8 +12,8 @@ import (
 	"syscall"
 	"time"
 
-	"junction/cmd/junction/desk/clients"
 	"junction/cmd/junction/base/runfile"
+	"junction/cmd/junction/desk/clients"
 	"junction/upstream/loopback"
 	"junction/upstream/prose"
 )

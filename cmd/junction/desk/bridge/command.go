@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"junction/cmd/junction/base/cli"
+	"junction/cmd/junction/desk/call"
 	"junction/cmd/junction/desk/clients"
 	"junction/upstream/transport"
 )
@@ -52,15 +53,15 @@ share the sign-in, which is kept in a file that only the user can read.`,
 				defer func() { err = errors.Join(err, end()) }()
 			}
 			if address == "" {
-				if address, err = cli.EndpointOf(cmd.Context(), *file); err != nil {
+				if address, err = call.EndpointOf(cmd.Context(), *file); err != nil {
 					return err
 				}
 			}
-			if err := cli.CheckURL(address, credential != nil); err != nil {
+			if err := call.CheckURL(address, credential != nil); err != nil {
 				return err
 			}
-			if credential == nil && cli.CheckURL(address, true) == nil {
-				if credential, err = cli.PersonalToken(address, true, stderr); err != nil {
+			if credential == nil && call.CheckURL(address, true) == nil {
+				if credential, err = call.PersonalToken(address, true, stderr); err != nil {
 					return err
 				}
 			}

@@ -13,8 +13,8 @@ import (
 
 	"junction/auth"
 	"junction/auth/authserver"
-	"junction/cmd/junction/desk/clients"
 	"junction/cmd/junction/base/config"
+	"junction/cmd/junction/desk/clients"
 )
 
 const metadata = `Bearer resource_metadata="https://mcp.example.com/.well-known/oauth-protected-resource"`

@@ -16,9 +16,9 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"junction/cmd/junction/base/cli"
-	"junction/cmd/junction/desk/clients"
 	"junction/cmd/junction/base/config"
 	"junction/cmd/junction/base/yamledit"
+	"junction/cmd/junction/desk/clients"
 	"junction/upstream"
 )
 

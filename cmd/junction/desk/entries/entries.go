@@ -21,8 +21,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"junction/cmd/junction/base/cli"
-	"junction/cmd/junction/desk/clients"
 	"junction/cmd/junction/base/config"
+	"junction/cmd/junction/desk/clients"
+	"junction/cmd/junction/ops/admin"
 	"junction/upstream"
 	"junction/upstream/prose"
 	"junction/upstream/shell"
@@ -157,7 +158,7 @@ func (o *outcome) dropVariables(ctx context.Context) {
 	if len(o.Variables) == 0 || !o.Running {
 		return
 	}
-	for name, state := range cli.States(ctx, o.Config) { // with the variables of its process
+	for name, state := range admin.States(ctx, o.Config) { // with the variables of its process
 		if slices.Contains(o.Upstreams, name) && state == upstream.StateReady.String() {
 			o.Variables = nil
 		}

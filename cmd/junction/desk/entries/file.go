@@ -11,9 +11,9 @@ import (
 	"slices"
 	"strings"
 
-	"junction/cmd/junction/desk/clients"
 	"junction/cmd/junction/base/config"
 	"junction/cmd/junction/base/yamledit"
+	"junction/cmd/junction/desk/clients"
 	"junction/upstream/prose"
 )
 

@@ -10,6 +10,7 @@ import (
 	"junction/cmd/junction/base/cli"
 	"junction/cmd/junction/base/config"
 	"junction/cmd/junction/base/runfile"
+	"junction/cmd/junction/ops/admin"
 	"junction/upstream/prose"
 )
 
@@ -39,7 +40,7 @@ func Follow(ctx context.Context, path string, names ...string) Sequel {
 	s := Sequel{Running: true, file: path}
 	limited, cancel := context.WithTimeout(ctx, reloadLimit)
 	defer cancel()
-	r, err := cli.AwaitReload(limited, path)
+	r, err := admin.AwaitReload(limited, path)
 	switch {
 	case limited.Err() != nil:
 		s.Next = fmt.Sprintf("The running junction has not reloaded the file yet; to make it, run: kill -HUP %d",
@@ -49,7 +50,7 @@ func Follow(ctx context.Context, path string, names ...string) Sequel {
 	case r.Reload != "":
 		s.Reload = r.Reload
 	default:
-		for _, u := range cli.AwaitTried(ctx, path, names, 0) {
+		for _, u := range admin.AwaitTried(ctx, path, names, 0) {
 			s.watched = append(s.watched, u.Name)
 		}
 		if s.Next = "The running junction has reloaded the file"; len(s.watched) == 0 {
@@ -85,15 +86,15 @@ func (s *Sequel) Show(ctx context.Context, w io.Writer, enter func() bool) {
 	if enter != nil && cli.IsTerminal(w) {
 		limit = watchLimit
 	}
-	cli.WatchTried(ctx, s.file, s.watched, &cli.Waiting{Out: w, Limit: limit, Enter: enter, CtrlC: true,
+	admin.WatchTried(ctx, s.file, s.watched, &cli.Waiting{Out: w, Limit: limit, Enter: enter, CtrlC: true,
 		Else: "leaves the rest for later"})
 }
 
 // Results is Show for a command that prints no rows. It returns a line for each upstream.
 func (s *Sequel) Results(ctx context.Context) string {
 	var lines []string
-	for _, u := range cli.AwaitTried(ctx, s.file, s.watched, tryLimit) {
-		r := cli.RowOf(s.file, &u)
+	for _, u := range admin.AwaitTried(ctx, s.file, s.watched, tryLimit) {
+		r := admin.RowOf(s.file, &u)
 		lines = append(lines, r.Text+r.Later)
 	}
 	return strings.Join(lines, "\n")

@@ -11,8 +11,8 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"junction/cmd/junction/base/cli"
-	"junction/cmd/junction/desk/clients"
 	"junction/cmd/junction/base/config"
+	"junction/cmd/junction/desk/clients"
 	"junction/upstream/prose"
 )
 

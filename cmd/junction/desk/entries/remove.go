@@ -13,8 +13,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"junction/cmd/junction/base/cli"
-	"junction/cmd/junction/desk/clients"
 	"junction/cmd/junction/base/yamledit"
+	"junction/cmd/junction/desk/clients"
 	"junction/cmd/pack/lock"
 )
 

@@ -16,8 +16,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"junction/cmd/junction/base/cli"
-	"junction/cmd/junction/desk/clients"
 	"junction/cmd/junction/base/config"
+	"junction/cmd/junction/desk/clients"
 	"junction/cmd/junction/desk/registry"
 	"junction/upstream"
 	"junction/upstream/client"

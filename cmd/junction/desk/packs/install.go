@@ -17,10 +17,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"junction/cmd/junction/base/cli"
+	"junction/cmd/junction/base/runfile"
 	"junction/cmd/junction/desk/clients"
 	"junction/cmd/junction/desk/entries"
 	"junction/cmd/junction/desk/packs/fetch"
-	"junction/cmd/junction/base/runfile"
 	"junction/cmd/pack/lock"
 	"junction/cmd/pack/plan"
 	"junction/cmd/pack/tree"

@@ -9,7 +9,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"junction/cmd/junction/base/cli"
+	"junction/cmd/junction/ops/admin"
 	"junction/cmd/junction/ops/diagnose"
 	"junction/upstream"
 	"junction/upstream/prose"
@@ -65,7 +65,7 @@ func (t *Text) header(b *prose.Page) string {
 // clients returns the lines to paste into clients. With keys, these read a key from the
 // environment.
 func (t *Text) clients() string {
-	lines := cli.ClientLines
+	lines := admin.ClientLines
 	if t.Keys {
 		lines = clientLinesWithKey
 	}

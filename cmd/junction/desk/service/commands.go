@@ -11,9 +11,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"junction/cmd/junction/base/cli"
-	"junction/cmd/junction/desk/clients"
 	"junction/cmd/junction/base/config"
 	"junction/cmd/junction/base/runfile"
+	"junction/cmd/junction/desk/clients"
+	"junction/cmd/junction/ops/admin"
 	"junction/upstream/prose"
 )
 
@@ -100,7 +101,7 @@ func (s *Service) status(ctx context.Context) statusJSON {
 		j.PID, j.URL = p.PID, p.URL
 		ctx, cancel := context.WithTimeout(ctx, statusLimit)
 		defer cancel()
-		if r, err := cli.AwaitReload(ctx, s.unit.File); err == nil {
+		if r, err := admin.AwaitReload(ctx, s.unit.File); err == nil {
 			j.Reload = r.Reload
 			j.InPart = r.Partial != nil
 		}

@@ -13,8 +13,8 @@ import (
 	"slices"
 	"strings"
 
-	"junction/cmd/junction/desk/clients"
 	"junction/cmd/junction/base/config"
+	"junction/cmd/junction/desk/clients"
 	"junction/upstream/files"
 )
 

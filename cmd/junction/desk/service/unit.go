@@ -11,8 +11,8 @@ import (
 	"time"
 	"unicode"
 
-	"junction/cmd/junction/desk/clients"
 	"junction/cmd/junction/base/config"
+	"junction/cmd/junction/desk/clients"
 	"junction/upstream/prose"
 )
 

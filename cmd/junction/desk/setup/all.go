@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"junction/cmd/junction/base/cli"
-	"junction/cmd/junction/desk/clients"
 	"junction/cmd/junction/base/config"
+	"junction/cmd/junction/desk/clients"
 	"junction/cmd/junction/desk/entries"
 	"junction/cmd/junction/desk/service"
 	"junction/upstream/prose"

@@ -16,11 +16,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"junction/cmd/junction/base/cli"
-	"junction/cmd/junction/desk/clients"
 	"junction/cmd/junction/base/config"
-	"junction/cmd/junction/desk/entries"
 	"junction/cmd/junction/base/runfile"
+	"junction/cmd/junction/desk/clients"
+	"junction/cmd/junction/desk/entries"
 	"junction/cmd/junction/desk/service"
+	"junction/cmd/junction/ops/admin"
 	"junction/upstream"
 	"junction/upstream/prose"
 	"junction/upstream/sandbox"
@@ -237,7 +238,7 @@ func (c *connector) replaceable(ctx context.Context) (remove []string, kept kept
 	if len(failures) > 0 {
 		return nil, kept, failures[0]
 	}
-	states := cli.States(ctx, c.file)
+	states := admin.States(ctx, c.file)
 	shell := ofShell(c.file)
 	works := []string{upstream.StateReady.String(), upstream.StateClosed.String()}
 	merge := clients.Merge{Existing: knownOf(c.config), Own: c.target.Own, Getenv: entries.Lookup}
@@ -409,7 +410,7 @@ func checkOwn(ctx context.Context, file string, c *config.Config, how string) er
 	if _, running := runfile.Find(file); running {
 		return nil
 	}
-	return cli.CheckOwn(ctx, file, c, how)
+	return admin.CheckOwn(ctx, file, c, how)
 }
 
 func (c *connector) disconnect(id string) (*connectJSON, string, error) {

@@ -13,10 +13,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"junction/cmd/junction/base/cli"
-	"junction/cmd/junction/desk/clients"
 	"junction/cmd/junction/base/config"
-	"junction/cmd/junction/desk/entries"
 	"junction/cmd/junction/base/runfile"
+	"junction/cmd/junction/desk/clients"
+	"junction/cmd/junction/desk/entries"
 	"junction/upstream/prose"
 )
 

@@ -14,10 +14,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"junction/cmd/junction/base/cli"
-	"junction/cmd/junction/desk/clients"
 	"junction/cmd/junction/base/config"
-	"junction/cmd/junction/desk/entries"
 	"junction/cmd/junction/base/yamledit"
+	"junction/cmd/junction/desk/clients"
+	"junction/cmd/junction/desk/entries"
 	"junction/upstream"
 	"junction/upstream/prose"
 )

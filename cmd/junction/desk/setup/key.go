@@ -10,8 +10,9 @@ import (
 	"strings"
 
 	"junction/cmd/junction/base/cli"
-	"junction/cmd/junction/desk/clients"
 	"junction/cmd/junction/base/config"
+	"junction/cmd/junction/desk/call"
+	"junction/cmd/junction/desk/clients"
 	"junction/cmd/junction/desk/service"
 	"junction/upstream/files"
 )
@@ -49,7 +50,7 @@ func (c *connector) credential(ctx context.Context) error {
 		return nil
 	}
 	if t.Key {
-		if err := cli.CheckURL(t.URL, true); err != nil { // junction stdio does not send it there
+		if err := call.CheckURL(t.URL, true); err != nil { // junction stdio does not send it there
 			return err
 		}
 	}
@@ -79,7 +80,7 @@ func (c *connector) givenKeyFile() (err error) {
 
 // checkKey returns an error unless the content of a file is an API key that Junction accepts.
 func (c *connector) checkKey(text []byte) error {
-	return cli.CheckKey(c.known(), strings.TrimSpace(string(text)))
+	return call.CheckKey(c.known(), strings.TrimSpace(string(text)))
 }
 
 // known returns the configuration, if it has the keys of the endpoint; nil for a Junction elsewhere.
@@ -100,12 +101,12 @@ func (c *connector) elsewhere() bool {
 // entry, or the one that a person types. "" means that there is none, or that the file has one already.
 func (c *connector) secret() (string, error) {
 	if key := strings.TrimSpace(os.Getenv(clients.KeyVariable)); key != "" {
-		if err := cli.CheckKey(c.known(), key); err != nil {
+		if err := call.CheckKey(c.known(), key); err != nil {
 			return "", fmt.Errorf("%s: %w", clients.KeyVariable, err)
 		}
 		return key, nil
 	}
-	if key := c.outfit.LiteralKey(c.place, c.target); key != "" && cli.CheckKey(c.known(), key) == nil {
+	if key := c.outfit.LiteralKey(c.place, c.target); key != "" && call.CheckKey(c.known(), key) == nil {
 		return key, nil
 	}
 	if text, err := clients.ReadFile(c.target.KeyFile); err == nil && c.checkKey(text) == nil {
@@ -121,7 +122,7 @@ func (c *connector) secret() (string, error) {
 		if err != nil || key == "" {
 			return "", err
 		}
-		if err := cli.CheckKey(c.known(), key); err != nil {
+		if err := call.CheckKey(c.known(), key); err != nil {
 			cli.Tellf(c.stderr, "%v\n", err)
 			continue
 		}
@@ -193,7 +194,7 @@ func (c *connector) keyNotes(done *clients.Done) (notes []string) {
 			notes = append(notes, "Set "+variable+" in the profile of your shell to your key; "+toMake)
 		}
 	}
-	if err := cli.CheckURL(c.target.URL, true); err != nil {
+	if err := call.CheckURL(c.target.URL, true); err != nil {
 		notes = append(notes, "The URL is not https: the key crosses the network in plain text.")
 	}
 	return notes

@@ -13,8 +13,8 @@ import (
 	"strings"
 
 	"junction/cmd/junction/base/cli"
-	"junction/cmd/junction/desk/clients"
 	"junction/cmd/junction/base/config"
+	"junction/cmd/junction/desk/clients"
 	"junction/cmd/junction/desk/service"
 	"junction/upstream/files"
 	"junction/upstream/prose"

@@ -15,6 +15,7 @@ import (
 	"junction/cmd/junction/base/config"
 	"junction/cmd/junction/base/runfile"
 	"junction/cmd/junction/desk/service"
+	"junction/cmd/junction/ops/admin"
 	"junction/upstream/prose"
 )
 
@@ -50,7 +51,7 @@ func (g *guide) await(ctx context.Context, names []string) error {
 	rest := context.WithoutCancel(ctx)
 	interrupted, stop := signal.NotifyContext(rest, os.Interrupt)
 	defer stop()
-	cli.WatchTried(ctx, g.file, names, &cli.Waiting{Out: g.stdout, Limit: waitForServers, Enter: cli.EnterOf(g.cmd),
+	admin.WatchTried(ctx, g.file, names, &cli.Waiting{Out: g.stdout, Limit: waitForServers, Enter: cli.EnterOf(g.cmd),
 		CtrlC: true, Else: "leaves the rest for later"})
 	if ctx.Err() != nil {
 		select {

@@ -15,12 +15,12 @@ import (
 	"slices"
 	"strings"
 
-	"junction/cmd/junction/desk/clients"
 	"junction/cmd/junction/base/config"
-	"junction/cmd/junction/desk/entries"
 	"junction/cmd/junction/base/runfile"
-	"junction/cmd/junction/desk/service"
 	"junction/cmd/junction/base/yamledit"
+	"junction/cmd/junction/desk/clients"
+	"junction/cmd/junction/desk/entries"
+	"junction/cmd/junction/desk/service"
 	"junction/upstream/files"
 	"junction/upstream/prose"
 )

@@ -9,11 +9,12 @@ import (
 	"strings"
 
 	"junction/cmd/junction/base/cli"
-	"junction/cmd/junction/desk/clients"
 	"junction/cmd/junction/base/config"
-	"junction/cmd/junction/desk/entries"
 	"junction/cmd/junction/base/runfile"
+	"junction/cmd/junction/desk/clients"
+	"junction/cmd/junction/desk/entries"
 	"junction/cmd/junction/desk/service"
+	"junction/cmd/junction/ops/admin"
 	"junction/upstream"
 	"junction/upstream/prose"
 )
@@ -71,7 +72,7 @@ func (g *guide) earlier(ctx context.Context) error {
 	if g.yes || err != nil {
 		return nil // a later step reports a mistake
 	}
-	states := cli.States(ctx, g.file)
+	states := admin.States(ctx, g.file)
 	now, _, err := config.LoadServing(g.file, os.LookupEnv, false)
 	if err != nil {
 		return nil
@@ -137,7 +138,7 @@ func (g *guide) restart(ctx context.Context) error {
 		return nil // a later step reports it
 	}
 	var names []string
-	for _, u := range cli.AwaitTried(ctx, g.file, slices.Sorted(maps.Keys(c.Upstreams)), 0) {
+	for _, u := range admin.AwaitTried(ctx, g.file, slices.Sorted(maps.Keys(c.Upstreams)), 0) {
 		if u.Invalid && c.Upstreams[u.Name].Blocked == "" { // only the variables differ
 			names = append(names, u.Name)
 		}

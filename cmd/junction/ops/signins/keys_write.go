@@ -14,9 +14,10 @@ import (
 
 	"junction/auth"
 	"junction/cmd/junction/base/cli"
-	"junction/cmd/junction/desk/clients"
 	"junction/cmd/junction/base/config"
 	"junction/cmd/junction/base/yamledit"
+	"junction/cmd/junction/desk/clients"
+	"junction/cmd/junction/ops/admin"
 	"junction/upstream/prose"
 )
 
@@ -218,7 +219,7 @@ If several keys have the same NAME, choose one with --hash, or delete them with 
 			for _, i := range chosen {
 				revoked = append(revoked, f.keys[i].Hash)
 			}
-			running, unfollowed, inForce := cli.AwaitRevoked(cmd.Context(), f.path, revoked)
+			running, unfollowed, inForce := admin.AwaitRevoked(cmd.Context(), f.path, revoked)
 			if asJSON {
 				return errors.Join(inForce, cli.PrintValue(stdout, struct {
 					Name    string   `json:"name"`

@@ -20,6 +20,7 @@ import (
 	"junction/auth"
 	"junction/auth/store"
 	"junction/cmd/junction/base/cli"
+	"junction/cmd/junction/ops/admin"
 	"junction/upstream/prose"
 	"junction/upstream/shell"
 )
@@ -59,7 +60,7 @@ type signIns struct {
 // proxy is asked once, so call effect after the last change.
 func (x *signIns) effect(ctx context.Context) string {
 	if x.inForce == "" {
-		x.inForce = cli.EndRevoked(ctx, *x.file)
+		x.inForce = admin.EndRevoked(ctx, *x.file)
 	}
 	return x.inForce
 }

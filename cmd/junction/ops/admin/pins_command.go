@@ -1,4 +1,4 @@
-package cli
+package admin
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"junction/cmd/junction/base/cli"
 	"junction/cmd/junction/base/config"
 	"junction/cmd/junction/ops/diagnose"
 	"junction/proxy/pins"
@@ -36,7 +37,7 @@ upstream's own name of the tool; UPSTREAM means all its tools.`,
   junction pins diff --config config.yaml
   junction pins accept github/create_issue --config config.yaml
   junction pins accept --all --config config.yaml`,
-		Args: NoArguments,
+		Args: cli.NoArguments,
 	}
 	cmd.PersistentFlags().StringVar(&admin, "admin", "",
 		"admin `address` of the running proxy; overrides admin in the configuration file")
@@ -58,7 +59,7 @@ upstream's own name of the tool; UPSTREAM means all its tools.`,
 		Use: "accept {NAME ... | --all}", Short: "Accept the current definitions and show the differences",
 		Args: func(_ *cobra.Command, args []string) error {
 			if all == (len(args) > 0) {
-				return Usagef("accept needs the names of tools, or --all; junction pins lists them")
+				return cli.Usagef("accept needs the names of tools, or --all; junction pins lists them")
 			}
 			return nil
 		},
@@ -66,7 +67,7 @@ upstream's own name of the tool; UPSTREAM means all its tools.`,
 	}
 	accept.Flags().BoolVar(&all, "all", false, "accept all current tools")
 	cmd.AddCommand(
-		&cobra.Command{Use: "list", Short: "List all tools", Args: NoArguments, RunE: list},
+		&cobra.Command{Use: "list", Short: "List all tools", Args: cli.NoArguments, RunE: list},
 		&cobra.Command{Use: "diff [NAME ...]", Short: "Show the differences to the accepted definitions",
 			RunE: run((*pinning).diff)},
 		accept,
@@ -85,7 +86,7 @@ type pinning struct {
 
 func openPins(ctx context.Context, stdout io.Writer, admin, file string) (*pinning, error) {
 	if file == "" {
-		return nil, Usagef("pins needs --config FILE, which names the file of accepted definitions")
+		return nil, cli.Usagef("pins needs --config FILE, which names the file of accepted definitions")
 	}
 	c, err := config.LoadForCommand(file)
 	address := ""
@@ -111,7 +112,7 @@ func openPins(ctx context.Context, stdout io.Writer, admin, file string) (*pinni
 	}
 	var r diagnose.Pins
 	err = askAdmin(ctx, address, "/pins", nil, diagnose.Patience, &r)
-	if errors.Is(err, errNotRunning) {
+	if errors.Is(err, ErrNotRunning) {
 		return nil, fmt.Errorf("%w; start one: it knows what the upstreams offer", err)
 	} else if err != nil {
 		return nil, err
@@ -177,7 +178,7 @@ func (p *pinning) printJSON(list []pins.Definition, all, done bool) error {
 		}
 		found = append(found, j)
 	}
-	return PrintValue(p.stdout, struct {
+	return cli.PrintValue(p.stdout, struct {
 		Tools    []pinJSON `json:"tools"`
 		Accepted bool      `json:"accepted,omitempty"`
 	}{found, done})
@@ -188,7 +189,7 @@ func (p *pinning) list([]string) error {
 	if p.json {
 		return p.printJSON(p.now, true, false)
 	}
-	return Table(p.stdout, func(row func(...any)) {
+	return cli.Table(p.stdout, func(row func(...any)) {
 		offered := map[string]bool{}
 		for _, d := range p.now {
 			offered[pinName(d)] = true
@@ -224,7 +225,7 @@ func (p *pinning) diff(names []string) error {
 	}
 	n := p.show(list)
 	if n == 0 {
-		err = Tell(p.stdout, "nothing differs from what was accepted\n")
+		err = cli.Tell(p.stdout, "nothing differs from what was accepted\n")
 	}
 	return err
 }
@@ -241,9 +242,9 @@ func (p *pinning) show(list []pins.Definition) (n int) {
 			fmt.Fprintln(p.stdout)
 		}
 		n++
-		Tellf(p.stdout, "%s: %s, %s\n", shell.Visible(pinName(d)), state, when(accepted))
+		cli.Tellf(p.stdout, "%s: %s, %s\n", shell.Visible(pinName(d)), state, when(accepted))
 		for _, line := range p.pins.Diff(d) {
-			Tellf(p.stdout, "  %s\n", line)
+			cli.Tellf(p.stdout, "  %s\n", line)
 		}
 	}
 	return n
@@ -279,6 +280,6 @@ func (p *pinning) accept(names []string) error {
 	if skills > 0 {
 		accepted += " and " + prose.Count(skills, "skill")
 	}
-	err = Tellf(p.stdout, "accepted: %s\n", accepted)
+	err = cli.Tellf(p.stdout, "accepted: %s\n", accepted)
 	return err
 }

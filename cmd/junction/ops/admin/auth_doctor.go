@@ -1,4 +1,4 @@
-package cli
+package admin
 
 import (
 	"cmp"
@@ -19,6 +19,7 @@ import (
 	"junction/auth/credentials"
 	"junction/auth/fetch"
 	"junction/auth/oauth"
+	"junction/cmd/junction/base/cli"
 	"junction/cmd/junction/base/config"
 	"junction/upstream"
 	"junction/upstream/prose"
@@ -27,7 +28,7 @@ import (
 // authCommand is `junction auth`.
 func authCommand(stdout io.Writer, file *string) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "auth", Short: "Check the sign-in configuration", Args: NoArguments,
+		Use: "auth", Short: "Check the sign-in configuration", Args: cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	var asJSON bool
@@ -38,15 +39,15 @@ func authCommand(stdout io.Writer, file *string) *cobra.Command {
 endpoints, and the client_id and client_secret at identity providers. The command needs no running
 proxy and changes nothing. The exit code is 1 if it finds a problem.`,
 		Example: "  junction auth doctor --config config.yaml",
-		Args:    NoArguments,
+		Args:    cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if *file == "" {
-				return Usagef("auth doctor needs --config FILE")
+				return cli.Usagef("auth doctor needs --config FILE")
 			}
 			return authDoctor(cmd.Context(), stdout, *file, asJSON)
 		},
 	}
-	JSONFlag(doctor, &asJSON)
+	cli.JSONFlag(doctor, &asJSON)
 	cmd.AddCommand(doctor)
 	return cmd
 }
@@ -67,7 +68,7 @@ func authDoctor(ctx context.Context, stdout io.Writer, file string, asJSON bool)
 		}
 	}
 	if !c.Auth.SignsIn() && c.Auth.OAuth == nil && len(asked) == 0 && !asJSON {
-		return Tell(stdout, "No sign-in is configured: the file has none of auth.oauth, auth.jwt and "+
+		return cli.Tell(stdout, "No sign-in is configured: the file has none of auth.oauth, auth.jwt and "+
 			"auth.introspection, and no upstream with a sign-in.\n")
 	}
 	fetcher, err := c.Outbound.Fetcher()
@@ -76,7 +77,7 @@ func authDoctor(ctx context.Context, stdout io.Writer, file string, asJSON bool)
 	}
 	transport := config.Trusting(fetcher)
 	defer transport.CloseIdleConnections()
-	d := &signInDoctor{client: &http.Client{Transport: transport, Timeout: providerPatience}, out: NewPage(stdout)}
+	d := &signInDoctor{client: &http.Client{Transport: transport, Timeout: providerPatience}, out: cli.NewPage(stdout)}
 	if c.Auth.OAuth != nil {
 		for _, p := range c.Auth.OAuth.IdentityProviders {
 			d.begin("identity provider " + p.ID)
@@ -117,11 +118,11 @@ func authDoctor(ctx context.Context, stdout io.Writer, file string, asJSON bool)
 			strings.ReplaceAll(ClientLines, "URL", c.PublicURL+"/mcp"))
 	}
 	if asJSON {
-		err = PrintValue(stdout, struct {
+		err = cli.PrintValue(stdout, struct {
 			Findings []findingJSON `json:"findings"`
 		}{append([]findingJSON{}, d.findings...)})
 	} else {
-		err = Tell(stdout, d.out.String())
+		err = cli.Tell(stdout, d.out.String())
 	}
 	if err != nil {
 		return err

@@ -1,4 +1,4 @@
-package cli
+package call
 
 import (
 	"bytes"
@@ -10,9 +10,9 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"unicode"
 	"unicode/utf8"
 
+	"junction/cmd/junction/base/cli"
 	"junction/upstream/prose"
 )
 
@@ -21,7 +21,7 @@ const listWidth = 100
 
 // linesOf returns the width of a list of tools for w.
 func linesOf(w io.Writer) int {
-	if columns := Columns(w); columns > 0 && columns < listWidth {
+	if columns := cli.Columns(w); columns > 0 && columns < listWidth {
 		return columns
 	}
 	return listWidth
@@ -120,20 +120,6 @@ func resultFailed(result json.RawMessage) bool {
 	return string(membersOf(result)["isError"]) == "true"
 }
 
-// harmless escapes control characters, and those that change the direction of text, except tabs and
-// line ends. Text of servers must not control the terminal: it could write into the clipboard, say.
-func harmless(text string) string {
-	var b strings.Builder
-	for _, r := range strings.ReplaceAll(text, "\r\n", "\n") {
-		if r != '\n' && r != '\t' && (unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r)) {
-			fmt.Fprintf(&b, `\u%04x`, r)
-			continue
-		}
-		b.WriteRune(r)
-	}
-	return b.String()
-}
-
 // printResult writes a tools/call result for a person: text unchanged (but harmless at a terminal),
 // and one descriptive line for any other content. It prints structured content only if there is no
 // text, because otherwise both have the same information.
@@ -165,8 +151,8 @@ func printResult(w io.Writer, result json.RawMessage) error {
 			return err
 		}
 	}
-	if IsTerminal(w) {
-		_, err := io.WriteString(w, harmless(b.String()))
+	if cli.IsTerminal(w) {
+		_, err := io.WriteString(w, cli.Harmless(b.String()))
 		return err
 	}
 	_, err := b.WriteTo(w)
@@ -202,19 +188,5 @@ func describe(item json.RawMessage) string {
 
 // sizeOf returns the readable size of the data in base64 text.
 func sizeOf(encoded string) string {
-	return size(base64.RawStdEncoding.DecodedLen(len(strings.TrimRight(encoded, "="))))
-}
-
-// size formats a number of bytes.
-func size(n int) string {
-	if n < 1000 {
-		return fmt.Sprintf("%d B", n)
-	}
-	amount, unit := float64(n)/1000, "KB"
-	for _, next := range []string{"MB", "GB"} {
-		if amount >= 1000 {
-			amount, unit = amount/1000, next
-		}
-	}
-	return fmt.Sprintf("%.1f %s", amount, unit)
+	return cli.Size(base64.RawStdEncoding.DecodedLen(len(strings.TrimRight(encoded, "="))))
 }

@@ -1,4 +1,4 @@
-package cli
+package admin
 
 import (
 	"bytes"
@@ -88,5 +88,23 @@ func TestWriteStatus(t *testing.T) {
 	if strings.Count(got, "Warning: c.yaml:7: policies[0].match: matches nobody\n") != mostWarnings ||
 		!strings.Contains(got, "\n2 more warnings; junction check --config c.yaml shows all\n") {
 		t.Errorf("the warnings are\n%s", got)
+	}
+}
+
+// TestScreenful: a status that is higher than the terminal keeps its beginning, and counts the rest.
+func TestScreenful(t *testing.T) {
+	text := "first\n" + strings.Repeat("a row of the table\n", 50)
+	got := screenful(text, 60, 24)
+	lines := strings.Split(strings.TrimSuffix(got, "\n"), "\n")
+	if len(lines) != 23 || lines[0] != "first" || lines[22] != "… 29 more lines; junction status shows all" {
+		t.Errorf("%d lines, the last is %q", len(lines), lines[len(lines)-1])
+	}
+	for _, fits := range []string{"a\nb\n", strings.Repeat("x\n", 23), ""} {
+		if got := screenful(fits, 60, 24); got != fits {
+			t.Errorf("%q became %q", fits, got)
+		}
+	}
+	if got := screenful(strings.Repeat("word ", 40)+"\n"+text, 60, 10); strings.Count(got, "\n") != 9 {
+		t.Errorf("wide lines take %d rows", strings.Count(got, "\n"))
 	}
 }

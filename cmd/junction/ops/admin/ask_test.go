@@ -1,4 +1,4 @@
-package cli
+package admin
 
 import (
 	"context"
@@ -13,8 +13,8 @@ import (
 	"testing"
 
 	"junction/cmd/junction/base/config"
-	"junction/cmd/junction/ops/diagnose"
 	"junction/cmd/junction/base/runfile"
+	"junction/cmd/junction/ops/diagnose"
 )
 
 // TestAwaitReload waits for a proxy that reads the file at once, later, with a mistake, or never.
@@ -25,7 +25,7 @@ func TestAwaitReload(t *testing.T) {
 		t.Fatal(err)
 	}
 	const sum = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad" // of abc (FIPS 180-2)
-	if _, err := AwaitReload(t.Context(), file); !errors.Is(err, errNotRunning) {
+	if _, err := AwaitReload(t.Context(), file); !errors.Is(err, ErrNotRunning) {
 		t.Errorf("without a proxy: %v", err)
 	}
 	var asked atomic.Int64
@@ -87,15 +87,15 @@ func TestAnotherFileIsServed(t *testing.T) {
 	defer record.Forget()
 	for _, address := range []string{"127.0.0.1:8420", "127.0.0.1:8421"} {
 		for _, name := range []string{file, link, ""} {
-			if err := servesOther(name, address); err != nil {
+			if err := ServesOther(name, address); err != nil {
 				t.Errorf("%q: %v", name, err)
 			}
 		}
-		if err := servesOther(other, address); !errors.Is(err, errNotRunning) || !strings.Contains(err.Error(), "serves "+file) {
+		if err := ServesOther(other, address); !errors.Is(err, ErrNotRunning) || !strings.Contains(err.Error(), "serves "+file) {
 			t.Errorf("another file: %v", err)
 		}
 	}
-	if err := servesOther(other, "127.0.0.1:1"); err != nil {
+	if err := ServesOther(other, "127.0.0.1:1"); err != nil {
 		t.Errorf("an address without a junction: %v", err)
 	}
 }

@@ -1,4 +1,4 @@
-package cli
+package admin
 
 import (
 	"cmp"
@@ -20,16 +20,17 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"junction/cmd/junction/base/cli"
 	"junction/cmd/junction/base/config"
-	"junction/cmd/junction/ops/diagnose"
 	"junction/cmd/junction/base/runfile"
+	"junction/cmd/junction/ops/diagnose"
 	"junction/upstream"
 	"junction/upstream/prose"
 	"junction/upstream/shell"
 )
 
-// errNotRunning means that no process listens on the admin address.
-var errNotRunning = errors.New("no junction is running")
+// ErrNotRunning means that no process listens on the admin address.
+var ErrNotRunning = errors.New("no junction is running")
 
 // errNoAdmin means that the running process has no admin address.
 var errNoAdmin = errors.New("the running junction has no admin address and cannot be asked")
@@ -42,7 +43,7 @@ func adminFlag(cmd *cobra.Command, admin *string) {
 // checkAdmin rejects --admin together with --config.
 func checkAdmin(cmd *cobra.Command, admin string) error {
 	if admin != "" && cmd.Flags().Changed("config") {
-		return Usagef("give either --admin or --config, not both: the file names an admin address itself")
+		return cli.Usagef("give either --admin or --config, not both: the file names an admin address itself")
 	}
 	return nil
 }
@@ -57,7 +58,7 @@ func adminAddress(ctx context.Context, flag, file string) (string, error) {
 			flag = u.Host // in the form of the log
 		}
 		if _, _, err := net.SplitHostPort(flag); err != nil {
-			return "", Usagef("--admin %q is no address; write it like 127.0.0.1:8421", flag)
+			return "", cli.Usagef("--admin %q is no address; write it like 127.0.0.1:8421", flag)
 		}
 		return flag, nil
 	}
@@ -82,7 +83,7 @@ func adminAddress(ctx context.Context, flag, file string) (string, error) {
 // The run files tell about the user's own junctions, and any other one is asked. A program of another user
 // can give a false answer: CheckOwn finds mistakes, and is no authentication.
 func CheckOwn(ctx context.Context, file string, c *config.Config, how string) error {
-	if err := servesOther(file, *c.Admin); err != nil {
+	if err := ServesOther(file, *c.Admin); err != nil {
 		return err
 	}
 	var r diagnose.Running
@@ -105,7 +106,7 @@ func CheckOwn(ctx context.Context, file string, c *config.Config, how string) er
 		serves = r.File
 	}
 	return fmt.Errorf("%w%s; the one at %s (process %d of the user %s) serves %s: to use that one, %s%s",
-		errNotRunning, with, *c.Admin, r.PID, prose.Quote(cmp.Or(r.User, "?")), prose.Flat(serves), how, own)
+		ErrNotRunning, with, *c.Admin, r.PID, prose.Quote(cmp.Or(r.User, "?")), prose.Flat(serves), how, own)
 }
 
 // ownLimit is how long CheckOwn waits.
@@ -121,9 +122,9 @@ func sameFile(file, served string) bool {
 	return err == nil && wrong == nil && os.SameFile(own, is)
 }
 
-// servesOther returns an error if the junction that listens on an address of the file serves another
+// ServesOther returns an error if the junction that listens on an address of the file serves another
 // file: its answers would not be about this one.
-func servesOther(file, address string) error {
+func ServesOther(file, address string) error {
 	p, ok := runfile.At(address)
 	if !ok || file == "" {
 		return nil
@@ -135,7 +136,7 @@ func servesOther(file, address string) error {
 	if p.File != "" {
 		with, use = p.File, "use --config "+shell.Quote(p.File)
 	}
-	return fmt.Errorf("%w with %s; the one at %s (process %d) serves %s: %s, or start this one: %s", errNotRunning,
+	return fmt.Errorf("%w with %s; the one at %s (process %d) serves %s: %s, or start this one: %s", ErrNotRunning,
 		file, address, p.PID, with, use, config.Start(file))
 }
 
@@ -148,7 +149,7 @@ func AwaitReload(ctx context.Context, file string) (*diagnose.Running, error) {
 	}
 	place, ok := runfile.Find(file)
 	if !ok || place.Admin == "" {
-		return nil, errNotRunning
+		return nil, ErrNotRunning
 	}
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
@@ -266,7 +267,7 @@ func AwaitTried(ctx context.Context, file string, names []string, limit time.Dur
 // States returns the state of each upstream of the running junction that serves a file. It returns nil
 // if no junction runs, or if it does not answer.
 func States(ctx context.Context, file string) map[string]string {
-	r := running(ctx, file)
+	r := Running(ctx, file)
 	if r == nil {
 		return nil
 	}
@@ -277,8 +278,8 @@ func States(ctx context.Context, file string) map[string]string {
 	return states
 }
 
-// running returns the status of the running junction that serves a file; nil if none answers.
-func running(ctx context.Context, file string) *diagnose.Running {
+// Running returns the status of the running junction that serves a file; nil if none answers.
+func Running(ctx context.Context, file string) *diagnose.Running {
 	var r diagnose.Running
 	place, ok := runfile.Find(file)
 	if !ok || place.Admin == "" || askAdmin(ctx, place.Admin, "/status", nil, diagnose.Patience, &r) != nil {
@@ -287,7 +288,7 @@ func running(ctx context.Context, file string) *diagnose.Running {
 	return &r
 }
 
-// askAdmin reads the answer of the admin address at a path. The error is errNotRunning if no process
+// askAdmin reads the answer of the admin address at a path. The error is ErrNotRunning if no process
 // listens there; otherwise it contains the error text of the proxy.
 func askAdmin(ctx context.Context, address, path string, query url.Values, limit time.Duration, into any) error {
 	return adminRequest{path: path, query: query}.send(ctx, address, limit, into)
@@ -321,7 +322,7 @@ func (q adminRequest) send(ctx context.Context, address string, limit time.Durat
 	return nil
 }
 
-// answer sends the request to the admin address. The error is errNotRunning if no process listens
+// answer sends the request to the admin address. The error is ErrNotRunning if no process listens
 // there, and the cause of ctx if that has ended.
 func (q adminRequest) answer(ctx context.Context, address string) (status int, text []byte, err error) {
 	u := url.URL{Scheme: "http", Host: address, Path: q.path, RawQuery: q.query.Encode()}
@@ -345,7 +346,7 @@ func (q adminRequest) answer(ctx context.Context, address string) (status int, t
 	case ctx.Err() != nil:
 		return 0, nil, context.Cause(ctx)
 	case errors.Is(err, syscall.ECONNREFUSED):
-		return 0, nil, fmt.Errorf("%w at %s", errNotRunning, address)
+		return 0, nil, fmt.Errorf("%w at %s", ErrNotRunning, address)
 	}
 	if wrapped, ok := errors.AsType[*url.Error](err); ok {
 		err = wrapped.Err

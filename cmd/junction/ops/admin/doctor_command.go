@@ -1,4 +1,4 @@
-package cli
+package admin
 
 import (
 	"cmp"
@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"junction/cmd/junction/base/cli"
 	"junction/cmd/junction/base/config"
 	"junction/cmd/junction/ops/diagnose"
 	"junction/upstream/prose"
@@ -33,7 +34,7 @@ func doctorCommand(stdout io.Writer, version string, file *string, connected Cli
 	var admin, output string
 	cmd := &cobra.Command{
 		Use:               "doctor [UPSTREAM ...]",
-		ValidArgsFunction: CompleteUpstreams(file, 100),
+		ValidArgsFunction: cli.CompleteUpstreams(file, 100),
 		Short:             "Check the upstreams end to end",
 		Long: `Check the upstreams end to end: open another connection, list everything, and check the definitions. The
 report names each fault and its remedy. Without UPSTREAM, it also names the rules of policies that match no tool,
@@ -49,7 +50,7 @@ may have problems.`,
   junction doctor github --output json
   junction doctor --config config.yaml`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := cmp.Or(CheckOutput(output), checkAdmin(cmd, admin)); err != nil {
+			if err := cmp.Or(cli.CheckOutput(output), checkAdmin(cmd, admin)); err != nil {
 				return err
 			}
 			progress := cmd.ErrOrStderr()
@@ -65,14 +66,14 @@ may have problems.`,
 					d.Findings = append(d.Findings, diagnose.Finding{Text: f.Text, Advice: f.Advice})
 				}
 			}
-			if err := Print(stdout, output == "json", d, diagnosisText(NewPage(stdout), &d, time.Now())); err != nil {
+			if err := cli.Print(stdout, output == "json", d, diagnosisText(cli.NewPage(stdout), &d, time.Now())); err != nil {
 				return err
 			}
 			return counted(&d)
 		},
 	}
 	adminFlag(cmd, &admin)
-	OutputFlag(cmd, &output)
+	cli.OutputFlag(cmd, &output)
 	return cmd
 }
 
@@ -82,32 +83,32 @@ func consult(ctx context.Context, progress io.Writer, version, admin, file strin
 	diagnose.Diagnosis, error) {
 	var d diagnose.Diagnosis
 	address, err := adminAddress(ctx, admin, file)
-	if errors.Is(err, errNotRunning) || errors.Is(err, errNoAdmin) {
+	if errors.Is(err, ErrNotRunning) || errors.Is(err, errNoAdmin) {
 		address = "" // another file is served there, or nobody can be asked: check this one
 	} else if err != nil {
 		return d, err
 	}
 	if address != "" {
 		notice := time.AfterFunc(noticeAfter, func() {
-			Tellf(progress, "Still checking. The check takes %s at most.\n", prose.Age(diagnose.Limit))
+			cli.Tellf(progress, "Still checking. The check takes %s at most.\n", prose.Age(diagnose.Limit))
 		})
 		defer notice.Stop()
 		ask := adminRequest{path: "/doctor", query: url.Values{"upstream": only}, owner: true}
 		err = ask.send(ctx, address, diagnose.Limit+diagnose.Patience, &d)
 	}
 	switch {
-	case file == "" && errors.Is(err, errNotRunning):
+	case file == "" && errors.Is(err, ErrNotRunning):
 		return d, fmt.Errorf("%w; start one, name its admin address with --admin, or check the upstreams of a file "+
 			"with --config FILE", err)
-	case admin != "" && errors.Is(err, errNotRunning):
+	case admin != "" && errors.Is(err, ErrNotRunning):
 		return d, err
-	case address == "" || errors.Is(err, errNotRunning):
+	case address == "" || errors.Is(err, ErrNotRunning):
 		c, err := config.LoadForCommand(file)
 		if err != nil {
 			return d, err
 		}
-		how := Waiting{Out: progress, Limit: diagnose.Limit, Quiet: time.Second, Brief: true, Doing: "Checking"}
-		how.While(ctx, func(rows *Rows) {
+		how := cli.Waiting{Out: progress, Limit: diagnose.Limit, Quiet: time.Second, Brief: true, Doing: "Checking"}
+		how.While(ctx, func(rows *cli.Rows) {
 			end := func(name, result string) { rows.End(name, name+": "+result) }
 			d, err = diagnose.File(ctx, version, file, c, only, diagnose.Progress{Begin: rows.Begin, End: end})
 		}, func() {})
@@ -150,7 +151,7 @@ func diagnosisText(b *prose.Page, d *diagnose.Diagnosis, now time.Time) string {
 	}
 	if d.Tools > 0 {
 		fmt.Fprintf(b, "%s for clients of /mcp, with definitions of %s (some %d tokens).\n",
-			prose.Count(d.Tools, "tool"), size(d.Bytes), diagnose.Tokens(d.Bytes))
+			prose.Count(d.Tools, "tool"), cli.Size(d.Bytes), diagnose.Tokens(d.Bytes))
 	}
 	for _, part := range []struct {
 		title string
@@ -212,7 +213,7 @@ func writeUpstreams(b *prose.Page, d *diagnose.Diagnosis, now time.Time) {
 		}
 		rows = append(rows, row)
 	}
-	for _, line := range columns(rows, 3, b.Terminal-2, "ERA", "START", "LIST", "PING") {
+	for _, line := range cli.Aligned(rows, 3, b.Terminal-2, "ERA", "START", "LIST", "PING") {
 		b.WriteString("  " + line + "\n")
 	}
 }

@@ -1,4 +1,4 @@
-package cli
+package admin
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"junction/cmd/junction/base/cli"
 	"junction/cmd/junction/base/config"
 	"junction/cmd/junction/ops/diagnose"
 	"junction/upstream/prose"
@@ -20,7 +21,7 @@ func reconnectCommand(stdout io.Writer, file *string) *cobra.Command {
 	var admin string
 	cmd := &cobra.Command{
 		Use:               "reconnect UPSTREAM",
-		ValidArgsFunction: CompleteUpstreams(file, 1),
+		ValidArgsFunction: cli.CompleteUpstreams(file, 1),
 		Short:             "Connect an upstream of a running junction again",
 		Long: `Connect an upstream of a running junction again. Its processes and connections end, with the calls on
 them. Only the user who runs Junction can do this. The command asks the admin address of the process that
@@ -29,7 +30,7 @@ serves the configuration file.`,
   junction reconnect github --config config.yaml`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
-				return Usagef("reconnect needs the name of one upstream; junction status shows the names")
+				return cli.Usagef("reconnect needs the name of one upstream; junction status shows the names")
 			}
 			return nil
 		},
@@ -56,14 +57,14 @@ func reconnect(ctx context.Context, admin, file, name string) error {
 		return err
 	}
 	if address == "" {
-		err = errNotRunning
+		err = ErrNotRunning
 	} else {
 		ask := adminRequest{method: http.MethodPost, path: "/reconnect", owner: true,
 			query: url.Values{"upstream": {name}}}
 		err = ask.send(ctx, address, diagnose.Patience, new(struct{}))
 	}
-	if errors.Is(err, errNotRunning) && file != "" && admin == "" {
-		return fmt.Errorf("%w with %s; start one: %s", errNotRunning, file, config.Start(file))
+	if errors.Is(err, ErrNotRunning) && file != "" && admin == "" {
+		return fmt.Errorf("%w with %s; start one: %s", ErrNotRunning, file, config.Start(file))
 	}
 	return err
 }

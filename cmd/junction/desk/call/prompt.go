@@ -1,4 +1,4 @@
-package cli
+package call
 
 import (
 	"bufio"
@@ -19,6 +19,7 @@ import (
 
 	"github.com/mark3labs/mcp-go/mcp"
 
+	"junction/cmd/junction/base/cli"
 	"junction/upstream/prose"
 	"junction/upstream/shell"
 )
@@ -120,10 +121,10 @@ func (p *prompter) ask(ctx context.Context, params json.RawMessage) (answer, err
 	}
 	fmt.Fprintln(p.out)
 	for line := range strings.Lines(q.Message) {
-		Tell(p.out, shell.Visible(strings.TrimRight(line, "\r\n"))+"\n")
+		cli.Tell(p.out, shell.Visible(strings.TrimRight(line, "\r\n"))+"\n")
 	}
 	if q.Mode == "url" {
-		Tellf(p.out, "Open this page, and answer when you are done there:\n\n  %s\n\n", shell.Visible(q.URL))
+		cli.Tellf(p.out, "Open this page, and answer when you are done there:\n\n  %s\n\n", shell.Visible(q.URL))
 	}
 	accepted := answer{Action: string(mcp.ElicitationResponseActionAccept)}
 	if len(q.Schema.Properties) == 0 {
@@ -132,7 +133,7 @@ func (p *prompter) ask(ctx context.Context, params json.RawMessage) (answer, err
 			line, _ := p.read(ctx) // the end of the input declines
 			return line, nil
 		}
-		if agreed, _ := decide(read, func(line string) { Tellf(p.out, "%s\n", line) }, false); !agreed {
+		if agreed, _ := cli.Decide(read, func(line string) { cli.Tellf(p.out, "%s\n", line) }, false); !agreed {
 			return declined, nil
 		}
 		return accepted, nil
@@ -157,7 +158,7 @@ func (p *prompter) field(ctx context.Context, f field, required bool) (json.RawM
 		f.OneOf = append(f.OneOf, choice{Const: e})
 	}
 	for i, c := range f.OneOf {
-		Tellf(p.out, "  %d) %s\n", i+1, shell.Visible(cmp.Or(c.Title, c.Const)))
+		cli.Tellf(p.out, "  %d) %s\n", i+1, shell.Visible(cmp.Or(c.Title, c.Const)))
 	}
 	hint := "Ctrl-D declines"
 	if len(f.Default) > 0 {
@@ -171,7 +172,7 @@ func (p *prompter) field(ctx context.Context, f field, required bool) (json.RawM
 		hint = "such as " + example + "; " + hint
 	}
 	for {
-		Tellf(p.out, "%s (%s): ", shell.Visible(cmp.Or(f.Title, f.name)), hint)
+		cli.Tellf(p.out, "%s (%s): ", shell.Visible(cmp.Or(f.Title, f.name)), hint)
 		line, ok := p.read(ctx)
 		switch {
 		case !ok:
@@ -186,7 +187,7 @@ func (p *prompter) field(ctx context.Context, f field, required bool) (json.RawM
 		if wanted == "" {
 			return value, true
 		}
-		Tellf(p.out, "Write %s.\n", wanted)
+		cli.Tellf(p.out, "Write %s.\n", wanted)
 	}
 }
 
@@ -204,7 +205,7 @@ func (f *field) value(line string) (value json.RawMessage, wanted string) {
 	}
 	switch f.Type {
 	case "boolean":
-		if agreed, known := yesOrNo(line); known {
+		if agreed, known := cli.YesOrNo(line); known {
 			line = strconv.FormatBool(agreed)
 		}
 		if line = strings.ToLower(line); line == "true" || line == "false" {

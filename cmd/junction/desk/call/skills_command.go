@@ -1,4 +1,4 @@
-package cli
+package call
 
 import (
 	"context"
@@ -16,6 +16,7 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 	"github.com/spf13/cobra"
 
+	"junction/cmd/junction/base/cli"
 	"junction/upstream/definition"
 	"junction/upstream/jsonrpc"
 	"junction/upstream/prose"
@@ -83,8 +84,8 @@ skill is safe: read it before you let an agent use it.`,
 				if err != nil {
 					return err
 				}
-				if IsTerminal(stdout) {
-					content = []byte(harmless(string(content)))
+				if cli.IsTerminal(stdout) {
+					content = []byte(cli.Harmless(string(content)))
 				}
 				_, err = stdout.Write(content)
 				return err
@@ -108,7 +109,7 @@ func atMost(command, what string, n int) cobra.PositionalArgs {
 func between(least, most int, message string) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
 		if len(args) < least || len(args) > most {
-			return Usagef("%s", message)
+			return cli.Usagef("%s", message)
 		}
 		return nil
 	}
@@ -166,9 +167,9 @@ func printSkills(w io.Writer, asJSON bool, skills []listedSkill) error {
 		for i, s := range skills {
 			list[i] = s.raw
 		}
-		return PrintValue(w, map[string][]json.RawMessage{"skills": list})
+		return cli.PrintValue(w, map[string][]json.RawMessage{"skills": list})
 	}
-	return List[listedSkill]{Of: skills, None: "no skills",
+	return cli.List[listedSkill]{Of: skills, None: "no skills",
 		Head: []any{"NAME", "ORIGIN", "FILES", "URI", "WHAT IT DOES"},
 		Cells: func(s listedSkill) []any {
 			return []any{prose.Flat(s.name), s.origin(), s.number(), prose.Flat(s.URI),
@@ -315,7 +316,7 @@ func showSkill(ctx context.Context, w io.Writer, e *endpoint, s listedSkill, asJ
 	if asJSON {
 		err = PrintJSON(w, s.raw)
 	} else {
-		err = Table(w, func(row func(...any)) {
+		err = cli.Table(w, func(row func(...any)) {
 			row("name", prose.Flat(s.name))
 			row("uri", prose.Flat(s.URI))
 			if s.origin() != "" {
@@ -334,7 +335,7 @@ func showSkill(ctx context.Context, w io.Writer, e *endpoint, s listedSkill, asJ
 					state = "DOES NOT MATCH"
 				}
 				name := prose.Flat(strings.TrimPrefix(file.URI, s.folder()))
-				row("file", name, size(int(file.Size)), file.Digest, state)
+				row("file", name, cli.Size(int(file.Size)), file.Digest, state)
 			}
 		})
 	}

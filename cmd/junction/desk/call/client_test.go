@@ -1,4 +1,4 @@
-package cli
+package call
 
 import (
 	"bytes"
@@ -19,6 +19,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"junction/auth/authtest"
+	"junction/cmd/junction/base/cli"
 	"junction/cmd/junction/demo"
 )
 
@@ -118,7 +119,7 @@ inside
 `},
 				{name: "structured", args: []string{"call", "structured"},
 					want: "{\n  \"b\": [\n    1,\n    2.0\n  ],\n  \"a\": 9007199254740993\n}\n"},
-				{name: "failing tool", args: []string{"call", "fails"}, want: "disk full\n", err: errTool},
+				{name: "failing tool", args: []string{"call", "fails"}, want: "disk full\n", err: cli.ErrTool},
 				{name: "question", args: []string{"call", "ask"}, want: "The person could not be asked: this client does not offer elicitation.\n"},
 			} {
 				t.Run(test.name, func(t *testing.T) {
@@ -314,7 +315,7 @@ func TestClientErrors(t *testing.T) {
 			if got.err == nil || got.err.Error() != test.want {
 				t.Fatalf("error %v, want %s", got.err, test.want)
 			}
-			if _, usage := errors.AsType[usageError](got.err); usage != test.usage {
+			if usage := cli.IsUsage(got.err); usage != test.usage {
 				t.Errorf("usage error: %v, want %v", usage, test.usage)
 			}
 			if got.stderr != "" || got.stdout != "" && test.name != "no match" {
@@ -356,7 +357,7 @@ func TestArgumentTypes(t *testing.T) {
 		}
 		got, err := tool.arguments(given, "")
 		if test.want == "" {
-			if _, ok := errors.AsType[usageError](err); !ok {
+			if !cli.IsUsage(err) {
 				t.Errorf("%s = %s, %v; want a usage error", test.word, got, err)
 			}
 			continue
@@ -397,20 +398,5 @@ func TestPrintResult(t *testing.T) {
 		if err := printResult(&b, json.RawMessage(test.result)); err != nil || b.String() != test.want {
 			t.Errorf("printResult(%s) printed %q and returned %v, want %q", test.result, b.String(), err, test.want)
 		}
-	}
-}
-
-// TestHarmless: text of a server does not control the terminal, also in an error.
-func TestHarmless(t *testing.T) {
-	const hostile = "a\x1b]52;c;eA==\x07\u009b31m\u202eb\r\n\tc\rd é 👩\u200d💻"
-	const want = `a\u001b]52;c;eA==\u0007\u009b31m\u202eb` + "\n\tc" + `\u000dd é 👩` + "\u200d💻"
-	if got := harmless(hostile); got != want {
-		t.Errorf("harmless gives %q, want %q", got, want)
-	}
-	root := &cobra.Command{Use: "junction", SilenceErrors: true, SilenceUsage: true,
-		RunE: func(*cobra.Command, []string) error { return errors.New(hostile) }}
-	var stderr strings.Builder
-	if code := Run(t.Context(), root, nil, nil, io.Discard, &stderr); code != 1 || stderr.String() != "junction: "+want+"\n" {
-		t.Errorf("Run gives %d and prints %q", code, stderr.String())
 	}
 }

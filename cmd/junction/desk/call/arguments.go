@@ -1,4 +1,4 @@
-package cli
+package call
 
 import (
 	"bytes"
@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"junction/cmd/junction/base/cli"
 	"junction/upstream/prose"
 	"junction/upstream/shell"
 	"maps"
@@ -56,9 +57,9 @@ func parseArguments(words []string) (map[string]string, error) {
 		key, value, ok := strings.Cut(word, "=")
 		switch _, twice := given[key]; {
 		case !ok || key == "":
-			return nil, Usagef("%q is no argument; write KEY=VALUE, or all of them as --json '{...}'", word)
+			return nil, cli.Usagef("%q is no argument; write KEY=VALUE, or all of them as --json '{...}'", word)
 		case twice:
-			return nil, Usagef("the argument %s is given twice", key)
+			return nil, cli.Usagef("the argument %s is given twice", key)
 		}
 		given[key] = value
 	}
@@ -80,10 +81,10 @@ func wholeArguments(value string, stdin io.Reader) (json.RawMessage, error) {
 	var object map[string]json.RawMessage
 	if err := json.Unmarshal(raw, &object); err != nil || object == nil {
 		if json.Valid(raw) {
-			return nil, Usagef("%s is no JSON object but %s; write it like '{\"key\": \"value\"}'", from,
+			return nil, cli.Usagef("%s is no JSON object but %s; write it like '{\"key\": \"value\"}'", from,
 				articled(kindOf(raw)))
 		}
-		return nil, Usagef("%s is no JSON: %w", from, err)
+		return nil, cli.Usagef("%s is no JSON: %w", from, err)
 	}
 	return raw, nil
 }
@@ -129,7 +130,7 @@ func (t listedTool) argument(property json.RawMessage, key, word string) (json.R
 	for i, kind := range wanted {
 		names[i] = articled(kind)
 	}
-	return nil, Usagef("the argument %s of %s is %s, not %q; write it like %s=%s", key, t.name,
+	return nil, cli.Usagef("the argument %s of %s is %s, not %q; write it like %s=%s", key, t.name,
 		strings.Join(names, " or "), word, key, cmp.Or(examples[wanted[0]], "null"))
 }
 

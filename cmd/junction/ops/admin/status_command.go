@@ -1,4 +1,4 @@
-package cli
+package admin
 
 import (
 	"cmp"
@@ -15,9 +15,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"junction/cmd/junction/base/cli"
 	"junction/cmd/junction/base/config"
-	"junction/cmd/junction/ops/diagnose"
 	"junction/cmd/junction/base/runfile"
+	"junction/cmd/junction/ops/diagnose"
 	"junction/upstream/prose"
 )
 
@@ -29,7 +30,7 @@ func statusCommand(stdout io.Writer, file *string) *cobra.Command {
 	s := statusOptions{stdout: stdout, file: file}
 	cmd := &cobra.Command{
 		Use:               "status [NAME ...]",
-		ValidArgsFunction: CompleteUpstreams(file, 100),
+		ValidArgsFunction: cli.CompleteUpstreams(file, 100),
 		Short:             "Show the upstreams of a running junction",
 		Long: "Show the upstreams of a running junction: state, full error and remedy, tools, processes, their " +
 			"memory, and the\n" +
@@ -56,7 +57,7 @@ The exit code is 1 if no junction is running. junction doctor checks the upstrea
 	}
 	adminFlag(cmd, &s.admin)
 	cmd.Flags().BoolVarP(&s.watch, "watch", "w", false, "refresh every two seconds, until interrupted")
-	JSONFlag(cmd, &s.json)
+	cli.JSONFlag(cmd, &s.json)
 	return cmd
 }
 
@@ -79,14 +80,14 @@ func (s *statusOptions) ask(ctx context.Context) (*diagnose.Running, error) {
 	}
 	var r diagnose.Running
 	if address == "" {
-		err = errNotRunning
+		err = ErrNotRunning
 	} else {
 		err = askAdmin(ctx, address, "/status", nil, diagnose.Patience, &r)
 	}
 	switch {
-	case errors.Is(err, errNotRunning) && *s.file != "" && s.admin == "":
-		return nil, fmt.Errorf("%w with %s; start one: %s", errNotRunning, *s.file, config.Start(*s.file))
-	case errors.Is(err, errNotRunning):
+	case errors.Is(err, ErrNotRunning) && *s.file != "" && s.admin == "":
+		return nil, fmt.Errorf("%w with %s; start one: %s", ErrNotRunning, *s.file, config.Start(*s.file))
+	case errors.Is(err, ErrNotRunning):
 		return nil, fmt.Errorf("%w; start one, or name its file with --config", err)
 	case err != nil:
 		return nil, err
@@ -135,14 +136,14 @@ func (s *statusOptions) repeat(ctx context.Context, ask func(context.Context) (*
 // show prints a status, or why there is none. With --watch a terminal is redrawn; anything else gets
 // what has changed, as JSON in one line.
 func (s *statusOptions) show(r *diagnose.Running, failed error) error {
-	b := NewPage(s.stdout)
+	b := cli.NewPage(s.stdout)
 	switch {
 	case s.json && failed != nil:
-		printErrorJSON(b, failed)
+		cli.PrintErrorJSON(b, failed)
 	case s.json:
-		write := PrintValue
+		write := cli.PrintValue
 		if s.watch {
-			write = printLine
+			write = cli.PrintLine
 		}
 		if err := write(b, r); err != nil {
 			return err
@@ -162,8 +163,8 @@ func (s *statusOptions) show(r *diagnose.Running, failed error) error {
 		s.last = b.String()
 		switch {
 		case s.json:
-		case IsTerminal(s.stdout) && os.Getenv("TERM") != "dumb":
-			width, height := TerminalSize(s.stdout)
+		case cli.IsTerminal(s.stdout) && os.Getenv("TERM") != "dumb":
+			width, height := cli.TerminalSize(s.stdout)
 			_, err := fmt.Fprint(s.stdout, "\x1b[H\x1b[J", screenful(b.String(), width, height)) // top left, clear
 			return err
 		default:
@@ -174,7 +175,7 @@ func (s *statusOptions) show(r *diagnose.Running, failed error) error {
 		_, err := b.WriteTo(s.stdout)
 		return err
 	}
-	return Tell(s.stdout, b.String())
+	return cli.Tell(s.stdout, b.String())
 }
 
 // screenful returns as much of a text as a terminal shows without scrolling, so that its beginning, with
@@ -183,12 +184,12 @@ func screenful(text string, width, height int) string {
 	if height < 3 {
 		return text
 	}
-	text = Fit(text, width)
+	text = cli.Fit(text, width)
 	rows, lines := 0, strings.SplitAfter(text, "\n")
 	for i, line := range lines {
 		rows += max(1, (utf8.RuneCountInString(strings.TrimSuffix(line, "\n"))+width-1)/max(1, width))
 		if rows >= height-1 && i < len(lines)-2 {
-			return strings.Join(lines[:i], "") + Fit(fmt.Sprintf("… %d more lines; junction status shows all\n",
+			return strings.Join(lines[:i], "") + cli.Fit(fmt.Sprintf("… %d more lines; junction status shows all\n",
 				len(lines)-1-i), width)
 		}
 	}
@@ -221,7 +222,7 @@ func writeStatus(b *prose.Page, r *diagnose.Running, now time.Time) {
 	for i := range list {
 		rows = append(rows, statusRow(&list[i], now))
 	}
-	for i, line := range columns(rows, len(rows[0]), b.Terminal, "PROCESSES", "MEMORY") {
+	for i, line := range cli.Aligned(rows, len(rows[0]), b.Terminal, "PROCESSES", "MEMORY") {
 		b.WriteString(line + "\n")
 		if i == 0 {
 			continue

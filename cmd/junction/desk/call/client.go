@@ -1,4 +1,4 @@
-package cli
+package call
 
 import (
 	"cmp"
@@ -18,8 +18,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"junction/auth"
+	"junction/cmd/junction/base/cli"
 	"junction/cmd/junction/base/config"
 	"junction/cmd/junction/base/runfile"
+	"junction/cmd/junction/ops/admin"
 	"junction/cmd/junction/ops/signon"
 	"junction/upstream"
 	"junction/upstream/client"
@@ -41,7 +43,7 @@ func toolsCommand(stdout io.Writer, file *string) *cobra.Command {
   junction tools --url http://127.0.0.1:8420/mcp/demo --output json`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 1 {
-				return Usagef("tools takes one glob; quote it, or the shell replaces it with file names")
+				return cli.Usagef("tools takes one glob; quote it, or the shell replaces it with file names")
 			}
 			return nil
 		},
@@ -51,7 +53,7 @@ func toolsCommand(stdout io.Writer, file *string) *cobra.Command {
 				glob = args[0]
 			}
 			if _, err := path.Match(glob, ""); err != nil {
-				return Usagef("%q is no glob: a [ is not closed", glob)
+				return cli.Usagef("%q is no glob: a [ is not closed", glob)
 			}
 			f.interactive(cmd, false)
 			return f.connect(cmd.Context(), nil, func(ctx context.Context, e *endpoint) error {
@@ -68,15 +70,15 @@ func toolsCommand(stdout io.Writer, file *string) *cobra.Command {
 				}
 				text := toolsText(tools, linesOf(stdout))
 				if len(tools) == 1 && tools[0].name == glob {
-					text = toolText(NewPage(stdout), tools[0])
+					text = toolText(cli.NewPage(stdout), tools[0])
 				}
-				err = Print(stdout, f.output == "json", toolsJSON(tools), text)
+				err = cli.Print(stdout, f.output == "json", toolsJSON(tools), text)
 				switch {
 				case err != nil || len(tools) > 0:
 				case len(args) == 1:
 					return fmt.Errorf("no tool at %s matches %q; it has %d", e.url, glob, all)
 				default:
-					Tell(cmd.ErrOrStderr(), f.whyEmpty(ctx))
+					cli.Tell(cmd.ErrOrStderr(), f.whyEmpty(ctx))
 				}
 				return err
 			})
@@ -89,7 +91,7 @@ func toolsCommand(stdout io.Writer, file *string) *cobra.Command {
 
 // whyEmpty returns why the list of tools is probably empty, and which command tells more.
 func (f *clientFlags) whyEmpty(ctx context.Context) string {
-	r := running(ctx, *f.file)
+	r := admin.Running(ctx, *f.file)
 	if r == nil || r.Tools == 0 || r.URL != f.url {
 		return fmt.Sprintf("Servers that are still starting list their tools when they are ready. %s shows what is "+
 			"missing, and why.\n", config.Command(*f.file, "doctor"))
@@ -126,7 +128,7 @@ and sends your answers. The default time limit is then ten minutes.`,
   junction call demo__echo --json - < arguments.json`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return Usagef("call needs the name of a tool; junction tools lists them")
+				return cli.Usagef("call needs the name of a tool; junction tools lists them")
 			}
 			return nil
 		},
@@ -138,7 +140,7 @@ and sends your answers. The default time limit is then ten minutes.`,
 			var arguments json.RawMessage
 			if cmd.Flags().Changed("json") {
 				if len(args) > 1 {
-					return Usagef("give the arguments either as --json or as KEY=VALUE, not both")
+					return cli.Usagef("give the arguments either as --json or as KEY=VALUE, not both")
 				}
 				if arguments, err = wholeArguments(whole, cmd.InOrStdin()); err != nil {
 					return err
@@ -161,7 +163,7 @@ and sends your answers. The default time limit is then ten minutes.`,
 				}
 				result, err := e.callTool(ctx, tool, arguments)
 				if err != nil {
-					if IsTerminal(cmd.ErrOrStderr()) {
+					if cli.IsTerminal(cmd.ErrOrStderr()) {
 						err = f.notReady(ctx, args[0], err)
 					}
 					return err
@@ -173,7 +175,7 @@ and sends your answers. The default time limit is then ten minutes.`,
 				}
 				if err == nil && resultFailed(result) {
 					f.tellRemedy(ctx, cmd.ErrOrStderr(), args[0])
-					err = errTool
+					err = cli.ErrTool
 				}
 				return err
 			})
@@ -259,11 +261,11 @@ func (f *clientFlags) secret() string {
 
 // tellRemedy tells a person at a terminal which command says why the upstream of a tool does not work.
 func (f *clientFlags) tellRemedy(ctx context.Context, w io.Writer, tool string) {
-	if !IsTerminal(w) {
+	if !cli.IsTerminal(w) {
 		return
 	}
 	if name, state := f.broken(ctx, tool); state != "" {
-		Tellf(w, "%s does not work now (%s). %s shows what to do.\n", name, state,
+		cli.Tellf(w, "%s does not work now (%s). %s shows what to do.\n", name, state,
 			config.Command(*f.file, "status", name))
 	}
 }
@@ -271,7 +273,7 @@ func (f *clientFlags) tellRemedy(ctx context.Context, w io.Writer, tool string) 
 // broken returns the upstream to which the name of a tool belongs, and its state, if that has no
 // connection now; otherwise "".
 func (f *clientFlags) broken(ctx context.Context, tool string) (name, state string) {
-	for name, state := range States(ctx, *f.file) {
+	for name, state := range admin.States(ctx, *f.file) {
 		rest, its := strings.CutPrefix(tool, name)
 		switch {
 		case !its || !strings.HasPrefix(rest, "_"):
@@ -301,15 +303,15 @@ type clientFlags struct {
 func (f *clientFlags) register(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.url, "url", "", "`URL` of the endpoint (default: that of the running junction)")
 	cmd.Flags().StringVar(&f.key, "key", "", "API `key` (default: $JUNCTION_KEY, which does not show up in ps)")
-	OutputFlag(cmd, &f.output)
-	cmd.SetFlagErrorFunc(FlagError)
+	cli.OutputFlag(cmd, &f.output)
+	cmd.SetFlagErrorFunc(cli.FlagError)
 	cmd.Flags().DurationVar(&f.timeout, "timeout", time.Minute, "time limit for the whole command; 0 is none")
 }
 
 // interactive makes the command sign the person in where the endpoint requires it, and with ask also
 // put questions to the person, if there is a terminal.
 func (f *clientFlags) interactive(cmd *cobra.Command, ask bool) {
-	if !IsTerminal(cmd.InOrStdin()) {
+	if !cli.IsTerminal(cmd.InOrStdin()) {
 		return
 	}
 	f.signIn = cmd.ErrOrStderr()
@@ -332,10 +334,10 @@ func EndpointOf(ctx context.Context, file string) (string, error) {
 		return "", err
 	}
 	if strings.HasSuffix(c.Listen, ":0") {
-		return "", fmt.Errorf("%w with %s; start one: %s", errNotRunning, file, config.Start(file))
+		return "", fmt.Errorf("%w with %s; start one: %s", admin.ErrNotRunning, file, config.Start(file))
 	}
 	own := runfile.URL(c.Listen)
-	return own, cmp.Or(servesOther(file, c.Listen), CheckOwn(ctx, file, c, "give --url "+own))
+	return own, cmp.Or(admin.ServesOther(file, c.Listen), admin.CheckOwn(ctx, file, c, "give --url "+own))
 }
 
 // connect checks the flags, connects to the endpoint, calls use, and disconnects. The progress of
@@ -352,9 +354,9 @@ func (f *clientFlags) connect(ctx context.Context, report io.Writer, use func(co
 		return err
 	}
 	if f.timeout < 0 {
-		return Usagef("--timeout is negative")
+		return cli.Usagef("--timeout is negative")
 	}
-	if err := CheckOutput(f.output); err != nil {
+	if err := cli.CheckOutput(f.output); err != nil {
 		return err
 	}
 	if f.timeout > 0 {
@@ -418,9 +420,9 @@ func CheckURL(text string, hasKey bool) error {
 	u, err := url.Parse(text)
 	switch {
 	case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https":
-		return Usagef("--url %q is no endpoint; write it like http://127.0.0.1:8420/mcp", text)
+		return cli.Usagef("--url %q is no endpoint; write it like http://127.0.0.1:8420/mcp", text)
 	case hasKey && u.Scheme == "http" && !loopback.Host(u.Hostname()):
-		return Usagef("--url %q is not https: the key would cross the network in plain text; use an https URL", text)
+		return cli.Usagef("--url %q is not https: the key would cross the network in plain text; use an https URL", text)
 	}
 	return nil
 }

@@ -1,4 +1,4 @@
-package cli
+package admin
 
 import (
 	"context"
@@ -12,9 +12,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"junction/cmd/junction/base/cli"
 	"junction/cmd/junction/base/config"
-	"junction/cmd/junction/ops/diagnose"
 	"junction/cmd/junction/base/runfile"
+	"junction/cmd/junction/ops/diagnose"
 	"junction/upstream/prose"
 )
 
@@ -23,7 +24,7 @@ func healthCommand(stdout io.Writer, file *string) *cobra.Command {
 	var admin string
 	live, limit := false, 5*time.Second
 	cmd := &cobra.Command{
-		Use: "health", Short: "Check that the running proxy is ready", Args: NoArguments,
+		Use: "health", Short: "Check that the running proxy is ready", Args: cli.NoArguments,
 		Long: `Check that the running proxy is ready, for containers and supervisors. The command needs no key.
 
 It asks /readyz at the admin address: --admin, or that of the proxy that serves the configuration file, or
@@ -44,7 +45,7 @@ The exit code is 0 if the proxy is ready, and 1 otherwise.`,
 			if err != nil {
 				return err
 			}
-			return Tell(stdout, said+"\n")
+			return cli.Tell(stdout, said+"\n")
 		},
 	}
 	adminFlag(cmd, &admin)

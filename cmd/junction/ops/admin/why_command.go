@@ -1,4 +1,4 @@
-package cli
+package admin
 
 import (
 	"cmp"
@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"junction/auth"
+	"junction/cmd/junction/base/cli"
 	"junction/cmd/junction/base/config"
 	"junction/cmd/junction/ops/diagnose"
 	"junction/policy"
@@ -21,12 +22,12 @@ import (
 )
 
 // whyCommand is `junction why`.
-func whyCommand(stdout io.Writer, file *string) *cobra.Command {
+func whyCommand(stdout io.Writer, file *string, complete cli.Completion) *cobra.Command {
 	var q diagnose.WhyQuery
 	var admin, output string
 	cmd := &cobra.Command{
 		Use:               "why --as WHO NAME",
-		ValidArgsFunction: (&clientFlags{file: file}).completeTools(false),
+		ValidArgsFunction: complete,
 		Short:             "Explain why a caller can or cannot see a tool",
 		Long: `Explain why a caller can or cannot see a tool, a prompt or a resource: its exposed name, the rules that
 decide, missing capabilities, the state of its upstream, and what to do. The command asks the admin address
@@ -43,37 +44,37 @@ The exit code is 1 if the caller cannot use the item.`,
   junction why --as local file:///etc/motd`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
-				return Usagef("why takes one name of a tool, a prompt or a resource; list the tools with junction " +
+				return cli.Usagef("why takes one name of a tool, a prompt or a resource; list the tools with junction " +
 					"tools")
 			}
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			q.Name = args[0]
-			if err := cmp.Or(CheckOutput(output), checkAdmin(cmd, admin)); err != nil {
+			if err := cmp.Or(cli.CheckOutput(output), checkAdmin(cmd, admin)); err != nil {
 				return err
 			}
 			if _, err := q.Subject(); err != nil && q.As != "" { // the proxy knows whether there is only one caller
-				return usageError{err}
+				return cli.Usagef("%w", err)
 			}
 			address, err := adminAddress(cmd.Context(), admin, *file)
 			if err != nil {
 				return err
 			}
 			if address == "" {
-				return fmt.Errorf("%w with %s and an admin address; start one: %s", errNotRunning, *file,
+				return fmt.Errorf("%w with %s and an admin address; start one: %s", ErrNotRunning, *file,
 					config.Start(*file))
 			}
 			var a diagnose.WhyReport
 			if err := askAdmin(cmd.Context(), address, "/why", q.Values(), diagnose.Patience,
-				&a); errors.Is(err, errNotRunning) {
+				&a); errors.Is(err, ErrNotRunning) {
 				return fmt.Errorf("%w; start one, or name its admin address with --admin", err)
 			} else if err != nil {
 				return err
 			}
-			err = Print(stdout, output == "json", a, accountText(NewPage(stdout), &a, time.Now()))
+			err = cli.Print(stdout, output == "json", a, accountText(cli.NewPage(stdout), &a, time.Now()))
 			if err == nil && !usable(&a) {
-				err = errTool // the report has been printed
+				err = cli.ErrTool // the report has been printed
 			}
 			return err
 		},
@@ -88,7 +89,7 @@ The exit code is 1 if the caller cannot use the item.`,
 	cmd.Flags().StringVar(&q.Issuer, "issuer", "", "`URL` of the issuer of the user's tokens")
 	cmd.Flags().StringVar(&q.OAuthClient, "oauth-client", "", "client `id` that the user signed in with")
 	adminFlag(cmd, &admin)
-	OutputFlag(cmd, &output)
+	cli.OutputFlag(cmd, &output)
 	return cmd
 }
 

@@ -1,10 +1,11 @@
-package cli
+package admin
 
 import (
 	"context"
 	"slices"
 	"time"
 
+	"junction/cmd/junction/base/cli"
 	"junction/cmd/junction/base/config"
 	"junction/cmd/junction/ops/diagnose"
 	"junction/upstream"
@@ -15,10 +16,10 @@ import (
 
 // WatchTried shows the first attempts of the named upstreams of the running junction that serves a file, as
 // how says.
-func WatchTried(ctx context.Context, path string, names []string, how *Waiting) {
+func WatchTried(ctx context.Context, path string, names []string, how *cli.Waiting) {
 	var list []diagnose.UpstreamStatus
 	how.Doing = "Starting"
-	how.Watch(ctx, func() (rows []Row) {
+	how.Watch(ctx, func() (rows []cli.Row) {
 		if now := AwaitTried(ctx, path, names, 0); now != nil || ctx.Err() == nil {
 			list = now
 		}
@@ -32,7 +33,7 @@ func WatchTried(ctx context.Context, path string, names []string, how *Waiting) 
 }
 
 // RowOf returns the row of an upstream of the running junction that serves a file.
-func RowOf(path string, u *diagnose.UpstreamStatus) Row {
+func RowOf(path string, u *diagnose.UpstreamStatus) cli.Row {
 	starts, later := u.State == upstream.StateStarting.String(), ""
 	text := u.Name + ": " + u.State
 	if starts {
@@ -50,5 +51,5 @@ func RowOf(path string, u *diagnose.UpstreamStatus) Row {
 	case u.Note != "":
 		text += ": " + u.Note
 	}
-	return Row{Name: u.Name, Text: prose.Flat(text), Known: !starts, Later: later}
+	return cli.Row{Name: u.Name, Text: prose.Flat(text), Known: !starts, Later: later}
 }

@@ -1,0 +1,26 @@
+// Package admin has the commands that ask the admin address of a running proxy (status, health, doctor,
+// reconnect, pins and why) or identity providers (auth doctor), and what other commands ask there.
+package admin
+
+import (
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"junction/cmd/junction/base/cli"
+)
+
+// Commands returns the commands. file points to the value of --config, and tools proposes the names of
+// tools. connected finds the faults of connected clients; nil finds none.
+func Commands(stdout io.Writer, version string, file *string, tools cli.Completion,
+	connected ClientFaults) []*cobra.Command {
+	return []*cobra.Command{
+		statusCommand(stdout, file),
+		doctorCommand(stdout, version, file, connected),
+		reconnectCommand(stdout, file),
+		healthCommand(stdout, file),
+		pinsCommand(stdout, file),
+		whyCommand(stdout, file, tools),
+		authCommand(stdout, file),
+	}
+}
