@@ -1,46 +1,24 @@
 // Command junction serves many MCP servers behind one MCP URL.
 //
-// main.go has the commands and exit codes. start.go waits for another process that is ending.
-// program.go has the parts of a running proxy and their lifetimes: listen.go opens the listeners
-// (package listeners), and members.go adds the process to others (package replicas). signin.go,
-// people.go and vault.go have the sign-ins of users, and state.go has the key of sessions and the
-// stored catalogs (package stored).
-//
-// Package config reads the configuration file; reload.go applies a changed one. Package prose
-// formats text for people. Packages yamlread and yamledit read and change YAML with its lines and
-// comments. Package build has the version of the program.
-//
-// A running proxy reports in these ways: hooks.go and events.go write the lines of the log and of
-// the audit (package record). telemetry.go sends metrics and traces (package telemetry). Package
-// diagnose answers at the admin address, and pages.go serves the pages (package pages). probes.go
-// checks what the proxy depends on (package health). Package screen prints the first screen.
-// Package runfile tells the commands where the proxy serves.
-//
-// The commands: package cli asks a running proxy, package entries changes the upstreams of the
-// configuration file (from a registry by package registry), package packs installs packs of tools,
-// package signins changes the storage of sign-ins, and package audit reads the audit. Package setup
-// reads and changes the files of MCP clients (package clients). Package bridge connects a client to
-// the endpoint; package service starts Junction at each login, and own.go serves for both. Package
-// signon signs the user of cli and of bridge in there. login.go signs in to upstreams. Package demo is
-// the demo server.
+// main.go has the flags and the exit codes. The rest lies in four wings, of which each knows only those
+// after it: serve is the running program; desk is one person's machine, with its clients and the service
+// in the background; ops is for operators, with diagnosis, pages, audit and the storage of sign-ins; base
+// has what they share: the configuration, the record of what runs where, the log, telemetry, and the
+// plumbing of commands (cli). deploy has recipes, and demo the demo server.
 package main
 
 import (
-	"bytes"
 	"context"
-	"errors"
-	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"os/signal"
 	"syscall"
 
 	"github.com/spf13/cobra"
 
+	"junction/cmd/build"
 	"junction/cmd/junction/base/cli"
 	"junction/cmd/junction/base/config"
-	"junction/cmd/junction/base/runfile"
 	"junction/cmd/junction/demo"
 	"junction/cmd/junction/desk/bridge"
 	"junction/cmd/junction/desk/call"
@@ -51,6 +29,7 @@ import (
 	"junction/cmd/junction/ops/admin"
 	"junction/cmd/junction/ops/audit"
 	"junction/cmd/junction/ops/signins"
+	"junction/cmd/junction/serve"
 	"junction/upstream/sandbox"
 )
 
@@ -89,7 +68,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 }
 
 func rootCommand(stdin io.Reader, stdout, stderr io.Writer) *cobra.Command {
-	var o options
+	var file, listen string
 	root := &cobra.Command{
 		Use:   "junction",
 		Short: "Serve many MCP servers behind one MCP URL",
@@ -103,7 +82,7 @@ The configuration file is that of --config, or junction/config.yaml in the user'
   junction check --config config.yaml
   junction tools
   junction call demo__echo text=hello`,
-		Version:       version(),
+		Version:       build.Read().Version,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -111,31 +90,29 @@ The configuration file is that of --config, or junction/config.yaml in the user'
 			case len(args) == 0:
 				return nil
 			case args[0] == "log" || args[0] == "logs":
-				return cli.Usagef("there is no command %q; %s", args[0], service.WhereIsTheLog(o.file))
+				return cli.Usagef("there is no command %q; %s", args[0], service.WhereIsTheLog(file))
 			}
 			return cli.UnknownCommand(cmd, args[0])
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			o.stdout, o.stderr, o.getenv = stdout, stderr, os.LookupEnv
-			return runProxy(cmd.Context(), o)
+			return serve.Run(cmd.Context(), file, listen, stdout, stderr)
 		},
 	}
 	root.SetVersionTemplate("junction {{.Version}}\n")
-	root.PersistentFlags().StringVar(&o.file, "config", "",
+	root.PersistentFlags().StringVar(&file, "config", "",
 		"configuration `file` (default: junction/config.yaml in the user's folder for configurations, if it exists)")
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
 		if !cmd.Flags().Changed("config") {
-			o.file = userFile()
+			file = config.UserFile()
 		}
-		return cli.CheckFile(cmd, o.file)
+		return cli.CheckFile(cmd, file)
 	}
-	root.Flags().StringVar(&o.listen, "listen", "",
+	root.Flags().StringVar(&listen, "listen", "",
 		"`address` to listen on; overrides listen in the configuration file")
 	root.AddCommand(
-		checkCommand(stdout, &o.file),
-		loginCommand(stdin, stdout, stderr, &o.file),
-		logoutCommand(stdout, &o.file),
-		bridge.Command(stdin, stdout, stderr, &o.file, serveOwn),
+		serve.LoginCommand(stdin, stdout, stderr, &file),
+		serve.LogoutCommand(stdout, &file),
+		bridge.Command(stdin, stdout, stderr, &file, serve.Own),
 		&cobra.Command{
 			Use: "demo", Short: "Run the built-in demo MCP server on stdio", Args: cli.NoArguments,
 			RunE: func(cmd *cobra.Command, _ []string) error {
@@ -145,53 +122,16 @@ The configuration file is that of --config, or junction/config.yaml in the user'
 		},
 		versionCommand(stdout),
 	)
-	root.AddCommand(cli.OfFile(service.Command(stdout, stderr, &o.file, services()))...)
-	root.AddCommand(entries.Commands(stdout, &o.file)...)
-	root.AddCommand(setup.Commands(stdout, stderr, &o.file)...)
-	root.AddCommand(call.Commands(stdout, &o.file)...)
-	root.AddCommand(admin.Commands(stdout, version(), &o.file, call.CompleteTools(&o.file), setup.KeyFaults)...)
-	root.AddCommand(audit.Command(stdout, stderr, &o.file), packs.Command(stdout, &o.file))
-	root.AddCommand(signins.Commands(stdin, stdout, stderr, &o.file)...)
+	root.AddCommand(cli.OfFile(service.Command(stdout, stderr, &file, serve.Services()))...)
+	root.AddCommand(entries.Commands(stdout, &file)...)
+	root.AddCommand(setup.Commands(stdout, stderr, &file)...)
+	root.AddCommand(call.Commands(stdout, &file)...)
+	root.AddCommand(admin.Commands(stdout, build.Read().Version, &file, call.CompleteTools(&file), setup.KeyFaults)...)
+	root.AddCommand(audit.Command(stdout, stderr, &file), packs.Command(stdout, &file))
+	root.AddCommand(signins.Commands(stdin, stdout, stderr, &file)...)
 	root.SetHelpCommand(helpCommand(root))
 	cli.SetHelp(root)
 	return root
-}
-
-// checkCommand is `junction check`.
-func checkCommand(stdout io.Writer, file *string) *cobra.Command {
-	var asJSON bool
-	var old string
-	cmd := &cobra.Command{
-		Use: "check", Short: "Validate a configuration file", Args: cli.NoArguments,
-		Long: `Validate a configuration file. With --against, also tell what a reload changes: which upstreams and keys,
-and which changes wait for a restart.`,
-		Example: `  junction check --config config.yaml
-  junction check --config next.yaml --against config.yaml`,
-		RunE: func(*cobra.Command, []string) error {
-			if *file == "" {
-				return cli.Usagef("check needs --config FILE")
-			}
-			report, err := config.Inspect(*file, os.LookupEnv)
-			if err != nil {
-				return err
-			}
-			_, report.Served = runfile.Find(*file)
-			if old != "" {
-				if report.Reload, err = config.Compare(old, *file, os.LookupEnv); err != nil {
-					err = fmt.Errorf("--against: %w", err)
-				}
-			}
-			if asJSON {
-				return errors.Join(cli.PrintValue(stdout, report), report.Err(), err)
-			}
-			var text bytes.Buffer
-			mistakes := report.Print(&text)
-			return errors.Join(cli.Tell(stdout, text.String()), mistakes, err)
-		},
-	}
-	cmd.Flags().StringVar(&old, "against", "", "the `FILE` that a running Junction has in force")
-	cli.JSONFlag(cmd, &asJSON)
-	return cmd
 }
 
 // helpCommand is `junction help`. That of cobra ignores unknown commands.
@@ -210,16 +150,4 @@ func helpCommand(root *cobra.Command) *cobra.Command {
 			return cmd.Help()
 		},
 	}
-}
-
-// userFile returns the configuration file of the user, or "" if there is none.
-func userFile() string {
-	file, err := config.File("")
-	if err != nil {
-		return ""
-	}
-	if _, err := os.Stat(file); errors.Is(err, fs.ErrNotExist) {
-		return ""
-	}
-	return file
 }

@@ -102,11 +102,3 @@ func mustWrite(t testing.TB, file, text string) {
 		t.Fatal(err)
 	}
 }
-
-// environment returns a getenv that knows vars and nothing else.
-func environment(vars map[string]string) func(string) (string, bool) {
-	return func(name string) (string, bool) {
-		v, ok := vars[name]
-		return v, ok
-	}
-}

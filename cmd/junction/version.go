@@ -22,6 +22,3 @@ func versionCommand(stdout io.Writer) *cobra.Command {
 	cli.JSONFlag(cmd, &asJSON)
 	return cmd
 }
-
-// version returns the tag or the commit that the program was built from.
-func version() string { return build.Read().Version }

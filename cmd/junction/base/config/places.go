@@ -235,3 +235,15 @@ func File(flag string) (string, error) {
 	}
 	return filepath.Join(dir, "junction", "config.yaml"), nil
 }
+
+// UserFile returns the configuration file of the user, or "" if there is none.
+func UserFile() string {
+	file, err := File("")
+	if err != nil {
+		return ""
+	}
+	if _, err := os.Stat(file); errors.Is(err, fs.ErrNotExist) {
+		return ""
+	}
+	return file
+}

@@ -1,5 +1,6 @@
 // Package admin has the commands that ask the admin address of a running proxy (status, health, doctor,
-// reconnect, pins and why) or identity providers (auth doctor), and what other commands ask there.
+// reconnect, pins and why) identity providers (auth doctor), or
+// the configuration file (check), and what other commands ask there.
 package admin
 
 import (
@@ -15,6 +16,7 @@ import (
 func Commands(stdout io.Writer, version string, file *string, tools cli.Completion,
 	connected ClientFaults) []*cobra.Command {
 	return []*cobra.Command{
+		checkCommand(stdout, file),
 		statusCommand(stdout, file),
 		doctorCommand(stdout, version, file, connected),
 		reconnectCommand(stdout, file),

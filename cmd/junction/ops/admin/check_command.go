@@ -1,0 +1,52 @@
+package admin
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"junction/cmd/junction/base/cli"
+	"junction/cmd/junction/base/config"
+	"junction/cmd/junction/base/runfile"
+)
+
+// checkCommand is `junction check`.
+func checkCommand(stdout io.Writer, file *string) *cobra.Command {
+	var asJSON bool
+	var old string
+	cmd := &cobra.Command{
+		Use: "check", Short: "Validate a configuration file", Args: cli.NoArguments,
+		Long: `Validate a configuration file. With --against, also tell what a reload changes: which upstreams and keys,
+and which changes wait for a restart.`,
+		Example: `  junction check --config config.yaml
+  junction check --config next.yaml --against config.yaml`,
+		RunE: func(*cobra.Command, []string) error {
+			if *file == "" {
+				return cli.Usagef("check needs --config FILE")
+			}
+			report, err := config.Inspect(*file, os.LookupEnv)
+			if err != nil {
+				return err
+			}
+			_, report.Served = runfile.Find(*file)
+			if old != "" {
+				if report.Reload, err = config.Compare(old, *file, os.LookupEnv); err != nil {
+					err = fmt.Errorf("--against: %w", err)
+				}
+			}
+			if asJSON {
+				return errors.Join(cli.PrintValue(stdout, report), report.Err(), err)
+			}
+			var text bytes.Buffer
+			mistakes := report.Print(&text)
+			return errors.Join(cli.Tell(stdout, text.String()), mistakes, err)
+		},
+	}
+	cmd.Flags().StringVar(&old, "against", "", "the `FILE` that a running Junction has in force")
+	cli.JSONFlag(cmd, &asJSON)
+	return cmd
+}
