@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"junction/auth"
@@ -14,6 +15,7 @@ import (
 	"junction/auth/oauth"
 	"junction/cmd/build"
 	"junction/cmd/junction/base/config"
+	"junction/cmd/junction/desk/clients"
 	"junction/cmd/junction/desk/packs"
 	"junction/cmd/junction/ops/diagnose"
 	"junction/cmd/junction/ops/pages"
@@ -123,4 +125,23 @@ func (p *program) asSeen() *diagnose.Proxy {
 			return nil
 		},
 	}
+}
+
+// clients returns what the page shows about each client.
+func (p *program) clients(url string, key bool) (list []pages.Client) {
+	for _, client := range clients.All() {
+		target := clients.Target{Name: "junction", URL: url, Key: key}
+		if key && client.StartsCommands() {
+			target.KeyFile = "/path/to/key"
+		}
+		s, err := client.Snippet(target)
+		if err != nil {
+			p.log.Error("cannot show how to connect a client", "client", client.ID, "error", err)
+			continue
+		}
+		keyed := target.KeyFile != "" || strings.Contains(s.Command+s.Entry, clients.KeyVariable)
+		list = append(list, pages.Client{Name: client.Name, Command: s.Command, Link: s.Link, File: s.File,
+			Entry: s.Entry, ByHand: key && !keyed, KeyFile: target.KeyFile})
+	}
+	return list
 }

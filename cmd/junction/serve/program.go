@@ -38,6 +38,7 @@ import (
 	"junction/cmd/junction/base/stored"
 	"junction/cmd/junction/base/telemetry"
 	"junction/cmd/junction/base/telemetry/otlp"
+	"junction/cmd/junction/desk/clients"
 	"junction/cmd/junction/desk/screen"
 	"junction/cmd/junction/ops/diagnose"
 	"junction/cmd/junction/ops/pages"
@@ -207,7 +208,7 @@ func open(o options) (_ *program, err error) {
 		return nil, err
 	}
 	p.health = p.monitor()
-	if p.connect, err = pages.NewConnect(p.access, p.log); err != nil {
+	if p.connect, err = pages.NewConnect(p.access, p.clients, clients.KeyVariable, p.log); err != nil {
 		return nil, err
 	}
 	options := front.Options{

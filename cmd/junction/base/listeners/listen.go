@@ -7,13 +7,14 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"slices"
 	"strings"
 	"syscall"
 	"time"
 
+	"junction/cmd/junction/base/revision"
 	"junction/cmd/junction/base/runfile"
-	"junction/cmd/junction/desk/clients"
 	"junction/upstream/loopback"
 	"junction/upstream/prose"
 )
@@ -106,11 +107,8 @@ func (e takenError) holder() string {
 
 // short returns a path for display, with ~ for the home folder.
 func short(file string) string {
-	home, err := clients.HomeOf("")
-	if err != nil {
-		return prose.OneLine(file)
-	}
-	return prose.OneLine(home.Short(file))
+	home, _ := os.UserHomeDir() // without one, nothing is shorter
+	return prose.OneLine(revision.Short(file, home))
 }
 
 func (e takenError) Unwrap() error { return syscall.EADDRINUSE }

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"junction/cmd/junction/base/revision"
 )
 
 // mustHome returns a home on a system, with files at their paths below it.
@@ -357,7 +359,7 @@ func TestReadErrors(t *testing.T) {
 		".cursor/mcp.json":      `{"mcpServers": {"s": {"command": "x"}}}`,
 		".claude.json":          "{\n  \"mcpServers\": {",
 		".codex/config.toml":    "[mcp_servers.a]\ncommand =\n",
-		".gemini/settings.json": strings.Repeat(" ", maxFile) + "{}",
+		".gemini/settings.json": strings.Repeat(" ", revision.MaxSize) + "{}",
 	})
 	if err := os.Mkdir(filepath.Join(h.Dir, ".copilot"), 0o700); err != nil {
 		t.Fatal(err)

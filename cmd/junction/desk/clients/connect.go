@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"junction/cmd/junction/base/revision"
 	"junction/cmd/junction/desk/clients/format"
 	"junction/upstream/files"
 )
@@ -67,7 +68,7 @@ func (o *Outfit) Connect(ctx context.Context, p Place, t Target, remove []string
 	if err != nil {
 		return nil, err
 	}
-	fail := func(err error) (*Done, error) { return nil, &FileError{o.Home.Short(p.File), err} }
+	fail := func(err error) (*Done, error) { return nil, &revision.Error{File: o.Home.Short(p.File), Err: err} }
 	last, err := o.Records.find(p)
 	if err != nil {
 		return nil, err
@@ -140,9 +141,9 @@ func (o *Outfit) Connect(ctx context.Context, p Place, t Target, remove []string
 		done.Notes = append(done.Notes, "The file had an API key in it. No backup was made beside it: disconnect puts "+
 			"the old entry back from "+o.Home.Short(o.Records.File)+", which only you can read.")
 	}
-	done.Backup, err = Replace(p.File, old, text, !own && !literal)
+	done.Backup, err = revision.Replace(p.File, old, text, !own && !literal)
 	if err != nil {
-		return nil, errors.Join(&FileError{o.Home.Short(p.File), err}, undoKey(), o.Records.put(p, last))
+		return nil, errors.Join(&revision.Error{File: o.Home.Short(p.File), Err: err}, undoKey(), o.Records.put(p, last))
 	}
 	done.Changed = true
 	if rec.Backup == "" {
@@ -169,12 +170,12 @@ func (r *Record) stayOut(p Place, text []byte, remove []string) ([]string, error
 
 // readOrNil reads a client's file; one that does not exist is nil if its folder does.
 func (o *Outfit) readOrNil(p Place) ([]byte, error) {
-	text, err := ReadFile(p.File)
+	text, err := revision.Read(p.File)
 	if err == nil {
 		return text, nil
 	}
 	if !errors.Is(err, fs.ErrNotExist) {
-		return nil, &FileError{o.Home.Short(p.File), err}
+		return nil, &revision.Error{File: o.Home.Short(p.File), Err: err}
 	}
 	folder := filepath.Dir(p.File)
 	if p.Scope == Project { // the client reads the file of a project, and need not have written it
@@ -249,7 +250,7 @@ func (o *Outfit) byCommand(ctx context.Context, p Place, t Target, base, old []b
 	if errors.Is(err, exec.ErrNotFound) {
 		return false
 	}
-	now, readErr := ReadFile(p.File)
+	now, readErr := revision.Read(p.File)
 	if err != nil || readErr != nil || bytes.Equal(now, old) {
 		done.Notes = append(done.Notes, "claude mcp add failed; the file was edited instead")
 		return false
@@ -270,11 +271,11 @@ func (o *Outfit) Disconnect(p Place, t Target) (*Done, error) {
 		return nil, err
 	}
 	known := last // also if it is stale
-	old, err := ReadFile(p.File)
+	old, err := revision.Read(p.File)
 	if errors.Is(err, fs.ErrNotExist) {
 		return done, o.forget(p, last, done)
 	}
-	fail := func(err error) (*Done, error) { return nil, &FileError{o.Home.Short(p.File), err} }
+	fail := func(err error) (*Done, error) { return nil, &revision.Error{File: o.Home.Short(p.File), Err: err} }
 	if err != nil {
 		return fail(err)
 	}
@@ -304,7 +305,7 @@ func (o *Outfit) Disconnect(p Place, t Target) (*Done, error) {
 			os.Remove(filepath.Dir(p.File)) // if nothing else is in it
 		}
 	case !bytes.Equal(text, old):
-		done.Backup, err = Replace(p.File, old, text, !exact) // what Connect wrote needs no backup
+		done.Backup, err = revision.Replace(p.File, old, text, !exact) // what Connect wrote needs no backup
 	default:
 		return done, o.forget(p, known, done)
 	}
@@ -338,7 +339,7 @@ func (o *Outfit) report(last *Record, lost []Lost, done *Done) {
 // discard removes the backup of the file as it was, which may hold secrets, if the file is that again.
 // Otherwise it notes where the backup is.
 func (o *Outfit) discard(backup string, text []byte, done *Done) {
-	copied, err := ReadFile(backup)
+	copied, err := revision.Read(backup)
 	switch {
 	case err != nil: // it was removed by hand
 	case !bytes.Equal(copied, text):

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	"junction/cmd/junction/base/revision"
 	"junction/cmd/junction/desk/clients/format"
 )
 
@@ -139,7 +140,7 @@ func TestConnectEntry(t *testing.T) {
 	for _, c := range All() {
 		p := mustPlace(t, o, c.ID)
 		mustConnect(t, o, p, testTarget)
-		text, _ := ReadFile(p.File)
+		text, _ := revision.Read(p.File)
 		servers, err := c.format.Servers(text, p.servers(text))
 		if err != nil {
 			t.Fatal(err)
@@ -403,7 +404,7 @@ func TestConnectFiles(t *testing.T) {
 	for _, test := range []struct{ name, text, want string }{
 		{"cut off", "{\n\"mcpServers\": {", "~/.cursor/mcp.json line 2: is not JSON: "},
 		{"another junction", `{"mcpServers": {"junction": {"command": "mine"}}}`, "choose a name with --name"},
-		{"large", strings.Repeat(" ", maxFile+1), "is larger than 10 MiB"},
+		{"large", strings.Repeat(" ", revision.MaxSize+1), "is larger than 10 MiB"},
 	} {
 		if err := os.WriteFile(real, []byte(test.text), 0o600); err != nil {
 			t.Fatal(err)

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"junction/cmd/junction/base/revision"
 	"junction/cmd/junction/desk/clients/format"
 	"junction/upstream/files"
 )
@@ -77,17 +78,17 @@ func (r *Records) keys() string { return filepath.Join(filepath.Dir(r.File), "ke
 // storeKey writes an API key to a file that only its owner can read. It follows no link.
 func (r *Records) storeKey(file, key string) error {
 	if err := os.MkdirAll(r.keys(), 0o700); err != nil {
-		return &FileError{r.keys(), files.Reason(err)}
+		return &revision.Error{File: r.keys(), Err: files.Reason(err)}
 	}
 	info, err := os.Lstat(file)
 	switch {
 	case err == nil && !info.Mode().IsRegular():
-		return &FileError{file, errors.New("is not a regular file; remove it")}
+		return &revision.Error{File: file, Err: errors.New("is not a regular file; remove it")}
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
-		return &FileError{file, files.Reason(err)}
+		return &revision.Error{File: file, Err: files.Reason(err)}
 	}
 	if err := files.WriteSync(file, []byte(key)); err != nil { // a new file, with a mode of its own
-		return &FileError{file, files.Reason(err)}
+		return &revision.Error{File: file, Err: files.Reason(err)}
 	}
 	return nil
 }
@@ -110,7 +111,7 @@ func (o *Outfit) writeKey(t Target, done *Done) (undo func() error, err error) {
 	if t.Secret == "" {
 		return func() error { return nil }, nil
 	}
-	before, readErr := ReadFile(t.KeyFile)
+	before, readErr := revision.Read(t.KeyFile)
 	if err := o.Records.storeKey(t.KeyFile, t.Secret); err != nil {
 		return nil, err
 	}
@@ -161,7 +162,7 @@ func (o *Outfit) dropKey(last *Record, done *Done) error {
 	if slices.ContainsFunc(list.Connections, func(r *Record) bool { return r.KeyFile == last.KeyFile }) {
 		return nil
 	}
-	text, err := ReadFile(last.KeyFile)
+	text, err := revision.Read(last.KeyFile)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 	case err != nil || sum(text) != last.KeySum:
@@ -170,7 +171,7 @@ func (o *Outfit) dropKey(last *Record, done *Done) error {
 		return nil
 	default:
 		if err := os.Remove(last.KeyFile); err != nil {
-			return &FileError{o.Home.Short(last.KeyFile), files.Reason(err)}
+			return &revision.Error{File: o.Home.Short(last.KeyFile), Err: files.Reason(err)}
 		}
 	}
 	os.Remove(o.Records.keys()) // if it is empty

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"junction/cmd/junction/base/revision"
 	"junction/cmd/junction/desk/clients/format"
 )
 
@@ -61,7 +62,7 @@ func TestConnectStartsStdio(t *testing.T) {
 	for _, c := range All() {
 		p := mustPlace(t, o, c.ID)
 		mustConnect(t, o, p, target)
-		text, _ := ReadFile(p.File)
+		text, _ := revision.Read(p.File)
 		servers, err := c.format.Servers(text, p.servers(text))
 		if err != nil {
 			t.Fatal(err)

@@ -4,6 +4,8 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
+
+	"junction/cmd/junction/base/revision"
 )
 
 // A Missing is a variable without a value that an entry refers to.
@@ -81,7 +83,7 @@ func (h Home) Found(exists func(path string) bool) []Place {
 			continue
 		}
 		folder := p.File[:strings.LastIndexAny(p.File, `/\`)]
-		found := exists(p.File) || !SamePath(folder, h.Dir) && exists(folder)
+		found := exists(p.File) || !revision.SamePath(folder, h.Dir) && exists(folder)
 		if !found && c.ID == claudeCode {
 			_, err := exec.LookPath("claude")
 			found = err == nil

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"junction/cmd/junction/base/revision"
 	"junction/cmd/junction/desk/clients/format"
 )
 
@@ -115,7 +116,7 @@ func (h Home) Of(c *Client) []Place {
 	}
 	for _, p := range c.project {
 		file := filepath.Join(h.Project, filepath.FromSlash(p.file))
-		users := func(other Place) bool { return other.Scope == User && SamePath(other.File, file) }
+		users := func(other Place) bool { return other.Scope == User && revision.SamePath(other.File, file) }
 		if slices.ContainsFunc(list, users) { // the project is the home folder
 			continue
 		}
@@ -133,7 +134,7 @@ func (h Home) OtherProjects() []Place {
 			if c.ID != claudeCode || p.Scope != User {
 				continue
 			}
-			text, err := ReadFile(p.File)
+			text, err := revision.Read(p.File)
 			if err != nil {
 				continue
 			}
@@ -141,7 +142,7 @@ func (h Home) OtherProjects() []Place {
 			for _, project := range projects {
 				servers, _ := project.Fields["mcpServers"].(map[string]any)
 				info, err := os.Stat(project.Name)
-				if len(servers) == 0 || err != nil || !info.IsDir() || SamePath(project.Name, h.Project) {
+				if len(servers) == 0 || err != nil || !info.IsDir() || revision.SamePath(project.Name, h.Project) {
 					continue
 				}
 				keys := []string{"projects", project.Name, "mcpServers"}
@@ -180,14 +181,14 @@ func (h Home) Place(c *Client, scope Scope) (p Place, ok bool) {
 func (h Home) PlacesOf(file string) ([]Place, error) {
 	var list []Place
 	for _, p := range h.Places() {
-		if SamePath(p.File, file) {
+		if revision.SamePath(p.File, file) {
 			list = append(list, p)
 		}
 	}
 	if len(list) > 0 {
 		return list, nil
 	}
-	text, err := ReadFile(file)
+	text, err := revision.Read(file)
 	if err != nil {
 		return nil, err
 	}
@@ -283,27 +284,5 @@ func (h Home) configDir(b base) string {
 
 // Short returns a path with ~ for the home folder, for people.
 func (h Home) Short(file string) string {
-	if rest, ok := strings.CutPrefix(file, h.Dir+string(filepath.Separator)); ok && h.Dir != "" {
-		return "~" + string(filepath.Separator) + rest
-	}
-	return file
-}
-
-// SamePath reports whether two paths are of one file.
-func SamePath(a, b string) bool {
-	if x, err := filepath.Abs(a); err == nil {
-		a = x
-	}
-	if x, err := filepath.Abs(b); err == nil {
-		b = x
-	}
-	if a == b {
-		return true
-	}
-	x, err := os.Stat(a)
-	if err != nil {
-		return false
-	}
-	y, err := os.Stat(b)
-	return err == nil && os.SameFile(x, y)
+	return revision.Short(file, h.Dir)
 }

@@ -13,6 +13,7 @@ import (
 	"reflect"
 	"slices"
 
+	"junction/cmd/junction/base/revision"
 	"junction/cmd/junction/desk/clients/format"
 	"junction/upstream/files"
 	"junction/upstream/shell"
@@ -219,7 +220,7 @@ type recordsFile struct {
 }
 
 func (r *Records) load() (*recordsFile, []byte, error) {
-	text, err := ReadFile(r.File)
+	text, err := revision.Read(r.File)
 	if errors.Is(err, fs.ErrNotExist) {
 		return &recordsFile{}, nil, nil
 	}
@@ -280,7 +281,7 @@ func (r *Records) put(p Place, rec *Record) error {
 		return err
 	}
 	if err = os.MkdirAll(filepath.Dir(r.File), 0o700); err == nil {
-		_, err = Replace(r.File, old, text, false)
+		_, err = revision.Replace(r.File, old, text, false)
 	}
 	if err != nil {
 		return fmt.Errorf("cannot write %s: %w", r.File, files.Reason(err))

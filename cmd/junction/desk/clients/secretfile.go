@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"strings"
 
+	"junction/cmd/junction/base/revision"
 	"junction/upstream/files"
 )
 
@@ -52,9 +53,9 @@ func (s *SecretFiles) Store(upstream, label, secret string) (string, error) {
 				return "", err
 			}
 		}
-		err := create(file, content)
+		err := revision.Create(file, content)
 		if errors.Is(err, fs.ErrExist) && n < 1000 {
-			if has, err := ReadFile(file); err == nil && bytes.Equal(has, content) {
+			if has, err := revision.Read(file); err == nil && bytes.Equal(has, content) {
 				return "secrets/" + name, nil
 			}
 			continue

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"junction/cmd/junction/base/revision"
 	"junction/cmd/junction/desk/clients/format"
 )
 
@@ -26,21 +27,6 @@ type Server struct {
 	inputs map[string]any // of VS Code, by id
 }
 
-// A FileError is a file that could not be read, or not be edited. Nothing was written to it.
-type FileError struct {
-	File string // as people know it
-	Err  error
-}
-
-func (e *FileError) Error() string {
-	if s, ok := errors.AsType[*format.SyntaxError](e.Err); ok && s.Line > 0 {
-		return fmt.Sprintf("%s line %d: %v", e.File, s.Line, e.Err)
-	}
-	return fmt.Sprintf("%s: %v", e.File, e.Err)
-}
-
-func (e *FileError) Unwrap() error { return e.Err }
-
 // Read returns the servers of some places, and an error for each file that exists and cannot be
 // read.
 func (h Home) Read(places []Place) ([]*Server, []error) {
@@ -54,7 +40,7 @@ func (h Home) Read(places []Place) ([]*Server, []error) {
 		}
 		if err != nil {
 			failed[p.File] = true
-			errs = append(errs, &FileError{h.Short(p.File), err})
+			errs = append(errs, &revision.Error{File: h.Short(p.File), Err: err})
 		}
 		list = append(list, servers...)
 	}
@@ -62,7 +48,7 @@ func (h Home) Read(places []Place) ([]*Server, []error) {
 }
 
 func (h Home) read(p Place) ([]*Server, error) {
-	text, err := ReadFile(p.File)
+	text, err := revision.Read(p.File)
 	if err != nil {
 		return nil, err
 	}
@@ -190,7 +176,7 @@ func (h Home) claudeProjects(p Place, text []byte) (list []map[string]any) {
 		texts = nil
 		for _, u := range p.Client.user {
 			if file, ok := h.file(u); ok {
-				if text, err := ReadFile(file); err == nil {
+				if text, err := revision.Read(file); err == nil {
 					texts = append(texts, text)
 				}
 			}
@@ -222,7 +208,7 @@ func (h Home) settings(p Place) (list []map[string]any) {
 		}
 	}
 	for _, file := range files {
-		if text, err := ReadFile(file); err == nil {
+		if text, err := revision.Read(file); err == nil {
 			list = append(list, format.Tree(text))
 		}
 	}

@@ -17,6 +17,7 @@ import (
 
 	"junction/cmd/junction/base/cli"
 	"junction/cmd/junction/base/config"
+	"junction/cmd/junction/base/revision"
 	"junction/cmd/junction/base/yamledit"
 	"junction/cmd/junction/desk/clients"
 	"junction/upstream"
@@ -248,7 +249,7 @@ func (e *Editor) Remove(ctx context.Context, name string) error {
 	}
 	text, err := yamledit.Remove(e.text, section, name)
 	if err != nil {
-		return &clients.FileError{File: e.Short(), Err: err}
+		return &revision.Error{File: e.Short(), Err: err}
 	}
 	o := outcome{Upstreams: []string{name}, Changed: true, Unused: e.unused(name, text)}
 	if o.Backup, err = e.Replace(text, name); err != nil {
@@ -272,7 +273,7 @@ func (e *Editor) Switch(ctx context.Context, name string, on bool) error {
 	}
 	text, err := e.switched(name, on)
 	if err != nil {
-		return &clients.FileError{File: e.Short(), Err: err}
+		return &revision.Error{File: e.Short(), Err: err}
 	}
 	said := fmt.Sprintf("%s%sd %s in %s.", strings.ToUpper(verb[:1]), verb[1:], name, e.Short())
 	return e.changed(ctx, name, text, said)
@@ -282,7 +283,7 @@ func (e *Editor) Switch(ctx context.Context, name string, on bool) error {
 func (e *Editor) SetPack(ctx context.Context, name, pack, said string) error {
 	text, err := yamledit.Set(e.text, section, name, "pack", pack)
 	if err != nil {
-		return &clients.FileError{File: e.Short(), Err: err}
+		return &revision.Error{File: e.Short(), Err: err}
 	}
 	return e.changed(ctx, name, text, said)
 }
@@ -304,7 +305,7 @@ func SetAuth(flag, name string, mode upstream.AuthMode) (*Change, error) {
 	value := "{ mode: " + string(mode) + " }"
 	text, err := yamledit.Set(f.text, section, name, "auth", value)
 	if err != nil {
-		return nil, &clients.FileError{File: f.Short(), Err: err}
+		return nil, &revision.Error{File: f.Short(), Err: err}
 	}
 	if _, _, err := f.check(text, []string{name}); err != nil {
 		return nil, err

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"junction/cmd/junction/base/config"
+	"junction/cmd/junction/base/revision"
 	"junction/cmd/junction/base/yamledit"
 	"junction/cmd/junction/desk/clients"
 	"junction/upstream/prose"
@@ -42,7 +43,7 @@ func read(flag string) (*file, error) {
 	if f.home, err = clients.HomeOf(""); err != nil {
 		return nil, err
 	}
-	f.text, err = clients.ReadFile(path)
+	f.text, err = revision.Read(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		f.config, _, err = config.Load("", os.LookupEnv)
 		if err == nil {
@@ -51,7 +52,7 @@ func read(flag string) (*file, error) {
 		return f, err
 	}
 	if err != nil {
-		return nil, &clients.FileError{File: f.Short(), Err: err}
+		return nil, &revision.Error{File: f.Short(), Err: err}
 	}
 	f.config, f.problems, err = parse(path, f.text)
 	return f, err
@@ -112,7 +113,7 @@ func (f *file) adding(list ...yamledit.Entry) ([]byte, error) {
 	}
 	text, err := yamledit.Add(before, section, list)
 	if err != nil {
-		return nil, &clients.FileError{File: f.Short(), Err: err}
+		return nil, &revision.Error{File: f.Short(), Err: err}
 	}
 	return text, nil
 }
@@ -133,8 +134,8 @@ func (f *file) Replace(text []byte, names ...string) (backup string, err error) 
 			_ = os.MkdirAll(filepath.Dir(dsn), 0o700) // junction reports the lack of a storage that it needs
 		}
 	}
-	if backup, err = clients.Revise(f.path, f.text, text); err != nil {
-		return backup, &clients.FileError{File: f.Short(), Err: err}
+	if backup, err = revision.Revise(f.path, f.text, text); err != nil {
+		return backup, &revision.Error{File: f.Short(), Err: err}
 	}
 	f.text, f.config, f.problems = text, c, problems
 	return backup, nil

@@ -13,8 +13,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"junction/cmd/junction/base/cli"
+	"junction/cmd/junction/base/revision"
 	"junction/cmd/junction/base/yamledit"
-	"junction/cmd/junction/desk/clients"
 	"junction/cmd/pack/lock"
 )
 
@@ -79,7 +79,7 @@ func NamesSecret(path string, text []byte) func(name string) bool {
 	for _, pattern := range []string{"*.yaml", "*.yml"} {
 		all, _ := filepath.Glob(filepath.Join(filepath.Dir(path), pattern)) // without other folders
 		for _, other := range all {
-			if is, err := clients.ReadFile(other); err == nil && !clients.SamePath(other, path) {
+			if is, err := revision.Read(other); err == nil && !revision.SamePath(other, path) {
 				texts = append(texts, is)
 			}
 		}
@@ -100,7 +100,7 @@ func (e *Editor) unused(name string, text []byte) (unused []string) {
 				file = filepath.Join(filepath.Dir(e.path), file)
 			}
 			_, err := os.Lstat(file)
-			ours := err == nil && clients.SamePath(filepath.Dir(file), filepath.Join(filepath.Dir(e.path), "secrets"))
+			ours := err == nil && revision.SamePath(filepath.Dir(file), filepath.Join(filepath.Dir(e.path), "secrets"))
 			if ours && !inUse(filepath.Base(file)) && !slices.Contains(unused, file) {
 				unused = append(unused, file)
 			}

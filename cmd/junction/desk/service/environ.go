@@ -14,7 +14,7 @@ import (
 	"strings"
 
 	"junction/cmd/junction/base/config"
-	"junction/cmd/junction/desk/clients"
+	"junction/cmd/junction/base/revision"
 	"junction/upstream/files"
 )
 
@@ -102,7 +102,7 @@ func Lacking(file string) []string {
 	if err != nil {
 		return nil
 	}
-	text, err := clients.ReadFile(file)
+	text, err := revision.Read(file)
 	if err != nil {
 		return nil
 	}

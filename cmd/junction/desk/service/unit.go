@@ -12,7 +12,7 @@ import (
 	"unicode"
 
 	"junction/cmd/junction/base/config"
-	"junction/cmd/junction/desk/clients"
+	"junction/cmd/junction/base/revision"
 	"junction/upstream/prose"
 )
 
@@ -90,7 +90,7 @@ func unprintable(r rune) bool { return unicode.IsControl(r) || r == unicode.Repl
 // nameOf returns the name of the service of a configuration file: junction for that of the user. The
 // others have a part of the checksum of their paths.
 func (h *Host) nameOf(file string) string {
-	if own, err := config.File(""); err == nil && clients.SamePath(own, file) {
+	if own, err := config.File(""); err == nil && revision.SamePath(own, file) {
 		return "junction"
 	}
 	return "junction-" + config.FolderOf(file)[:8]
@@ -103,7 +103,7 @@ func Program() (string, error) {
 	if err != nil {
 		return "", errors.New("cannot find the path of junction: " + err.Error())
 	}
-	if link, err := exec.LookPath("junction"); err == nil && filepath.IsAbs(link) && clients.SamePath(link, program) {
+	if link, err := exec.LookPath("junction"); err == nil && filepath.IsAbs(link) && revision.SamePath(link, program) {
 		program = link
 	}
 	if temporary(program) {

@@ -17,6 +17,7 @@ import (
 
 	"junction/cmd/junction/base/cli"
 	"junction/cmd/junction/base/config"
+	"junction/cmd/junction/base/revision"
 	"junction/cmd/junction/base/runfile"
 	"junction/cmd/junction/desk/clients"
 	"junction/cmd/junction/desk/entries"
@@ -329,7 +330,7 @@ const attempts = 3
 // insist runs a step again while the client writes its file.
 func insist(step func() (*connectJSON, string, error)) (result *connectJSON, text string, err error) {
 	for range attempts {
-		if result, text, err = step(); !errors.Is(err, clients.ErrChanged) {
+		if result, text, err = step(); !errors.Is(err, revision.ErrChanged) {
 			break
 		}
 	}
@@ -340,7 +341,7 @@ func (c *connector) connect(ctx context.Context, id string) (*connectJSON, strin
 	return insist(func() (*connectJSON, string, error) { return c.attempt(ctx, id) })
 }
 
-// attempt connects a client. It fails with clients.ErrChanged if the client writes its file meanwhile.
+// attempt connects a client. It fails with revision.ErrChanged if the client writes its file meanwhile.
 func (c *connector) attempt(ctx context.Context, id string) (*connectJSON, string, error) {
 	if err := c.prepare(id, false); err != nil {
 		return nil, "", err
@@ -417,7 +418,7 @@ func (c *connector) disconnect(id string) (*connectJSON, string, error) {
 	return insist(func() (*connectJSON, string, error) { return c.undo(id) })
 }
 
-// undo disconnects a client. It fails with clients.ErrChanged if the client writes its file meanwhile.
+// undo disconnects a client. It fails with revision.ErrChanged if the client writes its file meanwhile.
 func (c *connector) undo(id string) (*connectJSON, string, error) {
 	if err := c.prepare(id, true); err != nil {
 		return nil, "", err

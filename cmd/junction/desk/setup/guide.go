@@ -14,6 +14,7 @@ import (
 
 	"junction/cmd/junction/base/cli"
 	"junction/cmd/junction/base/config"
+	"junction/cmd/junction/base/revision"
 	"junction/cmd/junction/base/runfile"
 	"junction/cmd/junction/desk/clients"
 	"junction/cmd/junction/desk/entries"
@@ -189,7 +190,7 @@ func (g *guide) servers(ctx context.Context) (added []string, err error) {
 	if err := g.values(&i); err != nil {
 		return nil, err
 	}
-	before, err := clients.ReadFile(g.file)
+	before, err := revision.Read(g.file)
 	if err != nil {
 		before = nil
 	}

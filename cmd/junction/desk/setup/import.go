@@ -14,6 +14,7 @@ import (
 
 	"junction/cmd/junction/base/cli"
 	"junction/cmd/junction/base/config"
+	"junction/cmd/junction/base/revision"
 	"junction/cmd/junction/base/runfile"
 	"junction/cmd/junction/desk/clients"
 	"junction/cmd/junction/desk/entries"
@@ -216,7 +217,7 @@ func (i *importer) places() (places, held []clients.Place, err error) {
 		}
 		found, err := i.here.PlacesOf(from)
 		if err != nil {
-			return nil, nil, &clients.FileError{File: from, Err: err}
+			return nil, nil, &revision.Error{File: from, Err: err}
 		}
 		if len(found) == 0 {
 			return nil, nil, fmt.Errorf("%s has no servers in a form that a client uses; for a configuration of "+

@@ -11,6 +11,7 @@ import (
 
 	"junction/cmd/junction/base/cli"
 	"junction/cmd/junction/base/config"
+	"junction/cmd/junction/base/revision"
 	"junction/cmd/junction/desk/call"
 	"junction/cmd/junction/desk/clients"
 	"junction/cmd/junction/desk/service"
@@ -67,7 +68,7 @@ func (c *connector) givenKeyFile() (err error) {
 	if c.target.KeyFile, err = filepath.Abs(c.keyFile); err != nil {
 		return err
 	}
-	text, err := clients.ReadFile(c.keyFile)
+	text, err := revision.Read(c.keyFile)
 	if err != nil {
 		return fmt.Errorf("cannot read --key-file %s: %w; write the key into it first", c.keyFile, files.Reason(err))
 	}
@@ -109,7 +110,7 @@ func (c *connector) secret() (string, error) {
 	if key := c.outfit.LiteralKey(c.place, c.target); key != "" && call.CheckKey(c.known(), key) == nil {
 		return key, nil
 	}
-	if text, err := clients.ReadFile(c.target.KeyFile); err == nil && c.checkKey(text) == nil {
+	if text, err := revision.Read(c.target.KeyFile); err == nil && c.checkKey(text) == nil {
 		return "", nil
 	}
 	if c.typed == nil || c.typed.asked {
@@ -172,7 +173,7 @@ func (c *connector) keyNotes(done *clients.Done) (notes []string) {
 	case c.way == clients.ByFile:
 		notes = append(notes, "API key: "+name+" starts junction stdio, which reads the key from "+file+
 			". A program of the desktop does not see "+variable+" of a shell.")
-		text, err := clients.ReadFile(c.target.KeyFile)
+		text, err := revision.Read(c.target.KeyFile)
 		again := c.command("connect")
 		switch {
 		case done.Stored:

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"junction/cmd/junction/base/config"
+	"junction/cmd/junction/base/revision"
 	"junction/cmd/junction/desk/call"
 	"junction/cmd/junction/desk/clients"
 	"junction/cmd/junction/ops/admin"
@@ -38,7 +39,7 @@ func KeyFaults(file string) (faults []admin.ClientFault) {
 		if one.KeyFile == "" {
 			continue
 		}
-		text, err := clients.ReadFile(one.KeyFile)
+		text, err := revision.Read(one.KeyFile)
 		if err == nil {
 			known := c
 			if !slices.Contains(ownURLs(c, file), one.URL) { // the keys of another Junction are not known here

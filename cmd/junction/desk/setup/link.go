@@ -14,7 +14,7 @@ import (
 
 	"junction/cmd/junction/base/cli"
 	"junction/cmd/junction/base/config"
-	"junction/cmd/junction/desk/clients"
+	"junction/cmd/junction/base/revision"
 	"junction/cmd/junction/desk/service"
 	"junction/upstream/files"
 	"junction/upstream/prose"
@@ -53,7 +53,7 @@ func byName() (program string, named bool) {
 		return "", false
 	}
 	found, err := exec.LookPath("junction")
-	return program, err == nil && clients.SamePath(found, program)
+	return program, err == nil && revision.SamePath(found, program)
 }
 
 // link offers to link the program into ~/.local/bin, if this shell does not find it by its name. --yes
@@ -70,13 +70,13 @@ func (g *guide) link() error {
 	}
 	dir := filepath.Join(g.home.Dir, ".local", "bin")
 	inPath := slices.ContainsFunc(filepath.SplitList(os.Getenv("PATH")), func(one string) bool {
-		return one != "" && (filepath.Clean(one) == dir || clients.SamePath(one, dir))
+		return one != "" && (filepath.Clean(one) == dir || revision.SamePath(one, dir))
 	})
 	file := filepath.Join(dir, filepath.Base(program))
 	_, err := os.Lstat(file)
 	there, offered := err == nil, runtime.GOOS != "windows" && g.home.Dir != "" && (!g.yes || inPath)
 	switch {
-	case there && clients.SamePath(file, program): // PATH does not have the folder
+	case there && revision.SamePath(file, program): // PATH does not have the folder
 		g.name = file
 		g.say("\nThis shell does not find junction, because PATH lacks %s. Run it as %s.", g.home.Short(dir), file)
 		return nil

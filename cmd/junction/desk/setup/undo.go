@@ -16,6 +16,7 @@ import (
 	"strings"
 
 	"junction/cmd/junction/base/config"
+	"junction/cmd/junction/base/revision"
 	"junction/cmd/junction/base/runfile"
 	"junction/cmd/junction/base/yamledit"
 	"junction/cmd/junction/desk/clients"
@@ -66,7 +67,7 @@ func openRecord(file string) (*record, error) {
 		return nil, fmt.Errorf("cannot find the folder for state: %w; set XDG_STATE_HOME", err)
 	}
 	r := &record{name: filepath.Join(state, "junction", "setup", config.FolderOf(file)+".json"), Config: file}
-	text, err := clients.ReadFile(r.name)
+	text, err := revision.Read(r.name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return r, nil
 	}
@@ -126,7 +127,7 @@ func (r *record) wrote(i *importer, added []string) {
 	if i.backup != "" {
 		r.Backups = append(r.Backups, backup{i.backup, r.Config})
 	}
-	if text, err := clients.ReadFile(r.Config); err == nil {
+	if text, err := revision.Read(r.Config); err == nil {
 		r.After = text
 		r.Written = append(r.Written, sum(text)) // a later backup is a copy of it
 	}
@@ -143,7 +144,7 @@ func (r *record) connected(id string, result *connectJSON) {
 	if result.Backup != "" {
 		r.Backups = append(r.Backups, backup{result.Backup, result.File})
 	}
-	if text, err := clients.ReadFile(result.File); err == nil {
+	if text, err := revision.Read(result.File); err == nil {
 		r.Written = append(r.Written, sum(text))
 	}
 }
@@ -262,8 +263,8 @@ func (g *guide) incomplete() error {
 // configuration there uses: those of other commands, or those that a person has changed. The backup that
 // this undo has made is the only copy of what a person has written, so that it is not among them.
 func (g *guide) remaining() (stay []string) {
-	const most = 20                              // names on a command line that a person reads
-	text, _ := clients.ReadFile(g.record.Config) // nil if it is gone
+	const most = 20                           // names on a command line that a person reads
+	text, _ := revision.Read(g.record.Config) // nil if it is gone
 	inUse := entries.NamesSecret(g.record.Config, text)
 	dir := filepath.Dir(g.record.Config)
 	backup := filepath.Base(g.record.Config) + "."
@@ -299,7 +300,7 @@ func (r *record) plan(short string) string {
 	case r.PID > 0 && running && p.PID == r.PID:
 		steps = append(steps, fmt.Sprintf("stop Junction (process %d)", p.PID))
 	}
-	now, err := clients.ReadFile(r.Config)
+	now, err := revision.Read(r.Config)
 	switch {
 	case errors.Is(err, fs.ErrNotExist) || r.unwritten(now):
 	case r.changed(now):
@@ -398,7 +399,7 @@ func (g *guide) restoreConfig() error {
 	if err != nil {
 		return err
 	}
-	now, err := clients.ReadFile(r.Config)
+	now, err := revision.Read(r.Config)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil
@@ -415,7 +416,7 @@ func (g *guide) restoreConfig() error {
 		g.say("Removed %s.", g.short())
 		return nil
 	}
-	if _, err := clients.Replace(r.Config, now, r.Before, false); err != nil {
+	if _, err := revision.Replace(r.Config, now, r.Before, false); err != nil {
 		return fmt.Errorf("%s: %w", r.Config, err)
 	}
 	g.say("Restored %s.", g.short())
@@ -434,7 +435,7 @@ func (g *guide) removeServers(e *entries.Editor, now []byte) error {
 	var backup string
 	what := g.short()
 	if text == nil {
-		if backup, err = clients.Delete(g.record.Config, now); err != nil {
+		if backup, err = revision.Delete(g.record.Config, now); err != nil {
 			return fmt.Errorf("cannot remove %s: %w", what, err)
 		}
 	} else {
@@ -464,7 +465,7 @@ func (r *record) used(text []byte) (used []string) {
 // values that stay, for display. Errors are ignored: such a file does no harm.
 func (g *guide) removeFiles() (stay []string) {
 	r := g.record
-	config, _ := clients.ReadFile(r.Config) // nil if it is gone
+	config, _ := revision.Read(r.Config) // nil if it is gone
 	used := r.used(config)
 	for _, file := range r.Secrets {
 		if !slices.Contains(used, file) {
@@ -474,8 +475,8 @@ func (g *guide) removeFiles() (stay []string) {
 		}
 	}
 	for _, b := range r.Backups { // a backup that is what the file is now, or what setup has written
-		copied, err := clients.ReadFile(b.File)
-		now, nowErr := clients.ReadFile(b.Of)
+		copied, err := revision.Read(b.File)
+		now, nowErr := revision.Read(b.Of)
 		if err == nil && (nowErr == nil && bytes.Equal(copied, now) || slices.Contains(r.Written, sum(copied))) {
 			os.Remove(b.File)
 		}

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"junction/cmd/junction/desk/clients"
+	"junction/cmd/junction/base/revision"
 )
 
 // TestUndoOfAChangedConfiguration: the undo removes the servers of the setup from a configuration that a
@@ -109,7 +109,7 @@ func TestUndoKeepsAnotherJunction(t *testing.T) {
 	if got.code != 0 || !strings.Contains(got.stdout, want) {
 		t.Errorf("the undo gave %d\n%s%s\nwant %s", got.code, got.stdout, got.stderr, want)
 	}
-	text, err := clients.ReadFile(filepath.Join(home, ".cursor/mcp.json"))
+	text, err := revision.Read(filepath.Join(home, ".cursor/mcp.json"))
 	if err != nil || !strings.Contains(string(text), ":2/mcp") {
 		t.Errorf("the client's file is, %v:\n%s", err, text)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"junction/cmd/junction/base/cli"
 	"junction/cmd/junction/base/config"
+	"junction/cmd/junction/base/revision"
 	"junction/cmd/junction/base/runfile"
 	"junction/cmd/junction/desk/clients"
 	"junction/cmd/junction/desk/entries"
@@ -105,7 +106,7 @@ func (g *guide) earlier(ctx context.Context) error {
 // keep writes a value to a file, which the entry of an upstream refers to instead of the variable. It
 // returns an editor of the new file.
 func (g *guide) keep(ctx context.Context, e *entries.Editor, name, variable, value string) (*entries.Editor, error) {
-	before, err := clients.ReadFile(g.file)
+	before, err := revision.Read(g.file)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", g.short(), err)
 	}

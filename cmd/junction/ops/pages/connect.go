@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"junction/cmd/junction/desk/clients"
 	"junction/cmd/junction/ops/pages/frame"
 	"junction/proxy/front"
 )
@@ -23,20 +22,23 @@ type Access struct {
 // Connect is the page that shows how to connect each client. It contains nothing about upstreams,
 // since everybody who reaches the listener can read it.
 type Connect struct {
-	page    *frame.Page
-	missing *frame.Page
-	access  func(*http.Request) Access
-	log     *slog.Logger
+	page     *frame.Page
+	missing  *frame.Page
+	access   func(*http.Request) Access
+	clients  Clients
+	variable string
+	log      *slog.Logger
 }
 
-// NewConnect returns the page. access is called for each request that is served.
-func NewConnect(access func(*http.Request) Access, log *slog.Logger) (*Connect, error) {
+// NewConnect returns the page. access and clients are called for each request that is served. variable is
+// the environment variable in which clients find the API key.
+func NewConnect(access func(*http.Request) Access, clients Clients, variable string, log *slog.Logger) (*Connect, error) {
 	p, err := newPage("connect", "form-action 'none'")
 	if err != nil {
 		return nil, err
 	}
 	missing, err := newPage("missing", "form-action 'none'")
-	return &Connect{p, missing, access, log}, err
+	return &Connect{p, missing, access, clients, variable, log}, err
 }
 
 // Serves reports whether a request is that of a browser for the page. An MCP client, which accepts
@@ -85,43 +87,32 @@ type connectData struct {
 	Access
 	Title    string
 	Variable string // that holds the API key
-	Clients  []clientData
-	Links    []clientData // those of Clients with a link
+	Clients  []Client
+	Links    []Client // those of Clients with a link
 }
 
-type clientData struct {
-	clients.Snippet
-	Name string
-	// how the client gets the API key; all are false without keys
-	Reads, Asks, Keeps bool
-	KeyFile            string // the placeholder in Entry for the path of a file with the key
+// A Client is a program that connects to Junction, and what a person needs for it.
+type Client struct {
+	Name    string
+	Command string // of the client, for a shell
+	Link    string // a URL that the client opens; it contains no secret
+	File    string // of the client, for a person to find
+	Entry   string // the content of File, if it has no other server
+	ByHand  bool   // the API key has to be added by hand
+	KeyFile string // the placeholder in Entry for the path of a file with the API key; "" if there is none
 }
+
+// Clients returns the clients for an endpoint, which wants an API key or not.
+type Clients func(url string, key bool) []Client
 
 // Open returns the link. Its scheme is one of a client.
-func (d clientData) Open() template.URL { return template.URL(d.Link) }
+func (c Client) Open() template.URL { return template.URL(c.Link) }
 
 // ServeHTTP answers with the page. The caller has checked the Host header.
 func (c *Connect) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	d := connectData{Access: c.access(r), Title: "Connect to Junction", Variable: clients.KeyVariable}
-	for _, client := range clients.All() {
-		target := clients.Target{Name: "junction", URL: d.URL, Key: d.Key}
-		shown := clientData{Name: client.Name}
-		if d.Key {
-			way := client.KeyWay(clients.User)
-			shown.Reads, shown.Asks = way == clients.ByVariable, way == clients.ByInput
-			if shown.Keeps = way == clients.ByFile; shown.Keeps {
-				shown.KeyFile = "/path/to/key"
-				target.KeyFile = shown.KeyFile
-			}
-		}
-		var err error
-		if shown.Snippet, err = client.Snippet(target); err != nil {
-			c.log.Error("cannot show how to connect a client", "client", client.ID, "error", err)
-			continue
-		}
-		d.Clients = append(d.Clients, shown)
-	}
-	d.Links = slices.DeleteFunc(slices.Clone(d.Clients), func(c clientData) bool { return c.Link == "" })
+	d := connectData{Access: c.access(r), Title: "Connect to Junction", Variable: c.variable}
+	d.Clients = c.clients(d.URL, d.Key)
+	d.Links = slices.DeleteFunc(slices.Clone(d.Clients), func(c Client) bool { return c.Link == "" })
 	w.Header().Add("Vary", "Accept")
 	c.page.Serve(w, c.log, http.StatusOK, d)
 }

@@ -15,8 +15,8 @@ import (
 	"junction/auth"
 	"junction/cmd/junction/base/cli"
 	"junction/cmd/junction/base/config"
+	"junction/cmd/junction/base/revision"
 	"junction/cmd/junction/base/yamledit"
-	"junction/cmd/junction/desk/clients"
 	"junction/cmd/junction/ops/admin"
 	"junction/upstream/prose"
 )
@@ -35,9 +35,9 @@ func readKeyFile(what, path string) (*keyFile, error) {
 	if path == "" {
 		return nil, cli.Usagef("%s needs --config FILE", what)
 	}
-	text, err := clients.ReadFile(path)
+	text, err := revision.Read(path)
 	if err != nil {
-		return nil, &clients.FileError{File: path, Err: err}
+		return nil, &revision.Error{File: path, Err: err}
 	}
 	return parseKeys(path, text)
 }
@@ -93,8 +93,8 @@ func (f *keyFile) replace(text []byte, want []keyJSON) (backup string, err error
 		return "", fmt.Errorf("%s was not changed: the change would affect more than the key; edit the file by "+
 			"hand", f.path)
 	}
-	if backup, err = clients.Revise(f.path, f.text, text); err != nil {
-		return "", &clients.FileError{File: f.path, Err: err}
+	if backup, err = revision.Revise(f.path, f.text, text); err != nil {
+		return "", &revision.Error{File: f.path, Err: err}
 	}
 	return backup, nil
 }

@@ -78,5 +78,8 @@ type SyntaxError struct {
 	Err  error
 }
 
+// AtLine returns Line.
+func (e *SyntaxError) AtLine() int { return e.Line }
+
 func (e *SyntaxError) Error() string { return e.Err.Error() }
 func (e *SyntaxError) Unwrap() error { return e.Err }

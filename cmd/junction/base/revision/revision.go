@@ -1,4 +1,6 @@
-package clients
+// Package revision changes a file that a person may change, too: all of it or nothing, only if it is
+// still as it was read, and with a backup.
+package revision
 
 import (
 	"bytes"
@@ -9,20 +11,21 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strings"
 	"time"
 
 	"junction/upstream/files"
 )
 
-// maxFile bounds the files that are read.
-const maxFile = 10 << 20
+// MaxSize bounds the files that are read, in bytes.
+const MaxSize = 10 << 20
 
-// ReadFile returns the content of a regular file of at most 10 MiB. The error does not name
+// Read returns the content of a regular file of at most 10 MiB. The error does not name
 // the file.
-func ReadFile(file string) ([]byte, error) {
-	text, err := files.Read(file, maxFile)
+func Read(file string) ([]byte, error) {
+	text, err := files.Read(file, MaxSize)
 	if _, large := errors.AsType[*files.TooLargeError](err); large {
-		return nil, fmt.Errorf("is larger than %d MiB", maxFile>>20)
+		return nil, fmt.Errorf("is larger than %d MiB", MaxSize>>20)
 	} else if errors.Is(err, files.ErrIrregular) {
 		return nil, errors.New("is not a regular file")
 	}
@@ -38,7 +41,7 @@ var ErrChanged = errors.New("has changed in the meantime; try again")
 // none. Of two processes that replace the same content at once, one gets an error.
 func Replace(file string, old, content []byte, keep bool) (backup string, err error) {
 	if old == nil {
-		return "", create(file, content)
+		return "", Create(file, content)
 	}
 	if file, err = filepath.EvalSymlinks(file); err != nil {
 		return "", files.Reason(err)
@@ -71,7 +74,7 @@ func Replace(file string, old, content []byte, keep bool) (backup string, err er
 
 // still returns an error unless the content of a file is old.
 func still(file string, old []byte) error {
-	if now, err := ReadFile(file); err != nil || !bytes.Equal(now, old) {
+	if now, err := Read(file); err != nil || !bytes.Equal(now, old) {
 		return errors.Join(err, ErrChanged)
 	}
 	return nil
@@ -132,8 +135,8 @@ func prune(newest string) {
 	}
 }
 
-// create writes a file that must not exist, readable by its owner only.
-func create(file string, content []byte) error {
+// Create writes a file that must not exist, readable by its owner only.
+func Create(file string, content []byte) error {
 	f, err := os.OpenFile(file, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
 		return files.Reason(err)
@@ -165,4 +168,51 @@ func backUp(file string, content []byte, info fs.FileInfo) (string, error) {
 			return backup, err
 		}
 	}
+}
+
+// An Error is a file that could not be read, or not be edited. Nothing was written to
+// it. Err may have the method AtLine() int.
+type Error struct {
+	File string // as people know it
+	Err  error
+}
+
+func (e *Error) Error() string {
+	type atLine interface {
+		error
+		AtLine() int
+	}
+	if s, ok := errors.AsType[atLine](e.Err); ok && s.AtLine() > 0 {
+		return fmt.Sprintf("%s line %d: %v", e.File, s.AtLine(), e.Err)
+	}
+	return fmt.Sprintf("%s: %v", e.File, e.Err)
+}
+
+func (e *Error) Unwrap() error { return e.Err }
+
+// SamePath reports whether two paths are of one file.
+func SamePath(a, b string) bool {
+	if x, err := filepath.Abs(a); err == nil {
+		a = x
+	}
+	if x, err := filepath.Abs(b); err == nil {
+		b = x
+	}
+	if a == b {
+		return true
+	}
+	x, err := os.Stat(a)
+	if err != nil {
+		return false
+	}
+	y, err := os.Stat(b)
+	return err == nil && os.SameFile(x, y)
+}
+
+// Short returns a path with ~ for the home folder, for people. A home of "" shortens nothing.
+func Short(file, home string) string {
+	if rest, ok := strings.CutPrefix(file, home+string(filepath.Separator)); ok && home != "" {
+		return "~" + string(filepath.Separator) + rest
+	}
+	return file
 }
