@@ -25,6 +25,15 @@ import (
 // arrows are the imports that a package may make of others in this module; a package that is not
 // here may make none. An arrow more is a line here and a sentence of reason in the commit.
 var arrows = map[string][]string{
+	"cmd/junction/base/revision": {"upstream/files"},
+	"cmd/junction/desk/call": {"auth", "cmd/junction/base/cli", "cmd/junction/base/config",
+		"cmd/junction/base/runfile", "cmd/junction/ops/admin", "cmd/junction/ops/signon", "proxy/search",
+		"upstream", "upstream/client", "upstream/definition", "upstream/jsonrpc", "upstream/loopback",
+		"upstream/prose", "upstream/raw", "upstream/shell", "upstream/transport"},
+	"cmd/junction/ops/admin": {"auth", "auth/credentials", "auth/fetch", "auth/oauth", "cmd/junction/base/cli",
+		"cmd/junction/base/config", "cmd/junction/base/runfile", "cmd/junction/ops/diagnose", "policy",
+		"proxy/pins", "proxy/search", "upstream", "upstream/prose", "upstream/shell"},
+	"cmd/junction/serve":        {"*"},
 	"cmd/junction":              {"*"},
 	"upstream/prose":            {},
 	"upstream/bounded":          {},
@@ -35,18 +44,21 @@ var arrows = map[string][]string{
 	"cmd/junction/base/record": {"cmd/junction/base/config", "upstream/files", "auth", "proxy", "upstream/bounded", "upstream/pace",
 		"upstream/raw", "upstream"}, // the states of upstreams are lines of the log
 	// it names the junction that has an address, and counts connections by the networks of the limits
-	"cmd/junction/base/listeners": {"auth", "cmd/junction/desk/clients", "cmd/junction/base/runfile", "proxy/budget", "upstream/loopback",
+	"cmd/junction/base/listeners": {"cmd/junction/base/revision",
+		"auth", "cmd/junction/base/runfile", "proxy/budget", "upstream/loopback",
 		"upstream/prose"},
 	"cmd/junction/ops/diagnose": {"auth/credentials", "cmd/junction/base/config", "cmd/junction/base/health", "cmd/junction/base/runfile", "upstream/prose", "cmd/junction/base/replicas", "auth",
 		"auth/authserver", "policy", "proxy", "proxy/view", "upstream", "upstream/client", "upstream/command",
 		"upstream/shell", "upstream/loopback", "upstream/yamlread", "proxy/budget", "proxy/origin", // both addresses recognize a proxy
 		"proxy/scope"}, // why asks for the last known groups of a user
-	"cmd/junction/desk/bridge": {"cmd/junction/base/cli", "cmd/junction/desk/clients", "upstream/prose", "upstream/definition", "upstream/http1",
+	"cmd/junction/desk/bridge": {"cmd/junction/desk/call",
+		"cmd/junction/base/cli", "cmd/junction/desk/clients", "upstream/prose", "upstream/definition", "upstream/http1",
 		"upstream/jsonrpc", "upstream/raw", "upstream/stdio", "upstream/transport"}, // a client of the endpoint, as the proxy is one of its servers
 	// it connects the processes over one database for proxy, and forwards requests among them
 	"cmd/junction/base/replicas": {"auth", "auth/seal", "auth/store", "policy", "proxy/budget", "proxy/members",
 		"upstream/bounded", "upstream/http1", "upstream/pace"},
-	"cmd/junction/desk/clients": {"cmd/junction/desk/clients/format", "upstream/prose", "upstream/files", "upstream/shell",
+	"cmd/junction/desk/clients": {"cmd/junction/base/revision",
+		"cmd/junction/desk/clients/format", "upstream/prose", "upstream/files", "upstream/shell",
 		"upstream/loopback"}, // a person looks at entries
 	"cmd/junction/desk/clients/format": {"cmd/junction/base/yamledit"}, // one editor of YAML
 	"cmd/junction/demo":                {},
@@ -64,24 +76,24 @@ var arrows = map[string][]string{
 	"cmd/pack/plan": {"cmd/pack/manifest", "cmd/pack", "cmd/pack/web", "upstream/prose", "upstream/shell",
 		"upstream/command"},
 	// a service keeps the environment of the shell without keys; its status asks the running proxy
-	"cmd/junction/desk/service": {"cmd/junction/base/cli", "cmd/junction/desk/clients", "cmd/junction/base/config", "cmd/junction/base/runfile",
+	"cmd/junction/desk/service": {"cmd/junction/base/revision", "cmd/junction/ops/admin",
+		"cmd/junction/base/cli", "cmd/junction/desk/clients", "cmd/junction/base/config", "cmd/junction/base/runfile",
 		"upstream/files", "upstream/pace", "upstream/prose", "upstream/sandbox"},
-	"cmd/junction/desk/screen": {"cmd/junction/base/cli", "cmd/junction/ops/diagnose", "upstream/prose",
+	"cmd/junction/desk/screen": {"cmd/junction/ops/admin",
+		"cmd/junction/base/cli", "cmd/junction/ops/diagnose", "upstream/prose",
 		"upstream", "upstream/pace", "upstream/shell"}, // the words of states
 	// it measures what they do, so that they need no library for it
 	"cmd/junction/base/telemetry": {"cmd/junction/base/telemetry/otlp", "proxy", "proxy/budget", "upstream", "upstream/client", "upstream/raw",
 		"proxy/front"},
 	"cmd/junction/base/telemetry/otlp": {"upstream/pace"},
-	"cmd/junction/ops/pages": {"cmd/junction/desk/clients", "cmd/junction/ops/diagnose", "upstream/prose", "proxy", "upstream",
+	"cmd/junction/ops/pages": {"cmd/junction/ops/diagnose", "upstream/prose", "proxy", "upstream",
 		"cmd/junction/ops/pages/frame", "proxy/front"}, // the words of states
 	// junction tools and junction call are calls over a connection, with raw results
 	// a probe of the credentials of an upstream
-	"cmd/junction/base/cli": {"auth/credentials", "cmd/junction/base/config", "cmd/junction/ops/diagnose", "upstream/prose", "cmd/junction/base/runfile", "auth", "auth/fetch",
-		"policy", "proxy/pins", "proxy/search", "upstream", "auth/oauth", "cmd/junction/ops/signon",
-		"upstream/shell", "upstream/loopback", "upstream/client", "upstream/definition", "upstream/jsonrpc",
-		"upstream/raw", "upstream/transport"},
+	"cmd/junction/base/cli":      {"cmd/junction/base/config", "upstream/prose", "auth", "upstream/shell"},
 	"cmd/junction/desk/registry": {"cmd/junction/desk/clients", "upstream/prose", "upstream/loopback"},
-	"cmd/junction/desk/entries": {"cmd/junction/base/cli", "cmd/junction/desk/clients", "cmd/junction/base/config", "upstream/prose",
+	"cmd/junction/desk/entries": {"cmd/junction/base/revision", "cmd/junction/ops/admin",
+		"cmd/junction/base/cli", "cmd/junction/desk/clients", "cmd/junction/base/config", "upstream/prose",
 		"cmd/pack/lock", "cmd/pack/plan", "cmd/junction/desk/registry", "cmd/junction/base/runfile", "cmd/junction/base/yamledit", "upstream/shell",
 		"upstream/loopback", // http is the scheme of this machine
 		// a new URL is asked as the proxy asks it, and login
@@ -89,10 +101,12 @@ var arrows = map[string][]string{
 	"cmd/junction/ops/audit": {"cmd/junction/base/cli", "cmd/junction/base/config", "upstream/files", "upstream/prose",
 		"cmd/junction/base/record", "proxy", "upstream/shell", "upstream/pace"},
 	// the commands start clients' own commands without keys in the environment, and compare states of upstreams
-	"cmd/junction/desk/setup": {"cmd/junction/base/cli", "cmd/junction/desk/clients", "cmd/junction/base/config", "cmd/junction/desk/entries",
+	"cmd/junction/desk/setup": {"cmd/junction/desk/call", "cmd/junction/base/revision", "cmd/junction/ops/admin",
+		"cmd/junction/base/cli", "cmd/junction/desk/clients", "cmd/junction/base/config", "cmd/junction/desk/entries",
 		"cmd/junction/base/runfile", "cmd/junction/desk/service", "cmd/junction/base/yamledit", "upstream", "upstream/files", "upstream/prose",
 		"upstream/sandbox"},
-	"cmd/junction/ops/signins": {"cmd/junction/base/cli", "cmd/junction/desk/clients", "cmd/junction/base/config", "cmd/junction/base/yamledit",
+	"cmd/junction/ops/signins": {"cmd/junction/base/revision", "cmd/junction/ops/admin",
+		"cmd/junction/base/cli", "cmd/junction/base/config", "cmd/junction/base/yamledit",
 		"upstream/prose", "upstream/files", "auth", "auth/authserver", "auth/seal", "auth/store",
 		"upstream/shell", "upstream/loopback"},
 	"upstream/yamlread": {"upstream/prose"},

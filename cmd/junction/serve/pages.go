@@ -104,7 +104,8 @@ func (p *program) asSeen() *diagnose.Proxy {
 	return &diagnose.Proxy{
 		Owner: p.owner, Open: p.admin != nil && !loopback.Address(p.admin.Addr().String()), Parts: p.health.States,
 		Replicas: p.memberList, Tried: &p.tried,
-		Server: p.server.Core, Set: &p.set, Providers: p.providers, File: p.file, Version: build.Read().Version, Users: users,
+		Server: p.server.Core, Set: &p.set, Providers: p.providers, File: p.file, Users: users,
+		Version:    build.Read().Version,
 		Credential: p.credential, Callback: pages.CallbackPattern, Metrics: p.telemetry.Handler(),
 		Process: p.process(),
 		Config:  func() *config.Config { return p.reach.Load().config },

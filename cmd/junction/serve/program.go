@@ -212,7 +212,8 @@ func open(o options) (_ *program, err error) {
 		return nil, err
 	}
 	options := front.Options{
-		Limits: c.Limits, Sessions: c.Sessions, Key: secret, Version: build.Read().Version, Log: p.log, Hooks: p.proxyHooks(),
+		Limits: c.Limits, Sessions: c.Sessions, Key: secret, Log: p.log,
+		Version: build.Read().Version, Hooks: p.proxyHooks(),
 		Observer: p.telemetry.Requests(), Members: p.proxyMembers(),
 	}
 	p.ended, options.DeletedSessions = stored.OpenSessions(dir, c.Limits.WithDefaults().Sessions, p.log)

@@ -422,7 +422,8 @@ func CheckURL(text string, hasKey bool) error {
 	case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https":
 		return cli.Usagef("--url %q is no endpoint; write it like http://127.0.0.1:8420/mcp", text)
 	case hasKey && u.Scheme == "http" && !loopback.Host(u.Hostname()):
-		return cli.Usagef("--url %q is not https: the key would cross the network in plain text; use an https URL", text)
+		return cli.Usagef("--url %q is not https: the key would cross the network in plain text; use an https URL",
+			text)
 	}
 	return nil
 }

@@ -2,7 +2,7 @@
 // its servers, in which form, and how a server is added or removed without a change to any other
 // byte.
 //
-// table.go has the clients and place.go their files. The package format edits their texts, and file.go
+// table.go has the clients and place.go their files. The package format edits their texts, and revision
 // replaces a file. server.go, text.go, secret.go and entry.go translate a server into an
 // entry of Junction's configuration; merge.go brings the servers of all clients together.
 // look.go shows a person what an entry would run, send and read. connect.go writes Junction's own

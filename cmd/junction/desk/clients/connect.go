@@ -143,7 +143,8 @@ func (o *Outfit) Connect(ctx context.Context, p Place, t Target, remove []string
 	}
 	done.Backup, err = revision.Replace(p.File, old, text, !own && !literal)
 	if err != nil {
-		return nil, errors.Join(&revision.Error{File: o.Home.Short(p.File), Err: err}, undoKey(), o.Records.put(p, last))
+		failed := &revision.Error{File: o.Home.Short(p.File), Err: err}
+		return nil, errors.Join(failed, undoKey(), o.Records.put(p, last))
 	}
 	done.Changed = true
 	if rec.Backup == "" {

@@ -66,7 +66,8 @@ may have problems.`,
 					d.Findings = append(d.Findings, diagnose.Finding{Text: f.Text, Advice: f.Advice})
 				}
 			}
-			if err := cli.Print(stdout, output == "json", d, diagnosisText(cli.NewPage(stdout), &d, time.Now())); err != nil {
+			text := diagnosisText(cli.NewPage(stdout), &d, time.Now())
+			if err := cli.Print(stdout, output == "json", d, text); err != nil {
 				return err
 			}
 			return counted(&d)

@@ -44,8 +44,8 @@ The exit code is 1 if the caller cannot use the item.`,
   junction why --as local file:///etc/motd`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
-				return cli.Usagef("why takes one name of a tool, a prompt or a resource; list the tools with junction " +
-					"tools")
+				return cli.Usagef("why takes one name of a tool, a prompt or a resource; list the tools with " +
+					"junction tools")
 			}
 			return nil
 		},

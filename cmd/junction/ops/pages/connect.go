@@ -32,7 +32,8 @@ type Connect struct {
 
 // NewConnect returns the page. access and clients are called for each request that is served. variable is
 // the environment variable in which clients find the API key.
-func NewConnect(access func(*http.Request) Access, clients Clients, variable string, log *slog.Logger) (*Connect, error) {
+func NewConnect(access func(*http.Request) Access, clients Clients, variable string, log *slog.Logger) (
+	*Connect, error) {
 	p, err := newPage("connect", "form-action 'none'")
 	if err != nil {
 		return nil, err
