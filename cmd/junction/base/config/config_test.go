@@ -161,7 +161,7 @@ func withExpectations(t *testing.T, file string, text []byte) []byte {
 	return text
 }
 
-const exampleFile = "../../../config.example.yaml"
+const exampleFile = "../../../../config.example.yaml"
 
 func TestExampleLoads(t *testing.T) {
 	c, _, err := Load(exampleFile, environment(nil))
