@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"junction/auth"
@@ -132,17 +131,22 @@ func (p *program) asSeen() *diagnose.Proxy {
 func (p *program) clients(url string, key bool) (list []pages.Client) {
 	for _, client := range clients.All() {
 		target := clients.Target{Name: "junction", URL: url, Key: key}
-		if key && client.StartsCommands() {
-			target.KeyFile = "/path/to/key"
+		shown := pages.Client{Name: client.Name}
+		if key {
+			way := client.KeyWay(clients.User)
+			shown.Reads, shown.Asks = way == clients.ByVariable, way == clients.ByInput
+			if shown.Keeps = way == clients.ByFile; shown.Keeps {
+				shown.KeyFile = "/path/to/key"
+				target.KeyFile = shown.KeyFile
+			}
 		}
 		s, err := client.Snippet(target)
 		if err != nil {
 			p.log.Error("cannot show how to connect a client", "client", client.ID, "error", err)
 			continue
 		}
-		keyed := target.KeyFile != "" || strings.Contains(s.Command+s.Entry, clients.KeyVariable)
-		list = append(list, pages.Client{Name: client.Name, Command: s.Command, Link: s.Link, File: s.File,
-			Entry: s.Entry, ByHand: key && !keyed, KeyFile: target.KeyFile})
+		shown.Command, shown.Link, shown.File, shown.Entry = s.Command, s.Link, s.File, s.Entry
+		list = append(list, shown)
 	}
 	return list
 }

@@ -99,8 +99,9 @@ type Client struct {
 	Link    string // a URL that the client opens; it contains no secret
 	File    string // of the client, for a person to find
 	Entry   string // the content of File, if it has no other server
-	ByHand  bool   // the API key has to be added by hand
-	KeyFile string // the placeholder in Entry for the path of a file with the API key; "" if there is none
+	// how the client gets the API key; all are false without keys
+	Reads, Asks, Keeps bool
+	KeyFile            string // the placeholder in Entry for the path of a file with the key
 }
 
 // Clients returns the clients for an endpoint, which wants an API key or not.
