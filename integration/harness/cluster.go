@@ -200,6 +200,8 @@ func (w Setup) sections(t *cluster) string {
 	put("names", n, err)
 	n, err = settings.Section(w.Endpoints)
 	put("endpoints", n, err)
+	n, err = settings.Section(proxy.CatalogConfig{FirstWait: w.FirstWait})
+	put("catalog", n, err)
 	if w.Guard != nil {
 		n, err = settings.Section(origin(t, w.Guard).(auth.Config))
 		put("auth", n, err)
