@@ -330,8 +330,9 @@ func TestForeignCatalogAfterKill(t *testing.T) {
 	defer harness.Computes(t)()
 	mark := filepath.Join(t.TempDir(), "mark")
 	// With the mark, the server does not answer. The test makes the mark when the server is ready: on a
-	// busy machine the first start may end in a timeout, and is repeated.
-	script := fmt.Sprintf("test -e %s && sleep 600; exec %s demo", mark, harness.JunctionBinary(t))
+	// busy machine the first start may end in a timeout, and is repeated. The server has no children: the
+	// watchdog may miss those of a server that is started in the moment of the kill.
+	script := fmt.Sprintf("test -e %s && exec sleep 600; exec %s demo", mark, harness.JunctionBinary(t))
 	p := harness.MustProgram(t, fmt.Sprintf("upstreams: { shop: { command: [sh, -c, %q] } }\n", script))
 	before := p.MustReady(t, harness.Patience)
 	if before.Tools == 0 {
