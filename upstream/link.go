@@ -189,6 +189,9 @@ func (l *link) connectAndServe(ctx context.Context, cause client.Trace) (time.Du
 		return 0, err
 	}
 	l.silence.end() // it was that of the conn before
+	if l.losesSessions(c) {
+		l.suspicion.watched(c) // before the first call can doubt the session
+	}
 	ready := time.Now()
 	l.update(func(s *linkState) bool {
 		s.state, s.conn, s.broken, s.err, s.dead = StateReady, c, t.broken, nil, false

@@ -100,10 +100,13 @@ func (s *suspicion) failed(c client.Conn, err error) {
 	pace.Wake(s.wake)
 }
 
-// watched sets the conn whose session is watched. An inquiry about another one is over.
+// watched sets the conn whose session is watched; nil for none. An inquiry about another one is over.
 func (s *suspicion) watched(c client.Conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.conn == c {
+		return
+	}
 	s.conn = c
 	if s.open != nil {
 		close(s.open.done)

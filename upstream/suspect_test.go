@@ -10,7 +10,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"junction/upstream/client"
 	"junction/upstream/jsonrpc"
+	"junction/upstream/pace"
 	"junction/upstream/upstreamtest"
 )
 
@@ -464,4 +466,23 @@ func TestDegradedSessionIsOfOneUser(t *testing.T) {
 		}
 		r.mustHear("ready")
 	})
+}
+
+// TestDoubtBeforeTheWatch: a call doubts a session before the goroutine of the watch has begun. The watch
+// answers the doubt, and does not end it.
+func TestDoubtBeforeTheWatch(t *testing.T) {
+	s, c := &suspicion{wake: make(chan struct{}, 1)}, &struct{ client.Conn }{}
+	s.watched(c) // the conn becomes usable
+	doubt := s.raise(c)
+	if doubt == nil {
+		t.Fatal("the doubt is dropped")
+	}
+	s.watched(c) // the watch begins
+	if q, _ := s.begin(); q != doubt || pace.IsClosed(doubt.done) {
+		t.Error("the watch does not answer the doubt")
+	}
+	s.watched(nil)
+	if !pace.IsClosed(doubt.done) {
+		t.Error("the doubt outlives the watch")
+	}
 }

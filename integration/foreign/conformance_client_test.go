@@ -4,15 +4,13 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"path"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"junction/integration/harness"
 	"junction/integration/harness/npm"
@@ -149,69 +147,29 @@ func TestConformanceAsClient(t *testing.T) {
 			clients = append(clients, c.Kept(t))
 		}
 	}
-	for _, scenario := range clientScenarios() {
-		for _, revision := range scenario.revisions {
-			for _, c := range clients {
-				t.Run(path.Join(scenario.name, revision, c.Name), func(t *testing.T) {
-					defer harness.Computes(t)()
-					found := mustDrive(t, folder, own, scenario.name, revision, func(d driven) { scenario.use(t, d, c) })
-					found.check(t, scenario.name, found, nil)
-					for _, v := range found.found[scenario.name] {
-						if v.Status != "SUCCESS" && v.Status != "INFO" && !slices.Contains(scenario.skipped, v.Name) {
-							t.Error(v)
-						}
-					}
-				})
+	for _, revision := range conformanceRevisions() {
+		scenarios := map[string]clientScenario{}
+		for _, scenario := range clientScenarios() {
+			if slices.Contains(scenario.revisions, revision) {
+				scenarios[scenario.name] = scenario
 			}
 		}
-	}
-}
-
-// mustDrive has the suite run a scenario, and use its server as use does. own is this program, which the
-// suite starts.
-func mustDrive(t *testing.T, folder, own, scenario, revision string, use func(driven)) (found conformance) {
-	t.Helper()
-	told := make(chan driven)
-	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		d := driven{done: make(chan struct{})}
-		if err := json.NewDecoder(r.Body).Decode(&d); err != nil {
-			t.Errorf("the driver says: %v", err)
-			return
+		judge := func(t *testing.T, name string, c conformance) {
+			c.check(t, name, c, nil)
+			for _, v := range c.found[name] {
+				if v.Status != "SUCCESS" && v.Status != "INFO" && !slices.Contains(scenarios[name].skipped, v.Name) {
+					t.Error(v)
+				}
+			}
 		}
-		select {
-		case told <- d:
-		case <-r.Context().Done():
-			return
+		for _, c := range clients {
+			t.Run(path.Join(revision, c.Name), func(t *testing.T) {
+				defer harness.Computes(t)()
+				use := func(t *testing.T, d driven) { scenarios[d.Scenario].use(t, d, c) }
+				mustDriveAll(t, folder, own, "all", revision, slices.Sorted(maps.Keys(scenarios)), use, judge)
+			})
 		}
-		<-d.done
-	}))
-	t.Cleanup(s.Close)
-	dir, ended := t.TempDir(), make(chan error, 1)
-	go func() {
-		var err error
-		found, err = conform(t.Context(), conformancePatience, folder, dir, []string{"JUNCTION_ROLE=" + driverRole, driverURL + "=" + s.URL},
-			"client", "--command", own, "--scenario", scenario, "--spec-version", revision, "--timeout",
-			strconv.FormatInt(conformancePatience.Milliseconds(), 10))
-		ended <- err
-	}()
-	select {
-	case d := <-told:
-		func() {
-			defer close(d.done)
-			use(d)
-		}()
-	case err := <-ended:
-		t.Fatalf("the suite told of no server: %v\n%s", err, found.said)
 	}
-	select {
-	case err := <-ended:
-		if err != nil {
-			t.Fatal(err)
-		}
-	case <-time.After(conformancePatience):
-		t.Fatal("the suite does not end")
-	}
-	return found
 }
 
 // use puts the server behind a program and has the client list, call, read and get what there is.

@@ -200,6 +200,8 @@ func (w Setup) sections(t *cluster) string {
 	put("names", n, err)
 	n, err = settings.Section(w.Endpoints)
 	put("endpoints", n, err)
+	n, err = settings.Section(proxy.CatalogConfig{FirstWait: w.FirstWait})
+	put("catalog", n, err)
 	if w.Guard != nil {
 		n, err = settings.Section(origin(t, w.Guard).(auth.Config))
 		put("auth", n, err)
@@ -264,6 +266,7 @@ func origin(t testing.TB, value any) any {
 type pool struct {
 	mu      sync.Mutex
 	idle    []*cluster
+	ends    []func()    // see AtEnd
 	bad     bool        // an end of a cluster was a failure
 	origins map[any]any // the sections of policies and guards of the harness
 }
@@ -333,10 +336,21 @@ func (p *pool) give(c *cluster) {
 	}
 }
 
-// end ends all idle clusters, and reports whether all have ended well.
+// AtEnd has Main call f when all tests of the package have ended.
+func AtEnd(f func()) {
+	p := clusters()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.ends = append(p.ends, f)
+}
+
+// end ends all idle clusters and what AtEnd has, and reports whether all clusters have ended well.
 func (p *pool) end() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	for _, f := range p.ends {
+		f()
+	}
 	for _, c := range p.idle {
 		p.bad = !c.end() || p.bad
 	}

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"junction/auth"
 	"junction/auth/authtest"
@@ -37,6 +38,7 @@ type Setup struct {
 	Guard     *auth.Guard    // nil lets everybody in
 	Policy    *policy.Policy // nil allows everything that requires nothing
 	Endpoints map[string]scope.EndpointConfig
+	FirstWait time.Duration   // see proxy.CatalogConfig
 	Store     upstream.Store  // nil keeps no catalogs
 	Requests  front.Observer  // nil observes nothing; see Unobserved
 	Calls     client.Observer // nil observes nothing
@@ -155,7 +157,7 @@ func (j *Junction) Apply(w Setup) {
 	}
 	j.Set.Apply(w.Upstreams, j.options, func(us []*upstream.Upstream) {
 		j.Each(func(s *front.Server) {
-			s.Apply(scope.Config{Names: w.Names, Endpoints: w.Endpoints,
+			s.Apply(scope.Config{Names: w.Names, Endpoints: w.Endpoints, FirstWait: w.FirstWait,
 				Guard:  cmp.Or(w.Guard, &auth.Guard{}),
 				Policy: cmp.Or(w.Policy, policy.Open())}, us)
 		})

@@ -229,14 +229,12 @@ func TestTwoProvidersInABrowser(t *testing.T) {
 	defer harness.Computes(t)()
 	_, up := upstreamtest.Start(t, upstreamtest.Script{})
 	address := process.FreePort(t)
-	partner := mustNode(t, "idp.mjs", "http://"+address+"/oauth/callback/partner")
-	var said struct{ Issuer string }
-	partner.MustRead(&said)
+	partner := mustProvider(t, "http://"+address+"/oauth/callback/partner")
 	c := mustCompanyAt(t, address, up,
-		`      - { id: partner, name: Partner login, issuer: "`+said.Issuer+
+		`      - { id: partner, name: Partner login, issuer: "`+partner.issuer+
 			`", client_id: junction, client_secret: canary-s3cret }`+"\n", "")
 	app := mustRegister(t, c, "https://app.example.com/cb")
-	for name, idp := range map[string]string{"Acme SSO": c.issuer, "Partner login": said.Issuer} {
+	for name, idp := range map[string]string{"Acme SSO": c.issuer, "Partner login": partner.issuer} {
 		b := mustChromium(t, "ann")
 		v := b.visit(app.authorize(), false, "Continue with "+name)
 		if len(v.Pages) == 0 || !strings.Contains(v.Pages[0].Text, "Continue with Acme SSO") ||

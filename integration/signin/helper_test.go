@@ -43,9 +43,8 @@ func mustNode(t testing.TB, args ...string) *npm.Script {
 // company is the program with a provider in front of which people sign in.
 type company struct {
 	*harness.Program
-	idp    *npm.Script
+	*provider
 	origin string // of the program
-	issuer string // of the provider
 }
 
 // mustCompany starts the program over the upstream at url; oauth are further lines of auth.oauth,
@@ -66,10 +65,7 @@ func mustCompanyAt(t testing.TB, address, upstream, oauth, config string, auth .
 func mustCompanyOver(t testing.TB, address, upstreams, oauth, config string, auth ...string) *company {
 	t.Helper()
 	c := &company{Program: harness.NewProgram(t), origin: "http://" + address}
-	c.idp = mustNode(t, "idp.mjs", c.origin+"/oauth/callback/sso")
-	var said struct{ Issuer string }
-	c.idp.MustRead(&said)
-	c.issuer = said.Issuer
+	c.provider = mustProvider(t, c.origin+"/oauth/callback/sso")
 	authtest.Secret("our secret at the provider", "canary-s3cret")
 	c.MustConfigure(t, fmt.Sprintf(`public_url: %s
 auth:
@@ -83,13 +79,6 @@ upstreams: %s
 	c.MustServe(t, "--listen", address)
 	c.MustReady(t, harness.Patience)
 	return c
-}
-
-// command gives the provider an order, and waits until it is done.
-func (c *company) command(line string) {
-	c.idp.MustWrite(line)
-	var done struct{ Done string }
-	c.idp.MustRead(&done)
 }
 
 // person is a browser and who sits in front of it. It presses what leads to the app.

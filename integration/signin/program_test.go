@@ -231,10 +231,7 @@ func TestCompanyExampleIsSafe(t *testing.T) {
 	}
 	l, address := mustLinear(t, tools...), process.FreePort(t)
 	c := &company{Program: harness.NewProgram(t), origin: "http://" + address}
-	c.idp = mustNode(t, "idp.mjs", c.origin+"/oauth/callback/sso")
-	var said struct{ Issuer string }
-	c.idp.MustRead(&said)
-	c.issuer = said.Issuer
+	c.provider = mustProvider(t, c.origin+"/oauth/callback/sso")
 	for _, place := range [][2]string{{"listen: 0.0.0.0:8420", "outbound: { allow_private: [127.0.0.0/8] }"},
 		{"https://mcp.example.com", c.origin}, {"https://login.example.com/realms/main", c.issuer},
 		{"${IDP_SECRET}", "canary-s3cret"}, {"https://mcp.linear.app/mcp", l.url}} {

@@ -87,9 +87,7 @@ func mustReplicas(t *testing.T, upstreams, config string) (c *company, replicas 
 	}})
 	t.Cleanup(balancer.Close)
 	c = &company{origin: balancer.URL}
-	c.idp = mustNode(t, "idp.mjs", c.origin+"/oauth/callback/sso")
-	var said struct{ Issuer string }
-	c.idp.MustRead(&said)
+	c.provider = mustProvider(t, c.origin+"/oauth/callback/sso")
 	replicas = [2]*harness.Program{harness.NewProgram(t), harness.NewProgram(t)}
 	for i, p := range replicas {
 		p.Dir = replicas[0].Dir // one file, one master key
@@ -101,7 +99,7 @@ auth:
       - { id: sso, issuer: %q, client_id: junction, client_secret: canary-s3cret }
 storage: { driver: postgres, dsn: %q, key_file: %q }
 upstreams: %s
-%s`, c.origin, said.Issuer, dsn, filepath.Join(p.Dir, "master.key"), upstreams, config))
+%s`, c.origin, c.issuer, dsn, filepath.Join(p.Dir, "master.key"), upstreams, config))
 		}
 		p.MustServe(t)
 		p.MustReady(t, harness.Patience)

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"junction/auth/authtest"
 	"junction/upstream/sandbox"
@@ -84,7 +85,8 @@ func (row linkedRow) try(t *testing.T, by string) {
 			}
 		}
 		c.Name, c.Support, c.Require = "up", sandbox.Kernel(), true
-		o := Options{Command: command, Env: Environment{Own: all}, Dir: cwd, Log: authtest.Log(t), Confine: c}
+		o := Options{Command: command, Env: Environment{Own: all}, Dir: cwd, Log: authtest.Log(t), Confine: c,
+			LastWords: time.Minute} // a busy machine may need long to read the last line
 		x, err := Open(o, nil)
 		if err != nil {
 			return err.Error()

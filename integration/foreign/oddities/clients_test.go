@@ -159,8 +159,9 @@ func (o *odd) through(t testing.TB, p *harness.Program, kind string) (d done, er
 			return ctx.Err()
 		}
 	}
-	// The list is offered a moment after it was read.
-	for d.Tools, err = c.listed(ctx); err == nil && len(d.Tools) == 0 && o.lists; d.Tools, err = c.listed(ctx) {
+	// The list is offered a moment after it was read, and the tools of one era after those of the other.
+	offers := o.lists || o.Want == works
+	for d.Tools, err = c.listed(ctx); err == nil && len(d.Tools) == 0 && offers; d.Tools, err = c.listed(ctx) {
 		if err := wait(); err != nil {
 			return d, err
 		}
