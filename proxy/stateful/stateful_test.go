@@ -65,7 +65,7 @@ func TestErrorsArriveAsTheyAre(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, given := range []error{m.Error,
-		&upstream.SignInError{Upstream: "up", URL: "https://j.example.com/connect", Again: true},
+		&upstream.SignInError{Upstream: "up", URL: "https://j.example.com/connect", Again: true, Reason: "it ended"},
 		&upstream.Error{Upstream: "up", Kind: client.KindTimeout, Err: errors.New("silent for 1s")}} {
 		got := read(t, func(o *Owner) { o.Finish(client.Result{}, given, error.Error) })
 		if got.Error() != given.Error() || reflect.TypeOf(got) != reflect.TypeOf(given) {
