@@ -375,7 +375,8 @@ func (c *Client) forgetClient(ctx context.Context, u Upstream, k store.Connectio
 	who := store.UpstreamClient{Upstream: k.Upstream, RedirectURI: c.redirectOf(k.Upstream, u), ClientID: k.ClientID}
 	var err error
 	for _, issuer := range spellings(k.Issuer) {
-		for _, who.Issuer = range []string{registrar(issuer, k.TokenEndpoint), earlier(registrar(issuer, k.TokenEndpoint))} {
+		now := registrar(issuer, k.TokenEndpoint)
+		for _, who.Issuer = range []string{now, earlier(now)} {
 			err = errors.Join(err, c.Store.DropUpstreamClient(ctx, who))
 		}
 	}

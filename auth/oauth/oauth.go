@@ -365,8 +365,8 @@ func (c *Client) refresh(ctx context.Context, u Upstream, k store.Connection) (s
 	no, refused := errors.AsType[*errorAnswer](err)
 	switch {
 	case refused && c.secretEnded(keep, u, k): // asked nevertheless, since some servers do not enforce it
-		c.Log.Info("a user must connect an upstream again, because the client secret has expired", "upstream", k.Upstream,
-			"principal", k.Principal, "error", err)
+		c.Log.Info("a user must connect an upstream again, because the client secret has expired",
+			"upstream", k.Upstream, "principal", k.Principal, "error", err)
 		return "", c.breakOff(keep, k)
 	case errors.Is(err, errOtherClient), errors.Is(err, errMoved), refused && no.endsGrant():
 		c.Log.Info("a user must connect an upstream again", "upstream", k.Upstream, "principal", k.Principal,
