@@ -29,17 +29,21 @@ func Extensions(capabilities raw.Object) (list []string) {
 	return list
 }
 
-// Extension implements client.Extended.
-func (x *Exchange) Extension(method string, params []byte) bool {
-	var declared []string
+// Extensions implements client.Extended.
+func (x *Exchange) Extensions() []string {
 	switch {
 	case x.Era == client.EraModern:
 		capabilities, _ := x.Meta.Object(mcp.MetaKeyClientCapabilities)
-		declared = Extensions(capabilities)
+		return Extensions(capabilities)
 	case x.Session != nil:
-		declared = x.Session.Extensions
+		return x.Session.Extensions
 	}
-	for _, extension := range declared {
+	return nil
+}
+
+// Extension implements client.Extended.
+func (x *Exchange) Extension(method string, params []byte) bool {
+	for _, extension := range x.Extensions() {
 		if !client.IsOfExtension(method, extension) {
 			continue
 		}
@@ -57,6 +61,9 @@ func (x *Exchange) Extension(method string, params []byte) bool {
 	}
 	return false
 }
+
+// Extensions implements client.Extended. They are those of the request that has begun the call.
+func (p *parked) Extensions() []string { return p.origin.Extensions() }
 
 // Extension implements client.Extended. While the client is away, it drops notifications.
 func (p *parked) Extension(method string, params []byte) bool {

@@ -134,6 +134,8 @@ func signInMessage(need *upstream.SignInError) string {
 	switch {
 	case need.Lacks:
 		return row.About(row.Advice.Lacks, need.Upstream) + scopes
+	case need.Again && need.Reason != "":
+		return need.Reason + "; " + row.About(row.Advice.Broken, need.Upstream)
 	case need.Again:
 		return row.About(row.Advice.Broken, need.Upstream)
 	}

@@ -56,6 +56,7 @@ type SignInError struct {
 	Mode     AuthMode `json:",omitempty"`
 	URL      string   // of Junction's page for the sign-in; it works only for this user
 	Again    bool     // the upstream does not accept the earlier sign-in any more
+	Reason   string   `json:",omitempty"` // why, if Again is set; "" if that is not known
 	// The sign-in works, but lacks a scope that this request needs: one of Scopes, which are empty if the
 	// server does not name them.
 	Lacks  bool     `json:",omitempty"`
@@ -85,7 +86,8 @@ func (e *SignInError) Row() Mode {
 type LackError struct {
 	Upstream string
 	Mode     AuthMode
-	Again    bool // there was a credential, which ended or was revoked
+	Again    bool   // there was a credential, which ended or was revoked
+	Reason   string // why, if Again is set; "" if that is not known
 	// The credential works, but lacks a scope that this request needs: one of Scopes, which are empty
 	// if the server does not name them.
 	Lacks  bool
@@ -104,6 +106,9 @@ func (e *LackError) text(a Advice) string {
 		text = a.Lacks
 	} else if e.Again {
 		text = a.Broken
+		if e.Reason != "" {
+			return e.Reason + "; " + fill(text, e.Upstream, e.Scopes)
+		}
 	}
 	return fill(text, e.Upstream, e.Scopes)
 }

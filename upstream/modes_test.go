@@ -140,9 +140,10 @@ func TestLackOfAnotherModeHasItsOwnRemedy(t *testing.T) {
 	advice := Advice{Absent: "set upstreams.{name}.auth.token", Broken: "replace upstreams.{name}.auth.token",
 		Lacks: "its token lacks a scope{scopes}"}
 	for want, e := range map[string]LackError{
-		"set upstreams.x.auth.token":           {},
-		"replace upstreams.x.auth.token":       {Again: true},
-		"its token lacks a scope of read, run": {Lacks: true, Scopes: []string{"read", "run"}},
+		"set upstreams.x.auth.token":               {},
+		"replace upstreams.x.auth.token":           {Again: true},
+		"it ended; replace upstreams.x.auth.token": {Again: true, Reason: "it ended"},
+		"its token lacks a scope of read, run":     {Lacks: true, Scopes: []string{"read", "run"}},
 	} {
 		e.Upstream = "x"
 		if got := e.text(advice); got != want {

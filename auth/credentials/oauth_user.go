@@ -21,7 +21,8 @@ func newOAuthUser(o Options) Source {
 func (s *person) Apply(ctx context.Context, c upstream.Caller, refused ...string) (upstream.Credential, error) {
 	got, missing, broken, err := s.token(ctx, c.Upstream, c.User, refused)
 	if missing {
-		need := &upstream.SignInError{Upstream: c.Upstream, Mode: c.Mode, Again: broken}
+		need := &upstream.SignInError{Upstream: c.Upstream, Mode: c.Mode, Again: broken,
+			Reason: s.ending(ctx, c.Upstream, c.User, broken)}
 		if s.page != nil {
 			need.URL = s.page(c.Upstream, c.User)
 		}

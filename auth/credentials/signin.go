@@ -56,6 +56,17 @@ func (s *signIn) State(_ context.Context, c upstream.Caller) (state upstream.Cre
 	return state
 }
 
+// ending returns why the sign-in of a principal has ended or ends soon, if that is known and asked for.
+func (s *signIn) ending(ctx context.Context, name, principal string, asked bool) string {
+	client := s.open()
+	if client == nil || !asked {
+		return ""
+	}
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	return client.Ending(ctx, name, principal)
+}
+
 // scopes returns the scopes that a principal has granted; nil if they are unknown.
 func (s *signIn) scopes(ctx context.Context, name, principal string) []string {
 	client := s.open()

@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"time"
 
 	"junction/auth/store"
 )
@@ -84,7 +85,8 @@ func (c *Client) Document() []byte {
 
 // identify returns the client_id of this server, for an upstream, at an authorization server: the
 // configured one, that of an earlier registration, the URL of the metadata document, or that of a
-// registration, which is made once. The error is a *UserError if it has a text for the user.
+// registration, which is made once, and again when its secret expires. The error is a *UserError if it has
+// a text for the user.
 func (c *Client) identify(
 	ctx context.Context, name string, u Upstream, s *serverMetadata,
 ) (store.UpstreamClient, error) {
@@ -93,10 +95,16 @@ func (c *Client) identify(
 		return c.configured(who, u, s)
 	}
 	known, err := c.registered(ctx, name, s.Issuer, s.TokenEndpoint, who.RedirectURI)
-	if err == nil {
+	switch {
+	case err == nil && c.expiring(known) && s.RegistrationEndpoint != "":
+		next, err := c.registerOnce(ctx, u, s, who)
+		if err != nil && !c.expired(known) {
+			return known, nil
+		}
+		return next, err
+	case err == nil:
 		return known, nil
-	}
-	if !errors.Is(err, store.ErrNotFound) {
+	case !errors.Is(err, store.ErrNotFound):
 		return who, err
 	}
 	if id := c.documentURL(); s.Documents && id != "" {
@@ -171,7 +179,8 @@ func (c *Client) registered(ctx context.Context, name, issuer, token, redirect s
 	return known, err
 }
 
-// registerOnce registers this server, once for concurrent callers, and stores the registration.
+// registerOnce registers this server, once for concurrent callers, and stores the registration. It replaces
+// one whose secret expires.
 func (c *Client) registerOnce(
 	ctx context.Context, u Upstream, s *serverMetadata, who store.UpstreamClient,
 ) (store.UpstreamClient, error) {
@@ -179,12 +188,16 @@ func (c *Client) registerOnce(
 	v, err, _ := c.flights.Do("register "+who.Upstream+" "+who.Issuer, func() (any, error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), answerTimeout)
 		defer cancel()
-		if known, err := c.registered(ctx, who.Upstream, s.Issuer, s.TokenEndpoint, who.RedirectURI); err == nil {
+		known, none := c.registered(ctx, who.Upstream, s.Issuer, s.TokenEndpoint, who.RedirectURI)
+		if none == nil && !c.expiring(known) {
 			return known, nil
 		}
 		if err := c.register(ctx, u, s, &who); err != nil {
 			c.reject(who.Upstream, s.Issuer, err)
 			return who, rejected(err, s, "this server")
+		}
+		if none == nil {
+			return c.supersede(ctx, known, who)
 		}
 		return c.Store.AddUpstreamClient(ctx, who)
 	})
@@ -301,6 +314,8 @@ func (c *Client) register(ctx context.Context, u Upstream, s *serverMetadata, wh
 		ID     string `json:"client_id"`
 		Secret string `json:"client_secret"`
 		Method string `json:"token_endpoint_auth_method"`
+
+		Expires json.RawMessage `json:"client_secret_expires_at"`
 	}
 	if err := json.Unmarshal(body, &got); err != nil || got.ID == "" {
 		return errors.New("its answer has no client_id")
@@ -315,6 +330,9 @@ func (c *Client) register(ctx context.Context, u Upstream, s *serverMetadata, wh
 	if who.AuthMethod != methodNone &&
 		(got.Secret == "" || who.AuthMethod != methodBasic && who.AuthMethod != methodPost) {
 		return errors.New("its answer has an unsupported token_endpoint_auth_method, or no client_secret for it")
+	}
+	if who.SecretExpires = (time.Time{}); who.AuthMethod != methodNone {
+		who.SecretExpires = secretExpiry(got.Expires, c.Now())
 	}
 	return nil
 }
@@ -335,7 +353,7 @@ func (c *Client) clientOf(
 	case k.ClientID != "" && k.ClientID == c.documentURL():
 		return who, nil
 	default:
-		known, err := c.registered(ctx, k.Upstream, k.Issuer, k.TokenEndpoint, who.RedirectURI)
+		known, err := c.registeredAs(ctx, u, k)
 		if err != nil && !errors.Is(err, store.ErrNotFound) {
 			return who, err
 		}
@@ -357,8 +375,10 @@ func (c *Client) forgetClient(ctx context.Context, u Upstream, k store.Connectio
 	who := store.UpstreamClient{Upstream: k.Upstream, RedirectURI: c.redirectOf(k.Upstream, u), ClientID: k.ClientID}
 	var err error
 	for _, issuer := range spellings(k.Issuer) {
-		who.Issuer = registrar(issuer, k.TokenEndpoint)
-		err = errors.Join(err, c.Store.DropUpstreamClient(ctx, who))
+		now := registrar(issuer, k.TokenEndpoint)
+		for _, who.Issuer = range []string{now, earlier(now)} {
+			err = errors.Join(err, c.Store.DropUpstreamClient(ctx, who))
+		}
 	}
 	return err
 }

@@ -5,7 +5,7 @@
 //   - metadata.go reads what an authorization server publishes; issuer.go compares issuers.
 //   - prepare.go chooses one of them, and what to request there.
 //   - endpoints.go decides which of its endpoints may be used together.
-//   - client.go gets the client_id of this server there.
+//   - client.go gets the client_id of this server there; expiry.go has the expiry of its secret.
 //   - connect.go sends a user there, redeems the answer, and disconnects.
 //   - flow.go signs in a person whose browser returns to a program on the same machine.
 //   - login.go signs the operator in with a Flow, and stores the tokens.
@@ -364,6 +364,10 @@ func (c *Client) refresh(ctx context.Context, u Upstream, k store.Connection) (s
 		"grant_type": {"refresh_token"}, "refresh_token": {k.Refresh}})
 	no, refused := errors.AsType[*errorAnswer](err)
 	switch {
+	case refused && c.secretEnded(keep, u, k): // asked nevertheless, since some servers do not enforce it
+		c.Log.Info("a user must connect an upstream again, because the client secret has expired",
+			"upstream", k.Upstream, "principal", k.Principal, "error", err)
+		return "", c.breakOff(keep, k)
 	case errors.Is(err, errOtherClient), errors.Is(err, errMoved), refused && no.endsGrant():
 		c.Log.Info("a user must connect an upstream again", "upstream", k.Upstream, "principal", k.Principal,
 			"error", err)

@@ -188,6 +188,9 @@ type UpstreamClient struct {
 	ClientID                      string
 	Secret                        string // sealed in the store; "" if there is none
 	AuthMethod                    string // token_endpoint_auth_method
+	// SecretExpires is when the authorization server ends Secret; zero if it does not, or if that is
+	// unknown. Created is when the registration was stored: AddUpstreamClient sets it, unless it is set.
+	SecretExpires, Created time.Time
 }
 
 // row is the primary key, which is made of all three.
@@ -197,20 +200,26 @@ func (c *UpstreamClient) table() string { return "upstream_clients" }
 
 func (c *UpstreamClient) fields() []field {
 	return []field{{"upstream", &c.Upstream}, {"issuer", &c.Issuer}, {"redirect_uri", &c.RedirectURI},
-		{"client_id", &c.ClientID}, {"auth_method", &c.AuthMethod}}
+		{"client_id", &c.ClientID}, {"auth_method", &c.AuthMethod}, {"created_at", &c.Created},
+		{"secret_expires_at", &c.SecretExpires}}
 }
 
 func (c *UpstreamClient) secrets() []field {
 	return []field{sealedField("secret_enc", c, &c.Secret)}
 }
 
-func (c *UpstreamClient) free() []string { return nil }
+// free: the times only decide when this server registers again. A release before the column does not know
+// secret_expires_at, so its codes do not have it.
+func (c *UpstreamClient) free() []string { return []string{"created_at", "secret_expires_at"} }
 
 func (c *UpstreamClient) ended() bool { return false }
 
 // AddUpstreamClient stores a registration unless there is one. It returns the stored one.
 func (s *Store) AddUpstreamClient(ctx context.Context, c UpstreamClient) (UpstreamClient, error) {
-	statement, args := s.insertion(&c, field{"id", c.row()}, field{"created_at", seconds(s.now())})
+	if c.Created.IsZero() {
+		c.Created = s.now()
+	}
+	statement, args := s.insertion(&c, field{"id", c.row()})
 	if _, err := s.exec(ctx, statement+` ON CONFLICT (id) DO NOTHING`, args...); err != nil {
 		return c, err
 	}
@@ -235,6 +244,25 @@ func (s *Store) ReplaceUpstreamClient(ctx context.Context, c UpstreamClient) err
 	}
 	_, err := s.AddUpstreamClient(ctx, c)
 	return err
+}
+
+// SupersedeUpstreamClient stores next in place of old, and keeps old as kept: the same registration under
+// another issuer, which is free or has an earlier one. It returns the stored registration: another process
+// may have been faster.
+func (s *Store) SupersedeUpstreamClient(ctx context.Context, old, kept, next UpstreamClient) (
+	stored UpstreamClient, err error,
+) {
+	err = s.WithTx(ctx, func(ctx context.Context) error {
+		n, err := s.exec(ctx, `DELETE FROM upstream_clients WHERE id = $1 AND client_id = $2`, old.row(), old.ClientID)
+		if err == nil && n > 0 {
+			err = s.ReplaceUpstreamClient(ctx, kept)
+		}
+		if err == nil {
+			stored, err = s.AddUpstreamClient(ctx, next)
+		}
+		return err
+	})
+	return stored, err
 }
 
 // DropUpstreamClient deletes a registration that the issuer no longer knows.

@@ -127,7 +127,7 @@ func TestUpstreamClientIsRegisteredOnce(t *testing.T) {
 		c := UpstreamClient{Upstream: "linear", Issuer: "https://as.example", RedirectURI: "https://us/cb",
 			ClientID: "one", Secret: "canary-secret", AuthMethod: "client_secret_basic"}
 		got, err := s.AddUpstreamClient(ctx, c)
-		if err != nil || got != c {
+		if c.Created = got.Created; err != nil || got != c || c.Created.IsZero() {
 			t.Errorf("AddUpstreamClient = %+v, %v", got, err)
 		}
 		second := c
@@ -143,5 +143,44 @@ func TestUpstreamClientIsRegisteredOnce(t *testing.T) {
 		want(t, "DropUpstreamClient", s.DropUpstreamClient(ctx, c), nil)
 		_, err = s.UpstreamClient(ctx, "linear", "https://as.example", "https://us/cb")
 		want(t, "it is gone", err, ErrNotFound)
+	})
+}
+
+// TestSupersededClientIsKept: a registration that replaces another one keeps it under another issuer, in
+// place of an earlier one. Of two processes that replace the same registration, the first one wins.
+func TestSupersededClientIsKept(t *testing.T) {
+	run(t, func(t *testing.T, d database) {
+		s, ctx := mustOpen(t, d, nil), t.Context()
+		register := func(id string) UpstreamClient {
+			return UpstreamClient{Upstream: "linear", Issuer: "https://as.example", RedirectURI: "https://us/cb", ClientID: id,
+				Secret: "canary-secret-of-" + id, AuthMethod: "client_secret_basic", Created: time.Unix(1_800_000_000, 0).UTC(),
+				SecretExpires: time.Unix(1_900_000_000, 0).UTC()}
+		}
+		one, err := s.AddUpstreamClient(ctx, register("one"))
+		if err != nil || one != register("one") {
+			t.Fatalf("AddUpstreamClient = %+v, %v", one, err)
+		}
+		supersede := func(old UpstreamClient, next string) UpstreamClient {
+			t.Helper()
+			kept := old
+			kept.Issuer += " earlier"
+			stored, err := s.SupersedeUpstreamClient(ctx, old, kept, register(next))
+			want(t, "SupersedeUpstreamClient", err, nil)
+			return stored
+		}
+		two := supersede(one, "two")
+		if other := supersede(one, "other"); two != register("two") || other != two {
+			t.Errorf("the registrations are %+v and %+v, want the first", two, other)
+		}
+		for _, kept := range []UpstreamClient{one, two} {
+			got, err := s.UpstreamClient(ctx, "linear", "https://as.example earlier", "https://us/cb")
+			if err != nil || got.ClientID != kept.ClientID || got.Secret != kept.Secret || got.SecretExpires != kept.SecretExpires {
+				t.Errorf("the registration before is %+v, %v, want %s", got, err, kept.ClientID)
+			}
+			supersede(two, "three")
+		}
+		if n := problems(t, d); n > 0 {
+			t.Errorf("Check finds %d problems", n)
+		}
 	})
 }

@@ -25,7 +25,7 @@ func inventedSteps() []step {
 ALTER TABLE users ADD COLUMN disabled_at BIGINT NOT NULL DEFAULT 0;
 ALTER TABLE auth_requests ADD COLUMN client_state BLOB;
 ALTER TABLE grants ADD COLUMN redirect_host TEXT NOT NULL DEFAULT '';
-` + added + `CREATE TABLE invented (id TEXT PRIMARY KEY, body BLOB, at BIGINT NOT NULL DEFAULT 0);
+` + added + steps()[1].text + `CREATE TABLE invented (id TEXT PRIMARY KEY, body BLOB, at BIGINT NOT NULL DEFAULT 0);
 CREATE INDEX invented_new ON invented (id) WHERE at = 0;
 `}}
 }
@@ -69,7 +69,12 @@ func TestDumpsOfEachSchema(t *testing.T) {
 	for schema := 1; schema <= Latest(); schema++ {
 		on := func(driver string, load func(t *testing.T, schema int) database) {
 			t.Run(fmt.Sprint(schema, " ", driver), func(t *testing.T) {
-				continueSignIns(t, mustOpen(t, load(t, schema), later))
+				s := mustOpen(t, load(t, schema), later)
+				continueSignIns(t, s)
+				c, err := s.UpstreamClient(t.Context(), "linear", "https://as.example", "https://us/cb")
+				if err != nil || c.SecretExpires.IsZero() != (schema < 2) {
+					t.Errorf("UpstreamClient = %+v, %v", c, err)
+				}
 			})
 		}
 		on(SQLite, mustLoad)
@@ -289,6 +294,36 @@ func TestMigrationBelowMembers(t *testing.T) {
 	mustBeAt(t, far, 3)
 	_, err = Open(ctx, d.invented(t, inventedSteps()[:1]))
 	want(t, "Open by the first version", err, ErrNewer)
+}
+
+// TestReleaseBeforeWorksWithTheLatestStep: a process of the release before works with a Postgres that the
+// last step has migrated, and its registration of a client has the default of a new column. It refuses a
+// SQLite file.
+func TestReleaseBeforeWorksWithTheLatestStep(t *testing.T) {
+	run(t, func(t *testing.T, d database) {
+		ctx := t.Context()
+		before := d.invented(t, steps()[:Latest()-1])
+		if d.driver == SQLite {
+			s, err := Open(ctx, d.config(t))
+			want(t, "Open", err, nil)
+			want(t, "Close", s.Close(), nil)
+			_, err = Open(ctx, before)
+			want(t, "Open by the release before", err, ErrNewer)
+			return
+		}
+		s := mustOpen(t, d, later)
+		older := mustOpenConfig(t, before)
+		c := UpstreamClient{Upstream: "linear", Issuer: "https://as.example", RedirectURI: "https://us/cb", ClientID: "us",
+			Secret: "canary-secret", AuthMethod: "client_secret_basic"}
+		_, err := older.exec(ctx, `INSERT INTO upstream_clients (id, upstream, issuer, redirect_uri, client_id, secret_enc,
+			auth_method, created_at, mac) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)`, c.row(), c.Upstream, c.Issuer,
+			c.RedirectURI, c.ClientID, older.stored(c.secrets()[0].value), c.AuthMethod, seconds(older.now()), older.sign(&c))
+		want(t, "INSERT", err, nil)
+		got, err := s.UpstreamClient(ctx, c.Upstream, c.Issuer, c.RedirectURI)
+		if err != nil || got.Secret != c.Secret || !got.SecretExpires.IsZero() {
+			t.Errorf("UpstreamClient = %+v, %v", got, err)
+		}
+	})
 }
 
 // TestSchemaOfTheNextVersion: a program accepts what the next version adds to its tables, if that runs no

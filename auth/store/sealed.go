@@ -46,7 +46,7 @@ import (
 //	oauth_pkce        all
 //	oauth_tokens      all others, while the token is active   replay_enc
 //	cimd_cache        all others                              etag
-//	upstream_clients  all others; id follows from them        created_at
+//	upstream_clients  all others; id follows from them        created_at, secret_expires_at
 //	upstream_tokens   all others; id follows from them        version, claimed_until
 //
 // A row that permits nothing any more has no code: a session that has ended, a request that was

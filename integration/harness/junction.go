@@ -297,6 +297,7 @@ func (Unobserved) Begin(*proxy.CallInfo, raw.Object, map[string][]string) client
 func (Unobserved) End(*proxy.CallInfo, client.Trace)                                   {}
 func (Unobserved) Refused(string, int, int64)                                          {}
 func (Unobserved) Dropped(int, int)                                                    {}
+func (Unobserved) Ignored(string)                                                      {}
 func (Unobserved) Saved(client.Trace) string                                           { return "" }
 func (Unobserved) Asked(proxy.Question) (t client.Trace, c client.TraceContext) {
 	return t, c

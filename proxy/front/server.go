@@ -63,6 +63,8 @@ type Observer interface {
 	// Dropped is called at the end of a call of which notifications were dropped, because its client
 	// does not read them: progress, and others.
 	Dropped(progress, messages int)
+	// Ignored is called for a notification of an upstream that was dropped after another member had it.
+	Ignored(upstream string)
 }
 
 // Server is an http.Handler that answers MCP clients by a Core. Shutdown ends it. Its

@@ -271,7 +271,12 @@ func (x *request) callAt(ctx context.Context, owner, name string, c *upstream.Ca
 		}
 		return err
 	}
-	return stateful.Read(ctx, abort, body, name, c.Peer, send)
+	dropped := func() {
+		if o := x.server.observer; o != nil {
+			o.Ignored(name)
+		}
+	}
+	return stateful.Read(ctx, abort, body, name, c.Peer, send, dropped)
 }
 
 // The values of members.HeaderCall.
@@ -433,7 +438,7 @@ func (x *request) hidesState(c *stateful.Call) bool {
 func (s *Server) makeCall(ctx context.Context, x *request, server proxy.Stateful, c *stateful.Call, refused error) {
 	out := newRelay(x.reply.w, x.request, s.limits.WriteTimeout)
 	out.Header().Set("Content-Type", "application/octet-stream")
-	peer := stateful.NewOwner(out, func() { _ = out.FlushError() }, x)
+	peer := stateful.NewOwner(out, func() { _ = out.FlushError() }, x, c.Extensions)
 	text := func(err error) string {
 		e, _ := proxy.RPCError(err, server.Name())
 		return e.Message

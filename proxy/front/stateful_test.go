@@ -335,7 +335,7 @@ func (m *askingMembers) Send(ctx context.Context, _ *http.Request, message strin
 		body.CloseWithError(ctx.Err())
 		end()
 	})
-	owner := stateful.NewOwner(out, func() {}, nil)
+	owner := stateful.NewOwner(out, func() {}, nil, nil)
 	go func() {
 		_, err := owner.Ask(asking, &client.ServerRequest{Method: "elicitation/create"})
 		owner.Finish(client.Result{}, err, error.Error)
@@ -439,7 +439,7 @@ func TestAnswersForACallCountForItsCaller(t *testing.T) {
 				if err := grant.Reserve(budget.Requests, 1); err != nil {
 					t.Fatal(err)
 				}
-				owner := stateful.NewOwner(io.Discard, func() {}, nil)
+				owner := stateful.NewOwner(io.Discard, func() {}, nil, nil)
 				s.states.calls = map[string]memberCall{"id": {owner, &grant}}
 				ended := ""
 				var asking sync.WaitGroup

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"sync"
@@ -32,11 +33,12 @@ var ErrLost = errors.New("the replica that has the state of the server has ended
 // Read reads the answer of the owner to a call of an upstream, and passes what the server sends meanwhile
 // to the peer of the call. It closes the body. The error is that of the call, or ErrLost. abort must end
 // ctx and the reading of the body. Read calls it at the end, and if an answer cannot reach the owner:
-// there the call would wait for the answer without a time limit.
+// there the call would wait for the answer without a time limit. dropped is called for each notification of
+// an extension that the peer has not taken.
 func Read(ctx context.Context, abort context.CancelFunc, body io.ReadCloser, name string, peer client.Peer,
-	send Answers) (client.Result, error) {
+	send Answers, dropped func()) (client.Result, error) {
 	defer body.Close()
-	m := &asked{peer: peer, send: send, abort: abort, cancel: map[string]context.CancelFunc{}}
+	m := &asked{peer: peer, send: send, dropped: dropped, abort: abort, cancel: map[string]context.CancelFunc{}}
 	defer m.running.Wait()
 	defer abort()
 	return m.read(ctx, reader(body), name)
@@ -46,6 +48,7 @@ func Read(ctx context.Context, abort context.CancelFunc, body io.ReadCloser, nam
 type asked struct {
 	peer    client.Peer
 	send    Answers
+	dropped func()
 	abort   context.CancelFunc
 	running sync.WaitGroup
 	mu      sync.Mutex
@@ -63,6 +66,8 @@ func (m *asked) read(ctx context.Context, r *bufio.Reader, name string) (client.
 		case frameNotify:
 			method, params, _ := bytes.Cut(text, []byte{'\n'})
 			m.peer.Notify(string(method), params)
+		case frameExtend:
+			m.extend(text)
 		case frameQuestion:
 			m.ask(ctx, text)
 		case frameCancel:
@@ -80,6 +85,19 @@ func (m *asked) read(ctx context.Context, r *bufio.Reader, name string) (client.
 		default:
 			return client.Result{}, errMessage
 		}
+	}
+}
+
+// extend passes a notification of an extension to the client, which may not read the text of the server.
+func (m *asked) extend(text []byte) {
+	var method string
+	name, params, given := bytes.Cut(text, []byte{'\n'})
+	if !given {
+		params = nil
+	}
+	e, ok := m.peer.(client.Extended)
+	if err := json.Unmarshal(name, &method); err != nil || !ok || !e.Extension(method, params) {
+		m.dropped()
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"slices"
 	"strconv"
 	"sync"
 
@@ -12,12 +13,14 @@ import (
 
 	"junction/upstream/client"
 	"junction/upstream/jsonrpc"
+	"junction/upstream/raw"
 )
 
 // Owner is the side of a call at the member that has the state. It is the client.Peer of the call: what
 // the server sends goes to the other member as frames. Begin it with NewOwner.
 type Owner struct {
-	memory client.Memory
+	memory     client.Memory
+	extensions []string
 
 	mu        sync.Mutex
 	out       io.Writer
@@ -43,8 +46,9 @@ type answer struct {
 const maxQuestions = 64
 
 // NewOwner returns the peer of a call whose answer is written to out. memory approves large answers.
-func NewOwner(out io.Writer, flush func(), memory client.Memory) *Owner {
-	return &Owner{memory: memory, out: out, flush: flush, questions: map[string]*question{}}
+// extensions are those of the client.
+func NewOwner(out io.Writer, flush func(), memory client.Memory, extensions []string) *Owner {
+	return &Owner{memory: memory, extensions: extensions, out: out, flush: flush, questions: map[string]*question{}}
 }
 
 // Reserve implements client.Memory.
@@ -64,6 +68,28 @@ func (o *Owner) Notify(method string, params []byte) {
 	if !o.over {
 		o.write(appendFrame(nil, frameNotify, []byte(method+"\n"), params))
 	}
+}
+
+// Extensions implements client.Extended.
+func (o *Owner) Extensions() []string { return o.extensions }
+
+// Extension implements client.Extended. A notification that is too large for a frame without a share of the
+// caller's memory is dropped: the loss of a notification must not end the call.
+func (o *Owner) Extension(method string, params []byte) bool {
+	if !slices.ContainsFunc(o.extensions, func(e string) bool { return client.IsOfExtension(method, e) }) {
+		return false
+	}
+	name := raw.Quote(method) // the server chooses it, and it may have a line break
+	if params != nil {
+		name = append(name, '\n')
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.over || len(name)+len(params) > small {
+		return false
+	}
+	o.write(appendFrame(nil, frameExtend, name, params))
+	return true
 }
 
 // errUnanswered means that the other member has no answer of the client.

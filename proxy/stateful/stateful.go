@@ -31,6 +31,7 @@ const (
 	frameHead     = 'h' // of a Call, as JSON
 	frameParams   = 'p' // of a Call
 	frameNotify   = 'n' // method, line break, params
+	frameExtend   = 'x' // a notification of an extension: its method as JSON, line break, params; no params if none
 	frameQuestion = 'q' // number, line break, method, line break, params; no params if the server sent none
 	frameCancel   = 'c' // number of a question that the server has cancelled
 	frameResult   = 'r' // of the call: its type, line break, result; of a question: the answer
@@ -50,6 +51,8 @@ type Call struct {
 	LogLevel string
 	Profile  client.Profile
 	Era      client.Era
+	// Extensions are those that the client has declared.
+	Extensions []string `json:",omitempty"`
 	// Continues is that of upstream.Call.
 	Continues bool
 	Params    []byte `json:"-"`
@@ -57,9 +60,13 @@ type Call struct {
 
 // Of returns the message of a call.
 func Of(id, name string, c *upstream.Call) *Call {
-	return &Call{ID: id, Upstream: name, Session: c.Session, Caller: c.Caller, Method: c.Method, Name: c.Name,
+	own := &Call{ID: id, Upstream: name, Session: c.Session, Caller: c.Caller, Method: c.Method, Name: c.Name,
 		Member: c.Member, Header: c.Header, LogLevel: c.LogLevel, Profile: c.Profile, Era: c.Era,
 		Continues: c.Continues, Params: c.Params.Text()}
+	if e, ok := c.Peer.(client.Extended); ok {
+		own.Extensions = e.Extensions()
+	}
+	return own
 }
 
 // Text returns the bytes of the message.

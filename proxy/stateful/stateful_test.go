@@ -65,7 +65,7 @@ func TestErrorsArriveAsTheyAre(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, given := range []error{m.Error,
-		&upstream.SignInError{Upstream: "up", URL: "https://j.example.com/connect", Again: true},
+		&upstream.SignInError{Upstream: "up", URL: "https://j.example.com/connect", Again: true, Reason: "it ended"},
 		&upstream.Error{Upstream: "up", Kind: client.KindTimeout, Err: errors.New("silent for 1s")}} {
 		got := read(t, func(o *Owner) { o.Finish(client.Result{}, given, error.Error) })
 		if got.Error() != given.Error() || reflect.TypeOf(got) != reflect.TypeOf(given) {
@@ -122,8 +122,8 @@ func (peer) Reserve(int64) error                                        { return
 func read(t *testing.T, write func(*Owner)) error {
 	t.Helper()
 	var out bytes.Buffer
-	write(NewOwner(&out, func() {}, nil))
-	_, err := Read(t.Context(), func() {}, io.NopCloser(&out), "up", peer{}, nil)
+	write(NewOwner(&out, func() {}, nil, nil))
+	_, err := Read(t.Context(), func() {}, io.NopCloser(&out), "up", peer{}, nil, nil)
 	if err == nil {
 		t.Fatal("there is no error")
 	}
@@ -152,7 +152,7 @@ func TestAnswerIsSentUntilTheOwnerHasIt(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				body, out := io.Pipe()
-				owner := NewOwner(out, func() {}, nil)
+				owner := NewOwner(out, func() {}, nil, nil)
 				ctx, end := context.WithCancel(t.Context())
 				abort := func() {
 					end()
@@ -174,12 +174,83 @@ func TestAnswerIsSentUntilTheOwnerHasIt(t *testing.T) {
 					}
 					return owner.Answer(number, text)
 				}
-				_, err := Read(ctx, abort, body, "up", answering{}, send)
+				_, err := Read(ctx, abort, body, "up", answering{}, send, nil)
 				call.Wait()
 				if took := time.Since(began); !errors.Is(err, test.want) || took > answerPatience+answerPause {
 					t.Errorf("the call ends with %v after %v, want %v", err, took, test.want)
 				}
 			})
 		})
+	}
+}
+
+// extended is a client of an extension, which does not take notifications of a method.
+type extended struct {
+	peer
+	refuses string
+	got     *[]string
+}
+
+func (extended) Extensions() []string { return []string{"com.example/weather"} }
+
+func (e extended) Extension(method string, params []byte) bool {
+	if method == e.refuses {
+		return false
+	}
+	text := "none"
+	if params != nil {
+		text = string(params)
+	}
+	*e.got = append(*e.got, method+" "+text)
+	return true
+}
+
+// TestNotificationsOfExtensionsArrive: a notification of an extension that the client has declared arrives at
+// the other member with its bytes, before the result. All others are dropped at the owner, also one that is
+// too large for a frame without memory. One that the peer does not take is counted there.
+func TestNotificationsOfExtensionsArrive(t *testing.T) {
+	var got []string
+	e := extended{refuses: "notifications/weather/secret", got: &got}
+	text, err := Of("id", "up", &upstream.Call{Call: client.Call{Method: "x", Peer: e}, Era: client.EraModern}).Text()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := ParseCall(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	result, err := raw.Parse([]byte(`{}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	owner := NewOwner(&out, func() {}, nil, c.Extensions)
+	for _, n := range []struct {
+		method, params string
+		sent           bool
+	}{{"notifications/weather", `{"a":1.0,` + "\n" + `"b":2}`, true}, {"notifications/weather/storm", "", true},
+		{"notifications/weather/a\n{}\nb", `{}`, true}, {e.refuses, `{}`, true},
+		{"notifications/climate", `{}`, false}, {"notifications/tasks", `{}`, false},
+		{"notifications/weather", `{"a":"` + strings.Repeat("x", small) + `"}`, false}} {
+		params := []byte(n.params)
+		if n.params == "" {
+			params = nil
+		}
+		if sent := owner.Extension(n.method, params); sent != n.sent {
+			t.Errorf("%.60q is sent: %v", n.method+n.params, sent)
+		}
+	}
+	owner.Finish(client.Result{Object: result}, nil, error.Error)
+	if owner.Extension("notifications/weather", nil) {
+		t.Error("a notification is sent after the result")
+	}
+	dropped := 0
+	if _, err := Read(t.Context(), func() {}, io.NopCloser(&out), "up", e, nil, func() { dropped++ }); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"notifications/weather {\"a\":1.0,\n\"b\":2}", "notifications/weather/storm none",
+		"notifications/weather/a\n{}\nb {}"}
+	if !reflect.DeepEqual(got, want) || dropped != 1 {
+		t.Errorf("the client gets %q, and %d are dropped; want %q, and one", got, dropped, want)
 	}
 }

@@ -13,6 +13,8 @@ import (
 
 // Extended is a Peer whose client may have declared extensions of the protocol.
 type Extended interface {
+	// Extensions returns the identifiers of the extensions that the client has declared.
+	Extensions() []string
 	// Extension takes a notification of a method that Junction does not know. It came on the response
 	// stream of the call, before the response. If the client has declared its extension (IsOfExtension),
 	// Extension sends it and returns true. It does not block.

@@ -118,6 +118,13 @@ func (r requests) Dropped(progress, messages int) {
 	}
 }
 
+// Ignored implements front.Observer.
+func (r requests) Ignored(upstream string) {
+	if r.measures() {
+		r.ignored.count(upstream, 1)
+	}
+}
+
 // reasonOf returns one of reasons.
 func reasonOf(reason string, status int, code int64) string {
 	if reason != "" {
