@@ -153,6 +153,20 @@ func (l *link) losesSessions(c client.Conn) bool {
 	return l.pool.connConfig.Kind().HTTP && c.Info().Era == client.EraLegacy
 }
 
+// watches reports whether calls over a conn of this link may cause control questions: about the session, or
+// about the sign-in.
+func (l *link) watches(c client.Conn) bool {
+	return l.losesSessions(c) || l.pool.connConfig.Kind().HTTP && l.pool.credentialed()
+}
+
+// doubts reports whether the error of a call is a reason for a control question.
+func (l *link) doubts(c client.Conn, err error) bool {
+	if l.losesSessions(c) {
+		return client.Suspicious(err)
+	}
+	return client.RejectsToken(err)
+}
+
 // watch makes the inquiries about the session of a conn, until ctx ends, or until another session has
 // taken its place: then it returns true.
 func (l *link) watch(ctx context.Context, c client.Conn) (replaced bool) {
@@ -192,14 +206,20 @@ func (s *suspicion) untilNext() time.Duration { return max(controlPause, time.Un
 
 // inquire asks the control question, and opens another session if the question fails.
 func (l *link) inquire(ctx context.Context, q *inquiry) {
-	s, list := &l.suspicion, q.conn.ControlList()
-	if list == "" {
+	s, list, sessions := &l.suspicion, q.conn.ControlList(), l.losesSessions(q.conn)
+	if list == "" && sessions {
 		return
 	}
 	if q.refusal == nil {
 		err := askControl(ctx, q.conn, list)
 		_, said := errors.AsType[*jsonrpc.Error](err)
 		switch {
+		case signIn(err):
+			q.signIn = err
+			l.fail(q.conn, err)
+			return
+		case !sessions: // the sign-in is the only question
+			return
 		case client.FailsControl(err):
 			q.refusal = err
 		case err == nil || said:
@@ -250,6 +270,9 @@ func (l *link) inquire(ctx context.Context, q *inquiry) {
 func askControl(ctx context.Context, c client.Conn, list string) error {
 	ctx, cancel := context.WithTimeout(ctx, controlTime)
 	defer cancel()
+	if list == "" { // a server of the modern era without lists
+		return c.Ping(ctx)
+	}
 	_, err := c.List(ctx, list, nil, nil)
 	return err
 }
@@ -373,6 +396,9 @@ func (l *link) trust(c client.Conn) {
 
 // wasReread notes the outcome of a reading of the catalog over c, which is a control question, too.
 func (l *link) wasReread(c client.Conn, err error) {
+	if !l.losesSessions(c) {
+		return
+	}
 	list, ok := errors.AsType[*listError](err)
 	switch {
 	case err == nil && l.pool.catalogOf(l.key).lacks(c.ControlList()): // it costs no other list: the question decides
@@ -391,7 +417,7 @@ func (l *link) wasReread(c client.Conn, err error) {
 // the inquiry. If another session has taken the place, the call counts as not carried out only if the
 // server has answered 400 with the same text to the list.
 func (l *link) suspect(ctx context.Context, c client.Conn, err error) error {
-	if ctx.Err() != nil || !client.Suspicious(err) {
+	if ctx.Err() != nil || !l.doubts(c, err) {
 		return err
 	}
 	q := l.suspicion.raise(c)

@@ -216,7 +216,7 @@ func (w *streamable) post(ctx context.Context, m *Request) (*trip, error) {
 	} else {
 		header = s.post
 	}
-	t, err := w.do(ctx, http.MethodPost, w.url, header, &m.Message, m.Header...)
+	t, err := w.do(ctx, http.MethodPost, w.url, header, &m.Message, m.Own, m.Header...)
 	if err != nil {
 		return nil, err
 	}

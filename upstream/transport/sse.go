@@ -52,7 +52,7 @@ func (w *sse) open(ctx context.Context) error {
 		return err
 	}
 	t, err := w.do(ctx, http.MethodGet, w.url, with(w.header, http1.Field{Name: "Accept", Value: "text/event-stream"}),
-		nil)
+		nil, true)
 	if err != nil {
 		w.work.Done()
 		return err
@@ -225,7 +225,7 @@ func (w *sse) Send(ctx context.Context, m *Request) error {
 // post sends a message to the server's endpoint. A 404 means that the server has ended the session;
 // the transport ends. The caller has called begin.
 func (w *sse) post(ctx context.Context, m *Request) error {
-	t, err := w.do(ctx, http.MethodPost, w.endpoint, w.posts, &m.Message)
+	t, err := w.do(ctx, http.MethodPost, w.endpoint, w.posts, &m.Message, m.Own)
 	if err != nil {
 		return err
 	}
