@@ -162,8 +162,8 @@ func eachSignIn(t *testing.T, story func(t *testing.T, r *rig, b *bouncer, l *le
 func TestOneToolEndsNoSignIn(t *testing.T) {
 	eachSignIn(t, func(t *testing.T, r *rig, b *bouncer, l *ledger) {
 		res := <-begun(r.Upstream, toolCall("count", `{}`))
-		if got := mustFail(t, res, client.KindInvalid); !strings.Contains(got, "401") {
-			t.Errorf("Call = %q, want the 401", got)
+		if got := mustFail(t, res, client.KindInvalid); !strings.Contains(got, "401") || !strings.Contains(got, "; if each call fails so, ") {
+			t.Errorf("Call = %q, want the 401 and advice", got)
 		}
 		mustCall(t, r.Upstream, toolCall("echo", `{}`))
 		if ended, renewals := l.state(); ended || renewals != 1 {

@@ -422,7 +422,7 @@ func (l *link) suspect(ctx context.Context, c client.Conn, err error) error {
 	}
 	q := l.suspicion.raise(c)
 	if q == nil {
-		return err
+		return l.refusedCall(err)
 	}
 	select {
 	case <-q.done:
@@ -436,7 +436,7 @@ func (l *link) suspect(ctx context.Context, c client.Conn, err error) error {
 	case q.signIn != nil:
 		return q.signIn
 	case !q.replaced:
-		return err
+		return l.refusedCall(err)
 	case answered && alike && !begun && status.Status == http.StatusBadRequest && status.Same(refusal):
 		return transport.NotSent(fmt.Errorf("%w: %w", transport.ErrSessionGone, err))
 	}
@@ -444,6 +444,15 @@ func (l *link) suspect(ctx context.Context, c client.Conn, err error) error {
 		return said.WithMessage(said.Message + " (" + stateLost + ")")
 	}
 	return fmt.Errorf("%w; %s", err, stateLost)
+}
+
+// refusedCall returns the error of a call, with advice if the server has refused its token.
+func (l *link) refusedCall(err error) error {
+	row := l.pool.connConfig.Auth.Mode.Row()
+	if !client.RejectsToken(err) || row.Advice.Call == "" {
+		return err
+	}
+	return fmt.Errorf("%w; %s", err, row.About(row.Advice.Call, l.pool.name))
 }
 
 // stateLost is what the error of a call says that another session did not repeat.

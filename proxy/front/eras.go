@@ -72,7 +72,7 @@ func (s *Server) frontFor(x *request) eraFront {
 }
 
 // twoVersions reports whether a message has version headers that differ: see joinVersion. It is no mixture
-// that one client makes, and what is between may read another header.
+// that one client makes, and a gateway may read the other header.
 func (x *request) twoVersions() bool { return len(x.request.Header[headerVersion]) > 1 }
 
 // readAsLegacy removes the version header of the modern era: the session, or the default, has the
