@@ -85,7 +85,8 @@ type origin struct {
 	tokenless bool                                                         // TokenOptional
 	// the token of the latest request; nil before the first
 	last     atomic.Pointer[string]
-	renewals *Renewals // never nil
+	private  atomic.Pointer[[]string] // what identifies the session of the server (conceal.go); nil for none
+	renewals *Renewals                // never nil
 	limit    int
 	depth    int
 	account  Account // may be nil

@@ -77,6 +77,7 @@ func (w *sse) open(ctx context.Context) error {
 	w.posts = with(w.header, http1.Field{Name: "Content-Type", Value: "application/json"},
 		http1.Field{Name: "Accept", Value: "application/json, text/event-stream"})
 	w.stream = t
+	w.conceals(endpointSecrets(w.endpoint)...)
 	go func() {
 		defer w.work.Done()
 		w.reading(events)
@@ -183,7 +184,7 @@ func (w *sse) Call(ctx context.Context, req *Request, on func(*jsonrpc.Message))
 			if len(posted) == 0 && sent != nil {
 				time.AfterFunc(drainTime, cancel)
 			}
-			return r.m, r.err
+			return w.concealed(r.m), r.err
 		case err := <-sent:
 			if err != nil {
 				return nil, err
@@ -196,7 +197,7 @@ func (w *sse) Call(ctx context.Context, req *Request, on func(*jsonrpc.Message))
 			cancel()
 			select {
 			case r := <-answer:
-				return r.m, r.err
+				return w.concealed(r.m), r.err
 			default:
 			}
 			if sent != nil {

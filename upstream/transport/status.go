@@ -58,6 +58,11 @@ func (o *origin) status(t *trip, id jsonrpc.ID) (e *StatusError, err error) {
 	late := time.AfterFunc(statusTime, t.breakOff)
 	defer t.close()
 	defer late.Stop()
+	defer func() {
+		if e != nil {
+			o.concealIn(e)
+		}
+	}()
 	if !isJSON(e.media) {
 		b := make([]byte, statusBody)
 		n, _ := io.ReadFull(t, b) // a part is enough
