@@ -14,7 +14,8 @@ import (
 	"junction/upstream/transport"
 )
 
-// This file decides whether a server of the legacy era has lost a session over HTTP. Package client
+// This file decides whether a server of the legacy era has lost a session over HTTP, and whether a server
+// does not accept a sign-in any more. Package client
 // has the table of suspicious answers. A suspicious answer causes one control question over the same
 // session: the first page of a list that the session has answered before. If the server answers, the
 // session lives. If that fails alike, the link is degraded, and another session is opened beside the
@@ -23,6 +24,11 @@ import (
 // server without sessions gets the control questions alone.
 //
 // The answer 404 to a POST ends a session without a question: see package transport.
+//
+// 401 to a call causes a control question, too, in both eras, if requests carry a token that can end: one
+// tool may answer so, and its callers must not end the sign-in of all. Without a session, the sign-in has
+// ended if the server refuses the token of the control question, and then a renewed one. In a session, the
+// handshake of the second session decides.
 
 const (
 	// controlPause is the least time between two control questions of a link.

@@ -262,8 +262,8 @@ func (c *Client) current(k store.Connection) bool {
 
 // Token returns the access token of a principal for an upstream. refused are the tokens that the
 // upstream has answered with 401 during one request: the first one is renewed, and a second one
-// breaks the connection. A token that cannot be renewed is returned again. ErrNotConnected or ErrBroken means that the user must act; any other error
-// changes nothing.
+// breaks the connection. A token that cannot be renewed is returned again. ErrNotConnected or
+// ErrBroken means that the user must act; any other error changes nothing.
 func (c *Client) Token(ctx context.Context, upstream, principal string, refused ...string) (string, error) {
 	u, ok := c.Upstream(upstream)
 	if !ok {
