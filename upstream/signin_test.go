@@ -2,6 +2,7 @@ package upstream
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -22,6 +23,7 @@ type ledger struct {
 	mu       sync.Mutex
 	number   int  // of the token
 	single   bool // there is no refresh token
+	down     bool // the authorization server is
 	ended    bool
 	renewals int
 }
@@ -34,6 +36,8 @@ func (l *ledger) Apply(_ context.Context, c Caller, refused ...string) (Credenti
 		case token != l.token() || l.ended:
 		case len(refused) > 1:
 			l.ended = true
+		case l.down:
+			return Credential{}, errors.New("no answer")
 		case !l.single:
 			l.number++
 			l.renewals++
@@ -256,6 +260,46 @@ func TestRenewalsOfOneSignInAreFew(t *testing.T) {
 			t.Errorf("ended %v after %d renewals in 25 seconds, want one", ended, renewals)
 		}
 	})
+}
+
+// TestTokenThatIsRevokedTwice: a token is revoked, and the next one within half a minute. Without a session, the
+// control question renews that one, and the call is sent again. If no token can be had, the call says why.
+func TestTokenThatIsRevokedTwice(t *testing.T) {
+	eachSignIn(t, func(t *testing.T, r *rig, b *bouncer, l *ledger) {
+		b.accept("canary-token-1")
+		mustCall(t, r.Upstream, toolCall("echo", `{}`))
+		b.accept("canary-token-2")
+		res := <-begun(r.Upstream, toolCall("echo", `{}`))
+		if session := sessions(r); (res.err != nil) != session {
+			t.Errorf("Call = %v with a session: %v", res.err, session)
+		}
+		settle(time.Minute)
+		mustCall(t, r.Upstream, toolCall("echo", `{}`))
+		if ended, renewals := l.state(); ended || renewals != 2 {
+			t.Errorf("ended %v after %d renewals, want two", ended, renewals)
+		}
+		if sessions(r) {
+			return
+		}
+		settle(time.Minute)
+		b.accept("canary-token-3")
+		mustCall(t, r.Upstream, toolCall("echo", `{}`))
+		settle(controlPause)
+		b.accept("canary-token-4")
+		l.mu.Lock()
+		l.down = true
+		l.mu.Unlock()
+		if got := mustFail(t, <-begun(r.Upstream, toolCall("echo", `{}`)), client.KindUnavailable); !strings.Contains(got, "sign-in service cannot be asked") {
+			t.Errorf("Call = %q, want that no token can be had", got)
+		}
+	})
+}
+
+// sessions reports whether the server of a rig keeps sessions.
+func sessions(r *rig) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.links[r.reading()].current().Info().Session
 }
 
 // TestCallsWithAnOldTokenGetTheNewOne: the token of 100 calls has just been revoked. It is renewed once, and

@@ -63,6 +63,8 @@ type inquiry struct {
 	refusal  error // the answer to the control question, if it is suspicious, too
 	replaced bool  // another session has taken the place of the session
 	signIn   error // why there is no other session, if a person has to sign in first
+	renewed  bool  // the question was answered with another token than the one before
+	noToken  error // why the question was not answered, if no other token could be had
 }
 
 // raise doubts the session of a conn; nil is that which is watched. It returns the inquiry to wait
@@ -217,7 +219,14 @@ func (l *link) inquire(ctx context.Context, q *inquiry) {
 		return
 	}
 	if q.refusal == nil {
+		before := l.pool.given.Load()
 		err := askControl(ctx, q.conn, list)
+		if now := l.pool.given.Load(); err == nil && before != nil && now != nil {
+			q.renewed = *now != *before
+		}
+		if errors.As(err, new(*transport.TokenError)) {
+			q.noToken = err
+		}
 		_, said := errors.AsType[*jsonrpc.Error](err)
 		switch {
 		case signIn(err):
@@ -441,6 +450,10 @@ func (l *link) suspect(ctx context.Context, c client.Conn, err error) error {
 	switch {
 	case q.signIn != nil:
 		return q.signIn
+	case !q.replaced && client.RejectsToken(err) && q.noToken != nil:
+		return q.noToken
+	case !q.replaced && client.RejectsToken(err) && q.renewed && !begun:
+		return &oldTokenError{l.refusedCall(err)}
 	case !q.replaced:
 		return l.refusedCall(err)
 	case answered && alike && !begun && status.Status == http.StatusBadRequest && status.Same(refusal):
@@ -451,6 +464,12 @@ func (l *link) suspect(ctx context.Context, c client.Conn, err error) error {
 	}
 	return fmt.Errorf("%w; %s", err, stateLost)
 }
+
+// oldTokenError means that the token of a call was refused, and the control question was answered with another
+// one. So the call is sent again: a server that answers 401 has carried out nothing.
+type oldTokenError struct{ error }
+
+func (e *oldTokenError) Unwrap() error { return e.error }
 
 // refusedCall returns the error of a call, with advice if the server has refused its token.
 func (l *link) refusedCall(err error) error {

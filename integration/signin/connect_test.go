@@ -437,7 +437,8 @@ func TestConnectionOutlivesFailedRefreshes(t *testing.T) {
 		hers.Succeed(t, "linear__echo", `{}`)
 	}
 
-	// A 401 for a new token ends the connection. The call is sent twice, and never made.
+	// A 401 for a new token ends the connection: a list gets it, too. The call is sent once, because its token
+	// was just renewed, and never made.
 	before, calls := l.count("401"), len(l.accounts())
 	l.change(func() { l.refused = func(string) bool { return true } })
 	connectURL(t, hers, "linear__echo")
@@ -445,8 +446,8 @@ func TestConnectionOutlivesFailedRefreshes(t *testing.T) {
 		`{}`); harness.Member(m.Result, "structuredContent", "code") != `"upstream_needs_reconnect"` {
 		t.Errorf("then a call gets %s", m.Append(nil))
 	}
-	if n := l.count("401") - before; n != 2 || len(l.accounts()) != calls {
-		t.Errorf("a call was answered 401 %d times, and %d were made; want 2 and %d", n, len(l.accounts()), calls)
+	if n := l.count("401") - before; n != 3 || len(l.accounts()) != calls {
+		t.Errorf("a call was answered 401 %d times, and %d were made; want 3 and %d", n, len(l.accounts()), calls)
 	}
 	if g := ann.open(c.origin + "/account"); !strings.Contains(g.body, "linear</b> must be connected again") {
 		t.Errorf("her account shows %s", g.body)
