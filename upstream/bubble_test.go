@@ -42,6 +42,11 @@ func newRig(t *testing.T, script upstreamtest.Script, c Config, change ...func(*
 
 // newRigBehind is newRig with something in front of the server.
 func newRigBehind(t *testing.T, front func(*upstreamtest.Server) http.Handler, script upstreamtest.Script, c Config, change ...func(*Options)) *rig {
+	return newRigOf(t, "", front, script, c, change...)
+}
+
+// newRigOf is newRigBehind for an upstream that belongs to one user; "" is none.
+func newRigOf(t *testing.T, user string, front func(*upstreamtest.Server) http.Handler, script upstreamtest.Script, c Config, change ...func(*Options)) *rig {
 	r := &rig{server: upstreamtest.New(script), t: t}
 	t.Cleanup(r.server.Close)
 	r.Cable, r.conns = upstreamtest.NewCable(t, front(r.server))
@@ -61,16 +66,19 @@ func newRigBehind(t *testing.T, front func(*upstreamtest.Server) http.Handler, s
 	for _, f := range change {
 		f(&o)
 	}
-	r.Upstream = startOver(r.conns, c, o)
+	r.Upstream = startOverFor(user, r.conns, c, o)
 	t.Cleanup(r.Upstream.Close)
 	return r
 }
 
 // startOver is Start over a pool.
-func startOver(rt *transport.Pool, c Config, o Options) *Upstream {
+func startOver(rt *transport.Pool, c Config, o Options) *Upstream { return startOverFor("", rt, c, o) }
+
+// startOverFor is startOver for a user.
+func startOverFor(user string, rt *transport.Pool, c Config, o Options) *Upstream {
 	o = o.withDefaults()
 	config := c.withDefaults(o.Defaults).connConfig()
-	p := &pool{name: "up", connConfig: config, options: o, log: o.Log, links: map[linkKey]*link{}, subs: map[linkKey]*subscriptions{}, checks: cmp.Or(o.checks, newChecks(int(o.MessageLimit))), met: make(chan struct{})}
+	p := &pool{name: "up", user: user, connConfig: config, options: o, log: o.Log, links: map[linkKey]*link{}, subs: map[linkKey]*subscriptions{}, checks: cmp.Or(o.checks, newChecks(int(o.MessageLimit))), met: make(chan struct{})}
 	stored := p.recall(&Catalog{})
 	p.catalog.Store(stored)
 	p.status = Status{Name: p.name, Since: time.Now()}

@@ -341,15 +341,15 @@ func adviceOfStatus(status *transport.StatusError, upstream string, c *Config) s
 	case code == 401:
 		return mode.About(mode.Advice.Refused, upstream)
 	case code == 403:
-		return "the server requires authentication: " + mode.Advice.Set + ", or replace an expired token"
+		return "the server requires authentication: " + mode.About(mode.Advice.Set, upstream)
 	case code == 404 || code == 405:
 		return "the path of url is probably wrong; common paths are /mcp and /sse"
 	case code == 429:
 		return "the server limits the rate of requests: Junction tries again by itself; others who use the same " +
 			"token or address may share the limit"
 	case code/100 == 3 && status.RedirectsToSignIn():
-		return "the server requires authentication: " + mode.Advice.Set + "; if it does not offer MCP at this " +
-			"address, correct url"
+		return "the server requires authentication: " + mode.About(mode.Advice.Set, upstream) +
+			"; if it does not offer MCP at this address, correct url"
 	case status.HasResult:
 		return "the server violates HTTP: a result needs the status 200; update the server, or report it to its author"
 	case code >= 500:

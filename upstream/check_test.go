@@ -88,6 +88,8 @@ func TestCheckSaysWhatToDo(t *testing.T) {
 		fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":{"tools":[]}}`, q.ID)
 	}))
 	t.Cleanup(confused.Close)
+	redirects := httptest.NewServer(http.RedirectHandler("/login", http.StatusFound))
+	t.Cleanup(redirects.Close)
 	script := func(s upstreamtest.Script) Config {
 		c := upstreamtest.Command(t, s)
 		return Config{Command: c.Command, Env: c.Env}
@@ -124,6 +126,14 @@ func TestCheckSaysWhatToDo(t *testing.T) {
 			"start handshake list ping", "", ""},
 		{"no listener", Config{URL: closed}, "handshake", "connection refused", "no server listens there"},
 		{"no host", Config{URL: "http://there-is-no-such-host.invalid"}, "handshake", "there-is-no-such-host.invalid", ""},
+		{"the sign-in of the operator is not enough", Config{URL: answer(403, "text/plain", ""), Auth: Auth{Mode: AuthOAuth}}, "handshake",
+			"403", "the server requires authentication: sign in with an account that may use it; run: junction login up"},
+		{"the sign-in of a user is not enough", Config{URL: answer(403, "text/plain", ""), Auth: Auth{Mode: AuthOAuthUser}}, "handshake",
+			"403", "the server requires authentication: each user signs in to up with an account that may use it"},
+		{"a page for signing in", Config{URL: redirects.URL, Auth: Auth{Mode: AuthOAuth}}, "handshake", "looks like a page for signing in",
+			"the server requires authentication: sign in with an account that may use it; run: junction login up; if it does not offer MCP"},
+		{"no credential but a user's", Config{URL: answer(401, "text/plain", ""), Auth: Auth{Mode: AuthOAuthUser}}, "handshake",
+			"401", "the server requires authentication: each user signs in to up in the browser"},
 		{"no credentials", Config{URL: answer(401, "text/plain", "who are you?")}, "handshake", "401 Unauthorized: who are you?", "the server requires authentication: set headers, such as Authorization: \"Bearer ${TOKEN}\", or replace an expired token; if the server has an OAuth sign-in, run: junction login"},
 		{"another path", Config{URL: answer(404, "text/plain", "")}, "handshake", "404", "the path of url is probably wrong"},
 		{"out of order", Config{URL: answer(503, "text/plain", "")}, "handshake", "503", "the server failed"},
@@ -133,8 +143,11 @@ func TestCheckSaysWhatToDo(t *testing.T) {
 		{"no trust", Config{URL: secure.URL}, "handshake", "certificate", "this machine does not trust"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			got := new(Set).Check(t.Context(), "up", tt.config, Options{Log: authtest.Log(t)})
+			got := new(Set).Check(t.Context(), "up", tt.config, Options{Log: authtest.Log(t), Credentials: &wallet{token: "canary-wallet"}})
 			said := ""
+			if strings.Contains(got.Advice, "headers") && tt.config.Auth.Mode != AuthNone {
+				t.Errorf("the advice %q names headers, which the mode forbids", got.Advice)
+			}
 			if got.Err != nil {
 				said = describe(got.Err)
 			}

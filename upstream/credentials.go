@@ -14,7 +14,8 @@ import (
 type Credentials interface {
 	// Apply returns what belongs on a request of a caller. refused lists the tokens that the upstream has
 	// rejected with 401 during one request. After one of them, Apply returns another token, and may
-	// request a new one. After two, the owner has to act. The error is a *SignInError if the caller has
+	// request a new one; it returns the same token if there is no other one. After two, which may be the
+	// same, the owner has to act. The error is a *SignInError if the caller has
 	// to act, and a *LackError if the operator has to. After any other error the credential is
 	// unchanged. Apply blocks, and may be called by several goroutines at once.
 	Apply(ctx context.Context, c Caller, refused ...string) (Credential, error)

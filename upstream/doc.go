@@ -38,7 +38,7 @@
 //
 // Package client describes the way of a server request to the client and back. (*Upstream).failureOf
 // decides about the error of a call. Before that, (*link).suspect finds out whether the error is that of
-// a lost session.
+// a lost session, or of a sign-in that has ended.
 //
 // A link starts the process: (*link).connectAndServe (link.go) calls (*link).open (opening.go), which
 // calls (*Dialer).Dial and openTransport of package client, and these call Open and startProcess of
@@ -73,7 +73,8 @@
 // key.go has the cases in which callers have connections or catalogs of their own (isolation,
 // questions: exact). turn.go opens a second connection while a server request waits for a user.
 // breaker.go rejects calls while a server is connected and does not answer. suspect.go decides
-// whether a legacy server has lost a session over HTTP; tenure.go closes a conn after its calls,
+// whether a legacy server has lost a session over HTTP, and whether 401 to a call means that a sign-in has
+// ended; tenure.go closes a conn after its calls,
 // and idle.go ends unused links. If each user signs in to a server, people.go has an Upstream for
 // each of these users, and credentials.go gets their credentials.
 //

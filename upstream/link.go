@@ -295,7 +295,7 @@ func (l *link) serve(ctx context.Context, t *tenure) error {
 	defer examining.Wait()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	if l.losesSessions(c) {
+	if l.watches(c) {
 		examining.Go(func() {
 			if l.watch(ctx, c) {
 				cancel(errReplaced)

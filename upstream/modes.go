@@ -91,7 +91,11 @@ type Mode struct {
 // caller, the others for the operator, although callers read them, too.
 type Advice struct {
 	Refused string // the server answers 401
-	Set     string // how the entry gets other credentials
+	// the server answers 403 without a scope, or with a page for signing in; after "the server requires
+	// authentication: "
+	Set string
+	// the server answers 401 to a call, and a question of Junction's own shows no end of the sign-in
+	Call    string
 	Lacks   string // the credential lacks a scope
 	Absent  string // there is none yet
 	Broken  string // the server, or its issuer, does not accept it any more
@@ -124,7 +128,7 @@ var modes = []Mode{
 		Advice: Advice{
 			Refused: "the server requires authentication: " + setHeaders + ", or replace an expired token; if the " +
 				"server has an OAuth sign-in, run: {command}",
-			Set:   setHeaders,
+			Set:   setHeaders + ", or replace an expired token",
 			Lacks: "the token lacks a scope{scopes}: set headers to a token that has it",
 		},
 		Cell: "none: Junction sends only `headers`",
@@ -136,7 +140,8 @@ var modes = []Mode{
 		Suggest: "the server asks for an OAuth sign-in: set auth: { mode: oauth }, then run: {command}",
 		Advice: Advice{
 			Refused: "run: {command}; without a running proxy, no sign-in is used for the check",
-			Set:     setHeaders,
+			Set:     "sign in with an account that may use it; run: {command}",
+			Call:    "if each call fails so, run: {command}",
 			Lacks:   "the sign-in lacks a scope{scopes}; run: {command}",
 			Absent:  "sign-in needed; run: {command}",
 			Broken:  "the sign-in has ended; run: {command}",
@@ -156,8 +161,9 @@ var modes = []Mode{
 		NeedsFor: "each person connects it on a page here, and has to be signed in there",
 		Choose:   "if each person signs in there themselves",
 		Advice: Advice{
-			Refused: "the server requires authentication: " + setHeaders + ", or replace an expired token",
-			Set:     setHeaders,
+			Refused: "the server requires authentication: each user signs in to {name} in the browser",
+			Set:     "each user signs in to {name} with an account that may use it",
+			Call:    "if each call fails so, connect {name} again with your account there",
 			Lacks:   "this call needs more than you have allowed at {name}",
 			Absent:  "{name} is not connected with your account there yet",
 			Broken:  "{name} has to be connected again with your account there",

@@ -24,7 +24,7 @@ func TestModesHaveEveryFact(t *testing.T) {
 				"Suggest": row.Asked != AnswerNone, "What": own, "Exposes": own, "Note": own && !subject,
 				"Login": own && !operator, "Doctor": own, "Why": subject, "Left": subject,
 				"LeftAdvice": subject, "Cell": true, "Kinds": true,
-				"Advice.Refused": true, "Advice.Set": true, "Advice.Lacks": true, "Advice.Absent": own,
+				"Advice.Refused": true, "Advice.Set": true, "Advice.Lacks": true, "Advice.Absent": own, "Advice.Call": own,
 				"Advice.Broken": own, "Advice.Down": own, "Advice.Without": own,
 			}
 			free := []string{"Word", "Users", "Keys", "AuthKeys", "AuthNeeds", "Needs", "Stores", "SignIn", "Asked", "Next"}

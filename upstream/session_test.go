@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"junction/auth/authtest"
 	"junction/upstream/client"
 	"junction/upstream/jsonrpc"
 	"junction/upstream/pace"
@@ -253,5 +254,45 @@ func TestLostSessionKeepsTheSignIn(t *testing.T) {
 					tokens.number, tokens.ended)
 			}
 		})
+	}
+}
+
+// TestSessionIDsAreSecret: a server repeats the id of the session that it does not know any more. Callers, the
+// status and the log do not show it.
+func TestSessionIDsAreSecret(t *testing.T) {
+	for _, body := range []string{"no session $SESSION",
+		`{"jsonrpc":"2.0","id":$ID,"error":{"code":-32600,"message":"no session $SESSION","data":"$SESSION"}}`} {
+		for _, code := range []int{200, 400, 401} {
+			for _, sse := range []bool{false, true} {
+				if sse && code == 200 { // the server of the test answers a POST so, and not on the stream
+					continue
+				}
+				synctest.Test(t, func(t *testing.T) {
+					g, c := newGrave(), Config{}
+					front := g.over
+					if sse {
+						c.Transport, front = client.TransportSSE, g.overSSE
+					}
+					var log strings.Builder
+					r := newRigBehind(t, front, legacyQuiet, c, func(o *Options) { o.Log = authtest.Log(t, &log) })
+					settle(time.Second)
+					id := sessionOf(t, r.Upstream)
+					g.lose(id, reply{code, body, nil})
+					r.server.AddRules(upstreamtest.Rule{Method: "initialize", Status: 500})
+					res := <-begun(r.Upstream, toolCall("echo", `{}`))
+					settle(time.Minute)
+					s := r.Status()
+					r.Close()
+					for what, text := range map[string]string{"the caller": fmt.Sprint(res.err), "the status": s.Err, "the log": log.String()} {
+						if strings.Contains(text, id) {
+							t.Errorf("%s gets %d with the id of the session: %s", what, code, text)
+						}
+					}
+					if res.err == nil || s.State != StateDegraded && code != 200 && !sse {
+						t.Errorf("the call = %v, and the state is %v", res.err, s.State)
+					}
+				})
+			}
+		}
 	}
 }

@@ -14,7 +14,8 @@ import (
 	"junction/upstream/transport"
 )
 
-// This file decides whether a server of the legacy era has lost a session over HTTP. Package client
+// This file decides whether a server of the legacy era has lost a session over HTTP, and whether a server
+// does not accept a sign-in any more. Package client
 // has the table of suspicious answers. A suspicious answer causes one control question over the same
 // session: the first page of a list that the session has answered before. If the server answers, the
 // session lives. If that fails alike, the link is degraded, and another session is opened beside the
@@ -23,6 +24,11 @@ import (
 // server without sessions gets the control questions alone.
 //
 // The answer 404 to a POST ends a session without a question: see package transport.
+//
+// 401 to a call causes a control question, too, in both eras, if requests carry a token that can end: one
+// tool may answer so, and its callers must not end the sign-in of all. Without a session, the sign-in has
+// ended if the server refuses the token of the control question, and then a renewed one. In a session, the
+// handshake of the second session decides.
 
 const (
 	// controlPause is the least time between two control questions of a link.
@@ -57,6 +63,8 @@ type inquiry struct {
 	refusal  error // the answer to the control question, if it is suspicious, too
 	replaced bool  // another session has taken the place of the session
 	signIn   error // why there is no other session, if a person has to sign in first
+	renewed  bool  // the question was answered with another token than the one before
+	noToken  error // why the question was not answered, if no other token could be had
 }
 
 // raise doubts the session of a conn; nil is that which is watched. It returns the inquiry to wait
@@ -156,6 +164,20 @@ func (l *link) losesSessions(c client.Conn) bool {
 	return l.pool.connConfig.Kind().HTTP && c.Info().Era == client.EraLegacy
 }
 
+// watches reports whether calls over a conn of this link may cause control questions: about the session, or
+// about the sign-in.
+func (l *link) watches(c client.Conn) bool {
+	return l.losesSessions(c) || l.pool.connConfig.Kind().HTTP && l.pool.credentialed()
+}
+
+// doubts reports whether the error of a call is a reason for a control question.
+func (l *link) doubts(c client.Conn, err error) bool {
+	if l.losesSessions(c) {
+		return client.Suspicious(err)
+	}
+	return client.RejectsToken(err)
+}
+
 // watch makes the inquiries about the session of a conn, until ctx ends, or until another session has
 // taken its place: then it returns true.
 func (l *link) watch(ctx context.Context, c client.Conn) (replaced bool) {
@@ -195,14 +217,27 @@ func (s *suspicion) untilNext() time.Duration { return max(controlPause, time.Un
 
 // inquire asks the control question, and opens another session if the question fails.
 func (l *link) inquire(ctx context.Context, q *inquiry) {
-	s, list := &l.suspicion, q.conn.ControlList()
-	if list == "" {
+	s, list, sessions := &l.suspicion, q.conn.ControlList(), l.losesSessions(q.conn)
+	if list == "" && sessions {
 		return
 	}
 	if q.refusal == nil {
+		before := l.pool.given.Load()
 		err := askControl(ctx, q.conn, list)
+		if now := l.pool.given.Load(); err == nil && before != nil && now != nil {
+			q.renewed = *now != *before
+		}
+		if errors.As(err, new(*transport.TokenError)) {
+			q.noToken = err
+		}
 		_, said := errors.AsType[*jsonrpc.Error](err)
 		switch {
+		case signIn(err):
+			q.signIn = err
+			l.fail(q.conn, err)
+			return
+		case !sessions: // the sign-in is the only question
+			return
 		case client.FailsControl(err):
 			q.refusal = err
 		case err == nil || said:
@@ -253,6 +288,9 @@ func (l *link) inquire(ctx context.Context, q *inquiry) {
 func askControl(ctx context.Context, c client.Conn, list string) error {
 	ctx, cancel := context.WithTimeout(ctx, controlTime)
 	defer cancel()
+	if list == "" { // a server of the modern era without lists
+		return c.Ping(ctx)
+	}
 	_, err := c.List(ctx, list, nil, nil)
 	return err
 }
@@ -376,6 +414,9 @@ func (l *link) trust(c client.Conn) {
 
 // wasReread notes the outcome of a reading of the catalog over c, which is a control question, too.
 func (l *link) wasReread(c client.Conn, err error) {
+	if !l.losesSessions(c) {
+		return
+	}
 	list, ok := errors.AsType[*listError](err)
 	switch {
 	case err == nil && l.pool.catalogOf(l.key).lacks(c.ControlList()): // it costs no other list: the question decides
@@ -394,12 +435,12 @@ func (l *link) wasReread(c client.Conn, err error) {
 // the inquiry. If another session has taken the place, the call counts as not carried out only if the
 // server has answered 400 with the same text to the list.
 func (l *link) suspect(ctx context.Context, c client.Conn, err error) error {
-	if ctx.Err() != nil || !client.Suspicious(err) {
+	if ctx.Err() != nil || !l.doubts(c, err) {
 		return err
 	}
 	q := l.suspicion.raise(c)
 	if q == nil {
-		return err
+		return l.refusedCall(err)
 	}
 	select {
 	case <-q.done:
@@ -412,8 +453,12 @@ func (l *link) suspect(ctx context.Context, c client.Conn, err error) error {
 	switch {
 	case q.signIn != nil:
 		return q.signIn
+	case !q.replaced && client.RejectsToken(err) && q.noToken != nil:
+		return q.noToken
+	case !q.replaced && client.RejectsToken(err) && q.renewed && !begun:
+		return &oldTokenError{l.refusedCall(err)}
 	case !q.replaced:
-		return err
+		return l.refusedCall(err)
 	case answered && alike && !begun && status.Status == http.StatusBadRequest && status.Same(refusal):
 		return transport.NotSent(fmt.Errorf("%w: %w", transport.ErrSessionGone, err))
 	}
@@ -421,6 +466,21 @@ func (l *link) suspect(ctx context.Context, c client.Conn, err error) error {
 		return said.WithMessage(said.Message + " (" + stateLost + ")")
 	}
 	return fmt.Errorf("%w; %s", err, stateLost)
+}
+
+// oldTokenError means that the token of a call was refused, and the control question was answered with another
+// one. So the call is sent again: a server that answers 401 has carried out nothing.
+type oldTokenError struct{ error }
+
+func (e *oldTokenError) Unwrap() error { return e.error }
+
+// refusedCall returns the error of a call, with advice if the server has refused its token.
+func (l *link) refusedCall(err error) error {
+	row := l.pool.connConfig.Auth.Mode.Row()
+	if !client.RejectsToken(err) || row.Advice.Call == "" {
+		return err
+	}
+	return fmt.Errorf("%w; %s", err, row.About(row.Advice.Call, l.pool.name))
 }
 
 // stateLost is what the error of a call says that another session did not repeat.

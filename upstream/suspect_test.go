@@ -19,7 +19,7 @@ import (
 // reply is how a server answers.
 type reply struct {
 	status int
-	body   string // $ID is replaced by the id of the request
+	body   string // $ID is replaced by the id of the request, $SESSION by that of the session
 	header http.Header
 }
 
@@ -75,7 +75,7 @@ func (g *grave) before(h http.Handler) http.Handler {
 			w.Header().Set("Content-Type", "application/json")
 		}
 		w.WriteHeader(answer.status)
-		io.WriteString(w, strings.ReplaceAll(answer.body, "$ID", string(m.ID)))
+		io.WriteString(w, strings.NewReplacer("$ID", string(m.ID), "$SESSION", id).Replace(answer.body))
 	})
 }
 

@@ -287,6 +287,7 @@ func (u *Upstream) failureOf(ctx context.Context, c *Call, era client.Era, err e
 	rpcErr, said := errors.AsType[*jsonrpc.Error](err)
 	need, signIn := errors.AsType[*SignInError](err)
 	_, answered := errors.AsType[*transport.StatusError](err)
+	_, oldToken := errors.AsType[*oldTokenError](err)
 	ended, unsent := ctx.Err() != nil && !answered, errors.Is(err, transport.ErrNotSent)
 	switch {
 	case signIn && need.Lacks: // other calls work
@@ -311,6 +312,8 @@ func (u *Upstream) failureOf(ctx context.Context, c *Call, era client.Era, err e
 	case ended: // the end of ctx is the reason, also if the connection has ended with the call
 		err = context.Cause(ctx)
 		return failure{err: &Error{u.name, client.KindOf(err), err}, abandoned: !unsent}
+	case oldToken && !second:
+		return failure{err: &Error{u.name, client.KindOf(err), err}, again: true}
 	case unsent && errors.Is(err, transport.ErrOthers): // the other connections work
 	case unsent:
 		return failure{err: &Error{u.name, client.KindOf(err), err}, again: !second, broken: err}

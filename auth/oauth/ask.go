@@ -54,6 +54,17 @@ func (r *errorAnswer) Error() string {
 	return strings.TrimSpace(fmt.Sprintf("it answered %d %s", r.status, r.code))
 }
 
+// reason returns why a sign-in was refused, for people.
+func (r *errorAnswer) reason() string {
+	switch {
+	case r.code != "" || r.other != "":
+		return cmp.Or(r.code, r.other)
+	case r.status/100 == 3: // the request has the code, and perhaps a secret
+		return fmt.Sprintf("its token endpoint redirects, with status %d, and Junction does not follow", r.status)
+	}
+	return fmt.Sprintf("status %d without an error code", r.status)
+}
+
 // endsGrant reports whether the answer to a renewal states that the refresh token is good no more. Supabase
 // Auth has the codes refresh_token_… and session_… for that, in a member of its own.
 func (r *errorAnswer) endsGrant() bool {

@@ -179,7 +179,7 @@ func (c *Client) Finish(
 		"code_verifier": {verifier},
 	})
 	if no, refused := errors.AsType[*errorAnswer](err); refused {
-		return c.refusal(ctx, name, u, a, userError(err, "%s answered: %s%s", host(a.Issuer), no.code,
+		return c.refusal(ctx, name, u, a, userError(err, "%s answered: %s%s", host(a.Issuer), no.reason(),
 			cmp.Or(u.hint(name, no.code), "; try again")))
 	}
 	if err != nil {

@@ -109,7 +109,7 @@ func (f *Flow) redeem(ctx context.Context, answer url.Values) (*token, error) {
 		"code_verifier": {f.verifier},
 	})
 	if no, refused := errors.AsType[*errorAnswer](err); refused {
-		return nil, userError(err, "%s rejected the sign-in (%s)%s", host(f.server.Issuer), no.code,
+		return nil, userError(err, "%s rejected the sign-in (%s)%s", host(f.server.Issuer), no.reason(),
 			cmp.Or(f.upstream.hint(f.name, no.code), "; start it again"))
 	}
 	if err != nil {

@@ -91,6 +91,14 @@ func (s *strictServer) token(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusBadRequest)
 		fmt.Fprintf(w, `{"error":%q}`, code)
 	}
+	switch s.oddity {
+	case "token redirects":
+		http.Redirect(w, r, s.URL+"/elsewhere", http.StatusTemporaryRedirect)
+		return
+	case "token without a word":
+		w.WriteHeader(http.StatusBadRequest)
+		return
+	}
 	if r.FormValue("resource") != s.URL+"/mcp" {
 		no("invalid_target")
 		return
@@ -169,6 +177,8 @@ func TestLogin(t *testing.T) {
 		"denied":                "access_denied",
 		"foreign state":         "does not belong to this sign-in",
 		"two codes":             "contains a duplicate parameter",
+		"token redirects":       "rejected the sign-in (its token endpoint redirects, with status 307, and Junction does not follow)",
+		"token without a word":  "rejected the sign-in (status 400 without an error code)",
 	} {
 		t.Run(oddity, func(t *testing.T) {
 			s := mustStrictServer(t, oddity)

@@ -255,10 +255,15 @@ func (c *Client) fresh(k store.Connection) bool {
 	return k.Expires.IsZero() || c.Now().Add(min(renewEarly, k.Expires.Sub(k.Given)/2)).Before(k.Expires)
 }
 
+// current reports whether the token of a connection has not expired.
+func (c *Client) current(k store.Connection) bool {
+	return k.Expires.IsZero() || c.Now().Before(k.Expires)
+}
+
 // Token returns the access token of a principal for an upstream. refused are the tokens that the
 // upstream has answered with 401 during one request: the first one is renewed, and a second one
-// breaks the connection. ErrNotConnected or ErrBroken means that the user must act; any other error
-// changes nothing.
+// breaks the connection. A token that cannot be renewed is returned again. ErrNotConnected or
+// ErrBroken means that the user must act; any other error changes nothing.
 func (c *Client) Token(ctx context.Context, upstream, principal string, refused ...string) (string, error) {
 	u, ok := c.Upstream(upstream)
 	if !ok {
@@ -275,6 +280,8 @@ func (c *Client) Token(ctx context.Context, upstream, principal string, refused 
 		c.Log.Warn("the upstream rejected a token that was just renewed", "upstream", upstream, "principal", principal)
 		return "", c.breakOff(ctx, k)
 	case !slices.Contains(refused, k.Access) && c.fresh(k):
+		return k.Access, nil
+	case k.Refresh == "" && c.current(k): // one refusal may be that of the request
 		return k.Access, nil
 	}
 	renewed, err := c.renew(ctx, u, k)

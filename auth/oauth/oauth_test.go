@@ -233,6 +233,41 @@ func TestTokensAreRenewedBeforeTheyEnd(t *testing.T) {
 	}
 }
 
+// TestOneRefusalEndsNoSignIn: without a refresh token, a token that was refused once is returned again, because
+// the refusal may be that of one call. The second refusal during one request, and the end of its lifetime, end
+// the sign-in.
+func TestOneRefusalEndsNoSignIn(t *testing.T) {
+	c, k := mustClientWithClock(t, "https://mcp.acme.example")
+	c.Apply(map[string]Upstream{"linear": {URL: "https://linear.example/mcp"}})
+	user, err := c.Store.PutUser(t.Context(), store.User{Issuer: "https://idp.example", Subject: "ann"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const token = "canary-access-0"
+	for _, end := range []string{"refused twice", "expired"} {
+		if err := c.Store.PutConnection(t.Context(), store.Connection{Upstream: "linear", User: user.ID,
+			Principal: "user:ann", Access: token, Resource: "https://linear.example/mcp",
+			Expires: k.now().Add(time.Hour)}); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			if got, err := c.Token(t.Context(), "linear", "user:ann", token); got != token || err != nil {
+				t.Errorf("refused once: Token = %q, %v; want the same token", got, err)
+			}
+		}
+		refused := []string{token, token}
+		if end == "expired" {
+			k.Add(60*60 + 1)
+			refused = nil
+		}
+		for range 2 {
+			if got, err := c.Token(t.Context(), "linear", "user:ann", refused...); got != "" || !errors.Is(err, ErrBroken) {
+				t.Errorf("%s: Token = %q, %v; want the end", end, got, err)
+			}
+		}
+	}
+}
+
 func TestDocument(t *testing.T) {
 	if text := mustClient(t, "http://127.0.0.1:8420").Document(); text != nil {
 		t.Errorf("on loopback it is %s", text)

@@ -57,6 +57,7 @@ var ofEndpoints = map[string][]eraRequest{
 		{name: "a request of the modern era", version: newest, method: "server/discover", params: modernMeta, header: []string{"Mcp-Method", "server/discover"}, status: 400, want: "eras: legacy"},
 		{name: "a list of the modern era", version: newest, method: "tools/list", params: modernMeta, header: []string{"Mcp-Method", "tools/list"}, status: 400, want: `"code":-32600`},
 		{name: "an unknown version", version: "2999-01-01", method: "tools/list", status: 400, want: `"code":-32600`},
+		{name: "two versions in headers", header: []string{"Mcp-Protocol-Version", newest, "Mcp-Protocol-Version", older}, method: "tools/list", status: 400, want: `"code":-32600`},
 	},
 	"new": {
 		{name: "a list with the header of the legacy era", version: older, method: "tools/list", params: modernMeta, status: 200, want: `"resultType":"complete"`},
@@ -71,6 +72,9 @@ var ofEndpoints = map[string][]eraRequest{
 		{name: "another argument in the header", version: older, method: "tools/call", params: callEcho + "," + modernMeta, header: []string{"Mcp-Param-Region", "south"}, status: 400, want: `"code":-32020`},
 		{name: "a call without the headers of the modern era", version: newest, method: "tools/call", params: callEcho + "," + modernMeta, status: 400, want: `"code":-32020`},
 		{name: "another version in the header", version: "2999-01-01", method: "tools/list", params: modernMeta, status: 400, want: `"code":-32020`},
+		{name: "two versions in headers", header: []string{"Mcp-Protocol-Version", older, "Mcp-Protocol-Version", newest}, method: "tools/list", params: modernMeta, status: 400, want: `"code":-32020`},
+		{name: "two versions in headers, the other way round", header: []string{"Mcp-Protocol-Version", newest, "Mcp-Protocol-Version", older}, method: "tools/list", status: 400, want: `"code":-32602`},
+		{name: "two versions in one header", header: []string{"Mcp-Protocol-Version", older + ", " + newest}, method: "tools/list", params: modernMeta, status: 400, want: `"code":-32020`},
 		{name: "an unknown version", version: newest, method: "tools/list", params: wrongMeta, status: 400, want: `"code":-32020`},
 		{name: "initialize", method: "initialize", params: initializeParams, status: 400, want: `"supported":["2026-07-28"],"requested":"2025-11-25"`},
 		{name: "a list of the legacy era", version: older, method: "tools/list", status: 400, want: `"code":-32022`},
@@ -202,7 +206,7 @@ func send(t *testing.T, url, method, body string, header []string) (int, string)
 	r.Header.Set("Content-Type", "application/json")
 	r.Header.Set("Accept", "application/json, text/event-stream")
 	for i := 0; i < len(header); i += 2 {
-		r.Header.Set(header[i], header[i+1])
+		r.Header.Add(header[i], header[i+1])
 	}
 	answer, err := http.DefaultClient.Do(r)
 	if err != nil {

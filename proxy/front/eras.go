@@ -15,8 +15,8 @@ import (
 //
 // An endpoint with eras: legacy or eras: modern reads a message that mixes the eras as one of its
 // own: the header Mcp-Protocol-Version of one era with a body of the other. The parts of the other
-// era are then ignored, and those that its own era requires and that are missing are added. All
-// other rules of the era hold.
+// era are then ignored, and those that its own era requires and that are missing are added. Two
+// version headers that differ are no mixture. All other rules of the era hold.
 
 // signs are the parts of a message that belong to one era.
 type signs struct {
@@ -71,10 +71,14 @@ func (s *Server) frontFor(x *request) eraFront {
 	return legacyFront{s}
 }
 
+// twoVersions reports whether a message has version headers that differ: see joinVersion. It is no mixture
+// that one client makes, and a gateway may read the other header.
+func (x *request) twoVersions() bool { return len(x.request.Header[headerVersion]) > 1 }
+
 // readAsLegacy removes the version header of the modern era: the session, or the default, has the
 // version. In the legacy era, _meta has no meaning for this.
 func (x *request) readAsLegacy() {
-	if header(x.request.Header, "Mcp-Protocol-Version") == proxy.ModernVersion {
+	if !x.twoVersions() && header(x.request.Header, "Mcp-Protocol-Version") == proxy.ModernVersion {
 		x.request.Header.Del("Mcp-Protocol-Version")
 	}
 }
@@ -86,6 +90,8 @@ func (x *request) readAsModern(signs signs) {
 	given := header(h, "Mcp-Protocol-Version")
 	version, err := x.Meta.String(mcp.MetaKeyProtocolVersion)
 	switch {
+	case x.twoVersions():
+		return
 	case signs.header && !signs.version, signs.header && err == nil && client.IsLegacyVersion(version):
 		version = proxy.ModernVersion
 	case !signs.header && version == proxy.ModernVersion && (given == "" || client.IsLegacyVersion(given)):

@@ -44,8 +44,8 @@ type tokens struct {
 func (t *tokens) token(ctx context.Context, refused ...string) (string, error) {
 	t.mu.Lock()
 	if !t.over && len(refused) > 0 {
-		for _, token := range refused {
-			if !slices.Contains(t.refused, token) {
+		for i, token := range refused { // twice the same: there is no other one
+			if !slices.Contains(t.refused, token) || slices.Contains(refused[:i], token) {
 				t.refused = append(t.refused, token)
 			}
 		}

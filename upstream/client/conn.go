@@ -48,7 +48,8 @@ type Conn interface {
 	// Ping sends a request that every server answers, and waits. An error response is an answer, too.
 	Ping(ctx context.Context) error
 	// ControlList returns the list for a control question: one whose first page the server has
-	// answered over this conn, or else one that it declares; "" for none.
+	// answered over this conn, or else one that it declares; "" for none. 401 to this list ends the sign-in,
+	// as 401 to a handshake does, unless the server keeps a session.
 	ControlList() string
 	// Drain waits until no call is in flight in the session of a legacy server, or until ctx ends. The
 	// owner of the conn must have stopped to make calls over it. Calls of the modern era have no
@@ -103,7 +104,8 @@ type Hooks struct {
 	// called.
 	Missed func([]string)
 	// a legacy server may have lost the session: its answer to a ping, or to a listening stream, was
-	// suspicious. A nil hook is not called.
+	// suspicious. Or a modern server has refused the token of a subscription. A nil hook is not called, and
+	// then each 401 to a renewed token ends the sign-in.
 	Doubted func()
 }
 
@@ -131,6 +133,8 @@ type base struct {
 	// selects the subscriptions of a resource update, see Hooks; nil in the legacy era
 	aim    func(*jsonrpc.Message, string) (matches func(string) bool, wanted bool)
 	listed atomic.Bool // at least one list was requested
+	// the first list whose first page the server has answered over the conn; see answeredList
+	control atomic.Pointer[string]
 
 	mu sync.Mutex
 	// in-flight client calls; the id is also the progress token sent to the server

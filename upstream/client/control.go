@@ -2,22 +2,23 @@ package client
 
 import (
 	"context"
+	"strings"
 	"sync/atomic"
 
 	"github.com/mark3labs/mcp-go/mcp"
 )
 
-// This file has what package upstream needs to decide whether a legacy server still has a session:
-// the list for the control question, a report of doubts that no caller sees, and the end of the
-// calls over a session that is lost.
+// This file has what package upstream needs to decide whether a legacy server still has a session, and
+// whether a server still accepts a sign-in: the list for the control question, a report of doubts that no
+// caller sees, and the end of the calls over a session that is lost.
 
-// ControlList implements Conn. A session that has read no list gets one that the server declares.
-func (l *legacyConn) ControlList() string {
-	if method := l.answered.Load(); method != nil {
+// ControlList implements Conn. A conn that has read no list gets one that the server declares.
+func (b *base) ControlList() string {
+	if method := b.control.Load(); method != nil {
 		return *method
 	}
 	for i, listing := range listings {
-		if l.info.Capabilities.HasObject(listing) {
+		if b.info.Capabilities.HasObject(listing) {
 			return [...]string{string(mcp.MethodToolsList), string(mcp.MethodPromptsList),
 				string(mcp.MethodResourcesList)}[i]
 		}
@@ -25,9 +26,23 @@ func (l *legacyConn) ControlList() string {
 	return ""
 }
 
-// listed stores that the session has answered the first page of a list. The first list stays: for
+// answeredList stores that the server has answered the first page of a list. The first list stays: for
 // the question it is the same as for the session that may replace this one.
-func (l *legacyConn) listed(method string) { l.answered.CompareAndSwap(nil, &method) }
+func (b *base) answeredList(method string) { b.control.CompareAndSwap(nil, &method) }
+
+// decides reports whether 401 to one of Junction's own requests decides about the sign-in: the handshakes,
+// and the list of the control question. In a session, 401 may also mean that the session is lost; then the
+// handshake of another session decides.
+func (b *base) decides(method string) bool {
+	switch known := b.control.Load(); {
+	case method == string(mcp.MethodInitialize), method == string(mcp.MethodServerDiscover):
+		return true
+	case b.info.Session || !strings.HasSuffix(method, "/list"):
+		return false
+	default:
+		return known == nil || *known == method
+	}
+}
 
 // doubt tells the owner of the conn about a suspicious answer to a ping.
 func (l *legacyConn) doubt(err error) {

@@ -61,6 +61,8 @@ type Dialer struct {
 	options Options
 	kind    *ServerKind
 	known   knowledge
+	// of the token of the server, which all conns use
+	renewals transport.Renewals
 }
 
 // NewDialer returns a dialer that knows nothing of the server yet.
@@ -259,6 +261,7 @@ func (a *attempt) openRemote(ctx context.Context, remote Transport, in transport
 	h := transport.HTTPOptions{
 		URL: o.URL, Headers: o.Headers, Pool: o.Pool, TokenOptional: o.TokenOptional,
 		MessageLimit: o.MessageLimit, Depth: o.Depth, Log: o.Log, Account: o.Account, Doubted: doubted,
+		Renewals: &a.renewals,
 	}
 	if a.tokens != nil {
 		h.Token, h.Renews = a.tokens.token, a.tokens.renews

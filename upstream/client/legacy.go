@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
@@ -25,7 +24,6 @@ type legacyConn struct {
 	leveling sync.Mutex // held while level is changed
 	level    int        // of log messages, as set at the server; an index of levels
 	pings    pings
-	answered atomic.Pointer[string] // the first list whose first page the session has answered; see listed
 	traffic  traffic
 }
 
@@ -64,7 +62,8 @@ func (l *legacyConn) handshake(ctx context.Context, self []byte, p Profile) erro
 	if version >= mcp.ProtocolVersion20250618 {
 		l.transport.SetVersion(version)
 	}
-	err = l.transport.Send(ctx, &transport.Request{Message: jsonrpc.Message{Method: "notifications/initialized"}})
+	err = l.transport.Send(ctx, &transport.Request{Message: jsonrpc.Message{Method: "notifications/initialized"},
+		Own: !l.info.Session})
 	if refusal, ok := errors.AsType[*transport.StatusError](err); ok && !l.transport.Ended() &&
 		refusal.Status != http.StatusUnauthorized && refusal.Status != http.StatusForbidden {
 		// a notification has no answer; some servers do not know this one, and serve all the same
@@ -178,7 +177,7 @@ func (l *legacyConn) List(
 	}
 	o, err := l.requestObserved(ctx, method, params, nil, lease)
 	if err == nil && cursor == nil {
-		l.listed(method)
+		l.answeredList(method)
 	}
 	return o, err
 }

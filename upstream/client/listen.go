@@ -229,6 +229,9 @@ func (m *modernConn) keep(l *listen) {
 		if err == nil {
 			err = transport.ErrClosed
 		}
+		if RejectsToken(err) && m.hooks.Doubted != nil {
+			m.hooks.Doubted()
+		}
 		if l.settle(nil, err) && !l.first {
 			return
 		}

@@ -176,9 +176,6 @@ func (m *modernConn) Ping(ctx context.Context) error {
 	return unlessAnswered(err)
 }
 
-// ControlList implements Conn.
-func (m *modernConn) ControlList() string { return "" }
-
 // Drain implements Conn.
 func (m *modernConn) Drain(context.Context) {}
 
@@ -196,6 +193,9 @@ func (m *modernConn) List(
 	o, err := m.request(ctx, method, more, lease)
 	if err != nil {
 		return o, asRPCError(err)
+	}
+	if cursor == nil {
+		m.answeredList(method)
 	}
 	return o, nil
 }

@@ -175,7 +175,7 @@ func (b *base) requestOwn(
 		defer lease.Release()
 	}
 	m, err := b.transport.Call(ctx, &transport.Request{Message: jsonrpc.Message{ID: b.nextID(), Method: method,
-		Params: params}, Header: header, Memory: lease},
+		Params: params}, Header: header, Memory: lease, Own: b.decides(method)},
 		func(m *jsonrpc.Message) { b.deliver(ownRequest, m) })
 	switch {
 	case err != nil:

@@ -22,6 +22,13 @@ func Suspicious(err error) bool {
 	return ok && suspiciousCode(said.Code)
 }
 
+// RejectsToken reports whether the server has answered 401 to a request that decides nothing about the
+// sign-in, although its token is good as far as Junction knows.
+func RejectsToken(err error) bool {
+	status, ok := errors.AsType[*transport.StatusError](err)
+	return ok && status.Renewed
+}
+
 // FailsControl reports whether an answer to a control question does not show that the session lives, but
 // rather that it is lost. A 401 with a challenge counts, too: the server has answered the same question
 // before.

@@ -123,8 +123,9 @@ func (w *streamable) Call(ctx context.Context, req *Request, on func(*jsonrpc.Me
 		w.setting.Lock()
 		w.session.Store(begun)
 		w.setting.Unlock()
+		w.conceals(begun.id)
 	}
-	return m, nil
+	return w.concealed(m), nil
 }
 
 // document reads a response that is no event stream, and closes the trip.
@@ -149,7 +150,9 @@ func (w *streamable) document(
 	}
 	if err != nil {
 		if !isJSON(kind) {
-			return nil, &StatusError{Status: t.StatusCode, Body: text[:min(len(text), statusBody)], media: kind}
+			e := &StatusError{Status: t.StatusCode, Body: text[:min(len(text), statusBody)], media: kind}
+			w.concealIn(e)
+			return nil, e
 		}
 		return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
@@ -216,7 +219,7 @@ func (w *streamable) post(ctx context.Context, m *Request) (*trip, error) {
 	} else {
 		header = s.post
 	}
-	t, err := w.do(ctx, http.MethodPost, w.url, header, &m.Message, m.Header...)
+	t, err := w.do(ctx, http.MethodPost, w.url, header, &m.Message, m.Own, m.Header...)
 	if err != nil {
 		return nil, err
 	}

@@ -33,14 +33,18 @@ type HTTPOptions struct {
 	TokenOptional bool
 	// Renews reports whether a request with the message m (nil for none) that was answered 401, with a
 	// challenge or without, is sent again with another token. If it is nil, each request is.
-	Renews       func(m *jsonrpc.Message, challenged bool) bool
+	Renews func(m *jsonrpc.Message, challenged bool) bool
+	// Renewals are those of the upstream, which its transports share; nil means that the transport has its
+	// own.
+	Renewals     *Renewals
 	MessageLimit int // maximum size of one message from the server, in bytes
 	Depth        int // maximum nesting of one message from the server
 	Log          *slog.Logger
 	// Doubted is called when a server of the legacy era refuses a listening stream, or the rest of a
 	// broken one, as if the session had ended. Then only the answer to a POST ends it, so that calls in
 	// flight get answers of their own. It must not block. If it is nil, such a refusal ends the session.
-	// An owner that gives it also finds out why a renewed token is refused in a session (renewal.go).
+	// An owner that gives it also finds out why a request is refused that is no Request.Own (renewal.go).
+	// If it is nil, each request counts as one.
 	Doubted func()
 	Account Account // for what belongs to no caller; nil does not limit it
 	// connection pool shared by the transports of an upstream, which do not close it; if it is nil,
@@ -80,13 +84,14 @@ type origin struct {
 	renews    func(m *jsonrpc.Message, challenged bool) bool               // see HTTPOptions
 	tokenless bool                                                         // TokenOptional
 	// the token of the latest request; nil before the first
-	last    atomic.Pointer[string]
-	renewed atomic.Pointer[renewal] // the latest one; nil before the first
-	limit   int
-	depth   int
-	account Account // may be nil
-	log     *slog.Logger
-	odd     LogLimit // limits log lines about protocol violations
+	last     atomic.Pointer[string]
+	private  atomic.Pointer[[]string] // what identifies the session of the server (conceal.go); nil for none
+	renewals *Renewals                // never nil
+	limit    int
+	depth    int
+	account  Account // may be nil
+	log      *slog.Logger
+	odd      LogLimit // limits log lines about protocol violations
 
 	ctx      context.Context // ends with the transport; every request's context is derived from it
 	cancel   context.CancelCauseFunc
@@ -111,6 +116,9 @@ func (o *origin) init(opts HTTPOptions) {
 	}
 	o.token, o.renews, o.tokenless, o.account = opts.Token, opts.Renews, opts.TokenOptional, opts.Account
 	o.doubted = opts.Doubted
+	if o.renewals = opts.Renewals; o.renewals == nil {
+		o.renewals = new(Renewals)
+	}
 	o.header = http.Header{"User-Agent": {"junction"}, headerAcceptEncoding: {"identity"}}
 	for name, value := range opts.Headers {
 		o.header[textproto.CanonicalMIMEHeaderKey(name)] = []string{value}
@@ -175,16 +183,17 @@ func (o *origin) release() {
 // do sends a request with the message m as its body (nil for none) and returns when the response
 // header has arrived. It follows redirects that keep the method and the origin; the caller handles
 // every other response. header is not modified, and the caller must not modify it later. more
-// replaces fields of the same name, as in with.
+// replaces fields of the same name, as in with. own is Request.Own.
 //
 // If requests need a token, do asks for one before sending. After a 401 the server has processed
-// nothing, so do sends the request again with another token.
+// nothing, so do sends the request again with another token, as another decides.
 //
 // When ctx ends, even after do has returned, the trip is aborted unless it was detached. The error
 // is context.Cause(ctx) then.
 func (o *origin) do(ctx context.Context, method string, u *url.URL, header http.Header, m *jsonrpc.Message,
-	more ...http1.Field) (*trip, error) {
+	own bool, more ...http1.Field) (*trip, error) {
 	t := &trip{url: u}
+	own = own || o.doubted == nil
 	isPlain := o.plain != nil
 	if !isPlain {
 		// The trip's context does not derive from ctx: callers cancel ctx when they have the
@@ -198,17 +207,17 @@ func (o *origin) do(ctx context.Context, method string, u *url.URL, header http.
 	if m != nil {
 		t.out.set(m)
 	}
-	own := len(more)
+	fields := len(more)
 	var refused []string // tokens
+	token, err := o.authorize(ctx, nil)
+	if err != nil {
+		t.close()
+		return nil, err
+	}
 	for hops := 0; ; hops++ {
-		token, err := o.authorize(ctx, refused)
-		if err != nil {
-			t.close()
-			return nil, err
-		}
 		if token != "" {
 			field := http1.Field{Name: "Authorization", Value: "Bearer " + token}
-			if more = append(more[:own:own], field); !isPlain {
+			if more = append(more[:fields:fields], field); !isPlain {
 				header = with(header, field)
 			}
 		}
@@ -239,11 +248,15 @@ func (o *origin) do(ctx context.Context, method string, u *url.URL, header http.
 				return nil, err
 			}
 			refused = append(refused, token)
-			t.renewed = o.inSession(header, m) && (len(refused) > 1 || o.renewedNow(token))
-			if !t.renewed && len(refused) <= maxRefused &&
-				(o.renews == nil || o.renews(m, t.get("Www-Authenticate") != "")) {
-				next, hops = t.url, hops-1
+			other, again, err := o.another(ctx, m, own, t.get("Www-Authenticate") != "", refused)
+			if err != nil {
+				t.close()
+				return nil, err
 			}
+			if again {
+				token, next, hops = other, t.url, hops-1
+			}
+			t.renewed = !own && !again
 		}
 		if next == nil || hops == maxRedirects || !sameOrigin(next, o.url) {
 			if resp.StatusCode/100 == 3 {
@@ -322,9 +335,6 @@ func (o *origin) authorize(ctx context.Context, refused []string) (string, error
 	}
 	if err == nil && token != "" {
 		o.last.Store(&token)
-		if len(refused) > 0 {
-			o.renewed.Store(&renewal{token, time.Now()})
-		}
 	} else if ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}

@@ -52,7 +52,7 @@ func (w *sse) open(ctx context.Context) error {
 		return err
 	}
 	t, err := w.do(ctx, http.MethodGet, w.url, with(w.header, http1.Field{Name: "Accept", Value: "text/event-stream"}),
-		nil)
+		nil, true)
 	if err != nil {
 		w.work.Done()
 		return err
@@ -77,6 +77,7 @@ func (w *sse) open(ctx context.Context) error {
 	w.posts = with(w.header, http1.Field{Name: "Content-Type", Value: "application/json"},
 		http1.Field{Name: "Accept", Value: "application/json, text/event-stream"})
 	w.stream = t
+	w.conceals(endpointSecrets(w.endpoint)...)
 	go func() {
 		defer w.work.Done()
 		w.reading(events)
@@ -183,7 +184,7 @@ func (w *sse) Call(ctx context.Context, req *Request, on func(*jsonrpc.Message))
 			if len(posted) == 0 && sent != nil {
 				time.AfterFunc(drainTime, cancel)
 			}
-			return r.m, r.err
+			return w.concealed(r.m), r.err
 		case err := <-sent:
 			if err != nil {
 				return nil, err
@@ -196,7 +197,7 @@ func (w *sse) Call(ctx context.Context, req *Request, on func(*jsonrpc.Message))
 			cancel()
 			select {
 			case r := <-answer:
-				return r.m, r.err
+				return w.concealed(r.m), r.err
 			default:
 			}
 			if sent != nil {
@@ -225,7 +226,7 @@ func (w *sse) Send(ctx context.Context, m *Request) error {
 // post sends a message to the server's endpoint. A 404 means that the server has ended the session;
 // the transport ends. The caller has called begin.
 func (w *sse) post(ctx context.Context, m *Request) error {
-	t, err := w.do(ctx, http.MethodPost, w.endpoint, w.posts, &m.Message)
+	t, err := w.do(ctx, http.MethodPost, w.endpoint, w.posts, &m.Message, m.Own)
 	if err != nil {
 		return err
 	}

@@ -31,7 +31,9 @@ type StatusError struct {
 	RetryAfter time.Duration    // 0 if absent
 	Challenge  []string         // WWW-Authenticate, unchanged
 	HasResult  bool             // the body is the result for our request, although the status is an error
-	Renewed    bool             // the request had a token that was renewed just before
+	// the status is 401, the request decides nothing about the sign-in, and its token was renewed just
+	// before, or there is no other one: see renewal.go
+	Renewed bool
 
 	media    string
 	location *url.URL // of a redirect
@@ -56,6 +58,11 @@ func (o *origin) status(t *trip, id jsonrpc.ID) (e *StatusError, err error) {
 	late := time.AfterFunc(statusTime, t.breakOff)
 	defer t.close()
 	defer late.Stop()
+	defer func() {
+		if e != nil {
+			o.concealIn(e)
+		}
+	}()
 	if !isJSON(e.media) {
 		b := make([]byte, statusBody)
 		n, _ := io.ReadFull(t, b) // a part is enough

@@ -227,7 +227,8 @@ func (w *streamable) resume(ctx context.Context, begun *httpSession, p *position
 			return nil, causeOr(ctx, ErrClosed)
 		}
 		s := cmp.Or(begun, w.session.Load())
-		t, err := w.do(ctx, http.MethodGet, w.url, with(s.get, http1.Field{Name: headerLastEvent, Value: p.id}), nil)
+		t, err := w.do(ctx, http.MethodGet, w.url, with(s.get, http1.Field{Name: headerLastEvent, Value: p.id}), nil,
+			false)
 		switch {
 		case ctx.Err() != nil || err == ErrClosed:
 			if t != nil {
@@ -298,7 +299,7 @@ func (w *streamable) listening(gap func()) {
 			header = with(header, http1.Field{Name: headerLastEvent, Value: p.id})
 		}
 		opened := time.Now()
-		t, err := w.do(context.Background(), http.MethodGet, w.url, header, nil)
+		t, err := w.do(context.Background(), http.MethodGet, w.url, header, nil, false)
 		switch {
 		case err == ErrClosed:
 			return

@@ -112,9 +112,7 @@ func TestTokenIsRenewedOnceInASession(t *testing.T) {
 		after time.Duration
 		shown string
 	}{{0, "1 2"}, {0, "2"}, {freshToken - time.Minute/4, "2"}, {freshToken, "2 3"}} {
-		if r := w.renewed.Load(); r != nil {
-			w.renewed.Store(&renewal{r.token, r.at.Add(-row.after)})
-		}
+		w.renewals.at = w.renewals.at.Add(-row.after)
 		shown = nil
 		_, err := w.Call(short(t), call("7", "tools/call"), nil)
 		if status, ok := errors.AsType[*StatusError](err); !ok || !status.Renewed || status.Status != 401 {

@@ -13,14 +13,13 @@ import (
 // call close, or pass the trip to drain.
 type trip struct {
 	*http.Response
-	url    *url.URL    // the URL of the response
-	stop   func() bool // separates the trip from the caller's context
-	over   bool        // the body was read to its end, or failed
-	circle bool        // the response redirects to the first or the last requested URL
-	// the request had a token that was renewed just before
-	renewed bool
-	clock   Observer // Heard is called for each part of the body; may be nil
-	memory  Memory   // accounts for the body; may be nil
+	url     *url.URL    // the URL of the response
+	stop    func() bool // separates the trip from the caller's context
+	over    bool        // the body was read to its end, or failed
+	circle  bool        // the response redirects to the first or the last requested URL
+	renewed bool        // see StatusError
+	clock   Observer    // Heard is called for each part of the body; may be nil
+	memory  Memory      // accounts for the body; may be nil
 
 	// either ctx, or the exchange of an http1.Client, aborts the trip
 	ctx      context.Context

@@ -1,0 +1,91 @@
+package transport
+
+import (
+	"encoding/json"
+	"net/url"
+	"slices"
+	"strings"
+
+	"junction/upstream/jsonrpc"
+)
+
+// This file keeps what lets Junction into a session out of the errors of its server: callers, logs and pages
+// show these errors, and some servers repeat in them what they were sent. Results stay as they are.
+
+// leastConcealed is the least length of a value that is concealed: a shorter one may be part of other words.
+// mostConcealed bounds the values of one session.
+const (
+	leastConcealed = 8
+	mostConcealed  = 8
+)
+
+// conceals sets the values of a session that its errors must not have.
+func (o *origin) conceals(session ...string) {
+	session = slices.DeleteFunc(session, func(s string) bool { return len(s) < leastConcealed })
+	session = session[:min(len(session), mostConcealed)]
+	o.private.Store(&session)
+}
+
+// endpointSecrets returns the parts of an endpoint of HTTP+SSE that identify the session: a value of the
+// query, or the last part of the path in a server that has no query.
+func endpointSecrets(u *url.URL) (list []string) {
+	for _, values := range u.Query() {
+		list = append(list, values...)
+	}
+	if len(list) == 0 && strings.ContainsAny(u.Path, "0123456789") {
+		list = append(list, u.Path[strings.LastIndexByte(u.Path, '/')+1:])
+	}
+	return list
+}
+
+// secrets returns the values, the longest ones first.
+func (o *origin) secrets() (list []string) {
+	if session := o.private.Load(); session != nil {
+		list = append(list, *session...)
+	}
+	if token := o.last.Load(); token != nil && len(*token) >= leastConcealed {
+		list = append(list, *token)
+	}
+	_, credential, _ := strings.Cut(o.header.Get("Authorization"), " ") // after the scheme, such as Bearer
+	if len(credential) >= leastConcealed {
+		list = append(list, credential)
+	}
+	slices.SortFunc(list, func(a, b string) int { return len(b) - len(a) })
+	return list
+}
+
+// conceal returns words of the server without the values.
+func conceal(words string, secrets []string) string {
+	for _, secret := range secrets {
+		words = strings.ReplaceAll(words, secret, "…")
+	}
+	return words
+}
+
+// concealed removes the values from the error of a message; nil is permitted. It returns m.
+func (o *origin) concealed(m *jsonrpc.Message) *jsonrpc.Message {
+	if m == nil || m.Error == nil {
+		return m
+	}
+	secrets := o.secrets()
+	if message := conceal(m.Error.Message, secrets); message != m.Error.Message {
+		m.Error = m.Error.WithMessage(message)
+	}
+	// a value that is a number in the data stays: without it they are no JSON
+	if data := conceal(string(m.Error.Data), secrets); data != string(m.Error.Data) && json.Valid([]byte(data)) {
+		m.Error = m.Error.WithData([]byte(data))
+	}
+	return m
+}
+
+// concealIn removes the values from what people are shown of a response without success.
+func (o *origin) concealIn(e *StatusError) {
+	secrets := o.secrets()
+	e.Body, e.media = []byte(conceal(string(e.Body), secrets)), conceal(e.media, secrets)
+	o.concealed(e.Message)
+	if e.location != nil {
+		to := *e.location
+		to.Path, to.RawPath = conceal(to.Path, secrets), ""
+		e.location = &to
+	}
+}
