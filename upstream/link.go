@@ -188,7 +188,7 @@ func (l *link) connectAndServe(ctx context.Context, cause client.Trace) (time.Du
 		t.end()
 		return 0, err
 	}
-	l.silence.end() // it was that of the conn before
+	l.silence.end() // the conn before was silent
 	ready := time.Now()
 	l.update(func(s *linkState) bool {
 		s.state, s.conn, s.broken, s.err, s.dead = StateReady, c, t.broken, nil, false
@@ -218,7 +218,7 @@ func (l *link) limitOpening(ctx context.Context) (context.Context, context.Cance
 		fmt.Errorf("%w within %v (connect_timeout)", errNoConnection, l.pool.connConfig.ConnectTimeout))
 }
 
-// dial opens a conn of the link. ctx is that of limitOpening.
+// dial opens a conn of the link. ctx comes from limitOpening.
 func (l *link) dial(ctx context.Context) (client.Conn, error) {
 	if _, err := l.pool.token(ctx); err != nil {
 		return nil, err

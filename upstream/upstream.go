@@ -163,7 +163,7 @@ type Call struct {
 	// Call is the request. Its Profile and its Principal, and Session, decide which connection
 	// the call may use. (*Upstream).Call sets AsTask.
 	client.Call
-	// Era is that of the client.
+	// Era is the era of the client.
 	Era     client.Era
 	Session string
 	// Continues states that the call answers an input_required result. Its params have the state of the
@@ -280,7 +280,7 @@ type failure struct {
 	abandoned bool  // the server may still be busy with the call
 }
 
-// failureOf decides how to handle err. era is that of the connection. second means that the call was sent
+// failureOf decides how to handle err. era is the era of the connection. second means that the call was sent
 // a second time.
 func (u *Upstream) failureOf(ctx context.Context, c *Call, era client.Era, err error, second bool) failure {
 	login, err := u.lacking(err)

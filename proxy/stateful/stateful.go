@@ -50,7 +50,7 @@ type Call struct {
 	LogLevel string
 	Profile  client.Profile
 	Era      client.Era
-	// Continues is that of upstream.Call.
+	// Continues is as in upstream.Call.
 	Continues bool
 	Params    []byte `json:"-"`
 }

@@ -9,7 +9,7 @@
 //	Dialer     opens a Conn; remembers the era and the transport            dial.go, knowledge.go, era.go
 //	attempt    one attempt to open a Conn: the handshakes, and its tokens   attempt.go, race.go, verdict.go
 //	Transport  moves messages; of MCP it implements only the HTTP headers,  packages transport, stdio
-//	           those of version and session
+//	           for version and session
 //
 // # A call, function by function
 //

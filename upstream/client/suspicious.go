@@ -67,7 +67,7 @@ func aboutRequest(code int64) bool {
 }
 
 // ofRequest reports whether an HTTP error has a JSON-RPC error that answers the request itself. An
-// error without an id is that of a server that did not read the request.
+// error without an id comes from a server that did not read the request.
 func ofRequest(m *jsonrpc.Message) bool {
 	return m != nil && m.ID != "" && aboutRequest(m.Error.Code)
 }

@@ -96,7 +96,7 @@ var (
 	}
 )
 
-// Rules are those of the definitions of one list, but for the member that names the item.
+// Rules apply to the definitions of one list, but for the member that names the item.
 type Rules []rule
 
 // The rules of the lists.
@@ -171,7 +171,7 @@ func apply(o raw.Object, rules []rule, strict bool) (edits []raw.Edit, problem s
 	return edits, problem, false
 }
 
-// look checks the member of the object. The error is that of Object.Get.
+// look checks the member of the object. The error comes from Object.Get.
 func (r *rule) look(o raw.Object) (fixed []byte, problem string, err error) {
 	v, err := o.Get(r.name)
 	if r.need == assumed && (err == raw.ErrAbsent || err == nil && string(v) == "null") {

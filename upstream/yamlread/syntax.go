@@ -14,9 +14,9 @@ import (
 
 // This file guesses the intention behind text that is not YAML.
 
-// syntax reports text that is not YAML. The line that the parser reports is that of the enclosing
-// structure, and may be far above, off by one, or absent. syntax therefore searches for the last
-// line before which the text still parses.
+// syntax reports text that is not YAML. The parser's line belongs to the enclosing structure,
+// and may be far above, off by one, or absent. syntax therefore searches for the last line before
+// which the text still parses.
 func (r *Reader) syntax(text []byte, err error) {
 	said := strings.TrimPrefix(err.Error(), "yaml: ")
 	line := 1

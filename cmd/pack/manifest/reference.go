@@ -190,7 +190,7 @@ func (t *Text) resolve(d *decoder, path string) {
 // Variables are environment variables of a command.
 type Variables map[string]Text
 
-// or returns the variables with those of defaults that are missing.
+// or returns the variables; defaults complete them.
 func (v Variables) or(defaults Variables) Variables {
 	if len(defaults) == 0 {
 		return v

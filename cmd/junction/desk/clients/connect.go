@@ -264,7 +264,7 @@ func (o *Outfit) byCommand(ctx context.Context, p Place, t Target, base, old []b
 
 // Disconnect makes the file what it was before Connect: byte for byte if nothing else has changed,
 // otherwise without the entry of Junction and with the servers that Connect took out. It fails with an
-// OtherError if the entry is that of another Junction.
+// OtherError if the entry belongs to another Junction.
 func (o *Outfit) Disconnect(p Place, t Target) (*Done, error) {
 	done := &Done{File: p.File}
 	last, err := o.Records.find(p)
