@@ -181,7 +181,7 @@ func (p *pool) dialOptions() client.Options {
 		if env.Own == nil {
 			env.Own = map[string]string{}
 		}
-		env.Own[sandbox.Told] = sandbox.Tell(c.told)
+		env.Own[sandbox.Told] = sandbox.Tell(c.deciders)
 	}
 	d := client.Options{
 		Name: p.name, Command: o.resolve(c.Command), Env: env, Dir: c.Dir, Confine: p.confinement(),

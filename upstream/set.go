@@ -60,7 +60,7 @@ func (s *Set) Apply(configs map[string]Config, o Options, use func([]*Upstream))
 	next, own := map[string]*Upstream{}, map[string]resolved{}
 	for name, given := range configs {
 		if given.Confines {
-			given.told = s.file // not the former files: the same file must not start another process
+			given.deciders = s.file // not the former files: the same file must not start another process
 		}
 		c := given.resolve(o.Defaults)
 		if c.Off() {
@@ -78,19 +78,19 @@ func (s *Set) Apply(configs map[string]Config, o Options, use func([]*Upstream))
 	}
 	old := s.running
 	s.running = next
-	gone := s.people.apply(own, o)
+	removed := s.people.apply(own, o)
 	list := s.list()
 	if use != nil {
 		use(list)
 	}
 	for name, u := range old {
 		if next[name] == nil || next[name].pool != u.pool {
-			gone = append(gone, u)
+			removed = append(removed, u)
 		}
 	}
 	s.retiring.Go(func() {
 		var ending sync.WaitGroup
-		for _, u := range gone {
+		for _, u := range removed {
 			ending.Go(func() { s.retire(u) })
 		}
 		ending.Wait()

@@ -163,8 +163,8 @@ func (p *Pack) api(ctx context.Context, m *manifest.Manifest, a *manifest.API, r
 	api, err := openapi.Load(ctx, a)
 	p.Files = append(p.Files, api.Files...)
 	p.APIs = append(p.APIs, API{m, a, api})
-	if wrong, ok := errors.AsType[*openapi.KeyError](err); ok {
-		return manifest.Problems{m.At(a.Path()+"."+wrong.Key, "%s", wrong.Text)}
+	if keyErr, ok := errors.AsType[*openapi.KeyError](err); ok {
+		return manifest.Problems{m.At(a.Path()+"."+keyErr.Key, "%s", keyErr.Text)}
 	}
 	if err != nil {
 		return manifest.Problems{m.At(a.Path()+".spec", "cannot use the document %s: %v", a.Spec.Source, err)}

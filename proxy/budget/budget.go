@@ -118,7 +118,7 @@ type balance struct {
 	used     [Quotas]int64
 	refused  [Quotas]int       // since the last log line
 	last     [Quotas]time.Time // time of the last refusal
-	gone     bool              // dropped from Budget.byAccount
+	dropped  bool              // dropped from Budget.byAccount
 }
 
 // Grant is the share of a budget that one request holds. It is not safe for concurrent use.
@@ -161,7 +161,7 @@ func (g *Grant) ReserveAll(n [Quotas]int64) error {
 	b := g.budget
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if g.balance == nil || g.balance.gone {
+	if g.balance == nil || g.balance.dropped {
 		g.balance = b.balance(g)
 	}
 	account := g.balance
@@ -232,7 +232,7 @@ func (b *Budget) balance(g *Grant) *balance {
 		now := time.Now()
 		for a, account := range b.byAccount {
 			if account.idle(now) {
-				account.gone = true
+				account.dropped = true
 				delete(b.byAccount, a)
 			}
 		}

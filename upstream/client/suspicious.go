@@ -18,8 +18,8 @@ func Suspicious(err error) bool {
 	if status, ok := errors.AsType[*transport.StatusError](err); ok {
 		return !ofRequest(status.Message) && suspiciousStatus(status)
 	}
-	said, ok := errors.AsType[*jsonrpc.Error](err)
-	return ok && suspiciousCode(said.Code)
+	rpcErr, ok := errors.AsType[*jsonrpc.Error](err)
+	return ok && suspiciousCode(rpcErr.Code)
 }
 
 // FailsControl reports whether an answer to a control question does not show that the session lives, but

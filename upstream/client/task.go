@@ -68,15 +68,15 @@ func (l *legacyConn) callAsTask(ctx context.Context, c *Call, clock *Clock) (Res
 	about := aboutTask(name)
 	result, err := l.await(ctx, f, task, about)
 	if err != nil {
-		_, said := err.(*jsonrpc.Error)
-		if !said || ctx.Err() != nil {
+		_, answered := err.(*jsonrpc.Error)
+		if !answered || ctx.Err() != nil {
 			l.abandoned(f)
 		}
 		if ctx.Err() != nil {
 			l.cancelTask(about)
 		}
 		switch {
-		case said || ctx.Err() != nil:
+		case answered || ctx.Err() != nil:
 		case errors.Is(err, transport.ErrNotSent):
 			// Text hides ErrNotSent: the server has received the call, so it must not be sent again
 			err = fmt.Errorf("the connection broke while the task was in progress: %w", transport.Text(err))

@@ -147,7 +147,7 @@ func apply(o raw.Object, rules []rule, strict bool) (edits []raw.Edit, problem s
 	}
 	for i := range rules {
 		r := &rules[i]
-		fixed, wrong, err := r.look(o)
+		fixed, fault, err := r.look(o)
 		switch {
 		case err == raw.ErrAbsent && r.need == present:
 			return nil, "." + r.name + " is missing", true
@@ -159,13 +159,13 @@ func apply(o raw.Object, rules []rule, strict bool) (edits []raw.Edit, problem s
 			}
 			continue
 		}
-		if wrong == "" {
+		if fault == "" {
 			continue
 		}
 		if fixed == nil && r.need != optional {
-			return nil, "." + r.name + wrong, true
+			return nil, "." + r.name + fault, true
 		}
-		note("." + r.name + wrong)
+		note("." + r.name + fault)
 		edits = append(edits, raw.Edit{Name: r.name, Value: fixed}) // without a value, Splice removes the member
 	}
 	return edits, problem, false
@@ -288,14 +288,14 @@ func array(element valueCheck, drop bool) valueCheck {
 		}
 		kept := elements[:0:0]
 		for i, e := range elements {
-			better, wrong := element(e)
-			if wrong != "" && problem == "" {
-				problem = "[" + strconv.Itoa(i) + "]" + wrong
+			better, fault := element(e)
+			if fault != "" && problem == "" {
+				problem = "[" + strconv.Itoa(i) + "]" + fault
 				kept = append(kept, elements[:i]...)
 			}
 			switch {
-			case wrong == "" && problem == "":
-			case wrong == "":
+			case fault == "" && problem == "":
+			case fault == "":
 				kept = append(kept, e)
 			case better != nil:
 				kept = append(kept, better)

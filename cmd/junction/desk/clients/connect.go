@@ -161,9 +161,9 @@ func (o *Outfit) Connect(ctx context.Context, p Place, t Target, remove []string
 func (r *Record) stayOut(p Place, text []byte, remove []string) ([]string, error) {
 	servers, err := p.Client.format.Servers(text, p.servers(text))
 	has := fieldsOf(servers)
-	for _, gone := range r.Removed {
-		if _, back := has[gone.Name]; !back {
-			remove = append(remove, gone.Name)
+	for _, removed := range r.Removed {
+		if _, back := has[removed.Name]; !back {
+			remove = append(remove, removed.Name)
 		}
 	}
 	return remove, err

@@ -53,8 +53,8 @@ type translator struct {
 }
 
 func (t *translator) refuse(format string, args ...any) {
-	if said := fmt.Sprintf(format, args...); !slices.Contains(t.refused, said) {
-		t.refused = append(t.refused, said)
+	if reason := fmt.Sprintf(format, args...); !slices.Contains(t.refused, reason) {
+		t.refused = append(t.refused, reason)
 	}
 }
 
