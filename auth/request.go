@@ -90,5 +90,5 @@ func LoggedIDs(request, trace string) slog.Attr {
 	if trace != "" {
 		ids = append(ids, slog.String("trace_id", trace))
 	}
-	return slog.GroupAttrs("", ids...) // no name: the attributes are those of the line
+	return slog.GroupAttrs("", ids...) // no name: the attributes belong to the line
 }

@@ -55,7 +55,7 @@ const (
 var errTooManyQueries = errors.New("too many tokens are being checked")
 
 // enter waits for a turn of an address, for queueTime at most. The caller must call leave if err is
-// nil. The error is errTooManyQueries, or that of ctx.
+// nil. The error is errTooManyQueries, or comes from ctx.
 func (q *turns) enter(ctx context.Context, from netip.Addr, now time.Time) (leave func(), err error) {
 	t, err := q.join(from, now)
 	if err != nil {

@@ -27,7 +27,7 @@ func (r *Rights) meet(o *Rights) {
 	r.limits = r.limits.strictest(o.limits)
 }
 
-// all yields the policies that match the subject, and then those of the other policy.
+// all yields the policies that match the subject, and then the matching ones of the other policy.
 func (r *Rights) all(yield func(*entry) bool) {
 	for ; r != nil; r = r.also {
 		for _, e := range r.entries {

@@ -25,7 +25,7 @@ type Ruling struct {
 type bound struct {
 	*rule
 	entry   *entry
-	verdict Verdict // Deny for an ask whose URI is ambiguous, else that of the rule
+	verdict Verdict // Deny for an ask whose URI is ambiguous, else the verdict of the rule
 }
 
 // Bind returns the ruling for an item.

@@ -70,7 +70,7 @@ func Readings(uri string) ([]string, bool) {
 	return forms([]string{uri})
 }
 
-// mayBeInSkill reports whether the scheme of a URI is that of skills.
+// mayBeInSkill reports whether a URI has the scheme of skills.
 func mayBeInSkill(uri string) bool {
 	return len(uri) >= len(skillScheme) && strings.EqualFold(uri[:len(skillScheme)], skillScheme)
 }

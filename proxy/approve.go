@@ -167,7 +167,7 @@ func (s *Core) approveModern(ctx context.Context, x *Exchange, st sealed.State) 
 
 // offer returns what the user may allow at once. More than one call is for tools. In the modern era,
 // several users behind a proxy that authenticates may be one principal: what one of them approves
-// covers no other call, which could be that of another user.
+// covers no other call, which could be another user's.
 func (x *Exchange) offer() approval.Offer {
 	o := approval.Offer{Most: x.decision.Remember, Session: x.Era == client.EraLegacy}
 	shared := x.Principal.Kind == auth.KindLocal && !x.Snapshot.Direct

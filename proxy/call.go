@@ -407,7 +407,7 @@ func (s *Core) validate(ctx context.Context, x *Exchange, c *upstream.Call) (_ *
 	if rejected := s.wrongClass(x); rejected != nil {
 		return rejected, nil
 	}
-	if x.Era == client.EraModern && x.class == search.NoClass { // the header of a call tool is not that of the tool
+	if x.Era == client.EraModern && x.class == search.NoClass { // the header of a call tool names another tool
 		if c.Header, err = x.front.Headers(x.Params, x.target.Tool); err != nil {
 			return nil, err
 		}

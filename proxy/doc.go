@@ -74,10 +74,10 @@
 // # A change of a catalog
 //
 // A server sends list_changed, or its list was read again. The documentation of package upstream has
-// the way to the hook CatalogChanged, which wakes refreshLoop (cmd/junction/serve/program.go): one goroutine,
-// so that changes during a refresh merge into one more. The new tools then reach the clients in these
-// steps. The third column is the lock that is held: changing orders snapshots, and mu is that of
-// listeners, which each new stream and each message to a stream need.
+// the way to the hook CatalogChanged, which wakes refreshLoop (cmd/junction/serve/loops.go). It is one
+// goroutine, so that changes during a refresh merge into one more. The new tools then reach the clients
+// in these steps. The third column is the lock that is held: changing orders snapshots, and mu is the
+// lock of listeners, which each new stream and each message to a stream need.
 //
 //	Core.Refresh             server.go           -         or Core.Settle, for requests that wait for a server
 //	Core.change              server.go           changing  builds and stores the next snapshot (scope.New)
@@ -107,11 +107,35 @@
 // every other caller computes its rights and its sight again with its next request, and pages are
 // joined again. BenchmarkListChanged (listen_test.go) measures a change.
 //
+// # Where a denied item is hidden
+//
+// Two functions of package policy decide whether a subject sees an item, and must agree. The other
+// functions ask them. A denied item gets the same answer as an unknown name:
+//
+//	Ruling.Visible           ../policy/ruling.go      one item
+//	Items.Visible            ../policy/items.go       many items at once
+//	SubjectView.Sight        view/subject.go          in lists
+//	SubjectView.Named        view/subject.go          by the name of a tool or prompt
+//	SubjectView.Resource     view/resource.go         by the URI of a resource
+//	Sight.Search             view/search.go           in search
+//	Caller.Hidden            scope/endpoint.go        an endpoint without visible items
+//	Exchange.permit          call.go                  each call, with its arguments
+//	Core.permitAgain         call.go                  the same after each wait for the user
+//	Core.lookAgain           list.go                  takes the newest snapshot after a wait for a server
+//	findReference            completion.go            in completion
+//	aboutTask                state.go                 in requests about tasks
+//	Core.renew               listen.go                in open streams, after a change of the policy
+//	listeners.updated        subscriptions.go         in updates of resources
+//
+// integration/safety tests this, in the files named hidden, listed, probes and completion.
+//
 // # Other files
 //
 //	server.go         the Core; replaces the snapshot of the configuration, policy and catalogs
 //	list.go           the lists, page by page; waiting for upstreams that are starting
 //	completion.go     completion/complete, with the values that policy allows
+//	skill.go          the methods of the extension for skills
+//	config.go         the sections limits and catalog of the file
 //	approve.go        policy's ask: the user sees the exact call in the client
 //	ask.go            server requests for a client
 //	parked.go         calls that wait in an upstream until a modern client returns with answers

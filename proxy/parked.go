@@ -52,16 +52,16 @@ type parked struct {
 	listed bool // guarded by parkedCalls.mu
 	ended  bool // the call has ended and is no longer listed; guarded by parkedCalls.mu
 
-	mu      sync.Mutex
-	present *Exchange      // request that waits for the call; nil while the client is away
-	open    []*openRequest // without a response yet, in the order of arrival
-	numbers int
-	done    bool // result and err are set
-	gone    bool // nobody will ask for them
-	result  client.Result
-	err     error
-	changed chan struct{} // 1-buffered: a server request came, or the call is done
-	away    *time.Timer   // ends the call if the client does not return; nil before its first absence
+	mu        sync.Mutex
+	present   *Exchange      // request that waits for the call; nil while the client is away
+	open      []*openRequest // without a response yet, in the order of arrival
+	numbers   int
+	done      bool // result and err are set
+	abandoned bool // nobody will ask for them
+	result    client.Result
+	err       error
+	changed   chan struct{} // 1-buffered: a server request came, or the call is done
+	away      *time.Timer   // ends the call if the client does not return; nil before its first absence
 }
 
 // openRequest is a server request that waits for its response.
@@ -250,10 +250,10 @@ func (p *parked) leave() {
 	p.calls.remove(p)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.done && !p.gone {
+	if p.done && !p.abandoned {
 		p.held.Release()
 	}
-	p.gone = true
+	p.abandoned = true
 }
 
 // finish stores the outcome of the call until the client returns. A large answer counts for its user
@@ -261,7 +261,7 @@ func (p *parked) leave() {
 func (p *parked) finish(r client.Result, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if err == nil && !p.gone {
+	if err == nil && !p.abandoned {
 		if n := int64(len(r.Text())) - p.large; n > OneWrite {
 			err = p.Reserve(n)
 		}
@@ -271,7 +271,7 @@ func (p *parked) finish(r client.Result, err error) {
 	}
 	p.done, p.result, p.err = true, r, err
 	p.open = nil
-	if p.gone {
+	if p.abandoned {
 		p.held.Release()
 	}
 	pace.Wake(p.changed)

@@ -251,7 +251,7 @@ func (p *sentQuestion) End(err error) {
 	p.observer.Answered(p.Question, p.trace, r)
 }
 
-// asks returns a question of the upstream of the call. trace is that of its request, nil for none.
+// asks returns a question of the upstream of the call. trace is the trace of its request, nil for none.
 func (x *Exchange) asks(method string, trace client.Trace) Question {
 	return Question{Upstream: x.target.Backend.Name(), Method: method, Trace: trace}
 }

@@ -156,12 +156,12 @@ func (ls *listeners) release(h *subscriber, keep func(resourceKey) bool) {
 		backend view.Backend
 		from    upstream.Source
 	}
-	gone := map[source][]string{}
+	ended := map[source][]string{}
 	ls.mu.Lock()
 	for key, sub := range h.resources {
 		if !keep(key) {
 			from := source{sub.backend, sub.from}
-			gone[from] = append(gone[from], key.uri)
+			ended[from] = append(ended[from], key.uri)
 			h.unsubscribed(key)
 		}
 	}
@@ -169,7 +169,7 @@ func (ls *listeners) release(h *subscriber, keep func(resourceKey) bool) {
 		delete(ls.subscribers, h)
 	}
 	ls.mu.Unlock()
-	for s, uris := range gone {
+	for s, uris := range ended {
 		s.backend.Unsubscribe(s.from, uris)
 	}
 }
@@ -421,8 +421,8 @@ func unsubscribeResource(ctx context.Context, s *Core, x *Exchange) (Result, err
 	if err != nil {
 		return Result{}, err
 	}
-	gone := resourceKey{t.Backend.Name(), t.Name}
-	s.listeners.done(s.listeners.subscriber(x, nil, x.Session), func(k resourceKey) bool { return k != gone })
+	ended := resourceKey{t.Backend.Name(), t.Name}
+	s.listeners.done(s.listeners.subscriber(x, nil, x.Session), func(k resourceKey) bool { return k != ended })
 	return Result{Body: []byte("{}")}, nil
 }
 

@@ -70,7 +70,7 @@ func (p Part) capability() []string { return partTable[p].capability }
 type Catalog struct {
 	Era     client.Era // client.EraAuto before the upstream was listed for the first time
 	Version string     // of the protocol, as negotiated
-	// Capabilities and Instructions are those of the last handshake; absent and "" before the first
+	// Capabilities and Instructions come from the last handshake; absent and "" before the first
 	// handshake.
 	Capabilities raw.Object
 	Instructions string

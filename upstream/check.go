@@ -99,7 +99,7 @@ func (s *Set) Check(ctx context.Context, name string, c Config, o Options) Repor
 		return o.Writable
 	}
 	if c.Confines {
-		c.told = o.writable()
+		c.deciders = o.writable()
 	}
 	return check(ctx, name, c.withDefaults(o.Defaults).connConfig(), o, nil)
 }

@@ -121,7 +121,7 @@ type Config struct {
 	// that confined commands may change in the variable sandbox.Told, and another process when they
 	// change. The reader of the file sets it.
 	Confines bool     `yaml:"-" change:"connection"`
-	told     []string `change:"connection"` // these paths; Apply and Check of the Set set them
+	deciders []string `change:"connection"` // these paths; Apply and Check of the Set set them
 
 	// Cache is how long the result of a tool call is reused for the same call of the same caller.
 	// It works only for tools that declare readOnlyHint: true and idempotentHint: true. Results are

@@ -90,7 +90,7 @@
 // each. resolve.go makes the options of a connection from an entry. check.go examines a server for the
 // operator.
 //
-// Messages are those of package jsonrpc, with the bytes that their sender wrote; package raw reads
+// Messages have the types of package jsonrpc, with the bytes that their sender wrote; package raw reads
 // and changes them.
 //
 // Package sandbox confines a command. Package remedy reads the last output of a process that has

@@ -140,7 +140,7 @@ func refusedQuestion(text []byte) bool {
 // send requests to the client in the modern era, the answer says whether the next call goes to a second
 // process; otherwise it names the line of the file that changes this, and so does Status.
 func (u *Upstream) explainQuestion(c *Call, cn client.Conn, r client.Result, err error) (client.Result, error) {
-	said, rejected := err.(*jsonrpc.Error)
+	rpcErr, rejected := err.(*jsonrpc.Error)
 	if !rejected && (err != nil || !r.Failed()) || !c.Profile.Asks() || cn.Info().Era != client.EraModern {
 		return r, err
 	}
@@ -158,7 +158,7 @@ func (u *Upstream) explainQuestion(c *Call, cn client.Conn, r client.Result, err
 			"\" in upstreams." + u.name + " of Junction's configuration"
 	}
 	if rejected {
-		err = said.WithMessage(said.Message + " (" + hint + ")")
+		err = rpcErr.WithMessage(rpcErr.Message + " (" + hint + ")")
 	} else {
 		blocks, _ := r.Elements("content")
 		blocks = append(blocks, append(raw.AppendQuote([]byte(`{"type":"text","text":`), hint), '}'))
@@ -200,8 +200,8 @@ func (u *Upstream) lineToAsk(c *Call, text string) string {
 // failureText returns the text of a call that failed: the message of an error, or the first block of
 // content. whole reports whether the failure has no other content.
 func failureText(r client.Result, err error) (text string, whole bool) {
-	if said, rejected := err.(*jsonrpc.Error); rejected {
-		return said.Message, true
+	if rpcErr, rejected := err.(*jsonrpc.Error); rejected {
+		return rpcErr.Message, true
 	}
 	blocks, problem := r.Elements("content")
 	if err != nil || problem != nil || len(blocks) == 0 {

@@ -11,7 +11,7 @@ import (
 
 // This file has what an entry of the file adds to the facts of its kind of server (client.ServerKind).
 
-// Kind returns the kind of the server: that of the address that the entry has.
+// Kind returns the kind of the server, which follows from the address of the entry.
 func (c *Config) Kind() *client.ServerKind { return client.ServerKindOf(c.Command, c.URL) }
 
 // Program returns the program of a command; "" for other servers, and if it is missing.
@@ -85,7 +85,7 @@ func (c *Config) validateKind(bad func(path, format string, args ...any)) {
 	}
 }
 
-// isUnset reports whether the value of a key is that of a missing key, or empty.
+// isUnset reports whether the value of a key is empty, as for a missing key.
 func isUnset(v reflect.Value) bool {
 	switch v.Kind() {
 	case reflect.Map, reflect.Slice:

@@ -188,7 +188,7 @@ func (l *link) connectAndServe(ctx context.Context, cause client.Trace) (time.Du
 		t.end()
 		return 0, err
 	}
-	l.silence.end() // it was that of the conn before
+	l.silence.end() // the conn before was silent
 	if l.losesSessions(c) {
 		l.suspicion.watched(c) // before the first call can doubt the session
 	}
@@ -221,7 +221,7 @@ func (l *link) limitOpening(ctx context.Context) (context.Context, context.Cance
 		fmt.Errorf("%w within %v (connect_timeout)", errNoConnection, l.pool.connConfig.ConnectTimeout))
 }
 
-// dial opens a conn of the link. ctx is that of limitOpening.
+// dial opens a conn of the link. ctx comes from limitOpening.
 func (l *link) dial(ctx context.Context) (client.Conn, error) {
 	if _, err := l.pool.token(ctx); err != nil {
 		return nil, err

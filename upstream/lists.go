@@ -142,8 +142,8 @@ func (c *Catalog) read(ctx context.Context, from client.Conn, p Part, maxItems i
 	for page := 1; ; page++ {
 		result, err := from.List(ctx, p.Method(), cursor, c.leases.lists[p])
 		if err != nil {
-			said, ok := errors.AsType[*jsonrpc.Error](err)
-			if page == 1 && ok && said.Code == mcp.METHOD_NOT_FOUND {
+			rpcErr, ok := errors.AsType[*jsonrpc.Error](err)
+			if page == 1 && ok && rpcErr.Code == mcp.METHOD_NOT_FOUND {
 				if p == PartSkills { // then the server has no skills/get either
 					c.Left = append(c.Left, LeftOut{p, "", "the server declares skills, and has no " + p.Method()})
 				}

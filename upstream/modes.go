@@ -33,9 +33,9 @@ type Owner int
 
 const (
 	OwnerNobody   Owner = iota // no credential, except what the entry has in headers
-	OwnerJunction              // that of Junction itself
-	OwnerOperator              // that of the operator, for all callers
-	OwnerSubject               // that of the caller, who has connections and a catalog of their own
+	OwnerJunction              // Junction itself
+	OwnerOperator              // the operator, for all callers
+	OwnerSubject               // the caller, who has connections and a catalog of their own
 )
 
 // Answer is an answer of a server to a request without a credential.
@@ -54,11 +54,11 @@ type Mode struct {
 	Owner Owner
 	// Users and Keys report which callers may have the credential: signed-in users, and API keys.
 	Users, Keys bool
-	// Kinds are those of the upstreams that may have the mode. A source cannot give a credential to a command
+	// Kinds are the kinds of upstreams that may have the mode. A source cannot give a credential to a command
 	// yet: the processes of two subjects would share what a sandbox keeps for the upstream.
 	Kinds     []*client.ServerKind
 	AuthKeys  []string // the keys of auth, except mode, that belong to the mode
-	AuthNeeds []string // those of AuthKeys without which there is no credential
+	AuthNeeds []string // the AuthKeys without which there is no credential
 	// Header is the header that carries the credential, which headers must not set; "" is none. The
 	// transport knows Authorization only.
 	Header   string
@@ -184,7 +184,7 @@ var modes = []Mode{
 	},
 }
 
-// Modes returns the rows of all modes, with that of AuthNone first.
+// Modes returns the rows of all modes, AuthNone first.
 func Modes() []Mode { return slices.Clone(modes) }
 
 // Row returns the facts about a mode. Those of an unknown word are the facts of AuthNone.

@@ -149,7 +149,7 @@ func (s *Set) Degraded() map[string]int {
 
 // apply replaces the configuration of the per-user upstreams, and returns the upstreams that the
 // caller must retire.
-func (p *people) apply(configs map[string]resolved, o Options) (gone []*Upstream) {
+func (p *people) apply(configs map[string]resolved, o Options) (removed []*Upstream) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.configs, p.options = configs, o
@@ -162,11 +162,11 @@ func (p *people) apply(configs map[string]resolved, o Options) (gone []*Upstream
 				delete(its.running, name)
 			}
 			if now := its.running[name]; now == nil || now.pool != u.pool {
-				gone = append(gone, u)
+				removed = append(removed, u)
 			}
 		}
 	}
-	return gone
+	return removed
 }
 
 // close returns all running upstreams, which the caller must close. No others start afterwards.

@@ -95,7 +95,7 @@ func startPool(name, user string, config Config, o Options, before *Catalog) *po
 			"variables", names)
 	}
 	p.dialer = client.NewDialer(p.dialOptions())
-	if stored != before { // it is that of this entry
+	if stored != before { // the stored catalog belongs to this entry
 		p.expect(stored)
 	}
 	p.mu.Lock()
@@ -179,7 +179,7 @@ func (p *pool) Status() Status {
 }
 
 // link returns the link with that key and holds it for the caller. If there is none, it starts one
-// as soon as there is room. cause is that of startLink; failed is what hold returned.
+// as soon as there is room. cause is the cause for startLink; failed is what hold returned.
 func (p *pool) link(ctx context.Context, key linkKey, cause client.Trace) (l *link, failed int, err error) {
 	for {
 		p.mu.Lock()
@@ -356,7 +356,7 @@ func (p *pool) readCatalog(ctx context.Context, key linkKey, c client.Conn) erro
 	return nil
 }
 
-// adopt publishes a catalog that the link with that key has read. info is that of its conn.
+// adopt publishes a catalog that the link with that key has read. info describes its conn.
 func (p *pool) adopt(key linkKey, info *client.Info, cat *Catalog) {
 	cat.Interval = p.interval(cat, info)
 	p.mu.Lock()

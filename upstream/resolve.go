@@ -85,7 +85,7 @@ func (l Limit) String() string {
 }
 
 // LimitsOf returns the time limits of the calls of a tool, by the server's own name, and where they
-// come from. name is that of the upstream; the config is the one of the file, without defaults.
+// come from. name is the name of the upstream; the config is the one of the file, without defaults.
 func (c Config) LimitsOf(name, tool string, d Defaults) (timeout, max Limit) {
 	at := "upstreams." + name
 	timeout, max = Limit{defaultTimeout, ""}, Limit{defaultMaxTimeout, ""}
@@ -181,7 +181,7 @@ func (p *pool) dialOptions() client.Options {
 		if env.Own == nil {
 			env.Own = map[string]string{}
 		}
-		env.Own[sandbox.Told] = sandbox.Tell(c.told)
+		env.Own[sandbox.Told] = sandbox.Tell(c.deciders)
 	}
 	d := client.Options{
 		Name: p.name, Command: o.resolve(c.Command), Env: env, Dir: c.Dir, Confine: p.confinement(),

@@ -144,7 +144,7 @@ func (p *pool) secondFailed(key linkKey) bool {
 }
 
 // runsTwice returns an error if a learned second process reports, in its first minute, that another
-// process has what it needs. text is that of a failed call; "" for none.
+// process has what it needs. text is the error text of a failed call; "" for none.
 func (l *link) runsTwice(c client.Conn, text string) error {
 	if !l.key.legacySide || c.Child() == nil {
 		return nil

@@ -17,7 +17,7 @@ type sentence struct {
 	method mcp.MCPMethod
 }
 
-// sentences are those of the SDKs, as they were read from servers of each. A text that only
+// sentences are the errors of the SDKs, as they were read from servers of each. A text that only
 // contains one of them does not count, because callers can choose a part of a text.
 var sentences = []sentence{
 	// TypeScript SDK 2.0 to 2.4
@@ -42,7 +42,7 @@ var sentences = []sentence{
 	// mcp-go 1.0 to 1.2
 	{text: "\"{method}\": server-initiated requests are not supported in protocol version 2026-07-28 or later: " +
 		"return an InputRequests map from the handler instead (multi round-trip requests, SEP-2322)"},
-	// rmcp 3.11: the error of the protocol, that of a request, and that of an elicitation
+	// rmcp 3.11: the errors of the protocol, of a request, and of an elicitation
 	{text: "server-to-client requests are not allowed on protocol 2026-07-28 or later; return InputRequiredResult " +
 		"instead"},
 	{text: "Mcp error: -32600: server-to-client requests are not allowed on protocol 2026-07-28 or later; return " +

@@ -22,8 +22,8 @@ type Set struct {
 	watchdog stdio.Watchdog // of all processes
 	retiring sync.WaitGroup
 	writable atomic.Pointer[[]string] // the paths that confined commands may change
-	file     []string                 // those of the last Apply; guarded by mu
-	former   map[*[]string]bool       // those of Applies before whose upstreams still end; guarded by mu
+	file     []string                 // from the last Apply; guarded by mu
+	former   map[*[]string]bool       // from earlier Applies whose upstreams still end; guarded by mu
 	closing  context.Context          // ends when Close is called
 	close    context.CancelFunc
 }
@@ -31,7 +31,7 @@ type Set struct {
 // retireGrace is the time for a removed upstream to finish its calls.
 const retireGrace = 30 * time.Second
 
-// Apply changes the running upstreams to those of configs. An upstream keeps its process and
+// Apply changes the running upstreams to the upstreams of configs. An upstream keeps its process and
 // sessions if its configuration is the same, or differs only in settings for calls and names. New
 // upstreams start. Removed ones finish their calls within retireGrace and then end. Apply waits for
 // none of this. It returns the running upstreams, sorted by name, without those of single users:
@@ -60,7 +60,7 @@ func (s *Set) Apply(configs map[string]Config, o Options, use func([]*Upstream))
 	next, own := map[string]*Upstream{}, map[string]resolved{}
 	for name, given := range configs {
 		if given.Confines {
-			given.told = s.file // not the former files: the same file must not start another process
+			given.deciders = s.file // not the former files: the same file must not start another process
 		}
 		c := given.resolve(o.Defaults)
 		if c.Off() {
@@ -78,19 +78,19 @@ func (s *Set) Apply(configs map[string]Config, o Options, use func([]*Upstream))
 	}
 	old := s.running
 	s.running = next
-	gone := s.people.apply(own, o)
+	removed := s.people.apply(own, o)
 	list := s.list()
 	if use != nil {
 		use(list)
 	}
 	for name, u := range old {
 		if next[name] == nil || next[name].pool != u.pool {
-			gone = append(gone, u)
+			removed = append(removed, u)
 		}
 	}
 	s.retiring.Go(func() {
 		var ending sync.WaitGroup
-		for _, u := range gone {
+		for _, u := range removed {
 			ending.Go(func() { s.retire(u) })
 		}
 		ending.Wait()

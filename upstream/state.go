@@ -278,7 +278,7 @@ type transition struct {
 	// Options.Grace only, or it stays
 	signedOut, lost, restored bool
 	first                     bool // the first attempt to connect has ended
-	logged, told              bool // the change is logged; the hook StateChanged is called
+	logged, reported          bool // the change is logged; the hook StateChanged is called
 	again                     bool // see Change
 }
 
@@ -310,7 +310,7 @@ func (p *pool) transitionTo(now linkState) transition {
 	// StateChanged is not called for pools of one user; a missing sign-in is not logged
 	changed := p.last != now.state && !p.closed
 	t.again = p.last == StateDegraded && now.state == StateReady && !now.another
-	t.told = changed && p.user == ""
+	t.reported = changed && p.user == ""
 	t.logged = changed && p.user != "" && !signIn && now.state != StateStarting
 	return t
 }
@@ -340,7 +340,7 @@ func (p *pool) apply(t transition) {
 		}
 		p.log.Log(context.Background(), level, "upstream "+t.state.String(), "error", t.status.Err)
 	}
-	if t.told && p.options.Hooks.StateChanged != nil {
+	if t.reported && p.options.Hooks.StateChanged != nil {
 		p.options.Hooks.StateChanged(Change{p.name, t.state, t.err, len(p.Catalog().Tools), t.again})
 	}
 }

@@ -25,11 +25,11 @@ func TestTransitions(t *testing.T) {
 		text   string     // the error that is shown
 	}{
 		{"connected", &pool{}, StateStarting, linkState{state: StateReady},
-			transition{status: Status{State: StateReady}, restored: true, first: true, told: true}, ""},
+			transition{status: Status{State: StateReady}, restored: true, first: true, reported: true}, ""},
 		{"failed", &pool{}, StateReady, linkState{state: StateRetrying, err: failure},
-			transition{status: Status{State: StateRetrying}, lost: true, first: true, told: true}, "refused"},
+			transition{status: Status{State: StateRetrying}, lost: true, first: true, reported: true}, "refused"},
 		{"an attempt does not hide the failure", &pool{}, StateRetrying, linkState{state: StateStarting, err: failure},
-			transition{status: Status{State: StateRetrying}, told: true}, ""},
+			transition{status: Status{State: StateRetrying}, reported: true}, ""},
 		{"the same failure again", &pool{}, StateRetrying, linkState{state: StateRetrying, err: failure},
 			transition{status: Status{State: StateRetrying}, lost: true, first: true}, "refused"},
 		{"a user is signed out", &pool{user: "ann"}, StateReady, linkState{state: StateSignIn, err: signIn},
@@ -57,7 +57,7 @@ func TestTransitions(t *testing.T) {
 
 func equalTransitions(a, b transition) bool {
 	return a.state == b.state && a.err == b.err && a.signedOut == b.signedOut && a.lost == b.lost && a.restored == b.restored &&
-		a.first == b.first && a.logged == b.logged && a.told == b.told
+		a.first == b.first && a.logged == b.logged && a.reported == b.reported
 }
 
 // TestOutcomeOfALink: the end of a working conn is no failed attempt, and a link that needs a sign-in

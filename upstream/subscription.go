@@ -201,24 +201,24 @@ func (s *subscriptions) sync(ctx context.Context, c client.Conn, more []string) 
 		s.begin(c)
 		s.before = slices.Sorted(maps.Keys(s.wanted))
 	}
-	added, gone := slices.Collect(maps.Keys(s.lacking)), slices.Collect(maps.Keys(s.idle))
+	added, removed := slices.Collect(maps.Keys(s.lacking)), slices.Collect(maps.Keys(s.idle))
 	for _, uri := range more {
 		if !s.followed[uri] && !s.lacking[uri] {
 			added = append(added, uri)
 		}
 	}
-	gone = slices.DeleteFunc(gone, func(uri string) bool { return slices.Contains(more, uri) })
-	for _, uri := range gone { // if this request fails, the next sync repeats it
+	removed = slices.DeleteFunc(removed, func(uri string) bool { return slices.Contains(more, uri) })
+	for _, uri := range removed { // if this request fails, the next sync repeats it
 		delete(s.followed, uri)
 		delete(s.idle, uri)
 	}
 	s.mu.Unlock()
-	if len(added) == 0 && len(gone) == 0 {
+	if len(added) == 0 && len(removed) == 0 {
 		return nil
 	}
 	slices.Sort(added)
 	added = slices.Compact(added)
-	accepted, err := c.Follow(ctx, func() []string { return s.all(more) }, added, gone)
+	accepted, err := c.Follow(ctx, func() []string { return s.all(more) }, added, removed)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, uri := range accepted {

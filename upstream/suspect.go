@@ -230,7 +230,7 @@ func (l *link) inquire(ctx context.Context, q *inquiry) {
 		if errors.As(err, new(*transport.TokenError)) {
 			q.noToken = err
 		}
-		_, said := errors.AsType[*jsonrpc.Error](err)
+		_, answered := errors.AsType[*jsonrpc.Error](err)
 		switch {
 		case signIn(err):
 			q.signIn = err
@@ -240,7 +240,7 @@ func (l *link) inquire(ctx context.Context, q *inquiry) {
 			return
 		case client.FailsControl(err):
 			q.refusal = err
-		case err == nil || said:
+		case err == nil || answered:
 			l.trust(q.conn)
 			return
 		default: // 404 has ended the session; anything else proves nothing
@@ -462,8 +462,8 @@ func (l *link) suspect(ctx context.Context, c client.Conn, err error) error {
 	case answered && alike && !begun && status.Status == http.StatusBadRequest && status.Same(refusal):
 		return transport.NotSent(fmt.Errorf("%w: %w", transport.ErrSessionGone, err))
 	}
-	if said, ok := errors.AsType[*jsonrpc.Error](err); ok {
-		return said.WithMessage(said.Message + " (" + stateLost + ")")
+	if rpcErr, ok := errors.AsType[*jsonrpc.Error](err); ok {
+		return rpcErr.WithMessage(rpcErr.Message + " (" + stateLost + ")")
 	}
 	return fmt.Errorf("%w; %s", err, stateLost)
 }

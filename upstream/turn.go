@@ -18,7 +18,7 @@ import (
 // and server requests that do not name their call are refused.
 const turnPatience = 20 * time.Second
 
-// takeTurn returns a ready conn for a call of that key: that of the first link, or of another link
+// takeTurn returns a ready conn for a call of that key: the conn of the first link or of another link
 // while a call uses the first one exclusively. The caller must release the link.
 func (p *pool) takeTurn(ctx context.Context, key linkKey, of waiter) (*link, client.Conn, error) {
 	first, inUse := p.exclusiveUse(key)

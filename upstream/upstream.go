@@ -163,7 +163,7 @@ type Call struct {
 	// Call is the request. Its Profile and its Principal, and Session, decide which connection
 	// the call may use. (*Upstream).Call sets AsTask.
 	client.Call
-	// Era is that of the client.
+	// Era is the era of the client.
 	Era     client.Era
 	Session string
 	// Continues states that the call answers an input_required result. Its params have the state of the
@@ -225,7 +225,7 @@ func (u *Upstream) Call(ctx context.Context, c *Call) (client.Result, error) {
 			return u.inTime(whole, clock, result)
 		}
 		f := u.failureOf(ctx, c, cn.Info().Era, l.suspect(ctx, cn, err), second)
-		l.hear(c, &f)
+		l.noteAnswer(c, &f)
 		if f.broken != nil {
 			l.fail(cn, f.broken)
 		}
@@ -246,12 +246,12 @@ func (u *Upstream) Call(ctx context.Context, c *Call) (client.Result, error) {
 	}
 }
 
-// hear notes whether a call that failed was answered.
-func (l *link) hear(c *Call, f *failure) {
+// noteAnswer notes whether a call that failed was answered.
+func (l *link) noteAnswer(c *Call, f *failure) {
 	ours, _ := errors.AsType[*Error](f.err)
-	_, said := errors.AsType[*jsonrpc.Error](f.err)
+	_, answered := errors.AsType[*jsonrpc.Error](f.err)
 	switch {
-	case said, ours != nil && ours.Kind == client.KindInvalid:
+	case answered, ours != nil && ours.Kind == client.KindInvalid:
 		l.silence.answered()
 	case ours != nil && ours.Kind == client.KindTimeout && f.abandoned:
 		l.silence.timedOut(c.Account)
@@ -280,11 +280,11 @@ type failure struct {
 	abandoned bool  // the server may still be busy with the call
 }
 
-// failureOf decides how to handle err. era is that of the connection. second means that the call was sent
+// failureOf decides how to handle err. era is the era of the connection. second means that the call was sent
 // a second time.
 func (u *Upstream) failureOf(ctx context.Context, c *Call, era client.Era, err error, second bool) failure {
 	login, err := u.lacking(err)
-	rpcErr, said := errors.AsType[*jsonrpc.Error](err)
+	rpcErr, rejected := errors.AsType[*jsonrpc.Error](err)
 	need, signIn := errors.AsType[*SignInError](err)
 	_, answered := errors.AsType[*transport.StatusError](err)
 	_, oldToken := errors.AsType[*oldTokenError](err)
@@ -299,15 +299,15 @@ func (u *Upstream) failureOf(ctx context.Context, c *Call, era client.Era, err e
 		return failure{err: &Error{u.name, client.KindUnavailable, err}}
 	case login != nil:
 		return failure{err: &Error{u.name, client.KindUnavailable, err}, broken: err}
-	case said && (second || era != client.EraModern): // in the legacy era, any code may be the server's own
+	case rejected && (second || era != client.EraModern): // in the legacy era, any code may be the server's own
 		return failure{err: rpcErr}
-	case said && rpcErr.Code == mcp.HEADER_MISMATCH && c.Method == string(mcp.MethodToolsCall):
+	case rejected && rpcErr.Code == mcp.HEADER_MISMATCH && c.Method == string(mcp.MethodToolsCall):
 		// the definition that our headers were made from has changed (2026-07-28,
 		// streamable-http#client-behavior); the headers of other requests depend on no definition
 		return failure{again: true, stale: true}
-	case said && rpcErr.Code == mcp.UNSUPPORTED_PROTOCOL_VERSION:
+	case rejected && rpcErr.Code == mcp.UNSUPPORTED_PROTOCOL_VERSION:
 		return failure{again: true, broken: err}
-	case said:
+	case rejected:
 		return failure{err: rpcErr}
 	case ended: // the end of ctx is the reason, also if the connection has ended with the call
 		err = context.Cause(ctx)

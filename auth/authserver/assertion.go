@@ -57,12 +57,12 @@ func (srv *Server) authenticate(ctx context.Context, r *http.Request, q url.Valu
 		return nil, bad("invalid_client", "client_id is missing")
 	}
 	c, err := srv.clientOf(ctx, id)
-	if wrong, ok := errors.AsType[*pageError](err); ok && wrong.code == codeBlocked {
+	if pageErr, ok := errors.AsType[*pageError](err); ok && pageErr.code == codeBlocked {
 		// A blocked client gets invalid_grant instead of invalid_client: on invalid_client, clients
 		// register again automatically and receive a new id that is not blocked.
-		return nil, bad("invalid_grant", "%s", wrong.text)
+		return nil, bad("invalid_grant", "%s", pageErr.text)
 	} else if ok {
-		return nil, bad("invalid_client", "%s", wrong.text)
+		return nil, bad("invalid_client", "%s", pageErr.text)
 	}
 	if err != nil {
 		return nil, err

@@ -176,15 +176,15 @@ func (srv *Server) authorize(w http.ResponseWriter, r *http.Request) error {
 			pageData{Title: "Invalid request", Text: "The form cannot be read. Start again from your app."})
 	}
 	c, row, err := srv.checkAuthorization(r.Context(), r.Form)
-	if wrong, ok := errors.AsType[*pageError](err); ok {
-		return srv.refused(r, wrong, r.Form.Get("client_id"), r.Form.Get("redirect_uri"))
+	if refusal, ok := errors.AsType[*pageError](err); ok {
+		return srv.refused(r, refusal, r.Form.Get("client_id"), r.Form.Get("redirect_uri"))
 	}
-	if wrong, ok := errors.AsType[*redirectError](err); ok {
-		return srv.answerRedirectError(w, r, c, wrong)
+	if refusal, ok := errors.AsType[*redirectError](err); ok {
+		return srv.answerRedirectError(w, r, c, refusal)
 	}
-	if gone, ok := errors.AsType[*fetchError](err); ok {
+	if fetchErr, ok := errors.AsType[*fetchError](err); ok {
 		return &stopped{http.StatusBadRequest, "client", pageData{Title: "This app cannot sign you in right now",
-			Text: "The app's description at " + gone.host + " cannot be read: " + gone.why + "."}}
+			Text: "The app's description at " + fetchErr.host + " cannot be read: " + fetchErr.why + "."}}
 	}
 	if err != nil {
 		return err
@@ -196,26 +196,26 @@ func (srv *Server) authorize(w http.ResponseWriter, r *http.Request) error {
 // shows a page with a link instead: the person is not known here, and a person who has allowed the
 // client may be another one. Any web page can send a browser here, and anyone can register a client.
 func (srv *Server) answerRedirectError(
-	w http.ResponseWriter, r *http.Request, c *client, wrong *redirectError,
+	w http.ResponseWriter, r *http.Request, c *client, refusal *redirectError,
 ) error {
 	if c.Kind == kindStatic {
-		http.Redirect(w, r, srv.errorURL(wrong), http.StatusSeeOther)
+		http.Redirect(w, r, srv.errorURL(refusal), http.StatusSeeOther)
 		return nil
 	}
-	srv.event(r, "authorize_refused", "", c.ID, wrong.code)
+	srv.event(r, "authorize_refused", "", c.ID, refusal.code)
 	d := pageData{
-		Title: "This app cannot sign you in", Text: wrong.description, Code: wrong.code,
-		Client: c.label(), Kind: string(c.Kind), ClientHost: c.Host, Next: srv.errorURL(wrong),
+		Title: "This app cannot sign you in", Text: refusal.description, Code: refusal.code,
+		Client: c.label(), Kind: string(c.Kind), ClientHost: c.Host, Next: srv.errorURL(refusal),
 	}
-	d.Target, d.Local = displayTarget(wrong.redirect)
+	d.Target, d.Local = displayTarget(refusal.redirect)
 	return &stopped{http.StatusBadRequest, "mistake", d}
 }
 
 // refused audits why an app cannot sign a person in, and returns the page that tells the person.
-func (srv *Server) refused(r *http.Request, wrong *pageError, client, redirect string) error {
-	srv.event(r, "authorize_refused", "", prose.ASCII(client, 64), wrong.code)
-	return &stopped{http.StatusBadRequest, "client", pageData{Title: "This app cannot sign you in", Text: wrong.text,
-		Target: prose.ASCII(redirect, 200), Blocked: wrong.code == codeBlocked}}
+func (srv *Server) refused(r *http.Request, refusal *pageError, client, redirect string) error {
+	srv.event(r, "authorize_refused", "", prose.ASCII(client, 64), refusal.code)
+	return &stopped{http.StatusBadRequest, "client", pageData{Title: "This app cannot sign you in", Text: refusal.text,
+		Target: prose.ASCII(redirect, 200), Blocked: refusal.code == codeBlocked}}
 }
 
 // startRequest stores a request and shows its page. The page is shown each time, even to a
@@ -389,9 +389,9 @@ func (srv *Server) toProvider(w http.ResponseWriter, r *http.Request, id, bindin
 
 // errorURL returns the redirect that sends an error to the client (RFC 6749, section 4.1.2.1; RFC
 // 9207).
-func (srv *Server) errorURL(wrong *redirectError) string {
-	return srv.answerURL(wrong.redirect, url.Values{"error": {wrong.code}, "error_description": {wrong.description}},
-		wrong.state)
+func (srv *Server) errorURL(refusal *redirectError) string {
+	return srv.answerURL(refusal.redirect, url.Values{"error": {refusal.code}, "error_description": {refusal.description}},
+		refusal.state)
 }
 
 // deniedURL is errorURL for a request that was denied.

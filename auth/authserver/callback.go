@@ -290,9 +290,9 @@ func (srv *Server) deliver(
 		// client also ends this stored grant.
 		err = srv.checkBlocked(r.Context(), row.ClientID)
 	}
-	if wrong, ok := errors.AsType[*pageError](err); ok {
+	if pageErr, ok := errors.AsType[*pageError](err); ok {
 		if _, err = srv.store.RevokeGrant(r.Context(), grant, "client_blocked"); err == nil {
-			return srv.refused(r, wrong, row.ClientID, row.RedirectURI)
+			return srv.refused(r, pageErr, row.ClientID, row.RedirectURI)
 		}
 	}
 	if err != nil {

@@ -291,9 +291,9 @@ func (srv *Server) notConnected(w http.ResponseWriter, r *http.Request, name str
 // disconnect is POST /connect/{upstream}/disconnect.
 func (srv *Server) disconnect(w http.ResponseWriter, r *http.Request, s session) error {
 	name := r.PathValue("upstream")
-	mine, err := srv.store.Connections(r.Context(), s.user.ID)
+	connections, err := srv.store.Connections(r.Context(), s.user.ID)
 	if err == nil && srv.connector != nil &&
-		slices.ContainsFunc(mine, func(c store.Connection) bool { return c.Upstream == name }) {
+		slices.ContainsFunc(connections, func(c store.Connection) bool { return c.Upstream == name }) {
 		if err = srv.connector.Disconnect(r.Context(), name, s.user.ID); err == nil {
 			srv.event(r, "upstream_disconnected", s.user.ID, "", name)
 		}

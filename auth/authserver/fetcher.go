@@ -92,8 +92,8 @@ func (o *limitedFetcher) get(ctx context.Context, where string, max int64, allow
 		return fetch.Document{}, errTooManyFetches
 	}
 	d, err := o.fetch(ctx, where, max)
-	if wrong, ok := errors.AsType[*fetch.Error](err); ok {
-		err = errors.New(string(wrong.Class)) // the rest is about the network
+	if fetchErr, ok := errors.AsType[*fetch.Error](err); ok {
+		err = errors.New(string(fetchErr.Class)) // the rest is about the network
 	}
 	return d, err
 }

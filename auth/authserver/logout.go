@@ -32,8 +32,8 @@ func (srv *Server) backchannelLogout(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	err := srv.endAtProvider(r, p)
-	if told, ok := errors.AsType[*oauthError](err); ok {
-		srv.event(r, "logout_refused", "", "", p.ID+": "+prose.ASCII(told.description, 200))
+	if oauthErr, ok := errors.AsType[*oauthError](err); ok {
+		srv.event(r, "logout_refused", "", "", p.ID+": "+prose.ASCII(oauthErr.description, 200))
 	}
 	srv.answer(w, r, []byte("{}"), err)
 }

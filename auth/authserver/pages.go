@@ -21,7 +21,7 @@ var files embed.FS
 var style string
 
 // pages are the HTML pages: one stylesheet, no scripts, and no content from other origins. The mark
-// and the icon, a data URL, are those of package cmd/junction/ops/pages.
+// and the icon, a data URL, come from package cmd/junction/ops/pages.
 type pages struct {
 	all    map[string]*template.Template
 	policy string // Content-Security-Policy

@@ -175,7 +175,7 @@ func (k *knownLimit) pass(source string, from netip.Addr, now time.Time) limitRe
 	return withinLimit
 }
 
-// limitedToken wraps the token endpoint with the limit of known clients or that of strangers.
+// limitedToken wraps the token endpoint with the limit of known clients or of strangers.
 func (srv *Server) limitedToken(answer http.HandlerFunc) http.HandlerFunc {
 	strangers := srv.limited(srv.limits.token, answer)
 	return func(w http.ResponseWriter, r *http.Request) {
@@ -256,7 +256,7 @@ const (
 )
 
 // rejection returns the reason to reject a request with such a result, "" if it is within the limit. what
-// is one of Limitable. advice is logged if the limit is that of one address.
+// is one of Limitable. advice is logged if one address has reached its limit.
 func (srv *Server) rejection(what string, over limitResult, advice string, w http.ResponseWriter,
 	r *http.Request) string {
 	if over != withinLimit {

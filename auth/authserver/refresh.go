@@ -22,10 +22,10 @@ import (
 // once, and that a client which lost the answer gets the same answer again.
 func (srv *Server) refresh(r *http.Request, c *client, q url.Values) ([]byte, error) {
 	ctx := r.Context()
-	gone := bad("invalid_grant", "the refresh token is invalid or expired")
+	invalid := bad("invalid_grant", "the refresh token is invalid or expired")
 	signature, ok := srv.minter.signature(q.Get("refresh_token"), refreshPrefix)
 	if !ok {
-		return nil, gone
+		return nil, invalid
 	}
 	t, err := srv.store.Token(ctx, store.RefreshToken, signature)
 	if err != nil && !isOver(err) {
@@ -39,7 +39,7 @@ func (srv *Server) refresh(r *http.Request, c *client, q url.Values) ([]byte, er
 		if err == nil && g.ClientID == c.ID {
 			err := srv.recheckSession(ctx, g.IDPSession, c.ID)
 			if isOver(err) {
-				err = cmp.Or(srv.endWithSession(ctx, g), error(gone))
+				err = cmp.Or(srv.endWithSession(ctx, g), error(invalid))
 			}
 			if err != nil {
 				return nil, err
@@ -81,10 +81,10 @@ func (srv *Server) refresh(r *http.Request, c *client, q url.Values) ([]byte, er
 		grant := cmp.Or(t.Grant, srv.minter.grant(q.Get("refresh_token")))
 		srv.log.Warn("a refresh token was reused; its grant has ended", "client", prose.ASCII(c.ID, 64), "grant", grant)
 		srv.grantsEnded(grant)
-		return nil, gone
+		return nil, invalid
 	}
 	if err != nil {
-		return nil, toldIfOver(err, gone)
+		return nil, toldIfOver(err, invalid)
 	}
 	_ = srv.store.TouchGrant(ctx, t.Grant) // only the time of use is lost
 	return body, nil

@@ -72,13 +72,13 @@ func form(r *http.Request) (url.Values, error) {
 
 // answer writes the response to a program.
 func (srv *Server) answer(w http.ResponseWriter, r *http.Request, body []byte, err error) {
-	told, ok := errors.AsType[*oauthError](err)
+	oauthErr, ok := errors.AsType[*oauthError](err)
 	switch {
 	case err == nil:
 		w.Header().Set("Pragma", "no-cache")
 		write(w, http.StatusOK, body)
 	case ok:
-		fail(w, told.status, told.code, told.description)
+		fail(w, oauthErr.status, oauthErr.code, oauthErr.description)
 	default:
 		srv.answerOutage(w, r, err)
 	}
@@ -113,23 +113,23 @@ func (srv *Server) exchange(r *http.Request) ([]byte, error) {
 // redeem exchanges a code for tokens. A wrong verifier uses the code up. A second use of the code
 // revokes the tokens of the first one.
 func (srv *Server) redeem(r *http.Request, c *client, q url.Values) (body []byte, err error) {
-	gone := bad("invalid_grant", "the code is invalid, expired or already used")
+	invalid := bad("invalid_grant", "the code is invalid, expired or already used")
 	signature, ok := srv.minter.signature(q.Get("code"), codePrefix)
 	if !ok {
-		return nil, gone
+		return nil, invalid
 	}
 	reused := ""
 	err = srv.store.WithTx(r.Context(), func(ctx context.Context) error {
 		code, stale := srv.store.Code(ctx, signature)
 		if stale != nil && code.Signature == "" {
-			return toldIfOver(stale, gone)
+			return toldIfOver(stale, invalid)
 		}
 		g, over := srv.store.Grant(ctx, code.Grant)
 		switch {
 		case over != nil && g.ID == "":
 			return fmt.Errorf("read the grant of a code: %w", errors.Join(errInconsistent, over))
 		case g.ClientID != c.ID:
-			return gone // the code stays valid for its own client
+			return invalid // the code stays valid for its own client
 		case errors.Is(stale, store.ErrUsed) && over == nil:
 			reused = g.ID
 			if _, err := srv.store.RevokeGrant(ctx, g.ID, "code_reuse"); err != nil {
@@ -141,18 +141,18 @@ func (srv *Server) redeem(r *http.Request, c *client, q url.Values) (body []byte
 			if err := srv.store.Audit(ctx, e); err != nil {
 				return err
 			}
-			return store.Keep(gone)
+			return store.Keep(invalid)
 		case stale != nil:
-			return toldIfOver(stale, gone)
+			return toldIfOver(stale, invalid)
 		case over != nil:
-			return toldIfOver(over, gone)
+			return toldIfOver(over, invalid)
 		}
 		if resource := q.Get("resource"); resource != "" && srv.resource(resource) != g.Resource {
 			return bad("invalid_target", "the code is for the resource %s", g.Resource)
 		}
 		body, err = srv.exchangeCode(ctx, code, g, q)
-		if told, ok := errors.AsType[*oauthError](err); ok {
-			return store.Keep(told) // keep that the verifier was tried
+		if oauthErr, ok := errors.AsType[*oauthError](err); ok {
+			return store.Keep(oauthErr) // keep that the verifier was tried
 		}
 		return err
 	})
@@ -168,9 +168,9 @@ func (srv *Server) redeem(r *http.Request, c *client, q url.Values) (body []byte
 var errInconsistent = errors.New("the store is inconsistent")
 
 // toldIfOver returns told if err says that a row is over, and else err.
-func toldIfOver(err error, told *oauthError) error {
+func toldIfOver(err error, oauthErr *oauthError) error {
 	if isOver(err) {
-		return told
+		return oauthErr
 	}
 	return err
 }

@@ -322,7 +322,7 @@ func (k *Key) Token(t testing.TB, claims map[string]any, headers ...map[string]a
 }
 
 // LogoutToken returns a logout token of ann for an audience (OpenID Connect Back-Channel Logout 1.0), which
-// expires in two minutes. other overrides claims; nil removes one. headers are those of Token.
+// expires in two minutes. other overrides claims; nil removes one. headers are as for Token.
 func (s *Server) LogoutToken(t testing.TB, audience any, other map[string]any, headers ...map[string]any) string {
 	t.Helper()
 	now := time.Now()

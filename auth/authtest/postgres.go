@@ -107,7 +107,7 @@ func (p *postgres) stop() {
 	defer p.mu.Unlock()
 	if p.shell != nil {
 		p.input.Close()
-		p.shell.Wait() // its status is that of rm
+		p.shell.Wait() // the status is rm's
 		p.shell, p.dsn = nil, ""
 	}
 }

@@ -3,7 +3,7 @@
 //
 //   - credentials.go has the table of the sources, and what a source must do.
 //   - oauth.go is the sign-in of the operator, oauth_user.go that of each user; signin.go has what the
-//     two share.
+//     two share. lacking.go remembers which scopes the operator's sign-in lacks.
 //
 // The facts about a mode that need no source are in a table of package upstream (Modes). A test compares
 // the two tables. Nothing here reads a credential that a client has sent to Junction.

@@ -32,7 +32,7 @@ type Fetcher struct {
 	AllowPrivate []netip.Prefix
 	// ports of public addresses; nil means 443.
 	ports []uint16
-	// RootCAs are the trusted certificate authorities; nil means those of the system.
+	// RootCAs are the trusted certificate authorities; nil means the authorities of the system.
 	RootCAs *x509.CertPool
 	// Timeout is for a whole fetch, from name resolution to the last byte; 0 means 5 seconds.
 	Timeout time.Duration

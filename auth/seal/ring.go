@@ -122,7 +122,7 @@ func unbase64(s string) ([]byte, error) {
 func (r *Ring) IDs() []string { return slices.Clone(r.ids) }
 
 // Secrets returns a secret of 32 bytes for a purpose from each key, in order: make MACs with the
-// first, and accept those of all.
+// first, and accept seals of all.
 func (r *Ring) Secrets(purpose string) (all [][]byte) {
 	for _, key := range r.keys {
 		all = append(all, key.Secret(purpose))

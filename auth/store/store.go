@@ -26,6 +26,26 @@
 // Callers pass secrets as they are; the store hashes or seals them. Signatures of codes and tokens
 // are not secret. An error that is none of the Err values means that the database failed. Such a
 // failure must not end a sign-in.
+//
+// # A new table or column
+//
+// It is a new file in migrations with the next number, for SQLite and Postgres. The file of a
+// released migration never changes. It uses only types, indexes and references that schema.go can
+// compare. A release has at most one new step, and the release before must work with it, because
+// processes over Postgres are upgraded one by one (migrate.go). So a step only adds: tables, plain
+// indexes, and columns that are nullable or have the default 0 or an empty text. The release that
+// adds a column of a bound table writes only its default. A step removes only what the release
+// before no longer used.
+//
+// If a row decides about access, its record is bound (bound.go): it has a column mac, is in
+// boundRows, so that check, rotate and restore know it, and in mustOwn of bound_test.go. Each
+// statement that changes a bound column also sets mac. A new column of a bound table has an empty
+// default (NULL, 0 or an empty text), so that the codes of older rows stay valid. Secrets are
+// sealed (sealedField), and the columns are in the tables of sealed.go. A read row must have the
+// key that was asked for (sameRow). Rows that expire are in the sweep.
+//
+// testdata has a dump of a store of each schema, whose sign-ins migrate_test.go continues. Tests
+// run on both databases (run in store_test.go).
 package store
 
 import (

@@ -1,8 +1,9 @@
 // Package pack makes the tools, prompts and resources of a pack from its manifests, for the program
 // that serves them, and for the one that shows a person what they will do.
 //
-// pack.go has the tools of a pack and a call of one; content.go makes results. kind.go has a row for each
-// kind of tool, with its file. sampling.go asks the model of the client.
+// pack.go has the tools of a pack and a call of one; content.go makes results. kind.go has the table of
+// the kinds of tools; the row of a kind is in kind_command.go, kind_http.go or kind_prompt.go.
+// sampling.go asks the model of the client.
 //
 // Package manifest reads the manifest, and package template the placeholders in it. Package command
 // runs commands, package web sends requests, and package openapi makes tools of OpenAPI documents.
@@ -162,8 +163,8 @@ func (p *Pack) api(ctx context.Context, m *manifest.Manifest, a *manifest.API, r
 	api, err := openapi.Load(ctx, a)
 	p.Files = append(p.Files, api.Files...)
 	p.APIs = append(p.APIs, API{m, a, api})
-	if wrong, ok := errors.AsType[*openapi.KeyError](err); ok {
-		return manifest.Problems{m.At(a.Path()+"."+wrong.Key, "%s", wrong.Text)}
+	if keyErr, ok := errors.AsType[*openapi.KeyError](err); ok {
+		return manifest.Problems{m.At(a.Path()+"."+keyErr.Key, "%s", keyErr.Text)}
 	}
 	if err != nil {
 		return manifest.Problems{m.At(a.Path()+".spec", "cannot use the document %s: %v", a.Spec.Source, err)}

@@ -1,5 +1,32 @@
 // Package budget shares limited resources among the callers: requests in progress, streams and
-// memory (budget.go), and the rate limits of policies (meter.go).
+// memory (budget.go), their turns at the CPU (turns.go), and the limits of policies (meter.go).
+//
+// # A new limit that callers share
+//
+// It is a Quota, with its key and its least share here, its total in proxy.New, its words in
+// overuseRefusal (proxy/errors.go), and its metric in cmd/junction/base/telemetry/state.go. The
+// arrays do not compile without an element for it; only the metric is forced by nothing. A fixed
+// number for each caller needs no Quota, but a map beside the resource, as perUser in
+// proxy/parked.go.
+//
+// # A new limit of a policy
+//
+// It is a field of policy.Limits (policy/config.go), where None excludes it for requests that are
+// not calls. Its mistakes are in limits (policy/validate.go), its default in withDefaults, and add
+// takes the strictest value of all policies that match (policy/policy.go). An error beside
+// ErrTooFast (meter.go) has its key: the answer and the audit take the key from the error.
+//
+// Two functions count it: Enter of Meters for one process, and Enter of
+// cmd/junction/base/replicas/limits.go for all members. The second one takes shares of the limit
+// from the database in advance (cmd/junction/base/replicas/shares.go); a new kind of limit needs a
+// limitOf of its own. If a later check of Enter refuses, it must undo what an earlier one has
+// counted.
+//
+// Enter runs before the call (Core.Meter in proxy/dispatch.go; handshakes and streams in
+// proxy/front/legacy.go), and knows the principal, the limits and whether the request is a call.
+// Nothing is charged after the answer yet. A limit that needs the answer, such as its size, can
+// charge where dispatch calls done. Its shares must be able to go below zero, because a share
+// refuses what exceeds it.
 package budget
 
 import (
@@ -91,7 +118,7 @@ type balance struct {
 	used     [Quotas]int64
 	refused  [Quotas]int       // since the last log line
 	last     [Quotas]time.Time // time of the last refusal
-	gone     bool              // dropped from Budget.byAccount
+	dropped  bool              // dropped from Budget.byAccount
 }
 
 // Grant is the share of a budget that one request holds. It is not safe for concurrent use.
@@ -134,7 +161,7 @@ func (g *Grant) ReserveAll(n [Quotas]int64) error {
 	b := g.budget
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if g.balance == nil || g.balance.gone {
+	if g.balance == nil || g.balance.dropped {
 		g.balance = b.balance(g)
 	}
 	account := g.balance
@@ -205,7 +232,7 @@ func (b *Budget) balance(g *Grant) *balance {
 		now := time.Now()
 		for a, account := range b.byAccount {
 			if account.idle(now) {
-				account.gone = true
+				account.dropped = true
 				delete(b.byAccount, a)
 			}
 		}

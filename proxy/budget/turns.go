@@ -23,7 +23,7 @@ type queue struct {
 }
 
 // Turn waits until it is the account's turn. The caller must call end when its work is done. The
-// error is that of ctx.
+// error comes from ctx.
 func (t *Turns) Turn(ctx context.Context, a Account) (end func(), err error) {
 	q := t.enter(a)
 	if err := take(ctx, q.first); err != nil {

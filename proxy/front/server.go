@@ -2,16 +2,17 @@
 // chooses the era of each message, and writes the answers of package proxy, whose documentation has
 // the way of a request through both packages.
 //
-//	server.go     the Server and its options
+//	server.go     the Server and its options; config.go: the section sessions of the file
 //	request.go    routes, origins, callers, bodies; a request is the Front of its exchange
-//	front.go      the choice of the era; what both eras read of a request
+//	eras.go       the choice of the era; front.go: what both eras read of a request
 //	legacy.go     2025-11-25 and older: handshake, session, batch, GET stream
 //	modern.go     2026-07-28: header and body must agree
 //	session.go    the sessions of legacy clients; pending.go: the requests to them
 //	owner.go      the process that answers a request, if several serve the endpoints
 //	relay.go      writes the response of that process
+//	stateful.go   calls of servers that declare state, at the process that has the state
 //	reply.go      one answer: a JSON document or an event stream
-//	replay.go     the events of a stream, for a client that resumes it
+//	replay.go     the events of a stream, for a client that resumes it; waiting.go bounds those that wait
 //	streams.go    the streams of notifications
 //	headers.go    headers that repeat the body; profile.go: the client's capabilities
 //	errors.go     the HTTP status of each error

@@ -87,7 +87,7 @@ type Members interface {
 	// FreeState records that this process has nothing left of a state, so that any member may begin it.
 	FreeState(ctx context.Context, key [16]byte) error
 	// Send sends a message about a call to a member, with the credentials of the client's request r, and
-	// returns the body of the answer. The message is the value of HeaderCall. The errors are those of
+	// returns the body of the answer. The message is the value of HeaderCall. The errors are as for
 	// Forward, and ErrRefused. The caller must close the body; the end of ctx ends it, too.
 	Send(ctx context.Context, r *http.Request, message string, body []byte, to string) (io.ReadCloser, error)
 

@@ -49,7 +49,7 @@ type Lost uint8
 const (
 	_         Lost = iota
 	NotKept        // the policy does not keep the text
-	Gone           // the text was not kept, has expired, or is that of another session, upstream or rule
+	Gone           // the text was not kept, has expired, or belongs to another session, upstream or rule
 	InName         // the mark is in the name of a member
 	TooMuch        // the texts exceed maxRestored
 	Misplaced      // the rules would not remove the text again at this place

@@ -30,24 +30,24 @@ func (e *LimitError) Error() string { return fmt.Sprintf("more than %d %s", e.Mo
 // not the library's own validation, which makes an error for each item before it returns, and
 // cannot be stopped.
 type check struct {
-	ctx   context.Context
-	cost  Cost
-	args  *values
-	steps int
-	most  int // steps
-	told  int // steps at the last look at ctx
-	depth int
-	done  func()              // ends the turn; nil before it has begun
-	clean func(string) string // see Validator.Check
-	err   error               // a *LimitError, the error of ctx or of cost; the result is then unknown
+	ctx      context.Context
+	cost     Cost
+	args     *values
+	steps    int
+	most     int // steps
+	lookedAt int // steps at the last look at ctx
+	depth    int
+	done     func()              // ends the turn; nil before it has begun
+	clean    func(string) string // see Validator.Check
+	err      error               // a *LimitError, the error of ctx or of cost; the result is then unknown
 }
 
 // spend counts steps before they are made. It returns false if the check has to stop.
 func (c *check) spend(n int) bool {
-	if c.steps += n; c.err != nil || c.steps-c.told < 1024 && c.steps < c.most {
+	if c.steps += n; c.err != nil || c.steps-c.lookedAt < 1024 && c.steps < c.most {
 		return c.err == nil
 	}
-	c.told = c.steps
+	c.lookedAt = c.steps
 	switch {
 	case c.steps >= c.most:
 		c.err = &LimitError{"steps of the check", c.most}

@@ -197,8 +197,8 @@ func subschema(v any) *jsonschema.Schema {
 
 // shortened returns the first cause of an error of the library, on one line.
 func shortened(err error) error {
-	if wrong, ok := errors.AsType[*jsonschema.SchemaValidationError](err); ok {
-		err = wrong.Err
+	if schemaErr, ok := errors.AsType[*jsonschema.SchemaValidationError](err); ok {
+		err = schemaErr.Err
 	}
 	if invalid, ok := errors.AsType[*jsonschema.ValidationError](err); ok {
 		for len(invalid.Causes) > 0 {

@@ -67,7 +67,7 @@ type inputSchema struct {
 	compiled bool
 	schema   *jsonschema.Schema
 	err      error // why the schema cannot be used
-	told     bool
+	reported bool
 }
 
 // Cost accounts for the checks of one caller.
@@ -132,8 +132,8 @@ func (v *Validator) Broken(definition []byte, why string) *UnusableError {
 	s := v.schema(append([]byte(why), definition...))
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	first := !s.told
-	s.compiled, s.err, s.told = true, errors.New("its schema is broken: "+why), true
+	first := !s.reported
+	s.compiled, s.err, s.reported = true, errors.New("its schema is broken: "+why), true
 	return &UnusableError{Err: s.err, First: first}
 }
 
@@ -201,8 +201,8 @@ func (s *inputSchema) compile(ctx context.Context, definition []byte, cost Cost)
 	if s.err == nil {
 		return nil
 	}
-	first := !s.told
-	s.told = true
+	first := !s.reported
+	s.reported = true
 	return &UnusableError{Err: s.err, First: first}
 }
 

@@ -27,7 +27,7 @@ type subjectView struct {
 	local  bool             // for the single principal without authentication
 	Redact *redact.Redactor // nil if there are no redactions
 
-	Search  bool         // lists have only the tools of always, and those of Junction
+	Search  bool         // lists have only the tools of always and of Junction
 	Always  policy.Globs // see search
 	listing sync.Once
 	kept    *view.Sight // of always

@@ -56,7 +56,7 @@ func Named(tool string) Class {
 // ToolName is the name of the search tool.
 const ToolName = "search_tools"
 
-// Own reports whether the name is that of a tool of Junction.
+// Own reports whether a tool of Junction has the name.
 func Own(name string) bool { return name == ToolName || Named(name) != NoClass }
 
 // OwnNames returns the names of Junction's tools, in the order of their list.

@@ -36,7 +36,7 @@ type question struct {
 	progress func([]byte)
 }
 
-// answer is that of the client to a question.
+// answer is the client's answer to a question.
 type answer struct {
 	text []byte
 	err  error

@@ -53,7 +53,7 @@ type Call struct {
 	Era      client.Era
 	// Extensions are those that the client has declared.
 	Extensions []string `json:",omitempty"`
-	// Continues is that of upstream.Call.
+	// Continues is as in upstream.Call.
 	Continues bool
 	Params    []byte `json:"-"`
 }

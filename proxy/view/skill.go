@@ -16,7 +16,7 @@ import (
 const skillScheme = "skill://"
 
 // Skill finds the skill of a URI, which may be in no list: only the upstream can tell then whether
-// the skill exists. The error is that of Resource. The files of the skill may be denied; see Withheld.
+// the skill exists. The error comes from Resource. The files of the skill may be denied; see Withheld.
 func (s *SubjectView) Skill(uri string) (*Target, error) {
 	t, err := s.Resource(uri)
 	if err != nil {

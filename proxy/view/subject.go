@@ -36,7 +36,7 @@ func (s *SubjectView) Sight() *Sight {
 	return s.Found
 }
 
-// look computes the Sight: that of the whole view if the subject may use every item.
+// look computes the Sight: the whole view if the subject may use every item.
 func (s *SubjectView) look() *Sight {
 	v := s.View
 	places := make(bitset, len(v.offered))

@@ -61,7 +61,7 @@ type Backend interface {
 // has other or additional stocks for some upstreams, and stores only the names of these. So a
 // derived view takes memory only for the difference.
 type View struct {
-	Bare    bool     // names and URIs are those of the single upstream
+	Bare    bool     // names and URIs are as the single upstream has them
 	Stocks  []*Stock // in the order of the upstreams' names
 	begin   []int    // of each stock: the byte of offered where its places begin; then the end of the last
 	offered bitset   // the places of offered items; a name may belong to another upstream
@@ -88,7 +88,7 @@ type part struct {
 	rivals map[string][]*Target // the offered targets of own names whose byOwn is nil
 }
 
-// Problem is a hidden item of an endpoint, and the reason. Its JSON is that of /readyz.
+// Problem is a hidden item of an endpoint, and the reason. /readyz has its JSON.
 type Problem struct {
 	Endpoint string        `json:"-"`
 	Upstream string        `json:"upstream"`

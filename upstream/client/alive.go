@@ -80,7 +80,7 @@ func (l *legacyConn) probe() {
 	} else {
 		l.doubt(err)
 	}
-	if _, said := errors.AsType[*jsonrpc.Error](asRPCError(err)); err != nil && !said {
+	if _, answered := errors.AsType[*jsonrpc.Error](asRPCError(err)); err != nil && !answered {
 		l.log.Debug("the upstream does not answer a ping", "error", err)
 		return
 	}

@@ -18,7 +18,7 @@ type Call struct {
 	// member of an object; nil means name.
 	Name   string
 	Member []string
-	// Params are those of the client, as it sent them. The conn replaces only the name, and the
+	// Params are the params of the client, as it sent them. The conn replaces only the name, and the
 	// members of _meta about the hop of the client.
 	Params raw.Object
 	// Header has the Mcp-Param headers of the client that no tool declares, unless a person or a rule
@@ -44,7 +44,7 @@ type Call struct {
 	// Peer gets the notifications and the requests of the server during the call. If it is nil, no
 	// notification or request is attributed to the call.
 	Peer Peer
-	// Trace is that of the client's request, for the Observer; nil for none.
+	// Trace is the trace of the client's request, for the Observer; nil for none.
 	Trace Trace
 
 	carried TraceContext

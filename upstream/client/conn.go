@@ -34,7 +34,7 @@ type Conn interface {
 	// the complete set; a conn that needs only the changes does not call it. Follow returns the
 	// added resources that the server accepted; the error is the reason for the others. The conn
 	// must watch.
-	Follow(ctx context.Context, all func() []string, added, gone []string) ([]string, error)
+	Follow(ctx context.Context, all func() []string, added, removed []string) ([]string, error)
 	// ExclusiveUse returns a channel while an in-flight call uses the conn exclusively: it received
 	// a server request on a stream that does not identify the call. The channel is closed when
 	// exclusive use ends. It is nil if no call uses the conn exclusively.

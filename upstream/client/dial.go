@@ -14,7 +14,7 @@ import (
 
 // Options tell how to connect to one server. Either Command or URL is set, never both.
 type Options struct {
-	// Name is that of the upstream, for the Observer.
+	// Name is the name of the upstream, for the Observer.
 	Name string
 	// Command starts the server as a child process: the program, then its arguments. Env, Dir and
 	// Confine are the environment, the working directory and the sandbox of the process; a nil
@@ -43,7 +43,7 @@ type Options struct {
 	// with Version.
 	Client  []byte
 	Version string
-	// MessageLimit is the most bytes of one message, and Depth that of its arrays and objects.
+	// MessageLimit is the most bytes of one message, and Depth the deepest nesting of its arrays and objects.
 	MessageLimit, Depth int
 	Account             transport.Account // of the memory for handshakes and lists; nil does not limit it
 	Observer            Observer          // nil observes nothing

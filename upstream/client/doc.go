@@ -9,7 +9,7 @@
 //	Dialer     opens a Conn; remembers the era and the transport            dial.go, knowledge.go, era.go
 //	attempt    one attempt to open a Conn: the handshakes, and its tokens   attempt.go, race.go, verdict.go
 //	Transport  moves messages; of MCP it implements only the HTTP headers,  packages transport, stdio
-//	           those of version and session
+//	           for version and session
 //
 // # A call, function by function
 //
@@ -56,4 +56,29 @@
 //
 // Subscriptions: a legacy server gets a request for each resource (legacy.go). At a modern server,
 // listen.go and listen_shared.go keep subscriptions/listen open.
+//
+// # A new transport
+//
+// A transport implements transport.Transport, whose comments are the contract. It moves messages,
+// and implements nothing of MCP except HTTP headers. It embeds transport.Ending, and
+// transport.Duplex if all messages share one connection. It gives messages that belong to no
+// request to the Receiver, and honours Observer, Memory and Buffer of a Request. ErrNotSent,
+// ErrSessionGone, ErrInvalid and ErrClosed in an error decide whether a call is sent again, so they
+// must be true. A transport with access tokens asks for another token after a 401, as do in
+// upstream/transport/origin.go does.
+//
+// Another way to a URL is a word: add it to the type Transport and its UnmarshalText (era.go), and
+// open it in openRemote (dial.go). The argument remote is only TransportSSE or TransportAuto, so
+// read options.Transport there. DialLegacySession, dialModern and openBoth (race.go) always pass
+// TransportAuto. Dial knows that HTTP+SSE is legacy, mayBeSSE decides which errors lead to it, and
+// dialAuto starts both handshakes on one transport. validateRemote of package upstream accepts only
+// the schemes http and https.
+//
+// Another kind of address (not command, not url) is a row: ServerKind (server_kind.go) with an open
+// of its own, and kindRows in upstream/kind.go. Its fields are new in Options, in Config of package
+// upstream, and in the function that makes one of the other (upstream/resolve.go).
+//
+// Outside of these packages, the flag of junction add (cmd/junction/desk/entries/add.go) has the
+// words. The entries of packages desk/clients and desk/registry have a bool SSE instead; look for
+// SSE there.
 package client

@@ -18,11 +18,11 @@ func (e *laterError) Unwrap() error { return e.error }
 
 // handshakeError returns the error of a handshake as asRPCError does, and keeps the time of Retry-After.
 func handshakeError(err error) error {
-	said, after := asRPCError(err), RetryAfter(err)
-	if said == err || after == 0 {
-		return said
+	rejection, after := asRPCError(err), RetryAfter(err)
+	if rejection == err || after == 0 {
+		return rejection
 	}
-	return &laterError{said, after}
+	return &laterError{rejection, after}
 }
 
 // RetryAfter returns how long the server that has rejected an attempt to connect with 429 or 503 asks to

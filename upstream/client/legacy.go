@@ -183,12 +183,12 @@ func (l *legacyConn) List(
 }
 
 // Follow implements Conn: it sends one request per resource.
-func (l *legacyConn) Follow(ctx context.Context, _ func() []string, added, gone []string) ([]string, error) {
+func (l *legacyConn) Follow(ctx context.Context, _ func() []string, added, removed []string) ([]string, error) {
 	var accepted []string
 	var refused error
 	ask := func(method mcp.MCPMethod, uri string) error {
 		_, err := l.requestObserved(ctx, string(method), append(raw.AppendQuote([]byte(`{"uri":`), uri), '}'), nil, nil)
-		if _, said := err.(*jsonrpc.Error); said {
+		if _, answered := err.(*jsonrpc.Error); answered {
 			refused = cmp.Or(refused, err)
 			return nil
 		}
@@ -197,7 +197,7 @@ func (l *legacyConn) Follow(ctx context.Context, _ func() []string, added, gone 
 		}
 		return err
 	}
-	for _, uri := range gone {
+	for _, uri := range removed {
 		if err := ask(mcp.MethodResourcesUnsubscribe, uri); err != nil {
 			return accepted, fmt.Errorf("%s: %w", mcp.MethodResourcesUnsubscribe, err)
 		}

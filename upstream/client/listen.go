@@ -49,10 +49,10 @@ type listen struct {
 
 // follow is a change of the subscribed resources. Its fields are the arguments of Conn.Follow.
 type follow struct {
-	ctx         context.Context
-	all         func() []string
-	added, gone []string
-	answer      chan followed // 1-buffered
+	ctx            context.Context
+	all            func() []string
+	added, removed []string
+	answer         chan followed // 1-buffered
 }
 
 type followed struct {
@@ -164,8 +164,8 @@ func (w *watcher) replacing() {
 }
 
 // Follow implements Conn.
-func (m *modernConn) Follow(ctx context.Context, all func() []string, added, gone []string) ([]string, error) {
-	f := follow{ctx, all, added, gone, make(chan followed, 1)}
+func (m *modernConn) Follow(ctx context.Context, all func() []string, added, removed []string) ([]string, error) {
+	f := follow{ctx, all, added, removed, make(chan followed, 1)}
 	select {
 	case m.follows <- f:
 	case <-m.ctx.Done():

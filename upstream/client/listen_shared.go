@@ -62,7 +62,7 @@ func (w *watcher) adding() {
 		case <-w.m.ctx.Done():
 			return
 		case f := <-w.m.follows:
-			s.withdraw(f.gone)
+			s.withdraw(f.removed)
 			accepted, err := s.add(f.ctx, f.added)
 			f.answer <- followed{accepted, err}
 		case <-tidy:

@@ -96,7 +96,7 @@ func (m *modernConn) appendMeta(own []raw.Edit, c *Call) []raw.Edit {
 }
 
 // request sends one of Junction's own requests; more are members of params in addition to _meta.
-// lease is that of requestOwn.
+// lease is as for requestOwn.
 func (m *modernConn) request(
 	ctx context.Context, method string, more []byte, lease *transport.Lease,
 ) (raw.Object, error) {

@@ -276,8 +276,8 @@ func received(ctx context.Context, began time.Time, err error) Received {
 	if err == nil {
 		return r
 	}
-	if said, ok := errors.AsType[*jsonrpc.Error](err); ok {
-		r.Code = said.Code
+	if answer, ok := errors.AsType[*jsonrpc.Error](err); ok {
+		r.Code = answer.Code
 	} else if ctx.Err() != nil {
 		r.Kind = KindOf(context.Cause(ctx))
 	} else {

@@ -38,8 +38,8 @@ const mostDoubts = 256
 // unfinished reports whether the server may still process a request that failed with err: it was sent, and
 // the server has not responded with an error. A gateway may have sent a status, such as 504.
 func unfinished(err error) bool {
-	_, said := errors.AsType[*jsonrpc.Error](asRPCError(err))
-	return !said && !errors.Is(err, transport.ErrNotSent)
+	_, rejected := errors.AsType[*jsonrpc.Error](asRPCError(err))
+	return !rejected && !errors.Is(err, transport.ErrNotSent)
 }
 
 // abandoned records that a request of the call will not be waited for any more. b.mu is not held.

@@ -10,7 +10,7 @@ import (
 	"junction/upstream/raw"
 )
 
-// This file makes the params of a call: those of the client, with the members of _meta for this hop.
+// This file makes the params of a call: what the client sent, with the members of _meta for this hop.
 
 // reserved lists the _meta members that apply to one hop. They are never relayed.
 var reserved = []string{"progressToken", mcp.MetaKeyProtocolVersion, mcp.MetaKeyClientInfo,

@@ -93,7 +93,7 @@ func (a *attempt) openBoth(ctx context.Context) (*bothEras, error) {
 	b.legacy.init(a.options.Log, a.hooks, EraLegacy)
 	a.share(&b.modern.base)
 	a.share(&b.legacy.base)
-	b.legacy.ids.Store(b.modern.ids.Load() + 1<<20) // other ids than those of the modern conn on the same transport
+	b.legacy.ids.Store(b.modern.ids.Load() + 1<<20) // other ids than the modern conn on the same transport has
 	b.receiver.Store(&b.modern.base)
 	t, err := a.open(ctx, TransportAuto, func(m *jsonrpc.Message) { b.receiver.Load().receive(m) }, a.hooks.Doubted)
 	if err != nil {

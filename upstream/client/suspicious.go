@@ -18,8 +18,8 @@ func Suspicious(err error) bool {
 	if status, ok := errors.AsType[*transport.StatusError](err); ok {
 		return !ofRequest(status.Message) && suspiciousStatus(status)
 	}
-	said, ok := errors.AsType[*jsonrpc.Error](err)
-	return ok && suspiciousCode(said.Code)
+	rpcErr, ok := errors.AsType[*jsonrpc.Error](err)
+	return ok && suspiciousCode(rpcErr.Code)
 }
 
 // RejectsToken reports whether the server has answered 401 to a request that decides nothing about the
@@ -74,7 +74,7 @@ func aboutRequest(code int64) bool {
 }
 
 // ofRequest reports whether an HTTP error has a JSON-RPC error that answers the request itself. An
-// error without an id is that of a server that did not read the request.
+// error without an id comes from a server that did not read the request.
 func ofRequest(m *jsonrpc.Message) bool {
 	return m != nil && m.ID != "" && aboutRequest(m.Error.Code)
 }

@@ -68,15 +68,15 @@ func (l *legacyConn) callAsTask(ctx context.Context, c *Call, clock *Clock) (Res
 	about := aboutTask(name)
 	result, err := l.await(ctx, f, task, about)
 	if err != nil {
-		_, said := err.(*jsonrpc.Error)
-		if !said || ctx.Err() != nil {
+		_, answered := err.(*jsonrpc.Error)
+		if !answered || ctx.Err() != nil {
 			l.abandoned(f)
 		}
 		if ctx.Err() != nil {
 			l.cancelTask(about)
 		}
 		switch {
-		case said || ctx.Err() != nil:
+		case answered || ctx.Err() != nil:
 		case errors.Is(err, transport.ErrNotSent):
 			// Text hides ErrNotSent: the server has received the call, so it must not be sent again
 			err = fmt.Errorf("the connection broke while the task was in progress: %w", transport.Text(err))
@@ -102,7 +102,7 @@ func (e *BegunError) Unwrap() error { return e.err }
 // aboutTask returns the params of a request about a task; id is JSON.
 func aboutTask(id []byte) []byte { return append(append([]byte(`{"taskId":`), id...), '}') }
 
-// cancelTask tells the server that nobody needs the result of a task. about is that of aboutTask.
+// cancelTask tells the server that nobody needs the result of a task. about comes from aboutTask.
 func (b *base) cancelTask(about []byte) {
 	b.post(&jsonrpc.Message{ID: b.nextID(), Method: methodTasksCancel, Params: about})
 }

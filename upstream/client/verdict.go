@@ -41,7 +41,7 @@ func verdictOf(err error) verdict {
 			return provesLegacy
 		}
 	}
-	said, ok := errors.AsType[*jsonrpc.Error](asRPCError(err))
+	rpcErr, ok := errors.AsType[*jsonrpc.Error](asRPCError(err))
 	switch {
 	case !ok && (errors.Is(err, transport.ErrNotSent) || errors.Is(err, transport.ErrClosed) ||
 		errors.As(err, new(*transport.MemoryError)) && !errors.Is(err, transport.ErrInvalid)):
@@ -49,11 +49,11 @@ func verdictOf(err error) verdict {
 	case !ok:
 		return provesNothing
 	}
-	switch said.Code {
+	switch rpcErr.Code {
 	case mcp.HEADER_MISMATCH, mcp.MISSING_REQUIRED_CLIENT_CAPABILITY:
 		return provesModern
 	case mcp.UNSUPPORTED_PROTOCOL_VERSION:
-		list := supportedVersions(said)
+		list := supportedVersions(rpcErr)
 		if len(list) == 0 || slices.ContainsFunc(list, mcp.IsModernProtocol) {
 			return provesModern
 		}
@@ -95,11 +95,11 @@ func supportedVersions(e *jsonrpc.Error) (versions []string) {
 // deniesLegacy reports whether the error of initialize shows that the server supports only the
 // modern era.
 func deniesLegacy(err error) bool {
-	said, ok := errors.AsType[*jsonrpc.Error](asRPCError(err))
+	rpcErr, ok := errors.AsType[*jsonrpc.Error](asRPCError(err))
 	if !ok {
 		return false
 	}
-	switch said.Code {
+	switch rpcErr.Code {
 	case mcp.UNSUPPORTED_PROTOCOL_VERSION, mcp.HEADER_MISMATCH, mcp.MISSING_REQUIRED_CLIENT_CAPABILITY,
 		mcp.METHOD_NOT_FOUND:
 		return true
@@ -112,8 +112,8 @@ func refused(err error) bool {
 	if status, ok := errors.AsType[*transport.StatusError](err); ok && !mayDeny(status.Status) {
 		return false
 	}
-	_, said := errors.AsType[*jsonrpc.Error](err)
-	return said || errors.Is(err, transport.ErrInvalid) || errors.As(err, new(*transport.StatusError))
+	_, answered := errors.AsType[*jsonrpc.Error](err)
+	return answered || errors.Is(err, transport.ErrInvalid) || errors.As(err, new(*transport.StatusError))
 }
 
 // asRPCError returns the JSON-RPC error in the body of an HTTP error. It returns err itself for

@@ -96,7 +96,7 @@ var (
 	}
 )
 
-// Rules are those of the definitions of one list, but for the member that names the item.
+// Rules apply to the definitions of one list, but for the member that names the item.
 type Rules []rule
 
 // The rules of the lists.
@@ -147,7 +147,7 @@ func apply(o raw.Object, rules []rule, strict bool) (edits []raw.Edit, problem s
 	}
 	for i := range rules {
 		r := &rules[i]
-		fixed, wrong, err := r.look(o)
+		fixed, fault, err := r.look(o)
 		switch {
 		case err == raw.ErrAbsent && r.need == present:
 			return nil, "." + r.name + " is missing", true
@@ -159,19 +159,19 @@ func apply(o raw.Object, rules []rule, strict bool) (edits []raw.Edit, problem s
 			}
 			continue
 		}
-		if wrong == "" {
+		if fault == "" {
 			continue
 		}
 		if fixed == nil && r.need != optional {
-			return nil, "." + r.name + wrong, true
+			return nil, "." + r.name + fault, true
 		}
-		note("." + r.name + wrong)
+		note("." + r.name + fault)
 		edits = append(edits, raw.Edit{Name: r.name, Value: fixed}) // without a value, Splice removes the member
 	}
 	return edits, problem, false
 }
 
-// look checks the member of the object. The error is that of Object.Get.
+// look checks the member of the object. The error comes from Object.Get.
 func (r *rule) look(o raw.Object) (fixed []byte, problem string, err error) {
 	v, err := o.Get(r.name)
 	if r.need == assumed && (err == raw.ErrAbsent || err == nil && string(v) == "null") {
@@ -288,14 +288,14 @@ func array(element valueCheck, drop bool) valueCheck {
 		}
 		kept := elements[:0:0]
 		for i, e := range elements {
-			better, wrong := element(e)
-			if wrong != "" && problem == "" {
-				problem = "[" + strconv.Itoa(i) + "]" + wrong
+			better, fault := element(e)
+			if fault != "" && problem == "" {
+				problem = "[" + strconv.Itoa(i) + "]" + fault
 				kept = append(kept, elements[:i]...)
 			}
 			switch {
-			case wrong == "" && problem == "":
-			case wrong == "":
+			case fault == "" && problem == "":
+			case fault == "":
 				kept = append(kept, e)
 			case better != nil:
 				kept = append(kept, better)

@@ -42,8 +42,8 @@ func olderOutput(o raw.Object, work *Work) (fixed []byte, problem string) {
 	if fixed, problem = olderObject(o); problem != "" && fixed == nil {
 		return nil, problem
 	}
-	if _, wrong := uncompilable(o, work); wrong != "" {
-		return nil, wrong
+	if _, fault := uncompilable(o, work); fault != "" {
+		return nil, fault
 	}
 	return fixed, problem
 }

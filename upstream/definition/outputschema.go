@@ -241,11 +241,11 @@ func (c *compilation) pattern(s string) string {
 		return ""
 	}
 	_, err := syntax.Parse(s, syntax.Perl)
-	var wrong *syntax.Error
-	if !errors.As(err, &wrong) {
+	var parseErr *syntax.Error
+	if !errors.As(err, &parseErr) {
 		return ""
 	}
-	switch wrong.Code {
+	switch parseErr.Code {
 	case syntax.ErrMissingParen, syntax.ErrUnexpectedParen, syntax.ErrMissingBracket, syntax.ErrInvalidCharRange,
 		syntax.ErrMissingRepeatArgument, syntax.ErrTrailingBackslash:
 		return " is no regular expression"

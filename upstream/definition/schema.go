@@ -67,7 +67,7 @@ type repair struct {
 const maxChanges = 3
 
 // note describes a change of the value at the path.
-func (r *repair) note(wrong string, loosens bool) {
+func (r *repair) note(fault string, loosens bool) {
 	if len(r.changes) == maxChanges && (r.loose != "" || !loosens) {
 		r.more++
 		return
@@ -78,7 +78,7 @@ func (r *repair) note(wrong string, loosens bool) {
 			text = "[…]"
 		}
 	}
-	text += wrong
+	text += fault
 	if loosens && r.loose == "" {
 		r.loose = text
 	}
@@ -164,21 +164,21 @@ func appendMember(b, key, value []byte) []byte {
 
 // keyword looks at one keyword of a schema.
 func (r *repair) keyword(m raw.Member, levels int) (fixed []byte, stays bool) {
-	wrong, loosens := "", true
+	fault, loosens := "", true
 	switch v := m.Value; string(m.Key) {
 	case `"type"`:
-		wrong = oneType(v)
+		fault = oneType(v)
 	case `"$ref"`:
-		wrong = r.refers(v)
+		fault = r.refers(v)
 	case `"pattern"`:
 		if s, err := raw.String(v); err != nil {
-			wrong = " is no string"
+			fault = " is no string"
 		} else {
-			wrong = r.pattern(s)
+			fault = r.pattern(s)
 		}
 	case `"enum"`:
 		if v[0] != '[' {
-			wrong = " is no array"
+			fault = " is no array"
 		}
 	case `"required"`:
 		return r.names(v)
@@ -194,53 +194,53 @@ func (r *repair) keyword(m raw.Member, levels int) (fixed []byte, stays bool) {
 		if isSchema(v) {
 			return r.schema(v, levels), true
 		}
-		wrong = " is no schema"
+		fault = " is no schema"
 	default:
-		wrong, loosens = simple(string(m.Key), v)
+		fault, loosens = simple(string(m.Key), v)
 	}
-	if wrong != "" {
-		r.note(wrong, loosens)
+	if fault != "" {
+		r.note(fault, loosens)
 	}
-	return nil, wrong == ""
+	return nil, fault == ""
 }
 
 // simple looks at a keyword whose value has neither schemas nor names.
-func simple(key string, v []byte) (wrong string, loosens bool) {
+func simple(key string, v []byte) (fault string, loosens bool) {
 	switch key {
 	case `"minimum"`, `"maximum"`:
-		_, wrong = aNumber(v)
+		_, fault = aNumber(v)
 	case `"exclusiveMinimum"`, `"exclusiveMaximum"`:
 		if v[0] != 't' && v[0] != 'f' { // draft-04 has true and false
-			_, wrong = aNumber(v)
+			_, fault = aNumber(v)
 		}
 	case `"multipleOf"`:
 		if f, err := strconv.ParseFloat(string(v), 64); err != nil || f <= 0 {
-			wrong = " is no number above 0"
+			fault = " is no number above 0"
 		}
 	case `"minLength"`, `"maxLength"`, `"minItems"`, `"maxItems"`, `"minProperties"`, `"maxProperties"`,
 		`"minContains"`, `"maxContains"`:
 		if f, err := strconv.ParseFloat(string(v), 64); err != nil || f < 0 || f != math.Trunc(f) {
-			wrong = " is no whole number from 0"
+			fault = " is no whole number from 0"
 		}
 	case `"uniqueItems"`:
-		_, wrong = boolean(v)
+		_, fault = boolean(v)
 	case `"dependentRequired"`:
-		_, wrong = anyObject(v)
+		_, fault = anyObject(v)
 	case `"readOnly"`, `"writeOnly"`, `"deprecated"`:
-		_, wrong = boolean(v)
-		return wrong, false
+		_, fault = boolean(v)
+		return fault, false
 	case `"examples"`:
 		if v[0] != '[' {
-			wrong = " is no array"
+			fault = " is no array"
 		}
-		return wrong, false
+		return fault, false
 	case `"title"`, `"description"`, `"format"`, `"$comment"`, `"contentEncoding"`, `"contentMediaType"`:
-		_, wrong = text(v)
-		return wrong, false
+		_, fault = text(v)
+		return fault, false
 	case `"$schema"`, `"$id"`, `"$anchor"`, `"$dynamicRef"`, `"$dynamicAnchor"`, `"$recursiveRef"`:
-		_, wrong = text(v)
+		_, fault = text(v)
 	}
-	return wrong, true
+	return fault, true
 }
 
 var aNumber = begins("-0123456789", " is no number")
@@ -263,8 +263,8 @@ func oneType(v []byte) string {
 			if slices.ContainsFunc(list[:i], func(other []byte) bool { return bytes.Equal(e, other) }) {
 				return " has a type twice"
 			}
-			if wrong := typeName(e); wrong != "" {
-				return wrong
+			if fault := typeName(e); fault != "" {
+				return fault
 			}
 		}
 	}
@@ -313,15 +313,15 @@ func joined(elements [][]byte) []byte {
 
 // named repairs a map of schemas.
 func (r *repair) named(key string, v []byte, levels int) (fixed []byte, stays bool) {
-	if fixed, wrong := mapping(v); wrong != "" {
-		r.note(wrong, fixed == nil)
+	if fixed, fault := mapping(v); fault != "" {
+		r.note(fault, fixed == nil)
 		return fixed, fixed != nil
 	}
 	return r.members(v, func(m raw.Member) ([]byte, bool) {
 		if key == `"patternProperties"` {
 			name, _ := m.Name()
-			if wrong := r.pattern(name); wrong != "" {
-				r.note(wrong, true)
+			if fault := r.pattern(name); fault != "" {
+				r.note(fault, true)
 				return nil, false
 			}
 		}

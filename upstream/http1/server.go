@@ -49,10 +49,10 @@ type Server struct {
 	listener net.Listener
 	conns    map[*conn]struct{}
 	// closed when conns is empty after the end; nil until Shutdown waits for it
-	gone   chan struct{}
-	handed handed
-	ending atomic.Bool // Shutdown or Close was called: each connection gets one more response at most
-	shut   atomic.Bool // idle connections are closed, too
+	drained chan struct{}
+	handed  handed
+	ending  atomic.Bool // Shutdown or Close was called: each connection gets one more response at most
+	shut    atomic.Bool // idle connections are closed, too
 
 	buffers, memories sync.Pool // of *[]byte and *memory; Serve sets New
 	today             atomic.Pointer[dated]
@@ -138,9 +138,9 @@ func (s *Server) remove(c *conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.conns, c)
-	if s.gone != nil && len(s.conns) == 0 {
-		close(s.gone)
-		s.gone = nil
+	if s.drained != nil && len(s.conns) == 0 {
+		close(s.drained)
+		s.drained = nil
 	}
 }
 
@@ -162,29 +162,29 @@ const idleLinger = 100 * time.Millisecond
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.mu.Lock()
 	s.end()
-	gone := s.awaited()
+	drained := s.awaited()
 	s.mu.Unlock()
 	// HTTP still accepts connections that are handed over; each then gets one response
 	s.HTTP.SetKeepAlivesEnabled(false)
-	if gone != nil && !s.shut.Load() {
+	if drained != nil && !s.shut.Load() {
 		linger := time.NewTimer(idleLinger)
 		defer linger.Stop()
 		select {
 		case <-linger.C:
-		case <-gone:
+		case <-drained:
 		case <-ctx.Done():
 		}
 	}
 	s.mu.Lock()
 	s.shut.Store(true)
-	gone = s.awaited()
+	drained = s.awaited()
 	for c := range s.conns {
 		c.closeIfIdle()
 	}
 	s.mu.Unlock()
-	if gone != nil {
+	if drained != nil {
 		select {
-		case <-gone:
+		case <-drained:
 		case <-ctx.Done():
 			return ctx.Err()
 		}
@@ -195,10 +195,10 @@ func (s *Server) Shutdown(ctx context.Context) error {
 // awaited returns a channel that is closed when no connection is left; nil if none is left now. s.mu
 // is held.
 func (s *Server) awaited() chan struct{} {
-	if len(s.conns) > 0 && s.gone == nil {
-		s.gone = make(chan struct{})
+	if len(s.conns) > 0 && s.drained == nil {
+		s.drained = make(chan struct{})
 	}
-	return s.gone
+	return s.drained
 }
 
 // Close closes all connections at once.

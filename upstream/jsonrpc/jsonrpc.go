@@ -125,7 +125,7 @@ func IsBatch(text []byte) bool {
 	return bytes.HasPrefix(bytes.TrimLeft(WithoutMark(text), " \t\r\n"), []byte{'['})
 }
 
-// Batch returns the texts of at most most messages of an array. Errors are those of raw.ElementsWithin.
+// Batch returns the texts of at most most messages of an array. It returns the errors of raw.ElementsWithin.
 func Batch(text []byte, most int) ([][]byte, error) {
 	return raw.ElementsWithin(WithoutMark(text), most)
 }

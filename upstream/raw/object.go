@@ -310,7 +310,7 @@ type Edit struct {
 // a member that does not exist is no error.
 func (o Object) Splice(edits ...Edit) ([]byte, error) { return o.AppendSplice(nil, edits...) }
 
-// With returns the object with the edits. The error is that of Splice or of Parse.
+// With returns the object with the edits. The error comes from Splice or Parse.
 func (o Object) With(edits ...Edit) (Object, error) {
 	text, err := o.Splice(edits...)
 	if err != nil {

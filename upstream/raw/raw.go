@@ -43,7 +43,7 @@ func Get(obj []byte, path ...string) ([]byte, error) {
 
 // Set returns a copy of obj with another value at the path. If only the last name is missing, Set
 // adds the member at the end; if value is empty, Set removes it. All other bytes stay. The value is
-// not checked to be JSON. Errors are those of Get.
+// not checked to be JSON. Errors come from Get.
 func Set(obj, value []byte, path ...string) ([]byte, error) {
 	if len(path) == 0 {
 		return value, nil

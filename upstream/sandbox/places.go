@@ -34,7 +34,7 @@ func System() []string {
 		"/dev/random", "/dev/urandom",
 	}
 	for _, versions := range []string{"/etc/python3*", "/etc/ld-musl-*"} {
-		found, _ := filepath.Glob(versions) // the only error is that of a bad pattern
+		found, _ := filepath.Glob(versions) // the only error is a bad pattern
 		list = append(list, found...)
 	}
 	return list

@@ -85,7 +85,7 @@ func Wrap(cmd *exec.Cmd, r Rules, s Support) (*Handover, error) {
 const setUpTime = 30 * time.Second
 
 // Started sends the rules to the running wrapper and waits until the wrapper has executed the
-// command. The error is that of executing the command, or ErrSetUp; the caller must then kill the
+// command. The error is about the start of the command, or ErrSetUp; the caller must then kill the
 // wrapper.
 func (h *Handover) Started() error {
 	h.theirs.Close() // so that ReadAll returns when the wrapper ends

@@ -6,7 +6,7 @@ import (
 )
 
 // Visible escapes characters of an untrusted text that are invisible or change how other text is
-// displayed. The escapes are those of Go.
+// displayed. It uses the escapes of Go.
 func Visible(s string) string {
 	if strings.IndexFunc(s, Hidden) < 0 {
 		return s

@@ -219,13 +219,13 @@ func (p *process) finish(drained <-chan struct{}) {
 	select {
 	case <-p.exited:
 	default:
-		if !p.gone(drained) {
+		if !p.awaitGone(drained) {
 			p.signal(false)
-			p.gone(drained)
+			p.awaitGone(drained)
 		}
 	}
 	p.signal(true)
-	p.gone(drained) // a killed process needs a moment, too
+	p.awaitGone(drained) // a killed process needs a moment, too
 	<-p.exited
 	p.o.Watchdog.forget(p)
 	p.stdout.Close()
@@ -234,9 +234,9 @@ func (p *process) finish(drained <-chan struct{}) {
 	p.cell.close()
 }
 
-// gone waits at most one grace period for the end of the child and its descendants: until its
+// awaitGone waits at most one grace period for the end of the child and its descendants: until its
 // stdout has ended, or its group is empty.
-func (p *process) gone(drained <-chan struct{}) bool {
+func (p *process) awaitGone(drained <-chan struct{}) bool {
 	end := time.Now().Add(p.o.StopGrace)
 	return await(p.exited, p.o.StopGrace) && (!p.left() || await(drained, time.Until(end)))
 }

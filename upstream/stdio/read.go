@@ -35,7 +35,7 @@ func (w *stdio) read() {
 		switch {
 		case err == nil && m.IsResponse():
 			w.output.spoke.Store(true)
-			if !w.settle(m.ID, answer{m: &m, buffer: lines.gone}) {
+			if !w.settle(m.ID, answer{m: &m, buffer: lines.lent}) {
 				w.o.Log.Debug("dropped a response without a waiting request", "id", m.ID)
 				w.in(&m)
 			}
@@ -106,7 +106,7 @@ type lineReader struct {
 	from, to int    // buf[from:to] was read and not returned
 	rest     []byte // the small buffer, while buf is a large one
 	large    int    // the size of the last large line, a good guess for the next
-	gone     []byte // the reusable buffer of the returned line; nil if it has none
+	lent     []byte // the reusable buffer of the returned line; nil if it has none
 	err      error
 
 	account transport.Account // of large buffers; may be nil
@@ -117,7 +117,7 @@ type lineReader struct {
 // next returns the next line that is not empty, without its end; the line belongs to the caller.
 // For a line above the limit it returns the outline instead. The last line needs no end.
 func (l *lineReader) next() ([]byte, *outline, error) {
-	l.gone, l.refused = nil, nil
+	l.lent, l.refused = nil, nil
 	if l.rest == nil {
 		l.release() // of the line before, which belongs to the caller
 	}
@@ -185,14 +185,14 @@ func (l *lineReader) take(n, end int) ([]byte, *outline) {
 	case l.rest == nil && n < lineOwn:
 		return slices.Clone(line), nil
 	case l.rest == nil:
-		l.gone = l.spare.take(n)
-		return l.gone[:copy(l.gone, line)], nil
+		l.lent = l.spare.take(n)
+		return l.lent[:copy(l.lent, line)], nil
 	}
 	l.large = n
 	if n < len(l.buf)/2 {
 		return slices.Clone(line), nil
 	}
-	l.gone = l.buf
+	l.lent = l.buf
 	return line, nil // shrink leaves this buffer to the line
 }
 
@@ -210,7 +210,7 @@ func (l *lineReader) shrink() {
 		l.buf = l.spare.take(l.size(2 * len(left)))
 	}
 	l.from, l.to = 0, copy(l.buf, left)
-	if l.gone == nil {
+	if l.lent == nil {
 		l.spare.give(large)
 	}
 }

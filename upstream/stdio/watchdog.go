@@ -77,7 +77,7 @@ func (k *Watchdog) keep(p *process) error {
 		k.groups = map[*process]bool{}
 	}
 	k.groups[p] = true
-	if k.told("keep", p) {
+	if k.tryLine("keep", p) {
 		return nil
 	}
 	return k.start()
@@ -93,14 +93,14 @@ func (k *Watchdog) forget(p *process) {
 		return
 	}
 	delete(k.groups, p)
-	if len(k.groups) == 0 || !k.told("forget", p) { // the next keep starts another shell
+	if len(k.groups) == 0 || !k.tryLine("forget", p) { // the next keep starts another shell
 		k.stop()
 	}
 }
 
-// told writes one line to the shell and reports success. A line is so short that the pipe takes all
+// tryLine writes one line to the shell and reports success. A line is so short that the pipe takes all
 // of it or nothing.
-func (k *Watchdog) told(word string, p *process) bool {
+func (k *Watchdog) tryLine(word string, p *process) bool {
 	if k.cmd == nil {
 		return false
 	}

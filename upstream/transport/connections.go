@@ -117,7 +117,7 @@ func (c *connections) limitIdle(s *secure, header http.Header) {
 	}
 }
 
-// share makes connections of HTTP/2 those of all transports, unless there are some.
+// share gives connections of HTTP/2 to all transports, unless there are some.
 func (c *connections) share(s *secure) {
 	if c.pool.shared.Load() != nil {
 		return

@@ -6,7 +6,7 @@ import (
 	"junction/upstream/raw"
 )
 
-// levels are those of the log, the most talkative first.
+// levels are the levels of the log, the most talkative first.
 var levels = []string{"debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"}
 
 func (c *call) setLevel() {

@@ -318,7 +318,7 @@ func (j *Journal) Methods() []string {
 }
 
 // Await returns the first record, past ones included, for which match is true. It blocks until
-// there is one; the error is that of ctx.
+// there is one; the error comes from ctx.
 func (j *Journal) Await(ctx context.Context, match func(Record) bool) (Record, error) {
 	for seen := 0; ; {
 		j.mu.Lock()

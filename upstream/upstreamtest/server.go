@@ -178,7 +178,7 @@ func (s *Server) EndStreams(graceful bool) {
 }
 
 // Ask sends a request outside of any call to the session that was begun last, and blocks until it
-// is answered. The error is that of ctx, or says that there is no session.
+// is answered. The error comes from ctx, or reports that there is no session.
 func (s *Server) Ask(ctx context.Context, method string, params json.RawMessage) (jsonrpc.Message, error) {
 	s.state.Lock()
 	se := s.latest

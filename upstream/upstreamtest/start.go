@@ -268,20 +268,20 @@ func (c *Child) read(conn net.Conn) {
 // until it is obeyed.
 func (c *Child) Release(gate string) error { return c.tell(order{Verb: "Release", Name: gate}) }
 
-// Set is like that of Server, in every process that runs.
+// Set does what Server.Set does, in every process that runs.
 func (c *Child) Set(method string, items []json.RawMessage) error {
 	return c.tell(order{Verb: "Set", Name: method, Items: items})
 }
 
-// SetTools is like that of Server, in every process that runs.
+// SetTools does what Server.SetTools does, in every process that runs.
 func (c *Child) SetTools(tools []json.RawMessage) error { return c.Set("tools/list", tools) }
 
-// Notify is like that of Server, in every process that runs.
+// Notify does what Server.Notify does, in every process that runs.
 func (c *Child) Notify(method string, params []byte) error {
 	return c.tell(order{Verb: "Notify", Name: method, Params: params})
 }
 
-// Updated is like that of Server, in every process that runs.
+// Updated does what Server.Updated does, in every process that runs.
 func (c *Child) Updated(uri string) error { return c.tell(order{Verb: "Updated", Name: uri}) }
 
 // Ask makes every process that runs send a request to its client outside of any call; the answer is
@@ -290,7 +290,7 @@ func (c *Child) Ask(method string, params []byte) error {
 	return c.tell(order{Verb: "Ask", Name: method, Params: params})
 }
 
-// AddRules is like that of Server, in every process that runs.
+// AddRules does what Server.AddRules does, in every process that runs.
 func (c *Child) AddRules(rules ...Rule) error { return c.tell(order{Verb: "AddRules", Rules: rules}) }
 
 // tell gives an order to every process that runs. A process that a client talks to already may not

@@ -14,14 +14,14 @@ import (
 
 // This file guesses the intention behind text that is not YAML.
 
-// syntax reports text that is not YAML. The line that the parser reports is that of the enclosing
-// structure, and may be far above, off by one, or absent. syntax therefore searches for the last
-// line before which the text still parses.
+// syntax reports text that is not YAML. The parser's line belongs to the enclosing structure,
+// and may be far above, off by one, or absent. syntax therefore searches for the last line before
+// which the text still parses.
 func (r *Reader) syntax(text []byte, err error) {
-	said := strings.TrimPrefix(err.Error(), "yaml: ")
+	reason := strings.TrimPrefix(err.Error(), "yaml: ")
 	line := 1
-	if n, scanErr := fmt.Sscanf(said, "line %d:", &line); n == 1 && scanErr == nil {
-		_, said, _ = strings.Cut(said, ": ")
+	if n, scanErr := fmt.Sscanf(reason, "line %d:", &line); n == 1 && scanErr == nil {
+		_, reason, _ = strings.Cut(reason, ": ")
 	}
 	lines := bytes.SplitAfter(text, []byte("\n"))
 	begin := text
@@ -34,7 +34,7 @@ func (r *Reader) syntax(text []byte, err error) {
 		}
 	}
 	line = max(1, min(line, len(lines)))
-	r.At(line, "", "cannot be read as YAML (%s); %s", said,
+	r.At(line, "", "cannot be read as YAML (%s); %s", reason,
 		yamlRemedy(string(lines[line-1]), lineAbove(lines[:line-1])))
 }
 

@@ -63,7 +63,7 @@ func (ps *Problems) Sort() {
 // Lines has the line of each key and list element of a file, by its path.
 type Lines map[string]int
 
-// At returns the line of path, or that of its nearest parent.
+// At returns the line of path, or of its nearest parent.
 func (l Lines) At(path string) int {
 	for path != "" {
 		if n := l[path]; n > 0 {

@@ -50,8 +50,8 @@ func (s *Server) ofSkills(message []byte) bool {
 		return false
 	}
 	if params, err := o.Object("params"); method == string(mcp.MethodResourcesRead) {
-		uri, wrong := params.String("uri")
-		if err != nil || wrong != nil || !strings.HasPrefix(uri, "skill://") {
+		uri, uriErr := params.String("uri")
+		if err != nil || uriErr != nil || !strings.HasPrefix(uri, "skill://") {
 			return false
 		}
 	}

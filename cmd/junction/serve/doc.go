@@ -4,7 +4,8 @@
 // program.go has the parts of a running proxy and their lifetimes: listen.go opens the listeners
 // (package listeners), and members.go adds the process to others (package replicas). signin.go,
 // people.go and vault.go have the sign-ins of users, and state.go has the key of sessions and the
-// stored catalogs (package stored).
+// stored catalogs (package stored). loops.go puts changed catalogs and sign-ins in force, and expiry.go
+// warns of API keys that expire.
 //
 // Package config reads the configuration file; reload.go applies a changed one. Package prose
 // formats text for people. Packages yamlread and yamledit read and change YAML with its lines and

@@ -109,14 +109,14 @@ func (p *program) tellSupervisor(stopping, ctx context.Context, group *errgroup.
 		return nil
 	})
 	most := p.longestEnd()
-	told := make(chan struct{})
+	reported := make(chan struct{})
 	unheard := context.AfterFunc(stopping, func() {
-		defer close(told)
+		defer close(reported)
 		p.supervisor.Stopping(most)
 	})
 	return sync.OnceFunc(func() {
 		if !unheard() { // a process that has nothing to wait for may end sooner than this is sent
-			<-told
+			<-reported
 		}
 	})
 }

@@ -46,7 +46,7 @@ var errNoGood = errors.New("nothing was started")
 
 // openInTurn is open, and waits for processes that are ending.
 func openInTurn(ctx context.Context, o options) (*program, error) {
-	for told := (runfile.Process{}); ; {
+	for reported := (runfile.Process{}); ; {
 		before := runfile.Endings()
 		p, err := open(o)
 		if err == nil || !held(err) {
@@ -59,9 +59,9 @@ func openInTurn(ctx context.Context, o options) (*program, error) {
 		if !ok {
 			return nil, err
 		}
-		if limit := holder.Left(); holder.Process != told {
+		if limit := holder.Left(); holder.Process != reported {
 			tellWaiting(o, holder, limit)
-			told = holder.Process
+			reported = holder.Process
 			if !awaitEnd(ctx, holder.Process, limit+endSlack) {
 				return nil, err
 			}

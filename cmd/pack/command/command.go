@@ -82,7 +82,7 @@ func (r *Runner) Run(ctx context.Context, t *manifest.Tool, arguments map[string
 	switch {
 	case errors.Is(err, errTimeout):
 		return nil, false, fmt.Errorf("%s did not end within its timeout of %v and was ended%s", t.Name, t.Timeout,
-			said(result))
+			outputOf(result))
 	case err != nil && ctx.Err() != nil:
 		return nil, false, context.Cause(ctx)
 	case err != nil:
@@ -111,17 +111,17 @@ func exit(t *manifest.Tool, r *stdio.Result) error {
 	case meaning == manifest.ExitOK, r.Code == 0 && !mapped:
 		return nil
 	case mapped:
-		return fmt.Errorf("%s%s", meaning, said(r))
+		return fmt.Errorf("%s%s", meaning, outputOf(r))
 	}
-	text := fmt.Sprintf("%s %s%s", t.Name, r.How, said(r))
+	text := fmt.Sprintf("%s %s%s", t.Name, r.How, outputOf(r))
 	if shown := tail(r.Output); shown != "" {
 		text += "\noutput:\n" + shown
 	}
 	return errors.New(text)
 }
 
-// said returns the last part of standard error, for an error.
-func said(r *stdio.Result) string {
+// outputOf returns the last part of standard error, for an error.
+func outputOf(r *stdio.Result) string {
 	if r == nil || r.Stderr == "" {
 		return ""
 	}

@@ -135,7 +135,7 @@ func Check(config, named, path string) (checksum string, err error) {
 	return p.Checksum, Mismatch(sum, p.Checksum, named)
 }
 
-// Mismatch returns an error if a checksum is not that of the lock file. named is as for Check.
+// Mismatch returns an error if a checksum differs from the lock file. named is as for Check.
 func Mismatch(is, want, named string) error {
 	if is == want {
 		return nil

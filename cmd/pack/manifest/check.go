@@ -120,8 +120,8 @@ func (d *decoder) schema(path string, s []byte) {
 	var v schema.Validator
 	definition := fmt.Appendf(nil, `{"inputSchema":{"properties":{"x":%s}}}`, s)
 	if _, err := v.Check(context.Background(), definition, raw.Object{}, nil, nil); err != nil {
-		said := strings.TrimPrefix(err.Error(), "its inputSchema ")
-		d.bad(path, "is no JSON Schema (%s); correct it", said)
+		reason := strings.TrimPrefix(err.Error(), "its inputSchema ")
+		d.bad(path, "is no JSON Schema (%s); correct it", reason)
 	}
 }
 
@@ -175,9 +175,9 @@ func (d *decoder) surroundings(path string, env Variables, inherit command.Inher
 	open := false
 	for key, list := range map[string][]string{"read": box.Read, "write": box.Write} {
 		for i := range list {
-			out, left, wrong := d.refs.expand(list[i])
+			out, left, mistakes := d.refs.expand(list[i])
 			open = open || left
-			for _, w := range wrong {
+			for _, w := range mistakes {
 				d.bad(fmt.Sprintf("%s.sandbox.%s[%d]", path, key, i), "%s", w)
 			}
 			list[i] = out

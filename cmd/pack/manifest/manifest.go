@@ -82,7 +82,7 @@ const (
 	DefaultRetries     = 2
 )
 
-// or returns the limits, with those of d for missing ones.
+// or returns the limits; d completes them.
 func (l Limits) or(d Limits) Limits {
 	return Limits{Timeout: cmp.Or(l.Timeout, d.Timeout), MaxOutput: cmp.Or(l.MaxOutput, d.MaxOutput),
 		Concurrency: cmp.Or(l.Concurrency, d.Concurrency), Cut: cmp.Or(l.Cut, d.Cut),

@@ -40,19 +40,19 @@ const maxFiles = 32 << 20
 
 // expand returns s with its references replaced, and the mistakes. A wrong reference becomes empty.
 // open means that a reference was left as it is, so that the value is not known.
-func (e *expander) expand(s string) (out string, open bool, wrong []string) {
+func (e *expander) expand(s string) (out string, open bool, mistakes []string) {
 	out, closed := yamlread.Expand(s, func(body string) string {
 		value, left, problem := e.resolve(body)
 		if problem != "" {
-			wrong = append(wrong, problem)
+			mistakes = append(mistakes, problem)
 		}
 		open = open || left
 		return value
 	})
 	if !closed {
-		wrong = append(wrong, "has a ${ without its }; close it, or write $${ for the text ${")
+		mistakes = append(mistakes, "has a ${ without its }; close it, or write $${ for the text ${")
 	}
-	return out, open, wrong
+	return out, open, mistakes
 }
 
 // resolve returns the value of ${body}, or a problem. left means that it is the reference itself.
@@ -178,8 +178,8 @@ func (t *Text) read(d *decoder, path string, n *yaml.Node) {
 // resolve replaces the references.
 func (t *Text) resolve(d *decoder, path string) {
 	t.Template = t.Map(func(s string) string {
-		out, open, wrong := d.refs.expand(s)
-		for _, w := range wrong {
+		out, open, mistakes := d.refs.expand(s)
+		for _, w := range mistakes {
 			d.bad(path, "%s", w)
 		}
 		t.open = t.open || open
@@ -190,7 +190,7 @@ func (t *Text) resolve(d *decoder, path string) {
 // Variables are environment variables of a command.
 type Variables map[string]Text
 
-// or returns the variables with those of defaults that are missing.
+// or returns the variables; defaults complete them.
 func (v Variables) or(defaults Variables) Variables {
 	if len(defaults) == 0 {
 		return v

@@ -44,7 +44,7 @@ type Tool struct {
 	// are nil for a tool without such a key, which is a mistake.
 	Kind   *Kind  `yaml:"-"`
 	Action Action `yaml:"-"`
-	// actions are those of all keys that the tool has.
+	// actions has an Action for each key of a kind that the tool has.
 	actions []Action
 
 	// Output is the form of the output. OutputSchema is the JSON Schema of the structured content.
@@ -68,7 +68,7 @@ type Annotations struct {
 	OpenWorld   *bool `yaml:"open_world"`
 }
 
-// Or returns the hints, with those of d for missing ones.
+// Or returns the hints; d completes them.
 func (a Annotations) Or(d Annotations) Annotations {
 	return Annotations{cmp.Or(a.ReadOnly, d.ReadOnly), cmp.Or(a.Destructive, d.Destructive),
 		cmp.Or(a.Idempotent, d.Idempotent), cmp.Or(a.OpenWorld, d.OpenWorld)}

@@ -84,7 +84,7 @@ func (c *collector) send(to *credentials, name string) {
 // Credentials returns the names of the security schemes whose credentials the requests have.
 func (o *Operation) Credentials() []string { return o.auth.names }
 
-// credentials returns those of an operation: the first alternative of its security for which the
+// credentials returns the credentials of an operation: the first alternative of its security for which the
 // manifest has everything.
 func (c *collector) credentials(op *openapi3.Operation) credentials {
 	all := credentials{header: http.Header{}, query: url.Values{}}

@@ -223,8 +223,8 @@ func (c *collector) unused() error {
 const maxHint = 100
 
 // patterns returns what a wrong pattern may mean: patterns of its form that match an operation.
-func (c *collector) patterns(wrong string) []string {
-	if c.doc.Paths == nil || len(wrong) > maxHint {
+func (c *collector) patterns(pattern string) []string {
+	if c.doc.Paths == nil || len(pattern) > maxHint {
 		return nil
 	}
 	found := map[string]bool{}
@@ -234,11 +234,11 @@ func (c *collector) patterns(wrong string) []string {
 		}
 		for method, op := range item.Operations() {
 			switch {
-			case strings.HasPrefix(wrong, "tag:"):
+			case strings.HasPrefix(pattern, "tag:"):
 				for _, tag := range op.Tags[:min(len(op.Tags), maxHint)] {
 					found["tag:"+tag] = true
 				}
-			case strings.Contains(wrong, " "):
+			case strings.Contains(pattern, " "):
 				found[method+" "+at] = true
 			default:
 				found[idOf(at, method, op)] = true

@@ -71,7 +71,7 @@ func (s *Skill) complete(root *os.Root, dir, folder string) (line int, problem s
 }
 
 // frontmatter returns the YAML between the lines --- with the first of these lines, so that the
-// numbers of its lines are those of the file.
+// lines have the numbers that they have in the file.
 func frontmatter(text []byte) (yaml []byte, ok bool) {
 	n := 0
 	for line := range bytes.Lines(text) {

@@ -29,7 +29,7 @@ type walk struct {
 
 	folders []string
 	infos   map[string]fs.FileInfo // of regular files, by path
-	wrong   map[string]string      // why a file or folder cannot be a part of a skill, by path
+	faults  map[string]string      // why a file or folder cannot be a part of a skill, by path
 }
 
 // read reads the folder.
@@ -43,7 +43,7 @@ func (f *Folder) read() *List {
 	defer root.Close()
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	w := walk{root: root, infos: map[string]fs.FileInfo{}, wrong: map[string]string{}}
+	w := walk{root: root, infos: map[string]fs.FileInfo{}, faults: map[string]string{}}
 	w.folder(folderName, nil)
 	f.folders = w.folders
 	maps.DeleteFunc(f.sums, func(path string, _ sum) bool { return w.infos[path] == nil })
@@ -52,15 +52,15 @@ func (f *Folder) read() *List {
 			tree.MaxFiles, tree.MaxBytes>>20)
 		return l
 	}
-	paths, wrong := slices.Sorted(maps.Keys(w.infos)), slices.Sorted(maps.Keys(w.wrong))
+	paths, faults := slices.Sorted(maps.Keys(w.infos)), slices.Sorted(maps.Keys(w.faults))
 	for _, at := range paths {
 		if path.Base(at) == fileName {
-			f.add(l, &w, paths, wrong, path.Dir(at))
+			f.add(l, &w, paths, faults, path.Dir(at))
 		}
 	}
-	for _, at := range wrong { // a SKILL.md that cannot be read
+	for _, at := range faults { // a SKILL.md that cannot be read
 		if path.Base(at) == fileName {
-			l.bad(f.dir, at, 0, "%s; the skill is not served", w.wrong[at])
+			l.bad(f.dir, at, 0, "%s; the skill is not served", w.faults[at])
 		}
 	}
 	slices.SortFunc(l.Skills, func(a, b *Skill) int { return cmp.Compare(a.URI, b.URI) })
@@ -78,21 +78,21 @@ func (l *List) bad(dir, at string, line int, format string, args ...any) {
 func (w *walk) folder(at string, above []fs.FileInfo) {
 	info, err := w.root.Stat(at)
 	if err != nil {
-		w.wrong[at] = reason(err)
+		w.faults[at] = reason(err)
 		return
 	}
 	within := func(outer fs.FileInfo) bool { return os.SameFile(outer, info) }
 	if slices.ContainsFunc(above, within) {
-		w.wrong[at] = "is a link to a folder around it"
+		w.faults[at] = "is a link to a folder around it"
 		return
 	} else if len(above) == maxDepth {
-		w.wrong[at] = fmt.Sprintf("is nested more than %d folders deep", maxDepth)
+		w.faults[at] = fmt.Sprintf("is nested more than %d folders deep", maxDepth)
 		return
 	}
 	w.folders = append(w.folders, at)
 	entries, err := fs.ReadDir(w.root.FS(), at)
 	if err != nil {
-		w.wrong[at] = reason(err)
+		w.faults[at] = reason(err)
 		return
 	}
 	for _, e := range entries {
@@ -105,14 +105,14 @@ func (w *walk) folder(at string, above []fs.FileInfo) {
 		name := at + "/" + e.Name()
 		switch its, err := w.root.Stat(name); {
 		case err != nil:
-			w.wrong[name] = reason(err)
+			w.faults[name] = reason(err)
 		case its.IsDir():
 			w.folder(name, append(slices.Clip(above), info))
 		case its.Mode().IsRegular():
 			w.infos[name] = its
 			w.bytes += its.Size()
 		default:
-			w.wrong[name] = "is no regular file"
+			w.faults[name] = "is no regular file"
 		}
 	}
 }
@@ -126,11 +126,11 @@ func reason(err error) string {
 }
 
 // add adds the skill in a folder to the list, or the reason why it is left out.
-func (f *Folder) add(l *List, w *walk, paths, wrong []string, folder string) {
-	first, _ := slices.BinarySearch(wrong, folder+"/")
-	if first < len(wrong) && strings.HasPrefix(wrong[first], folder+"/") {
-		l.bad(f.dir, wrong[first], 0, "%s; the skill %s is not served, because the list of its files must be complete",
-			w.wrong[wrong[first]], path.Base(folder))
+func (f *Folder) add(l *List, w *walk, paths, faults []string, folder string) {
+	first, _ := slices.BinarySearch(faults, folder+"/")
+	if first < len(faults) && strings.HasPrefix(faults[first], folder+"/") {
+		l.bad(f.dir, faults[first], 0, "%s; the skill %s is not served, because the list of its files must be complete",
+			w.faults[faults[first]], path.Base(folder))
 		return
 	}
 	s := &Skill{}

@@ -244,7 +244,7 @@ func pass(over http.RoundTripper, w http.ResponseWriter, out *http.Request, url 
 	return nil
 }
 
-// transfer copies an answer as it arrives. The error is that of reading it.
+// transfer copies an answer as it arrives. The error is about reading it.
 func transfer(w http.ResponseWriter, from io.Reader) error {
 	flush := http.NewResponseController(w).Flush
 	flush()

@@ -27,14 +27,14 @@ import (
 // its connections closed, unless it is loopback or a trusted proxy, behind which others are.
 type boundConns struct {
 	net.Listener
-	log     *slog.Logger
-	trusted func() []netip.Prefix
-	each    share         // of one network: an IPv4 address, or a /64 of IPv6
-	wide    share         // of one /48 of IPv6, which one customer often has
-	open    chan struct{} // has an element for each connection
-	ended   chan struct{}
-	end     func()
-	told    rate.Sometimes
+	log      *slog.Logger
+	trusted  func() []netip.Prefix
+	each     share         // of one network: an IPv4 address, or a /64 of IPv6
+	wide     share         // of one /48 of IPv6, which one customer often has
+	open     chan struct{} // has an element for each connection
+	ended    chan struct{}
+	end      func()
+	warnings rate.Sometimes
 
 	mu  sync.Mutex
 	by  map[netip.Prefix]*use // without exempt connections
@@ -95,7 +95,7 @@ func Bound(l net.Listener, files, own int64, held int, trusted func() []netip.Pr
 		each: share{max(total/4, leastConns/2), held / 4}, wide: share{max(total/2, leastConns/2), held / 2},
 		open: make(chan struct{}, total), ended: make(chan struct{}),
 		by: map[netip.Prefix]*use{}, all: use{most: share{total, held}},
-		told: rate.Sometimes{Interval: time.Minute}}
+		warnings: rate.Sometimes{Interval: time.Minute}}
 	b.end = sync.OnceFunc(func() { close(b.ended) })
 	return b
 }
@@ -150,7 +150,7 @@ func (b *boundConns) slot() error {
 
 // warn logs at most one line a minute.
 func (b *boundConns) warn(text string, attrs ...any) {
-	b.told.Do(func() { b.log.Warn(text, attrs...) })
+	b.warnings.Do(func() { b.log.Warn(text, attrs...) })
 }
 
 // enter counts a connection for all, and for its networks: for none if its address is exempt. If one of

@@ -25,10 +25,10 @@ const firstHead = 16 << 10
 func (c *countedConn) Hold(n int, first bool) bool {
 	b := c.in
 	b.mu.Lock()
-	gone, limit := c.hold(n, first && n > firstHead)
+	evicted, limit := c.hold(n, first && n > firstHead)
 	ok := !c.closed
 	b.mu.Unlock()
-	for _, g := range gone {
+	for _, g := range evicted {
 		b.warn("connections are closed: unfinished requests take all memory that they may have. If the address is a "+
 			"reverse proxy, add it to auth.trusted_proxies", "address", g.RemoteAddr(), "limit", limit)
 		g.Close()
@@ -38,7 +38,7 @@ func (c *countedConn) Hold(n int, first bool) bool {
 
 // hold counts n bytes in place of what was held. Connections that have to be closed are gone: c itself, if
 // it may hold that much only while there is room. in.mu is held.
-func (c *countedConn) hold(n int, yields bool) (gone []*countedConn, limit int) {
+func (c *countedConn) hold(n int, yields bool) (evicted []*countedConn, limit int) {
 	if n == 0 || c.closed {
 		c.drop()
 		return nil, 0
@@ -51,9 +51,9 @@ func (c *countedConn) hold(n int, yields bool) (gone []*countedConn, limit int) 
 			}
 			next.drop()
 			next.closed = true
-			gone, limit = append(gone, next), u.most.held
+			evicted, limit = append(evicted, next), u.most.held
 			if next == c {
-				return gone, limit
+				return evicted, limit
 			}
 		}
 	}
@@ -66,7 +66,7 @@ func (c *countedConn) hold(n int, yields bool) (gone []*countedConn, limit int) 
 		u.now.held += n - c.held
 	}
 	c.held = n
-	return gone, limit
+	return evicted, limit
 }
 
 // drop counts that the connection holds nothing. in.mu is held.

@@ -59,18 +59,18 @@ type Audit struct {
 	end    context.CancelFunc // of ctx; called by Close
 	tasks  sync.WaitGroup
 
-	mu         sync.Mutex
-	waiting    []byte // whole lines
-	held       int    // bytes that the goroutine has taken but not yet written
-	dropped    int    // lines since the last line that was accepted
-	lost       int    // lines since the log last reported success
-	failure    error  // of the last write; nil after a success
-	gone       int64  // lines that were dropped since the start
-	complained time.Time
-	told       bool // the log has reported a failure
-	moved      bool // Reopen was called
-	over       bool // Close was called
-	handed     bool // another Audit takes the file over
+	mu           sync.Mutex
+	waiting      []byte // whole lines
+	held         int    // bytes that the goroutine has taken but not yet written
+	dropped      int    // lines since the last line that was accepted
+	lost         int    // lines since the log last reported success
+	failure      error  // of the last write; nil after a success
+	droppedLines int64  // lines that were dropped since the start
+	complained   time.Time
+	reported     bool // the log has reported a failure
+	moved        bool // Reopen was called
+	over         bool // Close was called
+	handed       bool // another Audit takes the file over
 }
 
 // openAudit opens the file. Lines wait in memory until start is called. before is the Audit in force, or
@@ -138,7 +138,7 @@ func (a *Audit) add(appended func(b []byte, now time.Time) []byte) bool {
 		a.waiting = a.waiting[:before]
 		a.dropped++
 		a.lost++
-		a.gone++
+		a.droppedLines++
 		a.complain(now)
 		return true
 	}
@@ -221,7 +221,7 @@ func (a *Audit) run() {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if lost := a.lost + bytes.Count(left, []byte{'\n'}); len(left) > 0 || lost > 0 && !a.told {
+	if lost := a.lost + bytes.Count(left, []byte{'\n'}); len(left) > 0 || lost > 0 && !a.reported {
 		a.log.Error("audit lines are lost", "file", a.config.File, "dropped", lost, "error", a.failure)
 	}
 }
@@ -266,9 +266,9 @@ func (a *Audit) write(lines []byte) (left []byte) {
 	switch {
 	case err != nil:
 		a.complain(time.Now())
-	case n > 0 && a.told:
+	case n > 0 && a.reported:
 		a.log.Info("audit lines are written again", "file", a.config.File, "dropped", a.lost)
-		a.told, a.lost = false, 0
+		a.reported, a.lost = false, 0
 	}
 	if len(lines) == 0 && time.Since(a.notedAt) >= auditNoted {
 		a.note()
@@ -360,7 +360,7 @@ func (a *Audit) complain(now time.Time) {
 	if !a.complained.IsZero() && now.Sub(a.complained) < auditCalm {
 		return
 	}
-	a.complained, a.told = now, true
+	a.complained, a.reported = now, true
 	text, lost, err := "audit lines wait in memory: they cannot be written", a.lost, a.failure
 	if lost > 0 {
 		text = "audit lines are lost: more of them come than can be written"

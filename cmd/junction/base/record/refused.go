@@ -47,8 +47,8 @@ type refusalLog struct {
 }
 
 type tally struct {
-	told time.Time
-	more int // since then
+	logged time.Time
+	more   int // since then
 }
 
 const (
@@ -73,7 +73,7 @@ func (r *refusalLog) line(from netip.Addr, key string, now time.Time) (more int,
 	others := r.sources[netip.Prefix{}]
 	if r.sources[source] == nil && len(r.sources) > refusalSources {
 		for s, t := range r.sources {
-			if t != others && now.Sub(t.told) >= refusalCalm {
+			if t != others && now.Sub(t.logged) >= refusalCalm {
 				others.more += t.more
 				delete(r.sources, s)
 			}
@@ -87,16 +87,16 @@ func (r *refusalLog) line(from netip.Addr, key string, now time.Time) (more int,
 		t = &tally{}
 		r.sources[source] = t
 	}
-	due := t.told.IsZero() || now.Sub(t.told) >= refusalCalm
+	due := t.logged.IsZero() || now.Sub(t.logged) >= refusalCalm
 	if key != "" {
-		told, known := r.keys[key]
-		due = due || !known || now.Sub(told) >= refusalCalm
+		logged, known := r.keys[key]
+		due = due || !known || now.Sub(logged) >= refusalCalm
 	}
 	if !due {
 		t.more++
 		return 0, false
 	}
-	more, t.told, t.more = t.more, now, 0
+	more, t.logged, t.more = t.more, now, 0
 	if key != "" {
 		bounded.Put(&r.keys, refusalKeys, key, now, func(at time.Time) bool { return now.Sub(at) >= refusalCalm })
 	}

@@ -48,7 +48,7 @@ func (t *Trail) State() (s State) {
 	if a := t.current.Load(); a != nil {
 		a.mu.Lock()
 		defer a.mu.Unlock()
-		s = State{a.failure, int64(len(a.waiting) + a.held), a.gone}
+		s = State{a.failure, int64(len(a.waiting) + a.held), a.droppedLines}
 	}
 	return s
 }

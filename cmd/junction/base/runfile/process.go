@@ -22,7 +22,7 @@ func ProcessOf(pid int) Process {
 	return Process{pid, start}
 }
 
-// Alive reports whether the process has not ended, also that of another user. A process that has ended
+// Alive reports whether a process has not ended, also a process of another user. A process that has ended
 // is not alive although its parent has not noticed.
 func (p Process) Alive() bool {
 	if p.PID <= 0 {

@@ -42,7 +42,7 @@ type counters struct {
 // storeBounds are the boundaries for operations of a database, in seconds.
 var storeBounds = []float64{0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5}
 
-// reasons are those of refused requests.
+// reasons are the reasons of refused requests.
 var reasons = []string{"origin", "proxy", "host", "policy", "endpoint", "too_large", "content_type", "slow_body",
 	"limit",
 	"session", "header_mismatch", "version", "parse", "invalid"}
@@ -50,7 +50,7 @@ var reasons = []string{"origin", "proxy", "host", "policy", "endpoint", "too_lar
 // notifications are the kinds of notifications that may be dropped.
 var notifications = []string{"progress", "message"}
 
-// tokenResults are those of token checks.
+// tokenResults are the results of token checks.
 var tokenResults = []string{"accepted", "invalid_token", "insufficient_scope", "temporarily_unavailable", "unknown_key"}
 
 // limitable are the requests of sign-ins that a limit may reject, and operations those of the storage.

@@ -54,7 +54,7 @@ func describe(o Options) *resource.Resource {
 	return r
 }
 
-// trace makes the tracer. Its sampler and its limits are those of the environment.
+// trace makes the tracer. Its sampler and its limits come from the environment.
 func (t *Telemetry) trace(c *otlp.Client, r *resource.Resource, getenv func(string) (string, bool)) {
 	var err error
 	if t.sampling, err = samplingOf(getenv); err != nil {

@@ -16,7 +16,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 )
 
-// contentType is that of the text format of Prometheus.
+// contentType is the content type of the text format of Prometheus.
 const contentType = "text/plain; version=0.0.4; charset=utf-8"
 
 // Handler answers a scrape of Prometheus. It works from New to Close, also before the upstreams are

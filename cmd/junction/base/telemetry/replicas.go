@@ -15,7 +15,7 @@ type Replicas struct {
 	Lease     time.Duration    // until this process is no member; 0 if it is none
 }
 
-// forwardOutcomes are those of Replicas.Forwarded.
+// forwardOutcomes are the outcomes of Replicas.Forwarded.
 var forwardOutcomes = []string{"ok", "gone", "lost", "cancelled", "failed"}
 
 var replicaGauges = []instrument{

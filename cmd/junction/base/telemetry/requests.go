@@ -150,7 +150,7 @@ func operation(k key) []attribute.KeyValue {
 	return list
 }
 
-// failed reports whether the attributes are those of a failure.
+// failed reports whether the attributes describe a failure.
 func (k *key) failed() bool { return k.code != 0 || k.outcome != outcomeOK }
 
 // outcomeOK is the outcome of a request that was answered with a result.

@@ -46,12 +46,12 @@ func (q *questions) answered(id jsonrpc.ID) (*session, jsonrpc.ID) {
 }
 
 // withdraw removes the server requests for which gone is true, and returns their ids.
-func (q *questions) withdraw(gone func(question) bool) []jsonrpc.ID {
+func (q *questions) withdraw(ended func(question) bool) []jsonrpc.ID {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	var ids []jsonrpc.ID
 	for id, from := range q.asked {
-		if gone(from) {
+		if ended(from) {
 			ids = append(ids, id)
 			delete(q.asked, id)
 		}
@@ -77,8 +77,8 @@ func (b *bridge) deliver(s *session, call *jsonrpc.Message, m *jsonrpc.Message) 
 }
 
 // withdraw tells the client which server requests need no answer any more.
-func (b *bridge) withdraw(gone func(question) bool) {
-	for _, id := range b.questions.withdraw(gone) {
+func (b *bridge) withdraw(ended func(question) bool) {
+	for _, id := range b.questions.withdraw(ended) {
 		params := append([]byte(`{"requestId":`), id...)
 		params = raw.AppendQuote(append(params, `,"reason":`...), "the request was withdrawn")
 		b.out.tell(methodCancelled, append(params, '}'))

@@ -65,7 +65,7 @@ func (e *endpoint) close() {
 	e.dialer.CloseIdle()
 }
 
-// request sends one request and returns its result. name is that of the tool, if it calls one, or the
+// request sends one request and returns its result. name is the name of the tool, if it calls one, or the
 // URI of the resource, if it reads one.
 func (e *endpoint) request(ctx context.Context, method mcp.MCPMethod, name string, params map[string]any,
 	header []client.HeaderField) (json.RawMessage, error) {

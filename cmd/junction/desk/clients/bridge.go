@@ -222,7 +222,7 @@ func (g *bridged) argument(args []string, isURL func(string) bool) []string {
 	return rest
 }
 
-// use takes over a flag. name is that of a header in two words.
+// use takes over a flag. name is the name of a header in two words.
 func (g *bridged) use(kind flagKind, flag, name, value string) {
 	switch kind {
 	case lostSwitch, lostValue:
@@ -276,7 +276,7 @@ func (g *bridged) keep(reason string) {
 }
 
 // bridge translates the command of a bridge into the URL that it connects to. It returns false if
-// the command is not that of a bridge, or has to stay.
+// the command is no bridge, or has to stay.
 func (e *Entry) bridge(f *fields, r *reader, command string, args []string) bool {
 	b, rest := bridgeOf(append([]string{command}, args...))
 	if b == nil {

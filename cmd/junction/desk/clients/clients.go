@@ -28,7 +28,7 @@ type Client struct {
 	user    []path   // files of the user; of several, those that exist
 	project []path   // files of a project, relative to its folder
 	syntax  syntax   // of references in values
-	// entry is that of a client that reads URLs; nil for one that only starts commands.
+	// entry makes the entry of a client that reads URLs; nil for one that only starts commands.
 	entry   func(Target) format.Object
 	command func(Target) format.Object // the entry that starts junction stdio
 	key     KeyWay                     // with an entry in a file of the user

@@ -161,9 +161,9 @@ func (o *Outfit) Connect(ctx context.Context, p Place, t Target, remove []string
 func (r *Record) stayOut(p Place, text []byte, remove []string) ([]string, error) {
 	servers, err := p.Client.format.Servers(text, p.servers(text))
 	has := fieldsOf(servers)
-	for _, gone := range r.Removed {
-		if _, back := has[gone.Name]; !back {
-			remove = append(remove, gone.Name)
+	for _, removed := range r.Removed {
+		if _, back := has[removed.Name]; !back {
+			remove = append(remove, removed.Name)
 		}
 	}
 	return remove, err
@@ -264,7 +264,7 @@ func (o *Outfit) byCommand(ctx context.Context, p Place, t Target, base, old []b
 
 // Disconnect makes the file what it was before Connect: byte for byte if nothing else has changed,
 // otherwise without the entry of Junction and with the servers that Connect took out. It fails with an
-// OtherError if the entry is that of another Junction.
+// OtherError if the entry belongs to another Junction.
 func (o *Outfit) Disconnect(p Place, t Target) (*Done, error) {
 	done := &Done{File: p.File}
 	last, err := o.Records.find(p)

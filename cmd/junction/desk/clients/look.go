@@ -228,22 +228,22 @@ func Looks(b *prose.Page, list []*Look) string {
 		}
 		variables, files = append(variables, l.Environment...), append(files, l.Files...)
 	}
-	var said []string
+	var parts []string
 	if commands > 0 {
 		verb := "would run with your rights"
-		said = append(said, prose.Count(commands, "command")+" "+verb)
+		parts = append(parts, prose.Count(commands, "command")+" "+verb)
 	}
 	if urls > 0 {
-		said = append(said, prose.Count(urls, "URL")+" would get requests")
+		parts = append(parts, prose.Count(urls, "URL")+" would get requests")
 	}
 	if disabled > 0 {
 		verb := " would do nothing until you enable it"
 		if disabled > 1 {
 			verb = " would do nothing until you enable them"
 		}
-		said = append(said, prose.Count(disabled, "disabled server")+verb)
+		parts = append(parts, prose.Count(disabled, "disabled server")+verb)
 	}
-	text := strings.Join(said, ", and ") + "."
+	text := strings.Join(parts, ", and ") + "."
 	for _, l := range []struct {
 		what string
 		list []string

@@ -125,29 +125,29 @@ var dockerSwitches = []string{
 
 // limits returns the time limits of the entry for people.
 func (e *Entry) limits() string {
-	var said []string
+	var parts []string
 	if e.Timeout > 0 {
-		said = append(said, duration(e.Timeout)+" for a call")
+		parts = append(parts, duration(e.Timeout)+" for a call")
 	}
 	if e.ConnectTimeout > 0 {
-		said = append(said, duration(e.ConnectTimeout)+" for the start")
+		parts = append(parts, duration(e.ConnectTimeout)+" for the start")
 	}
-	return strings.Join(said, ", ")
+	return strings.Join(parts, ", ")
 }
 
 // offered returns which tools the entry offers, for people; "" for all of them.
 func (e *Entry) offered() string {
-	var said []string
+	var parts []string
 	switch {
 	case e.Only != nil && len(e.Only) == 0:
 		return "none"
 	case e.Only != nil:
-		said = append(said, "only "+strings.Join(quoted(e.Only), ", "))
+		parts = append(parts, "only "+strings.Join(quoted(e.Only), ", "))
 	}
 	if len(e.Without) > 0 {
-		said = append(said, "without "+strings.Join(quoted(e.Without), ", "))
+		parts = append(parts, "without "+strings.Join(quoted(e.Without), ", "))
 	}
-	return strings.Join(said, "; ")
+	return strings.Join(parts, "; ")
 }
 
 // sameTools reports whether two entries offer the same tools.

@@ -62,7 +62,7 @@ type Removed struct {
 
 // has reports whether Connect took out a server of that name.
 func (r *Record) has(name string) bool {
-	return slices.ContainsFunc(r.Removed, func(gone Removed) bool { return gone.Name == name })
+	return slices.ContainsFunc(r.Removed, func(removed Removed) bool { return removed.Name == name })
 }
 
 // isOf reports whether Connect was run for the Junction of a target: it has the same configuration file,

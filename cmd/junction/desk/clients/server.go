@@ -311,18 +311,18 @@ func (s *Server) apply(rules []rule) {
 			asks = append(asks, rest...)
 		}
 	}
-	said := strings.Join(quoted(without), ", ")
+	hidden := strings.Join(quoted(without), ", ")
 	switch {
 	case closed != "" && len(only) == 0:
-		s.Entry.Off, said, asks = true, "all tools", nil
+		s.Entry.Off, hidden, asks = true, "all tools", nil
 	case closed != "":
 		s.Entry.narrow(&Entry{Only: only, Without: without})
-		said = "all tools but " + strings.Join(quoted(only), ", ")
+		hidden = "all tools but " + strings.Join(quoted(only), ", ")
 	default:
 		s.Entry.narrow(&Entry{Without: without})
 	}
-	if said != "" {
-		s.Entry.Notes = append(s.Entry.Notes, fmt.Sprintf("the settings of %s hide %s", s.Client.Name, said))
+	if hidden != "" {
+		s.Entry.Notes = append(s.Entry.Notes, fmt.Sprintf("the settings of %s hide %s", s.Client.Name, hidden))
 	}
 	if len(asks) > 0 {
 		before := strings.Join(quoted(asks), ", ")

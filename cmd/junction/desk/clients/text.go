@@ -56,8 +56,8 @@ type reader struct {
 }
 
 func (r *reader) note(format string, args ...any) {
-	if said := fmt.Sprintf(format, args...); !slices.Contains(r.notes, said) {
-		r.notes = append(r.notes, said)
+	if line := fmt.Sprintf(format, args...); !slices.Contains(r.notes, line) {
+		r.notes = append(r.notes, line)
 	}
 }
 

@@ -19,7 +19,7 @@ type Given struct {
 	Values       map[string][]string // for arguments and variables, by their names
 }
 
-// Entry returns the entry for one of the ways to run the server. name is that of the upstream. The
+// Entry returns the entry for one of the ways to run the server. name is the name of the upstream. The
 // error lists all inputs that are missing.
 func (s *Server) Entry(h clients.Home, name, way string, given Given) (*clients.Entry, error) {
 	t := &translator{home: h, upstream: name, given: given, used: map[string]bool{}}
@@ -53,8 +53,8 @@ type translator struct {
 }
 
 func (t *translator) refuse(format string, args ...any) {
-	if said := fmt.Sprintf(format, args...); !slices.Contains(t.refused, said) {
-		t.refused = append(t.refused, said)
+	if reason := fmt.Sprintf(format, args...); !slices.Contains(t.refused, reason) {
+		t.refused = append(t.refused, reason)
 	}
 }
 

@@ -153,7 +153,7 @@ type run struct {
 	report func() []diagnose.UpstreamStatus
 	early  func()
 	began  time.Time
-	told   bool // early was called
+	shown  bool // early was called
 }
 
 // look returns the upstreams, and how many were not tried yet.
@@ -164,8 +164,8 @@ func (r *run) look() (list []diagnose.UpstreamStatus, pending int) {
 			pending++
 		}
 	}
-	if !r.told && (pending == 0 || time.Since(r.began) >= soon) {
-		r.told = true
+	if !r.shown && (pending == 0 || time.Since(r.began) >= soon) {
+		r.shown = true
 		r.early()
 		list = r.report()
 	}
@@ -226,7 +226,7 @@ func (r *run) growing(list []diagnose.UpstreamStatus, trouble string, pending in
 func (r *run) lines(ctx context.Context) {
 	list, pending := r.look()
 	trouble, ready := r.trouble()
-	for !r.told || !ready {
+	for !r.shown || !ready {
 		if !r.pause(ctx) {
 			return
 		}

@@ -97,13 +97,13 @@ Cursor, which reads the key from a file that only you can read
 
 // next returns the last line: what to do next.
 func (t *Text) next(list []diagnose.UpstreamStatus) string {
-	var signIn, wrong []string
+	var signIn, failed []string
 	for _, u := range list {
 		switch {
 		case u.State == upstream.StateSignIn.String() && u.SignIn:
 			signIn = append(signIn, prose.Flat(u.Name))
 		case u.Broken():
-			wrong = append(wrong, prose.Flat(u.Name))
+			failed = append(failed, prose.Flat(u.Name))
 		}
 	}
 	var parts []string
@@ -113,8 +113,8 @@ func (t *Text) next(list []diagnose.UpstreamStatus) string {
 			parts[0] += " (then " + strings.Join(signIn[1:], ", ") + ")"
 		}
 	}
-	if len(wrong) > 0 {
-		parts = append(parts, "correct "+strings.Join(wrong, ", ")+" as shown above, then check with junction doctor"+
+	if len(failed) > 0 {
+		parts = append(parts, "correct "+strings.Join(failed, ", ")+" as shown above, then check with junction doctor"+
 			t.Flags)
 	}
 	switch {

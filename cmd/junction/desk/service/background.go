@@ -154,7 +154,7 @@ func (h *Host) await(ctx context.Context, file string, ended <-chan error,
 	for _, p := range append(runfile.Endings(), present(file)) { // the new process may wait for these
 		limit = max(limit, startLimit+2*p.Left())
 	}
-	for told := false; ; {
+	for reported := false; ; {
 		p, ok := runfile.Find(file)
 		failure, by := h.failure(file)
 		select {
@@ -170,8 +170,8 @@ func (h *Host) await(ctx context.Context, file string, ended <-chan error,
 		case time.Since(begun) > limit:
 			return p, fmt.Errorf("it does not serve after %v, and goes on starting", limit.Round(time.Second))
 		}
-		if old := present(file); !told && old.Ending() && time.Since(begun) > time.Second {
-			told = true
+		if old := present(file); !reported && old.Ending() && time.Since(begun) > time.Second {
+			reported = true
 			h.tellWaiting(old.PID, old.Left())
 		}
 		if !pace.Sleep(ctx, poll, nil) {

@@ -50,14 +50,14 @@ func (h *Host) end(ctx context.Context, p runfile.Place) error {
 		return fmt.Errorf("cannot stop process %d: %w", p.PID, err)
 	}
 	limit := p.Left()
-	gone, err := h.awaitEnd(ctx, p.Process, limit)
-	if gone || err != nil {
+	ended, err := h.awaitEnd(ctx, p.Process, limit)
+	if ended || err != nil {
 		return err
 	}
 	if p.Start != "" {
 		h.tell(fmt.Sprintf("Process %d has not ended within %v and is killed.", p.PID, limit.Round(time.Second)))
 		_ = process.Kill() // it may have ended now
-		if gone, err = h.awaitEnd(ctx, p.Process, killLimit); gone || err != nil {
+		if ended, err = h.awaitEnd(ctx, p.Process, killLimit); ended || err != nil {
 			return err
 		}
 	}
@@ -65,13 +65,13 @@ func (h *Host) end(ctx context.Context, p runfile.Place) error {
 }
 
 // awaitEnd waits until a process has ended.
-func (h *Host) awaitEnd(ctx context.Context, p runfile.Process, limit time.Duration) (gone bool, err error) {
-	begun, told := time.Now(), false
+func (h *Host) awaitEnd(ctx context.Context, p runfile.Process, limit time.Duration) (ended bool, err error) {
+	begun, reported := time.Now(), false
 	for p.Alive() {
 		if past := time.Since(begun); past > limit {
 			return false, nil
-		} else if past > time.Second && !told {
-			told = true
+		} else if past > time.Second && !reported {
+			reported = true
 			h.tellWaiting(p.PID, limit)
 		}
 		if !pace.Sleep(ctx, poll, nil) {

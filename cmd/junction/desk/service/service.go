@@ -117,18 +117,18 @@ func failed(err error, output string, words ...string) error {
 	if err == nil {
 		return nil
 	}
-	said := prose.Cut(lastLine(output), 300)
-	if said == "" {
-		said = err.Error()
+	reason := prose.Cut(lastLine(output), 300)
+	if reason == "" {
+		reason = err.Error()
 	}
-	return &commandError{words, said, err}
+	return &commandError{words, reason, err}
 }
 
 // commandError is a command of a manager that failed.
 type commandError struct {
-	words []string
-	said  string
-	err   error
+	words  []string
+	reason string
+	err    error
 }
 
 func (e *commandError) Error() string {
@@ -136,7 +136,7 @@ func (e *commandError) Error() string {
 	for _, w := range e.words {
 		line += w + " "
 	}
-	return line + "failed: " + e.said
+	return line + "failed: " + e.reason
 }
 
 func (e *commandError) Unwrap() error { return e.err }

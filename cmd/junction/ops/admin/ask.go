@@ -302,7 +302,7 @@ type adminRequest struct {
 	owner  bool // it has the secret of the user who runs the proxy, if this user can read it
 }
 
-// send reads the answer of the admin address into a value of JSON. Its errors are those of askAdmin.
+// send reads the answer of the admin address into a value of JSON. Its errors come from askAdmin.
 func (q adminRequest) send(ctx context.Context, address string, limit time.Duration, into any) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, limit,
 		fmt.Errorf("the proxy at %s has not answered within %v", address, limit))

@@ -113,7 +113,7 @@ func authDoctor(ctx context.Context, stdout io.Writer, file string, asJSON bool)
 			d.issuer(ctx, i.Issuer)
 		}
 	}
-	if c.Auth.OAuth != nil && d.wrong == 0 { // a problem must not be lost above the lines for clients
+	if c.Auth.OAuth != nil && d.problems == 0 { // a problem must not be lost above the lines for clients
 		fmt.Fprintf(d.out, "\nClients sign in at %s/mcp\n%s", c.PublicURL,
 			strings.ReplaceAll(ClientLines, "URL", c.PublicURL+"/mcp"))
 	}
@@ -127,17 +127,17 @@ func authDoctor(ctx context.Context, stdout io.Writer, file string, asJSON bool)
 	if err != nil {
 		return err
 	}
-	if d.wrong > 0 {
-		return errors.New(prose.Count(d.wrong, "problem"))
+	if d.problems > 0 {
+		return errors.New(prose.Count(d.problems, "problem"))
 	}
 	return nil
 }
 
 // signInDoctor collects the findings about identity providers and authorization servers.
 type signInDoctor struct {
-	client *http.Client
-	out    *prose.Page
-	wrong  int
+	client   *http.Client
+	out      *prose.Page
+	problems int
 
 	about    string // of the next findings
 	findings []findingJSON
@@ -175,7 +175,7 @@ func (d *signInDoctor) warn(text, remedy string) {
 }
 
 func (d *signInDoctor) bad(text, remedy string) {
-	d.wrong++
+	d.problems++
 	d.findings = append(d.findings, findingJSON{d.about, false, text, remedy})
 	d.out.Wrap("  WRONG ", "        ", text)
 	d.out.Wrap("        → ", "          ", remedy)

@@ -141,11 +141,11 @@ func (p *pinning) named(names []string) ([]pins.Definition, error) {
 	for _, name := range names {
 		named := func(d pins.Definition) bool { return d.Upstream == name || pinName(d) == name }
 		if !slices.ContainsFunc(list, named) {
-			wrong := "no upstream offers " + name + " now"
+			problem := "no upstream offers " + name + " now"
 			if near := prose.DidYouMean(known, name, ""); near != "" {
-				wrong += "; " + near
+				problem += "; " + near
 			}
-			return nil, errors.New(shell.Visible(wrong))
+			return nil, errors.New(shell.Visible(problem))
 		}
 	}
 	return list, nil

@@ -140,7 +140,7 @@ func caller(a *diagnose.WhyReport) string {
 	return prose.Flat(cmp.Or(a.Email, a.As))
 }
 
-// does returns the caller and a verb: that of a name, or that of "you".
+// does returns the caller and a verb, whose form fits a name or "you".
 func does(a *diagnose.WhyReport, name, you string) string {
 	if a.As == string(auth.KindLocal) {
 		return caller(a) + " " + you

@@ -83,7 +83,7 @@ func oneFile(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// auditFile returns the file of the audit: that of the command line, or of the configuration.
+// auditFile returns the file of the audit, from the command line or from the configuration.
 func auditFile(what string, args []string, file string) (string, error) {
 	if len(args) == 1 {
 		if _, err := os.Stat(args[0]); err != nil {

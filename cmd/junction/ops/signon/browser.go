@@ -101,10 +101,10 @@ type Answer struct {
 }
 
 // Callback serves the answers of a sign-in on this machine: at a path of the listener, until stop.
-// mine reports whether an answer belongs to the sign-in; another one is rejected, and the sign-in
+// expected reports whether an answer belongs to the sign-in; another one is rejected, and the sign-in
 // continues. done and again are sentences for the user: what to do after the sign-in, and how to
 // begin another one.
-func Callback(ctx context.Context, l net.Listener, path string, mine func(url.Values) bool, done, again string) (
+func Callback(ctx context.Context, l net.Listener, path string, expected func(url.Values) bool, done, again string) (
 	answers chan Answer, stop func(), err error) {
 	page, err := frame.New(outcomePage, "outcome", "form-action 'none'")
 	if err != nil {
@@ -117,7 +117,7 @@ func Callback(ctx context.Context, l net.Listener, path string, mine func(url.Va
 	routes := chi.NewRouter()
 	routes.Get(path, func(w http.ResponseWriter, r *http.Request) {
 		a := Answer{r.URL.Query(), make(chan error, 1)}
-		if r.Host != l.Addr().String() || !mine(a.Values) {
+		if r.Host != l.Addr().String() || !expected(a.Values) {
 			failed(w, http.StatusBadRequest, "This answer does not belong to the sign-in that is in progress. "+again)
 			return
 		}

@@ -52,13 +52,13 @@ var hujsonLine = regexp.MustCompile(`^hujson: line (\d+), column \d+: `)
 
 // jsonError takes the line out of an error of the parser.
 func jsonError(err error) error {
-	said := err.Error()
-	m := hujsonLine.FindStringSubmatch(said)
+	reason := err.Error()
+	m := hujsonLine.FindStringSubmatch(reason)
 	if m == nil {
-		return &SyntaxError{Err: errors.New("is not JSON: " + said)}
+		return &SyntaxError{Err: errors.New("is not JSON: " + reason)}
 	}
 	line, _ := strconv.Atoi(m[1])
-	return &SyntaxError{Line: line, Err: errors.New("is not JSON: " + strings.TrimPrefix(said, m[0]))}
+	return &SyntaxError{Line: line, Err: errors.New("is not JSON: " + strings.TrimPrefix(reason, m[0]))}
 }
 
 func lineOfBadUTF8(text []byte) int {

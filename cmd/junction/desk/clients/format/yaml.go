@@ -58,13 +58,13 @@ var yamlLine = regexp.MustCompile(`^yaml: (?:unmarshal errors:\s*)?line (\d+): `
 
 // yamlError takes the line out of an error of the parser.
 func yamlError(err error) error {
-	said, _, _ := strings.Cut(err.Error(), "\n  line ")
+	reason, _, _ := strings.Cut(err.Error(), "\n  line ")
 	if m := yamlLine.FindStringSubmatch(err.Error()); m != nil {
 		line, _ := strconv.Atoi(m[1])
-		said, _, _ = strings.Cut(strings.TrimPrefix(err.Error(), m[0]), "\n")
-		return &SyntaxError{Line: line, Err: errors.New("is not YAML: " + said)}
+		reason, _, _ = strings.Cut(strings.TrimPrefix(err.Error(), m[0]), "\n")
+		return &SyntaxError{Line: line, Err: errors.New("is not YAML: " + reason)}
 	}
-	return &SyntaxError{Err: errors.New("is not YAML: " + strings.TrimPrefix(said, "yaml: "))}
+	return &SyntaxError{Err: errors.New("is not YAML: " + strings.TrimPrefix(reason, "yaml: "))}
 }
 
 // withTextKeys returns a decoded value whose mappings have texts as keys, as those of JSON.

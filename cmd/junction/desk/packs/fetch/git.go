@@ -114,14 +114,14 @@ func (g git) run(ctx context.Context, args ...string) ([]byte, error) {
 	cmd := g.command(ctx, args...)
 	out, err := cmd.Output()
 	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
-		return nil, fmt.Errorf("git %s: %s", args[0], said(exit.Stderr))
+		return nil, fmt.Errorf("git %s: %s", args[0], outputOf(exit.Stderr))
 	}
 	return out, err
 }
 
-// said returns the last lines of what git has written, in one line. Some of it comes from the
+// outputOf returns the last lines of what git has written, in one line. Some of it comes from the
 // server.
-func said(stderr []byte) string {
+func outputOf(stderr []byte) string {
 	lines := strings.Split(strings.TrimSpace(string(stderr)), "\n")
 	text := prose.Flat(strings.Join(lines[max(0, len(lines)-3):], "; "))
 	return cmp.Or(prose.Cut(text, 300), "it failed without a message")
