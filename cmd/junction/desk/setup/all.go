@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"junction/cmd/junction/base/runfile"
 	"net/http"
 	"net/url"
 	"os"
@@ -201,7 +202,7 @@ func (c *connector) answers(ctx context.Context) (string, bool) {
 	case err != nil && c.url != "":
 		return fmt.Sprintf("Nothing answers at %s now.", address), false
 	case err != nil:
-		return fmt.Sprintf("Nothing answers at %s now; start it with: %s", address, config.Start(c.file)), false
+		return fmt.Sprintf("Nothing answers at %s now; start it with: %s", address, runfile.Start(c.file)), false
 	}
 	if resp.StatusCode == http.StatusNotFound || resp.StatusCode >= http.StatusInternalServerError {
 		return fmt.Sprintf("%s answers with %s.", address, resp.Status), false
