@@ -158,8 +158,8 @@ func (c *Config) withheld() (notes []string) {
 		if len(without[variables]) == 1 {
 			verb = "does"
 		}
-		notes = append(notes, fmt.Sprintf("upstreams: %s %s not get %s of this environment; if a server needs one, name "+
-			"it in env or inherit_env", strings.Join(without[variables], ", "), verb, variables))
+		notes = append(notes, fmt.Sprintf("upstreams: %s %s not get %s of this environment; if a server needs one, "+
+			"name it in env or inherit_env", strings.Join(without[variables], ", "), verb, variables))
 	}
 	return notes
 }

@@ -65,3 +65,22 @@ func TestSummaryTellsScriptsApart(t *testing.T) {
 		}
 	}
 }
+
+// TestRelativeProgramHasANote: the path of a program that begins in an unknown folder is noted, and no other one.
+func TestRelativeProgramHasANote(t *testing.T) {
+	for command, noted := range map[string]bool{"./bin/notes": true, "bin/notes": true, "../notes": true, "notes": false,
+		"/srv/notes": false, "~/bin/notes": false, "${HOME}/notes": false} {
+		for _, dir := range []string{"", "/srv"} {
+			e, err := Given{Command: []string{command}}.Entry(Home{OS: "linux", Dir: "/home/ann"}, "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if dir != "" {
+				e.Dir = Value{{kind: plainText, text: dir}}
+			}
+			if got := e.Relative() != ""; got != (noted && dir == "") {
+				t.Errorf("%s in %q has the note %q", command, dir, e.Relative())
+			}
+		}
+	}
+}
