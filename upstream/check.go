@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -10,6 +11,7 @@ import (
 	"io/fs"
 	"net"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -264,6 +266,10 @@ func advice(err error, upstream string, c *Config) string {
 	case errors.Is(err, fs.ErrNotExist):
 		if _, missing := os.Stat(c.Dir); c.Dir != "" && missing != nil {
 			return "create the folder " + c.Dir + ", or correct dir"
+		}
+		if filepath.Base(c.Program()) != c.Program() && !filepath.IsAbs(c.Program()) {
+			return c.Program() + " is relative to " + cmp.Or(c.Dir, "the folder where Junction was started") +
+				": write the full path into command, or set dir"
 		}
 		return "check the first entry of command: the program, or the interpreter in its first line, does not exist"
 	case errors.Is(err, fs.ErrPermission) && c.Sandbox != nil:

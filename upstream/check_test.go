@@ -106,6 +106,8 @@ func TestCheckSaysWhatToDo(t *testing.T) {
 		{"well", script(upstreamtest.Script{}), "start handshake list ping", "", ""},
 		{"no program", Config{Command: []string{"there-is-no-such-program"}}, "start", "not found", "install there-is-no-such-program"},
 		{"no file", Config{Command: []string{"/there/is/no/program"}}, "start", "no such file", "check the first entry of command"},
+		{"a relative path", Config{Command: []string{"./bin/notes-mcp"}}, "start", "no such file", "./bin/notes-mcp is relative to the folder where Junction was started: write the full path"},
+		{"a relative path in dir", Config{Command: []string{"./bin/notes-mcp"}, Dir: "/"}, "start", "no such file", "./bin/notes-mcp is relative to /: write the full path"},
 		{"not to be run", Config{Command: []string{file}}, "start", "permission denied", "Junction may not run"},
 		{"ends at once", Config{Command: []string{"sh", "-c", "echo Error: no token >&2; exit 3"}}, "start handshake", "exited with status 3: Error: no token", "run the command by hand"},
 		{"lacks a variable", Config{Command: []string{"sh", "-c", "echo API_KEY environment variable is required >&2; exit 1"}}, "start handshake",

@@ -124,12 +124,9 @@ func Inspect(file string, getenv func(string) (string, bool)) (*Report, error) {
 		note("admin: other machines that reach %s can probe Junction, and read its metrics, which name upstreams "+
 			"and tools; let a firewall or a NetworkPolicy permit only your monitoring", *c.Admin)
 	}
+	r.Notes = append(r.Notes, c.withheld()...)
 	for _, name := range slices.Sorted(maps.Keys(c.Upstreams)) {
 		u := c.Upstreams[name]
-		if names := u.Withheld(); len(names) > 0 && !u.Off() {
-			note("upstreams.%s: does not get %s; name those it needs in env or inherit_env", name,
-				strings.Join(names, ", "))
-		}
 		if mode := u.Auth.Mode.Row(); mode.Note != "" && !u.Off() && (len(c.Auth.APIKeys) > 0 || c.Auth.SignsIn()) {
 			note("upstreams.%s: %s (auth.mode: %s)", name, mode.About(mode.Note, name), mode.Word)
 		}
@@ -143,6 +140,28 @@ func Inspect(file string, getenv func(string) (string, bool)) (*Report, error) {
 		}
 	}
 	return r, nil
+}
+
+// withheld returns a note for each set of variables of this environment that look like keys and that commands
+// do not get. Commands without the same variables share a note: most servers need none of them.
+func (c *Config) withheld() (notes []string) {
+	without := map[string][]string{} // the variables, and the upstreams
+	for _, name := range slices.Sorted(maps.Keys(c.Upstreams)) {
+		if u := c.Upstreams[name]; !u.Off() {
+			variables := strings.Join(u.Withheld(), ", ")
+			without[variables] = append(without[variables], name)
+		}
+	}
+	delete(without, "")
+	for _, variables := range slices.Sorted(maps.Keys(without)) {
+		verb := "do"
+		if len(without[variables]) == 1 {
+			verb = "does"
+		}
+		notes = append(notes, fmt.Sprintf("upstreams: %s %s not get %s of this environment; if a server needs one, "+
+			"name it in env or inherit_env", strings.Join(without[variables], ", "), verb, variables))
+	}
+	return notes
 }
 
 // RulePlaces returns the file and the line of each rule of a policy, by the name of the policy. It returns

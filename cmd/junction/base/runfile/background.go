@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"junction/cmd/junction/base/config"
 	"junction/upstream/files"
 )
 
@@ -50,6 +51,15 @@ func LastBackground(file string) (b Background, ok bool) {
 		return Background{}, false
 	}
 	return b, true
+}
+
+// Start returns the command that starts Junction with a configuration file when it does not run: the process
+// in the background again, if there was one, and otherwise a process at the terminal.
+func Start(file string) string {
+	if _, known := LastBackground(file); known {
+		return config.Command(file, "service", "start")
+	}
+	return config.Start(file)
 }
 
 // ForgetBackground removes the record of NoteBackground.

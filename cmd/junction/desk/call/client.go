@@ -334,7 +334,7 @@ func EndpointOf(ctx context.Context, file string) (string, error) {
 		return "", err
 	}
 	if strings.HasSuffix(c.Listen, ":0") {
-		return "", fmt.Errorf("%w with %s; start one: %s", admin.ErrNotRunning, file, config.Start(file))
+		return "", fmt.Errorf("%w with %s; start one: %s", admin.ErrNotRunning, file, runfile.Start(file))
 	}
 	own := runfile.URL(c.Listen)
 	return own, cmp.Or(admin.ServesOther(file, c.Listen), admin.CheckOwn(ctx, file, c, "give --url "+own))

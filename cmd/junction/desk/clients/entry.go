@@ -97,6 +97,9 @@ func (e *Entry) Summary() string {
 		return e.URL.address()
 	}
 	program := filepath.Base(strings.ReplaceAll(e.Command[0].Expand(unset), `\`, "/"))
+	if slices.Contains(interpreters, program) {
+		return strings.TrimRight(program+" "+e.script(), " ")
+	}
 	if !slices.Contains(installers, program) {
 		return short(program)
 	}
@@ -114,6 +117,26 @@ func (e *Entry) Summary() string {
 		}
 	}
 	return program
+}
+
+// interpreters are programs that run a script. Several servers of a person may have the same one.
+var interpreters = []string{"node", "bun", "tsx", "python", "python3", "ruby", "perl", "php", "bash", "sh"}
+
+// script returns the name of the script or of the module of Python that the first argument of an interpreter
+// names, without its folder. It returns "" if the first argument is another flag, or may be secret.
+func (e *Entry) script() string {
+	args := e.Command[1:]
+	if len(args) > 1 && args[0].Expand(unset) == "-m" {
+		args = args[1:]
+	}
+	if len(args) == 0 || len(args[0]) != 1 || args[0][0].kind != plainText && args[0][0].kind != folder {
+		return ""
+	}
+	text := args[0].Expand(unset)
+	if strings.HasPrefix(text, "-") {
+		return ""
+	}
+	return short(filepath.Base(strings.ReplaceAll(text, `\`, "/")))
 }
 
 func unset(string) (string, bool) { return "", false }

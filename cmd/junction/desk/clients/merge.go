@@ -28,6 +28,19 @@ type Known struct {
 	Enabled []string               // the only tools that it offers; nil means all others, too
 }
 
+// Inherit adds variables that the server gets from the environment under their own names: another client
+// writes the same variable as a reference. Patterns of names are not compared.
+func (k *Known) Inherit(names []string, getenv func(string) (string, bool)) {
+	if k.Env == nil {
+		k.Env = map[string]string{}
+	}
+	for _, name := range names {
+		if _, own := k.Env[name]; !own && variableName.MatchString(name) {
+			k.Env[name], _ = getenv(name)
+		}
+	}
+}
+
 // equal reports whether two servers are the same, whatever their names.
 func (k *Known) equal(o *Known) bool {
 	return k.alike(o) && k.Dir == o.Dir && maps.Equal(k.Env, o.Env) && maps.Equal(k.Headers, o.Headers)
@@ -62,6 +75,7 @@ func (e *Entry) known(getenv func(string) (string, bool)) *Known {
 	for name, v := range e.Env {
 		k.Env[name] = v.Expand(getenv)
 	}
+	k.Inherit(e.InheritEnv, getenv)
 	for name, v := range e.Headers {
 		k.Headers[name] = v.Expand(getenv)
 	}

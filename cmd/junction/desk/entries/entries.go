@@ -83,12 +83,17 @@ func (o *outcome) deletion() string {
 		Deletion(o.Unused)
 }
 
-// Deletion says how a person deletes files.
+// Deletion says how a person deletes files. The command begins a line, and has one file a line, so that it can
+// be copied from a terminal, which breaks long lines.
 func Deletion(names []string) string {
 	if runtime.GOOS == "windows" {
 		return "delete them by hand: " + strings.Join(names, ", ")
 	}
-	return "to delete them, run: " + shell.Join(append([]string{"rm"}, names...)...)
+	quoted := make([]string, len(names))
+	for i, name := range names {
+		quoted[i] = shell.Quote(name)
+	}
+	return "to delete them, run:\n  rm " + strings.Join(quoted, " \\\n    ")
 }
 
 // print writes the outcome, and then the states of its upstreams. said is the first sentence, without the

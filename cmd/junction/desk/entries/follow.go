@@ -35,7 +35,7 @@ type Sequel struct {
 func Follow(ctx context.Context, path string, names ...string) Sequel {
 	place, running := runfile.Find(path)
 	if !running {
-		return Sequel{Next: "Start junction with: " + config.Start(path)}
+		return Sequel{Next: "Start junction with: " + runfile.Start(path)}
 	}
 	s := Sequel{Running: true, file: path}
 	limited, cancel := context.WithTimeout(ctx, reloadLimit)

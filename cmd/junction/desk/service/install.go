@@ -157,23 +157,28 @@ func (s *Service) unstarted(err error) error {
 
 // byHand returns the command that starts Junction without a service. flag is the value of --config.
 func (s *Service) byHand(flag string) string {
+	return s.again(func(words ...string) string { return config.Command(flag, words...) })
+}
+
+// again is byHand with a function that returns a command line of junction about the file.
+func (s *Service) again(command func(words ...string) string) string {
 	if _, known := runfile.LastBackground(s.unit.File); known {
-		return config.Command(flag, "service", "start")
+		return command("service", "start")
 	}
-	return config.Start(flag)
+	return command()
 }
 
 // Reboot says how Junction runs after a reboot, as the end of a sentence: with a service if the manager
 // answers, and otherwise with a command that a person runs then. It returns "" if a service is installed.
-// flag is the value of --config.
-func (s *Service) Reboot(ctx context.Context, flag string) string {
+// command returns a command line of junction about the file.
+func (s *Service) Reboot(ctx context.Context, command func(words ...string) string) string {
 	switch {
 	case s.Installed():
 		return ""
 	case s.Reach(ctx) != nil:
-		return "start it then with: " + s.byHand(flag)
+		return "start it then with: " + s.again(command)
 	}
-	return "to start it at each login: " + config.Command(flag, "service", "install")
+	return "to start it at each login: " + command("service", "install")
 }
 
 // absent says that no service is installed, and what to do.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"junction/cmd/junction/base/runfile"
 	"net/http"
 	"net/url"
 	"os"
@@ -146,7 +147,7 @@ func foundClients() (list []*clients.Client, err error) {
 // afterReboot returns the sentence about a client whose servers Junction has now, if nothing starts
 // Junction again.
 func (c *connector) afterReboot(ctx context.Context) []string {
-	how := afterReboot(ctx, c.file)
+	how := afterReboot(ctx, c.file, func(words ...string) string { return config.Command(c.file, words...) })
 	if how == "" {
 		return nil
 	}
@@ -154,8 +155,9 @@ func (c *connector) afterReboot(ctx context.Context) []string {
 		how)}
 }
 
-// afterReboot says how Junction runs after a reboot; "" if a service starts it.
-func afterReboot(ctx context.Context, flag string) string {
+// afterReboot says how Junction runs after a reboot; "" if a service starts it. command returns a command line
+// of junction about the file.
+func afterReboot(ctx context.Context, flag string, command func(words ...string) string) string {
 	h, err := service.ThisHost()
 	if err != nil {
 		return ""
@@ -168,7 +170,7 @@ func afterReboot(ctx context.Context, flag string) string {
 	if err != nil {
 		return ""
 	}
-	return s.Reboot(ctx, flag)
+	return s.Reboot(ctx, command)
 }
 
 // names joins names for a sentence.
@@ -201,7 +203,7 @@ func (c *connector) answers(ctx context.Context) (string, bool) {
 	case err != nil && c.url != "":
 		return fmt.Sprintf("Nothing answers at %s now.", address), false
 	case err != nil:
-		return fmt.Sprintf("Nothing answers at %s now; start it with: %s", address, config.Start(c.file)), false
+		return fmt.Sprintf("Nothing answers at %s now; start it with: %s", address, runfile.Start(c.file)), false
 	}
 	if resp.StatusCode == http.StatusNotFound || resp.StatusCode >= http.StatusInternalServerError {
 		return fmt.Sprintf("%s answers with %s.", address, resp.Status), false

@@ -405,10 +405,13 @@ func (g *guide) finish(ctx context.Context, changed []*clients.Client, running b
 	for _, line := range restart(changed, "junction") {
 		g.say("%s", line)
 	}
-	if how := afterReboot(ctx, g.file); how != "" && len(g.record.Clients) > 0 {
+	if how := afterReboot(ctx, g.file, g.command); how != "" && len(g.record.Clients) > 0 {
 		g.say("After a reboot, the clients have no servers of Junction until it runs; %s", how)
 	} else if how != "" && running {
 		g.say("After a reboot, Junction does not run by itself; %s", how)
+	}
+	for _, name := range g.signIns(ctx) {
+		g.say("Sign in to %s with: %s", prose.OneLine(name), g.command("login", name))
 	}
 	if g.kept {
 		g.say("%s", replaceLater(g.command))

@@ -160,6 +160,8 @@ func (i *importer) plan(places, held []clients.Place) {
 		program := o.Server.Entry.Lacks(entries.Lookup)
 		if program != "" {
 			o.Note(clients.NotInstalled(program))
+		} else if note := o.Server.Entry.Relative(); note != "" {
+			o.Note(note)
 		}
 		if i.asks {
 			o.Server.Entry.Unnote()

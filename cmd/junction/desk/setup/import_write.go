@@ -271,14 +271,16 @@ func knownOf(c *config.Config) []clients.Known {
 	var list []clients.Known
 	for _, name := range slices.Sorted(maps.Keys(c.Upstreams)) {
 		u := c.Upstreams[name]
-		list = append(list, clients.Known{
-			Name: name, Command: u.Command, Env: u.Env, Dir: u.Dir, URL: u.URL, Headers: u.Headers,
+		k := clients.Known{
+			Name: name, Command: u.Command, Env: maps.Clone(u.Env), Dir: u.Dir, URL: u.URL, Headers: u.Headers,
 			Offers: func(tool string) bool {
 				_, offered := u.Offers(tool)
 				return offered
 			},
 			Enabled: listedTools(&u),
-		})
+		}
+		k.Inherit(u.InheritEnv, entries.Lookup)
+		list = append(list, k)
 	}
 	return list
 }

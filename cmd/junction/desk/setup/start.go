@@ -16,6 +16,7 @@ import (
 	"junction/cmd/junction/base/runfile"
 	"junction/cmd/junction/desk/service"
 	"junction/cmd/junction/ops/admin"
+	"junction/upstream"
 	"junction/upstream/prose"
 )
 
@@ -62,6 +63,20 @@ func (g *guide) await(ctx context.Context, names []string) error {
 		}
 	}
 	return nil
+}
+
+// signIns returns the servers of the running Junction that work as soon as the person has signed in to them.
+func (g *guide) signIns(ctx context.Context) (names []string) {
+	c, err := config.LoadForCommand(g.file)
+	if err != nil {
+		return nil
+	}
+	for _, u := range admin.AwaitTried(ctx, g.file, slices.Sorted(maps.Keys(c.Upstreams)), 0) {
+		if u.SignIn && u.State == upstream.StateSignIn.String() {
+			names = append(names, u.Name)
+		}
+	}
+	return names
 }
 
 // launch installs the service, or starts a process in the background.

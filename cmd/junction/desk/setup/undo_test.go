@@ -67,7 +67,7 @@ func TestUndoOfAChangedConfiguration(t *testing.T) {
 			if string(is) != test.want || errors.Is(err, fs.ErrNotExist) != (test.says == deleted) {
 				t.Errorf("the configuration is\n%s\n%v, want\n%s", is, err, test.want)
 			}
-			if strings.Contains(got.stdout, "to delete them, run: rm") {
+			if strings.Contains(got.stdout, "to delete them, run:") {
 				t.Errorf("the undo proposes to delete the only copy of the changed file:\n%s", got.stdout)
 			}
 			backups, err := filepath.Glob(file + ".*.bak")

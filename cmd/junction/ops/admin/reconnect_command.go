@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"junction/cmd/junction/base/runfile"
 	"net/http"
 	"net/url"
 
@@ -64,7 +65,7 @@ func reconnect(ctx context.Context, admin, file, name string) error {
 		err = ask.send(ctx, address, diagnose.Patience, new(struct{}))
 	}
 	if errors.Is(err, ErrNotRunning) && file != "" && admin == "" {
-		return fmt.Errorf("%w with %s; start one: %s", ErrNotRunning, file, config.Start(file))
+		return fmt.Errorf("%w with %s; start one: %s", ErrNotRunning, file, runfile.Start(file))
 	}
 	return err
 }

@@ -86,7 +86,7 @@ func (s *statusOptions) ask(ctx context.Context) (*diagnose.Running, error) {
 	}
 	switch {
 	case errors.Is(err, ErrNotRunning) && *s.file != "" && s.admin == "":
-		return nil, fmt.Errorf("%w with %s; start one: %s", ErrNotRunning, *s.file, config.Start(*s.file))
+		return nil, fmt.Errorf("%w with %s; start one: %s", ErrNotRunning, *s.file, runfile.Start(*s.file))
 	case errors.Is(err, ErrNotRunning):
 		return nil, fmt.Errorf("%w; start one, or name its file with --config", err)
 	case err != nil:

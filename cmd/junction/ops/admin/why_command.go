@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"junction/cmd/junction/base/runfile"
 	"slices"
 	"strings"
 	"time"
@@ -13,7 +14,6 @@ import (
 
 	"junction/auth"
 	"junction/cmd/junction/base/cli"
-	"junction/cmd/junction/base/config"
 	"junction/cmd/junction/ops/diagnose"
 	"junction/policy"
 	"junction/proxy/search"
@@ -63,7 +63,7 @@ The exit code is 1 if the caller cannot use the item.`,
 			}
 			if address == "" {
 				return fmt.Errorf("%w with %s and an admin address; start one: %s", ErrNotRunning, *file,
-					config.Start(*file))
+					runfile.Start(*file))
 			}
 			var a diagnose.WhyReport
 			if err := askAdmin(cmd.Context(), address, "/why", q.Values(), diagnose.Patience,
