@@ -83,7 +83,8 @@ func (c Config) AllowsNothing(places Places) bool {
 // asks, so that the owner of the key has no tool. Without the section it returns false.
 func (c Config) LeavesOut(key string) bool {
 	return c != nil && !slices.ContainsFunc(c, func(e Entry) bool {
-		return e.Match.mayHold(key) && slices.ContainsFunc(e.Rules, func(r Rule) bool { return r.Allow != nil || r.Ask != nil })
+		return e.Match.mayHold(key) &&
+			slices.ContainsFunc(e.Rules, func(r Rule) bool { return r.Allow != nil || r.Ask != nil })
 	})
 }
 

@@ -390,8 +390,8 @@ func (c *Config) warnKeys(warn func(path, format string, args ...any)) {
 	seen := map[string]bool{}
 	for i, k := range c.Auth.APIKeys {
 		if !seen[k.Name] && c.Policies.LeavesOut(k.Name) {
-			warn(fmt.Sprintf("auth.api_keys[%d]", i), "no policy gives the key %s a tool; name it in match.key of a policy",
-				k.Name)
+			warn(fmt.Sprintf("auth.api_keys[%d]", i),
+				"no policy gives the key %s a tool; name it in match.key of a policy", k.Name)
 		}
 		seen[k.Name] = true
 	}

@@ -13,7 +13,8 @@ func TLSAdvice(err error) string {
 	case errors.As(err, new(tls.RecordHeaderError)), errors.Is(err, http.ErrSchemeMismatch):
 		return "the server does not speak TLS at this port: write http://, or correct the port"
 	case errors.As(err, new(x509.UnknownAuthorityError)):
-		return "this machine does not trust the certificate: install its CA, or name a file with the CA in SSL_CERT_FILE"
+		return "this machine does not trust the certificate: install its CA, or name a file with the CA in " +
+			"SSL_CERT_FILE"
 	case errors.As(err, new(x509.HostnameError)):
 		return "the certificate is of another host: correct the host of the URL"
 	case errors.As(err, new(x509.CertificateInvalidError)):
