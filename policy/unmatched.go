@@ -79,6 +79,22 @@ func (c Config) AllowsNothing(places Places) bool {
 	return true
 }
 
+// LeavesOut reports whether no policy that an API key of this name can match has a rule that allows or
+// asks, so that the owner of the key has no tool. Without the section it returns false.
+func (c Config) LeavesOut(key string) bool {
+	return c != nil && !slices.ContainsFunc(c, func(e Entry) bool {
+		return e.Match.mayHold(key) &&
+			slices.ContainsFunc(e.Rules, func(r Rule) bool { return r.Allow != nil || r.Ask != nil })
+	})
+}
+
+// mayHold reports whether a caller with the API key of this name can have all values of the match.
+func (m *Match) mayHold(key string) bool {
+	return m == nil || (m.Key == nil || slices.Contains(m.Key, key)) &&
+		(m.Kind == nil || slices.Contains(m.Kind, "key")) &&
+		!slices.ContainsFunc(m.fields(), func(f field) bool { return f.list != nil && signedInKey(f.key) })
+}
+
 // upstream reports whether a glob matches the name of an upstream.
 func (p *Places) upstream(glob string) bool {
 	g := compileGlob(glob)

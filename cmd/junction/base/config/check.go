@@ -396,9 +396,23 @@ func (c *Config) warnPolicies(d *decoder, warn func(path, format string, args ..
 	if c.Policies.AllowsNothing(places) {
 		warn(Policies, "no rule allows an item of the upstreams of this file, so that no client has a tool; add "+
 			"or correct an allow rule")
+	} else {
+		c.warnKeys(warn)
 	}
 	for _, p := range c.Policies.Warnings(places.Upstreams) {
 		warn("policies"+p.Path, "%s", p.Text)
+	}
+}
+
+// warnKeys adds a warning for each name of API keys that no policy gives anything.
+func (c *Config) warnKeys(warn func(path, format string, args ...any)) {
+	seen := map[string]bool{}
+	for i, k := range c.Auth.APIKeys {
+		if !seen[k.Name] && c.Policies.LeavesOut(k.Name) {
+			warn(fmt.Sprintf("auth.api_keys[%d]", i),
+				"no policy gives the key %s a tool; name it in match.key of a policy", k.Name)
+		}
+		seen[k.Name] = true
 	}
 }
 

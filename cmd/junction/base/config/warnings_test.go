@@ -321,3 +321,40 @@ func TestCheckWarnsAboutFilesOnANetwork(t *testing.T) {
 		}
 	}
 }
+
+// TestCheckWarnsAboutKeysWithoutAPolicy: a person who joins gets a key, and no policy names it. The owner
+// would get 403, and the operator would not know why.
+func TestCheckWarnsAboutKeysWithoutAPolicy(t *testing.T) {
+	const allow = `rules: [{ allow: { upstreams: "*" } }]`
+	for policies, want := range map[string]string{
+		"": "",
+		"policies: [{ name: all, " + allow + " }]\n":                                             "",
+		"policies: [{ name: web, match: { cidr: 10.0.0.0/8 }, " + allow + " }]\n":                "",
+		"policies: [{ name: keys, match: { kind: key }, rules: [{ ask: { upstreams: a } }] }]\n": "",
+		"policies: [{ name: devs, match: { key: ann }, " + allow + " }]\n":                       "auth.api_keys[1] ben",
+		"policies: [{ name: devs, match: { key: [ann, ben] }, " + allow + " }]\n":                "",
+		"policies: [{ name: none, rules: [{ deny: { upstreams: a } }] }, { name: devs, match: { key: ben }, " +
+			allow + " }]\n": "auth.api_keys[0] ann",
+		"policies: [{ name: users, match: { kind: user }, " + allow + " }, { name: devs, match: { key: ann }, " +
+			allow + " }]\n": "auth.api_keys[1] ben",
+	} {
+		file := filepath.Join(t.TempDir(), "junction.yaml")
+		mustWrite(t, file, "upstreams: { a: { url: https://a.example.com } }\n"+policies+
+			fmt.Sprintf("auth: { api_keys: [{ name: ann, hash: \"sha256:%064d\" }, { name: ben, hash: \"sha256:%064d\" }, "+
+				"{ name: ben, hash: \"sha256:%064d\" }] }\n", 1, 2, 3))
+		_, warnings, err := Load(file, environment(nil))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, w := range warnings {
+			if name, ok := strings.CutPrefix(w.Text, "no policy gives the key "); ok {
+				name, _, _ = strings.Cut(name, " ")
+				got = append(got, w.Path+" "+name)
+			}
+		}
+		if strings.Join(got, ", ") != want {
+			t.Errorf("%s: warned of %q, want %q", policies, got, want)
+		}
+	}
+}

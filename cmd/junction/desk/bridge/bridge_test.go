@@ -2,6 +2,7 @@ package bridge
 
 import (
 	"context"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -223,6 +224,22 @@ func TestNoListener(t *testing.T) {
 		s.say(hello)
 		s.want("the response", taken(&s.out), welcome)
 		s.want("the last note", taken(&s.notes), "junction stdio: connected to http://x/mcp")
+	})
+}
+
+// TestPrivateAuthority: a team often has a certificate of its own CA, and a program of the desktop does not see
+// SSL_CERT_FILE of a shell. The client shows what to do.
+func TestPrivateAuthority(t *testing.T) {
+	perform(t, func(s *stage) {
+		s.server.set(func(context.Context, *fake, *transport.Request, func(*jsonrpc.Message)) (string, error) {
+			return "", fmt.Errorf("%w: %w", transport.ErrNotSent, x509.UnknownAuthorityError{})
+		})
+		s.say(hello)
+		time.Sleep(defaultPatience)
+		synctest.Wait()
+		if got := taken(&s.out); !strings.Contains(got, "install its CA, or name a file with the CA in SSL_CERT_FILE") {
+			t.Errorf("the client gets %s", got)
+		}
 	})
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/mark3labs/mcp-go/mcp"
 
+	"junction/cmd/junction/desk/call"
 	"junction/upstream/jsonrpc"
 	"junction/upstream/prose"
 	"junction/upstream/raw"
@@ -42,6 +43,8 @@ func explain(url string, err error) (text, kind string) {
 			"unauthorized"
 	case errors.As(err, new(*transport.TokenError)):
 		return fmt.Sprintf("cannot authenticate at %s: %v", url, err), "unauthorized"
+	case call.TLSAdvice(err) != "":
+		return fmt.Sprintf("cannot reach Junction at %s: %v; %s", url, err, call.TLSAdvice(err)), "unavailable"
 	case errors.Is(err, transport.ErrNotSent):
 		return fmt.Sprintf("cannot reach Junction at %s: %v", url, err), "unavailable"
 	}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -255,6 +256,10 @@ func TestClientErrors(t *testing.T) {
 	}))
 	t.Cleanup(hung.Close)
 
+	private := httptest.NewTLSServer(http.NotFoundHandler())
+	private.Config.ErrorLog = log.New(io.Discard, "", 0)
+	t.Cleanup(private.Close)
+
 	modern := startLibrary(t, eras["modern"])
 	bare := scripted(t, nil)
 	endless := scripted(t, map[string]string{"tools/list": `{"tools":[],"nextCursor":"a"}`, "tools/lista": `{"tools":[],"nextCursor":"a"}`})
@@ -284,6 +289,9 @@ func TestClientErrors(t *testing.T) {
 		{"no TLS", []string{"tools", "--url", strings.Replace(html, "http:", "https:", 1)}, false,
 			"no MCP endpoint at " + strings.Replace(html, "http:", "https:", 1) + ": tls: first record does not look like a TLS " +
 				"handshake; the server does not speak TLS at this port: write http://, or correct the port"},
+		{"a certificate that this machine does not trust", []string{"tools", "--url", private.URL}, false,
+			"no MCP endpoint at " + private.URL + ": tls: failed to verify certificate: x509: certificate signed by unknown " +
+				"authority; this machine does not trust the certificate: install its CA, or name a file with the CA in SSL_CERT_FILE"},
 		{"stops in the middle", []string{"tools", "--url", stopped}, false, "the connection to " + stopped + " broke before the answer; is junction still running?"},
 		{"stops before it answers", []string{"tools", "--url", killed}, false, "the connection to " + killed + " broke before the answer; is junction still running?"},
 		{"no tools at all", []string{"tools", "--url", bare}, false, "tools/list: no such method (code -32601)"},

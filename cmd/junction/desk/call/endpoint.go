@@ -3,7 +3,6 @@ package call
 import (
 	"cmp"
 	"context"
-	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -285,9 +284,8 @@ func (e *endpoint) explain(ctx context.Context, err error) error {
 			reason = errno
 		}
 		return fmt.Errorf("no endpoint at %s: %w; is junction running?", e.url, reason)
-	case errors.As(err, new(tls.RecordHeaderError)):
-		return fmt.Errorf("no MCP endpoint at %s: %w; the server does not speak TLS at this port: write http://, or "+
-			"correct the port", e.url, err)
+	case TLSAdvice(err) != "":
+		return fmt.Errorf("no MCP endpoint at %s: %w; %s", e.url, err, TLSAdvice(err))
 	case client.KindOf(err) == client.KindLost:
 		return fmt.Errorf("the connection to %s broke before the answer; is junction still running?", e.url)
 	}

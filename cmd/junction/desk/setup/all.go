@@ -13,6 +13,7 @@ import (
 
 	"junction/cmd/junction/base/cli"
 	"junction/cmd/junction/base/config"
+	"junction/cmd/junction/desk/call"
 	"junction/cmd/junction/desk/clients"
 	"junction/cmd/junction/desk/entries"
 	"junction/cmd/junction/desk/service"
@@ -200,15 +201,23 @@ func (c *connector) answers(ctx context.Context) (string, bool) {
 	}
 	resp, err := c.ask(ctx)
 	switch {
+	case call.TLSAdvice(err) != "":
+		return fmt.Sprintf("%s does not work now: %s.", address, call.TLSAdvice(err)), false
 	case err != nil && c.url != "":
 		return fmt.Sprintf("Nothing answers at %s now.", address), false
 	case err != nil:
 		return fmt.Sprintf("Nothing answers at %s now; start it with: %s", address, runfile.Start(c.file)), false
 	}
-	if resp.StatusCode == http.StatusNotFound || resp.StatusCode >= http.StatusInternalServerError {
-		return fmt.Sprintf("%s answers with %s.", address, resp.Status), false
+	next := ""
+	switch {
+	case resp.StatusCode == http.StatusNotFound && c.url != "":
+		next = "; correct the path of --url, which is /mcp for all servers"
+	case resp.StatusCode == http.StatusBadRequest && strings.HasPrefix(address, "http://"):
+		next = "; if the port speaks TLS, write https:// in --url"
+	case resp.StatusCode != http.StatusNotFound && resp.StatusCode < http.StatusInternalServerError:
+		return "It answers.", true
 	}
-	return "It answers.", true
+	return fmt.Sprintf("%s answers with %s%s.", address, resp.Status, next), false
 }
 
 // ask sends a request without credentials to the URL of Junction, and returns the answer without its body.

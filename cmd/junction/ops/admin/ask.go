@@ -182,18 +182,8 @@ func AwaitRevoked(ctx context.Context, file string, hashes []string) (running bo
 		return true, nil, fmt.Errorf("the running junction cannot be asked whether it still accepts the key, because "+
 			"admin is off; look for \"configuration reloaded\" in its log, or %s", restart)
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, reloadLimit,
-		fmt.Errorf("it has not read the file within %v", reloadLimit))
-	defer cancel()
-	r, err := AwaitReload(ctx, file)
-	var keys []diagnose.Key
-	if err == nil {
-		err = askAdmin(ctx, place.Admin, "/keys", nil, diagnose.Patience, &keys)
-	}
+	r, keys, err := acceptedKeys(ctx, file, place.Admin)
 	if err != nil {
-		if ctx.Err() != nil {
-			err = context.Cause(ctx)
-		}
 		return true, nil, fmt.Errorf("the running junction may still accept the key: %w; %s", err, restart)
 	}
 	for _, k := range keys {
@@ -203,6 +193,49 @@ func AwaitRevoked(ctx context.Context, file string, hashes []string) (running bo
 		}
 	}
 	return true, r.Unfollowed(), nil
+}
+
+// AwaitAdded waits until the running junction that serves a file has read it, and returns a sentence about
+// whether it accepts the key that a command has added.
+func AwaitAdded(ctx context.Context, file, hash string) string {
+	place, running := runfile.Find(file)
+	switch {
+	case !running:
+		return Elsewhere
+	case place.Admin == "":
+		return "The running junction cannot be asked whether it accepts the key, because admin is off; look for " +
+			"\"configuration reloaded\" in its log."
+	}
+	r, keys, err := acceptedKeys(ctx, file, place.Admin)
+	switch {
+	case err != nil:
+		return fmt.Sprintf("The running junction may not accept the key yet: %s. Ask it with: %s",
+			strings.TrimSuffix(prose.Flat(err.Error()), "."), config.Command(file, "status"))
+	case slices.ContainsFunc(keys, func(k diagnose.Key) bool { return k.Hash == hash }):
+		return "The running junction accepts it."
+	}
+	return fmt.Sprintf("The running junction does not accept it yet: %s.",
+		strings.TrimSuffix(prose.Flat(cmp.Or(r.Reload, "its file waits for a restart")), "."))
+}
+
+// Elsewhere is the sentence about a change that no junction on this machine has to apply.
+const Elsewhere = "No junction on this machine serves the file. A junction on another machine applies the " +
+	"change when its copy of the file changes."
+
+// acceptedKeys waits until the running junction has read the file, and returns its state and its keys.
+func acceptedKeys(ctx context.Context, file, admin string) (*diagnose.Running, []diagnose.Key, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, reloadLimit,
+		fmt.Errorf("it has not read the file within %v", reloadLimit))
+	defer cancel()
+	r, err := AwaitReload(ctx, file)
+	var keys []diagnose.Key
+	if err == nil {
+		err = askAdmin(ctx, admin, "/keys", nil, diagnose.Patience, &keys)
+	}
+	if err != nil && ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	return r, keys, err
 }
 
 // EndRevoked has the running junction that serves a file look for what a command has revoked in the

@@ -56,7 +56,7 @@ revoke the old one when no client uses it any more.`,
 			}
 			return nil
 		},
-		RunE: func(_ *cobra.Command, args []string) error {
+		RunE: func(cmd *cobra.Command, args []string) error {
 			if k.write && *file == "" {
 				return cli.Usagef("keys create --write needs --config FILE")
 			}
@@ -69,7 +69,7 @@ revoke the old one when no client uses it any more.`,
 			if err != nil {
 				return err
 			}
-			return k.create(stdout, stderr, *file,
+			return k.create(cmd.Context(), stdout, stderr, *file,
 				createdJSON{Name: args[0], Key: key, Hash: hash.String(), Entry: entry})
 		},
 	}

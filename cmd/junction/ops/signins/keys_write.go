@@ -1,6 +1,7 @@
 package signins
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -122,8 +123,9 @@ type createdJSON struct {
 }
 
 // create makes a key. With write it adds the entry to the file before it prints the key.
-func (k *newKey) create(stdout, stderr io.Writer, file string, made createdJSON) (err error) {
+func (k *newKey) create(ctx context.Context, stdout, stderr io.Writer, file string, made createdJSON) (err error) {
 	var others []keyJSON // that have this name
+	leftOut := false     // no policy gives the key anything
 	if k.write {
 		f, err := readKeyFile("keys create --write", file)
 		if err != nil {
@@ -138,7 +140,7 @@ func (k *newKey) create(stdout, stderr io.Writer, file string, made createdJSON)
 		if err != nil {
 			return fmt.Errorf("%s: %w", file, err)
 		}
-		made.Config = file
+		made.Config, leftOut = file, f.config.Policies.LeavesOut(made.Name)
 		if made.Backup, err = f.replace(text, append(f.keys, keyJSON{Name: made.Name, Hash: made.Hash})); err != nil {
 			return err
 		}
@@ -153,7 +155,10 @@ func (k *newKey) create(stdout, stderr io.Writer, file string, made createdJSON)
 		made.Entry + "\n# Or run it again with --write: it makes another key, and\n# adds the entry to the file."
 	if k.write {
 		said = fmt.Sprintf("# The key is shown this once. Its entry was added to %s. Backup: %s. %s", file, made.Backup,
-			"A running proxy applies the change within ten seconds.")
+			admin.AwaitAdded(ctx, file, made.Hash))
+		if leftOut {
+			said += fmt.Sprintf("\n# No policy gives %s a tool: name it in match.key of a policy.", made.Name)
+		}
 		if len(others) > 0 {
 			revoke := config.Command(file, "keys", "revoke", made.Name, "--hash", others[0].ID)
 			said += fmt.Sprintf("\n# The file has %s called %s, too. When its clients have the new one, run: %s",
@@ -238,8 +243,7 @@ If several keys have the same NAME, choose one with --hash, or delete them with 
 			}
 			effect := "The running junction does not accept it any more."
 			if !running {
-				effect = "No junction on this machine serves the file. A junction on another machine applies the " +
-					"change when its copy of the file changes."
+				effect = admin.Elsewhere
 			}
 			for _, line := range unfollowed {
 				effect += "\n" + line
