@@ -218,14 +218,16 @@ const (
 	LogJSON LogFormat = "json"
 )
 
+// Words returns the words of the file.
+func (LogFormat) Words() []string { return []string{string(LogText), string(LogJSON)} }
+
 // UnmarshalText rejects unknown formats.
 func (f *LogFormat) UnmarshalText(text []byte) error {
-	switch w := LogFormat(text); w {
-	case LogText, LogJSON:
-		*f = w
-		return nil
+	if !slices.Contains(f.Words(), string(text)) {
+		return fmt.Errorf("%s is none of %s", prose.Quote(string(text)), strings.Join(f.Words(), ", "))
 	}
-	return fmt.Errorf("%s is none of text, json", prose.Quote(string(text)))
+	*f = LogFormat(text)
+	return nil
 }
 
 // DefaultAdmin is the default of Config.Admin.
