@@ -66,6 +66,9 @@ func mustParse(t *testing.T, text string, vars map[string]string) *Config {
 	if err != nil {
 		t.Fatalf("parseText: %v\n%s", err, text)
 	}
+	if wrong, ok := violations(t, []byte(text)); ok && wrong != nil {
+		t.Errorf("the schema rejects a valid file: %v\n%s", wrong, text)
+	}
 	return c
 }
 
@@ -161,7 +164,7 @@ func withExpectations(t *testing.T, file string, text []byte) []byte {
 	return text
 }
 
-const exampleFile = "../../../config.example.yaml"
+const exampleFile = "../../../../config.example.yaml"
 
 func TestExampleLoads(t *testing.T) {
 	c, _, err := Load(exampleFile, environment(nil))
