@@ -99,7 +99,7 @@ var (
 func inKeys(text string, keys map[string]string) string {
 	return goName.ReplaceAllStringFunc(text, func(name string) string {
 		if key := keys[name]; key != "" {
-			return "`" + key + "`"
+			return key
 		}
 		return name
 	})

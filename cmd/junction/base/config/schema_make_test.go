@@ -51,8 +51,8 @@ func mustMakeSchema(t *testing.T) []byte {
 	} {
 		s.Definitions[name] = anyOf(form, s.Definitions[name])
 	}
-	s.Definitions["reference"] = &jsonschema.Schema{Type: "string", Pattern: `\$\{|^env:`,
-		Description: "A reference: ${VAR}, ${VAR:-default} or ${file:/path}."}
+	// Editors would show a description of it in place of that of the key.
+	s.Definitions["reference"] = matching(`\$\{|^env:`)
 	for _, d := range s.Definitions {
 		settle(d)
 	}
