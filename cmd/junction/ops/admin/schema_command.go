@@ -13,9 +13,9 @@ import (
 func schemaCommand(stdout io.Writer) *cobra.Command {
 	return &cobra.Command{
 		Use: "schema", Short: "Print the JSON Schema of the configuration file", Args: cli.NoArguments,
-		Long: `Print the JSON Schema of the configuration file. An editor with the language server for YAML completes and
-explains the keys with it. Write the schema beside the configuration file, and name it in the first line of
-that file:
+		Long: `Print the JSON Schema of the configuration file. An editor with the language server for YAML completes
+and explains the keys with it. Write the schema beside the configuration file, and name it in the first line
+of that file:
 
   # yaml-language-server: $schema=junction.schema.json`,
 		Example: `  junction schema > junction.schema.json`,
