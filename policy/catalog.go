@@ -3,6 +3,7 @@ package policy
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"junction/upstream/yamlread"
 )
@@ -16,15 +17,18 @@ const (
 	CatalogSearch Catalog = "search"
 )
 
+// Words returns the words of the file; the first one is CatalogFull.
+func (Catalog) Words() []string { return []string{"full", string(CatalogSearch)} }
+
 // UnmarshalText rejects unknown words.
 func (c *Catalog) UnmarshalText(text []byte) error {
-	switch string(text) {
-	case "full":
+	switch i := slices.Index(c.Words(), string(text)); {
+	case i < 0:
+		return fmt.Errorf("%s is none of %s", show(string(text)), strings.Join(c.Words(), ", "))
+	case i == 0:
 		*c = CatalogFull
-	case "search":
-		*c = CatalogSearch
 	default:
-		return fmt.Errorf("%s is none of full, search", show(string(text)))
+		*c = Catalog(text)
 	}
 	return nil
 }

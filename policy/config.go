@@ -41,7 +41,7 @@ type Entry struct {
 	// { restore: true }.
 	Redact Redactions `yaml:"redact" example:"[secrets]" change:"list,both"`
 	// Validate: true rejects calls whose arguments do not match the tool's schema, or cannot be
-	// checked: the schema cannot be used, or a limit of package proxy/schema is exceeded.
+	// checked: the schema cannot be used, or is too large to evaluate.
 	Validate bool `yaml:"validate" change:"list,both"`
 	// Pinned: true hides every tool whose current definition no operator has accepted.
 	Pinned bool `yaml:"pinned" change:"list,both"`

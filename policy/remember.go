@@ -1,6 +1,10 @@
 package policy
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
 
 // Span is how many calls one approval of a person may cover. A larger Span includes the smaller ones.
 type Span uint8
@@ -15,13 +19,15 @@ const (
 // Remember is a Span in the file; "" is call.
 type Remember string
 
+// Words returns the words of the file.
+func (Remember) Words() []string { return []string{"once", "call", "tool", "server"} }
+
 // UnmarshalText rejects unknown words.
 func (r *Remember) UnmarshalText(text []byte) error {
-	switch *r = Remember(text); *r {
-	case "once", "call", "tool", "server":
-		return nil
+	if *r = Remember(text); !slices.Contains(r.Words(), string(*r)) {
+		return fmt.Errorf("%s is none of %s", show(string(text)), strings.Join(r.Words(), ", "))
 	}
-	return fmt.Errorf("%s is none of once, call, tool, server", show(string(text)))
+	return nil
 }
 
 func (r Remember) span() Span {

@@ -37,7 +37,7 @@ type Config struct {
 	// Dir is the working directory of the child process. Empty means that of Junction or, with
 	// Sandbox, a private folder.
 	Dir string `yaml:"dir" kind:"command" change:"connection,waits"`
-	// Sandbox confines the child process; nil does not.
+	// Sandbox confines the child process. Default: it may do what the user of Junction may do.
 	Sandbox *command.Sandbox `yaml:"sandbox" kind:"command" change:"connection,waits"`
 
 	// URL is the address of a remote server, http or https. The host is sent as written here.

@@ -214,6 +214,9 @@ func ModeWords() []string {
 	return words
 }
 
+// Words returns the words of the file.
+func (AuthMode) Words() []string { return ModeWords() }
+
 // ParseMode returns the mode of a word of the file. The error has no place.
 func ParseMode(word string) (AuthMode, error) {
 	for _, row := range modes {

@@ -62,11 +62,15 @@ func (i Isolation) OfCallers() bool { return i.row().callers }
 
 // UnmarshalYAML reads the word.
 func (i *Isolation) UnmarshalYAML(n *yaml.Node) error {
-	words := []string{""}
+	return oneOf(n, i, append([]string{""}, i.Words()...)...)
+}
+
+// Words returns the words of the file.
+func (Isolation) Words() (words []string) {
 	for _, row := range isolations {
 		words = append(words, string(row.word))
 	}
-	return oneOf(n, i, words...)
+	return words
 }
 
 // questionRows has a row for each word of questions; the first one is the default.
@@ -99,12 +103,14 @@ func (q Questions) Asks() bool { return q.row().asks }
 func (q Questions) OfClients() bool { return q.row().clients }
 
 // UnmarshalYAML reads the word.
-func (q *Questions) UnmarshalYAML(n *yaml.Node) error {
-	var words []string
+func (q *Questions) UnmarshalYAML(n *yaml.Node) error { return oneOf(n, q, q.Words()...) }
+
+// Words returns the words of the file.
+func (Questions) Words() (words []string) {
 	for _, row := range questionRows {
 		words = append(words, row.given)
 	}
-	return oneOf(n, q, words...)
+	return words
 }
 
 // exposeRows has a row for each word of expose; the first one is the default.
@@ -131,12 +137,14 @@ func (e Expose) OnlyNamed() bool {
 }
 
 // UnmarshalYAML reads the word.
-func (e *Expose) UnmarshalYAML(n *yaml.Node) error {
-	var words []string
+func (e *Expose) UnmarshalYAML(n *yaml.Node) error { return oneOf(n, e, e.Words()...) }
+
+// Words returns the words of the file.
+func (Expose) Words() (words []string) {
 	for _, row := range exposeRows {
 		words = append(words, row.given)
 	}
-	return oneOf(n, e, words...)
+	return words
 }
 
 // oneOf reads a word of the file. The first of words is the default and becomes the zero value; it

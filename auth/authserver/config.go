@@ -109,10 +109,13 @@ const (
 	dcrOff  Registration = "off"
 )
 
+// Words returns the words of the file.
+func (Registration) Words() []string { return []string{string(dcrOpen), string(dcrOff)} }
+
 // UnmarshalText rejects unknown values.
 func (d *Registration) UnmarshalText(text []byte) error {
-	if s := Registration(text); s == dcrOpen || s == dcrOff {
-		*d = s
+	if slices.Contains(d.Words(), string(text)) {
+		*d = Registration(text)
 		return nil
 	}
 	return errors.New("must be open or off")
@@ -127,10 +130,15 @@ const (
 	trustOff       Trust = "off"
 )
 
+// Words returns the words of the file.
+func (Trust) Words() []string {
+	return []string{string(trustAny), string(trustAllowlist), string(trustOff)}
+}
+
 // UnmarshalText rejects unknown values.
 func (t *Trust) UnmarshalText(text []byte) error {
-	if s := Trust(text); s == trustAny || s == trustAllowlist || s == trustOff {
-		*t = s
+	if slices.Contains(t.Words(), string(text)) {
+		*t = Trust(text)
 		return nil
 	}
 	return errors.New("must be any, allowlist or off")

@@ -2,6 +2,8 @@ package scope
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"junction/auth"
@@ -59,15 +61,18 @@ const (
 	ErasModern Eras = "modern"
 )
 
+// Words returns the words of the file; the first one is ErasBoth.
+func (Eras) Words() []string { return []string{"both", string(ErasLegacy), string(ErasModern)} }
+
 // UnmarshalText rejects unknown words.
 func (e *Eras) UnmarshalText(text []byte) error {
-	switch word := Eras(text); word {
-	case "both":
+	switch i := slices.Index(e.Words(), string(text)); {
+	case i < 0:
+		return fmt.Errorf("%.40q is none of %s", text, strings.Join(e.Words(), ", "))
+	case i == 0:
 		*e = ErasBoth
-	case ErasLegacy, ErasModern:
-		*e = word
 	default:
-		return fmt.Errorf("%.40q is none of both, legacy, modern", text)
+		*e = Eras(text)
 	}
 	return nil
 }

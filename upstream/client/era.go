@@ -67,6 +67,9 @@ func EraWords() (words []string) {
 	return words
 }
 
+// Words returns the words of the file.
+func (Era) Words() []string { return EraWords() }
+
 // UnmarshalText parses a word of the file.
 func (e *Era) UnmarshalText(text []byte) error {
 	i := slices.Index(EraWords(), string(text))
@@ -86,17 +89,24 @@ const (
 	TransportSSE  Transport = "sse"  // HTTP+SSE of 2024-11-05
 )
 
+// transportWords are the words of the file; the first one is TransportAuto.
+var transportWords = []string{"auto", string(TransportHTTP), string(TransportSSE)}
+
+// Words returns the words of the file.
+func (Transport) Words() []string { return slices.Clone(transportWords) }
+
 // UnmarshalText parses auto, http or sse.
 func (t *Transport) UnmarshalText(text []byte) error {
-	switch word := Transport(text); word {
-	case "auto":
+	words := strings.Join(transportWords, ", ")
+	switch word := string(text); {
+	case word == transportWords[0]:
 		*t = TransportAuto
-	case TransportHTTP, TransportSSE:
-		*t = word
-	case "streamable-http", "streamable_http", "streamableHttp", "streamable":
-		return fmt.Errorf("%q is none of auto, http, sse; write http, which is Streamable HTTP", text)
+	case slices.Contains(transportWords, word):
+		*t = Transport(word)
+	case slices.Contains([]string{"streamable-http", "streamable_http", "streamableHttp", "streamable"}, word):
+		return fmt.Errorf("%q is none of %s; write http, which is Streamable HTTP", text, words)
 	default:
-		return fmt.Errorf("%q is none of auto, http, sse", text)
+		return fmt.Errorf("%q is none of %s", text, words)
 	}
 	return nil
 }

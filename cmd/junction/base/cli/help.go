@@ -24,7 +24,7 @@ func partsOfHelp() []part {
 			"connect", "disconnect", "login", "logout", "service", "stdio"}},
 		{"Watch:", []string{"status", "tools", "skills", "call", "why", "doctor", "reconnect", "audit", "pins"}},
 		{"Team:", []string{"keys", "auth", "users", "clients", "grants", "sessions"}},
-		{"Operate:", []string{"check", "health", "storage", "version", "completion", "demo", "help"}},
+		{"Operate:", []string{"check", "schema", "health", "storage", "version", "completion", "demo", "help"}},
 	}
 }
 

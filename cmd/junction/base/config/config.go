@@ -69,18 +69,21 @@ type Config struct {
 	// 503, so that load balancers can take it out first. Default 0.
 	DrainDelay time.Duration `yaml:"drain_delay" change:"restart" members:"hot"`
 
-	Auth      Auth                            `yaml:"auth" change:"inside" members:"hard"`
-	Storage   Storage                         `yaml:"storage" change:"restart" members:"hot"`
-	Replicas  Replicas                        `yaml:"replicas" change:"restart" members:"hot"`
-	Outbound  Outbound                        `yaml:"outbound" change:"restart" members:"hot"`
-	Log       Log                             `yaml:"log" change:"restart" members:"hot"`
-	Audit     Audit                           `yaml:"audit" change:"call,waits" members:"hot"`
-	Names     view.Names                      `yaml:"names" change:"inside" members:"hard"`
-	Limits    proxy.Limits                    `yaml:"limits" change:"restart" members:"rolls"`
-	Sessions  front.Sessions                  `yaml:"sessions" change:"restart" members:"hot"`
-	Catalog   proxy.CatalogConfig             `yaml:"catalog" change:"list,waits" members:"hot"`
-	Defaults  upstream.Defaults               `yaml:"defaults" change:"connection,waits" members:"hot"`
-	Upstreams map[string]upstream.Config      `yaml:"upstreams" change:"inside" members:"rolls"`
+	Auth     Auth                `yaml:"auth" change:"inside" members:"hard"`
+	Storage  Storage             `yaml:"storage" change:"restart" members:"hot"`
+	Replicas Replicas            `yaml:"replicas" change:"restart" members:"hot"`
+	Outbound Outbound            `yaml:"outbound" change:"restart" members:"hot"`
+	Log      Log                 `yaml:"log" change:"restart" members:"hot"`
+	Audit    Audit               `yaml:"audit" change:"call,waits" members:"hot"`
+	Names    view.Names          `yaml:"names" change:"inside" members:"hard"`
+	Limits   proxy.Limits        `yaml:"limits" change:"restart" members:"rolls"`
+	Sessions front.Sessions      `yaml:"sessions" change:"restart" members:"hot"`
+	Catalog  proxy.CatalogConfig `yaml:"catalog" change:"list,waits" members:"hot"`
+	Defaults upstream.Defaults   `yaml:"defaults" change:"connection,waits" members:"hot"`
+	// Upstreams are the MCP servers by their names. The name of an upstream stands before the names of its
+	// tools.
+	Upstreams map[string]upstream.Config `yaml:"upstreams" change:"inside" members:"rolls"`
+	// Endpoints are more URLs by their names, each with some of the upstreams: web is /web/mcp.
 	Endpoints map[string]scope.EndpointConfig `yaml:"endpoints" change:"inside" members:"rolls"`
 	Policies  policy.Config                   `yaml:"policies" change:"list,both" members:"rolls"`
 	// Pins is the file of the tool definitions that an operator has accepted with junction pins, an
@@ -218,14 +221,16 @@ const (
 	LogJSON LogFormat = "json"
 )
 
+// Words returns the words of the file.
+func (LogFormat) Words() []string { return []string{string(LogText), string(LogJSON)} }
+
 // UnmarshalText rejects unknown formats.
 func (f *LogFormat) UnmarshalText(text []byte) error {
-	switch w := LogFormat(text); w {
-	case LogText, LogJSON:
-		*f = w
-		return nil
+	if !slices.Contains(f.Words(), string(text)) {
+		return fmt.Errorf("%s is none of %s", prose.Quote(string(text)), strings.Join(f.Words(), ", "))
 	}
-	return fmt.Errorf("%s is none of text, json", prose.Quote(string(text)))
+	*f = LogFormat(text)
+	return nil
 }
 
 // DefaultAdmin is the default of Config.Admin.

@@ -66,6 +66,9 @@ func mustParse(t *testing.T, text string, vars map[string]string) *Config {
 	if err != nil {
 		t.Fatalf("parseText: %v\n%s", err, text)
 	}
+	if wrong, ok := violations(t, []byte(text)); ok && wrong != nil {
+		t.Errorf("the schema rejects a valid file: %v\n%s", wrong, text)
+	}
 	return c
 }
 

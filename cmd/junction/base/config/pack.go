@@ -39,7 +39,9 @@ const NoPackProgram = "put junction-pack beside junction or into PATH; it is par
 // upstream with a pack is a command.
 type entryKeys struct {
 	upstream.Config `yaml:",inline"`
-	Pack            string `yaml:"pack"`
+	// Pack is the path of a pack, a folder or a manifest, which junction-pack serves; relative to the
+	// folder of the configuration file. It takes the place of a command.
+	Pack string `yaml:"pack"`
 	// Servers are the servers of the pack that run as upstreams of their own. Default: none.
 	Servers []string `yaml:"servers"`
 }

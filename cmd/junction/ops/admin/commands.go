@@ -17,6 +17,7 @@ func Commands(stdout io.Writer, version string, file *string, tools cli.Completi
 	connected ClientFaults) []*cobra.Command {
 	return []*cobra.Command{
 		checkCommand(stdout, file),
+		schemaCommand(stdout),
 		statusCommand(stdout, file),
 		doctorCommand(stdout, version, file, connected),
 		reconnectCommand(stdout, file),
