@@ -390,8 +390,8 @@ func (srv *Server) toProvider(w http.ResponseWriter, r *http.Request, id, bindin
 // errorURL returns the redirect that sends an error to the client (RFC 6749, section 4.1.2.1; RFC
 // 9207).
 func (srv *Server) errorURL(refusal *redirectError) string {
-	return srv.answerURL(refusal.redirect, url.Values{"error": {refusal.code}, "error_description": {refusal.description}},
-		refusal.state)
+	return srv.answerURL(refusal.redirect,
+		url.Values{"error": {refusal.code}, "error_description": {refusal.description}}, refusal.state)
 }
 
 // deniedURL is errorURL for a request that was denied.
