@@ -53,7 +53,9 @@ var volatile = []struct {
 	pattern *regexp.Regexp
 	as      string
 }{
-	{regexp.MustCompile(`(?s)Waiting for the servers.*?(\n\w+: )`), "Waiting$1"},
+	{regexp.MustCompile(`\r`), ""},
+	// The rows come in the order in which the servers answer, below a line if one is late; junction status has them.
+	{regexp.MustCompile(`(?s)(with the machine, too\.\n).*?(\nWhich clients)`), "${1}ROWS$2"},
 	{regexp.MustCompile(`process \d+`), "process N"},
 	{regexp.MustCompile(`\d{4}-\d\d-\d\d[ T]\d\d:?\d\d:?\d\d(-\d)?`), "DATE"},
 	{regexp.MustCompile(`\b\d+(\.\d+)? (MB|KB)`), "N MB"},
