@@ -247,6 +247,7 @@ func TestOwnConnectionToADeadServer(t *testing.T) {
 		if first := <-begun(r.Upstream, toolCall("echo", `{}`, own)); first.err != nil || first.took < 8*time.Second || r.Status().Links != 2 {
 			t.Errorf("the first call ended after %v: %v", first.took, first.err)
 		}
+		settle(time.Minute) // the shared link has a connection, too
 		s.broken.Store(true)
 		r.mu.Lock()
 		links := slices.Collect(maps.Values(r.links))
