@@ -23,7 +23,7 @@ func TestErrorsShowNoSecrets(t *testing.T) {
 	configured := HTTPOptions{Headers: map[string]string{"Authorization": "Bearer " + token}}
 	signedIn := HTTPOptions{Token: func(context.Context, ...string) (string, error) { return token, nil }, Doubted: func() {}}
 	for name, answer := range map[string]http.HandlerFunc{
-		"a text":           func(w http.ResponseWriter, _ *http.Request) { http.Error(w, words, 410) },
+		"a text":           func(w http.ResponseWriter, _ *http.Request) { http.Error(w, words, http.StatusGone) },
 		"a page":           func(w http.ResponseWriter, _ *http.Request) { sayPage(w, words) },
 		"an error":         func(w http.ResponseWriter, _ *http.Request) { sayJSON(w, 200, said("7")) },
 		"an error of HTTP": func(w http.ResponseWriter, _ *http.Request) { sayJSON(w, 400, said("7")) },
@@ -32,7 +32,7 @@ func TestErrorsShowNoSecrets(t *testing.T) {
 			w.Header().Set("Content-Type", "text/event-stream")
 			fmt.Fprintf(w, "data: %s\n\n", said("7"))
 		},
-		"401": func(w http.ResponseWriter, _ *http.Request) { http.Error(w, words, 401) },
+		"http.StatusUnauthorized": func(w http.ResponseWriter, _ *http.Request) { http.Error(w, words, 401) },
 		"a redirect": func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Location", "https://other.example/"+session)
 			w.WriteHeader(http.StatusTemporaryRedirect)
