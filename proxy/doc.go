@@ -27,12 +27,13 @@
 //	Core.call                call.go             find, restore, permit, validate, approve, call, filter, answer
 //	parkedCalls.begin        parked.go           if a modern client calls a legacy server: the call may be parked
 //	Core.callUpstream        call.go             calls the upstream, and keeps the result if it may be reused
+//	Core.callBackend         call.go             calls here, or at the member that has the state
 //	Core.filtered            call.go             removes what the policy redacts (package redact), and may keep it
 //	Core.answerResult        bridge.go           converts the result to the client's era
 //	request.Succeed          front/request.go    is Front.Succeed
 //	reply.succeed            front/reply.go      one JSON document, or the last event of a stream
 //
-// Core.callUpstream calls (*upstream.Upstream).Call. The documentation of package upstream continues from
+// Core.callBackend calls (*upstream.Upstream).Call. The documentation of package upstream continues from
 // there.
 //
 // # A server request to a legacy client
@@ -83,13 +84,13 @@
 //	Core.change              server.go           changing  builds and stores the next snapshot (scope.New)
 //	Snapshot.stockUp         scope/snapshot.go   changing  keeps the stocks of all catalogs that have not changed
 //	View.Current             view/view.go        changing  whether an endpoint keeps its view; else Compile
+//	Earlier.Keep             scope/earlier.go    changing  the old snapshot, for clients that are paging (1 minute)
 //	Core.renew               listen.go           -         moves streams and subscriptions to the new snapshot
 //	listeners.undecided      listen.go           mu        collects the callers of all streams and subscriptions
 //	Snapshot.Adopt           scope/endpoint.go   -         one caller in the new snapshot (from decide)
 //	Caller.SameList          scope/endpoint.go   -         whether its list is unchanged (from decide)
 //	listeners.move           listen.go           mu        queues list_changed for each stream with a changed list
 //	Core.follow              subscriptions.go    mu        moves subscriptions of replaced upstreams (background)
-//	Snapshot.Close           scope/snapshot.go   -         drops the caches of the old snapshot
 //	Core.Drain               listen.go           mu        the messages of one stream, for the front
 //	Server.listen            front/streams.go    -         writes them; with members, modern clients wait 200 ms
 //
@@ -103,7 +104,8 @@
 // each set of different rights makes one sight of the endpoint, and SameList compares the prints of
 // each wanted list, the old and the new one (8 bytes of each item, hashed once for each sight),
 // unless rights and stocks show that it is unchanged. With mu, the work is one step for each
-// stream. The new snapshot has empty caches for all endpoints, also for those that keep their view:
+// stream and each subscription, and for each resource of one; follow looks at the stocks of the endpoint
+// for each such resource. The new snapshot has empty caches for all endpoints, also for those that keep their view:
 // every other caller computes its rights and its sight again with its next request, and pages are
 // joined again. BenchmarkListChanged (listen_test.go) measures a change.
 //
@@ -123,6 +125,10 @@
 //	Core.permitAgain         call.go                  the same after each wait for the user
 //	Core.lookAgain           list.go                  takes the newest snapshot after a wait for a server
 //	findReference            completion.go            in completion
+//	Core.filterCompletion    completion.go            values of completions
+//	SubjectView.Skill        view/skill.go            skills, and their files
+//	Exchange.checkSkills     skill.go                 skills in results
+//	Core.awaitNamed          list.go                  by the time of the answer
 //	aboutTask                state.go                 in requests about tasks
 //	Core.renew               listen.go                in open streams, after a change of the policy
 //	listeners.updated        subscriptions.go         in updates of resources
@@ -159,9 +165,11 @@
 // # Sessions
 //
 // The ID of a legacy session contains, sealed, the protocol version, the client and its
-// capabilities. So a session survives eviction from memory (idle, or beyond the share of its
+// capabilities, when it began, the principal, the key for upstreams and the member that created it
+// (sealedSession in front/session.go). So a session survives eviction from memory (idle, or beyond the share of its
 // account), a restart, and the end of its member. It always loses its subscriptions, its log level,
-// its remembered approvals, its replayable events and the text that was removed from its answers. A
+// its remembered approvals, its replayable events, the extensions that its client has declared, and the
+// text that was removed from its answers. A
 // restart, and the end of its member, also end its calls and streams. A restart with another key ends
 // all sessions.
 //
@@ -255,8 +263,8 @@
 // them. Their clients continue at any member.
 //
 // All members together count the limits of policies, each by shares that it has taken in advance, and
-// accept each answer to an approval request once. Each member for itself counts limits.parked and the
-// shares of the budget, remembers the approvals of modern clients, and keeps the text that was removed from
+// accept each answer to an approval request once. Each member for itself counts limits.parked, the
+// shares of the budget, and concurrency and max_links of an upstream, remembers the approvals of modern clients, and keeps the text that was removed from
 // its own answers.
 //
 // # Bytes

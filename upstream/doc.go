@@ -55,7 +55,7 @@
 //	(*link).hooks              link.go        -      makes this hook: counts the change (announced), wakes serve
 //	(*link).serve              link.go        -      waits: 250 ms after the last reading; 10 s after 20 quick ones
 //	(*link).reread             reread.go      -      only on a link that reads a catalog
-//	(*pool).readCatalog        pool.go        -      reads, then locks pool.mu
+//	(*pool).readCatalog        pool.go        -      reads; then (*pool).adopt locks pool.mu
 //	(*pool).listAll            lists.go       -      all pages of all lists
 //	(*pool).publish            pool.go        mu     swaps the catalog; compares all definitions with the old ones
 //	(*pool).tellCatalog        pool.go        mu     if they differ: calls CatalogChanged, which must not block

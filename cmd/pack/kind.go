@@ -10,7 +10,8 @@ import (
 )
 
 // A Kind is one row for a kind of tool: how it is read and checked, what a person sees of it before it is
-// used, and how it is called. A new kind is a file with its row, and a line in kinds.
+// used, and how it is called. A new kind is a manifest.Kind with its Action, a file with its row, and
+// a line in kinds.
 type Kind struct {
 	*manifest.Kind
 	// Plan lists what the tools of the kind do: each program, host, variable and file, because a person

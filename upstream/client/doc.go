@@ -64,19 +64,21 @@
 // transport.Duplex if all messages share one connection. It gives messages that belong to no
 // request to the Receiver, and honours Observer, Memory and Buffer of a Request. ErrNotSent,
 // ErrSessionGone, ErrInvalid and ErrClosed in an error decide whether a call is sent again, so they
-// must be true. A transport with access tokens asks for another token after a 401, as do in
-// upstream/transport/origin.go does.
+// must be true. A transport with access tokens asks for another token after a 401, as another in
+// upstream/transport/renewal.go does.
 //
-// Another way to a URL is a word: add it to the type Transport and its UnmarshalText (era.go), and
-// open it in openRemote (dial.go). The argument remote is only TransportSSE or TransportAuto, so
+// Another way to a URL is a word: a constant of the type Transport and a word in transportWords
+// (era.go). Open it in openRemote (dial.go). The argument remote is only TransportSSE or TransportAuto, so
 // read options.Transport there. DialLegacySession, dialModern and openBoth (race.go) always pass
 // TransportAuto. Dial knows that HTTP+SSE is legacy, mayBeSSE decides which errors lead to it, and
 // dialAuto starts both handshakes on one transport. validateRemote of package upstream accepts only
-// the schemes http and https.
+// the schemes http and https, Config.Validate there refuses words that do not fit an era, and Probe
+// (probe.go) tries HTTP+SSE by itself.
 //
 // Another kind of address (not command, not url) is a row: ServerKind (server_kind.go) with an open
 // of its own, and kindRows in upstream/kind.go. Its fields are new in Options, in Config of package
-// upstream, and in the function that makes one of the other (upstream/resolve.go).
+// upstream (also in Config.Address), in the function that makes one of the other (upstream/resolve.go),
+// and among the parameters of ServerKindOf and ServerKindsOf.
 //
 // Outside of these packages, the flag of junction add (cmd/junction/desk/entries/add.go) has the
 // words. The entries of packages desk/clients and desk/registry have a bool SSE instead; look for
