@@ -98,16 +98,16 @@
 // While callers with new streams come faster than renew decides, it decides with mu in the eleventh
 // round.
 //
-// The cost: a changed catalog makes one stock, and compiles the endpoints with this server. For
-// each caller with a stream or a subscription, one after the other, Adopt asks for its endpoint,
-// for its Guard and for its rights (Policy.For). Callers with equal rights share a subject view. So
-// each set of different rights makes one sight of the endpoint, and SameList compares the prints of
-// each wanted list, the old and the new one (8 bytes of each item, hashed once for each sight),
-// unless rights and stocks show that it is unchanged. With mu, the work is one step for each
-// stream and each subscription, and for each resource of one; follow looks at the stocks of the endpoint
-// for each such resource. The new snapshot has empty caches for all endpoints, also for those that keep their view:
-// every other caller computes its rights and its sight again with its next request, and pages are
-// joined again. BenchmarkListChanged (listen_test.go) measures a change.
+// The cost: a changed catalog makes one stock, and compiles the endpoints with this server. For each
+// caller with a stream or a subscription, one after the other, Adopt asks for its endpoint, for its Guard
+// and for its rights (Policy.For). Callers with equal rights share a subject view. So each set of
+// different rights makes one sight of the endpoint, and SameList compares the prints of each wanted list,
+// the old and the new one (8 bytes of each item, hashed once for each sight), unless rights and stocks
+// show that it is unchanged. With mu, the work is one step for each stream and each subscription, and for
+// each resource of one; follow looks at the stocks of the endpoint for each such resource. The new
+// snapshot has empty caches for all endpoints, also for those that keep their view: every other caller
+// computes its rights and its sight again with its next request, and pages are joined again.
+// BenchmarkListChanged (listen_test.go) measures a change.
 //
 // # Where a denied item is hidden
 //
@@ -164,14 +164,13 @@
 //
 // # Sessions
 //
-// The ID of a legacy session contains, sealed, the protocol version, the client and its
-// capabilities, when it began, the principal, the key for upstreams and the member that created it
-// (sealedSession in front/session.go). So a session survives eviction from memory (idle, or beyond the share of its
-// account), a restart, and the end of its member. It always loses its subscriptions, its log level,
-// its remembered approvals, its replayable events, the extensions that its client has declared, and the
-// text that was removed from its answers. A
-// restart, and the end of its member, also end its calls and streams. A restart with another key ends
-// all sessions.
+// The ID of a legacy session contains, sealed, the protocol version, the client and its capabilities, when
+// it began, the principal, the key for upstreams and the member that created it (sealedSession in
+// front/session.go). So a session survives eviction from memory (idle, or beyond the share of its
+// account), a restart, and the end of its member. It always loses its subscriptions, its log level, its
+// remembered approvals, its replayable events, the extensions that its client has declared, and the text
+// that was removed from its answers. A restart, and the end of its member, also end its calls and streams.
+// A restart with another key ends all sessions.
 //
 // A session ends when the client deletes it (legacyFront.delete), and sessions.max_age after it
 // began. The hash of a deleted ID is kept until then: in sessions.deleted, in the file
@@ -263,9 +262,9 @@
 // them. Their clients continue at any member.
 //
 // All members together count the limits of policies, each by shares that it has taken in advance, and
-// accept each answer to an approval request once. Each member for itself counts limits.parked, the
-// shares of the budget, and concurrency and max_links of an upstream, remembers the approvals of modern clients, and keeps the text that was removed from
-// its own answers.
+// accept each answer to an approval request once. Each member for itself counts limits.parked, the shares
+// of the budget, and concurrency and max_links of an upstream, remembers the approvals of modern clients,
+// and keeps the text that was removed from its own answers.
 //
 // # Bytes
 //
