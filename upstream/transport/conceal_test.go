@@ -32,7 +32,7 @@ func TestErrorsShowNoSecrets(t *testing.T) {
 			w.Header().Set("Content-Type", "text/event-stream")
 			fmt.Fprintf(w, "data: %s\n\n", said("7"))
 		},
-		"http.StatusUnauthorized": func(w http.ResponseWriter, _ *http.Request) { http.Error(w, words, http.StatusUnauthorized) },
+		"401": func(w http.ResponseWriter, _ *http.Request) { http.Error(w, words, http.StatusUnauthorized) },
 		"a redirect": func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Location", "https://other.example/"+session)
 			w.WriteHeader(http.StatusTemporaryRedirect)
