@@ -301,7 +301,7 @@ func TestOnlyTheOwnerChangesSomething(t *testing.T) {
 		}
 	}
 	r.own(t)
-	if out, _ := mustRun(t, 0, "reconnect", "good", "--config", r.file); out != "good is connected again; its state: junction status good --config "+r.file+"\n" {
+	if out, _ := mustRun(t, 0, "reconnect", "good", "--config", r.file); out != "good is being connected again; its state: junction status good --config "+r.file+"\n" {
 		t.Errorf("junction reconnect prints %q", out)
 	}
 	r.stderr.mustSay(t, "upstream=good state=ready", 2)

@@ -2,6 +2,8 @@ package admin
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"net/http"
@@ -131,5 +133,35 @@ func TestJunctionOfAnotherUser(t *testing.T) {
 		if err := CheckOwn(t.Context(), test.file, &config.Config{Admin: &address}, "give it"); err != nil {
 			t.Errorf("nothing answers: %v", err)
 		}
+	}
+}
+
+// TestRevocationFindsTheJunctionOfAnotherUser: a service runs as another user, and has a state folder of its
+// own. A key that it still accepts is not said to be revoked, as if no junction served the file.
+func TestRevocationFindsTheJunctionOfAnotherUser(t *testing.T) {
+	t.Setenv("XDG_STATE_HOME", t.TempDir())
+	file := filepath.Join(t.TempDir(), "config.yaml")
+	var answer diagnose.Running
+	admin := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/keys" {
+			_ = json.NewEncoder(w).Encode([]diagnose.Key{{Hash: "5e"}})
+			return
+		}
+		_ = json.NewEncoder(w).Encode(answer)
+	}))
+	defer admin.Close()
+	text := "upstreams: { a: { command: [a] } }\nadmin: " + strings.TrimPrefix(admin.URL, "http://") + "\n"
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	sum := sha256.Sum256([]byte(text))
+	answer = diagnose.Running{User: "junction", PID: 7, File: file, Read: hex.EncodeToString(sum[:])}
+	running, _, err := AwaitRevoked(t.Context(), file, []string{"5e"})
+	if !running || err == nil || !strings.Contains(err.Error(), "still accepts the key") || !strings.Contains(err.Error(), "process 7") {
+		t.Errorf("running %v, %v", running, err)
+	}
+	answer.File += "2" // it serves another file
+	if running, _, err := AwaitRevoked(t.Context(), file, []string{"5e"}); running || err != nil {
+		t.Errorf("of another file: running %v, %v", running, err)
 	}
 }

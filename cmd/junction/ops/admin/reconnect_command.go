@@ -42,7 +42,7 @@ serves the configuration file.`,
 			if err := reconnect(cmd.Context(), admin, *file, args[0]); err != nil {
 				return err
 			}
-			fmt.Fprintf(stdout, "%s is connected again; its state: %s\n", prose.Flat(args[0]),
+			fmt.Fprintf(stdout, "%s is being connected again; its state: %s\n", prose.Flat(args[0]),
 				config.Command(*file, "status", args[0]))
 			return nil
 		},
