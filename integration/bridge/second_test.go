@@ -46,7 +46,7 @@ func TestACommandLearnsToRunTwice(t *testing.T) {
 					!strings.Contains(said, "none of the state of the first") {
 					t.Errorf("the failure is %s", said)
 				}
-				if n := len(s.RequestsOf(t, "tools/call", 1)) - calls; n != 1 {
+				if n := len(s.RequestsOf(t, "tools/call", calls+1)) - calls; n != 1 {
 					t.Errorf("the call was made %d times", n)
 				}
 				if n := len(s.RequestsOf(t, "initialize", 0)); n != 0 {

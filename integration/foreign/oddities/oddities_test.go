@@ -95,7 +95,7 @@ func TestOddities(t *testing.T) {
 	defer harness.Computes(t)()
 	var all []*odd
 	dir := t.TempDir()
-	config := fmt.Sprintf("storage: { dsn: %q, key_file: %q }\ndefaults: { timeout: 10s, connect_timeout: 10s }\n"+
+	config := fmt.Sprintf("storage: { dsn: %q, key_file: %q }\ndefaults: { timeout: 10s, connect_timeout: 30s }\n"+
 		"outbound: { allow_private: [127.0.0.1/32], ca_file: %q }\nupstreams:\n",
 		filepath.Join(dir, "junction.db"), filepath.Join(dir, "master.key"), mustWriteAuthority(t))
 	wanted := regexp.MustCompile(*rows)
