@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -27,11 +28,14 @@ func rowsAt(times map[string]time.Duration, names ...string) func() []Row {
 
 // seen is a terminal of 100 columns: it knows the sequence that removes lines.
 type seen struct {
-	lines  []string
+	mu     sync.Mutex
+	lines  []string // guarded by mu
 	height int
 }
 
 func (t *seen) Write(p []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	var up int
 	if n, _ := fmt.Sscanf(string(p), "\x1b[%dA\r\x1b[J", &up); n == 1 {
 		t.lines = t.lines[:len(t.lines)-up]
@@ -43,7 +47,11 @@ func (t *seen) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func (t *seen) String() string { return strings.Join(t.lines, "\n") }
+func (t *seen) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return strings.Join(t.lines, "\n")
+}
 
 // at watches the rows on the terminal, and returns what it shows after a time and at the end.
 func (t *seen) at(test *testing.T, w *Waiting, after time.Duration, look func() []Row) (then string, took time.Duration) {
@@ -84,7 +92,9 @@ func TestEnterEndsTheWaiting(t *testing.T) {
 			if time.Since(began) < 2*time.Second {
 				return false
 			}
+			screen.mu.Lock()
 			screen.lines = append(screen.lines, "") // the terminal shows the key
+			screen.mu.Unlock()
 			return true
 		}}
 		_, took := screen.at(t, w, time.Second, rowsAt(map[string]time.Duration{"slow": time.Hour}, "slow", "fast"))
