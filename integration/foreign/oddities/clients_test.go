@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -232,7 +233,7 @@ func (u *user) listed(ctx context.Context) (tools []string, err error) {
 
 // call calls a tool. The answer of a tool that fails begins with error.
 func (u *user) call(ctx context.Context, tool string) (string, error) {
-	x, err := u.Call(ctx, u.tools+tool, "{}")
+	x, err := u.rounds(ctx, "tools/call", u.tools+tool, `"name":"`+u.tools+tool+`","arguments":{}`)
 	if err != nil {
 		return "", err
 	}
@@ -259,6 +260,39 @@ func (u *user) call(ctx context.Context, tool string) (string, error) {
 	return text, nil
 }
 
+// rounds sends a request, and for a modern client again with the answers to what it was asked.
+func (u *user) rounds(ctx context.Context, method, name, members string) (x harness.Exchanged, err error) {
+	base := members
+	for range 10 {
+		if x, err = u.Do(ctx, method, name, members, ""); err != nil {
+			return x, err
+		}
+		var answer struct {
+			Result struct {
+				ResultType    string
+				RequestState  string
+				InputRequests map[string]struct{ Method string }
+			}
+		}
+		if json.Unmarshal([]byte(x.Answer), &answer) != nil || answer.Result.ResultType != "input_required" {
+			return x, nil // whoever reads the answer says what is wrong with it
+		}
+		responses := map[string]json.RawMessage{}
+		for key, asked := range answer.Result.InputRequests {
+			responses[key] = json.RawMessage(cmp.Or(replies[asked.Method], "{}"))
+		}
+		text, err := json.Marshal(responses)
+		if err != nil {
+			return x, err
+		}
+		members = base + `,"inputResponses":` + string(text)
+		if state := answer.Result.RequestState; state != "" {
+			members += `,"requestState":` + strconv.Quote(state)
+		}
+	}
+	return x, fmt.Errorf("%s: the questions do not end: %s", method, x.Answer)
+}
+
 // ask sends a request. Its result is one text without the members that every result may have.
 func (u *user) ask(ctx context.Context, method, params string) (string, error) {
 	var name struct{ URI, Name string }
@@ -266,7 +300,7 @@ func (u *user) ask(ctx context.Context, method, params string) (string, error) {
 		return "", err
 	}
 	members := strings.TrimSuffix(strings.TrimPrefix(params, "{"), "}")
-	x, err := u.Do(ctx, method, cmp.Or(name.Name, name.URI), members, "")
+	x, err := u.rounds(ctx, method, cmp.Or(name.Name, name.URI), members)
 	if err != nil {
 		return "", err
 	}
