@@ -229,10 +229,10 @@ func TestCrashHasLastWords(t *testing.T) {
 	if err := os.WriteFile(log, []byte(before+after), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if got := lastWords(log, int64(len(before))); got != "panic: canary" {
+	if got := runfile.LastWords(log, int64(len(before))); got != "panic: canary" {
 		t.Errorf("the last words are %q", got)
 	}
-	if got := lastWords(log, int64(len(before+after))); got != "" {
+	if got := runfile.LastWords(log, int64(len(before+after))); got != "" {
 		t.Errorf("a process that was killed has the last words %q", got)
 	}
 }

@@ -131,6 +131,16 @@ func (g *guide) keep(ctx context.Context, e *entries.Editor, name, variable, val
 	return entries.Read(g.stdout, g.file, false)
 }
 
+// lose returns what decides whether a restart may end servers: the person, and with --yes nobody.
+func (g *guide) lose(s *service.Service) func([]service.LeftOut) error {
+	return func(lost []service.LeftOut) error {
+		if g.yes {
+			return s.Refuse(lost)
+		}
+		return s.Ask(g.cmd, lost)
+	}
+}
+
 // restart offers to start the running Junction again, if that unblocks servers: the running process
 // lacks variables that this shell has.
 func (g *guide) restart(ctx context.Context) error {
@@ -168,6 +178,7 @@ func (g *guide) restart(ctx context.Context) error {
 	if err != nil || !agreed {
 		return err
 	}
+	s.Agree = g.lose(s)
 	p, err := s.Restart(ctx)
 	if err != nil {
 		return err
