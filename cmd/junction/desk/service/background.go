@@ -98,6 +98,9 @@ func (s *Service) Restart(ctx context.Context) (runfile.Place, error) {
 		err = fmt.Errorf("cannot start Junction in the background: %w; its log: %s", err, log)
 		if serves && running && now.Is(old.Process) {
 			err = fmt.Errorf("%w; process %d goes on serving what it did", err, old.PID)
+		} else if !serves {
+			err = fmt.Errorf("%w; Junction does not run now; start it with: %s", err,
+				config.Command(s.unit.File, "service", "start"))
 		}
 		return p, err
 	}
