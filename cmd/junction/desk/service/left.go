@@ -114,7 +114,8 @@ func withoutFlag(cmd *cobra.Command) (agree func(*Service) func([]LeftOut) error
 		"`names` of servers that may be lost, because their entries have mistakes")
 	return func(s *Service) func([]LeftOut) error {
 		return func(lost []LeftOut) error {
-			lost = slices.DeleteFunc(slices.Clone(lost), func(l LeftOut) bool { return slices.Contains(without, l.Name) })
+			named := func(l LeftOut) bool { return slices.Contains(without, l.Name) }
+			lost = slices.DeleteFunc(slices.Clone(lost), named)
 			if len(lost) == 0 {
 				return nil
 			}
@@ -146,7 +147,7 @@ func (s *Service) leftOut() string {
 		fmt.Fprintf(&b, "%s does not run: %s\n", prose.OneLine(l.Name), prose.Flat(l.Why))
 	}
 	if b.Len() > 0 {
-		b.WriteString("Junction reloads a corrected file by itself. See: " + config.Command(s.unit.File, "status") + "\n")
+		fmt.Fprintf(&b, "Junction reloads a corrected file by itself. See: %s\n", config.Command(s.unit.File, "status"))
 	}
 	return b.String()
 }

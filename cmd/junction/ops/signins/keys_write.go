@@ -17,7 +17,6 @@ import (
 	"junction/cmd/junction/base/cli"
 	"junction/cmd/junction/base/config"
 	"junction/cmd/junction/base/revision"
-	"junction/cmd/junction/base/runfile"
 	"junction/cmd/junction/base/yamledit"
 	"junction/cmd/junction/ops/admin"
 	"junction/upstream/prose"
@@ -79,7 +78,7 @@ func (f *keyFile) replace(text []byte, want []keyJSON) (backup string, err error
 		return "", err
 	}
 	if was := f.config.Rejecting(f.problems); len(was) > 0 && len(is.config.Rejecting(is.problems)) > 0 {
-		return "", runfile.Unchanged(f.path, was)
+		return "", fmt.Errorf("nothing was changed: %w", config.Unusable(f.path, was))
 	}
 	for _, p := range is.problems {
 		known := func(old config.Problem) bool { return old.Path == p.Path && old.Text == p.Text }
