@@ -1,6 +1,7 @@
 package service
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -74,10 +75,10 @@ func (s *Service) unchanged(err error) error {
 	return fmt.Errorf("nothing was started: %w", err)
 }
 
-// Losses returns a line for each upstream that a restart would end.
-func Losses(lost []LeftOut) string {
+// losses returns a line for each upstream that a restart would end.
+func losses(lost []LeftOut) string {
 	var b strings.Builder
-	for _, l := range lost {
+	for _, l := range lost[:min(len(lost), mostLines)] {
 		state := "runs now"
 		if l.Works {
 			state = "works now"
@@ -85,14 +86,20 @@ func Losses(lost []LeftOut) string {
 		fmt.Fprintf(&b, "  %s %s, and would not run after the restart: %s\n", prose.OneLine(l.Name), state,
 			prose.Flat(l.Why))
 	}
+	if more := len(lost) - mostLines; more > 0 {
+		fmt.Fprintf(&b, "  and %s\n", prose.Count(more, "more server"))
+	}
 	return b.String()
 }
 
+// mostLines is the most servers that have a line of their own.
+const mostLines = 20
+
 // Refuse returns the error of a restart that would end upstreams, with the command that restarts all the same.
 func (s *Service) Refuse(lost []LeftOut) error {
-	stays := runfile.GoesOn(s.unit.File)
+	stays := cmp.Or(runfile.GoesOn(s.unit.File), "nothing was started")
 	return fmt.Errorf("nothing was changed, and %s, because a restart would lose %s:\n%sCorrect the file. To restart "+
-		"without %s all the same, run: %s", stays, prose.Count(len(lost), "server"), Losses(lost), Names(lost),
+		"without %s all the same, run: %s", stays, prose.Count(len(lost), "server"), losses(lost), Names(lost),
 		config.Command(s.unit.File, "service", "restart", "--without", strings.Join(namesOf(lost), ",")))
 }
 
@@ -127,15 +134,18 @@ func withoutFlag(cmd *cobra.Command) (agree func(*Service) func([]LeftOut) error
 	}
 }
 
-// Ask asks the person at the terminal whether a restart may end upstreams.
+// ErrDeclined means that the person does not want to lose servers.
+var ErrDeclined = errors.New("nothing was changed")
+
+// Ask asks the person at the terminal whether a restart may end upstreams. The error of a no is ErrDeclined.
 func (s *Service) Ask(cmd *cobra.Command, lost []LeftOut) error {
 	if err := cli.Tell(cmd.ErrOrStderr(), fmt.Sprintf("A restart would lose %s:\n%s",
-		prose.Count(len(lost), "server"), Losses(lost))); err != nil {
+		prose.Count(len(lost), "server"), losses(lost))); err != nil {
 		return err
 	}
 	agreed, err := cli.QuestionsOf(cmd).YesNo("Start Junction again without "+Names(lost)+"?", false)
 	if err == nil && !agreed {
-		err = errors.New("nothing was changed; " + runfile.GoesOn(s.unit.File))
+		err = fmt.Errorf("%w; %s", ErrDeclined, cmp.Or(runfile.GoesOn(s.unit.File), "nothing was started"))
 	}
 	return err
 }
@@ -143,8 +153,11 @@ func (s *Service) Ask(cmd *cobra.Command, lost []LeftOut) error {
 // leftOut returns the sentences about the upstreams that the start has left out; "" if there are none.
 func (s *Service) leftOut() string {
 	var b strings.Builder
-	for _, l := range s.Left {
+	for _, l := range s.Left[:min(len(s.Left), mostLines)] {
 		fmt.Fprintf(&b, "%s does not run: %s\n", prose.OneLine(l.Name), prose.Flat(l.Why))
+	}
+	if more := len(s.Left) - mostLines; more > 0 {
+		fmt.Fprintf(&b, "Not running, too: %s\n", prose.Count(more, "more server"))
 	}
 	if b.Len() > 0 {
 		fmt.Fprintf(&b, "Junction reloads a corrected file by itself. See: %s\n", config.Command(s.unit.File, "status"))

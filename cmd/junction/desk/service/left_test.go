@@ -5,6 +5,7 @@ import (
 	"errors"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -64,5 +65,22 @@ func TestCheckOfAFileThatDoesNotStart(t *testing.T) {
 	mustServe(t, filepath.Join(h.Home, ".config", "junction", "config.yaml"))
 	if _, err := s.Restart(t.Context()); err == nil || !strings.HasPrefix(err.Error(), "nothing was changed: a mistake; process ") || len(*ran) > 0 {
 		t.Errorf("with a process: %v, and it ran %q", err, *ran)
+	}
+}
+
+// TestManyLostServers: hundreds of broken entries fill no terminal, and the command that loses all of them has all
+// names.
+func TestManyLostServers(t *testing.T) {
+	h, _ := fakeHost(t, "linux", "")
+	s := mustInstall(t, h, "")
+	for i := range 300 {
+		s.Left = append(s.Left, out("s"+strconv.Itoa(i)))
+	}
+	text := s.Refuse(s.Left).Error()
+	if n := strings.Count(text, "\n"); n > 30 || !strings.Contains(text, "  and 280 more servers\n") || !strings.HasSuffix(text, ",s299") {
+		t.Errorf("the error has %d lines, and ends with %q", n, text[max(0, len(text)-40):])
+	}
+	if n := strings.Count(s.leftOut(), "\n"); n > 30 {
+		t.Errorf("%d lines follow the restart", n)
 	}
 }

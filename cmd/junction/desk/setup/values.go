@@ -2,6 +2,7 @@ package setup
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -180,7 +181,9 @@ func (g *guide) restart(ctx context.Context) error {
 	}
 	s.Agree = g.lose(s)
 	p, err := s.Restart(ctx)
-	if err != nil {
+	if errors.Is(err, service.ErrDeclined) { // the servers that it has go on
+		return nil
+	} else if err != nil {
 		return err
 	}
 	g.say("Started Junction again at %s (process %d).", p.URL, p.PID)
