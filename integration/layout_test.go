@@ -40,7 +40,7 @@ var arrows = map[string][]string{
 	"upstream/files":            {},
 	"upstream/loopback":         {},
 	"upstream/shell":            {},
-	"cmd/junction/base/runfile": {"cmd/junction/base/config", "upstream/files"},
+	"cmd/junction/base/runfile": {"cmd/junction/base/config", "upstream/files", "upstream/prose"},
 	"cmd/junction/base/record": {"cmd/junction/base/config", "upstream/files", "auth", "proxy", "upstream/bounded", "upstream/pace",
 		"upstream/raw", "upstream"}, // the states of upstreams are lines of the log
 	// it names the junction that has an address, and counts connections by the networks of the limits
