@@ -147,6 +147,7 @@
 //	parked.go         calls that wait in an upstream until a modern client returns with answers
 //	state.go          what requestState and task IDs of modern clients mean for a request
 //	signin.go         the connect tool of an upstream that each user signs in to
+//	subscribe.go      the requests that begin and end subscriptions
 //	listen.go         what streams of notifications get; subscriptions.go: their resources
 //	older.go          results and forms for protocol versions that lack their features
 //	nulls.go          members of results that are null, which clients reject

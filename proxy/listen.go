@@ -2,7 +2,6 @@ package proxy
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -10,7 +9,6 @@ import (
 
 	"github.com/mark3labs/mcp-go/mcp"
 
-	"junction/proxy/budget"
 	"junction/proxy/scope"
 	"junction/proxy/view"
 	"junction/upstream"
@@ -387,65 +385,4 @@ func (l *Listener) message(n note) []byte {
 		}
 	}
 	return jsonrpc.AppendRequest(nil, "", n.method, []byte(params))
-}
-
-// maxSubscribe bounds the request of a subscriptions/listen in bytes, because it stays in memory as
-// long as its stream.
-const maxSubscribe = 64 << 10
-
-// subscribe answers subscriptions/listen (2026-07-28, basic/patterns/subscriptions). It
-// acknowledges the accepted subscriptions.
-func subscribe(ctx context.Context, s *Core, x *Exchange) (Result, error) {
-	wanted, err := x.Params.Object("notifications")
-	if err == raw.ErrAbsent {
-		return Result{}, Refuse(ReasonRequest, mcp.INVALID_PARAMS, "Invalid params: no notifications")
-	} else if err != nil {
-		return Result{}, err
-	}
-	if x.Size > maxSubscribe {
-		return Result{}, Refuse(ReasonSize, mcp.INVALID_REQUEST,
-			"a subscription has at most %d bytes", maxSubscribe)
-	}
-	if !x.front.Hears() {
-		return Result{}, Refuse(ReasonStream, mcp.INVALID_REQUEST,
-			"a subscription is answered by text/event-stream, which this request does not accept")
-	}
-	l := &Listener{Caller: x.Caller, Changed: make(chan struct{}, 1)}
-	var honoured []string
-	for p, name := range []string{"toolsListChanged", "promptsListChanged", "resourcesListChanged"} {
-		v, err := wanted.Get(name)
-		if err != nil && err != raw.ErrAbsent {
-			return Result{}, err
-		}
-		if l.wants[p] = string(v) == "true"; l.wants[p] {
-			honoured = append(honoured, `"`+name+`":true`)
-		}
-	}
-	l.wants[upstream.PartTemplates] = l.wants[upstream.PartResources]
-	l.wants[upstream.PartSkills] = l.wants[upstream.PartResources]
-	l.meta = fmt.Appendf(nil, `{"%s":%s}`, mcp.MetaKeySubscriptionID, x.Msg.ID)
-	if err := x.Grant.Reserve(budget.Streams, 1); err != nil {
-		return Result{}, OveruseError(err)
-	}
-	h := s.listeners.subscriber(x, l, nil)
-	defer s.listeners.done(h, nothing)
-	uris, err := wanted.Elements("resourceSubscriptions")
-	if err != nil && err != raw.ErrAbsent {
-		return Result{}, err
-	}
-	if x.Subject.Sight().Offers.Subscribe && len(uris) > 0 {
-		list, err := s.subscribeAll(ctx, x, h, uris)
-		if err != nil {
-			return Result{}, err
-		}
-		if len(list) > 0 {
-			honoured = append(honoured, `"resourceSubscriptions":[`+strings.Join(list, ",")+`]`)
-		}
-	}
-	l.First = jsonrpc.AppendRequest(nil, "", "notifications/subscriptions/acknowledged",
-		fmt.Appendf(nil, `{"notifications":{%s},"_meta":%s}`, strings.Join(honoured, ","), l.meta))
-	l.Last = fmt.Appendf(jsonrpc.ResponseHead(nil, x.Msg.ID), `{"resultType":"complete","_meta":%s}}`, l.meta)
-	x.Grant.Give(budget.Requests, 1) // a stream counts as one, and no longer as a request
-	x.front.Listen(ctx, l)
-	return Result{}, errAnswered
 }

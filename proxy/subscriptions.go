@@ -3,7 +3,6 @@ package proxy
 import (
 	"cmp"
 	"context"
-	"errors"
 	"maps"
 	"slices"
 	"strings"
@@ -16,8 +15,6 @@ import (
 	"junction/proxy/scope"
 	"junction/proxy/view"
 	"junction/upstream"
-	"junction/upstream/jsonrpc"
-	"junction/upstream/raw"
 )
 
 // This file stores subscriptions to resources: of a subscriptions/listen in the modern era, or of a
@@ -206,9 +203,6 @@ const subscribePatience = 10 * time.Second
 // endpoint.
 const maxSubscriptions = 1000
 
-// errNotDeclared means that an upstream was not asked, because it declares no subscriptions.
-var errNotDeclared = errors.New("the server takes no subscriptions to resources")
-
 var errTooMany = InvalidParams("a client may subscribe to %d resources", maxSubscriptions)
 
 // subscribeTo subscribes h to resources at their upstreams, and returns the accepted ones. The
@@ -376,104 +370,4 @@ func (s *Core) move(m moved) {
 	}
 	ls.mu.Unlock()
 	m.old.Unsubscribe(sub.from, []string{m.key.uri})
-}
-
-// subscribeResource answers resources/subscribe of a legacy session.
-func subscribeResource(ctx context.Context, s *Core, x *Exchange) (Result, error) {
-	offers := x.Subject.Sight().Offers
-	if !offers.Takes(offers.Subscribe, x.Era) {
-		return Result{}, x.unknownMethod()
-	}
-	t, err := findResource(ctx, s, x)
-	if err != nil {
-		return Result{}, err
-	}
-	if err := x.scoped(t); err != nil {
-		return Result{}, err
-	}
-	h := s.listeners.subscriber(x, nil, x.Session)
-	defer s.listeners.done(h, everything)
-	accepted, err := s.subscribeTo(ctx, h, []*view.Target{t})
-	if !accepted[t] {
-		if err == nil {
-			err = InvalidParams("The upstream %s does not notify about changes of this resource", t.Backend.Name())
-		}
-		if peer, ok := x.filterError(err).(*jsonrpc.Error); ok {
-			if err = t.RenameError(peer); peer.Code == mcp.METHOD_NOT_FOUND && !offers.Subscribe {
-				err = x.unknownMethod()
-			}
-		}
-		return Result{}, err
-	}
-	if x.Session.ended() {
-		s.listeners.forget(x.Session)
-	}
-	return Result{Body: []byte("{}")}, nil
-}
-
-// unsubscribeResource answers resources/unsubscribe of a legacy session. Without a subscription it
-// succeeds too.
-func unsubscribeResource(ctx context.Context, s *Core, x *Exchange) (Result, error) {
-	if offers := x.Subject.Sight().Offers; !offers.Takes(offers.Subscribe, x.Era) {
-		return Result{}, x.unknownMethod()
-	}
-	t, err := findResource(ctx, s, x)
-	if err != nil {
-		return Result{}, err
-	}
-	ended := resourceKey{t.Backend.Name(), t.Name}
-	s.listeners.done(s.listeners.subscriber(x, nil, x.Session), func(k resourceKey) bool { return k != ended })
-	return Result{Body: []byte("{}")}, nil
-}
-
-// subscribeAll subscribes to the resources of a subscriptions/listen, and returns the accepted ones
-// as JSON. Each resource is reported as a call of its own.
-func (s *Core) subscribeAll(ctx context.Context, x *Exchange, h *subscriber, uris [][]byte) ([]string, error) {
-	began, info := time.Now(), x.Info
-	defer func() { x.Info = info }()
-	var targets []*view.Target
-	for _, v := range uris {
-		uri, err := raw.String(v)
-		if err == raw.ErrAbsent {
-			return nil, InvalidParams("Invalid params: a resource in resourceSubscriptions is no string")
-		} else if err != nil {
-			return nil, err
-		}
-		x.Info = info
-		t, err := x.resource(x.Era, uri)
-		if err == nil {
-			err = x.scoped(t)
-		}
-		if err == nil {
-			targets = append(targets, t)
-		} else if s.hooks.CallDone != nil { // an unknown or denied resource is not acknowledged
-			x.Info.Took, x.Info.Err = time.Since(began), err
-			decideOutcome(&x.Info, err)
-			s.Report(&x.Info)
-		}
-	}
-	asked := slices.DeleteFunc(slices.Clone(targets), func(t *view.Target) bool {
-		return !view.Subscribes(t.Backend.Catalog(), x.Era)
-	})
-	accepted, err := s.subscribeTo(ctx, h, asked)
-	if err == nil && len(asked) < len(targets) {
-		err = errNotDeclared
-	}
-	if err = x.filterError(err); err != nil {
-		s.log.Debug("not all subscriptions were accepted", "error", err)
-	}
-	var list []string
-	for _, t := range targets {
-		if one := info; s.hooks.CallDone != nil {
-			one.Name, one.Upstream, one.Own, one.Took = t.Exposed, t.Backend.Name(), t.Name, time.Since(began)
-			if one.Outcome = OK; !accepted[t] {
-				one.Outcome, one.Err = Error, err
-			}
-			s.Report(&one)
-		}
-		if accepted[t] {
-			list = append(list, string(raw.Quote(t.Exposed)))
-		}
-	}
-	return list, nil
 }

@@ -1,0 +1,185 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/mark3labs/mcp-go/mcp"
+
+	"junction/proxy/budget"
+	"junction/proxy/view"
+	"junction/upstream"
+	"junction/upstream/jsonrpc"
+	"junction/upstream/raw"
+)
+
+// This file answers the requests that begin and end subscriptions: subscriptions/listen of the modern
+// era, resources/subscribe and resources/unsubscribe of the legacy era.
+
+// maxSubscribe bounds the request of a subscriptions/listen in bytes, because it stays in memory as
+// long as its stream.
+const maxSubscribe = 64 << 10
+
+// subscribe answers subscriptions/listen (2026-07-28, basic/patterns/subscriptions). It
+// acknowledges the accepted subscriptions.
+func subscribe(ctx context.Context, s *Core, x *Exchange) (Result, error) {
+	wanted, err := x.Params.Object("notifications")
+	if err == raw.ErrAbsent {
+		return Result{}, Refuse(ReasonRequest, mcp.INVALID_PARAMS, "Invalid params: no notifications")
+	} else if err != nil {
+		return Result{}, err
+	}
+	if x.Size > maxSubscribe {
+		return Result{}, Refuse(ReasonSize, mcp.INVALID_REQUEST,
+			"a subscription has at most %d bytes", maxSubscribe)
+	}
+	if !x.front.Hears() {
+		return Result{}, Refuse(ReasonStream, mcp.INVALID_REQUEST,
+			"a subscription is answered by text/event-stream, which this request does not accept")
+	}
+	l := &Listener{Caller: x.Caller, Changed: make(chan struct{}, 1)}
+	var honoured []string
+	for p, name := range []string{"toolsListChanged", "promptsListChanged", "resourcesListChanged"} {
+		v, err := wanted.Get(name)
+		if err != nil && err != raw.ErrAbsent {
+			return Result{}, err
+		}
+		if l.wants[p] = string(v) == "true"; l.wants[p] {
+			honoured = append(honoured, `"`+name+`":true`)
+		}
+	}
+	l.wants[upstream.PartTemplates] = l.wants[upstream.PartResources]
+	l.wants[upstream.PartSkills] = l.wants[upstream.PartResources]
+	l.meta = fmt.Appendf(nil, `{"%s":%s}`, mcp.MetaKeySubscriptionID, x.Msg.ID)
+	if err := x.Grant.Reserve(budget.Streams, 1); err != nil {
+		return Result{}, OveruseError(err)
+	}
+	h := s.listeners.subscriber(x, l, nil)
+	defer s.listeners.done(h, nothing)
+	uris, err := wanted.Elements("resourceSubscriptions")
+	if err != nil && err != raw.ErrAbsent {
+		return Result{}, err
+	}
+	if x.Subject.Sight().Offers.Subscribe && len(uris) > 0 {
+		list, err := s.subscribeAll(ctx, x, h, uris)
+		if err != nil {
+			return Result{}, err
+		}
+		if len(list) > 0 {
+			honoured = append(honoured, `"resourceSubscriptions":[`+strings.Join(list, ",")+`]`)
+		}
+	}
+	l.First = jsonrpc.AppendRequest(nil, "", "notifications/subscriptions/acknowledged",
+		fmt.Appendf(nil, `{"notifications":{%s},"_meta":%s}`, strings.Join(honoured, ","), l.meta))
+	l.Last = fmt.Appendf(jsonrpc.ResponseHead(nil, x.Msg.ID), `{"resultType":"complete","_meta":%s}}`, l.meta)
+	x.Grant.Give(budget.Requests, 1) // a stream counts as one, and no longer as a request
+	x.front.Listen(ctx, l)
+	return Result{}, errAnswered
+}
+
+// subscribeResource answers resources/subscribe of a legacy session.
+func subscribeResource(ctx context.Context, s *Core, x *Exchange) (Result, error) {
+	offers := x.Subject.Sight().Offers
+	if !offers.Takes(offers.Subscribe, x.Era) {
+		return Result{}, x.unknownMethod()
+	}
+	t, err := findResource(ctx, s, x)
+	if err != nil {
+		return Result{}, err
+	}
+	if err := x.scoped(t); err != nil {
+		return Result{}, err
+	}
+	h := s.listeners.subscriber(x, nil, x.Session)
+	defer s.listeners.done(h, everything)
+	accepted, err := s.subscribeTo(ctx, h, []*view.Target{t})
+	if !accepted[t] {
+		if err == nil {
+			err = InvalidParams("The upstream %s does not notify about changes of this resource", t.Backend.Name())
+		}
+		if peer, ok := x.filterError(err).(*jsonrpc.Error); ok {
+			if err = t.RenameError(peer); peer.Code == mcp.METHOD_NOT_FOUND && !offers.Subscribe {
+				err = x.unknownMethod()
+			}
+		}
+		return Result{}, err
+	}
+	if x.Session.ended() {
+		s.listeners.forget(x.Session)
+	}
+	return Result{Body: []byte("{}")}, nil
+}
+
+// unsubscribeResource answers resources/unsubscribe of a legacy session. Without a subscription it
+// succeeds too.
+func unsubscribeResource(ctx context.Context, s *Core, x *Exchange) (Result, error) {
+	if offers := x.Subject.Sight().Offers; !offers.Takes(offers.Subscribe, x.Era) {
+		return Result{}, x.unknownMethod()
+	}
+	t, err := findResource(ctx, s, x)
+	if err != nil {
+		return Result{}, err
+	}
+	ended := resourceKey{t.Backend.Name(), t.Name}
+	s.listeners.done(s.listeners.subscriber(x, nil, x.Session), func(k resourceKey) bool { return k != ended })
+	return Result{Body: []byte("{}")}, nil
+}
+
+// errNotDeclared means that an upstream was not asked, because it declares no subscriptions.
+var errNotDeclared = errors.New("the server takes no subscriptions to resources")
+
+// subscribeAll subscribes to the resources of a subscriptions/listen, and returns the accepted ones
+// as JSON. Each resource is reported as a call of its own.
+func (s *Core) subscribeAll(ctx context.Context, x *Exchange, h *subscriber, uris [][]byte) ([]string, error) {
+	began, info := time.Now(), x.Info
+	defer func() { x.Info = info }()
+	var targets []*view.Target
+	for _, v := range uris {
+		uri, err := raw.String(v)
+		if err == raw.ErrAbsent {
+			return nil, InvalidParams("Invalid params: a resource in resourceSubscriptions is no string")
+		} else if err != nil {
+			return nil, err
+		}
+		x.Info = info
+		t, err := x.resource(x.Era, uri)
+		if err == nil {
+			err = x.scoped(t)
+		}
+		if err == nil {
+			targets = append(targets, t)
+		} else if s.hooks.CallDone != nil { // an unknown or denied resource is not acknowledged
+			x.Info.Took, x.Info.Err = time.Since(began), err
+			decideOutcome(&x.Info, err)
+			s.Report(&x.Info)
+		}
+	}
+	asked := slices.DeleteFunc(slices.Clone(targets), func(t *view.Target) bool {
+		return !view.Subscribes(t.Backend.Catalog(), x.Era)
+	})
+	accepted, err := s.subscribeTo(ctx, h, asked)
+	if err == nil && len(asked) < len(targets) {
+		err = errNotDeclared
+	}
+	if err = x.filterError(err); err != nil {
+		s.log.Debug("not all subscriptions were accepted", "error", err)
+	}
+	var list []string
+	for _, t := range targets {
+		if one := info; s.hooks.CallDone != nil {
+			one.Name, one.Upstream, one.Own, one.Took = t.Exposed, t.Backend.Name(), t.Name, time.Since(began)
+			if one.Outcome = OK; !accepted[t] {
+				one.Outcome, one.Err = Error, err
+			}
+			s.Report(&one)
+		}
+		if accepted[t] {
+			list = append(list, string(raw.Quote(t.Exposed)))
+		}
+	}
+	return list, nil
+}
