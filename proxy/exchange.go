@@ -208,7 +208,7 @@ func (x *Exchange) Notify(method string, params []byte) {
 		// The notification may come long after the call. Then it is sent on another stream of the
 		// session. What waits there is bounded by number only.
 		if !x.front.Notify(method, params) && len(params) <= maxCompleted {
-			x.core.listeners.tellSession(x.Session, x.Endpoint.Name, note{method: method, params: string(params)})
+			x.core.listeners.Notify(x.Session, x.Endpoint.Name, method, params)
 		}
 		return
 	}

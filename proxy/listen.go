@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"context"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -40,13 +41,29 @@ type note struct {
 	params string // JSON params, if uri is ""
 }
 
+// streamOptions are what the listeners need of the process.
+type streamOptions struct {
+	Snapshot func() *scope.Snapshot // the current snapshot; does not block
+	Queue    int                    // maximum of waiting notifications per client
+	Ending   context.Context        // ends when the streams end: no subscription moves any more
+	Log      *slog.Logger
+}
+
 // listeners are the open streams and the subscribers to resources.
 type listeners struct {
+	options     streamOptions
 	mu          sync.Mutex
-	queue       int // maximum of waiting notes per client
 	open        map[*Listener]struct{}
 	subscribers map[*subscriber]struct{}
+	moving      sync.WaitGroup // goroutines of release and follow
 }
+
+func newListeners(o streamOptions) *listeners {
+	return &listeners{options: o, open: map[*Listener]struct{}{}, subscribers: map[*subscriber]struct{}{}}
+}
+
+// Close waits for the goroutines. Options.Ending must have ended.
+func (ls *listeners) Close() { ls.moving.Wait() }
 
 func (ls *listeners) add(l *Listener) {
 	ls.mu.Lock()
@@ -70,16 +87,21 @@ func (ls *listeners) remove(l *Listener) {
 	delete(ls.open, l)
 }
 
-// renew moves the streams and subscriptions to a new snapshot and notifies those whose lists
+// Renew moves the streams and subscriptions to a new snapshot and notifies those whose lists
 // changed. It ends streams of removed endpoints or rejected principals, and subscriptions to denied
-// resources.
-func (s *Core) renew(w *scope.Snapshot) {
-	ls := &s.listeners
+// resources. Subscriptions of replaced upstreams move in the background.
+func (ls *listeners) Renew(w *scope.Snapshot) {
+	ls.renew(w)
+	ls.follow()
+}
+
+// renew is Renew without the upstreams of the subscriptions.
+func (ls *listeners) renew(w *scope.Snapshot) {
 	moves := map[scope.Caller]*callerMove{}
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	for round := 0; ; round++ {
-		if s.snapshot.Load() != w {
+		if ls.options.Snapshot() != w {
 			return // a newer snapshot renews the streams
 		}
 		open := ls.undecided(moves)
@@ -100,7 +122,7 @@ func (s *Core) renew(w *scope.Snapshot) {
 	}
 	for h := range ls.subscribers {
 		if gone := h.move(moves[h.Caller]); len(gone) > 0 {
-			defer s.moving.Go(func() { ls.release(h, func(k resourceKey) bool { return !slices.Contains(gone, k) }) })
+			defer ls.moving.Go(func() { ls.release(h, func(k resourceKey) bool { return !slices.Contains(gone, k) }) })
 		}
 	}
 }
@@ -267,9 +289,9 @@ func (m *callerMove) still(list []note) []note {
 
 // catchUp renews the streams if the snapshot was replaced while a stream or a subscription was added,
 // whose caller has the snapshot began.
-func (s *Core) catchUp(began *scope.Snapshot) {
-	if w := s.snapshot.Load(); w != began {
-		s.renew(w)
+func (ls *listeners) catchUp(began *scope.Snapshot) {
+	if w := ls.options.Snapshot(); w != began {
+		ls.renew(w)
 	}
 }
 
@@ -285,7 +307,7 @@ var listChanged [upstream.Parts]string = [...]string{
 
 // push adds a note unless it is in the list or the list is full.
 func (ls *listeners) push(list []note, n note) []note {
-	if slices.Contains(list, n) || len(list) >= ls.queue {
+	if slices.Contains(list, n) || len(list) >= ls.options.Queue {
 		return list
 	}
 	return append(list, n)
@@ -293,9 +315,9 @@ func (ls *listeners) push(list []note, n note) []note {
 
 // Missed queues a notification of each list. It is for the first stream of a session that another
 // member had: the client has missed what changed in between. The stream has not joined yet.
-func (s *Core) Missed(l *Listener) {
+func (ls *listeners) Missed(l *Listener) {
 	for _, method := range listChanged[:upstream.PartTemplates] {
-		s.listeners.tell(l, note{method: method})
+		ls.tell(l, note{method: method})
 	}
 }
 
@@ -329,21 +351,21 @@ func (ls *listeners) deliver(h *subscriber, n note) {
 	ls.tell(l, n)
 }
 
-// tellSession queues a note for one stream of a session. Without a stream the note is dropped.
-func (ls *listeners) tellSession(s *Session, endpoint string, n note) {
+// Notify queues a notification for one stream of a session. Without a stream it is dropped.
+func (ls *listeners) Notify(s *Session, endpoint, method string, params []byte) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	if l := ls.streamOf(s, endpoint); l != nil {
-		ls.tell(l, n)
+		ls.tell(l, note{method: method, params: string(params)})
 	}
 }
 
 // Drain returns the waiting notifications of a stream, and removes them.
-func (s *Core) Drain(l *Listener) (messages [][]byte) {
-	s.listeners.mu.Lock()
+func (ls *listeners) Drain(l *Listener) (messages [][]byte) {
+	ls.mu.Lock()
 	list := l.pending
 	l.pending = nil
-	s.listeners.mu.Unlock()
+	ls.mu.Unlock()
 	for _, n := range list {
 		messages = append(messages, l.message(n))
 	}
@@ -361,12 +383,12 @@ func NewListener(c scope.Caller, s *Session) *Listener {
 
 // Join adds a stream, whose notifications Drain returns after a signal on l.Changed. end ends the
 // stream, when its caller has lost access. The front must call leave at the end of the stream.
-func (s *Core) Join(l *Listener, end context.CancelFunc) (leave func()) {
+func (ls *listeners) Join(l *Listener, end context.CancelFunc) (leave func()) {
 	l.end = end
 	began := l.Snapshot
-	s.listeners.add(l)
-	s.catchUp(began)
-	return func() { s.listeners.remove(l) }
+	ls.add(l)
+	ls.catchUp(began)
+	return func() { ls.remove(l) }
 }
 
 // message returns a note as a message.

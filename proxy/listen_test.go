@@ -132,7 +132,7 @@ func streamsOf(s *Core, c *proxytest.Crowd) (all []*Listener) {
 	for _, p := range c.Principals {
 		e := w.EndpointFor("", p)
 		l := NewListener(scope.Caller{Snapshot: w, Endpoint: e, Principal: p, Subject: w.SubjectViewFor(e, p)}, nil)
-		s.Join(l, func() {})
+		s.listeners.Join(l, func() {})
 		all = append(all, l)
 	}
 	return all
@@ -156,7 +156,7 @@ func TestListsAreComparedWithoutTheLock(t *testing.T) {
 			up.asked, len(streams), up.locked)
 	}
 	for i, l := range streams {
-		if got := s.Drain(l); len(got) != 1 {
+		if got := s.listeners.Drain(l); len(got) != 1 {
 			t.Errorf("stream %d is told %q, want that the tools have changed", i, got)
 		}
 	}
@@ -177,7 +177,7 @@ func BenchmarkListChanged(b *testing.B) {
 		up.Lists = &changed
 		s.Refresh()
 		for _, l := range streams {
-			s.Drain(l)
+			s.listeners.Drain(l)
 		}
 	}
 }

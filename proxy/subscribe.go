@@ -58,7 +58,7 @@ func subscribe(ctx context.Context, s *Core, x *Exchange) (Result, error) {
 	if err := x.Grant.Reserve(budget.Streams, 1); err != nil {
 		return Result{}, OveruseError(err)
 	}
-	h := s.listeners.subscriber(x, l, nil)
+	h := s.listeners.subscriber(x.Caller, l, nil, x.Grant.Empty())
 	defer s.listeners.done(h, nothing)
 	uris, err := wanted.Elements("resourceSubscriptions")
 	if err != nil && err != raw.ErrAbsent {
@@ -94,9 +94,9 @@ func subscribeResource(ctx context.Context, s *Core, x *Exchange) (Result, error
 	if err := x.scoped(t); err != nil {
 		return Result{}, err
 	}
-	h := s.listeners.subscriber(x, nil, x.Session)
+	h := s.listeners.subscriber(x.Caller, nil, x.Session, x.Grant.Empty())
 	defer s.listeners.done(h, everything)
-	accepted, err := s.subscribeTo(ctx, h, []*view.Target{t})
+	accepted, err := s.listeners.subscribeTo(ctx, h, []*view.Target{t})
 	if !accepted[t] {
 		if err == nil {
 			err = InvalidParams("The upstream %s does not notify about changes of this resource", t.Backend.Name())
@@ -109,7 +109,7 @@ func subscribeResource(ctx context.Context, s *Core, x *Exchange) (Result, error
 		return Result{}, err
 	}
 	if x.Session.ended() {
-		s.listeners.forget(x.Session)
+		s.listeners.Forget(x.Session)
 	}
 	return Result{Body: []byte("{}")}, nil
 }
@@ -125,7 +125,8 @@ func unsubscribeResource(ctx context.Context, s *Core, x *Exchange) (Result, err
 		return Result{}, err
 	}
 	ended := resourceKey{t.Backend.Name(), t.Name}
-	s.listeners.done(s.listeners.subscriber(x, nil, x.Session), func(k resourceKey) bool { return k != ended })
+	h := s.listeners.subscriber(x.Caller, nil, x.Session, x.Grant.Empty())
+	s.listeners.done(h, func(k resourceKey) bool { return k != ended })
 	return Result{Body: []byte("{}")}, nil
 }
 
@@ -161,7 +162,7 @@ func (s *Core) subscribeAll(ctx context.Context, x *Exchange, h *subscriber, uri
 	asked := slices.DeleteFunc(slices.Clone(targets), func(t *view.Target) bool {
 		return !view.Subscribes(t.Backend.Catalog(), x.Era)
 	})
-	accepted, err := s.subscribeTo(ctx, h, asked)
+	accepted, err := s.listeners.subscribeTo(ctx, h, asked)
 	if err == nil && len(asked) < len(targets) {
 		err = errNotDeclared
 	}

@@ -61,10 +61,10 @@ func (h *subscriber) unsubscribed(k resourceKey) {
 	delete(h.resources, k)
 }
 
-// updated notifies the subscribers of a changed resource, or of a resource that contains it. If
+// Updated notifies the subscribers that a resource, or a resource that contains it, may have changed. If
 // there are none, it notifies all subscribers to resources of the upstream, because only the
-// upstream understands the relation.
-func (ls *listeners) updated(u upstream.Update) {
+// upstream understands the relation. It does not block.
+func (ls *listeners) Updated(u upstream.Update) {
 	name, uri := u.Upstream, u.URI
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -122,8 +122,8 @@ func isPart(uri, whole string) bool {
 
 // subscriber adds a subscriber, or returns the session's existing one on the endpoint. It stays until the
 // request has called done.
-func (ls *listeners) subscriber(x *Exchange, stream *Listener, session *Session) *subscriber {
-	c := x.Caller
+func (ls *listeners) subscriber(c scope.Caller, stream *Listener, session *Session,
+	held budget.Grant) *subscriber {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	for h := range ls.subscribers {
@@ -133,7 +133,7 @@ func (ls *listeners) subscriber(x *Exchange, stream *Listener, session *Session)
 		}
 	}
 	h := &subscriber{Caller: c, stream: stream, session: session, resources: map[resourceKey]subscription{},
-		held: x.Grant.Empty(), requests: 1}
+		held: held, requests: 1}
 	ls.subscribers[h] = struct{}{}
 	return h
 }
@@ -174,14 +174,8 @@ func (ls *listeners) release(h *subscriber, keep func(resourceKey) bool) {
 func nothing(resourceKey) bool    { return false }
 func everything(resourceKey) bool { return true }
 
-// Forget ends the subscriptions of a session that has ended, or has left the memory, and drops the text
-// that was removed in it.
-func (s *Core) Forget(ended *Session) {
-	s.removed.Forget(ended.Key)
-	s.listeners.forget(ended)
-}
-
-func (ls *listeners) forget(s *Session) {
+// Forget ends the subscriptions of a session that has ended, or has left the memory.
+func (ls *listeners) Forget(s *Session) {
 	ls.mu.Lock()
 	var ended []*subscriber
 	for h := range ls.subscribers {
@@ -207,11 +201,10 @@ var errTooMany = InvalidParams("a client may subscribe to %d resources", maxSubs
 
 // subscribeTo subscribes h to resources at their upstreams, and returns the accepted ones. The
 // error is the reason why one was not accepted.
-func (s *Core) subscribeTo(ctx context.Context, h *subscriber, targets []*view.Target) (map[*view.Target]bool,
+func (ls *listeners) subscribeTo(ctx context.Context, h *subscriber, targets []*view.Target) (map[*view.Target]bool,
 	error) {
 	ctx, cancel := context.WithTimeout(ctx, subscribePatience)
 	defer cancel()
-	ls := &s.listeners
 	ls.mu.Lock()
 	c, began := h.Caller, h.Snapshot
 	missing, failed := h.missing(targets)
@@ -236,7 +229,7 @@ func (s *Core) subscribeTo(ctx context.Context, h *subscriber, targets []*view.T
 		}
 	}
 	ls.mu.Unlock()
-	s.catchUp(began)
+	ls.catchUp(began)
 	return accepted, failed
 }
 
@@ -290,9 +283,6 @@ func (ls *listeners) record(h *subscriber, b view.Backend, from upstream.Source,
 	return surplus, err
 }
 
-// Updated notifies the subscribers that a resource may have changed. It does not block.
-func (s *Core) Updated(u upstream.Update) { s.listeners.updated(u) }
-
 // mostMoving limits the subscriptions to one upstream that move at the same time after a change of the
 // configuration. A higher limit would let them wait for each other at a slow server.
 const mostMoving = 4
@@ -308,9 +298,8 @@ type moved struct {
 // follow moves subscriptions of replaced upstreams to their new upstreams, in the background. Each may
 // take subscribePatience, so the upstreams do not wait for each other. The subscribers must have been
 // renewed.
-func (s *Core) follow() {
+func (ls *listeners) follow() {
 	lists := map[view.Backend][]moved{} // by new upstream
-	ls := &s.listeners
 	ls.mu.Lock()
 	for h := range ls.subscribers {
 		for key, sub := range h.resources {
@@ -323,7 +312,7 @@ func (s *Core) follow() {
 		}
 	}
 	ls.mu.Unlock()
-	if s.ending.Err() != nil {
+	if ls.options.Ending.Err() != nil {
 		return
 	}
 	for _, list := range lists {
@@ -333,25 +322,24 @@ func (s *Core) follow() {
 		}
 		close(todo)
 		for range min(mostMoving, len(list)) {
-			s.moving.Go(func() {
+			ls.moving.Go(func() {
 				for m := range todo {
-					s.move(m)
+					ls.moveTo(m)
 				}
 			})
 		}
 	}
 }
 
-// move moves a subscription to the new upstream. If the new upstream does not accept it, the
+// moveTo moves a subscription to the new upstream. If the new upstream does not accept it, the
 // subscription ends.
-func (s *Core) move(m moved) {
-	ls := &s.listeners
-	ctx, cancel := context.WithTimeout(s.ending, subscribePatience)
+func (ls *listeners) moveTo(m moved) {
+	ctx, cancel := context.WithTimeout(ls.options.Ending, subscribePatience)
 	from, got, err := m.now.Subscribe(ctx, m.caller.Who.Profile, m.caller.Who.Session, m.caller.User(),
 		[]string{m.key.uri})
 	cancel()
 	if err != nil {
-		s.log.Warn("a subscription was lost with the configuration that it was made under", "upstream",
+		ls.options.Log.Warn("a subscription was lost with the configuration that it was made under", "upstream",
 			m.key.upstream, "error", err)
 	}
 	ls.mu.Lock()

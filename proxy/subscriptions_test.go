@@ -25,13 +25,13 @@ import (
 // TestSubscriptionsTakeTheShare: what a session subscribes to counts until it unsubscribes.
 func TestSubscriptionsTakeTheShare(t *testing.T) {
 	b := proxytest.NewBudget(t, [budget.Quotas]int64{budget.Bytes: 1 << 20})
-	ls := &listeners{open: map[*Listener]struct{}{}, subscribers: map[*subscriber]struct{}{}}
+	ls := newListeners(streamOptions{})
 	backend := proxytest.NewBackend(t, 1, 10)
-	x := &Exchange{Caller: scope.Caller{Endpoint: &scope.Endpoint{}}, Grant: b.Grant(budget.Account{Principal: "hog"}, "")}
+	caller, grant := scope.Caller{Endpoint: &scope.Endpoint{}}, b.Grant(budget.Account{Principal: "hog"}, "")
 	var hearers []*subscriber
 	uri, n := "file:///"+strings.Repeat("x", 1000), 0
 	for range 1000 {
-		h := ls.subscriber(x, nil, &Session{})
+		h := ls.subscriber(caller, nil, &Session{}, grant.Empty())
 		if err := h.subscribed(resourceKey{"up", uri}, subscription{exposed: uri, backend: backend}); err == nil {
 			n++
 		}
@@ -88,7 +88,7 @@ func TestSubscriptionsMoveSideBySide(t *testing.T) {
 		s.listeners.subscribers = map[*subscriber]struct{}{h: {}}
 		s.listeners.mu.Unlock()
 		began := time.Now()
-		s.follow()
+		s.listeners.follow()
 		for range 2 * each {
 			<-took
 		}

@@ -215,7 +215,7 @@ func (f legacyFront) get(x *request) error {
 		return nil
 	}
 	if x.session.wasMoved() {
-		f.Missed(l)
+		f.Streams().Missed(l)
 	}
 	f.listen(ctx, x, l, []byte("retry: 2000\n\n"))
 	return nil

@@ -23,7 +23,7 @@ func (x *request) Listen(ctx context.Context, l *proxy.Listener) {
 func (s *Server) listen(ctx context.Context, x *request, l *proxy.Listener, first []byte) {
 	ctx, end := x.UntilExpiry(ctx)
 	defer end()
-	defer s.Join(l, end)()
+	defer s.Streams().Join(l, end)()
 	clearReadDeadline(x.reply.w)
 	beginStream(x.reply.w)
 	if !x.reply.flush(first) {
@@ -45,7 +45,7 @@ func (s *Server) listen(ctx context.Context, x *request, l *proxy.Listener, firs
 			if s.members != nil && l.Session == nil && !pace.Sleep(ctx, spread, nil) {
 				return
 			}
-			for _, message := range s.Drain(l) {
+			for _, message := range s.Streams().Drain(l) {
 				event = jsonrpc.AppendEvent(event, "", message)
 			}
 			if len(event) == 0 {
