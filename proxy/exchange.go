@@ -121,11 +121,11 @@ type Session struct {
 	Key     string // identifies the session for upstreams; "" for a request without a session
 	// Extensions are those that the client has declared; never modified after the handshake.
 	Extensions []string
+	Streams    sessionStreams
 
 	mu       sync.Mutex
 	level    string          // the log level that the client has set; "" for none
 	approved map[string]bool // digests of requests with a remembered approval
-	gone     bool            // the session has ended
 }
 
 // Level returns the log level that the client has set; "" for none.
@@ -139,19 +139,6 @@ func (s *Session) setLevel(level string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.level = level
-}
-
-// End records that the session has ended. Later subscriptions of its requests end at once.
-func (s *Session) End() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.gone = true
-}
-
-func (s *Session) ended() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.gone
 }
 
 // Prepare makes a zero exchange that of a request whose message was not read yet. The grant belongs to
@@ -208,7 +195,7 @@ func (x *Exchange) Notify(method string, params []byte) {
 		// The notification may come long after the call. Then it is sent on another stream of the
 		// session. What waits there is bounded by number only.
 		if !x.front.Notify(method, params) && len(params) <= maxCompleted {
-			x.core.listeners.Notify(x.Session, x.Endpoint.Name, method, params)
+			x.core.listeners.Notify(&x.Session.Streams, x.Endpoint.Name, method, params)
 		}
 		return
 	}

@@ -2,10 +2,12 @@ package proxy
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
@@ -24,7 +26,7 @@ import (
 // Listener is one stream of notifications.
 type Listener struct {
 	scope.Caller                      // updated with the snapshot; guarded by listeners.mu
-	Session      *Session             // of the legacy era, whose streams share the notifications; nil otherwise
+	Session      *sessionStreams      // of the legacy era, whose streams share the notifications; nil otherwise
 	First        []byte               // message that is written first, so that the client sees the stream; nil for none
 	meta         []byte               // _meta of each notification; nil for none
 	Last         []byte               // message that is written when Junction ends the stream; nil for none
@@ -33,6 +35,12 @@ type Listener struct {
 	Changed      chan struct{}        // 1-buffered: pending has grown
 	end          context.CancelFunc   // ends the stream
 }
+
+// sessionStreams identifies a legacy session for its streams and subscriptions, by its address.
+type sessionStreams struct{ ended atomic.Bool }
+
+// End records that the session has ended. Later subscriptions of its requests end at once.
+func (s *sessionStreams) End() { s.ended.Store(true) }
 
 // note is a notification. Equal waiting notes merge.
 type note struct {
@@ -233,7 +241,7 @@ func uses(c scope.Caller, uri string) bool {
 
 // listNote is a notification of a changed list, which a session gets on one of its streams.
 type listNote struct {
-	session *Session
+	session *sessionStreams
 	method  string
 }
 
@@ -328,7 +336,7 @@ func (ls *listeners) tell(l *Listener, n note) {
 }
 
 // streamOf returns a stream of a session on an endpoint; nil for none.
-func (ls *listeners) streamOf(s *Session, endpoint string) *Listener {
+func (ls *listeners) streamOf(s *sessionStreams, endpoint string) *Listener {
 	for l := range ls.open {
 		if l.Session == s && l.Endpoint.Name == endpoint {
 			return l
@@ -352,7 +360,7 @@ func (ls *listeners) deliver(h *subscriber, n note) {
 }
 
 // Notify queues a notification for one stream of a session. Without a stream it is dropped.
-func (ls *listeners) Notify(s *Session, endpoint, method string, params []byte) {
+func (ls *listeners) Notify(s *sessionStreams, endpoint, method string, params []byte) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	if l := ls.streamOf(s, endpoint); l != nil {
@@ -373,12 +381,35 @@ func (ls *listeners) Drain(l *Listener) (messages [][]byte) {
 }
 
 // NewListener returns the stream of a session, which gets the changes of all lists.
-func NewListener(c scope.Caller, s *Session) *Listener {
+func NewListener(c scope.Caller, s *sessionStreams) *Listener {
 	l := &Listener{Caller: c, Session: s, Changed: make(chan struct{}, 1)}
 	for p := range l.wants {
 		l.wants[p] = true // legacy clients cannot choose
 	}
 	return l
+}
+
+// NewSubscription returns the stream of a subscriptions/listen, which gets no changes of lists yet. id is
+// that of the request (2026-07-28, basic/patterns/subscriptions).
+func NewSubscription(c scope.Caller, id jsonrpc.ID) *Listener {
+	l := &Listener{Caller: c, Changed: make(chan struct{}, 1)}
+	l.meta = fmt.Appendf(nil, `{"%s":%s}`, mcp.MetaKeySubscriptionID, id)
+	l.Last = fmt.Appendf(jsonrpc.ResponseHead(nil, id), `{"resultType":"complete","_meta":%s}}`, l.meta)
+	return l
+}
+
+// Want adds the changes of a list; with resources, those of templates and skills. Call it before Join.
+func (l *Listener) Want(p upstream.Part) {
+	l.wants[p] = true
+	if p == upstream.PartResources {
+		l.wants[upstream.PartTemplates], l.wants[upstream.PartSkills] = true, true
+	}
+}
+
+// Acknowledge sets the first message, with the members of the accepted subscriptions. Call it before Join.
+func (l *Listener) Acknowledge(members []string) {
+	l.First = jsonrpc.AppendRequest(nil, "", "notifications/subscriptions/acknowledged",
+		fmt.Appendf(nil, `{"notifications":{%s},"_meta":%s}`, strings.Join(members, ","), l.meta))
 }
 
 // Join adds a stream, whose notifications Drain returns after a signal on l.Changed. end ends the

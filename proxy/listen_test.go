@@ -42,7 +42,7 @@ func TestChangeIsLazy(t *testing.T) {
 	expired := *c.Principals[1]
 	expired.Expires = time.Unix(1, 0)
 	lapsed := scope.Caller{Snapshot: began, Endpoint: e, Principal: &expired, Subject: began.SubjectViewFor(e, &expired)}
-	hearer := &subscriber{Caller: lapsed, session: new(Session)}
+	hearer := &subscriber{Caller: lapsed, session: new(sessionStreams)}
 	s.listeners.subscribers[hearer] = struct{}{}
 	lapsed = scope.Caller{}
 	seen := began.SubjectViewFor(e, c.Principals[0]).Sight()

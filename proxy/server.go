@@ -226,7 +226,7 @@ func (s *Core) change(build func(old *scope.Snapshot) *scope.Snapshot, retire fu
 // that was removed in it.
 func (s *Core) Forget(ended *Session) {
 	s.removed.Forget(ended.Key)
-	s.listeners.Forget(ended)
+	s.listeners.Forget(&ended.Streams)
 }
 
 // Shutdown ends the streams: each modern subscription gets its result. In-flight calls go on, and

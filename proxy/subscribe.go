@@ -3,7 +3,6 @@ package proxy
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -41,25 +40,23 @@ func subscribe(ctx context.Context, s *Core, x *Exchange) (Result, error) {
 		return Result{}, Refuse(ReasonStream, mcp.INVALID_REQUEST,
 			"a subscription is answered by text/event-stream, which this request does not accept")
 	}
-	l := &Listener{Caller: x.Caller, Changed: make(chan struct{}, 1)}
+	l := NewSubscription(x.Caller, x.Msg.ID)
 	var honoured []string
 	for p, name := range []string{"toolsListChanged", "promptsListChanged", "resourcesListChanged"} {
 		v, err := wanted.Get(name)
 		if err != nil && err != raw.ErrAbsent {
 			return Result{}, err
 		}
-		if l.wants[p] = string(v) == "true"; l.wants[p] {
+		if string(v) == "true" {
+			l.Want(upstream.Part(p))
 			honoured = append(honoured, `"`+name+`":true`)
 		}
 	}
-	l.wants[upstream.PartTemplates] = l.wants[upstream.PartResources]
-	l.wants[upstream.PartSkills] = l.wants[upstream.PartResources]
-	l.meta = fmt.Appendf(nil, `{"%s":%s}`, mcp.MetaKeySubscriptionID, x.Msg.ID)
 	if err := x.Grant.Reserve(budget.Streams, 1); err != nil {
 		return Result{}, OveruseError(err)
 	}
-	h := s.listeners.subscriber(x.Caller, l, nil, x.Grant.Empty())
-	defer s.listeners.done(h, nothing)
+	h := s.listeners.Enter(x.Caller, l, nil, x.Grant.Empty())
+	defer s.listeners.Leave(h)
 	uris, err := wanted.Elements("resourceSubscriptions")
 	if err != nil && err != raw.ErrAbsent {
 		return Result{}, err
@@ -73,9 +70,7 @@ func subscribe(ctx context.Context, s *Core, x *Exchange) (Result, error) {
 			honoured = append(honoured, `"resourceSubscriptions":[`+strings.Join(list, ",")+`]`)
 		}
 	}
-	l.First = jsonrpc.AppendRequest(nil, "", "notifications/subscriptions/acknowledged",
-		fmt.Appendf(nil, `{"notifications":{%s},"_meta":%s}`, strings.Join(honoured, ","), l.meta))
-	l.Last = fmt.Appendf(jsonrpc.ResponseHead(nil, x.Msg.ID), `{"resultType":"complete","_meta":%s}}`, l.meta)
+	l.Acknowledge(honoured)
 	x.Grant.Give(budget.Requests, 1) // a stream counts as one, and no longer as a request
 	x.front.Listen(ctx, l)
 	return Result{}, errAnswered
@@ -94,24 +89,30 @@ func subscribeResource(ctx context.Context, s *Core, x *Exchange) (Result, error
 	if err := x.scoped(t); err != nil {
 		return Result{}, err
 	}
-	h := s.listeners.subscriber(x.Caller, nil, x.Session, x.Grant.Empty())
-	defer s.listeners.done(h, everything)
-	accepted, err := s.listeners.subscribeTo(ctx, h, []*view.Target{t})
+	h := s.listeners.Enter(x.Caller, nil, &x.Session.Streams, x.Grant.Empty())
+	defer s.listeners.Leave(h)
+	accepted, err := s.listeners.Subscribe(ctx, h, []*view.Target{t})
 	if !accepted[t] {
 		if err == nil {
 			err = InvalidParams("The upstream %s does not notify about changes of this resource", t.Backend.Name())
 		}
-		if peer, ok := x.filterError(err).(*jsonrpc.Error); ok {
+		err = x.subscribeError(err)
+		if peer, ok := err.(*jsonrpc.Error); ok {
 			if err = t.RenameError(peer); peer.Code == mcp.METHOD_NOT_FOUND && !offers.Subscribe {
 				err = x.unknownMethod()
 			}
 		}
 		return Result{}, err
 	}
-	if x.Session.ended() {
-		s.listeners.Forget(x.Session)
-	}
 	return Result{Body: []byte("{}")}, nil
+}
+
+// subscribeError returns the error for the client from that of a subscription.
+func (x *Exchange) subscribeError(err error) error {
+	if limit, ok := errors.AsType[*LimitError](err); ok {
+		return InvalidParams("%s", limit)
+	}
+	return x.filterError(OveruseError(err))
 }
 
 // unsubscribeResource answers resources/unsubscribe of a legacy session. Without a subscription it
@@ -124,9 +125,9 @@ func unsubscribeResource(ctx context.Context, s *Core, x *Exchange) (Result, err
 	if err != nil {
 		return Result{}, err
 	}
-	ended := resourceKey{t.Backend.Name(), t.Name}
-	h := s.listeners.subscriber(x.Caller, nil, x.Session, x.Grant.Empty())
-	s.listeners.done(h, func(k resourceKey) bool { return k != ended })
+	h := s.listeners.Enter(x.Caller, nil, &x.Session.Streams, x.Grant.Empty())
+	defer s.listeners.Leave(h)
+	s.listeners.Unsubscribe(h, t)
 	return Result{Body: []byte("{}")}, nil
 }
 
@@ -162,11 +163,11 @@ func (s *Core) subscribeAll(ctx context.Context, x *Exchange, h *subscriber, uri
 	asked := slices.DeleteFunc(slices.Clone(targets), func(t *view.Target) bool {
 		return !view.Subscribes(t.Backend.Catalog(), x.Era)
 	})
-	accepted, err := s.listeners.subscribeTo(ctx, h, asked)
+	accepted, err := s.listeners.Subscribe(ctx, h, asked)
 	if err == nil && len(asked) < len(targets) {
 		err = errNotDeclared
 	}
-	if err = x.filterError(err); err != nil {
+	if err = x.subscribeError(err); err != nil {
 		s.log.Debug("not all subscriptions were accepted", "error", err)
 	}
 	var list []string

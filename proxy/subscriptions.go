@@ -3,6 +3,7 @@ package proxy
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -25,7 +26,7 @@ import (
 type subscriber struct {
 	scope.Caller           // updated with the snapshot
 	stream       *Listener // of a subscriptions/listen; nil for a session
-	session      *Session
+	session      *sessionStreams
 	resources    map[resourceKey]subscription
 	waiting      []note       // for a session without a stream
 	held         budget.Grant // for resources
@@ -120,10 +121,10 @@ func isPart(uri, whole string) bool {
 	return ok && rest != "" && strings.ContainsRune("/?#", rune(rest[0]))
 }
 
-// subscriber adds a subscriber, or returns the session's existing one on the endpoint. It stays until the
-// request has called done.
-func (ls *listeners) subscriber(c scope.Caller, stream *Listener, session *Session,
-	held budget.Grant) *subscriber {
+// Enter adds a subscriber for a request, or returns that of the session on the endpoint. The subscriber
+// stays until Leave at least. stream is that of a subscriptions/listen, else session is that of the
+// request. held is an empty grant for the resources.
+func (ls *listeners) Enter(c scope.Caller, stream *Listener, session *sessionStreams, held budget.Grant) *subscriber {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	for h := range ls.subscribers {
@@ -138,12 +139,23 @@ func (ls *listeners) subscriber(c scope.Caller, stream *Listener, session *Sessi
 	return h
 }
 
-// done ends a request of a subscriber, and the subscriptions for which keep returns false.
-func (ls *listeners) done(h *subscriber, keep func(resourceKey) bool) {
+// Leave ends a request of a subscriber. It ends the subscriptions of a subscriptions/listen, and those of
+// a session that has ended meanwhile.
+func (ls *listeners) Leave(h *subscriber) {
 	ls.mu.Lock()
 	h.requests--
 	ls.mu.Unlock()
-	ls.release(h, keep)
+	if h.session == nil || h.session.ended.Load() {
+		ls.release(h, nothing)
+	} else {
+		ls.release(h, everything)
+	}
+}
+
+// Unsubscribe ends the subscription to a resource, if there is one.
+func (ls *listeners) Unsubscribe(h *subscriber, t *view.Target) {
+	ended := resourceKey{t.Backend.Name(), t.Name}
+	ls.release(h, func(k resourceKey) bool { return k != ended })
 }
 
 // release ends the subscriptions for which keep returns false, and removes a subscriber that has
@@ -175,7 +187,7 @@ func nothing(resourceKey) bool    { return false }
 func everything(resourceKey) bool { return true }
 
 // Forget ends the subscriptions of a session that has ended, or has left the memory.
-func (ls *listeners) Forget(s *Session) {
+func (ls *listeners) Forget(s *sessionStreams) {
 	ls.mu.Lock()
 	var ended []*subscriber
 	for h := range ls.subscribers {
@@ -197,11 +209,16 @@ const subscribePatience = 10 * time.Second
 // endpoint.
 const maxSubscriptions = 1000
 
-var errTooMany = InvalidParams("a client may subscribe to %d resources", maxSubscriptions)
+// LimitError means that Junction does not subscribe a client to a resource.
+type LimitError struct{ text string }
 
-// subscribeTo subscribes h to resources at their upstreams, and returns the accepted ones. The
-// error is the reason why one was not accepted.
-func (ls *listeners) subscribeTo(ctx context.Context, h *subscriber, targets []*view.Target) (map[*view.Target]bool,
+func (e *LimitError) Error() string { return e.text }
+
+var errTooMany = &LimitError{fmt.Sprintf("a client may subscribe to %d resources", maxSubscriptions)}
+
+// Subscribe subscribes h to resources at their upstreams, and returns the accepted ones. The error is the
+// reason why one was not accepted: a *LimitError, a *budget.Exceeded, or the error of an upstream.
+func (ls *listeners) Subscribe(ctx context.Context, h *subscriber, targets []*view.Target) (map[*view.Target]bool,
 	error) {
 	ctx, cancel := context.WithTimeout(ctx, subscribePatience)
 	defer cancel()
@@ -246,7 +263,7 @@ func (h *subscriber) missing(targets []*view.Target) (map[view.Backend]map[strin
 		}
 		switch {
 		case len(t.Name) > view.MaxLookedUp:
-			err = InvalidParams("the URI of a subscription has at most %d bytes", view.MaxLookedUp)
+			err = &LimitError{fmt.Sprintf("the URI of a subscription has at most %d bytes", view.MaxLookedUp)}
 			continue
 		case len(h.resources)+queued >= maxSubscriptions:
 			err = errTooMany
@@ -276,7 +293,7 @@ func (ls *listeners) record(h *subscriber, b view.Backend, from upstream.Source,
 			surplus, err = append(surplus, uri), errTooMany
 		default:
 			if exceeded := h.subscribed(key, subscription{exposed[uri], b, from}); exceeded != nil {
-				surplus, err = append(surplus, uri), OveruseError(exceeded)
+				surplus, err = append(surplus, uri), exceeded
 			}
 		}
 	}

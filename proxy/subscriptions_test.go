@@ -31,7 +31,7 @@ func TestSubscriptionsTakeTheShare(t *testing.T) {
 	var hearers []*subscriber
 	uri, n := "file:///"+strings.Repeat("x", 1000), 0
 	for range 1000 {
-		h := ls.subscriber(caller, nil, &Session{}, grant.Empty())
+		h := ls.Enter(caller, nil, new(sessionStreams), grant.Empty())
 		if err := h.subscribed(resourceKey{"up", uri}, subscription{exposed: uri, backend: backend}); err == nil {
 			n++
 		}
@@ -41,7 +41,8 @@ func TestSubscriptionsTakeTheShare(t *testing.T) {
 		t.Errorf("%d of 1000 sessions have subscribed, want %d", n, want)
 	}
 	for _, h := range hearers {
-		ls.done(h, nothing)
+		h.session.End()
+		ls.Leave(h)
 	}
 	if b.Used() != [budget.Quotas]int64{} {
 		t.Errorf("%v is used when nobody has subscribed", b.Used())

@@ -205,7 +205,7 @@ func (f legacyFront) get(x *request) error {
 	}
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
-	l := proxy.NewListener(x.Caller, &x.session.core)
+	l := proxy.NewListener(x.Caller, &x.session.core.Streams)
 	if err := x.session.join(l, cancel); err != nil {
 		return sessionError(err)
 	}

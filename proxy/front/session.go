@@ -342,7 +342,7 @@ func (s *session) release() bool {
 		return false
 	}
 	s.gone = errReleased
-	s.core.End()
+	s.core.Streams.End()
 	for _, end := range s.streams {
 		end()
 	}
@@ -411,7 +411,7 @@ func (s *session) expire() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.gone = errUnknownSession
-	s.core.End()
+	s.core.Streams.End()
 	for _, end := range s.streams {
 		end()
 	}
@@ -422,7 +422,7 @@ func (s *session) close(why error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.gone = why
-	s.core.End()
+	s.core.Streams.End()
 	var cause error
 	if why == errMoved {
 		cause = proxy.CutOff{Why: "this process has lost its connection to the others before the answer came; " +
