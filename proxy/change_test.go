@@ -13,6 +13,7 @@ import (
 	"junction/proxy/budget"
 	"junction/proxy/proxytest"
 	"junction/proxy/scope"
+	"junction/proxy/streams"
 	"junction/proxy/view"
 	"junction/upstream"
 	"junction/upstream/client"
@@ -32,12 +33,12 @@ func TestChangeIsLazy(t *testing.T) {
 	}
 	began := s.Snapshot()
 	e := began.Endpoints[""]
-	stream := NewListener(scope.Caller{Snapshot: began, Endpoint: e, Principal: auth.Local, Subject: began.SubjectViewFor(e, auth.Local)}, nil)
+	stream := streams.NewListener(scope.Caller{Snapshot: began, Endpoint: e, Principal: auth.Local, Subject: began.SubjectViewFor(e, auth.Local)}, nil)
 	defer s.listeners.Join(stream, func() {})()
 	expired := *c.Principals[1]
 	expired.Expires = time.Unix(1, 0)
 	lapsed := scope.Caller{Snapshot: began, Endpoint: e, Principal: &expired, Subject: began.SubjectViewFor(e, &expired)}
-	hearer := s.listeners.Enter(lapsed, nil, new(sessionStreams), s.Grant(budget.Account{}, ""))
+	hearer := s.listeners.Enter(lapsed, nil, new(streams.Session), s.Grant(budget.Account{}, ""))
 	lapsed = scope.Caller{}
 	seen := began.SubjectViewFor(e, c.Principals[0]).Sight()
 	prepared, _, _, _ := e.Page(seen, upstream.PartTools, seen.View.Kind(upstream.PartTools, client.EraModern, client.Profile{}), 0,
@@ -97,13 +98,13 @@ func BenchmarkListChanged(b *testing.B) {
 	c := proxytest.KeysOfOnePolicy(500, 1, 2000)
 	s, backends := mustCore(b), c.Backends(b)
 	s.ApplyBackends(scope.Config{Guard: proxytest.Knowing(b), Policy: proxytest.MustPolicy(b, c.Policies)}, backends)
-	var streams []*Listener
+	var open []*streams.Listener
 	w := s.Snapshot()
 	for _, p := range c.Principals {
 		e := w.EndpointFor("", p)
-		l := NewListener(scope.Caller{Snapshot: w, Endpoint: e, Principal: p, Subject: w.SubjectViewFor(e, p)}, nil)
+		l := streams.NewListener(scope.Caller{Snapshot: w, Endpoint: e, Principal: p, Subject: w.SubjectViewFor(e, p)}, nil)
 		s.listeners.Join(l, func() {})
-		streams = append(streams, l)
+		open = append(open, l)
 	}
 	up := backends[0].(*proxytest.Backend)
 	for i := 0; b.Loop(); i++ {
@@ -112,7 +113,7 @@ func BenchmarkListChanged(b *testing.B) {
 		changed.Tools[1] = proxytest.MustTool(b, fmt.Sprintf(`{"name":"write_tool1","title":"%d"}`, i))
 		up.Lists = &changed
 		s.Refresh()
-		for _, l := range streams {
+		for _, l := range open {
 			s.listeners.Drain(l)
 		}
 	}

@@ -78,20 +78,20 @@
 // the way to the hook CatalogChanged, which wakes refreshLoop (cmd/junction/serve/loops.go). It is one
 // goroutine, so that changes during a refresh merge into one more. The new tools then reach the clients
 // in these steps. The third column is the lock that is held: changing orders snapshots, and mu is the
-// lock of listeners, which each new stream and each message to a stream need.
+// lock of Listeners, which each new stream and each message to a stream need.
 //
 //	Core.Refresh             server.go           -         or Core.Settle, for requests that wait for a server
 //	Core.change              server.go           changing  builds and stores the next snapshot (scope.New)
 //	Snapshot.stockUp         scope/snapshot.go   changing  keeps the stocks of all catalogs that have not changed
 //	View.Current             view/view.go        changing  whether an endpoint keeps its view; else Compile
 //	Earlier.Keep             scope/earlier.go    changing  the old snapshot, for clients that are paging (1 minute)
-//	listeners.Renew          listen.go           -         moves streams and subscriptions to the new snapshot
-//	listeners.undecided      listen.go           mu        collects the callers of all streams and subscriptions
+//	Listeners.Renew          streams/listen.go   -         moves streams and subscriptions to the new snapshot
+//	Listeners.undecided      streams/listen.go   mu        collects the callers of all streams and subscriptions
 //	Snapshot.Adopt           scope/endpoint.go   -         one caller in the new snapshot (from decide)
 //	Caller.SameList          scope/endpoint.go   -         whether its list is unchanged (from decide)
-//	listeners.move           listen.go           mu        queues list_changed for each stream with a changed list
-//	listeners.follow         subscriptions.go    mu        moves subscriptions of replaced upstreams (background)
-//	listeners.Drain          listen.go           mu        the messages of one stream, for the front
+//	Listeners.move           streams/listen.go   mu        queues list_changed for each stream with a changed list
+//	Listeners.follow         streams/subscriptions.go  mu  moves subscriptions of replaced upstreams (background)
+//	Listeners.Drain          streams/listen.go   mu        the messages of one stream, for the front
 //	Server.listen            front/streams.go    -         writes them; with members, modern clients wait 200 ms
 //
 // A session gets each list_changed on one of its streams; a modern client on each subscription.
@@ -107,7 +107,7 @@
 // each resource of one; follow looks at the stocks of the endpoint for each such resource. The new
 // snapshot has empty caches for all endpoints, also for those that keep their view: every other caller
 // computes its rights and its sight again with its next request, and pages are joined again.
-// BenchmarkListChanged (listen_test.go) measures a change.
+// BenchmarkListChanged (change_test.go) measures a change.
 //
 // # Where a denied item is hidden
 //
@@ -130,8 +130,8 @@
 //	Exchange.checkSkills     skill.go                 skills in results
 //	Core.awaitNamed          list.go                  by the time of the answer
 //	aboutTask                state.go                 in requests about tasks
-//	listeners.renew          listen.go                in open streams, after a change of the policy
-//	listeners.Updated        subscriptions.go         in updates of resources
+//	Listeners.renew          streams/listen.go        in open streams, after a change of the policy
+//	Listeners.Updated        streams/subscriptions.go in updates of resources
 //
 // integration/safety tests this, in the files named hidden, listed, probes and completion.
 //
@@ -148,7 +148,6 @@
 //	state.go          what requestState and task IDs of modern clients mean for a request
 //	signin.go         the connect tool of an upstream that each user signs in to
 //	subscribe.go      the requests that begin and end subscriptions
-//	listen.go         what streams of notifications get; subscriptions.go: their resources
 //	older.go          results and forms for protocol versions that lack their features
 //	nulls.go          members of results that are null, which clients reject
 //	extension.go      notifications of extensions that Junction does not know
@@ -156,7 +155,8 @@
 //	report.go         data for the log and the audit; the interface for metrics and traces. What operators
 //	                  read of the items is in scope/report.go
 //
-// Package view merges and renames the catalogs. Package search finds tools by words. Packages pins,
+// Package streams keeps the streams of notifications and the subscriptions to resources. Package view
+// merges and renames the catalogs. Package search finds tools by words. Packages pins,
 // schema and redact check definitions, arguments and results. Package budget limits everything that
 // callers share. Package approval makes the form of an approval. Package origin checks where a request
 // comes from. Package canon compares JSON values. Package sealed defines what clients carry between

@@ -20,6 +20,7 @@ import (
 	"junction/proxy/scope"
 	"junction/proxy/sealed"
 	"junction/proxy/search"
+	"junction/proxy/streams"
 	"junction/proxy/view"
 	"junction/upstream"
 	"junction/upstream/bounded"
@@ -44,7 +45,7 @@ type Front interface {
 	// the modern era. It returns the headers that repeat no argument.
 	Headers(params raw.Object, tool *upstream.Tool) ([]client.HeaderField, error)
 	// Listen answers with a stream of notifications. It returns when the stream has ended.
-	Listen(ctx context.Context, l *Listener)
+	Listen(ctx context.Context, l *streams.Listener)
 	// CallStateful makes a call of a server that declares state (stateful), at the member that has the
 	// state of the holder. It may run after the request was answered. The error is for the client.
 	CallStateful(ctx context.Context, s Stateful, holder string, c *upstream.Call) (client.Result, error)
@@ -121,7 +122,7 @@ type Session struct {
 	Key     string // identifies the session for upstreams; "" for a request without a session
 	// Extensions are those that the client has declared; never modified after the handshake.
 	Extensions []string
-	Streams    sessionStreams
+	Streams    streams.Session
 
 	mu       sync.Mutex
 	level    string          // the log level that the client has set; "" for none

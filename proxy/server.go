@@ -23,6 +23,7 @@ import (
 	"junction/proxy/schema"
 	"junction/proxy/scope"
 	"junction/proxy/sealed"
+	"junction/proxy/streams"
 	"junction/proxy/view"
 	"junction/upstream"
 	"junction/upstream/client"
@@ -64,7 +65,7 @@ type Core struct {
 	turns     budget.Turns // for long checks of arguments
 	answers   *answers.Cache
 	removed   redact.Memory // text that comes back in arguments
-	listeners *listeners
+	listeners *streams.Listeners
 	methods   map[mcp.MCPMethod]method
 	budget    budget.Budget // shared by all callers
 	results   Buffers       // for upstreams' answers
@@ -108,7 +109,8 @@ func New(o Options) *Core {
 	s.supported = fmt.Appendf(nil, `["%s"]`, strings.Join(versions(), `","`))
 	s.ending, s.end = context.WithCancel(context.Background())
 	s.killing, s.kill = context.WithCancelCause(context.Background())
-	s.listeners = newListeners(streamOptions{Snapshot: s.snapshot.Load, Queue: s.limits.Queue, Ending: s.ending, Log: s.log})
+	s.listeners = streams.New(streams.Options{Snapshot: s.snapshot.Load, Queue: s.limits.Queue, Ending: s.ending,
+		Log: s.log})
 	s.snapshot.Store(scope.New(scope.Config{}, nil, nil, &s.made))
 	return s
 }
@@ -122,7 +124,7 @@ func (s *Core) process() string {
 }
 
 // Streams returns the streams of notifications, and the subscriptions.
-func (s *Core) Streams() *listeners { return s.listeners }
+func (s *Core) Streams() *streams.Listeners { return s.listeners }
 
 // Snapshot returns the current snapshot.
 func (s *Core) Snapshot() *scope.Snapshot { return s.snapshot.Load() }

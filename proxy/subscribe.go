@@ -10,6 +10,7 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"junction/proxy/budget"
+	"junction/proxy/streams"
 	"junction/proxy/view"
 	"junction/upstream"
 	"junction/upstream/jsonrpc"
@@ -40,7 +41,7 @@ func subscribe(ctx context.Context, s *Core, x *Exchange) (Result, error) {
 		return Result{}, Refuse(ReasonStream, mcp.INVALID_REQUEST,
 			"a subscription is answered by text/event-stream, which this request does not accept")
 	}
-	l := NewSubscription(x.Caller, x.Msg.ID)
+	l := streams.NewSubscription(x.Caller, x.Msg.ID)
 	var honoured []string
 	for p, name := range []string{"toolsListChanged", "promptsListChanged", "resourcesListChanged"} {
 		v, err := wanted.Get(name)
@@ -109,7 +110,7 @@ func subscribeResource(ctx context.Context, s *Core, x *Exchange) (Result, error
 
 // subscribeError returns the error for the client from that of a subscription.
 func (x *Exchange) subscribeError(err error) error {
-	if limit, ok := errors.AsType[*LimitError](err); ok {
+	if limit, ok := errors.AsType[*streams.LimitError](err); ok {
 		return InvalidParams("%s", limit)
 	}
 	return x.filterError(OveruseError(err))
@@ -136,7 +137,7 @@ var errNotDeclared = errors.New("the server takes no subscriptions to resources"
 
 // subscribeAll subscribes to the resources of a subscriptions/listen, and returns the accepted ones
 // as JSON. Each resource is reported as a call of its own.
-func (s *Core) subscribeAll(ctx context.Context, x *Exchange, h *subscriber, uris [][]byte) ([]string, error) {
+func (s *Core) subscribeAll(ctx context.Context, x *Exchange, h *streams.Subscriber, uris [][]byte) ([]string, error) {
 	began, info := time.Now(), x.Info
 	defer func() { x.Info = info }()
 	var targets []*view.Target

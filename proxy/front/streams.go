@@ -5,7 +5,7 @@ import (
 	"net/http"
 	"time"
 
-	"junction/proxy"
+	"junction/proxy/streams"
 	"junction/upstream/jsonrpc"
 	"junction/upstream/pace"
 )
@@ -13,14 +13,14 @@ import (
 // This file writes the streams of notifications. The core decides what they get.
 
 // Listen implements Front for a subscriptions/listen of a modern client.
-func (x *request) Listen(ctx context.Context, l *proxy.Listener) {
+func (x *request) Listen(ctx context.Context, l *streams.Listener) {
 	x.reply.finish()
 	x.server.listen(ctx, x, l, jsonrpc.AppendEvent(nil, "", l.First))
 }
 
 // listen keeps the stream open until ctx ends, the client deletes its session, or Junction shuts
 // down. The stream must have its share of limits.streams. first is written first.
-func (s *Server) listen(ctx context.Context, x *request, l *proxy.Listener, first []byte) {
+func (s *Server) listen(ctx context.Context, x *request, l *streams.Listener, first []byte) {
 	ctx, end := x.UntilExpiry(ctx)
 	defer end()
 	defer s.Streams().Join(l, end)()

@@ -1,4 +1,4 @@
-package proxy
+package streams
 
 import (
 	"context"
@@ -20,27 +20,24 @@ import (
 	"junction/upstream/raw"
 )
 
-// This file decides what the notification streams get: legacy GET streams and modern
-// subscriptions/listen. A front writes each stream in the goroutine of its request.
-
 // Listener is one stream of notifications.
 type Listener struct {
-	scope.Caller                      // updated with the snapshot; guarded by listeners.mu
-	Session      *sessionStreams      // of the legacy era, whose streams share the notifications; nil otherwise
+	scope.Caller                      // updated with the snapshot; guarded by Listeners.mu
+	Session      *Session             // of the legacy era, whose streams share the notifications; nil otherwise
 	First        []byte               // message that is written first, so that the client sees the stream; nil for none
 	meta         []byte               // _meta of each notification; nil for none
 	Last         []byte               // message that is written when Junction ends the stream; nil for none
 	wants        [upstream.Parts]bool // the lists whose changes to send; templates and skills like resources
-	pending      []note               // waiting notifications; guarded by listeners.mu
+	pending      []note               // waiting notifications; guarded by Listeners.mu
 	Changed      chan struct{}        // 1-buffered: pending has grown
 	end          context.CancelFunc   // ends the stream
 }
 
-// sessionStreams identifies a legacy session for its streams and subscriptions, by its address.
-type sessionStreams struct{ ended atomic.Bool }
+// Session identifies a legacy session for its streams and subscriptions, by its address.
+type Session struct{ ended atomic.Bool }
 
 // End records that the session has ended. Later subscriptions of its requests end at once.
-func (s *sessionStreams) End() { s.ended.Store(true) }
+func (s *Session) End() { s.ended.Store(true) }
 
 // note is a notification. Equal waiting notes merge.
 type note struct {
@@ -49,31 +46,32 @@ type note struct {
 	params string // JSON params, if uri is ""
 }
 
-// streamOptions are what the listeners need of the process.
-type streamOptions struct {
+// Options are what the listeners need of the process.
+type Options struct {
 	Snapshot func() *scope.Snapshot // the current snapshot; does not block
 	Queue    int                    // maximum of waiting notifications per client
 	Ending   context.Context        // ends when the streams end: no subscription moves any more
 	Log      *slog.Logger
 }
 
-// listeners are the open streams and the subscribers to resources.
-type listeners struct {
-	options     streamOptions
+// Listeners are the open streams and the subscribers to resources.
+type Listeners struct {
+	options     Options
 	mu          sync.Mutex
 	open        map[*Listener]struct{}
-	subscribers map[*subscriber]struct{}
+	subscribers map[*Subscriber]struct{}
 	moving      sync.WaitGroup // goroutines of release and follow
 }
 
-func newListeners(o streamOptions) *listeners {
-	return &listeners{options: o, open: map[*Listener]struct{}{}, subscribers: map[*subscriber]struct{}{}}
+// New returns Listeners without streams. Close must follow.
+func New(o Options) *Listeners {
+	return &Listeners{options: o, open: map[*Listener]struct{}{}, subscribers: map[*Subscriber]struct{}{}}
 }
 
 // Close waits for the goroutines. Options.Ending must have ended.
-func (ls *listeners) Close() { ls.moving.Wait() }
+func (ls *Listeners) Close() { ls.moving.Wait() }
 
-func (ls *listeners) add(l *Listener) {
+func (ls *Listeners) add(l *Listener) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	ls.open[l] = struct{}{}
@@ -89,7 +87,7 @@ func (ls *listeners) add(l *Listener) {
 	}
 }
 
-func (ls *listeners) remove(l *Listener) {
+func (ls *Listeners) remove(l *Listener) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	delete(ls.open, l)
@@ -98,13 +96,13 @@ func (ls *listeners) remove(l *Listener) {
 // Renew moves the streams and subscriptions to a new snapshot and notifies those whose lists
 // changed. It ends streams of removed endpoints or rejected principals, and subscriptions to denied
 // resources. Subscriptions of replaced upstreams move in the background.
-func (ls *listeners) Renew(w *scope.Snapshot) {
+func (ls *Listeners) Renew(w *scope.Snapshot) {
 	ls.renew(w)
 	ls.follow()
 }
 
 // renew is Renew without the upstreams of the subscriptions.
-func (ls *listeners) renew(w *scope.Snapshot) {
+func (ls *Listeners) renew(w *scope.Snapshot) {
 	moves := map[scope.Caller]*callerMove{}
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -142,7 +140,7 @@ const maxUnlocked = 10
 // listeners, because that takes long: policies may judge each item for each caller.
 type callerMove struct {
 	now     scope.Caller         // its subject is nil if the caller is rejected or may use nothing
-	lapsed  scope.Caller         // of a session whose token has expired: see subscriber.move
+	lapsed  scope.Caller         // of a session whose token has expired: see Subscriber.move
 	lists   [upstream.Parts]bool // changed was computed
 	changed [upstream.Parts]bool // lists
 	allowed map[resourceKey]bool // whether the caller may follow a resource
@@ -157,7 +155,7 @@ type undecided struct {
 }
 
 // undecided returns what moves do not have; ls.mu is held.
-func (ls *listeners) undecided(moves map[scope.Caller]*callerMove) map[scope.Caller]*undecided {
+func (ls *Listeners) undecided(moves map[scope.Caller]*callerMove) map[scope.Caller]*undecided {
 	all := map[scope.Caller]*undecided{}
 	entry := func(c scope.Caller) *undecided {
 		if all[c] == nil {
@@ -241,12 +239,12 @@ func uses(c scope.Caller, uri string) bool {
 
 // listNote is a notification of a changed list, which a session gets on one of its streams.
 type listNote struct {
-	session *sessionStreams
+	session *Session
 	method  string
 }
 
 // move gives a stream its caller of a new snapshot and notifies it of changed lists; ls.mu is held.
-func (ls *listeners) move(l *Listener, m *callerMove, told map[listNote]bool) {
+func (ls *Listeners) move(l *Listener, m *callerMove, told map[listNote]bool) {
 	if m.now.Subject == nil {
 		l.end()
 		return
@@ -265,7 +263,7 @@ func (ls *listeners) move(l *Listener, m *callerMove, told map[listNote]bool) {
 
 // move gives a subscriber its caller of a new snapshot. It returns the resources that the caller may
 // not follow any more; the mu of listeners is held.
-func (h *subscriber) move(m *callerMove) (gone []resourceKey) {
+func (h *Subscriber) move(m *callerMove) (gone []resourceKey) {
 	if m.lapsed.Subject != nil && h.lapsed() {
 		// otherwise the old snapshot would stay in memory as long as the session
 		h.Caller, h.waiting = m.lapsed, m.still(h.waiting)
@@ -285,7 +283,7 @@ func (h *subscriber) move(m *callerMove) (gone []resourceKey) {
 
 // lapsed reports whether the token of a session has expired. Its subscriptions then wait for the
 // client to return with a new token, without notifications.
-func (h *subscriber) lapsed() bool {
+func (h *Subscriber) lapsed() bool {
 	ends := h.Principal.Expires
 	return h.session != nil && !ends.IsZero() && !time.Now().Before(ends)
 }
@@ -297,7 +295,7 @@ func (m *callerMove) still(list []note) []note {
 
 // catchUp renews the streams if the snapshot was replaced while a stream or a subscription was added,
 // whose caller has the snapshot began.
-func (ls *listeners) catchUp(began *scope.Snapshot) {
+func (ls *Listeners) catchUp(began *scope.Snapshot) {
 	if w := ls.options.Snapshot(); w != began {
 		ls.renew(w)
 	}
@@ -314,7 +312,7 @@ var listChanged [upstream.Parts]string = [...]string{
 }
 
 // push adds a note unless it is in the list or the list is full.
-func (ls *listeners) push(list []note, n note) []note {
+func (ls *Listeners) push(list []note, n note) []note {
 	if slices.Contains(list, n) || len(list) >= ls.options.Queue {
 		return list
 	}
@@ -323,20 +321,20 @@ func (ls *listeners) push(list []note, n note) []note {
 
 // Missed queues a notification of each list. It is for the first stream of a session that another
 // member had: the client has missed what changed in between. The stream has not joined yet.
-func (ls *listeners) Missed(l *Listener) {
+func (ls *Listeners) Missed(l *Listener) {
 	for _, method := range listChanged[:upstream.PartTemplates] {
 		ls.tell(l, note{method: method})
 	}
 }
 
 // tell queues a note for a stream.
-func (ls *listeners) tell(l *Listener, n note) {
+func (ls *Listeners) tell(l *Listener, n note) {
 	l.pending = ls.push(l.pending, n)
 	pace.Wake(l.Changed)
 }
 
 // streamOf returns a stream of a session on an endpoint; nil for none.
-func (ls *listeners) streamOf(s *sessionStreams, endpoint string) *Listener {
+func (ls *Listeners) streamOf(s *Session, endpoint string) *Listener {
 	for l := range ls.open {
 		if l.Session == s && l.Endpoint.Name == endpoint {
 			return l
@@ -347,7 +345,7 @@ func (ls *listeners) streamOf(s *sessionStreams, endpoint string) *Listener {
 
 // deliver queues a note for exactly one stream of the subscriber. A session without a stream gets
 // the note on its next stream.
-func (ls *listeners) deliver(h *subscriber, n note) {
+func (ls *Listeners) deliver(h *Subscriber, n note) {
 	l := h.stream
 	if l == nil {
 		l = ls.streamOf(h.session, h.Endpoint.Name)
@@ -360,7 +358,7 @@ func (ls *listeners) deliver(h *subscriber, n note) {
 }
 
 // Notify queues a notification for one stream of a session. Without a stream it is dropped.
-func (ls *listeners) Notify(s *sessionStreams, endpoint, method string, params []byte) {
+func (ls *Listeners) Notify(s *Session, endpoint, method string, params []byte) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	if l := ls.streamOf(s, endpoint); l != nil {
@@ -369,7 +367,7 @@ func (ls *listeners) Notify(s *sessionStreams, endpoint, method string, params [
 }
 
 // Drain returns the waiting notifications of a stream, and removes them.
-func (ls *listeners) Drain(l *Listener) (messages [][]byte) {
+func (ls *Listeners) Drain(l *Listener) (messages [][]byte) {
 	ls.mu.Lock()
 	list := l.pending
 	l.pending = nil
@@ -381,7 +379,7 @@ func (ls *listeners) Drain(l *Listener) (messages [][]byte) {
 }
 
 // NewListener returns the stream of a session, which gets the changes of all lists.
-func NewListener(c scope.Caller, s *sessionStreams) *Listener {
+func NewListener(c scope.Caller, s *Session) *Listener {
 	l := &Listener{Caller: c, Session: s, Changed: make(chan struct{}, 1)}
 	for p := range l.wants {
 		l.wants[p] = true // legacy clients cannot choose
@@ -414,7 +412,7 @@ func (l *Listener) Acknowledge(members []string) {
 
 // Join adds a stream, whose notifications Drain returns after a signal on l.Changed. end ends the
 // stream, when its caller has lost access. The front must call leave at the end of the stream.
-func (ls *listeners) Join(l *Listener, end context.CancelFunc) (leave func()) {
+func (ls *Listeners) Join(l *Listener, end context.CancelFunc) (leave func()) {
 	l.end = end
 	began := l.Snapshot
 	ls.add(l)

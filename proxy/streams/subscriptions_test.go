@@ -1,4 +1,4 @@
-package proxy
+package streams
 
 import (
 	"context"
@@ -23,13 +23,13 @@ import (
 // TestSubscriptionsTakeTheShare: what a session subscribes to counts until it unsubscribes.
 func TestSubscriptionsTakeTheShare(t *testing.T) {
 	b := proxytest.NewBudget(t, [budget.Quotas]int64{budget.Bytes: 1 << 20})
-	ls := newListeners(streamOptions{})
+	ls := New(Options{})
 	backend := proxytest.NewBackend(t, 1, 10)
 	caller, grant := scope.Caller{Endpoint: &scope.Endpoint{}}, b.Grant(budget.Account{Principal: "hog"}, "")
-	var hearers []*subscriber
+	var hearers []*Subscriber
 	uri, n := "file:///"+strings.Repeat("x", 1000), 0
 	for range 1000 {
-		h := ls.Enter(caller, nil, new(sessionStreams), grant.Empty())
+		h := ls.Enter(caller, nil, new(Session), grant.Empty())
 		if err := h.subscribed(resourceKey{"up", uri}, subscription{exposed: uri, backend: backend}); err == nil {
 			n++
 		}
@@ -72,7 +72,7 @@ func TestSubscriptionsMoveSideBySide(t *testing.T) {
 			b.Named = name
 			return slow{b, took}
 		}
-		h := &subscriber{resources: map[resourceKey]subscription{}}
+		h := &Subscriber{resources: map[resourceKey]subscription{}}
 		for _, name := range []string{"a", "b"} {
 			old := named(name)
 			for i := range each {
@@ -137,7 +137,7 @@ func TestSubscriptionsOfASessionAreIndependent(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			slow, refusing := newDeciding(t, "slow"), newDeciding(t, "refusing")
 			slow.asked, slow.accept = make(chan struct{}), make(chan struct{})
-			w, session := open(t, slow, refusing), new(sessionStreams)
+			w, session := open(t, slow, refusing), new(Session)
 			caller, grant := w.caller(auth.Local), proxytest.NewBudget(t, [budget.Quotas]int64{budget.Bytes: 1 << 20}).Grant(budget.Account{}, "")
 			subscribe := func(b view.Backend) bool {
 				h, target := w.Enter(caller, nil, session, grant.Empty()), view.NewResource(b, "x:1", "mcp://"+b.Name()+"/x:1", false)
@@ -177,7 +177,7 @@ func TestSubscriptionsOfASessionAreIndependent(t *testing.T) {
 // and leaves the memory before the subscription begins. The request that has made it ends it.
 func TestAnEndedSessionKeepsNoSubscription(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b, session := newDeciding(t, "up"), new(sessionStreams)
+		b, session := newDeciding(t, "up"), new(Session)
 		b.asked, b.accept = make(chan struct{}), make(chan struct{})
 		close(b.accept)
 		w := open(t, b)

@@ -1,4 +1,4 @@
-package proxy
+package streams
 
 import (
 	"context"
@@ -15,7 +15,7 @@ import (
 
 // world is a snapshot with the listeners to its changes.
 type world struct {
-	*listeners
+	*Listeners
 	now  *scope.Snapshot
 	made scope.Made
 }
@@ -26,7 +26,7 @@ func newWorld(t *testing.T, c scope.Config, backends ...view.Backend) *world {
 	c.Names = c.Names.WithDefaults()
 	w.now = scope.New(c, backends, nil, &w.made)
 	ending, end := context.WithCancel(context.Background())
-	w.listeners = newListeners(streamOptions{Snapshot: func() *scope.Snapshot { return w.now }, Queue: 100, Ending: ending, Log: authtest.Log(t)})
+	w.Listeners = New(Options{Snapshot: func() *scope.Snapshot { return w.now }, Queue: 100, Ending: ending, Log: authtest.Log(t)})
 	t.Cleanup(func() {
 		end()
 		w.Close()
@@ -55,7 +55,7 @@ func (w *world) caller(p *auth.Principal) scope.Caller {
 // listeners is held then.
 type watchful struct {
 	*proxytest.Backend
-	listeners     *listeners // nil: nothing is counted yet
+	listeners     *Listeners // nil: nothing is counted yet
 	asked, locked int
 }
 
@@ -88,7 +88,7 @@ func TestListsAreComparedWithoutTheLock(t *testing.T) {
 	}
 	changed := *up.Lists
 	changed.Tools = append(slices.Clone(changed.Tools), proxytest.MustTool(t, `{"name":"new"}`))
-	up.Lists, up.listeners = &changed, w.listeners
+	up.Lists, up.listeners = &changed, w.Listeners
 	w.refresh()
 	if up.asked < len(streams) || up.locked > 0 {
 		t.Errorf("%d times something was found out for %d streams, and %d times under the lock; want never",

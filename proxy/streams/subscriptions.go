@@ -1,4 +1,4 @@
-package proxy
+package streams
 
 import (
 	"cmp"
@@ -21,12 +21,12 @@ import (
 // This file stores subscriptions to resources: of a subscriptions/listen in the modern era, or of a
 // session in the legacy era. Their notifications go to the streams (listen.go).
 
-// subscriber is a subscriptions/listen or a legacy session with subscriptions on an endpoint. A
-// session may have no stream. Guarded by listeners.mu.
-type subscriber struct {
+// Subscriber is a subscriptions/listen or a legacy session with subscriptions on an endpoint. A
+// session may have no stream. Guarded by Listeners.mu.
+type Subscriber struct {
 	scope.Caller           // updated with the snapshot
 	stream       *Listener // of a subscriptions/listen; nil for a session
-	session      *sessionStreams
+	session      *Session
 	resources    map[resourceKey]subscription
 	waiting      []note       // for a session without a stream
 	held         budget.Grant // for resources
@@ -46,9 +46,9 @@ type subscription struct {
 // size returns the approximate memory of a subscription, in bytes.
 func (k resourceKey) size(exposed string) int64 { return int64(200 + len(k.uri) + len(exposed)) }
 
-// subscribed adds a subscription and reserves its memory for the subscriber's account; listeners.mu
+// subscribed adds a subscription and reserves its memory for the subscriber's account; Listeners.mu
 // is held. The error is a *budget.Exceeded.
-func (h *subscriber) subscribed(k resourceKey, s subscription) error {
+func (h *Subscriber) subscribed(k resourceKey, s subscription) error {
 	if err := h.held.Reserve(budget.Bytes, k.size(s.exposed)); err != nil {
 		return err
 	}
@@ -56,8 +56,8 @@ func (h *subscriber) subscribed(k resourceKey, s subscription) error {
 	return nil
 }
 
-// unsubscribed removes a subscription; listeners.mu is held.
-func (h *subscriber) unsubscribed(k resourceKey) {
+// unsubscribed removes a subscription; Listeners.mu is held.
+func (h *Subscriber) unsubscribed(k resourceKey) {
 	h.held.Give(budget.Bytes, k.size(h.resources[k].exposed))
 	delete(h.resources, k)
 }
@@ -65,12 +65,12 @@ func (h *subscriber) unsubscribed(k resourceKey) {
 // Updated notifies the subscribers that a resource, or a resource that contains it, may have changed. If
 // there are none, it notifies all subscribers to resources of the upstream, because only the
 // upstream understands the relation. It does not block.
-func (ls *listeners) Updated(u upstream.Update) {
+func (ls *Listeners) Updated(u upstream.Update) {
 	name, uri := u.Upstream, u.URI
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	type found struct {
-		h       *subscriber
+		h       *Subscriber
 		known   bool // the client has subscribed to this very URI
 		exposed string
 	}
@@ -124,7 +124,7 @@ func isPart(uri, whole string) bool {
 // Enter adds a subscriber for a request, or returns that of the session on the endpoint. The subscriber
 // stays until Leave at least. stream is that of a subscriptions/listen, else session is that of the
 // request. held is an empty grant for the resources.
-func (ls *listeners) Enter(c scope.Caller, stream *Listener, session *sessionStreams, held budget.Grant) *subscriber {
+func (ls *Listeners) Enter(c scope.Caller, stream *Listener, session *Session, held budget.Grant) *Subscriber {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	for h := range ls.subscribers {
@@ -133,7 +133,7 @@ func (ls *listeners) Enter(c scope.Caller, stream *Listener, session *sessionStr
 			return h
 		}
 	}
-	h := &subscriber{Caller: c, stream: stream, session: session, resources: map[resourceKey]subscription{},
+	h := &Subscriber{Caller: c, stream: stream, session: session, resources: map[resourceKey]subscription{},
 		held: held, requests: 1}
 	ls.subscribers[h] = struct{}{}
 	return h
@@ -141,7 +141,7 @@ func (ls *listeners) Enter(c scope.Caller, stream *Listener, session *sessionStr
 
 // Leave ends a request of a subscriber. It ends the subscriptions of a subscriptions/listen, and those of
 // a session that has ended meanwhile.
-func (ls *listeners) Leave(h *subscriber) {
+func (ls *Listeners) Leave(h *Subscriber) {
 	ls.mu.Lock()
 	h.requests--
 	ls.mu.Unlock()
@@ -153,14 +153,14 @@ func (ls *listeners) Leave(h *subscriber) {
 }
 
 // Unsubscribe ends the subscription to a resource, if there is one.
-func (ls *listeners) Unsubscribe(h *subscriber, t *view.Target) {
+func (ls *Listeners) Unsubscribe(h *Subscriber, t *view.Target) {
 	ended := resourceKey{t.Backend.Name(), t.Name}
 	ls.release(h, func(k resourceKey) bool { return k != ended })
 }
 
 // release ends the subscriptions for which keep returns false, and removes a subscriber that has
 // none left, and no request in progress.
-func (ls *listeners) release(h *subscriber, keep func(resourceKey) bool) {
+func (ls *Listeners) release(h *Subscriber, keep func(resourceKey) bool) {
 	type source struct {
 		backend view.Backend
 		from    upstream.Source
@@ -187,9 +187,9 @@ func nothing(resourceKey) bool    { return false }
 func everything(resourceKey) bool { return true }
 
 // Forget ends the subscriptions of a session that has ended, or has left the memory.
-func (ls *listeners) Forget(s *sessionStreams) {
+func (ls *Listeners) Forget(s *Session) {
 	ls.mu.Lock()
-	var ended []*subscriber
+	var ended []*Subscriber
 	for h := range ls.subscribers {
 		if h.session == s {
 			ended = append(ended, h)
@@ -218,7 +218,7 @@ var errTooMany = &LimitError{fmt.Sprintf("a client may subscribe to %d resources
 
 // Subscribe subscribes h to resources at their upstreams, and returns the accepted ones. The error is the
 // reason why one was not accepted: a *LimitError, a *budget.Exceeded, or the error of an upstream.
-func (ls *listeners) Subscribe(ctx context.Context, h *subscriber, targets []*view.Target) (map[*view.Target]bool,
+func (ls *Listeners) Subscribe(ctx context.Context, h *Subscriber, targets []*view.Target) (map[*view.Target]bool,
 	error) {
 	ctx, cancel := context.WithTimeout(ctx, subscribePatience)
 	defer cancel()
@@ -251,8 +251,8 @@ func (ls *listeners) Subscribe(ctx context.Context, h *subscriber, targets []*vi
 }
 
 // missing returns the URIs of targets that h is not subscribed to, by upstream, with their exposed
-// URIs; listeners.mu is held. The error is the reason why one cannot be subscribed to.
-func (h *subscriber) missing(targets []*view.Target) (map[view.Backend]map[string]string, error) {
+// URIs; Listeners.mu is held. The error is the reason why one cannot be subscribed to.
+func (h *Subscriber) missing(targets []*view.Target) (map[view.Backend]map[string]string, error) {
 	list, queued := map[view.Backend]map[string]string{}, 0
 	var err error
 	for _, t := range targets {
@@ -280,7 +280,7 @@ func (h *subscriber) missing(targets []*view.Target) (map[view.Backend]map[strin
 
 // record adds the subscriptions that an upstream has accepted; mu is held. The caller must end the
 // surplus ones at the upstream: h has them already, may not have them, or has gone.
-func (ls *listeners) record(h *subscriber, b view.Backend, from upstream.Source, exposed map[string]string,
+func (ls *Listeners) record(h *Subscriber, b view.Backend, from upstream.Source, exposed map[string]string,
 	got []string) (surplus []string, err error) {
 	_, alive := ls.subscribers[h]
 	for _, uri := range got {
@@ -306,7 +306,7 @@ const mostMoving = 4
 
 // moved is a subscription whose upstream was replaced by another one.
 type moved struct {
-	h        *subscriber
+	h        *Subscriber
 	key      resourceKey
 	caller   scope.Caller
 	old, now view.Backend
@@ -315,7 +315,7 @@ type moved struct {
 // follow moves subscriptions of replaced upstreams to their new upstreams, in the background. Each may
 // take subscribePatience, so the upstreams do not wait for each other. The subscribers must have been
 // renewed.
-func (ls *listeners) follow() {
+func (ls *Listeners) follow() {
 	lists := map[view.Backend][]moved{} // by new upstream
 	ls.mu.Lock()
 	for h := range ls.subscribers {
@@ -350,7 +350,7 @@ func (ls *listeners) follow() {
 
 // moveTo moves a subscription to the new upstream. If the new upstream does not accept it, the
 // subscription ends.
-func (ls *listeners) moveTo(m moved) {
+func (ls *Listeners) moveTo(m moved) {
 	ctx, cancel := context.WithTimeout(ls.options.Ending, subscribePatience)
 	from, got, err := m.now.Subscribe(ctx, m.caller.Who.Profile, m.caller.Who.Session, m.caller.User(),
 		[]string{m.key.uri})
