@@ -85,13 +85,13 @@
 //	Snapshot.stockUp         scope/snapshot.go   changing  keeps the stocks of all catalogs that have not changed
 //	View.Current             view/view.go        changing  whether an endpoint keeps its view; else Compile
 //	Earlier.Keep             scope/earlier.go    changing  the old snapshot, for clients that are paging (1 minute)
-//	Listeners.Renew          streams/listen.go   -         moves streams and subscriptions to the new snapshot
-//	Listeners.undecided      streams/listen.go   mu        collects the callers of all streams and subscriptions
+//	Listeners.Renew          streams/renew.go    -         moves streams and subscriptions to the new snapshot
+//	Listeners.undecided      streams/renew.go    mu        collects the callers of all streams and subscriptions
 //	Snapshot.Adopt           scope/endpoint.go   -         one caller in the new snapshot (from decide)
 //	Caller.SameList          scope/endpoint.go   -         whether its list is unchanged (from decide)
-//	Listeners.move           streams/listen.go   mu        queues list_changed for each stream with a changed list
-//	Listeners.follow         streams/subscriptions.go  mu  moves subscriptions of replaced upstreams (background)
-//	Listeners.Drain          streams/listen.go   mu        the messages of one stream, for the front
+//	Listeners.move           streams/renew.go    mu        queues list_changed for each stream with a changed list
+//	Listeners.follow         streams/follow.go   mu        moves subscriptions of replaced upstreams (background)
+//	Listeners.Drain          streams/listener.go mu        the messages of one stream, for the front
 //	Server.listen            front/streams.go    -         writes them; with members, modern clients wait 200 ms
 //
 // A session gets each list_changed on one of its streams; a modern client on each subscription.
@@ -130,8 +130,8 @@
 //	Exchange.checkSkills     skill.go                 skills in results
 //	Core.awaitNamed          list.go                  by the time of the answer
 //	aboutTask                state.go                 in requests about tasks
-//	Listeners.renew          streams/listen.go        in open streams, after a change of the policy
-//	Listeners.Updated        streams/subscriptions.go in updates of resources
+//	Listeners.renew          streams/renew.go         in open streams, after a change of the policy
+//	Listeners.Updated        streams/updated.go       in updates of resources
 //
 // integration/safety tests this, in the files named hidden, listed, probes and completion.
 //

@@ -173,23 +173,21 @@ func TestSubscriptionsOfASessionAreIndependent(t *testing.T) {
 	}
 }
 
-// TestAnEndedSessionKeepsNoSubscription: a session ends while an upstream decides about its subscription,
-// and leaves the memory before the subscription begins. The request that has made it ends it.
+// TestAnEndedSessionKeepsNoSubscription: a session ends and is forgotten, and then a request of it
+// subscribes, which began before. The subscription ends with the request.
 func TestAnEndedSessionKeepsNoSubscription(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b, session := newDeciding(t, "up"), new(Session)
-		b.asked, b.accept = make(chan struct{}), make(chan struct{})
-		close(b.accept)
-		w := open(t, b)
-		session.End()
-		w.Forget(session)
-		grant := proxytest.NewBudget(t, [budget.Quotas]int64{budget.Bytes: 1 << 20}).Grant(budget.Account{}, "")
-		h, target := w.Enter(w.caller(auth.Local), nil, session, grant), view.NewResource(b, "x:1", "mcp://up/x:1", false)
-		if _, err := w.Subscribe(t.Context(), h, []*view.Target{target}); err != nil {
-			t.Fatal(err)
-		}
-		if w.Leave(h); len(b.left) != 1 || len(w.subscribers) != 0 {
-			t.Errorf("%q ended, and %d subscribers are left", b.left, len(w.subscribers))
-		}
-	})
+	b, session := newDeciding(t, "up"), new(Session)
+	b.asked, b.accept = make(chan struct{}), make(chan struct{})
+	close(b.accept)
+	w := open(t, b)
+	session.End()
+	w.Forget(session)
+	grant := proxytest.NewBudget(t, [budget.Quotas]int64{budget.Bytes: 1 << 20}).Grant(budget.Account{}, "")
+	h, target := w.Enter(w.caller(auth.Local), nil, session, grant), view.NewResource(b, "x:1", "mcp://up/x:1", false)
+	if accepted, err := w.Subscribe(t.Context(), h, []*view.Target{target}); !accepted[target] {
+		t.Fatalf("the subscription is not accepted: %v", err)
+	}
+	if w.Leave(h); len(b.left) != 1 || len(w.subscribers) != 0 {
+		t.Errorf("%q ended, and %d subscribers are left", b.left, len(w.subscribers))
+	}
 }
