@@ -121,8 +121,8 @@
 //	SubjectView.Resource     view/resource.go         by the URI of a resource
 //	Sight.Search             view/search.go           in search
 //	Caller.Hidden            scope/endpoint.go        an endpoint without visible items
-//	Exchange.permit          call.go                  each call, with its arguments
-//	Core.permitAgain         call.go                  the same after each wait for the user
+//	Exchange.permit          permit.go                each call, with its arguments
+//	Core.permitAgain         permit.go                the same after each wait for the user
 //	Core.lookAgain           list.go                  takes the newest snapshot after a wait for a server
 //	findReference            completion.go            in completion
 //	Core.filterCompletion    completion.go            values of completions
@@ -142,6 +142,8 @@
 //	completion.go     completion/complete, with the values that policy allows
 //	skill.go          the methods of the extension for skills
 //	config.go         the sections limits and catalog of the file
+//	permit.go         the decision of the policy about a call, and about the same call after a wait
+//	validate.go       whether the arguments of a tool call fit the definition of the tool
 //	approve.go        policy's ask: the user sees the exact call in the client
 //	ask.go            server requests for a client
 //	parked.go         calls that wait in an upstream until a modern client returns with answers
