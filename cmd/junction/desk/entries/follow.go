@@ -33,7 +33,7 @@ type Sequel struct {
 // Follow waits until the running junction has reloaded a changed file. It does not wait for the named
 // upstreams: Show and Results of the Sequel do.
 func Follow(ctx context.Context, path string, names ...string) Sequel {
-	place, running := runfile.Find(path)
+	served, running := admin.ServedAt(ctx, path)
 	if !running {
 		return Sequel{Next: "Start junction with: " + runfile.Start(path)}
 	}
@@ -42,9 +42,11 @@ func Follow(ctx context.Context, path string, names ...string) Sequel {
 	defer cancel()
 	r, err := admin.AwaitReload(limited, path)
 	switch {
+	case limited.Err() != nil && served.Other():
+		s.Next = fmt.Sprintf("The running junction (%s) has not reloaded the file yet.", served.Process())
 	case limited.Err() != nil:
 		s.Next = fmt.Sprintf("The running junction has not reloaded the file yet; to make it, run: kill -HUP %d",
-			place.PID)
+			served.PID)
 	case err != nil: // its admin address is off
 		s.Next = "The running junction reloads the file by itself."
 	case r.Reload != "":
