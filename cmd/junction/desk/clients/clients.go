@@ -31,6 +31,7 @@ type Client struct {
 	// entry makes the entry of a client that reads URLs; nil for one that only starts commands.
 	entry   func(Target) format.Object
 	command func(Target) format.Object // the entry that starts junction stdio
+	env     string                     // the key of the variables in such an entry; "" if it has none
 	key     KeyWay                     // with an entry in a file of the user
 	reads   bool                       // entry can refer to KeyVariable
 }
