@@ -68,6 +68,9 @@ The command keeps every other byte of the file, makes a backup, and records its 
 junction disconnect can undo them. For Claude Code it runs claude mcp add if that program is installed.
 Claude Desktop gets junction stdio.
 
+Before it writes, the command asks the URL as the client will. If Junction rejects the API key, or if another
+service answers, it changes nothing and ends with exit code 1. If nothing answers, it writes the entry.
+
 If Junction requires an API key, a client that starts in a shell reads the key from the environment variable
 JUNCTION_KEY. VS Code asks for the key. The other clients start from the desktop, where a program does not see
 the variables of a shell: they get junction stdio, which reads the key from a file that only you can read. The

@@ -38,7 +38,8 @@ func originIn(home *clients.Home, s *clients.Server) string {
 // isNamed reports whether names have a server: by its name in the client's file, or in the configuration.
 func isNamed(names []string, s *clients.Server, name string) bool {
 	return slices.ContainsFunc(names, func(one string) bool {
-		return strings.EqualFold(one, s.Name) || strings.EqualFold(one, name) || strings.EqualFold(one, clients.NameOf(s.Name))
+		return strings.EqualFold(one, s.Name) || strings.EqualFold(one, name) ||
+			strings.EqualFold(one, clients.NameOf(s.Name))
 	})
 }
 
@@ -57,7 +58,8 @@ func only(names []string, outcomes []clients.Outcome) (kept []clients.Outcome, e
 			}
 		}
 		if len(kept) == before {
-			return nil, fmt.Errorf("no server of the clients has the name %s; junction import lists them", prose.Quote(name))
+			return nil, fmt.Errorf("no server of the clients has the name %s; junction import lists them",
+				prose.Quote(name))
 		}
 	}
 	return kept, nil

@@ -143,8 +143,8 @@ func (c *connector) accepted(ctx context.Context) []string {
 	case c.answer.Tools < 0:
 		text += "."
 	case c.elsewhere():
-		text += ", and offers it no tools: no policy allows it any, or the servers are still starting; ask the operator " +
-			"of Junction."
+		text += ", and offers it no tools: no policy allows it any, or the servers are still starting; ask the " +
+			"operator of Junction."
 	default:
 		text += ", and offers it no tools. " + call.WhyNoTools(ctx, c.file, c.target.URL, c.key)
 	}
