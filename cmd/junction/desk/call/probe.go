@@ -29,6 +29,8 @@ const (
 	NoEndpoint
 	// NeedsKey: the endpoint rejects a request without an API key, or with this one. It offers no sign-in.
 	NeedsKey
+	// NoRights: the endpoint accepts the credential, and no policy gives it access.
+	NoRights
 	// OffersSignIn: the endpoint requires a sign-in.
 	OffersSignIn
 	// Works: the endpoint accepts the request.
@@ -75,7 +77,7 @@ func judge(ctx context.Context, err error) Answer {
 	status, answered := errors.AsType[*transport.StatusError](err)
 	if answered && status.Status >= 300 {
 		a.Verdict, a.Status, a.Reason = verdictOf(status), status.Status, "it answered "+statusText(status)
-		if status.Status == http.StatusUnauthorized {
+		if a.Verdict == NeedsKey || a.Verdict == NoRights {
 			a.Reason = prose.Flat(stringOf(membersOf(status.Body)["error_description"]))
 		}
 		return a
@@ -102,6 +104,8 @@ func verdictOf(e *transport.StatusError) Verdict {
 		return OffersSignIn
 	case e.Status == http.StatusUnauthorized:
 		return NeedsKey
+	case e.Status == http.StatusForbidden && stringOf(membersOf(e.Body)["error"]) == "access_denied":
+		return NoRights
 	case e.Status == http.StatusRequestTimeout, e.Status == http.StatusTooManyRequests, e.Status >= 500:
 		return Unreached
 	}

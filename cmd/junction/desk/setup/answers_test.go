@@ -49,11 +49,11 @@ func TestConnectSaysWhyTheURLDoesNotWork(t *testing.T) {
 			"if the port speaks TLS, it is " + secure.URL + "/mcp; nothing was changed", false},
 		"https to a port without TLS": {strings.Replace(plain.URL, "http", "https", 1) + "/mcp",
 			"the server does not speak TLS at this port: write http://, or correct the port; nothing was changed", false},
-		"another path": {plain.URL + "/", "is no endpoint of Junction: it answered 404 Not Found: 404 page not found; " +
+		"another path": {plain.URL + "/", "does not work as an endpoint of Junction: it answered 404 Not Found: 404 page not found; " +
 			"correct --url, whose path is /mcp for all servers; nothing was changed", false},
-		"a page":          {plain.URL + "/page", "is no endpoint of Junction: its answer is none of MCP: ", false},
-		"JSON":            {plain.URL + "/json", "is no endpoint of Junction: its answer is none of MCP: ", false},
-		"forbidden":       {plain.URL + "/forbidden", "it answered 403 Forbidden: Host header 'j' is not allowed; ", false},
+		"a page":          {plain.URL + "/page", "does not work as an endpoint of Junction: its answer is none of MCP: ", false},
+		"JSON":            {plain.URL + "/json", "does not work as an endpoint of Junction: its answer is none of MCP: ", false},
+		"forbidden":       {plain.URL + "/forbidden", "it answered 403 Forbidden: Host header 'j' is not allowed; nothing was changed", false},
 		"a gateway":       {plain.URL + "/gateway", "does not work now: it answered 502 Bad Gateway", true},
 		"nothing answers": {"http://127.0.0.1:2/mcp", "Nothing answers at http://127.0.0.1:2/mcp now.", true},
 	} {

@@ -54,7 +54,7 @@ func (c *connector) verify(ctx context.Context) error {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case c.answer.Verdict == call.NoEndpoint:
-		return fmt.Errorf("%s is no endpoint of Junction: %s; %s; nothing was changed", c.target.URL,
+		return fmt.Errorf("%s does not work as an endpoint of Junction: %s; %snothing was changed", c.target.URL,
 			strings.TrimSuffix(c.answer.Reason, "."), c.mend())
 	case c.answer.Verdict == call.NeedsKey && c.key != "":
 		reason := ""
@@ -67,21 +67,24 @@ func (c *connector) verify(ctx context.Context) error {
 	return nil
 }
 
-// mend returns what to do about a URL that is no endpoint.
+// mend returns what to do about a URL that is no endpoint, as a clause.
 func (c *connector) mend() string {
 	secure, plain := strings.CutPrefix(c.target.URL, "http://")
 	switch {
 	case c.answer.Advice != "":
-		return c.answer.Advice
+		return c.answer.Advice + "; "
+	case c.answer.Status == http.StatusForbidden: // the answer says what to do
+		return ""
 	case c.url == "" && c.target.URL == c.config.PublicURL+"/mcp":
-		return "correct public_url in " + c.home.Short(c.target.Config) + ", or give --url"
+		return "correct public_url in " + c.home.Short(c.target.Config) + ", or give --url; "
 	case c.url == "":
 		return "another program has this address: end it, or set listen in " + c.home.Short(c.target.Config) +
-			" to another one"
+			" to another one; "
 	case plain && c.answer.Status == http.StatusBadRequest:
-		return "correct --url, whose path is /mcp for all servers; if the port speaks TLS, it is https://" + secure
+		return "correct --url, whose path is /mcp for all servers; if the port speaks TLS, it is https://" + secure +
+			"; "
 	}
-	return "correct --url, whose path is /mcp for all servers"
+	return "correct --url, whose path is /mcp for all servers; "
 }
 
 // newKey returns how a person gets an API key.
@@ -118,6 +121,8 @@ func (c *connector) answered() (string, bool) {
 		unchecked = " The API key was not checked."
 	}
 	switch {
+	case a.Verdict == call.NoRights && c.key == "":
+		return "It answers, and no policy gives this client access: " + strings.TrimSuffix(a.Reason, ".") + ".", false
 	case a.Verdict != call.Unreached:
 		return "It answers.", true
 	case a.Advice != "":
@@ -133,11 +138,14 @@ func (c *connector) answered() (string, bool) {
 
 // accepted returns the sentence about an API key that Junction accepts, once in a run.
 func (c *connector) accepted(ctx context.Context) []string {
-	if c.key == "" || c.answer.Verdict != call.Works {
+	none := c.answer.Verdict == call.NoRights
+	if c.key == "" || c.answer.Verdict != call.Works && !none {
 		return nil
 	}
 	text := "Junction accepts the API key"
 	switch {
+	case none:
+		text += ", and no policy gives it access: " + strings.TrimSuffix(c.answer.Reason, ".") + "."
 	case c.answer.Tools > 0:
 		text += ", and offers it " + prose.Count(c.answer.Tools, "tool") + "."
 	case c.answer.Tools < 0:

@@ -6,6 +6,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -29,8 +30,8 @@ type guarded struct {
 }
 
 // mustGuarded starts an endpoint of an era at /mcp. It accepts requests with a key for a list of tools, and with
-// empty for an empty one. "" for key accepts all requests.
-func mustGuarded(t *testing.T, version, key, empty string) *guarded {
+// empty for an empty one. No policy gives those with a key of denied access. "" for key accepts all requests.
+func mustGuarded(t *testing.T, version, key, empty string, denied ...string) *guarded {
 	t.Helper()
 	serve := func(s *server.MCPServer) http.Handler {
 		return server.NewStreamableHTTPServer(s, server.WithStreamableHTTPProtocolVersions(version))
@@ -46,6 +47,10 @@ func mustGuarded(t *testing.T, version, key, empty string) *guarded {
 			full.ServeHTTP(w, r)
 		case given == empty && empty != "":
 			none.ServeHTTP(w, r)
+		case slices.Contains(denied, given):
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(http.StatusForbidden)
+			_, _ = io.WriteString(w, `{"error":"access_denied","error_description":"connected as key:ben; no policy grants access"}`)
 		default:
 			g.rejected.Add(1)
 			w.Header().Set("Www-Authenticate", "Bearer")
@@ -73,8 +78,8 @@ func TestConnectAsksWithTheKey(t *testing.T) {
 	for era, version := range eras {
 		for id, file := range map[string]string{"cursor": ".cursor/mcp.json", "codex": ".codex/config.toml"} {
 			t.Run(era+"/"+id, func(t *testing.T) {
-				works, empty, revoked := newKey(), newKey(), newKey()
-				g := mustGuarded(t, version, works, empty)
+				works, empty, denied, revoked := newKey(), newKey(), newKey(), newKey()
+				g := mustGuarded(t, version, works, empty, denied)
 				home := atHome(t, map[string]string{file: ""})
 				connect := func(key string) ran {
 					t.Setenv(clients.KeyVariable, key)
@@ -100,7 +105,11 @@ func TestConnectAsksWithTheKey(t *testing.T) {
 					t.Errorf("a revoked key after one that works: %+v", got)
 				}
 				if got = connect(empty); got.code != 0 || !strings.Contains(got.stdout, "and offers it no tools: no policy allows it any, or ") {
-					t.Errorf("a key without rights: %+v", got)
+					t.Errorf("a key without tools: %+v", got)
+				}
+				want = "Junction accepts the API key, and no policy gives it access: connected as key:ben; no policy grants access.\n"
+				if got = connect(denied); got.code != 0 || !strings.Contains(got.stdout, want) {
+					t.Errorf("a key without rights: %+v, want %q", got, want)
 				}
 			})
 		}
