@@ -5,6 +5,7 @@
 // it writes it, and keeps a backup of the old file. Mistakes elsewhere in the file do not prevent a
 // change. change.go offers these changes to the commands of other packages. Its Review shows a
 // person what would run, and asks, before an entry that others have written is added or enabled.
+// known.go compares entries with the servers of clients, and remembers removed ones.
 // ask.go then asks the URL of a new entry whether it requires or offers a sign-in.
 package entries
 

@@ -76,6 +76,7 @@ type statusJSON struct {
 	Running    bool     `json:"running"`
 	Ending     bool     `json:"ending,omitempty"` // the process ends, and accepts no new connections
 	PID        int      `json:"pid,omitempty"`
+	User       string   `json:"user,omitempty"` // of a process that has no run file of this user
 	URL        string   `json:"url,omitempty"`
 	Log        string   `json:"log"`
 	Failure    string   `json:"failure,omitempty"` // why the last process has ended
@@ -96,6 +97,9 @@ func (s *Service) status(ctx context.Context) statusJSON {
 		j.State = prose.OneLine(s.manager.state(ctx, s.unit))
 	}
 	p, present := runfile.Present(s.unit.File)
+	if other, serves := admin.ServedAt(ctx, s.unit.File); serves && other.Other() {
+		p, present, j.User = other.Place, true, other.User
+	}
 	if b, ok := runfile.LastBackground(s.unit.File); ok && !j.Installed && (!present || p.Is(b.Process)) {
 		j.Background, j.Log = true, b.Log
 	}
@@ -144,6 +148,8 @@ started. The exit code is 1 if there is neither, or if it does not run.`,
 				return err
 			}
 			switch {
+			case j.User != "":
+				return nil
 			case !j.Installed && !j.Background:
 				return errors.New(s.absent(cmd.Context()))
 			case !j.Running && j.Mistake != "":
@@ -168,13 +174,19 @@ func (j *statusJSON) text(file string) string {
 	if j.Installed {
 		row("Service", fmt.Sprintf("%s, %s (%s)", j.Service, short(j.File), j.Manager))
 		row("State", j.State)
+	} else if j.User != "" {
+		row("Service", "none of your own")
 	} else if j.Background {
 		row("Service", "none; a process in the background, until the machine ends")
 	} else {
 		row("Service", "none")
 	}
 	row("File", short(j.Config))
-	if j.Running {
+	if j.Running && j.User == runfile.User() {
+		row("Serves", fmt.Sprintf("%s, process %d, which has another folder for state", j.URL, j.PID))
+	} else if j.Running && j.User != "" {
+		row("Serves", fmt.Sprintf("%s, process %d of the user %s", j.URL, j.PID, prose.Quote(j.User)))
+	} else if j.Running {
 		row("Serves", fmt.Sprintf("%s, process %d", j.URL, j.PID))
 	} else if j.Ending {
 		row("Serves", fmt.Sprintf("nothing new; process %d is ending", j.PID))
@@ -269,6 +281,9 @@ nothing if Junction runs.`,
 		end()
 		if p, running := runfile.Find(s.unit.File); running {
 			return runsAlready(path, p), nil
+		}
+		if other, running := admin.ServedAt(ctx, s.unit.File); running {
+			return runsAlready(path, other.Place), nil
 		}
 		said, err := s.started(ctx, "Started Junction", path)
 		if _, lastGood := errors.AsType[*LastGoodError](err); err != nil && !lastGood {

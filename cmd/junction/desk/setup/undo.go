@@ -227,6 +227,9 @@ func (g *guide) undoAll(ctx context.Context) (err error) {
 	if len(failures) > 0 {
 		return errors.Join(append(failures, g.incomplete(), r.save())...)
 	}
+	if removed, err := entries.Withdrawals(r.Config); err == nil {
+		_ = removed.Forget() // the next setup offers all servers
+	}
 	return os.Remove(r.name)
 }
 

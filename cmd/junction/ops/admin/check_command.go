@@ -11,7 +11,6 @@ import (
 
 	"junction/cmd/junction/base/cli"
 	"junction/cmd/junction/base/config"
-	"junction/cmd/junction/base/runfile"
 )
 
 // checkCommand is `junction check`.
@@ -24,7 +23,7 @@ func checkCommand(stdout io.Writer, file *string) *cobra.Command {
 and which changes wait for a restart.`,
 		Example: `  junction check --config config.yaml
   junction check --config next.yaml --against config.yaml`,
-		RunE: func(*cobra.Command, []string) error {
+		RunE: func(cmd *cobra.Command, _ []string) error {
 			if *file == "" {
 				return cli.Usagef("check needs --config FILE")
 			}
@@ -32,7 +31,7 @@ and which changes wait for a restart.`,
 			if err != nil {
 				return err
 			}
-			_, report.Served = runfile.Find(*file)
+			_, report.Served = ServedAt(cmd.Context(), *file)
 			if old != "" {
 				if report.Reload, err = config.Compare(old, *file, os.LookupEnv); err != nil {
 					err = fmt.Errorf("--against: %w", err)
