@@ -87,8 +87,10 @@ type program struct {
 	server        *front.Server
 	ended         *stored.Sessions // nil if deleted sessions are not stored
 	set           upstream.Set
-	catalogs      *stored.Dir // nil if there is no folder for catalogs
-	sandboxes     string      // the parent of the sandbox folders of commands; "" if there is none
+	catalogs      *stored.Dir             // nil if there is no folder for catalogs
+	keys          *stored.Keys            // of the file; nil if they are not followed. Owned by reloadLoop, like config
+	back          map[auth.Hash]time.Time // when the keys of the file that are back were revoked; owned like keys
+	sandboxes     string                  // the parent of the sandbox folders of commands; "" if there is none
 	outages       record.Outages
 	screen        *screen.Screen
 	owner         diagnose.Owner                 // of the admin address
@@ -195,6 +197,12 @@ func open(o options) (_ *program, err error) {
 	secret, dir, err := p.key(c.Sessions.KeyFile)
 	if err != nil {
 		return nil, err
+	}
+	p.openKeys(dir)
+	if back := p.followKeys(c); len(back) > 0 {
+		p.warn(back)
+		warnings = slices.Concat(back, warnings)
+		p.warnings.Store(&warnings)
 	}
 	p.openCatalogs(secret, dir)
 	p.sandboxes = config.Sandboxes(dir, p.file)

@@ -55,7 +55,7 @@ func (h *Host) checkInProcess(ctx context.Context, u *Unit) error {
 
 // EnvironmentOf returns the file with the variables of the service of a configuration file. Its name has
 // that of the configuration file, so that two of them in one folder share nothing.
-func EnvironmentOf(file string) string { return file + ".environment" }
+func EnvironmentOf(file string) string { return file + config.EnvironmentEnd }
 
 // maxEnvironment is the most bytes of the file with the variables.
 const maxEnvironment = 64 << 10

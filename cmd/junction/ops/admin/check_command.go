@@ -2,6 +2,8 @@ package admin
 
 import (
 	"bytes"
+	"context"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -12,6 +14,7 @@ import (
 	"junction/cmd/junction/base/cli"
 	"junction/cmd/junction/base/config"
 	"junction/cmd/junction/base/runfile"
+	"junction/cmd/junction/ops/diagnose"
 )
 
 // checkCommand is `junction check`.
@@ -24,7 +27,7 @@ func checkCommand(stdout io.Writer, file *string) *cobra.Command {
 and which changes wait for a restart.`,
 		Example: `  junction check --config config.yaml
   junction check --config next.yaml --against config.yaml`,
-		RunE: func(*cobra.Command, []string) error {
+		RunE: func(cmd *cobra.Command, _ []string) error {
 			if *file == "" {
 				return cli.Usagef("check needs --config FILE")
 			}
@@ -33,6 +36,7 @@ and which changes wait for a restart.`,
 				return err
 			}
 			_, report.Served = runfile.Find(*file)
+			report.Warnings = append(revived(cmd.Context(), *file), report.Warnings...)
 			if old != "" {
 				if report.Reload, err = config.Compare(old, *file, os.LookupEnv); err != nil {
 					err = fmt.Errorf("--against: %w", err)
@@ -49,4 +53,22 @@ and which changes wait for a restart.`,
 	cmd.Flags().StringVar(&old, "against", "", "the `FILE` that a running Junction has in force")
 	cli.JSONFlag(cmd, &asJSON)
 	return cmd
+}
+
+// revived returns the warnings of the running junction about revoked API keys that are in a file again. There
+// are none if no junction serves the file, or if the junction has read another content of it.
+func revived(ctx context.Context, file string) (list config.Problems) {
+	place, running := servedAt(ctx, file)
+	sum, err := config.Checksum(file)
+	var r diagnose.Running
+	if !running || place.Admin == "" || err != nil ||
+		askAdmin(ctx, place.Admin, "/status", nil, ownLimit, &r) != nil || r.Read != hex.EncodeToString(sum[:]) {
+		return nil
+	}
+	for _, w := range r.Warnings {
+		if config.Revived(w) {
+			list = append(list, w)
+		}
+	}
+	return list
 }
