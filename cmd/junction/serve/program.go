@@ -92,6 +92,7 @@ type program struct {
 	back          map[auth.Hash]time.Time // when the keys of the file that are back were revoked; owned like keys
 	sandboxes     string                  // the parent of the sandbox folders of commands; "" if there is none
 	outages       record.Outages
+	installed     *installed
 	screen        *screen.Screen
 	owner         diagnose.Owner                 // of the admin address
 	note          atomic.Pointer[runfile.Record] // where this process serves; nil before that
@@ -146,7 +147,7 @@ func runProxy(ctx context.Context, o options) error {
 func newProgram(o options) *program {
 	first := screen.New(o.stdout, o.stderr)
 	o.stderr = first.Log()
-	p := &program{options: o, screen: first, refresh: make(chan struct{}, 1), recheck: make(chan struct{}, 1),
+	p := &program{options: o, installed: newInstalled(), screen: first, refresh: make(chan struct{}, 1), recheck: make(chan struct{}, 1),
 		events: make(chan struct{}, 1), owner: diagnose.Owner(rand.Text())}
 	p.sources = p.newSources()
 	return p

@@ -270,7 +270,7 @@ func (d *decoder) warnings(c *Config) Problems {
 		}
 		c.warnSandbox(at, &u, d, warn)
 		if info, err := os.Stat(u.Dir); u.Dir != "" && (err != nil || !info.IsDir()) {
-			warn(at+".dir", "is no folder; that upstream cannot start: create it, or correct the path")
+			warn(at+".dir", "is no folder; that upstream cannot start: %s", u.ForDir())
 			continue
 		}
 		if program := u.Program(); program != Self && !d.runnable(&u) {
@@ -398,29 +398,20 @@ func (c *Config) begin(upstream string) string {
 	return begin
 }
 
-// notRunnable returns why the program of the command cannot be started, and the remedy.
+// notRunnable returns why the program of the command cannot be started, and the remedy in the words of the
+// upstream's state.
 func notRunnable(u *upstream.Config) string {
-	program, words := u.Program(), strings.Fields(u.Program())
-	if rest, ok := strings.CutPrefix(program, "~/"); ok {
-		return fmt.Sprintf("there is no program %s, and ~ means nothing here; write ${HOME}/%s", program, rest)
-	}
-	if len(words) > 1 && filepath.Base(words[0]) == words[0] {
-		if len(u.Command) > 1 {
-			words = append(words, "…") // an argument may be secret
-		}
-		return fmt.Sprintf("there is no program %s; write its arguments apart: [%s]", prose.Quote(program),
-			strings.Join(words, ", "))
-	}
+	program := u.Program()
 	if filepath.Base(program) != program {
 		file := program
 		if !filepath.IsAbs(file) {
 			file = filepath.Join(u.Dir, file)
 		}
 		if _, err := os.Stat(file); err == nil {
-			return program + " is no program that may be run; that upstream cannot start"
+			return program + " is no program that may be run; that upstream cannot start: " + upstream.ForMode
 		}
 	}
-	return fmt.Sprintf("there is no program %s; that upstream cannot start until it is installed", program)
+	return fmt.Sprintf("there is no program %s; that upstream cannot start: %s", program, u.ForProgram())
 }
 
 // runnable reports whether the program of the command exists: a plain name in the PATH of the

@@ -220,6 +220,10 @@ func CommandOf(program, file string, words ...string) string {
 // configuration file.
 const EnvironmentEnd = ".environment"
 
+// ServiceVariables is the environment variable with the path of the file from which a service of the user has
+// read its variables. The service sets it for itself, so that errors name the file.
+const ServiceVariables = "JUNCTION_SERVICE_VARIABLES"
+
 // Named returns the configuration file for --config of a command, or "" if commands use the file anyway.
 func Named(file string) string {
 	if own, err := File(""); err == nil && own == file {

@@ -76,6 +76,8 @@ type statusJSON struct {
 	Ending     bool     `json:"ending,omitempty"` // the process ends, and accepts no new connections
 	PID        int      `json:"pid,omitempty"`
 	URL        string   `json:"url,omitempty"`
+	Version    string   `json:"version,omitempty"` // of the process
+	Newer      string   `json:"on_disk,omitempty"` // the version of the program that a restart would start
 	Log        string   `json:"log"`
 	Failure    string   `json:"failure,omitempty"` // why the last process has ended
 	Reload     string   `json:"reload,omitempty"`  // why the file is not in force
@@ -102,7 +104,7 @@ func (s *Service) status(ctx context.Context) statusJSON {
 		ctx, cancel := context.WithTimeout(ctx, statusLimit)
 		defer cancel()
 		if r, err := admin.AwaitReload(ctx, s.unit.File); err == nil {
-			j.Reload = r.Reload
+			j.Reload, j.Version, j.Newer = r.Reload, r.Version, r.Installed
 			j.InPart = r.Partial != nil
 		}
 	} else {
@@ -158,7 +160,11 @@ func (j *statusJSON) text(file string) string {
 	}
 	row("File", short(j.Config))
 	if j.Running {
-		row("Serves", fmt.Sprintf("%s, process %d", j.URL, j.PID))
+		serves := fmt.Sprintf("%s, process %d", j.URL, j.PID)
+		if j.Version != "" {
+			serves += ", version " + j.Version
+		}
+		row("Serves", serves)
 	} else if j.Ending {
 		row("Serves", fmt.Sprintf("nothing new; process %d is ending", j.PID))
 	} else {
@@ -175,6 +181,9 @@ func (j *statusJSON) text(file string) string {
 	}
 	if j.Installed || j.Background {
 		row("Log", j.Log)
+	}
+	if j.Newer != "" {
+		row("Next", "the program on disk is "+j.Newer+"; run it with: "+config.Command(file, "service", "restart"))
 	}
 	if j.Outdated {
 		row("Next", "the service is of an older install or another shell; renew it with: "+

@@ -89,6 +89,7 @@ func environment(file string) (map[string]string, error) {
 // useEnvironment sets the variables of the service in this process.
 func useEnvironment(file string) error {
 	all, err := environment(file)
+	err = errors.Join(err, os.Setenv(config.ServiceVariables, EnvironmentOf(file)))
 	for name, value := range all {
 		err = errors.Join(err, os.Setenv(name, value))
 	}

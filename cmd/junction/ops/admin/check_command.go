@@ -31,12 +31,13 @@ and which changes wait for a restart.`,
 			if *file == "" {
 				return cli.Usagef("check needs --config FILE")
 			}
-			report, err := config.Inspect(*file, os.LookupEnv)
+			running := serving(cmd.Context(), *file)
+			report, err := config.Inspect(*file, lookupFor(running))
 			if err != nil {
 				return err
 			}
 			_, report.Served = runfile.Find(*file)
-			report.Warnings = append(revived(cmd.Context(), *file), report.Warnings...)
+			report.Warnings = append(revived(running, *file), report.Warnings...)
 			if old != "" {
 				if report.Reload, err = config.Compare(old, *file, os.LookupEnv); err != nil {
 					err = fmt.Errorf("--against: %w", err)
@@ -55,14 +56,33 @@ and which changes wait for a restart.`,
 	return cmd
 }
 
-// revived returns the warnings of the running junction about revoked API keys that are in a file again. There
-// are none if no junction serves the file, or if the junction has read another content of it.
-func revived(ctx context.Context, file string) (list config.Problems) {
+// serving returns the state of the junction of this machine that serves a file; nil if there is none, or if it
+// does not answer.
+func serving(ctx context.Context, file string) *diagnose.Running {
 	place, running := servedAt(ctx, file)
-	sum, err := config.Checksum(file)
 	var r diagnose.Running
-	if !running || place.Admin == "" || err != nil ||
-		askAdmin(ctx, place.Admin, "/status", nil, ownLimit, &r) != nil || r.Read != hex.EncodeToString(sum[:]) {
+	if !running || place.Admin == "" || askAdmin(ctx, place.Admin, "/status", nil, ownLimit, &r) != nil {
+		return nil
+	}
+	return &r
+}
+
+// lookupFor returns the variables of this shell for a check. If a service serves the file, mistakes name the
+// file with its variables.
+func lookupFor(r *diagnose.Running) func(string) (string, bool) {
+	return func(name string) (string, bool) {
+		if name == config.ServiceVariables && r != nil {
+			return r.Variables, r.Variables != ""
+		}
+		return os.LookupEnv(name)
+	}
+}
+
+// revived returns the warnings of the running junction about revoked API keys that are in a file again. There
+// are none if the junction has read another content of the file.
+func revived(r *diagnose.Running, file string) (list config.Problems) {
+	sum, err := config.Checksum(file)
+	if r == nil || err != nil || r.Read != hex.EncodeToString(sum[:]) {
 		return nil
 	}
 	for _, w := range r.Warnings {
