@@ -264,25 +264,41 @@ func (e *Editor) Remove(ctx context.Context, name string) error {
 	return e.print(ctx, &o, fmt.Sprintf("Removed %s from %s.", name, e.Short()))
 }
 
-// Switch enables or disables an upstream, and prints the outcome.
-func (e *Editor) Switch(ctx context.Context, name string, on bool) error {
-	if err := e.Has(name); err != nil {
-		return err
-	}
+// Switch enables or disables upstreams in one step, and prints the outcome.
+func (e *Editor) Switch(ctx context.Context, on bool, names ...string) (err error) {
 	verb := "disable"
 	if on {
 		verb = "enable"
 	}
-	if e.config.Upstreams[name].Off() == !on {
-		said := fmt.Sprintf("%s is already %sd in %s.", name, verb, e.Short())
-		return e.print(ctx, &outcome{Upstreams: []string{name}}, said)
+	text := e.text
+	var switched, already []string
+	for _, name := range names {
+		switch err := e.Has(name); {
+		case err != nil:
+			return err
+		case slices.Contains(switched, name) || slices.Contains(already, name):
+		case e.config.Upstreams[name].Off() == !on:
+			already = append(already, name)
+		default:
+			if text, err = e.switched(text, name, on); err != nil {
+				return &revision.Error{File: e.Short(), Err: err}
+			}
+			switched = append(switched, name)
+		}
 	}
-	text, err := e.switched(name, on)
-	if err != nil {
-		return &revision.Error{File: e.Short(), Err: err}
+	var said []string
+	o := outcome{Upstreams: append(slices.Clone(switched), already...), Changed: len(switched) > 0}
+	if o.Changed {
+		if o.Backup, err = e.Replace(text, switched...); err != nil {
+			return err
+		}
+		said = append(said, fmt.Sprintf("%s%sd %s in %s.", strings.ToUpper(verb[:1]), verb[1:],
+			strings.Join(switched, ", "), e.Short()))
 	}
-	said := fmt.Sprintf("%s%sd %s in %s.", strings.ToUpper(verb[:1]), verb[1:], name, e.Short())
-	return e.changed(ctx, name, text, said)
+	for _, name := range already {
+		said = append(said, fmt.Sprintf("%s is already %sd in %s.", name, verb, e.Short()))
+	}
+	return e.print(ctx, &o, strings.Join(said, " "))
 }
 
 // SetPack replaces the pack of an upstream, and prints the outcome after the sentence said.

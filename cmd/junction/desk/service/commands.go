@@ -78,6 +78,8 @@ type statusJSON struct {
 	PID        int      `json:"pid,omitempty"`
 	User       string   `json:"user,omitempty"` // of a process that has no run file of this user
 	URL        string   `json:"url,omitempty"`
+	Version    string   `json:"version,omitempty"` // of the process
+	Newer      string   `json:"on_disk,omitempty"` // the version of the program that a restart would start
 	Log        string   `json:"log"`
 	Failure    string   `json:"failure,omitempty"` // why the last process has ended
 	Mistake    string   `json:"mistake,omitempty"` // the first one of the file, if no process serves it
@@ -110,7 +112,7 @@ func (s *Service) status(ctx context.Context) statusJSON {
 		ctx, cancel := context.WithTimeout(ctx, statusLimit)
 		defer cancel()
 		if r, err := admin.AwaitReload(ctx, s.unit.File); err == nil {
-			j.Reload = r.Reload
+			j.Reload, j.Version, j.Newer = r.Reload, r.Version, r.Installed
 			j.InPart = r.Partial != nil
 		}
 	} else {
@@ -182,12 +184,18 @@ func (j *statusJSON) text(file string) string {
 		row("Service", "none")
 	}
 	row("File", short(j.Config))
-	if j.Running && j.User == runfile.User() {
-		row("Serves", fmt.Sprintf("%s, process %d, which has another folder for state", j.URL, j.PID))
-	} else if j.Running && j.User != "" {
-		row("Serves", fmt.Sprintf("%s, process %d of the user %s", j.URL, j.PID, prose.Quote(j.User)))
-	} else if j.Running {
-		row("Serves", fmt.Sprintf("%s, process %d", j.URL, j.PID))
+	if j.Running {
+		serves := fmt.Sprintf("%s, process %d", j.URL, j.PID)
+		switch {
+		case j.User == runfile.User():
+			serves += ", which has another folder for state"
+		case j.User != "":
+			serves += " of the user " + prose.Quote(j.User)
+		}
+		if j.Version != "" {
+			serves += ", version " + j.Version
+		}
+		row("Serves", serves)
 	} else if j.Ending {
 		row("Serves", fmt.Sprintf("nothing new; process %d is ending", j.PID))
 	} else {
@@ -207,6 +215,9 @@ func (j *statusJSON) text(file string) string {
 	}
 	if j.Installed || j.Background {
 		row("Log", j.Log)
+	}
+	if j.Newer != "" {
+		row("Next", "the program on disk is "+j.Newer+"; run it with: "+config.Command(file, "service", "restart"))
 	}
 	if j.Outdated {
 		row("Next", "the service is of an older install or another shell; renew it with: "+

@@ -174,7 +174,7 @@ func (g *guide) servers(ctx context.Context) (added []string, err error) {
 		return nil, err
 	}
 	if len(i.looks) == 0 {
-		g.say("%s", strings.TrimRight(i.summary(), "\n"))
+		g.say("%s", strings.TrimRight(i.summary(ctx), "\n"))
 		return nil, nil
 	}
 	if len(i.rows()) > 0 {
@@ -226,7 +226,7 @@ func (g *guide) servers(ctx context.Context) (added []string, err error) {
 	if err := g.record.save(); err != nil {
 		return nil, err
 	}
-	g.say("%s", strings.TrimRight(i.summary(), "\n"))
+	g.say("%s", strings.TrimRight(i.summary(ctx), "\n"))
 	return added, nil
 }
 

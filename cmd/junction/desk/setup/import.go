@@ -2,6 +2,7 @@ package setup
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -132,7 +133,7 @@ func (i *importer) run(cmd *cobra.Command) error {
 	if i.json {
 		err = errors.Join(err, i.printJSON())
 	} else if err == nil {
-		err = cli.Tell(i.stdout, i.summary())
+		err = cli.Tell(i.stdout, i.summary(cmd.Context()))
 		i.sequel.Show(cmd.Context(), i.stdout, cli.EnterOf(cmd))
 	}
 	if len(i.from) > 0 && len(i.failures) > 0 {
@@ -361,7 +362,7 @@ func (i *importer) otherProjects() string {
 }
 
 // summary returns the result and the next step.
-func (i *importer) summary() string {
+func (i *importer) summary(ctx context.Context) string {
 	news, secrets := 0, 0
 	var variables []string
 	for _, o := range i.outcomes {
@@ -397,7 +398,7 @@ func (i *importer) summary() string {
 		fmt.Fprintf(&b, "\nThe secrets are in %s.", prose.OneLine(i.home.Short(dir)))
 	}
 	if len(variables) > 0 && !i.asks {
-		b.WriteString("\n" + entries.SetVariables(variables))
+		b.WriteString("\n" + entries.SetVariables(ctx, i.file, variables))
 	}
 	for _, line := range i.signIns() {
 		b.WriteString("\n" + prose.OneLine(line))
