@@ -6,7 +6,6 @@ import (
 	"go/token"
 	"os"
 	"path"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -89,42 +88,4 @@ func comparesAddress(e *ast.BinaryExpr) bool {
 		}
 	}
 	return false
-}
-
-// TestWordsOfAnUpstreamAreRows: no code compares a word of isolation, questions or expose. It asks the
-// row of the word, so that a new word is a row.
-func TestWordsOfAnUpstreamAreRows(t *testing.T) {
-	word := regexp.MustCompile(`^(Isolation|Questions|Expose)(Shared|Session|Principal|On|Off|Exact|All|Listed)$`)
-	named := func(e ast.Expr) bool {
-		if selector, ok := e.(*ast.SelectorExpr); ok {
-			e = selector.Sel
-		}
-		name, ok := e.(*ast.Ident)
-		return ok && word.MatchString(name.Name)
-	}
-	rows := 0
-	for _, p := range mustParseTree(t, os.DirFS("..")) {
-		for _, file := range p.files {
-			ast.Inspect(file, func(n ast.Node) bool {
-				switch n := n.(type) {
-				case *ast.BinaryExpr:
-					if named(n.X) || named(n.Y) {
-						t.Error(p.at(n, "compares a word: ask its row (upstream/words.go)"))
-					}
-				case *ast.CaseClause:
-					if slices.ContainsFunc(n.List, named) {
-						t.Error(p.at(n, "compares a word: ask its row (upstream/words.go)"))
-					}
-				case *ast.KeyValueExpr:
-					if named(n.Value) {
-						rows++
-					}
-				}
-				return true
-			})
-		}
-	}
-	if rows < 8 {
-		t.Errorf("the tree has %d rows of words: the test reads something else", rows)
-	}
 }

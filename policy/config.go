@@ -405,9 +405,13 @@ type given struct {
 }
 
 // selectors returns the given selectors.
-func (r *Rule) selectors() []given {
-	return slices.DeleteFunc([]given{{Allow, r.Allow}, {Ask, r.Ask}, {Deny, r.Deny}},
-		func(s given) bool { return s.Selector == nil })
+func (r *Rule) selectors() (all []given) {
+	for v, row := range slices.Backward(verdicts[:]) {
+		if s := row.selector(r); s != nil {
+			all = append(all, given{Verdict(v), s})
+		}
+	}
+	return all
 }
 
 // field is a key of a mapping with its list.

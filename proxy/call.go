@@ -233,7 +233,7 @@ func (x *Exchange) permit(t *view.Target) error {
 	switch {
 	case x.decision.Scopes != "":
 		return x.stepUp(x.decision.Scopes)
-	case x.decision.Verdict != policy.Deny:
+	case !x.decision.Verdict.Denies():
 		return nil
 	case x.Subject.Ruling(t).Reads():
 		return deniedArguments(t.Part, x.Info.Name)
@@ -260,7 +260,7 @@ func (x *Exchange) decide(t *view.Target) error {
 	x.Info.Verdict, x.Info.Policy, x.Info.Rule = d.Verdict.String(), d.Policy, d.Rule
 	x.Info.Missing = cmp.Or(d.Missing, d.Scopes)
 	// the user reads the arguments, so they must not be ambiguous
-	if d.Verdict == policy.Ask {
+	if d.Verdict.Asks() {
 		_, err = x.arguments()
 	}
 	return err
@@ -411,7 +411,7 @@ func (s *Core) validate(ctx context.Context, x *Exchange, c *upstream.Call) (_ *
 		if c.Header, err = x.front.Headers(x.Params, x.target.Tool); err != nil {
 			return nil, err
 		}
-		if x.decision.Verdict == policy.Ask || x.Subject.Ruling(x.target).Reads() {
+		if x.decision.Verdict.Asks() || x.Subject.Ruling(x.target).Reads() {
 			c.Header = nil // neither the form nor a condition shows it
 		}
 	}
