@@ -6,6 +6,8 @@ import (
 	"os"
 	"regexp"
 	"slices"
+	"strconv"
+	"strings"
 	"testing"
 )
 
@@ -61,6 +63,60 @@ func TestWordsAreRows(t *testing.T) {
 
 func isComparison(op token.Token) bool {
 	return slices.Contains([]token.Token{token.EQL, token.NEQ, token.LSS, token.LEQ, token.GTR, token.GEQ}, op)
+}
+
+// TestClientsAreRows: no code compares the id of an MCP client. What only some clients do is a fact of their
+// rows.
+func TestClientsAreRows(t *testing.T) {
+	const rows = "cmd/junction/desk/clients"
+	tree, ids := mustParseTree(t, os.DirFS("..")), map[string]bool{}
+	for _, file := range tree[rows].files {
+		ast.Inspect(file, func(n ast.Node) bool {
+			if pair, ok := n.(*ast.KeyValueExpr); ok {
+				if key, ok := pair.Key.(*ast.Ident); ok && key.Name == "ID" && textOf(pair.Value) != "" {
+					ids[textOf(pair.Value)] = true
+				}
+			}
+			return true
+		})
+	}
+	if len(ids) < 11 {
+		t.Errorf("%s has the clients %v: the test reads something else", rows, ids)
+	}
+	isID := func(e ast.Expr) bool { return ids[textOf(e)] }
+	for dir, p := range tree {
+		if !strings.HasPrefix(dir, "cmd/junction/") {
+			continue
+		}
+		for _, file := range p.files {
+			ast.Inspect(file, func(n ast.Node) bool {
+				switch n := n.(type) {
+				case *ast.BinaryExpr:
+					if isComparison(n.Op) && (isID(n.X) || isID(n.Y)) {
+						t.Error(p.at(n, "compares the id of a client: ask its row (%s/table.go)", rows))
+					}
+				case *ast.CaseClause:
+					if slices.ContainsFunc(n.List, isID) {
+						t.Error(p.at(n, "compares the id of a client: ask its row (%s/table.go)", rows))
+					}
+				}
+				return true
+			})
+		}
+	}
+}
+
+// textOf returns the value of a text in quotes; "" for other expressions.
+func textOf(e ast.Expr) string {
+	literal, ok := e.(*ast.BasicLit)
+	if !ok || literal.Kind != token.STRING {
+		return ""
+	}
+	text, err := strconv.Unquote(literal.Value)
+	if err != nil {
+		return ""
+	}
+	return text
 }
 
 // names reports whether an expression is one of the words, or its text.

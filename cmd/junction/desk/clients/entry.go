@@ -215,13 +215,14 @@ func (s *Server) entry(h Home) (*Entry, error) {
 		return nil, errors.New("its entry is not a mapping")
 	}
 	r := &reader{place: s.Place, home: h, asked: s.inputs, client: s.Client.syntax}
-	var kept []string // variables in the keyring of Goose
-	if s.Client.ID == goose {
-		if f.m, kept, f.err = gooseFields(f.m); f.err != nil {
-			return nil, f.err
-		}
-		if r.only = []string{}; f.m["command"] == nil { // it expands nothing in commands
-			r.only = kept
+	habits := s.Client.habits.orNone()
+	var kept []string // variables in the keyring of the client
+	if f.m, kept, f.err = habits.fields(f.m); f.err != nil {
+		return nil, f.err
+	}
+	if habits.keyring {
+		if r.only = kept; f.m["command"] != nil {
+			r.only = []string{}
 		}
 	}
 	e := &Entry{Env: map[string]Value{}, Headers: map[string]Value{}, Foreign: s.foreign()}
@@ -260,7 +261,7 @@ func (s *Server) entry(h Home) (*Entry, error) {
 	e.Timeout = max(e.Timeout, f.duration("tool_timeout_sec", time.Second))
 	e.ConnectTimeout = f.duration("startup_timeout_sec", time.Second)
 	e.ConnectTimeout = max(e.ConnectTimeout, f.duration("startup_timeout_ms", time.Millisecond))
-	if s.Client.ID == "opencode" {
+	if habits.firstList {
 		e.ConnectTimeout, e.Timeout = e.Timeout, 0 // there it is that of the first listing
 	}
 	if e.ConnectTimeout > 0 && e.ConnectTimeout < installTime && e.Runs() && installs(e.Command[0]) {
