@@ -24,7 +24,7 @@ type Entry struct {
 	URL        Value
 	Pack       string // a path, instead of a command or a URL
 	Headers    map[string]Value
-	SSE        bool   // the transport is HTTP+SSE
+	Transport  string // the word of the file; "" if it needs none
 	Auth       string // auth.mode; "" sends only headers
 	Off        bool
 	Foreign    bool     // somebody else may have written the entry
@@ -179,8 +179,12 @@ var ownHeaders = []string{
 // OwnHeader reports whether Junction sets the header itself.
 func OwnHeader(name string) bool { return slices.Contains(ownHeaders, strings.ToLower(name)) }
 
-// remoteTypes are the values of type for a server with a URL.
-var remoteTypes = []string{"http", "sse", "remote", "streamable-http", "streamableHttp", "streamable_http"}
+// sse is the word of the file for HTTP+SSE. Streamable HTTP needs no word.
+const sse = "sse"
+
+// remoteTypes has the values of type for a server with a URL, with their words of the file.
+var remoteTypes = map[string]string{"http": "", "sse": sse, "remote": "", "streamable-http": "", "streamableHttp": "",
+	"streamable_http": ""}
 
 // otherScheme returns the scheme of a URL if it is another than those of HTTP.
 func otherScheme(address string) string {
@@ -232,7 +236,8 @@ func (s *Server) entry(h Home) (*Entry, error) {
 	}
 	address := f.text("url", "httpUrl", "serverUrl", "uri")
 	kind := f.text("type", "transport")
-	remote := address != "" && (command == "" || slices.Contains(remoteTypes, kind))
+	transport, remoteType := remoteTypes[kind]
+	remote := address != "" && (command == "" || remoteType)
 	switch {
 	case command == "" && address == "" && f.m["settings"] != nil:
 		return nil, errors.New("it is an extension of the client")
@@ -245,7 +250,7 @@ func (s *Server) entry(h Home) (*Entry, error) {
 			otherScheme(address))
 	case remote:
 		e.remote(&f, r, address)
-		e.SSE = kind == "sse"
+		e.Transport = transport
 	case s.Client.ID != "" && len(kept) == 0 && e.bridge(&f, r, command, args): // not what a person types as a command
 	default:
 		e.local(&f, r, command, args)

@@ -112,7 +112,7 @@ func (f *file) summary(value *yaml.Node) string {
 	if given.Pack != "" {
 		return "pack " + given.Pack
 	}
-	if len(given.Command) == 0 && !given.Remote() {
+	if !given.Addressed() {
 		return "-"
 	}
 	e, err := clients.Given{Command: given.Command, URL: given.URL}.Entry(f.home, f.path)
