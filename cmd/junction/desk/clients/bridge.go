@@ -57,11 +57,12 @@ func bridges() []*bridge {
 		"--oauth2Bearer": ofBearer, "--oauth2-bearer": ofBearer, "--logLevel": lostValue, "--log-level": lostValue,
 		"--protocolVersion": lostValue, "--protocol-version": lostValue,
 	}}
-	proxy := &bridge{name: "mcp-proxy", python: true, transport: sse, token: "API_ACCESS_TOKEN", flags: map[string]flagKind{
-		"-H": ofHeaderPair, "--headers": ofHeaderPair, "--transport": ofTransport, "--username": ofUser,
-		"--password": ofPassword, "--debug": lostSwitch, "--no-debug": lostSwitch, "--log-level": lostValue,
-		"--pass-environment": lostSwitch, "--no-pass-environment": lostSwitch,
-	}}
+	proxy := &bridge{name: "mcp-proxy", python: true, transport: sse,
+		token: "API_ACCESS_TOKEN", flags: map[string]flagKind{
+			"-H": ofHeaderPair, "--headers": ofHeaderPair, "--transport": ofTransport, "--username": ofUser,
+			"--password": ofPassword, "--debug": lostSwitch, "--no-debug": lostSwitch, "--log-level": lostValue,
+			"--pass-environment": lostSwitch, "--no-pass-environment": lostSwitch,
+		}}
 	return []*bridge{remote, super, proxy}
 }
 
