@@ -11,13 +11,13 @@ import (
 // A bridge is a program that a client starts because the client cannot connect to a URL itself. It
 // passes messages on between standard input and output and the URL.
 type bridge struct {
-	name    string
-	python  bool                // it is a package of Python, otherwise one of npm
-	first   bool                // the URL is the first argument; otherwise a flag has it, or any argument
-	sse     bool                // the transport is HTTP+SSE unless a flag says otherwise
-	expands bool                // it replaces ${NAME} in headers
-	token   string              // an environment variable with a bearer token; "" if it has none
-	flags   map[string]flagKind // others, and those without an equivalent, keep the command
+	name      string
+	python    bool                // it is a package of Python, otherwise one of npm
+	first     bool                // the URL is the first argument; otherwise a flag has it, or any argument
+	transport string              // the word of the file unless a flag says otherwise
+	expands   bool                // it replaces ${NAME} in headers
+	token     string              // an environment variable with a bearer token; "" if it has none
+	flags     map[string]flagKind // others, and those without an equivalent, keep the command
 }
 
 // flagKind is what a flag of a bridge becomes.
@@ -57,11 +57,12 @@ func bridges() []*bridge {
 		"--oauth2Bearer": ofBearer, "--oauth2-bearer": ofBearer, "--logLevel": lostValue, "--log-level": lostValue,
 		"--protocolVersion": lostValue, "--protocol-version": lostValue,
 	}}
-	proxy := &bridge{name: "mcp-proxy", python: true, sse: true, token: "API_ACCESS_TOKEN", flags: map[string]flagKind{
-		"-H": ofHeaderPair, "--headers": ofHeaderPair, "--transport": ofTransport, "--username": ofUser,
-		"--password": ofPassword, "--debug": lostSwitch, "--no-debug": lostSwitch, "--log-level": lostValue,
-		"--pass-environment": lostSwitch, "--no-pass-environment": lostSwitch,
-	}}
+	proxy := &bridge{name: "mcp-proxy", python: true, transport: sse,
+		token: "API_ACCESS_TOKEN", flags: map[string]flagKind{
+			"-H": ofHeaderPair, "--headers": ofHeaderPair, "--transport": ofTransport, "--username": ofUser,
+			"--password": ofPassword, "--debug": lostSwitch, "--no-debug": lostSwitch, "--log-level": lostValue,
+			"--pass-environment": lostSwitch, "--no-pass-environment": lostSwitch,
+		}}
 	return []*bridge{remote, super, proxy}
 }
 
@@ -69,7 +70,7 @@ func bridges() []*bridge {
 type bridged struct {
 	by             *bridge
 	url            string
-	sse            bool
+	transport      string // the word of the file
 	headers        map[string]string
 	user, password string
 	hidden         []string // tools
@@ -153,7 +154,7 @@ func (l *launcher) skip(words []string) []string {
 // parse reads the arguments. isURL reports whether an argument is a URL. The result is nil if the
 // bridge connects to no URL.
 func (b *bridge) parse(args []string, isURL func(string) bool) *bridged {
-	got := &bridged{by: b, sse: b.sse, headers: map[string]string{}}
+	got := &bridged{by: b, transport: b.transport, headers: map[string]string{}}
 	if b.first {
 		args = slices.Clone(args)
 		at := 0
@@ -222,17 +223,22 @@ func (g *bridged) argument(args []string, isURL func(string) bool) []string {
 	return rest
 }
 
+// bridgeTransports has the transports of bridges, with their words of the file.
+var bridgeTransports = map[string]string{"sse": sse, "sse-only": sse, "streamablehttp": "", "http-only": "",
+	"sse-first": "", "http-first": ""}
+
 // use takes over a flag. name is the name of a header in two words.
 func (g *bridged) use(kind flagKind, flag, name, value string) {
 	switch kind {
 	case lostSwitch, lostValue:
 		g.lost = append(g.lost, flag)
-	case ofURL, ofSSE:
-		g.url, g.sse = value, kind == ofSSE
+	case ofURL:
+		g.url, g.transport = value, ""
+	case ofSSE:
+		g.url, g.transport = value, sse
 	case ofTransport:
-		g.sse = value == "sse" || value == "sse-only"
-		known := []string{"sse", "streamablehttp", "sse-only", "http-only", "sse-first", "http-first"}
-		if !slices.Contains(known, value) {
+		var known bool
+		if g.transport, known = bridgeTransports[value]; !known {
 			g.keep(flag + " " + short(value))
 		}
 	case ofHeader:
@@ -313,7 +319,7 @@ func (e *Entry) bridge(f *fields, r *reader, command string, args []string) bool
 	}
 	e.remote(&fields{m: map[string]any{"headers": headers}}, r, got.url)
 	r.client = own
-	e.SSE = got.sse
+	e.Transport = got.transport
 	e.Without = got.hidden
 	if len(e.Without) > 0 {
 		r.note("the tools of --ignore-tool are compared in upper and lower case")

@@ -24,7 +24,7 @@ type Entry struct {
 	URL        Value
 	Pack       string // a path, instead of a command or a URL
 	Headers    map[string]Value
-	SSE        bool   // the transport is HTTP+SSE
+	Transport  string // the word of the file; "" if it needs none
 	Auth       string // auth.mode; "" sends only headers
 	Off        bool
 	Foreign    bool     // somebody else may have written the entry
@@ -179,8 +179,12 @@ var ownHeaders = []string{
 // OwnHeader reports whether Junction sets the header itself.
 func OwnHeader(name string) bool { return slices.Contains(ownHeaders, strings.ToLower(name)) }
 
-// remoteTypes are the values of type for a server with a URL.
-var remoteTypes = []string{"http", "sse", "remote", "streamable-http", "streamableHttp", "streamable_http"}
+// sse is the word of the file for HTTP+SSE. Streamable HTTP needs no word.
+const sse = "sse"
+
+// remoteTypes has the values of type for a server with a URL, with their words of the file.
+var remoteTypes = map[string]string{"http": "", "sse": sse, "remote": "", "streamable-http": "", "streamableHttp": "",
+	"streamable_http": ""}
 
 // otherScheme returns the scheme of a URL if it is another than those of HTTP.
 func otherScheme(address string) string {
@@ -215,13 +219,14 @@ func (s *Server) entry(h Home) (*Entry, error) {
 		return nil, errors.New("its entry is not a mapping")
 	}
 	r := &reader{place: s.Place, home: h, asked: s.inputs, client: s.Client.syntax}
-	var kept []string // variables in the keyring of Goose
-	if s.Client.ID == goose {
-		if f.m, kept, f.err = gooseFields(f.m); f.err != nil {
-			return nil, f.err
-		}
-		if r.only = []string{}; f.m["command"] == nil { // it expands nothing in commands
-			r.only = kept
+	habits := s.Client.habits.orNone()
+	var kept []string // variables in the keyring of the client
+	if f.m, kept, f.err = habits.fields(f.m); f.err != nil {
+		return nil, f.err
+	}
+	if habits.keyring {
+		if r.only = kept; f.m["command"] != nil {
+			r.only = []string{}
 		}
 	}
 	e := &Entry{Env: map[string]Value{}, Headers: map[string]Value{}, Foreign: s.foreign()}
@@ -231,7 +236,8 @@ func (s *Server) entry(h Home) (*Entry, error) {
 	}
 	address := f.text("url", "httpUrl", "serverUrl", "uri")
 	kind := f.text("type", "transport")
-	remote := address != "" && (command == "" || slices.Contains(remoteTypes, kind))
+	transport, remoteType := remoteTypes[kind]
+	remote := address != "" && (command == "" || remoteType)
 	switch {
 	case command == "" && address == "" && f.m["settings"] != nil:
 		return nil, errors.New("it is an extension of the client")
@@ -244,7 +250,7 @@ func (s *Server) entry(h Home) (*Entry, error) {
 			otherScheme(address))
 	case remote:
 		e.remote(&f, r, address)
-		e.SSE = kind == "sse"
+		e.Transport = transport
 	case s.Client.ID != "" && len(kept) == 0 && e.bridge(&f, r, command, args): // not what a person types as a command
 	default:
 		e.local(&f, r, command, args)
@@ -260,7 +266,7 @@ func (s *Server) entry(h Home) (*Entry, error) {
 	e.Timeout = max(e.Timeout, f.duration("tool_timeout_sec", time.Second))
 	e.ConnectTimeout = f.duration("startup_timeout_sec", time.Second)
 	e.ConnectTimeout = max(e.ConnectTimeout, f.duration("startup_timeout_ms", time.Millisecond))
-	if s.Client.ID == "opencode" {
+	if habits.firstList {
 		e.ConnectTimeout, e.Timeout = e.Timeout, 0 // there it is that of the first listing
 	}
 	if e.ConnectTimeout > 0 && e.ConnectTimeout < installTime && e.Runs() && installs(e.Command[0]) {

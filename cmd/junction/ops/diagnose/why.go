@@ -379,7 +379,7 @@ func (p *Proxy) itemOf(x *view.Explanation, s upstream.Status, who policy.Subjec
 		case r.Scopes != "":
 			advise("the answer to a call names these scopes, so that the client can sign in again; give the scopes " +
 				"of a token by --scope (auth.scope_capabilities)")
-		case r.Rule != "" && r.Verdict != policy.Deny:
+		case r.Rule != "" && !r.Verdict.Denies():
 			allowed = true
 		case r.Rule != "" && r.Note == "" && !x.Visible:
 			denied = true
