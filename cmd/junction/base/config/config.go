@@ -2,8 +2,9 @@
 //
 // Config lists the sections of the file. Load parses the YAML (yaml.go, scalar.go), expands
 // references to variables and files (reference.go), validates the values (validate.go) and warns
-// about the machine (check.go, check_sandbox.go). deciding.go keeps confined commands from changing
-// the files that decide about sandboxes. Every mistake has a line and a remedy (problem.go, hint.go).
+// about the machine (check.go, check_sandbox.go). startable.go finds the upstreams that a start leaves out.
+// deciding.go keeps confined commands from changing the files that decide about sandboxes. Every mistake
+// has a line and a remedy (problem.go, hint.go).
 // change.go follows a changed file, by the tags of its keys (effects.go), and both.go joins two files if a
 // reload is refused in part. places.go has the default paths. pack.go turns an upstream with the key pack into
 // a command, and pack_servers.go adds the servers of a pack. A proxy, and most commands, block an
