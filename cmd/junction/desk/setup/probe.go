@@ -104,7 +104,7 @@ func (c *connector) keyOfClient() (key, from string) {
 	switch {
 	case !t.Key || c.way == clients.ByInput:
 		return "", ""
-	case t.Secret != "" && os.Getenv(clients.KeyVariable) == "":
+	case t.Secret != "" && strings.TrimSpace(os.Getenv(clients.KeyVariable)) == "":
 		return t.Secret, "that was given"
 	case t.Secret == "" && t.KeyFile != "":
 		text, err := revision.Read(t.KeyFile)
