@@ -91,7 +91,7 @@ type Config struct {
 	// The storage of sign-ins (auth.oauth). Secrets in the storage are encrypted with the master
 	// keys, which are kept elsewhere. Without these keys Junction cannot read the secrets.
 	Storage Storage `yaml:"storage" change:"restart" members:"hot"`
-	// Several processes behind a load balancer, which need no sticky sessions. They share the
+	// Several processes behind a load balancer. They need no sticky sessions. They share the
 	// storage (postgres), the master keys, sessions.key_file, public_url, auth without api_keys and
 	// trusted_proxies, and names; a process that differs is refused. See
 	// cmd/junction/base/replicas/README.md.
