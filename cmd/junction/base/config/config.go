@@ -7,7 +7,8 @@
 // change.go follows a changed file, by the tags of its keys (effects.go), and both.go joins two files if a
 // reload is refused in part. places.go has the default paths. pack.go turns an upstream with the key pack into
 // a command, and pack_servers.go adds the servers of a pack. A proxy, and most commands, block an
-// upstream with a mistake instead of rejecting the file (blocked.go).
+// upstream with a mistake instead of rejecting the file (blocked.go). schema.go has the schema for editors, and
+// editors.go writes it beside the file.
 package config
 
 import (
