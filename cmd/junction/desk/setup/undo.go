@@ -332,8 +332,8 @@ func (r *record) removal(now []byte, short string) (text []byte, step string) {
 	case err != nil: // the step will fail
 		text, removed = now, r.Upstreams
 	case text == nil:
-		return nil, "delete " + short + schemaOf(now) + ", which setup has created, and keep a backup, because it has " +
-			"changed since"
+		return nil, "delete " + short + schemaOf(now) + ", which setup has created, and keep a backup, " +
+			"because it has changed since"
 	case len(removed) == 0:
 		return text, ""
 	}
