@@ -12,6 +12,7 @@ import (
 	"junction/upstream"
 )
 
+// itemOf describes one item for a subject: the decision, its reasons, and what may be done about it.
 func (p *Proxy) itemOf(x *view.Explanation, s upstream.Status, who policy.Subject) WhyItem {
 	a := WhyItem{
 		Upstream: x.Upstream, Kind: x.Part.String(), Cache: x.Cache, Own: x.Own, Exposed: x.Exposed, Visible: x.Visible,
@@ -28,71 +29,92 @@ func (p *Proxy) itemOf(x *view.Explanation, s upstream.Status, who policy.Subjec
 	if a.Problem == "" && x.Denied != "" {
 		a.Problem = x.Denied + ", and the list of the files of a skill must be complete"
 	}
-	advise := func(format string, args ...any) { a.Advice = append(a.Advice, fmt.Sprintf(format, args...)) }
-	// the first policy denies what it does not allow, so that no advice asks for it
-	open := p.Config().Policies == nil
-	allowed, denied := open, false
-	for _, r := range x.Reasons {
-		j := WhyReason{Missing: r.Missing, Scopes: r.Scopes, Layer: r.Layer, Policy: r.Policy, Enforced: r.Enforced,
-			Rule: r.Rule, Where: r.Where, Annotations: r.Annotations, Note: r.Note, Newer: r.Also}
-		if r.Rule != "" {
-			j.Verdict = r.Verdict.String()
-		}
-		a.Reasons = append(a.Reasons, j)
-		switch {
-		case r.Missing != "" && open:
-			advise("remove the capability %s from what the item requires (upstreams.%s)", r.Missing, x.Upstream)
-			advise("or write policies, and give the capability %s to %s; with the section policies, everything that "+
-				"no rule allows is denied", r.Missing, who.ID)
-		case r.Missing != "":
-			advise("give the capability %s to a policy that matches %s, or take it from what the item requires "+
-				"(upstreams.%s)", r.Missing, who.ID, x.Upstream)
-		case r.Scopes != "":
-			advise("the answer to a call names these scopes, so that the client can sign in again; give the scopes " +
-				"of a token by --scope (auth.scope_capabilities)")
-		case r.Rule != "" && r.Verdict != policy.Deny:
-			allowed = true
-		case r.Rule != "" && r.Note == "" && !x.Visible:
-			denied = true
-			if r.Enforced {
-				advise("%s of the policy %s denies it. The policy is enforced: no other policy can allow it; "+
-					"change the rule, if it should not", r.Rule, r.Policy)
-			} else {
-				advise("%s of the policy %s denies it: change that, if it should not", r.Rule, r.Policy)
-			}
-		}
+	for i := range x.Reasons {
+		a.Reasons = append(a.Reasons, reasonOf(&x.Reasons[i]))
+		a.Advice = append(a.Advice, p.reasonAdvice(x, &x.Reasons[i], who.ID)...)
 	}
-	switch {
-	case x.Exposed == "": // the endpoint does not offer it; Problem has the remedy
-	case x.Visible || allowed || denied || x.Denied != "":
-	default:
-		kind, name := ruleFor(x)
-		advise("no rule allows it: add one to a policy that matches %s, such as allow: { %s: %q }", who.ID, kind,
-			name)
-		byAddress := func(e policy.Entry) bool { return e.Match != nil && len(e.Match.CIDR) > 0 }
-		if !who.Address.IsValid() && slices.ContainsFunc(p.Config().Policies, byAddress) {
-			advise("Policies with a cidr were not checked; give the caller's address with --from")
-		}
+	if p.undecided(x) {
+		a.Advice = append(a.Advice, p.ruleAdvice(x, &who)...)
 	}
 	if p.Partial() != nil && !x.Visible {
-		advise("a reload was refused in part, so that the old file and the new one must both allow it: %s",
-			config.Command(p.File, "status"))
+		a.Advice = append(a.Advice, "a reload was refused in part, so that the old file and the new one must both "+
+			"allow it: "+config.Command(p.File, "status"))
 	}
 	if a.Held != "" {
-		item := x.Upstream + "/" + x.Own
-		advise("%s shows what has changed, and %s accepts it", config.Command(p.File, "pins", "diff", item),
-			config.Command(p.File, "pins", "accept", item))
+		a.Advice = append(a.Advice, p.pinAdvice(x.Upstream+"/"+x.Own))
 	}
-	switch s.State {
-	case upstream.StateReady, upstream.StateClosed:
-		if x.Visible && len(a.Advice) == 0 && x.Problem == "" {
-			advise("if a client does not show it, the client has an old list or hides tools: reconnect the client")
-		}
-	default:
-		advise("%s", cmp.Or(s.Advice,
+	switch {
+	case s.State != upstream.StateReady && s.State != upstream.StateClosed:
+		a.Advice = append(a.Advice, cmp.Or(s.Advice,
 			"the upstream is not connected; run: "+config.Command(p.File, "doctor", x.Upstream)))
+	case x.Visible && len(a.Advice) == 0 && x.Problem == "":
+		a.Advice = append(a.Advice, "if a client does not show it, the client has an old list or hides tools: "+
+			"reconnect the client")
 	}
 	return a
+}
+
+// reasonOf returns a reason as /why sends it.
+func reasonOf(r *policy.Reason) WhyReason {
+	j := WhyReason{Missing: r.Missing, Scopes: r.Scopes, Layer: r.Layer, Policy: r.Policy, Enforced: r.Enforced,
+		Rule: r.Rule, Where: r.Where, Annotations: r.Annotations, Note: r.Note, Newer: r.Also}
+	if r.Rule != "" {
+		j.Verdict = r.Verdict.String()
+	}
+	return j
+}
+
+// reasonAdvice returns what may be done about one reason; nothing if the reason hides no item.
+func (p *Proxy) reasonAdvice(x *view.Explanation, r *policy.Reason, who string) []string {
+	switch {
+	case r.Missing != "" && p.Config().Policies == nil:
+		return []string{
+			fmt.Sprintf("remove the capability %s from what the item requires (upstreams.%s)", r.Missing, x.Upstream),
+			fmt.Sprintf("or write policies, and give the capability %s to %s; with the section policies, everything "+
+				"that no rule allows is denied", r.Missing, who),
+		}
+	case r.Missing != "":
+		return []string{fmt.Sprintf("give the capability %s to a policy that matches %s, or take it from what the "+
+			"item requires (upstreams.%s)", r.Missing, who, x.Upstream)}
+	case r.Scopes != "":
+		return []string{"the answer to a call names these scopes, so that the client can sign in again; give the " +
+			"scopes of a token by --scope (auth.scope_capabilities)"}
+	case x.Visible || r.Rule == "" || r.Verdict != policy.Deny || r.Note != "":
+		return nil
+	case r.Enforced:
+		return []string{fmt.Sprintf("%s of the policy %s denies it. The policy is enforced: no other policy can "+
+			"allow it; change the rule, if it should not", r.Rule, r.Policy)}
+	}
+	return []string{fmt.Sprintf("%s of the policy %s denies it: change that, if it should not", r.Rule, r.Policy)}
+}
+
+// undecided reports whether an item is hidden only because no rule is about it. Without policies no
+// item is undecided: the first policy would deny what it does not allow. Problem has the remedy of an
+// item that the endpoint does not offer.
+func (p *Proxy) undecided(x *view.Explanation) bool {
+	decides := func(r policy.Reason) bool {
+		return r.Missing == "" && r.Scopes == "" && r.Rule != "" && (r.Verdict != policy.Deny || r.Note == "")
+	}
+	return x.Exposed != "" && !x.Visible && x.Denied == "" && p.Config().Policies != nil &&
+		!slices.ContainsFunc(x.Reasons, decides)
+}
+
+// ruleAdvice returns the rule that allows an undecided item.
+func (p *Proxy) ruleAdvice(x *view.Explanation, who *policy.Subject) []string {
+	kind, name := ruleFor(x)
+	list := []string{fmt.Sprintf("no rule allows it: add one to a policy that matches %s, such as allow: { %s: %q }",
+		who.ID, kind, name)}
+	byAddress := func(e policy.Entry) bool { return e.Match != nil && len(e.Match.CIDR) > 0 }
+	if !who.Address.IsValid() && slices.ContainsFunc(p.Config().Policies, byAddress) {
+		list = append(list, "Policies with a cidr were not checked; give the caller's address with --from")
+	}
+	return list
+}
+
+// pinAdvice returns how to see and accept the change of a withheld item.
+func (p *Proxy) pinAdvice(item string) string {
+	return fmt.Sprintf("%s shows what has changed, and %s accepts it", config.Command(p.File, "pins", "diff", item),
+		config.Command(p.File, "pins", "accept", item))
 }
 
 // ruleFor returns the key and the name of an item in rules.
