@@ -4,19 +4,13 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"log/slog"
-	"maps"
-	"net/http"
-	"os"
 	"os/exec"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
-	"junction/auth/credentials"
 	"junction/cmd/junction/base/config"
-	"junction/cmd/junction/base/health"
 	"junction/proxy/view"
 	"junction/upstream"
 	"junction/upstream/command"
@@ -24,8 +18,9 @@ import (
 	"junction/upstream/shell"
 )
 
-// This file finds the faults of upstreams: in the running proxy, for /doctor of the admin address,
-// or without a proxy, from the file. doctor_command.go of package cli prints the result.
+// This file makes findings of the checks of upstreams. doctor_proxy.go checks those of the running
+// proxy, for /doctor of the admin address, and doctor_file.go those of a file, without a proxy.
+// doctor_command.go of package admin prints the result.
 
 // Limit is the time limit of a diagnosis. The checks of all upstreams run concurrently.
 const Limit = time.Minute
@@ -300,99 +295,6 @@ func (d *Diagnosis) cacheOf(e *examinee, tool *upstream.Item) {
 // ms returns a duration in milliseconds.
 func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
-// diagnose checks upstreams of the running proxy: those named in only, or all if only is empty. The
-// error is about an unknown name.
-func (p *Proxy) diagnose(ctx context.Context, only []string) (Diagnosis, error) {
-	var all []examinee
-	var known []string
-	for _, u := range p.Set.All() {
-		known = append(known, u.Name())
-		if len(only) > 0 && !slices.Contains(only, u.Name()) {
-			continue
-		}
-		s := u.Status()
-		check := func(ctx context.Context) upstream.Report {
-			r := u.Check(ctx)
-			s = u.Status() // the check has asked over the connection in use
-			return r
-		}
-		all = append(all, examinee{u.Name(), u.Config(), check, &s, u.Catalog()})
-	}
-	personal := p.personal()
-	if err := unknownUpstream(only, append(known, personal...)); err != nil {
-		return Diagnosis{}, err
-	}
-	p.Server.Settle()
-	d := examine(ctx, p.Version, p.Server.Snapshot().Config.Names, all, p.Server.Snapshot().ToolsByUpstream(),
-		func(string, *upstream.Report) {})
-	d.leave(p.Config(), personal, only)
-	for _, name := range append(known, personal...) {
-		if why := p.refusal(name); why != "" && (len(only) == 0 || slices.Contains(only, name)) {
-			d.Findings = append(d.Findings, Finding{Grave: true, Upstream: name, Text: why})
-		}
-	}
-	d.Running, d.Config = true, p.File
-	d.nameFile()
-	if len(only) == 0 {
-		inForce := p.File
-		if p.Unread() != "" {
-			inForce = ""
-		}
-		d.compareRules(p.Config(), inForce)
-	}
-	if waiting := p.Restart(); waiting != "" {
-		d.Findings = append(d.Findings, Finding{Grave: true,
-			Text:   "a part of the configuration file is not in force: " + waiting,
-			Advice: "restart Junction"})
-	}
-	if why := p.Unread(); why != "" {
-		d.Findings = append(d.Findings, Finding{Grave: true,
-			Text: "the changed configuration file is not in force: " + strings.Join(append([]string{why},
-				p.Partial().Lines()...), "; "),
-			Advice: "correct the file, or restart Junction if the change needs it; this command lists all mistakes: " +
-				config.Command(p.File, "check")})
-	}
-	if len(only) == 0 {
-		d.addParts(p.Parts())
-		d.addWarnings(p.Warnings())
-	}
-	for _, problem := range p.Server.Snapshot().Problems() {
-		same := func(f Finding) bool {
-			return f.Upstream == problem.Upstream && f.Name == problem.Name && f.Kind == problem.Part.String() &&
-				f.Grave
-		}
-		if (len(only) == 0 || slices.Contains(only, problem.Upstream)) && !slices.ContainsFunc(d.Findings, same) {
-			d.Findings = append(d.Findings, Finding{true, problem.Upstream, problem.Part.String(), problem.Name,
-				"not offered", problem.Reason, ""})
-		}
-	}
-	for _, s := range p.Providers.Status() {
-		if s.Err != "" && len(only) == 0 {
-			d.Findings = append(d.Findings, Finding{Grave: !s.Usable,
-				Text: "tokens of " + s.Issuer + " cannot be verified as they should: " + prose.Flat(s.Err),
-				Advice: "see that the server is reached from here, and that issuer is what its own metadata says, to " +
-					"the letter (auth.jwt, auth.introspection)"})
-		}
-	}
-	d.sort()
-	return d, nil
-}
-
-// addParts adds a finding for each part outside of the process that fails.
-func (d *Diagnosis) addParts(parts []health.State) {
-	for _, part := range parts {
-		if part.OK || part.Since.IsZero() { // the first check has not ended
-			continue
-		}
-		f := Finding{Grave: true, Text: part.Name + ": " + prose.Flat(part.Error)}
-		if part.Name == health.IdentityProviders {
-			f.Advice = "users cannot sign in; this command compares the file with the providers: " +
-				config.Command(d.Config, "auth", "doctor")
-		}
-		d.Findings = append(d.Findings, f)
-	}
-}
-
 // unknownUpstream returns an error for the first wanted name that is not known, nil if all are.
 func unknownUpstream(wanted, known []string) error {
 	for _, name := range wanted {
@@ -406,76 +308,6 @@ func unknownUpstream(wanted, known []string) error {
 			cmp.Or(strings.Join(known, ", "), "none"))
 	}
 	return nil
-}
-
-// Progress is told which upstreams are checked, and what becomes of each. Its functions may be called
-// concurrently.
-type Progress struct {
-	Begin func(upstream string)
-	End   func(upstream, result string) // result is in one line
-}
-
-// File starts and checks the upstreams of a file: those named in only, or all if only is empty.
-func File(ctx context.Context, version, file string, c *config.Config, only []string, tell Progress) (Diagnosis,
-	error) {
-	limits := c.Limits.WithDefaults()
-	executable, _ := os.Executable()
-	o := upstream.Options{
-		Defaults: c.Defaults, MessageLimit: limits.Message, Depth: limits.Nesting, Items: limits.Items,
-		Version: version, Self: executable,
-		Sandboxes: config.Sandboxes(config.KeyDir(c.Sessions.KeyFile, os.LookupEnv), file),
-		Log:       slog.New(slog.DiscardHandler),
-	}
-	o.Writable = append(upstream.Writable(c.Upstreams, o.Sandboxes), c.Writable...)
-	var set upstream.Set
-	sources := credentials.New(credentials.Options{}) // without the database, which a proxy may use
-	defer sources.Close()
-	sources.Use(c.Upstreams)
-	var all []examinee
-	var known, personal []string
-	for _, name := range slices.Sorted(maps.Keys(c.Upstreams)) {
-		u := c.Upstreams[name]
-		if u.Off() {
-			continue
-		}
-		known = append(known, name)
-		if u.Personal() && u.Blocked == "" {
-			personal = append(personal, name)
-			continue
-		}
-		if len(only) == 0 || slices.Contains(only, name) {
-			own := o
-			if !u.Auth.Mode.Row().Stores {
-				own.Credentials = sources
-			}
-			all = append(all, examinee{name: name, config: u,
-				check: func(ctx context.Context) upstream.Report { return set.Check(ctx, name, u, own) }})
-		}
-	}
-	if err := unknownUpstream(only, known); err != nil {
-		return Diagnosis{}, err
-	}
-	for _, e := range all {
-		tell.Begin(e.name)
-	}
-	d := examine(ctx, version, c.Names, all, nil, func(name string, r *upstream.Report) { tell.End(name, resultOf(r)) })
-	d.Config = file
-	d.nameFile()
-	if len(only) == 0 {
-		d.compareRules(c, file)
-		_, warnings, _ := config.Load(file, os.LookupEnv)
-		d.addWarnings(warnings)
-	}
-	d.leave(c, personal, only)
-	return d, nil
-}
-
-// resultOf returns the result of a check in one line.
-func resultOf(r *upstream.Report) string {
-	if r.Err == nil {
-		return "ok"
-	}
-	return "failed: " + prose.Flat(r.Err.Error())
 }
 
 // nameFile adds the configuration file to suggested sign-ins.
@@ -502,28 +334,6 @@ func (d *Diagnosis) leave(c *config.Config, personal, only []string) {
 	}
 	d.sort()
 }
-
-// serveDoctor returns the handler of /doctor. Only one check runs at a time, because checks start
-// processes.
-func (p *Proxy) serveDoctor(busy *sync.Mutex) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		if !busy.TryLock() {
-			http.Error(w, "A check is running already; try again when it has ended.", http.StatusConflict)
-			return
-		}
-		defer busy.Unlock()
-		http.NewResponseController(w).SetWriteDeadline(time.Now().Add(Limit + Patience))
-		d, err := p.diagnose(r.Context(), r.URL.Query()["upstream"])
-		if err != nil {
-			http.Error(w, err.Error(), http.StatusNotFound)
-			return
-		}
-		writeJSON(w, http.StatusOK, d)
-	}
-}
-
-// Patience is how long a running proxy may take to answer, in addition to the time of the work.
-const Patience = 10 * time.Second
 
 // Tokens estimates the number of model tokens of definitions of that many bytes.
 func Tokens(bytes int) int { return (bytes/4 + 99) / 100 * 100 }
