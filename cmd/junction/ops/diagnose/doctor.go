@@ -156,81 +156,116 @@ func (d *Diagnosis) sort() {
 
 // add adds the result of one upstream. taken are the names of tools on the merged endpoint.
 func (d *Diagnosis) add(names view.Names, e *examinee, r *upstream.Report, taken map[string]bool) *Examined {
-	u := Examined{Name: e.name, OK: r.Err == nil, Era: string(r.Era), Version: r.Version, Server: r.Server,
-		Ping: ms(r.Latency), Bytes: r.Bytes, Steps: []Step{}}
-	for _, s := range r.Steps {
-		u.Steps = append(u.Steps, Step{s.Name, ms(s.Took)})
-	}
-	find := func(f Finding) {
-		f.Upstream = e.name
-		d.Findings = append(d.Findings, f)
-	}
-	ready := true
-	if s := e.status; s != nil {
-		ready = s.State == upstream.StateReady || s.State == upstream.StateClosed
-		u.State, u.Since, u.Error, u.RetryAt = s.State.String(), &s.Since, s.Err, s.Retry
-		if s.Unasked != "" {
-			find(Finding{Text: unaskedText, Advice: fmt.Sprintf("set %q in upstreams.%s", s.Unasked, e.name)})
-		}
-		for _, r := range s.Reported {
-			find(Finding{Text: problem(e.config, r.Text), Advice: packAdvice(e.config)})
-		}
-	}
-	if u.Sandbox = r.Sandbox; u.Sandbox != "" && u.Sandbox != command.Enforced && !e.config.Sandbox.Require {
-		find(Finding{Grave: true, Text: "the sandbox is " + u.Sandbox,
+	u := e.result(r)
+	d.find(e.name, e.reported()...)
+	if u.Sandbox != "" && u.Sandbox != command.Enforced && !e.config.Sandbox.Require {
+		d.find(e.name, Finding{Grave: true, Text: "the sandbox is " + u.Sandbox,
 			Advice: "set sandbox.require: true; the command then starts only with its whole sandbox"})
 	}
-	switch {
-	case r.Err != nil:
-		u.Failed = prose.Flat(r.Err.Error())
-		f := Finding{Grave: true, Text: fmt.Sprintf("%s failed: %s", r.Steps[len(r.Steps)-1].Name, u.Failed),
-			Advice: r.Advice}
-		if u.Other = prose.Flat(r.Other); u.Other != "" {
-			f.Detail = "the answer to " + u.Other
-		}
-		if config.ServesPack(e.config) && f.Advice != "" {
-			f.Advice = packAdvice(e.config)
-			if _, err := exec.LookPath(e.config.Program()); err != nil {
-				f.Advice = config.NoPackProgram
-			}
-		}
-		if e.status != nil && e.status.State == upstream.StateReady {
-			f.Grave, f.Text = false, "the connection in use works, and a second one does not: "+u.Failed
-			if !config.ServesPack(e.config) {
-				f.Advice = "clients that can be asked different things get connections of their own, unless " +
-					"questions: false has all of them share one"
-			}
-		}
-		mistakes := config.PackMistakes(e.config)
-		for _, m := range mistakes {
-			find(Finding{Grave: f.Grave, Text: m, Advice: f.Advice})
-		}
-		if len(mistakes) == 0 {
-			find(f)
-		}
-	case r.InUse != nil:
-		find(Finding{Grave: true, Text: "the server answers over a new connection, and not over the one in use",
-			Detail: prose.Flat(r.InUse.Error()),
-			Advice: "this command closes that connection, and opens another one: " +
-				shell.Join("junction", "reconnect", e.name)})
-	case e.status != nil && e.status.State == upstream.StateDegraded:
-		find(Finding{Grave: true, Text: "the server answers over a new connection, and not over the one in use",
-			Detail: u.Error, Advice: e.status.Advice})
-	case !ready:
-		find(Finding{Grave: true, Text: "the proxy has no connection (" + u.State + ")", Detail: u.Error,
-			Advice: "the check could connect: the proxy will, with its next attempt or call"})
+	if r.Err != nil {
+		d.find(e.name, e.failure(&u, r)...)
+	} else {
+		d.find(e.name, e.connection(&u, r)...)
 	}
 	if r.Catalog != nil {
-		u.Listed, u.Prompts = r.Catalog.Items(upstream.PartTools), r.Catalog.Items(upstream.PartPrompts)
-		u.Resources, u.Templates = r.Catalog.Items(upstream.PartResources), r.Catalog.Items(upstream.PartTemplates)
-		u.Skills = r.Catalog.Items(upstream.PartSkills)
 		u.Tools = d.exposed(names, e, r.Catalog, taken)
 	}
 	for _, f := range r.Findings {
-		find(Finding{f.Grave, "", f.Part.String(), f.Name, f.Text, f.Detail, f.Advice})
+		d.find(e.name, Finding{f.Grave, "", f.Part.String(), f.Name, f.Text, f.Detail, f.Advice})
 	}
 	d.Upstreams = append(d.Upstreams, u)
 	return &d.Upstreams[len(d.Upstreams)-1]
+}
+
+// find adds findings about an upstream.
+func (d *Diagnosis) find(name string, list ...Finding) {
+	for _, f := range list {
+		f.Upstream = name
+		d.Findings = append(d.Findings, f)
+	}
+}
+
+// result returns the result of a check. The number of tools on the merged endpoint is not known yet.
+func (e *examinee) result(r *upstream.Report) Examined {
+	u := Examined{Name: e.name, OK: r.Err == nil, Era: string(r.Era), Version: r.Version, Server: r.Server,
+		Ping: ms(r.Latency), Bytes: r.Bytes, Steps: []Step{}, Sandbox: r.Sandbox}
+	for _, s := range r.Steps {
+		u.Steps = append(u.Steps, Step{s.Name, ms(s.Took)})
+	}
+	if s := e.status; s != nil {
+		u.State, u.Since, u.Error, u.RetryAt = s.State.String(), &s.Since, s.Err, s.Retry
+	}
+	if r.Err != nil {
+		u.Failed, u.Other = prose.Flat(r.Err.Error()), prose.Flat(r.Other)
+	}
+	if c := r.Catalog; c != nil {
+		u.Listed, u.Prompts = c.Items(upstream.PartTools), c.Items(upstream.PartPrompts)
+		u.Resources, u.Templates = c.Items(upstream.PartResources), c.Items(upstream.PartTemplates)
+		u.Skills = c.Items(upstream.PartSkills)
+	}
+	return u
+}
+
+// reported returns the problems that the running proxy knows of: questions that the server may not
+// ask, and problems that the server reports.
+func (e *examinee) reported() (list []Finding) {
+	if e.status == nil {
+		return nil
+	}
+	if unasked := e.status.Unasked; unasked != "" {
+		list = append(list, Finding{Text: unaskedText, Advice: fmt.Sprintf("set %q in upstreams.%s", unasked, e.name)})
+	}
+	for _, r := range e.status.Reported {
+		list = append(list, Finding{Text: problem(e.config, r.Text), Advice: packAdvice(e.config)})
+	}
+	return list
+}
+
+// failure returns the reasons of a check that failed: the mistakes of a pack, else the step.
+func (e *examinee) failure(u *Examined, r *upstream.Report) (list []Finding) {
+	f := Finding{Grave: true, Text: fmt.Sprintf("%s failed: %s", r.Steps[len(r.Steps)-1].Name, u.Failed),
+		Advice: r.Advice}
+	if u.Other != "" {
+		f.Detail = "the answer to " + u.Other
+	}
+	pack := config.ServesPack(e.config)
+	if pack && f.Advice != "" {
+		f.Advice = packAdvice(e.config)
+		if _, err := exec.LookPath(e.config.Program()); err != nil {
+			f.Advice = config.NoPackProgram
+		}
+	}
+	if e.status != nil && e.status.State == upstream.StateReady {
+		f.Grave, f.Text = false, "the connection in use works, and a second one does not: "+u.Failed
+		if !pack {
+			f.Advice = "clients that can be asked different things get connections of their own, unless " +
+				"questions: false has all of them share one"
+		}
+	}
+	for _, m := range config.PackMistakes(e.config) {
+		list = append(list, Finding{Grave: f.Grave, Text: m, Advice: f.Advice})
+	}
+	if len(list) == 0 {
+		list = append(list, f)
+	}
+	return list
+}
+
+// connection returns why the running proxy does not reach a server that the check has reached.
+func (e *examinee) connection(u *Examined, r *upstream.Report) []Finding {
+	const onlyNew = "the server answers over a new connection, and not over the one in use"
+	switch {
+	case r.InUse != nil:
+		return []Finding{{Grave: true, Text: onlyNew, Detail: prose.Flat(r.InUse.Error()),
+			Advice: "this command closes that connection, and opens another one: " +
+				shell.Join("junction", "reconnect", e.name)}}
+	case e.status == nil || e.status.State == upstream.StateReady || e.status.State == upstream.StateClosed:
+		return nil
+	case e.status.State == upstream.StateDegraded:
+		return []Finding{{Grave: true, Text: onlyNew, Detail: u.Error, Advice: e.status.Advice}}
+	}
+	return []Finding{{Grave: true, Text: "the proxy has no connection (" + u.State + ")", Detail: u.Error,
+		Advice: "the check could connect: the proxy will, with its next attempt or call"}}
 }
 
 // problem returns the text of a problem that a server has reported. That of a pack names the file, and
@@ -295,6 +330,11 @@ func (d *Diagnosis) cacheOf(e *examinee, tool *upstream.Item) {
 // ms returns a duration in milliseconds.
 func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
+// selection has the names of the upstreams to check. An empty one selects all.
+type selection []string
+
+func (s selection) has(name string) bool { return len(s) == 0 || slices.Contains(s, name) }
+
 // unknownUpstream returns an error for the first wanted name that is not known, nil if all are.
 func unknownUpstream(wanted, known []string) error {
 	for _, name := range wanted {
@@ -323,9 +363,9 @@ func (d *Diagnosis) nameFile() {
 
 // leave adds a finding for each upstream with credentials of subjects: a diagnosis has no subject and
 // cannot check it.
-func (d *Diagnosis) leave(c *config.Config, personal, only []string) {
+func (d *Diagnosis) leave(c *config.Config, personal []string, only selection) {
 	for _, name := range personal {
-		if len(only) == 0 || slices.Contains(only, name) {
+		if only.has(name) {
 			row := c.Upstreams[name].Auth.Mode.Row()
 			d.Findings = append(d.Findings, Finding{Upstream: name,
 				Text:   row.About(row.Left, name) + " (auth.mode), so that it was not looked at",

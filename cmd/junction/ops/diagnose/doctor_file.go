@@ -48,7 +48,7 @@ func File(ctx context.Context, version, file string, c *config.Config, only []st
 			personal = append(personal, name)
 			continue
 		}
-		if len(only) == 0 || slices.Contains(only, name) {
+		if selection(only).has(name) {
 			own := o
 			if !u.Auth.Mode.Row().Stores {
 				own.Credentials = sources

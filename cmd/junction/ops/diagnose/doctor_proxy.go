@@ -14,46 +14,67 @@ import (
 	"junction/upstream/prose"
 )
 
-// diagnose checks upstreams of the running proxy: those named in only, or all if only is empty. The
-// error is about an unknown name.
-func (p *Proxy) diagnose(ctx context.Context, only []string) (Diagnosis, error) {
+// diagnose checks upstreams of the running proxy. The error is about an unknown name.
+func (p *Proxy) diagnose(ctx context.Context, only selection) (Diagnosis, error) {
 	var all []examinee
 	var known []string
 	for _, u := range p.Set.All() {
 		known = append(known, u.Name())
-		if len(only) > 0 && !slices.Contains(only, u.Name()) {
-			continue
+		if only.has(u.Name()) {
+			all = append(all, examineeOf(u))
 		}
-		s := u.Status()
-		check := func(ctx context.Context) upstream.Report {
-			r := u.Check(ctx)
-			s = u.Status() // the check has asked over the connection in use
-			return r
-		}
-		all = append(all, examinee{u.Name(), u.Config(), check, &s, u.Catalog()})
 	}
 	personal := p.personal()
-	if err := unknownUpstream(only, append(known, personal...)); err != nil {
+	known = append(known, personal...)
+	if err := unknownUpstream(only, known); err != nil {
 		return Diagnosis{}, err
 	}
 	p.Server.Settle()
 	d := examine(ctx, p.Version, p.Server.Snapshot().Config.Names, all, p.Server.Snapshot().ToolsByUpstream(),
 		func(string, *upstream.Report) {})
 	d.leave(p.Config(), personal, only)
-	for _, name := range append(known, personal...) {
-		if why := p.refusal(name); why != "" && (len(only) == 0 || slices.Contains(only, name)) {
-			d.Findings = append(d.Findings, Finding{Grave: true, Upstream: name, Text: why})
+	for _, name := range known {
+		if why := p.refusal(name); why != "" && only.has(name) {
+			d.find(name, Finding{Grave: true, Text: why})
 		}
 	}
 	d.Running, d.Config = true, p.File
 	d.nameFile()
-	if len(only) == 0 {
+	whole := len(only) == 0
+	if whole {
 		inForce := p.File
 		if p.Unread() != "" {
 			inForce = ""
 		}
 		d.compareRules(p.Config(), inForce)
 	}
+	p.addPending(&d)
+	if whole {
+		d.addParts(p.Parts())
+		d.addWarnings(p.Warnings())
+	}
+	p.addHidden(&d, only)
+	if whole {
+		p.addIssuers(&d)
+	}
+	d.sort()
+	return d, nil
+}
+
+// examineeOf returns an upstream of the running proxy, to check. After the check it has the status of
+// then, because the check also asks over the connection in use.
+func examineeOf(u *upstream.Upstream) examinee {
+	s := u.Status()
+	check := func(ctx context.Context) upstream.Report {
+		r := u.Check(ctx)
+		s = u.Status()
+		return r
+	}
+	return examinee{u.Name(), u.Config(), check, &s, u.Catalog()}
+}
+
+// addPending adds findings for the parts of the configuration file that are not in force.
+func (p *Proxy) addPending(d *Diagnosis) {
 	if waiting := p.Restart(); waiting != "" {
 		d.Findings = append(d.Findings, Finding{Grave: true,
 			Text:   "a part of the configuration file is not in force: " + waiting,
@@ -66,30 +87,33 @@ func (p *Proxy) diagnose(ctx context.Context, only []string) (Diagnosis, error) 
 			Advice: "correct the file, or restart Junction if the change needs it; this command lists all mistakes: " +
 				config.Command(p.File, "check")})
 	}
-	if len(only) == 0 {
-		d.addParts(p.Parts())
-		d.addWarnings(p.Warnings())
-	}
+}
+
+// addHidden adds a finding for each item that the endpoints do not offer, unless it has a grave one.
+func (p *Proxy) addHidden(d *Diagnosis, only selection) {
 	for _, problem := range p.Server.Snapshot().Problems() {
 		same := func(f Finding) bool {
 			return f.Upstream == problem.Upstream && f.Name == problem.Name && f.Kind == problem.Part.String() &&
 				f.Grave
 		}
-		if (len(only) == 0 || slices.Contains(only, problem.Upstream)) && !slices.ContainsFunc(d.Findings, same) {
-			d.Findings = append(d.Findings, Finding{true, problem.Upstream, problem.Part.String(), problem.Name,
-				"not offered", problem.Reason, ""})
+		if only.has(problem.Upstream) && !slices.ContainsFunc(d.Findings, same) {
+			d.find(problem.Upstream, Finding{Grave: true, Kind: problem.Part.String(), Name: problem.Name,
+				Text: "not offered", Detail: problem.Reason})
 		}
 	}
+}
+
+// addIssuers adds a finding for each issuer whose tokens cannot be verified.
+func (p *Proxy) addIssuers(d *Diagnosis) {
 	for _, s := range p.Providers.Status() {
-		if s.Err != "" && len(only) == 0 {
-			d.Findings = append(d.Findings, Finding{Grave: !s.Usable,
-				Text: "tokens of " + s.Issuer + " cannot be verified as they should: " + prose.Flat(s.Err),
-				Advice: "see that the server is reached from here, and that issuer is what its own metadata says, to " +
-					"the letter (auth.jwt, auth.introspection)"})
+		if s.Err == "" {
+			continue
 		}
+		d.Findings = append(d.Findings, Finding{Grave: !s.Usable,
+			Text: "tokens of " + s.Issuer + " cannot be verified as they should: " + prose.Flat(s.Err),
+			Advice: "see that the server is reached from here, and that issuer is what its own metadata says, to " +
+				"the letter (auth.jwt, auth.introspection)"})
 	}
-	d.sort()
-	return d, nil
 }
 
 // addParts adds a finding for each part outside of the process that fails.
