@@ -66,7 +66,7 @@ func (srv *Server) newKnown() string {
 
 const (
 	knownBytes = 16
-	knownCode  = 43 - 22 // characters of the code, after those of the bytes: 126 bits
+	knownCode  = 43 - 22 // characters of the code, after the 22 characters of the bytes: 126 bits
 )
 
 // knownBrowser returns what tells a browser apart in which a user has signed in, "" for any other. It is

@@ -82,7 +82,7 @@ type sessions struct {
 // expiry of each.
 type DeletedSessions = bounded.Shared[[16]byte, [16]byte, time.Time]
 
-// entry is a session in memory. It is in two lists: that of all sessions, and that of its holder.
+// entry is a session in memory. It is in two lists: one of all sessions, one of its holder's sessions.
 type entry struct {
 	id       string
 	s        *session

@@ -361,8 +361,8 @@ func without(text string, secrets []string) string {
 	return text
 }
 
-// userInfoError returns the error for a request of userinfo without a result. That of go-oidc is the status
-// and the whole body.
+// userInfoError returns the error for a request of userinfo without a result. It shortens the error of
+// go-oidc, which contains the whole body.
 func (p *Provider) userInfoError(err error, token string) error {
 	if _, unanswered := errors.AsType[*url.Error](err); unanswered {
 		return fmt.Errorf("get userinfo from %s: %w", p.Issuer, err)
