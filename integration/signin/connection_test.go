@@ -9,7 +9,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"junction/integration/harness"
 	"junction/upstream/client"
@@ -124,41 +123,42 @@ func manyAtOnce(t *testing.T, l *linear, clients ...*harness.Talker) {
 	}
 }
 
-// until waits for an outcome of calls that the pauses of control questions delay.
-func until(t *testing.T, done func() bool) {
+// streams waits until the server has that many streams. A stream that begins with a token of the past would
+// find the end of the token, too.
+func streams(t *testing.T, l *linear, n int) {
 	t.Helper()
-	for late := time.Now().Add(harness.Patience); !done(); time.Sleep(50 * time.Millisecond) {
-		if time.Now().After(late) {
-			t.Fatal("the calls never have this outcome")
+	harness.Await(t, &l.Journal, fmt.Sprint(n, " subscriptions/listen"), func(r upstreamtest.Record) bool {
+		if upstreamtest.Method("subscriptions/listen")(r) {
+			n--
 		}
-	}
+		return n == 0
+	})
 }
 
-func TestConnectionOutlivesFailedRefreshes(t *testing.T) {
+// TestConnectionOutlivesRefreshesWithoutARefreshToken has an authorization server that returns no new refresh
+// token: the first one stays good.
+func TestConnectionOutlivesRefreshesWithoutARefreshToken(t *testing.T) {
 	defer harness.Computes(t)()
 	l := mustLinear(t)
-	c := mustLinearCompany(t, l, "", "")
-	ann := mustWorker(t, c, "ann")
+	ann := mustWorker(t, mustLinearCompany(t, l, "", ""), "ann")
 	ann.mustConnect(t)
 	hers := ann.talk(t, client.EraModern, `{}`)
 	hers.Succeed(t, "linear__echo", `{}`)
-	// or its token runs out twice, which is the end of it
-	harness.Await(t, &l.Journal, "subscriptions/listen", upstreamtest.Method("subscriptions/listen"))
-
-	// A refresh may return no new refresh token.
+	streams(t, l, 1)
 	var kept string
-	keep := func(form url.Values) (int, string) {
-		if token := form.Get("refresh_token"); kept == "" || token == kept {
-			kept = token
-		} else {
-			return 400, `{"error":"invalid_grant"}`
+	l.change(func() {
+		l.token = func(form url.Values) (int, string) {
+			if token := form.Get("refresh_token"); kept == "" || token == kept {
+				kept = token
+			} else {
+				return 400, `{"error":"invalid_grant"}`
+			}
+			l.number++
+			access := fmt.Sprint("canary-at-kept-", l.number)
+			l.access[access] = "ann-linear"
+			return 200, fmt.Sprintf(`{"access_token":%q,"token_type":"bearer","expires_in":"3600"}`, access)
 		}
-		l.number++
-		access := fmt.Sprint("canary-at-kept-", l.number)
-		l.access[access] = "ann-linear"
-		return 200, fmt.Sprintf(`{"access_token":%q,"token_type":"bearer","expires_in":"3600"}`, access)
-	}
-	l.change(func() { l.token = keep })
+	})
 	for range 2 {
 		l.expire()
 		hers.Succeed(t, "linear__echo", `{}`)
@@ -166,24 +166,49 @@ func TestConnectionOutlivesFailedRefreshes(t *testing.T) {
 	if n := l.count("token refresh_token"); n != 2 {
 		t.Errorf("%d refreshes, want 2", n)
 	}
+}
 
-	// An outage of the authorization server ends no connection.
-	for _, status := range []int{500, 503, 429} {
-		l.expire()
-		l.change(func() { l.token = func(url.Values) (int, string) { return status, `{"error":"invalid_grant"}` } })
-		// A token that was just renewed waits for the next control question.
-		until(t, func() bool {
-			m := hers.Call(t, "linear__echo", `{}`)
-			return m.Error != nil && strings.Contains(m.Error.Message, "sign-in service cannot be asked")
-		})
-		l.change(func() { l.token = keep })
-		until(t, func() bool { return hers.Call(t, "linear__echo", `{}`).Error == nil })
+// TestConnectionOutlivesAnOutage: calls fail while the authorization server has an outage, and the connection
+// works again after it. Each outage meets another user, whose token was not renewed just before: otherwise the
+// renewal would wait for a control question.
+func TestConnectionOutlivesAnOutage(t *testing.T) {
+	defer harness.Computes(t)()
+	l := mustLinear(t)
+	c := mustLinearCompany(t, l, "", "")
+	var clients []*harness.Talker
+	statuses := []int{500, 503, 429}
+	for i := range statuses {
+		w := mustWorker(t, c, []string{"ann", "bob", "cid"}[i])
+		w.mustConnect(t)
+		clients = append(clients, w.talk(t, client.EraModern, `{}`))
+		clients[i].Succeed(t, "linear__echo", `{}`)
 	}
+	streams(t, l, len(statuses))
+	l.expire()
+	for i, status := range statuses {
+		l.change(func() { l.token = func(url.Values) (int, string) { return status, `{"error":"invalid_grant"}` } })
+		if m := clients[i].Call(t, "linear__echo", `{}`); m.Error == nil ||
+			!strings.Contains(m.Error.Message, "sign-in service cannot be asked") {
+			t.Errorf("during an outage with %d a call gets %s", status, m.Append(nil))
+		}
+		l.change(func() { l.token = nil })
+		clients[i].Succeed(t, "linear__echo", `{}`)
+	}
+}
 
-	// A 401 for a new token to a control question ends the connection. The calls are never made.
+// TestRefusedTokenEndsTheConnection: the server refuses a new token, too, also to the control question. The
+// calls are never made. The user connects again, and then a call that was refused once is made once.
+func TestRefusedTokenEndsTheConnection(t *testing.T) {
+	defer harness.Computes(t)()
+	l := mustLinear(t)
+	c := mustLinearCompany(t, l, "", "")
+	ann := mustWorker(t, c, "ann")
+	ann.mustConnect(t)
+	hers := ann.talk(t, client.EraModern, `{}`)
+	hers.Succeed(t, "linear__echo", `{}`)
+	streams(t, l, 1)
 	calls := len(l.accounts())
 	l.change(func() { l.refused = func(string) bool { return true } })
-	until(t, func() bool { return hers.Call(t, "linear__echo", `{}`).Error == nil }) // a result with the page
 	connectURL(t, hers, "linear__echo")
 	if m := hers.Call(t, "linear__connect",
 		`{}`); harness.Member(m.Result, "structuredContent", "code") != `"upstream_needs_reconnect"` {
@@ -195,19 +220,27 @@ func TestConnectionOutlivesFailedRefreshes(t *testing.T) {
 	if g := ann.open(c.origin + "/account"); !strings.Contains(g.body, "linear</b> must be connected again") {
 		t.Errorf("her account shows %s", g.body)
 	}
-	l.change(func() { l.refused, l.token = nil, nil })
+	l.change(func() { l.refused = nil })
 	ann.mustConnect(t)
 	hers.Succeed(t, "linear__echo", `{"say":"again"}`)
 
-	// A token that has run out is renewed before, and a call that was refused once is made once.
 	refreshes := l.count("token refresh_token")
 	l.expire()
 	hers.Succeed(t, "linear__echo", `{"say":"once"}`)
 	if got := l.accounts()["once"]; strings.Count(got, "Bearer") != 1 || l.count("token refresh_token") != refreshes+1 {
 		t.Errorf("the call was made with %q", got)
 	}
+}
 
-	// invalid_grant ends the connection.
+// TestRefusedRefreshEndsTheConnection: the authorization server answers a renewal with invalid_grant.
+func TestRefusedRefreshEndsTheConnection(t *testing.T) {
+	defer harness.Computes(t)()
+	l := mustLinear(t)
+	c := mustLinearCompany(t, l, "", "")
+	ann := mustWorker(t, c, "ann")
+	ann.mustConnect(t)
+	hers := ann.talk(t, client.EraModern, `{}`)
+	hers.Succeed(t, "linear__echo", `{}`)
 	l.expire()
 	l.change(func() { clear(l.refresh) })
 	connectURL(t, hers, "linear__echo")
