@@ -40,7 +40,7 @@ var arrows = map[string][]string{
 	"upstream/files":            {},
 	"upstream/loopback":         {},
 	"upstream/shell":            {},
-	"cmd/junction/base/runfile": {"cmd/junction/base/config", "upstream/files"},
+	"cmd/junction/base/runfile": {"cmd/junction/base/config", "upstream/files", "upstream/prose"},
 	"cmd/junction/base/record": {"cmd/junction/base/config", "upstream/files", "auth", "proxy", "upstream/bounded", "upstream/pace",
 		"upstream/raw", "upstream"}, // the states of upstreams are lines of the log
 	// it names the junction that has an address, and counts connections by the networks of the limits
@@ -120,8 +120,11 @@ var arrows = map[string][]string{
 	"proxy": {"proxy/answers", "proxy/approval", "proxy/budget",
 		"proxy/redact", "proxy/schema", "proxy/sealed", "proxy/search", "proxy/view", "upstream",
 		"upstream/client", "policy", "auth", "auth/seal", "upstream/bounded", "upstream/jsonrpc",
-		"upstream/raw", "upstream/pace", "proxy/scope",
+		"upstream/raw", "upstream/pace", "proxy/scope", "proxy/streams",
 		"upstream/definition"}, // the form of a skill
+	// what streams get: it knows no request
+	"proxy/streams": {"proxy/budget", "proxy/scope", "proxy/view", "upstream", "upstream/jsonrpc", "upstream/pace",
+		"upstream/raw"},
 	"proxy/origin":   {"upstream/loopback"},
 	"proxy/members":  {"proxy/budget"},
 	"proxy/stateful": {"upstream", "upstream/client", "upstream/jsonrpc", "upstream/pace", "upstream/raw"},
@@ -142,7 +145,7 @@ var arrows = map[string][]string{
 	"upstream": {"upstream/prose", "upstream/bounded", "upstream/client", "upstream/command", "upstream/definition", "upstream/http1",
 		"upstream/jsonrpc", "upstream/pace", "upstream/raw", "upstream/remedy", "upstream/sandbox",
 		"upstream/stdio", "upstream/transport", "upstream/shell", "upstream/loopback", "upstream/yamlread"},
-	"proxy/front": {"upstream/client", "proxy", "proxy/budget", "proxy/members", "proxy/origin", "proxy/scope", "proxy/stateful", "upstream", "policy",
+	"proxy/front": {"upstream/client", "proxy", "proxy/budget", "proxy/members", "proxy/origin", "proxy/scope", "proxy/stateful", "proxy/streams", "upstream", "policy",
 		"auth", "auth/seal", "upstream/bounded", "upstream/jsonrpc", "upstream/raw", "upstream/pace"},
 	"proxy/scope": {"upstream/client", "auth", "policy", "proxy/pins", "proxy/redact", "proxy/view", "upstream", "upstream/bounded",
 		"upstream/raw"},
@@ -195,7 +198,7 @@ var forTests = []string{"upstream/upstreamtest", "auth/authtest", "proxy/members
 	"integration/needs"}
 
 // noHTTP are packages that answer requests of any transport.
-var noHTTP = []string{"proxy", "proxy/scope", "proxy/view"}
+var noHTTP = []string{"proxy", "proxy/scope", "proxy/streams", "proxy/view"}
 
 const (
 	modulePrefix = "junction/"

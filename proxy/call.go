@@ -1,9 +1,7 @@
 package proxy
 
 import (
-	"cmp"
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/mark3labs/mcp-go/mcp"
@@ -11,11 +9,8 @@ import (
 	"junction/auth"
 	"junction/policy"
 	"junction/proxy/answers"
-	"junction/proxy/budget"
 	"junction/proxy/redact"
-	"junction/proxy/schema"
 	"junction/proxy/sealed"
-	"junction/proxy/search"
 	"junction/proxy/view"
 	"junction/upstream"
 	"junction/upstream/client"
@@ -41,8 +36,9 @@ func callTarget(find finder) handler {
 //
 //	find      the target that the request names, for this caller
 //	restore   text that the policy has removed from earlier answers comes back (dispatch.go)
-//	permit    the policy decision about the target and the arguments: deny, ask or allow
+//	permit    the policy decision about the target and the arguments: deny, ask or allow (permit.go)
 //	validate  headers, arguments and the call tool (package search) fit the definition of the tool
+//	          (validate.go)
 //	approve   the user of the client agrees, if the decision is ask (approve.go)
 //	call      a kept result is the answer (package answers), or the upstream answers (package
 //	          upstream); the call may be parked (parked.go)
@@ -222,122 +218,6 @@ func (x *Exchange) stringParam(name string) (string, error) {
 	return text, err
 }
 
-// permit decides about a call of the target. A target that is denied with all arguments does not exist
-// for the client. If the client sees the target, and only these arguments are denied, the error tells
-// so, but neither the rule nor the value. The error may also be about the request itself: an ambiguous
-// argument, or a missing scope.
-func (x *Exchange) permit(t *view.Target) error {
-	if err := x.decide(t); err != nil {
-		return err
-	}
-	switch {
-	case x.decision.Scopes != "":
-		return x.stepUp(x.decision.Scopes)
-	case x.decision.Verdict != policy.Deny:
-		return nil
-	case x.Subject.Ruling(t).Reads():
-		return deniedArguments(t.Part, x.Info.Name)
-	}
-	return x.unknown()
-}
-
-// decide stores the policy decision about a call of the target in x.decision and in x.Info.
-func (x *Exchange) decide(t *view.Target) error {
-	x.Info.Upstream, x.Info.Own = t.Backend.Name(), t.Name
-	g := x.Subject.Ruling(t)
-	var arguments raw.Object
-	if g.Reads() {
-		var err error
-		if arguments, err = x.arguments(); err != nil {
-			return err
-		}
-	}
-	d, err := g.Decide(arguments)
-	if err != nil {
-		return err
-	}
-	x.decision = d
-	x.Info.Verdict, x.Info.Policy, x.Info.Rule = d.Verdict.String(), d.Policy, d.Rule
-	x.Info.Missing = cmp.Or(d.Missing, d.Scopes)
-	// the user reads the arguments, so they must not be ambiguous
-	if d.Verdict == policy.Ask {
-		_, err = x.arguments()
-	}
-	return err
-}
-
-// permitAgain finds and permits the target of x again in the current snapshot. The policy may have
-// changed while the user was answering. x.target and x.Info do not change.
-func (s *Core) permitAgain(x *Exchange, permit func(*Exchange, *view.Target) error) error {
-	w := s.snapshot.Load()
-	if w == x.Snapshot {
-		return nil
-	}
-	denied := x.unknown()
-	now := w.Adopt(x.Caller)
-	if now.Subject == nil {
-		return denied
-	}
-	var t *view.Target
-	if x.target.Part == upstream.PartResources {
-		t, _ = now.Subject.Resource(x.target.Exposed)
-	} else if x.target.Part == upstream.PartSkills {
-		t, _ = now.Subject.Skill(x.target.Exposed)
-	} else {
-		t = now.Subject.Named(x.target.Part, x.target.Exposed)
-	}
-	if t == nil || t.Backend.Name() != x.target.Backend.Name() || t.Name != x.target.Name {
-		return denied
-	}
-	x.Caller = now
-	defer func(first CallInfo) { x.Info = first }(x.Info)
-	return permit(x, t)
-}
-
-// unknown returns the error for a target that does not exist.
-func (x *Exchange) unknown() error {
-	if x.target.Part == upstream.PartResources {
-		return unknownResource(x.Era, x.target.Exposed)
-	} else if x.target.Part == upstream.PartSkills {
-		return unknownResource(client.EraModern, x.target.Exposed)
-	}
-	return unknownNamed(x.target.Part, x.Info.Name)
-}
-
-// arguments returns the arguments of the call; absent if the call has none. Arguments that are not
-// an object are rejected: policy cannot judge them, and an upstream might still accept them.
-func (x *Exchange) arguments() (raw.Object, error) {
-	params := x.sent()
-	v, err := params.Get("arguments")
-	switch {
-	case err == raw.ErrAbsent, err == nil && string(v) == "null":
-		return raw.Object{}, nil
-	case err != nil:
-		return raw.Object{}, err
-	case v[0] != '{':
-		return raw.Object{}, InvalidParams("Invalid params: arguments is no object")
-	}
-	return params.Object("arguments")
-}
-
-// scoped replaces permit for requests without arguments that policy reads. The error lists the
-// scopes that the caller's token lacks.
-func (x *Exchange) scoped(t *view.Target) error {
-	if scopes := x.Subject.Ruling(t).Scopes(); scopes != "" {
-		return x.stepUp(scopes)
-	}
-	return nil
-}
-
-// stepUp returns the error for a token that lacks scopes. Its challenge tells the client to ask the
-// user for a token with these scopes.
-func (x *Exchange) stepUp(scopes string) error {
-	e := Refuse(ReasonScope, mcp.INVALID_REQUEST, "The token lacks a scope; needed are: %s", scopes)
-	e.Outcome = Denied
-	e.Scopes = scopes
-	return e
-}
-
 // filter removes the parts of an upstream's answer that policy hides from the caller.
 func (x *Exchange) filter(r client.Result, err error) (client.Result, error) {
 	if err == nil {
@@ -396,116 +276,4 @@ func (x *Exchange) named(p upstream.Part, name string) *view.Target {
 		}
 	}
 	return nil
-}
-
-// validate checks a tool call against the tool's definition. It returns nil if the call may be
-// made, else the result for the client.
-func (s *Core) validate(ctx context.Context, x *Exchange, c *upstream.Call) (_ *Result, err error) {
-	if x.target.Tool == nil {
-		return nil, nil
-	}
-	if rejected := s.wrongClass(x); rejected != nil {
-		return rejected, nil
-	}
-	if x.Era == client.EraModern && x.class == search.NoClass { // the header of a call tool names another tool
-		if c.Header, err = x.front.Headers(x.Params, x.target.Tool); err != nil {
-			return nil, err
-		}
-		if x.decision.Verdict == policy.Ask || x.Subject.Ruling(x.target).Reads() {
-			c.Header = nil // neither the form nor a condition shows it
-		}
-	}
-	if !x.Subject.Safeguards.Validate {
-		return nil, nil
-	}
-	text, outcome, err := s.checkArguments(ctx, x)
-	if text == "" || err != nil {
-		return nil, err
-	}
-	x.Info.Outcome = outcome
-	return new(s.toolText(x, text, isError)), nil
-}
-
-// checkArguments checks the arguments of a call against the tool's schema. It returns "" if they
-// fit, else the text for the model. A call whose arguments cannot be checked is not made.
-func (s *Core) checkArguments(ctx context.Context, x *Exchange) (text string, o Outcome, err error) {
-	end, err := s.Turn(ctx, x)
-	if err != nil {
-		return "", "", err
-	}
-	defer end()
-	arguments, err := x.arguments()
-	if err != nil {
-		return "", "", err
-	}
-	t := x.target
-	var clean func(string) string
-	reader := x.reader()
-	if reader != nil {
-		clean = reader.String
-	}
-	var problems []string
-	if t.Tool.Loose != "" {
-		err = s.schemas.Broken(t.Item.Definition.Text(), t.Tool.Loose)
-	} else {
-		problems, err = s.schemas.Check(ctx, t.Item.Definition.Text(), arguments, checkCost{s, x}, clean)
-	}
-	if unusable, ok := errors.AsType[*schema.UnusableError](err); ok {
-		if unusable.First {
-			s.log.Warn("calls of a tool are refused where the policy says validate: its schema cannot be used",
-				"upstream", t.Backend.Name(), "name", t.Name, "error", err)
-		}
-		why := err.Error()
-		_, n, err := reader.Text(t.Item.Definition.Text(), redact.Nothing)
-		if n > 0 || err != nil || reader.String(why) != why {
-			why = "its inputSchema cannot be used. The reason is in Junction's log, because the policy redacts " +
-				"the schema"
-		}
-		return "The tool " + t.Exposed + " was not called: the policy requires checked arguments (validate), and " +
-			why + ".", Denied, nil
-	}
-	if limit, ok := errors.AsType[*schema.LimitError](err); ok {
-		return "The tool " + t.Exposed + " was not called: the policy requires checked arguments (validate), and " +
-			"the check would exceed a limit: " + limit.Error() + ". Send less in one call.", Limited, nil
-	}
-	if err != nil || len(problems) == 0 {
-		return "", "", OveruseError(err)
-	}
-	return schema.Invalid(t.Exposed, problems), Invalid, nil
-}
-
-// largeMessage is the size in bytes from which on messages are read and checked in turns (package
-// budget): without, many of them would keep the processors from everything else for some
-// milliseconds each.
-const largeMessage = 64 << 10
-
-// Turn waits until it is the caller's turn to read or check a large message. x must have its Size. The
-// caller of Turn must call end before it waits for anything. For other messages Turn does nothing.
-func (s *Core) Turn(ctx context.Context, x *Exchange) (end func(), err error) {
-	if x.Size < largeMessage {
-		return func() {}, nil
-	}
-	return s.turns.Turn(ctx, x.Grant.Account)
-}
-
-// checkCost has the caller of x pay for a check.
-type checkCost struct {
-	s *Core
-	x *Exchange
-}
-
-// Hold implements schema.Cost.
-func (c checkCost) Hold(n int64) (release func(), err error) {
-	if err := c.x.Grant.Reserve(budget.Bytes, n); err != nil {
-		return nil, err
-	}
-	return func() { c.x.Grant.Give(budget.Bytes, n) }, nil
-}
-
-// Turn implements schema.Cost.
-func (c checkCost) Turn(ctx context.Context) (end func(), err error) {
-	if c.x.Size >= largeMessage { // checkArguments has it
-		return func() {}, nil
-	}
-	return c.s.turns.Turn(ctx, c.x.Grant.Account)
 }

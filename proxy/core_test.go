@@ -13,6 +13,7 @@ import (
 	"junction/proxy/proxytest"
 	"junction/proxy/redact"
 	"junction/proxy/scope"
+	"junction/proxy/streams"
 	"junction/proxy/view"
 	"junction/upstream"
 	"junction/upstream/client"
@@ -37,7 +38,7 @@ func (d *direct) Ask(context.Context, string, []byte, func([]byte)) ([]byte, err
 	return nil, ErrNoAnswer
 }
 func (d *direct) Headers(raw.Object, *upstream.Tool) ([]client.HeaderField, error) { return nil, nil }
-func (d *direct) Listen(context.Context, *Listener)                                {}
+func (d *direct) Listen(context.Context, *streams.Listener)                        {}
 func (d *direct) Succeed(r Result) {
 	d.answer = append(r.Items.AppendTo(slices.Concat(r.Head, r.Body)), r.Tail...)
 }

@@ -78,20 +78,20 @@
 // the way to the hook CatalogChanged, which wakes refreshLoop (cmd/junction/serve/loops.go). It is one
 // goroutine, so that changes during a refresh merge into one more. The new tools then reach the clients
 // in these steps. The third column is the lock that is held: changing orders snapshots, and mu is the
-// lock of listeners, which each new stream and each message to a stream need.
+// lock of Listeners, which each new stream and each message to a stream need.
 //
 //	Core.Refresh             server.go           -         or Core.Settle, for requests that wait for a server
 //	Core.change              server.go           changing  builds and stores the next snapshot (scope.New)
 //	Snapshot.stockUp         scope/snapshot.go   changing  keeps the stocks of all catalogs that have not changed
 //	View.Current             view/view.go        changing  whether an endpoint keeps its view; else Compile
 //	Earlier.Keep             scope/earlier.go    changing  the old snapshot, for clients that are paging (1 minute)
-//	Core.renew               listen.go           -         moves streams and subscriptions to the new snapshot
-//	listeners.undecided      listen.go           mu        collects the callers of all streams and subscriptions
+//	Listeners.Renew          streams/renew.go    -         moves streams and subscriptions to the new snapshot
+//	Listeners.undecided      streams/renew.go    mu        collects the callers of all streams and subscriptions
 //	Snapshot.Adopt           scope/endpoint.go   -         one caller in the new snapshot (from decide)
 //	Caller.SameList          scope/endpoint.go   -         whether its list is unchanged (from decide)
-//	listeners.move           listen.go           mu        queues list_changed for each stream with a changed list
-//	Core.follow              subscriptions.go    mu        moves subscriptions of replaced upstreams (background)
-//	Core.Drain               listen.go           mu        the messages of one stream, for the front
+//	Listeners.move           streams/renew.go    mu        queues list_changed for each stream with a changed list
+//	Listeners.follow         streams/follow.go   mu        moves subscriptions of replaced upstreams (background)
+//	Listeners.Drain          streams/listener.go mu        the messages of one stream, for the front
 //	Server.listen            front/streams.go    -         writes them; with members, modern clients wait 200 ms
 //
 // A session gets each list_changed on one of its streams; a modern client on each subscription.
@@ -107,7 +107,7 @@
 // each resource of one; follow looks at the stocks of the endpoint for each such resource. The new
 // snapshot has empty caches for all endpoints, also for those that keep their view: every other caller
 // computes its rights and its sight again with its next request, and pages are joined again.
-// BenchmarkListChanged (listen_test.go) measures a change.
+// BenchmarkListChanged (change_test.go) measures a change.
 //
 // # Where a denied item is hidden
 //
@@ -121,8 +121,8 @@
 //	SubjectView.Resource     view/resource.go         by the URI of a resource
 //	Sight.Search             view/search.go           in search
 //	Caller.Hidden            scope/endpoint.go        an endpoint without visible items
-//	Exchange.permit          call.go                  each call, with its arguments
-//	Core.permitAgain         call.go                  the same after each wait for the user
+//	Exchange.permit          permit.go                each call, with its arguments
+//	Core.permitAgain         permit.go                the same after each wait for the user
 //	Core.lookAgain           list.go                  takes the newest snapshot after a wait for a server
 //	findReference            completion.go            in completion
 //	Core.filterCompletion    completion.go            values of completions
@@ -130,8 +130,8 @@
 //	Exchange.checkSkills     skill.go                 skills in results
 //	Core.awaitNamed          list.go                  by the time of the answer
 //	aboutTask                state.go                 in requests about tasks
-//	Core.renew               listen.go                in open streams, after a change of the policy
-//	listeners.updated        subscriptions.go         in updates of resources
+//	Listeners.renew          streams/renew.go         in open streams, after a change of the policy
+//	Listeners.Updated        streams/updated.go       in updates of resources
 //
 // integration/safety tests this, in the files named hidden, listed, probes and completion.
 //
@@ -142,12 +142,14 @@
 //	completion.go     completion/complete, with the values that policy allows
 //	skill.go          the methods of the extension for skills
 //	config.go         the sections limits and catalog of the file
+//	permit.go         the decision of the policy about a call, and about the same call after a wait
+//	validate.go       whether the arguments of a tool call fit the definition of the tool
 //	approve.go        policy's ask: the user sees the exact call in the client
 //	ask.go            server requests for a client
 //	parked.go         calls that wait in an upstream until a modern client returns with answers
 //	state.go          what requestState and task IDs of modern clients mean for a request
 //	signin.go         the connect tool of an upstream that each user signs in to
-//	listen.go         what streams of notifications get; subscriptions.go: their resources
+//	subscribe.go      the requests that begin and end subscriptions
 //	older.go          results and forms for protocol versions that lack their features
 //	nulls.go          members of results that are null, which clients reject
 //	extension.go      notifications of extensions that Junction does not know
@@ -155,7 +157,8 @@
 //	report.go         data for the log and the audit; the interface for metrics and traces. What operators
 //	                  read of the items is in scope/report.go
 //
-// Package view merges and renames the catalogs. Package search finds tools by words. Packages pins,
+// Package streams keeps the streams of notifications and the subscriptions to resources. Package view
+// merges and renames the catalogs. Package search finds tools by words. Packages pins,
 // schema and redact check definitions, arguments and results. Package budget limits everything that
 // callers share. Package approval makes the form of an approval. Package origin checks where a request
 // comes from. Package canon compares JSON values. Package sealed defines what clients carry between

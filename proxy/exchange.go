@@ -20,6 +20,7 @@ import (
 	"junction/proxy/scope"
 	"junction/proxy/sealed"
 	"junction/proxy/search"
+	"junction/proxy/streams"
 	"junction/proxy/view"
 	"junction/upstream"
 	"junction/upstream/bounded"
@@ -44,7 +45,7 @@ type Front interface {
 	// the modern era. It returns the headers that repeat no argument.
 	Headers(params raw.Object, tool *upstream.Tool) ([]client.HeaderField, error)
 	// Listen answers with a stream of notifications. It returns when the stream has ended.
-	Listen(ctx context.Context, l *Listener)
+	Listen(ctx context.Context, l *streams.Listener)
 	// CallStateful makes a call of a server that declares state (stateful), at the member that has the
 	// state of the holder. It may run after the request was answered. The error is for the client.
 	CallStateful(ctx context.Context, s Stateful, holder string, c *upstream.Call) (client.Result, error)
@@ -121,11 +122,11 @@ type Session struct {
 	Key     string // identifies the session for upstreams; "" for a request without a session
 	// Extensions are those that the client has declared; never modified after the handshake.
 	Extensions []string
+	Streams    streams.Session
 
 	mu       sync.Mutex
 	level    string          // the log level that the client has set; "" for none
 	approved map[string]bool // digests of requests with a remembered approval
-	gone     bool            // the session has ended
 }
 
 // Level returns the log level that the client has set; "" for none.
@@ -139,19 +140,6 @@ func (s *Session) setLevel(level string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.level = level
-}
-
-// End records that the session has ended. Later subscriptions of its requests end at once.
-func (s *Session) End() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.gone = true
-}
-
-func (s *Session) ended() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.gone
 }
 
 // Prepare sets up a zero exchange for a request whose message was not read yet. The grant belongs to
@@ -208,7 +196,7 @@ func (x *Exchange) Notify(method string, params []byte) {
 		// The notification may come long after the call. Then it is sent on another stream of the
 		// session. What waits there is bounded by number only.
 		if !x.front.Notify(method, params) && len(params) <= maxCompleted {
-			x.core.listeners.tellSession(x.Session, x.Endpoint.Name, note{method: method, params: string(params)})
+			x.core.listeners.Notify(&x.Session.Streams, x.Endpoint.Name, method, params)
 		}
 		return
 	}

@@ -23,6 +23,7 @@ import (
 	"junction/proxy/schema"
 	"junction/proxy/scope"
 	"junction/proxy/sealed"
+	"junction/proxy/streams"
 	"junction/proxy/view"
 	"junction/upstream"
 	"junction/upstream/client"
@@ -64,11 +65,10 @@ type Core struct {
 	turns     budget.Turns // for long checks of arguments
 	answers   *answers.Cache
 	removed   redact.Memory // text that comes back in arguments
-	listeners listeners
+	listeners *streams.Listeners
 	methods   map[mcp.MCPMethod]method
-	moving    sync.WaitGroup // goroutines of follow
-	budget    budget.Budget  // shared by all callers
-	results   Buffers        // for upstreams' answers
+	budget    budget.Budget // shared by all callers
+	results   Buffers       // for upstreams' answers
 
 	serverInfo []byte // JSON
 	modernMeta []byte // _meta of Junction's own results
@@ -103,14 +103,14 @@ func New(o Options) *Core {
 	s.budget.Init(totals, s.log)
 	s.parked = &parkedCalls{max: s.limits.Parked, patience: s.limits.Patience, calls: map[string]*parked{},
 		perUser: map[string]int{}, fewer: make(chan struct{}, 1)}
-	s.listeners.open, s.listeners.subscribers, s.listeners.queue = map[*Listener]struct{}{},
-		map[*subscriber]struct{}{}, s.limits.Queue
 	s.serverInfo = fmt.Appendf(nil, `{"name":"junction","title":"Junction","version":%s}`,
 		raw.Quote(cmp.Or(o.Version, "devel")))
 	s.modernMeta = fmt.Appendf(nil, `{"io.modelcontextprotocol/serverInfo":%s}`, s.serverInfo)
 	s.supported = fmt.Appendf(nil, `["%s"]`, strings.Join(versions(), `","`))
 	s.ending, s.end = context.WithCancel(context.Background())
 	s.killing, s.kill = context.WithCancelCause(context.Background())
+	s.listeners = streams.New(streams.Options{Snapshot: s.snapshot.Load, Queue: s.limits.Queue, Ending: s.ending,
+		Log: s.log})
 	s.snapshot.Store(scope.New(scope.Config{}, nil, nil, &s.made))
 	return s
 }
@@ -122,6 +122,9 @@ func (s *Core) process() string {
 	}
 	return s.members.Self()
 }
+
+// Streams returns the streams of notifications, and the subscriptions.
+func (s *Core) Streams() *streams.Listeners { return s.listeners }
 
 // Snapshot returns the current snapshot.
 func (s *Core) Snapshot() *scope.Snapshot { return s.snapshot.Load() }
@@ -186,8 +189,7 @@ func (s *Core) Refresh() {
 // upstreams changed. The Guard finds out about revoked tokens itself; Recheck does not
 // report them.
 func (s *Core) Recheck() {
-	s.renew(s.snapshot.Load()) // a newer snapshot checks the principals itself
-	s.follow()
+	s.listeners.Renew(s.snapshot.Load()) // a newer snapshot checks the principals itself
 }
 
 // Settle adopts changed catalogs like Refresh, if there are any.
@@ -219,8 +221,14 @@ func (s *Core) change(build func(old *scope.Snapshot) *scope.Snapshot, retire fu
 		s.hooks.Problems(problems)
 	}
 	s.changing.Unlock()
-	s.renew(w)
-	s.follow()
+	s.listeners.Renew(w)
+}
+
+// Forget ends the subscriptions of a session that has ended, or has left the memory, and drops the text
+// that was removed in it.
+func (s *Core) Forget(ended *Session) {
+	s.removed.Forget(ended.Key)
+	s.listeners.Forget(&ended.Streams)
 }
 
 // Shutdown ends the streams: each modern subscription gets its result. In-flight calls go on, and
@@ -247,7 +255,7 @@ func (s *Core) Kill() {
 	s.earlier.Clear()
 	s.parked.close()
 	s.parked.running.Wait()
-	s.moving.Wait()
+	s.listeners.Close()
 }
 
 // upstreamMemory is the memory of one upstream in the budget. It implements client.Account.

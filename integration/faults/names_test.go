@@ -27,8 +27,8 @@ import (
 
 // names is a DNS server that answers 127.0.0.1 for every name.
 type names struct {
-	socket net.PacketConn
-	fault  atomic.Int32 // noFault, silent or failing
+	address string
+	fault   atomic.Int32 // noFault, silent or failing
 }
 
 const (
@@ -37,14 +37,18 @@ const (
 	failing // it answers SERVFAIL
 )
 
-// mustNames starts a server on port 53 of an address of this machine.
-func mustNames(t *testing.T, address string) *names {
+// mustNames starts a server on port 53, since resolv.conf has no other, of an address that no other test has.
+func mustNames(t *testing.T) *names {
 	t.Helper()
-	socket, err := net.ListenPacket("udp", address+":53")
-	if err != nil {
-		t.Fatal(err)
+	n := &names{}
+	var socket net.PacketConn
+	for last := 1; socket == nil; last++ {
+		var err error
+		n.address = fmt.Sprintf("127.0.53.%d", last)
+		if socket, err = net.ListenPacket("udp", n.address+":53"); err != nil && last == 254 {
+			t.Fatal(err)
+		}
 	}
-	n := &names{socket: socket}
 	served := make(chan struct{})
 	go func() {
 		defer close(served)
@@ -90,16 +94,15 @@ func (n *names) answer(query []byte) []byte {
 func TestFaultNames(t *testing.T) {
 	harness.Waits(t)
 	harness.WithoutShort(t)
-	for i, test := range []struct {
+	for _, test := range []struct {
 		name  string
 		fault int32
 	}{{"does not answer", silent}, {"fails", failing}} {
 		t.Run(test.name, func(t *testing.T) {
-			address := fmt.Sprintf("127.0.53.%d", i+1)
-			dns := mustNames(t, address)
+			dns := mustNames(t)
 			resolv := filepath.Join(t.TempDir(), "resolv.conf")
 			// long enough for a busy machine to hand a connection to the caller that waits for a name, too
-			text := "nameserver " + address + "\noptions timeout:5 attempts:1\n"
+			text := "nameserver " + dns.address + "\noptions timeout:5 attempts:1\n"
 			if err := os.WriteFile(resolv, []byte(text), 0o600); err != nil {
 				t.Fatal(err)
 			}

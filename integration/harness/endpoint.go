@@ -80,7 +80,7 @@ func MustProxy(t testing.TB, configs map[string]upstream.Config, options ...Opti
 		default:
 		}
 	}
-	up.Hooks.ResourceUpdated = func(u upstream.Update) { e.Server.Updated(u) }
+	up.Hooks.ResourceUpdated = func(u upstream.Update) { e.Server.Streams().Updated(u) }
 	up.Hooks.CatalogChanged = func(string) {
 		pace.Wake(refresh)
 	}

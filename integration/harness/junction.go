@@ -84,7 +84,7 @@ func Start(t *testing.T, p Pair, w Setup) *Junction {
 	j.Server = j.All[0]
 	j.options = upstream.Options{Version: "test", Log: log, Hooks: upstream.Hooks{
 		StateChanged:    func(upstream.Change) { j.changed() },
-		ResourceUpdated: func(u upstream.Update) { j.Each(func(s *front.Server) { s.Updated(u) }) },
+		ResourceUpdated: func(u upstream.Update) { j.Each(func(s *front.Server) { s.Streams().Updated(u) }) },
 		CatalogChanged: func(string) {
 			pace.Wake(j.refresh)
 		},

@@ -15,6 +15,7 @@ import (
 	"junction/proxy"
 	"junction/proxy/budget"
 	"junction/proxy/scope"
+	"junction/proxy/streams"
 	"junction/upstream/client"
 	"junction/upstream/jsonrpc"
 	"junction/upstream/raw"
@@ -205,7 +206,7 @@ func (f legacyFront) get(x *request) error {
 	}
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
-	l := proxy.NewListener(x.Caller, &x.session.core)
+	l := streams.NewListener(x.Caller, &x.session.core.Streams)
 	if err := x.session.join(l, cancel); err != nil {
 		return sessionError(err)
 	}
@@ -215,7 +216,7 @@ func (f legacyFront) get(x *request) error {
 		return nil
 	}
 	if x.session.wasMoved() {
-		f.Missed(l)
+		f.Streams().Missed(l)
 	}
 	f.listen(ctx, x, l, []byte("retry: 2000\n\n"))
 	return nil

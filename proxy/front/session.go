@@ -16,6 +16,7 @@ import (
 	"junction/auth/seal"
 	"junction/proxy"
 	"junction/proxy/budget"
+	"junction/proxy/streams"
 	"junction/upstream/bounded"
 	"junction/upstream/client"
 	"junction/upstream/jsonrpc"
@@ -30,12 +31,12 @@ type session struct {
 	numbers atomic.Uint64 // of server requests
 
 	mu      sync.Mutex
-	calls   map[jsonrpc.ID]context.CancelCauseFunc // in flight; nil before the first
-	streams map[*proxy.Listener]context.CancelFunc // open; nil when there are none
-	pending map[jsonrpc.ID]*pendingRequest         // server requests without a response; nil before the first
-	records []*record                              // of streams that the client can resume
-	gone    error                                  // why the session has ended here; nil while it has not
-	moved   bool                                   // another member had the session, and no stream was opened since
+	calls   map[jsonrpc.ID]context.CancelCauseFunc   // in flight; nil before the first
+	streams map[*streams.Listener]context.CancelFunc // open; nil when there are none
+	pending map[jsonrpc.ID]*pendingRequest           // server requests without a response; nil before the first
+	records []*record                                // of streams that the client can resume
+	gone    error                                    // why the session has ended here; nil while it has not
+	moved   bool                                     // another member had the session, and no stream was opened since
 
 }
 
@@ -342,7 +343,7 @@ func (s *session) release() bool {
 		return false
 	}
 	s.gone = errReleased
-	s.core.End()
+	s.core.Streams.End()
 	for _, end := range s.streams {
 		end()
 	}
@@ -385,20 +386,20 @@ func (s *session) cancel(id jsonrpc.ID) {
 
 // join stores the end function of a stream; leave must follow. The error is the reason for which
 // the session has ended.
-func (s *session) join(l *proxy.Listener, end context.CancelFunc) error {
+func (s *session) join(l *streams.Listener, end context.CancelFunc) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.gone != nil {
 		return s.gone
 	}
 	if s.streams == nil {
-		s.streams = map[*proxy.Listener]context.CancelFunc{}
+		s.streams = map[*streams.Listener]context.CancelFunc{}
 	}
 	s.streams[l] = end
 	return nil
 }
 
-func (s *session) leave(l *proxy.Listener) {
+func (s *session) leave(l *streams.Listener) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if delete(s.streams, l); len(s.streams) == 0 {
@@ -411,7 +412,7 @@ func (s *session) expire() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.gone = errUnknownSession
-	s.core.End()
+	s.core.Streams.End()
 	for _, end := range s.streams {
 		end()
 	}
@@ -422,7 +423,7 @@ func (s *session) close(why error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.gone = why
-	s.core.End()
+	s.core.Streams.End()
 	var cause error
 	if why == errMoved {
 		cause = proxy.CutOff{Why: "this process has lost its connection to the others before the answer came; " +

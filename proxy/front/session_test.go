@@ -11,9 +11,9 @@ import (
 	"unsafe"
 
 	"junction/auth/seal"
-	"junction/proxy"
 	"junction/proxy/budget"
 	"junction/proxy/proxytest"
+	"junction/proxy/streams"
 	"junction/upstream/client"
 )
 
@@ -56,7 +56,7 @@ func TestSessionExpires(t *testing.T) {
 		call, cancel := context.WithCancelCause(t.Context())
 		defer cancel(nil)
 		stream, end := context.WithCancel(t.Context())
-		if err := errors.Join(s.register("1", cancel), s.join(new(proxy.Listener), end)); err != nil {
+		if err := errors.Join(s.register("1", cancel), s.join(new(streams.Listener), end)); err != nil {
 			t.Fatal(err)
 		}
 		if got, err := all.find(id, ann); got != s || err != nil {

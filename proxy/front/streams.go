@@ -5,7 +5,7 @@ import (
 	"net/http"
 	"time"
 
-	"junction/proxy"
+	"junction/proxy/streams"
 	"junction/upstream/jsonrpc"
 	"junction/upstream/pace"
 )
@@ -13,17 +13,17 @@ import (
 // This file writes the streams of notifications. The core decides what they get.
 
 // Listen implements Front for a subscriptions/listen of a modern client.
-func (x *request) Listen(ctx context.Context, l *proxy.Listener) {
+func (x *request) Listen(ctx context.Context, l *streams.Listener) {
 	x.reply.finish()
 	x.server.listen(ctx, x, l, jsonrpc.AppendEvent(nil, "", l.First))
 }
 
 // listen keeps the stream open until ctx ends, the client deletes its session, or Junction shuts
 // down. The stream must have its share of limits.streams. first is written first.
-func (s *Server) listen(ctx context.Context, x *request, l *proxy.Listener, first []byte) {
+func (s *Server) listen(ctx context.Context, x *request, l *streams.Listener, first []byte) {
 	ctx, end := x.UntilExpiry(ctx)
 	defer end()
-	defer s.Join(l, end)()
+	defer s.Streams().Join(l, end)()
 	clearReadDeadline(x.reply.w)
 	beginStream(x.reply.w)
 	if !x.reply.flush(first) {
@@ -45,7 +45,7 @@ func (s *Server) listen(ctx context.Context, x *request, l *proxy.Listener, firs
 			if s.members != nil && l.Session == nil && !pace.Sleep(ctx, spread, nil) {
 				return
 			}
-			for _, message := range s.Drain(l) {
+			for _, message := range s.Streams().Drain(l) {
 				event = jsonrpc.AppendEvent(event, "", message)
 			}
 			if len(event) == 0 {

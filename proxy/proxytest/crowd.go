@@ -2,7 +2,9 @@ package proxytest
 
 import (
 	"cmp"
+	"context"
 	"fmt"
+	"net/netip"
 	"runtime"
 	"slices"
 	"testing"
@@ -112,6 +114,18 @@ func MustPolicy(tb testing.TB, c policy.Config) *policy.Policy {
 	}
 	return p
 }
+
+// Knowing is a Guard that accepts every principal that was authenticated before.
+func Knowing(tb testing.TB) *auth.Guard {
+	return &auth.Guard{Verifier: known{}, Log: authtest.Log(tb)}
+}
+
+type known struct{}
+
+func (known) Verify(context.Context, string, netip.Addr) (*auth.Principal, error) {
+	return nil, auth.ErrInvalidToken
+}
+func (known) Still(*auth.Principal) bool { return true }
 
 // MemoryInUse returns how many bytes of memory are in use.
 func MemoryInUse() int64 {

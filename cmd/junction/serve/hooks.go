@@ -101,7 +101,7 @@ func (p *program) upstreamHooks() upstream.Hooks {
 		},
 		CatalogChanged:  func(string) { p.catalogChanged() },
 		OwnChanged:      func(string) { pace.Wake(p.recheck) },
-		ResourceUpdated: func(u upstream.Update) { p.server.Updated(u) },
+		ResourceUpdated: func(u upstream.Update) { p.server.Streams().Updated(u) },
 	}
 }
 

@@ -31,7 +31,7 @@ func Services() service.Proxy {
 			}
 			return runProxy(ctx, o)
 		},
-		Check: func(file string, stderr io.Writer, replaced runfile.Place) error {
+		Check: func(file string, stderr io.Writer, replaced runfile.Place) ([]config.LeftOut, error) {
 			return checkStart(options{file: file, stdout: io.Discard, stderr: stderr, getenv: os.LookupEnv}, replaced)
 		},
 	}
@@ -93,7 +93,7 @@ func (p *program) storeGood() {
 	}
 	var text []byte
 	if err == nil {
-		text, err = files.Read(p.file, maxGood)
+		text, err = files.Read(p.file, service.MaxGood)
 	}
 	if err == nil && sha256.Sum256(text) == p.hash { // otherwise a reload follows
 		err = files.Write(name, text)
@@ -103,20 +103,13 @@ func (p *program) storeGood() {
 	}
 }
 
-// maxGood is the most bytes of a configuration that is kept.
-const maxGood = 16 << 20
-
 // loadGood returns the last configuration that was in force, if this is a service. detail says why the
 // content of the file now, with its hash, is not in force.
 func (p *program) loadGood(detail string, hash [32]byte) (*config.Config, bool) {
 	if !p.lastGood {
 		return nil, false
 	}
-	name, err := service.LastGood(p.getenv, p.file)
-	if err != nil {
-		return nil, false
-	}
-	text, err := files.Read(name, maxGood)
+	text, err := service.ReadGood(p.getenv, p.file)
 	if err != nil {
 		return nil, false
 	}
@@ -131,11 +124,7 @@ func (p *program) loadGood(detail string, hash [32]byte) (*config.Config, bool) 
 
 // isGood reports whether the content of the file, with its hash, is the last one that was in force.
 func (p *program) isGood(hash [32]byte) bool {
-	name, err := service.LastGood(p.getenv, p.file)
-	if err != nil {
-		return false
-	}
-	text, err := files.Read(name, maxGood)
+	text, err := service.ReadGood(p.getenv, p.file)
 	return err == nil && sha256.Sum256(text) == hash
 }
 

@@ -185,7 +185,9 @@ func (p *program) reloaded(change *config.Change, which string) {
 		return
 	}
 	p.reloadError.Store(nil)
-	p.storeGood()
+	if waiting == "" { // otherwise nobody knows whether a start can serve this content
+		p.storeGood()
+	}
 	p.log.Info("configuration reloaded", attrs...)
 	if waiting != "" {
 		p.log.Warn("a part of the configuration waits for a restart", "keys", change.Restart)

@@ -124,24 +124,18 @@ func awaitEnd(ctx context.Context, p runfile.Process, limit time.Duration) bool 
 
 // checkStart returns an error if a process of a service could not replace another one: because of its file,
 // a full disk, the keys of its storage, or an address that a third program has. replaced is zero if there is
-// none.
-func checkStart(o options, replaced runfile.Place) error {
-	c, warnings, err := config.LoadServing(o.file, o.getenv, false)
+// none. Otherwise it returns the upstreams that the process would leave out.
+func checkStart(o options, replaced runfile.Place) ([]config.LeftOut, error) {
+	c, left, warnings, err := config.LoadStarting(o.file, o.getenv)
 	if problems, ok := errors.AsType[config.Problems](err); ok {
 		config.PrintProblems(o.stderr, problems, warnings)
-		return fmt.Errorf("%s has %s", o.file, prose.Count(len(problems), "mistake"))
+		return nil, fmt.Errorf("%s; this mistake keeps Junction from starting: correct the file, and run the same "+
+			"command again", config.First(o.file, c.Rejecting(problems)))
 	} else if err != nil {
-		return err
+		return nil, err
 	}
 	if err := runfile.CanNote(o.getenv, o.file); err != nil {
-		return err
-	}
-	if c.Stores() {
-		p := newProgram(o)
-		p.log = record.NewLog(o.stderr, c.Log)
-		if _, err := p.ring(c.Storage); err != nil {
-			return err
-		}
+		return nil, err
 	}
 	for key, address := range map[string]string{"listen": c.Listen, "admin": *c.Admin} {
 		if address == "" {
@@ -153,14 +147,21 @@ func checkStart(o options, replaced runfile.Place) error {
 			continue
 		}
 		if !errors.Is(err, syscall.EADDRINUSE) {
-			return err
+			return nil, err
 		}
 		by, ok := listeners.Holder(err)
 		if !ok || !by.Ending() && !by.Is(replaced.Process) {
-			return err
+			return nil, err
 		}
 	}
-	return nil
+	if c.Stores() { // last, because it may make the keys
+		p := newProgram(o)
+		p.log = record.NewLog(o.stderr, c.Log)
+		if _, err := p.ring(c.Storage); err != nil {
+			return nil, err
+		}
+	}
+	return left, nil
 }
 
 // unservedBecause returns the sentence about a file whose last good content is in force.

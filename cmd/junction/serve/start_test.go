@@ -106,7 +106,7 @@ func TestCheckBeforeARestart(t *testing.T) {
 	}{
 		"its own address":     {"listen: " + address + "\nadmin: \"\"\n" + server, old, ""},
 		"another's address":   {"listen: 127.0.0.1:0\nadmin: " + address + "\n" + server, runfile.Place{}, "is taken by"},
-		"a mistake":           {"listen: 127.0.0.1:0\nupstream: {}\n", old, "has 1 mistake"},
+		"a mistake":           {"listen: 127.0.0.1:0\nupstream: {}\n", old, "upstream: unknown key"},
 		"no key of a storage": {"admin: \"\"\nlisten: 127.0.0.1:0\nstorage: { key_file: " + bad + " }\nupstreams:\n  a: { url: https://a.example/mcp, auth: { mode: oauth } }\n", old, bad},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -115,7 +115,7 @@ func TestCheckBeforeARestart(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			err := checkStart(options{file: file, stdout: io.Discard, stderr: authtest.Searched(t, "what the program writes"), getenv: os.LookupEnv}, test.replaced)
+			_, err := checkStart(options{file: file, stdout: io.Discard, stderr: authtest.Searched(t, "what the program writes"), getenv: os.LookupEnv}, test.replaced)
 			if test.want == "" && err != nil || test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)) {
 				t.Errorf("checkStart gives %v, want %q", err, test.want)
 			}
@@ -126,7 +126,7 @@ func TestCheckBeforeARestart(t *testing.T) {
 	if err := errors.Join(os.WriteFile(file, []byte(server), 0o600), os.Remove(running), os.WriteFile(running, nil, 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	err = checkStart(options{file: file, stdout: io.Discard, stderr: authtest.Searched(t, "what the program writes"), getenv: os.LookupEnv}, old)
+	_, err = checkStart(options{file: file, stdout: io.Discard, stderr: authtest.Searched(t, "what the program writes"), getenv: os.LookupEnv}, old)
 	if err == nil || !strings.Contains(err.Error(), running) {
 		t.Errorf("a folder that cannot be written gives %v", err)
 	}

@@ -3,6 +3,7 @@ package config
 import (
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 
 	"gopkg.in/yaml.v3"
@@ -18,19 +19,27 @@ import (
 // other mistake rejects the file, so that a misspelling does not end a working connection. Then the
 // error has only the mistakes that reject the file.
 func LoadServing(file string, getenv func(string) (string, bool), running bool) (*Config, Problems, error) {
-	c, d, warnings, err := load(file, getenv)
-	warnings = append(warnings, c.packWarnings(d)...)
+	c, _, _, warnings, err := loadServing(file, getenv, running)
+	return c, warnings, err
+}
+
+// loadServing is LoadServing, with the warnings of packs apart.
+func loadServing(file string, getenv func(string) (string, bool), running bool) (c *Config, d *decoder,
+	packs, warnings Problems, err error) {
+	c, d, warnings, err = load(file, getenv)
+	packs = c.packWarnings(d)
+	warnings = append(warnings, packs...)
 	problems, ok := errors.AsType[Problems](err)
 	if !ok {
-		return c, warnings, err
+		return c, d, packs, warnings, err
 	}
 	switch rejecting := c.block(d, problems, running); {
 	case len(rejecting) == 0:
-		return c, warnings, nil
+		err = nil
 	case running:
-		return c, warnings, rejecting
+		err = rejecting
 	}
-	return c, warnings, err
+	return c, d, packs, warnings, err
 }
 
 // ParseServing is LoadServing for a text that was the content of the file, at the start of a proxy.
@@ -63,14 +72,46 @@ func (c *Config) block(d *decoder, problems Problems, running bool) (rejecting P
 	}
 	for name, list := range reasons {
 		u := c.Upstreams[name]
-		u.Blocked = list[0]
-		if more := len(list) - 1; more > 0 {
-			u.Blocked += fmt.Sprintf(" (and %s more; run: %s)", prose.Count(more, "mistake"),
-				Command(d.File, "check"))
-		}
+		u.Blocked = firstOf(d.File, list)
 		c.Upstreams[name] = u
 	}
 	return nil
+}
+
+// firstOf returns the first one of the mistakes of a file, and how many more there are.
+func firstOf(file string, list []string) string {
+	more := len(list) - 1
+	if more == 0 {
+		return list[0]
+	}
+	return fmt.Sprintf("%s (and %s more; run: %s)", list[0], prose.Count(more, "mistake"), Command(file, "check"))
+}
+
+// First returns the first mistake of a file with its place, and how many more there are. Problems must not
+// be empty.
+func First(file string, ps Problems) string {
+	list := make([]string, len(ps))
+	for i, p := range ps {
+		list[i] = p.String()
+	}
+	return firstOf(file, list)
+}
+
+// Broken returns the first mistake of a file; "" if there is none. A variable that is not set is no mistake: the
+// process that serves has variables of its own. The error means that the file cannot be read.
+func Broken(file string) (string, error) {
+	c, _, _, err := load(file, func(name string) (string, bool) { return os.Getenv(name), true })
+	problems, ok := errors.AsType[Problems](err)
+	switch {
+	case err == nil:
+		return "", nil
+	case !ok:
+		return "", err
+	}
+	if rejecting := c.Rejecting(problems); len(rejecting) > 0 { // these keep Junction from starting
+		problems = rejecting
+	}
+	return First(file, problems), nil
 }
 
 // blockedBy returns the upstream that a mistake blocks when the program starts. ok is false if the

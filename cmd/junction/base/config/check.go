@@ -7,7 +7,6 @@ import (
 	"io"
 	"maps"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -15,7 +14,6 @@ import (
 	"time"
 
 	"junction/policy"
-	"junction/upstream"
 	"junction/upstream/files"
 	"junction/upstream/prose"
 	"junction/upstream/shell"
@@ -219,8 +217,7 @@ func (d *decoder) warnings(c *Config) Problems {
 	var ps Problems
 	warn := func(path, format string, args ...any) {
 		if !d.broken(path) {
-			_, text := d.conceal(path, fmt.Sprintf(format, args...))
-			ps = append(ps, Problem{File: d.File, Line: d.line(path), Path: path, Text: text})
+			ps = append(ps, d.warning(path, fmt.Sprintf(format, args...)))
 		}
 	}
 	if at := files.Shared(d.File); d.File != "" && at != "" {
@@ -265,16 +262,12 @@ func (d *decoder) warnings(c *Config) Problems {
 		if u.Program() == "" || u.Off() {
 			continue
 		}
-		if c.Packs[name] != "" && !c.usable(name, warn) {
-			continue
+		key, text := d.unstartable(c, name)
+		if key != packKey {
+			c.warnSandbox(at, &u, d, warn)
 		}
-		c.warnSandbox(at, &u, d, warn)
-		if info, err := os.Stat(u.Dir); u.Dir != "" && (err != nil || !info.IsDir()) {
-			warn(at+".dir", "is no folder; that upstream cannot start: create it, or correct the path")
-			continue
-		}
-		if program := u.Program(); program != Self && !d.runnable(&u) {
-			warn(at+".command", "%s", notRunnable(&u))
+		if text != "" {
+			warn(at+"."+key, "%s", text)
 		}
 	}
 	for _, ch := range d.confined {
@@ -290,6 +283,12 @@ func (d *decoder) warnings(c *Config) Problems {
 	}
 	ps.Sort()
 	return ps
+}
+
+// warning returns a warning about the key at a path.
+func (d *decoder) warning(path, text string) Problem {
+	_, text = d.conceal(path, text)
+	return Problem{File: d.File, Line: d.line(path), Path: path, Text: text}
 }
 
 // publicIssuers are the beginnings of issuers that give everyone an account.
@@ -433,58 +432,4 @@ func (c *Config) begin(upstream string) string {
 		return ""
 	}
 	return begin
-}
-
-// notRunnable returns why the program of the command cannot be started, and the remedy.
-func notRunnable(u *upstream.Config) string {
-	program, words := u.Program(), strings.Fields(u.Program())
-	if rest, ok := strings.CutPrefix(program, "~/"); ok {
-		return fmt.Sprintf("there is no program %s, and ~ means nothing here; write ${HOME}/%s", program, rest)
-	}
-	if len(words) > 1 && filepath.Base(words[0]) == words[0] {
-		if len(u.Command) > 1 {
-			words = append(words, "…") // an argument may be secret
-		}
-		return fmt.Sprintf("there is no program %s; write its arguments apart: [%s]", prose.Quote(program),
-			strings.Join(words, ", "))
-	}
-	if filepath.Base(program) != program {
-		file := program
-		if !filepath.IsAbs(file) {
-			file = filepath.Join(u.Dir, file)
-		}
-		if _, err := os.Stat(file); err == nil {
-			return program + " is no program that may be run; that upstream cannot start"
-		}
-	}
-	return fmt.Sprintf("there is no program %s; that upstream cannot start until it is installed", program)
-}
-
-// runnable reports whether the program of the command exists: a plain name in the PATH of the
-// child, a path relative to its folder.
-func (d *decoder) runnable(u *upstream.Config) bool {
-	program := u.Program()
-	if filepath.Base(program) != program {
-		if !filepath.IsAbs(program) {
-			program = filepath.Join(u.Dir, program)
-			if filepath.Base(program) == program {
-				program = "." + string(filepath.Separator) + program
-			}
-		}
-		_, err := exec.LookPath(program)
-		return err == nil
-	}
-	path, ok := u.Env["PATH"]
-	if !ok {
-		path, _ = d.refs.getenv("PATH")
-	}
-	for _, dir := range filepath.SplitList(path) {
-		if !filepath.IsAbs(dir) {
-			continue // package os/exec ignores relative PATH entries, too
-		}
-		if _, err := exec.LookPath(filepath.Join(dir, program)); err == nil {
-			return true
-		}
-	}
-	return false
 }

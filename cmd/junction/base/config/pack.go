@@ -158,20 +158,6 @@ func findPackProgram() string {
 	return PackProgram
 }
 
-// usable reports whether the pack of an upstream is there, and warns if the program that serves packs
-// is not.
-func (c *Config) usable(name string, warn func(path, format string, args ...any)) bool {
-	if _, err := os.Stat(c.Packs[name]); err != nil {
-		return false
-	}
-	if u := c.Upstreams[name]; u.Program() == PackProgram {
-		warn("upstreams."+name+".pack", "there is no program %s, and that upstream cannot start; %s", PackProgram,
-			NoPackProgram)
-		return false
-	}
-	return true
-}
-
 // packProblem is a mistake with which a pack does not start.
 type packProblem struct {
 	upstream string

@@ -12,7 +12,8 @@ import (
 // Background is a process that a command has started to serve a file, without a terminal.
 type Background struct {
 	Process
-	Log string `json:"log"` // a file
+	Log string `json:"log"`          // a file
+	At  int64  `json:"at,omitempty"` // where the lines of the process begin in the log
 }
 
 // NoteBackground records that this process serves a configuration file in the background. log is the file
@@ -25,7 +26,11 @@ func NoteBackground(file, log string) error {
 	if err := os.MkdirAll(filepath.Dir(record), 0o700); err != nil {
 		return err
 	}
-	text, err := json.Marshal(Background{This(), log})
+	b := Background{Process: This(), Log: log}
+	if info, err := os.Stat(log); err == nil {
+		b.At = info.Size()
+	}
+	text, err := json.Marshal(b)
 	if err != nil {
 		return err
 	}

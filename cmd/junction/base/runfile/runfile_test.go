@@ -71,7 +71,7 @@ func mustGlob(t *testing.T, pattern string) []string {
 	return names
 }
 
-func mustJSON(t *testing.T, p Place) []byte {
+func mustJSON(t *testing.T, p any) []byte {
 	t.Helper()
 	text, err := json.Marshal(p)
 	if err != nil {

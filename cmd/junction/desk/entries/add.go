@@ -13,7 +13,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"junction/cmd/junction/base/cli"
-	"junction/cmd/junction/base/config"
 	"junction/cmd/junction/base/runfile"
 	"junction/cmd/junction/base/yamledit"
 	"junction/cmd/junction/desk/clients"
@@ -450,7 +449,7 @@ func (f *file) with(name string, entry *clients.Entry, keep *clients.SecretFiles
 	}
 	text, err := f.adding(yamledit.Entry{Block: block, Flow: flow})
 	if err != nil && len(f.problems) > 0 {
-		return nil, config.Unusable(f.path, f.problems)
+		return nil, runfile.Unchanged(f.path, f.problems)
 	}
 	return text, err
 }

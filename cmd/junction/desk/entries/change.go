@@ -18,6 +18,7 @@ import (
 	"junction/cmd/junction/base/cli"
 	"junction/cmd/junction/base/config"
 	"junction/cmd/junction/base/revision"
+	"junction/cmd/junction/base/runfile"
 	"junction/cmd/junction/base/yamledit"
 	"junction/cmd/junction/desk/clients"
 	"junction/upstream"
@@ -64,7 +65,7 @@ func Read(stdout io.Writer, flag string, asJSON bool) (*Editor, error) {
 func (e *Editor) Usable() error {
 	ps := e.problems
 	if len(ps) > 1 || len(ps) == 1 && (ps[0].Path != section || len(e.config.Upstreams) > 0) {
-		return config.Unusable(e.path, ps)
+		return runfile.Unchanged(e.path, ps)
 	}
 	return nil
 }

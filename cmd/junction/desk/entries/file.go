@@ -13,6 +13,7 @@ import (
 
 	"junction/cmd/junction/base/config"
 	"junction/cmd/junction/base/revision"
+	"junction/cmd/junction/base/runfile"
 	"junction/cmd/junction/base/yamledit"
 	"junction/cmd/junction/desk/clients"
 	"junction/upstream/prose"
@@ -93,7 +94,7 @@ func (f *file) Has(name string) error {
 	said := fmt.Sprintf("there is no upstream %s in %s", prose.Quote(name), f.Short())
 	switch near := prose.DidYouMean(known, name, ""); {
 	case slices.ContainsFunc(f.problems, func(p config.Problem) bool { return p.Path == "" }):
-		return config.Unusable(f.path, f.problems)
+		return runfile.Unchanged(f.path, f.problems)
 	case near != "":
 		said += "; " + near
 	case len(known) > 0:

@@ -26,6 +26,7 @@ type Sequel struct {
 	Reload  string // why it has not applied the change
 	Next    string // the next step for the user, in lines; "" if Reload is set
 
+	stays   string // what goes on while the change is not applied; "" if both files decide
 	file    string
 	watched []string // the upstreams that Show and Results describe
 }
@@ -48,7 +49,10 @@ func Follow(ctx context.Context, path string, names ...string) Sequel {
 	case err != nil: // its admin address is off
 		s.Next = "The running junction reloads the file by itself."
 	case r.Reload != "":
-		s.Reload = r.Reload
+		if s.Reload = r.Reload; r.Partial == nil {
+			s.stays = fmt.Sprintf("; process %d goes on serving what it did. Junction reloads the file by itself when "+
+				"it is correct: %s", place.PID, config.Command(path, "check"))
+		}
 	default:
 		for _, u := range admin.AwaitTried(ctx, path, names, 0) {
 			s.watched = append(s.watched, u.Name)
@@ -67,7 +71,7 @@ func Follow(ctx context.Context, path string, names ...string) Sequel {
 
 // Refused returns the sentence about a change that the running junction did not apply.
 func (s *Sequel) Refused() string {
-	return "The running junction did not apply the change: " + prose.Flat(s.Reload)
+	return "The running junction did not apply the change: " + prose.Flat(s.Reload) + s.stays
 }
 
 const (

@@ -1,14 +1,11 @@
 package service
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
-	"strings"
 	"time"
 
 	"junction/cmd/junction/base/config"
@@ -32,7 +29,7 @@ func (h *Host) background(ctx context.Context, file string, flags ...string) (p 
 	if u.Log, err = h.stateDir("service", u.Name+".log"); err != nil {
 		return p, "", err
 	}
-	h.clearFailure(u.File)
+	runfile.ClearFailure(h.Getenv, u.File)
 	words := append(u.command(), append(flags, "--background")...)
 	cmd := exec.Command(words[0], words[1:]...)
 	cmd.Dir, cmd.Env, cmd.SysProcAttr = h.Home, h.environ(u), detached()
@@ -45,7 +42,7 @@ func (h *Host) background(ctx context.Context, file string, flags ...string) (p 
 	started := runfile.ProcessOf(cmd.Process.Pid)
 	p, err = h.await(ctx, u.File, ended, func(p runfile.Process) bool { return p.Is(started) })
 	if crash, ok := errors.AsType[*crashError](err); ok {
-		crash.words = lastWords(u.Log, written)
+		crash.words = runfile.LastWords(u.Log, written)
 	}
 	return p, u.Log, err
 }
@@ -89,7 +86,7 @@ func (s *Service) Restart(ctx context.Context) (runfile.Place, error) {
 	if running && !background {
 		return runfile.Place{}, foreign(old, s.unit.File)
 	}
-	if _, err := config.LoadForCommand(s.unit.File); err != nil { // it names the line, and needs no process
+	if err := s.check(ctx); err != nil {
 		return runfile.Place{}, err
 	}
 	p, log, err := s.host.background(ctx, s.unit.File, "--replace")
@@ -101,6 +98,9 @@ func (s *Service) Restart(ctx context.Context) (runfile.Place, error) {
 		err = fmt.Errorf("cannot start Junction in the background: %w; its log: %s", err, log)
 		if serves && running && now.Is(old.Process) {
 			err = fmt.Errorf("%w; process %d goes on serving what it did", err, old.PID)
+		} else if !serves {
+			err = fmt.Errorf("%w; Junction does not run now; start it with: %s", err,
+				config.Command(s.unit.File, "service", "start"))
 		}
 		return p, err
 	}
@@ -156,7 +156,7 @@ func (h *Host) await(ctx context.Context, file string, ended <-chan error,
 	}
 	for reported := false; ; {
 		p, ok := runfile.Find(file)
-		failure, by := h.failure(file)
+		failure, by := runfile.Failure(h.Getenv, file)
 		select {
 		case err := <-ended:
 			return h.buried(ctx, file, err, want)
@@ -192,7 +192,7 @@ func present(file string) runfile.Place {
 // command may have replaced it by another process: then that one serves.
 func (h *Host) buried(ctx context.Context, file string, err error,
 	was func(runfile.Process) bool) (runfile.Place, error) {
-	failure, by := h.failure(file)
+	failure, by := runfile.Failure(h.Getenv, file)
 	switch {
 	case failure != "" && was(by):
 		return runfile.Place{}, errors.New(failure)
@@ -231,25 +231,3 @@ func sizeOf(name string) int64 {
 	}
 	return info.Size()
 }
-
-// lastWords returns the first line about a crash that was written to a log behind the offset. The process
-// that serves may write to the log, too.
-func lastWords(log string, offset int64) string {
-	f, err := os.Open(log)
-	if err != nil {
-		return ""
-	}
-	defer f.Close()
-	if _, err := f.Seek(offset, io.SeekStart); err != nil {
-		return ""
-	}
-	for lines := bufio.NewScanner(io.LimitReader(f, maxWords)); lines.Scan(); {
-		if line := lines.Text(); strings.HasPrefix(line, "panic: ") || strings.HasPrefix(line, "fatal error: ") {
-			return prose.Cut(prose.OneLine(line), 300)
-		}
-	}
-	return ""
-}
-
-// maxWords is how much of a log is read.
-const maxWords = 1 << 20

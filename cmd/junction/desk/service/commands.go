@@ -26,7 +26,8 @@ func Command(stdout, stderr io.Writer, file *string, proxy Proxy) *cobra.Command
 
 The service belongs to you: it is a user unit of systemd on Linux, an agent of launchd on macOS, and a task
 at logon on Windows. It serves the file of --config, by default your own. Each file has a service of its own.
-If the file has a mistake, the service continues with the last content that was in force.`,
+A mistake in the entry of a server leaves that server out. With another mistake, a start at login serves the last
+content of the file that was in force.`,
 		Example: `  junction service install
   junction service status
   junction service restart
@@ -78,14 +79,17 @@ type statusJSON struct {
 	URL        string   `json:"url,omitempty"`
 	Log        string   `json:"log"`
 	Failure    string   `json:"failure,omitempty"` // why the last process has ended
+	Mistake    string   `json:"mistake,omitempty"` // the first one of the file, if no process serves it
 	Reload     string   `json:"reload,omitempty"`  // why the file is not in force
 	InPart     bool     `json:"in_part,omitempty"` // the stricter of the old file and the new one decides
 	Variables  []string `json:"variables,omitempty"`
+	// The upstreams that the start has left out, because of mistakes.
+	LeftOut []LeftOut `json:"left_out,omitempty"`
 }
 
 func (s *Service) status(ctx context.Context) statusJSON {
 	j := statusJSON{Service: s.unit.Name, Manager: s.manager.name(), File: s.file, Config: s.unit.File,
-		Log: s.log()}
+		Log: s.log(), LeftOut: s.Left}
 	text := s.present()
 	if j.Installed = ours(text); j.Installed {
 		j.Outdated = string(text) != string(s.text)
@@ -106,9 +110,19 @@ func (s *Service) status(ctx context.Context) statusJSON {
 			j.InPart = r.Partial != nil
 		}
 	} else {
-		j.Failure, _ = s.host.failure(s.unit.File)
+		j.Failure = runfile.Ended(s.unit.File)
+		var err error
+		if j.Mistake, err = config.Broken(s.unit.File); err != nil {
+			j.Mistake = err.Error()
+		}
 	}
 	return j
+}
+
+// failed reports whether the last process has ended because it could not serve.
+func (s *Service) failed() bool {
+	failure, _ := runfile.Failure(s.host.Getenv, s.unit.File)
+	return failure != ""
 }
 
 // statusLimit is how long the running junction may take to read a changed file.
@@ -132,7 +146,10 @@ started. The exit code is 1 if there is neither, or if it does not run.`,
 			switch {
 			case !j.Installed && !j.Background:
 				return errors.New(s.absent(cmd.Context()))
-			case !j.Running && j.Failure != "":
+			case !j.Running && j.Mistake != "":
+				return errors.New("junction does not run; correct the file, and run: " +
+					config.Command(path, "service", "start"))
+			case !j.Running && s.failed():
 				return errors.New("junction does not run; correct what is named above, and run: " +
 					config.Command(path, "service", "start"))
 			case !j.Running:
@@ -167,6 +184,9 @@ func (j *statusJSON) text(file string) string {
 	if j.Failure != "" {
 		row("Failed", j.Failure)
 	}
+	if j.Mistake != "" {
+		row("Mistake", j.Mistake)
+	}
 	if j.InPart {
 		row("Mistake", "the file is in force only in part: "+j.Reload+"; see: "+config.Command(file, "status"))
 	} else if j.Reload != "" {
@@ -185,6 +205,7 @@ func (j *statusJSON) text(file string) string {
 
 func installCommand(stdout io.Writer, file *string) *cobra.Command {
 	var asJSON, keep bool
+	var agree func(*Service) func([]LeftOut) error
 	cmd := &cobra.Command{
 		Use: "install", Short: "Install the service, and start it", Args: cli.NoArguments,
 		Long: `Install the service, and start it. A second run renews the service and starts it again.
@@ -197,6 +218,7 @@ which only you may read, or let --keep-env write them.`,
 			if err != nil {
 				return err
 			}
+			s.Agree = agree(s)
 			lacking := Lacking(path)
 			notes, restore := "", func() error { return nil }
 			if len(lacking) > 0 && keep {
@@ -224,9 +246,11 @@ which only you may read, or let --keep-env write them.`,
 			if notes != "" {
 				said += notes + "\n"
 			}
+			said += s.leftOut()
 			return cli.Print(stdout, asJSON, j, said)
 		},
 	}
+	agree = withoutFlag(cmd)
 	cli.JSONFlag(cmd, &asJSON)
 	cmd.Flags().BoolVar(&keep, "keep-env", false, "keep the variables of this shell that the configuration uses")
 	return cmd
@@ -261,18 +285,24 @@ func runsAlready(path string, p runfile.Place) string {
 }
 
 func restartCommand(stdout io.Writer, file *string) *cobra.Command {
-	return lifeCommand(stdout, file, &cobra.Command{
+	var agree func(*Service) func([]LeftOut) error
+	cmd := lifeCommand(stdout, file, &cobra.Command{
 		Use: "restart", Short: "Start the service again, or the process in the background", Args: cli.NoArguments,
 		Long: `Start the service again, or the process in the background that junction setup has started, also if it
-was stopped. The new process checks the file while the old one serves. Calls in flight may end first, within
-shutdown_grace. The process has no variables of this shell but those that junction service install names.`,
+was stopped. The file is checked while the old process serves. If servers that run now would not run after the
+restart, because their entries have mistakes, the command names them, and asks; without a terminal it fails,
+unless --without names them. Calls in flight may end first, within shutdown_grace. The process has no variables
+of this shell but those that junction service install names.`,
 	}, func(ctx context.Context, s *Service, path string) (string, error) {
+		s.Agree = agree(s)
 		said := "Started Junction again"
 		if _, running := runfile.Find(s.unit.File); !running {
 			said = "Junction was stopped. Started it"
 		}
 		return s.started(ctx, said, path)
 	})
+	agree = withoutFlag(cmd)
+	return cmd
 }
 
 // started starts Junction again, and returns the sentences about it. said is the beginning.
@@ -287,7 +317,7 @@ func (s *Service) started(ctx context.Context, said, path string) (string, error
 	} else if len(lacking) > 0 {
 		said += lacks(path, lacking, "setup") + "\n"
 	}
-	return said, nil
+	return said + s.leftOut(), nil
 }
 
 // lifeCommand completes a command that starts or stops Junction. run returns the sentences about it.

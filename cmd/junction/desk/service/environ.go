@@ -3,6 +3,7 @@ package service
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -38,19 +39,24 @@ func (h *Host) environ(u *Unit) []string {
 }
 
 // checkInProcess has a process with the environment of a service check whether it could serve.
-func (h *Host) checkInProcess(ctx context.Context, u *Unit) error {
+func (h *Host) checkInProcess(ctx context.Context, u *Unit) (left []LeftOut, err error) {
 	ctx, cancel := context.WithTimeout(ctx, managerLimit)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, u.Program, "service", "run", "--config", u.File, "--check")
 	cmd.Dir, cmd.Env = h.Home, h.environ(u)
-	output, err := cmd.CombinedOutput()
+	var words bytes.Buffer
+	cmd.Stderr = &words
+	output, err := cmd.Output()
 	if err == nil {
-		return nil
+		err = json.Unmarshal(output, &left)
 	}
-	if _, ran := errors.AsType[*exec.ExitError](err); ran && len(bytes.TrimSpace(output)) > 0 {
-		return errors.New(strings.TrimPrefix(lastLine(string(output)), "junction: "))
+	if err == nil {
+		return left, nil
 	}
-	return fmt.Errorf("cannot run %s: %w", u.Program, err)
+	if _, ran := errors.AsType[*exec.ExitError](err); ran && len(bytes.TrimSpace(words.Bytes())) > 0 {
+		return nil, errors.New(strings.TrimPrefix(lastLine(words.String()), "junction: "))
+	}
+	return nil, fmt.Errorf("cannot run %s: %w", u.Program, err)
 }
 
 // EnvironmentOf returns the file with the variables of the service of a configuration file. Its name has

@@ -29,6 +29,12 @@ type Service struct {
 	manager manager
 	file    string // of the definition
 	text    []byte // of the definition that Install would write
+
+	// Agree decides whether Install and Restart may end upstreams that the start leaves out. An error prevents
+	// the restart. A nil Agree is Refuse.
+	Agree func(lost []LeftOut) error
+	// Left has the upstreams that Install or Restart has left out, in the order of their names.
+	Left []LeftOut
 }
 
 // Of returns the service of a configuration file, whether it is installed or not.
@@ -80,9 +86,6 @@ func ours(text []byte) bool {
 // stays but a service that starts later.
 func (s *Service) Install(ctx context.Context) (runfile.Place, error) {
 	none := runfile.Place{}
-	if _, err := config.LoadForCommand(s.unit.File); err != nil {
-		return none, err
-	}
 	old := s.present()
 	if old != nil && !ours(old) {
 		return none, fmt.Errorf("%s exists, and junction did not write it; move it away first", s.file)
@@ -103,10 +106,8 @@ func (s *Service) Install(ctx context.Context) (runfile.Place, error) {
 		return none, fmt.Errorf("process %d serves this file already, by the path %s; use that path: %s", p.PID, p.File,
 			config.Command(p.File, "service", "status"))
 	}
-	if s.host.Check != nil && running { // while the old process serves
-		if err := s.host.Check(ctx, s.unit); err != nil {
-			return none, err
-		}
+	if err := s.check(ctx); err != nil { // while the old process serves
+		return none, err
 	}
 	if err := os.MkdirAll(filepath.Dir(s.file), 0o700); err != nil {
 		return none, fmt.Errorf("cannot write the service %s: %w", s.file, files.Reason(err))
@@ -115,9 +116,9 @@ func (s *Service) Install(ctx context.Context) (runfile.Place, error) {
 		s.host.removeFolders()
 		return none, fmt.Errorf("cannot write the service %s: %w", s.file, files.Reason(err))
 	}
-	s.host.clearFailure(s.unit.File)
+	runfile.ClearFailure(s.host.Getenv, s.unit.File)
 	err := s.start(ctx, before)
-	if failure, _ := s.host.failure(s.unit.File); err != nil && failure == "" {
+	if failure, _ := runfile.Failure(s.host.Getenv, s.unit.File); err != nil && failure == "" {
 		if old == nil {
 			s.withdraw(ctx)
 		}
@@ -207,7 +208,7 @@ func (h *Host) Forget(file string) {
 }
 
 func (h *Host) forget(file string) {
-	h.clearFailure(file)
+	runfile.ClearFailure(h.Getenv, file)
 	if name, err := LastGood(h.Getenv, file); err == nil {
 		os.Remove(name)
 	}
@@ -227,6 +228,18 @@ func LastGood(getenv func(string) (string, bool), file string) (string, error) {
 	dir, err := config.StateDir(getenv)
 	return filepath.Join(dir, "junction", "service", config.FolderOf(file)+".yaml"), err
 }
+
+// ReadGood returns the last content of a configuration file that was in force.
+func ReadGood(getenv func(string) (string, bool), file string) ([]byte, error) {
+	name, err := LastGood(getenv, file)
+	if err != nil {
+		return nil, err
+	}
+	return files.Read(name, MaxGood)
+}
+
+// MaxGood is the most bytes of a configuration that is kept.
+const MaxGood = 16 << 20
 
 // await waits until a process serves the file that is not the one before, or the process has failed.
 func (s *Service) await(ctx context.Context, before runfile.Process) (runfile.Place, error) {

@@ -220,19 +220,3 @@ func TestBackgroundHasTheVariablesOfAService(t *testing.T) {
 		t.Errorf("it lacks HOME or PATH; it has %d variables", len(all))
 	}
 }
-
-// TestCrashHasLastWords: a process that crashes before it serves is reported with what Go wrote about it, and
-// not with lines of the process that serves.
-func TestCrashHasLastWords(t *testing.T) {
-	log := filepath.Join(t.TempDir(), "log")
-	const before, after = "panic: of yesterday\n", "level=INFO msg=serving\npanic: canary\n\ngoroutine 1 [running]:\n"
-	if err := os.WriteFile(log, []byte(before+after), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if got := lastWords(log, int64(len(before))); got != "panic: canary" {
-		t.Errorf("the last words are %q", got)
-	}
-	if got := lastWords(log, int64(len(before+after))); got != "" {
-		t.Errorf("a process that was killed has the last words %q", got)
-	}
-}

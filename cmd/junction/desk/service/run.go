@@ -23,8 +23,9 @@ type Proxy struct {
 	// content of the file that was in force.
 	Serve func(ctx context.Context, s Start) error
 	// Check returns an error if Serve could not serve the file instead of a process, which is zero if none
-	// serves it. It writes mistakes of the file to stderr.
-	Check func(file string, stderr io.Writer, replaced runfile.Place) error
+	// serves it. Otherwise it returns the upstreams that Serve would leave out. It writes mistakes of the file to
+	// stderr.
+	Check func(file string, stderr io.Writer, replaced runfile.Place) ([]config.LeftOut, error)
 }
 
 // Start is what a process of a service serves.
@@ -63,10 +64,7 @@ func runService(stdout, stderr io.Writer, file *string, proxy Proxy) *cobra.Comm
 			}
 			p.proxy = proxy
 			if check {
-				if err := useEnvironment(p.file); err != nil {
-					return err
-				}
-				return p.proxy.Check(p.file, stderr, present(p.file))
+				return p.checkOnly(cmd.Context(), stdout, stderr)
 			}
 			return p.run(cmd.Context(), stdout, stderr)
 		},
@@ -83,7 +81,7 @@ func runService(stdout, stderr io.Writer, file *string, proxy Proxy) *cobra.Comm
 func (p *process) run(ctx context.Context, stdout, stderr io.Writer) (err error) {
 	defer func() {
 		if err != nil {
-			p.noteFailure(p.file, err)
+			runfile.NoteFailure(p.Getenv, p.file, err)
 		}
 	}()
 	p.Tell = nil
@@ -114,7 +112,7 @@ func (p *process) run(ctx context.Context, stdout, stderr io.Writer) (err error)
 		defer p.noteBackground(stderr)(&err)
 	}
 	return p.proxy.Serve(ctx, Start{File: p.file, Stdout: stdout, Stderr: stderr, Crashed: p.crashed, Served: func() {
-		p.clearFailure(p.file)
+		runfile.ClearFailure(p.Getenv, p.file)
 		p.served.Store(true)
 		done()
 	}})
@@ -152,7 +150,7 @@ func (p *process) takePlace(ctx context.Context, stderr io.Writer) (done func(),
 	case !background:
 		err = foreign(old, p.file)
 	default:
-		if err = p.proxy.Check(p.file, stderr, old); err == nil {
+		if _, err = p.proxy.Check(p.file, stderr, old); err == nil {
 			err = p.end(ctx, old)
 		}
 	}

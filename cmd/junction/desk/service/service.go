@@ -5,8 +5,8 @@
 // unit.go has what a service runs, and install.go installs, examines and removes it. systemd.go,
 // launchd.go and task.go know one manager each: they write its definition and run its commands.
 // run.go is the process that the manager starts, and environ.go has its variables. background.go
-// starts that process without a manager, and ending.go ends it. failure.go has why a process has ended.
-// commands.go has the commands.
+// starts that process without a manager, and ending.go ends it. left.go asks
+// before a restart that would lose servers. commands.go has the commands.
 //
 // A restart without a manager begins with the new process. It checks the file, the keys and the addresses
 // while the old process serves, ends the old one, and serves. A command that is killed meanwhile changes
@@ -37,9 +37,9 @@ type Host struct {
 	Getenv func(name string) (string, bool)
 	// Run runs a command of the manager and returns its output.
 	Run func(ctx context.Context, name string, args ...string) (output string, err error)
-	// Check has a process with the environment of a service check whether it could serve. A nil Check does
-	// nothing.
-	Check func(ctx context.Context, u *Unit) error
+	// Check has a process with the environment of a service check whether it could serve, and returns what it
+	// would leave out. A nil Check does nothing.
+	Check func(ctx context.Context, u *Unit) ([]LeftOut, error)
 	// Tell shows a line to the person who waits. A nil Tell does nothing.
 	Tell func(line string)
 }

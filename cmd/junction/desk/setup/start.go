@@ -128,6 +128,7 @@ func (g *guide) install(ctx context.Context, s *service.Service) (bool, error) {
 	if err := g.record.save(); err != nil {
 		return false, err
 	}
+	s.Agree = g.lose(s)
 	p, err := s.Install(ctx)
 	if err == nil || s.Installed() {
 		err = errors.Join(err, g.record.save())

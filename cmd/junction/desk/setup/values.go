@@ -2,6 +2,7 @@ package setup
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -131,6 +132,16 @@ func (g *guide) keep(ctx context.Context, e *entries.Editor, name, variable, val
 	return entries.Read(g.stdout, g.file, false)
 }
 
+// lose returns what decides whether a restart may end servers: the person, and with --yes nobody.
+func (g *guide) lose(s *service.Service) func([]service.LeftOut) error {
+	return func(lost []service.LeftOut) error {
+		if g.yes {
+			return s.Refuse(lost)
+		}
+		return s.Ask(g.cmd, lost)
+	}
+}
+
 // restart offers to start the running Junction again, if that unblocks servers: the running process
 // lacks variables that this shell has.
 func (g *guide) restart(ctx context.Context) error {
@@ -168,8 +179,11 @@ func (g *guide) restart(ctx context.Context) error {
 	if err != nil || !agreed {
 		return err
 	}
+	s.Agree = g.lose(s)
 	p, err := s.Restart(ctx)
-	if err != nil {
+	if errors.Is(err, service.ErrDeclined) { // the servers that it has go on
+		return nil
+	} else if err != nil {
 		return err
 	}
 	g.say("Started Junction again at %s (process %d).", p.URL, p.PID)

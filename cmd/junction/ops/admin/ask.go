@@ -331,6 +331,28 @@ func States(ctx context.Context, file string) map[string]string {
 	return states
 }
 
+// Runs returns a function that tells whether the running junction that serves a file runs an upstream, whose
+// entry has no mistake then, and whether the upstream works. It waits until the junction has read the file, for
+// the limit at most, and returns nil if none answers.
+func Runs(ctx context.Context, file string, limit time.Duration) func(upstream string) (runs, works bool) {
+	limited, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	r, err := AwaitReload(limited, file)
+	if err != nil {
+		r = Running(ctx, file)
+	}
+	if r == nil {
+		return nil
+	}
+	return func(upstream string) (runs, works bool) {
+		n := slices.IndexFunc(r.Upstreams, func(u diagnose.UpstreamStatus) bool { return u.Name == upstream })
+		if n < 0 || r.Upstreams[n].Invalid {
+			return false, false
+		}
+		return true, r.Upstreams[n].Need() == diagnose.NeedsNothing
+	}
+}
+
 // Running returns the status of the running junction that serves a file; nil if none answers.
 func Running(ctx context.Context, file string) *diagnose.Running {
 	var r diagnose.Running

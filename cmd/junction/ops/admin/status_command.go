@@ -74,6 +74,9 @@ type statusOptions struct {
 
 // ask returns the status of the running proxy, with the wanted upstreams.
 func (s *statusOptions) ask(ctx context.Context) (*diagnose.Running, error) {
+	if err := s.absent(); err != nil {
+		return nil, err
+	}
 	address, err := adminAddress(ctx, s.admin, *s.file)
 	if err != nil {
 		return nil, err
@@ -86,7 +89,7 @@ func (s *statusOptions) ask(ctx context.Context) (*diagnose.Running, error) {
 	}
 	switch {
 	case errors.Is(err, ErrNotRunning) && *s.file != "" && s.admin == "":
-		return nil, fmt.Errorf("%w with %s; start one: %s", ErrNotRunning, *s.file, runfile.Start(*s.file))
+		return nil, notRunning(*s.file)
 	case errors.Is(err, ErrNotRunning):
 		return nil, fmt.Errorf("%w; start one, or name its file with --config", err)
 	case err != nil:
@@ -111,6 +114,37 @@ func (s *statusOptions) ask(ctx context.Context) (*diagnose.Running, error) {
 			func(u diagnose.UpstreamStatus) bool { return !slices.Contains(s.only, u.Name) })
 	}
 	return &r, nil
+}
+
+// absent returns an error if no junction of the user serves the file, and the file has a mistake, so that it
+// does not tell where another one is.
+func (s *statusOptions) absent() error {
+	if s.admin != "" || *s.file == "" {
+		return nil
+	}
+	if _, running := runfile.Present(*s.file); running {
+		return nil
+	}
+	if broken, err := config.Broken(*s.file); broken == "" || err != nil {
+		return nil
+	}
+	if _, err := config.LoadForCommand(*s.file); err == nil { // the admin address can be asked
+		return nil
+	}
+	return notRunning(*s.file)
+}
+
+// notRunning returns the error for a file that no junction serves: how the last process has ended, the first
+// mistake of the file, and the next step.
+func notRunning(file string) error {
+	text, next := "", "start one: "
+	if ended := runfile.Ended(file); ended != "" {
+		text = "; the last one: " + prose.Flat(ended)
+	}
+	if broken, err := config.Broken(file); err == nil && broken != "" {
+		text, next = text+"; the file has a mistake: "+prose.Flat(broken), "correct it, then start one: "
+	}
+	return fmt.Errorf("%w with %s%s; %s%s", ErrNotRunning, file, text, next, runfile.Start(file))
 }
 
 // repeat asks and shows again and again until ctx ends, or until show fails. An error of ask is shown.

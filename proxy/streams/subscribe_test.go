@@ -1,4 +1,4 @@
-package proxy
+package streams
 
 import (
 	"context"
@@ -18,20 +18,18 @@ import (
 	"junction/proxy/view"
 	"junction/upstream"
 	"junction/upstream/client"
-	"junction/upstream/jsonrpc"
-	"junction/upstream/raw"
 )
 
 // TestSubscriptionsTakeTheShare: what a session subscribes to counts until it unsubscribes.
 func TestSubscriptionsTakeTheShare(t *testing.T) {
 	b := proxytest.NewBudget(t, [budget.Quotas]int64{budget.Bytes: 1 << 20})
-	ls := &listeners{open: map[*Listener]struct{}{}, subscribers: map[*subscriber]struct{}{}}
+	ls := New(Options{})
 	backend := proxytest.NewBackend(t, 1, 10)
-	x := &Exchange{Caller: scope.Caller{Endpoint: &scope.Endpoint{}}, Grant: b.Grant(budget.Account{Principal: "hog"}, "")}
-	var hearers []*subscriber
+	caller, grant := scope.Caller{Endpoint: &scope.Endpoint{}}, b.Grant(budget.Account{Principal: "hog"}, "")
+	var hearers []*Subscriber
 	uri, n := "file:///"+strings.Repeat("x", 1000), 0
 	for range 1000 {
-		h := ls.subscriber(x, nil, &Session{})
+		h := ls.Enter(caller, nil, new(Session), grant.Empty())
 		if err := h.subscribed(resourceKey{"up", uri}, subscription{exposed: uri, backend: backend}); err == nil {
 			n++
 		}
@@ -41,7 +39,8 @@ func TestSubscriptionsTakeTheShare(t *testing.T) {
 		t.Errorf("%d of 1000 sessions have subscribed, want %d", n, want)
 	}
 	for _, h := range hearers {
-		ls.done(h, nothing)
+		h.session.End()
+		ls.Leave(h)
 	}
 	if b.Used() != [budget.Quotas]int64{} {
 		t.Errorf("%v is used when nobody has subscribed", b.Used())
@@ -73,7 +72,7 @@ func TestSubscriptionsMoveSideBySide(t *testing.T) {
 			b.Named = name
 			return slow{b, took}
 		}
-		h := &subscriber{resources: map[resourceKey]subscription{}}
+		h := &Subscriber{resources: map[resourceKey]subscription{}}
 		for _, name := range []string{"a", "b"} {
 			old := named(name)
 			for i := range each {
@@ -81,14 +80,11 @@ func TestSubscriptionsMoveSideBySide(t *testing.T) {
 				h.resources[key] = subscription{"mcp://" + name + "/" + key.uri, old, upstream.Source{}}
 			}
 		}
-		s := mustCore(t, named("a"), named("b"))
-		h.Principal = &auth.Principal{Kind: auth.KindLocal}
-		h.Endpoint = s.Snapshot().EndpointFor("", h.Principal)
-		s.listeners.mu.Lock()
-		s.listeners.subscribers = map[*subscriber]struct{}{h: {}}
-		s.listeners.mu.Unlock()
+		w := open(t, named("a"), named("b"))
+		h.Caller = w.caller(&auth.Principal{Kind: auth.KindLocal})
+		w.subscribers[h] = struct{}{}
 		began := time.Now()
-		s.follow()
+		w.follow()
 		for range 2 * each {
 			<-took
 		}
@@ -96,8 +92,8 @@ func TestSubscriptionsMoveSideBySide(t *testing.T) {
 			t.Errorf("they moved in %v, want %v", d, 2*subscribePatience)
 		}
 		synctest.Wait()
-		s.listeners.mu.Lock()
-		defer s.listeners.mu.Unlock()
+		w.mu.Lock()
+		defer w.mu.Unlock()
 		for key, sub := range h.resources {
 			if sub.backend == nil || !slices.ContainsFunc(h.Endpoint.View.Stocks, func(st *view.Stock) bool { return st.Backend == sub.backend }) {
 				t.Errorf("%v did not move", key)
@@ -126,15 +122,10 @@ func (b *deciding) Subscribe(
 
 func (b *deciding) Unsubscribe(_ upstream.Source, uris []string) { b.left = append(b.left, uris...) }
 
-// mustDecide is a deciding backend, which refuses at once.
-func mustDecide(t *testing.T, name string) *deciding {
-	t.Helper()
-	offers, err := raw.Parse([]byte(`{"resources":{"subscribe":true}}`))
-	if err != nil {
-		t.Fatal(err)
-	}
+// newDeciding is a deciding backend, which refuses at once.
+func newDeciding(t *testing.T, name string) *deciding {
 	b := &deciding{Backend: proxytest.NewBackend(t, 1, 10)}
-	b.Named, b.Lists.Capabilities = name, offers
+	b.Named = name
 	return b
 }
 
@@ -144,37 +135,59 @@ func mustDecide(t *testing.T, name string) *deciding {
 func TestSubscriptionsOfASessionAreIndependent(t *testing.T) {
 	for _, ends := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
-			slow, refusing := mustDecide(t, "slow"), mustDecide(t, "refusing")
+			slow, refusing := newDeciding(t, "slow"), newDeciding(t, "refusing")
 			slow.asked, slow.accept = make(chan struct{}), make(chan struct{})
-			s, session := mustCore(t, slow, refusing), &Session{Key: "session"}
-			local := &auth.Principal{ID: "local", Kind: auth.KindLocal}
-			request := func(method, upstream string) *jsonrpc.Error {
-				return s.answerIn(t, session, local, method, `{"uri":"mcp://`+upstream+`/x:1"}`).err
+			w, session := open(t, slow, refusing), new(Session)
+			caller, grant := w.caller(auth.Local), proxytest.NewBudget(t, [budget.Quotas]int64{budget.Bytes: 1 << 20}).Grant(budget.Account{}, "")
+			subscribe := func(b view.Backend) bool {
+				h, target := w.Enter(caller, nil, session, grant.Empty()), view.NewResource(b, "x:1", "mcp://"+b.Name()+"/x:1", false)
+				defer w.Leave(h)
+				accepted, _ := w.Subscribe(t.Context(), h, []*view.Target{target})
+				return accepted[target]
 			}
 			var first sync.WaitGroup
 			first.Go(func() {
-				if err := request("resources/subscribe", "slow"); (err != nil) != ends {
-					t.Errorf("the session ends: %v; its first subscription: %v", ends, err)
+				if accepted := subscribe(slow); accepted == ends {
+					t.Errorf("the session ends: %v; its first subscription is accepted: %v", ends, accepted)
 				}
 			})
 			<-slow.asked
-			if request("resources/subscribe", "refusing") == nil {
+			if subscribe(refusing) {
 				t.Error("the other upstream has not refused")
 			}
-			if err := request("resources/unsubscribe", "refusing"); err != nil {
-				t.Error(err)
-			}
+			h := w.Enter(caller, nil, session, grant.Empty())
+			w.Unsubscribe(h, view.NewResource(refusing, "x:1", "", false))
+			w.Leave(h)
 			if ends {
-				s.Forget(session)
+				w.Forget(session)
 			}
 			close(slow.accept)
 			first.Wait()
 			if kept := len(slow.left) == 0; kept == ends {
 				t.Errorf("the session ends: %v; its subscription is kept: %v", ends, kept)
 			}
-			if s.Forget(session); len(slow.left) != 1 || len(s.listeners.subscribers) != 0 {
-				t.Errorf("after the session, %q ended, and %d subscribers are left", slow.left, len(s.listeners.subscribers))
+			if w.Forget(session); len(slow.left) != 1 || len(w.subscribers) != 0 {
+				t.Errorf("after the session, %q ended, and %d subscribers are left", slow.left, len(w.subscribers))
 			}
 		})
+	}
+}
+
+// TestAnEndedSessionKeepsNoSubscription: a session ends and is forgotten, and then a request of it
+// subscribes, which began before. The subscription ends with the request.
+func TestAnEndedSessionKeepsNoSubscription(t *testing.T) {
+	b, session := newDeciding(t, "up"), new(Session)
+	b.asked, b.accept = make(chan struct{}), make(chan struct{})
+	close(b.accept)
+	w := open(t, b)
+	session.End()
+	w.Forget(session)
+	grant := proxytest.NewBudget(t, [budget.Quotas]int64{budget.Bytes: 1 << 20}).Grant(budget.Account{}, "")
+	h, target := w.Enter(w.caller(auth.Local), nil, session, grant), view.NewResource(b, "x:1", "mcp://up/x:1", false)
+	if accepted, err := w.Subscribe(t.Context(), h, []*view.Target{target}); !accepted[target] {
+		t.Fatalf("the subscription is not accepted: %v", err)
+	}
+	if w.Leave(h); len(b.left) != 1 || len(w.subscribers) != 0 {
+		t.Errorf("%q ended, and %d subscribers are left", b.left, len(w.subscribers))
 	}
 }

@@ -1,9 +1,7 @@
 package proxy
 
 import (
-	"context"
 	"fmt"
-	"net/netip"
 	"runtime"
 	"slices"
 	"testing"
@@ -11,10 +9,11 @@ import (
 	"weak"
 
 	"junction/auth"
-	"junction/auth/authtest"
 	"junction/policy"
+	"junction/proxy/budget"
 	"junction/proxy/proxytest"
 	"junction/proxy/scope"
+	"junction/proxy/streams"
 	"junction/proxy/view"
 	"junction/upstream"
 	"junction/upstream/client"
@@ -34,16 +33,12 @@ func TestChangeIsLazy(t *testing.T) {
 	}
 	began := s.Snapshot()
 	e := began.Endpoints[""]
-	stream := NewListener(scope.Caller{}, nil)
-	stream.end = func() {}
-	stream.Caller = scope.Caller{Snapshot: began, Endpoint: e, Principal: auth.Local, Subject: began.SubjectViewFor(e, auth.Local)}
-	s.listeners.open[stream] = struct{}{}
-	defer s.listeners.remove(stream)
+	stream := streams.NewListener(scope.Caller{Snapshot: began, Endpoint: e, Principal: auth.Local, Subject: began.SubjectViewFor(e, auth.Local)}, nil)
+	defer s.listeners.Join(stream, func() {})()
 	expired := *c.Principals[1]
 	expired.Expires = time.Unix(1, 0)
 	lapsed := scope.Caller{Snapshot: began, Endpoint: e, Principal: &expired, Subject: began.SubjectViewFor(e, &expired)}
-	hearer := &subscriber{Caller: lapsed, session: new(Session)}
-	s.listeners.subscribers[hearer] = struct{}{}
+	hearer := s.listeners.Enter(lapsed, nil, new(streams.Session), s.Grant(budget.Account{}, ""))
 	lapsed = scope.Caller{}
 	seen := began.SubjectViewFor(e, c.Principals[0]).Sight()
 	prepared, _, _, _ := e.Page(seen, upstream.PartTools, seen.View.Kind(upstream.PartTools, client.EraModern, client.Profile{}), 0,
@@ -65,9 +60,9 @@ func TestChangeIsLazy(t *testing.T) {
 	}
 	// local returns what the stream's principal sees now; nil if that was not found out
 	local := func() *view.Sight { return stream.Subject.Found }
-	told := note{method: listChanged[upstream.PartPrompts]}
-	if local() == nil || !slices.Equal(stream.pending, []note{told}) {
-		t.Errorf("the stream is told %v, want that prompts have changed", stream.pending)
+	const changed = `{"jsonrpc":"2.0","method":"notifications/prompts/list_changed"}`
+	if told := s.listeners.Drain(stream); local() == nil || len(told) != 1 || string(told[0]) != changed {
+		t.Errorf("the stream is told %q, want that prompts have changed", told)
 	}
 	n := began.Subjects.Used + began.Pages.Used + int(began.Rulings.Bytes.Load())
 	if n != 0 || began.Subjects.Len() > 0 {
@@ -83,7 +78,7 @@ func TestChangeIsLazy(t *testing.T) {
 	if s.Refresh(); local() != nil {
 		t.Error("what the stream's principal sees was found out, although nothing has changed")
 	}
-	if hearer.Snapshot != s.Snapshot() || len(hearer.waiting) > 0 {
+	if hearer.Snapshot != s.Snapshot() {
 		t.Error("a session whose token has expired stays in the world before")
 	}
 	began, e, share = nil, nil, nil
@@ -97,78 +92,20 @@ func TestChangeIsLazy(t *testing.T) {
 	}
 }
 
-// watchful is a backend that is asked while a sight is made. It counts how often the lock of the
-// listeners is held then.
-type watchful struct {
-	*proxytest.Backend
-	core          *Core
-	asked, locked int
-}
-
-func (b *watchful) Separates() bool {
-	if b.core == nil {
-		return false
-	}
-	b.asked++
-	if b.core.listeners.mu.TryLock() {
-		b.core.listeners.mu.Unlock()
-	} else {
-		b.locked++
-	}
-	return false
-}
-
-// known accepts every principal that was authenticated before.
-type known struct{}
-
-func (known) Verify(context.Context, string, netip.Addr) (*auth.Principal, error) {
-	return nil, auth.ErrInvalidToken
-}
-func (known) Still(*auth.Principal) bool { return true }
-
-// streamsOf opens a stream for each principal of a crowd.
-func streamsOf(s *Core, c *proxytest.Crowd) (all []*Listener) {
-	w := s.Snapshot()
-	for _, p := range c.Principals {
-		e := w.EndpointFor("", p)
-		l := NewListener(scope.Caller{Snapshot: w, Endpoint: e, Principal: p, Subject: w.SubjectViewFor(e, p)}, nil)
-		s.Join(l, func() {})
-		all = append(all, l)
-	}
-	return all
-}
-
-// TestListsAreComparedWithoutTheLock: after a change of a catalog, what each caller with a stream
-// sees is found out while other streams can come and go.
-func TestListsAreComparedWithoutTheLock(t *testing.T) {
-	c := proxytest.KeysOfOnePolicy(20, 2, 20)
-	s, backends := mustCore(t), c.Backends(t)
-	up := &watchful{Backend: backends[0].(*proxytest.Backend)}
-	backends[0] = up
-	s.ApplyBackends(scope.Config{Guard: &auth.Guard{Verifier: known{}, Log: authtest.Log(t)}, Policy: proxytest.MustPolicy(t, c.Policies)}, backends)
-	streams := streamsOf(s, &c)
-	changed := *up.Lists
-	changed.Tools = append(slices.Clone(changed.Tools), proxytest.MustTool(t, `{"name":"new"}`))
-	up.Lists, up.core = &changed, s
-	s.Refresh()
-	if up.asked < len(streams) || up.locked > 0 {
-		t.Errorf("%d times something was found out for %d streams, and %d times under the lock; want never",
-			up.asked, len(streams), up.locked)
-	}
-	for i, l := range streams {
-		if got := s.Drain(l); len(got) != 1 {
-			t.Errorf("stream %d is told %q, want that the tools have changed", i, got)
-		}
-	}
-}
-
 // BenchmarkListChanged changes a tool of a server with 2,000 tools, while 500 callers with policies of
 // their own have streams.
 func BenchmarkListChanged(b *testing.B) {
 	c := proxytest.KeysOfOnePolicy(500, 1, 2000)
 	s, backends := mustCore(b), c.Backends(b)
-	s.ApplyBackends(scope.Config{Guard: &auth.Guard{Verifier: known{}, Log: authtest.Log(b)}, Policy: proxytest.MustPolicy(b, c.Policies)}, backends)
-	streams := streamsOf(s, &c)
+	s.ApplyBackends(scope.Config{Guard: proxytest.Knowing(b), Policy: proxytest.MustPolicy(b, c.Policies)}, backends)
+	var open []*streams.Listener
+	w := s.Snapshot()
+	for _, p := range c.Principals {
+		e := w.EndpointFor("", p)
+		l := streams.NewListener(scope.Caller{Snapshot: w, Endpoint: e, Principal: p, Subject: w.SubjectViewFor(e, p)}, nil)
+		s.listeners.Join(l, func() {})
+		open = append(open, l)
+	}
 	up := backends[0].(*proxytest.Backend)
 	for i := 0; b.Loop(); i++ {
 		changed := *up.Lists
@@ -176,8 +113,8 @@ func BenchmarkListChanged(b *testing.B) {
 		changed.Tools[1] = proxytest.MustTool(b, fmt.Sprintf(`{"name":"write_tool1","title":"%d"}`, i))
 		up.Lists = &changed
 		s.Refresh()
-		for _, l := range streams {
-			s.Drain(l)
+		for _, l := range open {
+			s.listeners.Drain(l)
 		}
 	}
 }
