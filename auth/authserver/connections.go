@@ -272,7 +272,7 @@ func (srv *Server) connectCallback(w http.ResponseWriter, r *http.Request, name 
 
 // notConnected returns the page that tells why an upstream is not connected.
 func (srv *Server) notConnected(w http.ResponseWriter, r *http.Request, name string, err error) error {
-	said, known := errors.AsType[interface {
+	public, known := errors.AsType[interface {
 		error
 		Public() string
 	}](err)
@@ -285,7 +285,7 @@ func (srv *Server) notConnected(w http.ResponseWriter, r *http.Request, name str
 	}
 	return stop(http.StatusBadGateway,
 		pageData{Title: name + " is not connected", Next: srv.url + "/account", Label: "Go to your account",
-			Text: "Reason: " + prose.ASCII(said.Public(), 300) + "."})
+			Text: "Reason: " + prose.ASCII(public.Public(), 300) + "."})
 }
 
 // disconnect is POST /connect/{upstream}/disconnect.

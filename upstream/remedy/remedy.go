@@ -307,12 +307,12 @@ func variablesIn(line string) (names []string) {
 
 // variables returns how the entry gives the process its variables.
 func (p *Process) variables(names []string) string {
-	var set, inherit, wrong []string
+	var set, inherit, given []string
 	for _, name := range names {
 		_, there := p.Env[name]
 		switch {
 		case there:
-			wrong = append(wrong, name)
+			given = append(given, name)
 		case p.Ours != nil && p.Ours(name):
 			inherit = append(inherit, name)
 		default:
@@ -328,7 +328,7 @@ func (p *Process) variables(names []string) string {
 			"], because a command gets only the variables that its entry names")
 	}
 	if len(parts) == 0 {
-		return "correct the value of " + strings.Join(wrong, ", ") + " in env"
+		return "correct the value of " + strings.Join(given, ", ") + " in env"
 	}
 	return strings.Join(parts, "; ")
 }

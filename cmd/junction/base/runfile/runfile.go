@@ -217,8 +217,8 @@ func ByOtherPath(file string) (Place, bool) {
 	}
 	for _, p := range all() {
 		is, err := os.Stat(p.File)
-		abs, wrong := filepath.Abs(file)
-		if err == nil && wrong == nil && p.File != abs && !p.Ending() && os.SameFile(own, is) {
+		abs, absErr := filepath.Abs(file)
+		if err == nil && absErr == nil && p.File != abs && !p.Ending() && os.SameFile(own, is) {
 			return p.Place, true
 		}
 	}
@@ -249,7 +249,7 @@ func At(address string) (Place, bool) {
 		for _, own := range []string{u.Host, p.Admin} {
 			ownHost, ownPort, err := net.SplitHostPort(own)
 			all := ownHost == "127.0.0.1" || host == "" // which the record also has for all addresses
-			if ip, wrong := netip.ParseAddr(host); wrong == nil && ip.IsUnspecified() {
+			if ip, notIP := netip.ParseAddr(host); notIP == nil && ip.IsUnspecified() {
 				all = true
 			}
 			if err == nil && ownPort == port && (ownHost == host || all) {
