@@ -61,6 +61,9 @@ type Key struct {
 	Endpoints []string `yaml:"endpoints" example:"[web, mcp/memory]" change:"call,neither"`
 	// Expires is the last day on which the key is valid, in UTC, or a time. Default: never.
 	Expires Moment `yaml:"expires" change:"call,neither"`
+	// Restored is when an operator has confirmed a key that was revoked and is in the file again. It ends
+	// the warnings about this key. Default: never.
+	Restored Moment `yaml:"restored" change:"call,waits"`
 }
 
 // Example returns the type in YAML.

@@ -1,7 +1,6 @@
 package upstream
 
 import (
-	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -11,7 +10,6 @@ import (
 	"io/fs"
 	"net"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -262,21 +260,14 @@ func advice(err error, upstream string, c *Config) string {
 	case errors.As(err, &status):
 		return adviceOfStatus(status, upstream, c)
 	case errors.Is(err, stdio.ErrNoProgram):
-		return remedy.Install(c.Program())
+		return c.ForProgram()
 	case errors.Is(err, fs.ErrNotExist):
-		if _, missing := os.Stat(c.Dir); c.Dir != "" && missing != nil {
-			return "create the folder " + c.Dir + ", or correct dir"
-		}
-		if filepath.Base(c.Program()) != c.Program() && !filepath.IsAbs(c.Program()) {
-			return c.Program() + " is relative to " + cmp.Or(c.Dir, "the folder where Junction was started") +
-				": write the full path into command, or set dir"
-		}
-		return "check the first entry of command: the program, or the interpreter in its first line, does not exist"
+		return c.forMissing()
 	case errors.Is(err, fs.ErrPermission) && c.Sandbox != nil:
 		return "let Junction run that program: chmod +x, or another user; if it can, name the folder of the " +
 			"program, or of its interpreter, in sandbox.read"
 	case errors.Is(err, fs.ErrPermission):
-		return "Junction may not run that program: chmod +x, or run Junction as another user"
+		return "Junction may not run that program: " + ForMode
 	case errors.As(err, &exit) && exit.Killed:
 		return "another program or the system has killed the process; if this machine lacks memory, the log of the " +
 			"system says so"

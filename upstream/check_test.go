@@ -105,7 +105,7 @@ func TestCheckSaysWhatToDo(t *testing.T) {
 	}{
 		{"well", script(upstreamtest.Script{}), "start handshake list ping", "", ""},
 		{"no program", Config{Command: []string{"there-is-no-such-program"}}, "start", "not found", "install there-is-no-such-program"},
-		{"no file", Config{Command: []string{"/there/is/no/program"}}, "start", "no such file", "check the first entry of command"},
+		{"no file", Config{Command: []string{"/there/is/no/program"}}, "start", "no such file", "install /there/is/no/program, or correct its path in command"},
 		{"a relative path", Config{Command: []string{"./bin/notes-mcp"}}, "start", "no such file", "./bin/notes-mcp is relative to the folder where Junction was started: write the full path"},
 		{"a relative path in dir", Config{Command: []string{"./bin/notes-mcp"}, Dir: "/"}, "start", "no such file", "./bin/notes-mcp is relative to /: write the full path"},
 		{"not to be run", Config{Command: []string{file}}, "start", "permission denied", "Junction may not run"},

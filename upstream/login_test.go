@@ -98,12 +98,12 @@ func TestOperatorSignsIn(t *testing.T) {
 			if r := u.Check(t.Context()); !needsLogin(r.Err) || len(r.Steps) != 1 {
 				t.Errorf("before the sign-in a check says %v", r.Err)
 			}
-			if text := u.Status().Err; text != "sign-in needed; run: junction login linear" {
+			if text := u.Status().Err; text != "nobody has signed in yet; run: junction login linear" {
 				t.Errorf("the reason is %q", text)
 			}
 			call := &Call{Call: client.Call{Method: "tools/call", Name: "whoami"}}
 			_, err := u.Call(t.Context(), call)
-			wantLogin(t, err, "sign-in needed; run: junction login linear")
+			wantLogin(t, err, "nobody has signed in yet; run: junction login linear")
 
 			operator.set("first")
 			until(StateReady)

@@ -143,7 +143,7 @@ var modes = []Mode{
 			Set:     "sign in with an account that may use it; run: {command}",
 			Call:    "if each call fails so, run: {command}",
 			Lacks:   "the sign-in lacks a scope{scopes}; run: {command}",
-			Absent:  "sign-in needed; run: {command}",
+			Absent:  "nobody has signed in yet; run: {command}",
 			Broken:  "the sign-in has ended; run: {command}",
 			Down:    "its sign-in service cannot be asked",
 			Without: "no sign-in is configured (auth.oauth)",

@@ -2,6 +2,7 @@
 package build
 
 import (
+	"debug/buildinfo"
 	"fmt"
 	"runtime"
 	"runtime/debug"
@@ -21,6 +22,15 @@ type Build struct {
 
 // Read returns the build of this program.
 func Read() Build { return read(debug.ReadBuildInfo()) }
+
+// ReadFile returns the build of the program in a file.
+func ReadFile(path string) (Build, error) {
+	info, err := buildinfo.ReadFile(path)
+	if err != nil {
+		return Build{}, err
+	}
+	return read(info, true), nil
+}
 
 func read(info *debug.BuildInfo, ok bool) Build {
 	b := Build{Version: "devel", Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}

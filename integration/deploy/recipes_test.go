@@ -31,6 +31,24 @@ func TestOperateRecipeOfSystemd(t *testing.T) {
 	if out, err := exec.Command(analyze, "verify", file).CombinedOutput(); err != nil || len(out) > 0 {
 		t.Errorf("systemd-analyze verify: %v\n%s", err, out)
 	}
+	if strings.Contains("\n"+text, "\nLoadCredential=") { // systemd starts no unit whose credential is missing
+		t.Error("the unit needs a credential, which a team with API keys does not have")
+	}
+	dropIn := file + ".d"
+	if err := os.Mkdir(dropIn, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	secrets := regexp.MustCompile(`(?m)^#   (\[Service\]|LoadCredential=\S+)$`).FindAllStringSubmatch(text, -1)
+	if len(secrets) != 2 {
+		t.Fatalf("the drop-in of a sign-in has the lines %q", secrets)
+	}
+	override := filepath.Join(dropIn, "override.conf")
+	if err := os.WriteFile(override, []byte(secrets[0][1]+"\n"+secrets[1][1]+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command(analyze, "verify", file).CombinedOutput(); err != nil || len(out) > 0 {
+		t.Errorf("systemd-analyze verify with the drop-in: %v\n%s", err, out)
+	}
 	// Without its file it is not started for ever, and it has a folder of its own.
 	for _, want := range []string{`ConditionPathExists=/etc/junction/config\.yaml`, `WorkingDirectory=/var/lib/junction`,
 		`StartLimitIntervalSec=[1-9].*`, `StartLimitBurst=[1-9]\d*`} {

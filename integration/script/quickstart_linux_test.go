@@ -57,6 +57,7 @@ var volatile = []struct {
 	// The rows come in the order in which the servers answer, below a line if one is late; junction status has them.
 	{regexp.MustCompile(`(?s)(with the machine, too\.\n).*?(\nWhich clients)`), "${1}ROWS$2"},
 	{regexp.MustCompile(`process \d+`), "process N"},
+	{regexp.MustCompile(`Junction \S+ is (ready|starting|degraded)`), "Junction VERSION is $1"},
 	{regexp.MustCompile(`\d{4}-\d\d-\d\d[ T]\d\d:?\d\d:?\d\d(-\d)?`), "DATE"},
 	{regexp.MustCompile(`\b\d+(\.\d+)? (MB|KB)`), "N MB"},
 	{regexp.MustCompile(`retrying (in \d+s|now)`), "retrying"},

@@ -69,7 +69,7 @@ func mustLogIn(t *testing.T, url string, browser func(t *testing.T, where string
 	p.MustConfigure(t, fmt.Sprintf("storage: { dsn: %[1]s/junction.db, key_file: %[1]s/master.key }\n"+
 		"outbound: { allow_private: [127.0.0.0/8, \"::1/128\"] }\nupstreams: { linear: { url: %[2]q, auth: { mode: oauth } } }\n", p.Dir, url))
 	p.MustServe(t)
-	p.Stderr.MustMatch(t, regexp.MustCompile(`sign-in needed; run: junction login linear`), harness.Patience, p.Done)
+	p.Stderr.MustMatch(t, regexp.MustCompile(`nobody has signed in yet; run: junction login linear`), harness.Patience, p.Done)
 
 	l := mustBeginLogin(t, p)
 	where := l.said.MustMatch(t, regexp.MustCompile(`\n\n  (http\S+)\n`), harness.Patience, l.ended)[1]

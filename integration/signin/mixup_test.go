@@ -236,7 +236,7 @@ func TestMixUpAtJunctionLogin(t *testing.T) {
 	p.MustConfigure(t, fmt.Sprintf("storage: { dsn: %[1]s/junction.db, key_file: %[1]s/master.key }\n"+
 		"outbound: { allow_private: [127.0.0.0/8] }\nupstreams: { linear: { url: %[2]q, auth: { mode: oauth } } }\n", p.Dir, m.url))
 	p.MustServe(t)
-	p.Stderr.MustMatch(t, regexp.MustCompile(`sign-in needed; run: junction login linear`), harness.Patience, p.Done)
+	p.Stderr.MustMatch(t, regexp.MustCompile(`nobody has signed in yet; run: junction login linear`), harness.Patience, p.Done)
 
 	l := mustBeginLogin(t, p)
 	// The operator goes wherever the command sends them.

@@ -105,7 +105,7 @@ func TestLoginCommand(t *testing.T) {
 			t.Errorf("the report has %+v", up)
 		}
 	}
-	if _, why := stateOf("linear"); !strings.HasPrefix(why, "sign-in needed; run: junction login linear --config ") {
+	if _, why := stateOf("linear"); !strings.HasPrefix(why, "nobody has signed in yet; run: junction login linear --config ") {
 		t.Errorf("the reason is %q", why)
 	}
 

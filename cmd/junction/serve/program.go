@@ -87,9 +87,12 @@ type program struct {
 	server        *front.Server
 	ended         *stored.Sessions // nil if deleted sessions are not stored
 	set           upstream.Set
-	catalogs      *stored.Dir // nil if there is no folder for catalogs
-	sandboxes     string      // the parent of the sandbox folders of commands; "" if there is none
+	catalogs      *stored.Dir             // nil if there is no folder for catalogs
+	keys          *stored.Keys            // of the file; nil if they are not followed. Owned by reloadLoop, like config
+	back          map[auth.Hash]time.Time // when the keys of the file that are back were revoked; owned like keys
+	sandboxes     string                  // the parent of the sandbox folders of commands; "" if there is none
 	outages       record.Outages
+	installed     *installed
 	screen        *screen.Screen
 	owner         diagnose.Owner                 // of the admin address
 	note          atomic.Pointer[runfile.Record] // where this process serves; nil before that
@@ -144,7 +147,7 @@ func runProxy(ctx context.Context, o options) error {
 func newProgram(o options) *program {
 	first := screen.New(o.stdout, o.stderr)
 	o.stderr = first.Log()
-	p := &program{options: o, screen: first, refresh: make(chan struct{}, 1), recheck: make(chan struct{}, 1),
+	p := &program{options: o, installed: newInstalled(), screen: first, refresh: make(chan struct{}, 1), recheck: make(chan struct{}, 1),
 		events: make(chan struct{}, 1), owner: diagnose.Owner(rand.Text())}
 	p.sources = p.newSources()
 	return p
@@ -195,6 +198,12 @@ func open(o options) (_ *program, err error) {
 	secret, dir, err := p.key(c.Sessions.KeyFile)
 	if err != nil {
 		return nil, err
+	}
+	p.openKeys(dir)
+	if back := p.followKeys(c); len(back) > 0 {
+		p.warn(back)
+		warnings = slices.Concat(back, warnings)
+		p.warnings.Store(&warnings)
 	}
 	p.openCatalogs(secret, dir)
 	p.sandboxes = config.Sandboxes(dir, p.file)

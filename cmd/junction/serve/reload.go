@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -144,6 +145,7 @@ func (p *program) reload(asked bool) (done bool) {
 		p.notReloaded(err, detail)
 		return true
 	}
+	warnings = slices.Concat(p.followKeys(c), warnings)
 	change := p.follow(c)
 	if p.warn(warnings); change.Refused == nil {
 		p.warnings.Store(&warnings)
@@ -162,7 +164,7 @@ func (p *program) reload(asked bool) (done bool) {
 func (p *program) warn(warnings config.Problems) {
 	for _, w := range warnings {
 		level := slog.LevelWarn
-		if config.Grave(w) && p.screen.Holds() {
+		if config.Grave(w) && !config.Revived(w) && p.screen.Holds() {
 			level = slog.LevelDebug
 		}
 		p.log.Log(context.Background(), level, w.Text, "file", w.File, "line", w.Line, "key", w.Path)
@@ -204,7 +206,11 @@ func (p *program) changedKeys(event, how string, keys []auth.Key) {
 	shown := keys[:min(len(keys), maxKeyLines)]
 	for _, k := range shown {
 		p.log.Info("key "+how+" by a reload", "principal", "key:"+k.Name, "key_id", k.Hash.ID())
-		p.audit.Event(record.Event{Name: event, Principal: "key:" + k.Name, KeyID: k.Hash.ID()})
+		e := record.Event{Name: event, Principal: "key:" + k.Name, KeyID: k.Hash.ID()}
+		if at, was := p.back[k.Hash]; was {
+			e.Detail = "the key was revoked at " + at.Format(time.RFC3339)
+		}
+		p.audit.Event(e)
 	}
 	if more := len(keys) - len(shown); more > 0 {
 		p.log.Info("more keys "+how+" by a reload", "more", more)

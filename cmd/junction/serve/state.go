@@ -119,8 +119,11 @@ func (p *program) readFile(hash [32]byte) {
 
 // process describes this process for junction status.
 func (p *program) process() diagnose.Process {
+	variables, _ := p.getenv(config.ServiceVariables)
 	return diagnose.Process{
-		URL: runfile.URL(p.public.Addr().String()), Started: p.begun, LastCall: p.calls.LastOf,
+		Variables: variables,
+		URL:       runfile.URL(p.public.Addr().String()), Started: p.begun, LastCall: p.calls.LastOf,
+		Installed: p.installed.other,
 		Read: func() string {
 			if hash := p.loadedHash.Load(); hash != nil && p.file != "" {
 				return hex.EncodeToString(hash[:])

@@ -301,43 +301,6 @@ func isPublic(issuer string) bool {
 	return slices.ContainsFunc(publicIssuers, func(p string) bool { return strings.HasPrefix(issuer+"/", p+"/") })
 }
 
-// Policies is the path of the policies, and of the warning that they hide all tools from all clients.
-const Policies = "policies"
-
-// MostWarnings is the most warnings of a file that a running proxy reports.
-const MostWarnings = 50
-
-// Grave reports whether a warning is about a mistake that hides all tools from all clients.
-func Grave(p Problem) bool { return p.Path == Policies }
-
-// Lasting returns the warnings that a running proxy reports until it reads the file again, the grave ones
-// first, and the number of those beyond MostWarnings. It leaves out programs, folders and packs that an upstream
-// lacks: the state of the upstream reports these, and they may come back.
-func Lasting(warnings Problems) (list Problems, more int) {
-	warnings = slices.Clone(warnings)
-	slices.SortStableFunc(warnings, func(a, b Problem) int {
-		switch {
-		case Grave(a) == Grave(b):
-			return 0
-		case Grave(a):
-			return -1
-		}
-		return 1
-	})
-	for _, p := range warnings {
-		if strings.HasPrefix(p.Path, "upstreams.") && (strings.HasSuffix(p.Path, ".command") ||
-			strings.HasSuffix(p.Path, ".dir") || strings.HasSuffix(p.Text, "; that upstream cannot start")) {
-			continue
-		}
-		if len(list) == MostWarnings {
-			more++
-			continue
-		}
-		list = append(list, p)
-	}
-	return list, more
-}
-
 // warnPolicies warns of capabilities that are required but granted by no policy, and the reverse:
 // most likely one of them is misspelled. It also warns of unknown names in policies, and adds the
 // warnings of package policy.

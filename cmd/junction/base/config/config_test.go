@@ -513,12 +513,12 @@ func TestWarnings(t *testing.T) {
 	}
 	const gone = "; that upstream cannot start"
 	want := []string{
-		`:4: upstreams.missing.command: there is no program no-such-tool` + gone + ` until it is installed`,
-		`:5: upstreams.text.command: there is no program text` + gone + ` until it is installed`,
-		`:6: upstreams.other_path.command: there is no program tool` + gone + ` until it is installed`,
-		`:9: upstreams.no_absolute.command: there is no program ${DIR}/bin/none` + gone + ` until it is installed`,
-		`:11: upstreams.not_in_dir.command: there is no program ./tool` + gone + ` until it is installed`,
-		`:12: upstreams.no_dir.dir: is no folder` + gone + ": create it, or correct the path",
+		`:4: upstreams.missing.command: there is no program no-such-tool` + gone + `: install no-such-tool, or write its full path into command`,
+		`:5: upstreams.text.command: there is no program text` + gone + `: install text, or write its full path into command`,
+		`:6: upstreams.other_path.command: there is no program tool` + gone + `: install tool, or write its full path into command`,
+		`:9: upstreams.no_absolute.command: there is no program ${DIR}/bin/none` + gone + `: install ${DIR}/bin/none, or correct its path in command`,
+		`:11: upstreams.not_in_dir.command: there is no program ./tool` + gone + `: ./tool is relative to ${DIR}/work: write the full path into command, or correct dir`,
+		`:12: upstreams.no_dir.dir: is no folder` + gone + ": create the folder /no/such/folder, or correct dir",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("warnings:\ngot:\n  %s\nwant:\n  %s", strings.Join(got, "\n  "), strings.Join(want, "\n  "))
@@ -663,16 +663,16 @@ func TestCheck(t *testing.T) {
 		{"upstreams:\n  a: { url: https://a.example.com }\n", "ok: 1 upstream\n", "<nil>"},
 		{"upstreams:\n  a: { url: https://a.example.com }\n  b: { command: [junction] }\n", "ok: 2 upstreams\n", "<nil>"},
 		{"upstreams:\n  a: { command: [none] }\n",
-			"warning: FILE:2: upstreams.a.command: there is no program none; that upstream cannot start until it is installed\nok: 1 upstream\n", "<nil>"},
+			"warning: FILE:2: upstreams.a.command: there is no program none; that upstream cannot start: install none, or write its full path into command\nok: 1 upstream\n", "<nil>"},
 		{"upstreams:\n  a: { command: [npx -y some-package] }\n  b: { command: [~/bin/server] }\n  c: { command: [/dev/null] }\n",
-			"warning: FILE:2: upstreams.a.command: there is no program \"npx -y some-package\"; write its arguments apart: [npx, -y, some-package]\n" +
-				"warning: FILE:3: upstreams.b.command: there is no program ~/bin/server, and ~ means nothing here; write ${HOME}/bin/server\n" +
-				"warning: FILE:4: upstreams.c.command: /dev/null is no program that may be run; that upstream cannot start\n" +
+			"warning: FILE:2: upstreams.a.command: there is no program npx -y some-package; that upstream cannot start: write its arguments apart: [npx, -y, some-package]\n" +
+				"warning: FILE:3: upstreams.b.command: there is no program ~/bin/server; that upstream cannot start: write ${HOME}/bin/server, because ~ means nothing here\n" +
+				"warning: FILE:4: upstreams.c.command: /dev/null is no program that may be run; that upstream cannot start: chmod +x, or run Junction as another user\n" +
 				"ok: 3 upstreams\n", "<nil>"},
 		{"lisen: x\nupstreams:\n  a: { command: [none] }\n  b: { url: a.example.com }\n",
 			"FILE:1: lisen: unknown key; did you mean listen?\n" +
 				"FILE:4: upstreams.b.url: needs a scheme: https://a.example.com\n" +
-				"warning: FILE:3: upstreams.a.command: there is no program none; that upstream cannot start until it is installed\n",
+				"warning: FILE:3: upstreams.a.command: there is no program none; that upstream cannot start: install none, or write its full path into command\n",
 			"FILE has 2 mistakes; Junction does not start because of line 1"},
 		{"listen: x\nlisten_to: y\nupstreams:\n  a: { url: a.example.com, endpoint: https://a.example.com }\n",
 			"FILE:1: listen: must be host:port, such as 127.0.0.1:8420 or [::1]:8420\n" +

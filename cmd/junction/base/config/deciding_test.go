@@ -175,11 +175,11 @@ func TestPrivateFolderHasNothingThatDecides(t *testing.T) {
 // whole directory.
 func TestStateDirectoryMayHoldOtherFiles(t *testing.T) {
 	files := []string{"key", "master.key", "junction.db", "junction.db-wal", "junction.db.lease", "connections.json",
-		"setup/x.json", "service/x.yaml", "signins/x.json", "ended-sessions", "running/x.secret", "catalogs/x/y",
-		"sandbox/x/b", "sandbox"}
+		"setup/x.json", "service/x.yaml", "signins/x.json", "ended-sessions", "api-keys/x", "running/x.secret",
+		"catalogs/x/y", "sandbox/x/b", "sandbox"}
 	blocks := map[string]bool{"state/junction/notes": false, "state/junction": true, "state": true,
 		"keys/notes": false, "keys": true, "keys/catalogs": true, "keys/sandbox/x/b": true, "keys/ended-sessions": true,
-		"keys/own.db-wal": true}
+		"keys/api-keys/x": true, "keys/own.db-wal": true}
 	for _, file := range files {
 		blocks["state/junction/"+file] = true
 	}

@@ -158,6 +158,7 @@ func besideDatabase(file string) (list sandbox.Deciders) {
 func besideKey(dir string) sandbox.Deciders {
 	return sandbox.Deciders{
 		{What: "the deleted sessions", Path: filepath.Join(dir, "ended-sessions")},
+		{What: "the revoked API keys", Path: filepath.Join(dir, "api-keys"), Inside: true},
 		{What: "the catalogs of upstreams", Path: filepath.Join(dir, "catalogs"), Inside: true},
 		{What: "the private folders of commands", Path: filepath.Join(dir, "sandbox"), Inside: true},
 	}
@@ -214,6 +215,14 @@ func Command(file string, words ...string) string {
 func CommandOf(program, file string, words ...string) string {
 	return shell.Program(program, Named(file), words...)
 }
+
+// EnvironmentEnd is the end of the name of the file with the variables of a service, after that of its
+// configuration file.
+const EnvironmentEnd = ".environment"
+
+// ServiceVariables is the environment variable with the path of the file from which a service of the user has
+// read its variables. The service sets it for itself, so that errors name the file.
+const ServiceVariables = "JUNCTION_SERVICE_VARIABLES"
 
 // Named returns the configuration file for --config of a command, or "" if commands use the file anyway.
 func Named(file string) string {

@@ -113,8 +113,12 @@ func (e *expander) resolve(body string) (value, problem string) {
 		return fallback, ""
 	case !ok:
 		e.unset = name
-		return "", fmt.Sprintf("the environment variable %s is not set; set it where junction starts and restart it, "+
-			"or write ${%s:-default}", name, name)
+		where := "where junction starts"
+		if file, _ := e.getenv(ServiceVariables); file != "" {
+			where = "in " + file
+		}
+		return "", fmt.Sprintf("the environment variable %s is not set; set it %s and restart it, or write "+
+			"${%s:-default}", name, where, name)
 	}
 	return value, ""
 }

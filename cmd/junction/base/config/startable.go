@@ -73,7 +73,7 @@ func (d *decoder) unstartable(c *Config, name string) (key, text string) {
 		return "", ""
 	}
 	if info, err := os.Stat(u.Dir); u.Dir != "" && (err != nil || !info.IsDir()) {
-		return "dir", "is no folder; that upstream cannot start: create it, or correct the path"
+		return "dir", "is no folder; that upstream cannot start: " + u.ForDir()
 	}
 	if program != Self && !d.runnable(&u) {
 		return "command", notRunnable(&u)
@@ -81,7 +81,8 @@ func (d *decoder) unstartable(c *Config, name string) (key, text string) {
 	return "", ""
 }
 
-// notRunnable returns why the program of the command cannot be started, and the remedy.
+// notRunnable returns why the program of the command cannot be started, and the remedy in the words of the
+// upstream's state.
 func notRunnable(u *upstream.Config) string {
 	program, words := u.Program(), strings.Fields(u.Program())
 	if rest, ok := strings.CutPrefix(program, "~/"); ok {
@@ -100,10 +101,10 @@ func notRunnable(u *upstream.Config) string {
 			file = filepath.Join(u.Dir, file)
 		}
 		if _, err := os.Stat(file); err == nil {
-			return program + " is no program that may be run; that upstream cannot start"
+			return program + " is no program that may be run; that upstream cannot start: " + upstream.ForMode
 		}
 	}
-	return fmt.Sprintf("there is no program %s; that upstream cannot start until it is installed", program)
+	return fmt.Sprintf("there is no program %s; that upstream cannot start: %s", program, u.ForProgram())
 }
 
 // runnable reports whether the program of the command exists: a plain name in the PATH of the

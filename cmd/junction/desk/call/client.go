@@ -195,7 +195,7 @@ func (f *clientFlags) notReady(ctx context.Context, tool string, err error) erro
 	switch name, state := f.broken(ctx, tool); state {
 	case "":
 		missing, ok := errors.AsType[*noToolError](err)
-		if place, running := runfile.Find(*f.file); ok && running && strings.HasPrefix(f.url, place.URL) {
+		if served, running := admin.ServedAt(ctx, *f.file); ok && running && strings.HasPrefix(f.url, served.URL) {
 			missing.why = f.whyCommand(tool)
 		}
 		return err

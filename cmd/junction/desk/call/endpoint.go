@@ -40,8 +40,18 @@ type endpoint struct {
 	report    io.Writer // gets a line for each progress notification; guarded by reporting; nil discards
 }
 
-// dial connects to an endpoint, with the URL and the credential of o. report and prompts may be nil.
+// dial connects to an endpoint, with the URL and the credential of o. report and prompts may be nil. Its errors
+// are for the user.
 func dial(ctx context.Context, o client.Options, report io.Writer, prompts *prompter) (*endpoint, error) {
+	e, err := open(ctx, o, report, prompts)
+	if err != nil {
+		return nil, (&endpoint{url: o.URL}).explain(ctx, err)
+	}
+	return e, nil
+}
+
+// open is dial, with the errors of the connection.
+func open(ctx context.Context, o client.Options, report io.Writer, prompts *prompter) (*endpoint, error) {
 	o.Client = []byte(`{"name":"junction-cli","title":"Junction command line","version":"1.0.0"}`)
 	o.Transport, o.TokenOptional = client.TransportHTTP, true
 	o.ConnectTimeout, o.MessageLimit, o.Depth = 20*time.Second, 64<<20, 256
@@ -53,7 +63,7 @@ func dial(ctx context.Context, o client.Options, report io.Writer, prompts *prom
 	var err error
 	if e.conn, err = e.dialer.Dial(ctx, e.profile, client.Hooks{Changed: func() {}}); err != nil {
 		e.dialer.CloseIdle()
-		return nil, e.explain(ctx, err)
+		return nil, err
 	}
 	return e, nil
 }

@@ -4,10 +4,11 @@
 //
 // table.go has the clients and place.go their files. The package format edits their texts, and revision
 // replaces a file. server.go, text.go, secret.go and entry.go translate a server into an
-// entry of Junction's configuration; merge.go brings the servers of all clients together.
+// entry of Junction's configuration; merge.go brings the servers of all clients together, and
+// withdrawn.go remembers those that a person has removed.
 // look.go shows a person what an entry would run, send and read. connect.go writes Junction's own
 // entry into a client's file, and record.go remembers what the file was before. key.go decides how a client
-// gets the API key, and input.go has the way of VS Code.
+// gets the API key, input.go has the way of VS Code, and trust.go has the certificates of an entry.
 package clients
 
 import (
@@ -31,6 +32,7 @@ type Client struct {
 	// entry makes the entry of a client that reads URLs; nil for one that only starts commands.
 	entry   func(Target) format.Object
 	command func(Target) format.Object // the entry that starts junction stdio
+	env     string                     // the key of the variables in such an entry; "" if it has none
 	key     KeyWay                     // with an entry in a file of the user
 	reads   bool                       // entry can refer to KeyVariable
 }

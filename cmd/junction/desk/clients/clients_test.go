@@ -428,7 +428,7 @@ func TestPlan(t *testing.T) {
 my server! new my-server
 junction skipped  it is Junction itself
 off new off
-kept present kept differs from the client's; the configuration keeps its own; to import it again, run first: junction remove kept
+kept present kept differs from the client's; the configuration keeps its own; to take the client's: junction remove kept; junction import --write kept
 github same GitHub
 GITHUB new GITHUB-2 another server is called GITHUB
 my-server new my-server-2 another server is called my-server

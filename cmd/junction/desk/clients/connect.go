@@ -27,8 +27,9 @@ type Target struct {
 	// Secret is the API key. Connect writes it to KeyFile, which must be that of Records.KeyFile. "" writes
 	// nothing.
 	Secret string
-	Own    []string // all URLs of the endpoint, to recognize an entry by
-	Config string   // the absolute path of the configuration file of Junction
+	Env    map[string]string // variables of junction stdio; see Outfit.Trust
+	Own    []string          // all URLs of the endpoint, to recognize an entry by
+	Config string            // the absolute path of the configuration file of Junction
 
 	input string // the ID of the input with which VS Code asks for the key
 }

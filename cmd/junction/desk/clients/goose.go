@@ -92,7 +92,7 @@ func gooseClient() *Client {
 			{base: appConfig, file: "Block/goose/config/config.yaml", os: "windows"},
 		},
 		entry: gooseEntry, reads: true,
-		command: gooseCommand, key: ByFile,
+		command: gooseCommand, env: "envs", key: ByFile,
 	}
 }
 

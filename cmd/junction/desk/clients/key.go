@@ -55,7 +55,7 @@ func (c *Client) Commanded(t Target) bool {
 // entryFor returns the entry of Junction.
 func (c *Client) entryFor(t Target) format.Object {
 	if c.Commanded(t) {
-		return c.command(t)
+		return c.withEnv(c.command(t), t)
 	}
 	return c.entry(t)
 }

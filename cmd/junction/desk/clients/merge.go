@@ -23,6 +23,9 @@ type Known struct {
 	Dir     string
 	URL     string
 	Headers map[string]string
+	// Unset are the variables without a value and a default that the server refers to, sorted: two servers may
+	// differ in these alone.
+	Unset []string
 
 	Offers  func(tool string) bool // whether the entry of the configuration offers a tool; nil: all
 	Enabled []string               // the only tools that it offers; nil means all others, too
@@ -37,13 +40,23 @@ func (k *Known) Inherit(names []string, getenv func(string) (string, bool)) {
 	for _, name := range names {
 		if _, own := k.Env[name]; !own && variableName.MatchString(name) {
 			k.Env[name], _ = getenv(name)
+			if k.Env[name] == "" {
+				k.unset(name)
+			}
 		}
 	}
 }
 
+func (k *Known) unset(names ...string) {
+	k.Unset = append(k.Unset, names...)
+	slices.Sort(k.Unset)
+	k.Unset = slices.Compact(k.Unset)
+}
+
 // equal reports whether two servers are the same, whatever their names.
 func (k *Known) equal(o *Known) bool {
-	return k.alike(o) && k.Dir == o.Dir && maps.Equal(k.Env, o.Env) && maps.Equal(k.Headers, o.Headers)
+	return k.alike(o) && k.Dir == o.Dir && maps.Equal(k.Env, o.Env) && maps.Equal(k.Headers, o.Headers) &&
+		slices.Equal(k.Unset, o.Unset)
 }
 
 // alike reports whether two servers run the same command or have the same URL.
@@ -79,6 +92,9 @@ func (e *Entry) known(getenv func(string) (string, bool)) *Known {
 	for name, v := range e.Headers {
 		k.Headers[name] = v.Expand(getenv)
 	}
+	for _, missing := range e.Missing(getenv) {
+		k.unset(missing.Name)
+	}
 	return k
 }
 
@@ -91,6 +107,8 @@ const (
 	Present Result = "present" // the configuration has it
 	Skipped Result = "skipped" // Junction cannot have it, or it is Junction
 	Held    Result = "held"    // a project has it, and no project was named
+	// Withdrawn: a person has removed it from the configuration, and has not named it since.
+	Withdrawn Result = "removed"
 )
 
 // An Outcome is a server that was found, and what becomes of it.
@@ -101,6 +119,8 @@ type Outcome struct {
 	// Conflicts is true if the result is Present, and the client runs the server in another way. The
 	// entry in the configuration may be that of another client.
 	Conflicts bool
+	Differs   bool     // the result is Present, and the entry has another command or URL
+	Own       bool     // the server is Junction itself; the result is Skipped
 	Wider     string   // tools that the entry of the result Present offers, and the client hides
 	Notes     []string // for people, without secrets
 }
@@ -122,16 +142,24 @@ type Merge struct {
 	// Origin returns where a server was found. With nil, an entry whose server has got another
 	// command or URL since its import does not count as present.
 	Origin func(*Server) string
+	// Withdrawn reports whether a person has removed a server from the configuration that would get a name there,
+	// and has not named it since. Nil means that nothing is known.
+	Withdrawn func(s *Server, k *Known, name string) bool
 	// Command returns a command line of junction about the configuration; nil for one without a file.
 	Command func(words ...string) string
 }
 
-// remove returns the command that removes an upstream.
-func (m *Merge) remove(name string) string {
-	if m.Command == nil {
-		return shell.Join("junction", "remove", name)
+// instead returns the commands that replace an entry by the server of a client.
+func (m *Merge) instead(name string, s *Server) string {
+	command := m.Command
+	if command == nil {
+		command = func(words ...string) string { return shell.Join(append([]string{"junction"}, words...)...) }
 	}
-	return m.Command("remove", name)
+	add := []string{"import", "--write", name}
+	if s.ofProject() {
+		add = append(add, "--project", s.folder)
+	}
+	return command("remove", name) + "; " + command(add...)
 }
 
 // Plan decides what becomes of each server. It changes the entry of a server that another client has,
@@ -157,28 +185,27 @@ func (m *Merge) Plan(servers []*Server) []Outcome {
 		k := s.Entry.known(m.Getenv)
 		k.Name = NameOf(s.Name)
 		same := slices.IndexFunc(news, func(n added) bool { return n.known.equal(k) })
-		present, differs := m.present(k)
+		as := k
+		present, differs := m.present(s, k, servers)
 		if present == "" && s.Entry.command != nil { // a person may have added the command
-			command := s.Entry.command.known(m.Getenv)
-			command.Name = k.Name
-			present, differs = m.present(command)
+			as = s.Entry.command.known(m.Getenv)
+			as.Name = k.Name
+			present, differs = m.present(s, as, servers)
 		}
-		if present == "" && m.Origin != nil {
-			present = m.imported(k, m.Origin(s), servers)
-			differs = true
-		}
+		name := free(k.Name, taken)
 		switch {
 		case m.isOwn(k), m.Wrote != nil && m.Wrote(s):
-			o.Result, o.Notes = Skipped, []string{"it is Junction itself"}
+			o.Result, o.Own, o.Notes = Skipped, true, []string{"it is Junction itself"}
 		case present != "":
 			o.Result, o.Name = Present, present
-			o.Conflicts = differs && m.conflicts(k, present)
+			o.Conflicts = differs && m.is(present, as, (*Known).conflicts)
+			o.Differs = differs && !m.is(present, as, (*Known).alike)
 			if o.Wider = m.wider(s.Entry, present); o.Wider != "" {
 				o.Notes = append(o.Notes, "offers tools that the client hides: "+o.Wider)
 			}
 			if differs {
 				o.Notes = append(o.Notes, "differs from the client's; the configuration keeps its own; "+
-					"to import it again, run first: "+m.remove(present))
+					"to take the client's: "+m.instead(present, s))
 			}
 		case same >= 0:
 			first := &out[news[same].at]
@@ -188,8 +215,10 @@ func (m *Merge) Plan(servers []*Server) []Outcome {
 				first.Server.Entry.narrow(s.Entry)
 				o.Notes = append(o.Notes, "a tool that one of the two clients hides is hidden for all")
 			}
+		case m.Withdrawn != nil && m.Withdrawn(s, k, name):
+			o.Result, o.Name = Withdrawn, name
 		default:
-			o.Name = free(k.Name, taken)
+			o.Name = name
 			taken[strings.ToLower(o.Name)] = true
 			if o.Name != k.Name {
 				o.Notes = append(o.Notes, fmt.Sprintf("another server is called %s", k.Name))
@@ -202,9 +231,9 @@ func (m *Merge) Plan(servers []*Server) []Outcome {
 	return out
 }
 
-// conflicts reports whether a server conflicts with the entry of a name.
-func (m *Merge) conflicts(k *Known, name string) bool {
-	return slices.ContainsFunc(m.Existing, func(e Known) bool { return e.Name == name && e.conflicts(k) })
+// is compares a server with the entry of a name.
+func (m *Merge) is(name string, k *Known, compare func(*Known, *Known) bool) bool {
+	return slices.ContainsFunc(m.Existing, func(e Known) bool { return e.Name == name && compare(&e, k) })
 }
 
 // wider returns the tools that the configuration offers and the entry of a client hides.
@@ -217,17 +246,36 @@ func (m *Merge) wider(e *Entry, name string) string {
 	return ""
 }
 
-// present returns the entry of the configuration that is the server, and whether it differs in
-// anything but its command or URL. An entry that differs counts if it has the server's name: people
-// correct what was imported.
-func (m *Merge) present(k *Known) (name string, differs bool) {
+// present returns the entry of the configuration that is a server, and whether it differs from it. An entry that
+// differs counts if it was imported from there, or if it has the server's name and command or URL: people correct
+// what was imported. It does not count if it is the server of another client that has the name, too.
+func (m *Merge) present(s *Server, k *Known, servers []*Server) (name string, differs bool) {
+	origin := ""
+	if m.Origin != nil {
+		origin = m.Origin(s)
+	}
+	var equal []*Known
 	for i := range m.Existing {
 		if m.Existing[i].equal(k) {
-			return m.Existing[i].Name, false
+			equal = append(equal, &m.Existing[i])
+		}
+	}
+	for _, better := range []func(*Known) bool{ // of twins, each client has its own
+		func(e *Known) bool { return origin != "" && e.From == origin && e.named(k.Name) },
+		func(e *Known) bool { return strings.EqualFold(e.Name, k.Name) },
+		func(*Known) bool { return true },
+	} {
+		if n := slices.IndexFunc(equal, better); n >= 0 {
+			return equal[n].Name, false
+		}
+	}
+	if origin != "" {
+		if name := m.imported(k, origin, servers); name != "" {
+			return name, true
 		}
 	}
 	for i := range m.Existing {
-		if e := &m.Existing[i]; strings.EqualFold(e.Name, k.Name) && e.alike(k) {
+		if e := &m.Existing[i]; strings.EqualFold(e.Name, k.Name) && e.alike(k) && !m.ofAnother(e, k, origin, servers) {
 			return e.Name, true
 		}
 	}
@@ -236,14 +284,26 @@ func (m *Merge) present(k *Known) (name string, differs bool) {
 
 var numbered = regexp.MustCompile(`-[0-9]+$`)
 
+// named reports whether the entry has the name of a server, perhaps with the number of a twin.
+func (k *Known) named(name string) bool {
+	return strings.EqualFold(k.Name, name) || strings.EqualFold(numbered.ReplaceAllString(k.Name, ""), name)
+}
+
+// ofAnother reports whether an entry was imported from another place, where a server of its name is, and is not
+// k.
+func (m *Merge) ofAnother(e, k *Known, origin string, servers []*Server) bool {
+	return e.From != origin && origin != "" && slices.ContainsFunc(servers, func(s *Server) bool {
+		return s.Entry != nil && m.Origin(s) == e.From && e.named(NameOf(s.Name)) && !s.Entry.known(m.Getenv).equal(k)
+	})
+}
+
 // imported returns the entry that was imported from a server of this name in the same file, and
 // that is none of the servers there now. "" means that there is no such entry.
 func (m *Merge) imported(k *Known, origin string, servers []*Server) string {
 	for i := range m.Existing {
 		e := &m.Existing[i]
-		named := strings.EqualFold(e.Name, k.Name) || strings.EqualFold(numbered.ReplaceAllString(e.Name, ""), k.Name)
 		another := func(s *Server) bool { return s.Entry != nil && s.Entry.known(m.Getenv).equal(e) }
-		if e.From == origin && named && e.Dir == k.Dir && !slices.ContainsFunc(servers, another) {
+		if e.From == origin && e.named(k.Name) && e.Dir == k.Dir && !slices.ContainsFunc(servers, another) {
 			return e.Name
 		}
 	}

@@ -18,13 +18,13 @@ func table() []*Client {
 			user:    []path{{file: "$CLAUDE_CONFIG_DIR/.claude.json"}, {file: ".claude.json"}},
 			project: []path{{file: ".mcp.json"}},
 			entry:   remote("http", "url", "Bearer ${"+KeyVariable+"}"), reads: true,
-			command: stdioEntry("stdio"),
+			command: stdioEntry("stdio"), env: "env",
 		},
 		{
 			// The app reads no URLs and expands nothing; junction stdio reads the key itself.
 			ID: "claude-desktop", Name: "Claude Desktop", format: format.JSON{}, keys: []string{"mcpServers"},
 			user:    []path{{base: appConfig, file: "Claude/claude_desktop_config.json"}},
-			command: stdioEntry(""), key: ByFile,
+			command: stdioEntry(""), env: "env", key: ByFile,
 		},
 		{
 			ID: "cursor", Name: "Cursor", format: format.JSON{}, keys: []string{"mcpServers"},
@@ -32,7 +32,7 @@ func table() []*Client {
 			user:    []path{{file: ".cursor/mcp.json"}},
 			project: []path{{file: ".cursor/mcp.json"}},
 			entry:   remote("", "url", "Bearer ${env:"+KeyVariable+"}"), reads: true,
-			command: stdioEntry(""), key: ByFile,
+			command: stdioEntry(""), env: "env", key: ByFile,
 		},
 		{
 			ID: "vscode", Name: "VS Code", format: format.JSON{}, keys: []string{"servers"},
@@ -42,13 +42,13 @@ func table() []*Client {
 			entry: func(t Target) format.Object {
 				return remote("http", "url", "Bearer ${input:"+cmp.Or(t.input, inputID(t.Name))+"}")(t)
 			},
-			command: stdioEntry("stdio"), key: ByInput, reads: true,
+			command: stdioEntry("stdio"), env: "env", key: ByInput, reads: true,
 		},
 		{
 			ID: "codex", Name: "Codex", format: format.TOML{}, keys: []string{"mcp_servers"},
 			user:    []path{{file: "$CODEX_HOME/config.toml"}, {file: ".codex/config.toml"}},
 			project: []path{{file: ".codex/config.toml"}},
-			entry:   codexEntry, command: stdioEntry(""), reads: true,
+			entry:   codexEntry, command: stdioEntry(""), env: "env", reads: true,
 		},
 		{
 			ID: "gemini", Name: "Gemini CLI", format: format.JSON{}, keys: []string{"mcpServers"},
@@ -56,7 +56,7 @@ func table() []*Client {
 			user:    []path{{file: ".gemini/settings.json"}},
 			project: []path{{file: ".gemini/settings.json"}},
 			entry:   remote("", "httpUrl", "Bearer ${"+KeyVariable+"}"), reads: true,
-			command: stdioEntry(""),
+			command: stdioEntry(""), env: "env",
 		},
 		{
 			ID: "copilot", Name: "Copilot CLI", format: format.JSON{}, keys: []string{"mcpServers"},
@@ -64,7 +64,7 @@ func table() []*Client {
 			user:    []path{{file: "$COPILOT_HOME/mcp-config.json"}, {file: ".copilot/mcp-config.json"}},
 			project: []path{{file: ".github/mcp.json"}},
 			entry:   withAllTools(remote("http", "url", "Bearer ${"+KeyVariable+"}")), reads: true,
-			command: withAllTools(stdioEntry("local")),
+			command: withAllTools(stdioEntry("local")), env: "env",
 		},
 		{
 			ID: "opencode", Name: "opencode", format: format.JSON{}, keys: []string{"mcp"}, syntax: braces,
@@ -75,13 +75,14 @@ func table() []*Client {
 			command: func(t Target) format.Object {
 				return format.Object{{Key: "type", Value: "local"}, {Key: "command", Value: stdioWords(t)}}
 			},
+			env: "environment",
 		},
 		{
 			ID: "windsurf", Name: "Windsurf", format: format.JSON{}, keys: []string{"mcpServers"},
 			syntax: dollarEnv | dollarFile,
 			user:   []path{{file: ".codeium/windsurf/mcp_config.json"}},
 			entry:  remote("", "serverUrl", "Bearer ${env:"+KeyVariable+"}"), reads: true,
-			command: stdioEntry(""), key: ByFile,
+			command: stdioEntry(""), env: "env", key: ByFile,
 		},
 		{
 			ID: "zed", Name: "Zed", format: format.JSON{}, keys: []string{"context_servers"},
@@ -92,7 +93,7 @@ func table() []*Client {
 			},
 			project: []path{{file: ".zed/settings.json"}},
 			entry:   remote("", "url", ""), // it expands nothing
-			command: stdioEntry(""), key: ByFile,
+			command: stdioEntry(""), env: "env", key: ByFile,
 		},
 		gooseClient(),
 	}

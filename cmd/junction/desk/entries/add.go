@@ -16,6 +16,7 @@ import (
 	"junction/cmd/junction/base/runfile"
 	"junction/cmd/junction/base/yamledit"
 	"junction/cmd/junction/desk/clients"
+	"junction/cmd/junction/ops/admin"
 	"junction/cmd/pack/plan"
 	"junction/upstream"
 	"junction/upstream/client"
@@ -136,7 +137,7 @@ func (a *adder) run(cmd *cobra.Command, args []string) error {
 	if p, ok := e.More.(*plan.Plan); ok {
 		notes = append(notes, a.unreached(name, p, e)...)
 	}
-	_, running := runfile.Find(e.Path()) // it reports what it cannot reach or start
+	_, running := admin.ServedAt(ctx, e.Path()) // it reports what it cannot reach or start
 	if program := entry.Lacks(Lookup); program != "" && !running {
 		notes = append(notes, clients.NotInstalled(program)+".")
 	}

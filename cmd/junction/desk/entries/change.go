@@ -73,15 +73,15 @@ func (e *Editor) Usable() error {
 // Config returns the configuration in the file, or the defaults if there is no file.
 func (e *Editor) Config() *config.Config { return e.config }
 
-// Adding returns the text of the file with new upstreams, and its configuration. The error is
-// config.Problems if the new text has mistakes.
-func (e *Editor) Adding(list []yamledit.Entry) ([]byte, *config.Config, error) {
+// Adding returns the text of the file with new upstreams, and an editor of it. The error is config.Problems if
+// the new text has mistakes.
+func (e *Editor) Adding(list []yamledit.Entry) ([]byte, *Editor, error) {
 	text, err := e.adding(list...)
 	if err != nil {
 		return nil, nil, err
 	}
 	c, err := config.Parse(e.path, text, Lookup)
-	return text, c, err
+	return text, &Editor{file: &file{path: e.path, home: e.home, text: text, config: c}}, err
 }
 
 // Unset returns the environment variables without a value and a default that the entry of an upstream
@@ -89,7 +89,8 @@ func (e *Editor) Adding(list []yamledit.Entry) ([]byte, *config.Config, error) {
 func (e *Editor) Unset(name string) (variables []string) {
 	lines := e.linesOf(name)
 	for _, n := range slices.Sorted(maps.Keys(lines)) {
-		for _, m := range reference.FindAllStringSubmatch(lines[n], -1) {
+		text := strings.ReplaceAll(lines[n], "$${", "") // which is no reference
+		for _, m := range reference.FindAllStringSubmatch(text, -1) {
 			if os.Getenv(m[1]) == "" && !slices.Contains(variables, m[1]) {
 				variables = append(variables, m[1])
 			}
@@ -253,31 +254,51 @@ func (e *Editor) Remove(ctx context.Context, name string) error {
 		return &revision.Error{File: e.Short(), Err: err}
 	}
 	o := outcome{Upstreams: []string{name}, Changed: true, Unused: e.unused(name, text)}
+	removed := e.known(name, e.Comments()[name])
 	if o.Backup, err = e.Replace(text, name); err != nil {
 		return err
+	}
+	if w, err := Withdrawals(e.path); err == nil {
+		_ = w.Add(&removed) // else import and setup offer it again
 	}
 	return e.print(ctx, &o, fmt.Sprintf("Removed %s from %s.", name, e.Short()))
 }
 
-// Switch enables or disables an upstream, and prints the outcome.
-func (e *Editor) Switch(ctx context.Context, name string, on bool) error {
-	if err := e.Has(name); err != nil {
-		return err
-	}
+// Switch enables or disables upstreams in one step, and prints the outcome.
+func (e *Editor) Switch(ctx context.Context, on bool, names ...string) (err error) {
 	verb := "disable"
 	if on {
 		verb = "enable"
 	}
-	if e.config.Upstreams[name].Off() == !on {
-		said := fmt.Sprintf("%s is already %sd in %s.", name, verb, e.Short())
-		return e.print(ctx, &outcome{Upstreams: []string{name}}, said)
+	text := e.text
+	var switched, already []string
+	for _, name := range names {
+		switch err := e.Has(name); {
+		case err != nil:
+			return err
+		case slices.Contains(switched, name) || slices.Contains(already, name):
+		case e.config.Upstreams[name].Off() == !on:
+			already = append(already, name)
+		default:
+			if text, err = e.switched(text, name, on); err != nil {
+				return &revision.Error{File: e.Short(), Err: err}
+			}
+			switched = append(switched, name)
+		}
 	}
-	text, err := e.switched(name, on)
-	if err != nil {
-		return &revision.Error{File: e.Short(), Err: err}
+	var said []string
+	o := outcome{Upstreams: append(slices.Clone(switched), already...), Changed: len(switched) > 0}
+	if o.Changed {
+		if o.Backup, err = e.Replace(text, switched...); err != nil {
+			return err
+		}
+		said = append(said, fmt.Sprintf("%s%sd %s in %s.", strings.ToUpper(verb[:1]), verb[1:],
+			strings.Join(switched, ", "), e.Short()))
 	}
-	said := fmt.Sprintf("%s%sd %s in %s.", strings.ToUpper(verb[:1]), verb[1:], name, e.Short())
-	return e.changed(ctx, name, text, said)
+	for _, name := range already {
+		said = append(said, fmt.Sprintf("%s is already %sd in %s.", name, verb, e.Short()))
+	}
+	return e.print(ctx, &o, strings.Join(said, " "))
 }
 
 // SetPack replaces the pack of an upstream, and prints the outcome after the sentence said.

@@ -5,6 +5,7 @@
 // it writes it, and keeps a backup of the old file. Mistakes elsewhere in the file do not prevent a
 // change. change.go offers these changes to the commands of other packages. Its Review shows a
 // person what would run, and asks, before an entry that others have written is added or enabled.
+// known.go compares entries with the servers of clients, and remembers removed ones.
 // ask.go then asks the URL of a new entry whether it requires or offers a sign-in.
 package entries
 
@@ -13,6 +14,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -71,9 +73,14 @@ func Lines(texts ...string) string {
 	return strings.Join(lines, "")
 }
 
-// SetVariables returns the sentence about environment variables that are not set.
-func SetVariables(names []string) string {
-	return "Set these environment variables where junction starts, and restart it: " + strings.Join(names, ", ") + "."
+// SetVariables returns the sentence about environment variables that are not set. If a service of the user serves
+// the file, the sentence names the file with the variables of the service.
+func SetVariables(ctx context.Context, file string, names []string) string {
+	where := "where junction starts"
+	if r := admin.Running(ctx, file); r != nil && r.Variables != "" {
+		where = "in " + r.Variables
+	}
+	return "Set these environment variables " + where + ", and restart it: " + strings.Join(names, ", ") + "."
 }
 
 // deletion says how the unused files are deleted. Junction does not delete them: the backup names them,
@@ -94,6 +101,18 @@ func Deletion(names []string) string {
 		quoted[i] = shell.Quote(name)
 	}
 	return "to delete them, run:\n  rm " + strings.Join(quoted, " \\\n    ")
+}
+
+// DeletionOf is Deletion for one file, or for a folder with what is in it.
+func DeletionOf(path string) string {
+	if runtime.GOOS == "windows" {
+		return "delete it by hand: " + path
+	}
+	command := "rm "
+	if info, err := os.Lstat(path); err == nil && info.IsDir() {
+		command = "rm -r "
+	}
+	return "delete it with:\n  " + command + shell.Quote(path)
 }
 
 // print writes the outcome, and then the states of its upstreams. said is the first sentence, without the
@@ -156,7 +175,7 @@ func (o *outcome) variables(ctx context.Context) []string {
 	if o.dropVariables(ctx); len(o.Variables) == 0 {
 		return nil
 	}
-	return []string{SetVariables(o.Variables)}
+	return []string{SetVariables(ctx, o.Config, o.Variables)}
 }
 
 func (o *outcome) dropVariables(ctx context.Context) {

@@ -34,7 +34,7 @@ type Sequel struct {
 // Follow waits until the running junction has reloaded a changed file. It does not wait for the named
 // upstreams: Show and Results of the Sequel do.
 func Follow(ctx context.Context, path string, names ...string) Sequel {
-	place, running := runfile.Find(path)
+	served, running := admin.ServedAt(ctx, path)
 	if !running {
 		return Sequel{Next: "Start junction with: " + runfile.Start(path)}
 	}
@@ -43,15 +43,17 @@ func Follow(ctx context.Context, path string, names ...string) Sequel {
 	defer cancel()
 	r, err := admin.AwaitReload(limited, path)
 	switch {
+	case limited.Err() != nil && served.Other():
+		s.Next = fmt.Sprintf("The running junction (%s) has not reloaded the file yet.", served.Process())
 	case limited.Err() != nil:
 		s.Next = fmt.Sprintf("The running junction has not reloaded the file yet; to make it, run: kill -HUP %d",
-			place.PID)
+			served.PID)
 	case err != nil: // its admin address is off
 		s.Next = "The running junction reloads the file by itself."
 	case r.Reload != "":
 		if s.Reload = r.Reload; r.Partial == nil {
-			s.stays = fmt.Sprintf("; process %d goes on serving what it did. Junction reloads the file by itself when "+
-				"it is correct: %s", place.PID, config.Command(path, "check"))
+			s.stays = fmt.Sprintf("; %s goes on serving what it did. Junction reloads the file by itself when "+
+				"it is correct: %s", served.Process(), config.Command(path, "check"))
 		}
 	default:
 		for _, u := range admin.AwaitTried(ctx, path, names, 0) {

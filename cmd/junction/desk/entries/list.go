@@ -88,7 +88,34 @@ func (f *file) list() []listed {
 	for _, name := range slices.Sorted(maps.Keys(f.config.Upstreams)) { // of a merge
 		add(name, its.Line, &yaml.Node{})
 	}
+	f.tellApart(out, its)
 	return out
+}
+
+// tellApart adds to servers that are described alike what else their entries have, without secrets.
+func (f *file) tellApart(list []listed, its *yaml.Node) {
+	alike := map[string][]int{} // the indexes of the servers by their description
+	for i, l := range list {
+		alike[l.Server] = append(alike[l.Server], i)
+	}
+	values := map[string]*yaml.Node{}
+	for i := 0; i+1 < len(its.Content); i += 2 {
+		values[its.Content[i].Value] = its.Content[i+1]
+	}
+	for _, group := range alike {
+		var of []int
+		var entries []*clients.Entry
+		for _, i := range group {
+			if value := values[list[i].Name]; value != nil {
+				if e := f.entry(value); e != nil {
+					of, entries = append(of, i), append(entries, e)
+				}
+			}
+		}
+		for k, more := range clients.TellApart(entries) {
+			list[of[k]].Server = strings.TrimRight(list[of[k]].Server+" "+more, " ")
+		}
+	}
 }
 
 // section returns the value of upstreams in the file.
@@ -112,14 +139,26 @@ func (f *file) summary(value *yaml.Node) string {
 	if given.Pack != "" {
 		return "pack " + given.Pack
 	}
-	if len(given.Command) == 0 && !given.Remote() {
-		return "-"
-	}
-	e, err := clients.Given{Command: given.Command, URL: given.URL}.Entry(f.home, f.path)
-	if err != nil {
+	e := f.entry(value)
+	if e == nil {
 		return "-"
 	}
 	return e.Summary()
+}
+
+// entry returns the entry as it is written in the file; nil for a pack, or if it cannot be read.
+func (f *file) entry(value *yaml.Node) *clients.Entry {
+	var given clients.Given
+	_ = value.Decode(&given)
+	if given.Pack != "" || len(given.Command) == 0 && !given.Remote() {
+		return nil
+	}
+	e, err := clients.Given{Command: given.Command, URL: given.URL, Env: given.Env, Headers: given.Headers,
+		Dir: given.Dir}.Entry(f.home, f.path)
+	if err != nil {
+		return nil
+	}
+	return e
 }
 
 func printList(w io.Writer, f *file) error {

@@ -18,6 +18,14 @@ import (
 	"junction/cmd/pack/lock"
 )
 
+// names accepts the names of upstreams.
+func names(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return cli.Usagef("%s needs the name of an upstream; junction list shows them", cmd.Name())
+	}
+	return nil
+}
+
 // oneName accepts the name of one upstream.
 func oneName(cmd *cobra.Command, args []string) error {
 	if len(args) != 1 {
@@ -30,34 +38,39 @@ func oneName(cmd *cobra.Command, args []string) error {
 func changeCommands(stdout io.Writer, file *string) (all []*cobra.Command) {
 	for _, c := range []struct {
 		name, alias, short, long string
-		change                   func(e *Editor, ctx context.Context, name string) error
+		most                     int // names
+		change                   func(e *Editor, ctx context.Context, names []string) error
 	}{
 		{"remove", "rm", "Remove an upstream from the configuration file",
 			"Remove an upstream from the configuration file, with the comment directly above it. The old file " +
 				"becomes a backup.\nA running junction ends the upstream when it reloads the file. Files in the " +
 				"folder secrets stay, because the backup names them. The command prints those that nothing else " +
 				"uses.",
-			(*Editor).Remove},
-		{"enable", "", "Enable a disabled upstream",
-			"Enable a disabled upstream in the configuration file. The old file becomes a backup. A running junction " +
-				"starts the upstream when it reloads the file.",
-			(*Editor).enable},
-		{"disable", "", "Disable an upstream and keep its entry",
-			"Disable an upstream in the configuration file, which keeps its entry. The old file becomes a backup. " +
-				"A running junction ends the upstream when it reloads the file.",
-			func(e *Editor, ctx context.Context, name string) error { return e.Switch(ctx, name, false) }},
+			1, func(e *Editor, ctx context.Context, names []string) error { return e.Remove(ctx, names[0]) }},
+		{"enable", "", "Enable disabled upstreams",
+			"Enable disabled upstreams in the configuration file. The old file becomes a backup. A running junction " +
+				"starts them when it reloads the file.",
+			many, (*Editor).enable},
+		{"disable", "", "Disable upstreams and keep their entries",
+			"Disable upstreams in the configuration file, which keeps their entries. The old file becomes a backup. " +
+				"A running junction ends them when it reloads the file.",
+			many, func(e *Editor, ctx context.Context, names []string) error { return e.Switch(ctx, false, names...) }},
 	} {
 		var asJSON bool
+		use, args, example := " NAME", oneName, "  junction "+c.name+" notes"
+		if c.most > 1 {
+			use, args, example = " NAME ...", names, example+" memory"
+		}
 		cmd := &cobra.Command{
-			Use: c.name + " NAME", Short: c.short, Long: c.long, Example: "  junction " + c.name + " notes",
-			Args: oneName, ValidArgsFunction: cli.CompleteUpstreams(file, 1),
+			Use: c.name + use, Short: c.short, Long: c.long, Example: example,
+			Args: args, ValidArgsFunction: cli.CompleteUpstreams(file, c.most),
 			RunE: func(cmd *cobra.Command, args []string) error {
 				e, err := Edit(stdout, *file, asJSON, false)
 				if err != nil {
 					return err
 				}
 				e.Enter = cli.EnterOf(cmd)
-				return c.change(e, cmd.Context(), args[0])
+				return c.change(e, cmd.Context(), args)
 			},
 		}
 		if c.alias != "" {
@@ -110,26 +123,31 @@ func (e *Editor) unused(name string, text []byte) (unused []string) {
 	return unused
 }
 
-// enable enables an upstream whose entry a person has seen.
-func (e *Editor) enable(ctx context.Context, name string) error {
-	if _, _, installed := lock.Split(e.config.Packs[name]); installed && e.config.Upstreams[name].Off() {
-		return fmt.Errorf("%s is an installed pack; to see what it would run, and to enable it, run: %s", name,
-			e.Command("packs", "enable", name))
+// many is the most names that are completed for a command.
+const many = 100
+
+// enable enables upstreams whose entries a person has seen.
+func (e *Editor) enable(ctx context.Context, names []string) error {
+	for _, name := range names {
+		if _, _, installed := lock.Split(e.config.Packs[name]); installed && e.config.Upstreams[name].Off() {
+			return fmt.Errorf("%s is an installed pack; to see what it would run, and to enable it, run: %s", name,
+				e.Command("packs", "enable", name))
+		}
 	}
-	return e.Switch(ctx, name, true)
+	return e.Switch(ctx, true, names...)
 }
 
 // switched returns the text of the file with an upstream enabled or disabled. enabled: false is
 // removed rather than changed, so that enable undoes disable byte for byte.
-func (f *file) switched(name string, on bool) ([]byte, error) {
+func (f *file) switched(before []byte, name string, on bool) ([]byte, error) {
 	const key = "enabled"
 	if !on {
-		return yamledit.Set(f.text, section, name, key, "false")
+		return yamledit.Set(before, section, name, key, "false")
 	}
-	if text, err := yamledit.Unset(f.text, section, name, key); err == nil {
+	if text, err := yamledit.Unset(before, section, name, key); err == nil {
 		if c, _, err := parse(f.path, text); err == nil && !c.Upstreams[name].Off() {
 			return text, nil
 		}
 	}
-	return yamledit.Set(f.text, section, name, key, "true")
+	return yamledit.Set(before, section, name, key, "true")
 }

@@ -177,14 +177,14 @@ func (r *run) enable(cmd *cobra.Command, name string, yes bool) error {
 		}
 	}
 	s.Enabled = true
-	return r.edit.Switch(cmd.Context(), name, true)
+	return r.edit.Switch(cmd.Context(), true, name)
 }
 
 func (r *run) disable(cmd *cobra.Command, name string) error {
 	if _, err := r.find(name); err != nil {
 		return err
 	}
-	return r.edit.Switch(cmd.Context(), name, false)
+	return r.edit.Switch(cmd.Context(), false, name)
 }
 
 // remove removes the upstream of a pack, and the files of an installed one.

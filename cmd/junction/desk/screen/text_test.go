@@ -20,7 +20,7 @@ func some() []diagnose.UpstreamStatus {
 		{Name: "empty", State: "ready", Era: "legacy"},
 		{Name: "filesystem", State: "retrying", RetryAt: at.Add(20 * time.Second),
 			Error: "exited with status 1:\n\t\x1b[31mError: API_KEY environment variable is required, see https://example.com/docs", Advice: "set env: { API_KEY: … }"},
-		{Name: "linear", State: "needs sign-in", SignIn: true, Error: "sign-in needed; run: junction login linear"},
+		{Name: "linear", State: "needs sign-in", SignIn: true, Error: "nobody has signed in yet; run: junction login linear"},
 		{Name: "new", State: "starting", Note: "downloading (npx), normal on first start"},
 		{Name: "own", State: "per user"},
 	}
@@ -42,7 +42,7 @@ func TestTable(t *testing.T) {
     exited with status 1: [31mError: API_KEY environment variable is required,
     see https://example.com/docs
     → set env: { API_KEY: … }
-  linear      needs sign-in        -  sign-in needed; run: junction login linear
+  linear      needs sign-in        -  nobody has signed in yet; run: junction login linear
   demo        ready                3
   empty       ready                0
   new         starting             -  downloading (npx), normal on first start

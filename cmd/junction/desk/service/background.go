@@ -57,7 +57,7 @@ func (h *Host) stopBackground(ctx context.Context, file string) (pid int, err er
 	defer unlock()
 	p, running := runfile.Present(file)
 	if !running {
-		return 0, nil
+		return 0, ofOther(ctx, file)
 	}
 	if _, ok := runfile.InBackground(file); !ok {
 		return 0, foreign(p, file)
@@ -79,6 +79,9 @@ func (s *Service) Restart(ctx context.Context) (runfile.Place, error) {
 		return s.Install(ctx)
 	}
 	old, running := runfile.Find(s.unit.File)
+	if err := s.host.notOfOther(ctx, s.unit.File); err != nil {
+		return runfile.Place{}, err
+	}
 	_, background := runfile.InBackground(s.unit.File)
 	if _, known := runfile.LastBackground(s.unit.File); !known && !running {
 		return runfile.Place{}, errors.New(s.absent(ctx))

@@ -76,7 +76,10 @@ type statusJSON struct {
 	Running    bool     `json:"running"`
 	Ending     bool     `json:"ending,omitempty"` // the process ends, and accepts no new connections
 	PID        int      `json:"pid,omitempty"`
+	User       string   `json:"user,omitempty"` // of a process that has no run file of this user
 	URL        string   `json:"url,omitempty"`
+	Version    string   `json:"version,omitempty"` // of the process
+	Newer      string   `json:"on_disk,omitempty"` // the version of the program that a restart would start
 	Log        string   `json:"log"`
 	Failure    string   `json:"failure,omitempty"` // why the last process has ended
 	Mistake    string   `json:"mistake,omitempty"` // the first one of the file, if no process serves it
@@ -96,6 +99,9 @@ func (s *Service) status(ctx context.Context) statusJSON {
 		j.State = prose.OneLine(s.manager.state(ctx, s.unit))
 	}
 	p, present := runfile.Present(s.unit.File)
+	if other, serves := admin.ServedAt(ctx, s.unit.File); serves && other.Other() {
+		p, present, j.User = other.Place, true, other.User
+	}
 	if b, ok := runfile.LastBackground(s.unit.File); ok && !j.Installed && (!present || p.Is(b.Process)) {
 		j.Background, j.Log = true, b.Log
 	}
@@ -106,7 +112,7 @@ func (s *Service) status(ctx context.Context) statusJSON {
 		ctx, cancel := context.WithTimeout(ctx, statusLimit)
 		defer cancel()
 		if r, err := admin.AwaitReload(ctx, s.unit.File); err == nil {
-			j.Reload = r.Reload
+			j.Reload, j.Version, j.Newer = r.Reload, r.Version, r.Installed
 			j.InPart = r.Partial != nil
 		}
 	} else {
@@ -144,6 +150,8 @@ started. The exit code is 1 if there is neither, or if it does not run.`,
 				return err
 			}
 			switch {
+			case j.User != "":
+				return nil
 			case !j.Installed && !j.Background:
 				return errors.New(s.absent(cmd.Context()))
 			case !j.Running && j.Mistake != "":
@@ -168,6 +176,8 @@ func (j *statusJSON) text(file string) string {
 	if j.Installed {
 		row("Service", fmt.Sprintf("%s, %s (%s)", j.Service, short(j.File), j.Manager))
 		row("State", j.State)
+	} else if j.User != "" {
+		row("Service", "none of your own")
 	} else if j.Background {
 		row("Service", "none; a process in the background, until the machine ends")
 	} else {
@@ -175,7 +185,17 @@ func (j *statusJSON) text(file string) string {
 	}
 	row("File", short(j.Config))
 	if j.Running {
-		row("Serves", fmt.Sprintf("%s, process %d", j.URL, j.PID))
+		serves := fmt.Sprintf("%s, process %d", j.URL, j.PID)
+		switch {
+		case j.User == runfile.User():
+			serves += ", which has another folder for state"
+		case j.User != "":
+			serves += " of the user " + prose.Quote(j.User)
+		}
+		if j.Version != "" {
+			serves += ", version " + j.Version
+		}
+		row("Serves", serves)
 	} else if j.Ending {
 		row("Serves", fmt.Sprintf("nothing new; process %d is ending", j.PID))
 	} else {
@@ -195,6 +215,9 @@ func (j *statusJSON) text(file string) string {
 	}
 	if j.Installed || j.Background {
 		row("Log", j.Log)
+	}
+	if j.Newer != "" {
+		row("Next", "the program on disk is "+j.Newer+"; run it with: "+config.Command(file, "service", "restart"))
 	}
 	if j.Outdated {
 		row("Next", "the service is of an older install or another shell; renew it with: "+
@@ -269,6 +292,9 @@ nothing if Junction runs.`,
 		end()
 		if p, running := runfile.Find(s.unit.File); running {
 			return runsAlready(path, p), nil
+		}
+		if other, running := admin.ServedAt(ctx, s.unit.File); running {
+			return runsAlready(path, other.Place), nil
 		}
 		said, err := s.started(ctx, "Started Junction", path)
 		if _, lastGood := errors.AsType[*LastGoodError](err); err != nil && !lastGood {

@@ -61,7 +61,7 @@ func (h *Host) checkInProcess(ctx context.Context, u *Unit) (left []LeftOut, err
 
 // EnvironmentOf returns the file with the variables of the service of a configuration file. Its name has
 // that of the configuration file, so that two of them in one folder share nothing.
-func EnvironmentOf(file string) string { return file + ".environment" }
+func EnvironmentOf(file string) string { return file + config.EnvironmentEnd }
 
 // maxEnvironment is the most bytes of the file with the variables.
 const maxEnvironment = 64 << 10
@@ -95,6 +95,7 @@ func environment(file string) (map[string]string, error) {
 // useEnvironment sets the variables of the service in this process.
 func useEnvironment(file string) error {
 	all, err := environment(file)
+	err = errors.Join(err, os.Setenv(config.ServiceVariables, EnvironmentOf(file)))
 	for name, value := range all {
 		err = errors.Join(err, os.Setenv(name, value))
 	}

@@ -102,6 +102,9 @@ func (s *Service) Install(ctx context.Context) (runfile.Place, error) {
 		return none, fmt.Errorf("process %d serves %s already; %s; then run the same command again", before.PID,
 			s.unit.File, how)
 	}
+	if err := s.host.notOfOther(ctx, s.unit.File); err != nil {
+		return none, err
+	}
 	if p, same := runfile.ByOtherPath(s.unit.File); same {
 		return none, fmt.Errorf("process %d serves this file already, by the path %s; use that path: %s", p.PID, p.File,
 			config.Command(p.File, "service", "status"))

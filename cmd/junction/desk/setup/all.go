@@ -4,19 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"junction/cmd/junction/base/runfile"
-	"net/http"
-	"net/url"
 	"os"
 	"strings"
-	"time"
 
 	"junction/cmd/junction/base/cli"
 	"junction/cmd/junction/base/config"
-	"junction/cmd/junction/desk/call"
 	"junction/cmd/junction/desk/clients"
 	"junction/cmd/junction/desk/entries"
 	"junction/cmd/junction/desk/service"
+	"junction/cmd/junction/ops/admin"
 	"junction/upstream/prose"
 )
 
@@ -63,7 +59,8 @@ func (c *connector) each(args []string, do func(*connector, string) (*connectJSO
 			continue
 		}
 		results = append(results, result)
-		if c.target = one.target; result.Changed {
+		c.target, c.answer, c.key = one.target, one.answer, one.key
+		if result.Changed {
 			t.changed, t.removed = append(t.changed, client), t.removed || len(result.Servers) > 0
 		}
 		t.again = t.again || result.again
@@ -86,7 +83,7 @@ func (c *connector) afterConnect(ctx context.Context) func(total) []string {
 		if c.target.URL == "" { // no client was connected
 			return nil
 		}
-		switch text, ok := c.answers(ctx); {
+		switch text, ok := c.answered(); {
 		case !ok:
 			lines = append(lines, text)
 		case len(t.changed) == 0:
@@ -171,6 +168,9 @@ func afterReboot(ctx context.Context, flag string, command func(words ...string)
 	if err != nil {
 		return ""
 	}
+	if served, serves := admin.ServedAt(ctx, file); serves && served.Other() { // its user decides that
+		return ""
+	}
 	return s.Reboot(ctx, command)
 }
 
@@ -190,52 +190,3 @@ func (c *connector) quiet() bool { return c.guided || c.all && !c.json }
 func (c *connector) check() string {
 	return fmt.Sprintf("Restart %s. It then lists %s here: %s", c.client.Name, c.name, c.client.Seen())
 }
-
-// answers returns a sentence about whether a server answers at the URL of Junction, to which the client
-// would send its requests, and whether one does. Any answer of HTTP counts, because a junction rejects a
-// request without credentials.
-func (c *connector) answers(ctx context.Context) (string, bool) {
-	address := c.target.URL
-	if _, err := url.Parse(address); err != nil {
-		return fmt.Sprintf("%s is not a URL; give --url", address), false
-	}
-	resp, err := c.ask(ctx)
-	switch {
-	case call.TLSAdvice(err) != "":
-		return fmt.Sprintf("%s does not work now: %s.", address, call.TLSAdvice(err)), false
-	case err != nil && c.url != "":
-		return fmt.Sprintf("Nothing answers at %s now.", address), false
-	case err != nil:
-		return fmt.Sprintf("Nothing answers at %s now; start it with: %s", address, runfile.Start(c.file)), false
-	}
-	next := ""
-	switch {
-	case resp.StatusCode == http.StatusNotFound && c.url != "":
-		next = "; correct the path of --url, which is /mcp for all servers"
-	case resp.StatusCode == http.StatusBadRequest && strings.HasPrefix(address, "http://"):
-		next = "; if the port speaks TLS, write https:// in --url"
-	case resp.StatusCode != http.StatusNotFound && resp.StatusCode < http.StatusInternalServerError:
-		return "It answers.", true
-	}
-	return fmt.Sprintf("%s answers with %s%s.", address, resp.Status, next), false
-}
-
-// ask sends a request without credentials to the URL of Junction, and returns the answer without its body.
-func (c *connector) ask(ctx context.Context) (*http.Response, error) {
-	ctx, cancel := context.WithTimeout(ctx, answerLimit)
-	defer cancel()
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, c.target.URL, nil)
-	if err != nil {
-		return nil, err
-	}
-	client := http.Client{Transport: &http.Transport{Proxy: http.ProxyFromEnvironment, DisableKeepAlives: true},
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
-	resp, err := client.Do(r)
-	if err == nil {
-		resp.Body.Close()
-	}
-	return resp, err
-}
-
-// answerLimit is how long ask waits.
-const answerLimit = 3 * time.Second

@@ -12,11 +12,24 @@ import (
 	"testing"
 )
 
-// TestConnectSaysWhyTheURLDoesNotWork: connect writes the entry, because Junction may start later. Its note
-// tells a wrong URL and a certificate of a private CA from a Junction that does not run.
+// TestConnectSaysWhyTheURLDoesNotWork: connect writes an entry that may work later, because Junction may not run
+// yet, or a certificate may be installed. It writes none for a URL at which another service answers, and says
+// what to correct.
 func TestConnectSaysWhyTheURLDoesNotWork(t *testing.T) {
+	works := mustGuarded(t, eras["modern"], "", "")
 	junction := http.NewServeMux()
-	junction.HandleFunc("/mcp", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) })
+	answer := func(path string, status int, kind, text string) {
+		junction.HandleFunc(path, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", kind)
+			w.WriteHeader(status)
+			_, _ = io.WriteString(w, text)
+		})
+	}
+	answer("/mcp", http.StatusUnauthorized, "text/plain", "")
+	answer("/page", http.StatusOK, "text/html", "<!doctype html><title>Router</title>")
+	answer("/json", http.StatusOK, "application/json", `{"status":"up"}`)
+	answer("/gateway", http.StatusBadGateway, "text/html", "<title>nginx</title>")
+	answer("/forbidden", http.StatusForbidden, "text/plain", "Host header 'j' is not allowed.")
 	plain := httptest.NewServer(junction)
 	t.Cleanup(plain.Close)
 	secure := httptest.NewUnstartedServer(junction)
@@ -24,25 +37,36 @@ func TestConnectSaysWhyTheURLDoesNotWork(t *testing.T) {
 	secure.TLS = &tls.Config{MinVersion: tls.VersionTLS12}
 	secure.StartTLS()
 	t.Cleanup(secure.Close)
-	for name, test := range map[string]struct{ url, want string }{
-		"works": {plain.URL + "/mcp", ""},
+	for name, test := range map[string]struct {
+		url, want string
+		written   bool
+	}{
+		"works":       {works.url, "", true},
+		"needs a key": {plain.URL + "/mcp", "", true},
 		"a certificate of a private CA": {secure.URL + "/mcp", "this machine does not trust the certificate: install its CA, " +
-			"or name a file with the CA in SSL_CERT_FILE."},
+			"or name a file with the CA in SSL_CERT_FILE.", true},
 		"http to a port with TLS": {strings.Replace(secure.URL, "https", "http", 1) + "/mcp",
-			"400 Bad Request; if the port speaks TLS, write https:// in --url."},
+			"if the port speaks TLS, it is " + secure.URL + "/mcp; nothing was changed", false},
 		"https to a port without TLS": {strings.Replace(plain.URL, "http", "https", 1) + "/mcp",
-			"the server does not speak TLS at this port: write http://, or correct the port."},
-		"another path":    {plain.URL + "/", "404 Not Found; correct the path of --url, which is /mcp for all servers."},
-		"nothing answers": {"http://127.0.0.1:2/mcp", "Nothing answers at http://127.0.0.1:2/mcp now."},
+			"the server does not speak TLS at this port: write http://, or correct the port; nothing was changed", false},
+		"another path": {plain.URL + "/", "does not work as an endpoint of Junction: it answered 404 Not Found: 404 page not found; " +
+			"correct --url, whose path is /mcp for all servers; nothing was changed", false},
+		"a page":          {plain.URL + "/page", "does not work as an endpoint of Junction: its answer is none of MCP: ", false},
+		"JSON":            {plain.URL + "/json", "does not work as an endpoint of Junction: its answer is none of MCP: ", false},
+		"forbidden":       {plain.URL + "/forbidden", "it answered 403 Forbidden: Host header 'j' is not allowed; nothing was changed", false},
+		"a gateway":       {plain.URL + "/gateway", "does not work now: it answered 502 Bad Gateway", true},
+		"nothing answers": {"http://127.0.0.1:2/mcp", "Nothing answers at http://127.0.0.1:2/mcp now.", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			home := atHome(t, map[string]string{".cursor/mcp.json": "{}\n"})
+			t.Setenv("JUNCTION_KEY", "")
 			got := runProgram(t, "", "connect", "cursor", "--url", test.url)
-			said := strings.Join(strings.Fields(got.stdout), " ")
-			if got.code != 0 || !strings.Contains(said, test.want) || test.want == "" && strings.Contains(said, "now") {
+			said := strings.Join(strings.Fields(got.stdout+got.stderr), " ")
+			if (got.code == 0) != test.written || !strings.Contains(said, test.want) || test.want == "" && strings.Contains(said, "now") {
 				t.Errorf("%+v, want %q", got, test.want)
 			}
-			if text, err := os.ReadFile(filepath.Join(home, ".cursor", "mcp.json")); err != nil || !strings.Contains(string(text), test.url) {
+			text, err := os.ReadFile(filepath.Join(home, ".cursor", "mcp.json"))
+			if err != nil || strings.Contains(string(text), test.url) != test.written || !test.written && string(text) != "{}\n" {
 				t.Errorf("the file of the client is %q, %v", text, err)
 			}
 		})

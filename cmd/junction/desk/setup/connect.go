@@ -19,11 +19,10 @@ import (
 	"junction/cmd/junction/base/config"
 	"junction/cmd/junction/base/revision"
 	"junction/cmd/junction/base/runfile"
+	"junction/cmd/junction/desk/call"
 	"junction/cmd/junction/desk/clients"
 	"junction/cmd/junction/desk/entries"
-	"junction/cmd/junction/desk/service"
 	"junction/cmd/junction/ops/admin"
-	"junction/upstream"
 	"junction/upstream/prose"
 	"junction/upstream/sandbox"
 )
@@ -42,6 +41,7 @@ type connector struct {
 	json    bool
 	stderr  io.Writer
 	typed   *typedKey // nil without a terminal
+	probes  *probes   // shared by the clients of a run; nil begins a new one
 
 	home     clients.Home
 	config   *config.Config
@@ -51,6 +51,8 @@ type connector struct {
 	target   clients.Target
 	outfit   clients.Outfit
 	way      clients.KeyWay
+	key      string // the API key that the client will send; "" if it is not known here
+	answer   call.Answer
 }
 
 // connectCommand is `junction connect`, which adds Junction to the configuration file of a client.
@@ -66,6 +68,9 @@ The command keeps every other byte of the file, makes a backup, and records its 
 junction disconnect can undo them. For Claude Code it runs claude mcp add if that program is installed.
 Claude Desktop gets junction stdio.
 
+Before it writes, the command asks the URL as the client will. If Junction rejects the API key, or if another
+service answers, it changes nothing and ends with exit code 1. If nothing answers, it writes the entry.
+
 If Junction requires an API key, a client that starts in a shell reads the key from the environment variable
 JUNCTION_KEY. VS Code asks for the key. The other clients start from the desktop, where a program does not see
 the variables of a shell: they get junction stdio, which reads the key from a file that only you can read. The
@@ -78,7 +83,7 @@ clients never contain the key.`,
   junction connect zed --url https://mcp.example.com/mcp`,
 		Args: c.clients("connect"), ValidArgsFunction: completeClients,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c.file, c.stderr = *file, cmd.ErrOrStderr()
+			c.file, c.stderr, c.probes = *file, cmd.ErrOrStderr(), newProbes()
 			if cli.CanAsk(cmd) && !c.json {
 				c.typed = &typedKey{hidden: cli.QuestionsOf(cmd).Hidden}
 			}
@@ -221,109 +226,6 @@ func records() (*clients.Records, error) {
 	return &clients.Records{File: filepath.Join(state, "junction", "connections.json")}, nil
 }
 
-// keptServers are the servers of the client's file that --replace keeps, by the reason.
-type keptServers struct {
-	unknown  []string // the configuration does not have them
-	skipped  []string // with the reason why Junction cannot have them
-	disabled []string // names of upstreams
-	other    []string // Junction has another server of this name
-	wider    []string // with the tools that Junction offers and the client hides
-	broken   []string // with the state of the upstream
-	untested []string // no junction runs that could tell whether they work
-	shell    []string // see ofShell
-}
-
-// replaceable returns the servers in the client's file that Junction has and serves, and the others.
-func (c *connector) replaceable(ctx context.Context) (remove []string, kept keptServers, err error) {
-	servers, failures := c.home.Read([]clients.Place{c.place})
-	if len(failures) > 0 {
-		return nil, kept, failures[0]
-	}
-	states := admin.States(ctx, c.file)
-	shell := ofShell(c.file)
-	works := []string{upstream.StateReady.String(), upstream.StateClosed.String()}
-	merge := clients.Merge{Existing: knownOf(c.config), Own: c.target.Own, Getenv: entries.Lookup}
-	if e, err := entries.Read(io.Discard, c.file, false); err == nil {
-		comments := e.Comments()
-		for n := range merge.Existing {
-			merge.Existing[n].From = comments[merge.Existing[n].Name]
-		}
-	}
-	imported := func(o clients.Outcome) bool { // then the entry was corrected
-		at := func(k clients.Known) bool { return k.Name == o.Name && k.From == originIn(&c.home, o.Server) }
-		return slices.ContainsFunc(merge.Existing, at)
-	}
-	for _, o := range merge.Plan(servers) {
-		name := o.Server.Name
-		state, known := states[o.Name]
-		switch {
-		case name == c.name:
-		case o.Result == clients.Skipped:
-			kept.skipped = append(kept.skipped, fmt.Sprintf("%s (%s)", name, strings.Join(o.Notes, "; ")))
-		case o.Result != clients.Present:
-			kept.unknown = append(kept.unknown, name)
-		case o.Conflicts && !imported(o):
-			kept.other = append(kept.other, name)
-		case o.Wider != "":
-			kept.wider = append(kept.wider, fmt.Sprintf("%s (%s)", name, o.Wider))
-		case c.config.Upstreams[o.Name].Off() && o.Server.Entry.Off: // neither runs it
-		case c.config.Upstreams[o.Name].Off():
-			kept.disabled = append(kept.disabled, o.Name)
-		case states == nil:
-			kept.untested = append(kept.untested, name)
-		case known && !slices.Contains(works, state):
-			kept.broken = append(kept.broken, fmt.Sprintf("%s (%s)", name, state))
-		case slices.Contains(shell, o.Name):
-			kept.shell = append(kept.shell, name)
-		default:
-			remove = append(remove, name)
-		}
-	}
-	return remove, kept, nil
-}
-
-// notes returns a sentence for each reason.
-func (k *keptServers) notes(c *connector) (notes []string) {
-	file, again := c.file, []string{"connect", c.client.ID, "--replace"}
-	if c.project != "" {
-		again = append(again, "--project", c.project)
-	}
-	add := func(names []string, why, then string) {
-		if len(names) > 0 {
-			notes = append(notes, "Kept, because "+why+": "+strings.Join(names, ", ")+". "+then)
-		}
-	}
-	imports := []string{"import", "--write"}
-	if c.project != "" {
-		imports = append(imports, "--project", c.project)
-	}
-	add(k.unknown, "the configuration does not have them", config.Command(file, imports...)+" adds them.")
-	var enable []string
-	for _, name := range k.disabled {
-		enable = append(enable, config.Command(file, "enable", name))
-	}
-	add(k.disabled, "they are disabled in Junction", "Run: "+strings.Join(enable, "; "))
-	later := "" // a last line is for all clients
-	if !c.quiet() {
-		later = config.Command(file, "status") + " shows the reason. When they work, run: " +
-			config.Command(file, again...)
-	}
-	add(k.broken, "they do not work in Junction now", later)
-	add(k.other, "the servers of these names in Junction have other variables, headers or folders",
-		"Add them to Junction with another name, or remove them by hand.")
-	add(k.wider, "Junction offers tools of them that this client hides",
-		"Disable these tools in the configuration, or remove the servers by hand.")
-	add(k.skipped, "Junction cannot replace them", "")
-	add(k.shell, "they work only with variables of this shell", "Write the variables into "+
-		service.EnvironmentOf(file)+", and run the same command again.")
-	add(k.untested, "Junction is not running, so that it cannot check them",
-		"Start it, and run the same command again.")
-	for i := range notes {
-		notes[i] = strings.TrimSpace(notes[i])
-	}
-	return notes
-}
-
 // attempts is how often a file is changed that its client writes at the same time.
 const attempts = 3
 
@@ -358,6 +260,9 @@ func (c *connector) attempt(ctx context.Context, id string) (*connectJSON, strin
 	if err := c.credential(ctx); err != nil {
 		return nil, "", err
 	}
+	if err := c.verify(ctx); err != nil {
+		return nil, "", err
+	}
 	var remove []string
 	var kept keptServers
 	if c.replace {
@@ -374,13 +279,13 @@ func (c *connector) attempt(ctx context.Context, id string) (*connectJSON, strin
 	if len(done.Removed) > 0 && !c.quiet() {
 		done.Notes = append(done.Notes, c.afterReboot(ctx)...)
 	}
-	done.Notes = append(done.Notes, c.keyNotes(done)...)
+	done.Notes = slices.Concat(done.Notes, c.keyNotes(done), c.trustNotes(), c.accepted(ctx))
 	if c.project != "" && done.Changed {
 		done.Notes = append(done.Notes, "The file is the project's: if you commit it, others get the entry, too.")
 	}
 	answer, ok := "", false
 	if !c.quiet() {
-		if answer, ok = c.answers(ctx); !ok {
+		if answer, ok = c.answered(); !ok {
 			done.Notes = append(done.Notes, answer)
 		}
 		if done.Changed {

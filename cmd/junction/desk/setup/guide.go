@@ -72,7 +72,8 @@ type guide struct {
 	// changedCopy is the backup that the undo has made of a configuration that has changed since the setup.
 	changedCopy string
 	typed       *typedKey // the API key; nil if nobody is asked for it
-	kept        bool      // clients keep servers that do not work in Junction yet
+	probes      *probes
+	kept        bool // clients keep servers that do not work in Junction yet
 }
 
 // say prints a paragraph.
@@ -173,7 +174,7 @@ func (g *guide) servers(ctx context.Context) (added []string, err error) {
 		return nil, err
 	}
 	if len(i.looks) == 0 {
-		g.say("%s", strings.TrimRight(i.summary(), "\n"))
+		g.say("%s", strings.TrimRight(i.summary(ctx), "\n"))
 		return nil, nil
 	}
 	if len(i.rows()) > 0 {
@@ -225,7 +226,7 @@ func (g *guide) servers(ctx context.Context) (added []string, err error) {
 	if err := g.record.save(); err != nil {
 		return nil, err
 	}
-	g.say("%s", strings.TrimRight(i.summary(), "\n"))
+	g.say("%s", strings.TrimRight(i.summary(ctx), "\n"))
 	return added, nil
 }
 
@@ -343,6 +344,7 @@ func (g *guide) connect(ctx context.Context, running bool) (changed []*clients.C
 		}
 	}
 	var failures []error
+	g.probes = newProbes()
 	if !g.yes {
 		g.typed = &typedKey{hidden: cli.QuestionsOf(g.cmd).Hidden}
 	}
@@ -362,7 +364,7 @@ func (g *guide) connect(ctx context.Context, running bool) (changed []*clients.C
 
 func (g *guide) connectOne(ctx context.Context, client *clients.Client, replace bool) (*connectJSON, error) {
 	c := connector{stdout: g.stdout, file: g.file, name: "junction", replace: replace, guided: true,
-		stderr: g.stderr, typed: g.typed}
+		stderr: g.stderr, typed: g.typed, probes: g.probes}
 	if err := g.begin(&c, client.ID); err != nil {
 		return nil, err
 	}

@@ -2,6 +2,7 @@ package setup
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -25,7 +26,7 @@ import (
 func importCommand(stdout, stderr io.Writer, file *string) *cobra.Command {
 	i := importer{stdout: stdout, stderr: stderr}
 	cmd := &cobra.Command{
-		Use:   "import",
+		Use:   "import [NAME ...]",
 		Short: "Import servers from the configuration files of MCP clients",
 		Long: `Import servers from the configuration files of Claude Code, Claude Desktop, Cursor, VS Code, Codex,
 Gemini CLI, Copilot CLI, opencode, Windsurf, Zed and Goose.
@@ -35,18 +36,21 @@ new server would run, send and read. With --write it asks, and adds the new serv
 configuration file, which keeps its comments and order. The old file becomes a backup. Secrets go to
 files in the folder secrets beside the configuration file. The files of the clients stay as they are.
 
+With NAMEs, the command considers the servers of these names only. A server that you have removed from the
+configuration is not added again unless you name it.
+
 Servers in the files of a project, such as .mcp.json of a cloned repository, are imported only with
 --project FOLDER: others may have written them. Without it, those of the current folder are listed.
 
 Without --config, the file is junction/config.yaml in the user's folder for configurations.`,
 		Example: `  junction import
   junction import --write
+  junction import --write notes
   junction import --from cursor --from vscode
   junction import --project . --write
   junction import --from team/mcp.json`,
-		Args: cli.NoArguments,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			i.file = *file
+		RunE: func(cmd *cobra.Command, args []string) error {
+			i.file, i.names = *file, args
 			return i.run(cmd)
 		},
 	}
@@ -63,6 +67,7 @@ Without --config, the file is junction/config.yaml in the user's folder for conf
 // importer is one run of the command.
 type importer struct {
 	stdout, stderr io.Writer
+	names          []string // of the servers to import; none means all
 	from           []string
 	project        string
 	json           bool
@@ -106,7 +111,8 @@ func (i *importer) read() (err error) {
 		return err
 	}
 	i.plan(places, held)
-	return nil
+	i.outcomes, err = only(i.names, i.outcomes)
+	return err
 }
 
 func (i *importer) run(cmd *cobra.Command) error {
@@ -127,7 +133,7 @@ func (i *importer) run(cmd *cobra.Command) error {
 	if i.json {
 		err = errors.Join(err, i.printJSON())
 	} else if err == nil {
-		err = cli.Tell(i.stdout, i.summary())
+		err = cli.Tell(i.stdout, i.summary(cmd.Context()))
 		i.sequel.Show(cmd.Context(), i.stdout, cli.EnterOf(cmd))
 	}
 	if len(i.from) > 0 && len(i.failures) > 0 {
@@ -140,16 +146,7 @@ func (i *importer) run(cmd *cobra.Command) error {
 // imported, and decide nothing about the others.
 func (i *importer) plan(places, held []clients.Place) {
 	servers, failures := i.home.Read(places)
-	c := i.editor.Config()
-	merge := clients.Merge{Existing: knownOf(c), Own: ownURLs(c, i.file), Getenv: entries.Lookup, Origin: i.origin,
-		Command: func(words ...string) string { return config.Command(i.file, words...) }}
-	if r, err := records(); err == nil {
-		merge.Wrote = r.Wrote()
-	}
-	comments := i.editor.Comments()
-	for n := range merge.Existing {
-		merge.Existing[n].From = comments[merge.Existing[n].Name]
-	}
+	merge := mergeOf(i.editor, &i.home, ownURLs(i.editor.Config(), i.file), i.names)
 	i.outcomes = merge.Plan(servers)
 	i.looks = map[*clients.Server]*clients.Look{}
 	for n := range i.outcomes {
@@ -189,7 +186,9 @@ func (i *importer) plan(places, held []clients.Place) {
 			i.failures = append(i.failures, err)
 		}
 	}
-	i.others = i.elsewhere(merge, places, held)
+	if len(i.names) == 0 {
+		i.others = i.elsewhere(merge, places, held)
+	}
 }
 
 // places returns the lists of servers to import, and those of the current project, which are held
@@ -286,7 +285,9 @@ func ownURLs(c *config.Config, file string) []string {
 
 // rows returns the servers of the table.
 func (i *importer) rows() []clients.Outcome {
-	looked := func(o clients.Outcome) bool { return i.brief && i.looks[o.Server] != nil }
+	looked := func(o clients.Outcome) bool {
+		return i.brief && (i.looks[o.Server] != nil || o.Own || o.Result == clients.Withdrawn)
+	}
 	return slices.DeleteFunc(slices.Clone(i.outcomes), looked)
 }
 
@@ -301,13 +302,13 @@ func (i *importer) print() error {
 			row(prose.OneLine(o.Server.Name), i.place(o.Server), prose.OneLine(i.result(o)))
 		}
 	})
-	if err != nil {
-		return err
+	if err == nil && i.brief {
+		err = cli.Tell(i.stdout, entries.Lines(i.left()...))
 	}
 	for _, err := range i.failures {
 		_ = cli.Tell(i.stderr, fmt.Sprintf("warning: %s\n", prose.OneLine(err.Error())))
 	}
-	return nil
+	return err
 }
 
 // place returns where a server was found.
@@ -361,7 +362,7 @@ func (i *importer) otherProjects() string {
 }
 
 // summary returns the result and the next step.
-func (i *importer) summary() string {
+func (i *importer) summary(ctx context.Context) string {
 	news, secrets := 0, 0
 	var variables []string
 	for _, o := range i.outcomes {
@@ -397,7 +398,7 @@ func (i *importer) summary() string {
 		fmt.Fprintf(&b, "\nThe secrets are in %s.", prose.OneLine(i.home.Short(dir)))
 	}
 	if len(variables) > 0 && !i.asks {
-		b.WriteString("\n" + entries.SetVariables(variables))
+		b.WriteString("\n" + entries.SetVariables(ctx, i.file, variables))
 	}
 	for _, line := range i.signIns() {
 		b.WriteString("\n" + prose.OneLine(line))
@@ -424,6 +425,8 @@ func (i *importer) result(o clients.Outcome) string {
 		said = "present: " + o.Name
 	case clients.Skipped:
 		said = "skipped"
+	case clients.Withdrawn:
+		return "removed before; to add it again: " + config.Command(i.file, i.again(o)...)
 	case clients.Held:
 		return "not imported, because it is of a project: " + o.Server.Entry.Summary()
 	}
@@ -463,49 +466,4 @@ func (i *importer) isNew(n *entries.New) bool {
 	return slices.ContainsFunc(i.outcomes, func(o clients.Outcome) bool {
 		return o.Server.Entry == n.Entry && o.Result == clients.New
 	})
-}
-
-// importJSON is the output of --json.
-type importJSON struct {
-	Config   string         `json:"config"`
-	Written  bool           `json:"written"`
-	Backup   string         `json:"backup,omitempty"`
-	Servers  []importedJSON `json:"servers"`
-	Others   []otherProject `json:"other_projects,omitempty"`
-	Failures []string       `json:"failures"`
-}
-
-type importedJSON struct {
-	Server   string         `json:"server"`
-	Client   string         `json:"client"`
-	Scope    clients.Scope  `json:"scope"`
-	File     string         `json:"file"`
-	Line     int            `json:"line"`
-	Result   clients.Result `json:"result"`
-	Upstream string         `json:"upstream,omitempty"`
-	Summary  string         `json:"summary,omitempty"`
-	Disabled bool           `json:"disabled,omitempty"`
-	Auth     string         `json:"auth,omitempty"`    // auth.mode, after the server was asked
-	Secrets  []string       `json:"secrets,omitempty"` // the fields that contain secrets
-	Notes    []string       `json:"notes,omitempty"`
-	Look     *clients.Look  `json:"look,omitempty"` // what a new server would do
-}
-
-func (i *importer) printJSON() error {
-	out := importJSON{Config: i.file, Written: i.written, Backup: i.backup, Others: i.others}
-	out.Servers, out.Failures = []importedJSON{}, []string{}
-	for _, o := range i.outcomes {
-		s := o.Server
-		j := importedJSON{Server: s.Name, Client: s.Client.ID, Scope: s.Scope, File: s.File, Line: s.Line,
-			Result: o.Result, Upstream: o.Name, Notes: o.Notes, Look: i.looks[s]}
-		if s.Entry != nil {
-			j.Summary, j.Disabled, j.Secrets = s.Entry.Summary(), s.Entry.Off, s.Entry.Secrets()
-			j.Auth = s.Entry.Auth
-		}
-		out.Servers = append(out.Servers, j)
-	}
-	for _, err := range i.failures {
-		out.Failures = append(out.Failures, err.Error())
-	}
-	return cli.PrintValue(i.stdout, out)
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -18,7 +17,6 @@ import (
 	"junction/cmd/junction/base/yamledit"
 	"junction/cmd/junction/desk/clients"
 	"junction/cmd/junction/desk/entries"
-	"junction/upstream"
 	"junction/upstream/prose"
 )
 
@@ -86,7 +84,7 @@ func (i *importer) newText(keep *clients.SecretFiles) (text []byte, names []stri
 		if len(list) == 0 {
 			return nil, nil, nil
 		}
-		text, c, err := i.editor.Adding(list)
+		text, added, err := i.editor.Adding(list)
 		switch problems, ok := errors.AsType[config.Problems](err); {
 		case ok && i.skip(problems):
 			continue
@@ -95,7 +93,7 @@ func (i *importer) newText(keep *clients.SecretFiles) (text []byte, names []stri
 		case err != nil:
 			return nil, nil, err
 		}
-		return text, names, i.verify(c, names)
+		return text, names, i.verify(added, names)
 	}
 }
 
@@ -130,10 +128,6 @@ func (i *importer) entries(keep *clients.SecretFiles) (list []yamledit.Entry, na
 // origin returns the comment above the entry of an imported server.
 func (i *importer) origin(s *clients.Server) string { return originIn(&i.home, s) }
 
-func originIn(home *clients.Home, s *clients.Server) string {
-	return fmt.Sprintf("from %s, %s", s.Client.Name, prose.OneLine(home.Short(s.File)))
-}
-
 // skip marks the servers with problems as skipped. It returns false if a problem concerns anything
 // else.
 func (i *importer) skip(problems config.Problems) bool {
@@ -161,16 +155,22 @@ func (i *importer) skip(problems config.Problems) bool {
 }
 
 // verify checks that the new entries mean the servers that were found.
-func (i *importer) verify(c *config.Config, names []string) error {
+func (i *importer) verify(added *entries.Editor, names []string) error {
 	var servers []*clients.Server
 	for _, o := range i.outcomes {
 		if o.Result == clients.New {
 			servers = append(servers, o.Server)
 		}
 	}
-	again := clients.Merge{Existing: knownOf(c), Getenv: entries.Lookup}
-	for n, o := range again.Plan(servers) {
-		if o.Result != clients.Present || o.Name != names[n] || len(o.Notes) > 0 {
+	known := added.Known()
+	for n, s := range servers {
+		again := clients.Merge{Getenv: entries.Lookup}
+		for _, k := range known {
+			if k.Name == names[n] {
+				again.Existing = append(again.Existing, k)
+			}
+		}
+		if o := again.Plan([]*clients.Server{s})[0]; o.Result != clients.Present || len(o.Notes) > 0 {
 			return fmt.Errorf("cannot add %s to %s: the entry would mean something else; add it by hand", names[n],
 				i.file)
 		}
@@ -239,7 +239,38 @@ func (i *importer) writing() string {
 	for _, from := range i.from {
 		words = append(words, "--from", from)
 	}
-	return config.Command(i.file, append(words, "--write")...)
+	return config.Command(i.file, append(append(words, "--write"), i.names...)...)
+}
+
+// again returns the words of the command that adds a server which a person has removed.
+func (i *importer) again(o clients.Outcome) []string {
+	words := []string{"import", "--write", o.Name}
+	if o.Server.Scope != clients.User {
+		words = append(words, "--project", o.Server.Folder())
+	}
+	return words
+}
+
+// left returns the lines about the servers that a setup does not list: Junction itself, and those that a person
+// has removed.
+func (i *importer) left() (lines []string) {
+	var connected, removed []string
+	for _, o := range i.outcomes {
+		switch name := prose.OneLine(o.Server.Client.Name); {
+		case o.Own && !slices.Contains(connected, name):
+			connected = append(connected, name)
+		case o.Result == clients.Withdrawn && !slices.Contains(removed, o.Name):
+			removed = append(removed, o.Name)
+		}
+	}
+	if len(connected) > 0 {
+		lines = append(lines, "These clients have Junction already: "+strings.Join(connected, ", ")+".")
+	}
+	if len(removed) > 0 {
+		lines = append(lines, "You have removed these servers from the configuration, so they stay out: "+
+			strings.Join(removed, ", ")+". To add one again: "+config.Command(i.file, "import", "--write", "NAME"))
+	}
+	return lines
 }
 
 // skipped returns a line for each server that was shown and then rejected by the configuration.
@@ -264,35 +295,4 @@ func (i *importer) none() string {
 		text += fmt.Sprintf("; %s has %s", prose.OneLine(i.home.Short(i.file)), prose.Count(n, "server"))
 	}
 	return text + ".\n"
-}
-
-// knownOf returns the upstreams of a configuration for comparison with the servers of clients.
-func knownOf(c *config.Config) []clients.Known {
-	var list []clients.Known
-	for _, name := range slices.Sorted(maps.Keys(c.Upstreams)) {
-		u := c.Upstreams[name]
-		k := clients.Known{
-			Name: name, Command: u.Command, Env: maps.Clone(u.Env), Dir: u.Dir, URL: u.URL, Headers: u.Headers,
-			Offers: func(tool string) bool {
-				_, offered := u.Offers(tool)
-				return offered
-			},
-			Enabled: listedTools(&u),
-		}
-		k.Inherit(u.InheritEnv, entries.Lookup)
-		list = append(list, k)
-	}
-	return list
-}
-
-// listedTools returns the globs of the only tools that an upstream offers; nil if it offers others, too.
-func listedTools(u *upstream.Config) []string {
-	if !u.Expose.OnlyNamed() {
-		return nil
-	}
-	globs := []string{}
-	for _, rule := range u.Tools {
-		globs = append(globs, rule.Glob)
-	}
-	return globs
 }

@@ -3,7 +3,7 @@ package setup
 import (
 	"context"
 	"fmt"
-	"net/http"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -29,7 +29,10 @@ type typedKey struct {
 func (c *connector) credential(ctx context.Context) error {
 	t := &c.target
 	c.way = c.client.KeyWay(c.place.Scope)
-	if c.elsewhere() {
+	if err := call.CheckURL(t.URL, false); err != nil {
+		return err
+	}
+	if c.elsewhere() && c.keyFile == "" {
 		t.Key = c.asksForKey(ctx)
 	}
 	switch {
@@ -46,6 +49,11 @@ func (c *connector) credential(ctx context.Context) error {
 		if t.Secret, err = c.secret(); err != nil {
 			return err
 		}
+		if text, err := revision.Read(t.KeyFile); err == nil && t.Secret == "" && c.checkKey(text) != nil {
+			return fmt.Errorf("Junction does not accept the key in %s: %w; run this command again with the new key in "+
+				"%s: %s; nothing was changed", c.home.Short(t.KeyFile), c.checkKey(text), clients.KeyVariable,
+				c.command("connect"))
+		}
 	}
 	if !c.client.Commanded(*t) {
 		return nil
@@ -58,6 +66,7 @@ func (c *connector) credential(ctx context.Context) error {
 	if c.place.Scope == clients.Project { // others have the program elsewhere
 		return nil
 	}
+	t.Env = c.outfit.Trust(c.place, *t)
 	var err error
 	t.Program, err = service.Program() // the process of a client has another PATH and another folder than a shell
 	return err
@@ -107,7 +116,11 @@ func (c *connector) secret() (string, error) {
 		}
 		return key, nil
 	}
-	if key := c.outfit.LiteralKey(c.place, c.target); key != "" && call.CheckKey(c.known(), key) == nil {
+	has := c.target
+	if c.known() == nil { // the key of another Junction is not for this URL
+		has.Own = []string{has.URL}
+	}
+	if key := c.outfit.LiteralKey(c.place, has); key != "" && call.CheckKey(c.known(), key) == nil {
 		return key, nil
 	}
 	if text, err := revision.Read(c.target.KeyFile); err == nil && c.checkKey(text) == nil {
@@ -142,12 +155,11 @@ func (c *connector) typedBefore() string {
 // asksForKey reports whether the endpoint rejects a request without an API key, and offers no sign-in. The
 // request has no credential. If nothing answers, the configuration and the environment decide.
 func (c *connector) asksForKey(ctx context.Context) bool {
-	resp, err := c.ask(ctx)
-	if err != nil {
+	a := c.ask(ctx, "")
+	if a.Verdict == call.Unreached {
 		return c.target.Key || os.Getenv(clients.KeyVariable) != ""
 	}
-	return resp.StatusCode == http.StatusUnauthorized &&
-		!strings.Contains(resp.Header.Get("Www-Authenticate"), "resource_metadata")
+	return a.Verdict == call.NeedsKey
 }
 
 // keyNotes returns the sentences about the way of the API key, and why it is that way.
@@ -173,17 +185,11 @@ func (c *connector) keyNotes(done *clients.Done) (notes []string) {
 	case c.way == clients.ByFile:
 		notes = append(notes, "API key: "+name+" starts junction stdio, which reads the key from "+file+
 			". A program of the desktop does not see "+variable+" of a shell.")
-		text, err := revision.Read(c.target.KeyFile)
-		again := c.command("connect")
-		switch {
-		case done.Stored:
+		if _, err := os.Stat(c.target.KeyFile); done.Stored {
 			notes = append(notes, "The key was written to that file, which only you can read.")
-		case err != nil:
+		} else if err != nil {
 			notes = append(notes, "That file does not exist yet. Run this command again with the key in "+variable+
-				", and it writes the file: "+again+"; "+toMake)
-		case c.checkKey(text) != nil:
-			notes = append(notes, "Junction does not accept the key in that file. Run this command again with the new "+
-				"key in "+variable+": "+again)
+				", and it writes the file: "+c.command("connect")+"; "+toMake)
 		}
 	case c.place.Scope == clients.Project:
 		notes = append(notes, "API key: each user of the project sets the variable "+variable+" where "+name+
@@ -197,6 +203,15 @@ func (c *connector) keyNotes(done *clients.Done) (notes []string) {
 	}
 	if err := call.CheckURL(c.target.URL, true); err != nil {
 		notes = append(notes, "The URL is not https: the key crosses the network in plain text.")
+	}
+	return notes
+}
+
+// trustNotes returns the sentence about the variables with certificates that the entry has.
+func (c *connector) trustNotes() (notes []string) {
+	for _, name := range slices.Sorted(maps.Keys(c.target.Env)) {
+		notes = append(notes, fmt.Sprintf("The entry sets %s to %s, because a command that a client starts does not "+
+			"see all variables of a shell.", name, c.home.Short(c.target.Env[name])))
 	}
 	return notes
 }

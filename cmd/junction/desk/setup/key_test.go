@@ -35,24 +35,16 @@ func mustKeyed(t *testing.T, files map[string]string, answers ...string) (*conne
 // TestAPersonTypesTheKeyOnce: what is no key is asked again, the clients share the answer, an empty answer
 // counts for all, and the key is in none of the texts.
 func TestAPersonTypesTheKeyOnce(t *testing.T) {
-	guarded := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if len(r.Header["Authorization"]) > 0 {
-			t.Error("the first request has a credential")
-		}
-		w.Header().Set("Www-Authenticate", "Bearer")
-		w.WriteHeader(http.StatusUnauthorized)
-	}))
-	defer guarded.Close()
 	for _, left := range []bool{false, true} {
-		key := auth.NewKey()
-		authtest.Secret("an API key", key)
+		key := newKey()
+		guarded := mustGuarded(t, eras["modern"], key, "")
 		answers := []string{"jct_key_half", key}
 		if left {
 			answers = []string{""}
 		}
 		c, stdout, asked := mustKeyed(t, map[string]string{".cursor/mcp.json": "{}", ".codeium/windsurf/mcp_config.json": "{}"},
 			answers...)
-		c.url = guarded.URL + "/mcp"
+		c.url, c.probes = guarded.url, newProbes()
 		var said string
 		for _, id := range []string{"cursor", "windsurf"} {
 			one := *c
@@ -69,6 +61,9 @@ func TestAPersonTypesTheKeyOnce(t *testing.T) {
 		if said += stdout.String(); *asked != len(answers) || strings.Contains(said, key) || strings.Contains(said, "half") ||
 			left != strings.Contains(said, "That file does not exist yet.") {
 			t.Errorf("asked %d times:\n%s", *asked, said)
+		}
+		if guarded.rejected.Load() == 0 {
+			t.Error("the first request has a credential")
 		}
 	}
 }
@@ -88,7 +83,7 @@ func TestTheEndpointSaysWhetherItNeedsAKey(t *testing.T) {
 		{"a key at the address of the own file", 401, "Bearer own", false, "input"},
 		{"a key", 401, "Bearer", false, "input"},
 		{"a sign-in", 401, `Bearer resource_metadata="http://x/"`, true, ""},
-		{"nothing", 405, "", true, ""},
+		{"nothing", 200, "", true, ""},
 		{"nothing is there", 0, "", false, ""},
 		{"nothing is there, and there is a key", 0, "", true, "input"},
 	} {
@@ -104,8 +99,11 @@ func TestTheEndpointSaysWhetherItNeedsAKey(t *testing.T) {
 				c.file = filepath.Join(home, "config.yaml")
 				mustWrite(t, c.file, "listen: "+server.Listener.Addr().String()+"\nadmin: 127.0.0.1:0\nupstreams: {}\n")
 			}
-			if test.status == 0 {
+			switch test.status {
+			case 0:
 				c.url = "http://127.0.0.1:1/mcp"
+			case http.StatusOK:
+				c.url = mustGuarded(t, eras["legacy"], "", "").url
 			}
 			if test.variable {
 				t.Setenv(clients.KeyVariable, key)

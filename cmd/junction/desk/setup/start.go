@@ -32,6 +32,9 @@ func (g *guide) start(ctx context.Context, added []string) (running bool, err er
 		if err := g.restart(ctx); err != nil {
 			return true, err
 		}
+	} else if other, serves := admin.ServedAt(ctx, g.file); serves {
+		running = true
+		g.say("\nJunction serves %s already, at %s (%s).", g.short(), other.URL, other.Process())
 	} else if running, err = g.launch(ctx); err != nil || !running {
 		return running, err
 	}

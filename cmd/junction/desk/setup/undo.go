@@ -220,12 +220,23 @@ func (g *guide) undoAll(ctx context.Context) (err error) {
 		if stay := g.remaining(); len(stay) > 0 {
 			g.say("These files stay, and may contain secrets; %s", entries.Deletion(stay))
 		}
+		if g.changedCopy != "" {
+			g.say("The backup %s is the configuration before this undo; if you do not need it, %s",
+				prose.OneLine(g.home.Short(g.changedCopy)), entries.DeletionOf(g.changedCopy))
+		}
+		if state := filepath.Dir(filepath.Dir(r.name)); len(failures) == 0 {
+			g.say("Junction keeps its state in %s: keys, sign-ins and lists of tools. If no other configuration of yours uses "+
+				"it, %s", prose.OneLine(g.home.Short(state)), entries.DeletionOf(state))
+		}
 	}
 	for _, line := range restart(changed, "") {
 		g.say("%s", line)
 	}
 	if len(failures) > 0 {
 		return errors.Join(append(failures, g.incomplete(), r.save())...)
+	}
+	if removed, err := entries.Withdrawals(r.Config); err == nil {
+		_ = removed.Forget() // the next setup offers all servers
 	}
 	return os.Remove(r.name)
 }

@@ -140,26 +140,6 @@ func ServesOther(file, address string) error {
 		file, address, p.PID, with, use, config.Start(file))
 }
 
-// servedAt returns where a junction of this machine serves a file. The run files tell about those of this
-// user with this state folder. Any other one, such as a service, is asked at the admin address of the file.
-func servedAt(ctx context.Context, file string) (runfile.Place, bool) {
-	place, running := runfile.Find(file)
-	if running || file == "" {
-		return place, running
-	}
-	c, err := config.LoadForCommand(file)
-	if err != nil || *c.Admin == "" || strings.HasSuffix(*c.Admin, ":0") {
-		return place, false
-	}
-	var r diagnose.Running
-	if askAdmin(ctx, *c.Admin, "/status", nil, ownLimit, &r) != nil || r.File == "" || !sameFile(file, r.File) {
-		return place, false
-	}
-	place = runfile.Place{Admin: *c.Admin, File: r.File}
-	place.PID = r.PID
-	return place, true
-}
-
 // AwaitReload waits until the running junction that serves a file has read it with its present
 // content, or until ctx ends. The answer tells whether the content is in force.
 func AwaitReload(ctx context.Context, file string) (*diagnose.Running, error) {
@@ -167,7 +147,7 @@ func AwaitReload(ctx context.Context, file string) (*diagnose.Running, error) {
 	if err != nil {
 		return nil, err
 	}
-	place, ok := servedAt(ctx, file)
+	place, ok := ServedAt(ctx, file)
 	if !ok || place.Admin == "" {
 		return nil, ErrNotRunning
 	}
@@ -193,7 +173,7 @@ func AwaitReload(ctx context.Context, file string) (*diagnose.Running, error) {
 // if it still accepts one of the keys, or if that cannot be found out. running is false if no junction
 // serves the file on this machine. unfollowed has sentences about what of the file is not in force.
 func AwaitRevoked(ctx context.Context, file string, hashes []string) (running bool, unfollowed []string, err error) {
-	place, running := servedAt(ctx, file)
+	place, running := ServedAt(ctx, file)
 	if !running {
 		return false, nil, nil
 	}
@@ -218,7 +198,7 @@ func AwaitRevoked(ctx context.Context, file string, hashes []string) (running bo
 // AwaitAdded waits until the running junction that serves a file has read it, and returns a sentence about
 // whether it accepts the key that a command has added.
 func AwaitAdded(ctx context.Context, file, hash string) string {
-	place, running := servedAt(ctx, file)
+	place, running := ServedAt(ctx, file)
 	switch {
 	case !running:
 		return Elsewhere
@@ -262,7 +242,7 @@ func acceptedKeys(ctx context.Context, file, admin string) (*diagnose.Running, [
 // database, and returns a sentence that says where the change is in force.
 func EndRevoked(ctx context.Context, file string) string {
 	const later = "applies the change within ten seconds"
-	place, running := servedAt(ctx, file)
+	place, running := ServedAt(ctx, file)
 	var done diagnose.Revoked
 	var err error
 	switch {
@@ -291,8 +271,11 @@ const reloadLimit = 10 * time.Second
 // AwaitTried waits until the running junction that serves a file has tried the named upstreams, for
 // the limit at most. It returns those of them that are enabled; nil if no junction answers.
 func AwaitTried(ctx context.Context, file string, names []string, limit time.Duration) []diagnose.UpstreamStatus {
-	place, ok := runfile.Find(file)
-	if !ok || place.Admin == "" || len(names) == 0 {
+	if len(names) == 0 {
+		return nil
+	}
+	place, ok := ServedAt(ctx, file)
+	if !ok || place.Admin == "" {
 		return nil
 	}
 	tick := time.NewTicker(50 * time.Millisecond)
@@ -356,7 +339,7 @@ func Runs(ctx context.Context, file string, limit time.Duration) func(upstream s
 // Running returns the status of the running junction that serves a file; nil if none answers.
 func Running(ctx context.Context, file string) *diagnose.Running {
 	var r diagnose.Running
-	place, ok := runfile.Find(file)
+	place, ok := ServedAt(ctx, file)
 	if !ok || place.Admin == "" || askAdmin(ctx, place.Admin, "/status", nil, diagnose.Patience, &r) != nil {
 		return nil
 	}

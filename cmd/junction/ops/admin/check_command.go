@@ -2,6 +2,8 @@ package admin
 
 import (
 	"bytes"
+	"context"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -11,7 +13,7 @@ import (
 
 	"junction/cmd/junction/base/cli"
 	"junction/cmd/junction/base/config"
-	"junction/cmd/junction/base/runfile"
+	"junction/cmd/junction/ops/diagnose"
 )
 
 // checkCommand is `junction check`.
@@ -24,15 +26,17 @@ func checkCommand(stdout io.Writer, file *string) *cobra.Command {
 and which changes wait for a restart.`,
 		Example: `  junction check --config config.yaml
   junction check --config next.yaml --against config.yaml`,
-		RunE: func(*cobra.Command, []string) error {
+		RunE: func(cmd *cobra.Command, _ []string) error {
 			if *file == "" {
 				return cli.Usagef("check needs --config FILE")
 			}
-			report, err := config.Inspect(*file, os.LookupEnv)
+			running := serving(cmd.Context(), *file)
+			report, err := config.Inspect(*file, lookupFor(running))
 			if err != nil {
 				return err
 			}
-			_, report.Served = runfile.Find(*file)
+			_, report.Served = ServedAt(cmd.Context(), *file)
+			report.Warnings = append(revived(running, *file), report.Warnings...)
 			if old != "" {
 				if report.Reload, err = config.Compare(old, *file, os.LookupEnv); err != nil {
 					err = fmt.Errorf("--against: %w", err)
@@ -49,4 +53,41 @@ and which changes wait for a restart.`,
 	cmd.Flags().StringVar(&old, "against", "", "the `FILE` that a running Junction has in force")
 	cli.JSONFlag(cmd, &asJSON)
 	return cmd
+}
+
+// serving returns the state of the junction of this machine that serves a file; nil if there is none, or if it
+// does not answer.
+func serving(ctx context.Context, file string) *diagnose.Running {
+	place, running := ServedAt(ctx, file)
+	var r diagnose.Running
+	if !running || place.Admin == "" || askAdmin(ctx, place.Admin, "/status", nil, ownLimit, &r) != nil {
+		return nil
+	}
+	return &r
+}
+
+// lookupFor returns the variables of this shell for a check. If a service serves the file, mistakes name the
+// file with its variables.
+func lookupFor(r *diagnose.Running) func(string) (string, bool) {
+	return func(name string) (string, bool) {
+		if name == config.ServiceVariables && r != nil {
+			return r.Variables, r.Variables != ""
+		}
+		return os.LookupEnv(name)
+	}
+}
+
+// revived returns the warnings of the running junction about revoked API keys that are in a file again. There
+// are none if the junction has read another content of the file.
+func revived(r *diagnose.Running, file string) (list config.Problems) {
+	sum, err := config.Checksum(file)
+	if r == nil || err != nil || r.Read != hex.EncodeToString(sum[:]) {
+		return nil
+	}
+	for _, w := range r.Warnings {
+		if config.Revived(w) {
+			list = append(list, w)
+		}
+	}
+	return list
 }

@@ -41,6 +41,9 @@ report names each fault and its remedy. Without UPSTREAM, it also names the rule
 prompt, resource or skill of the upstreams, the warnings of the file, and the clients of yours whose API key is
 missing, not accepted or readable for others.
 
+ERA is the protocol that a server speaks: modern is MCP 2026-07-28, legacy is 2025-11-25 or older. START, HANDSHAKE,
+LIST and PING are the times of the steps.
+
 The running proxy does the check, at its admin address: --admin, or that of the file, or ` + config.DefaultAdmin + `.
 If no proxy is running, --config FILE starts the upstreams of the file for the check.
 

@@ -239,7 +239,11 @@ func writeStatus(b *prose.Page, r *diagnose.Running, now time.Time) {
 	if r.Skills > 0 {
 		offers += " and " + prose.Count(r.Skills, "skill")
 	}
-	fmt.Fprintf(b, "Junction is %s, offers %s, and has run for %s.\n", r.Status, offers, prose.Age(now.Sub(r.Started)))
+	fmt.Fprintf(b, "Junction %s is %s, offers %s, and has run for %s.\n", prose.Flat(r.Version), r.Status, offers,
+		prose.Age(now.Sub(r.Started)))
+	if r.Installed != "" {
+		b.Wrap("", "", "The program on disk is "+prose.Flat(r.Installed)+". Restart Junction to run it.")
+	}
 	for _, part := range r.Parts {
 		if !part.OK {
 			b.Wrap("", "  ", part.Name+": "+prose.Flat(part.Error))

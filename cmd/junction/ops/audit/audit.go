@@ -119,8 +119,10 @@ type line struct {
 	Method    string    `json:"method"`
 	Name      string    `json:"name"`
 	Own       string    `json:"own_name"`
+	Verdict   string    `json:"verdict"`
 	Policy    string    `json:"policy"`
 	Rule      string    `json:"rule"`
+	Missing   string    `json:"missing"`
 	Approval  string    `json:"approval"`
 	Outcome   string    `json:"outcome"`
 	Cached    bool      `json:"cached"`
@@ -425,18 +427,7 @@ func (p *printer) line(at string, who func(width int) string, what, outcome, det
 // explained reports whether the detail is worth a line of its own: it is about an event, or says why a
 // call was not answered.
 func (l *line) explained() bool {
-	return l.Event != "" || l.Dropped > 0 || l.ruled()
-}
-
-// ruled reports whether the rule of a policy has prevented the call, or a rule that asks the user has.
-func (l *line) ruled() bool {
-	switch proxy.Outcome(l.Outcome) {
-	case proxy.Denied:
-		return l.Policy != ""
-	case proxy.Declined, proxy.Unanswered:
-		return l.Policy != "" && l.Approval != ""
-	}
-	return false
+	return l.Event != "" || l.Dropped > 0 || l.reason() != ""
 }
 
 // caller returns the readable name of the caller, with the ID of a key, in at most width characters.
@@ -470,8 +461,9 @@ func (l *line) detail() string {
 		return cmp.Or(l.Detail, l.Error, "from "+l.Address)
 	case l.Event != "":
 		return cmp.Or(l.Detail, l.Error)
-	case l.ruled():
-		return fmt.Sprintf("policy %s, %s%s", l.Policy, l.Rule, approvals[l.Approval])
+	}
+	if reason := l.reason(); reason != "" {
+		return reason
 	}
 	took := time.Duration(l.Took * float64(time.Millisecond)).Round(100 * time.Microsecond).String()
 	if l.Cached {

@@ -116,6 +116,22 @@ func TestDetailOfUnapprovedCalls(t *testing.T) {
 	}
 }
 
+// TestEachDeniedCallHasAReason: the detail says what denied a call, also if that is no rule.
+func TestEachDeniedCallHasAReason(t *testing.T) {
+	for want, l := range map[string]line{
+		"policy people, rules[0]":        {Policy: "people", Rule: "rules[0]", Verdict: "deny"},
+		"no rule allows it":              {Verdict: "deny"},
+		"the caller lacks ops":           {Verdict: "deny", Missing: "ops"},
+		"the caller lacks mcp:read docs": {Verdict: "deny", Missing: "mcp:read docs"},
+		"1.5ms":                          {Verdict: "allow"}, // the schema of the tool cannot be checked
+	} {
+		l.Outcome, l.Took = "denied", 1.5
+		if got := l.detail(); got != want || l.explained() != (want != "1.5ms") {
+			t.Errorf("the detail of %+v is %q, explained %v; want %q", l, got, l.explained(), want)
+		}
+	}
+}
+
 func mustVerify(t *testing.T, file string, known ...record.Link) Report {
 	t.Helper()
 	r, err := verify(t.Context(), file, append(known, record.Link{})[0])

@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"fmt"
 	"strings"
 
 	"junction/proxy"
@@ -34,4 +35,26 @@ var approvals = map[string]string{
 	"asked":      ": asked, no answer yet",
 	"unanswered": ": asked, no answer",
 	"impossible": ": the user cannot be asked",
+}
+
+// verdictDeny is the verdict of a line whose call no policy allows.
+const verdictDeny = "deny"
+
+// reason returns why policy has prevented the call, or a rule that asks the user has; "" for other calls.
+// junction why says the same, with the remedy.
+func (l *line) reason() string {
+	rule := fmt.Sprintf("policy %s, %s%s", l.Policy, l.Rule, approvals[l.Approval])
+	switch outcome := proxy.Outcome(l.Outcome); {
+	case l.Policy != "" && l.Approval != "" && (outcome == proxy.Declined || outcome == proxy.Unanswered):
+		return rule
+	case outcome != proxy.Denied:
+		return ""
+	case l.Missing != "":
+		return "the caller lacks " + l.Missing
+	case l.Policy != "":
+		return rule
+	case l.Verdict == verdictDeny:
+		return "no rule allows it"
+	}
+	return ""
 }

@@ -15,7 +15,10 @@ import (
 
 // Running is the answer of /status.
 type Running struct {
-	Version string    `json:"version"`
+	Version string `json:"version"`
+	// the version of the program that a restart would start, if an upgrade has replaced it
+	Installed string `json:"on_disk,omitempty"`
+
 	URL     string    `json:"url"` // for clients on this machine
 	Config  string    `json:"config,omitempty"`
 	File    string    `json:"file,omitempty"` // Config as an absolute path
@@ -23,6 +26,8 @@ type Running struct {
 	Read    string    `json:"read,omitempty"` // SHA-256 of the configuration file as it was read last
 	PID     int       `json:"pid"`
 	Started time.Time `json:"started"`
+	// the file from which a service of the user reads its variables
+	Variables string `json:"variables,omitempty"`
 	Report
 }
 
@@ -39,13 +44,17 @@ type Process struct {
 	Started  time.Time
 	Read     func() string                   // returns the SHA-256 of the configuration file as it was read last
 	LastCall func(upstream string) *LastCall // returns nil if there was none
+	// the file from which a service of the user reads its variables; "" without such a service
+	Variables string
+	// returns the version of the program that a restart would start; "" if it is this one
+	Installed func() string
 }
 
 // serveStatus returns the handler of /status.
 func (p *Proxy) serveStatus(stopping context.Context) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
-		r := Running{Version: p.Version, URL: p.Process.URL, Config: p.File, Read: p.Process.Read(), PID: os.Getpid(),
-			Started: p.Process.Started, User: runfile.User(), Report: p.Report(stopping)}
+		r := Running{Version: p.Version, Installed: p.Process.Installed(), URL: p.Process.URL, Config: p.File, Read: p.Process.Read(), PID: os.Getpid(),
+			Started: p.Process.Started, Variables: p.Process.Variables, User: runfile.User(), Report: p.Report(stopping)}
 		if abs, err := filepath.Abs(p.File); p.File != "" && err == nil {
 			r.File = abs
 		}

@@ -28,8 +28,31 @@ type kept struct {
 	keyFile string // "" if the keys are in the environment
 }
 
-// restoring is the command that needs the keys, but no storage.
-const restoring = "storage restore"
+// Commands with a rule of their own: restoring needs the keys, but no storage, and backingUp names the files
+// of a Junction without a storage.
+const (
+	restoring = "storage restore"
+	backingUp = "storage backup"
+)
+
+// copyOfFiles returns the command that copies what a Junction without a storage needs: the file, with the
+// hashes of its keys and its policies, the secrets and variables beside it, pins, the audit, and the key of
+// sessions. It leaves out what does not exist.
+func copyOfFiles(c *config.Config, file string) string {
+	words := []string{"tar", "-czf", "junction.tar.gz"}
+	dir := filepath.Dir(file)
+	key := c.Sessions.KeyFile
+	if state, err := config.StateDir(os.LookupEnv); key == "" && err == nil {
+		key = filepath.Join(state, "junction", "key")
+	}
+	for _, name := range []string{file, file + config.EnvironmentEnd, filepath.Join(dir, "secrets"), c.Pins, c.Audit.File,
+		key} {
+		if _, err := os.Stat(name); name != "" && err == nil {
+			words = append(words, name)
+		}
+	}
+	return shell.Join(words...)
+}
 
 // keptStorage returns the storage of a configuration file with its master keys. what is the
 // command, for messages.
@@ -39,8 +62,12 @@ func keptStorage(what, file string) (k kept, err error) {
 		return k, err
 	}
 	if !c.Stores() {
-		return k, fmt.Errorf("nothing is stored: %s has neither auth.oauth, nor replicas, nor an upstream with "+
+		err := fmt.Errorf("nothing is stored: %s has neither auth.oauth, nor replicas, nor an upstream with "+
 			"auth.mode %s", file, strings.Join(config.StoringModes(), " or "))
+		if what == backingUp {
+			err = fmt.Errorf("%w; a backup of this Junction is a copy of its files: %s", err, copyOfFiles(c, file))
+		}
+		return k, err
 	}
 	k.storage, k.Driver = c.Storage, c.Storage.Driver
 	if k.DSN, err = c.Storage.Place(os.LookupEnv); err != nil {
@@ -103,7 +130,7 @@ func keptCommand(what, use, short, long, example string, n int, stdout io.Writer
 }
 
 func backupCommand(stdout io.Writer, file *string) *cobra.Command {
-	return keptCommand("storage backup", "backup FILE", "Copy the stored sign-ins to a file while the proxy runs",
+	return keptCommand(backingUp, "backup FILE", "Copy the stored sign-ins to a file while the proxy runs",
 		`Copy the stored sign-ins to a file, also while the proxy runs.
 
 The copy is checked before it replaces an older file of that name. If anything fails, the older file stays.
@@ -111,7 +138,10 @@ Secrets in the copy are encrypted with the master keys, which are not in it: kee
 another place.
 
 For Postgres, use its own tool:
-  pg_dump --format=custom --file=FILE DSN`,
+  pg_dump --format=custom --file=FILE DSN
+
+A Junction without sign-ins, such as one with API keys alone, has no storage. A backup is then a copy of its files:
+the command prints the command line.`,
 		"  junction storage backup /backup/junction.db --config config.yaml", 1, stdout, file,
 		func(ctx context.Context, k kept, args []string) (any, string, error) {
 			if k.Driver == store.Postgres {

@@ -190,7 +190,8 @@ func keysRevokeCommand(stdout io.Writer, file *string) *cobra.Command {
 		Long: "Delete a key from the configuration file. Comments and order stay, and the old file becomes a " +
 			"backup. A running\n" +
 			`proxy ends the sessions of the key. The command asks the running proxy on this machine whether it still
-accepts the key. It fails if the proxy accepts the key or does not answer.
+accepts the key. It fails if the proxy accepts the key or does not answer. It prints the lines of the file that
+still name the key, such as those of policies, with what to remove.
 
 If several keys have the same NAME, choose one with --hash, or delete them with --all.`,
 		Example: `  junction keys revoke ci --config config.yaml
@@ -224,6 +225,7 @@ If several keys have the same NAME, choose one with --hash, or delete them with 
 			for _, i := range chosen {
 				revoked = append(revoked, f.keys[i].Hash)
 			}
+			named := config.NamingKey(f.path, args[0], os.LookupEnv)
 			running, unfollowed, inForce := admin.AwaitRevoked(cmd.Context(), f.path, revoked)
 			if asJSON {
 				return errors.Join(inForce, cli.PrintValue(stdout, struct {
@@ -235,7 +237,9 @@ If several keys have the same NAME, choose one with --hash, or delete them with 
 					Refused bool     `json:"refused"` // and does not accept the keys any more
 					// sentences about what of the file is not in force
 					Unfollowed []string `json:"unfollowed,omitempty"`
-				}{args[0], revoked, f.path, backup, running, running && inForce == nil, unfollowed}))
+					// the places of the file that still name the key, with what to remove
+					Named config.Problems `json:"named,omitempty"`
+				}{args[0], revoked, f.path, backup, running, running && inForce == nil, unfollowed, named}))
 			}
 			if inForce != nil {
 				return fmt.Errorf("%s of %s was deleted from %s (backup: %s), but %w", prose.Count(len(chosen), "key"),
@@ -247,6 +251,12 @@ If several keys have the same NAME, choose one with --hash, or delete them with 
 			}
 			for _, line := range unfollowed {
 				effect += "\n" + line
+			}
+			if len(named) > 0 {
+				effect += fmt.Sprintf("\nThe file still names %s:", args[0])
+			}
+			for _, p := range named {
+				effect += "\n  " + p.String()
 			}
 			err = cli.Tellf(stdout, "Revoked: %s of %s in %s. Backup: %s. %s\n", prose.Count(len(chosen), "key"),
 				args[0], f.path, backup, effect)

@@ -1,0 +1,43 @@
+package config
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"junction/policy"
+)
+
+// NamingKey returns the places of the file that name an API key which the file does not have any more, each
+// with what to remove. It returns nil if a key of the name is left, or if the file cannot be read.
+func NamingKey(file, name string, getenv func(string) (string, bool)) (ps Problems) {
+	c, d, _, _ := load(file, getenv) // a mistake elsewhere does not matter
+	if c == nil || d == nil {
+		return nil
+	}
+	for _, k := range c.Auth.APIKeys {
+		if k.Name == name {
+			return nil
+		}
+	}
+	look := func(at, what string, m *policy.Match) {
+		if m == nil || !slices.Contains(m.Key, name) {
+			return
+		}
+		path := at + ".match.key"
+		others := slices.DeleteFunc(slices.Clone(m.Key), func(k string) bool { return k == name })
+		text := fmt.Sprintf("take %s out of the list; it keeps %s", name, strings.Join(others, ", "))
+		if len(others) == 0 { // without the line, the match would be wider
+			text = fmt.Sprintf("delete the whole %s, which is for %s only", what, name)
+		}
+		ps = append(ps, Problem{File: d.File, Line: d.line(path), Path: path, Text: text})
+	}
+	for i := range c.Policies {
+		look(fmt.Sprintf("policies[%d]", i), "policy "+c.Policies[i].Name, c.Policies[i].Match)
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.Endpoints)) {
+		look("endpoints."+name, "endpoint "+name, c.Endpoints[name].Match)
+	}
+	return ps
+}

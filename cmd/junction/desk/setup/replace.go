@@ -1,0 +1,142 @@
+package setup
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"junction/cmd/junction/base/config"
+	"junction/cmd/junction/desk/clients"
+	"junction/cmd/junction/desk/entries"
+	"junction/cmd/junction/desk/service"
+	"junction/cmd/junction/ops/admin"
+	"junction/upstream"
+)
+
+// keptServers are the servers of the client's file that --replace keeps, by the reason.
+type keptServers struct {
+	unknown  []string // the configuration does not have them
+	removed  []string // nor these, because a person has removed them
+	differ   []string // Junction has another command or URL for this name
+	skipped  []string // with the reason why Junction cannot have them
+	disabled []string // names of upstreams
+	other    []string // Junction has another server of this name
+	wider    []string // with the tools that Junction offers and the client hides
+	broken   []string // with the state of the upstream
+	untested []string // no junction runs that could tell whether they work
+	shell    []string // see ofShell
+}
+
+// replaceable returns the servers in the client's file that Junction has and serves, and the others.
+func (c *connector) replaceable(ctx context.Context) (remove []string, kept keptServers, err error) {
+	servers, failures := c.home.Read([]clients.Place{c.place})
+	if len(failures) > 0 {
+		return nil, kept, failures[0]
+	}
+	e, err := entries.Read(io.Discard, c.file, false)
+	if err != nil {
+		return nil, kept, err
+	}
+	states := admin.States(ctx, c.file)
+	shell := ofShell(c.file)
+	works := []string{upstream.StateReady.String(), upstream.StateClosed.String()}
+	merge := mergeOf(e, &c.home, c.target.Own, nil)
+	var others []clients.Place
+	for _, p := range c.home.Places() {
+		if p.File != c.place.File || p.Client.ID != c.place.Client.ID {
+			others = append(others, p)
+		}
+	}
+	theirs, _ := c.home.Read(others)           // they tell which entry is that of another client
+	imported := func(o clients.Outcome) bool { // then the entry was corrected
+		at := func(k clients.Known) bool { return k.Name == o.Name && k.From == originIn(&c.home, o.Server) }
+		return slices.ContainsFunc(merge.Existing, at)
+	}
+	for _, o := range merge.Plan(slices.Concat(servers, theirs))[:len(servers)] {
+		name := o.Server.Name
+		state, known := states[o.Name]
+		switch {
+		case name == c.name:
+		case o.Result == clients.Skipped:
+			kept.skipped = append(kept.skipped, fmt.Sprintf("%s (%s)", name, strings.Join(o.Notes, "; ")))
+		case o.Result == clients.Withdrawn:
+			kept.removed = append(kept.removed, o.Name)
+		case o.Result != clients.Present:
+			kept.unknown = append(kept.unknown, name)
+		case o.Differs:
+			kept.differ = append(kept.differ, o.Name)
+		case o.Conflicts && !imported(o):
+			kept.other = append(kept.other, name)
+		case o.Wider != "":
+			kept.wider = append(kept.wider, fmt.Sprintf("%s (%s)", name, o.Wider))
+		case c.config.Upstreams[o.Name].Off() && o.Server.Entry.Off: // neither runs it
+		case c.config.Upstreams[o.Name].Off():
+			kept.disabled = append(kept.disabled, o.Name)
+		case states == nil:
+			kept.untested = append(kept.untested, name)
+		case known && !slices.Contains(works, state):
+			kept.broken = append(kept.broken, fmt.Sprintf("%s (%s)", name, state))
+		case slices.Contains(shell, o.Name):
+			kept.shell = append(kept.shell, name)
+		default:
+			remove = append(remove, name)
+		}
+	}
+	return remove, kept, nil
+}
+
+// notes returns a sentence for each reason.
+func (k *keptServers) notes(c *connector) (notes []string) {
+	file, same := c.file, []string{"connect", c.client.ID, "--replace"}
+	if c.project != "" {
+		same = append(same, "--project", c.project)
+	}
+	add := func(names []string, why, then string) {
+		if len(names) > 0 {
+			notes = append(notes, "Kept, because "+why+": "+strings.Join(names, ", ")+". "+then)
+		}
+	}
+	imports := []string{"import", "--write"}
+	if c.project != "" {
+		imports = append(imports, "--project", c.project)
+	}
+	add(k.unknown, "the configuration does not have them", config.Command(file, imports...)+" adds them.")
+	var again, take []string
+	project := imports[2:]
+	for _, name := range k.removed {
+		again = append(again, config.Command(file, slices.Concat([]string{"import", "--write", name}, project)...))
+	}
+	add(k.removed, "you have removed them from the configuration", "To add them again, run: "+strings.Join(again, "; "))
+	for _, name := range k.differ {
+		take = append(take, config.Command(file, "remove", name)+"; "+
+			config.Command(file, slices.Concat([]string{"import", "--write", name}, project)...))
+	}
+	add(k.differ, "Junction has other commands or URLs for these names", "To take those of this client, run: "+
+		strings.Join(take, "; "))
+	var enable []string
+	for _, name := range k.disabled {
+		enable = append(enable, config.Command(file, "enable", name))
+	}
+	add(k.disabled, "they are disabled in Junction", "Run: "+strings.Join(enable, "; "))
+	later := "" // a last line is for all clients
+	if !c.quiet() {
+		later = config.Command(file, "status") + " shows the reason. When they work, run: " +
+			config.Command(file, same...)
+	}
+	add(k.broken, "they do not work in Junction now", later)
+	add(k.other, "the servers of these names in Junction have other variables, headers or folders",
+		"Add them to Junction with another name, or remove them by hand.")
+	add(k.wider, "Junction offers tools of them that this client hides",
+		"Disable these tools in the configuration, or remove the servers by hand.")
+	add(k.skipped, "Junction cannot replace them", "")
+	add(k.shell, "they work only with variables of this shell", "Write the variables into "+
+		service.EnvironmentOf(file)+", and run the same command again.")
+	add(k.untested, "Junction is not running, so that it cannot check them",
+		"Start it, and run the same command again.")
+	for i := range notes {
+		notes[i] = strings.TrimSpace(notes[i])
+	}
+	return notes
+}

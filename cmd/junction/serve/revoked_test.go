@@ -1,0 +1,64 @@
+package serve
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"junction/auth"
+	"junction/cmd/junction/base/config"
+	"junction/upstream/upstreamtest"
+)
+
+// TestARevokedKeyThatIsBackIsLoud: an old file that is put back makes a revoked key valid again. The log warns
+// with its name, and so do the report, the next start, and each reload, until the file confirms the key.
+func TestARevokedKeyThatIsBackIsLoud(t *testing.T) {
+	_, url := upstreamtest.Start(t, upstreamtest.Script{})
+	dir := t.TempDir()
+	file := filepath.Join(dir, "config.yaml")
+	ben := auth.Hash{2, 2, 2, 2}
+	write := func(entries ...string) {
+		mustWrite(t, file, addresses+"sessions: { key_file: "+filepath.Join(dir, "key")+" }\nupstreams: { a: { url: "+url+
+			" } }\nauth:\n  api_keys:\n    - { name: ann, hash: \""+auth.Hash{1}.String()+"\" }\n"+strings.Join(entries, ""))
+	}
+	entry := "    - { name: ben, hash: \"" + ben.String() + "\" }\n"
+	warned := func(r *running) config.Problems {
+		t.Helper()
+		_, report := r.mustReport(t)
+		return report.Warnings
+	}
+	mustWarn := func(r *running) {
+		t.Helper()
+		ps := warned(r)
+		if len(ps) == 0 || !config.Revived(ps[0]) || ps[0].File != file || ps[0].Line != 9 ||
+			!strings.Contains(ps[0].Text, "the key ben (02020202) was revoked at ") ||
+			!strings.Contains(ps[0].Text, "junction keys revoke ben --hash 02020202 --config "+file) {
+			t.Errorf("the warnings are %v", ps)
+		}
+	}
+	const loud = "level=WARN msg=\"the key ben (02020202) was revoked at "
+	write(entry)
+	r := mustServeWith(t, options{file: file})
+	if ps := warned(r); len(ps) != 0 {
+		t.Errorf("the warnings of the start are %v", ps)
+	}
+	write()
+	r.stderr.mustSay(t, reloaded, 1)
+	write(entry)
+	r.stderr.mustSay(t, reloaded, 2)
+	r.stderr.mustSay(t, loud, 1)
+	mustWarn(r)
+	if err := r.stop(); err != nil {
+		t.Fatal(err)
+	}
+
+	r = mustServeWith(t, options{file: file}) // which knows it from its state alone
+	r.stderr.mustSay(t, loud, 1)
+	mustWarn(r)
+	write(strings.Replace(entry, " }", ", restored: "+auth.Moment{Time: time.Now()}.String()+" }", 1))
+	r.stderr.mustSay(t, reloaded, 1)
+	if ps := warned(r); len(ps) != 0 {
+		t.Errorf("the warnings after the confirmation are %v", ps)
+	}
+}
