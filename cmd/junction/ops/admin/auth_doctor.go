@@ -78,41 +78,13 @@ func authDoctor(ctx context.Context, stdout io.Writer, file string, asJSON bool)
 	transport := config.Trusting(fetcher)
 	defer transport.CloseIdleConnections()
 	d := &signInDoctor{client: &http.Client{Transport: transport, Timeout: providerPatience}, out: cli.NewPage(stdout)}
-	if c.Auth.OAuth != nil {
-		for _, p := range c.Auth.OAuth.IdentityProviders {
-			d.begin("identity provider " + p.ID)
-			d.note("register as redirect URI: " + c.PublicURL + "/oauth/callback/" + p.ID)
-			m := d.provider(ctx, p.Issuer, p.Scopes, c.PublicURL+"/oauth/backchannel-logout/"+p.ID)
-			if m != nil && m.Token != "" {
-				d.credentials(ctx, m.Token, c.PublicURL+"/oauth/callback/"+p.ID, p.ClientID, p.ClientSecret)
-			}
-		}
-	}
+	d.providers(ctx, c)
 	there := oauth.New(oauth.Options{URL: c.PublicURL, Fetch: fetcher, HTTP: transport})
 	sources := credentials.New(credentials.Options{OAuth: func() *oauth.Client { return there }})
 	defer sources.Close()
 	sources.Use(asked)
-	for _, name := range slices.Sorted(maps.Keys(asked)) {
-		row := asked[name].Auth.Mode.Row()
-		d.begin("server " + name + ", " + row.About(row.Doctor, name))
-		switch blocked := asked[name].Blocked; {
-		case blocked != "" && row.SignIn:
-			d.bad(blocked, "users cannot sign in there until this mistake is corrected")
-		case blocked != "":
-			d.bad(blocked, "calls fail until this mistake is corrected")
-		default:
-			d.probed(sources.Probe(ctx, name))
-		}
-	}
-	for _, i := range c.Auth.JWT {
-		d.begin("issuer of tokens " + i.Issuer)
-		d.note("its tokens must be for: " + strings.Join(i.Audiences, " or "))
-		if i.JWKSURL != "" {
-			d.keys(ctx, i.JWKSURL)
-		} else {
-			d.issuer(ctx, i.Issuer)
-		}
-	}
+	d.servers(ctx, sources, asked)
+	d.issuers(ctx, c)
 	if c.Auth.OAuth != nil && d.problems == 0 { // a problem must not be lost above the lines for clients
 		fmt.Fprintf(d.out, "\nClients sign in at %s/mcp\n%s", c.PublicURL,
 			strings.ReplaceAll(ClientLines, "URL", c.PublicURL+"/mcp"))
@@ -131,6 +103,50 @@ func authDoctor(ctx context.Context, stdout io.Writer, file string, asJSON bool)
 		return errors.New(prose.Count(d.problems, "problem"))
 	}
 	return nil
+}
+
+// providers checks the identity providers.
+func (d *signInDoctor) providers(ctx context.Context, c *config.Config) {
+	if c.Auth.OAuth == nil {
+		return
+	}
+	for _, p := range c.Auth.OAuth.IdentityProviders {
+		d.begin("identity provider " + p.ID)
+		d.note("register as redirect URI: " + c.PublicURL + "/oauth/callback/" + p.ID)
+		m := d.provider(ctx, p.Issuer, p.Scopes, c.PublicURL+"/oauth/backchannel-logout/"+p.ID)
+		if m != nil && m.Token != "" {
+			d.credentials(ctx, m.Token, c.PublicURL+"/oauth/callback/"+p.ID, p.ClientID, p.ClientSecret)
+		}
+	}
+}
+
+// servers checks the sign-ins at upstreams.
+func (d *signInDoctor) servers(ctx context.Context, sources *credentials.Sources, asked map[string]upstream.Config) {
+	for _, name := range slices.Sorted(maps.Keys(asked)) {
+		row := asked[name].Auth.Mode.Row()
+		d.begin("server " + name + ", " + row.About(row.Doctor, name))
+		switch blocked := asked[name].Blocked; {
+		case blocked != "" && row.SignIn:
+			d.bad(blocked, "users cannot sign in there until this mistake is corrected")
+		case blocked != "":
+			d.bad(blocked, "calls fail until this mistake is corrected")
+		default:
+			d.probed(sources.Probe(ctx, name))
+		}
+	}
+}
+
+// issuers checks the issuers of tokens.
+func (d *signInDoctor) issuers(ctx context.Context, c *config.Config) {
+	for _, i := range c.Auth.JWT {
+		d.begin("issuer of tokens " + i.Issuer)
+		d.note("its tokens must be for: " + strings.Join(i.Audiences, " or "))
+		if i.JWKSURL != "" {
+			d.keys(ctx, i.JWKSURL)
+		} else {
+			d.issuer(ctx, i.Issuer)
+		}
+	}
 }
 
 // signInDoctor collects the findings about identity providers and authorization servers.
