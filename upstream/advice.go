@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -22,7 +23,6 @@ import (
 func advice(err error, upstream string, c *Config) string {
 	var (
 		confined *stdio.SandboxError
-		lookup   *net.DNSError
 		status   *transport.StatusError
 		exit     *stdio.ExitError
 		noise    *stdio.NoiseError
@@ -41,21 +41,10 @@ func advice(err error, upstream string, c *Config) string {
 		return c.ForProgram()
 	case errors.Is(err, fs.ErrNotExist):
 		return c.forMissing()
-	case errors.Is(err, fs.ErrPermission) && c.Sandbox != nil:
-		return "let Junction run that program: chmod +x, or another user; if it can, name the folder of the " +
-			"program, or of its interpreter, in sandbox.read"
 	case errors.Is(err, fs.ErrPermission):
-		return "Junction may not run that program: " + ForMode
-	case errors.As(err, &exit) && exit.Killed:
-		return "another program or the system has killed the process; if this machine lacks memory, the log of the " +
-			"system says so"
-	case errors.As(err, &exit) && remedyOf(exit, c) != "":
-		return remedyOf(exit, c)
-	case errors.As(err, &exit) && c.Sandbox != nil:
-		return "run the command by hand; if it works there, its sandbox denies what it needs: name files in " +
-			"sandbox.read and sandbox.write, ports in sandbox.tcp"
+		return adviceOfPermission(c)
 	case errors.As(err, &exit):
-		return "run the command by hand and read its output: it must wait for MCP on its standard input"
+		return adviceOfExit(exit, c)
 	case errors.As(err, &noise):
 		return adviceOfNoise[noise.Kind]
 	case errors.Is(err, errLate) || errors.Is(err, errNoConnection) || errors.Is(err, context.DeadlineExceeded):
@@ -63,6 +52,39 @@ func advice(err error, upstream string, c *Config) string {
 			return c.Kind().Downloads
 		}
 		return c.Kind().Silent
+	}
+	return cmp.Or(adviceOfNetwork(err, c), adviceOfAnswer(err))
+}
+
+// adviceOfPermission returns what the operator can do about a program that may not be run.
+func adviceOfPermission(c *Config) string {
+	if c.Sandbox != nil {
+		return "let Junction run that program: chmod +x, or another user; if it can, name the folder of the " +
+			"program, or of its interpreter, in sandbox.read"
+	}
+	return "Junction may not run that program: " + ForMode
+}
+
+// adviceOfExit returns what the operator can do about a command that has ended.
+func adviceOfExit(exit *stdio.ExitError, c *Config) string {
+	if exit.Killed {
+		return "another program or the system has killed the process; if this machine lacks memory, the log of the " +
+			"system says so"
+	}
+	if text := remedyOf(exit, c); text != "" {
+		return text
+	}
+	if c.Sandbox != nil {
+		return "run the command by hand; if it works there, its sandbox denies what it needs: name files in " +
+			"sandbox.read and sandbox.write, ports in sandbox.tcp"
+	}
+	return "run the command by hand and read its output: it must wait for MCP on its standard input"
+}
+
+// adviceOfNetwork returns what the operator can do about a connection that failed; "" for other errors.
+func adviceOfNetwork(err error, c *Config) string {
+	var lookup *net.DNSError
+	switch {
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return "no server listens there: start it, or check host and port of url"
 	case errors.As(err, new(tls.RecordHeaderError)):
@@ -78,6 +100,14 @@ func advice(err error, upstream string, c *Config) string {
 		errors.As(err, new(x509.CertificateInvalidError)):
 		return "this machine does not trust the server's certificate: check the host in url, or install its CA " +
 			"(SSL_CERT_FILE names a file of them)"
+	}
+	return ""
+}
+
+// adviceOfAnswer returns what the operator can do about an answer that is an error, or cannot be used; "" for
+// other errors.
+func adviceOfAnswer(err error) string {
+	switch {
 	case errors.As(err, new(*transport.MemoryError)) && !errors.Is(err, transport.ErrInvalid):
 		return "have the server list less, or raise limits.bodies"
 	case errors.As(err, new(*jsonrpc.Error)):
