@@ -147,7 +147,8 @@ func (c *connecting) recall() (err error) {
 // begin makes the record and the base. It returns all servers to remove.
 func (c *connecting) begin(remove []string) ([]string, error) {
 	p, t := c.place, c.target
-	c.record = &Record{Client: p.Client.ID, File: p.File, Name: t.Name, Config: t.Config, URL: t.URL, Created: c.old == nil}
+	c.record = &Record{Client: p.Client.ID, File: p.File, Name: t.Name, Config: t.Config, URL: t.URL,
+		Created: c.old == nil}
 	if p.Scope == Project {
 		c.record.Project = p.folder
 	}
