@@ -114,7 +114,8 @@ func (srv *Server) session(r *http.Request) (session, error) {
 }
 
 // formToken returns the CSRF token of a page. It binds a form to the browser, to the user to whom the page
-// was shown, "" for nobody, and to what else the page says. It tells nobody who the user is.
+// was shown ("" if no user was signed in), and to the other contents of the page. The token does not reveal
+// the user.
 func (srv *Server) formToken(binding, user string, page ...string) string {
 	shown := srv.derive("shown", user)
 	return shown + "." + srv.derive("csrf", append([]string{binding, shown}, page...)...)

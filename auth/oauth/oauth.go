@@ -53,8 +53,8 @@ type Upstream struct {
 	Permitted              Pair     // the only endpoints to use; see Endpoints.Check
 	Mode                   string   // auth.mode, for the lines of the configuration in errors
 	Shared                 bool     // the operator signs in for everyone, with Login
-	// OneOrigin states that all URLs of the authorization server must have one origin, because nobody
-	// confirms its hosts before a sign-in.
+	// OneOrigin states that all URLs of the authorization server must have one origin, because no
+	// user confirms its hosts before a sign-in.
 	OneOrigin bool
 	// Resource is sent as resource indicator instead of the resource of the upstream; ResourceNone sends
 	// none. It needs ClientID and Issuer: without an indicator, only the scopes bind a token.
