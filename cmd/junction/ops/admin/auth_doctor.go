@@ -89,14 +89,10 @@ func authDoctor(ctx context.Context, stdout io.Writer, file string, asJSON bool)
 		fmt.Fprintf(d.out, "\nClients sign in at %s/mcp\n%s", c.PublicURL,
 			strings.ReplaceAll(ClientLines, "URL", c.PublicURL+"/mcp"))
 	}
-	if asJSON {
-		err = cli.PrintValue(stdout, struct {
-			Findings []findingJSON `json:"findings"`
-		}{append([]findingJSON{}, d.findings...)})
-	} else {
-		err = cli.Tell(stdout, d.out.String())
-	}
-	if err != nil {
+	all := struct {
+		Findings []findingJSON `json:"findings"`
+	}{append([]findingJSON{}, d.findings...)}
+	if err := cli.Print(stdout, asJSON, all, d.out.String()); err != nil {
 		return err
 	}
 	if d.problems > 0 {
