@@ -113,7 +113,7 @@ var packages = []rule{
 	{regexp.MustCompile(`(?:404 +(?:The requested resource )?'|404 Not Found - GET https?://[^/\s]+/|` +
 		`No matching distribution found for |satisfies the requirement |pull access denied for |manifest for )` + item +
 		`|[Bb]ecause (\S+) was not found in the package registry`),
-		"the registry has no package or image %s%s that you may use: correct its name in command"},
+		"there is no package or image %s%s: correct its name in command"},
 	{regexp.MustCompile(`npm (?:error|ERR!) code (ENOTFOUND|ECONNREFUSED|ECONNRESET|ETIMEDOUT|EAI_AGAIN)\b|` +
 		`(?:Failed to fetch|error sending request for url)\W+(https?://[^/\s)]+)`),
 		"the registry of packages cannot be reached (%s%s): check the network and the proxy settings"},
