@@ -208,59 +208,95 @@ func (a *adder) review(cmd *cobra.Command, name string, entry *clients.Entry, e 
 	return Review(cmd, a.stdout, a.json, a.yes, text, question)
 }
 
+// addUsage are the forms of the arguments.
+const addUsage = "write junction add NAME -- COMMAND, junction add NAME URL, junction add NAME FOLDER, or " +
+	"junction add SERVER"
+
 // arguments reads the name of the upstream, and its command, URL or name in the registry.
 func (a *adder) arguments(args []string, dash int) (name string, err error) {
-	const usage = "write junction add NAME -- COMMAND, junction add NAME URL, junction add NAME FOLDER, or " +
-		"junction add SERVER"
 	switch {
-	case dash == 1 && len(args) == 2 && clients.Words(args[1]) != nil:
+	case dash >= 0:
+		return a.withCommand(args, dash)
+	case len(args) == 1:
+		return a.withServer(args[0])
+	case len(args) == 2:
+		return args[0], a.withAddress(args[0], args[1])
+	case len(args) > 2:
+		return "", noURL(args[0], args[1:])
+	}
+	return "", cli.Usagef("%s", addUsage)
+}
+
+// withCommand reads a name and a command behind --.
+func (a *adder) withCommand(args []string, dash int) (name string, err error) {
+	switch {
+	case dash != 1 || len(args) < 2:
+		return "", cli.Usagef("give one name before -- and a command after it; %s", addUsage)
+	case len(args) == 2 && clients.Words(args[1]) != nil:
 		return "", cli.Usagef("%s is one word; write junction add %s -- %s", prose.Quote(args[1]), shell.Quote(args[0]),
 			shell.Join(clients.Words(args[1])...))
-	case dash == 1 && len(args) > 1:
-		a.given.Command = args[1:]
-		if program := args[1]; strings.HasPrefix(program, "./") || strings.HasPrefix(program, "../") {
-			if a.given.Command[0], err = filepath.Abs(program); err != nil {
-				return "", err
-			}
+	}
+	a.given.Command = args[1:]
+	if program := args[1]; strings.HasPrefix(program, "./") || strings.HasPrefix(program, "../") {
+		if a.given.Command[0], err = filepath.Abs(program); err != nil {
+			return "", err
 		}
-	case dash >= 0:
-		return "", cli.Usagef("give one name before -- and a command after it; %s", usage)
-	case len(args) == 2 && isURL(args[1]):
-		a.given.URL = args[1]
-	case len(args) == 2 && isPath(args[1]):
-		a.given.Pack, a.folder = args[1], args[1]
-	case len(args) == 1 && isPath(args[0]):
-		return "", cli.Usagef("the folder needs a name before it: junction add NAME FOLDER")
-	case len(args) == 1 && isURL(args[0]):
-		return "", cli.Usagef("the URL needs a name before it: junction add NAME URL")
-	case len(args) == 2 && isFolder(args[1]):
-		return "", cli.Usagef("%s is a folder; write junction add %s %s", prose.Quote(args[1]), shell.Quote(args[0]),
-			shell.Quote("./"+filepath.ToSlash(args[1])))
-	case len(args) > 0 && len(args) <= 2 && a.registry == "" && isHost(args[len(args)-1]):
-		name := "NAME"
-		if len(args) == 2 {
-			name = shell.Quote(args[0])
-		}
-		return "", cli.Usagef("%s is the address of a server, without the scheme of a URL; write junction add %s %s, "+
-			"or, for a name of a registry, add --registry URL", prose.Quote(args[len(args)-1]), name,
-			shell.Quote(withScheme(args[len(args)-1])))
-	case len(args) > 0 && len(args) <= 2 && registryName.MatchString(args[len(args)-1]):
-		if a.server = args[len(args)-1]; len(args) == 1 {
-			return nameOf(a.server), nil
-		}
-	case len(args) == 2 && strings.Contains(args[1], "://"):
-		scheme, _, _ := strings.Cut(args[1], "://")
-		return "", cli.Usagef("the URL has the scheme %s; a server is reached by http or https", prose.OneLine(scheme))
-	case len(args) == 2 && withoutScheme.MatchString(args[1]):
-		return "", cli.Usagef("%s lacks the scheme of a URL; write junction add %s %s", prose.Quote(args[1]),
-			shell.Quote(args[0]), shell.Quote(withScheme(args[1])))
-	case len(args) > 1:
-		return "", cli.Usagef("%s is no URL; a command stands after --: junction add %s -- %s",
-			prose.Quote(args[1]), shell.Quote(args[0]), shell.Join(args[1:]...))
-	default:
-		return "", cli.Usagef("%s", usage)
 	}
 	return args[0], nil
+}
+
+// withServer reads the name of a server of the registry, which also names the upstream.
+func (a *adder) withServer(word string) (name string, err error) {
+	switch {
+	case isPath(word):
+		return "", cli.Usagef("the folder needs a name before it: junction add NAME FOLDER")
+	case isURL(word):
+		return "", cli.Usagef("the URL needs a name before it: junction add NAME URL")
+	case a.registry == "" && isHost(word):
+		return "", noScheme("NAME", word)
+	case registryName.MatchString(word):
+		a.server = word
+		return nameOf(word), nil
+	}
+	return "", cli.Usagef("%s", addUsage)
+}
+
+// withAddress reads the URL, the folder or the server of the registry behind a name.
+func (a *adder) withAddress(name, word string) error {
+	switch {
+	case isURL(word):
+		a.given.URL = word
+	case isPath(word):
+		a.given.Pack, a.folder = word, word
+	case isFolder(word):
+		return cli.Usagef("%s is a folder; write junction add %s %s", prose.Quote(word), shell.Quote(name),
+			shell.Quote("./"+filepath.ToSlash(word)))
+	case a.registry == "" && isHost(word):
+		return noScheme(shell.Quote(name), word)
+	case registryName.MatchString(word):
+		a.server = word
+	case strings.Contains(word, "://"):
+		scheme, _, _ := strings.Cut(word, "://")
+		return cli.Usagef("the URL has the scheme %s; a server is reached by http or https", prose.OneLine(scheme))
+	case withoutScheme.MatchString(word):
+		return cli.Usagef("%s lacks the scheme of a URL; write junction add %s %s", prose.Quote(word),
+			shell.Quote(name), shell.Quote(withScheme(word)))
+	default:
+		return noURL(name, []string{word})
+	}
+	return nil
+}
+
+// noURL is the error for words behind a name that may be a command.
+func noURL(name string, words []string) error {
+	return cli.Usagef("%s is no URL; a command stands after --: junction add %s -- %s", prose.Quote(words[0]),
+		shell.Quote(name), shell.Join(words...))
+}
+
+// noScheme is the error for a host, which has the form of a name of the registry.
+func noScheme(name, word string) error {
+	return cli.Usagef("%s is the address of a server, without the scheme of a URL; write junction add %s %s, "+
+		"or, for a name of a registry, add --registry URL", prose.Quote(word), name, shell.Quote(withScheme(word)))
 }
 
 // withoutScheme matches an address or a host with a dot, its port, and perhaps a path.
