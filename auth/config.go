@@ -19,50 +19,60 @@ import (
 
 // Config is the auth section of the file.
 type Config struct {
-	// APIKeys are the keys of clients. With any key, or any other way to authenticate, every
-	// request must authenticate. Without any, every request is accepted, which is allowed on
-	// loopback only.
+	// The keys of clients. junction keys create makes a key with its entry.
+	//
+	// With any key, or any other way to authenticate, every request must authenticate. Without any,
+	// every request is accepted, which is allowed on loopback only.
 	APIKeys []Key `yaml:"api_keys" example:"[{ name: ci, hash: \"sha256:…\" }], as junction keys create prints them" change:"inside" members:"rolls"`
-	// JWT are authorization servers with signed access tokens, which are verified locally. Each
-	// issuer has one entry.
+	// Authorization servers that sign their access tokens (JWT). Clients learn from Junction where
+	// to sign in.
+	//
+	// Each issuer has one entry. Junction verifies the tokens itself.
 	JWT []Issuer `yaml:"jwt" change:"inside"`
-	// Introspection is an authorization server to ask about each token that is neither ours nor of
-	// JWT. Default: none.
+	// An authorization server for opaque tokens (RFC 7662). Junction asks it about each token that
+	// neither Junction nor an issuer above has issued, and keeps positive answers for a minute at
+	// most.
 	Introspection *Introspection `yaml:"introspection" change:"inside"`
-	// ScopeCapabilities are the capabilities that each scope of a token allows. If it is set, users
-	// and services hold only those capabilities of their policies that one of their token's scopes
-	// allows. Default: scopes do not restrict.
+	// If given, a signed-in user holds only the capabilities that a scope of the token also gives.
+	// A client that lacks one is told which scope to ask for.
 	ScopeCapabilities map[string][]string `yaml:"scope_capabilities" example:"[web, files]" change:"call,both"`
-	// TrustedProxies are the networks of the reverse proxies in front of this server. A request
-	// from one has the address of the last entry in X-Forwarded-For outside of these networks.
+	// The proxies whose X-Forwarded-For header Junction trusts; by default none. Name every proxy
+	// in front. Otherwise all users share the address of the proxy, and with it the limits of
+	// sign-ins by address.
+	//
+	// The address of a client is the last entry of the header outside of these networks.
 	TrustedProxies []CIDR `yaml:"trusted_proxies" example:"[10.0.0.0/8]" change:"call,both" members:"rolls"`
 	// Disputed are the trusted proxies of two files that disagree about them, while both decide. A request
 	// whose address depends on the file is rejected. The reader of the file sets it; nil rejects none.
 	Disputed []CIDR `yaml:"-"`
-	// None: true allows every request deliberately, also through a proxy that authenticates.
-	// Without it, a configuration without authentication cannot have an https public_url, and
-	// requests with headers of a proxy, or of HTTP/1.0, are rejected.
+	// true states that Junction does not authenticate although a reverse proxy is in front, because
+	// the proxy authenticates every request. Otherwise, without authentication, an https public_url
+	// is a mistake. Requests of HTTP/1.0, and with headers of a proxy or a tunnel (Forwarded,
+	// X-Forwarded*, Via, X-Real-IP, X-Client-IP, True-Client-IP, CF-*, Ngrok-*, Tailscale-*,
+	// Fly-*), are refused. Default false.
 	None bool `yaml:"none" change:"call,both"`
 }
 
 // Key is the configuration of one API key. Entries with the same name are one principal, so that a
 // key can be replaced without interruption.
 type Key struct {
-	// Name is the holder of the key, for policies and logs: 1 to 64 of A-Z, a-z, 0-9 and . _ - @.
-	// Required.
+	// The owner of the key, for policies and logs. Two entries with the same name are one client,
+	// so that you can replace a key without a gap.
+	//
+	// 1 to 64 of A-Z, a-z, 0-9 and . _ - @. Required.
 	Name string `yaml:"name" change:"call,neither"`
-	// "sha256:" and 64 hexadecimal digits, as printed by junction keys create. Required. The key
-	// itself must not be in the file.
+	// The hash of the key, as junction keys create prints it: "sha256:" and 64 hexadecimal digits.
+	// The key itself must not be in the file. Required.
 	Hash Hash `yaml:"hash" change:"call,neither"`
-	// CIDRs are the networks from which the key is accepted. Default: all.
+	// Valid from these networks only; by default from everywhere.
 	CIDRs []CIDR `yaml:"cidrs" example:"[10.0.0.0/8]" change:"call,neither"`
-	// Endpoints are the only endpoints that exist for the key: names of the section endpoints, mcp for
-	// /mcp, and mcp/NAME for /mcp/NAME. Default: all.
+	// For this key, only these endpoints exist: names of endpoints, mcp for /mcp, and mcp/NAME for
+	// /mcp/NAME; by default all.
 	Endpoints []string `yaml:"endpoints" example:"[web, mcp/memory]" change:"call,neither"`
-	// Expires is the last day on which the key is valid, in UTC, or a time. Default: never.
+	// The last day, in UTC, or a time such as 2027-06-30T12:00:00Z; by default never.
 	Expires Moment `yaml:"expires" change:"call,neither"`
-	// Restored is when an operator has confirmed a key that was revoked and is in the file again. It ends
-	// the warnings about this key. Default: never.
+	// When an operator has confirmed a key that was revoked and is in the file again. It ends the warnings
+	// about this key. By default never.
 	Restored Moment `yaml:"restored" change:"call,waits"`
 }
 
@@ -73,35 +83,39 @@ func (Key) Example() string {
 
 // TokenRules are the requirements on tokens of an authorization server.
 type TokenRules struct {
-	// Issuer is the identifier of the authorization server, byte for byte: an https URL, or http on
-	// loopback. Clients sign in there, and tokens must name it. Required.
+	// The issuer as its tokens contain it, byte for byte. Clients sign in there.
+	//
+	// An https URL, or http on loopback. Required.
 	Issuer string `yaml:"issuer" change:"call,neither"`
-	// Audiences are the accepted audiences of tokens. The URL of an endpoint is valid there only;
-	// any other audience is valid at all endpoints. Required.
+	// The accepted audiences of tokens. A token for the URL of an endpoint is valid at that
+	// endpoint only. A token for another name is valid at every endpoint. Required.
 	Audiences []string `yaml:"audiences" example:"[https://mcp.example.com/mcp]" change:"call,neither"`
-	// AudienceClaim is the claim with the audience. Default aud; use client_id for access tokens
-	// without aud.
+	// client_id if access tokens have no aud. Default aud.
+	//
+	// The claim with the audience.
 	AudienceClaim string `yaml:"audience_claim" change:"call,neither"`
-	// RequiredScopes are the scopes that every token needs; clients are told to request them.
+	// Scopes that a token needs to connect at all; clients are told to ask for them.
 	RequiredScopes []string `yaml:"required_scopes" example:"[mcp]" change:"call,neither"`
-	// RequiredClaims are required values of claims, such as the tenant. A list must contain the
-	// value.
+	// Values that claims must have, such as the tenant. A list must contain the value.
 	RequiredClaims map[string]string `yaml:"required_claims" change:"call,neither"`
-	// Claims are the paths of values in a token.
+	// The path of a claim in the token, as a list of names. By default groups are in [groups].
+	//
+	// A name may contain dots and slashes.
 	Claims Claims `yaml:"claims" change:"call,neither"`
 }
 
 // Issuer is the configuration of an authorization server with signed access tokens.
 type Issuer struct {
 	TokenRules `yaml:",inline"`
-	// JWKSURL is the URL of its keys. Default: as in its metadata, which is discovered by OpenID
-	// Connect or RFC 8414.
+	// The URL of its keys; by default from the metadata of the issuer.
+	//
+	// The metadata is that of OpenID Connect or RFC 8414.
 	JWKSURL string `yaml:"jwks_url" change:"call,neither"`
-	// Algorithms are the accepted signing algorithms. Default: RS256, ES256, PS256.
+	// The accepted signing algorithms. Default: RS256, ES256, PS256.
 	Algorithms []string `yaml:"algorithms" example:"[RS256]" change:"call,neither"`
-	// ClockSkew is the tolerated difference of its clock. Default 60s.
+	// How far its clock may be off. Default 60s.
 	ClockSkew time.Duration `yaml:"clock_skew" change:"call,neither"`
-	// RequireATJWT: true accepts only tokens with the header type at+jwt.
+	// true: only tokens of the type at+jwt. Default false.
 	RequireATJWT bool `yaml:"require_at_jwt" change:"call,neither"`
 }
 
@@ -113,9 +127,9 @@ func (Issuer) Example() string {
 // Claims are the paths of values in a token. A path is a list of names, such as [realm_access,
 // roles]; a name may contain dots and slashes.
 type Claims struct {
-	// the user. Default [sub].
+	// The path of the user. Default [sub].
 	Subject []string `yaml:"subject" example:"[realm_access, roles], the names that lead to the claim"`
-	// the user's groups. Default [groups].
+	// The path of the user's groups. Default [groups].
 	Groups []string `yaml:"groups" example:"[realm_access, roles], the names that lead to the claim"`
 }
 
@@ -136,10 +150,11 @@ func (i *Issuer) algorithms() []string { return orElse(i.Algorithms, "RS256", "E
 // 7662).
 type Introspection struct {
 	TokenRules `yaml:",inline"`
-	// Endpoint is its introspection endpoint. Required.
+	// Its introspection endpoint. Required.
 	Endpoint string `yaml:"endpoint" change:"call,neither"`
-	// ClientID and ClientSecret authenticate this server there. Both are required.
-	ClientID     string `yaml:"client_id" change:"call,neither"`
+	// Junction's client there. Required.
+	ClientID string `yaml:"client_id" change:"call,neither"`
+	// The secret of client_id. Required.
 	ClientSecret string `yaml:"client_secret" change:"call,waits"`
 }
 

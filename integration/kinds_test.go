@@ -6,7 +6,6 @@ import (
 	"go/token"
 	"os"
 	"path"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -19,10 +18,9 @@ var otherAddresses = map[string]string{
 	"upstream/stdio/process.go":            "a process without a program",
 	"upstream/remedy/remedy.go":            "the program of a process",
 	"cmd/junction/desk/clients/entry.go":   "Entry.Runs, for the files of clients",
-	"cmd/junction/desk/clients/given.go":   "Given.Remote, for the files of clients",
+	"cmd/junction/desk/clients/given.go":   "the rows of the addresses that a person types",
 	"cmd/junction/desk/clients/look.go":    "the program of an entry that is off",
 	"cmd/junction/desk/clients/merge.go":   "a function, and the arguments of a bridge",
-	"cmd/junction/desk/entries/list.go":    "an entry as it is written, perhaps with neither",
 	"cmd/junction/desk/entries/search.go":  "the repository of a server",
 	"cmd/junction/base/runfile/runfile.go": "the address of Junction",
 	"cmd/junction/desk/setup/all.go":       "the address of an endpoint",
@@ -88,42 +86,4 @@ func comparesAddress(e *ast.BinaryExpr) bool {
 		}
 	}
 	return false
-}
-
-// TestWordsOfAnUpstreamAreRows: no code compares a word of isolation, questions or expose. It asks the
-// row of the word, so that a new word is a row.
-func TestWordsOfAnUpstreamAreRows(t *testing.T) {
-	word := regexp.MustCompile(`^(Isolation|Questions|Expose)(Shared|Session|Principal|On|Off|Exact|All|Listed)$`)
-	named := func(e ast.Expr) bool {
-		if selector, ok := e.(*ast.SelectorExpr); ok {
-			e = selector.Sel
-		}
-		name, ok := e.(*ast.Ident)
-		return ok && word.MatchString(name.Name)
-	}
-	rows := 0
-	for _, p := range mustParseTree(t, os.DirFS("..")) {
-		for _, file := range p.files {
-			ast.Inspect(file, func(n ast.Node) bool {
-				switch n := n.(type) {
-				case *ast.BinaryExpr:
-					if named(n.X) || named(n.Y) {
-						t.Error(p.at(n, "compares a word: ask its row (upstream/words.go)"))
-					}
-				case *ast.CaseClause:
-					if slices.ContainsFunc(n.List, named) {
-						t.Error(p.at(n, "compares a word: ask its row (upstream/words.go)"))
-					}
-				case *ast.KeyValueExpr:
-					if named(n.Value) {
-						rows++
-					}
-				}
-				return true
-			})
-		}
-	}
-	if rows < 8 {
-		t.Errorf("the tree has %d rows of words: the test reads something else", rows)
-	}
 }

@@ -103,12 +103,12 @@ func (b *beginning) decides(entries []*entry, enforcing bool) Verdicts {
 		for i := range e.rules {
 			verdict, may, must := b.selects(&e.rules[i])
 			switch {
-			case must && verdict == Deny:
+			case must && verdict.Denies():
 				return Verdicts(0).with(Deny)
-			case may && verdict == Deny:
+			case may && verdict.Denies():
 				all = all.with(Deny)
 			case may && !surely:
-				if surely = must; quiet && verdict == Ask {
+				if surely = must; quiet && verdict.Asks() {
 					verdict = undecided
 				}
 				its = its.with(verdict)
@@ -151,9 +151,9 @@ func (b *beginning) selects(r *rule) (v Verdict, may, must bool) {
 		may = true // the unknown end may lead into any skill
 	}
 	switch {
-	case r.verdict == Ask && may && b.odd:
+	case r.verdict.Asks() && may && b.odd:
 		return Deny, may, must // as in selectsPlace
-	case r.verdict == Allow && b.odd && !must:
+	case !r.verdict.doubts() && b.odd && !must:
 		may = false
 	}
 	return r.verdict, may, must
@@ -165,9 +165,9 @@ func (b *beginning) within(p *place, v Verdict) (may, must bool) {
 	case p.plain.everything():
 		return true, true
 	case b.long:
-		may = v != Allow && p.mayMeanOne(b.Names)
+		may = v.doubts() && p.mayMeanOne(b.Names)
 		return may, may
-	case v == Allow:
+	case !v.doubts():
 		may = slices.ContainsFunc(b.Names, p.plain.mayBegin)
 		return may, !b.odd && slices.ContainsFunc(b.Names, p.plain.goesOn)
 	}

@@ -66,18 +66,18 @@ func (g *Ruling) decideBoth(arguments raw.Object) (Decision, error) {
 }
 
 // final reports whether the decision is a deny that no other token lifts.
-func (d Decision) final() bool { return d.Verdict == Deny && d.Scopes == "" }
+func (d Decision) final() bool { return d.Verdict.Denies() && d.Scopes == "" }
 
 // strictestDecision returns the stricter decision of two. A deny because of scopes is less strict
 // than another deny, so that a client does not sign in again in vain. Of two equal ones it returns a.
 func strictestDecision(a, b Decision) Decision {
-	if a.Verdict == Deny && b.Verdict == Deny {
+	if a.Verdict.Denies() && b.Verdict.Denies() {
 		if b.final() && !a.final() {
 			return b
 		}
 		return a
 	}
-	if b.Verdict < a.Verdict || b.Verdict == Ask && a.Verdict == Ask && b.Remember < a.Remember {
+	if b.Verdict < a.Verdict || b.Verdict.Asks() && a.Verdict.Asks() && b.Remember < a.Remember {
 		return b
 	}
 	return a

@@ -17,41 +17,45 @@ type Config []Entry
 
 // Entry is one policy: who it applies to, the capabilities it gives, and its rules.
 type Entry struct {
-	// Name appears in messages, the audit log and junction why. Required and unique.
+	// A name, for messages and the audit. Required and unique.
 	Name string `yaml:"name" change:"list,both"`
-	// Match says who the policy applies to; every given key must match. Without it the policy
-	// applies to everyone.
+	// Every key must hold; a list means any of its values. Without it, the policy applies to
+	// everybody.
 	Match *Match `yaml:"match" change:"list,both"`
-	// Enforced: true makes the denies and asks of the policy count in every layer: no other policy
-	// lifts them, and the strictest verdict wins. Its allows are like those of any policy.
-	// Enforced: false states that other policies may override a policy without a match, so that
-	// Warnings does not report it.
+	// true: the denies and asks of this policy hold in every layer; its allows do not. false: other
+	// policies may lift the denies and asks, and junction check does not warn.
 	Enforced *bool `yaml:"enforced" change:"list,both"`
-	// Endpoints are the only endpoints that exist for the callers whom the policy matches: names of the
-	// section endpoints, mcp for /mcp, and mcp/NAME for /mcp/NAME. If several policies have the key, the
-	// endpoints that all of them name exist. Default: all.
+	// For the callers that the policy matches, only these endpoints exist: names of endpoints, mcp
+	// for /mcp, and mcp/NAME for /mcp/NAME.
+	//
+	// If several policies have the key, the endpoints that all of them name exist. Default: all.
 	Endpoints List `yaml:"endpoints" example:"[web, mcp/memory]" change:"list,both"`
-	// Capabilities are given to everyone whom the policy matches. An item that requires
-	// capabilities exists only for those who hold all of them.
+	// The callers that the policy matches hold these capabilities.
+	//
+	// An item that requires capabilities exists only for callers who hold all of them.
 	Capabilities []string `yaml:"capabilities" change:"list,both"`
-	// Rules are tried in order, and the first that applies counts; but a deny that applies always
-	// wins.
+	// Tried in order; the first rule that applies counts, but a deny that applies always wins. In
+	// globs * is any text, ? is one character, and \ before a character means that character
+	// itself. The names are those that clients see.
 	Rules []Rule `yaml:"rules" change:"list,both"`
-	// Redact removes text from all messages of servers. It is a list of patterns, or a mapping such as
-	// { restore: true }.
+	// Removed from all messages of servers; the word secrets stands for the known shapes of
+	// secrets. With restore, the same server gets the text back where a later argument has its
+	// placeholder; a list of patterns alone, such as redact: [secrets], restores nothing.
 	Redact Redactions `yaml:"redact" example:"[secrets]" change:"list,both"`
-	// Validate: true rejects calls whose arguments do not match the tool's schema, or cannot be
-	// checked: the schema cannot be used, or is too large to evaluate.
+	// Reject arguments that do not fit the schema of the tool, or that cannot be checked. Default
+	// false.
 	Validate bool `yaml:"validate" change:"list,both"`
-	// Pinned: true hides every tool whose current definition no operator has accepted.
+	// Offer only tools whose definition an operator has accepted. Default false.
 	Pinned bool `yaml:"pinned" change:"list,both"`
-	// Limits limit the rate and the number of concurrent calls.
+	// Limits of calls for each caller. Lists, pings and new streams have the same rate once more.
+	//
+	// If several policies match, the strictest value of each limit counts.
 	Limits Limits `yaml:"limits" change:"list,both"`
-	// Catalog is full (the default) or search. With search, tools/list has only the tools of
-	// Always, search_tools, and a call tool for each class of tools. All allowed tools can still be
-	// called by their names.
+	// full (the default), or search: instead of all tools, the list has search_tools and the tools
+	// call_read_tool, call_write_tool and call_destructive_tool. For clients that cannot handle
+	// many tools and do not search by themselves. Allowed tools can still be called by their names.
 	Catalog Catalog `yaml:"catalog" change:"list,both"`
-	// Always are globs for the tools that stay listed with catalog: search, as in rules.
+	// With catalog: search, the tools that stay listed.
 	Always List `yaml:"always" change:"list,both"`
 }
 
@@ -68,17 +72,30 @@ func (Entry) Example() string {
 // surface alone, it is the surface's; without a match, it is global. The first of these layers in
 // which a rule applies decides.
 type Match struct {
-	Kind        List `yaml:"kind"`         // local (no sign-in), key, user or service.
-	Key         List `yaml:"key"`          // names of API keys.
-	User        List `yaml:"user"`         // subjects at their issuer; with several issuers, set issuer too.
-	Issuer      List `yaml:"issuer"`       // URLs of the issuers of users.
-	Email       List `yaml:"email"`        // verified addresses.
-	EmailDomain List `yaml:"email_domain"` // domains of verified addresses, without subdomains.
-	Group       List `yaml:"group"`        // groups of the user.
-	Scope       List `yaml:"scope"`        // scopes of the token.
-	OAuthClient List `yaml:"oauth_client"` // OAuth clients that tokens were issued to.
-	CIDR        List `yaml:"cidr"`         // client networks, such as 10.0.0.0/8.
-	Surface     List `yaml:"surface"`      // surfaces of the called endpoint.
+	// local (no authentication), key, user or service.
+	Kind List `yaml:"kind"`
+	// Names of API keys.
+	Key List `yaml:"key"`
+	// Names of users at their identity provider.
+	//
+	// If there are several providers, set issuer, too.
+	User List `yaml:"user"`
+	// URLs of the identity providers of users.
+	Issuer List `yaml:"issuer"`
+	// Verified addresses, in any case of A-Z.
+	Email List `yaml:"email"`
+	// Domains of verified addresses, without subdomains.
+	EmailDomain List `yaml:"email_domain"`
+	// As the provider sends them; of several, set issuer, too.
+	Group List `yaml:"group"`
+	// Scopes of the token.
+	Scope List `yaml:"scope"`
+	// OAuth clients with which users signed in.
+	OAuthClient List `yaml:"oauth_client"`
+	// Networks of the client's address.
+	CIDR List `yaml:"cidr"`
+	// Surfaces of the endpoint that is called.
+	Surface List `yaml:"surface"`
 }
 
 // Example returns the type in YAML.
@@ -86,14 +103,17 @@ func (Match) Example() string { return "{ group: engineering }" }
 
 // Rule has exactly one of allow, ask and deny.
 type Rule struct {
-	Allow *Selector `yaml:"allow"` // calls are made.
-	Ask   *Selector `yaml:"ask"`   // calls are made after the person has approved.
-	Deny  *Selector `yaml:"deny"`  // calls are rejected; an item that is always denied is hidden.
-	// Remember is the most that the person may allow at once with an answer to ask: once (only this
-	// call), call (also the same call again; the default), tool (any call of this tool), or server
-	// (any call of any tool of this server). Call, tool and server hold until the session ends; in the
-	// modern era, which has no sessions, for an hour. If several asks apply, in one policy or in
-	// several, the least of them counts.
+	// Calls are made.
+	Allow *Selector `yaml:"allow"`
+	// Calls are made after the user at the client has approved them.
+	Ask *Selector `yaml:"ask"`
+	// Calls are rejected; an item that is always denied is hidden.
+	Deny *Selector `yaml:"deny"`
+	// The most that one answer to ask may allow: once, call (the default: the same call again),
+	// tool, or server (any call of any tool of it).
+	//
+	// call, tool and server hold until the session ends; in the modern era, which has no sessions,
+	// for an hour. If several asks apply to a call, the least of them counts.
 	Remember Remember `yaml:"remember"`
 }
 
@@ -107,31 +127,32 @@ func (Rule) Example() string { return `{ allow: { tools: "files__*" } }` }
 // \ escapes the next one. A glob must match the whole text, and is case-sensitive. Names are
 // compared byte by byte, so that look-alike letters differ.
 type Selector struct {
-	// Upstreams are globs for names of upstreams. Default: all.
+	// Globs for the names of upstreams. Default: all.
 	Upstreams List `yaml:"upstreams"`
-	// Tools, Prompts, Resources and Skills are globs for every name of an item: the name on /mcp, and the
-	// full name before shortening; for a resource its URI on /mcp and at its upstream, or its
-	// template. Without any of the four, the rule applies to all kinds; with some of them, only to
-	// those.
+	// Globs for the names of tools on /mcp, and their full names before shortening. Without tools,
+	// prompts, resources and skills, a rule applies to all kinds; with some of them, only to those.
+	Tools List `yaml:"tools"`
+	// Globs for the names of prompts on /mcp, and their full names before shortening.
+	Prompts List `yaml:"prompts"`
+	// Globs for the URIs of resources on /mcp and at their upstreams, or their templates.
 	//
 	// A URI with . or .. segments, backslashes, or any of these percent-encoded is ambiguous. Only
 	// resources: "*" and rules without resources allow such a URI; an ask that matches it denies
 	// it. A deny and an ask are also compared with the other readings of a URI: decoded, as a path
 	// whose first part is a folder (notes://x/../a is notes://a, and notes:///a is notes://a), and
-	// without the user and the port (in the schemes of the web, only without the default port). A URI
-	// of more than 2 KiB, or with too many readings, is denied by every ask and deny of resources
-	// whose scheme may fit.
-	Tools     List `yaml:"tools"`
-	Prompts   List `yaml:"prompts"`
+	// without the user and the port (in the schemes of the web, only without the default port). A
+	// URI of more than 2 KiB, or with too many readings, is denied by every ask and deny of
+	// resources whose scheme may fit.
 	Resources List `yaml:"resources"`
-	// Skills are globs for the path of a skill: the name of its upstream, and the folder of its
-	// SKILL.md, such as files/acme/refunds; "*/refunds" is a skill of that name on any upstream. A
-	// rule for a skill also applies to the files in its folder. A skill with a denied file is hidden,
-	// because its list of files must be complete.
+	// Globs for the path of a skill: the name of its upstream, and the folder of its SKILL.md, such
+	// as files/acme/refunds; */NAME is a skill on any upstream.
+	//
+	// A rule for a skill also applies to the files in its folder. A skill with a denied file is
+	// hidden, because its list of files must be complete.
 	Skills List `yaml:"skills"`
-	// Where are conditions on the arguments of a tool or prompt; all must hold. The key is the name
-	// of an argument, or a JSON pointer that begins with a slash, in which * stands for every
-	// element of a list.
+	// Conditions on the arguments of a tool or prompt; all must hold. The key is the name of an
+	// argument, or a JSON pointer that begins with a slash, in which * stands for every element of
+	// a list.
 	//
 	// An allow matches only text: a missing value or one of another type does not match, and with *
 	// there must be an element and all elements must match. For ask and deny, one matching element
@@ -142,7 +163,11 @@ type Selector struct {
 	// Patterns see text, not its meaning: "git *" matches "git status; rm -rf /", which a shell
 	// runs as two commands.
 	Where Where `yaml:"where"`
-	// Annotations select tools by the hints of their definitions. The rule applies to no other kind.
+	// Tools by their hints, with the defaults of MCP: without annotations a tool is destructive.
+	// The rule applies to no other kind of item.
+	//
+	// The hints are the server's word about itself, and a server may lie. The key pinned of a
+	// policy hides a tool whose hints have changed.
 	Annotations *Annotations `yaml:"annotations"`
 }
 
@@ -158,12 +183,16 @@ func (Selector) Example() string { return `{ tools: "files__*" }` }
 // The hints are the server's word about itself, and a server may lie. The key pinned of a policy hides
 // a tool whose hints have changed.
 type Annotations struct {
-	ReadOnly    *bool `yaml:"readOnlyHint"`    // the tool changes nothing.
-	Destructive *bool `yaml:"destructiveHint"` // the tool may delete or overwrite.
-	Idempotent  *bool `yaml:"idempotentHint"`  // to repeat a call changes nothing more.
-	OpenWorld   *bool `yaml:"openWorldHint"`   // the tool reaches things outside, such as the web.
-	// Trusted are globs for the upstreams whose hints count. The tools of all others have the
-	// defaults. Default: all; an allow without upstreams needs the key.
+	// The tool changes nothing.
+	ReadOnly *bool `yaml:"readOnlyHint"`
+	// The tool may delete or overwrite.
+	Destructive *bool `yaml:"destructiveHint"`
+	// To repeat a call changes nothing more.
+	Idempotent *bool `yaml:"idempotentHint"`
+	// The tool reaches things outside, such as the web.
+	OpenWorld *bool `yaml:"openWorldHint"`
+	// Globs for the upstreams whose hints count. The tools of all others have the defaults.
+	// Default: all; an allow without upstreams needs the key.
 	Trusted List `yaml:"trusted"`
 }
 
@@ -178,19 +207,20 @@ type Pattern []Alternative
 
 // Alternative is either a glob or a regular expression.
 type Alternative struct {
-	Glob string `yaml:"-"`  // matches the whole text.
-	Re   string `yaml:"re"` // RE2; matches anywhere in the text unless it has ^ and $.
+	Glob string `yaml:"-"` // matches the whole text.
+	// A regular expression (RE2). It matches anywhere in the text unless it has ^ and $.
+	Re string `yaml:"re"`
 }
 
 // Redactions are the patterns of one policy. In the file, a list stands for the patterns alone.
 type Redactions struct {
-	// Patterns say which text is removed: the word secrets stands for known forms of secrets, and {
-	// name: …, re: … } for matches of an RE2 expression. With restore, the default is [secrets].
+	// The text to remove: the word secrets stands for known forms of secrets, and { name: …, re: …
+	// } for matches of an RE2 expression. With restore, the default is [secrets].
 	Patterns []Redact `yaml:"patterns"`
-	// Restore: true keeps removed text for the session, and marks its place by [redacted: NAME
-	// #REFERENCE]. Where a later argument of the same caller for the same upstream contains that
-	// placeholder, the upstream gets the text. If another policy removes the same pattern without
-	// restore, the text does not come back.
+	// true keeps removed text for the session, and marks its place by [redacted: NAME #REFERENCE].
+	// Where a later argument of the same caller for the same upstream contains that placeholder,
+	// the upstream gets the text. If another policy removes the same pattern without restore, the
+	// text does not come back.
 	Restore bool `yaml:"restore"`
 	// Mapped: the file has a mapping.
 	Mapped bool `yaml:"-" json:"-"`
@@ -198,19 +228,22 @@ type Redactions struct {
 
 // Redact is the word secrets, or a named expression.
 type Redact struct {
-	Word string `yaml:"-"`    // secrets.
-	Name string `yaml:"name"` // replaces the removed text.
-	Re   string `yaml:"re"`   // RE2; its matches are removed.
+	Word string `yaml:"-"` // secrets.
+	// Stands in place of the removed text.
+	Name string `yaml:"name"`
+	// A regular expression (RE2); its matches are removed.
+	Re string `yaml:"re"`
 }
 
 // Limits limit one principal. If several policies match, the strictest value of each limit counts.
 type Limits struct {
-	// of calls, such as 60/m, and separately of lists, pings, handshakes and new streams. Default:
+	// Of calls, such as 60/m, and separately of lists, pings, handshakes and new streams. Default:
 	// no limit.
 	Rate Rate `yaml:"rate"`
-	// largest burst of calls. Default: ten seconds of the rate, at least 1.
-	Burst      int `yaml:"burst"`
-	Concurrent int `yaml:"concurrent"` // calls in flight. Default: no limit.
+	// The largest burst of calls. Default: ten seconds of the rate, at least 1.
+	Burst int `yaml:"burst"`
+	// Calls in flight. Default: no limit.
+	Concurrent int `yaml:"concurrent"`
 }
 
 // None reports whether nothing limits calls or, with other, requests that are not calls. A new field
@@ -372,9 +405,13 @@ type given struct {
 }
 
 // selectors returns the given selectors.
-func (r *Rule) selectors() []given {
-	return slices.DeleteFunc([]given{{Allow, r.Allow}, {Ask, r.Ask}, {Deny, r.Deny}},
-		func(s given) bool { return s.Selector == nil })
+func (r *Rule) selectors() (all []given) {
+	for v, row := range slices.Backward(verdicts[:]) {
+		if s := row.selector(r); s != nil {
+			all = append(all, given{Verdict(v), s})
+		}
+	}
+	return all
 }
 
 // field is a key of a mapping with its list.

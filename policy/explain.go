@@ -80,13 +80,13 @@ func (x *explainer) policy(e *entry, in []bound, decided bool) (all []Reason) {
 		}
 		all = append(all, Reason{Layer: e.layer.String(), Policy: e.name, Rule: b.label, Enforced: e.enforced,
 			Verdict: b.verdict, Where: b.conditions(), Annotations: b.kinds, Note: x.note(b, at)})
-		if b.verdict == Deny || len(b.where) > 0 {
+		if b.verdict.Denies() || len(b.where) > 0 {
 			continue
 		}
 		if at.before(b) == nil {
 			at.first = b
 		}
-		if b.verdict == Allow && at.allows == nil {
+		if b.verdict.Allows() && at.allows == nil {
 			at.allows = b
 		}
 	}
@@ -106,7 +106,7 @@ type position struct {
 
 // before returns the rule of the policy because of which a later ask or allow never counts; nil for none.
 func (at position) before(b *bound) *bound {
-	if at.first != nil && at.first.verdict == Ask && b.stricter(at.first) {
+	if at.first != nil && at.first.verdict.Asks() && b.stricter(at.first) {
 		return at.allows // an ask that lets a person allow less at once counts up to the first allow
 	}
 	return at.first
@@ -121,15 +121,15 @@ func (x *explainer) note(b *bound, at position) string {
 	case x.denies != nil && x.denies.rule != b.rule:
 		return fmt.Sprintf("%s of %s, which is enforced, always denies", x.denies.label, x.denies.entry.name)
 	// These two count in every layer.
-	case e.enforced && b.verdict == Deny && b.rule.verdict == Deny, b.onlyAsks() && hidden == nil:
+	case e.enforced && b.verdict.Denies() && b.rule.verdict.Denies(), b.onlyAsks() && hidden == nil:
 		return ""
-	case at.decided && !(e.enforced && b.verdict == Deny):
+	case at.decided && !(e.enforced && b.verdict.Denies()):
 		return "an earlier layer decides"
 	case at.denies != nil && at.denies != b:
 		return fmt.Sprintf("%s of %s always denies", at.denies.label, at.denies.entry.name)
-	case hidden != nil && b.verdict != Deny:
+	case hidden != nil && !b.verdict.Denies():
 		return hidden.label + " applies first"
-	case b.verdict == Allow && x.asks != nil:
+	case b.verdict.Allows() && x.asks != nil:
 		return fmt.Sprintf("%s of %s, which is enforced, always asks", x.asks.label, x.asks.entry.name)
 	case b.verdict != b.rule.verdict:
 		return "an ask, denied because the URI is ambiguous"
@@ -149,16 +149,16 @@ func newExplainer(rules []bound) explainer {
 	for i := range rules {
 		b, e := &rules[i], rules[i].entry
 		if len(b.where) == 0 {
-			x.decides[e] = x.decides[e] || b.verdict == Deny || !e.enforced || b.verdict == Allow && !asked[e]
+			x.decides[e] = x.decides[e] || b.verdict.Denies() || !e.enforced || b.verdict.Allows() && !asked[e]
 			switch {
 			case !e.enforced:
-			case b.verdict == Deny && x.denies == nil:
+			case b.verdict.Denies() && x.denies == nil:
 				x.denies = b
-			case b.verdict == Ask && x.asks == nil && !allowed[e]:
+			case b.verdict.Asks() && x.asks == nil && !allowed[e]:
 				x.asks = b
 			}
 		}
-		allowed[e], asked[e] = allowed[e] || b.verdict == Allow, asked[e] || b.verdict == Ask
+		allowed[e], asked[e] = allowed[e] || b.verdict.Allows(), asked[e] || b.verdict.Asks()
 	}
 	return x
 }

@@ -168,7 +168,7 @@ func (v *validator) annotations(at string, verdict Verdict, s *Selector) {
 			"resources and skills")
 	case compileHints(a).set == 0:
 		v.bad(at, "selects no tool: by its hints, a read-only tool is idempotent and not destructive; remove a hint")
-	case verdict == Allow && a.Trusted == nil && s.Upstreams == nil:
+	case verdict.Allows() && a.Trusted == nil && s.Upstreams == nil:
 		v.bad(at, "lets each server allow its own tools; name the upstreams whose hints you trust, such as "+
 			`trusted: [files], or trusted: "*" for all`)
 	}

@@ -198,7 +198,7 @@ func (x *comparison) overridden() (ps []yamlread.Problem) {
 		}
 		for k := range e.rules {
 			d := &e.rules[k]
-			if d.verdict == Allow {
+			if d.verdict.Allows() {
 				continue
 			}
 			var by []string
@@ -254,7 +254,7 @@ func (x *comparison) lifts(j, i, k int) (lifting, bool) {
 			continue
 		}
 		shields := x.shields(j, m, d)
-		if d.verdict == Ask {
+		if d.verdict.Asks() {
 			shields = append(shields, x.entries[i].before(k, a.rule)...)
 		}
 		for kind := range kinds {
@@ -381,9 +381,9 @@ func (x *comparison) shields(j, m int, d *side) (all []*side) {
 		allowed := false
 		for i := range other.rules {
 			s := &other.rules[i]
-			allowed = allowed || s.verdict == Allow
-			asks := s.verdict == Ask && d.verdict == Ask && (k == j && i < m || other.enforced && !allowed)
-			if (s.verdict == Deny || asks) && (s.covers(d.rule) || s.covers(e.rules[m].rule)) {
+			allowed = allowed || s.verdict.Allows()
+			asks := s.verdict.Asks() && d.verdict.Asks() && (k == j && i < m || other.enforced && !allowed)
+			if (s.verdict.Denies() || asks) && (s.covers(d.rule) || s.covers(e.rules[m].rule)) {
 				all = append(all, s)
 			}
 		}
@@ -395,7 +395,7 @@ func (x *comparison) shields(j, m int, d *side) (all []*side) {
 // not count.
 func (e *compared) before(k int, a *rule) (all []*side) {
 	for i := range e.rules[:k] {
-		if s := &e.rules[i]; s.verdict == Allow && s.covers(a) {
+		if s := &e.rules[i]; s.verdict.Allows() && s.covers(a) {
 			all = append(all, s)
 		}
 	}

@@ -234,7 +234,7 @@ func compileCondition(name string, p Pattern, v Verdict) condition {
 		t := test{text: a.Glob, glob: compileGlob(a.Glob)}
 		c.any = append(c.any, t)
 		// 22, 22.0 and 2.2e1 are the same number, in the file and in the call.
-		if s, ok := t.glob.literal(); ok && v != Allow {
+		if s, ok := t.glob.literal(); ok && v.doubts() {
 			if n, ok := number(s); ok && n != s {
 				c.any = append(c.any, test{text: a.Glob, glob: glob{[]segment{{n}}}})
 			}
@@ -258,7 +258,7 @@ func (c *condition) below(a *reading, value []byte, path []string, v Verdict) (b
 	if len(path) == 0 {
 		return c.judge(a, value, v)
 	}
-	unclear := v != Allow // a value that cannot be judged is not allowed, and is denied
+	unclear := v.doubts() // a value that cannot be judged is not allowed, and is denied
 	switch value[0] {
 	case 'n':
 		return false, nil
@@ -290,11 +290,11 @@ func (c *condition) below(a *reading, value []byte, path []string, v Verdict) (b
 			return c.below(a, elements[i], path[1:], v)
 		}
 		for _, e := range elements {
-			if ok, err := c.below(a, e, path[1:], v); err != nil || ok != (v == Allow) {
+			if ok, err := c.below(a, e, path[1:], v); err != nil || ok == v.doubts() {
 				return ok && err == nil, err
 			}
 		}
-		return v == Allow && len(elements) > 0, nil
+		return !v.doubts() && len(elements) > 0, nil
 	}
 	return unclear, nil
 }
@@ -309,13 +309,13 @@ func (c *condition) judge(a *reading, value []byte, v Verdict) (bool, error) {
 		}
 		// In C a text ends at its first NUL, so parsers may disagree.
 		if begin, _, cut := strings.Cut(s, "\x00"); cut {
-			return v != Allow && (c.match(s) || c.match(begin)), nil
+			return v.doubts() && (c.match(s) || c.match(begin)), nil
 		}
 		return c.match(s), nil
 	case 'n':
 		return false, nil
 	}
-	if v == Allow {
+	if !v.doubts() {
 		return false, nil
 	}
 	s := string(value)

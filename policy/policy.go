@@ -33,26 +33,6 @@ import (
 	"strings"
 )
 
-// Verdict is the result of a rule or of a decision.
-type Verdict uint8
-
-// Stricter verdicts are smaller.
-const (
-	Deny Verdict = iota
-	Ask
-	Allow
-)
-
-func (v Verdict) String() string {
-	switch v {
-	case Ask:
-		return "ask"
-	case Allow:
-		return "allow"
-	}
-	return "deny"
-}
-
 // Kind is the kind of an item. A template is a Resource.
 type Kind uint8
 
@@ -229,7 +209,7 @@ func compileRule(label string, c Rule) rule {
 		resources: compileAll(s.Resources, compilePlace), skills: CompileGlobs(s.Skills),
 		hints: compileHints(s.Annotations), kinds: s.Annotations.text(),
 	}
-	if s.verdict == Ask {
+	if s.verdict.Asks() {
 		r.remember = c.Remember.span()
 	}
 	for _, name := range sortedKeys(s.Where) {

@@ -26,7 +26,7 @@ func (r *Rights) None() bool {
 		return true
 	}
 	return !slices.ContainsFunc(r.entries, func(e *entry) bool {
-		return slices.ContainsFunc(e.rules, func(r rule) bool { return r.verdict != Deny })
+		return slices.ContainsFunc(e.rules, func(r rule) bool { return !r.verdict.Denies() })
 	})
 }
 
@@ -38,7 +38,7 @@ func (r *Rights) Reaches(k Kind, upstream string, requires []string, begin strin
 		return false
 	}
 	whole := func(r rule) bool {
-		return r.verdict == Deny && r.every && r.hints == nil && len(r.where) == 0 && r.appliesTo(upstream)
+		return r.verdict.Denies() && r.every && r.hints == nil && len(r.where) == 0 && r.appliesTo(upstream)
 	}
 	if slices.ContainsFunc(r.entries,
 		func(e *entry) bool { return e.enforced && slices.ContainsFunc(e.rules, whole) }) {
@@ -51,7 +51,7 @@ func (r *Rights) Reaches(k Kind, upstream string, requires []string, begin strin
 		return slices.ContainsFunc(e.rules, func(r rule) bool {
 			named := r.every || k == Tool && may(r.tools) || k == Prompt && may(r.prompts) || k == Resource &&
 				(r.resources != nil || r.skills != nil) || k == Skill && r.skills != nil
-			return r.verdict != Deny && named && r.appliesTo(upstream) && r.hints.mayKind(k, upstream)
+			return !r.verdict.Denies() && named && r.appliesTo(upstream) && r.hints.mayKind(k, upstream)
 		})
 	})
 }

@@ -148,7 +148,7 @@ func (r *rule) selects(n *named) (Verdict, bool) {
 	case Skill:
 		globs = r.skills
 	case Resource:
-		if v, ok := r.selectsPlace(n); ok && v == Deny || r.skills == nil {
+		if v, ok := r.selectsPlace(n); ok && v.Denies() || r.skills == nil {
 			return v, ok
 		} else if inSkill, in := r.selectsInSkill(n); in {
 			return min(v, inSkill), true
@@ -160,7 +160,7 @@ func (r *rule) selects(n *named) (Verdict, bool) {
 		return r.verdict, false
 	}
 	if len(n.Names) == 0 {
-		return r.verdict, r.verdict != Allow
+		return r.verdict, r.verdict.doubts()
 	}
 	return r.verdict, globs.Match(n.Names)
 }
@@ -172,9 +172,9 @@ func (r *rule) selectsPlace(n *named) (Verdict, bool) {
 	case slices.ContainsFunc(r.resources, func(p place) bool { return p.plain.everything() }):
 		return r.verdict, true
 	case len(n.Names) == 0:
-		return r.verdict, r.verdict != Allow
-	case r.verdict == Allow:
-		return Allow, !n.odd && slices.ContainsFunc(r.resources,
+		return r.verdict, r.verdict.doubts()
+	case !r.verdict.doubts():
+		return r.verdict, !n.odd && slices.ContainsFunc(r.resources,
 			func(p place) bool { return slices.ContainsFunc(n.Names, p.plain.match) })
 	}
 	n.computeForms()
@@ -223,7 +223,7 @@ func (g *Ruling) layerAllows(l layer, in []bound) bool {
 	var asks *entry // an enforced policy that asks about every call, so its allows do not count
 	for i := range in {
 		switch b := &in[i]; {
-		case b.verdict == Deny, b.entry == asks:
+		case b.verdict.Denies(), b.entry == asks:
 		case b.onlyAsks():
 			if len(b.where) == 0 {
 				asks = b.entry
@@ -237,14 +237,14 @@ func (g *Ruling) layerAllows(l layer, in []bound) bool {
 
 // deniedBy reports whether one of these rules denies every call to which b applies.
 func (b *bound) deniedBy(rules []bound) bool {
-	return slices.ContainsFunc(rules, func(d bound) bool { return d.verdict == Deny && d.covers(b.rule) })
+	return slices.ContainsFunc(rules, func(d bound) bool { return d.verdict.Denies() && d.covers(b.rule) })
 }
 
 // deniesAll reports whether the rule denies every call of the item.
-func (b bound) deniesAll() bool { return b.verdict == Deny && len(b.where) == 0 }
+func (b bound) deniesAll() bool { return b.verdict.Denies() && len(b.where) == 0 }
 
 // onlyAsks reports whether the rule is an ask of an enforced policy, which decides no layer.
-func (b bound) onlyAsks() bool { return b.verdict == Ask && b.entry.enforced }
+func (b bound) onlyAsks() bool { return b.verdict.Asks() && b.entry.enforced }
 
 // covers reports whether r, a deny, applies whenever o does. It recognises only simple cases.
 func (r *rule) covers(o *rule) bool {
@@ -326,9 +326,9 @@ func (g *Ruling) decide(arguments raw.Object) (Decision, error) {
 	switch {
 	case err != nil:
 		return Decision{}, err
-	case enforced != nil && enforced.verdict == Deny:
+	case enforced != nil && enforced.verdict.Denies():
 		return g.decisionOf(enforced), nil
-	case enforced != nil && enforced.verdict == Allow:
+	case enforced != nil && enforced.verdict.Allows():
 		enforced = nil // it counts in its layer only
 	}
 	for _, in := range g.byLayer {
@@ -336,7 +336,7 @@ func (g *Ruling) decide(arguments raw.Object) (Decision, error) {
 		switch {
 		case err != nil:
 			return Decision{}, err
-		case b != nil && b.verdict != Deny && enforced != nil && enforced.stricter(b):
+		case b != nil && !b.verdict.Denies() && enforced != nil && enforced.stricter(b):
 			return g.decisionOf(enforced), nil
 		case b != nil:
 			return g.decisionOf(b), nil
@@ -351,10 +351,10 @@ func (g *Ruling) decide(arguments raw.Object) (Decision, error) {
 // decisionOf returns the decision of a rule.
 func (g *Ruling) decisionOf(b *bound) Decision {
 	d := Decision{Verdict: b.verdict, Policy: b.entry.name, Rule: b.label}
-	if b.verdict != Deny && g.scopes != "" {
+	if !b.verdict.Denies() && g.scopes != "" {
 		d.Verdict, d.Scopes = Deny, g.scopes
 	}
-	if d.Verdict == Ask {
+	if d.Verdict.Asks() {
 		d.Remember = b.remember
 	}
 	return d
@@ -389,7 +389,7 @@ func firstDeny(rules []bound, a *reading, counts func(*bound) bool) (*bound, err
 		}
 	}
 	for i := range rules {
-		if b := &rules[i]; b.verdict == Deny && counts(b) {
+		if b := &rules[i]; b.verdict.Denies() && counts(b) {
 			if ok, err := b.holds(a); ok || err != nil {
 				return b, err
 			}
@@ -409,7 +409,7 @@ func firstOfEach(rules []bound, a *reading, counts func(*bound) bool) (*bound, e
 	for i := range rules {
 		b := &rules[i]
 		asked := asks != nil && asks.entry == b.entry
-		if b.verdict == Deny || b.entry == done || asked && b.verdict == Ask && !b.stricter(asks) {
+		if b.verdict.Denies() || b.entry == done || asked && b.verdict.Asks() && !b.stricter(asks) {
 			continue
 		}
 		ok, err := b.holds(a)
@@ -419,7 +419,7 @@ func firstOfEach(rules []bound, a *reading, counts func(*bound) bool) (*bound, e
 		if !ok {
 			continue
 		}
-		if b.verdict == Ask {
+		if b.verdict.Asks() {
 			asks = b
 		} else if done = b.entry; asked {
 			continue
@@ -434,7 +434,7 @@ func firstOfEach(rules []bound, a *reading, counts func(*bound) bool) (*bound, e
 // stricter reports whether b has a stricter verdict than o, or both ask and b lets a person allow less at
 // once.
 func (b *bound) stricter(o *bound) bool {
-	return b.verdict < o.verdict || b.verdict == Ask && o.verdict == Ask && b.remember < o.remember
+	return b.verdict < o.verdict || b.verdict.Asks() && o.verdict.Asks() && b.remember < o.remember
 }
 
 // holds reports whether all conditions hold.

@@ -20,10 +20,10 @@ func SkillPath(upstream, own string) string {
 func (r *rule) selectsInSkill(n *named) (Verdict, bool) {
 	match := func(path string) bool { return r.skills.matches(path) }
 	uris, within := n.Names, n.Within
-	if r.verdict == Allow && n.odd {
-		return Allow, false
+	if !r.verdict.doubts() && n.odd {
+		return r.verdict, false
 	}
-	if r.verdict != Allow {
+	if r.verdict.doubts() {
 		n.computeForms()
 		within = slices.Concat(n.Within, n.Near)
 		if n.long || n.odd {
@@ -45,7 +45,7 @@ func (r *rule) selectsInSkill(n *named) (Verdict, bool) {
 			return r.verdict, true
 		}
 		// the upstream's own URI, of which only the forms have the scheme and the host in lower case
-		if r.verdict != Allow && inFolder(n.Upstream+"/"+rest, len(n.Upstream), match) {
+		if r.verdict.doubts() && inFolder(n.Upstream+"/"+rest, len(n.Upstream), match) {
 			return r.verdict, true
 		}
 	}

@@ -44,9 +44,9 @@ const approvalKey = "junction_approval"
 // made, else the result for the client. A call without a decision is denied.
 func (s *Core) approve(ctx context.Context, x *Exchange, st sealed.State) (*Result, error) {
 	switch {
-	case x.decision.Verdict == policy.Allow, x.decision.Verdict == policy.Ask && x.approved:
+	case x.decision.Verdict.Allows(), x.decision.Verdict.Asks() && x.approved:
 		return nil, nil
-	case x.decision.Verdict != policy.Ask:
+	case !x.decision.Verdict.Asks():
 		return nil, x.unknown()
 	case x.Era == client.EraLegacy:
 		return s.approveLegacy(ctx, x)

@@ -145,10 +145,10 @@ func (x *Exchange) completesPrompt(t *view.Target) error {
 		return uncompleted(t, "policy decides by the prompt's arguments, which are not known yet")
 	}
 	x.Info.Verdict, x.Info.Policy, x.Info.Rule, x.Info.Missing = d.Verdict.String(), d.Policy, d.Rule, d.Missing
-	switch d.Verdict {
-	case policy.Ask:
+	switch {
+	case d.Verdict.Asks():
 		return uncompleted(t, "getting the prompt needs the approval of a person")
-	case policy.Deny:
+	case d.Verdict.Denies():
 		return unknownNamed(t.Part, x.Info.Name)
 	}
 	return nil

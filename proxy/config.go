@@ -16,42 +16,61 @@ import (
 // local program, identified by its User-Agent. Behind an authenticating proxy (auth.none), a caller
 // is an IPv4 address or an IPv6 /64 network.
 type Limits struct {
-	Body upstream.Size `yaml:"body"` // one request's body. Default 16MiB.
-	// bytes held for all callers and upstreams: request bodies and answers in progress, and large
-	// handshakes and lists of upstreams. Default 256MiB, or a quarter of the Go runtime's memory limit
-	// (GOMEMLIMIT) if that is less; at least twice body.
+	// Of one request. Default 16MiB.
+	Body upstream.Size `yaml:"body"`
+	// Shared, also with upstreams: requests in progress, also those that another replica answers,
+	// answers in writing, and large handshakes and lists of upstreams. At least twice body. The
+	// default is less where memory is limited: a quarter of GOMEMLIMIT, which is 80 % of a
+	// container's limit by default. Default 256MiB.
 	Bodies upstream.Size `yaml:"bodies"`
-	Header upstream.Size `yaml:"header"` // one request's header. Default 64KiB.
-	// depth of arrays and objects in one message, of clients and upstreams. Default 256.
+	// Of one request. Unfinished headers together may hold an eighth of bodies, beside them; those
+	// of one address a quarter of that. Default 64KiB.
+	Header upstream.Size `yaml:"header"`
+	// Of arrays and objects in one message. Default 256.
 	Nesting int `yaml:"nesting"`
-	// one message from an upstream, and all pages of one of its lists together. Default 64MiB.
+	// One message from an upstream; the pages of one of its lists together. Default 64MiB.
 	Message upstream.Size `yaml:"message"`
-	// legacy sessions in memory; beyond its share, a caller loses its longest idle session. Default
-	// 10000.
+	// Shared: legacy sessions in memory. Default 10000.
+	//
+	// Beyond its share, a caller loses its longest idle session.
 	Sessions int `yaml:"sessions"`
-	Streams  int `yaml:"streams"`  // event streams open at once, GET and subscriptions/listen. Default 1000.
-	Requests int `yaml:"requests"` // requests in progress, without streams. Default 2000.
-	// notifications of a call that wait for a slow client; their bytes count for its account. Default 64.
+	// Shared: event streams open at once. Default 1000.
+	//
+	// GET of the legacy era, and subscriptions/listen.
+	Streams int `yaml:"streams"`
+	// Shared: requests in progress, without streams. A call continues when its client hangs up, and
+	// counts. Default 2000.
+	Requests int `yaml:"requests"`
+	// Notifications of a call that wait for a slow client, whose bytes count, too. Default 64.
 	Queue int `yaml:"queue"`
-	Page  int `yaml:"page"`  // items on one page of a list. Default 1000.
-	Items int `yaml:"items"` // items that one upstream may list. Default 10000.
+	// Items on one page of a list. Default 1000.
+	Page int `yaml:"page"`
+	// Items that one upstream may list. Default 10000.
+	Items int `yaml:"items"`
 
-	Parked int `yaml:"parked"` // calls of one user that wait for the user's response. Default 32.
+	// Calls of one user that wait for its answer to a server request. Default 32.
+	Parked int `yaml:"parked"`
 
-	Patience     time.Duration `yaml:"patience"`      // time for a user to respond. Default 10m.
-	ReadTimeout  time.Duration `yaml:"read_timeout"`  // time for a client to send its request. Default 30s.
-	WriteTimeout time.Duration `yaml:"write_timeout"` // time for a client to read each write. Default 30s.
+	// For a user to answer a server request. Default 10m.
+	Patience time.Duration `yaml:"patience"`
+	// For a client to send its request. Default 30s.
+	ReadTimeout time.Duration `yaml:"read_timeout"`
+	// For a client to take what Junction writes. Default 30s.
+	WriteTimeout time.Duration `yaml:"write_timeout"`
 }
 
 // CatalogConfig is the catalog section.
 type CatalogConfig struct {
-	// Grace keeps the items of a vanished upstream listed while it reconnects. Default 30s.
+	// Keep the items of a vanished upstream listed while it reconnects. Default 30s.
 	Grace time.Duration `yaml:"grace"`
-	// FirstWait is the time for which tools/list waits for starting servers without a stored
-	// catalog. Default 1s: Codex continues without tools if the list takes longer.
+	// How long tools/list waits for servers that start for the first time; later their last catalog
+	// is listed at once. Default 1s.
+	//
+	// Some clients, such as Codex, continue without tools if the list takes longer than the
+	// default.
 	FirstWait time.Duration `yaml:"first_wait"`
-	// Refresh is the interval for reading the lists of upstreams without change notifications. The
-	// lists of other upstreams are read half as often. Default 5m.
+	// How often the lists of a server are read again; half as often if the server declares that it
+	// announces changes. Default 5m.
 	Refresh time.Duration `yaml:"refresh"`
 }
 

@@ -5,7 +5,6 @@ import (
 
 	"github.com/mark3labs/mcp-go/mcp"
 
-	"junction/policy"
 	"junction/proxy/view"
 	"junction/upstream"
 	"junction/upstream/client"
@@ -25,7 +24,7 @@ func (x *Exchange) permit(t *view.Target) error {
 	switch {
 	case x.decision.Scopes != "":
 		return x.stepUp(x.decision.Scopes)
-	case x.decision.Verdict != policy.Deny:
+	case !x.decision.Verdict.Denies():
 		return nil
 	case x.Subject.Ruling(t).Reads():
 		return deniedArguments(t.Part, x.Info.Name)
@@ -52,7 +51,7 @@ func (x *Exchange) decide(t *view.Target) error {
 	x.Info.Verdict, x.Info.Policy, x.Info.Rule = d.Verdict.String(), d.Policy, d.Rule
 	x.Info.Missing = cmp.Or(d.Missing, d.Scopes)
 	// the user reads the arguments, so they must not be ambiguous
-	if d.Verdict == policy.Ask {
+	if d.Verdict.Asks() {
 		_, err = x.arguments()
 	}
 	return err

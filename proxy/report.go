@@ -136,7 +136,7 @@ func decideOutcome(info *CallInfo, err error) {
 		info.Outcome = Unanswered
 	case errors.As(err, &own) && own.Outcome != "":
 		info.Outcome = own.Outcome
-	case own != nil && info.Verdict == policy.Deny.String():
+	case own != nil && denies(info.Verdict):
 		info.Outcome = Denied
 	case own != nil, errors.Is(err, raw.ErrAmbiguous), errors.Is(err, raw.ErrMany):
 		info.Outcome = Invalid
@@ -297,4 +297,10 @@ func (s *Core) Parked() int {
 	s.parked.mu.Lock()
 	defer s.parked.mu.Unlock()
 	return len(s.parked.calls)
+}
+
+// denies reports whether the verdict of a record denies; a record without a verdict does not.
+func denies(verdict string) bool {
+	v, ok := policy.VerdictOf(verdict)
+	return ok && v.Denies()
 }

@@ -7,7 +7,6 @@ import (
 
 	"github.com/mark3labs/mcp-go/mcp"
 
-	"junction/policy"
 	"junction/proxy/sealed"
 	"junction/proxy/view"
 	"junction/upstream"
@@ -60,7 +59,7 @@ func (s *Core) openState(x *Exchange, c *upstream.Call) (sealed.State, error) {
 	v, err := c.Params.Get("requestState")
 	if err == raw.ErrAbsent {
 		if _, err := c.Params.Get("inputResponses"); err == nil &&
-			(x.legacyTarget() || x.target.Connects || x.decision.Verdict == policy.Ask) {
+			(x.legacyTarget() || x.target.Connects || x.decision.Verdict.Asks()) {
 			return sealed.State{}, spliceParams(c, raw.Edit{Name: "inputResponses"})
 		}
 		return sealed.State{}, nil

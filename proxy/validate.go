@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 
-	"junction/policy"
 	"junction/proxy/budget"
 	"junction/proxy/redact"
 	"junction/proxy/schema"
@@ -28,7 +27,7 @@ func (s *Core) validate(ctx context.Context, x *Exchange, c *upstream.Call) (_ *
 		if c.Header, err = x.front.Headers(x.Params, x.target.Tool); err != nil {
 			return nil, err
 		}
-		if x.decision.Verdict == policy.Ask || x.Subject.Ruling(x.target).Reads() {
+		if x.decision.Verdict.Asks() || x.Subject.Ruling(x.target).Reads() {
 			c.Header = nil // neither the form nor a condition shows it
 		}
 	}

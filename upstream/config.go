@@ -20,51 +20,55 @@ import (
 // Config is one entry of the file's upstreams section: one MCP server. Either Command or URL is
 // set, never both. The tag kind of a field is the key of the only kind of server that has the field.
 type Config struct {
-	// Command starts the server as a child process that speaks MCP over its standard input and
-	// output: the program, then its arguments. No shell is involved. If the program does not exist,
-	// the file is still valid: the upstream shows the reason and retries.
+	// The program and its arguments. Junction starts it as a child process that speaks MCP over its
+	// standard input and output. No shell is involved.
+	//
+	// If the program does not exist, the file is still valid: the upstream shows the reason, and
+	// Junction tries again.
 	Command []string `yaml:"command" example:"[npx, -y, some-package]" change:"connection,waits"`
-	// Env is added to the environment of the child process. From Junction's own environment, the
-	// process gets only variables such as HOME, PATH, the language, proxies, certificates and caches
-	// (see environment.go of package stdio).
+	// The environment of the command, beside HOME, PATH, language, proxy and certificate settings,
+	// and the caches of npm and uv. The command gets no other variable of Junction.
 	Env map[string]string `yaml:"env" kind:"command" change:"connection,waits"`
-	// InheritEnv lists more variables of Junction's environment that the child process gets: names,
-	// globs such as AWS_*, or the word all. JUNCTION_* and variables that the file uses elsewhere,
-	// as ${NAME}, must be named exactly.
+	// Further variables of Junction that the command gets: exact names, globs such as AWS_*, or the
+	// word all. JUNCTION_*, and variables that this file uses elsewhere, need their exact names.
 	InheritEnv command.Inherit `yaml:"inherit_env" kind:"command" change:"connection,waits"`
 	// Reserved are the variables that the file uses elsewhere. The reader of the file sets them.
 	Reserved []string `yaml:"-" change:"connection"`
-	// Dir is the working directory of the child process. Empty means that of Junction or, with
-	// Sandbox, a private folder.
+	// The working directory of the command; by default that of Junction. With sandbox, the default
+	// is a private folder.
 	Dir string `yaml:"dir" kind:"command" change:"connection,waits"`
-	// Sandbox confines the child process. Default: it may do what the user of Junction may do.
+	// Linux limits the command to these files and TCP ports, beside installed programs,
+	// certificates and a private folder (see upstream/README.md). {} permits nothing more. Paths
+	// are absolute and must exist. UDP is not limited.
+	//
+	// Without the section, the command may do what the user of Junction may do.
 	Sandbox *command.Sandbox `yaml:"sandbox" kind:"command" change:"connection,waits"`
 
-	// URL is the address of a remote server, http or https. The host is sent as written here.
+	// The address of a remote server, http or https. Junction sends the host as it stands here.
 	URL string `yaml:"url" change:"connection,waits"`
-	// Headers are sent with every HTTP request to URL, and to no other origin.
+	// Headers of every request to url. Junction sends them to no other origin.
 	Headers map[string]string `yaml:"headers" kind:"url,give a command its values in env" change:"connection,waits"`
-	// Auth configures a sign-in (OAuth) to a remote server.
+	// The sign-in (OAuth) to a remote server.
 	Auth Auth `yaml:"auth" kind:"url" change:"inside"`
-	// Transport of a remote server: auto (the default) detects it, http is Streamable HTTP, sse is
-	// HTTP+SSE of 2024-11-05.
+	// auto finds out; http is Streamable HTTP, sse is HTTP+SSE of 2024-11-05. Default auto.
 	Transport client.Transport `yaml:"transport" kind:"url" change:"connection,waits"`
 
-	// Era is the era of the protocol: auto (the default) detects it, legacy is 2025-11-25 and older,
-	// modern is 2026-07-28. both is auto for a command that may run twice: if the server is modern, a
-	// second process of the legacy era takes the calls of legacy clients. For a url this is the default.
-	// For a command, auto does so after a call failed because the server could not ask (second.go).
+	// auto: Junction asks the server. legacy: 2025-11-25 and older. modern: 2026-07-28. both: as
+	// auto, but if the server is modern, a second process takes the calls of legacy clients,
+	// because many servers can ask the user only there. For a url, auto does so, too. For a
+	// command, auto does so after a tool has failed because the server could not ask. Default auto.
 	Era client.Era `yaml:"era" change:"connection,waits"`
-	// Enabled false disables the server; the entry stays in the file. Default true.
+	// false keeps the entry and leaves the server out. Default true.
 	Enabled *bool `yaml:"enabled" change:"list,both"`
-	// Prefix is put before the names of this upstream's items. Default: the upstream's name. ""
-	// exposes the names without a prefix.
+	// Stands before the names of the server's items; by default the name of the upstream, "" for
+	// bare names.
 	Prefix *string `yaml:"prefix" change:"list,both"`
 
-	// Isolation decides which callers share one connection (for a command: one process): shared,
-	// session or principal. Default: shared if there is one principal. If Separate is set, each
-	// principal has a process of a command, and a session of a legacy remote server, of its own,
-	// because such a server may show the state of one user to another.
+	// shared: one process for all users, for servers that keep no state of their callers. principal
+	// or session: one for each user or client session. Default: principal if users sign in or there
+	// are several API keys (for a url: if it has legacy sessions), otherwise shared.
+	//
+	// Without the key, a server cannot show the state of one user to another.
 	Isolation Isolation `yaml:"isolation" change:"connection,waits"`
 	// TimeoutGiven states that the entry or the defaults of the file give Timeout; withDefaults sets it.
 	TimeoutGiven bool `yaml:"-" change:"call"`
@@ -73,44 +77,48 @@ type Config struct {
 	OwnLimits bool `yaml:"-" change:"call"`
 	// Separate states that there may be several principals. The reader of the file sets it.
 	Separate bool `yaml:"-" change:"call"`
-	// Questions decides which server requests (elicitation, sampling, roots) reach the client of a
-	// call. A legacy server learns the capabilities of its client only when it is connected. true,
-	// the default: one connection for all clients declares elicitation and sampling; if the client
-	// of a call cannot answer, the server gets an error. false: the connection declares neither.
-	// exact: one connection (process) for each set of client capabilities, with a catalog of its
-	// own, for servers that offer different tools to different clients.
+	// true: one process for all clients; elicitation and sampling reach the client of the call.
+	// false: neither is declared. exact: one process for each set of client capabilities, for
+	// servers that offer different tools to different clients. It includes era: both. Default true.
+	//
+	// A legacy server learns the capabilities of its client only when it is connected. With true,
+	// it gets an error if the client of the call cannot answer.
 	Questions Questions `yaml:"questions" change:"connection,waits"`
-	// IdleStop closes the connection (stops the process) after this long without a call; the
-	// catalog stays served and the next call starts it again. Default: 15m for a connection of one
-	// principal or session, never for the one that reads the catalog.
+	// Stop the process after this time without a call, such as 10m. Default: never; 15m for the
+	// process of one user.
+	//
+	// The tools stay listed, and the next call starts the process again.
 	IdleStop time.Duration `yaml:"idle_stop" change:"connection,waits"`
-	// Stateful true declares that the server keeps state in its process or session between calls, such
-	// as a browser or a shell. Of several replicas, one has this state for all callers that share it
-	// (Isolation), and the others make their calls there. If that replica ends, the next call fails once,
-	// with an error that tells that the state is lost. false declares that there is no such state.
+	// With replicas: whether the server keeps something in its process (or in its session, for a
+	// url) between calls, such as a browser or a shell. true: one replica has the process for all
+	// callers that share it, and makes their calls. If that replica ends, the next call fails once,
+	// and says that the state is lost. false: nothing is kept; junction check no longer asks.
 	Stateful *bool `yaml:"stateful" example:"true" change:"call,waits"`
-	// Warm opens the connection of a caller when the caller lists tools, so that the first call does
-	// not wait for a process. Without room for one more connection it does nothing.
+	// Start the process of a user when the user lists tools, so that the first call does not wait.
+	// Default false.
+	//
+	// If max_links is reached, the process starts with the first call.
 	Warm bool `yaml:"warm" change:"call,waits"`
-	// MaxLinks limits the connections (processes) of this upstream. One principal has at most half
-	// of them. Default 8 for a command, 256 for a url.
+	// The largest number of processes; one user has at most half of them. Default 8; 256 for a url,
+	// where connections count.
 	MaxLinks int `yaml:"max_links" change:"connection,waits"`
-	// Concurrency limits the calls in progress; others wait, and the callers take turns. If there are
-	// several principals, each uses at most half of the slots that the others leave. Default:
-	// defaults.concurrency.
+	// Calls in flight. Others wait, and users take turns. If there are several users, each one has
+	// at most half of what the others leave. Default: defaults.concurrency.
 	Concurrency int `yaml:"concurrency" change:"call,waits"`
-	// Timeout ends a call after this much silence of that call; only progress resets it. Default:
-	// defaults.timeout, or else 60s, which each sign of life of the server resets, such as a ping.
+	// Ends a call after this much silence of the call; only progress ends the silence. Without this
+	// key, each sign of life of the server does, such as the answer to a ping. Default:
+	// defaults.timeout.
 	Timeout time.Duration `yaml:"timeout" change:"call,waits"`
-	// MaxTimeout ends a call even if it reports progress. Default: defaults.max_timeout.
+	// The time limit of a whole call, also of one with progress. Default: defaults.max_timeout.
 	MaxTimeout time.Duration `yaml:"max_timeout" change:"call,waits"`
-	// ConnectTimeout limits the start, the connection, the handshake and the first listing. Default:
+	// The time limit of the start, the handshake and the first lists; 20s for a url. Default:
 	// defaults.connect_timeout.
 	ConnectTimeout time.Duration `yaml:"connect_timeout" change:"connection,waits"`
 
-	// Instructions true passes the server's instructions for the model to every client, with the
-	// upstream's name, at most 2 KiB. They may become a part of a system prompt, so enable them only
-	// for servers that you trust. Default false.
+	// Pass the server's instructions to the model on, at most 2 KiB. Set it for servers that you
+	// trust. Default false.
+	//
+	// The instructions may become a part of the system prompt of a client.
 	Instructions bool `yaml:"instructions" change:"list,waits"`
 
 	// Blocked is the reason why the upstream cannot be used as it is configured; "" if it can. Such
@@ -123,24 +131,23 @@ type Config struct {
 	Confines bool     `yaml:"-" change:"connection"`
 	deciders []string `change:"connection"` // these paths; Apply and Check of the Set set them
 
-	// Cache is how long the result of a tool call is reused for the same call of the same caller.
-	// It works only for tools that declare readOnlyHint: true and idempotentHint: true. Results are
-	// dropped at a reload, and when the server announces a change of its lists. Default 0: never.
+	// Answer the same call of the same caller again for this time, at most 24h, without the server.
+	// Only for tools that declare readOnlyHint: true and idempotentHint: true. By default never.
+	//
+	// A reload drops these answers, and so does a server that announces a change of its lists.
 	Cache time.Duration `yaml:"cache" change:"call,waits"`
 
-	// Capabilities are required to use anything of this upstream; a caller needs all of them.
-	// Policies grant them.
+	// A caller needs all of these capabilities to use anything of the server; policies give
+	// capabilities to callers.
 	Capabilities []string `yaml:"capabilities" change:"list,both"`
 
 	// Also is the entry of another file that must offer a tool, too; nil is the ordinary case. Only
 	// Prefix, Expose and Tools of it count. The reader of the file sets it.
 	Also *Config `yaml:"-" change:"list"`
 
-	// Expose decides which tools are offered: all (the default) offers those that no rule disables,
-	// listed offers only those that a rule of Tools names.
+	// all: all tools that no rule disables. listed: only those that a rule matches. Default all.
 	Expose Expose `yaml:"expose" change:"list,both"`
-	// Tools are rules by glob over the upstream's own tool names, in the order of the file; the
-	// first match wins.
+	// Rules by glob over the server's own tool names. The first match wins.
 	Tools Rules `yaml:"tools" change:"list,both"`
 }
 
@@ -151,32 +158,36 @@ func (Config) Example() string {
 
 // Auth is the auth section of an upstream.
 type Auth struct {
-	// Mode is none (the default), oauth or oauth_user.
+	// none, the default, sends only headers. oauth: junction login signs in, for all users.
+	// oauth_user: each user signs in.
 	//
-	// With oauth the operator signs in once, with junction login, and all callers use the tokens of
-	// the operator. With oauth_user each user signs in to the server in the browser, and has
-	// connections of their own. This needs auth.oauth. Callers who are no signed-in users, such as
-	// API keys, do not see the upstream.
+	// With oauth the operator signs in once, and all callers use the tokens of the operator. With
+	// oauth_user each user signs in to the server in the browser, and has connections of their own.
+	// It needs auth.oauth. Callers who are no signed-in users, such as API keys, do not see the
+	// upstream.
 	Mode AuthMode `yaml:"mode" change:"connection,neither"`
-	// Scopes are the scopes to request from the authorization server. Default: those that the server
-	// names.
+	// The scopes to ask the authorization server for. Default: the scopes that the server names.
 	Scopes []string `yaml:"scopes" change:"connection,waits"`
-	// ClientID and ClientSecret are those of Junction at Issuer, and are sent to no other
-	// authorization server. Default: Junction identifies itself by its client metadata document, or
-	// registers.
-	ClientID     string `yaml:"client_id" change:"connection,waits"`
+	// Junction's client at issuer. By default Junction identifies itself by a document, or
+	// registers. It needs issuer.
+	//
+	// Junction sends it to no other authorization server.
+	ClientID string `yaml:"client_id" change:"connection,waits"`
+	// The secret of client_id. Junction sends it to no other authorization server than issuer.
 	ClientSecret string `yaml:"client_secret" change:"connection,waits"`
-	// Issuer is the only authorization server to use. Default: the one that the server names.
+	// The only authorization server to use. By default the server names it.
 	Issuer string `yaml:"issuer" change:"connection,waits"`
-	// AuthorizationEndpoint and TokenEndpoint are the only endpoints to use. They are needed if the
-	// two have different origins, the origin of the first does not name the second, and the answers of
-	// the authorization server do not name it (RFC 9207). Default: those of its metadata.
+	// Only for an authorization server with two hosts: users sign in at the first, and the second
+	// (token_endpoint) gets the result. Name both only if they belong to the same service. By
+	// default both have one host, unless the first names the second in its own metadata, or the
+	// answers of the authorization server name it (RFC 9207).
 	AuthorizationEndpoint string `yaml:"authorization_endpoint" change:"connection,waits"`
-	TokenEndpoint         string `yaml:"token_endpoint" change:"connection,waits"`
-	// Resource is the resource indicator (RFC 8707) to send instead of the server's: a URI, or none for
-	// no indicator. It needs ClientID and Issuer. Default: the resource that the server names.
+	// The second host, with authorization_endpoint.
+	TokenEndpoint string `yaml:"token_endpoint" change:"connection,waits"`
+	// The resource indicator (RFC 8707) instead of the server's: a URI, such as the App ID URI at
+	// Entra ID, or none. It needs client_id and issuer.
 	Resource string `yaml:"resource" json:",omitempty" example:"api://11111111-2222-3333-4444-555555555555" change:"connection,waits"`
-	// Params are added to the authorization request, such as access_type: offline.
+	// Added to the authorization request. Google gives no refresh token without these.
 	Params map[string]string `yaml:"params" json:",omitempty" change:"connection,waits"`
 }
 
@@ -257,27 +268,31 @@ func (c Config) CacheOf(tool string) time.Duration {
 
 // Defaults is the section of the file with the values for keys that an upstream's entry omits.
 type Defaults struct {
-	Timeout    time.Duration `yaml:"timeout"`     // of silence in a call. Default 60s.
-	MaxTimeout time.Duration `yaml:"max_timeout"` // of a whole call. Default 10m.
-	// of starting, handshake and first listing. Default 20s for a url, 2m for a command.
+	// Of silence in a call. Default 60s.
+	Timeout time.Duration `yaml:"timeout"`
+	// Of a whole call. Default 10m.
+	MaxTimeout time.Duration `yaml:"max_timeout"`
+	// Of the start and the first lists; 2m for a command, which npx may have to install. Default
+	// 20s.
 	ConnectTimeout time.Duration `yaml:"connect_timeout"`
-	Concurrency    int           `yaml:"concurrency"` // calls in flight per upstream. Default 32.
+	// Calls in flight of one upstream. Default 32.
+	Concurrency int `yaml:"concurrency"`
 }
 
 // Rule contains the settings for the tools that match one glob.
 type Rule struct {
-	// Enabled false hides the matching tools. Default true. If it is true, it also enables tools that
-	// a pack has turned off.
+	// false hides the matching tools. true also enables tools that the manifest of a pack turns
+	// off. Default true.
 	Enabled *bool `yaml:"enabled"`
-	// Capabilities are required for the matching tools, in addition to those of the upstream.
+	// Needed for the matching tools, in addition to the capabilities of the upstream.
 	Capabilities []string `yaml:"capabilities"`
-	// As renames the tool. The key must be the name of one tool, no glob. The prefix is put before
-	// the new name.
+	// The new name of the tool, behind the prefix. The key must be the name of one tool, no glob.
 	As string `yaml:"as"`
-	// Cache replaces that of the upstream for the matching tools; 0s turns it off.
+	// As cache of the upstream, for the matching tools; 0s turns it off.
 	Cache *time.Duration `yaml:"cache"`
-	// Timeout and MaxTimeout replace those of the upstream for the matching tools.
-	Timeout    time.Duration `yaml:"timeout"`
+	// As timeout of the upstream, for the matching tools.
+	Timeout time.Duration `yaml:"timeout"`
+	// As max_timeout of the upstream, for the matching tools.
 	MaxTimeout time.Duration `yaml:"max_timeout"`
 }
 

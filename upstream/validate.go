@@ -43,8 +43,8 @@ func (c *Config) Validate(name string) []yamlread.Problem {
 			bad("headers."+k, "has a line break in its value")
 		}
 	}
-	if c.Transport == client.TransportSSE && c.Era.NeedsModern() {
-		bad("era", "the sse transport is of 2024-11-05 and has no modern era; remove one of the two")
+	if c.Transport.OnlyLegacy() && c.Era.NeedsModern() {
+		bad("era", "the %s transport is of 2024-11-05 and has no modern era; remove one of the two", c.Transport)
 	}
 	if c.Era.Both() && !c.Questions.Asks() {
 		bad("era", "both has no effect with questions: false, because no client is asked; remove one of the two")

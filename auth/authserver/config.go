@@ -18,24 +18,34 @@ import (
 // Config is the file's auth.oauth section: users sign in with the organisation's identity provider,
 // and clients receive tokens of this server.
 type Config struct {
-	// Name is what pages call this server. Default: the host of public_url.
+	// The name of this server on pages; by default the host of public_url.
 	Name string `yaml:"name" change:"restart"`
-	// IdentityProviders are the providers that users sign in with. If there are several, users
-	// choose one. Required.
+	// The providers at which users sign in. If there are several, users choose. Required.
 	IdentityProviders []provider.Config `yaml:"identity_providers" change:"inside"`
-	Clients           Clients           `yaml:"clients" change:"restart"`
-	Tokens            Tokens            `yaml:"tokens" change:"restart"`
-	Limits            Limits            `yaml:"limits" change:"restart"`
+	// Which programs may ask users for access.
+	Clients Clients `yaml:"clients" change:"restart"`
+	// How long sign-ins and tokens last.
+	Tokens Tokens `yaml:"tokens" change:"restart"`
+	// Requests per second of one address (IPv4, or a /64 of IPv6). All addresses together have 20
+	// times as much. Raise these if many users share an address. Browsers in which a user has
+	// signed in do not count as strangers: of one address, they can open 20 times as many pages.
+	//
+	// At once an address can send as much as in 40 seconds (pages) or 20 seconds (tokens).
+	Limits Limits `yaml:"limits" change:"restart"`
 }
 
 // Limits are the requests per second of one address: an IPv4 address, or a /64 of IPv6. All addresses
 // together have 20 times as much. At once an address can send as much as in 40 seconds (Pages) or 20
 // seconds (Tokens). Raise them if many users share an address.
 type Limits struct {
-	Pages int `yaml:"pages"` // that begin a sign-in or a registration: 1 to 1000. Default 5.
-	// at the token endpoint, without a code or token of ours: 1 to 1000. Default 25. A client of a
-	// user who has signed in has one token request per second, and 100 at once, whatever its
-	// address.
+	// That begin a sign-in; 40 times as many at once. Default 5.
+	//
+	// 1 to 1000. A registration counts, too.
+	Pages int `yaml:"pages"`
+	// Of clients that show no code or token of Junction. Default 25.
+	//
+	// 1 to 1000. A client of a user who has signed in has one token request per second, and 100 at
+	// once, whatever its address.
 	Tokens int `yaml:"tokens"`
 }
 
@@ -55,27 +65,38 @@ func (l Limits) withDefaults() Limits {
 
 // Clients says which programs may ask users for access.
 type Clients struct {
-	DCR  Registration `yaml:"dcr"`  // open: any client may register; off: none. Default open.
-	CIMD CIMD         `yaml:"cimd"` // clients whose id is the URL of their metadata document
-	// allowed private schemes of redirect URIs. Default: those of well-known editors.
-	AllowedSchemes []string       `yaml:"allowed_schemes" example:"[cursor, vscode]"`
-	Static         []StaticClient `yaml:"static"` // clients configured by the operator
+	// open: every client may register; a registration stores nothing. off: no client may register.
+	// Default open.
+	DCR Registration `yaml:"dcr"`
+	// Clients that are known by a document on the web, which Junction fetches. A jwks_uri in it
+	// must be on the same host. If Junction cannot reach the web, use trust: off: clients then
+	// register instead.
+	CIMD CIMD `yaml:"cimd"`
+	// The private schemes that redirect URIs of clients may have. Default: those of well-known
+	// editors.
+	AllowedSchemes []string `yaml:"allowed_schemes" example:"[cursor, vscode]"`
+	// Clients that you configure, which need no registration.
+	Static []StaticClient `yaml:"static"`
 }
 
 // CIMD configures client ID metadata documents.
 type CIMD struct {
-	Trust Trust `yaml:"trust"` // any, allowlist or off. Default any.
-	// Hosts are the allowed hosts of documents with trust: allowlist.
+	// any, allowlist (only the hosts) or off. Default any.
+	Trust Trust `yaml:"trust"`
+	// The hosts of documents with trust: allowlist.
 	Hosts []string `yaml:"hosts"`
-	// StaticDocuments are files to read instead of fetching a document, by its URL.
+	// Files to read instead of a document on the web, by its URL.
 	StaticDocuments map[string]string `yaml:"static_documents"`
 }
 
 // StaticClient is a configured client. It has no secret; PKCE protects its codes.
 type StaticClient struct {
-	ID           string   `yaml:"id"`                                                   // Required.
-	Name         string   `yaml:"name"`                                                 // Default: the id.
-	RedirectURIs []string `yaml:"redirect_uris" example:"[https://app.example.com/cb]"` // Required.
+	// The client_id. Required.
+	ID string `yaml:"id"`
+	// The name on pages. Default: the id.
+	Name string `yaml:"name"`
+	// Where users may be sent back to. Required.
+	RedirectURIs []string `yaml:"redirect_uris" example:"[https://app.example.com/cb]"`
 }
 
 // Example returns the type in YAML.
@@ -85,19 +106,25 @@ func (StaticClient) Example() string {
 
 // Tokens are the lifetimes of codes, tokens and sign-ins.
 type Tokens struct {
-	// of an access token: 10m to 24h. Clients renew a token five minutes before it expires. Default
-	// 1h.
-	AccessTTL   time.Duration `yaml:"access_ttl"`
-	RefreshTTL  time.Duration `yaml:"refresh_ttl"`  // without use. Default 720h.
-	AbsoluteTTL time.Duration `yaml:"absolute_ttl"` // of a sign-in, even if it is used. Default 2160h.
-	// ReuseInterval is how long a used refresh token gets the same answer again, for clients that
-	// lost the answer or run twice: 0 to 10m. Default 60s.
+	// At least 10m. A user who is disabled at the provider, or loses a group there, has access for
+	// so long and two minutes at most. Back-channel logout of the provider ends it at once
+	// (auth/README.md). Default 1h.
+	//
+	// At most 24h. Clients renew a token five minutes before it expires.
+	AccessTTL time.Duration `yaml:"access_ttl"`
+	// A sign-in ends after this time without use. Default 720h.
+	RefreshTTL time.Duration `yaml:"refresh_ttl"`
+	// A sign-in ends after this time in any case. Default 2160h.
+	AbsoluteTTL time.Duration `yaml:"absolute_ttl"`
+	// For this time, a refresh token that was used gets the same answer again. Default 60s.
+	//
+	// For clients that lost the answer or run twice; 0 to 10m.
 	ReuseInterval *time.Duration `yaml:"reuse_interval"`
-	// MaxAgeWithoutIDPRefresh limits a sign-in for which the provider issued no refresh token, so
-	// that it cannot be rechecked. Default 24h.
+	// The longest sign-in if the provider gives no refresh token. Default 24h.
+	//
+	// Without a refresh token, Junction cannot ask the provider about the user again.
 	MaxAgeWithoutIDPRefresh time.Duration `yaml:"max_age_without_idp_refresh"`
-	// IDPOutageGrace is how long a sign-in continues while the provider cannot be reached. Default
-	// 24h.
+	// How long users stay signed in while the provider is away. Default 24h.
 	IDPOutageGrace time.Duration `yaml:"idp_outage_grace"`
 }
 

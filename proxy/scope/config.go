@@ -29,25 +29,27 @@ type Config struct {
 // EndpointConfig is an entry of the endpoints section: the URL /NAME/mcp with its own upstreams, merged,
 // and its own policies.
 type EndpointConfig struct {
-	// Upstreams are the names of the endpoint's upstreams. Default: all.
+	// The names of its upstreams. Default: all.
 	Upstreams []string `yaml:"upstreams" change:"list,both"`
-	// Surface is the value that policies match, such as cli, web or chat. Default: the endpoint's
-	// name.
+	// A word that policies match. Default: the name of the endpoint.
 	Surface string `yaml:"surface" change:"list,neither"`
-	// Match says who may use the endpoint, with the keys of match in policies, except surface. For all
-	// others it does not exist. Default: everyone.
+	// Who may use the endpoint, as match in policies, without surface. It does not exist for
+	// others.
 	Match *policy.Match `yaml:"match" change:"list,neither"`
-	// Catalog is full (the default) or search. With search, tools/list has only the tools of
-	// Always, search_tools, and a call tool for each class of tools. All allowed tools can still be
-	// called by their names. Use search for clients that cannot handle hundreds of tools and do not
-	// search by themselves.
+	// full or search, as in policies. Default full.
+	//
+	// full lists all tools. search lists search_tools, the tools call_read_tool, call_write_tool
+	// and call_destructive_tool, and those of always, for clients that cannot handle many tools and
+	// do not search by themselves.
 	Catalog policy.Catalog `yaml:"catalog" change:"list,waits"`
-	// Eras is both (the default), legacy or modern: the eras of MCP in which the endpoint answers.
-	// It is for clients that send the header of one era with the body of the other. The endpoint
-	// reads such a request as one of its own era, and answers those of the other era as a server of
-	// one era does.
+	// legacy or modern, for clients that mix the eras in one request and get -32020. Default both.
+	//
+	// The endpoint reads such a request as one of its own era, and answers requests of the other
+	// era as a server of one era does.
 	Eras Eras `yaml:"eras" change:"list,waits"`
-	// Always are globs for the tools that stay listed with catalog: search, as in policies.
+	// The tools that stay listed with catalog: search.
+	//
+	// Globs, as in policies.
 	Always policy.List `yaml:"always" change:"list,waits"`
 }
 

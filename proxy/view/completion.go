@@ -78,7 +78,7 @@ func (c *Completion) Allows(value string) bool {
 	}
 	t := NewResource(c.Target.Backend, text, text, c.Target.Bare)
 	d, err := c.Rights.Bind(t.PolicyItem()).Decide(raw.Object{})
-	return err == nil && d.Verdict == policy.Allow
+	return err == nil && d.Verdict.Allows()
 }
 
 // ListsTemplate reports whether the catalog lists the template.

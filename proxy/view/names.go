@@ -140,17 +140,17 @@ func isWeb(uri string) bool {
 
 // Names is the names section of the configuration file: how clients see the names of items.
 type Names struct {
-	// MaxLength bounds an exposed name. A longer name keeps its start and ends in 7 characters of
-	// hash. Default 48, at least 16, at most 128: Claude Code adds mcp__<server>__ at the start,
-	// and the model API allows 64 characters.
+	// 16 to 128; longer names end in a hash. Some clients stop at 64, with their own prefix in
+	// front. Default 48.
 	MaxLength int `yaml:"max_length" change:"list,both"`
-	// Separator stands between an upstream's prefix and the item's own name; 1 to 4 of A-Z, a-z,
-	// 0-9, _ and -. Default "__".
+	// Between prefix and name. Default "__".
+	//
+	// 1 to 4 of A-Z, a-z, 0-9, _ and -.
 	Separator string `yaml:"separator" change:"list,both"`
-	// AppTools decides which clients see tools on the merged endpoint that are only for the user
-	// interface of an MCP App (_meta.ui.visibility is ["app"]). By default only clients that
-	// declare the extension io.modelcontextprotocol/ui see them. true shows them to all clients,
-	// false to none. /mcp/<upstream> always shows them.
+	// Tools for the user interface of an MCP App on /mcp: true for all clients, false for none; by
+	// default for clients that declare MCP Apps.
+	//
+	// These are tools whose _meta.ui.visibility is ["app"]. /mcp/NAME always has them.
 	AppTools *bool `yaml:"app_tools" change:"list,both"`
 	// Also is the section of another file that must give a tool or prompt the same names, too, so that the
 	// rules of both files mean the same item; nil is the ordinary case. The reader of the file sets it.

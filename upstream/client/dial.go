@@ -92,11 +92,11 @@ func (d *Dialer) Dial(ctx context.Context, p Profile, h Hooks) (Conn, error) {
 	a := d.attempt(p, h)
 	defer a.tokens.end()
 	guess, remote, found := d.known.recall()
-	if d.options.Transport == TransportSSE {
-		remote = TransportSSE
+	if d.options.Transport.OnlyLegacy() {
+		remote = d.options.Transport
 	}
 	switch {
-	case d.options.Transport == TransportSSE || d.options.Era == EraLegacy:
+	case d.options.Transport.OnlyLegacy() || d.options.Era == EraLegacy:
 		return a.dialLegacy(ctx, remote, assumed)
 	case d.options.Era == EraModern:
 		return a.dialModern(ctx)
@@ -113,7 +113,7 @@ func (d *Dialer) Dial(ctx context.Context, p Profile, h Hooks) (Conn, error) {
 }
 
 // dialLegacy opens a legacy conn. If the configuration does not set the transport, and Streamable
-// HTTP fails, it tries HTTP+SSE. found is the basis of the era.
+// HTTP fails, it tries HTTP+SSE, the next transport of the row. found is the basis of the era.
 func (a *attempt) dialLegacy(ctx context.Context, remote Transport, found basis) (Conn, error) {
 	c, err := a.legacy(ctx, remote)
 	if err == nil {
@@ -121,8 +121,8 @@ func (a *attempt) dialLegacy(ctx context.Context, remote Transport, found basis)
 		a.known.learn(EraLegacy, remote, found)
 		return c, nil
 	}
-	if remote != TransportSSE && a.mayBeSSE(err) {
-		c, second := a.dialLegacy(ctx, TransportSSE, found)
+	if next := remote.row().next; next != "" && a.mayBeSSE(err) {
+		c, second := a.dialLegacy(ctx, next, found)
 		if second == nil {
 			return c, nil
 		}
@@ -227,7 +227,7 @@ func (a *attempt) dialModern(ctx context.Context) (Conn, error) {
 // streamable-http#httpsse-transport).
 func (d *Dialer) mayBeSSE(err error) bool {
 	status, ok := errors.AsType[*transport.StatusError](err)
-	return d.options.Transport == TransportAuto && d.kind.HTTP && ok && status.Message == nil &&
+	return d.options.Transport.row().next != "" && d.kind.HTTP && ok && status.Message == nil &&
 		(status.Status == 400 || status.Status == 404 || status.Status == 405)
 }
 
@@ -266,10 +266,7 @@ func (a *attempt) openRemote(ctx context.Context, remote Transport, in transport
 	if a.tokens != nil {
 		h.Token, h.Renews = a.tokens.token, a.tokens.renews
 	}
-	if remote == TransportSSE {
-		return transport.OpenSSE(ctx, h, in)
-	}
-	return transport.OpenHTTP(h, in), nil
+	return remote.row().open(ctx, h, in)
 }
 
 // dead returns the reason why the transport ended, or err if it has not ended.

@@ -6,7 +6,8 @@
 // does not reconnect, and has no policy about who shares a Conn: package upstream does all of this.
 //
 //	Conn       one connection whose era is known                            conn.go, legacy.go, modern.go
-//	Dialer     opens a Conn; remembers the era and the transport            dial.go, knowledge.go, era.go
+//	Dialer     opens a Conn; remembers the era and the transport            dial.go, knowledge.go, era.go,
+//	                                                                        transports.go
 //	attempt    one attempt to open a Conn: the handshakes, and its tokens   attempt.go, race.go, verdict.go
 //	Transport  moves messages; of MCP it implements only the HTTP headers,  packages transport, stdio
 //	           for version and session
@@ -67,13 +68,12 @@
 // must be true. A transport with access tokens asks for another token after a 401, as another in
 // upstream/transport/renewal.go does.
 //
-// Another way to a URL is a word: a constant of the type Transport and a word in transportWords
-// (era.go). Open it in openRemote (dial.go). The argument remote is only TransportSSE or TransportAuto, so
-// read options.Transport there. DialLegacySession, dialModern and openBoth (race.go) always pass
-// TransportAuto. Dial knows that HTTP+SSE is legacy, mayBeSSE decides which errors lead to it, and
-// dialAuto starts both handshakes on one transport. validateRemote of package upstream accepts only
-// the schemes http and https, Config.Validate there refuses words that do not fit an era, and Probe
-// (probe.go) tries HTTP+SSE by itself.
+// Another way to a URL is a word: a constant of the type Transport and a row (transports.go), whose
+// open openRemote (dial.go) calls. Its argument remote is TransportAuto, the next transport of its row, or
+// a transport that is only legacy: a word with a modern era that openHTTP does not open needs it passed on
+// by DialLegacySession, dialModern and openBoth (race.go), which always pass TransportAuto. mayBeSSE
+// decides which errors lead to the next transport, and dialAuto starts both handshakes on one transport.
+// validateRemote of package upstream accepts only the schemes http and https.
 //
 // Another kind of address (not command, not url) is a row: ServerKind (server_kind.go) with an open
 // of its own, and kindRows in upstream/kind.go. Its fields are new in Options, in Config of package

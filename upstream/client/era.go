@@ -79,34 +79,3 @@ func (e *Era) UnmarshalText(text []byte) error {
 	*e = eras[i].era
 	return nil
 }
-
-// Transport is a transport to a remote server.
-type Transport string
-
-const (
-	TransportAuto Transport = ""     // not known yet: it is detected
-	TransportHTTP Transport = "http" // Streamable HTTP
-	TransportSSE  Transport = "sse"  // HTTP+SSE of 2024-11-05
-)
-
-// transportWords are the words of the file; the first one is TransportAuto.
-var transportWords = []string{"auto", string(TransportHTTP), string(TransportSSE)}
-
-// Words returns the words of the file.
-func (Transport) Words() []string { return slices.Clone(transportWords) }
-
-// UnmarshalText parses auto, http or sse.
-func (t *Transport) UnmarshalText(text []byte) error {
-	words := strings.Join(transportWords, ", ")
-	switch word := string(text); {
-	case word == transportWords[0]:
-		*t = TransportAuto
-	case slices.Contains(transportWords, word):
-		*t = Transport(word)
-	case slices.Contains([]string{"streamable-http", "streamable_http", "streamableHttp", "streamable"}, word):
-		return fmt.Errorf("%q is none of %s; write http, which is Streamable HTTP", text, words)
-	default:
-		return fmt.Errorf("%q is none of %s", text, words)
-	}
-	return nil
-}

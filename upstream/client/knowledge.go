@@ -22,7 +22,7 @@ type knowledge struct {
 	sync.Mutex
 	era       Era
 	basis     basis     // of era
-	transport Transport // TransportSSE, or TransportAuto
+	transport Transport // TransportAuto, or the next one of its row
 	against   int       // consecutive handshakes that contradicted era
 	alone     bool      // the next attempt sends initialize alone
 }

@@ -53,7 +53,7 @@ func Probe(ctx context.Context, o Options) *Probed {
 		_ = c.Close()
 	}
 	if d.mayBeSSE(err) { // Dial does not return what HTTP+SSE has answered
-		second := Probe(ctx, withTransport(o, TransportSSE))
+		second := Probe(ctx, withTransport(o, o.Transport.row().next))
 		if second.Err == nil || second.Asks() {
 			return second
 		}

@@ -55,7 +55,7 @@ func (a *attempt) dialAuto(ctx context.Context, guess Era) (Conn, error) {
 		}
 		return a.dialLegacy(ctx, TransportAuto, assumed)
 	case b.asked && a.mayBeSSE(err):
-		c, second := a.dialLegacy(ctx, TransportSSE, b.basis(EraLegacy))
+		c, second := a.dialLegacy(ctx, a.options.Transport.row().next, b.basis(EraLegacy))
 		if second == nil {
 			return c, nil
 		}

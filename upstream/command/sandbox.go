@@ -17,20 +17,24 @@ import (
 // Without the section, a command has the same access as Junction's user. Linux enforces it with
 // Landlock and a filter of system calls.
 type Sandbox struct {
-	// Read lists files and folders that the command may read and run: absolute paths.
+	// Files and folders to read and run.
+	//
+	// Paths are absolute.
 	Read []string `yaml:"read" example:"[/srv/notes]"`
-	// Write lists files and folders that the command may also change. It may create and remove
-	// files in these folders. For the sandbox of each command of the file, no link in them is followed,
-	// and no program, dir or certificate there is readable by default. With Require, the command does
-	// not start if it may change a file that decides what commands may use.
+	// Files and folders to change as well, and folders to create and remove files in. With require,
+	// not a folder with this file, a manifest or a program that runs without a sandbox.
+	//
+	// For every sandbox of this file, Junction follows no link in these folders, and no program,
+	// dir or certificate in them is readable by default.
 	Write []string `yaml:"write" example:"[/srv/notes]"`
-	// TCP lists the ports that it may connect to, on any host, or is the word all. Only all allows
-	// listening. Default: none. UDP is not restricted.
+	// Ports to connect to, on any host. all lifts the restriction, and allows listening; by default
+	// none. npx and uvx need 443 to download packages.
 	TCP Ports `yaml:"tcp"`
-	// Require prevents the start of the command if the kernel cannot enforce the whole section.
-	// Where the kernel cannot restrict UNIX sockets, it also prevents their creation. Default: the
-	// command starts with the restrictions that the kernel can enforce, perhaps none, and the log
-	// and /readyz show the reason.
+	// true: do not start the command if the kernel cannot enforce all of this. Before Linux 7.1,
+	// the command can then create no UNIX sockets. false: warn. Default false.
+	//
+	// With false, the command starts with the restrictions that the kernel can enforce, perhaps
+	// none. The log and /readyz show the reason.
 	Require bool `yaml:"require"`
 }
 

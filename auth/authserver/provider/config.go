@@ -7,30 +7,37 @@ import (
 
 // Config is an entry of the file: an OpenID Connect provider at which the operator has registered this server.
 type Config struct {
-	// part of the redirect URI to register: <public_url>/oauth/callback/<id>. 1 to 32 of a-z, 0-9
-	// and -. Required.
-	ID   string `yaml:"id" change:"call,neither"`
-	Name string `yaml:"name" change:"call,waits"` // shown to users, such as Acme SSO. Default: the id.
-	// its issuer, byte for byte as in its metadata. https, or http on loopback. Required.
-	Issuer   string `yaml:"issuer" change:"call,neither"`
-	ClientID string `yaml:"client_id" change:"call,neither"` // issued by the provider. Required.
-	// issued by the provider; use a reference such as ${IDP_SECRET}. Default: none, for a public
-	// client.
+	// A part of the address to register at the provider: <public_url>/oauth/callback/<id>.
+	// Required.
+	//
+	// 1 to 32 of a-z, 0-9 and -.
+	ID string `yaml:"id" change:"call,neither"`
+	// Shown to users. Default: the id.
+	Name string `yaml:"name" change:"call,waits"`
+	// The issuer as the provider writes it, byte for byte. Required.
+	//
+	// https, or http on loopback.
+	Issuer string `yaml:"issuer" change:"call,neither"`
+	// Junction's client at the provider. Required.
+	ClientID string `yaml:"client_id" change:"call,neither"`
+	// The secret of client_id, as a reference. Default: none, for a public client.
 	ClientSecret string `yaml:"client_secret" change:"call,waits"`
-	// Scopes are requested from the provider. They must contain openid. Default: openid, profile,
-	// email, offline_access.
+	// The scopes to ask the provider for; openid is required. Default: openid, profile, email,
+	// offline_access.
 	Scopes []string `yaml:"scopes" change:"call,waits"`
-	// SubjectClaims are the claims that together identify a user, and that are never reassigned,
-	// such as [oid] of Entra. Default: [sub].
+	// The claims that together identify a user, and that the provider never gives to another user.
+	// For Entra: [oid]. Default [sub].
 	SubjectClaims []string `yaml:"subject_claims" example:"[sub]" change:"call,neither"`
-	Claims        Claims   `yaml:"claims" change:"call,neither"`
-	// RequiredClaims restricts sign-in to users whose claim has one of the values: { tid: … } of
-	// Entra, { hd: acme.example } of Google.
+	// The path of the groups in the token: [realm_access, roles] for Keycloak, [roles] for Entra.
+	//
+	// A path has the names of claims from the outside in; a name may contain dots and slashes.
+	Claims Claims `yaml:"claims" change:"call,neither"`
+	// Only users whose claims have one of these values may sign in. For Google: { hd: example.com
+	// }.
 	RequiredClaims map[string]OneOf `yaml:"required_claims" change:"call,neither"`
-	// EmailDomains restricts sign-in to users with a verified e-mail address in one of the domains.
+	// Only users with a verified e-mail address in these domains may sign in.
 	EmailDomains []string `yaml:"email_domains" change:"call,neither"`
-	// Parameters are added to the authorization request. { access_type: offline, prompt: consent }
-	// makes Google return a refresh token.
+	// Parameters of the authorization request. Google gives no refresh token without these.
 	Parameters map[string]string `yaml:"parameters" change:"call,waits"`
 }
 
@@ -55,7 +62,7 @@ func (Config) Example() string {
 // Claims says where to find values in a token. Each value is a path of claim names, from the
 // outside in; a name may contain dots and slashes.
 type Claims struct {
-	// Default: [groups].
+	// The path of the groups. Default [groups].
 	Groups []string `yaml:"groups" example:"[realm_access, roles], the names that lead to the claim"`
 }
 

@@ -36,58 +36,119 @@ import (
 	"junction/upstream/prose"
 )
 
-// Config is the configuration file. Each section belongs to the package that it configures; the
-// field comments are the reference of the file.
+// Config is the configuration file. Each section belongs to the package that it configures. The
+// comment of a field with a key is for operators, word for word: go generate writes its first paragraph to
+// config.example.yaml and to tables of READMEs, and the whole comment to the schema for editors.
 //
-// Load sets the defaults of the fields of this package. It leaves missing fields of other packages'
-// sections zero; their packages apply the defaults.
+// Load sets the defaults of the fields of this package; Admin is never nil then. It converts PublicURL,
+// AllowedOrigins and AllowedHosts to lower case, and removes the default port of PublicURL. It leaves
+// missing fields of other packages' sections zero; their packages apply the defaults.
 type Config struct {
-	// Listen is the address for clients: host:port; port 0 takes a free port. An address outside
-	// loopback needs authentication (Auth) and an https PublicURL. Default 127.0.0.1:8420.
+	// Where clients connect: http://127.0.0.1:8420/mcp; /mcp/memory is the upstream memory alone.
+	// An address beyond loopback, such as 0.0.0.0:8420, needs keys or a sign-in (auth) and an https
+	// public_url. A reverse proxy in front terminates TLS. Junction itself speaks plain HTTP, so
+	// let only that proxy reach the address. Default 127.0.0.1:8420.
+	//
+	// Port 0 takes a free port.
 	Listen string `yaml:"listen" change:"restart" members:"hot"`
-	// PublicURL is the URL of the proxy for clients, without a path: https, or http on loopback. It
-	// is never derived from a request. Load converts it to lower case and removes the default port.
-	// Default: Listen.
+	// The URL at which clients reach Junction, without a path. Junction accepts the host and the
+	// origin of this URL beside those of allowed_hosts and allowed_origins.
+	//
+	// https, or http on loopback. Junction never takes it from a request. Default: the address of
+	// listen.
 	PublicURL string `yaml:"public_url" change:"call,waits" members:"hard"`
-	// Admin is the address of /healthz, /readyz and /metrics, and of the commands that ask a running
-	// proxy. On an address outside of loopback, other machines get only these three paths. Default
-	// 127.0.0.1:8421; "" turns it off. Never nil after Load.
+	// Where /healthz, /readyz and /metrics are, and where junction doctor and junction why ask. ""
+	// turns it off. On an address such as 0.0.0.0:8421, other machines get these three paths,
+	// without credentials, and nothing else. Name the host in allowed_hosts if your monitoring uses
+	// a public name. Default 127.0.0.1:8421.
 	Admin *string `yaml:"admin" change:"restart" members:"hot"`
-	// Metrics measures calls and offers /metrics for Prometheus at Admin. Default true.
+	// Measures calls, for Prometheus at http://127.0.0.1:8421/metrics. The environment variable
+	// OTEL_EXPORTER_OTLP_ENDPOINT switches on traces, and metrics over OTLP. Default true.
 	Metrics bool `yaml:"metrics" change:"restart" members:"hot"`
-	// AllowedOrigins are further Origin values accepted from browsers, in addition to those of
-	// Listen. With authentication every loopback origin is accepted. Load converts them to lower
-	// case, as browsers send them.
+	// Further origins of pages whose requests Junction accepts. Browsers send the origin of the
+	// page with a request. Without authentication, pages on another port of this machine need an
+	// entry, too: MCP Inspector needs http://localhost:6274.
+	//
+	// With authentication, Junction accepts every origin on loopback.
 	AllowedOrigins []string `yaml:"allowed_origins" example:"[https://app.example.com]" change:"call,both" members:"hot"`
-	// AllowedHosts are further Host values accepted, with or without a port. Load converts them to
-	// lower case.
+	// Further values of the header Host that Junction accepts, with or without a port. Every client
+	// sends the host. Junction refuses requests with other hosts than its own.
 	AllowedHosts []string `yaml:"allowed_hosts" example:"[mcp.example.com]" change:"call,both" members:"hot"`
-	// ShutdownGrace is how long in-flight calls may continue after a shutdown request. Default 10s.
+	// How long calls in flight may continue after Junction is told to stop. Default 10s.
+	//
 	// Child processes have four more seconds to end.
 	ShutdownGrace time.Duration `yaml:"shutdown_grace" change:"restart" members:"hot"`
-	// DrainDelay is how long Junction goes on serving after a shutdown request while /readyz answers
-	// 503, so that load balancers can take it out first. Default 0.
+	// How long Junction continues to serve requests after it is told to stop. In this time /readyz
+	// answers 503, so that load balancers send no new requests. Then shutdown_grace begins. At most
+	// 10m; by default there is no delay.
 	DrainDelay time.Duration `yaml:"drain_delay" change:"restart" members:"hot"`
 
-	Auth     Auth                `yaml:"auth" change:"inside" members:"hard"`
-	Storage  Storage             `yaml:"storage" change:"restart" members:"hot"`
-	Replicas Replicas            `yaml:"replicas" change:"restart" members:"hot"`
-	Outbound Outbound            `yaml:"outbound" change:"restart" members:"hot"`
-	Log      Log                 `yaml:"log" change:"restart" members:"hot"`
-	Audit    Audit               `yaml:"audit" change:"call,waits" members:"hot"`
-	Names    view.Names          `yaml:"names" change:"inside" members:"hard"`
-	Limits   proxy.Limits        `yaml:"limits" change:"restart" members:"rolls"`
-	Sessions front.Sessions      `yaml:"sessions" change:"restart" members:"hot"`
-	Catalog  proxy.CatalogConfig `yaml:"catalog" change:"list,waits" members:"hot"`
-	Defaults upstream.Defaults   `yaml:"defaults" change:"connection,waits" members:"hot"`
-	// Upstreams are the MCP servers by their names. The name of an upstream stands before the names of its
-	// tools.
+	// Who may connect. With anything of this section except none and trusted_proxies, every request
+	// needs a key (Authorization: Bearer jct_key_…) or the token of a sign-in. The client starts
+	// the sign-in by itself. This file has only the hashes of keys; junction keys create makes a
+	// key with its entry.
+	Auth Auth `yaml:"auth" change:"inside" members:"hard"`
+	// The storage of sign-ins (auth.oauth). Secrets in the storage are encrypted with the master
+	// keys, which are kept elsewhere. Without these keys Junction cannot read the secrets.
+	Storage Storage `yaml:"storage" change:"restart" members:"hot"`
+	// Several processes behind a load balancer, which need no sticky sessions. They share the
+	// storage (postgres), the master keys, sessions.key_file, public_url, auth without api_keys and
+	// trusted_proxies, and names; a process that differs is refused. See
+	// cmd/junction/base/replicas/README.md.
+	Replicas Replicas `yaml:"replicas" change:"restart" members:"hot"`
+	// Limits for connections to addresses that clients and issuers have named. They are for
+	// documents of clients, and for keys that an issuer has on another host than its own. The
+	// certificates are also used for authorization servers.
+	Outbound Outbound `yaml:"outbound" change:"restart" members:"hot"`
+	// The log, on standard error.
+	Log Log `yaml:"log" change:"restart" members:"hot"`
+	// The audit: a line of JSON for each call, each rejected request and each event. It has the
+	// caller, the endpoint, the tool, the verdict, its rule and the outcome. Your own tools may
+	// rename the file at any time. A slow or full disk delays no call: lines wait in memory, and
+	// the file has the number of lost lines. Each line has the hash of the line before: junction
+	// audit shows the lines, and junction audit verify finds changed and missing ones.
+	Audit Audit `yaml:"audit" change:"call,waits" members:"hot"`
+	// The names that clients see instead of the upstreams' own names. The URI of a resource gets
+	// the name of the upstream in front: mcp://memory/note:1, ui://demo/clock. A URI with https:
+	// stays.
+	Names view.Names `yaml:"names" change:"inside" members:"hard"`
+	// Limits of one client, or of all clients together. Beyond a limit a request is refused or a
+	// stream is ended. Callers share bodies, sessions, streams and requests: each gets at most half
+	// of what the others leave. A caller is a principal; without authentication it is a program, by
+	// its User-Agent.
+	//
+	// Behind a proxy that authenticates (auth.none), a caller is an IPv4 address or an IPv6 /64
+	// network.
+	Limits proxy.Limits `yaml:"limits" change:"restart" members:"rolls"`
+	// The sessions of clients of the legacy era. They survive a restart of Junction, because a
+	// session id is sealed with a key.
+	Sessions front.Sessions `yaml:"sessions" change:"restart" members:"hot"`
+	// What the upstreams offer: how long lists stay, and when they are read again.
+	Catalog proxy.CatalogConfig `yaml:"catalog" change:"list,waits" members:"hot"`
+	// Defaults for all upstreams.
+	Defaults upstream.Defaults `yaml:"defaults" change:"connection,waits" members:"hot"`
+	// The MCP servers that clients reach through Junction. You choose the names. The name of an
+	// upstream stands before the names of its tools: memory__read_graph. A name has 1 to 32 of A-Z,
+	// a-z, 0-9, _ and -. MCP reserves server-card and ai-catalog.
 	Upstreams map[string]upstream.Config `yaml:"upstreams" change:"inside" members:"rolls"`
-	// Endpoints are more URLs by their names, each with some of the upstreams: web is /web/mcp.
+	// More URLs, each with some of the upstreams: web is http://127.0.0.1:8420/web/mcp. Policies
+	// match requests to this URL by its surface. The names mcp, oauth, account, server-card and
+	// ai-catalog are not possible.
 	Endpoints map[string]scope.EndpointConfig `yaml:"endpoints" change:"inside" members:"rolls"`
-	Policies  policy.Config                   `yaml:"policies" change:"list,both" members:"rolls"`
-	// Pins is the file of the tool definitions that an operator has accepted with junction pins, an
-	// absolute path. Pinned policies hide tools that are not in it.
+	// Which callers may use which items. Without this section all callers may use every item that
+	// requires no capability. With this section, every item that no rule allows is denied and
+	// hidden.
+	//
+	// Three layers: policies that match a caller, those that match only a surface, and those
+	// without a match, which are for everybody. The first layer with a rule that applies decides.
+	// In this layer a deny wins. Otherwise each policy contributes its first rule that applies, and
+	// the strictest of these rules decides. So a caller's own allow lifts a deny for everybody,
+	// unless the policy of that deny has enforced: true. The order of policies does not matter; the
+	// order of the rules of a policy does.
+	Policies policy.Config `yaml:"policies" change:"list,both" members:"rolls"`
+	// The accepted tool definitions, for policies with pinned: true. junction pins lists the
+	// current definitions of upstreams and the differences; junction pins accept writes this file.
+	// The path is absolute. By default there is no file, and pinned policies hide every tool.
 	Pins string `yaml:"pins" change:"restart" members:"hot"`
 
 	// Packs are the absolute paths of the packs of upstreams. Load replaces the key pack of an
@@ -105,7 +166,11 @@ type Config struct {
 // Auth is the file's auth section.
 type Auth struct {
 	auth.Config `yaml:",inline"`
-	// OAuth configures the built-in authorization server. Default: none.
+	// Users sign in with the organisation's identity provider, and clients get tokens of Junction.
+	// All users of the provider may sign in; required_claims and email_domains restrict them, and
+	// policies decide what each may use. It needs public_url. Register
+	// <public_url>/oauth/callback/<id> at the provider. junction auth doctor compares the provider
+	// with this file.
 	OAuth *authserver.Config `yaml:"oauth" change:"restart"`
 }
 
@@ -165,40 +230,49 @@ func (c *Auth) Open() bool { return !c.Needed() && !c.None }
 // Storage is the file's storage section: where sign-ins are stored. It is used only if
 // Config.Stores is true.
 type Storage struct {
-	Driver string `yaml:"driver"` // sqlite (a file, one process) or postgres (several processes). Default sqlite.
-	// the path of the file, or the connection string for Postgres. Default: junction/junction.db in
-	// the user's state directory.
+	// sqlite is a file, for one process; postgres is for several. Default sqlite.
+	Driver string `yaml:"driver"`
+	// The path of the file, or the connection string for Postgres, such as ${DATABASE_URL}; by
+	// default junction/junction.db in your state directory. Two files cannot share it: setup, add
+	// and import write another one into the second file of a user.
 	DSN string `yaml:"dsn"`
-	// KeyFile contains the master keys that encrypt the stored data, one <id>:<base64 of 32 bytes>
-	// per line; the first one encrypts. It is created if it does not exist. Default: the variable
-	// JUNCTION_MASTER_KEYS, otherwise junction/master.key in the state directory.
+	// The master keys. Junction makes this file if it does not exist. By default the keys are in
+	// JUNCTION_MASTER_KEYS, or in junction/master.key in your state directory.
+	//
+	// A line for each key, <id>:<base64 of 32 bytes>; the first key encrypts.
 	KeyFile string `yaml:"key_file"`
 }
 
 // Outbound is the file's outbound section: limits for connections to URLs that clients and other
 // untrusted sources supply.
 type Outbound struct {
-	// private networks that connections are allowed to. Default: none.
-	AllowPrivate []auth.CIDR   `yaml:"allow_private" example:"[10.0.0.0/8]"`
-	CAFile       string        `yaml:"ca_file"` // further trusted certificate authorities, in PEM
-	Timeout      time.Duration `yaml:"timeout"` // for one fetch. Default 5s.
+	// Private networks that Junction may connect to. Default: none.
+	AllowPrivate []auth.CIDR `yaml:"allow_private" example:"[10.0.0.0/8]"`
+	// Further trusted certificate authorities, in PEM.
+	CAFile string `yaml:"ca_file"`
+	// Of one fetch. Default 5s.
+	Timeout time.Duration `yaml:"timeout"`
 }
 
 // Log is the file's log section.
 type Log struct {
-	Level  slog.Level `yaml:"level"`  // the minimum level: debug, info, warn or error. Default info.
-	Format LogFormat  `yaml:"format"` // text or json. Default text.
+	// debug, info, warn or error. Default info.
+	Level slog.Level `yaml:"level"`
+	// text or json. Default text.
+	Format LogFormat `yaml:"format"`
 }
 
 // Audit is the file's audit section: one line of JSON for each call, allowed or refused.
 type Audit struct {
-	// the file that lines are appended to; created if it does not exist, readable only by its
-	// owner. "stderr" is standard error. "" disables the audit. {replica} stands for
-	// replicas.advertise: each process writes a file of its own.
-	File      string `yaml:"file"`
-	Arguments bool   `yaml:"arguments"` // record the arguments, which may be secret, and not only a digest
-	// OTLP sends each line as a log record, too, to the receiver that the variables
-	// OTEL_EXPORTER_OTLP_* name.
+	// The file of the audit, or stderr; without this key there is no audit. A relative path is
+	// relative to the folder of this file. If the file does not exist, Junction makes it so that
+	// only its owner can read it. Each process needs its own file: {replica} in the name stands for
+	// replicas.advertise.
+	File string `yaml:"file"`
+	// Write the arguments too, secrets included, not only their digest. Default false.
+	Arguments bool `yaml:"arguments"`
+	// Send each line as a log record over OTLP, too. The variables OTEL_EXPORTER_OTLP_* of the
+	// environment name the receiver. Default false.
 	OTLP bool `yaml:"otlp"`
 }
 

@@ -39,10 +39,10 @@ const NoPackProgram = "put junction-pack beside junction or into PATH; it is par
 // upstream with a pack is a command.
 type entryKeys struct {
 	upstream.Config `yaml:",inline"`
-	// Pack is the path of a pack, a folder or a manifest, which junction-pack serves; relative to the
-	// folder of the configuration file. It takes the place of a command.
+	// A folder with tools, or its manifest, which junction-pack serves in place of a command. The
+	// path is relative to this file.
 	Pack string `yaml:"pack"`
-	// Servers are the servers of the pack that run as upstreams of their own. Default: none.
+	// The servers of the pack that run, each as an upstream of its own: dev-search. Default: none.
 	Servers []string `yaml:"servers"`
 }
 

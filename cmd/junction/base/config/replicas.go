@@ -24,11 +24,13 @@ import (
 // endpoints, behind a load balancer without sticky sessions. Each process that has a session gets
 // the requests of that session from the others.
 type Replicas struct {
-	// Listen is the address for the other processes: host:port. Connections are encrypted, and only
-	// processes with the same key of sessions can connect. Default: none, which means one process.
+	// For the other processes. Only processes with the same sessions.key_file can connect.
+	//
+	// Connections are encrypted. Default: none, which means one process.
 	Listen string `yaml:"listen" example:"0.0.0.0:8422"`
-	// Advertise is the address by which the other processes reach Listen: a host or IP address with
-	// a port. Port 0 means that of Listen. Required with Listen.
+	// The address by which the other processes reach this one; in Kubernetes "${POD_IP}:8422".
+	//
+	// A host or IP address with a port; port 0 means the port of listen. Required with listen.
 	Advertise string `yaml:"advertise" example:"\"${POD_IP}:8422\""`
 }
 

@@ -5,9 +5,10 @@ import (
 	"strings"
 )
 
-// The test makes the schema from the types: go generate writes schema.json, and the test compares.
+// Tests make the schema from the types, and the comments of keys in documents from those of the fields: go
+// generate writes them, and the tests compare.
 //
-//go:generate go test . -run ^TestSchemaIsThatOfTheTypes$ -update
+//go:generate go test . -run ^(TestSchemaIsThatOfTheTypes|TestKeysHaveTheCommentsOfTheirFields)$ -update
 
 //go:embed schema.json
 var schema string

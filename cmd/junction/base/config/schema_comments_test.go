@@ -1,7 +1,6 @@
 package config
 
 import (
-	"cmp"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -10,12 +9,11 @@ import (
 	"path"
 	"path/filepath"
 	"reflect"
-	"regexp"
 	"strings"
 	"testing"
 )
 
-// This file reads the comments of the types of the file, and makes descriptions for operators of them.
+// This file reads the comments of the fields of the file. They are texts for operators, word for word.
 
 // mustReadComments reads the comments of the packages that the file's types are in.
 func mustReadComments(t *testing.T) comments {
@@ -61,60 +59,26 @@ func packagesOf(t reflect.Type, packages map[string]bool, seen map[reflect.Type]
 	}
 }
 
-// add keeps the comments of a file: those above a type or a field, or else those after it.
+// add keeps the comments above the fields of a file: one line for each paragraph.
 func (c comments) add(pkg string, file *ast.File) {
-	for _, d := range file.Decls {
-		group, ok := d.(*ast.GenDecl)
-		if !ok || group.Tok != token.TYPE {
-			continue
+	ast.Inspect(file, func(n ast.Node) bool {
+		spec, ok := n.(*ast.TypeSpec)
+		if !ok {
+			return true
 		}
-		for _, s := range group.Specs {
-			spec := s.(*ast.TypeSpec)
-			name := pkg + "." + spec.Name.Name
-			c[name] = cmp.Or(spec.Doc.Text(), spec.Comment.Text())
-			if len(group.Specs) == 1 {
-				c[name] = cmp.Or(c[name], group.Doc.Text())
+		structure, ok := spec.Type.(*ast.StructType)
+		if !ok {
+			return false
+		}
+		for _, f := range structure.Fields.List {
+			paragraphs := strings.Split(strings.TrimSpace(f.Doc.Text()), "\n\n")
+			for i, p := range paragraphs {
+				paragraphs[i] = strings.Join(strings.Fields(p), " ")
 			}
-			if structure, ok := spec.Type.(*ast.StructType); ok {
-				for _, f := range structure.Fields.List {
-					for _, n := range f.Names {
-						c[name+"."+n.Name] = cmp.Or(f.Doc.Text(), f.Comment.Text())
-					}
-				}
+			for _, n := range f.Names {
+				c[pkg+"."+spec.Name.Name+"."+n.Name] = strings.Join(paragraphs, "\n\n")
 			}
 		}
-	}
-}
-
-var (
-	goName = regexp.MustCompile(`\b[A-Z][A-Za-z]*\b`)
-	// aside is what a reader of the code looks up: a file, a package, another declaration.
-	aside = regexp.MustCompile(` \((see [^()]*|[^() ]*\.go|[^()]* of package [^()]*)\)`)
-	// inside is a sentence about the code.
-	ofCode = regexp.MustCompile(`(^| )[^.]*\b(Load|Config\.[A-Z][a-z]+|Never nil|The reader of the file)\b[^.]*\.`)
-	breaks = regexp.MustCompile(`\n\n+`)
-)
-
-// inKeys replaces names of Go by the keys of the file.
-func inKeys(text string, keys map[string]string) string {
-	return goName.ReplaceAllStringFunc(text, func(name string) string {
-		if key := keys[name]; key != "" {
-			return key
-		}
-		return name
+		return false
 	})
-}
-
-// forOperators makes the comment of a field a description: one line for each paragraph, with the keys of
-// the file instead of names of Go, and without what only readers of the code need.
-func forOperators(comment string, keys map[string]string) string {
-	var paragraphs []string
-	for _, p := range breaks.Split(strings.TrimSpace(comment), -1) {
-		p = strings.Join(strings.Fields(p), " ")
-		p = ofCode.ReplaceAllString(aside.ReplaceAllString(p, ""), "")
-		if p = strings.TrimSpace(inKeys(p, keys)); p != "" {
-			paragraphs = append(paragraphs, p)
-		}
-	}
-	return strings.Join(paragraphs, "\n\n")
 }

@@ -2,14 +2,12 @@ package config
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/json"
 	"log/slog"
 	"maps"
 	"path"
 	"reflect"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -193,59 +191,16 @@ func settle(s *jsonschema.Schema) {
 	}
 }
 
-// comments has the comments of types, and of their fields as TYPE.FIELD, by the name of the type.
+// comments has the comments of fields, as TYPE.FIELD.
 type comments map[string]string
 
-// of returns the description of a field for operators; the library asks with "" for the type itself.
+// of returns the description of a field; the library asks with "" for the type itself.
 func (c comments) of(t reflect.Type, field string) string {
 	if field == "" {
 		return ""
 	}
-	f, ok := t.FieldByName(field)
-	name := nameOf(t)
-	if t == reflect.TypeFor[upstream.Config]() && !ok { // a key of a pack
-		t, name = reflect.TypeFor[entryKeys](), nameOf(reflect.TypeFor[entryKeys]())
-		f, _ = t.FieldByName(field)
+	if _, ok := t.FieldByName(field); !ok && t == reflect.TypeFor[upstream.Config]() { // a key of a pack
+		t = reflect.TypeFor[entryKeys]()
 	}
-	text := cmp.Or(c[name+"."+field], c.shared(t, field))
-	if of := f.Type; text == "" { // the section explains itself
-		if of.Kind() == reflect.Pointer {
-			of = of.Elem()
-		}
-		names := namesIn(of)
-		names[of.Name()] = keyIn(f)
-		return forOperators(c[nameOf(of)], names)
-	}
-	return forOperators(text, namesIn(t))
-}
-
-// shared returns the comment of a field above it that begins with a list of names, such as
-// "Timeout and MaxTimeout replace …".
-func (c comments) shared(t reflect.Type, field string) string {
-	for _, other := range reflect.VisibleFields(t) {
-		text := c[nameOf(t)+"."+other.Name]
-		before, _, many := strings.Cut(strings.ReplaceAll(text, "\n", " "), " and ")
-		first := strings.Split(before, ", ")
-		if after := strings.TrimPrefix(text, before+" and "); many && first[0] == other.Name &&
-			slices.Contains(append(first, strings.Fields(after)[0]), field) {
-			return text
-		}
-	}
-	return ""
-}
-
-// namesIn returns the keys of a section by the names of its fields.
-func namesIn(t reflect.Type) map[string]string {
-	keys := map[string]string{}
-	if t.Kind() == reflect.Struct {
-		for _, f := range reflect.VisibleFields(t) {
-			keys[f.Name] = keyIn(f)
-		}
-	}
-	return keys
-}
-
-func keyIn(f reflect.StructField) string {
-	key, _, _ := strings.Cut(f.Tag.Get("yaml"), ",")
-	return strings.TrimSuffix(key, "-")
+	return c[nameOf(t)+"."+field]
 }

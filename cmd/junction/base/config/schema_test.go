@@ -194,7 +194,7 @@ func TestSchemaDescribesEveryKey(t *testing.T) {
 	if err := json.Unmarshal([]byte(Schema()), &document); err != nil {
 		t.Fatal(err)
 	}
-	code := regexp.MustCompile(`\.go\b|\bpackage [a-z]|\bLoad\b|\bnil\b`)
+	code := regexp.MustCompile(`\.go\b|\bpackage [a-z]|\bLoad\b|\bnil\b|\b(` + strings.Join(codeNames(), "|") + `)\b`)
 	described := 0
 	for name, d := range document.Definitions {
 		forms := []map[string]struct{ Description string }{d.Properties}
@@ -213,6 +213,30 @@ func TestSchemaDescribesEveryKey(t *testing.T) {
 	if described < 150 {
 		t.Errorf("%d keys have a description", described)
 	}
+}
+
+// codeNames returns the names of fields that are no words of operators: those in CamelCase.
+func codeNames() (names []string) {
+	seen, camel := map[reflect.Type]bool{}, regexp.MustCompile(`[a-z][A-Z]`)
+	var walk func(reflect.Type)
+	walk = func(of reflect.Type) {
+		switch of.Kind() {
+		case reflect.Pointer, reflect.Slice, reflect.Map:
+			walk(of.Elem())
+		case reflect.Struct:
+			for _, f := range reflect.VisibleFields(of) {
+				if camel.MatchString(f.Name) && f.IsExported() {
+					names = append(names, f.Name)
+				}
+				if !seen[f.Type] {
+					seen[f.Type] = true
+					walk(f.Type)
+				}
+			}
+		}
+	}
+	walk(reflect.TypeFor[Config]())
+	return names
 }
 
 // TestSchemaHasTheWordsOfTheReader: the reader accepts each word that an editor offers.

@@ -11,12 +11,12 @@ import (
 // A bridge is a program that a client starts because the client cannot connect to a URL itself. It
 // passes messages on between standard input and output and the URL.
 type bridge struct {
-	name   string
-	python bool                // it is a package of Python, otherwise one of npm
-	first  bool                // the URL is the first argument; otherwise a flag has it, or any argument
-	sse    bool                // the transport is HTTP+SSE unless a flag says otherwise
-	token  string              // an environment variable that adds a header; "" if it has none
-	flags  map[string]flagKind // others keep the command
+	name      string
+	python    bool                // it is a package of Python, otherwise one of npm
+	first     bool                // the URL is the first argument; otherwise a flag has it, or any argument
+	transport string              // the word of the file unless a flag says otherwise
+	token     string              // an environment variable that adds a header; "" if it has none
+	flags     map[string]flagKind // others keep the command
 }
 
 // flagKind is what a flag of a bridge becomes.
@@ -47,20 +47,21 @@ func bridges() []*bridge {
 		"--streamableHttp": ofURL, "--streamable-http": ofURL, "--sse": ofSSE, "--logLevel": lostValue,
 		"--log-level": lostValue, "--protocolVersion": lostValue, "--protocol-version": lostValue,
 	}}
-	proxy := &bridge{name: "mcp-proxy", python: true, sse: true, token: "API_ACCESS_TOKEN", flags: map[string]flagKind{
-		"--transport": ofTransport, "--debug": lostSwitch, "--no-debug": lostSwitch, "--log-level": lostValue,
-		"--pass-environment": lostSwitch, "--no-pass-environment": lostSwitch,
-	}}
+	proxy := &bridge{name: "mcp-proxy", python: true, transport: sse, token: "API_ACCESS_TOKEN",
+		flags: map[string]flagKind{
+			"--transport": ofTransport, "--debug": lostSwitch, "--no-debug": lostSwitch, "--log-level": lostValue,
+			"--pass-environment": lostSwitch, "--no-pass-environment": lostSwitch,
+		}}
 	return []*bridge{remote, super, proxy}
 }
 
 // bridged is what the arguments of a bridge say.
 type bridged struct {
-	by   *bridge
-	url  string
-	sse  bool
-	lost []string // flags that concern the bridge alone
-	kept string   // the flag that keeps the command; "" for none
+	by        *bridge
+	url       string
+	transport string   // the word of the file
+	lost      []string // flags that concern the bridge alone
+	kept      string   // the flag that keeps the command; "" for none
 }
 
 // bridgeOf returns the bridge that a command runs, and the arguments of the bridge; nil for other
@@ -139,7 +140,7 @@ func (l *launcher) skip(words []string) []string {
 // parse reads the arguments. isURL reports whether an argument is a URL. The result is nil if the
 // bridge connects to no URL.
 func (b *bridge) parse(args []string, isURL func(string) bool) *bridged {
-	got := &bridged{by: b, sse: b.sse}
+	got := &bridged{by: b, transport: b.transport}
 	if b.first {
 		if len(args) == 0 || !isURL(args[0]) {
 			return nil
@@ -182,17 +183,22 @@ func (g *bridged) argument(args []string, isURL func(string) bool) []string {
 	return rest
 }
 
+// bridgeTransports has the transports of bridges, with their words of the file.
+var bridgeTransports = map[string]string{"sse": sse, "sse-only": sse, "streamablehttp": "", "http-only": "",
+	"sse-first": "", "http-first": ""}
+
 // use takes over a flag.
 func (g *bridged) use(kind flagKind, flag, value string) {
 	switch kind {
 	case lostSwitch, lostValue:
 		g.lost = append(g.lost, flag)
-	case ofURL, ofSSE:
-		g.url, g.sse = value, kind == ofSSE
+	case ofURL:
+		g.url, g.transport = value, ""
+	case ofSSE:
+		g.url, g.transport = value, sse
 	case ofTransport:
-		g.sse = value == "sse" || value == "sse-only"
-		known := []string{"sse", "streamablehttp", "sse-only", "http-only", "sse-first", "http-first"}
-		if !slices.Contains(known, value) {
+		var known bool
+		if g.transport, known = bridgeTransports[value]; !known {
 			g.keep(flag + " " + short(value))
 		}
 	default:
@@ -235,7 +241,7 @@ func (e *Entry) bridge(f *fields, r *reader, command string, args []string) bool
 	e.command = &Entry{Env: map[string]Value{}}
 	e.command.local(f, r, command, args)
 	e.remote(&fields{}, r, got.url)
-	e.SSE = got.sse
+	e.Transport = got.transport
 	if f.text("cwd") != "" {
 		got.lost = append(got.lost, "cwd")
 	}

@@ -2,7 +2,8 @@
 // its servers, in which form, and how a server is added or removed without a change to any other
 // byte.
 //
-// table.go has the clients and place.go their files. The package format edits their texts, and revision
+// table.go has the clients: a row for each, with all that differs between them; habits.go has what few of them
+// do. place.go has their files. The package format edits their texts, and revision
 // replaces a file. server.go, text.go, secret.go and entry.go translate a server into an
 // entry of Junction's configuration; merge.go brings the servers of all clients together, and
 // withdrawn.go remembers those that a person has removed.
@@ -35,6 +36,16 @@ type Client struct {
 	env     string                     // the key of the variables in such an entry; "" if it has none
 	key     KeyWay                     // with an entry in a file of the user
 	reads   bool                       // entry can refer to KeyVariable
+
+	seen     string // where the client lists its servers: a command of it, or the way through its menus
+	projects bool   // the user's file has servers of single projects, too: in projects, by folder
+	alike    syntax // what clients with the same form of file expand, beside syntax
+	habits   habits // what else the client says of its servers
+	// program adds an entry to the user's file itself, with the arguments that adds returns; its running
+	// instances write that file. "" means that Junction edits the file.
+	program string
+	adds    func(Target) []string
+	snippet func(c *Client, t Target, s *Snippet) // sets Command and Link; nil if the client has neither
 }
 
 // Lookup returns the client of an id, or of a name, whatever its spaces and hyphens.

@@ -286,24 +286,20 @@ func (o *Outfit) edit(p Place, t Target, base []byte, remove []string, rec *Reco
 	return append(states, text), err
 }
 
-// byCommand has Claude Code add the entry itself: its running instances write the same file. It
+// byCommand has the client add the entry itself: its running instances write the same file. It
 // returns false where the command is not installed or does not do it; then the file is as before.
 func (o *Outfit) byCommand(ctx context.Context, p Place, t Target, base, old []byte, rec *Record, done *Done) bool {
-	if o.Run == nil || p.Client.ID != claudeCode || p.Scope != User || p.Client.Commanded(t) ||
+	if o.Run == nil || p.Client.adds == nil || p.Scope != User || p.Client.Commanded(t) ||
 		!bytes.Equal(base, old) || len(rec.Removed) > 0 {
 		return false
 	}
-	args := []string{"mcp", "add", "--scope", "user", "--transport", "http", t.Name, t.URL}
-	if t.Key {
-		args = append(args, "--header", "Authorization: Bearer ${"+KeyVariable+"}")
-	}
-	err := o.Run(ctx, "claude", args...)
+	err := o.Run(ctx, p.Client.program, p.Client.adds(t)...)
 	if errors.Is(err, exec.ErrNotFound) {
 		return false
 	}
 	now, readErr := revision.Read(p.File)
 	if err != nil || readErr != nil || bytes.Equal(now, old) {
-		done.Notes = append(done.Notes, "claude mcp add failed; the file was edited instead")
+		done.Notes = append(done.Notes, p.Client.program+" mcp add failed; the file was edited instead")
 		return false
 	}
 	rec.Command = true

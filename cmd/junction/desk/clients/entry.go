@@ -24,7 +24,7 @@ type Entry struct {
 	URL        Value
 	Pack       string // a path, instead of a command or a URL
 	Headers    map[string]Value
-	SSE        bool   // the transport is HTTP+SSE
+	Transport  string // the word of the file; "" if it needs none
 	Auth       string // auth.mode; "" sends only headers
 	Off        bool
 	Foreign    bool     // somebody else may have written the entry
@@ -179,8 +179,12 @@ var ownHeaders = []string{
 // OwnHeader reports whether Junction sets the header itself.
 func OwnHeader(name string) bool { return slices.Contains(ownHeaders, strings.ToLower(name)) }
 
-// remoteTypes are the values of type for a server with a URL.
-var remoteTypes = []string{"http", "sse", "remote", "streamable-http", "streamableHttp", "streamable_http"}
+// sse is the word of the file for HTTP+SSE. Streamable HTTP needs no word.
+const sse = "sse"
+
+// remoteTypes has the values of type for a server with a URL, with their words of the file.
+var remoteTypes = map[string]string{"http": "", "sse": sse, "remote": "", "streamable-http": "", "streamableHttp": "",
+	"streamable_http": ""}
 
 // otherScheme returns the scheme of a URL if it is another than those of HTTP.
 func otherScheme(address string) string {
@@ -215,13 +219,14 @@ func (s *Server) entry(h Home) (*Entry, error) {
 		return nil, errors.New("its entry is not a mapping")
 	}
 	r := &reader{place: s.Place, home: h, asked: s.inputs, client: s.Client.syntax}
-	var kept []string // variables in the keyring of Goose
-	if s.Client.ID == goose {
-		if f.m, kept, f.err = gooseFields(f.m); f.err != nil {
-			return nil, f.err
-		}
-		if r.only = []string{}; f.m["command"] == nil { // it expands nothing in commands
-			r.only = kept
+	habits := s.Client.habits.orNone()
+	var kept []string // variables in the keyring of the client
+	if f.m, kept, f.err = habits.fields(f.m); f.err != nil {
+		return nil, f.err
+	}
+	if habits.keyring {
+		if r.only = kept; f.m["command"] != nil {
+			r.only = []string{}
 		}
 	}
 	e := &Entry{Env: map[string]Value{}, Headers: map[string]Value{}, Foreign: s.foreign()}
@@ -231,14 +236,14 @@ func (s *Server) entry(h Home) (*Entry, error) {
 	e.fromKeyring(r, kept)
 	e.Off = f.m["disabled"] == true || f.m["enabled"] == false
 	e.tools(&f)
-	e.times(&f, r, s.Client.ID)
+	e.times(&f, r, habits.firstList)
 	f.unread(r)
 	e.Notes = r.notes
 	return e, f.err
 }
 
 // reach sets how the server is reached: by a URL, also behind a bridge, or by a command. client is "" for a
-// command that a person has typed: it is no bridge. kept are variables in the keyring of Goose.
+// command that a person has typed: it is no bridge. kept are variables in the keyring of the client.
 func (e *Entry) reach(f *fields, r *reader, client string, kept []string) error {
 	command, args := f.command()
 	if client != "" {
@@ -246,7 +251,8 @@ func (e *Entry) reach(f *fields, r *reader, client string, kept []string) error 
 	}
 	address := f.text("url", "httpUrl", "serverUrl", "uri")
 	kind := f.text("type", "transport")
-	remote := address != "" && (command == "" || slices.Contains(remoteTypes, kind))
+	transport, remoteType := remoteTypes[kind]
+	remote := address != "" && (command == "" || remoteType)
 	switch {
 	case command == "" && address == "" && f.m["settings"] != nil:
 		return errors.New("it is an extension of the client")
@@ -259,7 +265,7 @@ func (e *Entry) reach(f *fields, r *reader, client string, kept []string) error 
 			otherScheme(address))
 	case remote:
 		e.remote(f, r, address)
-		e.SSE = kind == "sse"
+		e.Transport = transport
 	case client != "" && len(kept) == 0 && e.bridge(f, r, command, args):
 	default:
 		e.local(f, r, command, args)
@@ -267,8 +273,8 @@ func (e *Entry) reach(f *fields, r *reader, client string, kept []string) error 
 	return nil
 }
 
-// times sets the time limits.
-func (e *Entry) times(f *fields, r *reader, client string) {
+// times sets the time limits. With firstList, timeout is the time of the first listing.
+func (e *Entry) times(f *fields, r *reader, firstList bool) {
 	e.Timeout = f.duration("timeout", time.Millisecond)
 	if e.Timeout > 0 && e.Timeout < time.Second { // some clients count seconds; no limit is that short
 		e.Timeout *= time.Second / time.Millisecond
@@ -277,7 +283,7 @@ func (e *Entry) times(f *fields, r *reader, client string) {
 	e.Timeout = max(e.Timeout, f.duration("tool_timeout_sec", time.Second))
 	e.ConnectTimeout = f.duration("startup_timeout_sec", time.Second)
 	e.ConnectTimeout = max(e.ConnectTimeout, f.duration("startup_timeout_ms", time.Millisecond))
-	if client == "opencode" { // its timeout is for the first listing
+	if firstList {
 		e.ConnectTimeout, e.Timeout = e.Timeout, 0
 	}
 	if e.ConnectTimeout > 0 && e.ConnectTimeout < installTime && e.Runs() && installs(e.Command[0]) {

@@ -13,13 +13,33 @@ type Given struct {
 	Pack         string // the path of a pack
 	Env, Headers map[string]string
 	Dir          string
-	SSE          bool   // the transport is HTTP+SSE
+	Transport    string // the word of the file; "" if it needs none
 	Auth         string // auth.mode; "" is none
 	Off          bool
 }
 
-// Remote reports whether the server has a URL.
-func (g *Given) Remote() bool { return g.URL != "" }
+// addresses has a row for each kind of address, in the order in which one goes before another.
+var addresses = []struct {
+	given func(g *Given) bool
+	field func(g *Given) (key string, value any) // as the file of a client has the address
+}{
+	{func(g *Given) bool { return g.URL != "" }, func(g *Given) (string, any) { return "url", g.URL }},
+	// the other values of a pack are those of a command
+	{func(g *Given) bool { return g.Pack != "" },
+		func(*Given) (string, any) { return "command", []any{"junction-pack"} }},
+	{func(g *Given) bool { return len(g.Command) > 0 },
+		func(g *Given) (string, any) { return "command", listOf(g.Command) }},
+}
+
+// Addressed reports whether the server has an address.
+func (g *Given) Addressed() bool {
+	for _, row := range addresses {
+		if row.given(g) {
+			return true
+		}
+	}
+	return false
+}
 
 // Entry returns the entry for a configuration file. As in an import, what looks like a secret
 // becomes one.
@@ -34,28 +54,31 @@ func (g Given) Entry(h Home, file string) (*Entry, error) {
 		return nil, err
 	}
 	f := map[string]any{"env": mapOf(g.Env), "headers": mapOf(g.Headers), "cwd": g.Dir, "disabled": g.Off}
-	switch {
-	case g.Remote():
-		f["url"] = g.URL
-	case g.Pack != "":
-		f["command"] = []any{"junction-pack"} // its other values are those of a command
-	default:
-		list := make([]any, len(g.Command))
-		for i, word := range g.Command {
-			list[i] = word
+	for _, row := range addresses {
+		if row.given(&g) {
+			key, value := row.field(&g)
+			f[key] = value
+			break
 		}
-		f["command"] = list
 	}
 	s := Server{Place: Place{Client: junctionItself(), Scope: User, File: file}, fields: f}
 	e, err := s.entry(h)
 	if err != nil {
 		return nil, err
 	}
-	e.SSE, e.Auth = g.SSE, g.Auth
+	e.Transport, e.Auth = g.Transport, g.Auth
 	if g.Pack != "" {
 		e.Pack, e.Command = g.Pack, nil
 	}
 	return e, nil
+}
+
+func listOf(words []string) []any {
+	list := make([]any, len(words))
+	for i, word := range words {
+		list[i] = word
+	}
+	return list
 }
 
 func mapOf(m map[string]string) map[string]any {

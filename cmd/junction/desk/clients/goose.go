@@ -10,9 +10,6 @@ import (
 	"junction/cmd/junction/desk/clients/format"
 )
 
-// goose is the client whose servers are extensions. Extensions of other types are parts of Goose.
-const goose = "goose"
-
 // gooseReference is what Goose expands in the URL and the headers of an extension.
 var gooseReference = regexp.MustCompile(`\$\{\s*([A-Za-z_][A-Za-z0-9_]*)\s*\}|\$([A-Za-z_][A-Za-z0-9_]*)`)
 
@@ -84,7 +81,7 @@ func (e *Entry) fromKeyring(r *reader, kept []string) {
 
 func gooseClient() *Client {
 	return &Client{
-		ID: goose, Name: "Goose", format: format.YAML{}, keys: []string{"extensions"}, syntax: dollar | unbraced,
+		ID: "goose", Name: "Goose", format: format.YAML{}, keys: []string{"extensions"}, syntax: dollar | unbraced,
 		user: []path{
 			{file: "$GOOSE_PATH_ROOT/config/config.yaml"},
 			{base: config, file: "goose/config.yaml", os: "linux"},
@@ -92,7 +89,8 @@ func gooseClient() *Client {
 			{base: appConfig, file: "Block/goose/config/config.yaml", os: "windows"},
 		},
 		entry: gooseEntry, reads: true,
-		command: gooseCommand, env: "envs", key: ByFile,
+		command: gooseCommand, env: "envs", key: ByFile, seen: "Extensions, or goose info -v",
+		habits: habits{fields: gooseFields, keyring: true},
 	}
 }
 

@@ -74,7 +74,7 @@ func (e *Entry) Fill(name, value string) {
 }
 
 // Found returns the places of the user's servers of the clients that this machine seems to have: their
-// file exists, or the folder that they make for it, or the program of Claude Code.
+// file exists, or the folder that they make for it, or a program that adds entries itself.
 func (h Home) Found(exists func(path string) bool) []Place {
 	var list []Place
 	for _, c := range table() {
@@ -84,8 +84,8 @@ func (h Home) Found(exists func(path string) bool) []Place {
 		}
 		folder := p.File[:strings.LastIndexAny(p.File, `/\`)]
 		found := exists(p.File) || !revision.SamePath(folder, h.Dir) && exists(folder)
-		if !found && c.ID == claudeCode {
-			_, err := exec.LookPath("claude")
+		if !found && c.program != "" {
+			_, err := exec.LookPath(c.program)
 			found = err == nil
 		}
 		if found {

@@ -106,7 +106,7 @@ func (h Home) Of(c *Client) []Place {
 		for _, file := range inFolders(file) {
 			list = append(list, Place{Client: c, Scope: User, File: file, keys: keys, readOnly: p.readOnly})
 		}
-		if c.ID == claudeCode && h.Project != "" {
+		if c.projects && h.Project != "" {
 			keys := []string{"projects", h.Project, "mcpServers"}
 			list = append(list, Place{Client: c, Scope: Local, File: file, keys: keys, folder: h.Project})
 		}
@@ -131,7 +131,7 @@ func (h Home) OtherProjects() []Place {
 	var list []Place
 	for _, c := range table() {
 		for _, p := range h.Of(c) {
-			if c.ID != claudeCode || p.Scope != User {
+			if !c.projects || p.Scope != User {
 				continue
 			}
 			text, err := revision.Read(p.File)
@@ -202,10 +202,7 @@ func (h Home) PlacesOf(file string) ([]Place, error) {
 		}
 		if servers != nil {
 			folder := filepath.Dir(file)
-			if c.ID == claudeCode { // the form of several clients, so all that any of them expands
-				c.syntax |= dollarEnv | folders | inputs
-			}
-			anyone := &Client{ID: c.ID, Name: "file", format: c.format, syntax: c.syntax}
+			anyone := &Client{ID: c.ID, Name: "file", format: c.format, syntax: c.syntax | c.alike, habits: c.habits}
 			return []Place{{Client: anyone, Scope: User, File: file, keys: c.keys, folder: folder,
 				named: true}}, nil
 		}

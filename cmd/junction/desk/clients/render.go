@@ -96,9 +96,7 @@ func (e *Entry) yaml(keep func(label, secret string) (string, error)) (y entryYA
 		y.InheritEnv = append(y.InheritEnv, text(variable))
 	}
 	y.Dir = render(e.Dir)
-	if e.SSE {
-		y.Transport = "sse"
-	}
+	y.Transport = e.Transport
 	if e.Auth != "" {
 		y.Auth = map[string]string{"mode": e.Auth}
 	}

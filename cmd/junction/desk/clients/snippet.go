@@ -25,33 +25,8 @@ func (c *Client) Snippet(t Target) (Snippet, error) {
 		return Snippet{}, err
 	}
 	s := Snippet{File: c.shownFile(), Entry: strings.TrimSpace(string(entry))}
-	switch c.ID {
-	case claudeCode:
-		s.Command = "claude mcp add --scope user --transport http " + t.Name + " " + shellWord(t.URL) + keyHeader(t)
-	case "codex":
-		s.Command = "codex mcp add " + t.Name + " --url " + shellWord(t.URL)
-		if t.Key {
-			s.Command += " --bearer-token-env-var " + KeyVariable
-		}
-	case "gemini":
-		s.Command = "gemini mcp add --scope user --transport http" + keyHeader(t) + " " + t.Name + " " +
-			shellWord(t.URL)
-	case "cursor":
-		if c.Commanded(t) {
-			break
-		}
-		entry := format.Literal(c.entryFor(t).Tree())
-		s.Link = "cursor://anysphere.cursor-deeplink/mcp/install?name=" + url.QueryEscape(t.Name) +
-			"&config=" + url.QueryEscape(base64.StdEncoding.EncodeToString([]byte(entry)))
-	case "vscode":
-		named := c.entryFor(t).Tree()
-		named["name"] = t.Name
-		if t.Key { // VS Code takes them out of the text
-			named[inputList] = []any{keyInput(inputID(t.Name)).Tree()}
-		}
-		text := format.Literal(named)
-		s.Command = "code --add-mcp " + shellWord(text)
-		s.Link = "vscode:mcp/install?" + strings.ReplaceAll(url.QueryEscape(text), "+", "%20")
+	if c.snippet != nil {
+		c.snippet(c, t, &s)
 	}
 	if s.Command == "" && t.Key && c.key == ByFile {
 		s.Command = shell.Junction("", "connect", c.ID, "--url", t.URL)
@@ -105,4 +80,48 @@ func shellWord(s string) string {
 		return s
 	}
 	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+}
+
+func claudeSnippet(_ *Client, t Target, s *Snippet) {
+	s.Command = "claude mcp add --scope user --transport http " + t.Name + " " + shellWord(t.URL) + keyHeader(t)
+}
+
+// claudeAdds returns the arguments with which Claude Code adds an entry.
+func claudeAdds(t Target) []string {
+	args := []string{"mcp", "add", "--scope", "user", "--transport", "http", t.Name, t.URL}
+	if t.Key {
+		args = append(args, "--header", "Authorization: Bearer ${"+KeyVariable+"}")
+	}
+	return args
+}
+
+func codexSnippet(_ *Client, t Target, s *Snippet) {
+	s.Command = "codex mcp add " + t.Name + " --url " + shellWord(t.URL)
+	if t.Key {
+		s.Command += " --bearer-token-env-var " + KeyVariable
+	}
+}
+
+func geminiSnippet(_ *Client, t Target, s *Snippet) {
+	s.Command = "gemini mcp add --scope user --transport http" + keyHeader(t) + " " + t.Name + " " + shellWord(t.URL)
+}
+
+func cursorSnippet(c *Client, t Target, s *Snippet) {
+	if c.Commanded(t) {
+		return
+	}
+	entry := format.Literal(c.entryFor(t).Tree())
+	s.Link = "cursor://anysphere.cursor-deeplink/mcp/install?name=" + url.QueryEscape(t.Name) +
+		"&config=" + url.QueryEscape(base64.StdEncoding.EncodeToString([]byte(entry)))
+}
+
+func vsCodeSnippet(c *Client, t Target, s *Snippet) {
+	named := c.entryFor(t).Tree()
+	named["name"] = t.Name
+	if t.Key { // VS Code takes them out of the text
+		named[inputList] = []any{keyInput(inputID(t.Name)).Tree()}
+	}
+	text := format.Literal(named)
+	s.Command = "code --add-mcp " + shellWord(text)
+	s.Link = "vscode:mcp/install?" + strings.ReplaceAll(url.QueryEscape(text), "+", "%20")
 }

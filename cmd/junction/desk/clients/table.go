@@ -6,25 +6,24 @@ import (
 	"junction/cmd/junction/desk/clients/format"
 )
 
-// claudeCode is the client with servers of single projects in the user's file.
-const claudeCode = "claude-code"
-
 // table returns the clients. The order decides which of two equal servers names the entry.
 func table() []*Client {
 	return []*Client{
 		{
-			ID: claudeCode, Name: "Claude Code", format: format.JSON{}, keys: []string{"mcpServers"},
+			ID: "claude-code", Name: "Claude Code", format: format.JSON{}, keys: []string{"mcpServers"},
 			syntax:  dollar | fallback,
 			user:    []path{{file: "$CLAUDE_CONFIG_DIR/.claude.json"}, {file: ".claude.json"}},
 			project: []path{{file: ".mcp.json"}},
 			entry:   remote("http", "url", "Bearer ${"+KeyVariable+"}"), reads: true,
 			command: stdioEntry("stdio"), env: "env",
+			seen: "/mcp", projects: true, alike: dollarEnv | folders | inputs,
+			program: "claude", adds: claudeAdds, snippet: claudeSnippet, habits: claudeHabits,
 		},
 		{
 			// The app reads no URLs and expands nothing; junction stdio reads the key itself.
 			ID: "claude-desktop", Name: "Claude Desktop", format: format.JSON{}, keys: []string{"mcpServers"},
 			user:    []path{{base: appConfig, file: "Claude/claude_desktop_config.json"}},
-			command: stdioEntry(""), env: "env", key: ByFile,
+			command: stdioEntry(""), env: "env", key: ByFile, seen: "Settings > Developer",
 		},
 		{
 			ID: "cursor", Name: "Cursor", format: format.JSON{}, keys: []string{"mcpServers"},
@@ -32,7 +31,7 @@ func table() []*Client {
 			user:    []path{{file: ".cursor/mcp.json"}},
 			project: []path{{file: ".cursor/mcp.json"}},
 			entry:   remote("", "url", "Bearer ${env:"+KeyVariable+"}"), reads: true,
-			command: stdioEntry(""), env: "env", key: ByFile,
+			command: stdioEntry(""), env: "env", key: ByFile, seen: "Settings > Tools & MCP", snippet: cursorSnippet,
 		},
 		{
 			ID: "vscode", Name: "VS Code", format: format.JSON{}, keys: []string{"servers"},
@@ -43,12 +42,14 @@ func table() []*Client {
 				return remote("http", "url", "Bearer ${input:"+cmp.Or(t.input, inputID(t.Name))+"}")(t)
 			},
 			command: stdioEntry("stdio"), env: "env", key: ByInput, reads: true,
+			seen: `the command "MCP: List Servers"`, snippet: vsCodeSnippet,
 		},
 		{
 			ID: "codex", Name: "Codex", format: format.TOML{}, keys: []string{"mcp_servers"},
 			user:    []path{{file: "$CODEX_HOME/config.toml"}, {file: ".codex/config.toml"}},
 			project: []path{{file: ".codex/config.toml"}},
 			entry:   codexEntry, command: stdioEntry(""), env: "env", reads: true,
+			seen: "/mcp", snippet: codexSnippet,
 		},
 		{
 			ID: "gemini", Name: "Gemini CLI", format: format.JSON{}, keys: []string{"mcpServers"},
@@ -57,6 +58,7 @@ func table() []*Client {
 			project: []path{{file: ".gemini/settings.json"}},
 			entry:   remote("", "httpUrl", "Bearer ${"+KeyVariable+"}"), reads: true,
 			command: stdioEntry(""), env: "env",
+			seen: "/mcp", snippet: geminiSnippet, habits: habits{off: geminiOff},
 		},
 		{
 			ID: "copilot", Name: "Copilot CLI", format: format.JSON{}, keys: []string{"mcpServers"},
@@ -64,7 +66,7 @@ func table() []*Client {
 			user:    []path{{file: "$COPILOT_HOME/mcp-config.json"}, {file: ".copilot/mcp-config.json"}},
 			project: []path{{file: ".github/mcp.json"}},
 			entry:   withAllTools(remote("http", "url", "Bearer ${"+KeyVariable+"}")), reads: true,
-			command: withAllTools(stdioEntry("local")), env: "env",
+			command: withAllTools(stdioEntry("local")), env: "env", seen: "/mcp show",
 		},
 		{
 			ID: "opencode", Name: "opencode", format: format.JSON{}, keys: []string{"mcp"}, syntax: braces,
@@ -75,14 +77,15 @@ func table() []*Client {
 			command: func(t Target) format.Object {
 				return format.Object{{Key: "type", Value: "local"}, {Key: "command", Value: stdioWords(t)}}
 			},
-			env: "environment",
+			env:  "environment",
+			seen: "opencode mcp list", habits: opencodeHabits,
 		},
 		{
 			ID: "windsurf", Name: "Windsurf", format: format.JSON{}, keys: []string{"mcpServers"},
 			syntax: dollarEnv | dollarFile,
 			user:   []path{{file: ".codeium/windsurf/mcp_config.json"}},
 			entry:  remote("", "serverUrl", "Bearer ${env:"+KeyVariable+"}"), reads: true,
-			command: stdioEntry(""), env: "env", key: ByFile,
+			command: stdioEntry(""), env: "env", key: ByFile, seen: "Settings > Cascade > MCP Servers",
 		},
 		{
 			ID: "zed", Name: "Zed", format: format.JSON{}, keys: []string{"context_servers"},
@@ -93,7 +96,7 @@ func table() []*Client {
 			},
 			project: []path{{file: ".zed/settings.json"}},
 			entry:   remote("", "url", ""), // it expands nothing
-			command: stdioEntry(""), env: "env", key: ByFile,
+			command: stdioEntry(""), env: "env", key: ByFile, seen: "the settings of the Agent Panel",
 		},
 		gooseClient(),
 	}
@@ -119,14 +122,7 @@ func vsCodeFiles() (files []path) {
 }
 
 // Seen returns where the client lists its servers: a command of it, or the way through its menus.
-func (c *Client) Seen() string {
-	return map[string]string{
-		claudeCode: "/mcp", "claude-desktop": "Settings > Developer", "cursor": "Settings > Tools & MCP",
-		"vscode": `the command "MCP: List Servers"`, "codex": "/mcp", "gemini": "/mcp", "copilot": "/mcp show",
-		"opencode": "opencode mcp list", "windsurf": "Settings > Cascade > MCP Servers",
-		"zed": "the settings of the Agent Panel", goose: "Extensions, or goose info -v",
-	}[c.ID]
-}
+func (c *Client) Seen() string { return c.seen }
 
 // remote returns the entry of a client that reads URLs, below key. kind is the value of type, if
 // the client has that key. reference is how the client refers to the variable with the API key; ""

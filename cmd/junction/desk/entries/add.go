@@ -84,7 +84,7 @@ For a server of the registry and for a pack, the command shows what would run, b
 		"an environment variable of the command, `NAME=VALUE`; may be repeated")
 	flags.StringArrayVarP(&a.headers, "header", "H", nil, "a header for the URL, `'NAME: VALUE'`; may be repeated")
 	flags.StringVar(&a.given.Dir, "cwd", "", "working `folder` of the command (default: that of Junction)")
-	flags.StringVar(&a.transport, "transport", "auto", "`transport` of the URL: auto, http or sse")
+	flags.StringVar(&a.transport, "transport", detected, "`transport` of the URL: "+transports())
 	flags.StringVar(&a.auth, "auth", "", "`mode` of the credentials for the server: "+
 		strings.Join(upstream.ModeWords(), ", "))
 	flags.BoolVar(&a.oauth, operatorMode.String(), false, "short for --auth "+operatorMode.String()+
@@ -214,24 +214,27 @@ func (a *adder) flags() error {
 	if err != nil {
 		return err
 	}
+	kind := client.ServerKindOf(g.Command, g.URL) // a pack is a command
+	var transport client.Transport
+	wrong := transport.UnmarshalText([]byte(a.transport))
 	switch {
 	case !ofRegistry && (len(a.set) > 0 || a.via != "" || a.registry != ""):
 		return cli.Usagef("--set, --via and --registry are for a server of the registry")
-	case ofRegistry && a.transport != "auto":
+	case ofRegistry && a.transport != detected:
 		return cli.Usagef("--transport is for a URL; the registry names the transport of %s", a.server)
 	case ofRegistry: // its entry in the registry decides
-	case !g.Remote() && len(a.headers) > 0:
+	case !kind.HTTP && len(a.headers) > 0:
 		return cli.Usagef("--header is for a URL; a command takes --env")
-	case !g.Remote() && (!row.Has(client.Command) || a.transport != "auto"):
+	case !kind.HTTP && (!row.Has(kind) || a.transport != detected):
 		return cli.Usagef("%s and --transport are for a URL", a.authFlag())
-	case g.Remote() && !row.Has(client.Remote):
+	case !row.Has(kind):
 		return cli.Usagef("%s is for a command", a.authFlag())
-	case g.Remote() && (len(a.env) > 0 || g.Dir != ""):
+	case !kind.Process && (len(a.env) > 0 || g.Dir != ""):
 		return cli.Usagef("--env and --cwd are for a command; a URL takes --header")
-	case !slices.Contains([]string{"auto", "http", "sse"}, a.transport): // auto finds http itself
-		return cli.Usagef("--transport is auto, http or sse, not %q", a.transport)
+	case wrong != nil:
+		return cli.Usagef("--transport is %s, not %q", transports(), a.transport)
 	}
-	g.SSE = a.transport == "sse"
+	g.Transport = transport.Needed()
 	g.Headers = map[string]string{}
 	if err := UseEnv(g, a.env); err != nil {
 		return err
@@ -261,6 +264,16 @@ func (a *adder) flags() error {
 
 // operatorMode is the mode that has a flag of its own.
 var operatorMode = upstream.SignInMode(upstream.OwnerOperator)
+
+// detected is the default of --transport.
+var detected = client.TransportAuto.Words()[0]
+
+// transports names the words of --transport.
+func transports() string {
+	words := client.TransportAuto.Words()
+	last := len(words) - 1
+	return strings.Join(words[:last], ", ") + " or " + words[last]
+}
 
 // mode reads --auth and its short form into given, and returns the row of the mode.
 func (a *adder) mode() (row upstream.Mode, err error) {

@@ -110,8 +110,8 @@ func (n *New) ask(ctx context.Context, offers *oauth.Client, mode upstream.AuthM
 	defer cancel()
 	n.Asked = true
 	u := oauth.Upstream{URL: n.Entry.URL.Expand(Lookup)}
-	if n.Entry.SSE {
-		u.Transport = client.TransportSSE
+	if word := n.Entry.Transport; word != "" {
+		_ = u.Transport.UnmarshalText([]byte(word)) // the reader of the file reports a word that is none
 	}
 	asked := client.Probe(ctx, client.Options{URL: u.URL, Transport: u.Transport, ConnectTimeout: askTime})
 	signIn := offers.Offers(ctx, u, asked)

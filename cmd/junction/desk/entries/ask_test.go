@@ -20,11 +20,11 @@ import (
 const metadata = `Bearer resource_metadata="https://mcp.example.com/.well-known/oauth-protected-resource"`
 
 // mustAsk asks a server, whose URL ends with path.
-func mustAsk(t *testing.T, c *config.Config, sse bool, path string, h http.HandlerFunc) *New {
+func mustAsk(t *testing.T, c *config.Config, transport, path string, h http.HandlerFunc) *New {
 	t.Helper()
 	s := httptest.NewServer(h)
 	t.Cleanup(s.Close)
-	n := &New{Name: "s", Entry: &clients.Entry{URL: clients.Literal(s.URL + path), SSE: sse}}
+	n := &New{Name: "s", Entry: &clients.Entry{URL: clients.Literal(s.URL + path), Transport: transport}}
 	if err := Ask(t.Context(), c, []*New{n}, nil); err != nil {
 		t.Fatal(err)
 	}
@@ -60,7 +60,7 @@ func TestAskMode(t *testing.T) {
 		{"several keys", config.Auth{Config: keys}, "", "all callers would act with your account"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			n := mustAsk(t, &config.Config{Auth: test.auth}, false, "/mcp", unauthorized)
+			n := mustAsk(t, &config.Config{Auth: test.auth}, "", "/mcp", unauthorized)
 			if n.Entry.Auth != test.want || !strings.Contains(n.Note, test.note) || (n.Note == "") != (test.note == "") {
 				t.Errorf("auth is %q with the note %q, want %q and %q", n.Entry.Auth, n.Note, test.want, test.note)
 			}
@@ -74,57 +74,57 @@ func TestAskAnswers(t *testing.T) {
 	private := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { reached.Add(1) }))
 	t.Cleanup(private.Close)
 	for _, test := range []struct {
-		name   string
-		sse    bool
-		answer http.HandlerFunc
-		auth   string
-		note   string // "" for none
+		name      string
+		transport string
+		answer    http.HandlerFunc
+		auth      string
+		note      string // "" for none
 	}{
-		{"no sign-in", false, func(http.ResponseWriter, *http.Request) {}, "", ""},
-		{"redirect to another server", false, func(w http.ResponseWriter, r *http.Request) {
+		{"no sign-in", "", func(http.ResponseWriter, *http.Request) {}, "", ""},
+		{"redirect to another server", "", func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, private.URL+"/admin", http.StatusTemporaryRedirect)
 		}, "", "redirects to another address, which was not asked"},
-		{"redirect to itself", false, func(w http.ResponseWriter, r *http.Request) {
+		{"redirect to itself", "", func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, r.URL.Path+"x", http.StatusPermanentRedirect)
 		}, "", "redirects to another address"},
-		{"redirect to a folder", false, func(w http.ResponseWriter, r *http.Request) {
+		{"redirect to a folder", "", func(w http.ResponseWriter, r *http.Request) {
 			if r.URL.Path == "/mcp" {
 				http.Redirect(w, r, "/mcp/", http.StatusTemporaryRedirect)
 				return
 			}
 			unauthorized(w, r)
 		}, "oauth", ""},
-		{"HTTP+SSE found by GET", false, func(w http.ResponseWriter, r *http.Request) {
+		{"HTTP+SSE found by GET", "", func(w http.ResponseWriter, r *http.Request) {
 			if r.Method == http.MethodPost {
 				http.NotFound(w, r)
 				return
 			}
 			unauthorized(w, r)
 		}, "oauth", ""},
-		{"HTTP+SSE", true, func(w http.ResponseWriter, r *http.Request) {
+		{"HTTP+SSE", "sse", func(w http.ResponseWriter, r *http.Request) {
 			if r.Method == http.MethodGet {
 				unauthorized(w, r)
 			}
 		}, "oauth", ""},
-		{"a body without end", false, func(w http.ResponseWriter, r *http.Request) {
+		{"a body without end", "", func(w http.ResponseWriter, r *http.Request) {
 			for r.Context().Err() == nil {
 				if _, err := w.Write(make([]byte, 64<<10)); err != nil {
 					return
 				}
 			}
 		}, "", ""},
-		{"large headers", false, func(w http.ResponseWriter, r *http.Request) {
+		{"large headers", "", func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("X-Large", strings.Repeat("x", 128<<10))
 			unauthorized(w, r)
 		}, "", "could not be asked whether it needs a sign-in, because "},
-		{"a sign-in at its own origin, without a challenge", false, func(w http.ResponseWriter, r *http.Request) {
+		{"a sign-in at its own origin, without a challenge", "", func(w http.ResponseWriter, r *http.Request) {
 			if r.URL.Path != "/.well-known/oauth-authorization-server" {
 				w.WriteHeader(http.StatusUnauthorized)
 				return
 			}
 			fmt.Fprintf(w, `{"issuer":"http://%s"}`, r.Host)
 		}, "oauth", ""},
-		{"a sign-in that it does not ask for", false, func(w http.ResponseWriter, r *http.Request) {
+		{"a sign-in that it does not ask for", "", func(w http.ResponseWriter, r *http.Request) {
 			switch {
 			case r.URL.Path == "/.well-known/oauth-protected-resource/mcp":
 				fmt.Fprintf(w, `{"resource":"http://%s/mcp","authorization_servers":["https://as.example"]}`, r.Host)
@@ -134,22 +134,22 @@ func TestAskAnswers(t *testing.T) {
 				http.NotFound(w, r)
 			}
 		}, "", "offers one, for some calls or for more tools; to use it, run: junction login s"},
-		{"a sign-in that it asks for at the list", false, func(w http.ResponseWriter, r *http.Request) {
+		{"a sign-in that it asks for at the list", "", func(w http.ResponseWriter, r *http.Request) {
 			if r.Header.Get("Mcp-Method") == "tools/list" {
 				unauthorized(w, r)
 				return
 			}
 			open(w, r)
 		}, "oauth", ""},
-		{"broken", false, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadGateway) }, "",
+		{"broken", "", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadGateway) }, "",
 			"answered 502"},
-		{"no word about a sign-in", false, func(w http.ResponseWriter, _ *http.Request) {
+		{"no word about a sign-in", "", func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("WWW-Authenticate", `Basic realm="x"`)
 			w.WriteHeader(http.StatusUnauthorized)
 		}, "", "it needs a token; set headers"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			n := mustAsk(t, &config.Config{}, test.sse, "/mcp", test.answer)
+			n := mustAsk(t, &config.Config{}, test.transport, "/mcp", test.answer)
 			if n.Entry.Auth != test.auth || !strings.Contains(n.Note, test.note) || (n.Note == "") != (test.note == "") {
 				t.Errorf("auth is %q with the note %q, want %q and %q", n.Entry.Auth, n.Note, test.auth, test.note)
 			}

@@ -20,7 +20,7 @@ import (
 )
 
 // newFile is the first lines of a configuration file that add creates.
-const newFile = "# The configuration of Junction. Validate it with: junction check --config FILE\n"
+const newFile = config.EditorLine + "# The configuration of Junction. Validate it with: junction check --config FILE\n"
 
 // ownStorage is the section of a new file that must not use the default database, with its DSN.
 const ownStorage = "# Two files cannot share one database of sign-ins.\nstorage: { dsn: %q }\n"
@@ -135,7 +135,13 @@ func (f *file) Replace(text []byte, names ...string) (backup string, err error) 
 			_ = os.MkdirAll(filepath.Dir(dsn), 0o700) // junction reports the lack of a storage that it needs
 		}
 	}
+	if err := config.WriteSchema(f.path, text); err != nil {
+		return "", fmt.Errorf("cannot write the schema for editors beside %s: %w", f.Short(), err)
+	}
 	if backup, err = revision.Revise(f.path, f.text, text); err != nil {
+		if f.text == nil {
+			config.RemoveSchema(f.path)
+		}
 		return backup, &revision.Error{File: f.Short(), Err: err}
 	}
 	f.text, f.config, f.problems = text, c, problems

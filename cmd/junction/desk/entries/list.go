@@ -150,7 +150,7 @@ func (f *file) summary(value *yaml.Node) string {
 func (f *file) entry(value *yaml.Node) *clients.Entry {
 	var given clients.Given
 	_ = value.Decode(&given)
-	if given.Pack != "" || len(given.Command) == 0 && !given.Remote() {
+	if given.Pack != "" || !given.Addressed() {
 		return nil
 	}
 	e, err := clients.Given{Command: given.Command, URL: given.URL, Env: given.Env, Headers: given.Headers,

@@ -176,13 +176,14 @@ func (a *adder) fromRegistry(ctx context.Context, name string, h clients.Home) (
 	if s.Status == "deprecated" {
 		notes = append(notes, "The registry says that the server is deprecated.")
 	}
+	kind := kindOf(way)
 	switch row := upstream.AuthMode(a.given.Auth).Row(); {
-	case way != registry.Remotely && !row.Has(client.Command):
+	case !kind.HTTP && !row.Has(kind):
 		return nil, nil, cli.Usagef("%s is for a URL; this server is run by %s", a.authFlag(), way)
-	case way == registry.Remotely && !row.Has(client.Remote):
+	case !row.Has(kind):
 		return nil, nil, cli.Usagef("%s is for a command; %s is a URL", a.authFlag(), name)
 	}
-	if a.given.Dir != "" && way == registry.Remotely {
+	if a.given.Dir != "" && !kind.Process {
 		return nil, nil, cli.Usagef("--cwd is for a command; %s is a URL", name)
 	}
 	if a.given.Dir != "" {
@@ -190,6 +191,14 @@ func (a *adder) fromRegistry(ctx context.Context, name string, h clients.Home) (
 	}
 	e.Off, e.Auth = a.given.Off, a.given.Auth
 	return e, notes, nil
+}
+
+// kindOf returns the kind of the server that one of the ways of the registry gives.
+func kindOf(way string) *client.ServerKind {
+	if way == registry.Remotely {
+		return client.Remote
+	}
+	return client.Command
 }
 
 // way chooses how to run the server: the way of --via, or the first one whose program is installed.

@@ -59,7 +59,7 @@ func (t *translator) refuse(format string, args ...any) {
 }
 
 func (t *translator) remote(e *clients.Entry, r *Remote) {
-	e.SSE = r.Type == "sse"
+	e.Transport = r.transport()
 	e.URL = t.expand(r.URL, r.Variables)
 	for i := range r.Headers {
 		f := &r.Headers[i]

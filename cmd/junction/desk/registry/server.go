@@ -100,11 +100,25 @@ func (s *Server) Ways() []string {
 	return ways
 }
 
+// remoteTypes has the transports of servers with a URL in the order in which Junction prefers them, with
+// their words of the configuration file; "" if the file needs none.
+var remoteTypes = []struct{ word, transport string }{{"streamable-http", ""}, {"sse", "sse"}}
+
+// transport returns the transport of the server for the configuration file.
+func (r *Remote) transport() string {
+	for _, row := range remoteTypes {
+		if row.word == r.Type {
+			return row.transport
+		}
+	}
+	return ""
+}
+
 // remote returns the URL of the server that Junction uses, nil if there is none: Streamable HTTP
 // first.
 func (s *Server) remote() *Remote {
-	for _, kind := range []string{"streamable-http", "sse"} {
-		i := slices.IndexFunc(s.Remotes, func(r Remote) bool { return r.Type == kind && secure(r.URL) })
+	for _, row := range remoteTypes {
+		i := slices.IndexFunc(s.Remotes, func(r Remote) bool { return r.Type == row.word && secure(r.URL) })
 		if i >= 0 {
 			return &s.Remotes[i]
 		}

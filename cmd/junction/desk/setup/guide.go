@@ -141,6 +141,9 @@ func (g *guide) run(ctx context.Context) (err error) {
 			g.command("search", "WORD"), g.command("add", "NAME", "--", "COMMAND"))
 		return nil
 	}
+	if text, err := revision.Read(g.file); err == nil {
+		_ = config.WriteSchema(g.file, text) // the schema of an older program does no harm
+	}
 	running, err := g.start(ctx, added)
 	if err != nil {
 		return err

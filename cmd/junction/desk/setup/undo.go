@@ -476,8 +476,8 @@ func (r *record) used(text []byte) (used []string) {
 // values that stay, for display. Errors are ignored: such a file does no harm.
 func (g *guide) removeFiles() (stay []string) {
 	r := g.record
-	config, _ := revision.Read(r.Config) // nil if it is gone
-	used := r.used(config)
+	text, _ := revision.Read(r.Config) // nil if it is gone
+	used := r.used(text)
 	for _, file := range r.Secrets {
 		if !slices.Contains(used, file) {
 			os.Remove(file)
@@ -497,6 +497,9 @@ func (g *guide) removeFiles() (stay []string) {
 	}
 	dir := filepath.Dir(r.Config)
 	os.Remove(filepath.Join(dir, "secrets")) // if it is empty
+	if r.Created {
+		config.RemoveSchema(r.Config)
+	}
 	if r.Folder {
 		os.Remove(dir) // if it is empty
 	}

@@ -258,7 +258,7 @@ func lineOfOne(a *diagnose.WhyReport, i *diagnose.WhyItem, r *diagnose.WhyReason
 		text += " by its " + r.Annotations
 	}
 	text += layerOf(r.Layer)
-	if r.Enforced && r.Verdict != policy.Allow.String() {
+	if v, ok := policy.VerdictOf(r.Verdict); r.Enforced && !(ok && v.Allows()) {
 		text = strings.TrimSuffix(text, ")") + ", enforced)"
 	}
 	if r.Note != "" {

@@ -79,7 +79,7 @@ func (p *Proxy) reasonAdvice(x *view.Explanation, r *policy.Reason, who string) 
 	case r.Scopes != "":
 		return []string{"the answer to a call names these scopes, so that the client can sign in again; give the " +
 			"scopes of a token by --scope (auth.scope_capabilities)"}
-	case x.Visible || r.Rule == "" || r.Verdict != policy.Deny || r.Note != "":
+	case x.Visible || r.Rule == "" || !r.Verdict.Denies() || r.Note != "":
 		return nil
 	case r.Enforced:
 		return []string{fmt.Sprintf("%s of the policy %s denies it. The policy is enforced: no other policy can "+
@@ -93,7 +93,7 @@ func (p *Proxy) reasonAdvice(x *view.Explanation, r *policy.Reason, who string) 
 // item that the endpoint does not offer.
 func (p *Proxy) undecided(x *view.Explanation) bool {
 	decides := func(r policy.Reason) bool {
-		return r.Missing == "" && r.Scopes == "" && r.Rule != "" && (r.Verdict != policy.Deny || r.Note == "")
+		return r.Missing == "" && r.Scopes == "" && r.Rule != "" && (!r.Verdict.Denies() || r.Note == "")
 	}
 	return x.Exposed != "" && !x.Visible && x.Denied == "" && p.Config().Policies != nil &&
 		!slices.ContainsFunc(x.Reasons, decides)
