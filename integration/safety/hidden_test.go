@@ -120,11 +120,11 @@ func TestUpdatesThatWaitAreForgotten(t *testing.T) {
 		c := j.Talk(t)
 		for _, uri := range []string{"file:///a", "file:///b"} {
 			c.Must(t, "resources/subscribe", `"uri":"mcp://up/`+uri+`"`)
-			j.Server.Updated(upstream.Update{Upstream: "up", URI: uri})
+			j.Server.Streams().Updated(upstream.Update{Upstream: "up", URI: uri})
 		}
 		c.Must(t, "resources/subscribe", `"uri":"mcp://up/file:///sub/c"`)
 		// of an upstream that is theirs alone
-		j.Server.Updated(upstream.Update{Upstream: "up", User: "user:somebody else", URI: "file:///sub/c"})
+		j.Server.Streams().Updated(upstream.Update{Upstream: "up", User: "user:somebody else", URI: "file:///sub/c"})
 		w.Policy = harness.MustPolicy(t,
 			"- { name: all, rules: [ { deny: { resources: \"file:///a\" } }, { allow: { upstreams: \"*\" } } ] }\n")
 		j.Apply(w)
