@@ -145,8 +145,8 @@ type Guard struct {
 	Resources *Resources
 	// TrustedProxies are the networks whose X-Forwarded-For is trusted.
 	TrustedProxies []netip.Prefix
-	// Disputed are networks that may be those of trusted proxies, too. A request that would then have
-	// another address is rejected. Nil rejects none.
+	// Disputed are the trusted networks of two configurations that disagree. A request whose address depends
+	// on the configuration is rejected. Nil rejects none.
 	Disputed []netip.Prefix
 	// Log receives the reason if a token could not be checked; nil discards.
 	Log *slog.Logger

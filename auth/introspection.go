@@ -24,8 +24,8 @@ type introspection struct {
 	entry  *Introspection
 	p      *Providers
 	places *semaphore.Weighted // limits concurrent queries
-	// unknown limits the queries about tokens that were not valid before, since anybody can invent
-	// tokens: the other places stay free for tokens that were.
+	// unknown limits the queries about tokens that were not valid before, since a stranger can
+	// invent tokens: the other places stay free for tokens that were.
 	unknown turns
 
 	queries singleflight.Group // by hash

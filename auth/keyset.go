@@ -107,9 +107,9 @@ func (k *keySet) verify(ctx context.Context, jws *jose.JSONWebSignature, skew ti
 	return payload, print, nil
 }
 
-// mayLack reports whether the unknown key of a token may be newer than the keys: its id is not that of a key
-// that the issuer has removed, and the token may have been issued after the fetch. mayLack reads iat
-// without a check of the signature: a forged claim changes only the error.
+// mayLack reports whether the unknown key of a token may be newer than the keys: the issuer has not removed
+// a key with this id, and the token may have been issued after the fetch. mayLack reads iat without a
+// check of the signature: a forged claim changes only the error.
 func (k *keys) mayLack(jws *jose.JSONWebSignature, skew time.Duration) bool {
 	var c claims
 	if k.before[jws.Signatures[0].Header.KeyID] || json.Unmarshal(jws.UnsafePayloadWithoutVerification(), &c) != nil {

@@ -11,7 +11,7 @@ import (
 	"junction/upstream/bounded"
 )
 
-// turns shares the queries about tokens that are not known to be valid, which anybody can invent, among
+// turns shares the queries about tokens that are not known to be valid, which a stranger can invent, among
 // the networks that cause them. A network is an IPv4 address, or a /64 of IPv6; a /48 of IPv6, which one
 // customer often has, counts, too. The /48s and IPv4 addresses take turns.
 //

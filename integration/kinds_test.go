@@ -25,7 +25,6 @@ var otherAddresses = map[string]string{
 	"cmd/junction/base/runfile/runfile.go": "the address of Junction",
 	"cmd/junction/desk/setup/all.go":       "the address of an endpoint",
 	"cmd/junction/desk/clients/snippet.go": "the command line of a client",
-	"cmd/junction/base/config/check.go":    "whether a command has arguments",
 	"proxy/signin.go":                      "the address of a page",
 }
 

@@ -2,9 +2,9 @@ package policy
 
 import "junction/upstream/raw"
 
-// This file has the meet of two policies. Policy, Rights and Ruling each refer to that of the other
-// policy; nil is the ordinary case of one policy. Each question is answered by both, and the
-// stricter answer counts.
+// This file has the meet of two policies. Policy, Rights and Ruling each refer to their counterpart in
+// the other policy; nil is the ordinary case of one policy. Both answer each question, and the stricter
+// answer counts.
 
 // Both returns the policy that allows what both policies allow: an item exists if it exists for
 // both, the stricter verdict wins, the smaller limits count, and the redactions and checks of both

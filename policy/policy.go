@@ -12,7 +12,7 @@
 // reasons of a decision, hints.go selects tools by their annotations, and
 // overridden.go warns about rules that another policy lifts.
 //
-// There are three layers of policies: the caller's own, those of the surface, and the global ones.
+// There are three layers of policies: the caller's own, the surface's, and the global ones.
 // The first layer in which a rule applies decides. If a deny of this layer applies, the verdict is
 // deny. Otherwise it is the strictest of the first applicable rules of the policies of this layer. Of
 // the asks of a policy up to its first applicable allow, the one that remembers least counts. If no

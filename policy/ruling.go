@@ -431,8 +431,8 @@ func firstOfEach(rules []bound, a *reading, counts func(*bound) bool) (*bound, e
 	return best, nil
 }
 
-// stricter reports whether the verdict of b is stricter than that of o, or both ask and b lets a person
-// allow less at once.
+// stricter reports whether b has a stricter verdict than o, or both ask and b lets a person allow less at
+// once.
 func (b *bound) stricter(o *bound) bool {
 	return b.verdict < o.verdict || b.verdict.Asks() && o.verdict.Asks() && b.remember < o.remember
 }

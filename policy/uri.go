@@ -67,8 +67,8 @@ func forms(uris []string) ([]string, bool) {
 // meanings are the readings of a URI besides itself.
 type meanings struct{ forms, paths []string }
 
-// exposed adds the readings of an upstream's own URI to those of the URI for clients, if that has the
-// name of the upstream behind the scheme: scheme://name/x for scheme://x.
+// exposed adds the readings of an upstream's own URI to the readings of the URI for clients, if the URI for
+// clients has the name of the upstream behind the scheme: scheme://name/x for scheme://x.
 func (f *former) exposed(uri, own string, paths []string, to *meanings) {
 	scheme, rest, ok := strings.Cut(own, "://")
 	begin, found := strings.CutSuffix(uri, rest)

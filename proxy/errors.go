@@ -293,8 +293,8 @@ func UnavailableError(why string) *Refusal {
 	return r
 }
 
-// MemberError returns the error for a request that another member cannot answer. kind is that of
-// calls of upstreams with the same outcome.
+// MemberError returns the error for a request that another member cannot answer. kind is the kind of a
+// failed call of an upstream with the same outcome.
 func MemberError(reason Reason, kind client.Kind, text string) *Refusal {
 	return &Refusal{reason: reason, code: mcp.INTERNAL_ERROR, text: text,
 		Data: fmt.Appendf(nil, `{"junction":{"kind":"%s"}}`, kind), Outcome: outcomeOf[kind]}

@@ -142,7 +142,7 @@ func (s *Session) setLevel(level string) {
 	s.level = level
 }
 
-// Prepare makes a zero exchange that of a request whose message was not read yet. The grant belongs to
+// Prepare sets up a zero exchange for a request whose message was not read yet. The grant belongs to
 // the exchange.
 func (s *Core) Prepare(x *Exchange, f Front, c scope.Caller, held budget.Grant) {
 	x.core, x.front, x.Caller, x.Grant = s, f, c, held

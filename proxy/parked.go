@@ -57,7 +57,7 @@ type parked struct {
 	open      []*openRequest // without a response yet, in the order of arrival
 	numbers   int
 	done      bool // result and err are set
-	abandoned bool // nobody will ask for them
+	abandoned bool // no request will ask for them
 	result    client.Result
 	err       error
 	changed   chan struct{} // 1-buffered: a server request came, or the call is done
@@ -244,8 +244,8 @@ func (p *parked) giveUp() {
 	p.cancel(nil)
 }
 
-// leave unlists the call, whose outcome nobody will ask for any more, and releases what a call in the past
-// holds.
+// leave unlists the call, whose outcome no request will ask for any more, and releases what a call in the
+// past holds.
 func (p *parked) leave() {
 	p.calls.remove(p)
 	p.mu.Lock()

@@ -154,8 +154,8 @@ func (l *link) examine(ctx context.Context, c client.Conn) {
 // errNoPing means that the server has not answered a ping in time.
 var errNoPing = errors.New("no answer to a ping")
 
-// ping waits for the answer to a ping, or to another request, for the time of patience; 0 is that of
-// the first ping. If the ping fails earlier, it waits for the rest of the time, unless the conn is
+// ping waits for the answer to a ping, or to another request, for the time of patience; 0 means the time
+// for the first ping. If the ping fails earlier, it waits for the rest of the time, unless the conn is
 // broken.
 func (l *link) ping(ctx context.Context, c client.Conn, patience time.Duration) error {
 	limit := func() time.Duration {

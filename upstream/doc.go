@@ -88,7 +88,7 @@
 // sees of it; package command has parts of it. kind.go has what the kind of a server means for its entry,
 // modes.go the modes of credentials, and words.go the words of isolation, questions and expose: one row for
 // each. resolve.go makes the options of a connection from an entry. check.go examines a server for the
-// operator.
+// operator, and advice.go says what to do about an error.
 //
 // Messages have the types of package jsonrpc, with the bytes that their sender wrote; package raw reads
 // and changes them.

@@ -154,7 +154,7 @@ func (u *Upstream) RootsChanged(p client.Profile, session, principal string) {
 // maxOwn limits the catalogs of one upstream in addition to the shared one.
 const maxOwn = 256
 
-// CatalogFor returns the catalog for a client: that of its own connection if it differs from
+// CatalogFor returns the catalog for a client: the catalog of its own connection if it differs from
 // Catalog. It is never nil.
 func (p *pool) CatalogFor(own client.Profile, session, principal string) *Catalog {
 	if !p.Separates() { // needs no key

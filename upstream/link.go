@@ -31,7 +31,7 @@ type link struct {
 	pool         *pool
 	key          linkKey
 	readsShared  bool // it reads the catalog that all callers share
-	readsCatalog bool // it reads a catalog: the shared one, or that of its own callers
+	readsCatalog bool // it reads a catalog: the shared one, or one for its own callers
 	log          *slog.Logger
 
 	stop context.CancelCauseFunc

@@ -88,13 +88,8 @@ func (s sentence) with(method mcp.MCPMethod, tool string) string {
 // answers reports whether a client of the profile can answer a request of that method; any request
 // if it is "".
 func answers(p client.Profile, method mcp.MCPMethod) bool {
-	switch method {
-	case mcp.MethodElicitationCreate:
-		return p.Form || p.URL
-	case mcp.MethodSamplingCreateMessage:
-		return p.Sampling
-	case mcp.MethodListRoots:
-		return p.Roots
+	if method == "" {
+		return p.Asks()
 	}
-	return p.Asks()
+	return p.Answers(string(method))
 }

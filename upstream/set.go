@@ -102,8 +102,8 @@ func (s *Set) Apply(configs map[string]Config, o Options, use func([]*Upstream))
 	return list
 }
 
-// publish sets the paths that confined commands may change: those of the file, and those of former
-// files whose upstreams still end. mu must be held.
+// publish sets the paths that confined commands may change: the paths of the file, and of former files
+// whose upstreams still end. mu must be held.
 func (s *Set) publish() {
 	all := slices.Clone(s.file)
 	for paths := range s.former {

@@ -310,8 +310,8 @@ func (l *link) openBeside(ctx context.Context, list string) (client.Conn, error)
 	return c, nil
 }
 
-// replace lets another session take the place of that of an inquiry. It returns false if the link does
-// not use that conn any more.
+// replace lets another session take the place of the session of an inquiry. It returns false if the link
+// does not use that conn any more.
 func (l *link) replace(q *inquiry, next client.Conn) bool {
 	t := newTenure(next)
 	t.other = true

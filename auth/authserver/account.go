@@ -105,10 +105,14 @@ func (srv *Server) signOut(w http.ResponseWriter, r *http.Request, s session) er
 		return err
 	}
 	srv.event(r, "signed_out", s.user.ID, "", "this browser")
+	return srv.signedOut(w, "You are signed out of this browser. Your apps stay connected.")
+}
+
+// signedOut ends the session of this browser, and shows what has ended.
+func (srv *Server) signedOut(w http.ResponseWriter, ended string) error {
 	setCookie(w, sessionCookie, "", 0)
 	return srv.page(w, http.StatusOK, "error", pageData{Title: "You are signed out",
-		Text: "You are signed out of this browser. Your apps stay connected. " +
-			"You may still be signed in at your identity provider.",
+		Text: ended + " You may still be signed in at your identity provider.",
 		Next: srv.url + "/account", Label: "Sign in again"})
 }
 
@@ -123,11 +127,7 @@ func (srv *Server) logout(w http.ResponseWriter, r *http.Request, s session) err
 	}
 	srv.grantsEnded(ended...)
 	srv.event(r, "signed_out", s.user.ID, "", "")
-	setCookie(w, sessionCookie, "", 0)
-	return srv.page(w, http.StatusOK, "error", pageData{Title: "You are signed out",
-		Text: "You are signed out of every browser, and all apps are disconnected. " +
-			"You may still be signed in at your identity provider.",
-		Next: srv.url + "/account", Label: "Sign in again"})
+	return srv.signedOut(w, "You are signed out of every browser, and all apps are disconnected.")
 }
 
 // instructions is GET /: how to connect a client to this server.

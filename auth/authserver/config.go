@@ -183,6 +183,14 @@ func (c *Config) Validate() []yamlread.Problem {
 		add("identity_providers", "needs at least one provider for users to sign in with: "+
 			`{ id: sso, issuer: https://…, client_id: …, client_secret: "${…}" }`)
 	}
+	c.validateProviders(add)
+	ps = append(ps, c.Limits.validate()...)
+	c.Clients.validate(add)
+	c.Tokens.validate(add)
+	return ps
+}
+
+func (c *Config) validateProviders(add func(path, format string, args ...any)) {
 	ids := map[string]int{}
 	for i, p := range c.IdentityProviders {
 		at := fmt.Sprintf("identity_providers[%d]", i)
@@ -212,8 +220,10 @@ func (c *Config) Validate() []yamlread.Problem {
 			}
 		}
 	}
-	ps = append(ps, c.Limits.validate()...)
-	for i, s := range c.Clients.AllowedSchemes {
+}
+
+func (c *Clients) validate(add func(path, format string, args ...any)) {
+	for i, s := range c.AllowedSchemes {
 		if at := fmt.Sprintf("clients.allowed_schemes[%d]", i); slices.Contains(forbiddenSchemes, s) || s == "http" ||
 			s == "https" {
 			add(at, "%s is never allowed, because its URLs run code or show content; remove it", s)
@@ -221,12 +231,12 @@ func (c *Config) Validate() []yamlread.Problem {
 			add(at, "must be the name of a scheme in lower case and without ://, such as cursor")
 		}
 	}
-	if c.Clients.CIMD.Trust == trustAllowlist && len(c.Clients.CIMD.Hosts) == 0 &&
-		len(c.Clients.CIMD.StaticDocuments) == 0 {
+	if c.CIMD.Trust == trustAllowlist && len(c.CIMD.Hosts) == 0 &&
+		len(c.CIMD.StaticDocuments) == 0 {
 		add("clients.cimd.hosts", "is missing; trust: allowlist rejects every client without it")
 	}
 	static := map[string]bool{}
-	for i, s := range c.Clients.Static {
+	for i, s := range c.Static {
 		at := fmt.Sprintf("clients.static[%d]", i)
 		switch {
 		case s.ID == "":
@@ -237,22 +247,25 @@ func (c *Config) Validate() []yamlread.Problem {
 			add(at+".id", "must not start with dcr_ or https://, which clients use; choose another, such as legacy-app")
 		}
 		static[s.ID] = true
-		if len(s.RedirectURIs) == 0 {
-			add(at+".redirect_uris", "is missing")
+		c.validateRedirects(at, s.RedirectURIs, add)
+	}
+}
+
+// validateRedirects reports the mistakes in the redirect URIs of a static client. The operator may configure
+// a host that is not public.
+func (c *Clients) validateRedirects(at string, uris []string, add func(path, format string, args ...any)) {
+	if len(uris) == 0 {
+		add(at+".redirect_uris", "is missing")
+	}
+	for j, uri := range uris {
+		u, err := url.Parse(uri)
+		if err == nil && u.Scheme == "https" && u.Host != "" && u.User == nil && !strings.Contains(uri, "#") {
+			continue
 		}
-		for j, uri := range s.RedirectURIs {
-			// The operator may configure a host that is not public.
-			u, err := url.Parse(uri)
-			if err == nil && u.Scheme == "https" && u.Host != "" && u.User == nil && !strings.Contains(uri, "#") {
-				continue
-			}
-			if err := checkRedirect(uri, c.Clients.schemes()); err != nil {
-				add(fmt.Sprintf("%s.redirect_uris[%d]", at, j), "%v", err)
-			}
+		if err := checkRedirect(uri, c.schemes()); err != nil {
+			add(fmt.Sprintf("%s.redirect_uris[%d]", at, j), "%v", err)
 		}
 	}
-	c.Tokens.validate(add)
-	return ps
 }
 
 func (t Tokens) validate(add func(path, format string, args ...any)) {

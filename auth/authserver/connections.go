@@ -27,13 +27,13 @@ type Connector interface {
 	Upstreams() []string
 	// Describe returns what the user confirms before a sign-in. seen has the hosts: where the user signs
 	// in, which one gets the code and returns the tokens, and which one then gets the access token, and a
-	// digest of the scopes. scopes will be requested: those of the upstream, those that the principal has
-	// granted, and more.
+	// digest of the scopes. scopes are the requested scopes: the upstream's, the scopes that the
+	// principal has granted, and more.
 	Describe(ctx context.Context, upstream, principal string, more []string) (
 		seen [4]string, scopes []string, err error)
 	// Begin returns the URL to send the browser to, and the state that Finish needs. It fails if
-	// the hosts or the scopes differ from those that the user has seen. principal and more are those of
-	// Describe.
+	// the hosts or the scopes differ from those that the user has seen. Pass the same principal and more
+	// as to Describe.
 	Begin(ctx context.Context, upstream, principal, state, verifier string, seen [4]string, more []string) (
 		where string, kept []byte, err error)
 	// Finish takes the answer that the browser brought back, and stores the user's tokens.
@@ -272,7 +272,7 @@ func (srv *Server) connectCallback(w http.ResponseWriter, r *http.Request, name 
 
 // notConnected returns the page that tells why an upstream is not connected.
 func (srv *Server) notConnected(w http.ResponseWriter, r *http.Request, name string, err error) error {
-	said, known := errors.AsType[interface {
+	public, known := errors.AsType[interface {
 		error
 		Public() string
 	}](err)
@@ -285,7 +285,7 @@ func (srv *Server) notConnected(w http.ResponseWriter, r *http.Request, name str
 	}
 	return stop(http.StatusBadGateway,
 		pageData{Title: name + " is not connected", Next: srv.url + "/account", Label: "Go to your account",
-			Text: "Reason: " + prose.ASCII(said.Public(), 300) + "."})
+			Text: "Reason: " + prose.ASCII(public.Public(), 300) + "."})
 }
 
 // disconnect is POST /connect/{upstream}/disconnect.

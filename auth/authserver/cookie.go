@@ -66,7 +66,7 @@ func (srv *Server) newKnown() string {
 
 const (
 	knownBytes = 16
-	knownCode  = 43 - 22 // characters of the code, after those of the bytes: 126 bits
+	knownCode  = 43 - 22 // characters of the code, after the 22 characters of the bytes: 126 bits
 )
 
 // knownBrowser returns what tells a browser apart in which a user has signed in, "" for any other. It is
@@ -114,7 +114,8 @@ func (srv *Server) session(r *http.Request) (session, error) {
 }
 
 // formToken returns the CSRF token of a page. It binds a form to the browser, to the user to whom the page
-// was shown, "" for nobody, and to what else the page says. It tells nobody who the user is.
+// was shown ("" if no user was signed in), and to the other contents of the page. The token does not reveal
+// the user.
 func (srv *Server) formToken(binding, user string, page ...string) string {
 	shown := srv.derive("shown", user)
 	return shown + "." + srv.derive("csrf", append([]string{binding, shown}, page...)...)

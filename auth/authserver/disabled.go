@@ -15,7 +15,7 @@ import (
 
 // directory has the disabled users in memory, so that a token costs no query.
 type directory struct {
-	asked atomic.Bool                     // somebody has asked; until then nobody needs the users
+	asked atomic.Bool                     // a caller has asked; until then the users are not read
 	known atomic.Pointer[map[string]bool] // the IDs of their principals; nil before the first reading
 	first singleflight.Group              // callers who wait for the first reading
 	mu    sync.Mutex                      // held while the store is read, so that the newest result stays
@@ -51,7 +51,7 @@ func (srv *Server) KnownDisabled(user string) bool {
 	return (*known)[user]
 }
 
-// findDisabled asks the store which users are disabled. It does nothing until somebody has asked for one. When
+// findDisabled asks the store which users are disabled. It does nothing until a caller has asked for one. When
 // it returns nil, Disabled and KnownDisabled know each user who was disabled before the call.
 func (srv *Server) findDisabled(ctx context.Context) error {
 	if !srv.disabled.asked.Load() {

@@ -180,7 +180,7 @@ func (d *documents) load(ctx context.Context, id, host string, kept store.Docume
 		return nil, &fetchError{host, next.Failure}
 	}
 	fresh := max(freshLeast, min(freshness(got.Header), freshMost))
-	if _, wrong := d.parse(id, got.Body); wrong != nil {
+	if _, err := d.parse(id, got.Body); err != nil {
 		fresh = failedFor // the caller parses the document again, and gets the error
 	}
 	return got.Body, d.srv.store.PutDocument(ctx,

@@ -249,7 +249,7 @@ func (s *Server) introspect(w http.ResponseWriter, r *http.Request) {
 	s.mu.Unlock()
 	if claims == nil {
 		claims = map[string]any{"active": false}
-	} else if _, said := claims["active"]; !said {
+	} else if _, stated := claims["active"]; !stated {
 		claims["active"] = true
 	}
 	writeJSON(w, claims)

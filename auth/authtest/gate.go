@@ -22,7 +22,7 @@ type Gate struct {
 	l         net.Listener
 }
 
-// MustGate returns an open gate to the Postgres of a DSN with a socket of Unix, as that of Schema.
+// MustGate returns an open gate to the Postgres of a DSN with a socket of Unix, such as the DSN of Schema.
 func MustGate(t testing.TB, dsn string) *Gate {
 	t.Helper()
 	u, err := url.Parse(dsn)
@@ -94,7 +94,7 @@ func (l late) Write(b []byte) (int, error) {
 	return l.Conn.Write(b)
 }
 
-// ReadFrom hides that of the connection, which would pass the data on at once.
+// ReadFrom hides the method ReadFrom of the connection, which would pass the data on at once.
 func (l late) ReadFrom(r io.Reader) (int64, error) { return io.Copy(struct{ io.Writer }{l}, r) }
 
 // Close ends all connections, and accepts none.

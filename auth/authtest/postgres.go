@@ -20,9 +20,9 @@ import (
 	"junction/integration/harness/needs"
 )
 
-// Postgres returns the DSN of a Postgres for the tests of this process: that of the environment
-// variable JUNCTION_TEST_POSTGRES, or one of its own, which ends with the process. Where Postgres is
-// not installed it skips the test.
+// Postgres returns the DSN of a Postgres for the tests of this process. The environment variable
+// JUNCTION_TEST_POSTGRES names it; without the variable, Postgres starts one that ends with the process.
+// If Postgres is not installed, the test is skipped.
 func Postgres(t testing.TB) string {
 	t.Helper()
 	if dsn := os.Getenv("JUNCTION_TEST_POSTGRES"); dsn != "" {

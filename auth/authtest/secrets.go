@@ -141,15 +141,15 @@ func MustTellNothing(t testing.TB, what, text string) {
 	k := known()
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	told := map[string]bool{}
+	reported := map[string]bool{}
 	for line := range strings.Lines(text) {
-		if found := shaped.FindString(line); found != "" && !told["shaped"] {
-			told["shaped"] = true
+		if found := shaped.FindString(line); found != "" && !reported["shaped"] {
+			reported["shaped"] = true
 			t.Errorf("%s shows what looks like a secret: %s\n%s", what, found, line)
 		}
 		for i := 0; i+piece <= len(line); i++ {
-			if kind := k.pieces[line[i:i+piece]]; kind != "" && !told[kind] {
-				told[kind] = true
+			if kind := k.pieces[line[i:i+piece]]; kind != "" && !reported[kind] {
+				reported[kind] = true
 				t.Errorf("%s shows a part of a secret, %s: …%s…\n%s", what, kind, line[i:i+piece], line)
 			}
 		}

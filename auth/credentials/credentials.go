@@ -2,8 +2,8 @@
 // each mode of auth.mode.
 //
 //   - credentials.go has the table of the sources, and what a source must do.
-//   - oauth.go is the sign-in of the operator, oauth_user.go that of each user; signin.go has what the
-//     two share. lacking.go remembers which scopes the operator's sign-in lacks.
+//   - oauth.go is the operator's sign-in, oauth_user.go is the sign-in of each user, and signin.go has
+//     what both need. lacking.go remembers which scopes the operator's sign-in lacks.
 //
 // The facts about a mode that need no source are in a table of package upstream (Modes). A test compares
 // the two tables. Nothing here reads a credential that a client has sent to Junction.
@@ -142,8 +142,8 @@ func (s *Sources) source(name string) (upstream.AuthMode, Source) {
 	return mode, s.byMode[mode]
 }
 
-// State returns the state of the credential of an upstream, or of that of one user. The zero value means
-// that there is nothing to say.
+// State returns the state of an upstream's credential; with a user, the state of the user's credential.
+// The zero value means that nothing is known.
 func (s *Sources) State(ctx context.Context, name, user string) upstream.CredentialState {
 	mode, source := s.source(name)
 	if source == nil {

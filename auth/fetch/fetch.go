@@ -194,8 +194,8 @@ func (f *Fetcher) control(network, address string, c syscall.RawConn) error {
 
 // Public returns an error if an address is not public: one of this machine, of a private or a
 // link-local network, or of another special range (IANA). An IPv4-mapped IPv6 address counts as its
-// IPv4 address. A caller that dials must check the address of the connection, not that of a lookup
-// before it.
+// IPv4 address. A caller that dials must check the address of the connection: a lookup before it may
+// have returned another address.
 func Public(address netip.Addr) error {
 	if err := ssrf.New(ssrf.WithAnyPort()).SafeAddr(address.Unmap()); err != nil {
 		return fmt.Errorf("%w: %w", errPrivate, err)

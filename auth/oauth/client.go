@@ -83,10 +83,10 @@ func (c *Client) Document() []byte {
 	return text
 }
 
-// identify returns the client_id of this server, for an upstream, at an authorization server: the
-// configured one, that of an earlier registration, the URL of the metadata document, or that of a
-// registration, which is made once, and again when its secret expires. The error is a *UserError if it has
-// a text for the user.
+// identify returns the client_id of this server, for an upstream, at an authorization server. The first of
+// these counts: the configured client_id, an earlier registration, the URL of the metadata document, a new
+// registration. A registration is made once, and again when its secret expires. The error is a *UserError
+// if it has a text for the user.
 func (c *Client) identify(
 	ctx context.Context, name string, u Upstream, s *serverMetadata,
 ) (store.UpstreamClient, error) {

@@ -69,7 +69,7 @@ func cached[T any](ctx context.Context, c *Client, key string, fetch func(contex
 	return v.(*T), err
 }
 
-// probe asks an upstream for a sign-in, over connections that its URL may have as those of the proxy.
+// probe asks an upstream for a sign-in, over connections with the proxy's settings.
 func (c *Client) probe(ctx context.Context, u Upstream) *client.Probed {
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()

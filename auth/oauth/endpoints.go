@@ -33,8 +33,8 @@ type Pair struct{ Authorization, Token string }
 //  3. A query of the authorization endpoint could name a request object (request_uri), and that a
 //     redirect URI with an issuer of the attacker's choice. So nothing else permits it.
 //  4. Vouched endpoints are permitted. The attacker cannot write at the root of the honest page.
-//  5. Otherwise the answer must name the issuer (mustName): an honest page names itself, or nobody, and
-//     never the issuer of the attacker.
+//  5. Otherwise the answer must name the issuer (mustName): an honest page names its own issuer, or
+//     none, and never the issuer of the attacker.
 //
 // The error is a *PairError if the sign-in must not begin.
 func (e Endpoints) Check(permitted Pair) (mustName bool, err error) {
@@ -58,7 +58,7 @@ func (e Endpoints) Check(permitted Pair) (mustName bool, err error) {
 }
 
 // PairError means that the code of a sign-in would be sent to a host that may not belong to the
-// server where the user signs in. Nobody was sent there.
+// server where the user signs in. No user was sent there.
 type PairError struct {
 	Endpoints
 	Permitted Pair // by the configuration; the zero value if it names none

@@ -34,7 +34,7 @@ func (c *Client) Start(ctx context.Context, name, redirect string) (*Flow, error
 }
 
 // flowAt prepares a sign-in at the first authorization server of an upstream that admits this client.
-// more returns the scopes to ask for besides those of the attempt.
+// more returns the scopes to ask for, besides the scopes of the attempt.
 func (c *Client) flowAt(ctx context.Context, name, redirect string, more func(attempt) []string) (*Flow, error) {
 	var tried []string
 	for {
@@ -54,7 +54,7 @@ func (c *Client) flowAt(ctx context.Context, name, redirect string, more func(at
 	}
 }
 
-// flow gets a client_id for a prepared sign-in: the configured one, or that of a registration.
+// flow gets a client_id for a prepared sign-in: the configured client_id, or a registered one.
 func (c *Client) flow(
 	ctx context.Context, name string, u Upstream, s *serverMetadata, a attempt, redirect string,
 ) (*Flow, error) {

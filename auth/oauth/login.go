@@ -24,10 +24,10 @@ func sharedRedirect(name string) string { return "http://127.0.0.1" + CallbackPa
 func CallbackPath(name string) string { return "/connect/" + name + "/callback" }
 
 // Login prepares a sign-in of the operator at an upstream that is Shared. redirect is the address
-// on loopback that will receive the answer; its path should be that of CallbackPath. Login
-// registers with the authorization server if the configuration has no client_id. It asks for the
-// scopes of the configuration or of the server, those of the present sign-in, and more. The error
-// is a *UserError if the operator can do something about it.
+// on loopback that will receive the answer; its path should be CallbackPath. Login registers with
+// the authorization server if the configuration has no client_id. It asks for the scopes of the
+// configuration or of the server, the scopes of the present sign-in, and more. The error is a
+// *UserError if the operator can do something about it.
 func (c *Client) Login(ctx context.Context, name, redirect string, more ...string) (*Login, error) {
 	f, err := c.flowAt(ctx, name, redirect, func(a attempt) []string { return c.more(ctx, name, Operator, a, more) })
 	if err != nil {

@@ -79,6 +79,38 @@ func (c *Client) discoverServer(ctx context.Context, u Upstream, issuer string) 
 
 // fetchServer fetches the metadata of an issuer.
 func (c *Client) fetchServer(ctx context.Context, u Upstream, issuer string) (*serverMetadata, error) {
+	at, err := parseIssuer(issuer)
+	if err != nil {
+		return nil, err
+	}
+	all := places(at)
+	s, found, err := c.firstDocument(ctx, u, all)
+	if err != nil && isMissing(err) && originOf(u.URL) == rootless(issuer) {
+		s, err = assumed(rootless(issuer)), nil
+	}
+	if err != nil {
+		return nil, userError(err, "the authorization server %s cannot be reached", at.Host)
+	}
+	if err := s.settleIssuer(u, issuer, at.Host); err != nil {
+		return nil, err
+	}
+	if found < len(all) {
+		c.complete(ctx, u, s, all[found+1:])
+	}
+	switch {
+	case slices.Contains(s.Challenges, "S256"):
+	case s.Challenges != nil || u.ClientID == "" || !sameIssuer(u.Issuer, s.Issuer):
+		return nil, userError(nil, "the authorization server %s does not support PKCE with S256", at.Host)
+	}
+	if err := s.settleEndpoints(at); err != nil {
+		return nil, err
+	}
+	s.vouched = found < len(all) && all[found].root && SameOrigin(s.Issuer, s.AuthorizationEndpoint)
+	return s, nil
+}
+
+// parseIssuer returns the URL of an issuer. The error is a *UserError.
+func parseIssuer(issuer string) (*url.URL, error) {
 	at, err := url.Parse(issuer)
 	if err != nil || !plainURI(issuer) || !plainHost(at) || at.User != nil || at.RawQuery != "" || at.Fragment != "" ||
 		at.Scheme != "https" && at.Scheme != "http" {
@@ -91,47 +123,41 @@ func (c *Client) fetchServer(ctx context.Context, u Upstream, issuer string) (*s
 				"server whose path has dot segments")
 		}
 	}
-	all := places(at)
-	s, found, err := c.firstDocument(ctx, u, all)
-	if err != nil && isMissing(err) && originOf(u.URL) == rootless(issuer) {
-		s, err = assumed(rootless(issuer)), nil
-	}
-	if err != nil {
-		return nil, userError(err, "the authorization server %s cannot be reached", at.Host)
-	}
+	return at, nil
+}
+
+// settleIssuer checks that the metadata are the metadata of the issuer at host. The error is a *UserError.
+func (s *serverMetadata) settleIssuer(u Upstream, issuer, host string) error {
 	switch {
 	case sameIssuer(s.Issuer, issuer): // RFC 8414, section 3.3
 	case sameIssuer(u.Issuer, issuer) && forTenants(issuer, s.Issuer):
 		s.Issuer = issuer // the operator has chosen the address for all tenants
 		if !endpointsAt(issuer, s) {
-			return nil, userError(nil, "the authorization server %s has endpoints at another host", at.Host)
+			return userError(nil, "the authorization server %s has endpoints at another host", host)
 		}
 	default:
-		return nil, userError(&otherIssuerError{issuer, s.Issuer},
-			"the authorization server %s publishes the metadata of another server", at.Host)
+		return userError(&otherIssuerError{issuer, s.Issuer},
+			"the authorization server %s publishes the metadata of another server", host)
 	}
-	if found < len(all) {
-		c.complete(ctx, u, s, all[found+1:])
-	}
-	switch {
-	case slices.Contains(s.Challenges, "S256"):
-	case s.Challenges != nil || u.ClientID == "" || !sameIssuer(u.Issuer, s.Issuer):
-		return nil, userError(nil, "the authorization server %s does not support PKCE with S256", at.Host)
-	}
+	return nil
+}
+
+// settleEndpoints checks the endpoints of an issuer, and drops optional ones that are not at the token
+// endpoint's origin: they make a client for the token endpoint, and get its tokens and the client secret. The
+// error is a *UserError.
+func (s *serverMetadata) settleEndpoints(at *url.URL) error {
 	for name, where := range map[string]string{"authorization": s.AuthorizationEndpoint, "token": s.TokenEndpoint} {
 		if !endpointOf(at, where) {
-			return nil, userError(fmt.Errorf("the %s endpoint is %s", name, whole(where)),
+			return userError(fmt.Errorf("the %s endpoint is %s", name, whole(where)),
 				"the authorization server %s has an invalid endpoint", at.Host)
 		}
 	}
-	// They make a client for the token endpoint, and get its tokens and the client secret.
 	for _, optional := range []*string{&s.RegistrationEndpoint, &s.RevocationEndpoint} {
 		if !endpointOf(at, *optional) || !SameOrigin(*optional, s.TokenEndpoint) {
 			*optional = ""
 		}
 	}
-	s.vouched = found < len(all) && all[found].root && SameOrigin(s.Issuer, s.AuthorizationEndpoint)
-	return s, nil
+	return nil
 }
 
 // unlisted returns a sentence if the metadata do not list PKCE challenges. They were then accepted because

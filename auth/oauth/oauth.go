@@ -53,15 +53,15 @@ type Upstream struct {
 	Permitted              Pair     // the only endpoints to use; see Endpoints.Check
 	Mode                   string   // auth.mode, for the lines of the configuration in errors
 	Shared                 bool     // the operator signs in for everyone, with Login
-	// OneOrigin states that all URLs of the authorization server must have one origin, because nobody
-	// confirms its hosts before a sign-in.
+	// OneOrigin states that all URLs of the authorization server must have one origin, because no
+	// user confirms its hosts before a sign-in.
 	OneOrigin bool
 	// Resource is sent as resource indicator instead of the resource of the upstream; ResourceNone sends
 	// none. It needs ClientID and Issuer: without an indicator, only the scopes bind a token.
 	Resource string
 	// Params are added to the authorization request. They replace none of its own parameters.
 	Params map[string]string
-	// Headers, Transport and Era are those of the connections of the proxy; see package upstream/client.
+	// Headers, Transport and Era are the proxy's settings for connections; see package upstream/client.
 	Headers   map[string]string
 	Transport client.Transport
 	Era       client.Era
@@ -136,7 +136,7 @@ func New(o Options) *Client {
 // call Token afterwards.
 func (c *Client) Close() { c.renewing.Wait() }
 
-// ApplyShared replaces those of the upstreams with this Shared.
+// ApplyShared replaces the upstreams whose Shared has this value.
 func (c *Client) ApplyShared(shared bool, upstreams map[string]Upstream) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -281,7 +281,7 @@ func (c *Client) Token(ctx context.Context, upstream, principal string, refused 
 		return "", c.breakOff(ctx, k)
 	case !slices.Contains(refused, k.Access) && c.fresh(k):
 		return k.Access, nil
-	case k.Refresh == "" && c.current(k): // one refusal may be that of the request
+	case k.Refresh == "" && c.current(k): // one refusal may concern the request, not the token
 		return k.Access, nil
 	}
 	renewed, err := c.renew(ctx, u, k)

@@ -190,7 +190,7 @@ func tokens(texts ...string) []string {
 
 const scopeOffline = "offline_access"
 
-// union returns the scopes, and those of more that are missing.
+// union returns the scopes, and each scope of more that they lack.
 func union(scopes []string, more ...string) []string {
 	scopes = slices.Clone(scopes)
 	for _, scope := range more {

@@ -234,8 +234,8 @@ func copyStore(ctx context.Context, to, from string) error {
 }
 
 // Restore replaces the store of a configuration by a backup. No process may use the store. The
-// backup must have been made with the master keys, and its schema must not be newer than that of the
-// program. The store that was there before stays beside it under the name that Restore returns; ""
+// backup must have been made with the master keys, and its schema must not be newer than the
+// program's. The store that was there before stays beside it under the name that Restore returns; ""
 // if there was none.
 func Restore(ctx context.Context, c Config, file string) (r Report, before string, err error) {
 	if c.Driver == Postgres {

@@ -78,7 +78,7 @@ func (s *Store) trim(ctx context.Context, e excess) error {
 	}
 	return s.WithTx(ctx, func(ctx context.Context) error {
 		if s.postgres { // replicas that delete the same rows would deadlock
-			if mine, err := s.mineToSweep(ctx); err != nil || !mine {
+			if locked, err := s.lockSweep(ctx); err != nil || !locked {
 				return err
 			}
 		}

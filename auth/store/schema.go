@@ -23,7 +23,7 @@ import (
 // The table schema_migrations as SQLite keeps it.
 const migrationsTable = `CREATE TABLE schema_migrations (version BIGINT PRIMARY KEY, at BIGINT NOT NULL)`
 
-// checkSchema returns ErrSchema if the schema is not that of a version of this program.
+// checkSchema returns ErrSchema if no version of this program has made the schema.
 func (s *Store) checkSchema(ctx context.Context, version int) error {
 	all, err := s.differences(ctx, version)
 	if err != nil || len(all) == 0 {
@@ -144,8 +144,8 @@ func compare(wanted, found []object) (all []string) {
 	return slices.Compact(all)
 }
 
-// differencesPostgres is differences for Postgres. The migrations are one text for both databases, so
-// the tables of SQLite tell what those of Postgres must have.
+// differencesPostgres is differences for Postgres. Both databases have the same migrations, so the tables
+// in Postgres must have what the tables in SQLite have.
 func (s *Store) differencesPostgres(ctx context.Context, made *Store, more bool) ([]string, error) {
 	tables, err := made.texts(ctx, `SELECT name FROM sqlite_schema WHERE type = 'table'`)
 	if err != nil || len(tables) == 0 {

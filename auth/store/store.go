@@ -114,7 +114,7 @@ type Config struct {
 	// must not block, and may be nil.
 	Took func(operation string, took time.Duration, failed bool)
 
-	steps []step // of the schema; nil are those of this program, and tests have others
+	steps []step // of the schema; nil means the steps of this program, and tests have others
 }
 
 // Store is an open store. Close it.

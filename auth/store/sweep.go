@@ -73,7 +73,7 @@ func (s *Store) sweep(ctx context.Context) (total int64, err error) {
 			n := int64(0)
 			err := s.WithTx(batch, func(ctx context.Context) (err error) {
 				if s.postgres {
-					if mine, err := s.mineToSweep(ctx); err != nil || !mine {
+					if locked, err := s.lockSweep(ctx); err != nil || !locked {
 						return err
 					}
 				}
@@ -94,10 +94,10 @@ func (s *Store) sweep(ctx context.Context) (total int64, err error) {
 	return total, nil
 }
 
-// mineToSweep reports whether this process may sweep, and locks out other replicas until the
+// lockSweep reports whether this process may sweep, and locks out other replicas until the
 // transaction ends. The lock is per schema.
-func (s *Store) mineToSweep(ctx context.Context) (mine bool, err error) {
-	err = s.get(ctx, []any{&mine},
+func (s *Store) lockSweep(ctx context.Context) (locked bool, err error) {
+	err = s.get(ctx, []any{&locked},
 		`SELECT pg_try_advisory_xact_lock($1 + 'audit'::regclass::oid::bigint)`, int64(sweeping))
-	return mine, err
+	return locked, err
 }

@@ -141,7 +141,7 @@ func TestSweepAtOnce(t *testing.T) {
 				return !old(s)
 			}
 			err := both[0].WithTx(ctx, func(tx context.Context) error {
-				if mine, err := both[0].mineToSweep(tx); err != nil || !mine {
+				if locked, err := both[0].lockSweep(tx); err != nil || !locked {
 					t.Fatalf("no process sweeps, and none may: %v", err)
 				}
 				if sweep(both[1]) {

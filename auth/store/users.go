@@ -56,7 +56,7 @@ func (s *Store) PutUser(ctx context.Context, u User) (User, error) {
 	return u, nil
 }
 
-// userToChange returns a user whose row the transaction will change. The lock is as weak as that of
+// userToChange returns a user whose row the transaction will change. The lock is as weak as the lock of
 // an UPDATE: other transactions may add rows that refer to the user.
 func (s *Store) userToChange(ctx context.Context, where string, args ...any) (u User, err error) {
 	lock := ""

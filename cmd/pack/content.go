@@ -57,8 +57,8 @@ func (r *results) result(data []byte, form string) (*mcp.CallToolResult, error) 
 	}
 }
 
-// answer returns the result for the response of an API. Its form is that of the manifest, otherwise
-// that of the response's media type, and text if that is missing.
+// answer returns the result for the response of an API. The manifest decides its form, otherwise the
+// response's media type. Without both it is text.
 func (r *results) answer(a *web.Response) (*mcp.CallToolResult, error) {
 	form := string(r.tool.Output)
 	switch {

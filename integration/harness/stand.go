@@ -191,22 +191,22 @@ func (s *Stand) MustOffer(t testing.TB, want int) {
 }
 
 // Reasons returns the reasons for the changes of the upstream's state so far.
-func (s *Stand) Reasons(name string) (said []string) {
+func (s *Stand) Reasons(name string) (reasons []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, e := range s.events {
 		if e.Name == name && e.Err != nil {
-			said = append(said, e.Err.Error())
+			reasons = append(reasons, e.Err.Error())
 		}
 	}
-	return said
+	return reasons
 }
 
 // MustSay expects that some change of the upstream's state gave a reason that contains the words.
 func (s *Stand) MustSay(t testing.TB, name, words string) {
 	t.Helper()
-	said := s.Reasons(name)
-	if !slices.ContainsFunc(said, func(text string) bool { return strings.Contains(text, words) }) {
-		t.Errorf("the reasons for changes of %s are %q; want one with %q", name, said, words)
+	reasons := s.Reasons(name)
+	if !slices.ContainsFunc(reasons, func(text string) bool { return strings.Contains(text, words) }) {
+		t.Errorf("the reasons for changes of %s are %q; want one with %q", name, reasons, words)
 	}
 }

@@ -15,7 +15,7 @@ import (
 // the body says.
 
 // repeats compares a header with the value that it repeats. encoded permits an encoded header.
-// The error is that of mismatch.
+// mismatch makes the error.
 func repeats(h http.Header, name, want string, encoded bool) error {
 	values := h[name]
 	switch {
@@ -63,7 +63,7 @@ func joinVersion(h http.Header) {
 
 // paramHeaders compares the Mcp-Param headers with the arguments that they repeat (2026-07-28,
 // streamable-http#server-validation). It returns the headers without a declared argument. With
-// optional, headers may be missing. The error is that of mismatch, or that of params.
+// optional, headers may be missing. mismatch makes the error, unless params are invalid.
 func paramHeaders(
 	h http.Header, params raw.Object, tool *upstream.Tool, optional bool,
 ) ([]client.HeaderField, error) {

@@ -179,8 +179,8 @@ func (s *Server) forwardSession(x *request) bool {
 }
 
 const (
-	// forwardBuffer is the size of the buffer for the answer to a forwarded request. That of a request
-	// with a larger body counts as part of the body.
+	// forwardBuffer is the size of the buffer for the answer to a forwarded request. If the body of the
+	// request is larger, the buffer counts as part of the body.
 	forwardBuffer = 32 << 10
 	// maxKept is the size up to which a body of known length is read before it is sent, so that it
 	// can be sent again to another member.

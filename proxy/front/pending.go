@@ -65,7 +65,7 @@ func (a *pendingRequest) replaceToken(params []byte, id jsonrpc.ID) ([]byte, err
 func (s *session) await(id jsonrpc.ID, a *pendingRequest) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.gone != nil || len(s.pending) >= proxy.MaxPending {
+	if s.ended != nil || len(s.pending) >= proxy.MaxPending {
 		return false
 	}
 	if s.pending == nil {

@@ -17,14 +17,14 @@ import (
 type record struct {
 	Name string // the part of the event IDs before the hyphen
 
-	mu     sync.Mutex
-	events [][]byte // as written; events[n] has the number n; nil if gone
-	count  int      // number of events so far
-	size   int
-	ended  bool          // the last event was the answer
-	gone   bool          // the events were dropped, or were too large
-	grown  chan struct{} // closed and replaced at each event, and at the end
-	held   budget.Grant  // reserves the bytes of the events
+	mu      sync.Mutex
+	events  [][]byte // as written; events[n] has the number n; nil if gone
+	count   int      // number of events so far
+	size    int
+	ended   bool          // the last event was the answer
+	dropped bool          // the events were dropped, or were too large
+	grown   chan struct{} // closed and replaced at each event, and at the end
+	held    budget.Grant  // reserves the bytes of the events
 }
 
 const (
@@ -52,7 +52,7 @@ func (r *record) Drop() {
 
 // forget is Drop with r.mu held.
 func (r *record) forget() {
-	r.gone, r.events = true, nil
+	r.dropped, r.events = true, nil
 	r.held.Release()
 }
 
@@ -65,7 +65,7 @@ func (r *record) Add(message []byte) []byte {
 	event := jsonrpc.AppendEvent(make([]byte, 0, len(message)+64), r.id(r.count), message)
 	r.count++
 	switch r.size += len(event); {
-	case r.gone:
+	case r.dropped:
 	case r.size > maxRecordSize, r.held.Reserve(budget.Bytes, int64(len(event))) != nil:
 		r.forget()
 	default:

@@ -49,8 +49,8 @@ type Options struct {
 	// parameters are the hashes of its principal and of its ID, and the time when the ID expires. Pass
 	// them to a later Server with the same key as DeletedSessions. It must not block.
 	SessionDeleted func(principal, session [16]byte, until time.Time)
-	// DeletedSessions are those of earlier calls of SessionDeleted. The Server takes ownership. nil has
-	// none.
+	// DeletedSessions has the sessions of earlier calls of SessionDeleted. The Server takes ownership. nil
+	// has none.
 	DeletedSessions *DeletedSessions
 }
 

@@ -35,7 +35,7 @@ type session struct {
 	streams map[*streams.Listener]context.CancelFunc // open; nil when there are none
 	pending map[jsonrpc.ID]*pendingRequest           // server requests without a response; nil before the first
 	records []*record                                // of streams that the client can resume
-	gone    error                                    // why the session has ended here; nil while it has not
+	ended   error                                    // why the session has ended here; nil while it has not
 	moved   bool                                     // another member had the session, and no stream was opened since
 
 }
@@ -83,7 +83,7 @@ type sessions struct {
 // expiry of each.
 type DeletedSessions = bounded.Shared[[16]byte, [16]byte, time.Time]
 
-// entry is a session in memory. It is in two lists: that of all sessions, and that of its holder.
+// entry is a session in memory. It is in two lists: one of all sessions, one of its holder's sessions.
 type entry struct {
 	id       string
 	s        *session
@@ -170,7 +170,7 @@ func (ss *sessions) open(id string, a budget.Account) (sealed sealedSession, err
 	}
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
-	if _, gone := ss.deleted.Get(hash(id)); gone {
+	if _, deleted := ss.deleted.Get(hash(id)); deleted {
 		return sealed, errUnknownSession
 	}
 	return sealed, nil
@@ -310,11 +310,11 @@ func (ss *sessions) delete(id, principal string) {
 	if ok {
 		ss.drop(e)
 	}
-	owner, gone, until := hash(principal), hash(id), now.Add(ss.maxAge)
-	ss.deleted.Put(owner, gone, until, now.After)
+	owner, sessionHash, until := hash(principal), hash(id), now.Add(ss.maxAge)
+	ss.deleted.Put(owner, sessionHash, until, now.After)
 	ss.mu.Unlock()
 	if ss.tell != nil {
-		ss.tell(owner, gone, until)
+		ss.tell(owner, sessionHash, until)
 	}
 	if ok {
 		e.s.close(errUnknownSession)
@@ -342,7 +342,7 @@ func (s *session) release() bool {
 	if len(s.calls) > 0 {
 		return false
 	}
-	s.gone = errReleased
+	s.ended = errReleased
 	s.core.Streams.End()
 	for _, end := range s.streams {
 		end()
@@ -355,8 +355,8 @@ func (s *session) release() bool {
 func (s *session) register(id jsonrpc.ID, cancel context.CancelCauseFunc) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.gone != nil {
-		return s.gone
+	if s.ended != nil {
+		return s.ended
 	}
 	if _, ok := s.calls[id]; ok {
 		return errInUse
@@ -389,8 +389,8 @@ func (s *session) cancel(id jsonrpc.ID) {
 func (s *session) join(l *streams.Listener, end context.CancelFunc) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.gone != nil {
-		return s.gone
+	if s.ended != nil {
+		return s.ended
 	}
 	if s.streams == nil {
 		s.streams = map[*streams.Listener]context.CancelFunc{}
@@ -411,7 +411,7 @@ func (s *session) leave(l *streams.Listener) {
 func (s *session) expire() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.gone = errUnknownSession
+	s.ended = errUnknownSession
 	s.core.Streams.End()
 	for _, end := range s.streams {
 		end()
@@ -422,7 +422,7 @@ func (s *session) expire() {
 func (s *session) close(why error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.gone = why
+	s.ended = why
 	s.core.Streams.End()
 	var cause error
 	if why == errMoved {

@@ -36,7 +36,7 @@ type memberCall struct {
 	grant *budget.Grant // of the request; holds something as long as the call is in states.calls
 }
 
-// state is that of one server for one principal, or for all. Guarded by states.mu.
+// state is the state of one server, for one principal or for all. Guarded by states.mu.
 type state struct {
 	server  proxy.Stateful
 	holder  string
@@ -239,15 +239,15 @@ func (x *request) CallStateful(ctx context.Context, server proxy.Stateful, holde
 	}
 }
 
-// callAt makes a call at another member. The error is that of the call, stateful.ErrLost, or one of
-// package members: then the call was not made.
+// callAt makes a call at another member. It returns the error of the call, stateful.ErrLost, or an error
+// of package members: then the call was not made.
 func (x *request) callAt(ctx context.Context, owner, name string, c *upstream.Call) (client.Result, error) {
 	id := rand.Text()
 	text, err := stateful.Of(id, name, c).Text()
 	if err != nil {
 		return client.Result{}, err
 	}
-	held := x.Grant.Empty() // that of the request may have ended before a parked call
+	held := x.Grant.Empty() // the request's grant may end before a parked call
 	defer held.Release()
 	if err := held.Reserve(budget.Bytes, int64(len(text))); err != nil {
 		return client.Result{}, proxy.OveruseError(err)
@@ -296,8 +296,8 @@ func notMade(err error) bool {
 	return false
 }
 
-// answerMember answers a message of another member about a call. It returns false if the request is
-// that of a client.
+// answerMember answers a message of another member about a call. It returns false if the request comes
+// from a client.
 func (s *Server) answerMember(w http.ResponseWriter, r *http.Request) bool {
 	message := header(r.Header, members.HeaderCall)
 	rest, ok := strings.CutPrefix(message, sentAnswer)
@@ -348,7 +348,7 @@ func takeAnswer(owner *stateful.Owner, number string, body io.Reader, n int64) i
 }
 
 // serveMember makes a call of another member, whose request has the credentials of the client. It returns
-// false if the request is that of a client.
+// false if the request comes from a client.
 func (s *Server) serveMember(x *request) bool {
 	if s.members == nil || header(x.request.Header, members.HeaderCall) != sentCall ||
 		!members.Forwarded(x.request.Context()) {

@@ -23,7 +23,7 @@ const (
 type waiting struct {
 	events  []waitingEvent
 	held    budget.Grant
-	counts  bool // held is that of the request's account
+	counts  bool // held is a grant of the request's account
 	dropped [eventKinds]int
 }
 

@@ -68,7 +68,7 @@ type Members interface {
 
 	// Await must be called after Forward has returned ErrGone. It returns nil when it is worth while
 	// to look for the owner again: the lease of the member has ended, or the member has renewed it, or
-	// it answers again. If Forward fails then, it returns ErrUnreachable. The error is that of ctx.
+	// it answers again. If Forward fails then, it returns ErrUnreachable. Await returns the error of ctx.
 	Await(ctx context.Context, id string) error
 
 	// Forward sends the request to a member and copies its response to w as it arrives. body is the

@@ -222,7 +222,7 @@ func (r *Redactor) nextNamed(text []byte, from int) (m foundMark, found bool) {
 }
 
 // marksIn returns the marks in an unescaped text that r or another Redactor with its rules has written, or
-// that have the same bytes: nothing of a server, since a reference counts only if it is that of a kept text.
+// that have the same bytes. A server cannot make one up: a reference counts only if it names a kept text.
 func (r *Redactor) marksIn(text []byte, form markForm) (list []span) {
 	if form == inURI {
 		return r.uriMarksIn(text)

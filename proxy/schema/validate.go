@@ -93,7 +93,7 @@ func (e *UnusableError) Unwrap() error { return e.Err }
 // read; nil removes nothing.
 //
 // With an error the arguments were not checked: an *UnusableError means that the schema cannot be
-// used, and a *LimitError that the arguments exceed a limit. Other errors are those of ctx and cost.
+// used, and a *LimitError that the arguments exceed a limit. Other errors come from ctx and cost.
 func (v *Validator) Check(ctx context.Context, definition []byte, arguments raw.Object, cost Cost,
 	clean func(string) string) (problems []string, err error) {
 	s := v.schema(definition)
@@ -178,8 +178,7 @@ func (v *Validator) schema(definition []byte) *inputSchema {
 	return s
 }
 
-// compile compiles the schema if that was not done before. The error is an *UnusableError, or that of
-// cost.
+// compile compiles the schema at its first call. The error is an *UnusableError, or comes from cost.
 func (s *inputSchema) compile(ctx context.Context, definition []byte, cost Cost) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

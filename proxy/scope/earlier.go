@@ -115,11 +115,11 @@ func (w *Snapshot) whole(c Caller, p upstream.Part, era client.Era) uint64 {
 // Find returns the caller in an earlier snapshot, if has returns true there. whole is the print of the
 // list of all callers in that snapshot (Whole). If no snapshot has it, the oldest one counts, which may
 // have the same list for the caller. Find looks at one snapshot, because its subject views are made
-// again for each look. The rights are those of now, since the configuration has not changed.
+// again for each look. The caller has its present rights, since the configuration has not changed.
 func (all *Earlier) Find(
 	c Caller, p upstream.Part, era client.Era, whole uint64, has func(Caller) bool,
 ) (Caller, bool) {
-	if whole == 0 { // the catalogs of a user are those of now in all snapshots
+	if whole == 0 { // all snapshots have the present catalogs of a user
 		return Caller{}, false
 	}
 	all.mu.Lock()

@@ -128,8 +128,8 @@ func (c Caller) Outside() bool {
 		!c.Endpoint.match.Matches(Subject(c.Principal, c.Endpoint.Surface))
 }
 
-// ConfigName returns the name of the endpoint in the configuration: that of the section endpoints, mcp,
-// or mcp/ and the name of an upstream.
+// ConfigName returns the name of the endpoint in the configuration: the name in the section endpoints,
+// mcp, or mcp/ and the name of an upstream.
 func (e *Endpoint) ConfigName() string {
 	if name, configured := strings.CutSuffix(e.Name, "/"); configured {
 		return name
@@ -226,8 +226,8 @@ type Identity struct {
 	Session string // the key of a legacy session; "" in the modern era
 }
 
-// clientEndpoint is an endpoint with other catalogs for some of its upstreams. A nil catalog leaves
-// that of the view.
+// clientEndpoint is an endpoint with other catalogs for some of its upstreams. For a nil catalog, the
+// catalog of the view counts.
 type clientEndpoint struct {
 	own  []*upstream.Catalog
 	made *Endpoint

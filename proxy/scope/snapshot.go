@@ -47,8 +47,8 @@ type Made struct {
 	Views  atomic.Uint64 // of endpoints that callers share
 }
 
-// New builds a snapshot. Items keep the names that they have in old, which may be nil. If the
-// configuration is that of old, New compiles only the endpoints with an upstream whose catalog has
+// New builds a snapshot. Items keep the names that they have in old, which may be nil. If old
+// has the same configuration, New compiles only the endpoints with an upstream whose catalog has
 // changed. made counts them.
 func New(c Config, backends []view.Backend, old *Snapshot, made *Made) *Snapshot {
 	w := &Snapshot{Config: c, Backends: backends, Endpoints: map[string]*Endpoint{}}

@@ -26,17 +26,21 @@ func (r Request) Digest() []byte {
 	if err != nil {
 		text = r.Params.Text()
 	}
-	form, ok := canon.Value(text)
-	kind := byte('v')
-	if !ok {
-		form, kind = text, 'b'
-	}
+	kind, form := canonical(text)
 	h := sha256.New()
 	for _, part := range [][]byte{[]byte(r.Endpoint), {0}, []byte(r.Method), {0},
 		[]byte(r.Upstream), {0}, []byte(r.Target), {0, kind}, form} {
 		h.Write(part)
 	}
 	return h.Sum(nil)[:16]
+}
+
+// canonical returns the canonical form of JSON, or its bytes if it has none. kind tells the two apart.
+func canonical(text []byte) (kind byte, form []byte) {
+	if form, ok := canon.Value(text); ok {
+		return 'v', form
+	}
+	return 'b', text
 }
 
 // ApprovalDigest is the digest of what an approval covers: the request with its _meta, except the
@@ -46,11 +50,7 @@ func (r Request) ApprovalDigest() []byte {
 	if !ok {
 		meta = r.Meta.Text()
 	}
-	form, ok := canon.Value(meta)
-	kind := byte('v')
-	if !ok {
-		form, kind = meta, 'b'
-	}
+	kind, form := canonical(meta)
 	h := sha256.New()
 	h.Write(append(r.Digest(), kind))
 	h.Write(form)

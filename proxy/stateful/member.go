@@ -31,7 +31,7 @@ var ErrLost = errors.New("the replica that has the state of the server has ended
 	"before it answered; the call may have been executed")
 
 // Read reads the answer of the owner to a call of an upstream, and passes what the server sends meanwhile
-// to the peer of the call. It closes the body. The error is that of the call, or ErrLost. abort must end
+// to the peer of the call. It closes the body. The error is the call's error, or ErrLost. abort must end
 // ctx and the reading of the body. Read calls it at the end, and if an answer cannot reach the owner:
 // there the call would wait for the answer without a time limit. dropped is called for each notification of
 // an extension that the peer has not taken.

@@ -39,8 +39,8 @@ type Options struct {
 	// ConnectTimeout is the time limit of the caller for Dial. Half of it is the most time that a
 	// server has to answer server/discover before initialize is sent, too.
 	ConnectTimeout time.Duration
-	// Client is the clientInfo (JSON) of handshakes and of modern requests; nil is that of Junction,
-	// with Version.
+	// Client is the clientInfo (JSON) of handshakes and of modern requests; nil means Junction's, with
+	// Version.
 	Client  []byte
 	Version string
 	// MessageLimit is the most bytes of one message, and Depth the deepest nesting of its arrays and objects.

@@ -49,8 +49,8 @@
 //
 // Calls: call.go has a call, its result and the kinds of failures. clock.go limits the time of a call.
 // alive.go pings a legacy server while its calls are silent. task.go calls tools that answer only by a
-// task. suspicious.go has the table of answers that may be those of a lost session, and control.go
-// what the owner of a Conn needs to find out, and which 401 ends a sign-in. profile.go has the client
+// task. suspicious.go has the table of answers that may mean a lost session, and control.go what
+// the owner of a Conn needs to find out, and which 401 ends a sign-in. profile.go has the client
 // capabilities that Junction declares to a server. observe.go tells the Observer about requests in
 // both directions. probe.go finds out whether a server asks for a sign-in. extension.go passes on
 // notifications of extensions that Junction does not know.

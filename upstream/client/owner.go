@@ -107,7 +107,7 @@ func (b *base) crowded(principal string) bool {
 func (b *base) newest(method string) (newest *flight, alike bool) {
 	able := false
 	for _, f := range b.flights {
-		can := f.profile.answers(method)
+		can := f.profile.Answers(method)
 		if newest == nil || can && !able || can == able && f.order > newest.order {
 			newest, able = f, can
 		}
@@ -125,8 +125,9 @@ func (b *base) newest(method string) (newest *flight, alike bool) {
 	return newest, true
 }
 
-// answers reports whether a client with the profile answers requests of the method.
-func (p *Profile) answers(method string) bool {
+// Answers reports whether a client with the profile answers requests of the method. Each client answers
+// a method that needs no capability.
+func (p *Profile) Answers(method string) bool {
 	switch mcp.MCPMethod(method) {
 	case mcp.MethodElicitationCreate:
 		return p.Form || p.URL

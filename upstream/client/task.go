@@ -102,7 +102,7 @@ func (e *BegunError) Unwrap() error { return e.err }
 // aboutTask returns the params of a request about a task; id is JSON.
 func aboutTask(id []byte) []byte { return append(append([]byte(`{"taskId":`), id...), '}') }
 
-// cancelTask tells the server that nobody needs the result of a task. about comes from aboutTask.
+// cancelTask tells the server that the result of a task is not needed. about comes from aboutTask.
 func (b *base) cancelTask(about []byte) {
 	b.post(&jsonrpc.Message{ID: b.nextID(), Method: methodTasksCancel, Params: about})
 }

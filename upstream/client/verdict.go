@@ -137,8 +137,8 @@ func unlessAnswered(err error) error {
 	return err
 }
 
-// A RejectedError is the error of an attempt to connect in which a server rejected two handshakes: those of
-// both eras, or those over two transports. Its text and its chain are those of one of them, Err.
+// A RejectedError is the error of an attempt to connect in which a server rejected two handshakes: one in
+// each era, or one over each of two transports. Err is one of them; it gives the text and the chain.
 type RejectedError struct {
 	Err    error
 	Method string // of the other handshake, or its transport
@@ -167,8 +167,8 @@ func rejected(discover, initialize error) error {
 	return &RejectedError{initialize, string(mcp.MethodServerDiscover), discover}
 }
 
-// rejectedOverSSE returns the error of an attempt that Streamable HTTP and then HTTP+SSE have rejected. Only
-// a challenge makes that of HTTP+SSE count first.
+// rejectedOverSSE returns the error of an attempt that Streamable HTTP and then HTTP+SSE have rejected. The
+// error over HTTP+SSE counts first only if its challenge tells more.
 func rejectedOverSSE(err, sse error) error {
 	if challenge(sse) > challenge(err) {
 		return &RejectedError{sse, "Streamable HTTP", err}

@@ -11,12 +11,12 @@ import (
 
 // own gives f the owner of the file that info describes.
 func own(f *os.File, info fs.FileInfo) error {
-	mine, err := f.Stat()
+	created, err := f.Stat()
 	if err != nil {
 		return err
 	}
 	want, ok := info.Sys().(*syscall.Stat_t)
-	is, _ := mine.Sys().(*syscall.Stat_t)
+	is, _ := created.Sys().(*syscall.Stat_t)
 	if !ok || want.Uid == is.Uid && want.Gid == is.Gid {
 		return nil
 	}

@@ -144,8 +144,8 @@ const mark = "\ufeff"
 // kept lists the members whose contents Body keeps.
 var kept = []string{"params", "result", "_meta", "content"}
 
-// parse is Parse, or, for a message of a server, ParseSingle without batches. m must be zero, or that of
-// an error.
+// parse is Parse, or, for a message of a server, ParseSingle without batches. m must be zero, or
+// left by a parse that failed.
 func (m *Message) parse(text []byte, depth int, server bool) error {
 	err := m.read(WithoutMark(text), depth, server)
 	if err != nil {

@@ -100,39 +100,23 @@ func clean(name string) string {
 	return name[:min(len(name), longest)]
 }
 
-// packages are the words of npm, uv, pip and Docker about a package that they cannot get. White
-// space of the output is folded.
+// item is how these programs quote the name of a package or an image.
+const item = `['"]?(@?[^@'"\s,=<>(]+)`
+
+// packages are the words of npm, uv, pip and Docker about a package that they cannot get: the version, the
+// name, or the registry is the reason. White space of the output is folded. For other reasons, the error has
+// the program's own line.
 var packages = []rule{
-	{regexp.MustCompile(`notarget No matching version found for (@?[^@\s]+)@(\S+?)\.?(?:\s|$)`),
-		"npm has the package %s, but not its version %s: correct the version in command"},
-	{regexp.MustCompile(`404 +(?:The requested resource )?'?(@?[^@'\s]+)(?:@[^'\s]*)?'? ` +
-		`(?:is not in (?:this|the npm) registry|could not be found)`),
-		"npm has no package %s: correct its name in command"},
-	{regexp.MustCompile(`404 Not Found - GET https?://[^/\s]+/(\S+)`),
-		"npm has no package %s: correct its name in command"},
-	{regexp.MustCompile(`could not determine executable to run`),
-		"the npm package has no program to run: correct its name in command, or name the program: npx -y -p PACKAGE " +
-			"PROGRAM"},
-	{regexp.MustCompile(`npm (?:error|ERR!) code (ENOTFOUND|ECONNREFUSED|ECONNRESET|ETIMEDOUT|EAI_AGAIN)\b`),
-		"npm cannot reach its registry (%s): check the network, and the proxy and registry settings of npm"},
-	{regexp.MustCompile(`npm (?:error|ERR!) code (E401|E403)\b`),
-		"the npm registry rejects the request (%s): sign in to the registry with npm login, or correct the package " +
-			"in command"},
-	{regexp.MustCompile(`npm (?:error|ERR!) code ENOSPC\b`), "the disk is full: free some space"},
-	{regexp.MustCompile(`[Bb]ecause (\S+) was not found in the package registry`),
-		"PyPI has no package %s: correct its name in command"},
-	{regexp.MustCompile(`[Bb]ecause there is no version of ([^\s=<>]+)==(\S+)`),
-		"PyPI has the package %s, but not its version %s: correct the version in command"},
-	{regexp.MustCompile(`An executable named \W?([\w.-]+)\W? is not provided by package \W?([\w-]+)`),
-		"the program %s is not in the package %s: name one of its programs in command, as uvx --from PACKAGE PROGRAM"},
-	{regexp.MustCompile(`(?:No matching distribution found for|satisfies the requirement) ([^\s=<>(]+)`),
-		"PyPI has no such version or package %s: correct it in command"},
-	{regexp.MustCompile(`(?:Failed to fetch|error sending request for url)\W+(https?://[^/\s)]+)`),
-		"the package index %s cannot be reached: check the network and the proxy settings"},
-	{regexp.MustCompile(`pull access denied for ([^\s,]+)`),
-		"there is no image %s, or you may not pull it: correct its name in command, or run docker login"},
-	{regexp.MustCompile(`manifest for (\S+) not found`), "there is no image %s: correct its tag in command"},
-	{regexp.MustCompile(`[Cc]annot connect to the Docker daemon`), "start Docker: its daemon does not answer"},
+	{regexp.MustCompile(`(?:No matching version found for|[Bb]ecause there is no version of) ` + item +
+		`(?:@|==)(\S+?)\.?(?:\s|$)`),
+		"the registry has the package %s, but not its version %s: correct the version in command"},
+	{regexp.MustCompile(`(?:404 +(?:The requested resource )?'|404 Not Found - GET https?://[^/\s]+/|` +
+		`No matching distribution found for |satisfies the requirement |pull access denied for |manifest for )` + item +
+		`|[Bb]ecause (\S+) was not found in the package registry`),
+		"there is no package or image %s%s: correct its name in command"},
+	{regexp.MustCompile(`npm (?:error|ERR!) code (ENOTFOUND|ECONNREFUSED|ECONNRESET|ETIMEDOUT|EAI_AGAIN)\b|` +
+		`(?:Failed to fetch|error sending request for url)\W+(https?://[^/\s)]+)`),
+		"the registry of packages cannot be reached (%s%s): check the network and the proxy settings"},
 }
 
 func packageOf(p *Process) string {
@@ -323,12 +307,12 @@ func variablesIn(line string) (names []string) {
 
 // variables returns how the entry gives the process its variables.
 func (p *Process) variables(names []string) string {
-	var set, inherit, wrong []string
+	var set, inherit, given []string
 	for _, name := range names {
 		_, there := p.Env[name]
 		switch {
 		case there:
-			wrong = append(wrong, name)
+			given = append(given, name)
 		case p.Ours != nil && p.Ours(name):
 			inherit = append(inherit, name)
 		default:
@@ -344,7 +328,7 @@ func (p *Process) variables(names []string) string {
 			"], because a command gets only the variables that its entry names")
 	}
 	if len(parts) == 0 {
-		return "correct the value of " + strings.Join(wrong, ", ") + " in env"
+		return "correct the value of " + strings.Join(given, ", ") + " in env"
 	}
 	return strings.Join(parts, "; ")
 }

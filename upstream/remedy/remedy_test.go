@@ -25,31 +25,28 @@ func TestOf(t *testing.T) {
 		{"code", "Error: certificate\n  code: 'UNABLE_TO_VERIFY_LEAF_SIGNATURE', required: true", ""},
 		{"npm 404", "npm error code E404\nnpm error 404 Not Found - GET https://registry.npmjs.org/@acme%2fnope - Not found\nnpm error 404\n" +
 			"npm error 404  '@acme/nope@*' is not in this registry.\nnpm error 404\nnpm error 404 Note that you can also install from a\n",
-			"npm has no package @acme/nope: correct its name in command"},
+			"there is no package or image @acme/nope: correct its name in command"},
 		{"npm 404 of version 11", "npm error code E404\nnpm error 404 Not Found - GET https://registry.npmjs.org/@acme%2fnope\nnpm error 404\n" +
 			"npm error 404  The requested resource '@acme/nope@*' could not be found or you do not have permission to access it.",
-			"npm has no package @acme/nope: correct its name in command"},
+			"there is no package or image @acme/nope: correct its name in command"},
 		{"npm 404, cut off", "npm ERR! 404 Not Found - GET https://registry.npmjs.org/@acme%2fnope - Not found",
-			"npm has no package @acme/nope: correct its name in command"},
+			"there is no package or image @acme/nope: correct its name in command"},
 		{"npm version", "npm error code ETARGET\nnpm error notarget No matching version found for left-pad@99.0.0.\nnpm error notarget In most",
-			"npm has the package left-pad, but not its version 99.0.0: correct the version in command"},
+			"the registry has the package left-pad, but not its version 99.0.0: correct the version in command"},
 		{"npm offline", "npm error code ENOTFOUND\nnpm error syscall getaddrinfo\nnpm error errno ENOTFOUND",
-			"npm cannot reach its registry (ENOTFOUND): check the network, and the proxy and registry settings of npm"},
-		{"npm without a program", "npm error could not determine executable to run", "the npm package has no program to run: correct its " +
-			"name in command, or name the program: npx -y -p PACKAGE PROGRAM"},
+			"the registry of packages cannot be reached (ENOTFOUND): check the network and the proxy settings"},
+		{"npm without a program", "npm error could not determine executable to run", ""},
 		{"uvx", "  × No solution found when resolving tool dependencies:\n  ╰─▶ Because mcp-server-tmie was not found in the package registry\n" +
 			"      and you require mcp-server-tmie, we can conclude that your requirements\n      are unsatisfiable.",
-			"PyPI has no package mcp-server-tmie: correct its name in command"},
+			"there is no package or image mcp-server-tmie: correct its name in command"},
 		{"uvx version", "  × No solution found when resolving tool dependencies:\n  ╰─▶ Because there is no version of mcp-server-time==99 and you\n" +
-			"      require mcp-server-time==99, we can conclude", "PyPI has the package mcp-server-time, but not its version 99: correct the version in command"},
-		{"uvx program", "An executable named `foo` is not provided by package `mcp-server-time`.\nThe following executables are available:\n- x",
-			"the program foo is not in the package mcp-server-time: name one of its programs in command, as uvx --from PACKAGE PROGRAM"},
+			"      require mcp-server-time==99, we can conclude", "the registry has the package mcp-server-time, but not its version 99: correct the version in command"},
+		{"uvx offline", "error: Request failed after 3 retries\n  Caused by: Failed to fetch: `https://pypi.org/simple/x/`",
+			"the registry of packages cannot be reached (https://pypi.org): check the network and the proxy settings"},
 		{"pip", "ERROR: Could not find a version that satisfies the requirement nope-mcp (from versions: none)\n" +
-			"ERROR: No matching distribution found for nope-mcp", "PyPI has no such version or package nope-mcp: correct it in command"},
+			"ERROR: No matching distribution found for nope-mcp", "there is no package or image nope-mcp: correct its name in command"},
 		{"docker", "Unable to find image 'mcp/nope:latest' locally\ndocker: Error response from daemon: pull access denied for mcp/nope, repository " +
-			"does not exist", "there is no image mcp/nope, or you may not pull it: correct its name in command, or run docker login"},
-		{"docker is not running", "docker: Cannot connect to the Docker daemon at unix:///var/run/docker.sock. Is the docker daemon running?",
-			"start Docker: its daemon does not answer"},
+			"does not exist", "there is no package or image mcp/nope: correct its name in command"},
 		{"sh", "sh: 1: uvx: not found", "the command needs another program: install uv, or write the full path of uvx into command"},
 		{"bash", "bash: line 1: my-server: command not found", "the command needs another program: install my-server, or write its full path into command"},
 		{"env", "/usr/bin/env: ‘node’: No such file or directory", "the command needs another program: install Node.js, or write the full path " +
@@ -83,7 +80,7 @@ func TestOf(t *testing.T) {
 		{"port", "Error: listen EADDRINUSE: address already in use :::3000", "another process uses the port 3000: stop it, or give the server another port"},
 		{"nothing", "panic: runtime error: index out of range", ""},
 		{"empty", "", ""},
-		{"control characters", "npm error 404  'a\x1b[31mb@*' is not in this registry.", "npm has no package a[31mb: correct its name in command"},
+		{"control characters", "npm error 404  'a\x1b[31mb@*' is not in this registry.", "there is no package or image a[31mb: correct its name in command"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			p := Process{Command: []string{"npx", "x", "/data/x"}, Env: map[string]string{"WRONG_KEY": "canary-value"}, Stderr: tt.stderr,

@@ -25,7 +25,7 @@ func NewLines(r io.Reader, limit int) *Lines {
 
 // Next returns the next line that is not empty, without its end. The line belongs to the caller. A
 // line above the limit is a *LongLineError, after which Next continues with the following line. Other
-// errors are those of the reader.
+// errors come from the reader.
 func (l *Lines) Next() ([]byte, error) {
 	line, long, err := l.lines.next()
 	if long != nil {

@@ -68,7 +68,7 @@ func (w *streamable) SetVersion(v string) {
 // begun returns the session of the response to initialize. It counts once the id of the response fits.
 func (w *streamable) begun(t *trip) (*httpSession, error) {
 	id := t.get(headerSession)
-	// a space is not allowed (2025-11-25, basic/transports#session-management), and harms nobody
+	// a space is not allowed (2025-11-25, basic/transports#session-management), but does no harm
 	if len(id) > maxSession || strings.ContainsFunc(id, func(r rune) bool { return r < ' ' || r > '~' }) {
 		return nil, fmt.Errorf("%w to initialize: the session id is not printable ASCII of at most %d characters",
 			ErrInvalid, maxSession)

@@ -59,8 +59,8 @@ func (t *trip) isCoded() bool {
 	return t.exchange.Get(headerContentEncoding) != ""
 }
 
-// inflate makes the trip read the inflated body. Its length is then unknown. limit is that of one
-// message. A body in an unknown coding fails when it is read, because its status may matter more.
+// inflate makes the trip read the inflated body. Its length is then unknown. limit is the
+// limit of one message. A body in an unknown coding fails when it is read, because its status may matter more.
 func (t *trip) inflate(limit int) {
 	var codings []string
 	for _, value := range t.header()[headerContentEncoding] {

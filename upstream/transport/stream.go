@@ -213,7 +213,7 @@ func resumable(req *Request) bool {
 
 // resume opens the rest of a broken stream (2025-11-25,
 // basic/transports#resumability-and-redelivery), in the session that initialize has begun, or else in
-// that of the transport. Its errors are never ErrNotSent.
+// the transport's session. Its errors are never ErrNotSent.
 func (w *streamable) resume(ctx context.Context, begun *httpSession, p *position) (*trip, error) {
 	for {
 		if p.tries++; p.moved {
@@ -346,8 +346,8 @@ func (w *streamable) heard(m *jsonrpc.Message) bool {
 
 // deaf reports whether listening must end after a response to GET, because the server offers no
 // stream. After a stream that was open (heard), rejections count as temporary: a server behind a load
-// balancer may answer 405 while it is replaced. A rejection may also be that of a lost session, which
-// the answer to a POST tells.
+// balancer may answer 405 while it is replaced. A rejection may also mean that the session is lost,
+// which the answer to a POST tells.
 func (w *streamable) deaf(s *httpSession, e *StatusError, heard bool) bool {
 	if s.id != "" && (e.Status == http.StatusNotFound || e.Status == http.StatusBadRequest && heard) {
 		w.doubt(e)

@@ -66,10 +66,10 @@ func (s *Server) ServeStdio(in io.Reader, out io.Writer) error {
 				c.pause(ctx, arguments{Gate: gate})
 			default:
 				answer, _ := c.plan()
-				mine := c.register(ctx)
+				registered := c.register(ctx)
 				calls.Go(func() {
 					defer c.end()
-					answer(mine)
+					answer(registered)
 				})
 			}
 		}

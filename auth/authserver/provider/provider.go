@@ -47,7 +47,7 @@ type Provider struct {
 	again time.Time   // when the next try may be made; guarded by mu
 }
 
-// New returns the Provider of an entry of the file, and contacts nobody. redirect is the redirect URI of
+// New returns the Provider of an entry of the file, and sends no request. redirect is the redirect URI of
 // this provider alone. A nil client is one with a timeout.
 func New(c Config, redirect string, client *http.Client, now func() time.Time) *Provider {
 	own := *cmp.Or(client, &http.Client{Timeout: patience})
@@ -331,8 +331,8 @@ func refusesUser(code string) bool {
 	return usersChoice[code] || code == "invalid_grant" || code == "unauthorized" || code == "mfa_required"
 }
 
-// asError returns an *Error if the provider answered with an error, an error with the status if it answers
-// nobody at the moment, and err if there was no answer. secrets are what the request contained: the answer
+// asError returns an *Error if the provider answered with an error, an error with the status if it has an
+// outage, and err if there was no answer. secrets are what the request contained: the answer
 // may repeat them.
 func asError(err error, secrets ...string) error {
 	e, ok := errors.AsType[*oauth2.RetrieveError](err)
@@ -361,8 +361,8 @@ func without(text string, secrets []string) string {
 	return text
 }
 
-// userInfoError returns the error for a request of userinfo without a result. That of go-oidc is the status
-// and the whole body.
+// userInfoError returns the error for a request of userinfo without a result. It shortens the error of
+// go-oidc, which contains the whole body.
 func (p *Provider) userInfoError(err error, token string) error {
 	if _, unanswered := errors.AsType[*url.Error](err); unanswered {
 		return fmt.Errorf("get userinfo from %s: %w", p.Issuer, err)

@@ -105,11 +105,11 @@ func LogoutCommand(stdout io.Writer, file *string) *cobra.Command {
 			if err != nil && !absent {
 				return err
 			}
-			said := "Signed out of " + args[0] + ". A running proxy stops using the sign-in within a few seconds.\n"
+			result := "Signed out of " + args[0] + ". A running proxy stops using the sign-in within a few seconds.\n"
 			if absent {
-				said = "Not signed in to " + args[0] + ".\n"
+				result = "Not signed in to " + args[0] + ".\n"
 			}
-			return cli.Print(stdout, asJSON, loginJSON{args[0], false, !absent}, said)
+			return cli.Print(stdout, asJSON, loginJSON{args[0], false, !absent}, result)
 		},
 	}
 	cli.JSONFlag(cmd, &asJSON)
@@ -175,15 +175,15 @@ func (o *loginOptions) login(ctx context.Context, name string) (err error) {
 	if err := auditOperator(ctx, client, "upstream_connected", name); err != nil {
 		return err
 	}
-	said := "Signed in to " + name + ".\n"
+	result := "Signed in to " + name + ".\n"
 	if change != nil {
 		text, err := change.Make(ctx)
 		if err != nil {
 			return fmt.Errorf("signed in to %s; set auth: { mode: %s } of it by hand: %w", name, operatorMode, err)
 		}
-		said += text
+		result += text
 	}
-	return cli.Print(o.stdout, o.json, loginJSON{name, true, true}, said)
+	return cli.Print(o.stdout, o.json, loginJSON{name, true, true}, result)
 }
 
 // interrupted replaces the error of a sign-in that a signal has ended.
@@ -260,11 +260,11 @@ func lacksSignIn(c *config.Config, what, file, name string) (lacks bool, err err
 		return false, errors.New(u.Blocked)
 	case u.OperatorSignsIn() && !u.Off():
 	case !there:
-		said := fmt.Sprintf("there is no upstream %s in %s", prose.Quote(name), file)
+		problem := fmt.Sprintf("there is no upstream %s in %s", prose.Quote(name), file)
 		if near := prose.DidYouMean(slices.Sorted(maps.Keys(c.Upstreams)), name, ""); near != "" {
-			said += "; " + near
+			problem += "; " + near
 		}
-		return false, errors.New(said)
+		return false, errors.New(problem)
 	case u.Off():
 		return false, fmt.Errorf("%s is disabled in %s; run: %s", name, file,
 			config.Command(file, "enable", name))

@@ -89,7 +89,7 @@ func enumerate(words []string, last string) string {
 	return strings.Join(words, "")
 }
 
-// decode reads a tool. Its keys are those of the type and those of the kinds.
+// decode reads a tool. It may have the keys of the type and of the kinds.
 func (t *Tool) decode(d *decoder, path string, n *yaml.Node) {
 	d.reading = t
 	d.Walk(path, n, reflect.ValueOf(t).Elem())

@@ -73,7 +73,7 @@ func weighJSON(text []byte) (w weight, err error) {
 	return w, nil
 }
 
-// weights are those of the anchors of a YAML document. An anchor counts at each alias, as in the JSON
+// weights has the weights of the anchors of a YAML document. An anchor counts at each alias, as in the JSON
 // that the library makes of the document.
 type weights map[*yaml.Node]weight
 

@@ -86,8 +86,8 @@ func hostPort(u *url.URL) string {
 var errSpecial = errors.New("its address is not public, or it is no host that the manifest names: by base_url of a " +
 	"document, or by hosts of a tool")
 
-// Dialer returns a dialer for connections to host and port. resolver may be nil for that of the
-// system.
+// Dialer returns a dialer for connections to host and port. A nil resolver
+// is the system's.
 func (r Reach) Dialer(hostPort string, resolver *net.Resolver) *net.Dialer {
 	return &net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second, Resolver: resolver,
 		Control: func(_, address string, _ syscall.RawConn) error {
@@ -99,7 +99,7 @@ func (r Reach) Dialer(hostPort string, resolver *net.Resolver) *net.Dialer {
 		}}
 }
 
-// NewChosen returns a client for URLs that are arguments: their hosts are those of an http tool. It
+// NewChosen returns a client for URLs that are arguments. It reaches the hosts of an http tool. It
 // follows redirects to other hosts, within the same reach, since the requests have no secrets.
 func NewChosen(h *manifest.HTTP) *Client {
 	r := Reach{Closed: !slices.Contains(h.Hosts, manifest.PublicHosts)}

@@ -315,9 +315,9 @@ func (x *narrowing) stricter(r, old, next *Config) {
 		case len(of) > 0:
 			e.Upstreams = common(e.Upstreams, of)
 		}
-		gone := func(u string) bool { _, runs := r.Upstreams[u]; return !runs }
+		removed := func(u string) bool { _, runs := r.Upstreams[u]; return !runs }
 		bound := len(e.Upstreams) > 0 || len(old.Endpoints[name].Upstreams) > 0
-		if e.Upstreams = slices.DeleteFunc(slices.Clone(e.Upstreams), gone); bound && len(e.Upstreams) == 0 {
+		if e.Upstreams = slices.DeleteFunc(slices.Clone(e.Upstreams), removed); bound && len(e.Upstreams) == 0 {
 			delete(r.Endpoints, name) // an empty list would be all
 			continue
 		}

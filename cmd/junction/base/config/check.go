@@ -224,6 +224,40 @@ func (d *decoder) warnings(c *Config) Problems {
 		warn("", "other users of this machine can write %s, and so change this file, which decides what Junction "+
 			"runs and permits; run: chmod go-w %s", at, shell.Quote(at))
 	}
+	c.warnSignIn(warn)
+	c.warnLimits(warn)
+	c.warnStateful(warn)
+	c.warnNetwork(d.refs.getenv, files.Network, warn)
+	for _, name := range slices.Sorted(maps.Keys(c.Upstreams)) {
+		u, at := c.Upstreams[name], "upstreams."+name
+		if u.Program() == "" || u.Off() {
+			continue
+		}
+		key, text := d.unstartable(c, name)
+		if key != packKey {
+			c.warnSandbox(at, &u, d, warn)
+		}
+		if text != "" {
+			warn(at+"."+key, "%s", text)
+		}
+	}
+	for _, ch := range d.confined {
+		warn(ch.path, "%s", ch.text)
+	}
+	if file := c.Audit.File; file != "" && file != AuditStderr {
+		if info, err := os.Stat(filepath.Dir(file)); err != nil || !info.IsDir() {
+			warn("audit.file", "there is no folder %s; nothing starts until there is", filepath.Dir(file))
+		}
+	}
+	if !d.broken("policies") {
+		c.warnPolicies(d, warn)
+	}
+	ps.Sort()
+	return ps
+}
+
+// warnSignIn warns about the section auth.
+func (c *Config) warnSignIn(warn func(path, format string, args ...any)) {
 	if len(c.Auth.TrustedProxies) > 0 && c.Auth.Open() {
 		warn("auth.trusted_proxies", "has no effect: without authentication, requests through a proxy are refused; "+
 			"add auth.api_keys or auth.oauth, or none: true if the proxy authenticates every request")
@@ -254,35 +288,6 @@ func (d *decoder) warnings(c *Config) Problems {
 	for _, p := range c.Auth.Warnings(c.PublicURL) {
 		warn("auth."+p.Path, "%s", p.Text)
 	}
-	c.warnLimits(warn)
-	c.warnStateful(warn)
-	c.warnNetwork(d.refs.getenv, files.Network, warn)
-	for _, name := range slices.Sorted(maps.Keys(c.Upstreams)) {
-		u, at := c.Upstreams[name], "upstreams."+name
-		if u.Program() == "" || u.Off() {
-			continue
-		}
-		key, text := d.unstartable(c, name)
-		if key != packKey {
-			c.warnSandbox(at, &u, d, warn)
-		}
-		if text != "" {
-			warn(at+"."+key, "%s", text)
-		}
-	}
-	for _, ch := range d.confined {
-		warn(ch.path, "%s", ch.text)
-	}
-	if file := c.Audit.File; file != "" && file != AuditStderr {
-		if info, err := os.Stat(filepath.Dir(file)); err != nil || !info.IsDir() {
-			warn("audit.file", "there is no folder %s; nothing starts until there is", filepath.Dir(file))
-		}
-	}
-	if !d.broken("policies") {
-		c.warnPolicies(d, warn)
-	}
-	ps.Sort()
-	return ps
 }
 
 // warning returns a warning about the key at a path.

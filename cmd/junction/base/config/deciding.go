@@ -55,11 +55,11 @@ func (d *decoder) packDeciders(c *Config, name string) sandbox.Deciders {
 		Getenv: func(variable string) (string, bool) { return entry.Variable(variable, d.refs.getenv) },
 		Expand: func(m *manifest.Manifest, where, text string) (string, bool) {
 			refs := d.packRefs(&entry, m)
-			text, _, wrong := refs.expand(text)
-			if len(wrong) > 0 {
-				d.unsure["upstreams."+name+".pack"] = where + ": " + wrong[0]
+			text, _, problems := refs.expand(text)
+			if len(problems) > 0 {
+				d.unsure["upstreams."+name+".pack"] = where + ": " + problems[0]
 			}
-			return text, len(wrong) == 0
+			return text, len(problems) == 0
 		},
 	})
 }
@@ -120,9 +120,9 @@ func (d *decoder) packWrites(c *Config, name string) (list []write) {
 		}
 		refs := d.packRefs(&entry, m)
 		for _, path := range box.Write {
-			text, _, wrong := refs.expand(path)
-			if len(wrong) > 0 {
-				d.unsure["upstreams."+name+".pack"] = where + ": " + wrong[0]
+			text, _, problems := refs.expand(path)
+			if len(problems) > 0 {
+				d.unsure["upstreams."+name+".pack"] = where + ": " + problems[0]
 				continue
 			}
 			list = append(list, write{text, where, box.Require, server})

@@ -55,7 +55,7 @@ func (d *decoder) serverOf(u *upstream.Config, name, where string, m *manifest.M
 	}
 	refs := d.packRefs(&entry, m)
 	value := func(r manifest.Ref) string {
-		text, used, wrong := refs.expand(r.Source)
+		text, used, problems := refs.expand(r.Source)
 		for _, ref := range used {
 			if v := ref.variable(); v != "" {
 				d.variables[v] = append(d.variables[v], where)
@@ -64,7 +64,7 @@ func (d *decoder) serverOf(u *upstream.Config, name, where string, m *manifest.M
 				d.secrets[at] = append(d.secrets[at], ref)
 			}
 		}
-		for _, w := range wrong {
+		for _, w := range problems {
 			d.unresolved[where] = true
 			d.bad(where, "%s: %s; a pack gets a variable only with env or inherit_env", s.Name, w)
 		}

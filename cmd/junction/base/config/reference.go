@@ -68,7 +68,7 @@ const (
 
 // expand returns s with its references replaced, the references, and the mistakes. An invalid
 // reference is replaced by "".
-func (e *expander) expand(s string) (out string, refs []reference, wrong []string) {
+func (e *expander) expand(s string) (out string, refs []reference, problems []string) {
 	resolve := func(text, body string) string {
 		value, problem := e.resolve(body)
 		if problem == "" && len(value) > e.left {
@@ -76,7 +76,7 @@ func (e *expander) expand(s string) (out string, refs []reference, wrong []strin
 				maxReferenced>>20)
 		}
 		if problem != "" {
-			wrong = append(wrong, problem)
+			problems = append(problems, problem)
 			return ""
 		}
 		e.left -= len(value)
@@ -84,13 +84,13 @@ func (e *expander) expand(s string) (out string, refs []reference, wrong []strin
 		return value
 	}
 	if name, ok := strings.CutPrefix(s, "env:"); ok && yamlread.IsVariable(name) {
-		return resolve(s, name), refs, wrong
+		return resolve(s, name), refs, problems
 	}
 	out, closed := yamlread.Expand(s, func(body string) string { return resolve("${"+body+"}", body) })
 	if !closed {
-		wrong = append(wrong, "has a ${ without its }; close it, or write $${ where ${ is meant as it stands")
+		problems = append(problems, "has a ${ without its }; close it, or write $${ where ${ is meant as it stands")
 	}
-	return out, refs, wrong
+	return out, refs, problems
 }
 
 // resolve returns the value of ${body}, or a problem.

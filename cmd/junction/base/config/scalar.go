@@ -42,7 +42,7 @@ func (d *decoder) text(path string, n *yaml.Node, v reflect.Value) bool {
 	}
 	off := d.off[entry(path)]
 	d.refs.unset = ""
-	text, refs, wrong := d.refs.expand(n.Value)
+	text, refs, problems := d.refs.expand(n.Value)
 	for _, r := range refs {
 		if name := r.variable(); name != "" {
 			d.variables[name] = append(d.variables[name], path)
@@ -51,30 +51,30 @@ func (d *decoder) text(path string, n *yaml.Node, v reflect.Value) bool {
 			d.secrets[entry(path)] = append(d.secrets[entry(path)], r)
 		}
 	}
-	if len(wrong) > 0 && isWrite(path) {
-		d.unsure[path] = wrong[0]
+	if len(problems) > 0 && isWrite(path) {
+		d.unsure[path] = problems[0]
 	}
-	if off && len(wrong) > 0 {
+	if off && len(problems) > 0 {
 		d.mark(path) // the value cannot be checked
 		return false
 	}
-	for _, w := range wrong {
+	for _, w := range problems {
 		d.unresolved[path] = true
 		d.unset[path] = d.refs.unset
 		d.bad(path, "%s", w)
 	}
-	if len(wrong) > 0 {
+	if len(problems) > 0 {
 		return false
 	}
 	if err := set(v, text); err != nil {
 		if len(refs) > 0 {
 			err = cmp.Or(set(v, n.Value), err) // the message then quotes the file, which is not secret
 		}
-		said := strings.TrimPrefix(err.Error(), "line 0: ")
+		problem := strings.TrimPrefix(err.Error(), "line 0: ")
 		if len(refs) > 0 {
-			said = strings.ReplaceAll(said, strconv.Quote(n.Value), "what "+n.Value+" stands for")
+			problem = strings.ReplaceAll(problem, strconv.Quote(n.Value), "what "+n.Value+" stands for")
 		}
-		d.bad(path, "%s", said)
+		d.bad(path, "%s", problem)
 		return false
 	}
 	if problem := tooSmall(path, v); problem != "" {
@@ -113,7 +113,7 @@ func isScalar(v reflect.Value) bool {
 
 // set sets a scalar from text. The error describes the expected form.
 func set(v reflect.Value, text string) error {
-	wrong := fmt.Errorf("must be %s, not %s", wanted(v), prose.Quote(text))
+	mismatch := fmt.Errorf("must be %s, not %s", wanted(v), prose.Quote(text))
 	switch dst := v.Addr().Interface().(type) {
 	case *time.Duration:
 		duration, err := time.ParseDuration(text)
@@ -121,7 +121,7 @@ func set(v reflect.Value, text string) error {
 		if _, notNumber := strconv.ParseFloat(text, 64); err != nil && notNumber == nil {
 			return fmt.Errorf("must be %s; %s has no unit", wanted(v), text)
 		} else if err != nil {
-			return wrong
+			return mismatch
 		}
 		return nil
 	case *slog.Level:
@@ -141,13 +141,13 @@ func set(v reflect.Value, text string) error {
 		v.SetString(text)
 	case reflect.Bool:
 		if !slices.Contains([]string{"true", "True", "TRUE", "false", "False", "FALSE"}, text) {
-			return wrong
+			return mismatch
 		}
 		v.SetBool(text[0] == 't' || text[0] == 'T')
 	case reflect.Int:
 		i, err := strconv.Atoi(text)
 		if err != nil {
-			return wrong
+			return mismatch
 		}
 		v.SetInt(int64(i))
 	}

@@ -7,10 +7,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"junction/upstream"
-	"junction/upstream/prose"
 )
 
 // This file finds the upstreams that a start leaves out, and the programs and folders that this machine lacks.
@@ -85,17 +83,7 @@ func (d *decoder) unstartable(c *Config, name string) (key, text string) {
 // notRunnable returns why the program of the command cannot be started, and the remedy in the words of the
 // upstream's state.
 func notRunnable(u *upstream.Config) string {
-	program, words := u.Program(), strings.Fields(u.Program())
-	if rest, ok := strings.CutPrefix(program, "~/"); ok {
-		return fmt.Sprintf("there is no program %s, and ~ means nothing here; write ${HOME}/%s", program, rest)
-	}
-	if len(words) > 1 && filepath.Base(words[0]) == words[0] {
-		if len(u.Command) > 1 {
-			words = append(words, "…") // an argument may be secret
-		}
-		return fmt.Sprintf("there is no program %s; write its arguments apart: [%s]", prose.Quote(program),
-			strings.Join(words, ", "))
-	}
+	program := u.Program()
 	if filepath.Base(program) != program {
 		file := program
 		if !filepath.IsAbs(file) {

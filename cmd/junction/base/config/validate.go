@@ -400,6 +400,11 @@ func (c *Config) validateSignIn(d *decoder) {
 				"choose another name")
 		}
 	}
+	c.validateStorage(d)
+}
+
+// validateStorage adds to d the mistakes in storage and outbound.
+func (c *Config) validateStorage(d *decoder) {
 	switch s := c.Storage; {
 	case s.Driver != "" && s.Driver != store.SQLite && s.Driver != store.Postgres:
 		d.check("storage.driver", prose.Quote(s.Driver)+" is none of sqlite, postgres")

@@ -47,7 +47,7 @@ type share struct {
 	held  int // bytes of unfinished requests
 }
 
-// use is what the connections of a network have, or those of all.
+// use is what the connections of a network use, or all connections.
 type use struct {
 	network netip.Prefix
 	most    share
@@ -229,8 +229,8 @@ func (c *boundConn) Close() error {
 	return c.Conn.Close()
 }
 
-// CloseWrite is that of *net.TCPConn: http.Server calls it, so that a client reads an answer that came
-// before the end of its request.
+// CloseWrite closes the side for writing, as *net.TCPConn does. http.Server calls it, so that a client
+// reads an answer that came before the end of its request.
 func (c *boundConn) CloseWrite() error {
 	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()

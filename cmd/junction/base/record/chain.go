@@ -214,9 +214,9 @@ func lastOf(text []byte, whole bool) (Link, bool) {
 	return Link{}, false
 }
 
-// resume returns the position after which the lines of a file continue: that of its last line, or,
-// if the file is empty, that of the last line before a rotation. With an error, it is the last line
-// that could be read.
+// resume returns the position after which the lines of a file continue: the position of its last line,
+// or, if the file is empty, of the last line before a rotation. With an error, it is the position of the
+// last line that could be read.
 func resume(file string) (last Link, torn bool, err error) {
 	last, torn, err = lastLink(file)
 	if err != nil || last.Number > 0 {

@@ -290,13 +290,13 @@ func (m *Member) askBack(ctx context.Context, digest string, holders []string) {
 // TellRevoked tells the other members that grants were revoked, and waits until they accept none of the
 // tokens. It returns the addresses of those that have not answered so: these find out by themselves.
 func (m *Member) TellRevoked(ctx context.Context) (missed []string) {
-	var told []*otherMember
+	var others []*otherMember
 	for id := range *m.others.Load() {
 		if p := m.living(id); p != nil {
-			told = append(told, p)
+			others = append(others, p)
 		}
 	}
-	missed = m.ask(ctx, told, http1.Field{Name: headerRevoked, Value: "1"}, tellTime)
+	missed = m.ask(ctx, others, http1.Field{Name: headerRevoked, Value: "1"}, tellTime)
 	slices.Sort(missed)
 	return missed
 }

@@ -170,8 +170,8 @@ func (m *Member) claim(ctx context.Context, session [16]byte, of claimOf, until 
 func (b *claimBatch) result(session [16]byte) (claim, error) {
 	c := b.got[session]
 	if c.Took {
-		_, told := b.took.LoadOrStore(session, true)
-		c.Took = !told
+		_, earlier := b.took.LoadOrStore(session, true)
+		c.Took = !earlier
 	}
 	return c, b.err
 }

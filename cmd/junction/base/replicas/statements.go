@@ -67,7 +67,7 @@ func (m *Member) query(ctx context.Context, s statement, values args, places ...
 // members have renewed their leases.
 const sender = `sender AS (SELECT 1 FROM members WHERE id = @self AND expires_at > @now AND @now <= @latest::bigint)`
 
-// deleteExpired returns a common table expression named gone, which needs that of sender. If
+// deleteExpired returns a common table expression named gone, which needs the expression sender. If
 // @expired_have_ended holds, it deletes the expired rows of the members ids, and returns their IDs.
 // A row that is renewed at the same time stays.
 func deleteExpired(ids string) string {
@@ -75,7 +75,7 @@ func deleteExpired(ids string) string {
 		AND EXISTS (SELECT 1 FROM sender) RETURNING id)`
 }
 
-// asSender adds the arguments of sender and deleteExpired to those of a statement.
+// asSender adds the arguments of sender and deleteExpired to the arguments of a statement.
 func (m *Member) asSender(values args) args {
 	values["self"], values["latest"], values["expired_have_ended"] = "", int64(0), false
 	if l := m.lease.Load(); l != nil {

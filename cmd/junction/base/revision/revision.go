@@ -36,7 +36,7 @@ func Read(file string) ([]byte, error) {
 var ErrChanged = errors.New("has changed in the meantime; try again")
 
 // Replace writes the new content of a file whose content is old, or creates the file if old is nil.
-// A symbolic link stays one. Mode and owner stay those of the file. The old content goes to a backup
+// A symbolic link stays one. The file keeps its mode and owner. The old content goes to a backup
 // beside the file, which only its owner can read, and whose path is returned; with keep false there is
 // none. Of two processes that replace the same content at once, one gets an error.
 func Replace(file string, old, content []byte, keep bool) (backup string, err error) {

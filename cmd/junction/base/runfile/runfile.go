@@ -68,10 +68,10 @@ type Record struct {
 }
 
 // Note records the place of this process, which serves the configuration file; "" is the demo. Each
-// process has a record of its own, so that none changes that of another. getenv is os.LookupEnv outside of
-// tests.
+// process has a record of its own, so that no process changes another one's record. getenv is
+// os.LookupEnv outside of tests.
 //
-// secret is that of the owner, which commands send to the admin address. It is in a file of its own
+// secret is the owner's secret, which commands send to the admin address. It is in a file of its own
 // that only the user of this process can read; see Secret.
 func Note(getenv func(string) (string, bool), file string, p Place, secret string) (*Record, error) {
 	records, err := recordsOf(getenv, file)
@@ -156,7 +156,7 @@ func remove(record string) {
 }
 
 // Secret returns the secret of the owner of the running junction of this user whose record has just this
-// admin address; "" if there is none. Another address with the same port may be that of another machine
+// admin address; "" if there is none. Another address with the same port may belong to another machine
 // or user, who must not get the secret.
 func Secret(admin string) string {
 	for _, e := range all() {
@@ -176,8 +176,8 @@ const maxSecret = 1 << 10
 // secretOf returns the file with the secret, beside a record.
 func secretOf(record string) string { return strings.TrimSuffix(record, ".json") + ".secret" }
 
-// Find returns the place of the running junction that serves a configuration file: of several, that of the
-// process that has started last. It ignores a process that has begun to end, and the record of one that was
+// Find returns the place of the running junction that serves a configuration file; of several, the one that
+// has started last. It ignores a process that has begun to end, and the record of one that was
 // killed.
 func Find(file string) (Place, bool) {
 	p, ok := Present(file)
@@ -218,8 +218,8 @@ func ByOtherPath(file string) (Place, bool) {
 	}
 	for _, p := range all() {
 		is, err := os.Stat(p.File)
-		abs, wrong := filepath.Abs(file)
-		if err == nil && wrong == nil && p.File != abs && !p.Ending() && os.SameFile(own, is) {
+		abs, absErr := filepath.Abs(file)
+		if err == nil && absErr == nil && p.File != abs && !p.Ending() && os.SameFile(own, is) {
 			return p.Place, true
 		}
 	}
@@ -250,7 +250,7 @@ func At(address string) (Place, bool) {
 		for _, own := range []string{u.Host, p.Admin} {
 			ownHost, ownPort, err := net.SplitHostPort(own)
 			all := ownHost == "127.0.0.1" || host == "" // which the record also has for all addresses
-			if ip, wrong := netip.ParseAddr(host); wrong == nil && ip.IsUnspecified() {
+			if ip, notIP := netip.ParseAddr(host); notIP == nil && ip.IsUnspecified() {
 				all = true
 			}
 			if err == nil && ownPort == port && (ownHost == host || all) {

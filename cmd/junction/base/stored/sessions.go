@@ -21,8 +21,8 @@ import (
 
 // This file stores the sessions that clients have deleted, so that they stay deleted after a
 // restart. A session id contains the whole sealed session and would otherwise be valid until it
-// expires. The file has only hashes: each line has those of the principal and of the session, and the
-// expiry in Unix seconds.
+// expires. Each line of the file has a hash of the principal, a hash of the session, and the expiry
+// in Unix seconds.
 
 // Sessions appends deleted sessions to a file, in its own goroutine. A nil *Sessions
 // stores nothing.

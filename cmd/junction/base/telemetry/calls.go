@@ -15,9 +15,9 @@ import (
 // calls implements client.Observer.
 type calls struct{ *Telemetry }
 
-// Begin starts the span of a request to an upstream, below that of the request that caused it. Below
-// a request that is not sampled it starts none: the server learns the request's own span, which is
-// not recorded.
+// Begin starts the span of a request to an upstream, below the span of the request that caused it. If
+// that request is not sampled, Begin starts none: the server learns the request's own span, which is not
+// recorded.
 func (c calls) Begin(s client.Sent) (client.Trace, client.TraceContext) {
 	if c.tracer == nil {
 		return nil, client.TraceContext{}
@@ -57,7 +57,7 @@ func (c calls) End(s client.Sent, t client.Trace, r client.Received) {
 }
 
 // Asked starts the span of a request of an upstream: below the span that the request names, or else
-// below that of its call. With both, the call becomes a link if it is of another trace.
+// below the span of its call. With both, the call becomes a link if it is of another trace.
 func (c calls) Asked(a client.Asked) client.Trace {
 	if c.tracer == nil {
 		return nil

@@ -53,7 +53,7 @@ var notifications = []string{"progress", "message"}
 // tokenResults are the results of token checks.
 var tokenResults = []string{"accepted", "invalid_token", "insufficient_scope", "temporarily_unavailable", "unknown_key"}
 
-// limitable are the requests of sign-ins that a limit may reject, and operations those of the storage.
+// limitable are the requests of sign-ins that a limit may reject. operations are the storage's.
 var (
 	limitable  = []string{"sign_in", "page", "register", "token", "refresh", "revoke", "logout"}
 	operations = []string{"read", "write", "commit"}

@@ -92,8 +92,8 @@ func (e *endpoint) request(ctx context.Context, method mcp.MCPMethod, name strin
 		call.Member = []string{"uri"}
 	}
 	result, err := e.conn.Call(ctx, call, nil)
-	if said, ok := errors.AsType[*jsonrpc.Error](err); ok && ctx.Err() == nil {
-		return nil, fmt.Errorf("%s: %w", method, said)
+	if refusal, ok := errors.AsType[*jsonrpc.Error](err); ok && ctx.Err() == nil {
+		return nil, fmt.Errorf("%s: %w", method, refusal)
 	} else if err != nil {
 		return nil, e.explain(ctx, err)
 	}

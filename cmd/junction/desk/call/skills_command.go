@@ -180,7 +180,7 @@ func printSkills(w io.Writer, asJSON bool, skills []listedSkill) error {
 // skills returns the skills of all pages. It writes to notes why it leaves out others.
 func (e *endpoint) skills(ctx context.Context, notes io.Writer) ([]listedSkill, error) {
 	entries, err := e.list(ctx, "skills/list", "skills")
-	if said, ok := errors.AsType[*jsonrpc.Error](err); ok && said.Code == mcp.METHOD_NOT_FOUND {
+	if refusal, ok := errors.AsType[*jsonrpc.Error](err); ok && refusal.Code == mcp.METHOD_NOT_FOUND {
 		return nil, nil // the server has no skills, or does not know the extension
 	} else if err != nil {
 		return nil, err
@@ -301,14 +301,14 @@ func contentOf(result json.RawMessage) ([]byte, error) {
 // showSkill prints a skill. With check, it reads all files first; a file that does not match is an
 // error after the skill was printed.
 func showSkill(ctx context.Context, w io.Writer, e *endpoint, s listedSkill, asJSON, check bool) error {
-	wrong := map[string]error{}
+	faults := map[string]error{}
 	if check {
 		for _, file := range s.files {
 			if _, err := e.skillFile(ctx, s, file.URI); err != nil {
 				if ctx.Err() != nil {
 					return err
 				}
-				wrong[file.URI] = err
+				faults[file.URI] = err
 			}
 		}
 	}
@@ -331,7 +331,7 @@ func showSkill(ctx context.Context, w io.Writer, e *endpoint, s listedSkill, asJ
 				if check {
 					state = "matches"
 				}
-				if wrong[file.URI] != nil {
+				if faults[file.URI] != nil {
 					state = "DOES NOT MATCH"
 				}
 				name := prose.Flat(strings.TrimPrefix(file.URI, s.folder()))
@@ -339,12 +339,12 @@ func showSkill(ctx context.Context, w io.Writer, e *endpoint, s listedSkill, asJ
 			}
 		})
 	}
-	if err != nil || len(wrong) == 0 {
+	if err != nil || len(faults) == 0 {
 		return err
 	}
 	for _, file := range s.files {
-		if wrong[file.URI] != nil {
-			return fmt.Errorf("%s cannot be verified: %w", prose.Count(len(wrong), "file"), wrong[file.URI])
+		if faults[file.URI] != nil {
+			return fmt.Errorf("%s cannot be verified: %w", prose.Count(len(faults), "file"), faults[file.URI])
 		}
 	}
 	return nil

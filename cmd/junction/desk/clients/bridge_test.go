@@ -6,14 +6,13 @@ import (
 	"testing"
 )
 
-// TestBridges: a command that only connects to a URL becomes that URL, with its headers and its
-// transport, and the notes name all that has no equivalent.
+// TestBridges: a command that only connects to a URL becomes that URL with its transport. The notes name what
+// is not imported. A flag that adds headers or hides tools keeps the command.
 func TestBridges(t *testing.T) {
 	const url = "https://mcp.example.com/mcp"
 	instead := func(name string) string { return "\nconnects to the URL without " + name }
 	remote := "s:\n  url: " + url
-	const stays = "stays a command, because Junction has no equivalent for "
-	const bearer = "\n  headers:\n    Authorization: \"Bearer ${file:Authorization=canary-1}\""
+	const stays = "stays a command: Junction does not translate "
 	const npx = "npx|mcp-remote|" + url
 	for _, test := range []struct {
 		name    string
@@ -29,21 +28,18 @@ func TestBridges(t *testing.T) {
 		{"Windows", `cmd|/C|C:\node\npx.cmd|-y|mcp-remote|` + url, nil, remote + instead("mcp-remote")},
 		{"pnpm", "pnpm|dlx|mcp-remote@latest|" + url, nil, remote + instead("mcp-remote")},
 		{"bun", "bunx|--bun|mcp-remote|" + url, nil, remote + instead("mcp-remote")},
-		{"headers", "npx|mcp-remote|--header|X-Team: blue|" + url + "|--header|Authorization: Bearer ${AUTH}|" +
-			"--header|X-Key:${KEY}", map[string]string{"AUTH": "canary-1", "HTTPS_PROXY": "http://127.0.0.1:3128"},
-			remote + bearer + "\n" +
-				"    X-Key: \"${KEY}\"\n    X-Team: blue" + instead("mcp-remote") +
-				"\nnot imported: the variable HTTPS_PROXY"},
-		{"a header with its scheme", npx + "|--header|Authorization:${LINE}",
-			map[string]string{"LINE": "Bearer canary-1"},
-			remote + bearer + instead("mcp-remote")},
-		{"lost flags", npx + "|9696|--host|127.0.0.1|--debug|--transport|http-only|--header|Accept: x", nil,
-			remote + instead("mcp-remote") + "\nnot imported: the port 9696, --host, --debug, the header Accept"},
+		{"a header", npx + "|--header|X-Team: blue", nil, "s:\n  command: [npx, mcp-remote, '" + url +
+			"', --header, 'X-Team: blue']\n" + stays + "--header of mcp-remote"},
+		{"a header before the URL", "npx|mcp-remote|--header|X-Team: blue|" + url, nil,
+			"s:\n  command: [npx, mcp-remote, --header, 'X-Team: blue', '" + url + "']"},
+		{"variables", npx, map[string]string{"HTTPS_PROXY": "http://127.0.0.1:3128"},
+			remote + instead("mcp-remote") + "\nnot imported: the variable HTTPS_PROXY"},
+		{"lost flags", npx + "|9696|--host|127.0.0.1|--debug|--transport|http-only", nil,
+			remote + instead("mcp-remote") + "\nnot imported: the port 9696, --host, --debug"},
 		{"HTTP+SSE", npx + "|--transport|sse-only", nil,
 			remote + "\n  transport: sse" + instead("mcp-remote")},
-		{"hidden tools", npx + "|--ignore-tool|delete*|--ignore-tool|drop", nil,
-			remote + "\n  tools:\n    delete*: {enabled: false}\n    drop: {enabled: false}\n" +
-				"the tools of --ignore-tool are compared in upper and lower case" + instead("mcp-remote")},
+		{"hidden tools", npx + "|--ignore-tool|drop", nil, "s:\n  command: [npx, mcp-remote, '" + url +
+			"', --ignore-tool, drop]\n" + stays + "--ignore-tool of mcp-remote"},
 		{"a secret in the URL", "npx|mcp-remote|https://ann:canary@mcp.example.com/?api_key=canary-2", nil,
 			"s:\n  url: \"https://mcp.example.com/?api_key=${file:url=canary-2}\"\n  headers:\n" +
 				"    Authorization: \"Basic ${file:Authorization=YW5uOmNhbmFyeQ==}\"" + instead("mcp-remote")},
@@ -52,23 +48,21 @@ func TestBridges(t *testing.T) {
 				stays + "--static-oauth-client-info of mcp-remote"},
 		{"a flag of tomorrow", npx + "|--new", nil, "s:\n  command: [npx, mcp-remote, '" + url +
 			"', --new]\n" + stays + "--new of mcp-remote"},
-		{"supergateway", "npx|-y|supergateway|--streamableHttp|" + url + "|--oauth2Bearer|canary-1|--header|X-A: 1|" +
-			"X-B: 2|--logLevel=none", nil, remote + bearer + "\n" +
-			"    X-A: \"1\"\n    X-B: \"2\"" + instead("supergateway") + "\nnot imported: --logLevel"},
+		{"supergateway", "npx|-y|supergateway|--streamableHttp|" + url + "|--logLevel=none", nil, remote +
+			instead("supergateway") + "\nnot imported: --logLevel"},
+		{"supergateway with a header", "npx|supergateway|--sse|" + url + "|--header|X-A: 1", nil, "s:\n  command: " +
+			"[npx, supergateway, --sse, '" + url + "', --header, 'X-A: 1']\n" + stays + "--header of supergateway"},
 		{"supergateway with HTTP+SSE", "npx|supergateway@4.0.0|--sse=" + url, nil,
 			remote + "\n  transport: sse" + instead("supergateway")},
 		{"supergateway with a command", "npx|supergateway|--stdio|npx server", nil,
 			"s:\n  command: [npx, supergateway, --stdio, npx server]"},
-		{"mcp-proxy", "uvx|mcp-proxy|-H|Authorization|Bearer canary-1|--transport|streamablehttp|--debug|" + url, nil,
-			remote + bearer +
-				instead("mcp-proxy") + "\nnot imported: --debug"},
-		{"mcp-proxy with a token", "uv|tool|run|--from|mcp-proxy==0.13.0|mcp-proxy|" + url,
-			map[string]string{"API_ACCESS_TOKEN": "canary-1"},
-			remote + bearer + "\n  transport: sse" +
-				instead("mcp-proxy")},
-		{"mcp-proxy with a password", "mcp-proxy|--username=ann|--password=canary|" + url, nil,
-			remote + "\n  headers:\n    Authorization: \"Basic ${file:Authorization=YW5uOmNhbmFyeQ==}\"\n" +
-				"  transport: sse" + instead("mcp-proxy")},
+		{"mcp-proxy", "uvx|mcp-proxy|--transport|streamablehttp|--debug|" + url, nil,
+			remote + instead("mcp-proxy") + "\nnot imported: --debug"},
+		{"mcp-proxy with HTTP+SSE", "uv|tool|run|--from|mcp-proxy==0.13.0|mcp-proxy|" + url, nil,
+			remote + "\n  transport: sse" + instead("mcp-proxy")},
+		{"mcp-proxy with a token", "mcp-proxy|" + url, map[string]string{"API_ACCESS_TOKEN": "canary-1"},
+			"s:\n  command: [mcp-proxy, '" + url + "']\n  env:\n    API_ACCESS_TOKEN: \"${file:API_ACCESS_TOKEN=canary-1}\"\n" +
+				stays + "the variable API_ACCESS_TOKEN of mcp-proxy"},
 		{"mcp-proxy without certificates", "mcp-proxy|--no-verify-ssl|" + url, nil, "s:\n  command: [mcp-proxy, " +
 			"--no-verify-ssl, '" + url + "']\n" + stays + "--no-verify-ssl of mcp-proxy"},
 		{"mcp-proxy with a command", "uvx|mcp-proxy|--port|8080|uvx|server", nil,

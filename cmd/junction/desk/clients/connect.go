@@ -64,97 +64,146 @@ type Done struct {
 // remembers what the file was. A file that cannot be parsed stays as it is. So does one with the entry of
 // another Junction: the error is an OtherError.
 func (o *Outfit) Connect(ctx context.Context, p Place, t Target, remove []string) (*Done, error) {
-	done := &Done{File: p.File}
-	old, err := o.readOrNil(p)
+	c := connecting{Outfit: o, place: p, target: t, done: &Done{File: p.File}}
+	err := c.recall()
 	if err != nil {
 		return nil, err
 	}
-	fail := func(err error) (*Done, error) { return nil, &revision.Error{File: o.Home.Short(p.File), Err: err} }
-	last, err := o.Records.find(p)
+	if remove, err = c.begin(remove); err != nil {
+		return nil, c.failed(err)
+	}
+	if c.states, err = o.edit(p, t, c.base, remove, c.record); err != nil {
+		return nil, c.failed(err)
+	}
+	for _, r := range c.record.Removed {
+		if c.last == nil || !c.last.has(r.Name) {
+			c.done.Removed = append(c.done.Removed, r.Name)
+		}
+	}
+	if c.old != nil && bytes.Equal(c.text(), c.old) {
+		return c.done, o.keepKey(p, t, c.last, c.done)
+	}
+	if o.byCommand(ctx, p, t, c.base, c.old, c.record, c.done) {
+		c.done.Changed = true
+		return c.done, o.Records.put(p, c.record)
+	}
+	if err = c.prepare(); err == nil {
+		err = c.write()
+	}
 	if err != nil {
 		return nil, err
 	}
-	known := last // also if it is stale
-	switch {
-	case last == nil:
-	case old != nil && last.stale(p, old), old == nil && !last.isOf(t):
-		last = nil
-	case !last.isOf(t):
-		return fail(last.other(p))
+	c.done.Changed = true
+	if c.record.Backup == "" {
+		c.record.Backup = c.done.Backup
 	}
-	base := old
-	rec := &Record{Client: p.Client.ID, File: p.File, Name: t.Name, Config: t.Config, URL: t.URL, Created: old == nil}
+	if err := o.Records.put(p, c.record); err != nil {
+		return c.done, err
+	}
+	return c.done, o.dropKey(c.known, c.done)
+}
+
+// connecting is one call of Connect.
+type connecting struct {
+	*Outfit
+	place  Place
+	target Target
+	done   *Done
+
+	old    []byte   // the file; nil if it does not exist
+	known  *Record  // what is remembered of the file, also if that is stale
+	last   *Record  // known, unless it is stale
+	record *Record  // of this call
+	base   []byte   // the file without the changes of last
+	lost   []Lost   // servers that base lacks, because they could not be put back
+	states [][]byte // the text of the file after each change, beginning with base
+}
+
+// text is the new text of the file.
+func (c *connecting) text() []byte { return c.states[len(c.states)-1] }
+
+func (c *connecting) failed(err error) error {
+	return &revision.Error{File: c.Home.Short(c.place.File), Err: err}
+}
+
+// recall reads the file, and what is remembered of it.
+func (c *connecting) recall() (err error) {
+	if c.old, err = c.readOrNil(c.place); err != nil {
+		return err
+	}
+	if c.known, err = c.Records.find(c.place); err != nil || c.known == nil {
+		return err
+	}
+	switch of := c.known.isOf(c.target); {
+	case c.old != nil && c.known.stale(c.place, c.old), c.old == nil && !of:
+		return nil
+	case !of:
+		return c.failed(c.known.other(c.place))
+	}
+	c.last = c.known
+	return nil
+}
+
+// begin makes the record and the base. It returns all servers to remove.
+func (c *connecting) begin(remove []string) ([]string, error) {
+	p, t := c.place, c.target
+	c.record = &Record{Client: p.Client.ID, File: p.File, Name: t.Name, Config: t.Config, URL: t.URL,
+		Created: c.old == nil}
 	if p.Scope == Project {
-		rec.Project = p.folder
+		c.record.Project = p.folder
 	}
-	o.noteKey(t, last, rec)
-	var lost []Lost
-	if last != nil {
-		if base, lost, err = last.restore(p, old); err != nil {
-			return fail(err)
-		}
-		if remove, err = last.stayOut(p, old, remove); err != nil {
-			return fail(err)
-		}
-		rec.Created, rec.Folder, rec.Backup = last.Created, last.Folder, last.Backup
-		for _, l := range lost { // a later Disconnect tries again
-			rec.Removed = append(rec.Removed, l.Removed)
-		}
+	c.noteKey(t, c.last, c.record)
+	c.base = c.old
+	if c.last == nil {
+		return remove, nil
 	}
-	states, err := o.edit(p, t, base, remove, rec)
-	if err != nil {
-		return fail(err)
-	}
-	text := states[len(states)-1]
-	for _, r := range rec.Removed {
-		if last == nil || !last.has(r.Name) {
-			done.Removed = append(done.Removed, r.Name)
-		}
-	}
-	if bytes.Equal(text, old) && old != nil {
-		return done, o.keepKey(p, t, last, done)
-	}
-	if o.byCommand(ctx, p, t, base, old, rec, done) {
-		done.Changed = true
-		return done, o.Records.put(p, rec)
-	}
-	rec.seal(states...)
-	if len(lost) > 0 {
-		rec.Before = "" // not all of the changes undone
-	}
-	if p.Scope == Project && old == nil {
-		if err := os.Mkdir(filepath.Dir(p.File), 0o755); err == nil {
-			rec.Folder = true
-		} else if !errors.Is(err, fs.ErrExist) {
-			return fail(files.Reason(err))
-		}
-	}
-	if err := o.Records.put(p, rec); err != nil {
+	var err error
+	if c.base, c.lost, err = c.last.restore(p, c.old); err != nil {
 		return nil, err
 	}
-	undoKey, err := o.writeKey(t, done)
-	if err != nil {
-		return nil, errors.Join(err, o.Records.put(p, last))
+	if remove, err = c.last.stayOut(p, c.old, remove); err != nil {
+		return nil, err
 	}
-	own := last != nil && last.After == sum(old) // what Connect wrote needs no backup
-	literal := literalKey.Match(old) && !literalKey.Match(text)
+	c.record.Created, c.record.Folder, c.record.Backup = c.last.Created, c.last.Folder, c.last.Backup
+	for _, l := range c.lost { // a later Disconnect tries again
+		c.record.Removed = append(c.record.Removed, l.Removed)
+	}
+	return remove, nil
+}
+
+// prepare makes the folder of the file, if a project has none, and stores the record.
+func (c *connecting) prepare() error {
+	c.record.seal(c.states...)
+	if len(c.lost) > 0 {
+		c.record.Before = "" // not all of the changes undone
+	}
+	if c.place.Scope == Project && c.old == nil {
+		if err := os.Mkdir(filepath.Dir(c.place.File), 0o755); err == nil {
+			c.record.Folder = true
+		} else if !errors.Is(err, fs.ErrExist) {
+			return c.failed(files.Reason(err))
+		}
+	}
+	return c.Records.put(c.place, c.record)
+}
+
+// write writes the API key and the file. After an error, the key and the record are what they were.
+func (c *connecting) write() error {
+	undoKey, err := c.writeKey(c.target, c.done)
+	if err != nil {
+		return errors.Join(err, c.Records.put(c.place, c.last))
+	}
+	own := c.last != nil && c.last.After == sum(c.old) // what Connect wrote needs no backup
+	literal := literalKey.Match(c.old) && !literalKey.Match(c.text())
 	if literal {
-		done.Notes = append(done.Notes, "The file had an API key in it. No backup was made beside it: disconnect puts "+
-			"the old entry back from "+o.Home.Short(o.Records.File)+", which only you can read.")
+		c.done.Notes = append(c.done.Notes, "The file had an API key in it. No backup was made beside it: disconnect "+
+			"puts the old entry back from "+c.Home.Short(c.Records.File)+", which only you can read.")
 	}
-	done.Backup, err = revision.Replace(p.File, old, text, !own && !literal)
+	c.done.Backup, err = revision.Replace(c.place.File, c.old, c.text(), !own && !literal)
 	if err != nil {
-		failed := &revision.Error{File: o.Home.Short(p.File), Err: err}
-		return nil, errors.Join(failed, undoKey(), o.Records.put(p, last))
+		return errors.Join(c.failed(err), undoKey(), c.Records.put(c.place, c.last))
 	}
-	done.Changed = true
-	if rec.Backup == "" {
-		rec.Backup = done.Backup
-	}
-	if err := o.Records.put(p, rec); err != nil {
-		return done, err
-	}
-	return done, o.dropKey(known, done)
+	return nil
 }
 
 // stayOut returns the servers to remove: those in remove, and those that r took out before. One

@@ -230,8 +230,23 @@ func (s *Server) entry(h Home) (*Entry, error) {
 		}
 	}
 	e := &Entry{Env: map[string]Value{}, Headers: map[string]Value{}, Foreign: s.foreign()}
+	if err := e.reach(&f, r, s.Client.ID, kept); err != nil {
+		return nil, err
+	}
+	e.fromKeyring(r, kept)
+	e.Off = f.m["disabled"] == true || f.m["enabled"] == false
+	e.tools(&f)
+	e.times(&f, r, habits.firstList)
+	f.unread(r)
+	e.Notes = r.notes
+	return e, f.err
+}
+
+// reach sets how the server is reached: by a URL, also behind a bridge, or by a command. client is "" for a
+// command that a person has typed: it is no bridge. kept are variables in the keyring of the client.
+func (e *Entry) reach(f *fields, r *reader, client string, kept []string) error {
 	command, args := f.command()
-	if s.Client.ID != "" {
+	if client != "" {
 		command, args = r.separate(command, args)
 	}
 	address := f.text("url", "httpUrl", "serverUrl", "uri")
@@ -240,24 +255,26 @@ func (s *Server) entry(h Home) (*Entry, error) {
 	remote := address != "" && (command == "" || remoteType)
 	switch {
 	case command == "" && address == "" && f.m["settings"] != nil:
-		return nil, errors.New("it is an extension of the client")
+		return errors.New("it is an extension of the client")
 	case command == "" && address == "":
-		return nil, errors.New("it has neither a command nor a URL")
+		return errors.New("it has neither a command nor a URL")
 	case f.err != nil:
-		return nil, f.err
+		return f.err
 	case remote && otherScheme(address) != "":
-		return nil, fmt.Errorf("its URL has the scheme %s, and Junction reaches servers by http and https only",
+		return fmt.Errorf("its URL has the scheme %s, and Junction reaches servers by http and https only",
 			otherScheme(address))
 	case remote:
-		e.remote(&f, r, address)
+		e.remote(f, r, address)
 		e.Transport = transport
-	case s.Client.ID != "" && len(kept) == 0 && e.bridge(&f, r, command, args): // not what a person types as a command
+	case client != "" && len(kept) == 0 && e.bridge(f, r, command, args):
 	default:
-		e.local(&f, r, command, args)
+		e.local(f, r, command, args)
 	}
-	e.fromKeyring(r, kept)
-	e.Off = f.m["disabled"] == true || f.m["enabled"] == false
-	e.tools(&f)
+	return nil
+}
+
+// times sets the time limits. With firstList, timeout is the time of the first listing.
+func (e *Entry) times(f *fields, r *reader, firstList bool) {
 	e.Timeout = f.duration("timeout", time.Millisecond)
 	if e.Timeout > 0 && e.Timeout < time.Second { // some clients count seconds; no limit is that short
 		e.Timeout *= time.Second / time.Millisecond
@@ -266,14 +283,18 @@ func (s *Server) entry(h Home) (*Entry, error) {
 	e.Timeout = max(e.Timeout, f.duration("tool_timeout_sec", time.Second))
 	e.ConnectTimeout = f.duration("startup_timeout_sec", time.Second)
 	e.ConnectTimeout = max(e.ConnectTimeout, f.duration("startup_timeout_ms", time.Millisecond))
-	if habits.firstList {
-		e.ConnectTimeout, e.Timeout = e.Timeout, 0 // there it is that of the first listing
+	if firstList {
+		e.ConnectTimeout, e.Timeout = e.Timeout, 0
 	}
 	if e.ConnectTimeout > 0 && e.ConnectTimeout < installTime && e.Runs() && installs(e.Command[0]) {
 		r.note("the start may take %s, not %s, because the package may have to be downloaded first",
 			duration(installTime), duration(e.ConnectTimeout))
 		e.ConnectTimeout = 0
 	}
+}
+
+// unread notes the fields that are not imported.
+func (f *fields) unread(r *reader) {
 	if f.m["envFile"] != nil {
 		r.note("not imported: envFile; put the variables of that file into env of the entry")
 	}
@@ -286,8 +307,6 @@ func (s *Server) entry(h Home) (*Entry, error) {
 	if len(lost) > 0 {
 		r.note("not imported: %s", strings.Join(lost, ", "))
 	}
-	e.Notes = r.notes
-	return e, f.err
 }
 
 func (e *Entry) remote(f *fields, r *reader, address string) {

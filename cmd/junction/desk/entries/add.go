@@ -6,7 +6,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -20,7 +19,6 @@ import (
 	"junction/cmd/pack/plan"
 	"junction/upstream"
 	"junction/upstream/client"
-	"junction/upstream/loopback"
 	"junction/upstream/prose"
 	"junction/upstream/shell"
 )
@@ -206,135 +204,6 @@ func (a *adder) review(cmd *cobra.Command, name string, entry *clients.Entry, e 
 	}
 	question := fmt.Sprintf("Add %s to %s?", name, prose.OneLine(e.Short()))
 	return Review(cmd, a.stdout, a.json, a.yes, text, question)
-}
-
-// arguments reads the name of the upstream, and its command, URL or name in the registry.
-func (a *adder) arguments(args []string, dash int) (name string, err error) {
-	const usage = "write junction add NAME -- COMMAND, junction add NAME URL, junction add NAME FOLDER, or " +
-		"junction add SERVER"
-	switch {
-	case dash == 1 && len(args) == 2 && clients.Words(args[1]) != nil:
-		return "", cli.Usagef("%s is one word; write junction add %s -- %s", prose.Quote(args[1]), shell.Quote(args[0]),
-			shell.Join(clients.Words(args[1])...))
-	case dash == 1 && len(args) > 1:
-		a.given.Command = args[1:]
-		if program := args[1]; strings.HasPrefix(program, "./") || strings.HasPrefix(program, "../") {
-			if a.given.Command[0], err = filepath.Abs(program); err != nil {
-				return "", err
-			}
-		}
-	case dash >= 0:
-		return "", cli.Usagef("give one name before -- and a command after it; %s", usage)
-	case len(args) == 2 && isURL(args[1]):
-		a.given.URL = args[1]
-	case len(args) == 2 && isPath(args[1]):
-		a.given.Pack, a.folder = args[1], args[1]
-	case len(args) == 1 && isPath(args[0]):
-		return "", cli.Usagef("the folder needs a name before it: junction add NAME FOLDER")
-	case len(args) == 1 && isURL(args[0]):
-		return "", cli.Usagef("the URL needs a name before it: junction add NAME URL")
-	case len(args) == 2 && isFolder(args[1]):
-		return "", cli.Usagef("%s is a folder; write junction add %s %s", prose.Quote(args[1]), shell.Quote(args[0]),
-			shell.Quote("./"+filepath.ToSlash(args[1])))
-	case len(args) > 0 && len(args) <= 2 && a.registry == "" && isHost(args[len(args)-1]):
-		name := "NAME"
-		if len(args) == 2 {
-			name = shell.Quote(args[0])
-		}
-		return "", cli.Usagef("%s is the address of a server, without the scheme of a URL; write junction add %s %s, "+
-			"or, for a name of a registry, add --registry URL", prose.Quote(args[len(args)-1]), name,
-			shell.Quote(withScheme(args[len(args)-1])))
-	case len(args) > 0 && len(args) <= 2 && registryName.MatchString(args[len(args)-1]):
-		if a.server = args[len(args)-1]; len(args) == 1 {
-			return nameOf(a.server), nil
-		}
-	case len(args) == 2 && strings.Contains(args[1], "://"):
-		scheme, _, _ := strings.Cut(args[1], "://")
-		return "", cli.Usagef("the URL has the scheme %s; a server is reached by http or https", prose.OneLine(scheme))
-	case len(args) == 2 && withoutScheme.MatchString(args[1]):
-		return "", cli.Usagef("%s lacks the scheme of a URL; write junction add %s %s", prose.Quote(args[1]),
-			shell.Quote(args[0]), shell.Quote(withScheme(args[1])))
-	case len(args) > 1:
-		return "", cli.Usagef("%s is no URL; a command stands after --: junction add %s -- %s",
-			prose.Quote(args[1]), shell.Quote(args[0]), shell.Join(args[1:]...))
-	default:
-		return "", cli.Usagef("%s", usage)
-	}
-	return args[0], nil
-}
-
-// withoutScheme matches an address or a host with a dot, its port, and perhaps a path.
-var withoutScheme = regexp.MustCompile(`^(localhost|\[[0-9a-fA-F:]+\]|[a-zA-Z0-9-]+(\.[a-zA-Z0-9-]+)+):[0-9]+(/\S*)?$`)
-
-// isHost reports whether a word with the form of a name of the registry is a host and a path. A name of the
-// registry begins with a reversed domain, such as io.github.owner, and a host ends with a top-level domain. If
-// this is not certain, the registry is asked.
-func isHost(s string) bool {
-	host, _, _ := strings.Cut(strings.ToLower(s), "/")
-	last := host[strings.LastIndexByte(host, '.')+1:]
-	return registryName.MatchString(s) && mayBeHost(s) && topLevel(last)
-}
-
-// mayBeHost reports whether a word has a dot before the first slash, and does not begin with a reversed domain.
-func mayBeHost(s string) bool {
-	host, _, _ := strings.Cut(strings.ToLower(s), "/")
-	first, _, dotted := strings.Cut(host, ".")
-	return dotted && !topLevel(first)
-}
-
-// topLevel reports whether a label is a top-level domain that many servers have.
-func topLevel(label string) bool {
-	return len(label) == 2 || slices.Contains([]string{"com", "org", "net", "edu", "gov", "info", "dev", "app", "cloud",
-		"tech", "software", "tools", "xyz"}, label)
-}
-
-// withScheme returns the URL of a host with a port: http on this machine, https elsewhere.
-func withScheme(s string) string {
-	if host, _, _ := strings.Cut(s, "/"); loopback.Address(strings.Replace(host, "localhost", "127.0.0.1", 1)) {
-		return "http://" + s
-	}
-	return "https://" + s
-}
-
-// isFolder reports whether there is a folder of that name, which is not a path by its form.
-func isFolder(s string) bool {
-	info, err := os.Stat(s)
-	return err == nil && info.IsDir()
-}
-
-// isPath reports whether an argument is the path of a pack. Other words may be names of the registry.
-func isPath(s string) bool {
-	slashed := filepath.ToSlash(s)
-	return filepath.IsAbs(s) || slices.ContainsFunc([]string{"./", "../", "~/"}, func(begin string) bool {
-		return strings.HasPrefix(slashed+"/", begin)
-	})
-}
-
-// packPath returns the path of a pack for the file, which has it relative to its own folder.
-func packPath(path string, f *file) (string, error) {
-	if rest, ok := strings.CutPrefix(path, "~/"); ok {
-		path = filepath.Join(f.home.Dir, rest)
-	}
-	full, err := filepath.Abs(path)
-	if err != nil {
-		return "", err
-	}
-	if _, err := os.Stat(full); err != nil {
-		return "", fmt.Errorf("there is no pack at %s; make one with: %s", prose.OneLine(path),
-			shell.Join("junction-pack", "init", path))
-	}
-	own, err := filepath.Abs(filepath.Dir(f.path))
-	if err != nil {
-		return "", err
-	}
-	if rest, err := filepath.Rel(own, full); err == nil && filepath.IsLocal(rest) && rest != "." {
-		return "./" + filepath.ToSlash(rest), nil
-	}
-	return full, nil
-}
-
-func isURL(s string) bool {
-	return strings.HasPrefix(s, "http://") || strings.HasPrefix(s, "https://")
 }
 
 // flags reads the flags.

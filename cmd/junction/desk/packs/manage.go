@@ -270,8 +270,8 @@ func (r *run) update(cmd *cobra.Command, name, to string, yes bool) error {
 		return err
 	}
 	r.edit.More = d
-	said := fmt.Sprintf("Updated %s to the commit %s.", name, f.Commit)
-	if err := r.edit.SetPack(cmd.Context(), name, lock.Dir(own, f.Commit), said); err != nil {
+	updated := fmt.Sprintf("Updated %s to the commit %s.", name, f.Commit)
+	if err := r.edit.SetPack(cmd.Context(), name, lock.Dir(own, f.Commit), updated); err != nil {
 		undo()
 		return err
 	}

@@ -465,12 +465,12 @@ func (t *translator) userValue(name, text string, in *Input) clients.Value {
 
 // lack records an input that the user has to give, by the flag for it.
 func (t *translator) lack(flag string, in *Input) {
-	said := flag
+	need := flag
 	if in.Description != "" {
-		said += " (" + prose.Cut(prose.Flat(in.Description), 80) + ")"
+		need += " (" + prose.Cut(prose.Flat(in.Description), 80) + ")"
 	}
-	if !slices.Contains(t.missing, said) {
-		t.missing = append(t.missing, said)
+	if !slices.Contains(t.missing, need) {
+		t.missing = append(t.missing, need)
 	}
 }
 

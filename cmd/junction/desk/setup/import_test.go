@@ -165,9 +165,9 @@ func TestImportAsks(t *testing.T) {
 	gone := httptest.NewServer(http.NotFoundHandler())
 	gone.Close()
 	home := atHome(t, map[string]string{".cursor/mcp.json": `{"mcpServers": {
-		"oauth": {"command": "npx", "args": ["-y", "mcp-remote@latest", "` + oauth + `", "--header", "X-Team: blue"]},
+		"oauth": {"url": "` + oauth + `", "headers": {"X-Team": "blue"}},
 		"token": {"url": "` + token + `"},
-		"open": {"url": "` + open + `"},
+		"open": {"command": "npx", "args": ["-y", "mcp-remote@latest", "` + open + `"]},
 		"gone": {"url": "` + gone.URL + `/mcp"},
 		"own": {"url": "` + oauth + `/2", "headers": {"Authorization": "Bearer canary-1"}},
 		"off": {"url": "` + oauth + `/3", "disabled": true}}}`})

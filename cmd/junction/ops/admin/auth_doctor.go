@@ -78,20 +78,46 @@ func authDoctor(ctx context.Context, stdout io.Writer, file string, asJSON bool)
 	transport := config.Trusting(fetcher)
 	defer transport.CloseIdleConnections()
 	d := &signInDoctor{client: &http.Client{Transport: transport, Timeout: providerPatience}, out: cli.NewPage(stdout)}
-	if c.Auth.OAuth != nil {
-		for _, p := range c.Auth.OAuth.IdentityProviders {
-			d.begin("identity provider " + p.ID)
-			d.note("register as redirect URI: " + c.PublicURL + "/oauth/callback/" + p.ID)
-			m := d.provider(ctx, p.Issuer, p.Scopes, c.PublicURL+"/oauth/backchannel-logout/"+p.ID)
-			if m != nil && m.Token != "" {
-				d.credentials(ctx, m.Token, c.PublicURL+"/oauth/callback/"+p.ID, p.ClientID, p.ClientSecret)
-			}
-		}
-	}
+	d.providers(ctx, c)
 	there := oauth.New(oauth.Options{URL: c.PublicURL, Fetch: fetcher, HTTP: transport})
 	sources := credentials.New(credentials.Options{OAuth: func() *oauth.Client { return there }})
 	defer sources.Close()
 	sources.Use(asked)
+	d.servers(ctx, sources, asked)
+	d.issuers(ctx, c)
+	if c.Auth.OAuth != nil && d.problems == 0 { // a problem must not be lost above the lines for clients
+		fmt.Fprintf(d.out, "\nClients sign in at %s/mcp\n%s", c.PublicURL,
+			strings.ReplaceAll(ClientLines, "URL", c.PublicURL+"/mcp"))
+	}
+	all := struct {
+		Findings []findingJSON `json:"findings"`
+	}{append([]findingJSON{}, d.findings...)}
+	if err := cli.Print(stdout, asJSON, all, d.out.String()); err != nil {
+		return err
+	}
+	if d.problems > 0 {
+		return errors.New(prose.Count(d.problems, "problem"))
+	}
+	return nil
+}
+
+// providers checks the identity providers.
+func (d *signInDoctor) providers(ctx context.Context, c *config.Config) {
+	if c.Auth.OAuth == nil {
+		return
+	}
+	for _, p := range c.Auth.OAuth.IdentityProviders {
+		d.begin("identity provider " + p.ID)
+		d.note("register as redirect URI: " + c.PublicURL + "/oauth/callback/" + p.ID)
+		m := d.provider(ctx, p.Issuer, p.Scopes, c.PublicURL+"/oauth/backchannel-logout/"+p.ID)
+		if m != nil && m.Token != "" {
+			d.credentials(ctx, m.Token, c.PublicURL+"/oauth/callback/"+p.ID, p.ClientID, p.ClientSecret)
+		}
+	}
+}
+
+// servers checks the sign-ins at upstreams.
+func (d *signInDoctor) servers(ctx context.Context, sources *credentials.Sources, asked map[string]upstream.Config) {
 	for _, name := range slices.Sorted(maps.Keys(asked)) {
 		row := asked[name].Auth.Mode.Row()
 		d.begin("server " + name + ", " + row.About(row.Doctor, name))
@@ -104,6 +130,10 @@ func authDoctor(ctx context.Context, stdout io.Writer, file string, asJSON bool)
 			d.probed(sources.Probe(ctx, name))
 		}
 	}
+}
+
+// issuers checks the issuers of tokens.
+func (d *signInDoctor) issuers(ctx context.Context, c *config.Config) {
 	for _, i := range c.Auth.JWT {
 		d.begin("issuer of tokens " + i.Issuer)
 		d.note("its tokens must be for: " + strings.Join(i.Audiences, " or "))
@@ -113,24 +143,6 @@ func authDoctor(ctx context.Context, stdout io.Writer, file string, asJSON bool)
 			d.issuer(ctx, i.Issuer)
 		}
 	}
-	if c.Auth.OAuth != nil && d.problems == 0 { // a problem must not be lost above the lines for clients
-		fmt.Fprintf(d.out, "\nClients sign in at %s/mcp\n%s", c.PublicURL,
-			strings.ReplaceAll(ClientLines, "URL", c.PublicURL+"/mcp"))
-	}
-	if asJSON {
-		err = cli.PrintValue(stdout, struct {
-			Findings []findingJSON `json:"findings"`
-		}{append([]findingJSON{}, d.findings...)})
-	} else {
-		err = cli.Tell(stdout, d.out.String())
-	}
-	if err != nil {
-		return err
-	}
-	if d.problems > 0 {
-		return errors.New(prose.Count(d.problems, "problem"))
-	}
-	return nil
 }
 
 // signInDoctor collects the findings about identity providers and authorization servers.

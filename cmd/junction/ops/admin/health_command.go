@@ -41,11 +41,11 @@ The exit code is 0 if the proxy is ready, and 1 otherwise.`,
 			if err != nil {
 				return err
 			}
-			said, err := askHealth(ctx, address, live)
+			state, err := askHealth(ctx, address, live)
 			if err != nil {
 				return err
 			}
-			return cli.Tell(stdout, said+"\n")
+			return cli.Tell(stdout, state+"\n")
 		},
 	}
 	adminFlag(cmd, &admin)

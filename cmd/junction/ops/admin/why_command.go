@@ -148,60 +148,24 @@ func does(a *diagnose.WhyReport, name, you string) string {
 	return caller(a) + " " + name
 }
 
+// printItem prints what is known of one item: the sentence, a field for each fact, the reasons, the advice.
 func printItem(b *prose.Page, a *diagnose.WhyReport, i *diagnose.WhyItem, now time.Time) {
-	seen := fmt.Sprintf("%s the %s %s at %s", does(a, "sees", "see"), i.Kind, prose.Flat(i.Exposed), a.Endpoint)
-	switch {
-	case i.Exposed == "":
-		seen = fmt.Sprintf("The %s %s of %s is not offered at %s", i.Kind, prose.Flat(i.Own), prose.Flat(i.Upstream),
-			a.Endpoint)
-	case !i.Visible:
-		seen = fmt.Sprintf("%s not see the %s %s at %s", does(a, "does", "do"), i.Kind, prose.Flat(i.Exposed),
-			a.Endpoint)
-	case !i.Listed && i.Kind == upstream.PartTools.String():
-		seen = fmt.Sprintf("%s may call the tool %s at %s; its list does not contain it (catalog: search), "+
-			"and %s finds it", caller(a), prose.Flat(i.Exposed), a.Endpoint, search.ToolName)
-	case !i.Listed:
-		seen = fmt.Sprintf("%s may read %s at %s; no list contains it", caller(a), prose.Flat(i.Exposed), a.Endpoint)
+	b.Wrap("", "", seen(a, i)+".")
+	field := func(name, value string) {
+		if value != "" {
+			b.Wrap(fmt.Sprintf("  %-9s ", name), strings.Repeat(" ", 12), value)
+		}
 	}
-	b.Wrap("", "", seen+".")
-	field := func(name, value string) { b.Wrap(fmt.Sprintf("  %-9s ", name), strings.Repeat(" ", 12), value) }
 	if i.Exposed != "" && i.Own != i.Exposed {
 		field("is", fmt.Sprintf("%s of %s", prose.Flat(i.Own), prose.Flat(i.Upstream)))
 	}
-	call := map[string]string{"allow": "allowed", "ask": "allowed after approval by the user",
-		"deny": "denied"}[i.Verdict]
-	if i.Kind == upstream.PartTools.String() || i.Reads {
-		switch {
-		case i.Exposed == "":
-		case i.Reads:
-			field("calls", "depend on the arguments; without arguments: "+call)
-		case i.Visible:
-			field("calls", call)
-		}
-	}
-	state := i.State
-	if since, err := time.Parse(time.RFC3339, i.Since); err == nil {
-		state += fmt.Sprintf(" for %s, since %s", prose.Age(now.Sub(since)), since.Local().Format(time.DateTime))
-	}
-	if i.Error != "" {
-		state += ": " + prose.Flat(i.Error)
-	}
-	field("upstream", prose.Flat(i.Upstream)+" is "+state)
-	if i.Cache != "" {
-		field("cache", i.Cache)
-	}
-	if i.Limits != "" {
-		field("time", prose.Flat(i.Limits))
-	}
-	if i.Changed != "" {
-		field("changed", prose.Flat(i.Changed))
-	}
-	if i.Problem != "" {
-		field("problem", prose.Flat(i.Problem))
-	}
-	if i.Held != "" {
-		field("held", prose.Flat(i.Held))
-	}
+	field("calls", callsOf(i))
+	field("upstream", prose.Flat(i.Upstream)+" is "+stateOf(i, now))
+	field("cache", i.Cache)
+	field("time", prose.Flat(i.Limits))
+	field("changed", prose.Flat(i.Changed))
+	field("problem", prose.Flat(i.Problem))
+	field("held", prose.Flat(i.Held))
 	title := "because"
 	for _, r := range i.Reasons {
 		if i.Visible && r.Rule == "" && r.Missing == "" && r.Scopes == "" {
@@ -213,6 +177,51 @@ func printItem(b *prose.Page, a *diagnose.WhyReport, i *diagnose.WhyItem, now ti
 	for _, text := range i.Advice {
 		b.Wrap("  → ", "    ", prose.Flat(text))
 	}
+}
+
+// seen returns the sentence about whether the caller sees an item.
+func seen(a *diagnose.WhyReport, i *diagnose.WhyItem) string {
+	switch {
+	case i.Exposed == "":
+		return fmt.Sprintf("The %s %s of %s is not offered at %s", i.Kind, prose.Flat(i.Own), prose.Flat(i.Upstream),
+			a.Endpoint)
+	case !i.Visible:
+		return fmt.Sprintf("%s not see the %s %s at %s", does(a, "does", "do"), i.Kind, prose.Flat(i.Exposed),
+			a.Endpoint)
+	case !i.Listed && i.Kind == upstream.PartTools.String():
+		return fmt.Sprintf("%s may call the tool %s at %s; its list does not contain it (catalog: search), "+
+			"and %s finds it", caller(a), prose.Flat(i.Exposed), a.Endpoint, search.ToolName)
+	case !i.Listed:
+		return fmt.Sprintf("%s may read %s at %s; no list contains it", caller(a), prose.Flat(i.Exposed), a.Endpoint)
+	}
+	return fmt.Sprintf("%s the %s %s at %s", does(a, "sees", "see"), i.Kind, prose.Flat(i.Exposed), a.Endpoint)
+}
+
+// callsOf returns the verdict of calls; "" if the item has none to show.
+func callsOf(i *diagnose.WhyItem) string {
+	call := map[string]string{"allow": "allowed", "ask": "allowed after approval by the user",
+		"deny": "denied"}[i.Verdict]
+	switch {
+	case i.Exposed == "":
+		return ""
+	case i.Reads:
+		return "depend on the arguments; without arguments: " + call
+	case i.Visible && i.Kind == upstream.PartTools.String():
+		return call
+	}
+	return ""
+}
+
+// stateOf returns the state of the item's upstream, with its time and error.
+func stateOf(i *diagnose.WhyItem, now time.Time) string {
+	state := i.State
+	if since, err := time.Parse(time.RFC3339, i.Since); err == nil {
+		state += fmt.Sprintf(" for %s, since %s", prose.Age(now.Sub(since)), since.Local().Format(time.DateTime))
+	}
+	if i.Error != "" {
+		state += ": " + prose.Flat(i.Error)
+	}
+	return state
 }
 
 // lineOf returns a reason about an item as text. It tells the two files apart that decide after a reload

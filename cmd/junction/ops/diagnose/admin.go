@@ -1,9 +1,8 @@
 // Package diagnose describes a running proxy: its readiness (admin.go) and status (status.go,
-// state.go), the faults of its upstreams (doctor.go), why a caller sees an item or does not
-// (why.go, why_hints.go), and the definitions of its tools (pins.go). The admin address serves
+// state.go), the faults of its upstreams (doctor.go), why a caller sees an item or does not (why.go,
+// why_item.go, why_hints.go), and the definitions of its tools (pins.go). The admin address serves
 // these answers as JSON, to the hosts of host.go, and some to its owner alone (owner.go); package cli
-// prints them. File finds the faults of
-// upstreams without a running proxy.
+// prints them. File finds the faults of upstreams without a running proxy.
 package diagnose
 
 import (

@@ -4,19 +4,13 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"log/slog"
-	"maps"
-	"net/http"
-	"os"
 	"os/exec"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
-	"junction/auth/credentials"
 	"junction/cmd/junction/base/config"
-	"junction/cmd/junction/base/health"
 	"junction/proxy/view"
 	"junction/upstream"
 	"junction/upstream/command"
@@ -24,8 +18,9 @@ import (
 	"junction/upstream/shell"
 )
 
-// This file finds the faults of upstreams: in the running proxy, for /doctor of the admin address,
-// or without a proxy, from the file. doctor_command.go of package cli prints the result.
+// This file makes findings of the checks of upstreams. doctor_proxy.go checks those of the running
+// proxy, for /doctor of the admin address, and doctor_file.go those of a file, without a proxy.
+// doctor_command.go of package admin prints the result.
 
 // Limit is the time limit of a diagnosis. The checks of all upstreams run concurrently.
 const Limit = time.Minute
@@ -161,81 +156,116 @@ func (d *Diagnosis) sort() {
 
 // add adds the result of one upstream. taken are the names of tools on the merged endpoint.
 func (d *Diagnosis) add(names view.Names, e *examinee, r *upstream.Report, taken map[string]bool) *Examined {
-	u := Examined{Name: e.name, OK: r.Err == nil, Era: string(r.Era), Version: r.Version, Server: r.Server,
-		Ping: ms(r.Latency), Bytes: r.Bytes, Steps: []Step{}}
-	for _, s := range r.Steps {
-		u.Steps = append(u.Steps, Step{s.Name, ms(s.Took)})
-	}
-	find := func(f Finding) {
-		f.Upstream = e.name
-		d.Findings = append(d.Findings, f)
-	}
-	ready := true
-	if s := e.status; s != nil {
-		ready = s.State == upstream.StateReady || s.State == upstream.StateClosed
-		u.State, u.Since, u.Error, u.RetryAt = s.State.String(), &s.Since, s.Err, s.Retry
-		if s.Unasked != "" {
-			find(Finding{Text: unaskedText, Advice: fmt.Sprintf("set %q in upstreams.%s", s.Unasked, e.name)})
-		}
-		for _, r := range s.Reported {
-			find(Finding{Text: problem(e.config, r.Text), Advice: packAdvice(e.config)})
-		}
-	}
-	if u.Sandbox = r.Sandbox; u.Sandbox != "" && u.Sandbox != command.Enforced && !e.config.Sandbox.Require {
-		find(Finding{Grave: true, Text: "the sandbox is " + u.Sandbox,
+	u := e.result(r)
+	d.find(e.name, e.reported()...)
+	if u.Sandbox != "" && u.Sandbox != command.Enforced && !e.config.Sandbox.Require {
+		d.find(e.name, Finding{Grave: true, Text: "the sandbox is " + u.Sandbox,
 			Advice: "set sandbox.require: true; the command then starts only with its whole sandbox"})
 	}
-	switch {
-	case r.Err != nil:
-		u.Failed = prose.Flat(r.Err.Error())
-		f := Finding{Grave: true, Text: fmt.Sprintf("%s failed: %s", r.Steps[len(r.Steps)-1].Name, u.Failed),
-			Advice: r.Advice}
-		if u.Other = prose.Flat(r.Other); u.Other != "" {
-			f.Detail = "the answer to " + u.Other
-		}
-		if config.ServesPack(e.config) && f.Advice != "" {
-			f.Advice = packAdvice(e.config)
-			if _, err := exec.LookPath(e.config.Program()); err != nil {
-				f.Advice = config.NoPackProgram
-			}
-		}
-		if e.status != nil && e.status.State == upstream.StateReady {
-			f.Grave, f.Text = false, "the connection in use works, and a second one does not: "+u.Failed
-			if !config.ServesPack(e.config) {
-				f.Advice = "clients that can be asked different things get connections of their own, unless " +
-					"questions: false has all of them share one"
-			}
-		}
-		mistakes := config.PackMistakes(e.config)
-		for _, m := range mistakes {
-			find(Finding{Grave: f.Grave, Text: m, Advice: f.Advice})
-		}
-		if len(mistakes) == 0 {
-			find(f)
-		}
-	case r.InUse != nil:
-		find(Finding{Grave: true, Text: "the server answers over a new connection, and not over the one in use",
-			Detail: prose.Flat(r.InUse.Error()),
-			Advice: "this command closes that connection, and opens another one: " +
-				shell.Join("junction", "reconnect", e.name)})
-	case e.status != nil && e.status.State == upstream.StateDegraded:
-		find(Finding{Grave: true, Text: "the server answers over a new connection, and not over the one in use",
-			Detail: u.Error, Advice: e.status.Advice})
-	case !ready:
-		find(Finding{Grave: true, Text: "the proxy has no connection (" + u.State + ")", Detail: u.Error,
-			Advice: "the check could connect: the proxy will, with its next attempt or call"})
+	if r.Err != nil {
+		d.find(e.name, e.failure(&u, r)...)
+	} else {
+		d.find(e.name, e.connection(&u, r)...)
 	}
 	if r.Catalog != nil {
-		u.Listed, u.Prompts = r.Catalog.Items(upstream.PartTools), r.Catalog.Items(upstream.PartPrompts)
-		u.Resources, u.Templates = r.Catalog.Items(upstream.PartResources), r.Catalog.Items(upstream.PartTemplates)
-		u.Skills = r.Catalog.Items(upstream.PartSkills)
 		u.Tools = d.exposed(names, e, r.Catalog, taken)
 	}
 	for _, f := range r.Findings {
-		find(Finding{f.Grave, "", f.Part.String(), f.Name, f.Text, f.Detail, f.Advice})
+		d.find(e.name, Finding{f.Grave, "", f.Part.String(), f.Name, f.Text, f.Detail, f.Advice})
 	}
 	d.Upstreams = append(d.Upstreams, u)
 	return &d.Upstreams[len(d.Upstreams)-1]
+}
+
+// find adds findings about an upstream.
+func (d *Diagnosis) find(name string, list ...Finding) {
+	for _, f := range list {
+		f.Upstream = name
+		d.Findings = append(d.Findings, f)
+	}
+}
+
+// result returns the result of a check. The number of tools on the merged endpoint is not known yet.
+func (e *examinee) result(r *upstream.Report) Examined {
+	u := Examined{Name: e.name, OK: r.Err == nil, Era: string(r.Era), Version: r.Version, Server: r.Server,
+		Ping: ms(r.Latency), Bytes: r.Bytes, Steps: []Step{}, Sandbox: r.Sandbox}
+	for _, s := range r.Steps {
+		u.Steps = append(u.Steps, Step{s.Name, ms(s.Took)})
+	}
+	if s := e.status; s != nil {
+		u.State, u.Since, u.Error, u.RetryAt = s.State.String(), &s.Since, s.Err, s.Retry
+	}
+	if r.Err != nil {
+		u.Failed, u.Other = prose.Flat(r.Err.Error()), prose.Flat(r.Other)
+	}
+	if c := r.Catalog; c != nil {
+		u.Listed, u.Prompts = c.Items(upstream.PartTools), c.Items(upstream.PartPrompts)
+		u.Resources, u.Templates = c.Items(upstream.PartResources), c.Items(upstream.PartTemplates)
+		u.Skills = c.Items(upstream.PartSkills)
+	}
+	return u
+}
+
+// reported returns the problems that the running proxy knows of: questions that the server may not
+// ask, and problems that the server reports.
+func (e *examinee) reported() (list []Finding) {
+	if e.status == nil {
+		return nil
+	}
+	if unasked := e.status.Unasked; unasked != "" {
+		list = append(list, Finding{Text: unaskedText, Advice: fmt.Sprintf("set %q in upstreams.%s", unasked, e.name)})
+	}
+	for _, r := range e.status.Reported {
+		list = append(list, Finding{Text: problem(e.config, r.Text), Advice: packAdvice(e.config)})
+	}
+	return list
+}
+
+// failure returns the reasons of a check that failed: the mistakes of a pack, else the step.
+func (e *examinee) failure(u *Examined, r *upstream.Report) (list []Finding) {
+	f := Finding{Grave: true, Text: fmt.Sprintf("%s failed: %s", r.Steps[len(r.Steps)-1].Name, u.Failed),
+		Advice: r.Advice}
+	if u.Other != "" {
+		f.Detail = "the answer to " + u.Other
+	}
+	pack := config.ServesPack(e.config)
+	if pack && f.Advice != "" {
+		f.Advice = packAdvice(e.config)
+		if _, err := exec.LookPath(e.config.Program()); err != nil {
+			f.Advice = config.NoPackProgram
+		}
+	}
+	if e.status != nil && e.status.State == upstream.StateReady {
+		f.Grave, f.Text = false, "the connection in use works, and a second one does not: "+u.Failed
+		if !pack {
+			f.Advice = "clients that can be asked different things get connections of their own, unless " +
+				"questions: false has all of them share one"
+		}
+	}
+	for _, m := range config.PackMistakes(e.config) {
+		list = append(list, Finding{Grave: f.Grave, Text: m, Advice: f.Advice})
+	}
+	if len(list) == 0 {
+		list = append(list, f)
+	}
+	return list
+}
+
+// connection returns why the running proxy does not reach a server that the check has reached.
+func (e *examinee) connection(u *Examined, r *upstream.Report) []Finding {
+	const onlyNew = "the server answers over a new connection, and not over the one in use"
+	switch {
+	case r.InUse != nil:
+		return []Finding{{Grave: true, Text: onlyNew, Detail: prose.Flat(r.InUse.Error()),
+			Advice: "this command closes that connection, and opens another one: " +
+				shell.Join("junction", "reconnect", e.name)}}
+	case e.status == nil || e.status.State == upstream.StateReady || e.status.State == upstream.StateClosed:
+		return nil
+	case e.status.State == upstream.StateDegraded:
+		return []Finding{{Grave: true, Text: onlyNew, Detail: u.Error, Advice: e.status.Advice}}
+	}
+	return []Finding{{Grave: true, Text: "the proxy has no connection (" + u.State + ")", Detail: u.Error,
+		Advice: "the check could connect: the proxy will, with its next attempt or call"}}
 }
 
 // problem returns the text of a problem that a server has reported. That of a pack names the file, and
@@ -300,98 +330,10 @@ func (d *Diagnosis) cacheOf(e *examinee, tool *upstream.Item) {
 // ms returns a duration in milliseconds.
 func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
-// diagnose checks upstreams of the running proxy: those named in only, or all if only is empty. The
-// error is about an unknown name.
-func (p *Proxy) diagnose(ctx context.Context, only []string) (Diagnosis, error) {
-	var all []examinee
-	var known []string
-	for _, u := range p.Set.All() {
-		known = append(known, u.Name())
-		if len(only) > 0 && !slices.Contains(only, u.Name()) {
-			continue
-		}
-		s := u.Status()
-		check := func(ctx context.Context) upstream.Report {
-			r := u.Check(ctx)
-			s = u.Status() // the check has asked over the connection in use
-			return r
-		}
-		all = append(all, examinee{u.Name(), u.Config(), check, &s, u.Catalog()})
-	}
-	personal := p.personal()
-	if err := unknownUpstream(only, append(known, personal...)); err != nil {
-		return Diagnosis{}, err
-	}
-	p.Server.Settle()
-	d := examine(ctx, p.Version, p.Server.Snapshot().Config.Names, all, p.Server.Snapshot().ToolsByUpstream(),
-		func(string, *upstream.Report) {})
-	d.leave(p.Config(), personal, only)
-	for _, name := range append(known, personal...) {
-		if why := p.refusal(name); why != "" && (len(only) == 0 || slices.Contains(only, name)) {
-			d.Findings = append(d.Findings, Finding{Grave: true, Upstream: name, Text: why})
-		}
-	}
-	d.Running, d.Config = true, p.File
-	d.nameFile()
-	if len(only) == 0 {
-		inForce := p.File
-		if p.Unread() != "" {
-			inForce = ""
-		}
-		d.compareRules(p.Config(), inForce)
-	}
-	if waiting := p.Restart(); waiting != "" {
-		d.Findings = append(d.Findings, Finding{Grave: true,
-			Text:   "a part of the configuration file is not in force: " + waiting,
-			Advice: "restart Junction"})
-	}
-	if why := p.Unread(); why != "" {
-		d.Findings = append(d.Findings, Finding{Grave: true,
-			Text: "the changed configuration file is not in force: " + strings.Join(append([]string{why},
-				p.Partial().Lines()...), "; "),
-			Advice: "correct the file, or restart Junction if the change needs it; this command lists all mistakes: " +
-				config.Command(p.File, "check")})
-	}
-	if len(only) == 0 {
-		d.addParts(p.Parts())
-		d.addWarnings(p.Warnings())
-	}
-	for _, problem := range p.Server.Snapshot().Problems() {
-		same := func(f Finding) bool {
-			return f.Upstream == problem.Upstream && f.Name == problem.Name && f.Kind == problem.Part.String() &&
-				f.Grave
-		}
-		if (len(only) == 0 || slices.Contains(only, problem.Upstream)) && !slices.ContainsFunc(d.Findings, same) {
-			d.Findings = append(d.Findings, Finding{true, problem.Upstream, problem.Part.String(), problem.Name,
-				"not offered", problem.Reason, ""})
-		}
-	}
-	for _, s := range p.Providers.Status() {
-		if s.Err != "" && len(only) == 0 {
-			d.Findings = append(d.Findings, Finding{Grave: !s.Usable,
-				Text: "tokens of " + s.Issuer + " cannot be verified as they should: " + prose.Flat(s.Err),
-				Advice: "see that the server is reached from here, and that issuer is what its own metadata says, to " +
-					"the letter (auth.jwt, auth.introspection)"})
-		}
-	}
-	d.sort()
-	return d, nil
-}
+// selection has the names of the upstreams to check. An empty one selects all.
+type selection []string
 
-// addParts adds a finding for each part outside of the process that fails.
-func (d *Diagnosis) addParts(parts []health.State) {
-	for _, part := range parts {
-		if part.OK || part.Since.IsZero() { // the first check has not ended
-			continue
-		}
-		f := Finding{Grave: true, Text: part.Name + ": " + prose.Flat(part.Error)}
-		if part.Name == health.IdentityProviders {
-			f.Advice = "users cannot sign in; this command compares the file with the providers: " +
-				config.Command(d.Config, "auth", "doctor")
-		}
-		d.Findings = append(d.Findings, f)
-	}
-}
+func (s selection) has(name string) bool { return len(s) == 0 || slices.Contains(s, name) }
 
 // unknownUpstream returns an error for the first wanted name that is not known, nil if all are.
 func unknownUpstream(wanted, known []string) error {
@@ -408,76 +350,6 @@ func unknownUpstream(wanted, known []string) error {
 	return nil
 }
 
-// Progress is told which upstreams are checked, and what becomes of each. Its functions may be called
-// concurrently.
-type Progress struct {
-	Begin func(upstream string)
-	End   func(upstream, result string) // result is in one line
-}
-
-// File starts and checks the upstreams of a file: those named in only, or all if only is empty.
-func File(ctx context.Context, version, file string, c *config.Config, only []string, tell Progress) (Diagnosis,
-	error) {
-	limits := c.Limits.WithDefaults()
-	executable, _ := os.Executable()
-	o := upstream.Options{
-		Defaults: c.Defaults, MessageLimit: limits.Message, Depth: limits.Nesting, Items: limits.Items,
-		Version: version, Self: executable,
-		Sandboxes: config.Sandboxes(config.KeyDir(c.Sessions.KeyFile, os.LookupEnv), file),
-		Log:       slog.New(slog.DiscardHandler),
-	}
-	o.Writable = append(upstream.Writable(c.Upstreams, o.Sandboxes), c.Writable...)
-	var set upstream.Set
-	sources := credentials.New(credentials.Options{}) // without the database, which a proxy may use
-	defer sources.Close()
-	sources.Use(c.Upstreams)
-	var all []examinee
-	var known, personal []string
-	for _, name := range slices.Sorted(maps.Keys(c.Upstreams)) {
-		u := c.Upstreams[name]
-		if u.Off() {
-			continue
-		}
-		known = append(known, name)
-		if u.Personal() && u.Blocked == "" {
-			personal = append(personal, name)
-			continue
-		}
-		if len(only) == 0 || slices.Contains(only, name) {
-			own := o
-			if !u.Auth.Mode.Row().Stores {
-				own.Credentials = sources
-			}
-			all = append(all, examinee{name: name, config: u,
-				check: func(ctx context.Context) upstream.Report { return set.Check(ctx, name, u, own) }})
-		}
-	}
-	if err := unknownUpstream(only, known); err != nil {
-		return Diagnosis{}, err
-	}
-	for _, e := range all {
-		tell.Begin(e.name)
-	}
-	d := examine(ctx, version, c.Names, all, nil, func(name string, r *upstream.Report) { tell.End(name, resultOf(r)) })
-	d.Config = file
-	d.nameFile()
-	if len(only) == 0 {
-		d.compareRules(c, file)
-		_, warnings, _ := config.Load(file, os.LookupEnv)
-		d.addWarnings(warnings)
-	}
-	d.leave(c, personal, only)
-	return d, nil
-}
-
-// resultOf returns the result of a check in one line.
-func resultOf(r *upstream.Report) string {
-	if r.Err == nil {
-		return "ok"
-	}
-	return "failed: " + prose.Flat(r.Err.Error())
-}
-
 // nameFile adds the configuration file to suggested sign-ins.
 func (d *Diagnosis) nameFile() {
 	for i := range d.Upstreams {
@@ -491,9 +363,9 @@ func (d *Diagnosis) nameFile() {
 
 // leave adds a finding for each upstream with credentials of subjects: a diagnosis has no subject and
 // cannot check it.
-func (d *Diagnosis) leave(c *config.Config, personal, only []string) {
+func (d *Diagnosis) leave(c *config.Config, personal []string, only selection) {
 	for _, name := range personal {
-		if len(only) == 0 || slices.Contains(only, name) {
+		if only.has(name) {
 			row := c.Upstreams[name].Auth.Mode.Row()
 			d.Findings = append(d.Findings, Finding{Upstream: name,
 				Text:   row.About(row.Left, name) + " (auth.mode), so that it was not looked at",
@@ -502,28 +374,6 @@ func (d *Diagnosis) leave(c *config.Config, personal, only []string) {
 	}
 	d.sort()
 }
-
-// serveDoctor returns the handler of /doctor. Only one check runs at a time, because checks start
-// processes.
-func (p *Proxy) serveDoctor(busy *sync.Mutex) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		if !busy.TryLock() {
-			http.Error(w, "A check is running already; try again when it has ended.", http.StatusConflict)
-			return
-		}
-		defer busy.Unlock()
-		http.NewResponseController(w).SetWriteDeadline(time.Now().Add(Limit + Patience))
-		d, err := p.diagnose(r.Context(), r.URL.Query()["upstream"])
-		if err != nil {
-			http.Error(w, err.Error(), http.StatusNotFound)
-			return
-		}
-		writeJSON(w, http.StatusOK, d)
-	}
-}
-
-// Patience is how long a running proxy may take to answer, in addition to the time of the work.
-const Patience = 10 * time.Second
 
 // Tokens estimates the number of model tokens of definitions of that many bytes.
 func Tokens(bytes int) int { return (bytes/4 + 99) / 100 * 100 }

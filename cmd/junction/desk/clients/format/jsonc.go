@@ -127,6 +127,14 @@ func plain(v hujson.Value) (any, error) {
 	return tree, nil
 }
 
+// locate parses a text, and finds the object of keys as find does.
+func locate(text []byte, keys []string) (root, at *hujson.Value, depth int, err error) {
+	if root, err = parseJSON(text); err == nil {
+		at, depth, err = find(root, keys)
+	}
+	return root, at, depth, err
+}
+
 // find returns the object that keys lead to, and how many of the keys exist. The last object is
 // that of the deepest key which exists.
 func find(v *hujson.Value, keys []string) (at *hujson.Value, depth int, err error) {
@@ -180,11 +188,7 @@ func split(text []byte) (mark, body []byte) {
 
 func (JSON) Servers(text []byte, keys []string) ([]Server, error) {
 	_, body := split(text)
-	root, err := parseJSON(body)
-	if err != nil {
-		return nil, err
-	}
-	at, depth, err := find(root, keys)
+	_, at, depth, err := locate(body, keys)
 	if err != nil || depth < len(keys) {
 		return nil, err
 	}
@@ -212,11 +216,7 @@ var errNoBlock = errors.New("it is not recorded how the server was written")
 // Block is the value of the server.
 func (JSON) Block(text []byte, keys []string, s Server) string {
 	_, body := split(text)
-	root, err := parseJSON(body)
-	if err != nil {
-		return ""
-	}
-	at, depth, err := find(root, keys)
+	_, at, depth, err := locate(body, keys)
 	if err != nil || depth < len(keys) {
 		return ""
 	}
@@ -241,11 +241,7 @@ func (f JSON) Restore(text []byte, keys []string, name, block string) ([]byte, e
 // insert adds a member, which means want.
 func (f JSON) insert(text []byte, keys []string, m Member, want map[string]any) ([]byte, error) {
 	return edit(f, text, keys, m.Key, want, func(body []byte) ([]byte, error) {
-		root, err := parseJSON(body)
-		if err != nil {
-			return nil, err
-		}
-		at, depth, err := find(root, keys)
+		root, at, depth, err := locate(body, keys)
 		if err != nil {
 			return nil, err
 		}
@@ -261,11 +257,7 @@ func (f JSON) insert(text []byte, keys []string, m Member, want map[string]any) 
 
 func (f JSON) Remove(text []byte, keys []string, name string) ([]byte, error) {
 	return edit(f, text, keys, name, nil, func(body []byte) ([]byte, error) {
-		root, err := parseJSON(body)
-		if err != nil {
-			return nil, err
-		}
-		at, depth, err := find(root, keys)
+		root, at, depth, err := locate(body, keys)
 		if err != nil {
 			return nil, err
 		}

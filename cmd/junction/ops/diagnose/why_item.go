@@ -1,0 +1,160 @@
+package diagnose
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"junction/cmd/junction/base/config"
+	"junction/policy"
+	"junction/proxy/view"
+	"junction/upstream"
+)
+
+// itemOf describes one item for a subject: the decision, its reasons, and what may be done about it.
+func (p *Proxy) itemOf(x *view.Explanation, s upstream.Status, who policy.Subject) WhyItem {
+	a := WhyItem{
+		Upstream: x.Upstream, Kind: x.Part.String(), Cache: x.Cache, Own: x.Own, Exposed: x.Exposed, Visible: x.Visible,
+		Listed: x.Listed, Reads: x.Reads, Problem: x.Problem,
+		State: s.State.String(), Since: s.Since.UTC().Format(time.RFC3339), Error: s.Err, Reasons: []WhyReason{},
+		Advice: []string{}, Limits: p.limitsOf(x), Changed: p.changeOf(x),
+	}
+	if x.Exposed != "" { // a policy has decided
+		a.Verdict = x.Verdict.String()
+	}
+	if x.Pinned {
+		a.Held = x.Withheld
+	}
+	if a.Problem == "" && x.Denied != "" {
+		a.Problem = x.Denied + ", and the list of the files of a skill must be complete"
+	}
+	for i := range x.Reasons {
+		a.Reasons = append(a.Reasons, reasonOf(&x.Reasons[i]))
+		a.Advice = append(a.Advice, p.reasonAdvice(x, &x.Reasons[i], who.ID)...)
+	}
+	if p.undecided(x) {
+		a.Advice = append(a.Advice, p.ruleAdvice(x, &who)...)
+	}
+	if p.Partial() != nil && !x.Visible {
+		a.Advice = append(a.Advice, "a reload was refused in part, so that the old file and the new one must both "+
+			"allow it: "+config.Command(p.File, "status"))
+	}
+	if a.Held != "" {
+		a.Advice = append(a.Advice, p.pinAdvice(x.Upstream+"/"+x.Own))
+	}
+	switch {
+	case s.State != upstream.StateReady && s.State != upstream.StateClosed:
+		a.Advice = append(a.Advice, cmp.Or(s.Advice,
+			"the upstream is not connected; run: "+config.Command(p.File, "doctor", x.Upstream)))
+	case x.Visible && len(a.Advice) == 0 && x.Problem == "":
+		a.Advice = append(a.Advice, "if a client does not show it, the client has an old list or hides tools: "+
+			"reconnect the client")
+	}
+	return a
+}
+
+// reasonOf returns a reason as /why sends it.
+func reasonOf(r *policy.Reason) WhyReason {
+	j := WhyReason{Missing: r.Missing, Scopes: r.Scopes, Layer: r.Layer, Policy: r.Policy, Enforced: r.Enforced,
+		Rule: r.Rule, Where: r.Where, Annotations: r.Annotations, Note: r.Note, Newer: r.Also}
+	if r.Rule != "" {
+		j.Verdict = r.Verdict.String()
+	}
+	return j
+}
+
+// reasonAdvice returns what may be done about one reason; nothing if the reason hides no item.
+func (p *Proxy) reasonAdvice(x *view.Explanation, r *policy.Reason, who string) []string {
+	switch {
+	case r.Missing != "" && p.Config().Policies == nil:
+		return []string{
+			fmt.Sprintf("remove the capability %s from what the item requires (upstreams.%s)", r.Missing, x.Upstream),
+			fmt.Sprintf("or write policies, and give the capability %s to %s; with the section policies, everything "+
+				"that no rule allows is denied", r.Missing, who),
+		}
+	case r.Missing != "":
+		return []string{fmt.Sprintf("give the capability %s to a policy that matches %s, or take it from what the "+
+			"item requires (upstreams.%s)", r.Missing, who, x.Upstream)}
+	case r.Scopes != "":
+		return []string{"the answer to a call names these scopes, so that the client can sign in again; give the " +
+			"scopes of a token by --scope (auth.scope_capabilities)"}
+	case x.Visible || r.Rule == "" || !r.Verdict.Denies() || r.Note != "":
+		return nil
+	case r.Enforced:
+		return []string{fmt.Sprintf("%s of the policy %s denies it. The policy is enforced: no other policy can "+
+			"allow it; change the rule, if it should not", r.Rule, r.Policy)}
+	}
+	return []string{fmt.Sprintf("%s of the policy %s denies it: change that, if it should not", r.Rule, r.Policy)}
+}
+
+// undecided reports whether an item is hidden only because no rule is about it. Without policies no
+// item is undecided: the first policy would deny what it does not allow. Problem has the remedy of an
+// item that the endpoint does not offer.
+func (p *Proxy) undecided(x *view.Explanation) bool {
+	decides := func(r policy.Reason) bool {
+		return r.Missing == "" && r.Scopes == "" && r.Rule != "" && (!r.Verdict.Denies() || r.Note == "")
+	}
+	return x.Exposed != "" && !x.Visible && x.Denied == "" && p.Config().Policies != nil &&
+		!slices.ContainsFunc(x.Reasons, decides)
+}
+
+// ruleAdvice returns the rule that allows an undecided item.
+func (p *Proxy) ruleAdvice(x *view.Explanation, who *policy.Subject) []string {
+	kind, name := ruleFor(x)
+	list := []string{fmt.Sprintf("no rule allows it: add one to a policy that matches %s, such as allow: { %s: %q }",
+		who.ID, kind, name)}
+	byAddress := func(e policy.Entry) bool { return e.Match != nil && len(e.Match.CIDR) > 0 }
+	if !who.Address.IsValid() && slices.ContainsFunc(p.Config().Policies, byAddress) {
+		list = append(list, "Policies with a cidr were not checked; give the caller's address with --from")
+	}
+	return list
+}
+
+// pinAdvice returns how to see and accept the change of a withheld item.
+func (p *Proxy) pinAdvice(item string) string {
+	return fmt.Sprintf("%s shows what has changed, and %s accepts it", config.Command(p.File, "pins", "diff", item),
+		config.Command(p.File, "pins", "accept", item))
+}
+
+// ruleFor returns the key and the name of an item in rules.
+func ruleFor(x *view.Explanation) (kind, name string) {
+	switch x.Part {
+	case upstream.PartPrompts:
+		return "prompts", x.Exposed
+	case upstream.PartResources, upstream.PartTemplates:
+		return "resources", x.Exposed
+	case upstream.PartSkills:
+		return "skills", policy.SkillPath(x.Upstream, x.Own)
+	}
+	return "tools", x.Exposed
+}
+
+// limitsOf returns the time limits of the calls of a tool, and the keys that set them; "" for other
+// items.
+func (p *Proxy) limitsOf(x *view.Explanation) string {
+	if x.Part != upstream.PartTools {
+		return ""
+	}
+	c := p.Config()
+	return c.Upstreams[x.Upstream].ExplainLimits(x.Upstream, x.Own, c.Defaults)
+}
+
+// changeOf tells how the definition of an item was changed; "" if it was not.
+func (p *Proxy) changeOf(x *view.Explanation) string {
+	all := p.Set.All()
+	at := slices.IndexFunc(all, func(u *upstream.Upstream) bool { return u.Name() == x.Upstream })
+	if at < 0 {
+		return ""
+	}
+	c := all[at].Catalog()
+	i := slices.IndexFunc(c.Mended, func(m upstream.Mended) bool { return m.Part == x.Part && m.Name == x.Own })
+	if i < 0 {
+		return ""
+	}
+	text := "the definition, because some clients reject the whole list for it: " + c.Mended[i].Changes
+	if t := c.Tool(x.Own); x.Part == upstream.PartTools && t != nil && t.Loose != "" {
+		text += "; calls are refused where a policy says validate"
+	}
+	return text
+}
