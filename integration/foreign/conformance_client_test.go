@@ -132,6 +132,7 @@ func clientScenarios() []clientScenario {
 // TestConformanceAsClient has the suite judge the program as a client, which foreign clients of
 // both eras drive.
 func TestConformanceAsClient(t *testing.T) {
+	harness.WithoutShort(t)
 	harness.Waits(t)
 	folder := npm.MustFolder(t)
 	own, err := os.Executable()
