@@ -3,14 +3,12 @@ package serve
 import (
 	"cmp"
 	"context"
-	"encoding/hex"
 	"encoding/json"
 	"strings"
 	"time"
 
 	"junction/auth"
 	"junction/auth/store"
-	"junction/cmd/build"
 	"junction/cmd/junction/base/record"
 	"junction/proxy"
 )
@@ -92,17 +90,4 @@ func outcomeOfEvent(name string) proxy.Outcome {
 		return proxy.Error
 	}
 	return proxy.OK
-}
-
-// record writes an event of the program itself.
-func (p *program) record(name, detail string, outcome proxy.Outcome) {
-	p.audit.Event(record.Event{Name: name, Detail: detail, Outcome: outcome})
-}
-
-// fingerprint returns the detail that identifies a configuration file.
-func fingerprint(file string, hash [32]byte) string {
-	if file == "" {
-		return "version " + build.Read().Version + ", without a file"
-	}
-	return "version " + build.Read().Version + ", " + file + ", sha256 " + hex.EncodeToString(hash[:])
 }

@@ -13,7 +13,6 @@ import (
 	"junction/proxy/view"
 	"junction/upstream"
 	"junction/upstream/jsonrpc"
-	"junction/upstream/pace"
 )
 
 // proxyHooks returns hooks that log and audit each call and log each hidden item.
@@ -87,23 +86,3 @@ func callLevel(c *proxy.CallInfo) slog.Level {
 	}
 	return slog.LevelInfo
 }
-
-// upstreamHooks returns hooks that log each change of state and request a refresh after a catalog
-// change.
-func (p *program) upstreamHooks() upstream.Hooks {
-	return upstream.Hooks{
-		StateChanged: func(c upstream.Change) {
-			if c.State.Failed() {
-				p.catalogChanged() // names may be settled now
-			}
-			p.outages.Changed(p.log, c, p.screen.Holds())
-			p.telemetry.StateChanged(c)
-		},
-		CatalogChanged:  func(string) { p.catalogChanged() },
-		OwnChanged:      func(string) { pace.Wake(p.recheck) },
-		ResourceUpdated: func(u upstream.Update) { p.server.Updated(u) },
-	}
-}
-
-// catalogChanged wakes refreshLoop.
-func (p *program) catalogChanged() { pace.Wake(p.refresh) }

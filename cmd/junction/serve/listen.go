@@ -2,11 +2,14 @@ package serve
 
 import (
 	"errors"
+	"net"
 	"net/netip"
+	"net/url"
 	"syscall"
 
 	"junction/cmd/junction/base/config"
 	"junction/cmd/junction/base/listeners"
+	"junction/cmd/junction/base/runfile"
 	"junction/cmd/junction/base/telemetry"
 )
 
@@ -66,4 +69,16 @@ func (p *program) boundListeners() error {
 		p.admin = listeners.Reserve(p.admin)
 	}
 	return nil
+}
+
+// url returns the URL for clients on this machine.
+func (p *program) url() string { return "http://" + p.public.Addr().String() + "/mcp" }
+
+// adminHere returns the host and port of the admin listener for commands on this machine.
+func adminHere(a net.Addr) string {
+	u, err := url.Parse(runfile.URL(a.String()))
+	if err != nil || u.Host == "" {
+		return a.String()
+	}
+	return u.Host
 }

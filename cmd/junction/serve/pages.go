@@ -3,10 +3,7 @@ package serve
 import (
 	"context"
 	"fmt"
-	"net"
-	"net/http"
 	"slices"
-	"strconv"
 	"time"
 
 	"junction/auth"
@@ -14,7 +11,6 @@ import (
 	"junction/auth/oauth"
 	"junction/cmd/build"
 	"junction/cmd/junction/base/config"
-	"junction/cmd/junction/desk/clients"
 	"junction/cmd/junction/desk/packs"
 	"junction/cmd/junction/ops/diagnose"
 	"junction/cmd/junction/ops/pages"
@@ -24,23 +20,6 @@ import (
 	"junction/upstream/loopback"
 	"junction/upstream/prose"
 )
-
-// access returns how clients connect. Without public_url, the URL has the host that the request was
-// sent to, which the server has checked.
-func (p *program) access(r *http.Request) pages.Access {
-	c := p.reach.Load().config
-	a := pages.Access{URL: p.url(), SignIn: c.Auth.SignsIn(), Account: p.signIn != nil}
-	a.Key = len(c.Auth.APIKeys) > 0 && !a.SignIn
-	_, port, err := net.SplitHostPort(r.Host)
-	_, bad := strconv.ParseUint(port, 10, 16)
-	switch {
-	case c.PublicURL != "":
-		a.URL = c.PublicURL + "/mcp"
-	case err == nil && bad == nil:
-		a.URL = "http://" + r.Host + "/mcp"
-	}
-	return a
-}
 
 // statusPage returns the page of the admin listener. Its streams end with serving.
 func (p *program) statusPage(stopping, serving context.Context) (*pages.Status, error) {
@@ -125,28 +104,4 @@ func (p *program) asSeen() *diagnose.Proxy {
 			return nil
 		},
 	}
-}
-
-// clients returns what the page shows about each client.
-func (p *program) clients(url string, key bool) (list []pages.Client) {
-	for _, client := range clients.All() {
-		target := clients.Target{Name: "junction", URL: url, Key: key}
-		shown := pages.Client{Name: client.Name}
-		if key {
-			way := client.KeyWay(clients.User)
-			shown.Reads, shown.Asks = way == clients.ByVariable, way == clients.ByInput
-			if shown.Keeps = way == clients.ByFile; shown.Keeps {
-				shown.KeyFile = "/path/to/key"
-				target.KeyFile = shown.KeyFile
-			}
-		}
-		s, err := client.Snippet(target)
-		if err != nil {
-			p.log.Error("cannot show how to connect a client", "client", client.ID, "error", err)
-			continue
-		}
-		shown.Command, shown.Link, shown.File, shown.Entry = s.Command, s.Link, s.File, s.Entry
-		list = append(list, shown)
-	}
-	return list
 }

@@ -2,8 +2,6 @@ package serve
 
 import (
 	"context"
-	"net"
-	"net/url"
 	"sync"
 	"time"
 
@@ -12,11 +10,10 @@ import (
 	"junction/auth/store"
 	"junction/cmd/junction/base/config"
 	"junction/cmd/junction/base/health"
-	"junction/cmd/junction/base/runfile"
 	"junction/cmd/junction/desk/screen"
 )
 
-// This file is about what load balancers and supervisors see: readiness and draining.
+// This file is about what load balancers and supervisors see.
 
 const (
 	checkStorage  = 2 * time.Second
@@ -54,14 +51,6 @@ func (p *program) written() (files []health.File) {
 		files = append(files, health.File{Key: "storage.dsn", Path: dsn})
 	}
 	return files
-}
-
-// inForce returns the configuration in force, also before it is applied.
-func (p *program) inForce() *config.Config {
-	if r := p.reach.Load(); r != nil {
-		return r.config
-	}
-	return p.config // open has not ended yet
 }
 
 // trouble returns the parts that fail, for the first screen. flags are those of commands about this
@@ -122,35 +111,3 @@ func (p *program) tellSupervisor(stopping, ctx context.Context, group *errgroup.
 }
 
 func (p *program) tellReady() { p.supervisor.Ready("serving " + p.url()) }
-
-// drain returns a context that ends drain_delay after stopping. The caller must call end.
-func (p *program) drain(stopping context.Context) (serving context.Context, end context.CancelFunc) {
-	delay := p.inForce().DrainDelay // no reload changes it
-	if delay <= 0 {
-		return context.WithCancel(stopping)
-	}
-	serving, end = context.WithCancel(context.WithoutCancel(stopping))
-	go func() { // runs until the end of serving
-		select {
-		case <-stopping.Done():
-		case <-serving.Done():
-			return
-		}
-		p.log.Info("draining: /readyz answers 503, and calls are served", "drain_delay", delay)
-		select {
-		case <-time.After(delay):
-			end()
-		case <-serving.Done():
-		}
-	}()
-	return serving, end
-}
-
-// adminHere returns the host and port of the admin listener for commands on this machine.
-func adminHere(a net.Addr) string {
-	u, err := url.Parse(runfile.URL(a.String()))
-	if err != nil || u.Host == "" {
-		return a.String()
-	}
-	return u.Host
-}

@@ -4,26 +4,15 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
-	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"net"
-	"net/http"
-	"net/url"
 	"os"
-	"os/signal"
 	"runtime"
-	"runtime/debug"
-	"slices"
-	"strings"
-	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/KimMachineGun/automemlimit/memlimit"
-	"golang.org/x/sync/errgroup"
 
 	"junction/auth"
 	"junction/auth/credentials"
@@ -31,7 +20,6 @@ import (
 	"junction/cmd/junction/base/cli"
 	"junction/cmd/junction/base/config"
 	"junction/cmd/junction/base/health"
-	"junction/cmd/junction/base/listeners"
 	"junction/cmd/junction/base/record"
 	"junction/cmd/junction/base/replicas"
 	"junction/cmd/junction/base/runfile"
@@ -42,15 +30,9 @@ import (
 	"junction/cmd/junction/desk/screen"
 	"junction/cmd/junction/ops/diagnose"
 	"junction/cmd/junction/ops/pages"
-	"junction/policy"
-	"junction/proxy"
 	"junction/proxy/front"
 	"junction/proxy/pins"
-	"junction/proxy/scope"
 	"junction/upstream"
-	"junction/upstream/http1"
-	"junction/upstream/prose"
-	"junction/upstream/shell"
 )
 
 // options are the inputs of a program: the command line and the standard streams of the process.
@@ -225,234 +207,6 @@ func open(o options) (_ *program, err error) {
 	return p, p.watch()
 }
 
-// load reads the configuration file.
-func (p *program) load() (*config.Config, config.Problems, error) {
-	// computed before Load, so that reloadLoop notices a change between the two
-	hash, hashErr := config.Checksum(p.file)
-	if p.unserved != nil && !p.isGood(hash) {
-		if c, ok := p.loadGood(unservedBecause(p.unserved), hash); ok && hashErr == nil {
-			return c, nil, nil
-		}
-		return nil, nil, errNoGood
-	}
-	c, warnings, err := config.LoadServing(p.file, p.getenv, false)
-	if problems, ok := errors.AsType[config.Problems](err); ok {
-		config.PrintProblems(p.stderr, problems, warnings)
-		if c, ok := p.loadGood(mistakesOf(problems), hash); ok && hashErr == nil {
-			return c, nil, nil
-		}
-		return nil, nil, fmt.Errorf("%s has %s; %w", p.file, prose.Count(len(problems), "mistake"), errNoGood)
-	} else if err = cmp.Or(err, hashErr); err != nil {
-		return nil, nil, err
-	}
-	p.readFile(hash)
-	return c, warnings, nil
-}
-
-// apply puts a validated configuration in force.
-func (p *program) apply(c *config.Config) {
-	limits := c.Limits.WithDefaults()
-	executable, err := os.Executable()
-	if err != nil {
-		executable = "" // then "junction" is not replaced in commands, and the upstream reports a missing program
-	}
-	var own auth.Verifier
-	if p.signIn != nil {
-		own = p.signIn.verifier(c)
-	}
-	guard := c.Auth.Guard(p.providers, cmp.Or(c.PublicURL, strings.TrimSuffix(p.url(), "/mcp")), own)
-	guard.Log, guard.Refused, guard.Accepted = p.log, p.audit.Refused, p.audit.Authenticated
-	guard.Checked = p.telemetry.Checked
-	p.guard.Store(guard)
-	next := scope.Config{Guard: guard, Policy: p.policy(c), Pins: p.pins,
-		FirstWait: c.Catalog.FirstWait, Endpoints: c.Endpoints, Names: c.Names, BehindProxy: c.Auth.None,
-		AllowedOrigins: append(listeners.Origins(p.public.Addr()), c.AllowedOrigins...), AllowedHosts: c.AllowedHosts}
-	if u, err := url.Parse(c.PublicURL); c.PublicURL != "" && err == nil {
-		next.AllowedOrigins = append(next.AllowedOrigins, c.PublicURL)
-		// The name with any port: a reverse proxy may pass Host without the port of public_url.
-		next.AllowedHosts = append(slices.Clip(next.AllowedHosts), u.Hostname())
-	}
-	if p.signIn != nil && len(c.Personal()) > 0 {
-		next.People = p.signIn
-	}
-	p.sources.Use(c.Upstreams)
-	o := upstream.Options{
-		Defaults: c.Defaults, MessageLimit: limits.Message, Depth: limits.Nesting, Items: limits.Items,
-		Refresh: c.Catalog.Refresh, Grace: c.Catalog.Grace,
-		Version: build.Read().Version, Self: executable, Sandboxes: p.sandboxes, Writable: c.Writable,
-		Log: p.log, Hooks: p.upstreamHooks(),
-		Observer: p.telemetry.Calls(), Credentials: p.sources, Memory: p.server.UpstreamMemory,
-	}
-	if p.catalogs != nil {
-		o.Store = p.catalogs
-	}
-	p.set.Apply(c.Upstreams, o, func(running []*upstream.Upstream) { p.server.Apply(next, running) })
-	p.cleanCatalogs(c)
-	p.reach.Store(&reach{next.Policy, c})
-	p.config = c
-}
-
-// policy compiles the policies of the file. Without the key policies, every principal may use
-// everything.
-func (p *program) policy(c *config.Config) *policy.Policy {
-	compiled, err := c.Compile()
-	if err != nil {
-		// unreachable: Load rejects such a file
-		p.log.Error("all requests are denied: the policies cannot be understood", "error", err)
-		return nil
-	}
-	return compiled
-}
-
-// serve answers requests until ctx ends and then shuts down: it accepts no new connections, ends
-// streams, and lets in-flight calls finish within the grace.
-func (p *program) serve(stopping context.Context) error {
-	ctx, served := p.drain(stopping)
-	defer served()
-	c := p.inForce()
-	limits := c.Limits.WithDefaults()
-	public := &http1.Server{HTTP: &http.Server{
-		Handler: listeners.Guarded(p.log, p.publicHandler()), BaseContext: p.server.BaseContext,
-		ReadTimeout: limits.ReadTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: int(limits.Header),
-		WriteTimeout: limits.WriteTimeout, // calls and streams extend the deadline before they write
-		ErrorLog:     slog.NewLogLogger(p.log.Handler(), slog.LevelDebug),
-	}}
-	seen := p.asSeen()
-	page, err := p.statusPage(stopping, ctx)
-	if err != nil {
-		return err
-	}
-	seen.Page = page.Register
-	admin := &http.Server{
-		Handler:     listeners.Guarded(p.log, seen.Handler(stopping)),
-		ReadTimeout: limits.ReadTimeout, WriteTimeout: limits.WriteTimeout, IdleTimeout: idleTimeout,
-		MaxHeaderBytes: int(limits.Header), ErrorLog: public.HTTP.ErrorLog,
-	}
-	grace := c.ShutdownGrace // no reload changes it
-	group, ctx := errgroup.WithContext(ctx)
-	serveOn := func(s interface{ Serve(net.Listener) error }, l net.Listener) {
-		group.Go(func() error {
-			if err := s.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-				return fmt.Errorf("serve %s: %w", l.Addr(), err)
-			}
-			return nil
-		})
-	}
-	endpoint, keys := p.url(), len(c.Auth.APIKeys) > 0 && !c.Auth.SignsIn()
-	where := []any{"url", endpoint}
-	if c.PublicURL != "" {
-		endpoint = c.PublicURL + "/mcp"
-	}
-	if p.admin != nil {
-		serveOn(admin, p.admin)
-		where = append(where, "admin", "http://"+adminHere(p.admin.Addr()))
-	}
-	hup := make(chan os.Signal, 1)
-	if p.file != "" { // before anybody can know the process: without a reader, the signal ends it
-		signal.Notify(hup, syscall.SIGHUP)
-		defer signal.Stop(hup)
-	}
-	endMembers := p.serveMembers(ctx, group)
-	p.join(ctx)
-	serveOn(public, p.public)
-	p.announce()
-	defer p.recordEnd(stopping)()
-	level := slog.LevelInfo
-	if p.screen.Holds() { // which shows the addresses
-		level = slog.LevelDebug
-	}
-	p.log.Log(ctx, level, "serving", where...)
-	defer p.tellSupervisor(stopping, ctx, group)()
-	p.record("started", fingerprint(p.file, p.hash), proxy.OK)
-	group.Go(func() error { return p.refreshLoop(ctx) })
-	group.Go(func() error { return p.recheckLoop(ctx) })
-	group.Go(func() error { return p.eventLoop(ctx) })
-	group.Go(func() error { p.health.Run(ctx); return nil })
-	group.Go(func() error { return p.reloadLoop(ctx, hup) })
-	group.Go(func() error { p.expiryLoop(ctx); return nil })
-	group.Go(func() error { return p.welcome(ctx, endpoint, keys) })
-	group.Go(func() error {
-		<-ctx.Done()
-		p.log.Info("shutting down", "grace", grace)
-		p.stop(public, grace, endMembers)
-		admin.Close() // last, so that /readyz reports the shutdown until the end
-		return nil
-	})
-	defer p.record("stopped", "", proxy.OK)
-	return group.Wait()
-}
-
-// stop ends the listener for clients. Calls in flight may continue for the grace. The requests of
-// other members are answered until then: they have the answers and the cancellations of these calls.
-// Sessions without a call are given up at once, each with its next request (package front).
-func (p *program) stop(public *http1.Server, grace time.Duration, endMembers func(time.Duration)) {
-	limit := time.Now().Add(grace)
-	p.server.Shutdown()
-	if shutdown(public, grace) && p.finishCalls(limit) {
-		endMembers(time.Until(limit))
-		return
-	}
-	p.log.Warn("calls are cut off: the grace is over (shutdown_grace)")
-	p.server.Kill()
-	// No call needs an upstream any more: the upstreams end while the last answers are written.
-	var closing sync.WaitGroup
-	closing.Go(p.set.Close)
-	shutdown(public, lastAnswers)
-	public.Close()
-	endMembers(lastAnswers)
-	closing.Wait()
-}
-
-// publicHandler returns the handler of clients: the pages and metadata that need no authentication,
-// and MCP.
-func (p *program) publicHandler() http.Handler {
-	ids := auth.NewRequestIDs()
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		ids.Stamp(w)
-		if p.connect.Serves(r) {
-			if p.server.CheckWay(w, r) {
-				p.connect.ServeHTTP(w, r)
-			}
-			return
-		}
-		if p.signIn != nil && p.signIn.serves(r) {
-			// Documents below /.well-known/ are public and the same for every caller: their Host header
-			// is not checked.
-			if strings.HasPrefix(r.URL.Path, "/.well-known/") || p.server.CheckWay(w, r) {
-				p.signIn.ServeHTTP(w, r)
-			}
-			return
-		}
-		if strings.HasPrefix(r.URL.Path, "/.well-known/") {
-			p.guard.Load().Resources.ServeHTTP(w, r)
-			return
-		}
-		if p.connect.ServesMissing(r) {
-			if p.server.CheckWay(w, r) {
-				p.connect.Missing(w, r)
-			}
-			return
-		}
-		if !p.alone(w) {
-			p.server.ServeHTTP(w, r)
-		}
-	})
-}
-
-// lastAnswers limits how long the answers of calls that were cut off may take to reach their
-// clients.
-const lastAnswers = time.Second
-
-// shutdown waits for in-flight requests and reports whether all of them ended in time.
-func shutdown(s *http1.Server, wait time.Duration) bool {
-	limit, cancel := context.WithTimeout(context.Background(), wait)
-	defer cancel()
-	return s.Shutdown(limit) == nil
-}
-
-// url returns the URL for clients on this machine.
-func (p *program) url() string { return "http://" + p.public.Addr().String() + "/mcp" }
-
 // close releases everything that open has opened so far. It works on a partly opened program.
 func (p *program) close() {
 	p.set.Close()
@@ -482,31 +236,3 @@ func (p *program) close() {
 	record.FlushLog(p.log)
 	p.screen.Release()
 }
-
-// welcome prints the first screen, until all upstreams have been tried.
-func (p *program) welcome(ctx context.Context, endpoint string, keys bool) error {
-	t := screen.Text{URL: endpoint, Keys: keys, Open: p.inForce().Auth.Open(), Demo: p.file == ""}
-	if p.admin != nil {
-		t.Status = "http://" + p.admin.Addr().String() + "/"
-	}
-	if p.file != "" && p.file != config.UserFile() {
-		t.Flags = " " + shell.Join("--config", p.file)
-	}
-	for _, w := range *p.warnings.Load() {
-		if config.Grave(w) {
-			t.Warnings = append(t.Warnings, w.String())
-		}
-	}
-	t.Trouble = func() ([]screen.Trouble, bool) { return p.trouble(t.Flags) }
-	seen := p.asSeen()
-	t.Disabled = seen.Report(ctx).Disabled
-	p.screen.Run(ctx, &t, func() []diagnose.UpstreamStatus { return seen.Report(ctx).Upstreams }, func() {
-		p.server.Settle()    // a client that reads "ready" must find the tools
-		debug.FreeOSMemory() // returns the memory that only the start needed; the collector runs rarely from now on
-	})
-	return nil
-}
-
-// idleTimeout limits how long a connection stays open without a request. It is longer than clients
-// pause between two calls of one task, so that they need not reconnect.
-const idleTimeout = 2 * time.Minute

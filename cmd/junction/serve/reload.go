@@ -6,15 +6,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"path/filepath"
-	"sync/atomic"
 	"time"
 
 	"github.com/fsnotify/fsnotify"
 
-	"junction/auth"
 	"junction/cmd/junction/base/config"
 	"junction/cmd/junction/base/record"
 	"junction/cmd/watch"
@@ -158,58 +155,6 @@ func (p *program) reload(asked bool) (done bool) {
 	return true
 }
 
-// warn logs the likely mistakes of a file, except those that the first screen shows on the same terminal.
-func (p *program) warn(warnings config.Problems) {
-	for _, w := range warnings {
-		level := slog.LevelWarn
-		if config.Grave(w) && p.screen.Holds() {
-			level = slog.LevelDebug
-		}
-		p.log.Log(context.Background(), level, w.Text, "file", w.File, "line", w.Line, "key", w.Path)
-	}
-}
-
-// reloaded reports in the log, in the audit and on /readyz what a changed file has changed.
-func (p *program) reloaded(change *config.Change, which string) {
-	attrs := append([]any{"upstreams", len(change.Config.Upstreams)}, change.Attrs()...)
-	waiting, rejected := change.Waiting(), change.Rejected()
-	p.waiting.Store(&waiting)
-	p.partial.Store(change.Partial)
-	defer p.changedKeys("key_revoked", "revoked", change.RevokedKeys)
-	defer p.changedKeys("key_added", "added", change.AddedKeys)
-	if rejected != "" {
-		p.reloadError.Store(&rejected)
-		attrs = append(append(attrs, change.Partial.Attrs()...), "error", rejected)
-		p.log.Error("configuration not reloaded as a whole; the stricter of both files decides", attrs...)
-		p.record("configuration_rejected", rejected, proxy.Invalid)
-		return
-	}
-	p.reloadError.Store(nil)
-	p.storeGood()
-	p.log.Info("configuration reloaded", attrs...)
-	if waiting != "" {
-		p.log.Warn("a part of the configuration waits for a restart", "keys", change.Restart)
-		which += "; " + waiting
-	}
-	p.record("configuration_reloaded", which, proxy.OK)
-}
-
-// maxKeyLines limits the lines about the keys that one reload adds or revokes.
-const maxKeyLines = 50
-
-// changedKeys writes a line for each key that a reload has added or revoked to the log and to the audit.
-func (p *program) changedKeys(event, how string, keys []auth.Key) {
-	shown := keys[:min(len(keys), maxKeyLines)]
-	for _, k := range shown {
-		p.log.Info("key "+how+" by a reload", "principal", "key:"+k.Name, "key_id", k.Hash.ID())
-		p.audit.Event(record.Event{Name: event, Principal: "key:" + k.Name, KeyID: k.Hash.ID()})
-	}
-	if more := len(keys) - len(shown); more > 0 {
-		p.log.Info("more keys "+how+" by a reload", "more", more)
-		p.record(event, prose.Count(more, "more key"), proxy.OK)
-	}
-}
-
 // follow opens what a configuration needs, and returns what takes effect of it. If something cannot
 // be opened, the reload is refused in part.
 func (p *program) follow(next *config.Config) config.Change {
@@ -234,15 +179,6 @@ func (p *program) follow(next *config.Config) config.Change {
 	return change
 }
 
-// notReloaded reports in the log and on /readyz why the file is not in force. detail is the text
-// for /readyz; "" means err.
-func (p *program) notReloaded(err error, detail string) {
-	detail = cmp.Or(detail, err.Error())
-	p.reloadError.Store(&detail)
-	p.log.Error("configuration not reloaded; the last good one stays in force", "error", err)
-	p.record("configuration_rejected", detail, proxy.Invalid)
-}
-
 // repin reloads the pins if their file has changed. A broken file is logged and otherwise ignored.
 // Only reloadLoop calls it.
 func (p *program) repin() {
@@ -261,28 +197,4 @@ func (p *program) repin() {
 	p.apply(p.config)
 	p.log.Info("pins reloaded", "pins", p.config.Pins)
 	p.record("pins_reloaded", p.config.Pins, proxy.OK)
-}
-
-// loadPins reads the pins file of the configuration. It returns nil if the configuration names
-// none.
-func loadPins(c *config.Config, file string) (*pins.Pins, error) {
-	if c.Pins == "" {
-		return nil, nil
-	}
-	return pins.Load(c.Pins, config.Named(file))
-}
-
-// deref returns a text that may not be set.
-func deref(text *atomic.Pointer[string]) string {
-	if s := text.Load(); s != nil {
-		return *s
-	}
-	return ""
-}
-
-// mistakesOf returns the number of mistakes, and the first one.
-func mistakesOf(problems config.Problems) string {
-	first := problems[0]
-	return fmt.Sprintf("%s, such as line %d: %s: %s", prose.Count(len(problems), "mistake"), first.Line,
-		cmp.Or(first.Path, "YAML"), first.Text)
 }

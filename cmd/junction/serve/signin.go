@@ -1,7 +1,6 @@
 package serve
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -13,16 +12,14 @@ import (
 
 	"junction/auth"
 	"junction/auth/authserver"
+	"junction/auth/credentials"
 	"junction/auth/oauth"
-	"junction/auth/seal"
 	"junction/cmd/junction/base/config"
-	"junction/cmd/junction/ops/signins"
-	"junction/policy"
 	"junction/proxy/scope"
+	"junction/upstream"
 )
 
-// signIn is the authorization server and the upstream sign-ins of its users. It implements
-// scope.People (people.go).
+// signIn is the authorization server and the upstream sign-ins of its users. It implements scope.People.
 type signIn struct {
 	*authserver.Server
 	program *program
@@ -112,46 +109,6 @@ func (u usersOf) Verify(ctx context.Context, token string, from netip.Addr) (*au
 
 func (u usersOf) Still(p *auth.Principal) bool { return u.issuers[p.Issuer] && u.Server.Still(p) }
 
-// reach is the policy and the configuration in force, for questions about access.
-type reach struct {
-	policy *policy.Policy
-	config *config.Config
-}
-
-// any reports whether a user may use anything on some endpoint. If policies match addresses, it
-// returns true, since the address of the client is not known yet.
-func (r *reach) any(p *auth.Principal) bool {
-	if r == nil || r.policy.MatchesAddress() {
-		return true
-	}
-	return r.some(p, func(rights *policy.Rights) bool { return !rights.None() })
-}
-
-// some reports whether the user's rights on some endpoint satisfy such.
-func (r *reach) some(p *auth.Principal, such func(*policy.Rights) bool) bool {
-	s := scope.Subject(p, "")
-	s.Address = netip.Addr{} // the address of the client is unknown until it connects
-	if such(r.policy.For(s)) {
-		return true
-	}
-	for name, e := range r.config.Endpoints {
-		if s.Surface = cmp.Or(e.Surface, name); such(r.policy.For(s)) {
-			return true
-		}
-	}
-	return false
-}
-
-// ring reads the master keys, and creates the first one if there is no key file.
-func (p *program) ring(c config.Storage) (*seal.Ring, error) {
-	ring, made, err := signins.MasterKeys(c, p.getenv)
-	if made != "" {
-		p.log.Warn("a master key was made: keep a copy of it, since without it what is stored cannot be read", "file",
-			made)
-	}
-	return ring, err
-}
-
 // serves reports whether a request is for the authorization server.
 func (s *signIn) serves(r *http.Request) bool {
 	path := r.URL.Path
@@ -168,3 +125,39 @@ func (s *signIn) close() {
 		s.Server.Close()
 	}
 }
+
+// newSources returns the sources of the credentials for upstreams. A reload may open the vault, and the
+// authorization server of users is made after them.
+func (p *program) newSources() *credentials.Sources {
+	return credentials.New(credentials.Options{
+		OAuth: func() *oauth.Client {
+			if v := p.vault.Load(); v != nil {
+				return v.oauth
+			}
+			return nil
+		},
+		ConnectURL: func(name, user string, scopes ...string) string {
+			if p.signIn == nil {
+				return ""
+			}
+			return p.signIn.ConnectURL(name, user, scopes...)
+		},
+	})
+}
+
+// credential returns the state of the credential that all callers of an upstream use, or of the sign-ins
+// of all users.
+func (p *program) credential(name string) upstream.CredentialState {
+	return p.sources.State(context.Background(), name, "")
+}
+
+// Of implements scope.People. A token of another issuer gets no upstreams of its own, because its
+// subject could not sign in to our pages as the same user.
+func (s *signIn) Of(who *auth.Principal) []*upstream.Upstream {
+	if who.Kind == auth.KindUser && !s.issuers[who.Issuer] {
+		return nil
+	}
+	return s.program.set.Of(who.ID, func(m upstream.AuthMode) bool { return credentials.MayHave(m, who.Kind) })
+}
+
+var _ scope.People = (*signIn)(nil)

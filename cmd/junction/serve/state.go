@@ -1,7 +1,6 @@
 package serve
 
 import (
-	"context"
 	"encoding/base64"
 	"encoding/hex"
 	"errors"
@@ -10,17 +9,14 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"junction/auth/seal"
 	"junction/cmd/junction/base/config"
 	"junction/cmd/junction/base/runfile"
-	"junction/cmd/junction/base/stored"
 	"junction/cmd/junction/ops/diagnose"
 )
 
-// This file manages the state that outlives a process: the key that seals session ids, the stored
-// catalogs of the upstreams, and the folders of sandboxes. It also records where this process serves.
+// This file reads the key that seals the session ids of clients and the stored catalogs.
 
 // key reads the key that seals session ids and stored catalogs, and creates the key if it does not
 // exist. dir is the folder for the state that belongs to the key (config.KeyDir). If the default folder
@@ -59,64 +55,6 @@ func passingKey() (*seal.Key, string, error) {
 	return key, "", err
 }
 
-// openCatalogs opens the folder of the stored catalogs, below dir. Each configuration file has its
-// own folder.
-func (p *program) openCatalogs(key *seal.Key, dir string) {
-	if dir == "" {
-		return
-	}
-	catalogs, err := stored.Open(filepath.Join(dir, "catalogs", config.FolderOf(p.file)), key, p.log)
-	if err != nil {
-		p.log.Warn("catalogs are not stored: after a restart, tools are missing until their server has started",
-			"error", err)
-		return
-	}
-	p.catalogs = catalogs
-}
-
-// announce records where the proxy serves, for commands. The record stays until forget.
-func (p *program) announce() {
-	if p.storeGood(); p.inner {
-		return
-	}
-	place := runfile.Place{URL: runfile.URL(p.public.Addr().String()), Grace: p.longestEnd()}
-	if p.admin != nil {
-		place.Admin = adminHere(p.admin.Addr())
-	}
-	if mistake := p.reloadError.Load(); mistake != nil {
-		place.Mistake = *mistake
-	}
-	note, err := runfile.Note(p.getenv, p.file, place, string(p.owner))
-	if err != nil {
-		p.log.Warn("commands find this process only at the addresses of the file", "error", err)
-	}
-	p.note.Store(note)
-	if p.served != nil {
-		p.served()
-	}
-}
-
-// recordEnd records that this process ends, from stopping on. The caller calls end when nothing is served.
-func (p *program) recordEnd(stopping context.Context) (end func()) {
-	stop := context.AfterFunc(stopping, func() { p.note.Load().End() })
-	return func() {
-		stop()
-		p.note.Load().End()
-	}
-}
-
-// longestEnd is how long this process takes at most from a shutdown request to its end.
-func (p *program) longestEnd() time.Duration {
-	c := p.inForce() // no reload changes them
-	return c.DrainDelay + c.ShutdownGrace + 10*time.Second
-}
-
-// readFile notes at the start which content the configuration file had.
-func (p *program) readFile(hash [32]byte) {
-	p.hash, p.begun = hash, time.Now()
-	p.loadedHash.Store(&hash)
-}
-
 // process describes this process for junction status.
 func (p *program) process() diagnose.Process {
 	return diagnose.Process{
@@ -128,18 +66,6 @@ func (p *program) process() diagnose.Process {
 			return ""
 		},
 	}
-}
-
-// cleanCatalogs removes the stored catalogs of upstreams that are no longer configured.
-func (p *program) cleanCatalogs(c *config.Config) {
-	if p.catalogs == nil {
-		return
-	}
-	var entries []string
-	for name, u := range c.Upstreams {
-		entries = append(entries, u.Entry(name))
-	}
-	p.catalogs.Keep(entries)
 }
 
 var errKey = errors.New("the file has no key; remove it, and Junction makes a new key")

@@ -2,7 +2,6 @@ package serve
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"go.opentelemetry.io/otel"
@@ -22,24 +21,6 @@ func (p *program) openTelemetry(c *config.Config) (err error) {
 
 func (p *program) telemetryOptions(metrics bool) telemetry.Options {
 	return telemetry.Options{Metrics: metrics, Getenv: p.getenv, Version: build.Read().Version, Log: p.log}
-}
-
-// openAuditExport prepares the second receiver of the audit, if the environment names one. A reload may
-// begin to use it. Without use, a wrong variable is no error: the other signals have reported it.
-func (p *program) openAuditExport(use bool) (err error) {
-	if p.auditExport, err = telemetry.NewLines(p.telemetryOptions(false), "junction.audit"); p.auditExport != nil {
-		p.audit.Second = p.auditExport
-	}
-	if err != nil && use {
-		return fmt.Errorf("audit.otlp: %w", err)
-	}
-	return nil
-}
-
-func (p *program) closeAuditExport() {
-	if p.auditExport != nil {
-		p.closeExport(p.auditExport.Close, "the last lines of the audit were not sent; its file has them")
-	}
 }
 
 func (p *program) closeTelemetry() {

@@ -8,12 +8,11 @@ import (
 	"path/filepath"
 	"time"
 
-	"junction/auth/credentials"
 	"junction/auth/oauth"
 	"junction/auth/seal"
 	"junction/auth/store"
 	"junction/cmd/junction/base/config"
-	"junction/upstream"
+	"junction/cmd/junction/ops/signins"
 	"junction/upstream/pace"
 )
 
@@ -74,31 +73,6 @@ func (p *program) storage() *store.Store {
 	return nil
 }
 
-// newSources returns the sources of the credentials for upstreams. A reload may open the vault, and the
-// authorization server of users is made after them.
-func (p *program) newSources() *credentials.Sources {
-	return credentials.New(credentials.Options{
-		OAuth: func() *oauth.Client {
-			if v := p.vault.Load(); v != nil {
-				return v.oauth
-			}
-			return nil
-		},
-		ConnectURL: func(name, user string, scopes ...string) string {
-			if p.signIn == nil {
-				return ""
-			}
-			return p.signIn.ConnectURL(name, user, scopes...)
-		},
-	})
-}
-
-// credential returns the state of the credential that all callers of an upstream use, or of the sign-ins
-// of all users.
-func (p *program) credential(name string) upstream.CredentialState {
-	return p.sources.State(context.Background(), name, "")
-}
-
 // close waits for in-flight token refreshes.
 func (v *vault) close() {
 	if v == nil {
@@ -106,4 +80,14 @@ func (v *vault) close() {
 	}
 	v.oauth.Close()
 	_ = v.store.Close()
+}
+
+// ring reads the master keys, and creates the first one if there is no key file.
+func (p *program) ring(c config.Storage) (*seal.Ring, error) {
+	ring, made, err := signins.MasterKeys(c, p.getenv)
+	if made != "" {
+		p.log.Warn("a master key was made: keep a copy of it, since without it what is stored cannot be read", "file",
+			made)
+	}
+	return ring, err
 }
