@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/rand"
 	"io"
-	"log/slog"
 	"net"
 	"os"
 	"runtime"
@@ -27,7 +26,6 @@ import (
 	"junction/cmd/junction/base/telemetry"
 	"junction/cmd/junction/base/telemetry/otlp"
 	"junction/cmd/junction/desk/clients"
-	"junction/cmd/junction/desk/screen"
 	"junction/cmd/junction/ops/diagnose"
 	"junction/cmd/junction/ops/pages"
 	"junction/proxy/front"
@@ -35,22 +33,10 @@ import (
 	"junction/upstream"
 )
 
-// options are the inputs of a program: the command line and the standard streams of the process.
-type options struct {
-	file, listen   string
-	stdout, stderr io.Writer
-	getenv         func(string) (string, bool)
-	lastGood       bool // a mistake in the file does not prevent the start, see own.go
-	inner          bool // it serves this process alone, see own.go
-	// why the content of the file is not served; nil if it was not tried. The last good content is served.
-	unserved error
-	served   func() // if it is not nil, called when the process serves, and is recorded
-}
-
 // program holds the parts of a running proxy. open creates them; close releases them.
 type program struct {
-	options
-	log        *slog.Logger
+	*console
+	terminal   terminal
 	config     *config.Config // owned by open, then by reloadLoop; all others call inForce
 	hash       [32]byte
 	begun      time.Time
@@ -72,7 +58,6 @@ type program struct {
 	catalogs      *stored.Dir // nil if there is no folder for catalogs
 	sandboxes     string      // the parent of the sandbox folders of commands; "" if there is none
 	outages       record.Outages
-	screen        *screen.Screen
 	owner         diagnose.Owner                 // of the admin address
 	note          atomic.Pointer[runfile.Record] // where this process serves; nil before that
 	sources       *credentials.Sources           // of the credentials for upstreams
@@ -124,9 +109,9 @@ func runProxy(ctx context.Context, o options) error {
 
 // newProgram returns a program without any part that needs to be closed.
 func newProgram(o options) *program {
-	first := screen.New(o.stdout, o.stderr)
-	o.stderr = first.Log()
-	p := &program{options: o, screen: first, refresh: make(chan struct{}, 1), recheck: make(chan struct{}, 1),
+	shared := newConsole(o)
+	p := &program{console: shared, terminal: terminal{shared},
+		refresh: make(chan struct{}, 1), recheck: make(chan struct{}, 1),
 		events: make(chan struct{}, 1), owner: diagnose.Owner(rand.Text())}
 	p.sources = p.newSources()
 	return p
@@ -144,8 +129,10 @@ func open(o options) (_ *program, err error) {
 		c.Upstreams = map[string]upstream.Config{"demo": {Command: []string{config.Self, "demo"}}}
 	}
 	c.Listen = cmp.Or(o.listen, c.Listen)
-	p.screen.Hold()
-	p.config, p.log = c, record.NewLog(o.stderr, c.Log)
+	p.config = c
+	if err := p.terminal.Open(c); err != nil {
+		return nil, err
+	}
 	p.audit.Log = p.log
 	p.warn(warnings)
 	p.warnings.Store(&warnings)
@@ -233,6 +220,5 @@ func (p *program) close() {
 	p.closeTelemetry()
 	p.audit.Use(nil)
 	p.closeAuditExport()
-	record.FlushLog(p.log)
-	p.screen.Release()
+	p.terminal.Close()
 }
