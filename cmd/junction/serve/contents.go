@@ -130,13 +130,13 @@ func (p *program) reloaded(change *config.Change, which string) {
 	waiting, rejected := change.Waiting(), change.Rejected()
 	p.waiting.Store(&waiting)
 	p.partial.Store(change.Partial)
-	defer p.changedKeys("key_revoked", "revoked", change.RevokedKeys)
-	defer p.changedKeys("key_added", "added", change.AddedKeys)
+	defer p.recording.changedKeys("key_revoked", "revoked", change.RevokedKeys)
+	defer p.recording.changedKeys("key_added", "added", change.AddedKeys)
 	if rejected != "" {
 		p.reloadError.Store(&rejected)
 		attrs = append(append(attrs, change.Partial.Attrs()...), "error", rejected)
 		p.log.Error("configuration not reloaded as a whole; the stricter of both files decides", attrs...)
-		p.record("configuration_rejected", rejected, proxy.Invalid)
+		p.recording.event("configuration_rejected", rejected, proxy.Invalid)
 		return
 	}
 	p.reloadError.Store(nil)
@@ -146,7 +146,7 @@ func (p *program) reloaded(change *config.Change, which string) {
 		p.log.Warn("a part of the configuration waits for a restart", "keys", change.Restart)
 		which += "; " + waiting
 	}
-	p.record("configuration_reloaded", which, proxy.OK)
+	p.recording.event("configuration_reloaded", which, proxy.OK)
 }
 
 // notReloaded reports in the log and on /readyz why the file is not in force. detail is the text
@@ -155,7 +155,7 @@ func (p *program) notReloaded(err error, detail string) {
 	detail = cmp.Or(detail, err.Error())
 	p.reloadError.Store(&detail)
 	p.log.Error("configuration not reloaded; the last good one stays in force", "error", err)
-	p.record("configuration_rejected", detail, proxy.Invalid)
+	p.recording.event("configuration_rejected", detail, proxy.Invalid)
 }
 
 // deref returns a text that may not be set.

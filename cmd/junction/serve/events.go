@@ -47,13 +47,13 @@ func (p *program) eventLoop(ctx context.Context) error {
 // fileEvents writes the stored events that are in no audit yet. Without an audit they wait.
 func (p *program) fileEvents(ctx context.Context, limit time.Duration) {
 	s := p.storage()
-	if s == nil || !p.audit.On() {
+	if s == nil || !p.recording.audit.On() {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	for {
-		done, err := s.FileEvents(ctx, func(e store.FiledEvent) { p.audit.Event(eventOf(e)) })
+		done, err := s.FileEvents(ctx, func(e store.FiledEvent) { p.recording.audit.Event(eventOf(e)) })
 		if err != nil && ctx.Err() == nil {
 			p.log.Error("events of sign-ins are not in the audit yet; they stay in the storage", "error", err)
 		}

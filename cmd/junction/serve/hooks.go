@@ -24,7 +24,7 @@ func (p *program) proxyHooks() proxy.Hooks {
 			for _, text := range [...]*string{&c.Client, &c.Request, &c.Method, &c.Name, &c.Own} {
 				*text = auth.Redact(*text)
 			}
-			p.audit.Call(c)
+			p.recording.audit.Call(c)
 			if !c.OnlyAsked() {
 				p.calls.Add(c)
 			}

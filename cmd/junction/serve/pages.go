@@ -35,7 +35,7 @@ func (p *program) statusPage(stopping, serving context.Context) (*pages.Status, 
 func (p *program) reconnect(upstream string) bool {
 	there := p.set.Reconnect(upstream)
 	if there {
-		p.record("upstream_reconnected", upstream, proxy.OK)
+		p.recording.event("upstream_reconnected", upstream, proxy.OK)
 	}
 	return there
 }
@@ -84,7 +84,7 @@ func (p *program) asSeen() *diagnose.Proxy {
 		Replicas: p.memberList, Tried: &p.tried,
 		Server: p.server.Core, Set: &p.set, Providers: p.providers, File: p.file, Users: users,
 		Version:    build.Read().Version,
-		Credential: p.credential, Callback: pages.CallbackPattern, Metrics: p.telemetry.Handler(),
+		Credential: p.credential, Callback: pages.CallbackPattern, Metrics: p.measuring.telemetry.Handler(),
 		Process: p.process(),
 		Config:  func() *config.Config { return p.reach.Load().config },
 		Revoked: p.endRevoked,

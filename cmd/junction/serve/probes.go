@@ -32,7 +32,7 @@ func (p *program) monitor() *health.Monitor {
 			Check: func(ctx context.Context) error { return p.signIn.CheckProviders(ctx) }, Every: checkProvider,
 			Degrades: func() bool { return true }},
 		health.Part{Name: "audit", InUse: func() bool { return p.inForce().Audit.File != "" },
-			Check: func(context.Context) error { return p.audit.State().Err }, Every: checkStorage,
+			Check: func(context.Context) error { return p.recording.audit.State().Err }, Every: checkStorage,
 			Degrades: func() bool { return true }},
 		health.Part{Name: "disk", InUse: func() bool { return len(p.written()) > 0 },
 			Check: func(context.Context) error { return health.CheckDisk(p.written()) }, Every: checkProvider,

@@ -23,8 +23,6 @@ import (
 	"junction/cmd/junction/base/replicas"
 	"junction/cmd/junction/base/runfile"
 	"junction/cmd/junction/base/stored"
-	"junction/cmd/junction/base/telemetry"
-	"junction/cmd/junction/base/telemetry/otlp"
 	"junction/cmd/junction/desk/clients"
 	"junction/cmd/junction/ops/diagnose"
 	"junction/cmd/junction/ops/pages"
@@ -62,9 +60,8 @@ type program struct {
 	note          atomic.Pointer[runfile.Record] // where this process serves; nil before that
 	sources       *credentials.Sources           // of the credentials for upstreams
 	guard         atomic.Pointer[auth.Guard]     // of the configuration in force
-	audit         record.Trail
-	telemetry     *telemetry.Telemetry // nil if nothing is measured
-	auditExport   *otlp.Lines          // the second receiver of the audit; nil if the environment names none
+	recording     *recording
+	measuring     *measuring
 	health        *health.Monitor
 	supervisor    *health.Supervisor              // nil if systemd does not ask for the state
 	members       *replicas.Member                // nil if there is one process
@@ -73,9 +70,6 @@ type program struct {
 	waiting       atomic.Pointer[string]          // which changes of the file wait for a restart; nil or "" if none
 	warnings      atomic.Pointer[config.Problems] // of the file in force; nil before open
 	reach         atomic.Pointer[reach]           // of the configuration in force
-
-	// of an inner program: the file that another process writes, and its own; see nextAudit
-	auditOf, auditInstead string
 
 	tried   atomic.Bool   // see diagnose.Proxy
 	refresh chan struct{} // 1-buffered: a shared catalog has changed
@@ -111,6 +105,7 @@ func runProxy(ctx context.Context, o options) error {
 func newProgram(o options) *program {
 	shared := newConsole(o)
 	p := &program{console: shared, terminal: terminal{shared},
+		recording: &recording{console: shared}, measuring: &measuring{console: shared},
 		refresh: make(chan struct{}, 1), recheck: make(chan struct{}, 1),
 		events: make(chan struct{}, 1), owner: diagnose.Owner(rand.Text())}
 	p.sources = p.newSources()
@@ -133,7 +128,6 @@ func open(o options) (_ *program, err error) {
 	if err := p.terminal.Open(c); err != nil {
 		return nil, err
 	}
-	p.audit.Log = p.log
 	p.warn(warnings)
 	p.warnings.Store(&warnings)
 	defer func() {
@@ -153,21 +147,16 @@ func open(o options) (_ *program, err error) {
 	if p.pins, err = loadPins(c, p.file); err != nil {
 		return nil, err
 	}
-	if err := p.openAuditExport(c.Audit.OTLP); err != nil {
+	if err := p.recording.Open(c); err != nil {
 		return nil, err
 	}
-	audit, err := p.nextAudit(c.Audit)
-	if err != nil {
-		return nil, err
-	}
-	p.audit.Use(audit)
 	secret, dir, err := p.key(c.Sessions.KeyFile)
 	if err != nil {
 		return nil, err
 	}
 	p.openCatalogs(secret, dir)
 	p.sandboxes = config.Sandboxes(dir, p.file)
-	if err := p.openTelemetry(c); err != nil {
+	if err := p.measuring.openTelemetry(c.Metrics && p.admin != nil); err != nil {
 		return nil, err
 	}
 	if err := p.openSignIn(c); err != nil {
@@ -183,7 +172,7 @@ func open(o options) (_ *program, err error) {
 	options := front.Options{
 		Limits: c.Limits, Sessions: c.Sessions, Key: secret, Log: p.log,
 		Version: build.Read().Version, Hooks: p.proxyHooks(),
-		Observer: p.telemetry.Requests(), Members: p.proxyMembers(),
+		Observer: p.measuring.telemetry.Requests(), Members: p.proxyMembers(),
 	}
 	p.ended, options.DeletedSessions = stored.OpenSessions(dir, c.Limits.WithDefaults().Sessions, p.log)
 	if p.ended != nil {
@@ -217,8 +206,7 @@ func (p *program) close() {
 	p.fileEvents(context.Background(), lastEvents)
 	p.vault.Load().close()
 	p.ended.Close()
-	p.closeTelemetry()
-	p.audit.Use(nil)
-	p.closeAuditExport()
+	p.measuring.Close()
+	p.recording.Close()
 	p.terminal.Close()
 }

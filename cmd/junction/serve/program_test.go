@@ -374,7 +374,7 @@ func TestTakenAddress(t *testing.T) {
 func TestNoSecretInTheLogOfACall(t *testing.T) {
 	var log bytes.Buffer
 	logger := record.NewLog(&log, config.Log{Format: config.LogText})
-	hooks := (&program{console: &console{log: logger}}).proxyHooks()
+	hooks := (&program{recording: &recording{}, console: &console{log: logger}}).proxyHooks()
 	hooks.CallDone(&proxy.CallInfo{Name: "a__b", Outcome: "error", Err: fmt.Errorf("call: %w", &jsonrpc.Error{Code: -32001, Message: "bad token canary"})})
 	record.FlushLog(logger)
 	if got := log.String(); strings.Contains(got, "canary") || !strings.Contains(got, "code=-32001") || !strings.Contains(got, "name=a__b") {
@@ -411,12 +411,12 @@ func TestNoSecretInTheLogOfACall(t *testing.T) {
 // TestNoKeyInAnyLine has a client put its key into all that it chooses.
 func TestNoKeyInAnyLine(t *testing.T) {
 	var log, lines bytes.Buffer
-	p := &program{console: &console{log: record.NewLog(&log, config.Log{Format: config.LogText, Level: slog.LevelDebug})}}
-	a, err := p.audit.Next(config.Audit{File: config.AuditStderr}, &lines, p.log)
+	p := &program{recording: &recording{}, console: &console{log: record.NewLog(&log, config.Log{Format: config.LogText, Level: slog.LevelDebug})}}
+	a, err := p.recording.audit.Next(config.Audit{File: config.AuditStderr}, &lines, p.log)
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.audit.Use(a)
+	p.recording.audit.Use(a)
 	key := auth.NewKey()
 	for _, outcome := range []proxy.Outcome{proxy.OK, proxy.Invalid} {
 		p.proxyHooks().CallDone(&proxy.CallInfo{Client: key, Request: `"` + key + `"`, Method: key, Name: key, Own: "x:" + key, Outcome: outcome, Err: errors.New("unknown tool: " + key)})

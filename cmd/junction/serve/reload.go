@@ -13,7 +13,6 @@ import (
 	"github.com/fsnotify/fsnotify"
 
 	"junction/cmd/junction/base/config"
-	"junction/cmd/junction/base/record"
 	"junction/cmd/watch"
 	"junction/proxy"
 	"junction/proxy/pins"
@@ -61,7 +60,7 @@ func (p *program) reloadLoop(ctx context.Context, hup <-chan os.Signal) error {
 		case <-ctx.Done():
 			return nil
 		case <-hup:
-			p.audit.Reopen()
+			p.recording.audit.Reopen()
 			settled.Reset(settlesIn(p.file))
 			continue
 		case <-settled.C:
@@ -167,9 +166,9 @@ func (p *program) follow(next *config.Config) config.Change {
 			err = fmt.Errorf("--listen %s: %s", next.Listen, problem)
 		}
 		if err = cmp.Or(err, p.openVault(next)); err == nil {
-			var audit *record.Audit
-			if audit, err = p.nextAudit(next.Audit); err == nil {
-				p.audit.Use(audit)
+			var audit prepared
+			if audit, err = p.recording.Prepare(next); err == nil {
+				audit.commit()
 			}
 		}
 	}
@@ -196,5 +195,5 @@ func (p *program) repin() {
 	p.pins = pins
 	p.apply(p.config)
 	p.log.Info("pins reloaded", "pins", p.config.Pins)
-	p.record("pins_reloaded", p.config.Pins, proxy.OK)
+	p.recording.event("pins_reloaded", p.config.Pins, proxy.OK)
 }

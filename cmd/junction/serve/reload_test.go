@@ -405,17 +405,17 @@ func TestReloadKeepsTheFlag(t *testing.T) {
 // TestReloadOfManyKeys: a reload writes one line for each key that it revokes, and no more than 50.
 func TestReloadOfManyKeys(t *testing.T) {
 	var log bytes.Buffer
-	p := &program{console: &console{log: authtest.Log(t, &log)}}
+	r := &recording{console: &console{log: authtest.Log(t, &log)}}
 	keys := make([]auth.Key, 60)
 	for i := range keys {
 		keys[i] = auth.Key{Name: "ann", Hash: auth.Hash{byte(i)}}
 	}
-	p.changedKeys("key_revoked", "revoked", keys[:50])
+	r.changedKeys("key_revoked", "revoked", keys[:50])
 	if got := log.String(); strings.Count(got, "\n") != 50 || !strings.Contains(got, "principal=key:ann key_id=31000000\n") {
 		t.Errorf("the log of 50 keys is\n%s", got)
 	}
 	log.Reset()
-	p.changedKeys("key_revoked", "revoked", keys)
+	r.changedKeys("key_revoked", "revoked", keys)
 	if got := log.String(); strings.Count(got, "\n") != 51 || !strings.HasSuffix(got, "more=10\n") {
 		t.Errorf("the log of 60 keys is\n%s", got)
 	}

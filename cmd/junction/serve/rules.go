@@ -89,8 +89,8 @@ func (p *program) apply(c *config.Config) {
 		own = p.signIn.verifier(c)
 	}
 	guard := c.Auth.Guard(p.providers, cmp.Or(c.PublicURL, strings.TrimSuffix(p.url(), "/mcp")), own)
-	guard.Log, guard.Refused, guard.Accepted = p.log, p.audit.Refused, p.audit.Authenticated
-	guard.Checked = p.telemetry.Checked
+	guard.Log, guard.Refused, guard.Accepted = p.log, p.recording.audit.Refused, p.recording.audit.Authenticated
+	guard.Checked = p.measuring.telemetry.Checked
 	p.guard.Store(guard)
 	next := scope.Config{Guard: guard, Policy: p.policy(c), Pins: p.pins,
 		FirstWait: c.Catalog.FirstWait, Endpoints: c.Endpoints, Names: c.Names, BehindProxy: c.Auth.None,
@@ -109,7 +109,7 @@ func (p *program) apply(c *config.Config) {
 		Refresh: c.Catalog.Refresh, Grace: c.Catalog.Grace,
 		Version: build.Read().Version, Self: executable, Sandboxes: p.sandboxes, Writable: c.Writable,
 		Log: p.log, Hooks: p.upstreamHooks(),
-		Observer: p.telemetry.Calls(), Credentials: p.sources, Memory: p.server.UpstreamMemory,
+		Observer: p.measuring.telemetry.Calls(), Credentials: p.sources, Memory: p.server.UpstreamMemory,
 	}
 	if p.catalogs != nil {
 		o.Store = p.catalogs

@@ -85,7 +85,7 @@ func (p *program) serve(stopping context.Context) error {
 	}
 	p.log.Log(ctx, level, "serving", where...)
 	defer p.tellSupervisor(stopping, ctx, group)()
-	p.record("started", fingerprint(p.file, p.hash), proxy.OK)
+	p.recording.event("started", fingerprint(p.file, p.hash), proxy.OK)
 	group.Go(func() error { return p.refreshLoop(ctx) })
 	group.Go(func() error { return p.recheckLoop(ctx) })
 	group.Go(func() error { return p.eventLoop(ctx) })
@@ -100,7 +100,7 @@ func (p *program) serve(stopping context.Context) error {
 		admin.Close() // last, so that /readyz reports the shutdown until the end
 		return nil
 	})
-	defer p.record("stopped", "", proxy.OK)
+	defer p.recording.event("stopped", "", proxy.OK)
 	return group.Wait()
 }
 

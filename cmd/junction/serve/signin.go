@@ -54,7 +54,7 @@ func (p *program) openSignIn(c *config.Config) (err error) {
 		MayUse:    func(who *auth.Principal, upstream string) bool { return p.reach.Load().uses(who, upstream) },
 		Servers:   func(who *auth.Principal) []string { return p.reach.Load().servers(who) },
 		Address:   func(r *http.Request) netip.Addr { return p.guard.Load().Address(r) },
-		Limited:   p.telemetry.Limited,
+		Limited:   p.measuring.telemetry.Limited,
 		Ended:     p.catalogChanged, Granted: func(who *auth.Principal) bool { return p.reach.Load().any(who) },
 	})
 	return err

@@ -48,7 +48,7 @@ func (p *program) upstreamHooks() upstream.Hooks {
 				p.catalogChanged() // names may be settled now
 			}
 			p.outages.Changed(p.log, c, p.screen.Holds())
-			p.telemetry.StateChanged(c)
+			p.measuring.telemetry.StateChanged(c)
 		},
 		CatalogChanged:  func(string) { p.catalogChanged() },
 		OwnChanged:      func(string) { pace.Wake(p.recheck) },

@@ -49,7 +49,7 @@ func (p *program) openVault(c *config.Config) error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	s, err := store.Open(ctx, store.Config{Driver: c.Storage.Driver, DSN: dsn, Keys: keys, Log: p.log,
-		Audited: func() { pace.Wake(p.events) }, Took: p.telemetry.Store})
+		Audited: func() { pace.Wake(p.events) }, Took: p.measuring.telemetry.Store})
 	if err != nil {
 		return fmt.Errorf("open the storage of sign-ins: %w", err)
 	}
