@@ -26,8 +26,8 @@ type recording struct {
 	beside beside
 }
 
-// beside is where an inner program writes its audit: given is the file of the configuration, which another
-// process writes, and own is its own file.
+// beside is where an inner program writes its audit: given is the file of the configuration, which
+// another process writes, and own is its own file.
 type beside struct{ given, own string }
 
 // Open opens the audit.
@@ -69,9 +69,9 @@ func (r *recording) Close() {
 	}
 }
 
-// next returns the audit for a configuration, as (*record.Trail).Next does. Several clients may start
-// junction stdio with one configuration: the second one of these processes writes a file of its own beside
-// the file of the first.
+// next returns the audit for a configuration, as (*record.Trail).Next does. Several clients may
+// start junction stdio with one configuration: the second one of these processes writes a file of
+// its own beside the file of the first.
 func (r *recording) next(c config.Audit) (*record.Audit, beside, error) {
 	if r.inner && c.File == r.beside.given {
 		c.File = r.beside.own
@@ -89,11 +89,12 @@ func (r *recording) next(c config.Audit) (*record.Audit, beside, error) {
 	return a, r.beside, err
 }
 
-// maxInner is the most processes of junction stdio that have a file for the audit of one configuration.
+// maxInner is the most processes of junction stdio that have a file for the audit of one
+// configuration.
 const maxInner = 64
 
-// openExport prepares the second receiver of the audit, if the environment names one. A reload may begin to
-// use it. Without use, a wrong variable is no error: the other signals have reported it.
+// openExport prepares the second receiver of the audit, if the environment names one. A reload may
+// begin to use it. Without use, a wrong variable is no error: the other signals have reported it.
 func (r *recording) openExport(use bool) (err error) {
 	if r.export, err = telemetry.NewLines(r.telemetryOptions(false), "junction.audit"); r.export != nil {
 		r.audit.Second = r.export
@@ -120,7 +121,8 @@ func fingerprint(file string, hash [32]byte) string {
 // maxKeyLines limits the lines about the keys that one reload adds or revokes.
 const maxKeyLines = 50
 
-// changedKeys writes a line for each key that a reload has added or revoked to the log and to the audit.
+// changedKeys writes a line for each key that a reload has added or revoked to the log and to the
+// audit.
 func (r *recording) changedKeys(event, how string, keys []auth.Key) {
 	shown := keys[:min(len(keys), maxKeyLines)]
 	for _, k := range shown {

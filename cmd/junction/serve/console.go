@@ -16,13 +16,14 @@ type options struct {
 	getenv         func(string) (string, bool)
 	lastGood       bool // a mistake in the file does not prevent the start, see own.go
 	inner          bool // it serves this process alone, see own.go
-	// why the content of the file is not served; nil if it was not tried. The last good content is served.
+	// why the content of the file is not served; nil if it was not tried. The last good content is
+	// served.
 	unserved error
 	served   func() // if it is not nil, called when the process serves, and is recorded
 }
 
-// console is what all parts have in common: the options, and the log and the first screen on the streams of
-// them.
+// console is what all parts have in common: the options, and the log and the first screen on the
+// streams of them.
 type console struct {
 	options
 	screen *screen.Screen
@@ -37,7 +38,10 @@ func newConsole(o options) *console {
 }
 
 // terminal is the part that opens and closes the log and the first screen.
-type terminal struct{ *console }
+type terminal struct {
+	*console
+	steady
+}
 
 // Open makes the log.
 func (t terminal) Open(c *config.Config) error {

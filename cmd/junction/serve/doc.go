@@ -1,22 +1,57 @@
 // Package serve is a running Junction.
 //
-// start.go waits for another process that is ending. program.go opens the parts of a running proxy, and
-// closes them; serve.go is the time between. reload.go applies a changed configuration file, which
-// contents.go reads (package config). rules.go has the configuration in force.
+// # Parts
 //
-// The parts: listen.go opens the listeners (package listeners). state.go has the key of sessions.
-// vault.go has the storage, and events.go writes the events in it to the audit. signin.go has the
-// sign-ins of users and the credentials for upstreams, and members.go adds the process to others (package
-// replicas). serving.go answers clients, and upstreams.go has the servers behind them, whose catalogs are
-// stored (package stored). expiry.go warns of API keys that expire.
+// A running proxy consists of parts (parts.go). Each part owns its fields: the parts that it reads
+// are among them, and it writes none of theirs. program.go has the list of the parts. Start, reload
+// and stop walk through it:
 //
-// A running proxy reports in these ways: audit.go and hooks.go write the lines of the log and of the
-// audit (package record). telemetry.go sends metrics and traces (package telemetry). Package diagnose
-// answers at the admin address, and pages.go serves the pages (package pages). probes.go checks what the
-// proxy depends on (package health). Package screen prints the first screen. Package runfile tells the
-// commands where the proxy serves. Package prose formats text for people, and package build has the
-// version of the program.
+//   - start opens each part with the configuration (Open), and then puts the configuration in force
+//     as a reload does;
+//   - a reload prepares the new configuration in each part (Prepare). Only if all could open what
+//     they need, it puts the configuration in force in each part (commit). Otherwise each part
+//     releases what it has prepared (drop), and is as it was;
+//   - while the program serves, each part that has a method Run runs in a goroutine;
+//   - stop closes the parts, the last one first (Close).
 //
-// own.go has the other ways to serve: as a service, and for one client. login.go signs the operator in to
-// upstreams, with the same storage.
+// The parts in the order of the list. All have the console (console.go): options, screen and log.
+//
+//	part        file          owns                                     reads
+//	place       place.go      the record of where the process serves   contents listening rules
+//	terminal    console.go    the log, the first screen                -
+//	contents    contents.go   what the file has, and why not in force  recording
+//	listening   listen.go     the listeners                            rules
+//	rules       rules.go      configuration, policy, guard and pins    listening recording measuring
+//	                          in force                                 signIns
+//	recording   audit.go      the audit, its second receiver           -
+//	state       state.go      the key of sessions and its folder       -
+//	measuring   telemetry.go  metrics and traces                       listening
+//	storage     vault.go      the database with its lease              recording measuring upstreams
+//	signIns     signin.go     sign-ins of users; credentials for       storage rules measuring
+//	                          upstreams                                upstreams
+//	membership  members.go    this process as one of several           state storage signIns serving
+//	checks      probes.go     what the proxy depends on; the           contents listening rules
+//	                          supervisor                               recording storage signIns
+//	                                                                   membership
+//	serving     serving.go    the proxy itself; pages for clients      state listening rules
+//	                                                                   recording measuring signIns
+//	                                                                   membership
+//	upstreams   upstreams.go  the servers behind it; their catalogs    state rules measuring signIns
+//	                                                                   serving
+//
+// The order decides three things. A process whose address is taken opens nothing else. The
+// upstreams end before their credentials and the storage. The storage is closed before the audit,
+// which gets its last events, and before the place: another process that waits for this one finds
+// everything free.
+//
+// # Other files
+//
+// start.go waits for another process that is ending. serve.go is the time between open and close.
+// reload.go notices a changed configuration file (package config). pages.go has what the admin
+// address shows (packages diagnose and pages). hooks.go writes the log and the audit of calls
+// (package record), events.go the events of the storage. expiry.go warns of API keys that expire.
+// machine.go logs what this machine lacks.
+//
+// own.go has the other ways to serve: as a service, and for one client. login.go signs the operator
+// in to upstreams, with the same storage.
 package serve

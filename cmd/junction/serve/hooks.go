@@ -15,21 +15,21 @@ import (
 	"junction/upstream/jsonrpc"
 )
 
-// proxyHooks returns hooks that log and audit each call and log each hidden item.
-func (p *program) proxyHooks() proxy.Hooks {
-	log, calls := p.log, record.CallLog(p.log)
+// hooks returns hooks that log and audit each call and log each hidden item.
+func (s *serving) hooks() proxy.Hooks {
+	log, calls := s.log, record.CallLog(s.log)
 	return proxy.Hooks{
 		CallDone: func(c *proxy.CallInfo) {
 			// Clients may put their key into these fields by mistake.
 			for _, text := range [...]*string{&c.Client, &c.Request, &c.Method, &c.Name, &c.Own} {
 				*text = auth.Redact(*text)
 			}
-			p.recording.audit.Call(c)
+			s.recording.audit.Call(c)
 			if !c.OnlyAsked() {
-				p.calls.Add(c)
+				s.calls.Add(c)
 			}
 			lack, _ := errors.AsType[*upstream.LackError](c.Err)
-			p.sources.Lacked(lack)
+			s.signIns.sources.Lacked(lack)
 			level := callLevel(c)
 			if !calls.Enabled(context.Background(), level) {
 				return

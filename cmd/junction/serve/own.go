@@ -44,7 +44,7 @@ func Own(ctx context.Context, file string, stderr io.Writer) (url string, end fu
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan error, 1)
 	go func() { done <- p.serve(ctx) }() // ends in end
-	return p.url(), func() error {
+	return p.listening.url(), func() error {
 		cancel()
 		defer p.close()
 		return <-done

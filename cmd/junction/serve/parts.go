@@ -1,18 +1,22 @@
 package serve
 
 import (
+	"context"
 	"slices"
+
+	"golang.org/x/sync/errgroup"
 
 	"junction/cmd/junction/base/config"
 )
 
-// part is a part of a running proxy, which owns its fields: other parts may read them, and none writes them.
+// part is a part of a running proxy, which owns its fields: other parts may read them, and none
+// writes them.
 type part interface {
-	// Open acquires what the part needs with the configuration of the start. Close releases it, also after an
-	// error.
+	// Open acquires what the part needs with the configuration of the start. Close releases it,
+	// also after an error.
 	Open(c *config.Config) error
-	// Prepare opens what the part needs beyond that with a configuration, and changes nothing that is in
-	// force. The caller calls commit or drop of the result.
+	// Prepare opens what the part needs beyond that with a configuration, and changes nothing that
+	// is in force. The caller calls commit or drop of the result.
 	Prepare(next *config.Config) (prepared, error)
 	// Close releases what the part has acquired, and waits for its end.
 	Close()
@@ -38,8 +42,8 @@ func (n prepared) drop() {
 	}
 }
 
-// steady has the methods of a part that opens nothing, ignores a changed configuration, and has nothing to
-// release.
+// steady has the methods of a part that opens nothing, ignores a changed configuration, and has
+// nothing to release.
 type steady struct{}
 
 // Open does nothing.
@@ -68,8 +72,8 @@ func (ps *parts) Open(c *config.Config) error {
 	return nil
 }
 
-// Prepare prepares a configuration in each part. The result puts it in force. After an error, each part is as
-// it was.
+// Prepare prepares a configuration in each part. The result puts it in force. After an error, each
+// part is as it was.
 func (ps *parts) Prepare(next *config.Config) (commit func(), err error) {
 	var all []prepared
 	for _, p := range ps.list {
@@ -89,7 +93,23 @@ func (ps *parts) Prepare(next *config.Config) (commit func(), err error) {
 	}, nil
 }
 
-// Close closes each part for which Open was called, the last one first. A second Close does nothing.
+// runner is a part that does something while the program serves.
+type runner interface {
+	// Run runs until ctx ends.
+	Run(ctx context.Context) error
+}
+
+// Run starts each runner in a goroutine of group.
+func (ps *parts) Run(ctx context.Context, group *errgroup.Group) {
+	for _, p := range ps.list {
+		if r, ok := p.(runner); ok {
+			group.Go(func() error { return r.Run(ctx) })
+		}
+	}
+}
+
+// Close closes each part for which Open was called, the last one first. A second Close does
+// nothing.
 func (ps *parts) Close() {
 	for ps.open > 0 {
 		ps.open--

@@ -1,10 +1,8 @@
 package serve
 
 import (
-	"bytes"
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -15,19 +13,17 @@ import (
 	"junction/cmd/junction/base/config"
 	"junction/cmd/watch"
 	"junction/proxy"
-	"junction/proxy/pins"
-	"junction/upstream/prose"
 )
 
-// reloadLoop reloads the file after a change and on SIGHUP, which hup receives. A file with mistakes is
-// logged and otherwise ignored. It runs in one goroutine until ctx ends.
+// reloadLoop reloads the file after a change and on SIGHUP, which hup receives. A file with
+// mistakes is logged and otherwise ignored. It runs in one goroutine until ctx ends.
 func (p *program) reloadLoop(ctx context.Context, hup <-chan os.Signal) error {
 	if p.file == "" {
 		return nil
 	}
-	// Writes to other files in the folder, such as a log, must not delay the reload. Other events of
-	// theirs may concern the target of our file, if it is a symbolic link.
-	file, pins := filepath.Base(p.file), filepath.Base(p.config.Pins)
+	// Writes to other files in the folder, such as a log, must not delay the reload. Other events
+	// of theirs may concern the target of our file, if it is a symbolic link.
+	file, pins := filepath.Base(p.file), filepath.Base(p.rules.config.Pins)
 	var changed <-chan struct{}
 	files, err := watch.New(func(e fsnotify.Event, waiting bool) bool {
 		base := filepath.Base(e.Name)
@@ -38,8 +34,8 @@ func (p *program) reloadLoop(ctx context.Context, hup <-chan os.Signal) error {
 		if err = files.Add(p.file); err == nil {
 			changed = files.Changed
 		}
-		if p.config.Pins != "" {
-			if err := files.Add(p.config.Pins); err != nil {
+		if p.rules.config.Pins != "" {
+			if err := files.Add(p.rules.config.Pins); err != nil {
 				p.log.Warn("changed pins are noticed on SIGHUP only", "error", err)
 			}
 		}
@@ -49,7 +45,8 @@ func (p *program) reloadLoop(ctx context.Context, hup <-chan os.Signal) error {
 		p.reload(false) // the file may have changed since it was loaded
 		p.repin()
 	}
-	// A missing file is probably being replaced, and an unfinished one written. It counts if it stays so.
+	// A missing file is probably being replaced, and an unfinished one written. It counts if it
+	// stays so.
 	again, settled := time.NewTimer(unfinishedFor), time.NewTimer(0)
 	defer again.Stop()
 	defer settled.Stop()
@@ -71,7 +68,7 @@ func (p *program) reloadLoop(ctx context.Context, hup <-chan os.Signal) error {
 			asked = true
 		case <-changed:
 		case <-again.C:
-			if hash, err := config.Checksum(p.file); err == nil && hash != p.unfinished {
+			if hash, err := config.Checksum(p.file); err == nil && hash != p.contents.unfinished {
 				continue // a change follows
 			}
 			asked = true
@@ -85,11 +82,12 @@ func (p *program) reloadLoop(ctx context.Context, hup <-chan os.Signal) error {
 	}
 }
 
-// unfinishedFor is how long the configuration file may be missing, or have no end, before it counts.
+// unfinishedFor is how long the configuration file may be missing, or have no end, before it
+// counts.
 const unfinishedFor = 2 * time.Second
 
-// settlesIn returns how much longer a file must stay the same before it is read on SIGHUP: it may be
-// written in place. A file that was written in the future does not wait.
+// settlesIn returns how much longer a file must stay the same before it is read on SIGHUP: it may
+// be written in place. A file that was written in the future does not wait.
 func settlesIn(file string) time.Duration {
 	info, err := os.Stat(file)
 	if err != nil || time.Since(info.ModTime()) < 0 {
@@ -101,99 +99,62 @@ func settlesIn(file string) time.Duration {
 // reload reads the file and puts it in force. Every step that can fail comes before the first
 // change. asked is set for SIGHUP: then an unchanged file is reloaded too, a missing one is
 // reported, and one without an end counts. It returns false if the file is missing or unfinished,
-// and that was not reported: a half of a file can be valid, and lack the deny rules of the other half.
+// and that was not reported: a half of a file can be valid, and lack the deny rules of the other
+// half.
 func (p *program) reload(asked bool) (done bool) {
-	hash, ends, err := config.Look(p.file)
-	p.unfinished = hash
-	if err != nil {
-		if asked {
-			p.notReloaded(err, "")
-			p.unreadable = true
-		}
-		return asked
+	read, done := p.contents.look(asked)
+	if read == nil {
+		return done
 	}
-	if hash == p.hash && !asked && !p.unreadable {
+	p.checks.reloading()
+	defer p.checks.tellReady()
+	defer p.contents.begin(read)() // last, when the failure is up to date
+	if p.contents.mistaken(read) {
 		return true
 	}
-	if !ends && !asked {
-		return false
-	}
-	p.unreadable = false
-	c, warnings, err := config.LoadServing(p.file, p.getenv, true)
-	if now, again := config.Checksum(p.file); again != nil || now != hash { // it is being written
-		p.unfinished = now
-		return false
-	}
-	p.supervisor.Reloading()
-	defer p.tellReady()
-	p.hash = hash
-	defer p.loadedHash.Store(&hash) // last, when reloadError is up to date
-	detail := ""                    // for /readyz, where the log has one line for each mistake
-	if problems, ok := errors.AsType[config.Problems](err); ok {
-		for _, problem := range problems {
-			p.log.Error("configuration: "+problem.Text, "file", problem.File, "line", problem.Line, "key", problem.Path)
-		}
-		err = errors.New(prose.Count(len(problems), "mistake"))
-		detail = mistakesOf(problems)
-	}
+	change, commit, err := p.follow(read.config)
 	if err != nil {
-		p.notReloaded(err, detail)
+		p.contents.notReloaded(err, "")
 		return true
 	}
-	change := p.follow(c)
-	if p.warn(warnings); change.Refused == nil {
-		p.warnings.Store(&warnings)
-	}
-	p.apply(change.Config)
-	if p.members != nil {
-		if err := p.members.Reload(change.Config.Shared); err != nil {
-			p.log.Error("cannot compare the configuration with that of the other replicas", "error", err)
-		}
-	}
-	p.reloaded(&change, fingerprint(p.file, hash))
+	p.contents.warned(read, change.Refused == nil)
+	commit()
+	p.contents.reloaded(&change)
 	return true
 }
 
-// follow opens what a configuration needs, and returns what takes effect of it. If something cannot
-// be opened, the reload is refused in part.
-func (p *program) follow(next *config.Config) config.Change {
+// follow prepares a configuration, and returns what takes effect of it. If a part cannot open what
+// it needs, the reload is refused in part, and commit puts in force what both files let pass.
+func (p *program) follow(next *config.Config) (change config.Change, commit func(), err error) {
 	next.Listen = cmp.Or(p.listen, next.Listen)
-	change := p.config.Follow(next)
-	var err error
+	change = p.rules.config.Follow(next)
 	if change.Refused == nil {
-		// only --listen can fail here: Load has checked the file
+		// only --listen can fail here: look has checked the file
 		if problem := next.ListenProblem(next.Listen, false, false); problem != "" {
 			err = fmt.Errorf("--listen %s: %s", next.Listen, problem)
+		} else if commit, err = p.parts.Prepare(change.Config); err == nil {
+			return change, commit, nil
 		}
-		if err = cmp.Or(err, p.openVault(next)); err == nil {
-			var audit prepared
-			if audit, err = p.recording.Prepare(next); err == nil {
-				audit.commit()
-			}
-		}
-	}
-	if err != nil {
 		change.Refuse(err)
 	}
-	return change
+	commit, err = p.parts.Prepare(change.Config)
+	return change, commit, err
 }
 
-// repin reloads the pins if their file has changed. A broken file is logged and otherwise ignored.
-// Only reloadLoop calls it.
+// repin reloads the pins if their file has changed. Only reloadLoop calls it.
 func (p *program) repin() {
-	if p.config.Pins == "" {
+	pins := p.rules.changedPins()
+	if pins == nil {
 		return
 	}
-	pins, err := pins.Load(p.config.Pins, config.Named(p.file))
+	c := p.rules.config
+	commit, err := p.parts.Prepare(c)
 	if err != nil {
-		p.log.Error("pins not reloaded; the last good ones stay in force", "error", err)
+		p.log.Error(pinsNotReloaded, "error", err)
 		return
 	}
-	if p.pins != nil && bytes.Equal(pins.Text(), p.pins.Text()) && pins.Exist() == p.pins.Exist() {
-		return
-	}
-	p.pins = pins
-	p.apply(p.config)
-	p.log.Info("pins reloaded", "pins", p.config.Pins)
-	p.recording.event("pins_reloaded", p.config.Pins, proxy.OK)
+	p.rules.usePins(pins)
+	commit()
+	p.log.Info("pins reloaded", "pins", c.Pins)
+	p.recording.event("pins_reloaded", c.Pins, proxy.OK)
 }

@@ -1,23 +1,116 @@
 package serve
 
 import (
+	"bytes"
 	"cmp"
 	"maps"
 	"net/netip"
-	"net/url"
-	"os"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"junction/auth"
-	"junction/cmd/build"
 	"junction/cmd/junction/base/config"
-	"junction/cmd/junction/base/listeners"
 	"junction/policy"
 	"junction/proxy/pins"
 	"junction/proxy/scope"
-	"junction/upstream"
 )
+
+// rules is what is in force of the configuration: who may call, and what.
+type rules struct {
+	*console
+	config    *config.Config             // owned by the start, then by reloadLoop; all others call inForce
+	pins      *pins.Pins                 // the content of the pins file; nil without one. Owned like config
+	reach     atomic.Pointer[reach]      // nil before the first commit
+	guard     atomic.Pointer[auth.Guard] // nil before the first commit
+	listening *listening
+	recording *recording
+	measuring *measuring
+	signIns   *signIns
+}
+
+// Open reads the pins.
+func (r *rules) Open(c *config.Config) (err error) {
+	r.config = c
+	r.pins, err = loadPins(c, r.file)
+	return err
+}
+
+// Prepare compiles the policies of a configuration, and makes the guard.
+func (r *rules) Prepare(next *config.Config) (prepared, error) {
+	guard, policy := r.newGuard(next), r.policy(next)
+	return prepared{use: func() {
+		r.guard.Store(guard)
+		r.reach.Store(&reach{policy, next})
+		r.config = next
+	}}, nil
+}
+
+// Close does nothing.
+func (r *rules) Close() {}
+
+// newGuard returns the guard of a configuration.
+func (r *rules) newGuard(c *config.Config) *auth.Guard {
+	var own auth.Verifier
+	if r.signIns.users != nil {
+		own = r.signIns.users.verifier(c)
+	}
+	guard := c.Auth.Guard(r.signIns.providers, cmp.Or(c.PublicURL, strings.TrimSuffix(r.listening.url(), "/mcp")), own)
+	guard.Log, guard.Refused, guard.Accepted = r.log, r.recording.audit.Refused, r.recording.audit.Authenticated
+	guard.Checked = r.measuring.telemetry.Checked
+	return guard
+}
+
+// changedPins returns the pins if their file has changed; nil if not. A broken file is logged and
+// otherwise ignored.
+func (r *rules) changedPins() *pins.Pins {
+	if r.config.Pins == "" {
+		return nil
+	}
+	pins, err := pins.Load(r.config.Pins, config.Named(r.file))
+	if err != nil {
+		r.log.Error(pinsNotReloaded, "error", err)
+		return nil
+	}
+	if r.pins != nil && bytes.Equal(pins.Text(), r.pins.Text()) && pins.Exist() == r.pins.Exist() {
+		return nil
+	}
+	return pins
+}
+
+const pinsNotReloaded = "pins not reloaded; the last good ones stay in force"
+
+// usePins replaces the pins for the next commit.
+func (r *rules) usePins(pins *pins.Pins) { r.pins = pins }
+
+// policy compiles the policies of the file. Without the key policies, every principal may use
+// everything.
+func (r *rules) policy(c *config.Config) *policy.Policy {
+	compiled, err := c.Compile()
+	if err != nil {
+		// unreachable: Load rejects such a file
+		r.log.Error("all requests are denied: the policies cannot be understood", "error", err)
+		return nil
+	}
+	return compiled
+}
+
+// inForce returns the configuration in force, also before it is applied.
+func (r *rules) inForce() *config.Config {
+	if reach := r.reach.Load(); reach != nil {
+		return reach.config
+	}
+	return r.config // the start has not ended yet
+}
+
+// loadPins reads the pins file of the configuration. It returns nil if the configuration names
+// none.
+func loadPins(c *config.Config, file string) (*pins.Pins, error) {
+	if c.Pins == "" {
+		return nil, nil
+	}
+	return pins.Load(c.Pins, config.Named(file))
+}
 
 // reach is the policy and the configuration in force, for questions about access.
 type reach struct {
@@ -75,76 +168,4 @@ func (r *reach) servers(p *auth.Principal) (names []string) {
 		}
 	}
 	return names
-}
-
-// apply puts a validated configuration in force.
-func (p *program) apply(c *config.Config) {
-	limits := c.Limits.WithDefaults()
-	executable, err := os.Executable()
-	if err != nil {
-		executable = "" // then "junction" is not replaced in commands, and the upstream reports a missing program
-	}
-	var own auth.Verifier
-	if p.signIn != nil {
-		own = p.signIn.verifier(c)
-	}
-	guard := c.Auth.Guard(p.providers, cmp.Or(c.PublicURL, strings.TrimSuffix(p.url(), "/mcp")), own)
-	guard.Log, guard.Refused, guard.Accepted = p.log, p.recording.audit.Refused, p.recording.audit.Authenticated
-	guard.Checked = p.measuring.telemetry.Checked
-	p.guard.Store(guard)
-	next := scope.Config{Guard: guard, Policy: p.policy(c), Pins: p.pins,
-		FirstWait: c.Catalog.FirstWait, Endpoints: c.Endpoints, Names: c.Names, BehindProxy: c.Auth.None,
-		AllowedOrigins: append(listeners.Origins(p.public.Addr()), c.AllowedOrigins...), AllowedHosts: c.AllowedHosts}
-	if u, err := url.Parse(c.PublicURL); c.PublicURL != "" && err == nil {
-		next.AllowedOrigins = append(next.AllowedOrigins, c.PublicURL)
-		// The name with any port: a reverse proxy may pass Host without the port of public_url.
-		next.AllowedHosts = append(slices.Clip(next.AllowedHosts), u.Hostname())
-	}
-	if p.signIn != nil && len(c.Personal()) > 0 {
-		next.People = p.signIn
-	}
-	p.sources.Use(c.Upstreams)
-	o := upstream.Options{
-		Defaults: c.Defaults, MessageLimit: limits.Message, Depth: limits.Nesting, Items: limits.Items,
-		Refresh: c.Catalog.Refresh, Grace: c.Catalog.Grace,
-		Version: build.Read().Version, Self: executable, Sandboxes: p.sandboxes, Writable: c.Writable,
-		Log: p.log, Hooks: p.upstreamHooks(),
-		Observer: p.measuring.telemetry.Calls(), Credentials: p.sources, Memory: p.server.UpstreamMemory,
-	}
-	if p.catalogs != nil {
-		o.Store = p.catalogs
-	}
-	p.set.Apply(c.Upstreams, o, func(running []*upstream.Upstream) { p.server.Apply(next, running) })
-	p.cleanCatalogs(c)
-	p.reach.Store(&reach{next.Policy, c})
-	p.config = c
-}
-
-// policy compiles the policies of the file. Without the key policies, every principal may use
-// everything.
-func (p *program) policy(c *config.Config) *policy.Policy {
-	compiled, err := c.Compile()
-	if err != nil {
-		// unreachable: Load rejects such a file
-		p.log.Error("all requests are denied: the policies cannot be understood", "error", err)
-		return nil
-	}
-	return compiled
-}
-
-// inForce returns the configuration in force, also before it is applied.
-func (p *program) inForce() *config.Config {
-	if r := p.reach.Load(); r != nil {
-		return r.config
-	}
-	return p.config // open has not ended yet
-}
-
-// loadPins reads the pins file of the configuration. It returns nil if the configuration names
-// none.
-func loadPins(c *config.Config, file string) (*pins.Pins, error) {
-	if c.Pins == "" {
-		return nil, nil
-	}
-	return pins.Load(c.Pins, config.Named(file))
 }

@@ -137,9 +137,9 @@ func checkStart(o options, replaced runfile.Place) error {
 		return err
 	}
 	if c.Stores() {
-		p := newProgram(o)
-		p.log = record.NewLog(o.stderr, c.Log)
-		if _, err := p.ring(c.Storage); err != nil {
+		all := newConsole(o)
+		all.log = record.NewLog(o.stderr, c.Log)
+		if _, err := (&storage{console: all}).ring(c.Storage); err != nil {
 			return err
 		}
 	}

@@ -2,7 +2,6 @@ package serve
 
 import (
 	"encoding/base64"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -12,21 +11,33 @@ import (
 
 	"junction/auth/seal"
 	"junction/cmd/junction/base/config"
-	"junction/cmd/junction/base/runfile"
-	"junction/cmd/junction/ops/diagnose"
 )
 
 // This file reads the key that seals the session ids of clients and the stored catalogs.
 
-// key reads the key that seals session ids and stored catalogs, and creates the key if it does not
-// exist. dir is the folder for the state that belongs to the key (config.KeyDir). If the default folder
-// cannot be used, the key lasts until the process ends and dir is "".
-func (p *program) key(file string) (_ *seal.Key, dir string, err error) {
+// state is what outlives the process beside the storage.
+type state struct {
+	*console
+	steady
+	key *seal.Key // of session ids, stored catalogs, and the messages of replicas
+	dir string    // the folder for the state that belongs to the key; "" if there is none
+}
+
+// Open reads the key.
+func (s *state) Open(c *config.Config) (err error) {
+	s.key, s.dir, err = s.readKey(c.Sessions.KeyFile)
+	return err
+}
+
+// readKey reads the key that seals session ids and stored catalogs, and creates the key if it does
+// not exist. dir is the folder for the state that belongs to the key (config.KeyDir). If the
+// default folder cannot be used, the key lasts until the process ends and dir is "".
+func (s *state) readKey(file string) (_ *seal.Key, dir string, err error) {
 	named := file != ""
 	if !named {
-		dir, err := config.StateDir(p.getenv)
+		dir, err := config.StateDir(s.getenv)
 		if err != nil {
-			p.log.Warn("sessions of legacy clients will not outlive this process: there is no place for the key "+
+			s.log.Warn("sessions of legacy clients will not outlive this process: there is no place for the key "+
 				"(sessions.key_file)", "error", err)
 			return passingKey()
 		}
@@ -34,7 +45,7 @@ func (p *program) key(file string) (_ *seal.Key, dir string, err error) {
 	}
 	secret, err := loadKey(file)
 	if err != nil && !named && !errors.Is(err, errKey) {
-		p.log.Warn("sessions of legacy clients will not outlive this process: the key cannot be kept "+
+		s.log.Warn("sessions of legacy clients will not outlive this process: the key cannot be kept "+
 			"(sessions.key_file)", "error", err)
 		return passingKey()
 	}
@@ -43,7 +54,7 @@ func (p *program) key(file string) (_ *seal.Key, dir string, err error) {
 	}
 	key, err := seal.NewKey(secret)
 	if dir = filepath.Dir(file); named {
-		dir = config.KeyDir(file, p.getenv)
+		dir = config.KeyDir(file, s.getenv)
 		err = errors.Join(err, os.MkdirAll(dir, 0o700))
 	}
 	return key, dir, err
@@ -53,19 +64,6 @@ func (p *program) key(file string) (_ *seal.Key, dir string, err error) {
 func passingKey() (*seal.Key, string, error) {
 	key, err := seal.NewKey(seal.NewSecret())
 	return key, "", err
-}
-
-// process describes this process for junction status.
-func (p *program) process() diagnose.Process {
-	return diagnose.Process{
-		URL: runfile.URL(p.public.Addr().String()), Started: p.begun, LastCall: p.calls.LastOf,
-		Read: func() string {
-			if hash := p.loadedHash.Load(); hash != nil && p.file != "" {
-				return hex.EncodeToString(hash[:])
-			}
-			return ""
-		},
-	}
 }
 
 var errKey = errors.New("the file has no key; remove it, and Junction makes a new key")

@@ -7,20 +7,23 @@ import (
 	"go.opentelemetry.io/otel"
 
 	"junction/cmd/build"
+	"junction/cmd/junction/base/config"
 	"junction/cmd/junction/base/telemetry"
 )
 
 // measuring is the metrics and the traces.
 type measuring struct {
 	*console
+	steady
 	telemetry *telemetry.Telemetry // nil if nothing is measured
+	listening *listening
 }
 
-// openTelemetry prepares the metrics of the configuration, and the exports of the environment. The
-// error handler is of the whole process: OpenTelemetry has no other.
-func (m *measuring) openTelemetry(metrics bool) (err error) {
+// Open prepares the metrics of the configuration, and the exports of the environment. The error
+// handler is of the whole process: OpenTelemetry has no other.
+func (m *measuring) Open(c *config.Config) (err error) {
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { m.log.Warn("OpenTelemetry", "error", err) }))
-	m.telemetry, err = telemetry.New(m.telemetryOptions(metrics))
+	m.telemetry, err = telemetry.New(m.telemetryOptions(c.Metrics && m.listening.admin != nil))
 	return err
 }
 
@@ -44,13 +47,14 @@ func (c *console) sendLast(end func(context.Context) error, problem string) {
 const lastExport = time.Second
 
 // watch measures the state of the proxy, which exists by now.
-func (p *program) watch() error {
-	return p.measuring.telemetry.Watch(telemetry.Source{Server: p.server, Upstreams: p.set.All,
-		Degraded: p.set.Degraded, Parts: p.parts,
+func (p *adminPages) watch() error {
+	return p.measuring.telemetry.Watch(telemetry.Source{Server: p.serving.server, Upstreams: p.upstreams.set.All,
+		Degraded: p.upstreams.set.Degraded, Parts: p.checks.working,
 		Audit: func() (waiting, dropped int64) {
 			s := p.recording.audit.State()
 			return s.Waiting, s.Dropped
 		},
-		Expiring: func() int { return len(p.expiring(time.Now())) },
-		Stale:    func() bool { return deref(&p.reloadError)+deref(&p.waiting) != "" }, Replicas: p.memberFigures()})
+		Expiring: func() int { return len(p.rules.expiring(time.Now())) },
+		Stale:    func() bool { return deref(&p.contents.failure)+deref(&p.contents.waiting) != "" },
+		Replicas: p.membership.figures()})
 }
