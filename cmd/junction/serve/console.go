@@ -52,6 +52,8 @@ func (t terminal) Open(c *config.Config) error {
 
 // Close writes what is left of the log.
 func (t terminal) Close() {
-	record.FlushLog(t.log)
+	if t.log != nil {
+		record.FlushLog(t.log)
+	}
 	t.screen.Release()
 }

@@ -94,32 +94,45 @@ func newProgram(o options) *program {
 	}
 }
 
-// open opens the parts, and puts the configuration in force, which starts the upstreams. After an
-// error nothing stays open.
-func open(o options) (_ *program, err error) {
+// open returns a program whose configuration is in force. After an error nothing stays open.
+func open(o options) (*program, error) {
 	p := newProgram(o)
+	if err := p.open(); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// open opens the parts, and puts the configuration in force, which starts the upstreams.
+func (p *program) open() error {
 	c, err := p.contents.load()
 	if err != nil {
-		return nil, err
+		return err
 	}
-	if o.file == "" {
+	if p.file == "" {
 		c.Upstreams = map[string]upstream.Config{"demo": {Command: []string{config.Self, "demo"}}}
 	}
-	c.Listen = cmp.Or(o.listen, c.Listen)
-	defer func() {
-		if err != nil {
-			p.close()
-		}
-	}()
-	if err := p.parts.Open(c); err != nil {
-		return nil, err
+	c.Listen = cmp.Or(p.listen, c.Listen)
+	err = p.parts.Open(c)
+	if err == nil {
+		err = p.putInForce(c)
 	}
-	commit, err := p.parts.Prepare(c)
+	if err == nil {
+		err = p.pages.watch()
+	}
 	if err != nil {
-		return nil, err
+		p.close()
 	}
-	commit()
-	return p, p.pages.watch()
+	return err
+}
+
+// putInForce prepares a configuration in all parts, and then puts it in force.
+func (p *program) putInForce(c *config.Config) error {
+	commit, err := p.parts.Prepare(c)
+	if err == nil {
+		commit()
+	}
+	return err
 }
 
 // close releases everything that open has opened.

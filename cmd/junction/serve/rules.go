@@ -36,11 +36,11 @@ func (r *rules) Open(c *config.Config) (err error) {
 	return err
 }
 
-// Prepare compiles the policies of a configuration, and makes the guard.
+// Prepare compiles the policies of a configuration.
 func (r *rules) Prepare(next *config.Config) (prepared, error) {
-	guard, policy := r.newGuard(next), r.policy(next)
+	policy := r.policy(next)
 	return prepared{use: func() {
-		r.guard.Store(guard)
+		r.guard.Store(r.newGuard(next))
 		r.reach.Store(&reach{policy, next})
 		r.config = next
 	}}, nil
@@ -49,7 +49,7 @@ func (r *rules) Prepare(next *config.Config) (prepared, error) {
 // Close does nothing.
 func (r *rules) Close() {}
 
-// newGuard returns the guard of a configuration.
+// newGuard returns the guard of a configuration, whose keys and issuers are in force from then on.
 func (r *rules) newGuard(c *config.Config) *auth.Guard {
 	var own auth.Verifier
 	if r.signIns.users != nil {
