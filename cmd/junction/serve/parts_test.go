@@ -77,22 +77,37 @@ func nameOf(p part) string {
 	return strings.TrimPrefix(strings.TrimPrefix(reflect.TypeOf(p).String(), "*"), "serve.")
 }
 
-// mustFile writes a configuration file whose program needs a database and an audit.
-func mustFile(t *testing.T) (file string, o options) {
+// mustFile writes a configuration file, and returns the options of its program. The text may have %[1]s for the
+// folder of the file. A database and its keys are in it, if an upstream needs them.
+func mustFile(t *testing.T, text string) options {
 	t.Helper()
 	dir := t.TempDir()
-	file = filepath.Join(dir, "config.yaml")
-	mustWrite(t, file, addresses+fmt.Sprintf("storage: { dsn: %[1]s/junction.db, key_file: %[1]s/master.key }\n"+
-		"audit: { file: %[1]s/audit }\nupstreams: { a: { url: \"http://127.0.0.1:1/mcp\", auth: { mode: oauth } } }\n", dir))
-	return file, options{file: file, stdout: io.Discard, stderr: authtest.Searched(t, "what the program writes"),
+	o := options{file: filepath.Join(dir, "config.yaml"), stdout: io.Discard,
+		stderr: authtest.Searched(t, "what the program writes"),
 		getenv: environment(map[string]string{"XDG_STATE_HOME": dir})}
+	o.mustWrite(t, text)
+	return o
 }
+
+// mustWrite replaces the text of the file.
+func (o options) mustWrite(t *testing.T, text string) {
+	t.Helper()
+	text = addresses + "storage: { dsn: %[1]s/junction.db, key_file: %[1]s/master.key }\n" + text
+	mustWrite(t, o.file, strings.ReplaceAll(text, "%[1]s", filepath.Dir(o.file)))
+}
+
+const (
+	// signsIn has an upstream that needs a database, and an audit.
+	signsIn = "audit: { file: %[1]s/audit }\nupstreams: { a: { url: \"http://127.0.0.1:1/mcp\", auth: { mode: oauth } } }\n"
+	// resting has no upstream that runs, so that nothing happens by itself.
+	resting = "upstreams: { a: { url: \"http://127.0.0.1:1/mcp\", enabled: false } }\n"
+)
 
 // TestPartsCloseInReverseAndOnce starts a program whose n-th part cannot be opened, for each part, and then
 // one that starts. Each part that was asked to open is closed once, the last one first. Otherwise the next
 // program would find the database or the audit in use.
 func TestPartsCloseInReverseAndOnce(t *testing.T) {
-	_, o := mustFile(t)
+	o := mustFile(t, signsIn)
 	last := len(newProgram(o).parts.list)
 	for n := range 2*last + 1 {
 		n, late := n/2, n%2 == 1
@@ -143,29 +158,23 @@ func TestLeaseAndPlaceAreReleasedLast(t *testing.T) {
 // policies. If any part cannot prepare it, each part is as it was, and what was opened is released: otherwise
 // the next try would find the audit and the database in use.
 func TestPrepareThatFailsLeavesEachPart(t *testing.T) {
-	file, o := mustFile(t)
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	mustWrite(t, file, addresses+"upstreams: { a: { url: \"http://127.0.0.1:1/mcp\", enabled: false } }\n")
+	o := mustFile(t, resting)
 	p, err := open(o)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer p.close()
-	mustWrite(t, file, string(text)+"endpoints: { few: { upstreams: [a] } }\npolicies: [{ name: all, rules: [{ allow: { upstreams: a } }] }]\n"+
+	o.mustWrite(t, signsIn+"endpoints: { few: { upstreams: [a] } }\npolicies: [{ name: all, rules: [{ allow: { upstreams: a } }] }]\n"+
 		"auth: { api_keys: [{ name: ci, hash: \"sha256:"+strings.Repeat("0a", 32)+"\" }] }\n")
-	next, _, err := config.LoadServing(file, o.getenv, true)
+	next, _, err := config.LoadServing(o.file, o.getenv, true)
 	if err != nil {
 		t.Fatal(err)
 	}
 	change := p.rules.config.Follow(next)
-	if change.Refused != nil {
-		t.Fatal(change.Refused)
+	if change.Refused != nil || len(change.Restart) > 0 {
+		t.Fatal(change.Refused, change.Restart)
 	}
 	next = change.Config
-	next.Storage, _ = mustStorage(t, file, o) // the key waits for a restart in a program that runs
 	list := p.parts.list
 	before := shapes(list, p)
 	failing := func(n int, one part) {
@@ -190,7 +199,7 @@ func TestPrepareThatFailsLeavesEachPart(t *testing.T) {
 		failing(n, one)
 	}
 	failing(len(list), &state{}) // a part that comes last
-	audit, err := os.Open(filepath.Join(filepath.Dir(file), "audit"))
+	audit, err := os.Open(filepath.Join(filepath.Dir(o.file), "audit"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -216,14 +225,26 @@ func TestPrepareThatFailsLeavesEachPart(t *testing.T) {
 	}
 }
 
-// mustStorage returns the section storage of a file.
-func mustStorage(t *testing.T, file string, o options) (config.Storage, error) {
-	t.Helper()
-	c, _, err := config.LoadServing(file, o.getenv, true)
+// TestReloadThatFailsOpensNothing: the audit of a changed file cannot be written. Its upstream, which needs a
+// database, waits with it, so that no database is opened.
+func TestReloadThatFailsOpensNothing(t *testing.T) {
+	o := mustFile(t, resting)
+	p, err := open(o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return c.Storage, nil
+	defer p.close()
+	database := filepath.Join(filepath.Dir(o.file), "junction.db")
+	o.mustWrite(t, strings.Replace(signsIn, "/audit }", " }", 1)) // a folder
+	p.reload(true)
+	if _, err := os.Stat(database); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the reload is refused, and has opened a database (%v)", err)
+	}
+	o.mustWrite(t, signsIn)
+	p.reload(true)
+	if _, err := os.Stat(database); err != nil {
+		t.Errorf("after a reload that is not refused: %v", err)
+	}
 }
 
 // shapes returns what each part has: its values, and where its pointers point to.
