@@ -16,28 +16,30 @@
 //
 // The parts in the order of the list. All have the console (console.go): options, screen and log.
 //
-//	part        file          owns                                     reads
-//	place       place.go      the record of where the process serves   contents listening rules
-//	terminal    console.go    the log, the first screen                -
-//	contents    contents.go   what the file has, and why not in force  recording
-//	listening   listen.go     the listeners                            rules
-//	rules       rules.go      configuration, policy, guard and pins    listening recording measuring
-//	                          in force                                 signIns
-//	recording   audit.go      the audit, its second receiver           -
-//	state       state.go      the key of sessions and its folder       -
-//	measuring   telemetry.go  metrics and traces                       listening
-//	storage     vault.go      the database with its lease              recording measuring upstreams
-//	signIns     signin.go     sign-ins of users; credentials for       storage rules measuring
-//	                          upstreams                                upstreams
-//	membership  members.go    this process as one of several           state storage signIns serving
-//	checks      probes.go     what the proxy depends on; the           contents listening rules
-//	                          supervisor                               recording storage signIns
-//	                                                                   membership
-//	serving     serving.go    the proxy itself; pages for clients      state listening rules
-//	                                                                   recording measuring signIns
-//	                                                                   membership
-//	upstreams   upstreams.go  the servers behind it; their catalogs    state rules measuring signIns
-//	                                                                   serving
+//	part        file          owns                                    reads
+//	place       place.go      the record of where the process serves  contents listening inForce
+//	terminal    console.go    the log, the first screen               -
+//	contents    contents.go   what the file has; why not in force     recording
+//	listening   listen.go     the listeners                           inForce
+//	inForce     inforce.go    configuration, policy, guard and pins   listening recording
+//	                          in force                                measuring signIns
+//	recording   audit.go      the audit, its second receiver          -
+//	sealing     sealing.go    the key of sessions and its folder      -
+//	measuring   telemetry.go  metrics and traces                      listening
+//	storage     vault.go      the database with its lease             recording measuring
+//	                                                                  upstreams
+//	signIns     signin.go     sign-ins of users; credentials for      storage inForce measuring
+//	                          upstreams                               upstreams
+//	membership  members.go    this process as one of several          sealing storage signIns
+//	                                                                  serving
+//	checks      probes.go     what the proxy depends on; the          contents listening inForce
+//	                          supervisor                              recording storage signIns
+//	                                                                  membership
+//	serving     serving.go    the proxy itself; pages for clients     sealing listening inForce
+//	                                                                  recording measuring signIns
+//	                                                                  membership
+//	upstreams   upstreams.go  the servers behind it; their catalogs   sealing inForce measuring
+//	                                                                  signIns serving
 //
 // The order decides three things. A process whose address is taken opens nothing else. The
 // upstreams end before their credentials and the storage. The storage is closed before the audit,

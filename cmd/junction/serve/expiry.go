@@ -12,7 +12,7 @@ const checkExpiry = 10 * time.Minute
 
 // Run logs API keys that expire soon, and those that have expired, until ctx ends. Those of the
 // start are among the warnings about the file.
-func (r *rules) Run(ctx context.Context) error {
+func (r *inForce) Run(ctx context.Context) error {
 	tick := time.NewTicker(checkExpiry)
 	defer tick.Stop()
 	for before := time.Now(); ; {
@@ -27,7 +27,7 @@ func (r *rules) Run(ctx context.Context) error {
 }
 
 // logExpiry logs the keys whose notice has begun, or that have expired, between two times.
-func (r *rules) logExpiry(before, now time.Time) {
+func (r *inForce) logExpiry(before, now time.Time) {
 	for _, k := range r.reach.Load().config.Auth.APIKeys {
 		between := func(t time.Time) bool { return !k.Expires.IsZero() && t.After(before) && !t.After(now) }
 		switch {
@@ -41,7 +41,7 @@ func (r *rules) logExpiry(before, now time.Time) {
 }
 
 // expiring returns the API keys that expire soon.
-func (r *rules) expiring(now time.Time) (list []auth.Key) {
+func (r *inForce) expiring(now time.Time) (list []auth.Key) {
 	for _, k := range r.reach.Load().config.Auth.APIKeys {
 		if k.Expiring(now) {
 			list = append(list, k)

@@ -20,7 +20,7 @@ type listening struct {
 	*console
 	steady
 	public, admin net.Listener // admin may be nil
-	rules         *rules
+	inForce       *inForce
 }
 
 // Open opens the listeners.
@@ -91,7 +91,7 @@ func (l *listening) boundListeners(c *config.Config) error {
 		return err
 	}
 	trusted := func() []netip.Prefix {
-		if g := l.rules.guard.Load(); g != nil {
+		if g := l.inForce.guard.Load(); g != nil {
 			return g.TrustedProxies
 		}
 		return nil

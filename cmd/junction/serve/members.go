@@ -27,7 +27,7 @@ import (
 type membership struct {
 	*console
 	member  *replicas.Member // nil if there is one process
-	state   *state
+	sealing *sealing
 	storage *storage
 	signIns *signIns
 	serving *serving
@@ -47,7 +47,7 @@ func (m *membership) Open(c *config.Config) error {
 	}
 	limits := c.Limits.WithDefaults()
 	m.member, err = replicas.New(replicas.Options{
-		DSN: c.Storage.DSN, DB: m.storage.store().Database(), Key: m.state.key, Listener: l,
+		DSN: c.Storage.DSN, DB: m.storage.store().Database(), Key: m.sealing.key, Listener: l,
 		Advertise: c.Replicas.Advertise,
 		Shared:    c.Shared, Version: build.Read().Version, Changed: func() { m.serving.server.MemberChanged() },
 		FindRevoked: m.signIns.findRevoked, Log: m.log,

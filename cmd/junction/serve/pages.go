@@ -20,7 +20,7 @@ type adminPages struct {
 	owner      diagnose.Owner
 	contents   *contents
 	listening  *listening
-	rules      *rules
+	inForce    *inForce
 	recording  *recording
 	measuring  *measuring
 	signIns    *signIns
@@ -64,10 +64,10 @@ func (p *adminPages) asSeen() *diagnose.Proxy {
 		Version:    build.Read().Version,
 		Credential: p.signIns.credential, Callback: pages.CallbackPattern, Metrics: p.measuring.telemetry.Handler(),
 		Process: p.process(),
-		Config:  func() *config.Config { return p.rules.reach.Load().config },
+		Config:  func() *config.Config { return p.inForce.reach.Load().config },
 		Revoked: p.membership.endRevoked,
 		Trouble: func(upstream string) string {
-			if pack := p.rules.reach.Load().config.Packs[upstream]; pack != "" {
+			if pack := p.inForce.reach.Load().config.Packs[upstream]; pack != "" {
 				return packs.Trouble(pack)
 			}
 			return ""

@@ -170,7 +170,7 @@ func TestPrepareThatFailsLeavesEachPart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	change := p.rules.config.Follow(next)
+	change := p.inForce.config.Follow(next)
 	if change.Refused != nil || len(change.Restart) > 0 {
 		t.Fatal(change.Refused, change.Restart)
 	}
@@ -198,7 +198,7 @@ func TestPrepareThatFailsLeavesEachPart(t *testing.T) {
 	for n, one := range list {
 		failing(n, one)
 	}
-	failing(len(list), &state{}) // a part that comes last
+	failing(len(list), &sealing{}) // a part that comes last
 	audit, err := os.Open(filepath.Join(filepath.Dir(o.file), "audit"))
 	if err != nil {
 		t.Fatal(err)
@@ -218,7 +218,7 @@ func TestPrepareThatFailsLeavesEachPart(t *testing.T) {
 			changed = append(changed, nameOf(list[i]))
 		}
 	}
-	for _, name := range []string{"rules", "recording", "storage", "signIns", "serving", "upstreams"} {
+	for _, name := range []string{"inForce", "recording", "storage", "signIns", "serving", "upstreams"} {
 		if !slices.Contains(changed, name) {
 			t.Errorf("the file is in force, and %s is as before: the test sees no change of it", name)
 		}

@@ -19,7 +19,7 @@ type place struct {
 	owner     diagnose.Owner                 // of the admin address
 	contents  *contents
 	listening *listening
-	rules     *rules
+	inForce   *inForce
 }
 
 // Close removes the record.
@@ -30,7 +30,7 @@ func (p *place) announce() {
 	if p.contents.storeGood(); p.inner {
 		return
 	}
-	here := runfile.Place{URL: runfile.URL(p.listening.public.Addr().String()), Grace: longestEnd(p.rules.inForce())}
+	here := runfile.Place{URL: runfile.URL(p.listening.public.Addr().String()), Grace: longestEnd(p.inForce.now())}
 	if p.listening.admin != nil {
 		here.Admin = adminHere(p.listening.admin.Addr())
 	}

@@ -28,7 +28,7 @@ type checks struct {
 	supervisor *health.Supervisor // nil if systemd does not ask for the state
 	contents   *contents
 	listening  *listening
-	rules      *rules
+	inForce    *inForce
 	recording  *recording
 	storage    *storage
 	signIns    *signIns
@@ -46,7 +46,7 @@ func (c *checks) Open(*config.Config) error {
 		health.Part{Name: health.IdentityProviders, InUse: func() bool { return c.signIns.users != nil },
 			Check: func(ctx context.Context) error { return c.signIns.users.CheckProviders(ctx) }, Every: checkProvider,
 			Degrades: func() bool { return true }},
-		health.Part{Name: "audit", InUse: func() bool { return c.rules.inForce().Audit.File != "" },
+		health.Part{Name: "audit", InUse: func() bool { return c.inForce.now().Audit.File != "" },
 			Check: func(context.Context) error { return c.recording.audit.State().Err }, Every: checkStorage,
 			Degrades: func() bool { return true }},
 		health.Part{Name: "disk", InUse: func() bool { return len(c.written()) > 0 },
@@ -64,7 +64,7 @@ func (c *checks) Run(ctx context.Context) error {
 
 // written returns the files that this process writes, for a look at their disks.
 func (c *checks) written() (files []health.File) {
-	now := c.rules.inForce()
+	now := c.inForce.now()
 	if now.Audit.File != "" && now.Audit.File != config.AuditStderr {
 		files = append(files, health.File{Key: "audit.file", Path: now.Audit.File})
 	}
@@ -118,7 +118,7 @@ func (c *checks) tellSupervisor(stopping, ctx context.Context, group *errgroup.G
 		c.supervisor.Watch(ctx, report)
 		return nil
 	})
-	most := longestEnd(c.rules.inForce())
+	most := longestEnd(c.inForce.now())
 	reported := make(chan struct{})
 	unheard := context.AfterFunc(stopping, func() {
 		defer close(reported)

@@ -22,7 +22,7 @@ type program struct {
 	place      *place
 	contents   *contents
 	listening  *listening
-	rules      *rules
+	inForce    *inForce
 	recording  *recording
 	membership *membership
 	checks     *checks
@@ -59,9 +59,9 @@ func newProgram(o options) *program {
 	all := newConsole(o)
 	contents := &contents{console: all}
 	listening := &listening{console: all}
-	rules := &rules{console: all}
+	inForce := &inForce{console: all}
 	recording := &recording{console: all}
-	state := &state{console: all}
+	sealing := &sealing{console: all}
 	measuring := &measuring{console: all, listening: listening}
 	storage := &storage{console: all, stored: make(chan struct{}, 1)}
 	signIns := &signIns{console: all}
@@ -70,26 +70,26 @@ func newProgram(o options) *program {
 	serving := &serving{console: all}
 	upstreams := &upstreams{console: all, refresh: make(chan struct{}, 1), recheck: make(chan struct{}, 1)}
 	contents.recording = recording
-	listening.rules = rules
-	rules.listening, rules.recording, rules.measuring, rules.signIns = listening, recording, measuring, signIns
+	listening.inForce = inForce
+	inForce.listening, inForce.recording, inForce.measuring, inForce.signIns = listening, recording, measuring, signIns
 	storage.recording, storage.measuring, storage.upstreams = recording, measuring, upstreams
-	signIns.storage, signIns.rules, signIns.measuring, signIns.upstreams = storage, rules, measuring, upstreams
-	membership.state, membership.storage, membership.signIns, membership.serving = state, storage, signIns, serving
-	checks.contents, checks.listening, checks.rules, checks.recording = contents, listening, rules, recording
+	signIns.storage, signIns.inForce, signIns.measuring, signIns.upstreams = storage, inForce, measuring, upstreams
+	membership.sealing, membership.storage, membership.signIns, membership.serving = sealing, storage, signIns, serving
+	checks.contents, checks.listening, checks.inForce, checks.recording = contents, listening, inForce, recording
 	checks.storage, checks.signIns, checks.membership = storage, signIns, membership
-	serving.state, serving.listening, serving.rules, serving.recording = state, listening, rules, recording
+	serving.sealing, serving.listening, serving.inForce, serving.recording = sealing, listening, inForce, recording
 	serving.measuring, serving.signIns, serving.membership = measuring, signIns, membership
-	upstreams.state, upstreams.rules, upstreams.measuring = state, rules, measuring
+	upstreams.sealing, upstreams.inForce, upstreams.measuring = sealing, inForce, measuring
 	upstreams.signIns, upstreams.serving = signIns, serving
 	owner := diagnose.Owner(rand.Text())
-	place := &place{console: all, owner: owner, contents: contents, listening: listening, rules: rules}
+	place := &place{console: all, owner: owner, contents: contents, listening: listening, inForce: inForce}
 	return &program{
-		console: all, place: place, contents: contents, listening: listening, rules: rules, recording: recording,
+		console: all, place: place, contents: contents, listening: listening, inForce: inForce, recording: recording,
 		membership: membership, checks: checks, serving: serving, upstreams: upstreams,
-		pages: &adminPages{console: all, owner: owner, contents: contents, listening: listening, rules: rules,
+		pages: &adminPages{console: all, owner: owner, contents: contents, listening: listening, inForce: inForce,
 			recording: recording, measuring: measuring, signIns: signIns, membership: membership, checks: checks,
 			serving: serving, upstreams: upstreams},
-		parts: parts{list: []part{place, terminal{console: all}, contents, listening, rules, recording, state,
+		parts: parts{list: []part{place, terminal{console: all}, contents, listening, inForce, recording, sealing,
 			measuring, storage, signIns, membership, checks, serving, upstreams}},
 	}
 }

@@ -23,7 +23,7 @@ func (p *program) reloadLoop(ctx context.Context, hup <-chan os.Signal) error {
 	}
 	// Writes to other files in the folder, such as a log, must not delay the reload. Other events
 	// of theirs may concern the target of our file, if it is a symbolic link.
-	file, pins := filepath.Base(p.file), filepath.Base(p.rules.config.Pins)
+	file, pins := filepath.Base(p.file), filepath.Base(p.inForce.config.Pins)
 	var changed <-chan struct{}
 	files, err := watch.New(func(e fsnotify.Event, waiting bool) bool {
 		base := filepath.Base(e.Name)
@@ -34,8 +34,8 @@ func (p *program) reloadLoop(ctx context.Context, hup <-chan os.Signal) error {
 		if err = files.Add(p.file); err == nil {
 			changed = files.Changed
 		}
-		if p.rules.config.Pins != "" {
-			if err := files.Add(p.rules.config.Pins); err != nil {
+		if p.inForce.config.Pins != "" {
+			if err := files.Add(p.inForce.config.Pins); err != nil {
 				p.log.Warn("changed pins are noticed on SIGHUP only", "error", err)
 			}
 		}
@@ -127,7 +127,7 @@ func (p *program) reload(asked bool) (done bool) {
 // it needs, the reload is refused in part, and commit puts in force what both files let pass.
 func (p *program) follow(next *config.Config) (change config.Change, commit func(), err error) {
 	next.Listen = cmp.Or(p.listen, next.Listen)
-	change = p.rules.config.Follow(next)
+	change = p.inForce.config.Follow(next)
 	if change.Refused == nil {
 		// only --listen can fail here: look has checked the file
 		if problem := next.ListenProblem(next.Listen, false, false); problem != "" {
@@ -143,17 +143,17 @@ func (p *program) follow(next *config.Config) (change config.Change, commit func
 
 // repin reloads the pins if their file has changed. Only reloadLoop calls it.
 func (p *program) repin() {
-	pins := p.rules.changedPins()
+	pins := p.inForce.changedPins()
 	if pins == nil {
 		return
 	}
-	c := p.rules.config
+	c := p.inForce.config
 	commit, err := p.parts.Prepare(c)
 	if err != nil {
 		p.log.Error(pinsNotReloaded, "error", err)
 		return
 	}
-	p.rules.usePins(pins)
+	p.inForce.usePins(pins)
 	commit()
 	p.log.Info("pins reloaded", "pins", c.Pins)
 	p.recording.event("pins_reloaded", c.Pins, proxy.OK)

@@ -278,7 +278,7 @@ func TestReloadRefused(t *testing.T) {
 	_, url := upstreamtest.Start(t, upstreamtest.Script{})
 	good := "upstreams: { a: { url: " + url + " } }\n"
 	r := mustServe(t, good)
-	before, inForce := r.upstreams.set.All()[0], r.rules.reach.Load()
+	before, inForce := r.upstreams.set.All()[0], r.inForce.reach.Load()
 	for i, row := range []struct{ text, why string }{
 		{"upstreams: { a: { url: " + url + ", enabeld: true } }\n", "1 mistake, such as line 4: upstreams.a.enabeld: unknown key; did you mean enabled?"},
 		{"a: [\n", "mistake"},
@@ -294,7 +294,7 @@ func TestReloadRefused(t *testing.T) {
 			t.Errorf("the upstreams have changed with the file %q", text)
 		}
 	}
-	if r.rules.reach.Load() != inForce {
+	if r.inForce.reach.Load() != inForce {
 		t.Errorf("the configuration in force has changed")
 	}
 	mustWrite(t, r.file, addresses+good+"# good again\n")

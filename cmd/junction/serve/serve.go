@@ -30,7 +30,7 @@ import (
 func (p *program) serve(stopping context.Context) error {
 	ctx, served := p.drain(stopping)
 	defer served()
-	c := p.rules.inForce()
+	c := p.inForce.now()
 	limits := c.Limits.WithDefaults()
 	public := &http1.Server{HTTP: &http.Server{
 		Handler: listeners.Guarded(p.log, p.serving.publicHandler()), BaseContext: p.serving.server.BaseContext,
@@ -137,7 +137,7 @@ const idleTimeout = 2 * time.Minute
 
 // welcome prints the first screen, until all upstreams have been tried.
 func (p *program) welcome(ctx context.Context, endpoint string, keys bool) error {
-	t := screen.Text{URL: endpoint, Keys: keys, Open: p.rules.inForce().Auth.Open(), Demo: p.file == ""}
+	t := screen.Text{URL: endpoint, Keys: keys, Open: p.inForce.now().Auth.Open(), Demo: p.file == ""}
 	if p.listening.admin != nil {
 		t.Status = "http://" + p.listening.admin.Addr().String() + "/"
 	}
@@ -162,7 +162,7 @@ func (p *program) welcome(ctx context.Context, endpoint string, keys bool) error
 
 // drain returns a context that ends drain_delay after stopping. The caller must call end.
 func (p *program) drain(stopping context.Context) (serving context.Context, end context.CancelFunc) {
-	delay := p.rules.inForce().DrainDelay // no reload changes it
+	delay := p.inForce.now().DrainDelay // no reload changes it
 	if delay <= 0 {
 		return context.WithCancel(stopping)
 	}

@@ -28,9 +28,9 @@ type serving struct {
 	ended      *stored.Sessions // nil if deleted sessions are not stored
 	connect    *pages.Connect
 	calls      pages.Calls
-	state      *state
+	sealing    *sealing
 	listening  *listening
-	rules      *rules
+	inForce    *inForce
 	recording  *recording
 	measuring  *measuring
 	signIns    *signIns
@@ -43,11 +43,11 @@ func (s *serving) Open(c *config.Config) (err error) {
 		return err
 	}
 	options := front.Options{
-		Limits: c.Limits, Sessions: c.Sessions, Key: s.state.key, Log: s.log,
+		Limits: c.Limits, Sessions: c.Sessions, Key: s.sealing.key, Log: s.log,
 		Version: build.Read().Version, Hooks: s.hooks(),
 		Observer: s.measuring.telemetry.Requests(), Members: s.membership.forProxy(),
 	}
-	s.ended, options.DeletedSessions = stored.OpenSessions(s.state.dir, c.Limits.WithDefaults().Sessions, s.log)
+	s.ended, options.DeletedSessions = stored.OpenSessions(s.sealing.dir, c.Limits.WithDefaults().Sessions, s.log)
 	if s.ended != nil {
 		options.SessionDeleted = s.ended.Add
 	}
@@ -64,7 +64,7 @@ func (s *serving) Close() { s.ended.Close() }
 // apply directs the calls of clients to the running upstreams of a configuration, by the rules in
 // force.
 func (s *serving) apply(c *config.Config, running []*upstream.Upstream) {
-	next := scope.Config{Guard: s.rules.guard.Load(), Policy: s.rules.reach.Load().policy, Pins: s.rules.pins,
+	next := scope.Config{Guard: s.inForce.guard.Load(), Policy: s.inForce.reach.Load().policy, Pins: s.inForce.pins,
 		FirstWait: c.Catalog.FirstWait, Endpoints: c.Endpoints, Names: c.Names, BehindProxy: c.Auth.None,
 		AllowedOrigins: append(listeners.Origins(s.listening.public.Addr()), c.AllowedOrigins...),
 		AllowedHosts:   c.AllowedHosts}
@@ -100,7 +100,7 @@ func (s *serving) publicHandler() http.Handler {
 			return
 		}
 		if strings.HasPrefix(r.URL.Path, "/.well-known/") {
-			s.rules.guard.Load().Resources.ServeHTTP(w, r)
+			s.inForce.guard.Load().Resources.ServeHTTP(w, r)
 			return
 		}
 		if s.connect.ServesMissing(r) {
@@ -118,7 +118,7 @@ func (s *serving) publicHandler() http.Handler {
 // access returns how clients connect. Without public_url, the URL has the host that the request was
 // sent to, which the server has checked.
 func (s *serving) access(r *http.Request) pages.Access {
-	c := s.rules.reach.Load().config
+	c := s.inForce.reach.Load().config
 	a := pages.Access{URL: s.listening.url(), SignIn: c.Auth.SignsIn(), Account: s.signIns.users != nil}
 	a.Key = len(c.Auth.APIKeys) > 0 && !a.SignIn
 	_, port, err := net.SplitHostPort(r.Host)

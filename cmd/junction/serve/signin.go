@@ -37,7 +37,7 @@ type signIns struct {
 	providers *auth.Providers
 	sources   *credentials.Sources // of the credentials for upstreams
 	storage   *storage
-	rules     *rules
+	inForce   *inForce
 	measuring *measuring
 	upstreams *upstreams
 }
@@ -67,12 +67,12 @@ func (s *signIns) Open(c *config.Config) (err error) {
 		Store: v.store, Keys: v.keys, Fetch: fetcher.GetJSON, Log: s.log,
 		HTTP:      &http.Client{Transport: transport, Timeout: 10 * time.Second},
 		Connector: v.oauth,
-		MayUse:    func(who *auth.Principal, upstream string) bool { return s.rules.reach.Load().uses(who, upstream) },
-		Servers:   func(who *auth.Principal) []string { return s.rules.reach.Load().servers(who) },
-		Address:   func(r *http.Request) netip.Addr { return s.rules.guard.Load().Address(r) },
+		MayUse:    func(who *auth.Principal, upstream string) bool { return s.inForce.reach.Load().uses(who, upstream) },
+		Servers:   func(who *auth.Principal) []string { return s.inForce.reach.Load().servers(who) },
+		Address:   func(r *http.Request) netip.Addr { return s.inForce.guard.Load().Address(r) },
 		Limited:   s.measuring.telemetry.Limited,
 		Ended:     s.upstreams.catalogChanged,
-		Granted:   func(who *auth.Principal) bool { return s.rules.reach.Load().any(who) },
+		Granted:   func(who *auth.Principal) bool { return s.inForce.reach.Load().any(who) },
 	})
 	return err
 }
@@ -178,7 +178,7 @@ func (s *signIns) credential(name string) upstream.CredentialState {
 // begin prepares a sign-in of the operator for the status page at origin.
 func (s *signIns) begin(ctx context.Context, name, origin string) (pages.SignIn, error) {
 	v := s.storage.vault.Load()
-	if !slices.Contains(s.rules.reach.Load().config.OperatorSignIns(), name) || v == nil {
+	if !slices.Contains(s.inForce.reach.Load().config.OperatorSignIns(), name) || v == nil {
 		return nil, fmt.Errorf("%s has no OAuth sign-in of the operator (auth.mode: %s)", prose.Quote(name),
 			upstream.SignInMode(upstream.OwnerOperator))
 	}

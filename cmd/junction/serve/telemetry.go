@@ -54,7 +54,7 @@ func (p *adminPages) watch() error {
 			s := p.recording.audit.State()
 			return s.Waiting, s.Dropped
 		},
-		Expiring: func() int { return len(p.rules.expiring(time.Now())) },
+		Expiring: func() int { return len(p.inForce.expiring(time.Now())) },
 		Stale:    func() bool { return deref(&p.contents.failure)+deref(&p.contents.waiting) != "" },
 		Replicas: p.membership.figures()})
 }

@@ -26,8 +26,8 @@ type upstreams struct {
 	tried     atomic.Bool   // see diagnose.Proxy
 	refresh   chan struct{} // 1-buffered: a shared catalog has changed
 	recheck   chan struct{} // 1-buffered: the catalog of a user's own upstream has changed
-	state     *state
-	rules     *rules
+	sealing   *sealing
+	inForce   *inForce
 	measuring *measuring
 	signIns   *signIns
 	serving   *serving
@@ -67,7 +67,7 @@ func (u *upstreams) options(c *config.Config) upstream.Options {
 	o := upstream.Options{
 		Defaults: c.Defaults, MessageLimit: limits.Message, Depth: limits.Nesting, Items: limits.Items,
 		Refresh: c.Catalog.Refresh, Grace: c.Catalog.Grace,
-		Version: build.Read().Version, Self: executable, Sandboxes: config.Sandboxes(u.state.dir, u.file),
+		Version: build.Read().Version, Self: executable, Sandboxes: config.Sandboxes(u.sealing.dir, u.file),
 		Writable: c.Writable, Log: u.log, Hooks: u.hooks(),
 		Observer: u.measuring.telemetry.Calls(), Credentials: u.signIns.sources,
 		Memory: u.serving.server.UpstreamMemory,
@@ -80,10 +80,10 @@ func (u *upstreams) options(c *config.Config) upstream.Options {
 
 // openCatalogs opens the folder of the stored catalogs. Each configuration file has its own folder.
 func (u *upstreams) openCatalogs() {
-	if u.state.dir == "" {
+	if u.sealing.dir == "" {
 		return
 	}
-	catalogs, err := stored.Open(filepath.Join(u.state.dir, "catalogs", config.FolderOf(u.file)), u.state.key, u.log)
+	catalogs, err := stored.Open(filepath.Join(u.sealing.dir, "catalogs", config.FolderOf(u.file)), u.sealing.key, u.log)
 	if err != nil {
 		u.log.Warn("catalogs are not stored: after a restart, tools are missing until their server has started",
 			"error", err)
@@ -145,7 +145,7 @@ func (u *upstreams) recheckLoop(ctx context.Context) error {
 		case <-u.recheck:
 			u.serving.server.Recheck()
 		case <-tick.C:
-			if u.rules.guard.Load().Resources != nil {
+			if u.inForce.guard.Load().Resources != nil {
 				u.serving.server.Recheck()
 			}
 			u.set.Rest(restAfter)

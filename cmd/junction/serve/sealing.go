@@ -15,8 +15,8 @@ import (
 
 // This file reads the key that seals the session ids of clients and the stored catalogs.
 
-// state is what outlives the process beside the storage.
-type state struct {
+// sealing is the key for what outlives the process beside the storage.
+type sealing struct {
 	*console
 	steady
 	key *seal.Key // of session ids, stored catalogs, and the messages of replicas
@@ -24,7 +24,7 @@ type state struct {
 }
 
 // Open reads the key.
-func (s *state) Open(c *config.Config) (err error) {
+func (s *sealing) Open(c *config.Config) (err error) {
 	s.key, s.dir, err = s.readKey(c.Sessions.KeyFile)
 	return err
 }
@@ -32,7 +32,7 @@ func (s *state) Open(c *config.Config) (err error) {
 // readKey reads the key that seals session ids and stored catalogs, and creates the key if it does
 // not exist. dir is the folder for the state that belongs to the key (config.KeyDir). If the
 // default folder cannot be used, the key lasts until the process ends and dir is "".
-func (s *state) readKey(file string) (_ *seal.Key, dir string, err error) {
+func (s *sealing) readKey(file string) (_ *seal.Key, dir string, err error) {
 	named := file != ""
 	if !named {
 		dir, err := config.StateDir(s.getenv)

@@ -16,10 +16,10 @@ import (
 	"junction/proxy/scope"
 )
 
-// rules is what is in force of the configuration: who may call, and what.
-type rules struct {
+// inForce is what is in force of the configuration: who may call, and what.
+type inForce struct {
 	*console
-	config    *config.Config             // owned by the start, then by reloadLoop; all others call inForce
+	config    *config.Config             // owned by the start, then by reloadLoop; all others call now
 	pins      *pins.Pins                 // the content of the pins file; nil without one. Owned like config
 	reach     atomic.Pointer[reach]      // nil before the first commit
 	guard     atomic.Pointer[auth.Guard] // nil before the first commit
@@ -30,14 +30,14 @@ type rules struct {
 }
 
 // Open reads the pins.
-func (r *rules) Open(c *config.Config) (err error) {
+func (r *inForce) Open(c *config.Config) (err error) {
 	r.config = c
 	r.pins, err = loadPins(c, r.file)
 	return err
 }
 
 // Prepare compiles the policies of a configuration.
-func (r *rules) Prepare(next *config.Config) (prepared, error) {
+func (r *inForce) Prepare(next *config.Config) (prepared, error) {
 	policy := r.policy(next)
 	return prepared{use: func() {
 		r.guard.Store(r.newGuard(next))
@@ -47,10 +47,10 @@ func (r *rules) Prepare(next *config.Config) (prepared, error) {
 }
 
 // Close does nothing.
-func (r *rules) Close() {}
+func (r *inForce) Close() {}
 
 // newGuard returns the guard of a configuration, whose keys and issuers are in force from then on.
-func (r *rules) newGuard(c *config.Config) *auth.Guard {
+func (r *inForce) newGuard(c *config.Config) *auth.Guard {
 	var own auth.Verifier
 	if r.signIns.users != nil {
 		own = r.signIns.users.verifier(c)
@@ -63,7 +63,7 @@ func (r *rules) newGuard(c *config.Config) *auth.Guard {
 
 // changedPins returns the pins if their file has changed; nil if not. A broken file is logged and
 // otherwise ignored.
-func (r *rules) changedPins() *pins.Pins {
+func (r *inForce) changedPins() *pins.Pins {
 	if r.config.Pins == "" {
 		return nil
 	}
@@ -81,11 +81,11 @@ func (r *rules) changedPins() *pins.Pins {
 const pinsNotReloaded = "pins not reloaded; the last good ones stay in force"
 
 // usePins replaces the pins for the next commit.
-func (r *rules) usePins(pins *pins.Pins) { r.pins = pins }
+func (r *inForce) usePins(pins *pins.Pins) { r.pins = pins }
 
 // policy compiles the policies of the file. Without the key policies, every principal may use
 // everything.
-func (r *rules) policy(c *config.Config) *policy.Policy {
+func (r *inForce) policy(c *config.Config) *policy.Policy {
 	compiled, err := c.Compile()
 	if err != nil {
 		// unreachable: Load rejects such a file
@@ -95,8 +95,8 @@ func (r *rules) policy(c *config.Config) *policy.Policy {
 	return compiled
 }
 
-// inForce returns the configuration in force, also before it is applied.
-func (r *rules) inForce() *config.Config {
+// now returns the configuration in force, also before it is applied.
+func (r *inForce) now() *config.Config {
 	if reach := r.reach.Load(); reach != nil {
 		return reach.config
 	}
