@@ -67,12 +67,14 @@ func (s *signIns) Open(c *config.Config) (err error) {
 		Store: v.store, Keys: v.keys, Fetch: fetcher.GetJSON, Log: s.log,
 		HTTP:      &http.Client{Transport: transport, Timeout: 10 * time.Second},
 		Connector: v.oauth,
-		MayUse:    func(who *auth.Principal, upstream string) bool { return s.inForce.reach.Load().uses(who, upstream) },
-		Servers:   func(who *auth.Principal) []string { return s.inForce.reach.Load().servers(who) },
-		Address:   func(r *http.Request) netip.Addr { return s.inForce.guard.Load().Address(r) },
-		Limited:   s.measuring.telemetry.Limited,
-		Ended:     s.upstreams.catalogChanged,
-		Granted:   func(who *auth.Principal) bool { return s.inForce.reach.Load().any(who) },
+		MayUse: func(who *auth.Principal, upstream string) bool {
+			return s.inForce.reach.Load().uses(who, upstream)
+		},
+		Servers: func(who *auth.Principal) []string { return s.inForce.reach.Load().servers(who) },
+		Address: func(r *http.Request) netip.Addr { return s.inForce.guard.Load().Address(r) },
+		Limited: s.measuring.telemetry.Limited,
+		Ended:   s.upstreams.catalogChanged,
+		Granted: func(who *auth.Principal) bool { return s.inForce.reach.Load().any(who) },
 	})
 	return err
 }

@@ -83,7 +83,8 @@ func (u *upstreams) openCatalogs() {
 	if u.sealing.dir == "" {
 		return
 	}
-	catalogs, err := stored.Open(filepath.Join(u.sealing.dir, "catalogs", config.FolderOf(u.file)), u.sealing.key, u.log)
+	dir := filepath.Join(u.sealing.dir, "catalogs", config.FolderOf(u.file))
+	catalogs, err := stored.Open(dir, u.sealing.key, u.log)
 	if err != nil {
 		u.log.Warn("catalogs are not stored: after a restart, tools are missing until their server has started",
 			"error", err)
