@@ -21,8 +21,7 @@
 //	terminal    console.go    the log, the first screen               -
 //	contents    contents.go   what the file has; why not in force     recording
 //	listening   listen.go     the listeners                           inForce
-//	inForce     inforce.go    configuration, policy, guard and pins   listening recording
-//	                          in force                                measuring signIns
+//	pinned      pinned.go     the content of the pins file            -
 //	recording   audit.go      the audit, its second receiver          -
 //	sealing     sealing.go    the key of sessions and its folder      -
 //	measuring   telemetry.go  metrics and traces                      listening
@@ -30,6 +29,8 @@
 //	                                                                  upstreams
 //	signIns     signin.go     sign-ins of users; credentials for      storage inForce measuring
 //	                          upstreams                               upstreams
+//	inForce     inforce.go    configuration, policy and guard in      listening pinned recording
+//	                          force                                   measuring signIns
 //	membership  members.go    this process as one of several          sealing storage signIns
 //	                                                                  serving
 //	checks      probes.go     what the proxy depends on; the          contents listening inForce
@@ -41,10 +42,10 @@
 //	upstreams   upstreams.go  the servers behind it; their catalogs   sealing inForce measuring
 //	                                                                  signIns serving
 //
-// The order decides three things. A process whose address is taken opens nothing else. The
+// The order decides four things. A process whose address is taken opens nothing else. The
 // upstreams end before their credentials and the storage. The storage is closed before the audit,
 // which gets its last events, and before the place: another process that waits for this one finds
-// everything free.
+// everything free. A configuration comes into force after its audit and its storage.
 //
 // # Other files
 //

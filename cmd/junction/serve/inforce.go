@@ -1,7 +1,6 @@
 package serve
 
 import (
-	"bytes"
 	"cmp"
 	"maps"
 	"net/netip"
@@ -12,7 +11,6 @@ import (
 	"junction/auth"
 	"junction/cmd/junction/base/config"
 	"junction/policy"
-	"junction/proxy/pins"
 	"junction/proxy/scope"
 )
 
@@ -20,20 +18,19 @@ import (
 type inForce struct {
 	*console
 	config    *config.Config             // owned by the start, then by reloadLoop; all others call now
-	pins      *pins.Pins                 // the content of the pins file; nil without one. Owned like config
 	reach     atomic.Pointer[reach]      // nil before the first commit
 	guard     atomic.Pointer[auth.Guard] // nil before the first commit
+	pinned    *pinned
 	listening *listening
 	recording *recording
 	measuring *measuring
 	signIns   *signIns
 }
 
-// Open reads the pins.
-func (r *inForce) Open(c *config.Config) (err error) {
+// Open keeps the configuration of the start, which is not in force yet.
+func (r *inForce) Open(c *config.Config) error {
 	r.config = c
-	r.pins, err = loadPins(c, r.file)
-	return err
+	return nil
 }
 
 // Prepare compiles the policies of a configuration.
@@ -61,28 +58,6 @@ func (r *inForce) newGuard(c *config.Config) *auth.Guard {
 	return guard
 }
 
-// changedPins returns the pins if their file has changed; nil if not. A broken file is logged and
-// otherwise ignored.
-func (r *inForce) changedPins() *pins.Pins {
-	if r.config.Pins == "" {
-		return nil
-	}
-	pins, err := pins.Load(r.config.Pins, config.Named(r.file))
-	if err != nil {
-		r.log.Error(pinsNotReloaded, "error", err)
-		return nil
-	}
-	if r.pins != nil && bytes.Equal(pins.Text(), r.pins.Text()) && pins.Exist() == r.pins.Exist() {
-		return nil
-	}
-	return pins
-}
-
-const pinsNotReloaded = "pins not reloaded; the last good ones stay in force"
-
-// usePins replaces the pins for the next commit.
-func (r *inForce) usePins(pins *pins.Pins) { r.pins = pins }
-
 // policy compiles the policies of the file. Without the key policies, every principal may use
 // everything.
 func (r *inForce) policy(c *config.Config) *policy.Policy {
@@ -101,15 +76,6 @@ func (r *inForce) now() *config.Config {
 		return reach.config
 	}
 	return r.config // the start has not ended yet
-}
-
-// loadPins reads the pins file of the configuration. It returns nil if the configuration names
-// none.
-func loadPins(c *config.Config, file string) (*pins.Pins, error) {
-	if c.Pins == "" {
-		return nil, nil
-	}
-	return pins.Load(c.Pins, config.Named(file))
 }
 
 // reach is the policy and the configuration in force, for questions about access.

@@ -59,7 +59,8 @@ func newProgram(o options) *program {
 	all := newConsole(o)
 	contents := &contents{console: all}
 	listening := &listening{console: all}
-	inForce := &inForce{console: all}
+	pinned := &pinned{console: all}
+	inForce := &inForce{console: all, pinned: pinned}
 	recording := &recording{console: all}
 	sealing := &sealing{console: all}
 	measuring := &measuring{console: all, listening: listening}
@@ -89,8 +90,8 @@ func newProgram(o options) *program {
 		pages: &adminPages{console: all, owner: owner, contents: contents, listening: listening, inForce: inForce,
 			recording: recording, measuring: measuring, signIns: signIns, membership: membership, checks: checks,
 			serving: serving, upstreams: upstreams},
-		parts: parts{list: []part{place, terminal{console: all}, contents, listening, inForce, recording, sealing,
-			measuring, storage, signIns, membership, checks, serving, upstreams}},
+		parts: parts{list: []part{place, terminal{console: all}, contents, listening, pinned, recording, sealing,
+			measuring, storage, signIns, inForce, membership, checks, serving, upstreams}},
 	}
 }
 

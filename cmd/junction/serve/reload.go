@@ -143,18 +143,18 @@ func (p *program) follow(next *config.Config) (change config.Change, commit func
 
 // repin reloads the pins if their file has changed. Only reloadLoop calls it.
 func (p *program) repin() {
-	pins := p.inForce.changedPins()
+	pinned := p.inForce.pinned
+	pins := pinned.changed()
 	if pins == nil {
 		return
 	}
-	c := p.inForce.config
-	commit, err := p.parts.Prepare(c)
+	commit, err := p.parts.Prepare(p.inForce.config)
 	if err != nil {
-		p.log.Error(pinsNotReloaded, "error", err)
+		pinned.failed(err)
 		return
 	}
-	p.inForce.usePins(pins)
+	pinned.use(pins)
 	commit()
-	p.log.Info("pins reloaded", "pins", c.Pins)
-	p.recording.event("pins_reloaded", c.Pins, proxy.OK)
+	p.log.Info("pins reloaded", "pins", pinned.name)
+	p.recording.event("pins_reloaded", pinned.name, proxy.OK)
 }
