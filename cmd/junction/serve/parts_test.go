@@ -138,14 +138,15 @@ func TestPartsCloseInReverseAndOnce(t *testing.T) {
 	}
 }
 
-// TestLeaseAndPlaceAreReleasedLast: a process that waits for this one finds its record until the database and
-// the audit are free, and it finds the database in use until the upstreams have ended.
-func TestLeaseAndPlaceAreReleasedLast(t *testing.T) {
+// TestOrderOfTheParts: a process that waits for this one finds its record until the database and the audit are
+// free, and it finds the database in use until the upstreams have ended. A process whose address is taken does
+// not lock the audit and the database. Nothing is in force before its audit and its database.
+func TestOrderOfTheParts(t *testing.T) {
 	var names []string
 	for _, p := range slices.Backward(newProgram(options{stdout: io.Discard, stderr: io.Discard}).parts.list) {
 		names = append(names, nameOf(p))
 	}
-	order := []string{"upstreams", "signIns", "storage", "recording", "terminal", "place"}
+	order := []string{"upstreams", "inForce", "signIns", "storage", "recording", "listening", "terminal", "place"}
 	if got := slices.DeleteFunc(slices.Clone(names), func(name string) bool { return !slices.Contains(order, name) }); !slices.Equal(got, order) {
 		t.Errorf("the parts are closed in the order %q, want %q in this order", names, order)
 	}
