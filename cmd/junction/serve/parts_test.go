@@ -143,7 +143,7 @@ func TestPartsCloseInReverseAndOnce(t *testing.T) {
 // not lock the audit and the database. Nothing is in force before its audit and its database.
 func TestOrderOfTheParts(t *testing.T) {
 	var names []string
-	for _, p := range slices.Backward(newProgram(options{stdout: io.Discard, stderr: io.Discard}).parts.list) {
+	for _, p := range slices.Backward(newProgram(options{}).parts.list) {
 		names = append(names, nameOf(p))
 	}
 	order := []string{"upstreams", "inForce", "signIns", "storage", "recording", "listening", "terminal", "place"}

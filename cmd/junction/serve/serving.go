@@ -64,7 +64,8 @@ func (s *serving) Close() { s.ended.Close() }
 // apply directs the calls of clients to the running upstreams of a configuration, by the rules in
 // force.
 func (s *serving) apply(c *config.Config, running []*upstream.Upstream) {
-	next := scope.Config{Guard: s.inForce.guard.Load(), Policy: s.inForce.reach.Load().policy, Pins: s.inForce.pinned.pins,
+	next := scope.Config{Guard: s.inForce.guard.Load(), Policy: s.inForce.reach.Load().policy,
+		Pins:      s.inForce.pinned.pins,
 		FirstWait: c.Catalog.FirstWait, Endpoints: c.Endpoints, Names: c.Names, BehindProxy: c.Auth.None,
 		AllowedOrigins: append(listeners.Origins(s.listening.public.Addr()), c.AllowedOrigins...),
 		AllowedHosts:   c.AllowedHosts}
