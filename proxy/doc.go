@@ -7,7 +7,7 @@
 // # The path of a call
 //
 // The program passes each request on to Server.ServeHTTP that is not for one of its own pages
-// (publicHandler in cmd/junction/serve/program.go). A tools/call of a client then passes through these
+// (publicHandler in cmd/junction/serve/serving.go). A tools/call of a client then passes through these
 // functions:
 //
 //	Server.ServeHTTP         front/server.go     routes
@@ -75,7 +75,7 @@
 // # A change of a catalog
 //
 // A server sends list_changed, or its list was read again. The documentation of package upstream has
-// the way to the hook CatalogChanged, which wakes refreshLoop (cmd/junction/serve/loops.go). It is one
+// the way to the hook CatalogChanged, which wakes refreshLoop (cmd/junction/serve/upstreams.go). It is one
 // goroutine, so that changes during a refresh merge into one more. The new tools then reach the clients
 // in these steps. The third column is the lock that is held: changing orders snapshots, and mu is the
 // lock of Listeners, which each new stream and each message to a stream need.

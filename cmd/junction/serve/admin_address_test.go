@@ -19,11 +19,11 @@ func TestAdminAddressRefusesPagesOfOtherSites(t *testing.T) {
 	r.stderr.mustSay(t, "state=ready", 1)
 	const refused = "A web page of another site has sent this request (Sec-Fetch-Site, Origin). " +
 		"Open this address in a new tab, or use curl.\n"
-	own := "http://" + r.admin.Addr().String()
+	own := "http://" + r.listening.admin.Addr().String()
 	ask := func(path string, header http.Header) (int, string) {
 		t.Helper()
 		header = header.Clone()
-		header.Set(diagnose.OwnerHeader, string(r.owner)) // not even then
+		header.Set(diagnose.OwnerHeader, string(r.pages.place.owner)) // not even then
 		resp, text := mustRequest(t, http.MethodGet, own+path, header)
 		return resp.StatusCode, text
 	}
@@ -91,7 +91,7 @@ func TestAdminMethods(t *testing.T) {
 		{"GET", "/healthz/", 404, ""},
 	} {
 		for method := range strings.FieldsSeq(test.methods) {
-			resp, text := mustRequest(t, method, "http://"+r.admin.Addr().String()+test.path, nil)
+			resp, text := mustRequest(t, method, "http://"+r.listening.admin.Addr().String()+test.path, nil)
 			if allow := resp.Header.Get("Allow"); resp.StatusCode != test.status || allow != test.allow {
 				t.Errorf("%s %s: %d %q %.60q, want %d %q", method, test.path, resp.StatusCode, allow, text, test.status, test.allow)
 			}

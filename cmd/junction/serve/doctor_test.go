@@ -62,7 +62,7 @@ func TestDoctorOfARunningProxy(t *testing.T) {
 	r.stderr.mustSay(t, "state=ready", 3)
 	r.stderr.mustSay(t, "state=blocked", 1)
 	r.stderr.mustSay(t, "not offered", 1)
-	admin := r.admin.Addr().String()
+	admin := r.listening.admin.Addr().String()
 	out, said := mustRun(t, 1, "doctor", "--admin", admin)
 	mustContain(t, out, "Asked the running proxy of "+r.file, "closed    blocked", "good      ready", "\nProblems\n",
 		"closed: handshake failed: the server answered 401 Unauthorized", "→ the server requires authentication: set headers",
@@ -133,7 +133,7 @@ func TestDoctorComparesRules(t *testing.T) {
 		"      - allow: { upstreams: \"*\" }\n", good))
 	r.own(t)
 	r.stderr.mustSay(t, "state=ready", 1)
-	admin := r.admin.Addr().String()
+	admin := r.listening.admin.Addr().String()
 	for _, args := range [][]string{{"--admin", admin}, {"--config", r.file}} {
 		out, said := mustRun(t, 0, append([]string{"doctor"}, args...)...)
 		text, err := os.ReadFile(r.file)
@@ -159,7 +159,7 @@ func TestDoctorOneAtATime(t *testing.T) {
 	r.own(t)
 	r.stderr.mustSay(t, "state=ready", 1)
 	get := func(header ...string) (int, string) {
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+r.admin.Addr().String()+"/doctor", nil)
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+r.listening.admin.Addr().String()+"/doctor", nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -217,7 +217,7 @@ upstreams: { good: { url: %[2]q } }
 	r.own(t)
 	r.stderr.mustSay(t, "state=ready", 1)
 	r.stderr.mustSay(t, "part=identity_providers", 1)
-	out, said := mustRun(t, 1, "doctor", "--admin", r.admin.Addr().String())
+	out, said := mustRun(t, 1, "doctor", "--admin", r.listening.admin.Addr().String())
 	text := strings.Join(strings.Fields(out), " ")
 	mustContain(t, text, "identity_providers: Acme SSO: discover http://127.0.0.1:1: ",
 		"; no server listens there: start it, or check host and port",

@@ -29,7 +29,7 @@ policies:
 	r.stderr.mustSay(t, "state=ready", 1)
 	ask := func(exit int, tool string, wanted ...string) {
 		t.Helper()
-		out, said := mustRun(t, exit, "why", "--admin", r.admin.Addr().String(), "--as", "ann", tool)
+		out, said := mustRun(t, exit, "why", "--admin", r.listening.admin.Addr().String(), "--as", "ann", tool)
 		words := func(s string) string { return strings.Join(strings.Fields(s), " ") } // whatever the lines are
 		for _, want := range wanted {
 			if !strings.Contains(words(out+said), words(want)) {
@@ -47,7 +47,7 @@ policies:
 	ask(0, "shell__run", "calls allowed after approval by the user",
 		"locked rules[1]: ask (of the global policies, enforced)",
 		"ann rules[0]: allow (of the caller's own policies); but rules[1] of locked, which is enforced, always asks")
-	out, _ := mustRun(t, 1, "why", "--admin", r.admin.Addr().String(), "--as", "ann", "-o", "json", "shell__kill")
+	out, _ := mustRun(t, 1, "why", "--admin", r.listening.admin.Addr().String(), "--as", "ann", "-o", "json", "shell__kill")
 	if !strings.Contains(out, `"enforced": true`) {
 		t.Errorf("the JSON does not say that the policy is enforced:\n%s", out)
 	}

@@ -3,14 +3,12 @@ package serve
 import (
 	"cmp"
 	"context"
-	"encoding/hex"
 	"encoding/json"
 	"strings"
 	"time"
 
 	"junction/auth"
 	"junction/auth/store"
-	"junction/cmd/build"
 	"junction/cmd/junction/base/record"
 	"junction/proxy"
 )
@@ -27,37 +25,37 @@ const (
 	lastEvents = time.Second // for the events that the program's end has caused
 )
 
-// eventLoop writes stored events to the audit. It runs in one goroutine until ctx ends.
-func (p *program) eventLoop(ctx context.Context) error {
+// Run writes stored events to the audit until ctx ends.
+func (s *storage) Run(ctx context.Context) error {
 	tick := time.NewTicker(fileEvery)
 	defer tick.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-p.events:
+		case <-s.stored:
 			select {
 			case <-time.After(fileDelay):
 			case <-ctx.Done():
 			}
 		case <-tick.C:
 		}
-		p.fileEvents(ctx, fileLimit)
+		s.fileEvents(ctx, fileLimit)
 	}
 }
 
 // fileEvents writes the stored events that are in no audit yet. Without an audit they wait.
-func (p *program) fileEvents(ctx context.Context, limit time.Duration) {
-	s := p.storage()
-	if s == nil || !p.audit.On() {
+func (s *storage) fileEvents(ctx context.Context, limit time.Duration) {
+	db := s.store()
+	if db == nil || !s.recording.audit.On() {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	for {
-		done, err := s.FileEvents(ctx, func(e store.FiledEvent) { p.audit.Event(eventOf(e)) })
+		done, err := db.FileEvents(ctx, func(e store.FiledEvent) { s.recording.audit.Event(eventOf(e)) })
 		if err != nil && ctx.Err() == nil {
-			p.log.Error("events of sign-ins are not in the audit yet; they stay in the storage", "error", err)
+			s.log.Error("events of sign-ins are not in the audit yet; they stay in the storage", "error", err)
 		}
 		if done || err != nil {
 			return
@@ -92,17 +90,4 @@ func outcomeOfEvent(name string) proxy.Outcome {
 		return proxy.Error
 	}
 	return proxy.OK
-}
-
-// record writes an event of the program itself.
-func (p *program) record(name, detail string, outcome proxy.Outcome) {
-	p.audit.Event(record.Event{Name: name, Detail: detail, Outcome: outcome})
-}
-
-// fingerprint returns the detail that identifies a configuration file.
-func fingerprint(file string, hash [32]byte) string {
-	if file == "" {
-		return "version " + build.Read().Version + ", without a file"
-	}
-	return "version " + build.Read().Version + ", " + file + ", sha256 " + hex.EncodeToString(hash[:])
 }

@@ -13,24 +13,23 @@ import (
 	"junction/proxy/view"
 	"junction/upstream"
 	"junction/upstream/jsonrpc"
-	"junction/upstream/pace"
 )
 
-// proxyHooks returns hooks that log and audit each call and log each hidden item.
-func (p *program) proxyHooks() proxy.Hooks {
-	log, calls := p.log, record.CallLog(p.log)
+// hooks returns hooks that log and audit each call and log each hidden item.
+func (s *serving) hooks() proxy.Hooks {
+	log, calls := s.log, record.CallLog(s.log)
 	return proxy.Hooks{
 		CallDone: func(c *proxy.CallInfo) {
 			// Clients may put their key into these fields by mistake.
 			for _, text := range [...]*string{&c.Client, &c.Request, &c.Method, &c.Name, &c.Own} {
 				*text = auth.Redact(*text)
 			}
-			p.audit.Call(c)
+			s.recording.audit.Call(c)
 			if !c.OnlyAsked() {
-				p.calls.Add(c)
+				s.calls.Add(c)
 			}
 			lack, _ := errors.AsType[*upstream.LackError](c.Err)
-			p.sources.Lacked(lack)
+			s.signIns.sources.Lacked(lack)
 			level := callLevel(c)
 			if !calls.Enabled(context.Background(), level) {
 				return
@@ -87,23 +86,3 @@ func callLevel(c *proxy.CallInfo) slog.Level {
 	}
 	return slog.LevelInfo
 }
-
-// upstreamHooks returns hooks that log each change of state and request a refresh after a catalog
-// change.
-func (p *program) upstreamHooks() upstream.Hooks {
-	return upstream.Hooks{
-		StateChanged: func(c upstream.Change) {
-			if c.State.Failed() {
-				p.catalogChanged() // names may be settled now
-			}
-			p.outages.Changed(p.log, c, p.screen.Holds())
-			p.telemetry.StateChanged(c)
-		},
-		CatalogChanged:  func(string) { p.catalogChanged() },
-		OwnChanged:      func(string) { pace.Wake(p.recheck) },
-		ResourceUpdated: func(u upstream.Update) { p.server.Streams().Updated(u) },
-	}
-}
-
-// catalogChanged wakes refreshLoop.
-func (p *program) catalogChanged() { pace.Wake(p.refresh) }

@@ -26,13 +26,13 @@ func (p *program) logMemory(err error) {
 	if err != nil {
 		p.log.Warn("the memory limit of the container cannot be read; set GOMEMLIMIT if there is one", "error", err)
 	} else if limit := debug.SetMemoryLimit(-1); limit < 4*256<<20 {
-		p.log.Info("memory is limited", "limit", limit, "bodies", int64(p.inForce().Limits.WithDefaults().Bodies))
+		p.log.Info("memory is limited", "limit", limit, "bodies", int64(p.inForce.now().Limits.WithDefaults().Bodies))
 	}
 }
 
 // logMissing logs which protections of this machine from commands are missing.
 func (p *program) logMissing() {
-	logMissing(p.log, p.inForce(), stdio.Unwatched(), sandbox.Kernel())
+	logMissing(p.log, p.inForce.now(), stdio.Unwatched(), sandbox.Kernel())
 }
 
 // logMissing logs nothing if c has no command. unwatched is the result of stdio.Unwatched.

@@ -11,7 +11,6 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"junction/auth/seal"
 	"junction/auth/store"
 	"junction/cmd/build"
 	"junction/cmd/junction/base/config"
@@ -24,23 +23,34 @@ import (
 
 // This file connects the other processes over the same database (package replicas) with the proxy.
 
-// openMembers prepares this process to be one of several, if the file says so. Otherwise no other
-// process may use the same database as one of several: it would not know of this one.
-func (p *program) openMembers(c *config.Config, key *seal.Key) error {
+// membership is this process as one of several.
+type membership struct {
+	*console
+	member  *replicas.Member // nil if there is one process
+	sealing *sealing
+	storage *storage
+	signIns *signIns
+	serving *serving
+}
+
+// Open prepares this process to be one of several, if the file says so. Otherwise no other process
+// may use the same database as one of several: it would not know of this one.
+func (m *membership) Open(c *config.Config) error {
 	if !c.Replicas.On() {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
-		return p.checkAlone(ctx)
+		return m.checkAlone(ctx)
 	}
 	l, err := listeners.Listen(c.Replicas.Listen, "replicas.listen")
 	if err != nil {
 		return err
 	}
 	limits := c.Limits.WithDefaults()
-	p.members, err = replicas.New(replicas.Options{
-		DSN: c.Storage.DSN, DB: p.storage().Database(), Key: key, Listener: l, Advertise: c.Replicas.Advertise,
-		Shared: c.Shared, Version: build.Read().Version, Changed: func() { p.server.MemberChanged() },
-		FindRevoked: p.findRevoked, Log: p.log,
+	m.member, err = replicas.New(replicas.Options{
+		DSN: c.Storage.DSN, DB: m.storage.store().Database(), Key: m.sealing.key, Listener: l,
+		Advertise: c.Replicas.Advertise,
+		Shared:    c.Shared, Version: build.Read().Version, Changed: func() { m.serving.server.MemberChanged() },
+		FindRevoked: m.signIns.findRevoked, Log: m.log,
 		ReadTimeout: limits.ReadTimeout, WriteTimeout: limits.WriteTimeout, IdleTimeout: idleTimeout,
 		MaxHeader: int(limits.Header),
 	})
@@ -50,49 +60,69 @@ func (p *program) openMembers(c *config.Config, key *seal.Key) error {
 	return err
 }
 
-// proxyMembers returns the other processes for the proxy; nil if there is one process.
-func (p *program) proxyMembers() members.Members {
-	if p.members == nil {
+// Prepare prepares the comparison of a configuration with those of the others.
+func (m *membership) Prepare(next *config.Config) (prepared, error) {
+	if m.member == nil {
+		return prepared{}, nil
+	}
+	return prepared{use: func() {
+		if err := m.member.Reload(next.Shared); err != nil {
+			m.log.Error("cannot compare the configuration with that of the other replicas", "error", err)
+		}
+	}}, nil
+}
+
+// Close closes the listener for the others.
+func (m *membership) Close() {
+	if m.member != nil {
+		m.member.Close()
+	}
+}
+
+// forProxy returns the other processes for the proxy; nil if there is one process.
+func (m *membership) forProxy() members.Members {
+	if m.member == nil {
 		return nil
 	}
-	return p.members
+	return m.member
 }
 
 // finishCalls waits until the calls of sessions and the parked calls have ended whose clients are
 // at other processes, and reports whether all have ended before the limit. It ends the parked calls
 // whose clients have not returned then. A process without others does not wait: no client can
 // return to it.
-func (p *program) finishCalls(limit time.Time) bool {
-	if p.members == nil {
+func (m *membership) finishCalls(limit time.Time) bool {
+	if m.member == nil {
 		return true
 	}
 	waiting, cancel := context.WithDeadline(context.Background(), limit)
 	defer cancel()
 	parked, end := context.WithCancel(waiting)
 	defer end()
-	if len(p.members.Members()) <= 1 {
+	if len(m.member.Members()) <= 1 {
 		end()
 	}
-	p.server.AwaitParked(parked)
-	return p.members.AwaitIdle(waiting)
+	m.serving.server.AwaitParked(parked)
+	return m.member.AwaitIdle(waiting)
 }
 
-// join waits until this process is one of several, so that it answers the first request of a client. It
-// does not wait longer than for one attempt, after which /readyz and the answers have the reason.
-func (p *program) join(ctx context.Context) {
-	if p.members == nil {
+// join waits until this process is one of several, so that it answers the first request of a
+// client. It does not wait longer than for one attempt, after which /readyz and the answers have
+// the reason.
+func (m *membership) join(ctx context.Context) {
+	if m.member == nil {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	_ = p.members.Ready(ctx) // has been logged
+	_ = m.member.Ready(ctx) // has been logged
 }
 
-// serveMembers answers the requests that the other processes forward, and holds the lease. The
+// serve answers the requests that the other processes forward, and holds the lease. The
 // caller must call end when this process accepts no more requests of clients. Then the requests of
 // the others have the grace to end, and the lease is given back.
-func (p *program) serveMembers(ctx context.Context, group *errgroup.Group) (end func(grace time.Duration)) {
-	if p.members == nil {
+func (m *membership) serve(ctx context.Context, group *errgroup.Group) (end func(grace time.Duration)) {
+	if m.member == nil {
 		return func(time.Duration) {}
 	}
 	// Both go on after ctx, until end.
@@ -101,16 +131,17 @@ func (p *program) serveMembers(ctx context.Context, group *errgroup.Group) (end 
 	served, released := make(chan struct{}), make(chan struct{})
 	group.Go(func() error {
 		defer close(served)
-		return p.members.Serve(serving, listeners.Guarded(p.log, p.publicHandler()), p.server.BaseContext)
+		public := listeners.Guarded(m.log, m.serving.publicHandler())
+		return m.member.Serve(serving, public, m.serving.server.BaseContext)
 	})
 	group.Go(func() error {
 		defer close(released)
-		p.members.Run(holding)
+		m.member.Run(holding)
 		return nil
 	})
 	return func(left time.Duration) {
 		draining, end := context.WithTimeout(holding, max(left, lastAnswers))
-		p.members.Drain(draining)
+		m.member.Drain(draining)
 		end()
 		release()
 		<-released
@@ -119,34 +150,35 @@ func (p *program) serveMembers(ctx context.Context, group *errgroup.Group) (end 
 	}
 }
 
-// membersPart is the check of the lease, for /readyz. Without the lease this process is unready, so
-// that the load balancer sends requests to the others. If none of these has a lease, all stay ready:
-// a load balancer without any process could only answer with an error of its own.
-func (p *program) membersPart() health.Part {
+// part is the check of the lease, for /readyz. begun is when the process was started. Without the
+// lease this process is unready, so that the load balancer sends requests to the others. If none of
+// these has a lease, all stay ready: a load balancer without any process could only answer with an
+// error of its own.
+func (m *membership) part(begun time.Time) health.Part {
 	var common atomic.Bool // the failure is not one of this process alone
-	return health.Part{Name: "replicas", InUse: func() bool { return p.members != nil || p.shared() != nil },
+	return health.Part{Name: "replicas", InUse: func() bool { return m.member != nil || m.shared() != nil },
 		Every: time.Second, Degrades: common.Load,
 		Check: func(ctx context.Context) error {
-			if p.members == nil {
+			if m.member == nil {
 				common.Store(true)
-				if time.Since(p.begun) < time.Minute { // the start has checked it
+				if time.Since(begun) < time.Minute { // the start has checked it
 					return nil
 				}
-				return p.checkAlone(ctx)
+				return m.checkAlone(ctx)
 			}
-			err := p.members.Ready(ctx)
+			err := m.member.Ready(ctx)
 			if err == nil {
 				common.Store(true)
-				return p.members.Warning()
+				return m.member.Warning()
 			}
-			common.Store(p.members.CommonOutage(ctx))
+			common.Store(m.member.CommonOutage(ctx))
 			return err
 		}}
 }
 
 // shared returns the store if several processes can share its database; nil if not.
-func (p *program) shared() *store.Store {
-	if s := p.storage(); s != nil && s.Database() != nil {
+func (m *membership) shared() *store.Store {
+	if s := m.storage.store(); s != nil && s.Database() != nil {
 		return s
 	}
 	return nil
@@ -154,8 +186,8 @@ func (p *program) shared() *store.Store {
 
 // checkAlone returns an error if processes with the section replicas use the database, and this
 // process has no such section.
-func (p *program) checkAlone(ctx context.Context) error {
-	shared := p.shared()
+func (m *membership) checkAlone(ctx context.Context) error {
+	shared := m.shared()
 	if shared == nil {
 		return nil
 	}
@@ -168,26 +200,26 @@ func (p *program) checkAlone(ctx context.Context) error {
 		"just been killed, wait for 15s", strings.Join(living, ", "))
 }
 
-// memberList returns the processes over one database, for /readyz.
-func (p *program) memberList() []replicas.Status {
-	if p.members == nil {
+// list returns the processes over one database, for /readyz.
+func (m *membership) list() []replicas.Status {
+	if m.member == nil {
 		return nil
 	}
-	return p.members.Members()
+	return m.member.Members()
 }
 
-// memberFigures returns the source of metrics, nil if there is one process.
-func (p *program) memberFigures() func() telemetry.Replicas {
-	if p.members == nil {
+// figures returns the source of metrics, nil if there is one process.
+func (m *membership) figures() func() telemetry.Replicas {
+	if m.member == nil {
 		return nil
 	}
-	return func() telemetry.Replicas { return telemetry.Replicas(p.members.Figures()) }
+	return func() telemetry.Replicas { return telemetry.Replicas(m.member.Figures()) }
 }
 
 // alone answers a request if this process must not answer it because it is not among the others. It
 // does not know then whether a session, a limit or a deletion is still as it was.
-func (p *program) alone(w http.ResponseWriter) bool {
-	if p.members == nil || p.members.Self() != "" {
+func (m *membership) alone(w http.ResponseWriter) bool {
+	if m.member == nil || m.member.Self() != "" {
 		return false
 	}
 	w.Header().Set("Retry-After", "2")
@@ -198,4 +230,13 @@ func (p *program) alone(w http.ResponseWriter) bool {
 		"error_description": "this process has no connection to its database or to the other processes; try again",
 		"request_id":        w.Header().Get("X-Request-Id")})
 	return true
+}
+
+// endRevoked is findRevoked of the sign-ins for all processes over the database. missed are the
+// addresses of those that do not answer.
+func (m *membership) endRevoked(ctx context.Context) (missed []string, err error) {
+	if err := m.signIns.findRevoked(ctx); err != nil || m.member == nil {
+		return nil, err
+	}
+	return m.member.TellRevoked(ctx), nil
 }

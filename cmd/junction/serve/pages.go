@@ -2,124 +2,81 @@ package serve
 
 import (
 	"context"
-	"fmt"
-	"net"
-	"net/http"
-	"slices"
-	"strconv"
-	"time"
+	"encoding/hex"
 
-	"junction/auth"
 	"junction/auth/authserver"
-	"junction/auth/oauth"
 	"junction/cmd/build"
 	"junction/cmd/junction/base/config"
-	"junction/cmd/junction/desk/clients"
+	"junction/cmd/junction/base/runfile"
 	"junction/cmd/junction/desk/packs"
 	"junction/cmd/junction/ops/diagnose"
 	"junction/cmd/junction/ops/pages"
 	"junction/proxy"
-	"junction/proxy/front"
-	"junction/upstream"
-	"junction/upstream/loopback"
-	"junction/upstream/prose"
 )
 
-// access returns how clients connect. Without public_url, the URL has the host that the request was
-// sent to, which the server has checked.
-func (p *program) access(r *http.Request) pages.Access {
-	c := p.reach.Load().config
-	a := pages.Access{URL: p.url(), SignIn: c.Auth.SignsIn(), Account: p.signIn != nil}
-	a.Key = len(c.Auth.APIKeys) > 0 && !a.SignIn
-	_, port, err := net.SplitHostPort(r.Host)
-	_, bad := strconv.ParseUint(port, 10, 16)
-	switch {
-	case c.PublicURL != "":
-		a.URL = c.PublicURL + "/mcp"
-	case err == nil && bad == nil:
-		a.URL = "http://" + r.Host + "/mcp"
-	}
-	return a
+// adminPages are what the admin address shows.
+type adminPages struct {
+	*console
+	place      *place
+	contents   *contents
+	listening  *listening
+	inForce    *inForce
+	recording  *recording
+	measuring  *measuring
+	signIns    *signIns
+	membership *membership
+	checks     *checks
+	serving    *serving
+	upstreams  *upstreams
 }
 
 // statusPage returns the page of the admin listener. Its streams end with serving.
-func (p *program) statusPage(stopping, serving context.Context) (*pages.Status, error) {
+func (p *adminPages) statusPage(stopping, serving context.Context) (*pages.Status, error) {
 	return pages.NewStatus(pages.StatusOptions{
 		Report:   func() diagnose.Report { return p.asSeen().Report(stopping) },
-		Sessions: p.sessions, Calls: &p.calls, Reconnect: p.reconnect, SignIn: p.beginSignIn, SignedIn: p.signedIn,
-		Version: build.Read().Version, URL: p.url(), File: p.file, Stopping: serving, Log: p.log,
+		Sessions: p.serving.sessions, Calls: &p.serving.calls, Reconnect: p.reconnect,
+		SignIn: p.signIns.begin, SignedIn: p.signIns.signedIn,
+		Version: build.Read().Version, URL: p.listening.url(), File: p.file, Stopping: serving, Log: p.log,
 		Command: func(words ...string) string { return config.Command(p.file, words...) },
 	})
 }
 
 // reconnect connects an upstream again for a person at the status page.
-func (p *program) reconnect(upstream string) bool {
-	there := p.set.Reconnect(upstream)
+func (p *adminPages) reconnect(upstream string) bool {
+	there := p.upstreams.set.Reconnect(upstream)
 	if there {
-		p.record("upstream_reconnected", upstream, proxy.OK)
+		p.recording.event("upstream_reconnected", upstream, proxy.OK)
 	}
 	return there
 }
 
-// beginSignIn prepares a sign-in of the operator for the status page at origin.
-func (p *program) beginSignIn(ctx context.Context, name, origin string) (pages.SignIn, error) {
-	if !slices.Contains(p.reach.Load().config.OperatorSignIns(), name) || p.vault.Load() == nil {
-		return nil, fmt.Errorf("%s has no OAuth sign-in of the operator (auth.mode: %s)", prose.Quote(name),
-			upstream.SignInMode(upstream.OwnerOperator))
-	}
-	attempt, err := p.vault.Load().oauth.Login(ctx, name, origin+oauth.CallbackPath(name), p.credential(name).Lacks...)
-	if err != nil {
-		return nil, plainProblem(err)
-	}
-	return attempt, nil
-}
-
-// signedIn uses a sign-in of the status page at once.
-func (p *program) signedIn(upstream string) {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-	defer cancel()
-	if err := auditOperator(ctx, p.vault.Load().oauth, "upstream_connected", upstream); err != nil {
-		p.log.Error("a sign-in was not audited", "upstream", upstream, "error", err)
-	}
-	p.set.Reconnect(upstream)
-}
-
-// sessions returns the latest legacy sessions, and how many there are. Names of clients are redacted
-// as in the log.
-func (p *program) sessions() ([]front.SessionStatus, int) {
-	latest, total := p.server.Sessions()
-	for i := range latest {
-		latest[i].Client = prose.Flat(auth.Redact(latest[i].Client))
-	}
-	return latest, total
-}
-
 // asSeen returns the view of the proxy that the admin listener serves.
-func (p *program) asSeen() *diagnose.Proxy {
+func (p *adminPages) asSeen() *diagnose.Proxy {
 	var users func(context.Context, string) ([]authserver.KnownUser, error)
-	if p.signIn != nil {
-		users = p.signIn.Users
+	if p.signIns.users != nil {
+		users = p.signIns.users.Users
 	}
 	return &diagnose.Proxy{
-		Owner: p.owner, Open: p.admin != nil && !loopback.Address(p.admin.Addr().String()), Parts: p.health.States,
-		Replicas: p.memberList, Tried: &p.tried,
-		Server: p.server.Core, Set: &p.set, Providers: p.providers, File: p.file, Users: users,
+		Owner: p.place.owner, Open: p.listening.adminIsOpen(), Parts: p.checks.monitor.States,
+		Replicas: p.membership.list, Tried: &p.upstreams.tried,
+		Server: p.serving.server.Core, Set: &p.upstreams.set, Providers: p.signIns.providers,
+		File: p.file, Users: users,
 		Version:    build.Read().Version,
-		Credential: p.credential, Callback: pages.CallbackPattern, Metrics: p.telemetry.Handler(),
+		Credential: p.signIns.credential, Callback: pages.CallbackPattern, Metrics: p.measuring.telemetry.Handler(),
 		Process: p.process(),
-		Config:  func() *config.Config { return p.reach.Load().config },
-		Revoked: p.endRevoked,
+		Config:  func() *config.Config { return p.inForce.reach.Load().config },
+		Revoked: p.membership.endRevoked,
 		Trouble: func(upstream string) string {
-			if pack := p.reach.Load().config.Packs[upstream]; pack != "" {
+			if pack := p.inForce.reach.Load().config.Packs[upstream]; pack != "" {
 				return packs.Trouble(pack)
 			}
 			return ""
 		},
-		Unread:  func() string { return deref(&p.reloadError) },
-		Restart: func() string { return deref(&p.waiting) },
-		Partial: p.partial.Load,
+		Unread:  func() string { return deref(&p.contents.failure) },
+		Restart: func() string { return deref(&p.contents.waiting) },
+		Partial: p.contents.partial.Load,
 		Warnings: func() config.Problems {
-			if list := p.warnings.Load(); list != nil {
+			if list := p.contents.warnings.Load(); list != nil {
 				return *list
 			}
 			return nil
@@ -127,26 +84,18 @@ func (p *program) asSeen() *diagnose.Proxy {
 	}
 }
 
-// clients returns what the page shows about each client.
-func (p *program) clients(url string, key bool) (list []pages.Client) {
-	for _, client := range clients.All() {
-		target := clients.Target{Name: "junction", URL: url, Key: key}
-		shown := pages.Client{Name: client.Name}
-		if key {
-			way := client.KeyWay(clients.User)
-			shown.Reads, shown.Asks = way == clients.ByVariable, way == clients.ByInput
-			if shown.Keeps = way == clients.ByFile; shown.Keeps {
-				shown.KeyFile = "/path/to/key"
-				target.KeyFile = shown.KeyFile
+// process describes this process for junction status.
+func (p *adminPages) process() diagnose.Process {
+	variables, _ := p.getenv(config.ServiceVariables)
+	return diagnose.Process{
+		Variables: variables, Installed: p.place.installed.other,
+		URL: runfile.URL(p.listening.public.Addr().String()), Started: p.contents.begun,
+		LastCall: p.serving.calls.LastOf,
+		Read: func() string {
+			if hash := p.contents.loadedHash.Load(); hash != nil && p.file != "" {
+				return hex.EncodeToString(hash[:])
 			}
-		}
-		s, err := client.Snippet(target)
-		if err != nil {
-			p.log.Error("cannot show how to connect a client", "client", client.ID, "error", err)
-			continue
-		}
-		shown.Command, shown.Link, shown.File, shown.Entry = s.Command, s.Link, s.File, s.Entry
-		list = append(list, shown)
+			return ""
+		},
 	}
-	return list
 }

@@ -18,7 +18,7 @@ func TestSignInOnTheStatusPage(t *testing.T) {
 	r := mustServe(t, fmt.Sprintf("storage: { dsn: %[1]s/junction.db, key_file: %[1]s/master.key }\n"+
 		"upstreams:\n  linear: { url: %[2]s/mcp, auth: { mode: oauth } }\n  plain: { url: %[2]s/mcp }\n", dir, u.URL))
 	r.until(t, "linear", "needs sign-in")
-	admin := "http://" + r.admin.Addr().String()
+	admin := "http://" + r.listening.admin.Addr().String()
 	send := func(method, path string, header http.Header) (int, string) {
 		t.Helper()
 		req, err := http.NewRequestWithContext(t.Context(), method, admin+path, nil)

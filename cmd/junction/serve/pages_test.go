@@ -34,7 +34,7 @@ func TestConnectPage(t *testing.T) {
 				if resp.StatusCode != http.StatusOK || resp.Header.Get("Content-Type") != "text/html; charset=utf-8" {
 					t.Fatalf("%s: %d %s", path, resp.StatusCode, text)
 				}
-				if want := strings.ReplaceAll(row.want, "URL", r.url()); !strings.Contains(text, want) {
+				if want := strings.ReplaceAll(row.want, "URL", r.listening.url()); !strings.Contains(text, want) {
 					t.Errorf("%s does not have %s:\n%s", path, want, text)
 				}
 				for _, secret := range []string{row.not, "canary", "fine"} {
@@ -66,7 +66,7 @@ func TestConnectPage(t *testing.T) {
 // mustOpen sends a request without a body to the listener of clients.
 func (r *running) mustOpen(t *testing.T, method, path string, header http.Header) (*http.Response, string) {
 	t.Helper()
-	return mustRequest(t, method, strings.TrimSuffix(r.url(), "/mcp")+path, header)
+	return mustRequest(t, method, strings.TrimSuffix(r.listening.url(), "/mcp")+path, header)
 }
 
 // mustRequest sends a request without a body, and returns the response with its text.
@@ -97,10 +97,10 @@ func mustRequest(t *testing.T, method, url string, header http.Header) (*http.Re
 func TestConnectPageIsForBrowsers(t *testing.T) {
 	_, url := upstreamtest.Start(t, upstreamtest.Script{Tools: fine("a")})
 	r := mustServe(t, "upstreams: { a: { url: "+url+" } }\n")
-	public := r.publicHandler()
+	public := r.serving.publicHandler()
 	session := func() string {
 		t.Helper()
-		req := httptest.NewRequest(http.MethodPost, r.url(), strings.NewReader(
+		req := httptest.NewRequest(http.MethodPost, r.listening.url(), strings.NewReader(
 			`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}`))
 		req.Header = http.Header{"Content-Type": {"application/json"}, "Accept": {browser + ", application/json, text/event-stream"}}
 		w := httptest.NewRecorder()
@@ -136,7 +136,7 @@ func TestConnectPageIsForBrowsers(t *testing.T) {
 	for _, name := range slices.Sorted(maps.Keys(rows)) {
 		row := rows[name]
 		ask := func(h http.Handler) *httptest.ResponseRecorder {
-			req := httptest.NewRequest(row.method, strings.TrimSuffix(r.url(), "/mcp")+row.path, nil)
+			req := httptest.NewRequest(row.method, strings.TrimSuffix(r.listening.url(), "/mcp")+row.path, nil)
 			req.Header = row.header.Clone()
 			if req.Header == nil {
 				req.Header = http.Header{}
@@ -146,7 +146,7 @@ func TestConnectPageIsForBrowsers(t *testing.T) {
 			w.Header().Del("X-Request-Id")
 			return w
 		}
-		got, want := ask(public), ask(r.server)
+		got, want := ask(public), ask(r.serving.server)
 		if got.Code != want.Code || !bytes.Equal(got.Body.Bytes(), want.Body.Bytes()) || !maps.EqualFunc(got.Header(), want.Header(), slices.Equal) {
 			t.Errorf("%s: %d %v %s, want %d %v %s", name, got.Code, got.Header(), got.Body, want.Code, want.Header(), want.Body)
 		}
@@ -195,14 +195,14 @@ func TestStatusPage(t *testing.T) {
 		"  z_off: { url: "+url+", enabled: false }\n")
 	r.stderr.mustSay(t, "upstream=good state=ready", 1)
 	r.stderr.mustSay(t, "upstream=bad state=retrying", 1)
-	admin := "http://" + r.admin.Addr().String()
-	call := httptest.NewRequest(http.MethodPost, r.url(), strings.NewReader(
+	admin := "http://" + r.listening.admin.Addr().String()
+	call := httptest.NewRequest(http.MethodPost, r.listening.url(), strings.NewReader(
 		`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"<b>canary</b>","arguments":{"secret":"canary-argument"},`+
 			`"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"<i>x</i>","version":"1"},`+
 			`"io.modelcontextprotocol/clientCapabilities":{}}}}`))
 	call.Header = http.Header{"Content-Type": {"application/json"}, "Accept": {"application/json, text/event-stream"},
 		"Mcp-Protocol-Version": {"2026-07-28"}, "Mcp-Method": {"tools/call"}, "Mcp-Name": {"<b>canary</b>"}}
-	r.publicHandler().ServeHTTP(httptest.NewRecorder(), call)
+	r.serving.publicHandler().ServeHTTP(httptest.NewRecorder(), call)
 	resp, page := mustRequest(t, http.MethodGet, admin+"/", http.Header{"Accept": {browser}})
 	if resp.StatusCode != http.StatusOK || !strings.Contains(resp.Header.Get("Content-Security-Policy"), "default-src 'none'; ") {
 		t.Fatalf("%d %v", resp.StatusCode, resp.Header)
@@ -225,7 +225,7 @@ func TestStatusPage(t *testing.T) {
 			t.Errorf("the page has %s", not)
 		}
 	}
-	for _, not := range []string{"<form", "<button", string(r.owner)} {
+	for _, not := range []string{"<form", "<button", string(r.pages.place.owner)} {
 		if strings.Contains(page, not) {
 			t.Errorf("the page has %s, and everybody on this machine can open it", not)
 		}
@@ -253,7 +253,7 @@ func TestOnlyTheOwnerChangesSomething(t *testing.T) {
 	s, url := upstreamtest.Start(t, upstreamtest.Script{Era: "modern", Tools: fine("echo")})
 	r := mustServe(t, "upstreams:\n  good: { url: "+url+" }\n")
 	r.stderr.mustSay(t, "upstream=good state=ready", 1)
-	admin := "http://" + r.admin.Addr().String()
+	admin := "http://" + r.listening.admin.Addr().String()
 	handshakes := func() (n int) {
 		for _, one := range s.Received() {
 			if one.Message.Method == "server/discover" {
@@ -263,7 +263,7 @@ func TestOnlyTheOwnerChangesSomething(t *testing.T) {
 		return n
 	}
 	before := handshakes()
-	secret := string(r.owner)
+	secret := string(r.pages.place.owner)
 	for name, header := range map[string]http.Header{
 		"nothing":      {},
 		"the page":     {"Origin": {admin}},

@@ -2,8 +2,6 @@ package serve
 
 import (
 	"context"
-	"net"
-	"net/url"
 	"sync"
 	"time"
 
@@ -12,63 +10,76 @@ import (
 	"junction/auth/store"
 	"junction/cmd/junction/base/config"
 	"junction/cmd/junction/base/health"
-	"junction/cmd/junction/base/runfile"
 	"junction/cmd/junction/desk/screen"
 )
 
-// This file is about what load balancers and supervisors see: readiness and draining.
+// This file is about what load balancers and supervisors see.
 
 const (
 	checkStorage  = 2 * time.Second
 	checkProvider = 30 * time.Second
 )
 
-// monitor returns the checks of what the proxy depends on. Without the storage, no token can be
+// checks are the checks of what the proxy depends on, and their receivers.
+type checks struct {
+	*console
+	steady
+	monitor    *health.Monitor
+	supervisor *health.Supervisor // nil if systemd does not ask for the state
+	contents   *contents
+	listening  *listening
+	inForce    *inForce
+	recording  *recording
+	storage    *storage
+	signIns    *signIns
+	membership *membership
+}
+
+// Open prepares the checks of what the proxy depends on. Without the storage, no token can be
 // checked; among other processes, the part replicas decides what that means. Without the identity
 // providers, only new sign-ins fail: API keys and users who are signed in work.
-func (p *program) monitor() *health.Monitor {
-	return health.NewMonitor(p.log,
-		health.Part{Name: "storage", InUse: func() bool { return p.storage() != nil },
-			Check: func(ctx context.Context) error { return p.storage().Ping(ctx) }, Every: checkStorage,
-			Degrades: func() bool { return p.members != nil }},
-		health.Part{Name: health.IdentityProviders, InUse: func() bool { return p.signIn != nil },
-			Check: func(ctx context.Context) error { return p.signIn.CheckProviders(ctx) }, Every: checkProvider,
+func (c *checks) Open(*config.Config) error {
+	c.monitor = health.NewMonitor(c.log,
+		health.Part{Name: "storage", InUse: func() bool { return c.storage.store() != nil },
+			Check: func(ctx context.Context) error { return c.storage.store().Ping(ctx) }, Every: checkStorage,
+			Degrades: func() bool { return c.membership.member != nil }},
+		health.Part{Name: health.IdentityProviders, InUse: func() bool { return c.signIns.users != nil },
+			Check: func(ctx context.Context) error { return c.signIns.users.CheckProviders(ctx) }, Every: checkProvider,
 			Degrades: func() bool { return true }},
-		health.Part{Name: "audit", InUse: func() bool { return p.inForce().Audit.File != "" },
-			Check: func(context.Context) error { return p.audit.State().Err }, Every: checkStorage,
+		health.Part{Name: "audit", InUse: func() bool { return c.inForce.now().Audit.File != "" },
+			Check: func(context.Context) error { return c.recording.audit.State().Err }, Every: checkStorage,
 			Degrades: func() bool { return true }},
-		health.Part{Name: "disk", InUse: func() bool { return len(p.written()) > 0 },
-			Check: func(context.Context) error { return health.CheckDisk(p.written()) }, Every: checkProvider,
+		health.Part{Name: "disk", InUse: func() bool { return len(c.written()) > 0 },
+			Check: func(context.Context) error { return health.CheckDisk(c.written()) }, Every: checkProvider,
 			Degrades: func() bool { return true }},
-		p.membersPart())
+		c.membership.part(c.contents.begun))
+	return nil
+}
+
+// Run checks what the proxy depends on until ctx ends.
+func (c *checks) Run(ctx context.Context) error {
+	c.monitor.Run(ctx)
+	return nil
 }
 
 // written returns the files that this process writes, for a look at their disks.
-func (p *program) written() (files []health.File) {
-	c := p.inForce()
-	if c.Audit.File != "" && c.Audit.File != config.AuditStderr {
-		files = append(files, health.File{Key: "audit.file", Path: c.Audit.File})
+func (c *checks) written() (files []health.File) {
+	now := c.inForce.now()
+	if now.Audit.File != "" && now.Audit.File != config.AuditStderr {
+		files = append(files, health.File{Key: "audit.file", Path: now.Audit.File})
 	}
-	file := p.storage() != nil && c.Storage.Driver != store.Postgres
-	if dsn, err := c.Storage.Place(p.getenv); err == nil && file {
+	file := c.storage.store() != nil && now.Storage.Driver != store.Postgres
+	if dsn, err := now.Storage.Place(c.getenv); err == nil && file {
 		files = append(files, health.File{Key: "storage.dsn", Path: dsn})
 	}
 	return files
 }
 
-// inForce returns the configuration in force, also before it is applied.
-func (p *program) inForce() *config.Config {
-	if r := p.reach.Load(); r != nil {
-		return r.config
-	}
-	return p.config // open has not ended yet
-}
-
 // trouble returns the parts that fail, for the first screen. flags are those of commands about this
 // proxy. checked is false while a first check runs.
-func (p *program) trouble(flags string) (list []screen.Trouble, checked bool) {
+func (c *checks) trouble(flags string) (list []screen.Trouble, checked bool) {
 	checked = true
-	for _, s := range p.health.States() {
+	for _, s := range c.monitor.States() {
 		if s.Since.IsZero() {
 			checked = false
 			continue
@@ -86,33 +97,32 @@ func (p *program) trouble(flags string) (list []screen.Trouble, checked bool) {
 	return list, checked
 }
 
-// parts reports which parts that Junction depends on work, for the metrics.
-func (p *program) parts() map[string]bool {
+// working reports which parts that Junction depends on work, for the metrics.
+func (c *checks) working() map[string]bool {
 	works := map[string]bool{}
-	for _, s := range p.health.States() {
+	for _, s := range c.monitor.States() {
 		works[s.Name] = s.OK
 	}
 	return works
 }
 
 // tellSupervisor tells systemd that this process serves, and later that it stops. The signs of life
-// depend on what /readyz reports, so that a process in which nothing moves any more is started again.
-// The caller must call end.
-func (p *program) tellSupervisor(stopping, ctx context.Context, group *errgroup.Group) (end func()) {
-	if !p.inner {
-		p.supervisor = health.NewSupervisor(p.getenv, p.log)
+// depend on report, what /readyz reports, so that a process in which nothing moves any more is
+// started again. The caller must call end.
+func (c *checks) tellSupervisor(stopping, ctx context.Context, group *errgroup.Group, report func()) (end func()) {
+	if !c.inner {
+		c.supervisor = health.NewSupervisor(c.getenv, c.log)
 	}
-	p.tellReady()
-	seen := p.asSeen()
+	c.tellReady()
 	group.Go(func() error {
-		p.supervisor.Watch(ctx, func() { seen.Report(ctx) })
+		c.supervisor.Watch(ctx, report)
 		return nil
 	})
-	most := p.longestEnd()
+	most := longestEnd(c.inForce.now())
 	reported := make(chan struct{})
 	unheard := context.AfterFunc(stopping, func() {
 		defer close(reported)
-		p.supervisor.Stopping(most)
+		c.supervisor.Stopping(most)
 	})
 	return sync.OnceFunc(func() {
 		if !unheard() { // a process that has nothing to wait for may end sooner than this is sent
@@ -121,36 +131,8 @@ func (p *program) tellSupervisor(stopping, ctx context.Context, group *errgroup.
 	})
 }
 
-func (p *program) tellReady() { p.supervisor.Ready("serving " + p.url()) }
+// reloading tells the supervisor that a reload has begun. The caller calls tellReady when it has
+// ended.
+func (c *checks) reloading() { c.supervisor.Reloading() }
 
-// drain returns a context that ends drain_delay after stopping. The caller must call end.
-func (p *program) drain(stopping context.Context) (serving context.Context, end context.CancelFunc) {
-	delay := p.inForce().DrainDelay // no reload changes it
-	if delay <= 0 {
-		return context.WithCancel(stopping)
-	}
-	serving, end = context.WithCancel(context.WithoutCancel(stopping))
-	go func() { // runs until the end of serving
-		select {
-		case <-stopping.Done():
-		case <-serving.Done():
-			return
-		}
-		p.log.Info("draining: /readyz answers 503, and calls are served", "drain_delay", delay)
-		select {
-		case <-time.After(delay):
-			end()
-		case <-serving.Done():
-		}
-	}()
-	return serving, end
-}
-
-// adminHere returns the host and port of the admin listener for commands on this machine.
-func adminHere(a net.Addr) string {
-	u, err := url.Parse(runfile.URL(a.String()))
-	if err != nil || u.Host == "" {
-		return a.String()
-	}
-	return u.Host
-}
+func (c *checks) tellReady() { c.supervisor.Ready("serving " + c.listening.url()) }

@@ -79,6 +79,7 @@ type running struct {
 	*program
 	stdout, stderr *transcript
 	stop           func() error // ends it, and returns what serve returned
+	late           func()       // called between serve and close; nil for nothing
 	state          string       // its folder for state
 }
 
@@ -86,7 +87,9 @@ type running struct {
 func (r *running) own(t testing.TB) { t.Setenv("XDG_STATE_HOME", r.state) }
 
 // owned is the header that shows the owner.
-func (r *running) owned() http.Header { return http.Header{diagnose.OwnerHeader: {string(r.owner)}} }
+func (r *running) owned() http.Header {
+	return http.Header{diagnose.OwnerHeader: {string(r.pages.place.owner)}}
+}
 
 // mustServe serves with the file, to which it adds addresses that are free, and that the log is to
 // say everything.
@@ -115,11 +118,14 @@ func mustServeWith(t testing.TB, o options) *running {
 	if r.program, err = open(o); err != nil {
 		t.Fatalf("open: %v\n%s", err, r.stderr)
 	}
-	authtest.Secret("the secret of the owner", string(r.owner))
+	authtest.Secret("the secret of the owner", string(r.pages.place.owner))
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() {
 		err := r.serve(ctx)
+		if r.late != nil {
+			r.late()
+		}
 		r.close() // it writes into the folder of the state, which ends with the test
 		done <- err
 	}()
@@ -142,7 +148,7 @@ func mustServeWith(t testing.TB, o options) *running {
 // mustReport reads /readyz.
 func (r *running) mustReport(t testing.TB) (int, diagnose.Report) {
 	t.Helper()
-	resp, err := http.Get("http://" + r.admin.Addr().String() + "/readyz")
+	resp, err := http.Get("http://" + r.listening.admin.Addr().String() + "/readyz")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -158,9 +164,9 @@ func TestServe(t *testing.T) {
 	s, url := upstreamtest.Start(t, upstreamtest.Script{})
 	defer s.Close()
 	r := mustServe(t, "upstreams: { a: { url: "+url+" } }\n")
-	r.stdout.mustSay(t, "Junction serves "+r.url(), 1)
+	r.stdout.mustSay(t, "Junction serves "+r.listening.url(), 1)
 	r.stdout.mustSay(t, "  a         ready", 1)
-	if got, want := r.stderr.String(), "msg=serving url="+r.url()+" admin=http://"+r.admin.Addr().String()+"\n"; !strings.Contains(got, want) {
+	if got, want := r.stderr.String(), "msg=serving url="+r.listening.url()+" admin=http://"+r.listening.admin.Addr().String()+"\n"; !strings.Contains(got, want) {
 		t.Errorf("the log is %q, want %q in it", got, want)
 	}
 	status, rep := r.mustReport(t)
@@ -170,7 +176,7 @@ func TestServe(t *testing.T) {
 	if err := r.stop(); err != nil {
 		t.Errorf("serve = %v, want nil", err)
 	}
-	for _, l := range []net.Listener{r.public, r.admin} {
+	for _, l := range []net.Listener{r.listening.public, r.listening.admin} {
 		if c, err := net.Dial("tcp", l.Addr().String()); err == nil {
 			c.Close()
 			t.Errorf("%s is still served", l.Addr())
@@ -203,7 +209,7 @@ func TestReadyzNamesWhoIsOverItsShare(t *testing.T) {
 	r := mustServe(t, "limits: { streams: 2 }\nupstreams: { a: { url: "+url+" } }\n")
 	listen := func() *http.Response {
 		const meta = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"x","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}`
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, r.url(),
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, r.listening.url(),
 			strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"subscriptions/listen","params":{"notifications":{"toolsListChanged":true},`+meta+`}}`))
 		if err != nil {
 			t.Fatal(err)
@@ -241,7 +247,7 @@ func TestLogOfRejectedRequests(t *testing.T) {
 	r := mustServe(t, "auth: { api_keys: [{ name: ann, hash: \"sha256:"+strings.Repeat("ab", 32)+
 		"\" }] }\nupstreams: { demo: { command: [junction, demo], enabled: false } }\n")
 	for range 3 {
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, r.url(), strings.NewReader("{}"))
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, r.listening.url(), strings.NewReader("{}"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -270,7 +276,7 @@ func TestGraceIsOver(t *testing.T) {
 			r := mustServe(t, "shutdown_grace: 50ms\nupstreams: { a: { url: "+url+" } }\n")
 			r.stdout.mustSay(t, "ready", 1) // and its tools are listed
 			post := func(header map[string]string, body string) (*http.Response, string, error) {
-				req, err := http.NewRequest(http.MethodPost, r.url(), strings.NewReader(body))
+				req, err := http.NewRequest(http.MethodPost, r.listening.url(), strings.NewReader(body))
 				if err != nil {
 					return nil, "", err
 				}
@@ -323,7 +329,7 @@ func TestReadTimeout(t *testing.T) {
 	_, url := upstreamtest.Start(t, upstreamtest.Script{})
 	r := mustServe(t, "limits: { read_timeout: 1s }\nupstreams: { a: { url: "+url+" } }\n")
 	r.stdout.mustSay(t, "ready", 1) // and its tools are listed
-	conn, err := net.Dial("tcp", r.public.Addr().String())
+	conn, err := net.Dial("tcp", r.listening.public.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -333,7 +339,7 @@ func TestReadTimeout(t *testing.T) {
 	if said, err := io.ReadAll(conn); err != nil || !strings.HasPrefix(string(said), "HTTP/1.1 408 ") {
 		t.Errorf("half a body was answered %q (%v), want 408", said, err)
 	}
-	got := runProgram(t, "", "call", "--url", r.url(), "a__slow", "--json", `{"ms": 3000}`)
+	got := runProgram(t, "", "call", "--url", r.listening.url(), "a__slow", "--json", `{"ms": 3000}`)
 	if got.code != 0 || got.stdout != "here it is\n" {
 		t.Errorf("a call that takes three times the limit gave %d, %q, %q, want its answer", got.code, got.stdout, got.stderr)
 	}
@@ -374,7 +380,7 @@ func TestTakenAddress(t *testing.T) {
 func TestNoSecretInTheLogOfACall(t *testing.T) {
 	var log bytes.Buffer
 	logger := record.NewLog(&log, config.Log{Format: config.LogText})
-	hooks := (&program{log: logger}).proxyHooks()
+	hooks := (&serving{console: &console{log: logger}, recording: &recording{}, signIns: &signIns{}}).hooks()
 	hooks.CallDone(&proxy.CallInfo{Name: "a__b", Outcome: "error", Err: fmt.Errorf("call: %w", &jsonrpc.Error{Code: -32001, Message: "bad token canary"})})
 	record.FlushLog(logger)
 	if got := log.String(); strings.Contains(got, "canary") || !strings.Contains(got, "code=-32001") || !strings.Contains(got, "name=a__b") {
@@ -411,15 +417,15 @@ func TestNoSecretInTheLogOfACall(t *testing.T) {
 // TestNoKeyInAnyLine has a client put its key into all that it chooses.
 func TestNoKeyInAnyLine(t *testing.T) {
 	var log, lines bytes.Buffer
-	p := &program{log: record.NewLog(&log, config.Log{Format: config.LogText, Level: slog.LevelDebug})}
-	a, err := p.audit.Next(config.Audit{File: config.AuditStderr}, &lines, p.log)
+	p := &serving{recording: &recording{}, signIns: &signIns{}, console: &console{log: record.NewLog(&log, config.Log{Format: config.LogText, Level: slog.LevelDebug})}}
+	a, err := p.recording.audit.Next(config.Audit{File: config.AuditStderr}, &lines, p.log)
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.audit.Use(a)
+	p.recording.audit.Use(a)
 	key := auth.NewKey()
 	for _, outcome := range []proxy.Outcome{proxy.OK, proxy.Invalid} {
-		p.proxyHooks().CallDone(&proxy.CallInfo{Client: key, Request: `"` + key + `"`, Method: key, Name: key, Own: "x:" + key, Outcome: outcome, Err: errors.New("unknown tool: " + key)})
+		p.hooks().CallDone(&proxy.CallInfo{Client: key, Request: `"` + key + `"`, Method: key, Name: key, Own: "x:" + key, Outcome: outcome, Err: errors.New("unknown tool: " + key)})
 	}
 	record.FlushLog(p.log)
 	calls := log.String()
@@ -502,7 +508,7 @@ func TestAuditOfAProgram(t *testing.T) {
 	r.mustReport(t) // which takes over what the upstream has listed
 	call := func(text string) {
 		t.Helper()
-		if got := runProgram(t, "", "call", "a__echo", "text="+text, "--url", r.url()); got.code != 0 {
+		if got := runProgram(t, "", "call", "a__echo", "text="+text, "--url", r.listening.url()); got.code != 0 {
 			t.Fatalf("call: %d, %s", got.code, got.stderr)
 		}
 	}
@@ -519,7 +525,7 @@ func TestAuditOfAProgram(t *testing.T) {
 	call("third")
 	reload("", reloaded)
 	call("fourth")
-	resp, err := http.Post(r.url(), "application/json", strings.NewReader("{}"))
+	resp, err := http.Post(r.listening.url(), "application/json", strings.NewReader("{}"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -543,17 +549,16 @@ func TestLogOfCallsIsWhole(t *testing.T) {
 	_, url := upstreamtest.Start(t, upstreamtest.Script{})
 	r := mustServe(t, "upstreams: { a: { url: "+url+" } }\n")
 	r.stdout.mustSay(t, "ready", 1)
+	r.late = func() { record.CallLog(r.log).Log(time.Now(), slog.LevelInfo, "call", nil) } // of a handler that was cut off
 	const n = 20
 	for i := range n {
-		if got := runProgram(t, "", "call", "a__echo", fmt.Sprint("text=", i), "--url", r.url()); got.code != 0 {
+		if got := runProgram(t, "", "call", "a__echo", fmt.Sprint("text=", i), "--url", r.listening.url()); got.code != 0 {
 			t.Fatalf("call: %d, %s", got.code, got.stderr)
 		}
 	}
 	if err := r.stop(); err != nil {
 		t.Fatal(err)
 	}
-	record.CallLog(r.log).Log(time.Now(), slog.LevelInfo, "call", nil) // of a handler that was cut off
-	r.close()
 	if got := strings.Count(r.stderr.String(), "msg=call"); got != n+1 {
 		t.Errorf("the log has %d of %d calls:\n%s", got, n+1, r.stderr)
 	}

@@ -66,10 +66,10 @@ func TestReloadOfAChangedFile(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := mustServe(t, strings.TrimPrefix(with("a"), addresses))
 			r.mustWatch(t, with("a"))
-			before := r.set.All()[0]
+			before := r.upstreams.set.All()[0]
 			change(t, r.file)
 			r.stderr.mustSay(t, reloaded+" upstreams=2", 1)
-			if all := r.set.All(); len(all) != 2 || all[0] != before {
+			if all := r.upstreams.set.All(); len(all) != 2 || all[0] != before {
 				t.Errorf("after the change there are %d upstreams, want 2, the first of them the one that there was", len(all))
 			}
 		})
@@ -196,11 +196,11 @@ func TestFileThatChangesDuringItsReload(t *testing.T) {
 	two := one + "  b: { url: " + url + " }\n"
 	mustWrite(t, file, two)
 	next = two + "  c: { url: " + url + " }\n"
-	if done := p.reload(true); done || len(p.set.All()) != 1 || strings.Contains(log.String(), reloaded) {
-		t.Errorf("while the file changes, reload = %t, with %d upstreams:\n%s", done, len(p.set.All()), log)
+	if done := p.reload(true); done || len(p.upstreams.set.All()) != 1 || strings.Contains(log.String(), reloaded) {
+		t.Errorf("while the file changes, reload = %t, with %d upstreams:\n%s", done, len(p.upstreams.set.All()), log)
 	}
-	if done := p.reload(false); !done || len(p.set.All()) != 3 {
-		t.Errorf("after that, reload = %t, with %d upstreams:\n%s", done, len(p.set.All()), log)
+	if done := p.reload(false); !done || len(p.upstreams.set.All()) != 3 {
+		t.Errorf("after that, reload = %t, with %d upstreams:\n%s", done, len(p.upstreams.set.All()), log)
 	}
 }
 
@@ -278,7 +278,7 @@ func TestReloadRefused(t *testing.T) {
 	_, url := upstreamtest.Start(t, upstreamtest.Script{})
 	good := "upstreams: { a: { url: " + url + " } }\n"
 	r := mustServe(t, good)
-	before, inForce := r.set.All()[0], r.reach.Load()
+	before, inForce := r.upstreams.set.All()[0], r.inForce.reach.Load()
 	for i, row := range []struct{ text, why string }{
 		{"upstreams: { a: { url: " + url + ", enabeld: true } }\n", "1 mistake, such as line 4: upstreams.a.enabeld: unknown key; did you mean enabled?"},
 		{"a: [\n", "mistake"},
@@ -287,19 +287,19 @@ func TestReloadRefused(t *testing.T) {
 		text := row.text
 		mustWrite(t, r.file, addresses+text)
 		r.stderr.mustSay(t, refused, i+1)
-		if got := r.asSeen().Report(t.Context()).Reload; !strings.Contains(got, row.why) {
+		if got := r.pages.asSeen().Report(t.Context()).Reload; !strings.Contains(got, row.why) {
 			t.Errorf("/readyz says %q of the file %q, want %q", got, text, row.why)
 		}
-		if all := r.set.All(); len(all) != 1 || all[0] != before {
+		if all := r.upstreams.set.All(); len(all) != 1 || all[0] != before {
 			t.Errorf("the upstreams have changed with the file %q", text)
 		}
 	}
-	if r.reach.Load() != inForce {
+	if r.inForce.reach.Load() != inForce {
 		t.Errorf("the configuration in force has changed")
 	}
 	mustWrite(t, r.file, addresses+good+"# good again\n")
 	r.stderr.mustSay(t, reloaded, 1)
-	if got := r.asSeen().Report(t.Context()).Reload; got != "" {
+	if got := r.pages.asSeen().Report(t.Context()).Reload; got != "" {
 		t.Errorf("after a good file /readyz says %q", got)
 	}
 	if err := r.stop(); err != nil {
@@ -364,19 +364,19 @@ func TestReloadAsked(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer p.close()
-	first := p.set.All()[0]
+	first := p.upstreams.set.All()[0]
 	p.reload(false)
 	p.reload(true)
-	if got := strings.Count(log.String(), reloaded); got != 1 || p.set.All()[0] != first {
+	if got := strings.Count(log.String(), reloaded); got != 1 || p.upstreams.set.All()[0] != first {
 		t.Errorf("%d reloads, want 1, and the upstream that there was", got)
 	}
 	mustWrite(t, filepath.Join(dir, "secret"), "canary-two\n")
 	p.reload(false)
-	if p.set.All()[0] != first {
+	if p.upstreams.set.All()[0] != first {
 		t.Errorf("reloaded unasked, although the file is the same")
 	}
 	p.reload(true)
-	if p.set.All()[0] == first {
+	if p.upstreams.set.All()[0] == first {
 		t.Errorf("the upstream still has the old header")
 	}
 	if err := os.Remove(file); err != nil {
@@ -405,17 +405,17 @@ func TestReloadKeepsTheFlag(t *testing.T) {
 // TestReloadOfManyKeys: a reload writes one line for each key that it revokes, and no more than 50.
 func TestReloadOfManyKeys(t *testing.T) {
 	var log bytes.Buffer
-	p := &program{log: authtest.Log(t, &log)}
+	r := &recording{revoked: &revoked{}, console: &console{log: authtest.Log(t, &log)}}
 	keys := make([]auth.Key, 60)
 	for i := range keys {
 		keys[i] = auth.Key{Name: "ann", Hash: auth.Hash{byte(i)}}
 	}
-	p.changedKeys("key_revoked", "revoked", keys[:50])
+	r.changedKeys("key_revoked", "revoked", keys[:50])
 	if got := log.String(); strings.Count(got, "\n") != 50 || !strings.Contains(got, "principal=key:ann key_id=31000000\n") {
 		t.Errorf("the log of 50 keys is\n%s", got)
 	}
 	log.Reset()
-	p.changedKeys("key_revoked", "revoked", keys)
+	r.changedKeys("key_revoked", "revoked", keys)
 	if got := log.String(); strings.Count(got, "\n") != 51 || !strings.HasSuffix(got, "more=10\n") {
 		t.Errorf("the log of 60 keys is\n%s", got)
 	}

@@ -14,23 +14,43 @@ import (
 // decides who may connect, on each machine alike, so such a key is accepted. It is a warning until an
 // operator revokes the key again, or confirms it in the file.
 
-// openKeys reads which keys the configuration file had at the last start. dir is as in openCatalogs.
-func (p *program) openKeys(dir string) {
-	if p.inner || p.file == "" {
-		return
-	}
-	keys, err := stored.OpenKeys(dir, config.FolderOf(p.file))
-	if err != nil {
-		p.log.Warn("revoked API keys are forgotten: an old file that is put back brings them back without a warning",
-			"error", err)
-	}
-	p.keys = keys
+// revoked are the API keys that the file has, and those that it has lost.
+type revoked struct {
+	*console
+	steady
+	keys     *stored.Keys            // nil if they are not followed. Owned by Open, then by reloadLoop
+	back     map[auth.Hash]time.Time // when the keys of the file that are back were revoked; owned like keys
+	contents *contents
+	sealing  *sealing
 }
 
-// followKeys notes the keys of the file as it was read, and returns a warning for each key that was revoked
+// Open reads which keys the file had at the last start, and warns of those that are back.
+func (r *revoked) Open(c *config.Config) error {
+	if r.openKeys(); r.keys != nil {
+		if back := r.follow(c); len(back) > 0 {
+			r.contents.add(back)
+		}
+	}
+	return nil
+}
+
+// openKeys reads which keys the file had at the last start.
+func (r *revoked) openKeys() {
+	if r.inner || r.file == "" {
+		return
+	}
+	keys, err := stored.OpenKeys(r.sealing.dir, config.FolderOf(r.file))
+	if err != nil {
+		r.log.Warn("revoked API keys are forgotten: an old file that is put back brings them back without a warning",
+			"error", err)
+	}
+	r.keys = keys
+}
+
+// follow notes the keys of the file as it was read, and returns a warning for each key that was revoked
 // and is in it again.
-func (p *program) followKeys(c *config.Config) config.Problems {
-	if p.keys == nil {
+func (r *revoked) follow(c *config.Config) config.Problems {
+	if r.keys == nil {
 		return nil
 	}
 	var list []stored.Key
@@ -42,22 +62,22 @@ func (p *program) followKeys(c *config.Config) config.Problems {
 		}
 	}
 	now := time.Now()
-	back, err := p.keys.Follow(list, now)
+	back, err := r.keys.Follow(list, now)
 	if err != nil {
-		p.log.Warn("revoked API keys are forgotten at the end of this process: they cannot be kept", "error", err)
+		r.log.Warn("revoked API keys are forgotten at the end of this process: they cannot be kept", "error", err)
 	}
-	p.back = map[auth.Hash]time.Time{}
+	r.back = map[auth.Hash]time.Time{}
 	var warnings []yamlread.Problem
 	for _, b := range back {
 		k := c.Auth.APIKeys[of[b.Key]]
-		p.back[k.Hash] = b.Since
+		r.back[k.Hash] = b.Since
 		warnings = append(warnings, yamlread.Problem{
 			Path: fmt.Sprintf(".api_keys[%d].%s", of[b.Key], config.Restored),
 			Text: fmt.Sprintf("the key %s (%s) was revoked at %s, and is accepted again, because this file has it again; "+
 				"if that is not meant, run: %s; if it is, add to its entry: %s: %s", k.Name, k.Hash.ID(),
-				b.Since.Format(time.RFC3339), config.Command(p.file, "keys", "revoke", k.Name, "--hash", k.Hash.ID()),
+				b.Since.Format(time.RFC3339), config.Command(r.file, "keys", "revoke", k.Name, "--hash", k.Hash.ID()),
 				config.Restored, auth.Moment{Time: now}),
 		})
 	}
-	return config.Locate(p.file, p.getenv, "auth", warnings)
+	return config.Locate(r.file, r.getenv, "auth", warnings)
 }

@@ -1,7 +1,6 @@
 package serve
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -13,75 +12,99 @@ import (
 
 	"junction/auth"
 	"junction/auth/authserver"
+	"junction/auth/credentials"
 	"junction/auth/oauth"
-	"junction/auth/seal"
 	"junction/cmd/junction/base/config"
-	"junction/cmd/junction/ops/signins"
-	"junction/policy"
+	"junction/cmd/junction/ops/pages"
 	"junction/proxy/scope"
+	"junction/upstream"
+	"junction/upstream/prose"
 )
 
 // signIn is the authorization server and the upstream sign-ins of its users. It implements
-// scope.People (people.go).
+// scope.People.
 type signIn struct {
 	*authserver.Server
-	program *program
-	oauth   *oauth.Client
-	issuers map[string]bool // of the configured identity providers
+	upstreams *upstreams
+	oauth     *oauth.Client
+	issuers   map[string]bool // of the configured identity providers
 }
 
-// openSignIn prepares the verification of other issuers' tokens, and opens the vault and the
-// authorization server if they are configured.
-func (p *program) openSignIn(c *config.Config) (err error) {
+// signIns are the sign-ins of users at Junction, and those of Junction at upstreams.
+type signIns struct {
+	*console
+	users     *signIn // nil without auth.oauth
+	providers *auth.Providers
+	sources   *credentials.Sources // of the credentials for upstreams
+	storage   *storage
+	inForce   *inForce
+	measuring *measuring
+	upstreams *upstreams
+}
+
+// Open prepares the verification of other issuers' tokens, and opens the authorization server if it
+// is configured.
+func (s *signIns) Open(c *config.Config) (err error) {
+	s.sources = s.newSources()
 	fetcher, err := c.Outbound.Fetcher()
 	if err != nil {
 		return err
 	}
 	// URLs from the configuration may have any address. URLs from an issuer's documents may not.
 	transport := config.Trusting(fetcher)
-	p.providers = auth.NewProviders(&http.Client{Transport: transport})
-	p.providers.Untrusted = fetcher.Client()
-	if err := p.openVault(c); err != nil || c.Auth.OAuth == nil {
-		return err
+	s.providers = auth.NewProviders(&http.Client{Transport: transport})
+	s.providers.Untrusted = fetcher.Client()
+	if c.Auth.OAuth == nil {
+		return nil
 	}
-	s := &signIn{program: p, oauth: p.vault.Load().oauth, issuers: map[string]bool{}}
-	p.signIn = s // from here on close closes it
+	v := s.storage.vault.Load()
+	s.users = &signIn{upstreams: s.upstreams, oauth: v.oauth, issuers: map[string]bool{}}
 	for _, provider := range c.Auth.OAuth.IdentityProviders {
-		s.issuers[provider.Issuer] = true
+		s.users.issuers[provider.Issuer] = true
 	}
-	s.Server, err = authserver.New(authserver.Options{
+	s.users.Server, err = authserver.New(authserver.Options{
 		Config: *c.Auth.OAuth, URL: c.PublicURL, Scopes: slices.Sorted(maps.Keys(c.Auth.ScopeCapabilities)),
-		Store: p.vault.Load().store, Keys: p.vault.Load().keys, Fetch: fetcher.GetJSON, Log: p.log,
+		Store: v.store, Keys: v.keys, Fetch: fetcher.GetJSON, Log: s.log,
 		HTTP:      &http.Client{Transport: transport, Timeout: 10 * time.Second},
-		Connector: s.oauth,
-		MayUse:    func(who *auth.Principal, upstream string) bool { return p.reach.Load().uses(who, upstream) },
-		Servers:   func(who *auth.Principal) []string { return p.reach.Load().servers(who) },
-		Address:   func(r *http.Request) netip.Addr { return p.guard.Load().Address(r) },
-		Limited:   p.telemetry.Limited,
-		Ended:     p.catalogChanged, Granted: func(who *auth.Principal) bool { return p.reach.Load().any(who) },
+		Connector: v.oauth,
+		MayUse: func(who *auth.Principal, upstream string) bool {
+			return s.inForce.reach.Load().uses(who, upstream)
+		},
+		Servers: func(who *auth.Principal) []string { return s.inForce.reach.Load().servers(who) },
+		Address: func(r *http.Request) netip.Addr { return s.inForce.guard.Load().Address(r) },
+		Limited: s.measuring.telemetry.Limited,
+		Ended:   s.upstreams.catalogChanged,
+		Granted: func(who *auth.Principal) bool { return s.inForce.reach.Load().any(who) },
 	})
 	return err
 }
 
+// Prepare gives the sources the entries of a configuration.
+func (s *signIns) Prepare(next *config.Config) (prepared, error) {
+	return prepared{use: func() { s.sources.Use(next.Upstreams) }}, nil
+}
+
+// Close waits for in-flight requests to authorization servers.
+func (s *signIns) Close() {
+	if s.sources != nil {
+		s.sources.Close()
+	}
+	if s.providers != nil {
+		s.providers.Close()
+	}
+	s.users.close()
+}
+
 // findRevoked ends here what a command or another process has revoked in the database.
-func (p *program) findRevoked(ctx context.Context) error {
-	if p.signIn == nil {
+func (s *signIns) findRevoked(ctx context.Context) error {
+	if s.users == nil {
 		return nil
 	}
-	return p.signIn.FindRevoked(ctx)
+	return s.users.FindRevoked(ctx)
 }
 
-// endRevoked is findRevoked for all processes over the database. missed are the addresses of those that do
-// not answer.
-func (p *program) endRevoked(ctx context.Context) (missed []string, err error) {
-	if err := p.findRevoked(ctx); err != nil || p.members == nil {
-		return nil, err
-	}
-	return p.members.TellRevoked(ctx), nil
-}
-
-// verifier returns the verifier of the users who sign in here. After a reload that was refused in part,
-// users of an identity provider that is not in the configuration are rejected.
+// verifier returns the verifier of the users who sign in here. After a reload that was refused in
+// part, users of an identity provider that is not in the configuration are rejected.
 func (s *signIn) verifier(c *config.Config) auth.Verifier {
 	if c.Both == nil {
 		return s.Server
@@ -112,46 +135,6 @@ func (u usersOf) Verify(ctx context.Context, token string, from netip.Addr) (*au
 
 func (u usersOf) Still(p *auth.Principal) bool { return u.issuers[p.Issuer] && u.Server.Still(p) }
 
-// reach is the policy and the configuration in force, for questions about access.
-type reach struct {
-	policy *policy.Policy
-	config *config.Config
-}
-
-// any reports whether a user may use anything on some endpoint. If policies match addresses, it
-// returns true, since the address of the client is not known yet.
-func (r *reach) any(p *auth.Principal) bool {
-	if r == nil || r.policy.MatchesAddress() {
-		return true
-	}
-	return r.some(p, func(rights *policy.Rights) bool { return !rights.None() })
-}
-
-// some reports whether the user's rights on some endpoint satisfy such.
-func (r *reach) some(p *auth.Principal, such func(*policy.Rights) bool) bool {
-	s := scope.Subject(p, "")
-	s.Address = netip.Addr{} // the address of the client is unknown until it connects
-	if such(r.policy.For(s)) {
-		return true
-	}
-	for name, e := range r.config.Endpoints {
-		if s.Surface = cmp.Or(e.Surface, name); such(r.policy.For(s)) {
-			return true
-		}
-	}
-	return false
-}
-
-// ring reads the master keys, and creates the first one if there is no key file.
-func (p *program) ring(c config.Storage) (*seal.Ring, error) {
-	ring, made, err := signins.MasterKeys(c, p.getenv)
-	if made != "" {
-		p.log.Warn("a master key was made: keep a copy of it, since without it what is stored cannot be read", "file",
-			made)
-	}
-	return ring, err
-}
-
 // serves reports whether a request is for the authorization server.
 func (s *signIn) serves(r *http.Request) bool {
 	path := r.URL.Path
@@ -168,3 +151,63 @@ func (s *signIn) close() {
 		s.Server.Close()
 	}
 }
+
+// newSources returns the sources of the credentials for upstreams. A reload may open the vault, and
+// the authorization server of users is made after them.
+func (s *signIns) newSources() *credentials.Sources {
+	return credentials.New(credentials.Options{
+		OAuth: func() *oauth.Client {
+			if v := s.storage.vault.Load(); v != nil {
+				return v.oauth
+			}
+			return nil
+		},
+		ConnectURL: func(name, user string, scopes ...string) string {
+			if s.users == nil {
+				return ""
+			}
+			return s.users.ConnectURL(name, user, scopes...)
+		},
+	})
+}
+
+// credential returns the state of the credential that all callers of an upstream use, or of the
+// sign-ins of all users.
+func (s *signIns) credential(name string) upstream.CredentialState {
+	return s.sources.State(context.Background(), name, "")
+}
+
+// begin prepares a sign-in of the operator for the status page at origin.
+func (s *signIns) begin(ctx context.Context, name, origin string) (pages.SignIn, error) {
+	v := s.storage.vault.Load()
+	if !slices.Contains(s.inForce.reach.Load().config.OperatorSignIns(), name) || v == nil {
+		return nil, fmt.Errorf("%s has no OAuth sign-in of the operator (auth.mode: %s)", prose.Quote(name),
+			upstream.SignInMode(upstream.OwnerOperator))
+	}
+	attempt, err := v.oauth.Login(ctx, name, origin+oauth.CallbackPath(name), s.credential(name).Lacks...)
+	if err != nil {
+		return nil, plainProblem(err)
+	}
+	return attempt, nil
+}
+
+// signedIn uses a sign-in of the status page at once.
+func (s *signIns) signedIn(upstream string) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	if err := auditOperator(ctx, s.storage.vault.Load().oauth, "upstream_connected", upstream); err != nil {
+		s.log.Error("a sign-in was not audited", "upstream", upstream, "error", err)
+	}
+	s.upstreams.set.Reconnect(upstream)
+}
+
+// Of implements scope.People. A token of another issuer gets no upstreams of its own, because its
+// subject could not sign in to our pages as the same user.
+func (s *signIn) Of(who *auth.Principal) []*upstream.Upstream {
+	if who.Kind == auth.KindUser && !s.issuers[who.Issuer] {
+		return nil
+	}
+	return s.upstreams.set.Of(who.ID, func(m upstream.AuthMode) bool { return credentials.MayHave(m, who.Kind) })
+}
+
+var _ scope.People = (*signIn)(nil)

@@ -155,9 +155,9 @@ func checkStart(o options, replaced runfile.Place) ([]config.LeftOut, error) {
 		}
 	}
 	if c.Stores() { // last, because it may make the keys
-		p := newProgram(o)
-		p.log = record.NewLog(o.stderr, c.Log)
-		if _, err := p.ring(c.Storage); err != nil {
+		all := newConsole(o)
+		all.log = record.NewLog(o.stderr, c.Log)
+		if _, err := (&storage{console: all}).ring(c.Storage); err != nil {
 			return nil, err
 		}
 	}

@@ -32,16 +32,16 @@ func TestStartTakesNoAdminAddressInVain(t *testing.T) {
 		getenv: os.LookupEnv})
 	p.log = authtest.Log(t)
 	defer func() {
-		if p.admin != nil {
-			p.admin.Close()
+		if p.listening.admin != nil {
+			p.listening.admin.Close()
 		}
 	}()
-	err = p.openListeners(&config.Config{Listen: taken.Addr().String(), Admin: &admin})
-	if !errors.Is(err, syscall.EADDRINUSE) || p.admin != nil {
-		t.Errorf("openListeners gives %v, and has the admin address: %v", err, p.admin != nil)
+	err = p.listening.openListeners(&config.Config{Listen: taken.Addr().String(), Admin: &admin})
+	if !errors.Is(err, syscall.EADDRINUSE) || p.listening.admin != nil {
+		t.Errorf("openListeners gives %v, and has the admin address: %v", err, p.listening.admin != nil)
 	}
 	admin = taken.Addr().String() // one error names both addresses
-	if both := p.openListeners(&config.Config{Listen: admin, Admin: &admin}); both == nil || both.Error() == err.Error() {
+	if both := p.listening.openListeners(&config.Config{Listen: admin, Admin: &admin}); both == nil || both.Error() == err.Error() {
 		t.Errorf("for two taken addresses, the error is %v", both)
 	}
 }

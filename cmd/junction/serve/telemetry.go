@@ -2,7 +2,6 @@ package serve
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"go.opentelemetry.io/otel"
@@ -12,60 +11,50 @@ import (
 	"junction/cmd/junction/base/telemetry"
 )
 
-// openTelemetry prepares the metrics of the configuration, and the exports of the environment. The
-// error handler is of the whole process: OpenTelemetry has no other.
-func (p *program) openTelemetry(c *config.Config) (err error) {
-	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { p.log.Warn("OpenTelemetry", "error", err) }))
-	p.telemetry, err = telemetry.New(p.telemetryOptions(c.Metrics && p.admin != nil))
+// measuring is the metrics and the traces.
+type measuring struct {
+	*console
+	steady
+	telemetry *telemetry.Telemetry // nil if nothing is measured
+	listening *listening
+}
+
+// Open prepares the metrics of the configuration, and the exports of the environment. The error
+// handler is of the whole process: OpenTelemetry has no other.
+func (m *measuring) Open(c *config.Config) (err error) {
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { m.log.Warn("OpenTelemetry", "error", err) }))
+	m.telemetry, err = telemetry.New(m.telemetryOptions(c.Metrics && m.listening.admin != nil))
 	return err
 }
 
-func (p *program) telemetryOptions(metrics bool) telemetry.Options {
-	return telemetry.Options{Metrics: metrics, Getenv: p.getenv, Version: build.Read().Version, Log: p.log}
+// Close sends the last measurements.
+func (m *measuring) Close() { m.sendLast(m.telemetry.Close, "the last measurements were not sent") }
+
+func (c *console) telemetryOptions(metrics bool) telemetry.Options {
+	return telemetry.Options{Metrics: metrics, Getenv: c.getenv, Version: build.Read().Version, Log: c.log}
 }
 
-// openAuditExport prepares the second receiver of the audit, if the environment names one. A reload may
-// begin to use it. Without use, a wrong variable is no error: the other signals have reported it.
-func (p *program) openAuditExport(use bool) (err error) {
-	if p.auditExport, err = telemetry.NewLines(p.telemetryOptions(false), "junction.audit"); p.auditExport != nil {
-		p.audit.Second = p.auditExport
-	}
-	if err != nil && use {
-		return fmt.Errorf("audit.otlp: %w", err)
-	}
-	return nil
-}
-
-func (p *program) closeAuditExport() {
-	if p.auditExport != nil {
-		p.closeExport(p.auditExport.Close, "the last lines of the audit were not sent; its file has them")
-	}
-}
-
-func (p *program) closeTelemetry() {
-	p.closeExport(p.telemetry.Close, "the last measurements were not sent")
-}
-
-// closeExport sends what is left, and logs a failure with the text problem.
-func (p *program) closeExport(end func(context.Context) error, problem string) {
+// sendLast sends what is left, and logs a failure with the text problem.
+func (c *console) sendLast(end func(context.Context) error, problem string) {
 	ctx, cancel := context.WithTimeout(context.Background(), lastExport)
 	defer cancel()
 	if err := end(ctx); err != nil {
-		p.log.Warn(problem, "error", err)
+		c.log.Warn(problem, "error", err)
 	}
-}
-
-// watch measures the state of the proxy, which exists by now.
-func (p *program) watch() error {
-	return p.telemetry.Watch(telemetry.Source{Server: p.server, Upstreams: p.set.All,
-		Degraded: p.set.Degraded, Parts: p.parts,
-		Audit: func() (waiting, dropped int64) {
-			s := p.audit.State()
-			return s.Waiting, s.Dropped
-		},
-		Expiring: func() int { return len(p.expiring(time.Now())) },
-		Stale:    func() bool { return deref(&p.reloadError)+deref(&p.waiting) != "" }, Replicas: p.memberFigures()})
 }
 
 // lastExport limits how long sending the last measurements may delay the end of the program.
 const lastExport = time.Second
+
+// watch measures the state of the proxy, which exists by now.
+func (p *adminPages) watch() error {
+	return p.measuring.telemetry.Watch(telemetry.Source{Server: p.serving.server, Upstreams: p.upstreams.set.All,
+		Degraded: p.upstreams.set.Degraded, Parts: p.checks.working,
+		Audit: func() (waiting, dropped int64) {
+			s := p.recording.audit.State()
+			return s.Waiting, s.Dropped
+		},
+		Expiring: func() int { return len(p.inForce.expiring(time.Now())) },
+		Stale:    func() bool { return deref(&p.contents.failure)+deref(&p.contents.waiting) != "" },
+		Replicas: p.membership.figures()})
+}

@@ -59,7 +59,7 @@ upstreams:
 `, hash, shell, away))
 	r.stderr.mustSay(t, "state=ready", 2)
 	r.stderr.mustSay(t, "state=blocked", 1)
-	admin := r.admin.Addr().String()
+	admin := r.listening.admin.Addr().String()
 	for _, tt := range []struct {
 		args string
 		exit int
@@ -138,13 +138,13 @@ func TestWhyNeverDeniesMore(t *testing.T) {
 	_, shell := upstreamtest.Start(t, upstreamtest.Script{Tools: fine("run")})
 	r := mustServe(t, "upstreams: { shell: { url: "+shell+", tools: { run: { capabilities: [danger] } } } }\n")
 	r.stderr.mustSay(t, "state=ready", 1)
-	out, _ := mustRun(t, 1, "why", "--admin", r.admin.Addr().String(), "--as", "local", "shell__run")
+	out, _ := mustRun(t, 1, "why", "--admin", r.listening.admin.Addr().String(), "--as", "local", "shell__run")
 	mustContain(t, out, "the capability danger is missing", "→ remove the capability danger from what the item requires",
 		"everything that no rule allows is", "denied")
 	if strings.Contains(out, "no rule allows it") {
 		t.Errorf("it asks for a rule:\n%s", out)
 	}
-	out, _ = mustRun(t, 1, "why", "--admin", r.admin.Addr().String(), "--as", "jane", "shell__run")
+	out, _ = mustRun(t, 1, "why", "--admin", r.listening.admin.Addr().String(), "--as", "jane", "shell__run")
 	mustContain(t, strings.Join(strings.Fields(out), " "),
 		"because there are no API keys (auth.api_keys); without authentication, the only caller is --as local")
 }
@@ -171,7 +171,7 @@ upstreams:
 policies:
 %[3]s`, hash, github, policies))
 	r.stderr.mustSay(t, "state=ready", 1)
-	admin := r.admin.Addr().String()
+	admin := r.listening.admin.Addr().String()
 	out, _ := mustRun(t, 1, "why", "--admin", admin, "--as", "ci", "github__delete_repository")
 	mustContain(t, out, "key:ci does not see the tool github__delete_repository at /mcp.", "→ no rule allows it")
 	if strings.Contains(out, "cidr") {

@@ -654,3 +654,37 @@ func mustRename(t testing.TB, from, to string) {
 		t.Fatal(err)
 	}
 }
+
+// TestDroppedAuditReleasesItsFile: another process can write the file of an audit that is not used. The audit in
+// force goes on, also if it is the one that is dropped.
+func TestDroppedAuditReleasesItsFile(t *testing.T) {
+	one, two := filepath.Join(t.TempDir(), "one"), filepath.Join(t.TempDir(), "two")
+	trail := &Trail{Log: authtest.Log(t)}
+	next := func(c config.Audit) *Audit {
+		t.Helper()
+		a, err := trail.Next(c, io.Discard, authtest.Log(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return a
+	}
+	trail.Use(next(config.Audit{File: one}))
+	trail.Drop(next(config.Audit{File: two}))
+	other, err := os.Open(two)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	if err := files.TryLock(other); err != nil {
+		t.Errorf("the file of a dropped audit: %v", err)
+	}
+	trail.Drop(nil)
+	trail.Drop(next(config.Audit{File: one}))                  // which is in force
+	trail.Drop(next(config.Audit{File: one, Arguments: true})) // which has the file of the one in force
+	trail.Drop(next(config.Audit{File: config.AuditStderr}))
+	trail.Call(&proxy.CallInfo{Name: "a__b", Outcome: "ok"})
+	trail.Use(nil)
+	if text, err := os.ReadFile(one); err != nil || !slices.Equal(auditNames(string(text)), []string{"a__b"}) {
+		t.Errorf("the audit in force has %q (%v), want the call", text, err)
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"os"
 	"sync/atomic"
 	"time"
 
@@ -82,7 +83,7 @@ func (t *Trail) Use(a *Audit) {
 	}
 }
 
-// Next returns the audit for a configuration, to be passed to Use: the one in force if the
+// Next returns the audit for a configuration, to be passed to Use or to Drop: the one in force if the
 // configuration is unchanged, nil if it names no file.
 func (t *Trail) Next(c config.Audit, stderr io.Writer, log *slog.Logger) (*Audit, error) {
 	now := t.current.Load()
@@ -99,6 +100,18 @@ func (t *Trail) Next(c config.Audit, stderr io.Writer, log *slog.Logger) (*Audit
 		a.second = t.Second
 	}
 	return a, err
+}
+
+// Drop closes the file of an audit that Next has returned, and that will not be used. It leaves the audit in
+// force as it is.
+func (t *Trail) Drop(a *Audit) {
+	if a == nil || a == t.current.Load() {
+		return
+	}
+	a.end()
+	if f, ok := a.out.(*os.File); ok && a.info != nil { // otherwise it is the file of the audit in force, or stderr
+		f.Close()
+	}
 }
 
 var errNoReceiver = errors.New("audit.otlp is true, but no variable names the receiver; set " +

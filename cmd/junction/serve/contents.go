@@ -1,0 +1,270 @@
+package serve
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"junction/cmd/junction/base/config"
+	"junction/cmd/junction/desk/service"
+	"junction/proxy"
+	"junction/upstream/files"
+	"junction/upstream/prose"
+)
+
+// contents are what the configuration file has, and why a part of it is not in force.
+type contents struct {
+	*console
+	steady
+	hash       [32]byte // of the file that was loaded last; owned by load, then by reloadLoop
+	begun      time.Time
+	unreadable bool     // the file is missing, which was reported; owned by reloadLoop
+	unfinished [32]byte // the hash of the file when look has looked last; owned by reloadLoop
+	// the hash of the file whose reload has ended last
+	loadedHash atomic.Pointer[[32]byte]
+	failure    atomic.Pointer[string]          // why the last reload failed; nil after a successful reload
+	partial    atomic.Pointer[config.Partial]  // what of the file is not in force; nil unless refused in part
+	waiting    atomic.Pointer[string]          // which changes of the file wait for a restart; nil or "" if none
+	warnings   atomic.Pointer[config.Problems] // of the file in force; nil before load
+	recording  *recording
+}
+
+// Open logs the warnings about the file.
+func (f *contents) Open(*config.Config) error {
+	f.warn(*f.warnings.Load())
+	return nil
+}
+
+// load reads the configuration file at the start.
+func (f *contents) load() (*config.Config, error) {
+	c, warnings, err := f.read()
+	f.warnings.Store(&warnings)
+	return c, err
+}
+
+// read reads the configuration file, or the last good content of it.
+func (f *contents) read() (*config.Config, config.Problems, error) {
+	// computed before Load, so that reloadLoop notices a change between the two
+	hash, hashErr := config.Checksum(f.file)
+	if f.unserved != nil && !f.isGood(hash) {
+		if c, ok := f.loadGood(unservedBecause(f.unserved), hash); ok && hashErr == nil {
+			return c, nil, nil
+		}
+		return nil, nil, errNoGood
+	}
+	c, warnings, err := config.LoadServing(f.file, f.getenv, false)
+	if problems, ok := errors.AsType[config.Problems](err); ok {
+		config.PrintProblems(f.stderr, problems, warnings)
+		if c, ok := f.loadGood(mistakesOf(problems), hash); ok && hashErr == nil {
+			return c, nil, nil
+		}
+		return nil, nil, fmt.Errorf("%s has %s; %w", f.file, prose.Count(len(problems), "mistake"), errNoGood)
+	} else if err = cmp.Or(err, hashErr); err != nil {
+		return nil, nil, err
+	}
+	f.readFile(hash)
+	return c, warnings, nil
+}
+
+// readFile notes at the start which content the configuration file had.
+func (f *contents) readFile(hash [32]byte) {
+	f.hash, f.begun = hash, time.Now()
+	f.loadedHash.Store(&hash)
+}
+
+// storeGood keeps the content of the file, which is in force, for a later start of the service.
+func (f *contents) storeGood() {
+	if !f.lastGood || f.failure.Load() != nil {
+		return
+	}
+	name, err := service.LastGood(f.getenv, f.file)
+	if err == nil {
+		err = os.MkdirAll(filepath.Dir(name), 0o700)
+	}
+	var text []byte
+	if err == nil {
+		text, err = files.Read(f.file, service.MaxGood)
+	}
+	if err == nil && sha256.Sum256(text) == f.hash { // otherwise a reload follows
+		err = files.Write(name, text)
+	}
+	if err != nil {
+		f.log.Warn("after a mistake in the configuration, the service will not start again", "error", err)
+	}
+}
+
+// loadGood returns the last configuration that was in force, if this is a service. detail says why
+// the content of the file now, with its hash, is not in force.
+func (f *contents) loadGood(detail string, hash [32]byte) (*config.Config, bool) {
+	if !f.lastGood {
+		return nil, false
+	}
+	text, err := service.ReadGood(f.getenv, f.file)
+	if err != nil {
+		return nil, false
+	}
+	c, err := config.ParseServing(f.file, text, f.getenv)
+	if err != nil {
+		return nil, false
+	}
+	f.readFile(hash)
+	f.failure.Store(&detail)
+	return c, true
+}
+
+// isGood reports whether the content of the file, with its hash, is the last one that was in force.
+func (f *contents) isGood(hash [32]byte) bool {
+	text, err := service.ReadGood(f.getenv, f.file)
+	return err == nil && sha256.Sum256(text) == hash
+}
+
+// logGood reports a start with the last good configuration.
+func (f *contents) logGood() {
+	if detail := f.failure.Load(); detail != nil {
+		f.log.Error("the configuration has mistakes; its last good content is in force", "error", *detail)
+	}
+}
+
+// content is what a reload has read.
+type content struct {
+	hash     [32]byte
+	config   *config.Config
+	warnings config.Problems
+	err      error // then there is no config
+}
+
+// look reads the file for a reload. Without a content there is nothing to put in force: then done
+// is the result of (*program).reload.
+func (f *contents) look(asked bool) (read *content, done bool) {
+	hash, ends, err := config.Look(f.file)
+	f.unfinished = hash
+	if err != nil {
+		if asked {
+			f.notReloaded(err, "")
+			f.unreadable = true
+		}
+		return nil, asked
+	}
+	if hash == f.hash && !asked && !f.unreadable {
+		return nil, true
+	}
+	if !ends && !asked {
+		return nil, false
+	}
+	f.unreadable = false
+	c, warnings, err := config.LoadServing(f.file, f.getenv, true)
+	if now, again := config.Checksum(f.file); again != nil || now != hash { // it is being written
+		f.unfinished = now
+		return nil, false
+	}
+	return &content{hash, c, warnings, err}, true
+}
+
+// begin notes that a content is being put in force. The caller calls end when the result has been
+// reported.
+func (f *contents) begin(read *content) (end func()) {
+	f.hash = read.hash
+	return func() { f.loadedHash.Store(&read.hash) }
+}
+
+// mistaken reports whether a content cannot be put in force, and why.
+func (f *contents) mistaken(read *content) bool {
+	err, detail := read.err, "" // detail is for /readyz, where the log has one line for each mistake
+	if problems, ok := errors.AsType[config.Problems](err); ok {
+		for _, problem := range problems {
+			f.log.Error("configuration: "+problem.Text, "file", problem.File, "line", problem.Line, "key", problem.Path)
+		}
+		err = errors.New(prose.Count(len(problems), "mistake"))
+		detail = mistakesOf(problems)
+	}
+	if err != nil {
+		f.notReloaded(err, detail)
+	}
+	return err != nil
+}
+
+// warned logs the warnings about a content, and keeps them if the content is in force as a whole.
+func (f *contents) warned(read *content, whole bool) {
+	if f.warn(read.warnings); whole {
+		f.warnings.Store(&read.warnings)
+	}
+}
+
+// add logs more warnings about the file in force, and puts them before the others.
+func (f *contents) add(more config.Problems) {
+	f.warn(more)
+	all := slices.Concat(more, *f.warnings.Load())
+	f.warnings.Store(&all)
+}
+
+// warn logs the likely mistakes of a file, except those that the first screen shows on the same
+// terminal.
+func (f *contents) warn(warnings config.Problems) {
+	for _, w := range warnings {
+		level := slog.LevelWarn
+		if config.Grave(w) && !config.Revived(w) && f.screen.Holds() {
+			level = slog.LevelDebug
+		}
+		f.log.Log(context.Background(), level, w.Text, "file", w.File, "line", w.Line, "key", w.Path)
+	}
+}
+
+// reloaded reports in the log, in the audit and on /readyz what a changed file has changed.
+func (f *contents) reloaded(change *config.Change) {
+	which := fingerprint(f.file, f.hash)
+	attrs := append([]any{"upstreams", len(change.Config.Upstreams)}, change.Attrs()...)
+	waiting, rejected := change.Waiting(), change.Rejected()
+	f.waiting.Store(&waiting)
+	f.partial.Store(change.Partial)
+	defer f.recording.changedKeys("key_revoked", "revoked", change.RevokedKeys)
+	defer f.recording.changedKeys("key_added", "added", change.AddedKeys)
+	if rejected != "" {
+		f.failure.Store(&rejected)
+		attrs = append(append(attrs, change.Partial.Attrs()...), "error", rejected)
+		f.log.Error("configuration not reloaded as a whole; the stricter of both files decides", attrs...)
+		f.recording.event("configuration_rejected", rejected, proxy.Invalid)
+		return
+	}
+	f.failure.Store(nil)
+	if waiting == "" { // otherwise nobody knows whether a start can serve this content
+		f.storeGood()
+	}
+	f.log.Info("configuration reloaded", attrs...)
+	if waiting != "" {
+		f.log.Warn("a part of the configuration waits for a restart", "keys", change.Restart)
+		which += "; " + waiting
+	}
+	f.recording.event("configuration_reloaded", which, proxy.OK)
+}
+
+// notReloaded reports in the log and on /readyz why the file is not in force. detail is the text
+// for /readyz; "" means err.
+func (f *contents) notReloaded(err error, detail string) {
+	detail = cmp.Or(detail, err.Error())
+	f.failure.Store(&detail)
+	f.log.Error("configuration not reloaded; the last good one stays in force", "error", err)
+	f.recording.event("configuration_rejected", detail, proxy.Invalid)
+}
+
+// deref returns a text that may not be set.
+func deref(text *atomic.Pointer[string]) string {
+	if s := text.Load(); s != nil {
+		return *s
+	}
+	return ""
+}
+
+// mistakesOf returns the number of mistakes, and the first one.
+func mistakesOf(problems config.Problems) string {
+	first := problems[0]
+	return fmt.Sprintf("%s, such as line %d: %s: %s", prose.Count(len(problems), "mistake"), first.Line,
+		cmp.Or(first.Path, "YAML"), first.Text)
+}
