@@ -1,7 +1,8 @@
 // Package policy decides what a subject may do. A decision is a pure function of the configured
 // policies, the subject, the item, and the arguments of the call.
 //
-// config.go has the section policies of the file; its comments are the manual. Compile makes a
+// config.go has the section policies of the file; its comments are the manual. verdict.go has a row of
+// facts for each verdict. Compile makes a
 // Policy from the section. Policy.For returns the Rights of a subject: the policies that match it.
 // Rights.Bind returns a Ruling (ruling.go) for one item. The Ruling states whether the item is
 // visible to the subject, and decides each call. So a call only has to compare its arguments

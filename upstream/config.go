@@ -27,7 +27,7 @@ type Config struct {
 	// Junction tries again.
 	Command []string `yaml:"command" example:"[npx, -y, some-package]" change:"connection,waits"`
 	// The environment of the command, beside HOME, PATH, language, proxy and certificate settings,
-	// and the caches of npm and uv. The command gets no other variable of Junction.
+	// and the caches of npm and uv. Only inherit_env passes on further variables of Junction.
 	Env map[string]string `yaml:"env" kind:"command" change:"connection,waits"`
 	// Further variables of Junction that the command gets: exact names, globs such as AWS_*, or the
 	// word all. JUNCTION_*, and variables that this file uses elsewhere, need their exact names.

@@ -27,21 +27,24 @@ type editorSays struct {
 	}
 }
 
-// mustEdit opens a configuration file in the language server for YAML, beside the schema that the program
-// prints. Each question is a word, and a text of the file behind which the cursor stands.
+// mustEdit opens a configuration file in the language server for YAML. junction add has created the file, with
+// the line for editors and the schema beside it; text replaces the rest. Each question is a word, and a text of the file behind which the cursor stands.
 func mustEdit(t *testing.T, text string, questions ...[2]string) editorSays {
 	t.Helper()
 	dir := t.TempDir()
-	schema, err := exec.CommandContext(t.Context(), harness.JunctionBinary(t), "schema").Output()
+	file := filepath.Join(dir, "config.yaml")
+	add := exec.CommandContext(t.Context(), harness.JunctionBinary(t), "add", "one", "--config", file, "--", "prog")
+	add.Env = append(process.OwnerOf(t).EnvironOfOthers(add.Environ()), "HOME="+dir, "XDG_STATE_HOME=", "XDG_CONFIG_HOME=")
+	if out, err := add.CombinedOutput(); err != nil {
+		t.Fatalf("junction add: %v\n%s", err, out)
+	}
+	created, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	file := filepath.Join(dir, "config.yaml")
-	for name, content := range map[string]string{filepath.Join(dir, "junction.schema.json"): string(schema),
-		file: "# yaml-language-server: $schema=junction.schema.json\n" + text} {
-		if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
+	line, _, _ := strings.Cut(string(created), "\n")
+	if err := os.WriteFile(file, []byte(line+"\n"+text), 0o600); err != nil {
+		t.Fatal(err)
 	}
 	args := []string{"editor.mjs", file}
 	for _, q := range questions {
@@ -95,7 +98,7 @@ upstreams:
 	if len(good.Diagnostics) > 0 {
 		t.Errorf("a valid file has the diagnostics %q", good.Diagnostics)
 	}
-	if text := good.Answers[0].Text; !strings.Contains(text, "after this long without a call") {
+	if text := good.Answers[0].Text; !strings.Contains(text, "after this time without a call") {
 		t.Errorf("the hover over idle_stop is %q", text)
 	}
 	for _, word := range []string{"shared", "session", "principal"} {

@@ -164,7 +164,7 @@ func TestTerminalSetup(t *testing.T) {
 	for _, want := range []string{
 		"There is no \"nots\" here; answer all, none, names of the list, or -NAME to omit it.",
 		"Added 2 servers to ~/.config/junction/config.yaml.", "No service, which would start Junction at each login: systemctl --user show ",
-		"Started Junction at http://127.0.0.1:", "notes: ready, 3 tools wiki: ready, 3 tools",
+		"Started Junction at http://127.0.0.1:", "notes: ready, 3 tools", "wiki: ready, 3 tools",
 		"in ~/.cursor/mcp.json. Removed from it: notes.", "Restart these programs: Cursor, VS Code.",
 		"After a reboot, the clients have no servers of Junction until it runs; start it then with: junction service start", "Undo all of it with: junction setup --undo",
 	} {

@@ -16,24 +16,24 @@ import (
 type API struct {
 	Name    string `yaml:"-"`
 	Enabled *bool  `yaml:"enabled"` // default true
-	// Spec is the document: a file in the folder of the manifest, or a URL.
+	// The document: a file in the folder of the manifest, or a URL.
 	Spec Ref `yaml:"spec"`
-	// BaseURL replaces the servers of the document.
+	// The URL of the API; default: the first server of the document.
 	BaseURL Ref `yaml:"base_url"`
-	// AllowHTTP allows a BaseURL of another machine that begins with http. Others on its network can
-	// read the requests.
+	// true allows http for base_url of another machine. Others on its network can read the
+	// requests.
 	AllowHTTP bool `yaml:"allow_http"`
 	// Operations chooses operations: by id, by tag:NAME, or by "METHOD /path"; each may be a glob.
 	// Default: all. Exclude leaves out some of them in the same way.
 	Operations []string `yaml:"operations"`
 	Exclude    []string `yaml:"exclude"`
-	// Prefix is put before the names of the tools.
+	// Text before the names of the tools.
 	Prefix string `yaml:"prefix"`
-	// Headers are sent with every request.
+	// Headers of every request.
 	Headers map[string]Ref `yaml:"headers"`
-	// Auth has the credentials by the name of the security scheme: a token, a key, or user:password.
+	// Credentials by the name of the security scheme: a key, a token, or user:password.
 	Auth map[string]Ref `yaml:"auth"`
-	// Tools changes single tools, by the id of the operation.
+	// Changes by id: name, title, description, annotations, capabilities.
 	Tools  map[string]Change `yaml:"tools"`
 	Limits `yaml:",inline"`
 

@@ -27,15 +27,21 @@ type Manifest struct {
 	// Name is the name of the MCP server. Default: the name of the folder or the file.
 	Name string `yaml:"name"`
 	// Title and Instructions are shown to clients. Instructions tell a model how to use the pack.
-	Title        string `yaml:"title"`
+	Title string `yaml:"title"`
+	// Text for the model: when to use the pack.
 	Instructions string `yaml:"instructions"`
 	Version      string `yaml:"version"`
-	// Defaults apply to all tools of the file.
+	// Keys of tools that do not have their own.
 	Defaults Defaults `yaml:"defaults"`
+	// The tools by name.
+	//
 	// A list whose elements have names is a mapping in the file; its order is kept.
-	Tools   []*Tool `yaml:"tools"`
-	OpenAPI []*API  `yaml:"openapi"`
-	// Servers are offered to Junction, not to clients.
+	Tools []*Tool `yaml:"tools"`
+	// OpenAPI documents by name.
+	OpenAPI []*API `yaml:"openapi"`
+	// MCP servers that Junction runs.
+	//
+	// They are offered to Junction, not to clients.
 	Servers []*Server `yaml:"servers"`
 	// Prompts and Resources are offered to users of clients.
 	Prompts   []*Prompt   `yaml:"prompts"`
@@ -60,14 +66,17 @@ type Defaults struct {
 
 // Limits bound one tool.
 type Limits struct {
-	Timeout     time.Duration `yaml:"timeout"`     // of one call. Default 30s
-	MaxOutput   Size          `yaml:"max_output"`  // of one call. Default 1MiB
-	Concurrency int           `yaml:"concurrency"` // calls at the same time; others wait. Default 4
-	// Cut returns the first MaxOutput bytes of a longer output, with a marker, in place of an error.
-	// Only text can be cut. Default false.
+	// Of one call; default 30s.
+	Timeout time.Duration `yaml:"timeout"`
+	// Bytes of output of one call; default 1MiB; more is an error.
+	MaxOutput Size `yaml:"max_output"`
+	// Calls at the same time; default 4; others wait for at most the timeout.
+	Concurrency int `yaml:"concurrency"`
+	// true cuts longer text in place of the error, and ends it with a marker. Default false.
 	Cut *bool `yaml:"cut"`
-	// Retries is how often an HTTP request that is safe to repeat is sent again, within Timeout.
-	// Default 2.
+	// How often a request is sent again, 0 to 5; default 2.
+	//
+	// Only a request that is safe to repeat, within timeout.
 	Retries Retries `yaml:"retries"`
 }
 

@@ -19,26 +19,39 @@ import (
 
 // Tool is one tool. It has exactly one of the keys of the kinds.
 type Tool struct {
-	Name        string      `yaml:"-"`
-	Title       string      `yaml:"title"`
-	Description string      `yaml:"description"`
-	Enabled     *bool       `yaml:"enabled"` // default true
-	Parameters  Parameters  `yaml:"parameters"`
+	Name        string `yaml:"-"`
+	Title       string `yaml:"title"`
+	Description string `yaml:"description"`
+	// false hides the tool, unless the entry enables it. Default true.
+	Enabled *bool `yaml:"enabled"`
+	// The arguments by name: a JSON Schema, or only its description.
+	Parameters Parameters `yaml:"parameters"`
+	// read_only, destructive, idempotent, open_world: hints for clients.
 	Annotations Annotations `yaml:"annotations"`
 	Limits      `yaml:",inline"`
-	// Capabilities are required of a caller by Junction, which learns them from the definition.
+	// What Junction requires of callers.
+	//
+	// Junction learns it from the definition.
 	Capabilities []string `yaml:"capabilities"`
 
-	// Command is the program and its arguments. With Shell, it is the text of a script for /bin/sh,
-	// and the values of $1, $2 and so on.
-	Command    Args             `yaml:"-"`
-	Shell      bool             `yaml:"shell"`
-	Stdin      Text             `yaml:"stdin"`
-	Dir        Ref              `yaml:"dir"` // relative to the folder of the file, which is the default
-	Env        Variables        `yaml:"env"`
-	InheritEnv command.Inherit  `yaml:"inherit_env"`
-	Sandbox    *command.Sandbox `yaml:"sandbox"`
-	ExitCodes  ExitCodes        `yaml:"exit_codes"`
+	// The program and its arguments.
+	//
+	// With shell, it is the text of a script.
+	Command Args `yaml:"-"`
+	// command is a script for /bin/sh and the values of $1, $2 and so on.
+	Shell bool `yaml:"shell"`
+	// A template for the standard input; default empty.
+	Stdin Text `yaml:"stdin"`
+	// The working directory, relative to the folder of the manifest, which is the default.
+	Dir Ref `yaml:"dir"`
+	// Variables; their values may have placeholders.
+	Env Variables `yaml:"env"`
+	// Further variables of junction-pack's environment, as in Junction's configuration.
+	InheritEnv command.Inherit `yaml:"inherit_env"`
+	// The files and ports that the command may use, as in Junction's configuration.
+	Sandbox *command.Sandbox `yaml:"sandbox"`
+	// What exit statuses mean: { 1: ok, 2: the message for the model }.
+	ExitCodes ExitCodes `yaml:"exit_codes"`
 
 	// Kind is what the tool does, and Action the value of its key, which New of the kind has made. Both
 	// are nil for a tool without such a key, which is a mistake.
@@ -47,8 +60,9 @@ type Tool struct {
 	// actions has an Action for each key of a kind that the tool has.
 	actions []Action
 
-	// Output is the form of the output. OutputSchema is the JSON Schema of the structured content.
-	Output       Output `yaml:"output"`
+	// text (default), json, or a media type such as image/png.
+	Output Output `yaml:"output"`
+	// With output: json: the JSON Schema of the output.
 	OutputSchema Schema `yaml:"output_schema"`
 
 	WorkDir string `yaml:"-"` // the absolute path of Dir

@@ -2,12 +2,14 @@
 //
 // Config lists the sections of the file. Load parses the YAML (yaml.go, scalar.go), expands
 // references to variables and files (reference.go), validates the values (validate.go) and warns
-// about the machine (check.go, check_sandbox.go). deciding.go keeps confined commands from changing
-// the files that decide about sandboxes. Every mistake has a line and a remedy (problem.go, hint.go).
+// about the machine (check.go, check_sandbox.go). startable.go finds the upstreams that a start leaves out.
+// deciding.go keeps confined commands from changing the files that decide about sandboxes. Every mistake
+// has a line and a remedy (problem.go, hint.go).
 // change.go follows a changed file, by the tags of its keys (effects.go), and both.go joins two files if a
 // reload is refused in part. places.go has the default paths. pack.go turns an upstream with the key pack into
 // a command, and pack_servers.go adds the servers of a pack. A proxy, and most commands, block an
-// upstream with a mistake instead of rejecting the file (blocked.go).
+// upstream with a mistake instead of rejecting the file (blocked.go). schema.go has the schema for editors, and
+// editors.go writes it beside the file.
 package config
 
 import (
@@ -91,7 +93,7 @@ type Config struct {
 	// The storage of sign-ins (auth.oauth). Secrets in the storage are encrypted with the master
 	// keys, which are kept elsewhere. Without these keys Junction cannot read the secrets.
 	Storage Storage `yaml:"storage" change:"restart" members:"hot"`
-	// Several processes behind a load balancer, which need no sticky sessions. They share the
+	// Several processes behind a load balancer. They need no sticky sessions. They share the
 	// storage (postgres), the master keys, sessions.key_file, public_url, auth without api_keys and
 	// trusted_proxies, and names; a process that differs is refused. See
 	// cmd/junction/base/replicas/README.md.

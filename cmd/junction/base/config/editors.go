@@ -28,7 +28,7 @@ const schemaTitle = `"title": "The configuration file of Junction"`
 // another version. It does nothing for a file without the line, and leaves a file alone that is no
 // schema of Junction. Everybody may read the schema.
 func WriteSchema(file string, text []byte) error {
-	if !namesSchema(text) {
+	if !NamesSchema(text) {
 		return nil
 	}
 	name := filepath.Join(filepath.Dir(file), schemaName)
@@ -59,7 +59,7 @@ func RemoveSchema(file string) {
 			continue
 		}
 		text, err := files.Read(filepath.Join(filepath.Dir(file), f.Name()), maxFile)
-		if err != nil || namesSchema(text) {
+		if err != nil || NamesSchema(text) {
 			return
 		}
 	}
@@ -69,8 +69,8 @@ func RemoveSchema(file string) {
 // maxSchema bounds the schemas that are read, in bytes.
 const maxSchema = 1 << 20
 
-// namesSchema reports whether a configuration file has the EditorLine.
-func namesSchema(text []byte) bool {
+// NamesSchema reports whether a configuration file has the EditorLine.
+func NamesSchema(text []byte) bool {
 	return bytes.Contains(text, []byte(strings.TrimSpace(EditorLine)))
 }
 

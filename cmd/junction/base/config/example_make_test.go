@@ -2,9 +2,6 @@ package config
 
 import (
 	"encoding/json"
-	"fmt"
-	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -13,9 +10,8 @@ import (
 	"unicode/utf8"
 )
 
-// This file writes the comments of fields into the documents that list keys: above or behind the keys of
-// config.example.yaml, and into tables of READMEs. A document has the first paragraph of a comment, a table
-// its first sentence.
+// This file writes the comments of fields into config.example.yaml, above or behind their keys: the first
+// paragraph of each.
 
 // columns is the width of documents.
 const columns = 100
@@ -210,7 +206,8 @@ func behind(comment string) string {
 		return comment
 	}
 	first, size := utf8.DecodeRuneInString(comment)
-	if second, _ := utf8.DecodeRuneInString(comment[size:]); unicode.IsLower(second) {
+	word, _, _ := strings.Cut(comment[size:], " ")
+	if word == strings.ToLower(word) && !strings.HasPrefix(comment, "Junction") {
 		comment = string(unicode.ToLower(first)) + comment[size:]
 	}
 	return strings.TrimSuffix(comment, ".")
@@ -226,77 +223,4 @@ func wrap(text, prefix string) (lines []string) {
 		line += " " + word
 	}
 	return append(lines, prefix+strings.TrimSpace(line))
-}
-
-// keyTable is a table of keys in a README, between its markers. The first marker has the path of the section.
-var keyTable = regexp.MustCompile(`(?s)(<!-- keys of (\S+) -->\n).*?(<!-- end of keys -->)`)
-
-// tabled returns a README with the tables of keys that its markers name.
-func (d *document) tabled(text string) (made string, err error) {
-	made = keyTable.ReplaceAllStringFunc(text, func(table string) string {
-		m := keyTable.FindStringSubmatch(table)
-		var path []string
-		if m[2] != "config.example.yaml" {
-			path = strings.Split(strings.ReplaceAll(m[2], "[]", ".[]"), ".")
-		}
-		f := d.at(path)
-		if f == nil {
-			err = fmt.Errorf("the file has no section %s", m[2])
-			return table
-		}
-		rows := "\n| key | meaning |\n| --- | --- |\n"
-		for _, key := range d.keys(f) {
-			sentence, _, more := strings.Cut(d.inside(f, key).short(), ". ")
-			if more {
-				sentence += "."
-			}
-			rows += fmt.Sprintf("| `%s` | %s |\n", key, strings.ReplaceAll(behind(sentence), "|", `\|`))
-		}
-		return m[1] + rows + "\n" + m[3]
-	})
-	return made, err
-}
-
-// TestKeysHaveTheCommentsOfTheirFields: the example explains each key of the file by the comment of its field,
-// and so do the tables of READMEs. Who changes a comment runs go generate.
-func TestKeysHaveTheCommentsOfTheirFields(t *testing.T) {
-	d, tables := mustParseSchema(t), 0
-	compare := func(name, have, made string) {
-		t.Helper()
-		if *update && have != made {
-			mustWrite(t, name, made)
-		} else if have != made {
-			t.Errorf("%s has other comments of keys than the fields; run go generate ./cmd/junction/base/config", name)
-		}
-	}
-	text, err := os.ReadFile(exampleFile)
-	if err != nil {
-		t.Fatal(err)
-	}
-	made, missing := d.commented(string(text))
-	if compare(exampleFile, string(text), made); len(missing) > 0 {
-		t.Errorf("config.example.yaml has keys without a comment; write # and anything above them:\n%s",
-			strings.Join(missing, "\n"))
-	}
-	for _, pattern := range []string{"*.md", "*/*.md", "*/*/*.md", "*/*/*/*.md", "*/*/*/*/*.md"} {
-		names, err := filepath.Glob("../../../../" + pattern)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, name := range names {
-			text, err := os.ReadFile(name)
-			if err != nil {
-				t.Fatal(err)
-			}
-			made, err := d.tabled(string(text))
-			if err != nil {
-				t.Errorf("%s: %v", name, err)
-			}
-			tables += len(keyTable.FindAllString(made, -1))
-			compare(name, string(text), made)
-		}
-	}
-	if tables < 2 {
-		t.Errorf("READMEs have %d tables of keys; their markers were not found", tables)
-	}
 }

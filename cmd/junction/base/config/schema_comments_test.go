@@ -21,23 +21,29 @@ func mustReadComments(t *testing.T) comments {
 	packages, all := map[string]bool{}, comments{}
 	packagesOf(reflect.TypeFor[Config](), packages, map[reflect.Type]bool{})
 	for name := range packages {
-		dir := filepath.Join("../../../..", filepath.FromSlash(strings.TrimPrefix(name, "junction/")))
-		files, err := fs.Glob(os.DirFS(dir), "*.go")
-		if err != nil || len(files) == 0 {
-			t.Fatalf("no files of %s in %s: %v", name, dir, err)
-		}
-		for _, file := range files {
-			if strings.HasSuffix(file, "_test.go") {
-				continue
-			}
-			parsed, err := parser.ParseFile(token.NewFileSet(), filepath.Join(dir, file), nil, parser.ParseComments)
-			if err != nil {
-				t.Fatal(err)
-			}
-			all.add(path.Base(name), parsed)
-		}
+		mustReadPackage(t, name, all)
 	}
 	return all
+}
+
+// mustReadPackage reads the comments of a package of this module.
+func mustReadPackage(t *testing.T, name string, into comments) {
+	t.Helper()
+	dir := filepath.Join("../../../..", filepath.FromSlash(strings.TrimPrefix(name, "junction/")))
+	files, err := fs.Glob(os.DirFS(dir), "*.go")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no files of %s in %s: %v", name, dir, err)
+	}
+	for _, file := range files {
+		if strings.HasSuffix(file, "_test.go") {
+			continue
+		}
+		parsed, err := parser.ParseFile(token.NewFileSet(), filepath.Join(dir, file), nil, parser.ParseComments)
+		if err != nil {
+			t.Fatal(err)
+		}
+		into.add(path.Base(name), parsed)
+	}
 }
 
 // packagesOf collects the packages of this module that a type is made of.

@@ -15,8 +15,9 @@ import (
 
 // A LeftOut is an enabled upstream that does not run after a start with a file, and why.
 type LeftOut struct {
-	Name string `json:"name"`
-	Why  string `json:"why"`
+	Name    string `json:"name"`
+	Why     string `json:"why"`
+	Blocked bool   `json:"blocked"` // the entry has the mistake, and not its pack or this machine
 }
 
 // LoadStarting is LoadServing at the start of a proxy, and returns the upstreams that do not run then, in the
@@ -43,7 +44,7 @@ func LoadStarting(file string, getenv func(string) (string, bool)) (*Config, []L
 			why = d.warning("upstreams."+name+"."+key, text).String()
 		}
 		if why != "" {
-			left = append(left, LeftOut{name, why})
+			left = append(left, LeftOut{name, why, u.Blocked != ""})
 		}
 	}
 	return c, left, warnings, nil

@@ -4,6 +4,7 @@
 //
 // A record has three states: a process serves, it has begun to end (Place.Ending), and it is gone. The
 // record of a process that was killed stays; process.go tells that the process is another one now.
+// failure.go has how a process has ended, and what goes on when a command changes nothing.
 package runfile
 
 import (

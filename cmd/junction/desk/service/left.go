@@ -30,6 +30,10 @@ type LeftOut struct {
 	Works bool `json:"works"` // it works now
 }
 
+// lost reports whether a restart loses the upstream. One that does not work now, because of its pack or of this
+// machine, would not work without the restart either.
+func (l LeftOut) lost() bool { return l.Works || l.Runs && l.Blocked }
+
 // check has a process with the environment of a service check whether a start could serve the file, and what it
 // would leave out. If that ends upstreams, Agree decides. The file may change during the question: the last
 // check finds nothing that Agree was not asked about.
@@ -46,7 +50,7 @@ func (s *Service) check(ctx context.Context) error {
 		}
 		var lost []LeftOut
 		for _, l := range left {
-			if l.Runs && !slices.Contains(agreed, l.Name) {
+			if l.lost() && !slices.Contains(agreed, l.Name) {
 				lost = append(lost, l)
 			}
 		}

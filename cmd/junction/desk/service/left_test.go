@@ -14,7 +14,7 @@ import (
 
 // out is an upstream that a start leaves out, and that runs now.
 func out(name string) LeftOut {
-	return LeftOut{LeftOut: config.LeftOut{Name: name, Why: "config.yaml:3: unknown key"}, Runs: true, Works: true}
+	return LeftOut{LeftOut: config.LeftOut{Name: name, Why: "config.yaml:3: unknown key", Blocked: true}, Runs: true, Works: true}
 }
 
 // TestRestartAsksBeforeItLosesServers: a person is asked about each server that a restart would end, also about one
@@ -22,12 +22,13 @@ func out(name string) LeftOut {
 func TestRestartAsksBeforeItLosesServers(t *testing.T) {
 	h, ran := fakeHost(t, "linux", "systemctl")
 	s := mustInstall(t, h, "")
-	broken := []LeftOut{out("notes"), {LeftOut: config.LeftOut{Name: "new", Why: "config.yaml:9: unknown key"}}}
+	broken := []LeftOut{out("notes"), {LeftOut: config.LeftOut{Name: "new", Why: "config.yaml:9: unknown key", Blocked: true}},
+		{LeftOut: config.LeftOut{Name: "absent", Why: "config.yaml:10: there is no program"}, Runs: true}} // it fails now
 	h.Check = func(context.Context, *Unit) ([]LeftOut, error) { return slices.Clone(broken), nil }
 
 	_, err := s.Restart(t.Context())
 	if err == nil || !strings.Contains(err.Error(), "  notes works now, and would not run after the restart: config.yaml:3: unknown key\n") ||
-		!strings.Contains(err.Error(), "junction service restart --without notes") || strings.Contains(err.Error(), "new") || len(*ran) > 0 {
+		!strings.Contains(err.Error(), "junction service restart --without notes") || strings.Contains(err.Error(), "new") || strings.Contains(err.Error(), "absent") || len(*ran) > 0 {
 		t.Errorf("without Agree: %v, and it ran %q", err, *ran)
 	}
 
@@ -48,7 +49,7 @@ func TestRestartAsksBeforeItLosesServers(t *testing.T) {
 	if _, err := s.Restart(t.Context()); err == nil || len(*ran) == 0 { // the manager of the test fails
 		t.Errorf("a person who says yes: %v, and it ran %q", err, *ran)
 	}
-	if got := s.leftOut(); !strings.HasPrefix(got, "notes does not run: config.yaml:3: unknown key\nnew does not run: ") || !strings.Contains(got, "\nmail does not run: ") {
+	if got := s.leftOut(); !strings.HasPrefix(got, "notes does not run: config.yaml:3: unknown key\nnew does not run: config.yaml:9: unknown key\nabsent does not run: ") || !strings.Contains(got, "\nmail does not run: ") {
 		t.Errorf("after the restart it says %q", got)
 	}
 }

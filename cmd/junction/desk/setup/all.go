@@ -50,12 +50,13 @@ func (c *connector) each(args []string, do func(*connector, string) (*connectJSO
 	}
 	results := []*connectJSON{}
 	var failures []error
+	var failed clientErrors
 	var t total
 	for _, client := range found {
 		one := *c
 		result, text, err := do(&one, client.ID)
 		if err != nil {
-			failures = append(failures, fmt.Errorf("%s: %w", client.Name, err))
+			failed.add(client, err)
 			continue
 		}
 		results = append(results, result)
@@ -74,7 +75,32 @@ func (c *connector) each(args []string, do func(*connector, string) (*connectJSO
 	} else if lines := after(t); len(lines) > 0 {
 		failures = append(failures, cli.Tell(c.stdout, "\n"+entries.Lines(lines...)))
 	}
-	return errors.Join(failures...)
+	return errors.Join(append(failures, failed.errors()...)...)
+}
+
+// clientErrors are the errors of clients. One that several clients have, such as that of the URL, is shown once.
+type clientErrors struct {
+	texts   []string // in their order
+	clients map[string][]*clients.Client
+	first   map[string]error
+}
+
+func (e *clientErrors) add(c *clients.Client, err error) {
+	text := err.Error()
+	if e.first == nil {
+		e.clients, e.first = map[string][]*clients.Client{}, map[string]error{}
+	}
+	if e.first[text] == nil {
+		e.texts, e.first[text] = append(e.texts, text), err
+	}
+	e.clients[text] = append(e.clients[text], c)
+}
+
+func (e *clientErrors) errors() (all []error) {
+	for _, text := range e.texts {
+		all = append(all, fmt.Errorf("%s: %w", names(e.clients[text]), e.first[text]))
+	}
+	return all
 }
 
 // afterConnect returns the last lines of connect --all.

@@ -346,7 +346,7 @@ func (g *guide) connect(ctx context.Context, running bool) (changed []*clients.C
 			return nil, err
 		}
 	}
-	var failures []error
+	var failed clientErrors
 	g.probes = newProbes()
 	if !g.yes {
 		g.typed = &typedKey{hidden: cli.QuestionsOf(g.cmd).Hidden}
@@ -357,12 +357,12 @@ func (g *guide) connect(ctx context.Context, running bool) (changed []*clients.C
 		}
 		result, err := g.connectOne(ctx, client, replace)
 		if err != nil {
-			failures = append(failures, fmt.Errorf("%s: %w", client.Name, err))
+			failed.add(client, err)
 		} else if result.Changed {
 			changed = append(changed, client)
 		}
 	}
-	return changed, errors.Join(failures...)
+	return changed, errors.Join(failed.errors()...)
 }
 
 func (g *guide) connectOne(ctx context.Context, client *clients.Client, replace bool) (*connectJSON, error) {

@@ -49,6 +49,7 @@ Without --config, the file is junction/config.yaml in the user's folder for conf
   junction import --from cursor --from vscode
   junction import --project . --write
   junction import --from team/mcp.json`,
+		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			i.file, i.names = *file, args
 			return i.run(cmd)

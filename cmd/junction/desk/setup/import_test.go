@@ -242,6 +242,40 @@ func TestImportWithoutServersOfClients(t *testing.T) {
 	}
 }
 
+// TestImportOfAName: only the servers of the given names are imported, and a name that no server has is an error.
+func TestImportOfAName(t *testing.T) {
+	home := atHome(t, map[string]string{
+		".cursor/mcp.json": `{"mcpServers": {"one": {"command": "a"}, "my notes": {"command": "b"}, "two": {"command": "c"}}}`,
+		".claude.json":     `{"mcpServers": {"one": {"command": "d"}}}`,
+	})
+	for name, want := range map[string]string{"nots": "junction import lists them", "cursor": "junction import --from cursor"} {
+		if got := runProgram(t, "", "import", name); got.code != 1 || !strings.Contains(got.stderr, want) {
+			t.Errorf("import %s: %+v", name, got)
+		}
+	}
+	for _, test := range []struct{ name, want string }{
+		{"One", "one: one-2:"}, // of both clients
+		{"my-notes", "my-notes:"},
+		{"two", "two:"},
+	} {
+		mustWrite(t, filepath.Join(home, "work", "c.yaml"), "upstreams: {}\n")
+		got := runProgram(t, "", "import", test.name, "--write", "--yes", "--config", "c.yaml")
+		text, err := os.ReadFile("c.yaml")
+		if err != nil || got.code != 0 {
+			t.Fatal(err, got)
+		}
+		var names []string
+		for line := range strings.Lines(string(text)) {
+			if strings.HasPrefix(line, "  ") && strings.HasSuffix(line, ":\n") && !strings.HasPrefix(line, "   ") {
+				names = append(names, strings.TrimSpace(line))
+			}
+		}
+		if strings.Join(names, " ") != test.want {
+			t.Errorf("import %s gives %v, want %s\n%s", test.name, names, test.want, text)
+		}
+	}
+}
+
 // TestSetupWithoutClients: setup says how a client is connected if it finds none.
 func TestSetupWithoutClients(t *testing.T) {
 	atHome(t, nil)

@@ -58,8 +58,11 @@ func only(names []string, outcomes []clients.Outcome) (kept []clients.Outcome, e
 			}
 		}
 		if len(kept) == before {
-			return nil, fmt.Errorf("no server of the clients has the name %s; junction import lists them",
-				prose.Quote(name))
+			hint := "junction import lists them"
+			if c, err := clients.Lookup(name); err == nil {
+				hint = "for the servers of a client, run: junction import --from " + c.ID
+			}
+			return nil, fmt.Errorf("no server of the clients has the name %s; %s", prose.Quote(name), hint)
 		}
 	}
 	return kept, nil

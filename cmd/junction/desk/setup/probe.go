@@ -30,12 +30,15 @@ func newProbes() *probes {
 	return &probes{answers: map[probe]call.Answer{}, said: map[string]bool{}}
 }
 
-// ask asks the URL of Junction with an API key, once in a run.
+// ask asks the URL of Junction with an API key, once in a run. One that does not answer is not asked with a key.
 func (c *connector) ask(ctx context.Context, key string) call.Answer {
 	if c.probes == nil {
 		c.probes = newProbes()
 	}
 	p := probe{c.target.URL, key}
+	if a, asked := c.probes.answers[probe{url: p.url}]; asked && a.Verdict == call.Unreached {
+		return a
+	}
 	if _, asked := c.probes.answers[p]; !asked {
 		c.probes.answers[p] = call.Probe(ctx, p.url, key)
 	}
@@ -101,7 +104,7 @@ func (c *connector) keyOfClient() (key, from string) {
 	switch {
 	case !t.Key || c.way == clients.ByInput:
 		return "", ""
-	case t.Secret != "" && os.Getenv(clients.KeyVariable) == "":
+	case t.Secret != "" && strings.TrimSpace(os.Getenv(clients.KeyVariable)) == "":
 		return t.Secret, "that was given"
 	case t.Secret == "" && t.KeyFile != "":
 		text, err := revision.Read(t.KeyFile)

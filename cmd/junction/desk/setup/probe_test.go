@@ -188,6 +188,41 @@ func TestConnectAsksOnce(t *testing.T) {
 	}
 }
 
+// TestAURLThatDoesNotAnswerIsAskedOnce: connect does not wait for it again with the key.
+func TestAURLThatDoesNotAnswerIsAskedOnce(t *testing.T) {
+	var requests atomic.Int32
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		requests.Add(1)
+		w.WriteHeader(http.StatusServiceUnavailable)
+	}))
+	defer s.Close()
+	counts := map[string]int32{}
+	for _, key := range []string{"", newKey()} {
+		requests.Store(0)
+		atHome(t, map[string]string{".codex/config.toml": ""})
+		t.Setenv(clients.KeyVariable, key)
+		got := runProgram(t, "", "connect", "codex", "--url", s.URL+"/mcp")
+		if counts[key] = requests.Load(); got.code != 0 || strings.Contains(got.stdout, "was not checked") != (key != "") {
+			t.Errorf("%+v", got)
+		}
+		if counts[key] == 0 || counts[key] != counts[""] {
+			t.Errorf("%d requests, and %d without a key", counts[key], counts[""])
+		}
+	}
+}
+
+// TestAnErrorOfTheURLIsShownOnce: what the URL answers concerns all clients, so that the error names them once.
+func TestAnErrorOfTheURLIsShownOnce(t *testing.T) {
+	g := mustGuarded(t, eras["modern"], newKey(), "")
+	atHome(t, map[string]string{".cursor/mcp.json": "{}", ".codeium/windsurf/mcp_config.json": "{}", ".config/zed/settings.json": "no"})
+	t.Setenv(clients.KeyVariable, newKey())
+	t.Setenv("PATH", "")
+	got := runProgram(t, "", "connect", "--all", "--url", g.url)
+	if got.code != 1 || strings.Count(got.stderr, "does not accept the API key") != 1 || !strings.Contains(got.stderr, "Cursor, Windsurf") {
+		t.Errorf("%+v", got)
+	}
+}
+
 // TestAKeyOfAnotherJunctionStaysThere: the API key in the present entry is for the Junction of that entry. It is
 // not sent to the URL that the person gives.
 func TestAKeyOfAnotherJunctionStaysThere(t *testing.T) {

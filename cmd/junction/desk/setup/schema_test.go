@@ -38,8 +38,10 @@ func TestANewFileIsExplainedByEditors(t *testing.T) {
 	if err := r.save(); err != nil {
 		t.Fatal(err)
 	}
-	if got := runProgram(t, "", "setup", "--undo", "--yes"); got.code != 0 {
-		t.Fatalf("the undo gave %d\n%s%s", got.code, got.stdout, got.stderr)
+	got := runProgram(t, "", "setup", "--undo", "--yes")
+	const plan = "delete ~/.config/junction/config.yaml with its schema for editors, which setup has created"
+	if got.code != 0 || !strings.Contains(got.stdout, plan) {
+		t.Fatalf("the undo gave %d\n%s%s\nwant %s", got.code, got.stdout, got.stderr, plan)
 	}
 	if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
 		list, _ := filepath.Glob(dir + "/*")

@@ -320,7 +320,7 @@ func (r *record) plan(short string) string {
 			steps = append(steps, step)
 		}
 	case r.Created:
-		now, steps = nil, append(steps, "delete "+short+", which setup has created")
+		now, steps = nil, append(steps, "delete "+short+schemaOf(r.After)+", which setup has created")
 	case len(r.Upstreams) > 0:
 		now, steps = r.Before, append(steps, "remove "+strings.Join(r.Upstreams, ", ")+" from "+short)
 	default:
@@ -343,11 +343,20 @@ func (r *record) removal(now []byte, short string) (text []byte, step string) {
 	case err != nil: // the step will fail
 		text, removed = now, r.Upstreams
 	case text == nil:
-		return nil, "delete " + short + ", which setup has created, and keep a backup, because it has changed since"
+		return nil, "delete " + short + schemaOf(now) + ", which setup has created, and keep a backup, " +
+			"because it has changed since"
 	case len(removed) == 0:
 		return text, ""
 	}
 	return text, "remove " + strings.Join(removed, ", ") + " from " + short
+}
+
+// schemaOf names the schema for editors that goes with a configuration; "" for a text without one.
+func schemaOf(text []byte) string {
+	if !config.NamesSchema(text) {
+		return ""
+	}
+	return " with its schema for editors"
 }
 
 func (g *guide) removeService(ctx context.Context) error {
