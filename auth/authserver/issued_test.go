@@ -51,7 +51,7 @@ func mustIssued(t *testing.T, keys ...string) issued {
 	if text, err = os.ReadFile("testdata/issued.sql"); err != nil {
 		t.Fatal(err)
 	}
-	i.sql(t, string(text))
+	i.sql(t, "BEGIN;\n"+string(text)+"\nCOMMIT;") // one commit, which waits for the disk
 	at, err := time.Parse(time.RFC3339, i.had["now"])
 	if err != nil {
 		t.Fatal(err)

@@ -27,7 +27,7 @@ func mustLoad(t *testing.T, schema int) database {
 	d := database{SQLite, filepath.Join(t.TempDir(), "junction.db"), mustRing(t, "a")}
 	db, err := sql.Open("sqlite", d.dsn)
 	want(t, "Open", err, nil)
-	_, err = db.Exec(string(text))
+	_, err = db.Exec("BEGIN;\n" + string(text) + "\nCOMMIT;") // one commit, which waits for the disk
 	want(t, "Exec", err, nil)
 	want(t, "Close", db.Close(), nil)
 	return d

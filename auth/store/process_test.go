@@ -124,7 +124,7 @@ func (p *process) mustSay(t *testing.T, want string) {
 	}
 }
 
-// TestKilledExchangesCanBeRetried kills the process at random moments of 200 exchanges. Each time, the client can
+// TestKilledExchangesCanBeRetried kills the process at random moments of 60 exchanges. Each time, the client can
 // retry with its token.
 func TestKilledExchangesCanBeRetried(t *testing.T) {
 	run(t, func(t *testing.T, d database) {
@@ -135,10 +135,7 @@ func TestKilledExchangesCanBeRetried(t *testing.T) {
 		}
 		p := mustStart(t, d)
 		p.mustSay(t, "open")
-		have, kills, replays, exchanges := "rt0", 0, 0, 200
-		if testing.Short() {
-			exchanges = 40
-		}
+		have, kills, replays, exchanges := "rt0", 0, 0, 60
 		for i := 1; i <= exchanges; i++ {
 			var killer *time.Timer
 			if rand.IntN(2) == 0 {

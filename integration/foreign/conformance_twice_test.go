@@ -13,6 +13,7 @@ import (
 // the file. The first tool that asks fails, and teaches Junction that legacy clients need a second
 // process. Everything later passes, also in a second run.
 func TestConformanceTwice(t *testing.T) {
+	harness.WithoutShort(t)
 	defer harness.Computes(t)()
 	npm.MustFolder(t)
 	p := harness.MustProgram(t, fmt.Sprintf("upstreams:\n  default: {command: [%q]}\n", mustBuildReference(t)))

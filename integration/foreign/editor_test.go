@@ -80,6 +80,7 @@ func mustEdit(t *testing.T, text string, questions ...[2]string) editorSays {
 // TestEditorKnowsTheKeys: with the schema, the language server for YAML completes keys and words, explains
 // a key, and underlines an unknown key and a wrong value, but no reference.
 func TestEditorKnowsTheKeys(t *testing.T) {
+	harness.WithoutShort(t)
 	defer harness.Computes(t)()
 	good := mustEdit(t, `listen: "${ADDRESS}"
 metrics: ${METRICS}

@@ -39,6 +39,7 @@ let last = null; // of our own addresses, the one that leads to the app
 let goesOn = false; // the page says itself where the browser is to go next
 let comes = false; // such a page is about to be shown
 let shots = 0;
+const judged = new Map(); // what look has found, by the page's title and text: a page that comes again looks the same
 const external = (url) => !["127.0.0.1"].includes(url.hostname);
 context.on("response", (response) => {
   if (response.request().isNavigationRequest() && Math.floor(response.status() / 100) !== 3) {
@@ -90,12 +91,17 @@ async function look() {
   if (!ours) {
     return seen;
   }
+  const known = judged.get(`${seen.title}\n${seen.text}`);
+  if (known) {
+    return Object.assign(seen, known);
+  }
   shots++;
-  Object.assign(seen, await judge(page, folder, String(shots).padStart(2, "0")));
-  seen.unnamed = await page.evaluate(
+  const found = await judge(page, folder, String(shots).padStart(2, "0"));
+  found.unnamed = await page.evaluate(
     () => [...document.querySelectorAll("button, a, input:not([type=hidden])")].filter((e) => !(e.innerText || e.getAttribute("aria-label") || e.labels?.length)).length,
   );
-  return seen;
+  judged.set(`${seen.title}\n${seen.text}`, found);
+  return Object.assign(seen, found);
 }
 
 // go does what leads to another page, and waits until it is there, or until the browser was sent to what is no page.

@@ -48,7 +48,7 @@ type seen struct {
 func mustWindow(t *testing.T) window {
 	t.Helper()
 	needs.Chromium.Require(t)
-	path, err := needs.Path("chromium")
+	path, err := needs.Browser()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -44,7 +44,7 @@ type visited struct {
 func mustChromium(t *testing.T, name string) chromium {
 	t.Helper()
 	needs.Chromium.Require(t)
-	path, err := needs.Path("chromium")
+	path, err := needs.Browser()
 	if err != nil {
 		t.Fatal(err)
 	}
