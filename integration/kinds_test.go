@@ -17,6 +17,7 @@ var otherAddresses = map[string]string{
 	"upstream/kind.go":                     "the rows of the kinds",
 	"upstream/stdio/process.go":            "a process without a program",
 	"upstream/remedy/remedy.go":            "the program of a process",
+	"upstream/missing.go":                  "whether a command has arguments",
 	"cmd/junction/desk/clients/entry.go":   "Entry.Runs, for the files of clients",
 	"cmd/junction/desk/clients/given.go":   "the rows of the addresses that a person types",
 	"cmd/junction/desk/clients/look.go":    "the program of an entry that is off",

@@ -6,7 +6,7 @@
 // and task.go know one manager each: they write its definition and run its commands. run.go is the process
 // that the manager starts, and environ.go has its variables. background.go starts that process without a
 // manager, and ending.go ends it. left.go asks before a restart that would lose servers. other.go finds the
-// process of another user. failure.go has why a process has ended. commands.go has the commands.
+// process of another user. commands.go has the commands. Package runfile has why a process has ended.
 //
 // A restart without a manager begins with the new process. It checks the file, the keys and the addresses
 // while the old process serves, ends the old one, and serves. A command that is killed meanwhile changes
