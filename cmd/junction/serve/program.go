@@ -147,7 +147,8 @@ func runProxy(ctx context.Context, o options) error {
 func newProgram(o options) *program {
 	first := screen.New(o.stdout, o.stderr)
 	o.stderr = first.Log()
-	p := &program{options: o, installed: newInstalled(), screen: first, refresh: make(chan struct{}, 1), recheck: make(chan struct{}, 1),
+	p := &program{options: o, installed: newInstalled(), screen: first,
+		refresh: make(chan struct{}, 1), recheck: make(chan struct{}, 1),
 		events: make(chan struct{}, 1), owner: diagnose.Owner(rand.Text())}
 	p.sources = p.newSources()
 	return p
