@@ -73,8 +73,8 @@ func (r *revoked) follow(c *config.Config) config.Problems {
 		r.back[k.Hash] = b.Since
 		warnings = append(warnings, yamlread.Problem{
 			Path: fmt.Sprintf(".api_keys[%d].%s", of[b.Key], config.Restored),
-			Text: fmt.Sprintf("the key %s (%s) was revoked at %s, and is accepted again, because this file has it again; "+
-				"if that is not meant, run: %s; if it is, add to its entry: %s: %s", k.Name, k.Hash.ID(),
+			Text: fmt.Sprintf("the key %s (%s) was revoked at %s, and is accepted again, because this file has it "+
+				"again; if that is not meant, run: %s; if it is, add to its entry: %s: %s", k.Name, k.Hash.ID(),
 				b.Since.Format(time.RFC3339), config.Command(r.file, "keys", "revoke", k.Name, "--hash", k.Hash.ID()),
 				config.Restored, auth.Moment{Time: now}),
 		})

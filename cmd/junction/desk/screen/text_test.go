@@ -42,7 +42,8 @@ func TestTable(t *testing.T) {
     exited with status 1: [31mError: API_KEY environment variable is required,
     see https://example.com/docs
     → set env: { API_KEY: … }
-  linear      needs sign-in        -  nobody has signed in yet; run: junction login linear
+  linear      needs sign-in        -
+    nobody has signed in yet; run: junction login linear
   demo        ready                3
   empty       ready                0
   new         starting             -  downloading (npx), normal on first start

@@ -225,8 +225,8 @@ func (g *guide) undoAll(ctx context.Context) (err error) {
 				prose.OneLine(g.home.Short(g.changedCopy)), entries.DeletionOf(g.changedCopy))
 		}
 		if state := filepath.Dir(filepath.Dir(r.name)); len(failures) == 0 {
-			g.say("Junction keeps its state in %s: keys, sign-ins and lists of tools. If no other configuration of yours uses "+
-				"it, %s", prose.OneLine(g.home.Short(state)), entries.DeletionOf(state))
+			g.say("Junction keeps its state in %s: keys, sign-ins and lists of tools. If no other configuration of "+
+				"yours uses it, %s", prose.OneLine(g.home.Short(state)), entries.DeletionOf(state))
 		}
 	}
 	for _, line := range restart(changed, "") {

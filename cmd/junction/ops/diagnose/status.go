@@ -53,8 +53,9 @@ type Process struct {
 // serveStatus returns the handler of /status.
 func (p *Proxy) serveStatus(stopping context.Context) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
-		r := Running{Version: p.Version, Installed: p.Process.Installed(), URL: p.Process.URL, Config: p.File, Read: p.Process.Read(), PID: os.Getpid(),
-			Started: p.Process.Started, Variables: p.Process.Variables, User: runfile.User(), Report: p.Report(stopping)}
+		r := Running{Version: p.Version, Installed: p.Process.Installed(), URL: p.Process.URL, Config: p.File,
+			Read: p.Process.Read(), PID: os.Getpid(), Started: p.Process.Started, Variables: p.Process.Variables,
+			User: runfile.User(), Report: p.Report(stopping)}
 		if abs, err := filepath.Abs(p.File); p.File != "" && err == nil {
 			r.File = abs
 		}

@@ -45,8 +45,8 @@ func copyOfFiles(c *config.Config, file string) string {
 	if state, err := config.StateDir(os.LookupEnv); key == "" && err == nil {
 		key = filepath.Join(state, "junction", "key")
 	}
-	for _, name := range []string{file, file + config.EnvironmentEnd, filepath.Join(dir, "secrets"), c.Pins, c.Audit.File,
-		key} {
+	for _, name := range []string{file, file + config.EnvironmentEnd, filepath.Join(dir, "secrets"), c.Pins,
+		c.Audit.File, key} {
 		if _, err := os.Stat(name); name != "" && err == nil {
 			words = append(words, name)
 		}
