@@ -272,7 +272,7 @@ func (b *browser) once(method, where string, form url.Values) page {
 	}
 	authtest.Secret("the token of a form", form.Get("csrf"))
 	client := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-		Timeout: 10 * time.Second}
+		Timeout: time.Minute}
 	resp, err := client.Do(r)
 	if err != nil {
 		b.t.Fatal(err)

@@ -33,6 +33,7 @@ func (ignoredThere) Answered(client.Asked, client.Trace, client.Received)      {
 // one is dropped, and counted once.
 func TestExtensionsOverMembers(t *testing.T) {
 	harness.Waits(t)
+	harness.InMemory(t, "counts what the members have dropped")
 	for _, clientEra := range harness.Eras {
 		for _, up := range harness.Eras {
 			t.Run(string(clientEra)+" client, "+string(up)+" server", func(t *testing.T) {

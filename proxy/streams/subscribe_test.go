@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"junction/auth"
+	"junction/auth/authtest"
 	"junction/proxy/budget"
 	"junction/proxy/proxytest"
 	"junction/proxy/scope"
@@ -23,7 +24,7 @@ import (
 // TestSubscriptionsTakeTheShare: what a session subscribes to counts until it unsubscribes.
 func TestSubscriptionsTakeTheShare(t *testing.T) {
 	b := proxytest.NewBudget(t, [budget.Quotas]int64{budget.Bytes: 1 << 20})
-	ls := New(Options{})
+	ls := New(Options{Log: authtest.Log(t)})
 	backend := proxytest.NewBackend(t, 1, 10)
 	caller, grant := scope.Caller{Endpoint: &scope.Endpoint{}}, b.Grant(budget.Account{Principal: "hog"}, "")
 	var hearers []*Subscriber

@@ -83,15 +83,16 @@ func newProgram(o options) *program {
 	serving.measuring, serving.signIns, serving.membership = measuring, signIns, membership
 	upstreams.sealing, upstreams.inForce, upstreams.measuring = sealing, inForce, measuring
 	upstreams.signIns, upstreams.serving = signIns, serving
-	place := &place{console: all, owner: diagnose.Owner(rand.Text()), installed: newInstalled(), contents: contents, listening: listening, inForce: inForce}
+	place := &place{console: all, owner: diagnose.Owner(rand.Text()), installed: newInstalled(), contents: contents,
+		listening: listening, inForce: inForce}
 	return &program{
 		console: all, place: place, contents: contents, listening: listening, inForce: inForce, recording: recording,
 		membership: membership, checks: checks, serving: serving, upstreams: upstreams,
 		pages: &adminPages{console: all, place: place, contents: contents, listening: listening, inForce: inForce,
 			recording: recording, measuring: measuring, signIns: signIns, membership: membership, checks: checks,
 			serving: serving, upstreams: upstreams},
-		parts: parts{list: []part{place, terminal{console: all}, contents, listening, pinned, recording, sealing, revoked,
-			measuring, storage, signIns, inForce, membership, checks, serving, upstreams}},
+		parts: parts{list: []part{place, terminal{console: all}, contents, listening, pinned, recording, sealing,
+			revoked, measuring, storage, signIns, inForce, membership, checks, serving, upstreams}},
 	}
 }
 

@@ -59,7 +59,7 @@ func (o *odd) entry(t testing.TB) string {
 		keys += ", auth: {mode: oauth}"
 	}
 	if o.Junction != works { // it does not keep the test waiting
-		keys += ", timeout: 1s"
+		keys += ", timeout: 1s, connect_timeout: 30s"
 	}
 	if o.Entry != "" {
 		keys += ", " + o.server.expand(o.Entry, &ask{}, "")
@@ -95,7 +95,7 @@ func TestOddities(t *testing.T) {
 	defer harness.Computes(t)()
 	var all []*odd
 	dir := t.TempDir()
-	config := fmt.Sprintf("storage: { dsn: %q, key_file: %q }\ndefaults: { timeout: 10s, connect_timeout: 30s }\n"+
+	config := fmt.Sprintf("storage: { dsn: %q, key_file: %q }\ndefaults: { timeout: 10s, connect_timeout: 2m }\n"+
 		"outbound: { allow_private: [127.0.0.1/32], ca_file: %q }\nupstreams:\n",
 		filepath.Join(dir, "junction.db"), filepath.Join(dir, "master.key"), mustWriteAuthority(t))
 	wanted := regexp.MustCompile(*rows)
