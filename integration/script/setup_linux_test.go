@@ -394,7 +394,7 @@ func TestTerminalSetupUndoTakesBackValues(t *testing.T) {
 			if _, kept := left["secrets/a.TOKX"]; string(is) != want || kept != (edit != "") || named != kept {
 				t.Errorf("after the undo, %s is there: %v, and the configuration is\n%s\nwant\n%s\n%s", secret, kept, is, want, out)
 			}
-			if edit == "" && (len(left) != 2 || strings.Contains(out, " rm ") || !strings.Contains(out, "Restored ~/.config/junction/config.yaml.")) {
+			if edit == "" && (len(left) != 2 || strings.Contains(strings.ReplaceAll(out, " rm -r ", ""), " rm ") || !strings.Contains(out, "Restored ~/.config/junction/config.yaml.")) {
 				t.Errorf("after the undo there are %d files: %s", len(left), out)
 			}
 			if again, err := undo(); err != nil || !strings.Contains(again, "There is no setup of ") {
