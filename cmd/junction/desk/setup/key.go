@@ -50,8 +50,8 @@ func (c *connector) credential(ctx context.Context) error {
 			return err
 		}
 		if text, err := revision.Read(t.KeyFile); err == nil && t.Secret == "" && c.checkKey(text) != nil {
-			return fmt.Errorf("the key in %s is not accepted by Junction: %w; run this command again with the new key in "+
-				"%s: %s; nothing was changed", c.home.Short(t.KeyFile), c.checkKey(text), clients.KeyVariable,
+			return fmt.Errorf("the key in %s is not accepted by Junction: %w; run this command again with the new key "+
+				"in %s: %s; nothing was changed", c.home.Short(t.KeyFile), c.checkKey(text), clients.KeyVariable,
 				c.command("connect"))
 		}
 	}
