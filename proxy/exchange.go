@@ -239,7 +239,7 @@ func (x *Exchange) program() string {
 func (x *Exchange) upstreamCall(target *view.Target) *upstream.Call {
 	c := &upstream.Call{
 		Call: client.Call{Method: x.Msg.Method, Name: target.Name, Member: target.Param.Path(), Params: x.sent(),
-			Principal: x.User(), Caller: x.program(), Peer: x, Profile: x.Who.Profile, LogLevel: x.LogLevel,
+			Principal: x.User(), Peer: x, Profile: x.Who.Profile, LogLevel: x.LogLevel,
 			Trace: x.trace},
 		Account: x.Grant.Name(), Era: x.Era, End: x.End,
 	}
@@ -251,8 +251,8 @@ func (x *Exchange) upstreamCall(target *view.Target) *upstream.Call {
 
 // coming returns what decides about the connection of later calls of the client.
 func (x *Exchange) coming() *upstream.Call {
-	return &upstream.Call{Call: client.Call{Principal: x.User(), Profile: x.Who.Profile}, Era: x.Era,
-		Session: x.Who.Session}
+	return &upstream.Call{Call: client.Call{Principal: x.User(), Session: x.Who.Session,
+		Profile: x.Who.Profile}, Era: x.Era}
 }
 
 // start begins the record of the request, for log, audit and metrics.

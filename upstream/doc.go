@@ -71,7 +71,8 @@
 // the credentials. eras.go has the legacy connection beside a modern one. second.go decides when a
 // command gets one without a line of the file, and sentences.go has the texts that teach this.
 // key.go has the cases in which callers have connections or catalogs of their own (isolation,
-// questions: exact). turn.go opens a second connection while a server request waits for a user.
+// questions: exact). turn.go opens a second connection while a server request waits for a user, and
+// askers.go knows which tools ask.
 // breaker.go rejects calls while a server is connected and does not answer. suspect.go decides
 // whether a legacy server has lost a session over HTTP, and whether 401 to a call means that a sign-in has
 // ended; tenure.go closes a conn after its calls,

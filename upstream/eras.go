@@ -35,20 +35,19 @@ type legacySide struct {
 	retry    time.Time // no attempt before this time
 }
 
-// acquire returns a ready conn of the link for the call. The caller must release the link.
-func (u *Upstream) acquire(ctx context.Context, c *Call) (*link, client.Conn, error) {
-	of := waiter{c.Trace, c.Peer}
+// acquire returns a ready conn for the call. The caller must end the turn.
+func (u *Upstream) acquire(ctx context.Context, c *Call) (turn, error) {
 	if u.prefersLegacy(c) {
-		l, cn, err := u.takeTurn(ctx, u.key(c.Profile, c.Session, c.Principal, true), of)
+		t, err := u.takeTurn(ctx, u.key(c.Profile, c.Session, c.Principal, true), c)
 		if err == nil {
 			u.metLegacy()
-			return l, cn, nil
+			return t, nil
 		}
 		if both := u.config.bothEras(); both && !u.staysModern(ctx, err) || !both && u.needsSecond(c) {
-			return nil, nil, err
+			return turn{}, err
 		}
 	}
-	return u.takeTurn(ctx, u.key(c.Profile, c.Session, c.Principal, false), of)
+	return u.takeTurn(ctx, u.key(c.Profile, c.Session, c.Principal, false), c)
 }
 
 // Warm opens the connection for the calls of a caller, if Config.Warm is set and there is room. It does

@@ -23,14 +23,14 @@ func (l *link) current() client.Conn {
 	return l.conn
 }
 
-// exclusiveUse returns the conn of the link, and a channel that is closed when no call uses the
-// conn exclusively any more. The channel is nil if no call uses it exclusively.
-func (l *link) exclusiveUse() (client.Conn, <-chan struct{}) {
-	c := l.current()
-	if c == nil {
+// takenBy returns the conn of the link, and a channel that is closed when the call may have it. The channel
+// is nil if the call may.
+func (l *link) takenBy(c *Call, alone bool) (client.Conn, <-chan struct{}) {
+	cn := l.current()
+	if cn == nil {
 		return nil, nil
 	}
-	return c, c.ExclusiveUse()
+	return cn, cn.Taken(&c.Call, alone)
 }
 
 // hold keeps the link in use until release, even before it is ready. Otherwise, calls that need

@@ -40,6 +40,7 @@ type pool struct {
 	degraded      atomic.Int32           // links in StateDegraded
 	crashes       atomic.Int64           // see Status
 	evictions     atomic.Int64           // see Status
+	askers        askers                 // see asks
 	emptyInBoth   atomic.Bool            // the server has no items in both eras: see askLegacy
 	legacyAlone   atomic.Bool            // the server has items in the legacy era alone: see askLegacy
 	started       time.Time
@@ -154,6 +155,7 @@ func (p *pool) Status() Status {
 			s.Seconds++
 		}
 	})
+	s.Asks = p.askers.names()
 	s.Crashes, s.Evictions = p.crashes.Load(), p.evictions.Load()
 	for _, l := range p.links {
 		c := l.current()

@@ -94,6 +94,9 @@ type Status struct {
 	Unasked string
 	// principals and sessions whose calls go to a second process that no line of the file starts
 	Seconds int
+	// names of the tools, prompts and resources whose calls are known to ask the client on a stream that names
+	// no call, sorted: each call has a connection for itself
+	Asks []string
 	// ids of the processes that run for a command, each of which leads the session of its children
 	Processes []int
 	Reported  []stdio.Reported // by the process of the link that reads the catalog

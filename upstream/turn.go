@@ -6,60 +6,124 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mark3labs/mcp-go/mcp"
+
 	"junction/upstream/client"
+	"junction/upstream/raw"
 	"junction/upstream/transport"
 )
 
 // This file is about a call that arrives while another call waits for the answer of a user. If a
-// server request does not name its call, that call must stay alone on its connection. So the new
-// call gets a second connection. If the server cannot be started twice, the calls take turns.
+// server request does not name its call, that call must stay alone on its connection, with those of its
+// window. So the new call gets a second connection. If the server cannot be started twice, the calls take
+// turns. A call of an item that is known to ask so (askers.go) is alone from its start.
 
 // turnPatience is the longest wait of a call for its turn. After it the call shares the connection,
 // and server requests that do not name their call are refused.
 const turnPatience = 20 * time.Second
 
-// takeTurn returns a ready conn for a call of that key: the conn of the first link or of another link
-// while a call uses the first one exclusively. The caller must release the link.
-func (p *pool) takeTurn(ctx context.Context, key linkKey, of waiter) (*link, client.Conn, error) {
-	first, inUse := p.exclusiveUse(key)
-	if inUse == nil { // nearly always the case
-		return p.take(ctx, key, of)
+// turn is a ready conn for one call.
+type turn struct {
+	link *link
+	conn client.Conn
+	done func() // of a conn that is reserved for the window of the call; nil if it is not
+}
+
+// end gives the conn back.
+func (t turn) end() {
+	if t.done != nil {
+		t.done()
+	}
+	t.link.release()
+}
+
+// takeTurn returns a ready conn for a call: the conn of the first link of that key, or of another link
+// while calls of other windows keep the first one.
+func (p *pool) takeTurn(ctx context.Context, key linkKey, c *Call) (turn, error) {
+	alone := key.profile.Asks() && p.asks(c)
+	first, taken := p.takenBy(key, c, alone)
+	if taken == nil && !alone { // nearly always the case
+		return p.takeFor(ctx, key, c)
 	}
 	late, cancel := context.WithTimeout(ctx, turnPatience)
 	defer cancel()
-	for ; inUse != nil; first, inUse = p.exclusiveUse(key) {
-		if other, ok := p.otherKey(key, first); ok {
-			l, c, err := p.takeUntil(late, other, inUse, of)
+	tell := time.After(tellStart)
+	for {
+		if taken == nil {
+			t, busy, err := p.reserve(ctx, key, c, alone)
+			if busy == nil {
+				return t, err
+			}
+			first, taken = t.conn, busy
+		}
+		if other, ok := p.otherKey(key, first, c, alone); ok {
+			t, busy, err := p.reserveUntil(late, other, c, alone, taken)
 			switch {
-			case err == nil, ctx.Err() != nil:
-				return l, c, err
-			case late.Err() == nil && err != errFreed && !errors.As(err, new(*frozenError)):
+			case err == nil && busy == nil, ctx.Err() != nil:
+				return t, err
+			case late.Err() == nil && err != nil && err != errFreed && !errors.As(err, new(*frozenError)):
 				p.stayOne(first, err)
 			}
 		}
-		select {
-		case <-inUse:
-			continue
-		case <-late.Done():
+		for waiting := true; waiting; {
+			select {
+			case <-tell:
+				if c.Peer != nil {
+					c.Peer.Notify(string(mcp.MethodNotificationMessage), p.turnMessage())
+				}
+				continue
+			case <-taken:
+			case <-late.Done():
+			}
+			waiting = false
 		}
-		if ctx.Err() != nil {
-			return nil, nil, &Error{p.name, client.KindBusy, errors.New("another call waits for the answer of a " +
+		switch {
+		case ctx.Err() != nil:
+			return turn{}, &Error{p.name, client.KindBusy, errors.New("another call waits for the answer of a " +
 				"person, and the server runs only once")}
+		case late.Err() != nil: // turnPatience is over: share the connection
+			return p.takeFor(ctx, key, c)
 		}
-		return p.take(ctx, key, of) // turnPatience is over: share the connection
+		first, taken = p.takenBy(key, c, alone)
 	}
-	return p.take(ctx, key, of)
+}
+
+// turnMessage returns the params of a log message about a call that waits for its turn.
+func (p *pool) turnMessage() []byte {
+	text := "the call waits: another call of " + p.name + " may ask a person, and their questions would be mixed up"
+	return append(raw.AppendQuote([]byte(`{"level":"info","logger":"junction","data":`), text), '}')
+}
+
+// takeFor is take for a call.
+func (p *pool) takeFor(ctx context.Context, key linkKey, c *Call) (turn, error) {
+	l, cn, err := p.take(ctx, key, waiter{c.Trace, c.Peer})
+	return turn{link: l, conn: cn}, err
+}
+
+// reserve takes the link of that key, and with alone reserves its conn for the window of the call. If calls
+// of others have the conn, it returns the conn without a hold, and a channel that is closed when they have
+// not.
+func (p *pool) reserve(ctx context.Context, key linkKey, c *Call, alone bool) (turn, <-chan struct{}, error) {
+	t, err := p.takeFor(ctx, key, c)
+	if err != nil || !alone {
+		return t, nil, err
+	}
+	done, taken := t.conn.Reserve(&c.Call)
+	if t.done = done; taken != nil {
+		t.link.release()
+	}
+	return t, taken, nil
 }
 
 // errFreed means that a call no longer waits for another connection, since the first one is free
 // again.
 var errFreed = errors.New("the first connection is free again")
 
-// takeUntil is take, until freed is closed: then the first connection is free again, and the error
+// reserveUntil is reserve, until freed is closed: then the first connection is free again, and the error
 // is errFreed.
-func (p *pool) takeUntil(
-	ctx context.Context, other linkKey, freed <-chan struct{}, of waiter,
-) (*link, client.Conn, error) {
+func (p *pool) reserveUntil(
+	ctx context.Context, other linkKey, c *Call, alone bool, freed <-chan struct{},
+) (turn, <-chan struct{}, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	var waiting sync.WaitGroup
 	defer waiting.Wait()
@@ -71,29 +135,29 @@ func (p *pool) takeUntil(
 		case <-ctx.Done():
 		}
 	})
-	l, c, err := p.take(ctx, other, of)
+	t, taken, err := p.reserve(ctx, other, c, alone)
 	if err != nil && context.Cause(ctx) == errFreed {
 		err = errFreed
 	}
-	return l, c, err
+	return t, taken, err
 }
 
-// exclusiveUse returns the conn of the link of that key, and a channel that is closed as soon as no
-// call on the conn waits for a user. The channel is nil if no call does.
-func (p *pool) exclusiveUse(key linkKey) (client.Conn, <-chan struct{}) {
+// takenBy returns the conn of the link of that key, and a channel that is closed as soon as the call may
+// have it: see client.Conn.Taken. The channel is nil if the call may.
+func (p *pool) takenBy(key linkKey, c *Call, alone bool) (client.Conn, <-chan struct{}) {
 	p.mu.Lock()
 	l := p.links[key]
 	p.mu.Unlock()
 	if l == nil || !key.profile.Asks() {
 		return nil, nil
 	}
-	return l.exclusiveUse()
+	return l.takenBy(c, alone)
 }
 
-// otherKey returns the key of another link for the callers of key, which no call uses exclusively; key
-// itself if there is no room for another link. first is the conn of the link of key. It returns
-// false if the server cannot be started twice, or if only the first process has its state.
-func (p *pool) otherKey(key linkKey, first client.Conn) (linkKey, bool) {
+// otherKey returns the key of another link for the callers of key, which the call may have; key itself if
+// there is no room for another link. first is the conn of the link of key. It returns false if the server
+// cannot be started twice, or if only the first process has its state.
+func (p *pool) otherKey(key linkKey, first client.Conn, c *Call, alone bool) (linkKey, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.stateful.Load() || p.onlyConn.first == first && time.Since(p.onlyConn.at) < stayOneFor {
@@ -105,7 +169,7 @@ func (p *pool) otherKey(key linkKey, first client.Conn) (linkKey, bool) {
 			return other, true
 		}
 		if l != nil {
-			if _, inUse := l.exclusiveUse(); inUse == nil {
+			if _, taken := l.takenBy(c, alone); taken == nil {
 				return other, true
 			}
 		}

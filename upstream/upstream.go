@@ -160,12 +160,11 @@ func (u *Upstream) Load() (calls, waiting int) { return u.slots.Load() }
 // Call is one client's request on its way to an upstream. It belongs to the caller again when
 // (*Upstream).Call returns.
 type Call struct {
-	// Call is the request. Its Profile and its Principal, and Session, decide which connection
-	// the call may use. (*Upstream).Call sets AsTask.
+	// Call is the request. Its Profile, its Principal and its Session decide which connection the call
+	// may use. (*Upstream).Call sets AsTask.
 	client.Call
 	// Era is the era of the client.
-	Era     client.Era
-	Session string
+	Era client.Era
 	// Continues states that the call answers an input_required result. Its params have the state of the
 	// modern connection, so it uses that one.
 	Continues bool
@@ -212,16 +211,17 @@ func (u *Upstream) Call(ctx context.Context, c *Call) (client.Result, error) {
 		}
 	}
 	for second := false; ; second = true {
-		l, cn, err := u.acquire(ctx, c)
+		t, err := u.acquire(ctx, c)
 		if err != nil {
 			return client.Result{}, u.unavailable(ctx, err)
 		}
+		l, cn := t.link, t.conn
 		result, err := cn.Call(ctx, u.own(&c.Call, tool), clock)
 		l.answered(cn, result, err)
 		result, err = u.explainQuestion(c, cn, result, err)
 		if err == nil {
 			l.silence.answered()
-			l.release()
+			t.end()
 			return u.inTime(whole, clock, result)
 		}
 		f := u.failureOf(ctx, c, cn.Info().Era, l.suspect(ctx, cn, err), second)
@@ -235,7 +235,7 @@ func (u *Upstream) Call(ctx context.Context, c *Call) (client.Result, error) {
 			}
 			_, tool = u.limits(c)
 		}
-		l.release()
+		t.end()
 		if f.again {
 			continue
 		}

@@ -229,9 +229,9 @@ func TestStateIsThatOfTheCredentials(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	call := client.Call{Method: "tools/call", Caller: "key:bob", Principal: "key:bob", Params: params}
+	call := client.Call{Method: "tools/call", Session: "session of bob", Principal: "key:bob", Params: params}
 	text, err := stateful.Of("id", backend.Name(),
-		&upstream.Call{Call: call, Session: "session of bob", Era: client.EraLegacy}).Text()
+		&upstream.Call{Call: call, Era: client.EraLegacy}).Text()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -43,7 +43,6 @@ type Call struct {
 	ID       string // random, for answers to questions
 	Upstream string
 	Session  string
-	Caller   string
 	Method   string
 	Name     string
 	Member   []string
@@ -60,7 +59,7 @@ type Call struct {
 
 // Of returns the message of a call.
 func Of(id, name string, c *upstream.Call) *Call {
-	own := &Call{ID: id, Upstream: name, Session: c.Session, Caller: c.Caller, Method: c.Method, Name: c.Name,
+	own := &Call{ID: id, Upstream: name, Session: c.Session, Method: c.Method, Name: c.Name,
 		Member: c.Member, Header: c.Header, LogLevel: c.LogLevel, Profile: c.Profile, Era: c.Era,
 		Continues: c.Continues, Params: c.Params.Text()}
 	if e, ok := c.Peer.(client.Extended); ok {
@@ -105,8 +104,8 @@ func ParseCall(text []byte) (*Call, error) {
 // the params may be nested.
 func (c *Call) Request(principal, account string, depth int, peer client.Peer) (*upstream.Call, error) {
 	own := &upstream.Call{Call: client.Call{Method: c.Method, Name: c.Name, Member: c.Member, Header: c.Header,
-		LogLevel: c.LogLevel, Profile: c.Profile, Principal: principal, Caller: c.Caller, Peer: peer},
-		Account: account, Era: c.Era, Session: c.Session, Continues: c.Continues}
+		LogLevel: c.LogLevel, Profile: c.Profile, Principal: principal, Session: c.Session, Peer: peer},
+		Account: account, Era: c.Era, Continues: c.Continues}
 	if len(c.Params) == 0 {
 		return own, nil
 	}

@@ -32,10 +32,9 @@ type Call struct {
 	// Principal is the user that the call is for; "" if there is only one user. A server request
 	// that names no call is not passed to a user while it could be for an earlier call of another.
 	Principal string
-	// Caller identifies the session of a legacy client, or the program of a modern one, among those of
-	// the Principal; "" if it is unknown. A server request that names no call is passed on while only
-	// calls of one Principal and one Caller could have caused it.
-	Caller string
+	// Session is that of a legacy client; "" if the client has none. A server request that names no call is
+	// passed on while only one call, or calls of one Principal and one Session, could have caused it.
+	Session string
 	// AsTask means that the tool answers only by a task, if the server is a legacy one.
 	AsTask bool
 	// Buffer is memory for the result, unless it is nil. The result is valid until the caller uses

@@ -35,10 +35,14 @@ type Conn interface {
 	// added resources that the server accepted; the error is the reason for the others. The conn
 	// must watch.
 	Follow(ctx context.Context, all func() []string, added, removed []string) ([]string, error)
-	// ExclusiveUse returns a channel while an in-flight call uses the conn exclusively: it received
-	// a server request on a stream that does not identify the call. The channel is closed when
-	// exclusive use ends. It is nil if no call uses the conn exclusively.
-	ExclusiveUse() <-chan struct{}
+	// Taken returns nil if the call may use the conn: no call of another window has received a server
+	// request on a stream that does not identify the call, or has reserved the conn. If alone is set, no
+	// call of another window may be in flight either, or have been given up without an answer. Otherwise
+	// the channel is closed when that is so.
+	Taken(c *Call, alone bool) <-chan struct{}
+	// Reserve is Taken with alone, and if that is nil, it keeps the conn for the window of the call until
+	// done is called: it is taken for others.
+	Reserve(c *Call) (done func(), taken <-chan struct{})
 	// Notify sends a client's notification, if the era has it. It does not wait for the server.
 	Notify(method string)
 	// Info returns the server's self-description and capabilities.
@@ -103,6 +107,9 @@ type Hooks struct {
 	// these resources may have changed while nothing listened; nil URIs mean all. A nil hook is not
 	// called.
 	Missed func([]string)
+	// the server has sent a request on a stream that does not identify the call, during these calls. A nil
+	// hook is not called.
+	Asked func([]Item)
 	// a legacy server may have lost the session: its answer to a ping, or to a listening stream, was
 	// suspicious. Or a modern server has refused the token of a subscription. A nil hook is not called, and
 	// then each 401 to a renewed token ends the sign-in.
@@ -140,10 +147,12 @@ type base struct {
 	// in-flight client calls; the id is also the progress token sent to the server
 	flights map[jsonrpc.ID]*flight
 	pending map[jsonrpc.ID]*serverQuestion // server requests that are being answered
-	// in-flight calls that use the conn exclusively, because they received a server request
+	// in-flight calls that use the conn exclusively, because they received a server request, and those
+	// that have reserved it
 	exclusive int
-	shared    chan struct{} // closed when exclusive is 0 again; nil while it is 0
-	tracked   uint64        // number of calls so far
+	reserved  map[*window]struct{}   // of the latter; nil before the first
+	waiting   map[turn]chan struct{} // see Taken; nil while no call waits
+	tracked   uint64                 // number of calls so far
 	// abandoned requests that the server may still send messages about; nil before the first
 	doubts map[jsonrpc.ID]doubt
 	// until then, there may be more of them

@@ -33,7 +33,8 @@
 //	(*base).answer             conn.go            answers ping; rejects unknown methods
 //	(*base).serverRequest      server_request.go  rejects a request that no client can answer
 //	(*base).callOf             server_request.go  finds the call that the request belongs to
-//	(*base).newest             owner.go           picks one if several are of one owner
+//	(*base).newest             owner.go           picks one if several are of one window
+//	(*base).learn              turn.go            reports the calls that may have caused it
 //	(*base).admit              server_request.go  limits the open requests; marks exclusive use
 //	(*base).relay              server_request.go  stops the clock of the call, on a goroutine of its own
 //	Peer.Ask                   package proxy      waits for the client's answer

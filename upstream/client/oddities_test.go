@@ -41,7 +41,7 @@ func TestProgressTokenByValue(t *testing.T) {
 // writes the id in another form.
 func TestLateAnswerByValue(t *testing.T) {
 	b := &base{flights: map[jsonrpc.ID]*flight{}}
-	b.abandoned(&flight{id: "7", owner: owner{"one", "y"}})
+	b.abandoned(&flight{id: "7", window: window{"one", "y"}})
 	b.receive(&jsonrpc.Message{ID: `"8"`, Result: []byte("{}")})
 	if len(b.doubts) != 1 {
 		t.Fatalf("%d doubts after the answer to another call", len(b.doubts))

@@ -13,13 +13,17 @@ import (
 // This file finds the calls that a message of the server can belong to. If no task is named, a message
 // on a shared stream does not identify its call. A server request must reach only the user who caused
 // it (2025-11-25, client/elicitation). Junction passes it on only if every call that can have caused
-// it is of one session of one user.
+// it is of one window.
 
-// owner is the session of a legacy client, or the program of a modern one. If caller is "", the owner
-// equals no other.
-type owner struct{ principal, caller string }
+// window is where a call comes from: a window of an agent, which is the session of a legacy client. A modern
+// request names no session, and an agent sends those of all its windows alike. So without a session, each
+// call is a window of its own, which equals no other.
+type window struct{ principal, session string }
 
-func (o owner) is(other owner) bool { return o.caller != "" && o == other }
+func (w window) is(other window) bool { return w.session != "" && w == other }
+
+// window returns the window of the call.
+func (c *Call) window() window { return window{c.Principal, c.Session} }
 
 // abandonedGrace is the time in which a server may still send messages about a call that was
 // abandoned, lost or answered. Servers need not report when they have finished with a call.
@@ -28,7 +32,7 @@ const abandonedGrace = time.Minute
 // doubt is a request that was abandoned, or whose response was lost. The server may still send messages
 // about it, until it answers or the time is over.
 type doubt struct {
-	owner owner
+	window
 	until time.Time
 }
 
@@ -58,7 +62,7 @@ func (b *base) abandoned(f *flight) {
 	if b.doubts == nil {
 		b.doubts = map[jsonrpc.ID]doubt{}
 	}
-	b.doubts[f.id] = doubt{f.owner, until}
+	b.doubts[f.id] = doubt{f.window, until}
 }
 
 // answered takes a response that no call waits for: the server has finished with that request, unless it
@@ -78,6 +82,7 @@ func (b *base) answered(m *jsonrpc.Message) {
 	if f != nil {
 		f.answered = true
 	}
+	b.ease()
 }
 
 // forgetDoubts removes doubts whose time is over. b.mu is held.
@@ -102,7 +107,7 @@ func (b *base) crowded(principal string) bool {
 }
 
 // newest returns the call that was sent last, if possible one whose client can answer a request of
-// the method. alike reports whether all calls in flight and all doubts are of one owner. b.mu is
+// the method. alike reports whether all calls in flight and all doubts are of one window. b.mu is
 // held, and there is a call.
 func (b *base) newest(method string) (newest *flight, alike bool) {
 	able := false
@@ -113,12 +118,12 @@ func (b *base) newest(method string) (newest *flight, alike bool) {
 		}
 	}
 	for _, f := range b.flights {
-		if !f.owner.is(newest.owner) {
+		if f != newest && !f.window.is(newest.window) {
 			return newest, false
 		}
 	}
 	for _, d := range b.doubts {
-		if !d.owner.is(newest.owner) {
+		if !d.window.is(newest.window) {
 			return newest, false
 		}
 	}

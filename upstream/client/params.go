@@ -46,8 +46,8 @@ func (b *base) prepare(id jsonrpc.ID, c *Call, clock *Clock, own []raw.Edit) ([]
 	}
 	var f *flight
 	if c.Peer != nil {
-		f = &flight{id: id, peer: c.Peer, owner: owner{c.Principal, c.Caller}, profile: c.Profile, clock: clock,
-			trace: c.trace}
+		f = &flight{id: id, peer: c.Peer, window: c.window(), item: Item{c.Method, c.Name}, profile: c.Profile,
+			clock: clock, trace: c.trace}
 	}
 	own = c.carried.edits(own)
 	meta, err := c.Params.Object("_meta")

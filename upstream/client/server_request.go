@@ -63,7 +63,8 @@ func isServerRequest(method string) bool {
 type flight struct {
 	id   jsonrpc.ID
 	peer Peer
-	owner
+	window
+	item    Item
 	profile Profile         // of the client
 	order   uint64          // a later call has a higher one; set by track
 	token   []byte          // the client's own progress token; nil if it requested no progress
@@ -107,18 +108,16 @@ func (b *base) untrack(f *flight) {
 		}
 	}
 	if f.exclusive {
-		if b.exclusive--; b.exclusive == 0 {
-			close(b.shared)
-			b.shared = nil
-		}
+		b.exclusive--
 	}
+	b.ease()
 	b.mu.Unlock()
 }
 
 // callOf returns the call that a message belongs to. own is the call on whose response stream the
 // message came; nil for other streams. A message may name its task. Without a task, it belongs to the
-// only call in flight, or, if all candidates are of one owner, to the newest one whose client can
-// answer. callOf returns nil and the reason if the candidates have several owners, or if a call of
+// only call in flight, or, if all candidates are of one window, to the newest one whose client can
+// answer. callOf returns nil and the reason if the candidates can be of several windows, or if a call of
 // another principal ended within abandonedGrace.
 func (b *base) callOf(own *flight, m *jsonrpc.Message) (f *flight, reason string) {
 	if own != nil {
@@ -150,9 +149,10 @@ func (b *base) callOf(own *flight, m *jsonrpc.Message) (f *flight, reason string
 		return f, ""
 	case len(b.flights) > 1:
 		return nil, "it could belong to any of the " + strconv.Itoa(len(b.flights)) +
-			" calls in progress on this connection, which are not of one client"
+			" calls in progress on this connection, which may be of several windows; repeat the call: it then has " +
+			"the connection for itself"
 	case len(b.doubts) > 0 || doubtful:
-		return nil, "it could belong to a call of another client that was given up less than a minute ago"
+		return nil, "it could belong to a call of another window that was given up less than a minute ago"
 	}
 	return f, ""
 }
@@ -167,7 +167,7 @@ type serverQuestion struct {
 	call   *flight            // whose client is asked; guarded by base.mu
 	ctx    context.Context    // ends when that client need not answer; guarded by base.mu
 	cancel context.CancelFunc // ends ctx; guarded by base.mu
-	shared bool               // the question names no call; it could belong to others of the same owner
+	shared bool               // the question names no call; it could belong to others of the same window
 	clocks []*Clock           // of the calls that it could belong to
 	seen   *question
 	held   int64         // reserved on base.account for the params
@@ -175,13 +175,13 @@ type serverQuestion struct {
 }
 
 // passOn ends the question to the client of a.call, which has ended. If the question could belong to
-// another call of the same owner, the client of that one is asked in its place. b.mu is held.
+// another call of the same window, the client of that one is asked in its place. b.mu is held.
 func (b *base) passOn(a *serverQuestion) {
 	a.cancel()
 	if !a.shared || len(b.flights) == 0 {
 		return
 	}
-	if next, alike := b.newest(a.method); alike && next.owner.is(a.call.owner) {
+	if next, alike := b.newest(a.method); alike && next.window.is(a.call.window) {
 		b.ask(a, next)
 	}
 }
@@ -192,9 +192,7 @@ func (b *base) ask(a *serverQuestion, f *flight) {
 	a.ctx, a.cancel = context.WithCancel(f.ctx)
 	if a.shared && !f.exclusive {
 		f.exclusive = true
-		if b.exclusive++; b.exclusive == 1 {
-			b.shared = make(chan struct{})
-		}
+		b.exclusive++
 	}
 }
 
@@ -202,6 +200,9 @@ func (b *base) ask(a *serverQuestion, f *flight) {
 // rejects a request that belongs to no call.
 func (b *base) serverRequest(own *flight, m *jsonrpc.Message) {
 	f, reason := b.callOf(own, m)
+	if own == nil {
+		b.learn(f)
+	}
 	seen := b.observe(f, m)
 	if f == nil && m.Method == string(mcp.MethodListRoots) && !b.declares().Roots {
 		b.log.Debug("rejected roots/list: roots were not declared", "reason", reason)
@@ -258,7 +259,7 @@ func (b *base) admit(own, f *flight, m *jsonrpc.Message, seen *question) *server
 	defer b.mu.Unlock()
 	a := &serverQuestion{method: m.Method, shared: own == nil, seen: seen, held: held, done: make(chan struct{})}
 	for _, other := range b.flights {
-		if other.clock != nil && (other == f || a.shared && f.task == "" && other.owner.is(f.owner)) {
+		if other.clock != nil && (other == f || a.shared && f.task == "" && other.window.is(f.window)) {
 			a.clocks = append(a.clocks, other.clock)
 		}
 	}
@@ -332,13 +333,6 @@ func (b *base) declares() Profile {
 
 // sendPatience is the time limit for sending a notification or a response.
 const sendPatience = 30 * time.Second
-
-// ExclusiveUse implements Conn.
-func (b *base) ExclusiveUse() <-chan struct{} {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.shared
-}
 
 // methodElicitationComplete is the notification that a URL elicitation is complete (2025-11-25,
 // client/elicitation).

@@ -21,20 +21,20 @@ import (
 // a cancelled call.
 func TestQuestionOfACallThatWasGivenUp(t *testing.T) {
 	b := &base{flights: map[jsonrpc.ID]*flight{}}
-	next := &flight{id: "2", owner: owner{"one", "x"}}
+	next := &flight{id: "2", window: window{"one", "x"}}
 	b.track(next)
 	question := &jsonrpc.Message{ID: "1", Method: "elicitation/create"}
 	if f, reason := b.callOf(nil, question); f != next {
 		t.Fatalf("the question of the only call was not assigned to it: %s", reason)
 	}
-	b.abandoned(&flight{id: "1", owner: owner{"one", "y"}})
+	b.abandoned(&flight{id: "1", window: window{"one", "y"}})
 	if f, _ := b.callOf(nil, question); f != nil {
 		t.Error("the question may be that of a call that was given up, and was taken for the next one's")
 	}
 	if f, _ := b.callOf(next, question); f != next {
 		t.Error("a question on the stream of its call is not its own any more")
 	}
-	if b.ExclusiveUse() != nil {
+	if b.Taken(&Call{}, false) != nil {
 		t.Error("the next call would get another connection, where a server has another state")
 	}
 }
@@ -84,8 +84,8 @@ func TestQuestionOfACallThatWasLost(t *testing.T) {
 				defer l.stop()
 				l.transport = &breaking{answers: row.answers, err: row.err}
 				l.info.Capabilities, _ = raw.Parse([]byte(`{"tasks":{"requests":{"tools":{"call":{}}}}}`))
-				l.Call(t.Context(), &Call{Method: "tools/call", Principal: "one", Caller: "y", AsTask: row.asTask, Peer: struct{ Peer }{}}, nil)
-				next := &flight{id: "next", owner: owner{"one", "x"}}
+				l.Call(t.Context(), &Call{Method: "tools/call", Principal: "one", Session: "y", AsTask: row.asTask, Peer: struct{ Peer }{}}, nil)
+				next := &flight{id: "next", window: window{"one", "x"}}
 				l.track(next)
 				f, reason := l.callOf(nil, &jsonrpc.Message{ID: "1", Method: "elicitation/create"})
 				if works := f != next; works != row.works {
@@ -104,7 +104,7 @@ func TestTaskThatBeginsLate(t *testing.T) {
 			b := new(base)
 			b.init(authtest.Log(t), Hooks{}, EraLegacy)
 			defer b.stop()
-			f := &flight{id: "8", owner: owner{"a", "2"}}
+			f := &flight{id: "8", window: window{"a", "2"}}
 			b.track(f)
 			late := func(id jsonrpc.ID) {
 				body, err := raw.Parse([]byte(`{"task":{"taskId":"t","status":"working"}}`))
@@ -132,7 +132,7 @@ func TestTaskThatBeginsLate(t *testing.T) {
 			if len(b.outbox) != 0 {
 				t.Error("the answer to tasks/cancel is taken for a task that has begun")
 			}
-			b.track(&flight{id: "9", owner: owner{"a", "1"}})
+			b.track(&flight{id: "9", window: window{"a", "1"}})
 			if f, _ := b.callOf(nil, &jsonrpc.Message{ID: "1", Method: "elicitation/create"}); f != nil {
 				t.Error("the question may be that of the task, and was taken for the next call's")
 			}
@@ -147,7 +147,7 @@ func TestQuestionAfterACallOfAnotherUser(t *testing.T) {
 		b := &base{flights: map[jsonrpc.ID]*flight{}}
 		question := &jsonrpc.Message{ID: "1", Method: "elicitation/create"}
 		call := func(id jsonrpc.ID, principal string) *flight {
-			f := &flight{id: id, owner: owner{principal, "x"}}
+			f := &flight{id: id, window: window{principal, "x"}}
 			b.track(f)
 			return f
 		}
@@ -179,12 +179,12 @@ func TestQuestionAfterACallOfAnotherUser(t *testing.T) {
 }
 
 // TestMessageOfSeveralCalls: a message that names no call belongs to the newest call whose client can
-// answer, if everything that could have caused it is of one session of one user, and to none
+// answer, if everything that could have caused it is of one window, and to none
 // otherwise.
 func TestMessageOfSeveralCalls(t *testing.T) {
 	asks := Profile{Form: true}
 	type call struct {
-		owner
+		window
 		profile   Profile
 		abandoned bool
 	}
@@ -192,21 +192,21 @@ func TestMessageOfSeveralCalls(t *testing.T) {
 		calls []call
 		want  int // the number of the call; -1 for none
 	}{
-		"four of one session":           {[]call{{owner{"a", "1"}, asks, false}, {owner{"a", "1"}, asks, false}, {owner{"a", "1"}, asks, false}, {owner{"a", "1"}, asks, false}}, 3},
-		"the newest cannot answer":      {[]call{{owner{"a", "1"}, asks, false}, {owner{"a", "1"}, Profile{Sampling: true}, false}}, 0},
-		"two sessions of one user":      {[]call{{owner{"a", "1"}, asks, false}, {owner{"a", "2"}, asks, false}}, -1},
-		"two users":                     {[]call{{owner{"a", "1"}, asks, false}, {owner{"b", "1"}, asks, false}}, -1},
-		"after one that was given up":   {[]call{{owner{"a", "1"}, asks, true}, {owner{"a", "1"}, asks, false}}, 1},
-		"given up in another session":   {[]call{{owner{"a", "2"}, asks, true}, {owner{"a", "1"}, asks, false}}, -1},
-		"given up by another user":      {[]call{{owner{"b", "1"}, asks, true}, {owner{"a", "1"}, asks, false}}, -1},
-		"of sessions that are unknown":  {[]call{{owner{"a", ""}, asks, false}, {owner{"a", ""}, asks, false}}, -1},
-		"the only one, unknown session": {[]call{{owner{"", ""}, asks, false}}, 0},
+		"four of one session":           {[]call{{window{"a", "1"}, asks, false}, {window{"a", "1"}, asks, false}, {window{"a", "1"}, asks, false}, {window{"a", "1"}, asks, false}}, 3},
+		"the newest cannot answer":      {[]call{{window{"a", "1"}, asks, false}, {window{"a", "1"}, Profile{Sampling: true}, false}}, 0},
+		"two sessions of one user":      {[]call{{window{"a", "1"}, asks, false}, {window{"a", "2"}, asks, false}}, -1},
+		"two users":                     {[]call{{window{"a", "1"}, asks, false}, {window{"b", "1"}, asks, false}}, -1},
+		"after one that was given up":   {[]call{{window{"a", "1"}, asks, true}, {window{"a", "1"}, asks, false}}, 1},
+		"given up in another session":   {[]call{{window{"a", "2"}, asks, true}, {window{"a", "1"}, asks, false}}, -1},
+		"given up by another user":      {[]call{{window{"b", "1"}, asks, true}, {window{"a", "1"}, asks, false}}, -1},
+		"of sessions that are unknown":  {[]call{{window{"a", ""}, asks, false}, {window{"a", ""}, asks, false}}, -1},
+		"the only one, unknown session": {[]call{{window{"", ""}, asks, false}}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := &base{flights: map[jsonrpc.ID]*flight{}}
 			var flights []*flight
 			for i, c := range row.calls {
-				f := &flight{id: jsonrpc.NumberID(uint64(i)), owner: c.owner, profile: c.profile}
+				f := &flight{id: jsonrpc.NumberID(uint64(i)), window: c.window, profile: c.profile}
 				flights = append(flights, f)
 				b.track(f)
 			}
@@ -236,9 +236,9 @@ func TestAnswerEndsTheDoubt(t *testing.T) {
 			got, _ := b.callOf(nil, &jsonrpc.Message{ID: "1", Method: "elicitation/create"})
 			return got != nil
 		}
-		b.track(&flight{id: "9", owner: owner{"a", "1"}})
+		b.track(&flight{id: "9", window: window{"a", "1"}})
 		for _, id := range []jsonrpc.ID{"1", "2"} {
-			b.abandoned(&flight{id: id, owner: owner{"a", "2"}})
+			b.abandoned(&flight{id: id, window: window{"a", "2"}})
 		}
 		for _, id := range []jsonrpc.ID{"3", "1", "1"} {
 			b.receive(&jsonrpc.Message{ID: id, Result: []byte("{}")})
@@ -250,7 +250,7 @@ func TestAnswerEndsTheDoubt(t *testing.T) {
 		if !clear() {
 			t.Error("both requests were answered, and are in doubt")
 		}
-		early := &flight{id: "4", owner: owner{"a", "2"}}
+		early := &flight{id: "4", window: window{"a", "2"}}
 		b.track(early)
 		b.answered(&jsonrpc.Message{ID: "4", Result: []byte("{}")}) // between the end of its context and its end
 		b.abandoned(early)
@@ -259,7 +259,7 @@ func TestAnswerEndsTheDoubt(t *testing.T) {
 			t.Error("a request that was answered before it was given up is in doubt")
 		}
 		for i := range mostDoubts + 1 {
-			b.abandoned(&flight{id: jsonrpc.NumberID(uint64(100 + i)), owner: owner{"a", "1"}})
+			b.abandoned(&flight{id: jsonrpc.NumberID(uint64(100 + i)), window: window{"a", "1"}})
 		}
 		if len(b.doubts) != mostDoubts || clear() {
 			t.Errorf("%d doubts are kept, want %d, and what was not kept is in doubt", len(b.doubts), mostDoubts)
@@ -277,9 +277,9 @@ func TestAnswerEndsTheDoubt(t *testing.T) {
 func TestServerThatAnswersLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &base{flights: map[jsonrpc.ID]*flight{}}
-		b.track(&flight{id: "9", owner: owner{"a", "1"}})
+		b.track(&flight{id: "9", window: window{"a", "1"}})
 		cancel := func(id jsonrpc.ID) {
-			f := &flight{id: id, owner: owner{"a", "2"}}
+			f := &flight{id: id, window: window{"a", "2"}}
 			b.track(f)
 			b.abandoned(f)
 			b.untrack(f)
@@ -325,7 +325,7 @@ func TestServerThatAsksAfterItsAnswers(t *testing.T) {
 		calls := func(principals ...string) (asked int) {
 			for _, principal := range principals {
 				next++
-				f := &flight{id: jsonrpc.NumberID(next), owner: owner{principal, "1"}}
+				f := &flight{id: jsonrpc.NumberID(next), window: window{principal, "1"}}
 				b.track(f)
 				if got, _ := b.callOf(nil, question); got != nil {
 					if asked++; got != f {
@@ -399,7 +399,7 @@ func TestLargeOpenQuestionsTakeTheAccount(t *testing.T) {
 		b.init(authtest.Log(t), Hooks{}, EraLegacy)
 		b.transport, b.account = silent{}, account
 		ctx, end := context.WithCancel(t.Context())
-		f := &flight{id: "1", owner: owner{"one", "x"}, peer: silent{}, ctx: ctx}
+		f := &flight{id: "1", window: window{"one", "x"}, peer: silent{}, ctx: ctx}
 		b.track(f)
 		ask := func(id uint64, size int) {
 			params := `{"message":"` + strings.Repeat("x", size-14) + `"}`

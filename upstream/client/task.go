@@ -38,7 +38,7 @@ func (l *legacyConn) callAsTask(ctx context.Context, c *Call, clock *Clock) (Res
 		return Result{}, err
 	}
 	if f == nil {
-		f = &flight{id: id, owner: owner{c.Principal, c.Caller}, profile: c.Profile, clock: clock}
+		f = &flight{id: id, window: c.window(), item: Item{c.Method, c.Name}, profile: c.Profile, clock: clock}
 	}
 	if f.ctx = ctx; clock != nil {
 		clock.setPinger(l)

@@ -20,6 +20,10 @@ func (p *Proxy) itemOf(x *view.Explanation, s upstream.Status, who policy.Subjec
 		State: s.State.String(), Since: s.Since.UTC().Format(time.RFC3339), Error: s.Err, Reasons: []WhyReason{},
 		Advice: []string{}, Limits: p.limitsOf(x), Changed: p.changeOf(x),
 	}
+	if a.Limits != "" && slices.Contains(s.Asks, x.Own) {
+		a.Limits += "; it has asked a person, and its server does not say in which call, so that each call has a " +
+			"connection for itself"
+	}
 	if x.Exposed != "" { // a policy has decided
 		a.Verdict = x.Verdict.String()
 	}
