@@ -15,7 +15,7 @@ import (
 // in the file or the package that the table names.
 func TestDocumentsTables(t *testing.T) {
 	found := 0
-	for _, doc := range []string{"proxy/doc.go", "upstream/doc.go", "upstream/client/doc.go"} {
+	for _, doc := range tableDocuments {
 		rows, problems := checkTables(t, os.DirFS(".."), doc)
 		for _, problem := range problems {
 			t.Error(problem)
