@@ -123,9 +123,9 @@
 //	Rights.Reaches           ../policy/reach.go       whether some item of an upstream might be visible
 //	Rights.Beginning         ../policy/beginning.go   all resources whose URI begins with a text
 //	SubjectView.Sight        view/subject.go          in lists
-//	SubjectView.reaches      view/subject.go          whether the upstream exists, also while it has no items
+//	SubjectView.reaches      view/subject.go          whether the subject reaches an upstream without items, too
 //	SubjectView.Named        view/subject.go          by the name of a tool or prompt
-//	Exchange.named           call.go                  the same for a call; also for tools that are only for apps
+//	Exchange.named           call.go                  the same for a call; hides tools for MCP Apps, too
 //	Exchange.prefixed        list.go                  by a prefix: calls of tools that are not listed yet
 //	Exchange.connecting      signin.go                the connect tool
 //	SubjectView.Resource     view/resource.go         by the URI of a resource
@@ -233,7 +233,7 @@
 //	(*Member).receive        ../cmd/junction/base/replicas  at the owner; Junction-Hop has the client's address
 //	Server.at                front/request.go    at the owner, authenticates the request again
 //	Server.post              front/request.go    at the owner, as for all requests
-//	Server.frontFor          front/eras.go       at the owner; the session makes the era legacy
+//	Server.frontFor          front/eras.go       at the owner; without a modern version it is the legacy era
 //	legacyFront.post         front/legacy.go     at the owner
 //	legacyFront.enter        front/legacy.go     at the owner, finds the session
 //	legacyFront.accept       front/legacy.go     at the owner, as for all messages that are no requests
