@@ -160,14 +160,11 @@ type revokedKey struct {
 // maxRevoked limits the revoked keys that are remembered. The oldest are forgotten first.
 const maxRevoked = 200
 
-// Keys returns a Verifier of API keys. Entries with the same name are one principal, so that a key
-// can be replaced while both are in use. Entries with the same hash, which Validate rejects, are
-// all invalid. If now is nil, it is time.Now.
+// newKeyring returns the keyring that replaces before, which may be nil. Entries with the same name are
+// one principal, so that a key can be replaced while both are in use. Entries with the same hash, which
+// Validate rejects, are all invalid. If now is nil, it is time.Now.
 //
 // A key is looked up by its hash. The time that takes tells an attacker nothing about valid keys.
-func Keys(list []Key, now func() time.Time) Verifier { return newKeyring(list, nil, now) }
-
-// newKeyring returns the keyring that replaces before, which may be nil.
 func newKeyring(list []Key, before *keyring, now func() time.Time) *keyring {
 	if now == nil {
 		now = time.Now

@@ -11,11 +11,11 @@ import (
 	"testing"
 )
 
-// TestDocumentsTables checks that the methods exist which the tables of package documentation list,
+// TestDocumentsTables checks that the methods and functions exist which the tables of package documentation list,
 // in the file or the package that the table names.
 func TestDocumentsTables(t *testing.T) {
 	found := 0
-	for _, doc := range []string{"proxy/doc.go", "upstream/doc.go", "upstream/client/doc.go"} {
+	for _, doc := range tableDocuments {
 		rows, problems := checkTables(t, os.DirFS(".."), doc)
 		for _, problem := range problems {
 			t.Error(problem)
@@ -30,7 +30,10 @@ func TestDocumentsTables(t *testing.T) {
 // tableRow matches a row that begins with a method and its place: (*base).owner  conn.go, or  client/conn.go
 var tableRow = regexp.MustCompile(`(?m)^//\t\(?\*?(\w+)\)?\.(\w+)(?:, \w+)? +((?:\.\./)?[\w/]+(?:\.go)?) `)
 
-// checkTables returns the number of methods in the tables of a file, and those that do not exist.
+// functionRow matches a row that begins with a function and its file.
+var functionRow = regexp.MustCompile(`(?m)^//\t(\w+) +((?:\.\./)?[\w/]+\.go) `)
+
+// checkTables returns the number of methods and functions in the tables of a file, and those that do not exist.
 func checkTables(t *testing.T, root fs.FS, doc string) (rows int, problems []string) {
 	t.Helper()
 	text, err := fs.ReadFile(root, doc)
@@ -60,6 +63,14 @@ func checkTables(t *testing.T, root fs.FS, doc string) (rows int, problems []str
 			return declared.Match(source)
 		}) {
 			problems = append(problems, fmt.Sprintf("%s: %s is not in %s", doc, strings.Join(row[1:3], "."), place))
+		}
+	}
+	for _, row := range functionRow.FindAllStringSubmatch(string(text), -1) {
+		rows++
+		place := path.Join(path.Dir(doc), row[2])
+		source, _ := fs.ReadFile(root, place) // a missing file has no function
+		if !regexp.MustCompile(`(?m)^func ` + row[1] + `\(`).Match(source) {
+			problems = append(problems, fmt.Sprintf("%s: %s is not in %s", doc, row[1], place))
 		}
 	}
 	return rows, problems

@@ -98,7 +98,9 @@
 // While callers with new streams come faster than renew decides, it decides with mu in the eleventh
 // round.
 //
-// The cost: a changed catalog makes one stock, and compiles the endpoints with this server. For each
+// The cost: a changed catalog makes one stock, and compiles the endpoints with this server. decide
+// (streams/renew.go) is most of the rest, and the place to change: it runs without mu, in the one goroutine
+// that calls Core.Refresh. If a request of a client calls Core.Settle, that request pays for it. For each
 // caller with a stream or a subscription, one after the other, Adopt asks for its endpoint, for its Guard
 // and for its rights (Policy.For). Callers with equal rights share a subject view. So each set of
 // different rights makes one sight of the endpoint, and SameList compares the prints of each wanted list,
@@ -111,27 +113,47 @@
 //
 // # Where a denied item is hidden
 //
-// Two functions of package policy decide whether a subject sees an item, and must agree. The other
-// functions ask them. A denied item gets the same answer as an unknown name:
+// Four functions of package policy decide, and the other functions ask them. The first two decide whether a
+// subject sees an item, and must agree. The third one decides whether an upstream may have such an item: for
+// endpoints, capabilities, instructions and the connect tool. The fourth one is for completions, whose URIs
+// have no end yet. A denied item gets the same answer as an unknown name:
 //
 //	Ruling.Visible           ../policy/ruling.go      one item
 //	Items.Visible            ../policy/items.go       many items at once
+//	Rights.Reaches           ../policy/reach.go       whether some item of an upstream might be visible
+//	Rights.Beginning         ../policy/beginning.go   all resources whose URI begins with a text
 //	SubjectView.Sight        view/subject.go          in lists
+//	SubjectView.reaches      view/subject.go          whether the subject reaches an upstream without items, too
 //	SubjectView.Named        view/subject.go          by the name of a tool or prompt
+//	Exchange.named           call.go                  the same for a call; hides tools for MCP Apps, too
+//	Exchange.prefixed        list.go                  by a prefix: calls of tools that are not listed yet
+//	Exchange.connecting      signin.go                the connect tool
 //	SubjectView.Resource     view/resource.go         by the URI of a resource
 //	Sight.Search             view/search.go           in search
 //	Caller.Hidden            scope/endpoint.go        an endpoint without visible items
+//	Server.at                front/request.go         rejects a caller without rights, or of a hidden endpoint
+//	Server.forbid            front/request.go         the answer to a caller without rights: 403
+//	Server.noEndpoint        front/request.go         the answer for a hidden endpoint: 404
+//	discover                 dispatch.go              capabilities and instructions, for modern clients
+//	legacyFront.handshake    front/legacy.go          the same for legacy clients
 //	Exchange.permit          permit.go                each call, with its arguments
 //	Core.permitAgain         permit.go                the same after each wait for the user
 //	Core.lookAgain           list.go                  takes the newest snapshot after a wait for a server
 //	findReference            completion.go            in completion
+//	Exchange.completesPrompt completion.go            in completion, prompts that depend on arguments
 //	Core.filterCompletion    completion.go            values of completions
 //	SubjectView.Skill        view/skill.go            skills, and their files
 //	Exchange.checkSkills     skill.go                 skills in results
 //	Core.awaitNamed          list.go                  by the time of the answer
 //	aboutTask                state.go                 in requests about tasks
+//	request.serverOf         front/stateful.go        in calls of another member
+//	reach.uses               ../cmd/junction/serve/inforce.go  in the sign-in to an upstream
+//	reach.servers            ../cmd/junction/serve/inforce.go  in the list of a user's upstreams
 //	Listeners.renew          streams/renew.go         in open streams, after a change of the policy
 //	Listeners.Updated        streams/updated.go       in updates of resources
+//
+// With pinned, an item that is not accepted is hidden, too. No function of package policy knows this:
+// SubjectView.look and SubjectView.sees check it, and explain (view/explain.go) for the operator.
 //
 // integration/safety tests this, in the files named hidden, listed, probes and completion.
 //
@@ -175,12 +197,16 @@
 // that was removed from its answers. A restart, and the end of its member, also end its calls and streams.
 // A restart with another key ends all sessions.
 //
-// A session ends when the client deletes it (legacyFront.delete), and sessions.max_age after it
-// began. The hash of a deleted ID is kept until then: in sessions.deleted, in the file
-// ended-sessions beside the key (cmd/junction/base/stored/sessions.go), and among members in the table
-// deleted_sessions. With isolation: session, the upstream knows a session by its key, which the ID
-// contains, too: so a rebuilt session uses the same connection again, if that is still open at this
-// process.
+// A session ends when the client deletes it (legacyFront.delete), and with its first request later than
+// sessions.max_age after it began (sessions.find and sessions.open). Without such a request, an open stream
+// of an older session lives on. The hash of a deleted ID is kept for sessions.max_age after the deletion,
+// which is never before the ID expires: in sessions.deleted, in the file ended-sessions beside the key
+// (cmd/junction/base/stored/sessions.go), and among members in the table deleted_sessions.
+//
+// With isolation: session, the upstream knows a session by its key, which the ID contains, too: so a
+// rebuilt session uses the same connection again, if that is still open at this process. The end of a
+// session does not end this connection: it ends after 15 minutes without a call, or after idle_stop
+// (upstream/idle.go).
 //
 // A legacy request without a session ID has a Session of its own, without a key (legacyFront.enterWithout,
 // Exchange.sessionless). Nothing of it is kept, so any member answers it. The methods that change a session
@@ -206,14 +232,19 @@
 //	(*Member).Forward        ../cmd/junction/base/replicas  sends the request to the owner, with Junction-Hop
 //	(*Member).receive        ../cmd/junction/base/replicas  at the owner; Junction-Hop has the client's address
 //	Server.at                front/request.go    at the owner, authenticates the request again
+//	Server.post              front/request.go    at the owner, as for all requests
+//	Server.frontFor          front/eras.go       at the owner; without a modern version it is the legacy era
+//	legacyFront.post         front/legacy.go     at the owner
+//	legacyFront.enter        front/legacy.go     at the owner, finds the session
 //	legacyFront.accept       front/legacy.go     at the owner, as for all messages that are no requests
 //	session.respond          front/pending.go    wakes request.Ask; the client gets 202
 //
 // If Forward returns ErrGone, the request waits (Members.Await), for at most 20 s (takeover), until the
 // lease of the owner has ended. Then it asks for the owner again, and the member becomes the new owner
-// itself if it is the first (claimSession of package replicas). In the new owner, session.respond finds
-// no server request with this ID: it ended with the old owner. The response is dropped, and the client
-// gets 202 all the same. The call that caused the server request has ended with the old owner, too.
+// itself if it is the first: (*Member).Owner of package replicas, with (*Member).runClaims and
+// (*Member).claimSessions. In the new owner, session.respond finds no server request with this ID: it ended
+// with the old owner. The response is dropped, and the client gets 202 all the same. The call that caused
+// the server request has ended with the old owner, too.
 //
 // The return to a parked call takes the way of the table above: Server.forwardParked sends it to
 // the member that Core.ParkedAt names, and there it is answered as if it had arrived there. If the

@@ -36,13 +36,28 @@
 //	(*stdio).settle            stdio        a response wakes the Call that waits for its id
 //	(*base).receive            client       anything else: progress, log messages, changes, server requests
 //
-// Package client describes the way of a server request to the client and back. (*Upstream).failureOf
-// decides about the error of a call. Before that, (*link).suspect finds out whether the error is that of
-// a lost session, or of a sign-in that has ended.
+// The response then returns through these functions:
 //
-// A link starts the process: (*link).connectAndServe (link.go) calls (*link).open (opening.go), which
-// calls (*Dialer).Dial and openTransport of package client, and these call Open and startProcess of
-// package stdio.
+//	(*stdio).take              stdio        Call gives its caller the message, and the buffer with it
+//	(*link).answered           second.go    finds out whether a learned second process may run
+//	(*Upstream).explainQuestion eras.go     says why the server could not ask the client
+//	(*Upstream).inTime         upstream.go  input_required is an error if the client's request has ended
+//	Core.filtered              proxy        continues in the documentation of package proxy
+//
+// In place of inTime, (*Upstream).failureOf decides about the error of a call. Before that, (*link).suspect
+// finds out whether the error is that of a lost session, or of a sign-in that has ended. Package client
+// describes the way of a server request to the client and back.
+//
+// A link starts the process:
+//
+//	(*link).connectAndServe    link.go      makes one attempt, and serves until the conn ends
+//	(*link).open               opening.go   opens a conn, and reads its catalog
+//	(*link).dial               link.go      decides which function of the Dialer opens the conn
+//	(*Dialer).Dial             client       decides in which era the attempt begins; or DialLegacy, DialLegacySession
+//	(*attempt).open            client       calls the open of the kind of the server (ServerKind)
+//	(*attempt).openProcess     client       is that open for a command
+//
+// (*attempt).openProcess calls Open of package stdio, which calls startProcess.
 //
 // Over HTTP, (*streamable).Call takes the place of (*stdio).Call: (*origin).do sends the request on
 // a connection of package http1 or net/http, and the goroutine of the caller reads the response.

@@ -98,18 +98,16 @@ func (p *pool) remember(c *Catalog) {
 		p.options.Store.Delete(p.connConfig.Entry(p.name), p.user)
 	case !c.Listed.IsZero() && !c.Stored:
 		second := p.learnedHolders()
-		p.options.Store.Save(p.connConfig.Entry(p.name), p.user, func() []byte { return c.textWith(second) })
+		p.options.Store.Save(p.connConfig.Entry(p.name), p.user, func() []byte { return c.text(second) })
 	}
 }
 
 // storedVersion is the format version of a stored catalog. Other versions are ignored.
 const storedVersion = "1"
 
-// text returns the catalog as JSON. Definitions keep their bytes.
-func (c *Catalog) text() []byte { return c.textWith(nil) }
-
-// textWith returns the text with the holders that have a second process.
-func (c *Catalog) textWith(second []string) []byte {
+// text returns the catalog as JSON, with the holders that have a second process. Definitions keep their
+// bytes.
+func (c *Catalog) text(second []string) []byte {
 	b := raw.AppendQuote([]byte(`{"v":`+storedVersion+`,"era":`), string(c.Era))
 	b = strconv.AppendBool(append(b, `,"proven":`...), c.proven)
 	b = strconv.AppendBool(append(b, `,"mirrors":`...), c.mirrors)

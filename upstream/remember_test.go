@@ -58,7 +58,7 @@ func TestForeignStoredCatalogText(t *testing.T) {
 		r.server.SetTools(append(tools("b", "c"), broken, definition))
 		settle(minRefresh * 2)
 		before := r.Catalog()
-		after, err := parseCatalog(before.text(), raw.DefaultDepth, 100, nil)
+		after, err := parseCatalog(before.text(nil), raw.DefaultDepth, 100, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -86,7 +86,7 @@ func TestForeignStoredCatalogOfAPerson(t *testing.T) {
 	hers := &Catalog{Era: client.EraLegacy, Listed: time.Now()}
 	hers.index[PartTools] = map[string]int{}
 	hers.add(PartTools, tools("hers")[0], 0)
-	store := &memory{texts: map[[2]string][]byte{{config.Entry("linear"), "ann"}: hers.text()}}
+	store := &memory{texts: map[[2]string][]byte{{config.Entry("linear"), "ann"}: hers.text(nil)}}
 	signedOut := &nobodySignedIn{}
 	var s Set
 	defer s.Close()
@@ -110,7 +110,7 @@ func TestForeignStoredCatalogOfAPerson(t *testing.T) {
 		t.Errorf("signed out, she has %+v, and what was stored is still there", u.Catalog())
 	}
 	// What she has connected anew may be another account.
-	store.Save(config.Entry("linear"), "ann", hers.text)
+	store.Save(config.Entry("linear"), "ann", func() []byte { return hers.text(nil) })
 	s.Renew("ann", "linear")
 	if store.Load(config.Entry("linear"), "ann") != nil {
 		t.Error("the catalog of the account before is still stored")

@@ -74,7 +74,9 @@ func TestClientKey(t *testing.T) {
 	guarded := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		sent = r.Header.Get("Authorization")
 		hash, _ := auth.HashKey(auth.NewKey())
-		(&auth.Guard{Log: authtest.Log(t), Verifier: auth.Keys([]auth.Key{{Name: "other", Hash: hash}}, nil)}).Authenticate(w, r)
+		guard := (&auth.Config{APIKeys: []auth.Key{{Name: "other", Hash: hash}}}).Guard(nil, "", nil)
+		guard.Log = authtest.Log(t)
+		guard.Authenticate(w, r)
 	}))
 	defer guarded.Close()
 	for _, tt := range []struct {

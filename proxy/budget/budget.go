@@ -13,9 +13,9 @@
 //
 // It is a field of policy.Limits (policy/config.go), where None excludes it for requests that are
 // not calls. Its mistakes are in limits (policy/validate.go), its default in withDefaults.
-// strictest (policy/policy.go) takes the lesser of two, for all policies that match, and does not compile
-// without the new limit. An error beside
-// ErrTooFast (meter.go) has its key: the answer and the audit take the key from the error.
+// (Limits).strictest (policy/policy.go) takes the lesser of two, for all policies that match, and does not
+// compile without the new limit. An error beside ErrTooFast (meter.go) has its key: the answer and the
+// audit take the key from the error.
 //
 // Two functions count it: Enter of Meters for one process, and Enter of
 // cmd/junction/base/replicas/limits.go for all members. The second one takes shares of the limit

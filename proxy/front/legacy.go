@@ -228,13 +228,13 @@ func (f legacyFront) delete(x *request) error {
 		return err
 	}
 	id := header(x.request.Header, "Mcp-Session-Id")
+	until := f.sessions.forgetAt(time.Now())
 	if f.members != nil { // first, because a session that others do not know to be deleted would come back
-		until := time.Now().Add(f.sessions.maxAge)
 		if err := f.members.DeleteSession(x.request.Context(), hash(id), until); err != nil {
 			return proxy.UnavailableError("the session was not deleted: the database cannot be reached")
 		}
 	}
-	f.sessions.delete(id, x.Principal.ID)
+	f.sessions.delete(id, x.Principal.ID, until)
 	x.reply.w.WriteHeader(http.StatusNoContent)
 	return nil
 }

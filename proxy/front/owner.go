@@ -21,7 +21,7 @@ type elsewhere struct{ member string }
 
 func (*elsewhere) Error() string { return "another member has the session" }
 
-// session returns the session of an ID if the principal owns it and this process has it. released
+// session returns the session of an ID if the principal has it and it is in this process. released
 // is a member that has given the session up; see Members.Owner. The error is errUnknownSession,
 // errForeign, errReleased, an *elsewhere, errMoved, or one of package members.
 func (s *Server) session(ctx context.Context, id, released string, a budget.Account) (*session, error) {

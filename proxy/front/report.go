@@ -13,7 +13,7 @@ func (s *Server) deny(rw http.ResponseWriter, reason, text string) {
 
 // SessionStatus describes a legacy session.
 type SessionStatus struct {
-	Principal string // owner
+	Principal string // that has the session
 	Client    string // the client's name for itself (unverified)
 	Version   string // of the protocol
 	Used      time.Time

@@ -47,7 +47,7 @@ type sealedSession struct {
 	Profile client.Profile `json:"p,omitzero"`
 	Born    int64          `json:"t"` // Unix seconds
 	Key     string         `json:"k"` // identifies the session for upstreams
-	// Principal is the ID of the owner. For other principals the session does not exist.
+	// Principal is the ID of the principal that has the session. For others the session does not exist.
 	Principal string `json:"w"`
 	// Member is the ID of the process that created the session; "" if it was alone.
 	Member string `json:"m,omitempty"`
@@ -80,7 +80,7 @@ type sessions struct {
 }
 
 // DeletedSessions are deleted sessions: by the hash of their principal, the hashes of their IDs, with the
-// expiry of each.
+// time until which each must be remembered.
 type DeletedSessions = bounded.Shared[[16]byte, [16]byte, time.Time]
 
 // entry is a session in memory. It is in two lists: one of all sessions, one of its holder's sessions.
@@ -160,7 +160,7 @@ func (ss *sessions) find(id string, a budget.Account) (*session, error) {
 	return e.s, nil
 }
 
-// open returns the content of the ID of a session that the principal owns and that has neither
+// open returns the content of the ID of a session that the principal has and that has neither
 // expired nor been deleted, as far as this process knows. The error is errUnknownSession.
 func (ss *sessions) open(id string, a budget.Account) (sealed sealedSession, err error) {
 	plain, err := ss.box.Open(id)
@@ -302,19 +302,23 @@ func (ss *sessions) remove(id string, s *session) {
 	}
 }
 
-// delete ends a session of a principal permanently, with its calls and streams.
-func (ss *sessions) delete(id, principal string) {
-	now := time.Now()
+// forgetAt returns until when a deletion of now must be remembered: max_age from now, and not from the begin
+// of the session. So a max_age that the operator raises meanwhile does not bring the session back at once.
+func (ss *sessions) forgetAt(now time.Time) time.Time { return now.Add(ss.maxAge) }
+
+// delete ends a session of a principal permanently, with its calls and streams. The deletion is remembered
+// until the time of forgetAt.
+func (ss *sessions) delete(id, principal string, until time.Time) {
 	ss.mu.Lock()
 	e, ok := ss.byID[id]
 	if ok {
 		ss.drop(e)
 	}
-	owner, sessionHash, until := hash(principal), hash(id), now.Add(ss.maxAge)
-	ss.deleted.Put(owner, sessionHash, until, now.After)
+	principalHash, sessionHash := hash(principal), hash(id)
+	ss.deleted.Put(principalHash, sessionHash, until, time.Now().After)
 	ss.mu.Unlock()
 	if ss.tell != nil {
-		ss.tell(owner, sessionHash, until)
+		ss.tell(principalHash, sessionHash, until)
 	}
 	if ok {
 		e.s.close(errUnknownSession)

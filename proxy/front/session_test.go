@@ -72,6 +72,32 @@ func TestSessionExpires(t *testing.T) {
 	})
 }
 
+// TestDeletedSessionStaysDeletedWithALongerMaxAge: the operator raises max_age from one hour to two, and
+// restarts. A session that was deleted near its end would now live for another hour. It stays deleted, also
+// when a further deletion of the principal removes those that need not be remembered.
+func TestDeletedSessionStaysDeletedWithALongerMaxAge(t *testing.T) {
+	key, err := seal.NewKey(seal.NewSecret())
+	if err != nil {
+		t.Fatal(err)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		ann := budget.Account{Principal: "ann"}
+		before := newSessions(key.Box("test"), 10, Sessions{Idle: time.Hour, MaxAge: time.Hour})
+		id, _ := before.create("2025-11-25", "a", ann, client.Profile{})
+		time.Sleep(50 * time.Minute)
+		before.delete(id, ann.Principal, before.forgetAt(time.Now()))
+
+		after := newSessions(key.Box("test"), 10, Sessions{Idle: time.Hour, MaxAge: 2 * time.Hour})
+		after.deleted = before.deleted
+		time.Sleep(20 * time.Minute)
+		other, _ := after.create("2025-11-25", "a", ann, client.Profile{})
+		after.delete(other, ann.Principal, after.forgetAt(time.Now()))
+		if _, err := after.open(id, ann); err != errUnknownSession {
+			t.Errorf("the deleted session is opened again: %v", err)
+		}
+	})
+}
+
 func TestReplayOfAnIDOutOfRange(t *testing.T) {
 	s := &session{sealedSession: sealedSession{Version: "2025-11-25"}}
 	r := s.record(proxytest.NewBudget(t, [budget.Quotas]int64{budget.Bytes: 1 << 20}).Grant(budget.Account{}, ""))

@@ -27,6 +27,10 @@ func (d *Dialer) attempt(p Profile, h Hooks) *attempt {
 	return a
 }
 
+// remote returns the transport to begin with: the word of the entry. With TransportAuto the transport is
+// found out. Only Dial may know another one from an earlier attempt.
+func (a *attempt) remote() Transport { return a.options.Transport }
+
 // tokens are the access tokens of one attempt. To the source of the tokens, all handshakes of the
 // attempt are one request, so that an attempt renews a token at most once. After the attempt,
 // tokens change nothing.

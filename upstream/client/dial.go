@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -91,10 +92,8 @@ func (d *Dialer) Expect(era Era) { d.known.learn(era, TransportAuto, proven) }
 func (d *Dialer) Dial(ctx context.Context, p Profile, h Hooks) (Conn, error) {
 	a := d.attempt(p, h)
 	defer a.tokens.end()
-	guess, remote, found := d.known.recall()
-	if d.options.Transport.OnlyLegacy() {
-		remote = d.options.Transport
-	}
+	guess, known, found := d.known.recall()
+	remote := cmp.Or(known, a.remote())
 	switch {
 	case d.options.Transport.OnlyLegacy() || d.options.Era == EraLegacy:
 		return a.dialLegacy(ctx, remote, assumed)
@@ -106,7 +105,7 @@ func (d *Dialer) Dial(ctx context.Context, p Profile, h Hooks) (Conn, error) {
 			return c, err
 		}
 	case guess == EraAuto && d.known.takeAlone():
-		return a.dialLegacy(ctx, TransportAuto, assumed)
+		return a.dialLegacy(ctx, a.remote(), assumed)
 	}
 	a.tokens.expect(guess)
 	return a.dialAuto(ctx, guess)
@@ -208,18 +207,18 @@ func (d *Dialer) DialLegacy(ctx context.Context, p Profile, h Hooks) (Conn, erro
 func (d *Dialer) dialOtherEra(ctx context.Context, p Profile, h Hooks) (*legacyConn, error) {
 	a := d.attempt(p, h)
 	defer a.tokens.end()
-	return a.legacy(ctx, TransportAuto)
+	return a.legacy(ctx, a.remote())
 }
 
 func (a *attempt) dialModern(ctx context.Context) (Conn, error) {
 	c := &modernConn{self: a.options.Client}
 	c.init(a.options.Log, a.hooks, EraModern)
 	a.share(&c.base)
-	if err := a.connect(ctx, TransportAuto, &c.base, func() error { return c.handshake(ctx) }); err != nil {
+	if err := a.connect(ctx, a.remote(), &c.base, func() error { return c.handshake(ctx) }); err != nil {
 		return nil, err
 	}
 	c.info.Proven = true
-	a.known.learn(EraModern, TransportAuto, proven)
+	a.known.learn(EraModern, a.remote(), proven)
 	return c, nil
 }
 

@@ -70,11 +70,11 @@
 // upstream/transport/renewal.go does.
 //
 // Another way to a URL is a word: a constant of the type Transport and a row (transports.go), whose
-// open openRemote (dial.go) calls. Its argument remote is TransportAuto, the next transport of its row, or
-// a transport that is only legacy: a word with a modern era that openHTTP does not open needs it passed on
-// by DialLegacySession, dialModern and openBoth (race.go), which always pass TransportAuto. mayBeSSE
-// decides which errors lead to the next transport, and dialAuto starts both handshakes on one transport.
-// validateRemote of package upstream accepts only the schemes http and https.
+// open openRemote (dial.go) calls. (*attempt).remote tells with which transport an attempt begins: the
+// word of the entry, or TransportAuto, with which the transport is found out. Only Dial begins with
+// another one: the transport that succeeded before (knowledge.go). mayBeSSE decides which errors lead to
+// the next transport of the row, and dialAuto starts both handshakes on one transport. validateRemote of
+// package upstream accepts only the schemes http and https.
 //
 // Another kind of address (not command, not url) is a row: ServerKind (server_kind.go) with an open
 // of its own, and kindRows in upstream/kind.go. Its fields are new in Options, in Config of package
@@ -82,6 +82,8 @@
 // and among the parameters of ServerKindOf and ServerKindsOf.
 //
 // Outside of these packages, the flag of junction add (cmd/junction/desk/entries/add.go) has the
-// words. The entries of packages desk/clients and desk/registry have a bool SSE instead; look for
-// SSE there.
+// words. Three tables make a word of what others write: remoteTypes in cmd/junction/desk/clients/entry.go
+// and in cmd/junction/desk/registry/server.go, and bridgeTransports in cmd/junction/desk/clients/bridge.go.
+// The first one fills the field Transport of Entry. The expression of integration/words_test.go lists the
+// constants: without the new one there, nothing finds a comparison of the new word.
 package client

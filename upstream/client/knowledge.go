@@ -22,7 +22,7 @@ type knowledge struct {
 	sync.Mutex
 	era       Era
 	basis     basis     // of era
-	transport Transport // TransportAuto, or the next one of its row
+	transport Transport // the one that succeeded; TransportAuto if none is known
 	against   int       // consecutive handshakes that contradicted era
 	alone     bool      // the next attempt sends initialize alone
 }

@@ -37,7 +37,7 @@ func (a *attempt) dialAuto(ctx context.Context, guess Era) (Conn, error) {
 	if err == nil {
 		found := b.basis(era)
 		c.Info().Proven = found == proven
-		a.known.learn(era, TransportAuto, found)
+		a.known.learn(era, a.remote(), found)
 		return c, nil
 	}
 	command := a.kind.Process
@@ -53,9 +53,9 @@ func (a *attempt) dialAuto(ctx context.Context, guess Era) (Conn, error) {
 		if a.options.Again != nil {
 			a.options.Again(reason)
 		}
-		return a.dialLegacy(ctx, TransportAuto, assumed)
+		return a.dialLegacy(ctx, a.remote(), assumed)
 	case b.asked && a.mayBeSSE(err):
-		c, second := a.dialLegacy(ctx, a.options.Transport.row().next, b.basis(EraLegacy))
+		c, second := a.dialLegacy(ctx, a.remote().row().next, b.basis(EraLegacy))
 		if second == nil {
 			return c, nil
 		}
@@ -95,7 +95,7 @@ func (a *attempt) openBoth(ctx context.Context) (*bothEras, error) {
 	a.share(&b.legacy.base)
 	b.legacy.ids.Store(b.modern.ids.Load() + 1<<20) // other ids than the modern conn on the same transport has
 	b.receiver.Store(&b.modern.base)
-	t, err := a.open(ctx, TransportAuto, func(m *jsonrpc.Message) { b.receiver.Load().receive(m) }, a.hooks.Doubted)
+	t, err := a.open(ctx, a.remote(), func(m *jsonrpc.Message) { b.receiver.Load().receive(m) }, a.hooks.Doubted)
 	if err != nil {
 		b.modern.stop()
 		b.legacy.stop()

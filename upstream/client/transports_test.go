@@ -1,8 +1,13 @@
 package client
 
 import (
+	"context"
+	"errors"
+	"slices"
 	"strings"
 	"testing"
+
+	"junction/upstream/transport"
 )
 
 // TestEachTransportIsARow: the word of a row is read as its transport, has a way to open it, and leads to
@@ -36,3 +41,61 @@ func TestEachTransportIsARow(t *testing.T) {
 		t.Error("without a word, a server is reached by Streamable HTTP, then by HTTP+SSE of the legacy era")
 	}
 }
+
+// TestAttemptsBeginWithTheTransportOfTheEntry: a word of the entry is opened by each way to a conn. Without a
+// word, the first attempt finds the transport out, and the next ones begin with the one that it has found.
+func TestAttemptsBeginWithTheTransportOfTheEntry(t *testing.T) {
+	none := errors.New("not in this test")
+	ways := map[string]func(d *Dialer) error{
+		"Dial": func(d *Dialer) error { return second(d.Dial(t.Context(), Profile{}, Hooks{})) },
+		"Dial, initialize alone": func(d *Dialer) error {
+			d.known.initializeAlone()
+			return second(d.Dial(t.Context(), Profile{}, Hooks{}))
+		},
+		"Dial, legacy before": func(d *Dialer) error {
+			d.Expect(EraLegacy)
+			return second(d.Dial(t.Context(), Profile{}, Hooks{}))
+		},
+		"Dial, era legacy": func(d *Dialer) error {
+			d.options.Era = EraLegacy
+			return second(d.Dial(t.Context(), Profile{}, Hooks{}))
+		},
+		"Dial, era modern": func(d *Dialer) error {
+			d.options.Era = EraModern
+			return second(d.Dial(t.Context(), Profile{}, Hooks{}))
+		},
+		"DialLegacy":        func(d *Dialer) error { return second(d.DialLegacy(t.Context(), Profile{}, Hooks{})) },
+		"DialLegacySession": func(d *Dialer) error { return second(d.DialLegacySession(t.Context(), Profile{}, Hooks{})) },
+	}
+	for way, dial := range ways {
+		for _, row := range transports {
+			if row.legacy && strings.Contains(way, "modern") {
+				continue // the file is rejected
+			}
+			var opened []Transport
+			d := NewDialer(Options{URL: "https://mcp.example", Transport: row.transport})
+			d.kind = &ServerKind{HTTP: true, open: func(_ *attempt, _ context.Context, remote Transport,
+				_ transport.Receiver, _ func()) (transport.Transport, error) {
+				opened = append(opened, remote)
+				return nil, none
+			}}
+			if err := dial(d); !errors.Is(err, none) || !slices.Equal(opened, []Transport{row.transport}) {
+				t.Errorf("transport %s: %s opens %q (%v)", row.word, way, opened, err)
+			}
+		}
+	}
+	d := NewDialer(Options{URL: "https://mcp.example"})
+	d.known.learn(EraLegacy, d.options.Transport.row().next, assumed)
+	d.kind = &ServerKind{HTTP: true, open: func(_ *attempt, _ context.Context, remote Transport,
+		_ transport.Receiver, _ func()) (transport.Transport, error) {
+		if remote != transports[0].next {
+			t.Errorf("after %s has succeeded, Dial opens %q", transports[0].next, remote)
+		}
+		return nil, none
+	}}
+	if _, err := d.Dial(t.Context(), Profile{}, Hooks{}); !errors.Is(err, none) {
+		t.Error(err)
+	}
+}
+
+func second[T any](_ T, err error) error { return err }

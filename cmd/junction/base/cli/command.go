@@ -25,8 +25,7 @@ func Run(ctx context.Context, root *cobra.Command, args []string, stdin io.Reade
 	root.SetFlagErrorFunc(FlagError)
 	command, err := root.ExecuteContextC(ctx)
 	code := 1
-	_, isUsage := errors.AsType[usageError](err)
-	if isUsage {
+	if IsUsage(err) {
 		code = 2
 	}
 	switch {
@@ -37,7 +36,7 @@ func Run(ctx context.Context, root *cobra.Command, args []string, stdin io.Reade
 		_ = Tell(stderr, "junction: interrupted\n")
 	case wantsJSON(command):
 		PrintErrorJSON(stderr, err)
-	case isUsage:
+	case IsUsage(err):
 		help := "junction help"
 		if command.Name() != "help" {
 			help += strings.TrimPrefix(command.CommandPath(), "junction")

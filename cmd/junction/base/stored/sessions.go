@@ -21,8 +21,8 @@ import (
 
 // This file stores the sessions that clients have deleted, so that they stay deleted after a
 // restart. A session id contains the whole sealed session and would otherwise be valid until it
-// expires. Each line of the file has a hash of the principal, a hash of the session, and the expiry
-// in Unix seconds.
+// expires. Each line of the file has a hash of the principal, a hash of the session, and the time until
+// which the deletion is remembered, in Unix seconds.
 
 // Sessions appends deleted sessions to a file, in its own goroutine. A nil *Sessions
 // stores nothing.
@@ -41,7 +41,7 @@ type Sessions struct {
 	done chan struct{}
 }
 
-// deleted are sessions by the hash of their principal, with their expiry.
+// deleted are sessions by the hash of their principal, with the time until which each is remembered.
 type deleted = bounded.Shared[[16]byte, [16]byte, time.Time]
 
 // OpenSessions opens the file in dir, the folder of the key that seals session ids. It also returns

@@ -11,7 +11,7 @@ import (
 )
 
 // This file answers /status of the admin address: the report of /readyz, and values that take more
-// time to find out. status_command.go of package cli prints it.
+// time to find out. status_command.go of package admin prints it.
 
 // Running is the answer of /status.
 type Running struct {
