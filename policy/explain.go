@@ -23,6 +23,10 @@ type Reason struct {
 	// Annotations are the hints by which the rule selects the tool; "" if it does not read them.
 	Annotations string
 	Note        string // why the rule does not count, or counts differently
+	// Unmet is why the rule does not apply: it would, but for the hints of the item. Untrusted reports that
+	// trust in the upstream is all that is missing.
+	Unmet     string
+	Untrusted bool
 	// Also reports that the reason is one of the other policy that must allow, too (Both).
 	Also bool
 }
@@ -62,6 +66,47 @@ func (g *Ruling) Explain() []Reason {
 			reason.Also = true
 			all = append(all, reason)
 		}
+	}
+	return all
+}
+
+// Explain returns the reasons of the ruling for an item. If the subject does not see the item, the rules
+// that would allow it, or ask about it, but for its hints stand in their policies.
+func (r *Rights) Explain(it Item) []Reason {
+	g := r.Bind(it)
+	all := g.Explain()
+	if g.Visible() {
+		return all
+	}
+	var rest []Reason
+	for rights, also := r, false; rights != nil; rights, also = rights.also, true {
+		for _, e := range rights.entries {
+			if near := e.unmet(&it, also); len(near) > 0 {
+				of := func(x Reason) bool { return x.Policy == e.name && x.Also == also }
+				all = slices.DeleteFunc(all, func(x Reason) bool { return of(x) && x.Rule == "" && x.Note == NoRule })
+				rest = append(rest, near...)
+			}
+		}
+	}
+	return append(all, rest...)
+}
+
+// unmet returns the rules of a policy that do not apply to an item only because of its hints.
+func (e *entry) unmet(it *Item, also bool) (all []Reason) {
+	n := newNamed(it)
+	for i := range e.rules {
+		rule := e.rules[i]
+		hints := rule.hints
+		if rule.hints = nil; hints.selects(it) || rule.verdict.Denies() {
+			continue
+		}
+		if _, ok := rule.selects(&n); !ok || it.Kind != Tool {
+			continue
+		}
+		x := Reason{Layer: e.layer.String(), Policy: e.name, Enforced: e.enforced, Rule: rule.label, Also: also,
+			Verdict: rule.verdict, Where: rule.conditions(), Annotations: rule.kinds}
+		x.Unmet, x.Untrusted = hints.unmet(it)
+		all = append(all, x)
 	}
 	return all
 }

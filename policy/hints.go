@@ -1,6 +1,9 @@
 package policy
 
 import (
+	"fmt"
+	"strings"
+
 	"junction/upstream/raw"
 )
 
@@ -62,13 +65,14 @@ var allHints = func() (all hintSet) {
 type byHints struct {
 	set     hintSet
 	trusted Globs // nil: all upstreams
+	of      *Annotations
 }
 
 func compileHints(c *Annotations) *byHints {
 	if c == nil {
 		return nil
 	}
-	r := &byHints{trusted: CompileGlobs(c.Trusted)}
+	r := &byHints{trusted: CompileGlobs(c.Trusted), of: c}
 	for i := range 16 {
 		h := Hints{i&1 != 0, i&2 != 0, i&4 != 0, i&8 != 0}
 		fits := h.bit()&allHints != 0
@@ -101,6 +105,22 @@ func (r *byHints) trusts(upstream string) bool {
 // selects reports whether the annotations of a rule select an item. Only tools have hints.
 func (r *byHints) selects(it *Item) bool {
 	return r == nil || it.Kind == Tool && r.at(it.Upstream)&it.Hints.bit() != 0
+}
+
+// unmet returns why the annotations do not select a tool, and whether they would if the rule trusted the
+// upstream.
+func (r *byHints) unmet(it *Item) (why string, untrusted bool) {
+	if r.set&it.Hints.bit() != 0 {
+		return fmt.Sprintf("the hints of %s are not trusted (trusted: %s)", it.Upstream,
+			strings.Join(r.of.Trusted, ", ")), true
+	}
+	var is []string
+	for _, f := range r.of.fields() {
+		if has := f.of(it.Hints); f.want != nil && *f.want != has {
+			is = append(is, fmt.Sprintf("%s of the tool is %t", f.key, has))
+		}
+	}
+	return strings.Join(is, ", "), false
 }
 
 // mayKind reports whether the annotations may select items of a kind at an upstream.

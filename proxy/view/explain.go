@@ -79,7 +79,8 @@ func explain(rights *policy.Rights, t *Target) Explanation {
 	g := rights.Bind(t.PolicyItem())
 	d, _ := g.Decide(raw.Object{})
 	x := Explanation{Upstream: t.Backend.Name(), Part: t.Part, Own: t.Name, Exposed: t.Exposed, Withheld: t.Withheld,
-		Pinned: rights.Safeguards().Pinned, Verdict: d.Verdict, Reads: g.Reads(), Reasons: g.Explain()}
+		Pinned: rights.Safeguards().Pinned, Verdict: d.Verdict, Reads: g.Reads(),
+		Reasons: rights.Explain(t.PolicyItem())}
 	if t.Part == upstream.PartSkills {
 		if file, _ := deniedFile(rights, t.home, t.Item.Definition); file != "" {
 			x.Denied = "policy denies its file " + file

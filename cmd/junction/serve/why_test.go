@@ -73,7 +73,7 @@ upstreams:
 		{"--as ci shell__held_back", 1, []string{"does not see", "because   the capability danger is missing", "→ give the capability danger to a policy that matches key:ci"}, "no rule allows"},
 		{"--as twice shell__locked", 1, []string{"the capability danger is missing", "→ give the capability danger", "→ no rule allows it: add one to a policy that matches key:twice"}, ""},
 		{"--as user:jane --group eng shell__held_back", 0, []string{"user:jane sees the tool", "team rules[0]: allow", "everybody rules[1]: allow (of the global policies); but an earlier"}, ""},
-		{"--as ci shell__quiet", 1, []string{"does not see", "because the policy builders has no rule for this tool the endpoint has no policy of its own the policy everybody has no rule for this tool", `no rule allows it: add one to a policy that matches key:ci, such as allow: { tools: "shell__quiet" }`, "Policies with a cidr were not checked; give the caller's address with --from"}, ""},
+		{"--as ci shell__quiet", 1, []string{"does not see", "because the policy builders has no rule for this tool the endpoint has no policy of its own the policy everybody has no rule for this tool", `no rule allows it: add one to a policy that matches key:ci → such a rule is: allow: { tools: "shell__quiet" }`, "Policies with a cidr were not checked; give the caller's address with --from"}, ""},
 		{"--as ci --from 10.1.2.3 shell__quiet", 0, []string{"near rules[0]: allow"}, "is rejected"},
 		{"--as ci --endpoint web shell__quiet", 0, []string{"at /web/mcp.", "on_web rules[0]: allow (of the endpoint's surface)"}, ""},
 		{"--as ci --endpoint http://h:1/shell/mcp shell__quiet", 0, []string{"at /shell/mcp."}, ""},
@@ -147,6 +147,46 @@ func TestWhyNeverDeniesMore(t *testing.T) {
 	out, _ = mustRun(t, 1, "why", "--admin", r.listening.admin.Addr().String(), "--as", "jane", "shell__run")
 	mustContain(t, strings.Join(strings.Fields(out), " "),
 		"because there are no API keys (auth.api_keys); without authentication, the only caller is --as local")
+}
+
+// TestWhyNamesTheHintThatIsMissing: a rule that selects by hints and does not match is the reason. No advice
+// widens a policy for what its hints exclude, and a key that no policy names joins one.
+func TestWhyNamesTheHintThatIsMissing(t *testing.T) {
+	_, files := upstreamtest.Start(t, upstreamtest.Script{Tools: []json.RawMessage{
+		[]byte(`{"name":"read","inputSchema":{"type":"object"},"annotations":{"readOnlyHint":true}}`),
+		[]byte(`{"name":"write","inputSchema":{"type":"object"}}`)}})
+	hash := strings.Repeat("0", 63)
+	r := mustServe(t, fmt.Sprintf(`
+auth:
+  api_keys:
+    - { name: cora, hash: "sha256:%[1]s1" }
+    - { name: ann, hash: "sha256:%[1]s2" }
+    - { name: dora, hash: "sha256:%[1]s3" }
+upstreams: { files: { url: %[2]s }, other: { url: %[2]s } }
+policies:
+  - { name: readers, match: { key: cora }, rules: [{ allow: { upstreams: "*", annotations: { readOnlyHint: true, trusted: [files, memory*] } } }] }
+  - { name: developers, match: { key: ann }, rules: [{ allow: { upstreams: files } }] }
+`, hash, files))
+	r.stderr.mustSay(t, "state=ready", 2)
+	admin := r.listening.admin.Addr().String()
+	for _, tt := range []struct{ args, want, advice string }{
+		{"--as cora other__read", "readers rules[0] does not match: the hints of other are not trusted (trusted: files, memory*); it would allow by its annotations: { readOnlyHint: true }",
+			"if you trust the hints of other, add other to trusted in rules[0] of the policy readers"},
+		{"--as cora other__write", "readers rules[0] does not match: readOnlyHint of the tool is false; it would allow", ""},
+		{"--as cora files__write", "readers rules[0] does not match: readOnlyHint of the tool is false; it would allow", ""},
+		{"--as dora files__write", "the caller has no policy of its own", "no policy names dora: name it in match.key of a policy, such as developers"},
+		{"--as dora other__write", "the caller has no policy of its own", `no rule allows it: add one to a policy that matches key:dora → such a rule is: allow: { tools: "other__write" }`},
+	} {
+		out, _ := mustRun(t, 1, append([]string{"why", "--admin", admin}, strings.Fields(tt.args)...)...)
+		text := strings.Join(strings.Fields(out), " ")
+		_, advice, _ := strings.Cut(text, " → ")
+		mustContain(t, text, tt.want)
+		if advice != tt.advice || strings.Contains(text, " time ") {
+			t.Errorf("%s advises %q, want %q:\n%s", tt.args, advice, tt.advice, out)
+		}
+	}
+	out, _ := mustRun(t, 0, "why", "--admin", admin, "--as", "cora", "files__read")
+	mustContain(t, out, "  time ")
 }
 
 // TestWhyInTheExampleOfTheTeam: why answers for a tool that no rule allows, with the policies of the

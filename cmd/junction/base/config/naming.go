@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"junction/auth"
 	"junction/policy"
 )
 
@@ -21,13 +22,30 @@ func NamingKey(file, name string, getenv func(string) (string, bool)) (ps Proble
 			return nil
 		}
 	}
+	accepted := func(k string) bool {
+		return slices.ContainsFunc(c.Auth.APIKeys, func(a auth.Key) bool { return a.Name == k })
+	}
 	look := func(at, what string, m *policy.Match) {
 		if m == nil || !slices.Contains(m.Key, name) {
 			return
 		}
 		path := at + ".match.key"
 		others := slices.DeleteFunc(slices.Clone(m.Key), func(k string) bool { return k == name })
-		text := fmt.Sprintf("take %s out of the list; it keeps %s", name, strings.Join(others, ", "))
+		var kept, gone []string
+		for _, k := range others {
+			if accepted(k) {
+				kept = append(kept, k)
+			} else {
+				gone = append(gone, k)
+			}
+		}
+		text := fmt.Sprintf("take %s out of the list", name)
+		if len(kept) > 0 {
+			text += "; it keeps " + strings.Join(kept, ", ")
+		}
+		if len(gone) > 0 {
+			text += "; there is no API key " + strings.Join(gone, ", ")
+		}
 		if len(others) == 0 { // without the line, the match would be wider
 			text = fmt.Sprintf("delete the whole %s, which is for %s only", what, name)
 		}

@@ -44,6 +44,8 @@ type Answer struct {
 	Tools   int    // that the endpoint lists for the caller; -1 if that is not known
 	Reason  string // why it does not work, for people; "" if it does
 	Advice  string // what to do about the reason; may be ""
+	// Distrusted: this machine does not trust the authority of the certificate.
+	Distrusted bool
 }
 
 // probeLimit is how long Probe takes at most.
@@ -73,7 +75,8 @@ func Probe(ctx context.Context, address, key string) Answer {
 
 // judge returns the answer for an error of a connection.
 func judge(ctx context.Context, err error) Answer {
-	a := Answer{Tools: -1, Reason: prose.Flat(err.Error()), Advice: TLSAdvice(err)}
+	a := Answer{Tools: -1, Reason: prose.Flat(err.Error()), Advice: TLSAdvice(err),
+		Distrusted: errors.As(err, new(x509.UnknownAuthorityError))}
 	status, answered := errors.AsType[*transport.StatusError](err)
 	if answered && status.Status >= 300 {
 		a.Verdict, a.Status, a.Reason = verdictOf(status), status.Status, "it answered "+statusText(status)

@@ -36,6 +36,9 @@ type Client struct {
 	env     string                     // the key of the variables in such an entry; "" if it has none
 	key     KeyWay                     // with an entry in a file of the user
 	reads   bool                       // entry can refer to KeyVariable
+	// certs names the variable with a file of certificates that the client trusts at a URL; "" if it trusts the
+	// store of the system alone.
+	certs string
 
 	seen     string // where the client lists its servers: a command of it, or the way through its menus
 	projects bool   // the user's file has servers of single projects, too: in projects, by folder

@@ -16,7 +16,7 @@ func table() []*Client {
 			project: []path{{file: ".mcp.json"}},
 			entry:   remote("http", "url", "Bearer ${"+KeyVariable+"}"), reads: true,
 			command: stdioEntry("stdio"), env: "env",
-			seen: "/mcp", projects: true, alike: dollarEnv | folders | inputs,
+			certs: nodeCerts, seen: "/mcp", projects: true, alike: dollarEnv | folders | inputs,
 			program: "claude", adds: claudeAdds, snippet: claudeSnippet, habits: claudeHabits,
 		},
 		{
@@ -49,7 +49,7 @@ func table() []*Client {
 			user:    []path{{file: "$CODEX_HOME/config.toml"}, {file: ".codex/config.toml"}},
 			project: []path{{file: ".codex/config.toml"}},
 			entry:   codexEntry, command: stdioEntry(""), env: "env", reads: true,
-			seen: "/mcp", snippet: codexSnippet,
+			certs: sslCerts, seen: "/mcp", snippet: codexSnippet,
 		},
 		{
 			ID: "gemini", Name: "Gemini CLI", format: format.JSON{}, keys: []string{"mcpServers"},
@@ -58,7 +58,7 @@ func table() []*Client {
 			project: []path{{file: ".gemini/settings.json"}},
 			entry:   remote("", "httpUrl", "Bearer ${"+KeyVariable+"}"), reads: true,
 			command: stdioEntry(""), env: "env",
-			seen: "/mcp", snippet: geminiSnippet, habits: habits{off: geminiOff},
+			certs: nodeCerts, seen: "/mcp", snippet: geminiSnippet, habits: habits{off: geminiOff},
 		},
 		{
 			ID: "copilot", Name: "Copilot CLI", format: format.JSON{}, keys: []string{"mcpServers"},
@@ -66,7 +66,7 @@ func table() []*Client {
 			user:    []path{{file: "$COPILOT_HOME/mcp-config.json"}, {file: ".copilot/mcp-config.json"}},
 			project: []path{{file: ".github/mcp.json"}},
 			entry:   withAllTools(remote("http", "url", "Bearer ${"+KeyVariable+"}")), reads: true,
-			command: withAllTools(stdioEntry("local")), env: "env", seen: "/mcp show",
+			command: withAllTools(stdioEntry("local")), env: "env", certs: nodeCerts, seen: "/mcp show",
 		},
 		{
 			ID: "opencode", Name: "opencode", format: format.JSON{}, keys: []string{"mcp"}, syntax: braces,
@@ -77,7 +77,7 @@ func table() []*Client {
 			command: func(t Target) format.Object {
 				return format.Object{{Key: "type", Value: "local"}, {Key: "command", Value: stdioWords(t)}}
 			},
-			env:  "environment",
+			env: "environment", certs: nodeCerts,
 			seen: "opencode mcp list", habits: opencodeHabits,
 		},
 		{

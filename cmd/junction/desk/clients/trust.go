@@ -12,7 +12,60 @@ import (
 
 // trustVariables name files and folders with the certificates that junction stdio trusts. A program of the
 // desktop does not see those of a shell, and several clients pass only a few variables to a command.
-var trustVariables = []string{"SSL_CERT_FILE", "SSL_CERT_DIR"}
+var trustVariables = []string{sslCerts, "SSL_CERT_DIR"}
+
+// Variables that name a file of certificates. Clients that run in Node or Bun read nodeCerts when they start, and
+// not sslCerts.
+const (
+	sslCerts  = "SSL_CERT_FILE"
+	nodeCerts = "NODE_EXTRA_CA_CERTS"
+)
+
+// TrustNotes returns what a person must know about the certificate of an https URL, if this command trusts it by
+// a variable of the shell and the client, which connects itself, may not. A client that starts junction stdio
+// has the variables in its entry.
+func (c *Client) TrustNotes(t Target, getenv func(string) (string, bool)) []string {
+	if c.Commanded(t) || !strings.HasPrefix(t.URL, "https://") {
+		return nil
+	}
+	var set []string
+	for _, name := range trustVariables {
+		if value, _ := getenv(name); value != "" {
+			set = append(set, name)
+		}
+	}
+	if len(set) == 0 {
+		return nil
+	}
+	by := "junction trusts the certificates of " + strings.Join(set, " and ") + "; "
+	switch value, _ := getenv(c.certs); {
+	case c.certs == "":
+		return []string{by + c.Name + " trusts the store of the system: install the CA there, unless it is there."}
+	case !slices.Contains(set, c.certs) && value == "":
+		return []string{by + c.Name + " does not read that. Set " + c.certs + " to a file with the CA where " +
+			c.Name + " starts, unless the CA is in the store of the system."}
+	case slices.Contains(set, c.certs):
+		return []string{by + c.Name + " reads " + c.certs + ", too, but rejects a server whose own certificate is a " +
+			"CA, such as that of openssl req -x509: make a CA, and a certificate that it signs."}
+	}
+	return nil
+}
+
+// Distrusted returns what to do about a certificate that this machine does not trust, as a clause.
+func (c *Client) Distrusted(t Target) string {
+	const begin = "this machine does not trust the certificate: install its CA in the store of the system"
+	switch {
+	case c.Commanded(t):
+		return begin + ", or name a file with the CA in " + sslCerts + " and run this command again, so that the " +
+			"entry gets the variable"
+	case c.certs == sslCerts:
+		return begin + ", or name a file with the CA in " + sslCerts + ", also where " + c.Name + " starts"
+	case c.certs != "":
+		return begin + ", or name a file with the CA in " + sslCerts + " for junction, and in " + c.certs +
+			" where " + c.Name + " starts"
+	}
+	return begin + ", which " + c.Name + " reads"
+}
 
 // withEnv returns an entry that starts junction stdio, with the variables of the target.
 func (c *Client) withEnv(entry format.Object, t Target) format.Object {

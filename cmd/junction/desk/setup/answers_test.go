@@ -43,8 +43,8 @@ func TestConnectSaysWhyTheURLDoesNotWork(t *testing.T) {
 	}{
 		"works":       {works.url, "", true},
 		"needs a key": {plain.URL + "/mcp", "", true},
-		"a certificate of a private CA": {secure.URL + "/mcp", "this machine does not trust the certificate: install its CA, " +
-			"or name a file with the CA in SSL_CERT_FILE.", true},
+		"a certificate of a private CA": {secure.URL + "/mcp", "this machine does not trust the certificate: install its CA " +
+			"in the store of the system, which Cursor reads.", true},
 		"http to a port with TLS": {strings.Replace(secure.URL, "https", "http", 1) + "/mcp",
 			"if the port speaks TLS, it is " + secure.URL + "/mcp; nothing was changed", false},
 		"https to a port without TLS": {strings.Replace(plain.URL, "http", "https", 1) + "/mcp",
@@ -68,6 +68,50 @@ func TestConnectSaysWhyTheURLDoesNotWork(t *testing.T) {
 			text, err := os.ReadFile(filepath.Join(home, ".cursor", "mcp.json"))
 			if err != nil || strings.Contains(string(text), test.url) != test.written || !test.written && string(text) != "{}\n" {
 				t.Errorf("the file of the client is %q, %v", text, err)
+			}
+		})
+	}
+}
+
+// TestConnectSaysWhichCertificatesAClientTrusts: a client that connects itself may not read the variable by which
+// this command trusts a certificate. Each gets the way that it has, also before anything trusts the certificate.
+func TestConnectSaysWhichCertificatesAClientTrusts(t *testing.T) {
+	secure := httptest.NewUnstartedServer(http.NotFoundHandler())
+	secure.Config.ErrorLog = log.New(io.Discard, "", 0)
+	secure.StartTLS()
+	t.Cleanup(secure.Close)
+	const store, by = "install its CA in the store of the system", "junction trusts the certificates of SSL_CERT_FILE; "
+	for name, test := range map[string]struct {
+		client, file, node string // values of SSL_CERT_FILE and NODE_EXTRA_CA_CERTS
+		want, not          string
+	}{
+		"Node":         {"claude-code", "ca.pem", "", by + "Claude Code does not read that. Set NODE_EXTRA_CA_CERTS to a file with the CA where Claude Code starts", ""},
+		"Node, set":    {"gemini", "ca.pem", "ca.pem", "", by},
+		"the store":    {"vscode", "ca.pem", "", by + "VS Code trusts the store of the system: install the CA there", "NODE_EXTRA"},
+		"Codex":        {"codex", "ca.pem", "", by + "Codex reads SSL_CERT_FILE, too, but rejects a server whose own certificate is a CA", "NODE_EXTRA"},
+		"a command":    {"claude-desktop", "", "", store + ", or name a file with the CA in SSL_CERT_FILE and run this command again, so that the entry gets the variable.", by},
+		"nothing set":  {"vscode", "", "", store + ", which VS Code reads.", "SSL_CERT_FILE"},
+		"Node, none":   {"claude-code", "", "", store + ", or name a file with the CA in SSL_CERT_FILE for junction, and in NODE_EXTRA_CA_CERTS where Claude Code starts.", by},
+		"Codex, none":  {"codex", "", "", store + ", or name a file with the CA in SSL_CERT_FILE, also where Codex starts.", by},
+		"entry has it": {"claude-desktop", "ca.pem", "", "The entry sets SSL_CERT_FILE to ", by},
+	} {
+		t.Run(name, func(t *testing.T) {
+			home := atHome(t, map[string]string{"ca.pem": "", ".codex/config.toml": "", ".gemini/settings.json": "{}",
+				".config/Code/User/mcp.json": "{}", ".config/Claude/claude_desktop_config.json": "{}"})
+			value := func(name string) string {
+				if name == "" {
+					return ""
+				}
+				return filepath.Join(home, name)
+			}
+			t.Setenv("SSL_CERT_FILE", value(test.file))
+			t.Setenv("SSL_CERT_DIR", "")
+			t.Setenv("NODE_EXTRA_CA_CERTS", value(test.node))
+			t.Setenv("JUNCTION_KEY", "")
+			got := runProgram(t, "", "connect", test.client, "--url", secure.URL+"/mcp")
+			said := strings.Join(strings.Fields(got.stdout+got.stderr), " ")
+			if got.code != 0 || !strings.Contains(said, test.want) || test.not != "" && strings.Contains(said, test.not) {
+				t.Errorf("%+v\nwant %q, not %q", got, test.want, test.not)
 			}
 		})
 	}

@@ -207,13 +207,13 @@ func (c *connector) keyNotes(done *clients.Done) (notes []string) {
 	return notes
 }
 
-// trustNotes returns the sentence about the variables with certificates that the entry has.
+// trustNotes returns the sentences about the certificates that the client will trust.
 func (c *connector) trustNotes() (notes []string) {
 	for _, name := range slices.Sorted(maps.Keys(c.target.Env)) {
 		notes = append(notes, fmt.Sprintf("The entry sets %s to %s, because a command that a client starts does not "+
 			"see all variables of a shell.", name, c.home.Short(c.target.Env[name])))
 	}
-	return notes
+	return append(notes, c.client.TrustNotes(c.target, os.LookupEnv)...)
 }
 
 // command returns a command line of junction about the client.

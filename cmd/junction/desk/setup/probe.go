@@ -128,6 +128,8 @@ func (c *connector) answered() (string, bool) {
 		return "It answers, and no policy gives this client access: " + strings.TrimSuffix(a.Reason, ".") + ".", false
 	case a.Verdict != call.Unreached:
 		return "It answers.", true
+	case a.Distrusted:
+		return fmt.Sprintf("%s does not work now: %s.%s", address, c.client.Distrusted(c.target), unchecked), false
 	case a.Advice != "":
 		return fmt.Sprintf("%s does not work now: %s.%s", address, a.Advice, unchecked), false
 	case a.Status != 0:

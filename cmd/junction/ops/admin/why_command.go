@@ -251,6 +251,9 @@ func lineOfOne(a *diagnose.WhyReport, i *diagnose.WhyItem, r *diagnose.WhyReason
 		return prose.Flat(fmt.Sprintf("%s: %s%s", r.Policy, r.Note, layerOf(r.Layer)))
 	}
 	text := fmt.Sprintf("%s %s: %s", r.Policy, r.Rule, r.Verdict)
+	if r.Unmet != "" {
+		text = fmt.Sprintf("%s %s does not match: %s; it would %s", r.Policy, r.Rule, r.Unmet, r.Verdict)
+	}
 	if r.Where != "" {
 		text += " where " + r.Where
 	}

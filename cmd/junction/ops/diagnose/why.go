@@ -75,6 +75,7 @@ type WhyReason struct {
 	// the hints by which the rule selects the tool, as in the file
 	Annotations string `json:"annotations,omitempty"`
 	Note        string `json:"note,omitempty"`
+	Unmet       string `json:"unmet,omitempty"` // the hint, or the lack of trust, for which the rule does not apply
 	Place       string `json:"place,omitempty"` // the file and the line of the rule
 	// Newer: the reason is of the newer file. A reload was refused in part, so that both files decide.
 	Newer bool `json:"newer,omitempty"`
@@ -213,7 +214,7 @@ func (p *Proxy) explain(ctx context.Context, q WhyQuery, now time.Time) (WhyRepo
 		return a, nil
 	}
 	for i := range found {
-		a.Items = append(a.Items, p.itemOf(&found[i], statuses[found[i].Upstream], who))
+		a.Items = append(a.Items, p.itemOf(&found[i], statuses[found[i].Upstream], who, endpoint))
 	}
 	p.placeRules(a.Items)
 	if len(found) == 0 {

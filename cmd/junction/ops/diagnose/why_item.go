@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"junction/auth"
 	"junction/cmd/junction/base/config"
 	"junction/policy"
 	"junction/proxy/view"
@@ -13,7 +14,7 @@ import (
 )
 
 // itemOf describes one item for a subject: the decision, its reasons, and what may be done about it.
-func (p *Proxy) itemOf(x *view.Explanation, s upstream.Status, who policy.Subject) WhyItem {
+func (p *Proxy) itemOf(x *view.Explanation, s upstream.Status, who policy.Subject, endpoint string) WhyItem {
 	a := WhyItem{
 		Upstream: x.Upstream, Kind: x.Part.String(), Cache: x.Cache, Own: x.Own, Exposed: x.Exposed, Visible: x.Visible,
 		Listed: x.Listed, Reads: x.Reads, Problem: x.Problem,
@@ -38,7 +39,7 @@ func (p *Proxy) itemOf(x *view.Explanation, s upstream.Status, who policy.Subjec
 		a.Advice = append(a.Advice, p.reasonAdvice(x, &x.Reasons[i], who.ID)...)
 	}
 	if p.undecided(x) {
-		a.Advice = append(a.Advice, p.ruleAdvice(x, &who)...)
+		a.Advice = append(a.Advice, p.ruleAdvice(x, &who, endpoint)...)
 	}
 	if p.Partial() != nil && !x.Visible {
 		a.Advice = append(a.Advice, "a reload was refused in part, so that the old file and the new one must both "+
@@ -61,7 +62,8 @@ func (p *Proxy) itemOf(x *view.Explanation, s upstream.Status, who policy.Subjec
 // reasonOf returns a reason as /why sends it.
 func reasonOf(r *policy.Reason) WhyReason {
 	j := WhyReason{Missing: r.Missing, Scopes: r.Scopes, Layer: r.Layer, Policy: r.Policy, Enforced: r.Enforced,
-		Rule: r.Rule, Where: r.Where, Annotations: r.Annotations, Note: r.Note, Newer: r.Also}
+		Rule: r.Rule, Where: r.Where, Annotations: r.Annotations, Note: r.Note, Unmet: r.Unmet,
+		Newer: r.Also}
 	if r.Rule != "" {
 		j.Verdict = r.Verdict.String()
 	}
@@ -83,7 +85,10 @@ func (p *Proxy) reasonAdvice(x *view.Explanation, r *policy.Reason, who string) 
 	case r.Scopes != "":
 		return []string{"the answer to a call names these scopes, so that the client can sign in again; give the " +
 			"scopes of a token by --scope (auth.scope_capabilities)"}
-	case x.Visible || r.Rule == "" || !r.Verdict.Denies() || r.Note != "":
+	case r.Untrusted:
+		return []string{fmt.Sprintf("if you trust the hints of %s, add %s to trusted in %s of the policy %s", x.Upstream,
+			x.Upstream, r.Rule, r.Policy)}
+	case x.Visible || r.Rule == "" || r.Unmet != "" || !r.Verdict.Denies() || r.Note != "":
 		return nil
 	case r.Enforced:
 		return []string{fmt.Sprintf("%s of the policy %s denies it. The policy is enforced: no other policy can "+
@@ -97,22 +102,55 @@ func (p *Proxy) reasonAdvice(x *view.Explanation, r *policy.Reason, who string) 
 // item that the endpoint does not offer.
 func (p *Proxy) undecided(x *view.Explanation) bool {
 	decides := func(r policy.Reason) bool {
-		return r.Missing == "" && r.Scopes == "" && r.Rule != "" && (!r.Verdict.Denies() || r.Note == "")
+		return r.Missing == "" && r.Scopes == "" && r.Rule != "" && r.Unmet == "" && (!r.Verdict.Denies() || r.Note == "")
 	}
 	return x.Exposed != "" && !x.Visible && x.Denied == "" && p.Config().Policies != nil &&
 		!slices.ContainsFunc(x.Reasons, decides)
 }
 
-// ruleAdvice returns the rule that allows an undecided item.
-func (p *Proxy) ruleAdvice(x *view.Explanation, who *policy.Subject) []string {
+// ruleAdvice returns how an undecided item becomes allowed: by the policy that a caller lacks, or by a rule. It
+// proposes no rule if the hints of the item are the reason: that rule would lift what the policy is for.
+func (p *Proxy) ruleAdvice(x *view.Explanation, who *policy.Subject, endpoint string) []string {
+	if slices.ContainsFunc(x.Reasons, func(r policy.Reason) bool { return r.Unmet != "" }) {
+		return nil
+	}
+	if name := p.joins(x, who, endpoint); name != "" {
+		return []string{fmt.Sprintf("no policy names %s: name it in match.key of a policy, such as %s", who.Key, name)}
+	}
 	kind, name := ruleFor(x)
-	list := []string{fmt.Sprintf("no rule allows it: add one to a policy that matches %s, such as allow: { %s: %q }",
-		who.ID, kind, name)}
+	list := []string{"no rule allows it: add one to a policy that matches " + who.ID,
+		fmt.Sprintf("such a rule is: allow: { %s: %q }", kind, name)}
 	byAddress := func(e policy.Entry) bool { return e.Match != nil && len(e.Match.CIDR) > 0 }
 	if !who.Address.IsValid() && slices.ContainsFunc(p.Config().Policies, byAddress) {
 		list = append(list, "Policies with a cidr were not checked; give the caller's address with --from")
 	}
 	return list
+}
+
+// joins returns a policy that shows an item to the API keys that it names, if the caller's key gets nothing of
+// any policy; "" otherwise. A key that has a part in some policy gets a rule instead.
+func (p *Proxy) joins(x *view.Explanation, who *policy.Subject, endpoint string) string {
+	policies := p.Config().Policies
+	if who.Key == "" || !policies.LeavesOut(who.Key) {
+		return ""
+	}
+	for _, e := range policies {
+		if e.Match == nil || len(e.Match.Key) == 0 {
+			continue
+		}
+		other := *who
+		other.Key = e.Match.Key[0]
+		other.ID = string(auth.KindKey) + ":" + other.Key
+		items, _ := p.Server.Snapshot().Explain(other, endpoint, x.Exposed)
+		sees := func(o view.Explanation) bool {
+			by := func(r policy.Reason) bool { return r.Policy == e.Name && r.Rule != "" && r.Verdict.Allows() }
+			return o.Upstream == x.Upstream && o.Part == x.Part && o.Visible && slices.ContainsFunc(o.Reasons, by)
+		}
+		if slices.ContainsFunc(items, sees) {
+			return e.Name
+		}
+	}
+	return ""
 }
 
 // pinAdvice returns how to see and accept the change of a withheld item.
@@ -134,10 +172,10 @@ func ruleFor(x *view.Explanation) (kind, name string) {
 	return "tools", x.Exposed
 }
 
-// limitsOf returns the time limits of the calls of a tool, and the keys that set them; "" for other
-// items.
+// limitsOf returns the time limits of the calls of a tool, and the keys that set them; "" for an item that
+// the caller cannot call.
 func (p *Proxy) limitsOf(x *view.Explanation) string {
-	if x.Part != upstream.PartTools {
+	if x.Part != upstream.PartTools || !x.Visible {
 		return ""
 	}
 	c := p.Config()
