@@ -7,8 +7,11 @@ import (
 	"os"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
+
+	"junction/cmd/pack"
 )
 
 // otherAddresses are the files that compare a URL or a Command which does not decide about the kind of an
@@ -87,4 +90,83 @@ func comparesAddress(e *ast.BinaryExpr) bool {
 		}
 	}
 	return false
+}
+
+// TestEachKindOfPackToolIsOneFile: the row of a kind with the key http lies in kind_http.go of cmd/pack, and
+// what a manifest says of it in http.go of cmd/pack/manifest.
+func TestEachKindOfPackToolIsOneFile(t *testing.T) {
+	tree := mustParseTree(t, os.DirFS(".."))
+	rows, kinds := tree["cmd/pack"].variables(), tree["cmd/pack/manifest"].variables()
+	table := map[string]bool{} // the rows that the table names
+	ast.Inspect(rows["kinds"].value, func(n ast.Node) bool {
+		if id, ok := n.(*ast.Ident); ok && rows[id.Name].value != nil {
+			table[id.Name] = true
+		}
+		return true
+	})
+	if len(table) != len(pack.ManifestKinds()) {
+		t.Errorf("kinds of cmd/pack names the rows %v for %d kinds", table, len(pack.ManifestKinds()))
+	}
+	for name := range table {
+		row := rows[name]
+		kind, found := variable{}, 0
+		ast.Inspect(row.value, func(n ast.Node) bool {
+			if s, ok := n.(*ast.SelectorExpr); ok && fmt.Sprint(s.X) == "manifest" && kinds[s.Sel.Name].value != nil {
+				kind, found = kinds[s.Sel.Name], found+1
+			}
+			return true
+		})
+		key := kind.field("Key")
+		if found != 1 || key == "" {
+			t.Errorf("%s of cmd/pack does not name the one kind of cmd/pack/manifest", name)
+			continue
+		}
+		if want := "kind_" + key + ".go"; row.file != want {
+			t.Errorf("the row of the kind %s is in cmd/pack/%s, want %s", key, row.file, want)
+		}
+		if want := key + ".go"; kind.file != want {
+			t.Errorf("the kind %s is in cmd/pack/manifest/%s, want %s", key, kind.file, want)
+		}
+	}
+}
+
+// A variable is one of a package, with its value.
+type variable struct {
+	file  string
+	value ast.Expr
+}
+
+// variables returns the variables of a package that have a value.
+func (p *sourcePackage) variables() map[string]variable {
+	all := map[string]variable{}
+	for _, file := range p.files {
+		for _, decl := range file.Decls {
+			general, ok := decl.(*ast.GenDecl)
+			if !ok || general.Tok != token.VAR {
+				continue
+			}
+			for _, spec := range general.Specs {
+				if s := spec.(*ast.ValueSpec); len(s.Values) == 1 {
+					all[s.Names[0].Name] = variable{path.Base(p.set.Position(s.Pos()).Filename), s.Values[0]}
+				}
+			}
+		}
+	}
+	return all
+}
+
+// field returns the text of a field of the literal that the variable points to; "" if it has none.
+func (v variable) field(name string) (text string) {
+	if v.value == nil {
+		return ""
+	}
+	ast.Inspect(v.value, func(n ast.Node) bool {
+		if pair, ok := n.(*ast.KeyValueExpr); ok && fmt.Sprint(pair.Key) == name {
+			if literal, ok := pair.Value.(*ast.BasicLit); ok {
+				text, _ = strconv.Unquote(literal.Value) // the parser has done so before
+			}
+		}
+		return text == ""
+	})
+	return text
 }

@@ -15,9 +15,15 @@ type Credentials interface {
 	// Apply returns what belongs on a request of a caller. refused lists the tokens that the upstream has
 	// rejected with 401 during one request. After one of them, Apply returns another token, and may
 	// request a new one; it returns the same token if there is no other one. After two, which may be the
-	// same, the owner has to act. The error is a *SignInError if the caller has
-	// to act, and a *LackError if the operator has to. After any other error the credential is
-	// unchanged. Apply blocks, and may be called by several goroutines at once.
+	// same, the owner has to act. The error is a *SignInError if the caller has to act, and a *LackError
+	// if the operator has to. After any other error the credential is unchanged.
+	//
+	// After such an error, a mode with a sign-in (Mode.SignIn) returns no token until the owner has signed
+	// in: Junction asks for it every few seconds, and connects with it. The other modes may return the
+	// token again. Junction sends the same token at most once in 30 seconds, and another one within
+	// seconds.
+	//
+	// Apply blocks, and may be called by several goroutines at once.
 	Apply(ctx context.Context, c Caller, refused ...string) (Credential, error)
 }
 

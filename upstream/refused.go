@@ -83,7 +83,7 @@ func (l *link) finishRefusal(ctx context.Context) {
 // other credentials end it, too. They are looked for without asking the server.
 func (l *link) rest(ctx context.Context, d time.Duration) {
 	l.mu.Lock()
-	refused := l.refused() != nil
+	refused, missing := l.refused() != nil, signIn(l.err)
 	l.mu.Unlock()
 	if !refused {
 		pace.Wait(ctx, d, l.wake)
@@ -112,7 +112,7 @@ func (l *link) rest(ctx context.Context, d time.Duration) {
 			return
 		case <-look:
 			token, err := l.pool.token(ctx)
-			if signIn(err) || err == nil && (used == nil || token != *used) {
+			if signIn(err) && !missing || err == nil && (used == nil || token != *used) {
 				return
 			}
 		}

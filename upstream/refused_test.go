@@ -295,3 +295,44 @@ func TestRetryAfterOfARefusalPasses(t *testing.T) {
 		})
 	}
 }
+
+// fixedToken is a source without a sign-in: it has one token, also after the server has refused it.
+type fixedToken struct{ wallet }
+
+func (f *fixedToken) Apply(_ context.Context, c Caller, refused ...string) (Credential, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.token == "" || len(refused) > 0 {
+		return Credential{}, &LackError{Upstream: c.Upstream, Again: f.token != ""} // of a mode without a sign-in
+	}
+	return Credential{Token: f.token}, nil
+}
+
+// TestRefusedTokenOfAModeWithoutASignIn: a source that returns its token again after a LackError does not
+// send the token to the server every few seconds, or with each call. Another token is used within seconds.
+func TestRefusedTokenOfAModeWithoutASignIn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := &fixedToken{wallet{token: "canary-fixed"}}
+		g, u := guarded(t, 401, Config{Auth: Auth{Mode: AuthOAuth}}, Options{Credentials: source})
+		synctest.Wait()
+		for range 300 {
+			mustFail(t, <-begun(u, toolCall("echo", `{}`)), client.KindUnavailable)
+			settle(time.Second)
+		}
+		if n := g.count(); n > 11 {
+			t.Errorf("the refused token was sent %d times in 5 minutes with calls, want at most once in 30 seconds", n)
+		}
+		settle(2 * time.Minute)
+		before := g.count()
+		settle(5 * time.Minute)
+		if n := g.count() - before; n > 7 {
+			t.Errorf("the refused token was sent %d times in 5 minutes without calls, want about once a minute", n)
+		}
+		g.admit("canary-other")
+		source.mu.Lock()
+		source.token = "canary-other"
+		source.mu.Unlock()
+		settle(lookEvery + time.Second)
+		mustCall(t, u, toolCall("echo", `{}`))
+	})
+}

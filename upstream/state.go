@@ -203,8 +203,8 @@ func stateAfter(err error) State {
 	return StateRetrying
 }
 
-// signIn reports whether the user of the link, or the operator, has to sign in before there is a
-// token. It is false if the server rejects the token for lack of a scope.
+// signIn reports whether the user of the link, or the operator, has to act before there is a token: to
+// sign in, or to replace a credential. It is false if the server rejects the token for lack of a scope.
 func signIn(err error) bool {
 	login, ok := errors.AsType[*LackError](err)
 	need, user := errors.AsType[*SignInError](err)
@@ -231,7 +231,9 @@ func (l *link) outcomeOf(lived time.Duration, err error, pause *pace.Backoff) (o
 	err = l.pool.shown(err)
 	// after the end of a working conn, calls wait for the next attempt
 	o := outcome{state: stateAfter(err), err: err, failed: lived == 0}
-	if o.failed && refused {
+	acts, signsIn := signIn(err), o.state == StateSignIn
+	// the source of a mode without a sign-in has the token that was refused as long as nobody replaces it
+	if o.failed && (refused || acts && !signsIn) {
 		o.refusedUntil = time.Now().Add(refusedPause)
 	}
 	if lived > 30*time.Second {
@@ -240,7 +242,7 @@ func (l *link) outcomeOf(lived time.Duration, err error, pause *pace.Backoff) (o
 	if o.state != StateRetrying {
 		pause.Begin(pace.Longest)
 	}
-	if signIn(err) { // only the sign-in is looked for
+	if acts && signsIn { // only the sign-in is looked for: without it, an attempt does not involve the server
 		pause.Begin(lookEvery)
 		return o, pause.Next()
 	}

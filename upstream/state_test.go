@@ -74,6 +74,8 @@ func TestOutcomeOfALink(t *testing.T) {
 		{"no conn", 0, errors.New("refused"), StateRetrying, true, true},
 		{"a conn ended", time.Minute, errors.New("broken"), StateRetrying, false, true},
 		{"no sign-in", 0, &SignInError{Upstream: "up"}, StateSignIn, true, false},
+		{"no sign-in of the operator", 0, &LackError{Upstream: "up", Mode: AuthOAuth}, StateSignIn, true, false},
+		{"no credential of a mode without a sign-in", 0, &LackError{Upstream: "up"}, StateBlocked, true, true},
 	} {
 		var s linkState
 		o, rest := (&link{pool: &pool{}}).outcomeOf(tt.lived, tt.err, new(pace.Backoff))

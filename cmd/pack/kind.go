@@ -55,13 +55,14 @@ var kinds = []*Kind{commandKind, httpKind, promptKind}
 
 // Load reads manifests, whose tools are of all kinds (manifest.Load).
 func Load(path string, o manifest.Options) (*manifest.Pack, error) {
-	return manifest.Load(path, manifestKinds(), o)
+	return manifest.Load(path, ManifestKinds(), o)
 }
 
 // Mistake returns the first mistake in manifests, whose tools are of all kinds (manifest.Mistake).
-func Mistake(path string) string { return manifest.Mistake(path, manifestKinds()) }
+func Mistake(path string) string { return manifest.Mistake(path, ManifestKinds()) }
 
-func manifestKinds() (all manifest.Kinds) {
+// ManifestKinds returns what Load reads of the kinds.
+func ManifestKinds() (all manifest.Kinds) {
 	for _, k := range kinds {
 		all = append(all, k.Kind)
 	}
@@ -79,7 +80,7 @@ func KindOf(t *manifest.Tool) *Kind {
 }
 
 // errKind is the error of a call of a tool that has no kind that this program knows.
-var errKind = errors.New("the tool has neither " + manifestKinds().Words("nor") + "; write one of them in its manifest")
+var errKind = errors.New("the tool has neither " + ManifestKinds().Words("nor") + "; write one of them in its manifest")
 
 // KnownKinds returns the words about a tool that has no kind that this program knows.
-func KnownKinds() string { return "it has neither " + manifestKinds().Words("nor") }
+func KnownKinds() string { return "it has neither " + ManifestKinds().Words("nor") }

@@ -125,10 +125,18 @@ func Show(ctx context.Context, w io.Writer, path, name string, asJSON bool) erro
 		parameters(line, t.Source)
 		describe(line, t.Source)
 	}
-	line("limits", "%v, %d bytes of output, %d calls at the same time", t.Limits.Timeout, t.Limits.MaxOutput,
-		t.Limits.Concurrency)
+	line("limits", "%s", limits(t))
 	_, err = b.WriteTo(w)
 	return err
+}
+
+// limits returns the limits that the kind of a tool uses. The operation of a document uses all of them.
+func limits(t *pack.Tool) string {
+	list := []string{t.Limits.Timeout.String()}
+	if t.Operation != nil || t.Source.Kind == nil || t.Source.Kind.HasLimit("max_output") {
+		list = append(list, fmt.Sprintf("%d bytes of output", t.Limits.MaxOutput))
+	}
+	return strings.Join(append(list, fmt.Sprintf("%d calls at the same time", t.Limits.Concurrency)), ", ")
 }
 
 func parameters(line pack.Line, t *manifest.Tool) {

@@ -5,8 +5,11 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
+	"junction/cmd/pack"
 	"junction/cmd/pack/manifest"
+	"junction/cmd/pack/openapi"
 )
 
 // TestDescribeUnknownKind: a tool of a kind that describe does not know is not shown as a command.
@@ -17,6 +20,24 @@ func TestDescribeUnknownKind(t *testing.T) {
 	}, &manifest.Tool{Name: "new"})
 	if len(lines) != 1 || !strings.HasPrefix(lines[0], "does: unknown: ") {
 		t.Errorf("%q", lines)
+	}
+}
+
+// TestLimitsOfAKindAreShown: only the limits that the kind of a tool uses are shown.
+func TestLimitsOfAKindAreShown(t *testing.T) {
+	bounds := manifest.Limits{Timeout: time.Second, MaxOutput: 9, Concurrency: 2}
+	for _, tt := range []struct {
+		tool pack.Tool
+		want string
+	}{
+		{pack.Tool{Operation: &openapi.Operation{}}, "1s, 9 bytes of output, 2 calls at the same time"},
+		{pack.Tool{Source: &manifest.Tool{Kind: manifest.CommandKind}}, "1s, 9 bytes of output, 2 calls at the same time"},
+		{pack.Tool{Source: &manifest.Tool{Kind: &manifest.Kind{Key: "constant"}}}, "1s, 2 calls at the same time"},
+	} {
+		tt.tool.Limits = bounds
+		if got := limits(&tt.tool); got != tt.want {
+			t.Errorf("%q, want %q", got, tt.want)
+		}
 	}
 }
 

@@ -13,8 +13,8 @@ import (
 
 // CommandKind are tools that run a program.
 var CommandKind = &Kind{Key: "command", Example: `command: [program, "{{parameter}}"]`, Tools: "commands", Runs: true,
-	Keys: []string{"shell", "stdin", "dir", "env", "inherit_env", "sandbox", "exit_codes"},
-	New:  func(t *Tool) Action { return &runs{t} }}
+	Keys:   []string{"shell", "stdin", "dir", "env", "inherit_env", "sandbox", "exit_codes"},
+	Limits: acceptedLimits, New: func(t *Tool) Action { return &runs{t} }}
 
 // runs is the Action of a command. Its keys are those of the Tool, since manifests have defaults for them.
 type runs struct{ *Tool }

@@ -35,7 +35,7 @@ type HTTP struct {
 
 // HTTPKind are tools that send a request.
 var HTTPKind = &Kind{Key: "http", Example: "http: { url: https://… }", Tools: "requests",
-	New: func(*Tool) Action { return &HTTP{} }}
+	Limits: acceptedLimits, New: func(*Tool) Action { return &HTTP{} }}
 
 // Check implements Action.
 func (h *HTTP) Check(c *Checker) {

@@ -20,11 +20,35 @@ type Kind struct {
 	Tools string
 	// Keys are the other keys that only tools of this kind have.
 	Keys []string
+	// Limits are the keys of Limits that tools of this kind may have, beside those of every tool
+	// (commonLimits). Another one is a mistake in a tool, and nobody sees its default.
+	Limits []string
 	// Runs means that the tool runs a program on this machine. It takes paths (within), and may write its
 	// output to a file (OutputFile).
 	Runs bool
 	// New returns the empty value of the key for a tool: a pointer that the file is read into.
 	New func(t *Tool) Action
+}
+
+// commonLimits are the limits that hold for the tools of every kind, because package pack keeps them.
+var commonLimits = []string{"timeout", "concurrency"}
+
+// acceptedLimits are the other limits. Commands and prompts accept also those that they do not need, as
+// manifests of earlier releases may have them.
+var acceptedLimits = []string{"max_output", "cut", "retries"}
+
+// HasLimit reports whether tools of the kind may have a key of Limits.
+func (k *Kind) HasLimit(key string) bool {
+	return slices.Contains(commonLimits, key) || slices.Contains(k.Limits, key)
+}
+
+// limits reports the limits of a tool that its kind does not have.
+func (d *decoder) limits(path string, k *Kind) {
+	for key := range yamlread.Keys(reflect.TypeFor[Limits]()) {
+		if at := path + "." + key; d.Lines[at] > 0 && !k.HasLimit(key) {
+			d.bad(at, "is not for %s; remove it", k.Tools)
+		}
+	}
 }
 
 // Kinds are the kinds of the tools of a program, in the order in which texts name them.
@@ -118,6 +142,7 @@ func (d *decoder) kinds(path string, t *Tool) {
 		}
 	}
 	if given == 1 {
+		d.limits(path, t.Kind)
 		for _, k := range d.refs.kinds {
 			for _, key := range k.Keys {
 				if k != t.Kind && !slices.Contains(t.Kind.Keys, key) && d.Lines[path+"."+key] > 0 {

@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// all are the kinds of tools whose values this package reads.
-var all = Kinds{CommandKind, HTTPKind, PromptKind}
+// all are the kinds of the rows of package pack; TestMain sets them.
+var all Kinds
 
 var update = flag.Bool("update", false, "write the wanted mistakes again")
 

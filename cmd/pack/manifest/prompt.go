@@ -25,7 +25,7 @@ type Ask struct {
 
 // PromptKind are tools that ask the model of the client.
 var PromptKind = &Kind{Key: "prompt", Example: "prompt: { text: … }", Tools: "prompts",
-	New: func(*Tool) Action { return &Ask{} }}
+	Limits: acceptedLimits, New: func(*Tool) Action { return &Ask{} }}
 
 // Check implements Action.
 func (a *Ask) Check(c *Checker) {

@@ -1,0 +1,59 @@
+package manifest
+
+import (
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"junction/upstream/yamlread"
+)
+
+// SetKinds sets the kinds of the tests. The table is in package pack, which imports this package.
+func SetKinds(kinds Kinds) { all = kinds }
+
+// constant is the value of a kind that needs no limit of its own.
+type constant string
+
+func (*constant) Check(*Checker)                    {}
+func (*constant) Uses(func(string, []string, bool)) {}
+
+// TestLimitOfAnotherKind: a limit that the kind of a tool does not use is a mistake of the tool. As a
+// default for the tools of the manifest it is none.
+func TestLimitOfAnotherKind(t *testing.T) {
+	text := &Kind{Key: "constant", Example: "constant: hello", Tools: "constants", New: func(*Tool) Action { return new(constant) }}
+	for _, tt := range []struct{ limits, want string }{
+		{"timeout: 3s, concurrency: 2", ""},
+		{"retries: 3", "tools.a.retries: is not for constants; remove it"},
+		{"cut: true, max_output: 1KiB", "tools.a.cut: is not for constants; remove it, tools.a.max_output: is not for constants; remove it"},
+	} {
+		_, d := parse("pack.yaml", []byte("defaults: { retries: 1, cut: true }\ntools:\n  a: { description: d, constant: x, "+tt.limits+" }\n"),
+			Options{kinds: append(slices.Clone(all), text)}, allFiles())
+		var got []string
+		for _, p := range d.Problems {
+			got = append(got, p.Path+": "+p.Text)
+		}
+		slices.Sort(got)
+		if strings.Join(got, ", ") != tt.want {
+			t.Errorf("%s: %q, want %q", tt.limits, got, tt.want)
+		}
+	}
+}
+
+// TestEachLimitBelongsToAKind: a limit is for the tools of every kind, or a row names it; and a row names
+// no other key.
+func TestEachLimitBelongsToAKind(t *testing.T) {
+	keys := yamlread.Keys(reflect.TypeFor[Limits]())
+	for key := range keys {
+		if !slices.ContainsFunc(all, func(k *Kind) bool { return k.HasLimit(key) }) {
+			t.Errorf("no kind of tool has the limit %s: name it in the Limits of the kinds that use it", key)
+		}
+	}
+	for _, kind := range all {
+		for _, key := range kind.Limits {
+			if keys[key] == nil || slices.Contains(commonLimits, key) {
+				t.Errorf("the kind %s names %s, which is no limit of its own", kind.Key, key)
+			}
+		}
+	}
+}
