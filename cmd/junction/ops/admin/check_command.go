@@ -30,7 +30,7 @@ and which changes wait for a restart.`,
 			if *file == "" {
 				return cli.Usagef("check needs --config FILE")
 			}
-			running := serving(cmd.Context(), *file)
+			running := Serving(cmd.Context(), *file)
 			report, err := config.Inspect(*file, lookupFor(running))
 			if err != nil {
 				return err
@@ -55,9 +55,9 @@ and which changes wait for a restart.`,
 	return cmd
 }
 
-// serving returns the state of the junction of this machine that serves a file; nil if there is none, or if it
+// Serving returns the state of the junction of this machine that serves a file; nil if there is none, or if it
 // does not answer.
-func serving(ctx context.Context, file string) *diagnose.Running {
+func Serving(ctx context.Context, file string) *diagnose.Running {
 	place, running := ServedAt(ctx, file)
 	var r diagnose.Running
 	if !running || place.Admin == "" || askAdmin(ctx, place.Admin, "/status", nil, ownLimit, &r) != nil {
