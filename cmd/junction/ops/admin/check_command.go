@@ -22,8 +22,8 @@ func checkCommand(stdout io.Writer, file *string) *cobra.Command {
 	var old string
 	cmd := &cobra.Command{
 		Use: "check", Short: "Validate a configuration file", Args: cli.NoArguments,
-		Long: `Validate a configuration file. With --against, also tell what a reload changes: which upstreams and keys,
-and which changes wait for a restart.`,
+		Long: `Validate a configuration file. With --against, also tell what a reload changes: which upstreams, keys and
+policies, and which changes wait for a restart.`,
 		Example: `  junction check --config config.yaml
   junction check --config next.yaml --against config.yaml`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
