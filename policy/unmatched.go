@@ -88,6 +88,21 @@ func (c Config) LeavesOut(key string) bool {
 	})
 }
 
+// LeavesOutOf reports whether no policy that an API key of this name can match has a rule that allows or asks for a
+// tool of an upstream, whose tools have names that begin with begin and require these capabilities. Without the
+// section, and for a section with mistakes, it returns false.
+func (c Config) LeavesOutOf(key, upstream string, requires []string, begin string) bool {
+	matching := slices.DeleteFunc(slices.Clone(c), func(e Entry) bool { return !e.Match.mayHold(key) })
+	if c == nil || len(matching.Validate()) > 0 {
+		return false
+	}
+	r := &Rights{held: map[string]bool{}}
+	for i := range matching {
+		r.add(compileEntry(&matching[i]))
+	}
+	return !r.Reaches(Tool, upstream, requires, begin)
+}
+
 // mayHold reports whether a caller with the API key of this name can have all values of the match.
 func (m *Match) mayHold(key string) bool {
 	return m == nil || (m.Key == nil || slices.Contains(m.Key, key)) &&

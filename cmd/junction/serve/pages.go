@@ -88,7 +88,7 @@ func (p *adminPages) asSeen() *diagnose.Proxy {
 func (p *adminPages) process() diagnose.Process {
 	variables, _ := p.getenv(config.ServiceVariables)
 	return diagnose.Process{
-		Variables: variables, Installed: p.place.installed.other,
+		Variables: variables, Key: p.serving.sealing.file, Installed: p.place.installed.other,
 		URL: runfile.URL(p.listening.public.Addr().String()), Started: p.contents.begun,
 		LastCall: p.serving.calls.LastOf,
 		Read: func() string {

@@ -19,8 +19,9 @@ import (
 type sealing struct {
 	*console
 	steady
-	key *seal.Key // of session ids, stored catalogs, and the messages of replicas
-	dir string    // the folder for the state that belongs to the key; "" if there is none
+	key  *seal.Key // of session ids, stored catalogs, and the messages of replicas
+	dir  string    // the folder for the state that belongs to the key; "" if there is none
+	file string    // with the key; "" if the key ends with the process
 }
 
 // Open reads the key.
@@ -53,6 +54,7 @@ func (s *sealing) readKey(file string) (_ *seal.Key, dir string, err error) {
 		return nil, "", fmt.Errorf("sessions.key_file: %w", err)
 	}
 	key, err := seal.NewKey(secret)
+	s.file = file
 	if dir = filepath.Dir(file); named {
 		dir = config.KeyDir(file, s.getenv)
 		err = errors.Join(err, os.MkdirAll(dir, 0o700))

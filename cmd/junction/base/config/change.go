@@ -32,6 +32,8 @@ type Change struct {
 	Removed []string `json:"removed"`
 	// The names of API keys that are no longer accepted.
 	Revoked []string `json:"revoked"`
+	// The names of the policies that are added, changed and removed.
+	Policies []string `json:"policies"`
 	// The API keys that are accepted from now on, and those that are no longer, in the order of the
 	// files. Several keys may have one name.
 	AddedKeys, RevokedKeys []auth.Key `json:"-"`
@@ -184,6 +186,7 @@ func keyNames(keys []auth.Key) (names []string) {
 func (ch *Change) compare() {
 	old := ch.before
 	ch.Added, ch.Changed, ch.Removed, ch.Revoked = nil, nil, nil, nil
+	ch.Policies = changedPolicies(old, ch.Config)
 	ch.AddedKeys, ch.RevokedKeys = lackedKeys(old, ch.Config), lackedKeys(ch.Config, old)
 	for name, c := range ch.Config.Upstreams {
 		before, there := old.Upstreams[name]
@@ -272,14 +275,17 @@ func (ch *Change) Report() string {
 		verb  string
 		names []string
 	}{{"adds", ch.Added}, {"changes", ch.Changed}, {"removes", ch.Removed}, {"adds the keys", keyNames(ch.AddedKeys)},
-		{"revokes the keys", keyNames(ch.RevokedKeys)}} {
+		{"revokes the keys", keyNames(ch.RevokedKeys)}, {"changes the policies", ch.Policies}} {
 		if len(list.names) > 0 {
 			does = append(does, list.verb+" "+strings.Join(list.names, ", "))
 		}
 	}
-	text := "a reload leaves all upstreams and keys as they are"
+	text := "a reload leaves all upstreams, keys and policies as they are"
 	if len(does) > 0 {
 		text = "a reload " + strings.Join(does, "; ")
+	}
+	for _, line := range movedKeys(ch.before, ch.Config) {
+		text += "\n" + line
 	}
 	if rejected := ch.Rejected(); rejected != "" {
 		return strings.Join(append([]string{text, rejected}, ch.Partial.Lines()...), "\n")

@@ -119,11 +119,41 @@ func TestChangeTellsKeysOfOneNameApart(t *testing.T) {
 		next *Config
 		want string
 	}{
-		{file("a", "b"), "a reload leaves all upstreams and keys as they are"},
+		{file("a", "b"), "a reload leaves all upstreams, keys and policies as they are"},
 		{file("b"), "a reload revokes the keys ann (aaaaaaaa)"},
 		{file("b", "c", "d"), "a reload adds the keys ann (cccccccc), ann (dddddddd); revokes the keys ann (aaaaaaaa)"},
 	} {
 		change := file("a", "b").Follow(test.next)
+		if got := change.Report(); got != test.want {
+			t.Errorf("got %q, want %q", got, test.want)
+		}
+	}
+}
+
+// TestChangeReportsPolicies: the report names the policies that change, and the keys that join and leave some. A
+// key that is new or revoked has its own line.
+func TestChangeReportsPolicies(t *testing.T) {
+	file := func(policies string) *Config {
+		return mustParse(t, "upstreams: { a: { command: [x] } }\nauth: { api_keys: ["+keyA+"] }\n"+policies, nil)
+	}
+	two := func(managers, developers, allow string) string {
+		return "policies:\n  - { name: managers, match: { key: " + managers + " }, rules: [{ allow: { upstreams: " + allow + " } }] }\n" +
+			"  - { name: developers, match: { key: " + developers + " }, rules: [{ allow: { upstreams: a } }] }\n"
+	}
+	old := two("[a, x]", "[x]", "a")
+	for _, test := range []struct{ old, next, want string }{
+		{old, old, "a reload leaves all upstreams, keys and policies as they are"},
+		{old, two("[x]", "[x, a]", "a"), "a reload changes the policies developers, managers\n" +
+			"the key a joins the policies developers\nthe key a leaves the policies managers"},
+		{old, two("[a, x]", "[x]", `"*"`), "a reload changes the policies managers"},
+		{old, strings.Replace(old, "managers", "heads", 1), "a reload changes the policies heads, managers\n" +
+			"the key a joins the policies heads\nthe key a leaves the policies managers"},
+		{"", old, "a reload changes the policies developers, managers\nthe section policies is new: what no rule allows is denied\n" +
+			"the key a joins the policies managers"},
+		{old, "", "a reload changes the policies developers, managers\nthe section policies is gone: every caller may use everything " +
+			"that requires no capability\nthe key a leaves the policies managers"},
+	} {
+		change := file(test.old).Follow(file(test.next))
 		if got := change.Report(); got != test.want {
 			t.Errorf("got %q, want %q", got, test.want)
 		}

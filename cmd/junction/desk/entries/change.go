@@ -232,6 +232,7 @@ func (e *Editor) Add(ctx context.Context, name string, entry *clients.Entry, abo
 	if o.Backup, err = e.Replace(text, name); err != nil {
 		return err
 	}
+	o.Notes = append(o.Notes, leftOut(e.config, name)...)
 	for _, variable := range entry.Variables() {
 		if os.Getenv(variable) == "" {
 			o.Variables = append(o.Variables, variable)

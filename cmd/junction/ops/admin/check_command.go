@@ -22,15 +22,15 @@ func checkCommand(stdout io.Writer, file *string) *cobra.Command {
 	var old string
 	cmd := &cobra.Command{
 		Use: "check", Short: "Validate a configuration file", Args: cli.NoArguments,
-		Long: `Validate a configuration file. With --against, also tell what a reload changes: which upstreams and keys,
-and which changes wait for a restart.`,
+		Long: `Validate a configuration file. With --against, also tell what a reload changes: which upstreams, keys and
+policies, and which changes wait for a restart.`,
 		Example: `  junction check --config config.yaml
   junction check --config next.yaml --against config.yaml`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if *file == "" {
 				return cli.Usagef("check needs --config FILE")
 			}
-			running := serving(cmd.Context(), *file)
+			running := Serving(cmd.Context(), *file)
 			report, err := config.Inspect(*file, lookupFor(running))
 			if err != nil {
 				return err
@@ -55,9 +55,9 @@ and which changes wait for a restart.`,
 	return cmd
 }
 
-// serving returns the state of the junction of this machine that serves a file; nil if there is none, or if it
+// Serving returns the state of the junction of this machine that serves a file; nil if there is none, or if it
 // does not answer.
-func serving(ctx context.Context, file string) *diagnose.Running {
+func Serving(ctx context.Context, file string) *diagnose.Running {
 	place, running := ServedAt(ctx, file)
 	var r diagnose.Running
 	if !running || place.Admin == "" || askAdmin(ctx, place.Admin, "/status", nil, ownLimit, &r) != nil {

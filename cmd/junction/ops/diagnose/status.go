@@ -28,6 +28,8 @@ type Running struct {
 	Started time.Time `json:"started"`
 	// the file from which a service of the user reads its variables
 	Variables string `json:"variables,omitempty"`
+	// the files beside Config that a backup needs, as absolute paths; they may not exist
+	Keeps []string `json:"keeps,omitempty"`
 	Report
 }
 
@@ -46,6 +48,7 @@ type Process struct {
 	LastCall func(upstream string) *LastCall // returns nil if there was none
 	// the file from which a service of the user reads its variables; "" without such a service
 	Variables string
+	Key       string // the file with the key of sessions; "" if the key ends with the process
 	// returns the version of the program that a restart would start; "" if it is this one
 	Installed func() string
 }
@@ -58,6 +61,11 @@ func (p *Proxy) serveStatus(stopping context.Context) http.HandlerFunc {
 			User: runfile.User(), Report: p.Report(stopping)}
 		if abs, err := filepath.Abs(p.File); p.File != "" && err == nil {
 			r.File = abs
+		}
+		for _, name := range []string{p.Process.Key, p.Config().Pins, p.Config().Audit.File} {
+			if abs, err := filepath.Abs(name); name != "" && err == nil {
+				r.Keeps = append(r.Keeps, abs)
+			}
 		}
 		var pids []int
 		for i := range r.Upstreams {

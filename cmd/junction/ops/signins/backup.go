@@ -35,25 +35,6 @@ const (
 	backingUp = "storage backup"
 )
 
-// copyOfFiles returns the command that copies what a Junction without a storage needs: the file, with the
-// hashes of its keys and its policies, the secrets and variables beside it, pins, the audit, and the key of
-// sessions. It leaves out what does not exist.
-func copyOfFiles(c *config.Config, file string) string {
-	words := []string{"tar", "-czf", "junction.tar.gz"}
-	dir := filepath.Dir(file)
-	key := c.Sessions.KeyFile
-	if state, err := config.StateDir(os.LookupEnv); key == "" && err == nil {
-		key = filepath.Join(state, "junction", "key")
-	}
-	for _, name := range []string{file, file + config.EnvironmentEnd, filepath.Join(dir, "secrets"), c.Pins,
-		c.Audit.File, key} {
-		if _, err := os.Stat(name); name != "" && err == nil {
-			words = append(words, name)
-		}
-	}
-	return shell.Join(words...)
-}
-
 // keptStorage returns the storage of a configuration file with its master keys. what is the
 // command, for messages.
 func keptStorage(what, file string) (k kept, err error) {
@@ -62,12 +43,8 @@ func keptStorage(what, file string) (k kept, err error) {
 		return k, err
 	}
 	if !c.Stores() {
-		err := fmt.Errorf("nothing is stored: %s has neither auth.oauth, nor replicas, nor an upstream with "+
+		return k, fmt.Errorf("nothing is stored: %s has neither auth.oauth, nor replicas, nor an upstream with "+
 			"auth.mode %s", file, strings.Join(config.StoringModes(), " or "))
-		if what == backingUp {
-			err = fmt.Errorf("%w; a backup of this Junction is a copy of its files: %s", err, copyOfFiles(c, file))
-		}
-		return k, err
 	}
 	k.storage, k.Driver = c.Storage, c.Storage.Driver
 	if k.DSN, err = c.Storage.Place(os.LookupEnv); err != nil {
@@ -113,10 +90,13 @@ func keptCommand(what, use, short, long, example string, n int, stdout io.Writer
 			ctx, cancel := context.WithTimeout(cmd.Context(), 10*StorageLimit)
 			defer cancel()
 			k, err := keptStorage(what, *file)
-			if err != nil {
-				return err
+			var v any
+			var text string
+			if copied, ok := copyOfFiles(ctx, what, *file); ok {
+				v, text, err = copied, copied.text(), nil
+			} else if err == nil {
+				v, text, err = run(ctx, k, args)
 			}
-			v, text, err := run(ctx, k, args)
 			if v != nil && asJSON {
 				return errors.Join(cli.PrintValue(stdout, v), err)
 			}
@@ -141,7 +121,7 @@ For Postgres, use its own tool:
   pg_dump --format=custom --file=FILE DSN
 
 A Junction without sign-ins, such as one with API keys alone, has no storage. A backup is then a copy of its files:
-the command prints the command line.`,
+the command writes nothing, and prints the command line.`,
 		"  junction storage backup /backup/junction.db --config config.yaml", 1, stdout, file,
 		func(ctx context.Context, k kept, args []string) (any, string, error) {
 			if k.Driver == store.Postgres {

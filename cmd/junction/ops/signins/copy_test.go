@@ -1,0 +1,57 @@
+package signins
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+
+	"junction/cmd/junction/ops/diagnose"
+)
+
+// TestBackupOfFilesNamesThoseOfTheRunningJunction: a service has another state folder than the operator. The
+// command line has the key of the running Junction, and not an old key of the operator. Without a running one,
+// the command warns.
+func TestBackupOfFilesNamesThoseOfTheRunningJunction(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("paths have the name of a volume")
+	}
+	dir := t.TempDir()
+	t.Setenv("XDG_STATE_HOME", filepath.Join(dir, "own"))
+	stale, key := filepath.Join(dir, "own", "junction", "key"), filepath.Join(dir, "var lib", "key")
+	for _, file := range []string{stale, key} {
+		if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		mustWrite(t, file, "")
+	}
+	file := filepath.Join(dir, "config.yaml")
+	answers := true
+	admin := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if !answers {
+			http.Error(w, "", http.StatusServiceUnavailable)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(diagnose.Running{File: file, URL: "http://127.0.0.1:1/mcp", PID: 1, User: "junction",
+			Keeps: []string{key, filepath.Join(dir, "missing")}})
+	}))
+	t.Cleanup(admin.Close)
+	mustWrite(t, file, "admin: "+strings.TrimPrefix(admin.URL, "http://")+"\nupstreams: { a: { url: http://127.0.0.1:1/mcp } }\n")
+	t.Chdir(dir)
+	got := runProgram(t, "", "storage", "backup", "b.db", "--config", "config.yaml")
+	want := "(umask 077; tar -czf junction.tar.gz -C / " + strings.TrimPrefix(file, "/") + " '" + strings.TrimPrefix(key, "/") + "')\n"
+	if got.code != 0 || !strings.Contains(got.stdout, want) || strings.Contains(got.stdout, "No Junction") ||
+		!strings.Contains(got.stdout, "  tar -xpzf junction.tar.gz -C /\n") {
+		t.Errorf("%+v, want %q", got, want)
+	}
+	answers = false
+	got = runProgram(t, "", "storage", "backup", "b.db", "--config", "config.yaml")
+	if got.code != 0 || !strings.Contains(got.stdout, strings.TrimPrefix(stale, "/")) || !strings.Contains(got.stdout, "No Junction that serves the file answers") {
+		t.Errorf("without a running Junction %+v", got)
+	}
+}
