@@ -49,7 +49,7 @@ type Config struct {
 	URL string `yaml:"url" change:"connection,waits"`
 	// Headers of every request to url. Junction sends them to no other origin.
 	Headers map[string]string `yaml:"headers" kind:"url,give a command its values in env" change:"connection,waits"`
-	// The sign-in (OAuth) to a remote server.
+	// The credentials for a remote server, beside headers.
 	Auth Auth `yaml:"auth" kind:"url" change:"inside"`
 	// auto finds out; http is Streamable HTTP, sse is HTTP+SSE of 2024-11-05. Default auto.
 	Transport client.Transport `yaml:"transport" kind:"url" change:"connection,waits"`

@@ -2,8 +2,8 @@
 // each mode of auth.mode.
 //
 //   - credentials.go has the table of the sources, and what a source must do.
-//   - oauth.go is the operator's sign-in, oauth_user.go is the sign-in of each user, and signin.go has
-//     what both need. lacking.go remembers which scopes the operator's sign-in lacks.
+//   - The source of a mode is in the file with its word, such as oauth.go. signin.go has what the modes
+//     with a sign-in need. lacking.go remembers which scopes a credential lacks.
 //
 // The facts about a mode that need no source are in a table of package upstream (Modes). A test compares
 // the two tables. Nothing here reads a credential that a client has sent to Junction.
