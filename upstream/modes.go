@@ -78,7 +78,7 @@ type Mode struct {
 	Exposes string // what plain http would expose
 	Note    string // of junction check: what several callers share; "" for OwnerSubject
 	Login   string // why junction login refuses; "" if it signs in, and for OwnerNobody
-	Doctor  string // of junction auth doctor: what the server is, after its name
+	Doctor  string // of junction auth doctor: what the server is, after its name; "" if the source has no probe
 	// Left is why junction doctor does not check the upstream, and LeftAdvice what checks a part of it; both
 	// only for OwnerSubject.
 	Left, LeftAdvice string

@@ -22,12 +22,12 @@ func TestModesHaveEveryFact(t *testing.T) {
 			want := map[string]bool{ // whether the row must have the fact; missing if it may
 				"Owner": own, "Header": own, "NeedsFor": row.Needs != SectionNone, "Choose": own,
 				"Suggest": row.Asked != AnswerNone, "What": own, "Exposes": own, "Note": own && !subject,
-				"Login": own && !operator, "Doctor": own, "Why": subject, "Left": subject,
+				"Login": own && !operator, "Why": subject, "Left": subject,
 				"LeftAdvice": subject, "Cell": true, "Kinds": true,
 				"Advice.Refused": true, "Advice.Set": true, "Advice.Lacks": true, "Advice.Absent": own, "Advice.Call": own,
 				"Advice.Broken": own, "Advice.Down": own, "Advice.Without": own,
 			}
-			free := []string{"Word", "Users", "Keys", "AuthKeys", "AuthNeeds", "Needs", "Stores", "SignIn", "Asked", "Next"}
+			free := []string{"Doctor", "Word", "Users", "Keys", "AuthKeys", "AuthNeeds", "Needs", "Stores", "SignIn", "Asked", "Next"}
 			check := func(name string, v reflect.Value) {
 				must, known := want[name]
 				switch {

@@ -2,8 +2,8 @@
 // each mode of auth.mode.
 //
 //   - credentials.go has the table of the sources, and what a source must do.
-//   - oauth.go is the operator's sign-in, oauth_user.go is the sign-in of each user, and signin.go has
-//     what both need. lacking.go remembers which scopes the operator's sign-in lacks.
+//   - The source of a mode is in the file with its word, such as oauth.go. signin.go has what the modes
+//     with a sign-in need. lacking.go remembers which scopes a credential lacks.
 //
 // The facts about a mode that need no source are in a table of package upstream (Modes). A test compares
 // the two tables. Nothing here reads a credential that a client has sent to Junction.
@@ -27,8 +27,6 @@ type Source interface {
 	Apply(ctx context.Context, c upstream.Caller, refused ...string) (upstream.Credential, error)
 	// State returns the state of a credential without asking the server.
 	State(ctx context.Context, c upstream.Caller) upstream.CredentialState
-	// Probe finds out whether the credential of an upstream can be had, without getting one.
-	Probe(ctx context.Context, name string) []Finding
 	// Close waits for what the source has started. Its methods must not be called afterwards.
 	Close()
 }
@@ -36,6 +34,13 @@ type Source interface {
 // A granter is a Source that knows the scopes of a credential. It may ask the database.
 type granter interface {
 	granted(ctx context.Context, c upstream.Caller) []string
+}
+
+// A prober is a Source that junction auth doctor asks. The row of its mode has the words (Mode.Doctor).
+type prober interface {
+	// Probe finds out whether the credential of an upstream can be had, without getting one. It returns
+	// nothing only if the program has no place for such credentials.
+	Probe(ctx context.Context, name string) []Finding
 }
 
 // Finding is what a probe has found.
@@ -166,10 +171,12 @@ func (s *Sources) Lacked(e *upstream.LackError) {
 	}
 }
 
-// Probe finds out whether the credential of an upstream can be had.
+// Probe finds out whether the credential of an upstream can be had; nil if its source has no prober.
 func (s *Sources) Probe(ctx context.Context, name string) []Finding {
 	if _, source := s.source(name); source != nil {
-		return source.Probe(ctx, name)
+		if p, ok := source.(prober); ok {
+			return p.Probe(ctx, name)
+		}
 	}
 	return nil
 }

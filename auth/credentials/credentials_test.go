@@ -24,6 +24,18 @@ func TestEachModeHasASource(t *testing.T) {
 	}
 }
 
+// TestDoctorAsksTheSourcesThatAnswer: junction auth doctor lists an upstream by the row of its mode. So a
+// row has its words if, and only if, the source of the mode has findings.
+func TestDoctorAsksTheSourcesThatAnswer(t *testing.T) {
+	for mode, open := range makers {
+		source := open(Options{})
+		defer source.Close()
+		if _, probes := source.(prober); probes != (mode.Row().Doctor != "") {
+			t.Errorf("%s: junction auth doctor says %q, and its source has a probe: %v", mode, mode.Row().Doctor, probes)
+		}
+	}
+}
+
 // TestSourcesWithoutADatabase: a mode that stores its credentials has no source before a database is open,
 // and its state and its probe say nothing. This is not the error of a credential that is missing.
 func TestSourcesWithoutADatabase(t *testing.T) {

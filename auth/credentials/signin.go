@@ -82,7 +82,7 @@ func (s *signIn) scopes(ctx context.Context, name, principal string) []string {
 	return strings.Fields(k.Scope)
 }
 
-// Probe implements Source: it asks the upstream for its authorization server and scopes.
+// Probe implements prober: it asks the upstream for its authorization server and scopes.
 func (s *signIn) Probe(ctx context.Context, name string) (list []Finding) {
 	client := s.open()
 	if client == nil {

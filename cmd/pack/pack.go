@@ -2,7 +2,7 @@
 // that serves them, and for the one that shows a person what they will do.
 //
 // pack.go has the tools of a pack and a call of one; content.go makes results. kind.go has the table of
-// the kinds of tools; the row of a kind is in kind_command.go, kind_http.go or kind_prompt.go.
+// the kinds of tools; the row of a kind is in the file with its key, such as kind_http.go.
 // sampling.go asks the model of the client.
 //
 // Package manifest reads the manifest, and package template the placeholders in it. Package command
@@ -66,8 +66,8 @@ type Tool struct {
 	Source    *manifest.Tool
 	Operation *openapi.Operation // nil for others
 
-	// run makes a call with checked arguments: it runs a command, sends a request (see requests), or
-	// asks the model of the client. Call checks the arguments and calls it.
+	// run makes a call with checked arguments: Kind.run, or a request (see requests) of an API. Call
+	// checks the arguments and calls it.
 	run       func(ctx context.Context, c call) (*mcp.CallToolResult, error)
 	arguments schema.Validator
 	text      []byte        // the definition, for arguments

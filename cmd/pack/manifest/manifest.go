@@ -1,10 +1,10 @@
 // Package manifest reads manifests: the YAML files that describe the tools of a pack.
 //
-// manifest.go, tool.go, command.go, http.go, prompt.go, api.go and server.go have the keys of a file, and
-// kind.go has what a kind of tool is. Load finds
-// the files, decode.go parses their YAML strictly, reference.go resolves ${VAR} and ${file:…}, and
-// check.go validates the values. deciders.go keeps commands from changing the manifest. All mistakes
-// are reported at once, each with its file, line and remedy (problem.go).
+// manifest.go, tool.go, api.go and server.go have the keys of a file. kind.go has what a kind of tool is,
+// and the file with the key of a kind, such as http.go, has the keys of its tools. Load finds the files,
+// decode.go parses their YAML strictly, reference.go resolves ${VAR} and ${file:…}, and check.go
+// validates the values. deciders.go keeps commands from changing the manifest. All mistakes are reported
+// at once, each with its file, line and remedy (problem.go).
 package manifest
 
 import (

@@ -86,7 +86,7 @@ For a server of the registry and for a pack, the command shows what would run, b
 	flags.StringVar(&a.given.Dir, "cwd", "", "working `folder` of the command (default: that of Junction)")
 	flags.StringVar(&a.transport, "transport", detected, "`transport` of the URL: "+transports())
 	flags.StringVar(&a.auth, "auth", "", "`mode` of the credentials for the server: "+
-		strings.Join(upstream.ModeWords(), ", "))
+		strings.Join(flagModes(upstream.Modes()), ", "))
 	flags.BoolVar(&a.oauth, operatorMode.String(), false, "short for --auth "+operatorMode.String()+
 		": the server needs a sign-in, junction login NAME")
 	flags.BoolVar(&a.given.Off, "disabled", false, "add the upstream without enabling it")
@@ -290,7 +290,28 @@ func (a *adder) mode() (row upstream.Mode, err error) {
 	if err != nil {
 		return row, cli.Usagef("--auth: %w", err)
 	}
-	return mode.Row(), nil
+	row = mode.Row()
+	return row, lackedKeys(row)
+}
+
+// flagModes returns the words of the modes that need no other key of auth, because no flag gives one.
+func flagModes(rows []upstream.Mode) (words []string) {
+	for _, row := range rows {
+		if len(row.AuthNeeds) == 0 {
+			words = append(words, row.Word.String())
+		}
+	}
+	return words
+}
+
+// lackedKeys returns the error about a mode that needs other keys of auth.
+func lackedKeys(row upstream.Mode) error {
+	if len(row.AuthNeeds) == 0 {
+		return nil
+	}
+	return cli.Usagef("--auth %s needs auth.%s, which no flag gives; add the server without --auth, and write "+
+		"auth: { mode: %[1]s, %[3]s: … } into its entry", row.Word, strings.Join(row.AuthNeeds, " and auth."),
+		strings.Join(row.AuthNeeds, ": …, "))
 }
 
 // authFlag returns the flag of the mode, for an error.

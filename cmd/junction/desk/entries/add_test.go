@@ -91,7 +91,7 @@ func TestAddHasTheModeOfTheFlag(t *testing.T) {
 		if row.Needs != upstream.SectionNone { // the checks of the file find what the entry or the file lacks
 			code, said = 1, "needs "+string(row.Needs)
 		} else if len(row.AuthNeeds) > 0 {
-			code, said = 1, "needs "+row.AuthNeeds[0]
+			code, said = 2, "needs auth."+row.AuthNeeds[0]
 		}
 		if row.Has(client.Remote) {
 			tests = append(tests, story{row.Word.String(), []string{s.URL, "--auth", row.Word.String()}, code, said})
@@ -115,6 +115,23 @@ func TestAddHasTheModeOfTheFlag(t *testing.T) {
 	}
 	if n := requests.Load(); n != 0 {
 		t.Errorf("the server got %d requests", n)
+	}
+}
+
+// TestAddOffersNoModeThatLacksAKey: --auth has no mode that needs another key of auth, and the error about such a
+// mode names the key and how to give it.
+func TestAddOffersNoModeThatLacksAKey(t *testing.T) {
+	rows := []upstream.Mode{{Word: "easy"}, {Word: "hard", AuthNeeds: []string{"token", "place"}}}
+	if words := flagModes(rows); strings.Join(words, " ") != "easy" {
+		t.Errorf("--auth offers %q", words)
+	}
+	const want = "--auth hard needs auth.token and auth.place, which no flag gives; add the server without --auth, and " +
+		"write auth: { mode: hard, token: …, place: … } into its entry"
+	if err := lackedKeys(rows[1]); err == nil || err.Error() != want {
+		t.Errorf("%v, want %s", err, want)
+	}
+	if err := lackedKeys(rows[0]); err != nil {
+		t.Errorf("a mode without such keys: %v", err)
 	}
 }
 

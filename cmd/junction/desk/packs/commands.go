@@ -36,7 +36,7 @@ func Command(stdout io.Writer, file *string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "packs",
 		Short: "Install, list and update packs of tools",
-		Long: `Manage packs. A pack is a folder with tools of commands, HTTP requests and OpenAPI documents.
+		Long: `Manage packs. A pack is a folder that describes tools.
 An upstream with the key pack serves it, by the program junction-pack.
 
 install fetches a pack from a git repository into the folder packs beside the configuration file. It

@@ -1,0 +1,195 @@
+package integration
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"go/ast"
+	"go/importer"
+	"go/parser"
+	"go/token"
+	"go/types"
+	"io"
+	"maps"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// configTypes are the types of the entry of an upstream.
+var configTypes = []string{"Config", "Auth", "Rule", "Defaults"}
+
+// notHeeding are the functions and files of package upstream that read a field of an entry, and do nothing
+// by it: defaults, validation, and texts about the entry. The defaults of the file have no other effect
+// than in withDefaults.
+var notHeeding = []string{withDefaults, "LimitsOf", "ExplainLimits", "validate.go"}
+
+const withDefaults = "withDefaults"
+
+// readsFile is the package that reads, validates and joins files.
+const readsFile = "junction/cmd/junction/base/config"
+
+// TestEachKeyOfAnUpstreamIsHeeded: each field of the entry of an upstream is read by code that does something
+// by it, so that no key is accepted and without effect.
+func TestEachKeyOfAnUpstreamIsHeeded(t *testing.T) {
+	program := mustListPackages(t, "junction/cmd/junction")
+	heeded, all := map[string]bool{}, map[string]bool{}
+	set := token.NewFileSet()
+	imported := importer.ForCompiler(set, "gc", func(path string) (io.ReadCloser, error) {
+		if p := program[path]; p.Export != "" {
+			return os.Open(p.Export)
+		}
+		return nil, errors.New("no export data of " + path)
+	})
+	for _, name := range slices.Sorted(maps.Keys(program)) {
+		p := program[name]
+		if name == readsFile || name != upstreamPath && !slices.Contains(p.Imports, upstreamPath) {
+			continue
+		}
+		source := mustCheck(t, set, p, imported)
+		declared := source.types
+		if name != upstreamPath {
+			if declared, _ = imported.Import(upstreamPath); declared == nil {
+				t.Fatal("no types of " + upstreamPath)
+			}
+		}
+		fields := entryFields(declared)
+		for _, field := range fields {
+			all[field] = true
+		}
+		source.reads(fields, heeded)
+	}
+	if len(all) < 40 {
+		t.Errorf("an entry has only the fields %q", slices.Sorted(maps.Keys(all)))
+	}
+	for _, field := range slices.Sorted(maps.Keys(all)) {
+		if !heeded[field] {
+			t.Errorf("no code heeds upstream.%s outside of defaults, validation and texts: a key without effect", field)
+		}
+	}
+}
+
+const upstreamPath = "junction/upstream"
+
+// A listedPackage is what the go command says of a package.
+type listedPackage struct {
+	Dir, ImportPath, Export string
+	GoFiles, Imports        []string
+}
+
+// mustListPackages returns a package and what it imports, compiled, by path.
+func mustListPackages(t *testing.T, name string) map[string]listedPackage {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "go", "list", "-export", "-deps",
+		"-json=Dir,ImportPath,Export,GoFiles,Imports", name)
+	var faults bytes.Buffer
+	cmd.Dir, cmd.Stderr = "..", &faults
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("go list: %v: %s", err, &faults)
+	}
+	all := map[string]listedPackage{}
+	for d := json.NewDecoder(bytes.NewReader(out)); ; {
+		var p listedPackage
+		if err := d.Decode(&p); err == io.EOF {
+			return all
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		all[p.ImportPath] = p
+	}
+}
+
+// A checkedPackage is the source of a package with the types of its expressions.
+type checkedPackage struct {
+	path  string
+	set   *token.FileSet
+	files []*ast.File
+	types *types.Package
+	info  types.Info
+}
+
+func mustCheck(t *testing.T, set *token.FileSet, p listedPackage, imported types.Importer) *checkedPackage {
+	t.Helper()
+	c := &checkedPackage{path: p.ImportPath, set: set, info: types.Info{Selections: map[*ast.SelectorExpr]*types.Selection{}}}
+	for _, name := range p.GoFiles {
+		file, err := parser.ParseFile(set, filepath.Join(p.Dir, name), nil, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.files = append(c.files, file)
+	}
+	var err error
+	if c.types, err = (&types.Config{Importer: imported}).Check(p.ImportPath, set, c.files, &c.info); err != nil {
+		t.Fatalf("%s: %v", p.ImportPath, err)
+	}
+	return c
+}
+
+// entryFields returns the names of the fields of configTypes, such as Config.URL.
+func entryFields(p *types.Package) map[types.Object]string {
+	fields := map[types.Object]string{}
+	for _, name := range configTypes {
+		structure := p.Scope().Lookup(name).Type().Underlying().(*types.Struct)
+		for i := range structure.NumFields() {
+			if key := structure.Tag(i); strings.Contains(key, `yaml:`) {
+				fields[structure.Field(i)] = name + "." + structure.Field(i).Name()
+			}
+		}
+	}
+	return fields
+}
+
+// reads notes the fields that the package reads, and not only compares with the same field of another
+// entry or takes as a default.
+func (c *checkedPackage) reads(fields map[types.Object]string, heeded map[string]bool) {
+	for _, file := range c.files {
+		if c.skips(path.Base(filepath.ToSlash(c.set.Position(file.Pos()).Filename))) {
+			continue
+		}
+		for _, decl := range file.Decls {
+			only := ""
+			if f, ok := decl.(*ast.FuncDecl); ok && c.skips(f.Name.Name) {
+				if f.Name.Name != withDefaults {
+					continue
+				}
+				only = "Defaults."
+			}
+			written := map[ast.Node]bool{}
+			ast.Inspect(decl, func(n ast.Node) bool {
+				switch n := n.(type) {
+				case *ast.AssignStmt:
+					for _, left := range n.Lhs {
+						written[left] = true
+					}
+				case *ast.BinaryExpr:
+					if left, right := c.field(n.X, fields), c.field(n.Y, fields); left != "" && left == right {
+						written[n.X], written[n.Y] = true, true
+					}
+				case *ast.SelectorExpr:
+					if field := c.field(n, fields); field != "" && strings.HasPrefix(field, only) && !written[n] {
+						heeded[field] = true
+					}
+				}
+				return true
+			})
+		}
+	}
+}
+
+// skips reports whether a function or a file of the package heeds nothing.
+func (c *checkedPackage) skips(name string) bool {
+	return c.path == upstreamPath && slices.Contains(notHeeding, name)
+}
+
+// field returns the name of the field that an expression selects; "" if it is no field of an entry.
+func (c *checkedPackage) field(e ast.Expr, fields map[types.Object]string) string {
+	if s, ok := e.(*ast.SelectorExpr); ok && c.info.Selections[s] != nil {
+		return fields[c.info.Selections[s].Obj()]
+	}
+	return ""
+}

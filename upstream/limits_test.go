@@ -1,0 +1,89 @@
+package upstream
+
+import (
+	"maps"
+	"os"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"junction/upstream/yamlread"
+)
+
+// numbers returns the keys of a type whose values are numbers, with their fields.
+func numbers(t reflect.Type) map[string]reflect.StructField {
+	found := map[string]reflect.StructField{}
+	for key, index := range yamlread.Keys(t) {
+		field := t.FieldByIndex(index)
+		kind := field.Type
+		if kind.Kind() == reflect.Pointer {
+			kind = kind.Elem()
+		}
+		if kind.Kind() >= reflect.Int && kind.Kind() <= reflect.Float64 {
+			found[key] = field
+		}
+	}
+	return found
+}
+
+// put sets a number to n.
+func put(v reflect.Value, n int64) {
+	if v.Kind() == reflect.Pointer {
+		v.Set(reflect.New(v.Type().Elem()))
+		v = v.Elem()
+	}
+	v.Set(reflect.ValueOf(n).Convert(v.Type()))
+}
+
+// TestEachLimitIsDocumented: each number of an entry has the tag limit, and is a key in the README.
+func TestEachLimitIsDocumented(t *testing.T) {
+	readme, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for key, field := range numbers(reflect.TypeFor[Config]()) {
+		if limit := field.Tag.Get("limit"); limit != "call" && limit != "server" {
+			t.Errorf("the field %s has the tag limit %q: write call if junction why shows it with a tool, or server", field.Name, limit)
+		}
+		if !strings.Contains(string(readme), "`"+key+"`") {
+			t.Errorf("upstream/README.md does not say what `%s` bounds", key)
+		}
+	}
+}
+
+// TestLimitsOfACallAreExplained: what junction why shows of a tool names each limit of a call, and each
+// place of the file that can set it.
+func TestLimitsOfACallAreExplained(t *testing.T) {
+	const most = 7 // smaller than each default
+	calls := 0
+	for _, key := range slices.Sorted(maps.Keys(numbers(reflect.TypeFor[Config]()))) {
+		field := numbers(reflect.TypeFor[Config]())[key]
+		if field.Tag.Get("limit") != "call" {
+			continue
+		}
+		calls++
+		var rule Rule
+		var c, ruled Config
+		var d Defaults
+		put(reflect.ValueOf(&c).Elem().FieldByName(field.Name), most)
+		wants := map[string]string{"upstreams.x." + key: c.ExplainLimits("x", "tool", d)}
+		if v := reflect.ValueOf(&rule).Elem().FieldByName(field.Name); v.IsValid() {
+			put(v, most)
+			ruled.Tools = Rules{{Glob: "tool", Rule: rule}}
+			wants["upstreams.x.tools.tool."+key] = ruled.ExplainLimits("x", "tool", d)
+		}
+		if v := reflect.ValueOf(&d).Elem().FieldByName(field.Name); v.IsValid() {
+			put(v, most)
+			wants["defaults."+key] = Config{}.ExplainLimits("x", "tool", d)
+		}
+		for want, text := range wants {
+			if !strings.Contains(text, "("+want+")") {
+				t.Errorf("with %s, a tool is explained by %q", want, text)
+			}
+		}
+	}
+	if calls == 0 {
+		t.Error("no field of an entry is a limit of a call")
+	}
+}
