@@ -313,7 +313,7 @@ func (f *fixedToken) Apply(_ context.Context, c Caller, refused ...string) (Cred
 func TestRefusedTokenOfAModeWithoutASignIn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source := &fixedToken{wallet{token: "canary-fixed"}}
-		g, u := guarded(t, 401, Config{Auth: Auth{Mode: AuthOAuth}}, Options{Credentials: source})
+		g, u := guarded(t, 401, Config{Auth: Auth{Mode: AuthOAuth}}, Options{Credentials: source, Log: authtest.Log(t)})
 		synctest.Wait()
 		for range 300 {
 			mustFail(t, <-begun(u, toolCall("echo", `{}`)), client.KindUnavailable)
