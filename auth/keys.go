@@ -141,7 +141,7 @@ func Redact(text string) string {
 // keyring is the Verifier of the configured keys. It is immutable; a reload replaces it.
 type keyring struct {
 	keys    map[Hash]*entry
-	revoked map[Hash]revokedKey // by earlier reloads; at most maxRevoked
+	revoked map[Hash]revokedKey // by earlier reloads and processes; at most maxRevoked
 	now     func() time.Time
 }
 
@@ -155,6 +155,13 @@ type entry struct {
 type revokedKey struct {
 	name string
 	at   time.Time
+}
+
+// A RevokedKey is a key that an earlier process has seen revoked. It serves records only.
+type RevokedKey struct {
+	Name string
+	Hash Hash
+	At   time.Time
 }
 
 // maxRevoked limits the revoked keys that are remembered. The oldest are forgotten first.
@@ -221,7 +228,7 @@ func (r *keyring) Verify(_ context.Context, token string, from netip.Addr) (*Pri
 	}
 	k := r.keys[hash]
 	if was, revoked := r.revoked[hash]; revoked {
-		return nil, &keyError{errUnknownKey, was.name, hash.ID(), "a reload revoked the key at " +
+		return nil, &keyError{errUnknownKey, was.name, hash.ID(), "the key was revoked at " +
 			was.at.UTC().Format(time.RFC3339)}
 	}
 	why := ""

@@ -258,7 +258,7 @@ func TestRevokedKeyIsRecorded(t *testing.T) {
 		g = guard(second, auth.Key{Name: "bob", Hash: mustHash(t, other)})
 		p, resp := send(g, old)
 		if got == nil || got.Principal != "key:ann" || got.KeyID != first.Hash.ID() ||
-			got.Reason != "a reload revoked the key at "+at {
+			got.Reason != "the key was revoked at "+at {
 			t.Errorf("the record of the revoked key is %+v", got)
 		}
 		_, unknown := send(g, auth.NewKey())

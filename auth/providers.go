@@ -82,6 +82,18 @@ func (f *fetches) close() {
 	f.running.Wait()
 }
 
+// Revoked names keys that earlier processes have seen revoked, so that the records of a rejected request say
+// whose key it was. Call it before the first configuration.
+func (p *Providers) Revoked(list []RevokedKey) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.keys = newKeyring(nil, p.keys, p.now)
+	p.keys.revoked = map[Hash]revokedKey{}
+	for _, k := range list {
+		p.keys.revoked[k.Hash] = revokedKey{k.Name, k.At}
+	}
+}
+
 // keyring returns the Verifier of the keys of a configuration. It remembers the keys that were in the
 // configuration before; nil Providers remember none.
 func (p *Providers) keyring(list []Key) *keyring {

@@ -29,7 +29,7 @@
 //	storage     vault.go      the database with its lease             recording measuring
 //	                                                                  upstreams
 //	signIns     signin.go     sign-ins of users; credentials for      storage inForce measuring
-//	                          upstreams                               upstreams
+//	                          upstreams                               upstreams revoked
 //	inForce     inforce.go    configuration, policy and guard in      listening pinned recording
 //	                          force                                   measuring signIns
 //	membership  members.go    this process as one of several          sealing storage signIns

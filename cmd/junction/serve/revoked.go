@@ -47,6 +47,20 @@ func (r *revoked) openKeys() {
 	r.keys = keys
 }
 
+// gone returns the revoked keys that the file does not have, for the records of rejected requests.
+func (r *revoked) gone() (list []auth.RevokedKey) {
+	if r.keys == nil {
+		return nil
+	}
+	for _, k := range r.keys.Gone() {
+		var hash auth.Hash
+		if hash.UnmarshalText([]byte(k.Hash)) == nil {
+			list = append(list, auth.RevokedKey{Name: k.Name, Hash: hash, At: k.At})
+		}
+	}
+	return list
+}
+
 // follow notes the keys of the file as it was read, and returns a warning for each key that was revoked
 // and is in it again.
 func (r *revoked) follow(c *config.Config) config.Problems {

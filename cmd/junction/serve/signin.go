@@ -40,6 +40,7 @@ type signIns struct {
 	inForce   *inForce
 	measuring *measuring
 	upstreams *upstreams
+	revoked   *revoked
 }
 
 // Open prepares the verification of other issuers' tokens, and opens the authorization server if it
@@ -54,6 +55,7 @@ func (s *signIns) Open(c *config.Config) (err error) {
 	transport := config.Trusting(fetcher)
 	s.providers = auth.NewProviders(&http.Client{Transport: transport})
 	s.providers.Untrusted = fetcher.Client()
+	s.providers.Revoked(s.revoked.gone())
 	if c.Auth.OAuth == nil {
 		return nil
 	}

@@ -106,6 +106,22 @@ func (k *Keys) Follow(list []Key, now time.Time) (back []Back, err error) {
 	return back, k.write(before)
 }
 
+// Gone is a key that was revoked, and is not in the file.
+type Gone struct {
+	Hash, Name string
+	At         time.Time
+}
+
+// Gone returns the revoked keys that the file does not have, in no order.
+func (k *Keys) Gone() (list []Gone) {
+	for hash, r := range k.has.Revoked {
+		if _, there := k.has.Known[hash]; !there {
+			list = append(list, Gone{hash, r.Name, r.At})
+		}
+	}
+	return list
+}
+
 // forget drops the oldest revoked keys that the configuration lacks, above the limit.
 func (t *keysText) forget() {
 	var gone []string

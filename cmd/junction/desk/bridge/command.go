@@ -41,7 +41,7 @@ share the sign-in, which is kept in a file that only the user can read.`,
   junction stdio --config team.yaml
   junction stdio --url https://mcp.example.com/mcp --key-file ~/.junction-key`,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
-			credential, err := credentialOf(keyFile)
+			credential, err := credentialOf(address, keyFile)
 			if err != nil {
 				return err
 			}
@@ -77,13 +77,16 @@ share the sign-in, which is kept in a file that only the user can read.`,
 }
 
 // credentialOf returns the source of the API key: the file, or the environment. It is nil if there is
-// no key. After the endpoint has refused the key, the file is read again: the key may have been
+// no key. url is that of --url, or "". After the endpoint has refused the key, the file is read again: the key may have been
 // replaced.
-func credentialOf(file string) (func(context.Context, ...string) (string, error), error) {
+func credentialOf(url, file string) (func(context.Context, ...string) (string, error), error) {
 	read := func() (string, error) { return strings.TrimSpace(os.Getenv(clients.KeyVariable)), nil }
-	renew := "set " + clients.KeyVariable + " to a new one, and restart the client"
+	renew := "set " + clients.KeyVariable + " to it, and restart the client"
 	if file != "" {
-		renew = "write a new one into " + file
+		renew = "write it into " + file
+		if client := clients.OfKeyFile(file); client != "" && url != "" {
+			renew = "run: " + clients.KeyVariable + "=NEW-KEY " + "junction connect " + client + " --url " + url
+		}
 		read = func() (string, error) {
 			text, err := os.ReadFile(file)
 			if err != nil {
@@ -104,7 +107,8 @@ func credentialOf(file string) (func(context.Context, ...string) (string, error)
 	return func(_ context.Context, refused ...string) (string, error) {
 		key, err := read()
 		if err == nil && slices.Contains(refused, key) {
-			err = fmt.Errorf("the endpoint does not accept the API key; %s (junction keys create makes one)", renew)
+			err = fmt.Errorf("the endpoint does not accept the API key; get a new one from the operator of Junction (junction "+
+				"keys create), and %s", renew)
 		}
 		if err != nil {
 			return "", &transport.TokenError{Err: err}

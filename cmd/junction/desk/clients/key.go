@@ -72,8 +72,22 @@ func (r *Records) KeyFile(c *Client, address string) string {
 	return filepath.Join(r.keys(), c.ID+"."+readable+"."+sum([]byte(origin))[:distinct])
 }
 
+// OfKeyFile returns the id of the client for which Connect has made a file with an API key; "" for another file.
+func OfKeyFile(file string) string {
+	id, rest, _ := strings.Cut(filepath.Base(file), ".")
+	dir := filepath.Dir(file)
+	if rest == "" || filepath.Base(dir) != keysFolder || filepath.Base(filepath.Dir(dir)) != "junction" ||
+		!slices.Contains(IDs(), id) {
+		return ""
+	}
+	return id
+}
+
 // keys is the folder with the API keys of clients.
-func (r *Records) keys() string { return filepath.Join(filepath.Dir(r.File), "keys") }
+func (r *Records) keys() string { return filepath.Join(filepath.Dir(r.File), keysFolder) }
+
+// keysFolder is the name of the folder with the keys of clients, in the state directory.
+const keysFolder = "keys"
 
 // storeKey writes an API key to a file that only its owner can read. It follows no link.
 func (r *Records) storeKey(file, key string) error {

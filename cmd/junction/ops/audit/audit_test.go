@@ -61,7 +61,7 @@ func TestTableFitsTheTerminal(t *testing.T) {
 		{Principal: "key:a-name-of-many-letters@example.com", KeyID: "3f2a8c1e", Name: strings.Repeat("server__", 8),
 			Outcome: "unavailable", Took: 1234.5},
 		{Principal: "key:ann", KeyID: "3f2a8c1e", Event: "request_refused", Outcome: "unavailable",
-			Detail: "a reload revoked the key at 2026-11-25T00:07:19Z"},
+			Detail: "the key was revoked at 2026-11-25T00:07:19Z"},
 	}
 	for _, test := range []struct {
 		columns, lines int
@@ -85,7 +85,7 @@ func TestTableFitsTheTerminal(t *testing.T) {
 			}
 		}
 		if strings.Count(got, " 3f2a8c1e ") != 2 || strings.Count(got, "unavailable") != 2 ||
-			!strings.Contains(got, "a reload revoked the key at 2026-11-") || strings.Count(got, "\n") != test.lines ||
+			!strings.Contains(got, "the key was revoked at 2026-11-") || strings.Count(got, "\n") != test.lines ||
 			strings.Contains(got, "1.2345s") != test.took {
 			t.Errorf("%d columns:\n%s", test.columns, got)
 		}
