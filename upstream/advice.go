@@ -38,7 +38,7 @@ func advice(err error, upstream string, c *Config) string {
 	case errors.As(err, &status):
 		return adviceOfStatus(status, upstream, c)
 	case errors.Is(err, stdio.ErrNoProgram):
-		return c.ForProgram()
+		return c.ForProgram(Running)
 	case errors.Is(err, fs.ErrNotExist):
 		return c.forMissing()
 	case errors.Is(err, fs.ErrPermission):

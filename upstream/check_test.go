@@ -98,6 +98,14 @@ func TestCheckSaysWhatToDo(t *testing.T) {
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
+	here, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, tt := range []struct {
 		name                string
 		config              Config
@@ -106,8 +114,12 @@ func TestCheckSaysWhatToDo(t *testing.T) {
 		{"well", script(upstreamtest.Script{}), "start handshake list ping", "", ""},
 		{"no program", Config{Command: []string{"there-is-no-such-program"}}, "start", "not found", "install there-is-no-such-program"},
 		{"no file", Config{Command: []string{"/there/is/no/program"}}, "start", "no such file", "install /there/is/no/program, or correct its path in command"},
-		{"a relative path", Config{Command: []string{"./bin/notes-mcp"}}, "start", "no such file", "./bin/notes-mcp is relative to the folder where Junction was started: write the full path"},
-		{"a relative path in dir", Config{Command: []string{"./bin/notes-mcp"}, Dir: "/"}, "start", "no such file", "./bin/notes-mcp is relative to /: write the full path"},
+		{"a relative path", Config{Command: []string{"./bin/notes-mcp"}}, "start", "no such file", "there is no " + here + "/bin/notes-mcp (relative to " + here + ", where Junction runs): write the full path into command, or set dir"},
+		{"a relative path in dir", Config{Command: []string{"./bin/notes-mcp"}, Dir: "/"}, "start", "no such file", "there is no /bin/notes-mcp (relative to /): write the full path into command, or correct dir"},
+		{"a path below ~", Config{Command: []string{"~/bin/notes-mcp"}}, "start", "no such file", "write " + home + "/bin/notes-mcp into command, because ~ is not expanded"},
+		{"a folder below ~", Config{Command: []string{"sh"}, Dir: "~/repo"}, "start", "no such file", "write " + home + "/repo into dir, because ~ is not expanded"},
+		{"a relative folder", Config{Command: []string{"sh"}, Dir: "repo"}, "start", "no such file",
+			"create the folder " + here + "/repo (repo is relative to " + here + ", where Junction runs), or write the full path into dir"},
 		{"not to be run", Config{Command: []string{file}}, "start", "permission denied", "Junction may not run"},
 		{"ends at once", Config{Command: []string{"sh", "-c", "echo Error: no token >&2; exit 3"}}, "start handshake", "exited with status 3: Error: no token", "run the command by hand"},
 		{"lacks a variable", Config{Command: []string{"sh", "-c", "echo API_KEY environment variable is required >&2; exit 1"}}, "start handshake",

@@ -1,7 +1,6 @@
 package upstream
 
 import (
-	"cmp"
 	"os"
 	"path/filepath"
 	"strings"
@@ -12,11 +11,16 @@ import (
 // This file has the remedies for a command that lacks its program or its folder: for the state of the upstream,
 // and for a check of the file.
 
-// ForProgram returns what a person does if the program of the command does not exist.
-func (c *Config) ForProgram() string {
+// Running is where a relative path begins, for the state of an upstream. A check of the file may run in another
+// folder than the process that serves it.
+const Running = "where Junction runs"
+
+// ForProgram returns what a person does if the program of the command does not exist. where names the folder of
+// this process.
+func (c *Config) ForProgram(where string) string {
 	program, words := c.Program(), strings.Fields(c.Program())
-	if rest, ok := strings.CutPrefix(program, "~/"); ok {
-		return "write ${HOME}/" + rest + ", because ~ means nothing here"
+	if full, ok := inHome(program); ok {
+		return "write " + full + " into command, because ~ is not expanded"
 	}
 	if len(words) > 1 && filepath.Base(words[0]) == words[0] {
 		if len(c.Command) > 1 {
@@ -25,21 +29,53 @@ func (c *Config) ForProgram() string {
 		return "write its arguments apart: [" + strings.Join(words, ", ") + "]"
 	}
 	if filepath.Base(program) != program && !filepath.IsAbs(program) {
-		verb := "set"
-		if c.Dir != "" {
-			verb = "correct"
+		folder, verb := absolute(c.Dir), "correct" // that of this process for ""
+		there := folder
+		if c.Dir == "" {
+			there, verb = folder+", "+where, "set"
 		}
-		return program + " is relative to " + cmp.Or(c.Dir, "the folder where Junction was started") +
-			": write the full path into command, or " + verb + " dir"
+		return "there is no " + filepath.Join(folder, program) + " (relative to " + there +
+			"): write the full path into command, or " + verb + " dir"
 	}
 	return remedy.Install(program)
+}
+
+// inHome returns the full path that a shell makes of a path that begins with ~.
+func inHome(path string) (full string, ok bool) {
+	rest, ok := strings.CutPrefix(path, "~")
+	if !ok || rest != "" && rest[0] != '/' {
+		return "", false
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		home = "${HOME}"
+	}
+	return home + rest, true
+}
+
+// absolute returns a path as an absolute one, if the folder of this process is known.
+func absolute(path string) string {
+	if full, err := filepath.Abs(path); err == nil {
+		return full
+	}
+	return path
 }
 
 // ForMode is what a person does if the program of a command may not be run.
 const ForMode = "chmod +x, or run Junction as another user"
 
-// ForDir returns what a person does if the folder of the command does not exist.
-func (c *Config) ForDir() string { return "create the folder " + c.Dir + ", or correct dir" }
+// ForDir returns what a person does if the folder of the command does not exist. where names the folder of this
+// process.
+func (c *Config) ForDir(where string) string {
+	if full, ok := inHome(c.Dir); ok {
+		return "write " + full + " into dir, because ~ is not expanded"
+	}
+	if filepath.IsAbs(c.Dir) {
+		return "create the folder " + c.Dir + ", or correct dir"
+	}
+	return "create the folder " + absolute(c.Dir) + " (" + c.Dir + " is relative to " + absolute(".") + ", " + where +
+		"), or write the full path into dir"
+}
 
 // forMissing returns what a person does if the system has not found what the command names: its folder, its
 // program, or the interpreter of that.
@@ -49,10 +85,10 @@ func (c *Config) forMissing() string {
 		program = filepath.Join(c.Dir, program)
 	}
 	if _, err := os.Stat(c.Dir); c.Dir != "" && err != nil {
-		return c.ForDir()
+		return c.ForDir(Running)
 	}
 	if _, err := os.Stat(program); err != nil {
-		return c.ForProgram()
+		return c.ForProgram(Running)
 	}
 	return "install the interpreter that the first line of " + c.Program() + " names, or correct that line"
 }

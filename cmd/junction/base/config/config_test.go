@@ -517,7 +517,7 @@ func TestWarnings(t *testing.T) {
 		`:5: upstreams.text.command: there is no program text` + gone + `: install text, or write its full path into command`,
 		`:6: upstreams.other_path.command: there is no program tool` + gone + `: install tool, or write its full path into command`,
 		`:9: upstreams.no_absolute.command: there is no program ${DIR}/bin/none` + gone + `: install ${DIR}/bin/none, or correct its path in command`,
-		`:11: upstreams.not_in_dir.command: there is no program ./tool` + gone + `: ./tool is relative to ${DIR}/work: write the full path into command, or correct dir`,
+		`:11: upstreams.not_in_dir.command: there is no program ./tool` + gone + `: there is no ${DIR}/work/tool (relative to ${DIR}/work): write the full path into command, or correct dir`,
 		`:12: upstreams.no_dir.dir: is no folder` + gone + ": create the folder /no/such/folder, or correct dir",
 	}
 	if !slices.Equal(got, want) {
@@ -658,6 +658,10 @@ func TestCheckNamesSharedUpstreams(t *testing.T) {
 }
 
 func TestCheck(t *testing.T) {
+	home, err := os.UserHomeDir()
+	if err != nil {
+		t.Fatal(err)
+	}
 	file := filepath.Join(t.TempDir(), "junction.yaml")
 	for _, tt := range []struct{ text, out, err string }{
 		{"upstreams:\n  a: { url: https://a.example.com }\n", "ok: 1 upstream\n", "<nil>"},
@@ -666,7 +670,7 @@ func TestCheck(t *testing.T) {
 			"warning: FILE:2: upstreams.a.command: there is no program none; that upstream cannot start: install none, or write its full path into command\nok: 1 upstream\n", "<nil>"},
 		{"upstreams:\n  a: { command: [npx -y some-package] }\n  b: { command: [~/bin/server] }\n  c: { command: [/dev/null] }\n",
 			"warning: FILE:2: upstreams.a.command: there is no program npx -y some-package; that upstream cannot start: write its arguments apart: [npx, -y, some-package]\n" +
-				"warning: FILE:3: upstreams.b.command: there is no program ~/bin/server; that upstream cannot start: write ${HOME}/bin/server, because ~ means nothing here\n" +
+				"warning: FILE:3: upstreams.b.command: there is no program ~/bin/server; that upstream cannot start: write " + home + "/bin/server into command, because ~ is not expanded\n" +
 				"warning: FILE:4: upstreams.c.command: /dev/null is no program that may be run; that upstream cannot start: chmod +x, or run Junction as another user\n" +
 				"ok: 3 upstreams\n", "<nil>"},
 		{"lisen: x\nupstreams:\n  a: { command: [none] }\n  b: { url: a.example.com }\n",

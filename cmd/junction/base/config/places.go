@@ -224,6 +224,16 @@ const EnvironmentEnd = ".environment"
 // read its variables. The service sets it for itself, so that errors name the file.
 const ServiceVariables = "JUNCTION_SERVICE_VARIABLES"
 
+// ToSet says where a person sets a variable that Junction lacks. file has the variables of a service of the user,
+// as in ServiceVariables; with "", no service is known.
+func ToSet(file string) string {
+	if file == "" {
+		return "where junction starts and restart it"
+	}
+	restart := Command(strings.TrimSuffix(file, EnvironmentEnd), "service", "restart")
+	return "in " + file + " and restart Junction (" + restart + ")"
+}
+
 // Named returns the configuration file for --config of a command, or "" if commands use the file anyway.
 func Named(file string) string {
 	if own, err := File(""); err == nil && own == file {

@@ -113,12 +113,9 @@ func (e *expander) resolve(body string) (value, problem string) {
 		return fallback, ""
 	case !ok:
 		e.unset = name
-		where := "where junction starts"
-		if file, _ := e.getenv(ServiceVariables); file != "" {
-			where = "in " + file
-		}
-		return "", fmt.Sprintf("the environment variable %s is not set; set it %s and restart it, or write "+
-			"${%s:-default}", name, where, name)
+		service, _ := e.getenv(ServiceVariables)
+		return "", fmt.Sprintf("the environment variable %s is not set; set it %s, or write ${%s:-default}", name,
+			ToSet(service), name)
 	}
 	return value, ""
 }

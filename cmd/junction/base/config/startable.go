@@ -72,13 +72,16 @@ func (d *decoder) unstartable(c *Config, name string) (key, text string) {
 		return "", ""
 	}
 	if info, err := os.Stat(u.Dir); u.Dir != "" && (err != nil || !info.IsDir()) {
-		return "dir", "is no folder; that upstream cannot start: " + u.ForDir()
+		return "dir", "is no folder; that upstream cannot start: " + u.ForDir(checking)
 	}
 	if program != Self && !d.runnable(&u) {
 		return "command", notRunnable(&u)
 	}
 	return "", ""
 }
+
+// checking is where a relative path begins, for a check of the file.
+const checking = "where this command runs; a service runs in the home folder"
 
 // notRunnable returns why the program of the command cannot be started, and the remedy in the words of the
 // upstream's state.
@@ -93,7 +96,7 @@ func notRunnable(u *upstream.Config) string {
 			return program + " is no program that may be run; that upstream cannot start: " + upstream.ForMode
 		}
 	}
-	return fmt.Sprintf("there is no program %s; that upstream cannot start: %s", program, u.ForProgram())
+	return fmt.Sprintf("there is no program %s; that upstream cannot start: %s", program, u.ForProgram(checking))
 }
 
 // runnable reports whether the program of the command exists: a plain name in the PATH of the

@@ -119,20 +119,36 @@ var backupName = regexp.MustCompile(`\.[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{6}(-[0-9
 // prune removes the oldest backups of the file whose newest backup is given. Errors are ignored: a
 // backup that stays does no harm.
 func prune(newest string) {
-	dir, name := filepath.Split(newest)
-	file := name[:len(name)-len(backupName.FindString(name))]
+	backups := backupsOf(newest[:len(newest)-len(backupName.FindString(newest))])
+	for _, old := range backups[min(mostBackups, len(backups)):] {
+		os.Remove(old)
+	}
+}
+
+// Newest returns the newest backup of a file, or "".
+func Newest(file string) string {
+	if backups := backupsOf(file); len(backups) > 0 {
+		return backups[0]
+	}
+	return ""
+}
+
+// backupsOf returns the backups of a file, the newest first. Those that cannot be seen are left out.
+func backupsOf(file string) (names []string) {
+	dir, name := filepath.Split(file)
 	entries, _ := os.ReadDir(filepath.Clean(dir))
 	var backups []fs.FileInfo
 	for _, e := range entries {
 		end := backupName.FindString(e.Name())
-		if info, err := e.Info(); err == nil && info.Mode().IsRegular() && end != "" && file+end == e.Name() {
+		if info, err := e.Info(); err == nil && info.Mode().IsRegular() && end != "" && name+end == e.Name() {
 			backups = append(backups, info)
 		}
 	}
 	slices.SortFunc(backups, func(a, b fs.FileInfo) int { return b.ModTime().Compare(a.ModTime()) })
-	for _, old := range backups[min(mostBackups, len(backups)):] {
-		os.Remove(filepath.Join(dir, old.Name()))
+	for _, b := range backups {
+		names = append(names, filepath.Join(dir, b.Name()))
 	}
+	return names
 }
 
 // Create writes a file that must not exist, readable by its owner only.

@@ -343,11 +343,13 @@ func EndpointOf(ctx context.Context, file string) (string, error) {
 // connect checks the flags, connects to the endpoint, calls use, and disconnects. The progress of
 // calls is written to report, which may be nil.
 func (f *clientFlags) connect(ctx context.Context, report io.Writer, use func(context.Context, *endpoint) error) error {
+	start := ""
 	if f.url == "" {
 		var err error
 		if f.url, err = EndpointOf(ctx, *f.file); err != nil {
 			return err
 		}
+		start = runfile.Start(*f.file)
 	}
 	key := f.secret()
 	if err := CheckURL(f.url, key != ""); err != nil {
@@ -366,6 +368,9 @@ func (f *clientFlags) connect(ctx context.Context, report io.Writer, use func(co
 		defer cancel()
 	}
 	e, err := f.dial(ctx, key, report)
+	if nobody, ok := errors.AsType[*unreachedError](err); ok {
+		nobody.start = start
+	}
 	if err != nil {
 		return err
 	}

@@ -293,7 +293,7 @@ func (e *endpoint) explain(ctx context.Context, err error) error {
 		if errno, ok := errors.AsType[syscall.Errno](err); ok {
 			reason = errno
 		}
-		return fmt.Errorf("no endpoint at %s: %w; is junction running?", e.url, reason)
+		return &unreachedError{url: e.url, reason: reason}
 	case TLSAdvice(err) != "":
 		return fmt.Errorf("no MCP endpoint at %s: %w; %s", e.url, err, TLSAdvice(err))
 	case client.KindOf(err) == client.KindLost:
@@ -317,3 +317,20 @@ func statusText(e *transport.StatusError) string {
 	}
 	return text
 }
+
+// unreachedError means that nothing listens at the URL of an endpoint.
+type unreachedError struct {
+	url    string
+	reason error
+	start  string // the command that starts the Junction of the URL; "" if it is not known
+}
+
+func (e *unreachedError) Error() string {
+	next := "is junction running?"
+	if e.start != "" {
+		next = "start Junction: " + e.start
+	}
+	return fmt.Sprintf("no endpoint at %s: %v; %s", e.url, e.reason, next)
+}
+
+func (e *unreachedError) Unwrap() error { return e.reason }

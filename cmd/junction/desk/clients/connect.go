@@ -55,6 +55,7 @@ type Done struct {
 	Stored  bool     // the API key was written to the file of the target
 	Command bool     // the client's own command did it
 	Backup  string   // "" if there is none
+	Stays   string   // the backup of the file as it was before Connect, if Disconnect leaves it there
 	Removed []string // servers that were taken out, or put back
 	Lost    []string // servers that Disconnect could not put back; the notes say where they are
 	Notes   []string
@@ -345,7 +346,7 @@ func (o *Outfit) Disconnect(p Place, t Target) (*Done, error) {
 	if last != nil {
 		o.report(last, lost, done)
 	}
-	exact := last != nil && last.After == sum(old)
+	exact, earlier := last != nil && last.After == sum(old), revision.Newest(p.File)
 	switch {
 	case last != nil && last.Created && !last.Command && len(bytes.TrimSpace(text)) == 0:
 		if err = os.Remove(p.File); err == nil && last.Folder {
@@ -360,7 +361,9 @@ func (o *Outfit) Disconnect(p Place, t Target) (*Done, error) {
 		return fail(files.Reason(err))
 	}
 	done.Changed = true
-	if last != nil && last.Backup != "" && len(lost) == 0 {
+	if last == nil {
+		o.forgotten(earlier, done)
+	} else if last.Backup != "" && len(lost) == 0 {
 		o.discard(last.Backup, text, done)
 	}
 	return done, o.forget(p, known, done)
@@ -384,14 +387,13 @@ func (o *Outfit) report(last *Record, lost []Lost, done *Done) {
 }
 
 // discard removes the backup of the file as it was, which may hold secrets, if the file is that again.
-// Otherwise it notes where the backup is.
+// Otherwise done names the backup.
 func (o *Outfit) discard(backup string, text []byte, done *Done) {
 	copied, err := revision.Read(backup)
 	switch {
 	case err != nil: // it was removed by hand
 	case !bytes.Equal(copied, text):
-		done.Notes = append(done.Notes, fmt.Sprintf("The file as it was before stays in %s; remove it if you do not "+
-			"need it, because it may contain secrets.", o.Home.Short(backup)))
+		done.Stays = backup
 	default:
 		os.Remove(backup) // one that stays does no harm
 	}

@@ -371,9 +371,8 @@ func TestDisconnectRemovesTheBackup(t *testing.T) {
 		if gone := errors.Is(err, fs.ErrNotExist); gone == edited {
 			t.Errorf("edited: %t; the backup is gone: %t", edited, gone)
 		}
-		note := strings.Join(done.Notes, "\n")
-		if named := strings.Contains(note, o.Home.Short(backup)+"; remove it if"); named != edited {
-			t.Errorf("edited: %t; the notes are %q", edited, note)
+		if named := done.Stays == backup; named != edited {
+			t.Errorf("edited: %t; the backup that stays is %q", edited, done.Stays)
 		}
 	}
 }

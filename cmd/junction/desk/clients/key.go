@@ -208,26 +208,3 @@ func (o *Outfit) LiteralKey(p Place, t Target) string {
 	}
 	return ""
 }
-
-// A Connection is what Connect has written for a client.
-type Connection struct {
-	Client  *Client
-	File    string // of the client
-	URL     string
-	Project string // the folder of the project whose file has the entry; "" for the user's
-	KeyFile string // with the API key of the client; "" if it has none
-}
-
-// Of returns the connections to the Junction of a configuration file.
-func (r *Records) Of(config string) (connections []Connection, err error) {
-	list, _, err := r.load()
-	if err != nil {
-		return nil, err
-	}
-	for _, rec := range list.Connections {
-		if c, err := Lookup(rec.Client); err == nil && rec.Config == config {
-			connections = append(connections, Connection{c, rec.File, rec.URL, rec.Project, rec.KeyFile})
-		}
-	}
-	return connections, nil
-}

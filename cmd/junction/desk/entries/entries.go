@@ -76,11 +76,11 @@ func Lines(texts ...string) string {
 // SetVariables returns the sentence about environment variables that are not set. If a service of the user serves
 // the file, the sentence names the file with the variables of the service.
 func SetVariables(ctx context.Context, file string, names []string) string {
-	where := "where junction starts"
-	if r := admin.Running(ctx, file); r != nil && r.Variables != "" {
-		where = "in " + r.Variables
+	service := ""
+	if r := admin.Running(ctx, file); r != nil {
+		service = r.Variables
 	}
-	return "Set these environment variables " + where + ", and restart it: " + strings.Join(names, ", ") + "."
+	return "Set these environment variables " + config.ToSet(service) + ": " + strings.Join(names, ", ") + "."
 }
 
 // deletion says how the unused files are deleted. Junction does not delete them: the backup names them,

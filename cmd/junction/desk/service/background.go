@@ -10,6 +10,7 @@ import (
 
 	"junction/cmd/junction/base/config"
 	"junction/cmd/junction/base/runfile"
+	"junction/cmd/junction/ops/admin"
 	"junction/upstream/pace"
 	"junction/upstream/prose"
 )
@@ -108,6 +109,34 @@ func (s *Service) Restart(ctx context.Context) (runfile.Place, error) {
 		return p, err
 	}
 	return p, lastGood(p)
+}
+
+// Start is Restart if no process serves the file; otherwise it returns that process, and serves is true. Of two
+// starts at once, the second one waits for the first one: it would end the new process otherwise.
+func (s *Service) Start(ctx context.Context) (p runfile.Place, serves bool, err error) {
+	unlock, err := s.host.lock(ctx, s.unit.File, ".start.lock") // the new process needs the turn itself
+	if err != nil {
+		return p, false, err
+	}
+	defer unlock()
+	end, err := s.host.turn(ctx, s.unit.File) // a command may just stop the process
+	if err != nil {
+		return p, false, err
+	}
+	end()
+	if p, serves = runfile.Find(s.unit.File); serves {
+		return p, true, nil
+	}
+	if other, serves := admin.ServedAt(ctx, s.unit.File); serves {
+		return other.Place, true, nil
+	}
+	p, err = s.Restart(ctx)
+	if _, lastGood := errors.AsType[*LastGoodError](err); err != nil && !lastGood {
+		if now, serves := runfile.Find(s.unit.File); serves { // a restart has started it meanwhile
+			return now, true, nil
+		}
+	}
+	return p, false, err
 }
 
 // LastGoodError means that a process serves the last good content of a file, because the content of the file

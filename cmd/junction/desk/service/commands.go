@@ -285,24 +285,11 @@ func startCommand(stdout io.Writer, file *string) *cobra.Command {
 		Long: `Start the service, or the process in the background that junction setup has started before. It does
 nothing if Junction runs.`,
 	}, func(ctx context.Context, s *Service, path string) (string, error) {
-		end, err := s.host.turn(ctx, s.unit.File) // a command may just stop the process
-		if err != nil {
-			return "", err
-		}
-		end()
-		if p, running := runfile.Find(s.unit.File); running {
+		p, serves, err := s.Start(ctx)
+		if serves {
 			return runsAlready(path, p), nil
 		}
-		if other, running := admin.ServedAt(ctx, s.unit.File); running {
-			return runsAlready(path, other.Place), nil
-		}
-		said, err := s.started(ctx, "Started Junction", path)
-		if _, lastGood := errors.AsType[*LastGoodError](err); err != nil && !lastGood {
-			if p, running := runfile.Find(s.unit.File); running { // another command has started it meanwhile
-				return runsAlready(path, p), nil
-			}
-		}
-		return said, err
+		return s.said(path, "Started Junction", p, err)
 	})
 }
 
@@ -325,15 +312,15 @@ of this shell but those that junction service install names.`,
 		if _, running := runfile.Find(s.unit.File); !running {
 			said = "Junction was stopped. Started it"
 		}
-		return s.started(ctx, said, path)
+		p, err := s.Restart(ctx)
+		return s.said(path, said, p, err)
 	})
 	agree = withoutFlag(cmd)
 	return cmd
 }
 
-// started starts Junction again, and returns the sentences about it. said is the beginning.
-func (s *Service) started(ctx context.Context, said, path string) (string, error) {
-	p, err := s.Restart(ctx)
+// said returns the sentences about a process that was started. said is the beginning.
+func (s *Service) said(path, said string, p runfile.Place, err error) (string, error) {
 	if err != nil {
 		return "", err
 	}

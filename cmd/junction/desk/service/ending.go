@@ -22,7 +22,12 @@ import (
 // turn waits until no other command or start ends or starts a process that serves the file. The turn ends
 // with its process at the latest. In a folder that cannot be written, all have their turn at once.
 func (h *Host) turn(ctx context.Context, file string) (end func(), err error) {
-	name, err := h.stateDir("service", config.FolderOf(file)+".lock")
+	return h.lock(ctx, file, ".lock")
+}
+
+// lock takes one of the locks of a configuration file. suffix names it.
+func (h *Host) lock(ctx context.Context, file, suffix string) (end func(), err error) {
+	name, err := h.stateDir("service", config.FolderOf(file)+suffix)
 	if err != nil || os.MkdirAll(filepath.Dir(name), 0o700) != nil {
 		return func() {}, nil
 	}

@@ -124,6 +124,44 @@ func TestManagersThatDoNotWait(t *testing.T) {
 	}
 }
 
+// TestTwoStartsAtOnce: of two starts of what does not run, the second one waits, and finds the process of the
+// first one. It does not start it again, which would end that process.
+func TestTwoStartsAtOnce(t *testing.T) {
+	h, _ := fakeHost(t, "linux", "")
+	s := mustInstall(t, h, "")
+	synctest.Test(t, func(t *testing.T) {
+		type result struct {
+			place  runfile.Place
+			serves bool
+			err    error
+		}
+		second := make(chan result, 1)
+		var process runfile.Process
+		run, starts := h.Run, 0
+		h.Run = func(ctx context.Context, name string, args ...string) (string, error) {
+			if slices.Contains(args, "restart") {
+				if starts++; starts == 1 {
+					go func() {
+						p, serves, err := s.Start(t.Context())
+						second <- result{p, serves, err}
+					}()
+					synctest.Wait()
+					process = mustServe(t, s.unit.File)
+				}
+			}
+			return run(ctx, name, args...)
+		}
+		p, serves, err := s.Start(t.Context())
+		if err != nil || serves || p.Process != process {
+			t.Errorf("the first start gives %+v, %v, %v; want process %d", p, serves, err, process.PID)
+		}
+		got := <-second
+		if got.err != nil || !got.serves || got.place.Process != process || starts != 1 {
+			t.Errorf("the second start gives %+v after %d starts; want process %d", got, starts, process.PID)
+		}
+	})
+}
+
 // TestManagerThatStartsNothing: a manager that says that it has started a process, and has not, is no success.
 func TestManagerThatStartsNothing(t *testing.T) {
 	for _, system := range []string{"linux", "darwin", "windows"} {

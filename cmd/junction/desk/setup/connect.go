@@ -348,12 +348,17 @@ func (c *connector) undo(id string) (*connectJSON, string, error) {
 	if len(done.Removed) > 0 {
 		said += " Put back: " + strings.Join(done.Removed, ", ") + "."
 	}
+	if done.Stays != "" && !c.guided {
+		done.Notes = append(done.Notes, fmt.Sprintf("The file as it was before stays in %s; remove it if you do not "+
+			"need it, because it may contain secrets.", c.home.Short(done.Stays)))
+	}
 	if done.Changed && !c.quiet() {
 		done.Notes = append(done.Notes, "Restart "+c.client.Name+".")
 	} else if !done.Changed && c.mistakes != nil {
 		done.Notes = append(done.Notes, "An entry that was added by hand may stay: "+c.mistakes.Error()+".")
 	}
 	result, text := c.result(done, said)
+	result.stays = done.Stays
 	return result, text, nil
 }
 
@@ -371,7 +376,8 @@ type connectJSON struct {
 	KeyFile string   `json:"key_file,omitempty"` // the file with the key
 	Notes   []string `json:"notes,omitempty"`
 
-	again bool // servers were kept that do not work in Junction yet
+	stays string // see clients.Done
+	again bool   // servers were kept that do not work in Junction yet
 }
 
 func (c *connector) result(done *clients.Done, said string) (*connectJSON, string) {

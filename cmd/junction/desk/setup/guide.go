@@ -71,6 +71,7 @@ type guide struct {
 	left   []string // variables whose values were left for later, and what they are for
 	// changedCopy is the backup that the undo has made of a configuration that has changed since the setup.
 	changedCopy string
+	backups     []string  // of files of clients, which the undo leaves there
 	typed       *typedKey // the API key; nil if nobody is asked for it
 	probes      *probes
 	kept        bool // clients keep servers that do not work in Junction yet
@@ -120,6 +121,11 @@ func (g *guide) run(ctx context.Context) (err error) {
 	}
 	if g.record, err = openRecord(g.file); err != nil {
 		return err
+	}
+	if !g.record.stored {
+		if err := g.record.noteEarlier(); err != nil {
+			return err
+		}
 	}
 	defer func() {
 		if err != nil && g.record.stored && g.record.any() {

@@ -45,6 +45,7 @@ type record struct {
 	Service     bool     `json:"service,omitempty"`
 	PID         int      `json:"pid,omitempty"` // of the process in the background
 	Clients     []string `json:"clients,omitempty"`
+	Earlier     []string `json:"earlier,omitempty"` // files of clients that were connected before the setup
 	Backups     []backup `json:"backups,omitempty"`
 	Links       links    `json:"links,omitzero"`
 	Written     []string `json:"written,omitempty"` // SHA-256 of files as setup left them
@@ -125,7 +126,8 @@ func (r *record) wrote(i *importer, added []string) {
 	r.Upstreams = append(r.Upstreams, added...)
 	r.Secrets = append(r.Secrets, i.secrets...)
 	if i.backup != "" {
-		r.Backups = append(r.Backups, backup{i.backup, r.Config})
+		beside := filepath.Join(filepath.Dir(r.Config), filepath.Base(i.backup)) // the undo may run in another folder
+		r.Backups = append(r.Backups, backup{beside, r.Config})
 	}
 	if text, err := revision.Read(r.Config); err == nil {
 		r.After = text
@@ -168,11 +170,17 @@ func (g *guide) undoAll(ctx context.Context) (err error) {
 		return err
 	}
 	r := g.record
+	later, stay, err := r.connections()
+	if err != nil {
+		return err
+	}
 	if !r.any() {
 		g.say("There is no setup of %s to undo.", g.short())
+		g.stillUse(append(stay, later...))
 		return nil
 	}
-	g.say("%s", r.plan(g.short()))
+	g.say("%s", r.plan(g.short(), g.labels(later)))
+	g.stillUse(stay)
 	if !g.yes {
 		if agreed, err := g.agreeAtTerminal("Undo the setup?"); err != nil || !agreed {
 			return err
@@ -186,21 +194,15 @@ func (g *guide) undoAll(ctx context.Context) (err error) {
 		return err != nil
 	}
 	var changed []*clients.Client
-	r.Clients = slices.DeleteFunc(r.Clients, func(id string) bool {
-		c := connector{stdout: g.stdout, file: g.file, name: "junction", guided: true}
-		result, text, err := c.disconnect(id)
-		if err == nil && result.Changed {
-			changed = append(changed, c.client)
-		}
-		if text != "" {
-			g.say("%s", strings.TrimRight(text, "\n"))
-		}
-		if _, other := errors.AsType[*clients.OtherError](err); other { // connected to it since
-			g.say("%v", err)
-			return true
+	disconnect := func(id, project string) (done bool) {
+		c, err := g.disconnect(id, project)
+		if c != nil {
+			changed = append(changed, c)
 		}
 		return !fail(err)
-	})
+	}
+	r.Clients = slices.DeleteFunc(r.Clients, func(id string) bool { return disconnect(id, "") })
+	later = slices.DeleteFunc(later, func(c clients.Connection) bool { return disconnect(c.Client.ID, c.Project) })
 	r.Service = r.Service && fail(g.removeService(ctx))
 	fail(g.unlink())
 	p, running := runfile.Find(r.Config)
@@ -213,27 +215,20 @@ func (g *guide) undoAll(ctx context.Context) (err error) {
 			h.Forget(r.Config)
 		}
 	}
-	if len(r.Clients) == 0 && !r.Service && r.PID == 0 && !fail(g.restoreConfig()) {
+	if len(r.Clients)+len(later) == 0 && !r.Service && r.PID == 0 && !fail(g.restoreConfig()) {
 		if used := g.removeFiles(); len(used) > 0 {
 			g.say("These values stay, because a configuration still uses them: %s", strings.Join(used, ", "))
 		}
-		if stay := g.remaining(); len(stay) > 0 {
-			g.say("These files stay, and may contain secrets; %s", entries.Deletion(stay))
-		}
-		if g.changedCopy != "" {
-			g.say("The backup %s is the configuration before this undo; if you do not need it, %s",
-				prose.OneLine(g.home.Short(g.changedCopy)), entries.DeletionOf(g.changedCopy))
-		}
-		if state := filepath.Dir(filepath.Dir(r.name)); len(failures) == 0 {
-			g.say("Junction keeps its state in %s: keys, sign-ins and lists of tools. If no other configuration of "+
-				"yours uses it, %s", prose.OneLine(g.home.Short(state)), entries.DeletionOf(state))
+		g.sayRemaining()
+		if len(failures) == 0 {
+			g.sayState()
 		}
 	}
 	for _, line := range restart(changed, "") {
 		g.say("%s", line)
 	}
 	if len(failures) > 0 {
-		return errors.Join(append(failures, g.incomplete(), r.save())...)
+		return errors.Join(append(failures, g.incomplete(g.labels(later)), r.save())...)
 	}
 	if removed, err := entries.Withdrawals(r.Config); err == nil {
 		_ = removed.Forget() // the next setup offers all servers
@@ -248,115 +243,6 @@ func stop(ctx context.Context, file string, pid int) error {
 		return err
 	}
 	return h.Stop(ctx, file, pid)
-}
-
-// incomplete is the last line of an undo in which a step failed.
-func (g *guide) incomplete() error {
-	r := g.record
-	left := slices.Clone(r.Clients)
-	if r.Service {
-		left = append(left, "the service")
-	}
-	if r.PID > 0 {
-		left = append(left, fmt.Sprintf("process %d", r.PID))
-	}
-	for _, l := range r.Links.Files {
-		left = append(left, prose.OneLine(g.home.Short(l.File)))
-	}
-	if r.wroteConfig() {
-		left = append(left, g.short())
-	}
-	return fmt.Errorf("not undone yet: %s; the other steps are done; mend what is named above, then run the same "+
-		"command again: %s", strings.Join(left, ", "), g.command("setup", "--undo"))
-}
-
-// remaining returns the backups of the configuration, and the files with secrets beside it that no
-// configuration there uses: those of other commands, or those that a person has changed. The backup that
-// this undo has made is the only copy of what a person has written, so that it is not among them.
-func (g *guide) remaining() (stay []string) {
-	const most = 20                           // names on a command line that a person reads
-	text, _ := revision.Read(g.record.Config) // nil if it is gone
-	inUse := entries.NamesSecret(g.record.Config, text)
-	dir := filepath.Dir(g.record.Config)
-	backup := filepath.Base(g.record.Config) + "."
-	for _, folder := range []string{dir, filepath.Join(dir, "secrets")} {
-		list, _ := os.ReadDir(folder) // a folder that is gone has no files
-		for _, f := range list {
-			name := f.Name()
-			of := folder != dir || strings.HasPrefix(name, backup) && strings.HasSuffix(name, ".bak")
-			used := folder != dir && inUse(name)
-			if of && !used && filepath.Join(folder, name) != g.changedCopy && f.Type().IsRegular() && len(stay) < most {
-				stay = append(stay, filepath.Join(folder, name))
-			}
-		}
-	}
-	return stay
-}
-
-// plan says what an undo does, in its order. short is the path of the configuration for display.
-func (r *record) plan(short string) string {
-	steps := []string{"The undo of this setup does this:"}
-	if len(r.Clients) > 0 {
-		steps = append(steps, "disconnect "+strings.Join(r.Clients, ", "))
-	}
-	for _, l := range r.Links.Files {
-		steps = append(steps, "remove the link "+prose.OneLine(l.File))
-	}
-	p, running := runfile.Find(r.Config)
-	switch {
-	case r.Service && running:
-		steps = append(steps, fmt.Sprintf("stop Junction (process %d), and remove its service", p.PID))
-	case r.Service:
-		steps = append(steps, "remove the service of Junction")
-	case r.PID > 0 && running && p.PID == r.PID:
-		steps = append(steps, fmt.Sprintf("stop Junction (process %d)", p.PID))
-	}
-	now, err := revision.Read(r.Config)
-	switch {
-	case errors.Is(err, fs.ErrNotExist) || r.unwritten(now):
-	case r.changed(now):
-		var step string
-		if now, step = r.removal(now, short); step != "" {
-			steps = append(steps, step)
-		}
-	case r.Created:
-		now, steps = nil, append(steps, "delete "+short+schemaOf(r.After)+", which setup has created")
-	case len(r.Upstreams) > 0:
-		now, steps = r.Before, append(steps, "remove "+strings.Join(r.Upstreams, ", ")+" from "+short)
-	default:
-		now, steps = r.Before, append(steps, "restore "+short)
-	}
-	if len(r.Secrets) > len(r.used(now)) || r.Environment != "" {
-		steps = append(steps, "delete the values that it has kept for these servers")
-	}
-	if len(steps) == 1 {
-		return "Nothing of this setup is left to undo; it is forgotten now."
-	}
-	return strings.Join(steps, "\n  - ")
-}
-
-// removal returns what an undo makes of a configuration that has changed since, and says so; "" if no
-// server of the setup is left.
-func (r *record) removal(now []byte, short string) (text []byte, step string) {
-	text, removed, err := r.without(now)
-	switch {
-	case err != nil: // the step will fail
-		text, removed = now, r.Upstreams
-	case text == nil:
-		return nil, "delete " + short + schemaOf(now) + ", which setup has created, and keep a backup, " +
-			"because it has changed since"
-	case len(removed) == 0:
-		return text, ""
-	}
-	return text, "remove " + strings.Join(removed, ", ") + " from " + short
-}
-
-// schemaOf names the schema for editors that goes with a configuration; "" for a text without one.
-func schemaOf(text []byte) string {
-	if !config.NamesSchema(text) {
-		return ""
-	}
-	return " with its schema for editors"
 }
 
 func (g *guide) removeService(ctx context.Context) error {

@@ -67,8 +67,15 @@ func TestUndoOfAChangedConfiguration(t *testing.T) {
 			if string(is) != test.want || errors.Is(err, fs.ErrNotExist) != (test.says == deleted) {
 				t.Errorf("the configuration is\n%s\n%v, want\n%s", is, err, test.want)
 			}
-			if strings.Contains(got.stdout, "to delete them, run:") {
-				t.Errorf("the undo proposes to delete the only copy of the changed file:\n%s", got.stdout)
+			if !fails && !strings.Contains(got.stdout, " is the configuration before this undo.\n") {
+				t.Errorf("the undo does not say which file is the only copy of the changed one:\n%s", got.stdout)
+			}
+			if n := strings.Count(got.stdout, "\n  rm "); !fails && n != 2 { // the backup, and the folder of the state
+				t.Errorf("the undo has %d commands:\n%s", n, got.stdout)
+			}
+			if stays := "~/.config/junction/config.yaml stays"; !fails && test.says != deleted &&
+				!strings.Contains(got.stdout, stays) {
+				t.Errorf("the undo does not say %q:\n%s", stays, got.stdout)
 			}
 			backups, err := filepath.Glob(file + ".*.bak")
 			if err != nil || len(backups) > 1 || (len(backups) == 0) != fails {

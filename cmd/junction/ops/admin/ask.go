@@ -35,6 +35,18 @@ var ErrNotRunning = errors.New("no junction is running")
 // errNoAdmin means that the running process has no admin address.
 var errNoAdmin = errors.New("the running junction has no admin address and cannot be asked")
 
+// startOne is what a person does if no process listens on the admin address of a file, or on that of --admin. or
+// is another way; "" if there is none.
+func startOne(admin, file, or string) string {
+	switch {
+	case admin == "" && file != "":
+		return "start one: " + runfile.Start(file)
+	case or != "":
+		return "start one, " + or
+	}
+	return "start one"
+}
+
 // adminFlag registers --admin.
 func adminFlag(cmd *cobra.Command, admin *string) {
 	cmd.Flags().StringVar(admin, "admin", "", "admin `address` of the running proxy")
@@ -137,7 +149,7 @@ func ServesOther(file, address string) error {
 		with, use = p.File, "use --config "+shell.Quote(p.File)
 	}
 	return fmt.Errorf("%w with %s; the one at %s (process %d) serves %s: %s, or start this one: %s", ErrNotRunning,
-		file, address, p.PID, with, use, config.Start(file))
+		file, address, p.PID, with, use, runfile.Start(file))
 }
 
 // AwaitReload waits until the running junction that serves a file has read it with its present

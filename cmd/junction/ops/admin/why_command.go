@@ -68,7 +68,7 @@ The exit code is 1 if the caller cannot use the item.`,
 			var a diagnose.WhyReport
 			if err := askAdmin(cmd.Context(), address, "/why", q.Values(), diagnose.Patience,
 				&a); errors.Is(err, ErrNotRunning) {
-				return fmt.Errorf("%w; start one, or name its admin address with --admin", err)
+				return fmt.Errorf("%w; %s", err, startOne(admin, *file, "or name its admin address with --admin"))
 			} else if err != nil {
 				return err
 			}
