@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"junction/auth/authtest"
 	"junction/upstream/transport"
 )
 
@@ -73,7 +74,7 @@ func TestAttemptsBeginWithTheTransportOfTheEntry(t *testing.T) {
 				continue // the file is rejected
 			}
 			var opened []Transport
-			d := NewDialer(Options{URL: "https://mcp.example", Transport: row.transport})
+			d := NewDialer(Options{URL: "https://mcp.example", Transport: row.transport, Log: authtest.Log(t)})
 			d.kind = &ServerKind{HTTP: true, open: func(_ *attempt, _ context.Context, remote Transport,
 				_ transport.Receiver, _ func()) (transport.Transport, error) {
 				opened = append(opened, remote)
@@ -84,7 +85,7 @@ func TestAttemptsBeginWithTheTransportOfTheEntry(t *testing.T) {
 			}
 		}
 	}
-	d := NewDialer(Options{URL: "https://mcp.example"})
+	d := NewDialer(Options{URL: "https://mcp.example", Log: authtest.Log(t)})
 	d.known.learn(EraLegacy, d.options.Transport.row().next, assumed)
 	d.kind = &ServerKind{HTTP: true, open: func(_ *attempt, _ context.Context, remote Transport,
 		_ transport.Receiver, _ func()) (transport.Transport, error) {

@@ -27,15 +27,15 @@ func TestDescribeUnknownKind(t *testing.T) {
 func TestLimitsOfAKindAreShown(t *testing.T) {
 	bounds := manifest.Limits{Timeout: time.Second, MaxOutput: 9, Concurrency: 2}
 	for _, tt := range []struct {
-		tool pack.Tool
+		tool *pack.Tool
 		want string
 	}{
-		{pack.Tool{Operation: &openapi.Operation{}}, "1s, 9 bytes of output, 2 calls at the same time"},
-		{pack.Tool{Source: &manifest.Tool{Kind: manifest.CommandKind}}, "1s, 9 bytes of output, 2 calls at the same time"},
-		{pack.Tool{Source: &manifest.Tool{Kind: &manifest.Kind{Key: "constant"}}}, "1s, 2 calls at the same time"},
+		{&pack.Tool{Operation: &openapi.Operation{}}, "1s, 9 bytes of output, 2 calls at the same time"},
+		{&pack.Tool{Source: &manifest.Tool{Kind: manifest.CommandKind}}, "1s, 9 bytes of output, 2 calls at the same time"},
+		{&pack.Tool{Source: &manifest.Tool{Kind: &manifest.Kind{Key: "constant"}}}, "1s, 2 calls at the same time"},
 	} {
 		tt.tool.Limits = bounds
-		if got := limits(&tt.tool); got != tt.want {
+		if got := limits(tt.tool); got != tt.want {
 			t.Errorf("%q, want %q", got, tt.want)
 		}
 	}
