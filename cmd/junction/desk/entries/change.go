@@ -245,24 +245,37 @@ func (e *Editor) Add(ctx context.Context, name string, entry *clients.Entry, abo
 	return e.print(ctx, &o, said+".")
 }
 
-// Remove removes an upstream, and prints the outcome.
-func (e *Editor) Remove(ctx context.Context, name string) error {
-	if err := e.Has(name); err != nil {
-		return err
+// Remove removes upstreams in one step, and prints the outcome.
+func (e *Editor) Remove(ctx context.Context, names ...string) (err error) {
+	names = slices.Compact(slices.Sorted(slices.Values(names)))
+	text := e.text
+	var removed []clients.Known
+	for _, name := range names {
+		if err := e.Has(name); err != nil {
+			return err
+		}
+		if text, err = yamledit.Remove(text, section, name); err != nil {
+			return &revision.Error{File: e.Short(), Err: err}
+		}
+		removed = append(removed, e.known(name, e.Comments()[name]))
 	}
-	text, err := yamledit.Remove(e.text, section, name)
-	if err != nil {
-		return &revision.Error{File: e.Short(), Err: err}
+	o := outcome{Upstreams: names, Changed: true}
+	for _, name := range names {
+		for _, file := range e.unused(name, text) {
+			if !slices.Contains(o.Unused, file) {
+				o.Unused = append(o.Unused, file)
+			}
+		}
 	}
-	o := outcome{Upstreams: []string{name}, Changed: true, Unused: e.unused(name, text)}
-	removed := e.known(name, e.Comments()[name])
-	if o.Backup, err = e.Replace(text, name); err != nil {
+	if o.Backup, err = e.Replace(text, names...); err != nil {
 		return err
 	}
 	if w, err := Withdrawals(e.path); err == nil {
-		_ = w.Add(&removed) // else import and setup offer it again
+		for i := range removed {
+			_ = w.Add(&removed[i]) // else import and setup offer it again
+		}
 	}
-	return e.print(ctx, &o, fmt.Sprintf("Removed %s from %s.", name, e.Short()))
+	return e.print(ctx, &o, fmt.Sprintf("Removed %s from %s.", strings.Join(names, ", "), e.Short()))
 }
 
 // Switch enables or disables upstreams in one step, and prints the outcome.

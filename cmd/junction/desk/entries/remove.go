@@ -26,44 +26,31 @@ func names(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// oneName accepts the name of one upstream.
-func oneName(cmd *cobra.Command, args []string) error {
-	if len(args) != 1 {
-		return cli.Usagef("%s needs the name of one upstream; junction list shows them", cmd.Name())
-	}
-	return nil
-}
-
 // changeCommands are `junction remove`, `junction enable` and `junction disable`.
 func changeCommands(stdout io.Writer, file *string) (all []*cobra.Command) {
 	for _, c := range []struct {
 		name, alias, short, long string
-		most                     int // names
 		change                   func(e *Editor, ctx context.Context, names []string) error
 	}{
-		{"remove", "rm", "Remove an upstream from the configuration file",
-			"Remove an upstream from the configuration file, with the comment directly above it. The old file " +
-				"becomes a backup.\nA running junction ends the upstream when it reloads the file. Files in the " +
+		{"remove", "rm", "Remove upstreams from the configuration file",
+			"Remove upstreams from the configuration file, with the comment directly above each. The old file " +
+				"becomes a backup.\nA running junction ends the upstreams when it reloads the file. Files in the " +
 				"folder secrets stay, because the backup names them. The command prints those that nothing else " +
 				"uses.",
-			1, func(e *Editor, ctx context.Context, names []string) error { return e.Remove(ctx, names[0]) }},
+			func(e *Editor, ctx context.Context, names []string) error { return e.Remove(ctx, names...) }},
 		{"enable", "", "Enable disabled upstreams",
 			"Enable disabled upstreams in the configuration file. The old file becomes a backup. A running junction " +
 				"starts them when it reloads the file.",
-			many, (*Editor).enable},
+			(*Editor).enable},
 		{"disable", "", "Disable upstreams and keep their entries",
 			"Disable upstreams in the configuration file, which keeps their entries. The old file becomes a backup. " +
 				"A running junction ends them when it reloads the file.",
-			many, func(e *Editor, ctx context.Context, names []string) error { return e.Switch(ctx, false, names...) }},
+			func(e *Editor, ctx context.Context, names []string) error { return e.Switch(ctx, false, names...) }},
 	} {
 		var asJSON bool
-		use, args, example := " NAME", oneName, "  junction "+c.name+" notes"
-		if c.most > 1 {
-			use, args, example = " NAME ...", names, example+" memory"
-		}
 		cmd := &cobra.Command{
-			Use: c.name + use, Short: c.short, Long: c.long, Example: example,
-			Args: args, ValidArgsFunction: cli.CompleteUpstreams(file, c.most),
+			Use: c.name + " NAME ...", Short: c.short, Long: c.long, Example: "  junction " + c.name + " notes memory",
+			Args: names, ValidArgsFunction: cli.CompleteUpstreams(file, many),
 			RunE: func(cmd *cobra.Command, args []string) error {
 				e, err := Edit(stdout, *file, asJSON, false)
 				if err != nil {

@@ -276,6 +276,9 @@ func (c *connector) attempt(ctx context.Context, id string) (*connectJSON, strin
 		return nil, "", err
 	}
 	done.Notes = append(done.Notes, kept.notes(c)...)
+	if !c.replace && !c.guided {
+		done.Notes = append(done.Notes, c.twice(ctx)...)
+	}
 	if len(done.Removed) > 0 && !c.quiet() {
 		done.Notes = append(done.Notes, c.afterReboot(ctx)...)
 	}

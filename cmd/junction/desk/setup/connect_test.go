@@ -52,3 +52,21 @@ func TestDisconnectWithABrokenConfiguration(t *testing.T) {
 		})
 	}
 }
+
+// TestConnectNamesWhatIsThereTwice: a client that keeps its servers lists the tools of those that Junction has
+// twice. connect says so, and how to remove them.
+func TestConnectNamesWhatIsThereTwice(t *testing.T) {
+	for client, twice := range map[string]bool{
+		`{"mcpServers": {"notes": {"command": "x"}, "mine": {"command": "y"}}}`: true,
+		`{"mcpServers": {"mine": {"command": "y"}}}`:                            false,
+	} {
+		atHome(t, map[string]string{".cursor/mcp.json": client,
+			".config/junction/config.yaml": "listen: 127.0.0.1:2\nupstreams:\n  notes: { command: [x] }\n"})
+		got := runProgram(t, "", "connect", "cursor", "--url", "http://127.0.0.1:2/mcp")
+		const want = "Cursor has these servers itself, too: notes. To remove those that work in Junction, run: " +
+			"junction connect cursor --replace\n"
+		if got.code != 0 || strings.Contains(got.stdout, "itself, too") != twice || twice && !strings.Contains(got.stdout, want) {
+			t.Errorf("with %s, connect says\n%s%s\nwant %v: %s", client, got.stdout, got.stderr, twice, want)
+		}
+	}
+}

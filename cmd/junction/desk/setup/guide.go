@@ -353,6 +353,7 @@ func (g *guide) connect(ctx context.Context, running bool) (changed []*clients.C
 		}
 	}
 	var failed clientErrors
+	var later []string // commands for the clients that failed
 	g.probes = newProbes()
 	if !g.yes {
 		g.typed = &typedKey{hidden: cli.QuestionsOf(g.cmd).Hidden}
@@ -364,11 +365,20 @@ func (g *guide) connect(ctx context.Context, running bool) (changed []*clients.C
 		result, err := g.connectOne(ctx, client, replace)
 		if err != nil {
 			failed.add(client, err)
+			words := []string{"connect", client.ID}
+			if replace {
+				words = append(words, "--replace")
+			}
+			later = append(later, g.command(words...))
 		} else if result.Changed {
 			changed = append(changed, client)
 		}
 	}
-	return changed, errors.Join(failed.errors()...)
+	if len(later) > 0 {
+		return changed, fmt.Errorf("%w; correct what is named here, then run: %s", errors.Join(failed.errors()...),
+			strings.Join(later, "; "))
+	}
+	return changed, nil
 }
 
 func (g *guide) connectOne(ctx context.Context, client *clients.Client, replace bool) (*connectJSON, error) {

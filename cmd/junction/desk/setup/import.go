@@ -287,7 +287,7 @@ func ownURLs(c *config.Config, file string) []string {
 // rows returns the servers of the table.
 func (i *importer) rows() []clients.Outcome {
 	looked := func(o clients.Outcome) bool {
-		return i.brief && (i.looks[o.Server] != nil || o.Own || o.Result == clients.Withdrawn)
+		return o.Own || i.brief && (i.looks[o.Server] != nil || o.Result == clients.Withdrawn)
 	}
 	return slices.DeleteFunc(slices.Clone(i.outcomes), looked)
 }
@@ -303,7 +303,7 @@ func (i *importer) print() error {
 			row(prose.OneLine(o.Server.Name), i.place(o.Server), prose.OneLine(i.result(o)))
 		}
 	})
-	if err == nil && i.brief {
+	if err == nil {
 		err = cli.Tell(i.stdout, entries.Lines(i.left()...))
 	}
 	for _, err := range i.failures {

@@ -251,15 +251,15 @@ func (i *importer) again(o clients.Outcome) []string {
 	return words
 }
 
-// left returns the lines about the servers that a setup does not list: Junction itself, and those that a person
-// has removed.
+// left returns the lines about the servers that the table does not have: Junction itself, and in a setup those
+// that a person has removed.
 func (i *importer) left() (lines []string) {
 	var connected, removed []string
 	for _, o := range i.outcomes {
 		switch name := prose.OneLine(o.Server.Client.Name); {
 		case o.Own && !slices.Contains(connected, name):
 			connected = append(connected, name)
-		case o.Result == clients.Withdrawn && !slices.Contains(removed, o.Name):
+		case i.brief && o.Result == clients.Withdrawn && !slices.Contains(removed, o.Name):
 			removed = append(removed, o.Name)
 		}
 	}

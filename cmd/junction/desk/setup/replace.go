@@ -87,6 +87,24 @@ func (c *connector) replaceable(ctx context.Context) (remove []string, kept kept
 	return remove, kept, nil
 }
 
+// twice returns the sentence about the servers that the client has in its file and gets from Junction, too.
+func (c *connector) twice(ctx context.Context) []string {
+	both, kept, err := c.replaceable(ctx)
+	if err != nil {
+		return nil // the client is connected, and this is only a hint
+	}
+	both = slices.Concat(both, kept.untested)
+	if len(both) == 0 {
+		return nil
+	}
+	words := []string{"connect", c.client.ID, "--replace"}
+	if c.project != "" {
+		words = append(words, "--project", c.project)
+	}
+	return []string{fmt.Sprintf("%s has these servers itself, too: %s. To remove those that work in Junction, run: %s",
+		c.client.Name, strings.Join(both, ", "), config.Command(c.file, words...))}
+}
+
 // notes returns a sentence for each reason.
 func (k *keptServers) notes(c *connector) (notes []string) {
 	file, same := c.file, []string{"connect", c.client.ID, "--replace"}
