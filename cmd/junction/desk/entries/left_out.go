@@ -26,6 +26,6 @@ func leftOut(c *config.Config, name string) []string {
 	case n > 0:
 		keys = append(keys[:most], fmt.Sprintf("and %d more", n))
 	}
-	return []string{fmt.Sprintf("No policy gives the keys %s a tool of %s. For all callers, add a policy without match "+
-		"and with the rule: allow: { upstreams: %s }", strings.Join(keys, ", "), name, name)}
+	return []string{fmt.Sprintf("No policy gives the keys %s a tool of %s. For all callers, add a policy without "+
+		"match and with the rule: allow: { upstreams: %s }", strings.Join(keys, ", "), name, name)}
 }

@@ -82,8 +82,8 @@ func (p *Proxy) reasonAdvice(x *view.Explanation, r *policy.Reason, who string) 
 		return []string{"the answer to a call names these scopes, so that the client can sign in again; give the " +
 			"scopes of a token by --scope (auth.scope_capabilities)"}
 	case r.Untrusted:
-		return []string{fmt.Sprintf("if you trust the hints of %s, add %s to trusted in %s of the policy %s", x.Upstream,
-			x.Upstream, r.Rule, r.Policy)}
+		return []string{fmt.Sprintf("if you trust the hints of %s, add %s to trusted in %s of the policy %s",
+			x.Upstream, x.Upstream, r.Rule, r.Policy)}
 	case x.Visible || r.Rule == "" || r.Unmet != "" || !r.Verdict.Denies() || r.Note != "":
 		return nil
 	case r.Enforced:
@@ -98,7 +98,8 @@ func (p *Proxy) reasonAdvice(x *view.Explanation, r *policy.Reason, who string) 
 // item that the endpoint does not offer.
 func (p *Proxy) undecided(x *view.Explanation) bool {
 	decides := func(r policy.Reason) bool {
-		return r.Missing == "" && r.Scopes == "" && r.Rule != "" && r.Unmet == "" && (!r.Verdict.Denies() || r.Note == "")
+		return r.Missing == "" && r.Scopes == "" && r.Rule != "" && r.Unmet == "" &&
+			(!r.Verdict.Denies() || r.Note == "")
 	}
 	return x.Exposed != "" && !x.Visible && x.Denied == "" && p.Config().Policies != nil &&
 		!slices.ContainsFunc(x.Reasons, decides)
