@@ -44,8 +44,8 @@ func movedKeys(old, next *Config) (lines []string) {
 	case old.Policies == nil && next.Policies != nil:
 		lines = append(lines, "the section policies is new: what no rule allows is denied")
 	case old.Policies != nil && next.Policies == nil:
-		lines = append(lines, "the section policies is gone: every caller may use everything that "+
-			"requires no capability")
+		lines = append(lines, "the section policies is gone: every caller may use everything that requires no "+
+			"capability")
 	}
 	var keys []string
 	for _, k := range next.Auth.APIKeys {

@@ -247,6 +247,10 @@ func (d *decoder) warnings(c *Config) Problems {
 	if file := c.Audit.File; file != "" && file != AuditStderr {
 		if info, err := os.Stat(filepath.Dir(file)); err != nil || !info.IsDir() {
 			warn("audit.file", "there is no folder %s; nothing starts until there is", filepath.Dir(file))
+		} else if unwritable(file) {
+			warn("audit.file", "the user of this command cannot write %s, and Junction does not start as this user; "+
+				"name a file in a folder that the user of Junction can write, such as "+
+				"/var/log/junction/audit.jsonl", file)
 		}
 	}
 	if !d.broken("policies") {

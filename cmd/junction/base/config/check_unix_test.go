@@ -6,6 +6,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -48,6 +50,29 @@ func TestCheckNamesAFileThatOthersCanWrite(t *testing.T) {
 		}
 		if got != want {
 			t.Errorf("%v in a folder %v: check says %q, want %q", tt.file, tt.folder, got, want)
+		}
+	}
+}
+
+// TestCheckWarnsOfAnAuditThatCannotBeWritten: Junction does not start without its audit. Not even root can create
+// a file in /sys.
+func TestCheckWarnsOfAnAuditThatCannotBeWritten(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("there is no /sys")
+	}
+	for audit, want := range map[string]bool{"/sys/audit.jsonl": true, "audit.jsonl": false} {
+		file := filepath.Join(t.TempDir(), "config.yaml")
+		text := "audit: { file: " + audit + " }\nupstreams: { a: { url: http://127.0.0.1:1/mcp } }\n"
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		r, err := Inspect(file, func(string) (string, bool) { return "", false })
+		if err != nil {
+			t.Fatal(err)
+		}
+		is := func(p Problem) bool { return p.Path == "audit.file" && strings.Contains(p.Text, "cannot write") }
+		if got := slices.ContainsFunc(r.Warnings, is); got != want {
+			t.Errorf("%s: %v", audit, r.Warnings)
 		}
 	}
 }

@@ -174,6 +174,22 @@ func readOnly(dir string) bool {
 	return errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS)
 }
 
+// unwritable reports whether this process cannot append to a file, or create it.
+func unwritable(file string) bool {
+	info, err := os.Stat(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return readOnly(filepath.Dir(file))
+	}
+	if err != nil || !info.Mode().IsRegular() {
+		return false
+	}
+	f, err := os.OpenFile(file, os.O_WRONLY|os.O_APPEND, 0)
+	if err == nil {
+		f.Close()
+	}
+	return errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS)
+}
+
 // Sandboxes returns the parent folder of the sandbox folders of commands, below dir, the folder of
 // the key. If dir is "", the result is "", and the folders are deleted when the processes end.
 func Sandboxes(dir, file string) string {

@@ -77,8 +77,8 @@ share the sign-in, which is kept in a file that only the user can read.`,
 }
 
 // credentialOf returns the source of the API key: the file, or the environment. It is nil if there is
-// no key. url is that of --url, or "". After the endpoint has refused the key, the file is read again: the key
-// may have been replaced.
+// no key. url is that of --url, or "". After the endpoint has refused the key, the file is read again: the
+// key may have been replaced.
 func credentialOf(url, file string) (func(context.Context, ...string) (string, error), error) {
 	read := func() (string, error) { return strings.TrimSpace(os.Getenv(clients.KeyVariable)), nil }
 	renew := "set " + clients.KeyVariable + " to it, and restart the client"
@@ -107,8 +107,8 @@ func credentialOf(url, file string) (func(context.Context, ...string) (string, e
 	return func(_ context.Context, refused ...string) (string, error) {
 		key, err := read()
 		if err == nil && slices.Contains(refused, key) {
-			err = fmt.Errorf("the endpoint does not accept the API key; get a new one from the operator of Junction "+
-				"(junction keys create), and %s", renew)
+			err = fmt.Errorf("the endpoint does not accept the API key; get a new one from the operator of "+
+				"Junction (junction keys create), and %s", renew)
 		}
 		if err != nil {
 			return "", &transport.TokenError{Err: err}

@@ -154,8 +154,11 @@ func diagnosisText(b *prose.Page, d *diagnose.Diagnosis, now time.Time) string {
 		fmt.Fprintf(b, "\n%s.\n", diagnose.Works(works, all))
 	}
 	if d.Tools > 0 {
-		fmt.Fprintf(b, "%s for clients of /mcp, with definitions of %s (some %d tokens).\n",
-			prose.Count(d.Tools, "tool"), cli.Size(d.Bytes), diagnose.Tokens(d.Bytes))
+		with := ""
+		if d.Bytes > 0 { // those of a server that is not ready are not known
+			with = fmt.Sprintf(", with definitions of %s (some %d tokens)", cli.Size(d.Bytes), diagnose.Tokens(d.Bytes))
+		}
+		fmt.Fprintf(b, "%s for clients of /mcp%s.\n", prose.Count(d.Tools, "tool"), with)
 	}
 	for _, part := range []struct {
 		title string

@@ -55,3 +55,12 @@ func mustContain(t *testing.T, text string, want ...string) {
 		}
 	}
 }
+
+// TestDoctorCountsOnlyKnownDefinitions: a server that is not ready has tools whose definitions are not known.
+func TestDoctorCountsOnlyKnownDefinitions(t *testing.T) {
+	for bytes, want := range map[int]string{0: "14 tools for clients of /mcp.\n", 4000: "14 tools for clients of /mcp, with definitions of "} {
+		if got := diagnosisText(&prose.Page{}, &diagnose.Diagnosis{Tools: 14, Bytes: bytes}, time.Now()); !strings.Contains(got, want) {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}

@@ -73,9 +73,10 @@ func copyOfFiles(ctx context.Context, what, file string) (c copied, ok bool) {
 
 // text returns the two command lines for people.
 func (c copied) text() string {
-	text := "Nothing was written: this Junction has no storage, and a backup is a copy of its files. Run as a user " +
-		"who can read them:\n  " + c.Backup + "\nTo restore, stop Junction, run this where the archive is, and start " +
-		"Junction:\n  " + c.Restore + "\nThen run junction check: it names keys that were revoked since the backup.\n"
+	text := "Nothing was written: this Junction has no storage, and a backup is a copy of its files. Run as a " +
+		"user who can read them:\n  " + c.Backup +
+		"\nTo restore, stop Junction, run this where the archive is, and start Junction:\n  " + c.Restore +
+		"\nThen run junction check: it names keys that were revoked since the backup.\n"
 	if c.Warning != "" {
 		text += c.Warning + "\n"
 	}

@@ -253,9 +253,8 @@ If several keys have the same NAME, choose one with --hash, or delete them with 
 				effect += "\n" + line
 			}
 			if len(named) > 0 {
-				effect += fmt.Sprintf("\nThe file still names %s. If %s gets a new key, leave these lines, and run: "+
-					"%s\nIf %s leaves:", args[0], args[0],
-					config.Command(f.path, "keys", "create", args[0], "--write"), args[0])
+				effect += fmt.Sprintf("\nThe file still names %s. If %[1]s gets a new key, leave these lines, and "+
+					"run: %s\nIf %[1]s leaves:", args[0], config.Command(f.path, "keys", "create", args[0], "--write"))
 			}
 			for _, p := range named {
 				effect += "\n  " + p.String()
