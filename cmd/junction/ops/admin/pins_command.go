@@ -113,7 +113,8 @@ func openPins(ctx context.Context, stdout io.Writer, admin, file string) (*pinni
 	var r diagnose.Pins
 	err = askAdmin(ctx, address, "/pins", nil, diagnose.Patience, &r)
 	if errors.Is(err, ErrNotRunning) {
-		return nil, fmt.Errorf("%w; only a running one knows what the upstreams offer; %s", err, startOne(admin, file, ""))
+		return nil, fmt.Errorf("%w; only a running one knows what the upstreams offer; %s", err,
+			startOne(admin, file, ""))
 	} else if err != nil {
 		return nil, err
 	}
