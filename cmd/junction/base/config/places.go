@@ -246,8 +246,7 @@ func ToSet(file string) string {
 	if file == "" {
 		return "where junction starts and restart it"
 	}
-	restart := Command(strings.TrimSuffix(file, EnvironmentEnd), "service", "restart")
-	return "in " + file + " and restart Junction (" + restart + ")"
+	return "in " + file + " and run " + Command(strings.TrimSuffix(file, EnvironmentEnd), "service", "restart")
 }
 
 // Named returns the configuration file for --config of a command, or "" if commands use the file anyway.
