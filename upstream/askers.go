@@ -38,6 +38,8 @@ const (
 	mostSilent = 20
 	silentFor  = 7 * 24 * time.Hour
 	mostAskers = 256 // of one upstream
+	// mostAskerName is the most bytes of a name. A longer one, such as the URI of a resource, is not known.
+	mostAskerName = 1 << 10
 )
 
 // learnAsks learns that the server has asked during calls of these items.
@@ -46,6 +48,9 @@ func (p *pool) learnAsks(items []client.Item) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, item := range items {
+		if len(item.Name) > mostAskerName {
+			continue
+		}
 		bounded.Put(&a.items, mostAskers, item, &asker{definition: p.definitionOf(item), asked: time.Now()}, nil)
 	}
 	a.known.Store(int32(len(a.items)))

@@ -59,8 +59,10 @@ func (p *pool) takeTurn(ctx context.Context, key linkKey, c *Call) (turn, error)
 		if other, ok := p.otherKey(key, first, c, alone); ok {
 			t, busy, err := p.reserveUntil(late, other, c, alone, taken)
 			switch {
-			case err == nil && busy == nil, ctx.Err() != nil:
-				return t, err
+			case err == nil && busy == nil:
+				return t, nil
+			case err != nil && ctx.Err() != nil:
+				return turn{}, err
 			case late.Err() == nil && err != nil && err != errFreed && !errors.As(err, new(*frozenError)):
 				p.stayOne(first, err)
 			}

@@ -192,6 +192,22 @@ func TestAskersAreForgotten(t *testing.T) {
 	}
 }
 
+// TestAskersAreBounded: neither many names nor long ones, which clients choose for resources, are kept.
+func TestAskersAreBounded(t *testing.T) {
+	p := &pool{}
+	p.catalog.Store(&Catalog{})
+	p.learnAsks([]client.Item{{Method: "resources/read", Name: strings.Repeat("x", mostAskerName+1)}})
+	if n := len(p.askers.names()); n != 0 {
+		t.Errorf("%d names that are too long are kept", n)
+	}
+	for i := range 2 * mostAskers {
+		p.learnAsks([]client.Item{{Method: "resources/read", Name: strings.Repeat("x", i+1)}})
+	}
+	if n := len(p.askers.names()); n != mostAskers {
+		t.Errorf("%d names are kept, want %d", n, mostAskers)
+	}
+}
+
 // ask has the tool ask once.
 func ask(t *testing.T, r *rig) {
 	t.Helper()
