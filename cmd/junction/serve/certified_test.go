@@ -112,7 +112,6 @@ func TestTLSWithoutAProxy(t *testing.T) {
 		"of other pages":     {func(r *http.Request) { r.Header.Set("Origin", "https://other.example.com") }, 403},
 		"of pages over http": {func(r *http.Request) { r.Header.Set("Origin", "http://"+certificatetest.Host) }, 403},
 		"for another host":   {func(r *http.Request) { r.Host = "other.example.com" }, 403},
-		"of a page, not MCP": {func(r *http.Request) { r.Method, r.Body, r.ContentLength, r.URL.Path = "GET", nil, 0, "/" }, 200},
 	} {
 		if status, text := m.ask(t, c, test.change); status != test.status {
 			t.Errorf("a request %s is answered %d, want %d: %s", name, status, test.status, text)

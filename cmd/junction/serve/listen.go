@@ -120,8 +120,8 @@ func (l *listening) boundListeners(c *config.Config) error {
 	limits := c.Limits.WithDefaults()
 	l.public = listeners.Bound(l.public, files, own, limits.Heads(), trusted, l.log)
 	if l.secure != nil {
-		l.public = listeners.Secured(l.public, listeners.Security{Certificate: l.certified.kept.Certificate,
-			URL: func() string { return l.inForce.now().PublicURL }, Limit: limits.ReadTimeout, Log: l.log})
+		l.public = listeners.Secured(l.public, listeners.Security{Certificate: l.certified.certificate,
+			Protocols: l.certified.protocols(), URL: func() string { return l.inForce.now().PublicURL }, Limit: limits.ReadTimeout, Log: l.log})
 	}
 	if l.admin != nil {
 		l.admin = listeners.Reserve(l.admin)

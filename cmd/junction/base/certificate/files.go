@@ -1,4 +1,5 @@
-// Package certificate has the certificate of TLS. files.go reads and checks a pair of files, kept.go keeps the
+// Package certificate has the certificate of TLS. files.go reads and checks a pair of files. authority.go orders
+// certificates from an ACME authority, store.go stores them, and orders.go decides when. kept.go keeps the
 // last good certificate in use.
 package certificate
 

@@ -1,8 +1,10 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"net/netip"
 	"net/url"
 	"path/filepath"
 	"strings"
@@ -22,7 +24,24 @@ type TLS struct {
 	CertFile string `yaml:"cert_file" example:"/etc/junction/tls/fullchain.pem"`
 	// The key of the certificate, in PEM and without a password.
 	KeyFile string `yaml:"key_file" example:"/etc/junction/tls/privkey.pem"`
+	// Order the certificate for the host of public_url from an ACME authority, in place of the two
+	// files, and renew it. Port 443 of the host must lead to listen. With this section you agree to
+	// the terms of the authority.
+	ACME *ACME `yaml:"acme"`
 }
+
+// ACME is the section tls.acme: an authority that issues the certificate.
+type ACME struct {
+	// Where the authority writes to you. Default: none.
+	Email string `yaml:"email" example:"ops@example.com"`
+	// The directory of the authority. Default https://acme-v02.api.letsencrypt.org/directory.
+	//
+	// An authority of your own can have a certificate of outbound.ca_file.
+	Directory string `yaml:"directory"`
+}
+
+// DirectoryURL returns the directory, which is that of Let's Encrypt by default.
+func (a *ACME) DirectoryURL() string { return cmp.Or(a.Directory, certificate.Directory) }
 
 // On reports whether Junction serves https.
 func (t TLS) On() bool { return t.Listen != "" }
@@ -49,6 +68,7 @@ func (c *Config) validateTLS(d *decoder) {
 		d.invalid("tls", "needs an https public_url, whose host is that of the certificate, such as "+
 			"https://mcp.example.com")
 	}
+	c.validateACME(d)
 	for _, f := range []struct{ key, file, other string }{
 		{"tls.cert_file", t.CertFile, t.KeyFile}, {"tls.key_file", t.KeyFile, t.CertFile}} {
 		switch {
@@ -58,8 +78,34 @@ func (c *Config) validateTLS(d *decoder) {
 			d.invalid("tls", "needs cert_file and key_file, the two files of one certificate")
 		}
 	}
-	if t.CertFile == "" && t.KeyFile == "" && !d.broken("tls.cert_file") && !d.broken("tls.key_file") {
-		d.invalid("tls", "needs a certificate: cert_file and key_file")
+	if t.CertFile+t.KeyFile == "" && !d.has("tls.acme") && !d.broken("tls.cert_file") && !d.broken("tls.key_file") {
+		d.invalid("tls", "needs a certificate: cert_file and key_file, or acme")
+	}
+}
+
+// validateACME adds to d the mistakes in tls.acme.
+func (c *Config) validateACME(d *decoder) {
+	if !d.has("tls.acme") || d.broken("tls.acme") {
+		return
+	}
+	if c.TLS.ACME == nil { // acme: without a value means its defaults
+		c.TLS.ACME = &ACME{}
+	}
+	_, ip := netip.ParseAddr(c.Host())
+	switch a := c.TLS.ACME; {
+	case c.TLS.CertFile+c.TLS.KeyFile != "":
+		d.invalid("tls.acme", "contradicts cert_file and key_file; remove it, or remove them")
+	case c.Replicas.On():
+		d.invalid("tls.acme", "is for one process: each replica would order its own certificate, and the authority checks "+
+			"only one of them; let one ACME client of yours, such as certbot or cert-manager, write cert_file and "+
+			"key_file for all replicas, or terminate TLS at the load balancer")
+	case c.Host() != "" && ip == nil:
+		d.invalid("tls.acme", "needs a name as the host of public_url, and %s is an address; use a name, or cert_file and "+
+			"key_file", c.Host())
+	case a.Email != "" && !strings.Contains(a.Email, "@"):
+		d.check("tls.acme.email", "must be an address, such as ops@example.com")
+	case !strings.HasPrefix(a.DirectoryURL(), "https://"):
+		d.check("tls.acme.directory", "must be the https URL of a directory, such as "+certificate.Directory)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 )
@@ -19,7 +20,7 @@ import (
 type Security struct {
 	// Certificate returns the certificate for a handshake.
 	Certificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)
-	// Protocols are the protocols that a client may choose beside http/1.1 (ALPN).
+	// Protocols are further protocols (ALPN). A connection with one of them ends after its handshake.
 	Protocols []string
 	// URL returns the URL of Junction, for clients that speak http to the port of https.
 	URL func() string
@@ -101,6 +102,9 @@ func (c *secureConn) handshake() error {
 	err := c.HandshakeContext(ctx)
 	if over := c.wire.established(); err == nil {
 		err = over
+	}
+	if chosen := c.ConnectionState().NegotiatedProtocol; err == nil && slices.Contains(c.in.Protocols, chosen) {
+		return errors.New("the connection was for its handshake: " + chosen)
 	}
 	if header, is := errors.AsType[tls.RecordHeaderError](err); is && header.Conn != nil && c.wire.isHTTP() {
 		c.explain()
