@@ -97,95 +97,122 @@ func (s *Set) Check(ctx context.Context, name string, c Config, o Options) Repor
 
 // check checks an upstream over a connection of its own. conns has the HTTP connections; nil makes a
 // pool.
-func check(ctx context.Context, name string, config Config, o Options, conns *transport.Pool) (r Report) {
+func check(ctx context.Context, name string, config Config, o Options, conns *transport.Pool) Report {
 	p := &pool{name: name, connConfig: config, options: o, log: o.Log.With("upstream", name, "check", true),
 		checks: newChecks(int(o.MessageLimit))}
-	dialing := p.dialOptions()
-	dialing.Pool = conns
-	if o.Credentials == nil {
-		dialing.Token = nil
-	}
-	if config.Sandbox != nil {
-		r.Sandbox = config.Sandbox.Enforcement(o.kernel())
-	}
-	began := time.Now()
-	step := func(name string) {
-		now := time.Now()
-		r.Steps = append(r.Steps, Step{name, now.Sub(began)})
-		began = now
-	}
-	next := "handshake"
-	if config.Kind().Process {
-		next = "start"
-		dialing.Opened = func() {
-			if next == "start" {
-				step(next)
-				next = "handshake"
-			}
-		}
-	}
 	limit, cancel := context.WithTimeoutCause(ctx, config.ConnectTimeout, fmt.Errorf("%w within %v (connect_timeout)",
 		errLate, config.ConnectTimeout))
 	defer cancel()
-	fail := func(err error) Report {
-		late := errors.Is(limit.Err(), context.DeadlineExceeded)
-		noise := errors.As(err, new(*stdio.NoiseError)) // it has the cause already
-		if late && !noise && (errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Cause(limit))) {
-			err = fmt.Errorf("%w: %w", errLate, context.Cause(limit))
-			if errors.Is(context.Cause(limit), errLate) {
-				err = context.Cause(limit)
+	x := &examination{pool: p, limit: limit, began: time.Now(), step: stepHandshake}
+	if config.Sandbox != nil {
+		x.Sandbox = config.Sandbox.Enforcement(o.kernel())
+	}
+	if err := x.run(conns); err != nil {
+		x.fail(err)
+	}
+	return x.Report
+}
+
+// The steps of a check.
+const (
+	stepEntry     = "reading the entry"
+	stepStart     = "start"
+	stepHandshake = "handshake"
+	stepList      = "list"
+	stepPing      = "ping"
+)
+
+// examination is a check in progress.
+type examination struct {
+	Report
+	pool  *pool
+	limit context.Context
+	step  string    // in progress
+	began time.Time // the step
+}
+
+// took ends the step in progress, and begins the next one.
+func (x *examination) took(next string) {
+	now := time.Now()
+	x.Steps = append(x.Steps, Step{x.step, now.Sub(x.began)})
+	x.step, x.began = next, now
+}
+
+func (x *examination) run(conns *transport.Pool) error {
+	p, config := x.pool, &x.pool.connConfig
+	dialing := p.dialOptions()
+	dialing.Pool = conns
+	if p.options.Credentials == nil {
+		dialing.Token = nil
+	}
+	if config.Kind().Process {
+		x.step = stepStart
+		dialing.Opened = func() {
+			if x.step == stepStart {
+				x.took(stepHandshake)
 			}
 		}
-		step(next)
-		var others []string
-		both, more := errors.AsType[*client.RejectedError](err)
-		for ; more; both, more = errors.AsType[*client.RejectedError](both.Err) {
-			others = append(others, both.Method+": "+p.shown(both.Other).Error())
-		}
-		r.Other = strings.Join(others, "; ")
-		_, err = p.lacking(err)
-		r.Err, r.Advice = p.shown(err), advice(err, name, &config)
-		return r
 	}
 	if config.Blocked != "" {
-		next = "reading the entry"
-		return fail(errors.New(config.Blocked))
+		x.step = stepEntry
+		return errors.New(config.Blocked)
 	}
-	if err := p.mayDial(limit); err != nil {
-		return fail(err)
+	if err := p.mayDial(x.limit); err != nil {
+		return err
 	}
 	d := client.NewDialer(dialing)
 	defer d.CloseIdle()
 	var err error
 	profile, hooks := p.reading().profile, client.Hooks{Changed: func() {}}
 	var c opened
-	if c.Conn, err = d.Dial(limit, profile, hooks); err != nil {
-		return fail(err)
+	if c.Conn, err = d.Dial(x.limit, profile, hooks); err != nil {
+		return err
 	}
 	defer func() { c.Close() }()
-	step(next)
-	r.meet(c.Info())
+	x.took(stepList)
+	x.meet(c.Info())
 
-	next = "list"
-	if c.catalog, err = p.listAll(limit, c, &Catalog{}); err != nil {
-		return fail(err)
+	if c.catalog, err = p.listAll(x.limit, c, &Catalog{}); err != nil {
+		return err
 	}
-	if other := p.askLegacy(limit, d, profile, hooks, c.catalog); other.catalog != nil {
+	if other := p.askLegacy(x.limit, d, profile, hooks, c.catalog); other.catalog != nil {
 		c.discard()
 		c = other
-		r.meet(c.Info())
+		x.meet(c.Info())
 	}
-	step(next)
+	x.took(stepPing)
 	defer c.catalog.free() // the report stays for a short time
-	r.look(c.catalog)
+	x.look(c.catalog)
 
-	next = "ping"
-	if err := c.Ping(limit); err != nil {
-		return fail(err)
+	if err := c.Ping(x.limit); err != nil {
+		return err
 	}
-	step(next)
-	r.Latency = r.Steps[len(r.Steps)-1].Took
-	return r
+	x.took("")
+	x.Latency = x.Steps[len(x.Steps)-1].Took
+	return nil
+}
+
+// fail ends the step in progress with an error.
+func (x *examination) fail(err error) {
+	p := x.pool
+	cause := context.Cause(x.limit)
+	late := errors.Is(x.limit.Err(), context.DeadlineExceeded)
+	noise := errors.As(err, new(*stdio.NoiseError)) // it has the cause already
+	if late && !noise && (errors.Is(err, context.DeadlineExceeded) || errors.Is(err, cause)) {
+		err = fmt.Errorf("%w: %w", errLate, cause)
+		if errors.Is(cause, errLate) {
+			err = cause
+		}
+	}
+	x.took("")
+	var others []string
+	both, more := errors.AsType[*client.RejectedError](err)
+	for ; more; both, more = errors.AsType[*client.RejectedError](both.Err) {
+		others = append(others, both.Method+": "+p.shown(both.Other).Error())
+	}
+	x.Other = strings.Join(others, "; ")
+	_, err = p.lacking(err)
+	x.Err, x.Advice = p.shown(err), advice(err, p.name, &p.connConfig)
 }
 
 // meet fills in what a server states about itself.

@@ -217,51 +217,14 @@ If several keys have the same NAME, choose one with --hash, or delete them with 
 			if err != nil {
 				return err
 			}
-			backup, err := f.remove(chosen)
-			if err != nil {
+			r, err := f.revoke(cmd.Context(), args[0], chosen)
+			switch {
+			case asJSON && r != nil:
+				return errors.Join(err, cli.PrintValue(stdout, r))
+			case err != nil:
 				return err
 			}
-			revoked := []string{}
-			for _, i := range chosen {
-				revoked = append(revoked, f.keys[i].Hash)
-			}
-			named := config.NamingKey(f.path, args[0], os.LookupEnv)
-			running, unfollowed, inForce := admin.AwaitRevoked(cmd.Context(), f.path, revoked)
-			if asJSON {
-				return errors.Join(inForce, cli.PrintValue(stdout, struct {
-					Name    string   `json:"name"`
-					Revoked []string `json:"revoked"` // hashes
-					Config  string   `json:"config"`
-					Backup  string   `json:"backup"`
-					Running bool     `json:"running"` // a junction on this machine serves the file
-					Refused bool     `json:"refused"` // and does not accept the keys any more
-					// sentences about what of the file is not in force
-					Unfollowed []string `json:"unfollowed,omitempty"`
-					// the places of the file that still name the key, with what to remove
-					Named config.Problems `json:"named,omitempty"`
-				}{args[0], revoked, f.path, backup, running, running && inForce == nil, unfollowed, named}))
-			}
-			if inForce != nil {
-				return fmt.Errorf("%s of %s was deleted from %s (backup: %s), but %w", prose.Count(len(chosen), "key"),
-					args[0], f.path, backup, inForce)
-			}
-			effect := "The running junction does not accept it any more."
-			if !running {
-				effect = admin.Elsewhere
-			}
-			for _, line := range unfollowed {
-				effect += "\n" + line
-			}
-			if len(named) > 0 {
-				effect += fmt.Sprintf("\nThe file still names %s. If %[1]s gets a new key, leave these lines, and "+
-					"run: %s\nIf %[1]s leaves:", args[0], config.Command(f.path, "keys", "create", args[0], "--write"))
-			}
-			for _, p := range named {
-				effect += "\n  " + p.String()
-			}
-			err = cli.Tellf(stdout, "Revoked: %s of %s in %s. Backup: %s. %s\n", prose.Count(len(chosen), "key"),
-				args[0], f.path, backup, effect)
-			return err
+			return cli.Tellf(stdout, "%s\n", r)
 		},
 	}
 	cmd.Flags().StringVar(&hash, "hash", "", "the beginning of the `hash` of one of several keys: the ID in junction "+
@@ -269,6 +232,62 @@ If several keys have the same NAME, choose one with --hash, or delete them with 
 	cmd.Flags().BoolVar(&all, "all", false, "all keys of this name")
 	cli.JSONFlag(cmd, &asJSON)
 	return cmd
+}
+
+// A revocation is the result of junction keys revoke.
+type revocation struct {
+	Name    string   `json:"name"`
+	Revoked []string `json:"revoked"` // hashes
+	Config  string   `json:"config"`
+	Backup  string   `json:"backup"`
+	Running bool     `json:"running"` // a junction on this machine serves the file
+	Refused bool     `json:"refused"` // and does not accept the keys any more
+	// sentences about what of the file is not in force
+	Unfollowed []string `json:"unfollowed,omitempty"`
+	// the places of the file that still name the key, with what to remove
+	Named config.Problems `json:"named,omitempty"`
+}
+
+// revoke deletes keys of the name from the file, and waits for a running junction. If that still accepts
+// a key or does not answer, revoke returns the result and an error. The result is nil if the file is as it was.
+func (f *keyFile) revoke(ctx context.Context, name string, chosen []int) (*revocation, error) {
+	backup, err := f.remove(chosen)
+	if err != nil {
+		return nil, err
+	}
+	r := &revocation{Name: name, Revoked: []string{}, Config: f.path, Backup: backup}
+	for _, i := range chosen {
+		r.Revoked = append(r.Revoked, f.keys[i].Hash)
+	}
+	r.Named = config.NamingKey(f.path, name, os.LookupEnv)
+	r.Running, r.Unfollowed, err = admin.AwaitRevoked(ctx, f.path, r.Revoked)
+	r.Refused = r.Running && err == nil
+	if err != nil {
+		err = fmt.Errorf("%s of %s was deleted from %s (backup: %s), but %w", prose.Count(len(chosen), "key"), name,
+			f.path, backup, err)
+	}
+	return r, err
+}
+
+func (r *revocation) String() string {
+	text := fmt.Sprintf("Revoked: %s of %s in %s. Backup: %s. ", prose.Count(len(r.Revoked), "key"), r.Name, r.Config,
+		r.Backup)
+	if r.Running {
+		text += "The running junction does not accept it any more."
+	} else {
+		text += admin.Elsewhere
+	}
+	for _, line := range r.Unfollowed {
+		text += "\n" + line
+	}
+	if len(r.Named) > 0 {
+		text += fmt.Sprintf("\nThe file still names %s. If %[1]s gets a new key, leave these lines, and run: %s\n"+
+			"If %[1]s leaves:", r.Name, config.Command(r.Config, "keys", "create", r.Name, "--write"))
+	}
+	for _, p := range r.Named {
+		text += "\n  " + p.String()
+	}
+	return text
 }
 
 // choose returns the indexes of the keys to revoke.
