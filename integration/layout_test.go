@@ -38,6 +38,7 @@ var arrows = map[string][]string{
 	"upstream/prose":            {},
 	"upstream/bounded":          {},
 	"upstream/files":            {},
+	"upstream/folder":           {},
 	"upstream/loopback":         {},
 	"upstream/shell":            {},
 	"cmd/junction/base/runfile": {"cmd/junction/base/config", "upstream/files", "upstream/prose"},

@@ -1,0 +1,136 @@
+package folder
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// An Own is a file or a folder of Junction, or one that the operator excludes: no client may name a folder
+// in it or around it.
+type Own struct{ What, Path string } // Path is absolute
+
+// private are the folders below a home folder with the data of programs, besides hidden ones.
+var private = []string{"Library", "AppData"}
+
+// never returns why nobody may name a path, as text; "" if the text says nothing against it. root is the
+// permitted folder that contains it. No file is touched.
+func (g *Guard) never(path, root string) string {
+	base := root
+	for _, home := range g.homes {
+		switch below, inside := relative(home, path); {
+		case inside && below == "":
+			return "it is a home folder; name a folder in it"
+		case inside:
+			for _, name := range private {
+				if strings.EqualFold(first(below), name) {
+					return fmt.Sprintf("programs keep private data in %s", filepath.Join(home, first(below)))
+				}
+			}
+			if len(home) < len(base) {
+				base = home
+			}
+		}
+		if _, around := relative(path, home); around {
+			return "a home folder is in it; name a folder with a project"
+		}
+	}
+	if filepath.Dir(path) == path {
+		return "it is the whole file system; name a folder with a project"
+	}
+	below, _ := relative(base, path)
+	for name := range strings.SplitSeq(below, string(filepath.Separator)) {
+		if strings.HasPrefix(name, ".") {
+			return fmt.Sprintf("%s is a hidden folder", name)
+		}
+	}
+	for _, own := range g.own {
+		for _, p := range own.paths {
+			if why := touches(path, p, own.What); why != "" {
+				return why
+			}
+		}
+	}
+	return ""
+}
+
+// touches returns why a folder cannot be named if it is in the path of an Own, or around it.
+func touches(folder, path, what string) string {
+	if _, in := relative(path, folder); in {
+		return "it is in " + what
+	}
+	if _, around := relative(folder, path); around {
+		return what + " is in it"
+	}
+	return ""
+}
+
+// neverOpened is never for a folder that is open, whatever its text is: a mount, or a file system that does
+// not distinguish case, gives a folder a second path.
+func (g *Guard) neverOpened(o opened) string {
+	last := o.path[len(o.path)-1]
+	for _, own := range g.own {
+		for _, p := range own.paths {
+			if at, ok := nodeOf(p); ok && contains(o.path, at) {
+				return "it is in " + own.What
+			}
+			for ; ; p = filepath.Dir(p) {
+				if at, ok := nodeOf(p); ok && at == last {
+					return own.What + " is in it"
+				}
+				if filepath.Dir(p) == p {
+					break
+				}
+			}
+		}
+	}
+	for _, home := range g.homes {
+		if at, ok := nodeOf(home); ok && at == last {
+			return "it is a home folder; name a folder in it"
+		}
+	}
+	return ""
+}
+
+func contains(path []node, n node) bool {
+	for _, at := range path {
+		if at == n {
+			return true
+		}
+	}
+	return false
+}
+
+// nodeOf returns the node of a file that exists, of its target if it is a link.
+func nodeOf(path string) (node, bool) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return node{}, false
+	}
+	return nodeOfInfo(path, info)
+}
+
+// relative returns the part of path below folder, and whether path is folder or below it. Both are clean.
+func relative(folder, path string) (below string, inside bool) {
+	if len(path) < len(folder) || !sameText(path[:len(folder)], folder) {
+		return "", false
+	}
+	rest := path[len(folder):]
+	if rest == "" {
+		return "", true
+	}
+	if os.IsPathSeparator(folder[len(folder)-1]) { // the root of the file system
+		return rest, true
+	}
+	if !os.IsPathSeparator(rest[0]) {
+		return "", false
+	}
+	return rest[1:], true
+}
+
+// first returns the first part of a relative path.
+func first(below string) string {
+	name, _, _ := strings.Cut(below, string(filepath.Separator))
+	return name
+}
