@@ -74,7 +74,7 @@ func explain(fd int, name, at string, err error) error {
 	if unix.Fstatat(fd, name, &info, unix.AT_SYMLINK_NOFOLLOW) == nil {
 		switch info.Mode & unix.S_IFMT {
 		case unix.S_IFLNK:
-			return fmt.Errorf("%s is a link, and links are not followed; name the folder to which it leads", at)
+			return fmt.Errorf("%s is a link, which is not followed; name the folder to which it leads", at)
 		case unix.S_IFDIR:
 		default:
 			return fmt.Errorf("%s is a file; name a folder", at)

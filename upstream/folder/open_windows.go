@@ -43,7 +43,7 @@ func openFolder(path string) (o opened, err error) {
 		case err != nil:
 			return opened{}, reason(at, err)
 		case look.Mode()&(fs.ModeSymlink|fs.ModeIrregular) != 0:
-			return opened{}, fmt.Errorf("%s is a link, and links are not followed; name the folder to which it leads", at)
+			return opened{}, fmt.Errorf("%s is a link, which is not followed; name the folder to which it leads", at)
 		case !look.IsDir():
 			return opened{}, fmt.Errorf("%s is a file; name a folder", at)
 		}
