@@ -105,7 +105,7 @@ func clean(path string, windows bool) (string, error) {
 			return "", errors.New("the folder has the part ..; send its path without it")
 		}
 		if windows && part != strings.TrimRight(part, ". ") && part != "." {
-			return "", errors.New("a part of the folder ends with a dot or a space; Windows ignores it, so leave it out")
+			return "", errors.New("a part of the folder ends with a dot or a space; leave it out, as Windows does")
 		}
 	}
 	if windows && runtime.GOOS != "windows" {

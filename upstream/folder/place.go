@@ -32,7 +32,8 @@ func (p Place) Path() string { return p.path }
 // Key returns a text of letters and digits that is equal for equal Places.
 func (p Place) Key() string {
 	h := sha256.New()
-	for _, part := range []string{number(p.id.device), number(p.id.file), number(uint64(p.id.born)), p.id.use, p.path} {
+	id := p.id
+	for _, part := range []string{number(id.device), number(id.file), number(uint64(id.born)), id.use, p.path} {
 		h.Write([]byte(number(uint64(len(part)))))
 		h.Write([]byte(part))
 	}
