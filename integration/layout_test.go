@@ -38,7 +38,7 @@ var arrows = map[string][]string{
 	"upstream/prose":            {},
 	"upstream/bounded":          {},
 	"upstream/files":            {},
-	"upstream/folder":           {},
+	"upstream/folder":           {"upstream/files"}, // the list of a person is replaced in one step
 	"upstream/loopback":         {},
 	"upstream/shell":            {},
 	"cmd/junction/base/runfile": {"cmd/junction/base/config", "upstream/files", "upstream/prose"},

@@ -2,12 +2,11 @@ package folder
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
-	"sync"
 )
 
 // Rules are what a Guard decides by. All paths are absolute.
@@ -16,7 +15,7 @@ type Rules struct {
 	Within []string
 	// Allowed returns more of them at each call, such as those that a person has permitted since the
 	// start. It may be nil.
-	Allowed func() []Root
+	Allowed func() ([]Root, error)
 	// Own are the files of Junction, and what the operator excludes.
 	Own []Own
 	// Homes are the home folders of the user of Junction.
@@ -49,16 +48,19 @@ func real(path string) string {
 	}
 }
 
-// A Guard decides which folders clients may name. Its methods may be called at the same time.
+// A Guard decides which folders clients may name. It is immutable, and its methods may be called at the
+// same time. A nil Guard permits nothing.
 type Guard struct {
 	within  []Root
-	allowed func() []Root
+	allowed func() ([]Root, error)
 	own     []excluded
 	homes   []string
 	permit  func(path string) string
 
-	mu    sync.Mutex
-	turns map[string]*turns
+	narrow []func(path string) bool // each must permit a path
+	entry  string                   // the entry with a sandbox that gets the folder; "" for none
+
+	opening *opening
 }
 
 // excluded is an Own with its path, and the one without links.
@@ -69,7 +71,7 @@ type excluded struct {
 
 // New returns a Guard. It follows the links of the paths now, and none later.
 func New(r Rules) *Guard {
-	g := &Guard{allowed: r.Allowed, permit: r.Permit, turns: map[string]*turns{}}
+	g := &Guard{allowed: r.Allowed, permit: r.Permit, opening: &opening{turns: map[string]*turns{}}}
 	for _, path := range r.Within {
 		g.within = append(g.within, NewRoot(path))
 	}
@@ -81,6 +83,31 @@ func New(r Rules) *Guard {
 	}
 	return g
 }
+
+// Narrowed returns the Guard that permits only what permits does, too: the rights of a caller. permits gets
+// absolute paths, and touches no file. A nil function permits nothing.
+func (g *Guard) Narrowed(permits func(path string) bool) *Guard {
+	if g == nil || permits == nil {
+		return nil
+	}
+	n := *g
+	n.narrow = append(n.narrow[:len(n.narrow):len(n.narrow)], permits)
+	return &n
+}
+
+// Beside returns the Guard for an entry with a sandbox, which can change what is in the folder: the folder
+// must be apart from the programs and folders of other entries.
+func (g *Guard) Beside(entry string) *Guard {
+	if g == nil {
+		return nil
+	}
+	n := *g
+	n.entry = entry
+	return &n
+}
+
+// counts reports whether an Own counts for the entry.
+func (g *Guard) counts(own Own) bool { return own.Entry == "" || g.entry != "" && own.Entry != g.entry }
 
 // both returns a path and the one without links, if it is another one.
 func both(path string) []string {
@@ -136,10 +163,11 @@ func (g *Guard) open(ctx context.Context, principal, path string) (Place, *os.Fi
 	if err != nil {
 		return Place{}, nil, err
 	}
-	if err := g.begin(ctx, principal); err != nil {
+	end, err := g.opening.begin(ctx, principal)
+	if err != nil {
 		return Place{}, nil, err
 	}
-	defer g.end(principal)
+	defer end()
 	o, err := openFolder(path)
 	if err != nil {
 		return Place{}, nil, &Refused{Path: path, Why: err.Error()}
@@ -151,38 +179,69 @@ func (g *Guard) open(ctx context.Context, principal, path string) (Place, *os.Fi
 	return Place{path: path, id: o.id}, o.dir, nil
 }
 
-// permitted returns the path without the links of the permitted folder that contains it. It touches no file.
+// outside is why a folder is refused that nobody has permitted, or not to this caller.
+const outside = "it is outside the permitted folders"
+
+// permitted returns the path without the links of the permitted folder that contains it. It touches no file
+// but the list of a person.
 func (g *Guard) permitted(path string) (string, error) {
-	if !filepath.IsAbs(path) || filepath.Clean(path) != path || strings.ContainsRune(path, 0) {
+	switch {
+	case g == nil:
+		return "", &Refused{Path: path, Why: outside}
+	case !filepath.IsAbs(path) || filepath.Clean(path) != path || strings.ContainsRune(path, 0):
 		return "", &Refused{Path: path, Why: "it is no absolute path, or it has needless parts"}
 	}
-	roots := g.within
-	if g.allowed != nil {
-		roots = append(roots[:len(roots):len(roots)], g.allowed()...)
-	}
-	best, found := Root{}, false
-	for _, root := range roots {
-		for _, name := range []string{root.Name, root.Real} {
-			if _, inside := relative(name, path); inside && (!found || len(name) > len(best.Name)) {
-				best, found = Root{name, root.Real}, true
-			}
-		}
-	}
-	if !found {
-		refused := &Refused{Path: path, Why: "it is outside the permitted folders"}
-		if g.permit != nil && g.never(path, path) == "" {
+	root, below, found, err := g.rootOf(path)
+	switch {
+	case err != nil:
+		return "", &Refused{Path: path, Why: "the list of permitted folders cannot be read; see the log of Junction"}
+	case !found:
+		refused := &Refused{Path: path, Why: outside}
+		if g.permit != nil && g.narrowed(path) && g.never(path, path) == "" {
 			refused.Permit = g.permit(path)
 		}
 		return "", refused
 	}
-	below, _ := relative(best.Name, path)
-	at := filepath.Join(best.Real, below)
-	for _, p := range []struct{ path, root string }{{path, best.Name}, {at, best.Real}} {
+	name, at := filepath.Join(root.Name, below), filepath.Join(root.Real, below)
+	if !g.narrowed(name, at) {
+		return "", &Refused{Path: path, Why: outside}
+	}
+	for _, p := range []struct{ path, root string }{{name, root.Name}, {at, root.Real}} {
 		if why := g.never(p.path, p.root); why != "" {
 			return "", &Refused{Path: path, Why: why}
 		}
 	}
 	return at, nil
+}
+
+// rootOf returns the innermost permitted folder that contains a path, and the part of the path below it.
+func (g *Guard) rootOf(path string) (best Root, below string, found bool, err error) {
+	roots := g.within
+	if g.allowed != nil {
+		more, err := g.allowed()
+		if err != nil {
+			return Root{}, "", false, err
+		}
+		roots = append(roots[:len(roots):len(roots)], more...)
+	}
+	for _, root := range roots {
+		for _, name := range []string{root.Name, root.Real} {
+			if rest, inside := relative(name, path); inside && (!found || len(rest) < len(below)) {
+				best, below, found = root, rest, true
+			}
+		}
+	}
+	return best, below, found, nil
+}
+
+// narrowed reports whether the caller may have a folder under one of its names.
+func (g *Guard) narrowed(names ...string) bool {
+	for _, permits := range g.narrow {
+		if !slices.ContainsFunc(names, permits) {
+			return false
+		}
+	}
+	return true
 }
 
 // Never returns why nobody may name a path, whatever is permitted; "" if somebody may. Commands ask it
@@ -194,48 +253,4 @@ func (g *Guard) Never(path string) string {
 		}
 	}
 	return ""
-}
-
-// most is how many folders a principal opens at the same time. A folder of a file system that does not
-// answer keeps its turn, so one principal never holds more threads of the system.
-const most = 8
-
-// turns counts the folders that a principal is opening, and those who wait.
-type turns struct {
-	free  chan struct{}
-	users int
-}
-
-func (g *Guard) begin(ctx context.Context, principal string) error {
-	g.mu.Lock()
-	t := g.turns[principal]
-	if t == nil {
-		t = &turns{free: make(chan struct{}, most)}
-		g.turns[principal] = t
-	}
-	t.users++
-	g.mu.Unlock()
-	select {
-	case t.free <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-		g.leave(principal, t)
-		return errors.Join(errors.New("the folder was not opened in time"), context.Cause(ctx))
-	}
-}
-
-func (g *Guard) end(principal string) {
-	g.mu.Lock()
-	t := g.turns[principal]
-	g.mu.Unlock()
-	<-t.free
-	g.leave(principal, t)
-}
-
-func (g *Guard) leave(principal string, t *turns) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if t.users--; t.users == 0 {
-		delete(g.turns, principal)
-	}
 }

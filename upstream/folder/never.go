@@ -4,12 +4,18 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
 // An Own is a file or a folder of Junction, or one that the operator excludes: no client may name a folder
 // in it or around it.
-type Own struct{ What, Path string } // Path is absolute
+type Own struct {
+	What, Path string // Path is absolute
+	// Entry is the name of the entry that the file belongs to; "" if it is of Junction. It counts for other
+	// entries with a sandbox (Beside).
+	Entry string
+}
 
 // private are the folders below a home folder with the data of programs, besides hidden ones.
 var private = []string{"Library", "AppData"}
@@ -33,7 +39,7 @@ func (g *Guard) never(path, root string) string {
 			}
 		}
 		if _, around := relative(path, home); around {
-			return "a home folder is in it; name a folder with a project"
+			return "it contains a home folder; name a folder with a project"
 		}
 	}
 	if filepath.Dir(path) == path {
@@ -46,6 +52,9 @@ func (g *Guard) never(path, root string) string {
 		}
 	}
 	for _, own := range g.own {
+		if !g.counts(own.Own) {
+			continue
+		}
 		for _, p := range own.paths {
 			if why := touches(path, p, own.What); why != "" {
 				return why
@@ -61,7 +70,7 @@ func touches(folder, path, what string) string {
 		return "it is in " + what
 	}
 	if _, around := relative(folder, path); around {
-		return what + " is in it"
+		return "it contains " + what
 	}
 	return ""
 }
@@ -71,13 +80,16 @@ func touches(folder, path, what string) string {
 func (g *Guard) neverOpened(o opened) string {
 	last := o.path[len(o.path)-1]
 	for _, own := range g.own {
+		if !g.counts(own.Own) {
+			continue
+		}
 		for _, p := range own.paths {
-			if at, ok := nodeOf(p); ok && contains(o.path, at) {
+			if at, ok := nodeOf(p); ok && slices.Contains(o.path, at) {
 				return "it is in " + own.What
 			}
 			for ; ; p = filepath.Dir(p) {
 				if at, ok := nodeOf(p); ok && at == last {
-					return own.What + " is in it"
+					return "it contains " + own.What
 				}
 				if filepath.Dir(p) == p {
 					break
@@ -93,15 +105,6 @@ func (g *Guard) neverOpened(o opened) string {
 	return ""
 }
 
-func contains(path []node, n node) bool {
-	for _, at := range path {
-		if at == n {
-			return true
-		}
-	}
-	return false
-}
-
 // nodeOf returns the node of a file that exists, of its target if it is a link.
 func nodeOf(path string) (node, bool) {
 	info, err := os.Stat(path)
@@ -109,6 +112,12 @@ func nodeOf(path string) (node, bool) {
 		return node{}, false
 	}
 	return nodeOfInfo(path, info)
+}
+
+// Contains reports whether a path is folder, or is below it, as text. Both are absolute and clean.
+func Contains(folder, path string) bool {
+	_, inside := relative(folder, path)
+	return inside
 }
 
 // relative returns the part of path below folder, and whether path is folder or below it. Both are clean.

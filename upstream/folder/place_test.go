@@ -103,8 +103,11 @@ func TestOpenIsTheFolderThatWasAdmitted(t *testing.T) {
 func TestAdmitEndsWithItsContext(t *testing.T) {
 	dir := mustFolder(t, t.TempDir())
 	g := New(Rules{Within: []string{dir}})
+	var ends []func()
 	for range most {
-		must(t, g.begin(t.Context(), "slow"))
+		end, err := g.opening.begin(t.Context(), "slow")
+		must(t, err)
+		ends = append(ends, end)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -112,10 +115,10 @@ func TestAdmitEndsWithItsContext(t *testing.T) {
 		t.Errorf("a ninth folder of one principal: %v", err)
 	}
 	mustAdmit(t, g, dir)
-	for range most {
-		g.end("slow")
+	for _, end := range ends {
+		end()
 	}
-	if len(g.turns) != 0 {
-		t.Errorf("%d principals are kept", len(g.turns))
+	if len(g.opening.turns) != 0 {
+		t.Errorf("%d principals are kept", len(g.opening.turns))
 	}
 }
