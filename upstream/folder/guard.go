@@ -193,7 +193,7 @@ func (g *Guard) permitted(path string) (string, error) {
 	}
 	root, below, found, err := g.rootOf(path)
 	switch {
-	case err != nil:
+	case !found && err != nil:
 		return "", &Refused{Path: path, Why: "the list of permitted folders cannot be read; see the log of Junction"}
 	case !found:
 		refused := &Refused{Path: path, Why: outside}
@@ -218,10 +218,8 @@ func (g *Guard) permitted(path string) (string, error) {
 func (g *Guard) rootOf(path string) (best Root, below string, found bool, err error) {
 	roots := g.within
 	if g.allowed != nil {
-		more, err := g.allowed()
-		if err != nil {
-			return Root{}, "", false, err
-		}
+		var more []Root
+		more, err = g.allowed()
 		roots = append(roots[:len(roots):len(roots)], more...)
 	}
 	for _, root := range roots {
@@ -231,7 +229,7 @@ func (g *Guard) rootOf(path string) (best Root, below string, found bool, err er
 			}
 		}
 	}
-	return best, below, found, nil
+	return best, below, found, err
 }
 
 // narrowed reports whether the caller may have a folder under one of its names.

@@ -14,6 +14,12 @@ import (
 // maxName is the largest number of bytes of a name: a path of Linux with each byte encoded (PATH_MAX).
 const maxName = 3 * 4096
 
+// Word stands in a configuration for the folder that the client of a call names.
+const Word = "${folder}"
+
+// Named reports whether the folder of a client stands in a value of the configuration.
+func Named(value string) bool { return strings.Contains(value, Word) }
+
 // Headers is Header for all values of the header in one request.
 func Headers(values []string) (path string, err error) {
 	switch len(values) {
@@ -112,6 +118,22 @@ func clean(path string, windows bool) (string, error) {
 		return slashes, nil // only in tests
 	}
 	return filepath.Clean(path), nil
+}
+
+// PathProblem returns why a path of a configuration cannot name folders of this machine, with what to do; ""
+// if it can. It touches no file.
+func PathProblem(path string) string {
+	switch cleaned, err := clean(path, runtime.GOOS == "windows"); {
+	case strings.HasPrefix(path, "~"):
+		return `must be an absolute path; write "${HOME}` + short(path[1:]) + `"`
+	case err != nil && !filepath.IsAbs(path):
+		return "must be an absolute path, such as /home/ann/src"
+	case err != nil:
+		return err.Error()
+	case filepath.Dir(cleaned) == cleaned:
+		return "would be nearly every folder of this machine; name the folders with projects"
+	}
+	return ""
 }
 
 func tooLong(bytes int) error {

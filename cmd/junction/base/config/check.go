@@ -227,6 +227,7 @@ func (d *decoder) warnings(c *Config) Problems {
 	c.warnSignIn(warn)
 	c.warnLimits(warn)
 	c.warnStateful(warn)
+	c.warnFolders(d, warn)
 	c.warnNetwork(d.refs.getenv, files.Network, warn)
 	for _, name := range slices.Sorted(maps.Keys(c.Upstreams)) {
 		u, at := c.Upstreams[name], "upstreams."+name
