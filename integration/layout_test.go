@@ -92,6 +92,7 @@ var arrows = map[string][]string{
 	// junction tools and junction call are calls over a connection, with raw results
 	// a probe of the credentials of an upstream
 	"cmd/junction/base/cli":      {"cmd/junction/base/config", "upstream/prose", "auth", "upstream/shell"},
+	"cmd/junction/desk/folders":  {"cmd/junction/base/cli", "cmd/junction/base/config", "upstream/folder", "upstream/prose"},
 	"cmd/junction/desk/registry": {"cmd/junction/desk/clients", "upstream/prose", "upstream/loopback"},
 	"cmd/junction/desk/entries": {"cmd/junction/base/revision", "cmd/junction/ops/admin",
 		"cmd/junction/base/cli", "cmd/junction/desk/clients", "cmd/junction/base/config", "upstream/prose",

@@ -197,7 +197,7 @@ func (g *Guard) permitted(path string) (string, error) {
 		return "", &Refused{Path: path, Why: "the list of permitted folders cannot be read; see the log of Junction"}
 	case !found:
 		refused := &Refused{Path: path, Why: outside}
-		if g.permit != nil && g.narrowed(path) && g.never(path, path) == "" {
+		if g.permit != nil && g.narrowed(path) && g.never(path) == "" {
 			refused.Permit = g.permit(path)
 		}
 		return "", refused
@@ -206,8 +206,8 @@ func (g *Guard) permitted(path string) (string, error) {
 	if !g.narrowed(name, at) {
 		return "", &Refused{Path: path, Why: outside}
 	}
-	for _, p := range []struct{ path, root string }{{name, root.Name}, {at, root.Real}} {
-		if why := g.never(p.path, p.root); why != "" {
+	for _, p := range []string{name, at} {
+		if why := g.never(p); why != "" {
 			return "", &Refused{Path: path, Why: why}
 		}
 	}
@@ -246,7 +246,7 @@ func (g *Guard) narrowed(names ...string) bool {
 // before they permit a folder.
 func (g *Guard) Never(path string) string {
 	for _, p := range both(path) {
-		if why := g.never(p, p); why != "" {
+		if why := g.never(p); why != "" {
 			return why
 		}
 	}

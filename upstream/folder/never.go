@@ -20,10 +20,10 @@ type Own struct {
 // private are the folders below a home folder with the data of programs, besides hidden ones.
 var private = []string{"Library", "AppData"}
 
-// never returns why nobody may name a path, as text; "" if the text says nothing against it. root is the
-// permitted folder that contains it. No file is touched.
-func (g *Guard) never(path, root string) string {
-	base := root
+// never returns why nobody may name a path, as text; "" if the text says nothing against it. No file is
+// touched.
+func (g *Guard) never(path string) string {
+	base := filepath.VolumeName(path) + string(filepath.Separator)
 	for _, home := range g.homes {
 		switch below, inside := relative(home, path); {
 		case inside && below == "":
@@ -34,7 +34,7 @@ func (g *Guard) never(path, root string) string {
 					return fmt.Sprintf("programs keep private data in %s", filepath.Join(home, first(below)))
 				}
 			}
-			if len(home) < len(base) {
+			if len(home) > len(base) { // a home folder may be in another one
 				base = home
 			}
 		}

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -10,6 +11,7 @@ import (
 	"slices"
 
 	"junction/policy"
+	"junction/upstream/files"
 	"junction/upstream/folder"
 	"junction/upstream/prose"
 	"junction/upstream/sandbox"
@@ -170,4 +172,33 @@ func (c *Config) warnFolders(d *decoder, warn func(path, format string, args ...
 			warn(at, "there is no folder %s", path)
 		}
 	}
+}
+
+// AllowFolders adds folders to the list of junction folders, and returns those that it did not have. It adds
+// none if one of the paths cannot be permitted: it must be absolute, and a folder that nobody is kept from.
+func (c *Config) AllowFolders(ctx context.Context, file string, getenv func(string) (string, bool),
+	paths ...string) (added []folder.Root, err error) {
+	list, err := c.PermittedFolders(file, getenv)
+	if err != nil {
+		return nil, err
+	}
+	guard := folder.New(c.FolderRules(file, nil))
+	var roots []folder.Root
+	for _, path := range paths {
+		if problem := folder.PathProblem(path); problem != "" {
+			return nil, fmt.Errorf("cannot permit %s: the path %s", prose.Quote(path), problem)
+		}
+		root := folder.NewRoot(path)
+		if why := guard.Never(path); why != "" {
+			return nil, fmt.Errorf("cannot permit %s: %s", prose.Quote(path), why)
+		}
+		switch info, err := os.Stat(root.Real); {
+		case err != nil:
+			return nil, fmt.Errorf("cannot permit %s: %w", prose.Quote(path), files.Reason(err))
+		case !info.IsDir():
+			return nil, fmt.Errorf("cannot permit %s: it is a file; name a folder", prose.Quote(path))
+		}
+		roots = append(roots, root)
+	}
+	return list.Allow(ctx, roots...)
 }
