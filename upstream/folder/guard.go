@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"junction/upstream/files"
 )
 
 // Rules are what a Guard decides by. All paths are absolute.
@@ -159,9 +161,13 @@ func (g *Guard) Open(ctx context.Context, principal string, place Place) (*os.Fi
 }
 
 func (g *Guard) open(ctx context.Context, principal, path string) (Place, *os.File, error) {
-	path, err := g.permitted(path)
+	path, root, err := g.permitted(path)
 	if err != nil {
 		return Place{}, nil, err
+	}
+	if point := files.Crossing(root, path); point != "" {
+		return Place{}, nil, &Refused{Path: path, Why: "it is on a file system of another machine, which is mounted at " +
+			point + "; permit a folder of it"}
 	}
 	end, err := g.opening.begin(ctx, principal)
 	if err != nil {
@@ -182,36 +188,36 @@ func (g *Guard) open(ctx context.Context, principal, path string) (Place, *os.Fi
 // outside is why a folder is refused that nobody has permitted, or not to this caller.
 const outside = "it is outside the permitted folders"
 
-// permitted returns the path without the links of the permitted folder that contains it. It touches no file
-// but the list of a person.
-func (g *Guard) permitted(path string) (string, error) {
+// permitted returns the path without the links of the permitted folder that contains it, and that folder. It
+// touches no file but the list of a person.
+func (g *Guard) permitted(path string) (at, within string, err error) {
 	switch {
 	case g == nil:
-		return "", &Refused{Path: path, Why: outside}
+		return "", "", &Refused{Path: path, Why: outside}
 	case !filepath.IsAbs(path) || filepath.Clean(path) != path || strings.ContainsRune(path, 0):
-		return "", &Refused{Path: path, Why: "it is no absolute path, or it has needless parts"}
+		return "", "", &Refused{Path: path, Why: "it is no absolute path, or it has needless parts"}
 	}
 	root, below, found, err := g.rootOf(path)
 	switch {
 	case !found && err != nil:
-		return "", &Refused{Path: path, Why: "the list of permitted folders cannot be read; see the log of Junction"}
+		return "", "", &Refused{Path: path, Why: "the list of permitted folders cannot be read; see the log of Junction"}
 	case !found:
 		refused := &Refused{Path: path, Why: outside}
 		if g.permit != nil && g.narrowed(path) && g.never(path) == "" {
 			refused.Permit = g.permit(path)
 		}
-		return "", refused
+		return "", "", refused
 	}
 	name, at := filepath.Join(root.Name, below), filepath.Join(root.Real, below)
 	if !g.narrowed(name, at) {
-		return "", &Refused{Path: path, Why: outside}
+		return "", "", &Refused{Path: path, Why: outside}
 	}
 	for _, p := range []string{name, at} {
 		if why := g.never(p); why != "" {
-			return "", &Refused{Path: path, Why: why}
+			return "", "", &Refused{Path: path, Why: why}
 		}
 	}
-	return at, nil
+	return at, root.Real, nil
 }
 
 // rootOf returns the innermost permitted folder that contains a path, and the part of the path below it.

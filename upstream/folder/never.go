@@ -79,28 +79,32 @@ func touches(folder, path, what string) string {
 // not distinguish case, gives a folder a second path.
 func (g *Guard) neverOpened(o opened) string {
 	last := o.path[len(o.path)-1]
+	seen := map[string]node{} // the zero node is no file
+	at := func(path string) node {
+		n, known := seen[path]
+		if !known {
+			n, _ = nodeOf(path)
+			seen[path] = n
+		}
+		return n
+	}
 	for _, own := range g.own {
 		if !g.counts(own.Own) {
 			continue
 		}
 		for _, p := range own.paths {
-			if at, ok := nodeOf(p); ok && slices.Contains(o.path, at) {
+			if n := at(p); n != (node{}) && slices.Contains(o.path, n) {
 				return "it is in " + own.What
 			}
-			for ; ; p = filepath.Dir(p) {
-				if at, ok := nodeOf(p); ok && at == last {
+			for ; filepath.Dir(p) != p; p = filepath.Dir(p) {
+				if at(p) == last {
 					return "it contains " + own.What
-				}
-				if filepath.Dir(p) == p {
-					break
 				}
 			}
 		}
 	}
-	for _, home := range g.homes {
-		if at, ok := nodeOf(home); ok && at == last {
-			return "it is a home folder; name a folder in it"
-		}
+	if slices.ContainsFunc(g.homes, func(home string) bool { return at(home) == last }) {
+		return "it is a home folder; name a folder in it"
 	}
 	return ""
 }

@@ -24,8 +24,6 @@ func identityOf(fd int) (id identity, err error) {
 // does not.
 func sameText(a, b string) bool { return strings.EqualFold(a, b) }
 
-func mounted(string) error { return nil }
-
 // remote reports whether an open file is on a file system of another machine.
 func remote(fd int) bool {
 	var fs unix.Statfs_t

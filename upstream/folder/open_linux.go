@@ -23,14 +23,12 @@ func identityOf(fd int) (id identity, err error) {
 		id.born = more.Btime.Sec*1e9 + int64(more.Btime.Nsec)
 	}
 	if handle, _, err := unix.NameToHandleAt(fd, "", unix.AT_EMPTY_PATH); err == nil {
-		id.use = fmt.Sprintf("%d:%s", handle.Type(), handle.Bytes())
+		id.use = fmt.Sprintf("%d:%x", handle.Type(), handle.Bytes())
 	}
 	return id, nil
 }
 
 // sameText reports whether two paths of the same length are equal.
 func sameText(a, b string) bool { return a == b }
-
-func mounted(string) error { return nil }
 
 func remote(int) bool { return false }

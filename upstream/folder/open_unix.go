@@ -29,9 +29,6 @@ func openFolder(path string) (o opened, err error) {
 	at := "/"
 	for name := range strings.SplitSeq(strings.Trim(path, "/"), "/") {
 		at = filepath.Join(at, name)
-		if err := mounted(at); err != nil {
-			return opened{}, err
-		}
 		next, err := openat(fd, name, search)
 		if err != nil {
 			return opened{}, explain(fd, name, at, err)

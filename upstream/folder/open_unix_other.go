@@ -20,6 +20,4 @@ func identityOf(fd int) (id identity, err error) {
 // sameText reports whether two paths of the same length are equal.
 func sameText(a, b string) bool { return a == b }
 
-func mounted(string) error { return nil }
-
 func remote(int) bool { return false }
