@@ -166,7 +166,7 @@ func (g *Guard) open(ctx context.Context, principal, path string) (Place, *os.Fi
 		return Place{}, nil, err
 	}
 	if point := files.Crossing(root, path); point != "" {
-		return Place{}, nil, &Refused{Path: path, Why: "it is on a file system of another machine, which is mounted at " +
+		return Place{}, nil, &Refused{Path: path, Why: "it is on a file system of another machine, mounted at " +
 			point + "; permit a folder of it"}
 	}
 	end, err := g.opening.begin(ctx, principal)
@@ -200,7 +200,8 @@ func (g *Guard) permitted(path string) (at, within string, err error) {
 	root, below, found, err := g.rootOf(path)
 	switch {
 	case !found && err != nil:
-		return "", "", &Refused{Path: path, Why: "the list of permitted folders cannot be read; see the log of Junction"}
+		return "", "", &Refused{Path: path, Why: "the list of permitted folders cannot be read; " +
+			"junction folders list shows the reason"}
 	case !found:
 		refused := &Refused{Path: path, Why: outside}
 		if g.permit != nil && g.narrowed(path) && g.never(path) == "" {

@@ -120,6 +120,16 @@ func (c *Config) FolderRules(file string, list *folder.List) folder.Rules {
 	return r
 }
 
+// FolderGuard returns the Guard for the folders that clients may name. It asks the list of junction folders
+// at each call.
+func (c *Config) FolderGuard(file string, getenv func(string) (string, bool)) (*folder.Guard, error) {
+	list, err := c.PermittedFolders(file, getenv)
+	if err != nil {
+		return nil, err
+	}
+	return folder.New(c.FolderRules(file, list)), nil
+}
+
 // homes returns the home folders of the user of this process: by the environment, and by the system.
 func homes() (list []string) {
 	if home, err := os.UserHomeDir(); err == nil && filepath.IsAbs(home) {
@@ -148,17 +158,23 @@ const foldersDir = "folders"
 // nobody can name.
 func (c *Config) warnFolders(d *decoder, warn func(path, format string, args ...any)) {
 	within := c.Folders.Within
+	at, these := "folders.within", "these folders"
 	if len(within) == 0 {
-		return
+		at, these = "auth", "the folders of "+Command(d.File, "folders", "list")
+		if list, err := c.PermittedFolders(d.File, d.refs.getenv); err != nil {
+			return
+		} else if roots, err := list.Roots(); err == nil && len(roots) == 0 {
+			return // nothing is permitted
+		}
 	}
 	narrowed := slices.ContainsFunc(c.Policies, func(e policy.Entry) bool { return e.Folders != nil })
 	if c.Auth.several() && !narrowed {
-		warn("folders.within", "every principal can name each of these folders, and read and change all of it through "+
-			"the upstreams with isolation: folder; give each the folders that it needs (folders of a policy)")
+		warn(at, "every principal can name each of %s, and read and change all of it through the upstreams with "+
+			"isolation: folder; give each the folders that it needs (folders of a policy)", these)
 	}
 	if c.Replicas.On() {
-		warn("folders.within", "with replicas, a folder is that of the machine of the process that answers, so the "+
-			"same path may be another folder at the next call; use one process for upstreams with isolation: folder")
+		warn("replicas", "each of %s is that of the machine of the process that answers, so the same path may be "+
+			"another folder at the next call; use one process for upstreams with isolation: folder", these)
 	}
 	guard := folder.New(c.FolderRules(d.File, nil))
 	for i, path := range within {

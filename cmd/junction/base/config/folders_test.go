@@ -134,25 +134,39 @@ func TestCheckWarnsAboutFolders(t *testing.T) {
 	const upstreams = "upstreams: { u: { command: [junction, demo] } }\n"
 	within := "folders: { within: [" + dir + "] }\n"
 	for _, test := range []struct {
-		text string
-		want string // "" for none
+		text  string
+		want  string // "" for none
+		allow bool   // dir is permitted by junction folders
 	}{
-		{within, ""},
-		{"auth: { api_keys: [" + key("a", 1) + "] }\n" + within, ""},
-		{"auth: { api_keys: [" + key("a", 1) + ", " + key("b", 2) + "] }\n" + within, "every principal can name"},
+		{"", "", true},
+		{"auth: { api_keys: [" + key("a", 1) + ", " + key("b", 2) + "] }\n", "every principal can name each of the folders of junction folders list", true},
+		{"auth: { api_keys: [" + key("a", 1) + ", " + key("b", 2) + "] }\n", "", false},
+		{within, "", false},
+		{"auth: { api_keys: [" + key("a", 1) + "] }\n" + within, "", false},
+		{"auth: { api_keys: [" + key("a", 1) + ", " + key("b", 2) + "] }\n" + within, "every principal can name", false},
 		{"auth: { api_keys: [" + key("a", 1) + ", " + key("b", 2) + "] }\n" + within +
-			"policies: [{ name: p, folders: [" + dir + "], rules: [{ allow: { upstreams: \"*\" } }] }]\n", ""},
-		{"replicas: { listen: \"127.0.0.1:0\", advertise: \"127.0.0.1:0\" }\n" + within, "that of the machine of the process"},
-		{"folders: { within: [" + filepath.Join(home, ".ssh") + "] }\n", ".ssh is a hidden folder"},
-		{"folders: { within: [" + filepath.Join(home, "Library") + "] }\n", "private data"},
-		{"folders: { within: [" + filepath.Join(dir, "missing") + "] }\n", "there is no folder"},
+			"policies: [{ name: p, folders: [" + dir + "], rules: [{ allow: { upstreams: \"*\" } }] }]\n", "", false},
+		{"replicas: { listen: \"127.0.0.1:0\", advertise: \"127.0.0.1:0\" }\n" + within, "that of the machine of the process", false},
+		{"folders: { within: [" + filepath.Join(home, ".ssh") + "] }\n", ".ssh is a hidden folder", false},
+		{"folders: { within: [" + filepath.Join(home, "Library") + "] }\n", "private data", false},
+		{"folders: { within: [" + filepath.Join(dir, "missing") + "] }\n", "there is no folder", false},
 	} {
 		file := filepath.Join(t.TempDir(), "junction.yaml")
 		mustWrite(t, file, upstreams+test.text)
-		_, warnings, _ := Load(file, environment(map[string]string{}))
+		getenv := environment(map[string]string{"XDG_STATE_HOME": filepath.Join(filepath.Dir(file), "state")})
+		if test.allow {
+			c, _, err := Load(file, getenv)
+			if err == nil {
+				_, err = c.AllowFolders(t.Context(), file, getenv, dir)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		_, warnings, _ := Load(file, getenv)
 		var got []string
 		for _, w := range warnings {
-			if strings.HasPrefix(w.Path, "folders") {
+			if strings.Contains(w.Text, "folder") {
 				got = append(got, w.Text)
 			}
 		}
