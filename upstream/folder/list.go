@@ -156,5 +156,8 @@ func (l *List) change(ctx context.Context, next func(now []Root) ([]Root, error)
 	if err != nil {
 		return err
 	}
-	return files.WriteSync(l.file, append(text, '\n'))
+	if err := files.WriteSync(l.file, append(text, '\n')); err != nil {
+		return err
+	}
+	return adopt(filepath.Dir(l.file), l.file, l.file+".lock")
 }
