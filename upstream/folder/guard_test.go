@@ -25,7 +25,11 @@ func TestGuardTouchesNothingOutside(t *testing.T) {
 		return strings.ReplaceAll(err.Error(), path, "PATH")
 	}
 	missing := answer(filepath.Join(dir, "missing"))
-	for _, path := range []string{there, filepath.Join(dir, "file"), dir, inside + "2", filepath.Dir(dir)} {
+	others := []string{there, filepath.Join(dir, "file"), dir, inside + "2", filepath.Dir(dir)}
+	if runtime.GOOS == "linux" { // which distinguishes case
+		others = append(others, filepath.Join(dir, "SRC"), filepath.Join(strings.ToUpper(dir), "src"))
+	}
+	for _, path := range others {
 		if got := answer(path); got != missing {
 			t.Errorf("%s: %s; a missing folder: %s", path, got, missing)
 		}
@@ -144,15 +148,17 @@ func TestGuardKeepsPrivateFolders(t *testing.T) {
 	home := mustFolder(t, root, "home")
 	g := New(Rules{Within: []string{root, filepath.Join(home, ".ssh")}, Homes: []string{home}})
 	for path, why := range map[string]string{
-		".":                "it contains a home folder",
-		"home":             "it is a home folder",
-		"home/.ssh":        ".ssh is a hidden folder",
-		"home/a/b/.git/x":  ".git is a hidden folder",
-		"home/Library":     "private data",
-		"home/Library/a":   "private data",
-		"home/library/a":   "private data",
-		"home/AppData/Foo": "private data",
-		"srv/.data":        ".data is a hidden folder",
+		".":                  "it contains a home folder",
+		"home":               "it is a home folder",
+		"home/.ssh":          ".ssh is a hidden folder",
+		"home/a/b/.git/x":    ".git is a hidden folder",
+		"home/Library":       "private data",
+		"home/Library/a":     "private data",
+		"home/library/a":     "private data",
+		"home/AppData/Foo":   "private data",
+		"home/\u200d.ssh":    "is a hidden folder",
+		"home/Lib\u200crary": "private data",
+		"srv/.data":          ".data is a hidden folder",
 	} {
 		path = filepath.Join(root, filepath.FromSlash(path))
 		mustRefuse(t, g, path, why) // it does not exist

@@ -86,6 +86,9 @@ func fromURI(uri string, windows bool) (path string, err error) {
 // drive matches an absolute path of Windows.
 var drive = regexp.MustCompile(`^[A-Za-z]:[/\\]`)
 
+// shortName matches the second name that Windows may give to a file, such as SSH~1 to .ssh.
+var shortName = regexp.MustCompile(`~[0-9]`)
+
 // clean returns an absolute path without needless parts, or why it names no folder of this machine.
 func clean(path string, windows bool) (string, error) {
 	slashes := path
@@ -109,6 +112,9 @@ func clean(path string, windows bool) (string, error) {
 	for part := range strings.SplitSeq(slashes, "/") {
 		if part == ".." {
 			return "", errors.New("the folder has the part ..; send its path without it")
+		}
+		if windows && shortName.MatchString(part) {
+			return "", errors.New("a part of the folder looks like a short name of Windows (~1); send the long name")
 		}
 		if windows && part != strings.TrimRight(part, ". ") && part != "." {
 			return "", errors.New("a part of the folder ends with a dot or a space; leave it out, as Windows does")

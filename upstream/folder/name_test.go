@@ -118,6 +118,7 @@ func TestURIOfWindows(t *testing.T) {
 	for uri, why := range map[string]string{
 		"file:///home/u":           "relative",
 		"file:///C:/shop/a.txt:x":  "colon",
+		"file:///C:/Users/u/SSH~1": "short name",
 		"file:///C:/shop./x":       "dot or a space",
 		"file:///C:/shop/%2e%2e/x": "the part ..",
 		`file:///C:/shop/..\x`:     "the part ..",

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"unicode"
 )
 
 // An Own is a file or a folder of Junction, or one that the operator excludes: no client may name a folder
@@ -30,7 +31,7 @@ func (g *Guard) never(path string) string {
 			return "it is a home folder; name a folder in it"
 		case inside:
 			for _, name := range private {
-				if strings.EqualFold(first(below), name) {
+				if strings.EqualFold(visible(first(below)), name) {
 					return fmt.Sprintf("programs keep private data in %s", filepath.Join(home, first(below)))
 				}
 			}
@@ -47,7 +48,7 @@ func (g *Guard) never(path string) string {
 	}
 	below, _ := relative(base, path)
 	for name := range strings.SplitSeq(below, string(filepath.Separator)) {
-		if strings.HasPrefix(name, ".") {
+		if strings.HasPrefix(visible(name), ".") {
 			return fmt.Sprintf("%s is a hidden folder", name)
 		}
 	}
@@ -62,6 +63,16 @@ func (g *Guard) never(path string) string {
 		}
 	}
 	return ""
+}
+
+// visible returns a name without the characters that some file systems ignore in it (HFS+).
+func visible(name string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.Is(unicode.Cf, r) {
+			return -1
+		}
+		return r
+	}, name)
 }
 
 // touches returns why a folder cannot be named if it is in the path of an Own, or around it.

@@ -75,5 +75,6 @@ func (g *Guard) AdmitRoots(ctx context.Context, principal string, uris []string)
 	case len(uris) == 0:
 		return nil, errors.New("the client has no root; open a folder in it")
 	}
-	return nil, errors.Join(append([]error{errors.New("no root of the client names a folder of this machine")}, left...)...)
+	none := errors.New("no root of the client names a folder of this machine")
+	return nil, errors.Join(append([]error{none}, left...)...)
 }
