@@ -161,7 +161,8 @@ func newBridge(ctx context.Context, o Options, stop context.CancelCauseFunc) *br
 		pool := transport.NewPool(o.URL)
 		o.Open = func(in transport.Receiver) transport.Transport {
 			return transport.OpenHTTP(transport.HTTPOptions{
-				URL: o.URL, Headers: o.Headers, Token: o.Token, TokenOptional: true, MessageLimit: maxMessage, Pool: pool,
+				URL: o.URL, Headers: o.Headers, Token: o.Token, TokenOptional: true, MessageLimit: maxMessage,
+				Pool: pool,
 			}, in)
 		}
 	}

@@ -14,7 +14,7 @@ func table() []*Client {
 			syntax:  dollar | fallback,
 			user:    []path{{file: "$CLAUDE_CONFIG_DIR/.claude.json"}, {file: ".claude.json"}},
 			project: []path{{file: ".mcp.json"}},
-			entry:   remote("http", "url", "Bearer ${"+KeyVariable+"}"), reads: true,
+			entry:   remote("http", "url", "Bearer ${"+KeyVariable+"}"), reads: true, folder: ofShell,
 			command: stdioEntry("stdio"), env: "env",
 			certs: nodeCerts, seen: "/mcp", projects: true, alike: dollarEnv | folders | inputs,
 			program: "claude", adds: claudeAdds, snippet: claudeSnippet, habits: claudeHabits,
@@ -30,7 +30,7 @@ func table() []*Client {
 			syntax:  dollarEnv | folders,
 			user:    []path{{file: ".cursor/mcp.json"}},
 			project: []path{{file: ".cursor/mcp.json"}},
-			entry:   remote("", "url", "Bearer ${env:"+KeyVariable+"}"), reads: true,
+			entry:   remote("", "url", "Bearer ${env:"+KeyVariable+"}"), reads: true, folder: ofEditor,
 			command: stdioEntry(""), env: "env", key: ByFile, seen: "Settings > Tools & MCP", snippet: cursorSnippet,
 		},
 		{
@@ -42,13 +42,14 @@ func table() []*Client {
 				return remote("http", "url", "Bearer ${input:"+cmp.Or(t.input, inputID(t.Name))+"}")(t)
 			},
 			command: stdioEntry("stdio"), env: "env", key: ByInput, reads: true,
-			seen: `the command "MCP: List Servers"`, snippet: vsCodeSnippet,
+			folder: ofEditor.inProjects(),
+			seen:   `the command "MCP: List Servers"`, snippet: vsCodeSnippet,
 		},
 		{
 			ID: "codex", Name: "Codex", format: format.TOML{}, keys: []string{"mcp_servers"},
 			user:    []path{{file: "$CODEX_HOME/config.toml"}, {file: ".codex/config.toml"}},
 			project: []path{{file: ".codex/config.toml"}},
-			entry:   codexEntry, command: stdioEntry(""), env: "env", reads: true,
+			entry:   codexEntry, command: stdioEntry(""), env: "env", reads: true, folder: ofVariables,
 			certs: sslCerts, seen: "/mcp", snippet: codexSnippet,
 		},
 		{
@@ -56,7 +57,7 @@ func table() []*Client {
 			syntax:  dollar | unbraced | fallback,
 			user:    []path{{file: ".gemini/settings.json"}},
 			project: []path{{file: ".gemini/settings.json"}},
-			entry:   remote("", "httpUrl", "Bearer ${"+KeyVariable+"}"), reads: true,
+			entry:   remote("", "httpUrl", "Bearer ${"+KeyVariable+"}"), reads: true, folder: ofShell,
 			command: stdioEntry(""), env: "env",
 			certs: nodeCerts, seen: "/mcp", snippet: geminiSnippet, habits: habits{off: geminiOff},
 		},
@@ -65,7 +66,7 @@ func table() []*Client {
 			syntax:  dollar | unbraced | fallback,
 			user:    []path{{file: "$COPILOT_HOME/mcp-config.json"}, {file: ".copilot/mcp-config.json"}},
 			project: []path{{file: ".github/mcp.json"}},
-			entry:   withAllTools(remote("http", "url", "Bearer ${"+KeyVariable+"}")), reads: true,
+			entry:   withAllTools(remote("http", "url", "Bearer ${"+KeyVariable+"}")), reads: true, folder: ofShell,
 			command: withAllTools(stdioEntry("local")), env: "env", certs: nodeCerts, seen: "/mcp show",
 		},
 		{
@@ -73,7 +74,7 @@ func table() []*Client {
 			user: []path{{base: config, file: "opencode/opencode.json"},
 				{base: config, file: "opencode/opencode.jsonc"}},
 			project: []path{{file: "opencode.json"}, {file: "opencode.jsonc"}},
-			entry:   remote("remote", "url", "Bearer {env:"+KeyVariable+"}"), reads: true,
+			entry:   remote("remote", "url", "Bearer {env:"+KeyVariable+"}"), reads: true, folder: ofBraces,
 			command: func(t Target) format.Object {
 				return format.Object{{Key: "type", Value: "local"}, {Key: "command", Value: stdioWords(t)}}
 			},
@@ -156,7 +157,7 @@ func stdioWords(t Target) []string {
 	if t.KeyFile != "" {
 		words = append(words, "--key-file", t.KeyFile)
 	}
-	return words
+	return append(words, t.form.flags()...)
 }
 
 // stdioEntry returns the entry of a client that starts junction stdio. kind is the value of type, if the
