@@ -98,6 +98,9 @@ func (e *expander) resolve(body string) (value, problem string) {
 	if path, ok := strings.CutPrefix(body, "file:"); ok {
 		return e.read(path)
 	}
+	if body == "folder" { // of the client of a call; the upstream replaces it
+		return "${folder}", ""
+	}
 	name, fallback, hasFallback := strings.Cut(strings.TrimPrefix(body, "env:"), ":-")
 	if !yamlread.IsVariable(name) {
 		return "", prose.Quote("${"+body+"}") +

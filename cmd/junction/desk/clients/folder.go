@@ -4,6 +4,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"unicode"
 
 	"junction/cmd/junction/desk/clients/format"
 	"junction/upstream/loopback"
@@ -22,8 +23,8 @@ type folderForm struct {
 	// ofProject means that only the file of a project may have the reference: in the user's file, the whole entry
 	// fails in a window without a folder.
 	ofProject bool
-	// ascii means that a request with a folder of other letters fails: the client cannot send the header.
-	ascii bool
+	// latin means that a request with a folder of letters beyond Latin-1 fails: the client cannot send the header.
+	latin bool
 }
 
 // workspace is the folder of a window in the files of VS Code and Cursor.
@@ -31,10 +32,10 @@ const workspace = "${workspaceFolder}"
 
 // Forms of the folder. PWD is the folder in which a client was started that starts in a shell.
 var (
-	ofShell     = folderForm{headers: "headers", value: "${PWD:-}", shell: true, ascii: true}
-	ofBraces    = folderForm{headers: "headers", value: "{env:PWD}", shell: true, ascii: true}
+	ofShell     = folderForm{headers: "headers", value: "${PWD:-}", shell: true, latin: true}
+	ofBraces    = folderForm{headers: "headers", value: "{env:PWD}", shell: true, latin: true}
 	ofVariables = folderForm{headers: "env_http_headers", value: "PWD", shell: true}
-	ofEditor    = folderForm{headers: "headers", value: workspace, argument: workspace, ascii: true}
+	ofEditor    = folderForm{headers: "headers", value: workspace, argument: workspace, latin: true}
 )
 
 // inProjects returns the form for the files of projects only.
@@ -62,8 +63,8 @@ func (c *Client) Bridges(t Target, p Place, h Home) bool {
 	if p.Scope == Project {
 		folder = p.folder
 	}
-	beyond := func(r rune) bool { return r > '~' }
-	return c.formOf(t, p.Scope, h.OS).ascii && strings.ContainsFunc(folder, beyond)
+	beyond := func(r rune) bool { return r > unicode.MaxLatin1 }
+	return c.formOf(t, p.Scope, h.OS).latin && strings.ContainsFunc(folder, beyond)
 }
 
 // withFolder adds the header to an entry with a URL.

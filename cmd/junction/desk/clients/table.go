@@ -14,7 +14,8 @@ func table() []*Client {
 			syntax:  dollar | fallback,
 			user:    []path{{file: "$CLAUDE_CONFIG_DIR/.claude.json"}, {file: ".claude.json"}},
 			project: []path{{file: ".mcp.json"}},
-			entry:   remote("http", "url", "Bearer ${"+KeyVariable+"}"), reads: true, folder: ofShell,
+			entry:   remote("http", "url", "Bearer ${"+KeyVariable+"}"), reads: true,
+			folder: ofShell, starts: startsInFolder,
 			command: stdioEntry("stdio"), env: "env",
 			certs: nodeCerts, seen: "/mcp", projects: true, alike: dollarEnv | folders | inputs,
 			program: "claude", adds: claudeAdds, snippet: claudeSnippet, habits: claudeHabits,
@@ -30,7 +31,8 @@ func table() []*Client {
 			syntax:  dollarEnv | folders,
 			user:    []path{{file: ".cursor/mcp.json"}},
 			project: []path{{file: ".cursor/mcp.json"}},
-			entry:   remote("", "url", "Bearer ${env:"+KeyVariable+"}"), reads: true, folder: ofEditor,
+			entry:   remote("", "url", "Bearer ${env:"+KeyVariable+"}"), reads: true,
+			folder: ofEditor, starts: startsAtHome,
 			command: stdioEntry(""), env: "env", key: ByFile, seen: "Settings > Tools & MCP", snippet: cursorSnippet,
 		},
 		{
@@ -42,14 +44,15 @@ func table() []*Client {
 				return remote("http", "url", "Bearer ${input:"+cmp.Or(t.input, inputID(t.Name))+"}")(t)
 			},
 			command: stdioEntry("stdio"), env: "env", key: ByInput, reads: true,
-			folder: ofEditor.inProjects(),
-			seen:   `the command "MCP: List Servers"`, snippet: vsCodeSnippet,
+			folder: ofEditor.inProjects(), starts: startsAtHome,
+			seen: `the command "MCP: List Servers"`, snippet: vsCodeSnippet,
 		},
 		{
 			ID: "codex", Name: "Codex", format: format.TOML{}, keys: []string{"mcp_servers"},
 			user:    []path{{file: "$CODEX_HOME/config.toml"}, {file: ".codex/config.toml"}},
 			project: []path{{file: ".codex/config.toml"}},
-			entry:   codexEntry, command: stdioEntry(""), env: "env", reads: true, folder: ofVariables,
+			entry:   codexEntry, command: stdioEntry(""), env: "env", reads: true,
+			folder: ofVariables, starts: startsInFolder,
 			certs: sslCerts, seen: "/mcp", snippet: codexSnippet,
 		},
 		{
@@ -57,7 +60,8 @@ func table() []*Client {
 			syntax:  dollar | unbraced | fallback,
 			user:    []path{{file: ".gemini/settings.json"}},
 			project: []path{{file: ".gemini/settings.json"}},
-			entry:   remote("", "httpUrl", "Bearer ${"+KeyVariable+"}"), reads: true, folder: ofShell,
+			entry:   remote("", "httpUrl", "Bearer ${"+KeyVariable+"}"), reads: true,
+			folder: ofShell, starts: startsInFolder,
 			command: stdioEntry(""), env: "env",
 			certs: nodeCerts, seen: "/mcp", snippet: geminiSnippet, habits: habits{off: geminiOff},
 		},
@@ -66,7 +70,8 @@ func table() []*Client {
 			syntax:  dollar | unbraced | fallback,
 			user:    []path{{file: "$COPILOT_HOME/mcp-config.json"}, {file: ".copilot/mcp-config.json"}},
 			project: []path{{file: ".github/mcp.json"}},
-			entry:   withAllTools(remote("http", "url", "Bearer ${"+KeyVariable+"}")), reads: true, folder: ofShell,
+			entry:   withAllTools(remote("http", "url", "Bearer ${"+KeyVariable+"}")), reads: true,
+			folder: ofShell, starts: startsInFolder,
 			command: withAllTools(stdioEntry("local")), env: "env", certs: nodeCerts, seen: "/mcp show",
 		},
 		{
@@ -74,7 +79,8 @@ func table() []*Client {
 			user: []path{{base: config, file: "opencode/opencode.json"},
 				{base: config, file: "opencode/opencode.jsonc"}},
 			project: []path{{file: "opencode.json"}, {file: "opencode.jsonc"}},
-			entry:   remote("remote", "url", "Bearer {env:"+KeyVariable+"}"), reads: true, folder: ofBraces,
+			entry:   remote("remote", "url", "Bearer {env:"+KeyVariable+"}"), reads: true,
+			folder: ofBraces, starts: startsInFolder,
 			command: func(t Target) format.Object {
 				return format.Object{{Key: "type", Value: "local"}, {Key: "command", Value: stdioWords(t)}}
 			},
