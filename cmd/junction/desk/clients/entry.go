@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"junction/upstream/shell"
 	"maps"
 	"net/url"
 	slashed "path"
@@ -84,12 +85,8 @@ func (e *Entry) values() []Value {
 // installTime is the default of connect_timeout for commands.
 const installTime = 2 * time.Minute
 
-// installers are programs that run a package, which they may have to download first.
-var installers = []string{"npx", "uvx", "bunx", "pnpx", "docker", "podman", "deno", "pipx"}
-
-func installs(program Value) bool {
-	return slices.Contains(installers, filepath.Base(strings.ReplaceAll(program.Expand(unset), `\`, "/")))
-}
+// installs reports whether a program runs a package, which it may have to download first.
+func installs(program Value) bool { return shell.Installs(program.Expand(unset)) }
 
 // Summary returns what the server is, without anything that may be secret: the program and the
 // package that it runs, or the URL without its query.
@@ -98,10 +95,10 @@ func (e *Entry) Summary() string {
 		return e.URL.address()
 	}
 	program := filepath.Base(strings.ReplaceAll(e.Command[0].Expand(unset), `\`, "/"))
-	if slices.Contains(interpreters, program) {
+	if shell.Interprets(program) {
 		return strings.TrimRight(program+" "+e.script(), " ")
 	}
-	if !slices.Contains(installers, program) {
+	if !shell.Installs(program) {
 		return short(program)
 	}
 	if program == "docker" || program == "podman" {
@@ -119,9 +116,6 @@ func (e *Entry) Summary() string {
 	}
 	return program
 }
-
-// interpreters are programs that run a script. Several servers of a person may have the same one.
-var interpreters = []string{"node", "bun", "tsx", "python", "python3", "ruby", "perl", "php", "bash", "sh"}
 
 // script returns the name of the script or of the module of Python that the first argument of an interpreter
 // names, without its folder. It returns "" if the first argument is another flag, or may be secret.

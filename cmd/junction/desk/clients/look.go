@@ -59,6 +59,10 @@ func (e *Entry) Look(name, from string) (*Look, error) {
 	}
 	if e.Windows {
 		l.Isolation = isolationFolder
+		if why := shell.RunsFrom(e.CommandLine()); why != "" && l.Dir != "" && e.Dir[0].kind == window {
+			l.Notes = append(l.Notes, "it starts in the folder of the client, and "+visible(why)+": an agent that can "+
+				"write there gets a program of its own started outside of its sandbox")
+		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(e.Headers)) {
 		l.Headers = append(l.Headers, shell.Quote(name)+": "+e.field(name, e.Headers[name]))
@@ -179,7 +183,7 @@ func (l *Look) write(b *prose.Page) {
 	row("runs", l.Command)
 	row("in", l.Dir)
 	if l.Isolation != "" {
-		row("isolation", l.Isolation+": a process for each folder of a client; "+FolderWord+" stands for it")
+		row("isolation", l.Isolation+": a process for each folder of a client ("+FolderWord+")")
 	}
 	row("connects to", l.URL)
 	row("header", l.Headers...)

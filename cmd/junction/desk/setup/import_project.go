@@ -31,7 +31,7 @@ func (i *importer) fixed() string {
 		if len(names[folder]) > 1 {
 			works, them = "work", "them"
 		}
-		fmt.Fprintf(&b, "%s %s in %s, and every agent can reach %s, in other projects, too. ",
+		fmt.Fprintf(&b, "%s %s in %s, and every agent in every project can reach %s. ",
 			strings.Join(names[folder], ", "), works, prose.OneLine(i.home.Short(folder)), them)
 		fmt.Fprintf(&b, "For a URL of this project alone, add to %s: %s\n", prose.OneLine(i.home.Short(i.file)),
 			i.endpoint(folder, names[folder]))
