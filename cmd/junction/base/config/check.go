@@ -235,6 +235,7 @@ func (d *decoder) warnings(c *Config) Problems {
 			continue
 		}
 		key, text := d.unstartable(c, name)
+		c.warnFolder(name, warn)
 		if key != packKey {
 			c.warnSandbox(at, &u, d, warn)
 		}

@@ -222,6 +222,7 @@ func (c *Config) validateUpstream(d *decoder, name string) {
 		}
 		d.check(path, p.Text)
 	}
+	c.validateFolder(d, name)
 	for _, twice := range folded(inOrder(d, at+".headers", u.Headers)) {
 		d.invalid(at+".headers."+twice[1], "is the header %s (line %d) again; keep one", twice[0],
 			d.line(at+".headers."+twice[0]))

@@ -89,13 +89,13 @@ not imported: oauth`},
 		{"inputs and folders", "Library/Application Support/Code/User/mcp.json", `{
 			"inputs": [{"type": "promptString", "id": "api-key", "description": "Key of the service",
 			"password": true}, {"id": "level", "default": "info"}],
-			"servers": {"s": {"command": "${userHome}/bin/s", "args": ["${workspaceFolder}/src", "${input:level}",
+			"servers": {"s": {"command": "${userHome}/bin/s", "args": ["${workspaceFolder}", "${input:level}",
 			"${command:x}"], "env": {"API_KEY": "${input:api-key}"}, "envFile": ".env"}}}`,
 			`s:
-  command: [HOME/bin/s, HOME/work/src, "${LEVEL:-info}", "$${command:x}"]
+  command: [HOME/bin/s, "${folder}", "${LEVEL:-info}", "$${command:x}"]
   env:
     API_KEY: "${API_KEY}"
-${workspaceFolder} becomes ~/work
+  isolation: folder
 ${command:…} of VS Code is kept as it is
 set the environment variable API_KEY to the value that VS Code asks for (Key of the service)
 not imported: envFile; put the variables of that file into env of the entry`},

@@ -21,6 +21,7 @@ type Known struct {
 	Command []string
 	Env     map[string]string
 	Dir     string
+	Windows bool // each folder of a client has a process of its own
 	URL     string
 	Headers map[string]string
 	// Unset are the variables without a value and a default that the server refers to, sorted: two servers may
@@ -55,9 +56,13 @@ func (k *Known) unset(names ...string) {
 
 // equal reports whether two servers are the same, whatever their names.
 func (k *Known) equal(o *Known) bool {
-	return k.alike(o) && k.Dir == o.Dir && maps.Equal(k.Env, o.Env) && maps.Equal(k.Headers, o.Headers) &&
-		slices.Equal(k.Unset, o.Unset)
+	return k.alike(o) && k.Dir == o.Dir && k.Windows == o.Windows && maps.Equal(k.Env, o.Env) &&
+		maps.Equal(k.Headers, o.Headers) && slices.Equal(k.Unset, o.Unset)
 }
+
+// apart reports whether two servers work in different folders. An entry without a folder may be that of a
+// server with one: people correct what was imported.
+func (k *Known) apart(o *Known) bool { return k.Dir != "" && o.Dir != "" && k.Dir != o.Dir }
 
 // alike reports whether two servers run the same command or have the same URL.
 func (k *Known) alike(o *Known) bool { return slices.Equal(k.Command, o.Command) && k.URL == o.URL }
@@ -75,13 +80,13 @@ func (k *Known) conflicts(o *Known) bool {
 		}
 		return len(a) != len(b)
 	}
-	return k.Dir != o.Dir || other(k.Env, o.Env) || other(k.Headers, o.Headers)
+	return k.Dir != o.Dir || k.Windows != o.Windows || other(k.Env, o.Env) || other(k.Headers, o.Headers)
 }
 
 // known returns what the entry stands for in this environment.
 func (e *Entry) known(getenv func(string) (string, bool)) *Known {
 	k := &Known{Env: map[string]string{}, Headers: map[string]string{}}
-	k.Dir, k.URL = e.Dir.Expand(getenv), e.URL.Expand(getenv)
+	k.Dir, k.URL, k.Windows = e.Dir.Expand(getenv), e.URL.Expand(getenv), e.Windows
 	for _, v := range e.Command {
 		k.Command = append(k.Command, v.Expand(getenv))
 	}
@@ -275,7 +280,11 @@ func (m *Merge) present(s *Server, k *Known, servers []*Server) (name string, di
 		}
 	}
 	for i := range m.Existing {
-		if e := &m.Existing[i]; strings.EqualFold(e.Name, k.Name) && e.alike(k) && !m.ofAnother(e, k, origin, servers) {
+		e := &m.Existing[i]
+		if s.ofProject() && e.apart(k) { // a server of another project
+			continue
+		}
+		if strings.EqualFold(e.Name, k.Name) && e.alike(k) && !m.ofAnother(e, k, origin, servers) {
 			return e.Name, true
 		}
 	}
