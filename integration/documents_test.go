@@ -214,7 +214,7 @@ var foreign = []string{
 	"upstream_needs_reconnect", "upstream_not_connected", "state_lost",
 	"junction.db", "master.key", "pyvenv.cfg", "npm_config_cache", "integration/npm/node_modules",
 	"required_claims: { hd: example.com }", "package: what it does",
-	"--init", "--network host", "--network container:NAME", ".cursor/mcp.json", "env_keys",
+	"--init", "--network host", "--network container:NAME", ".cursor/mcp.json", "env_keys", "env_http_headers",
 }
 
 // aboutOthers reports whether a document is about programs from npm, which have keys and flags of

@@ -21,6 +21,7 @@ const (
 	IsolationShared    Isolation = "shared"
 	IsolationSession   Isolation = "session"
 	IsolationPrincipal Isolation = "principal"
+	IsolationFolder    Isolation = "folder"
 
 	QuestionsOn    Questions = ""
 	QuestionsOff   Questions = "false"
@@ -36,6 +37,7 @@ var isolations = []isolationRow{
 	{word: IsolationShared},
 	{word: IsolationSession, session: true, callers: true},
 	{word: IsolationPrincipal, callers: true},
+	{word: IsolationFolder, callers: true},
 }
 
 // An isolationRow has the facts of a word: whether each session has connections of its own, and whether

@@ -228,6 +228,7 @@ func (d *decoder) warnings(c *Config) Problems {
 	c.warnSignIn(warn)
 	c.warnLimits(warn)
 	c.warnStateful(warn)
+	c.warnFolders(d, warn)
 	c.warnNetwork(d.refs.getenv, files.Network, warn)
 	for _, name := range slices.Sorted(maps.Keys(c.Upstreams)) {
 		u, at := c.Upstreams[name], "upstreams."+name
@@ -235,6 +236,7 @@ func (d *decoder) warnings(c *Config) Problems {
 			continue
 		}
 		key, text := d.unstartable(c, name)
+		c.warnFolder(name, warn)
 		if key != packKey {
 			c.warnSandbox(at, &u, d, warn)
 		}

@@ -36,6 +36,7 @@ import (
 	"junction/proxy/view"
 	"junction/upstream"
 	"junction/upstream/files"
+	"junction/upstream/folder"
 	"junction/upstream/prose"
 )
 
@@ -157,12 +158,23 @@ type Config struct {
 	// The path is absolute. By default there is no file, and pinned policies hide every tool.
 	Pins string `yaml:"pins" change:"restart" members:"hot"`
 
+	// The folders that clients may name, for upstreams with isolation: folder. Beside these, clients
+	// may name the folders that you permitted with junction folders allow.
+	//
+	// A folder is a statement of the client: every program that can call Junction can name every
+	// permitted folder. The folders limit what a client names. They do not limit what a command
+	// without sandbox reads.
+	Folders Folders `yaml:"folders" change:"inside" members:"hot"`
+
 	// Packs are the absolute paths of the packs of upstreams. Load replaces the key pack of an
 	// upstream by a command that serves the pack.
 	Packs map[string]string `yaml:"-"`
 	// Writable are the paths that confined commands may change, besides those of Upstreams: the tools of
 	// all packs, the servers of packs that are off, and what the other file of Both permits.
 	Writable []string `yaml:"-"`
+
+	// Own are the files that folders of clients must be apart from: those of Junction, and those of entries.
+	Own []folder.Own `yaml:"-"`
 
 	// Both are the two files of a reload that was refused in part; nil if the configuration is that of one
 	// file. Compile needs them. All other fields have what is in force.
@@ -445,6 +457,7 @@ func parse(file string, text []byte, getenv func(string) (string, bool)) (*Confi
 		c.separate()
 		c.validate(d)
 		c.confine(d)
+		c.Own = c.folderOwn(d)
 	}
 	d.Problems.Sort()
 	return c, d

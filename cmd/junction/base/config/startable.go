@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"junction/upstream"
 )
@@ -71,10 +72,11 @@ func (d *decoder) unstartable(c *Config, name string) (key, text string) {
 	if program == "" {
 		return "", ""
 	}
-	if info, err := os.Stat(u.Dir); u.Dir != "" && (err != nil || !info.IsDir()) {
+	inFolder := strings.Contains(u.Dir, folderWord)
+	if info, err := os.Stat(u.Dir); u.Dir != "" && !inFolder && (err != nil || !info.IsDir()) {
 		return "dir", "is no folder; that upstream cannot start: " + u.ForDir(checking)
 	}
-	if program != Self && !d.runnable(&u) {
+	if program != Self && !(inFolder && filepath.Base(program) != program) && !d.runnable(&u) {
 		return "command", notRunnable(&u)
 	}
 	return "", ""

@@ -61,6 +61,7 @@ func (c *Config) validate(d *decoder) {
 	c.validatePolicies(d)
 	c.validateBound(d)
 	d.check("pins", pinsProblem(c.Pins))
+	c.validateFolders(d)
 	if c.DrainDelay > maxDrain {
 		d.invalid("drain_delay", "is longer than %s; load balancers need some seconds, such as 10s", "10m")
 	}
@@ -222,6 +223,7 @@ func (c *Config) validateUpstream(d *decoder, name string) {
 		}
 		d.check(path, p.Text)
 	}
+	c.validateFolder(d, name)
 	for _, twice := range folded(inOrder(d, at+".headers", u.Headers)) {
 		d.invalid(at+".headers."+twice[1], "is the header %s (line %d) again; keep one", twice[0],
 			d.line(at+".headers."+twice[0]))

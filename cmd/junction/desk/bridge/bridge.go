@@ -5,7 +5,7 @@
 // keeps the session of a legacy client (legacy.go), and keeps both usable while the endpoint
 // restarts. It changes only the ids of server requests (questions.go): the client sees one
 // connection, which may use several sessions one after the other. command.go is junction stdio, and
-// chooses the endpoint and the credential.
+// chooses the endpoint and the credential; folder.go says in which folder the client is.
 //
 // The bridge is no Junction with one upstream. A Junction rejects calls of unknown and hidden tools,
 // unknown methods and invalid cursors itself, so that the audit of the endpoint would miss them. It
@@ -45,7 +45,8 @@ const (
 
 // Options configure Run. URL, In and Out are required.
 type Options struct {
-	URL string
+	URL     string
+	Headers map[string]string // of each request; nil for none
 	// Token returns the credential of a request, as in transport.HTTPOptions. Nil means none.
 	// "" means that the request has none.
 	Token func(ctx context.Context, refused ...string) (string, error)
@@ -160,7 +161,8 @@ func newBridge(ctx context.Context, o Options, stop context.CancelCauseFunc) *br
 		pool := transport.NewPool(o.URL)
 		o.Open = func(in transport.Receiver) transport.Transport {
 			return transport.OpenHTTP(transport.HTTPOptions{
-				URL: o.URL, Token: o.Token, TokenOptional: true, MessageLimit: maxMessage, Pool: pool,
+				URL: o.URL, Headers: o.Headers, Token: o.Token, TokenOptional: true, MessageLimit: maxMessage,
+				Pool: pool,
 			}, in)
 		}
 	}

@@ -23,7 +23,7 @@ type Own func(ctx context.Context, file string, stderr io.Writer) (url string, e
 
 // Command returns the command stdio. file points to the value of --config.
 func Command(stdin io.Reader, stdout, stderr io.Writer, file *string, own Own) *cobra.Command {
-	var address, keyFile string
+	var address, keyFile, folder string
 	cmd := &cobra.Command{
 		Use: "stdio", Short: "Connect a client that only starts commands to a running endpoint", Args: cli.NoArguments,
 		Long: `Connect a client that only starts commands to a running endpoint.
@@ -34,6 +34,9 @@ writes its problems to standard error.
 
 With --config FILE, if no running junction serves the file, the command serves the file itself, for this client
 alone, until the client ends.
+
+An endpoint on this machine gets the folder in which the client has started the command, unless that is the home
+folder or the root; --folder names another one. Servers with isolation: folder run in this folder.
 
 If the endpoint requires a sign-in and there is no API key, the command opens a browser. All commands of this user
 share the sign-in, which is kept in a file that only the user can read.`,
@@ -65,14 +68,20 @@ share the sign-in, which is kept in a file that only the user can read.`,
 					return err
 				}
 			}
+			headers, err := here().header(folder, call.OnThisMachine(address))
+			if err != nil {
+				return err
+			}
 			return Run(cmd.Context(), Options{
-				URL: address, Token: credential, In: stdin, Out: stdout, Notes: stderr,
+				URL: address, Headers: headers, Token: credential, In: stdin, Out: stdout, Notes: stderr,
 			})
 		},
 	}
 	cmd.Flags().StringVar(&address, "url", "", "`URL` of the endpoint (default: that of the running junction)")
 	cmd.Flags().StringVar(&keyFile, "key-file", "", "`file` with the API key (default: $"+clients.KeyVariable+
 		" is the key)")
+	cmd.Flags().StringVar(&folder, "folder", "", "the `folder` of the client's project (default, for an endpoint on "+
+		"this machine: the working directory)")
 	return cmd
 }
 

@@ -432,3 +432,9 @@ func CheckURL(text string, hasKey bool) error {
 	}
 	return nil
 }
+
+// OnThisMachine reports whether an endpoint is at a loopback address.
+func OnThisMachine(address string) bool {
+	u, err := url.Parse(address)
+	return err == nil && loopback.Host(u.Hostname())
+}

@@ -9,7 +9,9 @@
 // withdrawn.go remembers those that a person has removed.
 // look.go shows a person what an entry would run, send and read. connect.go writes Junction's own
 // entry into a client's file, and record.go remembers what the file was before. key.go decides how a client
-// gets the API key, input.go has the way of VS Code, and trust.go has the certificates of an entry.
+// gets the API key, input.go has the way of VS Code, folder.go says in which folder the client is, and
+// window.go in which one a command works; trust.go has
+// the certificates of an entry.
 package clients
 
 import (
@@ -36,6 +38,8 @@ type Client struct {
 	env     string                     // the key of the variables in such an entry; "" if it has none
 	key     KeyWay                     // with an entry in a file of the user
 	reads   bool                       // entry can refer to KeyVariable
+	folder  folderForm                 // how an entry refers to the folder of the client
+	starts  start                      // where the client starts the commands of the user's file
 	// certs names the variable with a file of certificates that the client trusts at a URL; "" if it trusts the
 	// store of the system alone.
 	certs string

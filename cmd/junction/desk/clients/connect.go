@@ -30,8 +30,11 @@ type Target struct {
 	Env    map[string]string // variables of junction stdio; see Outfit.Trust
 	Own    []string          // all URLs of the endpoint, to recognize an entry by
 	Config string            // the absolute path of the configuration file of Junction
+	// Bridged: the entry starts junction stdio, although the client reads URLs; see Client.Bridges.
+	Bridged bool
 
-	input string // the ID of the input with which VS Code asks for the key
+	form  folderForm // of the folder of the client; Connect sets it
+	input string     // the ID of the input with which VS Code asks for the key
 }
 
 // is reports whether a server is this Junction.
@@ -65,6 +68,7 @@ type Done struct {
 // remembers what the file was. A file that cannot be parsed stays as it is. So does one with the entry of
 // another Junction: the error is an OtherError.
 func (o *Outfit) Connect(ctx context.Context, p Place, t Target, remove []string) (*Done, error) {
+	t.form = p.Client.formOf(t, p.Scope, o.Home.OS)
 	c := connecting{Outfit: o, place: p, target: t, done: &Done{File: p.File}}
 	err := c.recall()
 	if err != nil {

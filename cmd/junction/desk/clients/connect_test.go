@@ -148,14 +148,14 @@ func TestConnectEntry(t *testing.T) {
 		i := slices.IndexFunc(servers, func(r format.Server) bool { return r.Name == "junction" })
 		lines = append(lines, strings.ReplaceAll(fmt.Sprint(c.ID, " ", servers[i].Fields), testURL, "URL"))
 	}
-	want := `claude-code map[headers:map[Authorization:Bearer ${JUNCTION_KEY}] type:http url:URL]
+	want := `claude-code map[headers:map[Authorization:Bearer ${JUNCTION_KEY} Junction-Folder:${PWD:-}] type:http url:URL]
 claude-desktop map[args:[stdio --url URL] command:junction]
-cursor map[headers:map[Authorization:Bearer ${env:JUNCTION_KEY}] url:URL]
+cursor map[headers:map[Authorization:Bearer ${env:JUNCTION_KEY} Junction-Folder:${workspaceFolder}] url:URL]
 vscode map[headers:map[Authorization:Bearer ${input:junction-key}] type:http url:URL]
-codex map[bearer_token_env_var:JUNCTION_KEY url:URL]
-gemini map[headers:map[Authorization:Bearer ${JUNCTION_KEY}] httpUrl:URL]
-copilot map[headers:map[Authorization:Bearer ${JUNCTION_KEY}] tools:[*] type:http url:URL]
-opencode map[headers:map[Authorization:Bearer {env:JUNCTION_KEY}] type:remote url:URL]
+codex map[bearer_token_env_var:JUNCTION_KEY env_http_headers:map[Junction-Folder:PWD] url:URL]
+gemini map[headers:map[Authorization:Bearer ${JUNCTION_KEY} Junction-Folder:${PWD:-}] httpUrl:URL]
+copilot map[headers:map[Authorization:Bearer ${JUNCTION_KEY} Junction-Folder:${PWD:-}] tools:[*] type:http url:URL]
+opencode map[headers:map[Authorization:Bearer {env:JUNCTION_KEY} Junction-Folder:{env:PWD}] type:remote url:URL]
 windsurf map[headers:map[Authorization:Bearer ${env:JUNCTION_KEY}] serverUrl:URL]
 zed map[args:[stdio --url URL] command:junction]
 goose map[description:All MCP servers of Junction enabled:true env_keys:[JUNCTION_KEY] ` +
@@ -508,7 +508,7 @@ func TestConnectByCommand(t *testing.T) {
 			t.Errorf("Connect = %+v", done)
 		}
 		const want = "mcp add --scope user --transport http junction " + testURL +
-			" --header Authorization: Bearer ${JUNCTION_KEY}"
+			" --header Authorization: Bearer ${JUNCTION_KEY} --header Junction-Folder: ${PWD:-}"
 		if got := strings.Join(run.args, " "); got != want {
 			t.Errorf("claude was run with %q, want %q", got, want)
 		}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"junction/upstream/shell"
 	"maps"
 	"net/url"
 	slashed "path"
@@ -21,6 +22,7 @@ type Entry struct {
 	Env        map[string]Value
 	InheritEnv []string
 	Dir        Value
+	Windows    bool // each folder of a client has a process of its own (isolation: folder)
 	URL        Value
 	Pack       string // a path, instead of a command or a URL
 	Headers    map[string]Value
@@ -80,15 +82,15 @@ func (e *Entry) values() []Value {
 	return list
 }
 
-// installTime is the default of connect_timeout for commands.
-const installTime = 2 * time.Minute
+// The defaults of time limits.
+const (
+	installTime = 2 * time.Minute  // connect_timeout of commands
+	remoteTime  = 20 * time.Second // connect_timeout of other servers
+	callTime    = time.Minute      // timeout
+)
 
-// installers are programs that run a package, which they may have to download first.
-var installers = []string{"npx", "uvx", "bunx", "pnpx", "docker", "podman", "deno", "pipx"}
-
-func installs(program Value) bool {
-	return slices.Contains(installers, filepath.Base(strings.ReplaceAll(program.Expand(unset), `\`, "/")))
-}
+// installs reports whether a program runs a package, which it may have to download first.
+func installs(program Value) bool { return shell.Installs(program.Expand(unset)) }
 
 // Summary returns what the server is, without anything that may be secret: the program and the
 // package that it runs, or the URL without its query.
@@ -97,10 +99,10 @@ func (e *Entry) Summary() string {
 		return e.URL.address()
 	}
 	program := filepath.Base(strings.ReplaceAll(e.Command[0].Expand(unset), `\`, "/"))
-	if slices.Contains(interpreters, program) {
+	if shell.Interprets(program) {
 		return strings.TrimRight(program+" "+e.script(), " ")
 	}
-	if !slices.Contains(installers, program) {
+	if !shell.Installs(program) {
 		return short(program)
 	}
 	if program == "docker" || program == "podman" {
@@ -118,9 +120,6 @@ func (e *Entry) Summary() string {
 	}
 	return program
 }
-
-// interpreters are programs that run a script. Several servers of a person may have the same one.
-var interpreters = []string{"node", "bun", "tsx", "python", "python3", "ruby", "perl", "php", "bash", "sh"}
 
 // script returns the name of the script or of the module of Python that the first argument of an interpreter
 // names, without its folder. It returns "" if the first argument is another flag, or may be secret.
@@ -293,6 +292,28 @@ func (e *Entry) times(f *fields, r *reader, firstList bool) {
 	}
 }
 
+// patient gives the entry the time limits of an equal entry, where those are longer. An entry without a limit
+// has the default of Junction.
+func (e *Entry) patient(o *Entry) {
+	e.Timeout = longer(e.Timeout, o.Timeout, callTime)
+	start := remoteTime
+	if e.Runs() {
+		start = installTime
+	}
+	e.ConnectTimeout = longer(e.ConnectTimeout, o.ConnectTimeout, start)
+}
+
+// longer returns the longer one of two time limits; 0 is the usual one.
+func longer(a, b, usual time.Duration) time.Duration {
+	if a == b {
+		return a
+	}
+	if longest := max(cmp.Or(a, usual), cmp.Or(b, usual)); longest != usual {
+		return longest
+	}
+	return 0
+}
+
 // unread notes the fields that are not imported.
 func (f *fields) unread(r *reader) {
 	if f.m["envFile"] != nil {
@@ -311,6 +332,7 @@ func (f *fields) unread(r *reader) {
 
 func (e *Entry) remote(f *fields, r *reader, address string) {
 	e.URL = r.value(address).conceal("", "url")
+	f.err = cmp.Or(f.err, r.pin(&e.URL, "its URL"))
 	if u, err := url.Parse(address); err == nil && u.User != nil { // Junction wants it in a header
 		password, _ := u.User.Password()
 		basic := basicAuth(u.User.Username(), password)
@@ -321,7 +343,12 @@ func (e *Entry) remote(f *fields, r *reader, address string) {
 	for _, key := range []string{"headers", "http_headers"} {
 		for name, value := range f.pairs(key) {
 			if !slices.Contains(ownHeaders, strings.ToLower(name)) {
-				e.Headers[name] = r.value(value).conceal(name, name)
+				v := r.value(value).conceal(name, name)
+				if err := r.pin(&v, name); err != nil {
+					r.note("not imported: %v", err)
+					continue
+				}
+				e.Headers[name] = v
 			}
 		}
 	}
@@ -334,16 +361,16 @@ func (e *Entry) remote(f *fields, r *reader, address string) {
 }
 
 func (e *Entry) local(f *fields, r *reader, command string, args []string) {
-	e.Command = append([]Value{r.value(command)}, concealArguments(args, r.value)...)
+	e.Command = append([]Value{r.value(command)}, concealArguments(args, r.named)...)
 	for _, key := range []string{"env", "environment"} {
 		for name, value := range f.pairs(key) {
-			e.Env[name] = r.value(value).conceal(name, name)
+			e.Env[name] = r.named(value).conceal(name, name)
 		}
 	}
 	if c, ok := f.m["command"].(map[string]any); ok {
 		inner := fields{m: c}
 		for name, value := range inner.pairs("env") {
-			e.Env[name] = r.value(value).conceal(name, name)
+			e.Env[name] = r.named(value).conceal(name, name)
 		}
 		f.err = cmp.Or(f.err, inner.err)
 	}
@@ -353,16 +380,8 @@ func (e *Entry) local(f *fields, r *reader, command string, args []string) {
 			f.err = fmt.Errorf("env_vars[%d] is no name of a variable", i)
 		}
 	}
-	if dir := f.text("cwd"); dir != "" {
-		e.Dir = r.value(dir)
-		if rest, ok := strings.CutPrefix(dir, "~/"); ok {
-			e.Dir = Value{{text: filepath.Join(r.home.Dir, rest)}}
-		} else if text := e.Dir.Expand(r.home.Getenv); r.place.ofProject() && !filepath.IsAbs(text) {
-			e.Dir = Value{{text: filepath.Join(r.place.folder, text)}}
-		}
-	} else if r.place.ofProject() {
-		e.Dir = Value{{text: r.place.folder}} // clients start the servers of a project in its folder
-	}
+	e.inherit(r)
+	f.err = cmp.Or(f.err, e.settle(r, f.text("cwd")))
 }
 
 // tools takes over which tools the client offers to its model, so that Junction offers no more.

@@ -13,6 +13,7 @@ type Given struct {
 	Pack         string // the path of a pack
 	Env, Headers map[string]string
 	Dir          string
+	Folder       string // where a person has typed a command: its relative paths begin there; "" if nobody has
 	Transport    string // the word of the file; "" if it needs none
 	Auth         string // auth.mode; "" is none
 	Off          bool
@@ -61,7 +62,7 @@ func (g Given) Entry(h Home, file string) (*Entry, error) {
 			break
 		}
 	}
-	s := Server{Place: Place{Client: junctionItself(), Scope: User, File: file}, fields: f}
+	s := Server{Place: Place{Client: junctionItself(), Scope: User, File: file, folder: g.Folder}, fields: f}
 	e, err := s.entry(h)
 	if err != nil {
 		return nil, err

@@ -49,7 +49,7 @@ func (c *Client) StartsCommands() bool { return c.entry == nil }
 
 // Commanded reports whether the entry for a target starts junction stdio.
 func (c *Client) Commanded(t Target) bool {
-	return c.StartsCommands() || t.KeyFile != "" || t.Key && !c.reads
+	return c.StartsCommands() || t.KeyFile != "" || t.Key && !c.reads || t.Bridged
 }
 
 // entryFor returns the entry of Junction.
@@ -57,7 +57,7 @@ func (c *Client) entryFor(t Target) format.Object {
 	if c.Commanded(t) {
 		return c.withEnv(c.command(t), t)
 	}
-	return c.entry(t)
+	return t.form.withFolder(c.entry(t))
 }
 
 // KeyFile returns the file in which Connect keeps the API key of a client for the server of a URL. The name

@@ -74,7 +74,7 @@ func TestConnectStartsStdio(t *testing.T) {
 	}
 	want := `claude-code map[args:[ARGS] command:C:\j.exe type:stdio]
 claude-desktop map[args:[ARGS] command:C:\j.exe]
-cursor map[args:[ARGS] command:C:\j.exe]
+cursor map[args:[ARGS --folder ${workspaceFolder}] command:C:\j.exe]
 vscode map[args:[ARGS] command:C:\j.exe type:stdio]
 codex map[args:[ARGS] command:C:\j.exe]
 gemini map[args:[ARGS] command:C:\j.exe]

@@ -21,6 +21,7 @@ type Look struct {
 	Disabled    bool     `json:"disabled,omitempty"`
 	Command     string   `json:"command,omitempty"` // as a shell reads it
 	Dir         string   `json:"dir,omitempty"`
+	Isolation   string   `json:"isolation,omitempty"`
 	URL         string   `json:"url,omitempty"`
 	Headers     []string `json:"headers,omitempty"`     // NAME: VALUE
 	Env         []string `json:"env,omitempty"`         // NAME=VALUE
@@ -55,6 +56,13 @@ func (e *Entry) Look(name, from string) (*Look, error) {
 	}
 	if dir := e.Dir.shown(true); dir != "" {
 		l.Dir = shell.Quote(dir)
+	}
+	if e.Windows {
+		l.Isolation = isolationFolder
+		if why := shell.RunsFrom(e.CommandLine()); why != "" && l.Dir != "" && e.Dir[0].kind == window {
+			l.Notes = append(l.Notes, "it starts in the folder of the client, and "+visible(why)+": an agent that can "+
+				"write there gets a program of its own started outside of its sandbox")
+		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(e.Headers)) {
 		l.Headers = append(l.Headers, shell.Quote(name)+": "+e.field(name, e.Headers[name]))
@@ -111,6 +119,8 @@ func (v Value) shown(whole bool) string {
 			b.WriteString("${" + p.text + "}")
 		case p.kind == fileRef:
 			b.WriteString("${file:" + p.text + "}")
+		case p.kind == window:
+			b.WriteString(FolderWord)
 		default:
 			b.WriteString(p.text)
 		}
@@ -172,6 +182,9 @@ func (l *Look) write(b *prose.Page) {
 	}
 	row("runs", l.Command)
 	row("in", l.Dir)
+	if l.Isolation != "" {
+		row("isolation", l.Isolation+": a process for each folder of a client ("+FolderWord+")")
+	}
 	row("connects to", l.URL)
 	row("header", l.Headers...)
 	row("variable", l.Env...)

@@ -21,6 +21,7 @@ type Known struct {
 	Command []string
 	Env     map[string]string
 	Dir     string
+	Windows bool // each folder of a client has a process of its own
 	URL     string
 	Headers map[string]string
 	// Unset are the variables without a value and a default that the server refers to, sorted: two servers may
@@ -55,9 +56,13 @@ func (k *Known) unset(names ...string) {
 
 // equal reports whether two servers are the same, whatever their names.
 func (k *Known) equal(o *Known) bool {
-	return k.alike(o) && k.Dir == o.Dir && maps.Equal(k.Env, o.Env) && maps.Equal(k.Headers, o.Headers) &&
-		slices.Equal(k.Unset, o.Unset)
+	return k.alike(o) && k.Dir == o.Dir && k.Windows == o.Windows && maps.Equal(k.Env, o.Env) &&
+		maps.Equal(k.Headers, o.Headers) && slices.Equal(k.Unset, o.Unset)
 }
+
+// apart reports whether two servers work in different folders. An entry without a folder may be that of a
+// server with one: people correct what was imported.
+func (k *Known) apart(o *Known) bool { return k.Dir != "" && o.Dir != "" && k.Dir != o.Dir }
 
 // alike reports whether two servers run the same command or have the same URL.
 func (k *Known) alike(o *Known) bool { return slices.Equal(k.Command, o.Command) && k.URL == o.URL }
@@ -75,13 +80,13 @@ func (k *Known) conflicts(o *Known) bool {
 		}
 		return len(a) != len(b)
 	}
-	return k.Dir != o.Dir || other(k.Env, o.Env) || other(k.Headers, o.Headers)
+	return k.Dir != o.Dir || k.Windows != o.Windows || other(k.Env, o.Env) || other(k.Headers, o.Headers)
 }
 
 // known returns what the entry stands for in this environment.
 func (e *Entry) known(getenv func(string) (string, bool)) *Known {
 	k := &Known{Env: map[string]string{}, Headers: map[string]string{}}
-	k.Dir, k.URL = e.Dir.Expand(getenv), e.URL.Expand(getenv)
+	k.Dir, k.URL, k.Windows = e.Dir.Expand(getenv), e.URL.Expand(getenv), e.Windows
 	for _, v := range e.Command {
 		k.Command = append(k.Command, v.Expand(getenv))
 	}
@@ -163,7 +168,8 @@ func (m *Merge) instead(name string, s *Server) string {
 }
 
 // Plan decides what becomes of each server. It changes the entry of a server that another client has,
-// too: it is enabled if one client has it enabled, and offers only tools that all these clients offer.
+// too: it is enabled if one client has it enabled, has the longest time limits of all these clients, and
+// offers only tools that all of them offer.
 func (m *Merge) Plan(servers []*Server) []Outcome {
 	taken := map[string]bool{}
 	for _, k := range m.Existing {
@@ -175,6 +181,7 @@ func (m *Merge) Plan(servers []*Server) []Outcome {
 	}
 	var news []added
 	var out []Outcome
+	off := map[*Server]bool{} // of equal servers, those that their client has disabled
 	for _, s := range servers {
 		o := Outcome{Server: s, Result: New}
 		if s.Entry == nil {
@@ -210,7 +217,9 @@ func (m *Merge) Plan(servers []*Server) []Outcome {
 		case same >= 0:
 			first := &out[news[same].at]
 			o.Result, o.Name = Same, first.Name
+			off[s], off[first.Server] = s.Entry.Off, off[first.Server] || first.Server.Entry.Off
 			first.Server.Entry.Off = first.Server.Entry.Off && s.Entry.Off
+			first.Server.Entry.patient(s.Entry)
 			if !first.Server.Entry.sameTools(s.Entry) {
 				first.Server.Entry.narrow(s.Entry)
 				o.Notes = append(o.Notes, "a tool that one of the two clients hides is hidden for all")
@@ -228,7 +237,23 @@ func (m *Merge) Plan(servers []*Server) []Outcome {
 		}
 		out = append(out, o)
 	}
+	for i := range out {
+		if o := &out[i]; off[o.Server] && !o.first(out).Server.Entry.Off {
+			o.Notes = append(o.Notes, fmt.Sprintf("%s has it disabled, and gets its tools through Junction",
+				o.Server.Client.Name))
+		}
+	}
 	return out
+}
+
+// first returns the outcome whose entry is added for the server: its own, or that of an equal server.
+func (o *Outcome) first(all []Outcome) *Outcome {
+	for i := range all {
+		if all[i].Result == New && all[i].Name == o.Name {
+			return &all[i]
+		}
+	}
+	return o
 }
 
 // is compares a server with the entry of a name.
@@ -275,7 +300,11 @@ func (m *Merge) present(s *Server, k *Known, servers []*Server) (name string, di
 		}
 	}
 	for i := range m.Existing {
-		if e := &m.Existing[i]; strings.EqualFold(e.Name, k.Name) && e.alike(k) && !m.ofAnother(e, k, origin, servers) {
+		e := &m.Existing[i]
+		if s.ofProject() && e.apart(k) { // a server of another project
+			continue
+		}
+		if strings.EqualFold(e.Name, k.Name) && e.alike(k) && !m.ofAnother(e, k, origin, servers) {
 			return e.Name, true
 		}
 	}

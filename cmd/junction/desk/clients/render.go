@@ -20,6 +20,7 @@ type entryYAML struct {
 	Headers        *yaml.Node        `yaml:"headers,omitempty"`
 	InheritEnv     []text            `yaml:"inherit_env,omitempty,flow"`
 	Dir            text              `yaml:"dir,omitempty"`
+	Isolation      string            `yaml:"isolation,omitempty"`
 	Transport      string            `yaml:"transport,omitempty"`
 	Auth           map[string]string `yaml:"auth,omitempty,flow"`
 	Enabled        *bool             `yaml:"enabled,omitempty"`
@@ -96,6 +97,9 @@ func (e *Entry) yaml(keep func(label, secret string) (string, error)) (y entryYA
 		y.InheritEnv = append(y.InheritEnv, text(variable))
 	}
 	y.Dir = render(e.Dir)
+	if e.Windows {
+		y.Isolation = isolationFolder
+	}
 	y.Transport = e.Transport
 	if e.Auth != "" {
 		y.Auth = map[string]string{"mode": e.Auth}

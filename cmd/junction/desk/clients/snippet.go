@@ -92,6 +92,9 @@ func claudeAdds(t Target) []string {
 	if t.Key {
 		args = append(args, "--header", "Authorization: Bearer ${"+KeyVariable+"}")
 	}
+	if t.form.headers != "" {
+		args = append(args, "--header", FolderHeader+": "+t.form.value)
+	}
 	return args
 }
 

@@ -15,6 +15,7 @@ func table() []*Client {
 			user:    []path{{file: "$CLAUDE_CONFIG_DIR/.claude.json"}, {file: ".claude.json"}},
 			project: []path{{file: ".mcp.json"}},
 			entry:   remote("http", "url", "Bearer ${"+KeyVariable+"}"), reads: true,
+			folder: ofShell, starts: startsInFolder,
 			command: stdioEntry("stdio"), env: "env",
 			certs: nodeCerts, seen: "/mcp", projects: true, alike: dollarEnv | folders | inputs,
 			program: "claude", adds: claudeAdds, snippet: claudeSnippet, habits: claudeHabits,
@@ -31,6 +32,7 @@ func table() []*Client {
 			user:    []path{{file: ".cursor/mcp.json"}},
 			project: []path{{file: ".cursor/mcp.json"}},
 			entry:   remote("", "url", "Bearer ${env:"+KeyVariable+"}"), reads: true,
+			folder: ofEditor, starts: startsAtHome,
 			command: stdioEntry(""), env: "env", key: ByFile, seen: "Settings > Tools & MCP", snippet: cursorSnippet,
 		},
 		{
@@ -42,6 +44,7 @@ func table() []*Client {
 				return remote("http", "url", "Bearer ${input:"+cmp.Or(t.input, inputID(t.Name))+"}")(t)
 			},
 			command: stdioEntry("stdio"), env: "env", key: ByInput, reads: true,
+			folder: ofEditor.inProjects(), starts: startsAtHome,
 			seen: `the command "MCP: List Servers"`, snippet: vsCodeSnippet,
 		},
 		{
@@ -49,6 +52,7 @@ func table() []*Client {
 			user:    []path{{file: "$CODEX_HOME/config.toml"}, {file: ".codex/config.toml"}},
 			project: []path{{file: ".codex/config.toml"}},
 			entry:   codexEntry, command: stdioEntry(""), env: "env", reads: true,
+			folder: ofVariables, starts: startsInFolder,
 			certs: sslCerts, seen: "/mcp", snippet: codexSnippet,
 		},
 		{
@@ -57,6 +61,7 @@ func table() []*Client {
 			user:    []path{{file: ".gemini/settings.json"}},
 			project: []path{{file: ".gemini/settings.json"}},
 			entry:   remote("", "httpUrl", "Bearer ${"+KeyVariable+"}"), reads: true,
+			folder: ofShell, starts: startsInFolder,
 			command: stdioEntry(""), env: "env",
 			certs: nodeCerts, seen: "/mcp", snippet: geminiSnippet, habits: habits{off: geminiOff},
 		},
@@ -66,6 +71,7 @@ func table() []*Client {
 			user:    []path{{file: "$COPILOT_HOME/mcp-config.json"}, {file: ".copilot/mcp-config.json"}},
 			project: []path{{file: ".github/mcp.json"}},
 			entry:   withAllTools(remote("http", "url", "Bearer ${"+KeyVariable+"}")), reads: true,
+			folder: ofShell, starts: startsInFolder,
 			command: withAllTools(stdioEntry("local")), env: "env", certs: nodeCerts, seen: "/mcp show",
 		},
 		{
@@ -74,6 +80,7 @@ func table() []*Client {
 				{base: config, file: "opencode/opencode.jsonc"}},
 			project: []path{{file: "opencode.json"}, {file: "opencode.jsonc"}},
 			entry:   remote("remote", "url", "Bearer {env:"+KeyVariable+"}"), reads: true,
+			folder: ofBraces, starts: startsInFolder,
 			command: func(t Target) format.Object {
 				return format.Object{{Key: "type", Value: "local"}, {Key: "command", Value: stdioWords(t)}}
 			},
@@ -156,7 +163,7 @@ func stdioWords(t Target) []string {
 	if t.KeyFile != "" {
 		words = append(words, "--key-file", t.KeyFile)
 	}
-	return words
+	return append(words, t.form.flags()...)
 }
 
 // stdioEntry returns the entry of a client that starts junction stdio. kind is the value of type, if the

@@ -40,6 +40,7 @@ type kind int
 const (
 	plainText kind = iota
 	folder         // a literal that is no secret
+	window         // the folder in which the client of a call works
 	variable
 	fileRef
 	secret
@@ -81,6 +82,9 @@ func (r *reader) value(s string) Value {
 			p, ok = part{kind: variable, text: whole[1:]}, r.client&unbraced != 0
 		default:
 			p, ok = r.braced(whole[1 : len(whole)-1])
+		}
+		if p.kind == variable && r.isWindow(p.text) {
+			p = part{kind: window, text: whole}
 		}
 		if p.kind == variable && r.only != nil && !slices.Contains(r.only, p.text) {
 			ok = false
@@ -150,27 +154,18 @@ func (r *reader) file(path string) part {
 
 // folder returns what a predefined variable of VS Code and Cursor stands for.
 func (r *reader) folder(name string) (part, bool) {
-	workspace := r.place.folder
-	if workspace == "" {
-		workspace = r.home.Project
-	}
 	switch name {
 	case "userHome":
 		return part{kind: folder, text: r.home.Dir}, true
 	case "pathSeparator", "/":
 		return part{kind: folder, text: string(filepath.Separator)}, true
-	case "workspaceFolder", "workspaceRoot", "workspaceFolderBasename":
-		if workspace == "" {
-			r.note("there is no workspace folder for ${%s}; name one with --project", name)
-			return part{}, false
+	case "workspaceFolder", "workspaceRoot":
+		return part{kind: window, text: "${" + name + "}"}, true
+	case "workspaceFolderBasename":
+		if r.place.folder != "" {
+			return part{kind: folder, text: filepath.Base(r.place.folder)}, true
 		}
-		if r.place.folder == "" {
-			r.note("${%s} becomes %s", name, r.home.Short(workspace))
-		}
-		if name == "workspaceFolderBasename" {
-			workspace = filepath.Base(workspace)
-		}
-		return part{kind: folder, text: workspace}, true
+		r.note("${%s} differs between the windows of %s, and is not replaced", name, r.place.Client.Name)
 	}
 	return part{}, false
 }
@@ -217,6 +212,8 @@ func (v Value) Expand(getenv func(string) (string, bool)) string {
 		case fileRef:
 			text, _ := files.Read(p.text, maxReferenced)
 			b.WriteString(strings.TrimSuffix(strings.TrimSuffix(string(text), "\n"), "\r"))
+		case window:
+			b.WriteString(FolderWord)
 		default:
 			b.WriteString(p.text)
 		}
@@ -237,6 +234,8 @@ func (v Value) Render(keep func(label, secret string) (string, error)) (string, 
 	for _, p := range v {
 		reference := ""
 		switch p.kind {
+		case window:
+			reference = FolderWord
 		case plainText, folder:
 			b.WriteString(strings.ReplaceAll(p.text, "${", "$${"))
 			continue

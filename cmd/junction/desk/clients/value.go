@@ -20,7 +20,9 @@ func (h Home) Typed(field, text string) Value {
 
 // IsLiteral reports whether the value has neither a reference nor a secret.
 func (v Value) IsLiteral() bool {
-	return !slices.ContainsFunc(v, func(p part) bool { return p.kind != plainText && p.kind != folder })
+	return !slices.ContainsFunc(v, func(p part) bool {
+		return p.kind != plainText && p.kind != folder && p.kind != window
+	})
 }
 
 // junctionItself is the client whose references are Junction's.
@@ -41,6 +43,8 @@ func (e *Entry) CommandLine() []string {
 				word += "${" + p.text + "}"
 			case fileRef:
 				word += "${file:" + p.text + "}"
+			case window:
+				word += FolderWord
 			default:
 				word += p.text
 			}

@@ -83,7 +83,8 @@ For a server of the registry and for a pack, the command shows what would run, b
 	flags.StringArrayVarP(&a.env, "env", "e", nil,
 		"an environment variable of the command, `NAME=VALUE`; may be repeated")
 	flags.StringArrayVarP(&a.headers, "header", "H", nil, "a header for the URL, `'NAME: VALUE'`; may be repeated")
-	flags.StringVar(&a.given.Dir, "cwd", "", "working `folder` of the command (default: that of Junction)")
+	flags.StringVar(&a.given.Dir, "cwd", "", "working `folder` of the command (default: the current one if the "+
+		"command has relative paths, else that of Junction)")
 	flags.StringVar(&a.transport, "transport", detected, "`transport` of the URL: "+transports())
 	flags.StringVar(&a.auth, "auth", "", "`mode` of the credentials for the server: "+
 		strings.Join(flagModes(upstream.Modes()), ", "))
@@ -337,7 +338,11 @@ func (a *adder) entry(ctx context.Context, name string, e *Editor) (*clients.Ent
 	if err != nil {
 		return nil, nil, fmt.Errorf("cannot add %s: %w", name, err)
 	}
-	return entry, nil, nil
+	var notes []string
+	for _, note := range entry.Notes {
+		notes = append(notes, "Note: "+note+".")
+	}
+	return entry, notes, nil
 }
 
 // with returns the text of the file with a new upstream. It stores the upstream's secrets in keep.

@@ -46,6 +46,9 @@ func (a *adder) withCommand(args []string, dash int) (name string, err error) {
 			shell.Join(clients.Words(args[1])...))
 	}
 	a.given.Command = args[1:]
+	if a.given.Folder, err = os.Getwd(); err != nil {
+		return "", fmt.Errorf("cannot find the current folder: %w", err)
+	}
 	if program := args[1]; strings.HasPrefix(program, "./") || strings.HasPrefix(program, "../") {
 		if a.given.Command[0], err = filepath.Abs(program); err != nil {
 			return "", err

@@ -91,7 +91,7 @@ func (e *Editor) Unset(name string) (variables []string) {
 	for _, n := range slices.Sorted(maps.Keys(lines)) {
 		text := strings.ReplaceAll(lines[n], "$${", "") // which is no reference
 		for _, m := range reference.FindAllStringSubmatch(text, -1) {
-			if os.Getenv(m[1]) == "" && !slices.Contains(variables, m[1]) {
+			if m[0] != clients.FolderWord && os.Getenv(m[1]) == "" && !slices.Contains(variables, m[1]) {
 				variables = append(variables, m[1])
 			}
 		}

@@ -24,6 +24,7 @@ func (e *Editor) known(name, from string) clients.Known {
 	u := e.config.Upstreams[name]
 	k := clients.Known{
 		Name: name, From: from, Command: u.Command, Env: maps.Clone(u.Env), Dir: u.Dir, URL: u.URL,
+		Windows: u.Isolation == upstream.IsolationFolder,
 		Headers: u.Headers, Unset: e.Unset(name), Enabled: listedTools(&u),
 		Offers: func(tool string) bool {
 			_, offered := u.Offers(tool)

@@ -282,7 +282,7 @@ func (c *connector) attempt(ctx context.Context, id string) (*connectJSON, strin
 	if len(done.Removed) > 0 && !c.quiet() {
 		done.Notes = append(done.Notes, c.afterReboot(ctx)...)
 	}
-	done.Notes = slices.Concat(done.Notes, c.keyNotes(done), c.trustNotes(), c.accepted(ctx))
+	done.Notes = slices.Concat(done.Notes, c.keyNotes(done), c.folderNotes(), c.trustNotes(), c.accepted(ctx))
 	if c.project != "" && done.Changed {
 		done.Notes = append(done.Notes, "The file is the project's: if you commit it, others get the entry, too.")
 	}

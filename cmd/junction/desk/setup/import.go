@@ -404,7 +404,7 @@ func (i *importer) summary(ctx context.Context) string {
 	for _, line := range i.signIns() {
 		b.WriteString("\n" + prose.OneLine(line))
 	}
-	fmt.Fprintf(&b, "\n%s%s%s", i.held(), i.otherProjects(), entries.Lines(i.next))
+	fmt.Fprintf(&b, "\n%s%s%s%s", i.fixed(), i.held(), i.otherProjects(), entries.Lines(i.next))
 	return b.String()
 }
 

@@ -35,6 +35,9 @@ func (c *connector) credential(ctx context.Context) error {
 	if c.elsewhere() && c.keyFile == "" {
 		t.Key = c.asksForKey(ctx)
 	}
+	if t.Bridged = c.client.Bridges(*t, c.place, c.home); t.Bridged && c.place.Scope == clients.User {
+		c.way = clients.ByFile // not all clients pass the variable on to a command
+	}
 	switch {
 	case c.keyFile != "" && c.place.Scope == clients.Project:
 		return cli.Usagef("--key-file is a file of yours, and the file of a project is for all who have the project; " +

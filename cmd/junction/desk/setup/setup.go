@@ -2,11 +2,12 @@
 // files of clients with package clients, and the configuration file with package entries.
 //
 // import.go finds the servers in the files of clients and shows them; import_write.go adds them to the
-// configuration file, and merge.go decides about each of them. connect.go adds Junction to the file of a
-// client, and removes it again. probe.go asks the URL of Junction before, and replace.go decides which
-// servers leave the file. key.go decides how the client gets the API key, and key_faults.go checks these
-// keys for junction doctor. guide.go runs the steps of a setup: values.go asks for values, start.go starts
-// Junction and waits for its servers, link.go makes a shell find the program, undo.go undoes a setup.
+// configuration file, import_project.go names those of one project, and merge.go decides about each of
+// them. connect.go adds Junction to the file of a client, and removes it again. probe.go asks the URL of
+// Junction before, and replace.go decides which servers leave the file. key.go decides how the client gets the
+// API key, and key_faults.go checks these keys for junction doctor. folder.go says why an entry starts junction
+// stdio. guide.go runs the steps of a setup: values.go asks for values, start.go starts Junction and waits for
+// its servers, link.go makes a shell find the program, undo.go undoes a setup.
 package setup
 
 import (

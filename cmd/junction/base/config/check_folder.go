@@ -1,0 +1,90 @@
+package config
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"junction/upstream"
+	"junction/upstream/prose"
+	"junction/upstream/shell"
+)
+
+// This file has the mistakes and warnings about the folder in which a command starts.
+
+// folderWord stands for the folder of the client of a call.
+const folderWord = "${folder}"
+
+// launchVariables are variables with the folder in which a program was started. Those of Junction are the folder of
+// a shell, the home folder or /, and not that of a client.
+var launchVariables = []string{"PWD", "OLDPWD", "INIT_CWD", "CLAUDE_PROJECT_DIR"}
+
+// launchFolder returns the mistake of a reference to a variable; "" if the variable is no folder of a start.
+func launchFolder(name string) string {
+	if !slices.Contains(launchVariables, name) {
+		return ""
+	}
+	return "${" + name + "} would be the folder in which Junction was started; write the full path of one folder, or " +
+		folderWord + " with isolation: folder for the folder of each client"
+}
+
+// unplaced returns the first relative path of a command that has no folder; "" if there is none. With a sandbox,
+// the command starts in a private folder.
+func (c *Config) unplaced(name string) string {
+	u := c.Upstreams[name]
+	if u.Dir != "" || u.Sandbox != nil || u.Off() || c.Packs[name] != "" {
+		return ""
+	}
+	for _, word := range shell.Relative(u.Command, nil) {
+		return word
+	}
+	return ""
+}
+
+// unplacedText says what is wrong with a relative path.
+func unplacedText(word, means string) string {
+	return "the relative path " + prose.Quote(word) + " begins in the folder in which Junction starts, " + means +
+		"; set dir to the folder where it begins, or write the full path"
+}
+
+// validateFolder blocks a command with a relative path in a service, where the path would begin in the home folder
+// or /.
+func (c *Config) validateFolder(d *decoder, name string) {
+	if service, _ := d.refs.getenv(ServiceVariables); service == "" && !atRoot() {
+		return
+	}
+	if word := c.unplaced(name); word != "" {
+		at := "upstreams." + name
+		d.unresolved[at] = true // it blocks this upstream alone, also while Junction runs
+		d.invalid(at, "%s", unplacedText(word, "which is the home folder or / for a service"))
+	}
+}
+
+// atRoot reports whether this process runs in the root folder, as a service of the system does.
+func atRoot() bool {
+	dir, err := os.Getwd()
+	return err == nil && dir == filepath.Dir(dir)
+}
+
+// warnFolder warns of a command whose folder depends on how Junction is started, or which would run a program
+// that lies in the folder of a client.
+func (c *Config) warnFolder(name string, warn func(path, format string, args ...any)) {
+	u, at := c.Upstreams[name], "upstreams."+name
+	if word := c.unplaced(name); word != "" {
+		warn(at, "%s", unplacedText(word, "which differs between a shell and a service"))
+	}
+	if why := insecure(&u); why != "" {
+		warn(at, "dir is %s, and %s: an agent that can write there gets a program of its own started outside of its "+
+			"sandbox; set dir to a folder of yours, and name %s in an argument", folderWord, why, folderWord)
+	}
+}
+
+// insecure returns why a command that starts in the folder of a client may run a program that lies there; ""
+// if it does not start there, or runs none.
+func insecure(u *upstream.Config) string {
+	if !strings.Contains(u.Dir, folderWord) || len(u.Command) == 0 {
+		return ""
+	}
+	return shell.RunsFrom(u.Command)
+}
