@@ -41,14 +41,24 @@ func (c *Config) validateFolder(bad func(path, format string, args ...any)) {
 		case key == "dir" && value != folder.Word:
 			bad(key, "must be %s alone, or a path without it", folder.Word)
 		case key == "command[0]":
-			bad(key, "the program cannot be in the folder of the client, which an agent can change; name a program of yours")
-		case !whole || folder.Named(before) || before != "" && !strings.HasSuffix(before, "=") && !strings.HasSuffix(before, ":"):
+			bad(key, "the program cannot be the folder of the client, which an agent can change; name a program of yours")
+		case !whole || folder.Named(before) || before != "" && !strings.ContainsAny(before[len(before)-1:], "=:"):
 			bad(key, "%s must be the whole value, or its end after = or :, so that no folder divides it", folder.Word)
 		case strings.HasPrefix(key, "command[") && c.runs(value):
 			bad(key, "a shell would run the name of the folder, which a client chooses; pass it as an argument after the "+
 				"script, such as [sh, -c, 'exec server \"$1\"', sh, \"%s\"]", folder.Word)
 		}
 	}
+}
+
+// grantsFolders reports whether a confined command may change the folders of its clients.
+func grantsFolders(configs map[string]Config) bool {
+	for _, c := range configs {
+		if c.Isolation == IsolationFolder && c.Sandbox != nil && !c.Sandbox.OnlyReadsFolder() {
+			return true
+		}
+	}
+	return false
 }
 
 // runs reports whether the command runs an argument as a program: it is a batch file, which divides its
@@ -59,7 +69,8 @@ func (c *Config) runs(argument string) bool {
 		return true
 	}
 	flags := shells[strings.TrimSuffix(name, ".exe")]
-	at := slices.IndexFunc(c.Command[1:], func(word string) bool { return slices.Contains(flags, strings.ToLower(word)) })
+	flag := func(word string) bool { return slices.Contains(flags, strings.ToLower(word)) }
+	at := slices.IndexFunc(c.Command[1:], flag)
 	if at < 0 {
 		return false
 	}

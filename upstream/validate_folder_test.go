@@ -1,9 +1,11 @@
 package upstream
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
+	"junction/auth/authtest"
 	"junction/upstream/command"
 )
 
@@ -50,6 +52,33 @@ func TestFolderWordStandsWhereNothingDividesIt(t *testing.T) {
 		}
 		if text := strings.Join(got, "\n"); test.want == "" && text != "" || !strings.HasPrefix(text, test.want) || len(got) > 1 {
 			t.Errorf("%s: %q, want %q", name, got, test.want)
+		}
+	}
+}
+
+// TestFoldersOfClientsDecideNothing: what a confined command may change of its clients' folders counts for every
+// other confined command, which follows no link there. With no such command, permitted folders count for nothing.
+func TestFoldersOfClientsDecideNothing(t *testing.T) {
+	for name, test := range map[string]struct {
+		c    Config
+		want bool
+	}{
+		"it may change them": {Config{Isolation: IsolationFolder, Sandbox: &command.Sandbox{}}, true},
+		"it reads them":      {Config{Isolation: IsolationFolder, Sandbox: &command.Sandbox{Read: []string{"${folder}"}}}, false},
+		"no sandbox":         {Config{Isolation: IsolationFolder}, false},
+		"no folders":         {Config{Sandbox: &command.Sandbox{}}, false},
+	} {
+		var s Set
+		permitted := []string{"/src"}
+		test.c.Command = []string{"/no/such/program"}
+		u := s.Apply(map[string]Config{"fs": test.c, "other": {Command: []string{"/no/such/program"},
+			Sandbox: &command.Sandbox{Write: []string{"/w"}}}}, Options{Log: authtest.Log(t),
+			Folders: func() []string { return permitted }}, nil)[1]
+		permitted = append(permitted, "/more") // the next start counts
+		got := u.pool.options.writable()
+		s.Close()
+		if slices.Contains(got, "/src") != test.want || slices.Contains(got, "/more") != test.want || !slices.Contains(got, "/w") {
+			t.Errorf("%s: confined commands may change %q", name, got)
 		}
 	}
 }

@@ -102,8 +102,8 @@ func (s *Sandbox) Validate(bad func(path, format string, args ...any)) {
 			switch {
 			case p == folder.Word && key == "read":
 			case folder.Named(p):
-				bad(at, "the folder of the client needs no entry here; write %s into read if the command may not change it",
-					folder.Word)
+				bad(at, "the folder of the client needs no entry here; write %s into read if the command may not "+
+					"change it", folder.Word)
 			case p == "":
 				bad(at, "is empty; write an absolute path, or remove the entry")
 			case home && (rest == "" || rest[0] == '/'):
