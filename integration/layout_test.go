@@ -112,8 +112,9 @@ var arrows = map[string][]string{
 		"upstream/prose", "upstream/files", "auth", "auth/authserver", "auth/seal", "auth/store",
 		"upstream/shell", "upstream/loopback"},
 	"upstream/yamlread": {"upstream/prose"},
-	// junction check reads packs as their loader does
-	"cmd/junction/base/config": {"auth/authserver/provider", "cmd/pack", "cmd/pack/manifest", "upstream/files", "cmd/pack/lock",
+	// junction check reads packs as their loader does, and certificates
+	"cmd/junction/base/certificate": {"upstream/files"},
+	"cmd/junction/base/config": {"cmd/junction/base/certificate", "auth/authserver/provider", "cmd/pack", "cmd/pack/manifest", "upstream/files", "cmd/pack/lock",
 		"upstream/prose", "upstream/yamlread", "auth",
 		"auth/authserver", "auth/fetch", "auth/store", "policy", "proxy", "proxy/search", "proxy/view",
 		"upstream", "upstream/command", "upstream/folder", "upstream/sandbox", "upstream/shell", "upstream/loopback",
