@@ -41,12 +41,12 @@ func (c *Config) validateFolder(bad func(path, format string, args ...any)) {
 		case key == "dir" && value != folder.Word:
 			bad(key, "must be %s alone, or a path without it", folder.Word)
 		case key == "command[0]":
-			bad(key, "the program cannot be the folder of the client, which an agent can change; name a program of yours")
+			bad(key, "the program cannot be the folder of the client, which an agent can change; name another one")
 		case !whole || folder.Named(before) || before != "" && !strings.ContainsAny(before[len(before)-1:], "=:"):
 			bad(key, "%s must be the whole value, or its end after = or :, so that no folder divides it", folder.Word)
 		case strings.HasPrefix(key, "command[") && c.runs(value):
-			bad(key, "a shell would run the name of the folder, which a client chooses; pass it as an argument after the "+
-				"script, such as [sh, -c, 'exec server \"$1\"', sh, \"%s\"]", folder.Word)
+			bad(key, "a shell would run the name of the folder, which a client chooses; pass it as an argument after "+
+				"the script, such as [sh, -c, 'exec server \"$1\"', sh, \"%s\"]", folder.Word)
 		}
 	}
 }
