@@ -64,6 +64,9 @@ func (i *importer) ask(cmd *cobra.Command) error {
 		rows = nil
 	}
 	err := entries.Ask(cmd.Context(), i.editor.Config(), i.asked, rows)
+	if err == nil {
+		err = entries.Folders(cmd, i.asked, i.yes)
+	}
 	for _, a := range i.asked {
 		n := slices.IndexFunc(i.outcomes, func(o clients.Outcome) bool { return o.Server.Entry == a.Entry })
 		if a.Note != "" {
