@@ -38,6 +38,7 @@ var arrows = map[string][]string{
 	"upstream/prose":            {},
 	"upstream/bounded":          {},
 	"upstream/files":            {},
+	"upstream/folder":           {"upstream/files"}, // the list of a person is replaced in one step
 	"upstream/loopback":         {},
 	"upstream/shell":            {},
 	"cmd/junction/base/runfile": {"cmd/junction/base/config", "upstream/files", "upstream/prose"},
@@ -91,6 +92,7 @@ var arrows = map[string][]string{
 	// junction tools and junction call are calls over a connection, with raw results
 	// a probe of the credentials of an upstream
 	"cmd/junction/base/cli":      {"cmd/junction/base/config", "upstream/prose", "auth", "upstream/shell"},
+	"cmd/junction/desk/folders":  {"cmd/junction/base/cli", "cmd/junction/base/config", "upstream/folder", "upstream/prose"},
 	"cmd/junction/desk/registry": {"cmd/junction/desk/clients", "upstream/prose", "upstream/loopback"},
 	"cmd/junction/desk/entries": {"cmd/junction/base/revision", "cmd/junction/ops/admin",
 		"cmd/junction/base/cli", "cmd/junction/desk/clients", "cmd/junction/base/config", "upstream/prose",
@@ -110,11 +112,12 @@ var arrows = map[string][]string{
 		"upstream/prose", "upstream/files", "auth", "auth/authserver", "auth/seal", "auth/store",
 		"upstream/shell", "upstream/loopback"},
 	"upstream/yamlread": {"upstream/prose"},
-	// junction check reads packs as their loader does
-	"cmd/junction/base/config": {"auth/authserver/provider", "cmd/pack", "cmd/pack/manifest", "upstream/files", "cmd/pack/lock",
+	// junction check reads packs as their loader does, and certificates
+	"cmd/junction/base/certificate": {"upstream/files"},
+	"cmd/junction/base/config": {"cmd/junction/base/certificate", "auth/authserver/provider", "cmd/pack", "cmd/pack/manifest", "upstream/files", "cmd/pack/lock",
 		"upstream/prose", "upstream/yamlread", "auth",
 		"auth/authserver", "auth/fetch", "auth/store", "policy", "proxy", "proxy/search", "proxy/view",
-		"upstream", "upstream/command", "upstream/sandbox", "upstream/shell", "upstream/loopback",
+		"upstream", "upstream/command", "upstream/folder", "upstream/sandbox", "upstream/shell", "upstream/loopback",
 		"proxy/front", "proxy/scope"}, // names of Junction's own tools
 	// the core: it answers one caller, and knows no HTTP (see noHTTP)
 	"proxy": {"proxy/answers", "proxy/approval", "proxy/budget",
@@ -158,7 +161,8 @@ var arrows = map[string][]string{
 	"upstream/sandbox": {"upstream/files"}, // the reason of an error about a file
 	// what a rule reads of the arguments must be what everybody else reads: the same names in the
 	// same case, none of them twice
-	"policy": {"upstream/raw", "upstream/yamlread", "upstream/prose"},
+	"policy": {"upstream/folder", // one comparison of folders
+		"upstream/raw", "upstream/yamlread", "upstream/prose"},
 	// the source of each mode of the table in upstream; a caller's kind may have some of them
 	"auth/credentials": {"auth", "auth/oauth", "upstream", "upstream/prose"},
 	// it asks an upstream as the proxy does

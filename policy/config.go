@@ -30,6 +30,11 @@ type Entry struct {
 	//
 	// If several policies have the key, the endpoints that all of them name exist. Default: all.
 	Endpoints List `yaml:"endpoints" example:"[web, mcp/memory]" change:"list,both"`
+	// The callers that the policy matches may name only these folders, and folders in them, of those
+	// that folders.within or junction folders allow permits. [] is none. Absolute paths.
+	//
+	// If several policies have the key, a folder must be in folders of each of them. Default: all.
+	Folders []string `yaml:"folders" example:"[/home/ann/src]" change:"list,both"`
 	// The callers that the policy matches hold these capabilities.
 	//
 	// An item that requires capabilities exists only for callers who hold all of them.

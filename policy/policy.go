@@ -9,8 +9,8 @@
 // (pattern.go), and not even these if no rule reads them. uri.go finds the possible meanings of a
 // resource URI, reach.go answers questions before an item is known, beginning.go decides for URIs
 // with an unknown end, items.go decides for many items at once, both.go joins two policies, explain.go gives the
-// reasons of a decision, hints.go selects tools by their annotations, and
-// overridden.go warns about rules that another policy lifts.
+// reasons of a decision, hints.go selects tools by their annotations, folders.go narrows the folders that a
+// subject may name, and overridden.go warns about rules that another policy lifts.
 //
 // There are three layers of policies: the caller's own, the surface's, and the global ones.
 // The first layer in which a rule applies decides. If a deny of this layer applies, the verdict is
@@ -123,8 +123,9 @@ type entry struct {
 	rules        []rule
 	safeguards   Safeguards
 	limits       Limits
-	endpoints    List   // nil: all
-	content      string // for comparison
+	endpoints    List     // nil: all
+	folders      []string // nil: all
+	content      string   // for comparison
 }
 
 // A rule is one compiled rule.
@@ -178,7 +179,8 @@ func Compile(c Config) (*Policy, error) {
 func compileEntry(c *Entry) *entry {
 	content, _ := json.Marshal(c) // cannot fail: a Rate is finite
 	e := &entry{name: c.Name, layer: global, enforced: c.enforced(), capabilities: slices.Clone(c.Capabilities),
-		limits: c.Limits.withDefaults(), endpoints: slices.Clone(c.Endpoints), content: string(content)}
+		limits: c.Limits.withDefaults(), endpoints: slices.Clone(c.Endpoints), folders: folders(c.Folders),
+		content: string(content)}
 	if m := c.Match; m != nil {
 		e.match, e.layer = compileMatch(m), own
 		if only := (Match{Surface: m.Surface}); m.equal(&only) {

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"junction/upstream/folder"
 	"junction/upstream/yamlread"
 )
 
@@ -34,6 +35,11 @@ func (c Config) Validate() []yamlread.Problem {
 		}
 		v.match(at+".match", e.Match)
 		v.list(at+".endpoints", e.Endpoints, func(string, string) {})
+		for k, path := range e.Folders {
+			if problem := folder.PathProblem(path); problem != "" {
+				v.bad(fmt.Sprintf("%s.folders[%d]", at, k), "%s", problem)
+			}
+		}
 		for k, capability := range e.Capabilities {
 			if !word(capability, "._:/-") {
 				v.bad(fmt.Sprintf("%s.capabilities[%d]", at, k), "a capability has 1 to 64 of A-Z, a-z, 0-9, ., _, "+
@@ -57,7 +63,7 @@ func (c Config) Validate() []yamlread.Problem {
 // idle reports whether the policy has no effect.
 func (e *Entry) idle() bool {
 	return len(e.Capabilities) == 0 && len(e.Rules) == 0 && len(e.Redact.patterns()) == 0 && !e.Validate && !e.Pinned &&
-		e.Limits == Limits{} && e.Catalog == CatalogFull && e.Endpoints == nil
+		e.Limits == Limits{} && e.Catalog == CatalogFull && e.Endpoints == nil && e.Folders == nil
 }
 
 // A validator collects problems.

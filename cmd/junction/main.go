@@ -23,6 +23,7 @@ import (
 	"junction/cmd/junction/desk/bridge"
 	"junction/cmd/junction/desk/call"
 	"junction/cmd/junction/desk/entries"
+	"junction/cmd/junction/desk/folders"
 	"junction/cmd/junction/desk/packs"
 	"junction/cmd/junction/desk/service"
 	"junction/cmd/junction/desk/setup"
@@ -128,6 +129,7 @@ The configuration file is that of --config, or junction/config.yaml in the user'
 	root.AddCommand(call.Commands(stdout, &file)...)
 	root.AddCommand(admin.Commands(stdout, build.Read().Version, &file, call.CompleteTools(&file), setup.KeyFaults)...)
 	root.AddCommand(audit.Command(stdout, stderr, &file), packs.Command(stdout, &file))
+	root.AddCommand(cli.OfFile(folders.Command(stdout, &file))...)
 	root.AddCommand(signins.Commands(stdin, stdout, stderr, &file)...)
 	root.SetHelpCommand(helpCommand(root))
 	cli.SetHelp(root)

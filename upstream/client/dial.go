@@ -19,11 +19,13 @@ type Options struct {
 	Name string
 	// Command starts the server as a child process: the program, then its arguments. Env, Dir and
 	// Confine are the environment, the working directory and the sandbox of the process; a nil
-	// Confine does not confine it. A nil Watchdog starts one for each process.
+	// Confine does not confine it. Folder is that of the client for which the process starts; nil for
+	// none. A nil Watchdog starts one for each process.
 	Command  []string
 	Env      stdio.Environment
 	Dir      string
 	Confine  *stdio.Confinement
+	Folder   *stdio.Folder
 	Watchdog *stdio.Watchdog
 	// URL is the address of a remote server. Headers are sent with each request to its origin, and
 	// the token that Token returns; nil for none (see transport.HTTPOptions). Pool opens the
@@ -247,7 +249,7 @@ func (a *attempt) openProcess(_ context.Context, _ Transport, in transport.Recei
 ) {
 	o := &a.options
 	return stdio.Open(stdio.Options{
-		Command: o.Command, Env: o.Env, Dir: o.Dir, Confine: o.Confine, Watchdog: o.Watchdog,
+		Command: o.Command, Env: o.Env, Dir: o.Dir, Confine: o.Confine, Folder: o.Folder, Watchdog: o.Watchdog,
 		MessageLimit: o.MessageLimit, Depth: o.Depth, Log: o.Log, Account: o.Account,
 	}, in)
 }

@@ -2,6 +2,7 @@ package files
 
 import (
 	"bufio"
+	"bytes"
 	"os"
 	"path/filepath"
 	"strings"
@@ -44,7 +45,14 @@ var unescaped = strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\1
 // networkIn is Network for a list of mounts (proc_pid_mountinfo(5)). The last mount of the longest path
 // that contains dir counts.
 func networkIn(mounts *bufio.Scanner, dir string) string {
-	best, kind := -1, ""
+	if _, kind := mountIn(mounts, dir); networks[kind] {
+		return kind
+	}
+	return ""
+}
+
+// mountIn returns the mount point that contains dir, and the type of its file system.
+func mountIn(mounts *bufio.Scanner, dir string) (best, kind string) {
 	for mounts.Scan() {
 		before, after, ok := strings.Cut(mounts.Text(), " - ")
 		fields, types := strings.Fields(before), strings.Fields(after)
@@ -53,12 +61,31 @@ func networkIn(mounts *bufio.Scanner, dir string) string {
 		}
 		point := unescaped.Replace(fields[4])
 		inside := point == "/" || dir == point || strings.HasPrefix(dir, point+"/")
-		if inside && len(point) >= best {
-			best, kind = len(point), types[0]
+		if inside && len(point) >= len(best) {
+			best, kind = point, types[0]
 		}
 	}
-	if !networks[kind] {
+	return best, kind
+}
+
+// Crossing returns the mount point of a file system that other machines may use too, or that is mounted when
+// it is touched, if dir is on it and within is not; otherwise "". It compares texts and touches neither.
+func Crossing(within, dir string) string {
+	text, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
 		return ""
 	}
-	return kind
+	return crossingIn(text, within, dir)
+}
+
+func crossingIn(mounts []byte, within, dir string) string {
+	list := func() *bufio.Scanner { return bufio.NewScanner(bytes.NewReader(mounts)) }
+	point, kind := mountIn(list(), dir)
+	if !networks[kind] && kind != "autofs" {
+		return ""
+	}
+	if outer, _ := mountIn(list(), within); outer == point {
+		return ""
+	}
+	return point
 }

@@ -24,6 +24,16 @@ broken line
 			t.Errorf("%s is on %q, want %q", dir, got, want)
 		}
 	}
+	for _, test := range []struct{ within, dir, want string }{
+		{"/", "/var/lib", ""}, {"/", "/home/ann", "/home"}, {"/home/ann", "/home/ann/src", ""},
+		{"/home", "/home/ann/local disk/x", ""}, {"/mnt", "/mnt/a", ""}, {"/", "/mnt/a", "/mnt"},
+		{"/", "/net/host/x", "/net"}, {"/", "/netz", ""}, {"/", "/encrypted", ""},
+	} {
+		text := mounts + "35 22 0:45 / /net rw - autofs -hosts rw\n"
+		if got := crossingIn([]byte(text), test.within, test.dir); got != test.want {
+			t.Errorf("from %s to %s: %q, want %q", test.within, test.dir, got, test.want)
+		}
+	}
 	mounted, link := t.TempDir(), filepath.Join(t.TempDir(), "link")
 	if err := os.Symlink(mounted, link); err != nil {
 		t.Fatal(err)

@@ -107,12 +107,19 @@ type order struct {
 	Rules   Rules    `json:"rules"`
 	Support Support  `json:"support"`
 	Path    string   `json:"path"`
-	Dir     string   `json:"dir"` // the working directory, if it is below a writable path
+	Dir     string   `json:"dir"`               // the working directory, if it is below a writable path
+	Granted *Granted `json:"granted,omitempty"` // what an open folder is for; nil without one
 	Args    []string `json:"args"`
 	Env     []string `json:"env"`
 
 	Parent int `json:"parent"` // the process that waits for the wrapper
 	Signal int `json:"signal"` // signal that the kernel sends when the parent ends; 0 for none
+}
+
+// Granted says what the command may do with an open folder that it gets beside its Rules.
+type Granted struct {
+	Start bool `json:"start"` // it is the working directory
+	Write bool `json:"write"` // the command may change it, and not only read it
 }
 
 // failure is the wrapper's report that it could not start the command. Errno is set if executing

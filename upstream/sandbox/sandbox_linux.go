@@ -44,8 +44,12 @@ func landlockSupport() Support {
 	return Support{Why: fmt.Sprintf("the kernel does not offer Landlock (%v); use Linux 6.7 or newer", err)}
 }
 
-// orderFD is the wrapper's end of the socket to the process that started it.
-const orderFD = 3
+// orderFD is the wrapper's end of the socket to the process that started it, and grantedFD the folder of
+// Grant.
+const (
+	orderFD   = 3
+	grantedFD = 4
+)
 
 // Handover is a sandboxed command between Wrap and its start.
 type Handover struct {
@@ -79,6 +83,15 @@ func Wrap(cmd *exec.Cmd, r Rules, s Support) (*Handover, error) {
 	cmd.Path, cmd.Args, cmd.Env = "/proc/self/exe", []string{"junction", Word}, []string{}
 	cmd.ExtraFiles = []*os.File{h.theirs}
 	return h, nil
+}
+
+// Grant lets the command use an open folder, whatever its path leads to later. Call it between Wrap and
+// the start of cmd, until which dir must stay open.
+func (h *Handover) Grant(cmd *exec.Cmd, to Granted, dir *os.File) {
+	h.order.Granted = &to
+	if cmd.ExtraFiles = append(cmd.ExtraFiles, dir); to.Start {
+		cmd.Dir, h.order.Dir = "", ""
+	}
 }
 
 // setUpTime limits the run time of the wrapper.
@@ -135,7 +148,7 @@ func Main() int {
 	runtime.LockOSThread() // the kernel keeps some of the settings per thread
 	err := changeDir(&o)
 	if err == nil {
-		err = confine(&o.Rules, o.Support.ABI)
+		err = confine(&o)
 	}
 	if err == nil {
 		err = dieWithParent(&o)
@@ -177,17 +190,17 @@ func dieWithParent(o *order) error {
 // confine applies the rules to this process, as far as this version of Landlock can. It restricts
 // only once: a second ruleset would deny moving files between folders (go-landlock's
 // Config.Restrict).
-func confine(r *Rules, abi int) error {
+func confine(o *order) error {
+	r, abi := &o.Rules, o.Support.ABI
 	rules := []landlock.Rule{}
 	for _, group := range []struct {
 		paths            []string
-		file, folder     func(...string) landlock.FSRule
 		change, optional bool
 	}{
-		{r.Read, landlock.ROFiles, landlock.RODirs, false, false},
-		{r.Default, landlock.ROFiles, landlock.RODirs, false, true},
-		{r.Write, landlock.RWFiles, landlock.RWDirs, true, false},
-		{r.Devices, landlock.RWFiles, landlock.RWDirs, true, true},
+		{r.Read, false, false},
+		{r.Default, false, true},
+		{r.Write, true, false},
+		{r.Devices, true, true},
 	} {
 		for _, path := range group.paths {
 			fd, folder, err := r.Writable.open(path)
@@ -198,19 +211,11 @@ func confine(r *Rules, abi int) error {
 				return err
 			}
 			defer unix.Close(fd)
-			open := fmt.Sprintf("/proc/self/fd/%d", fd)
-			rule := group.file(open)
-			if folder {
-				rule = group.folder(open)
-			}
-			if group.change {
-				rule = rule.WithIoctlDev().WithResolveUnix()
-			}
-			if group.change && folder {
-				rule = rule.WithRefer()
-			}
-			rules = append(rules, rule)
+			rules = append(rules, ruleOf(fd, folder, group.change))
 		}
+	}
+	if o.Granted != nil {
+		rules = append(rules, ruleOf(grantedFD, true, o.Granted.Write))
 	}
 	c := configs()[min(abi, abiNewest)-abiMove]
 	if r.AnyTCP {
@@ -224,8 +229,25 @@ func confine(r *Rules, abi int) error {
 	return c.Restrict(rules...)
 }
 
-// changeDir enters the working directory, if it is below a writable path.
+// ruleOf returns the rule for an open file or folder.
+func ruleOf(fd int, folder, change bool) landlock.Rule {
+	open := fmt.Sprintf("/proc/self/fd/%d", fd)
+	switch {
+	case folder && change:
+		return landlock.RWDirs(open).WithIoctlDev().WithResolveUnix().WithRefer()
+	case folder:
+		return landlock.RODirs(open)
+	case change:
+		return landlock.RWFiles(open).WithIoctlDev().WithResolveUnix()
+	}
+	return landlock.ROFiles(open)
+}
+
+// changeDir enters the working directory, if it is granted, or below a writable path.
 func changeDir(o *order) error {
+	if o.Granted != nil && o.Granted.Start {
+		return os.NewSyscallError("fchdir", unix.Fchdir(grantedFD))
+	}
 	if o.Dir == "" {
 		return nil
 	}

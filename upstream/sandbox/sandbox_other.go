@@ -4,6 +4,7 @@ package sandbox
 
 import (
 	"errors"
+	"os"
 	"os/exec"
 	"runtime"
 )
@@ -18,6 +19,9 @@ type Handover struct{}
 
 // Wrap always fails. Callers must check Support.Enforces, which is false here.
 func Wrap(*exec.Cmd, Rules, Support) (*Handover, error) { return nil, errors.ErrUnsupported }
+
+// Grant does nothing.
+func (*Handover) Grant(*exec.Cmd, Granted, *os.File) {}
 
 // Started does nothing.
 func (*Handover) Started() error { return nil }

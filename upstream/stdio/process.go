@@ -77,7 +77,14 @@ type Child interface {
 
 // startProcess starts the child. The caller owns it and must call finish.
 func startProcess(o Options) (*process, error) {
-	cmd, cell, err := confined(o)
+	dir, err := o.Folder.open()
+	if err != nil {
+		return nil, err
+	}
+	if dir != nil {
+		defer dir.Close() // after the start
+	}
+	cmd, cell, err := confined(o, dir)
 	if err != nil {
 		return nil, err
 	}
@@ -307,14 +314,17 @@ func npmDetail(line string) bool {
 }
 
 // confined returns the command in a cell of its own, which the caller must close. The cell is nil
-// if the options have no sandbox.
-func confined(o Options) (*exec.Cmd, *cell, error) {
+// if the options have no sandbox. folder is the open Options.Folder.
+func confined(o Options, folder *os.File) (*exec.Cmd, *cell, error) {
 	if len(o.Command) == 0 {
 		return nil, nil, errors.New("no command")
 	}
 	x, err := o.Confine.open()
 	if err != nil {
 		return nil, nil, err
+	}
+	if o.Folder.starts() {
+		o.Dir = ""
 	}
 	dir := o.Dir
 	o, err = x.enter(o)
@@ -323,7 +333,10 @@ func confined(o Options) (*exec.Cmd, *cell, error) {
 		cmd, err = command(o)
 	}
 	if err == nil {
-		err = x.wrap(cmd, dir)
+		err = x.wrap(cmd, dir, o.Folder, folder)
+	}
+	if err == nil && o.Folder.starts() && (x == nil || x.handover == nil) {
+		startIn(cmd, folder)
 	}
 	if err != nil {
 		x.close()
@@ -365,7 +378,9 @@ func command(o Options) (*exec.Cmd, error) {
 		}
 		return nil, cmd.Err
 	}
-	cmd.Dir = o.Dir
+	if cmd.Dir = o.Dir; o.Folder.starts() {
+		cmd.Dir = o.Folder.Path
+	}
 	// cmd.Environ has the PWD of Dir
 	cmd.Env = o.Env.variables(exchange(cmd.Environ(), o.private, o.Env.Own))
 	cmd.SysProcAttr = ownGroup()

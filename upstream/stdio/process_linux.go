@@ -23,3 +23,6 @@ func outputPair() (ours, theirs *os.File, err error) {
 	syscall.SetNonblock(fds[0], true) // so that os.NewFile blocks without a thread
 	return os.NewFile(uintptr(fds[0]), "|0"), os.NewFile(uintptr(fds[1]), "|1"), nil
 }
+
+// byDescriptor is the folder with a path for each open file of the process that reads it.
+const byDescriptor = "/proc/self/fd"

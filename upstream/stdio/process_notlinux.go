@@ -12,3 +12,7 @@ func dieWithParent(*syscall.SysProcAttr) {}
 
 // outputPair returns the two ends of the child's standard output.
 func outputPair() (ours, theirs *os.File, err error) { return os.Pipe() }
+
+// byDescriptor is "": no path names an open folder. The start is by its path, right after the folder was
+// opened and compared.
+const byDescriptor = ""

@@ -38,3 +38,7 @@ func outputPair() (ours, theirs *os.File, err error) { return os.Pipe() }
 
 // killed reports whether SIGKILL has ended a process; there is no such signal here.
 func killed(*os.ProcessState) bool { return false }
+
+// byDescriptor is "": no path names an open folder. The start is by its path, right after the folder was
+// opened and compared.
+const byDescriptor = ""

@@ -102,7 +102,7 @@ func (x *cell) enter(o Options) (Options, error) {
 		return o, nil
 	}
 	o.private = x.variables()
-	if o.Dir != "" {
+	if o.Dir != "" || o.Folder.starts() {
 		return o, nil
 	}
 	o.Dir = x.folder
@@ -153,8 +153,8 @@ func exchange(environment []string, private, own map[string]string) []string {
 }
 
 // wrap makes cmd start in the cell. cmd must be complete. dir is the working directory of the
-// entry.
-func (x *cell) wrap(cmd *exec.Cmd, dir string) (err error) {
+// entry, and open the open folder of a client.
+func (x *cell) wrap(cmd *exec.Cmd, dir string, folder *Folder, open *os.File) (err error) {
 	if x == nil || !x.Support.Enforces() {
 		return nil
 	}
@@ -166,11 +166,19 @@ func (x *cell) wrap(cmd *exec.Cmd, dir string) (err error) {
 		return err
 	}
 	r := x.rules
-	if r.Writable, err = sandbox.NewWritable(append(slices.Clone(r.Writable), x.temp)); err != nil {
+	changed := append(slices.Clone(r.Writable), x.temp)
+	var granted []string
+	if folder != nil {
+		granted = []string{folder.Path}
+		if !folder.ReadOnly {
+			changed = append(changed, folder.Path)
+		}
+	}
+	if r.Writable, err = sandbox.NewWritable(changed); err != nil {
 		return &SandboxError{"sandbox.write: " + err.Error(), false}
 	}
 	r.Write = append(slices.Clone(r.Write), x.temp, x.folder)
-	if err := x.mustPermit(&r, "the program", program); err != nil {
+	if err := x.mustPermit(&r, granted, "the program", program); err != nil {
 		return err
 	}
 	r.Devices = sandbox.Devices()
@@ -180,22 +188,24 @@ func (x *cell) wrap(cmd *exec.Cmd, dir string) (err error) {
 			return err
 		}
 		if !sandbox.TooWide(dir, cmd.Env) {
-			if err := x.mustPermit(&r, "dir", dir); err != nil {
+			if err := x.mustPermit(&r, granted, "dir", dir); err != nil {
 				return err
 			}
 			r.Default = append(r.Default, dir)
 		}
 	}
 	r.Default = slices.DeleteFunc(r.Default, func(p string) bool { return r.Writable.Holds(p) != "" })
-	x.handover, err = sandbox.Wrap(cmd, r, x.Support)
+	if x.handover, err = sandbox.Wrap(cmd, r, x.Support); err == nil && folder != nil {
+		x.handover.Grant(cmd, sandbox.Granted{Start: folder.Start, Write: !folder.ReadOnly}, open)
+	}
 	return err
 }
 
 // mustPermit returns an error if a path that the command needs is not readable by default, because
-// another command may change it, and the entry does not name it.
-func (x *cell) mustPermit(r *sandbox.Rules, what, path string) error {
+// another command may change it, and the entry does not name it. granted are paths that it may use, too.
+func (x *cell) mustPermit(r *sandbox.Rules, granted []string, what, path string) error {
 	in := r.Writable.Holds(path)
-	if in == "" || r.Writable.Permits(slices.Concat(r.Read, r.Write), path) {
+	if in == "" || r.Writable.Permits(slices.Concat(r.Read, r.Write, granted), path) {
 		return nil
 	}
 	return &SandboxError{fmt.Sprintf("%s %s is in %s, which confined commands may change, so it is not readable by "+

@@ -26,6 +26,7 @@ type Options struct {
 	Env     Environment
 	Dir     string       // the working directory; "" means Junction's, or the one of Confine
 	Confine *Confinement // nil means no sandbox
+	Folder  *Folder      // of the client for which the process is; nil means none
 
 	MessageLimit int           // maximum bytes of one line from the server. Default 16 MiB
 	Depth        int           // maximum nesting of one message. Default raw.DefaultDepth

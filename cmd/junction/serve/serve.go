@@ -61,6 +61,9 @@ func (p *program) serve(stopping context.Context) error {
 	}
 	endpoint, keys := p.listening.url(), len(c.Auth.APIKeys) > 0 && !c.Auth.SignsIn()
 	where := []any{"url", endpoint}
+	if p.listening.secure != nil {
+		where = append(where, "tls", p.listening.secure)
+	}
 	if c.PublicURL != "" {
 		endpoint = c.PublicURL + "/mcp"
 	}

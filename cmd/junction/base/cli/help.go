@@ -21,7 +21,7 @@ type part struct {
 func partsOfHelp() []part {
 	return []part{
 		{"Set up:", []string{"setup", "import", "add", "search", "list", "remove", "enable", "disable", "packs",
-			"connect", "disconnect", "login", "logout", "service", "stdio"}},
+			"folders", "connect", "disconnect", "login", "logout", "service", "stdio"}},
 		{"Watch:", []string{"status", "tools", "skills", "call", "why", "doctor", "reconnect", "audit", "pins"}},
 		{"Team:", []string{"keys", "auth", "users", "clients", "grants", "sessions"}},
 		{"Operate:", []string{"check", "schema", "health", "storage", "version", "completion", "demo", "help"}},

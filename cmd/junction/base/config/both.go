@@ -286,6 +286,8 @@ func (x *narrowing) stricter(r, old, next *Config) {
 	r.AllowedOrigins = common(old.AllowedOrigins, next.AllowedOrigins)
 	r.AllowedHosts = common(old.AllowedHosts, next.AllowedHosts)
 	r.Names = strictestNames(old.Names, next.Names)
+	r.Folders = old.Folders.meet(next.Folders)
+	r.Own = slices.Concat(old.Own, next.Own)
 	r.Auth.None = old.Auth.None && next.Auth.None
 	r.Auth.TrustedProxies = overlap(old.Auth.TrustedProxies, next.Auth.TrustedProxies)
 	if r.readsAddresses() {

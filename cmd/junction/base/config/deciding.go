@@ -32,6 +32,7 @@ func (c *Config) own(file string, getenv func(string) (string, bool)) (list sand
 		{What: "the configuration file", Path: file}, {What: "the key of sessions", Path: c.Sessions.KeyFile},
 		{What: "the master keys", Path: c.Storage.KeyFile}, {What: signIns, Path: database},
 		{What: "the accepted definitions", Path: c.Pins}, {What: "the audit", Path: audit},
+		{What: "the certificate of TLS", Path: c.TLS.CertFile}, {What: "the key of TLS", Path: c.TLS.KeyFile},
 	} {
 		if path, err := filepath.Abs(own.Path); own.Path != "" && err == nil {
 			own.Path = path
@@ -67,6 +68,23 @@ func (d *decoder) packDeciders(c *Config, name string) sandbox.Deciders {
 // deciders returns all files that confined commands must not change: those of Junction, manifests,
 // the files that references name, and the programs of commands without a sandbox.
 func (c *Config) deciders(d *decoder) sandbox.Deciders {
+	list := c.decidersOfJunction(d)
+	for _, name := range slices.Sorted(maps.Keys(c.Packs)) {
+		for _, decider := range d.packDeciders(c, name) {
+			decider.What += " of the pack of upstreams." + name
+			list = append(list, decider)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.Upstreams)) {
+		if c.Upstreams[name].Sandbox == nil {
+			list = append(list, c.programs(d, name)...)
+		}
+	}
+	return list
+}
+
+// decidersOfJunction returns the files of Junction, and those that references name.
+func (c *Config) decidersOfJunction(d *decoder) sandbox.Deciders {
 	list := c.own(d.File, d.refs.getenv)
 	if file, err := filepath.Abs(lock.Path(d.File)); err == nil {
 		list = append(list, sandbox.Decider{What: "the lock file of packs", Path: file})
@@ -77,25 +95,22 @@ func (c *Config) deciders(d *decoder) sandbox.Deciders {
 	for _, file := range slices.Sorted(maps.Keys(d.refs.named)) {
 		list = append(list, sandbox.Decider{What: "a file that a reference names", Path: file})
 	}
-	for _, name := range slices.Sorted(maps.Keys(c.Packs)) {
-		for _, decider := range d.packDeciders(c, name) {
-			decider.What += " of the pack of upstreams." + name
-			list = append(list, decider)
-		}
+	return list
+}
+
+// programs returns the files that decide which program the command of an entry runs.
+func (c *Config) programs(d *decoder, name string) (list sandbox.Deciders) {
+	u := c.Upstreams[name]
+	if u.Program() == "" || u.Program() == Self {
+		return nil
 	}
-	for _, name := range slices.Sorted(maps.Keys(c.Upstreams)) {
-		u := c.Upstreams[name]
-		if u.Sandbox != nil || u.Program() == "" || u.Program() == Self {
-			continue
-		}
-		path, own := u.Env["PATH"]
-		if !own {
-			path, _ = d.refs.getenv("PATH")
-		}
-		dir, _ := filepath.Abs(u.Dir)
-		for _, file := range sandbox.Searched(u.Program(), dir, path) {
-			list = append(list, sandbox.Decider{What: "the program of upstreams." + name, Path: file})
-		}
+	path, own := u.Env["PATH"]
+	if !own {
+		path, _ = d.refs.getenv("PATH")
+	}
+	dir, _ := filepath.Abs(u.Dir)
+	for _, file := range sandbox.Searched(u.Program(), dir, path) {
+		list = append(list, sandbox.Decider{What: "the program of upstreams." + name, Path: file})
 	}
 	return list
 }

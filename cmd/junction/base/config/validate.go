@@ -35,6 +35,7 @@ func (c *Config) validate(d *decoder) {
 		}
 	}
 	c.validateSignIn(d)
+	c.validateTLS(d)
 	c.validateReplicas(d)
 	for i, o := range c.AllowedOrigins {
 		d.check(fmt.Sprintf("allowed_origins[%d]", i), originProblem(o))
@@ -60,6 +61,7 @@ func (c *Config) validate(d *decoder) {
 	c.validatePolicies(d)
 	c.validateBound(d)
 	d.check("pins", pinsProblem(c.Pins))
+	c.validateFolders(d)
 	if c.DrainDelay > maxDrain {
 		d.invalid("drain_delay", "is longer than %s; load balancers need some seconds, such as 10s", "10m")
 	}

@@ -1,6 +1,10 @@
 // Package listeners opens the addresses of Junction (listen.go), bounds their connections so that the
 // process keeps file descriptors for other things (connections.go), bounds the memory of unfinished
 // requests (heads.go), and answers a request whose handler has a fault (panics.go).
+//
+// join.go makes one listener of the plain address and of the one for TLS. secure.go speaks TLS there, above
+// the bounds of connections; wire.go bounds what a handshake costs, and turns.go shares the processors among
+// handshakes.
 package listeners
 
 import (

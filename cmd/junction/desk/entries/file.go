@@ -174,6 +174,7 @@ func (f *file) only(c *config.Config, names []string) bool {
 	was, is := *f.config, *c
 	was.Upstreams, is.Upstreams = maps.Clone(was.Upstreams), maps.Clone(is.Upstreams)
 	was.Packs, is.Packs = nil, nil // the commands of the upstreams name them
+	was.Own, is.Own = nil, nil     // follow from the rest
 	for _, all := range []*config.Config{&was, &is} {
 		for _, name := range names {
 			delete(all.Upstreams, name)
