@@ -41,6 +41,15 @@ func (i *importer) write(ctx context.Context) (err error) {
 		return err
 	}
 	i.written = true
+	var added []*clients.Entry
+	for _, o := range i.outcomes {
+		if o.Result == clients.New {
+			added = append(added, o.Server.Entry)
+		}
+	}
+	if text := entries.Permit(ctx, i.editor.Config(), i.file, &i.home, added...); text != "" {
+		i.permits = []string{text}
+	}
 	keep.Discard(text)
 	i.secrets = keep.Created()
 	i.sequel = entries.Follow(ctx, i.file, names...)
