@@ -15,21 +15,24 @@ import (
 // error means that the server did not answer the handshake before ctx ended, so that it is not known.
 func AsksForRoots(ctx context.Context, name string, c Config, o Options) (bool, error) {
 	o = o.withDefaults()
-	seen := &rootsSeen{asked: make(chan struct{})}
-	o.Observer = seen
-	c = c.withDefaults(o.Defaults)
-	c.Era = client.EraLegacy
-	p := &pool{name: name, connConfig: c.connConfig(), options: o, log: o.Log.With("upstream", name)}
-	ctx, cancel := context.WithTimeout(ctx, c.ConnectTimeout)
+	p := &pool{name: name, connConfig: c.withDefaults(o.Defaults).connConfig(), options: o,
+		log: o.Log.With("upstream", name)}
+	return p.asksForRoots(ctx)
+}
+
+func (p *pool) asksForRoots(ctx context.Context) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, p.connConfig.ConnectTimeout)
 	defer cancel()
-	d := client.NewDialer(p.dialOptions())
+	dialing := p.dialOptions()
+	seen := &rootsSeen{asked: make(chan struct{})}
+	dialing.Observer, dialing.Era = seen, client.EraLegacy
+	d := client.NewDialer(dialing)
 	conn, err := d.Dial(ctx, client.Profile{Roots: true, RootsChange: true}, client.Hooks{Changed: func() {}})
 	if err != nil {
 		return seen.any(), p.shown(err)
 	}
 	defer conn.Close()
-	// The server may ask at once, or when it has a moment.
-	_ = conn.Ping(ctx)
+	_ = conn.Ping(ctx) // the server may ask at once, or when it has a moment
 	late := time.NewTimer(rootsTime)
 	defer late.Stop()
 	select {
@@ -38,6 +41,19 @@ func AsksForRoots(ctx context.Context, name string, c Config, o Options) (bool, 
 	case <-ctx.Done():
 	}
 	return seen.any(), nil
+}
+
+// noteRootless notes that the server has asked for roots outside of the calls of clients.
+func (p *pool) noteRootless() {
+	if p.connConfig.Isolation != IsolationFolder {
+		p.rootless.Store(true)
+	}
+}
+
+// mayBeRootless reports whether a server is started once more, to find out whether it asks for roots. A modern
+// server asks during a call.
+func (p *pool) mayBeRootless(era client.Era) bool {
+	return p.connConfig.Kind().Process && era == client.EraLegacy && p.connConfig.Isolation != IsolationFolder
 }
 
 // rootsTime is how long a server that has answered the handshake has to ask for roots.

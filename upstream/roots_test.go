@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"junction/upstream/client"
+	"junction/upstream/pace"
 	"junction/upstream/upstreamtest"
 )
 
@@ -32,6 +33,41 @@ func TestAsksForRoots(t *testing.T) {
 			got, err := AsksForRoots(t.Context(), "s", c, Options{})
 			if got != test.want || (err != nil) != test.fails {
 				t.Errorf("AsksForRoots = %v, %v, want %v", got, err, test.want)
+			}
+		})
+	}
+}
+
+// TestStatusShowsAServerWithoutFolders: a server that asks for roots outside of a call is in the status, and a check
+// finds one that asks only clients with roots. An entry with isolation: folder gives it folders.
+func TestStatusShowsAServerWithoutFolders(t *testing.T) {
+	always := upstreamtest.Script{AsksDuring: map[string]upstreamtest.Question{"tools/list": {Method: "roots/list"}}}
+	for _, test := range []struct {
+		name            string
+		script          upstreamtest.Script
+		isolation       Isolation
+		before, checked bool
+	}{
+		{"asks always", always, IsolationUnset, true, true},
+		{"asks clients with roots", upstreamtest.Script{AsksRoots: true}, IsolationUnset, false, true},
+		{"has folders", upstreamtest.Script{AsksRoots: true}, IsolationFolder, false, false},
+		{"does not ask", upstreamtest.Script{}, IsolationUnset, false, false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			read := make(chan struct{}, 1)
+			child := upstreamtest.Command(t, test.script)
+			u := Start("s", Config{Command: child.Command, Env: child.Env, Era: client.EraLegacy, Isolation: test.isolation},
+				Options{Hooks: Hooks{CatalogChanged: func(string) { pace.Wake(read) }}})
+			defer u.Close()
+			<-read
+			if got := u.Status().Rootless; got != test.before {
+				t.Errorf("before a check, Rootless = %v", got)
+			}
+			if r := u.Check(t.Context()); r.Err != nil {
+				t.Errorf("Check fails with %v", r.Err)
+			}
+			if got := u.Status().Rootless; got != test.checked {
+				t.Errorf("after a check, Rootless = %v, want %v", got, test.checked)
 			}
 		})
 	}

@@ -405,7 +405,8 @@ func (i *importer) summary(ctx context.Context) string {
 	for _, line := range i.signIns() {
 		b.WriteString("\n" + prose.OneLine(line))
 	}
-	fmt.Fprintf(&b, "\n%s%s%s%s%s", i.fixed(), entries.Lines(i.permits...), i.held(), i.otherProjects(), entries.Lines(i.next))
+	fmt.Fprintf(&b, "\n%s%s%s%s%s", i.fixed(), entries.Lines(i.permits...), i.held(), i.otherProjects(),
+		entries.Lines(i.next))
 	return b.String()
 }
 
