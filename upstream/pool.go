@@ -92,10 +92,6 @@ func startPool(name, user string, config Config, o Options, before *Catalog) *po
 	}
 	p.catalog.Store(stored)
 	p.status = Status{Name: name, Since: time.Now()}
-	if names := config.Withheld(); len(names) > 0 {
-		p.log.Info("the command does not get variables that look like keys; name those it needs in env or inherit_env",
-			"variables", names)
-	}
 	p.dialer = client.NewDialer(p.dialOptions())
 	if stored != before { // the stored catalog belongs to this entry
 		p.expect(stored)
