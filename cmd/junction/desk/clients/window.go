@@ -116,6 +116,9 @@ func (e *Entry) settle(r *reader, cwd string) error {
 	case base == "" && len(relative) > 0 && r.place.Client.starts == startsInFolder:
 		e.Dir, e.Windows = Value{{kind: window, text: relative[0]}}, true
 	}
+	if typed := r.place.Client.ID == ""; r.place.ofProject() || typed {
+		e.Named = r.place.folder
+	}
 	if r.place.Client.ID != "" || r.place.folder == "" { // the look of an imported server has it
 		return nil
 	}
