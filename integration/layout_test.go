@@ -113,7 +113,7 @@ var arrows = map[string][]string{
 		"upstream/shell", "upstream/loopback"},
 	"upstream/yamlread": {"upstream/prose"},
 	// junction check reads packs as their loader does, and certificates
-	"cmd/junction/base/certificate": {"upstream/files"},
+	"cmd/junction/base/certificate": {"upstream/files", "upstream/pace"},
 	"cmd/junction/base/config": {"cmd/junction/base/certificate", "auth/authserver/provider", "cmd/pack", "cmd/pack/manifest", "upstream/files", "cmd/pack/lock",
 		"upstream/prose", "upstream/yamlread", "auth",
 		"auth/authserver", "auth/fetch", "auth/store", "policy", "proxy", "proxy/search", "proxy/view",
