@@ -1,5 +1,6 @@
 // Command release builds the release of the last commit: a static archive for each platform, with
-// checksums, a list of its modules (CycloneDX), a Homebrew formula, and the script install.sh.
+// checksums, a list of its modules (CycloneDX), a Homebrew formula, the script install.sh, and for Linux
+// deb, rpm and images, which the program in .ci/packages makes.
 //
 // It builds a fresh clone, so that nothing uncommitted gets in. The same commit and the same version
 // of Go give the same bytes, wherever and whenever it runs.
@@ -70,6 +71,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 	dir := flags.String("o", "dist", "`folder` for the results; it must be empty or missing")
 	list := flags.String("targets", targets, "platforms, separated by commas")
 	from := flags.String("url", "", "`URL` of the folder from which people download; without it, no formula and no install.sh")
+	base := flags.String("base", "", "`image` with Node and uv for a second image, with its digest: NAME@sha256:…, "+
+		"or the folder of an OCI layout with @ and the digest")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -104,6 +107,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 		if err := r.write("install.sh", script); err != nil {
 			return err
 		}
+	}
+	if err := r.packages(ctx, *from, *base, built); err != nil {
+		return fmt.Errorf("packages: %w", err)
 	}
 	return r.checksums(stdout)
 }
