@@ -41,6 +41,7 @@ type pool struct {
 	crashes       atomic.Int64           // see Status
 	evictions     atomic.Int64           // see Status
 	askers        askers                 // see asks
+	rootless      atomic.Bool            // see Status.Rootless
 	emptyInBoth   atomic.Bool            // the server has no items in both eras: see askLegacy
 	legacyAlone   atomic.Bool            // the server has items in the legacy era alone: see askLegacy
 	started       time.Time
@@ -152,6 +153,7 @@ func (p *pool) Status() Status {
 		}
 	})
 	s.Asks = p.askers.names()
+	s.Rootless = p.rootless.Load()
 	s.Crashes, s.Evictions = p.crashes.Load(), p.evictions.Load()
 	for _, l := range p.links {
 		c := l.current()

@@ -22,7 +22,8 @@ type Entry struct {
 	Env        map[string]Value
 	InheritEnv []string
 	Dir        Value
-	Windows    bool // each folder of a client has a process of its own (isolation: folder)
+	Windows    bool   // each folder of a client has a process of its own (isolation: folder)
+	Named      string // the folder of the project of a command, or where it was typed; "" for a user's entry
 	URL        Value
 	Pack       string // a path, instead of a command or a URL
 	Headers    map[string]Value
