@@ -86,13 +86,13 @@ func rootsOf(paths ...string) []byte {
 	return append(b, "]}"...)
 }
 
-// byFolder reports whether a process belongs to the folders of a client.
-func (p *pool) byFolder() bool { return p.connConfig.Isolation == IsolationFolder }
+// ByFolder reports whether a process belongs to the folders of a client.
+func (p *pool) ByFolder() bool { return p.connConfig.Isolation == IsolationFolder }
 
 // keyOf is key for a call.
 func (p *pool) keyOf(c *Call, legacySide bool) linkKey {
 	key := p.key(c.Profile, c.Session, c.Principal, legacySide)
-	if c.Folders != nil && p.byFolder() {
+	if c.Folders != nil && p.ByFolder() {
 		key.holder, key.user = "folder "+c.Folders.key+" "+c.Principal, c.Principal
 		if key.user == "" { // without authentication, each program counts
 			key.user = c.Account
@@ -107,8 +107,11 @@ var errNoFolder = errors.New("the server works in the folder of its client, and 
 
 // placeless reports whether no process can make the call, because it needs the folder of its client.
 func (p *pool) placeless(c *Call) bool {
-	return c.Folders == nil && p.byFolder() && p.connConfig.fixedDir() == ""
+	return c.Folders == nil && p.NeedsFolder()
 }
+
+// NeedsFolder reports whether no process can make a call without the folder of its client.
+func (p *pool) NeedsFolder() bool { return p.ByFolder() && p.connConfig.fixedDir() == "" }
 
 // home is the folder of a process without a client: dir of the entry, or else a private empty folder. It is
 // made once, and belongs to the pool.
@@ -146,7 +149,7 @@ func (p *pool) removeHome() {
 
 // dialerOf returns the dialer of a link, and the answer to roots/list of its process; nil if Junction has none.
 func (p *pool) dialerOf(l *link) (*client.Dialer, func() []byte, error) {
-	if !p.byFolder() {
+	if !p.ByFolder() {
 		return p.dialer, nil, nil
 	}
 	if l.dialer != nil {

@@ -34,7 +34,7 @@ func (k linkKey) readsCatalog() bool { return k.number == 0 && !k.legacySide }
 // use the same link for calls.
 func (p *pool) reading() linkKey {
 	key := linkKey{profile: p.connConfig.Questions.row().declares()}
-	if p.byFolder() { // Junction answers them itself
+	if p.ByFolder() { // Junction answers them itself
 		key.profile.Roots, key.profile.RootsChange = true, false
 	}
 	return key
@@ -60,7 +60,7 @@ func withoutTasks(p client.Profile) client.Profile {
 // Separates reports whether callers may have connections of their own, so that CatalogFor may
 // differ from Catalog. Processes of folders have the catalog of all callers.
 func (p *pool) Separates() bool {
-	return !p.byFolder() && (p.connConfig.Questions.OfClients() || p.isolation(true).OfCallers())
+	return !p.ByFolder() && (p.connConfig.Questions.OfClients() || p.isolation(true).OfCallers())
 }
 
 // isolation returns Config.Isolation or its default. legacy means that the connection is of the
@@ -107,7 +107,7 @@ func (p *pool) key(own client.Profile, session, principal string, legacySide boo
 // principal, or "" for all callers. ok is false if the server declares none, or if only the session of
 // the call has it.
 func (p *pool) Holder(session, principal string) (holder string, ok bool) {
-	if !p.stateful.Load() || p.byFolder() { // each member has the folders of its machine
+	if !p.stateful.Load() || p.ByFolder() { // each member has the folders of its machine
 		return "", false
 	}
 	switch isolation := p.isolation(true); {

@@ -333,7 +333,7 @@ func (u *Upstream) failureOf(ctx context.Context, c *Call, era client.Era, err e
 
 // own returns the call with the changes for the settings and the tool; c itself if there are none.
 func (u *Upstream) own(c *client.Call, tool *Tool) *client.Call {
-	silent, placed := !u.config.Questions.Asks(), u.byFolder()
+	silent, placed := !u.config.Questions.Asks(), u.ByFolder()
 	if !silent && !placed && (tool == nil || !tool.TaskOnly && len(tool.Params) == 0) {
 		return c
 	}
