@@ -59,7 +59,14 @@ func (s *Set) Apply(configs map[string]Config, o Options, use func([]*Upstream))
 	}
 	s.former[&before] = true
 	s.publish()
-	o.writable = func() []string { return *s.writable.Load() } // a later Apply counts for the next process
+	grants := grantsFolders(configs)
+	o.writable = func() []string { // a later Apply counts for the next process
+		paths := *s.writable.Load()
+		if grants && o.Folders != nil {
+			paths = slices.Concat(paths, o.Folders())
+		}
+		return paths
+	}
 	next, own := map[string]*Upstream{}, map[string]resolved{}
 	for name, given := range configs {
 		if given.Confines {

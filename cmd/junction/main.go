@@ -131,6 +131,7 @@ The configuration file is that of --config, or junction/config.yaml in the user'
 	root.AddCommand(audit.Command(stdout, stderr, &file), packs.Command(stdout, &file))
 	root.AddCommand(cli.OfFile(folders.Command(stdout, &file))...)
 	root.AddCommand(signins.Commands(stdin, stdout, stderr, &file)...)
+	root.AddCommand(manCommand(stdout, root))
 	root.SetHelpCommand(helpCommand(root))
 	cli.SetHelp(root)
 	return root

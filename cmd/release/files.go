@@ -22,9 +22,14 @@ import (
 
 // write writes a result, and remembers its checksum.
 func (r *release) write(name string, data []byte) error {
+	r.sum(name, data)
+	return os.WriteFile(filepath.Join(r.dir, name), data, 0o644)
+}
+
+// sum remembers the checksum of a result.
+func (r *release) sum(name string, data []byte) {
 	sum := sha256.Sum256(data)
 	r.sums[name] = hex.EncodeToString(sum[:])
-	return os.WriteFile(filepath.Join(r.dir, name), data, 0o644)
 }
 
 // checksums writes the file that sha256sum --check reads, and prints it.

@@ -1,5 +1,6 @@
 // Command release builds the release of the last commit: a static archive for each platform, with
-// checksums, a list of its modules (CycloneDX), and a Homebrew formula.
+// checksums, a list of its modules (CycloneDX), a Homebrew formula, the script install.sh, and for Linux
+// deb, rpm and images, which the program in .ci/packages makes.
 //
 // It builds a fresh clone, so that nothing uncommitted gets in. The same commit and the same version
 // of Go give the same bytes, wherever and whenever it runs.
@@ -51,6 +52,7 @@ type platform struct {
 	os, arch string
 	archive  string // file name
 	sum      string // SHA-256 of the archive
+	size     int    // of the archive, in bytes
 }
 
 // release is one run of the program.
@@ -68,7 +70,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 	flags.SetOutput(stderr)
 	dir := flags.String("o", "dist", "`folder` for the results; it must be empty or missing")
 	list := flags.String("targets", targets, "platforms, separated by commas")
-	from := flags.String("url", "", "`URL` of the folder from which people download; without it, no formula is written")
+	from := flags.String("url", "", "`URL` of the folder from which people download; without it, no formula and no install.sh")
+	base := flags.String("base", "", "`image` with Node and uv for a second image, with its digest: NAME@sha256:…, "+
+		"or the folder of an OCI layout with @ and the digest")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -92,10 +96,20 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 		built = append(built, p)
 	}
 	if *from != "" {
-		text := formula(r.version, strings.TrimSuffix(*from, "/"), built)
-		if err := r.write("junction.rb", []byte(text)); err != nil {
+		folder := strings.TrimSuffix(*from, "/")
+		if err := r.write("junction.rb", []byte(formula(r.version, folder, built))); err != nil {
 			return err
 		}
+		script, err := installScript(r.version, folder, built)
+		if err != nil {
+			return err
+		}
+		if err := r.write("install.sh", script); err != nil {
+			return err
+		}
+	}
+	if err := r.packages(ctx, *from, *base, built); err != nil {
+		return fmt.Errorf("packages: %w", err)
 	}
 	return r.checksums(stdout)
 }
@@ -191,7 +205,7 @@ func (r *release) build(ctx context.Context, target string) (p platform, err err
 	if err := r.write(p.archive, archive); err != nil {
 		return p, err
 	}
-	p.sum = r.sums[p.archive]
+	p.sum, p.size = r.sums[p.archive], len(archive)
 	return p, nil
 }
 

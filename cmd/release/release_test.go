@@ -112,7 +112,7 @@ func TestBillOfMaterials(t *testing.T) {
 // TestFormula: the formula has the platforms that were built, and no others.
 func TestFormula(t *testing.T) {
 	text := formula("1.0.0", "https://example.com/d", []platform{
-		{"linux", "amd64", "l.tar.gz", "01"}, {"darwin", "arm64", "d.tar.gz", "02"}, {"windows", "amd64", "w.zip", "03"},
+		{"linux", "amd64", "l.tar.gz", "01", 1}, {"darwin", "arm64", "d.tar.gz", "02", 1}, {"windows", "amd64", "w.zip", "03", 1},
 	})
 	for _, want := range []string{
 		"on_macos do\n    on_arm do\n      url \"https://example.com/d/d.tar.gz\"\n      sha256 \"02\"\n",

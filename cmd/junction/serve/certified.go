@@ -66,8 +66,8 @@ func (s *certified) openOrders(c *config.Config) error {
 	s.host.Store(new(c.Host()))
 	s.authority = &certificate.Authority{Directory: c.TLS.ACME.DirectoryURL(), Email: c.TLS.ACME.Email,
 		Agent: "junction/" + build.Read().Version, HTTP: &http.Client{Transport: config.Trusting(fetcher)}}
-	s.orders = &certificate.Orders{Host: func() string { return *s.host.Load() }, Store: store, Order: s.authority.Order,
-		Kept: &s.kept, Log: s.log, Wake: s.look}
+	s.orders = &certificate.Orders{Host: func() string { return *s.host.Load() }, Store: store,
+		Order: s.authority.Order, Kept: &s.kept, Log: s.log, Wake: s.look}
 	s.orders.Load()
 	return nil
 }

@@ -142,7 +142,7 @@ func TestMistakenCertificatesPreventAStart(t *testing.T) {
 		m.mustWrite(t, test.host, test.days)
 		file := t.TempDir() + "/config.yaml"
 		mustWrite(t, file, addresses+m.text)
-		p, err := open(options{file: file, stdout: io.Discard, stderr: io.Discard,
+		p, err := open(options{file: file, stdout: io.Discard, stderr: authtest.Searched(t, "the log", io.Discard),
 			getenv: environment(map[string]string{"XDG_STATE_HOME": t.TempDir()})})
 		if err == nil {
 			p.close()

@@ -121,7 +121,8 @@ func (l *listening) boundListeners(c *config.Config) error {
 	l.public = listeners.Bound(l.public, files, own, limits.Heads(), trusted, l.log)
 	if l.secure != nil {
 		l.public = listeners.Secured(l.public, listeners.Security{Certificate: l.certified.certificate,
-			Protocols: l.certified.protocols(), URL: func() string { return l.inForce.now().PublicURL }, Limit: limits.ReadTimeout, Log: l.log})
+			Protocols: l.certified.protocols(), URL: func() string { return l.inForce.now().PublicURL },
+			Limit: limits.ReadTimeout, Log: l.log})
 	}
 	if l.admin != nil {
 		l.admin = listeners.Reserve(l.admin)

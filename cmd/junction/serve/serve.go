@@ -61,15 +61,15 @@ func (p *program) serve(stopping context.Context) error {
 	}
 	endpoint, keys := p.listening.url(), len(c.Auth.APIKeys) > 0 && !c.Auth.SignsIn()
 	where := []any{"url", endpoint}
-	if p.listening.secure != nil {
-		where = append(where, "tls", p.listening.secure)
-	}
 	if c.PublicURL != "" {
 		endpoint = c.PublicURL + "/mcp"
 	}
 	if p.listening.admin != nil {
 		serveOn(admin, p.listening.admin)
 		where = append(where, "admin", "http://"+adminHere(p.listening.admin.Addr()))
+	}
+	if p.listening.secure != nil {
+		where = append(where, "tls", p.listening.secure)
 	}
 	hup := make(chan os.Signal, 1)
 	if p.file != "" { // before anybody can know the process: without a reader, the signal ends it

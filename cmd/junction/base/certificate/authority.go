@@ -67,10 +67,11 @@ func (a *Authority) Order(ctx context.Context, account crypto.Signer, host strin
 			return nil, err
 		}
 	}
-	if order, err = c.WaitOrder(ctx, order.URI); err != nil {
+	at := order.URI // only the first answer has it
+	if order, err = c.WaitOrder(ctx, at); err != nil {
 		return nil, fmt.Errorf("the authority rejects the order: %w", err)
 	}
-	return finalize(ctx, c, order, host)
+	return finalize(ctx, c, order.FinalizeURL, at, host)
 }
 
 // pauseOf returns the pause before a request is sent again. A request that the authority limits is not sent again:
@@ -112,8 +113,8 @@ func (a *Authority) authorize(ctx context.Context, c *acme.Client, url, host str
 	return nil
 }
 
-// finalize gets the certificate of an order, with a new key.
-func finalize(ctx context.Context, c *acme.Client, order *acme.Order, host string) (*tls.Certificate, error) {
+// finalize gets the certificate of the order at a URL, with a new key.
+func finalize(ctx context.Context, c *acme.Client, url, order, host string) (*tls.Certificate, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, err
@@ -122,7 +123,10 @@ func finalize(ctx context.Context, c *acme.Client, order *acme.Order, host strin
 	if err != nil {
 		return nil, err
 	}
-	chain, _, err := c.CreateOrderCert(ctx, order.FinalizeURL, request, true)
+	chain, _, err := c.CreateOrderCert(ctx, url, request, true)
+	if err != nil {
+		chain, err = collect(ctx, c, order, err)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("the authority does not issue the certificate: %w", err)
 	}
@@ -134,6 +138,20 @@ func finalize(ctx context.Context, c *acme.Client, order *acme.Order, host strin
 		return nil, fmt.Errorf("the authority issued a certificate that cannot be used: %w", err)
 	}
 	return &tls.Certificate{Certificate: chain, PrivateKey: key, Leaf: leaf}, nil
+}
+
+// collect fetches the certificate of an order that the authority still processes. CreateOrderCert waits for it only
+// if the answer to its request has the URL of the order, which RFC 8555 does not require (section 7.4). failed is
+// its error, which counts if the request did not reach the order.
+func collect(ctx context.Context, c *acme.Client, order string, failed error) ([][]byte, error) {
+	o, err := c.GetOrder(ctx, order)
+	if err == nil && o.Status == acme.StatusProcessing {
+		o, err = c.WaitOrder(ctx, order)
+	}
+	if err != nil || o.Status != acme.StatusValid {
+		return nil, failed
+	}
+	return c.FetchCert(ctx, o.CertURL, true)
 }
 
 // answer sets the answer to the check of a host; nil removes it.

@@ -162,14 +162,14 @@ func (p Pair) checkChain(chain []*x509.Certificate, now time.Time) error {
 		return nil
 	}
 	if len(chain) == 1 {
-		return fmt.Errorf("stands there without the certificate of its issuer, %s, which clients may not know; append "+
-			"it to the file (certbot calls this file fullchain.pem), or name the root in outbound.ca_file",
+		return fmt.Errorf("stands there without the certificate of its issuer, %s, which clients may not know; "+
+			"append it to the file (certbot calls this file fullchain.pem), or name the root in outbound.ca_file",
 			issuerOf(leaf))
 	}
 	for i, one := range chain[1:] {
 		if chain[i].CheckSignatureFrom(one) != nil {
-			return fmt.Errorf("is followed by certificates that do not belong to it: %d is not of the issuer of the one "+
-				"before, %s; write the chain in its order", i+2, issuerOf(chain[i]))
+			return fmt.Errorf("is followed by certificates that do not belong to it: %d is not of the issuer of the "+
+				"one before, %s; write the chain in its order", i+2, issuerOf(chain[i]))
 		}
 		if now.After(one.NotAfter) {
 			return fmt.Errorf("is followed by the certificate of its issuer, which expired on %s; renew the chain",

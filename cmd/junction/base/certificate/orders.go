@@ -88,7 +88,8 @@ func (o *Orders) step(ctx context.Context, now time.Time) time.Duration {
 	}
 	if now.Before(o.after) {
 		if o.pause == 0 {
-			o.Kept.Use(nil, fmt.Errorf("the authority asked for no order before %s", o.after.UTC().Format(time.RFC3339)))
+			o.Kept.Use(nil, fmt.Errorf("the authority asked for no order before %s",
+				o.after.UTC().Format(time.RFC3339)))
 		}
 		return o.after.Sub(now)
 	}

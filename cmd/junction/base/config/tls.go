@@ -53,7 +53,8 @@ func (c *Config) validateTLS(d *decoder) {
 	case d.broken("tls") || !d.has("tls"):
 		return
 	case t.Listen == "" && !d.broken("tls.listen"):
-		d.invalid("tls", `needs listen, the address for https, such as listen: ":443"; remove the section to serve http only`)
+		d.invalid("tls", `needs listen, the address for https, such as listen: ":443"; remove the section to `+
+			"serve http only")
 		return
 	}
 	_, _, problem := splitAddress(t.Listen, "0.0.0.0:443")
@@ -96,12 +97,12 @@ func (c *Config) validateACME(d *decoder) {
 	case c.TLS.CertFile+c.TLS.KeyFile != "":
 		d.invalid("tls.acme", "contradicts cert_file and key_file; remove it, or remove them")
 	case c.Replicas.On():
-		d.invalid("tls.acme", "is for one process: each replica would order its own certificate, and the authority checks "+
-			"only one of them; let one ACME client of yours, such as certbot or cert-manager, write cert_file and "+
-			"key_file for all replicas, or terminate TLS at the load balancer")
+		d.invalid("tls.acme", "is for one process: each replica would order its own certificate, and the authority "+
+			"checks only one of them; let one ACME client of yours, such as certbot or cert-manager, write cert_file "+
+			"and key_file for all replicas, or terminate TLS at the load balancer")
 	case c.Host() != "" && ip == nil:
-		d.invalid("tls.acme", "needs a name as the host of public_url, and %s is an address; use a name, or cert_file and "+
-			"key_file", c.Host())
+		d.invalid("tls.acme", "needs a name as the host of public_url, and %s is an address; use a name, or "+
+			"cert_file and key_file", c.Host())
 	case a.Email != "" && !strings.Contains(a.Email, "@"):
 		d.check("tls.acme.email", "must be an address, such as ops@example.com")
 	case !strings.HasPrefix(a.DirectoryURL(), "https://"):

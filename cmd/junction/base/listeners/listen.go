@@ -36,7 +36,7 @@ func Listen(address, key string) (net.Listener, error) {
 		if errno, ok := errors.AsType[syscall.Errno](err); ok {
 			reason = errno
 		}
-		return nil, fmt.Errorf("cannot listen on %s: %w; set %s to %s", address, reason, key, hintOfListen(reason))
+		return nil, fmt.Errorf("cannot listen on %s: %w; set %s to %s", address, reason, key, hintOfListen(reason, key))
 	}
 	return l, nil
 }
@@ -73,8 +73,10 @@ func Both(first, second error) error {
 }
 
 // hintOfListen returns the address to suggest instead.
-func hintOfListen(err error) string {
+func hintOfListen(err error, key string) string {
 	switch {
+	case errors.Is(err, syscall.EACCES) && key == "tls.listen":
+		return "a port of 1024 or higher, or let systemd open it (junction.socket)"
 	case errors.Is(err, syscall.EACCES):
 		return "a port of 1024 or higher"
 	case errors.Is(err, syscall.EADDRNOTAVAIL):
