@@ -34,5 +34,6 @@ func Permit(ctx context.Context, c *config.Config, file string, home *clients.Ho
 		return "Clients may not name " + strings.Join(shown, ", ") + ": " + prose.OneLine(err.Error()) + ". To " +
 			"permit another folder: " + allow
 	}
-	return "Clients may name " + strings.Join(shown, ", ") + " and the folders in it. To permit another folder: " + allow
+	return "Clients may name " + strings.Join(shown, ", ") + " and the folders in it. To permit another folder: " +
+		allow
 }
