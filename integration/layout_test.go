@@ -112,8 +112,9 @@ var arrows = map[string][]string{
 		"upstream/prose", "upstream/files", "auth", "auth/authserver", "auth/seal", "auth/store",
 		"upstream/shell", "upstream/loopback"},
 	"upstream/yamlread": {"upstream/prose"},
-	// junction check reads packs as their loader does
-	"cmd/junction/base/config": {"auth/authserver/provider", "cmd/pack", "cmd/pack/manifest", "upstream/files", "cmd/pack/lock",
+	// junction check reads packs as their loader does, and certificates
+	"cmd/junction/base/certificate": {"upstream/files", "upstream/pace"},
+	"cmd/junction/base/config": {"cmd/junction/base/certificate", "auth/authserver/provider", "cmd/pack", "cmd/pack/manifest", "upstream/files", "cmd/pack/lock",
 		"upstream/prose", "upstream/yamlread", "auth",
 		"auth/authserver", "auth/fetch", "auth/store", "policy", "proxy", "proxy/search", "proxy/view",
 		"upstream", "upstream/command", "upstream/folder", "upstream/sandbox", "upstream/shell", "upstream/loopback",
@@ -144,15 +145,15 @@ var arrows = map[string][]string{
 	// one connection; it knows no pool, no link and no configuration file
 	"upstream/client": {"upstream/bounded", "upstream/definition", "upstream/http1", "upstream/jsonrpc", "upstream/pace",
 		"upstream/prose", "upstream/raw", "upstream/stdio", "upstream/transport"},
-	"upstream": {"upstream/prose", "upstream/bounded", "upstream/client", "upstream/command", "upstream/definition", "upstream/http1",
+	"upstream": {"upstream/prose", "upstream/bounded", "upstream/client", "upstream/command", "upstream/definition", "upstream/folder", "upstream/http1",
 		"upstream/jsonrpc", "upstream/pace", "upstream/raw", "upstream/remedy", "upstream/sandbox",
 		"upstream/stdio", "upstream/transport", "upstream/shell", "upstream/loopback", "upstream/yamlread"},
 	"proxy/front": {"upstream/client", "proxy", "proxy/budget", "proxy/members", "proxy/origin", "proxy/scope", "proxy/stateful", "proxy/streams", "upstream", "policy",
 		"auth", "auth/seal", "upstream/bounded", "upstream/jsonrpc", "upstream/raw", "upstream/pace"},
 	"proxy/scope": {"upstream/client", "auth", "policy", "proxy/pins", "proxy/redact", "proxy/view", "upstream", "upstream/bounded",
 		"upstream/raw"},
-	"upstream/command":    {"upstream/sandbox", "upstream/stdio"},                   // they start what a section describes
-	"upstream/definition": {"upstream/http1", "upstream/raw", "upstream/transport"}, // names of headers; text in one line
+	"upstream/command":    {"upstream/folder", "upstream/sandbox", "upstream/stdio"}, // they start what a section describes
+	"upstream/definition": {"upstream/http1", "upstream/raw", "upstream/transport"},  // names of headers; text in one line
 	"upstream/http1":      {"upstream/prose"},
 	"upstream/transport":  {"upstream/http1", "upstream/jsonrpc", "upstream/prose", "upstream/raw"},
 	// it implements Transport; sandbox confines the process at the other end

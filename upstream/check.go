@@ -36,6 +36,8 @@ type Report struct {
 	// InUse is why the connection in use does not answer; nil if it does, if there is none, or if Status
 	// says so.
 	InUse error
+	// Rootless means that the server asks for the folders of its client, and the entry gives it none.
+	Rootless bool
 }
 
 // Step is a part of a check: start (of a command), handshake, list or ping.
@@ -50,7 +52,9 @@ type Step struct {
 func (u *Upstream) Check(ctx context.Context) Report {
 	inUse := u.askInUse(ctx)
 	r := check(ctx, u.name, u.connConfig, u.options, nil)
-	r.InUse = inUse
+	if r.InUse = inUse; r.Rootless {
+		u.noteRootless()
+	}
 	return r
 }
 
@@ -109,6 +113,8 @@ func check(ctx context.Context, name string, config Config, o Options, conns *tr
 	}
 	if err := x.run(conns); err != nil {
 		x.fail(err)
+	} else if p.mayBeRootless(x.Era) {
+		x.Rootless, _ = p.asksForRoots(limit)
 	}
 	return x.Report
 }

@@ -264,7 +264,7 @@ func (l *link) hooks(changed chan<- struct{}) client.Hooks {
 	h := client.Hooks{Changed: func() {
 		l.pool.announced.Add(1)
 		pace.Wake(changed)
-	}, Doubted: func() { l.suspicion.raise(nil) }, Asked: l.pool.learnAsks}
+	}, Doubted: func() { l.suspicion.raise(nil) }, Asked: l.pool.learnAsks, Rootless: l.pool.noteRootless}
 	if l.readsCatalog {
 		s := l.pool.subscriptions(l.key)
 		h.Updated, h.Missed = s.updated, s.missed

@@ -41,6 +41,7 @@ type pool struct {
 	crashes       atomic.Int64           // see Status
 	evictions     atomic.Int64           // see Status
 	askers        askers                 // see asks
+	rootless      atomic.Bool            // see Status.Rootless
 	emptyInBoth   atomic.Bool            // the server has no items in both eras: see askLegacy
 	legacyAlone   atomic.Bool            // the server has items in the legacy era alone: see askLegacy
 	started       time.Time
@@ -91,10 +92,6 @@ func startPool(name, user string, config Config, o Options, before *Catalog) *po
 	}
 	p.catalog.Store(stored)
 	p.status = Status{Name: name, Since: time.Now()}
-	if names := config.Withheld(); len(names) > 0 {
-		p.log.Info("the command does not get variables that look like keys; name those it needs in env or inherit_env",
-			"variables", names)
-	}
 	p.dialer = client.NewDialer(p.dialOptions())
 	if stored != before { // the stored catalog belongs to this entry
 		p.expect(stored)
@@ -156,6 +153,7 @@ func (p *pool) Status() Status {
 		}
 	})
 	s.Asks = p.askers.names()
+	s.Rootless = p.rootless.Load()
 	s.Crashes, s.Evictions = p.crashes.Load(), p.evictions.Load()
 	for _, l := range p.links {
 		c := l.current()

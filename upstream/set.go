@@ -3,8 +3,10 @@ package upstream
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -24,6 +26,7 @@ type Set struct {
 	writable atomic.Pointer[[]string] // the paths that confined commands may change
 	file     []string                 // from the last Apply; guarded by mu
 	former   map[*[]string]bool       // from earlier Applies whose upstreams still end; guarded by mu
+	withheld map[string]string        // variables that an upstream does not get; guarded by mu
 	closing  context.Context          // ends when Close is called
 	close    context.CancelFunc
 }
@@ -56,7 +59,14 @@ func (s *Set) Apply(configs map[string]Config, o Options, use func([]*Upstream))
 	}
 	s.former[&before] = true
 	s.publish()
-	o.writable = func() []string { return *s.writable.Load() } // a later Apply counts for the next process
+	grants := grantsFolders(configs)
+	o.writable = func() []string { // a later Apply counts for the next process
+		paths := *s.writable.Load()
+		if grants && o.Folders != nil {
+			paths = slices.Concat(paths, o.Folders())
+		}
+		return paths
+	}
 	next, own := map[string]*Upstream{}, map[string]resolved{}
 	for name, given := range configs {
 		if given.Confines {
@@ -76,6 +86,7 @@ func (s *Set) Apply(configs map[string]Config, o Options, use func([]*Upstream))
 			next[name] = start(name, "", c, o, &Catalog{})
 		}
 	}
+	s.logWithheld(next, own, o.Log)
 	old := s.running
 	s.running = next
 	removed := s.people.apply(own, o)
@@ -100,6 +111,32 @@ func (s *Set) Apply(configs map[string]Config, o Options, use func([]*Upstream))
 		s.publish()
 	})
 	return list
+}
+
+// logWithheld writes one line about the variables that look like keys and that commands do not get, with the
+// upstreams for which this is new.
+func (s *Set) logWithheld(shared map[string]*Upstream, own map[string]resolved, log *slog.Logger) {
+	now := map[string]string{}
+	for name, u := range shared {
+		now[name] = strings.Join(u.pool.connConfig.Withheld(), " ")
+	}
+	for name, c := range own {
+		now[name] = strings.Join(c.Withheld(), " ")
+	}
+	var names, variables []string
+	for name, withheld := range now {
+		if withheld != "" && s.withheld[name] != withheld {
+			names, variables = append(names, name), append(variables, strings.Fields(withheld)...)
+		}
+	}
+	s.withheld = now
+	if len(names) == 0 {
+		return
+	}
+	slices.Sort(names)
+	slices.Sort(variables)
+	log.Info("commands do not get variables that look like keys; name those that one needs in its env or inherit_env",
+		"upstreams", names, "variables", slices.Compact(variables))
 }
 
 // publish sets the paths that confined commands may change: the paths of the file, and of former files

@@ -92,6 +92,8 @@ type Status struct {
 	// the line of the file with which calls would not have failed because the server could not send
 	// requests to the client; "" if none did
 	Unasked string
+	// the server asks for the folders of its client, and the entry gives it none: isolation: folder does
+	Rootless bool
 	// principals and sessions whose calls go to a second process that no line of the file starts
 	Seconds int
 	// names of the tools, prompts and resources whose calls are known to ask the client on a stream that names

@@ -45,6 +45,9 @@ type Options struct {
 	// Writable are paths that confined commands may change, besides those that Apply finds in its
 	// configurations. Set.Check finds none.
 	Writable []string
+	// Folders returns the permitted folders of clients. A command with a sandbox and isolation: folder may
+	// change those of its clients. It is called before each start of a confined command; nil has none.
+	Folders func() []string
 
 	checks   *checks                // of an earlier pool, or of other users; nil for none
 	writable func() []string        // of the Set: Writable, and what the Applies found

@@ -57,6 +57,7 @@ func (c *Config) Validate(name string) []yamlread.Problem {
 	if c.Sandbox != nil {
 		c.Sandbox.Validate(bad)
 	}
+	c.validateFolder(bad)
 	validateCapabilities("capabilities", c.Capabilities, bad)
 	c.Tools.validate(bad)
 	return ps

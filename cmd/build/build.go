@@ -57,7 +57,7 @@ func read(info *debug.BuildInfo, ok bool) Build {
 
 // Text returns three lines for people.
 func (b Build) Text(program string) string {
-	commit := "commit unknown: built outside of a git repository"
+	commit := "commit unknown: the build has none"
 	if b.Commit != "" {
 		commit = fmt.Sprintf("commit %s of %s", b.Commit, b.Date)
 	}

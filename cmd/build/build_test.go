@@ -23,8 +23,8 @@ func TestVersion(t *testing.T) {
 			"junction devel-0123456789ab\ncommit 0123456789abcdef0123 of 2026-11-22T10:00:00Z\n"},
 		{"changes", info("(devel)", append(settings, debug.BuildSetting{Key: "vcs.modified", Value: "true"})...),
 			"junction devel-0123456789ab\ncommit 0123456789abcdef0123 of 2026-11-22T10:00:00Z, with uncommitted changes\n"},
-		{"no repository", info("(devel)"), "junction devel\ncommit unknown: built outside of a git repository\n"},
-		{"no information", nil, "junction devel\ncommit unknown: built outside of a git repository\n"},
+		{"no repository", info("(devel)"), "junction devel\ncommit unknown: the build has none\n"},
+		{"no information", nil, "junction devel\ncommit unknown: the build has none\n"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			b := read(test.info, test.info != nil)

@@ -28,7 +28,11 @@ func TestOperateRecipeOfSystemd(t *testing.T) {
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if out, err := exec.Command(analyze, "verify", file).CombinedOutput(); err != nil || len(out) > 0 {
+	socket := filepath.Join(filepath.Dir(file), "junction.socket")
+	if err := os.WriteFile(socket, []byte(recipe(t, "junction.socket")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command(analyze, "verify", file, socket).CombinedOutput(); err != nil || len(out) > 0 {
 		t.Errorf("systemd-analyze verify: %v\n%s", err, out)
 	}
 	if strings.Contains("\n"+text, "\nLoadCredential=") { // systemd starts no unit whose credential is missing

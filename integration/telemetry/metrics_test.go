@@ -53,7 +53,8 @@ func mustMeasure(t *testing.T, p harness.Pair, change ...func(*measured, *harnes
 		Degraded: func() map[string]int { return map[string]int{"personal": 2} },
 		Parts:    func() map[string]bool { return map[string]bool{"storage": true, "disk": false} },
 		Audit:    func() (waiting, dropped int64) { return 7, 3 }, Expiring: func() int { return 2 },
-		Stale: func() bool { return false }}); err != nil {
+		Certificate: func() (time.Duration, bool) { return 90 * time.Second, true },
+		Stale:       func() bool { return false }}); err != nil {
 		t.Fatal(err)
 	}
 	return x
@@ -128,7 +129,8 @@ func TestMetricsOfState(t *testing.T) {
 		for name, want := range map[string]string{`junction_sessions`: sessions, `junction_streams`: "1",
 			"junction_config_stale": "0", `junction_part_up{junction_part="disk"}`: "0",
 			"junction_audit_waiting_bytes": "7", "junction_audit_dropped": "3", "junction_keys_expiring": "2",
-			"junction_calls_parked": "0"} {
+			"junction_tls_certificate_expiry_seconds": "90",
+			"junction_calls_parked":                   "0"} {
 			if !strings.Contains(text, "\n"+name+" "+want+"\n") {
 				t.Errorf("%s is not %s:\n%s", name, want, text)
 			}

@@ -110,6 +110,8 @@ type Hooks struct {
 	// the server has sent a request on a stream that does not identify the call, during these calls. A nil
 	// hook is not called.
 	Asked func([]Item)
+	// the server has asked for roots, and belongs to no client that could answer. A nil hook is not called.
+	Rootless func()
 	// a legacy server may have lost the session: its answer to a ping, or to a listening stream, was
 	// suspicious. Or a modern server has refused the token of a subscription. A nil hook is not called, and
 	// then each 401 to a renewed token ends the sign-in.

@@ -204,6 +204,9 @@ func (b *base) serverRequest(own *flight, m *jsonrpc.Message) {
 		b.learn(f)
 	}
 	seen := b.observe(f, m)
+	if f == nil && m.Method == string(mcp.MethodListRoots) && b.hooks.Rootless != nil {
+		b.hooks.Rootless()
+	}
 	if f == nil && m.Method == string(mcp.MethodListRoots) && !b.declares().Roots {
 		b.log.Debug("rejected roots/list: roots were not declared", "reason", reason)
 		// 2025-11-25, client/roots#error-handling

@@ -3,11 +3,13 @@ package command
 import (
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
 	"gopkg.in/yaml.v3"
 
+	"junction/upstream/folder"
 	"junction/upstream/sandbox"
 	"junction/upstream/stdio"
 )
@@ -19,7 +21,8 @@ import (
 type Sandbox struct {
 	// Files and folders to read and run.
 	//
-	// Paths are absolute.
+	// Paths are absolute. "${folder}" is the folder of the client, with isolation: folder: the command
+	// can then read it, and not change it. Without this entry the command can change that folder.
 	Read []string `yaml:"read" example:"[/srv/notes]"`
 	// Files and folders to change as well, and folders to create and remove files in. With require,
 	// not a folder with this file, a manifest or a program that runs without a sandbox.
@@ -97,6 +100,10 @@ func (s *Sandbox) Validate(bad func(path, format string, args ...any)) {
 			at := fmt.Sprintf("sandbox.%s[%d]", key, i)
 			rest, home := strings.CutPrefix(p, "~")
 			switch {
+			case p == folder.Word && key == "read":
+			case folder.Named(p):
+				bad(at, "the folder of the client needs no entry here; write %s into read if the command may not "+
+					"change it", folder.Word)
 			case p == "":
 				bad(at, "is empty; write an absolute path, or remove the entry")
 			case home && (rest == "" || rest[0] == '/'):
@@ -114,11 +121,22 @@ func (s *Sandbox) Validate(bad func(path, format string, args ...any)) {
 // rules returns the rules of the section. With require, a command has no UNIX sockets that the
 // kernel cannot restrict.
 func (s *Sandbox) rules() sandbox.Rules {
-	r := sandbox.Rules{Read: s.Read, Write: s.Write, AnyTCP: s.TCP.All(), AnyUnix: !s.Require}
+	r := sandbox.Rules{Read: s.paths(), Write: s.Write, AnyTCP: s.TCP.All(), AnyUnix: !s.Require}
 	for _, p := range s.TCP.List {
 		r.TCP = append(r.TCP, uint16(p))
 	}
 	return r
+}
+
+// OnlyReadsFolder reports whether the command may not change the folder of its client.
+func (s *Sandbox) OnlyReadsFolder() bool { return s != nil && slices.Contains(s.Read, folder.Word) }
+
+// paths returns read without the word for the folder of the client.
+func (s *Sandbox) paths() []string {
+	if !s.OnlyReadsFolder() {
+		return s.Read
+	}
+	return slices.DeleteFunc(slices.Clone(s.Read), func(p string) bool { return p == folder.Word })
 }
 
 // Missing returns the part of the sandbox that a kernel does not enforce; "" if it enforces all.
@@ -152,6 +170,9 @@ func (s *Sandbox) Absent(k sandbox.Support, writable sandbox.Writable) map[strin
 	}
 	for key, list := range map[string][]string{"read": s.Read, "write": s.Write} {
 		for i, p := range list {
+			if p == folder.Word {
+				continue
+			}
 			if problem := k.PathProblem(&r, key, p); problem != "" {
 				absent[fmt.Sprintf("%s[%d]", key, i)] = problem
 			}

@@ -249,6 +249,22 @@ func (g *Guard) narrowed(names ...string) bool {
 	return true
 }
 
+// Permitted returns the permitted folders, without links. It leaves out those of a list that cannot be read.
+func (g *Guard) Permitted() (paths []string) {
+	if g == nil {
+		return nil
+	}
+	roots := g.within
+	if g.allowed != nil {
+		more, _ := g.allowed() // Admit reports the error
+		roots = slices.Concat(roots, more)
+	}
+	for _, root := range roots {
+		paths = append(paths, root.Real)
+	}
+	return paths
+}
+
 // Never returns why nobody may name a path, whatever is permitted; "" if somebody may. Commands ask it
 // before they permit a folder.
 func (g *Guard) Never(path string) string {

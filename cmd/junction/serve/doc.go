@@ -20,7 +20,8 @@
 //	place       place.go      the record of where the process serves  contents listening inForce
 //	terminal    console.go    the log, the first screen               -
 //	contents    contents.go   what the file has; why not in force     recording
-//	listening   listen.go     the listeners                           inForce
+//	certified   certified.go  the certificate of TLS                  -
+//	listening   listen.go     the listeners                           certified inForce
 //	pinned      pinned.go     the content of the pins file            -
 //	recording   audit.go      the audit, its second receiver          revoked
 //	sealing     sealing.go    the key of sessions and its folder      -
@@ -34,9 +35,9 @@
 //	                          force                                   measuring signIns
 //	membership  members.go    this process as one of several          sealing storage signIns
 //	                                                                  serving
-//	checks      probes.go     what the proxy depends on; the          contents listening inForce
-//	                          supervisor                              recording storage signIns
-//	                                                                  membership
+//	checks      probes.go     what the proxy depends on; the          contents certified listening
+//	                          supervisor                              inForce recording storage
+//	                                                                  signIns membership
 //	serving     serving.go    the proxy itself; pages for clients     sealing listening inForce
 //	                                                                  recording measuring signIns
 //	                                                                  membership

@@ -20,6 +20,8 @@ type listening struct {
 	*console
 	steady
 	public, admin net.Listener // admin may be nil
+	secure        net.Addr     // of https, whose connections public accepts, too; nil without tls
+	certified     *certified
 	inForce       *inForce
 }
 
@@ -31,7 +33,26 @@ func (l *listening) Open(c *config.Config) error {
 	if err := l.openListeners(c); err != nil {
 		return err
 	}
+	if c.TLS.On() {
+		if err := l.openSecure(c.TLS.Listen); err != nil {
+			return err
+		}
+	}
 	return l.boundListeners(c)
+}
+
+// openSecure opens the listener of https, or takes that of systemd.
+func (l *listening) openSecure(address string) error {
+	secure, err := listeners.Inherited(l.getenv, address)
+	if secure == nil && err == nil {
+		secure, err = listeners.Listen(address, "tls.listen")
+	}
+	if err != nil {
+		return err
+	}
+	l.secure = secure.Addr()
+	l.public = listeners.Join(l.public, secure)
+	return nil
 }
 
 // Close closes the listeners.
@@ -96,7 +117,13 @@ func (l *listening) boundListeners(c *config.Config) error {
 		}
 		return nil
 	}
-	l.public = listeners.Bound(l.public, files, own, c.Limits.WithDefaults().Heads(), trusted, l.log)
+	limits := c.Limits.WithDefaults()
+	l.public = listeners.Bound(l.public, files, own, limits.Heads(), trusted, l.log)
+	if l.secure != nil {
+		l.public = listeners.Secured(l.public, listeners.Security{Certificate: l.certified.certificate,
+			Protocols: l.certified.protocols(), URL: func() string { return l.inForce.now().PublicURL },
+			Limit: limits.ReadTimeout, Log: l.log})
+	}
 	if l.admin != nil {
 		l.admin = listeners.Reserve(l.admin)
 	}

@@ -27,6 +27,7 @@ type checks struct {
 	monitor    *health.Monitor
 	supervisor *health.Supervisor // nil if systemd does not ask for the state
 	contents   *contents
+	certified  *certified
 	listening  *listening
 	inForce    *inForce
 	recording  *recording
@@ -52,6 +53,8 @@ func (c *checks) Open(*config.Config) error {
 		health.Part{Name: "disk", InUse: func() bool { return len(c.written()) > 0 },
 			Check: func(context.Context) error { return health.CheckDisk(c.written()) }, Every: checkProvider,
 			Degrades: func() bool { return true }},
+		health.Part{Name: "certificate", InUse: func() bool { return c.certified.on }, Check: c.certified.kept.Check,
+			Every: checkStorage, Degrades: func() bool { return true }},
 		c.membership.part(c.contents.begun))
 	return nil
 }

@@ -58,7 +58,8 @@ func runProxy(ctx context.Context, o options) error {
 func newProgram(o options) *program {
 	all := newConsole(o)
 	contents := &contents{console: all}
-	listening := &listening{console: all}
+	certified := &certified{console: all}
+	listening := &listening{console: all, certified: certified}
 	pinned := &pinned{console: all}
 	inForce := &inForce{console: all, pinned: pinned}
 	recording := &recording{console: all}
@@ -80,6 +81,7 @@ func newProgram(o options) *program {
 	membership.sealing, membership.storage, membership.signIns, membership.serving = sealing, storage, signIns, serving
 	checks.contents, checks.listening, checks.inForce, checks.recording = contents, listening, inForce, recording
 	checks.storage, checks.signIns, checks.membership = storage, signIns, membership
+	checks.certified = certified
 	serving.sealing, serving.listening, serving.inForce, serving.recording = sealing, listening, inForce, recording
 	serving.measuring, serving.signIns, serving.membership = measuring, signIns, membership
 	upstreams.sealing, upstreams.inForce, upstreams.measuring = sealing, inForce, measuring
@@ -92,8 +94,8 @@ func newProgram(o options) *program {
 		pages: &adminPages{console: all, place: place, contents: contents, listening: listening, inForce: inForce,
 			recording: recording, measuring: measuring, signIns: signIns, membership: membership, checks: checks,
 			serving: serving, upstreams: upstreams},
-		parts: parts{list: []part{place, terminal{console: all}, contents, listening, pinned, recording, sealing,
-			revoked, measuring, storage, signIns, inForce, membership, checks, serving, upstreams}},
+		parts: parts{list: []part{place, terminal{console: all}, contents, certified, listening, pinned, recording,
+			sealing, revoked, measuring, storage, signIns, inForce, membership, checks, serving, upstreams}},
 	}
 }
 

@@ -68,6 +68,9 @@ func (p *program) serve(stopping context.Context) error {
 		serveOn(admin, p.listening.admin)
 		where = append(where, "admin", "http://"+adminHere(p.listening.admin.Addr()))
 	}
+	if p.listening.secure != nil {
+		where = append(where, "tls", p.listening.secure)
+	}
 	hup := make(chan os.Signal, 1)
 	if p.file != "" { // before anybody can know the process: without a reader, the signal ends it
 		signal.Notify(hup, syscall.SIGHUP)

@@ -54,6 +54,9 @@ func (p *adminPages) watch() error {
 			s := p.recording.audit.State()
 			return s.Waiting, s.Dropped
 		},
+		Certificate: func() (time.Duration, bool) {
+			return p.checks.certified.kept.Left(time.Now()), p.checks.certified.on
+		},
 		Expiring: func() int { return len(p.inForce.expiring(time.Now())) },
 		Stale:    func() bool { return deref(&p.contents.failure)+deref(&p.contents.waiting) != "" },
 		Replicas: p.membership.figures()})

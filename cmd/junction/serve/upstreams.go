@@ -75,6 +75,9 @@ func (u *upstreams) options(c *config.Config) upstream.Options {
 	if u.catalogs != nil {
 		o.Store = u.catalogs
 	}
+	if guard, err := c.FolderGuard(u.file, u.getenv); err == nil { // without a place for the list, none is permitted
+		o.Folders = guard.Permitted
+	}
 	return o
 }
 

@@ -184,7 +184,9 @@ func (d *decoder) surroundings(path string, env Variables, inherit command.Inher
 		}
 	}
 	if !open {
-		box.Validate(bad)
+		if box.Validate(bad); box.OnlyReadsFolder() {
+			bad("sandbox.read", "a pack has no folder of a client; remove that entry")
+		}
 	}
 }
 

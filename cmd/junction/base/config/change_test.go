@@ -24,11 +24,12 @@ func TestFollowKeepsWhatNeedsARestart(t *testing.T) {
 		"defaults: { timeout: 1s}": "",
 		"listen: 127.0.0.1:8420":   "", // the default
 		"listen: 127.0.0.1:1":      "listen has changed, which needs a restart",
-		"admin: \"\"":              "admin has changed, which needs a restart",
-		"limits: { page: 1 }":      "limits has changed, which needs a restart",
-		"sessions: { idle: 1m }":   "sessions has changed, which needs a restart",
-		"log: { level: debug }":    "log has changed, which needs a restart",
-		"shutdown_grace: 1s":       "shutdown_grace has changed, which needs a restart",
+		"tls: { listen: 127.0.0.1:2, cert_file: /c, key_file: /k }\npublic_url: https://a.example\nauth: { api_keys: [" + keyA + "] }": "tls has changed, which needs a restart",
+		"admin: \"\"":            "admin has changed, which needs a restart",
+		"limits: { page: 1 }":    "limits has changed, which needs a restart",
+		"sessions: { idle: 1m }": "sessions has changed, which needs a restart",
+		"log: { level: debug }":  "log has changed, which needs a restart",
+		"shutdown_grace: 1s":     "shutdown_grace has changed, which needs a restart",
 		"listen: 127.0.0.1:1\nlog: { format: json }\nshutdown_grace: 1s": "listen, log and shutdown_grace have changed, which needs a restart",
 	} {
 		old := mustParse(t, "upstreams: { a: { command: [x] } }\n", nil)

@@ -224,6 +224,7 @@ func (d *decoder) warnings(c *Config) Problems {
 		warn("", "other users of this machine can write %s, and so change this file, which decides what Junction "+
 			"runs and permits; run: chmod go-w %s", at, shell.Quote(at))
 	}
+	c.warnTLS(d, warn)
 	c.warnSignIn(warn)
 	c.warnLimits(warn)
 	c.warnStateful(warn)
@@ -268,7 +269,8 @@ func (c *Config) warnSignIn(warn func(path, format string, args ...any)) {
 		warn("auth.trusted_proxies", "has no effect: without authentication, requests through a proxy are refused; "+
 			"add auth.api_keys or auth.oauth, or none: true if the proxy authenticates every request")
 	}
-	if c.Auth.OAuth != nil && strings.HasPrefix(c.PublicURL, "https:") && len(c.Auth.TrustedProxies) == 0 {
+	proxied := strings.HasPrefix(c.PublicURL, "https:") && !c.TLS.On()
+	if c.Auth.OAuth != nil && proxied && len(c.Auth.TrustedProxies) == 0 {
 		warn("auth.oauth", "there are no trusted_proxies, so that all people have the address of the proxy in front, "+
 			"and share its limit of sign-ins; add auth.trusted_proxies: [ADDRESS/32]")
 	}

@@ -4,17 +4,14 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"junction/upstream"
+	"junction/upstream/folder"
 	"junction/upstream/prose"
 	"junction/upstream/shell"
 )
 
 // This file has the mistakes and warnings about the folder in which a command starts.
-
-// folderWord stands for the folder of the client of a call.
-const folderWord = "${folder}"
 
 // launchVariables are variables with the folder in which a program was started. Those of Junction are the folder of
 // a shell, the home folder or /, and not that of a client.
@@ -26,7 +23,7 @@ func launchFolder(name string) string {
 		return ""
 	}
 	return "${" + name + "} would be the folder in which Junction was started; write the full path of one folder, or " +
-		folderWord + " with isolation: folder for the folder of each client"
+		folder.Word + " with isolation: folder for the folder of each client"
 }
 
 // unplaced returns the first relative path of a command that has no folder; "" if there is none. With a sandbox,
@@ -76,14 +73,14 @@ func (c *Config) warnFolder(name string, warn func(path, format string, args ...
 	}
 	if why := insecure(&u); why != "" {
 		warn(at, "dir is %s, and %s: an agent that can write there gets a program of its own started outside of its "+
-			"sandbox; set dir to a folder of yours, and name %s in an argument", folderWord, why, folderWord)
+			"sandbox; set dir to a folder of yours, and name %s in an argument", folder.Word, why, folder.Word)
 	}
 }
 
 // insecure returns why a command that starts in the folder of a client may run a program that lies there; ""
 // if it does not start there, or runs none.
 func insecure(u *upstream.Config) string {
-	if !strings.Contains(u.Dir, folderWord) || len(u.Command) == 0 {
+	if !folder.Named(u.Dir) || !u.Kind().Process {
 		return ""
 	}
 	return shell.RunsFrom(u.Command)

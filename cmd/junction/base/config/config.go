@@ -5,6 +5,7 @@
 // about the machine (check.go, check_sandbox.go). startable.go finds the upstreams that a start leaves out.
 // deciding.go keeps confined commands from changing the files that decide about sandboxes. Every mistake
 // has a line and a remedy (problem.go, hint.go).
+// tls.go has the section tls.
 // change.go follows a changed file, by the tags of its keys (effects.go), and both.go joins two files if a
 // reload is refused in part. places.go has the default paths. pack.go turns an upstream with the key pack into
 // a command, and pack_servers.go adds the servers of a pack. A proxy, and most commands, block an
@@ -48,12 +49,15 @@ import (
 // missing fields of other packages' sections zero; their packages apply the defaults.
 type Config struct {
 	// Where clients connect: http://127.0.0.1:8420/mcp; /mcp/memory is the upstream memory alone.
-	// An address beyond loopback, such as 0.0.0.0:8420, needs keys or a sign-in (auth) and an https
-	// public_url. A reverse proxy in front terminates TLS. Junction itself speaks plain HTTP, so
-	// let only that proxy reach the address. Default 127.0.0.1:8420.
+	// This address is plain HTTP, for this machine or for a reverse proxy that terminates TLS; see
+	// tls for https. An address beyond loopback, such as 0.0.0.0:8420, needs keys or a sign-in
+	// (auth) and an https public_url, and only that proxy may reach it. Default 127.0.0.1:8420.
 	//
 	// Port 0 takes a free port.
 	Listen string `yaml:"listen" change:"restart" members:"hot"`
+	// A further address with https, for the host of public_url, without a reverse proxy. It needs
+	// keys or a sign-in (auth). Commands, and clients of this machine, use listen.
+	TLS TLS `yaml:"tls" change:"restart" members:"hot"`
 	// The URL at which clients reach Junction, without a path. Junction accepts the host and the
 	// origin of this URL beside those of allowed_hosts and allowed_origins.
 	//

@@ -32,6 +32,7 @@ func (c *Config) own(file string, getenv func(string) (string, bool)) (list sand
 		{What: "the configuration file", Path: file}, {What: "the key of sessions", Path: c.Sessions.KeyFile},
 		{What: "the master keys", Path: c.Storage.KeyFile}, {What: signIns, Path: database},
 		{What: "the accepted definitions", Path: c.Pins}, {What: "the audit", Path: audit},
+		{What: "the certificate of TLS", Path: c.TLS.CertFile}, {What: "the key of TLS", Path: c.TLS.KeyFile},
 	} {
 		if path, err := filepath.Abs(own.Path); own.Path != "" && err == nil {
 			own.Path = path

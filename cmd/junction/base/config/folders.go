@@ -11,6 +11,7 @@ import (
 	"slices"
 
 	"junction/policy"
+	"junction/upstream"
 	"junction/upstream/files"
 	"junction/upstream/folder"
 	"junction/upstream/prose"
@@ -157,6 +158,12 @@ const foldersDir = "folders"
 // warnFolders warns about folders that several principals share, that are those of one machine, and that
 // nobody can name.
 func (c *Config) warnFolders(d *decoder, warn func(path, format string, args ...any)) {
+	for _, name := range inOrder(d, "upstreams", c.Upstreams) {
+		if u := c.Upstreams[name]; c.Replicas.On() && u.Isolation == upstream.IsolationFolder && !u.Off() {
+			warn("upstreams."+name+".isolation", "with replicas, a folder is that of the machine of the process that "+
+				"answers, so the same path may be another folder at the next call; use one process for this upstream")
+		}
+	}
 	within := c.Folders.Within
 	at, these := "folders.within", "these folders"
 	if len(within) == 0 {
@@ -171,10 +178,6 @@ func (c *Config) warnFolders(d *decoder, warn func(path, format string, args ...
 	if c.Auth.several() && !narrowed {
 		warn(at, "every principal can name each of %s, and read and change all of it through the upstreams with "+
 			"isolation: folder; give each the folders that it needs (folders of a policy)", these)
-	}
-	if c.Replicas.On() {
-		warn("replicas", "each of %s is that of the machine of the process that answers, so the same path may be "+
-			"another folder at the next call; use one process for upstreams with isolation: folder", these)
 	}
 	guard := folder.New(c.FolderRules(d.File, nil))
 	for i, path := range within {

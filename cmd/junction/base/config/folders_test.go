@@ -131,7 +131,7 @@ func TestCheckWarnsAboutFolders(t *testing.T) {
 		t.Fatal(err)
 	}
 	key := func(name string, n int) string { return fmt.Sprintf("{ name: %s, hash: \"sha256:%064d\" }", name, n) }
-	const upstreams = "upstreams: { u: { command: [junction, demo] } }\n"
+	const upstreams = "upstreams: { u: { command: [junction, demo], isolation: folder } }\n"
 	within := "folders: { within: [" + dir + "] }\n"
 	for _, test := range []struct {
 		text  string

@@ -160,10 +160,14 @@ func besideKey(dir string) sandbox.Deciders {
 		{What: "the deleted sessions", Path: filepath.Join(dir, "ended-sessions")},
 		{What: "the folders that clients may name", Path: filepath.Join(dir, foldersDir), Inside: true},
 		{What: "the revoked API keys", Path: filepath.Join(dir, "api-keys"), Inside: true},
+		{What: "the certificates of TLS", Path: CertificateDir(dir), Inside: true},
 		{What: "the catalogs of upstreams", Path: filepath.Join(dir, "catalogs"), Inside: true},
 		{What: "the private folders of commands", Path: filepath.Join(dir, "sandbox"), Inside: true},
 	}
 }
+
+// CertificateDir returns the folder of the certificates that Junction orders, below the folder of the key.
+func CertificateDir(dir string) string { return filepath.Join(dir, "certificates") }
 
 // readOnly reports whether no file can be created in a folder.
 func readOnly(dir string) bool {

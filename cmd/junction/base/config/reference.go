@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"junction/upstream/files"
+	"junction/upstream/folder"
 	"junction/upstream/prose"
 	"junction/upstream/yamlread"
 )
@@ -99,8 +100,8 @@ func (e *expander) resolve(body string) (value, problem string) {
 	if path, ok := strings.CutPrefix(body, "file:"); ok {
 		return e.read(path)
 	}
-	if "${"+body+"}" == folderWord { // the upstream replaces it
-		return folderWord, ""
+	if "${"+body+"}" == folder.Word { // the upstream replaces it
+		return folder.Word, ""
 	}
 	name, fallback, hasFallback := strings.Cut(strings.TrimPrefix(body, "env:"), ":-")
 	if !yamlread.IsVariable(name) {

@@ -52,7 +52,7 @@ func (c *Config) validateReplicas(d *decoder) {
 	case problem != "":
 		d.check("replicas.listen", problem)
 	default:
-		c.checkPorts(d)
+		c.checkPort(d, "replicas.listen", r.Listen)
 	}
 	if d.has("replicas.advertise") {
 		d.check("replicas.advertise", advertiseProblem(r.Advertise))
@@ -123,16 +123,6 @@ func (r Replicas) named(path string) (file, problem string) {
 		return c
 	}, r.Advertise)
 	return strings.ReplaceAll(path, placeholder, name), ""
-}
-
-// checkPorts reports a port of replicas.listen that another listener has.
-func (c *Config) checkPorts(d *decoder) {
-	_, port, _ := splitAddress(c.Replicas.Listen, "0.0.0.0:8422")
-	for _, l := range []struct{ key, address string }{{"listen", c.Listen}, {"admin", *c.Admin}} {
-		if _, other, problem := splitAddress(l.address, "0.0.0.0:8422"); problem == "" && port != 0 && other == port {
-			d.invalid("replicas.listen", "has the port of %s; give one of them another port", l.key)
-		}
-	}
 }
 
 // advertiseProblem returns why other processes cannot reach an address, or "".

@@ -7,9 +7,9 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"junction/upstream"
+	"junction/upstream/folder"
 )
 
 // This file finds the upstreams that a start leaves out, and the programs and folders that this machine lacks.
@@ -72,7 +72,7 @@ func (d *decoder) unstartable(c *Config, name string) (key, text string) {
 	if program == "" {
 		return "", ""
 	}
-	inFolder := strings.Contains(u.Dir, folderWord)
+	inFolder := folder.Named(u.Dir)
 	if info, err := os.Stat(u.Dir); u.Dir != "" && !inFolder && (err != nil || !info.IsDir()) {
 		return "dir", "is no folder; that upstream cannot start: " + u.ForDir(checking)
 	}

@@ -35,6 +35,7 @@ func (c *Config) validate(d *decoder) {
 		}
 	}
 	c.validateSignIn(d)
+	c.validateTLS(d)
 	c.validateReplicas(d)
 	for i, o := range c.AllowedOrigins {
 		d.check(fmt.Sprintf("allowed_origins[%d]", i), originProblem(o))

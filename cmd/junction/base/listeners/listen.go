@@ -1,6 +1,10 @@
 // Package listeners opens the addresses of Junction (listen.go), bounds their connections so that the
 // process keeps file descriptors for other things (connections.go), bounds the memory of unfinished
 // requests (heads.go), and answers a request whose handler has a fault (panics.go).
+//
+// join.go makes one listener of the plain address and of the one for TLS. secure.go speaks TLS there, above
+// the bounds of connections; wire.go bounds what a handshake costs, and turns.go shares the processors among
+// handshakes.
 package listeners
 
 import (
@@ -32,7 +36,7 @@ func Listen(address, key string) (net.Listener, error) {
 		if errno, ok := errors.AsType[syscall.Errno](err); ok {
 			reason = errno
 		}
-		return nil, fmt.Errorf("cannot listen on %s: %w; set %s to %s", address, reason, key, hintOfListen(reason))
+		return nil, fmt.Errorf("cannot listen on %s: %w; set %s to %s", address, reason, key, hintOfListen(reason, key))
 	}
 	return l, nil
 }
@@ -69,8 +73,10 @@ func Both(first, second error) error {
 }
 
 // hintOfListen returns the address to suggest instead.
-func hintOfListen(err error) string {
+func hintOfListen(err error, key string) string {
 	switch {
+	case errors.Is(err, syscall.EACCES) && key == "tls.listen":
+		return "a port of 1024 or higher, or let systemd open it (junction.socket)"
 	case errors.Is(err, syscall.EACCES):
 		return "a port of 1024 or higher"
 	case errors.Is(err, syscall.EADDRNOTAVAIL):

@@ -3,6 +3,7 @@ package telemetry
 import (
 	"context"
 	"errors"
+	"time"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
@@ -20,9 +21,11 @@ type Source struct {
 	Parts     func() map[string]bool // what the program depends on, and whether it works
 	// of the audit: bytes of lines that wait, and lines that were dropped
 	Audit    func() (waiting, dropped int64)
-	Expiring func() int      // API keys that expire soon
-	Stale    func() bool     // the configuration file, or a part of it, is not in force
-	Replicas func() Replicas // nil if there is one process
+	Expiring func() int // API keys that expire soon
+	// how long the certificate of TLS is valid; false without TLS
+	Certificate func() (time.Duration, bool)
+	Stale       func() bool     // the configuration file, or a part of it, is not in force
+	Replicas    func() Replicas // nil if there is one process
 }
 
 // instrument is read at each scrape and export.
@@ -62,6 +65,7 @@ var gauges = []instrument{
 	{"junction.info", "", "1; the label is the version of the program."},
 	{"junction.config.stale", "", "1 if the configuration file, or a part of it, is not in force."},
 	{"junction.keys.expiring", "", "API keys that expire within 14 days."},
+	{"junction.tls.certificate.expiry", "s", "Time until the certificate of TLS expires; negative after that."},
 	{"junction.part.up", "", "1 if a part that the program depends on works, such as the storage."},
 	{"junction.audit.waiting", "By", "Lines of the audit that are not written yet."},
 	{"junction.audit.dropped", "", "Lines of the audit that were dropped since the audit is in force."},
@@ -112,6 +116,9 @@ func (t *Telemetry) read(s Source, set reading) {
 	set("junction.audit.waiting", waiting)
 	set("junction.audit.dropped", dropped)
 	set("junction.keys.expiring", int64(s.Expiring()))
+	if left, on := s.Certificate(); on {
+		set("junction.tls.certificate.expiry", int64(left/time.Second))
+	}
 	for _, u := range s.Upstreams() {
 		readUpstream(u, set)
 	}

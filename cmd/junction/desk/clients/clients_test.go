@@ -427,7 +427,7 @@ func TestPlan(t *testing.T) {
 	want := `GitHub new GitHub
 my server! new my-server
 junction skipped  it is Junction itself
-off new off
+off new off Claude Code has it disabled, and gets its tools through Junction
 kept present kept differs from the client's; the configuration keeps its own; to take the client's: junction remove kept; junction import --write kept
 github same GitHub
 GITHUB new GITHUB-2 another server is called GITHUB
@@ -438,6 +438,38 @@ present present there
 new server`
 	if got := strings.Join(lines, "\n"); got != want {
 		t.Errorf("the plan is\n%s\nwant\n%s", got, want)
+	}
+}
+
+// TestPlanLimits: of equal servers, the longest time limits hold. A client without a limit has Junction's.
+func TestPlanLimits(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ name, gemini, codex, want string }{
+		{"a longer one comes later", `, "timeout": 90000`, "tool_timeout_sec = 300", "5m0s 0s"},
+		{"a longer one comes first", `, "timeout": 300000`, "tool_timeout_sec = 90", "5m0s 0s"},
+		{"only the first has one, which is short", `, "timeout": 30000`, "", "0s 0s"},
+		{"only the first has one, which is long", `, "timeout": 300000`, "", "5m0s 0s"},
+		{"the start", "", "startup_timeout_sec = 300", "0s 5m0s"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			h := mustHome(t, "linux", map[string]string{
+				".gemini/settings.json": `{"mcpServers": {"x": {"command": "x-server"` + tt.gemini + `}}}`,
+				".codex/config.toml":    "[mcp_servers.y]\ncommand = \"x-server\"\n" + tt.codex + "\n",
+			})
+			servers, errs := h.Read(h.Places())
+			if len(errs) > 0 {
+				t.Fatal(errs)
+			}
+			slices.SortFunc(servers, func(a, b *Server) int { return strings.Compare(a.Name, b.Name) })
+			out := (&Merge{Getenv: h.Getenv}).Plan(servers)
+			if len(out) != 2 || out[1].Result != Same {
+				t.Fatalf("the servers are not equal: %+v", out)
+			}
+			if e := out[0].Server.Entry; fmt.Sprint(e.Timeout, e.ConnectTimeout) != tt.want {
+				t.Errorf("timeout and connect_timeout are %v %v, want %s", e.Timeout, e.ConnectTimeout, tt.want)
+			}
+		})
 	}
 }
 

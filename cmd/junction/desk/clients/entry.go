@@ -22,7 +22,8 @@ type Entry struct {
 	Env        map[string]Value
 	InheritEnv []string
 	Dir        Value
-	Windows    bool // each folder of a client has a process of its own (isolation: folder)
+	Windows    bool   // each folder of a client has a process of its own (isolation: folder)
+	Named      string // the folder of the project of a command, or where it was typed; "" for a user's entry
 	URL        Value
 	Pack       string // a path, instead of a command or a URL
 	Headers    map[string]Value
@@ -82,8 +83,12 @@ func (e *Entry) values() []Value {
 	return list
 }
 
-// installTime is the default of connect_timeout for commands.
-const installTime = 2 * time.Minute
+// The defaults of time limits.
+const (
+	installTime = 2 * time.Minute  // connect_timeout of commands
+	remoteTime  = 20 * time.Second // connect_timeout of other servers
+	callTime    = time.Minute      // timeout
+)
 
 // installs reports whether a program runs a package, which it may have to download first.
 func installs(program Value) bool { return shell.Installs(program.Expand(unset)) }
@@ -286,6 +291,28 @@ func (e *Entry) times(f *fields, r *reader, firstList bool) {
 			duration(installTime), duration(e.ConnectTimeout))
 		e.ConnectTimeout = 0
 	}
+}
+
+// patient gives the entry the time limits of an equal entry, where those are longer. An entry without a limit
+// has the default of Junction.
+func (e *Entry) patient(o *Entry) {
+	e.Timeout = longer(e.Timeout, o.Timeout, callTime)
+	start := remoteTime
+	if e.Runs() {
+		start = installTime
+	}
+	e.ConnectTimeout = longer(e.ConnectTimeout, o.ConnectTimeout, start)
+}
+
+// longer returns the longer one of two time limits; 0 is the usual one.
+func longer(a, b, usual time.Duration) time.Duration {
+	if a == b {
+		return a
+	}
+	if longest := max(cmp.Or(a, usual), cmp.Or(b, usual)); longest != usual {
+		return longest
+	}
+	return 0
 }
 
 // unread notes the fields that are not imported.

@@ -168,7 +168,8 @@ func (m *Merge) instead(name string, s *Server) string {
 }
 
 // Plan decides what becomes of each server. It changes the entry of a server that another client has,
-// too: it is enabled if one client has it enabled, and offers only tools that all these clients offer.
+// too: it is enabled if one client has it enabled, has the longest time limits of all these clients, and
+// offers only tools that all of them offer.
 func (m *Merge) Plan(servers []*Server) []Outcome {
 	taken := map[string]bool{}
 	for _, k := range m.Existing {
@@ -180,6 +181,7 @@ func (m *Merge) Plan(servers []*Server) []Outcome {
 	}
 	var news []added
 	var out []Outcome
+	off := map[*Server]bool{} // of equal servers, those that their client has disabled
 	for _, s := range servers {
 		o := Outcome{Server: s, Result: New}
 		if s.Entry == nil {
@@ -215,7 +217,9 @@ func (m *Merge) Plan(servers []*Server) []Outcome {
 		case same >= 0:
 			first := &out[news[same].at]
 			o.Result, o.Name = Same, first.Name
+			off[s], off[first.Server] = s.Entry.Off, off[first.Server] || first.Server.Entry.Off
 			first.Server.Entry.Off = first.Server.Entry.Off && s.Entry.Off
+			first.Server.Entry.patient(s.Entry)
 			if !first.Server.Entry.sameTools(s.Entry) {
 				first.Server.Entry.narrow(s.Entry)
 				o.Notes = append(o.Notes, "a tool that one of the two clients hides is hidden for all")
@@ -233,7 +237,23 @@ func (m *Merge) Plan(servers []*Server) []Outcome {
 		}
 		out = append(out, o)
 	}
+	for i := range out {
+		if o := &out[i]; off[o.Server] && !o.first(out).Server.Entry.Off {
+			o.Notes = append(o.Notes, fmt.Sprintf("%s has it disabled, and gets its tools through Junction",
+				o.Server.Client.Name))
+		}
+	}
 	return out
+}
+
+// first returns the outcome whose entry is added for the server: its own, or that of an equal server.
+func (o *Outcome) first(all []Outcome) *Outcome {
+	for i := range all {
+		if all[i].Result == New && all[i].Name == o.Name {
+			return &all[i]
+		}
+	}
+	return o
 }
 
 // is compares a server with the entry of a name.

@@ -116,6 +116,9 @@ func (e *Entry) settle(r *reader, cwd string) error {
 	case base == "" && len(relative) > 0 && r.place.Client.starts == startsInFolder:
 		e.Dir, e.Windows = Value{{kind: window, text: relative[0]}}, true
 	}
+	if typed := r.place.Client.ID == ""; r.place.ofProject() || typed {
+		e.Named = r.place.folder
+	}
 	if r.place.Client.ID != "" || r.place.folder == "" { // the look of an imported server has it
 		return nil
 	}
@@ -131,7 +134,7 @@ func (e *Entry) settle(r *reader, cwd string) error {
 
 // pinProgram replaces the folder of a window in the program: the project's own program is run for all.
 func (r *reader) pinProgram(e *Entry) error {
-	if len(e.Command) == 0 {
+	if !e.Runs() {
 		return nil
 	}
 	return r.pin(&e.Command[0], "its program")

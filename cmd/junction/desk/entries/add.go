@@ -148,6 +148,9 @@ func (a *adder) run(cmd *cobra.Command, args []string) error {
 	if err := Ask(ctx, e.Config(), []*New{added}, rows); err != nil {
 		return err
 	}
+	if err := Folders(cmd, []*New{added}, a.yes); err != nil {
+		return err
+	}
 	if added.Note != "" && !(added.Unreached && running) {
 		notes = append(notes, added.Note)
 	}

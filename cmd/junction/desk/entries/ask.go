@@ -39,11 +39,13 @@ type New struct {
 	Note  string // for a person; "" if there is nothing to say
 
 	Unreached bool // the server gave no answer; Note has the reason
+	Roots     bool // the command was started, and has asked for the folders of its client
 }
 
 // Ask asks the URLs of new entries, without credentials, whether they require or offer a sign-in, and
 // sets auth of the entries. Entries with a command, a credential or a reference in the URL are not
-// asked, and neither are disabled ones. A person must have confirmed the entries before. rows shows
+// asked, and neither are disabled ones. Each command is started once, to find out whether it asks for the
+// folders of its client. A person must have confirmed the entries before. rows shows
 // what is asked; nil shows nothing. The error means that ctx has ended: nothing is known then.
 func Ask(ctx context.Context, c *config.Config, list []*New, rows *cli.Waiting) error {
 	asking, cancel := context.WithTimeout(ctx, askAll)
@@ -60,8 +62,18 @@ func Ask(ctx context.Context, c *config.Config, list []*New, rows *cli.Waiting) 
 	}
 	rows.While(ctx, func(progress *cli.Rows) {
 		slots := make(chan struct{}, askAtOnce)
+		starting := make(chan struct{}, rootsAtOnce)
 		var all sync.WaitGroup
 		for _, n := range list {
+			if starts(n.Entry) {
+				progress.Begin(n.Name)
+				all.Go(func() {
+					starting <- struct{}{}
+					defer func() { <-starting }()
+					n.start(asking)
+					progress.End(n.Name, n.row())
+				})
+			}
 			if !asks(n.Entry) {
 				continue
 			}
@@ -85,7 +97,7 @@ func Ask(ctx context.Context, c *config.Config, list []*New, rows *cli.Waiting) 
 // out is in the notes of the entries.
 func Progress(cmd *cobra.Command) *cli.Waiting {
 	return &cli.Waiting{Out: cmd.ErrOrStderr(), Limit: askAll, Quiet: time.Second, Brief: true, Doing: "Asking",
-		About: "about sign-ins", Enter: cli.EnterOf(cmd), Else: "goes on without them"}
+		About: "about sign-ins and folders", Enter: cli.EnterOf(cmd), Else: "goes on without them"}
 }
 
 // row returns what the server has answered, in one line.
@@ -93,6 +105,10 @@ func (n *New) row() string {
 	switch {
 	case n.Note != "":
 		return n.Note // begins with the name
+	case n.Roots:
+		return n.Name + ": asks for the folders of its client"
+	case n.Entry.Runs():
+		return n.Name + ": does not ask for folders"
 	case n.Entry.Auth != "":
 		return n.Name + ": needs a sign-in"
 	}

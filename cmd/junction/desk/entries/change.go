@@ -233,6 +233,9 @@ func (e *Editor) Add(ctx context.Context, name string, entry *clients.Entry, abo
 		return err
 	}
 	o.Notes = append(o.Notes, leftOut(e.config, name)...)
+	if text := Permit(ctx, e.config, e.path, &e.home, entry); text != "" {
+		o.Notes = append(o.Notes, text)
+	}
 	for _, variable := range entry.Variables() {
 		if os.Getenv(variable) == "" {
 			o.Variables = append(o.Variables, variable)

@@ -19,8 +19,11 @@ import (
 	"junction/upstream/prose"
 )
 
-// newFile is the first lines of a configuration file that add creates.
-const newFile = config.EditorLine + "# The configuration of Junction. Validate it with: junction check --config FILE\n"
+// newFile returns the first lines of a configuration file that add creates.
+func newFile(path string) string {
+	return config.EditorLine + "# The configuration of Junction. Validate it with: " + config.Command(path, "check") +
+		"\n"
+}
 
 // ownStorage is the section of a new file that must not use the default database, with its DSN.
 const ownStorage = "# Two files cannot share one database of sign-ins.\nstorage: { dsn: %q }\n"
@@ -107,7 +110,7 @@ func (f *file) Has(name string) error {
 func (f *file) adding(list ...yamledit.Entry) ([]byte, error) {
 	before := f.text
 	if before == nil {
-		before = []byte(newFile)
+		before = []byte(newFile(f.path))
 		if dsn := f.config.Storage.DSN; dsn != "" {
 			before = fmt.Appendf(before, ownStorage, dsn)
 		}

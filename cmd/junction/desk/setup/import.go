@@ -91,6 +91,7 @@ type importer struct {
 	secrets  []string                // the new files with secrets
 	note     func(file string) error // see clients.SecretFiles; may be nil
 	next     string                  // the next step for the user
+	permits  []string                // the sentence about the folders that clients may name
 	sequel   entries.Sequel          // has the states of the new servers
 	follows  bool                    // it has the states of the new servers
 }
@@ -404,7 +405,8 @@ func (i *importer) summary(ctx context.Context) string {
 	for _, line := range i.signIns() {
 		b.WriteString("\n" + prose.OneLine(line))
 	}
-	fmt.Fprintf(&b, "\n%s%s%s%s", i.fixed(), i.held(), i.otherProjects(), entries.Lines(i.next))
+	fmt.Fprintf(&b, "\n%s%s%s%s%s", i.fixed(), entries.Lines(i.permits...), i.held(), i.otherProjects(),
+		entries.Lines(i.next))
 	return b.String()
 }
 

@@ -41,6 +41,15 @@ func (i *importer) write(ctx context.Context) (err error) {
 		return err
 	}
 	i.written = true
+	var added []*clients.Entry
+	for _, o := range i.outcomes {
+		if o.Result == clients.New {
+			added = append(added, o.Server.Entry)
+		}
+	}
+	if text := entries.Permit(ctx, i.editor.Config(), i.file, &i.home, added...); text != "" {
+		i.permits = []string{text}
+	}
 	keep.Discard(text)
 	i.secrets = keep.Created()
 	i.sequel = entries.Follow(ctx, i.file, names...)
@@ -64,6 +73,9 @@ func (i *importer) ask(cmd *cobra.Command) error {
 		rows = nil
 	}
 	err := entries.Ask(cmd.Context(), i.editor.Config(), i.asked, rows)
+	if err == nil {
+		err = entries.Folders(cmd, i.asked, i.yes)
+	}
 	for _, a := range i.asked {
 		n := slices.IndexFunc(i.outcomes, func(o clients.Outcome) bool { return o.Server.Entry == a.Entry })
 		if a.Note != "" {

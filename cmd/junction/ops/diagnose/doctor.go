@@ -170,6 +170,9 @@ func (d *Diagnosis) add(names view.Names, e *examinee, r *upstream.Report, taken
 	if r.Catalog != nil {
 		u.Tools = d.exposed(names, e, r.Catalog, taken)
 	}
+	if r.Rootless || e.status != nil && e.status.Rootless {
+		d.find(e.name, Finding{Text: rootlessText, Advice: fmt.Sprintf(rootlessAdvice, e.name)})
+	}
 	for _, f := range r.Findings {
 		d.find(e.name, Finding{f.Grave, "", f.Part.String(), f.Name, f.Text, f.Detail, f.Advice})
 	}

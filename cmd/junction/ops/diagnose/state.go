@@ -132,7 +132,7 @@ func (p *Proxy) statusOf(s *upstream.Status, tools int) UpstreamStatus {
 	}
 	switch s.State {
 	case upstream.StateReady:
-		u.Note = cmp.Or(p.Trouble(s.Name), silent(s), unasked(s), reported(s, c, time.Now()), second(s))
+		u.Note = cmp.Or(p.Trouble(s.Name), silent(s), unasked(s), rootless(s), reported(s, c, time.Now()), second(s))
 	case upstream.StateDegraded:
 		u.Note = silent(s)
 	}
@@ -167,6 +167,19 @@ func unasked(s *upstream.Status) string {
 	}
 	return fmt.Sprintf("%s; set %q in upstreams.%s", unaskedText, s.Unasked, s.Name)
 }
+
+// rootless returns that a server works in no folder of its clients; "" if it does not ask for one.
+func rootless(s *upstream.Status) string {
+	if !s.Rootless {
+		return ""
+	}
+	return rootlessText + "; " + fmt.Sprintf(rootlessAdvice, s.Name)
+}
+
+const (
+	rootlessText   = "the server asks for the folders of its client (roots), and gets none"
+	rootlessAdvice = `set "isolation: folder" in upstreams.%s`
+)
 
 // second returns that a command runs twice, although no line of the file says so; "" if it does not.
 func second(s *upstream.Status) string {

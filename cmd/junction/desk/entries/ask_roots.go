@@ -1,0 +1,93 @@
+package entries
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"junction/cmd/junction/base/cli"
+	"junction/cmd/junction/desk/clients"
+	"junction/upstream"
+	"junction/upstream/client"
+	"junction/upstream/shell"
+)
+
+// This file finds out which new commands ask for the folders of their client.
+
+const (
+	rootsTime    = 15 * time.Second // for the start of one command
+	rootsAtOnce  = 2                // processes that are started for this at the same time
+	isolationKey = "isolation: folder"
+)
+
+// offline are the variables with which npx and uvx run only what is there already: an installation that is ended
+// after rootsTime would stay broken.
+var offline = map[string]string{"npm_config_offline": "true", "UV_OFFLINE": "1"}
+
+// starts reports whether the command of an entry is started to find out whether it asks for roots. A program that
+// may download a package is not, unless a variable prevents the download.
+func starts(e *clients.Entry) bool {
+	if !e.Runs() || e.Pack != "" || e.Off || e.Windows || len(e.Missing(Lookup)) > 0 || e.Lacks(Lookup) != "" {
+		return false
+	}
+	program := e.Command[0].Expand(Lookup)
+	return !shell.Installs(program) || slices.Contains([]string{"npx", "uvx"}, shell.ProgramName(program))
+}
+
+// start starts the command once, and sets Roots.
+func (n *New) start(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, rootsTime)
+	defer cancel()
+	c := upstream.Config{Env: map[string]string{}, InheritEnv: n.Entry.InheritEnv, Dir: n.Entry.Dir.Expand(Lookup),
+		ConnectTimeout: rootsTime, Era: client.EraLegacy}
+	for _, v := range n.Entry.Command {
+		c.Command = append(c.Command, v.Expand(Lookup))
+	}
+	for name, v := range n.Entry.Env {
+		c.Env[name] = v.Expand(Lookup)
+	}
+	maps.Copy(c.Env, offline)
+	n.Roots, _ = upstream.AsksForRoots(ctx, n.Name, c, upstream.Options{}) // status shows why it does not start
+}
+
+// Folders offers to give each folder of a client a process of its own, for the new commands that ask for the
+// folders of their client. yes agrees. Without a terminal and without yes, the notes have the line to set.
+func Folders(cmd *cobra.Command, list []*New, yes bool) error {
+	var asks []*New
+	var names []string
+	for _, n := range list {
+		if n.Roots && !n.Entry.Windows {
+			asks, names = append(asks, n), append(names, n.Name)
+		}
+	}
+	if len(asks) == 0 {
+		return nil
+	}
+	if !yes && cli.CanAsk(cmd) {
+		verb := "ask"
+		if len(names) == 1 {
+			verb = "asks"
+		}
+		agreed, err := cli.QuestionsOf(cmd).YesNo(fmt.Sprintf("%s %s for the folders of the client (roots). Start a "+
+			"process for each folder of a client (%s)?", strings.Join(names, ", "), verb, isolationKey), true)
+		if err != nil {
+			return err
+		}
+		yes = agreed
+	}
+	for _, n := range asks {
+		if n.Entry.Windows = yes; yes {
+			n.Note = fmt.Sprintf("%s asks for the folders of its client: each folder gets a process of its own (%s)",
+				n.Name, isolationKey)
+			continue
+		}
+		n.Note = fmt.Sprintf("%s asks for the folders of its client, and gets none; to give each folder a process of "+
+			"its own, set %s", n.Name, isolationKey)
+	}
+	return nil
+}
