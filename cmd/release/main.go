@@ -223,8 +223,8 @@ func (r *release) program(ctx context.Context, p platform, name, dir string) (st
 	}
 	env := []string{"CGO_ENABLED=0", "GOOS=" + p.os, "GOARCH=" + p.arch, "GOAMD64=v1", "GOARM64=v8.0", "GOFLAGS=",
 		"GOWORK=off"}
-	if _, err := command(ctx, r.source, env, "go", "build", "-trimpath", "-buildvcs=true", "-ldflags=-s -w -X main.latest="+r.latest,
-		"-o", binary, "./cmd/"+name); err != nil {
+	if _, err := command(ctx, r.source, env, "go", "build", "-trimpath", "-buildvcs=true",
+		"-ldflags=-s -w -X main.latest="+r.latest, "-o", binary, "./cmd/"+name); err != nil {
 		return "", nil, err
 	}
 	info, err := buildinfo.ReadFile(binary)
