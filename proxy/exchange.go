@@ -94,6 +94,7 @@ type Exchange struct {
 
 	judged
 	questions
+	located
 }
 
 // judged is what Core.call has found out about the call of an exchange.
@@ -127,6 +128,7 @@ type Session struct {
 	mu       sync.Mutex
 	level    string          // the log level that the client has set; "" for none
 	approved map[string]bool // digests of requests with a remembered approval
+	roots    roots
 }
 
 // Level returns the log level that the client has set; "" for none.
@@ -241,7 +243,7 @@ func (x *Exchange) upstreamCall(target *view.Target) *upstream.Call {
 		Call: client.Call{Method: x.Msg.Method, Name: target.Name, Member: target.Param.Path(), Params: x.sent(),
 			Principal: x.User(), Peer: x, Profile: x.Who.Profile, LogLevel: x.LogLevel,
 			Trace: x.trace},
-		Account: x.Grant.Name(), Era: x.Era, End: x.End,
+		Account: x.Grant.Name(), Era: x.Era, End: x.End, Folders: x.folders,
 	}
 	if x.Session != nil {
 		c.Session = x.Session.Key

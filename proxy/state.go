@@ -22,6 +22,7 @@ func (s *Core) seal(x *Exchange, st sealed.State) string {
 			st.Shown = x.identity().ApprovalDigest()
 		}
 	}
+	st.Roots = x.uris
 	st.Principal, st.Request, st.Approved, st.Expires = x.Principal.ID, x.identity().Digest(), x.approved,
 		time.Now().Add(s.limits.Patience).Unix()
 	return s.sealer.State(st)
@@ -74,11 +75,17 @@ func (s *Core) openState(x *Exchange, c *upstream.Call) (sealed.State, error) {
 	if !ok && st.Kind == sealed.Parked {
 		return sealed.State{}, errParkedGone() // it has expired
 	}
-	if !ok || string(st.Request) != string(x.identity().Digest()) || (st.Kind == sealed.Connect) != x.target.Connects {
+	request := x.identity()
+	if st.Kind == sealed.Roots { // the request had no folder yet
+		request.Folder = ""
+	}
+	if !ok || string(st.Request) != string(request.Digest()) || (st.Kind == sealed.Connect) != x.target.Connects {
 		return sealed.State{}, errState()
 	}
 	x.returned(st.Asked)
 	switch st.Kind {
+	case sealed.Roots:
+		return sealed.State{}, spliceParams(c, raw.Edit{Name: "requestState"}, raw.Edit{Name: "inputResponses"})
 	case sealed.Relayed:
 		return st, spliceParams(c, raw.Edit{Name: "requestState", Value: st.Upstream})
 	case sealed.Again, sealed.Approval, sealed.Connect:
@@ -90,7 +97,7 @@ func (s *Core) openState(x *Exchange, c *upstream.Call) (sealed.State, error) {
 // identity is what the requestState of the request is about.
 func (x *Exchange) identity() sealed.Request {
 	return sealed.Request{Endpoint: x.Endpoint.Name, Method: x.Msg.Method, Upstream: x.target.Backend.Name(),
-		Target: x.target.Name, Params: x.Params, Meta: x.Meta}
+		Target: x.target.Name, Params: x.Params, Meta: x.Meta, Folder: x.folders.Key()}
 }
 
 const (
@@ -106,7 +113,7 @@ func (s *Core) wrapTask(x *Exchange, o raw.Object) (Result, error) {
 		return Result{}, x.invalid("a task without taskId")
 	}
 	own := s.sealer.Task(sealed.Task{Upstream: x.target.Backend.Name(), ID: id, Tool: x.target.Exposed,
-		Endpoint: x.Endpoint.Name, Principal: x.Principal.ID})
+		Endpoint: x.Endpoint.Name, Principal: x.Principal.ID, Folder: x.folders.Path(), Roots: x.uris})
 	return s.taskResult(x, o, own, client.TypeTask)
 }
 
@@ -146,6 +153,9 @@ func aboutTask(ctx context.Context, s *Core, x *Exchange) (Result, error) {
 		x.Info.Upstream = b.Name()
 		x.target = &view.Target{Backend: b, Part: upstream.PartTools, Name: id.ID, Exposed: sealed,
 			Param: view.ParamTask, Bare: x.Subject.View.Bare}
+		if err := x.admitAgain(ctx, id); err != nil {
+			return Result{}, InvalidParams("Invalid params: the folder of the task: %v", err)
+		}
 		x.front.Begin()
 		r, err := x.filter(s.callBackend(ctx, x, x.upstreamCall(x.target)))
 		if err != nil {

@@ -121,7 +121,7 @@ The configuration file is that of --config, or junction/config.yaml in the user'
 					stderr)
 			},
 		},
-		versionCommand(stdout),
+		versionCommand(stdout, latest),
 	)
 	root.AddCommand(cli.OfFile(service.Command(stdout, stderr, &file, serve.Services()))...)
 	root.AddCommand(entries.Commands(stdout, &file)...)

@@ -64,6 +64,6 @@ func installScript(version, from string, built []platform) ([]byte, error) {
 type notInScript string
 
 func (n notInScript) Error() string {
-	return "the install script cannot contain \"" + strings.ToValidUTF8(string(n), "?") +
+	return "a release cannot contain \"" + strings.ToValidUTF8(string(n), "?") +
 		"\"; use letters, digits and . _ ~ : / % @ + -"
 }

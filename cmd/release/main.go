@@ -61,6 +61,7 @@ type release struct {
 	source  string    // the clone
 	version string    // of the build, without v
 	date    time.Time // of the commit
+	latest  string    // URL of a file with the newest version
 	sums    map[string]string
 }
 
@@ -74,10 +75,14 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 		"formula and no install.sh")
 	base := flags.String("base", "", "`image` with Node and uv for a second image, with its digest: NAME@sha256:…, "+
 		"or the folder of an OCI layout with @ and the digest")
+	r := &release{sums: map[string]string{}}
+	flags.StringVar(&r.latest, "latest", "", "`URL` of a file with the newest version, for junction version --check")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	r := &release{sums: map[string]string{}}
+	if r.latest != "" && !baseURL.MatchString(r.latest) {
+		return notInScript(r.latest)
+	}
 	if r.dir, err = emptyFolder(*dir); err != nil {
 		return err
 	}
@@ -218,8 +223,8 @@ func (r *release) program(ctx context.Context, p platform, name, dir string) (st
 	}
 	env := []string{"CGO_ENABLED=0", "GOOS=" + p.os, "GOARCH=" + p.arch, "GOAMD64=v1", "GOARM64=v8.0", "GOFLAGS=",
 		"GOWORK=off"}
-	if _, err := command(ctx, r.source, env, "go", "build", "-trimpath", "-buildvcs=true", "-ldflags=-s -w",
-		"-o", binary, "./cmd/"+name); err != nil {
+	if _, err := command(ctx, r.source, env, "go", "build", "-trimpath", "-buildvcs=true",
+		"-ldflags=-s -w -X main.latest="+r.latest, "-o", binary, "./cmd/"+name); err != nil {
 		return "", nil, err
 	}
 	info, err := buildinfo.ReadFile(binary)

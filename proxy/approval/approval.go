@@ -70,6 +70,7 @@ type Call struct {
 	Server    string
 	Kind      string // of the target: tool, prompt or resource
 	Name      string // its own name at the server, or its URI
+	Folder    string // the folder of the client that the server works in; "" for none
 	Arguments []byte // JSON; nil for none
 	Others    []byte // JSON object of the other params; nil for none
 	Meta      []byte // JSON of _meta without the members that the protocol puts there; nil for none
@@ -86,6 +87,9 @@ func Form(c Call) ([]byte, error) {
 	f := form{left: maxNames}
 	fmt.Fprintf(&f.text, "This call needs your approval.\nServer: %s\n%s: %s", c.Server,
 		strings.ToUpper(c.Kind[:1])+c.Kind[1:], plain(c.Name))
+	if c.Folder != "" {
+		fmt.Fprintf(&f.text, "\nFolder: %s", plain(c.Folder))
+	}
 	for _, part := range []struct {
 		title, what string
 		text        []byte

@@ -135,6 +135,7 @@ func (f legacyFront) accept(x *request) {
 	case mcp.MethodNotificationProgress:
 		x.session.progress(x.Params)
 	case mcp.MethodNotificationRootsListChanged:
+		x.session.core.RootsChanged()
 		for _, b := range x.Snapshot.Backends {
 			b.RootsChanged(x.Who.Profile, x.session.Key, x.User())
 		}

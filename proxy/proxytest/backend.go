@@ -60,6 +60,10 @@ func (c *Backend) Prepare(context.Context, client.Profile, string, string) bool 
 
 func (c *Backend) Warm(*upstream.Call) {}
 
+func (c *Backend) ByFolder() bool { return c.config.Isolation == upstream.IsolationFolder }
+
+func (c *Backend) NeedsFolder() bool { return c.ByFolder() }
+
 func (c *Backend) CatalogFor(client.Profile, string, string) *upstream.Catalog { return c.Lists }
 
 func (c *Backend) Holder(string, string) (string, bool) { return "", false }

@@ -10,6 +10,7 @@ import (
 	"junction/policy"
 	"junction/proxy/pins"
 	"junction/proxy/view"
+	"junction/upstream/folder"
 )
 
 // Config is the part of the configuration that a reload can change.
@@ -23,6 +24,7 @@ type Config struct {
 	FirstWait      time.Duration  // of tools/list for servers that are starting; 0 is 1s
 	AllowedOrigins []string       // in addition to loopback origins, which are allowed if the Guard has a Verifier
 	AllowedHosts   []string       // in addition to loopback hosts
+	Folders        *folder.Guard  // of clients; nil permits none
 	BehindProxy    bool           // accepts headers of a proxy although the Guard has no Verifier
 }
 

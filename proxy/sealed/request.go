@@ -14,6 +14,7 @@ type Request struct {
 	Upstream, Target string     // the current target, by the upstream's own name
 	Params           raw.Object // absent if there are none
 	Meta             raw.Object // params._meta; absent if it is no object
+	Folder           string     // of the client, upstream.Folders.Key; "" for none
 }
 
 // Digest identifies a request by its endpoint, its method, its current target and the values of its
@@ -32,7 +33,12 @@ func (r Request) Digest() []byte {
 		[]byte(r.Upstream), {0}, []byte(r.Target), {0, kind}, form} {
 		h.Write(part)
 	}
-	return h.Sum(nil)[:16]
+	digest := h.Sum(nil)
+	if r.Folder != "" {
+		in := sha256.Sum256(append(digest, r.Folder...))
+		digest = in[:]
+	}
+	return digest[:16]
 }
 
 // canonical returns the canonical form of JSON, or its bytes if it has none. kind tells the two apart.

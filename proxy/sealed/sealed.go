@@ -58,6 +58,10 @@ type Task struct {
 	Tool      string `json:"n"` // as the client sent it
 	Endpoint  string `json:"e"`
 	Principal string `json:"w"`
+	// Folder is the path of the folder in which the call was made, and Roots are the roots of the client that it
+	// was taken from; empty for none.
+	Folder string   `json:"f,omitempty"`
+	Roots  []string `json:"r,omitempty"`
 }
 
 // Task returns a sealed task ID.

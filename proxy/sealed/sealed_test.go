@@ -29,7 +29,7 @@ func TestContentIsForOnePurpose(t *testing.T) {
 		if isCursor != (i == 0) || isTask != (i == 1) || isState != (i == 2) {
 			t.Errorf("content %d is opened as a cursor: %t, a task: %t, a state: %t", i, isCursor, isTask, isState)
 		}
-		if isCursor && c != cursor || isTask && k != task || isState && !reflect.DeepEqual(st, state) {
+		if isCursor && c != cursor || isTask && !reflect.DeepEqual(k, task) || isState && !reflect.DeepEqual(st, state) {
 			t.Errorf("content %d is opened as %+v, %+v, %+v", i, c, k, st)
 		}
 		if _, ok := s.OpenState(text, "key:b"); ok {

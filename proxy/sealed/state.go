@@ -22,6 +22,7 @@ type State struct {
 	Spans    []byte `json:"d,omitempty"` // Approval: digest of the tool and the server that the form offered
 	App      []byte `json:"b,omitempty"` // with Approval: digest of the client that has shown the form
 
+	Roots []string   `json:"f,omitempty"` // URIs of the roots that the client has given; the request has their folder
 	Asked *Questions `json:"q,omitempty"` // for the Observer
 
 	Principal string `json:"w"`
@@ -42,6 +43,7 @@ const (
 	// Approval: the call was not made yet and waits for the user's approval
 	Approval StateKind = "approval"
 	Connect  StateKind = "connect" // the user is connecting the upstream
+	Roots    StateKind = "roots"   // the client is asked for its roots; nothing was called
 )
 
 // Questions are the questions of one answer to a modern client, until the client returns.

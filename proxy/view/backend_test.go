@@ -31,6 +31,8 @@ func (c *canned) Relist()                                                      {
 func (c *canned) Reread(context.Context, client.Profile, string, string) bool  { return false }
 func (c *canned) Announced() uint64                                            { return 0 }
 func (c *canned) RootsChanged(client.Profile, string, string)                  {}
+func (c *canned) ByFolder() bool                                               { return false }
+func (c *canned) NeedsFolder() bool                                            { return false }
 func (c *canned) SignedIn(context.Context) error                               { return nil }
 func (c *canned) Met() <-chan struct{}                                         { return nil }
 func (c *canned) Ready(context.Context) error                                  { return nil }

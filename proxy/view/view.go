@@ -50,6 +50,9 @@ type Backend interface {
 	Holder(session, principal string) (holder string, ok bool)
 	Keeps(holder string) bool
 	Discard(holder string)
+	// ByFolder reports whether a process belongs to a folder of a client, and NeedsFolder whether it has to.
+	ByFolder() bool
+	NeedsFolder() bool
 	// Warm opens the connection of a caller before the first call, if the configuration says so.
 	Warm(c *upstream.Call)
 }

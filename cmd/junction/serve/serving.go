@@ -69,6 +69,9 @@ func (s *serving) apply(c *config.Config, running []*upstream.Upstream) {
 		FirstWait: c.Catalog.FirstWait, Endpoints: c.Endpoints, Names: c.Names, BehindProxy: c.Auth.None,
 		AllowedOrigins: append(listeners.Origins(s.listening.public.Addr()), c.AllowedOrigins...),
 		AllowedHosts:   c.AllowedHosts}
+	if guard, err := c.FolderGuard(s.file, s.getenv); err == nil { // else none is permitted
+		next.Folders = guard
+	}
 	if u, err := url.Parse(c.PublicURL); c.PublicURL != "" && err == nil {
 		next.AllowedOrigins = append(next.AllowedOrigins, c.PublicURL)
 		// The name with any port: a reverse proxy may pass Host without the port of public_url.

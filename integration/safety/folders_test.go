@@ -1,0 +1,222 @@
+package safety
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"junction/auth"
+	"junction/integration/harness"
+	"junction/proxy/front"
+	"junction/proxy/scope"
+	"junction/upstream"
+	"junction/upstream/client"
+	"junction/upstream/folder"
+	"junction/upstream/jsonrpc"
+	"junction/upstream/upstreamtest"
+)
+
+// workplace is a proxy over a command that works in the folders of its clients: a and b, which are permitted.
+type workplace struct {
+	dir string
+	*harness.Endpoint
+}
+
+func newWorkplace(t *testing.T, up client.Era, policy string) workplace {
+	t.Helper()
+	harness.InMemory(t, "the permitted folders are those of this test")
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"within/a", "within/b", "outside"} {
+		if err := os.MkdirAll(filepath.Join(dir, name), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	child := upstreamtest.Command(t, upstreamtest.Script{Era: string(up)})
+	guard := folder.New(folder.Rules{Within: []string{filepath.Join(dir, "within")},
+		Permit: func(path string) string { return "junction folders allow " + path }})
+	return workplace{dir, harness.MustProxy(t, map[string]upstream.Config{"up": {Command: child.Command, Env: child.Env,
+		Era: up, Isolation: upstream.IsolationFolder, Dir: folder.Word}},
+		func(_ *front.Options, c *scope.Config, _ *upstream.Options) {
+			c.Folders = guard
+			c.Guard, c.Policy = &auth.Guard{}, harness.MustPolicy(t, policy)
+		})}
+}
+
+func (w workplace) path(name string) string { return filepath.Join(w.dir, name) }
+
+// in is a query with a header that names a folder.
+func (w workplace) in(name string, q harness.Query) harness.Query {
+	q.Header = http.Header{"Junction-Folder": {w.path(name)}}
+	return q
+}
+
+// rooted answers questions: for roots with these folders.
+func (w workplace) rooted(names ...string) func(harness.ServerRequest) string {
+	var list []string
+	for _, name := range names {
+		list = append(list, fmt.Sprintf(`{"uri":"file://%s"}`, filepath.ToSlash(w.path(name))))
+	}
+	return func(q harness.ServerRequest) string {
+		if q.Method == "roots/list" {
+			return `"result":{"roots":[` + strings.Join(list, ",") + `]}`
+		}
+		return approval("Allow and remember for this exact call")(q)
+	}
+}
+
+// at returns the folder in which a call was made, or the error that the caller reads.
+func at(t *testing.T, m jsonrpc.Message) string {
+	t.Helper()
+	if m.Error != nil {
+		return m.Error.Message
+	}
+	if dir := harness.Member(m.Result, "structuredContent", "dir"); dir != "" {
+		return strings.Trim(dir, `"`)
+	}
+	return string(m.Result)
+}
+
+const (
+	allowing = `[{name: all, rules: [{allow: {upstreams: "*"}}]}]`
+	asking   = `[{name: careful, rules: [{ask: {tools: up__whoami}}, {allow: {upstreams: "*"}}]}]`
+)
+
+var whoami = harness.Called("up__whoami", `{}`)
+
+// eachEra runs f for each era of a client and of a server.
+func eachEra(t *testing.T, f func(t *testing.T, caller, up client.Era)) {
+	for _, caller := range harness.Eras {
+		for _, up := range harness.Eras {
+			t.Run(string(caller)+" to "+string(up), func(t *testing.T) { f(t, caller, up) })
+		}
+	}
+}
+
+// TestCallRunsInTheFolderOfItsClient: the header decides, then the roots, then the folder of junction stdio. A
+// folder that is not permitted, and a client that names none, get no process.
+func TestCallRunsInTheFolderOfItsClient(t *testing.T) {
+	harness.Waits(t)
+	const without = `{"elicitation":{"form":{}}}`
+	eachEra(t, func(t *testing.T, caller, up client.Era) {
+		w := newWorkplace(t, up, allowing)
+		none := func(harness.ServerRequest) string { return "" }
+		working := whoami
+		working.Header = http.Header{"Junction-Working-Directory": {w.path("within/b")}}
+		twice := whoami
+		twice.Header = http.Header{"Junction-Folder": {w.path("within/a"), w.path("within/b")}}
+		relative := whoami
+		relative.Header = http.Header{"Junction-Folder": {"within/a"}}
+		empty := whoami
+		empty.Header = http.Header{"Junction-Folder": {"${PWD}"}}
+		for name, row := range map[string]struct {
+			capabilities string
+			q            harness.Query
+			answer       func(harness.ServerRequest) string
+			want         string // a folder, or a part of the error
+			asked        int
+		}{
+			"header":                   {without, w.in("within/a", whoami), none, w.path("within/a"), 0},
+			"header before roots":      {harness.AllCapabilities, w.in("within/a", whoami), w.rooted("within/b"), w.path("within/a"), 0},
+			"roots":                    {harness.AllCapabilities, whoami, w.rooted("within/b", "within/a"), w.path("within/b"), 1},
+			"roots before the working": {harness.AllCapabilities, working, w.rooted("within/a"), w.path("within/a"), 1},
+			"working directory":        {without, working, none, w.path("within/b"), 0},
+			"no roots":                 {harness.AllCapabilities, working, w.rooted(), w.path("within/b"), 1},
+			"nothing":                  {without, whoami, none, "declares no roots", 0},
+			"no variable":              {without, empty, none, "declares no roots", 0},
+			"outside":                  {without, w.in("outside", whoami), none, "junction folders allow " + w.path("outside"), 0},
+			"absent":                   {without, w.in("nowhere", whoami), none, "junction folders allow " + w.path("nowhere"), 0},
+			"roots outside":            {harness.AllCapabilities, whoami, w.rooted("outside"), "junction folders allow", 1},
+			"two headers":              {without, twice, none, "2 headers", 0},
+			"relative":                 {without, relative, none, "absolute", 0},
+		} {
+			c := harness.TalkAs(t, w.URL, caller, "2025-11-25", row.capabilities)
+			m, asked := c.Converse(t, row.q, row.answer)
+			if got := at(t, m); !strings.Contains(got, row.want) || filepath.IsAbs(row.want) && got != row.want {
+				t.Errorf("%s: the call is made in %s, want %s", name, got, row.want)
+			}
+			if len(asked) != row.asked {
+				t.Errorf("%s: the client is asked %d times, want %d", name, len(asked), row.asked)
+			}
+		}
+	})
+}
+
+// TestRootsOfASession: a legacy client is asked once, and again after it has announced other roots. One that refuses
+// is as one without.
+func TestRootsOfASession(t *testing.T) {
+	harness.Waits(t)
+	w := newWorkplace(t, client.EraLegacy, allowing)
+	c := harness.Talk(t, w.URL, client.EraLegacy)
+	for _, step := range []struct {
+		before func()
+		answer func(harness.ServerRequest) string
+		want   string
+		asked  int
+	}{
+		{func() {}, w.rooted("within/a"), w.path("within/a"), 1},
+		{func() {}, w.rooted("within/b"), w.path("within/a"), 0},
+		{func() { c.Notify(t, "notifications/roots/list_changed", "") }, w.rooted("within/b"), w.path("within/b"), 1},
+		{func() { c.Notify(t, "notifications/roots/list_changed", "") }, func(harness.ServerRequest) string {
+			return `"error":{"code":-32603,"message":"no"}`
+		}, "has not answered with a root", 1},
+	} {
+		step.before()
+		m, asked := c.Converse(t, whoami, step.answer)
+		if got := at(t, m); !strings.Contains(got, step.want) || len(asked) != step.asked {
+			t.Errorf("the call is made in %s after %d questions, want %s after %d", got, len(asked), step.want, step.asked)
+		}
+	}
+}
+
+// TestApprovalIsForOneFolder: a person approves a call in a folder, which the form shows. Neither the state of the
+// request nor a remembered approval permits it in another folder.
+func TestApprovalIsForOneFolder(t *testing.T) {
+	harness.Waits(t)
+	eachEra(t, func(t *testing.T, caller, up client.Era) {
+		w := newWorkplace(t, up, asking)
+		c := harness.Talk(t, w.URL, caller)
+		m, asked := c.Converse(t, w.in("within/a", whoami), w.rooted())
+		if got := at(t, m); got != w.path("within/a") || len(asked) != 1 ||
+			!strings.Contains(string(asked[0].Params), "Folder: "+w.path("within/a")) {
+			t.Fatalf("after the questions %v the call is made in %s", asked, got)
+		}
+		if _, asked := c.Converse(t, w.in("within/a", whoami), w.rooted()); len(asked) != 0 {
+			t.Errorf("the approval is not remembered: %v", asked)
+		}
+		no := approval("Do not allow")
+		if m, asked := c.Converse(t, w.in("within/b", whoami), no); len(asked) != 1 {
+			t.Errorf("in another folder the call is made in %s without a question", at(t, m))
+		}
+		if caller != client.EraModern {
+			return
+		}
+		q := harness.Called("up__whoami", `{"names":["X"]}`)
+		m = c.Begin(t, w.in("within/a", q)).Answer(t)
+		key := harness.Requested(t, m)[0].Key
+		yes := `"` + key + `":{"action":"accept","content":{"answer":"Allow once"}}`
+		crossed := w.in("within/b", harness.Query{Method: q.Method, Params: harness.Retried(q.Params, m, yes)})
+		if got := at(t, c.Begin(t, crossed).Answer(t)); !strings.Contains(got, "requestState") {
+			t.Errorf("approved in a, answered from b: %s", got)
+		}
+	})
+}
+
+// TestRootsComeBeforeTheApproval: a client with roots is asked for them, then for the approval of the call in that
+// folder. The state of the approval has the roots.
+func TestRootsComeBeforeTheApproval(t *testing.T) {
+	harness.Waits(t)
+	eachEra(t, func(t *testing.T, caller, up client.Era) {
+		w := newWorkplace(t, up, asking)
+		m, asked := harness.Talk(t, w.URL, caller).Converse(t, whoami, w.rooted("within/b"))
+		if got := at(t, m); got != w.path("within/b") || len(asked) != 2 || asked[0].Method != "roots/list" ||
+			!strings.Contains(string(asked[1].Params), w.path("within/b")) {
+			t.Errorf("after the questions %v the call is made in %s", asked, got)
+		}
+	})
+}

@@ -1,0 +1,258 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/mark3labs/mcp-go/mcp"
+
+	"junction/proxy/sealed"
+	"junction/upstream"
+	"junction/upstream/client"
+	"junction/upstream/folder"
+	"junction/upstream/raw"
+)
+
+// This file finds the folder of the client of a call, for a server with isolation: folder. In this order:
+//
+//	the header Junction-Folder
+//	the roots of the client: a legacy one is asked once for each session, a modern one by input_required
+//	the header Junction-Working-Directory, of junction stdio
+//
+// The folder is settled before anything is asked or called, and belongs to the identity of the request. So a
+// state of Junction, an approval or a kept result of one folder is worth nothing in another one.
+
+// The headers in which a client says where it works. Junction sends neither to a server.
+const (
+	headerFolder  = "Junction-Folder"
+	headerWorking = "Junction-Working-Directory"
+)
+
+// rootsKey names the request for roots in an input_required result of Junction.
+const rootsKey = "junction_roots"
+
+// rootsPatience is how long a legacy client has to answer roots/list. Then it counts as one without roots.
+const rootsPatience = 20 * time.Second
+
+// maxRoots bounds the roots of a client that are kept, in bytes and in number.
+const (
+	maxRoots     = 256
+	maxRootBytes = 64 << 10
+)
+
+// located is where the client of an exchange works.
+type located struct {
+	folders *upstream.Folders // nil for none
+	uris    []string          // the roots that folders was made of; nil for a header
+}
+
+// roots are those of a legacy session.
+type roots struct {
+	turn  sync.Mutex // held while the client is asked
+	mu    sync.Mutex
+	known bool // the client has answered, or has not in time
+	uris  []string
+	count uint64 // changes that the client has announced
+}
+
+// RootsChanged has the client asked for its roots again when they are needed.
+func (s *Session) RootsChanged() {
+	s.roots.mu.Lock()
+	defer s.roots.mu.Unlock()
+	s.roots.known, s.roots.count = false, s.roots.count+1
+}
+
+// locate settles the folder of a call to a server with isolation: folder. A result is the answer to the
+// request: the client is asked for its roots, or the call cannot be made.
+func (s *Core) locate(ctx context.Context, x *Exchange) (*Result, error) {
+	ask, err := s.findFolders(ctx, x)
+	switch {
+	case ask != nil || err != nil && ctx.Err() != nil:
+		return ask, err
+	case err == nil && x.folders == nil && x.target.Backend.NeedsFolder():
+		err = errors.New(x.withoutFolder())
+	}
+	if err == nil {
+		return nil, nil
+	}
+	text := "The folder of this client cannot be used for the server " + x.target.Backend.Name() + ": " + err.Error() + "."
+	if x.target.Part != upstream.PartTools {
+		return nil, InvalidParams("Invalid params: %s", text)
+	}
+	x.Info.Outcome = Invalid
+	return new(s.toolText(x, text, isError)), nil
+}
+
+// findFolders sets x.folders.
+func (s *Core) findFolders(ctx context.Context, x *Exchange) (ask *Result, err error) {
+	path, err := folder.Headers(x.Header[headerFolder])
+	if err != nil {
+		return nil, fmt.Errorf("header %s: %w", headerFolder, err)
+	}
+	if path != "" {
+		return nil, x.admit(ctx, path)
+	}
+	uris, ask, err := s.rootsOf(ctx, x)
+	if ask != nil || err != nil {
+		return ask, err
+	}
+	if len(uris) > 0 {
+		return nil, x.admitRoots(ctx, uris)
+	}
+	if path, err = folder.Headers(x.Header[headerWorking]); err != nil || path == "" {
+		return nil, err
+	}
+	return nil, x.admit(ctx, path)
+}
+
+// guard returns the Guard for the folders of the caller and the server.
+func (x *Exchange) guard() *folder.Guard {
+	g := x.Snapshot.Config.Folders.Narrowed(x.Subject.Rights.PermitsFolder)
+	if x.target.Backend.Config().Sandbox != nil {
+		g = g.Beside(x.target.Backend.Name())
+	}
+	return g
+}
+
+// admit sets the folder that a header names.
+func (x *Exchange) admit(ctx context.Context, path string) error {
+	g := x.guard()
+	place, err := g.Admit(ctx, x.Grant.Name(), path)
+	if err != nil {
+		return err
+	}
+	x.folders = upstream.NewFolders(folder.Set{place}, g, x.Grant.Name())
+	return nil
+}
+
+// admitRoots sets the folders of the roots of the client.
+func (x *Exchange) admitRoots(ctx context.Context, uris []string) error {
+	g := x.guard()
+	set, err := g.AdmitRoots(ctx, x.Grant.Name(), uris)
+	if err != nil {
+		return err
+	}
+	x.folders = upstream.NewFolders(set, g, x.Grant.Name())
+	x.uris = uris
+	return nil
+}
+
+// admitAgain sets the folders in which a task was begun.
+func (x *Exchange) admitAgain(ctx context.Context, task sealed.Task) error {
+	switch {
+	case len(task.Roots) > 0:
+		return x.admitRoots(ctx, task.Roots)
+	case task.Folder != "":
+		return x.admit(ctx, task.Folder)
+	}
+	return nil
+}
+
+// rootsOf returns the roots of the client. ask is the request for them to a modern client.
+func (s *Core) rootsOf(ctx context.Context, x *Exchange) (uris []string, ask *Result, err error) {
+	if x.Era == client.EraLegacy {
+		return x.sessionRoots(ctx), nil, nil
+	}
+	text, err := x.Params.String("requestState")
+	if err != nil && err != raw.ErrAbsent {
+		return nil, nil, err
+	}
+	if err == nil {
+		st, ok := s.sealer.OpenState(text, x.Principal.ID)
+		if !ok || st.Kind != sealed.Roots {
+			return st.Roots, nil, nil // openState refuses what is no state
+		}
+		answers, _ := x.Params.Object("inputResponses")
+		answer, _ := answers.Get(rootsKey)
+		return rootURIs(answer), nil, nil
+	}
+	if !x.Who.Profile.Roots || !asksInput(x.Msg.Method) {
+		return nil, nil, nil
+	}
+	request := fmt.Appendf(nil, `"%s":{"method":"roots/list"}`, rootsKey)
+	return nil, new(s.inputRequired(x, [][]byte{request}, sealed.State{Kind: sealed.Roots,
+		Asked: x.asking("", string(mcp.MethodListRoots))})), nil
+}
+
+// asksInput reports whether the answer to a method may be input_required (2026-07-28, basic/patterns/mrtr).
+func asksInput(method string) bool {
+	switch mcp.MCPMethod(method) {
+	case mcp.MethodToolsCall, mcp.MethodPromptsGet, mcp.MethodResourcesRead:
+		return true
+	}
+	return false
+}
+
+// sessionRoots returns the roots of a legacy session. The client is asked once, and again after it has announced
+// a change; other calls of the session wait for the answer.
+func (x *Exchange) sessionRoots(ctx context.Context) []string {
+	if x.Session == nil || x.sessionless() || !x.Who.Profile.Roots {
+		return nil
+	}
+	r := &x.Session.roots
+	r.turn.Lock()
+	defer r.turn.Unlock()
+	r.mu.Lock()
+	known, uris, count := r.known, r.uris, r.count
+	r.mu.Unlock()
+	if known || !x.front.Hears() {
+		return uris
+	}
+	asking, cancel := context.WithTimeout(ctx, rootsPatience)
+	defer cancel()
+	answer, err := x.send(asking, Question{Method: string(mcp.MethodListRoots)}, []byte(`{}`), nil)
+	if ctx.Err() != nil {
+		return nil // another call asks again
+	}
+	if uris = nil; err == nil {
+		uris = rootURIs(answer)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.uris, r.known = uris, r.count == count
+	return uris
+}
+
+// rootURIs returns the URIs of a result of roots/list.
+func rootURIs(result []byte) (uris []string) {
+	o, err := raw.Parse(result)
+	if err != nil {
+		return nil
+	}
+	list, err := o.Elements("roots")
+	if err != nil {
+		return nil
+	}
+	size := 0
+	for _, v := range list[:min(len(list), maxRoots)] {
+		root, err := raw.Parse(v)
+		if err != nil {
+			continue
+		}
+		uri, err := root.String("uri")
+		if err != nil {
+			continue
+		}
+		if size += len(uri); size > maxRootBytes {
+			break
+		}
+		uris = append(uris, uri)
+	}
+	return uris
+}
+
+// withoutFolder returns the reason why a client has no folder, with what to do.
+func (x *Exchange) withoutFolder() string {
+	why := "the client declares no roots, and its request has no header " + headerFolder
+	switch {
+	case x.Who.Profile.Roots && x.Era == client.EraLegacy && !x.front.Hears():
+		why = "the client declares roots, and cannot be asked for them because it takes no event stream"
+	case x.Who.Profile.Roots:
+		why = "the client has not answered with a root"
+	}
+	return why + "; open a folder in the client, run junction connect for it again, or start it through " +
+		"junction stdio --folder PATH"
+}
