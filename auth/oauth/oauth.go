@@ -106,8 +106,8 @@ type Client struct {
 	compared  map[string]bool           // whether Notes has compared issuers, by upstream; guarded by mu
 	cache     map[string]cachedMetadata // metadata by upstream and issuer; guarded by mu
 	rejects   map[string]time.Time      // until when an issuer counts as one that refuses us; guarded by mu
-	attempts  map[string]failure        // failed requests for Own tokens, by upstream; guarded by mu
-	ahead     map[string]bool           // renewals of Own tokens that have not expired; guarded by mu
+	attempts  map[string]failure        // the last failed request for an Own token; guarded by mu
+	ahead     map[string]bool           // running early renewals of Own tokens; guarded by mu
 	mute      map[string]time.Time      // of the first mute refusal, by upstream and principal; guarded by mu
 }
 
