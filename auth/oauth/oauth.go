@@ -121,7 +121,8 @@ const (
 func New(o Options) *Client {
 	c := &Client{Options: o, cache: map[string]cachedMetadata{}, refused: map[string]string{},
 		notes: map[string]string{}, compared: map[string]bool{},
-		attempts: map[string]failure{}, ahead: map[string]bool{}, rejects: map[string]time.Time{}, mute: map[string]time.Time{}}
+		attempts: map[string]failure{}, ahead: map[string]bool{},
+		rejects: map[string]time.Time{}, mute: map[string]time.Time{}}
 	if c.Probe == nil {
 		c.Probe = c.probe
 	}
