@@ -109,7 +109,7 @@ func TestConformanceOfClientCredentials(t *testing.T) {
 		settled(t, p)
 		calledAll(t, p)
 	}
-	mustDriveAll(t, folder, own, "extensions", harness.LegacyVersion, []string{"auth/client-credentials-basic"}, use, judge)
+	mustDriveAll(t, folder, own, "extensions", "", []string{"auth/client-credentials-basic"}, use, judge)
 }
 
 // loginCommand is the command that the program asks the operator to run.
