@@ -41,7 +41,7 @@ func (s *clientCredentials) Apply(ctx context.Context, c upstream.Caller, refuse
 	if client == nil {
 		return got, upstream.ErrNoSource
 	}
-	got.Token, err = client.Token(ctx, c.Upstream, "", refused...)
+	got.Token, err = client.Token(ctx, c.Upstream, oauth.Own, refused...)
 	switch {
 	case errors.Is(err, oauth.ErrBroken):
 		return got, &upstream.LackError{Upstream: c.Upstream, Mode: c.Mode, Again: true}

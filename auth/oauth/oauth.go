@@ -278,7 +278,10 @@ func (c *Client) Token(ctx context.Context, upstream, principal string, refused 
 	if !ok {
 		return "", ErrNotConnected
 	}
-	if u.Own {
+	switch {
+	case u.Own != (principal == Own): // the caller has another configuration
+		return "", ErrNotConnected
+	case u.Own:
 		return c.ownToken(ctx, upstream, u, refused)
 	}
 	k, err := c.connection(ctx, upstream, principal)

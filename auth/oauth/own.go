@@ -22,6 +22,9 @@ import (
 // with a client of the configuration. All members share one token, which is a connection of the operator
 // under a principal of its own.
 
+// Own is the principal with which Token returns the token of an upstream with Own.
+const Own = "junction"
+
 const (
 	refusedPause = 30 * time.Second // a rejected token is replaced only if it is older
 	firstPause   = time.Second      // after a failed request; doubled with each further failure
@@ -40,7 +43,7 @@ type failure struct {
 func (u Upstream) ownPrincipal() string {
 	text, _ := json.Marshal([]any{u.URL, u.Issuer, u.ClientID, u.Scopes, u.Resource, u.Audience}) // cannot fail
 	sum := sha256.Sum256(text)
-	return "junction:" + hex.EncodeToString(sum[:16])
+	return Own + ":" + hex.EncodeToString(sum[:16])
 }
 
 // ownToken is Token for an upstream with Own. ErrBroken means that the upstream has rejected a new token,

@@ -109,7 +109,7 @@ func TestOwnTokenIsRequestedAsTheServersAsk(t *testing.T) {
 		test.change(&u)
 		c.Apply(map[string]Upstream{"x": u})
 		for n := range 2 {
-			if token, err := c.Token(t.Context(), "x", ""); err != nil || token != fmt.Sprintf("canary-own-%d", n+1) {
+			if token, err := c.Token(t.Context(), "x", Own); err != nil || token != fmt.Sprintf("canary-own-%d", n+1) {
 				t.Fatalf("%s: the token is %q, %v", test.method, token, err)
 			}
 			k.Add(3601)
@@ -143,7 +143,7 @@ func TestOneOwnTokenForAllMembers(t *testing.T) {
 		var calls sync.WaitGroup
 		for i := range 1000 {
 			calls.Go(func() {
-				if token, err := members[i%3].Token(t.Context(), "x", ""); token != want || err != nil {
+				if token, err := members[i%3].Token(t.Context(), "x", Own); token != want || err != nil {
 					t.Errorf("the token is %q, %v; want %q", token, err, want)
 				}
 			})
@@ -188,7 +188,7 @@ func TestBadAnswersGiveNoOwnToken(t *testing.T) {
 		g.answers(answer)
 		c := mustClient(t, "")
 		c.Apply(map[string]Upstream{"x": g.own()})
-		token, err := c.Token(t.Context(), "x", "")
+		token, err := c.Token(t.Context(), "x", Own)
 		if token != "" || err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "canary") {
 			t.Errorf("%s: %q, %v", want, token, err)
 		}
@@ -209,7 +209,7 @@ func TestExpiriesOfOwnTokens(t *testing.T) {
 		c.Apply(map[string]Upstream{"x": g.own()})
 		for range 10 {
 			for range 5 {
-				if token, err := c.Token(t.Context(), "x", ""); token == "" || err != nil {
+				if token, err := c.Token(t.Context(), "x", Own); token == "" || err != nil {
 					t.Fatalf("%s: %q, %v", expires, token, err)
 				}
 			}
@@ -231,11 +231,11 @@ func TestIssuerOutForAnHour(t *testing.T) {
 	defer c.Close()
 	c.Apply(map[string]Upstream{"x": g.own(), "other": other.own()})
 	for range 1000 {
-		token, err := c.Token(t.Context(), "x", "")
+		token, err := c.Token(t.Context(), "x", Own)
 		if token != "" || err == nil || !strings.Contains(err.Error(), "it answered 502") {
 			t.Fatalf("%q, %v", token, err)
 		}
-		if token, err := c.Token(t.Context(), "other", ""); token != "canary-own-1" || err != nil {
+		if token, err := c.Token(t.Context(), "other", Own); token != "canary-own-1" || err != nil {
 			t.Fatalf("the other upstream has %q, %v", token, err)
 		}
 		k.Add(3)
@@ -245,7 +245,7 @@ func TestIssuerOutForAnHour(t *testing.T) {
 	}
 	g.answers(lasting("60"))
 	k.Add(76)
-	if token, err := c.Token(t.Context(), "x", ""); token == "" || err != nil {
+	if token, err := c.Token(t.Context(), "x", Own); token == "" || err != nil {
 		t.Errorf("after the outage: %q, %v", token, err)
 	}
 	if why, _ := c.Failing("x"); why != nil {
@@ -262,7 +262,7 @@ func TestRejectedOwnToken(t *testing.T) {
 	c.Apply(map[string]Upstream{"x": g.own()})
 	want := func(token string, err error, requests int, refused ...string) {
 		t.Helper()
-		got, failed := c.Token(t.Context(), "x", "", refused...)
+		got, failed := c.Token(t.Context(), "x", Own, refused...)
 		if got != token || !errors.Is(failed, err) || g.count() != requests {
 			t.Errorf("%q, %v after %d requests; want %q, %v after %d", got, failed, g.count(), token, err, requests)
 		}
@@ -285,7 +285,7 @@ func TestOwnTokenStaysWithItsConfiguration(t *testing.T) {
 	c := mustClient(t, "")
 	defer c.Close()
 	c.Apply(map[string]Upstream{"x": g.own()})
-	if _, err := c.Token(t.Context(), "x", ""); err != nil {
+	if _, err := c.Token(t.Context(), "x", Own); err != nil {
 		t.Fatal(err)
 	}
 	g.answers(func(w http.ResponseWriter, _ int) { w.WriteHeader(http.StatusBadGateway) })
@@ -299,7 +299,7 @@ func TestOwnTokenStaysWithItsConfiguration(t *testing.T) {
 		u := g.own()
 		change(&u)
 		c.Apply(map[string]Upstream{"x": u})
-		if token, err := c.Token(t.Context(), "x", ""); token != "" || err == nil {
+		if token, err := c.Token(t.Context(), "x", Own); token != "" || err == nil {
 			t.Errorf("another %s has the token %q, %v", what, token, err)
 		}
 	}
