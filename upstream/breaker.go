@@ -290,7 +290,7 @@ func (u *Upstream) frozen(c *Call) error {
 	if u.degraded.Load() == 0 { // nearly always the case
 		return nil
 	}
-	keys := []linkKey{u.key(c.Profile, c.Session, c.Principal, u.prefersLegacy(c))}
+	keys := []linkKey{u.keyOf(c, u.prefersLegacy(c))}
 	if !u.config.Kind().Process {
 		keys = append(keys, u.reading())
 	}

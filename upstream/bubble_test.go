@@ -87,7 +87,7 @@ func startOverFor(user string, rt *transport.Pool, c Config, o Options) *Upstrea
 	p.dialer = client.NewDialer(dialing)
 	p.expect(stored)
 	p.mu.Lock()
-	p.links[p.reading()] = startLink(p, p.reading(), true, nil)
+	p.links[p.reading()] = startLink(p, p.reading(), true, waiter{})
 	p.mu.Unlock()
 	return newUpstream(c.resolve(o.Defaults), p)
 }

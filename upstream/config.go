@@ -69,6 +69,9 @@ type Config struct {
 	// or session: one for each user or client session. Default: principal if users sign in or there
 	// are several API keys (for a url: if it has legacy sessions), otherwise shared.
 	//
+	// folder: one process for each user and each folder in which clients work. Junction tells the
+	// server that folder as its root, and puts it in place of ${folder}. Only for a command.
+	//
 	// Without the key, a server cannot show the state of one user to another.
 	Isolation Isolation `yaml:"isolation" change:"connection,waits"`
 	// TimeoutGiven states that the entry or the defaults of the file give Timeout; withDefaults sets it.
@@ -100,8 +103,8 @@ type Config struct {
 	//
 	// If max_links is reached, the process starts with the first call.
 	Warm bool `yaml:"warm" change:"call,waits"`
-	// The largest number of processes; one user has at most half of them. Default 8; 256 for a url,
-	// where connections count.
+	// The largest number of processes; one user has at most half of them. Default 8; 32 with
+	// isolation: folder; 256 for a url, where connections count.
 	MaxLinks int `yaml:"max_links" change:"connection,waits" limit:"server"`
 	// Calls in flight. Others wait, and users take turns. If there are several users, each one has
 	// at most half of what the others leave. Default: defaults.concurrency.

@@ -37,8 +37,11 @@ type legacySide struct {
 
 // acquire returns a ready conn for the call. The caller must end the turn.
 func (u *Upstream) acquire(ctx context.Context, c *Call) (turn, error) {
+	if u.placeless(c) {
+		return turn{}, &Error{u.name, client.KindUnavailable, errNoFolder}
+	}
 	if u.prefersLegacy(c) {
-		t, err := u.takeTurn(ctx, u.key(c.Profile, c.Session, c.Principal, true), c)
+		t, err := u.takeTurn(ctx, u.keyOf(c, true), c)
 		if err == nil {
 			u.metLegacy()
 			return t, nil
@@ -47,7 +50,7 @@ func (u *Upstream) acquire(ctx context.Context, c *Call) (turn, error) {
 			return turn{}, err
 		}
 	}
-	return u.takeTurn(ctx, u.key(c.Profile, c.Session, c.Principal, false), c)
+	return u.takeTurn(ctx, u.keyOf(c, false), c)
 }
 
 // Warm opens the connection for the calls of a caller, if Config.Warm is set and there is room. It does
@@ -57,11 +60,11 @@ func (u *Upstream) Warm(c *Call) {
 		u.config.Isolation.OfSession() && c.Session == "" {
 		return
 	}
-	key := u.key(c.Profile, c.Session, c.Principal, u.prefersLegacy(c))
+	key := u.keyOf(c, u.prefersLegacy(c))
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if !u.closed && u.links[key] == nil && len(u.links) < u.connConfig.MaxLinks && !u.full(key) {
-		u.links[key] = startLink(u.pool, key, key == u.reading(), c.Trace)
+		u.links[key] = startLink(u.pool, key, key == u.reading(), waiter{cause: c.Trace, folders: c.Folders})
 	}
 }
 
@@ -184,7 +187,7 @@ func (u *Upstream) lineToAsk(c *Call, text string) string {
 	switch {
 	case !u.config.Questions.Asks():
 		return ""
-	case c.Era == client.EraLegacy && u.secondFailed(u.key(c.Profile, c.Session, c.Principal, true)):
+	case c.Era == client.EraLegacy && u.secondFailed(u.keyOf(c, true)):
 		return "era: legacy" // a second process cannot run
 	case c.Era == client.EraLegacy && !u.config.bothEras() && method == mcp.MethodListRoots:
 		return "questions: exact" // other connections declare no roots

@@ -2,10 +2,11 @@ package upstream
 
 import (
 	"bytes"
-	"log/slog"
 	"slices"
 	"strings"
 	"testing"
+
+	"junction/auth/authtest"
 )
 
 // TestWithheld names the variables that a command may need and does not get.
@@ -24,7 +25,7 @@ func TestWithheldLog(t *testing.T) {
 	t.Setenv("SOME_API_KEY", "secret")
 	var text bytes.Buffer
 	s := Set{}
-	log := slog.New(slog.NewTextHandler(&text, nil))
+	log := authtest.Log(t, &text)
 	of := func(names ...string) map[string]resolved {
 		all := map[string]resolved{}
 		for _, name := range names {

@@ -33,7 +33,11 @@ func (k linkKey) readsCatalog() bool { return k.number == 0 && !k.legacySide }
 // reading returns the key of the link that reads the shared catalog. Callers that are not separated
 // use the same link for calls.
 func (p *pool) reading() linkKey {
-	return linkKey{profile: p.connConfig.Questions.row().declares()}
+	key := linkKey{profile: p.connConfig.Questions.row().declares()}
+	if p.byFolder() { // Junction answers them itself
+		key.profile.Roots, key.profile.RootsChange = true, false
+	}
+	return key
 }
 
 // routed is the profile of a legacy connection that all clients share: the capabilities whose
@@ -54,9 +58,9 @@ func withoutTasks(p client.Profile) client.Profile {
 }
 
 // Separates reports whether callers may have connections of their own, so that CatalogFor may
-// differ from Catalog.
+// differ from Catalog. Processes of folders have the catalog of all callers.
 func (p *pool) Separates() bool {
-	return p.connConfig.Questions.OfClients() || p.isolation(true).OfCallers()
+	return !p.byFolder() && (p.connConfig.Questions.OfClients() || p.isolation(true).OfCallers())
 }
 
 // isolation returns Config.Isolation or its default. legacy means that the connection is of the
@@ -85,6 +89,9 @@ func (p *pool) key(own client.Profile, session, principal string, legacySide boo
 		}
 	}
 	switch isolation := p.isolation(legacy); {
+	case isolation == IsolationFolder: // Junction answers roots/list itself
+		key.profile.Roots, key.profile.RootsChange = true, false
+		key.holder, key.user = principalHolder(principal), principal
 	case isolation.OfSession() && session != "":
 		key.holder, key.user = "session "+session, principal
 		if p.connConfig.Questions.Asks() && legacy {
@@ -100,7 +107,7 @@ func (p *pool) key(own client.Profile, session, principal string, legacySide boo
 // principal, or "" for all callers. ok is false if the server declares none, or if only the session of
 // the call has it.
 func (p *pool) Holder(session, principal string) (holder string, ok bool) {
-	if !p.stateful.Load() {
+	if !p.stateful.Load() || p.byFolder() { // each member has the folders of its machine
 		return "", false
 	}
 	switch isolation := p.isolation(true); {
@@ -182,7 +189,7 @@ func (p *pool) catalogOf(key linkKey) *Catalog {
 func (p *pool) Prepare(ctx context.Context, own client.Profile, session, principal string) bool {
 	alone := own.Roots && session != "" && p.connConfig.Questions.Asks() &&
 		!p.connConfig.Questions.OfClients() && p.isolation(true).OfSession()
-	if !p.connConfig.Questions.OfClients() && !alone || p.Catalog().Era != client.EraLegacy {
+	if !p.Separates() || !p.connConfig.Questions.OfClients() && !alone || p.Catalog().Era != client.EraLegacy {
 		return false
 	}
 	key := p.key(own, session, principal, false)

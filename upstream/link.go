@@ -34,6 +34,10 @@ type link struct {
 	readsCatalog bool // it reads a catalog: the shared one, or one for its own callers
 	log          *slog.Logger
 
+	folders *Folders       // of the client whose calls use the link; nil for none
+	dialer  *client.Dialer // of the folders; nil before the first attempt, and without isolation: folder
+	roots   func() []byte  // result of roots/list of the process; set with dialer
+
 	stop context.CancelCauseFunc
 	done chan struct{} // closed when run has returned
 	wake chan struct{} // 1-buffered; receives when a call needs the next attempt to connect
@@ -78,17 +82,17 @@ var (
 	errReplaced = errors.New("another session has taken the place of the session")
 )
 
-// startLink starts the goroutine of a link, which runs until close, or until the link is idle. cause
-// is the Trace of the call that needs it; nil for none.
-func startLink(p *pool, key linkKey, readsShared bool, cause client.Trace) *link {
+// startLink starts the goroutine of a link, which runs until close, or until the link is idle. of is
+// the call that needs it.
+func startLink(p *pool, key linkKey, readsShared bool, of waiter) *link {
 	ctx, stop := context.WithCancelCause(context.Background())
-	l := &link{pool: p, key: key, readsShared: readsShared, readsCatalog: readsShared || key.readsCatalog(),
-		log: p.log, stop: stop, done: make(chan struct{}), wake: make(chan struct{}, 1),
+	l := &link{pool: p, key: key, readsShared: readsShared, readsCatalog: readsShared || key.readsCatalog() && !p.byFolder(),
+		log: p.log, folders: of.folders, stop: stop, done: make(chan struct{}), wake: make(chan struct{}, 1),
 		relist: make(chan struct{}, 1), asking: asking{wake: make(chan struct{}, 1)}, silence: newSilence(),
 		suspicion: suspicion{wake: make(chan struct{}, 1)}}
 	l.changed, l.since, l.used = make(chan struct{}), time.Now(), time.Now()
 	l.recallRefusal()
-	go l.run(ctx, cause)
+	go l.run(ctx, of.cause)
 	return l
 }
 
@@ -229,14 +233,20 @@ func (l *link) dial(ctx context.Context) (client.Conn, error) {
 	if l.readsShared {
 		l.pool.exited.Store(nil)
 	}
-	dial := l.pool.dialer.Dial
+	dialer, roots, err := l.pool.dialerOf(l)
+	if err != nil {
+		return nil, err
+	}
+	hooks := l.hooks(l.relist)
+	hooks.Roots = roots
+	dial := dialer.Dial
 	switch {
 	case l.key.legacySide:
-		dial = l.pool.dialer.DialLegacySession
+		dial = dialer.DialLegacySession
 	case !l.readsShared && l.pool.legacyAlone.Load():
-		dial = l.pool.dialer.DialLegacy
+		dial = dialer.DialLegacy
 	}
-	c, err := dial(ctx, l.key.profile, l.hooks(l.relist))
+	c, err := dial(ctx, l.key.profile, hooks)
 	if err != nil && ctx.Err() != nil && errors.Is(err, context.DeadlineExceeded) {
 		err = context.Cause(ctx)
 	}

@@ -95,7 +95,7 @@ func TestStatus(t *testing.T) {
 func TestCallOfAnAttemptThatFailsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, upstreamtest.Script{Rules: []upstreamtest.Rule{status("*", 500, 2)}}, Config{})
-		l, failed, err := r.link(t.Context(), r.reading(), nil)
+		l, failed, err := r.link(t.Context(), r.reading(), waiter{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -211,7 +211,7 @@ func TestCallOfADeadServer(t *testing.T) {
 		if first := <-begun(r.Upstream, toolCall("echo", `{}`)); first.err != nil || first.took < 8*time.Second {
 			t.Errorf("the first call ended after %v: %v", first.took, first.err)
 		}
-		l, _, err := r.link(t.Context(), r.reading(), nil)
+		l, _, err := r.link(t.Context(), r.reading(), waiter{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -38,7 +38,7 @@ func (l *link) open(ctx context.Context) (opened, error) {
 		c.Close()
 		return opened{}, err
 	}
-	other := p.askLegacy(ctx, p.dialer, l.key.profile, l.hooks(l.relist), o.catalog)
+	other := p.askLegacy(ctx, l.pool.eraDialer(l), l.key.profile, l.hooks(l.relist), o.catalog)
 	if l.readsShared {
 		p.legacyAlone.Store(other.catalog != nil)
 	}
@@ -119,7 +119,7 @@ func (l *link) asksAgain(ctx context.Context) bool {
 	ctx, cancel := l.limitOpening(ctx)
 	defer cancel()
 	modern := l.pool.catalogOf(l.key)
-	other := l.pool.askLegacy(ctx, l.pool.dialer, l.key.profile, client.Hooks{Changed: func() {}}, modern)
+	other := l.pool.askLegacy(ctx, l.pool.eraDialer(l), l.key.profile, client.Hooks{Changed: func() {}}, modern)
 	if l.unasked = time.Now(); !l.pool.mayBeLegacy(modern) {
 		l.unasked = time.Time{}
 	}

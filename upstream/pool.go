@@ -42,6 +42,7 @@ type pool struct {
 	evictions     atomic.Int64           // see Status
 	askers        askers                 // see asks
 	rootless      atomic.Bool            // see Status.Rootless
+	home          home                   // see there
 	emptyInBoth   atomic.Bool            // the server has no items in both eras: see askLegacy
 	legacyAlone   atomic.Bool            // the server has items in the legacy era alone: see askLegacy
 	started       time.Time
@@ -97,7 +98,7 @@ func startPool(name, user string, config Config, o Options, before *Catalog) *po
 		p.expect(stored)
 	}
 	p.mu.Lock()
-	p.links[p.reading()] = startLink(p, p.reading(), true, nil)
+	p.links[p.reading()] = startLink(p, p.reading(), true, waiter{})
 	p.mu.Unlock()
 	return p
 }
@@ -179,8 +180,8 @@ func (p *pool) Status() Status {
 }
 
 // link returns the link with that key and holds it for the caller. If there is none, it starts one
-// as soon as there is room. cause is the cause for startLink; failed is what hold returned.
-func (p *pool) link(ctx context.Context, key linkKey, cause client.Trace) (l *link, failed int, err error) {
+// as soon as there is room. of is for startLink; failed is what hold returned.
+func (p *pool) link(ctx context.Context, key linkKey, of waiter) (l *link, failed int, err error) {
 	for {
 		p.mu.Lock()
 		l = p.links[key]
@@ -193,7 +194,7 @@ func (p *pool) link(ctx context.Context, key linkKey, cause client.Trace) (l *li
 			p.mu.Unlock()
 			return l, failed, nil
 		case len(p.links) < p.connConfig.MaxLinks && !p.full(key) || key == p.reading():
-			l = startLink(p, key, key == p.reading(), cause)
+			l = startLink(p, key, key == p.reading(), of)
 			l.hold() // no attempt of a new link counts as failed yet, however fast one fails
 			p.links[key] = l
 			p.mu.Unlock()
@@ -488,4 +489,5 @@ func (p *pool) Close() {
 	wg.Wait()
 	p.freeCatalogs()
 	p.dialer.CloseIdle()
+	p.removeHome()
 }

@@ -35,6 +35,9 @@ func (c Config) withDefaults(d Defaults) Config {
 	kind := c.Kind()
 	c.ConnectTimeout = cmp.Or(c.ConnectTimeout, d.ConnectTimeout, kind.ConnectTimeout)
 	c.Concurrency = cmp.Or(c.Concurrency, d.Concurrency, 32)
+	if c.MaxLinks == 0 && c.Isolation == IsolationFolder {
+		c.MaxLinks = 32 // a person has many folders
+	}
 	c.MaxLinks = cmp.Or(c.MaxLinks, kind.MaxLinks)
 	return c
 }

@@ -3,6 +3,7 @@ package upstream
 import (
 	"testing"
 
+	"junction/auth/authtest"
 	"junction/upstream/client"
 	"junction/upstream/pace"
 	"junction/upstream/upstreamtest"
@@ -30,7 +31,7 @@ func TestAsksForRoots(t *testing.T) {
 				child := upstreamtest.Command(t, test.script)
 				c.Command, c.Env = child.Command, child.Env
 			}
-			got, err := AsksForRoots(t.Context(), "s", c, Options{})
+			got, err := AsksForRoots(t.Context(), "s", c, Options{Log: authtest.Log(t)})
 			if got != test.want || (err != nil) != test.fails {
 				t.Errorf("AsksForRoots = %v, %v, want %v", got, err, test.want)
 			}
@@ -57,7 +58,7 @@ func TestStatusShowsAServerWithoutFolders(t *testing.T) {
 			read := make(chan struct{}, 1)
 			child := upstreamtest.Command(t, test.script)
 			u := Start("s", Config{Command: child.Command, Env: child.Env, Era: client.EraLegacy, Isolation: test.isolation},
-				Options{Hooks: Hooks{CatalogChanged: func(string) { pace.Wake(read) }}})
+				Options{Log: authtest.Log(t), Hooks: Hooks{CatalogChanged: func(string) { pace.Wake(read) }}})
 			defer u.Close()
 			<-read
 			if got := u.Status().Rootless; got != test.before {

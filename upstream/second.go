@@ -54,7 +54,7 @@ func (u *Upstream) mayLearn(key linkKey) bool {
 
 // needsSecond reports whether the call goes to a second process.
 func (u *Upstream) needsSecond(c *Call) bool {
-	key := u.key(c.Profile, c.Session, c.Principal, true)
+	key := u.keyOf(c, true)
 	if !u.mayLearn(key) {
 		return false
 	}
@@ -71,7 +71,7 @@ func (u *Upstream) learn(c *Call, text string, whole bool) bool {
 		return false
 	}
 	method, known := unsentRequest(text, c.Name)
-	key := u.key(c.Profile, c.Session, c.Principal, true)
+	key := u.keyOf(c, true)
 	// a second process of all clients declares no roots
 	if !known || !answers(c.Profile, method) || !answers(key.profile, method) || !u.mayLearn(key) {
 		return false

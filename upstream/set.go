@@ -224,7 +224,7 @@ func (p *pool) reconnect() {
 		pace.Wake(l.wake)
 	}
 	if len(links) == 0 && !closed { // it was unused for long
-		if l, _, err := p.link(context.Background(), p.reading(), nil); err == nil {
+		if l, _, err := p.link(context.Background(), p.reading(), waiter{}); err == nil {
 			l.release()
 		}
 	}

@@ -98,7 +98,7 @@ func (p *pool) turnMessage() []byte {
 
 // takeFor is take for a call.
 func (p *pool) takeFor(ctx context.Context, key linkKey, c *Call) (turn, error) {
-	l, cn, err := p.take(ctx, key, waiter{c.Trace, c.Peer})
+	l, cn, err := p.take(ctx, key, waiter{c.Trace, c.Peer, c.Folders})
 	return turn{link: l, conn: cn}, err
 }
 
@@ -201,12 +201,14 @@ const stayOneFor = time.Minute
 type waiter struct {
 	cause client.Trace // of the call, for the first attempt to connect of a new link
 	peer  client.Peer  // gets a message if connecting takes long
+	// folders are those of the client; nil for none
+	folders *Folders
 }
 
 // take returns a ready conn of the link of that key. The caller must release the link.
 func (p *pool) take(ctx context.Context, key linkKey, of waiter) (*link, client.Conn, error) {
 	for {
-		l, failed, err := p.link(ctx, key, of.cause)
+		l, failed, err := p.link(ctx, key, of)
 		if err != nil {
 			return nil, nil, err
 		}

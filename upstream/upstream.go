@@ -168,6 +168,8 @@ type Call struct {
 	client.Call
 	// Era is the era of the client.
 	Era client.Era
+	// Folders are those of the client, for isolation: folder; nil for none.
+	Folders *Folders
 	// Continues states that the call answers an input_required result. Its params have the state of the
 	// modern connection, so it uses that one.
 	Continues bool
@@ -213,6 +215,7 @@ func (u *Upstream) Call(ctx context.Context, c *Call) (client.Result, error) {
 			return client.Result{}, err
 		}
 	}
+	answered := 0 // rounds of a modern server that has asked for roots
 	for second := false; ; second = true {
 		t, err := u.acquire(ctx, c)
 		if err != nil {
@@ -225,6 +228,10 @@ func (u *Upstream) Call(ctx context.Context, c *Call) (client.Result, error) {
 		if err == nil {
 			l.silence.answered()
 			t.end()
+			if l.roots != nil && answered < mostRootRounds && c.takeRoots(result, l.roots()) {
+				answered++
+				continue
+			}
 			return u.inTime(whole, clock, result)
 		}
 		f := u.failureOf(ctx, c, cn.Info().Era, l.suspect(ctx, cn, err), second)
@@ -326,13 +333,16 @@ func (u *Upstream) failureOf(ctx context.Context, c *Call, era client.Era, err e
 
 // own returns the call with the changes for the settings and the tool; c itself if there are none.
 func (u *Upstream) own(c *client.Call, tool *Tool) *client.Call {
-	silent := !u.config.Questions.Asks()
-	if !silent && (tool == nil || !tool.TaskOnly && len(tool.Params) == 0) {
+	silent, placed := !u.config.Questions.Asks(), u.byFolder()
+	if !silent && !placed && (tool == nil || !tool.TaskOnly && len(tool.Params) == 0) {
 		return c
 	}
 	own := *c
 	if silent {
 		own.Profile = client.Profile{}
+	}
+	if placed { // Junction answers them itself
+		own.Profile.Roots = true
 	}
 	if tool != nil {
 		own.AsTask = tool.TaskOnly

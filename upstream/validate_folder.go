@@ -17,7 +17,7 @@ var shells = map[string][]string{"sh": {"-c"}, "bash": {"-c"}, "zsh": {"-c"}, "d
 // validateFolder reports the word for the folder of a client where there is none, or where a name that a client
 // chooses would be divided or run.
 func (c *Config) validateFolder(bad func(path, format string, args ...any)) {
-	if c.Isolation == IsolationFolder && c.URL != "" {
+	if c.Isolation == IsolationFolder && !c.Kind().Process {
 		bad("isolation", "folder is only for a command: a server at a URL gets no folder; write session or principal")
 		return
 	}

@@ -29,7 +29,8 @@ func manCommand(stdout io.Writer, root *cobra.Command) *cobra.Command {
 func manual(root *cobra.Command, version string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, ".TH JUNCTION 1 \"\" \"Junction %s\" \"User Commands\"\n", version)
-	fmt.Fprintf(&b, ".SH NAME\njunction \\- %s\n.SH SYNOPSIS\n.B junction\n[\\fICOMMAND\\fR] [\\fIFLAGS\\fR]\n", roff(root.Short))
+	fmt.Fprintf(&b, ".SH NAME\njunction \\- %s\n.SH SYNOPSIS\n.B junction\n[\\fICOMMAND\\fR] [\\fIFLAGS\\fR]\n",
+		roff(root.Short))
 	fmt.Fprintf(&b, ".SH DESCRIPTION\n%s", paragraphs(root.Long))
 	options(&b, root)
 	b.WriteString(".SH COMMANDS\n")

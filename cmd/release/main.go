@@ -70,7 +70,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 	flags.SetOutput(stderr)
 	dir := flags.String("o", "dist", "`folder` for the results; it must be empty or missing")
 	list := flags.String("targets", targets, "platforms, separated by commas")
-	from := flags.String("url", "", "`URL` of the folder from which people download; without it, no formula and no install.sh")
+	from := flags.String("url", "", "`URL` of the folder from which people download; without it, no "+
+		"formula and no install.sh")
 	base := flags.String("base", "", "`image` with Node and uv for a second image, with its digest: NAME@sha256:…, "+
 		"or the folder of an OCI layout with @ and the digest")
 	if err := flags.Parse(args); err != nil {

@@ -30,7 +30,8 @@ import (
 
 // benchPaths are the ways that a call can take to the echo server, in the order of the tables.
 var benchPaths = []string{"direct", "nginx", "nginx-as-it-comes", "hop", "junction-http", "junction-events",
-	"junction-jwt", "hop-stdio", "junction-stdio", "junction-stdio-jwt", "junction-owner", "junction-forwarded"}
+	"junction-jwt", "hop-stdio", "junction-stdio", "junction-stdio-jwt", "junction-owner", "junction-forwarded",
+	"nginx-tls", "junction-tls"}
 
 var benchEras = []string{harness.LegacyEra, harness.ModernEra}
 
@@ -75,10 +76,16 @@ func road(b *testing.B, name, era string, upstream benchEndpoint, program func(*
 		return upstream, ""
 	case "hop":
 		return startHop(b, upstream), ""
-	case "nginx", "nginx-as-it-comes":
+	case "junction-tls": // as junction-http, over https and with a key
+		return startSecure(b, program(b), era, overHTTP(upstream, era)), ""
+	case "nginx", "nginx-as-it-comes", "nginx-tls":
 		nginx, absent := findNginx()
 		if absent != "" {
 			return benchEndpoint{}, absent
+		}
+		if name == "nginx-tls" {
+			ep := startNginxWith(b, nginx, upstream, nginxTLS(b, nginxConfig), nginxBuffers, secureAddress)
+			return ep, ""
 		}
 		if name == "nginx" {
 			return startNginx(b, nginx, upstream, nginxBuffers), ""

@@ -21,6 +21,16 @@ func BenchmarkMemory(b *testing.B) {
 	program := builder(b)
 	benchOnce(b, "TenUpstreams", func(b *testing.B) map[string]float64 { return tenUpstreams(b, program(b)) })
 	benchOnce(b, "Sessions", func(b *testing.B) map[string]float64 { return idleSessions(b, program(b)) })
+	benchOnce(b, "Connections", func(b *testing.B) map[string]float64 {
+		return idleConnections(b, func(b *testing.B) benchEndpoint {
+			return startJunction(b, program(b), harness.LegacyEra, 1, overHTTP(startEcho(b, 1), harness.LegacyEra))
+		})
+	})
+	benchOnce(b, "ConnectionsTLS", func(b *testing.B) map[string]float64 {
+		return idleConnections(b, func(b *testing.B) benchEndpoint {
+			return startSecure(b, program(b), harness.LegacyEra, overHTTP(startEcho(b, 1), harness.LegacyEra))
+		})
+	})
 	benchOnce(b, "Streams", func(b *testing.B) map[string]float64 { return openStreams(b, program(b)) })
 }
 

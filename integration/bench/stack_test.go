@@ -197,14 +197,20 @@ const nginxBuffers = `			proxy_buffering on;
 
 func startNginx(b *testing.B, program string, to benchEndpoint, buffers string) benchEndpoint {
 	b.Helper()
+	return startNginxWith(b, program, to, nginxConfig, buffers, "")
+}
+
+// startNginxWith is startNginx with another configuration, and the beginning of its address.
+func startNginxWith(b *testing.B, program string, to benchEndpoint, config, buffers, begin string) benchEndpoint {
+	b.Helper()
 	dir, addr := b.TempDir(), process.FreePort(b)
 	conf := filepath.Join(dir, "nginx.conf")
-	if err := os.WriteFile(conf, fmt.Appendf(nil, nginxConfig, dir, addr, to.addr, buffers), 0o600); err != nil {
+	if err := os.WriteFile(conf, fmt.Appendf(nil, config, dir, addr, to.addr, buffers), 0o600); err != nil {
 		b.Fatal(err)
 	}
 	// Its master ends its workers when it is told to, but not when it is killed.
 	c := startChild(b, "nginx", syscall.SIGTERM, exec.Command(program, "-p", dir, "-e", "stderr", "-c", conf))
-	ep := benchEndpoint{addr: addr, proc: c, pids: []int{c.cmd.Process.Pid}}
+	ep := benchEndpoint{addr: begin + addr, proc: c, pids: []int{c.cmd.Process.Pid}}
 	waitTools(b, ep, harness.LegacyEra, 1)
 	ep.pids = append(ep.pids, process.ChildPIDs(c.cmd.Process.Pid)...)
 	return ep

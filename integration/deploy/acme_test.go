@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -34,6 +35,7 @@ type pebble struct {
 	directory string
 	manage    string
 	client    *http.Client
+	roots     *x509.CertPool // of the certificates that it issues
 	ca        *certificatetest.Signed
 	stop      func()
 }
@@ -80,6 +82,8 @@ func mustPebble(t *testing.T, port string, seconds int) *pebble {
 	roots.AddCert(p.ca.Cert)
 	p.client = &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}}}
 	t.Cleanup(p.client.CloseIdleConnections)
+	p.roots = x509.NewCertPool()
+	p.roots.AppendCertsFromPEM([]byte(p.root(t)))
 	return p
 }
 
@@ -88,9 +92,15 @@ func (p *pebble) authorities() string { return filepath.Join(p.dir, "ca.pem") }
 // root returns the root of the certificates that Pebble issues, in PEM.
 func (p *pebble) root(t *testing.T) string {
 	t.Helper()
+	again, enough := time.NewTicker(20*time.Millisecond), time.After(harness.Patience)
+	defer again.Stop()
 	resp, err := p.client.Get(p.manage + "/roots/0")
-	if err != nil {
-		t.Fatal(err)
+	for ; err != nil; resp, err = p.client.Get(p.manage + "/roots/0") { // it announces only the other address
+		select {
+		case <-again.C:
+		case <-enough:
+			t.Fatal(err)
+		}
 	}
 	defer resp.Body.Close()
 	text, err := io.ReadAll(resp.Body)
@@ -125,16 +135,34 @@ func (m *team) mustLog(t *testing.T, text string, n int) {
 }
 
 // certificateOf returns the certificate that a client gets.
-func (m *team) certificateOf(t *testing.T, root string) *x509.Certificate {
+func (m *team) certificateOf(t *testing.T, p *pebble) *x509.Certificate {
 	t.Helper()
-	roots := x509.NewCertPool()
-	roots.AppendCertsFromPEM([]byte(root))
-	c, err := tls.Dial("tcp", m.secure(t), &tls.Config{RootCAs: roots, ServerName: host})
+	c, err := tls.Dial("tcp", m.secure(t), &tls.Config{RootCAs: p.roots, ServerName: host})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer c.Close()
 	return c.ConnectionState().PeerCertificates[0]
+}
+
+// mustExpire waits until a client rejects the certificate because it has expired. No event tells that.
+func (m *team) mustExpire(t *testing.T, p *pebble) {
+	t.Helper()
+	again, enough := time.NewTicker(100*time.Millisecond), time.After(harness.Patience)
+	defer again.Stop()
+	for {
+		c, err := tls.Dial("tcp", m.secure(t), &tls.Config{RootCAs: p.roots, ServerName: host})
+		if err == nil {
+			c.Close()
+		} else if invalid, is := errors.AsType[x509.CertificateInvalidError](err); is && invalid.Reason == x509.Expired {
+			return
+		}
+		select {
+		case <-again.C:
+		case <-enough:
+			t.Fatalf("the certificate does not expire: %v", err)
+		}
+	}
 }
 
 // TestOperateCertificateOfAnAuthority: the certificate is ordered at the start, clients of Go, Node and Python accept
@@ -147,12 +175,11 @@ func TestOperateCertificateOfAnAuthority(t *testing.T) {
 	m := ordering(t, p, listen, p.directory)
 	m.MustServe(t)
 	m.mustLog(t, issued, 1)
-	root := p.root(t)
-	first := m.certificateOf(t, root)
-	wantForeign(t, m, root)
+	first := m.certificateOf(t, p)
+	wantForeign(t, m, p.root(t))
 	m.MustStop(t)
 	m.MustServe(t)
-	if again := m.certificateOf(t, root); !again.Equal(first) {
+	if again := m.certificateOf(t, p); !again.Equal(first) {
 		t.Error("a restart ordered a certificate again")
 	}
 	m.MustStop(t)
@@ -169,7 +196,7 @@ func TestOperateCertificateOfAnAuthority(t *testing.T) {
 	m.MustServe(t)
 	m.mustLog(t, "the stored certificate cannot be used", 1)
 	m.mustLog(t, issued, 2)
-	if again := m.certificateOf(t, root); again.Equal(first) {
+	if again := m.certificateOf(t, p); again.Equal(first) {
 		t.Error("a damaged store was used")
 	}
 }
@@ -185,7 +212,7 @@ func TestOperateCertificateIsRenewed(t *testing.T) {
 	m := ordering(t, p, listen, p.directory)
 	m.MustServe(t)
 	m.mustLog(t, issued, 2)
-	m.certificateOf(t, p.root(t))
+	m.certificateOf(t, p)
 	p.stop()
 	m.mustLog(t, "a certificate was not issued", 1)
 	m.mustLog(t, "a part that Junction depends on fails", 2) // once before the first certificate
@@ -199,6 +226,7 @@ func TestOperateCertificateIsRenewed(t *testing.T) {
 		t.Errorf("/readyz during the outage: %d %s, %v", resp.StatusCode, text, err)
 	}
 	harness.WantEcho(t, (&stack{public: m.Origin(), key: m.key, http: http.DefaultClient}).client(t, harness.ModernEra).Tool(t, "up__echo", `{}`))
+	m.mustExpire(t, p)
 	m.MustStop(t)
 	again := mustPebble(t, port(listen), 7776000)
 	config, err := os.ReadFile(m.File())
@@ -208,7 +236,7 @@ func TestOperateCertificateIsRenewed(t *testing.T) {
 	m.MustWrite(t, strings.NewReplacer(p.directory, again.directory, p.dir, again.dir).Replace(string(config)))
 	m.MustServe(t)
 	m.mustLog(t, issued, 3)
-	m.certificateOf(t, again.root(t))
+	m.certificateOf(t, again)
 }
 
 // TestOperateAuthorityRefuses: an authority that refuses the host, cannot reach it, limits orders or hangs leaves

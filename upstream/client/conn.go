@@ -112,6 +112,9 @@ type Hooks struct {
 	Asked func([]Item)
 	// the server has asked for roots, and belongs to no client that could answer. A nil hook is not called.
 	Rootless func()
+	// the result of roots/list, if the owner of the conn answers it in place of a client. It does not block.
+	// A nil hook asks the client of a call.
+	Roots func() []byte
 	// a legacy server may have lost the session: its answer to a ping, or to a listening stream, was
 	// suspicious. Or a modern server has refused the token of a subscription. A nil hook is not called, and
 	// then each 401 to a renewed token ends the sign-in.
@@ -314,6 +317,10 @@ func (b *base) answer(own *flight, m *jsonrpc.Message) {
 		q := b.observe(own, m)
 		q.end(nil, "") // before the server has the answer
 		b.post(&jsonrpc.Message{ID: m.ID, Result: []byte("{}")})
+	case b.hooks.Roots != nil && m.Method == string(mcp.MethodListRoots):
+		q := b.observe(own, m)
+		q.end(nil, "")
+		b.post(&jsonrpc.Message{ID: m.ID, Result: b.hooks.Roots()})
 	case isServerRequest(m.Method):
 		b.serverRequest(own, m)
 	default:

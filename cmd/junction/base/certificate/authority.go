@@ -40,7 +40,8 @@ type Authority struct {
 const (
 	orderLimit   = 5 * time.Minute
 	requestLimit = 30 * time.Second
-	tries        = 3 // of a request to which the authority answered with a fault of its own
+	tries        = 3  // of a request to which the authority answered with a fault of its own
+	nonces       = 10 // of a request whose nonce the authority does not accept (RFC 8555, section 6.5)
 )
 
 // Order orders a certificate for a host, with the key of the account. It takes at most five minutes.
@@ -77,6 +78,9 @@ func (a *Authority) Order(ctx context.Context, account crypto.Signer, host strin
 // pauseOf returns the pause before a request is sent again. A request that the authority limits is not sent again:
 // the error has the time to wait.
 func pauseOf(n int, _ *http.Request, resp *http.Response) time.Duration {
+	if resp.StatusCode == http.StatusBadRequest && n < nonces { // the authority has dropped the nonce of the request
+		return time.Duration(n) * 100 * time.Millisecond
+	}
 	if n >= tries || resp.StatusCode == http.StatusTooManyRequests || resp.Header.Get("Retry-After") != "" {
 		return -1
 	}
@@ -107,8 +111,10 @@ func (a *Authority) authorize(ctx context.Context, c *acme.Client, url, host str
 	if _, err = c.Accept(ctx, challenge); err == nil {
 		_, err = c.WaitAuthorization(ctx, z.URI)
 	}
-	if err != nil {
+	if _, unseen := errors.AsType[*acme.AuthorizationError](err); unseen {
 		return fmt.Errorf("the authority could not check %s; its port 443 must lead to this process: %w", host, err)
+	} else if err != nil {
+		return fmt.Errorf("the authority does not finish its check of %s: %w", host, err)
 	}
 	return nil
 }

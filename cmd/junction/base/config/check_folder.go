@@ -80,7 +80,7 @@ func (c *Config) warnFolder(name string, warn func(path, format string, args ...
 // insecure returns why a command that starts in the folder of a client may run a program that lies there; ""
 // if it does not start there, or runs none.
 func insecure(u *upstream.Config) string {
-	if !folder.Named(u.Dir) || len(u.Command) == 0 {
+	if !folder.Named(u.Dir) || !u.Kind().Process {
 		return ""
 	}
 	return shell.RunsFrom(u.Command)

@@ -134,7 +134,7 @@ func (e *Entry) settle(r *reader, cwd string) error {
 
 // pinProgram replaces the folder of a window in the program: the project's own program is run for all.
 func (r *reader) pinProgram(e *Entry) error {
-	if len(e.Command) == 0 {
+	if !e.Runs() {
 		return nil
 	}
 	return r.pin(&e.Command[0], "its program")

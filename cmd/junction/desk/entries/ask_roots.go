@@ -20,7 +20,7 @@ import (
 // This file finds out which new commands ask for the folders of their client.
 
 const (
-	rootsTime    = 15 * time.Second // for the start of one command
+	rootsTime    = 10 * time.Second // for the start of one command
 	rootsAtOnce  = 2                // processes that are started for this at the same time
 	isolationKey = "isolation: folder"
 )

@@ -21,7 +21,8 @@ import (
 
 // newFile returns the first lines of a configuration file that add creates.
 func newFile(path string) string {
-	return config.EditorLine + "# The configuration of Junction. Validate it with: " + config.Command(path, "check") + "\n"
+	return config.EditorLine + "# The configuration of Junction. Validate it with: " + config.Command(path, "check") +
+		"\n"
 }
 
 // ownStorage is the section of a new file that must not use the default database, with its DSN.

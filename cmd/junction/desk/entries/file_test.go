@@ -26,7 +26,7 @@ func TestSecondFileHasItsOwnDatabase(t *testing.T) {
 	add := func(file, name string) *config.Config {
 		t.Helper()
 		var stdout, stderr bytes.Buffer
-		args := []string{"add", name, "--", "sh"}
+		args := []string{"add", name, "--disabled", "--", "sh"} // sh would be started
 		out, errs := authtest.Command(t, args, &stdout, &stderr)
 		root := &cobra.Command{Use: "junction", SilenceErrors: true, SilenceUsage: true}
 		root.AddCommand(Commands(out, &file)...)

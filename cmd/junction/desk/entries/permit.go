@@ -31,8 +31,9 @@ func Permit(ctx context.Context, c *config.Config, file string, home *clients.Ho
 		return "Clients may name only folders that you permit: " + allow
 	}
 	if _, err := c.AllowFolders(ctx, file, os.LookupEnv, folders...); err != nil {
-		return "Clients may not name " + strings.Join(shown, ", ") + ": " + prose.OneLine(err.Error()) + ". To permit " +
-			"another folder: " + allow
+		return "Clients may not name " + strings.Join(shown, ", ") + ": " + prose.OneLine(err.Error()) +
+			". To permit another folder: " + allow
 	}
-	return "Clients may name " + strings.Join(shown, ", ") + " and the folders in it. To permit another folder: " + allow
+	return "Clients may name " + strings.Join(shown, ", ") + " and the folders in it. To permit another folder: " +
+		allow
 }

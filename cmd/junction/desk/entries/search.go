@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -187,7 +188,13 @@ func (a *adder) fromRegistry(ctx context.Context, name string, h clients.Home) (
 		return nil, nil, cli.Usagef("--cwd is for a command; %s is a URL", name)
 	}
 	if a.given.Dir != "" {
-		e.Dir = h.Typed("", a.given.Dir)
+		dir := a.given.Dir
+		if !filepath.IsAbs(dir) && !strings.HasPrefix(dir, "~/") && !strings.HasPrefix(dir, "${") {
+			if dir, err = filepath.Abs(dir); err != nil {
+				return nil, nil, err
+			}
+		}
+		e.Dir = h.Typed("", dir)
 	}
 	e.Off, e.Auth = a.given.Off, a.given.Auth
 	return e, notes, nil

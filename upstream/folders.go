@@ -1,0 +1,272 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"github.com/mark3labs/mcp-go/mcp"
+
+	"junction/upstream/client"
+	"junction/upstream/folder"
+	"junction/upstream/raw"
+	"junction/upstream/stdio"
+)
+
+// This file is about isolation: folder. A process belongs to one principal and to the permitted folders of
+// its client. It starts in the first one if the entry says so, gets its path in place of ${folder}, and
+// learns the others by roots/list, which Junction answers. So no request of the process reaches another
+// window.
+
+// Folders are the permitted folders of the client of a call. They are immutable.
+type Folders struct {
+	set       folder.Set
+	guard     *folder.Guard
+	principal string
+	key       string
+}
+
+// NewFolders returns the folders that the guard has permitted to a principal; nil for an empty set.
+func NewFolders(set folder.Set, guard *folder.Guard, principal string) *Folders {
+	if len(set) == 0 {
+		return nil
+	}
+	return &Folders{set, guard, principal, set.Key()}
+}
+
+// Key returns a text that is equal for the same folders; "" for nil.
+func (f *Folders) Key() string {
+	if f == nil {
+		return ""
+	}
+	return f.key
+}
+
+// Path returns the absolute path of the first folder, which is the folder of the client; "" for nil.
+func (f *Folders) Path() string {
+	if f == nil {
+		return ""
+	}
+	return f.set[0].Path()
+}
+
+// open opens the first folder, unless another one has its path now.
+func (f *Folders) open() (*os.File, error) {
+	return f.guard.Open(context.Background(), f.principal, f.set[0])
+}
+
+// roots returns the result of roots/list.
+func (f *Folders) roots() []byte {
+	paths := make([]string, len(f.set))
+	for i, place := range f.set {
+		paths[i] = place.Path()
+	}
+	return rootsOf(paths...)
+}
+
+// rootsOf returns the result of roots/list with these paths.
+func rootsOf(paths ...string) []byte {
+	b := []byte(`{"roots":[`)
+	for i, path := range paths {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		uri := filepath.ToSlash(path)
+		if !strings.HasPrefix(uri, "/") { // C:/
+			uri = "/" + uri
+		}
+		b = raw.AppendQuote(append(b, `{"uri":`...), (&url.URL{Scheme: "file", Path: uri}).String())
+		b = append(raw.AppendQuote(append(b, `,"name":`...), filepath.Base(path)), '}')
+	}
+	return append(b, "]}"...)
+}
+
+// byFolder reports whether a process belongs to the folders of a client.
+func (p *pool) byFolder() bool { return p.connConfig.Isolation == IsolationFolder }
+
+// keyOf is key for a call.
+func (p *pool) keyOf(c *Call, legacySide bool) linkKey {
+	key := p.key(c.Profile, c.Session, c.Principal, legacySide)
+	if c.Folders != nil && p.byFolder() {
+		key.holder, key.user = "folder "+c.Folders.key+" "+c.Principal, c.Principal
+		if key.user == "" { // without authentication, each program counts
+			key.user = c.Account
+		}
+	}
+	return key
+}
+
+// errNoFolder means that a process for the folder of a client has none.
+var errNoFolder = errors.New("the server works in the folder of its client, and the call has none " +
+	"(isolation: folder)")
+
+// placeless reports whether no process can make the call, because it needs the folder of its client.
+func (p *pool) placeless(c *Call) bool {
+	return c.Folders == nil && p.byFolder() && p.connConfig.fixedDir() == ""
+}
+
+// home is the folder of a process without a client: dir of the entry, or else a private empty folder. It is
+// made once, and belongs to the pool.
+type home struct {
+	once sync.Once
+	path string
+	err  error
+}
+
+// dir returns dir of the entry; "" if it is that of the client, or the one of Junction.
+func (c *Config) fixedDir() string {
+	if folder.Named(c.Dir) {
+		return ""
+	}
+	return c.Dir
+}
+
+// emptyFolder returns the private empty folder.
+func (p *pool) emptyFolder() (string, error) {
+	p.home.once.Do(func() {
+		if p.home.path, p.home.err = os.MkdirTemp("", "junction-no-folder-"); p.home.err == nil {
+			p.home.path, p.home.err = filepath.EvalSymlinks(p.home.path)
+		}
+	})
+	return p.home.path, p.home.err
+}
+
+// removeHome removes the private empty folder, and what processes have left in it.
+func (p *pool) removeHome() {
+	p.home.once.Do(func() {})
+	if p.home.path != "" {
+		os.RemoveAll(p.home.path)
+	}
+}
+
+// dialerOf returns the dialer of a link, and the answer to roots/list of its process; nil if Junction has none.
+func (p *pool) dialerOf(l *link) (*client.Dialer, func() []byte, error) {
+	if !p.byFolder() {
+		return p.dialer, nil, nil
+	}
+	if l.dialer != nil {
+		return l.dialer, l.roots, nil
+	}
+	o := p.dialOptions()
+	path, roots := p.connConfig.fixedDir(), func() []byte { return rootsOf(p.connConfig.fixedDir()) }
+	switch f := l.folders; {
+	case f != nil:
+		path, roots = f.Path(), f.roots
+		o.Folder = &stdio.Folder{Path: path, Open: f.open}
+	case path != "":
+	case !l.readsShared:
+		return nil, nil, errNoFolder
+	default:
+		var err error
+		if path, err = p.emptyFolder(); err != nil {
+			return nil, nil, err
+		}
+		roots = func() []byte { return rootsOf(path) }
+		o.Folder = &stdio.Folder{Path: path, Open: func() (*os.File, error) { return os.Open(path) }}
+	}
+	if o.Folder != nil {
+		o.Folder.ReadOnly = p.connConfig.Sandbox.OnlyReadsFolder()
+		if folder.Named(o.Dir) {
+			o.Dir, o.Folder.Start = "", true
+		}
+	}
+	if err := placeIn(&o, path); err != nil {
+		return nil, nil, err
+	}
+	l.dialer, l.roots = client.NewDialer(o), roots
+	if era := p.Catalog().Era; era != "" && !l.readsShared {
+		l.dialer.Expect(era)
+	}
+	return l.dialer, l.roots, nil
+}
+
+// placeIn puts the path of the folder where ${folder} stands in the command and its environment.
+func placeIn(o *client.Options, path string) (err error) {
+	put := func(value string) string {
+		before, named := strings.CutSuffix(value, folder.Word)
+		if !named {
+			return value
+		}
+		if bad := divides(path); before != "" && bad != "" && err == nil {
+			err = fmt.Errorf("the name of the folder has %s, at which the server may divide %q; rename the folder", bad,
+				value)
+		}
+		return before + path
+	}
+	command := make([]string, len(o.Command))
+	for i, word := range o.Command {
+		command[i] = put(word)
+	}
+	own := make(map[string]string, len(o.Env.Own))
+	for name, value := range o.Env.Own {
+		own[name] = put(value)
+	}
+	o.Command, o.Env.Own = command, own
+	return err
+}
+
+// divides returns what in a path a program may take for the end of a value; "" for nothing.
+func divides(path string) string {
+	path = path[len(filepath.VolumeName(path)):]
+	for _, r := range path {
+		switch {
+		case r < ' ' || r == 0x7f:
+			return "a control character"
+		case strings.ContainsRune(":,;\"'`$&|<>*?!", r), r == '\\' && filepath.Separator != '\\':
+			return string(r)
+		}
+	}
+	return ""
+}
+
+// eraDialer returns the dialer of a link that has been dialed.
+func (p *pool) eraDialer(l *link) *client.Dialer {
+	if l.dialer != nil {
+		return l.dialer
+	}
+	return p.dialer
+}
+
+// mostRootRounds is how often a modern server may ask for roots during one call.
+const mostRootRounds = 3
+
+// takeRoots answers an input_required result that asks for nothing but roots, and reports whether the call is to
+// be made again with the answer.
+func (c *Call) takeRoots(r client.Result, roots []byte) bool {
+	if r.Type != client.TypeInputRequired {
+		return false
+	}
+	requests, err := r.Object.Object("inputRequests")
+	if err != nil || requests.Len() == 0 {
+		return false
+	}
+	answers := []byte{'{'}
+	for i, m := range requests.Members() {
+		o, err := raw.Parse(m.Value)
+		if err != nil {
+			return false
+		}
+		if method, err := o.String("method"); err != nil || method != string(mcp.MethodListRoots) {
+			return false
+		}
+		if i > 0 {
+			answers = append(answers, ',')
+		}
+		answers = append(append(append(answers, m.Key...), ':'), roots...)
+	}
+	edits := []raw.Edit{{Name: "inputResponses", Value: append(answers, '}')}, {Name: "requestState"}}
+	if state, err := r.Object.Get("requestState"); err == nil {
+		edits[1].Value = append([]byte(nil), state...) // the next call overwrites r
+	}
+	params, err := c.Params.With(edits...)
+	if err != nil {
+		return false
+	}
+	c.Params, c.Continues = params, true
+	return true
+}

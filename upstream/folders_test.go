@@ -1,0 +1,193 @@
+package upstream
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"junction/upstream/client"
+	"junction/upstream/folder"
+	"junction/upstream/upstreamtest"
+)
+
+// asksRoots has the server ask for the roots of its client, on a stream that names no call.
+const asksRoots = `{"on":"get","questions":[{"method":"roots/list","params":{}}]}`
+
+// places are folders that a Guard permits.
+type places struct {
+	dir   string
+	guard *folder.Guard
+}
+
+func newPlaces(t *testing.T, names ...string) places {
+	t.Helper()
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		if err := os.Mkdir(filepath.Join(dir, name), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return places{dir, folder.New(folder.Rules{Within: []string{dir}})}
+}
+
+// in is a call from a client with these roots.
+func (p places) in(t *testing.T, principal string, names ...string) func(*Call) {
+	t.Helper()
+	var uris []string
+	for _, name := range names {
+		uris = append(uris, "file://"+filepath.ToSlash(filepath.Join(p.dir, name)))
+	}
+	set, err := p.guard.AdmitRoots(t.Context(), principal, uris)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func(c *Call) { c.Principal, c.Folders = principal, NewFolders(set, p.guard, principal) }
+}
+
+// me is what a process tells about itself.
+type me struct {
+	Pid int
+	Dir string
+	Env map[string]string
+}
+
+func whoIs(t *testing.T, u *Upstream, change ...func(*Call)) me {
+	t.Helper()
+	var r struct{ StructuredContent me }
+	if err := json.Unmarshal([]byte(mustCall(t, u, toolCall("whoami", `{"names":["PLACE"]}`, change...))), &r); err != nil {
+		t.Fatal(err)
+	}
+	return r.StructuredContent
+}
+
+// TestEachFolderHasAProcess: the calls of one folder share a process, which starts there, gets its path, and
+// learns its roots from Junction. Another folder, another set of roots and another user have other processes.
+func TestEachFolderHasAProcess(t *testing.T) {
+	for _, era := range []client.Era{client.EraLegacy, client.EraModern} {
+		t.Run(string(era), func(t *testing.T) {
+			p := newPlaces(t, "shop", "blog")
+			child := upstreamtest.Command(t, upstreamtest.Script{Era: string(era)})
+			child.Env["PLACE"] = "at=${folder}"
+			u := Start("up", Config{Command: child.Command, Env: child.Env, Dir: "${folder}", Era: era,
+				Isolation: IsolationFolder}, Options{})
+			defer u.Close()
+			shop, blog := p.in(t, "ann", "shop"), p.in(t, "ann", "blog")
+			first := whoIs(t, u, shop)
+			if want := filepath.Join(p.dir, "shop"); first.Dir != want || first.Env["PLACE"] != "at="+want {
+				t.Errorf("the process of the shop is %+v", first)
+			}
+			if other := whoIs(t, u, blog); other.Dir != filepath.Join(p.dir, "blog") || other.Pid == first.Pid {
+				t.Errorf("the process of the blog is %+v, that of the shop %+v", other, first)
+			}
+			if again := whoIs(t, u, p.in(t, "ann", "shop")); again.Pid != first.Pid {
+				t.Error("the next call from the shop goes to another process")
+			}
+			if bob := whoIs(t, u, p.in(t, "bob", "shop")); bob.Pid == first.Pid {
+				t.Error("two users share a process")
+			}
+			both := p.in(t, "ann", "shop", "blog")
+			if two := whoIs(t, u, both); two.Pid == first.Pid || two.Dir != first.Dir {
+				t.Errorf("the process of both roots is %+v", two)
+			}
+			asks := asksRoots
+			if era == client.EraModern {
+				asks = `{"questions":[{"method":"roots/list","params":{}}]}`
+			}
+			silent := func(c *Call) { c.Profile = client.Profile{} } // the client has no roots, as with a header
+			for from, want := range map[string][]string{"shop": {"shop"}, "blog": {"blog"}, "both": {"shop", "blog"}} {
+				in := map[string]func(*Call){"shop": shop, "blog": blog, "both": both}[from]
+				text := mustCall(t, u, toolCall("ask", asks, in, silent))
+				for _, name := range []string{"shop", "blog"} {
+					has := strings.Contains(text, "file://"+filepath.ToSlash(filepath.Join(p.dir, name)))
+					if has != strings.Contains(strings.Join(want, " "), name) {
+						t.Errorf("%s: the process learns the root %s: %t, from %s", from, name, has, text)
+					}
+				}
+			}
+		})
+	}
+}
+
+// TestCallWithoutFolder: a call from no folder goes to dir if the entry has one. Otherwise it fails, and the
+// lists are read in an empty folder that nobody else has.
+func TestCallWithoutFolder(t *testing.T) {
+	p := newPlaces(t, "own")
+	for name, row := range map[string]struct{ dir, want string }{
+		"dir":    {filepath.Join(p.dir, "own"), filepath.Join(p.dir, "own")},
+		"no dir": {"", ""},
+		"folder": {"${folder}", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			child := upstreamtest.Command(t, upstreamtest.Script{AsksRoots: true})
+			child.Env["PLACE"] = "${folder}"
+			u := Start("up", Config{Command: child.Command, Env: child.Env, Dir: row.dir, Isolation: IsolationFolder,
+				Era: client.EraLegacy}, Options{})
+			defer u.Close()
+			if err := u.Ready(t.Context()); err != nil || len(u.Catalog().Tools) == 0 {
+				t.Fatalf("the lists are not read: %v", err)
+			}
+			if row.want != "" {
+				if got := whoIs(t, u); got.Dir != row.want || got.Env["PLACE"] != row.want {
+					t.Errorf("the call is made in %+v", got)
+				}
+				return
+			}
+			res := <-begun(u, toolCall("whoami", `{}`))
+			if !errors.Is(res.err, errNoFolder) {
+				t.Errorf("Call = %s, %v", res.text, res.err)
+			}
+			home := u.home.path
+			if list, err := os.ReadDir(home); err != nil || len(list) > 0 {
+				t.Errorf("the folder of the lists has %v, %v", list, err)
+			}
+			if u.Close(); home == "" {
+				t.Error("there is no folder of the lists")
+			} else if _, err := os.Stat(home); err == nil {
+				t.Error("the folder of the lists is left")
+			}
+		})
+	}
+}
+
+// TestFolderThatWasReplaced: a process does not start in a folder that has the path of the permitted one now.
+func TestFolderThatWasReplaced(t *testing.T) {
+	p := newPlaces(t, "shop")
+	child := upstreamtest.Command(t, upstreamtest.Script{})
+	u := Start("up", Config{Command: child.Command, Env: child.Env, Dir: "${folder}", Isolation: IsolationFolder}, Options{})
+	defer u.Close()
+	in := p.in(t, "ann", "shop")
+	if err := os.Rename(filepath.Join(p.dir, "shop"), filepath.Join(p.dir, "old")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(filepath.Join(p.dir, "shop"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if res := <-begun(u, toolCall("whoami", `{}`, in)); res.err == nil {
+		t.Errorf("Call = %s", res.text)
+	}
+	if got := whoIs(t, u, p.in(t, "ann", "shop")); got.Dir != filepath.Join(p.dir, "shop") {
+		t.Errorf("the next call is made in %+v", got)
+	}
+}
+
+// TestFolderThatWouldBeDivided: a name with a character at which a program divides a value stands only where it is
+// a whole argument.
+func TestFolderThatWouldBeDivided(t *testing.T) {
+	p := newPlaces(t, "a,b")
+	for value, ok := range map[string]bool{"${folder}": true, "--root=${folder}": false} {
+		child := upstreamtest.Command(t, upstreamtest.Script{})
+		child.Env["PLACE"] = value
+		u := Start("up", Config{Command: child.Command, Env: child.Env, Isolation: IsolationFolder}, Options{})
+		defer u.Close()
+		res := <-begun(u, toolCall("whoami", `{"names":["PLACE"]}`, p.in(t, "ann", "a,b")))
+		if ok != (res.err == nil) || !ok && !strings.Contains(res.err.Error(), "rename the folder") {
+			t.Errorf("%s: Call = %s, %v", value, res.text, res.err)
+		}
+	}
+}
