@@ -54,7 +54,7 @@ func (s *clientCredentials) Apply(ctx context.Context, c upstream.Caller, refuse
 // State implements Source.
 func (s *clientCredentials) State(_ context.Context, c upstream.Caller) (state upstream.CredentialState) {
 	if client := s.open(); client != nil {
-		if err, requests := client.Failing(c.Upstream); err != nil {
+		if requests, err := client.Failing(c.Upstream); err != nil {
 			state.Notes = fmt.Sprintf("%d requests for a token have failed: %s", requests, prose.Flat(err.Error()))
 		}
 	}

@@ -133,11 +133,11 @@ func (c *Client) attempted(name string, err error) {
 
 // Failing returns why the last request for an Own token failed, and since how many requests; nil if it
 // did not fail.
-func (c *Client) Failing(name string) (err error, requests int) {
+func (c *Client) Failing(name string) (requests int, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	f := c.attempts[name]
-	return f.err, f.count
+	return f.count, f.err
 }
 
 // startOwn stores a connection without a token, which the members claim to get the first one.

@@ -192,7 +192,7 @@ func TestBadAnswersGiveNoOwnToken(t *testing.T) {
 		if token != "" || err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "canary") {
 			t.Errorf("%s: %q, %v", want, token, err)
 		}
-		if why, n := c.Failing("x"); why == nil || n != 1 {
+		if n, why := c.Failing("x"); why == nil || n != 1 {
 			t.Errorf("%s: the state has %v after %d requests", want, why, n)
 		}
 		c.Close()
@@ -248,7 +248,7 @@ func TestIssuerOutForAnHour(t *testing.T) {
 	if token, err := c.Token(t.Context(), "x", Own); token == "" || err != nil {
 		t.Errorf("after the outage: %q, %v", token, err)
 	}
-	if why, _ := c.Failing("x"); why != nil {
+	if _, why := c.Failing("x"); why != nil {
 		t.Errorf("after the outage the state has %v", why)
 	}
 }

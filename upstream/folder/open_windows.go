@@ -109,3 +109,5 @@ func nodeOfInfo(path string, _ fs.FileInfo) (node, bool) {
 
 // sameText reports whether two paths of the same length may be equal.
 func sameText(a, b string) bool { return strings.EqualFold(a, b) }
+
+func (id identity) node() node { return node{id.device, id.file} }

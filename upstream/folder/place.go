@@ -24,8 +24,6 @@ type identity struct {
 // A node is a file as the system numbers it, as long as it exists.
 type node struct{ device, file uint64 }
 
-func (id identity) node() node { return node{id.device, id.file} }
-
 // Path returns the absolute path, without links below the permitted folder.
 func (p Place) Path() string { return p.path }
 
