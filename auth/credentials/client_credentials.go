@@ -55,7 +55,7 @@ func (s *clientCredentials) Apply(ctx context.Context, c upstream.Caller, refuse
 func (s *clientCredentials) State(_ context.Context, c upstream.Caller) (state upstream.CredentialState) {
 	if client := s.open(); client != nil {
 		if requests, err := client.Failing(c.Upstream); err != nil {
-			state.Notes = fmt.Sprintf("%d requests for a token have failed: %s", requests, prose.Flat(err.Error()))
+			state.Notes = fmt.Sprintf("requests for a token fail (%d in a row): %s", requests, prose.Flat(err.Error()))
 		}
 	}
 	return state
