@@ -82,7 +82,7 @@ func TestClientCredentialsForPeople(t *testing.T) {
 		t.Errorf("the credential is %v, %v", got, err)
 	}
 	notes := s.State(ctx, "x", "").Notes
-	if !strings.Contains(notes, "1 requests for a token have failed") || strings.Contains(notes, "canary") {
+	if !strings.Contains(notes, "requests for a token fail (1 in a row)") || strings.Contains(notes, "canary") {
 		t.Errorf("the state is %q", notes)
 	}
 	down.Store(false)
