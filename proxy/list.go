@@ -159,11 +159,16 @@ func (s *Core) awaitLists(ctx context.Context, x *Exchange) {
 			st.Backend.Warm(x.coming())
 		}
 	}
-	if seen.Settled && !seen.Separates {
-		return
-	}
 	ctx, cancel := context.WithTimeout(ctx, x.Snapshot.Config.FirstWait)
 	defer cancel()
+	for st := range seen.Stocks() {
+		if st.Catalog.Listed.IsZero() && st.Backend.NeedsFolder() {
+			waited = s.bring(ctx, x, st.Backend) || waited
+		}
+	}
+	if seen.Settled && !seen.Separates && !waited {
+		return
+	}
 	for st := range seen.Stocks() {
 		b := st.Backend
 		if st.Catalog.Listed.IsZero() && !b.Tried() {

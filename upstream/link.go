@@ -34,9 +34,10 @@ type link struct {
 	readsCatalog bool // it reads a catalog: the shared one, or one for its own callers
 	log          *slog.Logger
 
-	folders *Folders       // of the client whose calls use the link; nil for none
-	dialer  *client.Dialer // of the folders; nil before the first attempt, and without isolation: folder
-	roots   func() []byte  // result of roots/list of the process; set with dialer
+	folders  *Folders       // of the client whose calls use the link; nil for none
+	dialer   *client.Dialer // of the folders; nil before the first attempt, and without isolation: folder
+	dialedIn *Folders       // those of dialer
+	roots    func() []byte  // result of roots/list of the process; set with dialer
 
 	stop context.CancelCauseFunc
 	done chan struct{} // closed when run has returned
@@ -178,7 +179,7 @@ func (l *link) connectAndServe(ctx context.Context, cause client.Trace) (time.Du
 	defer cancel()
 	o, err := l.open(opening)
 	if err != nil {
-		return 0, err
+		return 0, l.pool.waits(l, err)
 	}
 	c, t := o.Conn, newTenure(o.Conn)
 	if o.catalog != nil {

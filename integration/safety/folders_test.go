@@ -27,6 +27,12 @@ type workplace struct {
 
 func newWorkplace(t *testing.T, up client.Era, policy string) workplace {
 	t.Helper()
+	return newWorkplaceOf(t, up, policy, func(*upstream.Config) {})
+}
+
+// newWorkplaceOf is newWorkplace with a change of the entry.
+func newWorkplaceOf(t *testing.T, up client.Era, policy string, change func(*upstream.Config)) workplace {
+	t.Helper()
 	harness.InMemory(t, "the permitted folders are those of this test")
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
@@ -40,12 +46,13 @@ func newWorkplace(t *testing.T, up client.Era, policy string) workplace {
 	child := upstreamtest.Command(t, upstreamtest.Script{Era: string(up)})
 	guard := folder.New(folder.Rules{Within: []string{filepath.Join(dir, "within")},
 		Permit: func(path string) string { return "junction folders allow " + path }})
-	return workplace{dir, harness.MustProxy(t, map[string]upstream.Config{"up": {Command: child.Command, Env: child.Env,
-		Era: up, Isolation: upstream.IsolationFolder, Dir: folder.Word}},
-		func(_ *front.Options, c *scope.Config, _ *upstream.Options) {
-			c.Folders = guard
-			c.Guard, c.Policy = &auth.Guard{}, harness.MustPolicy(t, policy)
-		})}
+	entry := upstream.Config{Command: child.Command, Env: child.Env, Era: up, Isolation: upstream.IsolationFolder,
+		Dir: folder.Word}
+	change(&entry)
+	return workplace{dir, harness.MustProxy(t, map[string]upstream.Config{"up": entry}, func(_ *front.Options, c *scope.Config, _ *upstream.Options) {
+		c.Folders = guard
+		c.Guard, c.Policy = &auth.Guard{}, harness.MustPolicy(t, policy)
+	})}
 }
 
 func (w workplace) path(name string) string { return filepath.Join(w.dir, name) }
@@ -219,4 +226,40 @@ func TestRootsComeBeforeTheApproval(t *testing.T) {
 			t.Errorf("after the questions %v the call is made in %s", asked, got)
 		}
 	})
+}
+
+// TestListsWaitForAFolder: a server that ends in an empty folder lists its tools once a client has named a permitted
+// folder. A folder that is not permitted does not reach it.
+func TestListsWaitForAFolder(t *testing.T) {
+	harness.Waits(t)
+	for _, caller := range harness.Eras {
+		t.Run(string(caller), func(t *testing.T) {
+			w := newWorkplaceOf(t, client.EraLegacy, allowing, func(c *upstream.Config) {
+				c.Command = append([]string{"sh", "-c", `[ -e "$1/here" ] || exit 7; shift; exec "$@"`, "sh", folder.Word}, c.Command...)
+			})
+			if err := os.WriteFile(w.path("within/a/here"), nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(w.path("outside/here"), nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			c := harness.TalkAs(t, w.URL, caller, "2025-11-25", `{}`)
+			lists := func(q harness.Query) string {
+				m := c.Begin(t, q).Answer(t)
+				return string(m.Result)
+			}
+			list := harness.Query{Method: "tools/list"}
+			for name, q := range map[string]harness.Query{"no folder": list, "outside": w.in("outside", list)} {
+				if got := lists(q); strings.Contains(got, "up__whoami") {
+					t.Errorf("%s: the tools are listed: %s", name, got)
+				}
+			}
+			if got := lists(w.in("within/a", list)); !strings.Contains(got, "up__whoami") {
+				t.Errorf("in a permitted folder the list is %s", got)
+			}
+			if got := lists(list); !strings.Contains(got, "up__whoami") {
+				t.Errorf("after it the list without a folder is %s", got)
+			}
+		})
+	}
 }
