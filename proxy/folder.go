@@ -79,7 +79,7 @@ func (s *Core) locate(ctx context.Context, x *Exchange) (*Result, error) {
 	if x.Info.Folder = x.folders.Path(); err == nil {
 		return nil, nil
 	}
-	text := "The folder of this client cannot be used for the server " + x.target.Backend.Name() + ": " + err.Error() + "."
+	text := fmt.Sprintf("The folder of this client cannot be used for the server %s: %v.", x.target.Backend.Name(), err)
 	if x.target.Part != upstream.PartTools {
 		return nil, InvalidParams("Invalid params: %s", text)
 	}
@@ -180,7 +180,7 @@ func (s *Core) rootsOf(ctx context.Context, x *Exchange) (uris []string, ask *Re
 		answer, _ := answers.Get(rootsKey)
 		return rootURIs(answer), nil, nil
 	}
-	if !x.Who.Profile.Roots || !asksInput(x.Msg.Method) {
+	if x.target == nil || !x.Who.Profile.Roots || !asksInput(x.Msg.Method) { // no call is about to be made
 		return nil, nil, nil
 	}
 	request := fmt.Appendf(nil, `"%s":{"method":"roots/list"}`, rootsKey)

@@ -208,6 +208,9 @@ func (s *Core) awaitNamed(ctx context.Context, x *Exchange, p upstream.Part, nam
 	if st.Catalog.Listed.IsZero() {
 		x.Info.Upstream = b.Name()
 		x.front.Begin()
+		if b.NeedsFolder() {
+			s.bring(ctx, x, b)
+		}
 		err := b.Ready(ctx)
 		s.lookAgain(x)
 		if t := x.named(p, name); t != nil || err == nil || !b.Catalog().Listed.IsZero() {

@@ -121,7 +121,7 @@ type home struct {
 	err  error
 }
 
-// dir returns dir of the entry; "" if it is that of the client, or the one of Junction.
+// fixedDir returns dir of the entry; "" if it is that of the client, or the one of Junction.
 func (c *Config) fixedDir() string {
 	if folder.Named(c.Dir) {
 		return ""
@@ -298,6 +298,6 @@ func (p *pool) waits(l *link, err error) error {
 	if !l.readsShared || !p.NeedsFolder() || p.lent.Load() != nil {
 		return err
 	}
-	return fmt.Errorf("it waits for a folder: its lists are read in the first permitted folder that a client names; in an "+
-		"empty folder: %w", err)
+	return fmt.Errorf("it waits for a folder: its lists are read in the first permitted folder that a client "+
+		"names; in an empty folder: %w", err)
 }

@@ -33,7 +33,6 @@ func newWorkplace(t *testing.T, up client.Era, policy string) workplace {
 // newWorkplaceOf is newWorkplace with a change of the entry.
 func newWorkplaceOf(t *testing.T, up client.Era, policy string, change func(*upstream.Config)) workplace {
 	t.Helper()
-	harness.InMemory(t, "the permitted folders are those of this test")
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
@@ -109,6 +108,7 @@ func eachEra(t *testing.T, f func(t *testing.T, caller, up client.Era)) {
 // folder that is not permitted, and a client that names none, get no process.
 func TestCallRunsInTheFolderOfItsClient(t *testing.T) {
 	harness.Waits(t)
+	harness.InMemory(t, "the permitted folders are those of this test")
 	const without = `{"elicitation":{"form":{}}}`
 	eachEra(t, func(t *testing.T, caller, up client.Era) {
 		w := newWorkplace(t, up, allowing)
@@ -158,6 +158,7 @@ func TestCallRunsInTheFolderOfItsClient(t *testing.T) {
 // is as one without.
 func TestRootsOfASession(t *testing.T) {
 	harness.Waits(t)
+	harness.InMemory(t, "the permitted folders are those of this test")
 	w := newWorkplace(t, client.EraLegacy, allowing)
 	c := harness.Talk(t, w.URL, client.EraLegacy)
 	for _, step := range []struct {
@@ -185,6 +186,7 @@ func TestRootsOfASession(t *testing.T) {
 // request nor a remembered approval permits it in another folder.
 func TestApprovalIsForOneFolder(t *testing.T) {
 	harness.Waits(t)
+	harness.InMemory(t, "the permitted folders are those of this test")
 	eachEra(t, func(t *testing.T, caller, up client.Era) {
 		w := newWorkplace(t, up, asking)
 		c := harness.Talk(t, w.URL, caller)
@@ -218,6 +220,7 @@ func TestApprovalIsForOneFolder(t *testing.T) {
 // folder. The state of the approval has the roots.
 func TestRootsComeBeforeTheApproval(t *testing.T) {
 	harness.Waits(t)
+	harness.InMemory(t, "the permitted folders are those of this test")
 	eachEra(t, func(t *testing.T, caller, up client.Era) {
 		w := newWorkplace(t, up, asking)
 		m, asked := harness.Talk(t, w.URL, caller).Converse(t, whoami, w.rooted("within/b"))
@@ -232,8 +235,14 @@ func TestRootsComeBeforeTheApproval(t *testing.T) {
 // folder. A folder that is not permitted does not reach it.
 func TestListsWaitForAFolder(t *testing.T) {
 	harness.Waits(t)
-	for _, caller := range harness.Eras {
-		t.Run(string(caller), func(t *testing.T) {
+	harness.InMemory(t, "the permitted folders are those of this test")
+	for name, row := range map[string]struct {
+		caller client.Era
+		roots  bool // the client names its folder by its roots
+	}{
+		"legacy": {client.EraLegacy, false}, "modern": {client.EraModern, false}, "roots": {client.EraLegacy, true},
+	} {
+		t.Run(name, func(t *testing.T) {
 			w := newWorkplaceOf(t, client.EraLegacy, allowing, func(c *upstream.Config) {
 				c.Command = append([]string{"sh", "-c", `[ -e "$1/here" ] || exit 7; shift; exec "$@"`, "sh", folder.Word}, c.Command...)
 			})
@@ -243,7 +252,7 @@ func TestListsWaitForAFolder(t *testing.T) {
 			if err := os.WriteFile(w.path("outside/here"), nil, 0o600); err != nil {
 				t.Fatal(err)
 			}
-			c := harness.TalkAs(t, w.URL, caller, "2025-11-25", `{}`)
+			c := harness.TalkAs(t, w.URL, row.caller, "2025-11-25", `{}`)
 			lists := func(q harness.Query) string {
 				m := c.Begin(t, q).Answer(t)
 				return string(m.Result)
@@ -254,8 +263,17 @@ func TestListsWaitForAFolder(t *testing.T) {
 					t.Errorf("%s: the tools are listed: %s", name, got)
 				}
 			}
-			if got := lists(w.in("within/a", list)); !strings.Contains(got, "up__whoami") {
+			if row.roots {
+				rooted := harness.Talk(t, w.URL, client.EraLegacy)
+				if m, _ := rooted.Converse(t, list, w.rooted("within/a")); !strings.Contains(string(m.Result), "up__whoami") {
+					t.Errorf("with roots the list is %s", m.Result)
+				}
+			} else if got := lists(w.in("within/a", list)); !strings.Contains(got, "up__whoami") {
 				t.Errorf("in a permitted folder the list is %s", got)
+			}
+			call := w.in("within/a", whoami)
+			if got := at(t, c.Begin(t, call).Answer(t)); got != w.path("within/a") {
+				t.Errorf("a call is made in %s", got)
 			}
 			if got := lists(list); !strings.Contains(got, "up__whoami") {
 				t.Errorf("after it the list without a folder is %s", got)
