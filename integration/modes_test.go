@@ -22,7 +22,8 @@ const modeTable, modeSources = "upstream/modes.go", "auth/credentials"
 
 // otherWords are strings that are equal to the word of a mode and mean something else, by file.
 var otherWords = map[string][]string{
-	"cmd/junction/base/config/validate.go": {"oauth"}, // a section of auth, and a path of the sign-in
+	"auth/oauth/own.go":                    {"client_credentials"}, // the grant type of RFC 6749
+	"cmd/junction/base/config/validate.go": {"oauth"},              // a section of auth, and a path of the sign-in
 }
 
 // TestModesAreNamedInOnePlace: outside of the table and of the sources, no code names a mode of

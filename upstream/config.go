@@ -163,12 +163,13 @@ func (Config) Example() string {
 // Auth is the auth section of an upstream.
 type Auth struct {
 	// none, the default, sends only headers. oauth: junction login signs in, for all users.
-	// oauth_user: each user signs in.
+	// oauth_user: each user signs in. client_credentials: Junction has a client of its own.
 	//
 	// With oauth the operator signs in once, and all callers use the tokens of the operator. With
 	// oauth_user each user signs in to the server in the browser, and has connections of their own.
 	// It needs auth.oauth. Callers who are no signed-in users, such as API keys, do not see the
-	// upstream.
+	// upstream. With client_credentials Junction gets one token for all callers, with client_id and
+	// client_secret at issuer, and renews it.
 	Mode AuthMode `yaml:"mode" change:"connection,neither"`
 	// The scopes to ask the authorization server for. Default: the scopes that the server names.
 	Scopes []string `yaml:"scopes" change:"connection,waits"`
@@ -191,6 +192,9 @@ type Auth struct {
 	// The resource indicator (RFC 8707) instead of the server's: a URI, such as the App ID URI at
 	// Entra ID, or none. It needs client_id and issuer.
 	Resource string `yaml:"resource" json:",omitempty" example:"api://11111111-2222-3333-4444-555555555555" change:"connection,waits"`
+	// The parameter audience of a token request with client_credentials, which some authorization
+	// servers require.
+	Audience string `yaml:"audience" json:",omitempty" change:"connection,waits"`
 	// Added to the authorization request. Google gives no refresh token without these.
 	Params map[string]string `yaml:"params" json:",omitempty" change:"connection,waits"`
 }

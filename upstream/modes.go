@@ -26,6 +26,7 @@ const (
 	AuthNone      AuthMode = ""
 	AuthOAuth     AuthMode = "oauth"
 	AuthOAuthUser AuthMode = "oauth_user"
+	AuthClient    AuthMode = "client_credentials"
 )
 
 // Owner is whose credential a request to an upstream carries.
@@ -181,6 +182,32 @@ var modes = []Mode{
 		Why: "{name} may have it: each user signs in there, and sees the tools of their own account " +
 			"(upstreams.{name}.auth)",
 		Cell: "each user's own: the user signs in on a page",
+	},
+	{
+		Word: AuthClient, Owner: OwnerJunction, Users: true, Keys: true, Kinds: remote,
+		AuthKeys:  []string{"scopes", "client_id", "client_secret", "issuer", "resource", "audience"},
+		AuthNeeds: []string{"client_id", "client_secret", "issuer"},
+		Header:    "Authorization", Stores: true,
+		Choose: "if Junction has a client of its own at issuer",
+		Advice: Advice{
+			Refused: "the server rejects the token of auth.client_id: compare auth.scopes, auth.resource and " +
+				"auth.audience with what the server requires",
+			Set: "permit auth.client_id at the server, or set auth.scopes, auth.resource or auth.audience as the " +
+				"server requires",
+			Call:   "if each call fails so, compare auth.scopes and auth.audience with what the server requires",
+			Lacks:  "the token lacks a scope{scopes}: permit it for auth.client_id, and add it to auth.scopes",
+			Absent: "there is no token yet; check it with: junction auth doctor",
+			Broken: "the server rejects each new token of auth.client_id: compare auth.scopes, auth.resource and " +
+				"auth.audience with what the server requires",
+			Down:    "its authorization server returned no token",
+			Without: "no database is open for the token",
+		},
+		What: "the token of auth.client_id", Exposes: "the access token of Junction",
+		Note: "every user who may use it acts with Junction's own client (auth.client_id)",
+		Login: "Junction gets the token for {name} with auth.client_id (auth.mode: client_credentials); there is no " +
+			"sign-in",
+		Doctor: "which Junction gets tokens for with its own client",
+		Cell:   "Junction's own, for all callers: its client at the authorization server",
 	},
 }
 

@@ -38,7 +38,7 @@ type granter interface {
 
 // A prober is a Source that junction auth doctor asks. The row of its mode has the words (Mode.Doctor).
 type prober interface {
-	// Probe finds out whether the credential of an upstream can be had, without getting one. It returns
+	// Probe finds out whether the credential of an upstream can be had, without storing one. It returns
 	// nothing only if the program has no place for such credentials.
 	Probe(ctx context.Context, name string) []Finding
 }
@@ -73,6 +73,7 @@ type Options struct {
 var makers = map[upstream.AuthMode]func(Options) Source{
 	upstream.AuthOAuth:     newOAuth,
 	upstream.AuthOAuthUser: newOAuthUser,
+	upstream.AuthClient:    newClientCredentials,
 }
 
 // MayHave reports whether callers of a kind may have the credential of a mode.

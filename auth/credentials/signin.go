@@ -29,8 +29,7 @@ func (s *signIn) open() *oauth.Client {
 // Use implements Source.
 func (s *signIn) Use(entries map[string]upstream.Config) {
 	if client := s.open(); client != nil {
-		owner := s.mode.Row().Owner
-		client.ApplyShared(owner == upstream.OwnerOperator, SignIns(owner, entries))
+		client.ApplyMode(s.mode.String(), SignIns(s.mode.Row().Owner, entries))
 	}
 }
 
@@ -129,14 +128,20 @@ func SignIns(owner upstream.Owner, configs map[string]upstream.Config) map[strin
 		if !row.SignIn || row.Owner != owner || u.Off() {
 			continue
 		}
-		all[name] = oauth.Upstream{
-			URL: u.URL, Scopes: u.Auth.Scopes, ClientID: u.Auth.ClientID, ClientSecret: u.Auth.ClientSecret,
-			Issuer: u.Auth.Issuer, Permitted: oauth.Pair{Authorization: u.Auth.AuthorizationEndpoint,
-				Token: u.Auth.TokenEndpoint},
-			Resource: u.Auth.Resource, Params: u.Auth.Params,
-			Headers: u.Headers, Transport: u.Transport, Era: u.Era,
-			Mode: row.Word.String(), Shared: owner == upstream.OwnerOperator,
-		}
+		all[name] = entry(u)
 	}
 	return all
+}
+
+// entry returns an entry of the configuration for package oauth.
+func entry(u upstream.Config) oauth.Upstream {
+	row := u.Auth.Mode.Row()
+	return oauth.Upstream{
+		URL: u.URL, Scopes: u.Auth.Scopes, ClientID: u.Auth.ClientID, ClientSecret: u.Auth.ClientSecret,
+		Issuer: u.Auth.Issuer, Permitted: oauth.Pair{Authorization: u.Auth.AuthorizationEndpoint,
+			Token: u.Auth.TokenEndpoint},
+		Resource: u.Auth.Resource, Audience: u.Auth.Audience, Params: u.Auth.Params,
+		Headers: u.Headers, Transport: u.Transport, Era: u.Era,
+		Mode: row.Word.String(), Shared: row.Shared(), Own: row.Owner == upstream.OwnerJunction,
+	}
 }

@@ -1,6 +1,7 @@
 package oauth
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"net/url"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -71,7 +73,7 @@ func plainPath(escaped string) bool {
 // discoverServer returns the metadata of an authorization server that an upstream named. The error
 // is a *UserError.
 func (c *Client) discoverServer(ctx context.Context, u Upstream, issuer string) (*serverMetadata, error) {
-	key := strings.Join([]string{"server", u.URL, issuer, u.Issuer, u.ClientID}, " ")
+	key := strings.Join([]string{"server", u.URL, issuer, u.Issuer, u.ClientID, strconv.FormatBool(u.Own)}, " ")
 	return cached(ctx, c, key, func(ctx context.Context) (*serverMetadata, error) {
 		return c.fetchServer(ctx, u, issuer)
 	})
@@ -98,6 +100,8 @@ func (c *Client) fetchServer(ctx context.Context, u Upstream, issuer string) (*s
 		c.complete(ctx, u, s, all[found+1:])
 	}
 	switch {
+	case u.Own: // nobody signs in
+		s.AuthorizationEndpoint = cmp.Or(s.AuthorizationEndpoint, s.TokenEndpoint)
 	case slices.Contains(s.Challenges, "S256"):
 	case s.Challenges != nil || u.ClientID == "" || !sameIssuer(u.Issuer, s.Issuer):
 		return nil, userError(nil, "the authorization server %s does not support PKCE with S256", at.Host)

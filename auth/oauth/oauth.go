@@ -10,6 +10,7 @@
 //   - flow.go signs in a person whose browser returns to a program on the same machine.
 //   - login.go signs the operator in with a Flow, and stores the tokens.
 //   - oauth.go returns the token for each call, and renews it.
+//   - own.go gets the tokens that belong to Junction itself (client credentials).
 //   - ask.go sends the requests.
 //
 // Servers differ from the specification, and from each other. What they may differ in is in
@@ -53,6 +54,10 @@ type Upstream struct {
 	Permitted              Pair     // the only endpoints to use; see Endpoints.Check
 	Mode                   string   // auth.mode, for the lines of the configuration in errors
 	Shared                 bool     // the operator signs in for everyone, with Login
+	// Own states that Junction itself is the client and owner of the token (client credentials grant). It
+	// needs ClientID, ClientSecret, Issuer and Shared.
+	Own      bool
+	Audience string // sent in requests for an Own token; "" for none
 	// OneOrigin states that all URLs of the authorization server must have one origin, because no
 	// user confirms its hosts before a sign-in.
 	OneOrigin bool
@@ -101,6 +106,8 @@ type Client struct {
 	compared  map[string]bool           // whether Notes has compared issuers, by upstream; guarded by mu
 	cache     map[string]cachedMetadata // metadata by upstream and issuer; guarded by mu
 	rejects   map[string]time.Time      // until when an issuer counts as one that refuses us; guarded by mu
+	attempts  map[string]failure        // the last failed request for an Own token; guarded by mu
+	ahead     map[string]bool           // running early renewals of Own tokens; guarded by mu
 	mute      map[string]time.Time      // of the first mute refusal, by upstream and principal; guarded by mu
 }
 
@@ -114,6 +121,7 @@ const (
 func New(o Options) *Client {
 	c := &Client{Options: o, cache: map[string]cachedMetadata{}, refused: map[string]string{},
 		notes: map[string]string{}, compared: map[string]bool{},
+		attempts: map[string]failure{}, ahead: map[string]bool{},
 		rejects: map[string]time.Time{}, mute: map[string]time.Time{}}
 	if c.Probe == nil {
 		c.Probe = c.probe
@@ -136,13 +144,13 @@ func New(o Options) *Client {
 // call Token afterwards.
 func (c *Client) Close() { c.renewing.Wait() }
 
-// ApplyShared replaces the upstreams whose Shared has this value.
-func (c *Client) ApplyShared(shared bool, upstreams map[string]Upstream) {
+// ApplyMode replaces the upstreams of a mode.
+func (c *Client) ApplyMode(mode string, upstreams map[string]Upstream) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	all := map[string]Upstream{}
 	for name, u := range c.upstreams {
-		if u.Shared != shared {
+		if u.Mode != mode {
 			all[name] = u
 		}
 	}
@@ -162,6 +170,7 @@ func (c *Client) apply(upstreams map[string]Upstream) {
 	if !reflect.DeepEqual(c.upstreams, upstreams) { // it decides which metadata are accepted
 		c.cache = map[string]cachedMetadata{}
 		clear(c.rejects)
+		clear(c.attempts)
 	}
 	c.upstreams = upstreams
 	clear(c.refused) // the configuration may permit it now
@@ -269,6 +278,12 @@ func (c *Client) Token(ctx context.Context, upstream, principal string, refused 
 	if !ok {
 		return "", ErrNotConnected
 	}
+	switch {
+	case u.Own != (principal == Own): // the caller has another configuration
+		return "", ErrNotConnected
+	case u.Own:
+		return c.ownToken(ctx, upstream, u, refused)
+	}
 	k, err := c.connection(ctx, upstream, principal)
 	switch {
 	case err != nil:
@@ -364,6 +379,9 @@ func (c *Client) refresh(ctx context.Context, u Upstream, k store.Connection) (s
 	// The answer may have replaced the refresh token, so it is stored even if ctx ends.
 	keep, done := context.WithTimeout(context.WithoutCancel(ctx), renewTimeout)
 	defer done()
+	if u.Own {
+		return c.grant(keep, u, k)
+	}
 	if k.Refresh == "" {
 		return "", c.breakOff(keep, k)
 	}

@@ -75,6 +75,17 @@ func (b brokenState) Value() (driver.Value, error) {
 // PutConnection stores a connection in place of an earlier one. It ignores Broken, Created and
 // Given. ErrRevoked means that the user is disabled.
 func (s *Store) PutConnection(ctx context.Context, c Connection) error {
+	return s.putConnection(ctx, c, "")
+}
+
+// StartConnection is PutConnection, unless the stored connection has the same principal: then nothing
+// changes. So replicas that need a first token at the same time compete for the claim on one row.
+func (s *Store) StartConnection(ctx context.Context, c Connection) error {
+	return s.putConnection(ctx, c, ` WHERE upstream_tokens.principal <> excluded.principal`)
+}
+
+// putConnection stores a connection. where limits which earlier connection it replaces.
+func (s *Store) putConnection(ctx context.Context, c Connection, where string) error {
 	return s.WithTx(ctx, func(ctx context.Context) error {
 		// The user stays locked until the connection is stored: a caller that disables the user then also
 		// deletes it.
@@ -92,7 +103,7 @@ func (s *Store) PutConnection(ctx context.Context, c Connection) error {
 			issuer = excluded.issuer, token_endpoint = excluded.token_endpoint, resource = excluded.resource,
 			client_id = excluded.client_id, mac = excluded.mac,
 			expires_at = excluded.expires_at, state = excluded.state, version = upstream_tokens.version + 1,
-			claimed_until = 0, created_at = excluded.created_at, updated_at = excluded.updated_at`, args...)
+			claimed_until = 0, created_at = excluded.created_at, updated_at = excluded.updated_at`+where, args...)
 		return err
 	})
 }

@@ -78,6 +78,40 @@ func TestConformanceOfSignIn(t *testing.T) {
 	}
 }
 
+// TestConformanceOfClientCredentials has the suite judge how Junction gets a token with a client of its own
+// (io.modelcontextprotocol/oauth-client-credentials).
+func TestConformanceOfClientCredentials(t *testing.T) {
+	harness.Waits(t)
+	folder := npm.MustFolder(t)
+	own, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.ContainsAny(own, " '") {
+		t.Skipf("the suite takes its command apart at spaces: %s", own)
+	}
+	judge := func(t *testing.T, name string, c conformance) {
+		c.check(t, name, c, nil)
+		for _, v := range c.found[name] {
+			if v.Status != "SUCCESS" && v.Status != "INFO" {
+				t.Error(v)
+			}
+		}
+	}
+	use := func(t *testing.T, d driven) {
+		t.Helper()
+		p := harness.NewProgram(t)
+		p.MustConfigure(t, fmt.Sprintf("storage: { dsn: %[1]s/junction.db, key_file: %[1]s/master.key }\n"+
+			"outbound: { allow_private: [127.0.0.0/8, \"::1/128\"] }\n"+
+			"upstreams: { suite: { url: %[2]q, auth: { mode: client_credentials%[3]s } } }\n", p.Dir, d.URL, clientOf(t, d)))
+		p.MustServe(t)
+		defer p.MustStop(t)
+		settled(t, p)
+		calledAll(t, p)
+	}
+	mustDriveAll(t, folder, own, "extensions", "", []string{"auth/client-credentials-basic"}, use, judge)
+}
+
 // loginCommand is the command that the program asks the operator to run.
 var loginCommand = regexp.MustCompile(`junction login suite((?: --scope [\w:./-]+)*)`)
 

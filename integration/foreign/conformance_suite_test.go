@@ -15,6 +15,7 @@ import (
 // starting Node and reading the suite takes longer than most of them. Each is a subtest, one after the other,
 // which uses its server as use does; scenarios of the suite that are not in the list are over at once. Then
 // judge gets what was found in each. own is this program, which the suite starts for each scenario.
+// revision is "" for scenarios of extensions, which belong to no revision.
 func mustDriveAll(t *testing.T, folder, own, suite, revision string, scenarios []string,
 	use func(*testing.T, driven), judge func(*testing.T, string, conformance)) {
 	t.Helper()
@@ -35,11 +36,15 @@ func mustDriveAll(t *testing.T, folder, own, suite, revision string, scenarios [
 	patience := time.Duration(len(scenarios)) * conformancePatience
 	dir, ended := t.TempDir(), make(chan error, 1)
 	var found conformance
+	args := []string{"client", "--command", own, "--suite", suite, "--timeout",
+		strconv.FormatInt(patience.Milliseconds(), 10)}
+	if revision != "" {
+		args = append(args, "--spec-version", revision)
+	}
 	go func() {
 		var err error
 		found, err = conform(t.Context(), patience, folder, dir,
-			[]string{"JUNCTION_ROLE=" + driverRole, driverURL + "=" + s.URL}, "client", "--command", own, "--suite", suite,
-			"--spec-version", revision, "--timeout", strconv.FormatInt(patience.Milliseconds(), 10))
+			[]string{"JUNCTION_ROLE=" + driverRole, driverURL + "=" + s.URL}, args...)
 		ended <- err
 	}()
 	for running := true; running; {

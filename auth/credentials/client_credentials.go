@@ -1,0 +1,81 @@
+package credentials
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"junction/auth/oauth"
+	"junction/upstream"
+	"junction/upstream/prose"
+)
+
+// clientCredentials is the source of mode client_credentials: Junction has a client of its own at the
+// authorization server of an upstream, and all callers use its token.
+type clientCredentials struct{ signIn }
+
+func newClientCredentials(o Options) Source {
+	return &clientCredentials{signIn{upstream.AuthClient, o.OAuth}}
+}
+
+// Use implements Source.
+func (s *clientCredentials) Use(entries map[string]upstream.Config) {
+	client := s.open()
+	if client == nil {
+		return
+	}
+	all := map[string]oauth.Upstream{}
+	for name, u := range entries {
+		all[name] = entry(u)
+	}
+	client.ApplyMode(s.mode.String(), all)
+}
+
+// Apply implements Source.
+func (s *clientCredentials) Apply(ctx context.Context, c upstream.Caller, refused ...string) (
+	got upstream.Credential, err error,
+) {
+	client := s.open()
+	if client == nil {
+		return got, upstream.ErrNoSource
+	}
+	got.Token, err = client.Token(ctx, c.Upstream, oauth.Own, refused...)
+	switch {
+	case errors.Is(err, oauth.ErrBroken):
+		return got, &upstream.LackError{Upstream: c.Upstream, Mode: c.Mode, Again: true}
+	case errors.Is(err, oauth.ErrNotConnected):
+		return got, &upstream.LackError{Upstream: c.Upstream, Mode: c.Mode}
+	}
+	return got, err
+}
+
+// State implements Source.
+func (s *clientCredentials) State(_ context.Context, c upstream.Caller) (state upstream.CredentialState) {
+	if client := s.open(); client != nil {
+		if err, requests := client.Failing(c.Upstream); err != nil {
+			state.Notes = fmt.Sprintf("%d requests for a token have failed: %s", requests, prose.Flat(err.Error()))
+		}
+	}
+	return state
+}
+
+// Probe implements prober: it gets a token, and drops it.
+func (s *clientCredentials) Probe(ctx context.Context, name string) []Finding {
+	client := s.open()
+	if client == nil {
+		return nil
+	}
+	scope, expires, err := client.TryOwn(ctx, name)
+	if err != nil {
+		return []Finding{{Wrong, prose.Flat(err.Error()), "check upstreams." + name + ".auth: issuer, client_id, " +
+			"client_secret, scopes, resource and audience"}}
+	}
+	lasts := "without an expiry"
+	if !expires.IsZero() {
+		lasts = "that expires at " + expires.UTC().Format(time.RFC3339)
+	}
+	return []Finding{{Good, "Junction gets a token " + lasts + ", with the scopes: " +
+		cmp.Or(prose.Flat(scope), "not named"), ""}}
+}
