@@ -281,3 +281,29 @@ func TestListsWaitForAFolder(t *testing.T) {
 		})
 	}
 }
+
+// TestTaskStaysInItsFolder: requests about a task go to the process of the folder in which the call was made,
+// whatever folder the client is in then. They never ask for roots.
+func TestTaskStaysInItsFolder(t *testing.T) {
+	harness.Waits(t)
+	harness.InMemory(t, "the permitted folders are those of this test")
+	child := upstreamtest.Command(t, upstreamtest.Script{Era: string(client.EraModern), Tasks: true})
+	w := newWorkplaceOf(t, client.EraModern, allowing, func(c *upstream.Config) { c.Command, c.Env = child.Command, child.Env })
+	c := harness.TalkAs(t, w.URL, client.EraModern, "2026-07-28", harness.WithTasks)
+	id := harness.BeginTask(t, c, w.in("within/a", harness.Called("up__task", `{"gate":"end"}`)))
+	about := func(q harness.Query) string {
+		m := c.Begin(t, q).Answer(t)
+		if m.Error != nil {
+			return m.Error.Message
+		}
+		return harness.Member(m.Result, "status")
+	}
+	get := harness.Query{Method: "tasks/get", Params: fmt.Sprintf(`"taskId":%q`, id)}
+	for name, q := range map[string]harness.Query{"no folder": get, "another folder": w.in("within/b", get)} {
+		if got := about(q); got != `"working"` {
+			t.Errorf("%s: the task is %s", name, got)
+		}
+	}
+	c.Begin(t, w.in("within/a", harness.Called("up__open", `{"gate":"end"}`))).Answer(t)
+	c.Task(t, id, "working")
+}
