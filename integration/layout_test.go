@@ -123,6 +123,7 @@ var arrows = map[string][]string{
 	"proxy": {"proxy/answers", "proxy/approval", "proxy/budget",
 		"proxy/redact", "proxy/schema", "proxy/sealed", "proxy/search", "proxy/view", "upstream",
 		"upstream/client", "policy", "auth", "auth/seal", "upstream/bounded", "upstream/jsonrpc",
+		"upstream/folder", // the folder of a caller
 		"upstream/raw", "upstream/pace", "proxy/scope", "proxy/streams",
 		"upstream/definition"}, // the form of a skill
 	// what streams get: it knows no request
@@ -150,7 +151,7 @@ var arrows = map[string][]string{
 		"upstream/stdio", "upstream/transport", "upstream/shell", "upstream/loopback", "upstream/yamlread"},
 	"proxy/front": {"upstream/client", "proxy", "proxy/budget", "proxy/members", "proxy/origin", "proxy/scope", "proxy/stateful", "proxy/streams", "upstream", "policy",
 		"auth", "auth/seal", "upstream/bounded", "upstream/jsonrpc", "upstream/raw", "upstream/pace"},
-	"proxy/scope": {"upstream/client", "auth", "policy", "proxy/pins", "proxy/redact", "proxy/view", "upstream", "upstream/bounded",
+	"proxy/scope": {"upstream/folder", "upstream/client", "auth", "policy", "proxy/pins", "proxy/redact", "proxy/view", "upstream", "upstream/bounded",
 		"upstream/raw"},
 	"upstream/command":    {"upstream/folder", "upstream/sandbox", "upstream/stdio"}, // they start what a section describes
 	"upstream/definition": {"upstream/http1", "upstream/raw", "upstream/transport"},  // names of headers; text in one line

@@ -10,6 +10,7 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"junction/proxy/sealed"
+	"junction/proxy/view"
 	"junction/upstream"
 	"junction/upstream/client"
 	"junction/upstream/folder"
@@ -68,17 +69,17 @@ func (s *Session) RootsChanged() {
 // locate settles the folder of a call to a server with isolation: folder. A result is the answer to the
 // request: the client is asked for its roots, or the call cannot be made.
 func (s *Core) locate(ctx context.Context, x *Exchange) (*Result, error) {
-	ask, err := s.findFolders(ctx, x)
+	ask, err := s.findFolders(ctx, x, x.target.Backend)
 	switch {
 	case ask != nil || err != nil && ctx.Err() != nil:
 		return ask, err
 	case err == nil && x.folders == nil && x.target.Backend.NeedsFolder():
 		err = errors.New(x.withoutFolder())
 	}
-	if err == nil {
+	if x.Info.Folder = x.folders.Path(); err == nil {
 		return nil, nil
 	}
-	text := "The folder of this client cannot be used for the server " + x.target.Backend.Name() + ": " + err.Error() + "."
+	text := fmt.Sprintf("The folder of this client cannot be used for the server %s: %v.", x.target.Backend.Name(), err)
 	if x.target.Part != upstream.PartTools {
 		return nil, InvalidParams("Invalid params: %s", text)
 	}
@@ -87,39 +88,49 @@ func (s *Core) locate(ctx context.Context, x *Exchange) (*Result, error) {
 }
 
 // findFolders sets x.folders.
-func (s *Core) findFolders(ctx context.Context, x *Exchange) (ask *Result, err error) {
+func (s *Core) findFolders(ctx context.Context, x *Exchange, b view.Backend) (ask *Result, err error) {
 	path, err := folder.Headers(x.Header[headerFolder])
 	if err != nil {
 		return nil, fmt.Errorf("header %s: %w", headerFolder, err)
 	}
 	if path != "" {
-		return nil, x.admit(ctx, path)
+		return nil, x.admit(ctx, b, path)
 	}
 	uris, ask, err := s.rootsOf(ctx, x)
 	if ask != nil || err != nil {
 		return ask, err
 	}
 	if len(uris) > 0 {
-		return nil, x.admitRoots(ctx, uris)
+		return nil, x.admitRoots(ctx, b, uris)
 	}
 	if path, err = folder.Headers(x.Header[headerWorking]); err != nil || path == "" {
 		return nil, err
 	}
-	return nil, x.admit(ctx, path)
+	return nil, x.admit(ctx, b, path)
+}
+
+// bring lends the folder of the client to a server that lists nothing without one. It reports whether the lists may
+// be other ones now.
+func (s *Core) bring(ctx context.Context, x *Exchange, b view.Backend) bool {
+	if _, err := s.findFolders(ctx, x, b); err != nil {
+		return false // a call says why
+	}
+	defer func() { x.located = located{} }()
+	return b.Bring(ctx, x.folders)
 }
 
 // guard returns the Guard for the folders of the caller and the server.
-func (x *Exchange) guard() *folder.Guard {
+func (x *Exchange) guard(b view.Backend) *folder.Guard {
 	g := x.Snapshot.Config.Folders.Narrowed(x.Subject.Rights.PermitsFolder)
-	if x.target.Backend.Config().Sandbox != nil {
-		g = g.Beside(x.target.Backend.Name())
+	if b.Config().Sandbox != nil {
+		g = g.Beside(b.Name())
 	}
 	return g
 }
 
 // admit sets the folder that a header names.
-func (x *Exchange) admit(ctx context.Context, path string) error {
-	g := x.guard()
+func (x *Exchange) admit(ctx context.Context, b view.Backend, path string) error {
+	g := x.guard(b)
 	place, err := g.Admit(ctx, x.Grant.Name(), path)
 	if err != nil {
 		return err
@@ -129,8 +140,8 @@ func (x *Exchange) admit(ctx context.Context, path string) error {
 }
 
 // admitRoots sets the folders of the roots of the client.
-func (x *Exchange) admitRoots(ctx context.Context, uris []string) error {
-	g := x.guard()
+func (x *Exchange) admitRoots(ctx context.Context, b view.Backend, uris []string) error {
+	g := x.guard(b)
 	set, err := g.AdmitRoots(ctx, x.Grant.Name(), uris)
 	if err != nil {
 		return err
@@ -144,9 +155,9 @@ func (x *Exchange) admitRoots(ctx context.Context, uris []string) error {
 func (x *Exchange) admitAgain(ctx context.Context, task sealed.Task) error {
 	switch {
 	case len(task.Roots) > 0:
-		return x.admitRoots(ctx, task.Roots)
+		return x.admitRoots(ctx, x.target.Backend, task.Roots)
 	case task.Folder != "":
-		return x.admit(ctx, task.Folder)
+		return x.admit(ctx, x.target.Backend, task.Folder)
 	}
 	return nil
 }
@@ -169,7 +180,7 @@ func (s *Core) rootsOf(ctx context.Context, x *Exchange) (uris []string, ask *Re
 		answer, _ := answers.Get(rootsKey)
 		return rootURIs(answer), nil, nil
 	}
-	if !x.Who.Profile.Roots || !asksInput(x.Msg.Method) {
+	if x.target == nil || !x.Who.Profile.Roots || !asksInput(x.Msg.Method) { // no call is about to be made
 		return nil, nil, nil
 	}
 	request := fmt.Appendf(nil, `"%s":{"method":"roots/list"}`, rootsKey)

@@ -159,11 +159,16 @@ func (s *Core) awaitLists(ctx context.Context, x *Exchange) {
 			st.Backend.Warm(x.coming())
 		}
 	}
-	if seen.Settled && !seen.Separates {
-		return
-	}
 	ctx, cancel := context.WithTimeout(ctx, x.Snapshot.Config.FirstWait)
 	defer cancel()
+	for st := range seen.Stocks() {
+		if st.Catalog.Listed.IsZero() && st.Backend.NeedsFolder() {
+			waited = s.bring(ctx, x, st.Backend) || waited
+		}
+	}
+	if seen.Settled && !seen.Separates && !waited {
+		return
+	}
 	for st := range seen.Stocks() {
 		b := st.Backend
 		if st.Catalog.Listed.IsZero() && !b.Tried() {
@@ -203,6 +208,9 @@ func (s *Core) awaitNamed(ctx context.Context, x *Exchange, p upstream.Part, nam
 	if st.Catalog.Listed.IsZero() {
 		x.Info.Upstream = b.Name()
 		x.front.Begin()
+		if b.NeedsFolder() {
+			s.bring(ctx, x, b)
+		}
 		err := b.Ready(ctx)
 		s.lookAgain(x)
 		if t := x.named(p, name); t != nil || err == nil || !b.Catalog().Listed.IsZero() {

@@ -66,6 +66,8 @@ type CallInfo struct {
 	// only during the hook.
 	Arguments []byte
 
+	// Folder is the folder of the client in which the server works (isolation: folder); "" for none.
+	Folder   string
 	Cached   bool // a kept result was the answer, and the upstream was not called
 	Took     time.Duration
 	Sent     int // bytes of the request's body

@@ -121,7 +121,7 @@ type home struct {
 	err  error
 }
 
-// dir returns dir of the entry; "" if it is that of the client, or the one of Junction.
+// fixedDir returns dir of the entry; "" if it is that of the client, or the one of Junction.
 func (c *Config) fixedDir() string {
 	if folder.Named(c.Dir) {
 		return ""
@@ -152,12 +152,16 @@ func (p *pool) dialerOf(l *link) (*client.Dialer, func() []byte, error) {
 	if !p.ByFolder() {
 		return p.dialer, nil, nil
 	}
-	if l.dialer != nil {
+	f := l.folders
+	if l.readsShared && p.NeedsFolder() {
+		f = p.lent.Load()
+	}
+	if l.dialer != nil && l.dialedIn == f {
 		return l.dialer, l.roots, nil
 	}
 	o := p.dialOptions()
 	path, roots := p.connConfig.fixedDir(), func() []byte { return rootsOf(p.connConfig.fixedDir()) }
-	switch f := l.folders; {
+	switch {
 	case f != nil:
 		path, roots = f.Path(), f.roots
 		o.Folder = &stdio.Folder{Path: path, Open: f.open}
@@ -181,7 +185,7 @@ func (p *pool) dialerOf(l *link) (*client.Dialer, func() []byte, error) {
 	if err := placeIn(&o, path); err != nil {
 		return nil, nil, err
 	}
-	l.dialer, l.roots = client.NewDialer(o), roots
+	l.dialer, l.dialedIn, l.roots = client.NewDialer(o), f, roots
 	if era := p.Catalog().Era; era != "" && !l.readsShared {
 		l.dialer.Expect(era)
 	}
@@ -272,4 +276,28 @@ func (c *Call) takeRoots(r client.Result, roots []byte) bool {
 	}
 	c.Params, c.Continues = params, true
 	return true
+}
+
+// Bring lends the folders of a client to the reading of the lists, if the server has not listed anything in an
+// empty folder. It waits until the attempt has ended, or ctx ends, and reports whether it had to wait.
+func (p *pool) Bring(ctx context.Context, f *Folders) bool {
+	if f == nil || !p.NeedsFolder() || !p.Catalog().Listed.IsZero() {
+		return false
+	}
+	if before := p.lent.Load(); before == nil || before.key != f.key {
+		p.lent.CompareAndSwap(before, f)
+	}
+	if l, _, err := p.take(ctx, p.reading(), waiter{}); err == nil {
+		l.release()
+	}
+	return true
+}
+
+// waits explains why the lists of a server could not be read in an empty folder.
+func (p *pool) waits(l *link, err error) error {
+	if !l.readsShared || !p.NeedsFolder() || p.lent.Load() != nil {
+		return err
+	}
+	return fmt.Errorf("it waits for a folder: its lists are read in the first permitted folder that a client "+
+		"names; in an empty folder: %w", err)
 }

@@ -34,9 +34,10 @@ type link struct {
 	readsCatalog bool // it reads a catalog: the shared one, or one for its own callers
 	log          *slog.Logger
 
-	folders *Folders       // of the client whose calls use the link; nil for none
-	dialer  *client.Dialer // of the folders; nil before the first attempt, and without isolation: folder
-	roots   func() []byte  // result of roots/list of the process; set with dialer
+	folders  *Folders       // of the client whose calls use the link; nil for none
+	dialer   *client.Dialer // of the folders; nil before the first attempt, and without isolation: folder
+	dialedIn *Folders       // those of dialer
+	roots    func() []byte  // result of roots/list of the process; set with dialer
 
 	stop context.CancelCauseFunc
 	done chan struct{} // closed when run has returned
@@ -86,8 +87,9 @@ var (
 // the call that needs it.
 func startLink(p *pool, key linkKey, readsShared bool, of waiter) *link {
 	ctx, stop := context.WithCancelCause(context.Background())
-	l := &link{pool: p, key: key, readsShared: readsShared, readsCatalog: readsShared || key.readsCatalog() && !p.ByFolder(),
-		log: p.log, folders: of.folders, stop: stop, done: make(chan struct{}), wake: make(chan struct{}, 1),
+	l := &link{pool: p, key: key, readsShared: readsShared,
+		readsCatalog: readsShared || key.readsCatalog() && !p.ByFolder(),
+		log:          p.log, folders: of.folders, stop: stop, done: make(chan struct{}), wake: make(chan struct{}, 1),
 		relist: make(chan struct{}, 1), asking: asking{wake: make(chan struct{}, 1)}, silence: newSilence(),
 		suspicion: suspicion{wake: make(chan struct{}, 1)}}
 	l.changed, l.since, l.used = make(chan struct{}), time.Now(), time.Now()
@@ -178,7 +180,7 @@ func (l *link) connectAndServe(ctx context.Context, cause client.Trace) (time.Du
 	defer cancel()
 	o, err := l.open(opening)
 	if err != nil {
-		return 0, err
+		return 0, l.pool.waits(l, err)
 	}
 	c, t := o.Conn, newTenure(o.Conn)
 	if o.catalog != nil {

@@ -27,7 +27,12 @@ type workplace struct {
 
 func newWorkplace(t *testing.T, up client.Era, policy string) workplace {
 	t.Helper()
-	harness.InMemory(t, "the permitted folders are those of this test")
+	return newWorkplaceOf(t, up, policy, func(*upstream.Config) {})
+}
+
+// newWorkplaceOf is newWorkplace with a change of the entry.
+func newWorkplaceOf(t *testing.T, up client.Era, policy string, change func(*upstream.Config)) workplace {
+	t.Helper()
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
@@ -40,12 +45,13 @@ func newWorkplace(t *testing.T, up client.Era, policy string) workplace {
 	child := upstreamtest.Command(t, upstreamtest.Script{Era: string(up)})
 	guard := folder.New(folder.Rules{Within: []string{filepath.Join(dir, "within")},
 		Permit: func(path string) string { return "junction folders allow " + path }})
-	return workplace{dir, harness.MustProxy(t, map[string]upstream.Config{"up": {Command: child.Command, Env: child.Env,
-		Era: up, Isolation: upstream.IsolationFolder, Dir: folder.Word}},
-		func(_ *front.Options, c *scope.Config, _ *upstream.Options) {
-			c.Folders = guard
-			c.Guard, c.Policy = &auth.Guard{}, harness.MustPolicy(t, policy)
-		})}
+	entry := upstream.Config{Command: child.Command, Env: child.Env, Era: up, Isolation: upstream.IsolationFolder,
+		Dir: folder.Word}
+	change(&entry)
+	return workplace{dir, harness.MustProxy(t, map[string]upstream.Config{"up": entry}, func(_ *front.Options, c *scope.Config, _ *upstream.Options) {
+		c.Folders = guard
+		c.Guard, c.Policy = &auth.Guard{}, harness.MustPolicy(t, policy)
+	})}
 }
 
 func (w workplace) path(name string) string { return filepath.Join(w.dir, name) }
@@ -102,6 +108,7 @@ func eachEra(t *testing.T, f func(t *testing.T, caller, up client.Era)) {
 // folder that is not permitted, and a client that names none, get no process.
 func TestCallRunsInTheFolderOfItsClient(t *testing.T) {
 	harness.Waits(t)
+	harness.InMemory(t, "the permitted folders are those of this test")
 	const without = `{"elicitation":{"form":{}}}`
 	eachEra(t, func(t *testing.T, caller, up client.Era) {
 		w := newWorkplace(t, up, allowing)
@@ -151,6 +158,7 @@ func TestCallRunsInTheFolderOfItsClient(t *testing.T) {
 // is as one without.
 func TestRootsOfASession(t *testing.T) {
 	harness.Waits(t)
+	harness.InMemory(t, "the permitted folders are those of this test")
 	w := newWorkplace(t, client.EraLegacy, allowing)
 	c := harness.Talk(t, w.URL, client.EraLegacy)
 	for _, step := range []struct {
@@ -178,6 +186,7 @@ func TestRootsOfASession(t *testing.T) {
 // request nor a remembered approval permits it in another folder.
 func TestApprovalIsForOneFolder(t *testing.T) {
 	harness.Waits(t)
+	harness.InMemory(t, "the permitted folders are those of this test")
 	eachEra(t, func(t *testing.T, caller, up client.Era) {
 		w := newWorkplace(t, up, asking)
 		c := harness.Talk(t, w.URL, caller)
@@ -211,6 +220,7 @@ func TestApprovalIsForOneFolder(t *testing.T) {
 // folder. The state of the approval has the roots.
 func TestRootsComeBeforeTheApproval(t *testing.T) {
 	harness.Waits(t)
+	harness.InMemory(t, "the permitted folders are those of this test")
 	eachEra(t, func(t *testing.T, caller, up client.Era) {
 		w := newWorkplace(t, up, asking)
 		m, asked := harness.Talk(t, w.URL, caller).Converse(t, whoami, w.rooted("within/b"))
@@ -219,4 +229,81 @@ func TestRootsComeBeforeTheApproval(t *testing.T) {
 			t.Errorf("after the questions %v the call is made in %s", asked, got)
 		}
 	})
+}
+
+// TestListsWaitForAFolder: a server that ends in an empty folder lists its tools once a client has named a permitted
+// folder. A folder that is not permitted does not reach it.
+func TestListsWaitForAFolder(t *testing.T) {
+	harness.Waits(t)
+	harness.InMemory(t, "the permitted folders are those of this test")
+	for name, row := range map[string]struct {
+		caller client.Era
+		roots  bool // the client names its folder by its roots
+	}{
+		"legacy": {client.EraLegacy, false}, "modern": {client.EraModern, false}, "roots": {client.EraLegacy, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorkplaceOf(t, client.EraLegacy, allowing, func(c *upstream.Config) {
+				c.Command = append([]string{"sh", "-c", `[ -e "$1/here" ] || exit 7; shift; exec "$@"`, "sh", folder.Word}, c.Command...)
+			})
+			if err := os.WriteFile(w.path("within/a/here"), nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(w.path("outside/here"), nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			c := harness.TalkAs(t, w.URL, row.caller, "2025-11-25", `{}`)
+			lists := func(q harness.Query) string {
+				m := c.Begin(t, q).Answer(t)
+				return string(m.Result)
+			}
+			list := harness.Query{Method: "tools/list"}
+			for name, q := range map[string]harness.Query{"no folder": list, "outside": w.in("outside", list)} {
+				if got := lists(q); strings.Contains(got, "up__whoami") {
+					t.Errorf("%s: the tools are listed: %s", name, got)
+				}
+			}
+			if row.roots {
+				rooted := harness.Talk(t, w.URL, client.EraLegacy)
+				if m, _ := rooted.Converse(t, list, w.rooted("within/a")); !strings.Contains(string(m.Result), "up__whoami") {
+					t.Errorf("with roots the list is %s", m.Result)
+				}
+			} else if got := lists(w.in("within/a", list)); !strings.Contains(got, "up__whoami") {
+				t.Errorf("in a permitted folder the list is %s", got)
+			}
+			call := w.in("within/a", whoami)
+			if got := at(t, c.Begin(t, call).Answer(t)); got != w.path("within/a") {
+				t.Errorf("a call is made in %s", got)
+			}
+			if got := lists(list); !strings.Contains(got, "up__whoami") {
+				t.Errorf("after it the list without a folder is %s", got)
+			}
+		})
+	}
+}
+
+// TestTaskStaysInItsFolder: requests about a task go to the process of the folder in which the call was made,
+// whatever folder the client is in then. They never ask for roots.
+func TestTaskStaysInItsFolder(t *testing.T) {
+	harness.Waits(t)
+	harness.InMemory(t, "the permitted folders are those of this test")
+	child := upstreamtest.Command(t, upstreamtest.Script{Era: string(client.EraModern), Tasks: true})
+	w := newWorkplaceOf(t, client.EraModern, allowing, func(c *upstream.Config) { c.Command, c.Env = child.Command, child.Env })
+	c := harness.TalkAs(t, w.URL, client.EraModern, "2026-07-28", harness.WithTasks)
+	id := harness.BeginTask(t, c, w.in("within/a", harness.Called("up__task", `{"gate":"end"}`)))
+	about := func(q harness.Query) string {
+		m := c.Begin(t, q).Answer(t)
+		if m.Error != nil {
+			return m.Error.Message
+		}
+		return harness.Member(m.Result, "status")
+	}
+	get := harness.Query{Method: "tasks/get", Params: fmt.Sprintf(`"taskId":%q`, id)}
+	for name, q := range map[string]harness.Query{"no folder": get, "another folder": w.in("within/b", get)} {
+		if got := about(q); got != `"working"` {
+			t.Errorf("%s: the task is %s", name, got)
+		}
+	}
+	c.Begin(t, w.in("within/a", harness.Called("up__open", `{"gate":"end"}`))).Answer(t)
+	c.Task(t, id, "working")
 }

@@ -62,6 +62,8 @@ func (c *Backend) Warm(*upstream.Call) {}
 
 func (c *Backend) ByFolder() bool { return c.config.Isolation == upstream.IsolationFolder }
 
+func (c *Backend) Bring(context.Context, *upstream.Folders) bool { return false }
+
 func (c *Backend) NeedsFolder() bool { return c.ByFolder() }
 
 func (c *Backend) CatalogFor(client.Profile, string, string) *upstream.Catalog { return c.Lists }

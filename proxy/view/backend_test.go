@@ -32,6 +32,7 @@ func (c *canned) Reread(context.Context, client.Profile, string, string) bool  {
 func (c *canned) Announced() uint64                                            { return 0 }
 func (c *canned) RootsChanged(client.Profile, string, string)                  {}
 func (c *canned) ByFolder() bool                                               { return false }
+func (c *canned) Bring(context.Context, *upstream.Folders) bool                { return false }
 func (c *canned) NeedsFolder() bool                                            { return false }
 func (c *canned) SignedIn(context.Context) error                               { return nil }
 func (c *canned) Met() <-chan struct{}                                         { return nil }

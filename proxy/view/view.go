@@ -53,6 +53,8 @@ type Backend interface {
 	// ByFolder reports whether a process belongs to a folder of a client, and NeedsFolder whether it has to.
 	ByFolder() bool
 	NeedsFolder() bool
+	// Bring lends the folders of a client to the first reading of the lists, and reports whether it had to wait.
+	Bring(context.Context, *upstream.Folders) bool
 	// Warm opens the connection of a caller before the first call, if the configuration says so.
 	Warm(c *upstream.Call)
 }

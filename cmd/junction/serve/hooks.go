@@ -42,6 +42,9 @@ func (s *serving) hooks() proxy.Hooks {
 				slog.Duration("took", c.Took),
 				slog.Int("sent", c.Sent), slog.Int("received", c.Received),
 			)
+			if c.Folder != "" && calls.Enabled(context.Background(), slog.LevelDebug) {
+				attrs = append(attrs, slog.String("folder", c.Folder))
+			}
 			if c.Cached {
 				attrs = append(attrs, slog.Bool("cached", true))
 			}

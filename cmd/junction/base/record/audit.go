@@ -416,6 +416,7 @@ func appendCall(b []byte, now time.Time, c *proxy.CallInfo, digest *[sha256.Size
 	text("method", c.Method)
 	text("name", c.Name)
 	text("own_name", c.Own)
+	text("folder", c.Folder)
 	text("verdict", c.Verdict)
 	text("approval", c.Approval)
 	text("policy", c.Policy)
