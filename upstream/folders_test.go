@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"junction/auth/authtest"
 	"junction/upstream/client"
 	"junction/upstream/folder"
 	"junction/upstream/upstreamtest"
@@ -75,7 +76,7 @@ func TestEachFolderHasAProcess(t *testing.T) {
 			child := upstreamtest.Command(t, upstreamtest.Script{Era: string(era)})
 			child.Env["PLACE"] = "at=${folder}"
 			u := Start("up", Config{Command: child.Command, Env: child.Env, Dir: "${folder}", Era: era,
-				Isolation: IsolationFolder}, Options{})
+				Isolation: IsolationFolder}, Options{Log: authtest.Log(t)})
 			defer u.Close()
 			shop, blog := p.in(t, "ann", "shop"), p.in(t, "ann", "blog")
 			first := whoIs(t, u, shop)
@@ -127,7 +128,7 @@ func TestCallWithoutFolder(t *testing.T) {
 			child := upstreamtest.Command(t, upstreamtest.Script{AsksRoots: true})
 			child.Env["PLACE"] = "${folder}"
 			u := Start("up", Config{Command: child.Command, Env: child.Env, Dir: row.dir, Isolation: IsolationFolder,
-				Era: client.EraLegacy}, Options{})
+				Era: client.EraLegacy}, Options{Log: authtest.Log(t)})
 			defer u.Close()
 			if err := u.Ready(t.Context()); err != nil || len(u.Catalog().Tools) == 0 {
 				t.Fatalf("the lists are not read: %v", err)
@@ -159,7 +160,7 @@ func TestCallWithoutFolder(t *testing.T) {
 func TestFolderThatWasReplaced(t *testing.T) {
 	p := newPlaces(t, "shop")
 	child := upstreamtest.Command(t, upstreamtest.Script{})
-	u := Start("up", Config{Command: child.Command, Env: child.Env, Dir: "${folder}", Isolation: IsolationFolder}, Options{})
+	u := Start("up", Config{Command: child.Command, Env: child.Env, Dir: "${folder}", Isolation: IsolationFolder}, Options{Log: authtest.Log(t)})
 	defer u.Close()
 	in := p.in(t, "ann", "shop")
 	if err := os.Rename(filepath.Join(p.dir, "shop"), filepath.Join(p.dir, "old")); err != nil {
@@ -183,7 +184,7 @@ func TestFolderThatWouldBeDivided(t *testing.T) {
 	for value, ok := range map[string]bool{"${folder}": true, "--root=${folder}": false} {
 		child := upstreamtest.Command(t, upstreamtest.Script{})
 		child.Env["PLACE"] = value
-		u := Start("up", Config{Command: child.Command, Env: child.Env, Isolation: IsolationFolder}, Options{})
+		u := Start("up", Config{Command: child.Command, Env: child.Env, Isolation: IsolationFolder}, Options{Log: authtest.Log(t)})
 		defer u.Close()
 		res := <-begun(u, toolCall("whoami", `{"names":["PLACE"]}`, p.in(t, "ann", "a,b")))
 		if ok != (res.err == nil) || !ok && !strings.Contains(res.err.Error(), "rename the folder") {
