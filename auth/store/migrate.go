@@ -32,6 +32,10 @@ const (
 	sweeping  = 0x6a756e63 << 32 // and the id of a table, of 32 bits
 )
 
+// JoinLock and the id of the table members are the key of the advisory lock that a replica takes while
+// it joins. It must not change, because processes of all versions take it.
+const JoinLock = 0x6a756e6302 << 16
+
 // A migration is what migrate does with an older schema.
 type migration int
 
@@ -94,20 +98,35 @@ func (s *Store) migrate(ctx context.Context, how migration) (was int, err error)
 }
 
 // mayMigrate returns an error if other processes use the database, and would not work with the schema of
-// this program.
+// this program. It keeps others from joining until the transaction ends.
 func (s *Store) mayMigrate(ctx context.Context, was int, how migration) error {
-	others, err := s.Members(ctx)
-	switch {
-	case err != nil || len(others) == 0:
+	if _, err := s.exec(ctx, `SELECT pg_advisory_xact_lock($1 + 'members'::regclass::oid::bigint)`,
+		int64(JoinLock)); err != nil {
 		return err
+	}
+	others, err := s.members(ctx)
+	if err != nil || len(others) == 0 {
+		return err
+	}
+	var all, old []string
+	for _, m := range others {
+		all = append(all, m.address)
+		switch {
+		case m.schema == 0:
+			old = append(old, m.address+" (schema unknown)")
+		case m.schema < len(s.steps)-1:
+			old = append(old, fmt.Sprintf("%s (schema %d)", m.address, m.schema))
+		}
+	}
+	switch {
+	case len(old) > 0:
+		return fmt.Errorf("%w: this program would migrate the schema of the database from %d to %d, and these "+
+			"processes do not work with schema %d: %s; upgrade these processes to the versions in between first, "+
+			"or stop them", ErrMembers, was, len(s.steps), len(s.steps), strings.Join(old, ", "))
 	case how == migrateAlone:
-		return fmt.Errorf("%w: the schema of the database is %d, this program needs %d, and processes of an older "+
-			"version use it, at %s; run once, with this version: junction storage migrate --config FILE",
-			ErrMembers, was, len(s.steps), strings.Join(others, ", "))
-	case len(s.steps)-was > 1:
-		return fmt.Errorf("%w: the schema of the database is %d, this program needs %d, and the processes at %s work "+
-			"only with the next one; upgrade to the versions in between first, or stop all processes", ErrMembers,
-			was, len(s.steps), strings.Join(others, ", "))
+		return fmt.Errorf("%w: the schema of the database is %d, this program needs %d, and other processes "+
+			"use it, at %s; run once, with this version: junction storage migrate --config FILE",
+			ErrMembers, was, len(s.steps), strings.Join(all, ", "))
 	}
 	return nil
 }
@@ -127,11 +146,33 @@ func (s *Store) newer(version int) error {
 		len(s.steps))
 }
 
-// Members returns the addresses of the processes that use the database as replicas now. They have a
-// lease in the table members (package replicas).
-func (s *Store) Members(ctx context.Context) (addresses []string, err error) {
-	return s.texts(ctx, `SELECT address FROM members
+// member is a process that uses the database as a replica, and has a lease in the table members
+// (package replicas) that has not ended.
+type member struct {
+	address string
+	schema  int // that its program is made for; 0 if its row does not have it
+}
+
+// members returns the processes that use the database as replicas now.
+func (s *Store) members(ctx context.Context) (all []member, err error) {
+	rows, err := s.texts(ctx, `SELECT address || ' ' || digest FROM members
 		WHERE expires_at > (extract(epoch FROM statement_timestamp()) * 1000000)::bigint ORDER BY address`)
+	for _, text := range rows {
+		address, shared, _ := strings.Cut(text, " ")
+		all = append(all, member{address, SchemaOf(shared)})
+	}
+	return all, err
+}
+
+// SchemaOf returns the version of the schema in the description that a process has in its row of the
+// table members, in the form "~schema=2 auth=1f2e3d4c …"; 0 if it has none.
+func SchemaOf(shared string) (version int) {
+	for part := range strings.FieldsSeq(shared) {
+		if text, found := strings.CutPrefix(part, "~schema="); found {
+			version, _ = strconv.Atoi(text)
+		}
+	}
+	return version
 }
 
 // Migrate migrates the schema of an existing Postgres while processes of the version before use it. It

@@ -264,7 +264,7 @@ func TestMigrationBelowMembers(t *testing.T) {
 		t.Helper()
 		_, err := older.exec(ctx, `DELETE FROM members`)
 		want(t, "DELETE", err, nil)
-		_, err = older.exec(ctx, `INSERT INTO members VALUES ('a', '10.0.0.7:8422', '', '', '', 0, `+
+		_, err = older.exec(ctx, `INSERT INTO members VALUES ('a', '10.0.0.7:8422', '', '~schema=1 auth=00', '', 0, `+
 			`(extract(epoch FROM statement_timestamp() + interval '`+ends+`') * 1000000)::bigint)`)
 		want(t, "INSERT", err, nil)
 	}
@@ -289,11 +289,48 @@ func TestMigrationBelowMembers(t *testing.T) {
 	want(t, "Close", mustOpenConfig(t, c).Close(), nil)
 	_, err = Open(ctx, far)
 	want(t, "Open by the version after the next", err, ErrMembers)
+	_, _, err = Migrate(ctx, far)
+	want(t, "Migrate one step more while a process of the first version lives", err, ErrMembers)
+	mustBeAt(t, far, 2)
 	lease("-1 second")
 	want(t, "Close", mustOpenConfig(t, far).Close(), nil)
 	mustBeAt(t, far, 3)
 	_, err = Open(ctx, d.invented(t, inventedSteps()[:1]))
 	want(t, "Open by the first version", err, ErrNewer)
+}
+
+// TestMigrationWaitsForAJoiningMember: a migration waits for a process that joins, and then refuses, because
+// the row of the process does not name a schema.
+func TestMigrationWaitsForAJoiningMember(t *testing.T) {
+	ctx, d := t.Context(), mustLoadOlder(t, Postgres)
+	c, older := d.invented(t, inventedSteps()), mustOpenConfig(t, d.invented(t, inventedSteps()[:1]))
+	joining, err := older.write.BeginTx(ctx, nil)
+	want(t, "BeginTx", err, nil)
+	defer joining.Rollback()
+	_, err = joining.Exec(`SELECT pg_advisory_xact_lock($1 + 'members'::regclass::oid::bigint)`, int64(JoinLock))
+	want(t, "lock", err, nil)
+	result := make(chan error, 1)
+	go func() {
+		_, _, err := Migrate(ctx, c)
+		result <- err
+	}()
+	for waits := false; !waits; {
+		select {
+		case err := <-result:
+			t.Fatalf("Migrate = %v, while a process joins", err)
+		default:
+		}
+		err := joining.QueryRow(`SELECT EXISTS (SELECT 1 FROM pg_locks WHERE NOT granted AND locktype = 'advisory'
+			AND (classid::bigint << 32) + objid::bigint = $1 + 'members'::regclass::oid::bigint)`,
+			int64(JoinLock)).Scan(&waits)
+		want(t, "SELECT", err, nil)
+	}
+	_, err = joining.Exec(`INSERT INTO members VALUES ('a', '10.0.0.7:8422', '', 'auth=00', '', 0,
+		(extract(epoch FROM statement_timestamp() + interval '1 hour') * 1000000)::bigint)`)
+	want(t, "INSERT", err, nil)
+	want(t, "Commit", joining.Commit(), nil)
+	want(t, "Migrate", <-result, ErrMembers)
+	mustBeAt(t, c, 1)
 }
 
 // TestReleaseBeforeWorksWithTheLatestStep: a process of the release before works with a Postgres that the

@@ -7,21 +7,18 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"junction/auth/store"
 )
 
 // channel is the name for LISTEN and NOTIFY. All schemas of a database share it. A notification
 // from another schema makes this process read its table once more, which does no harm.
 const channel = "junction_members"
-
-// joinLock is the number of the Postgres advisory lock that a joining process takes. It must not
-// change, because processes of all versions take it.
-const joinLock = 0x6a756e6302
 
 // errRefused means that this process must not join.
 var errRefused = errors.New("refused")
@@ -35,7 +32,7 @@ func (m *Member) join(ctx context.Context, conn *pgx.Conn, id string) (there int
 	err = pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
 		// One at a time: of two that differ and begin at once, one must see the other.
 		if _, err := tx.Exec(ctx, `SELECT pg_advisory_xact_lock($1 + 'members'::regclass::oid::bigint)`,
-			int64(joinLock)<<16); err != nil {
+			int64(store.JoinLock)); err != nil {
 			return err
 		}
 		rows, err := list(ctx, tx)
@@ -76,22 +73,11 @@ func (m *Member) compatible(r row) error {
 		return fmt.Errorf("%w: the configuration differs from that of the process at %s: %s; give all processes "+
 			"the same configuration, and stop those with the other one first", errRefused, r.address, parts)
 	}
-	if here, there := schemaOf(*m.shared.Load()), schemaOf(r.digest); here > there+1 || there > here+1 {
+	if here, there := store.SchemaOf(*m.shared.Load()), store.SchemaOf(r.digest); here > there+1 || there > here+1 {
 		return fmt.Errorf("%w: this process is made for the schema %d of the database, and the process at %s for %d; "+
 			"upgrade to the versions in between first, or stop all processes", errRefused, here, r.address, there)
 	}
 	return nil
-}
-
-// schemaOf returns the version of the schema that the program of a process is made for. Programs work with
-// the next version, too (package store).
-func schemaOf(shared string) (version int) {
-	for part := range strings.FieldsSeq(shared) {
-		if text, found := strings.CutPrefix(part, "~schema="); found {
-			version, _ = strconv.Atoi(text)
-		}
-	}
-	return version
 }
 
 // required returns the parts of Shared that must be equal, without those that may differ for the time

@@ -38,13 +38,9 @@ const (
 // keptStorage returns the storage of a configuration file with its master keys. what is the
 // command, for messages.
 func keptStorage(what, file string) (k kept, err error) {
-	c, err := loadConfig(what, file)
+	c, err := storingConfig(what, file)
 	if err != nil {
 		return k, err
-	}
-	if !c.Stores() {
-		return k, fmt.Errorf("nothing is stored: %s has neither auth.oauth, nor replicas, nor an upstream with "+
-			"auth.mode %s", file, strings.Join(config.StoringModes(), " or "))
 	}
 	k.storage, k.Driver = c.Storage, c.Storage.Driver
 	if k.DSN, err = c.Storage.Place(os.LookupEnv); err != nil {

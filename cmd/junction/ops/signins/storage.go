@@ -79,6 +79,16 @@ func storageConfig(what, file string) (*config.Config, error) {
 	return c, err
 }
 
+// storingConfig is loadConfig for a file with which Junction has a database, also without sign-ins of users.
+func storingConfig(what, file string) (*config.Config, error) {
+	c, err := loadConfig(what, file)
+	if err == nil && !c.Stores() {
+		err = fmt.Errorf("nothing is stored: %s has neither auth.oauth, nor replicas, nor an upstream with "+
+			"auth.mode %s", file, strings.Join(config.StoringModes(), " or "))
+	}
+	return c, err
+}
+
 // existingPlace returns the DSN of a store that a proxy has already created. Commands call it
 // before existingRing: if neither store nor keys exist, "nothing is stored yet" is the better
 // message.
@@ -194,7 +204,7 @@ new key remains.`,
 		Example: `  junction storage rotate --config config.yaml
   junction storage rotate --revoke-all --yes --config config.yaml`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := storageConfig("storage rotate", *file)
+			c, err := storingConfig("storage rotate", *file)
 			if err != nil {
 				return err
 			}

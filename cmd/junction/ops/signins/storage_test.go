@@ -122,6 +122,21 @@ func TestRotateOfOthersKeys(t *testing.T) {
 	o.want(o.run("storage", "rotate", "--revoke-all", "--yes"), 0, "There is no other key than new")
 }
 
+// TestRotateWithoutSignInsOfUsers: a file whose only sign-ins are those of the operator has a database, and its
+// master key can be rotated. A file that needs no database has none.
+func TestRotateWithoutSignInsOfUsers(t *testing.T) {
+	o := mustOffice(t)
+	file := func(auth string) string {
+		return "listen: 127.0.0.1:0\nadmin: 127.0.0.1:0\nupstreams: { a: { url: https://a.example/mcp" + auth + " } }\n" +
+			fmt.Sprintf("storage: { dsn: %q, key_file: %q }\n", o.database, o.keys)
+	}
+	mustWrite(t, o.file, file(", auth: { mode: oauth }"))
+	o.want(o.run("storage", "rotate"), 0, ": 3 values.")
+	o.wantReadable(o.ann.IDPSession)
+	mustWrite(t, o.file, file(""))
+	o.want(o.run("storage", "rotate"), 1, "nothing is stored: ", " has neither auth.oauth, nor replicas, nor an upstream")
+}
+
 // TestRotateRefuses has what cannot be done change nothing.
 func TestRotateRefuses(t *testing.T) {
 	o := mustOffice(t)
