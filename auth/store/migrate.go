@@ -164,6 +164,15 @@ func (s *Store) members(ctx context.Context) (all []member, err error) {
 	return all, err
 }
 
+// Members returns the addresses of the processes that use the database as replicas now.
+func (s *Store) Members(ctx context.Context) (addresses []string, err error) {
+	all, err := s.members(ctx)
+	for _, m := range all {
+		addresses = append(addresses, m.address)
+	}
+	return addresses, err
+}
+
 // SchemaOf returns the version of the schema in the description that a process has in its row of the
 // table members, in the form "~schema=2 auth=1f2e3d4c …"; 0 if it has none.
 func SchemaOf(shared string) (version int) {
