@@ -89,7 +89,7 @@ func keptCommand(what, use, short, long, example string, n int, stdout io.Writer
 			var v any
 			var text string
 			if copied, ok := copyOfFiles(ctx, what, *file); ok {
-				v, text, err = copied, copied.text(), nil
+				v, text, err = copied, copied.text(), errCopied
 			} else if err == nil {
 				v, text, err = run(ctx, k, args)
 			}
@@ -117,7 +117,7 @@ For Postgres, use its own tool:
   pg_dump --format=custom --file=FILE DSN
 
 A Junction without sign-ins, such as one with API keys alone, has no storage. A backup is then a copy of its files:
-the command writes nothing, and prints the command line.`,
+the command writes nothing, prints the command line, and ends with 1.`,
 		"  junction storage backup /backup/junction.db --config config.yaml", 1, stdout, file,
 		func(ctx context.Context, k kept, args []string) (any, string, error) {
 			if k.Driver == store.Postgres {

@@ -16,8 +16,9 @@ import (
 
 // copied is how to back up a Junction without a storage: by a copy of its files.
 type copied struct {
-	Backup  string `json:"backup"` // command lines
-	Restore string `json:"restore"`
+	Backup  string `json:"backup"`          // command lines
+	Restore string `json:"restore"`         // leaves out the audit
+	Audit   string `json:"audit,omitempty"` // in the archive; "" if there is none
 	// Warning is why files may be missing; "" if the running Junction has named them.
 	Warning string `json:"warning,omitempty"`
 }
@@ -67,16 +68,30 @@ func copyOfFiles(ctx context.Context, what, file string) (c copied, ok bool) {
 	}
 	// The archive has the key of sessions, and what secrets the files have.
 	c.Backup = "(umask 077; " + shell.Join(append(pack, paths...)...) + ")"
+	for _, name := range paths {
+		if own.Audit.File != "" && filepath.Base(name) == filepath.Base(own.Audit.File) {
+			c.Audit = name
+			unpack = append(unpack, "--exclude="+name) // what has happened since the backup is only in the present one
+		}
+	}
 	c.Restore = shell.Join(unpack...)
 	return c, true
 }
+
+// errCopied is the result of a backup that the command does not make itself.
+var errCopied = errors.New("no backup was made: run the command line above, which copies the files")
 
 // text returns the two command lines for people.
 func (c copied) text() string {
 	text := "Nothing was written: this Junction has no storage, and a backup is a copy of its files. Run as a " +
 		"user who can read them:\n  " + c.Backup +
-		"\nTo restore, stop Junction, run this where the archive is, and start Junction:\n  " + c.Restore +
+		"\nWhat your servers keep, such as the files of a memory, is not in it.\n" +
+		"To restore, stop Junction, run this where the archive is, and start Junction:\n  " + c.Restore +
 		"\nThen run junction check: it names keys that were revoked since the backup.\n"
+	if c.Audit != "" {
+		text += "The audit of now stays. To restore that of the archive, move the present one aside first, and leave " +
+			"out --exclude.\n"
+	}
 	if c.Warning != "" {
 		text += c.Warning + "\n"
 	}

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -45,13 +46,49 @@ func TestBackupOfFilesNamesThoseOfTheRunningJunction(t *testing.T) {
 	t.Chdir(dir)
 	got := runProgram(t, "", "storage", "backup", "b.db", "--config", "config.yaml")
 	want := "(umask 077; tar -czf junction.tar.gz -C / " + strings.TrimPrefix(file, "/") + " '" + strings.TrimPrefix(key, "/") + "')\n"
-	if got.code != 0 || !strings.Contains(got.stdout, want) || strings.Contains(got.stdout, "No Junction") ||
+	if got.code != 1 || !strings.Contains(got.stdout, want) || strings.Contains(got.stdout, "No Junction") ||
 		!strings.Contains(got.stdout, "  tar -xpzf junction.tar.gz -C /\n") {
 		t.Errorf("%+v, want %q", got, want)
 	}
 	answers = false
 	got = runProgram(t, "", "storage", "backup", "b.db", "--config", "config.yaml")
-	if got.code != 0 || !strings.Contains(got.stdout, strings.TrimPrefix(stale, "/")) || !strings.Contains(got.stdout, "No Junction that serves the file answers") {
+	if got.code != 1 || !strings.Contains(got.stdout, strings.TrimPrefix(stale, "/")) || !strings.Contains(got.stdout, "No Junction that serves the file answers") {
 		t.Errorf("without a running Junction %+v", got)
+	}
+}
+
+// TestRestoreKeepsTheAudit: the printed command lines bring the configuration back, and leave what the audit has
+// got since.
+func TestRestoreKeepsTheAudit(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("paths have the name of a volume")
+	}
+	dir := t.TempDir()
+	t.Setenv("XDG_STATE_HOME", dir)
+	file, audit := filepath.Join(dir, "config.yaml"), filepath.Join(dir, "audit.jsonl")
+	const before = "admin: \"\"\naudit: { file: audit.jsonl }\nupstreams: { a: { url: http://127.0.0.1:1/mcp } }\n"
+	mustWrite(t, file, before)
+	mustWrite(t, audit, "one\n")
+	t.Chdir(dir)
+	got := runProgram(t, "", "storage", "backup", "b.db", "--config", "config.yaml", "--json")
+	var lines struct{ Backup, Restore, Audit string }
+	if err := json.Unmarshal([]byte(got.stdout), &lines); err != nil || got.code != 1 || lines.Audit == "" {
+		t.Fatalf("%+v: %v", got, err)
+	}
+	mustRunLine(t, lines.Backup)
+	mustWrite(t, file, "{}")
+	mustWrite(t, audit, "one\ntwo\n")
+	mustRunLine(t, lines.Restore)
+	for name, want := range map[string]string{file: before, audit: "one\ntwo\n"} {
+		if text, err := os.ReadFile(name); err != nil || string(text) != want {
+			t.Errorf("after the restore %s has %q, want %q (%v)", name, text, want, err)
+		}
+	}
+}
+
+func mustRunLine(t *testing.T, line string) {
+	t.Helper()
+	if out, err := exec.Command("sh", "-c", line).CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v: %s", line, err, out)
 	}
 }
