@@ -230,7 +230,8 @@ func TestKeysChangeTheFile(t *testing.T) {
 	broken := text()
 	got := run(1, "keys", "revoke", "ann", "--json")
 	var failed struct{ Error string }
-	if err := json.Unmarshal([]byte(got.stderr), &failed); err != nil || !strings.Contains(failed.Error, "has 1 mistake") ||
+	if err := json.Unmarshal([]byte(got.stderr), &failed); err != nil || !strings.Contains(failed.Error, "nonsense: unknown key") ||
+		!strings.HasSuffix(failed.Error, "; Junction still accepts the keys of ann") ||
 		got.stdout != "" || text() != broken {
 		t.Errorf("with a broken file: %+v, %v", got, err)
 	}

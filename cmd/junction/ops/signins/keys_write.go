@@ -51,9 +51,16 @@ func readSoundKeyFile(what, path string) (*keyFile, error) {
 		return nil, err
 	}
 	if wrong := f.config.Rejecting(f.problems); len(wrong) > 0 {
-		return nil, config.Unusable(path, wrong)
+		return nil, &mistakeError{config.First(path, wrong)}
 	}
 	return f, nil
+}
+
+// A mistakeError is why a file cannot be edited: its first mistake.
+type mistakeError struct{ first string }
+
+func (e *mistakeError) Error() string {
+	return "nothing was changed, because the file has a mistake: " + e.first
 }
 
 func parseKeys(path string, text []byte) (*keyFile, error) {
@@ -210,6 +217,9 @@ If several keys have the same NAME, choose one with --hash, or delete them with 
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			f, err := readSoundKeyFile("keys revoke", *file)
+			if mistake, ok := errors.AsType[*mistakeError](err); ok {
+				return fmt.Errorf("%w; Junction still accepts the keys of %s", mistake, args[0])
+			}
 			if err != nil {
 				return err
 			}
