@@ -90,7 +90,7 @@ func TestConnectSaysWhichCertificatesAClientTrusts(t *testing.T) {
 		"the store":    {"vscode", "ca.pem", "", by + "VS Code trusts the store of the system: install the CA there", "NODE_EXTRA"},
 		"Codex":        {"codex", "ca.pem", "", by + "Codex reads SSL_CERT_FILE, too, but rejects a server whose own certificate is a CA", "NODE_EXTRA"},
 		"a command":    {"claude-desktop", "", "", store + ", or name a file with the CA in SSL_CERT_FILE and run this command again, so that the entry gets the variable.", by},
-		"nothing set":  {"vscode", "", "", store + ", which VS Code reads.", "SSL_CERT_FILE"},
+		"nothing set":  {"vscode", "", "", store + ", which VS Code reads. When it works, run this command again: it could not ask whether Junction needs an API key.", "SSL_CERT_FILE"},
 		"Node, none":   {"claude-code", "", "", store + ", or name a file with the CA in SSL_CERT_FILE for junction, and in NODE_EXTRA_CA_CERTS where Claude Code starts.", by},
 		"Codex, none":  {"codex", "", "", store + ", or name a file with the CA in SSL_CERT_FILE, also where Codex starts.", by},
 		"entry has it": {"claude-desktop", "ca.pem", "", "The entry sets SSL_CERT_FILE to ", by},

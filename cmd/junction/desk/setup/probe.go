@@ -120,8 +120,11 @@ func (c *connector) keyOfClient() (key, from string) {
 func (c *connector) answered() (string, bool) {
 	a, address := &c.answer, c.target.URL
 	unchecked := ""
-	if c.key != "" {
+	switch {
+	case c.key != "":
 		unchecked = " The API key was not checked."
+	case c.url != "" && !c.target.Key:
+		unchecked = " When it works, run this command again: it could not ask whether Junction needs an API key."
 	}
 	switch {
 	case a.Verdict == call.NoRights && c.key == "":
