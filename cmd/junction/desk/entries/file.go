@@ -11,12 +11,14 @@ import (
 	"slices"
 	"strings"
 
+	"junction/cmd/junction/base/cli"
 	"junction/cmd/junction/base/config"
 	"junction/cmd/junction/base/revision"
 	"junction/cmd/junction/base/runfile"
 	"junction/cmd/junction/base/yamledit"
 	"junction/cmd/junction/desk/clients"
 	"junction/upstream/prose"
+	"junction/upstream/shell"
 )
 
 // newFile returns the first lines of a configuration file that add creates.
@@ -49,6 +51,10 @@ func read(flag string) (*file, error) {
 	}
 	f.text, err = revision.Read(path)
 	if errors.Is(err, fs.ErrNotExist) {
+		if p, ok := runfile.Only(); ok && flag == "" && p.File != "" && p.File != path {
+			return nil, cli.Usagef("there is no configuration %s, and a Junction of yours serves %s; add --config %s",
+				f.Short(), f.home.Short(p.File), shell.Quote(p.File))
+		}
 		f.config, _, err = config.Load("", os.LookupEnv)
 		if err == nil {
 			f.config.Storage.DSN = config.OwnStorage(path, os.LookupEnv)

@@ -15,6 +15,7 @@ import (
 	"junction/auth"
 	"junction/cmd/junction/base/cli"
 	"junction/cmd/junction/base/config"
+	"junction/cmd/junction/ops/admin"
 )
 
 // keysCommand is `junction keys`, about the API keys of the configuration file. It connects to no
@@ -58,7 +59,7 @@ revoke the old one when no client uses it any more.`,
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if k.write && *file == "" {
-				return cli.Usagef("keys create --write needs --config FILE")
+				return admin.NeedsFile("keys create --write")
 			}
 			key := auth.NewKey()
 			hash, err := auth.HashKey(key)
@@ -177,7 +178,7 @@ type keyJSON struct {
 // keysOfFile returns the keys of a file, in their order. what is the command, for messages.
 func keysOfFile(what, file string, now time.Time) ([]keyJSON, error) {
 	if file == "" {
-		return nil, cli.Usagef("%s needs --config FILE", what)
+		return nil, admin.NeedsFile(what)
 	}
 	c, lines, err := config.LoadKeys(file)
 	if err != nil {

@@ -34,7 +34,7 @@ type keyFile struct {
 // readKeyFile reads a file. Mistakes in the file are not errors. what is the command, for messages.
 func readKeyFile(what, path string) (*keyFile, error) {
 	if path == "" {
-		return nil, cli.Usagef("%s needs --config FILE", what)
+		return nil, admin.NeedsFile(what)
 	}
 	text, err := revision.Read(path)
 	if err != nil {
