@@ -40,6 +40,7 @@ const (
 var answers = map[string]dialogue{
 	"junction setup": {
 		{"Which servers should Junction serve?", ""},
+		{"Start a process for each folder of a client (isolation: folder)? [y/N]", ""},
 		{"Start Junction now, and at each login? [Y/n]", ""},
 		{"Which clients should use Junction?", ""},
 		{"Remove from their files the servers that work in Junction? [Y/n]", ""},
@@ -205,9 +206,10 @@ esac
 	}
 }
 
-// tidy returns an output without spaces at the ends of lines and without an empty line at its end.
+// tidy returns an output without spaces and carriage returns at the ends of lines and without an empty line at its
+// end.
 func tidy(text string) string {
-	return regexp.MustCompile(`(?m) +$`).ReplaceAllString(strings.TrimRight(text, "\n")+"\n", "")
+	return regexp.MustCompile(`(?m)[ \r]+$`).ReplaceAllString(strings.TrimRight(text, "\n")+"\n", "")
 }
 
 // mustHome makes a home folder whose path is as long as that of the page, so that lines break at the same
