@@ -101,17 +101,17 @@ func offerWindows(cmd *cobra.Command, list []*New, proposed, yes bool) error {
 		}
 	}
 	for _, n := range list {
-		named := n.named()
-		switch n.Entry.Windows = agreed; {
+		n.Entry.Windows = agreed
+		switch named := n.named(); {
 		case agreed:
-			n.Note = fmt.Sprintf("%s asks for the folders of its client: each folder gets a process of its own (%s)",
-				n.Name, isolationKey)
+			n.Note = fmt.Sprintf("%s asks for the folders of its client: each folder gets a process of its own "+
+				"(%s)", n.Name, isolationKey)
 		case named != "":
-			n.Note = fmt.Sprintf("%s serves %s to all clients, though it asks for their folders; to give each folder a "+
-				"process of its own, set %s", n.Name, named, isolationKey)
+			n.Note = fmt.Sprintf("%s serves %s to all clients, though it asks for their folders; to give each "+
+				"folder a process of its own, set %s", n.Name, named, isolationKey)
 		default:
-			n.Note = fmt.Sprintf("%s asks for the folders of its client, and gets none; to give each folder a process of "+
-				"its own, set %s", n.Name, isolationKey)
+			n.Note = fmt.Sprintf("%s asks for the folders of its client, and gets none; to give each folder a "+
+				"process of its own, set %s", n.Name, isolationKey)
 		}
 	}
 	return nil
