@@ -108,6 +108,10 @@ func (a *adder) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
+	late, err := lateFlags(cmd, args)
+	if err != nil {
+		return err
+	}
 	if err := a.flags(); err != nil {
 		return err
 	}
@@ -123,6 +127,7 @@ func (a *adder) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
+	notes = append(notes, late...)
 	about, next := entry.Summary(), ""
 	if entry.Pack != "" {
 		about = "pack " + entry.Pack
