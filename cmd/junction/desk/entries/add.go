@@ -116,6 +116,9 @@ func (a *adder) run(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	e, err := Edit(a.stdout, *a.file, a.json, true)
+	if err == nil {
+		err = e.OnlyFile(*a.file)
+	}
 	if err != nil {
 		return err
 	}
