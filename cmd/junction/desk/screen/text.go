@@ -20,6 +20,7 @@ import (
 type Text struct {
 	URL    string // for clients
 	Status string // URL of the status page; "" without an admin address
+	Config string // the full path of the configuration file; "" without one
 	Keys   bool   // clients need an API key
 	Open   bool   // there is no authentication, and the file does not state it
 	Flags  string // that commands about this proxy need, after a space, such as " --config FILE"
@@ -51,6 +52,9 @@ func (t *Text) header(b *prose.Page) string {
 	text := "Junction serves " + t.URL + "\n"
 	if t.Status != "" {
 		text += "Status page     " + t.Status + "\n"
+	}
+	if t.Config != "" {
+		text += "Configuration   " + prose.Flat(t.Config) + "\n"
 	}
 	if t.Open {
 		text += "Callers         all programs and users of this machine (no authentication).\n" +
