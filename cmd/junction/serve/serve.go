@@ -158,15 +158,14 @@ func (p *program) welcome(ctx context.Context, endpoint string, keys bool) error
 		t.Status = "http://" + p.listening.admin.Addr().String() + "/"
 	}
 	if p.file != "" {
-		home, _ := os.UserHomeDir() // without one, the path is whole
-		t.Config = revision.Short(p.fullFile(), home)
+		t.Config = revision.OfHome(p.fullFile())
 	}
 	if p.file != "" && p.file != config.UserFile() {
 		t.Flags = " " + shell.Join("--config", p.file)
 	}
 	for _, w := range *p.contents.warnings.Load() {
 		if config.Grave(w) {
-			t.Warnings = append(t.Warnings, w.String())
+			t.Warnings = append(t.Warnings, revision.ShortInOfHome(w.String()))
 		}
 	}
 	t.Trouble = func() ([]screen.Trouble, bool) { return p.checks.trouble(t.Flags) }

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"junction/cmd/junction/base/revision"
 	"junction/policy"
 	"junction/upstream/files"
 	"junction/upstream/prose"
@@ -201,10 +202,10 @@ func Locate(file string, getenv func(string) (string, bool), section string, lis
 // PrintProblems writes one line for each problem, mistakes first.
 func PrintProblems(w io.Writer, problems, warnings Problems) {
 	for _, p := range problems {
-		fmt.Fprintln(w, p)
+		fmt.Fprintln(w, revision.ShortInOfHome(p.String()))
 	}
 	for _, p := range warnings {
-		fmt.Fprintf(w, "warning: %v\n", p)
+		fmt.Fprintf(w, "warning: %s\n", revision.ShortInOfHome(p.String()))
 	}
 }
 

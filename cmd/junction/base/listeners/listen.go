@@ -11,7 +11,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"os"
 	"slices"
 	"strings"
 	"syscall"
@@ -113,8 +112,7 @@ func (e takenError) holder() string {
 
 // short returns a path for display, with ~ for the home folder.
 func short(file string) string {
-	home, _ := os.UserHomeDir() // without one, nothing is shorter
-	return prose.OneLine(revision.Short(file, home))
+	return prose.OneLine(revision.OfHome(file))
 }
 
 func (e takenError) Unwrap() error { return syscall.EADDRINUSE }

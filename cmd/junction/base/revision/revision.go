@@ -10,11 +10,10 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
 	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"junction/upstream/files"
 )
@@ -235,7 +234,23 @@ func Short(file, home string) string {
 	return file
 }
 
-// ShortIn returns a text with ~ for the home folder, as Short, where a path begins with it.
+// OfHome is Short for the home folder of this user.
+func OfHome(file string) string {
+	home, _ := os.UserHomeDir() // without one, nothing is shorter
+	return Short(file, home)
+}
+
+// ShortInOfHome is ShortIn for the home folder of this user. On Windows it returns the text: no shell there reads ~.
+func ShortInOfHome(text string) string {
+	home, _ := os.UserHomeDir()
+	if runtime.GOOS == "windows" {
+		return text
+	}
+	return ShortIn(text, home)
+}
+
+// ShortIn returns a text for people with ~ for the home folder, as Short, where a word begins with it. A word in
+// quotes, the value of a flag, and what is in brackets of YAML stay whole: nothing reads ~ there.
 func ShortIn(text, home string) string {
 	begin := home + string(filepath.Separator)
 	if home == "" || home == string(filepath.Separator) {
@@ -248,17 +263,13 @@ func ShortIn(text, home string) string {
 		if !found {
 			return b.String()
 		}
-		if last, _ := utf8.DecodeLastRuneInString(b.String()); inPath(last) {
-			b.WriteString(begin)
-		} else {
+		so := b.String()
+		begins := so == "" || strings.ContainsAny(so[len(so)-1:], " \n\t(")
+		if begins && strings.Count(so, "{") == strings.Count(so, "}") && strings.Count(so, "[") == strings.Count(so, "]") {
 			b.WriteString("~" + string(filepath.Separator))
+		} else {
+			b.WriteString(begin)
 		}
 		text = rest
 	}
-}
-
-// inPath reports whether a path goes on behind a character.
-func inPath(r rune) bool {
-	return r == filepath.Separator || r == '.' || r == '-' || r == '_' || r == '~' || unicode.IsLetter(r) ||
-		unicode.IsDigit(r)
 }

@@ -16,6 +16,7 @@ import (
 
 	"junction/cmd/junction/base/cli"
 	"junction/cmd/junction/base/config"
+	"junction/cmd/junction/base/revision"
 	"junction/cmd/junction/ops/diagnose"
 	"junction/upstream/prose"
 )
@@ -183,7 +184,7 @@ func fileSuffix(file string) string {
 	if file == "" {
 		return ""
 	}
-	return " of " + prose.Flat(file)
+	return " of " + prose.Flat(revision.OfHome(file))
 }
 
 // writeUpstreams writes one line per upstream.
@@ -291,9 +292,9 @@ func (g *group) write(b *prose.Page, next *group) {
 	if g.Upstream != "" {
 		text = prose.Flat(g.Upstream) + ": " + text
 	}
-	b.Wrap("  ", "    ", text)
+	b.Wrap("  ", "    ", revision.ShortInOfHome(text))
 	if g.Advice != "" && (next == nil || next.Upstream != g.Upstream || next.Advice != g.Advice) {
-		b.Wrap("    → ", "      ", prose.Flat(g.Advice))
+		b.Wrap("    → ", "      ", revision.ShortInOfHome(prose.Flat(g.Advice)))
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -113,5 +114,28 @@ func TestScreenful(t *testing.T) {
 	}
 	if got := screenful(strings.Repeat("word ", 40)+"\n"+text, 60, 10); strings.Count(got, "\n") != 9 {
 		t.Errorf("wide lines take %d rows", strings.Count(got, "\n"))
+	}
+}
+
+// TestTextsHaveTheHomeFolderAsTilde: people read ~ for the home folder. What they copy into a file stays whole.
+func TestTextsHaveTheHomeFolderAsTilde(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("no shell of Windows reads ~")
+	}
+	home := t.TempDir()
+	t.Setenv("HOME", home)
+	u := diagnose.UpstreamStatus{Name: "x", State: "retrying", Error: "dir " + home + "/x: no such folder",
+		Advice: "create " + home + "/x, or set env: { ROOT: " + home + "/y }"}
+	r := &diagnose.Running{Config: home + "/c.yaml", Report: diagnose.Report{Upstreams: []diagnose.UpstreamStatus{u}}}
+	var b prose.Page
+	writeStatus(&b, r, time.Now())
+	text := strings.Join(strings.Fields(b.String()), " ")
+	for _, want := range []string{" of ~/c.yaml.", "dir ~/x: no such folder", "create ~/x, or set env: { ROOT: " + home + "/y }"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%q is missing in\n%s", want, b.String())
+		}
+	}
+	if row := RowOf(r.Config, &u).Text; !strings.HasPrefix(row, "x: retrying: dir ~/x: no such folder; create ~/x, ") {
+		t.Errorf("the row is %q", row)
 	}
 }

@@ -167,8 +167,8 @@ func (k *newKey) create(ctx context.Context, stdout, stderr io.Writer, file stri
 	said := "# The key is shown this once. Its entry, for the list\n# auth.api_keys of the configuration:\n" +
 		made.Entry + "\n# Or run it again with --write: it makes another key, and\n# adds the entry to the file."
 	if k.write {
-		said = fmt.Sprintf("# The key is shown this once. Its entry was added to %s. Backup: %s. %s", file, made.Backup,
-			admin.AwaitAdded(ctx, file, made.Hash)) + leftOut
+		said = fmt.Sprintf("# The key is shown this once. Its entry was added to %s. Backup: %s. %s",
+			revision.OfHome(file), revision.OfHome(made.Backup), admin.AwaitAdded(ctx, file, made.Hash)) + leftOut
 		if len(others) > 0 {
 			revoke := config.Command(file, "keys", "revoke", made.Name, "--hash", others[0].ID)
 			said += fmt.Sprintf("\n# The file has %s called %s, too. When its clients have the new one, run: %s",
@@ -188,7 +188,7 @@ func joinable(file string, policies policy.Config) string {
 		}
 		at := []yamlread.Problem{{Path: fmt.Sprintf("[%d].match.key", i)}}
 		for _, place := range config.Locate(file, os.LookupEnv, "policies", at) {
-			text += fmt.Sprintf("\n#   %s:%d: %s, which names %s", place.File, place.Line, e.Name,
+			text += fmt.Sprintf("\n#   %s:%d: %s, which names %s", revision.OfHome(place.File), place.Line, e.Name,
 				strings.Join(e.Match.Key, ", "))
 		}
 	}
@@ -299,8 +299,8 @@ func (f *keyFile) revoke(ctx context.Context, name string, chosen []int) (*revoc
 }
 
 func (r *revocation) String() string {
-	text := fmt.Sprintf("Revoked: %s of %s in %s. Backup: %s. ", prose.Count(len(r.Revoked), "key"), r.Name, r.Config,
-		r.Backup)
+	text := fmt.Sprintf("Revoked: %s of %s in %s. Backup: %s. ", prose.Count(len(r.Revoked), "key"), r.Name,
+		revision.OfHome(r.Config), revision.OfHome(r.Backup))
 	if r.Running {
 		text += "The running junction does not accept it any more."
 	} else {
@@ -314,7 +314,7 @@ func (r *revocation) String() string {
 			"If %[1]s leaves:", r.Name, config.Command(r.Config, "keys", "create", r.Name, "--write"))
 	}
 	for _, p := range r.Named {
-		text += "\n  " + p.String()
+		text += "\n  " + revision.ShortInOfHome(p.String())
 	}
 	return text
 }
