@@ -19,11 +19,11 @@ import (
 
 	"junction/cmd/junction/base/config"
 	"junction/cmd/junction/base/listeners"
-	"junction/cmd/junction/base/revision"
 	"junction/cmd/junction/desk/screen"
 	"junction/cmd/junction/ops/diagnose"
 	"junction/proxy"
 	"junction/upstream/http1"
+	"junction/upstream/prose"
 	"junction/upstream/shell"
 )
 
@@ -158,14 +158,14 @@ func (p *program) welcome(ctx context.Context, endpoint string, keys bool) error
 		t.Status = "http://" + p.listening.admin.Addr().String() + "/"
 	}
 	if p.file != "" {
-		t.Config = revision.OfHome(p.fullFile())
+		t.Config = prose.Tilde(p.fullFile())
 	}
 	if p.file != "" && p.file != config.UserFile() {
 		t.Flags = " " + shell.Join("--config", p.file)
 	}
 	for _, w := range *p.contents.warnings.Load() {
 		if config.Grave(w) {
-			t.Warnings = append(t.Warnings, revision.ShortInOfHome(w.String()))
+			t.Warnings = append(t.Warnings, prose.Tilde(w.String()))
 		}
 	}
 	t.Trouble = func() ([]screen.Trouble, bool) { return p.checks.trouble(t.Flags) }

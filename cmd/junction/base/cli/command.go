@@ -12,7 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"junction/cmd/junction/base/revision"
+	"junction/upstream/prose"
 	"junction/upstream/shell"
 )
 
@@ -50,7 +50,7 @@ func Run(ctx context.Context, root *cobra.Command, args []string, stdin io.Reade
 }
 
 // shown returns an error for people, with ~ for the home folder.
-func shown(text string) string { return revision.ShortInOfHome(text) }
+func shown(text string) string { return prose.Tilde(text) }
 
 // remedy returns what to do about an error of a disk, which any command may have. It is "" for others.
 func remedy(err error) string {

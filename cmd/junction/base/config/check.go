@@ -13,7 +13,6 @@ import (
 	"strings"
 	"time"
 
-	"junction/cmd/junction/base/revision"
 	"junction/policy"
 	"junction/upstream/files"
 	"junction/upstream/prose"
@@ -202,10 +201,10 @@ func Locate(file string, getenv func(string) (string, bool), section string, lis
 // PrintProblems writes one line for each problem, mistakes first.
 func PrintProblems(w io.Writer, problems, warnings Problems) {
 	for _, p := range problems {
-		fmt.Fprintln(w, revision.ShortInOfHome(p.String()))
+		fmt.Fprintln(w, prose.Tilde(p.String()))
 	}
 	for _, p := range warnings {
-		fmt.Fprintf(w, "warning: %s\n", revision.ShortInOfHome(p.String()))
+		fmt.Fprintf(w, "warning: %s\n", prose.Tilde(p.String()))
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"slices"
 	"strings"
 	"syscall"
@@ -112,7 +113,8 @@ func (e takenError) holder() string {
 
 // short returns a path for display, with ~ for the home folder.
 func short(file string) string {
-	return prose.OneLine(revision.OfHome(file))
+	home, _ := os.UserHomeDir() // without one, nothing is shorter
+	return prose.OneLine(revision.Short(file, home))
 }
 
 func (e takenError) Unwrap() error { return syscall.EADDRINUSE }

@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -232,44 +231,4 @@ func Short(file, home string) string {
 		return "~" + string(filepath.Separator) + rest
 	}
 	return file
-}
-
-// OfHome is Short for the home folder of this user.
-func OfHome(file string) string {
-	home, _ := os.UserHomeDir() // without one, nothing is shorter
-	return Short(file, home)
-}
-
-// ShortInOfHome is ShortIn for the home folder of this user. On Windows it returns the text: no shell there reads ~.
-func ShortInOfHome(text string) string {
-	home, _ := os.UserHomeDir()
-	if runtime.GOOS == "windows" {
-		return text
-	}
-	return ShortIn(text, home)
-}
-
-// ShortIn returns a text for people with ~ for the home folder, as Short, where a word begins with it. A word in
-// quotes, the value of a flag, and what is in brackets of YAML stay whole: nothing reads ~ there.
-func ShortIn(text, home string) string {
-	begin := home + string(filepath.Separator)
-	if home == "" || home == string(filepath.Separator) {
-		return text
-	}
-	var b strings.Builder
-	for {
-		before, rest, found := strings.Cut(text, begin)
-		b.WriteString(before)
-		if !found {
-			return b.String()
-		}
-		so := b.String()
-		begins := so == "" || strings.ContainsAny(so[len(so)-1:], " \n\t(")
-		if begins && strings.Count(so, "{") == strings.Count(so, "}") && strings.Count(so, "[") == strings.Count(so, "]") {
-			b.WriteString("~" + string(filepath.Separator))
-		} else {
-			b.WriteString(begin)
-		}
-		text = rest
-	}
 }

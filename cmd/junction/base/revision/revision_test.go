@@ -35,23 +35,3 @@ func TestReplaceAtOnce(t *testing.T) {
 		}
 	}
 }
-
-// TestShortIn: the home folder becomes ~ where a path begins with it, and nowhere in a path.
-func TestShortIn(t *testing.T) {
-	for text, want := range map[string]string{
-		"/home/a/x of /home/a/y":                      "~/x of ~/y",
-		"--file=/home/a/x '/home/a/y'":                "--file=/home/a/x '/home/a/y'",
-		"/home/a/c.yaml:3: (/home/a/x)":               "~/c.yaml:3: (~/x)",
-		"'${file:/home/a/x}'":                         "'${file:/home/a/x}'",
-		"write { dir: /home/a/x }, a[1] in /home/a/y": "write { dir: /home/a/x }, a[1] in ~/y",
-		"/mnt/home/a/x":                               "/mnt/home/a/x",
-		"../home/a/x":                                 "../home/a/x",
-		"/home/ab/x":                                  "/home/ab/x",
-		"nothing":                                     "nothing",
-	} {
-		want = filepath.FromSlash(want)
-		if got := ShortIn(filepath.FromSlash(text), filepath.FromSlash("/home/a")); got != want {
-			t.Errorf("%q becomes %q, want %q", text, got, want)
-		}
-	}
-}

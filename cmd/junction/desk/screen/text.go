@@ -9,7 +9,6 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"junction/cmd/junction/base/revision"
 	"junction/cmd/junction/ops/admin"
 	"junction/cmd/junction/ops/diagnose"
 	"junction/upstream"
@@ -193,7 +192,7 @@ func cells(u *diagnose.UpstreamStatus, now time.Time) [3]string {
 // room for it, it gets lines of its own. The remedy follows.
 func (c *columns) row(b *prose.Page, u *diagnose.UpstreamStatus, now time.Time) {
 	line := c.line(cells(u, now))
-	text := revision.ShortInOfHome(prose.Flat(cmp.Or(u.Error, u.Note)))
+	text := prose.Tilde(prose.Flat(cmp.Or(u.Error, u.Note)))
 	if text == "" || utf8.RuneCountInString(line)+2+utf8.RuneCountInString(text) <= b.Columns() {
 		b.WriteString(strings.TrimRight(line+"  "+text, " ") + "\n")
 	} else {
@@ -201,6 +200,6 @@ func (c *columns) row(b *prose.Page, u *diagnose.UpstreamStatus, now time.Time) 
 		b.Wrap("    ", "    ", text)
 	}
 	if u.Advice != "" {
-		b.Wrap("    → ", "      ", revision.ShortInOfHome(prose.Flat(u.Advice)))
+		b.Wrap("    → ", "      ", prose.Tilde(prose.Flat(u.Advice)))
 	}
 }

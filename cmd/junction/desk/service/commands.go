@@ -12,7 +12,6 @@ import (
 
 	"junction/cmd/junction/base/cli"
 	"junction/cmd/junction/base/config"
-	"junction/cmd/junction/base/revision"
 	"junction/cmd/junction/base/runfile"
 	"junction/cmd/junction/desk/clients"
 	"junction/cmd/junction/ops/admin"
@@ -206,7 +205,7 @@ func (j *statusJSON) text(file string) string {
 		row("Failed", j.Failure)
 	}
 	if j.Mistake != "" {
-		row("Mistake", revision.ShortInOfHome(j.Mistake))
+		row("Mistake", prose.Tilde(j.Mistake))
 	}
 	if j.InPart {
 		row("Mistake", "the file is in force only in part: "+j.Reload+"; see: "+config.Command(file, "status"))
@@ -215,7 +214,7 @@ func (j *statusJSON) text(file string) string {
 			config.Command(file, "check"))
 	}
 	if j.Installed || j.Background {
-		row("Log", revision.ShortInOfHome(j.Log))
+		row("Log", prose.Tilde(j.Log))
 	}
 	if j.Newer != "" {
 		row("Next", "the program on disk is "+j.Newer+"; run it with: "+config.Command(file, "service", "restart"))

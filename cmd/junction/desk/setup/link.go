@@ -81,8 +81,8 @@ func (g *guide) link() error {
 		g.called = g.lacks(dir, file)
 		return nil
 	case there && offered:
-		g.called = fmt.Sprintf("This shell does not find junction. %s is another file, which stays; run Junction as %s.",
-			g.home.Short(file), program)
+		g.called = fmt.Sprintf("This shell does not find junction. %s is another file, which stays; run Junction "+
+			"as %s.", g.home.Short(file), program)
 		return nil
 	case !offered:
 		g.called = fmt.Sprintf("This shell does not find junction. Run it as %s.", program)

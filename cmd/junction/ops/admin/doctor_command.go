@@ -16,7 +16,6 @@ import (
 
 	"junction/cmd/junction/base/cli"
 	"junction/cmd/junction/base/config"
-	"junction/cmd/junction/base/revision"
 	"junction/cmd/junction/ops/diagnose"
 	"junction/upstream/prose"
 )
@@ -184,7 +183,7 @@ func fileSuffix(file string) string {
 	if file == "" {
 		return ""
 	}
-	return " of " + prose.Flat(revision.OfHome(file))
+	return " of " + prose.Flat(prose.Tilde(file))
 }
 
 // writeUpstreams writes one line per upstream.
@@ -292,9 +291,9 @@ func (g *group) write(b *prose.Page, next *group) {
 	if g.Upstream != "" {
 		text = prose.Flat(g.Upstream) + ": " + text
 	}
-	b.Wrap("  ", "    ", revision.ShortInOfHome(text))
+	b.Wrap("  ", "    ", prose.Tilde(text))
 	if g.Advice != "" && (next == nil || next.Upstream != g.Upstream || next.Advice != g.Advice) {
-		b.Wrap("    → ", "      ", revision.ShortInOfHome(prose.Flat(g.Advice)))
+		b.Wrap("    → ", "      ", prose.Tilde(prose.Flat(g.Advice)))
 	}
 }
 

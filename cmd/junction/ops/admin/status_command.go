@@ -18,7 +18,6 @@ import (
 
 	"junction/cmd/junction/base/cli"
 	"junction/cmd/junction/base/config"
-	"junction/cmd/junction/base/revision"
 	"junction/cmd/junction/base/runfile"
 	"junction/cmd/junction/ops/diagnose"
 	"junction/upstream/prose"
@@ -219,7 +218,7 @@ func (s *statusOptions) show(r *diagnose.Running, failed error) error {
 	default:
 		writeStatus(b, r, time.Now())
 		if background, ok := runfile.InBackground(r.Config); ok {
-			b.Wrap("\nLog: ", "  ", prose.Flat(revision.OfHome(background.Log)))
+			b.Wrap("\nLog: ", "  ", prose.Flat(prose.Tilde(background.Log)))
 		}
 	}
 	if s.watch {
@@ -282,7 +281,7 @@ func writeStatus(b *prose.Page, r *diagnose.Running, now time.Time) {
 		}
 	}
 	for _, line := range r.Unfollowed() {
-		b.Wrap("", "", revision.ShortInOfHome(line))
+		b.Wrap("", "", prose.Tilde(line))
 	}
 	writeWarnings(b, r)
 	writeReplicas(b, r, now)
@@ -300,11 +299,11 @@ func writeStatus(b *prose.Page, r *diagnose.Running, now time.Time) {
 		u := &list[i-1]
 		for _, text := range []string{u.Error, u.Note} {
 			if text != "" {
-				b.Wrap("    ", "    ", revision.ShortInOfHome(prose.Flat(text)))
+				b.Wrap("    ", "    ", prose.Tilde(prose.Flat(text)))
 			}
 		}
 		if u.Advice != "" {
-			b.Wrap("    → ", "      ", revision.ShortInOfHome(prose.Flat(u.Advice)))
+			b.Wrap("    → ", "      ", prose.Tilde(prose.Flat(u.Advice)))
 		}
 	}
 	if len(r.Upstreams) == 0 {
@@ -335,7 +334,7 @@ const mostWarnings = 8
 func writeWarnings(b *prose.Page, r *diagnose.Running) {
 	shown := r.Warnings[:min(len(r.Warnings), mostWarnings)]
 	for _, w := range shown {
-		b.Wrap("Warning: ", "  ", prose.Flat(revision.ShortInOfHome(w.String())))
+		b.Wrap("Warning: ", "  ", prose.Flat(prose.Tilde(w.String())))
 	}
 	if more := len(r.Warnings) - len(shown) + r.MoreWarnings; more > 0 {
 		b.Wrap("", "  ", prose.Count(more, "more warning")+"; "+config.Command(r.Config, "check")+" shows all")

@@ -7,7 +7,6 @@ import (
 
 	"junction/cmd/junction/base/cli"
 	"junction/cmd/junction/base/config"
-	"junction/cmd/junction/base/revision"
 	"junction/cmd/junction/ops/diagnose"
 	"junction/upstream"
 	"junction/upstream/prose"
@@ -52,5 +51,5 @@ func RowOf(path string, u *diagnose.UpstreamStatus) cli.Row {
 	case u.Note != "":
 		text += ": " + u.Note
 	}
-	return cli.Row{Name: u.Name, Text: revision.ShortInOfHome(prose.Flat(text)), Known: !starts, Later: later}
+	return cli.Row{Name: u.Name, Text: prose.Tilde(prose.Flat(text)), Known: !starts, Later: later}
 }

@@ -13,7 +13,6 @@ import (
 
 	"junction/auth"
 	"junction/cmd/junction/base/cli"
-	"junction/cmd/junction/base/revision"
 	"junction/cmd/junction/base/runfile"
 	"junction/cmd/junction/ops/diagnose"
 	"junction/policy"
@@ -128,7 +127,7 @@ func accountText(b *prose.Page, a *diagnose.WhyReport, now time.Time) string {
 		b.Wrap("", "", fmt.Sprintf("No item named %s on %s.", prose.Flat(a.Name), a.Endpoint))
 	}
 	for _, h := range a.Hints {
-		b.Wrap("  → ", "    ", revision.ShortInOfHome(prose.Flat(h)))
+		b.Wrap("  → ", "    ", prose.Tilde(prose.Flat(h)))
 	}
 	return b.String()
 }
@@ -176,7 +175,7 @@ func printItem(b *prose.Page, a *diagnose.WhyReport, i *diagnose.WhyItem, now ti
 		title = ""
 	}
 	for _, text := range i.Advice {
-		b.Wrap("  → ", "    ", revision.ShortInOfHome(prose.Flat(text)))
+		b.Wrap("  → ", "    ", prose.Tilde(prose.Flat(text)))
 	}
 }
 
@@ -220,7 +219,7 @@ func stateOf(i *diagnose.WhyItem, now time.Time) string {
 		state += fmt.Sprintf(" for %s, since %s", prose.Age(now.Sub(since)), since.Local().Format(time.DateTime))
 	}
 	if i.Error != "" {
-		state += ": " + revision.ShortInOfHome(prose.Flat(i.Error))
+		state += ": " + prose.Tilde(prose.Flat(i.Error))
 	}
 	return state
 }
@@ -269,7 +268,7 @@ func lineOfOne(a *diagnose.WhyReport, i *diagnose.WhyItem, r *diagnose.WhyReason
 		text += "; but " + r.Note
 	}
 	if r.Place != "" {
-		text += " [" + revision.OfHome(r.Place) + "]"
+		text += " [" + prose.Tilde(r.Place) + "]"
 	}
 	return prose.Flat(text)
 }
