@@ -157,7 +157,7 @@ If the file has mistakes, the command lists the keys that can be read, and fails
 				},
 			}.Print(stdout, output == "json")
 			if err == nil && len(mistakes) > 0 {
-				err = fmt.Errorf("Junction does not take up this file, and the keys in force may be others: %s",
+				err = fmt.Errorf("the keys in force may be others, because Junction does not take up this file: %s",
 					config.First(*file, mistakes))
 			}
 			return err
