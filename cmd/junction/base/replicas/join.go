@@ -45,6 +45,8 @@ func (m *Member) join(ctx context.Context, conn *pgx.Conn, id string) (there int
 		if err != nil {
 			return err
 		}
+		// In this order, a reason stays the same while the others stay.
+		slices.SortFunc(rows, func(a, b row) int { return strings.Compare(a.address, b.address) })
 		for _, r := range rows {
 			if r.left <= 0 {
 				continue
