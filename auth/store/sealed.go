@@ -158,13 +158,13 @@ func (s *Store) Reencrypt(ctx context.Context) (r Reencrypted, err error) {
 // or joins. It returns the number of values that it has sealed anew.
 func (s *Store) PromoteKey(ctx context.Context) (values int, err error) {
 	err = s.WithTx(ctx, func(ctx context.Context) error {
+		if err := s.mayReencrypt(ctx); err != nil {
+			return err
+		}
 		if version, err := s.version(ctx); err != nil {
 			return err
 		} else if version > len(s.steps) { // it may have secrets that this program does not know
 			return s.newer(version)
-		}
-		if err := s.mayReencrypt(ctx); err != nil {
-			return err
 		}
 		var sealed []byte
 		err := s.get(ctx, []any{&sealed}, `SELECT secret_enc FROM canary WHERE id = $1`, canaryRow)

@@ -91,13 +91,18 @@ func (r *rotation) mustRestart(t *testing.T, i int, file string, keys ...string)
 	r.all[i].MustRestart(t)
 }
 
-// mustRoll restarts all processes with other keys, one after the other, while calls are made.
+// mustRoll restarts all processes with other keys, one after the other, while calls are made. After each
+// restart, the callers turn to other processes than those that have their sessions: so processes with both
+// orders of keys forward to each other.
 func (r *rotation) mustRoll(t *testing.T, calls *load.Load, file string, keys ...string) {
 	t.Helper()
 	for i, p := range r.all {
 		r.mustRestart(t, i, file, keys...)
 		mustKnow(t, p, len(r.all))
-		calls.AwaitCalls(20)
+		for j, way := range r.ways {
+			way.turn(way.to, r.all[(i+j)%len(r.all)])
+		}
+		calls.AwaitCalls(5 * len(r.ways))
 	}
 }
 
@@ -129,8 +134,8 @@ func (r *rotation) wantRefused(t *testing.T, n int) {
 // turning sends requests to one process, until it is told another one.
 type turning struct {
 	by http.RoundTripper
-	mu sync.RWMutex // held for reading by a request until its answer begins
-	to *harness.Program
+	mu sync.RWMutex     // held for reading by a request until its answer begins
+	to *harness.Program // only the test writes it
 }
 
 func (w *turning) RoundTrip(q *http.Request) (*http.Response, error) {
@@ -212,16 +217,20 @@ func TestFaultMasterKeyRotates(t *testing.T) {
 	harness.WithoutShort(t)
 	r, calls := mustRotation(t)
 	old, next := mustHave(t, r.all[0], masterKeys), "b:"+newKey()
-	rotate := func() (string, error) {
-		out, stderr, err := harness.RunJunction(t, nil, "storage", "rotate", "--config", r.all[0].File())
+	rotate := func(args ...string) (string, error) {
+		args = append([]string{"storage", "rotate", "--config", r.all[0].File()}, args...)
+		out, stderr, err := harness.RunJunction(t, nil, args...)
 		return out + stderr, err
 	}
 	mustRefuse := func(why string, processes int) {
 		t.Helper()
-		out, err := rotate()
-		if err == nil || !strings.Contains(out, "the first master key is b here") ||
-			!strings.Contains(out, "nothing was changed") || strings.Count(out, "; "+why+")") != processes {
-			t.Errorf("storage rotate: %v, want a refusal because of %d processes (%s)\n%s", err, processes, why, out)
+		for _, args := range [][]string{{}, {"--revoke-all", "--yes"}} { // nobody is signed out, either
+			out, err := rotate(args...)
+			if err == nil || !strings.Contains(out, "the first master key is b here") || strings.Contains(out, "Ended") ||
+				!strings.Contains(out, "nothing was changed") || strings.Count(out, "; "+why+")") != processes {
+				t.Errorf("storage rotate %s: %v, want a refusal because of %d processes (%s)\n%s", args, err, processes, why,
+					out)
+			}
 		}
 	}
 	mustPut(t, r.all[0], masterKeys, next, old)

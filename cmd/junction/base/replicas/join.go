@@ -36,9 +36,10 @@ func (m *Member) join(ctx context.Context, conn *pgx.Conn, id string) (there int
 			return err
 		}
 		// Since the start, a command may have migrated the schema, or sealed the store with another key.
-		if err := m.o.MayJoin(ctx); errors.Is(err, store.ErrNewer) || errors.Is(err, store.ErrKeys) {
+		switch err := m.o.MayJoin(ctx); {
+		case errors.Is(err, store.ErrNewer), errors.Is(err, store.ErrSchema), errors.Is(err, store.ErrKeys):
 			return fmt.Errorf("%w: %w", errRefused, err)
-		} else if err != nil {
+		case err != nil:
 			return err
 		}
 		rows, err := list(ctx, tx)
