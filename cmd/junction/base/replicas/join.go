@@ -108,7 +108,7 @@ func meet(what, address string, here, there []string) error {
 			"same keys", errRefused, what, list(here), list(there), address)
 	case !known:
 		return fmt.Errorf("%w: the first key of %s here has the fingerprint %s, which the process at %s does not have "+
-			"(%s); add the key there as the last one first, and restart that process", errRefused, what, here[0],
+			"(%s); first add the key there as the last one, and restart that process", errRefused, what, here[0],
 			address, list(there))
 	default:
 		return fmt.Errorf("%w: the first key of %s in the process at %s has the fingerprint %s, which this process "+
