@@ -230,6 +230,20 @@ func (c Config) SharedByUsers() bool {
 	return c.Separate && c.Isolation != IsolationUnset && !c.Isolation.OfCallers() && !c.Personal()
 }
 
+// Sessionless returns what isolation means for clients without a session, and how their windows get processes of
+// their own; "" if isolation does not separate sessions. The second text is "" for a remote server.
+func (c Config) Sessionless() (text, advice string) {
+	if !c.Isolation.OfSession() {
+		return "", ""
+	}
+	shared := "connection"
+	if c.Kind().Process {
+		shared, advice = "process", "to separate windows by their folders, set isolation: folder"
+	}
+	return "clients of MCP 2026-07-28, such as Claude Code and Copilot CLI, have no session, so that all windows of one " +
+		"principal share one " + shared + " (isolation: session)", advice
+}
+
 // Off reports whether the entry is disabled.
 func (c Config) Off() bool { return c.Enabled != nil && !*c.Enabled }
 
