@@ -57,6 +57,7 @@ type machine struct {
 	folder   string // in which the agent is started; "" is a folder in home
 	// connected says that junction connect writes the entry of Junction, so that prepare leaves it out.
 	connected bool
+	keyFile   string // of the entry that junction connect writes; "" for none
 }
 
 // agents returns all agents.
@@ -159,7 +160,11 @@ func (m machine) binary(pattern string) string {
 // mustConnect has junction connect write the entry of Junction into the configuration of the agent.
 func (m machine) mustConnect(a agent) {
 	m.t.Helper()
-	cmd := exec.Command(harness.JunctionBinary(m.t), "connect", a.client, "--url", m.junction)
+	words := []string{"connect", a.client, "--url", m.junction}
+	if m.keyFile != "" {
+		words = append(words, "--key-file", m.keyFile)
+	}
+	cmd := exec.Command(harness.JunctionBinary(m.t), words...)
 	cmd.Env = append(m.environment(), "XDG_STATE_HOME="+filepath.Join(m.home, ".state"))
 	if out, err := cmd.CombinedOutput(); err != nil {
 		m.t.Fatalf("%s: %v\n%s", cmd, err, out)

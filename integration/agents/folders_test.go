@@ -18,6 +18,8 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 	"github.com/mark3labs/mcp-go/server"
 
+	"junction/auth"
+	"junction/auth/authtest"
 	"junction/integration/harness"
 	"junction/integration/harness/needs"
 	"junction/integration/harness/npm"
@@ -43,20 +45,19 @@ func serveFolder() error {
 
 // A way is how a client says in which folder it is.
 type way struct {
-	name string
-	// parent is the name of the folder around the homes and the projects. With letters beyond Latin-1, junction
-	// connect writes an entry that starts junction stdio.
-	parent    string
-	connected bool // see machine
-	pwd       bool // the agent is started by a shell, which sets PWD
-	roots     bool // an agent without roots names no folder
+	name      string
+	parent    string // the name of the folder around the homes and the projects
+	connected bool   // see machine
+	stdio     bool   // the entry starts junction stdio
+	pwd       bool   // the agent is started by a shell, which sets PWD
+	roots     bool   // an agent without roots names no folder
 }
 
 func ways() []way {
 	return []way{
 		{name: "header", parent: "src", connected: true, pwd: true},
 		{name: "roots", parent: "src", roots: true},
-		{name: "junction stdio", parent: "日本", connected: true},
+		{name: "junction stdio", parent: "日本", connected: true, stdio: true},
 	}
 }
 
@@ -132,6 +133,11 @@ func (p *places) open(t *testing.T, a agent, w way, project string) *window {
 	m := startModel(t, a.wire)
 	where := newMachine(t, filepath.Join(p.dir, "homes", a.client+"-"+project), m, p.program)
 	where.folder, where.connected = p.project(project), w.connected
+	if w.stdio { // an entry that reads the key from a file starts junction stdio
+		key := auth.NewKey()
+		authtest.Secret("an API key", key)
+		where.keyFile = where.write("key", key)
+	}
 	var env []string
 	if w.pwd {
 		env = append(env, "PWD="+where.folder)
