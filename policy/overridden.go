@@ -79,6 +79,20 @@ func (s *Selector) separately() string {
 		"write a rule for each: %s", len(rules), strings.Join(rules, " and "))
 }
 
+// Text returns the rule for people, as in the file.
+func (r *Rule) Text() string {
+	var list []string
+	compiled := compileRule("", *r)
+	for _, g := range r.selectors() {
+		text := g.named(", ")
+		if where := compiled.conditions(); where != "" {
+			text += "where: { " + where + " }"
+		}
+		list = append(list, g.verdict.String()+": { "+strings.TrimSuffix(text, ", ")+" }")
+	}
+	return strings.Join(list, ", ")
+}
+
 // named returns the names of a selector as in the file, each key with behind after it.
 func (s *Selector) named(behind string) string {
 	var b strings.Builder

@@ -264,7 +264,7 @@ func TestForeignFirstList(t *testing.T) {
 				j := harness.Start(t, p, harness.Setup{FirstWait: harness.Patience,
 					Upstreams: map[string]upstream.Config{"quick": quick.Config}})
 				if got := j.Talk(t).Names(t); !slices.Equal(got, []string{"quick__echo"}) {
-					t.Errorf("the first list = %q, want quick__echo", got)
+					t.Errorf("the first list = %q, want quick__echo; quick is %+v", got, j.Status("quick"))
 				}
 			})
 		}

@@ -40,6 +40,7 @@ const (
 var answers = map[string]dialogue{
 	"junction setup": {
 		{"Which servers should Junction serve?", ""},
+		{"Start a process for each folder of a client (isolation: folder)? [y/N]", ""},
 		{"Start Junction now, and at each login? [Y/n]", ""},
 		{"Which clients should use Junction?", ""},
 		{"Remove from their files the servers that work in Junction? [Y/n]", ""},
@@ -56,6 +57,8 @@ var volatile = []struct {
 	{regexp.MustCompile(`\r`), ""},
 	// The rows come in the order in which the servers answer, below a line if one is late; junction status has them.
 	{regexp.MustCompile(`(?s)(with the machine, too\.\n).*?(\nWhich clients)`), "${1}ROWS$2"},
+	// The questions to the servers have rows and a line of their own if they take longer than a second.
+	{regexp.MustCompile(`(?s)(omit it \[all\]:).*?(\nfiles asks)`), "${1}ROWS$2"},
 	{regexp.MustCompile(`process \d+`), "process N"},
 	{regexp.MustCompile(`Junction \S+ is (ready|starting|degraded)`), "Junction VERSION is $1"},
 	{regexp.MustCompile(`\d{4}-\d\d-\d\d[ T]\d\d:?\d\d:?\d\d(-\d)?`), "DATE"},
@@ -205,9 +208,10 @@ esac
 	}
 }
 
-// tidy returns an output without spaces at the ends of lines and without an empty line at its end.
+// tidy returns an output without spaces and carriage returns at the ends of lines and without an empty line at its
+// end.
 func tidy(text string) string {
-	return regexp.MustCompile(`(?m) +$`).ReplaceAllString(strings.TrimRight(text, "\n")+"\n", "")
+	return regexp.MustCompile(`(?m)[ \r]+$`).ReplaceAllString(strings.TrimRight(text, "\n")+"\n", "")
 }
 
 // mustHome makes a home folder whose path is as long as that of the page, so that lines break at the same

@@ -28,15 +28,21 @@ func mustTerminal(t *testing.T, rows, columns uint16) (ours, theirs *os.File) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { ours.Close() })
-	fd := int(ours.Fd())
-	if err := unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0); err != nil {
-		t.Fatal(err)
-	}
-	n, err := unix.IoctlGetInt(fd, unix.TIOCGPTN)
+	raw, err := ours.SyscallConn() // Fd would make reads block beyond their deadline
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &unix.Winsize{Row: rows, Col: columns}); err != nil {
+	var n int
+	failed := raw.Control(func(fd uintptr) {
+		err = unix.IoctlSetPointerInt(int(fd), unix.TIOCSPTLCK, 0)
+		if err == nil {
+			n, err = unix.IoctlGetInt(int(fd), unix.TIOCGPTN)
+		}
+		if err == nil {
+			err = unix.IoctlSetWinsize(int(fd), unix.TIOCSWINSZ, &unix.Winsize{Row: rows, Col: columns})
+		}
+	})
+	if err := errors.Join(failed, err); err != nil {
 		t.Fatal(err)
 	}
 	theirs, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|unix.O_NOCTTY, 0)

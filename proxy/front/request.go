@@ -130,10 +130,10 @@ func (s *Server) at(name func(*http.Request) string) http.HandlerFunc {
 		w.AwaitPersonal(r.Context(), c.Principal)
 		switch rights := c.Enter(at); {
 		case rights.None():
-			s.forbid(rw, c, at)
+			s.forbid(rw, r, c, at)
 			return
 		case c.Endpoint == nil, c.Hidden():
-			s.noEndpoint(rw, c, at)
+			s.noEndpoint(rw, r, c, at)
 			return
 		}
 		joinVersion(r.Header)
@@ -197,21 +197,21 @@ func (s *Server) release(x *request) {
 
 // forbid answers a caller to whom no policy grants anything. The request is not parsed. The answer is
 // an HTTP error, as for an invalid token, and not an MCP error.
-func (s *Server) forbid(rw http.ResponseWriter, c scope.Caller, at string) {
+func (s *Server) forbid(rw http.ResponseWriter, r *http.Request, c scope.Caller, at string) {
 	err := refuse(http.StatusForbidden, 0, "%s; no policy grants access (policies)", identityText(c.Principal))
 	auth.Deny(rw, err.Error())
 	s.refused("policy", http.StatusForbidden, 0)
-	s.reportRefused(rw, c, proxy.CallInfo{Endpoint: at, Verdict: policy.Deny.String(), Outcome: proxy.Denied, Err: err})
+	s.reportRefused(rw, r, c, proxy.CallInfo{Endpoint: at, Verdict: policy.Deny.String(), Outcome: proxy.Denied, Err: err})
 }
 
 // noEndpoint answers a request for an endpoint that does not exist, or that the caller cannot see.
-func (s *Server) noEndpoint(rw http.ResponseWriter, c scope.Caller, at string) {
+func (s *Server) noEndpoint(rw http.ResponseWriter, r *http.Request, c scope.Caller, at string) {
 	outcome := proxy.Invalid
 	if c.Endpoint != nil {
 		outcome = proxy.Denied
 	}
 	s.refused("endpoint", http.StatusNotFound, 0)
-	s.reportRefused(rw, c, proxy.CallInfo{Endpoint: at, Outcome: outcome, Err: errNoEndpoint})
+	s.reportRefused(rw, r, c, proxy.CallInfo{Endpoint: at, Outcome: outcome, Err: errNoEndpoint})
 	text := "There is no such endpoint."
 	if merged := (scope.Caller{Snapshot: c.Snapshot, Principal: c.Principal}); at != "" && !merged.Enter("").None() &&
 		!merged.Hidden() {
@@ -220,8 +220,11 @@ func (s *Server) noEndpoint(rw http.ResponseWriter, c scope.Caller, at string) {
 	http.Error(rw, text, http.StatusNotFound)
 }
 
-// reportRefused reports a request that was refused before its body was read.
-func (s *Server) reportRefused(rw http.ResponseWriter, c scope.Caller, info proxy.CallInfo) {
+// reportRefused reports a request that was refused before its body was read. Only a client of the modern era repeats
+// the method and the name in headers.
+func (s *Server) reportRefused(rw http.ResponseWriter, r *http.Request, c scope.Caller, info proxy.CallInfo) {
+	info.Method = r.Header.Get("Mcp-Method")
+	info.Name, _ = mcp.DecodeHeaderValue(r.Header.Get("Mcp-Name"))
 	info.RequestID, info.Principal, info.Person = auth.RequestID(rw), c.Principal.ID, c.Principal.Name
 	info.KeyID = c.Principal.KeyID
 	info.Email, info.Kind, info.Address = c.Principal.Email, string(c.Principal.Kind), c.Principal.Address

@@ -28,8 +28,8 @@ type Process struct {
 
 // Of returns what the operator should do, or "" if the output shows no known mistake.
 func Of(p *Process) string {
-	for _, find := range []func(*Process) string{packOf, packageOf, programOf, by(modules), by(arguments), variablesOf,
-		folderOf, by(ports), by(networks)} {
+	for _, find := range []func(*Process) string{packOf, packageOf, programOf, downloadOf, by(modules), by(arguments),
+		variablesOf, folderOf, by(ports), by(networks), engineOf} {
 		if text := find(p); text != "" {
 			return text
 		}
@@ -114,10 +114,33 @@ var packages = []rule{
 		`No matching distribution found for |satisfies the requirement |pull access denied for |manifest for )` + item +
 		`|[Bb]ecause (\S+) was not found in the package registry`),
 		"there is no package or image %s%s: correct its name in command"},
-	{regexp.MustCompile(`npm (?:error|ERR!) code (ENOTFOUND|ECONNREFUSED|ECONNRESET|ETIMEDOUT|EAI_AGAIN)\b|` +
-		`(?:Failed to fetch|error sending request for url)\W+(https?://[^/\s)]+)`),
-		"the registry of packages cannot be reached (%s%s): check the network and the proxy settings"},
+	{regexp.MustCompile(npmCode + `(?:(E40[13])|(ENEEDAUTH))\b`),
+		"the registry of npm refuses the package (%s%s): sign in with npm login, or correct the registry, which " +
+			"npm config get registry shows"},
+	{regexp.MustCompile(npmCode + `(SELF_SIGNED_CERT_IN_CHAIN|DEPTH_ZERO_SELF_SIGNED_CERT|CERT_HAS_EXPIRED|` +
+		`UNABLE_TO_[A-Z_]+|ERR_TLS_CERT_ALTNAME_INVALID)\b`),
+		"npm does not trust the certificate of its registry (%s): if a proxy of your network has made it, name the " +
+			"file of its CA in NODE_EXTRA_CA_CERTS where Junction starts"},
+	{regexp.MustCompile(npmCode + unreachable + `\b.*?request to (https?://[^/\s]+)/`),
+		"npm cannot reach its registry (%s, %s): " + npmNetwork},
+	{regexp.MustCompile(npmCode + unreachable + `\b`), "npm cannot reach its registry (%s): " + npmNetwork},
+	{regexp.MustCompile(`(?:Failed to fetch|error sending request for url)\W+(https?://[^/\s)]+)`),
+		"the registry of packages cannot be reached (%s): check the network and the proxy settings"},
+	{regexp.MustCompile(npmCode + `(?:ENOTEMPTY|EEXIST)\b`),
+		"the downloads of npx are damaged: delete the folder ~/.npm/_npx, which npx makes again"},
+	{regexp.MustCompile(npmCode + `EBADENGINE\b.*?Not compatible with your version of node/npm: (\S+)` +
+		`.*?Required: \{[^{}]{0,60}?"node":"([^"{}]{1,60})"`), olderNode},
+	{regexp.MustCompile(`ERROR: npm (v\S+) (?:is known not to run on|does not support) Node\.js (v[0-9.]*[0-9])`),
+		"npm %s does not run with Node.js %s: install a newer Node.js, or write the full path of a newer npx into command"},
 }
+
+const (
+	npmCode     = `npm (?:error|ERR!) code `
+	unreachable = `(ENOTFOUND|ECONN[A-Z]+|ETIMEDOUT|EAI_AGAIN|EHOSTUNREACH|ENETUNREACH|ERR_SOCKET_TIMEOUT|FETCH_ERROR)`
+	npmNetwork  = "check the network, the proxy (HTTPS_PROXY), and the registry, which npm config get registry shows"
+	olderNode   = "the package %s needs another version of Node.js (%s): install that, or write the full path of its " +
+		"npx into command"
+)
 
 func packageOf(p *Process) string {
 	text := first(packages, strings.Join(strings.Fields(p.Stderr), " "))
@@ -182,12 +205,55 @@ var modules = []rule{
 			"'mcp<2' for the Python of command"},
 	{regexp.MustCompile(`Cannot find module '(/[^']+|[A-Za-z]:\\[^']+)'`),
 		"there is no file %s: correct its path in command"},
+	{regexp.MustCompile(`(?:No such built-in module: |Cannot find (?:module|package) ')(node:[a-z_/]+)`),
+		"Node.js has no module %s: install a newer Node.js, or write the full path of a newer one into command"},
 	{regexp.MustCompile(`Cannot find (?:module|package) '([^'/.][^']*)'`),
 		"the Node package %s is not installed: run npm install where the server is"},
 	{regexp.MustCompile(`can't open file '([^']+)'`), "there is no file %s: correct its path in command"},
 	{regexp.MustCompile(`No module named '?([A-Za-z0-9_.]+)'?`),
 		"the Python module %s is not installed: install it for the Python of command, or use uvx"},
 }
+
+// downloadOf returns the remedy for a package of npx that lacks a part of itself, such as after a download that was
+// interrupted. There is no folder where a person could run npm install.
+func downloadOf(p *Process) string {
+	if len(p.Command) == 0 || !strings.Contains(p.Stderr, "_npx") || shell.ProgramName(p.Command[0]) != "npx" {
+		return ""
+	}
+	m := lostPart.FindStringSubmatch(p.Stderr)
+	if m == nil {
+		return ""
+	}
+	return "the package that npx has downloaded lacks " + clean(m[1]) + ": delete the folder ~/.npm/_npx, which npx " +
+		"makes again"
+}
+
+var lostPart = regexp.MustCompile(`Cannot find (?:module|package) '([^'/.:][^':]*)'`)
+
+// engineOf returns the remedy for a server that has ended, and whose package needs another version of Node.js than
+// runs it: by the warning of npm, or by a word that an older version does not know. Servers work in spite of the
+// warning, so that other reasons go first.
+func engineOf(p *Process) string {
+	text := strings.Join(strings.Fields(p.Stderr), " ")
+	if m := engine.FindStringSubmatch(text); m != nil {
+		return fmt.Sprintf(olderNode, clean(m[1]), "node "+strings.Join(strings.Fields(m[2]), " "))
+	}
+	word := unknownToNode.FindStringSubmatch(text)
+	if version := nodeVersion.FindStringSubmatch(text); word != nil && version != nil {
+		return fmt.Sprintf("the server needs a newer Node.js than %s, which does not know %s: install one, or write "+
+			"the full path of a newer one into command", clean(version[1]), clean(cmp.Or(word[1:]...)))
+	}
+	return ""
+}
+
+var (
+	engine = regexp.MustCompile(`EBADENGINE package: '([^']{1,100})',(?: npm \S+ EBADENGINE)? ` +
+		`required: \{[^{}]{0,60}?node: '([^']{1,60})'`)
+	unknownToNode = regexp.MustCompile(`ReferenceError: (File|fetch|Headers|FormData|Blob|WebSocket|CustomEvent|` +
+		`ReadableStream|Iterator|structuredClone|navigator) is not defined|` +
+		`SyntaxError: Unexpected token '?(\?\?=|\|\|=|&&=|\?\.|\?\?|\?|\.|with)'?`)
+	nodeVersion = regexp.MustCompile(`Node\.js (v\d[0-9.]{0,20})$`)
+)
 
 // arguments are the words of a program that was started with other arguments than it needs.
 var arguments = []rule{

@@ -34,7 +34,32 @@ func TestOf(t *testing.T) {
 		{"npm version", "npm error code ETARGET\nnpm error notarget No matching version found for left-pad@99.0.0.\nnpm error notarget In most",
 			"the registry has the package left-pad, but not its version 99.0.0: correct the version in command"},
 		{"npm offline", "npm error code ENOTFOUND\nnpm error syscall getaddrinfo\nnpm error errno ENOTFOUND",
-			"the registry of packages cannot be reached (ENOTFOUND): check the network and the proxy settings"},
+			"npm cannot reach its registry (ENOTFOUND): check the network, the proxy (HTTPS_PROXY), and the registry, which npm config get registry shows"},
+		{"npm behind a closed port", "npm error code ECONNREFUSED\nnpm error syscall connect\nnpm error errno ECONNREFUSED\n" +
+			"npm error FetchError: request to http://127.0.0.1:1/some-mcp failed, reason: connect ECONNREFUSED 127.0.0.1:1\n    at emitErrorEvent (node:_http_client:101:11)\n" +
+			"npm error   port: 1,\nnpm error }\nnpm error If you are behind a proxy, please make sure that the 'proxy' config is set properly.",
+			"npm cannot reach its registry (ECONNREFUSED, http://127.0.0.1:1): check the network, the proxy (HTTPS_PROXY), and the registry, which npm config get registry shows"},
+		{"npm behind a proxy with a CA", "npm error code SELF_SIGNED_CERT_IN_CHAIN\nnpm error errno SELF_SIGNED_CERT_IN_CHAIN\nnpm error request to https://registry.npmjs.org/x failed, reason: self-signed certificate in certificate chain",
+			"npm does not trust the certificate of its registry (SELF_SIGNED_CERT_IN_CHAIN): if a proxy of your network has made it, name the file of its CA in NODE_EXTRA_CA_CERTS where Junction starts"},
+		{"npm without a sign-in", "npm error code E401\nnpm error Unable to authenticate, your authentication token seems to be invalid.",
+			"the registry of npm refuses the package (E401): sign in with npm login, or correct the registry, which npm config get registry shows"},
+		{"npx twice at once", "npm error code ENOTEMPTY\nnpm error syscall rename\nnpm error path /root/.npm/_npx/1/node_modules/zod",
+			"the downloads of npx are damaged: delete the folder ~/.npm/_npx, which npx makes again"},
+		{"npx without a part", "Error [ERR_MODULE_NOT_FOUND]: Cannot find package 'zod' imported from /root/.npm/_npx/1f/node_modules/x/index.js\n\nNode.js v20.20.2",
+			"the package that npx has downloaded lacks zod: delete the folder ~/.npm/_npx, which npx makes again"},
+		{"another version of Node.js", "npm warn EBADENGINE Unsupported engine {\nnpm warn EBADENGINE   package: 'needs-node@1.0.0',\nnpm warn EBADENGINE   required: { node: '>=99' },\n" +
+			"npm warn EBADENGINE   current: { node: 'v20.20.2', npm: '11.19.1' }\nnpm warn EBADENGINE }\n/x.js:2\nTypeError: Cannot read properties of undefined (reading 'x')\n\nNode.js v20.20.2",
+			"the package needs-node@1.0.0 needs another version of Node.js (node >=99): install that, or write the full path of its npx into command"},
+		{"another version of Node.js, and a variable", "npm warn EBADENGINE   package: 'x@1.0.0',\nnpm warn EBADENGINE   required: { node: '>=99' },\nError: API_KEY is required", "set env: { API_KEY: … }"},
+		{"another version of Node.js is forbidden", "npm error code EBADENGINE\nnpm error engine Unsupported engine\nnpm error engine Not compatible with your version of node/npm: needs-node@1.0.0\n" +
+			"npm error notsup Not compatible with your version of node/npm: needs-node@1.0.0\nnpm error notsup Required: {\"node\":\">=99\"}\nnpm error notsup Actual:   {\"npm\":\"11.19.1\",\"node\":\"v20.20.2\"}",
+			"the package needs-node@1.0.0 needs another version of Node.js (>=99): install that, or write the full path of its npx into command"},
+		{"an old Node.js", "/x/undici/index.js:5\nReferenceError: File is not defined\n    at x\n\nNode.js v18.20.4\n",
+			"the server needs a newer Node.js than v18.20.4, which does not know File: install one, or write the full path of a newer one into command"},
+		{"an old Node.js without a module", "Error [ERR_UNKNOWN_BUILTIN_MODULE]: No such built-in module: node:sqlite\n    at x",
+			"Node.js has no module node:sqlite: install a newer Node.js, or write the full path of a newer one into command"},
+		{"an old Node.js for npm", "ERROR: npm v10.9.0 is known not to run on Node.js v14.21.3.  This version of npm supports the following node versions: `^18.17.0 || >=20.5.0`.",
+			"npm v10.9.0 does not run with Node.js v14.21.3: install a newer Node.js, or write the full path of a newer npx into command"},
 		{"npm without a program", "npm error could not determine executable to run", ""},
 		{"uvx", "  × No solution found when resolving tool dependencies:\n  ╰─▶ Because mcp-server-tmie was not found in the package registry\n" +
 			"      and you require mcp-server-tmie, we can conclude that your requirements\n      are unsatisfiable.",

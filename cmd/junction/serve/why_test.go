@@ -149,8 +149,8 @@ func TestWhyNeverDeniesMore(t *testing.T) {
 		"because there are no API keys (auth.api_keys); without authentication, the only caller is --as local")
 }
 
-// TestWhyNamesTheHintThatIsMissing: a rule that selects by hints and does not match is the reason. No advice
-// widens a policy for what its hints exclude, and a key that no policy names joins one.
+// TestWhyNamesTheHintThatIsMissing: a rule that selects by hints and does not match is the reason. The advice
+// names one tool, and widens no rule for all that its hints exclude. A key that no policy names joins one.
 func TestWhyNamesTheHintThatIsMissing(t *testing.T) {
 	_, files := upstreamtest.Start(t, upstreamtest.Script{Tools: []json.RawMessage{
 		[]byte(`{"name":"read","inputSchema":{"type":"object"},"annotations":{"readOnlyHint":true}}`),
@@ -162,18 +162,24 @@ auth:
     - { name: cora, hash: "sha256:%[1]s1" }
     - { name: ann, hash: "sha256:%[1]s2" }
     - { name: dora, hash: "sha256:%[1]s3" }
+    - { name: eve, hash: "sha256:%[1]s4" }
 upstreams: { files: { url: %[2]s }, other: { url: %[2]s } }
 policies:
   - { name: readers, match: { key: cora }, rules: [{ allow: { upstreams: "*", annotations: { readOnlyHint: true, trusted: [files, memory*] } } }] }
   - { name: developers, match: { key: ann }, rules: [{ allow: { upstreams: files } }] }
+  - { name: careful, match: { key: eve }, rules: [{ deny: { annotations: { destructiveHint: true } } }, { allow: { upstreams: "*" } }] }
 `, hash, files))
 	r.stderr.mustSay(t, "state=ready", 2)
 	admin := r.listening.admin.Addr().String()
 	for _, tt := range []struct{ args, want, advice string }{
 		{"--as cora other__read", "readers rules[0] does not match: the hints of other are not trusted (trusted: files, memory*); it would allow by its annotations: { readOnlyHint: true }",
 			"if you trust the hints of other, add other to trusted in rules[0] of the policy readers"},
-		{"--as cora other__write", "readers rules[0] does not match: readOnlyHint of the tool is false; it would allow", ""},
-		{"--as cora files__write", "readers rules[0] does not match: readOnlyHint of the tool is false; it would allow", ""},
+		{"--as cora other__write", "readers rules[0] does not match: readOnlyHint of the tool is false; it would allow",
+			`the policy readers leaves it out by its hints; to allow this tool alone, add a rule to that policy: allow: { tools: "other__write" }`},
+		{"--as cora files__write", "readers rules[0] does not match: readOnlyHint of the tool is false; it would allow",
+			`the policy readers leaves it out by its hints; to allow this tool alone, add a rule to that policy: allow: { tools: "files__write" }`},
+		{"--as eve files__write", "careful rules[0]: deny by its annotations: { destructiveHint: true }",
+			"rules[0] of the policy careful denies it by its hints; to allow this tool alone, give that rule tools or upstreams that leave out files__write"},
 		{"--as dora files__write", "the caller has no policy of its own", "no policy names dora: name it in match.key of a policy, such as developers"},
 		{"--as dora other__write", "the caller has no policy of its own", `no rule allows it: add one to a policy that matches key:dora → such a rule is: allow: { tools: "other__write" }`},
 	} {

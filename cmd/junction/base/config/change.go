@@ -186,7 +186,7 @@ func keyNames(keys []auth.Key) (names []string) {
 func (ch *Change) compare() {
 	old := ch.before
 	ch.Added, ch.Changed, ch.Removed, ch.Revoked = nil, nil, nil, nil
-	ch.Policies = changedPolicies(old, ch.Config)
+	ch.Policies = comparePolicies(old, ch.Config).names()
 	ch.AddedKeys, ch.RevokedKeys = lackedKeys(old, ch.Config), lackedKeys(ch.Config, old)
 	for name, c := range ch.Config.Upstreams {
 		before, there := old.Upstreams[name]
@@ -271,11 +271,13 @@ func Compare(old, next string, getenv func(string) (string, bool)) (*Change, err
 // Report returns what a reload does, for people.
 func (ch *Change) Report() string {
 	var does []string
+	policies := comparePolicies(ch.before, ch.Config)
 	for _, list := range []struct {
 		verb  string
 		names []string
 	}{{"adds", ch.Added}, {"changes", ch.Changed}, {"removes", ch.Removed}, {"adds the keys", keyNames(ch.AddedKeys)},
-		{"revokes the keys", keyNames(ch.RevokedKeys)}, {"changes the policies", ch.Policies}} {
+		{"revokes the keys", keyNames(ch.RevokedKeys)}, {"adds the policies", policies.added},
+		{"changes the policies", policies.changed}, {"removes the policies", policies.removed}} {
 		if len(list.names) > 0 {
 			does = append(does, list.verb+" "+strings.Join(list.names, ", "))
 		}
@@ -284,7 +286,7 @@ func (ch *Change) Report() string {
 	if len(does) > 0 {
 		text = "a reload " + strings.Join(does, "; ")
 	}
-	for _, line := range movedKeys(ch.before, ch.Config) {
+	for _, line := range append(policies.lines, movedKeys(ch.before, ch.Config)...) {
 		text += "\n" + line
 	}
 	if rejected := ch.Rejected(); rejected != "" {

@@ -1,12 +1,14 @@
 package config
 
 import (
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
 
 	"junction/auth"
 	"junction/policy"
+	"junction/upstream/yamlread"
 )
 
 // This file tells what a changed file means for policies, and for the API keys that they name.
@@ -20,21 +22,66 @@ func policiesOf(c *Config) map[string]policy.Entry {
 	return all
 }
 
-// changedPolicies returns the names of the policies that one of two configurations lacks, or that differ, sorted.
-func changedPolicies(old, next *Config) (names []string) {
-	before, after := policiesOf(old), policiesOf(next)
-	for name, e := range after {
-		if was, there := before[name]; !there || !reflect.DeepEqual(was, e) {
-			names = append(names, name)
-		}
-	}
-	for name := range before {
-		if _, there := after[name]; !there {
-			names = append(names, name)
-		}
-	}
+// policyChange are the names of the policies that a file changes, sorted, and a line for each changed one.
+type policyChange struct {
+	added, changed, removed []string
+	lines                   []string
+}
+
+// names returns all names, sorted.
+func (c policyChange) names() []string {
+	names := slices.Concat(c.added, c.changed, c.removed)
 	slices.Sort(names)
 	return names
+}
+
+// comparePolicies compares the policies of two configurations.
+func comparePolicies(old, next *Config) (c policyChange) {
+	before, after := policiesOf(old), policiesOf(next)
+	for _, name := range slices.Sorted(maps.Keys(after)) {
+		was, there := before[name]
+		if is := after[name]; !there {
+			c.added = append(c.added, name)
+		} else if does := changesOf(was, is); len(does) > 0 {
+			c.changed = append(c.changed, name)
+			c.lines = append(c.lines, "the policy "+name+" "+strings.Join(does, "; "))
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(before)) {
+		if _, there := after[name]; !there {
+			c.removed = append(c.removed, name)
+		}
+	}
+	return c
+}
+
+// changesOf returns the difference between two policies of one name: the rules that go and come, and the other keys.
+func changesOf(was, is policy.Entry) (does []string) {
+	lacks := func(list []policy.Rule, verb string, of []policy.Rule) {
+		for i := range of {
+			if !slices.ContainsFunc(list, func(r policy.Rule) bool { return reflect.DeepEqual(r, of[i]) }) {
+				does = append(does, verb+" the rule "+of[i].Text())
+			}
+		}
+	}
+	lacks(is.Rules, "loses", was.Rules)
+	lacks(was.Rules, "gets", is.Rules)
+	moved := len(does) == 0
+	from, to := reflect.ValueOf(was), reflect.ValueOf(is)
+	for _, key := range slices.Sorted(maps.Keys(yamlread.Keys(from.Type()))) {
+		if reflect.DeepEqual(keyOf(from, key).Interface(), keyOf(to, key).Interface()) {
+			continue
+		}
+		switch {
+		case key != "rules":
+			does = append(does, "changes "+key)
+		case moved && len(was.Rules) == len(is.Rules):
+			does = append(does, "changes the order of its rules")
+		case moved: // of equal rules, one goes or comes
+			does = append(does, "changes its rules")
+		}
+	}
+	return does
 }
 
 // movedKeys returns a line for each API key, of both configurations, that other policies name than before, and a

@@ -141,17 +141,28 @@ func TestChangeReportsPolicies(t *testing.T) {
 		return "policies:\n  - { name: managers, match: { key: " + managers + " }, rules: [{ allow: { upstreams: " + allow + " } }] }\n" +
 			"  - { name: developers, match: { key: " + developers + " }, rules: [{ allow: { upstreams: a } }] }\n"
 	}
+	rules := func(list ...string) string {
+		return "  - { name: many, rules: [" + strings.Join(list, ", ") + "] }\n"
+	}
 	old := two("[a, x]", "[x]", "a")
 	for _, test := range []struct{ old, next, want string }{
 		{old, old, "a reload leaves all upstreams, keys and policies as they are"},
 		{old, two("[x]", "[x, a]", "a"), "a reload changes the policies developers, managers\n" +
+			"the policy developers changes match\nthe policy managers changes match\n" +
 			"the key a joins the policies developers\nthe key a leaves the policies managers"},
-		{old, two("[a, x]", "[x]", `"*"`), "a reload changes the policies managers"},
-		{old, strings.Replace(old, "managers", "heads", 1), "a reload changes the policies heads, managers\n" +
+		{old, two("[a, x]", "[x]", `"*"`), "a reload changes the policies managers\n" +
+			`the policy managers loses the rule allow: { upstreams: "a" }; gets the rule allow: { upstreams: "*" }`},
+		{old, old + rules(`{ deny: { tools: a__x, where: { p: "/etc*" } } }`), "a reload adds the policies many"},
+		{old + rules(`{ deny: { tools: [a__x, a__y] } }`, `{ ask: { prompts: "*" } }`),
+			old + rules(`{ ask: { prompts: "*" } }`, `{ deny: { tools: [a__x, a__y] } }`),
+			"a reload changes the policies many\nthe policy many changes the order of its rules"},
+		{old + rules(`{ deny: { tools: a__x, where: { p: "/etc*" } } }`, `{ ask: { prompts: "*" } }`), old + rules(`{ ask: { prompts: "*" } }`),
+			"a reload changes the policies many\n" + `the policy many loses the rule deny: { tools: "a__x", where: { p: "/etc*" } }`},
+		{old, strings.Replace(old, "managers", "heads", 1), "a reload adds the policies heads; removes the policies managers\n" +
 			"the key a joins the policies heads\nthe key a leaves the policies managers"},
-		{"", old, "a reload changes the policies developers, managers\nthe section policies is new: what no rule allows is denied\n" +
+		{"", old, "a reload adds the policies developers, managers\nthe section policies is new: what no rule allows is denied\n" +
 			"the key a joins the policies managers"},
-		{old, "", "a reload changes the policies developers, managers\nthe section policies is gone: every caller may use everything " +
+		{old, "", "a reload removes the policies developers, managers\nthe section policies is gone: every caller may use everything " +
 			"that requires no capability\nthe key a leaves the policies managers"},
 	} {
 		change := file(test.old).Follow(file(test.next))

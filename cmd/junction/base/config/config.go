@@ -418,22 +418,24 @@ func LoadForCommand(file string, needs ...string) (*Config, error) {
 	return nil, Unusable(file, needed)
 }
 
-// LoadKeys is LoadForCommand for commands that print line numbers: it also returns the line of each
-// entry of auth.api_keys. A missing file is an error.
-func LoadKeys(file string) (*Config, []int, error) {
+// LoadKeys returns the readable part of a file for a command that lists its API keys, the line of each entry of
+// auth.api_keys, and the mistakes for which Junction rejects the file. A missing file, and one that is not a mapping
+// of YAML, is an error.
+func LoadKeys(file string) (*Config, []int, Problems, error) {
 	text, err := readFile(file)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	c, d := parse(file, text, os.LookupEnv)
-	if len(c.Rejecting(d.Problems)) > 0 {
-		return nil, nil, Unusable(file, d.Problems)
+	rejecting := c.Rejecting(d.Problems)
+	if slices.ContainsFunc(rejecting, func(p Problem) bool { return p.Path == "" }) {
+		return nil, nil, nil, errors.New(First(file, rejecting))
 	}
 	lines := make([]int, len(c.Auth.APIKeys))
 	for i := range lines {
 		lines[i] = d.line(fmt.Sprintf("auth.api_keys[%d]", i))
 	}
-	return c, lines, nil
+	return c, lines, rejecting, nil
 }
 
 // Unusable returns the error of a command that cannot use the file because of its mistakes.

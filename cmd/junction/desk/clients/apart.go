@@ -37,7 +37,7 @@ func (e *Entry) words() (words []string) {
 	}
 	for i, v := range e.Command {
 		if i > 0 {
-			add(shell.Quote(v.shown(false)))
+			add(shell.Quote(v.argument()))
 		}
 	}
 	if !e.Runs() {
@@ -57,4 +57,26 @@ func (e *Entry) words() (words []string) {
 		add("in " + shell.Quote(dir))
 	}
 	return words
+}
+
+// Line returns the command as a shell reads it, without secrets, or the URL without its query.
+func (e *Entry) Line() string {
+	if !e.Runs() {
+		return e.URL.address()
+	}
+	var words []string
+	for _, v := range e.Command {
+		words = append(words, v.argument())
+	}
+	return shell.Join(words...)
+}
+
+// argument returns a word of a command, with … for secrets. A script that names a secret is … as a whole, because
+// its secret may be anywhere.
+func (v Value) argument() string {
+	text := v.shown(false)
+	if strings.ContainsAny(text, " \t\n") && secretWords.MatchString(text) {
+		return "…"
+	}
+	return text
 }

@@ -113,6 +113,8 @@ func (v Value) shown(whole bool) string {
 		switch {
 		case p.kind == secret && !whole:
 			b.WriteString("…")
+		case p.kind == variable && p.fallback != "" && !whole && secretName(p.text):
+			b.WriteString("${" + p.text + ":-…}")
 		case p.kind == variable && p.fallback != "":
 			b.WriteString("${" + p.text + ":-" + p.fallback + "}")
 		case p.kind == variable:

@@ -1,13 +1,17 @@
 package clients
 
 import (
+	"crypto/x509"
+	"encoding/pem"
 	"maps"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
 	"junction/cmd/junction/desk/clients/format"
+	"junction/upstream/files"
 )
 
 // trustVariables name files and folders with the certificates that junction stdio trusts. A program of the
@@ -38,17 +42,42 @@ func (c *Client) TrustNotes(t Target, getenv func(string) (string, bool)) []stri
 		return nil
 	}
 	by := "junction trusts the certificates of " + strings.Join(set, " and ") + "; "
-	switch value, _ := getenv(c.certs); {
+	value, _ := getenv(c.certs)
+	switch {
 	case c.certs == "":
 		return []string{by + c.Name + " trusts the store of the system: install the CA there, unless it is there."}
 	case !slices.Contains(set, c.certs) && value == "":
 		return []string{by + c.Name + " does not read that. Set " + c.certs + " to a file with the CA where " +
 			c.Name + " starts, unless the CA is in the store of the system."}
-	case slices.Contains(set, c.certs):
-		return []string{by + c.Name + " reads " + c.certs + ", too, but rejects a server whose own certificate is a " +
-			"CA, such as that of openssl req -x509: make a CA, and a certificate that it signs."}
+	case slices.Contains(set, c.certs) && ownAuthority(value, t.URL):
+		return []string{by + c.Name + " reads " + c.certs + ", too, but rejects the certificate there, because it " +
+			"is that of the server and a CA in one, as openssl req -x509 makes it: give the server a certificate that " +
+			"a CA has signed, and name the CA."}
 	}
 	return nil
+}
+
+// maxCertificates is the most bytes of a file with certificates that is read.
+const maxCertificates = 4 << 20
+
+// ownAuthority reports whether a file has a certificate of the host of a URL that may sign others, too. rustls
+// rejects such a certificate of a server.
+func ownAuthority(file, address string) bool {
+	u, err := url.Parse(address)
+	if err != nil {
+		return false
+	}
+	rest, _ := files.Read(file, maxCertificates) // connect has read it
+	for {
+		var block *pem.Block
+		if block, rest = pem.Decode(rest); block == nil {
+			return false
+		}
+		if cert, err := x509.ParseCertificate(block.Bytes); err == nil && cert.IsCA &&
+			cert.VerifyHostname(u.Hostname()) == nil {
+			return true
+		}
+	}
 }
 
 // Distrusted returns what to do about a certificate that this machine does not trust, as a clause.

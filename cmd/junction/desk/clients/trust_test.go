@@ -1,10 +1,14 @@
 package clients
 
 import (
+	"crypto/x509"
 	"maps"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
+
+	"junction/cmd/junction/base/certificate/certificatetest"
 )
 
 // TestTheEntryHasTheCertificates: junction stdio that a client starts finds the certificates that the shell of
@@ -78,6 +82,40 @@ func TestOnlyAnEntryThatNeedsThemHasTheCertificates(t *testing.T) {
 	} {
 		if got := o.Trust(test.place, test.target); !maps.Equal(got, test.want) {
 			t.Errorf("%s has %v, want %v", name, got, test.want)
+		}
+	}
+}
+
+// TestTheCertificateOfAServerIsNoCA: only who names a certificate that is the server's and a CA in one is told to
+// make two. With a CA that has signed the server's certificate, all is well.
+func TestTheCertificateOfAServerIsNoCA(t *testing.T) {
+	both := certificatetest.MustSign(t, nil, "both", 30, func(c *x509.Certificate) {
+		certificatetest.AsAuthority(c)
+		certificatetest.ForHost(c)
+	})
+	ca := certificatetest.MustSign(t, nil, "ca", 30, certificatetest.AsAuthority)
+	server := certificatetest.MustSign(t, ca, "server", 30, certificatetest.ForHost)
+	codex, err := Lookup("codex")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		name, text string
+		note       bool
+	}{
+		{"both in one", certificatetest.PEM(ca, both), true},
+		{"a CA", certificatetest.PEM(ca), false},
+		{"a CA and the server's", certificatetest.PEM(server, ca), false},
+	} {
+		file := filepath.Join(t.TempDir(), "certs.pem")
+		if err := os.WriteFile(file, []byte(tt.text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		notes := codex.TrustNotes(Target{URL: "https://" + certificatetest.Host + "/mcp"},
+			environment(map[string]string{sslCerts: file}))
+		said := strings.Contains(strings.Join(notes, " "), "give the server a certificate that a CA has signed")
+		if said != tt.note || len(notes) > 1 || !tt.note && len(notes) > 0 {
+			t.Errorf("%s: the notes are %q", tt.name, notes)
 		}
 	}
 }

@@ -108,10 +108,17 @@ func (a *adder) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
+	late, err := lateFlags(cmd, args)
+	if err != nil {
+		return err
+	}
 	if err := a.flags(); err != nil {
 		return err
 	}
 	e, err := Edit(a.stdout, *a.file, a.json, true)
+	if err == nil {
+		err = e.OnlyFile(*a.file)
+	}
 	if err != nil {
 		return err
 	}
@@ -123,6 +130,7 @@ func (a *adder) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
+	notes = append(notes, late...)
 	about, next := entry.Summary(), ""
 	if entry.Pack != "" {
 		about = "pack " + entry.Pack

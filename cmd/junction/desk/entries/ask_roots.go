@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -56,38 +58,75 @@ func (n *New) start(ctx context.Context) {
 }
 
 // Folders offers to give each folder of a client a process of its own, for the new commands that ask for the
-// folders of their client. yes agrees. Without a terminal and without yes, the notes have the line to set.
+// folders of their client. What is proposed is no for a command whose arguments name a folder: it works for every
+// client with that one, and with the folders of clients only for those that name one. yes accepts what is proposed.
+// Without a terminal and without yes, the notes have the line to set.
 func Folders(cmd *cobra.Command, list []*New, yes bool) error {
-	var asks []*New
-	var names []string
+	var without, with []*New
 	for _, n := range list {
-		if n.Roots && !n.Entry.Windows {
-			asks, names = append(asks, n), append(names, n.Name)
+		switch {
+		case !n.Roots || n.Entry.Windows:
+		case n.named() == "":
+			without = append(without, n)
+		default:
+			with = append(with, n)
 		}
 	}
-	if len(asks) == 0 {
-		return nil
+	if err := offerWindows(cmd, without, true, yes); err != nil {
+		return err
 	}
-	if !yes && cli.CanAsk(cmd) {
-		verb := "ask"
+	return offerWindows(cmd, with, false, yes)
+}
+
+// offerWindows is Folders for entries for which the same is proposed.
+func offerWindows(cmd *cobra.Command, list []*New, proposed, yes bool) error {
+	agreed := proposed && yes
+	if len(list) > 0 && !yes && cli.CanAsk(cmd) {
+		var names []string
+		for _, n := range list {
+			names = append(names, n.Name)
+		}
+		verb, also := "ask", ""
 		if len(names) == 1 {
 			verb = "asks"
 		}
-		agreed, err := cli.QuestionsOf(cmd).YesNo(fmt.Sprintf("%s %s for the folders of the client (roots). Start a "+
-			"process for each folder of a client (%s)?", strings.Join(names, ", "), verb, isolationKey), true)
+		if !proposed {
+			also = ", though the command names one: " + list[0].named()
+		}
+		var err error
+		agreed, err = cli.QuestionsOf(cmd).YesNo(fmt.Sprintf("%s %s for the folders of the client (roots)%s. Start a "+
+			"process for each folder of a client (%s)?", strings.Join(names, ", "), verb, also, isolationKey), proposed)
 		if err != nil {
 			return err
 		}
-		yes = agreed
 	}
-	for _, n := range asks {
-		if n.Entry.Windows = yes; yes {
-			n.Note = fmt.Sprintf("%s asks for the folders of its client: each folder gets a process of its own (%s)",
-				n.Name, isolationKey)
-			continue
+	for _, n := range list {
+		n.Entry.Windows = agreed
+		switch named := n.named(); {
+		case agreed:
+			n.Note = fmt.Sprintf("%s asks for the folders of its client: each folder gets a process of its own "+
+				"(%s)", n.Name, isolationKey)
+		case named != "":
+			n.Note = fmt.Sprintf("%s serves %s to all clients, though it asks for their folders; to give each "+
+				"folder a process of its own, set %s", n.Name, named, isolationKey)
+		default:
+			n.Note = fmt.Sprintf("%s asks for the folders of its client, and gets none; to give each folder a "+
+				"process of its own, set %s", n.Name, isolationKey)
 		}
-		n.Note = fmt.Sprintf("%s asks for the folders of its client, and gets none; to give each folder a process of "+
-			"its own, set %s", n.Name, isolationKey)
 	}
 	return nil
+}
+
+// named returns the first argument of the command that is the full path of a folder, or "".
+func (n *New) named() string {
+	for _, v := range n.Entry.Command[min(1, len(n.Entry.Command)):] {
+		path := v.Expand(Lookup)
+		if !filepath.IsAbs(path) {
+			continue // and nothing is looked up
+		}
+		if info, err := os.Stat(path); err == nil && info.IsDir() {
+			return path
+		}
+	}
+	return ""
 }

@@ -51,10 +51,6 @@ func read(flag string) (*file, error) {
 	}
 	f.text, err = revision.Read(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		if p, ok := runfile.Only(); ok && flag == "" && p.File != "" && p.File != path {
-			return nil, cli.Usagef("there is no configuration %s, and a Junction of yours serves %s; add --config %s",
-				f.Short(), f.home.Short(p.File), shell.Quote(p.File))
-		}
 		f.config, _, err = config.Load("", os.LookupEnv)
 		if err == nil {
 			f.config.Storage.DSN = config.OwnStorage(path, os.LookupEnv)
@@ -66,6 +62,17 @@ func read(flag string) (*file, error) {
 	}
 	f.config, f.problems, err = parse(path, f.text)
 	return f, err
+}
+
+// OnlyFile returns a usage error for a command that would begin a second configuration beside that of the Junction
+// that runs. flag is the value of --config.
+func (e *Editor) OnlyFile(flag string) error {
+	p, ok := runfile.Only()
+	if e.text != nil || flag != "" || !ok || p.File == "" || p.File == e.path {
+		return nil
+	}
+	return cli.Usagef("there is no configuration %s, and a Junction of yours serves %s; add --config %s",
+		e.Short(), e.home.Short(p.File), shell.Quote(p.File))
 }
 
 // readExisting is read for a command that needs the file.

@@ -12,6 +12,7 @@ import (
 
 	"junction/cmd/junction/base/cli"
 	"junction/cmd/junction/base/config"
+	"junction/cmd/junction/base/revision"
 	"junction/cmd/junction/desk/clients"
 	"junction/upstream/prose"
 )
@@ -20,7 +21,7 @@ import (
 type listed struct {
 	Name     string   `json:"name"`
 	Enabled  bool     `json:"enabled"`
-	Server   string   `json:"server"` // the program and its package, or the host of the URL
+	Server   string   `json:"server"` // the command without secrets, or the URL without its query
 	Line     int      `json:"line"`
 	Mistakes []string `json:"mistakes,omitempty"`
 }
@@ -143,7 +144,7 @@ func (f *file) summary(value *yaml.Node) string {
 	if e == nil {
 		return "-"
 	}
-	return e.Summary()
+	return e.Line()
 }
 
 // entry returns the entry as it is written in the file; nil for a pack, or if it cannot be read.
@@ -161,6 +162,9 @@ func (f *file) entry(value *yaml.Node) *clients.Entry {
 	return e
 }
 
+// longest is the most characters of a server in the table. JSON has all of them.
+const longest = 160
+
 func printList(w io.Writer, f *file) error {
 	return cli.Table(w, func(row func(...any)) {
 		row("NAME", "STATE", "SERVER")
@@ -172,7 +176,7 @@ func printList(w io.Writer, f *file) error {
 			case l.Enabled:
 				state = "enabled"
 			}
-			row(prose.OneLine(l.Name), state, prose.OneLine(l.Server))
+			row(prose.OneLine(l.Name), state, prose.Cut(revision.ShortIn(prose.OneLine(l.Server), f.home.Dir), longest))
 		}
 	})
 }

@@ -110,6 +110,11 @@ func (i *importer) read() (err error) {
 	if i.editor, err = entries.Read(i.stdout, i.file, i.json); err != nil {
 		return err
 	}
+	if i.add {
+		if err := i.editor.OnlyFile(i.file); err != nil {
+			return err
+		}
+	}
 	i.file = i.editor.Path()
 	places, held, err := i.places()
 	if err != nil {

@@ -21,6 +21,7 @@ import (
 	"junction/cmd/junction/base/cli"
 	"junction/cmd/junction/base/config"
 	"junction/cmd/junction/base/record"
+	"junction/cmd/junction/ops/diagnose"
 	"junction/proxy"
 	"junction/upstream/files"
 	"junction/upstream/pace"
@@ -116,6 +117,8 @@ type line struct {
 	Person    string    `json:"person"`
 	Email     string    `json:"email"`
 	Address   string    `json:"address"`
+	Endpoint  string    `json:"endpoint"`
+	Path      string    `json:"path"` // of a rejected request
 	Method    string    `json:"method"`
 	Name      string    `json:"name"`
 	Own       string    `json:"own_name"`
@@ -443,12 +446,13 @@ func (l *line) caller(width int) string {
 	return prose.Cut(who, width-len(id)) + id
 }
 
-// what returns the name of the event, or the target of the call.
+// what returns the name of the event, or the target of the call. A request that was refused before it was read may
+// have only its endpoint.
 func (l *line) what() string {
 	if l.Dropped > 0 {
 		return "lines are missing"
 	}
-	return cmp.Or(l.Event, l.Name, l.Method, "request")
+	return cmp.Or(l.Event, l.Name, l.Method, "request to "+diagnose.EndpointPath(l.Endpoint))
 }
 
 // detail returns what explains the outcome, and the folder of the client.
@@ -464,8 +468,12 @@ func (l *line) outcomeDetail() string {
 	switch {
 	case l.Dropped > 0:
 		return fmt.Sprintf("%s could not be written", prose.Count(l.Dropped, "line"))
-	case l.Event != "" && l.More > 0:
-		return fmt.Sprintf("%s, and %d more", cmp.Or(l.Detail, l.Error), l.More)
+	case l.Event != "" && l.Path != "":
+		text := cmp.Or(l.Detail, l.Error) + " at " + l.Path
+		if l.More > 0 {
+			text += fmt.Sprintf(", and %d more", l.More)
+		}
+		return text
 	case l.Event != "" && l.Principal != "" && l.Address != "": // otherwise the address is the caller
 		return cmp.Or(l.Detail, l.Error, "from "+l.Address)
 	case l.Event != "":
@@ -473,6 +481,9 @@ func (l *line) outcomeDetail() string {
 	}
 	if reason := l.reason(); reason != "" {
 		return reason
+	}
+	if l.Endpoint != "" && cmp.Or(l.Name, l.Method) != "" && proxy.Outcome(l.Outcome) == proxy.Invalid {
+		return "at " + diagnose.EndpointPath(l.Endpoint)
 	}
 	took := time.Duration(l.Took * float64(time.Millisecond)).Round(100 * time.Microsecond).String()
 	if l.Cached {

@@ -158,8 +158,8 @@ func endpoints(word string) []string {
 	return []string{word + "/", word}
 }
 
-// endpointPath returns the path of an endpoint.
-func endpointPath(endpoint string) string {
+// EndpointPath returns the path of an endpoint.
+func EndpointPath(endpoint string) string {
 	if name, ok := strings.CutSuffix(endpoint, "/"); ok {
 		return "/" + name + "/mcp"
 	}
@@ -180,7 +180,7 @@ func (p *Proxy) explain(ctx context.Context, q WhyQuery, folders bool, now time.
 		list, ok := p.Server.Snapshot().Explain(who, e, q.Name)
 		if ok && known {
 			return WhyReport{}, fmt.Errorf("%s is ambiguous; write %s or %s", prose.Quote(q.Endpoint),
-				endpointPath(endpoint), endpointPath(e))
+				EndpointPath(endpoint), EndpointPath(e))
 		}
 		if ok {
 			found, endpoint, known = list, e, true
@@ -196,7 +196,7 @@ func (p *Proxy) explain(ctx context.Context, q WhyQuery, folders bool, now time.
 		return WhyReport{}, fmt.Errorf("there is no endpoint %s; there is /mcp, /mcp/UPSTREAM for each upstream, and "+
 			"/NAME/mcp for each of endpoints", prose.Quote(q.Endpoint))
 	}
-	a := WhyReport{As: who.ID, Endpoint: endpointPath(endpoint), Name: q.Name, Refused: p.refused(&who, now),
+	a := WhyReport{As: who.ID, Endpoint: EndpointPath(endpoint), Name: q.Name, Refused: p.refused(&who, now),
 		Items: []WhyItem{}, Hints: []string{}}
 	if user != nil {
 		a.Email, a.Groups, a.Seen = user.Principal.Email, who.Groups, user.Seen
@@ -249,7 +249,7 @@ func (p *Proxy) placeRules(items []WhyItem) {
 
 // outside returns why the endpoint does not exist for a subject; "" if it may exist.
 func (p *Proxy) outside(who *policy.Subject, endpoint string) string {
-	word := strings.TrimSuffix(strings.TrimPrefix(endpointPath(endpoint), "/"), "/mcp")
+	word := strings.TrimSuffix(strings.TrimPrefix(EndpointPath(endpoint), "/"), "/mcp")
 	keys := slices.DeleteFunc(slices.Clone(p.Config().Auth.APIKeys), func(k auth.Key) bool {
 		return who.Kind != string(auth.KindKey) || k.Name != who.Key
 	})

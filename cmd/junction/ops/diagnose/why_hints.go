@@ -150,7 +150,7 @@ func (s *search) hidden(u *upstream.Upstream, part upstream.Part, own string) {
 		s.hint("%s has it, and the file names other tools only (expose: listed): add it to upstreams.%s.tools", name,
 			name)
 	case len(elsewhere) > 0 && name != s.endpoint:
-		s.hint("%s has it, and offers it at %s as %s, but not here", name, endpointPath(name), own)
+		s.hint("%s has it, and offers it at %s as %s, but not here", name, EndpointPath(name), own)
 	default:
 		s.hint("%s has it, and it is not offered here", name)
 	}

@@ -94,6 +94,10 @@ func (p *Proxy) reasonAdvice(x *view.Explanation, r *policy.Reason, who string) 
 		return []string{fmt.Sprintf("%s of the policy %s denies it. The policy is enforced: no other policy can "+
 			"allow it; change the rule, if it should not", r.Rule, r.Policy)}
 	}
+	if r.Annotations != "" {
+		return []string{fmt.Sprintf("%s of the policy %s denies it by its hints; to allow this tool alone, give that "+
+			"rule tools or upstreams that leave out %s", r.Rule, r.Policy, x.Exposed)}
+	}
 	return []string{fmt.Sprintf("%s of the policy %s denies it: change that, if it should not", r.Rule, r.Policy)}
 }
 
@@ -109,16 +113,22 @@ func (p *Proxy) undecided(x *view.Explanation) bool {
 		!slices.ContainsFunc(x.Reasons, decides)
 }
 
-// ruleAdvice returns how an undecided item becomes allowed: by the policy that a caller lacks, or by a rule. It
-// proposes no rule if the hints of the item are the reason: that rule would lift what the policy is for.
+// ruleAdvice returns how an undecided item becomes allowed: by the policy that a caller lacks, or by a rule. If the
+// hints of the item are the reason, the rule names this item alone, so that the policy still is what it is for.
 func (p *Proxy) ruleAdvice(x *view.Explanation, who *policy.Subject, endpoint string) []string {
-	if slices.ContainsFunc(x.Reasons, func(r policy.Reason) bool { return r.Unmet != "" }) {
-		return nil
+	kind, name := ruleFor(x)
+	for i := range x.Reasons {
+		switch r := &x.Reasons[i]; {
+		case r.Untrusted: // reasonAdvice has the step
+			return nil
+		case r.Unmet != "":
+			return []string{fmt.Sprintf("the policy %s leaves it out by its hints; to allow this tool alone, add a rule "+
+				"to that policy: %s: { %s: %q }", r.Policy, r.Verdict, kind, name)}
+		}
 	}
 	if name := p.joins(x, who, endpoint); name != "" {
 		return []string{fmt.Sprintf("no policy names %s: name it in match.key of a policy, such as %s", who.Key, name)}
 	}
-	kind, name := ruleFor(x)
 	list := []string{"no rule allows it: add one to a policy that matches " + who.ID,
 		fmt.Sprintf("such a rule is: allow: { %s: %q }", kind, name)}
 	byAddress := func(e policy.Entry) bool { return e.Match != nil && len(e.Match.CIDR) > 0 }

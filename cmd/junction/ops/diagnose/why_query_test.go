@@ -76,7 +76,7 @@ func TestEndpointWords(t *testing.T) {
 		}
 	}
 	for endpoint, want := range map[string]string{"": "/mcp", "up": "/mcp/up", "web/": "/web/mcp"} {
-		if got := endpointPath(endpoint); got != want {
+		if got := EndpointPath(endpoint); got != want {
 			t.Errorf("the path of %q is %s, want %s", endpoint, got, want)
 		}
 	}

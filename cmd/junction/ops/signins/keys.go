@@ -126,16 +126,18 @@ func keysListCommand(stdout io.Writer, file *string) *cobra.Command {
 		Use: "list", Short: "List the keys of the configuration file", Args: cli.NoArguments,
 		Long: `List the keys of the configuration file (auth.api_keys). The audit shows when a key was used, as the
 principal key:NAME. ID is the beginning of the key's hash: the audit has it as key_id, and so has the log. It
-tells two keys of one NAME apart.`,
+tells two keys of one NAME apart.
+
+If the file has mistakes, the command lists the keys that can be read, and fails with the first mistake.`,
 		RunE: func(*cobra.Command, []string) error {
 			if err := cli.CheckOutput(output); err != nil {
 				return err
 			}
-			list, err := keysOfFile("keys list", *file, time.Now())
+			list, mistakes, err := keysOfFile("keys list", *file, time.Now())
 			if err != nil {
 				return err
 			}
-			return cli.List[keyJSON]{
+			err = cli.List[keyJSON]{
 				Name: "keys", Of: list, None: *file + " has no keys",
 				Head: []any{"NAME", "ID", "LINE", "GOOD FROM", "EXPIRES"},
 				Cells: func(k keyJSON) []any {
@@ -153,6 +155,11 @@ tells two keys of one NAME apart.`,
 					return []any{k.Name, k.ID, k.Line, from, end}
 				},
 			}.Print(stdout, output == "json")
+			if err == nil && len(mistakes) > 0 {
+				err = fmt.Errorf("Junction does not take up this file, and the keys in force may be others: %s",
+					config.First(*file, mistakes))
+			}
+			return err
 		},
 	}
 	cli.OutputFlag(list, &output)
@@ -175,17 +182,21 @@ type keyJSON struct {
 	Expiring bool `json:"expiring,omitempty"`
 }
 
-// keysOfFile returns the keys of a file, in their order. what is the command, for messages.
-func keysOfFile(what, file string, now time.Time) ([]keyJSON, error) {
+// keysOfFile returns the keys of a file that can be read, in their order, and the mistakes for which Junction rejects
+// the file. what is the command, for messages.
+func keysOfFile(what, file string, now time.Time) ([]keyJSON, config.Problems, error) {
 	if file == "" {
-		return nil, admin.NeedsFile(what)
+		return nil, nil, admin.NeedsFile(what)
 	}
-	c, lines, err := config.LoadKeys(file)
+	c, lines, mistakes, err := config.LoadKeys(file)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	list := []keyJSON{}
 	for i, k := range c.Auth.APIKeys {
+		if k.Name == "" || k.Hash == (auth.Hash{}) {
+			continue
+		}
 		j := keyJSON{Name: k.Name, ID: k.Hash.ID(), Hash: k.Hash.String(), Line: lines[i], Endpoints: k.Endpoints}
 		for _, c := range k.CIDRs {
 			j.CIDRs = append(j.CIDRs, c.String())
@@ -196,7 +207,7 @@ func keysOfFile(what, file string, now time.Time) ([]keyJSON, error) {
 		}
 		list = append(list, j)
 	}
-	return list, nil
+	return list, mistakes, nil
 }
 
 // newKey are the flags of `junction keys create`.

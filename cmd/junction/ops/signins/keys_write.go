@@ -19,7 +19,9 @@ import (
 	"junction/cmd/junction/base/revision"
 	"junction/cmd/junction/base/yamledit"
 	"junction/cmd/junction/ops/admin"
+	"junction/policy"
 	"junction/upstream/prose"
+	"junction/upstream/yamlread"
 )
 
 // keyFile is a configuration file whose keys a command changes.
@@ -132,7 +134,7 @@ type createdJSON struct {
 // create makes a key. With write it adds the entry to the file before it prints the key.
 func (k *newKey) create(ctx context.Context, stdout, stderr io.Writer, file string, made createdJSON) (err error) {
 	var others []keyJSON // that have this name
-	leftOut := false     // no policy gives the key anything
+	leftOut := ""        // what to do if no policy gives the key anything
 	if k.write {
 		f, err := readKeyFile("keys create --write", file)
 		if err != nil {
@@ -147,9 +149,13 @@ func (k *newKey) create(ctx context.Context, stdout, stderr io.Writer, file stri
 		if err != nil {
 			return fmt.Errorf("%s: %w", file, err)
 		}
-		made.Config, leftOut = file, f.config.Policies.LeavesOut(made.Name)
+		made.Config = file
 		if made.Backup, err = f.replace(text, append(f.keys, keyJSON{Name: made.Name, Hash: made.Hash})); err != nil {
 			return err
+		}
+		if f.config.Policies.LeavesOut(made.Name) {
+			leftOut = fmt.Sprintf("\n# No policy gives %s a tool: name it in match.key of a policy.", made.Name) +
+				joinable(file, f.config.Policies)
 		}
 	}
 	if k.json {
@@ -162,10 +168,7 @@ func (k *newKey) create(ctx context.Context, stdout, stderr io.Writer, file stri
 		made.Entry + "\n# Or run it again with --write: it makes another key, and\n# adds the entry to the file."
 	if k.write {
 		said = fmt.Sprintf("# The key is shown this once. Its entry was added to %s. Backup: %s. %s", file, made.Backup,
-			admin.AwaitAdded(ctx, file, made.Hash))
-		if leftOut {
-			said += fmt.Sprintf("\n# No policy gives %s a tool: name it in match.key of a policy.", made.Name)
-		}
+			admin.AwaitAdded(ctx, file, made.Hash)) + leftOut
 		if len(others) > 0 {
 			revoke := config.Command(file, "keys", "revoke", made.Name, "--hash", others[0].ID)
 			said += fmt.Sprintf("\n# The file has %s called %s, too. When its clients have the new one, run: %s",
@@ -174,6 +177,22 @@ func (k *newKey) create(ctx context.Context, stdout, stderr io.Writer, file stri
 	}
 	_, err = io.WriteString(stderr, comments(cli.NewPage(stderr), said+"\n"))
 	return err
+}
+
+// joinable returns a comment for each policy of a file that names API keys, with its line: a new key can join it.
+func joinable(file string, policies policy.Config) string {
+	text := ""
+	for i, e := range policies {
+		if e.Match == nil || len(e.Match.Key) == 0 {
+			continue
+		}
+		at := []yamlread.Problem{{Path: fmt.Sprintf("[%d].match.key", i)}}
+		for _, place := range config.Locate(file, os.LookupEnv, "policies", at) {
+			text += fmt.Sprintf("\n#   %s:%d: %s, which names %s", place.File, place.Line, e.Name,
+				strings.Join(e.Match.Key, ", "))
+		}
+	}
+	return text
 }
 
 // comments returns a text for a page. On a terminal, comments of YAML are broken into several comments.
