@@ -33,8 +33,7 @@ func Permit(ctx context.Context, c *config.Config, file string, home *clients.Ho
 	}
 	if _, err := c.AllowFolders(ctx, file, os.LookupEnv, folders...); err != nil {
 		return nil, "Clients may not name " + strings.Join(shown, ", ") + ": " +
-			prose.OneLine(err.Error()) +
-			". To permit another folder: " + allow
+			prose.OneLine(err.Error()) + ". To permit another folder: " + allow
 	}
 	return folders, "Clients may name " + strings.Join(shown, ", ") + " and the folders in it. To permit another " +
 		"folder: " + allow
