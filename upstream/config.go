@@ -81,9 +81,10 @@ type Config struct {
 	OwnLimits bool `yaml:"-" change:"call"`
 	// Separate states that there may be several principals. The reader of the file sets it.
 	Separate bool `yaml:"-" change:"call"`
-	// true: one process for all clients; elicitation and sampling reach the client of the call.
-	// false: neither is declared. exact: one process for each set of client capabilities, for
-	// servers that offer different tools to different clients. It includes era: both. Default true.
+	// true: one process for all clients, and another one while a person is asked; elicitation and
+	// sampling reach the client of the call. false: neither is declared. exact: one process for each
+	// set of client capabilities, for servers that offer different tools to different clients. It
+	// includes era: both. Default true.
 	//
 	// A legacy server learns the capabilities of its client only when it is connected. With true,
 	// it gets an error if the client of the call cannot answer.
