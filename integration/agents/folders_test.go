@@ -11,7 +11,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -107,13 +106,14 @@ audit: { file: audit.jsonl }
 // agents read the list of tools once.
 func (p *places) bring(t *testing.T) {
 	t.Helper()
-	p.program.mustReport("git has ended in an empty folder", func(all []upstreamState) bool {
-		return !slices.ContainsFunc(all, func(u upstreamState) bool { return u.State == "starting" })
-	})
 	c := harness.TalkAs(t, "http://"+p.program.address+"/mcp", client.EraModern, "2026-07-28", `{}`)
 	q := harness.Called("git__git_status", fmt.Sprintf(`{"repo_path":%q}`, p.project("shop")))
 	q.Header = http.Header{"Junction-Folder": {(&url.URL{Scheme: "file", Path: p.project("shop")}).String()}}
-	if m := c.Begin(t, q).Answer(t); m.Error != nil {
+	m := c.Begin(t, q).Answer(t)
+	for n := 0; m.Error != nil && n < 2; n++ { // an attempt in an empty folder may be in progress
+		m = c.Begin(t, q).Answer(t)
+	}
+	if m.Error != nil {
 		t.Fatal(m.Error)
 	}
 	p.program.mustBeReady()
