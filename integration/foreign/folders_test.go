@@ -12,6 +12,7 @@ import (
 	"junction/integration/harness"
 	"junction/integration/harness/needs"
 	"junction/integration/harness/npm"
+	"junction/integration/harness/process"
 	"junction/upstream/client"
 	"junction/upstream/upstreamtest"
 )
@@ -85,6 +86,44 @@ func TestForeignFolders(t *testing.T) {
 						}
 					}
 				})
+			}
+		}
+	}
+}
+
+// TestForeignPythonFolders is TestForeignFolders for the client of the Python SDK, with both windows at the same time.
+func TestForeignPythonFolders(t *testing.T) {
+	defer harness.Computes(t)()
+	harness.InMemory(t, "the folders are those of one process")
+	python, packages := mustPython(t)
+	script, err := filepath.Abs("testdata/folder_client.py")
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := []string{"shop", "blog"}
+	p, dir := mustStandIn(t, names...)
+	const calls = `[["files__list_allowed_directories",{}],["git__git_status",{"repo_path":"FOLDER"}],["print__whoami",{}]]`
+	for _, mode := range []string{"legacy", "2026-07-28"} {
+		for _, way := range []string{"header", "roots", "stdio"} {
+			cmd := exec.CommandContext(harness.Patient(t), python, script, mode, way, p.URL, harness.JunctionBinary(t), calls,
+				filepath.Join(dir, names[0]), filepath.Join(dir, names[1]))
+			cmd.Env = append(process.OwnerOf(t).EnvironOfOthers(cmd.Environ()), "PYTHONPATH="+packages)
+			var errors strings.Builder
+			cmd.Stderr = &errors
+			out, err := cmd.Output()
+			var windows [][]npm.ToolResult
+			if err != nil || json.Unmarshal(out, &windows) != nil || len(windows) != len(names) {
+				t.Errorf("%s, %s: %v\n%s%s", mode, way, err, out, &errors)
+				continue
+			}
+			for i, results := range windows {
+				folder := filepath.Join(dir, names[i])
+				for k, want := range []string{"Allowed directories:\n" + folder, "On branch branch-of-" + names[i] + "\n",
+					`"dir":"` + folder + `"`} {
+					if got := results[k].Text() + string(results[k].StructuredContent); !strings.Contains(strings.ReplaceAll(got, `": "`, `":"`), want) {
+						t.Errorf("%s, %s: the window in %s reads %q, want %q", mode, way, names[i], got, want)
+					}
+				}
 			}
 		}
 	}
