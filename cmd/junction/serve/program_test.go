@@ -165,8 +165,9 @@ func TestServe(t *testing.T) {
 	defer s.Close()
 	r := mustServe(t, "upstreams: { a: { url: "+url+" } }\n")
 	r.stdout.mustSay(t, "Junction serves "+r.listening.url(), 1)
+	r.stdout.mustSay(t, "\nConfiguration   "+r.file+"\n", 1)
 	r.stdout.mustSay(t, "  a         ready", 1)
-	if got, want := r.stderr.String(), "msg=serving url="+r.listening.url()+" admin=http://"+r.listening.admin.Addr().String()+"\n"; !strings.Contains(got, want) {
+	if got, want := r.stderr.String(), "msg=serving url="+r.listening.url()+" admin=http://"+r.listening.admin.Addr().String()+" config="+r.file+"\n"; !strings.Contains(got, want) {
 		t.Errorf("the log is %q, want %q in it", got, want)
 	}
 	status, rep := r.mustReport(t)
