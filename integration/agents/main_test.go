@@ -14,7 +14,7 @@ import (
 )
 
 // patience limits every wait of these tests.
-const patience = 90 * time.Second
+const patience = 3 * time.Minute
 
 // TestMain makes the test binary play the upstream server when upstreamVariable is set.
 func TestMain(m *testing.M) {
