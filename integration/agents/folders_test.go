@@ -110,7 +110,7 @@ func (p *places) bring(t *testing.T) {
 	q := harness.Called("git__git_status", fmt.Sprintf(`{"repo_path":%q}`, p.project("shop")))
 	q.Header = http.Header{"Junction-Folder": {(&url.URL{Scheme: "file", Path: p.project("shop")}).String()}}
 	m := c.Begin(t, q).Answer(t)
-	for n := 0; m.Error != nil && n < 2; n++ { // an attempt in an empty folder may be in progress
+	for n := 0; m.Error != nil && n < 9; n++ { // an attempt in an empty folder may be in progress
 		m = c.Begin(t, q).Answer(t)
 	}
 	if m.Error != nil {

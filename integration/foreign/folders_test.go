@@ -47,7 +47,7 @@ func mustStandIn(t *testing.T, names ...string) (p *harness.Program, dir string)
 	first.Header = http.Header{"Junction-Folder": {filepath.Join(dir, names[0])}}
 	c := harness.TalkAs(t, p.URL, client.EraModern, "2026-07-28", `{}`)
 	m := c.Begin(t, first).Answer(t)
-	for n := 0; m.Error != nil && n < 2; n++ { // an attempt in an empty folder may be in progress
+	for n := 0; m.Error != nil && n < 9; n++ { // an attempt in an empty folder may be in progress
 		m = c.Begin(t, first).Answer(t)
 	}
 	if m.Error != nil {
