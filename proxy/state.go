@@ -156,6 +156,7 @@ func aboutTask(ctx context.Context, s *Core, x *Exchange) (Result, error) {
 		if err := x.admitAgain(ctx, id); err != nil {
 			return Result{}, InvalidParams("Invalid params: the folder of the task: %v", err)
 		}
+		x.Info.Folder = x.folders.Path()
 		x.front.Begin()
 		r, err := x.filter(s.callBackend(ctx, x, x.upstreamCall(x.target)))
 		if err != nil {

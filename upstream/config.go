@@ -81,9 +81,10 @@ type Config struct {
 	OwnLimits bool `yaml:"-" change:"call"`
 	// Separate states that there may be several principals. The reader of the file sets it.
 	Separate bool `yaml:"-" change:"call"`
-	// true: one process for all clients; elicitation and sampling reach the client of the call.
-	// false: neither is declared. exact: one process for each set of client capabilities, for
-	// servers that offer different tools to different clients. It includes era: both. Default true.
+	// true: one process for all clients, and another one while a person is asked; elicitation and
+	// sampling reach the client of the call. false: neither is declared. exact: one process for each
+	// set of client capabilities, for servers that offer different tools to different clients. It
+	// includes era: both. Default true.
 	//
 	// A legacy server learns the capabilities of its client only when it is connected. With true,
 	// it gets an error if the client of the call cannot answer.
@@ -228,6 +229,20 @@ func (c Config) OperatorSignsIn() bool {
 // SharedByUsers reports whether several principals use one connection because the file says so.
 func (c Config) SharedByUsers() bool {
 	return c.Separate && c.Isolation != IsolationUnset && !c.Isolation.OfCallers() && !c.Personal()
+}
+
+// Sessionless returns what isolation means for clients without a session, and how their windows get processes of
+// their own; "" if isolation does not separate sessions. The second text is "" for a remote server.
+func (c Config) Sessionless() (text, advice string) {
+	if !c.Isolation.OfSession() {
+		return "", ""
+	}
+	shared := "connection"
+	if c.Kind().Process {
+		shared, advice = "process", "to separate windows by their folders, set isolation: folder"
+	}
+	return "clients of MCP 2026-07-28, such as Claude Code and Copilot CLI, have no session, so that all windows of " +
+		"one principal share one " + shared + " (isolation: session)", advice
 }
 
 // Off reports whether the entry is disabled.

@@ -93,13 +93,16 @@ func (p *pool) ByFolder() bool { return p.connConfig.Isolation == IsolationFolde
 func (p *pool) keyOf(c *Call, legacySide bool) linkKey {
 	key := p.key(c.Profile, c.Session, c.Principal, legacySide)
 	if c.Folders != nil && p.ByFolder() {
-		key.holder, key.user = "folder "+c.Folders.key+" "+c.Principal, c.Principal
+		key.holder, key.user = folderHolder(c.Folders, c.Principal), c.Principal
 		if key.user == "" { // without authentication, each program counts
 			key.user = c.Account
 		}
 	}
 	return key
 }
+
+// folderHolder returns the holder of the processes of a principal in folders.
+func folderHolder(f *Folders, principal string) string { return "folder " + f.key + " " + principal }
 
 // errNoFolder means that a process for the folder of a client has none.
 var errNoFolder = errors.New("the server works in the folder of its client, and the call has none " +

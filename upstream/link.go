@@ -240,7 +240,10 @@ func (l *link) dial(ctx context.Context) (client.Conn, error) {
 		return nil, err
 	}
 	hooks := l.hooks(l.relist)
-	hooks.Roots = roots
+	var asked <-chan struct{}
+	if roots != nil {
+		hooks.Roots, asked = noticed(roots)
+	}
 	dial := dialer.Dial
 	switch {
 	case l.key.legacySide:
@@ -249,6 +252,9 @@ func (l *link) dial(ctx context.Context) (client.Conn, error) {
 		dial = dialer.DialLegacy
 	}
 	c, err := dial(ctx, l.key.profile, hooks)
+	if err == nil && roots != nil {
+		awaitRoots(ctx, c, asked)
+	}
 	if err != nil && ctx.Err() != nil && errors.Is(err, context.DeadlineExceeded) {
 		err = context.Cause(ctx)
 	}

@@ -177,8 +177,8 @@ func TestEmptyListsOfACommandCostOneProcess(t *testing.T) {
 						running = append(running, pid)
 					}
 				}
-				if s := u.Status(); !slices.Equal(running, s.Processes) || len(running) != 1 || s.Era != tt.era {
-					t.Errorf("the processes %d run, and the upstream uses %d in the era %q; want one, in the era %q", running, s.Processes, s.Era, tt.era)
+				if s := u.Status(); len(running) != 1 || len(s.Processes) != 1 || s.Processes[0].PID != running[0] || s.Era != tt.era {
+					t.Errorf("the processes %d run, and the upstream uses %+v in the era %q; want one, in the era %q", running, s.Processes, s.Era, tt.era)
 				}
 			}
 			alive(2)

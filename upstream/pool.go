@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -162,13 +163,16 @@ func (p *pool) Status() Status {
 		if c == nil || c.Child() == nil {
 			continue
 		}
-		if s.Processes = append(s.Processes, c.Child().PID()); l.readsShared {
+		if s.Processes = append(s.Processes, l.process(c.Child())); l.readsShared {
 			for _, r := range c.Child().Reported() {
 				s.Reported = append(s.Reported, stdio.Reported{At: r.At, Text: p.cleaned(r.Text)})
 			}
 		}
 	}
 	p.mu.Unlock()
+	slices.SortFunc(s.Processes, func(a, b Process) int {
+		return cmp.Or(b.Started.Compare(a.Started), cmp.Compare(a.PID, b.PID))
+	})
 	if exited := p.exited.Load(); exited != nil && s.State == StateStarting {
 		s.Exited = *exited
 	}

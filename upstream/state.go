@@ -98,9 +98,8 @@ type Status struct {
 	Seconds int
 	// names of the tools, prompts and resources whose calls are known to ask the client on a stream that names
 	// no call, sorted: each call has a connection for itself
-	Asks []string
-	// ids of the processes that run for a command, each of which leads the session of its children
-	Processes []int
+	Asks      []string
+	Processes []Process        // that run for a command, the latest first
 	Reported  []stdio.Reported // by the process of the link that reads the catalog
 	// why a process of the attempt in progress has ended; "" if none has. Another one is started for the
 	// legacy era
@@ -108,6 +107,27 @@ type Status struct {
 	// how far the kernel enforces the sandbox: command.Enforced, or what it does not, and why; ""
 	// without a sandbox
 	Sandbox string
+}
+
+// Process is a running process of a command.
+type Process struct {
+	PID     int // it leads the session of its children
+	Started time.Time
+	Lists   bool // it reads the lists that all callers share
+	// User is the principal whose calls alone the process takes, or without authentication the program; "" if
+	// it takes those of all callers. Principal is "" without authentication, too.
+	User, Principal string
+	Folder          string // of the client for whose calls it runs (isolation: folder); "" for none
+}
+
+// process describes the process of a link.
+func (l *link) process(c stdio.Child) Process {
+	p := Process{PID: c.PID(), Started: c.Started(), Lists: l.readsShared, User: l.key.user, Principal: l.key.user}
+	if l.folders != nil {
+		p.Folder = l.folders.Path()
+		p.Principal = strings.TrimPrefix(l.key.holder, folderHolder(l.folders, ""))
+	}
+	return p
 }
 
 // describe makes one line of an error, for logs and for the table of upstreams. The server may have

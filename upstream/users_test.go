@@ -236,6 +236,8 @@ func (r reporting) Child() stdio.Child { return r }
 
 func (reporting) PID() int { return 1 }
 
+func (reporting) Started() time.Time { return time.Time{} }
+
 func (r reporting) Tail() string { return r.text }
 
 func (r reporting) Reported() []stdio.Reported { return []stdio.Reported{{Text: r.text}} }

@@ -3,13 +3,16 @@
 package agents
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
+	"junction/integration/harness"
 	"junction/integration/harness/process"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -37,6 +40,10 @@ type agent struct {
 	// approve a call. Without them, unasked is the reason.
 	questions []string
 	unasked   string
+	// client is its word for junction connect; "" for a variant of another agent.
+	client string
+	// roots says that it declares the folder in which it was started.
+	roots bool
 }
 
 // machine is what an agent needs to know.
@@ -47,6 +54,10 @@ type machine struct {
 	model    string // URL of the stand-in
 	junction string // URL of the endpoint
 	person   bool   // a person is at a terminal; startTerminal sets it
+	folder   string // in which the agent is started; "" is a folder in home
+	// connected says that junction connect writes the entry of Junction, so that prepare leaves it out.
+	connected bool
+	keyFile   string // of the entry that junction connect writes; "" for none
 }
 
 // agents returns all agents.
@@ -60,18 +71,22 @@ func agents() []agent {
 		hook      = "TestForeignAgentsApproval has the hook of Claude Code answer"
 	)
 	return []agent{
-		{name: "claude-code", wire: anthropic(), prepare: claudeCode, keepsRemoved: true, unasked: hook},
+		{name: "claude-code", wire: anthropic(), prepare: claudeCode, keepsRemoved: true, unasked: hook,
+			client: "claude-code", roots: true},
 		{name: "claude-code over mcp-remote", wire: anthropic(), prepare: claudeCodeOverMCPRemote,
 			keepsRemoved: true, unasked: hook},
-		{name: "codex", wire: responses(), prepare: codex,
+		{name: "codex", wire: responses(), prepare: codex, client: "codex",
 			ignoresChanges: true, refusal: declined, questions: []string{own, ours}},
 		{name: "codex tool_list_changed", wire: responses(), prepare: codexListChanged,
 			refusal: declined, unasked: "the flag changes nothing about questions"},
 		{name: "codex 2026-07-28", wire: responses(), prepare: codexModern,
 			ignoresChanges: true, refusal: declined, questions: []string{own, ours}},
-		{name: "gemini-cli", wire: gemini(), prepare: geminiCLI, refusal: cannotAsk, unasked: mute},
-		{name: "copilot", wire: completions(), prepare: copilot, refusal: declined, questions: []string{ours}},
-		{name: "opencode", wire: completions(), prepare: opencode, refusal: cannotAsk, unasked: mute},
+		{name: "gemini-cli", wire: gemini(), prepare: geminiCLI, refusal: cannotAsk, unasked: mute,
+			client: "gemini", roots: true},
+		{name: "copilot", wire: completions(), prepare: copilot, refusal: declined, questions: []string{ours},
+			client: "copilot"},
+		{name: "opencode", wire: completions(), prepare: opencode, refusal: cannotAsk, unasked: mute,
+			client: "opencode", roots: true},
 	}
 }
 
@@ -105,7 +120,15 @@ func (m machine) environment() []string {
 }
 
 // work is the working directory of an agent.
-func (m machine) work() string { return filepath.Join(m.home, "work") }
+func (m machine) work() string { return cmp.Or(m.folder, filepath.Join(m.home, "work")) }
+
+// entry returns the servers of a configuration: Junction, unless junction connect adds it.
+func (m machine) entry(server object) object {
+	if m.connected {
+		return object{}
+	}
+	return object{"junction": server}
+}
 
 // mustJSON returns a value as JSON.
 func (m machine) mustJSON(value any) string {
@@ -134,6 +157,20 @@ func (m machine) binary(pattern string) string {
 	return found[0]
 }
 
+// mustConnect has junction connect write the entry of Junction into the configuration of the agent.
+func (m machine) mustConnect(a agent) {
+	m.t.Helper()
+	words := []string{"connect", a.client, "--url", m.junction}
+	if m.keyFile != "" {
+		words = append(words, "--key-file", m.keyFile)
+	}
+	cmd := exec.Command(harness.JunctionBinary(m.t), words...)
+	cmd.Env = append(m.environment(), "XDG_STATE_HOME="+filepath.Join(m.home, ".state"))
+	if out, err := cmd.CombinedOutput(); err != nil {
+		m.t.Fatalf("%s: %v\n%s", cmd, err, out)
+	}
+}
+
 func claudeCode(m machine) (command, env []string) {
 	return claude(m, object{"type": "http", "url": m.junction})
 }
@@ -146,13 +183,16 @@ func claudeCodeOverMCPRemote(m machine) (command, env []string) {
 }
 
 func claude(m machine, server object) (command, env []string) {
-	file := m.write("mcp.json", m.mustJSON(object{"mcpServers": object{"junction": server}}))
+	file := m.write("mcp.json", m.mustJSON(object{"mcpServers": m.entry(server)}))
 	// A hook accepts every elicitation in place of a person.
 	accept := object{"type": "command", "command": "echo '" + m.mustJSON(object{"hookSpecificOutput": object{
 		"hookEventName": "Elicitation", "action": "accept", "content": object{"answer": "Allow once"}}}) + "'"}
 	settings := object{"hooks": object{"Elicitation": []any{object{"hooks": []any{accept}}}}}
 	command = []string{m.binary("@anthropic-ai/claude-code-*/claude"), "-p", prompt,
-		"--mcp-config", file, "--strict-mcp-config", "--allowedTools", "mcp__junction", "--settings", m.mustJSON(settings)}
+		"--mcp-config", file, "--allowedTools", "mcp__junction", "--settings", m.mustJSON(settings)}
+	if !m.connected {
+		command = append(command, "--strict-mcp-config")
+	}
 	return command, []string{"ANTHROPIC_BASE_URL=" + m.model, "ANTHROPIC_API_KEY=none",
 		"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1",
 		"ENABLE_TOOL_SEARCH=false", "DISABLE_AUTOUPDATER=1", "DISABLE_TELEMETRY=1", "DISABLE_ERROR_REPORTING=1"}
@@ -171,6 +211,9 @@ func codexModern(m machine) (command, env []string) {
 }
 
 func codexWith(m machine, more string) (command, env []string) {
+	if !m.connected {
+		more = fmt.Sprintf("[mcp_servers.junction]\nurl = %q\n", m.junction) + more
+	}
 	m.write(".codex/config.toml", fmt.Sprintf(`model = "stand-in"
 model_provider = "local"
 check_for_update_on_startup = false
@@ -181,11 +224,9 @@ name = "local"
 base_url = "%s/v1"
 wire_api = "responses"
 env_key = "STAND_IN_KEY"
-[mcp_servers.junction]
-url = %q
 [projects.%q]
 trust_level = "trusted"
-%s`, m.model, m.junction, m.work(), more))
+%s`, m.model, m.work(), more))
 	command = []string{m.binary("@openai/codex-*/vendor/*/bin/codex"), "exec", "--skip-git-repo-check",
 		"--dangerously-bypass-approvals-and-sandbox", prompt}
 	if m.person {
@@ -196,7 +237,7 @@ trust_level = "trusted"
 
 func geminiCLI(m machine) (command, env []string) {
 	m.write(".gemini/settings.json", m.mustJSON(object{
-		"mcpServers": object{"junction": object{"httpUrl": m.junction, "trust": true}},
+		"mcpServers": m.entry(object{"httpUrl": m.junction, "trust": true}),
 		"security":   object{"auth": object{"selectedType": "gemini-api-key"}},
 		"privacy":    object{"usageStatisticsEnabled": false},
 		"general":    object{"enableAutoUpdate": false, "enableAutoUpdateNotification": false},
@@ -208,8 +249,8 @@ func geminiCLI(m machine) (command, env []string) {
 }
 
 func copilot(m machine) (command, env []string) {
-	m.write(".copilot/mcp-config.json", m.mustJSON(object{"mcpServers": object{
-		"junction": object{"type": "http", "url": m.junction, "tools": []string{"*"}}}}))
+	m.write(".copilot/mcp-config.json", m.mustJSON(object{"mcpServers": m.entry(
+		object{"type": "http", "url": m.junction, "tools": []string{"*"}})}))
 	how := "-p"
 	if m.person {
 		how = "-i"
@@ -226,7 +267,7 @@ func opencode(m machine) (command, env []string) {
 		"provider": object{"local": object{"npm": "@ai-sdk/openai-compatible", "name": "local",
 			"options": object{"baseURL": m.model + "/v1", "apiKey": "none"},
 			"models":  object{"stand-in": object{"name": "stand-in", "tool_call": true}}}},
-		"mcp": object{"junction": object{"type": "remote", "url": m.junction, "enabled": true}},
+		"mcp": m.entry(object{"type": "remote", "url": m.junction, "enabled": true}),
 	}))
 	return []string{m.binary("opencode-linux-*/bin/opencode"), "run", "--print-logs", "--auto", prompt},
 		[]string{"OPENCODE_DISABLE_MODELS_FETCH=1", "OPENCODE_DISABLE_AUTOUPDATE=1", "OPENCODE_DISABLE_LSP_DOWNLOAD=1"}
@@ -245,12 +286,21 @@ type run struct {
 func startAgent(t *testing.T, a agent, home string, p *program) *run {
 	t.Helper()
 	m := startModel(t, a.wire)
-	where := newMachine(t, home, m, p)
+	return startOn(a, m, newMachine(t, home, m, p), nil)
+}
+
+// startOn starts an agent on a machine. more are further variables of its environment.
+func startOn(a agent, m *model, where machine, more []string) *run {
+	t := where.t
+	t.Helper()
 	command, env := a.prepare(where)
+	if where.connected {
+		where.mustConnect(a)
+	}
 	r := &run{t: t, model: m, out: process.NewOutput(), ended: make(chan struct{})}
 	cmd := exec.Command(command[0], command[1:]...)
 	cmd.Dir = where.work()
-	cmd.Env = append(append(where.environment(), "TERM=dumb", "NO_COLOR=1"), env...)
+	cmd.Env = slices.Concat(where.environment(), []string{"TERM=dumb", "NO_COLOR=1"}, env, more)
 	cmd.Stdout, cmd.Stderr = r.out, r.out
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	cmd.WaitDelay = 5 * time.Second

@@ -3,11 +3,10 @@
 package agents
 
 import (
-	"bytes"
 	"fmt"
 	"junction/integration/harness"
+	"junction/integration/harness/npm"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"sync"
 	"testing"
@@ -15,12 +14,19 @@ import (
 )
 
 // patience limits every wait of these tests.
-const patience = 90 * time.Second
+const patience = 3 * time.Minute
 
 // TestMain makes the test binary play the upstream server when upstreamVariable is set.
 func TestMain(m *testing.M) {
 	if address := os.Getenv(upstreamVariable); address != "" {
 		if err := serveUpstream(address); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	if os.Getenv(folderVariable) != "" {
+		if err := serveFolder(); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
@@ -44,22 +50,8 @@ func mustOptIn(t *testing.T) (packages string) {
 	return dir
 }
 
-// installed runs npm ci, unless a stamp beside the packages says that they are those of the lock.
+// installed installs the packages.
 var installed = sync.OnceValues(func() (string, error) {
-	dir, err := filepath.Abs("node_modules")
-	if err != nil {
-		return "", err
-	}
-	want, err := os.ReadFile("package-lock.json")
-	if err != nil {
-		return "", err
-	}
-	stamp := filepath.Join(dir, ".junction-stamp")
-	if have, err := os.ReadFile(stamp); err == nil && bytes.Equal(have, want) {
-		return dir, nil
-	}
-	if out, err := exec.Command("npm", "ci").CombinedOutput(); err != nil {
-		return "", fmt.Errorf("npm ci: %w\n%s", err, out)
-	}
-	return dir, os.WriteFile(stamp, want, 0o666)
+	dir, err := npm.Install("agents")
+	return filepath.Join(dir, "node_modules"), err
 })

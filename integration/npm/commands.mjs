@@ -11,6 +11,7 @@
 //   terminate(), close()               end the session at the server; let go of it here
 
 import { createInterface } from "node:readline";
+import { pathToFileURL } from "node:url";
 
 const commands = {
   async list(session) {
@@ -102,12 +103,15 @@ export const asked = ["ask", "use"];
 export const capabilities = (command) =>
   asked.includes(command) ? { elicitation: { form: {}, url: {} }, sampling: {}, roots: { listChanged: true } } : {};
 
-/** credentials are the headers of a client that has an API key in the environment. */
-export const credentials = () => (process.env.JUNCTION_KEY ? { Authorization: `Bearer ${process.env.JUNCTION_KEY}` } : {});
+/** credentials are the headers of a client that has an API key, or names its folder, in the environment. */
+export const credentials = () => ({
+  ...(process.env.JUNCTION_KEY ? { Authorization: `Bearer ${process.env.JUNCTION_KEY}` } : {}),
+  ...(process.env.FOLDER_HEADER ? { "Junction-Folder": process.env.FOLDER_HEADER } : {}),
+});
 
 /** bridge returns the command through which a client reaches a URL over stdio; without $JUNCTION_STDIO it uses HTTP. */
 export const bridge = process.env.JUNCTION_STDIO
-  ? (url) => ({ command: process.env.JUNCTION_STDIO, args: ["stdio", "--url", url], env: process.env, stderr: "inherit" })
+  ? (url) => ({ command: process.env.JUNCTION_STDIO, args: ["stdio", "--url", url], cwd: process.env.FOLDER_STDIO, env: process.env, stderr: "inherit" })
   : undefined;
 
 /**
@@ -141,7 +145,7 @@ export function answering() {
       // Asked for JSON, the model gives it only when it is told that its first answer was none.
       content: { type: "text", text: /cannot be used/.test(JSON.stringify(messages)) ? '{"capital":"Paris"}' : "Paris, says the model." },
     })),
-    "roots/list": handler("roots/list", () => ({ roots: [{ uri: "file:///tmp/here", name: "here" }] })),
+    "roots/list": handler("roots/list", () => ({ roots: [{ uri: pathToFileURL(process.env.FOLDER_ROOT ?? "/tmp/here").href, name: "here" }] })),
   };
   return { handlers, questions };
 }

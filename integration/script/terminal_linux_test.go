@@ -146,7 +146,7 @@ func TestTerminalFirstScreen(t *testing.T) {
 }
 
 // TestTerminalImportAsks: at a terminal, an import of a project shows the whole command before it asks.
-// Only a yes writes the file.
+// Only a yes writes the file. Then it offers an endpoint for the servers of the project alone.
 func TestTerminalImportAsks(t *testing.T) {
 	home := t.TempDir()
 	repo, file := filepath.Join(home, "repo"), filepath.Join(home, ".config", "junction", "config.yaml")
@@ -158,9 +158,14 @@ func TestTerminalImportAsks(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, test := range []struct {
-		answer string
-		writes bool
-	}{{"\n", false}, {"n\n", false}, {"yes\n", true}} {
+		answers  []string
+		writes   bool
+		endpoint string // a part of the file; "" is none
+	}{{[]string{"\n"}, false, ""}, {[]string{"n\n"}, false, ""}, {[]string{"yes\n", "\n"}, true, ""},
+		{[]string{"yes\n", "yes\n"}, true, "\nendpoints:\n  repo: { upstreams: [tools] }\n"}} {
+		if err := os.RemoveAll(filepath.Dir(file)); err != nil {
+			t.Fatal(err)
+		}
 		ours, theirs := mustTerminal(t, 40, 100)
 		cmd := exec.CommandContext(t.Context(), harness.JunctionBinary(t), "import", "--project", ".", "--write")
 		cmd.Dir = repo
@@ -172,26 +177,35 @@ func TestTerminalImportAsks(t *testing.T) {
 		ours.SetReadDeadline(time.Now().Add(harness.Patience))
 		var output bytes.Buffer
 		part := make([]byte, 4096)
-		for !strings.Contains(output.String(), "[y/N] ") {
-			n, err := ours.Read(part)
-			output.Write(part[:n])
-			if err != nil {
-				t.Fatalf("%v; the terminal got:\n%s", err, output.String())
+		for i, answer := range test.answers {
+			for strings.Count(output.String(), "[y/N] ") <= i {
+				n, err := ours.Read(part)
+				output.Write(part[:n])
+				if err != nil {
+					t.Fatalf("%v; the terminal got:\n%s", err, output.String())
+				}
+			}
+			text := strings.ReplaceAll(output.String(), "\r\n            | ", "") // long values continue there
+			want := `runs        sh -c $'true ` + strings.Repeat("x", 300) + `; \033[8mevil\342\200\256'`
+			if !strings.Contains(text, want) || strings.ContainsAny(text, "\x1b\u202e") {
+				t.Errorf("the terminal shows before the question:\n%s", output.String())
+			}
+			text = strings.Join(strings.Fields(text), " ")
+			if i > 0 && !strings.Contains(text, "tools works in ~/repo, and every agent in every project can reach it. Add an "+
+				"endpoint for this project alone (http://127.0.0.1:8420/repo/mcp)? [y/N]") {
+				t.Errorf("the terminal shows before the second question:\n%s", output.String())
+			}
+			if _, err := ours.WriteString(answer); err != nil {
+				t.Fatal(err)
 			}
 		}
-		text := strings.ReplaceAll(output.String(), "\r\n            | ", "") // long values continue there
-		want := `runs        sh -c $'true ` + strings.Repeat("x", 300) + `; \033[8mevil\342\200\256'`
-		if !strings.Contains(text, want) || strings.ContainsAny(text, "\x1b\u202e") {
-			t.Errorf("the terminal shows before the question:\n%s", output.String())
-		}
-		if _, err := ours.WriteString(test.answer); err != nil {
-			t.Fatal(err)
-		}
 		if err := cmd.Wait(); (err == nil) != test.writes {
-			t.Errorf("after the answer %q the command ended with %v", test.answer, err)
+			t.Errorf("after the answers %q the command ended with %v", test.answers, err)
 		}
-		if _, err := os.Stat(file); (err == nil) != test.writes {
-			t.Errorf("after the answer %q the configuration: %v", test.answer, err)
+		text, err := os.ReadFile(file)
+		if (err == nil) != test.writes || !strings.Contains(string(text), test.endpoint) ||
+			strings.Contains(string(text), "\nendpoints:") != (test.endpoint != "") {
+			t.Errorf("after the answers %q the configuration is (%v):\n%s", test.answers, err, text)
 		}
 	}
 }

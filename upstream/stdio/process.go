@@ -40,6 +40,7 @@ type process struct {
 
 	exited chan struct{} // closed when the child has ended and is reaped
 	state  *os.ProcessState
+	begun  time.Time     // when it was started
 	silent chan struct{} // closed at the end of stderr
 
 	mu       sync.Mutex
@@ -67,6 +68,8 @@ type Reported struct {
 type Child interface {
 	// PID returns the id of the process, which leads the session of its children.
 	PID() int
+	// Started returns when the process was started.
+	Started() time.Time
 	// Reported returns the last problems that the process has reported: lines of its standard error
 	// with a priority of sd-daemon(3) up to <4>, since the last line with another priority. The
 	// caller must not change them.
@@ -88,7 +91,8 @@ func startProcess(o Options) (*process, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &process{cmd: cmd, o: o, cell: cell, exited: make(chan struct{}), silent: make(chan struct{})}
+	p := &process{cmd: cmd, o: o, cell: cell, begun: time.Now(), exited: make(chan struct{}),
+		silent: make(chan struct{})}
 	output := outputPair
 	if o.piped {
 		output = os.Pipe

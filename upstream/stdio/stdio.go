@@ -96,6 +96,9 @@ type stdio struct {
 // PID implements Child.
 func (w *stdio) PID() int { return w.process.cmd.Process.Pid }
 
+// Started implements Child.
+func (w *stdio) Started() time.Time { return w.process.begun }
+
 // Reported implements Child.
 func (w *stdio) Reported() []Reported {
 	w.process.mu.Lock()

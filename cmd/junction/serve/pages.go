@@ -33,7 +33,12 @@ type adminPages struct {
 // statusPage returns the page of the admin listener. Its streams end with serving.
 func (p *adminPages) statusPage(stopping, serving context.Context) (*pages.Status, error) {
 	return pages.NewStatus(pages.StatusOptions{
-		Report:   func() diagnose.Report { return p.asSeen().Report(stopping) },
+		Report: func() diagnose.Report {
+			proxy := p.asSeen()
+			r := proxy.Report(stopping)
+			proxy.ListProcesses(&r, nil)
+			return r
+		},
 		Sessions: p.serving.sessions, Calls: &p.serving.calls, Reconnect: p.reconnect,
 		SignIn: p.signIns.begin, SignedIn: p.signIns.signedIn,
 		Version: build.Read().Version, URL: p.listening.url(), File: p.file, Stopping: serving, Log: p.log,

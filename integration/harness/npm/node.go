@@ -39,15 +39,18 @@ func MustFolder(t testing.TB) string {
 	return dir
 }
 
-// Installed installs the packages of the lock file once on a machine, in a folder of the user's cache
-// that the lock file's digest names, and makes node_modules a link to it. Test processes wait for each
-// other.
-var Installed = sync.OnceValues(func() (string, error) {
+// Installed installs the packages of the folder npm, and returns the folder.
+var Installed = sync.OnceValues(func() (string, error) { return Install("npm") })
+
+// Install installs the packages of the lock file of a folder of integration once on a machine, in a folder of the
+// user's cache that the lock file's digest names, and makes node_modules a link to it. It returns the folder. Test
+// processes wait for each other.
+func Install(folder string) (string, error) {
 	root, err := harness.Root()
 	if err != nil {
 		return "", err
 	}
-	dir := filepath.Join(root, "integration", "npm")
+	dir := filepath.Join(root, "integration", folder)
 	cache, err := os.UserCacheDir()
 	if err != nil {
 		return "", err
@@ -60,7 +63,7 @@ var Installed = sync.OnceValues(func() (string, error) {
 		}
 		hash.Write(text)
 	}
-	packages := filepath.Join(cache, "junction-test", "npm-"+hex.EncodeToString(hash.Sum(nil)[:8]))
+	packages := filepath.Join(cache, "junction-test", folder+"-"+hex.EncodeToString(hash.Sum(nil)[:8]))
 	if err := os.MkdirAll(filepath.Dir(packages), 0o700); err != nil {
 		return "", err
 	}
@@ -79,7 +82,7 @@ var Installed = sync.OnceValues(func() (string, error) {
 		return dir, nil
 	}
 	return dir, errors.Join(os.RemoveAll(link), os.Symlink(modules, link))
-})
+}
 
 // install runs npm ci for the lock file of one folder in another one, which is there afterwards if all
 // packages are.
@@ -97,7 +100,7 @@ func install(from, to string) error {
 			return err
 		}
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "npm", "ci", "--no-audit", "--no-fund")
 	cmd.Dir = begun

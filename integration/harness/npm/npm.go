@@ -28,6 +28,7 @@ type Client struct {
 	Modern bool     // it speaks 2026-07-28 with a server that does
 	Sdk    bool     // it has the commands of commands.mjs; the inspector has its own
 	Stdio  bool     // it reaches the URL over junction stdio
+	Env    []string // further variables of its environment
 
 	kept *kept // runs all commands; nil for a process of each
 }
@@ -82,6 +83,7 @@ func (c Client) command(ctx context.Context, t testing.TB, url string, args ...s
 	if c.Stdio {
 		cmd.Env = append(cmd.Env, "JUNCTION_STDIO="+harness.JunctionBinary(t))
 	}
+	cmd.Env = append(cmd.Env, c.Env...)
 	cmd.SysProcAttr = process.ChildAttr(syscall.SIGKILL)
 	cmd.Cancel = func() error { process.KillGroup(cmd.Process.Pid); return nil }
 	cmd.WaitDelay = 5 * time.Second

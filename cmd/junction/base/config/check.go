@@ -132,6 +132,9 @@ func Inspect(file string, getenv func(string) (string, bool)) (*Report, error) {
 			note("upstreams.%s: PKCE with S256 is used even if %s does not list it, because auth.issuer and "+
 				"auth.client_id are set; junction auth doctor shows whether it lists it", name, u.Auth.Issuer)
 		}
+		if text, advice := u.Sessionless(); text != "" && !u.Off() {
+			note("upstreams.%s: %s", name, strings.TrimSuffix(text+"; "+advice, "; "))
+		}
 		if u.SharedByUsers() && !u.Off() {
 			note("upstreams.%s: all users share one connection (isolation: shared); what the server keeps of one "+
 				"user may reach another", name)

@@ -660,6 +660,32 @@ func TestCheckNamesSharedUpstreams(t *testing.T) {
 	}
 }
 
+// TestCheckSaysWhatASessionIs notes that clients without a session share a process of their principal, and that only a
+// command can have one for each folder.
+func TestCheckSaysWhatASessionIs(t *testing.T) {
+	const shares = "have no session, so that all windows of one principal share one "
+	for entry, want := range map[string]string{
+		"{ command: [junction, demo], isolation: session }": "note: upstreams.a: clients of MCP 2026-07-28, such as " +
+			"Claude Code and Copilot CLI, " + shares + "process (isolation: session); to separate windows by their folders, set " +
+			"isolation: folder\n",
+		"{ url: https://a.example.com, isolation: session }":                shares + "connection (isolation: session)\n",
+		"{ command: [junction, demo], isolation: folder }":                  "",
+		"{ command: [junction, demo], isolation: session, enabled: false }": "",
+	} {
+		file := filepath.Join(t.TempDir(), "junction.yaml")
+		if err := os.WriteFile(file, []byte("upstreams:\n  a: "+entry+"\n  b: { command: [junction, demo] }\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		var out strings.Builder
+		if err := checkFile(&out, file, os.LookupEnv); err != nil {
+			t.Fatalf("%v: %s", err, &out)
+		}
+		if !strings.Contains(out.String(), want) || strings.Contains(out.String(), shares) != (want != "") {
+			t.Errorf("check of %s prints %s, want %q", entry, &out, want)
+		}
+	}
+}
+
 func TestCheck(t *testing.T) {
 	home, err := os.UserHomeDir()
 	if err != nil {

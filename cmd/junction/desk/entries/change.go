@@ -84,6 +84,19 @@ func (e *Editor) Adding(list []yamledit.Entry) ([]byte, *Editor, error) {
 	return text, &Editor{file: &file{path: e.path, home: e.home, text: text, config: c}}, err
 }
 
+// WithEndpoint returns a text of the file with a new endpoint.
+func (e *Editor) WithEndpoint(text []byte, name string, upstreams []string) ([]byte, error) {
+	entry := fmt.Sprintf("%s: { upstreams: [%s] }", name, strings.Join(upstreams, ", "))
+	text, err := yamledit.Add(text, "endpoints", []yamledit.Entry{{Block: entry, Flow: entry}})
+	if err == nil {
+		_, err = config.Parse(e.path, text, Lookup)
+	}
+	if err != nil {
+		return nil, &revision.Error{File: e.Short(), Err: err}
+	}
+	return text, nil
+}
+
 // Unset returns the environment variables without a value and a default that the entry of an upstream
 // refers to, in the order of the entry.
 func (e *Editor) Unset(name string) (variables []string) {
@@ -233,7 +246,7 @@ func (e *Editor) Add(ctx context.Context, name string, entry *clients.Entry, abo
 		return err
 	}
 	o.Notes = append(o.Notes, leftOut(e.config, name)...)
-	if text := Permit(ctx, e.config, e.path, &e.home, entry); text != "" {
+	if _, text := Permit(ctx, e.config, e.path, &e.home, entry); text != "" {
 		o.Notes = append(o.Notes, text)
 	}
 	for _, variable := range entry.Variables() {

@@ -137,7 +137,7 @@ func (f *file) adding(list ...yamledit.Entry) ([]byte, error) {
 
 // Replace replaces the text of the file. It returns the path of the backup, or "" if the file is
 // new. The new text must have no mistake that the old one did not have, except that it may have no
-// upstreams, and may differ in the meaning of the named upstreams only.
+// upstreams, and may differ in the meaning of the named upstreams and of new endpoints only.
 func (f *file) Replace(text []byte, names ...string) (backup string, err error) {
 	c, problems, err := f.check(text, names)
 	if err != nil {
@@ -185,12 +185,21 @@ func (f *file) check(text []byte, names []string) (*config.Config, config.Proble
 	return c, problems, nil
 }
 
-// only reports whether c differs from the present configuration in the named upstreams at most.
+// only reports whether c differs from the present configuration in the named upstreams and in new endpoints at most.
 func (f *file) only(c *config.Config, names []string) bool {
 	was, is := *f.config, *c
 	was.Upstreams, is.Upstreams = maps.Clone(was.Upstreams), maps.Clone(is.Upstreams)
 	was.Packs, is.Packs = nil, nil // the commands of the upstreams name them
 	was.Own, is.Own = nil, nil     // follow from the rest
+	is.Endpoints = maps.Clone(is.Endpoints)
+	for name := range is.Endpoints {
+		if _, there := was.Endpoints[name]; !there {
+			delete(is.Endpoints, name)
+		}
+	}
+	if len(is.Endpoints) == 0 && len(was.Endpoints) == 0 {
+		is.Endpoints = was.Endpoints
+	}
 	for _, all := range []*config.Config{&was, &is} {
 		for _, name := range names {
 			delete(all.Upstreams, name)

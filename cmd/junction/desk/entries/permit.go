@@ -12,11 +12,12 @@ import (
 )
 
 // Permit permits clients to name the folders in which new folder entries were found or typed: the person has
-// agreed to these entries. It returns a sentence about it; "" without such an entry. If folders.within of the file
-// has the folders, the file decides.
-func Permit(ctx context.Context, c *config.Config, file string, home *clients.Home, list ...*clients.Entry) string {
+// agreed to these entries. It returns the folders, and a sentence about them; "" without such an entry. If
+// folders.within of the file has the folders, the file decides.
+func Permit(ctx context.Context, c *config.Config, file string, home *clients.Home, list ...*clients.Entry) (
+	folders []string, text string) {
 	windows := false
-	var folders, shown []string
+	var shown []string
 	for _, e := range list {
 		if windows = windows || e.Windows; !e.Windows || e.Named == "" || slices.Contains(folders, e.Named) {
 			continue
@@ -26,14 +27,14 @@ func Permit(ctx context.Context, c *config.Config, file string, home *clients.Ho
 	allow := config.Command(file, "folders", "allow", "FOLDER")
 	switch {
 	case !windows || len(c.Folders.Within) > 0:
-		return ""
+		return nil, ""
 	case len(folders) == 0:
-		return "Clients may name only folders that you permit: " + allow
+		return nil, "Clients may name only folders that you permit: " + allow
 	}
 	if _, err := c.AllowFolders(ctx, file, os.LookupEnv, folders...); err != nil {
-		return "Clients may not name " + strings.Join(shown, ", ") + ": " + prose.OneLine(err.Error()) +
-			". To permit another folder: " + allow
+		return nil, "Clients may not name " + strings.Join(shown, ", ") + ": " +
+			prose.OneLine(err.Error()) + ". To permit another folder: " + allow
 	}
-	return "Clients may name " + strings.Join(shown, ", ") + " and the folders in it. To permit another folder: " +
-		allow
+	return folders, "Clients may name " + strings.Join(shown, ", ") + " and the folders in it. To permit another " +
+		"folder: " + allow
 }

@@ -92,6 +92,9 @@ type importer struct {
 	note     func(file string) error // see clients.SecretFiles; may be nil
 	next     string                  // the next step for the user
 	permits  []string                // the sentence about the folders that clients may name
+	folders  []string                // that clients may name now
+	agreed   []string                // the folders of projects that get an endpoint
+	added    []string                // the names of these endpoints, after the file has them
 	sequel   entries.Sequel          // has the states of the new servers
 	follows  bool                    // it has the states of the new servers
 }
@@ -134,6 +137,9 @@ func (i *importer) run(cmd *cobra.Command) error {
 	}
 	if err = i.confirm(cmd); err == nil && i.add {
 		if err = i.ask(cmd); err == nil {
+			err = i.offer(cmd)
+		}
+		if err == nil {
 			err = i.write(cmd.Context())
 		}
 	}

@@ -11,6 +11,7 @@ type importJSON struct {
 	Written  bool           `json:"written"`
 	Backup   string         `json:"backup,omitempty"`
 	Servers  []importedJSON `json:"servers"`
+	Folders  []string       `json:"permitted_folders,omitempty"` // that clients may name from now on
 	Others   []otherProject `json:"other_projects,omitempty"`
 	Failures []string       `json:"failures"`
 }
@@ -32,7 +33,8 @@ type importedJSON struct {
 }
 
 func (i *importer) printJSON() error {
-	out := importJSON{Config: i.file, Written: i.written, Backup: i.backup, Others: i.others}
+	out := importJSON{Config: i.file, Written: i.written, Backup: i.backup, Others: i.others,
+		Folders: i.folders}
 	out.Servers, out.Failures = []importedJSON{}, []string{}
 	for _, o := range i.outcomes {
 		s := o.Server

@@ -47,8 +47,9 @@ func (i *importer) write(ctx context.Context) (err error) {
 			added = append(added, o.Server.Entry)
 		}
 	}
-	if text := entries.Permit(ctx, i.editor.Config(), i.file, &i.home, added...); text != "" {
-		i.permits = []string{text}
+	var permits string
+	if i.folders, permits = entries.Permit(ctx, i.editor.Config(), i.file, &i.home, added...); permits != "" {
+		i.permits = []string{permits}
 	}
 	keep.Discard(text)
 	i.secrets = keep.Created()
@@ -105,7 +106,11 @@ func (i *importer) newText(keep *clients.SecretFiles) (text []byte, names []stri
 		case err != nil:
 			return nil, nil, err
 		}
-		return text, names, i.verify(added, names)
+		if err := i.verify(added, names); err != nil {
+			return nil, nil, err
+		}
+		text, err = i.withEndpoints(text)
+		return text, names, err
 	}
 }
 

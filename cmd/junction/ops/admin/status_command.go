@@ -33,9 +33,9 @@ func statusCommand(stdout io.Writer, file *string) *cobra.Command {
 		Use:               "status [NAME ...]",
 		ValidArgsFunction: cli.CompleteUpstreams(file, 100),
 		Short:             "Show the upstreams of a running junction",
-		Long: "Show the upstreams of a running junction: state, full error and remedy, tools, processes, their " +
-			"memory, and the\n" +
-			`last call. The command asks the admin address of the process that serves the configuration file.
+		Long: `Show the upstreams of a running junction: state, full error and remedy, tools, processes with the
+folders of clients, their memory, and the last call. The command asks the admin address of the process that
+serves the configuration file.
 
 The exit code is 1 if no junction is running. junction doctor checks the upstreams end to end.`,
 		Example: `  junction status
@@ -89,7 +89,7 @@ func (s *statusOptions) ask(ctx context.Context) (*diagnose.Running, error) {
 	if address == "" {
 		err = ErrNotRunning
 	} else {
-		err = askAdmin(ctx, address, "/status", nil, diagnose.Patience, &r)
+		err = adminRequest{path: "/status", owner: true}.send(ctx, address, diagnose.Patience, &r)
 	}
 	switch {
 	case errors.Is(err, ErrNotRunning) && *s.file != "" && s.admin == "":
@@ -304,6 +304,14 @@ func writeStatus(b *prose.Page, r *diagnose.Running, now time.Time) {
 		}
 		if u.Advice != "" {
 			b.Wrap("    → ", "      ", prose.Tilde(prose.Flat(u.Advice)))
+		}
+		processes, more := u.FewProcesses()
+		for _, c := range processes {
+			b.Wrap("    ", "      ", fmt.Sprintf("process %d, %s old%s", c.PID, prose.Age(now.Sub(c.Started)), c.Use()))
+		}
+		if more > 0 {
+			b.Wrap("    ", "      ", fmt.Sprintf("and %d more; %s --json shows all", more,
+				config.Command(r.Config, "status", u.Name)))
 		}
 	}
 	if len(r.Upstreams) == 0 {

@@ -66,8 +66,8 @@ The exit code is 1 if the caller cannot use the item.`,
 					runfile.Start(*file))
 			}
 			var a diagnose.WhyReport
-			if err := askAdmin(cmd.Context(), address, "/why", q.Values(), diagnose.Patience,
-				&a); errors.Is(err, ErrNotRunning) {
+			ask := adminRequest{path: "/why", query: q.Values(), owner: true}
+			if err := ask.send(cmd.Context(), address, diagnose.Patience, &a); errors.Is(err, ErrNotRunning) {
 				return fmt.Errorf("%w; %s", err, startOne(admin, *file, "or name its admin address with --admin"))
 			} else if err != nil {
 				return err
@@ -161,6 +161,7 @@ func printItem(b *prose.Page, a *diagnose.WhyReport, i *diagnose.WhyItem, now ti
 	}
 	field("calls", callsOf(i))
 	field("upstream", prose.Flat(i.Upstream)+" is "+stateOf(i, now))
+	field("folder", prose.Flat(i.Folder))
 	field("cache", i.Cache)
 	field("time", prose.Flat(i.Limits))
 	field("changed", prose.Flat(i.Changed))

@@ -122,6 +122,7 @@ type line struct {
 	Method    string    `json:"method"`
 	Name      string    `json:"name"`
 	Own       string    `json:"own_name"`
+	Folder    string    `json:"folder"`
 	Verdict   string    `json:"verdict"`
 	Policy    string    `json:"policy"`
 	Rule      string    `json:"rule"`
@@ -427,10 +428,10 @@ func (p *printer) line(at string, who func(width int) string, what, outcome, det
 	return cli.Tell(p.w, strings.TrimRight(text, " ")+"\n")
 }
 
-// explained reports whether the detail is worth a line of its own: it is about an event, or says why a
-// call was not answered.
+// explained reports whether the detail is worth a line of its own: it is about an event, says why a call was not
+// answered, or names the folder of the client.
 func (l *line) explained() bool {
-	return l.Event != "" || l.Dropped > 0 || l.reason() != ""
+	return l.Event != "" || l.Dropped > 0 || l.reason() != "" || l.Folder != ""
 }
 
 // caller returns the readable name of the caller, with the ID of a key, in at most width characters.
@@ -454,8 +455,16 @@ func (l *line) what() string {
 	return cmp.Or(l.Event, l.Name, l.Method, "request to "+diagnose.EndpointPath(l.Endpoint))
 }
 
-// detail returns what explains the outcome.
+// detail returns what explains the outcome, and the folder of the client.
 func (l *line) detail() string {
+	if l.Folder != "" {
+		return l.outcomeDetail() + ", in " + l.Folder
+	}
+	return l.outcomeDetail()
+}
+
+// outcomeDetail returns what explains the outcome.
+func (l *line) outcomeDetail() string {
 	switch {
 	case l.Dropped > 0:
 		return fmt.Sprintf("%s could not be written", prose.Count(l.Dropped, "line"))

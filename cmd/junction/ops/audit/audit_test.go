@@ -116,6 +116,21 @@ func TestDetailOfUnapprovedCalls(t *testing.T) {
 	}
 }
 
+// TestDetailNamesTheFolder: the detail of a call has the folder of its client beside what explains the outcome, also
+// on a narrow terminal.
+func TestDetailNamesTheFolder(t *testing.T) {
+	for want, l := range map[string]line{
+		"1.5ms, in /src/shop":                   {Outcome: "ok"},
+		"1.5ms, from the cache, in /src/shop":   {Outcome: "ok", Cached: true},
+		"policy people, rules[0], in /src/shop": {Outcome: "denied", Policy: "people", Rule: "rules[0]"},
+	} {
+		l.Took, l.Folder = 1.5, "/src/shop"
+		if got := l.detail(); got != want || !l.explained() {
+			t.Errorf("the detail of %+v is %q, explained %v; want %q", l, got, l.explained(), want)
+		}
+	}
+}
+
 // TestEachDeniedCallHasAReason: the detail says what denied a call, also if that is no rule.
 func TestEachDeniedCallHasAReason(t *testing.T) {
 	for want, l := range map[string]line{

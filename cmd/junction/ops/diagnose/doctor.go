@@ -170,6 +170,9 @@ func (d *Diagnosis) add(names view.Names, e *examinee, r *upstream.Report, taken
 	if r.Catalog != nil {
 		u.Tools = d.exposed(names, e, r.Catalog, taken)
 	}
+	if text, advice := e.config.Sessionless(); text != "" {
+		d.find(e.name, Finding{Text: text, Advice: advice})
+	}
 	if r.Rootless || e.status != nil && e.status.Rootless {
 		d.find(e.name, Finding{Text: rootlessText, Advice: fmt.Sprintf(rootlessAdvice, e.name)})
 	}

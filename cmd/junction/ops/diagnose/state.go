@@ -42,16 +42,17 @@ type UpstreamStatus struct {
 	Degraded int    `json:"degraded,omitempty"`
 	Sandbox  string `json:"sandbox,omitempty"` // of a command: "enforced", or the part that is not, with the reason
 
-	Processes int       `json:"processes,omitempty"`    // number of processes of a command
-	Memory    int64     `json:"memory_bytes,omitempty"` // of these and their children; only in the answer of /status
-	LastCall  *LastCall `json:"last_call,omitempty"`    // only in the answer of /status
+	Processes int              `json:"processes,omitempty"`    // number of processes of a command
+	Running   []CommandProcess `json:"running,omitempty"`      // the latest first; only in the answer of /status
+	Memory    int64            `json:"memory_bytes,omitempty"` // with their children; only in the answer of /status
+	LastCall  *LastCall        `json:"last_call,omitempty"`    // only in the answer of /status
 
 	Auth    string   `json:"auth,omitempty"`    // auth.mode, without none
 	SignIn  bool     `json:"sign_in,omitempty"` // the operator signs in to the server: junction login
 	Lacks   []string `json:"lacks,omitempty"`   // scopes that calls needed, and the sign-in does not have
 	Invalid bool     `json:"invalid,omitempty"` // the entry has a mistake, so that no connection is attempted
 
-	pids []int
+	running []upstream.Process
 }
 
 // Shown returns the state for display, such as "retrying in 20s".
@@ -124,7 +125,7 @@ func (p *Proxy) statusOf(s *upstream.Status, tools int) UpstreamStatus {
 	u := UpstreamStatus{
 		Name: s.Name, State: s.State.String(), Since: s.Since, RetryAt: s.Retry, Error: s.Err, Advice: s.Advice,
 		Era: string(s.Era), Version: s.Version, Tools: tools, Listed: s.Tools, Stored: s.Stored, Links: s.Links,
-		Degraded: s.Degraded, Sandbox: s.Sandbox, Processes: len(s.Processes), pids: s.Processes,
+		Degraded: s.Degraded, Sandbox: s.Sandbox, Processes: len(s.Processes), running: s.Processes,
 		Auth: string(c.Auth.Mode), SignIn: c.OperatorSignsIn(), Note: note(s, c.Program()), Invalid: c.Blocked != "",
 	}
 	if p.Config().Packs[s.Name] != "" && u.Advice != "" && c.Program() == config.PackProgram {

@@ -55,7 +55,7 @@ type Process struct {
 
 // serveStatus returns the handler of /status.
 func (p *Proxy) serveStatus(stopping context.Context) http.HandlerFunc {
-	return func(w http.ResponseWriter, _ *http.Request) {
+	return func(w http.ResponseWriter, request *http.Request) {
 		r := Running{Version: p.Version, Installed: p.Process.Installed(), URL: p.Process.URL, Config: p.File,
 			Read: p.Process.Read(), PID: os.Getpid(), Started: p.Process.Started, Variables: p.Process.Variables,
 			User: runfile.User(), Report: p.Report(stopping)}
@@ -67,16 +67,20 @@ func (p *Proxy) serveStatus(stopping context.Context) http.HandlerFunc {
 				r.Keeps = append(r.Keeps, abs)
 			}
 		}
+		p.ListProcesses(&r.Report, request)
 		var pids []int
 		for i := range r.Upstreams {
-			pids = append(pids, r.Upstreams[i].pids...)
+			for _, c := range r.Upstreams[i].Running {
+				pids = append(pids, c.PID)
+			}
 		}
 		memory := memoryOf(pids)
 		for i := range r.Upstreams {
 			u := &r.Upstreams[i]
 			u.LastCall = p.Process.LastCall(u.Name)
-			for _, pid := range u.pids {
-				u.Memory += memory[pid]
+			for n := range u.Running {
+				u.Running[n].Memory = memory[u.Running[n].PID]
+				u.Memory += u.Running[n].Memory
 			}
 		}
 		writeJSON(w, http.StatusOK, r)

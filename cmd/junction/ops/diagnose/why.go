@@ -54,6 +54,7 @@ type WhyItem struct {
 	Limits   string `json:"limits,omitempty"`     // when a call of the tool ends, and the keys that say so
 	Changed  string `json:"changed,omitempty"`    // how Junction has changed the definition, and why
 	Problem  string `json:"problem,omitempty"`    // why the item is not offered, or not to all clients
+	Folder   string `json:"folder,omitempty"`     // in which folders calls of the item work
 	State    string `json:"upstream_state"`
 	Since    string `json:"upstream_since"`
 	Error    string `json:"upstream_error,omitempty"`
@@ -165,8 +166,9 @@ func EndpointPath(endpoint string) string {
 	return path.Join("/mcp", endpoint)
 }
 
-// explain answers a query. An error means that the query is invalid.
-func (p *Proxy) explain(ctx context.Context, q WhyQuery, now time.Time) (WhyReport, error) {
+// explain answers a query. folders permits folders of the caller in the answer. An error means that the query is
+// invalid.
+func (p *Proxy) explain(ctx context.Context, q WhyQuery, folders bool, now time.Time) (WhyReport, error) {
 	who, user, err := p.subject(ctx, &q)
 	if err != nil {
 		return WhyReport{}, err
@@ -214,7 +216,12 @@ func (p *Proxy) explain(ctx context.Context, q WhyQuery, now time.Time) (WhyRepo
 		return a, nil
 	}
 	for i := range found {
-		a.Items = append(a.Items, p.itemOf(&found[i], statuses[found[i].Upstream], who, endpoint))
+		status := statuses[found[i].Upstream]
+		item := p.itemOf(&found[i], status, who, endpoint)
+		if item.Visible {
+			item.Folder = p.foldersOf(&status, &who, folders)
+		}
+		a.Items = append(a.Items, item)
 	}
 	p.placeRules(a.Items)
 	if len(found) == 0 {
@@ -349,7 +356,7 @@ func (p *Proxy) serveWhy(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "The parameter name is missing: name=…", http.StatusBadRequest)
 		return
 	}
-	a, err := p.explain(r.Context(), q, time.Now())
+	a, err := p.explain(r.Context(), q, p.showsFolders(r), time.Now())
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return

@@ -100,6 +100,9 @@ type upstreamData struct {
 	Class  string // of the state, in the style sheet
 	Broken bool   // a person should read the reason
 	Again  string // the command that connects the upstream again; "" if that would change nothing
+	Few    []diagnose.CommandProcess
+	Others int    // processes that Few leaves out
+	All    string // the command that shows all
 }
 
 type sessionData struct {
@@ -155,6 +158,8 @@ func (s *Status) data() statusData {
 		if row.canReconnect() {
 			row.Again = s.Command("reconnect", u.Name)
 		}
+		row.Few, row.Others = u.FewProcesses()
+		row.All = s.Command("status", u.Name, "--json")
 		d.Fine = d.Fine && !row.Broken
 		d.Upstreams = append(d.Upstreams, row)
 	}

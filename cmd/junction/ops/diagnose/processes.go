@@ -1,0 +1,113 @@
+package diagnose
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"junction/auth"
+	"junction/policy"
+	"junction/upstream"
+	"junction/upstream/prose"
+)
+
+// This file lists the processes of commands, with the folders of clients in which they work. Every user of the
+// machine can read the admin address. So with authentication only the owner sees these folders, and a report
+// about one caller has the folders of that caller alone.
+
+// CommandProcess is a running process of a command.
+type CommandProcess struct {
+	PID     int       `json:"pid"`
+	Started time.Time `json:"started"`
+	Caller  string    `json:"caller,omitempty"` // whose calls alone it takes: a principal, or a program
+	Folder  string    `json:"folder,omitempty"` // of a client (isolation: folder)
+	// it works in the folder of a client, and Folder is left out, because the reader may be another user
+	Hidden bool  `json:"folder_hidden,omitempty"`
+	Lists  bool  `json:"lists,omitempty"` // it reads the lists
+	Memory int64 `json:"memory_bytes,omitempty"`
+}
+
+// Use returns what the process does, with a comma before it; "" if it takes the calls of all callers.
+func (c CommandProcess) Use() (text string) {
+	switch {
+	case c.Folder != "":
+		text = ", in " + prose.Flat(c.Folder)
+	case c.Hidden:
+		text = ", in the folder of a client"
+	case c.Lists:
+		text = ", reads the lists"
+	}
+	if c.Caller != "" {
+		text += ", for " + prose.Flat(c.Caller)
+	}
+	return text
+}
+
+// mostProcesses is the most processes of one command that a person sees; --json has all.
+const mostProcesses = 5
+
+// FewProcesses returns the processes for people, and the number of those that are left out. It returns none for a
+// command with one process.
+func (u *UpstreamStatus) FewProcesses() (list []CommandProcess, more int) {
+	if len(u.Running) < 2 {
+		return nil, 0
+	}
+	list = u.Running[:min(len(u.Running), mostProcesses)]
+	return list, len(u.Running) - len(list)
+}
+
+// showsFolders reports whether the reader of the admin address may see the folders of clients. Without
+// authentication, every user of the machine may call what works there.
+func (p *Proxy) showsFolders(r *http.Request) bool {
+	return p.Config().Auth.Open() || r != nil && p.Owner.sentBy(r)
+}
+
+// ListProcesses adds the processes of commands to a report. r is the request that the report answers; nil is
+// that of a page.
+func (p *Proxy) ListProcesses(report *Report, r *http.Request) {
+	folders := p.showsFolders(r)
+	for i := range report.Upstreams {
+		u := &report.Upstreams[i]
+		for _, of := range u.running {
+			c := CommandProcess{PID: of.PID, Started: of.Started, Caller: of.User, Folder: of.Folder, Lists: of.Lists}
+			if of.Folder != "" && !folders {
+				c.Folder, c.Hidden = "", true
+			}
+			u.Running = append(u.Running, c)
+		}
+	}
+}
+
+// mostFolders is the most folders that a text about one caller has.
+const mostFolders = 3
+
+// foldersOf returns in which folders the calls of an item work; "" without isolation: folder. It names the
+// folders of the caller only, and none if the reader may not see them.
+func (p *Proxy) foldersOf(s *upstream.Status, who *policy.Subject, shown bool) string {
+	if p.Config().Upstreams[s.Name].Isolation != upstream.IsolationFolder {
+		return ""
+	}
+	const text = "each call works in the folder of its client (isolation: folder)"
+	principal := who.ID
+	if who.Kind == string(auth.KindLocal) {
+		principal = ""
+	}
+	var list []string
+	for _, of := range s.Processes {
+		if of.Folder != "" && of.Principal == principal && !slices.Contains(list, of.Folder) {
+			list = append(list, of.Folder)
+		}
+	}
+	switch more := len(list) - mostFolders; {
+	case len(list) == 0:
+		return text + "; no process runs for this caller"
+	case !shown:
+		return fmt.Sprintf("%s; processes of this caller run in %s, which only the user who runs Junction sees", text,
+			prose.Count(len(list), "folder"))
+	case more > 0:
+		list = append(list[:mostFolders], fmt.Sprintf("%d more", more))
+	}
+	return text + "; processes of this caller run in " + strings.Join(list, ", ")
+}
