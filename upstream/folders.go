@@ -14,6 +14,7 @@ import (
 
 	"junction/upstream/client"
 	"junction/upstream/folder"
+	"junction/upstream/pace"
 	"junction/upstream/raw"
 	"junction/upstream/stdio"
 )
@@ -153,36 +154,14 @@ func (p *pool) dialerOf(l *link) (*client.Dialer, func() []byte, error) {
 		return p.dialer, nil, nil
 	}
 	f := l.folders
-	if l.readsShared && p.NeedsFolder() {
+	if l.readsShared {
 		f = p.lent.Load()
 	}
 	if l.dialer != nil && l.dialedIn == f {
 		return l.dialer, l.roots, nil
 	}
-	o := p.dialOptions()
-	path, roots := p.connConfig.fixedDir(), func() []byte { return rootsOf(p.connConfig.fixedDir()) }
-	switch {
-	case f != nil:
-		path, roots = f.Path(), f.roots
-		o.Folder = &stdio.Folder{Path: path, Open: f.open}
-	case path != "":
-	case !l.readsShared:
-		return nil, nil, errNoFolder
-	default:
-		var err error
-		if path, err = p.emptyFolder(); err != nil {
-			return nil, nil, err
-		}
-		roots = func() []byte { return rootsOf(path) }
-		o.Folder = &stdio.Folder{Path: path, Open: func() (*os.File, error) { return os.Open(path) }}
-	}
-	if o.Folder != nil {
-		o.Folder.ReadOnly = p.connConfig.Sandbox.OnlyReadsFolder()
-		if folder.Named(o.Dir) {
-			o.Dir, o.Folder.Start = "", true
-		}
-	}
-	if err := placeIn(&o, path); err != nil {
+	o, roots, err := p.place(f, l.readsShared)
+	if err != nil {
 		return nil, nil, err
 	}
 	l.dialer, l.dialedIn, l.roots = client.NewDialer(o), f, roots
@@ -190,6 +169,38 @@ func (p *pool) dialerOf(l *link) (*client.Dialer, func() []byte, error) {
 		l.dialer.Expect(era)
 	}
 	return l.dialer, l.roots, nil
+}
+
+// place returns the options for a process in the folders of a client, and the answer to its roots/list. Without
+// folders, the process is in dir of the entry, or else in the empty folder if it only reads the lists.
+func (p *pool) place(f *Folders, reads bool) (o client.Options, roots func() []byte, err error) {
+	if o = p.dialOptions(); !p.ByFolder() {
+		return o, nil, nil
+	}
+	path := p.connConfig.fixedDir()
+	switch {
+	case f != nil:
+		path = f.Path()
+		o.Folder = &stdio.Folder{Path: path, Open: f.open}
+	case path != "":
+	case !reads:
+		return o, nil, errNoFolder
+	default:
+		if path, err = p.emptyFolder(); err != nil {
+			return o, nil, err
+		}
+		o.Folder = &stdio.Folder{Path: path, Open: func() (*os.File, error) { return os.Open(path) }}
+	}
+	if roots = func() []byte { return rootsOf(path) }; f != nil {
+		roots = f.roots
+	}
+	if o.Folder != nil {
+		o.Folder.ReadOnly = p.connConfig.Sandbox.OnlyReadsFolder()
+		if folder.Named(o.Dir) {
+			o.Dir, o.Folder.Start = "", true
+		}
+	}
+	return o, roots, placeIn(&o, path)
 }
 
 // placeIn puts the path of the folder where ${folder} stands in the command and its environment.
@@ -279,25 +290,70 @@ func (c *Call) takeRoots(r client.Result, roots []byte) bool {
 }
 
 // Bring lends the folders of a client to the reading of the lists, if the server has not listed anything in an
-// empty folder. It waits until the attempt has ended, or ctx ends, and reports whether it had to wait.
+// empty folder. It waits until an attempt in a folder has ended, or ctx ends, and reports whether it had to wait.
 func (p *pool) Bring(ctx context.Context, f *Folders) bool {
 	if f == nil || !p.NeedsFolder() || !p.Catalog().Listed.IsZero() {
 		return false
 	}
-	if before := p.lent.Load(); before == nil || before.key != f.key {
-		p.lent.CompareAndSwap(before, f)
-	}
-	if l, _, err := p.take(ctx, p.reading(), waiter{}); err == nil {
-		l.release()
+	for range 2 { // an attempt in the empty folder may be in progress
+		p.lend(f)
+		l, _, err := p.take(ctx, p.reading(), waiter{})
+		if err == nil {
+			l.release()
+		}
+		if !errors.As(err, new(*WaitingError)) {
+			break
+		}
 	}
 	return true
 }
 
-// waits explains why the lists of a server could not be read in an empty folder.
-func (p *pool) waits(l *link, err error) error {
-	if !l.readsShared || !p.NeedsFolder() || p.lent.Load() != nil {
-		return err
+// lend has the lists read in the folders of a client.
+func (p *pool) lend(f *Folders) {
+	if before := p.lent.Load(); before == nil || before.key != f.key {
+		p.lent.CompareAndSwap(before, f)
 	}
-	return fmt.Errorf("it waits for a folder: its lists are read in the first permitted folder that a client "+
-		"names; in an empty folder: %w", err)
+}
+
+// bringLater is Bring for a call, which does not need the lists and does not wait for them.
+func (p *pool) bringLater(f *Folders) {
+	if f == nil || !p.waits.Load() {
+		return
+	}
+	p.lend(f)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if l := p.links[p.reading()]; l != nil {
+		pace.Wake(l.wake)
+	}
+}
+
+// A WaitingError means that a server waits for the folder of a client: it has ended in an empty one, and its
+// lists are read in the first permitted folder that a client brings.
+type WaitingError struct{ err error }
+
+func (e *WaitingError) Error() string { return waitsForFolder + "; in an empty one " + e.err.Error() }
+
+func (e *WaitingError) Unwrap() error { return e.err }
+
+const (
+	waitsForFolder = "it works in the folder of a client, and no client has named a permitted one yet"
+	waitingAdvice  = "open a client in a folder that is permitted; junction folders list shows which are"
+)
+
+// awaited returns the error of an attempt to read the lists in folders that were lent; nil for the empty folder. A
+// server that has ended in the empty folder waits for one of a client. It does so, too, if the folder that was
+// lent is not there any more.
+func (p *pool) awaited(lent *Folders, err error) error {
+	exit, ended := errors.AsType[*stdio.ExitError](err)
+	switch {
+	case !p.NeedsFolder():
+		return err
+	case lent != nil && errors.As(err, new(*folder.Refused)):
+		p.lent.CompareAndSwap(lent, nil)
+		return &WaitingError{err}
+	case lent == nil && ended && !exit.Killed:
+		return &WaitingError{err}
+	}
+	return err
 }

@@ -192,3 +192,86 @@ func TestFolderThatWouldBeDivided(t *testing.T) {
 		}
 	}
 }
+
+// TestServerWaitsForAFolder: a server that ends in an empty folder has not failed. It is not started again for callers
+// without a folder. The first client with one has its lists read there, with a call as with a list. If that folder
+// goes, the server waits for the next one, and its tools stay.
+func TestServerWaitsForAFolder(t *testing.T) {
+	for name, bring := range map[string]func(*testing.T, *Upstream, func(*Call)){
+		"call": func(t *testing.T, u *Upstream, in func(*Call)) { whoIs(t, u, in) },
+		"list": func(t *testing.T, u *Upstream, in func(*Call)) {
+			c := toolCall("whoami", `{}`, in)
+			if waited := u.Bring(t.Context(), c.Folders); !waited || len(u.Catalog().Tools) == 0 {
+				t.Errorf("after the list of a client in a folder, %d tools are known", len(u.Catalog().Tools))
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newPlaces(t, "shop")
+			if err := os.WriteFile(filepath.Join(p.dir, "shop", "here"), nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			child, starts := upstreamtest.Command(t, upstreamtest.Script{}), filepath.Join(p.dir, "starts")
+			const ends = `echo >>"$2"; [ -e "$1/here" ] || exit 7; shift 2; exec "$@"`
+			states := make(chan Change, 100)
+			u := Start("up", Config{Command: append([]string{"sh", "-c", ends, "sh", "${folder}", starts}, child.Command...),
+				Env: child.Env, Isolation: IsolationFolder, Era: client.EraLegacy},
+				Options{Log: authtest.Log(t), Hooks: Hooks{StateChanged: func(c Change) { states <- c }}})
+			defer u.Close()
+			until := func(want State) Change {
+				for {
+					select {
+					case c := <-states:
+						if c.State == want {
+							return c
+						}
+					case <-t.Context().Done():
+						t.Fatalf("the state does not become %v; it is %v", want, u.Status().State)
+					}
+				}
+			}
+			until(StateWaiting)
+			if u.dead.Load() != nil {
+				t.Error("calls from a folder would not wait for their process")
+			}
+			if s := u.Status(); s.State != StateWaiting || s.State.Broken() || s.State.Failed() || s.Advice == "" ||
+				!strings.Contains(s.Err, "status 7") || !s.Retry.IsZero() {
+				t.Errorf("the status is %+v", s)
+			}
+			for range 2 {
+				if err := u.Ready(t.Context()); !errors.As(err, new(*WaitingError)) {
+					t.Errorf("Ready = %v", err)
+				}
+			}
+			if text, err := os.ReadFile(starts); err != nil || len(text) != 1 {
+				t.Errorf("for callers without a folder it was started %d times, %v", len(text), err)
+			}
+			if r := u.Check(t.Context()); r.Err != nil || !errors.As(r.Waits, new(*WaitingError)) || r.Advice == "" {
+				t.Errorf("the check finds %v, %v", r.Err, r.Waits)
+			}
+			bring(t, u, p.in(t, "ann", "shop"))
+			until(StateReady)
+			if r := u.Check(t.Context()); r.Err != nil || r.Waits != nil || r.Catalog == nil {
+				t.Errorf("then the check finds %v, %v", r.Err, r.Waits)
+			}
+			if err := os.RemoveAll(filepath.Join(p.dir, "shop")); err != nil {
+				t.Fatal(err)
+			}
+			u.reconnect()
+			until(StateWaiting)
+			if len(u.Catalog().Tools) == 0 {
+				t.Error("the tools have gone with the folder")
+			}
+		})
+	}
+}
+
+// TestServerThatCannotStartDoesNotWait: no folder of a client would help.
+func TestServerThatCannotStartDoesNotWait(t *testing.T) {
+	u := Start("up", Config{Command: []string{filepath.Join(t.TempDir(), "none")}, Isolation: IsolationFolder}, Options{Log: authtest.Log(t)})
+	defer u.Close()
+	<-u.Met()
+	if s := u.Status(); s.State != StateRetrying {
+		t.Errorf("the status is %+v", s)
+	}
+}

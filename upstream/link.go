@@ -19,6 +19,7 @@ import (
 //	            ▼                                                              │
 //	start ► starting ─── listed ───► ready ── conn ended ─► retrying ──────────┘
 //	            │  └──── failed ───────────────────────────► retrying
+//	            ├─ it has ended in an empty folder ────────► waits for a folder ─ a call brings one ─► starting
 //	            ├─ a sign-in is missing (also when ready) ─► needs sign-in ── as from retrying ─► starting
 //	            └─ credentials rejected (also when ready),
 //	               or sandbox not available ───────────────► blocked ────── as from retrying ─► starting
@@ -158,6 +159,7 @@ func (l *link) update(change func(*linkState) bool) bool {
 	}
 	if l.readsShared {
 		l.pool.dead.Store(l.deadReason())
+		l.pool.waits.Store(l.state == StateWaiting)
 	}
 	close(l.changed)
 	l.changed = make(chan struct{})
@@ -180,7 +182,10 @@ func (l *link) connectAndServe(ctx context.Context, cause client.Trace) (time.Du
 	defer cancel()
 	o, err := l.open(opening)
 	if err != nil {
-		return 0, l.pool.waits(l, err)
+		if l.readsShared {
+			err = l.pool.awaited(l.dialedIn, err)
+		}
+		return 0, err
 	}
 	c, t := o.Conn, newTenure(o.Conn)
 	if o.catalog != nil {

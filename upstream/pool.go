@@ -44,6 +44,7 @@ type pool struct {
 	rootless      atomic.Bool             // see Status.Rootless
 	home          home                    // see there
 	lent          atomic.Pointer[Folders] // see Bring; nil for none
+	waits         atomic.Bool             // the link that reads the catalog is in StateWaiting
 	emptyInBoth   atomic.Bool             // the server has no items in both eras: see askLegacy
 	legacyAlone   atomic.Bool             // the server has items in the legacy era alone: see askLegacy
 	started       time.Time

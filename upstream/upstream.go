@@ -412,6 +412,9 @@ func (e *Error) Public() string {
 	if own, ok := errors.AsType[*ownError](e.Err); ok {
 		return (&Error{e.Upstream, e.Kind, own.err}).Public() + "; " + own.hint()
 	}
+	if errors.As(e.Err, new(*WaitingError)) {
+		return fmt.Sprintf("upstream %s: %s", e.Upstream, waitsForFolder)
+	}
 	if noise, ok := errors.AsType[*stdio.NoiseError](e.Err); ok {
 		return fmt.Sprintf("upstream %s: %s", e.Upstream, noise.Public())
 	}
