@@ -3,6 +3,7 @@ package proxy
 import (
 	"bytes"
 	"context"
+	"errors"
 	"strconv"
 	"strings"
 	"time"
@@ -163,7 +164,8 @@ func (s *Core) awaitLists(ctx context.Context, x *Exchange) {
 	defer cancel()
 	for st := range seen.Stocks() {
 		if st.Catalog.Listed.IsZero() && st.Backend.NeedsFolder() {
-			waited = s.bring(ctx, x, st.Backend) || waited
+			brought, _ := s.bring(ctx, x, st.Backend) // a call says why the client has no folder
+			waited = brought || waited
 		}
 	}
 	if seen.Settled && !seen.Separates && !waited {
@@ -208,10 +210,14 @@ func (s *Core) awaitNamed(ctx context.Context, x *Exchange, p upstream.Part, nam
 	if st.Catalog.Listed.IsZero() {
 		x.Info.Upstream = b.Name()
 		x.front.Begin()
+		var placeless error
 		if b.NeedsFolder() {
-			s.bring(ctx, x, b)
+			_, placeless = s.bring(ctx, x, b)
 		}
 		err := b.Ready(ctx)
+		if placeless != nil && errors.As(err, new(*upstream.WaitingError)) {
+			err = InvalidParams("Invalid params: %s", folderText(b, placeless))
+		}
 		s.lookAgain(x)
 		if t := x.named(p, name); t != nil || err == nil || !b.Catalog().Listed.IsZero() {
 			return t, nil

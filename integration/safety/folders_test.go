@@ -134,8 +134,10 @@ func TestCallRunsInTheFolderOfItsClient(t *testing.T) {
 			"roots before the working": {harness.AllCapabilities, working, w.rooted("within/a"), w.path("within/a"), 1},
 			"working directory":        {without, working, none, w.path("within/b"), 0},
 			"no roots":                 {harness.AllCapabilities, working, w.rooted(), w.path("within/b"), 1},
-			"nothing":                  {without, whoami, none, "declares no roots", 0},
-			"no variable":              {without, empty, none, "declares no roots", 0},
+			"nothing":                  {without, whoami, none, "declares no roots, and its request has no header", 0},
+			"no variable":              {without, empty, none, "without a folder: the variable in it is not set", 0},
+			"no folder open":           {harness.AllCapabilities, whoami, w.rooted(), "has no folder open", 1},
+			"no variable, and roots":   {harness.AllCapabilities, empty, w.rooted("within/a"), w.path("within/a"), 1},
 			"outside":                  {without, w.in("outside", whoami), none, "junction folders allow " + w.path("outside"), 0},
 			"absent":                   {without, w.in("nowhere", whoami), none, "junction folders allow " + w.path("nowhere"), 0},
 			"roots outside":            {harness.AllCapabilities, whoami, w.rooted("outside"), "junction folders allow", 1},
@@ -172,7 +174,7 @@ func TestRootsOfASession(t *testing.T) {
 		{func() { c.Notify(t, "notifications/roots/list_changed", "") }, w.rooted("within/b"), w.path("within/b"), 1},
 		{func() { c.Notify(t, "notifications/roots/list_changed", "") }, func(harness.ServerRequest) string {
 			return `"error":{"code":-32603,"message":"no"}`
-		}, "has not answered with a root", 1},
+		}, "has answered roots/list with an error (no)", 1},
 	} {
 		step.before()
 		m, asked := c.Converse(t, whoami, step.answer)
@@ -258,6 +260,11 @@ func TestListsWaitForAFolder(t *testing.T) {
 				return string(m.Result)
 			}
 			list := harness.Query{Method: "tools/list"}
+			for want, q := range map[string]harness.Query{"declares no roots": whoami, "junction folders allow": w.in("outside", whoami)} {
+				if got := at(t, c.Begin(t, q).Answer(t)); !strings.Contains(got, want) {
+					t.Errorf("before, a call is answered %s, want %s", got, want)
+				}
+			}
 			for name, q := range map[string]harness.Query{"no folder": list, "outside": w.in("outside", list)} {
 				if got := lists(q); strings.Contains(got, "up__whoami") {
 					t.Errorf("%s: the tools are listed: %s", name, got)
