@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"junction/auth/authtest"
 	"junction/upstream/client"
@@ -274,4 +276,66 @@ func TestServerThatCannotStartDoesNotWait(t *testing.T) {
 	if s := u.Status(); s.State != StateRetrying {
 		t.Errorf("the status is %+v", s)
 	}
+}
+
+// TestNobodyLosesTheProcessOfAFolder: the process of a folder that was used in the last minutes does not make room for
+// another folder. The caller that finds no place is told so at once.
+func TestNobodyLosesTheProcessOfAFolder(t *testing.T) {
+	p := newPlaces(t, "a", "b", "c", "d", "e")
+	child := upstreamtest.Command(t, upstreamtest.Script{Era: string(client.EraLegacy)})
+	u := Start("up", Config{Command: child.Command, Env: child.Env, Dir: "${folder}", Isolation: IsolationFolder,
+		Era: client.EraLegacy, MaxLinks: 5}, Options{Log: authtest.Log(t)})
+	defer u.Close()
+	agent := func(account, folder string) func(*Call) {
+		in := p.in(t, "", folder)
+		return func(c *Call) { in(c); c.Account = account }
+	}
+	first, second := whoIs(t, u, agent("codex", "a")), whoIs(t, u, agent("codex", "b"))
+	whoIs(t, u, agent("claude", "a"))
+	whoIs(t, u, agent("claude", "d"))
+	for want, in := range map[string]func(*Call){"half of max_links": agent("codex", "c"), "(max_links)": agent("opencode", "e")} {
+		res := <-begun(u, toolCall("whoami", `{}`, in))
+		if text := mustFail(t, res, client.KindBusy); !strings.Contains(text, want) || !strings.Contains(text, "upstreams.up") {
+			t.Errorf("Call = %s", text)
+		}
+	}
+	if a, b := whoIs(t, u, agent("codex", "a")), whoIs(t, u, agent("codex", "b")); a.Pid != first.Pid || b.Pid != second.Pid {
+		t.Error("a window has lost its process")
+	}
+}
+
+// TestProcessOfAFolderMakesRoomLater: the process that was unused for the longest time makes room, minutes after its
+// last call. A second process of a folder, for a call beside a question, makes room at once.
+func TestProcessOfAFolderMakesRoomLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &pool{name: "up", connConfig: Config{Isolation: IsolationFolder, MaxLinks: 6}, log: authtest.Log(t), links: map[linkKey]*link{}}
+		add := func(key linkKey) *link {
+			l := &link{pool: p, key: key, linkState: linkState{state: StateReady, used: time.Now(), changed: make(chan struct{})}}
+			p.links[key] = l
+			return l
+		}
+		of := func(folder string, number int) linkKey {
+			return linkKey{holder: "folder " + folder, user: "ann", number: number}
+		}
+		a := add(of("a", 0))
+		time.Sleep(time.Minute)
+		add(of("b", 0))
+		spare := add(of("b", 1))
+		if p.allHeld(of("c", 0)) {
+			t.Error("no place can become free")
+		}
+		if got := p.takeIdle(of("c", 0)); got != spare {
+			t.Errorf("%p makes room", got)
+		}
+		delete(p.links, spare.key)
+		add(of("c", 0)).calls = 1
+		time.Sleep(keptFor - time.Minute - time.Second)
+		if got := p.takeIdle(of("d", 0)); got != nil || !p.allHeld(of("d", 0)) {
+			t.Errorf("too early, %p makes room", got)
+		}
+		time.Sleep(time.Second)
+		if got := p.takeIdle(of("d", 0)); got != a {
+			t.Errorf("%p makes room", got)
+		}
+	})
 }
