@@ -254,7 +254,7 @@ func (x *Exchange) upstreamCall(target *view.Target) *upstream.Call {
 // coming returns what decides about the connection of later calls of the client.
 func (x *Exchange) coming() *upstream.Call {
 	return &upstream.Call{Call: client.Call{Principal: x.User(), Session: x.Who.Session,
-		Profile: x.Who.Profile}, Era: x.Era}
+		Profile: x.Who.Profile}, Era: x.Era, Account: x.Grant.Name()}
 }
 
 // start begins the record of the request, for log, audit and metrics.

@@ -83,12 +83,16 @@ func (s *Core) locate(ctx context.Context, x *Exchange) (*Result, error) {
 	if x.Info.Folder = x.folders.Path(); err == nil {
 		return nil, nil
 	}
-	text := folderText(x.target.Backend, err)
 	if x.target.Part != upstream.PartTools {
-		return nil, InvalidParams("Invalid params: %s", text)
+		return nil, placeless(x.target.Backend, err)
 	}
 	x.Info.Outcome = Invalid
-	return new(s.toolText(x, text, isError)), nil
+	return new(s.toolText(x, folderText(x.target.Backend, err), isError)), nil
+}
+
+// placeless returns the error of a request that cannot be made in the folder of its client.
+func placeless(b view.Backend, err error) error {
+	return InvalidParams("Invalid params: %s", folderText(b, err))
 }
 
 // folderText returns the text about a call that cannot be made in the folder of its client.
@@ -118,31 +122,46 @@ func (s *Core) findFolders(ctx context.Context, x *Exchange, b view.Backend) (as
 	return nil, x.admit(ctx, b, path)
 }
 
+// foldersOf returns the folders of the client for a server whose call is not about to be made; nil for a server that
+// needs none. The error is the reason why the client has none.
+func (s *Core) foldersOf(ctx context.Context, x *Exchange, b view.Backend) (*upstream.Folders, error) {
+	if !b.ByFolder() {
+		return nil, nil
+	}
+	defer func() { x.located = located{} }()
+	if _, err := s.findFolders(ctx, x, b); err != nil {
+		return nil, err
+	}
+	if x.folders == nil && b.NeedsFolder() {
+		return nil, x.withoutFolder()
+	}
+	return x.folders, nil
+}
+
 // bring lends the folder of the client to a server that lists nothing without one. It reports whether the lists may
 // be other ones now. The error is the reason why the client has no folder.
 func (s *Core) bring(ctx context.Context, x *Exchange, b view.Backend) (waited bool, err error) {
-	defer func() { x.located = located{} }()
-	if _, err := s.findFolders(ctx, x, b); err != nil {
+	folders, err := s.foldersOf(ctx, x, b)
+	if err != nil {
 		return false, err
 	}
-	if x.folders == nil {
-		return false, x.withoutFolder()
-	}
-	return b.Bring(ctx, x.folders), nil
+	return b.Bring(ctx, folders), nil
 }
 
-// guard returns the Guard for the folders of the caller and the server.
-func (x *Exchange) guard(b view.Backend) *folder.Guard {
-	g := x.Snapshot.Config.Folders.Narrowed(x.Subject.Rights.PermitsFolder)
-	if b.Config().Sandbox != nil {
-		g = g.Beside(b.Name())
+// warm opens the connection for the calls of the client, if the entry says so.
+func (s *Core) warm(ctx context.Context, x *Exchange, b view.Backend) {
+	folders, err := s.foldersOf(ctx, x, b)
+	if err != nil {
+		return // a call says why
 	}
-	return g
+	c := x.coming()
+	c.Folders = folders
+	b.Warm(c)
 }
 
 // admit sets the folder that a header names.
 func (x *Exchange) admit(ctx context.Context, b view.Backend, path string) error {
-	g := x.guard(b)
+	g := x.Folders(b)
 	place, err := g.Admit(ctx, x.Grant.Name(), path)
 	if err != nil {
 		return err
@@ -153,7 +172,7 @@ func (x *Exchange) admit(ctx context.Context, b view.Backend, path string) error
 
 // admitRoots sets the folders of the roots of the client.
 func (x *Exchange) admitRoots(ctx context.Context, b view.Backend, uris []string) error {
-	g := x.guard(b)
+	g := x.Folders(b)
 	set, err := g.AdmitRoots(ctx, x.Grant.Name(), uris)
 	if err != nil {
 		return err

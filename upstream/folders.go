@@ -48,6 +48,24 @@ func (f *Folders) Key() string {
 	return f.key
 }
 
+// Again returns the same folders, as a Guard permits them now.
+func (f *Folders) Again(ctx context.Context, guard *folder.Guard) (*Folders, error) {
+	if f == nil {
+		return nil, nil
+	}
+	var set folder.Set
+	for i, place := range f.set {
+		now, err := guard.Admit(ctx, f.principal, place.Path())
+		switch {
+		case err == nil:
+			set = append(set, now)
+		case i == 0:
+			return nil, err
+		}
+	}
+	return NewFolders(set, guard, f.principal), nil
+}
+
 // Path returns the absolute path of the first folder, which is the folder of the client; "" for nil.
 func (f *Folders) Path() string {
 	if f == nil {

@@ -339,3 +339,29 @@ func TestProcessOfAFolderMakesRoomLater(t *testing.T) {
 		}
 	})
 }
+
+// TestProcessOfAFolderStopsAlone: idle_stop ends the process of a folder that no call uses, and no other one. The next
+// call from the folder starts another process there.
+func TestProcessOfAFolderStopsAlone(t *testing.T) {
+	p := newPlaces(t, "a", "b")
+	child := upstreamtest.Command(t, upstreamtest.Script{Era: string(client.EraLegacy)})
+	u := Start("up", Config{Command: child.Command, Env: child.Env, Dir: "${folder}", Isolation: IsolationFolder,
+		Era: client.EraLegacy, IdleStop: 10 * time.Millisecond}, Options{Log: authtest.Log(t)})
+	defer u.Close()
+	a, b := p.in(t, "ann", "a"), p.in(t, "ann", "b")
+	works := begun(u, toolCall("gate", `{"gate":"end"}`, b))
+	first := whoIs(t, u, a)
+	u.mu.Lock()
+	l := u.links[u.keyOf(toolCall("whoami", `{}`, a), false)]
+	u.mu.Unlock()
+	if l != nil { // else it has ended already
+		<-l.done
+	}
+	if again := whoIs(t, u, a); again.Pid == first.Pid || again.Dir != first.Dir {
+		t.Errorf("the process %+v follows on %+v", again, first)
+	}
+	mustCall(t, u, toolCall("open", `{"gate":"end"}`, b))
+	if res := <-works; res.err != nil {
+		t.Errorf("the call from the other folder = %v", res.err)
+	}
+}
