@@ -51,6 +51,7 @@ type located struct {
 	folders  *upstream.Folders // nil for none
 	uris     []string          // the roots that folders was made of; nil for a header
 	rootless string            // why the client has no roots, if it was asked; "" if it has, or was not
+	rooted   []string          // see upstream.Call.Rooted
 }
 
 // roots are those of a legacy session.

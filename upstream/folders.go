@@ -268,43 +268,82 @@ func (p *pool) eraDialer(l *link) *client.Dialer {
 	return p.dialer
 }
 
-// mostRootRounds is how often a modern server may ask for roots during one call.
-const mostRootRounds = 3
+// mostRootRounds is how often a modern server may ask for roots alone during one call, and mostRooted how often at
+// once: each answer has all roots.
+const (
+	mostRootRounds = 3
+	mostRooted     = 8
+)
 
-// takeRoots answers an input_required result that asks for nothing but roots, and reports whether the call is to
-// be made again with the answer.
-func (c *Call) takeRoots(r client.Result, roots []byte) bool {
+var errRootRounds = fmt.Errorf("it asked for roots more than %d times during one call", mostRootRounds)
+
+// takeRoots takes the requests for roots out of an input_required result, and keeps their keys in c.Rooted for the next
+// round. If the server has asked for nothing else, it prepares that round, and reports that the call is to be made
+// again at once.
+func (c *Call) takeRoots(r *client.Result) (again bool, err error) {
+	c.Rooted = nil
 	if r.Type != client.TypeInputRequired {
-		return false
+		return false, nil
 	}
 	requests, err := r.Object.Object("inputRequests")
-	if err != nil || requests.Len() == 0 {
-		return false
+	if err != nil {
+		return false, nil // the reader of the result says why
 	}
-	answers := []byte{'{'}
-	for i, m := range requests.Members() {
-		o, err := raw.Parse(m.Value)
+	var rest []raw.Edit
+	for _, m := range requests.Members() {
+		name, err := m.Name()
 		if err != nil {
-			return false
+			return false, err
 		}
-		if method, err := o.String("method"); err != nil || method != string(mcp.MethodListRoots) {
-			return false
+		method, err := raw.Get(m.Value, "method")
+		if err != nil {
+			continue
 		}
-		if i > 0 {
-			answers = append(answers, ',')
+		if text, err := raw.String(method); err == nil && text == string(mcp.MethodListRoots) {
+			c.Rooted, rest = append(c.Rooted, name), append(rest, raw.Edit{Name: name})
 		}
-		answers = append(append(append(answers, m.Key...), ':'), roots...)
 	}
-	edits := []raw.Edit{{Name: "inputResponses", Value: append(answers, '}')}, {Name: "requestState"}}
+	switch {
+	case len(rest) == 0:
+		return false, nil
+	case len(rest) > mostRooted:
+		return false, fmt.Errorf("it asked for roots %d times at once", len(rest))
+	case len(rest) < requests.Len():
+		left, err := requests.Splice(rest...)
+		if err == nil {
+			r.Object, err = r.Object.With(raw.Edit{Name: "inputRequests", Value: left})
+		}
+		return false, err
+	}
+	edits := []raw.Edit{{Name: "inputResponses"}, {Name: "requestState"}}
 	if state, err := r.Object.Get("requestState"); err == nil {
 		edits[1].Value = append([]byte(nil), state...) // the next call overwrites r
 	}
-	params, err := c.Params.With(edits...)
-	if err != nil {
-		return false
+	if c.Params, err = c.Params.With(edits...); err != nil {
+		return false, err
 	}
-	c.Params, c.Continues = params, true
-	return true
+	c.Continues = true
+	return true, nil
+}
+
+// giveRoots adds the answers to the requests for roots of the round before, in place of any of the client.
+func (c *Call) giveRoots(roots []byte) error {
+	answers, err := c.Params.Object("inputResponses")
+	if err == raw.ErrAbsent {
+		answers, err = raw.Parse([]byte("{}"))
+	}
+	var edits []raw.Edit
+	for _, key := range c.Rooted {
+		edits = append(edits, raw.Edit{Name: key, Value: roots})
+	}
+	var text []byte
+	if err == nil {
+		text, err = answers.Splice(edits...)
+	}
+	if err == nil {
+		c.Params, err = c.Params.With(raw.Edit{Name: "inputResponses", Value: text})
+	}
+	return err
 }
 
 // Bring lends the folders of a client to the reading of the lists, if the server has not listed anything in an

@@ -420,3 +420,33 @@ func TestProcessOfAFolderIsWarm(t *testing.T) {
 		})
 	}
 }
+
+// TestRootsBesideAnotherQuestion: a modern server asks for roots together with something else. Junction answers with the
+// folder, whatever the client answers, and the client gets the rest.
+func TestRootsBesideAnotherQuestion(t *testing.T) {
+	harness.Waits(t)
+	harness.InMemory(t, "the permitted folders are those of this test")
+	for _, caller := range harness.Eras {
+		for _, state := range []string{"", `"state":"none",`} {
+			t.Run(string(caller)+state, func(t *testing.T) {
+				w := newWorkplace(t, client.EraModern, allowing)
+				c := harness.TalkAs(t, w.URL, caller, "2025-11-25", `{"elicitation":{"form":{}}}`)
+				q := harness.Called("up__ask", `{`+state+`"together":true,"questions":[`+harness.AskRoots+`,`+harness.AskForm+`]}`)
+				m, asked := c.Converse(t, w.in("within/a", q), func(q harness.ServerRequest) string {
+					if caller == client.EraModern { // and the answer to a question that nobody has put to it
+						return harness.Accepted + `,"q1":{"roots":[{"uri":"file:///outside"}]}`
+					}
+					return harness.AnswersTo(q)
+				})
+				if len(asked) != 1 || asked[0].Method != "elicitation/create" {
+					t.Errorf("the client is asked %v", asked)
+				}
+				answers := harness.AnswersOf(t, m)
+				if !strings.Contains(answers, "file://"+w.path("within/a")) || !strings.Contains(answers, "accept") ||
+					strings.Contains(answers, "outside") {
+					t.Errorf("the server is answered %s", answers)
+				}
+			})
+		}
+	}
+}
