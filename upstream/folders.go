@@ -74,9 +74,16 @@ func (f *Folders) Path() string {
 	return f.set[0].Path()
 }
 
-// open opens the first folder, unless another one has its path now.
-func (f *Folders) open() (*os.File, error) {
-	return f.guard.Open(context.Background(), f.principal, f.set[0])
+// folder returns the first folder, with the others. None is opened if another one has its path now.
+func (f *Folders) folder() *stdio.Folder {
+	var all []*stdio.Folder
+	for _, place := range f.set {
+		all = append(all, &stdio.Folder{Path: place.Path(), Open: func() (*os.File, error) {
+			return f.guard.Open(context.Background(), f.principal, place)
+		}})
+	}
+	all[0].Others = all[1:]
+	return all[0]
 }
 
 // roots returns the result of roots/list.
@@ -198,8 +205,7 @@ func (p *pool) place(f *Folders, reads bool) (o client.Options, roots func() []b
 	path := p.connConfig.fixedDir()
 	switch {
 	case f != nil:
-		path = f.Path()
-		o.Folder = &stdio.Folder{Path: path, Open: f.open}
+		path, o.Folder = f.Path(), f.folder()
 	case path != "":
 	case !reads:
 		return o, nil, errNoFolder
