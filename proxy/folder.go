@@ -15,7 +15,6 @@ import (
 	"junction/upstream/client"
 	"junction/upstream/folder"
 	"junction/upstream/jsonrpc"
-	"junction/upstream/prose"
 	"junction/upstream/raw"
 )
 
@@ -98,7 +97,8 @@ func placeless(b view.Backend, err error) error {
 
 // folderText returns the text about a call that cannot be made in the folder of its client.
 func folderText(b view.Backend, err error) string {
-	return fmt.Sprintf("The server %s works in the folder of its client, and this call cannot be made: %v.", b.Name(), err)
+	return fmt.Sprintf("The server %s works in the folder of its client, and this call cannot be made: %v.",
+		b.Name(), err)
 }
 
 // findFolders sets x.folders.
@@ -280,7 +280,7 @@ func (x *Exchange) askRoots(ctx context.Context, r *roots, count uint64) []strin
 	}
 	r.uris, r.without, r.known = nil, noAnswer, r.count == count
 	if refused, ok := errors.AsType[*jsonrpc.Error](err); ok {
-		r.without = fmt.Sprintf("has answered roots/list with an error (%s)", prose.Flat(prose.Cut(refused.Message, 100)))
+		r.without = fmt.Sprintf("has answered roots/list with the error %.100q", refused.Message)
 	} else if err == nil {
 		r.uris, r.without = rootURIs(answer), noRoots
 	}

@@ -395,7 +395,7 @@ func (p *pool) bringLater(f *Folders) {
 // lists are read in the first permitted folder that a client brings.
 type WaitingError struct{ err error }
 
-func (e *WaitingError) Error() string { return waitsForFolder + "; in an empty one " + e.err.Error() }
+func (e *WaitingError) Error() string { return waitsForFolder + "; the last attempt: " + e.err.Error() }
 
 func (e *WaitingError) Unwrap() error { return e.err }
 

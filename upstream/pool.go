@@ -223,13 +223,15 @@ func (p *pool) link(ctx context.Context, key linkKey, of waiter) (l *link, faile
 func (p *pool) noRoom(key linkKey) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	switch full := p.full(key); {
-	case full && p.ByFolder():
-		return fmt.Errorf("all %d processes that one user may have (half of max_links) work in other folders, and were "+
-			"used in the last %v; try again later, or set a larger max_links in upstreams.%s", p.share(), keptFor, p.name)
+	full := p.full(key)
+	switch {
 	case p.ByFolder():
-		return fmt.Errorf("all %d processes (max_links) work in other folders, and were used in the last %v; try again "+
-			"later, or set a larger max_links in upstreams.%s", p.connConfig.MaxLinks, keptFor, p.name)
+		which, n := "(max_links)", p.connConfig.MaxLinks
+		if full {
+			which, n = "that one user may have (half of max_links)", p.share()
+		}
+		return fmt.Errorf("all %d processes %s work in other folders, and were used in the last %d minutes; try again "+
+			"later, or set a larger max_links in upstreams.%s", n, which, keptFor/time.Minute, p.name)
 	case full:
 		return fmt.Errorf("all %d connections that one user may have (half of max_links) are in use", p.share())
 	}
@@ -326,7 +328,8 @@ func (p *pool) takeIdle(key linkKey) *link {
 			continue
 		}
 		l.mu.Lock()
-		if !l.readsShared && l.calls == 0 && l.state != StateClosed && !l.kept() && (found == nil || l.used.Before(used)) {
+		idle := !l.readsShared && l.calls == 0 && l.state != StateClosed && !l.kept()
+		if idle && (found == nil || l.used.Before(used)) {
 			found, used = l, l.used
 		}
 		l.mu.Unlock()

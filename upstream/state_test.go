@@ -38,7 +38,7 @@ func TestTransitions(t *testing.T) {
 			transition{status: Status{State: StateRetrying}, lost: true, first: true, logged: true}, "refused"},
 		{"waits for a folder", &pool{}, StateStarting, linkState{state: StateWaiting, err: &WaitingError{failure}},
 			transition{status: Status{State: StateWaiting}, restored: true, first: true, reported: true},
-			waitsForFolder + "; in an empty one refused"},
+			waitsForFolder + "; the last attempt: refused"},
 		{"closed", &pool{closed: true}, StateReady, linkState{state: StateClosed},
 			transition{status: Status{State: StateClosed}, first: true}, ""},
 	} {

@@ -184,6 +184,11 @@ type Call struct {
 	End context.CancelCauseFunc
 }
 
+// Coming returns what decides about the connection of later calls of a client.
+func Coming(p client.Profile, session, principal string) *Call {
+	return &Call{Call: client.Call{Profile: p, Session: session, Principal: principal}}
+}
+
 // Call makes the call of a client and returns the result. The error is a *jsonrpc.Error if the
 // server returned one, a *SignInError if the user has to sign in first, and an *Error otherwise.
 // The call is sent again only if the server certainly did not carry it out.

@@ -174,7 +174,7 @@ func TestRootsOfASession(t *testing.T) {
 		{func() { c.Notify(t, "notifications/roots/list_changed", "") }, w.rooted("within/b"), w.path("within/b"), 1},
 		{func() { c.Notify(t, "notifications/roots/list_changed", "") }, func(harness.ServerRequest) string {
 			return `"error":{"code":-32603,"message":"no"}`
-		}, "has answered roots/list with an error (no)", 1},
+		}, `has answered roots/list with the error \"no\"`, 1},
 	} {
 		step.before()
 		m, asked := c.Converse(t, whoami, step.answer)

@@ -92,9 +92,8 @@ func newPair(t *testing.T, r *windowRow) *pair {
 	p := &pair{windowRow: r, dir: dir, child: upstreamtest.Command(t, upstreamtest.Script{Era: string(client.EraLegacy)})}
 	guard, key := &auth.Guard{}, ""
 	if r.keyed {
-		keys := map[string]string{}
-		guard, keys = harness.Keyring(t, "team")
-		key = keys["team"]
+		team, keys := harness.Keyring(t, "team")
+		guard, key = team, keys["team"]
 	}
 	e := harness.MustProxy(t, map[string]upstream.Config{"up": {Command: p.child.Command, Env: p.child.Env,
 		Era: client.EraLegacy, Isolation: r.isolation, Stateful: &r.stateful}},

@@ -5,7 +5,6 @@ import (
 	"junction/proxy/scope"
 	"junction/proxy/view"
 	"junction/upstream"
-	"junction/upstream/client"
 )
 
 // Subscriber is a subscriptions/listen or a legacy session with subscriptions on an endpoint. A
@@ -34,8 +33,9 @@ type subscription struct {
 // call returns what decides about the connection of the subscriber's requests. folders are those of the client;
 // nil for none. Listeners.mu is held.
 func (h *Subscriber) call(folders *upstream.Folders) *upstream.Call {
-	return &upstream.Call{Call: client.Call{Profile: h.Who.Profile, Session: h.Who.Session, Principal: h.User()},
-		Account: h.held.Name(), Folders: folders}
+	c := upstream.Coming(h.Who.Profile, h.Who.Session, h.User())
+	c.Account, c.Folders = h.held.Name(), folders
+	return c
 }
 
 // size returns the approximate memory of a subscription, in bytes.
