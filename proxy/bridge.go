@@ -153,8 +153,8 @@ func (s *Core) relayRequests(x *Exchange, o raw.Object) (Result, error) {
 		}
 		edits = append(edits, raw.Edit{Name: "inputRequests", Value: text})
 	}
-	if upstreamState != nil || x.approved { // the approval is in the state
-		own := s.seal(x, sealed.State{Kind: sealed.Relayed, Upstream: upstreamState,
+	if upstreamState != nil || x.approved || len(x.rooted) > 0 { // the approval is in the state
+		own := s.seal(x, sealed.State{Kind: sealed.Relayed, Upstream: upstreamState, Rooted: x.rooted,
 			Asked: x.asking(x.target.Backend.Name(), methods...)})
 		edits = append(edits, raw.Edit{Name: "requestState", Value: raw.Quote(own)})
 	}

@@ -175,6 +175,7 @@ func (s *Core) reusable(x *Exchange, c *upstream.Call) (r client.Result, ok bool
 // upstream has sent no server request.
 func (s *Core) callUpstream(ctx context.Context, x *Exchange, c *upstream.Call) (client.Result, error) {
 	r, err := s.callBackend(ctx, x, c)
+	x.rooted = c.Rooted
 	if x.reuse != (answers.Key{}) && err == nil && r.Type == client.TypeComplete && !r.Failed() && !x.asked.Load() {
 		s.answers.Put(x.reuse, r.Text(), x.target.Reuse)
 	}

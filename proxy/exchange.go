@@ -253,8 +253,9 @@ func (x *Exchange) upstreamCall(target *view.Target) *upstream.Call {
 
 // coming returns what decides about the connection of later calls of the client.
 func (x *Exchange) coming() *upstream.Call {
-	return &upstream.Call{Call: client.Call{Principal: x.User(), Session: x.Who.Session,
-		Profile: x.Who.Profile}, Era: x.Era}
+	c := upstream.Coming(x.Who.Profile, x.Who.Session, x.User())
+	c.Era, c.Account = x.Era, x.Grant.Name()
+	return c
 }
 
 // start begins the record of the request, for log, audit and metrics.

@@ -14,6 +14,7 @@ import (
 	"junction/upstream"
 	"junction/upstream/client"
 	"junction/upstream/folder"
+	"junction/upstream/jsonrpc"
 	"junction/upstream/raw"
 )
 
@@ -46,17 +47,20 @@ const (
 
 // located is where the client of an exchange works.
 type located struct {
-	folders *upstream.Folders // nil for none
-	uris    []string          // the roots that folders was made of; nil for a header
+	folders  *upstream.Folders // nil for none
+	uris     []string          // the roots that folders was made of; nil for a header
+	rootless string            // why the client has no roots, if it was asked; "" if it has, or was not
+	rooted   []string          // see upstream.Call.Rooted
 }
 
 // roots are those of a legacy session.
 type roots struct {
-	turn  sync.Mutex // held while the client is asked
-	mu    sync.Mutex
-	known bool // the client has answered, or has not in time
-	uris  []string
-	count uint64 // changes that the client has announced
+	mu      sync.Mutex
+	known   bool // the client has answered, or has not in time
+	uris    []string
+	without string        // why there are no uris
+	count   uint64        // changes that the client has announced
+	asking  chan struct{} // closed when the client is not asked any more; nil while it is not
 }
 
 // RootsChanged has the client asked for its roots again when they are needed.
@@ -74,17 +78,27 @@ func (s *Core) locate(ctx context.Context, x *Exchange) (*Result, error) {
 	case ask != nil || err != nil && ctx.Err() != nil:
 		return ask, err
 	case err == nil && x.folders == nil && x.target.Backend.NeedsFolder():
-		err = errors.New(x.withoutFolder())
+		err = x.withoutFolder()
 	}
 	if x.Info.Folder = x.folders.Path(); err == nil {
 		return nil, nil
 	}
-	text := fmt.Sprintf("The folder of this client cannot be used for the server %s: %v.", x.target.Backend.Name(), err)
 	if x.target.Part != upstream.PartTools {
-		return nil, InvalidParams("Invalid params: %s", text)
+		return nil, placeless(x.target.Backend, err)
 	}
 	x.Info.Outcome = Invalid
-	return new(s.toolText(x, text, isError)), nil
+	return new(s.toolText(x, folderText(x.target.Backend, err), isError)), nil
+}
+
+// placeless returns the error of a request that cannot be made in the folder of its client.
+func placeless(b view.Backend, err error) error {
+	return InvalidParams("Invalid params: %s", folderText(b, err))
+}
+
+// folderText returns the text about a call that cannot be made in the folder of its client.
+func folderText(b view.Backend, err error) string {
+	return fmt.Sprintf("The server %s works in the folder of its client, and this call cannot be made: %v.",
+		b.Name(), err)
 }
 
 // findFolders sets x.folders.
@@ -109,28 +123,46 @@ func (s *Core) findFolders(ctx context.Context, x *Exchange, b view.Backend) (as
 	return nil, x.admit(ctx, b, path)
 }
 
-// bring lends the folder of the client to a server that lists nothing without one. It reports whether the lists may
-// be other ones now.
-func (s *Core) bring(ctx context.Context, x *Exchange, b view.Backend) bool {
-	if _, err := s.findFolders(ctx, x, b); err != nil {
-		return false // a call says why
+// foldersOf returns the folders of the client for a server whose call is not about to be made; nil for a server that
+// needs none. The error is the reason why the client has none.
+func (s *Core) foldersOf(ctx context.Context, x *Exchange, b view.Backend) (*upstream.Folders, error) {
+	if !b.ByFolder() {
+		return nil, nil
 	}
 	defer func() { x.located = located{} }()
-	return b.Bring(ctx, x.folders)
+	if _, err := s.findFolders(ctx, x, b); err != nil {
+		return nil, err
+	}
+	if x.folders == nil && b.NeedsFolder() {
+		return nil, x.withoutFolder()
+	}
+	return x.folders, nil
 }
 
-// guard returns the Guard for the folders of the caller and the server.
-func (x *Exchange) guard(b view.Backend) *folder.Guard {
-	g := x.Snapshot.Config.Folders.Narrowed(x.Subject.Rights.PermitsFolder)
-	if b.Config().Sandbox != nil {
-		g = g.Beside(b.Name())
+// bring lends the folder of the client to a server that lists nothing without one. It reports whether the lists may
+// be other ones now. The error is the reason why the client has no folder.
+func (s *Core) bring(ctx context.Context, x *Exchange, b view.Backend) (waited bool, err error) {
+	folders, err := s.foldersOf(ctx, x, b)
+	if err != nil {
+		return false, err
 	}
-	return g
+	return b.Bring(ctx, folders), nil
+}
+
+// warm opens the connection for the calls of the client, if the entry says so.
+func (s *Core) warm(ctx context.Context, x *Exchange, b view.Backend) {
+	folders, err := s.foldersOf(ctx, x, b)
+	if err != nil {
+		return // a call says why
+	}
+	c := x.coming()
+	c.Folders = folders
+	b.Warm(c)
 }
 
 // admit sets the folder that a header names.
 func (x *Exchange) admit(ctx context.Context, b view.Backend, path string) error {
-	g := x.guard(b)
+	g := x.Folders(b)
 	place, err := g.Admit(ctx, x.Grant.Name(), path)
 	if err != nil {
 		return err
@@ -141,7 +173,7 @@ func (x *Exchange) admit(ctx context.Context, b view.Backend, path string) error
 
 // admitRoots sets the folders of the roots of the client.
 func (x *Exchange) admitRoots(ctx context.Context, b view.Backend, uris []string) error {
-	g := x.guard(b)
+	g := x.Folders(b)
 	set, err := g.AdmitRoots(ctx, x.Grant.Name(), uris)
 	if err != nil {
 		return err
@@ -178,7 +210,12 @@ func (s *Core) rootsOf(ctx context.Context, x *Exchange) (uris []string, ask *Re
 		}
 		answers, _ := x.Params.Object("inputResponses")
 		answer, _ := answers.Get(rootsKey)
-		return rootURIs(answer), nil, nil
+		if uris = rootURIs(answer); answer == nil {
+			x.rootless = noAnswer
+		} else if uris == nil {
+			x.rootless = noRoots
+		}
+		return uris, nil, nil
 	}
 	if x.target == nil || !x.Who.Profile.Roots || !asksInput(x.Msg.Method) { // no call is about to be made
 		return nil, nil, nil
@@ -198,33 +235,57 @@ func asksInput(method string) bool {
 }
 
 // sessionRoots returns the roots of a legacy session. The client is asked once, and again after it has announced
-// a change; other calls of the session wait for the answer.
+// a change; other calls of the session wait for the answer, or until ctx ends.
 func (x *Exchange) sessionRoots(ctx context.Context) []string {
 	if x.Session == nil || x.sessionless() || !x.Who.Profile.Roots {
 		return nil
 	}
 	r := &x.Session.roots
-	r.turn.Lock()
-	defer r.turn.Unlock()
-	r.mu.Lock()
-	known, uris, count := r.known, r.uris, r.count
-	r.mu.Unlock()
-	if known || !x.front.Hears() {
-		return uris
+	for {
+		r.mu.Lock()
+		busy := r.asking
+		switch {
+		case r.known || !x.front.Hears():
+			defer r.mu.Unlock()
+			if x.rootless = r.without; !r.known && r.uris == nil {
+				x.rootless = noStream
+			}
+			return r.uris
+		case busy == nil:
+			r.asking = make(chan struct{})
+			count := r.count
+			r.mu.Unlock()
+			return x.askRoots(ctx, r, count)
+		}
+		r.mu.Unlock()
+		select {
+		case <-busy:
+		case <-ctx.Done():
+			return nil
+		}
 	}
+}
+
+// askRoots asks a legacy client for its roots, and ends r.asking. count is that of r before.
+func (x *Exchange) askRoots(ctx context.Context, r *roots, count uint64) []string {
 	asking, cancel := context.WithTimeout(ctx, rootsPatience)
 	defer cancel()
 	answer, err := x.send(asking, Question{Method: string(mcp.MethodListRoots)}, []byte(`{}`), nil)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	close(r.asking)
+	r.asking = nil
 	if ctx.Err() != nil {
 		return nil // another call asks again
 	}
-	if uris = nil; err == nil {
-		uris = rootURIs(answer)
+	r.uris, r.without, r.known = nil, noAnswer, r.count == count
+	if refused, ok := errors.AsType[*jsonrpc.Error](err); ok {
+		r.without = fmt.Sprintf("has answered roots/list with the error %.100q", refused.Message)
+	} else if err == nil {
+		r.uris, r.without = rootURIs(answer), noRoots
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.uris, r.known = uris, r.count == count
-	return uris
+	x.rootless = r.without
+	return r.uris
 }
 
 // rootURIs returns the URIs of a result of roots/list.
@@ -255,15 +316,27 @@ func rootURIs(result []byte) (uris []string) {
 	return uris
 }
 
-// withoutFolder returns the reason why a client has no folder, with what to do.
-func (x *Exchange) withoutFolder() string {
-	why := "the client declares no roots, and its request has no header " + headerFolder
+// Why a client that declares roots has none, after the words "the client".
+const (
+	noStream = "declares roots, and cannot be asked for them, because it takes no event stream"
+	noAnswer = "declares roots, and has not answered roots/list"
+	noRoots  = "declares roots, and has no folder open"
+)
+
+// withoutFolder returns the error of a client without a folder, with what to do, by what its request shows.
+func (x *Exchange) withoutFolder() error {
+	const connect = "junction connect for it again, which writes the header if the client can send one"
+	why, do := "declares no roots, and its request has no header "+headerFolder,
+		"run "+connect+", or start it through junction stdio --folder PATH"
+	_, sent := x.Header[headerFolder]
 	switch {
-	case x.Who.Profile.Roots && x.Era == client.EraLegacy && !x.front.Hears():
-		why = "the client declares roots, and cannot be asked for them because it takes no event stream"
+	case sent:
+		why = "has sent the header " + headerFolder + " without a folder: the variable in it is not set"
+		do = "start the client in a shell that is in the folder, or start it through junction stdio --folder PATH"
+	case x.rootless != "":
+		why, do = x.rootless, "open a folder in the client, or run "+connect
 	case x.Who.Profile.Roots:
-		why = "the client has not answered with a root"
+		why, do = "cannot be asked for its roots by the answer to "+x.Msg.Method, "run "+connect
 	}
-	return why + "; open a folder in the client, run junction connect for it again, or start it through " +
-		"junction stdio --folder PATH"
+	return fmt.Errorf("the client %s; %s", why, do)
 }

@@ -3,6 +3,7 @@ package proxy
 import (
 	"bytes"
 	"context"
+	"errors"
 	"strconv"
 	"strings"
 	"time"
@@ -154,16 +155,17 @@ func searchTools(ctx context.Context, s *Core, x *Exchange) (Result, error) {
 // their tools. It does not wait for upstreams with a known catalog.
 func (s *Core) awaitLists(ctx context.Context, x *Exchange) {
 	seen, waited := x.Subject.Sight(), false
-	for st := range seen.Stocks() {
-		if st.Warm {
-			st.Backend.Warm(x.coming())
-		}
-	}
 	ctx, cancel := context.WithTimeout(ctx, x.Snapshot.Config.FirstWait)
 	defer cancel()
 	for st := range seen.Stocks() {
+		if st.Warm {
+			s.warm(ctx, x, st.Backend)
+		}
+	}
+	for st := range seen.Stocks() {
 		if st.Catalog.Listed.IsZero() && st.Backend.NeedsFolder() {
-			waited = s.bring(ctx, x, st.Backend) || waited
+			brought, _ := s.bring(ctx, x, st.Backend) // a call says why the client has no folder
+			waited = brought || waited
 		}
 	}
 	if seen.Settled && !seen.Separates && !waited {
@@ -208,10 +210,14 @@ func (s *Core) awaitNamed(ctx context.Context, x *Exchange, p upstream.Part, nam
 	if st.Catalog.Listed.IsZero() {
 		x.Info.Upstream = b.Name()
 		x.front.Begin()
+		var without error
 		if b.NeedsFolder() {
-			s.bring(ctx, x, b)
+			_, without = s.bring(ctx, x, b)
 		}
 		err := b.Ready(ctx)
+		if without != nil && errors.As(err, new(*upstream.WaitingError)) {
+			err = placeless(b, without)
+		}
 		s.lookAgain(x)
 		if t := x.named(p, name); t != nil || err == nil || !b.Catalog().Listed.IsZero() {
 			return t, nil

@@ -87,6 +87,7 @@ func (s *Core) openState(x *Exchange, c *upstream.Call) (sealed.State, error) {
 	case sealed.Roots:
 		return sealed.State{}, spliceParams(c, raw.Edit{Name: "requestState"}, raw.Edit{Name: "inputResponses"})
 	case sealed.Relayed:
+		c.Rooted = st.Rooted
 		return st, spliceParams(c, raw.Edit{Name: "requestState", Value: st.Upstream})
 	case sealed.Again, sealed.Approval, sealed.Connect:
 		return st, spliceParams(c, raw.Edit{Name: "requestState"}, raw.Edit{Name: "inputResponses"})

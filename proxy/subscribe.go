@@ -63,12 +63,15 @@ func subscribe(ctx context.Context, s *Core, x *Exchange) (Result, error) {
 		return Result{}, err
 	}
 	if x.Subject.Sight().Offers.Subscribe && len(uris) > 0 {
-		list, err := s.subscribeAll(ctx, x, h, uris)
-		if err != nil {
-			return Result{}, err
-		}
+		list, without, err := s.subscribeAll(ctx, x, h, uris)
 		if len(list) > 0 {
 			honoured = append(honoured, `"resourceSubscriptions":[`+strings.Join(list, ",")+`]`)
+		}
+		if len(honoured) == 0 && err == nil { // the stream would be of no use
+			err = without
+		}
+		if err != nil {
+			return Result{}, err
 		}
 	}
 	l.Acknowledge(honoured)
@@ -90,9 +93,13 @@ func subscribeResource(ctx context.Context, s *Core, x *Exchange) (Result, error
 	if err := x.scoped(t); err != nil {
 		return Result{}, err
 	}
+	folders, err := s.foldersOf(ctx, x, t.Backend)
+	if err != nil {
+		return Result{}, placeless(t.Backend, err)
+	}
 	h := s.listeners.Enter(x.Caller, nil, &x.Session.Streams, x.Grant.Empty())
 	defer s.listeners.Leave(h)
-	accepted, err := s.listeners.Subscribe(ctx, h, []*view.Target{t})
+	accepted, err := s.listeners.Subscribe(ctx, h, []*view.Target{t}, streams.Folders{t.Backend: folders})
 	if !accepted[t] {
 		if err == nil {
 			err = InvalidParams("The upstream %s does not notify about changes of this resource", t.Backend.Name())
@@ -136,22 +143,33 @@ func unsubscribeResource(ctx context.Context, s *Core, x *Exchange) (Result, err
 var errNotDeclared = errors.New("the server takes no subscriptions to resources")
 
 // subscribeAll subscribes to the resources of a subscriptions/listen, and returns the accepted ones
-// as JSON. Each resource is reported as a call of its own.
-func (s *Core) subscribeAll(ctx context.Context, x *Exchange, h *streams.Subscriber, uris [][]byte) ([]string, error) {
+// as JSON. Each resource is reported as a call of its own. without is the error about a server that works in
+// the folder of its client, if the client has none.
+func (s *Core) subscribeAll(ctx context.Context, x *Exchange, h *streams.Subscriber, uris [][]byte) (
+	list []string, without, err error) {
 	began, info := time.Now(), x.Info
 	defer func() { x.Info = info }()
 	var targets []*view.Target
+	in := streams.Folders{}
 	for _, v := range uris {
 		uri, err := raw.String(v)
 		if err == raw.ErrAbsent {
-			return nil, InvalidParams("Invalid params: a resource in resourceSubscriptions is no string")
+			return nil, nil, InvalidParams("Invalid params: a resource in resourceSubscriptions is no string")
 		} else if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		x.Info = info
 		t, err := x.resource(x.Era, uri)
 		if err == nil {
 			err = x.scoped(t)
+		}
+		if err == nil {
+			if _, known := in[t.Backend]; !known {
+				if in[t.Backend], err = s.foldersOf(ctx, x, t.Backend); err != nil {
+					err = placeless(t.Backend, err)
+					without = err
+				}
+			}
 		}
 		if err == nil {
 			targets = append(targets, t)
@@ -164,14 +182,13 @@ func (s *Core) subscribeAll(ctx context.Context, x *Exchange, h *streams.Subscri
 	asked := slices.DeleteFunc(slices.Clone(targets), func(t *view.Target) bool {
 		return !view.Subscribes(t.Backend.Catalog(), x.Era)
 	})
-	accepted, err := s.listeners.Subscribe(ctx, h, asked)
+	accepted, err := s.listeners.Subscribe(ctx, h, asked, in)
 	if err == nil && len(asked) < len(targets) {
 		err = errNotDeclared
 	}
 	if err = x.subscribeError(err); err != nil {
 		s.log.Debug("not all subscriptions were accepted", "error", err)
 	}
-	var list []string
 	for _, t := range targets {
 		if one := info; s.hooks.CallDone != nil {
 			one.Name, one.Upstream, one.Own, one.Took = t.Exposed, t.Backend.Name(), t.Name, time.Since(began)
@@ -184,5 +201,5 @@ func (s *Core) subscribeAll(ctx context.Context, x *Exchange, h *streams.Subscri
 			list = append(list, string(raw.Quote(t.Exposed)))
 		}
 	}
-	return list, nil
+	return list, without, nil
 }

@@ -20,7 +20,10 @@ import (
 type Report struct {
 	Steps  []Step // the steps that were made, in order
 	Err    error  // why the last step failed; nil if all steps succeeded
-	Advice string // what to do about Err; "" if that is not known
+	Advice string // what to do about Err or Waits; "" if that is not known
+	// Waits is why the lists cannot be read before a client names a folder (StateWaiting), in place of Err; nil if
+	// they can.
+	Waits error
 	// Other is the method or the transport of another handshake and its error, if the server rejected
 	// several; Err is about one of them. It is "" for none.
 	Other string
@@ -51,7 +54,7 @@ type Step struct {
 // connection in use is in Status.
 func (u *Upstream) Check(ctx context.Context) Report {
 	inUse := u.askInUse(ctx)
-	r := check(ctx, u.name, u.connConfig, u.options, nil)
+	r := check(ctx, u.name, u.connConfig, u.options, nil, u.lent.Load())
 	if r.InUse = inUse; r.Rootless {
 		u.noteRootless()
 	}
@@ -96,18 +99,19 @@ func (s *Set) Check(ctx context.Context, name string, c Config, o Options) Repor
 	if c.Confines {
 		c.deciders = o.writable()
 	}
-	return check(ctx, name, c.withDefaults(o.Defaults).connConfig(), o, nil)
+	return check(ctx, name, c.withDefaults(o.Defaults).connConfig(), o, nil, nil)
 }
 
 // check checks an upstream over a connection of its own. conns has the HTTP connections; nil makes a
-// pool.
-func check(ctx context.Context, name string, config Config, o Options, conns *transport.Pool) Report {
+// pool. folders are those in which the lists are read, as for pool.lent.
+func check(ctx context.Context, name string, config Config, o Options, conns *transport.Pool, folders *Folders) Report {
 	p := &pool{name: name, connConfig: config, options: o, log: o.Log.With("upstream", name, "check", true),
 		checks: newChecks(int(o.MessageLimit))}
+	defer p.removeHome()
 	limit, cancel := context.WithTimeoutCause(ctx, config.ConnectTimeout, fmt.Errorf("%w within %v (connect_timeout)",
 		errLate, config.ConnectTimeout))
 	defer cancel()
-	x := &examination{pool: p, limit: limit, began: time.Now(), step: stepHandshake}
+	x := &examination{pool: p, folders: folders, limit: limit, began: time.Now(), step: stepHandshake}
 	if config.Sandbox != nil {
 		x.Sandbox = config.Sandbox.Enforcement(o.kernel())
 	}
@@ -131,10 +135,11 @@ const (
 // examination is a check in progress.
 type examination struct {
 	Report
-	pool  *pool
-	limit context.Context
-	step  string    // in progress
-	began time.Time // the step
+	pool    *pool
+	folders *Folders // in which the lists are read; nil for none
+	limit   context.Context
+	step    string    // in progress
+	began   time.Time // the step
 }
 
 // took ends the step in progress, and begins the next one.
@@ -146,7 +151,10 @@ func (x *examination) took(next string) {
 
 func (x *examination) run(conns *transport.Pool) error {
 	p, config := x.pool, &x.pool.connConfig
-	dialing := p.dialOptions()
+	dialing, roots, err := p.place(x.folders, true)
+	if err != nil {
+		return err
+	}
 	dialing.Pool = conns
 	if p.options.Credentials == nil {
 		dialing.Token = nil
@@ -168,8 +176,7 @@ func (x *examination) run(conns *transport.Pool) error {
 	}
 	d := client.NewDialer(dialing)
 	defer d.CloseIdle()
-	var err error
-	profile, hooks := p.reading().profile, client.Hooks{Changed: func() {}}
+	profile, hooks := p.reading().profile, client.Hooks{Changed: func() {}, Roots: roots}
 	var c opened
 	if c.Conn, err = d.Dial(x.limit, profile, hooks); err != nil {
 		return err
@@ -218,6 +225,10 @@ func (x *examination) fail(err error) {
 	}
 	x.Other = strings.Join(others, "; ")
 	_, err = p.lacking(err)
+	if err = p.awaited(x.folders, err); stateAfter(err) == StateWaiting {
+		x.Waits, x.Advice = p.shown(err), waitingAdvice
+		return
+	}
 	x.Err, x.Advice = p.shown(err), advice(err, p.name, &p.connConfig)
 }
 

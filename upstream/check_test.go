@@ -29,7 +29,7 @@ func (r *Report) stepNames() (names []string) {
 
 // check is Check over the rig's own network.
 func (r *rig) check(ctx context.Context) Report {
-	return check(ctx, r.name, r.connConfig, r.options, r.conns)
+	return check(ctx, r.name, r.connConfig, r.options, r.conns, nil)
 }
 
 // TestCheckOfAServer: a check goes through everything on a connection of its own, and leaves

@@ -40,6 +40,7 @@ func (u *Upstream) acquire(ctx context.Context, c *Call) (turn, error) {
 	if u.placeless(c) {
 		return turn{}, &Error{u.name, client.KindUnavailable, errNoFolder}
 	}
+	u.bringLater(c.Folders)
 	if u.prefersLegacy(c) {
 		t, err := u.takeTurn(ctx, u.keyOf(c, true), c)
 		if err == nil {
@@ -56,7 +57,7 @@ func (u *Upstream) acquire(ctx context.Context, c *Call) (turn, error) {
 // Warm opens the connection for the calls of a caller, if Config.Warm is set and there is room. It does
 // not wait, and ends no other connection. c needs what decides about the connection.
 func (u *Upstream) Warm(c *Call) {
-	if !u.config.Warm || u.connConfig.Blocked != "" || u.Catalog().Listed.IsZero() ||
+	if !u.config.Warm || u.placeless(c) || u.connConfig.Blocked != "" || u.Catalog().Listed.IsZero() ||
 		u.config.Isolation.OfSession() && c.Session == "" {
 		return
 	}

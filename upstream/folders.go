@@ -14,6 +14,7 @@ import (
 
 	"junction/upstream/client"
 	"junction/upstream/folder"
+	"junction/upstream/pace"
 	"junction/upstream/raw"
 	"junction/upstream/stdio"
 )
@@ -47,6 +48,24 @@ func (f *Folders) Key() string {
 	return f.key
 }
 
+// Again returns the same folders, as a Guard permits them now.
+func (f *Folders) Again(ctx context.Context, guard *folder.Guard) (*Folders, error) {
+	if f == nil {
+		return nil, nil
+	}
+	var set folder.Set
+	for i, place := range f.set {
+		now, err := guard.Admit(ctx, f.principal, place.Path())
+		switch {
+		case err == nil:
+			set = append(set, now)
+		case i == 0:
+			return nil, err
+		}
+	}
+	return NewFolders(set, guard, f.principal), nil
+}
+
 // Path returns the absolute path of the first folder, which is the folder of the client; "" for nil.
 func (f *Folders) Path() string {
 	if f == nil {
@@ -55,9 +74,16 @@ func (f *Folders) Path() string {
 	return f.set[0].Path()
 }
 
-// open opens the first folder, unless another one has its path now.
-func (f *Folders) open() (*os.File, error) {
-	return f.guard.Open(context.Background(), f.principal, f.set[0])
+// folder returns the first folder, with the others. None is opened if another one has its path now.
+func (f *Folders) folder() *stdio.Folder {
+	var all []*stdio.Folder
+	for _, place := range f.set {
+		all = append(all, &stdio.Folder{Path: place.Path(), Open: func() (*os.File, error) {
+			return f.guard.Open(context.Background(), f.principal, place)
+		}})
+	}
+	all[0].Others = all[1:]
+	return all[0]
 }
 
 // roots returns the result of roots/list.
@@ -156,36 +182,14 @@ func (p *pool) dialerOf(l *link) (*client.Dialer, func() []byte, error) {
 		return p.dialer, nil, nil
 	}
 	f := l.folders
-	if l.readsShared && p.NeedsFolder() {
+	if l.readsShared {
 		f = p.lent.Load()
 	}
 	if l.dialer != nil && l.dialedIn == f {
 		return l.dialer, l.roots, nil
 	}
-	o := p.dialOptions()
-	path, roots := p.connConfig.fixedDir(), func() []byte { return rootsOf(p.connConfig.fixedDir()) }
-	switch {
-	case f != nil:
-		path, roots = f.Path(), f.roots
-		o.Folder = &stdio.Folder{Path: path, Open: f.open}
-	case path != "":
-	case !l.readsShared:
-		return nil, nil, errNoFolder
-	default:
-		var err error
-		if path, err = p.emptyFolder(); err != nil {
-			return nil, nil, err
-		}
-		roots = func() []byte { return rootsOf(path) }
-		o.Folder = &stdio.Folder{Path: path, Open: func() (*os.File, error) { return os.Open(path) }}
-	}
-	if o.Folder != nil {
-		o.Folder.ReadOnly = p.connConfig.Sandbox.OnlyReadsFolder()
-		if folder.Named(o.Dir) {
-			o.Dir, o.Folder.Start = "", true
-		}
-	}
-	if err := placeIn(&o, path); err != nil {
+	o, roots, err := p.place(f, l.readsShared)
+	if err != nil {
 		return nil, nil, err
 	}
 	l.dialer, l.dialedIn, l.roots = client.NewDialer(o), f, roots
@@ -193,6 +197,37 @@ func (p *pool) dialerOf(l *link) (*client.Dialer, func() []byte, error) {
 		l.dialer.Expect(era)
 	}
 	return l.dialer, l.roots, nil
+}
+
+// place returns the options for a process in the folders of a client, and the answer to its roots/list. Without
+// folders, the process is in dir of the entry, or else in the empty folder if it only reads the lists.
+func (p *pool) place(f *Folders, reads bool) (o client.Options, roots func() []byte, err error) {
+	if o = p.dialOptions(); !p.ByFolder() {
+		return o, nil, nil
+	}
+	path := p.connConfig.fixedDir()
+	switch {
+	case f != nil:
+		path, o.Folder = f.Path(), f.folder()
+	case path != "":
+	case !reads:
+		return o, nil, errNoFolder
+	default:
+		if path, err = p.emptyFolder(); err != nil {
+			return o, nil, err
+		}
+		o.Folder = &stdio.Folder{Path: path, Open: func() (*os.File, error) { return os.Open(path) }}
+	}
+	if roots = func() []byte { return rootsOf(path) }; f != nil {
+		roots = f.roots
+	}
+	if o.Folder != nil {
+		o.Folder.ReadOnly = p.connConfig.Sandbox.OnlyReadsFolder()
+		if folder.Named(o.Dir) {
+			o.Dir, o.Folder.Start = "", true
+		}
+	}
+	return o, roots, placeIn(&o, path)
 }
 
 // placeIn puts the path of the folder where ${folder} stands in the command and its environment.
@@ -242,65 +277,149 @@ func (p *pool) eraDialer(l *link) *client.Dialer {
 	return p.dialer
 }
 
-// mostRootRounds is how often a modern server may ask for roots during one call.
-const mostRootRounds = 3
+// mostRootRounds is how often a modern server may ask for roots alone during one call, and mostRooted how often at
+// once: each answer has all roots.
+const (
+	mostRootRounds = 3
+	mostRooted     = 8
+)
 
-// takeRoots answers an input_required result that asks for nothing but roots, and reports whether the call is to
-// be made again with the answer.
-func (c *Call) takeRoots(r client.Result, roots []byte) bool {
+var errRootRounds = fmt.Errorf("it asked for roots more than %d times during one call", mostRootRounds)
+
+// takeRoots takes the requests for roots out of an input_required result, and keeps their keys in c.Rooted for the next
+// round. If the server has asked for nothing else, it prepares that round, and reports that the call is to be made
+// again at once.
+func (c *Call) takeRoots(r *client.Result) (again bool, err error) {
+	c.Rooted = nil
 	if r.Type != client.TypeInputRequired {
-		return false
+		return false, nil
 	}
 	requests, err := r.Object.Object("inputRequests")
-	if err != nil || requests.Len() == 0 {
-		return false
+	if err != nil {
+		return false, nil // the reader of the result says why
 	}
-	answers := []byte{'{'}
-	for i, m := range requests.Members() {
-		o, err := raw.Parse(m.Value)
+	var rest []raw.Edit
+	for _, m := range requests.Members() {
+		name, err := m.Name()
 		if err != nil {
-			return false
+			return false, err
 		}
-		if method, err := o.String("method"); err != nil || method != string(mcp.MethodListRoots) {
-			return false
+		method, err := raw.Get(m.Value, "method")
+		if err != nil {
+			continue
 		}
-		if i > 0 {
-			answers = append(answers, ',')
+		if text, err := raw.String(method); err == nil && text == string(mcp.MethodListRoots) {
+			c.Rooted, rest = append(c.Rooted, name), append(rest, raw.Edit{Name: name})
 		}
-		answers = append(append(append(answers, m.Key...), ':'), roots...)
 	}
-	edits := []raw.Edit{{Name: "inputResponses", Value: append(answers, '}')}, {Name: "requestState"}}
+	switch {
+	case len(rest) == 0:
+		return false, nil
+	case len(rest) > mostRooted:
+		return false, fmt.Errorf("it asked for roots %d times at once", len(rest))
+	case len(rest) < requests.Len():
+		left, err := requests.Splice(rest...)
+		if err == nil {
+			r.Object, err = r.Object.With(raw.Edit{Name: "inputRequests", Value: left})
+		}
+		return false, err
+	}
+	edits := []raw.Edit{{Name: "inputResponses"}, {Name: "requestState"}}
 	if state, err := r.Object.Get("requestState"); err == nil {
 		edits[1].Value = append([]byte(nil), state...) // the next call overwrites r
 	}
-	params, err := c.Params.With(edits...)
-	if err != nil {
-		return false
+	if c.Params, err = c.Params.With(edits...); err != nil {
+		return false, err
 	}
-	c.Params, c.Continues = params, true
-	return true
+	c.Continues = true
+	return true, nil
+}
+
+// giveRoots adds the answers to the requests for roots of the round before, in place of any of the client.
+func (c *Call) giveRoots(roots []byte) error {
+	answers, err := c.Params.Object("inputResponses")
+	if err == raw.ErrAbsent {
+		answers, err = raw.Parse([]byte("{}"))
+	}
+	var edits []raw.Edit
+	for _, key := range c.Rooted {
+		edits = append(edits, raw.Edit{Name: key, Value: roots})
+	}
+	var text []byte
+	if err == nil {
+		text, err = answers.Splice(edits...)
+	}
+	if err == nil {
+		c.Params, err = c.Params.With(raw.Edit{Name: "inputResponses", Value: text})
+	}
+	return err
 }
 
 // Bring lends the folders of a client to the reading of the lists, if the server has not listed anything in an
-// empty folder. It waits until the attempt has ended, or ctx ends, and reports whether it had to wait.
+// empty folder. It waits until an attempt in a folder has ended, or ctx ends, and reports whether it had to wait.
 func (p *pool) Bring(ctx context.Context, f *Folders) bool {
 	if f == nil || !p.NeedsFolder() || !p.Catalog().Listed.IsZero() {
 		return false
 	}
-	if before := p.lent.Load(); before == nil || before.key != f.key {
-		p.lent.CompareAndSwap(before, f)
-	}
-	if l, _, err := p.take(ctx, p.reading(), waiter{}); err == nil {
-		l.release()
+	for range 2 { // an attempt in the empty folder may be in progress
+		p.lend(f)
+		l, _, err := p.take(ctx, p.reading(), waiter{})
+		if err == nil {
+			l.release()
+		}
+		if !errors.As(err, new(*WaitingError)) {
+			break
+		}
 	}
 	return true
 }
 
-// waits explains why the lists of a server could not be read in an empty folder.
-func (p *pool) waits(l *link, err error) error {
-	if !l.readsShared || !p.NeedsFolder() || p.lent.Load() != nil {
-		return err
+// lend has the lists read in the folders of a client.
+func (p *pool) lend(f *Folders) {
+	if before := p.lent.Load(); before == nil || before.key != f.key {
+		p.lent.CompareAndSwap(before, f)
 	}
-	return fmt.Errorf("it waits for a folder: its lists are read in the first permitted folder that a client "+
-		"names; in an empty folder: %w", err)
+}
+
+// bringLater is Bring for a call, which does not need the lists and does not wait for them.
+func (p *pool) bringLater(f *Folders) {
+	if f == nil || !p.waits.Load() {
+		return
+	}
+	p.lend(f)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if l := p.links[p.reading()]; l != nil {
+		pace.Wake(l.wake)
+	}
+}
+
+// A WaitingError means that a server waits for the folder of a client: it has ended in an empty one, and its
+// lists are read in the first permitted folder that a client brings.
+type WaitingError struct{ err error }
+
+func (e *WaitingError) Error() string { return waitsForFolder + "; the last attempt: " + e.err.Error() }
+
+func (e *WaitingError) Unwrap() error { return e.err }
+
+const (
+	waitsForFolder = "it works in the folder of a client, and no client has named a permitted one yet"
+	waitingAdvice  = "open a client in a folder that is permitted; junction folders list shows which are"
+)
+
+// awaited returns the error of an attempt to read the lists in folders that were lent; nil for the empty folder. A
+// server that has ended in the empty folder waits for one of a client. It does so, too, if the folder that was
+// lent is not there any more.
+func (p *pool) awaited(lent *Folders, err error) error {
+	exit, ended := errors.AsType[*stdio.ExitError](err)
+	switch {
+	case !p.NeedsFolder():
+		return err
+	case lent != nil && errors.As(err, new(*folder.Refused)):
+		p.lent.CompareAndSwap(lent, nil)
+		return &WaitingError{err}
+	case lent == nil && ended && !exit.Killed:
+		return &WaitingError{err}
+	}
+	return err
 }

@@ -7,9 +7,12 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"junction/auth/authtest"
 	"junction/upstream/client"
+	"junction/upstream/command"
 	"junction/upstream/folder"
 	"junction/upstream/upstreamtest"
 )
@@ -190,5 +193,203 @@ func TestFolderThatWouldBeDivided(t *testing.T) {
 		if ok != (res.err == nil) || !ok && !strings.Contains(res.err.Error(), "rename the folder") {
 			t.Errorf("%s: Call = %s, %v", value, res.text, res.err)
 		}
+	}
+}
+
+// TestServerWaitsForAFolder: a server that ends in an empty folder has not failed. It is not started again for callers
+// without a folder. The first client with one has its lists read there, with a call as with a list. If that folder
+// goes, the server waits for the next one, and its tools stay.
+func TestServerWaitsForAFolder(t *testing.T) {
+	for name, bring := range map[string]func(*testing.T, *Upstream, func(*Call)){
+		"call": func(t *testing.T, u *Upstream, in func(*Call)) { whoIs(t, u, in) },
+		"list": func(t *testing.T, u *Upstream, in func(*Call)) {
+			c := toolCall("whoami", `{}`, in)
+			if waited := u.Bring(t.Context(), c.Folders); !waited || len(u.Catalog().Tools) == 0 {
+				t.Errorf("after the list of a client in a folder, %d tools are known", len(u.Catalog().Tools))
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newPlaces(t, "shop")
+			if err := os.WriteFile(filepath.Join(p.dir, "shop", "here"), nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			child, starts := upstreamtest.Command(t, upstreamtest.Script{}), filepath.Join(p.dir, "starts")
+			const ends = `echo >>"$2"; [ -e "$1/here" ] || exit 7; shift 2; exec "$@"`
+			states := make(chan Change, 100)
+			u := Start("up", Config{Command: append([]string{"sh", "-c", ends, "sh", "${folder}", starts}, child.Command...),
+				Env: child.Env, Isolation: IsolationFolder, Era: client.EraLegacy},
+				Options{Log: authtest.Log(t), Hooks: Hooks{StateChanged: func(c Change) { states <- c }}})
+			defer u.Close()
+			until := func(want State) Change {
+				for {
+					select {
+					case c := <-states:
+						if c.State == want {
+							return c
+						}
+					case <-t.Context().Done():
+						t.Fatalf("the state does not become %v; it is %v", want, u.Status().State)
+					}
+				}
+			}
+			until(StateWaiting)
+			if u.dead.Load() != nil {
+				t.Error("calls from a folder would not wait for their process")
+			}
+			if s := u.Status(); s.State != StateWaiting || s.State.Broken() || s.State.Failed() || s.Advice == "" ||
+				!strings.Contains(s.Err, "status 7") || !s.Retry.IsZero() {
+				t.Errorf("the status is %+v", s)
+			}
+			for range 2 {
+				if err := u.Ready(t.Context()); !errors.As(err, new(*WaitingError)) {
+					t.Errorf("Ready = %v", err)
+				}
+			}
+			if text, err := os.ReadFile(starts); err != nil || len(text) != 1 {
+				t.Errorf("for callers without a folder it was started %d times, %v", len(text), err)
+			}
+			if r := u.Check(t.Context()); r.Err != nil || !errors.As(r.Waits, new(*WaitingError)) || r.Advice == "" {
+				t.Errorf("the check finds %v, %v", r.Err, r.Waits)
+			}
+			bring(t, u, p.in(t, "ann", "shop"))
+			until(StateReady)
+			if r := u.Check(t.Context()); r.Err != nil || r.Waits != nil || r.Catalog == nil {
+				t.Errorf("then the check finds %v, %v", r.Err, r.Waits)
+			}
+			if err := os.RemoveAll(filepath.Join(p.dir, "shop")); err != nil {
+				t.Fatal(err)
+			}
+			u.reconnect()
+			until(StateWaiting)
+			if len(u.Catalog().Tools) == 0 {
+				t.Error("the tools have gone with the folder")
+			}
+		})
+	}
+}
+
+// TestServerThatCannotStartDoesNotWait: no folder of a client would help.
+func TestServerThatCannotStartDoesNotWait(t *testing.T) {
+	u := Start("up", Config{Command: []string{filepath.Join(t.TempDir(), "none")}, Isolation: IsolationFolder}, Options{Log: authtest.Log(t)})
+	defer u.Close()
+	<-u.Met()
+	if s := u.Status(); s.State != StateRetrying {
+		t.Errorf("the status is %+v", s)
+	}
+}
+
+// TestNobodyLosesTheProcessOfAFolder: the process of a folder that was used in the last minutes does not make room for
+// another folder. The caller that finds no place is told so at once.
+func TestNobodyLosesTheProcessOfAFolder(t *testing.T) {
+	p := newPlaces(t, "a", "b", "c", "d", "e")
+	child := upstreamtest.Command(t, upstreamtest.Script{Era: string(client.EraLegacy)})
+	u := Start("up", Config{Command: child.Command, Env: child.Env, Dir: "${folder}", Isolation: IsolationFolder,
+		Era: client.EraLegacy, MaxLinks: 5}, Options{Log: authtest.Log(t)})
+	defer u.Close()
+	agent := func(account, folder string) func(*Call) {
+		in := p.in(t, "", folder)
+		return func(c *Call) { in(c); c.Account = account }
+	}
+	first, second := whoIs(t, u, agent("codex", "a")), whoIs(t, u, agent("codex", "b"))
+	whoIs(t, u, agent("claude", "a"))
+	whoIs(t, u, agent("claude", "d"))
+	for want, in := range map[string]func(*Call){"half of max_links": agent("codex", "c"), "(max_links)": agent("opencode", "e")} {
+		res := <-begun(u, toolCall("whoami", `{}`, in))
+		if text := mustFail(t, res, client.KindBusy); !strings.Contains(text, want) || !strings.Contains(text, "upstreams.up") {
+			t.Errorf("Call = %s", text)
+		}
+	}
+	if a, b := whoIs(t, u, agent("codex", "a")), whoIs(t, u, agent("codex", "b")); a.Pid != first.Pid || b.Pid != second.Pid {
+		t.Error("a window has lost its process")
+	}
+}
+
+// TestProcessOfAFolderMakesRoomLater: the process that was unused for the longest time makes room, minutes after its
+// last call. A second process of a folder, for a call beside a question, makes room at once.
+func TestProcessOfAFolderMakesRoomLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &pool{name: "up", connConfig: Config{Isolation: IsolationFolder, MaxLinks: 6}, log: authtest.Log(t), links: map[linkKey]*link{}}
+		add := func(key linkKey) *link {
+			l := &link{pool: p, key: key, linkState: linkState{state: StateReady, used: time.Now(), changed: make(chan struct{})}}
+			p.links[key] = l
+			return l
+		}
+		of := func(folder string, number int) linkKey {
+			return linkKey{holder: "folder " + folder, user: "ann", number: number}
+		}
+		a := add(of("a", 0))
+		time.Sleep(time.Minute)
+		add(of("b", 0))
+		spare := add(of("b", 1))
+		if p.allHeld(of("c", 0)) {
+			t.Error("no place can become free")
+		}
+		if got := p.takeIdle(of("c", 0)); got != spare {
+			t.Errorf("%p makes room", got)
+		}
+		delete(p.links, spare.key)
+		add(of("c", 0)).calls = 1
+		time.Sleep(keptFor - time.Minute - time.Second)
+		if got := p.takeIdle(of("d", 0)); got != nil || !p.allHeld(of("d", 0)) {
+			t.Errorf("too early, %p makes room", got)
+		}
+		time.Sleep(time.Second)
+		if got := p.takeIdle(of("d", 0)); got != a {
+			t.Errorf("%p makes room", got)
+		}
+	})
+}
+
+// TestProcessOfAFolderStopsAlone: idle_stop ends the process of a folder that no call uses, and no other one. The next
+// call from the folder starts another process there.
+func TestProcessOfAFolderStopsAlone(t *testing.T) {
+	p := newPlaces(t, "a", "b")
+	child := upstreamtest.Command(t, upstreamtest.Script{Era: string(client.EraLegacy)})
+	u := Start("up", Config{Command: child.Command, Env: child.Env, Dir: "${folder}", Isolation: IsolationFolder,
+		Era: client.EraLegacy, IdleStop: 10 * time.Millisecond}, Options{Log: authtest.Log(t)})
+	defer u.Close()
+	a, b := p.in(t, "ann", "a"), p.in(t, "ann", "b")
+	works := begun(u, toolCall("gate", `{"gate":"end"}`, b))
+	first := whoIs(t, u, a)
+	u.mu.Lock()
+	l := u.links[u.keyOf(toolCall("whoami", `{}`, a), false)]
+	u.mu.Unlock()
+	if l != nil { // else it has ended already
+		<-l.done
+	}
+	if again := whoIs(t, u, a); again.Pid == first.Pid || again.Dir != first.Dir {
+		t.Errorf("the process %+v follows on %+v", again, first)
+	}
+	mustCall(t, u, toolCall("open", `{"gate":"end"}`, b))
+	if res := <-works; res.err != nil {
+		t.Errorf("the call from the other folder = %v", res.err)
+	}
+}
+
+// TestSandboxHasAllRootsOfAClient: a command with a sandbox may change each permitted root of its client; only read
+// them, if the entry says so; and not another folder that clients may name.
+func TestSandboxHasAllRootsOfAClient(t *testing.T) {
+	mustEnforce(t)
+	for _, reads := range []bool{false, true} {
+		p := newPlaces(t, "shop", "blog", "other")
+		c := Config{Isolation: IsolationFolder, Era: client.EraLegacy, Sandbox: &command.Sandbox{Require: true, TCP: allPorts()}}
+		if reads {
+			c.Sandbox.Read = []string{"${folder}"}
+		}
+		const uses = `ls "$1" && exit 5; shift; ls "$@" || exit 4; for d; do echo x >"$d/written"; done; exit 3`
+		c.Command = []string{"sh", "-c", uses, "sh", filepath.Join(p.dir, "other"), filepath.Join(p.dir, "shop"),
+			filepath.Join(p.dir, "blog")}
+		u := Start("up", c, Options{Log: authtest.Log(t), Sandboxes: t.TempDir()})
+		res := <-begun(u, toolCall("whoami", `{}`, p.in(t, "ann", "shop", "blog")))
+		if res.err == nil || !strings.Contains(res.err.Error(), "status 3") {
+			t.Errorf("only read %v: the command ended with %v", reads, res.err)
+		}
+		for _, name := range []string{"shop", "blog"} {
+			if _, err := os.Stat(filepath.Join(p.dir, name, "written")); (err == nil) == reads {
+				t.Errorf("only read %v: it has changed %s: %v", reads, name, err == nil)
+			}
+		}
+		u.Close()
 	}
 }

@@ -74,6 +74,8 @@ func (l *link) await(ctx context.Context, failed int, peer client.Peer) (client.
 			return nil, l.err
 		case l.refused() != nil:
 			return nil, l.refused()
+		case l.state == StateWaiting && l.pool.lent.Load() == nil: // an attempt would end alike
+			return nil, l.err
 		}
 		if l.state != StateStarting {
 			pace.Wake(l.wake)

@@ -26,8 +26,8 @@ type linkKey struct {
 // principalHolder returns the holder of a link that one principal has for itself.
 func principalHolder(principal string) string { return "principal " + principal }
 
-// readsCatalog reports whether the link with that key reads the catalog of its callers. Other links
-// of the same callers do not read it.
+// readsCatalog reports whether the link with that key reads the catalog of its callers, and has their
+// subscriptions. Other links of the same callers do not.
 func (k linkKey) readsCatalog() bool { return k.number == 0 && !k.legacySide }
 
 // reading returns the key of the link that reads the shared catalog. Callers that are not separated

@@ -19,6 +19,7 @@ import (
 //	            ▼                                                              │
 //	start ► starting ─── listed ───► ready ── conn ended ─► retrying ──────────┘
 //	            │  └──── failed ───────────────────────────► retrying
+//	            ├─ it has ended in an empty folder ────────► waits for a folder ─ a call brings one ─► starting
 //	            ├─ a sign-in is missing (also when ready) ─► needs sign-in ── as from retrying ─► starting
 //	            └─ credentials rejected (also when ready),
 //	               or sandbox not available ───────────────► blocked ────── as from retrying ─► starting
@@ -32,6 +33,7 @@ type link struct {
 	key          linkKey
 	readsShared  bool // it reads the catalog that all callers share
 	readsCatalog bool // it reads a catalog: the shared one, or one for its own callers
+	subscribes   bool // it has the subscriptions of its callers
 	log          *slog.Logger
 
 	folders  *Folders       // of the client whose calls use the link; nil for none
@@ -87,7 +89,7 @@ var (
 // the call that needs it.
 func startLink(p *pool, key linkKey, readsShared bool, of waiter) *link {
 	ctx, stop := context.WithCancelCause(context.Background())
-	l := &link{pool: p, key: key, readsShared: readsShared,
+	l := &link{pool: p, key: key, readsShared: readsShared, subscribes: readsShared || key.readsCatalog(),
 		readsCatalog: readsShared || key.readsCatalog() && !p.ByFolder(),
 		log:          p.log, folders: of.folders, stop: stop, done: make(chan struct{}), wake: make(chan struct{}, 1),
 		relist: make(chan struct{}, 1), asking: asking{wake: make(chan struct{}, 1)}, silence: newSilence(),
@@ -158,6 +160,7 @@ func (l *link) update(change func(*linkState) bool) bool {
 	}
 	if l.readsShared {
 		l.pool.dead.Store(l.deadReason())
+		l.pool.waits.Store(l.state == StateWaiting)
 	}
 	close(l.changed)
 	l.changed = make(chan struct{})
@@ -180,7 +183,10 @@ func (l *link) connectAndServe(ctx context.Context, cause client.Trace) (time.Du
 	defer cancel()
 	o, err := l.open(opening)
 	if err != nil {
-		return 0, l.pool.waits(l, err)
+		if l.readsShared {
+			err = l.pool.awaited(l.dialedIn, err)
+		}
+		return 0, err
 	}
 	c, t := o.Conn, newTenure(o.Conn)
 	if o.catalog != nil {
@@ -204,7 +210,7 @@ func (l *link) connectAndServe(ctx context.Context, cause client.Trace) (time.Du
 		return true
 	})
 	for {
-		if l.readsCatalog {
+		if l.subscribes {
 			c := t.conn // its end ends this
 			t.tasks.Go(func() { l.pool.subscriptions(l.key).resubscribe(ctx, l, c) })
 		}
@@ -262,7 +268,7 @@ func (l *link) dial(ctx context.Context) (client.Conn, error) {
 }
 
 // listens reports whether the link needs the messages of the server that belong to no call.
-func (l *link) listens() bool { return l.readsCatalog || l.key.profile.Asks() }
+func (l *link) listens() bool { return l.subscribes || l.key.profile.Asks() }
 
 // explain marks the error of a second process, with the advice that the server may be able to run
 // only once.
@@ -283,7 +289,7 @@ func (l *link) hooks(changed chan<- struct{}) client.Hooks {
 		l.pool.announced.Add(1)
 		pace.Wake(changed)
 	}, Doubted: func() { l.suspicion.raise(nil) }, Asked: l.pool.learnAsks, Rootless: l.pool.noteRootless}
-	if l.readsCatalog {
+	if l.subscribes {
 		s := l.pool.subscriptions(l.key)
 		h.Updated, h.Missed = s.updated, s.missed
 	}
@@ -322,7 +328,7 @@ func (l *link) serve(ctx context.Context, t *tenure) error {
 	}
 	var examined chan struct{} // closed when no ping is needed any more; nil before the first
 	var stale <-chan struct{}
-	if l.readsCatalog {
+	if l.subscribes {
 		stale = l.pool.subscriptions(l.key).stale
 	}
 	for {

@@ -131,7 +131,7 @@ func TestLegacyAloneHoldsForAllConnections(t *testing.T) {
 		if n := r.count("server/discover"); n != discovers {
 			t.Errorf("the connections of two users sent server/discover %d times", n-discovers)
 		}
-		report := check(t.Context(), "up", r.connConfig, r.options, r.conns)
+		report := check(t.Context(), "up", r.connConfig, r.options, r.conns, nil)
 		if report.Err != nil || report.Era != client.EraLegacy || len(report.Catalog.Tools) == 0 {
 			t.Errorf("the check reports %+v", report)
 		}

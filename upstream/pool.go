@@ -45,6 +45,7 @@ type pool struct {
 	rootless      atomic.Bool             // see Status.Rootless
 	home          home                    // see there
 	lent          atomic.Pointer[Folders] // see Bring; nil for none
+	waits         atomic.Bool             // the link that reads the catalog is in StateWaiting
 	emptyInBoth   atomic.Bool             // the server has no items in both eras: see askLegacy
 	legacyAlone   atomic.Bool             // the server has items in the legacy era alone: see askLegacy
 	started       time.Time
@@ -206,8 +207,12 @@ func (p *pool) link(ctx context.Context, key linkKey, of waiter) (l *link, faile
 			return l, 0, nil
 		}
 		spare, freed := p.takeIdle(key), p.whenFreed()
+		held := spare == nil && p.allHeld(key)
 		p.mu.Unlock()
-		if spare != nil {
+		switch {
+		case held: // none becomes free in the time of a call
+			return nil, 0, &Error{p.name, client.KindBusy, p.noRoom(key)}
+		case spare != nil:
 			spare.stop(transport.ErrClosed) // its place becomes free when it has ended
 		}
 		select {
@@ -222,7 +227,16 @@ func (p *pool) link(ctx context.Context, key linkKey, of waiter) (l *link, faile
 func (p *pool) noRoom(key linkKey) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.full(key) {
+	full := p.full(key)
+	switch {
+	case p.ByFolder():
+		which, n := "(max_links)", p.connConfig.MaxLinks
+		if full {
+			which, n = "that one user may have (half of max_links)", p.share()
+		}
+		return fmt.Errorf("all %d processes %s work in other folders, and were used in the last %d minutes; try again "+
+			"later, or set a larger max_links in upstreams.%s", n, which, keptFor/time.Minute, p.name)
+	case full:
 		return fmt.Errorf("all %d connections that one user may have (half of max_links) are in use", p.share())
 	}
 	return fmt.Errorf("all %d connections (max_links) are in use", p.connConfig.MaxLinks)
@@ -253,13 +267,40 @@ func (p *pool) hasIdle(key linkKey) bool {
 			continue
 		}
 		l.mu.Lock()
-		idle := !l.readsShared && l.calls == 0
+		idle := !l.readsShared && l.calls == 0 && !l.kept()
 		l.mu.Unlock()
 		if idle {
 			return true
 		}
 	}
 	return false
+}
+
+// keptFor is how long the process of a folder is kept for its window after a call. Until then it does not make
+// room for another folder.
+const keptFor = 5 * time.Minute
+
+// kept reports whether the link is kept for the windows of its folder; l.mu is held.
+func (l *link) kept() bool {
+	return l.pool.ByFolder() && l.key.number == 0 && l.state != StateClosed && time.Since(l.used) < keptFor
+}
+
+// allHeld reports whether all links that could make room for one with that key are of other folders, and in use or
+// kept; p.mu is held.
+func (p *pool) allHeld(key linkKey) bool {
+	full := p.full(key)
+	for other, l := range p.links {
+		if l.readsShared || full && other.user != key.user {
+			continue
+		}
+		l.mu.Lock()
+		kept := l.kept() || other.number == 0 && l.calls > 0
+		l.mu.Unlock()
+		if !kept {
+			return false
+		}
+	}
+	return p.ByFolder()
 }
 
 // tell sends a notification over the ready links of callers: those with that key and any number.
@@ -291,7 +332,8 @@ func (p *pool) takeIdle(key linkKey) *link {
 			continue
 		}
 		l.mu.Lock()
-		if !l.readsShared && l.calls == 0 && l.state != StateClosed && (found == nil || l.used.Before(used)) {
+		idle := !l.readsShared && l.calls == 0 && l.state != StateClosed && !l.kept()
+		if idle && (found == nil || l.used.Before(used)) {
 			found, used = l, l.used
 		}
 		l.mu.Unlock()

@@ -41,32 +41,51 @@ const (
 	// StateSignIn: a person has to sign in to the server (OAuth). The sign-in is noticed within
 	// seconds. Next: starting or closed.
 	StateSignIn
+	// StateWaiting: the server works in the folder of a client (isolation: folder), has ended in an empty one,
+	// and no client has brought a permitted one yet. An attempt comes with the first that does. Next:
+	// starting or closed.
+	StateWaiting
 	// StateClosed: unconfigured, unused for long, or shutting down. It is the end of a link; the
 	// next call opens a new one.
 	StateClosed
 )
 
+// stateRows has a row for each State.
+var stateRows = [...]stateRow{
+	StateStarting: {word: "starting"},
+	StateReady:    {word: "ready"},
+	StateDegraded: {word: "degraded", broken: true},
+	StateRetrying: {word: "retrying", failed: true, broken: true},
+	StateBlocked:  {word: "blocked", failed: true, broken: true},
+	StateSignIn:   {word: "needs sign-in", failed: true, broken: true},
+	StateWaiting:  {word: "waits for a folder"},
+	StateClosed:   {word: "idle"},
+}
+
+// A stateRow has the facts of a state.
+type stateRow struct {
+	word string // that people read, in the log and on every page
+	// failed means that the last attempt to connect failed, or the conn ended. broken means that a person has
+	// to look at the server.
+	failed, broken bool
+}
+
+// States returns all states.
+func States() (list []State) {
+	for s := range stateRows {
+		list = append(list, State(s))
+	}
+	return list
+}
+
 // Failed reports whether the last attempt to connect failed, or the conn ended.
-func (s State) Failed() bool { return s == StateRetrying || s == StateBlocked || s == StateSignIn }
+func (s State) Failed() bool { return stateRows[s].failed }
+
+// Broken reports whether a person has to look at the server.
+func (s State) Broken() bool { return stateRows[s].broken }
 
 // String returns the word that people read, in the log and on every page.
-func (s State) String() string {
-	switch s {
-	case StateStarting:
-		return "starting"
-	case StateReady:
-		return "ready"
-	case StateDegraded:
-		return "degraded"
-	case StateRetrying:
-		return "retrying"
-	case StateBlocked:
-		return "blocked"
-	case StateSignIn:
-		return "needs sign-in"
-	}
-	return "idle"
-}
+func (s State) String() string { return stateRows[s].word }
 
 // Status describes an upstream for the operator.
 type Status struct {
@@ -218,6 +237,8 @@ func stateAfter(err error) State {
 		return StateSignIn
 	case lacks:
 		return StateBlocked
+	case errors.As(err, new(*WaitingError)):
+		return StateWaiting
 	case sandboxed && confined.Permanent,
 		answered && (status.Status == http.StatusUnauthorized || status.Status == http.StatusForbidden):
 		return StateBlocked
@@ -232,6 +253,9 @@ func signIn(err error) bool {
 	need, user := errors.AsType[*SignInError](err)
 	return ok && !login.Lacks || user && !need.Lacks
 }
+
+// noRetry is the time until the next attempt of a link that only a call, or the operator, connects again.
+const noRetry = 365 * 24 * time.Hour
 
 // lookEvery is how often a link with a sign-in checks whether the user has signed in or out
 // elsewhere. The check does not involve the server.
@@ -268,6 +292,9 @@ func (l *link) outcomeOf(lived time.Duration, err error, pause *pace.Backoff) (o
 		pause.Begin(lookEvery)
 		return o, pause.Next()
 	}
+	if o.state == StateWaiting { // another attempt in an empty folder would end alike
+		return o, noRetry
+	}
 	rest := max(pause.Next(), later)
 	if o.failed && later > 0 {
 		o.refusedUntil = time.Now().Add(later)
@@ -278,7 +305,8 @@ func (l *link) outcomeOf(lived time.Duration, err error, pause *pace.Backoff) (o
 
 // apply is a change for (*link).update.
 func (o outcome) apply(s *linkState) bool {
-	if s.dead = o.failed && !errors.Is(o.err, errNoConnection); o.failed {
+	s.dead = o.failed && o.state != StateWaiting && !errors.Is(o.err, errNoConnection)
+	if o.failed {
 		s.attempts++
 	}
 	s.state, s.conn, s.err, s.retry, s.refusedUntil = o.state, nil, o.err, o.retry, o.refusedUntil
@@ -330,6 +358,8 @@ func (p *pool) transitionTo(now linkState) transition {
 		} else {
 			t.status.Advice = sessionAdvice
 		}
+	case now.state == StateWaiting:
+		t.status.Err, t.status.Advice, t.restored = describe(now.err), waitingAdvice, true
 	case now.state.Failed():
 		t.status.Err, t.status.Advice, t.lost = describe(now.err), advice(now.err, p.name, &p.connConfig), true
 	}

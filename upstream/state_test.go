@@ -36,6 +36,9 @@ func TestTransitions(t *testing.T) {
 			transition{status: Status{State: StateSignIn}, signedOut: true, first: true}, signIn.Error()},
 		{"the upstream of a user fails", &pool{user: "ann"}, StateReady, linkState{state: StateRetrying, err: failure},
 			transition{status: Status{State: StateRetrying}, lost: true, first: true, logged: true}, "refused"},
+		{"waits for a folder", &pool{}, StateStarting, linkState{state: StateWaiting, err: &WaitingError{failure}},
+			transition{status: Status{State: StateWaiting}, restored: true, first: true, reported: true},
+			waitsForFolder + "; the last attempt: refused"},
 		{"closed", &pool{closed: true}, StateReady, linkState{state: StateClosed},
 			transition{status: Status{State: StateClosed}, first: true}, ""},
 	} {
@@ -75,6 +78,7 @@ func TestOutcomeOfALink(t *testing.T) {
 		{"a conn ended", time.Minute, errors.New("broken"), StateRetrying, false, true},
 		{"no sign-in", 0, &SignInError{Upstream: "up"}, StateSignIn, true, false},
 		{"no sign-in of the operator", 0, &LackError{Upstream: "up", Mode: AuthOAuth}, StateSignIn, true, false},
+		{"no folder", 0, &WaitingError{errors.New("exited")}, StateWaiting, true, false},
 		{"no credential of a mode without a sign-in", 0, &LackError{Upstream: "up"}, StateBlocked, true, true},
 	} {
 		var s linkState

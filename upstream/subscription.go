@@ -89,17 +89,18 @@ func subscribes(era client.Era, declared raw.Object) bool {
 }
 
 // Subscribe subscribes to resources, so that Hooks.ResourceUpdated is called when one of them
-// changes. It returns the URIs that the server accepted; each of these needs one Unsubscribe with
-// the same Source. The error is the reason for the others: a *jsonrpc.Error if the server returned
-// it.
-func (p *pool) Subscribe(
-	ctx context.Context, own client.Profile, session, principal string, uris []string,
-) (Source, []string, error) {
+// changes. of has what decides about the connection of the client. Subscribe returns the URIs that the
+// server accepted; each of these needs one Unsubscribe with the same Source. The error is the reason for
+// the others: a *jsonrpc.Error if the server returned it.
+func (p *pool) Subscribe(ctx context.Context, of *Call, uris []string) (Source, []string, error) {
 	if c := p.Catalog(); !c.Listed.IsZero() && !subscribes(c.Era, c.Capabilities) {
 		return Source{}, nil, errNoSubscriptions
 	}
-	key := p.key(own, session, principal, false)
-	l, c, err := p.take(ctx, key, waiter{})
+	if p.placeless(of) {
+		return Source{}, nil, &Error{p.name, client.KindUnavailable, errNoFolder}
+	}
+	key := p.keyOf(of, false)
+	l, c, err := p.take(ctx, key, waiter{folders: of.Folders})
 	if err != nil {
 		return Source{}, nil, &Error{p.name, client.KindUnavailable, err}
 	}

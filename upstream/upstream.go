@@ -170,6 +170,9 @@ type Call struct {
 	Era client.Era
 	// Folders are those of the client, for isolation: folder; nil for none.
 	Folders *Folders
+	// Rooted are the keys of requests for roots in the input_required result that the call answers. Junction has
+	// answered them itself, and adds the answers. (*Upstream).Call sets it for the next round.
+	Rooted []string
 	// Continues states that the call answers an input_required result. Its params have the state of the
 	// modern connection, so it uses that one.
 	Continues bool
@@ -179,6 +182,11 @@ type Call struct {
 	// End ends the context of the call. If it is nil, the call creates a context of its own, and
 	// ends it when the time of the call is over.
 	End context.CancelCauseFunc
+}
+
+// Coming returns what decides about the connection of later calls of a client.
+func Coming(p client.Profile, session, principal string) *Call {
+	return &Call{Call: client.Call{Profile: p, Session: session, Principal: principal}}
 }
 
 // Call makes the call of a client and returns the result. The error is a *jsonrpc.Error if the
@@ -222,14 +230,29 @@ func (u *Upstream) Call(ctx context.Context, c *Call) (client.Result, error) {
 			return client.Result{}, u.unavailable(ctx, err)
 		}
 		l, cn := t.link, t.conn
+		if len(c.Rooted) > 0 && l.roots != nil {
+			if err := c.giveRoots(l.roots()); err != nil {
+				t.end()
+				return client.Result{}, &Error{u.name, client.KindInvalid, err}
+			}
+		}
 		result, err := cn.Call(ctx, u.own(&c.Call, tool), clock)
 		l.answered(cn, result, err)
 		result, err = u.explainQuestion(c, cn, result, err)
 		if err == nil {
 			l.silence.answered()
 			t.end()
-			if l.roots != nil && answered < mostRootRounds && c.takeRoots(result, l.roots()) {
-				answered++
+			again := false
+			if l.roots != nil {
+				again, err = c.takeRoots(&result)
+			}
+			if answered++; again && answered > mostRootRounds {
+				err = errRootRounds
+			}
+			switch {
+			case err != nil:
+				return client.Result{}, &Error{u.name, client.KindInvalid, err}
+			case again:
 				continue
 			}
 			return u.inTime(whole, clock, result)
@@ -411,6 +434,9 @@ func (e *Error) Error() string { return fmt.Sprintf("upstream %s: %v", e.Upstrea
 func (e *Error) Public() string {
 	if own, ok := errors.AsType[*ownError](e.Err); ok {
 		return (&Error{e.Upstream, e.Kind, own.err}).Public() + "; " + own.hint()
+	}
+	if errors.As(e.Err, new(*WaitingError)) {
+		return fmt.Sprintf("upstream %s: %s", e.Upstream, waitsForFolder)
 	}
 	if noise, ok := errors.AsType[*stdio.NoiseError](e.Err); ok {
 		return fmt.Sprintf("upstream %s: %s", e.Upstream, noise.Public())

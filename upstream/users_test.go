@@ -78,7 +78,7 @@ func TestSubscriptionsLeaveRoom(t *testing.T) {
 			err  error
 		}
 		subscribe := func(user string) outcome {
-			from, _, err := r.Subscribe(t.Context(), client.Profile{}, user, user, []string{"file:///a"})
+			from, _, err := r.Subscribe(t.Context(), &Call{Call: client.Call{Session: user, Principal: user}}, []string{"file:///a"})
 			return outcome{user, from, err}
 		}
 		all := make(chan outcome, len(users))

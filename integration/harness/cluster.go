@@ -449,8 +449,7 @@ func (c *cluster) status(name string) upstream.Status {
 		if u.Name == name {
 			s := upstream.Status{Name: name, Err: u.Error, Tools: u.Listed, Links: u.Links, Stored: u.Stored,
 				Era: client.Era(u.Era), Version: u.Version}
-			for _, state := range []upstream.State{upstream.StateStarting, upstream.StateReady, upstream.StateDegraded,
-				upstream.StateRetrying, upstream.StateBlocked, upstream.StateSignIn} {
+			for _, state := range upstream.States() {
 				if state.String() == u.State {
 					s.State = state
 				}

@@ -72,8 +72,7 @@ func MustProxy(t testing.TB, configs map[string]upstream.Config, options ...Opti
 		loop    sync.WaitGroup
 	)
 	up.Hooks.StateChanged = func(c upstream.Change) {
-		waits := c.State == upstream.StateRetrying && configs[c.Name].Isolation == upstream.IsolationFolder
-		if c.State != upstream.StateReady && !waits { // a server may wait for the folder of a client
+		if c.State != upstream.StateReady && c.State != upstream.StateWaiting {
 			return
 		}
 		select {

@@ -36,6 +36,7 @@ type Talker struct {
 	Capabilities string // JSON
 	Key          string // shown with every request; "" is none
 	Name         string // of the client, as it says; "" is talker
+	Agent        string // User-Agent; "" is that of Go
 	IDs          *atomic.Int64
 }
 
@@ -185,6 +186,9 @@ func (c *Talker) Request(t *testing.T, ctx context.Context, q Query) *http.Reque
 func (c *Talker) Own(h http.Header) {
 	if c.Key != "" {
 		h.Set("Authorization", "Bearer "+c.Key)
+	}
+	if c.Agent != "" {
+		h.Set("User-Agent", c.Agent)
 	}
 	if c.session != "" {
 		h.Set("Mcp-Protocol-Version", c.Version)

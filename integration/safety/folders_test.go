@@ -134,8 +134,10 @@ func TestCallRunsInTheFolderOfItsClient(t *testing.T) {
 			"roots before the working": {harness.AllCapabilities, working, w.rooted("within/a"), w.path("within/a"), 1},
 			"working directory":        {without, working, none, w.path("within/b"), 0},
 			"no roots":                 {harness.AllCapabilities, working, w.rooted(), w.path("within/b"), 1},
-			"nothing":                  {without, whoami, none, "declares no roots", 0},
-			"no variable":              {without, empty, none, "declares no roots", 0},
+			"nothing":                  {without, whoami, none, "declares no roots, and its request has no header", 0},
+			"no variable":              {without, empty, none, "without a folder: the variable in it is not set", 0},
+			"no folder open":           {harness.AllCapabilities, whoami, w.rooted(), "has no folder open", 1},
+			"no variable, and roots":   {harness.AllCapabilities, empty, w.rooted("within/a"), w.path("within/a"), 1},
 			"outside":                  {without, w.in("outside", whoami), none, "junction folders allow " + w.path("outside"), 0},
 			"absent":                   {without, w.in("nowhere", whoami), none, "junction folders allow " + w.path("nowhere"), 0},
 			"roots outside":            {harness.AllCapabilities, whoami, w.rooted("outside"), "junction folders allow", 1},
@@ -172,7 +174,7 @@ func TestRootsOfASession(t *testing.T) {
 		{func() { c.Notify(t, "notifications/roots/list_changed", "") }, w.rooted("within/b"), w.path("within/b"), 1},
 		{func() { c.Notify(t, "notifications/roots/list_changed", "") }, func(harness.ServerRequest) string {
 			return `"error":{"code":-32603,"message":"no"}`
-		}, "has not answered with a root", 1},
+		}, `has answered roots/list with the error \"no\"`, 1},
 	} {
 		step.before()
 		m, asked := c.Converse(t, whoami, step.answer)
@@ -258,6 +260,11 @@ func TestListsWaitForAFolder(t *testing.T) {
 				return string(m.Result)
 			}
 			list := harness.Query{Method: "tools/list"}
+			for want, q := range map[string]harness.Query{"declares no roots": whoami, "junction folders allow": w.in("outside", whoami)} {
+				if got := at(t, c.Begin(t, q).Answer(t)); !strings.Contains(got, want) {
+					t.Errorf("before, a call is answered %s, want %s", got, want)
+				}
+			}
 			for name, q := range map[string]harness.Query{"no folder": list, "outside": w.in("outside", list)} {
 				if got := lists(q); strings.Contains(got, "up__whoami") {
 					t.Errorf("%s: the tools are listed: %s", name, got)
@@ -306,4 +313,140 @@ func TestTaskStaysInItsFolder(t *testing.T) {
 	}
 	c.Begin(t, w.in("within/a", harness.Called("up__open", `{"gate":"end"}`))).Answer(t)
 	c.Task(t, id, "working")
+}
+
+// TestUpdatesComeFromTheFolderOfTheSubscriber: two windows have subscribed to one URI. A change in the process of one
+// folder reaches the window in that folder alone. Without a folder, the client reads what its request lacks.
+func TestUpdatesComeFromTheFolderOfTheSubscriber(t *testing.T) {
+	harness.Waits(t)
+	harness.InMemory(t, "the permitted folders are those of this test")
+	eachEra(t, func(t *testing.T, caller, up client.Era) {
+		script := harness.Library("up")
+		script.Era = string(up)
+		child := upstreamtest.Command(t, script)
+		w := newWorkplaceOf(t, up, allowing, func(c *upstream.Config) { c.Command, c.Env = child.Command, child.Env })
+		query := harness.Query{Method: "resources/subscribe", Params: `"uri":"mcp://up/file:///dir"`}
+		if caller == client.EraModern {
+			query = harness.Query{Method: "subscriptions/listen",
+				Params: `"notifications":{"resourceSubscriptions":["mcp://up/file:///dir"]}`}
+		}
+		subscribed := func(c *harness.Talker, folder string) *harness.Answering {
+			q := w.in(folder, query)
+			if caller == client.EraModern {
+				q.ID = `"` + folder + `"`
+				hears := c.Begin(t, q)
+				if m, ok := hears.Next(t); !ok || !strings.Contains(string(m.Params), "file:///dir") {
+					t.Fatalf("the subscription in %s begins with %s", folder, m.Append(nil))
+				}
+				return hears
+			}
+			if m := c.Begin(t, q).Answer(t); m.Error != nil {
+				t.Fatalf("the subscription in %s = %v", folder, m.Error)
+			}
+			return c.Get(t)
+		}
+		one, two := harness.TalkAs(t, w.URL, caller, "2025-11-25", `{}`), harness.TalkAs(t, w.URL, caller, "2025-11-25", `{}`)
+		inA, inB := subscribed(one, "within/a"), subscribed(two, "within/b")
+		for _, step := range []struct {
+			c      *harness.Talker
+			folder string
+			hears  *harness.Answering
+		}{{two, "within/b", inB}, {one, "within/a", inA}} {
+			uri := "file:///dir/" + step.folder
+			if m := step.c.Begin(t, w.in(step.folder, harness.Called("up__update", fmt.Sprintf(`{"uri":%q}`, uri)))).Answer(t); m.Error != nil {
+				t.Fatalf("the update in %s = %v", step.folder, m.Error)
+			}
+			harness.WantNotes(t, step.hears, "resources/updated mcp://up/"+uri)
+		}
+		lost := harness.TalkAs(t, w.URL, caller, "2025-11-25", `{}`)
+		if m := lost.Begin(t, query).Answer(t); m.Error == nil || !strings.Contains(m.Error.Message, "no header Junction-Folder") {
+			t.Errorf("without a folder the subscription = %s", m.Append(nil))
+		}
+		if caller == client.EraModern {
+			_, honoured := harness.Subscribe(t, lost, `"lists"`,
+				`{"toolsListChanged":true,"resourceSubscriptions":["mcp://up/file:///dir"]}`)
+			if strings.Contains(honoured, "file:///dir") || !strings.Contains(honoured, "toolsListChanged") {
+				t.Errorf("without a folder the stream has %s", honoured)
+			}
+			return
+		}
+		if m := one.Begin(t, w.in("within/b", query)).Answer(t); m.Error != nil { // the window has gone to another folder
+			t.Fatal(m.Error)
+		}
+		for _, folder := range []string{"within/a", "within/b"} {
+			one.Begin(t, w.in(folder, harness.Called("up__update", fmt.Sprintf(`{"uri":"file:///dir/%s"}`, folder)))).Answer(t)
+		}
+		harness.WantNotes(t, inA, "resources/updated mcp://up/file:///dir/within/b")
+		rooted := harness.Talk(t, w.URL, caller)
+		if m, asked := rooted.Converse(t, query, w.rooted("within/a")); m.Error != nil || len(asked) != 1 {
+			t.Errorf("with roots the subscription = %s after %d questions", m.Append(nil), len(asked))
+		}
+	})
+}
+
+// TestProcessOfAFolderIsWarm: with warm, the list of a client starts the process of its folder, and the first call goes
+// there. The folder comes from the header, or from the roots of a session.
+func TestProcessOfAFolderIsWarm(t *testing.T) {
+	harness.Waits(t)
+	harness.InMemory(t, "the permitted folders are those of this test")
+	for name, row := range map[string]struct {
+		caller client.Era
+		roots  bool
+	}{"legacy": {client.EraLegacy, false}, "modern": {client.EraModern, false}, "roots": {client.EraLegacy, true}} {
+		t.Run(name, func(t *testing.T) {
+			child := upstreamtest.Command(t, upstreamtest.Script{Era: string(client.EraLegacy)})
+			w := newWorkplaceOf(t, client.EraLegacy, allowing, func(c *upstream.Config) {
+				c.Command, c.Env, c.Warm = child.Command, child.Env, true
+			})
+			next := func(but int) int {
+				return harness.Await(t, &child.Journal, "start", func(r upstreamtest.Record) bool {
+					return r.Verb == "START" && r.PID != but
+				}).PID
+			}
+			reads := next(0)
+			list, call := w.in("within/a", harness.Query{Method: "tools/list"}), w.in("within/a", whoami)
+			c := harness.TalkAs(t, w.URL, row.caller, "2025-11-25", `{}`)
+			if row.roots {
+				list, call, c = harness.Query{Method: "tools/list"}, whoami, harness.Talk(t, w.URL, row.caller)
+			}
+			if m, _ := c.Converse(t, list, w.rooted("within/a")); m.Error != nil {
+				t.Fatal(m.Error)
+			}
+			warm := next(reads)
+			m, _ := c.Converse(t, call, w.rooted("within/a"))
+			if pid := harness.Member(m.Result, "structuredContent", "pid"); pid != fmt.Sprint(warm) || at(t, m) != w.path("within/a") {
+				t.Errorf("the call goes to the process %s in %s, and the warm one is %d", pid, at(t, m), warm)
+			}
+		})
+	}
+}
+
+// TestRootsBesideAnotherQuestion: a modern server asks for roots together with something else. Junction answers with the
+// folder, whatever the client answers, and the client gets the rest.
+func TestRootsBesideAnotherQuestion(t *testing.T) {
+	harness.Waits(t)
+	harness.InMemory(t, "the permitted folders are those of this test")
+	for _, caller := range harness.Eras {
+		for _, state := range []string{"", `"state":"none",`} {
+			t.Run(string(caller)+state, func(t *testing.T) {
+				w := newWorkplace(t, client.EraModern, allowing)
+				c := harness.TalkAs(t, w.URL, caller, "2025-11-25", `{"elicitation":{"form":{}}}`)
+				q := harness.Called("up__ask", `{`+state+`"together":true,"questions":[`+harness.AskRoots+`,`+harness.AskForm+`]}`)
+				m, asked := c.Converse(t, w.in("within/a", q), func(q harness.ServerRequest) string {
+					if caller == client.EraModern { // and the answer to a question that nobody has put to it
+						return harness.Accepted + `,"q1":{"roots":[{"uri":"file:///outside"}]}`
+					}
+					return harness.AnswersTo(q)
+				})
+				if len(asked) != 1 || asked[0].Method != "elicitation/create" {
+					t.Errorf("the client is asked %v", asked)
+				}
+				answers := harness.AnswersOf(t, m)
+				if !strings.Contains(answers, "file://"+w.path("within/a")) || !strings.Contains(answers, "accept") ||
+					strings.Contains(answers, "outside") {
+					t.Errorf("the server is answered %s", answers)
+				}
+			})
+		}
+	}
 }

@@ -117,7 +117,7 @@ func TestCallInfoOfSubscriptions(t *testing.T) {
 // accepting accepts every subscription.
 type accepting struct{ *proxytest.Backend }
 
-func (accepting) Subscribe(_ context.Context, _ client.Profile, _, _ string, uris []string) (upstream.Source, []string, error) {
+func (accepting) Subscribe(_ context.Context, _ *upstream.Call, uris []string) (upstream.Source, []string, error) {
 	return upstream.Source{}, uris, nil
 }
 

@@ -35,8 +35,7 @@ func (c *Backend) Call(context.Context, *upstream.Call) (client.Result, error) {
 	return client.Result{Object: o, Type: client.TypeComplete}, err
 }
 
-func (c *Backend) Subscribe(context.Context, client.Profile, string, string, []string) (upstream.Source, []string,
-	error) {
+func (c *Backend) Subscribe(context.Context, *upstream.Call, []string) (upstream.Source, []string, error) {
 	return upstream.Source{}, nil, nil
 }
 

@@ -12,6 +12,7 @@ import (
 	"junction/upstream"
 	"junction/upstream/bounded"
 	"junction/upstream/client"
+	"junction/upstream/folder"
 )
 
 // Endpoint is one URL. The name of the merged Endpoint is "". The name of an upstream's Endpoint is
@@ -99,6 +100,15 @@ func (c Caller) User() string {
 		return ""
 	}
 	return c.Principal.ID
+}
+
+// Folders returns the Guard for the folders that the caller names for a server.
+func (c Caller) Folders(b view.Backend) *folder.Guard {
+	g := c.Snapshot.Config.Folders.Narrowed(c.Subject.Rights.PermitsFolder)
+	if b.Config().Sandbox != nil {
+		g = g.Beside(b.Name())
+	}
+	return g
 }
 
 // Kind returns the kind of list that the caller gets for a part.

@@ -22,8 +22,9 @@ type State struct {
 	Spans    []byte `json:"d,omitempty"` // Approval: digest of the tool and the server that the form offered
 	App      []byte `json:"b,omitempty"` // with Approval: digest of the client that has shown the form
 
-	Roots []string   `json:"f,omitempty"` // URIs of the roots that the client has given; the request has their folder
-	Asked *Questions `json:"q,omitempty"` // for the Observer
+	Roots  []string   `json:"f,omitempty"` // URIs of the roots that the client has given; the request has their folder
+	Rooted []string   `json:"g,omitempty"` // Relayed: upstream.Call.Rooted
+	Asked  *Questions `json:"q,omitempty"` // for the Observer
 
 	Principal string `json:"w"`
 	Request   []byte `json:"r"`           // Request.Digest

@@ -7,6 +7,7 @@ import (
 
 	"junction/proxy/scope"
 	"junction/proxy/view"
+	"junction/upstream"
 )
 
 // mostMoving limits the subscriptions to one upstream that move at the same time after a change of the
@@ -18,6 +19,7 @@ type moved struct {
 	h        *Subscriber
 	key      resourceKey
 	caller   scope.Caller
+	call     *upstream.Call // has the folders of the old snapshot
 	old, now view.Backend
 }
 
@@ -32,7 +34,7 @@ func (ls *Listeners) follow() {
 			for _, st := range h.Endpoint.View.Stocks {
 				b := st.Backend
 				if b.Name() == key.upstream && b != sub.backend {
-					lists[b] = append(lists[b], moved{h, key, h.Caller, sub.backend, b})
+					lists[b] = append(lists[b], moved{h, key, h.Caller, h.call(sub.folders), sub.backend, b})
 				}
 			}
 		}
@@ -57,12 +59,19 @@ func (ls *Listeners) follow() {
 	}
 }
 
+// subscribe subscribes at the new upstream, if the folders of the client are still permitted.
+func (m *moved) subscribe(ctx context.Context) (from upstream.Source, got []string, err error) {
+	if m.call.Folders, err = m.call.Folders.Again(ctx, m.caller.Folders(m.now)); err != nil {
+		return from, nil, err
+	}
+	return m.now.Subscribe(ctx, m.call, []string{m.key.uri})
+}
+
 // moveTo moves a subscription to the new upstream. If the new upstream does not accept it, the
 // subscription ends.
 func (ls *Listeners) moveTo(m moved) {
 	ctx, cancel := context.WithTimeout(ls.options.Ending, subscribePatience)
-	from, got, err := m.now.Subscribe(ctx, m.caller.Who.Profile, m.caller.Who.Session, m.caller.User(),
-		[]string{m.key.uri})
+	from, got, err := m.subscribe(ctx)
 	cancel()
 	if err != nil {
 		ls.options.Log.Warn("a subscription was lost with the configuration that it was made under", "upstream",
@@ -76,7 +85,7 @@ func (ls *Listeners) moveTo(m moved) {
 		m.now.Unsubscribe(from, got)
 		return
 	case len(got) > 0:
-		m.h.resources[m.key] = subscription{sub.exposed, m.now, from}
+		m.h.resources[m.key] = subscription{sub.exposed, m.now, m.call.Folders, from}
 		// an update may have been missed
 		ls.deliver(m.h, note{method: mcp.MethodNotificationResourceUpdated, uri: sub.exposed})
 	default:

@@ -154,7 +154,8 @@ func decide(w *scope.Snapshot, open map[scope.Caller]*undecided, moves map[scope
 // follows reports whether the caller may subscribe to a resource.
 func follows(c scope.Caller, key resourceKey, sub subscription) bool {
 	ruling := c.Subject.Ruling(view.NewResource(sub.backend, key.uri, sub.exposed, false))
-	return ruling.Visible() && ruling.Scopes() == ""
+	return ruling.Visible() && ruling.Scopes() == "" &&
+		(sub.folders == nil || c.Folders(sub.backend).Permits(sub.folders.Path()))
 }
 
 // uses reports whether the caller may use a resource.

@@ -27,22 +27,34 @@ func (e *LimitError) Error() string { return e.text }
 
 var errTooMany = &LimitError{fmt.Sprintf("a client may subscribe to %d resources", maxSubscriptions)}
 
-// Subscribe subscribes h to resources at their upstreams, and returns the accepted ones. The error is the
-// reason why one was not accepted: a *LimitError, a *budget.Exceeded, or the error of an upstream.
-func (ls *Listeners) Subscribe(ctx context.Context, h *Subscriber, targets []*view.Target) (map[*view.Target]bool,
-	error) {
+// Folders are those of a client, by upstream; without an entry for one, the client has none there.
+type Folders map[view.Backend]*upstream.Folders
+
+// Subscribe subscribes h to resources at their upstreams, in the folders of the client, and returns the
+// accepted ones. The error is the reason why one was not accepted: a *LimitError, a *budget.Exceeded, or the
+// error of an upstream.
+func (ls *Listeners) Subscribe(ctx context.Context, h *Subscriber, targets []*view.Target, in Folders) (
+	map[*view.Target]bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, subscribePatience)
 	defer cancel()
 	ls.mu.Lock()
-	c, began := h.Caller, h.Snapshot
+	began := h.Snapshot
+	moved := ls.elsewhere(h, targets, in)
 	missing, failed := h.missing(targets)
+	calls := map[view.Backend]*upstream.Call{}
+	for b := range missing {
+		calls[b] = h.call(in[b])
+	}
 	ls.mu.Unlock()
+	for from, uris := range moved {
+		from.backend.Unsubscribe(from.from, uris)
+	}
 	var all sync.WaitGroup
 	for b, uris := range missing {
 		all.Go(func() {
-			from, got, err := b.Subscribe(ctx, c.Who.Profile, c.Who.Session, c.User(), slices.Collect(maps.Keys(uris)))
+			from, got, err := b.Subscribe(ctx, calls[b], slices.Collect(maps.Keys(uris)))
 			ls.mu.Lock()
-			surplus, refused := ls.record(h, b, from, uris, got)
+			surplus, refused := ls.record(h, b, in[b], from, uris, got)
 			failed = cmp.Or(refused, err, failed)
 			ls.mu.Unlock()
 			b.Unsubscribe(from, surplus)
@@ -59,6 +71,21 @@ func (ls *Listeners) Subscribe(ctx context.Context, h *Subscriber, targets []*vi
 	ls.mu.Unlock()
 	ls.catchUp(began)
 	return accepted, failed
+}
+
+// elsewhere ends the subscriptions of h to targets in other folders than those of the client now, and returns
+// them, to end them at their upstreams; mu is held.
+func (ls *Listeners) elsewhere(h *Subscriber, targets []*view.Target, in Folders) map[source][]string {
+	moved := map[source][]string{}
+	for _, t := range targets {
+		key := resourceKey{t.Backend.Name(), t.Name}
+		if sub, there := h.resources[key]; there && sub.folders.Key() != in[t.Backend].Key() {
+			from := source{sub.backend, sub.from}
+			moved[from] = append(moved[from], key.uri)
+			h.unsubscribed(key)
+		}
+	}
+	return moved
 }
 
 // missing returns the URIs of targets that h is not subscribed to, by upstream, with their exposed
@@ -91,8 +118,8 @@ func (h *Subscriber) missing(targets []*view.Target) (map[view.Backend]map[strin
 
 // record adds the subscriptions that an upstream has accepted; mu is held. The caller must end the
 // surplus ones at the upstream: h has them already, may not have them, or has gone.
-func (ls *Listeners) record(h *Subscriber, b view.Backend, from upstream.Source, exposed map[string]string,
-	got []string) (surplus []string, err error) {
+func (ls *Listeners) record(h *Subscriber, b view.Backend, in *upstream.Folders, from upstream.Source,
+	exposed map[string]string, got []string) (surplus []string, err error) {
 	_, alive := ls.subscribers[h]
 	for _, uri := range got {
 		key := resourceKey{b.Name(), uri}
@@ -103,7 +130,7 @@ func (ls *Listeners) record(h *Subscriber, b view.Backend, from upstream.Source,
 		case len(h.resources) >= maxSubscriptions: // by requests in parallel
 			surplus, err = append(surplus, uri), errTooMany
 		default:
-			if exceeded := h.subscribed(key, subscription{exposed[uri], b, from}); exceeded != nil {
+			if exceeded := h.subscribed(key, subscription{exposed[uri], b, in, from}); exceeded != nil {
 				surplus, err = append(surplus, uri), exceeded
 			}
 		}

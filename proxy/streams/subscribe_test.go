@@ -18,7 +18,6 @@ import (
 	"junction/proxy/scope"
 	"junction/proxy/view"
 	"junction/upstream"
-	"junction/upstream/client"
 )
 
 // TestSubscriptionsTakeTheShare: what a session subscribes to counts until it unsubscribes.
@@ -54,9 +53,7 @@ type slow struct {
 	took chan<- struct{} // receives when a subscription is accepted
 }
 
-func (b slow) Subscribe(
-	ctx context.Context, _ client.Profile, _, _ string, uris []string,
-) (upstream.Source, []string, error) {
+func (b slow) Subscribe(ctx context.Context, _ *upstream.Call, uris []string) (upstream.Source, []string, error) {
 	<-ctx.Done()
 	b.took <- struct{}{}
 	return upstream.Source{}, uris, nil
@@ -78,7 +75,7 @@ func TestSubscriptionsMoveSideBySide(t *testing.T) {
 			old := named(name)
 			for i := range each {
 				key := resourceKey{name, fmt.Sprint("x:", i)}
-				h.resources[key] = subscription{"mcp://" + name + "/" + key.uri, old, upstream.Source{}}
+				h.resources[key] = subscription{"mcp://" + name + "/" + key.uri, old, nil, upstream.Source{}}
 			}
 		}
 		w := open(t, named("a"), named("b"))
@@ -110,9 +107,7 @@ type deciding struct {
 	left          []string      // unsubscribed
 }
 
-func (b *deciding) Subscribe(
-	_ context.Context, _ client.Profile, _, _ string, uris []string,
-) (upstream.Source, []string, error) {
+func (b *deciding) Subscribe(_ context.Context, _ *upstream.Call, uris []string) (upstream.Source, []string, error) {
 	if b.accept == nil {
 		return upstream.Source{}, nil, errors.New("refused")
 	}
@@ -143,7 +138,7 @@ func TestSubscriptionsOfASessionAreIndependent(t *testing.T) {
 			subscribe := func(b view.Backend) bool {
 				h, target := w.Enter(caller, nil, session, grant.Empty()), view.NewResource(b, "x:1", "mcp://"+b.Name()+"/x:1", false)
 				defer w.Leave(h)
-				accepted, _ := w.Subscribe(t.Context(), h, []*view.Target{target})
+				accepted, _ := w.Subscribe(t.Context(), h, []*view.Target{target}, nil)
 				return accepted[target]
 			}
 			var first sync.WaitGroup
@@ -185,7 +180,7 @@ func TestAnEndedSessionKeepsNoSubscription(t *testing.T) {
 	w.Forget(session)
 	grant := proxytest.NewBudget(t, [budget.Quotas]int64{budget.Bytes: 1 << 20}).Grant(budget.Account{}, "")
 	h, target := w.Enter(w.caller(auth.Local), nil, session, grant), view.NewResource(b, "x:1", "mcp://up/x:1", false)
-	if accepted, err := w.Subscribe(t.Context(), h, []*view.Target{target}); !accepted[target] {
+	if accepted, err := w.Subscribe(t.Context(), h, []*view.Target{target}, nil); !accepted[target] {
 		t.Fatalf("the subscription is not accepted: %v", err)
 	}
 	if w.Leave(h); len(b.left) != 1 || len(w.subscribers) != 0 {

@@ -26,7 +26,16 @@ type resourceKey struct{ upstream, uri string }
 type subscription struct {
 	exposed string // as the client has subscribed to it
 	backend view.Backend
+	folders *upstream.Folders // of the client, for a server that works in them; nil for none
 	from    upstream.Source
+}
+
+// call returns what decides about the connection of the subscriber's requests. folders are those of the client;
+// nil for none. Listeners.mu is held.
+func (h *Subscriber) call(folders *upstream.Folders) *upstream.Call {
+	c := upstream.Coming(h.Who.Profile, h.Who.Session, h.User())
+	c.Account, c.Folders = h.held.Name(), folders
+	return c
 }
 
 // size returns the approximate memory of a subscription, in bytes.
@@ -85,13 +94,15 @@ func (ls *Listeners) Unsubscribe(h *Subscriber, t *view.Target) {
 	ls.release(h, func(k resourceKey) bool { return k != ended })
 }
 
+// source is where subscriptions were made.
+type source struct {
+	backend view.Backend
+	from    upstream.Source
+}
+
 // release ends the subscriptions for which keep returns false, and removes a subscriber that has
 // none left, and no request in progress.
 func (ls *Listeners) release(h *Subscriber, keep func(resourceKey) bool) {
-	type source struct {
-		backend view.Backend
-		from    upstream.Source
-	}
 	ended := map[source][]string{}
 	ls.mu.Lock()
 	for key, sub := range h.resources {

@@ -23,7 +23,7 @@ func (c *canned) Catalog() *upstream.Catalog { return c.catalog }
 func (c *canned) Call(context.Context, *upstream.Call) (client.Result, error) {
 	return client.Result{}, nil
 }
-func (c *canned) Subscribe(context.Context, client.Profile, string, string, []string) (upstream.Source, []string, error) {
+func (c *canned) Subscribe(context.Context, *upstream.Call, []string) (upstream.Source, []string, error) {
 	return upstream.Source{}, nil, nil
 }
 func (c *canned) Unsubscribe(upstream.Source, []string)                        {}

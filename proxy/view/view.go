@@ -32,8 +32,7 @@ type Backend interface {
 	Tried() bool
 	Met() <-chan struct{}
 	Ready(context.Context) error
-	Subscribe(ctx context.Context, p client.Profile, session, principal string, uris []string) (upstream.Source,
-		[]string, error)
+	Subscribe(ctx context.Context, of *upstream.Call, uris []string) (upstream.Source, []string, error)
 	Unsubscribe(upstream.Source, []string)
 	Call(context.Context, *upstream.Call) (client.Result, error)
 	SignedIn(context.Context) error

@@ -21,8 +21,8 @@ import (
 type Sandbox struct {
 	// Files and folders to read and run.
 	//
-	// Paths are absolute. "${folder}" is the folder of the client, with isolation: folder: the command
-	// can then read it, and not change it. Without this entry the command can change that folder.
+	// Paths are absolute. "${folder}" stands for the folders of the client, with isolation: folder: the
+	// command can then read them, and not change them. Without this entry the command can change them.
 	Read []string `yaml:"read" example:"[/srv/notes]"`
 	// Files and folders to change as well, and folders to create and remove files in. With require,
 	// not a folder with this file, a manifest or a program that runs without a sandbox.

@@ -146,6 +146,13 @@ func (g *Guard) Admit(ctx context.Context, principal, path string) (Place, error
 	return place, dir.Close()
 }
 
+// Permits reports whether a client may name an absolute path, as text. It touches no file but the list of a
+// person.
+func (g *Guard) Permits(path string) bool {
+	_, _, err := g.permitted(path)
+	return err == nil
+}
+
 // Open is Admit for a Place from an earlier call, and returns the open folder, which the caller must close.
 // It fails if another folder has the path now.
 func (g *Guard) Open(ctx context.Context, principal string, place Place) (*os.File, error) {

@@ -108,7 +108,7 @@ type order struct {
 	Support Support  `json:"support"`
 	Path    string   `json:"path"`
 	Dir     string   `json:"dir"`               // the working directory, if it is below a writable path
-	Granted *Granted `json:"granted,omitempty"` // what an open folder is for; nil without one
+	Granted *Granted `json:"granted,omitempty"` // what open folders are for; nil without one
 	Args    []string `json:"args"`
 	Env     []string `json:"env"`
 
@@ -116,10 +116,11 @@ type order struct {
 	Signal int `json:"signal"` // signal that the kernel sends when the parent ends; 0 for none
 }
 
-// Granted says what the command may do with an open folder that it gets beside its Rules.
+// Granted says what the command may do with open folders that it gets beside its Rules.
 type Granted struct {
-	Start bool `json:"start"` // it is the working directory
-	Write bool `json:"write"` // the command may change it, and not only read it
+	Start   bool `json:"start"`   // the first one is the working directory
+	Write   bool `json:"write"`   // the command may change them, and not only read them
+	Folders int  `json:"folders"` // how many; Grant sets it
 }
 
 // failure is the wrapper's report that it could not start the command. Errno is set if executing

@@ -44,8 +44,8 @@ func landlockSupport() Support {
 	return Support{Why: fmt.Sprintf("the kernel does not offer Landlock (%v); use Linux 6.7 or newer", err)}
 }
 
-// orderFD is the wrapper's end of the socket to the process that started it, and grantedFD the folder of
-// Grant.
+// orderFD is the wrapper's end of the socket to the process that started it, and grantedFD the first folder of
+// Grant, which the others follow.
 const (
 	orderFD   = 3
 	grantedFD = 4
@@ -85,11 +85,12 @@ func Wrap(cmd *exec.Cmd, r Rules, s Support) (*Handover, error) {
 	return h, nil
 }
 
-// Grant lets the command use an open folder, whatever its path leads to later. Call it between Wrap and
-// the start of cmd, until which dir must stay open.
-func (h *Handover) Grant(cmd *exec.Cmd, to Granted, dir *os.File) {
+// Grant lets the command use open folders, whatever their paths lead to later. Call it between Wrap and
+// the start of cmd, until which they must stay open.
+func (h *Handover) Grant(cmd *exec.Cmd, to Granted, dirs ...*os.File) {
+	to.Folders = len(dirs)
 	h.order.Granted = &to
-	if cmd.ExtraFiles = append(cmd.ExtraFiles, dir); to.Start {
+	if cmd.ExtraFiles = append(cmd.ExtraFiles, dirs...); to.Start {
 		cmd.Dir, h.order.Dir = "", ""
 	}
 }
@@ -215,7 +216,9 @@ func confine(o *order) error {
 		}
 	}
 	if o.Granted != nil {
-		rules = append(rules, ruleOf(grantedFD, true, o.Granted.Write))
+		for n := range o.Granted.Folders {
+			rules = append(rules, ruleOf(grantedFD+n, true, o.Granted.Write))
+		}
 	}
 	c := configs()[min(abi, abiNewest)-abiMove]
 	if r.AnyTCP {

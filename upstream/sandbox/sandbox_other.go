@@ -21,7 +21,7 @@ type Handover struct{}
 func Wrap(*exec.Cmd, Rules, Support) (*Handover, error) { return nil, errors.ErrUnsupported }
 
 // Grant does nothing.
-func (*Handover) Grant(*exec.Cmd, Granted, *os.File) {}
+func (*Handover) Grant(*exec.Cmd, Granted, ...*os.File) {}
 
 // Started does nothing.
 func (*Handover) Started() error { return nil }

@@ -14,22 +14,45 @@ type Folder struct {
 	// Open returns the folder. It fails if the path leads to another folder now. It is called for each
 	// start, and the file is closed when the process runs.
 	Open func() (*os.File, error)
+	// Others are further folders of the client, which a command with a sandbox may use like this one. Only their
+	// Path and Open count.
+	Others []*Folder
 	// Start makes it the working directory of the process, in place of Options.Dir.
 	Start bool
 	// ReadOnly keeps a command with a sandbox from changing it.
 	ReadOnly bool
 }
 
-// open returns the open folder; nil for a nil Folder.
-func (f *Folder) open() (*os.File, error) {
+// open returns the open folder, and with others those of Others; none for a nil Folder.
+func (f *Folder) open(others bool) (dirs []*os.File, err error) {
 	if f == nil {
 		return nil, nil
 	}
-	dir, err := f.Open()
-	if err != nil {
-		return nil, fmt.Errorf("the folder of the client: %w", files.Reason(err))
+	all := []*Folder{f}
+	if others {
+		all = append(all, f.Others...)
 	}
-	return dir, nil
+	for _, one := range all {
+		dir, err := one.Open()
+		if err != nil {
+			closeFiles(dirs)
+			return nil, fmt.Errorf("the folder of the client: %w", files.Reason(err))
+		}
+		dirs = append(dirs, dir)
+	}
+	return dirs, nil
+}
+
+// paths returns the path of the folder, and those of Others; none for a nil Folder.
+func (f *Folder) paths() (list []string) {
+	if f == nil {
+		return nil
+	}
+	list = append(list, f.Path)
+	for _, other := range f.Others {
+		list = append(list, other.Path)
+	}
+	return list
 }
 
 // starts reports whether the process starts in the folder.

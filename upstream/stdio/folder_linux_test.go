@@ -153,3 +153,33 @@ func TestFolderWithProgramsOfTheClient(t *testing.T) {
 		}
 	}
 }
+
+// TestAllFoldersOfAClientAreInItsSandbox: the command may use each folder of its client like the first one, and nothing
+// beside them, whatever their paths lead to when it starts.
+func TestAllFoldersOfAClientAreInItsSandbox(t *testing.T) {
+	mustEnforce(t)
+	for _, readOnly := range []bool{true, false} {
+		shop, secret := laidFolders(t)
+		blog, _ := laidFolders(t)
+		open := func() (*os.File, error) {
+			dir, err := os.Open(blog)
+			if err == nil {
+				err = errors.Join(os.Rename(blog, blog+"-old"), os.Symlink(secret, blog))
+			}
+			return dir, err
+		}
+		f := &Folder{Path: shop, Start: true, ReadOnly: readOnly, Open: func() (*os.File, error) { return os.Open(shop) },
+			Others: []*Folder{{Path: blog, Open: open}}}
+		c := &Confinement{Name: "test", Require: true, Support: sandbox.Kernel()}
+		script := "pwd -P; cat " + shop + "/here " + blog + "-old/here " + blog + "/here; touch " + shop + "/new " + blog + "-old/new " + secret + "/new"
+		got := mustRunScript(t, script, f, c)
+		if !strings.HasPrefix(got, shop+"\nminemine") || strings.Contains(got, linkedSecret) {
+			t.Errorf("read only %v: %q", readOnly, got)
+		}
+		for path, want := range map[string]bool{shop: !readOnly, blog + "-old": !readOnly, secret: false} {
+			if _, err := os.Stat(filepath.Join(path, "new")); (err == nil) != want {
+				t.Errorf("read only %v: it has changed %s: %v, want %v", readOnly, path, err == nil, want)
+			}
+		}
+	}
+}

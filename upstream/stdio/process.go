@@ -80,14 +80,12 @@ type Child interface {
 
 // startProcess starts the child. The caller owns it and must call finish.
 func startProcess(o Options) (*process, error) {
-	dir, err := o.Folder.open()
+	dirs, err := o.Folder.open(o.Confine != nil)
 	if err != nil {
 		return nil, err
 	}
-	if dir != nil {
-		defer dir.Close() // after the start
-	}
-	cmd, cell, err := confined(o, dir)
+	defer closeFiles(dirs) // after the start
+	cmd, cell, err := confined(o, dirs)
 	if err != nil {
 		return nil, err
 	}
@@ -318,8 +316,8 @@ func npmDetail(line string) bool {
 }
 
 // confined returns the command in a cell of its own, which the caller must close. The cell is nil
-// if the options have no sandbox. folder is the open Options.Folder.
-func confined(o Options, folder *os.File) (*exec.Cmd, *cell, error) {
+// if the options have no sandbox. folders are the open Options.Folder and its others.
+func confined(o Options, folders []*os.File) (*exec.Cmd, *cell, error) {
 	if len(o.Command) == 0 {
 		return nil, nil, errors.New("no command")
 	}
@@ -337,10 +335,10 @@ func confined(o Options, folder *os.File) (*exec.Cmd, *cell, error) {
 		cmd, err = command(o)
 	}
 	if err == nil {
-		err = x.wrap(cmd, dir, o.Folder, folder)
+		err = x.wrap(cmd, dir, o.Folder, folders)
 	}
 	if err == nil && o.Folder.starts() && (x == nil || x.handover == nil) {
-		startIn(cmd, folder)
+		startIn(cmd, folders[0])
 	}
 	if err != nil {
 		x.close()

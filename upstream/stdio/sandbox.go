@@ -153,8 +153,8 @@ func exchange(environment []string, private, own map[string]string) []string {
 }
 
 // wrap makes cmd start in the cell. cmd must be complete. dir is the working directory of the
-// entry, and open the open folder of a client.
-func (x *cell) wrap(cmd *exec.Cmd, dir string, folder *Folder, open *os.File) (err error) {
+// entry, and open the open folders of a client.
+func (x *cell) wrap(cmd *exec.Cmd, dir string, folder *Folder, open []*os.File) (err error) {
 	if x == nil || !x.Support.Enforces() {
 		return nil
 	}
@@ -167,12 +167,9 @@ func (x *cell) wrap(cmd *exec.Cmd, dir string, folder *Folder, open *os.File) (e
 	}
 	r := x.rules
 	changed := append(slices.Clone(r.Writable), x.temp)
-	var granted []string
-	if folder != nil {
-		granted = []string{folder.Path}
-		if !folder.ReadOnly {
-			changed = append(changed, folder.Path)
-		}
+	granted := folder.paths()
+	if folder != nil && !folder.ReadOnly {
+		changed = append(changed, granted...)
 	}
 	if r.Writable, err = sandbox.NewWritable(changed); err != nil {
 		return &SandboxError{"sandbox.write: " + err.Error(), false}
@@ -196,7 +193,7 @@ func (x *cell) wrap(cmd *exec.Cmd, dir string, folder *Folder, open *os.File) (e
 	}
 	r.Default = slices.DeleteFunc(r.Default, func(p string) bool { return r.Writable.Holds(p) != "" })
 	if x.handover, err = sandbox.Wrap(cmd, r, x.Support); err == nil && folder != nil {
-		x.handover.Grant(cmd, sandbox.Granted{Start: folder.Start, Write: !folder.ReadOnly}, open)
+		x.handover.Grant(cmd, sandbox.Granted{Start: folder.Start, Write: !folder.ReadOnly}, open...)
 	}
 	return err
 }

@@ -113,7 +113,7 @@ func (u *upstreams) cleanCatalogs(c *config.Config) {
 func (u *upstreams) hooks() upstream.Hooks {
 	return upstream.Hooks{
 		StateChanged: func(c upstream.Change) {
-			if c.State.Failed() {
+			if c.State.Failed() || c.State == upstream.StateWaiting {
 				u.catalogChanged() // names may be settled now
 			}
 			u.outages.Changed(u.log, c, u.screen.Holds())

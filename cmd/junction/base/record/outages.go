@@ -39,8 +39,8 @@ func (o *Outages) Changed(log *slog.Logger, c upstream.Change, shown bool) {
 	}
 	o.mu.Lock()
 	down := o.open[name]
-	switch s {
-	case upstream.StateDegraded, upstream.StateRetrying, upstream.StateBlocked, upstream.StateSignIn:
+	switch {
+	case s.Broken():
 		reason, now := "", time.Now()
 		if err != nil {
 			reason = err.Error()
@@ -58,7 +58,7 @@ func (o *Outages) Changed(log *slog.Logger, c upstream.Change, shown bool) {
 			down.reason, down.logged = reason, now
 		}
 		down.failures++
-	case upstream.StateStarting:
+	case s == upstream.StateStarting:
 		if down != nil {
 			level = slog.LevelDebug
 		}

@@ -91,10 +91,6 @@ var upstreamCounters = []instrument{
 	{"junction.upstream.evictions", "", "Connections of single users that were ended to make room for others."},
 }
 
-// states are all states of an upstream.
-var states = []upstream.State{upstream.StateStarting, upstream.StateReady, upstream.StateDegraded,
-	upstream.StateRetrying, upstream.StateBlocked, upstream.StateSignIn, upstream.StateClosed}
-
 // Watch makes the instruments of the state of a proxy. Call it once, before the first scrape.
 func (t *Telemetry) Watch(s Source) error {
 	if !t.measures() {
@@ -139,7 +135,7 @@ func (t *Telemetry) read(s Source, set reading) {
 func readUpstream(u *upstream.Upstream, set reading) {
 	status, catalog := u.Status(), u.Catalog()
 	name := attrUpstream.String(u.Name())
-	for _, state := range states {
+	for _, state := range upstream.States() {
 		set("junction.upstream.state", one(status.State == state), name, attrState.String(state.String()))
 	}
 	calls, waiting := u.Load()

@@ -275,11 +275,10 @@ func (f *clientFlags) tellRemedy(ctx context.Context, w io.Writer, tool string) 
 func (f *clientFlags) broken(ctx context.Context, tool string) (name, state string) {
 	for name, state := range admin.States(ctx, *f.file) {
 		rest, its := strings.CutPrefix(tool, name)
-		switch {
-		case !its || !strings.HasPrefix(rest, "_"):
-		case state == upstream.StateStarting.String(), state == upstream.StateRetrying.String(),
-			state == upstream.StateBlocked.String(), state == upstream.StateSignIn.String(),
-			state == upstream.StateDegraded.String():
+		away := func(s upstream.State) bool {
+			return s.String() == state && s != upstream.StateReady && s != upstream.StateClosed
+		}
+		if its && strings.HasPrefix(rest, "_") && slices.ContainsFunc(upstream.States(), away) {
 			return name, state
 		}
 	}

@@ -17,6 +17,7 @@ import (
 	"junction/cmd/junction/base/cli"
 	"junction/cmd/junction/base/config"
 	"junction/cmd/junction/ops/diagnose"
+	"junction/upstream"
 	"junction/upstream/prose"
 )
 
@@ -201,7 +202,11 @@ func writeUpstreams(b *prose.Page, d *diagnose.Diagnosis, now time.Time) {
 		if u.Since != nil && state == u.State {
 			state += " " + prose.Age(now.Sub(*u.Since))
 		}
-		if !d.Running {
+		switch {
+		case d.Running:
+		case u.Waits:
+			state = upstream.StateWaiting.String()
+		default:
 			state = map[bool]string{true: "ok", false: "failed"}[u.OK]
 		}
 		row := []string{prose.Cut(prose.Flat(u.Name), 14), prose.Flat(state), cmp.Or(prose.Flat(u.Era), "-"), "-", "-",
@@ -214,7 +219,7 @@ func writeUpstreams(b *prose.Page, d *diagnose.Diagnosis, now time.Time) {
 			if at < 0 {
 				continue
 			}
-			if row[4+at] = brief(s.Took); !u.OK && i == len(u.Steps)-1 {
+			if row[4+at] = brief(s.Took); !u.OK && !u.Waits && i == len(u.Steps)-1 {
 				row[4+at] = "failed"
 			}
 		}

@@ -50,7 +50,8 @@ type Examined struct {
 	Version string     `json:"version,omitempty"`
 	Server  string     `json:"server,omitempty"` // the server's name for itself
 
-	OK     bool    `json:"ok"` // the check succeeded
+	OK     bool    `json:"ok"`              // the check succeeded
+	Waits  bool    `json:"waits,omitempty"` // for the folder of a client: upstream.StateWaiting
 	Steps  []Step  `json:"steps"`
 	Failed string  `json:"failed,omitempty"` // why the step after Steps failed
 	Other  string  `json:"other,omitempty"`  // the error of the handshake of the other era
@@ -162,9 +163,12 @@ func (d *Diagnosis) add(names view.Names, e *examinee, r *upstream.Report, taken
 		d.find(e.name, Finding{Grave: true, Text: "the sandbox is " + u.Sandbox,
 			Advice: "set sandbox.require: true; the command then starts only with its whole sandbox"})
 	}
-	if r.Err != nil {
+	switch {
+	case r.Err != nil:
 		d.find(e.name, e.failure(&u, r)...)
-	} else {
+	case r.Waits != nil:
+		d.find(e.name, Finding{Text: prose.Flat(r.Waits.Error()), Advice: r.Advice})
+	default:
 		d.find(e.name, e.connection(&u, r)...)
 	}
 	if r.Catalog != nil {
@@ -193,8 +197,8 @@ func (d *Diagnosis) find(name string, list ...Finding) {
 
 // result returns the result of a check. The number of tools on the merged endpoint is not known yet.
 func (e *examinee) result(r *upstream.Report) Examined {
-	u := Examined{Name: e.name, OK: r.Err == nil, Era: string(r.Era), Version: r.Version, Server: r.Server,
-		Ping: ms(r.Latency), Bytes: r.Bytes, Steps: []Step{}, Sandbox: r.Sandbox}
+	u := Examined{Name: e.name, OK: r.Err == nil && r.Waits == nil, Waits: r.Waits != nil, Era: string(r.Era),
+		Version: r.Version, Server: r.Server, Ping: ms(r.Latency), Bytes: r.Bytes, Steps: []Step{}, Sandbox: r.Sandbox}
 	for _, s := range r.Steps {
 		u.Steps = append(u.Steps, Step{s.Name, ms(s.Took)})
 	}
@@ -265,7 +269,7 @@ func (e *examinee) connection(u *Examined, r *upstream.Report) []Finding {
 		return []Finding{{Grave: true, Text: onlyNew, Detail: prose.Flat(r.InUse.Error()),
 			Advice: "this command closes that connection, and opens another one: " +
 				shell.Join("junction", "reconnect", e.name)}}
-	case e.status == nil || e.status.State == upstream.StateReady || e.status.State == upstream.StateClosed:
+	case e.status == nil || !e.status.State.Broken() && e.status.State != upstream.StateStarting:
 		return nil
 	case e.status.State == upstream.StateDegraded:
 		return []Finding{{Grave: true, Text: onlyNew, Detail: u.Error, Advice: e.status.Advice}}

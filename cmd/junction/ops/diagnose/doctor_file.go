@@ -77,7 +77,10 @@ func File(ctx context.Context, version, file string, c *config.Config, only []st
 
 // resultOf returns the result of a check in one line.
 func resultOf(r *upstream.Report) string {
-	if r.Err == nil {
+	switch {
+	case r.Waits != nil:
+		return upstream.StateWaiting.String()
+	case r.Err == nil:
 		return "ok"
 	}
 	return "failed: " + prose.Flat(r.Err.Error())

@@ -61,6 +61,8 @@ func TestFindingsOfAnUpstream(t *testing.T) {
 			"grave the server answers over a new connection, and not over the one in use", "junction reconnect up"},
 		{"answers nothing at all", upstream.Config{}, status(upstream.StateDegraded, nil), failed,
 			"grave connect failed: no route", "do this"},
+		{"waits for a folder", upstream.Config{}, status(upstream.StateWaiting, nil), upstream.Report{Waits: errors.New("no folder"),
+			Advice: "open one"}, "no folder", "open one"},
 		{"a problem of a pack", pack, status(upstream.StateReady, func(s *upstream.Status) {
 			s.Reported = append(s.Reported, stdio.Reported{Text: "a mistake"})
 		}), upstream.Report{}, "a mistake", "junction-pack check /srv/p"},

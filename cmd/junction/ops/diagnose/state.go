@@ -73,8 +73,9 @@ func shown(state string, retry, now time.Time) string {
 
 // Broken reports whether a person has to look at the upstream.
 func (u *UpstreamStatus) Broken() bool {
-	return slices.Contains([]string{upstream.StateDegraded.String(), upstream.StateRetrying.String(),
-		upstream.StateBlocked.String(), upstream.StateSignIn.String()}, u.State)
+	return slices.ContainsFunc(upstream.States(), func(s upstream.State) bool {
+		return s.Broken() && s.String() == u.State
+	})
 }
 
 // BrokenFirst returns the upstreams with the broken ones first, and otherwise in the same order.

@@ -16,6 +16,7 @@ const (
 	NeedsOperator Need = iota // a sign-in, a correction of the file, or what Advice says
 	NeedsRetry                // Junction tries again; it has no advice
 	NeedsTime                 // the first connection is in progress
+	NeedsFolder               // a client has to name a folder
 	NeedsNothing
 )
 
@@ -31,6 +32,8 @@ func (u *UpstreamStatus) Need() Need {
 		return NeedsRetry
 	case u.State == upstream.StateStarting.String():
 		return NeedsTime
+	case u.State == upstream.StateWaiting.String():
+		return NeedsFolder
 	}
 	return NeedsNothing
 }
@@ -48,7 +51,7 @@ func Summary(list []UpstreamStatus) string {
 		one, many string
 	}{
 		{NeedsOperator, "needs you", "need you"}, {NeedsRetry, "is retried", "are retried"},
-		{NeedsTime, "is starting", "are starting"},
+		{NeedsTime, "is starting", "are starting"}, {NeedsFolder, "waits for a folder", "wait for a folder"},
 	} {
 		if n := counts[part.need]; n > 0 {
 			text += fmt.Sprintf(", %d %s", n, plural(n, part.one, part.many))

@@ -23,6 +23,7 @@ func TestSummary(t *testing.T) {
 			{State: retrying, Advice: "set TOKEN"}, {State: retrying}, {State: upstream.StateStarting.String()},
 		}},
 		{"0 of 1 server works, 1 needs you", []UpstreamStatus{{State: upstream.StateDegraded.String()}}},
+		{"1 of 2 servers works, 1 waits for a folder", []UpstreamStatus{{State: ready}, {State: upstream.StateWaiting.String()}}},
 	} {
 		if got := Summary(row.given); got != row.want {
 			t.Errorf("the summary is %q, want %q", got, row.want)
