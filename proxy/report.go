@@ -294,6 +294,9 @@ func (x *Exchange) returned(asked *sealed.Questions) {
 // Used returns what callers use at present of each resource that they share.
 func (s *Core) Used() [budget.Quotas]int64 { return s.budget.Used() }
 
+// Exceeded returns how often callers have exceeded the limit of each resource that they share.
+func (s *Core) Exceeded() [budget.Quotas]int64 { return s.budget.Exceeded() }
+
 // Parked returns the number of calls that wait for a modern client to return with answers.
 func (s *Core) Parked() int {
 	s.parked.mu.Lock()

@@ -236,6 +236,12 @@ func TestOperateRecipeOfKubernetesOptions(t *testing.T) {
 			t.Errorf("Prometheus looks for %s=%s, and the service has %v", k, v, service.Labels)
 		}
 	}
+	// the job and the labels that alerts.yaml expects
+	labels := monitor.Spec.Endpoints[0].RelabelConfigs
+	if service.Labels[monitor.Spec.JobLabel] != "junction" || len(labels) != 1 || labels[0].TargetLabel != "deployment" ||
+		labels[0].Replacement == nil || *labels[0].Replacement != scaler.Spec.ScaleTargetRef.Name {
+		t.Errorf("the alerts do not find the pods: job label %q of %v, %+v", monitor.Spec.JobLabel, service.Labels, labels)
+	}
 	if monitor.Spec.Endpoints[0].Port != service.Spec.Ports[0].Name || monitor.Labels["release"] != "prometheus" ||
 		service.Spec.Selector["app.kubernetes.io/component"] != "" || service.Spec.Selector["app.kubernetes.io/name"] != "junction" {
 		t.Errorf("Prometheus does not find the pods: %+v, %+v", monitor, service.Spec)

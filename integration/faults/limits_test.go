@@ -172,8 +172,8 @@ func TestFaultMemory(t *testing.T) {
 }
 
 // TestFaultHalfSentRequests has 80 clients that begin a request and do not go on, and a program that may
-// open few files. The admin address answers, the log has one line about it, and a client is served as
-// soon as others have left.
+// open few files. The admin address answers, /readyz, the metrics and one line of the log show that new
+// connections wait, and a client is served as soon as others have left.
 func TestFaultHalfSentRequests(t *testing.T) {
 	harness.Waits(t)
 	const limit = 64
@@ -196,12 +196,20 @@ func TestFaultHalfSentRequests(t *testing.T) {
 	}
 	p.Stderr.MustMatch(t, regexp.MustCompile(`level=WARN msg="new connections wait: `), harness.Patience, p.Done)
 	for range 20 {
-		if r := p.MustReady(t, harness.Patience); r.Status != "ready" {
+		if r := p.MustReady(t, harness.Patience); r.Status != "degraded" {
 			t.Errorf("the admin address answers %+v", r)
 		}
-		if text := mustGet(t, p.Admin+"/metrics", http.StatusOK); !strings.Contains(text, fmt.Sprintf("\njunction_descriptors_limit %d\n", limit)) {
-			t.Errorf("the metrics are\n%s", text)
+		text := mustGet(t, p.Admin+"/metrics", http.StatusOK)
+		for _, line := range []string{fmt.Sprintf("junction_descriptors_limit %d", limit), "junction_connections 16",
+			"junction_connections_limit 16", "junction_connections_waiting 1"} {
+			if !strings.Contains(text, "\n"+line+"\n") {
+				t.Errorf("the metrics have no line %q:\n%s", line, text)
+			}
 		}
+	}
+	const waits = "connections: new connections wait: all that the limit of open files allows are open"
+	if text := strings.Join(strings.Fields(mustStatus(t, p)), " "); !strings.Contains(text, waits) {
+		t.Errorf("the status does not show that connections wait:\n%s", text)
 	}
 	if n := strings.Count(p.Stderr.String(), "level=WARN msg=\"new connections wait"); n != 1 {
 		t.Errorf("the log has %d lines about waiting connections, want 1", n)
@@ -210,6 +218,9 @@ func TestFaultHalfSentRequests(t *testing.T) {
 		c.Close()
 	}
 	harness.MustCaller(t, p.URL, harness.LegacyEra).MustCall(t, "demo__echo", `{"text":"hello"}`, "hello")
+	if r := p.MustReady(t, harness.Patience); r.Status != "ready" {
+		t.Errorf("when the others have left: %+v", r)
+	}
 }
 
 // TestFaultUnfinishedHeaders has 100 clients that begin a header, in each of the two servers, and do not go

@@ -54,7 +54,11 @@ func mustMeasure(t *testing.T, p harness.Pair, change ...func(*measured, *harnes
 		Parts:    func() map[string]bool { return map[string]bool{"storage": true, "disk": false} },
 		Audit:    func() (waiting, dropped int64) { return 7, 3 }, Expiring: func() int { return 2 },
 		Certificate: func() (time.Duration, bool) { return 90 * time.Second, true },
-		Stale:       func() bool { return false }}); err != nil {
+		Connections: func() telemetry.Connections {
+			return telemetry.Connections{Open: 5, Limit: 6, Waiting: true, Closed: map[string]int64{"too_many": 4}}
+		},
+		Replicas: func() telemetry.Replicas { return telemetry.Replicas{Members: 3} },
+		Stale:    func() bool { return false }}); err != nil {
 		t.Fatal(err)
 	}
 	return x
@@ -130,7 +134,12 @@ func TestMetricsOfState(t *testing.T) {
 			"junction_config_stale": "0", `junction_part_up{junction_part="disk"}`: "0",
 			"junction_audit_waiting_bytes": "7", "junction_audit_dropped": "3", "junction_keys_expiring": "2",
 			"junction_tls_certificate_expiry_seconds": "90",
-			"junction_calls_parked":                   "0"} {
+			"junction_calls_parked":                   "0",
+			"junction_connections":                    "5", "junction_connections_limit": "6", "junction_connections_waiting": "1",
+			`junction_connections_closed_total{junction_reason="too_many"}`:   "4",
+			`junction_connections_closed_total{junction_reason="unfinished"}`: "0",
+			`junction_limits_exceeded_total{junction_limit="limits.streams"}`: "0",
+			"junction_replicas": "3", "junction_replicas_lease_seconds": "0"} {
 			if !strings.Contains(text, "\n"+name+" "+want+"\n") {
 				t.Errorf("%s is not %s:\n%s", name, want, text)
 			}

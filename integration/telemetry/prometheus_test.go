@@ -144,8 +144,8 @@ func TestPrometheus(t *testing.T) {
 		harness.Talk(t, p.URL, era).Succeed(t, "demo__echo", `{"text":"hello"}`)
 	}
 	url := mustPrometheus(t, p)
-	// without data: no operation on a storage of sign-ins, and no failed call
-	empty := regexp.MustCompile(`junction_store_duration|error_type!=`)
+	// without data: no operation on a storage of sign-ins, no failed call, and no replicas
+	empty := regexp.MustCompile(`junction_store_duration|error_type!=|junction_replicas`)
 	dashboard, alerts := expressions(t)
 	for _, expr := range dashboard {
 		mustQuery(t, url, expr, !empty.MatchString(expr))

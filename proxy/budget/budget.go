@@ -109,7 +109,8 @@ type Budget struct {
 	many      int       // number of balances from which on idle ones are dropped
 	logged    time.Time // time of the last log line
 
-	refused int // refusals since logged, of all accounts
+	refused  int           // refusals since logged, of all accounts
+	exceeded [Quotas]int64 // refusals since the start, of all accounts
 }
 
 // balance is the use of one account. It is guarded by Budget.mu.
@@ -296,6 +297,7 @@ const calm = time.Minute
 func (b *Budget) refuse(account *balance, q Quota) {
 	now := time.Now()
 	b.refused++
+	b.exceeded[q]++
 	if account.used[q] > 0 {
 		account.refused[q]++
 		account.last[q] = now
@@ -342,6 +344,13 @@ func (b *Budget) Used() [Quotas]int64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.used
+}
+
+// Exceeded returns how often each quota was exceeded since the start.
+func (b *Budget) Exceeded() [Quotas]int64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.exceeded
 }
 
 // Overused returns the accounts that were refused within the last minute, latest first.

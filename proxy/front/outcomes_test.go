@@ -131,3 +131,24 @@ func outcomeOfCall(t *testing.T, up view.Backend, era client.Era, tool, argument
 	}
 	return got[0]
 }
+
+// TestRefusalsOfLimitsAndOutagesDiffer: a request that a limit refuses counts for another reason than one that
+// needs the database or another member, although both get 503.
+func TestRefusalsOfLimitsAndOutagesDiffer(t *testing.T) {
+	for _, test := range []struct {
+		err  error
+		want string
+	}{
+		{proxy.OveruseError(&budget.Exceeded{Quota: budget.Streams, Others: 9, Total: 9}), "limit"},
+		{&httpError{proxy.OveruseError(&budget.Exceeded{Own: 1, Total: 9}).(*proxy.Refusal), http.StatusTooManyRequests}, "limit"},
+		{errReleased, "unavailable"},
+		{errForeign, "unavailable"},
+		{forwardError(errors.New("broken")), "unavailable"},
+		{refuse(http.StatusBadRequest, 0, "wrong"), ""},
+		{errors.New("another"), ""},
+	} {
+		if got := refusedFor(test.err); got != test.want {
+			t.Errorf("%v counts for %q, want %q", test.err, got, test.want)
+		}
+	}
+}

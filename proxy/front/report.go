@@ -1,8 +1,11 @@
 package front
 
 import (
+	"errors"
 	"net/http"
 	"time"
+
+	"junction/proxy"
 )
 
 // deny answers 403.
@@ -30,6 +33,20 @@ func (s *Server) Sessions() (latest []SessionStatus, total int) {
 		latest = append(latest, SessionStatus{one.s.Principal, one.s.Client, one.s.Version, one.used})
 	}
 	return latest, s.sessions.order.Len()
+}
+
+// refusedFor returns why a request was refused that another one of the same text would not be: a limit, or a
+// member or a database that does not answer; "" for other reasons, which the status and the code tell.
+func refusedFor(err error) string {
+	if own, ok := errors.AsType[*proxy.Refusal](err); ok {
+		switch own.Outcome {
+		case proxy.Limited:
+			return "limit"
+		case proxy.Unavailable, proxy.Lost:
+			return "unavailable"
+		}
+	}
+	return ""
 }
 
 func (s *Server) refused(reason string, status int, code int64) {

@@ -347,7 +347,7 @@ func (s *Server) post(x *request) error {
 func (s *Server) reject(x *request, id jsonrpc.ID, err error) {
 	e, reason := proxy.RPCError(err, "")
 	status := statusOf(err, reason)
-	s.refused("", status, e.Code)
+	s.refused(refusedFor(err), status, e.Code)
 	retry(x.reply.w, err)
 	if err == errReleased && members.Forwarded(x.request.Context()) {
 		x.reply.w.Header().Set(members.HeaderReleased, "1")

@@ -20,7 +20,8 @@ type listening struct {
 	*console
 	steady
 	public, admin net.Listener // admin may be nil
-	secure        net.Addr     // of https, whose connections public accepts, too; nil without tls
+	bounded       *listeners.Bounded
+	secure        net.Addr // of https, whose connections public accepts, too; nil without tls
 	certified     *certified
 	inForce       *inForce
 }
@@ -118,7 +119,8 @@ func (l *listening) boundListeners(c *config.Config) error {
 		return nil
 	}
 	limits := c.Limits.WithDefaults()
-	l.public = listeners.Bound(l.public, files, own, limits.Heads(), trusted, l.log)
+	l.bounded = listeners.Bound(l.public, files, own, limits.Heads(), trusted, l.log)
+	l.public = l.bounded
 	if l.secure != nil {
 		l.public = listeners.Secured(l.public, listeners.Security{Certificate: l.certified.certificate,
 			Protocols: l.certified.protocols(), URL: func() string { return l.inForce.now().PublicURL },

@@ -62,7 +62,7 @@ func (p *adminPages) asSeen() *diagnose.Proxy {
 		users = p.signIns.users.Users
 	}
 	return &diagnose.Proxy{
-		Owner: p.place.owner, Open: p.listening.adminIsOpen(), Parts: p.checks.monitor.States,
+		Owner: p.place.owner, Open: p.listening.adminIsOpen(), Parts: p.checks.states,
 		Replicas: p.membership.list, Tried: &p.upstreams.tried,
 		Server: p.serving.server.Core, Set: &p.upstreams.set, Providers: p.signIns.providers,
 		File: p.file, Users: users,

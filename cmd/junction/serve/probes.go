@@ -100,11 +100,24 @@ func (c *checks) trouble(flags string) (list []screen.Trouble, checked bool) {
 	return list, checked
 }
 
-// working reports which parts that Junction depends on work, for the metrics.
+// states returns the state of what the proxy depends on, for /readyz, and that new connections wait. Clients
+// that are connected are served meanwhile, so that a load balancer must not take the process away.
+func (c *checks) states() []health.State {
+	list := c.monitor.States()
+	if why, since := c.listening.bounded.Waits(); why != "" {
+		list = append(list, health.State{Name: "connections", Error: why, Since: since, Ready: true})
+	}
+	return list
+}
+
+// working reports which parts that Junction depends on work, for the metrics. A part that was not checked yet
+// is no failing one.
 func (c *checks) working() map[string]bool {
 	works := map[string]bool{}
 	for _, s := range c.monitor.States() {
-		works[s.Name] = s.OK
+		if !s.Since.IsZero() {
+			works[s.Name] = s.OK
+		}
 	}
 	return works
 }

@@ -57,7 +57,8 @@ func (p *adminPages) watch() error {
 		Certificate: func() (time.Duration, bool) {
 			return p.checks.certified.kept.Left(time.Now()), p.checks.certified.on
 		},
-		Expiring: func() int { return len(p.inForce.expiring(time.Now())) },
-		Stale:    func() bool { return deref(&p.contents.failure)+deref(&p.contents.waiting) != "" },
-		Replicas: p.membership.figures()})
+		Expiring:    func() int { return len(p.inForce.expiring(time.Now())) },
+		Stale:       func() bool { return deref(&p.contents.failure)+deref(&p.contents.waiting) != "" },
+		Connections: func() telemetry.Connections { return telemetry.Connections(p.listening.bounded.Figures()) },
+		Replicas:    p.membership.figures()})
 }

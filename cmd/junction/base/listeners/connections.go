@@ -11,6 +11,7 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -22,23 +23,74 @@ import (
 // This file bounds the connections of clients, so that they do not use up the file descriptors that
 // the admin address, the upstreams and the storage need. heads.go bounds the memory of their requests.
 
-// boundConns is a listener that bounds its connections: in total, and by the network of the client.
+// Bounded is a listener that bounds its connections: in total, and by the network of the client.
 // At the total, further connections wait in the backlog of the kernel. Beyond its share, a network has
 // its connections closed, unless it is loopback or a trusted proxy, behind which others are.
-type boundConns struct {
+type Bounded struct {
 	net.Listener
-	log      *slog.Logger
-	trusted  func() []netip.Prefix
-	each     share         // of one network: an IPv4 address, or a /64 of IPv6
-	wide     share         // of one /48 of IPv6, which one customer often has
-	open     chan struct{} // has an element for each connection
-	ended    chan struct{}
-	end      func()
-	warnings rate.Sometimes
+	log     *slog.Logger
+	trusted func() []netip.Prefix
+	each    share         // of one network: an IPv4 address, or a /64 of IPv6
+	wide    share         // of one /48 of IPv6, which one customer often has
+	open    chan struct{} // has an element for each connection
+	ended   chan struct{}
+	end     func()
+	// by what happens to connections; see Figures
+	warnings [events]rate.Sometimes
+	counts   [events]atomic.Int64
+	waiting  atomic.Pointer[queued] // nil if no connection waits
 
 	mu  sync.Mutex
 	by  map[netip.Prefix]*use // without exempt connections
 	all use
+}
+
+// event is something that happens to connections, so that an operator should know of it. Each has a line
+// of the log once a minute.
+type event int
+
+const (
+	full       event = iota // all connections that may be open are
+	noFiles                 // no descriptor is left
+	tooMany                 // a connection was closed: its network has too many
+	unfinished              // a connection was closed: unfinished requests take too much memory
+	events
+)
+
+// queued is that new connections wait.
+type queued struct {
+	why          string
+	since, until time.Time // until is zero if they wait until one is accepted
+}
+
+// acceptAgain is longer than the pause of a server after an error of Accept, so that an error that lasts is
+// repeated within it. Without a client, the end of the error shows by nothing else.
+const acceptAgain = 3 * time.Second
+
+// Waits returns why new connections wait, and since when; "" if they do not.
+func (b *Bounded) Waits() (why string, since time.Time) {
+	if q := b.waiting.Load(); q != nil && (q.until.IsZero() || time.Now().Before(q.until)) {
+		return q.why, q.since
+	}
+	return "", time.Time{}
+}
+
+// Figures are numbers for package telemetry, which has the same type, so that it does not import
+// this package.
+type Figures struct {
+	Open, Limit int
+	Waiting     bool             // new connections wait until another one ends
+	Closed      map[string]int64 // connections that were closed because of a limit, by reason
+}
+
+// Figures returns the current figures.
+func (b *Bounded) Figures() Figures {
+	why, _ := b.Waits()
+	b.mu.Lock()
+	open := b.all.now.conns
+	b.mu.Unlock()
+	return Figures{Open: open, Limit: cap(b.open), Waiting: why != "",
+		Closed: map[string]int64{"too_many": b.counts[tooMany].Load(), "unfinished": b.counts[unfinished].Load()}}
 }
 
 // share is what a network may have.
@@ -85,23 +137,25 @@ func CheckFiles(files int64, upstreams int, log *slog.Logger) (own int64, err er
 // Bound bounds a listener of clients to what own descriptors leave, and to three quarters of all;
 // a network to a quarter of these, and a /48 of IPv6 to a half. held is the number of bytes that
 // unfinished requests may take, with the same shares. Connections of the listener implement http1.Holder.
-func Bound(l net.Listener, files, own int64, held int, trusted func() []netip.Prefix, log *slog.Logger) net.Listener {
+func Bound(l net.Listener, files, own int64, held int, trusted func() []netip.Prefix, log *slog.Logger) *Bounded {
 	total := 1 << 20
 	if files > 0 {
 		total = int(min(files/4*3, files-own, 1<<20))
 	}
 	total = max(total, leastConns)
-	b := &boundConns{Listener: l, log: log, trusted: trusted,
+	b := &Bounded{Listener: l, log: log, trusted: trusted,
 		each: share{max(total/4, leastConns/2), held / 4}, wide: share{max(total/2, leastConns/2), held / 2},
 		open: make(chan struct{}, total), ended: make(chan struct{}),
-		by: map[netip.Prefix]*use{}, all: use{most: share{total, held}},
-		warnings: rate.Sometimes{Interval: time.Minute}}
+		by: map[netip.Prefix]*use{}, all: use{most: share{total, held}}}
+	for i := range b.warnings {
+		b.warnings[i].Interval = time.Minute
+	}
 	b.end = sync.OnceFunc(func() { close(b.ended) })
 	return b
 }
 
 // Accept implements net.Listener.
-func (b *boundConns) Accept() (net.Conn, error) {
+func (b *Bounded) Accept() (net.Conn, error) {
 	for {
 		if err := b.slot(); err != nil {
 			return nil, err
@@ -110,17 +164,23 @@ func (b *boundConns) Accept() (net.Conn, error) {
 		if err != nil {
 			<-b.open
 			if errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) {
-				b.warn("new connections wait: too many files are open; raise the limit of open files (ulimit -n)",
-					"error", err)
+				now := time.Now()
+				_, since := b.Waits()
+				if since.IsZero() {
+					since = now
+				}
+				b.waiting.Store(&queued{tooManyFiles, since, now.Add(acceptAgain)})
+				b.warn(noFiles, tooManyFiles, "error", err)
 			}
 			return nil, err
 		}
+		b.waiting.Store(nil)
 		counted := &countedConn{in: b}
 		limit := b.enter(counted, c.RemoteAddr())
 		if limit > 0 {
 			<-b.open
 			c.Close()
-			b.warn("connections are closed: too many from one address. If it is a reverse proxy, add it to "+
+			b.warn(tooMany, "connections are closed: too many from one address. If it is a reverse proxy, add it to "+
 				"auth.trusted_proxies", "address", c.RemoteAddr(), "limit", limit)
 			continue
 		}
@@ -133,29 +193,37 @@ func (b *boundConns) Accept() (net.Conn, error) {
 }
 
 // slot waits until there may be another connection.
-func (b *boundConns) slot() error {
+func (b *Bounded) slot() error {
 	select {
 	case b.open <- struct{}{}:
 		return nil
 	default:
 	}
-	b.warn("new connections wait: all that the limit of open files allows are open", "limit", cap(b.open))
+	b.waiting.Store(&queued{why: allOpen, since: time.Now()})
+	b.warn(full, allOpen, "limit", cap(b.open))
 	select {
 	case b.open <- struct{}{}:
+		b.waiting.Store(nil)
 		return nil
 	case <-b.ended:
 		return net.ErrClosed
 	}
 }
 
-// warn logs at most one line a minute.
-func (b *boundConns) warn(text string, attrs ...any) {
-	b.warnings.Do(func() { b.log.Warn(text, attrs...) })
+const (
+	tooManyFiles = "new connections wait: too many files are open; raise the limit of open files (ulimit -n)"
+	allOpen      = "new connections wait: all that the limit of open files allows are open"
+)
+
+// warn counts an event, and logs at most one line of each kind in a minute.
+func (b *Bounded) warn(e event, text string, attrs ...any) {
+	b.counts[e].Add(1)
+	b.warnings[e].Do(func() { b.log.Warn(text, attrs...) })
 }
 
 // enter counts a connection for all, and for its networks: for none if its address is exempt. If one of
 // them has too many connections, the connection is not counted, and limit is the limit of the network.
-func (b *boundConns) enter(c *countedConn, from net.Addr) (limit int) {
+func (b *Bounded) enter(c *countedConn, from net.Addr) (limit int) {
 	networks := b.networks(from)
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -180,7 +248,7 @@ func (b *boundConns) enter(c *countedConn, from net.Addr) (limit int) {
 }
 
 // networks returns the networks that an address counts for: none for exempt addresses.
-func (b *boundConns) networks(from net.Addr) []netip.Prefix {
+func (b *Bounded) networks(from net.Addr) []netip.Prefix {
 	address, err := netip.ParseAddrPort(from.String())
 	if err != nil {
 		return nil
@@ -199,7 +267,7 @@ func (b *boundConns) networks(from net.Addr) []netip.Prefix {
 }
 
 // leave removes a connection that was counted.
-func (b *boundConns) leave(c *countedConn) {
+func (b *Bounded) leave(c *countedConn) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	c.drop()
@@ -212,7 +280,7 @@ func (b *boundConns) leave(c *countedConn) {
 }
 
 // Close implements net.Listener.
-func (b *boundConns) Close() error {
+func (b *Bounded) Close() error {
 	b.end()
 	return b.Listener.Close()
 }

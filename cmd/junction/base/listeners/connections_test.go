@@ -6,9 +6,12 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"junction/auth/authtest"
 )
@@ -50,7 +53,7 @@ func TestConnectionsAreBoundByAddress(t *testing.T) {
 	text := new(bytes.Buffer)
 	l := make(calls, 1000)
 	trusted := func() []netip.Prefix { return []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")} }
-	b := Bound(l, 256, 48, 64<<10, trusted, authtest.Log(t, text)).(*boundConns)
+	b := Bound(l, 256, 48, 64<<10, trusted, authtest.Log(t, text))
 	const total, each = 192, 48
 	var open []net.Conn
 	ring := func(n int, address string) {
@@ -96,14 +99,36 @@ func TestConnectionsAreBoundByAddress(t *testing.T) {
 	}
 	ring(1, "198.51.100.9:1000")
 	go func() { _, err := b.Accept(); accepted <- err }()
+	waits := make(chan string)
+	go func() {
+		for {
+			if why, since := b.Waits(); why != "" && !since.IsZero() {
+				waits <- why
+				return
+			}
+			runtime.Gosched()
+		}
+	}()
 	select {
 	case err := <-accepted:
 		t.Fatalf("a connection above the total: %v", err)
-	default:
+	case why := <-waits:
+		if why != allOpen {
+			t.Errorf("a connection waits because of %q", why)
+		}
+	}
+	if f := b.Figures(); f.Open != total || f.Limit != total || !f.Waiting || f.Closed["too_many"] != 11 || f.Closed["unfinished"] != 0 {
+		t.Errorf("the figures of a full house are %+v", f)
 	}
 	open[1].Close()
 	if err := <-accepted; err != nil {
 		t.Errorf("after another has ended: %v", err)
+	}
+	if text := text.String(); strings.Count(text, "\n") != 2 || !strings.Contains(text, allOpen) {
+		t.Errorf("the log does not have one line for each event:\n%s", text)
+	}
+	if why, _ := b.Waits(); why != "" {
+		t.Errorf("a connection was accepted, and others wait: %s", why)
 	}
 	go func() { _, err := b.Accept(); accepted <- err }()
 	b.Close()
@@ -112,11 +137,45 @@ func TestConnectionsAreBoundByAddress(t *testing.T) {
 	}
 }
 
+// TestConnectionsWaitForDescriptors: without a descriptor new connections wait, and the figures show it for
+// as long as the error is repeated, or until a connection is accepted.
+func TestConnectionsWaitForDescriptors(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := make(calls, 10)
+		b := Bound(l, 256, 48, 64<<10, func() []netip.Prefix { return nil }, authtest.Log(t))
+		var first time.Time
+		for i := range 3 {
+			time.Sleep(acceptAgain / 2)
+			l <- "full"
+			if _, err := b.Accept(); !errors.Is(err, syscall.EMFILE) {
+				t.Fatalf("Accept without a descriptor: %v", err)
+			}
+			why, since := b.Waits()
+			if i == 0 {
+				first = since
+			}
+			if why != tooManyFiles || since != first || !b.Figures().Waiting {
+				t.Errorf("after %d errors: %q since %v, want since %v", i+1, why, since, first)
+			}
+		}
+		time.Sleep(acceptAgain)
+		if why, _ := b.Waits(); why != "" {
+			t.Errorf("a while after the last error: %q", why)
+		}
+		l <- "full"
+		l <- "127.0.0.1:1"
+		_, _ = b.Accept()
+		if _, err := b.Accept(); err != nil || b.Figures().Waiting {
+			t.Errorf("after a connection (%v): %+v", err, b.Figures())
+		}
+	})
+}
+
 // TestConnectionsAreBoundByNetwork: a /64 of IPv6 gets a quarter of the connections, and a /48 a half,
 // however many addresses it has. Connections that have ended do not count.
 func TestConnectionsAreBoundByNetwork(t *testing.T) {
 	l := make(calls, 1000)
-	b := Bound(l, 256, 48, 64<<10, func() []netip.Prefix { return nil }, authtest.Log(t)).(*boundConns)
+	b := Bound(l, 256, 48, 64<<10, func() []netip.Prefix { return nil }, authtest.Log(t))
 	const total, each, wide = 192, 48, 96
 	for range 2 {
 		for i := range 3 * each {
@@ -178,7 +237,7 @@ func TestFewDescriptorsLeaveEnoughForOwnFiles(t *testing.T) {
 			}
 			continue
 		}
-		b := Bound(make(calls), tt.files, own, 64<<10, nil, log).(*boundConns)
+		b := Bound(make(calls), tt.files, own, 64<<10, nil, log)
 		if cap(b.open) != tt.clients {
 			t.Errorf("%d files for %d upstreams leave %d to clients, want %d", tt.files, tt.upstreams, cap(b.open), tt.clients)
 		}

@@ -8,7 +8,7 @@ import "container/list"
 // countedConn counts for its networks, and for all.
 type countedConn struct {
 	boundConn
-	in *boundConns
+	in *Bounded
 
 	// guarded by in.mu
 	uses   []*use // the smallest network first, all last
@@ -29,8 +29,9 @@ func (c *countedConn) Hold(n int, first bool) bool {
 	ok := !c.closed
 	b.mu.Unlock()
 	for _, g := range evicted {
-		b.warn("connections are closed: unfinished requests take all memory that they may have. If the address is a "+
-			"reverse proxy, add it to auth.trusted_proxies", "address", g.RemoteAddr(), "limit", limit)
+		b.warn(unfinished, "connections are closed: unfinished requests take all memory that they may have. "+
+			"If the address is a reverse proxy, add it to auth.trusted_proxies", "address", g.RemoteAddr(),
+			"limit", limit)
 		g.Close()
 	}
 	return ok

@@ -43,14 +43,14 @@ func (q *queue) Addr() net.Addr { return &net.TCPAddr{} }
 type heads struct {
 	t    *testing.T
 	l    *queue
-	b    *boundConns
+	b    *Bounded
 	text *bytes.Buffer
 }
 
 func newHeads(t *testing.T) *heads {
 	h := &heads{t: t, l: &queue{}, text: new(bytes.Buffer)}
 	trusted := func() []netip.Prefix { return []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")} }
-	h.b = Bound(h.l, 4096, 48, 64<<10, trusted, authtest.Log(t, h.text)).(*boundConns)
+	h.b = Bound(h.l, 4096, 48, 64<<10, trusted, authtest.Log(t, h.text))
 	return h
 }
 

@@ -219,7 +219,7 @@ func (p *piped) dial(address string) net.Conn {
 type station struct {
 	dial   func(address string) net.Conn
 	l      *secured
-	bound  *boundConns
+	bound  *Bounded
 	trusts *tls.Config
 }
 
@@ -229,7 +229,7 @@ func newStation(t *testing.T) *station {
 	settings, trusts := security(t, 10*time.Second)
 	plain, secure := newPiped(), newPiped()
 	bound := Bound(Join(plain, secure), 4096, 48, 64<<10, func() []netip.Prefix { return nil },
-		authtest.Log(t)).(*boundConns)
+		authtest.Log(t))
 	l := Secured(bound, settings).(*secured)
 	l.turns.free = 1
 	var serving sync.WaitGroup
@@ -451,7 +451,7 @@ func TestCloseDoesNotWaitForTheClient(t *testing.T) {
 func TestUpdatedKeysAfterALongPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		here, there := net.Pipe()
-		b := Bound(make(calls), 4096, 48, 64<<10, func() []netip.Prefix { return nil }, authtest.Log(t)).(*boundConns)
+		b := Bound(make(calls), 4096, 48, 64<<10, func() []netip.Prefix { return nil }, authtest.Log(t))
 		counted := &countedConn{in: b, boundConn: boundConn{pipe{there, "198.51.100.7:1000"}, func() {}}}
 		w := newWire(counted, newTurns(), 10*time.Second)
 		w.shaking = false

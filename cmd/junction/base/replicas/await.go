@@ -44,7 +44,7 @@ func (w *watched) notify() {
 }
 
 // Await implements members.Members. While requests wait, the table is read when another member
-// reports a change, and every TTL/15.
+// reports a change, and once in TTL/15 for all of them.
 func (m *Member) Await(ctx context.Context, id string) error {
 	begun := m.living(id)
 	failed := begun != nil && begun.conns.failed.Load() != nil

@@ -17,7 +17,6 @@ import (
 
 	"junction/proxy/members"
 	"junction/upstream/http1"
-	"junction/upstream/pace"
 )
 
 // pair is a member that has everything, and another one that forwards to it. front is where clients
@@ -204,7 +203,7 @@ func TestOwnerDies(t *testing.T) {
 	if _, err := p.store.Database().Exec(`DELETE FROM members WHERE id = $1`, p.owner.Self()); err != nil {
 		t.Fatal(err)
 	}
-	pace.Wake(p.other.wake)
+	p.mustAnnounce()
 	if _, err := io.ReadAll(resp.Body); err == nil {
 		t.Error("the end of a stream that was cut off is a proper one")
 	}
@@ -238,7 +237,7 @@ func TestLeavingOwnerAnswers(t *testing.T) {
 	if _, err := p.store.Database().Exec(`DELETE FROM members WHERE id = $1`, id); err != nil {
 		t.Fatal(err)
 	}
-	pace.Wake(p.other.wake)
+	p.mustAnnounce()
 	p.until("the other one knows", func() bool { return p.other.living(id) == nil })
 	close(finish)
 	if code := <-call; code != http.StatusOK {
@@ -340,7 +339,7 @@ func TestStrangers(t *testing.T) {
 		l.Addr().String()); err != nil {
 		t.Fatal(err)
 	}
-	pace.Wake(p.other.wake)
+	p.mustAnnounce()
 	p.until("the process knows the stranger", func() bool { return p.other.Alive("stranger") })
 	r := httptest.NewRequest(http.MethodGet, "/mcp", nil)
 	if err := p.other.Forward(httptest.NewRecorder(), r, nil, "stranger"); !errors.Is(err, members.ErrGone) {

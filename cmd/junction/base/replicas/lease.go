@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"junction/auth"
 	"junction/upstream/pace"
@@ -32,11 +33,29 @@ func (m *Member) Run(ctx context.Context) {
 		if conn != nil {
 			m.close(ctx, conn)
 		}
-		m.setReason(fmt.Errorf("the database does not answer: %s", auth.Redact(err.Error())))
+		m.setReason(refusalOf(err))
 		pause = min(max(2*pause, m.o.TTL/100), m.o.TTL/6)
 		pace.Sleep(ctx, pause, nil)
 	}
 }
+
+// refusalOf returns why there is no lease. A database that answers with an error is not one that does not
+// answer: the operator looks elsewhere.
+func refusalOf(err error) error {
+	text := auth.Redact(err.Error())
+	answer, ok := errors.AsType[*pgconn.PgError](err)
+	switch {
+	case !ok:
+		return fmt.Errorf("the database does not answer: %s", text)
+	case answer.Code == readOnly:
+		return fmt.Errorf("the database is read-only: %s; storage.dsn must lead to the primary server, and "+
+			"default_transaction_read_only must be off there", text)
+	}
+	return fmt.Errorf("the database rejects the lease of this process: %s", text)
+}
+
+// readOnly is the code of Postgres for a statement that a standby, or a read-only server, does not run.
+const readOnly = "25006"
 
 // connect opens a connection for the lease alone, because those of Options.DB may all be busy.
 func (m *Member) connect(ctx context.Context) (*pgx.Conn, error) {
@@ -96,21 +115,23 @@ func (m *Member) hold(ctx context.Context, conn *pgx.Conn) error {
 		if err := m.renewOrJoin(ctx, conn); err != nil && !errors.Is(err, errRefused) {
 			return err
 		}
-		for renew := false; !renew && ctx.Err() == nil; {
-			// Requests that wait for a member see its renewal, or its end, only in the table.
-			until, waits := next, m.read.waits()
-			if look := time.Now().Add(m.o.TTL / 15); waits && look.Before(next) {
+		for asked := false; ctx.Err() == nil && time.Now().Before(next); {
+			// Requests that wait for a member see its renewal, or its end, only in the table. However many
+			// they are, they have it read once in this time.
+			until, look := next, m.looked.Add(m.o.TTL/15)
+			if asked = asked || m.read.waits(); asked && look.Before(next) {
 				until = look
 			}
-			changed, err := m.await(ctx, conn, until)
+			changed, woken, err := m.await(ctx, conn, until)
 			if err != nil {
 				return err
 			}
-			changed = changed || until != next
-			if renew = !changed; changed {
+			asked = asked || woken
+			if changed || asked && !time.Now().Before(look) {
 				if err := m.readTable(ctx, conn); err != nil {
 					return err
 				}
+				asked = false
 			}
 		}
 		if ctx.Err() != nil {
@@ -119,28 +140,28 @@ func (m *Member) hold(ctx context.Context, conn *pgx.Conn) error {
 	}
 }
 
-// await waits until another process reports a change of the table, m.wake is signalled, or a time is
-// reached. It may report a change although there was none.
-func (m *Member) await(ctx context.Context, conn *pgx.Conn, until time.Time) (changed bool, err error) {
+// await waits until another process reports a change of the table, m.wake is signalled (woken), or a time
+// is reached. It may report a change although there was none.
+func (m *Member) await(ctx context.Context, conn *pgx.Conn, until time.Time) (changed, woken bool, err error) {
 	waiting, cancel := context.WithDeadline(ctx, until)
 	defer cancel()
-	done, woken := make(chan struct{}), make(chan struct{})
+	done, ended := make(chan struct{}), make(chan struct{})
 	go func() {
-		defer close(woken)
+		defer close(ended)
 		select {
 		case <-m.wake:
-			changed = true
+			woken = true
 			cancel()
 		case <-done:
 		}
 	}()
 	_, err = conn.WaitForNotification(waiting)
 	close(done)
-	<-woken
-	if waiting.Err() != nil && !conn.IsClosed() {
-		return changed, nil
+	<-ended
+	if err != nil && waiting.Err() != nil && !conn.IsClosed() {
+		return false, woken, nil
 	}
-	return err == nil, err
+	return err == nil, woken, err
 }
 
 // renewOrJoin renews the lease. If there is none, or another member has deleted it, this process
@@ -206,6 +227,7 @@ func (m *Member) readTable(ctx context.Context, conn *pgx.Conn) error {
 	ctx, cancel := context.WithTimeout(ctx, m.o.TTL/3)
 	defer cancel()
 	asked := time.Now()
+	m.looked = asked
 	rows, err := list(ctx, conn)
 	if err != nil {
 		return err

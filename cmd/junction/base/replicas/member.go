@@ -64,7 +64,8 @@ type Member struct {
 	reason   atomic.Pointer[string]                  // why this process is no member
 	tried    chan struct{}                           // closed after the first attempt to join
 	once     sync.Once                               // closes tried
-	wake     chan struct{}                           // 1-buffered: Run reads the table now
+	wake     chan struct{}                           // 1-buffered: Run reads the table soon
+	looked   time.Time                               // when Run began to read the table last; only Run uses it
 	rejoined chan struct{}                           // 1-buffered: this process has a new ID
 
 	refused   atomic.Bool // the last attempt to join was refused

@@ -16,7 +16,6 @@ import (
 	"junction/auth/authtest"
 	"junction/auth/seal"
 	"junction/auth/store"
-	"junction/upstream/pace"
 )
 
 // world is a database with members. Connections to it go through a gate, so that a test can stop
@@ -121,6 +120,14 @@ func (w *world) until(what string, holds func() bool) {
 	}
 }
 
+// mustAnnounce has all members read the table.
+func (w *world) mustAnnounce() {
+	w.t.Helper()
+	if _, err := w.store.Database().Exec(`NOTIFY ` + channel); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
 // TestJoinAndLeave: members find each other at once, and one that leaves is gone at once.
 func TestJoinAndLeave(t *testing.T) {
 	t.Parallel()
@@ -160,7 +167,7 @@ func TestStopWithinAStatement(t *testing.T) {
 			WHERE NOT l.granted AND l.relation = 'members'::regclass AND a.query LIKE $1`, statement+"%").Scan(&n)
 		return err == nil && n > 0
 	}
-	pace.Wake(b.wake)
+	w.mustAnnounce()
 	w.until("it reads the table", func() bool { return waits("SELECT") })
 	stopped := make(chan struct{})
 	go func() {
@@ -173,6 +180,56 @@ func TestStopWithinAStatement(t *testing.T) {
 	}
 	<-stopped
 	w.until("the other one has noticed", func() bool { return !a.Alive(id) })
+}
+
+// TestWaitingRequestsShareReadings: the table is read once in a fifteenth of a lease for all requests that
+// wait for a member, however many they are, and however quickly they come one after the other.
+func TestWaitingRequestsShareReadings(t *testing.T) { // alone: members of other tests announce changes to all
+	w := mustWorld(t)
+	m := w.mustJoin(nil)
+	if _, err := w.store.Database().Exec(`INSERT INTO members VALUES ('silent', '127.0.0.1:1', '', '', '', 0, ` + now +
+		` + 60000000)`); err != nil {
+		t.Fatal(err)
+	}
+	w.mustAnnounce()
+	w.until("it knows the silent member", func() bool { return m.Alive("silent") })
+	began, readings := time.Now(), 0
+	for readings < 20 {
+		next := m.read.begin()
+		ctx, leave := context.WithCancel(t.Context())
+		var waiting sync.WaitGroup
+		for range 10 {
+			waiting.Go(func() { _ = m.Await(ctx, "silent") })
+		}
+		<-next
+		leave()
+		waiting.Wait()
+		m.read.end()
+		readings++
+	}
+	took := time.Since(began)
+	if most := int(took/(w.ttl/15)) + int(took/(w.ttl/3)) + 2; readings > most {
+		t.Errorf("the table was read %d times in %v, want at most %d", readings, took, most)
+	}
+}
+
+// TestReadOnlyDatabaseIsNamed: a database that rejects the lease is not reported as one that does not answer.
+func TestReadOnlyDatabaseIsNamed(t *testing.T) {
+	t.Parallel()
+	w := mustWorld(t)
+	o := w.options()
+	o.DSN += "&default_transaction_read_only=on"
+	err := w.mustStart(o, nil).Ready(t.Context())
+	if err == nil || !strings.HasPrefix(err.Error(), "the database is read-only: ") ||
+		!strings.Contains(err.Error(), "storage.dsn must lead to the primary server") {
+		t.Errorf("Ready = %v", err)
+	}
+	o = w.options()
+	o.DSN += "&search_path=pg_catalog" // without the tables
+	if err := w.mustStart(o, nil).Ready(t.Context()); err == nil ||
+		!strings.HasPrefix(err.Error(), "the database rejects the lease of this process: ") {
+		t.Errorf("Ready without the table = %v", err)
+	}
 }
 
 // TestRefused: a process with another key or another configuration does not join, names both sides,

@@ -44,7 +44,7 @@ var storeBounds = []float64{0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1
 
 // reasons are the reasons of refused requests.
 var reasons = []string{"origin", "proxy", "host", "policy", "endpoint", "too_large", "content_type", "slow_body",
-	"limit",
+	"limit", "unavailable",
 	"session", "header_mismatch", "version", "parse", "invalid"}
 
 // notifications are the kinds of notifications that may be dropped.
@@ -130,8 +130,8 @@ func reasonOf(reason string, status int, code int64) string {
 	if reason != "" {
 		return reason
 	}
-	if word := map[int]string{413: "too_large", 415: "content_type", 408: "slow_body", 429: "limit",
-		503: "limit"}[status]; word != "" {
+	if word := map[int]string{413: "too_large", 415: "content_type", 408: "slow_body",
+		429: "limit"}[status]; word != "" {
 		return word
 	}
 	if word := map[int64]string{-32001: "session", -32020: "header_mismatch", -32022: "version",

@@ -33,6 +33,7 @@ const (
 	attrHTTPRequest  = attribute.Key("junction.request.id") // X-Request-Id
 	attrEndpoint     = attribute.Key("junction.endpoint")
 	attrNotification = attribute.Key("junction.notification")
+	attrLimit        = attribute.Key("junction.limit")
 	attrReason       = attribute.Key("junction.reason")
 	attrResult       = attribute.Key("junction.result")
 	attrState        = attribute.Key("junction.state")

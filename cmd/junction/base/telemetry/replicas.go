@@ -19,7 +19,7 @@ type Replicas struct {
 var forwardOutcomes = []string{"ok", "gone", "lost", "cancelled", "failed"}
 
 var replicaGauges = []instrument{
-	{"junction.replicas", "", "Processes over one database, with this one; 0 without replicas."},
+	{"junction.replicas", "", "Processes over one database, with this one."},
 	{"junction.replicas.lease", "s", "Time until this process is no replica; 0 if it is none."},
 }
 
@@ -29,10 +29,11 @@ var replicaCounters = []instrument{
 	{"junction.replicas.claimed", "", "Sessions of ended replicas that this process has taken over."},
 }
 
-// watchReplicas makes the instruments of several processes. All values are 0 if there is one.
+// watchReplicas makes the instruments of several processes. There are none if there is one process, so that
+// a lease of 0 is always a lost one.
 func watchReplicas(m metric.Meter, read func() Replicas) error {
 	if read == nil {
-		read = func() Replicas { return Replicas{} }
+		return nil
 	}
 	return observe(m, replicaCounters, replicaGauges, func(set reading) {
 		r := read()

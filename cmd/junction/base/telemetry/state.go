@@ -24,9 +24,20 @@ type Source struct {
 	Expiring func() int // API keys that expire soon
 	// how long the certificate of TLS is valid; false without TLS
 	Certificate func() (time.Duration, bool)
-	Stale       func() bool     // the configuration file, or a part of it, is not in force
+	Stale       func() bool // the configuration file, or a part of it, is not in force
+	Connections func() Connections
 	Replicas    func() Replicas // nil if there is one process
 }
+
+// Connections are the connections of clients. See listeners.Figures.
+type Connections struct {
+	Open, Limit int
+	Waiting     bool             // new connections wait until another one ends
+	Closed      map[string]int64 // connections that were closed because of a limit, by reason
+}
+
+// closings are the reasons of Connections.Closed.
+var closings = []string{"too_many", "unfinished"}
 
 // instrument is read at each scrape and export.
 type instrument struct{ name, unit, description string }
@@ -83,10 +94,15 @@ var gauges = []instrument{
 	{"junction.streams", "", "Open streams of notifications."},
 	{"junction.sessions", "", "Sessions of legacy clients in memory."},
 	{"junction.calls.parked", "", "Calls that wait for answers of a client that is away."},
+	{"junction.connections", "", "Open connections of clients."},
+	{"junction.connections.limit", "", "Connections of clients that may be open."},
+	{"junction.connections.waiting", "", "1 while new connections of clients wait, because no more may be open."},
 }
 
-// upstreamCounters are of connections that users have for themselves.
-var upstreamCounters = []instrument{
+// counted are the counters of Watch. Those of upstreams are of connections that users have for themselves.
+var counted = []instrument{
+	{"junction.connections.closed", "", "Connections of clients that were closed because of a limit."},
+	{"junction.limits.exceeded", "", "Requests, streams and memory that a limit of all callers did not allow."},
 	{"junction.upstream.crashes", "", "Connections of single users that failed, or ended by themselves."},
 	{"junction.upstream.evictions", "", "Connections of single users that were ended to make room for others."},
 }
@@ -98,7 +114,7 @@ func (t *Telemetry) Watch(s Source) error {
 	}
 	m := t.meters.Meter(scope)
 	return errors.Join(watchReplicas(m, s.Replicas),
-		observe(m, upstreamCounters, gauges, func(set reading) { t.read(s, set) }))
+		observe(m, counted, gauges, func(set reading) { t.read(s, set) }))
 }
 
 // read reads all gauges.
@@ -130,6 +146,19 @@ func (t *Telemetry) read(s Source, set reading) {
 	set("junction.streams", used[budget.Streams])
 	set("junction.sessions", int64(sessions))
 	set("junction.calls.parked", int64(s.Server.Parked()))
+	for q, n := range s.Server.Exceeded() {
+		set("junction.limits.exceeded", n, attrLimit.String(budget.Quota(q).Limit()))
+	}
+	readConnections(s.Connections(), set)
+}
+
+func readConnections(c Connections, set reading) {
+	set("junction.connections", int64(c.Open))
+	set("junction.connections.limit", int64(c.Limit))
+	set("junction.connections.waiting", one(c.Waiting))
+	for _, reason := range closings {
+		set("junction.connections.closed", c.Closed[reason], attrReason.String(reason))
+	}
 }
 
 func readUpstream(u *upstream.Upstream, set reading) {
