@@ -23,8 +23,16 @@ import (
 	"junction/upstream/prose"
 )
 
-// undoAll makes everything what it was before the setup. A step that fails does not prevent the others,
-// and its part of the record stays.
+// undoing is one setup --undo. A step that fails does not prevent the others, and its part of the record
+// stays.
+type undoing struct {
+	*guide
+	later    []clients.Connection // clients that were connected after the setup, and still are
+	changed  []*clients.Client    // clients with changed files
+	failures []error
+}
+
+// undoAll makes everything what it was before the setup.
 func (g *guide) undoAll(ctx context.Context) (err error) {
 	if g.home, err = clients.HomeOf(""); err != nil {
 		return err
@@ -36,66 +44,93 @@ func (g *guide) undoAll(ctx context.Context) (err error) {
 	if g.record, err = openRecord(g.file); err != nil {
 		return err
 	}
-	r := g.record
-	later, stay, err := r.connections()
+	later, stay, err := g.record.connections()
 	if err != nil {
 		return err
 	}
-	if !r.any() {
+	if !g.record.any() {
 		g.say("There is no setup of %s to undo.", g.short())
 		g.stillUse(append(stay, later...))
 		return nil
 	}
-	g.say("%s", r.plan(g.short(), g.labels(later)))
+	g.say("%s", g.record.plan(g.short(), g.labels(later)))
 	g.stillUse(stay)
 	if !g.yes {
 		if agreed, err := g.agreeAtTerminal("Undo the setup?"); err != nil || !agreed {
 			return err
 		}
 	}
-	var failures []error
-	fail := func(err error) bool {
-		if err != nil {
-			failures = append(failures, err)
-		}
-		return err != nil
-	}
-	var changed []*clients.Client
-	disconnect := func(id, project string) (done bool) {
-		c, err := g.disconnect(id, project)
-		if c != nil {
-			changed = append(changed, c)
-		}
-		return !fail(err)
-	}
-	r.Clients = slices.DeleteFunc(r.Clients, func(id string) bool { return disconnect(id, "") })
-	later = slices.DeleteFunc(later, func(c clients.Connection) bool { return disconnect(c.Client.ID, c.Project) })
-	r.Service = r.Service && fail(g.removeService(ctx))
-	fail(g.unlink())
-	p, running := runfile.Find(r.Config)
-	if r.PID > 0 && !fail(stop(ctx, r.Config, r.PID)) {
-		if running && p.PID == r.PID {
-			g.say("Stopped Junction (process %d).", r.PID)
-		}
-		r.PID = 0
-		if h, err := service.ThisHost(); err == nil {
-			h.Forget(r.Config)
-		}
-	}
-	if len(r.Clients)+len(later) == 0 && !r.Service && r.PID == 0 && !fail(g.restoreConfig()) {
-		if used := g.removeFiles(); len(used) > 0 {
-			g.say("These values stay, because a configuration still uses them: %s", strings.Join(used, ", "))
-		}
-		g.sayRemaining()
-		if len(failures) == 0 {
-			g.sayState()
-		}
-	}
-	for _, line := range restart(changed, "") {
+	u := &undoing{guide: g, later: later}
+	u.clients()
+	u.programs(ctx)
+	u.configuration()
+	for _, line := range restart(u.changed, "") {
 		g.say("%s", line)
 	}
-	if len(failures) > 0 {
-		return errors.Join(append(failures, g.incomplete(g.labels(later)), r.save())...)
+	return u.close()
+}
+
+// fail notes an error, and reports whether it is one.
+func (u *undoing) fail(err error) bool {
+	if err != nil {
+		u.failures = append(u.failures, err)
+	}
+	return err != nil
+}
+
+// clients disconnects the clients.
+func (u *undoing) clients() {
+	disconnect := func(id, project string) (done bool) {
+		c, err := u.disconnect(id, project)
+		if c != nil {
+			u.changed = append(u.changed, c)
+		}
+		return !u.fail(err)
+	}
+	r := u.record
+	r.Clients = slices.DeleteFunc(r.Clients, func(id string) bool { return disconnect(id, "") })
+	u.later = slices.DeleteFunc(u.later, func(c clients.Connection) bool { return disconnect(c.Client.ID, c.Project) })
+}
+
+// programs removes the service and the link of a shell, and ends the process in the background.
+func (u *undoing) programs(ctx context.Context) {
+	r := u.record
+	r.Service = r.Service && u.fail(u.removeService(ctx))
+	u.fail(u.unlink())
+	p, running := runfile.Find(r.Config)
+	if r.PID <= 0 || u.fail(stop(ctx, r.Config, r.PID)) {
+		return
+	}
+	if running && p.PID == r.PID {
+		u.say("Stopped Junction (process %d).", r.PID)
+	}
+	r.PID = 0
+	if h, err := service.ThisHost(); err == nil {
+		h.Forget(r.Config)
+	}
+}
+
+// configuration restores the configuration, and removes the other files, unless a client or a program still
+// uses them.
+func (u *undoing) configuration() {
+	r := u.record
+	if len(r.Clients)+len(u.later) > 0 || r.Service || r.PID != 0 || u.fail(u.restoreConfig()) {
+		return
+	}
+	if used := u.removeFiles(); len(used) > 0 {
+		u.say("These values stay, because a configuration still uses them: %s", strings.Join(used, ", "))
+	}
+	u.sayRemaining()
+	if len(u.failures) == 0 {
+		u.sayState()
+	}
+}
+
+// close removes the record, or keeps what could not be undone.
+func (u *undoing) close() error {
+	r := u.record
+	if len(u.failures) > 0 {
+		return errors.Join(append(u.failures, u.incomplete(u.labels(u.later)), r.save())...)
 	}
 	if removed, err := entries.Withdrawals(r.Config); err == nil {
 		_ = removed.Forget() // the next setup offers all servers
