@@ -276,7 +276,8 @@ func (c *connector) ready(ctx context.Context, id string) error {
 		return err
 	}
 	if strings.HasSuffix(c.target.URL, ":0/mcp") {
-		return fmt.Errorf("the port of Junction is not known (listen: %s); start Junction, or give --url", c.config.Listen)
+		return fmt.Errorf("the port of Junction is not known (listen: %s); start Junction, or give --url",
+			c.config.Listen)
 	}
 	if c.url == "" && c.config.PublicURL == "" {
 		if err := checkOwn(ctx, c.file, c.config, "give --url "+c.target.URL); err != nil {
