@@ -86,24 +86,6 @@ func TestEachSourceOfAModeIsOneFile(t *testing.T) {
 	}
 }
 
-// TestEachModeIsTested: a test of the sources, or one of integration/signin, names the mode.
-func TestEachModeIsTested(t *testing.T) {
-	tree := mustParseTree(t, os.DirFS(".."))
-	var tests strings.Builder
-	for _, dir := range []string{modeSources, "integration/signin"} {
-		for _, file := range tree[dir].tests {
-			tests.Write(tree[dir].texts[file])
-		}
-	}
-	for _, constant := range tree.modeConstants() {
-		named := regexp.MustCompile(`\b` + constant + `\b|\bmode: ` + tree.modeWord(constant) + `\b`)
-		if tree.modeWord(constant) != "" && !named.MatchString(tests.String()) {
-			t.Errorf("no test of %s or integration/signin is about %s: test a token that is refused once and always, "+
-				"an outage, and that no user gets the token of another one", modeSources, named)
-		}
-	}
-}
-
 // modeConstants returns the names of the constants of the modes.
 func (tree sourceTree) modeConstants() []string { return slices.Sorted(maps.Keys(tree.modeWords())) }
 
