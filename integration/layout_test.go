@@ -101,6 +101,7 @@ var arrows = map[string][]string{
 		// a new URL is asked as the proxy asks it, and login
 		"auth/fetch", "auth/oauth", "upstream", "upstream/client", "upstream/transport"},
 	"cmd/junction/ops/audit": {"cmd/junction/base/cli", "cmd/junction/base/config", "upstream/files", "upstream/prose",
+		"cmd/junction/ops/diagnose", // the path of an endpoint
 		"cmd/junction/base/record", "proxy", "upstream/shell", "upstream/pace"},
 	// the commands start clients' own commands without keys in the environment, and compare states of upstreams
 	"cmd/junction/desk/setup": {"cmd/junction/desk/call", "cmd/junction/base/revision", "cmd/junction/ops/admin",

@@ -4,6 +4,7 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -121,6 +122,15 @@ func unbase64(s string) ([]byte, error) {
 // IDs returns the ids of the keys in order. They are not secret.
 func (r *Ring) IDs() []string { return slices.Clone(r.ids) }
 
+// Prints returns the id and the fingerprint of each key, in order. A fingerprint tells keys of one id apart,
+// and nothing else about them: it is an HMAC of a constant, with the key.
+func (r *Ring) Prints() (all []string) {
+	for i, secret := range r.Secrets("fingerprint") {
+		all = append(all, r.ids[i]+":"+hex.EncodeToString(secret[:8]))
+	}
+	return all
+}
+
 // Secrets returns a secret of 32 bytes for a purpose from each key, in order: make MACs with the
 // first, and accept seals of all.
 func (r *Ring) Secrets(purpose string) (all [][]byte) {
@@ -203,7 +213,7 @@ const ringFormat = 2
 // only the length of plain.
 func (v *Vault) Seal(plain []byte, place string) []byte {
 	head := append([]byte{ringFormat, byte(len(v.ids[0]))}, v.ids[0]...)
-	return append(head, v.boxes[0].aead.Seal(nil, nil, plain, append(head[:len(head):len(head)], place...))...)
+	return append(head, v.boxes[0].aeads[0].Seal(nil, nil, plain, append(head[:len(head):len(head)], place...))...)
 }
 
 // Open opens a value that was sealed for the place with any of the keys. The error wraps
@@ -217,7 +227,7 @@ func (v *Vault) Open(sealed []byte, place string) ([]byte, error) {
 	if i < 0 {
 		return nil, fmt.Errorf("%w: the ring has no master key %q", ErrInvalid, id)
 	}
-	plain, err := v.boxes[i].aead.Open(nil, nil, sealed[head:], append(sealed[:head:head], place...))
+	plain, err := v.boxes[i].aeads[0].Open(nil, nil, sealed[head:], append(sealed[:head:head], place...))
 	if err != nil {
 		return nil, ErrInvalid
 	}
@@ -246,5 +256,5 @@ func madeWith(format byte, value []byte) (id string, head int, ok bool) {
 // RingOf returns a ring of one key made of random bytes that the caller keeps. The id must be one of
 // ParseRing.
 func RingOf(id string, secret [SecretSize]byte) *Ring {
-	return &Ring{ids: []string{id}, keys: []*Key{{slices.Clone(secret[:])}}}
+	return &Ring{ids: []string{id}, keys: []*Key{{[][]byte{slices.Clone(secret[:])}}}}
 }

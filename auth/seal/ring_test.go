@@ -112,6 +112,22 @@ func TestSecrets(t *testing.T) {
 	}
 }
 
+// TestPrintsTellKeysApart: a fingerprint is that of one key in each ring, and keys of one id have others.
+func TestPrintsTellKeysApart(t *testing.T) {
+	prints := mustRing(t, keyB+","+keyA).Prints()
+	alone := mustRing(t, keyA).Prints()
+	if len(prints) != 2 || !strings.HasPrefix(prints[0], "b:") || prints[1] != alone[0] {
+		t.Errorf("Prints = %q, and of the second alone %q", prints, alone)
+	}
+	if same := mustRing(t, "a"+keyB[1:]).Prints()[0]; !strings.HasPrefix(same, "a:") || same == alone[0] {
+		t.Errorf("another key of the id a has the print %q, too", same)
+	}
+	if print := strings.TrimPrefix(alone[0], "a:"); len(print) != 16 || strings.Trim(print, "0123456789abcdef") != "" ||
+		strings.HasPrefix(print, "fbfb") {
+		t.Errorf("the print is %q", print)
+	}
+}
+
 func TestLoadRing(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "master.key")
 	first, made, err := LoadRing(file)

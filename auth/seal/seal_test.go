@@ -52,6 +52,35 @@ func TestOpenRefuses(t *testing.T) {
 	}
 }
 
+// TestASecondSecretIsAccepted: a key opens what each of its secrets has sealed, and seals with the first one.
+// So each step of a rotation works beside the step before it.
+func TestASecondSecretIsAccepted(t *testing.T) {
+	old, next := seal.NewSecret(), seal.NewSecret()
+	key := func(first []byte, accepted ...[]byte) *seal.Key {
+		k, err := seal.NewKey(first, accepted...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return k
+	}
+	steps := []*seal.Key{key(old), key(old, next), key(next, old), key(next)}
+	for i, sealing := range steps {
+		sealed := sealing.Box("session").Seal([]byte("plain"))
+		for j, opening := range steps {
+			got, err := opening.Box("session").Open(sealed)
+			if opens := err == nil && string(got) == "plain"; opens != (i/2 == j/2 || j == 1 || j == 2) {
+				t.Errorf("sealed at step %d, at step %d Open = %q, %v", i, j, got, err)
+			}
+			if _, err := opening.Box("cursor").Open(sealed); !errors.Is(err, seal.ErrInvalid) {
+				t.Errorf("for another purpose: %v", err)
+			}
+		}
+	}
+	if _, err := seal.NewKey(old, next[1:]); err == nil {
+		t.Error("a second secret of another size is accepted")
+	}
+}
+
 func FuzzOpen(f *testing.F) {
 	secret := make([]byte, seal.SecretSize)
 	box := mustBox(f, secret, "session")

@@ -90,7 +90,9 @@ func (s *Store) checkVersion(ctx context.Context, r *Report) (err error) {
 		return s.newer(r.Schema)
 	}
 	all, err := s.differences(ctx, r.Schema)
-	r.Problems = append(r.Problems, all[:min(len(all), maxProblems)]...)
+	for _, d := range all[:min(len(all), maxProblems)] {
+		r.Problems = append(r.Problems, d.text)
+	}
 	return err
 }
 

@@ -13,7 +13,7 @@ import (
 )
 
 // migrations has the steps of the schema: migrations/0001_….sql, 0002_….sql and so on. Each runs
-// once, and must not change after a release.
+// once, and never changes: TestMigrationsAreOnlyAdded has their digests.
 //
 // A release has at most one new step, and a program works with the schema of the next step: so the
 // processes of a Postgres can be upgraded, and downgraded, one after the other. A step therefore adds
@@ -31,10 +31,6 @@ const (
 	migrating = 0x6a756e6301
 	sweeping  = 0x6a756e63 << 32 // and the id of a table, of 32 bits
 )
-
-// JoinLock and the id of the table members are the key of the advisory lock that a replica takes while
-// it joins. It must not change, because processes of all versions take it.
-const JoinLock = 0x6a756e6302 << 16
 
 // A migration is what migrate does with an older schema.
 type migration int
@@ -98,13 +94,9 @@ func (s *Store) migrate(ctx context.Context, how migration) (was int, err error)
 }
 
 // mayMigrate returns an error if other processes use the database, and would not work with the schema of
-// this program. It keeps others from joining until the transaction ends.
+// this program. No process joins until the transaction ends.
 func (s *Store) mayMigrate(ctx context.Context, was int, how migration) error {
-	if _, err := s.exec(ctx, `SELECT pg_advisory_xact_lock($1 + 'members'::regclass::oid::bigint)`,
-		int64(JoinLock)); err != nil {
-		return err
-	}
-	others, err := s.members(ctx)
+	others, err := s.holdMembers(ctx)
 	if err != nil || len(others) == 0 {
 		return err
 	}
@@ -141,47 +133,12 @@ func (s *Store) isNewer(version int) bool {
 	return version > known
 }
 
+// newer returns the error about a version of the schema that this program does not know. Versions from
+// before 0.1.0 had more and other steps.
 func (s *Store) newer(version int) error {
-	return fmt.Errorf("%w: its schema is %d, this program knows %d; upgrade the program", ErrNewer, version,
-		len(s.steps))
-}
-
-// member is a process that uses the database as a replica, and has a lease in the table members
-// (package replicas) that has not ended.
-type member struct {
-	address string
-	schema  int // that its program is made for; 0 if its row does not have it
-}
-
-// members returns the processes that use the database as replicas now.
-func (s *Store) members(ctx context.Context) (all []member, err error) {
-	rows, err := s.texts(ctx, `SELECT address || ' ' || digest FROM members
-		WHERE expires_at > (extract(epoch FROM statement_timestamp()) * 1000000)::bigint ORDER BY address`)
-	for _, text := range rows {
-		address, shared, _ := strings.Cut(text, " ")
-		all = append(all, member{address, SchemaOf(shared)})
-	}
-	return all, err
-}
-
-// Members returns the addresses of the processes that use the database as replicas now.
-func (s *Store) Members(ctx context.Context) (addresses []string, err error) {
-	all, err := s.members(ctx)
-	for _, m := range all {
-		addresses = append(addresses, m.address)
-	}
-	return addresses, err
-}
-
-// SchemaOf returns the version of the schema in the description that a process has in its row of the
-// table members, in the form "~schema=2 auth=1f2e3d4c …"; 0 if it has none.
-func SchemaOf(shared string) (version int) {
-	for part := range strings.FieldsSeq(shared) {
-		if text, found := strings.CutPrefix(part, "~schema="); found {
-			version, _ = strconv.Atoi(text)
-		}
-	}
-	return version
+	return fmt.Errorf("%w: its schema is %d, this program knows %d; use the version of the program that made it, or "+
+		"a later one; no release can use a schema from before 0.1.0, so begin with an empty database in that case",
+		ErrNewer, version, len(s.steps))
 }
 
 // Migrate migrates the schema of an existing Postgres while processes of the version before use it. It

@@ -2,6 +2,7 @@ package store
 
 import (
 	"bufio"
+	"crypto/sha256"
 	"database/sql"
 	"errors"
 	"fmt"
@@ -79,6 +80,29 @@ func TestDumpsOfEachSchema(t *testing.T) {
 		}
 		on(SQLite, mustLoad)
 		on(Postgres, mustLoadPostgres)
+	}
+}
+
+// released are the digests of all migrations. A line is added with each new file, and never changes.
+var released = []string{
+	"0001_schema.sql efd2afb18a523017d8cea332011ca3af2f43a8f368ff3e5971b66a321c3512a0",
+	"0002_client_secrets.sql 2c41e4afd29a04fefbebc7507045020d48ad7e0d795f506002db7cea3148b3b9",
+}
+
+// TestMigrationsAreOnlyAdded: a store that has run a migration never runs it again, so a migration never
+// changes. A new schema is a new file.
+func TestMigrationsAreOnlyAdded(t *testing.T) {
+	var found []string
+	for _, m := range steps() {
+		found = append(found, fmt.Sprintf("%s %x", m.name, sha256.Sum256([]byte(m.text))))
+	}
+	for i, line := range released {
+		if i >= len(found) || found[i] != line {
+			t.Fatalf("migration %d was changed: want %s; add a file instead, in %s", i+1, line, found)
+		}
+	}
+	if len(found) > len(released) {
+		t.Errorf("add to released: %q", found[len(released):])
 	}
 }
 
@@ -304,20 +328,39 @@ func TestMigrationBelowMembers(t *testing.T) {
 func TestMigrationWaitsForAJoiningMember(t *testing.T) {
 	ctx, d := t.Context(), mustLoadOlder(t, Postgres)
 	c, older := d.invented(t, inventedSteps()), mustOpenConfig(t, d.invented(t, inventedSteps()[:1]))
-	joining, err := older.write.BeginTx(ctx, nil)
-	want(t, "BeginTx", err, nil)
-	defer joining.Rollback()
-	_, err = joining.Exec(`SELECT pg_advisory_xact_lock($1 + 'members'::regclass::oid::bigint)`, int64(JoinLock))
-	want(t, "lock", err, nil)
+	joining := mustHoldJoining(t, older)
 	result := make(chan error, 1)
 	go func() {
 		_, _, err := Migrate(ctx, c)
 		result <- err
 	}()
+	mustWaitForJoining(t, joining, result)
+	_, err := joining.Exec(`INSERT INTO members VALUES ('a', '10.0.0.7:8422', '', 'auth=00', '', 0,
+		(extract(epoch FROM statement_timestamp() + interval '1 hour') * 1000000)::bigint)`)
+	want(t, "INSERT", err, nil)
+	want(t, "Commit", joining.Commit(), nil)
+	want(t, "Migrate", <-result, ErrMembers)
+	mustBeAt(t, c, 1)
+}
+
+// mustHoldJoining returns a transaction with the lock of a process that joins.
+func mustHoldJoining(t *testing.T, s *Store) *sql.Tx {
+	t.Helper()
+	joining, err := s.write.BeginTx(t.Context(), nil)
+	want(t, "BeginTx", err, nil)
+	t.Cleanup(func() { _ = joining.Rollback() })
+	_, err = joining.Exec(`SELECT pg_advisory_xact_lock($1 + 'members'::regclass::oid::bigint)`, int64(JoinLock))
+	want(t, "lock", err, nil)
+	return joining
+}
+
+// mustWaitForJoining waits until another transaction waits for the lock. result is that of the other one.
+func mustWaitForJoining(t *testing.T, joining *sql.Tx, result chan error) {
+	t.Helper()
 	for waits := false; !waits; {
 		select {
 		case err := <-result:
-			t.Fatalf("Migrate = %v, while a process joins", err)
+			t.Fatalf("the other has ended while a process joins: %v", err)
 		default:
 		}
 		err := joining.QueryRow(`SELECT EXISTS (SELECT 1 FROM pg_locks WHERE NOT granted AND locktype = 'advisory'
@@ -325,12 +368,6 @@ func TestMigrationWaitsForAJoiningMember(t *testing.T) {
 			int64(JoinLock)).Scan(&waits)
 		want(t, "SELECT", err, nil)
 	}
-	_, err = joining.Exec(`INSERT INTO members VALUES ('a', '10.0.0.7:8422', '', 'auth=00', '', 0,
-		(extract(epoch FROM statement_timestamp() + interval '1 hour') * 1000000)::bigint)`)
-	want(t, "INSERT", err, nil)
-	want(t, "Commit", joining.Commit(), nil)
-	want(t, "Migrate", <-result, ErrMembers)
-	mustBeAt(t, c, 1)
 }
 
 // TestReleaseBeforeWorksWithTheLatestStep: a process of the release before works with a Postgres that the

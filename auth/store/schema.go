@@ -23,6 +23,12 @@ import (
 // The table schema_migrations as SQLite keeps it.
 const migrationsTable = `CREATE TABLE schema_migrations (version BIGINT PRIMARY KEY, at BIGINT NOT NULL)`
 
+// difference is how a schema differs from that of the migrations.
+type difference struct {
+	text  string
+	added bool // the schema has more than the migrations make, and lacks nothing for it
+}
+
 // checkSchema returns ErrSchema if no version of this program has made the schema.
 func (s *Store) checkSchema(ctx context.Context, version int) error {
 	all, err := s.differences(ctx, version)
@@ -33,12 +39,18 @@ func (s *Store) checkSchema(ctx context.Context, version int) error {
 	if len(all) > 1 {
 		more = fmt.Sprintf(" (and %d more)", len(all)-1)
 	}
-	return fmt.Errorf("%w: %s%s; remove what another program has added, or restore a backup", ErrSchema, all[0], more)
+	remedy := "remove what another program has added, or restore a backup"
+	if i := slices.IndexFunc(all, func(d difference) bool { return !d.added }); i >= 0 {
+		all[0] = all[i] // what is missing says more than what was added
+		remedy = "another program has changed the schema, or a version from before 0.1.0 has made it: restore a " +
+			"backup, or begin with an empty database"
+	}
+	return fmt.Errorf("%w: %s%s; %s", ErrSchema, all[0].text, more, remedy)
 }
 
 // differences returns what the schema has and a version of this program has not, and the reverse. A
 // schema of the next version may have more.
-func (s *Store) differences(ctx context.Context, version int) ([]string, error) {
+func (s *Store) differences(ctx context.Context, version int) ([]difference, error) {
 	more := version > len(s.steps)
 	made, err := inMemory(ctx, s.steps[:min(version, len(s.steps))])
 	if err != nil {
@@ -120,7 +132,7 @@ func (s *Store) catalog(ctx context.Context) (all []object, err error) {
 }
 
 // compare returns the differences of two schemas.
-func compare(wanted, found []object) (all []string) {
+func compare(wanted, found []object) (all []difference) {
 	texts := map[string]string{}
 	for _, o := range wanted {
 		texts[o.name] = o.text
@@ -129,24 +141,24 @@ func compare(wanted, found []object) (all []string) {
 	for _, o := range found {
 		switch text, known := texts[o.name]; {
 		case !known || seen[o.name]:
-			all = append(all, "it has the "+o.name+", which Junction has not made")
+			all = append(all, difference{"it has the " + o.name + ", which Junction has not made", true})
 		case text != o.text:
-			all = append(all, "the "+o.name+" is not as Junction has made it")
+			all = append(all, difference{text: "the " + o.name + " is not as Junction has made it"})
 		}
 		seen[o.name] = true
 	}
 	for _, o := range wanted {
 		if !seen[o.name] {
-			all = append(all, "the "+o.name+" is missing")
+			all = append(all, difference{text: "the " + o.name + " is missing"})
 		}
 	}
-	slices.Sort(all)
+	slices.SortFunc(all, func(a, b difference) int { return strings.Compare(a.text, b.text) })
 	return slices.Compact(all)
 }
 
 // differencesPostgres is differences for Postgres. Both databases have the same migrations, so the tables
 // in Postgres must have what the tables in SQLite have.
-func (s *Store) differencesPostgres(ctx context.Context, made *Store, more bool) ([]string, error) {
+func (s *Store) differencesPostgres(ctx context.Context, made *Store, more bool) ([]difference, error) {
 	tables, err := made.texts(ctx, `SELECT name FROM sqlite_schema WHERE type = 'table'`)
 	if err != nil || len(tables) == 0 {
 		return nil, err

@@ -3,6 +3,7 @@ package store
 import (
 	"database/sql"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -99,6 +100,39 @@ func errorText(err error) string {
 		return ""
 	}
 	return err.Error()
+}
+
+// TestWordsOfAForeignSchema: the error says what is true of the schema, and what the operator can do. It calls
+// nothing newer that may be older, and nothing added that was changed.
+func TestWordsOfAForeignSchema(t *testing.T) {
+	const old = "or a version from before 0.1.0 has made it: restore a backup, or begin with an empty database"
+	for name, tt := range map[string]struct {
+		statements string
+		says       string
+		never      string
+	}{
+		"added": {`CREATE TABLE other (id TEXT)`, "remove what another program has added", "0.1.0"},
+		"edited": {`ALTER TABLE grants ADD COLUMN other TEXT; CREATE TABLE another (id TEXT)`,
+			"the table grants is not as Junction has made it (and 1 more); another program has changed the schema, " + old,
+			"remove what"},
+		"a version before the first release": {`DROP TABLE members; DROP TABLE limit_shares`, "is missing (and 4 more); " +
+			"another program has changed the schema, " + old, "remove what"},
+		"one with more steps": {fmt.Sprintf(`INSERT INTO schema_migrations VALUES (%d, 0), (%d, 0)`, Latest()+1, Latest()+2),
+			fmt.Sprintf("its schema is %d, this program knows %d; use the version of the program that made it, or a "+
+				"later one; no release can use a schema from before 0.1.0", Latest()+2, Latest()), "newer"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := mustLoad(t, Latest())
+			db, err := sql.Open("sqlite", d.dsn)
+			want(t, "Open", err, nil)
+			_, err = db.Exec(tt.statements)
+			want(t, "Exec", errors.Join(err, db.Close()), nil)
+			_, err = Open(t.Context(), d.config(t))
+			if text := errorText(err); !strings.Contains(text, tt.says) || strings.Contains(text, tt.never) {
+				t.Errorf("Open = %q, want %q, and not %q", text, tt.says, tt.never)
+			}
+		})
+	}
 }
 
 // TestStatisticsAreNoChange: ANALYZE, which an operator may run, adds a table of SQLite.

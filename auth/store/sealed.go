@@ -116,7 +116,8 @@ func (s *Store) checkKeys(ctx context.Context) (sealed bool, err error) {
 	plain, err := s.vault.Open(text, canaryPlace)
 	switch {
 	case errors.Is(err, seal.ErrInvalid):
-		return true, fmt.Errorf("%w, and nothing was changed: %w; start with the earlier keys", ErrKeys, err)
+		return true, fmt.Errorf("%w, and nothing was changed: %w; start with the keys that the store was sealed with "+
+			"last", ErrKeys, err)
 	case err == nil && string(plain) != canaryText:
 		return true, ErrKeys
 	}
@@ -138,15 +139,10 @@ type Reencrypted struct {
 }
 
 // Reencrypt reseals all values and signs all rows with the first master key. It may run while the
-// store is in use, and again after an interruption. Afterwards the other keys can be removed,
-// provided that every replica has the first key.
+// store is in use, and again after an interruption. Afterwards the other keys can be removed. The error
+// is ErrMembers, and nothing was changed, if another process does not encrypt with that key.
 func (s *Store) Reencrypt(ctx context.Context) (r Reencrypted, err error) {
-	if version, err := s.version(ctx); err != nil {
-		return r, err
-	} else if version > len(s.steps) { // it may have secrets that this program does not know
-		return r, s.newer(version)
-	}
-	if err := s.reencryptCanary(ctx, &r); err != nil {
+	if r.Values, err = s.PromoteKey(ctx); err != nil {
 		return r, err
 	}
 	for _, t := range boundRows {
@@ -158,20 +154,33 @@ func (s *Store) Reencrypt(ctx context.Context) (r Reencrypted, err error) {
 	return r, nil
 }
 
-func (s *Store) reencryptCanary(ctx context.Context, r *Reencrypted) error {
-	var sealed []byte
-	err := s.get(ctx, []any{&sealed}, `SELECT secret_enc FROM canary WHERE id = $1`, canaryRow)
-	if err != nil || s.vault.Current(sealed) {
+// PromoteKey is the first step of Reencrypt: from then on, no process without the first master key starts
+// or joins. It returns the number of values that it has sealed anew.
+func (s *Store) PromoteKey(ctx context.Context) (values int, err error) {
+	err = s.WithTx(ctx, func(ctx context.Context) error {
+		if err := s.mayReencrypt(ctx); err != nil {
+			return err
+		}
+		if version, err := s.version(ctx); err != nil {
+			return err
+		} else if version > len(s.steps) { // it may have secrets that this program does not know
+			return s.newer(version)
+		}
+		var sealed []byte
+		err := s.get(ctx, []any{&sealed}, `SELECT secret_enc FROM canary WHERE id = $1`, canaryRow)
+		if err != nil || s.vault.Current(sealed) {
+			return err
+		}
+		plain, err := s.vault.Open(sealed, canaryPlace)
+		if err != nil {
+			return fmt.Errorf("unseal the canary: %w", err)
+		}
+		n, err := s.exec(ctx, `UPDATE canary SET secret_enc = $3 WHERE id = $1 AND secret_enc = $2`, canaryRow, sealed,
+			s.vault.Seal(plain, canaryPlace))
+		values = int(n)
 		return err
-	}
-	plain, err := s.vault.Open(sealed, canaryPlace)
-	if err != nil {
-		return fmt.Errorf("unseal the canary: %w", err)
-	}
-	n, err := s.exec(ctx, `UPDATE canary SET secret_enc = $3 WHERE id = $1 AND secret_enc = $2`, canaryRow, sealed,
-		s.vault.Seal(plain, canaryPlace))
-	r.Values += int(n)
-	return err
+	})
+	return values, err
 }
 
 // reencryptRow reseals and signs a row, unless it is new enough or has no code.

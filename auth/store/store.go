@@ -19,6 +19,7 @@
 //   - schema.go: compares the schema of a database with that of this program
 //   - backup.go: Backup, Restore and Check, of a store that another process may use
 //   - database.go: Database, for tables with queries in another package
+//   - members.go: the processes over one Postgres, and what a command must know of them
 //   - migrate.go, lease.go, sweep.go, bounds.go: the schema, one process per SQLite file, deletion
 //     of expired rows, and limits on rows that unauthenticated requests can add
 //   - migrate_invented.go, migrate_released.go: an invented next version, for tests of upgrades
@@ -30,7 +31,7 @@
 // # A new table or column
 //
 // It is a new file in migrations with the next number, for SQLite and Postgres. The file of a
-// released migration never changes. It uses only types, indexes and references that schema.go can
+// migration never changes (released in migrate_test.go). It uses only types, indexes and references that schema.go can
 // compare. A release has at most one new step, and the release before must work with it, because
 // processes over Postgres are upgraded one by one (migrate.go). So a step only adds: tables, plain
 // indexes, and columns that are nullable or have the default 0 or an empty text. The release that
@@ -92,8 +93,8 @@ var (
 	ErrSchema = errors.New("the schema of the store is not that of this program")
 	// ErrInUse means that another process uses the file.
 	ErrInUse = errors.New("another process uses this file")
-	// ErrNewer means that the schema is of a newer version of the program.
-	ErrNewer = errors.New("the store was made by a newer version of this program")
+	// ErrNewer means that the schema has more steps than this program knows.
+	ErrNewer = errors.New("the store was made by another version of this program")
 	// ErrMembers means that other processes use the database, so that its schema must stay.
 	ErrMembers = errors.New("other processes use the database")
 )
@@ -126,8 +127,9 @@ type Store struct {
 	forUpdate string
 	postgres  bool
 	patience  time.Duration // limits statements and transactions; 0 for no limit
-	vault     *seal.Vault   // of sealed columns
-	codes     *seal.MAC     // of rows
+	keys      *seal.Ring
+	vault     *seal.Vault // of sealed columns
+	codes     *seal.MAC   // of rows
 	log       *slog.Logger
 	now       func() time.Time
 	audited   func()                            // may be nil
@@ -188,7 +190,8 @@ func blank(c Config) (*Store, error) {
 		return nil, errors.New("cannot open the store without master keys")
 	}
 	return &Store{log: cmp.Or(c.Log, slog.New(slog.DiscardHandler)), now: c.now, audited: c.Audited, measured: c.Took,
-		steps: c.steps, bounds: defaultBounds(), vault: c.Keys.Vault("vault"), codes: c.Keys.MAC("rows")}, nil
+		steps: c.steps, bounds: defaultBounds(), keys: c.Keys, vault: c.Keys.Vault("vault"),
+		codes: c.Keys.MAC("rows")}, nil
 }
 
 // connect returns a Store whose schema and keys are not checked yet.

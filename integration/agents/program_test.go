@@ -73,7 +73,7 @@ func (p *program) mustServe() {
 }
 
 // serves is the line of the log that has the addresses.
-var serves = regexp.MustCompile(`(?m) msg=serving url=(\S+) admin=(\S+)$`)
+var serves = regexp.MustCompile(`(?m) msg=serving url=(\S+) admin=(\S+)(?: config=.+)?$`)
 
 // stop sends a signal and waits for the end of the process. It does nothing without a process.
 func (p *program) stop(signal syscall.Signal) {

@@ -281,7 +281,7 @@ func (p *Program) MustReload(t testing.TB, before, after string) {
 }
 
 // serves is the line of the log that says where.
-var serves = regexp.MustCompile(`(?m) msg=serving url=(\S+)(?: admin=(\S+))?(?: tls=\S+)?$`)
+var serves = regexp.MustCompile(`(?m) msg=serving url=(\S+)(?: admin=(\S+))?(?: tls=\S+)?(?: config=.+)?$`)
 
 // anyPort is the first line of the file of MustConfigure.
 const anyPort = "listen: 127.0.0.1:0\n"

@@ -260,7 +260,7 @@ func eventually(ts *testscript.TestScript, try func() string) {
 	}
 }
 
-var serving = regexp.MustCompile(`(?m) msg=serving url=(\S+)(?: admin=(\S+))?$`)
+var serving = regexp.MustCompile(`(?m) msg=serving url=(\S+)(?: admin=(\S+))?(?: config=.+)?$`)
 
 func cmdStart(ts *testscript.TestScript, neg bool, args []string) {
 	once(ts, neg, true, "start [NAME=VALUE ...] [ARG ...]")

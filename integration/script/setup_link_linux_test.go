@@ -35,19 +35,21 @@ func TestTerminalSetupLinksTheProgram(t *testing.T) {
 		answers dialogue
 		linked  bool
 		want    []string // HOME and PROGRAM stand for their paths
+		last    string   // how to call the program: it stands once, at the end
 	}{
 		"agreed": {answers: dialogue{{question, ""}}, linked: true, want: []string{"Linked junction into ~/.local/bin.",
-			"PATH of this shell lacks this folder. Many systems add it at the next login; until then, run HOME/.local/bin/junction.",
-			"  HOME/.local/bin/junction search WORD"}},
-		"agreed, in PATH":    {inPath: true, answers: dialogue{{question, "y"}}, linked: true, want: []string{"Linked junction into ~/.local/bin.\n", "  junction search WORD"}},
-		"refused":            {answers: dialogue{{question, "n"}}, want: []string{"Run it as PROGRAM.", "  PROGRAM search WORD"}},
-		"another file":       {theirs: "mine", want: []string{"~/.local/bin/junction is another file, which stays; run Junction as PROGRAM."}},
-		"another in PATH":    {elsePro: true, want: []string{"The command junction is another program here: ", "Run this one as PROGRAM."}},
-		"yes without PATH":   {yes: true, want: []string{"This shell does not find junction. Run it as PROGRAM."}},
+			"  HOME/.local/bin/junction search WORD"},
+			last: "PATH of this shell lacks ~/.local/bin. Many systems add it at the next login; until then, run HOME/.local/bin/junction."},
+		"agreed, in PATH": {inPath: true, answers: dialogue{{question, "y"}}, linked: true, want: []string{"Linked junction into ~/.local/bin.\n", "  junction search WORD"}},
+		"refused": {answers: dialogue{{question, "n"}}, want: []string{"  PROGRAM search WORD"},
+			last: "This shell does not find junction. Run it as PROGRAM."},
+		"another file":       {theirs: "mine", last: "~/.local/bin/junction is another file, which stays; run Junction as PROGRAM."},
+		"another in PATH":    {elsePro: true, want: []string{"The command junction is another program here: "}, last: "Run this one as PROGRAM."},
+		"yes without PATH":   {yes: true, last: "This shell does not find junction. Run it as PROGRAM."},
 		"yes with PATH":      {yes: true, inPath: true, linked: true, want: []string{"Linked junction into ~/.local/bin.\n", "  junction search WORD"}},
-		"yes, another file":  {yes: true, theirs: "mine", want: []string{"Run it as PROGRAM."}},
+		"yes, another file":  {yes: true, theirs: "mine", last: "Run it as PROGRAM."},
 		"found by its name":  {inPath: true, theirs: "link", want: []string{"  junction search WORD"}},
-		"linked, not a PATH": {theirs: "link", want: []string{"because PATH lacks ~/.local/bin. Run it as HOME/.local/bin/junction."}},
+		"linked, not a PATH": {theirs: "link", last: "PATH of this shell lacks ~/.local/bin. Many systems add it at the next login; until then, run HOME/.local/bin/junction."},
 	} {
 		t.Run(name, func(t *testing.T) {
 			home, path := t.TempDir(), t.TempDir()
@@ -77,6 +79,11 @@ func TestTerminalSetupLinksTheProgram(t *testing.T) {
 			}
 			flat := func(text string) string { return strings.Join(strings.Fields(text), " ") }
 			text := mustTalk(t, env, test.answers, args...)
+			last := strings.NewReplacer("HOME", home, "PROGRAM", program).Replace(test.last)
+			if !strings.HasSuffix(flat(text), flat(last)) || last != "" && strings.Count(flat(text), flat(last)) != 1 ||
+				strings.Contains(strings.TrimSuffix(flat(text), flat(last)), "PATH of this shell") {
+				t.Errorf("%q does not stand once, at the end:\n%s", last, text)
+			}
 			for _, want := range test.want {
 				want = strings.NewReplacer("HOME", home, "PROGRAM", program).Replace(want)
 				if !strings.Contains(flat(text), flat(want)) {

@@ -222,14 +222,14 @@ func TestTerminalSetup(t *testing.T) {
 	}
 }
 
-// TestTerminalSetupAsksAgain: a value that was left for later is asked for by the next setup, which keeps
+// TestTerminalSetupAsksAgain: a value that was left for later is asked for by the next setup, with its description, which keeps
 // it for its owner, and unblocks the server. The undo makes the configuration what it was.
 func TestTerminalSetupAsksAgain(t *testing.T) {
 	home, program := t.TempDir(), harness.JunctionBinary(t)
 	const was = "listen: 127.0.0.1:0\nadmin: 127.0.0.1:0\n"
 	for name, text := range map[string]string{
 		".config/junction/config.yaml": was,
-		".config/Code/User/mcp.json": fmt.Sprintf(`{"inputs": [{"type": "promptString", "id": "wiki-key"}],
+		".config/Code/User/mcp.json": fmt.Sprintf(`{"inputs": [{"type": "promptString", "id": "wiki-key", "description": "Key of the wiki"}],
 			"servers": {"wiki": {"command": %q, "args": ["demo"], "env": {"WIKI_KEY": "${input:wiki-key}"}}}}`, program),
 	} {
 		file := filepath.Join(home, name)
@@ -250,18 +250,18 @@ func TestTerminalSetupAsksAgain(t *testing.T) {
 	}{
 		{dialogue{
 			{"Names, all, none, or -NAME to omit it [all]:", ""},
-			{"wiki needs WIKI_KEY; Enter leaves it for later:", ""},
+			{"wiki needs WIKI_KEY (Key of the wiki); Enter leaves it for later:", ""},
 			{"Start Junction in the background, until the machine ends? [Y/n]", "n"},
 			{"Names, all, none, or -NAME to omit it [all]:", "n"},
 		}, []string{"Start Junction with: junction", "Left for later: WIKI_KEY of wiki."}},
 		{dialogue{
-			{"wiki needs WIKI_KEY; Enter leaves it for later:", ""},
+			{"wiki needs WIKI_KEY (Key of the wiki); Enter leaves it for later:", ""},
 			{"Start Junction in the background, until the machine ends? [Y/n]", "y"},
 			{"Names, all, none, or -NAME to omit it [all]:", "none"},
 		}, []string{"wiki: blocked: ", "or run junction setup, which asks for it", "Left for later: WIKI_KEY of wiki. junction setup asks again, and keeps the values in " +
 			"~/.config/junction/secrets."}},
 		{dialogue{
-			{"wiki needs WIKI_KEY; Enter leaves it for later:", "canary-of-the-wiki"},
+			{"wiki needs WIKI_KEY (Key of the wiki); Enter leaves it for later:", "canary-of-the-wiki"},
 			{"Names, all, none, or -NAME to omit it [all]:", "none"},
 		}, []string{"Kept WIKI_KEY of wiki in ~/.config/junction/secrets/wiki.WIKI_KEY.", "wiki: ready, 3 tools"}},
 		{dialogue{{"Names, all, none, or -NAME to omit it [all]:", "none"}}, []string{"wiki: ready, 3 tools"}},

@@ -8,8 +8,9 @@ import (
 // Sessions is the sessions section, for legacy clients. A session ID contains the negotiated state,
 // sealed, so a session survives a restart.
 type Sessions struct {
-	// The key that seals session ids and cursors. Junction makes this file if it does not exist; by
-	// default it is junction/key in your state directory. Replicas share one file.
+	// The keys that seal session ids and cursors, one on each line. The first key seals, all are
+	// accepted. Junction makes this file with one key if it does not exist; by default it is
+	// junction/key in your state directory. Replicas share the keys.
 	//
 	// If the directory is not writable, Junction warns, and uses a key that lasts until it exits.
 	KeyFile string `yaml:"key_file"`

@@ -201,7 +201,8 @@ func (s *Server) forbid(rw http.ResponseWriter, r *http.Request, c scope.Caller,
 	err := refuse(http.StatusForbidden, 0, "%s; no policy grants access (policies)", identityText(c.Principal))
 	auth.Deny(rw, err.Error())
 	s.refused("policy", http.StatusForbidden, 0)
-	s.reportRefused(rw, r, c, proxy.CallInfo{Endpoint: at, Verdict: policy.Deny.String(), Outcome: proxy.Denied, Err: err})
+	s.reportRefused(rw, r, c, proxy.CallInfo{Endpoint: at, Verdict: policy.Deny.String(), Outcome: proxy.Denied,
+		Err: err})
 }
 
 // noEndpoint answers a request for an endpoint that does not exist, or that the caller cannot see.

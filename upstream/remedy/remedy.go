@@ -131,7 +131,8 @@ var packages = []rule{
 	{regexp.MustCompile(npmCode + `EBADENGINE\b.*?Not compatible with your version of node/npm: (\S+)` +
 		`.*?Required: \{[^{}]{0,60}?"node":"([^"{}]{1,60})"`), olderNode},
 	{regexp.MustCompile(`ERROR: npm (v\S+) (?:is known not to run on|does not support) Node\.js (v[0-9.]*[0-9])`),
-		"npm %s does not run with Node.js %s: install a newer Node.js, or write the full path of a newer npx into command"},
+		"npm %s does not run with Node.js %s: install a newer Node.js, or write the full path of a newer npx into " +
+			"command"},
 }
 
 const (

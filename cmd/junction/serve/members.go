@@ -46,10 +46,11 @@ func (m *membership) Open(c *config.Config) error {
 		return err
 	}
 	limits := c.Limits.WithDefaults()
+	db := m.storage.store()
 	m.member, err = replicas.New(replicas.Options{
-		DSN: c.Storage.DSN, DB: m.storage.store().Database(), Key: m.sealing.key, Listener: l,
-		Advertise: c.Replicas.Advertise,
-		Shared:    c.Shared, Version: build.Read().Version, Changed: func() { m.serving.server.MemberChanged() },
+		DSN: c.Storage.DSN, DB: db.Database(), Key: m.sealing.key, MasterKeys: db.Prints(), MayJoin: db.MayJoin,
+		Listener: l, Advertise: c.Replicas.Advertise,
+		Shared: c.Shared, Version: build.Read().Version, Changed: func() { m.serving.server.MemberChanged() },
 		FindRevoked: m.signIns.findRevoked, Log: m.log,
 		ReadTimeout: limits.ReadTimeout, WriteTimeout: limits.WriteTimeout, IdleTimeout: idleTimeout,
 		MaxHeader: int(limits.Header),

@@ -14,6 +14,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -165,8 +166,9 @@ func TestServe(t *testing.T) {
 	defer s.Close()
 	r := mustServe(t, "upstreams: { a: { url: "+url+" } }\n")
 	r.stdout.mustSay(t, "Junction serves "+r.listening.url(), 1)
+	r.stdout.mustSay(t, "\nConfiguration   "+r.file+"\n", 1)
 	r.stdout.mustSay(t, "  a         ready", 1)
-	if got, want := r.stderr.String(), "msg=serving url="+r.listening.url()+" admin=http://"+r.listening.admin.Addr().String()+"\n"; !strings.Contains(got, want) {
+	if got, want := r.stderr.String(), "msg=serving url="+r.listening.url()+" admin=http://"+r.listening.admin.Addr().String()+" config="+r.file+"\n"; !strings.Contains(got, want) {
 		t.Errorf("the log is %q, want %q in it", got, want)
 	}
 	status, rep := r.mustReport(t)
@@ -439,35 +441,52 @@ func TestNoKeyInAnyLine(t *testing.T) {
 
 func TestKeyFile(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "a", "b", "key")
-	first, err := loadKey(file)
-	if err != nil || len(first) != seal.SecretSize {
-		t.Fatalf("loadKey = %d bytes, %v", len(first), err)
+	made, err := loadKeys(file)
+	if err != nil || len(made) != 1 || len(made[0]) != seal.SecretSize {
+		t.Fatalf("loadKeys = %d keys, %v", len(made), err)
 	}
+	first := made[0]
 	if info, err := os.Stat(file); err != nil || runtime.GOOS != "windows" && info.Mode() != 0o600 {
 		t.Errorf("the file has the mode %v (%v), want 0600", info.Mode(), err)
-	}
-	if again, err := loadKey(file); err != nil || !bytes.Equal(again, first) {
-		t.Errorf("loadKey again: another key (%v)", err)
 	}
 	if left, err := os.ReadDir(filepath.Dir(file)); err != nil || len(left) != 1 {
 		t.Errorf("the folder has %v (%v), want the key alone", left, err)
 	}
-	for name, text := range map[string]string{
-		"empty": "", "words": "this is no key\n", "short": base64.StdEncoding.EncodeToString(first[1:]), "long": base64.StdEncoding.EncodeToString(append(first, 0)),
+	text := base64.StdEncoding.EncodeToString
+	next := seal.NewSecret()
+	good, many := text(first)+"\n", ""
+	for range maxKeys + 1 {
+		many += text(seal.NewSecret()) + "\n"
+	}
+	for name, c := range map[string]struct{ text, says string }{
+		"empty": {"", "has no key"}, "blank": {" \n\n", "has no key"},
+		"words": {"this is no key\n", "has no key"}, "short": {text(first[1:]), "has no key"},
+		"long":            {text(append(bytes.Clone(first), 0)), "has no key"},
+		"of a bad second": {good + "\n" + text(next[1:]) + "\n", "line 3"},
+		"of one twice":    {good + text(next) + "\n" + good, "line 3"}, "of too many": {many, "more than 4"},
 	} {
 		bad := filepath.Join(t.TempDir(), name)
-		mustWrite(t, bad, text)
-		if _, err := loadKey(bad); !errors.Is(err, errKey) || !strings.Contains(err.Error(), bad) {
-			t.Errorf("loadKey of one that is %s: %v, want errKey and the file's name", name, err)
+		mustWrite(t, bad, c.text)
+		_, err := loadKeys(bad)
+		if b, is := errors.AsType[badKeys](err); !is || !strings.Contains(string(b), bad+": ") ||
+			!strings.Contains(string(b), c.says) {
+			t.Errorf("loadKeys of one that is %s: %v, want the file's name and %q", name, err, c.says)
 		}
-		if after, err := os.ReadFile(bad); err != nil || string(after) != text {
+		if after, err := os.ReadFile(bad); err != nil || string(after) != c.text {
 			t.Errorf("a file that is no key was replaced by %q (%v)", after, err)
 		}
 	}
 	// A person may add a newline or have it removed by an editor.
-	mustWrite(t, file, "\n "+base64.StdEncoding.EncodeToString(first)+"\r\n\n")
-	if again, err := loadKey(file); err != nil || !bytes.Equal(again, first) {
-		t.Errorf("loadKey with white space around it: another key (%v)", err)
+	for content, want := range map[string][][]byte{
+		good:                                 {first},
+		"\n " + text(first) + "\r\n\n":       {first},
+		text(next) + "\r\n\n " + text(first): {next, first},
+		good + text(next) + "\n":             {first, next},
+	} {
+		mustWrite(t, file, content)
+		if got, err := loadKeys(file); err != nil || !slices.EqualFunc(got, want, bytes.Equal) {
+			t.Errorf("loadKeys of %q = %d keys, %v; want %d, in order", content, len(got), err, len(want))
+		}
 	}
 }
 
@@ -480,11 +499,12 @@ func TestKeyFileAtOnce(t *testing.T) {
 	for i := range keys {
 		all.Go(func() {
 			<-start
-			key, err := loadKey(file)
+			secrets, err := loadKeys(file)
 			if err != nil {
-				t.Errorf("loadKey: %v", err)
+				t.Errorf("loadKeys: %v", err)
+				return
 			}
-			keys[i] = key
+			keys[i] = secrets[0]
 		})
 	}
 	close(start)

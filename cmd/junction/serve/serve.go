@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"runtime/debug"
 	"sync"
 	"syscall"
@@ -22,6 +23,7 @@ import (
 	"junction/cmd/junction/ops/diagnose"
 	"junction/proxy"
 	"junction/upstream/http1"
+	"junction/upstream/prose"
 	"junction/upstream/shell"
 )
 
@@ -70,6 +72,9 @@ func (p *program) serve(stopping context.Context) error {
 	}
 	if p.listening.secure != nil {
 		where = append(where, "tls", p.listening.secure)
+	}
+	if p.file != "" {
+		where = append(where, "config", p.fullFile())
 	}
 	hup := make(chan os.Signal, 1)
 	if p.file != "" { // before anybody can know the process: without a reader, the signal ends it
@@ -138,18 +143,29 @@ func shutdown(s *http1.Server, wait time.Duration) bool {
 // pause between two calls of one task, so that they need not reconnect.
 const idleTimeout = 2 * time.Minute
 
+// fullFile returns the path of the configuration file from the root.
+func (p *program) fullFile() string {
+	if full, err := filepath.Abs(p.file); err == nil {
+		return full
+	}
+	return p.file
+}
+
 // welcome prints the first screen, until all upstreams have been tried.
 func (p *program) welcome(ctx context.Context, endpoint string, keys bool) error {
 	t := screen.Text{URL: endpoint, Keys: keys, Open: p.inForce.now().Auth.Open(), Demo: p.file == ""}
 	if p.listening.admin != nil {
 		t.Status = "http://" + p.listening.admin.Addr().String() + "/"
 	}
+	if p.file != "" {
+		t.Config = prose.Tilde(p.fullFile())
+	}
 	if p.file != "" && p.file != config.UserFile() {
 		t.Flags = " " + shell.Join("--config", p.file)
 	}
 	for _, w := range *p.contents.warnings.Load() {
 		if config.Grave(w) {
-			t.Warnings = append(t.Warnings, w.String())
+			t.Warnings = append(t.Warnings, prose.Tilde(w.String()))
 		}
 	}
 	t.Trouble = func() ([]screen.Trouble, bool) { return p.checks.trouble(t.Flags) }

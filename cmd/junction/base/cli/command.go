@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"junction/upstream/prose"
 	"junction/upstream/shell"
 )
 
@@ -41,12 +42,15 @@ func Run(ctx context.Context, root *cobra.Command, args []string, stdin io.Reade
 		if command.Name() != "help" {
 			help += strings.TrimPrefix(command.CommandPath(), "junction")
 		}
-		_ = Tell(stderr, fmt.Sprintf("junction: %s; see %s\n", Harmless(err.Error()), help))
+		_ = Tell(stderr, fmt.Sprintf("junction: %s; see %s\n", Harmless(shown(err.Error())), help))
 	default:
-		_ = Tell(stderr, fmt.Sprintf("junction: %s\n", Harmless(err.Error()+remedy(err))))
+		_ = Tell(stderr, fmt.Sprintf("junction: %s\n", Harmless(shown(err.Error()+remedy(err)))))
 	}
 	return code
 }
+
+// shown returns an error for people, with ~ for the home folder.
+func shown(text string) string { return prose.Tilde(text) }
 
 // remedy returns what to do about an error of a disk, which any command may have. It is "" for others.
 func remedy(err error) string {

@@ -201,10 +201,10 @@ func Locate(file string, getenv func(string) (string, bool), section string, lis
 // PrintProblems writes one line for each problem, mistakes first.
 func PrintProblems(w io.Writer, problems, warnings Problems) {
 	for _, p := range problems {
-		fmt.Fprintln(w, p)
+		fmt.Fprintln(w, prose.Tilde(p.String()))
 	}
 	for _, p := range warnings {
-		fmt.Fprintf(w, "warning: %v\n", p)
+		fmt.Fprintf(w, "warning: %s\n", prose.Tilde(p.String()))
 	}
 }
 

@@ -99,8 +99,8 @@ type Config struct {
 	// keys, which are kept elsewhere. Without these keys Junction cannot read the secrets.
 	Storage Storage `yaml:"storage" change:"restart" members:"hot"`
 	// Several processes behind a load balancer. They need no sticky sessions. They share the
-	// storage (postgres), the master keys, sessions.key_file, public_url, auth without api_keys and
-	// trusted_proxies, and names; a process that differs is refused. See
+	// storage (postgres), the master keys, the keys of sessions.key_file, public_url, auth without
+	// api_keys and trusted_proxies, and names; a process that differs is refused. See
 	// cmd/junction/base/replicas/README.md.
 	Replicas Replicas `yaml:"replicas" change:"restart" members:"hot"`
 	// Limits for connections to addresses that clients and issuers have named. They are for

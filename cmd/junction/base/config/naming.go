@@ -59,3 +59,21 @@ func NamingKey(file, name string, getenv func(string) (string, bool)) (ps Proble
 	}
 	return ps
 }
+
+// NamingPolicies returns the places of the file where a policy names API keys, each with the name of the policy and
+// the keys. It returns nil if the file cannot be read.
+func NamingPolicies(file string, getenv func(string) (string, bool)) (ps Problems) {
+	c, d, _, _ := load(file, getenv) // a mistake elsewhere does not matter
+	if c == nil || d == nil {
+		return nil
+	}
+	for i, e := range c.Policies {
+		if e.Match == nil || len(e.Match.Key) == 0 {
+			continue
+		}
+		path := fmt.Sprintf("policies[%d].match.key", i)
+		ps = append(ps, Problem{File: d.File, Line: d.line(path), Path: path,
+			Text: e.Name + ", which names " + strings.Join(e.Match.Key, ", ")})
+	}
+	return ps
+}

@@ -24,7 +24,7 @@ import (
 // endpoints, behind a load balancer without sticky sessions. Each process that has a session gets
 // the requests of that session from the others.
 type Replicas struct {
-	// For the other processes. Only processes with the same sessions.key_file can connect.
+	// For the other processes. Only processes with a key of sessions.key_file can connect.
 	//
 	// Connections are encrypted. Default: none, which means one process.
 	Listen string `yaml:"listen" example:"0.0.0.0:8422"`

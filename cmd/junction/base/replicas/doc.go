@@ -4,7 +4,7 @@
 //   - member.go: Member, which is this process, and the list of the other members
 //   - lease.go: joins, and renews the lease of this process on a connection of its own
 //   - join.go: the SQL of the table members, and the reasons to refuse a process
-//   - identity.go: TLS between members, with a key that is derived from sessions.key_file
+//   - identity.go: TLS between members, with keys that are derived from sessions.key_file
 //   - forward.go, receive.go: send a request to another member, and answer such a request
 //   - await.go: has requests wait for the end of a member, with one reader of the table members
 //   - owners.go: owners of sessions, claimed in batches; deleted sessions; IDs that may be used once
@@ -18,7 +18,7 @@
 //
 // # Trust
 //
-// All members have the key in sessions.key_file. The owner of a session authenticates a forwarded
+// All members have keys of sessions.key_file. The owner of a session authenticates a forwarded
 // request again, by its token. But it takes the address of the client from the member that forwards
 // the request (Junction-Hop), and applies auth.trusted_proxies to this address. A process that has
 // the key can therefore choose the address by which policies and keys decide.
@@ -27,6 +27,14 @@
 // client, too, and the owner of the state authenticates it. The member that has the request has applied
 // its policies, and the owner does not know the request: a process that has the key could make a call
 // for a client whose request it has, against the policies of the others.
+//
+// # Keys
+//
+// Each file of keys is a set with an order: a member uses its first key, and accepts all. Its row has the
+// fingerprints of its keys of sessions, and of its master keys. A process joins while each living member
+// has its first keys, and it has theirs. So each step of a rotation can be rolled out beside the step
+// before: the new key as the last one, then as the first one, then alone. The digests in a row are made
+// with the first key of its member, which each other one has; so another key changes none of them.
 //
 // # Leases
 //

@@ -267,6 +267,29 @@ func TestNotTheOwner(t *testing.T) {
 	}
 }
 
+// TestForwardDuringARotation: members forward to each other at each step of a rotation of the key of
+// sessions, whichever of the two keys is the first one.
+func TestForwardDuringARotation(t *testing.T) {
+	t.Parallel()
+	w := mustWorld(t)
+	var all []*running
+	for _, keys := range [][]byte{{1, 2}, {2, 1}} {
+		o := w.options()
+		o.Key = w.mustKey(keys...)
+		all = append(all, w.mustStart(o, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			_, _ = io.WriteString(w, "the owner has answered")
+		})))
+	}
+	w.until("they know each other", func() bool { return len(all[0].Members()) == 2 && len(all[1].Members()) == 2 })
+	for i, m := range all {
+		r := httptest.NewRequest(http.MethodGet, "/mcp", nil)
+		got := httptest.NewRecorder()
+		if err := m.Forward(got, r, nil, all[1-i].Self()); err != nil || got.Body.String() != "the owner has answered" {
+			t.Errorf("from member %d: %q, %v", i, got.Body, err)
+		}
+	}
+}
+
 // TestStrangers: a client without the key gets no answer, with TLS or without, and a server without
 // the key gets no request.
 func TestStrangers(t *testing.T) {

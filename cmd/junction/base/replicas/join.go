@@ -35,10 +35,19 @@ func (m *Member) join(ctx context.Context, conn *pgx.Conn, id string) (there int
 			int64(store.JoinLock)); err != nil {
 			return err
 		}
+		// Since the start, a command may have migrated the schema, or sealed the store with another key.
+		switch err := m.o.MayJoin(ctx); {
+		case errors.Is(err, store.ErrNewer), errors.Is(err, store.ErrSchema), errors.Is(err, store.ErrKeys):
+			return fmt.Errorf("%w: %w", errRefused, err)
+		case err != nil:
+			return err
+		}
 		rows, err := list(ctx, tx)
 		if err != nil {
 			return err
 		}
+		// In this order, a reason stays the same while the others stay.
+		slices.SortFunc(rows, func(a, b row) int { return strings.Compare(a.address, b.address) })
 		for _, r := range rows {
 			if r.left <= 0 {
 				continue
@@ -54,8 +63,9 @@ func (m *Member) join(ctx context.Context, conn *pgx.Conn, id string) (there int
 		}
 		if err := tx.QueryRow(ctx, `INSERT INTO members
 			(id, address, fingerprint, digest, version, begun_at, expires_at)
-			VALUES ($1, $2, $3, $4, $5, `+now+`, `+now+` + $6) RETURNING `+now, id, m.address, m.identity.fingerprint,
-			*m.shared.Load(), m.o.Version, m.o.TTL.Microseconds()).Scan(&there); err != nil {
+			VALUES ($1, $2, $3, $4, $5, `+now+`, `+now+` + $6) RETURNING `+now, id, m.address,
+			m.identity.fingerprint(), m.shared.Load().own, m.o.Version, m.o.TTL.Microseconds()).
+			Scan(&there); err != nil {
 			return err
 		}
 		return announce(ctx, tx)
@@ -65,19 +75,93 @@ func (m *Member) join(ctx context.Context, conn *pgx.Conn, id string) (there int
 
 // compatible returns an error if this process must not join while the member of the row lives.
 func (m *Member) compatible(r row) error {
-	if r.fingerprint != m.identity.fingerprint {
-		return fmt.Errorf("%w: the fingerprint of sessions.key_file is %s here and %s in the process at %s; "+
-			"give all processes the same file", errRefused, m.identity.fingerprint, r.fingerprint, r.address)
+	if err := meet("sessions.key_file", r.address, m.identity.fingerprints(), r.keys()); err != nil {
+		return err
 	}
-	if parts := differing(required(*m.shared.Load()), required(r.digest)); parts != "" {
+	if there := store.Fact(r.digest, store.MasterKeys); len(there) > 0 && len(m.o.MasterKeys) > 0 {
+		const what = "the master keys (storage.key_file or JUNCTION_MASTER_KEYS)"
+		if err := meet(what, r.address, m.o.MasterKeys, there); err != nil {
+			return err
+		}
+	}
+	shared := m.shared.Load()
+	if parts := differing(required(shared.under[r.fingerprint]), required(r.digest)); parts != "" {
 		return fmt.Errorf("%w: the configuration differs from that of the process at %s: %s; give all processes "+
 			"the same configuration, and stop those with the other one first", errRefused, r.address, parts)
 	}
-	if here, there := store.SchemaOf(*m.shared.Load()), store.SchemaOf(r.digest); here > there+1 || there > here+1 {
+	if here, there := store.SchemaOf(shared.own), store.SchemaOf(r.digest); here > there+1 || there > here+1 {
 		return fmt.Errorf("%w: this process is made for the schema %d of the database, and the process at %s for %d; "+
 			"upgrade to the versions in between first, or stop all processes", errRefused, here, r.address, there)
 	}
 	return nil
+}
+
+// meet returns an error unless each of two processes accepts the first key of the other one: then each
+// opens what the other one seals. what names the keys, of which here and there have the fingerprints.
+func meet(what, address string, here, there []string) error {
+	list := func(keys []string) string { return strings.Join(keys, ", ") }
+	switch known, knows := slices.Contains(there, here[0]), slices.Contains(here, there[0]); {
+	case known && knows:
+		return nil
+	case !known && !knows:
+		return fmt.Errorf("%w: the fingerprint of %s is %s here and %s in the process at %s; give all processes the "+
+			"same keys", errRefused, what, list(here), list(there), address)
+	case !known:
+		return fmt.Errorf("%w: the first key of %s here has the fingerprint %s, which the process at %s does not have "+
+			"(%s); first add the key there as the last one, and restart that process", errRefused, what, here[0],
+			address, list(there))
+	default:
+		return fmt.Errorf("%w: the first key of %s in the process at %s has the fingerprint %s, which this process "+
+			"does not have (%s); add that key here as the last one, until all processes have another first key",
+			errRefused, what, address, there[0], list(here))
+	}
+}
+
+// sessionKeys is the name of the fact of a row that has the fingerprints of the keys of sessions.
+const sessionKeys = "~session_keys"
+
+// keys returns the fingerprints of the keys of sessions of a member. A version without the fact has one key.
+func (r row) keys() []string {
+	if all := store.Fact(r.digest, sessionKeys); len(all) > 0 {
+		return all
+	}
+	return []string{r.fingerprint}
+}
+
+// described is the description of this process for its row. The digests of a row are made with the first
+// key of its process, which all others have.
+type described struct {
+	own   string            // for the row of this process
+	under map[string]string // with the digests of each key, by its fingerprint
+}
+
+// describe returns the description of this process, by Options.Shared.
+func (m *Member) describe(shared func(key []byte) (string, error)) (*described, error) {
+	d := &described{under: map[string]string{}}
+	for _, key := range m.identity.keys {
+		text, err := shared(key.digests)
+		if err != nil {
+			return nil, err
+		}
+		text += " " + sessionKeys + "=" + strings.Join(m.identity.fingerprints(), ",")
+		if len(m.o.MasterKeys) > 0 {
+			text += " " + store.MasterKeys + "=" + strings.Join(m.o.MasterKeys, ",")
+		}
+		d.under[key.fingerprint] = strings.TrimSpace(text)
+	}
+	d.own = d.under[m.identity.fingerprint()]
+	return d, nil
+}
+
+// differs returns the parts of the description of another member that differ from those of this process,
+// or "".
+func (m *Member) differs(r row) string {
+	here, known := m.shared.Load().under[r.fingerprint]
+	if !known { // all digests differ, whatever they are of
+		return differing(sessionKeys+"="+strings.Join(m.identity.fingerprints(), ","),
+			sessionKeys+"="+strings.Join(r.keys(), ","))
+	}
+	return differing(here, r.digest)
 }
 
 // required returns the parts of Shared that must be equal, without those that may differ for the time
@@ -117,7 +201,7 @@ func differing(here, there string) string {
 // deleted.
 func (m *Member) renew(ctx context.Context, conn *pgx.Conn, id string) (there int64, kept bool, err error) {
 	err = conn.QueryRow(ctx, `UPDATE members SET expires_at = `+now+` + $2, digest = $3 WHERE id = $1
-		RETURNING `+now, id, m.o.TTL.Microseconds(), *m.shared.Load()).Scan(&there)
+		RETURNING `+now, id, m.o.TTL.Microseconds(), m.shared.Load().own).Scan(&there)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return 0, false, nil
 	}

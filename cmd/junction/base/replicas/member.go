@@ -24,9 +24,13 @@ import (
 type Options struct {
 	DSN       string       // of Postgres
 	DB        *sql.DB      // connections to the same database, for everything but the lease
-	Key       *seal.Key    // the key of sessions, which all members have
+	Key       *seal.Key    // the keys of sessions: each member has the first one of each other
 	Listener  net.Listener // for the other members; the Member closes it
 	Advertise string       // the address by which they reach Listener; port 0 means its port
+	// MasterKeys are Store.Prints of the database: each member has the first key of each other.
+	MasterKeys []string
+	// MayJoin is Store.MayJoin of the database.
+	MayJoin func(ctx context.Context) error
 	// Shared describes the configuration that must be equal in all members: see
 	// config.Config.Shared. key is the key of its digests.
 	Shared  func(key []byte) (string, error)
@@ -53,7 +57,7 @@ type Member struct {
 	address  string // by which the others reach it
 	process  string // random; see headerGone
 
-	shared   atomic.Pointer[string]
+	shared   atomic.Pointer[described]
 	lease    atomic.Pointer[lease]
 	others   atomic.Pointer[map[string]*otherMember] // by ID, without this process; never changed
 	read     watched                                 // those who wait for the next reading of the table
@@ -137,9 +141,9 @@ func (m *Member) Close() error { return m.o.Listener.Close() }
 
 // Reload replaces Options.Shared after a change of the configuration.
 func (m *Member) Reload(shared func(key []byte) (string, error)) error {
-	text, err := shared(m.identity.digests)
+	d, err := m.describe(shared)
 	if err == nil {
-		m.shared.Store(&text)
+		m.shared.Store(d)
 	}
 	return err
 }
@@ -219,7 +223,7 @@ func (m *Member) Members() []Status {
 	}
 	for _, p := range *m.others.Load() {
 		s := Status{ID: p.id, Address: p.address, Version: p.version, Begun: p.begun,
-			Left: time.Until(p.until).Seconds(), Differs: differing(*m.shared.Load(), p.digest)}
+			Left: time.Until(p.until).Seconds(), Differs: m.differs(p.row)}
 		if failed := p.conns.failed.Load(); failed != nil {
 			s.Error = failed.Error()
 		}
@@ -253,7 +257,7 @@ func (m *Member) setOthers(rows []row, self string, asked time.Time) {
 	m.others.Store(&next)
 	defer m.read.notify()
 	for _, p := range next {
-		if differing(*m.shared.Load(), p.digest) == "" {
+		if m.differs(p.row) == "" {
 			p.conns.differs.Store(0)
 		} else {
 			p.conns.differs.CompareAndSwap(0, asked.Unix())

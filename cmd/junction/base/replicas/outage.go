@@ -106,7 +106,7 @@ func (m *Member) Warning() error {
 	var list []string
 	for _, p := range *m.others.Load() {
 		if since := p.conns.differs.Load(); since != 0 && time.Now().Unix()-since > int64(driftTime.Seconds()) {
-			list = append(list, p.address+": "+differing(*m.shared.Load(), p.digest))
+			list = append(list, p.address+": "+m.differs(p.row))
 		}
 	}
 	if len(list) > 0 {

@@ -1,7 +1,11 @@
 package replicas
 
 import (
+	"bytes"
 	"context"
+	"database/sql"
+	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"strings"
@@ -55,7 +59,8 @@ func (w *world) options() Options {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	return Options{DSN: w.dsn, DB: w.store.Database(), Key: key, Listener: l, Advertise: "127.0.0.1:0", Version: "test",
+	return Options{DSN: w.dsn, DB: w.store.Database(), Key: key, MasterKeys: []string{"a:00"}, MayJoin: w.store.MayJoin,
+		Listener: l, Advertise: "127.0.0.1:0", Version: "test",
 		Shared:  func([]byte) (string, error) { return "~schema=1 auth=00", nil },
 		Changed: func() {}, Log: authtest.Log(w.t), TTL: w.ttl, MaxHeader: 64 << 10, WriteTimeout: time.Minute}
 }
@@ -180,6 +185,10 @@ func TestRefused(t *testing.T) {
 	}{
 		"key": {func(w *world, o *Options) { o.Key, _ = seal.NewKey(append([]byte{1}, w.key[1:]...)) },
 			[]string{"fingerprint of sessions.key_file"}},
+		"first key": {func(w *world, o *Options) { o.Key = w.mustKey(1, 0) },
+			[]string{"the first key of sessions.key_file here", "which the process at 127.0.0.1:"}},
+		"master key": {func(_ *world, o *Options) { o.MasterKeys = []string{"next:00", "a:00"} },
+			[]string{"the first key of the master keys (storage.key_file or JUNCTION_MASTER_KEYS) here has the fingerprint next:00"}},
 		"configuration": {func(_ *world, o *Options) {
 			o.Shared = func([]byte) (string, error) { return "~schema=1 auth=11 names=22", nil }
 		}, []string{"auth (11 here, 00 there), names (22 here, none there)"}},
@@ -201,7 +210,7 @@ func TestRefused(t *testing.T) {
 				t.Fatalf("it has joined: %v", b.Members())
 			}
 			if name == "key" {
-				change.want = append(change.want, a.identity.fingerprint, b.identity.fingerprint)
+				change.want = append(change.want, a.identity.fingerprint(), b.identity.fingerprint())
 			}
 			for _, want := range change.want {
 				if !strings.Contains(err.Error(), want) {
@@ -212,9 +221,165 @@ func TestRefused(t *testing.T) {
 				t.Error("the first member is none any more")
 			}
 			a.stop()
-			if name == "key" || name == "configuration" || name == "schema" {
+			if name != "address" && name != "unreachable" {
 				w.until("the other one has joined", func() bool { return b.Self() != "" })
 			}
+		})
+	}
+}
+
+// mustKey returns the key of the secrets 1, 2 and so on, each many times the same byte.
+func (w *world) mustKey(secrets ...byte) *seal.Key {
+	w.t.Helper()
+	var all [][]byte
+	for _, b := range secrets {
+		all = append(all, bytes.Repeat([]byte{b}, seal.SecretSize))
+	}
+	key, err := seal.NewKey(all[0], all[1:]...)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return key
+}
+
+// TestKeysOfMembers: two processes meet if each accepts the first key of the other one. The reason of a
+// refusal says in which process a key is missing.
+func TestKeysOfMembers(t *testing.T) {
+	const there, here, none = "add the key there as the last one", "add that key here as the last one",
+		"give all processes the same keys"
+	for _, tt := range []struct{ living, joining, refused string }{
+		{"a", "a", ""}, {"a", "a b", ""}, {"a b", "a", ""}, {"a b", "b a", ""}, {"b a", "a b", ""},
+		{"b a", "b", ""}, {"b", "b a", ""},
+		{"a", "b a", there}, {"b", "a b", there}, {"b a", "a", here}, {"a b", "b", here},
+		{"a", "b", none}, {"a c", "b c", none},
+	} {
+		err := meet("sessions.key_file", "10.0.0.7:8422", strings.Fields(tt.joining), strings.Fields(tt.living))
+		switch {
+		case tt.refused == "" && err != nil:
+			t.Errorf("%s beside %s: %v", tt.joining, tt.living, err)
+		case tt.refused != "" && (!errors.Is(err, errRefused) || !strings.Contains(err.Error(), tt.refused) ||
+			!strings.Contains(err.Error(), "10.0.0.7:8422")):
+			t.Errorf("%s beside %s: %v, want %q and the address", tt.joining, tt.living, err, tt.refused)
+		}
+	}
+}
+
+// TestDigestsSurviveAnotherKey: members with other first keys compare their configurations, and name what
+// differs, and nothing else.
+func TestDigestsSurviveAnotherKey(t *testing.T) {
+	t.Parallel()
+	w := mustWorld(t)
+	shared := func(name string) func(key []byte) (string, error) {
+		return func(key []byte) (string, error) {
+			return fmt.Sprintf("~schema=1 auth=%x ~policies=%s", key[:4], name), nil
+		}
+	}
+	o := w.options()
+	o.Key, o.Shared = w.mustKey(1, 2), shared("one")
+	a := w.mustStart(o, nil)
+	w.until("the first one has joined", func() bool { return a.Self() != "" })
+	o = w.options()
+	o.Key, o.Shared = w.mustKey(2, 1), shared("two")
+	b := w.mustStart(o, nil)
+	if err := b.Ready(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	w.until("each knows the other", func() bool { return len(a.Members()) == 2 && len(b.Members()) == 2 })
+	one, two := a.identity.fingerprints()[0], a.identity.fingerprints()[1]
+	for _, m := range []*running{a, b} {
+		first, second, mine, theirs := one, two, "one", "two"
+		if m == b {
+			first, second, mine, theirs = two, one, "two", "one"
+		}
+		want := fmt.Sprintf("policies (%s here, %s there), session_keys (%s,%s here, %[4]s,%[3]s there)", mine, theirs,
+			first, second)
+		for _, s := range m.Members() {
+			if !s.Self && s.Differs != want {
+				t.Errorf("it differs in %q, want %q", s.Differs, want)
+			}
+		}
+	}
+}
+
+// TestRowOfAVersionWithoutKeys: a row that does not say which keys its process has is that of a process
+// with one key of sessions, and with master keys that nobody can compare.
+func TestRowOfAVersionWithoutKeys(t *testing.T) {
+	t.Parallel()
+	w := mustWorld(t)
+	older, err := newIdentity(w.mustKey(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.store.Database().Exec(`INSERT INTO members VALUES ('older', '10.0.0.7:8422', $1, '~schema=1 auth=00',
+		'test', 0, `+now+` + 3600000000)`, older.fingerprint()); err != nil {
+		t.Fatal(err)
+	}
+	o := w.options()
+	o.Key, o.MasterKeys = w.mustKey(2, 1), []string{"b:00"}
+	if err := w.mustStart(o, nil).Ready(t.Context()); err == nil || !strings.Contains(err.Error(), "add the key there") {
+		t.Errorf("another first key: %v", err)
+	}
+	o = w.options()
+	o.Key, o.MasterKeys = w.mustKey(1, 2), []string{"b:00"}
+	if err := w.mustStart(o, nil).Ready(t.Context()); err != nil {
+		t.Errorf("the same first key: %v", err)
+	}
+}
+
+// TestJoinReadsTheStoreAgain: a process that was started before a migration, or before a rotation of the
+// master key, and joins after it, does not join if it does not know the result.
+func TestJoinReadsTheStoreAgain(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		change func(w *world, tx *sql.Tx) error
+		want   string
+		undo   string
+	}{
+		"migration": {func(_ *world, tx *sql.Tx) error {
+			_, err := tx.Exec(`INSERT INTO schema_migrations VALUES ($1, 0), ($2, 0)`, store.Latest()+1, store.Latest()+2)
+			return err
+		}, fmt.Sprintf("its schema is %d", store.Latest()+2), `DELETE FROM schema_migrations WHERE at = 0`},
+		"rotation": {func(w *world, tx *sql.Tx) error {
+			if _, err := tx.Exec(`CREATE TABLE before AS SELECT secret_enc FROM canary`); err != nil {
+				return err
+			}
+			next := seal.RingOf("next", [seal.SecretSize]byte{2}).Vault("vault")
+			_, err := tx.Exec(`UPDATE canary SET secret_enc = $1`, next.Seal([]byte("any"), "any"))
+			return err
+		}, `no master key "next"`, `UPDATE canary SET secret_enc = (SELECT secret_enc FROM before)`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := mustWorld(t)
+			w.ttl = 3 * time.Second
+			db := w.store.Database()
+			tx, err := db.BeginTx(t.Context(), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer tx.Rollback()
+			if _, err := tx.Exec(`SELECT pg_advisory_xact_lock($1 + 'members'::regclass::oid::bigint)`,
+				int64(store.JoinLock)); err != nil {
+				t.Fatal(err)
+			}
+			b := w.mustStart(w.options(), nil)
+			w.until("it waits for the lock", func() (waits bool) {
+				err := db.QueryRow(`SELECT EXISTS (SELECT 1 FROM pg_locks WHERE NOT granted AND locktype = 'advisory'
+					AND (classid::bigint << 32) + objid::bigint = $1 + 'members'::regclass::oid::bigint)`,
+					int64(store.JoinLock)).Scan(&waits)
+				return err == nil && waits
+			})
+			if err := errors.Join(tt.change(w, tx), tx.Commit()); err != nil {
+				t.Fatal(err)
+			}
+			w.until("it has been refused", func() bool { return b.refused.Load() || b.Self() != "" })
+			if err := b.Ready(t.Context()); err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("the reason is %v, want %q in it", err, tt.want)
+			}
+			if _, err := db.Exec(tt.undo); err != nil {
+				t.Fatal(err)
+			}
+			w.until("it joins when it may", func() bool { return b.Self() != "" })
 		})
 	}
 }
@@ -252,7 +417,7 @@ func mustFingerprint(t *testing.T, key *seal.Key) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return i.fingerprint
+	return i.fingerprint()
 }
 
 // TestOutage: without the database a process stops to be a member by its own clock. Afterwards it

@@ -13,8 +13,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"junction/upstream/files"
 )
@@ -233,32 +231,4 @@ func Short(file, home string) string {
 		return "~" + string(filepath.Separator) + rest
 	}
 	return file
-}
-
-// ShortIn returns a text with ~ for the home folder, as Short, where a path begins with it.
-func ShortIn(text, home string) string {
-	begin := home + string(filepath.Separator)
-	if home == "" || home == string(filepath.Separator) {
-		return text
-	}
-	var b strings.Builder
-	for {
-		before, rest, found := strings.Cut(text, begin)
-		b.WriteString(before)
-		if !found {
-			return b.String()
-		}
-		if last, _ := utf8.DecodeLastRuneInString(b.String()); inPath(last) {
-			b.WriteString(begin)
-		} else {
-			b.WriteString("~" + string(filepath.Separator))
-		}
-		text = rest
-	}
-}
-
-// inPath reports whether a path goes on behind a character.
-func inPath(r rune) bool {
-	return r == filepath.Separator || r == '.' || r == '-' || r == '_' || r == '~' || unicode.IsLetter(r) ||
-		unicode.IsDigit(r)
 }

@@ -35,20 +35,3 @@ func TestReplaceAtOnce(t *testing.T) {
 		}
 	}
 }
-
-// TestShortIn: the home folder becomes ~ where a path begins with it, and nowhere in a path.
-func TestShortIn(t *testing.T) {
-	for text, want := range map[string]string{
-		"/home/a/x of /home/a/y":       "~/x of ~/y",
-		"--file=/home/a/x '/home/a/y'": "--file=~/x '~/y'",
-		"/mnt/home/a/x":                "/mnt/home/a/x",
-		"../home/a/x":                  "../home/a/x",
-		"/home/ab/x":                   "/home/ab/x",
-		"nothing":                      "nothing",
-	} {
-		want = filepath.FromSlash(want)
-		if got := ShortIn(filepath.FromSlash(text), filepath.FromSlash("/home/a")); got != want {
-			t.Errorf("%q becomes %q, want %q", text, got, want)
-		}
-	}
-}

@@ -51,8 +51,8 @@ func (c *Client) TrustNotes(t Target, getenv func(string) (string, bool)) []stri
 			c.Name + " starts, unless the CA is in the store of the system."}
 	case slices.Contains(set, c.certs) && ownAuthority(value, t.URL):
 		return []string{by + c.Name + " reads " + c.certs + ", too, but rejects the certificate there, because it " +
-			"is that of the server and a CA in one, as openssl req -x509 makes it: give the server a certificate that " +
-			"a CA has signed, and name the CA."}
+			"is that of the server and a CA in one, as openssl req -x509 makes it: give the server a certificate " +
+			"that a CA has signed, and name the CA."}
 	}
 	return nil
 }

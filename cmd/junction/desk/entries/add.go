@@ -57,7 +57,7 @@ backup. If there is no file, the command creates it. A running junction reloads 
 
 Values may have references: ${NAME} is an environment variable of Junction, ${file:PATH} the content of a file.
 --env NAME without a value is short for --env NAME='${NAME}'. Literal secrets go to files in the folder secrets
-beside the configuration.
+beside the configuration. Flags of this command stand before --; those after it belong to COMMAND.
 
 For a server of the registry you can leave out NAME. Give the inputs that it needs by --env, --header and --set; a
 required header that you do not give becomes a reference to a variable. npx runs npm packages, uvx PyPI packages,

@@ -21,25 +21,26 @@ func lateFlags(cmd *cobra.Command, args []string) (notes []string, err error) {
 	if cmd.ArgsLenAtDash() != 1 || len(args) < 2 || shell.ProgramName(args[1]) == "junction" {
 		return nil, nil
 	}
-	command := args[1:]
+	command, late := args[1:], []string{}
 	for {
 		n := lastFlag(command[1:])
 		rest := len(command) - n
-		if name, value := flagOf(command[rest:]); n == 0 || name == configFlag && cmd.Flags().Changed("config") {
+		name, value := flagOf(command[rest:])
+		if n == 0 || name == configFlag && cmd.Flags().Changed("config") {
 			break
 		} else if name == configFlag && isConfig(value) {
 			line := slices.Concat([]string{"junction", "add", args[0]}, args[1+rest:], []string{"--"}, command[:rest])
 			return nil, cli.Usagef("--config %s stands after --, so that it belongs to the command; write %s",
 				shell.Quote(value), shell.Join(line...))
 		}
-		command = command[:rest]
+		command, late = command[:rest], append(late, name) // without the value, which may be a secret
 	}
-	late := args[1+len(command):]
 	if len(late) == 0 {
 		return nil, nil
 	}
-	return []string{fmt.Sprintf("Note: %s stands after --, so that it belongs to the command; flags of junction add "+
-		"stand before --.", shell.Join(late...))}, nil
+	slices.Reverse(late)
+	return []string{fmt.Sprintf("Note: behind --, these flags belong to the command: %s. Flags of junction add "+
+		"stand before --.", strings.Join(late, ", "))}, nil
 }
 
 // configFlag is the flag that names the configuration file.

@@ -12,7 +12,6 @@ import (
 
 	"junction/cmd/junction/base/cli"
 	"junction/cmd/junction/base/config"
-	"junction/cmd/junction/base/revision"
 	"junction/cmd/junction/desk/clients"
 	"junction/upstream/prose"
 )
@@ -176,7 +175,7 @@ func printList(w io.Writer, f *file) error {
 			case l.Enabled:
 				state = "enabled"
 			}
-			row(prose.OneLine(l.Name), state, prose.Cut(revision.ShortIn(prose.OneLine(l.Server), f.home.Dir), longest))
+			row(prose.OneLine(l.Name), state, prose.Cut(prose.Tilde(prose.OneLine(l.Server)), longest))
 		}
 	})
 }

@@ -20,6 +20,7 @@ import (
 type Text struct {
 	URL    string // for clients
 	Status string // URL of the status page; "" without an admin address
+	Config string // the full path of the configuration file; "" without one
 	Keys   bool   // clients need an API key
 	Open   bool   // there is no authentication, and the file does not state it
 	Flags  string // that commands about this proxy need, after a space, such as " --config FILE"
@@ -51,6 +52,9 @@ func (t *Text) header(b *prose.Page) string {
 	text := "Junction serves " + t.URL + "\n"
 	if t.Status != "" {
 		text += "Status page     " + t.Status + "\n"
+	}
+	if t.Config != "" {
+		text += "Configuration   " + prose.Flat(t.Config) + "\n"
 	}
 	if t.Open {
 		text += "Callers         all programs and users of this machine (no authentication).\n" +
@@ -188,7 +192,7 @@ func cells(u *diagnose.UpstreamStatus, now time.Time) [3]string {
 // room for it, it gets lines of its own. The remedy follows.
 func (c *columns) row(b *prose.Page, u *diagnose.UpstreamStatus, now time.Time) {
 	line := c.line(cells(u, now))
-	text := prose.Flat(cmp.Or(u.Error, u.Note))
+	text := prose.Tilde(prose.Flat(cmp.Or(u.Error, u.Note)))
 	if text == "" || utf8.RuneCountInString(line)+2+utf8.RuneCountInString(text) <= b.Columns() {
 		b.WriteString(strings.TrimRight(line+"  "+text, " ") + "\n")
 	} else {
@@ -196,6 +200,6 @@ func (c *columns) row(b *prose.Page, u *diagnose.UpstreamStatus, now time.Time) 
 		b.Wrap("    ", "    ", text)
 	}
 	if u.Advice != "" {
-		b.Wrap("    → ", "      ", prose.Flat(u.Advice))
+		b.Wrap("    → ", "      ", prose.Tilde(prose.Flat(u.Advice)))
 	}
 }

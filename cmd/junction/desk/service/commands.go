@@ -205,7 +205,7 @@ func (j *statusJSON) text(file string) string {
 		row("Failed", j.Failure)
 	}
 	if j.Mistake != "" {
-		row("Mistake", j.Mistake)
+		row("Mistake", prose.Tilde(j.Mistake))
 	}
 	if j.InPart {
 		row("Mistake", "the file is in force only in part: "+j.Reload+"; see: "+config.Command(file, "status"))
@@ -214,7 +214,7 @@ func (j *statusJSON) text(file string) string {
 			config.Command(file, "check"))
 	}
 	if j.Installed || j.Background {
-		row("Log", j.Log)
+		row("Log", prose.Tilde(j.Log))
 	}
 	if j.Newer != "" {
 		row("Next", "the program on disk is "+j.Newer+"; run it with: "+config.Command(file, "service", "restart"))

@@ -64,11 +64,14 @@ type guide struct {
 	cmd            *cobra.Command
 	file           string // the configuration file
 	name           string // by which the shell finds this program: junction, or its path
+	called         string // how to call this program, if this shell does not find it; "" if it does
 	yes, undo      bool
 
 	home   clients.Home
-	record *record  // what was done, for --undo
-	left   []string // variables whose values were left for later, and what they are for
+	record *record // what was done, for --undo
+	// described are variables without a value that the file of a client describes.
+	described []clients.Missing
+	left      []string // variables whose values were left for later, and what they are for
 	// changedCopy is the backup that the undo has made of a configuration that has changed since the setup.
 	changedCopy string
 	backups     []string  // of files of clients, which the undo leaves there
@@ -159,6 +162,7 @@ func (g *guide) withoutServers() error {
 	}
 	g.say("\nJunction has no servers yet. Add one, and run junction setup again:\n  %s\n  %s",
 		g.command("search", "WORD"), g.command("add", "NAME", "--", "COMMAND"))
+	g.sayCalled()
 	return nil
 }
 
@@ -197,6 +201,7 @@ func (g *guide) servers(ctx context.Context) (added []string, err error) {
 		return nil, err
 	}
 	g.file = i.file
+	g.describe(i.outcomes)
 	if err := i.print(); err != nil {
 		return nil, err
 	}
@@ -479,6 +484,14 @@ func (g *guide) finish(ctx context.Context, changed []*clients.Client, running b
 	}
 	g.say("Look at the servers with: %s\nUndo all of it with: %s", g.command("status"),
 		g.command("setup", "--undo"))
+	g.sayCalled()
+}
+
+// sayCalled says how to call this program, if this shell does not find it.
+func (g *guide) sayCalled() {
+	if g.called != "" {
+		g.say("%s", g.called)
+	}
 }
 
 func (g *guide) short() string { return prose.OneLine(g.home.Short(g.file)) }

@@ -57,15 +57,15 @@ func byName() (program string, named bool) {
 }
 
 // link offers to link the program into ~/.local/bin, if this shell does not find it by its name. --yes
-// accepts only where the link is found at once.
+// accepts only where the link is found at once. It sets called, the last line of the setup.
 func (g *guide) link() error {
 	program, named := byName()
 	if named || program == "" {
 		return nil
 	}
 	if other, err := exec.LookPath("junction"); err == nil {
-		g.say("\nThe command junction is another program here: %s. Run this one as %s.",
-			prose.OneLine(other), prose.OneLine(program))
+		g.called = fmt.Sprintf("The command junction is another program here: %s. Run this one as %s.",
+			prose.OneLine(g.home.Short(other)), prose.OneLine(program))
 		return nil
 	}
 	dir := filepath.Join(g.home.Dir, ".local", "bin")
@@ -78,14 +78,14 @@ func (g *guide) link() error {
 	switch {
 	case there && revision.SamePath(file, program): // PATH does not have the folder
 		g.name = file
-		g.say("\nThis shell does not find junction, because PATH lacks %s. Run it as %s.", g.home.Short(dir), file)
+		g.called = g.lacks(dir, file)
 		return nil
 	case there && offered:
-		g.say("\nThis shell does not find junction. %s is another file, which stays; run Junction as %s.",
-			g.home.Short(file), program)
+		g.called = fmt.Sprintf("This shell does not find junction. %s is another file, which stays; run Junction "+
+			"as %s.", g.home.Short(file), program)
 		return nil
 	case !offered:
-		g.say("\nThis shell does not find junction. Run it as %s.", program)
+		g.called = fmt.Sprintf("This shell does not find junction. Run it as %s.", program)
 		return nil
 	}
 	fmt.Fprintln(g.stdout)
@@ -95,7 +95,7 @@ func (g *guide) link() error {
 		return err
 	}
 	if !agreed {
-		g.say("Run it as %s.", program)
+		g.called = fmt.Sprintf("This shell does not find junction. Run it as %s.", program)
 		return nil
 	}
 	return g.linkInto(dir, program, inPath)
@@ -143,10 +143,15 @@ func (g *guide) linkInto(dir, program string, inPath bool) error {
 	g.name = "junction"
 	if !inPath {
 		g.name = filepath.Join(dir, "junction")
-		g.say("PATH of this shell lacks this folder. Many systems add it at the next login; until then, run %s.",
-			g.name)
+		g.called = g.lacks(dir, g.name)
 	}
 	return nil
+}
+
+// lacks returns the sentence about a folder with the program that PATH lacks.
+func (g *guide) lacks(dir, file string) string {
+	return fmt.Sprintf("PATH of this shell lacks %s. Many systems add it at the next login; until then, run %s.",
+		g.home.Short(dir), file)
 }
 
 // unlink removes the links that still name what the setup has linked, and the folders that it has created

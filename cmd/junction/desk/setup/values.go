@@ -48,6 +48,30 @@ func (g *guide) values(i *importer) error {
 	return nil
 }
 
+// describe keeps what the files of clients say of variables without a value: an entry of the configuration has only
+// their names. A server without its value stays in the file of its client.
+func (g *guide) describe(outcomes []clients.Outcome) {
+	for _, o := range outcomes {
+		if o.Server == nil || o.Server.Entry == nil {
+			continue
+		}
+		for _, m := range o.Server.Entry.Missing(os.LookupEnv) {
+			if m.About != "" {
+				g.described = append(g.described, m)
+			}
+		}
+	}
+}
+
+// missing returns a variable without a value, as the file of a client describes it, or else by its name alone.
+func (g *guide) missing(variable string) clients.Missing {
+	named := func(m clients.Missing) bool { return m.Name == variable }
+	if at := slices.IndexFunc(g.described, named); at >= 0 {
+		return g.described[at]
+	}
+	return clients.MissingVariable(variable)
+}
+
 func (g *guide) value(server string, m clients.Missing) (string, error) {
 	question := fmt.Sprintf("%s needs %s", server, m.Name)
 	if m.About != "" {
@@ -90,7 +114,7 @@ func (g *guide) earlier(ctx context.Context) error {
 			if slices.Contains(g.left, left) { // this setup has asked
 				continue
 			}
-			value, err := g.value(name, clients.MissingVariable(variable))
+			value, err := g.value(name, g.missing(variable))
 			if err != nil {
 				return err
 			}

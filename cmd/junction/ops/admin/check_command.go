@@ -28,7 +28,7 @@ policies, and which changes wait for a restart.`,
   junction check --config next.yaml --against config.yaml`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if *file == "" {
-				return cli.Usagef("check needs --config FILE")
+				return NeedsFile("check")
 			}
 			running := Serving(cmd.Context(), *file)
 			report, err := config.Inspect(*file, lookupFor(running))

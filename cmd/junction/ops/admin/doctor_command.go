@@ -183,7 +183,7 @@ func fileSuffix(file string) string {
 	if file == "" {
 		return ""
 	}
-	return " of " + prose.Flat(file)
+	return " of " + prose.Flat(prose.Tilde(file))
 }
 
 // writeUpstreams writes one line per upstream.
@@ -291,9 +291,9 @@ func (g *group) write(b *prose.Page, next *group) {
 	if g.Upstream != "" {
 		text = prose.Flat(g.Upstream) + ": " + text
 	}
-	b.Wrap("  ", "    ", text)
+	b.Wrap("  ", "    ", prose.Tilde(text))
 	if g.Advice != "" && (next == nil || next.Upstream != g.Upstream || next.Advice != g.Advice) {
-		b.Wrap("    → ", "      ", prose.Flat(g.Advice))
+		b.Wrap("    → ", "      ", prose.Tilde(prose.Flat(g.Advice)))
 	}
 }
 

@@ -12,5 +12,5 @@ func NeedsFile(what string) error {
 	if p, ok := runfile.Only(); ok && p.File != "" {
 		return cli.Usagef("%s needs --config FILE; the Junction that runs serves %s", what, shell.Quote(p.File))
 	}
-	return cli.Usagef("%s needs --config FILE", what)
+	return cli.Usagef("%s needs --config FILE, or run junction setup, which writes a file of your own", what)
 }

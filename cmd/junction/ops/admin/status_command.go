@@ -3,6 +3,7 @@ package admin
 import (
 	"cmp"
 	"context"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -49,6 +50,9 @@ The exit code is 1 if no junction is running. junction doctor checks the upstrea
 				return s.repeat(cmd.Context(), s.ask)
 			}
 			r, err := s.ask(cmd.Context())
+			if err == nil && s.admin == "" && !s.current(r) {
+				r, err = s.settled(cmd.Context())
+			}
 			if err != nil {
 				return err
 			}
@@ -114,6 +118,33 @@ func (s *statusOptions) ask(ctx context.Context) (*diagnose.Running, error) {
 			func(u diagnose.UpstreamStatus) bool { return !slices.Contains(s.only, u.Name) })
 	}
 	return &r, nil
+}
+
+// settleLimit is how long status waits until the running junction has read a changed file. It is longer than the
+// junction waits for the end of a file that is being written.
+const settleLimit = 4 * time.Second
+
+// current reports whether a status is that of the present content of the file.
+func (s *statusOptions) current(r *diagnose.Running) bool {
+	sum, err := config.Checksum(*s.file)
+	return err != nil || r.Read == "" || r.Read == hex.EncodeToString(sum[:])
+}
+
+// settled returns the status after the running junction has read the file, or what is wrong with the file if the
+// junction has not read it.
+func (s *statusOptions) settled(ctx context.Context) (*diagnose.Running, error) {
+	limited, cancel := context.WithTimeout(ctx, settleLimit)
+	defer cancel()
+	_, _ = AwaitReload(limited, *s.file) // the status shows the result
+	r, err := s.ask(ctx)
+	if err != nil || s.current(r) {
+		return r, err
+	}
+	r.Reload = "the file has changed, and Junction has not read it yet"
+	if broken, err := config.Broken(*s.file); err == nil && broken != "" {
+		r.Reload += "; it has a mistake: " + broken
+	}
+	return r, nil
 }
 
 // absent returns an error if no junction of the user serves the file, and the file has a mistake, so that it
@@ -187,7 +218,7 @@ func (s *statusOptions) show(r *diagnose.Running, failed error) error {
 	default:
 		writeStatus(b, r, time.Now())
 		if background, ok := runfile.InBackground(r.Config); ok {
-			b.Wrap("\nLog: ", "  ", prose.Flat(background.Log))
+			b.Wrap("\nLog: ", "  ", prose.Flat(prose.Tilde(background.Log)))
 		}
 	}
 	if s.watch {
@@ -242,7 +273,7 @@ func writeStatus(b *prose.Page, r *diagnose.Running, now time.Time) {
 	fmt.Fprintf(b, "Junction %s is %s, offers %s, and has run for %s.\n", prose.Flat(r.Version), r.Status, offers,
 		prose.Age(now.Sub(r.Started)))
 	if r.Installed != "" {
-		b.Wrap("", "", "The program on disk is "+prose.Flat(r.Installed)+". Restart Junction to run it.")
+		b.Wrap("", "", "The program on disk is "+prose.Flat(r.Installed)+". "+toRun(r))
 	}
 	for _, part := range r.Parts {
 		if !part.OK {
@@ -250,7 +281,7 @@ func writeStatus(b *prose.Page, r *diagnose.Running, now time.Time) {
 		}
 	}
 	for _, line := range r.Unfollowed() {
-		b.Wrap("", "", line)
+		b.Wrap("", "", prose.Tilde(line))
 	}
 	writeWarnings(b, r)
 	writeReplicas(b, r, now)
@@ -268,11 +299,11 @@ func writeStatus(b *prose.Page, r *diagnose.Running, now time.Time) {
 		u := &list[i-1]
 		for _, text := range []string{u.Error, u.Note} {
 			if text != "" {
-				b.Wrap("    ", "    ", prose.Flat(text))
+				b.Wrap("    ", "    ", prose.Tilde(prose.Flat(text)))
 			}
 		}
 		if u.Advice != "" {
-			b.Wrap("    → ", "      ", prose.Flat(u.Advice))
+			b.Wrap("    → ", "      ", prose.Tilde(prose.Flat(u.Advice)))
 		}
 	}
 	if len(r.Upstreams) == 0 {
@@ -286,6 +317,16 @@ func writeStatus(b *prose.Page, r *diagnose.Running, now time.Time) {
 	}
 }
 
+// toRun says how a person restarts Junction, so that the program on disk runs. Only a service of the user, and a
+// process in the background, have a command for it.
+func toRun(r *diagnose.Running) string {
+	if _, background := runfile.InBackground(r.Config); background || r.Variables != "" {
+		return "To run it: " + config.Command(r.Config, "service", "restart")
+	}
+	return fmt.Sprintf("To run it, end the process %d, and start Junction again as you did: %s", r.PID,
+		config.Start(r.Config))
+}
+
 // mostWarnings is the most warnings of the file that status prints; --json has more.
 const mostWarnings = 8
 
@@ -293,7 +334,7 @@ const mostWarnings = 8
 func writeWarnings(b *prose.Page, r *diagnose.Running) {
 	shown := r.Warnings[:min(len(r.Warnings), mostWarnings)]
 	for _, w := range shown {
-		b.Wrap("Warning: ", "  ", prose.Flat(w.String()))
+		b.Wrap("Warning: ", "  ", prose.Flat(prose.Tilde(w.String())))
 	}
 	if more := len(r.Warnings) - len(shown) + r.MoreWarnings; more > 0 {
 		b.Wrap("", "  ", prose.Count(more, "more warning")+"; "+config.Command(r.Config, "check")+" shows all")

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -51,7 +52,7 @@ func TestWriteStatus(t *testing.T) {
 	now := time.Now()
 	long := strings.Repeat("word ", 60) + "end\x1b[31m"
 	r := &diagnose.Running{
-		Version: "1.2.0", Installed: "1.3.0", URL: "http://127.0.0.1:1/mcp", Config: "c.yaml", Started: now.Add(-3 * time.Hour),
+		Version: "1.2.0", Installed: "1.3.0", PID: 7, URL: "http://127.0.0.1:1/mcp", Config: "c.yaml", Started: now.Add(-3 * time.Hour),
 		Report: diagnose.Report{Disabled: []string{"off"}, Status: "ready", Tools: 2, Reload: "2 mistakes", Problems: []view.Problem{{}}, Upstreams: []diagnose.UpstreamStatus{
 			{Name: "ok", State: "ready", Tools: 2, Processes: 2, Memory: 123_400_000,
 				LastCall: &diagnose.LastCall{Time: now.Add(-90 * time.Second), Name: "ok__do", Outcome: "tool_error"}},
@@ -65,13 +66,19 @@ func TestWriteStatus(t *testing.T) {
 	for _, want := range []string{
 		"Junction serves http://127.0.0.1:1/mcp of c.yaml.\n2 of 3 servers work, 1 needs you.\n" +
 			"Junction 1.2.0 is ready, offers 2 tools, and has run for 3h.\n" +
-			"The program on disk is 1.3.0. Restart Junction to run it.\n", "LAST CALL\nbad ", "file is not in force: 2 mistakes\n",
+			"The program on disk is 1.3.0. To run it, end the process 7, and start Junction\nagain as you did: junction --config c.yaml\n", "LAST CALL\nbad ", "file is not in force: 2 mistakes\n",
 		"ok        ready            2      2          123 MB  ok__do 1m ago, tool_error\n", "\nbad       retrying in 20s  0      -  ",
 		"\n    → mend it\n", "\nmine      per user         -      -  ", "\nDisabled: off\n", "\n1 problem of tools: junction doctor --config c.yaml\n",
 	} {
 		if !strings.Contains(got, want) {
 			t.Errorf("%q is missing in\n%s", want, got)
 		}
+	}
+	r.Variables = "/home/a/service.env"
+	var service prose.Page
+	writeStatus(&service, r, now)
+	if want := "1.3.0. To run it: junction service restart --config c.yaml "; !strings.Contains(strings.Join(strings.Fields(service.String()), " "), want) {
+		t.Errorf("%q is missing in\n%s", want, service.String())
 	}
 	if strings.Contains(got, "arning") {
 		t.Errorf("a file without warnings has some:\n%s", got)
@@ -107,5 +114,28 @@ func TestScreenful(t *testing.T) {
 	}
 	if got := screenful(strings.Repeat("word ", 40)+"\n"+text, 60, 10); strings.Count(got, "\n") != 9 {
 		t.Errorf("wide lines take %d rows", strings.Count(got, "\n"))
+	}
+}
+
+// TestTextsHaveTheHomeFolderAsTilde: people read ~ for the home folder. What they copy into a file stays whole.
+func TestTextsHaveTheHomeFolderAsTilde(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("no shell of Windows reads ~")
+	}
+	home := t.TempDir()
+	t.Setenv("HOME", home)
+	u := diagnose.UpstreamStatus{Name: "x", State: "retrying", Error: "dir " + home + "/x: no such folder",
+		Advice: "create " + home + "/x, or set env: { ROOT: " + home + "/y }"}
+	r := &diagnose.Running{Config: home + "/c.yaml", Report: diagnose.Report{Upstreams: []diagnose.UpstreamStatus{u}}}
+	var b prose.Page
+	writeStatus(&b, r, time.Now())
+	text := strings.Join(strings.Fields(b.String()), " ")
+	for _, want := range []string{" of ~/c.yaml.", "dir ~/x: no such folder", "create ~/x, or set env: { ROOT: " + home + "/y }"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%q is missing in\n%s", want, b.String())
+		}
+	}
+	if row := RowOf(r.Config, &u).Text; !strings.HasPrefix(row, "x: retrying: dir ~/x: no such folder; create ~/x, ") {
+		t.Errorf("the row is %q", row)
 	}
 }

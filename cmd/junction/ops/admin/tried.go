@@ -51,5 +51,5 @@ func RowOf(path string, u *diagnose.UpstreamStatus) cli.Row {
 	case u.Note != "":
 		text += ": " + u.Note
 	}
-	return cli.Row{Name: u.Name, Text: prose.Flat(text), Known: !starts, Later: later}
+	return cli.Row{Name: u.Name, Text: prose.Tilde(prose.Flat(text)), Known: !starts, Later: later}
 }

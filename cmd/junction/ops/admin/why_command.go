@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"junction/cmd/junction/base/runfile"
 	"slices"
 	"strings"
 	"time"
@@ -14,6 +13,7 @@ import (
 
 	"junction/auth"
 	"junction/cmd/junction/base/cli"
+	"junction/cmd/junction/base/runfile"
 	"junction/cmd/junction/ops/diagnose"
 	"junction/policy"
 	"junction/proxy/search"
@@ -127,7 +127,7 @@ func accountText(b *prose.Page, a *diagnose.WhyReport, now time.Time) string {
 		b.Wrap("", "", fmt.Sprintf("No item named %s on %s.", prose.Flat(a.Name), a.Endpoint))
 	}
 	for _, h := range a.Hints {
-		b.Wrap("  → ", "    ", prose.Flat(h))
+		b.Wrap("  → ", "    ", prose.Tilde(prose.Flat(h)))
 	}
 	return b.String()
 }
@@ -175,7 +175,7 @@ func printItem(b *prose.Page, a *diagnose.WhyReport, i *diagnose.WhyItem, now ti
 		title = ""
 	}
 	for _, text := range i.Advice {
-		b.Wrap("  → ", "    ", prose.Flat(text))
+		b.Wrap("  → ", "    ", prose.Tilde(prose.Flat(text)))
 	}
 }
 
@@ -219,7 +219,7 @@ func stateOf(i *diagnose.WhyItem, now time.Time) string {
 		state += fmt.Sprintf(" for %s, since %s", prose.Age(now.Sub(since)), since.Local().Format(time.DateTime))
 	}
 	if i.Error != "" {
-		state += ": " + prose.Flat(i.Error)
+		state += ": " + prose.Tilde(prose.Flat(i.Error))
 	}
 	return state
 }
@@ -268,7 +268,7 @@ func lineOfOne(a *diagnose.WhyReport, i *diagnose.WhyItem, r *diagnose.WhyReason
 		text += "; but " + r.Note
 	}
 	if r.Place != "" {
-		text += " [" + r.Place + "]"
+		text += " [" + prose.Tilde(r.Place) + "]"
 	}
 	return prose.Flat(text)
 }

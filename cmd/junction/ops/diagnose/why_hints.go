@@ -35,6 +35,10 @@ func (p *Proxy) hints(who policy.Subject, endpoint, name string, now time.Time) 
 	if _, is := p.Config().Upstreams[name]; is {
 		s.hint("%s is a server, and no item of one; for its state, run: %s", name,
 			config.Command(p.File, "status", name))
+		s.home = []string{name}
+		s.entries()
+		s.server(name)
+		s.reported()
 		return s.hints
 	}
 	s.entries()
@@ -187,6 +191,20 @@ func (s *search) reported() {
 		}
 		for _, r := range status.Reported {
 			s.hint("%s reported a problem %s ago: %s", status.Name, prose.Age(s.now.Sub(r.At)), r.Text)
+		}
+	}
+}
+
+// server adds the state of a server.
+func (s *search) server(name string) {
+	for _, status := range s.proxy.Statuses() {
+		switch {
+		case status.Name != name:
+		case status.State == upstream.StateReady || status.State == upstream.StateClosed:
+			s.hint("%s is %s for %s, and has %s; why takes the name of one of them", name, status.State,
+				prose.Age(s.now.Sub(status.Since)), prose.Count(status.Tools, "tool"))
+		default:
+			s.silent([]string{name})
 		}
 	}
 }

@@ -122,8 +122,8 @@ func (p *Proxy) ruleAdvice(x *view.Explanation, who *policy.Subject, endpoint st
 		case r.Untrusted: // reasonAdvice has the step
 			return nil
 		case r.Unmet != "":
-			return []string{fmt.Sprintf("the policy %s leaves it out by its hints; to allow this tool alone, add a rule "+
-				"to that policy: %s: { %s: %q }", r.Policy, r.Verdict, kind, name)}
+			return []string{fmt.Sprintf("the policy %s leaves it out by its hints; to allow this tool alone, add a "+
+				"rule to that policy: %s: { %s: %q }", r.Policy, r.Verdict, kind, name)}
 		}
 	}
 	if name := p.joins(x, who, endpoint); name != "" {

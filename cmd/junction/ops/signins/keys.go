@@ -16,6 +16,7 @@ import (
 	"junction/cmd/junction/base/cli"
 	"junction/cmd/junction/base/config"
 	"junction/cmd/junction/ops/admin"
+	"junction/upstream/prose"
 )
 
 // keysCommand is `junction keys`, about the API keys of the configuration file. It connects to no
@@ -138,7 +139,7 @@ If the file has mistakes, the command lists the keys that can be read, and fails
 				return err
 			}
 			err = cli.List[keyJSON]{
-				Name: "keys", Of: list, None: *file + " has no keys",
+				Name: "keys", Of: list, None: prose.Tilde(*file) + " has no keys",
 				Head: []any{"NAME", "ID", "LINE", "GOOD FROM", "EXPIRES"},
 				Cells: func(k keyJSON) []any {
 					end := cmp.Or(k.Expires, "never")
@@ -156,7 +157,7 @@ If the file has mistakes, the command lists the keys that can be read, and fails
 				},
 			}.Print(stdout, output == "json")
 			if err == nil && len(mistakes) > 0 {
-				err = fmt.Errorf("Junction does not take up this file, and the keys in force may be others: %s",
+				err = fmt.Errorf("the keys in force may be others, because Junction does not take up this file: %s",
 					config.First(*file, mistakes))
 			}
 			return err

@@ -19,9 +19,7 @@ import (
 	"junction/cmd/junction/base/revision"
 	"junction/cmd/junction/base/yamledit"
 	"junction/cmd/junction/ops/admin"
-	"junction/policy"
 	"junction/upstream/prose"
-	"junction/upstream/yamlread"
 )
 
 // keyFile is a configuration file whose keys a command changes.
@@ -155,7 +153,7 @@ func (k *newKey) create(ctx context.Context, stdout, stderr io.Writer, file stri
 		}
 		if f.config.Policies.LeavesOut(made.Name) {
 			leftOut = fmt.Sprintf("\n# No policy gives %s a tool: name it in match.key of a policy.", made.Name) +
-				joinable(file, f.config.Policies)
+				joinable(file)
 		}
 	}
 	if k.json {
@@ -167,8 +165,8 @@ func (k *newKey) create(ctx context.Context, stdout, stderr io.Writer, file stri
 	said := "# The key is shown this once. Its entry, for the list\n# auth.api_keys of the configuration:\n" +
 		made.Entry + "\n# Or run it again with --write: it makes another key, and\n# adds the entry to the file."
 	if k.write {
-		said = fmt.Sprintf("# The key is shown this once. Its entry was added to %s. Backup: %s. %s", file, made.Backup,
-			admin.AwaitAdded(ctx, file, made.Hash)) + leftOut
+		said = fmt.Sprintf("# The key is shown this once. Its entry was added to %s. Backup: %s. %s",
+			prose.Tilde(file), prose.Tilde(made.Backup), admin.AwaitAdded(ctx, file, made.Hash)) + leftOut
 		if len(others) > 0 {
 			revoke := config.Command(file, "keys", "revoke", made.Name, "--hash", others[0].ID)
 			said += fmt.Sprintf("\n# The file has %s called %s, too. When its clients have the new one, run: %s",
@@ -180,17 +178,10 @@ func (k *newKey) create(ctx context.Context, stdout, stderr io.Writer, file stri
 }
 
 // joinable returns a comment for each policy of a file that names API keys, with its line: a new key can join it.
-func joinable(file string, policies policy.Config) string {
+func joinable(file string) string {
 	text := ""
-	for i, e := range policies {
-		if e.Match == nil || len(e.Match.Key) == 0 {
-			continue
-		}
-		at := []yamlread.Problem{{Path: fmt.Sprintf("[%d].match.key", i)}}
-		for _, place := range config.Locate(file, os.LookupEnv, "policies", at) {
-			text += fmt.Sprintf("\n#   %s:%d: %s, which names %s", place.File, place.Line, e.Name,
-				strings.Join(e.Match.Key, ", "))
-		}
+	for _, p := range config.NamingPolicies(file, os.LookupEnv) {
+		text += fmt.Sprintf("\n#   %s:%d: %s", prose.Tilde(p.File), p.Line, p.Text)
 	}
 	return text
 }
@@ -299,8 +290,8 @@ func (f *keyFile) revoke(ctx context.Context, name string, chosen []int) (*revoc
 }
 
 func (r *revocation) String() string {
-	text := fmt.Sprintf("Revoked: %s of %s in %s. Backup: %s. ", prose.Count(len(r.Revoked), "key"), r.Name, r.Config,
-		r.Backup)
+	text := fmt.Sprintf("Revoked: %s of %s in %s. Backup: %s. ", prose.Count(len(r.Revoked), "key"), r.Name,
+		prose.Tilde(r.Config), prose.Tilde(r.Backup))
 	if r.Running {
 		text += "The running junction does not accept it any more."
 	} else {
@@ -314,7 +305,7 @@ func (r *revocation) String() string {
 			"If %[1]s leaves:", r.Name, config.Command(r.Config, "keys", "create", r.Name, "--write"))
 	}
 	for _, p := range r.Named {
-		text += "\n  " + p.String()
+		text += "\n  " + prose.Tilde(p.String())
 	}
 	return text
 }

@@ -199,6 +199,9 @@ everything with the first key while the proxies run:
   3. junction storage rotate
   4. later, delete the old key as above
 
+The command changes nothing while one of several proxies over a Postgres (replicas) does not encrypt with the first
+key, and names it.
+
 If a master key has leaked, use --revoke-all: it also signs everyone out. With SQLite and a key file, only the
 new key remains.`,
 		Example: `  junction storage rotate --config config.yaml
@@ -295,6 +298,13 @@ func reseal(ctx context.Context, w io.Writer, s *store.Store, ring *seal.Ring, f
 	again := func(err error) error {
 		return fmt.Errorf("%w; all that is stored can be read, with the keys as they are now; run this again", err)
 	}
+	promoted, err := s.PromoteKey(ctx) // first, because it may refuse
+	if errors.Is(err, store.ErrMembers) {
+		return err
+	}
+	if err != nil {
+		return again(err)
+	}
 	if revokeAll {
 		users, err := s.Users(ctx, "")
 		if err != nil {
@@ -308,6 +318,7 @@ func reseal(ctx context.Context, w io.Writer, s *store.Store, ring *seal.Ring, f
 			prose.Count(len(ended.Grants), "grant"))
 	}
 	made, err := s.Reencrypt(ctx)
+	made.Values += promoted
 	if err == nil {
 		err = s.Audit(ctx, store.Event{Event: "master_key_rotated", Detail: fmt.Appendf(nil, `{"key":%q}`, first)})
 	}
