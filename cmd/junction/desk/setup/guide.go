@@ -139,7 +139,7 @@ func (g *guide) run(ctx context.Context) (err error) {
 	if _, err := os.Stat(g.file); err != nil {
 		return g.withoutServers()
 	}
-	return g.use(added)
+	return g.use(ctx, added)
 }
 
 // possible returns an error if a later step cannot succeed. It changes nothing.
@@ -167,15 +167,15 @@ func (g *guide) withoutServers() error {
 }
 
 // use starts Junction and connects the clients. added are the new servers.
-func (g *guide) use(added []string) error {
+func (g *guide) use(ctx context.Context, added []string) error {
 	if text, err := revision.Read(g.file); err == nil {
 		_ = config.WriteSchema(g.file, text) // the schema of an older program does no harm
 	}
-	ctx := g.cmd.Context()
 	running, err := g.start(ctx, added)
 	if err != nil {
 		return err
 	}
+	ctx = g.cmd.Context() // an interrupt has ended only the waiting of start
 	changed, failure := g.connect(ctx, running)
 	failure = errors.Join(failure, g.link())
 	g.finish(ctx, changed, running)
