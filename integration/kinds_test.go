@@ -6,6 +6,7 @@ import (
 	"go/token"
 	"os"
 	"path"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -126,6 +127,28 @@ func TestEachKindOfPackToolIsOneFile(t *testing.T) {
 		}
 		if want := key + ".go"; kind.file != want {
 			t.Errorf("the kind %s is in cmd/pack/manifest/%s, want %s", key, kind.file, want)
+		}
+	}
+}
+
+// TestEachKindOfPackToolHasAStory: a script serves a pack with a tool of each kind.
+func TestEachKindOfPackToolHasAStory(t *testing.T) {
+	const dir = "script/testdata/script"
+	scripts, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var manifests strings.Builder
+	for _, script := range scripts {
+		for _, file := range strings.Split(string(mustReadFile(t, path.Join(dir, script.Name()))), "\n-- ")[1:] {
+			if name, text, _ := strings.Cut(file, " --\n"); strings.HasSuffix(name, "pack.yaml") {
+				manifests.WriteString(text)
+			}
+		}
+	}
+	for _, kind := range pack.ManifestKinds() {
+		if !regexp.MustCompile(`[ {]` + kind.Key + `: `).MatchString(manifests.String()) {
+			t.Errorf("no script of %s has a pack with a tool of the kind %s", dir, kind.Key)
 		}
 	}
 }

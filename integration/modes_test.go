@@ -165,18 +165,27 @@ func isMode(e ast.Expr) bool {
 	return ok && section.Sel.Name == "Auth"
 }
 
-// TestDocumentsHaveEachMode: the table of modes in auth/README.md has the row of each mode, and the comment
-// of the key and the example of a configuration name each word.
+// TestDocumentsHaveEachMode: the table of modes in auth/README.md has the row of each mode, and the sections
+// below it, the comment of the key, the example of a configuration and CHANGELOG.md name each word.
 func TestDocumentsHaveEachMode(t *testing.T) {
 	readme := string(mustReadFile(t, "../auth/README.md"))
 	_, table, found := strings.Cut(readme, "| `auth.mode` |")
 	if !found {
 		t.Fatal("auth/README.md has no table of modes")
 	}
-	table, _, _ = strings.Cut(table, "\n\n")
+	table, sections, _ := strings.Cut(table, "\n\n")
+	changes := string(mustReadFile(t, "../CHANGELOG.md"))
 	for _, row := range upstream.Modes() {
 		if want := fmt.Sprintf("| `mode: %s` | %s |\n", row.Word, row.Cell); !strings.Contains(table+"\n", want) {
 			t.Errorf("the table of modes in auth/README.md has no %s", want)
+		}
+		if row.Owner == upstream.OwnerNobody {
+			continue
+		}
+		for place, text := range map[string]string{"auth/README.md has no section with": sections, "CHANGELOG.md has no line with": changes} {
+			if named := regexp.MustCompile(`\bmode: ` + row.Word.String() + `\b`); !named.MatchString(text) {
+				t.Errorf("%s %s", place, named)
+			}
 		}
 	}
 	if n := strings.Count(strings.TrimSpace(table), "\n"); n != len(upstream.Modes())+1 {

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"junction/auth/authtest"
+	"junction/cmd/junction/base/config"
 )
 
 // unsearched are the files of tests that make logs of their own: those that are about a log, and
@@ -115,7 +116,7 @@ func isOf(x ast.Expr, pkg string, names ...string) bool {
 
 // unsearched returns what of the tests has something to say that is not searched, one line each.
 func (tree sourceTree) unsearched() (problems []string) {
-	talkers, listeners := tree.talkers(), tree.listeners()
+	talkers, listeners, configured := tree.talkers(), tree.listeners(), secretsOfTheFile()
 	for _, dir := range slices.Sorted(maps.Keys(tree)) {
 		p := tree[dir]
 		for _, file := range p.tests {
@@ -127,7 +128,7 @@ func (tree sourceTree) unsearched() (problems []string) {
 				if f, ok := d.(*ast.FuncDecl); ok {
 					name = f.Name.Name
 				}
-				problems = append(problems, p.unsearchedIn(dir, name, file, d, talkers, listeners)...)
+				problems = append(problems, p.unsearchedIn(dir, name, file, d, talkers, listeners, configured)...)
 			}
 		}
 	}
@@ -135,7 +136,7 @@ func (tree sourceTree) unsearched() (problems []string) {
 }
 
 func (p *sourcePackage) unsearchedIn(dir, function string, file *ast.File, d ast.Decl, talkers map[string]bool,
-	listeners map[string]int) (problems []string) {
+	listeners map[string]int, configured *regexp.Regexp) (problems []string) {
 	bad := func(n ast.Node, format string, args ...any) { problems = append(problems, p.at(n, format, args...)) }
 	literal := func(lit *ast.CompositeLit, typ ast.Expr) {
 		name := p.typeOf(dir, file, typ)
@@ -213,8 +214,16 @@ func (p *sourcePackage) unsearchedIn(dir, function string, file *ast.File, d ast
 
 const letters = "abcdefghijklmnopqrstuvwxyz"
 
-// configured is a secret in the text of a configuration or of an answer.
-var configured = regexp.MustCompile(`\bclient_secret\\?"?: ?(?:\\?["'])?([a-z0-9-]+)`)
+// secretsOfTheFile matches a secret in the text of a configuration or of an answer: a key of the file that is
+// called a secret, a password or a token, with its value.
+func secretsOfTheFile() *regexp.Regexp {
+	keys := map[string]bool{}
+	for _, key := range regexp.MustCompile(`"(\w*(?:secret|password|token))": ?\{`).FindAllStringSubmatch(config.Schema(), -1) {
+		keys[key[1]] = true
+	}
+	return regexp.MustCompile(`\b(?:` + strings.Join(slices.Sorted(maps.Keys(keys)), "|") +
+		`)\\?"?: ?(?:\\?["'])?([a-z0-9-]+)`)
+}
 
 // isSecret reports whether what goes by a name is a secret.
 func isSecret(key ast.Expr) bool {

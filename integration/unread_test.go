@@ -15,9 +15,12 @@ import (
 	"os/exec"
 	"path"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
+
+	"junction/upstream"
 )
 
 // configTypes are the types of the entry of an upstream.
@@ -70,6 +73,46 @@ func TestEachKeyOfAnUpstreamIsHeeded(t *testing.T) {
 		if !heeded[field] {
 			t.Errorf("no code heeds upstream.%s outside of defaults, validation and texts: a key without effect", field)
 		}
+	}
+}
+
+// TestEachLimitOfAnUpstreamIsTested: a test sets each field of an entry that is a limit (tag limit). The tests of
+// texts and defaults, which set all of them, do not count.
+func TestEachLimitOfAnUpstreamIsTested(t *testing.T) {
+	set := map[string]bool{}
+	for dir, p := range mustParseTree(t, os.DirFS("..")) {
+		if dir != "upstream" && !strings.HasPrefix(dir, "integration") {
+			continue
+		}
+		for _, file := range p.tests {
+			ast.Inspect(file, func(n ast.Node) bool {
+				switch n := n.(type) {
+				case *ast.KeyValueExpr:
+					if key, ok := n.Key.(*ast.Ident); ok {
+						set[key.Name] = true
+					}
+				case *ast.AssignStmt:
+					for _, left := range n.Lhs {
+						if field, ok := left.(*ast.SelectorExpr); ok {
+							set[field.Sel.Name] = true
+						}
+					}
+				}
+				return true
+			})
+		}
+	}
+	entry, limits := reflect.TypeFor[upstream.Config](), 0
+	for i := range entry.NumField() {
+		if field := entry.Field(i); field.Tag.Get("limit") != "" {
+			if limits++; !set[field.Name] {
+				t.Errorf("no test of upstream or integration sets upstream.Config.%s: test a call on both sides of the "+
+					"limit, and that no other caller is affected", field.Name)
+			}
+		}
+	}
+	if limits < 7 {
+		t.Errorf("an entry has %d limits: the test reads something else", limits)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"maps"
 	"os"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -36,19 +37,48 @@ func put(v reflect.Value, n int64) {
 	v.Set(reflect.ValueOf(n).Convert(v.Type()))
 }
 
-// TestEachLimitIsDocumented: each number of an entry has the tag limit, and is a key in the README.
+// TestEachLimitIsDocumented: each number of an entry has the tag limit, is a key in the README, and has a line in
+// CHANGELOG.md.
 func TestEachLimitIsDocumented(t *testing.T) {
 	readme, err := os.ReadFile("README.md")
 	if err != nil {
 		t.Fatal(err)
 	}
+	changes, err := os.ReadFile("../CHANGELOG.md")
+	if err != nil {
+		t.Fatal(err)
+	}
 	for key, field := range numbers(reflect.TypeFor[Config]()) {
+		if !regexp.MustCompile("`" + key + "\\b").Match(changes) {
+			t.Errorf("CHANGELOG.md has no line about `%s`", key)
+		}
 		if limit := field.Tag.Get("limit"); limit != "call" && limit != "server" {
 			t.Errorf("the field %s has the tag limit %q: write call if junction why shows it with a tool, or server", field.Name, limit)
 		}
 		if !strings.Contains(string(readme), "`"+key+"`") {
 			t.Errorf("upstream/README.md does not say what `%s` bounds", key)
 		}
+	}
+}
+
+// TestLimitsWithoutADefaultInTheFile: the section of the README about limits names the keys in its list that
+// defaults does not have.
+func TestLimitsWithoutADefaultInTheFile(t *testing.T) {
+	readme, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(readme), "\n## Time limits\n")
+	section, _, _ = strings.Cut(section, "\n## ")
+	defaults := yamlread.Keys(reflect.TypeFor[Defaults]())
+	var without []string
+	for _, item := range regexp.MustCompile("(?m)^- `(\\w+)`").FindAllStringSubmatch(section, -1) {
+		if defaults[item[1]] == nil {
+			without = append(without, "`"+item[1]+"`")
+		}
+	}
+	if want := "`defaults` sets these keys, except " + strings.Join(without, " and ") + ","; !strings.Contains(section, want) {
+		t.Errorf("the section does not say %q", want)
 	}
 }
 

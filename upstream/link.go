@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -298,94 +299,129 @@ func (l *link) hooks(changed chan<- struct{}) client.Hooks {
 
 // serve maintains a conn until it ends, and returns the reason of its end.
 func (l *link) serve(ctx context.Context, t *tenure) error {
-	c := t.conn
-	var read time.Time // when the catalog was last reread
-	often := pace.Burst{Most: maxRereads, Every: minRefresh}
-	due := newDeadline(l.refreshIn())
-	defer due.timer.Stop()
-	if t.other && l.readsCatalog {
-		due.within(calm)
-	}
-	l.asking.open(l.readsCatalog)
-	defer l.asking.open(false)
-	idle := time.NewTimer(l.idleLimit())
-	defer idle.Stop()
-	look := time.NewTicker(lookEvery)
-	defer look.Stop()
-	if !l.pool.credentialed() {
-		look.Stop()
-	}
-	var examining sync.WaitGroup
-	defer examining.Wait()
 	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	if l.watches(c) {
-		examining.Go(func() {
-			if l.watch(ctx, c) {
+	u := l.beginUpkeep(t)
+	defer u.end()
+	defer cancel(nil) // before end, which waits for what uses ctx
+	if l.watches(u.conn) {
+		u.examining.Go(func() {
+			if l.watch(ctx, u.conn) {
 				cancel(errReplaced)
 			}
 		})
-	}
-	var examined chan struct{} // closed when no ping is needed any more; nil before the first
-	var stale <-chan struct{}
-	if l.subscribes {
-		stale = l.pool.subscriptions(l.key).stale
 	}
 	for {
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case err := <-t.ended:
-			if err == nil {
-				err = transport.ErrClosed
-			}
-			return err
+			return cmp.Or(err, transport.ErrClosed)
 		case err := <-t.broken:
 			return err
 		case <-l.relist:
-			// after a pause, because some servers report a change after every list request
-			due.within(max(often.Pause(calm)-time.Since(read), l.pool.checks.pause()))
+			u.due.within(u.pause(calm)) // because some servers report a change after every list request
 		case <-l.asking.wake:
 			if l.asking.waited() {
-				due.within(l.pool.whenAsked(max(often.Pause(0)-time.Since(read), l.pool.checks.pause())))
+				u.due.within(l.pool.whenAsked(u.pause(0)))
 			}
-		case <-due.timer.C:
-			if d := l.pool.checks.pause(); d > 0 { // another connection has read its list since
-				due.set(d)
-				continue
+		case <-u.due.timer.C:
+			if err := u.reread(ctx); err != nil {
+				return err
 			}
-			waiting, before := l.asking.take(), l.pool.catalogOf(l.key)
-			l.reread(ctx, c)
-			if l.asksAgain(ctx) {
-				return errOtherEra
-			}
-			read = time.Now()
-			// callers that ask for missing items cause no more than one reading a second
-			if waiting == nil || !before.equal(l.pool.catalogOf(l.key)) {
-				often.Took(read)
-			}
-			waiting.done()
-			due.set(l.refreshIn())
 		case <-l.silence.wake:
-			if !l.silence.calm() && (examined == nil || pace.IsClosed(examined)) {
-				over := make(chan struct{})
-				examined = over
-				examining.Go(func() { defer close(over); l.examine(ctx, c) })
-			}
-		case <-stale:
-			l.pool.subscriptions(l.key).withdraw(ctx, c)
-		case <-look.C:
+			u.examine(ctx)
+		case <-u.stale:
+			l.pool.subscriptions(l.key).withdraw(ctx, u.conn)
+		case <-u.look.C:
 			if _, err := l.pool.token(ctx); signIn(err) {
 				return err
 			}
-		case <-idle.C:
+		case <-u.idle.C:
 			left := l.retireIfIdle()
 			if left <= 0 {
 				return errIdle
 			}
-			idle.Reset(left)
+			u.idle.Reset(left)
 		}
 	}
+}
+
+// upkeep is what serve does regularly for a conn. Only the goroutine of the link uses it.
+type upkeep struct {
+	link  *link
+	conn  client.Conn
+	read  time.Time // when the catalog was last reread
+	often pace.Burst
+	due   *deadline       // of the next reading
+	idle  *time.Timer     // asks whether the link is idle
+	look  *time.Ticker    // looks for a sign-in that has ended
+	stale <-chan struct{} // receives when subscriptions are no longer needed; nil for none
+
+	examining sync.WaitGroup
+	examined  chan struct{} // closed when no ping is needed any more; nil before the first
+}
+
+// beginUpkeep begins the upkeep of a conn. The caller calls end.
+func (l *link) beginUpkeep(t *tenure) *upkeep {
+	u := &upkeep{link: l, conn: t.conn, often: pace.Burst{Most: maxRereads, Every: minRefresh},
+		due: newDeadline(l.refreshIn()), idle: time.NewTimer(l.idleLimit()), look: time.NewTicker(lookEvery)}
+	if t.other && l.readsCatalog {
+		u.due.within(calm)
+	}
+	l.asking.open(l.readsCatalog)
+	if !l.pool.credentialed() {
+		u.look.Stop()
+	}
+	if l.subscribes {
+		u.stale = l.pool.subscriptions(l.key).stale
+	}
+	return u
+}
+
+// end waits for the goroutines of the upkeep, whose context has ended.
+func (u *upkeep) end() {
+	u.examining.Wait()
+	u.look.Stop()
+	u.idle.Stop()
+	u.link.asking.open(false)
+	u.due.timer.Stop()
+}
+
+// pause returns the time until the next reading may begin, at least usual after the last one.
+func (u *upkeep) pause(usual time.Duration) time.Duration {
+	return max(u.often.Pause(usual)-time.Since(u.read), u.link.pool.checks.pause())
+}
+
+// reread reads the catalog again. The error means that the conn is of the wrong era.
+func (u *upkeep) reread(ctx context.Context) error {
+	l := u.link
+	if d := l.pool.checks.pause(); d > 0 { // another connection has read its list since
+		u.due.set(d)
+		return nil
+	}
+	waiting, before := l.asking.take(), l.pool.catalogOf(l.key)
+	l.reread(ctx, u.conn)
+	if l.asksAgain(ctx) {
+		return errOtherEra
+	}
+	u.read = time.Now()
+	// callers that ask for missing items cause no more than one reading a second
+	if waiting == nil || !before.equal(l.pool.catalogOf(l.key)) {
+		u.often.Took(u.read)
+	}
+	waiting.done()
+	u.due.set(l.refreshIn())
+	return nil
+}
+
+// examine examines a conn with unanswered calls, unless that is in progress.
+func (u *upkeep) examine(ctx context.Context) {
+	if u.link.silence.calm() || u.examined != nil && !pace.IsClosed(u.examined) {
+		return
+	}
+	over := make(chan struct{})
+	u.examined = over
+	u.examining.Go(func() { defer close(over); u.link.examine(ctx, u.conn) })
 }
 
 // fail reports that a call found c broken, and why. Later calls wait for the next conn.

@@ -2,8 +2,12 @@ package pack
 
 import (
 	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -33,8 +37,24 @@ func TestEveryKindOfToolHasItsFacts(t *testing.T) {
 	if text := "Each tool has " + strings.Join(words[:last], ", ") + " or " + words[last]; !strings.Contains(string(readme), text) {
 		t.Errorf("the README does not say %q", text)
 	}
+	changes, err := os.ReadFile("../../CHANGELOG.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, offer, _ := strings.Cut(string(changes), "an MCP server whose tools a manifest describes (")
+	offer, _, _ = strings.Cut(offer, ")")
+	_, intro, _ := strings.Cut(string(readme), "\n\n")
+	intro, _, _ = strings.Cut(intro, "\n\n")
 	keys := yamlread.Keys(reflect.TypeFor[manifest.Tool]())
 	for _, kind := range kinds {
+		for place, text := range map[string]string{"the first paragraph of the README": intro, "CHANGELOG.md": offer} {
+			if !regexp.MustCompile(`\b` + kind.Tools + `\b`).MatchString(text) {
+				t.Errorf("%s does not say that tools are made from %s: %q", place, kind.Tools, text)
+			}
+		}
+		if !regexp.MustCompile(`(?mi)^## ` + kind.Key + ` tools$`).Match(readme) {
+			t.Errorf("the README has no section about the tools of the kind %s", kind.Key)
+		}
 		if kind.Kind == nil || kind.Plan == nil || kind.Describe == nil || kind.run == nil || kind.Key == "" ||
 			kind.Tools == "" || kind.New == nil || !strings.HasPrefix(kind.Example, kind.Key+": ") {
 			t.Errorf("the kind %+v lacks a fact", kind)
@@ -60,6 +80,39 @@ func TestEveryKindOfToolHasItsFacts(t *testing.T) {
 		kind.Describe(tools[i], func(string, string, ...any) { lines++ })
 		if len(shown) == 0 || lines == 0 {
 			t.Errorf("nothing is shown of a tool of the kind %s: %q, %d lines", kind.Key, shown, lines)
+		}
+	}
+}
+
+// TestToolsOfEachKindAreCalled: a call of a tool of each kind has its result, and a failure is one of the tool.
+func TestToolsOfEachKindAreCalled(t *testing.T) {
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/works" {
+			w.WriteHeader(http.StatusNotFound)
+		}
+		fmt.Fprint(w, "done")
+	}))
+	defer api.Close()
+	calls := map[string]struct{ works, done, fails, failure string }{ // by kind
+		"command": {"[echo, done]", "done", `[sh, -c, "exit 1"]`, "exited with status 1"},
+		"http":    {"{ url: '" + api.URL + "/works' }", "done", "{ url: '" + api.URL + "/none' }", "404"},
+		// the client of this test has no model; the story pack_clients has one
+		"prompt": {fails: "{ text: hello }", failure: "does not offer"},
+	}
+	for _, kind := range kinds {
+		made, known := calls[kind.Key]
+		if !known {
+			t.Errorf("this test calls no tool of the kind %s: add one to calls", kind.Key)
+		}
+		for value, want := range map[string]string{made.works: made.done, made.fails: made.failure} {
+			if value == "" {
+				continue
+			}
+			p := mustLoad(t, "tools: { t: { description: d, "+kind.Key+": "+value+" } }")
+			r, err := p.Tool("t").Call(t.Context(), nil, nil)
+			if err != nil || r.IsError != (value == made.fails) || !strings.Contains(textIn(r), want) {
+				t.Errorf("%s: %s is %+v, %v, want %q", kind.Key, value, r, err, want)
+			}
 		}
 	}
 }

@@ -12,22 +12,22 @@ import (
 // SetKinds sets the kinds of the tests. The table is in package pack, which imports this package.
 func SetKinds(kinds Kinds) { all = kinds }
 
-// constant is the value of a kind that needs no limit of its own.
-type constant string
+// madeUp is the value of a kind that only this test has, and that needs no limit of its own.
+type madeUp string
 
-func (*constant) Check(*Checker)                    {}
-func (*constant) Uses(func(string, []string, bool)) {}
+func (*madeUp) Check(*Checker)                    {}
+func (*madeUp) Uses(func(string, []string, bool)) {}
 
 // TestLimitOfAnotherKind: a limit that the kind of a tool does not use is a mistake of the tool. As a
 // default for the tools of the manifest it is none.
 func TestLimitOfAnotherKind(t *testing.T) {
-	text := &Kind{Key: "constant", Example: "constant: hello", Tools: "constants", New: func(*Tool) Action { return new(constant) }}
+	text := &Kind{Key: "made_up", Example: "made_up: hello", Tools: "made-up tools", New: func(*Tool) Action { return new(madeUp) }}
 	for _, tt := range []struct{ limits, want string }{
 		{"timeout: 3s, concurrency: 2", ""},
-		{"retries: 3", "tools.a.retries: is not for constants; remove it"},
-		{"cut: true, max_output: 1KiB", "tools.a.cut: is not for constants; remove it, tools.a.max_output: is not for constants; remove it"},
+		{"retries: 3", "tools.a.retries: is not for made-up tools; remove it"},
+		{"cut: true, max_output: 1KiB", "tools.a.cut: is not for made-up tools; remove it, tools.a.max_output: is not for made-up tools; remove it"},
 	} {
-		_, d := parse("pack.yaml", []byte("defaults: { retries: 1, cut: true }\ntools:\n  a: { description: d, constant: x, "+tt.limits+" }\n"),
+		_, d := parse("pack.yaml", []byte("defaults: { retries: 1, cut: true }\ntools:\n  a: { description: d, made_up: x, "+tt.limits+" }\n"),
 			Options{kinds: append(slices.Clone(all), text)}, allFiles())
 		var got []string
 		for _, p := range d.Problems {

@@ -321,6 +321,45 @@ func shows(p *Plan, request *web.Request) bool {
 	return err != nil || slices.Contains(p.URLs, escaped(u.Scheme+"://"+strings.ToLower(u.Host)))
 }
 
+// comparisons compare the plan of a pack with what a call of a tool does, by the kind of the tool; nil for a kind
+// whose tools reach nothing outside of the pack and its client. FuzzPlan uses them.
+var comparisons = map[*manifest.Kind]func(t *testing.T, p *Plan, source *manifest.Tool, values map[string]any){
+	manifest.CommandKind: comparesCommand,
+	manifest.HTTPKind:    comparesRequest,
+	manifest.PromptKind:  nil,
+}
+
+// TestEachKindIsComparedWithItsPlan: FuzzPlan knows what the tools of each kind reach.
+func TestEachKindIsComparedWithItsPlan(t *testing.T) {
+	for _, kind := range pack.ManifestKinds() {
+		if _, known := comparisons[kind]; !known {
+			t.Errorf("FuzzPlan does not compare the tools of the kind %s with their plan: add the kind to comparisons",
+				kind.Key)
+		}
+	}
+}
+
+func comparesCommand(t *testing.T, p *Plan, source *manifest.Tool, _ map[string]any) {
+	program := "/bin/sh"
+	if !source.Shell {
+		program = prose.Escaped(p.here(source.Command[0].Text.Text(nil, nil)))
+	}
+	if !slices.Contains(p.Programs, program) {
+		t.Errorf("the plan hides the program %q: %q", program, p.Programs)
+	}
+	for _, name := range source.InheritEnv {
+		if !slices.ContainsFunc(p.Variables, func(v string) bool { return v == name || strings.Contains(v, `\`) }) {
+			t.Errorf("the plan hides the variable %q: %q", name, p.Variables)
+		}
+	}
+}
+
+func comparesRequest(t *testing.T, p *Plan, source *manifest.Tool, values map[string]any) {
+	if r, err := web.Build(source.Action.(*manifest.HTTP), values); err == nil && !shows(p, r) {
+		t.Errorf("the plan hides the host of %q: %q", r.URL, p.URLs)
+	}
+}
+
 // FuzzPlan: the plan of a pack has every host, program and variable that the loader uses when it serves
 // the pack, and a pack has a plan if the loader accepts it.
 func FuzzPlan(f *testing.F) {
@@ -381,25 +420,12 @@ func FuzzPlan(f *testing.F) {
 				if r, err := tool.Operation.Request(values); err == nil && !shows(p, r) {
 					t.Errorf("the plan hides the host of %q: %q", r.URL, p.URLs)
 				}
-			case source.Kind == manifest.HTTPKind:
+			default:
 				for _, parameter := range source.Parameters {
 					values[parameter.Name] = "x"
 				}
-				if r, err := web.Build(source.Action.(*manifest.HTTP), values); err == nil && !shows(p, r) {
-					t.Errorf("the plan hides the host of %q: %q", r.URL, p.URLs)
-				}
-			case source.Runs():
-				program := "/bin/sh"
-				if !source.Shell {
-					program = prose.Escaped((&Plan{dir: dir}).here(source.Command[0].Text.Text(nil, nil)))
-				}
-				if !slices.Contains(p.Programs, program) {
-					t.Errorf("the plan hides the program %q: %q", program, p.Programs)
-				}
-				for _, name := range source.InheritEnv {
-					if !slices.ContainsFunc(p.Variables, func(v string) bool { return v == name || strings.Contains(v, `\`) }) {
-						t.Errorf("the plan hides the variable %q: %q", name, p.Variables)
-					}
+				if compare := comparisons[source.Kind]; compare != nil {
+					compare(t, p, source, values)
 				}
 			}
 		}

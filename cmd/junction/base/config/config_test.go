@@ -118,6 +118,18 @@ func TestMistakes(t *testing.T) {
 	}
 }
 
+// TestAnUnknownModeIsOneMistake: the keys of auth beside a mode with a mistake are not reported as if no mode were
+// there.
+func TestAnUnknownModeIsOneMistake(t *testing.T) {
+	const at = "upstreams.a.auth"
+	for given, want := range map[string]string{"mode: oauht, ": at + ".mode: ", "": at + ": has no effect without a mode"} {
+		got := messages(t, "file", []byte("upstreams:\n  a: { url: https://a.example/mcp, auth: { "+given+"scopes: [x] } }\n"))
+		if len(got) != 1 || !strings.Contains(got[0], want) {
+			t.Errorf("with %q the mistakes are %q, want one with %q", given, got, want)
+		}
+	}
+}
+
 const expectation = "# error: "
 
 func expectations(text []byte) (want []string) {

@@ -216,7 +216,11 @@ func (c *Config) validateUpstream(d *decoder, name string) {
 	u, at := c.Upstreams[name], "upstreams."+name
 	// A command or a url with mistakes must not be reported as missing, too.
 	u.Assume(func(key string) bool { return d.broken(at + "." + key) })
+	unread := d.broken(at + ".auth") // an unknown mode must not be reported as a missing one, too
 	for _, p := range u.Validate(name) {
+		if unread && p.Path == "auth" {
+			continue
+		}
 		path := at
 		if p.Path != "" {
 			path += "." + p.Path

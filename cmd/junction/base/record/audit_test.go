@@ -141,7 +141,7 @@ func sha256Hex(text string) string { return fmt.Sprintf("%x", sha256.Sum256([]by
 
 // TestAuditLine: one line has all that there is to say, and no argument unless that is asked for.
 func TestAuditLine(t *testing.T) {
-	arguments := []byte("{\n\"token\": \"canary\"}")
+	arguments := []byte("{\n\"token\": \"canary-1\"}")
 	full := proxy.CallInfo{
 		RequestID: "abcdefgh-1z", Principal: "key:ci", KeyID: "3f2a8c1e", Person: "Ann Ö", Email: "ann@example.com", Kind: "key", Address: netip.MustParseAddr("10.1.2.3"), Client: "claude \"code\"\n", Session: "s1", Request: "7", Era: "modern",
 		Endpoint: "web", Surface: "cli", Upstream: "shell", Method: "tools/call", Name: "shell__run", Own: "run", Verdict: "deny", Policy: "developers", Rule: "rules[2]",
@@ -164,7 +164,7 @@ func TestAuditLine(t *testing.T) {
 		{"endless texts of a client", config.Audit{}, proxy.CallInfo{Client: strings.Repeat("c", 1<<20), Request: strings.Repeat("r", 1<<20)},
 			map[string]any{"claimed_client": strings.Repeat("c", 200), "request": strings.Repeat("r", 200), "duration_ms": 0.0, "sent": 0.0, "received": 0.0}},
 		{"arguments", config.Audit{Arguments: true}, proxy.CallInfo{Arguments: arguments}, map[string]any{"duration_ms": 0.0, "sent": 0.0, "received": 0.0,
-			"arguments_sha256": sha256Hex(string(arguments)), "arguments": map[string]any{"token": "canary"}}},
+			"arguments_sha256": sha256Hex(string(arguments)), "arguments": map[string]any{"token": "canary-1"}}},
 		{"arguments of bytes that are no text", config.Audit{Arguments: true}, proxy.CallInfo{Arguments: []byte("{\"a\":\"\xff\"}"), Name: "\xff\u2028\x00"},
 			map[string]any{"duration_ms": 0.0, "sent": 0.0, "received": 0.0, "name": "\ufffd\u2028\x00",
 				"arguments_sha256": sha256Hex("{\"a\":\"\xff\"}"), "arguments": map[string]any{"a": "\ufffd"}}},

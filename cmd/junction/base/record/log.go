@@ -51,15 +51,24 @@ func hide(_ []string, a slog.Attr) slog.Attr {
 			text = err.Error()
 		}
 	}
-	switch key := strings.ToLower(a.Key); {
+	switch {
 	case text == "":
-	case key == "authorization", key == "cookie", key == "set-cookie", key == "code", key == "client_assertion",
-		key == "client_secret", key == "password", strings.HasSuffix(key, "_token"):
+	case secretKey(strings.ToLower(a.Key)):
 		a.Value = slog.StringValue("…")
 	case strings.Contains(text, secret):
 		a.Value = slog.StringValue(auth.Redact(text))
 	}
 	return a
+}
+
+// secretKey reports whether an attribute, or a key of the configuration, has a secret as its value.
+func secretKey(key string) bool {
+	for _, end := range []string{"authorization", "cookie", "assertion", "secret", "password", "token"} {
+		if strings.HasSuffix(key, end) {
+			return true
+		}
+	}
+	return key == "code"
 }
 
 // calls writes the lines of calls to the log. They may wait for logDelay, because a system call for

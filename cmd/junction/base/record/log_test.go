@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -151,6 +152,20 @@ func TestLogHidesSecrets(t *testing.T) {
 			if !strings.Contains(text, want) {
 				t.Errorf("it does not say %s any more: %s", want, text)
 			}
+		}
+	}
+}
+
+// TestLogHidesKeysOfTheFile: no line shows the value of a key of the configuration that is called a secret, a
+// password or a token.
+func TestLogHidesKeysOfTheFile(t *testing.T) {
+	keys := regexp.MustCompile(`"(\w*(?:secret|password|token))": ?\{`).FindAllStringSubmatch(config.Schema(), -1)
+	if len(keys) == 0 {
+		t.Fatal("the schema has no secret: this test reads something else")
+	}
+	for _, key := range keys {
+		if !secretKey(key[1]) {
+			t.Errorf("a line of the log shows the value of the key %s", key[1])
 		}
 	}
 }

@@ -245,22 +245,7 @@ func (c *connector) connect(ctx context.Context, id string) (*connectJSON, strin
 
 // attempt connects a client. It fails with revision.ErrChanged if the client writes its file meanwhile.
 func (c *connector) attempt(ctx context.Context, id string) (*connectJSON, string, error) {
-	if err := c.prepare(id, false); err != nil {
-		return nil, "", err
-	}
-	if strings.HasSuffix(c.target.URL, ":0/mcp") {
-		return nil, "", fmt.Errorf("the port of Junction is not known (listen: %s); start Junction, or give --url",
-			c.config.Listen)
-	}
-	if c.url == "" && c.config.PublicURL == "" {
-		if err := checkOwn(ctx, c.file, c.config, "give --url "+c.target.URL); err != nil {
-			return nil, "", err
-		}
-	}
-	if err := c.credential(ctx); err != nil {
-		return nil, "", err
-	}
-	if err := c.verify(ctx); err != nil {
+	if err := c.ready(ctx, id); err != nil {
 		return nil, "", err
 	}
 	var remove []string
@@ -275,6 +260,38 @@ func (c *connector) attempt(ctx context.Context, id string) (*connectJSON, strin
 	if err != nil {
 		return nil, "", err
 	}
+	c.note(ctx, done, kept)
+	answer := c.next(done)
+	result, text := c.result(done, c.connected(done, answer))
+	if c.target.Key {
+		result.Key, result.KeyFile = c.way.String(), c.target.KeyFile
+	}
+	result.again = len(kept.broken) > 0
+	return result, text, nil
+}
+
+// ready finds the values of the entry, and asks the URL with them.
+func (c *connector) ready(ctx context.Context, id string) error {
+	if err := c.prepare(id, false); err != nil {
+		return err
+	}
+	if strings.HasSuffix(c.target.URL, ":0/mcp") {
+		return fmt.Errorf("the port of Junction is not known (listen: %s); start Junction, or give --url",
+			c.config.Listen)
+	}
+	if c.url == "" && c.config.PublicURL == "" {
+		if err := checkOwn(ctx, c.file, c.config, "give --url "+c.target.URL); err != nil {
+			return err
+		}
+	}
+	if err := c.credential(ctx); err != nil {
+		return err
+	}
+	return c.verify(ctx)
+}
+
+// note adds the notes about a connected client.
+func (c *connector) note(ctx context.Context, done *clients.Done, kept keptServers) {
 	done.Notes = append(done.Notes, kept.notes(c)...)
 	if !c.replace && !c.guided {
 		done.Notes = append(done.Notes, c.twice(ctx)...)
@@ -286,31 +303,37 @@ func (c *connector) attempt(ctx context.Context, id string) (*connectJSON, strin
 	if c.project != "" && done.Changed {
 		done.Notes = append(done.Notes, "The file is the project's: if you commit it, others get the entry, too.")
 	}
-	answer, ok := "", false
-	if !c.quiet() {
-		if answer, ok = c.answered(); !ok {
-			done.Notes = append(done.Notes, answer)
-		}
-		if done.Changed {
-			done.Notes = append(done.Notes, c.check())
-		}
+}
+
+// next adds the notes about what a person does next, and returns the sentence about a URL that answers; "" if
+// it does not answer, or if another text has these sentences.
+func (c *connector) next(done *clients.Done) (answers string) {
+	if c.quiet() {
+		return ""
 	}
-	said := fmt.Sprintf("%s is connected to %s already, in %s.", c.client.Name, c.target.URL,
-		c.home.Short(done.File))
-	if !done.Changed && ok {
-		said += " " + answer
-	} else if done.Changed {
+	answer, ok := c.answered()
+	if !ok {
+		done.Notes = append(done.Notes, answer)
+		answer = ""
+	}
+	if done.Changed {
+		done.Notes = append(done.Notes, c.check())
+	}
+	return answer
+}
+
+// connected returns the sentences about a connected client. answer is the sentence about the URL, or "".
+func (c *connector) connected(done *clients.Done, answer string) string {
+	said := fmt.Sprintf("%s is connected to %s already, in %s.", c.client.Name, c.target.URL, c.home.Short(done.File))
+	if done.Changed {
 		said = fmt.Sprintf("Connected %s to %s in %s.", c.client.Name, c.target.URL, c.home.Short(done.File))
+	} else if answer != "" {
+		said += " " + answer
 	}
 	if len(done.Removed) > 0 {
 		said += " Removed from it: " + strings.Join(done.Removed, ", ") + "."
 	}
-	result, text := c.result(done, said)
-	if c.target.Key {
-		result.Key, result.KeyFile = c.way.String(), c.target.KeyFile
-	}
-	result.again = len(kept.broken) > 0
-	return result, text, nil
+	return said
 }
 
 // checkOwn returns an error if no junction of the user serves the file, and that of another user or file

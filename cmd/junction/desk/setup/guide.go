@@ -101,6 +101,7 @@ func (g *guide) agreeAtTerminal(question string) (bool, error) {
 	return cli.QuestionsOf(g.cmd).YesNo(question, true)
 }
 
+// run sets up Junction, step by step.
 func (g *guide) run(ctx context.Context) (err error) {
 	if g.home, err = clients.HomeOf(""); err != nil {
 		return err
@@ -112,15 +113,8 @@ func (g *guide) run(ctx context.Context) (err error) {
 	if !g.yes && !cli.CanAsk(g.cmd) {
 		return g.commands()
 	}
-	if _, err := service.Program(); err != nil { // before anything is written
+	if err := g.possible(ctx); err != nil {
 		return fmt.Errorf("%w; nothing was changed", err)
-	}
-	if e, err := entries.Read(io.Discard, g.file, false); err == nil { // otherwise the next step reports it
-		c := e.Config()
-		how := "run: junction connect --all --url " + runfile.URL(c.Listen)
-		if err := checkOwn(ctx, g.file, c, how); err != nil {
-			return fmt.Errorf("%w; nothing was changed", err)
-		}
 	}
 	if g.record, err = openRecord(g.file); err != nil {
 		return err
@@ -143,14 +137,37 @@ func (g *guide) run(ctx context.Context) (err error) {
 		return err
 	}
 	if _, err := os.Stat(g.file); err != nil {
-		if err := g.link(); err != nil {
-			return err
-		}
-		g.say("\nJunction has no servers yet. Add one, and run junction setup again:\n  %s\n  %s",
-			g.command("search", "WORD"), g.command("add", "NAME", "--", "COMMAND"))
-		g.sayCalled()
-		return nil
+		return g.withoutServers()
 	}
+	return g.use(ctx, added)
+}
+
+// possible returns an error if a later step cannot succeed. It changes nothing.
+func (g *guide) possible(ctx context.Context) error {
+	if _, err := service.Program(); err != nil {
+		return err
+	}
+	e, err := entries.Read(io.Discard, g.file, false)
+	if err != nil {
+		return nil // the next step reports it
+	}
+	c := e.Config()
+	return checkOwn(ctx, g.file, c, "run: junction connect --all --url "+runfile.URL(c.Listen))
+}
+
+// withoutServers ends a setup that has found no servers.
+func (g *guide) withoutServers() error {
+	if err := g.link(); err != nil {
+		return err
+	}
+	g.say("\nJunction has no servers yet. Add one, and run junction setup again:\n  %s\n  %s",
+		g.command("search", "WORD"), g.command("add", "NAME", "--", "COMMAND"))
+	g.sayCalled()
+	return nil
+}
+
+// use starts Junction and connects the clients. added are the new servers.
+func (g *guide) use(ctx context.Context, added []string) error {
 	if text, err := revision.Read(g.file); err == nil {
 		_ = config.WriteSchema(g.file, text) // the schema of an older program does no harm
 	}
@@ -158,9 +175,10 @@ func (g *guide) run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	changed, failure := g.connect(g.cmd.Context(), running)
+	ctx = g.cmd.Context() // an interrupt has ended only the waiting of start
+	changed, failure := g.connect(ctx, running)
 	failure = errors.Join(failure, g.link())
-	g.finish(g.cmd.Context(), changed, running)
+	g.finish(ctx, changed, running)
 	return failure
 }
 
@@ -205,17 +223,19 @@ func (g *guide) servers(ctx context.Context) (added []string, err error) {
 	if err := g.values(&i); err != nil {
 		return nil, err
 	}
+	return g.add(ctx, &i)
+}
+
+// add writes the new servers, and returns their names. The record has them before, so that an undo works if
+// this process ends in the middle.
+func (g *guide) add(ctx context.Context, i *importer) ([]string, error) {
 	before, err := revision.Read(g.file)
 	if err != nil {
 		before = nil
 	}
 	g.record.begin(g.file, before)
 	upstreams, secrets := g.record.Upstreams, g.record.Secrets
-	for _, o := range i.outcomes { // so that an undo works if this process ends in the middle
-		if o.Result == clients.New {
-			g.record.Upstreams = append(g.record.Upstreams, o.Name)
-		}
-	}
+	g.record.Upstreams = append(g.record.Upstreams, i.fresh()...)
 	if err := g.record.save(); err != nil { // nothing was changed yet
 		return nil, err
 	}
@@ -231,12 +251,8 @@ func (g *guide) servers(ctx context.Context) (added []string, err error) {
 		return nil, errors.Join(err, g.record.save())
 	}
 	i.next, i.follows = "", true // start prints the states
-	for _, o := range i.outcomes {
-		if o.Result == clients.New {
-			added = append(added, o.Name)
-		}
-	}
-	g.record.wrote(&i, added)
+	added := i.fresh()
+	g.record.wrote(i, added)
 	if err := g.record.save(); err != nil {
 		return nil, err
 	}
@@ -244,15 +260,19 @@ func (g *guide) servers(ctx context.Context) (added []string, err error) {
 	return added, nil
 }
 
-// choose asks which of the new servers are added, and drops the others.
-func (g *guide) choose(i *importer) error {
-	var all []string
+// fresh returns the names of the servers that are added.
+func (i *importer) fresh() (names []string) {
 	for _, o := range i.outcomes {
 		if o.Result == clients.New {
-			all = append(all, o.Name)
+			names = append(names, o.Name)
 		}
 	}
-	chosen, err := g.which("Which servers should Junction serve?", all)
+	return names
+}
+
+// choose asks which of the new servers are added, and drops the others.
+func (g *guide) choose(i *importer) error {
+	chosen, err := g.which("Which servers should Junction serve?", i.fresh())
 	if err != nil {
 		return err
 	}
@@ -338,16 +358,7 @@ func (g *guide) connect(ctx context.Context, running bool) (changed []*clients.C
 			g.command("connect", "CLIENT"), allClients())
 		return nil, nil
 	}
-	var all []string
-	for _, c := range found {
-		all = append(all, c.ID)
-	}
-	fmt.Fprintln(g.stdout)
-	if e, err := entries.Read(io.Discard, g.file, false); err == nil && keysOnly(e.Config()) {
-		g.say("Junction needs an API key. No file of a client gets the key. The clients get it\n%s",
-			strings.Join(keyPlan(found), "\n"))
-	}
-	chosen, err := g.which("Which clients should use Junction?", all)
+	chosen, err := g.chooseClients(found)
 	if err != nil || len(chosen) == 0 {
 		return nil, err
 	}
@@ -357,16 +368,40 @@ func (g *guide) connect(ctx context.Context, running bool) (changed []*clients.C
 			return nil, err
 		}
 	}
-	var failed clientErrors
-	var later []string // commands for the clients that failed
 	g.probes = newProbes()
 	if !g.yes {
 		g.typed = &typedKey{hidden: cli.QuestionsOf(g.cmd).Hidden}
 	}
-	for _, client := range found {
-		if !slices.Contains(chosen, client.ID) {
-			continue
+	return g.connectAll(ctx, chosen, replace)
+}
+
+// chooseClients asks which clients are connected.
+func (g *guide) chooseClients(found []*clients.Client) (chosen []*clients.Client, err error) {
+	var all []string
+	for _, c := range found {
+		all = append(all, c.ID)
+	}
+	fmt.Fprintln(g.stdout)
+	if e, err := entries.Read(io.Discard, g.file, false); err == nil && keysOnly(e.Config()) {
+		g.say("Junction needs an API key. No file of a client gets the key. The clients get it\n%s",
+			strings.Join(keyPlan(found), "\n"))
+	}
+	names, err := g.which("Which clients should use Junction?", all)
+	for _, c := range found {
+		if err == nil && slices.Contains(names, c.ID) {
+			chosen = append(chosen, c)
 		}
+	}
+	return chosen, err
+}
+
+// connectAll connects clients, and returns those whose files were changed. A failure concerns one client. The
+// error has the commands for the clients that failed.
+func (g *guide) connectAll(ctx context.Context, chosen []*clients.Client, replace bool) (changed []*clients.Client,
+	err error) {
+	var failed clientErrors
+	var later []string
+	for _, client := range chosen {
 		result, err := g.connectOne(ctx, client, replace)
 		if err != nil {
 			failed.add(client, err)

@@ -7,7 +7,7 @@
 // Junction before, and replace.go decides which servers leave the file. key.go decides how the client gets the
 // API key, and key_faults.go checks these keys for junction doctor. folder.go says why an entry starts junction
 // stdio. guide.go runs the steps of a setup: values.go asks for values, start.go starts Junction and waits for
-// its servers, link.go makes a shell find the program, undo.go undoes a setup.
+// its servers, link.go makes a shell find the program, record.go notes what was done, undo.go undoes it.
 package setup
 
 import (

@@ -3,9 +3,6 @@ package setup
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -26,138 +23,16 @@ import (
 	"junction/upstream/prose"
 )
 
-// record is what setup did for one configuration file. It may contain secrets of that file, and is for
-// its owner only.
-type record struct {
-	name   string // of the file with the record
-	stored bool   // the file exists
-
-	Config      string   `json:"config"`
-	Known       bool     `json:"known"`   // Before and Created are set
-	Created     bool     `json:"created"` // the configuration did not exist
-	Folder      bool     `json:"folder"`  // neither did its folder
-	Mixed       bool     `json:"mixed"`   // a person has changed it between two setups
-	Before      []byte   `json:"before,omitempty"`
-	After       []byte   `json:"after,omitempty"`
-	Upstreams   []string `json:"upstreams,omitempty"`
-	Secrets     []string `json:"secrets,omitempty"`
-	Environment string   `json:"environment,omitempty"` // the file with variables, if setup created it
-	Service     bool     `json:"service,omitempty"`
-	PID         int      `json:"pid,omitempty"` // of the process in the background
-	Clients     []string `json:"clients,omitempty"`
-	Earlier     []string `json:"earlier,omitempty"` // files of clients that were connected before the setup
-	Backups     []backup `json:"backups,omitempty"`
-	Links       links    `json:"links,omitzero"`
-	Written     []string `json:"written,omitempty"` // SHA-256 of files as setup left them
+// undoing is one setup --undo. A step that fails does not prevent the others, and its part of the record
+// stays.
+type undoing struct {
+	*guide
+	later    []clients.Connection // clients that were connected after the setup, and still are
+	changed  []*clients.Client    // clients with changed files
+	failures []error
 }
 
-// backup is a copy of a file that a step has made.
-type backup struct {
-	File string `json:"file"`
-	Of   string `json:"of"`
-}
-
-// openRecord reads the record of a configuration file, or returns an empty one.
-func openRecord(file string) (*record, error) {
-	file, err := filepath.Abs(file)
-	if err != nil {
-		return nil, err
-	}
-	state, err := config.StateDir(os.LookupEnv)
-	if err != nil {
-		return nil, fmt.Errorf("cannot find the folder for state: %w; set XDG_STATE_HOME", err)
-	}
-	r := &record{name: filepath.Join(state, "junction", "setup", config.FolderOf(file)+".json"), Config: file}
-	text, err := revision.Read(r.name)
-	if errors.Is(err, fs.ErrNotExist) {
-		return r, nil
-	}
-	if err == nil {
-		err, r.stored = json.Unmarshal(text, r), true
-	}
-	if err != nil {
-		return nil, fmt.Errorf("cannot read %s, which junction setup wrote: %w; move it away", r.name, err)
-	}
-	if b, ok := runfile.InBackground(file); ok && r.PID > 0 { // junction service restart
-		r.PID = b.PID
-	}
-	return r, nil
-}
-
-// any reports whether there is something to undo.
-func (r *record) any() bool {
-	return r.wroteConfig() || r.Service || r.PID > 0 || len(r.Clients) > 0 || r.Environment != "" ||
-		len(r.Links.Files) > 0
-}
-
-// wroteConfig reports whether setup has added servers to the configuration, or kept values for it.
-func (r *record) wroteConfig() bool {
-	return len(r.Upstreams)+len(r.Secrets) > 0 || r.After != nil && !bytes.Equal(r.Before, r.After)
-}
-
-func (r *record) save() error {
-	err := os.MkdirAll(filepath.Dir(r.name), 0o700)
-	if err == nil {
-		var text []byte
-		if text, err = json.MarshalIndent(r, "", "  "); err == nil {
-			err = files.Write(r.name, append(text, '\n'))
-		}
-	}
-	if err != nil {
-		return fmt.Errorf("cannot write %s, which setup --undo needs: %w", r.name, files.Reason(err))
-	}
-	r.stored = true
-	return nil
-}
-
-// begin notes what the configuration was before the first setup. before is nil if it did not exist.
-func (r *record) begin(file string, before []byte) {
-	if r.Known { // a second setup of the same file
-		r.Mixed = r.Mixed || !bytes.Equal(before, r.After)
-		return
-	}
-	_, err := os.Stat(filepath.Dir(file))
-	r.Known, r.Created, r.Before = true, before == nil, before
-	r.Folder = r.Folder || errors.Is(err, fs.ErrNotExist)
-}
-
-// wrote notes what an import wrote.
-func (r *record) wrote(i *importer, added []string) {
-	r.Upstreams = append(r.Upstreams, added...)
-	r.Secrets = append(r.Secrets, i.secrets...)
-	if i.backup != "" {
-		beside := filepath.Join(filepath.Dir(r.Config), filepath.Base(i.backup)) // the undo may run in another folder
-		r.Backups = append(r.Backups, backup{beside, r.Config})
-	}
-	if text, err := revision.Read(r.Config); err == nil {
-		r.After = text
-		r.Written = append(r.Written, sum(text)) // a later backup is a copy of it
-	}
-}
-
-// connected notes a client that was connected.
-func (r *record) connected(id string, result *connectJSON) {
-	if !result.Changed {
-		return
-	}
-	if !slices.Contains(r.Clients, id) {
-		r.Clients = append(r.Clients, id)
-	}
-	if result.Backup != "" {
-		r.Backups = append(r.Backups, backup{result.Backup, result.File})
-	}
-	if text, err := revision.Read(result.File); err == nil {
-		r.Written = append(r.Written, sum(text))
-	}
-}
-
-func sum(text []byte) string {
-	s := sha256.Sum256(text)
-	return hex.EncodeToString(s[:])
-}
-
-// undoAll makes everything what it was before the setup. A step that fails does not prevent the others,
-// and its part of the record stays.
+// undoAll makes everything what it was before the setup.
 func (g *guide) undoAll(ctx context.Context) (err error) {
 	if g.home, err = clients.HomeOf(""); err != nil {
 		return err
@@ -169,66 +44,93 @@ func (g *guide) undoAll(ctx context.Context) (err error) {
 	if g.record, err = openRecord(g.file); err != nil {
 		return err
 	}
-	r := g.record
-	later, stay, err := r.connections()
+	later, stay, err := g.record.connections()
 	if err != nil {
 		return err
 	}
-	if !r.any() {
+	if !g.record.any() {
 		g.say("There is no setup of %s to undo.", g.short())
 		g.stillUse(append(stay, later...))
 		return nil
 	}
-	g.say("%s", r.plan(g.short(), g.labels(later)))
+	g.say("%s", g.record.plan(g.short(), g.labels(later)))
 	g.stillUse(stay)
 	if !g.yes {
 		if agreed, err := g.agreeAtTerminal("Undo the setup?"); err != nil || !agreed {
 			return err
 		}
 	}
-	var failures []error
-	fail := func(err error) bool {
-		if err != nil {
-			failures = append(failures, err)
-		}
-		return err != nil
-	}
-	var changed []*clients.Client
-	disconnect := func(id, project string) (done bool) {
-		c, err := g.disconnect(id, project)
-		if c != nil {
-			changed = append(changed, c)
-		}
-		return !fail(err)
-	}
-	r.Clients = slices.DeleteFunc(r.Clients, func(id string) bool { return disconnect(id, "") })
-	later = slices.DeleteFunc(later, func(c clients.Connection) bool { return disconnect(c.Client.ID, c.Project) })
-	r.Service = r.Service && fail(g.removeService(ctx))
-	fail(g.unlink())
-	p, running := runfile.Find(r.Config)
-	if r.PID > 0 && !fail(stop(ctx, r.Config, r.PID)) {
-		if running && p.PID == r.PID {
-			g.say("Stopped Junction (process %d).", r.PID)
-		}
-		r.PID = 0
-		if h, err := service.ThisHost(); err == nil {
-			h.Forget(r.Config)
-		}
-	}
-	if len(r.Clients)+len(later) == 0 && !r.Service && r.PID == 0 && !fail(g.restoreConfig()) {
-		if used := g.removeFiles(); len(used) > 0 {
-			g.say("These values stay, because a configuration still uses them: %s", strings.Join(used, ", "))
-		}
-		g.sayRemaining()
-		if len(failures) == 0 {
-			g.sayState()
-		}
-	}
-	for _, line := range restart(changed, "") {
+	u := &undoing{guide: g, later: later}
+	u.clients()
+	u.programs(ctx)
+	u.configuration()
+	for _, line := range restart(u.changed, "") {
 		g.say("%s", line)
 	}
-	if len(failures) > 0 {
-		return errors.Join(append(failures, g.incomplete(g.labels(later)), r.save())...)
+	return u.close()
+}
+
+// fail notes an error, and reports whether it is one.
+func (u *undoing) fail(err error) bool {
+	if err != nil {
+		u.failures = append(u.failures, err)
+	}
+	return err != nil
+}
+
+// clients disconnects the clients.
+func (u *undoing) clients() {
+	disconnect := func(id, project string) (done bool) {
+		c, err := u.disconnect(id, project)
+		if c != nil {
+			u.changed = append(u.changed, c)
+		}
+		return !u.fail(err)
+	}
+	r := u.record
+	r.Clients = slices.DeleteFunc(r.Clients, func(id string) bool { return disconnect(id, "") })
+	u.later = slices.DeleteFunc(u.later, func(c clients.Connection) bool { return disconnect(c.Client.ID, c.Project) })
+}
+
+// programs removes the service and the link of a shell, and ends the process in the background.
+func (u *undoing) programs(ctx context.Context) {
+	r := u.record
+	r.Service = r.Service && u.fail(u.removeService(ctx))
+	u.fail(u.unlink())
+	p, running := runfile.Find(r.Config)
+	if r.PID <= 0 || u.fail(stop(ctx, r.Config, r.PID)) {
+		return
+	}
+	if running && p.PID == r.PID {
+		u.say("Stopped Junction (process %d).", r.PID)
+	}
+	r.PID = 0
+	if h, err := service.ThisHost(); err == nil {
+		h.Forget(r.Config)
+	}
+}
+
+// configuration restores the configuration, and removes the other files, unless a client or a program still
+// uses them.
+func (u *undoing) configuration() {
+	r := u.record
+	if len(r.Clients)+len(u.later) > 0 || r.Service || r.PID != 0 || u.fail(u.restoreConfig()) {
+		return
+	}
+	if used := u.removeFiles(); len(used) > 0 {
+		u.say("These values stay, because a configuration still uses them: %s", strings.Join(used, ", "))
+	}
+	u.sayRemaining()
+	if len(u.failures) == 0 {
+		u.sayState()
+	}
+}
+
+// close removes the record, or keeps what could not be undone.
+func (u *undoing) close() error {
+	r := u.record
+	if len(u.failures) > 0 {
+		return errors.Join(append(u.failures, u.incomplete(u.labels(u.later)), r.save())...)
 	}
 	if removed, err := entries.Withdrawals(r.Config); err == nil {
 		_ = removed.Forget() // the next setup offers all servers

@@ -23,29 +23,12 @@ func (r *record) plan(short string, later []string) string {
 	for _, l := range r.Links.Files {
 		steps = append(steps, "remove the link "+prose.OneLine(l.File))
 	}
-	p, running := runfile.Find(r.Config)
-	switch {
-	case r.Service && running:
-		steps = append(steps, fmt.Sprintf("stop Junction (process %d), and remove its service", p.PID))
-	case r.Service:
-		steps = append(steps, "remove the service of Junction")
-	case r.PID > 0 && running && p.PID == r.PID:
-		steps = append(steps, fmt.Sprintf("stop Junction (process %d)", p.PID))
+	if step := r.stopping(); step != "" {
+		steps = append(steps, step)
 	}
-	now, err := revision.Read(r.Config)
-	switch {
-	case errors.Is(err, fs.ErrNotExist) || r.unwritten(now):
-	case r.changed(now):
-		var step string
-		if now, step = r.removal(now, short); step != "" {
-			steps = append(steps, step)
-		}
-	case r.Created:
-		now, steps = nil, append(steps, "delete "+short+schemaOf(r.After)+", which setup has created")
-	case len(r.Upstreams) > 0:
-		now, steps = r.Before, append(steps, "remove "+strings.Join(r.Upstreams, ", ")+" from "+short)
-	default:
-		now, steps = r.Before, append(steps, "restore "+short)
+	now, step := r.restoring(short)
+	if step != "" {
+		steps = append(steps, step)
 	}
 	if len(r.Secrets) > len(r.used(now)) || r.Environment != "" {
 		steps = append(steps, "delete the values that it has kept for these servers")
@@ -54,6 +37,36 @@ func (r *record) plan(short string, later []string) string {
 		return "Nothing of this setup is left to undo; it is forgotten now."
 	}
 	return strings.Join(steps, "\n  - ")
+}
+
+// stopping says how an undo ends the Junction of the setup; "" if there is none.
+func (r *record) stopping() string {
+	p, running := runfile.Find(r.Config)
+	switch {
+	case r.Service && running:
+		return fmt.Sprintf("stop Junction (process %d), and remove its service", p.PID)
+	case r.Service:
+		return "remove the service of Junction"
+	case r.PID > 0 && running && p.PID == r.PID:
+		return fmt.Sprintf("stop Junction (process %d)", p.PID)
+	}
+	return ""
+}
+
+// restoring returns what an undo makes of the configuration, and says so; "" if it changes nothing.
+func (r *record) restoring(short string) (text []byte, step string) {
+	now, err := revision.Read(r.Config)
+	switch {
+	case errors.Is(err, fs.ErrNotExist) || r.unwritten(now):
+		return now, ""
+	case r.changed(now):
+		return r.removal(now, short)
+	case r.Created:
+		return nil, "delete " + short + schemaOf(r.After) + ", which setup has created"
+	case len(r.Upstreams) > 0:
+		return r.Before, "remove " + strings.Join(r.Upstreams, ", ") + " from " + short
+	}
+	return r.Before, "restore " + short
 }
 
 // removal returns what an undo makes of a configuration that has changed since, and says so; "" if no

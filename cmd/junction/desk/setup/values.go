@@ -169,16 +169,7 @@ func (g *guide) lose(s *service.Service) func([]service.LeftOut) error {
 // restart offers to start the running Junction again, if that unblocks servers: the running process
 // lacks variables that this shell has.
 func (g *guide) restart(ctx context.Context) error {
-	c, _, err := config.LoadServing(g.file, os.LookupEnv, false)
-	if err != nil {
-		return nil // a later step reports it
-	}
-	var names []string
-	for _, u := range admin.AwaitTried(ctx, g.file, slices.Sorted(maps.Keys(c.Upstreams)), 0) {
-		if u.Invalid && c.Upstreams[u.Name].Blocked == "" { // only the variables differ
-			names = append(names, u.Name)
-		}
-	}
+	names := g.blocked(ctx)
 	if len(names) == 0 || len(service.Lacking(g.file)) == 0 {
 		return nil
 	}
@@ -203,6 +194,26 @@ func (g *guide) restart(ctx context.Context) error {
 	if err != nil || !agreed {
 		return err
 	}
+	return g.startAgain(ctx, s)
+}
+
+// blocked returns the servers that the running Junction does not start, and a process of this shell does: only
+// the variables differ.
+func (g *guide) blocked(ctx context.Context) (names []string) {
+	c, _, err := config.LoadServing(g.file, os.LookupEnv, false)
+	if err != nil {
+		return nil // a later step reports it
+	}
+	for _, u := range admin.AwaitTried(ctx, g.file, slices.Sorted(maps.Keys(c.Upstreams)), 0) {
+		if u.Invalid && c.Upstreams[u.Name].Blocked == "" {
+			names = append(names, u.Name)
+		}
+	}
+	return names
+}
+
+// startAgain starts the running Junction again, and notes its new process.
+func (g *guide) startAgain(ctx context.Context, s *service.Service) error {
 	s.Agree = g.lose(s)
 	p, err := s.Restart(ctx)
 	if errors.Is(err, service.ErrDeclined) { // the servers that it has go on
