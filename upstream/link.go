@@ -259,7 +259,7 @@ func (l *link) dial(ctx context.Context) (client.Conn, error) {
 		dial = dialer.DialLegacy
 	}
 	c, err := dial(ctx, l.key.profile, hooks)
-	if err == nil && roots != nil {
+	if err == nil && roots != nil && !(l.readsShared && l.pool.NeedsFolder()) { // which takes no calls
 		awaitRoots(ctx, c, asked)
 	}
 	if err != nil && ctx.Err() != nil && errors.Is(err, context.DeadlineExceeded) {
