@@ -163,7 +163,7 @@ func (s *Core) awaitLists(ctx context.Context, x *Exchange) {
 		}
 	}
 	for st := range seen.Stocks() {
-		if st.Catalog.Listed.IsZero() && st.Backend.NeedsFolder() {
+		if st.Catalog.Listed.IsZero() && st.Backend.ByFolder() {
 			brought, _ := s.bring(ctx, x, st.Backend) // a call says why the client has no folder
 			waited = brought || waited
 		}
@@ -211,7 +211,7 @@ func (s *Core) awaitNamed(ctx context.Context, x *Exchange, p upstream.Part, nam
 		x.Info.Upstream = b.Name()
 		x.front.Begin()
 		var without error
-		if b.NeedsFolder() {
+		if b.ByFolder() {
 			_, without = s.bring(ctx, x, b)
 		}
 		err := b.Ready(ctx)

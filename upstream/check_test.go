@@ -102,10 +102,6 @@ func TestCheckSaysWhatToDo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	home, err := os.UserHomeDir()
-	if err != nil {
-		t.Fatal(err)
-	}
 	for _, tt := range []struct {
 		name                string
 		config              Config
@@ -116,8 +112,8 @@ func TestCheckSaysWhatToDo(t *testing.T) {
 		{"no file", Config{Command: []string{"/there/is/no/program"}}, "start", "no such file", "install /there/is/no/program, or correct its path in command"},
 		{"a relative path", Config{Command: []string{"./bin/notes-mcp"}}, "start", "no such file", "there is no " + here + "/bin/notes-mcp (relative to " + here + ", where Junction runs): write the full path into command, or set dir"},
 		{"a relative path in dir", Config{Command: []string{"./bin/notes-mcp"}, Dir: "/"}, "start", "no such file", "there is no /bin/notes-mcp (relative to /): write the full path into command, or correct dir"},
-		{"a path below ~", Config{Command: []string{"~/bin/notes-mcp"}}, "start", "no such file", "write " + home + "/bin/notes-mcp into command, because ~ is not expanded"},
-		{"a folder below ~", Config{Command: []string{"sh"}, Dir: "~/repo"}, "start", "no such file", "write " + home + "/repo into dir, because ~ is not expanded"},
+		{"a path below ~", Config{Command: []string{"~/bin/notes-mcp"}}, "start", "no such file", "write its full path into command, because ~ is not expanded"},
+		{"a folder below ~", Config{Command: []string{"sh"}, Dir: "~/repo"}, "start", "no such file", "write its full path into dir, because ~ is not expanded"},
 		{"a relative folder", Config{Command: []string{"sh"}, Dir: "repo"}, "start", "no such file",
 			"create the folder " + here + "/repo (repo is relative to " + here + ", where Junction runs), or write the full path into dir"},
 		{"not to be run", Config{Command: []string{file}}, "start", "permission denied", "Junction may not run"},

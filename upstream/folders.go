@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 
@@ -119,6 +121,7 @@ func (p *pool) ByFolder() bool { return p.connConfig.Isolation == IsolationFolde
 func (p *pool) keyOf(c *Call, legacySide bool) linkKey {
 	key := p.key(c.Profile, c.Session, c.Principal, legacySide)
 	if c.Folders != nil && p.ByFolder() {
+		key.profile.Roots = true
 		key.holder, key.user = folderHolder(c.Folders, c.Principal), c.Principal
 		if key.user == "" { // without authentication, each program counts
 			key.user = c.Account
@@ -139,8 +142,19 @@ func (p *pool) placeless(c *Call) bool {
 	return c.Folders == nil && p.NeedsFolder()
 }
 
-// NeedsFolder reports whether no process can make a call without the folder of its client.
-func (p *pool) NeedsFolder() bool { return p.ByFolder() && p.connConfig.fixedDir() == "" }
+// NeedsFolder reports whether no process can make a call without the folder of its client, because the entry names
+// it. A server that asks for roots works without them as with a client that has none.
+func (p *pool) NeedsFolder() bool { return p.roams() && p.connConfig.namesFolder() }
+
+// roams reports whether the server has no folder of its own, so that its lists are read in the empty folder, or in
+// one of a client.
+func (p *pool) roams() bool { return p.ByFolder() && p.connConfig.fixedDir() == "" }
+
+// namesFolder reports whether the entry has ${folder}.
+func (c *Config) namesFolder() bool {
+	return folder.Named(c.Dir) || slices.ContainsFunc(c.Command, folder.Named) ||
+		slices.ContainsFunc(slices.Collect(maps.Values(c.Env)), folder.Named)
+}
 
 // home is the folder of a process without a client: dir of the entry, or else a private empty folder. It is
 // made once, and belongs to the pool.
@@ -200,7 +214,8 @@ func (p *pool) dialerOf(l *link) (*client.Dialer, func() []byte, error) {
 }
 
 // place returns the options for a process in the folders of a client, and the answer to its roots/list. Without
-// folders, the process is in dir of the entry, or else in the empty folder if it only reads the lists.
+// folders, the process is in dir of the entry, or else in the empty folder if it only reads the lists. A process for
+// calls without folders is in none, and is told no roots.
 func (p *pool) place(f *Folders, reads bool) (o client.Options, roots func() []byte, err error) {
 	if o = p.dialOptions(); !p.ByFolder() {
 		return o, nil, nil
@@ -210,8 +225,10 @@ func (p *pool) place(f *Folders, reads bool) (o client.Options, roots func() []b
 	case f != nil:
 		path, o.Folder = f.Path(), f.folder()
 	case path != "":
-	case !reads:
+	case !reads && p.NeedsFolder():
 		return o, nil, errNoFolder
+	case !reads:
+		return o, nil, nil
 	default:
 		if path, err = p.emptyFolder(); err != nil {
 			return o, nil, err
@@ -358,7 +375,7 @@ func (c *Call) giveRoots(roots []byte) error {
 // Bring lends the folders of a client to the reading of the lists, if the server has not listed anything in an
 // empty folder. It waits until an attempt in a folder has ended, or ctx ends, and reports whether it had to wait.
 func (p *pool) Bring(ctx context.Context, f *Folders) bool {
-	if f == nil || !p.NeedsFolder() || !p.Catalog().Listed.IsZero() {
+	if f == nil || !p.roams() || !p.Catalog().Listed.IsZero() {
 		return false
 	}
 	for range 2 { // an attempt in the empty folder may be in progress
@@ -413,7 +430,7 @@ const (
 func (p *pool) awaited(lent *Folders, err error) error {
 	exit, ended := errors.AsType[*stdio.ExitError](err)
 	switch {
-	case !p.NeedsFolder():
+	case !p.roams():
 		return err
 	case lent != nil && errors.As(err, new(*folder.Refused)):
 		p.lent.CompareAndSwap(lent, nil)

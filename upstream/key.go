@@ -89,8 +89,8 @@ func (p *pool) key(own client.Profile, session, principal string, legacySide boo
 		}
 	}
 	switch isolation := p.isolation(legacy); {
-	case isolation == IsolationFolder: // Junction answers roots/list itself
-		key.profile.Roots, key.profile.RootsChange = true, false
+	case isolation == IsolationFolder: // Junction answers roots/list itself, if the process has folders
+		key.profile.Roots, key.profile.RootsChange = p.connConfig.fixedDir() != "", false
 		key.holder, key.user = principalHolder(principal), principal
 	case isolation.OfSession() && session != "":
 		key.holder, key.user = "session "+session, principal

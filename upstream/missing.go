@@ -19,8 +19,8 @@ const Running = "where Junction runs"
 // this process.
 func (c *Config) ForProgram(where string) string {
 	program, words := c.Program(), strings.Fields(c.Program())
-	if full, ok := inHome(program); ok {
-		return "write " + full + " into command, because ~ is not expanded"
+	if inHome(program) {
+		return "write its full path into command, because ~ is not expanded"
 	}
 	if len(words) > 1 && filepath.Base(words[0]) == words[0] {
 		if len(c.Command) > 1 {
@@ -40,17 +40,10 @@ func (c *Config) ForProgram(where string) string {
 	return remedy.Install(program)
 }
 
-// inHome returns the full path that a shell makes of a path that begins with ~.
-func inHome(path string) (full string, ok bool) {
+// inHome reports whether a shell makes a path in the home folder of a path.
+func inHome(path string) bool {
 	rest, ok := strings.CutPrefix(path, "~")
-	if !ok || rest != "" && rest[0] != '/' {
-		return "", false
-	}
-	home, err := os.UserHomeDir()
-	if err != nil {
-		home = "${HOME}"
-	}
-	return home + rest, true
+	return ok && (rest == "" || rest[0] == '/')
 }
 
 // absolute returns a path as an absolute one, if the folder of this process is known.
@@ -67,8 +60,8 @@ const ForMode = "chmod +x, or run Junction as another user"
 // ForDir returns what a person does if the folder of the command does not exist. where names the folder of this
 // process.
 func (c *Config) ForDir(where string) string {
-	if full, ok := inHome(c.Dir); ok {
-		return "write " + full + " into dir, because ~ is not expanded"
+	if inHome(c.Dir) {
+		return "write its full path into dir, because ~ is not expanded"
 	}
 	if filepath.IsAbs(c.Dir) {
 		return "create the folder " + c.Dir + ", or correct dir"

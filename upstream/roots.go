@@ -2,6 +2,8 @@ package upstream
 
 import (
 	"context"
+	"os"
+	"path/filepath"
 	"sync"
 	"time"
 
@@ -43,17 +45,33 @@ func (p *pool) asksForRoots(ctx context.Context) (bool, error) {
 	return seen.any(), nil
 }
 
-// noteRootless notes that the server has asked for roots outside of the calls of clients.
+// noteRootless notes that the server has asked for roots outside of the calls of clients. A command that names a
+// folder works there.
 func (p *pool) noteRootless() {
-	if p.connConfig.Isolation != IsolationFolder {
+	if p.connConfig.Isolation != IsolationFolder && FolderOf(p.connConfig.Command) == "" {
 		p.rootless.Store(true)
 	}
+}
+
+// FolderOf returns the first argument of a command that is the full path of a folder; "" for none. It looks at the
+// file system.
+func FolderOf(command []string) string {
+	for _, path := range command[min(1, len(command)):] {
+		if !filepath.IsAbs(path) {
+			continue
+		}
+		if info, err := os.Stat(path); err == nil && info.IsDir() {
+			return path
+		}
+	}
+	return ""
 }
 
 // mayBeRootless reports whether a server is started once more, to find out whether it asks for roots. A modern
 // server asks during a call.
 func (p *pool) mayBeRootless(era client.Era) bool {
-	return p.connConfig.Kind().Process && era == client.EraLegacy && p.connConfig.Isolation != IsolationFolder
+	return p.connConfig.Kind().Process && era == client.EraLegacy && p.connConfig.Isolation != IsolationFolder &&
+		FolderOf(p.connConfig.Command) == ""
 }
 
 // rootsTime is how long a server that has answered the handshake has to ask for roots.

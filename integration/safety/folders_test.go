@@ -156,6 +156,35 @@ func TestCallRunsInTheFolderOfItsClient(t *testing.T) {
 	})
 }
 
+// TestServerThatOnlyAsksServesEveryClient: an entry without ${folder} is for a server that asks for roots. A client
+// without a folder gets what it gets from the server directly, and one with a folder that is not permitted still
+// gets nothing.
+func TestServerThatOnlyAsksServesEveryClient(t *testing.T) {
+	harness.Waits(t)
+	harness.InMemory(t, "the permitted folders are those of this test")
+	here, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	eachEra(t, func(t *testing.T, caller, up client.Era) {
+		w := newWorkplaceOf(t, up, allowing, func(c *upstream.Config) { c.Dir = "" })
+		for name, row := range map[string]struct {
+			q    harness.Query
+			want string
+		}{
+			"no folder":     {whoami, here},
+			"a folder":      {w.in("within/a", whoami), here},
+			"not permitted": {w.in("outside", whoami), "junction folders allow " + w.path("outside")},
+		} {
+			c := harness.TalkAs(t, w.URL, caller, "2025-11-25", `{"elicitation":{"form":{}}}`)
+			m, _ := c.Converse(t, row.q, func(harness.ServerRequest) string { return "" })
+			if got := at(t, m); !strings.Contains(got, row.want) {
+				t.Errorf("%s: the call is made in %s, want %s", name, got, row.want)
+			}
+		}
+	})
+}
+
 // TestRootsOfASession: a legacy client is asked once, and again after it has announced other roots. One that refuses
 // is as one without.
 func TestRootsOfASession(t *testing.T) {

@@ -49,7 +49,8 @@ type Backend interface {
 	Holder(session, principal string) (holder string, ok bool)
 	Keeps(holder string) bool
 	Discard(holder string)
-	// ByFolder reports whether a process belongs to a folder of a client, and NeedsFolder whether it has to.
+	// ByFolder reports whether a process belongs to a folder of a client, and NeedsFolder whether no call is made
+	// without one.
 	ByFolder() bool
 	NeedsFolder() bool
 	// Bring lends the folders of a client to the first reading of the lists, and reports whether it had to wait.

@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -117,16 +115,11 @@ func offerWindows(cmd *cobra.Command, list []*New, proposed, yes bool) error {
 	return nil
 }
 
-// named returns the first argument of the command that is the full path of a folder, or "".
+// named returns the folder that the command names, or "".
 func (n *New) named() string {
-	for _, v := range n.Entry.Command[min(1, len(n.Entry.Command)):] {
-		path := v.Expand(Lookup)
-		if !filepath.IsAbs(path) {
-			continue // and nothing is looked up
-		}
-		if info, err := os.Stat(path); err == nil && info.IsDir() {
-			return path
-		}
+	command := make([]string, len(n.Entry.Command))
+	for i, v := range n.Entry.Command {
+		command[i] = v.Expand(Lookup)
 	}
-	return ""
+	return upstream.FolderOf(command)
 }
