@@ -116,7 +116,7 @@ var arrows = map[string][]string{
 	"cmd/junction/base/certificate": {"upstream/files", "upstream/pace"},
 	"cmd/junction/base/config": {"cmd/junction/base/certificate", "auth/authserver/provider", "cmd/pack", "cmd/pack/manifest", "upstream/files", "cmd/pack/lock",
 		"upstream/prose", "upstream/yamlread", "auth",
-		"auth/authserver", "auth/fetch", "auth/store", "policy", "proxy", "proxy/search", "proxy/view",
+		"auth/authserver", "auth/fetch", "auth/keyfile", "auth/store", "policy", "proxy", "proxy/search", "proxy/view",
 		"upstream", "upstream/command", "upstream/folder", "upstream/sandbox", "upstream/shell", "upstream/loopback",
 		"proxy/front", "proxy/scope"}, // names of Junction's own tools
 	// the core: it answers one caller, and knows no HTTP (see noHTTP)
@@ -165,9 +165,10 @@ var arrows = map[string][]string{
 	"policy": {"upstream/folder", // one comparison of folders
 		"upstream/raw", "upstream/yamlread", "upstream/prose"},
 	// the source of each mode of the table in upstream; a caller's kind may have some of them
-	"auth/credentials": {"auth", "auth/oauth", "upstream", "upstream/prose"},
+	"auth/credentials": {"auth", "auth/oauth", "upstream", "upstream/prose", "upstream/shell"},
 	// it asks an upstream as the proxy does
-	"auth/oauth":               {"auth/fetch", "auth/store", "upstream/client", "upstream/pace", "upstream/prose"},
+	"auth/oauth":               {"auth/fetch", "auth/keyfile", "auth/store", "upstream/client", "upstream/pace", "upstream/prose"},
+	"auth/keyfile":             {"upstream/files", "upstream/shell"},
 	"upstream/remedy":          {"upstream/shell"},                                                   // it names commands with names of servers
 	"cmd/junction/base/stored": {"auth/seal", "upstream/bounded", "upstream/files", "upstream/pace"}, // what is on the disk is sealed like session ids
 	"auth/authserver": {"auth", "auth/authserver/provider", "auth/store", "auth/seal", "auth/fetch", "upstream/bounded",

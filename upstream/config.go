@@ -168,8 +168,8 @@ type Auth struct {
 	// With oauth the operator signs in once, and all callers use the tokens of the operator. With
 	// oauth_user each user signs in to the server in the browser, and has connections of their own.
 	// It needs auth.oauth. Callers who are no signed-in users, such as API keys, do not see the
-	// upstream. With client_credentials Junction gets one token for all callers, with client_id and
-	// client_secret at issuer, and renews it.
+	// upstream. With client_credentials Junction gets one token for all callers, with client_id, and
+	// client_secret or private_key_file, at issuer, and renews it.
 	Mode AuthMode `yaml:"mode" change:"connection,neither"`
 	// The scopes to ask the authorization server for. Default: the scopes that the server names.
 	Scopes []string `yaml:"scopes" change:"connection,waits"`
@@ -180,6 +180,19 @@ type Auth struct {
 	ClientID string `yaml:"client_id" change:"connection,waits"`
 	// The secret of client_id. Junction sends it to no other authorization server than issuer.
 	ClientSecret string `yaml:"client_secret" change:"connection,waits"`
+	// The file with the private key of client_id, in PEM: Junction signs each request for a token
+	// instead of sending client_secret (private_key_jwt). Only the user of Junction may be able to
+	// read it. A relative path is relative to the folder of this file.
+	//
+	// The key is one of RSA (RS256, PS256), P-256 (ES256), P-384, P-521 or Ed25519. Junction reads
+	// the file again for each request. Further keys in the file are published, and do not sign.
+	PrivateKeyFile string `yaml:"private_key_file" json:",omitempty" example:"/etc/junction/reports.pem" change:"connection,waits"`
+	// The name of the key at the authorization server (kid). Default: the thumbprint of the key
+	// (RFC 7638), which is also its name in the keys that Junction publishes.
+	KeyID string `yaml:"key_id" json:",omitempty" change:"connection,waits"`
+	// To whom a request is signed (aud): issuer, or token_endpoint for servers that do not accept
+	// their issuer, such as Entra ID. Default issuer.
+	AssertionAudience AssertionAudience `yaml:"assertion_audience" json:",omitempty" change:"connection,waits"`
 	// The only authorization server to use. By default the server names it.
 	Issuer string `yaml:"issuer" change:"connection,waits"`
 	// Only for an authorization server with two hosts: users sign in at the first, and the second

@@ -60,6 +60,7 @@ type Mode struct {
 	Kinds     []*client.ServerKind
 	AuthKeys  []string // the keys of auth, except mode, that belong to the mode
 	AuthNeeds []string // the AuthKeys without which there is no credential
+	AuthOne   []string // the AuthKeys of which an entry needs exactly one
 	// Header is the header that carries the credential, which headers must not set; "" is none. The
 	// transport knows Authorization only.
 	Header   string
@@ -185,9 +186,10 @@ var modes = []Mode{
 	},
 	{
 		Word: AuthClient, Owner: OwnerJunction, Users: true, Keys: true, Kinds: remote,
-		AuthKeys:  []string{"scopes", "client_id", "client_secret", "issuer", "resource", "audience"},
-		AuthNeeds: []string{"client_id", "client_secret", "issuer"},
-		Header:    "Authorization", Stores: true,
+		AuthKeys: []string{"scopes", "client_id", "client_secret", "private_key_file", "key_id", "assertion_audience",
+			"issuer", "resource", "audience"},
+		AuthNeeds: []string{"client_id", "issuer"}, AuthOne: []string{"client_secret", "private_key_file"},
+		Header: "Authorization", Stores: true,
 		Choose: "if Junction has a client of its own at issuer",
 		Advice: Advice{
 			Refused: "the server rejects the token of auth.client_id: compare auth.scopes, auth.resource and " +

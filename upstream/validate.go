@@ -123,6 +123,12 @@ func (m Mode) checkKeys(keys []string, bad func(path, format string, args ...any
 	if missing := without(m.AuthNeeds, keys); len(missing) > 0 {
 		bad("auth", "needs %s for mode: %s", strings.Join(missing, " and "), m.Word)
 	}
+	switch left := len(m.AuthOne) - len(without(m.AuthOne, keys)); {
+	case len(m.AuthOne) > 0 && left == 0:
+		bad("auth", "needs one of %s for mode: %s", strings.Join(m.AuthOne, " and "), m.Word)
+	case left > 1:
+		bad("auth", "has more than one of %s; remove all but one", strings.Join(m.AuthOne, " and "))
+	}
 }
 
 // without returns the words of a list that are not in another one.
@@ -201,6 +207,12 @@ func (a *Auth) validate(bad func(path, format string, args ...any)) {
 		bad("auth.client_id", "has no issuer: add the issuer of the authorization server at which it is registered, "+
 			"since another one must not get the client_secret, nor codes for this client. Without client_id, "+
 			"junction auth doctor shows the issuer")
+	}
+	for _, word := range []struct{ key, text string }{{"key_id", a.KeyID},
+		{"assertion_audience", string(a.AssertionAudience)}} {
+		if word.text != "" && a.PrivateKeyFile == "" {
+			bad("auth."+word.key, "has no effect without private_key_file; remove it")
+		}
 	}
 	a.validateParams(bad)
 	a.validateResource(bad)

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"junction/auth"
+	"junction/auth/oauth"
 	"junction/cmd/build"
 	"junction/cmd/junction/base/config"
 	"junction/cmd/junction/base/listeners"
@@ -92,6 +93,12 @@ func (s *serving) publicHandler() http.Handler {
 		if s.connect.Serves(r) {
 			if s.server.CheckWay(w, r) {
 				s.connect.ServeHTTP(w, r)
+			}
+			return
+		}
+		if r.URL.Path == oauth.KeysPath {
+			if s.server.CheckWay(w, r) {
+				s.signIns.serveKeys(w, r)
 			}
 			return
 		}

@@ -173,6 +173,26 @@ func (s *signIns) newSources() *credentials.Sources {
 	})
 }
 
+// serveKeys answers with the public keys of Junction's clients at authorization servers.
+func (s *signIns) serveKeys(w http.ResponseWriter, r *http.Request) {
+	var keys []byte
+	if v := s.storage.vault.Load(); v != nil && s.inForce.reach.Load().config.PublicURL != "" {
+		keys = v.oauth.Keys()
+	}
+	switch {
+	case r.Method != http.MethodGet && r.Method != http.MethodHead:
+		w.Header().Set("Allow", "GET, HEAD")
+		http.Error(w, "only GET reads the keys", http.StatusMethodNotAllowed)
+	case keys == nil:
+		http.Error(w, "this server has no keys of its own clients", http.StatusNotFound)
+	default:
+		w.Header().Set("Content-Type", "application/json")
+		w.Header().Set("Cache-Control", "public, max-age=60")
+		w.Header().Set("X-Content-Type-Options", "nosniff")
+		_, _ = w.Write(keys) // the client may have left
+	}
+}
+
 // credential returns the state of the credential that all callers of an upstream use, or of the
 // sign-ins of all users.
 func (s *signIns) credential(name string) upstream.CredentialState {

@@ -452,6 +452,12 @@ func parse(file string, text []byte, getenv func(string) (string, bool)) (*Confi
 		if c.Audit.relative() {
 			c.Audit.File = beside(file, c.Audit.File)
 		}
+		for name, u := range c.Upstreams {
+			if u.Auth.PrivateKeyFile != "" {
+				u.Auth.PrivateKeyFile = beside(file, u.Auth.PrivateKeyFile)
+				c.Upstreams[name] = u
+			}
+		}
 		d.usePacks(c)
 		d.reserve(c)
 		c.separate()
