@@ -109,7 +109,7 @@ var arrows = map[string][]string{
 		"upstream/sandbox"},
 	"cmd/junction/ops/signins": {"cmd/junction/base/revision", "cmd/junction/ops/admin",
 		"cmd/junction/base/cli", "cmd/junction/base/config", "cmd/junction/base/yamledit",
-		"upstream/prose", "upstream/files", "auth", "auth/authserver", "auth/seal", "auth/store",
+		"upstream/prose", "upstream/files", "auth", "auth/authserver", "auth/credentials", "auth/seal", "auth/store",
 		"upstream/shell", "upstream/loopback"},
 	"upstream/yamlread": {"upstream/prose"},
 	// junction check reads packs as their loader does, and certificates
@@ -165,7 +165,8 @@ var arrows = map[string][]string{
 	"policy": {"upstream/folder", // one comparison of folders
 		"upstream/raw", "upstream/yamlread", "upstream/prose"},
 	// the source of each mode of the table in upstream; a caller's kind may have some of them
-	"auth/credentials": {"auth", "auth/oauth", "upstream", "upstream/prose", "upstream/shell"},
+	"auth/credentials": {"auth", "auth/oauth", "auth/store", "upstream", "upstream/bounded", "upstream/prose", "upstream/shell",
+		"upstream/transport"},
 	// it asks an upstream as the proxy does
 	"auth/oauth":               {"auth/fetch", "auth/keyfile", "auth/store", "upstream/client", "upstream/pace", "upstream/prose"},
 	"auth/keyfile":             {"upstream/files", "upstream/shell"},

@@ -164,13 +164,19 @@ func (Config) Example() string {
 type Auth struct {
 	// none, the default, sends only headers. oauth: junction login signs in, for all users.
 	// oauth_user: each user signs in. client_credentials: Junction has a client of its own.
+	// user_key: each caller has a key of their own.
 	//
 	// With oauth the operator signs in once, and all callers use the tokens of the operator. With
 	// oauth_user each user signs in to the server in the browser, and has connections of their own.
 	// It needs auth.oauth. Callers who are no signed-in users, such as API keys, do not see the
 	// upstream. With client_credentials Junction gets one token for all callers, with client_id, and
-	// client_secret or private_key_file, at issuer, and renews it.
+	// client_secret or private_key_file, at issuer, and renews it. With user_key each user gives a key
+	// of the server on a page, and the operator sets the keys of API keys (junction users key).
 	Mode AuthMode `yaml:"mode" change:"connection,neither"`
+	// The header that carries the key of a user. Default Authorization, with the scheme Bearer.
+	Header string `yaml:"header" json:",omitempty" example:"X-API-Key" change:"connection,waits"`
+	// The word before the key in header. Default: none; Bearer without header.
+	Scheme string `yaml:"scheme" json:",omitempty" example:"Token" change:"connection,waits"`
 	// The scopes to ask the authorization server for. Default: the scopes that the server names.
 	Scopes []string `yaml:"scopes" change:"connection,waits"`
 	// Junction's client at issuer. By default Junction identifies itself by a document, or
@@ -210,6 +216,11 @@ type Auth struct {
 	Audience string `yaml:"audience" json:",omitempty" change:"connection,waits"`
 	// Added to the authorization request. Google gives no refresh token without these.
 	Params map[string]string `yaml:"params" json:",omitempty" change:"connection,waits"`
+}
+
+// Carrier returns the header that carries the credential.
+func (a *Auth) Carrier() transport.Carrier {
+	return transport.Carrier{Header: a.Header, Scheme: a.Scheme}
 }
 
 // keys returns the keys of the section that are set, except mode.

@@ -197,7 +197,7 @@ func (p *pool) dialOptions() client.Options {
 		},
 	}
 	if p.credentialed() {
-		d.Token = p.token
+		d.Token, d.Carrier = p.token, c.Auth.Carrier()
 	}
 	return d
 }

@@ -108,8 +108,11 @@ func (c *Config) validateMode(u *url.URL, bad func(path, format string, args ...
 		bad("auth.mode", "needs an https url, because http would expose %s; http is allowed only for loopback",
 			row.Exposes)
 	}
+	if row.Judge != nil {
+		row.Judge(&c.Auth, bad)
+	}
 	for k := range c.Headers {
-		if row.Header != "" && kind.HTTP && strings.EqualFold(k, row.Header) {
+		if row.Carries && kind.HTTP && strings.EqualFold(k, c.Auth.Carrier().Name()) {
 			bad("headers."+k, "carries %s (auth.mode); remove one of the two", row.What)
 		}
 	}
@@ -198,6 +201,42 @@ func (a *Auth) validateResource(bad func(path, format string, args ...any)) {
 	}
 }
 
+// judgeAssertion checks the keys about a signed request.
+func judgeAssertion(a *Auth, bad func(path, format string, args ...any)) {
+	for _, word := range []struct{ key, text string }{{"key_id", a.KeyID},
+		{"assertion_audience", string(a.AssertionAudience)}} {
+		if word.text != "" && a.PrivateKeyFile == "" {
+			bad("auth."+word.key, "has no effect without private_key_file; remove it")
+		}
+	}
+}
+
+// judgeCarrier checks the header of a key.
+func judgeCarrier(a *Auth, bad func(path, format string, args ...any)) {
+	switch name := strings.ToLower(a.Header); {
+	case name == "":
+	case !http1.IsToken(a.Header):
+		bad("auth.header", "is no HTTP header name")
+	case hopByHop[name] || foreignHeader(name):
+		bad("auth.header", "cannot carry a key; choose the header that the server documents, such as X-API-Key")
+	}
+	if a.Scheme != "" && !http1.IsToken(a.Scheme) {
+		bad("auth.scheme", "is one word, such as Bearer or Token")
+	}
+}
+
+// foreignHeaders are the headers, or the beginnings of their names, that say something else than a key, and
+// that a server or a proxy on the way may read.
+var foreignHeaders = []string{"accept-", "content-", "cookie", "forwarded", "junction-", "mcp-", "origin", "proxy-",
+	"sec-", "traceparent", "tracestate", "user-agent", "via", "x-forwarded-", "x-real-ip"}
+
+// foreignHeader reports whether a name in lower case is one of foreignHeaders.
+func foreignHeader(name string) bool {
+	return slices.ContainsFunc(foreignHeaders, func(begin string) bool {
+		return name == begin || strings.HasSuffix(begin, "-") && strings.HasPrefix(name, begin)
+	})
+}
+
 // validate checks the keys of a sign-in.
 func (a *Auth) validate(bad func(path, format string, args ...any)) {
 	if a.ClientSecret != "" && a.ClientID == "" {
@@ -207,12 +246,6 @@ func (a *Auth) validate(bad func(path, format string, args ...any)) {
 		bad("auth.client_id", "has no issuer: add the issuer of the authorization server at which it is registered, "+
 			"since another one must not get the client_secret, nor codes for this client. Without client_id, "+
 			"junction auth doctor shows the issuer")
-	}
-	for _, word := range []struct{ key, text string }{{"key_id", a.KeyID},
-		{"assertion_audience", string(a.AssertionAudience)}} {
-		if word.text != "" && a.PrivateKeyFile == "" {
-			bad("auth."+word.key, "has no effect without private_key_file; remove it")
-		}
 	}
 	a.validateParams(bad)
 	a.validateResource(bad)

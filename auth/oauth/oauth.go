@@ -319,8 +319,8 @@ func (c *Client) Token(ctx context.Context, upstream, principal string, refused 
 func (c *Client) connection(ctx context.Context, upstream, principal string) (store.Connection, error) {
 	k, err := c.Store.Connection(ctx, upstream, principal)
 	switch {
-	case errors.Is(err, store.ErrNotFound):
-		return k, ErrNotConnected
+	case errors.Is(err, store.ErrNotFound), err == nil && k.Issuer == store.KeyIssuer:
+		return store.Connection{}, ErrNotConnected
 	case err == nil && k.Broken:
 		return k, ErrBroken
 	}

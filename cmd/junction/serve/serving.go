@@ -78,8 +78,8 @@ func (s *serving) apply(c *config.Config, running []*upstream.Upstream) {
 		// The name with any port: a reverse proxy may pass Host without the port of public_url.
 		next.AllowedHosts = append(slices.Clip(next.AllowedHosts), u.Hostname())
 	}
-	if s.signIns.users != nil && len(c.Personal()) > 0 {
-		next.People = s.signIns.users
+	if len(c.Personal()) > 0 {
+		next.People = s.signIns
 	}
 	s.server.Apply(next, running)
 }

@@ -502,7 +502,7 @@ func (c *Config) Stores() bool {
 // needs it, too.
 func StoringModes() (words []string) {
 	for _, row := range upstream.Modes() {
-		if row.Stores && row.Needs == upstream.SectionNone {
+		if row.Stores && row.Needs != upstream.SectionOAuth {
 			words = append(words, row.Word.String())
 		}
 	}
@@ -516,6 +516,8 @@ func (c *Config) Has(section upstream.Section) bool {
 		return true
 	case upstream.SectionOAuth:
 		return c.Auth.OAuth != nil
+	case upstream.SectionCallers:
+		return c.Auth.OAuth != nil || len(c.Auth.APIKeys) > 0
 	}
 	return false
 }
