@@ -176,6 +176,9 @@ type Config struct {
 	// Own are the files that folders of clients must be apart from: those of Junction, and those of entries.
 	Own []folder.Own `yaml:"-"`
 
+	// Inputs are the other files whose content the configuration has.
+	Inputs Inputs `yaml:"-"`
+
 	// Both are the two files of a reload that was refused in part; nil if the configuration is that of one
 	// file. Compile needs them. All other fields have what is in force.
 	Both *Pair `yaml:"-"`
@@ -463,7 +466,7 @@ func parse(file string, text []byte, getenv func(string) (string, bool)) (*Confi
 		c.separate()
 		c.validate(d)
 		c.confine(d)
-		c.Own = c.folderOwn(d)
+		c.Own, c.Inputs = c.folderOwn(d), d.refs.named
 	}
 	d.Problems.Sort()
 	return c, d
