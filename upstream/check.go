@@ -147,7 +147,9 @@ func (x *examination) took(next string) {
 func (x *examination) run(conns *transport.Pool) error {
 	p, config := x.pool, &x.pool.connConfig
 	dialing := p.dialOptions()
-	dialing.Pool = conns
+	if conns != nil {
+		dialing.Pool = conns
+	}
 	if p.options.Credentials == nil {
 		dialing.Token = nil
 	}

@@ -51,6 +51,8 @@ type Config struct {
 	Headers map[string]string `yaml:"headers" kind:"url,give a command its values in env" change:"connection,waits"`
 	// The credentials for a remote server, beside headers.
 	Auth Auth `yaml:"auth" kind:"url" change:"inside"`
+	// Certificates for the connection to url, beside those of the system.
+	TLS TLS `yaml:"tls" kind:"url" change:"inside"`
 	// auto finds out; http is Streamable HTTP, sse is HTTP+SSE of 2024-11-05. Default auto.
 	Transport client.Transport `yaml:"transport" kind:"url" change:"connection,waits"`
 

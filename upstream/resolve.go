@@ -196,6 +196,9 @@ func (p *pool) dialOptions() client.Options {
 			p.exited.Store(&text)
 		},
 	}
+	if pool := c.securePool(o.Roots); pool != nil {
+		d.Pool = pool
+	}
 	if p.credentialed() {
 		d.Token, d.Carrier = p.token, c.Auth.Carrier()
 	}

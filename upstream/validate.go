@@ -85,6 +85,7 @@ func (c *Config) validateRemote(bad func(path, format string, args ...any)) {
 	case u.Fragment != "":
 		bad("url", "has a fragment (#…), which is never sent; remove it")
 	}
+	c.validateTLS(u, bad)
 	c.validateMode(u, bad)
 	c.Auth.validate(bad)
 }

@@ -238,6 +238,11 @@ func (d *decoder) warnings(c *Config) Problems {
 				warn(at+".auth.private_key_file", "%v; until then, Junction gets no token for the upstream", err)
 			}
 		}
+		if u.TLS.Given() && !u.Off() {
+			if _, err := u.TLS.Security(nil, time.Now()); err != nil {
+				warn(at+".tls", "%v; until then, Junction does not connect to the upstream", err)
+			}
+		}
 		if u.Program() == "" || u.Off() {
 			continue
 		}

@@ -455,18 +455,16 @@ func parse(file string, text []byte, getenv func(string) (string, bool)) (*Confi
 		if c.Audit.relative() {
 			c.Audit.File = beside(file, c.Audit.File)
 		}
-		for name, u := range c.Upstreams {
-			if u.Auth.PrivateKeyFile != "" {
-				u.Auth.PrivateKeyFile = beside(file, u.Auth.PrivateKeyFile)
-				c.Upstreams[name] = u
-			}
-		}
+		d.keyFiles(c)
 		d.usePacks(c)
 		d.reserve(c)
 		c.separate()
 		c.validate(d)
 		c.confine(d)
-		c.Own, c.Inputs = c.folderOwn(d), d.refs.named
+		c.Own = c.folderOwn(d)
+		if len(d.refs.named) > 0 {
+			c.Inputs = d.refs.named
+		}
 	}
 	d.Problems.Sort()
 	return c, d

@@ -2,6 +2,7 @@ package config
 
 import (
 	"crypto/sha256"
+	"encoding/hex"
 	"maps"
 
 	"junction/upstream/files"
@@ -28,4 +29,25 @@ func (i Inputs) Again() (now Inputs, differ, gone bool) {
 		gone = gone || err != nil && before != [32]byte{}
 	}
 	return now, !maps.Equal(now, i), gone
+}
+
+// keyFiles completes the paths of keys and certificates of upstreams, and notes what the files of TLS have.
+func (d *decoder) keyFiles(c *Config) {
+	for name, u := range c.Upstreams {
+		if u.Auth.PrivateKeyFile != "" {
+			u.Auth.PrivateKeyFile = beside(d.File, u.Auth.PrivateKeyFile)
+		}
+		sum := sha256.New()
+		for _, file := range u.TLS.Files() {
+			*file = beside(d.File, *file)
+			text, err := files.Read(*file, maxReferencedFile)
+			d.refs.named.note(*file, text, err)
+			content := d.refs.named[*file]
+			_, _ = sum.Write(content[:])
+		}
+		if len(u.TLS.Files()) > 0 {
+			u.TLS.Sum = hex.EncodeToString(sum.Sum(nil))
+		}
+		c.Upstreams[name] = u
+	}
 }
