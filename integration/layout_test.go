@@ -146,7 +146,7 @@ var arrows = map[string][]string{
 	// one connection; it knows no pool, no link and no configuration file
 	"upstream/client": {"upstream/bounded", "upstream/definition", "upstream/http1", "upstream/jsonrpc", "upstream/pace",
 		"upstream/prose", "upstream/raw", "upstream/stdio", "upstream/transport"},
-	"upstream": {"upstream/prose", "upstream/bounded", "upstream/client", "upstream/command", "upstream/definition", "upstream/folder", "upstream/http1",
+	"upstream": {"upstream/files", "upstream/prose", "upstream/bounded", "upstream/client", "upstream/command", "upstream/definition", "upstream/folder", "upstream/http1",
 		"upstream/jsonrpc", "upstream/pace", "upstream/raw", "upstream/remedy", "upstream/sandbox",
 		"upstream/stdio", "upstream/transport", "upstream/shell", "upstream/loopback", "upstream/yamlread"},
 	"proxy/front": {"upstream/client", "proxy", "proxy/budget", "proxy/members", "proxy/origin", "proxy/scope", "proxy/stateful", "proxy/streams", "upstream", "policy",

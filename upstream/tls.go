@@ -83,8 +83,8 @@ func (t TLS) Security(roots *x509.CertPool, now time.Time) (s transport.Security
 	}
 	pair, err := tls.X509KeyPair(cert, key)
 	if err != nil {
-		return s, errors.New("tls.cert_file: " + t.CertFile + " and " + t.KeyFile + " are no certificate with its key in " +
-			"PEM; name the two files of one certificate, and write the key without a password")
+		return s, errors.New("tls.cert_file: " + t.CertFile + " and " + t.KeyFile + " are no certificate with its " +
+			"key in PEM; name the two files of one certificate, and write the key without a password")
 	}
 	if now.After(pair.Leaf.NotAfter) {
 		return s, fmt.Errorf("tls.cert_file: the certificate in %s expired on %s; renew it", t.CertFile,

@@ -70,8 +70,8 @@ func NewSecurePool(rawURL string, s Security) *Pool {
 		p.http.Proxy = func(r *http.Request) (*url.URL, error) {
 			proxy, err := http.ProxyFromEnvironment(r)
 			if err == nil && proxy != nil && proxy.Scheme == "https" {
-				return nil, errors.New("a proxy with https gets no certificate; name the proxy with http, or exclude the " +
-					"server in NO_PROXY")
+				return nil, errors.New("a proxy with https gets no certificate; name the proxy with http, or exclude " +
+					"the server in NO_PROXY")
 			}
 			return proxy, err
 		}

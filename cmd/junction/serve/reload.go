@@ -31,7 +31,8 @@ func (p *program) reloadLoop(ctx context.Context, hup <-chan os.Signal) error {
 	inputs.Store(&map[string]bool{})
 	files, err := watch.New(func(e fsnotify.Event, waiting bool) bool {
 		base := filepath.Base(e.Name)
-		return base == file || base == pins || (*inputs.Load())[base] || !waiting && !e.Has(fsnotify.Write) && !e.Has(fsnotify.Chmod)
+		return base == file || base == pins || (*inputs.Load())[base] ||
+			!waiting && !e.Has(fsnotify.Write) && !e.Has(fsnotify.Chmod)
 	})
 	if err == nil {
 		defer files.Close()
