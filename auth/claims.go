@@ -112,6 +112,9 @@ func printable(s string) bool {
 // user has the same ID with a token of the issuer and with one of our authorization server.
 func UserID(issuer, subject string) string { return signedInID(KindUser, issuer, subject) }
 
+// IsUserID reports whether the ID of a principal is the ID of a user.
+func IsUserID(id string) bool { return strings.HasPrefix(id, string(KindUser)+":") }
+
 // signedInID returns the ID of a user or service. It contains a short hash of the issuer: issuers
 // are configured, so that collisions cannot be searched for.
 func signedInID(kind Kind, issuer, subject string) string {

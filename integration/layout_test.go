@@ -110,14 +110,14 @@ var arrows = map[string][]string{
 		"upstream/sandbox"},
 	"cmd/junction/ops/signins": {"cmd/junction/base/revision", "cmd/junction/ops/admin",
 		"cmd/junction/base/cli", "cmd/junction/base/config", "cmd/junction/base/yamledit",
-		"upstream/prose", "upstream/files", "auth", "auth/authserver", "auth/seal", "auth/store",
+		"upstream/prose", "upstream/files", "auth", "auth/authserver", "auth/credentials", "auth/seal", "auth/store",
 		"upstream/shell", "upstream/loopback"},
 	"upstream/yamlread": {"upstream/prose"},
 	// junction check reads packs as their loader does, and certificates
 	"cmd/junction/base/certificate": {"upstream/files", "upstream/pace"},
 	"cmd/junction/base/config": {"cmd/junction/base/certificate", "auth/authserver/provider", "cmd/pack", "cmd/pack/manifest", "upstream/files", "cmd/pack/lock",
 		"upstream/prose", "upstream/yamlread", "auth",
-		"auth/authserver", "auth/fetch", "auth/store", "policy", "proxy", "proxy/search", "proxy/view",
+		"auth/authserver", "auth/fetch", "auth/keyfile", "auth/store", "policy", "proxy", "proxy/search", "proxy/view",
 		"upstream", "upstream/command", "upstream/folder", "upstream/sandbox", "upstream/shell", "upstream/loopback",
 		"proxy/front", "proxy/scope"}, // names of Junction's own tools
 	// the core: it answers one caller, and knows no HTTP (see noHTTP)
@@ -147,7 +147,7 @@ var arrows = map[string][]string{
 	// one connection; it knows no pool, no link and no configuration file
 	"upstream/client": {"upstream/bounded", "upstream/definition", "upstream/http1", "upstream/jsonrpc", "upstream/pace",
 		"upstream/prose", "upstream/raw", "upstream/stdio", "upstream/transport"},
-	"upstream": {"upstream/prose", "upstream/bounded", "upstream/client", "upstream/command", "upstream/definition", "upstream/folder", "upstream/http1",
+	"upstream": {"upstream/files", "upstream/prose", "upstream/bounded", "upstream/client", "upstream/command", "upstream/definition", "upstream/folder", "upstream/http1",
 		"upstream/jsonrpc", "upstream/pace", "upstream/raw", "upstream/remedy", "upstream/sandbox",
 		"upstream/stdio", "upstream/transport", "upstream/shell", "upstream/loopback", "upstream/yamlread"},
 	"proxy/front": {"upstream/client", "proxy", "proxy/budget", "proxy/members", "proxy/origin", "proxy/scope", "proxy/stateful", "proxy/streams", "upstream", "policy",
@@ -166,9 +166,11 @@ var arrows = map[string][]string{
 	"policy": {"upstream/folder", // one comparison of folders
 		"upstream/raw", "upstream/yamlread", "upstream/prose"},
 	// the source of each mode of the table in upstream; a caller's kind may have some of them
-	"auth/credentials": {"auth", "auth/oauth", "upstream", "upstream/prose"},
+	"auth/credentials": {"auth", "auth/oauth", "auth/store", "upstream", "upstream/bounded", "upstream/prose", "upstream/shell",
+		"upstream/transport"},
 	// it asks an upstream as the proxy does
-	"auth/oauth":               {"auth/fetch", "auth/store", "upstream/client", "upstream/pace", "upstream/prose"},
+	"auth/oauth":               {"auth/fetch", "auth/keyfile", "auth/store", "upstream/client", "upstream/pace", "upstream/prose"},
+	"auth/keyfile":             {"upstream/files", "upstream/shell"},
 	"upstream/remedy":          {"upstream/shell"},                                                   // it names commands with names of servers
 	"cmd/junction/base/stored": {"auth/seal", "upstream/bounded", "upstream/files", "upstream/pace"}, // what is on the disk is sealed like session ids
 	"auth/authserver": {"auth", "auth/authserver/provider", "auth/store", "auth/seal", "auth/fetch", "upstream/bounded",

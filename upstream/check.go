@@ -155,7 +155,9 @@ func (x *examination) run(conns *transport.Pool) error {
 	if err != nil {
 		return err
 	}
-	dialing.Pool = conns
+	if conns != nil {
+		dialing.Pool = conns
+	}
 	if p.options.Credentials == nil {
 		dialing.Token = nil
 	}

@@ -51,6 +51,8 @@ type Config struct {
 	Headers map[string]string `yaml:"headers" kind:"url,give a command its values in env" change:"connection,waits"`
 	// The credentials for a remote server, beside headers.
 	Auth Auth `yaml:"auth" kind:"url" change:"inside"`
+	// Certificates for the connection to url, beside those of the system.
+	TLS TLS `yaml:"tls" kind:"url" change:"inside"`
 	// auto finds out; http is Streamable HTTP, sse is HTTP+SSE of 2024-11-05. Default auto.
 	Transport client.Transport `yaml:"transport" kind:"url" change:"connection,waits"`
 
@@ -165,13 +167,19 @@ func (Config) Example() string {
 type Auth struct {
 	// none, the default, sends only headers. oauth: junction login signs in, for all users.
 	// oauth_user: each user signs in. client_credentials: Junction has a client of its own.
+	// user_key: each caller has a key of their own.
 	//
 	// With oauth the operator signs in once, and all callers use the tokens of the operator. With
 	// oauth_user each user signs in to the server in the browser, and has connections of their own.
 	// It needs auth.oauth. Callers who are no signed-in users, such as API keys, do not see the
-	// upstream. With client_credentials Junction gets one token for all callers, with client_id and
-	// client_secret at issuer, and renews it.
+	// upstream. With client_credentials Junction gets one token for all callers, with client_id, and
+	// client_secret or private_key_file, at issuer, and renews it. With user_key each user gives a key
+	// of the server on a page, and the operator sets the keys of API keys (junction users key).
 	Mode AuthMode `yaml:"mode" change:"connection,neither"`
+	// The header that carries the key of a user. Default Authorization, with the scheme Bearer.
+	Header string `yaml:"header" json:",omitempty" example:"X-API-Key" change:"connection,waits"`
+	// The word before the key in header. Default: none; Bearer without header.
+	Scheme string `yaml:"scheme" json:",omitempty" example:"Token" change:"connection,waits"`
 	// The scopes to ask the authorization server for. Default: the scopes that the server names.
 	Scopes []string `yaml:"scopes" change:"connection,waits"`
 	// Junction's client at issuer. By default Junction identifies itself by a document, or
@@ -181,6 +189,19 @@ type Auth struct {
 	ClientID string `yaml:"client_id" change:"connection,waits"`
 	// The secret of client_id. Junction sends it to no other authorization server than issuer.
 	ClientSecret string `yaml:"client_secret" change:"connection,waits"`
+	// The file with the private key of client_id, in PEM: Junction signs each request for a token
+	// instead of sending client_secret (private_key_jwt). Only the user of Junction may be able to
+	// read it. A relative path is relative to the folder of this file.
+	//
+	// The key is one of RSA (RS256, PS256), P-256 (ES256), P-384, P-521 or Ed25519. Junction reads
+	// the file again for each request. Further keys in the file are published, and do not sign.
+	PrivateKeyFile string `yaml:"private_key_file" json:",omitempty" example:"/etc/junction/reports.pem" change:"connection,waits"`
+	// The name of the key at the authorization server (kid). Default: the thumbprint of the key
+	// (RFC 7638), which is also its name in the keys that Junction publishes.
+	KeyID string `yaml:"key_id" json:",omitempty" change:"connection,waits"`
+	// To whom a request is signed (aud): issuer, or token_endpoint for servers that do not accept
+	// their issuer, such as Entra ID. Default issuer.
+	AssertionAudience AssertionAudience `yaml:"assertion_audience" json:",omitempty" change:"connection,waits"`
 	// The only authorization server to use. By default the server names it.
 	Issuer string `yaml:"issuer" change:"connection,waits"`
 	// Only for an authorization server with two hosts: users sign in at the first, and the second
@@ -198,6 +219,11 @@ type Auth struct {
 	Audience string `yaml:"audience" json:",omitempty" change:"connection,waits"`
 	// Added to the authorization request. Google gives no refresh token without these.
 	Params map[string]string `yaml:"params" json:",omitempty" change:"connection,waits"`
+}
+
+// Carrier returns the header that carries the credential.
+func (a *Auth) Carrier() transport.Carrier {
+	return transport.Carrier{Header: a.Header, Scheme: a.Scheme}
 }
 
 // keys returns the keys of the section that are set, except mode.

@@ -27,6 +27,7 @@ const (
 	AuthOAuth     AuthMode = "oauth"
 	AuthOAuthUser AuthMode = "oauth_user"
 	AuthClient    AuthMode = "client_credentials"
+	AuthUserKey   AuthMode = "user_key"
 )
 
 // Owner is whose credential a request to an upstream carries.
@@ -60,9 +61,10 @@ type Mode struct {
 	Kinds     []*client.ServerKind
 	AuthKeys  []string // the keys of auth, except mode, that belong to the mode
 	AuthNeeds []string // the AuthKeys without which there is no credential
-	// Header is the header that carries the credential, which headers must not set; "" is none. The
-	// transport knows Authorization only.
-	Header   string
+	AuthOne   []string // the AuthKeys of which an entry needs exactly one
+	// Judge reports mistakes in the values of the AuthKeys that no other mode has; nil if there are none.
+	Judge    func(a *Auth, bad func(path, format string, args ...any))
+	Carries  bool    // a header carries the credential (Auth.carrier), which headers must not set
 	Needs    Section // what the file must have, too
 	NeedsFor string  // why; "" without Needs
 	Stores   bool    // credentials are in the database
@@ -110,6 +112,8 @@ type Section string
 const (
 	SectionNone  Section = ""
 	SectionOAuth Section = "auth.oauth"
+	// callers who are told apart: users who sign in, or API keys
+	SectionCallers Section = "auth.oauth or auth.api_keys"
 )
 
 // setHeaders is how an entry without a mode gets credentials.
@@ -136,7 +140,7 @@ var modes = []Mode{
 	},
 	{
 		Word: AuthOAuth, Owner: OwnerOperator, Users: true, Keys: true, Kinds: remote, AuthKeys: signInKeys,
-		Header: "Authorization", Stores: true, SignIn: true, Asked: AnswerOAuth,
+		Carries: true, Stores: true, SignIn: true, Asked: AnswerOAuth,
 		Choose:  "to sign in with junction login",
 		Suggest: "the server asks for an OAuth sign-in: set auth: { mode: oauth }, then run: {command}",
 		Advice: Advice{
@@ -157,7 +161,7 @@ var modes = []Mode{
 	},
 	{
 		Word: AuthOAuthUser, Owner: OwnerSubject, Users: true, Kinds: remote, AuthKeys: signInKeys,
-		Header: "Authorization", Stores: true, SignIn: true,
+		Carries: true, Stores: true, SignIn: true,
 		Needs:    SectionOAuth,
 		NeedsFor: "each person connects it on a page here, and has to be signed in there",
 		Choose:   "if each person signs in there themselves",
@@ -185,9 +189,10 @@ var modes = []Mode{
 	},
 	{
 		Word: AuthClient, Owner: OwnerJunction, Users: true, Keys: true, Kinds: remote,
-		AuthKeys:  []string{"scopes", "client_id", "client_secret", "issuer", "resource", "audience"},
-		AuthNeeds: []string{"client_id", "client_secret", "issuer"},
-		Header:    "Authorization", Stores: true,
+		AuthKeys: []string{"scopes", "client_id", "client_secret", "private_key_file", "key_id", "assertion_audience",
+			"issuer", "resource", "audience"},
+		AuthNeeds: []string{"client_id", "issuer"}, AuthOne: []string{"client_secret", "private_key_file"},
+		Judge: judgeAssertion, Carries: true, Stores: true,
 		Choose: "if Junction has a client of its own at issuer",
 		Advice: Advice{
 			Refused: "the server rejects the token of auth.client_id: compare auth.scopes, auth.resource and " +
@@ -208,6 +213,34 @@ var modes = []Mode{
 			"sign-in",
 		Doctor: "which Junction gets tokens for with its own client",
 		Cell:   "Junction's own, for all callers: its client at the authorization server",
+	},
+	{
+		Word: AuthUserKey, Owner: OwnerSubject, Users: true, Keys: true, Kinds: remote,
+		AuthKeys: []string{"header", "scheme"}, Judge: judgeCarrier,
+		Carries: true, Stores: true,
+		Needs:    SectionCallers,
+		NeedsFor: "each caller has a key of their own for the server, so that callers have to be told apart",
+		Choose:   "if each caller has a key of their own for the server",
+		Advice: Advice{
+			Refused: "the server requires authentication: each user gives a key for {name} on the account page",
+			Set:     "each user gives a key for {name} that may use it",
+			Call:    "if each call fails so, give another key for {name}",
+			Lacks:   "this call needs a key for {name} that permits more",
+			Absent:  "{name} needs a key of your own",
+			Broken:  "{name} does not accept your key; it needs another one",
+			Down:    "your key cannot be read",
+			Without: "no database is open for the keys of users",
+		},
+		What: "the key of the user", Exposes: "the keys of users",
+		Login: "each user gives a key for {name} on the account page, or you set it with junction users key " +
+			"(auth.mode: user_key); there is no sign-in",
+		Next: "Each user gives a key for {name} on the account page; for an API key, run: junction users key " +
+			"NAME {name}",
+		Left:       "each caller has a key of their own for it",
+		LeftAdvice: "junction users key --list shows who has one",
+		Why: "{name} may have it: each caller has a key of their own for the server, and sees the tools of that key " +
+			"(upstreams.{name}.auth)",
+		Cell: "each caller's own key for the server: users give it on a page, the operator sets others",
 	},
 }
 

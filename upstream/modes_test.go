@@ -20,14 +20,14 @@ func TestModesHaveEveryFact(t *testing.T) {
 			own, subject := row.Owner != OwnerNobody, row.Owner == OwnerSubject
 			operator := row.SignIn && row.Owner == OwnerOperator
 			want := map[string]bool{ // whether the row must have the fact; missing if it may
-				"Owner": own, "Header": own, "NeedsFor": row.Needs != SectionNone, "Choose": own,
+				"Owner": own, "Carries": own, "NeedsFor": row.Needs != SectionNone, "Choose": own,
 				"Suggest": row.Asked != AnswerNone, "What": own, "Exposes": own, "Note": own && !subject,
 				"Login": own && !operator, "Why": subject, "Left": subject,
 				"LeftAdvice": subject, "Cell": true, "Kinds": true,
 				"Advice.Refused": true, "Advice.Set": true, "Advice.Lacks": true, "Advice.Absent": own, "Advice.Call": own,
 				"Advice.Broken": own, "Advice.Down": own, "Advice.Without": own,
 			}
-			free := []string{"Doctor", "Word", "Users", "Keys", "AuthKeys", "AuthNeeds", "Needs", "Stores", "SignIn", "Asked", "Next"}
+			free := []string{"Doctor", "Word", "Users", "Keys", "AuthKeys", "AuthNeeds", "AuthOne", "Judge", "Needs", "Stores", "SignIn", "Asked", "Next"}
 			check := func(name string, v reflect.Value) {
 				must, known := want[name]
 				switch {
@@ -54,11 +54,11 @@ func TestModesHaveEveryFact(t *testing.T) {
 			if !row.Users && !row.Keys {
 				t.Error("no caller may have the credential")
 			}
-			if own && (row.Has(client.Command) || row.Header != "Authorization") {
-				t.Errorf("a source gives a credential only to a url, in the header Authorization: %q", row.Header)
+			if own && row.Has(client.Command) {
+				t.Error("a source gives a credential only to a url")
 			}
-			if len(without(row.AuthNeeds, row.AuthKeys)) > 0 {
-				t.Errorf("the keys %q must be among %q", row.AuthNeeds, row.AuthKeys)
+			if needs := slices.Concat(row.AuthNeeds, row.AuthOne); len(without(needs, row.AuthKeys)) > 0 || len(row.AuthOne) == 1 {
+				t.Errorf("the keys %q must be among %q, and a choice has two", needs, row.AuthKeys)
 			}
 		})
 	}
@@ -158,12 +158,15 @@ func TestLackOfAnotherModeHasItsOwnRemedy(t *testing.T) {
 // TestKeysOfAnotherMode: a key of auth that the mode does not have is a mistake, and so is the lack of one
 // that it needs.
 func TestKeysOfAnotherMode(t *testing.T) {
-	row := Mode{Word: "token", AuthKeys: []string{"token", "scopes"}, AuthNeeds: []string{"token"}}
+	row := Mode{Word: "token", AuthKeys: []string{"token", "scopes", "secret", "file"}, AuthNeeds: []string{"token"},
+		AuthOne: []string{"secret", "file"}}
 	for keys, want := range map[string]string{
-		"token":           "",
-		"token scopes":    "",
-		"scopes":          "auth: needs token for mode: token",
-		"token client_id": "auth.client_id: does not belong to mode: token; remove it",
+		"token secret":         "",
+		"token file scopes":    "",
+		"scopes file":          "auth: needs token for mode: token",
+		"token file client_id": "auth.client_id: does not belong to mode: token; remove it",
+		"token":                "auth: needs one of secret and file for mode: token",
+		"token secret file":    "auth: has more than one of secret and file; remove all but one",
 	} {
 		var got []string
 		row.checkKeys(strings.Fields(keys), func(path, format string, args ...any) {

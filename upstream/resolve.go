@@ -196,8 +196,11 @@ func (p *pool) dialOptions() client.Options {
 			p.exited.Store(&text)
 		},
 	}
+	if pool := c.securePool(o.Roots); pool != nil {
+		d.Pool = pool
+	}
 	if p.credentialed() {
-		d.Token = p.token
+		d.Token, d.Carrier = p.token, c.Auth.Carrier()
 	}
 	return d
 }

@@ -3,6 +3,7 @@ package upstream
 import (
 	"cmp"
 	"context"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -38,6 +39,7 @@ type Options struct {
 	Hooks       Hooks
 	Observer    client.Observer // nil observes nothing
 	Credentials Credentials     // of users; nil has none
+	Roots       *x509.CertPool  // that servers may have; nil are those of the system
 	Store       Store           // keeps the last catalog of each upstream for the next process; nil keeps none
 	// Memory returns the account of an upstream for its handshakes and lists; nil does not limit them.
 	Memory func(upstream string) client.Account

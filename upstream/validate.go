@@ -85,6 +85,7 @@ func (c *Config) validateRemote(bad func(path, format string, args ...any)) {
 	case u.Fragment != "":
 		bad("url", "has a fragment (#…), which is never sent; remove it")
 	}
+	c.validateTLS(u, bad)
 	c.validateMode(u, bad)
 	c.Auth.validate(bad)
 }
@@ -108,8 +109,11 @@ func (c *Config) validateMode(u *url.URL, bad func(path, format string, args ...
 		bad("auth.mode", "needs an https url, because http would expose %s; http is allowed only for loopback",
 			row.Exposes)
 	}
+	if row.Judge != nil {
+		row.Judge(&c.Auth, bad)
+	}
 	for k := range c.Headers {
-		if row.Header != "" && kind.HTTP && strings.EqualFold(k, row.Header) {
+		if row.Carries && kind.HTTP && strings.EqualFold(k, c.Auth.Carrier().Name()) {
 			bad("headers."+k, "carries %s (auth.mode); remove one of the two", row.What)
 		}
 	}
@@ -122,6 +126,12 @@ func (m Mode) checkKeys(keys []string, bad func(path, format string, args ...any
 	}
 	if missing := without(m.AuthNeeds, keys); len(missing) > 0 {
 		bad("auth", "needs %s for mode: %s", strings.Join(missing, " and "), m.Word)
+	}
+	switch left := len(m.AuthOne) - len(without(m.AuthOne, keys)); {
+	case len(m.AuthOne) > 0 && left == 0:
+		bad("auth", "needs one of %s for mode: %s", strings.Join(m.AuthOne, " and "), m.Word)
+	case left > 1:
+		bad("auth", "has more than one of %s; remove all but one", strings.Join(m.AuthOne, " and "))
 	}
 }
 
@@ -190,6 +200,42 @@ func (a *Auth) validateResource(bad func(path, format string, args ...any)) {
 		bad("auth.resource", "is no URI; write the one that the authorization server knows, such as "+
 			"api://11111111-2222-3333-4444-555555555555, or none")
 	}
+}
+
+// judgeAssertion checks the keys about a signed request.
+func judgeAssertion(a *Auth, bad func(path, format string, args ...any)) {
+	for _, word := range []struct{ key, text string }{{"key_id", a.KeyID},
+		{"assertion_audience", string(a.AssertionAudience)}} {
+		if word.text != "" && a.PrivateKeyFile == "" {
+			bad("auth."+word.key, "has no effect without private_key_file; remove it")
+		}
+	}
+}
+
+// judgeCarrier checks the header of a key.
+func judgeCarrier(a *Auth, bad func(path, format string, args ...any)) {
+	switch name := strings.ToLower(a.Header); {
+	case name == "":
+	case !http1.IsToken(a.Header):
+		bad("auth.header", "is no HTTP header name")
+	case hopByHop[name] || foreignHeader(name):
+		bad("auth.header", "cannot carry a key; choose the header that the server documents, such as X-API-Key")
+	}
+	if a.Scheme != "" && !http1.IsToken(a.Scheme) {
+		bad("auth.scheme", "is one word, such as Bearer or Token")
+	}
+}
+
+// foreignHeaders are the headers, or the beginnings of their names, that say something else than a key, and
+// that a server or a proxy on the way may read.
+var foreignHeaders = []string{"accept-", "content-", "cookie", "forwarded", "junction-", "mcp-", "origin", "proxy-",
+	"sec-", "traceparent", "tracestate", "user-agent", "via", "x-forwarded-", "x-real-ip"}
+
+// foreignHeader reports whether a name in lower case is one of foreignHeaders.
+func foreignHeader(name string) bool {
+	return slices.ContainsFunc(foreignHeaders, func(begin string) bool {
+		return name == begin || strings.HasSuffix(begin, "-") && strings.HasPrefix(name, begin)
+	})
 }
 
 // validate checks the keys of a sign-in.

@@ -149,6 +149,24 @@ func (Expose) Words() (words []string) {
 	return words
 }
 
+// AssertionAudience is to whom Junction signs a request for a token, as a word of the file; the zero value
+// is the issuer.
+type AssertionAudience string
+
+const (
+	audienceIssuer   = "issuer"
+	audienceEndpoint = "token_endpoint"
+)
+
+// ToEndpoint reports whether the token endpoint is the audience.
+func (a AssertionAudience) ToEndpoint() bool { return a == audienceEndpoint }
+
+// UnmarshalYAML reads the word.
+func (a *AssertionAudience) UnmarshalYAML(n *yaml.Node) error { return oneOf(n, a, a.Words()...) }
+
+// Words returns the words of the file.
+func (AssertionAudience) Words() []string { return []string{audienceIssuer, audienceEndpoint} }
+
 // oneOf reads a word of the file. The first of words is the default and becomes the zero value; it
 // is "" where no word is the default.
 func oneOf[T ~string](n *yaml.Node, dst *T, words ...string) error {

@@ -75,7 +75,9 @@ type Options struct {
 	// Connector signs users in to upstreams; nil disables that. MayUse reports whether policies let
 	// a user use anything of an upstream; nil grants.
 	Connector Connector
-	MayUse    func(p *auth.Principal, upstream string) bool
+	// Keeper keeps the keys of users for upstreams; nil if there are none. It needs a Connector.
+	Keeper Keeper
+	MayUse func(p *auth.Principal, upstream string) bool
 	// Servers returns the names of the upstreams of which policies let a user use anything, sorted, for
 	// the account page; nil shows none.
 	Servers func(p *auth.Principal) []string
@@ -108,6 +110,7 @@ type Server struct {
 	cookies      [][]byte // keys
 	granted      func(*auth.Principal) bool
 	connector    Connector // nil if there is nothing to connect
+	keeper       Keeper    // nil if there are no keys
 	mayUse       func(*auth.Principal, string) bool
 	servers      func(*auth.Principal) []string
 	links        *seal.Vault // of ConnectURL
@@ -155,7 +158,7 @@ func New(o Options) (*Server, error) {
 	f := &Server{
 		config: o.Config, tokens: o.Config.Tokens.withDefaults(), url: o.URL, store: o.Store,
 		static:  map[string]*client{},
-		granted: o.Granted, connector: o.Connector, mayUse: o.MayUse,
+		granted: o.Granted, connector: o.Connector, keeper: o.Keeper, mayUse: o.MayUse,
 		servers: o.Servers, address: o.Address, ended: o.Ended, limitReached: o.Limited,
 		log: cmp.Or(o.Log, slog.New(slog.DiscardHandler)), now: o.Now,
 		limits: newRateLimits(o.Config.Limits.withDefaults()), logOverLimit: rate.Sometimes{Interval: time.Minute},

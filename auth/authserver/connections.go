@@ -60,6 +60,7 @@ type upstreamRow struct {
 	Name, At, Since   string
 	Connected, Broken bool
 	Gone              bool // it is no longer configured
+	Keyed             bool // the user gives a key
 }
 
 // ConnectURL returns the page on which a principal connects an upstream, with more scopes than those
@@ -97,7 +98,7 @@ func (srv *Server) opened(upstream, t string) (principal string, more []string) 
 func (srv *Server) forUpstream(answer func(w http.ResponseWriter, r *http.Request, name string) error) pageHandler {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		name := r.PathValue("upstream")
-		if srv.connector == nil || !slices.Contains(srv.connector.Upstreams(), name) {
+		if !srv.keeps(name) && (srv.connector == nil || !slices.Contains(srv.connector.Upstreams(), name)) {
 			return stop(http.StatusNotFound, pageData{Title: "Server not found",
 				Text: "No server with this name needs a connection.", Next: srv.url + "/account",
 				Label: "Go to your account"})
@@ -151,6 +152,9 @@ func (srv *Server) connectPage(w http.ResponseWriter, r *http.Request, name stri
 	if err := srv.mayConnect(s, name); err != nil {
 		return err
 	}
+	if srv.keeps(name) {
+		return srv.keyPage(w, r, s, name, "")
+	}
 	seen, scopes, err := srv.connector.Describe(r.Context(), name, s.principal(), more)
 	if err != nil {
 		return srv.notConnected(w, r, name, err)
@@ -180,6 +184,9 @@ func (srv *Server) mayConnect(s session, name string) error {
 func (srv *Server) connectUpstream(w http.ResponseWriter, r *http.Request, name string) error {
 	if err := srv.sameOriginForm(r); err != nil {
 		return err
+	}
+	if srv.keeps(name) {
+		return srv.giveKey(w, r, name)
 	}
 	s, err := srv.session(r)
 	if err != nil && !isOver(err) {
@@ -292,9 +299,9 @@ func (srv *Server) notConnected(w http.ResponseWriter, r *http.Request, name str
 func (srv *Server) disconnect(w http.ResponseWriter, r *http.Request, s session) error {
 	name := r.PathValue("upstream")
 	connections, err := srv.store.Connections(r.Context(), s.user.ID)
-	if err == nil && srv.connector != nil &&
-		slices.ContainsFunc(connections, func(c store.Connection) bool { return c.Upstream == name }) {
-		if err = srv.connector.Disconnect(r.Context(), name, s.user.ID); err == nil {
+	i := slices.IndexFunc(connections, func(c store.Connection) bool { return c.Upstream == name })
+	if err == nil && srv.connector != nil && i >= 0 {
+		if err = srv.drop(r.Context(), connections[i]); err == nil {
 			srv.event(r, "upstream_disconnected", s.user.ID, "", name)
 		}
 	}
@@ -316,17 +323,28 @@ func (srv *Server) upstreams(ctx context.Context, s session) (rows []upstreamRow
 		return nil, err
 	}
 	names := srv.connector.Upstreams()
+	if srv.keeper != nil {
+		names = append(names, srv.keeper.Upstreams()...)
+	}
 	for _, c := range have {
-		row := upstreamRow{Name: c.Upstream, Connected: !c.Broken, Broken: c.Broken,
+		row := upstreamRow{Name: c.Upstream, Broken: c.Broken, At: hostOf(c.Issuer), Keyed: srv.keeps(c.Upstream),
 			Since: c.Created.UTC().Format(time.DateOnly), Gone: !slices.Contains(names, c.Upstream)}
-		if at, err := url.Parse(c.Issuer); err == nil {
-			row.At = at.Host
+		if key := c.Issuer == store.KeyIssuer; key {
+			row.At = hostOf(c.Resource)
+			origin := ""
+			if row.Keyed {
+				origin, _ = srv.keeper.Describe(c.Upstream)
+			}
+			row.Broken = origin != c.Resource
+		} else if row.Keyed { // a sign-in of an earlier configuration
+			row.Broken = true
 		}
+		row.Connected = !row.Broken
 		rows = append(rows, row)
 	}
 	for _, name := range names {
 		if !slices.ContainsFunc(rows, func(r upstreamRow) bool { return r.Name == name }) && srv.canUse(s, name) {
-			rows = append(rows, upstreamRow{Name: name})
+			rows = append(rows, upstreamRow{Name: name, Keyed: srv.keeps(name)})
 		}
 	}
 	slices.SortFunc(rows, func(a, b upstreamRow) int { return strings.Compare(a.Name, b.Name) })

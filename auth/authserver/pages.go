@@ -74,7 +74,7 @@ func newPages() *pages {
 	layout := template.Must(template.New("layout.html").Funcs(inline).ParseFS(files, "pages/layout.html"))
 	for _, name := range []string{
 		"consent", "login", "going", "refused", "error", "client", "mistake", "account", "connect", "upstream",
-		"connected",
+		"connected", "key",
 	} {
 		p.all[name] = template.Must(template.Must(layout.Clone()).ParseFS(files, "pages/"+name+".html"))
 	}

@@ -10,6 +10,7 @@ import (
 	"junction/auth/oauth"
 	"junction/upstream"
 	"junction/upstream/prose"
+	"junction/upstream/shell"
 )
 
 // clientCredentials is the source of mode client_credentials: Junction has a client of its own at the
@@ -67,15 +68,29 @@ func (s *clientCredentials) Probe(ctx context.Context, name string) []Finding {
 	if client == nil {
 		return nil
 	}
+	var list []Finding
+	u, _ := client.Upstream(name)
+	if id, err := client.KeyID(name); err == nil && id != "" {
+		list = append(list, Finding{Note, "register there the public key of " + u.ClientID + ", with the kid " +
+			prose.Flat(id) + ": " + keysAt(client.URL, u.KeyFile), ""})
+	}
 	scope, expires, err := client.TryOwn(ctx, name)
 	if err != nil {
-		return []Finding{{Wrong, prose.Flat(err.Error()), "check upstreams." + name + ".auth: issuer, client_id, " +
-			"client_secret, scopes, resource and audience"}}
+		return append(list, Finding{Wrong, prose.Flat(err.Error()), "check upstreams." + name + ".auth: issuer, " +
+			"client_id, client_secret or private_key_file, scopes, resource and audience"})
 	}
 	lasts := "without an expiry"
 	if !expires.IsZero() {
 		lasts = "that expires at " + expires.UTC().Format(time.RFC3339)
 	}
-	return []Finding{{Good, "Junction gets a token " + lasts + ", with the scopes: " +
-		cmp.Or(prose.Flat(scope), "not named"), ""}}
+	return append(list, Finding{Good, "Junction gets a token " + lasts + ", with the scopes: " +
+		cmp.Or(prose.Flat(scope), "not named"), ""})
+}
+
+// keysAt says where an authorization server gets the public key of a file.
+func keysAt(public, file string) string {
+	if public == "" {
+		return "openssl pkey -pubout -in " + shell.Quote(file)
+	}
+	return "jwks_uri " + public + oauth.KeysPath
 }

@@ -15,6 +15,7 @@ import (
 
 	"junction/auth"
 	"junction/auth/oauth"
+	"junction/auth/store"
 	"junction/upstream"
 )
 
@@ -64,6 +65,12 @@ const (
 type Options struct {
 	// OAuth returns the client with the stored sign-ins; nil if none is open. A reload may open one.
 	OAuth func() *oauth.Client
+	// Store returns the database with the keys of users; nil if none is open. A reload may open one. It may
+	// be nil.
+	Store func() *store.Store
+	// Changed is called when a principal has given or deleted a key for an upstream. It must not block. It may
+	// be nil.
+	Changed func(upstream, principal string)
 	// ConnectURL returns the page on which a user signs in to an upstream, with more scopes than before; ""
 	// if users do not sign in to Junction. It may be nil.
 	ConnectURL func(upstream, user string, scopes ...string) string
@@ -74,6 +81,7 @@ var makers = map[upstream.AuthMode]func(Options) Source{
 	upstream.AuthOAuth:     newOAuth,
 	upstream.AuthOAuthUser: newOAuthUser,
 	upstream.AuthClient:    newClientCredentials,
+	upstream.AuthUserKey:   newUserKey,
 }
 
 // MayHave reports whether callers of a kind may have the credential of a mode.

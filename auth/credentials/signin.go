@@ -142,6 +142,7 @@ func entry(u upstream.Config) oauth.Upstream {
 			Token: u.Auth.TokenEndpoint},
 		Resource: u.Auth.Resource, Audience: u.Auth.Audience, Params: u.Auth.Params,
 		Headers: u.Headers, Transport: u.Transport, Era: u.Era,
+		KeyFile: u.Auth.PrivateKeyFile, KeyID: u.Auth.KeyID, ToEndpoint: u.Auth.AssertionAudience.ToEndpoint(),
 		Mode: row.Word.String(), Shared: row.Shared(), Own: row.Owner == upstream.OwnerJunction,
 	}
 }

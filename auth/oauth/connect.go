@@ -207,7 +207,7 @@ func (c *Client) Disconnect(ctx context.Context, name, user string) error {
 		return err
 	}
 	c.changed(name, k.Principal)
-	if u, ok := c.Upstream(name); ok {
+	if u, ok := c.Upstream(name); ok && k.Issuer != store.KeyIssuer {
 		if err := c.revoke(ctx, u, k); err != nil {
 			c.Log.Warn("deleted the tokens of an upstream, but cannot revoke them there", "upstream", name,
 				"issuer", k.Issuer, "error", err)

@@ -23,6 +23,7 @@ type serverMetadata struct {
 	Scopes                []string `json:"scopes_supported"`
 	Challenges            []string `json:"code_challenge_methods_supported"` // nil if they are not listed
 	AuthMethods           []string `json:"token_endpoint_auth_methods_supported"`
+	Algorithms            []string `json:"token_endpoint_auth_signing_alg_values_supported"` // empty if they are not listed
 	Documents             bool     `json:"client_id_metadata_document_supported"`
 	IssParameter          bool     `json:"authorization_response_iss_parameter_supported"`
 

@@ -11,6 +11,7 @@
 //   - login.go signs the operator in with a Flow, and stores the tokens.
 //   - oauth.go returns the token for each call, and renews it.
 //   - own.go gets the tokens that belong to Junction itself (client credentials).
+//   - assertion.go signs as a client with a key, and publishes the public keys.
 //   - ask.go sends the requests.
 //
 // Servers differ from the specification, and from each other. What they may differ in is in
@@ -55,9 +56,14 @@ type Upstream struct {
 	Mode                   string   // auth.mode, for the lines of the configuration in errors
 	Shared                 bool     // the operator signs in for everyone, with Login
 	// Own states that Junction itself is the client and owner of the token (client credentials grant). It
-	// needs ClientID, ClientSecret, Issuer and Shared.
-	Own      bool
-	Audience string // sent in requests for an Own token; "" for none
+	// needs ClientID, Issuer, Shared, and ClientSecret or KeyFile.
+	Own bool
+	// KeyFile has the private key with which the client signs instead of sending a secret (private_key_jwt).
+	// KeyID names it; "" is its thumbprint. ToEndpoint addresses the signed text to the token endpoint instead
+	// of the issuer.
+	KeyFile, KeyID string
+	ToEndpoint     bool
+	Audience       string // sent in requests for an Own token; "" for none
 	// OneOrigin states that all URLs of the authorization server must have one origin, because no
 	// user confirms its hosts before a sign-in.
 	OneOrigin bool
@@ -107,6 +113,7 @@ type Client struct {
 	cache     map[string]cachedMetadata // metadata by upstream and issuer; guarded by mu
 	rejects   map[string]time.Time      // until when an issuer counts as one that refuses us; guarded by mu
 	attempts  map[string]failure        // the last failed request for an Own token; guarded by mu
+	public    publicKeys                // of Keys; guarded by mu
 	ahead     map[string]bool           // running early renewals of Own tokens; guarded by mu
 	mute      map[string]time.Time      // of the first mute refusal, by upstream and principal; guarded by mu
 }
@@ -171,6 +178,7 @@ func (c *Client) apply(upstreams map[string]Upstream) {
 		c.cache = map[string]cachedMetadata{}
 		clear(c.rejects)
 		clear(c.attempts)
+		c.public = publicKeys{}
 	}
 	c.upstreams = upstreams
 	clear(c.refused) // the configuration may permit it now
@@ -311,8 +319,8 @@ func (c *Client) Token(ctx context.Context, upstream, principal string, refused 
 func (c *Client) connection(ctx context.Context, upstream, principal string) (store.Connection, error) {
 	k, err := c.Store.Connection(ctx, upstream, principal)
 	switch {
-	case errors.Is(err, store.ErrNotFound):
-		return k, ErrNotConnected
+	case errors.Is(err, store.ErrNotFound), err == nil && k.Issuer == store.KeyIssuer:
+		return store.Connection{}, ErrNotConnected
 	case err == nil && k.Broken:
 		return k, ErrBroken
 	}

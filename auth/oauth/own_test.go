@@ -1,6 +1,7 @@
 package oauth
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -23,6 +24,9 @@ type grantor struct {
 	basic    []string                           // user names of Basic; guarded by mu
 	busy     chan struct{}                      // each request waits for a value, if it is not nil
 	methods  []string
+	// what the metadata name; nil and "" is nothing, and the own address
+	algorithms []string
+	issuer     string
 }
 
 // lasting is an answer with a new token and this expires_in.
@@ -48,8 +52,9 @@ func (g *grantor) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case "/place":
 		fmt.Fprintf(w, `{"resource":%q,"authorization_servers":[%q]}`, g.URL+"/mcp", g.URL)
 	case "/.well-known/oauth-authorization-server":
-		_ = json.NewEncoder(w).Encode(map[string]any{"issuer": g.URL, "token_endpoint": g.URL + "/token",
-			"token_endpoint_auth_methods_supported": g.methods, "code_challenge_methods_supported": []string{}})
+		_ = json.NewEncoder(w).Encode(map[string]any{"issuer": cmp.Or(g.issuer, g.URL), "token_endpoint": g.URL + "/token",
+			"token_endpoint_auth_methods_supported":            g.methods,
+			"token_endpoint_auth_signing_alg_values_supported": g.algorithms, "code_challenge_methods_supported": []string{}})
 	case "/token":
 		_ = r.ParseForm()
 		name, _, _ := r.BasicAuth()

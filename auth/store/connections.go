@@ -28,6 +28,10 @@ type Connection struct {
 	version int64 // of the tokens; each change names the version that it replaces
 }
 
+// KeyIssuer is the Issuer of a connection whose Access is a key that a person has pasted, and no token of an
+// authorization server. Its Resource is the origin for which the key was given.
+const KeyIssuer = "urn:junction:key"
+
 const (
 	connectionOK     = "ok"
 	connectionBroken = "needs_reconnect"
@@ -129,6 +133,11 @@ func (s *Store) Connection(ctx context.Context, upstream, principal string) (c C
 // Connections returns a user's connections by upstream, without the tokens.
 func (s *Store) Connections(ctx context.Context, user string) ([]Connection, error) {
 	return list[Connection](ctx, s, `WHERE owner = $1 ORDER BY upstream`, user)
+}
+
+// GivenKeys returns the connections with a key, by upstream and principal, without the keys.
+func (s *Store) GivenKeys(ctx context.Context) ([]Connection, error) {
+	return list[Connection](ctx, s, `WHERE issuer = '`+KeyIssuer+`' ORDER BY upstream, principal`)
 }
 
 // ClaimConnection reserves the renewal of c's tokens for the caller. Others, also on other

@@ -76,6 +76,12 @@ func (s *Store) Operator(ctx context.Context) (User, error) {
 	return s.PutUser(ctx, User{Issuer: operatorIssuer, Subject: "operator"})
 }
 
+// Holder returns the user who has the connections of a principal that is no person, such as key:ci. Users does
+// not list this user.
+func (s *Store) Holder(ctx context.Context, principal string) (User, error) {
+	return s.PutUser(ctx, User{Issuer: operatorIssuer, Subject: principal})
+}
+
 // User returns the user with an id. In a transaction the row is locked.
 func (s *Store) User(ctx context.Context, id string) (u User, err error) {
 	err = s.find(ctx, into{&u}, `WHERE id = $1`+s.lock(ctx), id)

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -103,13 +104,14 @@ func TestConformanceOfClientCredentials(t *testing.T) {
 		p := harness.NewProgram(t)
 		p.MustConfigure(t, fmt.Sprintf("storage: { dsn: %[1]s/junction.db, key_file: %[1]s/master.key }\n"+
 			"outbound: { allow_private: [127.0.0.0/8, \"::1/128\"] }\n"+
-			"upstreams: { suite: { url: %[2]q, auth: { mode: client_credentials%[3]s } } }\n", p.Dir, d.URL, clientOf(t, d)))
+			"upstreams: { suite: { url: %[2]q, auth: { mode: client_credentials%[3]s } } }\n", p.Dir, d.URL, clientOf(t, d, p.Dir)))
 		p.MustServe(t)
 		defer p.MustStop(t)
 		settled(t, p)
 		calledAll(t, p)
 	}
-	mustDriveAll(t, folder, own, "extensions", "", []string{"auth/client-credentials-basic"}, use, judge)
+	mustDriveAll(t, folder, own, "extensions", "",
+		[]string{"auth/client-credentials-basic", "auth/client-credentials-jwt"}, use, judge)
 }
 
 // loginCommand is the command that the program asks the operator to run.
@@ -125,7 +127,7 @@ func useSignedIn(t *testing.T, d driven) {
 	p := harness.NewProgram(t)
 	p.MustConfigure(t, fmt.Sprintf("storage: { dsn: %[1]s/junction.db, key_file: %[1]s/master.key }\n"+
 		"outbound: { allow_private: [127.0.0.0/8, \"::1/128\"] }\nupstreams: { suite: { url: %[2]q, auth: { mode: oauth%[3]s } } }\n",
-		p.Dir, d.URL, clientOf(t, d)))
+		p.Dir, d.URL, clientOf(t, d, p.Dir)))
 	var scopes []string
 	for range mostLogins {
 		if !signedIn(t, p, scopes) {
@@ -149,17 +151,26 @@ func useSignedIn(t *testing.T, d driven) {
 }
 
 // clientOf returns the client that the suite has registered beforehand, as keys of auth; "" if there is
-// none.
-func clientOf(t *testing.T, d driven) string {
+// none. It writes its key into a file in dir.
+func clientOf(t *testing.T, d driven, dir string) string {
 	t.Helper()
 	var given struct {
 		ID     string `json:"client_id"`
 		Secret string `json:"client_secret"`
+		Key    string `json:"private_key_pem"`
 	}
 	if json.Unmarshal([]byte(d.Context), &given) != nil || given.ID == "" {
 		return ""
 	}
 	authtest.Secret("the client secret of the suite", given.Secret)
+	proof := fmt.Sprintf("client_secret: %q", given.Secret)
+	if given.Key != "" {
+		authtest.Secret("the client key of the suite", strings.Join(strings.Split(given.Key, "\n")[1:2], ""))
+		if err := os.WriteFile(filepath.Join(dir, "client.pem"), []byte(given.Key), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		proof = "private_key_file: client.pem"
+	}
 	at, err := url.Parse(d.URL)
 	if err != nil {
 		t.Fatal(err)
@@ -176,7 +187,7 @@ func clientOf(t *testing.T, d driven) string {
 	if err := json.NewDecoder(resp.Body).Decode(&place); err != nil || len(place.Issuers) == 0 {
 		t.Fatalf("the server names no issuer: %v", err)
 	}
-	return fmt.Sprintf(", client_id: %q, client_secret: %q, issuer: %q", given.ID, given.Secret, place.Issuers[0])
+	return fmt.Sprintf(", client_id: %q, %s, issuer: %q", given.ID, proof, place.Issuers[0])
 }
 
 // signedIn runs junction login, and opens its page. It reports whether the sign-in has succeeded.

@@ -1,6 +1,7 @@
 // The authorization server of an MCP server, made with oidc-provider: apps register by themselves, tokens are for one resource, refresh tokens are replaced at each use.
 //
-// Usage: node as.mjs RESOURCE
+// Usage: node as.mjs RESOURCE [CLIENTS]
+// CLIENTS are clients in JSON that it knows, such as those with the client credentials grant.
 // Prints {"issuer": "..."} on standard output once it accepts connections, everything else on standard error. It listens on loopback, on a port that the system chooses.
 // Access tokens are JWTs for the resource; whoever signs in is let in by whatever password. It ends with 0 when standard input is closed.
 import http from "node:http";
@@ -8,7 +9,7 @@ import Provider from "oidc-provider";
 
 console.log = console.warn = console.info = console.error;
 
-const [resource] = process.argv.slice(2);
+const [resource, clients = "[]"] = process.argv.slice(2);
 const server = http.createServer();
 await new Promise((resolve) => server.listen(0, "127.0.0.1", resolve));
 const issuer = `http://127.0.0.1:${server.address().port}`;
@@ -19,7 +20,10 @@ const provider = new Provider(issuer, {
     keys: ["a key for the cookies of a test"],
     names: { session: "_as_session", interaction: "_as_interaction", resume: "_as_resume" }, // browsers tell cookies apart by host, and not by port
   },
+  clients: JSON.parse(clients),
+  fetch: (url, { dispatcher, ...options }) => globalThis.fetch(url, options), // the keys of clients are on loopback
   features: {
+    clientCredentials: { enabled: true },
     registration: { enabled: true },
     revocation: { enabled: true },
     resourceIndicators: {
@@ -36,7 +40,7 @@ const provider = new Provider(issuer, {
   rotateRefreshToken: true,
   findAccount: (ctx, id) => ({ accountId: id, claims: () => ({ sub: id }) }),
 });
-for (const event of ["server_error", "grant.error", "authorization.error", "registration_create.error", "revocation.error"]) {
+for (const event of ["server_error", "grant.error", "authorization.error", "registration_create.error", "revocation.error", "jwks.error"]) {
   provider.on(event, (ctx, error) => console.error(event, error.message, error.error_detail, error.error_description));
 }
 server.on("request", provider.callback());

@@ -357,17 +357,17 @@ func (w *worker) mustConnect(t testing.TB) {
 }
 
 var disconnectForm = regexp.MustCompile(
-	`(?s)<form method="post" action="/connect/linear/disconnect"><input type="hidden" name="csrf" value="([^"]*)"`)
+	`(?s)<form method="post" action="/connect/(\w+)/disconnect"><input type="hidden" name="csrf" value="([^"]*)"`)
 
-// disconnect has the worker disconnect linear on their account page, and returns that.
-func (w *worker) disconnect(t testing.TB) page {
+// disconnect has the worker disconnect a server on their account page, and returns that.
+func (w *worker) disconnect(t testing.TB, name string) page {
 	t.Helper()
 	m := disconnectForm.FindStringSubmatch(w.open(w.c.origin + "/account").body)
-	if m == nil {
-		t.Fatal("there is nothing to disconnect")
+	if m == nil || m[1] != name {
+		t.Fatalf("there is no %s to disconnect", name)
 	}
-	return w.follow(w.do(http.MethodPost, w.c.origin+"/connect/linear/disconnect",
-		url.Values{"csrf": {html.UnescapeString(m[1])}}))
+	return w.follow(w.do(http.MethodPost, w.c.origin+"/connect/"+name+"/disconnect",
+		url.Values{"csrf": {html.UnescapeString(m[2])}}))
 }
 
 // title is that of a page, as a person reads it.

@@ -96,7 +96,7 @@ func TestConnectInBothEras(t *testing.T) {
 
 	// What was there until she disconnected is offered anew when it is called, whatever list a
 	// client has kept.
-	if g := ann.disconnect(t); strings.Contains(g.body, "linear is connected") {
+	if g := ann.disconnect(t, "linear"); strings.Contains(g.body, "linear is connected") {
 		t.Fatalf("her account: %s", g.body)
 	}
 	connectURL(t, simple, "linear__echo")

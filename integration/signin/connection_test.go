@@ -95,7 +95,7 @@ func TestConnectionRefreshesOnceOverReplicas(t *testing.T) {
 	}
 	manyAtOnce(t, l, here[0], here[1])
 	// Who disconnects at one is out at the other with the next call.
-	ann.disconnect(t)
+	ann.disconnect(t, "linear")
 	for _, w := range here {
 		connectURL(t, w, "linear__echo")
 	}
@@ -270,7 +270,7 @@ func TestDisconnectEndsTheConnection(t *testing.T) {
 		t.Errorf("with her form he gets %d", g.status)
 	}
 	heard := hers.Get(t)
-	if g := ann.disconnect(t); !strings.Contains(g.body, "linear</b> is not connected") {
+	if g := ann.disconnect(t, "linear"); !strings.Contains(g.body, "linear</b> is not connected") {
 		t.Errorf("her account shows %s", g.body)
 	}
 	if l.count("revoke canary-rt-ann-linear-") != 1 {

@@ -177,7 +177,7 @@ func TestMovedRowsSendNoToken(t *testing.T) {
 				!strings.Contains(out, annRow) {
 				t.Errorf("storage check: %v\n%s", err, out)
 			}
-			ann.disconnect(t)
+			ann.disconnect(t, "linear")
 			if all := mallory.all(); all != "" {
 				t.Errorf("the other authorization server received:\n%s", all)
 			}

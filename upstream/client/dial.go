@@ -35,6 +35,7 @@ type Options struct {
 	Token   func(ctx context.Context, refused ...string) (string, error)
 	// TokenOptional means that Token may return "", for a request without a token.
 	TokenOptional bool
+	Carrier       transport.Carrier // of the token
 	Pool          *transport.Pool
 	// Transport and Era are the only ones to try; their zero values detect them.
 	Transport Transport
@@ -265,7 +266,7 @@ func (a *attempt) openRemote(ctx context.Context, remote Transport, in transport
 		Renewals: &a.renewals,
 	}
 	if a.tokens != nil {
-		h.Token, h.Renews = a.tokens.token, a.tokens.renews
+		h.Token, h.Renews, h.Carrier = a.tokens.token, a.tokens.renews, o.Carrier
 	}
 	return remote.row().open(ctx, h, in)
 }

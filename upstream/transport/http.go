@@ -199,7 +199,7 @@ func (w *streamable) leave(s *httpSession) {
 	header := s.get
 	// the token that the session was used with, even if it was revoked
 	if token := w.last.Load(); token != nil {
-		header = with(header, http1.Field{Name: "Authorization", Value: "Bearer " + *token})
+		header = with(header, w.carrier.field(*token))
 	}
 	r := http.Request{Method: http.MethodDelete, URL: w.url, Host: w.url.Host, Header: header, Proto: "HTTP/1.1",
 		ProtoMajor: 1, ProtoMinor: 1}

@@ -31,6 +31,7 @@ type HTTPOptions struct {
 	Token func(ctx context.Context, refused ...string) (string, error)
 	// TokenOptional means that Token may return "", for a request without a token.
 	TokenOptional bool
+	Carrier       Carrier // of the token
 	// Renews reports whether a request with the message m (nil for none) that was answered 401, with a
 	// challenge or without, is sent again with another token. If it is nil, each request is.
 	Renews func(m *jsonrpc.Message, challenged bool) bool
@@ -50,6 +51,25 @@ type HTTPOptions struct {
 	// connection pool shared by the transports of an upstream, which do not close it; if it is nil,
 	// the transport has its own pool
 	Pool *Pool
+}
+
+// Carrier is the header in which a token is sent. The zero value is Authorization with the scheme Bearer. With
+// a Header, Scheme "" sends the token alone.
+type Carrier struct{ Header, Scheme string }
+
+// Name returns the name of the header.
+func (c Carrier) Name() string { return cmp.Or(c.Header, "Authorization") }
+
+// field returns the header with a token.
+func (c Carrier) field(token string) http1.Field {
+	scheme := c.Scheme
+	if c.Header == "" {
+		scheme = cmp.Or(scheme, "Bearer")
+	}
+	if scheme != "" {
+		token = scheme + " " + token
+	}
+	return http1.Field{Name: c.Name(), Value: token}
 }
 
 const (
@@ -83,6 +103,7 @@ type origin struct {
 	token     func(ctx context.Context, refused ...string) (string, error) // see HTTPOptions
 	renews    func(m *jsonrpc.Message, challenged bool) bool               // see HTTPOptions
 	tokenless bool                                                         // TokenOptional
+	carrier   Carrier
 	// the token of the latest request; nil before the first
 	last     atomic.Pointer[string]
 	private  atomic.Pointer[[]string] // what identifies the session of the server (conceal.go); nil for none
@@ -115,6 +136,7 @@ func (o *origin) init(opts HTTPOptions) {
 		o.conns.plain = &http1.Client{Dial: o.pool.dial, MaxIdle: plainIdle}
 	}
 	o.token, o.renews, o.tokenless, o.account = opts.Token, opts.Renews, opts.TokenOptional, opts.Account
+	o.carrier = opts.Carrier
 	o.doubted = opts.Doubted
 	if o.renewals = opts.Renewals; o.renewals == nil {
 		o.renewals = new(Renewals)
@@ -216,7 +238,7 @@ func (o *origin) do(ctx context.Context, method string, u *url.URL, header http.
 	}
 	for hops := 0; ; hops++ {
 		if token != "" {
-			field := http1.Field{Name: "Authorization", Value: "Bearer " + token}
+			field := o.carrier.field(token)
 			if more = append(more[:fields:fields], field); !isPlain {
 				header = with(header, field)
 			}

@@ -3,9 +3,11 @@ package transport
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"net"
 	"net/http"
+	"net/url"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -39,6 +41,43 @@ var ErrOthers = errors.New("other connections are open")
 type othersError struct{ error }
 
 func (e othersError) Unwrap() []error { return []error{ErrOthers, e.error} }
+
+// Security is whom the connections of a pool trust, and how they prove who connects. The zero value trusts the
+// authorities of the system.
+type Security struct {
+	Roots       *x509.CertPool   // nil are those of the system
+	Certificate *tls.Certificate // shown to the server; nil for none
+	ServerName  string           // in the certificate of the server; "" is the host of the URL
+	Err         error            // why no connection can be opened; nil for none
+}
+
+// NewSecurePool is NewPool with the security of the connections. A proxy that is reached by https is an error
+// with a Certificate or a ServerName, which are for the server only.
+func NewSecurePool(rawURL string, s Security) *Pool {
+	p := NewPool(rawURL)
+	if s.Err != nil {
+		p.Dial = func(context.Context, string, string) (net.Conn, error) { return nil, s.Err }
+		return p
+	}
+	if p.http == nil {
+		return p
+	}
+	p.http.TLSClientConfig.RootCAs, p.http.TLSClientConfig.ServerName = s.Roots, s.ServerName
+	if s.Certificate != nil {
+		p.http.TLSClientConfig.Certificates = []tls.Certificate{*s.Certificate}
+	}
+	if s.Certificate != nil || s.ServerName != "" {
+		p.http.Proxy = func(r *http.Request) (*url.URL, error) {
+			proxy, err := http.ProxyFromEnvironment(r)
+			if err == nil && proxy != nil && proxy.Scheme == "https" {
+				return nil, errors.New("a proxy with https gets no certificate; name the proxy with http, or exclude " +
+					"the server in NO_PROXY")
+			}
+			return proxy, err
+		}
+	}
+	return p
+}
 
 // NewPool returns a connection pool for the origin of a URL.
 func NewPool(rawURL string) *Pool {

@@ -24,7 +24,8 @@ import (
 type contents struct {
 	*console
 	steady
-	hash       [32]byte // of the file that was loaded last; owned by load, then by reloadLoop
+	hash       [32]byte      // of the file that was loaded last; owned by load, then by reloadLoop
+	inputs     config.Inputs // of that file; owned like hash
 	begun      time.Time
 	unreadable bool     // the file is missing, which was reported; owned by reloadLoop
 	unfinished [32]byte // the hash of the file when look has looked last; owned by reloadLoop
@@ -71,6 +72,7 @@ func (f *contents) read() (*config.Config, config.Problems, error) {
 		return nil, nil, err
 	}
 	f.readFile(hash)
+	f.inputs = c.Inputs
 	return c, warnings, nil
 }
 
@@ -116,6 +118,7 @@ func (f *contents) loadGood(detail string, hash [32]byte) (*config.Config, bool)
 		return nil, false
 	}
 	f.readFile(hash)
+	f.inputs = c.Inputs
 	f.failure.Store(&detail)
 	return c, true
 }
@@ -136,6 +139,7 @@ func (f *contents) logGood() {
 // content is what a reload has read.
 type content struct {
 	hash     [32]byte
+	inputs   config.Inputs
 	config   *config.Config
 	warnings config.Problems
 	err      error // then there is no config
@@ -153,10 +157,11 @@ func (f *contents) look(asked bool) (read *content, done bool) {
 		}
 		return nil, asked
 	}
-	if hash == f.hash && !asked && !f.unreadable {
+	inputs, changed, gone := f.inputs.Again()
+	if hash == f.hash && !asked && !f.unreadable && !changed {
 		return nil, true
 	}
-	if !ends && !asked {
+	if (!ends || gone) && !asked {
 		return nil, false
 	}
 	f.unreadable = false
@@ -165,13 +170,16 @@ func (f *contents) look(asked bool) (read *content, done bool) {
 		f.unfinished = now
 		return nil, false
 	}
-	return &content{hash, c, warnings, err}, true
+	if c != nil {
+		inputs = c.Inputs
+	}
+	return &content{hash, inputs, c, warnings, err}, true
 }
 
 // begin notes that a content is being put in force. The caller calls end when the result has been
 // reported.
 func (f *contents) begin(read *content) (end func()) {
-	f.hash = read.hash
+	f.hash, f.inputs = read.hash, read.inputs
 	return func() { f.loadedHash.Store(&read.hash) }
 }
 

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/fsnotify/fsnotify"
@@ -26,9 +27,12 @@ func (p *program) reloadLoop(ctx context.Context, hup <-chan os.Signal) error {
 	// of theirs may concern the target of our file, if it is a symbolic link.
 	file, pins := filepath.Base(p.file), filepath.Base(p.inForce.config.Pins)
 	var changed <-chan struct{}
+	var inputs atomic.Pointer[map[string]bool] // the names of other files; the function runs elsewhere
+	inputs.Store(&map[string]bool{})
 	files, err := watch.New(func(e fsnotify.Event, waiting bool) bool {
 		base := filepath.Base(e.Name)
-		return base == file || base == pins || !waiting && !e.Has(fsnotify.Write) && !e.Has(fsnotify.Chmod)
+		return base == file || base == pins || (*inputs.Load())[base] ||
+			!waiting && !e.Has(fsnotify.Write) && !e.Has(fsnotify.Chmod)
 	})
 	if err == nil {
 		defer files.Close()
@@ -46,6 +50,19 @@ func (p *program) reloadLoop(ctx context.Context, hup <-chan os.Signal) error {
 		p.reload(false) // the file may have changed since it was loaded
 		p.repin()
 	}
+	watchInputs := func() {
+		names := map[string]bool{}
+		for input := range p.contents.inputs {
+			if names[filepath.Base(input)] = true; changed == nil {
+				continue
+			}
+			if err := files.Add(input); err != nil {
+				p.log.Debug("a changed file of a reference is noticed on SIGHUP only", "file", input, "error", err)
+			}
+		}
+		inputs.Store(&names)
+	}
+	watchInputs()
 	// A missing file is probably being replaced, and an unfinished one written. It counts if it
 	// stays so.
 	again, settled := time.NewTimer(unfinishedFor), time.NewTimer(0)
@@ -74,7 +91,9 @@ func (p *program) reloadLoop(ctx context.Context, hup <-chan os.Signal) error {
 			}
 			asked = true
 		}
-		if p.reload(asked) {
+		done := p.reload(asked)
+		watchInputs()
+		if done {
 			again.Stop()
 		} else {
 			again.Reset(unfinishedFor)

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"junction/auth"
+	"junction/auth/oauth"
 	"junction/cmd/build"
 	"junction/cmd/junction/base/config"
 	"junction/cmd/junction/base/listeners"
@@ -77,8 +78,8 @@ func (s *serving) apply(c *config.Config, running []*upstream.Upstream) {
 		// The name with any port: a reverse proxy may pass Host without the port of public_url.
 		next.AllowedHosts = append(slices.Clip(next.AllowedHosts), u.Hostname())
 	}
-	if s.signIns.users != nil && len(c.Personal()) > 0 {
-		next.People = s.signIns.users
+	if len(c.Personal()) > 0 {
+		next.People = s.signIns
 	}
 	s.server.Apply(next, running)
 }
@@ -92,6 +93,12 @@ func (s *serving) publicHandler() http.Handler {
 		if s.connect.Serves(r) {
 			if s.server.CheckWay(w, r) {
 				s.connect.ServeHTTP(w, r)
+			}
+			return
+		}
+		if r.URL.Path == oauth.KeysPath {
+			if s.server.CheckWay(w, r) {
+				s.signIns.serveKeys(w, r)
 			}
 			return
 		}

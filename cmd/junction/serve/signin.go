@@ -21,16 +21,13 @@ import (
 	"junction/upstream/prose"
 )
 
-// signIn is the authorization server and the upstream sign-ins of its users. It implements
-// scope.People.
+// signIn is the authorization server of users.
 type signIn struct {
 	*authserver.Server
-	upstreams *upstreams
-	oauth     *oauth.Client
-	issuers   map[string]bool // of the configured identity providers
+	issuers map[string]bool // of the configured identity providers
 }
 
-// signIns are the sign-ins of users at Junction, and those of Junction at upstreams.
+// signIns are the sign-ins of users at Junction, and those of Junction at upstreams. It implements scope.People.
 type signIns struct {
 	*console
 	users     *signIn // nil without auth.oauth
@@ -60,7 +57,7 @@ func (s *signIns) Open(c *config.Config) (err error) {
 		return nil
 	}
 	v := s.storage.vault.Load()
-	s.users = &signIn{upstreams: s.upstreams, oauth: v.oauth, issuers: map[string]bool{}}
+	s.users = &signIn{issuers: map[string]bool{}}
 	for _, provider := range c.Auth.OAuth.IdentityProviders {
 		s.users.issuers[provider.Issuer] = true
 	}
@@ -68,7 +65,7 @@ func (s *signIns) Open(c *config.Config) (err error) {
 		Config: *c.Auth.OAuth, URL: c.PublicURL, Scopes: slices.Sorted(maps.Keys(c.Auth.ScopeCapabilities)),
 		Store: v.store, Keys: v.keys, Fetch: fetcher.GetJSON, Log: s.log,
 		HTTP:      &http.Client{Transport: transport, Timeout: 10 * time.Second},
-		Connector: v.oauth,
+		Connector: v.oauth, Keeper: s.sources.UserKeys(),
 		MayUse: func(who *auth.Principal, upstream string) bool {
 			return s.inForce.reach.Load().uses(who, upstream)
 		},
@@ -164,6 +161,8 @@ func (s *signIns) newSources() *credentials.Sources {
 			}
 			return nil
 		},
+		Store:   s.storage.store,
+		Changed: func(name, principal string) { s.upstreams.set.Renew(principal, name) },
 		ConnectURL: func(name, user string, scopes ...string) string {
 			if s.users == nil {
 				return ""
@@ -171,6 +170,26 @@ func (s *signIns) newSources() *credentials.Sources {
 			return s.users.ConnectURL(name, user, scopes...)
 		},
 	})
+}
+
+// serveKeys answers with the public keys of Junction's clients at authorization servers.
+func (s *signIns) serveKeys(w http.ResponseWriter, r *http.Request) {
+	var keys []byte
+	if v := s.storage.vault.Load(); v != nil && s.inForce.reach.Load().config.PublicURL != "" {
+		keys = v.oauth.Keys()
+	}
+	switch {
+	case r.Method != http.MethodGet && r.Method != http.MethodHead:
+		w.Header().Set("Allow", "GET, HEAD")
+		http.Error(w, "only GET reads the keys", http.StatusMethodNotAllowed)
+	case keys == nil:
+		http.Error(w, "this server has no keys of its own clients", http.StatusNotFound)
+	default:
+		w.Header().Set("Content-Type", "application/json")
+		w.Header().Set("Cache-Control", "public, max-age=60")
+		w.Header().Set("X-Content-Type-Options", "nosniff")
+		_, _ = w.Write(keys) // the client may have left
+	}
 }
 
 // credential returns the state of the credential that all callers of an upstream use, or of the
@@ -205,11 +224,11 @@ func (s *signIns) signedIn(upstream string) {
 
 // Of implements scope.People. A token of another issuer gets no upstreams of its own, because its
 // subject could not sign in to our pages as the same user.
-func (s *signIn) Of(who *auth.Principal) []*upstream.Upstream {
-	if who.Kind == auth.KindUser && !s.issuers[who.Issuer] {
+func (s *signIns) Of(who *auth.Principal) []*upstream.Upstream {
+	if who.Kind == auth.KindUser && (s.users == nil || !s.users.issuers[who.Issuer]) {
 		return nil
 	}
 	return s.upstreams.set.Of(who.ID, func(m upstream.AuthMode) bool { return credentials.MayHave(m, who.Kind) })
 }
 
-var _ scope.People = (*signIn)(nil)
+var _ scope.People = (*signIns)(nil)

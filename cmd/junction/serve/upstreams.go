@@ -72,6 +72,11 @@ func (u *upstreams) options(c *config.Config) upstream.Options {
 		Observer: u.measuring.telemetry.Calls(), Credentials: u.signIns.sources,
 		Memory: u.serving.server.UpstreamMemory,
 	}
+	if fetcher, err := c.Outbound.Fetcher(); err == nil { // the storage and the sign-ins report a mistake
+		o.Roots = fetcher.RootCAs
+	} else {
+		u.log.Warn("upstreams trust only the authorities of the system", "error", err)
+	}
 	if u.catalogs != nil {
 		o.Store = u.catalogs
 	}

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"junction/auth/keyfile"
 	"junction/policy"
 	"junction/upstream/files"
 	"junction/upstream/prose"
@@ -235,6 +236,16 @@ func (d *decoder) warnings(c *Config) Problems {
 	c.warnNetwork(d.refs.getenv, files.Network, warn)
 	for _, name := range slices.Sorted(maps.Keys(c.Upstreams)) {
 		u, at := c.Upstreams[name], "upstreams."+name
+		if file := u.Auth.PrivateKeyFile; file != "" && !u.Off() {
+			if _, err := keyfile.Read(file); err != nil {
+				warn(at+".auth.private_key_file", "%v; until then, Junction gets no token for the upstream", err)
+			}
+		}
+		if u.TLS.Given() && !u.Off() {
+			if _, err := u.TLS.Security(nil, time.Now()); err != nil {
+				warn(at+".tls", "%v; until then, Junction does not connect to the upstream", err)
+			}
+		}
 		if u.Program() == "" || u.Off() {
 			continue
 		}

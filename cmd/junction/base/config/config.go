@@ -176,6 +176,9 @@ type Config struct {
 	// Own are the files that folders of clients must be apart from: those of Junction, and those of entries.
 	Own []folder.Own `yaml:"-"`
 
+	// Inputs are the other files whose content the configuration has.
+	Inputs Inputs `yaml:"-"`
+
 	// Both are the two files of a reload that was refused in part; nil if the configuration is that of one
 	// file. Compile needs them. All other fields have what is in force.
 	Both *Pair `yaml:"-"`
@@ -454,12 +457,16 @@ func parse(file string, text []byte, getenv func(string) (string, bool)) (*Confi
 		if c.Audit.relative() {
 			c.Audit.File = beside(file, c.Audit.File)
 		}
+		d.keyFiles(c)
 		d.usePacks(c)
 		d.reserve(c)
 		c.separate()
 		c.validate(d)
 		c.confine(d)
 		c.Own = c.folderOwn(d)
+		if len(d.refs.named) > 0 {
+			c.Inputs = d.refs.named
+		}
 	}
 	d.Problems.Sort()
 	return c, d
@@ -498,7 +505,7 @@ func (c *Config) Stores() bool {
 // needs it, too.
 func StoringModes() (words []string) {
 	for _, row := range upstream.Modes() {
-		if row.Stores && row.Needs == upstream.SectionNone {
+		if row.Stores && row.Needs != upstream.SectionOAuth {
 			words = append(words, row.Word.String())
 		}
 	}
@@ -512,6 +519,8 @@ func (c *Config) Has(section upstream.Section) bool {
 		return true
 	case upstream.SectionOAuth:
 		return c.Auth.OAuth != nil
+	case upstream.SectionCallers:
+		return c.Auth.OAuth != nil || len(c.Auth.APIKeys) > 0
 	}
 	return false
 }

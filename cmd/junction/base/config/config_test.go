@@ -442,7 +442,7 @@ func TestReferences(t *testing.T) {
 		{in: strings.Repeat("${file:"+full+"}", maxReferenced/maxReferencedFile+1),
 			wrong: []string{"the references of the file stand for more than 4 MiB; use fewer or shorter ones"}},
 	} {
-		e := expander{dir: dir, named: map[string]bool{}, getenv: environment(vars), left: maxReferenced}
+		e := expander{dir: dir, named: Inputs{}, getenv: environment(vars), left: maxReferenced}
 		got, _, wrong := e.expand(tt.in)
 		if !slices.Equal(wrong, tt.wrong) {
 			t.Errorf("expand(%.40q): %q, want %q", tt.in, wrong, tt.wrong)

@@ -28,12 +28,17 @@ func (c *Config) own(file string, getenv func(string) (string, bool)) (list sand
 	if audit == AuditStderr {
 		audit = ""
 	}
-	for _, own := range []sandbox.Decider{
+	all := []sandbox.Decider{
 		{What: "the configuration file", Path: file}, {What: "the key of sessions", Path: c.Sessions.KeyFile},
 		{What: "the master keys", Path: c.Storage.KeyFile}, {What: signIns, Path: database},
 		{What: "the accepted definitions", Path: c.Pins}, {What: "the audit", Path: audit},
 		{What: "the certificate of TLS", Path: c.TLS.CertFile}, {What: "the key of TLS", Path: c.TLS.KeyFile},
-	} {
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.Upstreams)) {
+		all = append(all, sandbox.Decider{What: "the key of upstreams." + name,
+			Path: c.Upstreams[name].Auth.PrivateKeyFile})
+	}
+	for _, own := range all {
 		if path, err := filepath.Abs(own.Path); own.Path != "" && err == nil {
 			own.Path = path
 			list = append(list, own)

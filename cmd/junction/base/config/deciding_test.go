@@ -87,6 +87,8 @@ func TestConfinedCommandChangesNothingThatDecides(t *testing.T) {
 		"the lock file of packs": {map[string]string{"conf/packs.lock": ""},
 			strings.Replace(a, "[W]", "[DIR/conf/packs.lock]", 1), "a", "the lock file of packs, DIR/conf/packs.lock"},
 		"the audit": {nil, a + "audit: { file: W/audit.jsonl }\n", "a", "the audit, DIR/w/audit.jsonl"},
+		"the key of a client": {nil, a + "  b: { url: 'https://b.example.com', auth: { mode: client_credentials, issuer: " +
+			"'https://c.example.com', client_id: us, private_key_file: W/key.pem } }\n", "a", "the key of upstreams.b, DIR/w/key.pem"},
 		"a file of a reference": {map[string]string{"w/which": "x"}, a + "  b: { command: [cat, '${file:W/which}'] }\n", "a",
 			"a file that a reference names, DIR/w/which"},
 		"a file of a reference, which is not there": {nil, a + "  b: { command: [cat, '${file:W/which}'], enabled: false }\n", "a",

@@ -26,9 +26,9 @@ import (
 type expander struct {
 	dir    string // the base of relative paths
 	getenv func(string) (string, bool)
-	unset  string          // the variable of the last reference that could not be resolved
-	left   int             // bytes left for values of references, so that aliases of large files stay bounded
-	named  map[string]bool // the absolute paths of the files that references name
+	unset  string // the variable of the last reference that could not be resolved
+	left   int    // bytes left for values of references, so that aliases of large files stay bounded
+	named  Inputs // the files that references name
 }
 
 // A reference is one reference in a value, and its replacement.
@@ -136,10 +136,10 @@ func (e *expander) read(path string) (value, problem string) {
 	if !filepath.IsAbs(full) {
 		full = filepath.Join(e.dir, full)
 	}
-	if absolute, err := filepath.Abs(full); err == nil {
-		e.named[absolute] = true
-	}
 	text, err := files.Read(full, maxReferencedFile)
+	if absolute, problem := filepath.Abs(full); problem == nil {
+		e.named.note(absolute, text, err)
+	}
 	if err != nil {
 		return "", yamlread.Unread(path, full, err)
 	}

@@ -399,8 +399,9 @@ func (c *Config) validateSignIn(d *decoder) {
 	}
 	for _, name := range inOrder(d, "upstreams", c.Upstreams) {
 		mode := c.Upstreams[name].Auth.Mode.Row()
+		broken := slices.ContainsFunc(strings.Split(string(mode.Needs), " or "), d.broken)
 		switch at := "upstreams." + name + ".auth.mode"; {
-		case !c.Has(mode.Needs) && !d.broken(string(mode.Needs)) && !d.wrong["auth"]:
+		case !c.Has(mode.Needs) && !broken && !d.wrong["auth"]:
 			d.check(at, fmt.Sprintf("needs %s: %s", mode.Needs, mode.NeedsFor))
 		case name == "mcp" && mode.Owner == upstream.OwnerSubject:
 			d.check(at, "cannot be for an upstream called mcp, whose page /connect/mcp is that of an endpoint; "+

@@ -309,7 +309,7 @@ func (a *adder) mode() (row upstream.Mode, err error) {
 // flagModes returns the words of the modes that need no other key of auth, because no flag gives one.
 func flagModes(rows []upstream.Mode) (words []string) {
 	for _, row := range rows {
-		if len(row.AuthNeeds) == 0 {
+		if len(row.AuthNeeds)+len(row.AuthOne) == 0 {
 			words = append(words, row.Word.String())
 		}
 	}
@@ -318,12 +318,16 @@ func flagModes(rows []upstream.Mode) (words []string) {
 
 // lackedKeys returns the error about a mode that needs other keys of auth.
 func lackedKeys(row upstream.Mode) error {
-	if len(row.AuthNeeds) == 0 {
+	needs := slices.Clone(row.AuthNeeds)
+	if len(row.AuthOne) > 0 {
+		needs = append(needs, row.AuthOne[0])
+	}
+	if len(needs) == 0 {
 		return nil
 	}
 	return cli.Usagef("--auth %s needs auth.%s, which no flag gives; add the server without --auth, and write "+
-		"auth: { mode: %[1]s, %[3]s: … } into its entry", row.Word, strings.Join(row.AuthNeeds, " and auth."),
-		strings.Join(row.AuthNeeds, ": …, "))
+		"auth: { mode: %[1]s, %[3]s: … } into its entry", row.Word, strings.Join(needs, " and auth."),
+		strings.Join(needs, ": …, "))
 }
 
 // authFlag returns the flag of the mode, for an error.

@@ -31,6 +31,11 @@ func File(ctx context.Context, version, file string, c *config.Config, only []st
 		Sandboxes: config.Sandboxes(config.KeyDir(c.Sessions.KeyFile, os.LookupEnv), file),
 		Log:       slog.New(slog.DiscardHandler),
 	}
+	fetcher, err := c.Outbound.Fetcher()
+	if err != nil {
+		return Diagnosis{}, err
+	}
+	o.Roots = fetcher.RootCAs
 	o.Writable = append(upstream.Writable(c.Upstreams, o.Sandboxes), c.Writable...)
 	var set upstream.Set
 	sources := credentials.New(credentials.Options{}) // without the database, which a proxy may use

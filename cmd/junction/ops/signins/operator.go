@@ -42,7 +42,7 @@ func Commands(stdin io.Reader, stdout, stderr io.Writer, file *string) []*cobra.
 		sessionsCommand(stdout, file),
 		grantsCommand(stdout, file),
 		clientsCommand(stdout, file),
-		usersCommand(stdout, file),
+		usersCommand(stdin, stdout, file),
 		storageCommand(stdout, file),
 	}
 }

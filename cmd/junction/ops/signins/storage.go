@@ -39,6 +39,11 @@ func openStorage(ctx context.Context, what, file string) (*storage, error) {
 	if err != nil {
 		return nil, err
 	}
+	return openStored(ctx, c)
+}
+
+// openStored opens the existing store of a configuration. The caller must close the store.
+func openStored(ctx context.Context, c *config.Config) (*storage, error) {
 	place, err := existingPlace(c.Storage)
 	if err != nil {
 		return nil, err

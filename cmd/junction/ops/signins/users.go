@@ -18,10 +18,10 @@ import (
 const whoIs = "WHO is an e-mail address, a subject, or an id of the list or the beginning of an id."
 
 // usersCommand is `junction users`.
-func usersCommand(stdout io.Writer, file *string) *cobra.Command {
+func usersCommand(stdin io.Reader, stdout io.Writer, file *string) *cobra.Command {
 	x := &signIns{stdout: stdout, file: file}
 	cmd := &cobra.Command{
-		Use: "users", Short: "List the users or disable one", Args: cli.NoArguments,
+		Use: "users", Short: "List the users, disable one, or set a key of one", Args: cli.NoArguments,
 		Long: `List the users who have ever signed in, or disable one, regardless of the identity provider.
 
 ` + whoIs + `
@@ -54,7 +54,7 @@ A proxy that they do not reach applies it within ten seconds.`,
 			return nil
 		}
 	}
-	cmd.AddCommand(list, disable, enable)
+	cmd.AddCommand(list, disable, enable, x.keyOf(stdin))
 	return cmd
 }
 
