@@ -113,7 +113,7 @@ func TestTLSOfAnUpstream(t *testing.T) {
 			c := Config{URL: s.URL + "/mcp", ConnectTimeout: 5 * time.Second,
 				TLS: TLS{CAFile: in(test.ca), CertFile: in(test.cert), KeyFile: in(test.key), ServerName: test.server}}
 			before := len(up.Received())
-			r := check(t.Context(), "x", c, Options{Roots: test.roots, Log: authtest.Log(t)}.withDefaults(), nil)
+			r := check(t.Context(), "x", c, Options{Roots: test.roots, Log: authtest.Log(t)}.withDefaults(), nil, nil)
 			if (r.Err == nil) != (test.want == "") || r.Err != nil && test.want != refusedLate && !strings.Contains(r.Err.Error(), test.want) {
 				t.Errorf("%v, want %q", r.Err, test.want)
 			}
