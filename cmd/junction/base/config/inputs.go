@@ -31,6 +31,14 @@ func (i Inputs) Again() (now Inputs, differ, gone bool) {
 	return now, !maps.Equal(now, i), gone
 }
 
+// Stated returns a copy of the configuration without what follows from the rest, and from the content of other files,
+// for a comparison of what two files say.
+func (c *Config) Stated() Config {
+	stated := *c
+	stated.Own, stated.Inputs = nil, nil
+	return stated
+}
+
 // keyFiles completes the paths of keys and certificates of upstreams, and notes what the files of TLS have.
 func (d *decoder) keyFiles(c *Config) {
 	for name, u := range c.Upstreams {

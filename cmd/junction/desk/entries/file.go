@@ -187,10 +187,9 @@ func (f *file) check(text []byte, names []string) (*config.Config, config.Proble
 
 // only reports whether c differs from the present configuration in the named upstreams and in new endpoints at most.
 func (f *file) only(c *config.Config, names []string) bool {
-	was, is := *f.config, *c
+	was, is := f.config.Stated(), c.Stated()
 	was.Upstreams, is.Upstreams = maps.Clone(was.Upstreams), maps.Clone(is.Upstreams)
 	was.Packs, is.Packs = nil, nil // the commands of the upstreams name them
-	was.Own, is.Own = nil, nil     // follow from the rest
 	is.Endpoints = maps.Clone(is.Endpoints)
 	for name := range is.Endpoints {
 		if _, there := was.Endpoints[name]; !there {

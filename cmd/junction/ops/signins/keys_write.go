@@ -109,8 +109,8 @@ func (f *keyFile) replace(text []byte, want []keyJSON) (backup string, err error
 
 // withoutKeys returns the configuration without what depends on the keys.
 func withoutKeys(c *config.Config) config.Config {
-	other := *c
-	other.Auth.APIKeys, other.Own = nil, nil
+	other := c.Stated()
+	other.Auth.APIKeys = nil
 	other.Upstreams = maps.Clone(c.Upstreams)
 	for name, u := range other.Upstreams {
 		u.Reserved, u.Separate = nil, false // depend on all references, and on the number of keys
