@@ -74,7 +74,6 @@ type guide struct {
 	left      []string // variables whose values were left for later, and what they are for
 	// changedCopy is the backup that the undo has made of a configuration that has changed since the setup.
 	changedCopy string
-	backups     []string  // of files of clients, which the undo leaves there
 	typed       *typedKey // the API key; nil if nobody is asked for it
 	probes      *probes
 	kept        bool // clients keep servers that do not work in Junction yet
