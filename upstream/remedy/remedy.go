@@ -139,7 +139,8 @@ var packages = []rule{
 
 // certificates are the words of Node, Rust and Python about a certificate that they do not trust.
 var certificates = []rule{
-	{regexp.MustCompile(`\b(SELF_SIGNED_CERT_IN_CHAIN|DEPTH_ZERO_SELF_SIGNED_CERT|UNABLE_TO_GET_ISSUER_CERT(?:_LOCALLY)?|` +
+	{regexp.MustCompile(`\b(SELF_SIGNED_CERT_IN_CHAIN|DEPTH_ZERO_SELF_SIGNED_CERT|` +
+		`UNABLE_TO_GET_ISSUER_CERT(?:_LOCALLY)?|` +
 		`UNABLE_TO_VERIFY_LEAF_SIGNATURE)\b`), "the server does not trust a certificate (%s): " + nodeCA},
 	{regexp.MustCompile(untrustedByRust + `|\bSSL: (CERTIFICATE_VERIFY_FAILED)\b`),
 		"the server does not trust a certificate (%s%s): " + otherCA},
