@@ -107,7 +107,8 @@ var arrows = map[string][]string{
 		"cmd/junction/ops/diagnose", // the path of an endpoint
 		"cmd/junction/base/record", "proxy", "upstream/shell", "upstream/pace"},
 	// the commands start clients' own commands without keys in the environment, and compare states of upstreams
-	"cmd/junction/desk/setup": {"cmd/junction/desk/call", "cmd/junction/base/revision", "cmd/junction/ops/admin",
+	"cmd/junction/desk/setup": {"cmd/junction/base/listeners", // whether the addresses are free
+		"cmd/junction/desk/call", "cmd/junction/base/revision", "cmd/junction/ops/admin",
 		"cmd/junction/base/cli", "cmd/junction/desk/clients", "cmd/junction/base/config", "cmd/junction/desk/entries",
 		"cmd/junction/base/runfile", "cmd/junction/desk/service", "cmd/junction/base/yamledit", "upstream", "upstream/files", "upstream/prose",
 		"upstream/sandbox"},
