@@ -30,7 +30,8 @@ var arrows = map[string][]string{
 		"cmd/junction/base/runfile", "cmd/junction/ops/admin", "cmd/junction/ops/signon", "proxy/search",
 		"upstream", "upstream/client", "upstream/definition", "upstream/jsonrpc", "upstream/loopback",
 		"upstream/prose", "upstream/raw", "upstream/shell", "upstream/transport"},
-	"cmd/junction/ops/admin": {"auth", "auth/credentials", "auth/fetch", "auth/oauth", "cmd/junction/base/cli",
+	"cmd/junction/ops/admin": {"cmd/junction/base/revision",
+		"auth", "auth/credentials", "auth/fetch", "auth/oauth", "cmd/junction/base/cli",
 		"cmd/junction/base/config", "cmd/junction/base/runfile", "cmd/junction/ops/diagnose", "policy",
 		"proxy/pins", "proxy/search", "upstream", "upstream/prose", "upstream/shell"},
 	"cmd/junction/serve":        {"*"},
@@ -77,7 +78,9 @@ var arrows = map[string][]string{
 	"cmd/pack/plan": {"cmd/pack/manifest", "cmd/pack", "cmd/pack/web", "upstream/prose", "upstream/shell",
 		"upstream/command"},
 	// a service keeps the environment of the shell without keys; its status asks the running proxy
-	"cmd/junction/desk/service": {"cmd/junction/base/revision", "cmd/junction/ops/admin",
+	"cmd/junction/desk/service": {"cmd/junction/base/revision", "upstream/yamlread",
+		"upstream/stdio", // the settings that a command inherits
+		"cmd/junction/ops/admin",
 		"cmd/junction/base/cli", "cmd/junction/desk/clients", "cmd/junction/base/config", "cmd/junction/base/runfile",
 		"upstream/files", "upstream/pace", "upstream/prose", "upstream/sandbox"},
 	"cmd/junction/desk/screen": {"cmd/junction/ops/admin",
@@ -104,7 +107,8 @@ var arrows = map[string][]string{
 		"cmd/junction/ops/diagnose", // the path of an endpoint
 		"cmd/junction/base/record", "proxy", "upstream/shell", "upstream/pace"},
 	// the commands start clients' own commands without keys in the environment, and compare states of upstreams
-	"cmd/junction/desk/setup": {"cmd/junction/desk/call", "cmd/junction/base/revision", "cmd/junction/ops/admin",
+	"cmd/junction/desk/setup": {"cmd/junction/base/listeners", // whether the addresses are free
+		"cmd/junction/desk/call", "cmd/junction/base/revision", "cmd/junction/ops/admin",
 		"cmd/junction/base/cli", "cmd/junction/desk/clients", "cmd/junction/base/config", "cmd/junction/desk/entries",
 		"cmd/junction/base/runfile", "cmd/junction/desk/service", "cmd/junction/base/yamledit", "upstream", "upstream/files", "upstream/prose",
 		"upstream/sandbox"},

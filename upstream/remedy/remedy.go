@@ -29,7 +29,8 @@ type Process struct {
 // Of returns what the operator should do, or "" if the output shows no known mistake.
 func Of(p *Process) string {
 	for _, find := range []func(*Process) string{packOf, packageOf, programOf, downloadOf, by(modules), by(arguments),
-		variablesOf, folderOf, by(ports), by(networks), engineOf} {
+		variablesOf, folderOf, by(ports),
+		by(certificates), by(networks), engineOf} {
 		if text := find(p); text != "" {
 			return text
 		}
@@ -119,11 +120,12 @@ var packages = []rule{
 			"npm config get registry shows"},
 	{regexp.MustCompile(npmCode + `(SELF_SIGNED_CERT_IN_CHAIN|DEPTH_ZERO_SELF_SIGNED_CERT|CERT_HAS_EXPIRED|` +
 		`UNABLE_TO_[A-Z_]+|ERR_TLS_CERT_ALTNAME_INVALID)\b`),
-		"npm does not trust the certificate of its registry (%s): if a proxy of your network has made it, name the " +
-			"file of its CA in NODE_EXTRA_CA_CERTS where Junction starts"},
+		"npm does not trust the certificate of its registry (%s): " + nodeCA},
 	{regexp.MustCompile(npmCode + unreachable + `\b.*?request to (https?://[^/\s]+)/`),
 		"npm cannot reach its registry (%s, %s): " + npmNetwork},
 	{regexp.MustCompile(npmCode + unreachable + `\b`), "npm cannot reach its registry (%s): " + npmNetwork},
+	{regexp.MustCompile(`(?:Failed to fetch|error sending request for url)\W+(https?://[^/\s)]+).*?` + untrustedByRust),
+		"uv does not trust the certificate of the registry (%s, %s): " + otherCA},
 	{regexp.MustCompile(`(?:Failed to fetch|error sending request for url)\W+(https?://[^/\s)]+)`),
 		"the registry of packages cannot be reached (%s): check the network and the proxy settings"},
 	{regexp.MustCompile(npmCode + `(?:ENOTEMPTY|EEXIST)\b`),
@@ -134,6 +136,24 @@ var packages = []rule{
 		"npm %s does not run with Node.js %s: install a newer Node.js, or write the full path of a newer npx into " +
 			"command"},
 }
+
+// certificates are the words of Node, Rust and Python about a certificate that they do not trust.
+var certificates = []rule{
+	{regexp.MustCompile(`\b(SELF_SIGNED_CERT_IN_CHAIN|DEPTH_ZERO_SELF_SIGNED_CERT|` +
+		`UNABLE_TO_GET_ISSUER_CERT(?:_LOCALLY)?|` +
+		`UNABLE_TO_VERIFY_LEAF_SIGNATURE)\b`), "the server does not trust a certificate (%s): " + nodeCA},
+	{regexp.MustCompile(untrustedByRust + `|\bSSL: (CERTIFICATE_VERIFY_FAILED)\b`),
+		"the server does not trust a certificate (%s%s): " + otherCA},
+}
+
+const (
+	untrustedByRust = `invalid peer certificate: (UnknownIssuer)\b`
+	byProxy         = "if a proxy of your network has made it, name the file of its CA in "
+	whereCA         = " where Junction starts, and restart Junction; for a service or a process in the background, " +
+		"set it in CONFIG.environment, beside the configuration CONFIG"
+	nodeCA  = byProxy + "NODE_EXTRA_CA_CERTS" + whereCA
+	otherCA = byProxy + "SSL_CERT_FILE" + whereCA
+)
 
 const (
 	npmCode     = `npm (?:error|ERR!) code `

@@ -7,6 +7,7 @@ import (
 
 // TestOf has the output of real programs, shortened.
 func TestOf(t *testing.T) {
+	const where = " where Junction starts, and restart Junction; for a service or a process in the background, set it in CONFIG.environment, beside the configuration CONFIG"
 	for _, tt := range []struct{ name, stderr, want string }{
 		{"variable", "API_KEY environment variable is required\n", "set env: { API_KEY: … }"},
 		{"one word", "Error: TOKEN environment variable is not set", "set env: { TOKEN: … }"},
@@ -22,7 +23,15 @@ func TestOf(t *testing.T) {
 		{"set, but wrong", "WRONG_KEY is not set or empty", "correct the value of WRONG_KEY in env"},
 		{"ours", "OUR_KEY is not set", "set inherit_env: [OUR_KEY], because a command gets only the variables that its entry names"},
 		{"harmless", "Warning: LOG_LEVEL is not set, using info\nError: broken", ""},
-		{"code", "Error: certificate\n  code: 'UNABLE_TO_VERIFY_LEAF_SIGNATURE', required: true", ""},
+		{"code", "Error: certificate\n  code: 'UNABLE_TO_VERIFY_LEAF_SIGNATURE', required: true", "the server does not trust a certificate (UNABLE_TO_VERIFY_LEAF_SIGNATURE): " +
+			"if a proxy of your network has made it, name the file of its CA in NODE_EXTRA_CA_CERTS" + where},
+		{"Node behind a proxy with a CA", "TypeError: fetch failed\n  [cause]: Error: unable to get local issuer certificate {\n    code: 'UNABLE_TO_GET_ISSUER_CERT_LOCALLY'\n  }",
+			"the server does not trust a certificate (UNABLE_TO_GET_ISSUER_CERT_LOCALLY): if a proxy of your network has made it, name the file of its CA in NODE_EXTRA_CA_CERTS" + where},
+		{"Python behind a proxy with a CA", "ssl.SSLCertVerificationError: [SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed: self-signed certificate in certificate chain (_ssl.c:1000)",
+			"the server does not trust a certificate (CERTIFICATE_VERIFY_FAILED): if a proxy of your network has made it, name the file of its CA in SSL_CERT_FILE" + where},
+		{"uvx behind a proxy with a CA", "error: Request failed after 3 retries\n  Caused by: Failed to fetch: `https://pypi.org/simple/x/`\n  Caused by: error sending request for url (https://pypi.org/simple/x/)\n" +
+			"  Caused by: client error (Connect)\n  Caused by: invalid peer certificate: UnknownIssuer",
+			"uv does not trust the certificate of the registry (https://pypi.org, UnknownIssuer): if a proxy of your network has made it, name the file of its CA in SSL_CERT_FILE" + where},
 		{"npm 404", "npm error code E404\nnpm error 404 Not Found - GET https://registry.npmjs.org/@acme%2fnope - Not found\nnpm error 404\n" +
 			"npm error 404  '@acme/nope@*' is not in this registry.\nnpm error 404\nnpm error 404 Note that you can also install from a\n",
 			"there is no package or image @acme/nope: correct its name in command"},
@@ -40,7 +49,7 @@ func TestOf(t *testing.T) {
 			"npm error   port: 1,\nnpm error }\nnpm error If you are behind a proxy, please make sure that the 'proxy' config is set properly.",
 			"npm cannot reach its registry (ECONNREFUSED, http://127.0.0.1:1): check the network, the proxy (HTTPS_PROXY), and the registry, which npm config get registry shows"},
 		{"npm behind a proxy with a CA", "npm error code SELF_SIGNED_CERT_IN_CHAIN\nnpm error errno SELF_SIGNED_CERT_IN_CHAIN\nnpm error request to https://registry.npmjs.org/x failed, reason: self-signed certificate in certificate chain",
-			"npm does not trust the certificate of its registry (SELF_SIGNED_CERT_IN_CHAIN): if a proxy of your network has made it, name the file of its CA in NODE_EXTRA_CA_CERTS where Junction starts"},
+			"npm does not trust the certificate of its registry (SELF_SIGNED_CERT_IN_CHAIN): if a proxy of your network has made it, name the file of its CA in NODE_EXTRA_CA_CERTS" + where},
 		{"npm without a sign-in", "npm error code E401\nnpm error Unable to authenticate, your authentication token seems to be invalid.",
 			"the registry of npm refuses the package (E401): sign in with npm login, or correct the registry, which npm config get registry shows"},
 		{"npx twice at once", "npm error code ENOTEMPTY\nnpm error syscall rename\nnpm error path /root/.npm/_npx/1/node_modules/zod",

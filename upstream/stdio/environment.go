@@ -8,19 +8,25 @@ import (
 	"strings"
 )
 
-// inherited lists the variables that every command gets, as globs. They contain paths and settings.
-var inherited = []string{
+// places lists variables that every command gets, as globs: where the session of a user and its shell are.
+var places = []string{
 	// The safe list of MCP's own SDKs, and where a shell is.
 	"HOME", "PATH", "USER", "LOGNAME", "SHELL", "TERM", "PWD",
 	// Language, time zone, places for files.
 	"LANG", "LANGUAGE", "LC_*", "TZ", "TMPDIR", "XDG_*",
+	// Node finds its modules and its options, such as the limit of memory. The terminal of an editor sets them for
+	// its debugger.
+	"NODE_PATH", "NODE_OPTIONS",
+}
+
+// settings lists the other ones: how programs reach the network, and where they keep what they fetch. Package
+// service reads the list by Setting.
+var settings = []string{
 	// A server behind a proxy or a private CA reaches nothing without these.
 	"http_proxy", "https_proxy", "no_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY",
 	"SSL_CERT_FILE", "SSL_CERT_DIR", "NODE_EXTRA_CA_CERTS", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "PIP_CERT",
-	// npm, by npmName: caches, registry, files of settings. Not _auth, _password, and tokens of
-	// registries. Node finds its modules and its options, such as the limit of memory. Both hold no
-	// secret.
-	"NODE_PATH", "NODE_OPTIONS", "NODE_USE_SYSTEM_CA", "NODE_USE_ENV_PROXY", "COREPACK_HOME",
+	// Node. Those of npm are in npmSettings.
+	"NODE_USE_SYSTEM_CA", "NODE_USE_ENV_PROXY", "COREPACK_HOME",
 	// The shims of version managers in PATH find the real program by these.
 	"NVM_*", "VOLTA_HOME", "FNM_*", "ASDF_DIR", "ASDF_DATA_DIR", "MISE_DATA_DIR", "PYENV_ROOT", "PNPM_HOME",
 	"BUN_INSTALL",
@@ -44,24 +50,31 @@ var inheritedWindows = []string{
 	"SYSTEMDRIVE", "SYSTEMROOT", "TEMP", "TMP", "USERNAME", "USERPROFILE", "COMSPEC", "WINDIR", "PROGRAMDATA",
 }
 
-// npmSettings lists the npm settings that a command gets, without npm_config_. Case is ignored.
+// npmSettings lists the npm settings that a command gets, without npm_config_: caches, registry, files of settings.
+// Not _auth, _password, and tokens of registries. Case is ignored.
 var npmSettings = []string{
 	"cache", "registry", "prefix", "userconfig", "globalconfig", "offline", "prefer_offline", "prefer_online", "cafile",
 	"proxy", "https_proxy", "noproxy", "strict_ssl", "update_notifier", "loglevel", "fetch_timeout", "fetch_retries",
 }
 
-// byDefault reports whether every command gets the variable.
-func byDefault(name, value string) bool {
+// Setting reports whether a variable has a setting of the user's programs, and no secret: a proxy, a certificate,
+// a registry, a cache. Each command gets it, and a service of the user has it from the shell that installs it.
+func Setting(name, value string) bool {
 	if setting, ok := strings.CutPrefix(strings.ToLower(name), "npm_config_"); ok {
 		return slices.Contains(npmSettings, setting) && !strings.Contains(value, "@")
 	}
+	return Matches(settings, name) || slices.Contains(addresses, name) && !strings.Contains(value, "@")
+}
+
+// byDefault reports whether every command gets the variable.
+func byDefault(name, value string) bool {
 	if runtime.GOOS == "windows" {
 		upper := strings.ToUpper(name)
 		if slices.Contains(inheritedWindows, upper) || upper == "PATH" {
 			return true
 		}
 	}
-	return Matches(inherited, name) || slices.Contains(addresses, name) && !strings.Contains(value, "@")
+	return Matches(places, name) || Setting(name, value)
 }
 
 // Environment selects the variables that a command gets.

@@ -133,6 +133,15 @@ func Newest(file string) string {
 	return ""
 }
 
+// Lost is the end of a sentence about a file that does not exist: how a person gets it back; "" without a backup.
+// short returns a path for display.
+func Lost(file string, short func(string) string) string {
+	if backup := Newest(file); backup != "" {
+		return "; its newest backup is " + short(backup) + ": copy that to " + short(file)
+	}
+	return ""
+}
+
 // backupsOf returns the backups of a file, the newest first. Those that cannot be seen are left out.
 func backupsOf(file string) (names []string) {
 	dir, name := filepath.Split(file)

@@ -79,8 +79,8 @@ func (e *Editor) OnlyFile(flag string) error {
 func readExisting(flag string) (*file, error) {
 	f, err := read(flag)
 	if err == nil && f.text == nil {
-		return nil, fmt.Errorf("there is no configuration %s; %s creates it", f.Short(),
-			config.Command(f.path, "add", "NAME", "--", "COMMAND"))
+		return nil, fmt.Errorf("there is no configuration %s%s; %s creates it", f.Short(),
+			revision.Lost(f.path, f.home.Short), config.Command(f.path, "add", "NAME", "--", "COMMAND"))
 	}
 	return f, err
 }

@@ -233,8 +233,10 @@ func installCommand(stdout io.Writer, file *string) *cobra.Command {
 		Use: "install", Short: "Install the service, and start it", Args: cli.NoArguments,
 		Long: `Install the service, and start it. A second run renews the service and starts it again.
 
-The service has PATH, the folders (XDG_...) and the proxies of this shell, so that it finds the same commands.
-It has no other variables: write them as NAME=VALUE into CONFIG.environment, beside the configuration CONFIG,
+The service has these variables of this shell, so that it finds and starts the same commands: PATH, the folders
+(XDG_...), the proxies, the certificates (SSL_CERT_FILE, NODE_EXTRA_CA_CERTS), and the settings of npm, uv, pip and
+version managers, such as caches and registries. A URL of a registry with a password is left out. The service has
+no other variables: write them as NAME=VALUE into CONFIG.environment, beside the configuration CONFIG,
 which only you may read, or let --keep-env write them.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			s, path, err := of(*file)
@@ -245,7 +247,7 @@ which only you may read, or let --keep-env write them.`,
 			lacking := Lacking(path)
 			notes, restore := "", func() error { return nil }
 			if len(lacking) > 0 && keep {
-				if restore, err = remember(EnvironmentOf(path)); err != nil {
+				if restore, err = remember(config.EnvironmentOf(path)); err != nil {
 					return err
 				}
 				name, err := KeepVariables(path, lacking)
@@ -381,7 +383,7 @@ started. junction service start starts it again; junction service uninstall remo
 // them.
 func lacks(path string, lacking []string, keep ...string) string {
 	return fmt.Sprintf("Junction does not have these variables of this shell: %s. To keep them in %s, run: %s",
-		strings.Join(lacking, ", "), short(EnvironmentOf(path)), config.Command(path, keep...))
+		strings.Join(lacking, ", "), short(config.EnvironmentOf(path)), config.Command(path, keep...))
 }
 
 func uninstallCommand(stdout io.Writer, file *string) *cobra.Command {

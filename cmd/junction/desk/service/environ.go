@@ -10,13 +10,13 @@ import (
 	"maps"
 	"os"
 	"os/exec"
-	"regexp"
 	"slices"
 	"strings"
 
 	"junction/cmd/junction/base/config"
 	"junction/cmd/junction/base/revision"
 	"junction/upstream/files"
+	"junction/upstream/yamlread"
 )
 
 // session are the variables that a login gives to each process, also to those that a manager starts.
@@ -59,43 +59,10 @@ func (h *Host) checkInProcess(ctx context.Context, u *Unit) (left []LeftOut, err
 	return nil, fmt.Errorf("cannot run %s: %w", u.Program, err)
 }
 
-// EnvironmentOf returns the file with the variables of the service of a configuration file. Its name has
-// that of the configuration file, so that two of them in one folder share nothing.
-func EnvironmentOf(file string) string { return file + config.EnvironmentEnd }
-
-// maxEnvironment is the most bytes of the file with the variables.
-const maxEnvironment = 64 << 10
-
-var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
-
-// environment reads the variables of the service: lines NAME=VALUE, and comments.
-func environment(file string) (map[string]string, error) {
-	name := EnvironmentOf(file)
-	text, err := files.Read(name, maxEnvironment)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("cannot read %s: %w", name, files.Reason(err))
-	}
-	all := map[string]string{}
-	for n, line := range strings.Split(string(text), "\n") {
-		if line = strings.TrimSpace(line); line == "" || line[0] == '#' {
-			continue
-		}
-		key, value, ok := strings.Cut(line, "=")
-		if !ok || !variableName.MatchString(key) {
-			return nil, fmt.Errorf("cannot read %s line %d: write NAME=VALUE", name, n+1)
-		}
-		all[key] = value
-	}
-	return all, nil
-}
-
 // useEnvironment sets the variables of the service in this process.
 func useEnvironment(file string) error {
-	all, err := environment(file)
-	err = errors.Join(err, os.Setenv(config.ServiceVariables, EnvironmentOf(file)))
+	all, err := config.Environment(file)
+	err = errors.Join(err, os.Setenv(config.ServiceVariables, config.EnvironmentOf(file)))
 	for name, value := range all {
 		err = errors.Join(err, os.Setenv(name, value))
 	}
@@ -105,7 +72,7 @@ func useEnvironment(file string) error {
 // Lacking returns the variables of this shell that a configuration file uses, and that its service
 // would not have.
 func Lacking(file string) []string {
-	has, err := environment(file)
+	has, err := config.Environment(file)
 	if err != nil {
 		return nil
 	}
@@ -116,7 +83,7 @@ func Lacking(file string) []string {
 	used := map[string]bool{}
 	use := func(name string) {
 		_, there := has[name]
-		if value, _ := os.LookupEnv(name); value != "" && !there && !slices.Contains(kept, name) {
+		if value, _ := os.LookupEnv(name); value != "" && !there && !kept(name, value) {
 			used[name] = true
 		}
 	}
@@ -129,7 +96,7 @@ func Lacking(file string) []string {
 	if c != nil {
 		for _, u := range c.Upstreams {
 			for _, name := range u.InheritEnv {
-				if variableName.MatchString(name) {
+				if yamlread.IsVariable(name) {
 					use(name)
 				}
 			}
@@ -141,7 +108,7 @@ func Lacking(file string) []string {
 // remember reads the file with the variables of a service. restore gives it its content again, or removes it
 // if it did not exist.
 func remember(name string) (restore func() error, err error) {
-	old, err := files.Read(name, maxEnvironment)
+	old, err := files.Read(name, config.MaxEnvironment)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("cannot read %s: %w", name, files.Reason(err))
 	}
@@ -160,27 +127,50 @@ func remember(name string) (restore func() error, err error) {
 	}, nil
 }
 
+// heading is the first line of a file that KeepVariables has created.
+const heading = "# The variables of the service of Junction: NAME=VALUE.\n"
+
+// Line is the line of a variable of this shell in the file with those of the service.
+func Line(variable string) string { return variable + "=" + os.Getenv(variable) }
+
+// WithoutLines returns the text of the file with the variables without some lines, and the variables that these
+// set. The text is nil if nothing is left but what KeepVariables has written.
+func WithoutLines(text []byte, drop func(line string) bool) (rest []byte, names []string) {
+	for line := range strings.Lines(string(text)) {
+		if bare := strings.TrimSpace(line); drop(bare) {
+			name, _, _ := strings.Cut(bare, "=")
+			names = append(names, name)
+		} else {
+			rest = append(rest, line...)
+		}
+	}
+	if string(rest) == heading {
+		return nil, names
+	}
+	return rest, names
+}
+
 // KeepVariables adds variables of this shell to the file with those of the service. Only the owner can
 // read it. It returns the path of the file.
 func KeepVariables(file string, names []string) (string, error) {
-	name := EnvironmentOf(file)
-	old, err := files.Read(name, maxEnvironment)
+	name := config.EnvironmentOf(file)
+	old, err := files.Read(name, config.MaxEnvironment)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return name, fmt.Errorf("cannot read %s: %w", name, files.Reason(err))
 	}
 	text := old
 	if old == nil {
-		text = []byte("# The variables of the service of Junction: NAME=VALUE.\n")
+		text = []byte(heading)
 	} else if !bytes.HasSuffix(old, []byte("\n")) {
 		text = append(bytes.Clone(old), '\n')
 	}
 	for _, variable := range names {
-		value := os.Getenv(variable)
-		if strings.ContainsAny(value, "\r\n\x00") {
+		line := Line(variable)
+		if strings.ContainsAny(line, "\r\n\x00") {
 			return name, fmt.Errorf("cannot keep %s: its value has several lines; keep it in a file, and write "+
 				"${file:PATH} into the configuration", variable)
 		}
-		text = fmt.Appendf(text, "%s=%s\n", variable, value)
+		text = append(text, line+"\n"...)
 	}
 	if err := files.Write(name, text); err != nil {
 		return name, fmt.Errorf("cannot write %s: %w", name, files.Reason(err))

@@ -258,3 +258,29 @@ func TestBackgroundHasTheVariablesOfAService(t *testing.T) {
 		t.Errorf("it lacks HOME or PATH; it has %d variables", len(all))
 	}
 }
+
+// TestServiceHasTheSettingsOfTheShell: a command of the service downloads its package as it did in the shell, by
+// the same certificates, registries and caches. The definition gets no token and no password of a registry.
+func TestServiceHasTheSettingsOfTheShell(t *testing.T) {
+	h, _ := fakeHost(t, "linux", "")
+	all := map[string]bool{
+		"SSL_CERT_FILE=/ca.pem": true, "NODE_EXTRA_CA_CERTS=/ca.pem": true, "REQUESTS_CA_BUNDLE=/ca.pem": true,
+		"npm_config_registry=https://r": true, "NPM_CONFIG_CAFILE=/ca.pem": true, "UV_INDEX_URL=https://r": true, "UV_NATIVE_TLS=1": true,
+		"https_proxy=http://p": true, "npm_config__authToken=canary": false, "npm_config_proxy=http://u:canary@p": false,
+		"UV_DEFAULT_INDEX=https://u:canary@r": false, "UV_PUBLISH_TOKEN=canary": false, "NODE_OPTIONS=--inspect": false, "TERM=xterm": false,
+	}
+	for variable := range all {
+		name, value, _ := strings.Cut(variable, "=")
+		t.Setenv(name, value)
+	}
+	u, err := h.unit(filepath.Join(h.Home, "config.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for variable, want := range all {
+		name, _, _ := strings.Cut(variable, "=")
+		if got := slices.Contains(u.Env, variable); got != want {
+			t.Errorf("the service has %s: %v, want %v", name, got, want)
+		}
+	}
+}

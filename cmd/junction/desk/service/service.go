@@ -35,6 +35,8 @@ type Host struct {
 	Home   string // the home folder
 	User   int    // the user id, for launchd
 	Getenv func(name string) (string, bool)
+	// Environ returns the variables of Getenv, as NAME=VALUE.
+	Environ func() []string
 	// Run runs a command of the manager and returns its output.
 	Run func(ctx context.Context, name string, args ...string) (output string, err error)
 	// Check has a process with the environment of a service check whether it could serve, and returns what it
@@ -56,7 +58,8 @@ func ThisHost() (*Host, error) {
 	if err != nil {
 		return nil, errors.New("cannot find the home folder; set HOME")
 	}
-	h := &Host{OS: runtime.GOOS, Home: home, User: os.Getuid(), Getenv: os.LookupEnv, Run: runCommand}
+	h := &Host{OS: runtime.GOOS, Home: home, User: os.Getuid(), Getenv: os.LookupEnv, Environ: os.Environ,
+		Run: runCommand}
 	h.Check, h.Tell = h.checkInProcess, func(line string) { fmt.Fprintln(os.Stderr, line) }
 	return h, nil
 }

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"unicode/utf16"
 
+	"junction/cmd/junction/base/config"
 	"junction/integration/harness/needs"
 )
 
@@ -34,7 +35,7 @@ func fakeHost(t *testing.T, system, fails string) (h *Host, ran *[]string) {
 		}
 		return "", nil
 	}
-	return &Host{OS: system, Home: home, User: 501, Getenv: os.LookupEnv, Run: run}, ran
+	return &Host{OS: system, Home: home, User: 501, Getenv: os.LookupEnv, Environ: os.Environ, Run: run}, ran
 }
 
 // hostile is a path with everything that a definition could read as something else.
@@ -225,7 +226,7 @@ func TestLacking(t *testing.T) {
 	if err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("the file has %v, %v", info.Mode(), err)
 	}
-	all, err := environment(file)
+	all, err := config.Environment(file)
 	if err != nil || len(all) != 2 || all["W31_TOKEN"] != secret || len(Lacking(file)) > 0 {
 		t.Errorf("the variables are %d, %v", len(all), err)
 	}

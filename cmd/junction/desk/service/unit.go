@@ -14,6 +14,7 @@ import (
 	"junction/cmd/junction/base/config"
 	"junction/cmd/junction/base/revision"
 	"junction/upstream/prose"
+	"junction/upstream/stdio"
 )
 
 // marker is in each definition of ours.
@@ -46,10 +47,16 @@ func (u *Unit) command() []string {
 	return words
 }
 
-// kept are the variables of the shell that a service has, too. Its commands are found by the PATH of
-// the shell in which they were tried, and other commands find the service by XDG_STATE_HOME.
-var kept = []string{"PATH", "LANG", "XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME",
-	"HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy"}
+// kept reports whether a service has the variable of the shell, too. Its commands are found by the PATH of the
+// shell in which they were tried, with the settings of that shell, and other commands find the service by
+// XDG_STATE_HOME.
+func kept(name, value string) bool {
+	switch name {
+	case "PATH", "LANG", "XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME":
+		return true
+	}
+	return stdio.Setting(name, value)
+}
 
 // unit returns the unit that serves a configuration file.
 func (h *Host) unit(file string) (*Unit, error) {
@@ -64,11 +71,12 @@ func (h *Host) unit(file string) (*Unit, error) {
 	if c, err := config.LoadForCommand(u.File); err == nil { // a mistake is shown elsewhere
 		u.Stop = c.DrainDelay + c.ShutdownGrace + 10*time.Second
 	}
-	for _, name := range kept {
-		if value, _ := h.Getenv(name); value != "" {
-			u.Env = append(u.Env, name+"="+value)
+	for _, variable := range h.Environ() {
+		if name, value, _ := strings.Cut(variable, "="); value != "" && kept(name, value) {
+			u.Env = append(u.Env, variable)
 		}
 	}
+	slices.Sort(u.Env) // two shells with the same values give the same definition
 	if h.OS != "linux" {
 		if u.Log, err = h.stateDir("service", u.Name+".log"); err != nil {
 			return nil, err

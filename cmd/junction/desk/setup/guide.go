@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -14,11 +15,13 @@ import (
 
 	"junction/cmd/junction/base/cli"
 	"junction/cmd/junction/base/config"
+	"junction/cmd/junction/base/listeners"
 	"junction/cmd/junction/base/revision"
 	"junction/cmd/junction/base/runfile"
 	"junction/cmd/junction/desk/clients"
 	"junction/cmd/junction/desk/entries"
 	"junction/cmd/junction/desk/service"
+	"junction/cmd/junction/ops/admin"
 	"junction/upstream/prose"
 )
 
@@ -74,7 +77,6 @@ type guide struct {
 	left      []string // variables whose values were left for later, and what they are for
 	// changedCopy is the backup that the undo has made of a configuration that has changed since the setup.
 	changedCopy string
-	backups     []string  // of files of clients, which the undo leaves there
 	typed       *typedKey // the API key; nil if nobody is asked for it
 	probes      *probes
 	kept        bool // clients keep servers that do not work in Junction yet
@@ -152,7 +154,47 @@ func (g *guide) possible(ctx context.Context) error {
 		return nil // the next step reports it
 	}
 	c := e.Config()
-	return checkOwn(ctx, g.file, c, "run: junction connect --all --url "+runfile.URL(c.Listen))
+	if err := checkOwn(ctx, g.file, c, "run: junction connect --all --url "+runfile.URL(c.Listen)); err != nil {
+		return err
+	}
+	return g.free(ctx, c)
+}
+
+// free returns an error if another program has an address at which Junction would listen, with lines of the
+// configuration that have free ports.
+func (g *guide) free(ctx context.Context, c *config.Config) error {
+	if _, serves := admin.ServedAt(ctx, g.file); serves {
+		return nil
+	}
+	if p, present := runfile.Present(g.file); present && p.Ending() {
+		return nil // the start waits for its end
+	}
+	var taken error
+	var lines []string
+	for _, a := range []struct{ key, address string }{{"listen", c.Listen}, {"admin", *c.Admin}} {
+		host, port, err := net.SplitHostPort(a.address)
+		if err != nil || port == "0" {
+			continue
+		}
+		err = listeners.Taken(a.address, a.key)
+		if err == nil {
+			continue
+		}
+		if taken == nil {
+			taken = err
+		} else {
+			taken = listeners.Both(taken, err)
+		}
+		if l, err := net.Listen("tcp", net.JoinHostPort(host, "0")); err == nil {
+			_, port, _ = net.SplitHostPort(l.Addr().String())
+			l.Close()
+			lines = append(lines, a.key+": "+net.JoinHostPort(host, port))
+		}
+	}
+	if taken == nil {
+		return nil
+	}
+	return fmt.Errorf("%w; free now: write %s into %s", taken, strings.Join(lines, ", and "), g.short())
 }
 
 // withoutServers ends a setup that has found no servers.

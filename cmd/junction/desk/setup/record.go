@@ -24,23 +24,24 @@ type record struct {
 	name   string // of the file with the record
 	stored bool   // the file exists
 
-	Config      string   `json:"config"`
-	Known       bool     `json:"known"`   // Before and Created are set
-	Created     bool     `json:"created"` // the configuration did not exist
-	Folder      bool     `json:"folder"`  // neither did its folder
-	Mixed       bool     `json:"mixed"`   // a person has changed it between two setups
-	Before      []byte   `json:"before,omitempty"`
-	After       []byte   `json:"after,omitempty"`
-	Upstreams   []string `json:"upstreams,omitempty"`
-	Secrets     []string `json:"secrets,omitempty"`
-	Environment string   `json:"environment,omitempty"` // the file with variables, if setup created it
-	Service     bool     `json:"service,omitempty"`
-	PID         int      `json:"pid,omitempty"` // of the process in the background
-	Clients     []string `json:"clients,omitempty"`
-	Earlier     []string `json:"earlier,omitempty"` // files of clients that were connected before the setup
-	Backups     []backup `json:"backups,omitempty"`
-	Links       links    `json:"links,omitzero"`
-	Written     []string `json:"written,omitempty"` // SHA-256 of files as setup left them
+	Config    string   `json:"config"`
+	Known     bool     `json:"known"`   // Before and Created are set
+	Created   bool     `json:"created"` // the configuration did not exist
+	Folder    bool     `json:"folder"`  // neither did its folder
+	Mixed     bool     `json:"mixed"`   // a person has changed it between two setups
+	Before    []byte   `json:"before,omitempty"`
+	After     []byte   `json:"after,omitempty"`
+	Upstreams []string `json:"upstreams,omitempty"`
+	Secrets   []string `json:"secrets,omitempty"`
+	Variables []string `json:"variables,omitempty"` // SHA-256 of the lines that it added to the file with variables
+	Service   bool     `json:"service,omitempty"`
+	PID       int      `json:"pid,omitempty"` // of the process in the background
+	Clients   []string `json:"clients,omitempty"`
+	Earlier   []string `json:"earlier,omitempty"` // files of clients that were connected before the setup
+	Backups   []backup `json:"backups,omitempty"`
+	Links     links    `json:"links,omitzero"`
+	Written   []string `json:"written,omitempty"` // SHA-256 of files as setup left them
+	Stays     []string `json:"stays,omitempty"`   // backups of files of clients that an undo has made
 }
 
 // backup is a copy of a file that a step has made.
@@ -78,7 +79,7 @@ func openRecord(file string) (*record, error) {
 
 // any reports whether there is something to undo.
 func (r *record) any() bool {
-	return r.wroteConfig() || r.Service || r.PID > 0 || len(r.Clients) > 0 || r.Environment != "" ||
+	return r.wroteConfig() || r.Service || r.PID > 0 || len(r.Clients) > 0 || len(r.Variables) > 0 ||
 		len(r.Links.Files) > 0
 }
 

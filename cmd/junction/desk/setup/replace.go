@@ -10,7 +10,6 @@ import (
 	"junction/cmd/junction/base/config"
 	"junction/cmd/junction/desk/clients"
 	"junction/cmd/junction/desk/entries"
-	"junction/cmd/junction/desk/service"
 	"junction/cmd/junction/ops/admin"
 	"junction/upstream"
 )
@@ -150,7 +149,7 @@ func (k *keptServers) notes(c *connector) (notes []string) {
 		"Disable these tools in the configuration, or remove the servers by hand.")
 	add(k.skipped, "Junction cannot replace them", "")
 	add(k.shell, "they work only with variables of this shell", "Write the variables into "+
-		service.EnvironmentOf(file)+", and run the same command again.")
+		config.EnvironmentOf(file)+", and run the same command again.")
 	add(k.untested, "Junction is not running, so that it cannot check them",
 		"Start it, and run the same command again.")
 	for i := range notes {

@@ -157,17 +157,17 @@ func (g *guide) keepVariables() (kept bool, err error) {
 	if len(lacking) == 0 {
 		return true, nil
 	}
-	name := service.EnvironmentOf(g.file)
+	name := config.EnvironmentOf(g.file)
 	keep, err := g.agree(fmt.Sprintf("The servers use variables of this shell: %s.\nKeep them for Junction in %s, "+
 		"which only you can read?", strings.Join(lacking, ", "), g.home.Short(name)))
 	if err != nil || !keep {
 		return false, err
 	}
-	if _, err := os.Stat(name); err != nil {
-		g.record.Environment = name
-		if err := g.record.save(); err != nil {
-			return false, err
-		}
+	for _, variable := range lacking {
+		g.record.Variables = append(g.record.Variables, sum([]byte(service.Line(variable))))
+	}
+	if err := g.record.save(); err != nil {
+		return false, err
 	}
 	if _, err = service.KeepVariables(g.file, lacking); err != nil {
 		return false, err

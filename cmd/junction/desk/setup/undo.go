@@ -88,15 +88,19 @@ func (u *undoing) clients() {
 		return !u.fail(err)
 	}
 	r := u.record
-	r.Clients = slices.DeleteFunc(r.Clients, func(id string) bool { return disconnect(id, "") })
+	for _, id := range slices.Clone(r.Clients) {
+		if disconnect(id, "") {
+			r.Clients = slices.DeleteFunc(r.Clients, func(one string) bool { return one == id })
+			u.fail(r.save()) // the next run names the backup, if this one ends in the middle
+		}
+	}
 	u.later = slices.DeleteFunc(u.later, func(c clients.Connection) bool { return disconnect(c.Client.ID, c.Project) })
 }
 
-// programs removes the service and the link of a shell, and ends the process in the background.
+// programs removes the service, and ends the process in the background.
 func (u *undoing) programs(ctx context.Context) {
 	r := u.record
 	r.Service = r.Service && u.fail(u.removeService(ctx))
-	u.fail(u.unlink())
 	p, running := runfile.Find(r.Config)
 	if r.PID <= 0 || u.fail(stop(ctx, r.Config, r.PID)) {
 		return
@@ -120,10 +124,13 @@ func (u *undoing) configuration() {
 	if used := u.removeFiles(); len(used) > 0 {
 		u.say("These values stay, because a configuration still uses them: %s", strings.Join(used, ", "))
 	}
+	u.fail(u.removeVariables())
 	u.sayRemaining()
-	if len(u.failures) == 0 {
-		u.sayState()
+	if len(u.failures) > 0 {
+		return
 	}
+	u.sayState()
+	u.fail(u.unlink()) // last: until then a person calls the program by the link
 }
 
 // close removes the record, or keeps what could not be undone.
@@ -288,9 +295,6 @@ func (g *guide) removeFiles() (stay []string) {
 		if err == nil && (nowErr == nil && bytes.Equal(copied, now) || slices.Contains(r.Written, sum(copied))) {
 			os.Remove(b.File)
 		}
-	}
-	if r.Environment != "" { // the service that used it is gone
-		os.Remove(r.Environment)
 	}
 	dir := filepath.Dir(r.Config)
 	os.Remove(filepath.Join(dir, "secrets")) // if it is empty

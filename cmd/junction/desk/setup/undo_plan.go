@@ -20,9 +20,6 @@ func (r *record) plan(short string, later []string) string {
 	if all := slices.Concat(r.Clients, later); len(all) > 0 {
 		steps = append(steps, "disconnect "+strings.Join(all, ", "))
 	}
-	for _, l := range r.Links.Files {
-		steps = append(steps, "remove the link "+prose.OneLine(l.File))
-	}
 	if step := r.stopping(); step != "" {
 		steps = append(steps, step)
 	}
@@ -30,8 +27,14 @@ func (r *record) plan(short string, later []string) string {
 	if step != "" {
 		steps = append(steps, step)
 	}
-	if len(r.Secrets) > len(r.used(now)) || r.Environment != "" {
+	if len(r.Secrets) > len(r.used(now)) {
 		steps = append(steps, "delete the values that it has kept for these servers")
+	}
+	if step := r.forgetting(short); step != "" {
+		steps = append(steps, step)
+	}
+	for _, l := range r.Links.Files {
+		steps = append(steps, "remove the link "+prose.OneLine(l.File))
 	}
 	if len(steps) == 1 {
 		return "Nothing of this setup is left to undo; it is forgotten now."
@@ -103,6 +106,9 @@ func (g *guide) incomplete(later []string) error {
 	}
 	if r.PID > 0 {
 		left = append(left, fmt.Sprintf("process %d", r.PID))
+	}
+	if len(r.Variables) > 0 {
+		left = append(left, g.short()+config.EnvironmentEnd)
 	}
 	for _, l := range r.Links.Files {
 		left = append(left, prose.OneLine(g.home.Short(l.File)))

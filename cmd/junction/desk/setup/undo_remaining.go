@@ -18,6 +18,7 @@ func (g *guide) sayRemaining() {
 	if _, err := os.Stat(g.record.Config); err == nil {
 		g.say("%s stays%s.", g.short(), g.content())
 	}
+	g.sayVariables()
 	if g.changedCopy != "" {
 		g.say("The backup %s is the configuration before this undo.", prose.OneLine(g.home.Short(g.changedCopy)))
 	}
@@ -66,7 +67,7 @@ func (g *guide) remaining() (stay []string) {
 	for _, b := range g.record.Backups {
 		add(b.File)
 	}
-	for _, file := range g.backups {
+	for _, file := range g.record.Stays {
 		add(file)
 	}
 	return stay

@@ -121,3 +121,49 @@ func TestUndoKeepsAnotherJunction(t *testing.T) {
 		t.Errorf("the client's file is, %v:\n%s", err, text)
 	}
 }
+
+// TestUndoIsRunAgain: while a step fails, the link by which a person calls the program stays, and the next run names
+// the backups of the first one, too.
+func TestUndoIsRunAgain(t *testing.T) {
+	const broken = "upstreams:\n  notes: { command: [n] }\nx: [\n"
+	home := atHome(t, map[string]string{".cursor/mcp.json": "{}", "work/a.yaml": "upstreams: { notes: { command: [n] } }\n",
+		".local/bin/program": ""})
+	if got := runProgram(t, "", "connect", "cursor", "--config", "a.yaml", "--url", "http://127.0.0.1:2/mcp"); got.code != 0 {
+		t.Fatalf("connect gave %d\n%s", got.code, got.stderr)
+	}
+	r, err := openRecord("a.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := link{filepath.Join(home, ".local/bin/junction"), filepath.Join(home, ".local/bin/program")}
+	r.Known, r.Upstreams, r.Clients, r.Links.Files = true, []string{"notes"}, []string{"cursor"}, []link{l}
+	if err := errors.Join(r.save(), os.Symlink(l.To, l.File)); err != nil {
+		t.Fatal(err)
+	}
+	client := filepath.Join(home, ".cursor", "mcp.json")
+	text, err := revision.Read(client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mustWrite(t, client, string(text)+"\n\n") // so that disconnect keeps a backup
+	mustWrite(t, "a.yaml", broken)
+	got := runProgram(t, "", "setup", "--undo", "--yes", "--config", "a.yaml")
+	if _, err := os.Lstat(l.File); got.code == 0 || err != nil || !strings.Contains(got.stdout, "Removed Junction from ~/.cursor/mcp.json") {
+		t.Errorf("the link is gone (%v) after an undo that must run again:\n%+v", err, got)
+	}
+	backups, err := filepath.Glob(client + ".*.bak")
+	if err != nil || len(backups) == 0 {
+		t.Fatalf("the first run has made no backup: %v", err)
+	}
+	mustWrite(t, "a.yaml", strings.TrimSuffix(broken, "x: [\n"))
+	got = runProgram(t, "", "setup", "--undo", "--yes", "--config", "a.yaml")
+	if _, err := os.Lstat(l.File); got.code != 0 || err == nil {
+		t.Errorf("the second undo leaves the link:\n%+v", got)
+	}
+	_, stay, _ := strings.Cut(got.stdout, "These files stay")
+	for _, b := range backups {
+		if !strings.Contains(stay, filepath.Base(b)) {
+			t.Errorf("the second undo does not name %s, a backup of the first one:\n%s", b, got.stdout)
+		}
+	}
+}

@@ -8,12 +8,15 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 
 	"github.com/spf13/cobra"
 
 	"junction/cmd/junction/base/cli"
 	"junction/cmd/junction/base/config"
+	"junction/cmd/junction/base/runfile"
 	"junction/cmd/junction/ops/diagnose"
+	"junction/upstream/prose"
 )
 
 // checkCommand is `junction check`.
@@ -31,14 +34,21 @@ policies, and which changes wait for a restart.`,
 				return NeedsFile("check")
 			}
 			running := Serving(cmd.Context(), *file)
-			report, err := config.Inspect(*file, lookupFor(running))
+			lookup, note, err := lookupFor(running, *file)
 			if err != nil {
 				return err
+			}
+			report, err := config.Inspect(*file, lookup)
+			if err != nil {
+				return err
+			}
+			if note != "" {
+				report.Notes = append([]string{note}, report.Notes...)
 			}
 			_, report.Served = ServedAt(cmd.Context(), *file)
 			report.Warnings = append(revived(running, *file), report.Warnings...)
 			if old != "" {
-				if report.Reload, err = config.Compare(old, *file, os.LookupEnv); err != nil {
+				if report.Reload, err = config.Compare(old, *file, lookup); err != nil {
 					err = fmt.Errorf("--against: %w", err)
 				}
 			}
@@ -66,15 +76,35 @@ func Serving(ctx context.Context, file string) *diagnose.Running {
 	return &r
 }
 
-// lookupFor returns the variables of this shell for a check. If a service serves the file, mistakes name the
-// file with its variables.
-func lookupFor(r *diagnose.Running) func(string) (string, bool) {
+// lookupFor returns the variables for a check of a file: those of the file that its service reads, and those of this
+// shell. The note says so. If there is a service, mistakes name its file.
+func lookupFor(r *diagnose.Running, file string) (lookup func(string) (string, bool), note string, err error) {
+	path, err := filepath.Abs(file)
+	if err != nil {
+		return nil, "", err
+	}
+	own, err := config.Environment(path)
+	if err != nil {
+		return nil, "", fmt.Errorf("%w; the service does not start with this line", err)
+	}
+	service := ""
+	if _, background := runfile.LastBackground(path); own != nil || background {
+		service = config.EnvironmentOf(path)
+	} else if r != nil {
+		service = r.Variables
+	}
+	if own != nil {
+		note = "the variables of " + prose.Tilde(service) + " count, as for the service, and then those of this shell"
+	}
 	return func(name string) (string, bool) {
-		if name == config.ServiceVariables && r != nil {
-			return r.Variables, r.Variables != ""
+		if name == config.ServiceVariables {
+			return service, service != ""
+		}
+		if value, ok := own[name]; ok {
+			return value, true
 		}
 		return os.LookupEnv(name)
-	}
+	}, note, nil
 }
 
 // revived returns the warnings of the running junction about revoked API keys that are in a file again. There

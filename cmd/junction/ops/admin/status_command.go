@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"slices"
 	"strconv"
@@ -18,6 +19,7 @@ import (
 
 	"junction/cmd/junction/base/cli"
 	"junction/cmd/junction/base/config"
+	"junction/cmd/junction/base/revision"
 	"junction/cmd/junction/base/runfile"
 	"junction/cmd/junction/ops/diagnose"
 	"junction/upstream/prose"
@@ -45,6 +47,11 @@ The exit code is 1 if no junction is running. junction doctor checks the upstrea
 			s.only = args
 			if err := checkAdmin(cmd, s.admin); err != nil {
 				return err
+			}
+			if own, err := config.File(""); err == nil && *s.file == "" { // a command has no file that was deleted
+				if _, running := runfile.Present(own); running {
+					s.file = &own
+				}
 			}
 			if s.watch {
 				return s.repeat(cmd.Context(), s.ask)
@@ -127,7 +134,18 @@ const settleLimit = 4 * time.Second
 // current reports whether a status is that of the present content of the file.
 func (s *statusOptions) current(r *diagnose.Running) bool {
 	sum, err := config.Checksum(*s.file)
-	return err != nil || r.Read == "" || r.Read == hex.EncodeToString(sum[:])
+	return err != nil && s.gone(r) == "" || r.Read == "" || r.Read == hex.EncodeToString(sum[:])
+}
+
+// gone says that the file does not exist any more; "" if it does, or if it may be that of another machine, such as a
+// container.
+func (s *statusOptions) gone(r *diagnose.Running) string {
+	_, err := os.Lstat(r.File)
+	if p, own := runfile.Find(r.File); !own || p.PID != r.PID || !errors.Is(err, fs.ErrNotExist) {
+		return ""
+	}
+	short := func(path string) string { return prose.OneLine(prose.Tilde(path)) }
+	return short(r.File) + " is gone, and Junction goes on with the content that it has" + revision.Lost(r.File, short)
 }
 
 // settled returns the status after the running junction has read the file, or what is wrong with the file if the
@@ -139,6 +157,9 @@ func (s *statusOptions) settled(ctx context.Context) (*diagnose.Running, error) 
 	r, err := s.ask(ctx)
 	if err != nil || s.current(r) {
 		return r, err
+	}
+	if r.Gone = s.gone(r); r.Gone != "" {
+		return r, nil
 	}
 	r.Reload = "the file has changed, and Junction has not read it yet"
 	if broken, err := config.Broken(*s.file); err == nil && broken != "" {

@@ -219,6 +219,7 @@ type Report struct {
 	Issuers  []auth.ProviderStatus `json:"issuers,omitempty"` // issuers of accepted tokens
 	Reload   string                `json:"reload,omitempty"`  // why a changed file is not in force
 	Restart  string                `json:"restart,omitempty"` // which changes wait for a restart
+	Gone     string                `json:"gone,omitempty"`    // the configuration file; a command sets it
 	Partial  *config.Partial       `json:"partial,omitempty"` // what else of the file is not in force
 	// likely mistakes of the file in force, as junction check prints them; at most config.MostWarnings
 	Warnings     config.Problems `json:"warnings,omitempty"`
@@ -230,6 +231,8 @@ type Report struct {
 // Unfollowed returns sentences about what of the configuration file is not in force; none if all of it is.
 func (r *Report) Unfollowed() (lines []string) {
 	switch {
+	case r.Gone != "":
+		return []string{"The configuration file " + r.Gone + "."}
 	case r.Reload == "" && r.Restart == "":
 		return nil
 	case r.Reload == "":

@@ -1,0 +1,43 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+
+	"junction/upstream/files"
+	"junction/upstream/yamlread"
+)
+
+// EnvironmentOf returns the file with the variables of the service of a configuration file. Its name has
+// that of the configuration file, so that two of them in one folder share nothing.
+func EnvironmentOf(file string) string { return file + EnvironmentEnd }
+
+// MaxEnvironment is the most bytes of the file with the variables.
+const MaxEnvironment = 64 << 10
+
+// Environment reads the variables of the service of a configuration file: lines NAME=VALUE, and comments. It
+// returns nil if there is no such file.
+func Environment(file string) (map[string]string, error) {
+	name := EnvironmentOf(file)
+	text, err := files.Read(name, MaxEnvironment)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot read %s: %w", name, files.Reason(err))
+	}
+	all := map[string]string{}
+	for n, line := range strings.Split(string(text), "\n") {
+		if line = strings.TrimSpace(line); line == "" || line[0] == '#' {
+			continue
+		}
+		key, value, ok := strings.Cut(line, "=")
+		if !ok || !yamlread.IsVariable(key) {
+			return nil, fmt.Errorf("cannot read %s line %d: write NAME=VALUE", name, n+1)
+		}
+		all[key] = value
+	}
+	return all, nil
+}
