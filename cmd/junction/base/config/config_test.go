@@ -793,7 +793,7 @@ func FuzzParse(f *testing.F) {
 
 // checkFile is what junction check writes about a file.
 func checkFile(w io.Writer, file string, getenv func(string) (string, bool)) error {
-	r, err := Inspect(file, getenv)
+	r, err := Inspect(file, getenv, (*Config).Obstacles)
 	if err != nil {
 		return err
 	}

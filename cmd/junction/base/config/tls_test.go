@@ -58,8 +58,8 @@ func TestMistakesInTLS(t *testing.T) {
 	}
 }
 
-// TestCheckReadsTheCertificate: junction check warns of a certificate with which Junction does not start, and of
-// a key that others can read.
+// TestCheckReadsTheCertificate: a certificate with which Junction does not start is a mistake for junction
+// check, whose last line says so; a key that others can read is a warning.
 func TestCheckReadsTheCertificate(t *testing.T) {
 	dir := t.TempDir()
 	key := filepath.Join(dir, "key.pem")
@@ -72,13 +72,19 @@ func TestCheckReadsTheCertificate(t *testing.T) {
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	r, err := Inspect(file, func(string) (string, bool) { return "", false })
+	r, err := Inspect(file, func(string) (string, bool) { return "", false }, (*Config).Obstacles)
 	if err != nil {
 		t.Fatal(err)
 	}
 	got := map[string]string{}
 	for _, p := range r.Warnings {
 		got[p.Path] = p.Text
+	}
+	for _, p := range r.Rejecting {
+		got[p.Path] = p.Text
+	}
+	if err := r.Err(); err == nil || err.Error() != file+" has 1 mistake; Junction does not start because of line 1" {
+		t.Errorf("the last line is %v", err)
 	}
 	if !strings.Contains(got["tls.cert_file"], "cannot read "+dir+"/cert.pem") ||
 		!strings.HasSuffix(got["tls.cert_file"], "; Junction does not start with it") {

@@ -17,7 +17,7 @@ import (
 )
 
 // checkCommand is `junction check`.
-func checkCommand(stdout io.Writer, file *string) *cobra.Command {
+func checkCommand(stdout io.Writer, file *string, obstacles Obstacles) *cobra.Command {
 	var asJSON bool
 	var old string
 	cmd := &cobra.Command{
@@ -31,7 +31,9 @@ policies, and which changes wait for a restart.`,
 				return NeedsFile("check")
 			}
 			running := Serving(cmd.Context(), *file)
-			report, err := config.Inspect(*file, lookupFor(running))
+			report, err := config.Inspect(*file, lookupFor(running), func(c *config.Config) []config.Problem {
+				return obstacles(c, *file)
+			})
 			if err != nil {
 				return err
 			}

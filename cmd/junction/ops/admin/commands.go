@@ -9,14 +9,18 @@ import (
 	"github.com/spf13/cobra"
 
 	"junction/cmd/junction/base/cli"
+	"junction/cmd/junction/base/config"
 )
 
+// Obstacles finds what prevents a start with a configuration, and is no mistake in the text of its file.
+type Obstacles func(c *config.Config, file string) []config.Problem
+
 // Commands returns the commands. file points to the value of --config, and tools proposes the names of
-// tools. connected finds the faults of connected clients; nil finds none.
+// tools. obstacles finds what prevents a start. connected finds the faults of connected clients; nil finds none.
 func Commands(stdout io.Writer, version string, file *string, tools cli.Completion,
-	connected ClientFaults) []*cobra.Command {
+	obstacles Obstacles, connected ClientFaults) []*cobra.Command {
 	return []*cobra.Command{
-		checkCommand(stdout, file),
+		checkCommand(stdout, file, obstacles),
 		schemaCommand(stdout),
 		statusCommand(stdout, file),
 		doctorCommand(stdout, version, file, connected),
