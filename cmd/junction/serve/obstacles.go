@@ -10,6 +10,7 @@ import (
 
 	"junction/auth/store"
 	"junction/cmd/junction/base/config"
+	"junction/cmd/junction/ops/admin"
 	"junction/cmd/junction/ops/signins"
 )
 
@@ -62,9 +63,11 @@ var needs = []struct {
 	}},
 }
 
-// Obstacles returns what prevents a start with a configuration in the environment of this process.
-func Obstacles(c *config.Config, file string) []config.Problem {
-	return obstacles(c, options{file: file, getenv: os.LookupEnv})
+// Foresight returns what junction check needs of this package. It reads the environment of this process.
+func Foresight() admin.Foresight {
+	return admin.Foresight{Obstacles: func(c *config.Config, file string) []config.Problem {
+		return obstacles(c, options{file: file, getenv: os.LookupEnv})
+	}, Revived: revived}
 }
 
 // obstacles returns what prevents a start with a configuration, each with the path of its key.

@@ -12,15 +12,18 @@ import (
 	"junction/cmd/junction/base/config"
 )
 
-// Obstacles finds what prevents a start with a configuration, and is no mistake in the text of its file.
-type Obstacles func(c *config.Config, file string) []config.Problem
+// Foresight tells what a start with a configuration would find beside its file.
+type Foresight struct {
+	Obstacles func(c *config.Config, file string) []config.Problem         // what prevents the start
+	Revived   func(c *config.Config, file string) (config.Problems, error) // the warnings of revoked API keys
+}
 
 // Commands returns the commands. file points to the value of --config, and tools proposes the names of
-// tools. obstacles finds what prevents a start. connected finds the faults of connected clients; nil finds none.
+// tools. connected finds the faults of connected clients; nil finds none.
 func Commands(stdout io.Writer, version string, file *string, tools cli.Completion,
-	obstacles Obstacles, connected ClientFaults) []*cobra.Command {
+	start Foresight, connected ClientFaults) []*cobra.Command {
 	return []*cobra.Command{
-		checkCommand(stdout, file, obstacles),
+		checkCommand(stdout, file, start),
 		schemaCommand(stdout),
 		statusCommand(stdout, file),
 		doctorCommand(stdout, version, file, connected),
