@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"junction/cmd/junction/base/certificate/certificatetest"
 )
 
 // TestMistakesInTLS: a section that cannot serve has a mistake with what is missing, once.
@@ -92,5 +94,29 @@ func TestCheckReadsTheCertificate(t *testing.T) {
 	}
 	if want := "other users of this machine can read the key " + key + "; run: chmod 600 " + key; got["tls.key_file"] != want {
 		t.Errorf("tls.key_file has the warning %q, want %q", got["tls.key_file"], want)
+	}
+}
+
+// TestWithoutAPublicURLNoCertificateIsCompared: the mistake is the missing URL, and nothing is said of a host "".
+func TestWithoutAPublicURLNoCertificateIsCompared(t *testing.T) {
+	dir := t.TempDir()
+	certificatetest.MustWrite(t, dir, "no certificate\n", "no key\n")
+	file := filepath.Join(dir, "config.yaml")
+	text := "tls: { listen: \":443\", cert_file: " + dir + "/cert.pem, key_file: " + dir + "/key.pem }\n" +
+		"upstreams: { a: { command: [junction, demo] } }\nauth: { api_keys: [" + keyA + "] }\n"
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r, err := Inspect(file, os.LookupEnv, (*Config).Obstacles)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(r.Rejecting) != 1 || !strings.Contains(r.Rejecting[0].Text, "needs an https public_url") {
+		t.Errorf("the mistakes are %v", r.Rejecting)
+	}
+	for _, w := range r.Warnings {
+		if strings.HasPrefix(w.Path, "tls") {
+			t.Errorf("check warns: %v", w)
+		}
 	}
 }
