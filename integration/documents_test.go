@@ -316,6 +316,7 @@ func (d *documentCheck) checkConfig(p passage) {
 		text += "upstreams: { demo: { command: [junction, demo] } }\n"
 	}
 	dir := d.t.TempDir()
+	text = strings.NewReplacer("/var/log/junction/", dir+"/", "/var/lib/junction/", dir+"/").Replace(text)
 	if err := os.WriteFile(filepath.Join(dir, "config.yaml"), []byte(text), 0o600); err != nil {
 		d.t.Fatal(err)
 	}

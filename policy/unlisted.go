@@ -223,7 +223,7 @@ func (x *catalogs) patterns(at string, k Kind, globs List, in []int) {
 		if k == Skill { // a skill may be in no list
 			listed = " that is listed"
 		}
-		x.bad(element(at, i, len(globs)), "matches no %v%s%s", k, listed, x.nearest(k, &g, in))
+		x.bad(element(at, i, len(globs)), "%s matches no %v%s%s", prose.Quote(text), k, listed, x.nearest(k, &g, in))
 	}
 }
 
@@ -343,7 +343,8 @@ func (x *catalogs) resources(at string, patterns List, in []int) {
 			continue
 		}
 		if !lists {
-			x.bad(element(at, i, len(patterns)), "matches nothing: no upstream of this rule has resources")
+			x.bad(element(at, i, len(patterns)), "%s matches nothing: no upstream of this rule has resources",
+				prose.Quote(text))
 			continue
 		}
 		if _, one := g.literal(); !one || has(func(*Listing) bool { return false }) ||
@@ -351,7 +352,7 @@ func (x *catalogs) resources(at string, patterns List, in []int) {
 			continue
 		}
 		if near := x.nearest(Resource, &g, in); near != "" {
-			x.bad(element(at, i, len(patterns)), "matches no resource that is listed%s", near)
+			x.bad(element(at, i, len(patterns)), "%s matches no resource that is listed%s", prose.Quote(text), near)
 		}
 	}
 }

@@ -45,24 +45,24 @@ func listings() []policy.Listing {
 // reported.
 func TestRulesThatMatchNothingInTheCatalogs(t *testing.T) {
 	for rule, want := range map[string]string{
-		`ask: { tools: demo__eco }`:                                                           "ask.tools: matches no tool; did you mean demo__echo?",
-		`allow: { tools: [demo__add, git__git_stauts] }`:                                      "allow.tools[1]: matches no tool; did you mean git__git_status?",
-		`deny: { tools: git__show }`:                                                          "deny.tools: matches no tool; tools.NAME.as renames it: write git__show_commit",
-		`deny: { tools: "git__rm*" }`:                                                         "deny.tools: matches no tool",
+		`ask: { tools: demo__eco }`:                                                           "ask.tools: \"demo__eco\" matches no tool; did you mean demo__echo?",
+		`allow: { tools: [demo__add, git__git_stauts] }`:                                      "allow.tools[1]: \"git__git_stauts\" matches no tool; did you mean git__git_status?",
+		`deny: { tools: git__show }`:                                                          "deny.tools: \"git__show\" matches no tool; tools.NAME.as renames it: write git__show_commit",
+		`deny: { tools: "git__rm*" }`:                                                         "deny.tools: \"git__rm*\" matches no tool",
 		`deny: { tools: "*drop*" }`:                                                           "", // a tool of down may have such a name
-		`deny: { upstreams: [demo, git], tools: "*drop*" }`:                                   "deny.tools: matches no tool",
-		`deny: { upstreams: git, tools: "demo__*" }`:                                          "deny.tools: matches no tool",
+		`deny: { upstreams: [demo, git], tools: "*drop*" }`:                                   "deny.tools: \"*drop*\" matches no tool",
+		`deny: { upstreams: git, tools: "demo__*" }`:                                          "deny.tools: \"demo__*\" matches no tool",
 		`deny: { tools: "down__x" }`:                                                          "",
 		`deny: { tools: ["demo__?cho", "*", "git__*"] }`:                                      "",
 		`deny: { upstreams: nosuch, tools: x }`:                                               "", // Unmatched reports it
-		`allow: { prompts: demo__great }`:                                                     "allow.prompts: matches no prompt; did you mean demo__greet?",
-		`allow: { prompts: demo__greet, tools: demo__greet }`:                                 "allow.tools: matches no tool; a prompt has the name: write prompts",
-		`deny: { skills: demo/acme/refund }`:                                                  "deny.skills: matches no skill that is listed; did you mean demo/acme/refunds?",
+		`allow: { prompts: demo__great }`:                                                     "allow.prompts: \"demo__great\" matches no prompt; did you mean demo__greet?",
+		`allow: { prompts: demo__greet, tools: demo__greet }`:                                 "allow.tools: \"demo__greet\" matches no tool; a prompt has the name: write prompts",
+		`deny: { skills: demo/acme/refund }`:                                                  "deny.skills: \"demo/acme/refund\" matches no skill that is listed; did you mean demo/acme/refunds?",
 		`deny: { skills: [demo/acme, "*/refunds", "down/*"] }`:                                "",
 		`deny: { resources: "file:///etc/*" }`:                                                "", // a resource may be in no list
-		`deny: { upstreams: demo, resources: "file:///etc/*" }`:                               "deny.resources: matches nothing: no upstream of this rule has resources",
+		`deny: { upstreams: demo, resources: "file:///etc/*" }`:                               "deny.resources: \"file:///etc/*\" matches nothing: no upstream of this rule has resources",
 		`deny: { upstreams: demo, resources: "*" }`:                                           "",
-		`deny: { upstreams: git, resources: "git://heat" }`:                                   "deny.resources: matches no resource that is listed; did you mean git://head?",
+		`deny: { upstreams: git, resources: "git://heat" }`:                                   "deny.resources: \"git://heat\" matches no resource that is listed; did you mean git://head?",
 		`deny: { upstreams: git, resources: ["git://head", "git://other"] }`:                  "",
 		`deny: { upstreams: [git, wiki], resources: "git://heat" }`:                           "", // a template may have it
 		`deny: { upstreams: demo, resources: "skill://demo/*" }`:                              "",
@@ -73,7 +73,7 @@ func TestRulesThatMatchNothingInTheCatalogs(t *testing.T) {
 		`deny: { upstreams: [git, down], where: { command: x } }`:                             "", // a tool of down may have it
 		`ask: { upstreams: git, where: { command: x } }`:                                      `ask.where.command: nothing that this rule selects describes an argument "command"`,
 		`ask: { prompts: demo__greet, where: { nam: x } }`:                                    `ask.where.nam: nothing that this rule selects has an argument "nam"; did you mean name?`,
-		`ask: { tools: [demo__echo, demo__eco], where: { nosuch: x } }`:                       "ask.tools[1]: matches no tool; did you mean demo__echo?",
+		`ask: { tools: [demo__echo, demo__eco], where: { nosuch: x } }`:                       "ask.tools[1]: \"demo__eco\" matches no tool; did you mean demo__echo?",
 		`ask: { upstreams: demo, annotations: { readOnlyHint: true }, where: { nosuch: x } }`: "",
 	} {
 		c := mustConfig(t, "- { name: a, rules: [ { "+rule+" } ] }")
@@ -89,7 +89,7 @@ func TestRulesThatMatchNothingInTheCatalogs(t *testing.T) {
 		}
 	}
 	c := mustConfig(t, "- { name: a, catalog: search, always: [demo__echo, demo__ad] }")
-	if ps := c.Unlisted(listings()); len(ps) != 1 || ps[0].Path != "[0].always[1]" || ps[0].Text != "matches no tool; did you mean demo__add?" {
+	if ps := c.Unlisted(listings()); len(ps) != 1 || ps[0].Path != "[0].always[1]" || ps[0].Text != `"demo__ad" matches no tool; did you mean demo__add?` {
 		t.Errorf("always: %v", ps)
 	}
 	c = mustConfig(t, "- { name: a b, rules: [ { deny: { tools: nosuch } } ] }")

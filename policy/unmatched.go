@@ -122,7 +122,7 @@ func (p *Places) noUpstream(glob string) string {
 	for _, u := range p.Upstreams {
 		names = append(names, u.Name)
 	}
-	problem := "matches no upstream of this file"
+	problem := prose.Quote(glob) + " matches no upstream of this file"
 	if near := prose.Nearest(glob, names); near != "" {
 		problem += "; did you mean " + near + "?"
 	}

@@ -125,6 +125,9 @@ func (l *link) run(ctx context.Context, cause client.Trace) {
 		if ctx.Err() != nil {
 			break
 		}
+		if lived > 0 && errors.Is(err, errReconnect) { // no failure
+			continue
+		}
 		o, rest := l.outcomeOf(lived, err, &pause)
 		if l.key.holder != "" && o.state == StateRetrying {
 			l.pool.crashes.Add(1)

@@ -268,6 +268,21 @@ func TestOwnConnectionToADeadServer(t *testing.T) {
 	})
 }
 
+// TestAReconnectOnRequestIsNoFailure: the upstream starts again, and is never in a state of failure.
+func TestAReconnectOnRequestIsNoFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, legacyScript, Config{Era: client.EraLegacy})
+		r.mustHear("ready")
+		for range 2 {
+			r.reconnect()
+			r.mustHear("starting ready")
+		}
+		if n := r.count("initialize"); n != 3 {
+			t.Errorf("the server was connected %d times, want 3", n)
+		}
+	})
+}
+
 // TestCallDuringTheFirstAttempt: a call whose time is over before there is a connection was never
 // made, and is not said to be without an answer only.
 func TestCallDuringTheFirstAttempt(t *testing.T) {

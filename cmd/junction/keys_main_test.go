@@ -85,8 +85,8 @@ func TestClientKey(t *testing.T) {
 		sent, stderr         string
 	}{
 		{"none", guarded.URL, "", "", 1, "", "answered 401 Unauthorized: Authentication required. Send an API key as 'Authorization: Bearer jct_key_…'; give the key with --key or in JUNCTION_KEY"},
-		{"environment", guarded.URL, "", env + "\n", 1, "Bearer " + env, "answered 401 Unauthorized: the token is not valid: this server does not know the key"},
-		{"flag", guarded.URL, flag, env, 1, "Bearer " + flag, "answered 401 Unauthorized: the token is not valid: this server does not know the key"},
+		{"environment", guarded.URL, "", env + "\n", 1, "Bearer " + env, "answered 401 Unauthorized: the token is not valid: this server does not know the key; correct the key that you have given, with --key or in JUNCTION_KEY"},
+		{"flag", guarded.URL, flag, env, 1, "Bearer " + flag, "answered 401 Unauthorized: the token is not valid: this server does not know the key; correct the key that you have given, with --key or in JUNCTION_KEY"},
 		{"in the open", "http://192.0.2.1/mcp", flag, "", 2, "", `--url "http://192.0.2.1/mcp" is not https: the key would cross the network in plain text`},
 		{"environment in the open", "http://mcp.example.com/mcp", "", env, 2, "", "is not https"},
 	} {

@@ -127,7 +127,8 @@ The configuration file is that of --config, or junction/config.yaml in the user'
 	root.AddCommand(entries.Commands(stdout, &file)...)
 	root.AddCommand(setup.Commands(stdout, stderr, &file)...)
 	root.AddCommand(call.Commands(stdout, &file)...)
-	root.AddCommand(admin.Commands(stdout, build.Read().Version, &file, call.CompleteTools(&file), setup.KeyFaults)...)
+	root.AddCommand(admin.Commands(stdout, build.Read().Version, &file, call.CompleteTools(&file), serve.Foresight(),
+		setup.KeyFaults)...)
 	root.AddCommand(audit.Command(stdout, stderr, &file), packs.Command(stdout, &file))
 	root.AddCommand(cli.OfFile(folders.Command(stdout, &file))...)
 	root.AddCommand(signins.Commands(stdin, stdout, stderr, &file)...)

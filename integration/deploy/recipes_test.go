@@ -164,8 +164,10 @@ func TestOperateSystemdIsTold(t *testing.T) {
 // TestOperateRecipeOfTheConfiguration has junction check the configuration of the recipes.
 func TestOperateRecipeOfTheConfiguration(t *testing.T) {
 	harness.Waits(t)
-	file := filepath.Join(t.TempDir(), "config.yaml")
+	dir := t.TempDir()
+	file := filepath.Join(dir, "config.yaml")
 	text := recipe(t, "config.yaml", "${IDP_SECRET}", "canary-secret")
+	text = strings.NewReplacer("/var/log/junction/", dir+"/", "/var/lib/junction/", dir+"/").Replace(text)
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -192,7 +194,7 @@ func TestOperateRecipeOfKubernetesIsChecked(t *testing.T) {
 	}
 	cmd := exec.Command(harness.JunctionBinary(t), "check", "--config", file)
 	cmd.Env = append(os.Environ(), "XDG_STATE_HOME="+dir, "IDP_SECRET=canary-secret", "POD_IP=10.1.2.3",
-		"DATABASE_URL=postgres://canary@localhost/j", "JUNCTION_MASTER_KEYS=a:canary")
+		"DATABASE_URL=postgres://canary@localhost/j", "JUNCTION_MASTER_KEYS=a:"+strings.Repeat("canary", 7)+"A=")
 	if out, err := cmd.CombinedOutput(); err != nil || strings.Contains(string(out), "WARN") {
 		t.Errorf("junction check: %v\n%s", err, out)
 	}

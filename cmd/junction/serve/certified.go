@@ -49,11 +49,13 @@ func (s *certified) Open(c *config.Config) error {
 	return err
 }
 
+var errNoCertificates = errors.New("tls.acme: there is no folder for certificates; set HOME or XDG_STATE_HOME")
+
 // openOrders opens the store of certificates, which must be writable.
 func (s *certified) openOrders(c *config.Config) error {
 	dir := config.KeyDir(c.Sessions.KeyFile, s.getenv)
 	if dir == "" {
-		return errors.New("tls.acme: there is no folder for certificates; set HOME or XDG_STATE_HOME")
+		return errNoCertificates
 	}
 	store, err := certificate.OpenStore(config.CertificateDir(dir), c.TLS.ACME.DirectoryURL())
 	if err != nil {

@@ -141,8 +141,9 @@ func TestDoctorComparesRules(t *testing.T) {
 			t.Fatal(err)
 		}
 		line := strings.Count(strings.SplitAfter(string(text), "raed_file")[0], "\n") + 1
-		mustContain(t, out, "\nRules that match nothing\n  rule policies[0].rules[0].deny.tools: matches no tool; did you mean\n"+
-			fmt.Sprintf("    good__read_file? (line %d)", line), "rule policies[0].rules[1].ask.tools[1]: matches no tool (line")
+		mustContain(t, out, "\nRules that match nothing\n  rule policies[0].rules[0].deny.tools: \"good__raed_file\" matches no tool; did\n"+
+			fmt.Sprintf("    you mean good__read_file? (policy all, line %d)", line),
+			"rule policies[0].rules[1].ask.tools[1]: \"good__del*\" matches no tool (policy")
 		if strings.Contains(out, "some clients\n") || said != "" {
 			t.Errorf("a rule is counted as a problem: %s%s", out, said)
 		}

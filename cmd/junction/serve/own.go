@@ -37,6 +37,7 @@ func Own(ctx context.Context, file string, stderr io.Writer) (url string, end fu
 	if _, running := runfile.Find(file); running {
 		return "", func() error { return nil }, nil
 	}
+	surviveBrokenPipes()
 	p, err := openInTurn(ctx, options{file: file, listen: "127.0.0.1:0", stdout: io.Discard, stderr: stderr,
 		getenv: os.LookupEnv, inner: true})
 	if err != nil {

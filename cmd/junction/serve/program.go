@@ -6,7 +6,9 @@ import (
 	"crypto/rand"
 	"io"
 	"os"
+	"os/signal"
 	"runtime"
+	"syscall"
 
 	"github.com/KimMachineGun/automemlimit/memlimit"
 
@@ -39,6 +41,7 @@ func Run(ctx context.Context, file, listen string, stdout, stderr io.Writer) err
 
 // runProxy opens a program and serves until ctx ends or a listener fails.
 func runProxy(ctx context.Context, o options) error {
+	surviveBrokenPipes()
 	// The rest is for the kernel's buffers and for commands, which are in the same container.
 	// GOMEMLIMIT takes precedence.
 	_, limitErr := memlimit.Set(memlimit.WithRatio(0.8))
@@ -53,6 +56,11 @@ func runProxy(ctx context.Context, o options) error {
 	defer runtime.KeepAlive(ballast())
 	return p.serve(ctx)
 }
+
+// surviveBrokenPipes makes a write to a pipe without a reader fail, for the rest of the process, where SIGPIPE would
+// end it: an interrupt may end a reader of the log, such as tee, before the stop is in the audit. The commands of
+// upstreams have the default again, which they would not with signal.Ignore.
+func surviveBrokenPipes() { signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) }
 
 // newProgram returns a program whose parts are not open.
 func newProgram(o options) *program {

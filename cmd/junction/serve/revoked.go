@@ -2,6 +2,7 @@ package serve
 
 import (
 	"fmt"
+	"os"
 	"time"
 
 	"junction/auth"
@@ -67,25 +68,49 @@ func (r *revoked) follow(c *config.Config) config.Problems {
 	if r.keys == nil {
 		return nil
 	}
-	var list []stored.Key
-	var of []int // the indexes in the file
-	for i, k := range c.Auth.APIKeys {
-		if k.Hash != (auth.Hash{}) { // the placeholder of an unreadable one
-			list = append(list, stored.Key{Hash: k.Hash.String(), Name: k.Name, Restored: k.Restored.Time})
-			of = append(of, i)
-		}
-	}
+	list, of := keysOf(c)
 	now := time.Now()
 	back, err := r.keys.Follow(list, now)
 	if err != nil {
 		r.log.Warn("revoked API keys are forgotten at the end of this process: they cannot be kept", "error", err)
 	}
 	r.back = map[auth.Hash]time.Time{}
-	var warnings []yamlread.Problem
+	for _, b := range back {
+		r.back[c.Auth.APIKeys[of[b.Key]].Hash] = b.Since
+	}
+	return r.warnings(c, back, of, now)
+}
+
+// keysOf returns the API keys of a configuration, and the index of each in the file.
+func keysOf(c *config.Config) (list []stored.Key, of []int) {
+	for i, k := range c.Auth.APIKeys {
+		if k.Hash != (auth.Hash{}) { // the placeholder of an unreadable one
+			list = append(list, stored.Key{Hash: k.Hash.String(), Name: k.Name, Restored: k.Restored.Time})
+			of = append(of, i)
+		}
+	}
+	return list, of
+}
+
+// revived returns the warnings that a start with a file would give of revoked API keys that are in it again. The
+// error means that what is remembered of the file cannot be read.
+func revived(c *config.Config, file string) (config.Problems, error) {
+	keys, err := stored.OpenKeys(config.KeyDir(c.Sessions.KeyFile, os.LookupEnv), config.FolderOf(file))
+	if err != nil {
+		return nil, err
+	}
+	r := &revoked{console: &console{options: options{file: file, getenv: os.LookupEnv}}}
+	list, of := keysOf(c)
+	now := time.Now()
+	return r.warnings(c, keys.Back(list, now), of, now), nil
+}
+
+// warnings returns a warning for each key that is back. of has the indexes in the file.
+func (r *revoked) warnings(c *config.Config, back []stored.Back, of []int, now time.Time) config.Problems {
+	var list []yamlread.Problem
 	for _, b := range back {
 		k := c.Auth.APIKeys[of[b.Key]]
-		r.back[k.Hash] = b.Since
-		warnings = append(warnings, yamlread.Problem{
+		list = append(list, yamlread.Problem{
 			Path: fmt.Sprintf(".api_keys[%d].%s", of[b.Key], config.Restored),
 			Text: fmt.Sprintf("the key %s (%s) was revoked at %s, and is accepted again, because this file has it "+
 				"again; if that is not meant, run: %s; if it is, add to its entry: %s: %s", k.Name, k.Hash.ID(),
@@ -93,5 +118,5 @@ func (r *revoked) follow(c *config.Config) config.Problems {
 				config.Restored, auth.Moment{Time: now}),
 		})
 	}
-	return config.Locate(r.file, r.getenv, "auth", warnings)
+	return config.Locate(r.file, r.getenv, "auth", list)
 }

@@ -53,6 +53,15 @@ func TestARevokedKeyThatIsBackIsLoud(t *testing.T) {
 		t.Fatal(err)
 	}
 
+	warnings := func() string {
+		out, _ := mustRun(t, 0, "check", "--config", file)
+		return out
+	}
+	for range 2 { // check notes nothing
+		if out := warnings(); !strings.Contains(out, file+":9: auth.api_keys[1].restored: the key ben (02020202) was revoked at ") {
+			t.Errorf("check before the start prints\n%s", out)
+		}
+	}
 	r = mustServeWith(t, options{file: file}) // which knows it from its state alone
 	r.stderr.mustSay(t, loud, 1)
 	mustWarn(r)

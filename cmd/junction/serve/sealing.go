@@ -106,8 +106,13 @@ func loadKeys(file string) (secrets [][]byte, err error) {
 	} else if readErr != nil {
 		return nil, readErr
 	}
+	return parseKeys(file, string(text))
+}
+
+// parseKeys returns the keys of the text of a key file.
+func parseKeys(file, text string) (secrets [][]byte, err error) {
 	bad := func(format string, args ...any) error { return badKeys(file + ": " + fmt.Sprintf(format, args...)) }
-	lines := strings.Split(strings.TrimRight(string(text), " \t\r\n"), "\n")
+	lines := strings.Split(strings.TrimRight(text, " \t\r\n"), "\n")
 	for i, line := range lines {
 		if line = strings.TrimSpace(line); line == "" && len(lines) > 1 {
 			continue

@@ -134,6 +134,10 @@ func checkStart(o options, replaced runfile.Place) ([]config.LeftOut, error) {
 	} else if err != nil {
 		return nil, err
 	}
+	if list := config.Locate(o.file, o.getenv, "", obstacles(c, o)); len(list) > 0 {
+		return nil, fmt.Errorf("%s; this keeps Junction from starting: correct it, and run the same command again",
+			config.First(o.file, list))
+	}
 	if err := runfile.CanNote(o.getenv, o.file); err != nil {
 		return nil, err
 	}

@@ -32,6 +32,8 @@ type Change struct {
 	Removed []string `json:"removed"`
 	// The names of API keys that are no longer accepted.
 	Revoked []string `json:"revoked"`
+	// Opens means that the new file has no authentication, and the old one has.
+	Opens bool `json:"opens,omitempty"`
 	// The names of the policies that are added, changed and removed.
 	Policies []string `json:"policies"`
 	// The API keys that are accepted from now on, and those that are no longer, in the order of the
@@ -51,7 +53,7 @@ func (c *Config) Follow(next *Config) Change {
 	old := c.whole()
 	alone := append(next.mistakes(), old.mistakes()...)
 	authenticates := next.Auth.Needed()
-	change := Change{Config: next, before: c}
+	change := Change{Config: next, before: c, Opens: !old.Auth.Open() && next.Auth.Open()}
 	change.meet, change.partly = old.meet(next)
 	change.Restart = next.carry(old)
 	change.partly.cut(change.Restart)
@@ -285,6 +287,10 @@ func (ch *Change) Report() string {
 	text := "a reload leaves all upstreams, keys and policies as they are"
 	if len(does) > 0 {
 		text = "a reload " + strings.Join(does, "; ")
+	}
+	if ch.Opens && ch.Refused == nil {
+		text = "WARNING: authentication ends: with the new file, every program and user of this machine can connect " +
+			"without a key; to keep it, put the section auth back\n" + text
 	}
 	for _, line := range append(policies.lines, movedKeys(ch.before, ch.Config)...) {
 		text += "\n" + line

@@ -106,6 +106,21 @@ func TestFollowNeverOpensAListener(t *testing.T) {
 	}
 }
 
+// TestTheEndOfAuthenticationIsLoud: a file that loses the section auth says so first.
+func TestTheEndOfAuthenticationIsLoud(t *testing.T) {
+	const server = "upstreams: { a: { command: [x] } }\n"
+	keys := "auth: { api_keys: [" + keyA + "] }\n"
+	for _, test := range []struct {
+		old, next string
+		want      bool
+	}{{keys, "", true}, {"", keys, false}, {keys, keys, false}, {"", "", false}, {keys, "auth: { none: true }\n", false}} {
+		change := mustParse(t, test.old+server, nil).Follow(mustParse(t, test.next+server, nil))
+		if got := strings.HasPrefix(change.Report(), "WARNING: authentication ends: "); got != test.want || change.Opens != test.want {
+			t.Errorf("%q after %q: %s", test.next, test.old, change.Report())
+		}
+	}
+}
+
 // TestChangeTellsKeysOfOneNameApart: the report of a rotated key names the key that goes, and the one
 // that comes.
 func TestChangeTellsKeysOfOneNameApart(t *testing.T) {

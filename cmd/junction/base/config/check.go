@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -86,19 +84,25 @@ func linesOf(ps Problems) string {
 	return "lines " + strings.Join(lines, ", ")
 }
 
-// Inspect loads the file. The error means that the file could not be read.
-func Inspect(file string, getenv func(string) (string, bool)) (*Report, error) {
+// Inspect loads the file. obstacles returns what else prevents a start with the file, each with the path of its
+// key; the report has these as mistakes. The error means that the file could not be read.
+func Inspect(file string, getenv func(string) (string, bool), obstacles func(*Config) []Problem) (*Report, error) {
 	c, d, warnings, err := load(file, getenv)
 	problems, isProblems := errors.AsType[Problems](err)
 	if err != nil && !isProblems {
 		return nil, err
 	}
+	prevent := d.obstacles(obstacles(c))
+	warnings = slices.DeleteFunc(warnings, func(p Problem) bool { return slices.Contains(prevent, p) })
 	r := &Report{File: file, Mistakes: append(Problems{}, problems...), Warnings: append(Problems{}, warnings...),
 		Rejecting: Problems{}, Blocked: []string{}, Notes: []string{}}
 	packs, ofPacks := c.packProblems(d)
 	r.Warnings = append(r.Warnings, ofPacks...)
-	if isProblems || len(packs) > 0 {
-		r.Rejecting = append(r.Rejecting, c.Rejecting(problems)...)
+	r.Mistakes = append(r.Mistakes, prevent...)
+	r.Mistakes.Sort()
+	if isProblems || len(packs)+len(prevent) > 0 {
+		r.Rejecting = append(append(r.Rejecting, c.Rejecting(problems)...), prevent...)
+		r.Rejecting.Sort()
 		for _, p := range problems {
 			if name, one := c.blockedBy(p); one && !slices.Contains(r.Blocked, name) {
 				r.Blocked = append(r.Blocked, name)
@@ -228,7 +232,7 @@ func (d *decoder) warnings(c *Config) Problems {
 		warn("", "other users of this machine can write %s, and so change this file, which decides what Junction "+
 			"runs and permits; run: chmod go-w %s", at, shell.Quote(at))
 	}
-	c.warnTLS(d, warn)
+	c.warnTLS(warn)
 	c.warnSignIn(warn)
 	c.warnLimits(warn)
 	c.warnStateful(warn)
@@ -261,15 +265,7 @@ func (d *decoder) warnings(c *Config) Problems {
 	for _, ch := range d.confined {
 		warn(ch.path, "%s", ch.text)
 	}
-	if file := c.Audit.File; file != "" && file != AuditStderr {
-		if info, err := os.Stat(filepath.Dir(file)); err != nil || !info.IsDir() {
-			warn("audit.file", "there is no folder %s; nothing starts until there is", filepath.Dir(file))
-		} else if unwritable(file) {
-			warn("audit.file", "the user of this command cannot write %s, and Junction does not start as this user; "+
-				"name a file in a folder that the user of Junction can write, such as "+
-				"/var/log/junction/audit.jsonl", file)
-		}
-	}
+	ps = append(ps, d.obstacles(c.Obstacles())...)
 	if !d.broken("policies") {
 		c.warnPolicies(d, warn)
 	}
@@ -316,6 +312,17 @@ func (c *Config) warnSignIn(warn func(path, format string, args ...any)) {
 func (d *decoder) warning(path, text string) Problem {
 	_, text = d.conceal(path, text)
 	return Problem{File: d.File, Line: d.line(path), Path: path, Text: text}
+}
+
+// obstacles returns problems of values that could be read, with their lines.
+func (d *decoder) obstacles(list []Problem) (ps Problems) {
+	for _, p := range list {
+		section, _, _ := strings.Cut(p.Path, ".")
+		if !d.broken(section) && !d.broken(p.Path) {
+			ps = append(ps, d.warning(p.Path, p.Text))
+		}
+	}
+	return ps
 }
 
 // publicIssuers are the beginnings of issuers that give everyone an account.

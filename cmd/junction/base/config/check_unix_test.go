@@ -33,7 +33,7 @@ func TestCheckNamesAFileThatOthersCanWrite(t *testing.T) {
 		if err := os.Chmod(dir, tt.folder); err != nil {
 			t.Fatal(err)
 		}
-		r, err := Inspect(file, func(string) (string, bool) { return "", false })
+		r, err := Inspect(file, func(string) (string, bool) { return "", false }, (*Config).Obstacles)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -54,9 +54,9 @@ func TestCheckNamesAFileThatOthersCanWrite(t *testing.T) {
 	}
 }
 
-// TestCheckWarnsOfAnAuditThatCannotBeWritten: Junction does not start without its audit. Not even root can create
+// TestCheckFailsForAnAuditThatCannotBeWritten: Junction does not start without its audit. Not even root can create
 // a file in /sys.
-func TestCheckWarnsOfAnAuditThatCannotBeWritten(t *testing.T) {
+func TestCheckFailsForAnAuditThatCannotBeWritten(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("there is no /sys")
 	}
@@ -66,13 +66,13 @@ func TestCheckWarnsOfAnAuditThatCannotBeWritten(t *testing.T) {
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		r, err := Inspect(file, func(string) (string, bool) { return "", false })
+		r, err := Inspect(file, func(string) (string, bool) { return "", false }, (*Config).Obstacles)
 		if err != nil {
 			t.Fatal(err)
 		}
 		is := func(p Problem) bool { return p.Path == "audit.file" && strings.Contains(p.Text, "cannot write") }
-		if got := slices.ContainsFunc(r.Warnings, is); got != want {
-			t.Errorf("%s: %v", audit, r.Warnings)
+		if got := slices.ContainsFunc(r.Rejecting, is); got != want || slices.ContainsFunc(r.Warnings, is) {
+			t.Errorf("%s: %v, %v", audit, r.Rejecting, r.Warnings)
 		}
 	}
 }

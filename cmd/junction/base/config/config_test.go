@@ -565,8 +565,8 @@ func TestWarningsOfPolicies(t *testing.T) {
 `, []string{
 			"2: upstreams.a.capabilities[1]: no policy gives the capability web2" + unused + "this upstream",
 			"5: policies[0].capabilities[2]: nothing requires the capability other",
-			"5: policies[0].rules[0].allow.upstreams[1]: matches no upstream of this file",
-			"5: policies[0].rules[1].deny.upstreams: matches no upstream of this file; did you mean b?",
+			"5: policies[0].rules[0].allow.upstreams[1]: \"c*\" matches no upstream of this file",
+			"5: policies[0].rules[1].deny.upstreams: \"B\" matches no upstream of this file; did you mean b?",
 		}},
 		{upstreams + "policies:\n  - { name: x, capabilities: web }\n", nil}, // what they give is not known
 		{"upstreams:\n  a: { command: [junction] }\n", nil},
@@ -789,7 +789,7 @@ func FuzzParse(f *testing.F) {
 
 // checkFile is what junction check writes about a file.
 func checkFile(w io.Writer, file string, getenv func(string) (string, bool)) error {
-	r, err := Inspect(file, getenv)
+	r, err := Inspect(file, getenv, (*Config).Obstacles)
 	if err != nil {
 		return err
 	}

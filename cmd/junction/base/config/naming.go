@@ -77,3 +77,14 @@ func NamingPolicies(file string, getenv func(string) (string, bool)) (ps Problem
 	}
 	return ps
 }
+
+// Unmatched returns the warnings about policies and endpoints of a file, such as a rule for an upstream that is not
+// in it. It returns nil if the file cannot be read.
+func Unmatched(file string, getenv func(string) (string, bool)) Problems {
+	_, _, warnings, _ := load(file, getenv) // a mistake elsewhere does not matter
+	return slices.DeleteFunc(warnings, func(p Problem) bool {
+		section, _, _ := strings.Cut(p.Path, ".")
+		section, _, _ = strings.Cut(section, "[")
+		return section != Policies && section != "endpoints"
+	})
+}

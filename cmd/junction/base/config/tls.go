@@ -2,13 +2,11 @@ package config
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"net/netip"
 	"net/url"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"junction/cmd/junction/base/certificate"
 	"junction/upstream/shell"
@@ -143,20 +141,9 @@ func (c *Config) Host() string {
 	return u.Hostname()
 }
 
-// warnTLS warns of a certificate with which Junction does not start, and of a key that others can read.
-func (c *Config) warnTLS(d *decoder, warn func(path, format string, args ...any)) {
-	if c.TLS.CertFile == "" || c.TLS.KeyFile == "" || d.broken("tls") || d.broken("public_url") {
-		return
-	}
-	pair := c.Pair()
-	if _, err := pair.Load(time.Now()); err != nil {
-		key, text := "tls", err.Error()
-		if problem, is := errors.AsType[*certificate.Problem](err); is {
-			key, text = "tls."+problem.Key, problem.Text
-		}
-		warn(key, "%s; Junction does not start with it", text)
-	}
-	if pair.ReadableKey() {
+// warnTLS warns of a key that others can read.
+func (c *Config) warnTLS(warn func(path, format string, args ...any)) {
+	if pair := c.Pair(); c.TLS.KeyFile != "" && pair.ReadableKey() {
 		warn("tls.key_file", "%s", ReadableKey(c.TLS.KeyFile))
 	}
 }

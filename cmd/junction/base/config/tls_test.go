@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"junction/cmd/junction/base/certificate/certificatetest"
 )
 
 // TestMistakesInTLS: a section that cannot serve has a mistake with what is missing, once.
@@ -58,8 +60,8 @@ func TestMistakesInTLS(t *testing.T) {
 	}
 }
 
-// TestCheckReadsTheCertificate: junction check warns of a certificate with which Junction does not start, and of
-// a key that others can read.
+// TestCheckReadsTheCertificate: a certificate with which Junction does not start is a mistake for junction
+// check, whose last line says so; a key that others can read is a warning.
 func TestCheckReadsTheCertificate(t *testing.T) {
 	dir := t.TempDir()
 	key := filepath.Join(dir, "key.pem")
@@ -72,7 +74,7 @@ func TestCheckReadsTheCertificate(t *testing.T) {
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	r, err := Inspect(file, func(string) (string, bool) { return "", false })
+	r, err := Inspect(file, func(string) (string, bool) { return "", false }, (*Config).Obstacles)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,11 +82,41 @@ func TestCheckReadsTheCertificate(t *testing.T) {
 	for _, p := range r.Warnings {
 		got[p.Path] = p.Text
 	}
+	for _, p := range r.Rejecting {
+		got[p.Path] = p.Text
+	}
+	if err := r.Err(); err == nil || err.Error() != file+" has 1 mistake; Junction does not start because of line 1" {
+		t.Errorf("the last line is %v", err)
+	}
 	if !strings.Contains(got["tls.cert_file"], "cannot read "+dir+"/cert.pem") ||
 		!strings.HasSuffix(got["tls.cert_file"], "; Junction does not start with it") {
 		t.Errorf("tls.cert_file has the warning %q", got["tls.cert_file"])
 	}
 	if want := "other users of this machine can read the key " + key + "; run: chmod 600 " + key; got["tls.key_file"] != want {
 		t.Errorf("tls.key_file has the warning %q, want %q", got["tls.key_file"], want)
+	}
+}
+
+// TestWithoutAPublicURLNoCertificateIsCompared: the mistake is the missing URL, and nothing is said of a host "".
+func TestWithoutAPublicURLNoCertificateIsCompared(t *testing.T) {
+	dir := t.TempDir()
+	certificatetest.MustWrite(t, dir, "no certificate\n", "no key\n")
+	file := filepath.Join(dir, "config.yaml")
+	text := "tls: { listen: \":443\", cert_file: " + dir + "/cert.pem, key_file: " + dir + "/key.pem }\n" +
+		"upstreams: { a: { command: [junction, demo] } }\nauth: { api_keys: [" + keyA + "] }\n"
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r, err := Inspect(file, os.LookupEnv, (*Config).Obstacles)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(r.Rejecting) != 1 || !strings.Contains(r.Rejecting[0].Text, "needs an https public_url") {
+		t.Errorf("the mistakes are %v", r.Rejecting)
+	}
+	for _, w := range r.Warnings {
+		if strings.HasPrefix(w.Path, "tls") {
+			t.Errorf("check warns: %v", w)
+		}
 	}
 }

@@ -185,7 +185,7 @@ func TestCheckWarnsAboutNamesThatMatchNothing(t *testing.T) {
 		`rules: [{ deny: { prompts: "b__*" } }]`:                           "rules[0].deny.prompts: matches no name: names begin with the prefix of an upstream, such as a__",
 		`rules: [{ deny: { tools: ["*rm*", "?__x", "a*", bare__x] } }]`:    "",
 		`rules: [{ deny: { resources: "file:///*", skills: "skill:*" } }]`: "",
-		`rules: [{ deny: { upstreams: bara } }]`:                           "rules[0].deny.upstreams: matches no upstream of this file; did you mean bare?",
+		`rules: [{ deny: { upstreams: bara } }]`:                           "rules[0].deny.upstreams: \"bara\" matches no upstream of this file; did you mean bare?",
 	} {
 		file := filepath.Join(t.TempDir(), "junction.yaml")
 		mustWrite(t, file, fmt.Sprintf(rest, 1, policy))

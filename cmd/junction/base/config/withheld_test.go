@@ -21,7 +21,7 @@ func TestCheckHasOneNoteAboutAVariable(t *testing.T) {
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	r, err := Inspect(file, os.LookupEnv)
+	r, err := Inspect(file, os.LookupEnv, (*Config).Obstacles)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -77,8 +77,23 @@ func OpenKeys(dir, name string) (*Keys, error) {
 // Follow notes the keys of the file as it was read now. It returns those that were revoked before, and that
 // no operator has confirmed since. A key is known by its hash. The error is about writing.
 func (k *Keys) Follow(list []Key, now time.Time) (back []Back, err error) {
+	next, back := k.followed(list, now)
+	next.forget()
+	before := k.has
+	k.has = next
+	return back, k.write(before)
+}
+
+// Back returns what Follow would return, and notes nothing.
+func (k *Keys) Back(list []Key, now time.Time) []Back {
+	_, back := k.followed(list, now)
+	return back
+}
+
+// followed returns what is remembered after Follow, and the result of it.
+func (k *Keys) followed(list []Key, now time.Time) (next keysText, back []Back) {
 	now = now.UTC().Truncate(time.Second) // as a confirmation is written
-	next := keysText{Known: map[string]string{}, Revoked: map[string]revoked{}}
+	next = keysText{Known: map[string]string{}, Revoked: map[string]revoked{}}
 	for _, key := range list {
 		next.Known[key.Hash] = key.Name
 	}
@@ -100,10 +115,7 @@ func (k *Keys) Follow(list []Key, now time.Time) (back []Back, err error) {
 			back = append(back, Back{i, r.At})
 		}
 	}
-	next.forget()
-	before := k.has
-	k.has = next
-	return back, k.write(before)
+	return next, back
 }
 
 // Gone is a key that was revoked, and is not in the file.

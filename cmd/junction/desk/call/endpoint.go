@@ -30,6 +30,7 @@ import (
 // endpoint is a connection to a Streamable HTTP endpoint of either era. It is the Peer of its calls.
 type endpoint struct {
 	url     string
+	keyed   bool // the person has given an API key
 	dialer  *client.Dialer
 	conn    client.Conn
 	profile client.Profile
@@ -45,7 +46,7 @@ type endpoint struct {
 func dial(ctx context.Context, o client.Options, report io.Writer, prompts *prompter) (*endpoint, error) {
 	e, err := open(ctx, o, report, prompts)
 	if err != nil {
-		return nil, (&endpoint{url: o.URL}).explain(ctx, err)
+		return nil, (&endpoint{url: o.URL, keyed: len(o.Headers) > 0}).explain(ctx, err)
 	}
 	return e, nil
 }
@@ -56,7 +57,7 @@ func open(ctx context.Context, o client.Options, report io.Writer, prompts *prom
 	o.Transport, o.TokenOptional = client.TransportHTTP, true
 	o.ConnectTimeout, o.MessageLimit, o.Depth = 20*time.Second, 64<<20, 256
 	o.Log = slog.New(slog.DiscardHandler)
-	e := &endpoint{url: o.URL, dialer: client.NewDialer(o), report: report, prompts: prompts}
+	e := &endpoint{url: o.URL, keyed: len(o.Headers) > 0, dialer: client.NewDialer(o), report: report, prompts: prompts}
 	if prompts != nil {
 		e.profile = client.Profile{Form: true, URL: true}
 	}
@@ -285,7 +286,7 @@ func (e *endpoint) explain(ctx context.Context, err error) error {
 	case errors.As(err, &said):
 		return fmt.Errorf("%s answered: %s (code %d)", e.url, prose.Flat(said.Message), said.Code)
 	case errors.As(err, &status) && status.Status >= 300:
-		return fmt.Errorf("%s answered %s", e.url, statusText(status))
+		return fmt.Errorf("%s answered %s", e.url, statusText(status, e.keyed))
 	case errors.As(err, &token):
 		return token.Err
 	case errors.As(err, &dialed) && dialed.Op == "dial":
@@ -302,15 +303,20 @@ func (e *endpoint) explain(ctx context.Context, err error) error {
 	return fmt.Errorf("no MCP endpoint at %s: %w", e.url, err)
 }
 
-// statusText returns an HTTP error, with its reason if the endpoint gave one.
-func statusText(e *transport.StatusError) string {
+// statusText returns an HTTP error, with its reason if the endpoint gave one. keyed means that the person has given
+// an API key.
+func statusText(e *transport.StatusError, keyed bool) string {
 	text := strings.TrimSpace(fmt.Sprintf("%d %s", e.Status, http.StatusText(e.Status)))
 	if to := e.Location(); to != "" {
 		return fmt.Sprintf("%s: it redirects to %s; if that is the endpoint, put it into --url", text, prose.Flat(to))
 	}
 	reason := stringOf(membersOf(e.Body)["error_description"]) // of the Guard, without JSON-RPC
 	if reason != "" && e.Status == http.StatusUnauthorized {
-		reason = strings.TrimSuffix(reason, ".") + "; give the key with --key or in JUNCTION_KEY"
+		next := "give the key with --key or in JUNCTION_KEY"
+		if keyed {
+			next = "correct the key that you have given, with --key or in JUNCTION_KEY"
+		}
+		reason = strings.TrimSuffix(reason, ".") + "; " + next
 	}
 	if reason = cmp.Or(prose.Flat(reason), e.Reason()); reason != "" {
 		text += ": " + reason

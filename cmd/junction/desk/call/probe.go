@@ -79,7 +79,7 @@ func judge(ctx context.Context, err error) Answer {
 		Distrusted: errors.As(err, new(x509.UnknownAuthorityError))}
 	status, answered := errors.AsType[*transport.StatusError](err)
 	if answered && status.Status >= 300 {
-		a.Verdict, a.Status, a.Reason = verdictOf(status), status.Status, "it answered "+statusText(status)
+		a.Verdict, a.Status, a.Reason = verdictOf(status), status.Status, "it answered "+statusText(status, false)
 		if a.Verdict == NeedsKey || a.Verdict == NoRights {
 			a.Reason = prose.Flat(stringOf(membersOf(status.Body)["error_description"]))
 		}

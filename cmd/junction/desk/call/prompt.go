@@ -187,6 +187,9 @@ func (p *prompter) field(ctx context.Context, f field, required bool) (json.RawM
 		if wanted == "" {
 			return value, true
 		}
+		if agreed, known := cli.YesOrNo(line); len(f.OneOf) > 0 && known && !agreed {
+			return nil, false // none of the choices
+		}
 		cli.Tellf(p.out, "Write %s.\n", wanted)
 	}
 }
@@ -198,7 +201,7 @@ func (f *field) value(line string) (value json.RawMessage, wanted string) {
 		if err != nil {
 			n = 1 + slices.IndexFunc(f.OneOf, func(c choice) bool { return c.Const == line || c.Title == line })
 		}
-		if n < 1 || n > len(f.OneOf) {
+		if line == "" || n < 1 || n > len(f.OneOf) { // an empty line chooses nothing, also no choice without a title
 			return nil, "one of the numbers 1 to " + strconv.Itoa(len(f.OneOf))
 		}
 		line = f.OneOf[n-1].Const

@@ -22,6 +22,7 @@ import (
 	"junction/cmd/junction/base/yamledit"
 	"junction/cmd/junction/desk/clients"
 	"junction/upstream"
+	"junction/upstream/prose"
 )
 
 // Editor changes the upstreams of one configuration file.
@@ -283,15 +284,33 @@ func (e *Editor) Remove(ctx context.Context, names ...string) (err error) {
 			}
 		}
 	}
+	before := config.Unmatched(e.path, os.LookupEnv)
 	if o.Backup, err = e.Replace(text, names...); err != nil {
 		return err
 	}
+	o.Notes = append(o.Notes, stillNamed(before, config.Unmatched(e.path, os.LookupEnv))...)
 	if w, err := Withdrawals(e.path); err == nil {
 		for i := range removed {
 			_ = w.Add(&removed[i]) // else import and setup offer it again
 		}
 	}
 	return e.print(ctx, &o, fmt.Sprintf("Removed %s from %s.", strings.Join(names, ", "), e.Short()))
+}
+
+// stillNamed returns a sentence for the places of policies and endpoints that have had an effect before upstreams
+// were removed, and have none now.
+func stillNamed(before, now config.Problems) []string {
+	text := ""
+	for _, p := range now {
+		old := func(b config.Problem) bool { return b.Path == p.Path && b.Text == p.Text }
+		if !slices.ContainsFunc(before, old) {
+			text += "\n  " + prose.Tilde(p.String())
+		}
+	}
+	if text == "" {
+		return nil
+	}
+	return []string{"These lines of the file have lost their effect; correct or remove them:" + text}
 }
 
 // Switch enables or disables upstreams in one step, and prints the outcome.

@@ -20,7 +20,7 @@ import (
 )
 
 // checkCommand is `junction check`.
-func checkCommand(stdout io.Writer, file *string) *cobra.Command {
+func checkCommand(stdout io.Writer, file *string, start Foresight) *cobra.Command {
 	var asJSON bool
 	var old string
 	cmd := &cobra.Command{
@@ -38,7 +38,11 @@ policies, and which changes wait for a restart.`,
 			if err != nil {
 				return err
 			}
-			report, err := config.Inspect(*file, lookup)
+			var read *config.Config
+			report, err := config.Inspect(*file, lookup, func(c *config.Config) []config.Problem {
+				read = c
+				return start.Obstacles(c, *file)
+			})
 			if err != nil {
 				return err
 			}
@@ -46,7 +50,14 @@ policies, and which changes wait for a restart.`,
 				report.Notes = append([]string{note}, report.Notes...)
 			}
 			_, report.Served = ServedAt(cmd.Context(), *file)
-			report.Warnings = append(revived(running, *file), report.Warnings...)
+			back, readIt := revived(running, *file)
+			if !readIt {
+				var unknown error
+				if back, unknown = start.Revived(read, *file); unknown != nil {
+					report.Notes = append(report.Notes, "auth.api_keys: nothing is known of revoked keys: "+unknown.Error())
+				}
+			}
+			report.Warnings = append(back, report.Warnings...)
 			if old != "" {
 				if report.Reload, err = config.Compare(old, *file, lookup); err != nil {
 					err = fmt.Errorf("--against: %w", err)
@@ -107,17 +118,17 @@ func lookupFor(r *diagnose.Running, file string) (lookup func(string) (string, b
 	}, note, nil
 }
 
-// revived returns the warnings of the running junction about revoked API keys that are in a file again. There
-// are none if the junction has read another content of the file.
-func revived(r *diagnose.Running, file string) (list config.Problems) {
+// revived returns the warnings of the running junction about revoked API keys that are in a file again. ok is false
+// if no junction has read this content of the file.
+func revived(r *diagnose.Running, file string) (list config.Problems, ok bool) {
 	sum, err := config.Checksum(file)
 	if r == nil || err != nil || r.Read != hex.EncodeToString(sum[:]) {
-		return nil
+		return nil, false
 	}
 	for _, w := range r.Warnings {
 		if config.Revived(w) {
 			list = append(list, w)
 		}
 	}
-	return list
+	return list, true
 }

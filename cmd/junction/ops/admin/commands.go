@@ -9,14 +9,21 @@ import (
 	"github.com/spf13/cobra"
 
 	"junction/cmd/junction/base/cli"
+	"junction/cmd/junction/base/config"
 )
+
+// Foresight tells what a start with a configuration would find beside its file.
+type Foresight struct {
+	Obstacles func(c *config.Config, file string) []config.Problem         // what prevents the start
+	Revived   func(c *config.Config, file string) (config.Problems, error) // the warnings of revoked API keys
+}
 
 // Commands returns the commands. file points to the value of --config, and tools proposes the names of
 // tools. connected finds the faults of connected clients; nil finds none.
 func Commands(stdout io.Writer, version string, file *string, tools cli.Completion,
-	connected ClientFaults) []*cobra.Command {
+	start Foresight, connected ClientFaults) []*cobra.Command {
 	return []*cobra.Command{
-		checkCommand(stdout, file),
+		checkCommand(stdout, file, start),
 		schemaCommand(stdout),
 		statusCommand(stdout, file),
 		doctorCommand(stdout, version, file, connected),

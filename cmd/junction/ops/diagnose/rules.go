@@ -47,7 +47,7 @@ func (d *Diagnosis) compareRules(c *config.Config, file string) {
 	for _, u := range c.Known() {
 		listings = append(listings, listing(c, u, d.catalogs[u.Name]))
 	}
-	d.addUnlisted(file, "policies", c.Policies.Unlisted(listings))
+	d.addUnlisted(c, file, "policies", c.Policies.Unlisted(listings))
 	var always []policy.Always
 	for _, name := range slices.Sorted(maps.Keys(c.Endpoints)) {
 		if e := c.Endpoints[name]; e.Always != nil {
@@ -56,20 +56,29 @@ func (d *Diagnosis) compareRules(c *config.Config, file string) {
 		}
 	}
 	if always != nil {
-		d.addUnlisted(file, "endpoints", policy.UnlistedAlways(listings, always))
+		d.addUnlisted(c, file, "endpoints", policy.UnlistedAlways(listings, always))
 	}
 }
 
 // addUnlisted adds a finding for each problem of a section.
-func (d *Diagnosis) addUnlisted(file, section string, unlisted []yamlread.Problem) {
+func (d *Diagnosis) addUnlisted(c *config.Config, file, section string, unlisted []yamlread.Problem) {
 	located := config.Locate(file, os.LookupEnv, section, unlisted)
 	for i, p := range unlisted {
 		f := Finding{Kind: KindRule, Name: section + p.Path, Text: p.Text, Advice: ruleAdvice}
 		if located != nil {
-			f.Text, f.Detail = located[i].Text, fmt.Sprintf("line %d", located[i].Line)
+			f.Text, f.Detail = located[i].Text, policyOf(c, section+p.Path)+fmt.Sprintf("line %d", located[i].Line)
 		}
 		d.Findings = append(d.Findings, f)
 	}
+}
+
+// policyOf returns the name of the policy of a path as the beginning of a detail; "" for another path.
+func policyOf(c *config.Config, path string) string {
+	var i int
+	if _, err := fmt.Sscanf(path, "policies[%d]", &i); err != nil || i < 0 || i >= len(c.Policies) {
+		return ""
+	}
+	return "policy " + c.Policies[i].Name + ", "
 }
 
 const ruleAdvice = "correct the rule; a rule for an item that a server lists later may stay"

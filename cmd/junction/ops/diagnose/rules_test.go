@@ -51,23 +51,23 @@ func TestRulesAreComparedWithCatalogs(t *testing.T) {
 		used   *upstream.Catalog
 		want   string
 	}{
-		{"deny: { tools: files__raed }", read, nil, nil, "deny.tools: matches no tool; did you mean files__read? (line 10)"},
+		{"deny: { tools: files__raed }", read, nil, nil, "deny.tools: \"files__raed\" matches no tool; did you mean files__read? (policy all, line 10)"},
 		{"deny: { tools: files__write }", read, nil, nil,
-			"deny.tools: matches no tool; tools.NAME.as renames it: write files__put (line 10)"},
+			"deny.tools: \"files__write\" matches no tool; tools.NAME.as renames it: write files__put (policy all, line 10)"},
 		{"deny: { tools: [files__put, files__hidden, files__bad, files__a.dot, 'files__a_dot_*'] }", read, nil, nil, ""},
-		{"deny: { tools: read }", read, nil, nil, "deny.tools: matches no tool; did you mean files__read? (line 10)"},
+		{"deny: { tools: read }", read, nil, nil, "deny.tools: \"read\" matches no tool; did you mean files__read? (policy all, line 10)"},
 		{"deny: { tools: [off__x, own__x, '*x'] }", read, nil, nil, ""},
 		{"deny: { tools: files__read, where: { pth: x } }", read, nil, nil,
-			`deny.where.pth: nothing that this rule selects has an argument "pth"; did you mean path? (line 10)`},
+			`deny.where.pth: nothing that this rule selects has an argument "pth"; did you mean path? (policy all, line 10)`},
 		{"deny: { tools: files__raed }", down, nil, nil, ""},
 		{"deny: { tools: files__raed }", down, retrying, files, ""},
 		{"deny: { tools: files__raed }", down, ready, files,
-			"deny.tools: matches no tool; did you mean files__read? (line 10)"},
+			"deny.tools: \"files__raed\" matches no tool; did you mean files__read? (policy all, line 10)"},
 		{"deny: { tools: files__x }", read, ready, catalog("x"), ""}, // in one of two catalogs
 		{"deny: { tools: files__y }", upstream.Report{Catalog: unread}, nil, nil, ""},
 		{"deny: { tools: files__y }", down, ready, &upstream.Catalog{}, ""}, // it was never listed
 		{"deny: { tools: files__loose, where: { pth: x } }", upstream.Report{Catalog: loose}, nil, nil, ""},
-		{"deny: { tools: files__y }", upstream.Report{Catalog: files}, nil, &upstream.Catalog{}, "deny.tools: matches no tool (line 10)"},
+		{"deny: { tools: files__y }", upstream.Report{Catalog: files}, nil, &upstream.Catalog{}, "deny.tools: \"files__y\" matches no tool (policy all, line 10)"},
 	} {
 		text := "upstreams:\n" +
 			"  files: { url: https://files.example.com, tools: { hidden: { enabled: false }, write: { as: put } } }\n" +
@@ -116,8 +116,8 @@ func TestRulesAreComparedWithCatalogs(t *testing.T) {
 	for _, f := range d.Findings {
 		got = append(got, fmt.Sprintf("%s: %s (%s)", f.Name, f.Text, f.Detail))
 	}
-	const want = "endpoints.web.always[0]: matches no tool; did you mean files__read? (line 8)\n" +
-		"endpoints.web.always[2]: matches no tool (line 8)"
+	const want = "endpoints.web.always[0]: \"files__raed\" matches no tool; did you mean files__read? (line 8)\n" +
+		"endpoints.web.always[2]: \"off__x\" matches no tool (line 8)"
 	if text := strings.Join(got, "\n"); text != want {
 		t.Errorf("the tools that endpoints list:\n got %s\nwant %s", text, want)
 	}

@@ -150,6 +150,24 @@ func MasterKeys(c config.Storage, getenv func(string) (string, bool)) (ring *sea
 	return ring, made, nil
 }
 
+// CheckStorage returns why Junction would not start with a storage; nil also if nothing is stored yet. It makes
+// no files.
+func CheckStorage(c config.Storage, getenv func(string) (string, bool)) error {
+	_, file, err := keysOf(c, getenv)
+	if err == nil && file != "" {
+		if _, err = os.Stat(file); err == nil {
+			_, _, err = seal.LoadRing(file)
+		}
+		if errors.Is(err, fs.ErrNotExist) { // the start makes the file
+			err = nil
+		}
+		if err != nil {
+			err = fmt.Errorf("storage.key_file: %w", err)
+		}
+	}
+	return err
+}
+
 // existingRing reads the master keys and creates none. file is the key file, or "" if the keys are
 // in the environment variable.
 func existingRing(c config.Storage) (ring *seal.Ring, file string, err error) {
