@@ -114,7 +114,7 @@ func TestCheckWarnsAboutKeysOfClients(t *testing.T) {
 		} else {
 			os.Remove(file)
 		}
-		r, err := Inspect(p.file, environment(p.vars))
+		r, err := Inspect(p.file, environment(p.vars), func(*Config) []Problem { return nil })
 		if err != nil || len(r.Mistakes) > 0 || len(r.Warnings) != 1 || !strings.Contains(r.Warnings[0].Text, want) ||
 			r.Warnings[0].Path != "upstreams.on.auth.private_key_file" || strings.Contains(r.Warnings[0].Text, "canary") {
 			t.Errorf("%v: %+v, want %q", err, r, want)
