@@ -88,6 +88,12 @@ func (p *pool) askInUse(ctx context.Context) error {
 // Check checks an entry whose upstream does not run. It opens a connection with the resources of the
 // Set, and returns after that connection is closed.
 func (s *Set) Check(ctx context.Context, name string, c Config, o Options) Report {
+	return s.CheckIn(ctx, name, c, o, nil)
+}
+
+// CheckIn is Check for a command that works in the folder of its client: its lists are read in the folders; nil for
+// none.
+func (s *Set) CheckIn(ctx context.Context, name string, c Config, o Options, folders *Folders) Report {
 	o = o.withDefaults()
 	o.watchdog = &s.watchdog
 	o.writable = func() []string {
@@ -99,7 +105,7 @@ func (s *Set) Check(ctx context.Context, name string, c Config, o Options) Repor
 	if c.Confines {
 		c.deciders = o.writable()
 	}
-	return check(ctx, name, c.withDefaults(o.Defaults).connConfig(), o, nil, nil)
+	return check(ctx, name, c.withDefaults(o.Defaults).connConfig(), o, nil, folders)
 }
 
 // check checks an upstream over a connection of its own. conns has the HTTP connections; nil makes a

@@ -42,6 +42,16 @@ func NewFolders(set folder.Set, guard *folder.Guard, principal string) *Folders 
 	return &Folders{set, guard, principal, set.Key()}
 }
 
+// FirstPermitted returns the first folder that the guard permits to a principal; nil if there is none.
+func FirstPermitted(ctx context.Context, guard *folder.Guard, principal string) *Folders {
+	for _, path := range guard.Permitted() {
+		if place, err := guard.Admit(ctx, principal, path); err == nil {
+			return NewFolders(folder.Set{place}, guard, principal)
+		}
+	}
+	return nil
+}
+
 // Key returns a text that is equal for the same folders; "" for nil.
 func (f *Folders) Key() string {
 	if f == nil {

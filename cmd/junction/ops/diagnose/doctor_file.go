@@ -59,7 +59,17 @@ func File(ctx context.Context, version, file string, c *config.Config, only []st
 				own.Credentials = sources
 			}
 			all = append(all, examinee{name: name, config: u,
-				check: func(ctx context.Context) upstream.Report { return set.Check(ctx, name, u, own) }})
+				check: func(ctx context.Context) upstream.Report {
+					r := set.Check(ctx, name, u, own)
+					if guard, err := c.FolderGuard(file, os.LookupEnv); err == nil && r.Waits != nil {
+						if f := upstream.FirstPermitted(ctx, guard.Beside(name), ""); f != nil {
+							if in := set.CheckIn(ctx, name, u, own, f); in.Err == nil && in.Waits == nil {
+								return in // else a folder in it may do, such as a repository
+							}
+						}
+					}
+					return r
+				}})
 		}
 	}
 	if err := unknownUpstream(only, known); err != nil {
