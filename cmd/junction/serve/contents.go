@@ -239,8 +239,8 @@ func (f *contents) reloaded(change *config.Change) {
 	}
 	f.log.Info("configuration reloaded", attrs...)
 	if change.Opens && change.Config.Auth.Open() {
-		f.log.Warn("authentication has ended: the file has no section auth any more, and every program and user of this " +
-			"machine can connect")
+		f.log.Warn("authentication has ended: the file has no section auth any more, and every program and user of " +
+			"this machine can connect")
 	}
 	if waiting != "" {
 		f.log.Warn("a part of the configuration waits for a restart", "keys", change.Restart)

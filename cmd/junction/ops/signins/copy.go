@@ -99,7 +99,7 @@ func (c copied) text() string {
 			"out --exclude.\n"
 	}
 	if len(c.Certificate) > 0 {
-		text += "The files of tls are not in it, because a restored certificate may be an expired one; keep copies of " +
+		text += "The files of tls are not in it, because a restored certificate may have expired; keep copies of " +
 			"them where they are made: " + strings.Join(c.Certificate, ", ") + "\n"
 	}
 	if c.Warning != "" {
