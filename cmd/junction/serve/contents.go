@@ -24,8 +24,7 @@ import (
 type contents struct {
 	*console
 	steady
-	hash       [32]byte      // of the file that was loaded last; owned by load, then by reloadLoop
-	inputs     config.Inputs // of that file; owned like hash
+	loaded     // owned by load, then by reloadLoop
 	begun      time.Time
 	unreadable bool     // the file is missing, which was reported; owned by reloadLoop
 	unfinished [32]byte // the hash of the file when look has looked last; owned by reloadLoop
@@ -36,6 +35,12 @@ type contents struct {
 	waiting    atomic.Pointer[string]          // which changes of the file wait for a restart; nil or "" if none
 	warnings   atomic.Pointer[config.Problems] // of the file in force; nil before load
 	recording  *recording
+}
+
+// loaded is what was read last.
+type loaded struct {
+	hash   [32]byte      // of the configuration file
+	inputs config.Inputs // of that file
 }
 
 // Open logs the warnings about the file.
@@ -247,8 +252,8 @@ func (f *contents) reloaded(change *config.Change) {
 	}
 	f.log.Info("configuration reloaded", attrs...)
 	if change.Opens && change.Config.Auth.Open() {
-		f.log.Warn("authentication has ended: the file has no section auth any more, and every program and user of this " +
-			"machine can connect")
+		f.log.Warn("authentication has ended: the file has no section auth any more, and every program and user of " +
+			"this machine can connect")
 	}
 	if waiting != "" {
 		f.log.Warn("a part of the configuration waits for a restart", "keys", change.Restart)

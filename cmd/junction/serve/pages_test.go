@@ -54,6 +54,11 @@ func TestConnectPage(t *testing.T) {
 						t.Errorf("%s: %q is wrong there:\n%s", path, way, text)
 					}
 				}
+				for _, need := range []string{"a private CA has signed it", "Ask the operator for it"} {
+					if strings.Contains(text, need) != (name == "public") { // other machines use the page
+						t.Errorf("%s: %q is wrong there", path, need)
+					}
+				}
 				policy := resp.Header.Get("Content-Security-Policy")
 				if !strings.HasPrefix(policy, "default-src 'none'; style-src 'sha256-") || strings.Contains(policy, "unsafe") {
 					t.Errorf("%s has the policy %s", path, policy)

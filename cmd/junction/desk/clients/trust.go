@@ -1,14 +1,19 @@
 package clients
 
 import (
+	"cmp"
+	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
+	"errors"
 	"maps"
+	"net"
 	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"junction/cmd/junction/desk/clients/format"
 	"junction/upstream/files"
@@ -49,6 +54,9 @@ func (c *Client) TrustNotes(t Target, getenv func(string) (string, bool)) []stri
 	case !slices.Contains(set, c.certs) && value == "":
 		return []string{by + c.Name + " does not read that. Set " + c.certs + " to a file with the CA where " +
 			c.Name + " starts, unless the CA is in the store of the system."}
+	case !slices.Contains(set, c.certs) && !hasAuthority(value, t.URL):
+		return []string{by + c.Name + " reads " + c.certs + ", and " + value + " there does not have the CA: append " +
+			"the CA to that file, unless it is in the store of the system."}
 	case slices.Contains(set, c.certs) && ownAuthority(value, t.URL):
 		return []string{by + c.Name + " reads " + c.certs + ", too, but rejects the certificate there, because it " +
 			"is that of the server and a CA in one, as openssl req -x509 makes it: give the server a certificate " +
@@ -56,6 +64,29 @@ func (c *Client) TrustNotes(t Target, getenv func(string) (string, bool)) []stri
 	}
 	return nil
 }
+
+// hasAuthority reports whether a file has the CA of the certificate at a URL. It returns true if the host cannot be
+// reached.
+func hasAuthority(file, address string) bool {
+	u, err := url.Parse(address)
+	if err != nil {
+		return true
+	}
+	text, err := files.Read(file, maxCertificates)
+	roots := x509.NewCertPool()
+	if err != nil || !roots.AppendCertsFromPEM(text) {
+		return false
+	}
+	host := net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), "443"))
+	c, err := tls.DialWithDialer(&net.Dialer{Timeout: handshakeLimit}, "tcp", host, &tls.Config{RootCAs: roots})
+	if err == nil {
+		c.Close()
+	}
+	return !errors.As(err, new(x509.UnknownAuthorityError))
+}
+
+// handshakeLimit is how long the certificate of a host is waited for.
+const handshakeLimit = 5 * time.Second
 
 // maxCertificates is the most bytes of a file with certificates that is read.
 const maxCertificates = 4 << 20

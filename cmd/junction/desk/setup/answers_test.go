@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"junction/cmd/junction/base/certificate/certificatetest"
 )
 
 // TestConnectSaysWhyTheURLDoesNotWork: connect writes an entry that may work later, because Junction may not run
@@ -81,16 +83,21 @@ func TestConnectSaysWhichCertificatesAClientTrusts(t *testing.T) {
 	secure.Config.ErrorLog = log.New(io.Discard, "", 0)
 	secure.StartTLS()
 	t.Cleanup(secure.Close)
-	own := string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: secure.Certificate().Raw}))
+	real := string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: secure.Certificate().Raw}))
+	other := certificatetest.PEM(certificatetest.MustSign(t, nil, "Other", 100, certificatetest.AsAuthority))
 	const store, by = "install its CA in the store of the system", "junction trusts the certificates of SSL_CERT_FILE; "
 	for name, test := range map[string]struct {
 		client, file, node string // values of SSL_CERT_FILE and NODE_EXTRA_CA_CERTS
 		want, not          string
 	}{
 		"Node":         {"claude-code", "ca.pem", "", by + "Claude Code does not read that. Set NODE_EXTRA_CA_CERTS to a file with the CA where Claude Code starts", ""},
-		"Node, set":    {"gemini", "ca.pem", "ca.pem", "", by},
+		"Node, set":    {"gemini", "ca.pem", "real.pem", "", by},
+		"Node, other":  {"claude-code", "ca.pem", "other.pem", by + "Claude Code reads NODE_EXTRA_CA_CERTS, and ", ""},
+		"Node, empty":  {"claude-code", "ca.pem", "ca.pem", " there does not have the CA: append the CA to that file", ""},
+		"Node, gone":   {"gemini", "ca.pem", "gone.pem", " there does not have the CA: append the CA to that file", ""},
 		"the store":    {"vscode", "ca.pem", "", by + "VS Code trusts the store of the system: install the CA there", "NODE_EXTRA"},
-		"Codex":        {"codex", "own.pem", "", by + "Codex reads SSL_CERT_FILE, too, but rejects the certificate there", "NODE_EXTRA"},
+		"Codex":        {"codex", "real.pem", "", by + "Codex reads SSL_CERT_FILE, too, but rejects the certificate there", "NODE_EXTRA"},
+		"Codex, a CA":  {"codex", "ca.pem", "", "", by},
 		"a command":    {"claude-desktop", "", "", store + ", or name a file with the CA in SSL_CERT_FILE and run this command again, so that the entry gets the variable.", by},
 		"nothing set":  {"vscode", "", "", store + ", which VS Code reads. When it works, run this command again: it could not ask whether Junction needs an API key.", "SSL_CERT_FILE"},
 		"Node, none":   {"claude-code", "", "", store + ", or name a file with the CA in SSL_CERT_FILE for junction, and in NODE_EXTRA_CA_CERTS where Claude Code starts.", by},
@@ -98,7 +105,7 @@ func TestConnectSaysWhichCertificatesAClientTrusts(t *testing.T) {
 		"entry has it": {"claude-desktop", "ca.pem", "", "The entry sets SSL_CERT_FILE to ", by},
 	} {
 		t.Run(name, func(t *testing.T) {
-			home := atHome(t, map[string]string{"ca.pem": "", "own.pem": own, ".codex/config.toml": "", ".gemini/settings.json": "{}",
+			home := atHome(t, map[string]string{"ca.pem": "", "real.pem": real, "other.pem": other, ".codex/config.toml": "", ".gemini/settings.json": "{}",
 				".config/Code/User/mcp.json": "{}", ".config/Claude/claude_desktop_config.json": "{}"})
 			value := func(name string) string {
 				if name == "" {

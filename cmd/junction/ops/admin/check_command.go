@@ -54,7 +54,8 @@ policies, and which changes wait for a restart.`,
 			if !readIt {
 				var unknown error
 				if back, unknown = start.Revived(read, *file); unknown != nil {
-					report.Notes = append(report.Notes, "auth.api_keys: nothing is known of revoked keys: "+unknown.Error())
+					report.Notes = append(report.Notes,
+						"auth.api_keys: nothing is known of revoked keys: "+unknown.Error())
 				}
 			}
 			report.Warnings = append(back, report.Warnings...)

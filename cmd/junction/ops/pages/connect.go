@@ -88,6 +88,7 @@ type connectData struct {
 	Access
 	Title    string
 	Variable string // that holds the API key
+	Remote   bool   // the URL is https, as other machines use it
 	Clients  []Client
 	Links    []Client // those of Clients with a link
 }
@@ -113,6 +114,7 @@ func (c Client) Open() template.URL { return template.URL(c.Link) }
 // ServeHTTP answers with the page. The caller has checked the Host header.
 func (c *Connect) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	d := connectData{Access: c.access(r), Title: "Connect to Junction", Variable: c.variable}
+	d.Remote = strings.HasPrefix(d.URL, "https://")
 	d.Clients = c.clients(d.URL, d.Key)
 	d.Links = slices.DeleteFunc(slices.Clone(d.Clients), func(c Client) bool { return c.Link == "" })
 	w.Header().Add("Vary", "Accept")

@@ -21,6 +21,9 @@ type copied struct {
 	Audit   string `json:"audit,omitempty"` // in the archive; "" if there is none
 	// Warning is why files may be missing; "" if the running Junction has named them.
 	Warning string `json:"warning,omitempty"`
+	// Certificate are the files of tls, which are not in the archive: an older certificate must not replace the
+	// present one.
+	Certificate []string `json:"certificate,omitempty"`
 }
 
 // copyOfFiles returns how to copy what a Junction without a storage needs: the file, with the hashes of its keys
@@ -47,6 +50,9 @@ func copyOfFiles(ctx context.Context, what, file string) (c copied, ok bool) {
 				"shell, or in another folder, files are missing: run the command again while it runs."
 		}
 		list = append(list, own.Pins, own.Audit.File, key)
+	}
+	if own.TLS.CertFile != "" {
+		c.Certificate = []string{own.TLS.CertFile, own.TLS.KeyFile}
 	}
 	var paths []string
 	for _, name := range list {
@@ -91,6 +97,10 @@ func (c copied) text() string {
 	if c.Audit != "" {
 		text += "The audit of now stays. To restore that of the archive, move the present one aside first, and leave " +
 			"out --exclude.\n"
+	}
+	if len(c.Certificate) > 0 {
+		text += "The files of tls are not in it, because a restored certificate may have expired; keep copies of " +
+			"them where they are made: " + strings.Join(c.Certificate, ", ") + "\n"
 	}
 	if c.Warning != "" {
 		text += c.Warning + "\n"

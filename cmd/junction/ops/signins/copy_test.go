@@ -57,6 +57,20 @@ func TestBackupOfFilesNamesThoseOfTheRunningJunction(t *testing.T) {
 	}
 }
 
+// TestBackupOfFilesNamesTheFilesOfTLS: they are not in the archive, and the command says so.
+func TestBackupOfFilesNamesTheFilesOfTLS(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("XDG_STATE_HOME", dir)
+	file := filepath.Join(dir, "config.yaml")
+	cert, key := filepath.Join(dir, "c.pem"), filepath.Join(dir, "k.pem")
+	mustWrite(t, file, "admin: \"\"\npublic_url: https://mcp.example.com\ntls: { listen: \":443\", cert_file: "+cert+", key_file: "+key+
+		" }\nauth: { api_keys: [{ name: a, hash: \"sha256:"+strings.Repeat("1", 64)+"\" }] }\nupstreams: { a: { url: http://127.0.0.1:1/mcp } }\n")
+	got := runProgram(t, "", "storage", "backup", "b.db", "--config", file)
+	if got.code != 1 || !strings.Contains(got.stdout, "The files of tls are not in it") || !strings.Contains(got.stdout, ": "+cert+", "+key+"\n") {
+		t.Errorf("%+v", got)
+	}
+}
+
 // TestRestoreKeepsTheAudit: the printed command lines bring the configuration back, and leave what the audit has
 // got since.
 func TestRestoreKeepsTheAudit(t *testing.T) {
