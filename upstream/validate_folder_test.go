@@ -3,6 +3,7 @@ package upstream
 import (
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"junction/auth/authtest"
@@ -69,12 +70,13 @@ func TestFoldersOfClientsDecideNothing(t *testing.T) {
 		"no folders":         {Config{Sandbox: &command.Sandbox{}}, false},
 	} {
 		var s Set
-		permitted := []string{"/src"}
+		var permitted atomic.Pointer[[]string] // the starts of the upstreams read it
+		permitted.Store(&[]string{"/src"})
 		test.c.Command = []string{"/no/such/program"}
 		u := s.Apply(map[string]Config{"fs": test.c, "other": {Command: []string{"/no/such/program"},
 			Sandbox: &command.Sandbox{Write: []string{"/w"}}}}, Options{Log: authtest.Log(t),
-			Folders: func() []string { return permitted }}, nil)[1]
-		permitted = append(permitted, "/more") // the next start counts
+			Folders: func() []string { return *permitted.Load() }}, nil)[1]
+		permitted.Store(&[]string{"/src", "/more"}) // the next start counts
 		got := u.pool.options.writable()
 		s.Close()
 		if slices.Contains(got, "/src") != test.want || slices.Contains(got, "/more") != test.want || !slices.Contains(got, "/w") {

@@ -190,8 +190,9 @@ func TestOperateSocketOfSystemd(t *testing.T) {
 	if address := m.secure(t); address != l.Addr().String() {
 		t.Errorf("https is at %s, want the socket %s", address, l.Addr())
 	}
+	c := m.http(t, m.roots())
 	ask := func() error {
-		resp, err := m.http(t, m.roots()).Get("https://" + host + "/mcp")
+		resp, err := c.Get("https://" + host + "/mcp")
 		if err == nil {
 			resp.Body.Close()
 		}
@@ -201,6 +202,7 @@ func TestOperateSocketOfSystemd(t *testing.T) {
 		t.Error(err)
 	}
 	m.MustStop(t)
+	c.CloseIdleConnections()
 	answered := make(chan error, 1)
 	go func() { answered <- ask() }()
 	m.MustStart(t, passed("tls"))

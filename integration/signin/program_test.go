@@ -561,7 +561,7 @@ audit: { file: stderr }
 	got := refusedTo(t, showing(t, c.Program, client.EraModern, ci.key, "/mcp/none"), "POST")
 	c.Stderr.MustMatch(t,
 		regexp.MustCompile(`"request_id":"`+keep("no endpoint", got.Header)+
-			`","principal":"key:ci".*"endpoint":"none","outcome":"invalid"`), harness.Patience, c.Done)
+			`","principal":"key:ci".*"endpoint":"none","method":"tools/list","outcome":"invalid"`), harness.Patience, c.Done)
 	if n := strings.Count(c.Stderr.String(), `"status":401`); n != 1 {
 		t.Errorf("the audit has %d lines of bad tokens, want one", n)
 	}
