@@ -109,6 +109,18 @@ var prepared = map[upstream.AuthMode]func(*testing.T, *world) upstream.Auth{
 		}
 		return upstream.Auth{}
 	},
+	upstream.AuthUserKey: func(t *testing.T, w *world) upstream.Auth {
+		for _, name := range []string{"ann", "bob"} {
+			user, err := w.db.PutUser(t.Context(), store.User{Issuer: "https://idp.example", Subject: name})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := w.db.PutConnection(t.Context(), Connection("x", w.url, "canary-of-"+name, user.ID, "user:"+name)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return upstream.Auth{}
+	},
 	upstream.AuthClient: func(_ *testing.T, w *world) upstream.Auth {
 		return upstream.Auth{Issuer: w.url, ClientID: "us", ClientSecret: "canary-secret"}
 	},
@@ -127,7 +139,7 @@ func TestSourcesKeepTheContract(t *testing.T) {
 			w := newWorld(t)
 			auth := prepare(t, w)
 			auth.Mode = mode
-			s := New(Options{OAuth: func() *oauth.Client { return w.client }})
+			s := New(Options{OAuth: func() *oauth.Client { return w.client }, Store: func() *store.Store { return w.db }})
 			defer s.Close()
 			s.Use(map[string]upstream.Config{"x": {URL: w.url + "/mcp", Auth: auth}})
 			c := upstream.Caller{Upstream: "x", Mode: mode}
