@@ -48,7 +48,7 @@ func TestKeysNameTheirKindOfServer(t *testing.T) {
 		t.Fatal("a kind of server lacks its facts: see TestEveryKindOfServerHasItsFacts")
 	}
 	values := map[string]any{"Env": map[string]string{"A": "b"}, "InheritEnv": []string{"A"}, "Dir": "/x",
-		"Headers": map[string]string{"A": "b"}, "Transport": "http"}
+		"Headers": map[string]string{"A": "b"}, "Transport": "http", "TLS": TLS{CAFile: "/ca.pem"}}
 	for _, field := range reflect.VisibleFields(reflect.TypeFor[Config]()) {
 		of, _, _ := strings.Cut(field.Tag.Get("kind"), ",")
 		if of == "" {
@@ -59,7 +59,9 @@ func TestKeysNameTheirKindOfServer(t *testing.T) {
 		}
 		for _, kind := range client.ServerKinds() {
 			var c Config
-			kindRows[kind].assume(&c)
+			if kindRows[kind].assume(&c); kind.HTTP {
+				c.URL = "https://unknown.invalid"
+			}
 			v := reflect.ValueOf(&c).Elem().FieldByIndex(field.Index)
 			switch value, ok := values[field.Name]; {
 			case ok:
@@ -68,9 +70,6 @@ func TestKeysNameTheirKindOfServer(t *testing.T) {
 				v.Set(reflect.New(v.Type().Elem()))
 			case field.Name == "Auth":
 				c.Auth.Mode = AuthOAuth
-				if kind.HTTP {
-					c.URL = "https://unknown.invalid"
-				}
 			default:
 				t.Fatalf("the test has no value for %s", field.Name)
 			}

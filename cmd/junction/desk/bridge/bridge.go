@@ -5,7 +5,7 @@
 // keeps the session of a legacy client (legacy.go), and keeps both usable while the endpoint
 // restarts. It changes only the ids of server requests (questions.go): the client sees one
 // connection, which may use several sessions one after the other. command.go is junction stdio, and
-// chooses the endpoint and the credential; folder.go says in which folder the client is.
+// chooses the endpoint and the credential.
 //
 // The bridge is no Junction with one upstream. A Junction rejects calls of unknown and hidden tools,
 // unknown methods and invalid cursors itself, so that the audit of the endpoint would miss them. It

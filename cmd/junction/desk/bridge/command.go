@@ -68,7 +68,7 @@ share the sign-in, which is kept in a file that only the user can read.`,
 					return err
 				}
 			}
-			headers, err := here().header(folder, call.OnThisMachine(address))
+			headers, err := call.FolderHeader(folder, address)
 			if err != nil {
 				return err
 			}

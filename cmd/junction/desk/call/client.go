@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/url"
 	"os"
 	"path"
@@ -182,6 +183,7 @@ and sends your answers. The default time limit is then ten minutes.`,
 		},
 	}
 	cmd.Flags().StringVar(&whole, "json", "", "all arguments as one JSON object; - reads standard input")
+	cmd.Flags().StringVar(&f.folder, "folder", "", "the `folder` in which a server with isolation: folder works")
 	cmd.Flags().BoolVar(&progress, "progress", false, "print the progress of the call on standard error")
 	f.register(cmd)
 	cmd.ValidArgsFunction = f.completeTools(true)
@@ -293,6 +295,7 @@ type clientFlags struct {
 	file    *string // the value of --config
 	url     string  // "" means that of the running junction that serves the file
 	key     string  // "" means $JUNCTION_KEY
+	folder  string  // in which servers work; "" means none
 	output  string
 	timeout time.Duration
 	prompts *prompter // nil without a terminal
@@ -379,10 +382,17 @@ func (f *clientFlags) connect(ctx context.Context, report io.Writer, use func(co
 
 // dial connects with the key, or with the sign-in of the person if the endpoint requires one.
 func (f *clientFlags) dial(ctx context.Context, key string, report io.Writer) (*endpoint, error) {
-	o := client.Options{URL: f.url}
+	o := client.Options{URL: f.url, Headers: map[string]string{}}
+	if f.folder != "" {
+		header, err := FolderHeader(f.folder, f.url)
+		if err != nil {
+			return nil, err
+		}
+		maps.Copy(o.Headers, header)
+	}
 	switch {
 	case key != "":
-		o.Headers = map[string]string{"Authorization": "Bearer " + key}
+		o.Headers["Authorization"] = "Bearer " + key
 	case CheckURL(f.url, true) == nil:
 		var err error
 		if o.Token, err = PersonalToken(f.url, f.signIn != nil, f.signIn); err != nil {

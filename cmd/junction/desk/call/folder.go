@@ -1,4 +1,4 @@
-package bridge
+package call
 
 import (
 	"fmt"
@@ -17,6 +17,13 @@ const headerWorking = "Junction-Working-Directory"
 // A where is the folder in which this process runs, and the home folder of its user. "" means that the folder is
 // not known.
 type where struct{ working, home string }
+
+// FolderHeader returns the header that names the folder of the caller to an endpoint, or nil. named is the folder that
+// the person or the client's file names; without it, the working directory counts, but only for an endpoint on this
+// machine. The error says why a named folder is none.
+func FolderHeader(named, address string) (map[string]string, error) {
+	return here().header(named, OnThisMachine(address))
+}
 
 // here returns the where of this process.
 func here() (w where) {
