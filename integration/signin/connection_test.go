@@ -266,7 +266,7 @@ func TestDisconnectEndsTheConnection(t *testing.T) {
 	his.Succeed(t, "linear__echo", `{}`)
 	// He cannot do it for her.
 	m := disconnectForm.FindStringSubmatch(ann.open(c.origin + "/account").body)
-	if g := bob.do("POST", c.origin+"/connect/linear/disconnect", url.Values{"csrf": {m[1]}}); g.status != 403 {
+	if g := bob.do("POST", c.origin+"/connect/linear/disconnect", url.Values{"csrf": {m[2]}}); g.status != 403 {
 		t.Errorf("with her form he gets %d", g.status)
 	}
 	heard := hers.Get(t)
