@@ -359,7 +359,7 @@ func TestDigestsSurviveAnotherKey(t *testing.T) {
 }
 
 // TestRowOfAVersionWithoutKeys: a row that does not say which keys its process has is that of a process
-// with one key of sessions, and with master keys that nobody can compare.
+// with one key of sessions, and with master keys that cannot be compared.
 func TestRowOfAVersionWithoutKeys(t *testing.T) {
 	t.Parallel()
 	w := mustWorld(t)

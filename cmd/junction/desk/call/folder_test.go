@@ -8,7 +8,7 @@ import (
 )
 
 // TestFolderOfTheClient: an endpoint on this machine learns the working directory, another one only a folder that
-// the client's file names. The root and the home folder are nobody's project.
+// the client's file names. The root and the home folder count as no folder.
 func TestFolderOfTheClient(t *testing.T) {
 	home := t.TempDir()
 	shop := filepath.Join(home, "my shöp")

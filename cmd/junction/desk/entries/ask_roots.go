@@ -56,8 +56,8 @@ func (n *New) start(ctx context.Context) {
 }
 
 // Folders offers to give each folder of a client a process of its own, for the new commands that ask for the
-// folders of their client. What is proposed is no for a command whose arguments name a folder: it works for every
-// client with that one, and with the folders of clients only for those that name one. yes accepts what is proposed.
+// folders of their client. The proposed answer is yes, but no for a command whose arguments name a folder, because
+// that command works there for every client. yes accepts the proposed answer.
 // Without a terminal and without yes, the notes have the line to set.
 func Folders(cmd *cobra.Command, list []*New, yes bool) error {
 	var without, with []*New
