@@ -24,7 +24,8 @@ type Kind struct {
 	// (commonLimits). Another one is a mistake in a tool, and nobody sees its default.
 	Limits []string
 	// Runs means that the tool runs a program on this machine. It takes paths (within), and may write its
-	// output to a file (OutputFile).
+	// output to a file (OutputFile). The program is in Tool.Command (Tool.Runs): Deciders and the checks of
+	// within and of placeholders look there.
 	Runs bool
 	// New returns the empty value of the key for a tool: a pointer that the file is read into.
 	New func(t *Tool) Action
