@@ -86,9 +86,9 @@
 // one kind. addresses (cmd/junction/desk/clients/given.go) and kindOf (cmd/junction/desk/entries/search.go)
 // choose among the kinds by what a person typed.
 //
-// Outside of these packages, the flag of junction add (cmd/junction/desk/entries/add.go) has the
-// words. Three tables make a word of what others write: remoteTypes in cmd/junction/desk/clients/entry.go
-// and in cmd/junction/desk/registry/server.go, and bridgeTransports in cmd/junction/desk/clients/bridge.go.
-// The first one fills the field Transport of Entry, also for Goose. The expression of integration/words_test.go lists the
-// constants: without the new one there, nothing finds a comparison of the new word.
+// Outside of these packages, the flag of junction add (cmd/junction/desk/entries/add.go) has the words. Three
+// tables make a word of what others write: remoteTypes in cmd/junction/desk/clients/entry.go and in
+// cmd/junction/desk/registry/server.go, and bridgeTransports in cmd/junction/desk/clients/bridge.go. The
+// first one fills the field Transport of Entry, also for Goose. The expression of integration/words_test.go
+// lists the constants: without the new one there, nothing finds a comparison of the new word.
 package client
