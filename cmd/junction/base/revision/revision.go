@@ -41,7 +41,11 @@ var ErrChanged = errors.New("has changed in the meantime; try again")
 // none. Of two processes that replace the same content at once, one gets an error.
 func Replace(file string, old, content []byte, keep bool) (backup string, err error) {
 	if old == nil {
-		return "", Create(file, content)
+		defer files.Lock(filepath.Dir(file))() // else another process adds to a part of the content
+		if err := Create(file, content); !errors.Is(err, fs.ErrExist) {
+			return "", err
+		}
+		return "", ErrChanged
 	}
 	if file, err = filepath.EvalSymlinks(file); err != nil {
 		return "", files.Reason(err)
