@@ -243,6 +243,7 @@ func (f *contents) reloaded(change *config.Change) {
 	if upstreams := diagnose.NewReloaded(change, time.Now()); upstreams != nil {
 		f.lately.Store(upstreams)
 	}
+	defer f.recording.changedPolicies(change.PolicyChanges())
 	defer f.recording.changedKeys("key_revoked", "revoked", change.RevokedKeys)
 	defer f.recording.changedKeys("key_added", "added", change.AddedKeys)
 	if rejected != "" {
