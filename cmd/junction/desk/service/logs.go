@@ -33,9 +33,9 @@ func LogsCommand(stdout, stderr io.Writer, file *string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "logs", Aliases: []string{"log"}, Short: "Show the log of a service, or of a background process",
 		Args: cli.NoArguments,
-		Long: `Show the log of the service of a configuration file, or of the process in the background that junction setup
-has started, also if it has ended. The log of a service of systemd is in the journal: the command runs journalctl.
-A Junction that was started at a terminal writes its log there, to its standard error.`,
+		Long: `Show the log of the service of a configuration file, or of the process in the background that junction
+setup has started, also if it has ended. The log of a service of systemd is in the journal: the command runs
+journalctl. A Junction that was started at a terminal writes its log there, to its standard error.`,
 		Example: `  junction logs
   junction logs --follow
   junction logs -n 1000 | grep retrying`,

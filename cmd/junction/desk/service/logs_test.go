@@ -117,3 +117,27 @@ func TestLogsSayWhereTheLogIs(t *testing.T) {
 		}
 	}
 }
+
+// TestServiceStatusSaysThatTheFileIsGone: also while a process serves its content.
+func TestServiceStatusSaysThatTheFileIsGone(t *testing.T) {
+	h, _ := fakeHost(t, "linux", "")
+	file := filepath.Join(h.Home, "config.yaml")
+	s, err := h.Of(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file+".2026-11-30T000000.bak", []byte("upstreams: {}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, running := range []bool{false, true} {
+		want := "config.yaml is gone; its newest backup is "
+		if running {
+			mustServe(t, file)
+			want = "config.yaml is gone, and Junction goes on with the content that it has; its newest backup is "
+		}
+		j := s.status(t.Context())
+		if said := j.text(file); !strings.Contains(said, want) || j.Running != running || strings.Count(said, "Mistake") != 1 {
+			t.Errorf("the status is %+v\n%s\nwant %q", j, said, want)
+		}
+	}
+}
