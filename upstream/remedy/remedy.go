@@ -119,7 +119,8 @@ var packages = []rule{
 	{regexp.MustCompile(`(?:404 +(?:The requested resource )?'|` +
 		`No matching distribution found for |satisfies the requirement |pull access denied for |manifest for )` + item +
 		`|[Bb]ecause (\S+) was not found in the package registry`), noPackage},
-	{regexp.MustCompile(`404 Not Found - GET ` + lastOfURL + `(?:\s|$)|GET ` + lastOfURL + `:?(?: Not Found)? - 404\b|` +
+	{regexp.MustCompile(`404 Not Found - GET ` + lastOfURL + `(?:\s|$)|` +
+		`GET ` + lastOfURL + `:?(?: Not Found)? - 404\b|` +
 		`HTTP status client error \(404 Not Found\) for url \(` + lastOfURL + `/?\)`),
 		"there is no package or image %s%s%s: correct its name in command"},
 	{regexp.MustCompile(npmCode + `E404\b`),
