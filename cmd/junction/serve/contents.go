@@ -15,6 +15,7 @@ import (
 
 	"junction/cmd/junction/base/config"
 	"junction/cmd/junction/desk/service"
+	"junction/cmd/junction/ops/diagnose"
 	"junction/proxy"
 	"junction/upstream/files"
 	"junction/upstream/prose"
@@ -34,7 +35,9 @@ type contents struct {
 	partial    atomic.Pointer[config.Partial]  // what of the file is not in force; nil unless refused in part
 	waiting    atomic.Pointer[string]          // which changes of the file wait for a restart; nil or "" if none
 	warnings   atomic.Pointer[config.Problems] // of the file in force; nil before load
-	recording  *recording
+	// the last reload that has changed the upstreams; nil if there was none
+	lately    atomic.Pointer[diagnose.Reloaded]
+	recording *recording
 }
 
 // loaded is what was read last.
@@ -237,6 +240,10 @@ func (f *contents) reloaded(change *config.Change) {
 	waiting, rejected := change.Waiting(), change.Rejected()
 	f.waiting.Store(&waiting)
 	f.partial.Store(change.Partial)
+	if upstreams := diagnose.NewReloaded(change, time.Now()); upstreams != nil {
+		f.lately.Store(upstreams)
+	}
+	defer f.recording.changedPolicies(change.PolicyChanges())
 	defer f.recording.changedKeys("key_revoked", "revoked", change.RevokedKeys)
 	defer f.recording.changedKeys("key_added", "added", change.AddedKeys)
 	if rejected != "" {
