@@ -224,7 +224,7 @@ type Report struct {
 	Gone     string                `json:"gone,omitempty"`    // the configuration file; a command sets it
 	Partial  *config.Partial       `json:"partial,omitempty"` // what else of the file is not in force
 	// the last reload that has changed the upstreams, within the last hour
-	Reloaded *Reloaded `json:"last_reload,omitempty"`
+	Reloaded *Reloaded `json:"reloaded,omitempty"`
 	// likely mistakes of the file in force, as junction check prints them; at most config.MostWarnings
 	Warnings     config.Problems `json:"warnings,omitempty"`
 	MoreWarnings int             `json:"more_warnings,omitempty"` // that Warnings leaves out
