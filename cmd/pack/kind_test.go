@@ -55,7 +55,7 @@ func TestEveryKindOfToolHasItsFacts(t *testing.T) {
 		if !regexp.MustCompile(`(?mi)^## ` + kind.Key + ` tools$`).Match(readme) {
 			t.Errorf("the README has no section about the tools of the kind %s", kind.Key)
 		}
-		if kind.Kind == nil || kind.Plan == nil || kind.Describe == nil || kind.run == nil || kind.Key == "" ||
+		if kind.Kind == nil || kind.Plan == nil || kind.Describe == nil || kind.hints == nil || kind.run == nil || kind.Key == "" ||
 			kind.Tools == "" || kind.New == nil || !strings.HasPrefix(kind.Example, kind.Key+": ") {
 			t.Errorf("the kind %+v lacks a fact", kind)
 			continue
@@ -73,6 +73,9 @@ func TestEveryKindOfToolHasItsFacts(t *testing.T) {
 		if i < 0 {
 			t.Errorf("%s has no tool of the kind %s", example, kind.Key)
 			continue
+		}
+		if kind.Runs && len(tools[i].Command) == 0 {
+			t.Errorf("the Action of the kind %s does not set Command, from which sandboxes know the program", kind.Key)
 		}
 		var shown facts
 		kind.Plan(tools[i], &shown)
