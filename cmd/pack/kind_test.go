@@ -87,6 +87,50 @@ func TestEveryKindOfToolHasItsFacts(t *testing.T) {
 	}
 }
 
+// TestKeysOfAPackAreDocumented: pack.example.yaml has each key of a manifest, the section of a kind in the README has
+// the keys of its value, and the table of all tools says of a limit which kinds do not have it.
+func TestKeysOfAPackAreDocumented(t *testing.T) {
+	mustRead := func(name string) string {
+		text, err := os.ReadFile("../junction-pack/" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	example, readme := mustRead("pack.example.yaml"), mustRead("README.md")
+	given := func(key string) bool { return regexp.MustCompile(`(^|[\s{])` + key + `:`).MatchString(example) }
+	types := []reflect.Type{reflect.TypeFor[manifest.Manifest](), reflect.TypeFor[manifest.Tool](), reflect.TypeFor[manifest.API](),
+		reflect.TypeFor[manifest.Prompt](), reflect.TypeFor[manifest.Resource]()}
+	for _, kind := range kinds {
+		section := regexp.MustCompile(`(?msi)^## ` + kind.Key + ` tools$.*?(^## |\z)`).FindString(readme)
+		action := reflect.TypeOf(kind.New(&manifest.Tool{})).Elem()
+		if action.Kind() != reflect.Struct || action.NumField() == 1 && action.Field(0).Anonymous { // a text, or keys of the tool
+			continue
+		}
+		types = append(types, action)
+		for key := range yamlread.Keys(action) {
+			if !regexp.MustCompile("`" + key + "\\b|\\b" + key + ":").MatchString(section) {
+				t.Errorf("the section of the README about the kind %s does not have its key %s", kind.Key, key)
+			}
+		}
+	}
+	for _, of := range types {
+		for key := range yamlread.Keys(of) {
+			if !given(key) {
+				t.Errorf("pack.example.yaml does not have the key %s of %s", key, of)
+			}
+		}
+	}
+	for key := range yamlread.Keys(reflect.TypeFor[manifest.Limits]()) {
+		row := regexp.MustCompile("(?m)^\\| `" + key + "` \\|.*$").FindString(readme)
+		for _, kind := range kinds {
+			if not := "not for " + kind.Tools; kind.HasLimit(key) == strings.Contains(row, not) {
+				t.Errorf("tools of the kind %s have the limit %s: %v; the README says %q (%q)", kind.Key, key, kind.HasLimit(key), row, not)
+			}
+		}
+	}
+}
+
 // TestToolsOfEachKindAreCalled: a call of a tool of each kind has its result, and a failure is one of the tool.
 func TestToolsOfEachKindAreCalled(t *testing.T) {
 	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
