@@ -125,7 +125,8 @@ func TestKeysOfAPackAreDocumented(t *testing.T) {
 		row := regexp.MustCompile("(?m)^\\| `" + key + "` \\|.*$").FindString(readme)
 		for _, kind := range kinds {
 			if not := "not for " + kind.Tools; kind.HasLimit(key) == strings.Contains(row, not) {
-				t.Errorf("tools of the kind %s have the limit %s: %v; the README says %q (%q)", kind.Key, key, kind.HasLimit(key), row, not)
+				t.Errorf("tools of the kind %s have the limit %s: %v; the README has %q, want %q there only otherwise: write it into the "+
+					"comment of the field in package manifest", kind.Key, key, kind.HasLimit(key), row, not)
 			}
 		}
 	}
