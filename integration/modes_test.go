@@ -41,7 +41,13 @@ func TestModesAreNamedInOnePlace(t *testing.T) {
 		}
 		for _, file := range tree[dir].files {
 			name := tree[dir].set.Position(file.Pos()).Filename
-			if name == modeTable || dir == modeSources {
+			switch {
+			case name == modeTable:
+				continue
+			case dir == modeSources: // a source names its mode, and compares none
+				for _, problem := range tree[dir].comparesMode(file, constants) {
+					t.Error(problem)
+				}
 				continue
 			}
 			for _, problem := range tree[dir].namesMode(file, constants, otherWords[name]) {
@@ -126,13 +132,30 @@ func (p *sourcePackage) namesMode(file *ast.File, constants, other []string) (pr
 			if text, err := strconv.Unquote(n.Value); err == nil && n.Kind == token.STRING && namesModeIn(text, other) {
 				bad(n, fmt.Sprintf("%.60q", text))
 			}
+		}
+		return true
+	})
+	return append(problems, p.comparesMode(file, constants)...)
+}
+
+// comparesMode returns the places of a file that compare a mode.
+func (p *sourcePackage) comparesMode(file *ast.File, constants []string) (problems []string) {
+	bad := func(n ast.Node, what string) {
+		problems = append(problems, p.at(n, "%s decides by a mode of credentials; ask its row (upstream.AuthMode.Row)", what))
+	}
+	is := func(e ast.Expr) bool {
+		of, ok := e.(*ast.SelectorExpr)
+		return isMode(e) || ok && slices.Contains(constants, of.Sel.Name)
+	}
+	ast.Inspect(file, func(n ast.Node) bool {
+		switch n := n.(type) {
 		case *ast.BinaryExpr:
-			if (n.Op == token.EQL || n.Op == token.NEQ) && (isMode(n.X) || isMode(n.Y)) {
-				bad(n, "a comparison with Auth.Mode")
+			if (n.Op == token.EQL || n.Op == token.NEQ) && (is(n.X) || is(n.Y)) {
+				bad(n, "a comparison")
 			}
 		case *ast.SwitchStmt:
-			if n.Tag != nil && isMode(n.Tag) {
-				bad(n, "a switch over Auth.Mode")
+			if n.Tag != nil && is(n.Tag) {
+				bad(n, "a switch")
 			}
 		}
 		return true

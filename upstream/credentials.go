@@ -39,7 +39,7 @@ type Caller struct {
 
 // Credential is what belongs on one request.
 type Credential struct {
-	Token string // of the header Authorization, after Bearer
+	Token string // in the header of Auth.Carrier, after its scheme
 }
 
 // CredentialState is the state of the credential of an upstream, for people.
