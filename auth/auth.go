@@ -21,6 +21,7 @@
 package auth
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -168,6 +169,7 @@ type Refusal struct {
 	TraceID   string     // see TraceID
 	Address   netip.Addr // the zero Addr if unknown
 	Path      string     // as the client asked for it
+	Method    string     // of MCP, if a header has it, else of HTTP; as the client sent it
 	Status    int
 	Code      string // OAuth error code, such as invalid_token
 
@@ -194,7 +196,7 @@ func (g *Guard) Authenticate(w http.ResponseWriter, r *http.Request) *Principal 
 			return
 		}
 		of := Refusal{RequestID: RequestID(w), TraceID: TraceID(r), Address: from, Path: r.URL.Path, Status: status,
-			Code: code}
+			Method: cmp.Or(r.Header.Get("Mcp-Method"), r.Method), Code: code}
 		if key != nil {
 			of.Principal, of.KeyID, of.Reason = "key:"+key.name, key.id, key.why
 		}

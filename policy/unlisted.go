@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"sort"
@@ -223,8 +224,79 @@ func (x *catalogs) patterns(at string, k Kind, globs List, in []int) {
 		if k == Skill { // a skill may be in no list
 			listed = " that is listed"
 		}
-		x.bad(element(at, i, len(globs)), "%s matches no %v%s%s", prose.Quote(text), k, listed, x.nearest(k, &g, in))
+		x.bad(element(at, i, len(globs)), "%s matches no %v%s%s", prose.Quote(text), k, listed,
+			cmp.Or(x.nearest(k, &g, in), x.nearestGlob(k, text, &g, in)))
 	}
+}
+
+// nearestGlob returns the end of a problem about a glob with wildcards: the glob with another word at its beginning
+// or its end, which matches; "" if there is none.
+func (x *catalogs) nearestGlob(k Kind, text string, g *glob, in []int) string {
+	head, last := g.segments[0][0], g.segments[len(g.segments)-1]
+	tail := last[len(last)-1]
+	if _, one := g.literal(); one || !strings.HasPrefix(text, head) || !strings.HasSuffix(text, tail) {
+		return "" // with a backslash, the text is not that of the glob
+	}
+	if x.hints++; x.hints > maxSuggestions {
+		return ""
+	}
+	for _, i := range in {
+		begin := x.listings[i].Begin
+		if k >= Resource {
+			begin = ""
+		}
+		rest, fits := strings.CutPrefix(head, begin)
+		if !fits && head != "" {
+			continue
+		}
+		var near string
+		if names := x.listings[i].namesOf(k, begin); len(rest) >= minWord {
+			word := strings.TrimRight(rest, separators)
+			if near = prose.Nearest(word, words(names, false)); near != "" {
+				near = begin + near + rest[len(word):] + text[len(head):]
+			}
+		} else if word := strings.TrimLeft(tail, separators); len(word) >= minWord {
+			if near = prose.Nearest(word, words(names, true)); near != "" {
+				near = text[:len(text)-len(word)] + near
+			}
+		}
+		if better := compileGlob(near); near != "" && x.matches(k, near, &better, in) {
+			return "; did you mean " + near + "?"
+		}
+	}
+	return ""
+}
+
+// words returns the beginnings of names that end before a separator, or their ends that begin after one, and the
+// names.
+func words(names []string, ends bool) (all []string) {
+	for _, name := range names {
+		all = append(all, name)
+		for i := 1; i < len(name)-1; i++ {
+			if !strings.ContainsRune(separators, rune(name[i])) {
+				continue
+			}
+			if ends {
+				all = append(all, name[i+1:])
+			} else {
+				all = append(all, name[:i])
+			}
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// namesOf returns the names of the items of a kind, without the prefix begin.
+func (l *Listing) namesOf(k Kind, begin string) (names []string) {
+	for n := range l.Items {
+		for _, name := range l.Items[n].Names {
+			if name, ok := strings.CutPrefix(name, begin); ok && l.Items[n].Kind == k {
+				names = append(names, name)
+			}
+		}
+	}
+	return names
 }
 
 // mayMatch reports whether a glob may match an unknown item.
@@ -303,22 +375,12 @@ func (x *catalogs) nearest(k Kind, g *glob, in []int) string {
 // nearest is nearest of the catalogs, for one upstream whose names begin with begin. rest is the
 // wanted name behind that.
 func (l *Listing) nearest(k Kind, want, begin, rest string) string {
-	var names []string
 	for n := range l.Items {
-		it := &l.Items[n]
-		if it.Kind != k {
-			continue
-		}
-		if it.Former == want {
+		if it := &l.Items[n]; it.Kind == k && it.Former == want {
 			return "; tools.NAME.as renames it: write " + it.Names[len(it.Names)-1]
 		}
-		for _, name := range it.Names {
-			if name, ok := strings.CutPrefix(name, begin); ok {
-				names = append(names, name)
-			}
-		}
 	}
-	if near := prose.Nearest(rest, names); near != "" {
+	if near := prose.Nearest(rest, l.namesOf(k, begin)); near != "" {
 		return "; did you mean " + begin + near + "?"
 	}
 	return ""

@@ -49,6 +49,11 @@ func TestRulesThatMatchNothingInTheCatalogs(t *testing.T) {
 		`allow: { tools: [demo__add, git__git_stauts] }`:                                      "allow.tools[1]: \"git__git_stauts\" matches no tool; did you mean git__git_status?",
 		`deny: { tools: git__show }`:                                                          "deny.tools: \"git__show\" matches no tool; tools.NAME.as renames it: write git__show_commit",
 		`deny: { tools: "git__rm*" }`:                                                         "deny.tools: \"git__rm*\" matches no tool",
+		`deny: { tools: "git__shwo_*" }`:                                                      "deny.tools: \"git__shwo_*\" matches no tool; did you mean git__show_*?",
+		`deny: { tools: "demo__ehco*" }`:                                                      "deny.tools: \"demo__ehco*\" matches no tool; did you mean demo__echo*?",
+		`deny: { upstreams: git, tools: "*_comit" }`:                                          "deny.tools: \"*_comit\" matches no tool; did you mean *_commit?",
+		`deny: { tools: "git__*_stauts" }`:                                                    "deny.tools: \"git__*_stauts\" matches no tool; did you mean git__*_status?",
+		`deny: { upstreams: git, tools: "\\git__shwo_*" }`:                                    "deny.tools: \"\\\\git__shwo_*\" matches no tool",
 		`deny: { tools: "*drop*" }`:                                                           "", // a tool of down may have such a name
 		`deny: { upstreams: [demo, git], tools: "*drop*" }`:                                   "deny.tools: \"*drop*\" matches no tool",
 		`deny: { upstreams: git, tools: "demo__*" }`:                                          "deny.tools: \"demo__*\" matches no tool",

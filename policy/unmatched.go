@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 
 	"junction/upstream/prose"
 	"junction/upstream/yamlread"
@@ -17,8 +18,6 @@ type Places struct {
 	Users     bool     // whether users can sign in
 	Issuers   []string // at which users can sign in
 }
-
-const unmatchedName = "matches no name: names begin with the prefix of an upstream, such as %s"
 
 // Unmatched returns the names and globs of the policy that match nothing in the file. These are most
 // likely typos: a deny with a typo denies nothing. The paths are below the policy.
@@ -37,12 +36,12 @@ func (e *Entry) Unmatched(places Places) []yamlread.Problem {
 			}
 			for k, g := range s.Tools {
 				if !places.begins(g) {
-					bad(element(at+".tools", k, len(s.Tools)), unmatchedName, places.Upstreams[0].Begin)
+					bad(element(at+".tools", k, len(s.Tools)), "%s", places.noName(g))
 				}
 			}
 			for k, g := range s.Prompts {
 				if !places.begins(g) {
-					bad(element(at+".prompts", k, len(s.Prompts)), unmatchedName, places.Upstreams[0].Begin)
+					bad(element(at+".prompts", k, len(s.Prompts)), "%s", places.noName(g))
 				}
 			}
 			if s.Annotations == nil {
@@ -88,6 +87,16 @@ func (c Config) LeavesOut(key string) bool {
 	})
 }
 
+// Holding returns the names of the policies that an API key of this name can match.
+func (c Config) Holding(key string) (names []string) {
+	for i := range c {
+		if c[i].Match.mayHold(key) {
+			names = append(names, c[i].Name)
+		}
+	}
+	return names
+}
+
 // LeavesOutOf reports whether no policy that an API key of this name can match has a rule that allows or asks for a
 // tool of an upstream, whose tools have names that begin with begin and require these capabilities. Without the
 // section, and for a section with mistakes, it returns false.
@@ -123,11 +132,54 @@ func (p *Places) noUpstream(glob string) string {
 		names = append(names, u.Name)
 	}
 	problem := prose.Quote(glob) + " matches no upstream of this file"
-	if near := prose.Nearest(glob, names); near != "" {
+	word := strings.Trim(glob, "*")
+	if near := prose.Nearest(word, names); near != "" && (word == glob || len(word) >= minWord) {
 		problem += "; did you mean " + near + "?"
 	}
 	return problem
 }
+
+// noName returns the problem of a glob that matches no tool or prompt of any upstream.
+func (p *Places) noName(glob string) string {
+	if near := p.nearestName(glob); near != "" {
+		return "matches no name: names begin with the prefix of an upstream; did you mean " + near + "?"
+	}
+	return "matches no name: names begin with the prefix of an upstream, such as " + p.Upstreams[0].Begin
+}
+
+// separators end a prefix, and divide the words of a name.
+const separators = "_-./"
+
+// nearestName returns a glob with the prefix of an upstream that was most likely meant; "" if there is none.
+func (p *Places) nearestName(glob string) string {
+	g := compileGlob(glob)
+	head := g.segments[0][0]
+	if _, one := g.literal(); one && !strings.Contains(head, "_") || !strings.HasPrefix(glob, head) {
+		return "" // it may be any word, or the glob has a backslash
+	}
+	begins, stems := map[string]string{}, []string(nil)
+	for _, u := range p.Upstreams {
+		stem := strings.TrimRight(u.Begin, separators)
+		begins[stem], stems = u.Begin, append(stems, stem)
+	}
+	end := p.Upstreams[0].Begin[len(strings.TrimRight(p.Upstreams[0].Begin, separators)):]
+	given, rest, divided := strings.Cut(head, cmp.Or(end, "__"))
+	near := prose.Nearest(given, stems)
+	if len(given) < minWord || near == "" {
+		return ""
+	}
+	name := begins[near] + rest + glob[len(head):]
+	if !divided {
+		name = near + glob[len(head):]
+	}
+	if !p.begins(name) {
+		return ""
+	}
+	return name
+}
+
+// minWord is the least length of a word that is compared with others: shorter ones are all alike.
+const minWord = 3
 
 // didYouMean returns the end of a problem: the nearest name, or "".
 func didYouMean(names []string, want string) string {

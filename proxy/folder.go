@@ -327,7 +327,7 @@ const (
 func (x *Exchange) withoutFolder() error {
 	const connect = "junction connect for it again, which writes the header if the client can send one"
 	why, do := "declares no roots, and its request has no header "+headerFolder,
-		"run "+connect+", or start it through junction stdio --folder PATH"
+		"run "+connect+", or start it through junction stdio --folder PATH; to junction call, give --folder PATH"
 	_, sent := x.Header[headerFolder]
 	switch {
 	case sent:

@@ -39,7 +39,7 @@ type Caller struct {
 
 // Credential is what belongs on one request.
 type Credential struct {
-	Token string // in the header of Auth.Carrier, after its scheme
+	Token string // of the header that Auth.Carrier names; another form, such as a signature, is a new field
 }
 
 // CredentialState is the state of the credential of an upstream, for people.

@@ -69,11 +69,15 @@
 //	(*base).receive            client         -      calls Hooks.Changed; (*base).deliver on the stream of a request
 //	(*link).hooks              link.go        -      makes this hook: counts the change (announced), wakes serve
 //	(*link).serve              link.go        -      waits: 250 ms after the last reading; 10 s after 20 quick ones
+//	(*upkeep).reread           link.go        -      limits how often; calls the next one
 //	(*link).reread             reread.go      -      only on a link that reads a catalog
 //	(*pool).readCatalog        pool.go        -      reads; then (*pool).adopt locks pool.mu
 //	(*pool).listAll            lists.go       -      all pages of all lists
 //	(*pool).publish            pool.go        mu     swaps the catalog; compares all definitions with the old ones
 //	(*pool).tellCatalog        pool.go        mu     if they differ: calls CatalogChanged, which must not block
+//
+// A reading may cost limits.items, limits.message, maxPages and the memory of its account (lists.go), and a
+// second of checks, of which all have a twentieth of a processor (checks.go).
 //
 // For the catalog of one user, the hook is OwnChanged. For catalogs of clients (isolation, questions:
 // exact), publishOwn (key.go) takes the place of publish. Calls of the upstream also need pool.mu, for

@@ -98,8 +98,8 @@ func (c *Config) validateMode(u *url.URL, bad func(path, format string, args ...
 	switch {
 	case !row.Has(kind):
 		bad("auth", "is only for %s; remove it", row.Kinds[0].Name)
-	case nobody && len(foreign) > 0 && kind != client.Remote: // a mode with such a key is for a url
-		bad("auth", "is only for %s; remove it", client.Remote.Name)
+	case nobody && len(foreign) > 0 && !slices.Contains(kindsWith(foreign), kind):
+		bad("auth", "is only for %s; remove it", kindsWith(foreign)[0].Name)
 	case nobody && len(foreign) > 0:
 		bad("auth", "has no effect without a mode; write %s", choices(foreign))
 	default:
@@ -138,6 +138,16 @@ func (m Mode) checkKeys(keys []string, bad func(path, format string, args ...any
 // without returns the words of a list that are not in another one.
 func without(list, other []string) []string {
 	return slices.DeleteFunc(slices.Clone(list), func(word string) bool { return slices.Contains(other, word) })
+}
+
+// kindsWith returns the kinds of upstreams that may have a mode with one of these keys of auth.
+func kindsWith(keys []string) (kinds []*client.ServerKind) {
+	for _, row := range modes {
+		if len(without(keys, row.AuthKeys)) < len(keys) {
+			kinds = append(kinds, row.Kinds...)
+		}
+	}
+	return kinds
 }
 
 // choices returns the modes that have all these keys, each with its reason.

@@ -87,11 +87,8 @@ The configuration file is that of --config, or junction/config.yaml in the user'
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args: func(cmd *cobra.Command, args []string) error {
-			switch {
-			case len(args) == 0:
+			if len(args) == 0 {
 				return nil
-			case args[0] == "log" || args[0] == "logs":
-				return cli.Usagef("there is no command %q; %s", args[0], service.WhereIsTheLog(file))
 			}
 			return cli.UnknownCommand(cmd, args[0])
 		},
@@ -123,7 +120,8 @@ The configuration file is that of --config, or junction/config.yaml in the user'
 		},
 		versionCommand(stdout, latest),
 	)
-	root.AddCommand(cli.OfFile(service.Command(stdout, stderr, &file, serve.Services()))...)
+	root.AddCommand(cli.OfFile(service.Command(stdout, stderr, &file, serve.Services()),
+		service.LogsCommand(stdout, stderr, &file))...)
 	root.AddCommand(entries.Commands(stdout, &file)...)
 	root.AddCommand(setup.Commands(stdout, stderr, &file)...)
 	root.AddCommand(call.Commands(stdout, &file)...)

@@ -73,17 +73,22 @@
 // open openRemote (dial.go) calls. (*attempt).remote tells with which transport an attempt begins: the
 // word of the entry, or TransportAuto, with which the transport is found out. Only Dial begins with
 // another one: the transport that succeeded before (knowledge.go). mayBeSSE decides which errors lead to
-// the next transport of the row, and dialAuto starts both handshakes on one transport. validateRemote of
-// package upstream accepts only the schemes http and https.
+// the next transport of the row, and dialAuto starts both handshakes on one transport. rejectedOverSSE
+// (verdict.go) has the names of the two transports in its text. Three functions accept only the schemes http
+// and https: validateRemote of package upstream, otherScheme of cmd/junction/desk/clients, and secure of
+// cmd/junction/desk/registry.
 //
 // Another kind of address (not command, not url) is a row: ServerKind (server_kind.go) with an open
 // of its own, and kindRows in upstream/kind.go. Its fields are new in Options, in Config of package
 // upstream (also in Config.Address), in the function that makes one of the other (upstream/resolve.go),
-// and among the parameters of ServerKindOf and ServerKindsOf.
+// and among the parameters of ServerKindOf and ServerKindsOf. Kinds of each mode (upstream/modes.go) lists
+// the kinds that may have it. The tag kind of the fields headers, auth, tls and transport of an entry names
+// one kind. addresses (cmd/junction/desk/clients/given.go) and kindOf (cmd/junction/desk/entries/search.go)
+// choose among the kinds by what a person typed.
 //
-// Outside of these packages, the flag of junction add (cmd/junction/desk/entries/add.go) has the
-// words. Three tables make a word of what others write: remoteTypes in cmd/junction/desk/clients/entry.go
-// and in cmd/junction/desk/registry/server.go, and bridgeTransports in cmd/junction/desk/clients/bridge.go.
-// The first one fills the field Transport of Entry. The expression of integration/words_test.go lists the
-// constants: without the new one there, nothing finds a comparison of the new word.
+// Outside of these packages, the flag of junction add (cmd/junction/desk/entries/add.go) has the words. Three
+// tables make a word of what others write: remoteTypes in cmd/junction/desk/clients/entry.go and in
+// cmd/junction/desk/registry/server.go, and bridgeTransports in cmd/junction/desk/clients/bridge.go. The
+// first one fills the field Transport of Entry, also for Goose. The expression of integration/words_test.go
+// lists the constants: without the new one there, nothing finds a comparison of the new word.
 package client

@@ -104,6 +104,11 @@ func clean(name string) string {
 // item is how these programs quote the name of a package or an image.
 const item = `['"]?(@?[^@'"\s,=<>(]+)`
 
+// lastOfURL is a URL whose path ends with the name of a package.
+const lastOfURL = `https?://[^/\s]+/\S*?((?:@[^/\s]+(?:%2[fF]|/))?[^/\s:?#()]+)`
+
+const noPackage = "there is no package or image %s%s: correct its name in command"
+
 // packages are the words of npm, uv, pip and Docker about a package that they cannot get: the version, the
 // name, or the registry is the reason. White space of the output is folded. For other reasons, the error has
 // the program's own line.
@@ -111,10 +116,16 @@ var packages = []rule{
 	{regexp.MustCompile(`(?:No matching version found for|[Bb]ecause there is no version of) ` + item +
 		`(?:@|==)(\S+?)\.?(?:\s|$)`),
 		"the registry has the package %s, but not its version %s: correct the version in command"},
-	{regexp.MustCompile(`(?:404 +(?:The requested resource )?'|404 Not Found - GET https?://[^/\s]+/|` +
+	{regexp.MustCompile(`(?:404 +(?:The requested resource )?'|` +
 		`No matching distribution found for |satisfies the requirement |pull access denied for |manifest for )` + item +
-		`|[Bb]ecause (\S+) was not found in the package registry`),
-		"there is no package or image %s%s: correct its name in command"},
+		`|[Bb]ecause (\S+) was not found in the package registry`), noPackage},
+	{regexp.MustCompile(`404 Not Found - GET ` + lastOfURL + `(?:\s|$)|` +
+		`GET ` + lastOfURL + `:?(?: Not Found)? - 404\b|` +
+		`HTTP status client error \(404 Not Found\) for url \(` + lastOfURL + `/?\)`),
+		"there is no package or image %s%s%s: correct its name in command"},
+	{regexp.MustCompile(npmCode + `E404\b`),
+		"the registry of npm has no such package: correct its name in command, or correct the registry, which " +
+			"npm config get registry shows"},
 	{regexp.MustCompile(npmCode + `(?:(E40[13])|(ENEEDAUTH))\b`),
 		"the registry of npm refuses the package (%s%s): sign in with npm login, or correct the registry, which " +
 			"npm config get registry shows"},

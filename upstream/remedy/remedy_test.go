@@ -40,6 +40,19 @@ func TestOf(t *testing.T) {
 			"there is no package or image @acme/nope: correct its name in command"},
 		{"npm 404, cut off", "npm ERR! 404 Not Found - GET https://registry.npmjs.org/@acme%2fnope - Not found",
 			"there is no package or image @acme/nope: correct its name in command"},
+		{"npm 404 of a registry with a path", "npm error code E404\nnpm error 404 Not Found - GET https://npm.example.com/api/npm/all/@acme%2fnope\nnpm error 404\n" +
+			"npm error 404  The requested resource '@acme/nope@*' could not be found or you do not have permission to access it.",
+			"there is no package or image @acme/nope: correct its name in command"},
+		{"npm 404 of a registry with a path, cut off", "npm ERR! 404 Not Found - GET https://npm.example.com/api/npm/all/@acme%2fnope - Not found",
+			"there is no package or image @acme/nope: correct its name in command"},
+		{"npm 404 without a name", "npm error code E404\nnpm error 404 Not Found", "the registry of npm has no such package: correct its name in command, " +
+			"or correct the registry, which npm config get registry shows"},
+		{"pnpm 404", "ERR_PNPM_FETCH_404  GET https://registry.npmjs.org/no-such-mcp: Not Found - 404", "there is no package or image no-such-mcp: correct its name in command"},
+		{"bunx 404", "error: GET https://registry.npmjs.org/no-such-mcp - 404", "there is no package or image no-such-mcp: correct its name in command"},
+		{"uvx 0.13", "error: No solution found when resolving tool dependencies\n  cause: Because mcp-server-tmie was not found in the package registry and you require " +
+			"mcp-server-tmie, we can conclude that your requirements are unsatisfiable.", "there is no package or image mcp-server-tmie: correct its name in command"},
+		{"uvx 404", "error: Failed to fetch: `https://pypi.example.com/simple/no-such-mcp/`\n  cause: HTTP status client error (404 Not Found) for url (https://pypi.example.com/simple/no-such-mcp/)",
+			"there is no package or image no-such-mcp: correct its name in command"},
 		{"npm version", "npm error code ETARGET\nnpm error notarget No matching version found for left-pad@99.0.0.\nnpm error notarget In most",
 			"the registry has the package left-pad, but not its version 99.0.0: correct the version in command"},
 		{"npm offline", "npm error code ENOTFOUND\nnpm error syscall getaddrinfo\nnpm error errno ENOTFOUND",

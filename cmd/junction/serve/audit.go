@@ -140,3 +140,17 @@ func (r *recording) changedKeys(event, how string, keys []auth.Key) {
 		r.event(event, prose.Count(more, "more key"), proxy.OK)
 	}
 }
+
+// maxPolicyLines limits the lines about the policies that one reload changes.
+const maxPolicyLines = 50
+
+// changedPolicies writes a line for each policy that a reload has added, changed or removed to the audit.
+func (r *recording) changedPolicies(changes []config.PolicyChange) {
+	shown := changes[:min(len(changes), maxPolicyLines)]
+	for _, c := range shown {
+		r.event("policy_"+c.How, strings.TrimSpace(c.Name+" "+c.What), proxy.OK)
+	}
+	if more := len(changes) - len(shown); more > 0 {
+		r.event("policy_changed", prose.Count(more, "more policy change"), proxy.OK)
+	}
+}

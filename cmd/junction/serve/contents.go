@@ -15,6 +15,7 @@ import (
 
 	"junction/cmd/junction/base/config"
 	"junction/cmd/junction/desk/service"
+	"junction/cmd/junction/ops/diagnose"
 	"junction/proxy"
 	"junction/upstream/files"
 	"junction/upstream/prose"
@@ -26,15 +27,20 @@ type contents struct {
 	steady
 	loaded     // owned by load, then by reloadLoop
 	begun      time.Time
-	unreadable bool     // the file is missing, which was reported; owned by reloadLoop
-	unfinished [32]byte // the hash of the file when look has looked last; owned by reloadLoop
-	// the hash of the file whose reload has ended last
-	loadedHash atomic.Pointer[[32]byte]
-	failure    atomic.Pointer[string]          // why the last reload failed; nil after a successful reload
-	partial    atomic.Pointer[config.Partial]  // what of the file is not in force; nil unless refused in part
-	waiting    atomic.Pointer[string]          // which changes of the file wait for a restart; nil or "" if none
-	warnings   atomic.Pointer[config.Problems] // of the file in force; nil before load
-	recording  *recording
+	unreadable bool                     // the file is missing, which was reported; owned by reloadLoop
+	unfinished [32]byte                 // the hash of the file when look has looked last; owned by reloadLoop
+	loadedHash atomic.Pointer[[32]byte] // of the file whose reload has ended last
+	verdicts
+	recording *recording
+}
+
+// verdicts is what people read of the file and its reloads.
+type verdicts struct {
+	failure  atomic.Pointer[string]            // why the last reload failed; nil after a successful reload
+	partial  atomic.Pointer[config.Partial]    // what of the file is not in force; nil unless refused in part
+	waiting  atomic.Pointer[string]            // which changes of the file wait for a restart; nil or "" if none
+	warnings atomic.Pointer[config.Problems]   // of the file in force; nil before load
+	lately   atomic.Pointer[diagnose.Reloaded] // the last reload that has changed the upstreams; nil if there was none
 }
 
 // loaded is what was read last.
@@ -237,6 +243,10 @@ func (f *contents) reloaded(change *config.Change) {
 	waiting, rejected := change.Waiting(), change.Rejected()
 	f.waiting.Store(&waiting)
 	f.partial.Store(change.Partial)
+	if upstreams := diagnose.NewReloaded(change, time.Now()); upstreams != nil {
+		f.lately.Store(upstreams)
+	}
+	defer f.recording.changedPolicies(change.PolicyChanges())
 	defer f.recording.changedKeys("key_revoked", "revoked", change.RevokedKeys)
 	defer f.recording.changedKeys("key_added", "added", change.AddedKeys)
 	if rejected != "" {

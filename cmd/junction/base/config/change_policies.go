@@ -35,6 +35,28 @@ func (c policyChange) names() []string {
 	return names
 }
 
+// A PolicyChange is what a reload does to one policy.
+type PolicyChange struct {
+	Name string
+	How  string // added, changed or removed
+	What string // of a changed one: its rules that go and come, and its other keys
+}
+
+// PolicyChanges returns the policies that the change adds, changes and removes.
+func (ch *Change) PolicyChanges() (all []PolicyChange) {
+	c := comparePolicies(ch.before, ch.Config)
+	for _, name := range c.added {
+		all = append(all, PolicyChange{Name: name, How: "added"})
+	}
+	for i, name := range c.changed {
+		all = append(all, PolicyChange{name, "changed", strings.TrimPrefix(c.lines[i], "the policy "+name+" ")})
+	}
+	for _, name := range c.removed {
+		all = append(all, PolicyChange{Name: name, How: "removed"})
+	}
+	return all
+}
+
 // comparePolicies compares the policies of two configurations.
 func comparePolicies(old, next *Config) (c policyChange) {
 	before, after := policiesOf(old), policiesOf(next)

@@ -615,21 +615,21 @@ func TestRecordsTellKeysOfOneNameApart(t *testing.T) {
 			p := &auth.Principal{Kind: auth.KindKey, ID: "key:ann", KeyID: id, Address: from}
 			trail.Authenticated(p, "r", httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/mcp", nil))
 		}
-		trail.Refused(auth.Refusal{Address: from, Status: http.StatusUnauthorized})
+		trail.Refused(auth.Refusal{Address: from, Status: http.StatusUnauthorized, Method: "tools/call"})
 		trail.Refused(auth.Refusal{Address: from, Status: http.StatusUnauthorized, Principal: "key:ann", KeyID: "cccccccc", Reason: "revoked"})
 		trail.Use(nil)
 		var got []string
 		for line := range strings.Lines(d.text) {
 			var l struct {
-				Event, Principal, Detail string
-				KeyID                    string `json:"key_id"`
+				Event, Principal, Detail, Method string
+				KeyID                            string `json:"key_id"`
 			}
 			if err := json.Unmarshal([]byte(line), &l); err != nil {
 				t.Fatal(err)
 			}
-			got = append(got, strings.TrimRight(l.Event+" "+l.Principal+" "+l.KeyID+" "+l.Detail, " "))
+			got = append(got, strings.TrimRight(l.Event+" "+l.Method+l.Principal+" "+l.KeyID+" "+l.Detail, " "))
 		}
-		want := []string{"key_used key:ann aaaaaaaa", "key_used key:ann bbbbbbbb", "request_refused",
+		want := []string{"key_used key:ann aaaaaaaa", "key_used key:ann bbbbbbbb", "request_refused tools/call",
 			"request_refused key:ann cccccccc revoked"}
 		if !slices.Equal(got, want) {
 			t.Errorf("the audit has %q, want %q", got, want)

@@ -121,6 +121,9 @@ func appendRefusal(b []byte, now time.Time, r *auth.Refusal, more int) []byte {
 	b = raw.AppendQuote(append(b, `,"path":`...), pathOf(r))
 	b = strconv.AppendInt(append(b, `,"event":"request_refused","outcome":"denied","status":`...), int64(r.Status), 10)
 	b = raw.AppendQuote(append(b, `,"error":`...), r.Code)
+	if method := auth.Redact(r.Method); method != "" {
+		b = raw.AppendQuote(append(b, `,"method":`...), method[:min(len(method), auditText)])
+	}
 	if more > 0 {
 		b = strconv.AppendInt(append(b, `,"more":`...), int64(more), 10)
 	}

@@ -41,7 +41,11 @@ var ErrChanged = errors.New("has changed in the meantime; try again")
 // none. Of two processes that replace the same content at once, one gets an error.
 func Replace(file string, old, content []byte, keep bool) (backup string, err error) {
 	if old == nil {
-		return "", Create(file, content)
+		defer files.Lock(filepath.Dir(file))() // else another process adds to a part of the content
+		if err := Create(file, content); !errors.Is(err, fs.ErrExist) {
+			return "", err
+		}
+		return "", ErrChanged
 	}
 	if file, err = filepath.EvalSymlinks(file); err != nil {
 		return "", files.Reason(err)
@@ -101,11 +105,14 @@ func Delete(file string, old []byte) (backup string, err error) {
 	return backup, nil
 }
 
-// mostBackups is the number of backups of a configuration file that stay.
-const mostBackups = 5
+const (
+	mostBackups = 5         // of a configuration file that stay
+	oneSitting  = time.Hour // within which the first backup stays, too
+)
 
-// Revise is Replace for Junction's own configuration file. It keeps a backup, and removes the
-// backups before the last five.
+// Revise is Replace for Junction's own configuration file. It keeps a backup, and removes those before the last
+// five. The first backup of the last hour stays, too: several commands in a row do not remove what a person had
+// before them.
 func Revise(file string, old, content []byte) (backup string, err error) {
 	if backup, err = Replace(file, old, content, true); backup != "" {
 		prune(backup)
@@ -120,8 +127,16 @@ var backupName = regexp.MustCompile(`\.[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{6}(-[0-9
 // backup that stays does no harm.
 func prune(newest string) {
 	backups := backupsOf(newest[:len(newest)-len(backupName.FindString(newest))])
-	for _, old := range backups[min(mostBackups, len(backups)):] {
-		os.Remove(old)
+	first := -1 // of the last hour
+	for i, name := range backups {
+		if info, err := os.Stat(name); err == nil && time.Since(info.ModTime()) < oneSitting {
+			first = i
+		}
+	}
+	for i := mostBackups; i < len(backups); i++ {
+		if i != first {
+			os.Remove(backups[i])
+		}
 	}
 }
 

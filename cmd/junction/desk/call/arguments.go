@@ -118,7 +118,7 @@ func (t listedTool) required() (names []string) {
 }
 
 func (t listedTool) argument(property json.RawMessage, key, word string) (json.RawMessage, error) {
-	wanted := t.types(property, 0)
+	wanted := t.types(property)
 	if len(wanted) == 0 || slices.Contains(wanted, "string") {
 		return json.Marshal(word)
 	}
@@ -134,28 +134,38 @@ func (t listedTool) argument(property json.RawMessage, key, word string) (json.R
 		strings.Join(names, " or "), word, key, cmp.Or(examples[wanted[0]], "null"))
 }
 
-// types returns the JSON types that a schema of the tool allows. It understands the keyword type,
-// alternatives of schemas (generated for optional values), and references within the input schema.
-// The result is nil if the types are unknown.
-func (t listedTool) types(schema json.RawMessage, depth int) []string {
-	const deepest = 8 // references may form cycles
+// types returns the JSON types that a schema of the tool allows: those of its parts. The result is nil if the types
+// are unknown.
+func (t listedTool) types(schema json.RawMessage) (types []string) {
+	for _, m := range t.parts(schema, 0) {
+		var several []string
+		if one := stringOf(m["type"]); one != "" {
+			types = append(types, one)
+		} else if json.Unmarshal(m["type"], &several) == nil {
+			types = append(types, several...)
+		}
+	}
+	return types
+}
+
+// deepest bounds the parts of a schema that are looked at: references may form cycles.
+const deepest = 8
+
+// parts returns the members of a schema, of its alternatives (generated for optional values), and of the schemas
+// within the input schema to which these refer.
+func (t listedTool) parts(schema json.RawMessage, depth int) []map[string]json.RawMessage {
 	if depth > deepest {
 		return nil
 	}
 	m := membersOf(schema)
-	var types []string
-	if one := stringOf(m["type"]); one != "" {
-		types = append(types, one)
-	} else if json.Unmarshal(m["type"], &types) != nil {
-		types = nil
-	}
+	all := []map[string]json.RawMessage{m}
 	for _, choice := range []string{"anyOf", "oneOf", "allOf"} {
 		var schemas []json.RawMessage
 		if json.Unmarshal(m[choice], &schemas) != nil {
 			continue
 		}
 		for _, s := range schemas {
-			types = append(types, t.types(s, depth+1)...)
+			all = append(all, t.parts(s, depth+1)...)
 		}
 	}
 	if pointer, ok := strings.CutPrefix(stringOf(m["$ref"]), "#/"); ok {
@@ -163,7 +173,36 @@ func (t listedTool) types(schema json.RawMessage, depth int) []string {
 		for step := range strings.SplitSeq(pointer, "/") {
 			at = membersOf(at)[strings.NewReplacer("~1", "/", "~0", "~").Replace(step)]
 		}
-		types = append(types, t.types(at, depth+1)...)
+		all = append(all, t.parts(at, depth+1)...)
+	}
+	return all
+}
+
+// shownTypes are types for people: an array has the types of its items, and an object in it has its keys.
+func (t listedTool) shownTypes(schema json.RawMessage, depth int) []string {
+	types := t.types(schema)
+	at := slices.Index(types, "array")
+	if at < 0 || depth > deepest {
+		return types
+	}
+	for _, m := range t.parts(schema, 0) {
+		if m["items"] == nil {
+			continue
+		}
+		items := t.shownTypes(m["items"], depth+1)
+		if object := slices.Index(items, "object"); object >= 0 {
+			var keys []string
+			for _, part := range t.parts(m["items"], 0) {
+				keys = slices.AppendSeq(keys, maps.Keys(membersOf(part["properties"])))
+			}
+			if slices.Sort(keys); len(keys) > 0 {
+				items[object] += " with " + strings.Join(keys, ", ")
+			}
+		}
+		if len(items) > 0 {
+			types[at] += " of " + strings.Join(items, " or ")
+		}
+		break
 	}
 	return types
 }

@@ -80,7 +80,7 @@ func toolText(b *prose.Page, t listedTool) string {
 	})
 	for _, key := range keys {
 		line := prose.Cut(prose.Flat(key), maxShown)
-		kinds := t.types(properties[key], 0)
+		kinds := t.shownTypes(properties[key], 0)
 		if optional(key) == 0 {
 			kinds = append(kinds, "required")
 		}

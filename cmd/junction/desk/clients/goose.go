@@ -29,11 +29,13 @@ func gooseFields(extension map[string]any) (m map[string]any, kept []string, err
 		envs[name] = value
 	}
 	kept = slices.DeleteFunc(kept, func(name string) bool { _, has := envs[name]; return has })
-	switch m["type"] {
-	case "stdio":
+	kind, _ := m["type"].(string)
+	_, remote := remoteTypes[kind]
+	switch {
+	case kind == "stdio":
 		m["command"], m["env"] = m["cmd"], envs
 		delete(m, "uri")
-	case "streamable_http", "sse":
+	case remote:
 		m["uri"] = expandGoose(f.text("uri"), envs, kept)
 		headers := map[string]any{}
 		for name, value := range f.pairs("headers") {

@@ -229,23 +229,27 @@ func (e *Editor) Free(name string) error {
 // the next step for the user, or "".
 func (e *Editor) Add(ctx context.Context, name string, entry *clients.Entry, about string, notes []string,
 	next string) (err error) {
-	if err := e.Free(name); err != nil {
-		return err
-	}
 	keep := clients.SecretsOf(e.path)
 	defer func() {
 		if err != nil {
 			keep.Discard(e.text) // the file may have the entry, and the output failed
 		}
 	}()
-	text, err := e.with(name, entry, keep)
+	o := outcome{Upstreams: []string{name}, Changed: true, Notes: notes, Next: next}
+	err = e.again(func() error {
+		if err := e.Free(name); err != nil {
+			return err
+		}
+		text, err := e.with(name, entry, keep)
+		if err == nil {
+			o.Backup, err = e.Replace(text, name)
+		}
+		return err
+	})
 	if err != nil {
 		return err
 	}
-	o := outcome{Upstreams: []string{name}, Changed: true, Secrets: keep.Created(), Notes: notes, Next: next}
-	if o.Backup, err = e.Replace(text, name); err != nil {
-		return err
-	}
+	o.Secrets = keep.Created()
 	o.Notes = append(o.Notes, leftOut(e.config, name)...)
 	if _, text := Permit(ctx, e.config, e.path, &e.home, entry); text != "" {
 		o.Notes = append(o.Notes, text)
@@ -265,27 +269,33 @@ func (e *Editor) Add(ctx context.Context, name string, entry *clients.Entry, abo
 // Remove removes upstreams in one step, and prints the outcome.
 func (e *Editor) Remove(ctx context.Context, names ...string) (err error) {
 	names = slices.Compact(slices.Sorted(slices.Values(names)))
-	text := e.text
 	var removed []clients.Known
-	for _, name := range names {
-		if err := e.Has(name); err != nil {
-			return err
-		}
-		if text, err = yamledit.Remove(text, section, name); err != nil {
-			return &revision.Error{File: e.Short(), Err: err}
-		}
-		removed = append(removed, e.known(name, e.Comments()[name]))
-	}
+	var before config.Problems
 	o := outcome{Upstreams: names, Changed: true}
-	for _, name := range names {
-		for _, file := range e.unused(name, text) {
-			if !slices.Contains(o.Unused, file) {
-				o.Unused = append(o.Unused, file)
+	err = e.again(func() (err error) {
+		text := e.text
+		removed, o.Unused = nil, nil
+		for _, name := range names {
+			if err := e.Has(name); err != nil {
+				return err
+			}
+			if text, err = yamledit.Remove(text, section, name); err != nil {
+				return &revision.Error{File: e.Short(), Err: err}
+			}
+			removed = append(removed, e.known(name, e.Comments()[name]))
+		}
+		for _, name := range names {
+			for _, file := range e.unused(name, text) {
+				if !slices.Contains(o.Unused, file) {
+					o.Unused = append(o.Unused, file)
+				}
 			}
 		}
-	}
-	before := config.Unmatched(e.path, os.LookupEnv)
-	if o.Backup, err = e.Replace(text, names...); err != nil {
+		before = config.Unmatched(e.path, os.LookupEnv)
+		o.Backup, err = e.Replace(text, names...)
+		return err
+	})
+	if err != nil {
 		return err
 	}
 	o.Notes = append(o.Notes, stillNamed(before, config.Unmatched(e.path, os.LookupEnv))...)
@@ -319,28 +329,36 @@ func (e *Editor) Switch(ctx context.Context, on bool, names ...string) (err erro
 	if on {
 		verb = "enable"
 	}
-	text := e.text
 	var switched, already []string
-	for _, name := range names {
-		switch err := e.Has(name); {
-		case err != nil:
-			return err
-		case slices.Contains(switched, name) || slices.Contains(already, name):
-		case e.config.Upstreams[name].Off() == !on:
-			already = append(already, name)
-		default:
-			if text, err = e.switched(text, name, on); err != nil {
-				return &revision.Error{File: e.Short(), Err: err}
+	var backup string
+	err = e.again(func() (err error) {
+		text := e.text
+		switched, already = nil, nil
+		for _, name := range names {
+			switch err := e.Has(name); {
+			case err != nil:
+				return err
+			case slices.Contains(switched, name) || slices.Contains(already, name):
+			case e.config.Upstreams[name].Off() == !on:
+				already = append(already, name)
+			default:
+				if text, err = e.switched(text, name, on); err != nil {
+					return &revision.Error{File: e.Short(), Err: err}
+				}
+				switched = append(switched, name)
 			}
-			switched = append(switched, name)
 		}
+		if len(switched) > 0 {
+			backup, err = e.Replace(text, switched...)
+		}
+		return err
+	})
+	if err != nil {
+		return err
 	}
 	var said []string
-	o := outcome{Upstreams: append(slices.Clone(switched), already...), Changed: len(switched) > 0}
+	o := outcome{Upstreams: append(slices.Clone(switched), already...), Changed: len(switched) > 0, Backup: backup}
 	if o.Changed {
-		if o.Backup, err = e.Replace(text, switched...); err != nil {
-			return err
-		}
 		said = append(said, fmt.Sprintf("%s%sd %s in %s.", strings.ToUpper(verb[:1]), verb[1:],
 			strings.Join(switched, ", "), e.Short()))
 	}

@@ -1,6 +1,7 @@
 package entries
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -10,6 +11,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"time"
 
 	"junction/cmd/junction/base/cli"
 	"junction/cmd/junction/base/config"
@@ -162,6 +164,25 @@ func (f *file) Replace(text []byte, names ...string) (backup string, err error) 
 	}
 	f.text, f.config, f.problems = text, c, problems
 	return backup, nil
+}
+
+// againFor is how long again tries.
+const againFor = 10 * time.Second
+
+// again changes the file, and does so once more if another process has changed it meanwhile: change must compute
+// the new text from f as it is then. Replace takes turns with other processes, so that one of them always gets on.
+func (f *file) again(change func() error) error {
+	for until := time.Now().Add(againFor); ; {
+		err := change()
+		if err == nil || time.Now().After(until) {
+			return err
+		}
+		now, unreadable := read(f.path)
+		if unreadable != nil || bytes.Equal(now.text, f.text) {
+			return err
+		}
+		*f = *now
+	}
 }
 
 // check returns what Replace would put into the file, or why it would not.

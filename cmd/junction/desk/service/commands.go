@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"os"
 	"strings"
 	"time"
 
@@ -12,6 +14,7 @@ import (
 
 	"junction/cmd/junction/base/cli"
 	"junction/cmd/junction/base/config"
+	"junction/cmd/junction/base/revision"
 	"junction/cmd/junction/base/runfile"
 	"junction/cmd/junction/desk/clients"
 	"junction/cmd/junction/ops/admin"
@@ -83,6 +86,7 @@ type statusJSON struct {
 	Log        string   `json:"log"`
 	Failure    string   `json:"failure,omitempty"` // why the last process has ended
 	Mistake    string   `json:"mistake,omitempty"` // the first one of the file, if no process serves it
+	Gone       string   `json:"gone,omitempty"`    // the file does not exist any more, and how it comes back
 	Reload     string   `json:"reload,omitempty"`  // why the file is not in force
 	InPart     bool     `json:"in_part,omitempty"` // the stricter of the old file and the new one decides
 	Variables  []string `json:"variables,omitempty"`
@@ -122,6 +126,13 @@ func (s *Service) status(ctx context.Context) statusJSON {
 			j.Mistake = err.Error()
 		}
 	}
+	if _, err := os.Lstat(s.unit.File); errors.Is(err, fs.ErrNotExist) {
+		j.Gone, j.Mistake, j.Reload = short(s.unit.File)+" is gone", "", ""
+		if j.Running {
+			j.Gone += ", and Junction goes on with the content that it has"
+		}
+		j.Gone += revision.Lost(s.unit.File, short)
+	}
 	return j
 }
 
@@ -154,6 +165,9 @@ started. The exit code is 1 if there is neither, or if it does not run.`,
 				return nil
 			case !j.Installed && !j.Background:
 				return errors.New(s.absent(cmd.Context()))
+			case !j.Running && j.Gone != "":
+				return errors.New("junction does not run; bring the file back, and run: " +
+					config.Command(path, "service", "start"))
 			case !j.Running && j.Mistake != "":
 				return errors.New("junction does not run; correct the file, and run: " +
 					config.Command(path, "service", "start"))
@@ -203,6 +217,9 @@ func (j *statusJSON) text(file string) string {
 	}
 	if j.Failure != "" {
 		row("Failed", j.Failure)
+	}
+	if j.Gone != "" {
+		row("Mistake", j.Gone)
 	}
 	if j.Mistake != "" {
 		row("Mistake", prose.Tilde(j.Mistake))

@@ -3,6 +3,8 @@ package service
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,6 +12,7 @@ import (
 	"maps"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -172,8 +175,71 @@ func KeepVariables(file string, names []string) (string, error) {
 		}
 		text = append(text, line+"\n"...)
 	}
+	if err := noteKept(file, names); err != nil {
+		return name, fmt.Errorf("cannot note what is kept: %w", files.Reason(err))
+	}
 	if err := files.Write(name, text); err != nil {
 		return name, fmt.Errorf("cannot write %s: %w", name, files.Reason(err))
 	}
 	return name, nil
+}
+
+const (
+	mostKept = 1000              // lines of KeepVariables that are noted
+	maxKept  = mostKept * 2 * 65 // bytes of the note
+)
+
+// keptFile returns the file with the SHA-256 of each line that KeepVariables has written, so that an undo tells
+// these from the lines of a person.
+func keptFile(file string) (string, error) {
+	dir, err := config.StateDir(os.LookupEnv)
+	return filepath.Join(dir, "junction", "service", config.FolderOf(file)+".kept"), err
+}
+
+// noteKept notes the lines of variables before they are written.
+func noteKept(file string, names []string) error {
+	note, err := keptFile(file)
+	if err != nil {
+		return err
+	}
+	sums := linesOf(note)
+	for _, name := range names {
+		sums = append(sums, lineSum(Line(name)))
+	}
+	sums = sums[max(0, len(sums)-mostKept):]
+	if err := os.MkdirAll(filepath.Dir(note), 0o700); err != nil {
+		return err
+	}
+	return files.Write(note, []byte(strings.Join(sums, "\n")+"\n"))
+}
+
+func lineSum(line string) string {
+	hash := sha256.Sum256([]byte(line))
+	return hex.EncodeToString(hash[:])
+}
+
+// linesOf returns the lines of a note; none if it cannot be read.
+func linesOf(note string) []string {
+	text, err := files.Read(note, maxKept)
+	if err != nil {
+		return nil
+	}
+	return strings.Fields(string(text))
+}
+
+// WroteLine returns whether a line of the file with the variables of a service is as KeepVariables has written it.
+func WroteLine(file string) func(line string) bool {
+	note, err := keptFile(file)
+	if err != nil {
+		return func(string) bool { return false }
+	}
+	sums := linesOf(note)
+	return func(line string) bool { return slices.Contains(sums, lineSum(line)) }
+}
+
+// ForgetLines forgets the lines of KeepVariables.
+func ForgetLines(file string) {
+	if note, err := keptFile(file); err == nil {
+		os.Remove(note)
+	}
 }

@@ -265,25 +265,6 @@ func (s *Service) log() string {
 	return s.unit.Log
 }
 
-// WhereIsTheLog says where the log of the junction that serves a configuration file is. flag is the value of
-// --config.
-func WhereIsTheLog(flag string) string {
-	s, path, err := of(flag)
-	if err != nil {
-		return "the log is on the standard error of junction, where it was started"
-	}
-	b, known := runfile.LastBackground(path)
-	switch journal := s.manager.log(s.unit); {
-	case s.Installed() && journal != "":
-		return "the log of the service is in the journal; run: " + journal
-	case s.Installed():
-		return "the log of the service is " + s.unit.Log
-	case known:
-		return "the log of the process in the background is " + b.Log
-	}
-	return "no service serves " + short(path) + "; the log is on the standard error of junction, where it was started"
-}
-
 // Uninstall stops the service and removes its definition. It returns false if there is none.
 func (s *Service) Uninstall(ctx context.Context) (bool, error) {
 	text := s.present()

@@ -16,20 +16,35 @@ import (
 	"junction/upstream/prose"
 )
 
-// This file takes the lines of the setup out of the file with the variables of the service. The lines of a person
-// stay.
+// This file takes the lines of the setup, and those of junction service install --keep-env, out of the file with the
+// variables of the service. The lines of a person stay.
 
 // variables returns what an undo leaves of the file with the variables of the service, and the variables that the
 // undo takes out. rest is nil if nothing is left.
 func (r *record) variables() (rest []byte, names []string, err error) {
 	text, err := revision.Read(config.EnvironmentOf(r.Config))
-	if len(r.Variables) == 0 || errors.Is(err, fs.ErrNotExist) {
+	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil, nil
 	}
+	byService := service.WroteLine(r.Config)
+	if r.serviceStays() {
+		byService = func(string) bool { return false }
+	}
 	rest, names = service.WithoutLines(text, func(line string) bool {
-		return slices.Contains(r.Variables, sum([]byte(line)))
+		return slices.Contains(r.Variables, sum([]byte(line))) || byService(line)
 	})
 	return rest, names, err
+}
+
+// serviceStays reports whether a service that setup has not installed serves the configuration: it needs the
+// variables that its install has kept.
+func (r *record) serviceStays() bool {
+	h, err := service.ThisHost()
+	if err != nil || r.Service {
+		return false
+	}
+	s, err := h.Of(r.Config)
+	return err == nil && s.Installed()
 }
 
 // forgetting says what an undo does with the variables of the service; "" if it does nothing.
@@ -40,7 +55,7 @@ func (r *record) forgetting(short string) string {
 	case err != nil || len(names) == 0: // a step that fails says so itself
 		return ""
 	case rest == nil:
-		return "delete " + file + ", which has only what setup has kept: " + strings.Join(names, ", ")
+		return "delete " + file + ", which has only what Junction has kept: " + strings.Join(names, ", ")
 	}
 	return "remove " + strings.Join(names, ", ") + " from " + file + ", and keep its other lines"
 }
@@ -66,6 +81,9 @@ func (g *guide) removeVariables() error {
 		g.say("Removed %s from %s.", strings.Join(names, ", "), file)
 	}
 	g.record.Variables = nil
+	if !g.record.serviceStays() {
+		service.ForgetLines(g.record.Config)
+	}
 	return nil
 }
 

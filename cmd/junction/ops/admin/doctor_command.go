@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io"
 	"net/url"
+	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -46,7 +48,8 @@ ERA is the protocol that a server speaks: modern is MCP 2026-07-28, legacy is 20
 LIST and PING are the times of the steps.
 
 The running proxy does the check, at its admin address: --admin, or that of the file, or ` + config.DefaultAdmin + `.
-If no proxy is running, --config FILE starts the upstreams of the file for the check.
+If no proxy is running, --config FILE starts the upstreams of the file for the check, with the variables of
+FILE.environment, and then those of this shell.
 
 The exit code is 1 if an item is missing for clients or a sandbox is not enforced, and 0 if only some clients
 may have problems.`,
@@ -108,6 +111,10 @@ func consult(ctx context.Context, progress io.Writer, version, admin, file strin
 	case admin != "" && errors.Is(err, ErrNotRunning):
 		return d, err
 	case address == "" || errors.Is(err, ErrNotRunning):
+		variables, err := useVariables(file)
+		if err != nil {
+			return d, err
+		}
 		c, err := config.LoadForCommand(file)
 		if err != nil {
 			return d, err
@@ -117,9 +124,29 @@ func consult(ctx context.Context, progress io.Writer, version, admin, file strin
 			end := func(name, result string) { rows.End(name, name+": "+result) }
 			d, err = diagnose.File(ctx, version, file, c, only, diagnose.Progress{Begin: rows.Begin, End: end})
 		}, func() {})
+		d.Variables = variables
 		return d, err
 	}
 	return d, err
+}
+
+// useVariables sets the variables of the service of a file in this process, because commands get theirs from it. It
+// returns the file with the variables; "" if there is none.
+func useVariables(file string) (string, error) {
+	lookup, note, err := lookupFor(nil, file)
+	if err != nil || note == "" {
+		return "", err
+	}
+	path, err := filepath.Abs(file)
+	if err != nil {
+		return "", err
+	}
+	all, err := config.Environment(path)
+	for name, value := range all {
+		err = errors.Join(err, os.Setenv(name, value))
+	}
+	service, _ := lookup(config.ServiceVariables)
+	return service, errors.Join(err, os.Setenv(config.ServiceVariables, service))
 }
 
 // counted returns an error with the number of entries under each title; nil if there are none under
@@ -142,7 +169,12 @@ func diagnosisText(b *prose.Page, d *diagnose.Diagnosis, now time.Time) string {
 	case d.Running:
 		fmt.Fprintf(b, "Asked the running proxy%s.\n\n", fileSuffix(d.Config))
 	default:
-		fmt.Fprintf(b, "No proxy was asked; the upstreams%s were started for this check.\n\n", fileSuffix(d.Config))
+		fmt.Fprintf(b, "No proxy was asked; the upstreams%s were started for this check.\n", fileSuffix(d.Config))
+		if d.Variables != "" {
+			b.Wrap("", "", "The variables of "+prose.Flat(prose.Tilde(d.Variables))+" count, as for the service, and "+
+				"then those of this shell.")
+		}
+		b.WriteByte('\n')
 	}
 	writeUpstreams(b, d, now)
 	if all := len(d.Upstreams); all > 0 {

@@ -114,13 +114,18 @@ func (s *statusOptions) ask(ctx context.Context) (*diagnose.Running, error) {
 		if slices.Contains(r.Disabled, name) {
 			return nil, fmt.Errorf("%s is disabled; run: %s", name, config.Command(*s.file, "enable", name))
 		}
-		if !slices.Contains(known, name) {
+		if slices.Contains(known, name) {
+			continue
+		} else if r.Reloaded != nil && slices.Contains(r.Reloaded.Removed, name) {
+			return nil, fmt.Errorf("there is no upstream %s any more; it was removed from the file %s ago",
+				prose.Quote(name), prose.Age(time.Since(r.Reloaded.Time)))
+		} else {
 			return nil, fmt.Errorf("there is no upstream %s; %s", prose.Quote(name),
 				prose.DidYouMean(known, name, config.Command(*s.file, "list")+" shows the upstreams of the file"))
 		}
 	}
 	if len(s.only) > 0 {
-		r.Disabled = nil
+		r.Disabled, r.Reloaded = nil, nil
 		r.Upstreams = slices.DeleteFunc(r.Upstreams,
 			func(u diagnose.UpstreamStatus) bool { return !slices.Contains(s.only, u.Name) })
 	}
@@ -340,6 +345,10 @@ func writeStatus(b *prose.Page, r *diagnose.Running, now time.Time) {
 	}
 	if len(r.Disabled) > 0 {
 		b.Wrap("\nDisabled: ", "  ", strings.Join(r.Disabled, ", "))
+	}
+	if r.Reloaded != nil {
+		b.Wrap("\nLast change of the file, "+prose.Age(now.Sub(r.Reloaded.Time))+" ago: ", "  ",
+			prose.Flat(r.Reloaded.String()))
 	}
 	if n := len(r.Problems); n > 0 {
 		fmt.Fprintf(b, "\n%s of tools: %s\n", prose.Count(n, "problem"), config.Command(r.Config, "doctor"))

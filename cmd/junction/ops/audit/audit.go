@@ -470,6 +470,9 @@ func (l *line) outcomeDetail() string {
 		return fmt.Sprintf("%s could not be written", prose.Count(l.Dropped, "line"))
 	case l.Event != "" && l.Path != "":
 		text := cmp.Or(l.Detail, l.Error) + " at " + l.Path
+		if l.Method != "" {
+			text = cmp.Or(l.Detail, l.Error) + ", " + l.Method + " at " + l.Path
+		}
 		if l.More > 0 {
 			text += fmt.Sprintf(", and %d more", l.More)
 		}

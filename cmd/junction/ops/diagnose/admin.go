@@ -15,6 +15,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/go-chi/chi/v5"
 
@@ -45,6 +46,7 @@ type Proxy struct {
 	Warnings  func() config.Problems   // returns the likely mistakes of the file in force
 	Restart   func() string            // returns which changes of the file wait for a restart; "" if none
 	Partial   func() *config.Partial   // returns what of the file is not in force, beside Restart; nil if nothing
+	Reloaded  func() *Reloaded         // returns the last reload that has changed the upstreams; nil if none
 	Process   Process                  // for /status
 	Metrics   http.Handler             // answers /metrics
 	Parts     func() []health.State    // returns the state of what Junction depends on
@@ -221,6 +223,8 @@ type Report struct {
 	Restart  string                `json:"restart,omitempty"` // which changes wait for a restart
 	Gone     string                `json:"gone,omitempty"`    // the configuration file; a command sets it
 	Partial  *config.Partial       `json:"partial,omitempty"` // what else of the file is not in force
+	// the last reload that has changed the upstreams, within the last hour
+	Reloaded *Reloaded `json:"last_reload,omitempty"`
 	// likely mistakes of the file in force, as junction check prints them; at most config.MostWarnings
 	Warnings     config.Problems `json:"warnings,omitempty"`
 	MoreWarnings int             `json:"more_warnings,omitempty"` // that Warnings leaves out
@@ -315,6 +319,7 @@ func (p *Proxy) Report(stopping context.Context) Report {
 		}
 	}
 	r.Reload, r.Restart, r.Partial = p.Unread(), p.Restart(), p.Partial()
+	r.Reloaded = p.Reloaded().Lately(time.Now())
 	r.Warnings, r.MoreWarnings = config.Lasting(p.Warnings())
 	r.Issuers = p.Providers.Status()
 	r.Problems = append(r.Problems, p.Server.Snapshot().Problems()...)

@@ -29,7 +29,8 @@ const Limit = time.Minute
 type Diagnosis struct {
 	// true: a running proxy was asked; false: the upstreams were started for the check
 	Running   bool       `json:"running"`
-	Config    string     `json:"config,omitempty"` // the configuration file
+	Config    string     `json:"config,omitempty"`    // the configuration file
+	Variables string     `json:"variables,omitempty"` // the file whose variables the check has used, without a proxy
 	Version   string     `json:"version"`
 	Tools     int        `json:"tools"` // of the checked upstreams, on the merged endpoint
 	Bytes     int        `json:"bytes"` // total size of the tool definitions

@@ -127,7 +127,7 @@ func keysListCommand(stdout io.Writer, file *string) *cobra.Command {
 		Use: "list", Short: "List the keys of the configuration file", Args: cli.NoArguments,
 		Long: `List the keys of the configuration file (auth.api_keys). The audit shows when a key was used, as the
 principal key:NAME. ID is the beginning of the key's hash: the audit has it as key_id, and so has the log. It
-tells two keys of one NAME apart.
+tells two keys of one NAME apart. POLICIES are those that the key can match: by its name, or because they name none.
 
 If the file has mistakes, the command lists the keys that can be read, and fails with the first mistake.`,
 		RunE: func(*cobra.Command, []string) error {
@@ -138,9 +138,12 @@ If the file has mistakes, the command lists the keys that can be read, and fails
 			if err != nil {
 				return err
 			}
+			head, ruled := []any{"NAME", "ID", "LINE", "GOOD FROM", "EXPIRES"}, false
+			if ruled = len(list) > 0 && list[0].Policies != nil; ruled {
+				head = append(head, "POLICIES")
+			}
 			err = cli.List[keyJSON]{
-				Name: "keys", Of: list, None: prose.Tilde(*file) + " has no keys",
-				Head: []any{"NAME", "ID", "LINE", "GOOD FROM", "EXPIRES"},
+				Name: "keys", Of: list, None: prose.Tilde(*file) + " has no keys", Head: head,
 				Cells: func(k keyJSON) []any {
 					end := cmp.Or(k.Expires, "never")
 					switch {
@@ -153,7 +156,11 @@ If the file has mistakes, the command lists the keys that can be read, and fails
 					if len(k.Endpoints) > 0 {
 						from += ", only at " + strings.Join(k.Endpoints, " ")
 					}
-					return []any{k.Name, k.ID, k.Line, from, end}
+					cells := []any{k.Name, k.ID, k.Line, from, end}
+					if ruled {
+						cells = append(cells, cmp.Or(strings.Join(k.Policies, " "), "none"))
+					}
+					return cells
 				},
 			}.Print(stdout, output == "json")
 			if err == nil && len(mistakes) > 0 {
@@ -181,6 +188,8 @@ type keyJSON struct {
 	Expired   bool     `json:"expired"`
 	// Expiring means that the key expires within two weeks.
 	Expiring bool `json:"expiring,omitempty"`
+	// Policies are those that the key can match; nil without the section, which restricts nothing.
+	Policies []string `json:"policies,omitzero"`
 }
 
 // keysOfFile returns the keys of a file that can be read, in their order, and the mistakes for which Junction rejects
@@ -199,6 +208,9 @@ func keysOfFile(what, file string, now time.Time) ([]keyJSON, config.Problems, e
 			continue
 		}
 		j := keyJSON{Name: k.Name, ID: k.Hash.ID(), Hash: k.Hash.String(), Line: lines[i], Endpoints: k.Endpoints}
+		if c.Policies != nil {
+			j.Policies = append([]string{}, c.Policies.Holding(k.Name)...)
+		}
 		for _, c := range k.CIDRs {
 			j.CIDRs = append(j.CIDRs, c.String())
 		}

@@ -130,6 +130,15 @@ ci    cccccccc  7     anywhere                 never
 	if err := json.Unmarshal([]byte(got.stdout), &list); err != nil || len(list.Keys) != 3 || !list.Keys[1].Expired || list.Keys[0].CIDRs[1] != "192.0.2.0/24" || list.Keys[2].Line != 7 {
 		t.Errorf("keys list says %+v, %v", got, err)
 	}
+	ruled := filepath.Join(t.TempDir(), "ruled.yaml")
+	mustWrite(t, ruled, "auth:\n  api_keys:\n    - { name: ci, "+key("a")+" }\n    - { name: ann, "+key("b")+" }\nupstreams: { a: { command: [prog] } }\n"+
+		"policies:\n  - { name: builds, match: { key: ci } }\n  - { name: keys, match: { kind: key } }\n  - { name: people, match: { kind: user } }\n")
+	got = runProgram(t, "", "keys", "list", "--config", ruled)
+	for _, line := range []string{"EXPIRES  POLICIES\n", "never    builds keys\n", "never    keys\n"} {
+		if !strings.Contains(got.stdout, line) {
+			t.Errorf("keys list with policies says %+v, want %q", got, line)
+		}
+	}
 	none := filepath.Join(t.TempDir(), "none.yaml")
 	mustWrite(t, none, "upstreams: { a: { command: [prog] } }\n")
 	for _, tt := range []struct {
