@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 
+	"gopkg.in/yaml.v3"
+
 	"junction/cmd/pack"
 )
 
@@ -131,24 +133,33 @@ func TestEachKindOfPackToolIsOneFile(t *testing.T) {
 	}
 }
 
-// TestEachKindOfPackToolHasAStory: a script serves a pack with a tool of each kind.
+// TestEachKindOfPackToolHasAStory: a script serves a pack with a tool of each kind, and calls that tool.
 func TestEachKindOfPackToolHasAStory(t *testing.T) {
 	const dir = "script/testdata/script"
 	scripts, err := os.ReadDir(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var manifests strings.Builder
+	called := map[string]bool{} // by key
 	for _, script := range scripts {
-		for _, file := range strings.Split(string(mustReadFile(t, path.Join(dir, script.Name()))), "\n-- ")[1:] {
-			if name, text, _ := strings.Cut(file, " --\n"); strings.HasSuffix(name, "pack.yaml") {
-				manifests.WriteString(text)
+		parts := strings.Split(string(mustReadFile(t, path.Join(dir, script.Name()))), "\n-- ")
+		for _, file := range parts[1:] {
+			name, text, _ := strings.Cut(file, " --\n")
+			var manifest struct{ Tools map[string]map[string]any }
+			if !strings.HasSuffix(name, "pack.yaml") || yaml.Unmarshal([]byte(text), &manifest) != nil {
+				continue
+			}
+			for tool, keys := range manifest.Tools {
+				call := regexp.MustCompile(`(?m)^[^#\n]*__` + regexp.QuoteMeta(tool) + `\b`)
+				for key := range keys {
+					called[key] = called[key] || call.MatchString(parts[0])
+				}
 			}
 		}
 	}
 	for _, kind := range pack.ManifestKinds() {
-		if !regexp.MustCompile(`[ {]` + kind.Key + `: `).MatchString(manifests.String()) {
-			t.Errorf("no script of %s has a pack with a tool of the kind %s", dir, kind.Key)
+		if !called[kind.Key] {
+			t.Errorf("no script of %s calls a tool of the kind %s", dir, kind.Key)
 		}
 	}
 }

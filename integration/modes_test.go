@@ -7,6 +7,7 @@ import (
 	"maps"
 	"os"
 	"path"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -41,7 +42,13 @@ func TestModesAreNamedInOnePlace(t *testing.T) {
 		}
 		for _, file := range tree[dir].files {
 			name := tree[dir].set.Position(file.Pos()).Filename
-			if name == modeTable || dir == modeSources {
+			switch {
+			case name == modeTable:
+				continue
+			case dir == modeSources: // a source names its mode, and compares none
+				for _, problem := range tree[dir].comparesMode(file, constants) {
+					t.Error(problem)
+				}
 				continue
 			}
 			for _, problem := range tree[dir].namesMode(file, constants, otherWords[name]) {
@@ -126,13 +133,30 @@ func (p *sourcePackage) namesMode(file *ast.File, constants, other []string) (pr
 			if text, err := strconv.Unquote(n.Value); err == nil && n.Kind == token.STRING && namesModeIn(text, other) {
 				bad(n, fmt.Sprintf("%.60q", text))
 			}
+		}
+		return true
+	})
+	return append(problems, p.comparesMode(file, constants)...)
+}
+
+// comparesMode returns the places of a file that compare a mode.
+func (p *sourcePackage) comparesMode(file *ast.File, constants []string) (problems []string) {
+	bad := func(n ast.Node, what string) {
+		problems = append(problems, p.at(n, "%s decides by a mode of credentials; ask its row (upstream.AuthMode.Row)", what))
+	}
+	is := func(e ast.Expr) bool {
+		of, ok := e.(*ast.SelectorExpr)
+		return isMode(e) || ok && slices.Contains(constants, of.Sel.Name)
+	}
+	ast.Inspect(file, func(n ast.Node) bool {
+		switch n := n.(type) {
 		case *ast.BinaryExpr:
-			if (n.Op == token.EQL || n.Op == token.NEQ) && (isMode(n.X) || isMode(n.Y)) {
-				bad(n, "a comparison with Auth.Mode")
+			if (n.Op == token.EQL || n.Op == token.NEQ) && (is(n.X) || is(n.Y)) {
+				bad(n, "a comparison")
 			}
 		case *ast.SwitchStmt:
-			if n.Tag != nil && isMode(n.Tag) {
-				bad(n, "a switch over Auth.Mode")
+			if n.Tag != nil && is(n.Tag) {
+				bad(n, "a switch")
 			}
 		}
 		return true
@@ -165,24 +189,38 @@ func isMode(e ast.Expr) bool {
 	return ok && section.Sel.Name == "Auth"
 }
 
-// TestDocumentsHaveEachMode: the table of modes in auth/README.md has the row of each mode, and the sections
-// below it, the comment of the key, the example of a configuration and CHANGELOG.md name each word.
+// TestDocumentsHaveEachMode: the table of modes in auth/README.md has the row of each mode, and a list its keys. The
+// sections below them, the comment of the key, the example of a configuration, CHANGELOG.md and the security model name
+// each word. What users with credentials of their own mean for metrics and for strangers names each such mode.
 func TestDocumentsHaveEachMode(t *testing.T) {
 	readme := string(mustReadFile(t, "../auth/README.md"))
 	_, table, found := strings.Cut(readme, "| `auth.mode` |")
 	if !found {
 		t.Fatal("auth/README.md has no table of modes")
 	}
-	table, sections, _ := strings.Cut(table, "\n\n")
-	changes := string(mustReadFile(t, "../CHANGELOG.md"))
+	table, list, _ := strings.Cut(table, "\n\n")
+	list, sections, _ := strings.Cut(list, "\n## ")
+	changes, promises := string(mustReadFile(t, "../CHANGELOG.md")), string(mustReadFile(t, "safety/README.md"))
+	_, strangers, _ := strings.Cut(promises, "\n## What a stranger gets\n")
+	metrics := string(mustReadFile(t, "../cmd/junction/base/telemetry/README.md"))
 	for _, row := range upstream.Modes() {
+		keys := fmt.Sprintf("- `mode: %s`: `%s`.", row.Word, strings.Join(row.AuthKeys, "`, `"))
+		if len(row.AuthKeys) > 0 && !strings.Contains(strings.Join(strings.Fields(list), " "), keys) {
+			t.Errorf("the list of the keys of modes in auth/README.md has no %s", keys)
+		}
 		if want := fmt.Sprintf("| `mode: %s` | %s |\n", row.Word, row.Cell); !strings.Contains(table+"\n", want) {
 			t.Errorf("the table of modes in auth/README.md has no %s", want)
 		}
 		if row.Owner == upstream.OwnerNobody {
 			continue
 		}
-		for place, text := range map[string]string{"auth/README.md has no section with": sections, "CHANGELOG.md has no line with": changes} {
+		places := map[string]string{"auth/README.md has no section with": sections, "CHANGELOG.md has no line with": changes,
+			"the security model has no promise with": promises}
+		if row.Owner == upstream.OwnerSubject {
+			places["the telemetry has no upstreams of each user with"] = metrics
+			places["the security model does not say what a stranger finds out of"] = strangers
+		}
+		for place, text := range places {
 			if named := regexp.MustCompile(`\bmode: ` + row.Word.String() + `\b`); !named.MatchString(text) {
 				t.Errorf("%s %s", place, named)
 			}
@@ -202,6 +240,25 @@ func TestDocumentsHaveEachMode(t *testing.T) {
 			if !word.MatchString(text) {
 				t.Errorf("%s: nothing about %s", place, row.Word)
 			}
+		}
+	}
+}
+
+// TestEachModeHasAStory: a test of a folder here, or a script, configures an upstream of each mode.
+func TestEachModeHasAStory(t *testing.T) {
+	var stories strings.Builder
+	for _, pattern := range []string{"*/*_test.go", "script/testdata/script/*.txtar"} {
+		names, err := filepath.Glob(pattern)
+		if err != nil || len(names) == 0 {
+			t.Fatal(names, err)
+		}
+		for _, name := range names {
+			stories.Write(mustReadFile(t, name))
+		}
+	}
+	for _, row := range upstream.Modes() {
+		if row.Owner != upstream.OwnerNobody && !regexp.MustCompile(`\bmode: `+row.Word.String()+`\b`).MatchString(stories.String()) {
+			t.Errorf("no story of integration has an upstream with mode: %s", row.Word)
 		}
 	}
 }

@@ -176,7 +176,7 @@ type Auth struct {
 	// client_secret or private_key_file, at issuer, and renews it. With user_key each user gives a key
 	// of the server on a page, and the operator sets the keys of API keys (junction users key).
 	Mode AuthMode `yaml:"mode" change:"connection,neither"`
-	// The header that carries the key of a user. Default Authorization, with the scheme Bearer.
+	// The header that carries the key. Default Authorization, with the scheme Bearer.
 	Header string `yaml:"header" json:",omitempty" example:"X-API-Key" change:"connection,waits"`
 	// The word before the key in header. Default: none; Bearer without header.
 	Scheme string `yaml:"scheme" json:",omitempty" example:"Token" change:"connection,waits"`

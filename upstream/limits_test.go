@@ -3,6 +3,7 @@ package upstream
 import (
 	"maps"
 	"os"
+	"path/filepath"
 	"reflect"
 	"regexp"
 	"slices"
@@ -115,5 +116,27 @@ func TestLimitsOfACallAreExplained(t *testing.T) {
 	}
 	if calls == 0 {
 		t.Error("no field of an entry is a limit of a call")
+	}
+}
+
+// TestErrorsNameTheLimit: an error, or the text about one, names the key of each limit.
+func TestErrorsNameTheLimit(t *testing.T) {
+	silent := map[string]string{"idle_stop": "ends no call", "cache": "bounds no call"}
+	var code strings.Builder
+	for _, pattern := range []string{"*.go", "*/*.go"} {
+		names, err := filepath.Glob(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range names {
+			if text, err := os.ReadFile(name); err == nil && !strings.HasSuffix(name, "_test.go") {
+				code.Write(regexp.MustCompile(`(?m)//.*$`).ReplaceAll(text, nil))
+			}
+		}
+	}
+	for key := range numbers(reflect.TypeFor[Config]()) {
+		if silent[key] == "" && !regexp.MustCompile(`[ "]\(`+key+`\)`).MatchString(code.String()) {
+			t.Errorf("no error of a call says (%s)", key)
+		}
 	}
 }

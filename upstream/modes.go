@@ -71,7 +71,10 @@ type Mode struct {
 	// SignIn reports whether the owner gets the credential by signing in at the server (OAuth): the
 	// operator with junction login, a user on a page.
 	SignIn bool
-	Asked  Answer // the answer of a server that asks for the mode
+	// Given reports whether the subject gives the credential: a key of the server, on a page, or the operator does
+	// so with junction users key. Only one mode has it.
+	Given bool
+	Asked Answer // the answer of a server that asks for the mode
 
 	Choose  string // when to choose the mode, after "write mode: WORD"; "" for none
 	Suggest string // what to do if a server asks for the mode; "" without Asked
@@ -217,7 +220,7 @@ var modes = []Mode{
 	{
 		Word: AuthUserKey, Owner: OwnerSubject, Users: true, Keys: true, Kinds: remote,
 		AuthKeys: []string{"header", "scheme"}, Judge: judgeCarrier,
-		Carries: true, Stores: true,
+		Carries: true, Stores: true, Given: true,
 		Needs:    SectionCallers,
 		NeedsFor: "each caller has a key of their own for the server, so that callers have to be told apart",
 		Choose:   "if each caller has a key of their own for the server",

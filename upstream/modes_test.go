@@ -27,7 +27,7 @@ func TestModesHaveEveryFact(t *testing.T) {
 				"Advice.Refused": true, "Advice.Set": true, "Advice.Lacks": true, "Advice.Absent": own, "Advice.Call": own,
 				"Advice.Broken": own, "Advice.Down": own, "Advice.Without": own,
 			}
-			free := []string{"Doctor", "Word", "Users", "Keys", "AuthKeys", "AuthNeeds", "AuthOne", "Judge", "Needs", "Stores", "SignIn", "Asked", "Next"}
+			free := []string{"Doctor", "Word", "Users", "Keys", "AuthKeys", "AuthNeeds", "AuthOne", "Judge", "Needs", "Stores", "SignIn", "Given", "Asked", "Next"}
 			check := func(name string, v reflect.Value) {
 				must, known := want[name]
 				switch {
@@ -50,6 +50,14 @@ func TestModesHaveEveryFact(t *testing.T) {
 				for j := range field.NumField() {
 					check(name+"."+field.Type().Field(j).Name, field.Field(j))
 				}
+			}
+			if row.Given && !subject {
+				t.Error("only subjects give their credentials")
+			}
+			if row.Judge != nil { // AuthNeeds and AuthOne report what is missing
+				row.Judge(&Auth{}, func(path, format string, args ...any) {
+					t.Errorf("Judge reports a second mistake in a section without keys: %s "+format, slices.Concat([]any{path}, args)...)
+				})
 			}
 			if !row.Users && !row.Keys {
 				t.Error("no caller may have the credential")
@@ -78,7 +86,7 @@ func wantPlaceholders(t *testing.T, name, text string) {
 // TestModesShareNoWord: each word is read as its own mode, and a mode that a server asks for, or in which
 // an owner signs in, is the only one.
 func TestModesShareNoWord(t *testing.T) {
-	asked, signIn := map[Answer]AuthMode{}, map[Owner]AuthMode{}
+	asked, signIn, given := map[Answer]AuthMode{}, map[Owner]AuthMode{}, 0
 	for _, row := range Modes() {
 		var read AuthMode
 		if err := yaml.Unmarshal([]byte(row.Word.String()), &read); err != nil || read != row.Word || read.Row().Word != row.Word {
@@ -93,6 +101,12 @@ func TestModesShareNoWord(t *testing.T) {
 		if asked[row.Asked] = row.Word; row.SignIn {
 			signIn[row.Owner] = row.Word
 		}
+		if row.Given {
+			given++
+		}
+	}
+	if given != 1 {
+		t.Errorf("callers give keys in %d modes", given)
 	}
 	if AuthMode("unknown").Row().Owner != OwnerNobody {
 		t.Error("an unknown word sends a credential")

@@ -134,7 +134,7 @@ func (s *UserKeys) origin(name string) string {
 // KeyOrigin returns the origin to which the keys for an entry are sent; "" if the entry has no such keys.
 func KeyOrigin(c upstream.Config) string {
 	at, err := url.Parse(c.URL)
-	if err != nil || at.Host == "" || c.Auth.Mode != upstream.AuthUserKey || c.Off() {
+	if err != nil || at.Host == "" || !c.Auth.Mode.Row().Given || c.Off() {
 		return ""
 	}
 	return strings.ToLower(at.Scheme + "://" + at.Host)

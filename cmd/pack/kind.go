@@ -19,7 +19,7 @@ type Kind struct {
 	Plan func(t *manifest.Tool, l Listing)
 	// Describe prints what a call of the tool does, one line for each key.
 	Describe func(t *manifest.Tool, line Line)
-	// hints returns the annotations of a tool whose manifest has none; nil for the defaults of MCP.
+	// hints returns the annotations of a tool whose manifest has none (unknownEffect).
 	hints func(t *manifest.Tool) manifest.Annotations
 	// run returns what a call does (Tool.run). Its errors are for the model: they have no variables and
 	// no references. It keeps the limits of the tool. r has no runners in a preview.
@@ -68,6 +68,9 @@ func ManifestKinds() (all manifest.Kinds) {
 	}
 	return all
 }
+
+// unknownEffect are the hints of a kind whose tools may do anything: the defaults of MCP.
+func unknownEffect(*manifest.Tool) (none manifest.Annotations) { return none }
 
 // KindOf returns the row of a tool, or nil if its kind is not known.
 func KindOf(t *manifest.Tool) *Kind {

@@ -11,7 +11,7 @@ import (
 )
 
 // commandKind runs a program.
-var commandKind = &Kind{Kind: manifest.CommandKind, Plan: planCommand, Describe: describeCommand,
+var commandKind = &Kind{Kind: manifest.CommandKind, Plan: planCommand, Describe: describeCommand, hints: unknownEffect,
 	run: func(t *Tool, results *results, r Runners) func(context.Context, call) (*mcp.CallToolResult, error) {
 		source := t.Source
 		return func(ctx context.Context, c call) (*mcp.CallToolResult, error) {

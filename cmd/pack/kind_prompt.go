@@ -23,6 +23,7 @@ var promptKind = &Kind{Kind: manifest.PromptKind,
 		line("asks", "%s", cmp.Or(ask.File, ask.Text.Source))
 		line("model", "%s", cmp.Or(ask.Model, "any"))
 	},
+	hints: unknownEffect,
 	run: func(t *Tool, results *results, _ Runners) func(context.Context, call) (*mcp.CallToolResult, error) {
 		source := t.Source
 		return func(ctx context.Context, c call) (*mcp.CallToolResult, error) {

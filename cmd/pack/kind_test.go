@@ -55,7 +55,7 @@ func TestEveryKindOfToolHasItsFacts(t *testing.T) {
 		if !regexp.MustCompile(`(?mi)^## ` + kind.Key + ` tools$`).Match(readme) {
 			t.Errorf("the README has no section about the tools of the kind %s", kind.Key)
 		}
-		if kind.Kind == nil || kind.Plan == nil || kind.Describe == nil || kind.run == nil || kind.Key == "" ||
+		if kind.Kind == nil || kind.Plan == nil || kind.Describe == nil || kind.hints == nil || kind.run == nil || kind.Key == "" ||
 			kind.Tools == "" || kind.New == nil || !strings.HasPrefix(kind.Example, kind.Key+": ") {
 			t.Errorf("the kind %+v lacks a fact", kind)
 			continue
@@ -74,12 +74,60 @@ func TestEveryKindOfToolHasItsFacts(t *testing.T) {
 			t.Errorf("%s has no tool of the kind %s", example, kind.Key)
 			continue
 		}
+		if kind.Runs && len(tools[i].Command) == 0 {
+			t.Errorf("the Action of the kind %s does not set Command, from which sandboxes know the program", kind.Key)
+		}
 		var shown facts
 		kind.Plan(tools[i], &shown)
 		lines := 0
 		kind.Describe(tools[i], func(string, string, ...any) { lines++ })
 		if len(shown) == 0 || lines == 0 {
 			t.Errorf("nothing is shown of a tool of the kind %s: %q, %d lines", kind.Key, shown, lines)
+		}
+	}
+}
+
+// TestKeysOfAPackAreDocumented: pack.example.yaml has each key of a manifest, the section of a kind in the README has
+// the keys of its value, and the table of all tools says of a limit which kinds do not have it.
+func TestKeysOfAPackAreDocumented(t *testing.T) {
+	mustRead := func(name string) string {
+		text, err := os.ReadFile("../junction-pack/" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	example, readme := mustRead("pack.example.yaml"), mustRead("README.md")
+	given := func(key string) bool { return regexp.MustCompile(`(^|[\s{])` + key + `:`).MatchString(example) }
+	types := []reflect.Type{reflect.TypeFor[manifest.Manifest](), reflect.TypeFor[manifest.Tool](), reflect.TypeFor[manifest.API](),
+		reflect.TypeFor[manifest.Prompt](), reflect.TypeFor[manifest.Resource]()}
+	for _, kind := range kinds {
+		section := regexp.MustCompile(`(?msi)^## ` + kind.Key + ` tools$.*?(^## |\z)`).FindString(readme)
+		action := reflect.TypeOf(kind.New(&manifest.Tool{})).Elem()
+		if action.Kind() != reflect.Struct || action.NumField() == 1 && action.Field(0).Anonymous { // a text, or keys of the tool
+			continue
+		}
+		types = append(types, action)
+		for key := range yamlread.Keys(action) {
+			if !regexp.MustCompile("`" + key + "\\b|\\b" + key + ":").MatchString(section) {
+				t.Errorf("the section of the README about the kind %s does not have its key %s", kind.Key, key)
+			}
+		}
+	}
+	for _, of := range types {
+		for key := range yamlread.Keys(of) {
+			if !given(key) {
+				t.Errorf("pack.example.yaml does not have the key %s of %s", key, of)
+			}
+		}
+	}
+	for key := range yamlread.Keys(reflect.TypeFor[manifest.Limits]()) {
+		row := regexp.MustCompile("(?m)^\\| `" + key + "` \\|.*$").FindString(readme)
+		for _, kind := range kinds {
+			if not := "not for " + kind.Tools; kind.HasLimit(key) == strings.Contains(row, not) {
+				t.Errorf("tools of the kind %s have the limit %s: %v; the README has %q, want %q there only otherwise: write it into the "+
+					"comment of the field in package manifest", kind.Key, key, kind.HasLimit(key), row, not)
+			}
 		}
 	}
 }

@@ -229,7 +229,7 @@ func (t *Tool) ready() *Tool {
 func newTool(m *manifest.Manifest, source *manifest.Tool, r Runners) *Tool {
 	t := &Tool{Source: source, File: m.File, Limits: source.Limits}
 	hints, kind := source.Annotations, KindOf(source)
-	if kind != nil && kind.hints != nil {
+	if kind != nil {
 		hints = hints.Or(kind.hints(source))
 	}
 	t.Definition = newDefinition(source.Name, source.Title, strings.TrimSpace(source.Description), source.InputSchema(),

@@ -18,9 +18,9 @@ type timeoutError struct {
 
 func (e *timeoutError) Error() string {
 	if e.silent {
-		return fmt.Sprintf("no answer and no progress for %v", e.after)
+		return fmt.Sprintf("no answer and no progress for %v (timeout)", e.after)
 	}
-	return fmt.Sprintf("no answer within %v", e.after)
+	return fmt.Sprintf("no answer within %v (max_timeout)", e.after)
 }
 
 // Clock ends a call after too long a silence of the server, and after max in any case. During a

@@ -77,12 +77,18 @@ func (d *decoder) tool(path string, t *Tool) {
 		d.bad(at, "is for text only, because a part of other output is of no use; remove it, or output")
 	}
 	d.kinds(path, t)
-	used := t.uses()
+	used, takes := t.uses()
 	if t.Runs() {
 		delete(used, OutputFile)
 	}
-	if t.Kind != nil && (!t.Kind.Runs || t.Runs()) {
+	switch {
+	case t.Kind == nil:
+	case takes:
 		d.compare(path, t.Parameters, used)
+	case !d.mistaken(path + "." + t.Kind.Key):
+		for _, p := range t.Parameters {
+			d.bad(path+".parameters."+p.Name, "is not used, because %s take no arguments; remove it", t.Kind.Tools)
+		}
 	}
 	for _, p := range t.Parameters {
 		d.schema(path+".parameters."+p.Name, p.Schema)
@@ -190,16 +196,22 @@ func (d *decoder) surroundings(path string, env Variables, inherit command.Inher
 	}
 }
 
+// mistaken reports whether a mistake at a key was reported.
+func (d *decoder) mistaken(path string) bool {
+	return slices.ContainsFunc(d.Problems, func(p Problem) bool { return p.Path == path })
+}
+
 // use is where the values of a tool have a placeholder.
 type use struct {
 	at       string // the path of the last value that has it, within the tool
 	optional bool   // the call is possible without a value, because only optional parts have it
 }
 
-// uses returns the placeholders of the tool.
-func (t *Tool) uses() map[string]use {
-	all := map[string]use{}
+// uses returns the placeholders of the tool, and whether it has a text that arguments can be put into.
+func (t *Tool) uses() (all map[string]use, takes bool) {
+	all = map[string]use{}
 	note := func(at string, names []string, optional bool) {
+		takes = true
 		for _, name := range names {
 			before, known := all[name]
 			all[name] = use{at, optional && (before.optional || !known)}
@@ -211,14 +223,17 @@ func (t *Tool) uses() map[string]use {
 	for variable, v := range t.Env { // a variable is left out if its placeholder has no value
 		note(".env."+variable, v.Names(), true)
 	}
-	note(".stdin", t.Stdin.Names(), false)
-	return all
+	if t.Stdin.Source != "" {
+		note(".stdin", t.Stdin.Names(), false)
+	}
+	return all, takes
 }
 
 // WritesFile reports whether the command writes its output to the file {{output}}.
 func (t *Tool) WritesFile() bool {
-	_, used := t.uses()[OutputFile]
-	return used
+	used, _ := t.uses()
+	_, writes := used[OutputFile]
+	return writes
 }
 
 // compare compares placeholders with parameters, and finds out which of the parameters are required.

@@ -35,7 +35,7 @@ func (p *Pack) Deciders(path string, known Known) (list sandbox.Deciders) {
 			}
 		}
 		for _, t := range m.Tools {
-			if t.Sandbox != nil || !t.Runs() {
+			if t.Sandbox != nil || !t.Runs() || len(t.Command) == 0 { // the latter is a mistake
 				continue
 			}
 			for _, file := range known.programs(m, t) {

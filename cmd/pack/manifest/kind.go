@@ -23,9 +23,8 @@ type Kind struct {
 	// Limits are the keys of Limits that tools of this kind may have, beside those of every tool
 	// (commonLimits). Another one is a mistake in a tool, and nobody sees its default.
 	Limits []string
-	// Runs means that the tool runs a program on this machine. It takes paths (within), and may write its
-	// output to a file (OutputFile). The program is in Tool.Command (Tool.Runs): Deciders and the checks of
-	// within and of placeholders look there.
+	// Runs means that the tool runs a program on this machine, that of Tool.Command, which the Action sets. It
+	// takes paths (within), and may write its output to a file (OutputFile).
 	Runs bool
 	// New returns the empty value of the key for a tool: a pointer that the file is read into.
 	New func(t *Tool) Action
@@ -61,7 +60,7 @@ type Action interface {
 	Check(c *Checker)
 	// Uses calls note for each text of the value that arguments are put into: with the place of the text
 	// below the tool, such as .http, the names of the arguments, and whether a call is possible without
-	// them.
+	// them. A tool without such a text takes no arguments.
 	Uses(note func(at string, names []string, optional bool))
 }
 

@@ -40,6 +40,23 @@ func TestLimitOfAnotherKind(t *testing.T) {
 	}
 }
 
+// TestToolThatTakesNoArguments: a parameter of a tool whose kind puts no arguments into its value is a mistake,
+// and the advice is not to place it.
+func TestToolThatTakesNoArguments(t *testing.T) {
+	text := &Kind{Key: "made_up", Example: "made_up: hello", Tools: "made-up tools", New: func(*Tool) Action { return new(madeUp) }}
+	for manifest, want := range map[string]string{
+		"made_up: x":          "tools.a.parameters.p: is not used, because made-up tools take no arguments; remove it",
+		"prompt: { text: x }": "tools.a.parameters.p: is not used; write {{p}} where the value belongs, or remove it",
+		"command: []":         `tools.a.command: must be a list with the program and its arguments, such as [grep, -n, --, "{{text}}"], not a list`,
+	} {
+		_, d := parse("pack.yaml", []byte("tools: { a: { description: d, parameters: { p: a }, "+manifest+" } }\n"),
+			Options{kinds: append(slices.Clone(all), text)}, allFiles())
+		if len(d.Problems) != 1 || d.Problems[0].Path+": "+d.Problems[0].Text != want {
+			t.Errorf("%s: %q, want %q", manifest, d.Problems, want)
+		}
+	}
+}
+
 // TestEachLimitBelongsToAKind: a limit is for the tools of every kind, or a row names it; and a row names
 // no other key.
 func TestEachLimitBelongsToAKind(t *testing.T) {

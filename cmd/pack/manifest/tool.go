@@ -71,8 +71,8 @@ type Tool struct {
 // Off reports whether the tool is turned off.
 func (t *Tool) Off() bool { return t.Enabled != nil && !*t.Enabled }
 
-// Runs reports whether the tool runs a program on this machine.
-func (t *Tool) Runs() bool { return len(t.Command) > 0 }
+// Runs reports whether the tool runs a program on this machine (Kind.Runs).
+func (t *Tool) Runs() bool { return t.Kind != nil && t.Kind.Runs }
 
 // Annotations are the hints of MCP about a tool. Absent ones are left to the kind of the tool.
 type Annotations struct {

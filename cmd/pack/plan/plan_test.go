@@ -367,7 +367,9 @@ func FuzzPlan(f *testing.F) {
 	f.Add("tools: { t: { description: d, http: { url: 'https://a.example/{{a}}' }, parameters: { a: a } } }", "", "")
 	f.Add("tools: { t: { description: d, command: ['${file:other.yaml}'] } }", "", "program")
 	f.Add("tools: { t: { description: d, http: { url: '${file:other.yaml}' } } }", "", "https://a.example/")
-	f.Add("tools: { t: { description: d, prompt: { text: x } } }", "", "")
+	for _, kind := range pack.ManifestKinds() {
+		f.Add("tools: { t: { description: d, "+kind.Example+", parameters: { parameter: p } } }", "", "")
+	}
 	const x = "openapi: { x: { spec: a.yaml } }"
 	f.Add(x, api+"servers: [{url: 'https://a.example'}]\npaths: {/a: {$Ref: 'other.yaml#/a'}}", "a: {get: {Servers: [{URL: 'https://b.example'}]}}")
 	f.Add(x, api+"paths: {/a: {servers: [{url: 'https://{a}{b}', variables: {a: {default: '{b}'}, b: {default: c.example}}}], get: {}}}", "")
