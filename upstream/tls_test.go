@@ -8,6 +8,8 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"io"
+	"log"
 	"math/big"
 	"net/http/httptest"
 	"os"
@@ -71,6 +73,7 @@ func TestTLSOfAnUpstream(t *testing.T) {
 	defer up.Close()
 	s := httptest.NewUnstartedServer(up.Handler())
 	s.EnableHTTP2 = true
+	s.Config.ErrorLog = log.New(io.Discard, "", 0) // of the certificates that are refused
 	clients := x509.NewCertPool()
 	clients.AddCert(authority.Leaf)
 	s.TLS = &tls.Config{Certificates: []tls.Certificate{*server}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: clients}

@@ -4,6 +4,7 @@ package faults
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
 	"io"
 	"net"
@@ -59,9 +60,12 @@ func mustReplicas(t *testing.T, dsn string, sections ...string) []*harness.Progr
 // mustKnow waits until a process knows n members.
 func mustKnow(t *testing.T, p *harness.Program, n int) {
 	t.Helper()
-	limit := time.Now().Add(harness.Patience)
-	for len(p.MustReady(t, harness.Patience).Replicas) != n {
-		if time.Now().After(limit) {
+	again := time.NewTicker(50 * time.Millisecond)
+	defer again.Stop()
+	for ctx := harness.Patient(t); len(p.MustReady(t, harness.Patience).Replicas) != n; {
+		select {
+		case <-again.C:
+		case <-ctx.Done():
 			t.Fatalf("it does not know %d members:\n%s", n, p.Stderr.Tail(2000))
 		}
 	}
@@ -103,13 +107,16 @@ func calling(t *testing.T, list []*harness.Caller) *load.Load {
 // mustCallAgain waits until each caller has made a call that succeeds.
 func mustCallAgain(t *testing.T, list []*harness.Caller) {
 	t.Helper()
+	again := time.NewTicker(20 * time.Millisecond)
+	defer again.Stop()
 	for i, c := range list {
-		limit := time.Now().Add(harness.Patience)
-		for err := load.Call(t.Context(), c, "up__echo", `{"a":1}`); err != nil; {
-			if time.Now().After(limit) {
+		ctx := harness.Patient(t)
+		for err := load.Call(ctx, c, "up__echo", `{"a":1}`); err != nil; err = load.Call(ctx, c, "up__echo", `{"a":1}`) {
+			select {
+			case <-again.C:
+			case <-ctx.Done():
 				t.Fatalf("caller %d: %v", i, err)
 			}
-			err = load.Call(t.Context(), c, "up__echo", `{"a":1}`)
 		}
 	}
 }
@@ -225,7 +232,9 @@ func TestFaultReplicasPostgres(t *testing.T) {
 	began := time.Now()
 	moving.AwaitFailures(3)
 	t.Logf("calls failed after %v", time.Since(began).Round(time.Second))
-	for degraded := 0; degraded < len(all); { // and none of the states on the way takes all out of service
+	again := time.NewTicker(20 * time.Millisecond)
+	defer again.Stop()
+	for degraded := 0; degraded < len(all); <-again.C { // and none of the states on the way takes all out of service
 		unready := 0
 		degraded = 0
 		for _, p := range all {
@@ -266,7 +275,7 @@ func TestFaultReplicasLateStatements(t *testing.T) {
 		"policies: [ { name: all, rules: [ { allow: { upstreams: up } } ], limits: { concurrent: 100 } } ]")
 	var list []*load.Load
 	for i := range all {
-		list = append(list, calling(t, through(t, all[i], all[(i+1)%3], 8)))
+		list = append(list, calling(t, through(t, all[i], all[(i+1)%3], 4)))
 	}
 	for _, l := range list {
 		l.AwaitCalls(20)
@@ -275,7 +284,7 @@ func TestFaultReplicasLateStatements(t *testing.T) {
 	for _, l := range list {
 		l.AwaitFailures(10)
 	}
-	time.Sleep(8 * time.Second) // the leases have expired, also by the clock of the database
+	mustExpire(t, g)
 	g.Release()
 	for _, l := range list {
 		l.AwaitCalls(20)
@@ -285,6 +294,32 @@ func TestFaultReplicasLateStatements(t *testing.T) {
 		if n := claimed(t, p); n != 0 || strings.Contains(p.Stderr.String(), "has lost its lease") {
 			t.Errorf("process %d has taken over %d sessions, or has lost its lease:\n%s", i, n, p.Stderr.Tail(1000))
 		}
+	}
+}
+
+// mustExpire waits until the leases of all members have expired by the clock of the database.
+func mustExpire(t *testing.T, g *authtest.Gate) {
+	t.Helper()
+	db, err := sql.Open("pgx", g.Real())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	again := time.NewTicker(100 * time.Millisecond)
+	defer again.Stop()
+	for ctx := harness.Patient(t); ; {
+		all, living := 0, 0
+		if err := db.QueryRowContext(ctx, `SELECT count(*), count(*) FILTER
+			(WHERE expires_at > extract(epoch FROM clock_timestamp()) * 1000000) FROM members`).Scan(&all, &living); err != nil {
+			t.Fatal(err)
+		}
+		if all == 0 {
+			t.Fatal("there are no members")
+		}
+		if living == 0 {
+			return
+		}
+		<-again.C
 	}
 }
 
@@ -416,7 +451,9 @@ func (w *way) close() {
 // mustBe waits until a process has a state of Linux.
 func mustBe(t *testing.T, p *harness.Program, state string) {
 	t.Helper()
-	for limit := time.Now().Add(harness.Patience); ; {
+	again := time.NewTicker(10 * time.Millisecond)
+	defer again.Stop()
+	for limit := time.Now().Add(harness.Patience); ; <-again.C {
 		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.Cmd.Process.Pid))
 		if err != nil || time.Now().After(limit) {
 			t.Fatalf("the process is not in the state %s (%v):\n%s", state, err, text)

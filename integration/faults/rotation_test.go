@@ -55,17 +55,15 @@ func mustRotation(t *testing.T) (*rotation, *load.Load) {
 	return r, r.calling(t)
 }
 
-// calling starts callers, two with a session at each process, and modern ones.
+// calling starts callers, one with a session at each process, and modern ones.
 func (r *rotation) calling(t *testing.T) *load.Load {
 	t.Helper()
 	var list []*harness.Caller
 	for i, p := range r.all {
-		for range 2 {
-			c := harness.MustCaller(t, p.URL, harness.LegacyEra)
-			c.HTTP.Transport = r.way(c.HTTP.Transport, (i+1)%len(r.all))
-			list = append(list, c)
-		}
-		c := harness.MustCaller(t, p.URL, harness.ModernEra)
+		c := harness.MustCaller(t, p.URL, harness.LegacyEra)
+		c.HTTP.Transport = r.way(c.HTTP.Transport, (i+1)%len(r.all))
+		list = append(list, c)
+		c = harness.MustCaller(t, p.URL, harness.ModernEra)
 		c.HTTP.Transport = r.way(c.HTTP.Transport, i)
 		list = append(list, c)
 	}
@@ -80,24 +78,29 @@ func (r *rotation) way(by http.RoundTripper, to int) *turning {
 	return way
 }
 
-// mustRestart restarts a process with other keys, the first one first. It takes the callers of the process
-// to another one before, as a load balancer does that asks /readyz.
-func (r *rotation) mustRestart(t *testing.T, i int, file string, keys ...string) {
+// contents are the keys of files, by the file's name.
+type contents map[string][]string
+
+// mustRestart restarts a process with other keys. It takes the callers of the process to another one before,
+// as a load balancer does that asks /readyz.
+func (r *rotation) mustRestart(t *testing.T, i int, files contents) {
 	t.Helper()
 	for _, way := range r.ways {
 		way.turn(r.all[i], r.all[(i+1)%len(r.all)])
 	}
-	mustPut(t, r.all[i], file, keys...)
+	for file, keys := range files {
+		mustPut(t, r.all[i], file, keys...)
+	}
 	r.all[i].MustRestart(t)
 }
 
 // mustRoll restarts all processes with other keys, one after the other, while calls are made. After each
 // restart, the callers turn to other processes than those that have their sessions: so processes with both
 // orders of keys forward to each other.
-func (r *rotation) mustRoll(t *testing.T, calls *load.Load, file string, keys ...string) {
+func (r *rotation) mustRoll(t *testing.T, calls *load.Load, files contents) {
 	t.Helper()
 	for i, p := range r.all {
-		r.mustRestart(t, i, file, keys...)
+		r.mustRestart(t, i, files)
 		mustKnow(t, p, len(r.all))
 		for j, way := range r.ways {
 			way.turn(way.to, r.all[(i+j)%len(r.all)])
@@ -107,11 +110,13 @@ func (r *rotation) mustRoll(t *testing.T, calls *load.Load, file string, keys ..
 }
 
 // mustRefuse restarts the first process with keys in a wrong order, and requires that it does not join and says why.
-func (r *rotation) mustRefuse(t *testing.T, calls *load.Load, why, file string, keys ...string) {
+func (r *rotation) mustRefuse(t *testing.T, calls *load.Load, why string, files contents) {
 	t.Helper()
-	r.mustRestart(t, 0, file, keys...)
+	r.mustRestart(t, 0, files)
 	mustNote(t, r.all[0], why)
-	for ready := r.all[0].MustReady(t, harness.Patience); ready.Status != "unavailable"; {
+	again := time.NewTicker(20 * time.Millisecond)
+	defer again.Stop()
+	for ready := r.all[0].MustReady(t, harness.Patience); ready.Status != "unavailable"; <-again.C {
 		if ready = r.all[0].MustReady(t, harness.Patience); ready.Status == "ready" {
 			t.Fatal("with keys in a wrong order, the process is ready")
 		}
@@ -178,45 +183,17 @@ func mustHave(t *testing.T, p *harness.Program, file string) string {
 	return strings.TrimSpace(string(text))
 }
 
-// TestFaultSessionKeyRotates replaces the key of sessions while calls are made: the new key as the second
-// one in each process, then as the first one, then alone. No call fails and no session ends, except those
-// from before the second step, which end with the old key. A process with keys in a wrong order does not
-// join, says what is missing where, and harms no other.
-func TestFaultSessionKeyRotates(t *testing.T) {
+// TestFaultKeysRotate replaces the key of sessions and the master key while calls are made: the new keys as the
+// second ones in each process, then as the first ones, then alone. No call fails and no session ends, except
+// those from before the second step, which end with the old key. A process with keys in a wrong order does not
+// join, says what is missing where, and harms no other. The command that encrypts everything with the new master
+// key changes nothing before each process encrypts with it, and names those that do not.
+func TestFaultKeysRotate(t *testing.T) {
 	harness.Waits(t)
 	harness.WithoutShort(t)
 	r, calls := mustRotation(t)
 	old, next := mustHave(t, r.all[0], sessionKeys), newKey()
-	session := harness.Talk(t, r.all[0].URL, client.EraLegacy)
-	r.mustRefuse(t, calls, "add the key there as the last one", sessionKeys, next, old)
-	r.mustRoll(t, calls, sessionKeys, old, next)
-	r.mustRefuse(t, calls, "add that key here as the last one", sessionKeys, next)
-	r.mustRoll(t, calls, sessionKeys, next, old)
-	session.Succeed(t, "up__echo", `{}`)
-	calls.Stop()
-	mustLoseNothing(t, calls)
-
-	later := r.calling(t) // clients from after the second step
-	r.mustRoll(t, later, sessionKeys, next)
-	later.Stop()
-	mustLoseNothing(t, later)
-	if m := session.Call(t, "up__echo", `{}`); m.Error == nil {
-		t.Errorf("a session of the old key is answered %s", m.Append(nil))
-	}
-	r.wantRefused(t, 2)
-	f := calls.Figures(time.Time{})
-	more := later.Figures(time.Time{})
-	report(t, "the key of sessions is replaced (3 steps, 3 processes)", load.Figures{Calls: f.Calls + more.Calls,
-		Lost: f.Lost + more.Lost})
-}
-
-// TestFaultMasterKeyRotates is the same for the master key. The command that encrypts everything with the new
-// key changes nothing before each process encrypts with it, and names those that do not.
-func TestFaultMasterKeyRotates(t *testing.T) {
-	harness.Waits(t)
-	harness.WithoutShort(t)
-	r, calls := mustRotation(t)
-	old, next := mustHave(t, r.all[0], masterKeys), "b:"+newKey()
+	master, nextMaster := mustHave(t, r.all[0], masterKeys), "b:"+newKey()
 	rotate := func(args ...string) (string, error) {
 		args = append([]string{"storage", "rotate", "--config", r.all[0].File()}, args...)
 		out, stderr, err := harness.RunJunction(t, nil, args...)
@@ -233,19 +210,34 @@ func TestFaultMasterKeyRotates(t *testing.T) {
 			}
 		}
 	}
-	mustPut(t, r.all[0], masterKeys, next, old)
+	session := harness.Talk(t, r.all[0].URL, client.EraLegacy)
+	mustPut(t, r.all[0], masterKeys, nextMaster, master)
 	mustRefuse("it does not know the key", 3)
-	r.mustRefuse(t, calls, "add the key there as the last one", masterKeys, next, old)
-	r.mustRoll(t, calls, masterKeys, old, next)
-	mustPut(t, r.all[0], masterKeys, next, old)
+	r.mustRefuse(t, calls, "add the key there as the last one", contents{masterKeys: {nextMaster, master}})
+	r.mustRefuse(t, calls, "add the key there as the last one", contents{masterKeys: {master}, sessionKeys: {next, old}})
+	r.mustRoll(t, calls, contents{sessionKeys: {old, next}, masterKeys: {master, nextMaster}})
+
+	mustPut(t, r.all[0], masterKeys, nextMaster, master)
 	mustRefuse("it encrypts with a", 3)
-	r.mustRoll(t, calls, masterKeys, next, old)
+	r.mustRefuse(t, calls, "add that key here as the last one", contents{sessionKeys: {next}})
+	r.mustRoll(t, calls, contents{sessionKeys: {next, old}, masterKeys: {nextMaster, master}})
+	session.Succeed(t, "up__echo", `{}`)
 	if out, err := rotate(); err != nil || !strings.Contains(out, "Sealed anew with b: 1 value.") {
 		t.Errorf("storage rotate: %v\n%s", err, out)
 	}
-	r.mustRoll(t, calls, masterKeys, next)
 	calls.Stop()
 	mustLoseNothing(t, calls)
-	r.wantRefused(t, 1)
-	report(t, "the master key is replaced (4 steps, 3 processes)", calls.Figures(time.Time{}))
+
+	later := r.calling(t) // clients from after the second step
+	r.mustRoll(t, later, contents{sessionKeys: {next}, masterKeys: {nextMaster}})
+	later.Stop()
+	mustLoseNothing(t, later)
+	if m := session.Call(t, "up__echo", `{}`); m.Error == nil {
+		t.Errorf("a session of the old key is answered %s", m.Append(nil))
+	}
+	r.wantRefused(t, 3)
+	f := calls.Figures(time.Time{})
+	more := later.Figures(time.Time{})
+	report(t, "the keys of sessions and the master keys are replaced (3 steps, 3 processes)",
+		load.Figures{Calls: f.Calls + more.Calls, Lost: f.Lost + more.Lost})
 }

@@ -32,6 +32,7 @@ import (
 	"junction/integration/harness"
 	"junction/integration/harness/needs"
 	"junction/integration/harness/npm"
+	"junction/integration/harness/process"
 	"junction/upstream/sandbox"
 	"junction/upstream/upstreamtest"
 )
@@ -98,10 +99,12 @@ func TestScript(t *testing.T) {
 			e.Setenv("HOME", filepath.Join(e.WorkDir, "home"))
 			e.Setenv("XDG_STATE_HOME", filepath.Join(e.WorkDir, "state"))
 			e.Setenv("GORACE", os.Getenv("GORACE")) // that of harness.Main
-			e.Values[junctionKey{}] = &junctionProcess{t: e.T().(testing.TB), names: []string{"GORACE"}}
+			t := e.T().(testing.TB)
+			e.Values[junctionKey{}] = &junctionProcess{t: t, names: []string{"GORACE"}}
 			e.Defer(harness.Place())
-			e.Defer(harness.DefaultAddresses(e.T().(testing.TB), filepath.Base(e.WorkDir) == "script-first_run"))
+			e.Defer(harness.DefaultAddresses(t, filepath.Base(e.WorkDir) == "script-first_run"))
 			e.Defer(func() { harness.KeysIn(e.WorkDir) })
+			e.Defer(func() { endIn(t, e.Getenv("HOME")) })
 			return errors.Join(os.MkdirAll(e.Getenv("HOME"), 0o700), talkative(e.WorkDir))
 		},
 		Condition: func(c string) (bool, error) {
@@ -129,6 +132,18 @@ func TestScript(t *testing.T) {
 			"elsewhere": cmdElsewhere, "searched": cmdSearched,
 		},
 	})
+}
+
+// endIn ends the processes of a story, which have its home folder. One in the background is no child, and has none
+// of our variables. After a story that has not failed, there is none.
+func endIn(t testing.TB, home string) {
+	patience := process.Patience
+	if t.Failed() {
+		patience = 0
+	}
+	if left := process.End("HOME="+home, patience); len(left) > 0 && !t.Failed() {
+		t.Errorf("left behind: %s", strings.Join(left, ", "))
+	}
 }
 
 // junctionKey is the key of a script's *junctionProcess.

@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -45,7 +46,13 @@ func promtool(ctx context.Context, in string, args ...string) (out string, err e
 // mustScrape returns the metrics of a running program.
 func mustScrape(t *testing.T, p *harness.Program) string {
 	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, p.Admin+"/metrics", nil)
+	return mustGet(t, p.Admin+"/metrics")
+}
+
+// mustGet returns what is at a URL.
+func mustGet(t *testing.T, url string) string {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,7 +63,7 @@ func mustScrape(t *testing.T, p *harness.Program) string {
 	defer resp.Body.Close()
 	text, err := io.ReadAll(resp.Body)
 	if err != nil || resp.StatusCode != http.StatusOK {
-		t.Fatalf("the scrape is answered %d: %s (%v)", resp.StatusCode, text, err)
+		t.Fatalf("%s is answered %d: %s (%v)", url, resp.StatusCode, text, err)
 	}
 	return string(text)
 }
@@ -143,17 +150,17 @@ func TestPrometheus(t *testing.T) {
 	for _, era := range harness.Eras {
 		harness.Talk(t, p.URL, era).Succeed(t, "demo__echo", `{"text":"hello"}`)
 	}
-	url := mustPrometheus(t, p)
+	server := mustPrometheus(t, p)
 	// without data: no operation on a storage of sign-ins, no failed call, and no replicas
 	empty := regexp.MustCompile(`junction_store_duration|error_type!=|junction_replicas`)
 	dashboard, alerts := expressions(t)
 	for _, expr := range dashboard {
-		mustQuery(t, url, expr, !empty.MatchString(expr))
+		mustQuery(t, server, expr, !empty.MatchString(expr))
 	}
 	for _, expr := range alerts {
-		mustQuery(t, url, expr, false)
+		mustQuery(t, server, expr, false)
 	}
-	mustQuery(t, url, `ALERTS{alertname="JunctionUpstreamDown",junction_upstream="missing",alertstate="pending"}`, true)
+	mustQuery(t, server, `ALERTS{alertname="JunctionUpstreamDown",junction_upstream="missing",alertstate="pending"}`, true)
 }
 
 // mustPrometheus starts Prometheus with our files, which it reads every second, and returns its URL.
@@ -179,17 +186,20 @@ func mustPrometheus(t *testing.T, p *harness.Program) string {
 }
 
 // mustQuery evaluates an expression; with wanted it waits until there is a result.
-func mustQuery(t *testing.T, url, expr string, wanted bool) {
+func mustQuery(t *testing.T, server, expr string, wanted bool) {
 	t.Helper()
 	ctx := harness.Patient(t)
 	tick := time.NewTicker(200 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		out, err := promtool(ctx, "", "query", "instant", url, expr)
-		if err != nil {
-			t.Fatalf("%s: %v\n%s", expr, err, out)
+		var found struct {
+			Data struct{ Result []any }
 		}
-		if !wanted || strings.TrimSpace(out) != "" {
+		text := mustGet(t, server+"/api/v1/query?query="+url.QueryEscape(expr)) // a wrong expression is answered 400
+		if err := json.Unmarshal([]byte(text), &found); err != nil {
+			t.Fatalf("%s: %v\n%s", expr, err, text)
+		}
+		if !wanted || len(found.Data.Result) > 0 {
 			return
 		}
 		select {
@@ -209,9 +219,9 @@ func TestScrapeWhileStartingAndStopping(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer silent.Close()
-	s, url := upstreamtest.Start(t, upstreamtest.Script{})
+	s, address := upstreamtest.Start(t, upstreamtest.Script{})
 	p := harness.MustProgram(t, fmt.Sprintf("upstreams:\n  silent: { url: %q }\n  up: { url: %q }\n",
-		"http://"+silent.Addr().String(), url))
+		"http://"+silent.Addr().String(), address))
 	text := mustScrape(t, p)
 	if value(t, text, "junction_upstream_state", `junction_state="starting"`, `junction_upstream="silent"`) != "1" {
 		t.Errorf("the upstream that is silent is not starting:\n%s", text)

@@ -19,15 +19,12 @@ import (
 // run.
 type recording struct {
 	t       *testing.T
-	length  int // in scrapes
+	length  int // in minutes: Prometheus scrapes, and evaluates the rules, once a minute
 	values  map[string]*strings.Builder
 	lengths map[string]int     // of values
 	last    map[string]float64 // values of counters
 	gone    map[string]bool    // series that have ended
 }
-
-// perMinute is the number of scrapes, and of evaluations of the rules.
-const perMinute = 2
 
 func newRecording(t *testing.T) *recording {
 	t.Helper()
@@ -73,7 +70,7 @@ func edit(t *testing.T, text string, edits map[string]string) string {
 // has the values of series of other jobs.
 func (r *recording) hold(minutes int, other map[string]float64, targets ...target) {
 	r.t.Helper()
-	n, now := minutes*perMinute, map[string]bool{}
+	n, now := minutes, map[string]bool{}
 	for series, v := range other {
 		now[series] = true
 		r.append(series, n, v, 0)
@@ -153,7 +150,8 @@ func (r *recording) append(series string, n int, v, step float64) {
 // plain writes a number as promtool reads it, without an exponent.
 func plain(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }
 
-// mustRing has promtool evaluate the rules over the recording. Exactly these alerts ring in it.
+// mustRing has promtool evaluate the rules over the recording. Exactly these alerts ring in it, and they do so
+// until its end.
 func (r *recording) mustRing(alerts ...string) {
 	r.t.Helper()
 	var text strings.Builder
@@ -165,18 +163,20 @@ func (r *recording) mustRing(alerts ...string) {
 	if err := os.WriteFile(filepath.Join(dir, "alerts.yaml"), []byte(rules), 0o600); err != nil {
 		r.t.Fatal(err)
 	}
-	step := fmt.Sprintf("%ds", 60/perMinute)
-	fmt.Fprintf(&text, "rule_files: [alerts.yaml]\nevaluation_interval: %s\ntests:\n- interval: %s\n  input_series:\n", step, step)
+	text.WriteString("rule_files: [alerts.yaml]\nevaluation_interval: 1m\ntests:\n- interval: 1m\n  input_series:\n")
 	for _, series := range slices.Sorted(maps.Keys(r.values)) {
 		if name, _, _ := strings.Cut(series, "{"); !asked[name] { // promtool evaluates for each series that it loads
 			continue
 		}
 		fmt.Fprintf(&text, "  - { series: '%s', values: '%s' }\n", strings.ReplaceAll(series, "'", "''"), r.values[series])
 	}
-	fmt.Fprintf(&text, "  promql_expr_test:\n  - expr: group by (alertname) (count_over_time(ALERTS{alertstate=\"firing\"}[%dm]))\n"+
-		"    eval_time: %dm\n    exp_samples:\n", r.length/perMinute+1, r.length/perMinute)
-	for _, name := range alerts {
-		fmt.Fprintf(&text, "    - { labels: '{alertname=\"%s\"}', value: 1 }\n", name)
+	text.WriteString("  promql_expr_test:\n")
+	for _, firing := range []string{fmt.Sprintf(`count_over_time(ALERTS{alertstate="firing"}[%dm])`, r.length+1),
+		`ALERTS{alertstate="firing"}`} {
+		fmt.Fprintf(&text, "  - expr: group by (alertname) (%s)\n    eval_time: %dm\n    exp_samples:\n", firing, r.length)
+		for _, name := range alerts {
+			fmt.Fprintf(&text, "    - { labels: '{alertname=\"%s\"}', value: 1 }\n", name)
+		}
 	}
 	file := filepath.Join(dir, "test.yaml")
 	if err := os.WriteFile(file, []byte(text.String()), 0o600); err != nil {

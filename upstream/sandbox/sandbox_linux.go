@@ -104,7 +104,13 @@ const setUpTime = 30 * time.Second
 func (h *Handover) Started() error {
 	h.theirs.Close() // so that ReadAll returns when the wrapper ends
 	h.ours.SetDeadline(time.Now().Add(setUpTime))
-	if err := json.NewEncoder(h.ours).Encode(&h.order); err != nil {
+	text, err := json.Marshal(&h.order)
+	if err != nil {
+		return h.broken(err)
+	}
+	// Nothing may follow the order: the wrapper reads up to its last brace, and what it leaves in the socket
+	// would reset the connection.
+	if _, err := h.ours.Write(text); err != nil {
 		return h.broken(err)
 	}
 	report, err := io.ReadAll(io.LimitReader(h.ours, 4<<10))

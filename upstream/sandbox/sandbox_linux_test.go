@@ -2,6 +2,7 @@ package sandbox
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -273,5 +274,37 @@ func TestSandboxStartsNothingUnconfined(t *testing.T) {
 				t.Errorf("the wrapper ended with %d and wrote %q, want 126 and nothing", code, &out)
 			}
 		})
+	}
+}
+
+// TestSandboxReadsItsWholeOrder: the wrapper leaves nothing in the socket, also of an order that just fills the
+// buffer of the decoder. The kernel would report the rest as a reset of the connection.
+func TestSandboxReadsItsWholeOrder(t *testing.T) {
+	enforced(t, 1)
+	rules := Rules{Default: System(), Devices: Devices()}
+	for path, want := range map[string]error{"/bin/true": nil, "/no/such/program": syscall.ENOENT} {
+		for size := 512; size < 32<<10; size = 2*size + 512 { // as the decoder enlarges its buffer
+			cmd := &exec.Cmd{Path: path, Args: []string{"x", ""}, Env: []string{}}
+			h, err := Wrap(cmd, rules, Kernel())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer h.Close()
+			text, err := json.Marshal(&h.order)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(text) > size {
+				continue
+			}
+			h.order.Args[1] = strings.Repeat("x", size-len(text))
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			if err := h.Started(); !errors.Is(err, want) {
+				t.Errorf("%s, %d bytes: the error is %v, want %v", path, size, err, want)
+			}
+			cmd.Wait()
+		}
 	}
 }

@@ -158,6 +158,25 @@ func (o *Owner) left() []string {
 	return append(list, awaitNothing(end, func() []string { return files(o.temp) })...)
 }
 
+// End waits until no process has a variable in its environment, as NAME=VALUE. After the time for that, it kills
+// those that have it, and returns their names.
+func End(variable string, patience time.Duration) []string {
+	var left []int
+	list := awaitNothing(time.Now().Add(patience), func() (list []string) {
+		left = ownedBy(variable)
+		for _, pid := range left {
+			name, _ := Living(pid)
+			list = append(list, fmt.Sprintf("process %d (%s)", pid, name))
+		}
+		return list
+	})
+	for _, pid := range left {
+		KillGroup(pid)
+		Kill(pid)
+	}
+	return list
+}
+
 // findProcesses sets leftPIDs. The environments of all processes of a machine are many files, so it reads them
 // only if a process can have the variable, and not again while one lives that it has found.
 func (o *Owner) findProcesses() {

@@ -14,7 +14,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -179,66 +178,6 @@ func BenchmarkStatements(b *testing.B) {
 		}
 		conn.Close(b.Context())
 	}
-}
-
-// TestManySessionsOfAnEndedMember takes over 10,000 sessions of 200 clients that come at once. Their claims
-// go together, and cost Postgres less than a second of CPU time.
-func TestManySessionsOfAnEndedMember(t *testing.T) {
-	t.Parallel()
-	const sessions = 10_000
-	w := mustWorld(t)
-	w.ttl = time.Minute
-	all := []*running{w.mustJoin(nil), w.mustJoin(nil)}
-	w.mustDie("dead")
-	w.store.Database().SetMaxIdleConns(20) // so that no backend ends before it is measured
-	claim := func(dead string, each int) {
-		var clients sync.WaitGroup
-		for client := range 200 {
-			clients.Go(func() {
-				for i := range each {
-					session := [16]byte{byte(client), byte(i), dead[0]}
-					if _, err := all[i%2].Owner(t.Context(), session, dead, "", hourLater()); err != nil {
-						t.Error(err)
-					}
-				}
-			})
-		}
-		clients.Wait()
-	}
-	claim("before", 2) // connections of a process that lives have begun before
-	before := all[0].Figures().Claimed + all[1].Figures().Claimed
-	begin := usedByBackends(t, w)
-	claim("dead", sessions/200)
-	used := usedByBackends(t, w) - begin
-	if n := all[0].Figures().Claimed + all[1].Figures().Claimed - before; n != sessions {
-		t.Errorf("%d sessions were claimed", n)
-	}
-	statements := all[0].claims.statements.Load() + all[1].claims.statements.Load()
-	t.Logf("%d statements for %d sessions, %v of CPU time", statements, sessions, used)
-	if statements > sessions/10 || used > time.Second {
-		t.Error("want a statement for ten sessions, and less than a second")
-	}
-}
-
-// usedByBackends returns the CPU time of the processes of Postgres with connections to the database.
-func usedByBackends(t *testing.T, w *world) (used time.Duration) {
-	t.Helper()
-	rows, err := w.store.Database().Query(`SELECT pid FROM pg_stat_activity WHERE datname = current_database()`)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer rows.Close()
-	for rows.Next() {
-		pid := 0
-		if err := rows.Scan(&pid); err != nil {
-			t.Fatal(err)
-		}
-		used += cpuTime(fmt.Sprintf("/proc/%d/stat", pid))
-	}
-	if err := rows.Err(); err != nil || used == 0 {
-		t.Skip("Postgres is on another machine", err)
-	}
-	return used
 }
 
 // usedByPostgres returns the CPU time of the running processes of Postgres, in steps of 10 ms.

@@ -289,7 +289,8 @@ func (m *Member) giveBack(ctx context.Context, digest string) {
 	if h == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, queryTime)
+	// A member that waits no longer ends no statement: the requests of the shares would be lost.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), queryTime)
 	defer cancel()
 	h.mu.Lock()
 	l := h.limit

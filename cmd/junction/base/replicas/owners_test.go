@@ -96,6 +96,62 @@ func TestOwnerLives(t *testing.T) {
 	}
 }
 
+// TestManySessionsOfAnEndedMember: the clients of a member that has ended come all at once to the others. While
+// the statements of earlier claims run, their claims gather. They go in one statement for each maxClaims sessions.
+func TestManySessionsOfAnEndedMember(t *testing.T) {
+	t.Parallel()
+	w := mustWorld(t)
+	w.ttl = time.Minute
+	all := []*running{w.mustJoin(nil), w.mustJoin(nil)}
+	w.mustDie("dead")
+	// The first statement deletes the row of the member. Statements that run meanwhile claim nothing, and are repeated.
+	if _, err := all[0].Owner(t.Context(), [16]byte{15: 1}, "dead", "", hourLater()); err != nil {
+		t.Fatal(err)
+	}
+	var before [2]int64
+	for i, m := range all {
+		before[i] = m.claims.statements.Load()
+		for range claimsAtOnce {
+			m.claims.turn <- struct{}{}
+		}
+	}
+	var clients sync.WaitGroup
+	come := func(from, to int) {
+		t.Helper()
+		for at, m := range all {
+			for i := from; i < to; i++ {
+				clients.Go(func() {
+					session := [16]byte{byte(i), byte(i >> 8), byte(at)}
+					if owner, err := m.Owner(t.Context(), session, "dead", "", hourLater()); err != nil || owner != m.Self() {
+						t.Errorf("session %d has the owner %q: %v", i, owner, err)
+					}
+				})
+			}
+		}
+		for _, m := range all {
+			w.until("all clients wait", func() bool {
+				m.claims.mu.Lock()
+				defer m.claims.mu.Unlock()
+				b := m.claims.next[claimOf{"dead", ""}]
+				return b != nil && len(b.until) == to-from
+			})
+		}
+	}
+	come(0, maxClaims)
+	come(maxClaims, maxClaims+50) // do not fit into the first statement
+	for _, m := range all {
+		for range claimsAtOnce {
+			<-m.claims.turn
+		}
+	}
+	clients.Wait()
+	for i, m := range all {
+		if n := m.claims.statements.Load() - before[i]; n != 2 {
+			t.Errorf("member %d has claimed %d sessions in %d statements, want 2", i, maxClaims+50, n)
+		}
+	}
+}
+
 // TestRenewedNotClaimed: a lease that has expired is renewed while another member claims a session.
 // The claim sees the renewal, although it began before.
 func TestRenewedNotClaimed(t *testing.T) {
