@@ -86,6 +86,17 @@ func (f *Folders) Path() string {
 	return f.set[0].Path()
 }
 
+// Paths returns the absolute paths of all folders, first that of the client; nil for nil.
+func (f *Folders) Paths() (paths []string) {
+	if f == nil {
+		return nil
+	}
+	for _, place := range f.set {
+		paths = append(paths, place.Path())
+	}
+	return paths
+}
+
 // folder returns the first folder, with the others. None is opened if another one has its path now.
 func (f *Folders) folder() *stdio.Folder {
 	var all []*stdio.Folder
@@ -99,13 +110,7 @@ func (f *Folders) folder() *stdio.Folder {
 }
 
 // roots returns the result of roots/list.
-func (f *Folders) roots() []byte {
-	paths := make([]string, len(f.set))
-	for i, place := range f.set {
-		paths[i] = place.Path()
-	}
-	return rootsOf(paths...)
-}
+func (f *Folders) roots() []byte { return rootsOf(f.Paths()...) }
 
 // rootsOf returns the result of roots/list with these paths.
 func rootsOf(paths ...string) []byte {

@@ -262,6 +262,25 @@ func TestRootsComeBeforeTheApproval(t *testing.T) {
 	})
 }
 
+// TestFormShowsEachRoot: a process may work in all permitted roots of its client, so an approval covers all of them.
+// The form shows them, and not the ones that are not permitted.
+func TestFormShowsEachRoot(t *testing.T) {
+	harness.Waits(t)
+	harness.InMemory(t, "the permitted folders are those of this test")
+	eachEra(t, func(t *testing.T, caller, up client.Era) {
+		w := newWorkplace(t, up, asking)
+		c := harness.Talk(t, w.URL, caller)
+		_, asked := c.Converse(t, whoami, w.rooted("within/b", "outside", "within/a"))
+		if len(asked) != 2 {
+			t.Fatalf("the questions are %v", asked)
+		}
+		want := fmt.Sprintf(`Folder: %s\nOther folders:\n  %s\n`, w.path("within/b"), w.path("within/a"))
+		if form := string(asked[1].Params); !strings.Contains(form, want) || strings.Contains(form, w.path("outside")) {
+			t.Errorf("the form is %s, and lacks %s", form, want)
+		}
+	})
+}
+
 // TestListsWaitForAFolder: a server that ends in an empty folder lists its tools once a client has named a permitted
 // folder. A folder that is not permitted does not reach it.
 func TestListsWaitForAFolder(t *testing.T) {
