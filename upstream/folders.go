@@ -78,6 +78,18 @@ func (f *Folders) Again(ctx context.Context, guard *folder.Guard) (*Folders, err
 	return NewFolders(set, guard, f.principal), nil
 }
 
+// gone reports whether a call can name these folders no more: one of them was removed, replaced or forbidden.
+func (f *Folders) gone(ctx context.Context) bool {
+	return slices.ContainsFunc(f.set, func(place folder.Place) bool {
+		dir, err := f.guard.Open(ctx, f.principal, place)
+		if err != nil {
+			return errors.As(err, new(*folder.Refused))
+		}
+		dir.Close()
+		return false
+	})
+}
+
 // Path returns the absolute path of the first folder, which is the folder of the client; "" for nil.
 func (f *Folders) Path() string {
 	if f == nil {
