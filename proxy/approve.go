@@ -244,7 +244,7 @@ func (x *Exchange) spans() []byte {
 // form cannot show all of it.
 func (x *Exchange) approvalForm() ([]byte, error) {
 	c := approval.Call{Server: x.target.Backend.Name(), Kind: x.target.PolicyItem().Kind.String(),
-		Name: x.target.Name, Folder: x.folders.Path(), Offer: x.offer()}
+		Name: x.target.Name, Folders: x.folders.Paths(), Offer: x.offer()}
 	own := []raw.Edit{{Name: "_meta"}, {Name: "inputResponses"}, {Name: "requestState"}}
 	if x.Era == client.EraLegacy {
 		own = append(own, raw.Edit{Name: "task"}) // see openState

@@ -114,7 +114,8 @@ func (s *Core) wrapTask(x *Exchange, o raw.Object) (Result, error) {
 		return Result{}, x.invalid("a task without taskId")
 	}
 	own := s.sealer.Task(sealed.Task{Upstream: x.target.Backend.Name(), ID: id, Tool: x.target.Exposed,
-		Endpoint: x.Endpoint.Name, Principal: x.Principal.ID, Folder: x.folders.Path(), Roots: x.uris})
+		Endpoint: x.Endpoint.Name, Principal: x.Principal.ID, Folder: x.folders.Path(), Roots: x.uris,
+		Place: x.folders.Key()})
 	return s.taskResult(x, o, own, client.TypeTask)
 }
 
@@ -156,6 +157,9 @@ func aboutTask(ctx context.Context, s *Core, x *Exchange) (Result, error) {
 			Param: view.ParamTask, Bare: x.Subject.View.Bare}
 		if err := x.admitAgain(ctx, id); err != nil {
 			return Result{}, InvalidParams("Invalid params: the folder of the task: %v", err)
+		}
+		if x.folders.Key() != id.Place {
+			return Result{}, unknownTask() // another folder has the path now, or another root is permitted
 		}
 		x.Info.Folder = x.folders.Path()
 		x.front.Begin()

@@ -78,12 +78,35 @@ func (f *Folders) Again(ctx context.Context, guard *folder.Guard) (*Folders, err
 	return NewFolders(set, guard, f.principal), nil
 }
 
+// gone reports whether a call can name these folders no more: one of them was removed, replaced or forbidden.
+func (f *Folders) gone(ctx context.Context) bool {
+	return slices.ContainsFunc(f.set, func(place folder.Place) bool {
+		dir, err := f.guard.Open(ctx, f.principal, place)
+		if err != nil {
+			return errors.As(err, new(*folder.Refused))
+		}
+		dir.Close()
+		return false
+	})
+}
+
 // Path returns the absolute path of the first folder, which is the folder of the client; "" for nil.
 func (f *Folders) Path() string {
 	if f == nil {
 		return ""
 	}
 	return f.set[0].Path()
+}
+
+// Paths returns the absolute paths of all folders, first that of the client; nil for nil.
+func (f *Folders) Paths() (paths []string) {
+	if f == nil {
+		return nil
+	}
+	for _, place := range f.set {
+		paths = append(paths, place.Path())
+	}
+	return paths
 }
 
 // folder returns the first folder, with the others. None is opened if another one has its path now.
@@ -99,13 +122,7 @@ func (f *Folders) folder() *stdio.Folder {
 }
 
 // roots returns the result of roots/list.
-func (f *Folders) roots() []byte {
-	paths := make([]string, len(f.set))
-	for i, place := range f.set {
-		paths[i] = place.Path()
-	}
-	return rootsOf(paths...)
-}
+func (f *Folders) roots() []byte { return rootsOf(f.Paths()...) }
 
 // rootsOf returns the result of roots/list with these paths.
 func rootsOf(paths ...string) []byte {

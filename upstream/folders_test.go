@@ -305,6 +305,33 @@ func TestNobodyLosesTheProcessOfAFolder(t *testing.T) {
 	}
 }
 
+// TestProcessOfARemovedFolderMakesRoom: no call can name a folder that was removed, also if another one has its path
+// now. Its process makes room at once; that of another folder stays.
+func TestProcessOfARemovedFolderMakesRoom(t *testing.T) {
+	p := newPlaces(t, "a", "b", "c", "d")
+	child := upstreamtest.Command(t, upstreamtest.Script{Era: string(client.EraLegacy)})
+	u := Start("up", Config{Command: child.Command, Env: child.Env, Isolation: IsolationFolder,
+		Era: client.EraLegacy, MaxLinks: 4}, Options{Log: authtest.Log(t)})
+	defer u.Close()
+	whoIs(t, u, p.in(t, "ann", "a"))
+	kept := whoIs(t, u, p.in(t, "ann", "b"))
+	c := p.in(t, "ann", "c")
+	mustFail(t, <-begun(u, toolCall("whoami", `{}`, c)), client.KindBusy)
+	if err := os.RemoveAll(filepath.Join(p.dir, "a")); err != nil {
+		t.Fatal(err)
+	}
+	whoIs(t, u, c)
+	mustFail(t, <-begun(u, toolCall("whoami", `{}`, p.in(t, "ann", "d"))), client.KindBusy)
+	if err := errors.Join(os.Rename(filepath.Join(p.dir, "c"), filepath.Join(p.dir, "moved")),
+		os.Mkdir(filepath.Join(p.dir, "c"), 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	whoIs(t, u, p.in(t, "ann", "c"))
+	if now := whoIs(t, u, p.in(t, "ann", "b")); now.Pid != kept.Pid {
+		t.Error("the folder that is still there has lost its process")
+	}
+}
+
 // TestProcessOfAFolderMakesRoomLater: the process that was unused for the longest time makes room, minutes after its
 // last call. A second process of a folder, for a call beside a question, makes room at once.
 func TestProcessOfAFolderMakesRoomLater(t *testing.T) {

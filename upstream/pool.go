@@ -210,6 +210,8 @@ func (p *pool) link(ctx context.Context, key linkKey, of waiter) (l *link, faile
 		held := spare == nil && p.allHeld(key)
 		p.mu.Unlock()
 		switch {
+		case held && p.releaseGone(ctx, key):
+			continue
 		case held: // none becomes free in the time of a call
 			return nil, 0, &Error{p.name, client.KindBusy, p.noRoom(key)}
 		case spare != nil:
@@ -301,6 +303,31 @@ func (p *pool) allHeld(key linkKey) bool {
 		}
 	}
 	return p.ByFolder()
+}
+
+// releaseGone ends the time for which processes of folders are kept that no call can name any more, so that they
+// make room for a link with that key. It reports whether there are any.
+func (p *pool) releaseGone(ctx context.Context, key linkKey) (released bool) {
+	p.mu.Lock()
+	full := p.full(key)
+	var links []*link
+	for other, l := range p.links {
+		if l.folders != nil && !l.readsShared && (!full || other.user == key.user) {
+			links = append(links, l)
+		}
+	}
+	p.mu.Unlock()
+	for _, l := range links {
+		if !l.folders.gone(ctx) {
+			continue
+		}
+		l.mu.Lock()
+		if l.calls == 0 && l.kept() {
+			l.used, released = time.Now().Add(-keptFor), true
+		}
+		l.mu.Unlock()
+	}
+	return released
 }
 
 // tell sends a notification over the ready links of callers: those with that key and any number.

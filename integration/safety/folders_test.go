@@ -262,6 +262,25 @@ func TestRootsComeBeforeTheApproval(t *testing.T) {
 	})
 }
 
+// TestFormShowsEachRoot: a process may work in all permitted roots of its client, so an approval covers all of them.
+// The form shows them, and not the ones that are not permitted.
+func TestFormShowsEachRoot(t *testing.T) {
+	harness.Waits(t)
+	harness.InMemory(t, "the permitted folders are those of this test")
+	eachEra(t, func(t *testing.T, caller, up client.Era) {
+		w := newWorkplace(t, up, asking)
+		c := harness.Talk(t, w.URL, caller)
+		_, asked := c.Converse(t, whoami, w.rooted("within/b", "outside", "within/a"))
+		if len(asked) != 2 {
+			t.Fatalf("the questions are %v", asked)
+		}
+		want := fmt.Sprintf(`Folder: %s\nOther folders:\n  %s\n`, w.path("within/b"), w.path("within/a"))
+		if form := string(asked[1].Params); !strings.Contains(form, want) || strings.Contains(form, w.path("outside")) {
+			t.Errorf("the form is %s, and lacks %s", form, want)
+		}
+	})
+}
+
 // TestListsWaitForAFolder: a server that ends in an empty folder lists its tools once a client has named a permitted
 // folder. A folder that is not permitted does not reach it.
 func TestListsWaitForAFolder(t *testing.T) {
@@ -342,6 +361,36 @@ func TestTaskStaysInItsFolder(t *testing.T) {
 	}
 	c.Begin(t, w.in("within/a", harness.Called("up__open", `{"gate":"end"}`))).Answer(t)
 	c.Task(t, id, "working")
+}
+
+// TestTaskEndsWithItsFolder: a folder that was removed and made again is another one. The ID of a task of the old one
+// is unknown there, although the server of the new one has a task with the same ID.
+func TestTaskEndsWithItsFolder(t *testing.T) {
+	harness.Waits(t)
+	harness.InMemory(t, "the permitted folders are those of this test")
+	child := upstreamtest.Command(t, upstreamtest.Script{Era: string(client.EraModern), Tasks: true})
+	w := newWorkplaceOf(t, client.EraModern, allowing, func(c *upstream.Config) { c.Command, c.Env = child.Command, child.Env })
+	c := harness.TalkAs(t, w.URL, client.EraModern, "2026-07-28", harness.WithTasks)
+	begin := func() string { return harness.BeginTask(t, c, w.in("within/a", harness.Called("up__task", `{"gate":"end"}`))) }
+	about := func(id string) jsonrpc.Message {
+		return c.Begin(t, harness.Query{Method: "tasks/get", Params: fmt.Sprintf(`"taskId":%q`, id)}).Answer(t)
+	}
+	old := begin()
+	if err := os.Rename(w.path("within/a"), w.path("outside/a")); err != nil {
+		t.Fatal(err)
+	}
+	if m := about(old); m.Error == nil {
+		t.Errorf("without the folder, the task is %s", m.Result)
+	}
+	if err := os.Mkdir(w.path("within/a"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if m := about(begin()); m.Error != nil {
+		t.Errorf("the task of the new folder: %s", m.Error.Message)
+	}
+	if m := about(old); m.Error == nil || !strings.Contains(m.Error.Message, "unknown taskId") {
+		t.Errorf("in the new folder, the task of the old one is %s", m.Result)
+	}
 }
 
 // TestUpdatesComeFromTheFolderOfTheSubscriber: two windows have subscribed to one URI. A change in the process of one

@@ -68,12 +68,12 @@ const (
 // Call is what a user approves: everything of a request that reaches the server.
 type Call struct {
 	Server    string
-	Kind      string // of the target: tool, prompt or resource
-	Name      string // its own name at the server, or its URI
-	Folder    string // the folder of the client that the server works in; "" for none
-	Arguments []byte // JSON; nil for none
-	Others    []byte // JSON object of the other params; nil for none
-	Meta      []byte // JSON of _meta without the members that the protocol puts there; nil for none
+	Kind      string   // of the target: tool, prompt or resource
+	Name      string   // its own name at the server, or its URI
+	Folders   []string // of the client that the server works in: its folder, then its other roots; empty for none
+	Arguments []byte   // JSON; nil for none
+	Others    []byte   // JSON object of the other params; nil for none
+	Meta      []byte   // JSON of _meta without the members that the protocol puts there; nil for none
 	Offer     Offer
 }
 
@@ -87,8 +87,16 @@ func Form(c Call) ([]byte, error) {
 	f := form{left: maxNames}
 	fmt.Fprintf(&f.text, "This call needs your approval.\nServer: %s\n%s: %s", c.Server,
 		strings.ToUpper(c.Kind[:1])+c.Kind[1:], plain(c.Name))
-	if c.Folder != "" {
-		fmt.Fprintf(&f.text, "\nFolder: %s", plain(c.Folder))
+	for i, folder := range c.Folders {
+		switch i {
+		case 0:
+			fmt.Fprintf(&f.text, "\nFolder: %s", plain(folder))
+		case 1:
+			f.text.WriteString("\nOther folders:")
+			fallthrough
+		default:
+			fmt.Fprintf(&f.text, "\n  %s", plain(folder))
+		}
 	}
 	for _, part := range []struct {
 		title, what string

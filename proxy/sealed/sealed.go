@@ -59,9 +59,10 @@ type Task struct {
 	Endpoint  string `json:"e"`
 	Principal string `json:"w"`
 	// Folder is the path of the folder in which the call was made, and Roots are the roots of the client that it
-	// was taken from; empty for none.
+	// was taken from; empty for none. Place is upstream.Folders.Key of them.
 	Folder string   `json:"f,omitempty"`
 	Roots  []string `json:"r,omitempty"`
+	Place  string   `json:"l,omitempty"`
 }
 
 // Task returns a sealed task ID.

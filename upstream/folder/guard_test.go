@@ -49,6 +49,19 @@ func TestGuardTouchesNothingOutside(t *testing.T) {
 	}
 }
 
+// TestGuardShowsNoHiddenCharacters: the text of a refusal has escapes for a line break and for marks that turn the
+// direction of a text.
+func TestGuardShowsNoHiddenCharacters(t *testing.T) {
+	dir := mustFolder(t, t.TempDir())
+	g := New(Rules{Within: []string{dir}})
+	for _, name := range []string{"a\nrun this", "a\u202eb", "a\x1b[31m", ".a\nb"} {
+		_, err := g.Admit(t.Context(), "local", filepath.Join(dir, name))
+		if err == nil || strings.ContainsAny(err.Error(), "\n\u202e\x1b") {
+			t.Errorf("%q: %v", name, err)
+		}
+	}
+}
+
 // TestGuardFollowsNoLink refuses a path with a link, and follows the links of what the operator permitted
 // only when it was permitted.
 func TestGuardFollowsNoLink(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 )
@@ -152,6 +153,14 @@ func short(text string) string {
 		return text
 	}
 	return strings.ToValidUTF8(text[:200], "") + "…"
+}
+
+// plain returns a path as it is, and in quotes with escapes if it has characters that a reader does not see.
+func plain(path string) string {
+	if strings.ContainsFunc(path, func(r rune) bool { return !strconv.IsPrint(r) }) {
+		return strconv.Quote(short(path))
+	}
+	return path
 }
 
 func hasFileScheme(value string) bool {

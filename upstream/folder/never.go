@@ -1,7 +1,6 @@
 package folder
 
 import (
-	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -32,7 +31,7 @@ func (g *Guard) never(path string) string {
 		case inside:
 			for _, name := range private {
 				if strings.EqualFold(visible(first(below)), name) {
-					return fmt.Sprintf("programs keep private data in %s", filepath.Join(home, first(below)))
+					return "programs keep private data in " + plain(filepath.Join(home, first(below)))
 				}
 			}
 			if len(home) > len(base) { // a home folder may be in another one
@@ -49,7 +48,7 @@ func (g *Guard) never(path string) string {
 	below, _ := relative(base, path)
 	for name := range strings.SplitSeq(below, string(filepath.Separator)) {
 		if strings.HasPrefix(visible(name), ".") {
-			return fmt.Sprintf("%s is a hidden folder", name)
+			return plain(name) + " is a hidden folder"
 		}
 	}
 	for _, own := range g.own {

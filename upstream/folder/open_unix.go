@@ -40,7 +40,7 @@ func openFolder(path string) (o opened, err error) {
 			return opened{}, err
 		}
 		if info.Dev != before && remote(fd) {
-			return opened{}, fmt.Errorf("%s is a file system of another machine", at)
+			return opened{}, fmt.Errorf("%s is a file system of another machine", plain(at))
 		}
 		o.path = append(o.path, node{uint64(info.Dev), info.Ino})
 	}
@@ -67,6 +67,7 @@ func openat(fd int, name string, flags int) (next int, err error) {
 
 // explain returns the reason of an error for a part of a path.
 func explain(fd int, name, at string, err error) error {
+	at = plain(at)
 	var info unix.Stat_t
 	if unix.Fstatat(fd, name, &info, unix.AT_SYMLINK_NOFOLLOW) == nil {
 		switch info.Mode & unix.S_IFMT {

@@ -43,9 +43,10 @@ func openFolder(path string) (o opened, err error) {
 		case err != nil:
 			return opened{}, reason(at, err)
 		case look.Mode()&(fs.ModeSymlink|fs.ModeIrregular) != 0:
-			return opened{}, fmt.Errorf("%s is a link, which is not followed; name the folder to which it leads", at)
+			return opened{}, fmt.Errorf("%s is a link, which is not followed; name the folder to which it leads",
+				plain(at))
 		case !look.IsDir():
-			return opened{}, fmt.Errorf("%s is a file; name a folder", at)
+			return opened{}, fmt.Errorf("%s is a file; name a folder", plain(at))
 		}
 		next, err := root.OpenRoot(name)
 		if err != nil {
@@ -58,7 +59,7 @@ func openFolder(path string) (o opened, err error) {
 			return opened{}, reason(at, err)
 		}
 		if now, err := here.Stat(); err != nil || !os.SameFile(look, now) {
-			return opened{}, fmt.Errorf("%s has changed while it was opened; try again", at)
+			return opened{}, fmt.Errorf("%s has changed while it was opened; try again", plain(at))
 		}
 		if err := o.pass(here); err != nil {
 			return opened{}, reason(at, err)
@@ -83,14 +84,14 @@ func (o *opened) pass(dir *os.File) error {
 func reason(at string, err error) error {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return fmt.Errorf("%s does not exist", at)
+		return fmt.Errorf("%s does not exist", plain(at))
 	case errors.Is(err, fs.ErrPermission):
-		return fmt.Errorf("the user of Junction may not open %s", at)
+		return fmt.Errorf("the user of Junction may not open %s", plain(at))
 	}
 	if p, ok := errors.AsType[*fs.PathError](err); ok {
 		err = p.Err
 	}
-	return fmt.Errorf("%s cannot be opened: %w", at, err)
+	return fmt.Errorf("%s cannot be opened: %w", plain(at), err)
 }
 
 // nodeOfInfo opens the file, because its description has no numbers.

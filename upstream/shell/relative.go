@@ -12,7 +12,11 @@ var (
 	// installers run a package, which they take from the folder in which they start if it is there.
 	installers = []string{"npx", "uvx", "bunx", "pnpx", "deno", "pipx"}
 	// containers run commands where the folders of this machine have other paths.
-	containers   = []string{"docker", "podman"}
+	containers = []string{"docker", "podman"}
+	// runners run what files of the folder name in which they start: scripts, targets, packages of a project.
+	runners = []string{"uv", "poetry", "pipenv", "pdm", "hatch", "npm", "pnpm", "yarn", "bundle", "cargo", "go",
+		"make", "just", "dotnet"}
+	shells       = []string{"sh", "bash", "dash", "zsh"}
 	interpreters = []string{"node", "bun", "tsx", "python", "python3", "ruby", "perl", "php", "bash", "sh"}
 )
 
@@ -93,19 +97,85 @@ func dotted(word string) bool {
 // RunsFrom returns, as a clause, why a command runs a program that lies in the folder in which it starts, if one
 // is there; "" if it does not. A package of a fixed version is looked up there, too.
 func RunsFrom(command []string) string {
+	command = unwrapped(command)
 	if len(command) == 0 {
 		return ""
 	}
 	program := command[0]
 	name := ProgramName(program)
-	module := Interprets(program) && slices.Contains(command[1:], "-m")
+	has := func(flags ...string) bool {
+		return slices.ContainsFunc(command[1:], func(word string) bool { return slices.Contains(flags, word) })
+	}
+	python := strings.HasPrefix(name, "python")
 	switch words := Relative(command, nil); {
 	case Installs(program) && !Contains(program):
 		return name + " runs a package that lies in that folder"
-	case module:
+	case slices.Contains(runners, name):
+		return name + " reads what to run from that folder"
+	case python && has("-I", "-P"): // it imports nothing from there
+	case Interprets(program) && has("-m"):
 		return name + " -m runs a module that lies in that folder"
+	case python && has("-c"):
+		return name + " -c imports modules that lie in that folder"
+	case slices.Contains(shells, name) && has("-c"):
+		return scriptRuns(command[1:])
 	case len(words) > 0 && (words[0] == program || Interprets(program)):
 		return words[0] + " is a program in that folder"
 	}
 	return ""
 }
+
+// unwrapped returns the command that env or cmd /c runs; other commands as they are.
+func unwrapped(command []string) []string {
+	for len(command) > 0 {
+		rest := command[1:]
+		switch strings.ToLower(ProgramName(command[0])) {
+		case "env":
+			command = afterVariables(rest)
+		case "cmd":
+			if len(rest) == 0 || !strings.EqualFold(rest[0], "/c") {
+				return command
+			}
+			command = rest[1:]
+		default:
+			return command
+		}
+	}
+	return nil
+}
+
+// afterVariables returns the words behind flags and variables (NAME=VALUE).
+func afterVariables(words []string) []string {
+	at := slices.IndexFunc(words, func(word string) bool {
+		return !strings.HasPrefix(word, "-") && !strings.Contains(word, "=")
+	})
+	if at < 0 {
+		return nil
+	}
+	return words[at:]
+}
+
+// scriptRuns is RunsFrom for the commands of the script that follows -c. Words in quotes are not taken apart.
+func scriptRuns(words []string) string {
+	at := slices.Index(words, "-c") + 1
+	if at == len(words) || len(words[at]) > maxScript {
+		return ""
+	}
+	ends := func(r rune) bool { return strings.ContainsRune(";&|\n()", r) }
+	for line := range strings.FieldsFuncSeq(words[at], ends) {
+		command := afterVariables(strings.Fields(line))
+		if len(command) > 0 && command[0] == "exec" {
+			command = command[1:]
+		}
+		if len(command) > 0 && slices.Contains(shells, ProgramName(command[0])) {
+			continue
+		}
+		if why := RunsFrom(command); why != "" {
+			return why
+		}
+	}
+	return ""
+}
+
+// maxScript is the number of bytes of the longest script that is read.
+const maxScript = 16 << 10

@@ -54,7 +54,8 @@ func sandboxed(t *testing.T) map[string]*Confinement {
 }
 
 // TestFolderIsTheOneThatWasOpened puts a link to another folder in the place of the folder, after it was
-// opened and before the process starts: the process is in the folder that was opened.
+// opened and before the process starts: the process is in the folder that was opened. By the path it reads the other
+// folder, unless it has a sandbox.
 func TestFolderIsTheOneThatWasOpened(t *testing.T) {
 	for way, c := range sandboxed(t) {
 		shop, secret := laidFolders(t)
@@ -67,6 +68,10 @@ func TestFolderIsTheOneThatWasOpened(t *testing.T) {
 		}}
 		if got := mustRunScript(t, "cat here", f, c); got != "mine" {
 			t.Errorf("%s, the process reads %q", way, got)
+		}
+		linked := &Folder{Path: shop, Open: func() (*os.File, error) { return os.Open(shop + "-old") }}
+		if got := mustRunScript(t, "cat "+shop+"/here; true", linked, c); (got == linkedSecret) != (c == nil) {
+			t.Errorf("%s, the path leads to %q", way, got)
 		}
 		if got := mustRunScript(t, "pwd -P", &Folder{Path: secret, Start: true,
 			Open: func() (*os.File, error) { return os.Open(secret) }}, c); strings.TrimSpace(got) != secret {

@@ -11,7 +11,7 @@ import (
 func mustFolderFile(t *testing.T, entry string) string {
 	t.Helper()
 	dir := t.TempDir()
-	for _, program := range []string{"fs", "npx", "python", "node"} {
+	for _, program := range []string{"fs", "npx", "python", "node", "env", "sh", "uv"} {
 		if err := os.WriteFile(filepath.Join(dir, program), []byte("#!/bin/sh\n"), 0o700); err != nil {
 			t.Fatal(err)
 		}
@@ -41,6 +41,12 @@ func TestFolderWarnings(t *testing.T) {
 		{`{ command: [fs], dir: "${folder}", isolation: folder }`, ""},
 		{`{ command: [npx, -y, notes@1.2.3], dir: "${folder}", isolation: folder }`, `npx runs a package that lies in that folder` + lies},
 		{`{ command: [python, -m, notes], dir: "${folder}", isolation: folder }`, `python -m runs a module that lies in that folder` + lies},
+		{`{ command: [python, -P, -m, notes], dir: "${folder}", isolation: folder }`, ""},
+		{`{ command: [python, -c, "import notes"], dir: "${folder}", isolation: folder }`, `python -c imports modules that lie in that folder` + lies},
+		{`{ command: [env, -i, A=b, npx, -y, notes@1.2.3], dir: "${folder}", isolation: folder }`, `npx runs a package that lies in that folder` + lies},
+		{`{ command: [sh, -c, "A=b exec npx -y notes"], dir: "${folder}", isolation: folder }`, `npx runs a package that lies in that folder` + lies},
+		{`{ command: [sh, -c, "exec /usr/bin/fs ."], dir: "${folder}", isolation: folder }`, ""},
+		{`{ command: [uv, run, notes], dir: "${folder}", isolation: folder }`, `uv reads what to run from that folder` + lies},
 		{`{ command: [./notes], dir: "${folder}", isolation: folder }`, `./notes is a program in that folder` + lies},
 		{`{ command: [node, notes.js], dir: "${folder}", isolation: folder }`, `notes.js is a program in that folder` + lies},
 	} {

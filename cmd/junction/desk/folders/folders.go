@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -61,8 +62,12 @@ Junction uses a change at the next call.`,
 }
 
 func needsPaths(cmd *cobra.Command, paths []string) error {
-	if len(paths) == 0 {
+	switch {
+	case len(paths) == 0:
 		return cli.Usagef("folders %s needs the paths of folders", cmd.Name())
+	case slices.Contains(paths, ""): // a variable of the shell that is not set
+		return cli.Usagef("folders %s needs the path of a folder, and one is empty; write . for the current folder",
+			cmd.Name())
 	}
 	return nil
 }
