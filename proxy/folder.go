@@ -53,6 +53,18 @@ type located struct {
 	rooted   []string          // see upstream.Call.Rooted
 }
 
+// Window returns what stands for the session of a modern client, for a server with isolation: session: the folder
+// that its headers name; "" for none. It decides only which calls share a process, so that it needs no permission.
+// The roots do not count: a list cannot ask for them, and must be that of the calls.
+func Window(header map[string][]string) string {
+	for _, name := range [...]string{headerFolder, headerWorking} {
+		if path, err := folder.Headers(header[name]); err == nil && path != "" {
+			return upstream.WindowIn(path)
+		}
+	}
+	return ""
+}
+
 // roots are those of a legacy session.
 type roots struct {
 	mu      sync.Mutex

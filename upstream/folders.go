@@ -129,7 +129,7 @@ func (p *pool) ByFolder() bool { return p.connConfig.Isolation == IsolationFolde
 
 // keyOf is key for a call.
 func (p *pool) keyOf(c *Call, legacySide bool) linkKey {
-	key := p.key(c.Profile, c.Session, c.Principal, legacySide)
+	key := p.key(c.Profile, c.session(), c.Principal, legacySide)
 	if c.Folders != nil && p.ByFolder() {
 		key.profile.Roots = true
 		key.holder, key.user = folderHolder(c.Folders, c.Principal), c.Principal
