@@ -40,7 +40,7 @@ func (u *Upstream) acquire(ctx context.Context, c *Call) (turn, error) {
 	if u.placeless(c) {
 		return turn{}, &Error{u.name, client.KindUnavailable, errNoFolder}
 	}
-	u.bringLater(c.Folders)
+	u.BringLater(c.Folders)
 	if u.prefersLegacy(c) {
 		t, err := u.takeTurn(ctx, u.keyOf(c, true), c)
 		if err == nil {

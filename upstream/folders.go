@@ -127,7 +127,9 @@ func rootsOf(paths ...string) []byte {
 // ByFolder reports whether a process belongs to the folders of a client.
 func (p *pool) ByFolder() bool { return p.connConfig.Isolation == IsolationFolder }
 
-// keyOf is key for a call.
+// keyOf is key for a call. A process belongs to one principal and one set of folders. Without authentication, callers
+// are told apart by their program (Account), so that it belongs to one program, too: the state and the questions of
+// two agents stay apart. This protects nothing, because a program may call itself as another one does.
 func (p *pool) keyOf(c *Call, legacySide bool) linkKey {
 	key := p.key(c.Profile, c.session(), c.Principal, legacySide)
 	if c.Folders != nil && p.ByFolder() {
@@ -382,10 +384,14 @@ func (c *Call) giveRoots(roots []byte) error {
 	return err
 }
 
+// AwaitsFolder reports whether nothing was listed yet, and the lists are read in a folder of a client if the server
+// ends in an empty one.
+func (p *pool) AwaitsFolder() bool { return p.roams() && p.Catalog().Listed.IsZero() }
+
 // Bring lends the folders of a client to the reading of the lists, if the server has not listed anything in an
 // empty folder. It waits until an attempt in a folder has ended, or ctx ends, and reports whether it had to wait.
 func (p *pool) Bring(ctx context.Context, f *Folders) bool {
-	if f == nil || !p.roams() || !p.Catalog().Listed.IsZero() {
+	if f == nil || !p.AwaitsFolder() {
 		return false
 	}
 	for range 2 { // an attempt in the empty folder may be in progress
@@ -408,9 +414,10 @@ func (p *pool) lend(f *Folders) {
 	}
 }
 
-// bringLater is Bring for a call, which does not need the lists and does not wait for them.
-func (p *pool) bringLater(f *Folders) {
-	if f == nil || !p.waits.Load() {
+// BringLater is Bring for a call, which does not need the lists and does not wait for them. It also has the lists of
+// an earlier process read again.
+func (p *pool) BringLater(f *Folders) {
+	if f == nil || !p.waits.Load() && !p.AwaitsFolder() {
 		return
 	}
 	p.lend(f)
@@ -431,7 +438,9 @@ func (e *WaitingError) Unwrap() error { return e.err }
 
 const (
 	waitsForFolder = "it works in the folder of a client, and no client has named a permitted one yet"
-	waitingAdvice  = "open a client in a folder that is permitted; junction folders list shows which are"
+	waitingAdvice  = "open a client in a permitted folder; junction folders list shows which are. If the client names " +
+		"its folder by roots alone (MCP 2026-07-28 without the header Junction-Folder), first call any other tool " +
+		"with isolation: folder there, or let junction connect write the header"
 )
 
 // awaited returns the error of an attempt to read the lists in folders that were lent; nil for the empty folder. A
