@@ -323,35 +323,12 @@ func (c *Call) takeRoots(r *client.Result) (again bool, err error) {
 	if r.Type != client.TypeInputRequired {
 		return false, nil
 	}
-	requests, err := r.Object.Object("inputRequests")
-	if err != nil {
-		return false, nil // the reader of the result says why
-	}
-	var rest []raw.Edit
-	for _, m := range requests.Members() {
-		name, err := m.Name()
-		if err != nil {
-			return false, err
-		}
-		method, err := raw.Get(m.Value, "method")
-		if err != nil {
-			continue
-		}
-		if text, err := raw.String(method); err == nil && text == string(mcp.MethodListRoots) {
-			c.Rooted, rest = append(c.Rooted, name), append(rest, raw.Edit{Name: name})
-		}
-	}
-	switch {
-	case len(rest) == 0:
-		return false, nil
-	case len(rest) > mostRooted:
-		return false, fmt.Errorf("it asked for roots %d times at once", len(rest))
-	case len(rest) < requests.Len():
-		left, err := requests.Splice(rest...)
-		if err == nil {
-			r.Object, err = r.Object.With(raw.Edit{Name: "inputRequests", Value: left})
-		}
+	requests, keys, err := rootRequests(r)
+	if len(keys) == 0 || err != nil {
 		return false, err
+	}
+	if c.Rooted = keys; len(keys) < requests.Len() {
+		return false, leaveOut(r, requests, keys)
 	}
 	edits := []raw.Edit{{Name: "inputResponses"}, {Name: "requestState"}}
 	if state, err := r.Object.Get("requestState"); err == nil {
@@ -361,6 +338,78 @@ func (c *Call) takeRoots(r *client.Result) (again bool, err error) {
 		return false, err
 	}
 	c.Continues = true
+	return true, nil
+}
+
+// rootRequests returns the requests of a result, and the keys of those for roots.
+func rootRequests(r *client.Result) (requests raw.Object, keys []string, err error) {
+	if requests, err = r.Object.Object("inputRequests"); err != nil {
+		return requests, nil, nil // the reader of the result says why
+	}
+	for _, m := range requests.Members() {
+		name, err := m.Name()
+		if err != nil {
+			return requests, nil, err
+		}
+		method, err := raw.Get(m.Value, "method")
+		if err != nil {
+			continue
+		}
+		if text, err := raw.String(method); err == nil && text == string(mcp.MethodListRoots) {
+			keys = append(keys, name)
+		}
+	}
+	if len(keys) > mostRooted {
+		return requests, nil, fmt.Errorf("it asked for roots %d times at once", len(keys))
+	}
+	return requests, keys, nil
+}
+
+// leaveOut takes requests with these keys out of a result.
+func leaveOut(r *client.Result, requests raw.Object, keys []string) error {
+	var edits []raw.Edit
+	for _, key := range keys {
+		edits = append(edits, raw.Edit{Name: key})
+	}
+	left, err := requests.Splice(edits...)
+	if err == nil {
+		r.Object, err = r.Object.With(raw.Edit{Name: "inputRequests", Value: left})
+	}
+	return err
+}
+
+const (
+	methodTasksGet    = "tasks/get"
+	methodTasksUpdate = "tasks/update"
+)
+
+// answerTask answers the requests for roots in the state of a task, and takes them out of the result. If there is no
+// other one, it reports that the state is to be asked for again at once.
+func (u *Upstream) answerTask(ctx context.Context, cn client.Conn, c *Call, clock *client.Clock, roots []byte,
+	r *client.Result) (again bool, err error) {
+	requests, keys, err := rootRequests(r)
+	if len(keys) == 0 || err != nil {
+		return false, err
+	}
+	answers := []byte("{")
+	for i, key := range keys {
+		if i > 0 {
+			answers = append(answers, ',')
+		}
+		answers = append(append(raw.AppendQuote(answers, key), ':'), roots...)
+	}
+	update := *u.own(&c.Call, nil)
+	update.Method, update.Buffer = methodTasksUpdate, nil // r has the memory of c.Buffer
+	update.Params, err = c.Params.With(raw.Edit{Name: "inputResponses", Value: append(answers, '}')})
+	if err == nil {
+		_, err = cn.Call(ctx, &update, clock)
+	}
+	if err != nil {
+		return false, fmt.Errorf("the roots of its task: %w", err)
+	}
+	if len(keys) < requests.Len() {
+		return false, leaveOut(r, requests, keys)
+	}
 	return true, nil
 }
 

@@ -254,11 +254,15 @@ func (u *Upstream) Call(ctx context.Context, c *Call) (client.Result, error) {
 		result, err = u.explainQuestion(c, cn, result, err)
 		if err == nil {
 			l.silence.answered()
-			t.end()
 			again := false
-			if l.roots != nil {
+			switch {
+			case l.roots == nil:
+			case c.Method == methodTasksGet:
+				again, err = u.answerTask(ctx, cn, c, clock, l.roots(), &result)
+			default:
 				again, err = c.takeRoots(&result)
 			}
+			t.end()
 			if answered++; again && answered > mostRootRounds {
 				err = errRootRounds
 			}
