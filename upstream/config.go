@@ -68,8 +68,9 @@ type Config struct {
 	Prefix *string `yaml:"prefix" change:"list,both"`
 
 	// shared: one process for all users, for servers that keep no state of their callers. principal
-	// or session: one for each user or client session. Default: principal if users sign in or there
-	// are several API keys (for a url: if it has legacy sessions), otherwise shared.
+	// or session: one for each user or client session. A modern client has no session: with session,
+	// its calls share one for each folder in the header Junction-Folder. Default: principal if users
+	// sign in or there are several API keys (for a url: if it has legacy sessions), otherwise shared.
 	//
 	// folder: one process for each user and each folder in which clients work. Junction tells the
 	// server that folder as its root, and puts it in place of ${folder}. Only for a command.
