@@ -163,16 +163,21 @@ func (s *Core) bring(ctx context.Context, x *Exchange, b view.Backend) error {
 	return err
 }
 
-// folderWait is how long a list waits for servers that are read in the folder of its client, if catalog.first_wait is
-// not longer. It is longer than that, because some clients read a list once, and such a server cannot have begun
-// before.
+// folderWait is how long a list of a legacy session waits for servers that are read in the folder of its client, if
+// catalog.first_wait is not longer. It is longer than that, because Codex reads a list once, and such a server cannot
+// have begun before. Clients of the modern era read the list again after a change, and Claude Code sends its first
+// model request without any of our tools if the list takes longer than catalog.first_wait.
 const folderWait = 5 * time.Second
 
 // bringAll is bring for all servers of a list, at the same time. It reports whether the lists may be other ones now.
 func (s *Core) bringAll(ctx context.Context, x *Exchange, seen *view.Sight) bool {
 	var bringing sync.WaitGroup
 	var waited atomic.Bool
-	ctx, cancel := context.WithTimeout(ctx, max(folderWait, x.Snapshot.Config.FirstWait))
+	wait := x.Snapshot.Config.FirstWait
+	if x.Era == client.EraLegacy {
+		wait = max(wait, folderWait)
+	}
+	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
 	for st := range seen.Stocks() {
 		b := st.Backend

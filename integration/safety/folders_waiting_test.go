@@ -46,23 +46,18 @@ func newWaiting(t *testing.T) workplace {
 		})}
 }
 
-// TestFirstListHasTheServersOfItsFolder: some clients read the list of tools once. So the first list from a folder
-// waits for the servers that can list nothing without one, and has their tools.
+// TestFirstListHasTheServersOfItsFolder: some legacy clients read the list of tools once. So the first list of a session
+// in a folder waits for the servers that can list nothing without one, and has their tools.
 func TestFirstListHasTheServersOfItsFolder(t *testing.T) {
 	harness.Waits(t)
-	for name, row := range map[string]struct {
-		caller client.Era
-		roots  bool // the client names its folder by its roots
-	}{
-		"legacy": {client.EraLegacy, false}, "modern": {client.EraModern, false}, "roots": {client.EraLegacy, true},
-	} {
+	for name, roots := range map[string]bool{"header": false, "roots": true} {
 		t.Run(name, func(t *testing.T) {
 			w := newWaiting(t)
 			list := harness.Query{Method: "tools/list"}
-			if !row.roots {
+			if !roots {
 				list = w.in("a", list)
 			}
-			m, _ := harness.Talk(t, w.URL, row.caller).Converse(t, list, w.rooted("a"))
+			m, _ := harness.Talk(t, w.URL, client.EraLegacy).Converse(t, list, w.rooted("a"))
 			for _, tool := range []string{"every__whoami", "one__whoami", "two__whoami"} {
 				if !strings.Contains(string(m.Result), tool) {
 					t.Errorf("the first list lacks %s: %.2000s", tool, m.Result)
