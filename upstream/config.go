@@ -268,9 +268,9 @@ func (c Config) Sessionless() (text, advice string) {
 	if c.Kind().Process {
 		shared, advice = "process", "to separate windows by their roots, too, set isolation: folder"
 	}
-	return "clients of MCP 2026-07-28, such as Claude Code and Copilot CLI, have no session: windows of one principal " +
-		"share one " + shared + " for each folder in the header Junction-Folder, and one without the header " +
-		"(isolation: session)", advice
+	return "clients of MCP 2026-07-28, such as Claude Code and Copilot CLI, have no session: windows of one " +
+		"principal share one " + shared + " for each folder in the header Junction-Folder, and one without " +
+		"the header (isolation: session)", advice
 }
 
 // Off reports whether the entry is disabled.

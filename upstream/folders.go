@@ -487,9 +487,9 @@ func (e *WaitingError) Unwrap() error { return e.err }
 
 const (
 	waitsForFolder = "it works in the folder of a client, and no client has named a permitted one yet"
-	waitingAdvice  = "open a client in a permitted folder; junction folders list shows which are. If the client names " +
-		"its folder by roots alone (MCP 2026-07-28 without the header Junction-Folder), first call any other tool " +
-		"with isolation: folder there, or let junction connect write the header"
+	waitingAdvice  = "open a client in a permitted folder; junction folders list shows which are. If the client " +
+		"names its folder by roots alone (MCP 2026-07-28 without the header Junction-Folder), first call any " +
+		"other tool with isolation: folder there, or let junction connect write the header"
 )
 
 // awaited returns the error of an attempt to read the lists in folders that were lent; nil for the empty folder. A

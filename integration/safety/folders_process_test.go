@@ -19,6 +19,7 @@ import (
 // the new process of its folder, and a change there reaches that window alone.
 func TestSubscriptionMovesWithItsFolder(t *testing.T) {
 	harness.Waits(t)
+	harness.InMemory(t, "the permitted folders are those of this test")
 	eachEra(t, func(t *testing.T, caller, up client.Era) {
 		script := harness.Library("up")
 		script.Era = string(up)
@@ -60,6 +61,7 @@ func TestSubscriptionMovesWithItsFolder(t *testing.T) {
 // Junction, and the client is not asked. It can be asked for something else.
 func TestTaskHasTheRootsOfItsProcess(t *testing.T) {
 	harness.Waits(t)
+	harness.InMemory(t, "the permitted folders are those of this test")
 	const roots, form = `{"method":"roots/list"}`, `{"method":"elicitation/create","params":{"message":"1","requestedSchema":{"type":"object","properties":{}}}}`
 	for name, questions := range map[string]string{"roots": roots, "roots and a form": roots + "," + form} {
 		t.Run("modern, "+name, func(t *testing.T) {

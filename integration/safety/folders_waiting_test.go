@@ -22,7 +22,6 @@ import (
 // newWaiting returns a proxy with two servers that end in a folder without the file here, and one that works in every folder.
 func newWaiting(t *testing.T) workplace {
 	t.Helper()
-	harness.InMemory(t, "the permitted folders are those of this test")
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
@@ -50,6 +49,7 @@ func newWaiting(t *testing.T) workplace {
 // in a folder waits for the servers that can list nothing without one, and has their tools.
 func TestFirstListHasTheServersOfItsFolder(t *testing.T) {
 	harness.Waits(t)
+	harness.InMemory(t, "the permitted folders are those of this test")
 	for name, roots := range map[string]bool{"header": false, "roots": true} {
 		t.Run(name, func(t *testing.T) {
 			w := newWaiting(t)
@@ -72,6 +72,7 @@ func TestFirstListHasTheServersOfItsFolder(t *testing.T) {
 // brings the folder to the others, and it hears that the list has changed.
 func TestCallWakesTheServersThatWait(t *testing.T) {
 	harness.Waits(t)
+	harness.InMemory(t, "the permitted folders are those of this test")
 	w := newWaiting(t)
 	c := harness.Talk(t, w.URL, client.EraModern)
 	list := harness.Query{Method: "tools/list"}
@@ -95,6 +96,7 @@ func TestCallWakesTheServersThatWait(t *testing.T) {
 // does not ask a client for roots, also if the server has not listed anything yet.
 func TestListAsksForRootsOnlyWhereItNeedsThem(t *testing.T) {
 	harness.Waits(t)
+	harness.InMemory(t, "the permitted folders are those of this test")
 	dir := t.TempDir()
 	for name, row := range map[string]struct {
 		dir   string
@@ -123,7 +125,6 @@ type reloading struct {
 
 func newReloading(t *testing.T, script upstreamtest.Script) *reloading {
 	t.Helper()
-	harness.InMemory(t, "the permitted folders are those of this test")
 	w := &reloading{child: upstreamtest.Command(t, script)}
 	w.workplace = newWorkplaceOf(t, client.Era(script.Era), allowing, func(c *upstream.Config) {
 		c.Command, c.Env = w.child.Command, w.child.Env

@@ -427,7 +427,8 @@ func (x *request) hidesState(c *stateful.Call) bool {
 		if b.Name() != c.Upstream {
 			continue
 		}
-		if holder, ok := b.Holder(cmp.Or(c.Session, c.Window), x.User()); ok && x.server.states.has(stateKey(b.Name(), holder)) {
+		holder, ok := b.Holder(cmp.Or(c.Session, c.Window), x.User())
+		if ok && x.server.states.has(stateKey(b.Name(), holder)) {
 			return true
 		}
 	}
