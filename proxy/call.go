@@ -152,7 +152,7 @@ func (s *Core) reusable(x *Exchange, c *upstream.Call) (r client.Result, ok bool
 	}
 	kind := fmt.Sprintf("%s %+v", c.Era, c.Profile)
 	if t.Backend.Config().Isolation.OfSession() {
-		kind += c.Session
+		kind += x.Who.Session
 	}
 	kind += x.folders.Key()
 	key, ok := s.answers.Key(answers.Call{Account: x.Grant.Account, Source: t.Backend, Announced: t.Backend.Announced(),
@@ -185,7 +185,7 @@ func (s *Core) callUpstream(ctx context.Context, x *Exchange, c *upstream.Call) 
 // callBackend makes the call here, or at the member that has the state of the server.
 func (s *Core) callBackend(ctx context.Context, x *Exchange, c *upstream.Call) (client.Result, error) {
 	if s.members != nil {
-		if holder, ok := x.target.Backend.Holder(c.Session, c.Principal); ok {
+		if holder, ok := x.target.Backend.Holder(x.Who.Session, c.Principal); ok {
 			return x.front.CallStateful(ctx, x.target.Backend, holder, c)
 		}
 	}

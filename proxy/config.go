@@ -64,7 +64,8 @@ type CatalogConfig struct {
 	// Keep the items of a vanished upstream listed while it reconnects. Default 30s.
 	Grace time.Duration `yaml:"grace"`
 	// How long tools/list waits for servers that start for the first time; later their last catalog
-	// is listed at once. Default 1s.
+	// is listed at once. The list of a legacy session waits at least 5s for servers that list nothing
+	// without its folder. Default 1s.
 	//
 	// Some clients, such as Codex, continue without tools if the list takes longer than the
 	// default.

@@ -216,6 +216,9 @@
 // which is never before the ID expires: in sessions.deleted, in the file ended-sessions beside the key
 // (cmd/junction/base/stored/sessions.go), and among members in the table deleted_sessions.
 //
+// A modern client has no session. With isolation: session, the folder that its headers name stands for one
+// (Window in folder.go).
+//
 // With isolation: session, the upstream knows a session by its key, which the ID contains, too: so a
 // rebuilt session uses the same connection again, if that is still open at this process. The end of a
 // session does not end this connection: it ends after 15 minutes without a call, or after idle_stop

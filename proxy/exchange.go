@@ -247,6 +247,8 @@ func (x *Exchange) upstreamCall(target *view.Target) *upstream.Call {
 	}
 	if x.Session != nil {
 		c.Session = x.Session.Key
+	} else {
+		c.Window = x.Who.Session
 	}
 	return c
 }

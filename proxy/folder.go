@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
@@ -53,6 +54,18 @@ type located struct {
 	rooted   []string          // see upstream.Call.Rooted
 }
 
+// Window returns what stands for the session of a modern client, for a server with isolation: session: the folder
+// that its headers name; "" for none. It decides only which calls share a process, so that it needs no permission.
+// The roots do not count: a list cannot ask for them, and must be that of the calls.
+func Window(header map[string][]string) string {
+	for _, name := range [...]string{headerFolder, headerWorking} {
+		if path, err := folder.Headers(header[name]); err == nil && path != "" {
+			return upstream.WindowIn(path)
+		}
+	}
+	return ""
+}
+
 // roots are those of a legacy session.
 type roots struct {
 	mu      sync.Mutex
@@ -81,6 +94,7 @@ func (s *Core) locate(ctx context.Context, x *Exchange) (*Result, error) {
 		err = x.withoutFolder()
 	}
 	if x.Info.Folder = x.folders.Path(); err == nil {
+		s.bringOthers(ctx, x)
 		return nil, nil
 	}
 	if x.target.Part != upstream.PartTools {
@@ -139,14 +153,62 @@ func (s *Core) foldersOf(ctx context.Context, x *Exchange, b view.Backend) (*ups
 	return x.folders, nil
 }
 
-// bring lends the folder of the client to a server that lists nothing without one. It reports whether the lists may
-// be other ones now. The error is the reason why the client has no folder.
-func (s *Core) bring(ctx context.Context, x *Exchange, b view.Backend) (waited bool, err error) {
+// bring lends the folder of the client to a server that lists nothing without one. The error is the reason why the
+// client has no folder.
+func (s *Core) bring(ctx context.Context, x *Exchange, b view.Backend) error {
 	folders, err := s.foldersOf(ctx, x, b)
-	if err != nil {
-		return false, err
+	if err == nil {
+		b.Bring(ctx, folders)
 	}
-	return b.Bring(ctx, folders), nil
+	return err
+}
+
+// folderWait is how long a list of a legacy session waits for servers that are read in the folder of its client, if
+// catalog.first_wait is not longer. It is longer than that, because Codex reads a list once, and such a server cannot
+// have begun before. Clients of the modern era read the list again after a change, and Claude Code sends its first
+// model request without any of our tools if the list takes longer than catalog.first_wait.
+const folderWait = 5 * time.Second
+
+// bringAll is bring for all servers of a list, at the same time. It reports whether the lists may be other ones now.
+func (s *Core) bringAll(ctx context.Context, x *Exchange, seen *view.Sight) bool {
+	var bringing sync.WaitGroup
+	var waited atomic.Bool
+	wait := x.Snapshot.Config.FirstWait
+	if x.Era == client.EraLegacy {
+		wait = max(wait, folderWait)
+	}
+	ctx, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	for st := range seen.Stocks() {
+		b := st.Backend
+		if !st.Catalog.Listed.IsZero() || !b.AwaitsFolder() {
+			continue
+		}
+		// a call says why the client has no folder
+		if folders, err := s.foldersOf(ctx, x, b); err == nil && folders != nil {
+			bringing.Go(func() {
+				if b.Bring(ctx, folders) {
+					waited.Store(true)
+				}
+			})
+		}
+	}
+	bringing.Wait()
+	return waited.Load()
+}
+
+// bringOthers lends the folder of a call to the other servers that wait for one. A modern client with roots alone can
+// name its folder by a call, and by no list.
+func (s *Core) bringOthers(ctx context.Context, x *Exchange) {
+	for st := range x.Subject.Sight().Stocks() {
+		b := st.Backend
+		if b == x.target.Backend || !st.Catalog.Listed.IsZero() || !b.AwaitsFolder() {
+			continue
+		}
+		if folders, err := x.folders.Again(ctx, x.Folders(b)); err == nil {
+			b.BringLater(folders)
+		}
+	}
 }
 
 // warm opens the connection for the calls of the client, if the entry says so.

@@ -154,7 +154,7 @@ func searchTools(ctx context.Context, s *Core, x *Exchange) (Result, error) {
 // awaitLists waits briefly for starting upstreams, so that a client's first tools/list contains
 // their tools. It does not wait for upstreams with a known catalog.
 func (s *Core) awaitLists(ctx context.Context, x *Exchange) {
-	seen, waited := x.Subject.Sight(), false
+	seen, whole := x.Subject.Sight(), ctx
 	ctx, cancel := context.WithTimeout(ctx, x.Snapshot.Config.FirstWait)
 	defer cancel()
 	for st := range seen.Stocks() {
@@ -162,12 +162,7 @@ func (s *Core) awaitLists(ctx context.Context, x *Exchange) {
 			s.warm(ctx, x, st.Backend)
 		}
 	}
-	for st := range seen.Stocks() {
-		if st.Catalog.Listed.IsZero() && st.Backend.ByFolder() {
-			brought, _ := s.bring(ctx, x, st.Backend) // a call says why the client has no folder
-			waited = brought || waited
-		}
-	}
+	waited := s.bringAll(whole, x, seen)
 	if seen.Settled && !seen.Separates && !waited {
 		return
 	}
@@ -211,8 +206,8 @@ func (s *Core) awaitNamed(ctx context.Context, x *Exchange, p upstream.Part, nam
 		x.Info.Upstream = b.Name()
 		x.front.Begin()
 		var without error
-		if b.ByFolder() {
-			_, without = s.bring(ctx, x, b)
+		if b.AwaitsFolder() {
+			without = s.bring(ctx, x, b)
 		}
 		err := b.Ready(ctx)
 		if without != nil && errors.As(err, new(*upstream.WaitingError)) {

@@ -68,8 +68,9 @@ type Config struct {
 	Prefix *string `yaml:"prefix" change:"list,both"`
 
 	// shared: one process for all users, for servers that keep no state of their callers. principal
-	// or session: one for each user or client session. Default: principal if users sign in or there
-	// are several API keys (for a url: if it has legacy sessions), otherwise shared.
+	// or session: one for each user or client session. A modern client has no session: with session,
+	// its calls share one for each folder in the header Junction-Folder. Default: principal if users
+	// sign in or there are several API keys (for a url: if it has legacy sessions), otherwise shared.
 	//
 	// folder: one process for each user and each folder in which clients work. Junction tells the
 	// server that folder as its root, and puts it in place of ${folder}. Only for a command.
@@ -265,10 +266,11 @@ func (c Config) Sessionless() (text, advice string) {
 	}
 	shared := "connection"
 	if c.Kind().Process {
-		shared, advice = "process", "to separate windows by their folders, set isolation: folder"
+		shared, advice = "process", "to separate windows by their roots, too, set isolation: folder"
 	}
-	return "clients of MCP 2026-07-28, such as Claude Code and Copilot CLI, have no session, so that all windows of " +
-		"one principal share one " + shared + " (isolation: session)", advice
+	return "clients of MCP 2026-07-28, such as Claude Code and Copilot CLI, have no session: windows of one " +
+		"principal share one " + shared + " for each folder in the header Junction-Folder, and one without " +
+		"the header (isolation: session)", advice
 }
 
 // Off reports whether the entry is disabled.

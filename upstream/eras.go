@@ -40,7 +40,7 @@ func (u *Upstream) acquire(ctx context.Context, c *Call) (turn, error) {
 	if u.placeless(c) {
 		return turn{}, &Error{u.name, client.KindUnavailable, errNoFolder}
 	}
-	u.bringLater(c.Folders)
+	u.BringLater(c.Folders)
 	if u.prefersLegacy(c) {
 		t, err := u.takeTurn(ctx, u.keyOf(c, true), c)
 		if err == nil {
@@ -58,7 +58,7 @@ func (u *Upstream) acquire(ctx context.Context, c *Call) (turn, error) {
 // not wait, and ends no other connection. c needs what decides about the connection.
 func (u *Upstream) Warm(c *Call) {
 	if !u.config.Warm || u.placeless(c) || u.connConfig.Blocked != "" || u.Catalog().Listed.IsZero() ||
-		u.config.Isolation.OfSession() && c.Session == "" {
+		u.config.Isolation.OfSession() && c.session() == "" {
 		return
 	}
 	key := u.keyOf(c, u.prefersLegacy(c))

@@ -144,9 +144,11 @@ func rootsOf(paths ...string) []byte {
 // ByFolder reports whether a process belongs to the folders of a client.
 func (p *pool) ByFolder() bool { return p.connConfig.Isolation == IsolationFolder }
 
-// keyOf is key for a call.
+// keyOf is key for a call. A process belongs to one principal and one set of folders. Without authentication, callers
+// are told apart by their program (Account), so that it belongs to one program, too: the state and the questions of
+// two agents stay apart. This protects nothing, because a program may call itself as another one does.
 func (p *pool) keyOf(c *Call, legacySide bool) linkKey {
-	key := p.key(c.Profile, c.Session, c.Principal, legacySide)
+	key := p.key(c.Profile, c.session(), c.Principal, legacySide)
 	if c.Folders != nil && p.ByFolder() {
 		key.profile.Roots = true
 		key.holder, key.user = folderHolder(c.Folders, c.Principal), c.Principal
@@ -338,35 +340,12 @@ func (c *Call) takeRoots(r *client.Result) (again bool, err error) {
 	if r.Type != client.TypeInputRequired {
 		return false, nil
 	}
-	requests, err := r.Object.Object("inputRequests")
-	if err != nil {
-		return false, nil // the reader of the result says why
-	}
-	var rest []raw.Edit
-	for _, m := range requests.Members() {
-		name, err := m.Name()
-		if err != nil {
-			return false, err
-		}
-		method, err := raw.Get(m.Value, "method")
-		if err != nil {
-			continue
-		}
-		if text, err := raw.String(method); err == nil && text == string(mcp.MethodListRoots) {
-			c.Rooted, rest = append(c.Rooted, name), append(rest, raw.Edit{Name: name})
-		}
-	}
-	switch {
-	case len(rest) == 0:
-		return false, nil
-	case len(rest) > mostRooted:
-		return false, fmt.Errorf("it asked for roots %d times at once", len(rest))
-	case len(rest) < requests.Len():
-		left, err := requests.Splice(rest...)
-		if err == nil {
-			r.Object, err = r.Object.With(raw.Edit{Name: "inputRequests", Value: left})
-		}
+	requests, keys, err := rootRequests(r)
+	if len(keys) == 0 || err != nil {
 		return false, err
+	}
+	if c.Rooted = keys; len(keys) < requests.Len() {
+		return false, leaveOut(r, requests, keys)
 	}
 	edits := []raw.Edit{{Name: "inputResponses"}, {Name: "requestState"}}
 	if state, err := r.Object.Get("requestState"); err == nil {
@@ -376,6 +355,78 @@ func (c *Call) takeRoots(r *client.Result) (again bool, err error) {
 		return false, err
 	}
 	c.Continues = true
+	return true, nil
+}
+
+// rootRequests returns the requests of a result, and the keys of those for roots.
+func rootRequests(r *client.Result) (requests raw.Object, keys []string, err error) {
+	if requests, err = r.Object.Object("inputRequests"); err != nil {
+		return requests, nil, nil // the reader of the result says why
+	}
+	for _, m := range requests.Members() {
+		name, err := m.Name()
+		if err != nil {
+			return requests, nil, err
+		}
+		method, err := raw.Get(m.Value, "method")
+		if err != nil {
+			continue
+		}
+		if text, err := raw.String(method); err == nil && text == string(mcp.MethodListRoots) {
+			keys = append(keys, name)
+		}
+	}
+	if len(keys) > mostRooted {
+		return requests, nil, fmt.Errorf("it asked for roots %d times at once", len(keys))
+	}
+	return requests, keys, nil
+}
+
+// leaveOut takes requests with these keys out of a result.
+func leaveOut(r *client.Result, requests raw.Object, keys []string) error {
+	var edits []raw.Edit
+	for _, key := range keys {
+		edits = append(edits, raw.Edit{Name: key})
+	}
+	left, err := requests.Splice(edits...)
+	if err == nil {
+		r.Object, err = r.Object.With(raw.Edit{Name: "inputRequests", Value: left})
+	}
+	return err
+}
+
+const (
+	methodTasksGet    = "tasks/get"
+	methodTasksUpdate = "tasks/update"
+)
+
+// answerTask answers the requests for roots in the state of a task, and takes them out of the result. If there is no
+// other one, it reports that the state is to be asked for again at once.
+func (u *Upstream) answerTask(ctx context.Context, cn client.Conn, c *Call, clock *client.Clock, roots []byte,
+	r *client.Result) (again bool, err error) {
+	requests, keys, err := rootRequests(r)
+	if len(keys) == 0 || err != nil {
+		return false, err
+	}
+	answers := []byte("{")
+	for i, key := range keys {
+		if i > 0 {
+			answers = append(answers, ',')
+		}
+		answers = append(append(raw.AppendQuote(answers, key), ':'), roots...)
+	}
+	update := *u.own(&c.Call, nil)
+	update.Method, update.Buffer = methodTasksUpdate, nil // r has the memory of c.Buffer
+	update.Params, err = c.Params.With(raw.Edit{Name: "inputResponses", Value: append(answers, '}')})
+	if err == nil {
+		_, err = cn.Call(ctx, &update, clock)
+	}
+	if err != nil {
+		return false, fmt.Errorf("the roots of its task: %w", err)
+	}
+	if len(keys) < requests.Len() {
+		return false, leaveOut(r, requests, keys)
+	}
 	return true, nil
 }
 
@@ -399,10 +450,14 @@ func (c *Call) giveRoots(roots []byte) error {
 	return err
 }
 
+// AwaitsFolder reports whether nothing was listed yet, and the lists are read in a folder of a client if the server
+// ends in an empty one.
+func (p *pool) AwaitsFolder() bool { return p.roams() && p.Catalog().Listed.IsZero() }
+
 // Bring lends the folders of a client to the reading of the lists, if the server has not listed anything in an
 // empty folder. It waits until an attempt in a folder has ended, or ctx ends, and reports whether it had to wait.
 func (p *pool) Bring(ctx context.Context, f *Folders) bool {
-	if f == nil || !p.roams() || !p.Catalog().Listed.IsZero() {
+	if f == nil || !p.AwaitsFolder() {
 		return false
 	}
 	for range 2 { // an attempt in the empty folder may be in progress
@@ -425,9 +480,10 @@ func (p *pool) lend(f *Folders) {
 	}
 }
 
-// bringLater is Bring for a call, which does not need the lists and does not wait for them.
-func (p *pool) bringLater(f *Folders) {
-	if f == nil || !p.waits.Load() {
+// BringLater is Bring for a call, which does not need the lists and does not wait for them. It also has the lists of
+// an earlier process read again.
+func (p *pool) BringLater(f *Folders) {
+	if f == nil || !p.waits.Load() && !p.AwaitsFolder() {
 		return
 	}
 	p.lend(f)
@@ -448,7 +504,9 @@ func (e *WaitingError) Unwrap() error { return e.err }
 
 const (
 	waitsForFolder = "it works in the folder of a client, and no client has named a permitted one yet"
-	waitingAdvice  = "open a client in a folder that is permitted; junction folders list shows which are"
+	waitingAdvice  = "open a client in a permitted folder; junction folders list shows which are. If the client " +
+		"names its folder by roots alone (MCP 2026-07-28 without the header Junction-Folder), first call any " +
+		"other tool with isolation: folder there, or let junction connect write the header"
 )
 
 // awaited returns the error of an attempt to read the lists in folders that were lent; nil for the empty folder. A

@@ -3,6 +3,7 @@ package upstream
 import (
 	"context"
 	"errors"
+	"strings"
 
 	"github.com/mark3labs/mcp-go/mcp"
 
@@ -25,6 +26,25 @@ type linkKey struct {
 
 // principalHolder returns the holder of a link that one principal has for itself.
 func principalHolder(principal string) string { return "principal " + principal }
+
+// windowPrefix begins what stands for a session. The key of a session has no space.
+const windowPrefix = "folder "
+
+// WindowIn returns what stands for the session of a client that has none, with isolation: session: the folder that
+// the client names. Several windows and programs of one principal can name the same one. So it decides which
+// connection a call uses, and attributes no request of the server to a client.
+func WindowIn(path string) string { return windowPrefix + path }
+
+// isWindow reports whether session is what WindowIn has returned.
+func isWindow(session string) bool { return strings.HasPrefix(session, windowPrefix) }
+
+// sessionHolder returns the holder of a link that one session, or one folder of a principal, has for itself.
+func sessionHolder(session, principal string) string {
+	if isWindow(session) {
+		return session + "\x00" + principal
+	}
+	return "session " + session
+}
 
 // readsCatalog reports whether the link with that key reads the catalog of its callers, and has their
 // subscriptions. Other links of the same callers do not.
@@ -93,8 +113,8 @@ func (p *pool) key(own client.Profile, session, principal string, legacySide boo
 		key.profile.Roots, key.profile.RootsChange = p.connConfig.fixedDir() != "", false
 		key.holder, key.user = principalHolder(principal), principal
 	case isolation.OfSession() && session != "":
-		key.holder, key.user = "session "+session, principal
-		if p.connConfig.Questions.Asks() && legacy {
+		key.holder, key.user = sessionHolder(session, principal), principal
+		if !isWindow(session) && p.connConfig.Questions.Asks() && legacy {
 			key.profile = withoutTasks(own) // the session has one client
 		}
 	case isolation.OfCallers():
@@ -111,6 +131,8 @@ func (p *pool) Holder(session, principal string) (holder string, ok bool) {
 		return "", false
 	}
 	switch isolation := p.isolation(true); {
+	case isolation.OfSession() && isWindow(session):
+		return sessionHolder(session, principal), true
 	case isolation.OfSession() && session != "":
 		return "", false
 	case isolation.OfCallers() || p.user != "":
@@ -187,7 +209,7 @@ func (p *pool) catalogOf(key linkKey) *Catalog {
 // with isolation: session for a client with roots, because some servers offer more tools to those. It
 // waits until connecting has succeeded or failed, or ctx ends. It reports whether it had to wait.
 func (p *pool) Prepare(ctx context.Context, own client.Profile, session, principal string) bool {
-	alone := own.Roots && session != "" && p.connConfig.Questions.Asks() &&
+	alone := own.Roots && session != "" && !isWindow(session) && p.connConfig.Questions.Asks() &&
 		!p.connConfig.Questions.OfClients() && p.isolation(true).OfSession()
 	if !p.Separates() || !p.connConfig.Questions.OfClients() && !alone || p.Catalog().Era != client.EraLegacy {
 		return false

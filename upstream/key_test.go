@@ -46,6 +46,7 @@ func TestSessionsWithRootsGetTheirListAtOnce(t *testing.T) {
 		{"roots", Config{Isolation: IsolationSession}, client.Everything(), "s", 2},
 		{"no roots", Config{Isolation: IsolationSession}, client.Profile{Form: true}, "s", 1},
 		{"no session", Config{Isolation: IsolationSession}, client.Everything(), "", 1},
+		{"a folder", Config{Isolation: IsolationSession}, client.Everything(), WindowIn("/a"), 1},
 		{"questions: false", Config{Isolation: IsolationSession, Questions: QuestionsOff}, client.Everything(), "s", 1},
 		{"isolation: principal", Config{Isolation: IsolationPrincipal}, client.Everything(), "s", 1},
 		{"isolation: shared", Config{Isolation: IsolationShared}, client.Everything(), "s", 1},
@@ -82,6 +83,7 @@ func TestForeignHolderOfState(t *testing.T) {
 		{"several users", Config{Stateful: &yes, Separate: true}, "", true, "principal one"},
 		{"session", Config{Isolation: IsolationSession, Stateful: &yes}, "s", false, ""},
 		{"no session", Config{Isolation: IsolationSession, Stateful: &yes}, "", true, "principal one"},
+		{"a folder", Config{Isolation: IsolationSession, Stateful: &yes}, WindowIn("/a"), true, "folder /a\x00one"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -94,7 +96,11 @@ func TestForeignHolderOfState(t *testing.T) {
 				if !ok {
 					return
 				}
-				in := func(c *Call) { c.Session = tt.session }
+				in := func(c *Call) {
+					if c.Session = tt.session; isWindow(tt.session) {
+						c.Session, c.Window = "", tt.session
+					}
+				}
 				first := sessionOf(t, r.Upstream, user("one"), in)
 				if !r.Keeps(holder) || holder != "" && r.Keeps("principal two") {
 					t.Error("the wrong callers have a state")
@@ -114,6 +120,39 @@ func TestForeignHolderOfState(t *testing.T) {
 				}
 				if settle(ownIdle + time.Minute); r.Keeps(holder) != (holder == "") { // that of all reads the catalog
 					t.Errorf("Keeps = %t after an idle time", r.Keeps(holder))
+				}
+			})
+		})
+	}
+}
+
+// TestForeignFoldersInPlaceOfSessions: with isolation: session, the calls of a client without a session share the
+// connection of the folder that the client names, or without one that of their user. Other words of isolation do not
+// look at the folder.
+func TestForeignFoldersInPlaceOfSessions(t *testing.T) {
+	for _, tt := range []struct {
+		isolation Isolation
+		want      string // a letter for each session of the server, in the order of the calls
+	}{
+		{IsolationSession, "abacdde"}, {IsolationPrincipal, "aaaabba"}, {IsolationShared, "aaaaaaa"},
+	} {
+		t.Run(string(tt.isolation), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t, legacyScript, Config{Isolation: tt.isolation})
+				synctest.Wait()
+				seen, got := map[string]string{}, ""
+				for _, c := range []struct{ user, window, session string }{
+					{"one", WindowIn("/a"), ""}, {"one", WindowIn("/b"), ""}, {"one", WindowIn("/a"), ""},
+					{"one", "", ""}, {"two", WindowIn("/a"), ""}, {"two", WindowIn("/a"), ""}, {"one", "", "s"},
+				} {
+					id := sessionOf(t, r.Upstream, user(c.user), func(call *Call) { call.Window, call.Session = c.window, c.session })
+					if seen[id] == "" {
+						seen[id] = string(rune('a' + len(seen)))
+					}
+					got += seen[id]
+				}
+				if got != tt.want {
+					t.Errorf("the calls used the sessions %s, want %s", got, tt.want)
 				}
 			})
 		})

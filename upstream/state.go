@@ -293,6 +293,9 @@ func (l *link) outcomeOf(lived time.Duration, err error, pause *pace.Backoff) (o
 		return o, pause.Next()
 	}
 	if o.state == StateWaiting { // another attempt in an empty folder would end alike
+		if l.pool.lent.Load() != nil { // a client has come during this one
+			return o, 0
+		}
 		return o, noRetry
 	}
 	rest := max(pause.Next(), later)

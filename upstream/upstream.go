@@ -175,6 +175,8 @@ type Call struct {
 	// Rooted are the keys of requests for roots in the input_required result that the call answers. Junction has
 	// answered them itself, and adds the answers. (*Upstream).Call sets it for the next round.
 	Rooted []string
+	// Window stands for the Session of a client that has none, with isolation: session: see WindowIn. "" for none.
+	Window string
 	// Continues states that the call answers an input_required result. Its params have the state of the
 	// modern connection, so it uses that one.
 	Continues bool
@@ -184,6 +186,15 @@ type Call struct {
 	// End ends the context of the call. If it is nil, the call creates a context of its own, and
 	// ends it when the time of the call is over.
 	End context.CancelCauseFunc
+}
+
+// session returns what decides with isolation: session about the connection of the call: its session, or what
+// stands for one.
+func (c *Call) session() string {
+	if c.Session != "" {
+		return c.Session
+	}
+	return c.Window
 }
 
 // Coming returns what decides about the connection of later calls of a client.
@@ -243,11 +254,15 @@ func (u *Upstream) Call(ctx context.Context, c *Call) (client.Result, error) {
 		result, err = u.explainQuestion(c, cn, result, err)
 		if err == nil {
 			l.silence.answered()
-			t.end()
 			again := false
-			if l.roots != nil {
+			switch {
+			case l.roots == nil:
+			case c.Method == methodTasksGet:
+				again, err = u.answerTask(ctx, cn, c, clock, l.roots(), &result)
+			default:
 				again, err = c.takeRoots(&result)
 			}
+			t.end()
 			if answered++; again && answered > mostRootRounds {
 				err = errRootRounds
 			}
@@ -266,7 +281,7 @@ func (u *Upstream) Call(ctx context.Context, c *Call) (client.Result, error) {
 		}
 		if f.stale {
 			if _, newer := u.limits(c); newer == tool { // the lists were not read since
-				u.Reread(ctx, c.Profile, c.Session, c.Principal)
+				u.Reread(ctx, c.Profile, c.session(), c.Principal)
 			}
 			_, tool = u.limits(c)
 		}
@@ -383,7 +398,7 @@ func (u *Upstream) limits(c *Call) (limits, *Tool) {
 	if c.Method != string(mcp.MethodToolsCall) {
 		return u.config.toolLimits(""), nil
 	}
-	return u.config.toolLimits(c.Name), u.CatalogFor(c.Profile, c.Session, c.Principal).Tool(c.Name)
+	return u.config.toolLimits(c.Name), u.CatalogFor(c.Profile, c.session(), c.Principal).Tool(c.Name)
 }
 
 // unavailable returns the error of a call that got no connection.

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -98,12 +99,10 @@ folders: { within: [%q] }
 audit: { file: audit.jsonl }
 `, files, self, folderVariable, p.dir))
 	p.program.mustServe()
-	p.bring(t)
 	return p
 }
 
-// bring calls the server that can list nothing in an empty folder, so that its tools are listed for every window: some
-// agents read the list of tools once.
+// bring calls the server that can list nothing in an empty folder, so that its tools are listed for every window.
 func (p *places) bring(t *testing.T) {
 	t.Helper()
 	c := harness.TalkAs(t, "http://"+p.program.address+"/mcp", client.EraModern, "2026-07-28", `{}`)
@@ -164,7 +163,8 @@ func TestForeignAgentsFolders(t *testing.T) {
 	for _, w := range ways() {
 		t.Run(w.name, func(t *testing.T) {
 			p := mustPlace(t, w)
-			calls := 1 // of bring
+			p.bring(t)
+			calls := 1
 			for _, a := range agents() {
 				if a.client == "" {
 					continue
@@ -198,6 +198,39 @@ func TestForeignAgentsFolders(t *testing.T) {
 				})
 			}
 			p.mustAudit(t, calls)
+		})
+	}
+}
+
+// TestForeignAgentsFirstList has the first window of each agent read the list before the server that ends in an empty
+// folder was started in a folder. An agent that reads the list again after a change has its tools then.
+func TestForeignAgentsFirstList(t *testing.T) {
+	mustOptIn(t)
+	needs.UV.Require(t)
+	w := ways()[0]
+	for _, a := range agents() {
+		if a.client == "" {
+			continue
+		}
+		t.Run(a.name, func(t *testing.T) {
+			p := mustPlace(t, w)
+			p.program.mustReport("git waits for a folder, and the others are ready", func(all []upstreamState) bool {
+				return !slices.ContainsFunc(all, func(u upstreamState) bool { return u.State != "ready" && u.State != "waits for a folder" })
+			})
+			one := p.open(t, a, w, "shop")
+			last := one.next()
+			has := func() bool { return last.offers("git__git_status") }
+			t.Logf("first request: %d tools, git: %t, files: %t", len(last.tools), has(), last.offers("files__list_directory"))
+			p.program.mustBeReady()
+			for n := 0; n < 20 && !has(); n++ {
+				last.pass()
+				last = one.next()
+			}
+			t.Logf("last request: %d tools, git: %t", len(last.tools), has())
+			if !has() && !a.ignoresChanges {
+				t.Error("the agent never has the tools of git")
+			}
+			one.finish(last)
 		})
 	}
 }

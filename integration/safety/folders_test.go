@@ -31,7 +31,7 @@ func newWorkplace(t *testing.T, up client.Era, policy string) workplace {
 }
 
 // newWorkplaceOf is newWorkplace with a change of the entry.
-func newWorkplaceOf(t *testing.T, up client.Era, policy string, change func(*upstream.Config)) workplace {
+func newWorkplaceOf(t *testing.T, up client.Era, policy string, change func(*upstream.Config), options ...harness.Option) workplace {
 	t.Helper()
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
@@ -48,10 +48,10 @@ func newWorkplaceOf(t *testing.T, up client.Era, policy string, change func(*ups
 	entry := upstream.Config{Command: child.Command, Env: child.Env, Era: up, Isolation: upstream.IsolationFolder,
 		Dir: folder.Word}
 	change(&entry)
-	return workplace{dir, harness.MustProxy(t, map[string]upstream.Config{"up": entry}, func(_ *front.Options, c *scope.Config, _ *upstream.Options) {
+	return workplace{dir, harness.MustProxy(t, map[string]upstream.Config{"up": entry}, append(options, func(_ *front.Options, c *scope.Config, _ *upstream.Options) {
 		c.Folders = guard
 		c.Guard, c.Policy = &auth.Guard{}, harness.MustPolicy(t, policy)
-	})}
+	})...)}
 }
 
 func (w workplace) path(name string) string { return filepath.Join(w.dir, name) }
@@ -393,6 +393,33 @@ func TestTaskEndsWithItsFolder(t *testing.T) {
 	}
 }
 
+// subscribing is a query for the updates of a resource.
+func subscribing(caller client.Era) harness.Query {
+	if caller == client.EraModern {
+		return harness.Query{Method: "subscriptions/listen",
+			Params: `"notifications":{"resourceSubscriptions":["mcp://up/file:///dir"]}`}
+	}
+	return harness.Query{Method: "resources/subscribe", Params: `"uri":"mcp://up/file:///dir"`}
+}
+
+// subscribedIn returns the stream of a client that has subscribed in a folder.
+func subscribedIn(t *testing.T, w workplace, c *harness.Talker, folder string) *harness.Answering {
+	t.Helper()
+	q := w.in(folder, subscribing(c.Era))
+	if c.Era == client.EraModern {
+		q.ID = `"` + folder + `"`
+		hears := c.Begin(t, q)
+		if m, ok := hears.Next(t); !ok || !strings.Contains(string(m.Params), "file:///dir") {
+			t.Fatalf("the subscription in %s begins with %s", folder, m.Append(nil))
+		}
+		return hears
+	}
+	if m := c.Begin(t, q).Answer(t); m.Error != nil {
+		t.Fatalf("the subscription in %s = %v", folder, m.Error)
+	}
+	return c.Get(t)
+}
+
 // TestUpdatesComeFromTheFolderOfTheSubscriber: two windows have subscribed to one URI. A change in the process of one
 // folder reaches the window in that folder alone. Without a folder, the client reads what its request lacks.
 func TestUpdatesComeFromTheFolderOfTheSubscriber(t *testing.T) {
@@ -403,28 +430,9 @@ func TestUpdatesComeFromTheFolderOfTheSubscriber(t *testing.T) {
 		script.Era = string(up)
 		child := upstreamtest.Command(t, script)
 		w := newWorkplaceOf(t, up, allowing, func(c *upstream.Config) { c.Command, c.Env = child.Command, child.Env })
-		query := harness.Query{Method: "resources/subscribe", Params: `"uri":"mcp://up/file:///dir"`}
-		if caller == client.EraModern {
-			query = harness.Query{Method: "subscriptions/listen",
-				Params: `"notifications":{"resourceSubscriptions":["mcp://up/file:///dir"]}`}
-		}
-		subscribed := func(c *harness.Talker, folder string) *harness.Answering {
-			q := w.in(folder, query)
-			if caller == client.EraModern {
-				q.ID = `"` + folder + `"`
-				hears := c.Begin(t, q)
-				if m, ok := hears.Next(t); !ok || !strings.Contains(string(m.Params), "file:///dir") {
-					t.Fatalf("the subscription in %s begins with %s", folder, m.Append(nil))
-				}
-				return hears
-			}
-			if m := c.Begin(t, q).Answer(t); m.Error != nil {
-				t.Fatalf("the subscription in %s = %v", folder, m.Error)
-			}
-			return c.Get(t)
-		}
+		query := subscribing(caller)
 		one, two := harness.TalkAs(t, w.URL, caller, "2025-11-25", `{}`), harness.TalkAs(t, w.URL, caller, "2025-11-25", `{}`)
-		inA, inB := subscribed(one, "within/a"), subscribed(two, "within/b")
+		inA, inB := subscribedIn(t, w, one, "within/a"), subscribedIn(t, w, two, "within/b")
 		for _, step := range []struct {
 			c      *harness.Talker
 			folder string

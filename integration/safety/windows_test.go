@@ -41,7 +41,7 @@ func (r *windowRow) alike() bool { return r.same && r.caller == client.EraLegacy
 func (r *windowRow) apart() bool {
 	switch r.isolation {
 	case upstream.IsolationSession:
-		return !r.same && r.caller == client.EraLegacy
+		return !r.same && r.caller == client.EraLegacy || r.folders && r.caller == client.EraModern
 	case upstream.IsolationFolder:
 		return r.folders || r.program
 	}

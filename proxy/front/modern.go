@@ -86,6 +86,9 @@ func (f modernFront) check(x *request) error {
 		return f.unsupported(x, version)
 	}
 	x.Who = scope.Identity{Profile: profileOf(declared, version)}
+	if x.Endpoint.View.Separates {
+		x.Who.Session = proxy.Window(x.Header)
+	}
 	x.Caller = x.Snapshot.ForClient(x.Caller)
 	switch x.LogLevel, err = x.Meta.String(mcp.MetaKeyLogLevel); {
 	case err == raw.ErrAbsent:

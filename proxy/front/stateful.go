@@ -1,6 +1,7 @@
 package front
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -407,7 +408,7 @@ func (s *Server) serveMember(x *request) bool {
 func (x *request) serverOf(c *stateful.Call) (server proxy.Stateful, holder string) {
 	for st := range x.Subject.Sight().Stocks() {
 		if st.Backend.Name() == c.Upstream {
-			if holder, ok := st.Backend.Holder(c.Session, x.User()); ok {
+			if holder, ok := st.Backend.Holder(cmp.Or(c.Session, c.Window), x.User()); ok {
 				return st.Backend, holder
 			}
 		}
@@ -426,7 +427,8 @@ func (x *request) hidesState(c *stateful.Call) bool {
 		if b.Name() != c.Upstream {
 			continue
 		}
-		if holder, ok := b.Holder(c.Session, x.User()); ok && x.server.states.has(stateKey(b.Name(), holder)) {
+		holder, ok := b.Holder(cmp.Or(c.Session, c.Window), x.User())
+		if ok && x.server.states.has(stateKey(b.Name(), holder)) {
 			return true
 		}
 	}

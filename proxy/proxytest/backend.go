@@ -63,7 +63,11 @@ func (c *Backend) ByFolder() bool { return c.config.Isolation == upstream.Isolat
 
 func (c *Backend) Bring(context.Context, *upstream.Folders) bool { return false }
 
+func (c *Backend) BringLater(*upstream.Folders) {}
+
 func (c *Backend) NeedsFolder() bool { return c.ByFolder() }
+
+func (c *Backend) AwaitsFolder() bool { return false }
 
 func (c *Backend) CatalogFor(client.Profile, string, string) *upstream.Catalog { return c.Lists }
 

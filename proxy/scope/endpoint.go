@@ -233,7 +233,8 @@ func (w *Snapshot) AwaitPersonal(ctx context.Context, p *auth.Principal) {
 // Identity distinguishes clients for upstreams with separate catalogs.
 type Identity struct {
 	Profile client.Profile
-	Session string // the key of a legacy session; "" in the modern era
+	// the key of a legacy session; in the modern era what stands for one (upstream.WindowIn), or ""
+	Session string
 }
 
 // clientEndpoint is an endpoint with other catalogs for some of its upstreams. For a nil catalog, the

@@ -43,6 +43,7 @@ type Call struct {
 	ID       string // random, for answers to questions
 	Upstream string
 	Session  string
+	Window   string `json:",omitempty"`
 	Method   string
 	Name     string
 	Member   []string
@@ -59,7 +60,7 @@ type Call struct {
 
 // Of returns the message of a call.
 func Of(id, name string, c *upstream.Call) *Call {
-	own := &Call{ID: id, Upstream: name, Session: c.Session, Method: c.Method, Name: c.Name,
+	own := &Call{ID: id, Upstream: name, Session: c.Session, Window: c.Window, Method: c.Method, Name: c.Name,
 		Member: c.Member, Header: c.Header, LogLevel: c.LogLevel, Profile: c.Profile, Era: c.Era,
 		Continues: c.Continues, Params: c.Params.Text()}
 	if e, ok := c.Peer.(client.Extended); ok {
@@ -105,7 +106,7 @@ func ParseCall(text []byte) (*Call, error) {
 func (c *Call) Request(principal, account string, depth int, peer client.Peer) (*upstream.Call, error) {
 	own := &upstream.Call{Call: client.Call{Method: c.Method, Name: c.Name, Member: c.Member, Header: c.Header,
 		LogLevel: c.LogLevel, Profile: c.Profile, Principal: principal, Session: c.Session, Peer: peer},
-		Account: account, Era: c.Era, Continues: c.Continues}
+		Account: account, Era: c.Era, Window: c.Window, Continues: c.Continues}
 	if len(c.Params) == 0 {
 		return own, nil
 	}

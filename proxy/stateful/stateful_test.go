@@ -27,7 +27,7 @@ func TestCallArrivesAsItIs(t *testing.T) {
 	}
 	given := &upstream.Call{Call: client.Call{Method: "tools/call", Name: "x", Member: []string{"ref", "uri"}, Params: params,
 		Header: []client.HeaderField{{Name: "Mcp-Param-A", Value: "ä"}}, LogLevel: "info", Profile: client.Everything(),
-		Principal: "ann", Session: "s"}, Era: client.EraModern, Continues: true, Account: "ann"}
+		Principal: "ann", Session: "s"}, Era: client.EraModern, Window: "folder /a", Continues: true, Account: "ann"}
 	text, err := Of("id", "up", given).Text()
 	if err != nil {
 		t.Fatal(err)

@@ -34,6 +34,8 @@ func (c *canned) RootsChanged(client.Profile, string, string)                  {
 func (c *canned) ByFolder() bool                                               { return false }
 func (c *canned) Bring(context.Context, *upstream.Folders) bool                { return false }
 func (c *canned) NeedsFolder() bool                                            { return false }
+func (c *canned) AwaitsFolder() bool                                           { return false }
+func (c *canned) BringLater(*upstream.Folders)                                 {}
 func (c *canned) SignedIn(context.Context) error                               { return nil }
 func (c *canned) Met() <-chan struct{}                                         { return nil }
 func (c *canned) Ready(context.Context) error                                  { return nil }

@@ -53,8 +53,13 @@ type Backend interface {
 	// without one.
 	ByFolder() bool
 	NeedsFolder() bool
+	// AwaitsFolder reports whether the lists were not read yet, and are read in a folder of a client if the server
+	// ends in an empty one.
+	AwaitsFolder() bool
 	// Bring lends the folders of a client to the first reading of the lists, and reports whether it had to wait.
+	// BringLater does not wait for the reading.
 	Bring(context.Context, *upstream.Folders) bool
+	BringLater(*upstream.Folders)
 	// Warm opens the connection of a caller before the first call, if the configuration says so.
 	Warm(c *upstream.Call)
 }

@@ -672,15 +672,16 @@ func TestCheckNamesSharedUpstreams(t *testing.T) {
 	}
 }
 
-// TestCheckSaysWhatASessionIs notes that clients without a session share a process of their principal, and that only a
-// command can have one for each folder.
+// TestCheckSaysWhatASessionIs notes that clients without a session share a process for each folder of a header, or that
+// of their principal, and that only a command can have one for each folder of their roots.
 func TestCheckSaysWhatASessionIs(t *testing.T) {
-	const shares = "have no session, so that all windows of one principal share one "
+	const shares = "have no session: windows of one principal share one "
+	const each = " for each folder in the header Junction-Folder, and one without the header (isolation: session)"
 	for entry, want := range map[string]string{
 		"{ command: [junction, demo], isolation: session }": "note: upstreams.a: clients of MCP 2026-07-28, such as " +
-			"Claude Code and Copilot CLI, " + shares + "process (isolation: session); to separate windows by their folders, set " +
+			"Claude Code and Copilot CLI, " + shares + "process" + each + "; to separate windows by their roots, too, set " +
 			"isolation: folder\n",
-		"{ url: https://a.example.com, isolation: session }":                shares + "connection (isolation: session)\n",
+		"{ url: https://a.example.com, isolation: session }":                shares + "connection" + each + "\n",
 		"{ command: [junction, demo], isolation: folder }":                  "",
 		"{ command: [junction, demo], isolation: session, enabled: false }": "",
 	} {

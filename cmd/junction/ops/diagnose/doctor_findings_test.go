@@ -45,8 +45,9 @@ func TestFindingsOfAnUpstream(t *testing.T) {
 		{"well", upstream.Config{}, status(upstream.StateReady, nil), upstream.Report{}, "", ""},
 		{"idle", upstream.Config{}, status(upstream.StateClosed, nil), upstream.Report{}, "", ""},
 		{"clients without a session", upstream.Config{Command: []string{"x"}, Isolation: upstream.IsolationSession}, nil,
-			upstream.Report{}, "clients of MCP 2026-07-28, such as Claude Code and Copilot CLI, have no session, so that " +
-				"all windows of one principal share one process (isolation: session)", "set isolation: folder"},
+			upstream.Report{}, "clients of MCP 2026-07-28, such as Claude Code and Copilot CLI, have no session: windows " +
+				"of one principal share one process for each folder in the header Junction-Folder, and one without the header " +
+				"(isolation: session)", "set isolation: folder"},
 		{"failed", upstream.Config{}, nil, failed, "grave connect failed: no route", "do this"},
 		{"failed beside a connection", upstream.Config{}, status(upstream.StateReady, nil), failed,
 			"the connection in use works, and a second one does not: no route", "questions: false"},
