@@ -77,7 +77,9 @@ func (p *pool) askInUse(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, controlTime)
 	defer cancel()
 	if !l.losesSessions(c) {
-		return p.shown(c.Ping(ctx))
+		err := c.Ping(ctx)
+		l.unsent(c, err)
+		return p.shown(err)
 	}
 	if q := l.suspicion.raise(c); q != nil { // else it was asked just before
 		pace.Sleep(ctx, p.connConfig.ConnectTimeout, q.done)

@@ -3,6 +3,7 @@ package diagnose
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"os/exec"
 	"slices"
@@ -16,6 +17,7 @@ import (
 	"junction/upstream/command"
 	"junction/upstream/prose"
 	"junction/upstream/shell"
+	"junction/upstream/transport"
 )
 
 // This file makes findings of the checks of upstreams. doctor_proxy.go checks those of the running
@@ -245,9 +247,9 @@ func (e *examinee) failure(u *Examined, r *upstream.Report) (list []Finding) {
 			f.Advice = config.NoPackProgram
 		}
 	}
-	if e.status != nil && e.status.State == upstream.StateReady {
+	if e.status != nil && e.status.State == upstream.StateReady && r.InUse == nil {
 		f.Grave, f.Text = false, "the connection in use works, and a second one does not: "+u.Failed
-		if !pack {
+		if !pack && !errors.Is(r.Err, transport.ErrNotSent) {
 			f.Advice = "clients that can be asked different things get connections of their own, unless " +
 				"questions: false has all of them share one"
 		}
