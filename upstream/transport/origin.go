@@ -43,7 +43,8 @@ type HTTPOptions struct {
 	Log          *slog.Logger
 	// Doubted is called when a server of the legacy era refuses a listening stream, or the rest of a
 	// broken one, as if the session had ended, and when a request for one could not be sent. Then only the
-	// answer to a POST ends the session, so that calls in flight get answers of their own. It must not block. If it is nil, such a refusal ends the session.
+	// answer to a POST ends the session, so that calls in flight get answers of their own. It must not
+	// block. If it is nil, such a refusal ends the session.
 	// An owner that gives it also finds out why a request is refused that is no Request.Own (renewal.go).
 	// If it is nil, each request counts as one.
 	Doubted func(error)

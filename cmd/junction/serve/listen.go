@@ -66,9 +66,9 @@ func (l *listening) Close() {
 	}
 }
 
-// openListeners opens the listeners, or takes that of systemd for listen. It looks at both addresses, so that one error names all that
-// are taken. It takes no admin address in vain: of two processes that start at once, one must get
-// both.
+// openListeners opens the listeners, or takes that of systemd for listen. It looks at both addresses, so that one
+// error names all that are taken. It takes no admin address in vain: of two processes that start at once, one must
+// get both.
 func (l *listening) openListeners(c *config.Config) (err error) {
 	key := "listen"
 	if l.file == "" {

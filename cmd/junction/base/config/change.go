@@ -302,7 +302,8 @@ func (ch *Change) Report() string {
 		text = "WARNING: authentication ends: with the new file, every program and user of this machine can connect " +
 			"without a key; to keep it, put the section auth back\n" + text
 	}
-	for _, line := range slices.Concat(policies.lines, movedKeys(ch.before, ch.Config), spreadKeys(ch.before, ch.Config)) {
+	for _, line := range slices.Concat(policies.lines, movedKeys(ch.before, ch.Config),
+		spreadKeys(ch.before, ch.Config)) {
 		text += "\n" + line
 	}
 	if rejected := ch.Rejected(); rejected != "" {
