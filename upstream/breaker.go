@@ -186,7 +186,8 @@ func (l *link) examine(ctx context.Context, c client.Conn) {
 		case err == nil:
 			l.thaw(c)
 			return
-		case errors.Is(err, transport.ErrNotSent) && !errors.Is(err, transport.ErrOthers): // the next conn finds out more
+		case errors.Is(err, transport.ErrNotSent) && !errors.Is(err, transport.ErrOthers):
+			// the next conn finds out more
 			l.fail(c, err)
 			return
 		}

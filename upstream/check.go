@@ -43,6 +43,9 @@ type Report struct {
 	Rootless bool
 }
 
+// Unreached reports whether the last step failed because no connection could be opened.
+func (r *Report) Unreached() bool { return errors.Is(r.Err, transport.ErrNotSent) }
+
 // Step is a part of a check: start (of a command), handshake, list or ping.
 type Step struct {
 	Name string

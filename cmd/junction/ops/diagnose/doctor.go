@@ -3,7 +3,6 @@ package diagnose
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"os/exec"
 	"slices"
@@ -17,7 +16,6 @@ import (
 	"junction/upstream/command"
 	"junction/upstream/prose"
 	"junction/upstream/shell"
-	"junction/upstream/transport"
 )
 
 // This file makes findings of the checks of upstreams. doctor_proxy.go checks those of the running
@@ -249,7 +247,7 @@ func (e *examinee) failure(u *Examined, r *upstream.Report) (list []Finding) {
 	}
 	if e.status != nil && e.status.State == upstream.StateReady && r.InUse == nil {
 		f.Grave, f.Text = false, "the connection in use works, and a second one does not: "+u.Failed
-		if !pack && !errors.Is(r.Err, transport.ErrNotSent) {
+		if !pack && !r.Unreached() {
 			f.Advice = "clients that can be asked different things get connections of their own, unless " +
 				"questions: false has all of them share one"
 		}

@@ -34,8 +34,8 @@ func (o Owner) check(w http.ResponseWriter, r *http.Request) bool {
 		folder = "XDG_STATE_HOME=" + shell.Quote(dir)
 	}
 	http.Error(w, "Only the user who runs Junction may do this, and this request does not have the secret of that "+
-		"user. Run the command as that user, or as root, on the same machine (junction doctor, junction reconnect), with "+
-		folder+".", http.StatusForbidden)
+		"user. Run the command as that user, or as root, on the same machine (junction doctor, junction reconnect), "+
+		"with "+folder+".", http.StatusForbidden)
 	return false
 }
 

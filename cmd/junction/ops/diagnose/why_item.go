@@ -67,8 +67,8 @@ func askAdvice(x *view.Explanation) []string {
 	kind, name := ruleFor(x)
 	for _, r := range x.Reasons {
 		if r.Rule != "" && r.Verdict.Asks() && r.Unmet == "" && r.Note == "" {
-			return []string{fmt.Sprintf("a client without elicitation cannot ask, and its calls fail; to allow it without "+
-				"an approval, add allow: { %s: %q } to the policy %s, before %s", kind, name, r.Policy, r.Rule)}
+			return []string{fmt.Sprintf("a client without elicitation cannot ask, and its calls fail; to allow it "+
+				"without an approval, add allow: { %s: %q } to the policy %s, before %s", kind, name, r.Policy, r.Rule)}
 		}
 	}
 	return nil
