@@ -272,34 +272,39 @@ func (x *Exchange) approvalForm() ([]byte, error) {
 	return approval.Form(c)
 }
 
-// cannotAsk returns the text for a client that does not support elicitation: how to allow the call.
+// cannotAsk returns the text for a client that does not support elicitation. The model that calls must not learn how
+// to weaken the policy.
 func (x *Exchange) cannotAsk() string {
 	why := "it has not declared elicitation. Use a client that has, such as junction call at a terminal"
 	if x.sessionless() {
 		why = "its request has no session. Use a client that sends Mcp-Session-Id"
 	}
 	return "This call needs the approval of a person, and this client cannot ask for it: " + why +
-		", or have the operator allow it: " + x.allowing()
+		", or ask the operator of Junction, whose log has more."
 }
 
 // cannotShow returns the text for a call that a form cannot show in full. A user must not approve what
 // the form hides.
 func (x *Exchange) cannotShow(why error) string {
 	return fmt.Sprintf("This call needs the approval of a person, and the form cannot show all of it (%v). "+
-		"Make a smaller or clearer call, or have the operator allow it: %s", why, x.allowing())
+		"Make a smaller or clearer call, or ask the operator of Junction, whose log has more.", why)
 }
 
 // allowing tells the operator which rule allows the call without an approval.
 func (x *Exchange) allowing() string {
 	item := x.target.PolicyItem()
-	return fmt.Sprintf("in policy %s, before %s, add allow: { %ss: %q }.", x.decision.Policy, x.decision.Rule,
-		item.Kind, item.Names[0])
+	return fmt.Sprintf("to allow it without an approval, add allow: { %ss: %q } to the policy %s, before %s",
+		item.Kind, item.Names[0], x.decision.Policy, x.decision.Rule)
 }
 
 // unapproved answers a call that was not approved, and stores how: a tool call with a result for the
 // model, others with an error.
 func (s *Core) unapproved(x *Exchange, how, text string) (*Result, error) {
-	x.Info.Approval = how
+	if x.Info.Approval = how; how == approvalImpossible {
+		s.log.Info("a call needs an approval, and its client cannot ask for it, or cannot show it", "principal",
+			x.Info.Principal, "name", x.Info.Name, "policy", x.decision.Policy, "rule", x.decision.Rule, "advice",
+			x.allowing())
+	}
 	if mcp.MCPMethod(x.Msg.Method) != mcp.MethodToolsCall {
 		e := failure(x.target.Backend.Name(), kindApproval, text)
 		return nil, &Refusal{code: e.Code, text: e.Message, Data: e.Data}

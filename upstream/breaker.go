@@ -20,6 +20,11 @@ import (
 //
 // A server that answers a ping is alive, however slow one of its tools is. So the timeouts of one
 // user's calls close nothing for others.
+//
+// A link also pings a server that accepts no connection any more, and one for which several calls in a row have
+// failed without an answer. If the ping cannot be sent, the conn is broken. If it fails in another way, the link
+// is degraded, and calls are still sent, because they fail at once and may succeed. Connections to one URL end in
+// the same server: if one of them finds it dead, the link that reads the catalog pings it.
 
 const (
 	// pingPatience is how long the first ping may take after calls of one caller have timed out.
@@ -31,6 +36,8 @@ const (
 	pingAgain = 5 * time.Second
 	// pingCalm is how long after an answered ping a timeout causes no further ping.
 	pingCalm = time.Second
+	// failuresInRow is how many calls in a row fail without an answer before the server is pinged.
+	failuresInRow = 3
 )
 
 // silence is what a link knows about calls over its conn that got no answer.
@@ -40,6 +47,8 @@ type silence struct {
 	news    chan struct{} // 1-buffered; receives when a call was answered, and when others becomes true
 
 	mu      sync.Mutex
+	silent  bool      // something timed out since the last answer
+	fails   int       // calls that failed since the last answer, and did not time out
 	calls   int       // that timed out since the last answer
 	account string    // of the first of them
 	others  bool      // another account is among them
@@ -60,13 +69,32 @@ func (s *silence) timedOut(account string) {
 		s.others = true
 		pace.Wake(s.news)
 	}
-	s.suspect()
+	s.silent = true
+	s.doubt()
 }
 
-// suspect causes a ping.
+// suspect causes a ping, because something timed out.
 func (s *silence) suspect() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.silent = true
+	s.doubt()
+}
+
+// doubt causes a ping, because something failed.
+func (s *silence) doubt() {
 	s.doubted.Store(true)
 	pace.Wake(s.wake)
+}
+
+// failed notes that a call failed, and that the server has not answered it.
+func (s *silence) failed() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.doubted.Store(true) // so that an answer ends the row
+	if s.fails++; s.fails >= failuresInRow {
+		pace.Wake(s.wake)
+	}
 }
 
 // answered notes that the server has answered a call. While nothing is doubted, it costs one atomic
@@ -89,7 +117,7 @@ func (s *silence) calm() bool {
 func (s *silence) end() {
 	s.doubted.Store(false)
 	s.mu.Lock()
-	s.calls, s.others = 0, false
+	s.silent, s.fails, s.calls, s.others = false, 0, 0, false
 	s.mu.Unlock()
 }
 
@@ -100,12 +128,24 @@ func (s *silence) inRow() (calls int, others bool) {
 	return s.calls, s.others
 }
 
-// frozenError is the reason why a degraded link rejects calls.
+// failures returns how many calls failed since the last answer. It returns false if anything timed out, too.
+func (s *silence) failures() (calls int, only bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.fails, !s.silent
+}
+
+// frozenError is the reason why a link is degraded whose server does not answer pings.
 type frozenError struct {
-	calls int       // that timed out in a row; 0 if only pings were not answered
+	calls int       // that timed out in a row, or that failed; 0 if only pings were not answered
 	since time.Time // of the first ping that was not answered
 	next  time.Time // of the next ping
+	// failed is why the ping has failed, if nothing has timed out: calls are sent. Otherwise it is nil, and calls
+	// are rejected.
+	failed error
 }
+
+func (e *frozenError) Unwrap() error { return e.failed }
 
 func (e *frozenError) Error() string {
 	if left := time.Until(e.next).Round(time.Second); left > 0 {
@@ -118,6 +158,11 @@ func (e *frozenError) Error() string {
 func (e *frozenError) reason() string {
 	calls := ""
 	switch {
+	case e.failed != nil && e.calls > 1:
+		return fmt.Sprintf("%d calls in a row failed, and pings since %s fail: %v", e.calls,
+			e.since.UTC().Format("15:04:05 UTC"), e.failed)
+	case e.failed != nil:
+		return fmt.Sprintf("pings since %s fail: %v", e.since.UTC().Format("15:04:05 UTC"), e.failed)
 	case e.calls == 1:
 		calls = "a call timed out, and "
 	case e.calls > 1:
@@ -141,14 +186,40 @@ func (l *link) examine(ctx context.Context, c client.Conn) {
 		case err == nil:
 			l.thaw(c)
 			return
-		case errors.Is(err, transport.ErrNotSent): // the next conn finds out more
+		case errors.Is(err, transport.ErrNotSent) && !errors.Is(err, transport.ErrOthers):
+			// the next conn finds out more
 			l.fail(c, err)
 			return
 		}
 		patience = pause.Next()
-		calls, _ := l.silence.inRow()
-		l.freeze(c, &frozenError{calls, began, time.Now().Add(patience)})
+		why := &frozenError{since: began, next: time.Now().Add(patience)}
+		fails, only := l.silence.failures()
+		if only && !errors.Is(err, errNoPing) {
+			why.calls, why.failed = fails, l.pool.shown(err)
+		} else {
+			why.calls, _ = l.silence.inRow()
+		}
+		l.freeze(c, why)
+		if why.failed != nil && !l.silence.pause(ctx, patience) && ctx.Err() == nil {
+			l.thaw(c)
+			return
+		}
 	}
+}
+
+// pause waits for d, or until the server has answered a call. It returns false if it has, and if ctx has ended.
+func (s *silence) pause(ctx context.Context, d time.Duration) bool {
+	until := time.Now().Add(d)
+	for s.doubted.Load() {
+		left := time.Until(until)
+		if left <= 0 {
+			return true
+		}
+		if !pace.Sleep(ctx, left, s.news) {
+			return false
+		}
+	}
+	return false
 }
 
 // errNoPing means that the server has not answered a ping in time.
@@ -156,7 +227,7 @@ var errNoPing = errors.New("no answer to a ping")
 
 // ping waits for the answer to a ping, or to another request, for the time of patience; 0 means the time
 // for the first ping. If the ping fails earlier, it waits for the rest of the time, unless the conn is
-// broken.
+// broken, or calls have failed and none has timed out.
 func (l *link) ping(ctx context.Context, c client.Conn, patience time.Duration) error {
 	limit := func() time.Duration {
 		_, others := l.silence.inRow()
@@ -183,6 +254,9 @@ func (l *link) ping(ctx context.Context, c client.Conn, patience time.Duration) 
 			case !unanswered(err):
 				return nil
 			case errors.Is(err, transport.ErrNotSent) && !errors.Is(err, transport.ErrOthers):
+				return err
+			}
+			if _, only := l.silence.failures(); only {
 				return err
 			}
 		case <-l.silence.news:
@@ -226,7 +300,11 @@ func (l *link) freeze(c client.Conn, why *frozenError) {
 	}
 	if begins && !l.readsShared { // pool.apply tells the state of the other one
 		l.log.Warn("a connection to the server does not answer", "principal", l.key.user, "error", why)
-		l.pool.suspectAll()
+		if why.failed == nil {
+			l.pool.suspectAll()
+		} else {
+			l.doubtReading()
+		}
 	}
 }
 
@@ -254,14 +332,50 @@ func (l *link) thaw(c client.Conn) {
 // suspectAll causes a ping over the link that reads the catalog, if the other links have connections to
 // the same server. If that link does not answer either, the calls of all users are rejected.
 func (p *pool) suspectAll() {
+	if l := p.sameServer(); l != nil {
+		l.silence.suspect()
+	}
+}
+
+// unsent looks at the error of a request over c that belongs to no call: if no connection could be opened, c is
+// broken, or the server is pinged.
+func (l *link) unsent(c client.Conn, err error) {
+	switch {
+	case !errors.Is(err, transport.ErrNotSent), errors.Is(err, transport.ErrSessionGone):
+	case errors.Is(err, transport.ErrOthers):
+		l.silence.doubt()
+	default:
+		l.fail(c, err)
+	}
+}
+
+// sameServer returns the link that reads the catalog, if all links have connections to the same server; else nil.
+func (p *pool) sameServer() *link {
 	if p.connConfig.Kind().Process { // each link has a process of its own
-		return
+		return nil
 	}
 	p.mu.Lock()
-	l := p.links[p.reading()]
-	p.mu.Unlock()
-	if l != nil {
-		l.silence.suspect()
+	defer p.mu.Unlock()
+	return p.links[p.reading()]
+}
+
+// doubtReading causes a ping over the link that reads the catalog: this link has found the server dead.
+func (l *link) doubtReading() {
+	if reading := l.pool.sameServer(); reading != nil && reading != l {
+		reading.silence.doubt()
+	}
+}
+
+// wakeReading lets the link that reads the catalog make its next attempt to connect: this link has connected.
+func (l *link) wakeReading() {
+	reading := l.pool.sameServer()
+	if reading == nil || reading == l {
+		return
+	}
+	reading.mu.Lock()
+	defer reading.mu.Unlock()
+	if reading.state == StateRetrying {
+		pace.Wake(reading.wake)
 	}
 }
 
@@ -310,7 +424,7 @@ func (u *Upstream) frozen(c *Call) error {
 func (l *link) degraded() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.frozen() {
+	if l.rejects() {
 		return l.err
 	}
 	return nil
@@ -320,4 +434,10 @@ func (l *link) degraded() error {
 func (s *linkState) frozen() bool {
 	_, frozen := s.err.(*frozenError)
 	return frozen && s.state == StateDegraded
+}
+
+// rejects reports whether a frozen link rejects calls. Those of a server that refuses connections, or pings, are sent.
+func (s *linkState) rejects() bool {
+	why, frozen := s.err.(*frozenError)
+	return frozen && s.state == StateDegraded && why.failed == nil
 }

@@ -43,6 +43,9 @@ type Report struct {
 	Rootless bool
 }
 
+// Unreached reports whether the last step failed because no connection could be opened.
+func (r *Report) Unreached() bool { return errors.Is(r.Err, transport.ErrNotSent) }
+
 // Step is a part of a check: start (of a command), handshake, list or ping.
 type Step struct {
 	Name string
@@ -77,7 +80,9 @@ func (p *pool) askInUse(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, controlTime)
 	defer cancel()
 	if !l.losesSessions(c) {
-		return p.shown(c.Ping(ctx))
+		err := c.Ping(ctx)
+		l.unsent(c, err)
+		return p.shown(err)
 	}
 	if q := l.suspicion.raise(c); q != nil { // else it was asked just before
 		pace.Sleep(ctx, p.connConfig.ConnectTimeout, q.done)

@@ -60,7 +60,7 @@ func (l *link) await(ctx context.Context, failed int, peer client.Peer) (client.
 	var late, over <-chan time.Time // set with the first wait
 	for {
 		switch {
-		case l.frozen():
+		case l.rejects():
 			return nil, l.err
 		case l.state == StateReady || l.state == StateDegraded:
 			return l.conn, nil

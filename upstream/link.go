@@ -27,6 +27,7 @@ import (
 //	start ── configuration is wrong ──► blocked, until closed
 //	ready ── a call found the conn broken ──► starting
 //	ready ── a call timed out, and so did a ping ──► degraded ── a ping or a call is answered ──► ready
+//	ready ── no connection is accepted, or calls fail in a row, and so does a ping ──► degraded, as above
 //	ready ── a control question failed ──► degraded ── one is answered, or another session works ──► ready
 //	any ── unconfigured, idle, or shutting down ──► closed
 type link struct {
@@ -128,6 +129,9 @@ func (l *link) run(ctx context.Context, cause client.Trace) {
 		if lived > 0 && errors.Is(err, errReconnect) { // no failure
 			continue
 		}
+		if lived == 0 && unanswered(err) {
+			l.doubtReading()
+		}
 		o, rest := l.outcomeOf(lived, err, &pause)
 		if l.key.holder != "" && o.state == StateRetrying {
 			l.pool.crashes.Add(1)
@@ -213,6 +217,7 @@ func (l *link) connectAndServe(ctx context.Context, cause client.Trace) (time.Du
 		s.state, s.conn, s.broken, s.err, s.dead = StateReady, c, t.broken, nil, false
 		return true
 	})
+	l.wakeReading()
 	for {
 		if l.subscribes {
 			c := t.conn // its end ends this
@@ -292,12 +297,21 @@ func (l *link) hooks(changed chan<- struct{}) client.Hooks {
 	h := client.Hooks{Changed: func() {
 		l.pool.announced.Add(1)
 		pace.Wake(changed)
-	}, Doubted: func() { l.suspicion.raise(nil) }, Asked: l.pool.learnAsks, Rootless: l.pool.noteRootless}
+	}, Doubted: l.doubted, Asked: l.pool.learnAsks, Rootless: l.pool.noteRootless}
 	if l.subscribes {
 		s := l.pool.subscriptions(l.key)
 		h.Updated, h.Missed = s.updated, s.missed
 	}
 	return h
+}
+
+// doubted notes a reason to doubt the conn which belongs to no call.
+func (l *link) doubted(err error) {
+	if errors.Is(err, transport.ErrNotSent) {
+		l.silence.doubt()
+		return
+	}
+	l.suspicion.raise(nil)
 }
 
 // serve maintains a conn until it ends, and returns the reason of its end.
@@ -437,6 +451,9 @@ func (l *link) fail(c client.Conn, err error) {
 		s.broken <- err
 		return true
 	})
+	if errors.Is(err, transport.ErrNotSent) && !errors.Is(err, transport.ErrSessionGone) {
+		l.doubtReading()
+	}
 }
 
 // close ends the link and waits until all its resources are released.

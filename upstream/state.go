@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -358,6 +359,9 @@ func (p *pool) transitionTo(now linkState) transition {
 		t.status.Err, t.status.Advice = describe(now.err), p.connConfig.Kind().Frozen
 		if frozen, ok := errors.AsType[*frozenError](now.err); ok {
 			t.status.Err = frozen.reason()
+			if frozen.failed != nil {
+				t.status.Advice = cmp.Or(advice(frozen.failed, p.name, &p.connConfig), t.status.Advice)
+			}
 		} else {
 			t.status.Advice = sessionAdvice
 		}

@@ -244,8 +244,12 @@ func (l *link) inquire(ctx context.Context, q *inquiry) {
 			l.trust(q.conn)
 			return
 		default: // 404 has ended the session; anything else proves nothing
-			if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+			switch {
+			case ctx.Err() != nil:
+			case errors.Is(err, context.DeadlineExceeded):
 				l.silence.suspect()
+			default:
+				l.unsent(q.conn, err)
 			}
 			return
 		}

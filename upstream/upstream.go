@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"reflect"
+	"syscall"
 	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
@@ -275,7 +276,7 @@ func (u *Upstream) Call(ctx context.Context, c *Call) (client.Result, error) {
 			return u.inTime(whole, clock, result)
 		}
 		f := u.failureOf(ctx, c, cn.Info().Era, l.suspect(ctx, cn, err), second)
-		l.noteAnswer(c, &f)
+		l.noteAnswer(c, cn, &f)
 		if f.broken != nil {
 			l.fail(cn, f.broken)
 		}
@@ -297,14 +298,21 @@ func (u *Upstream) Call(ctx context.Context, c *Call) (client.Result, error) {
 }
 
 // noteAnswer notes whether a call that failed was answered.
-func (l *link) noteAnswer(c *Call, f *failure) {
+func (l *link) noteAnswer(c *Call, cn client.Conn, f *failure) {
 	ours, _ := errors.AsType[*Error](f.err)
 	_, answered := errors.AsType[*jsonrpc.Error](f.err)
+	// in the legacy era, a control question finds out more about a status
+	gateway := ours != nil && !l.losesSessions(cn) && l.pool.connConfig.Kind().HTTP && unanswered(ours)
 	switch {
-	case answered, ours != nil && ours.Kind == client.KindInvalid:
+	case answered, ours != nil && ours.Kind == client.KindInvalid && !gateway:
 		l.silence.answered()
 	case ours != nil && ours.Kind == client.KindTimeout && f.abandoned:
 		l.silence.timedOut(c.Account)
+	case ours == nil || f.broken != nil || !l.pool.connConfig.Kind().HTTP:
+	case errors.Is(ours, transport.ErrOthers) && errors.Is(ours, syscall.ECONNREFUSED):
+		l.silence.doubt()
+	case ours.Kind == client.KindLost, errors.Is(ours, transport.ErrOthers), gateway:
+		l.silence.failed()
 	}
 }
 

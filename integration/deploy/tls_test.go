@@ -217,3 +217,50 @@ func TestOperateSocketOfSystemd(t *testing.T) {
 		t.Errorf("with another port in the file: %v\n%s", err, out)
 	}
 }
+
+// TestOperateListenSocketOfSystemd: a process without tls takes the port of listen from systemd, and a connection waits
+// in it while the process is started again.
+func TestOperateListenSocketOfSystemd(t *testing.T) {
+	harness.Waits(t)
+	needs.Bash.Require(t)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	socket, err := l.(*net.TCPListener).File()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer socket.Close()
+	_, url := upstreamtest.Start(t, upstreamtest.Script{})
+	m := harness.NewProgram(t)
+	m.MustWrite(t, "listen: "+l.Addr().String()+"\nadmin: 127.0.0.1:0\nupstreams: { up: { url: "+url+", isolation: shared } }\n")
+	passed := func() *exec.Cmd {
+		// sh keeps its process, so that its number is that of junction
+		cmd := exec.Command("bash", "-c", `LISTEN_PID=$$ LISTEN_FDS=1 LISTEN_FDNAMES=listen exec "$0" --config "$1"`,
+			harness.JunctionBinary(t), m.File())
+		cmd.ExtraFiles = []*os.File{socket}
+		return cmd
+	}
+	c := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	ask := func() error {
+		resp, err := c.Get("http://" + l.Addr().String() + "/mcp")
+		if err == nil {
+			resp.Body.Close()
+		}
+		return err
+	}
+	m.MustStart(t, passed())
+	if err := ask(); err != nil {
+		t.Error(err)
+	}
+	m.MustStop(t)
+	answered := make(chan error, 1)
+	go func() { answered <- ask() }()
+	m.MustStart(t, passed())
+	if err := <-answered; err != nil {
+		t.Errorf("a request during the restart: %v", err)
+	}
+	m.MustStop(t)
+}

@@ -136,7 +136,7 @@ func TestNothingIsApprovedBlind(t *testing.T) {
 			m, asked := c.Converse(t, row.q, approval("Allow and remember for this exact call"))
 			got := string(m.Append(nil))
 			if len(asked) > 0 || !strings.Contains(got, "the form cannot show all of it") || !strings.Contains(got, row.why) ||
-				!strings.Contains(got, "policy careful, before rules[0]") {
+				!strings.Contains(got, "ask the operator of Junction") {
 				t.Errorf("%.100s %.100s: after %d questions %.300s, want a refusal: %s", row.q.Params, row.q.Meta, len(asked), got, row.why)
 			}
 		}

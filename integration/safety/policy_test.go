@@ -301,7 +301,7 @@ func TestApprovalOfOthers(t *testing.T) {
 			}
 			m := mute.Begin(t, q).Answer(t)
 			if got := string(m.Append(nil)); !strings.Contains(got, "needs the approval of a person") ||
-				!strings.Contains(got, "policy careful, before rules[0]") {
+				!strings.Contains(got, "ask the operator of Junction") {
 				t.Errorf("a client that cannot be asked reads %s", got)
 			}
 			if q.Method == "resources/read" && harness.Member(m.Error.Data, "junction", "kind") != `"approval"` {

@@ -116,9 +116,10 @@ type Hooks struct {
 	// A nil hook asks the client of a call.
 	Roots func() []byte
 	// a legacy server may have lost the session: its answer to a ping, or to a listening stream, was
-	// suspicious. Or a modern server has refused the token of a subscription. A nil hook is not called, and
-	// then each 401 to a renewed token ends the sign-in.
-	Doubted func()
+	// suspicious. Or a modern server has refused the token of a subscription. Or the stream of either era
+	// could not be requested (transport.ErrNotSent). A nil hook is not called, and then each 401 to a renewed
+	// token ends the sign-in.
+	Doubted func(error)
 }
 
 // base is shared by both eras: ids, progress tokens, and responses to server requests.

@@ -47,7 +47,7 @@ func (b *base) decides(method string) bool {
 // doubt tells the owner of the conn about a suspicious answer to a ping.
 func (l *legacyConn) doubt(err error) {
 	if l.hooks.Doubted != nil && Suspicious(err) {
-		l.hooks.Doubted()
+		l.hooks.Doubted(err)
 	}
 }
 

@@ -234,7 +234,7 @@ func (d *Dialer) mayBeSSE(err error) bool {
 }
 
 // open opens the transport, and calls Opened.
-func (a *attempt) open(ctx context.Context, remote Transport, in transport.Receiver, doubted func()) (
+func (a *attempt) open(ctx context.Context, remote Transport, in transport.Receiver, doubted func(error)) (
 	transport.Transport, error,
 ) {
 	t, err := a.kind.open(a, ctx, remote, in, doubted)
@@ -245,7 +245,7 @@ func (a *attempt) open(ctx context.Context, remote Transport, in transport.Recei
 }
 
 // openProcess is the open of a command.
-func (a *attempt) openProcess(_ context.Context, _ Transport, in transport.Receiver, _ func()) (
+func (a *attempt) openProcess(_ context.Context, _ Transport, in transport.Receiver, _ func(error)) (
 	transport.Transport, error,
 ) {
 	o := &a.options
@@ -256,7 +256,7 @@ func (a *attempt) openProcess(_ context.Context, _ Transport, in transport.Recei
 }
 
 // openRemote is the open of a server with a URL.
-func (a *attempt) openRemote(ctx context.Context, remote Transport, in transport.Receiver, doubted func()) (
+func (a *attempt) openRemote(ctx context.Context, remote Transport, in transport.Receiver, doubted func(error)) (
 	transport.Transport, error,
 ) {
 	o := &a.options

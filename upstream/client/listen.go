@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -229,8 +230,8 @@ func (m *modernConn) keep(l *listen) {
 		if err == nil {
 			err = transport.ErrClosed
 		}
-		if RejectsToken(err) && m.hooks.Doubted != nil {
-			m.hooks.Doubted()
+		if (RejectsToken(err) || errors.Is(err, transport.ErrNotSent)) && m.hooks.Doubted != nil {
+			m.hooks.Doubted(err)
 		}
 		if l.settle(nil, err) && !l.first {
 			return

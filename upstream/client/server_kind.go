@@ -36,7 +36,7 @@ type ServerKind struct {
 	Frozen, Silent, Downloads, Closed string
 
 	given func(command []string, url string) bool
-	open  func(a *attempt, ctx context.Context, remote Transport, in transport.Receiver, doubted func()) (
+	open  func(a *attempt, ctx context.Context, remote Transport, in transport.Receiver, doubted func(error)) (
 		transport.Transport, error)
 }
 

@@ -76,7 +76,7 @@ func TestAttemptsBeginWithTheTransportOfTheEntry(t *testing.T) {
 			var opened []Transport
 			d := NewDialer(Options{URL: "https://mcp.example", Transport: row.transport, Log: authtest.Log(t)})
 			d.kind = &ServerKind{HTTP: true, open: func(_ *attempt, _ context.Context, remote Transport,
-				_ transport.Receiver, _ func()) (transport.Transport, error) {
+				_ transport.Receiver, _ func(error)) (transport.Transport, error) {
 				opened = append(opened, remote)
 				return nil, none
 			}}
@@ -88,7 +88,7 @@ func TestAttemptsBeginWithTheTransportOfTheEntry(t *testing.T) {
 	d := NewDialer(Options{URL: "https://mcp.example", Log: authtest.Log(t)})
 	d.known.learn(EraLegacy, d.options.Transport.row().next, assumed)
 	d.kind = &ServerKind{HTTP: true, open: func(_ *attempt, _ context.Context, remote Transport,
-		_ transport.Receiver, _ func()) (transport.Transport, error) {
+		_ transport.Receiver, _ func(error)) (transport.Transport, error) {
 		if remote != transports[0].next {
 			t.Errorf("after %s has succeeded, Dial opens %q", transports[0].next, remote)
 		}

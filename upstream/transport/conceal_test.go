@@ -21,7 +21,7 @@ func TestErrorsShowNoSecrets(t *testing.T) {
 		return fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32001,"message":%q,"data":{"words":%q}}}`, id, words, words)
 	}
 	configured := HTTPOptions{Headers: map[string]string{"Authorization": "Bearer " + token}}
-	signedIn := HTTPOptions{Token: func(context.Context, ...string) (string, error) { return token, nil }, Doubted: func() {}}
+	signedIn := HTTPOptions{Token: func(context.Context, ...string) (string, error) { return token, nil }, Doubted: func(error) {}}
 	for name, answer := range map[string]http.HandlerFunc{
 		"a text":           func(w http.ResponseWriter, _ *http.Request) { http.Error(w, words, http.StatusGone) },
 		"a page":           func(w http.ResponseWriter, _ *http.Request) { sayPage(w, words) },

@@ -42,11 +42,12 @@ type HTTPOptions struct {
 	Depth        int // maximum nesting of one message from the server
 	Log          *slog.Logger
 	// Doubted is called when a server of the legacy era refuses a listening stream, or the rest of a
-	// broken one, as if the session had ended. Then only the answer to a POST ends it, so that calls in
-	// flight get answers of their own. It must not block. If it is nil, such a refusal ends the session.
+	// broken one, as if the session had ended, and when a request for one could not be sent. Then only the
+	// answer to a POST ends the session, so that calls in flight get answers of their own. It must not
+	// block. If it is nil, such a refusal ends the session.
 	// An owner that gives it also finds out why a request is refused that is no Request.Own (renewal.go).
 	// If it is nil, each request counts as one.
-	Doubted func()
+	Doubted func(error)
 	Account Account // for what belongs to no caller; nil does not limit it
 	// connection pool shared by the transports of an upstream, which do not close it; if it is nil,
 	// the transport has its own pool
@@ -99,7 +100,7 @@ type origin struct {
 	header http.Header
 	// headers of a POST to an endpoint that belongs to a session; nil for none
 	posts     http.Header
-	doubted   func()                                                       // see HTTPOptions; may be nil
+	doubted   func(error)                                                  // see HTTPOptions; may be nil
 	token     func(ctx context.Context, refused ...string) (string, error) // see HTTPOptions
 	renews    func(m *jsonrpc.Message, challenged bool) bool               // see HTTPOptions
 	tokenless bool                                                         // TokenOptional

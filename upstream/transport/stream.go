@@ -262,7 +262,7 @@ func (w *streamable) doubt(e *StatusError) {
 		w.Over(fmt.Errorf("%w: %w", ErrSessionGone, e))
 		return
 	}
-	w.doubted()
+	w.doubted(e)
 }
 
 // passing reports whether a status may be temporary.
@@ -305,6 +305,9 @@ func (w *streamable) listening(gap func()) {
 			return
 		case err != nil:
 			w.log.Debug("cannot open the listening stream; will retry", "error", err)
+			if w.doubted != nil && errors.Is(err, ErrNotSent) && !w.Ended() {
+				w.doubted(err)
+			}
 			p.tries++
 			continue
 		case t.StatusCode/100 != 2 || !isEvents(t.media()):

@@ -251,7 +251,7 @@ func TestRefusedStreamsRaiseDoubts(t *testing.T) {
 					w.WriteHeader(tt.gets[i])
 				}
 			})
-			w := mustHTTP(t, HTTPOptions{URL: srv.URL, Doubted: func() { doubts.Add(1) }}, nil)
+			w := mustHTTP(t, HTTPOptions{URL: srv.URL, Doubted: func(error) { doubts.Add(1) }}, nil)
 			if _, err := w.Call(short(t), call("1", "initialize"), nil); err != nil {
 				t.Fatal(err)
 			}
@@ -287,7 +287,7 @@ func TestRefusedResumptionRaisesADoubt(t *testing.T) {
 		}
 		w.WriteHeader(404)
 	})
-	w := mustHTTP(t, HTTPOptions{URL: srv.URL, Doubted: func() { doubts++ }}, nil)
+	w := mustHTTP(t, HTTPOptions{URL: srv.URL, Doubted: func(error) { doubts++ }}, nil)
 	if _, err := w.Call(short(t), call("1", "initialize"), nil); err != nil {
 		t.Fatal(err)
 	}

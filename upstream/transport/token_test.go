@@ -104,7 +104,7 @@ func TestTokenIsRenewedOnceInASession(t *testing.T) {
 		w.Header().Set("WWW-Authenticate", "Bearer")
 		w.WriteHeader(http.StatusUnauthorized)
 	})
-	w := mustHTTP(t, HTTPOptions{URL: srv.URL, Token: token, Doubted: func() {}}, nil)
+	w := mustHTTP(t, HTTPOptions{URL: srv.URL, Token: token, Doubted: func(error) {}}, nil)
 	if _, err := w.Call(short(t), call("1", "initialize"), nil); err != nil {
 		t.Fatal(err)
 	}

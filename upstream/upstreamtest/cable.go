@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"sync"
+	"syscall"
 	"testing"
 
 	"junction/upstream/transport"
@@ -21,14 +22,19 @@ type Cable struct {
 	mu  sync.Mutex
 	all []net.Conn
 	off bool
+	// no connection is accepted, and the open ones work
+	refuses bool
 }
 
 func (c *Cable) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	c.mu.Lock()
-	off := c.off
+	off, refuses := c.off, c.refuses
 	c.mu.Unlock()
-	if off {
+	switch {
+	case off:
 		return nil, errors.New("the cable is unplugged")
+	case refuses:
+		return nil, syscall.ECONNREFUSED
 	}
 	ours, theirs := net.Pipe()
 	select {
@@ -54,6 +60,13 @@ func (c *Cable) Plug(in bool) {
 		}
 		c.all = nil
 	}
+}
+
+// Refuse lets the server refuse new connections, and keep the open ones.
+func (c *Cable) Refuse(refuses bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.refuses = refuses
 }
 
 // Accept implements net.Listener.

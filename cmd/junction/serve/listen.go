@@ -44,7 +44,7 @@ func (l *listening) Open(c *config.Config) error {
 
 // openSecure opens the listener of https, or takes that of systemd.
 func (l *listening) openSecure(address string) error {
-	secure, err := listeners.Inherited(l.getenv, address)
+	secure, err := listeners.Inherited(l.getenv, "tls.listen", address, true)
 	if secure == nil && err == nil {
 		secure, err = listeners.Listen(address, "tls.listen")
 	}
@@ -66,15 +66,20 @@ func (l *listening) Close() {
 	}
 }
 
-// openListeners opens the listeners. It looks at both addresses, so that one error names all that
-// are taken. It takes no admin address in vain: of two processes that start at once, one must get
-// both.
+// openListeners opens the listeners, or takes that of systemd for listen. It looks at both addresses, so that one
+// error names all that are taken. It takes no admin address in vain: of two processes that start at once, one must
+// get both.
 func (l *listening) openListeners(c *config.Config) (err error) {
 	key := "listen"
 	if l.file == "" {
 		key = "--listen"
 	}
-	l.public, err = listeners.Listen(c.Listen, key)
+	if l.file != "" && !l.inner {
+		l.public, err = listeners.Inherited(l.getenv, key, c.Listen, !c.TLS.On())
+	}
+	if l.public == nil && err == nil {
+		l.public, err = listeners.Listen(c.Listen, key)
+	}
 	if err != nil && !errors.Is(err, syscall.EADDRINUSE) {
 		return err
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 
 	"gopkg.in/yaml.v3"
@@ -108,10 +109,13 @@ func Broken(file string) (string, error) {
 	case !ok:
 		return "", err
 	}
-	if rejecting := c.Rejecting(problems); len(rejecting) > 0 { // these keep Junction from starting
-		problems = rejecting
+	rejecting := c.Rejecting(problems) // these keep Junction from starting, and come first
+	for _, p := range problems {
+		if !slices.Contains(rejecting, p) {
+			rejecting = append(rejecting, p)
+		}
 	}
-	return First(file, problems), nil
+	return First(file, rejecting), nil
 }
 
 // blockedBy returns the upstream that a mistake blocks when the program starts. ok is false if the

@@ -216,15 +216,25 @@ func (ch *Change) compare() {
 
 // Attrs returns the lists as attributes of a log line.
 func (ch *Change) Attrs() (attrs []any) {
+	p := comparePolicies(ch.before, ch.Config)
 	for _, list := range []struct {
 		key   string
 		names []string
-	}{{"added", ch.Added}, {"changed", ch.Changed}, {"removed", ch.Removed}, {"revoked", ch.Revoked}} {
+	}{{"added", ch.Added}, {"changed", ch.Changed}, {"removed", ch.Removed}, {"revoked", ch.Revoked},
+		{"policies_added", few(p.added)}, {"policies_changed", few(p.changed)}, {"policies_removed", few(p.removed)}} {
 		if len(list.names) > 0 {
 			attrs = append(attrs, list.key, list.names)
 		}
 	}
 	return attrs
+}
+
+// few returns as many names as a log line shows, and how many more there are.
+func few(names []string) []string {
+	if more := len(names) - maxPartial; more > 0 {
+		return append(names[:maxPartial:maxPartial], fmt.Sprintf("and %d more", more))
+	}
+	return names
 }
 
 // Waiting returns the sentence about the keys that wait for a restart, or "".
@@ -292,7 +302,8 @@ func (ch *Change) Report() string {
 		text = "WARNING: authentication ends: with the new file, every program and user of this machine can connect " +
 			"without a key; to keep it, put the section auth back\n" + text
 	}
-	for _, line := range append(policies.lines, movedKeys(ch.before, ch.Config)...) {
+	for _, line := range slices.Concat(policies.lines, movedKeys(ch.before, ch.Config),
+		spreadKeys(ch.before, ch.Config)) {
 		text += "\n" + line
 	}
 	if rejected := ch.Rejected(); rejected != "" {

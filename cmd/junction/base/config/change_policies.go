@@ -126,10 +126,55 @@ func movedKeys(old, next *Config) (lines []string) {
 	for _, key := range slices.Compact(keys) {
 		was, is := naming(old, key), naming(next, key)
 		if joins := without(is, was); len(joins) > 0 {
-			lines = append(lines, "the key "+key+" joins the policies "+strings.Join(joins, ", "))
+			line := "the key " + key + " joins the policies " + strings.Join(joins, ", ")
+			if denies := few(deniesOf(next, joins)); len(denies) > 0 {
+				line += "; these deny it { " + strings.Join(denies, " }, { ") + " }"
+			}
+			lines = append(lines, line)
 		}
 		if leaves := without(was, is); len(leaves) > 0 {
 			lines = append(lines, "the key "+key+" leaves the policies "+strings.Join(leaves, ", "))
+		}
+	}
+	return lines
+}
+
+// deniesOf returns what the denies of policies select, as in the file.
+func deniesOf(c *Config, names []string) (denies []string) {
+	for _, e := range c.Policies {
+		for i := range e.Rules {
+			if e.Rules[i].Deny != nil && slices.Contains(names, e.Name) {
+				text := strings.TrimPrefix(e.Rules[i].Text(), "deny: { ")
+				denies = append(denies, strings.TrimSuffix(text, " }"))
+			}
+		}
+	}
+	return denies
+}
+
+// spreadKeys returns a line for each ask of a policy for everyone that a change adds or removes, and that gives items
+// to API keys to which no other rule gives them.
+func spreadKeys(old, next *Config) (lines []string) {
+	spreads := func(c *Config) []policy.Spread {
+		var keys []string
+		for _, k := range c.Auth.APIKeys {
+			keys = append(keys, k.Name)
+		}
+		return c.Policies.Spreads(keys, c.Known())
+	}
+	before, after := spreads(old), spreads(next)
+	lacks := func(list []policy.Spread, s policy.Spread) bool {
+		return !slices.ContainsFunc(list, func(o policy.Spread) bool { return o.Same(&s) })
+	}
+	for _, s := range after {
+		if lacks(before, s) {
+			lines = append(lines, "the policy "+s.Policy+" "+s.Text())
+		}
+	}
+	for _, s := range before {
+		if lacks(after, s) {
+			lines = append(lines, "without this ask of the policy "+s.Policy+", "+s.Named()+" may lose { "+s.Items+
+				" }: no other rule gave it to them")
 		}
 	}
 	return lines

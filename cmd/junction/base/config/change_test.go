@@ -1,6 +1,7 @@
 package config
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -175,6 +176,17 @@ func TestChangeReportsPolicies(t *testing.T) {
 			"a reload changes the policies many\n" + `the policy many loses the rule deny: { tools: "a__x", where: { p: "/etc*" } }`},
 		{old, strings.Replace(old, "managers", "heads", 1), "a reload adds the policies heads; removes the policies managers\n" +
 			"the key a joins the policies heads\nthe key a leaves the policies managers"},
+		{old, two("[x]", "[x]", "a") + rules("{ ask: { tools: a__b } }"), "a reload adds the policies many; changes the policies managers\n" +
+			"the policy managers changes match\nthe key a leaves the policies managers\n" +
+			`the policy many gives { tools: "a__b" } to the key a, too: no other rule does, and they approve their own calls; to ask ` +
+			`only those who may use it already, add enforced: true to this policy, and the policy { name: many-others, enforced: false, ` +
+			`rules: [{ deny: { tools: "a__b" } }] }`},
+		{two("[x]", "[x]", "a") + rules("{ ask: { tools: a__b } }"), two("[x]", "[x]", "a"), "a reload removes the policies many\n" +
+			`without this ask of the policy many, the key a may lose { tools: "a__b" }: no other rule gave it to them`},
+		{two("[x]", "[x]", "a") + "  - { name: limits, match: { key: x }, rules: [{ deny: { tools: a__c } }] }\n",
+			two("[x]", "[x]", "a") + "  - { name: limits, match: { key: [x, a] }, rules: [{ deny: { tools: a__c } }] }\n",
+			"a reload changes the policies limits\nthe policy limits changes match\n" +
+				`the key a joins the policies limits; these deny it { tools: "a__c" }`},
 		{"", old, "a reload adds the policies developers, managers\nthe section policies is new: what no rule allows is denied\n" +
 			"the key a joins the policies managers"},
 		{old, "", "a reload removes the policies developers, managers\nthe section policies is gone: every caller may use everything " +
@@ -184,5 +196,30 @@ func TestChangeReportsPolicies(t *testing.T) {
 		if got := change.Report(); got != test.want {
 			t.Errorf("got %q, want %q", got, test.want)
 		}
+	}
+}
+
+// TestChangeIsLogged: the log line of a reload names the policies that it adds, changes and removes, as many as a line
+// shows.
+func TestChangeIsLogged(t *testing.T) {
+	file := func(policies ...string) *Config {
+		return mustParse(t, "upstreams: { a: { command: [x] } }\npolicies: ["+strings.Join(policies, ", ")+"]\n", nil)
+	}
+	entry := func(name, verdict string) string {
+		return "{ name: " + name + ", rules: [{ " + verdict + ": { upstreams: a } }] }"
+	}
+	old := file(entry("one", "allow"), entry("two", "allow"))
+	change := old.Follow(file(entry("one", "ask"), entry("new", "allow")))
+	got := fmt.Sprint(change.Attrs()...)
+	if want := fmt.Sprint("policies_added", []string{"new"}, "policies_changed", []string{"one"}, "policies_removed", []string{"two"}); got != want {
+		t.Errorf("the attributes are %s, want %s", got, want)
+	}
+	var many []string
+	for i := range maxPartial + 7 {
+		many = append(many, entry(fmt.Sprintf("p%02d", i), "allow"))
+	}
+	change = old.Follow(file(many...))
+	if got := fmt.Sprint(change.Attrs()...); !strings.Contains(got, "and 7 more") {
+		t.Errorf("the attributes are %s, want a bounded list", got)
 	}
 }

@@ -395,6 +395,10 @@ func (c *Config) warnPolicies(d *decoder, warn func(path, format string, args ..
 	} else {
 		c.warnKeys(warn)
 	}
+	for _, s := range c.Policies.Spreads(places.Keys, places.Upstreams) {
+		p := s.Problem()
+		warn("policies"+p.Path, "%s", p.Text)
+	}
 	for _, p := range c.Policies.Warnings(places.Upstreams) {
 		warn("policies"+p.Path, "%s", p.Text)
 	}

@@ -12,12 +12,14 @@ import (
 	"log/slog"
 	"os"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 	"unicode/utf8"
 
 	"junction/cmd/junction/base/config"
 	"junction/proxy"
+	"junction/upstream"
 	"junction/upstream/files"
 	"junction/upstream/pace"
 	"junction/upstream/raw"
@@ -32,7 +34,7 @@ const (
 	auditQueue = 8 << 20               // limit of waiting bytes; a single line may exceed it
 	auditRetry = time.Second           // after a failed write
 	auditCalm  = time.Minute           // between two error messages in the log
-	auditText  = 200                   // limit, in bytes, of a text that a client chooses
+	auditText  = 200                   // limit, in bytes, of a text that a client or a server chooses
 	auditNoted = time.Hour             // between two lines of the log with the last hash
 )
 
@@ -429,6 +431,7 @@ func appendCall(b []byte, now time.Time, c *proxy.CallInfo, digest *[sha256.Size
 	if c.Cached {
 		b = append(b, `,"cached":true`...)
 	}
+	text("error", unreached(c))
 	if c.Code != 0 {
 		number("code", c.Code)
 	}
@@ -444,6 +447,19 @@ func appendCall(b []byte, now time.Time, c *proxy.CallInfo, digest *[sha256.Size
 		}
 	}
 	return append(b, "}\n"...)
+}
+
+// unreached returns why the upstream of a call was not reached, or has not answered, in the words that the client got;
+// "" for other calls.
+func unreached(c *proxy.CallInfo) string {
+	switch c.Outcome {
+	case proxy.Unavailable, proxy.Timeout, proxy.Lost:
+		if err, ok := errors.AsType[*upstream.Error](c.Err); ok {
+			text := strings.Join(strings.Fields(err.Public()), " ")
+			return text[:min(len(text), auditText)]
+		}
+	}
+	return ""
 }
 
 // Sink is a second receiver of the audit's lines.

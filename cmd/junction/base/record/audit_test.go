@@ -25,6 +25,8 @@ import (
 	"junction/auth/authtest"
 	"junction/cmd/junction/base/config"
 	"junction/proxy"
+	"junction/upstream"
+	"junction/upstream/client"
 	"junction/upstream/files"
 )
 
@@ -163,6 +165,9 @@ func TestAuditLine(t *testing.T) {
 		{"nothing", config.Audit{}, proxy.CallInfo{}, map[string]any{"duration_ms": 0.0, "sent": 0.0, "received": 0.0}},
 		{"endless texts of a client", config.Audit{}, proxy.CallInfo{Client: strings.Repeat("c", 1<<20), Request: strings.Repeat("r", 1<<20)},
 			map[string]any{"claimed_client": strings.Repeat("c", 200), "request": strings.Repeat("r", 200), "duration_ms": 0.0, "sent": 0.0, "received": 0.0}},
+		{"an upstream that is not reached", config.Audit{}, proxy.CallInfo{Outcome: proxy.Unavailable,
+			Err: &upstream.Error{Upstream: "a", Kind: client.KindUnavailable, Err: errors.New("refused\n" + strings.Repeat("x", 1000))}},
+			map[string]any{"outcome": "unavailable", "error": "upstream a: refused " + strings.Repeat("x", 180), "duration_ms": 0.0, "sent": 0.0, "received": 0.0}},
 		{"arguments", config.Audit{Arguments: true}, proxy.CallInfo{Arguments: arguments}, map[string]any{"duration_ms": 0.0, "sent": 0.0, "received": 0.0,
 			"arguments_sha256": sha256Hex(string(arguments)), "arguments": map[string]any{"token": "canary-1"}}},
 		{"arguments of bytes that are no text", config.Audit{Arguments: true}, proxy.CallInfo{Arguments: []byte("{\"a\":\"\xff\"}"), Name: "\xff\u2028\x00"},

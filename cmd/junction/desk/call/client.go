@@ -331,8 +331,11 @@ func EndpointOf(ctx context.Context, file string) (string, error) {
 	if place, ok := runfile.Find(file); ok {
 		return place.URL, nil
 	}
-	c, err := config.LoadForCommand(file)
-	if err != nil {
+	c, err := config.LoadPlaces(file)
+	if err != nil { // a junction that serves the file goes on with the content that it has
+		if served, running := admin.ServedAt(ctx, file); c != nil && running {
+			return served.URL, nil
+		}
 		return "", err
 	}
 	if strings.HasSuffix(c.Listen, ":0") {

@@ -78,14 +78,31 @@ func adminAddress(ctx context.Context, flag, file string) (string, error) {
 	if running && place.Admin != "" {
 		return place.Admin, nil
 	}
-	c, err := config.LoadForCommand(file)
-	if err == nil && *c.Admin == "" && running {
-		return "", fmt.Errorf("%w: set admin in %s, and restart process %d", errNoAdmin, file, place.PID)
-	}
-	if err != nil || strings.HasSuffix(*c.Admin, ":0") {
+	c, err := config.LoadPlaces(file)
+	switch {
+	case c == nil:
 		return "", err
+	case *c.Admin == "" && running:
+		return "", fmt.Errorf("%w: set admin in %s, and restart process %d", errNoAdmin, file, place.PID)
+	case strings.HasSuffix(*c.Admin, ":0") && err == nil:
+		return "", nil
+	case err != nil:
+		return brokenAddress(ctx, file, *c.Admin)
 	}
 	return *c.Admin, CheckOwn(ctx, file, c, "give --admin "+*c.Admin)
+}
+
+// brokenAddress returns the admin address of a file with a mistake, if a junction that serves the file answers
+// there. A process goes on with the content that it has.
+func brokenAddress(ctx context.Context, file, admin string) (string, error) {
+	var r diagnose.Running
+	switch {
+	case admin == "" || strings.HasSuffix(admin, ":0"):
+		return "", notRunning(file)
+	case askAdmin(ctx, admin, "/status", nil, ownLimit, &r) == nil && r.File != "" && sameFile(file, r.File):
+		return admin, nil
+	}
+	return "", fmt.Errorf("%w (no process that serves it answers at %s)", notRunning(file), admin)
 }
 
 // CheckOwn returns an error if the junction at the admin address of a configuration is not the user's: it

@@ -21,7 +21,7 @@ import (
 
 // checkCommand is `junction check`.
 func checkCommand(stdout io.Writer, file *string, start Foresight) *cobra.Command {
-	var asJSON bool
+	var asJSON, quiet bool
 	var old string
 	cmd := &cobra.Command{
 		Use: "check", Short: "Validate a configuration file", Args: cli.NoArguments,
@@ -67,12 +67,16 @@ policies, and which changes wait for a restart.`,
 			if asJSON {
 				return errors.Join(cli.PrintValue(stdout, report), report.Err(), err)
 			}
+			if quiet {
+				report.Notes = nil
+			}
 			var text bytes.Buffer
 			mistakes := report.Print(&text)
 			return errors.Join(cli.Tell(stdout, text.String()), mistakes, err)
 		},
 	}
 	cmd.Flags().StringVar(&old, "against", "", "the `FILE` that a running Junction has in force")
+	cmd.Flags().BoolVarP(&quiet, "quiet", "q", false, "leave out the notes, such as before each start of a service")
 	cli.JSONFlag(cmd, &asJSON)
 	return cmd
 }

@@ -38,8 +38,8 @@ func ServedAt(ctx context.Context, file string) (s Served, running bool) {
 	if running || file == "" {
 		return s, running
 	}
-	c, err := config.LoadForCommand(file)
-	if err != nil || *c.Admin == "" || strings.HasSuffix(*c.Admin, ":0") {
+	c, _ := config.LoadPlaces(file)
+	if c == nil || *c.Admin == "" || strings.HasSuffix(*c.Admin, ":0") {
 		return s, false
 	}
 	var r diagnose.Running

@@ -85,9 +85,6 @@ type statusOptions struct {
 
 // ask returns the status of the running proxy, with the wanted upstreams.
 func (s *statusOptions) ask(ctx context.Context) (*diagnose.Running, error) {
-	if err := s.absent(); err != nil {
-		return nil, err
-	}
 	address, err := adminAddress(ctx, s.admin, *s.file)
 	if err != nil {
 		return nil, err
@@ -171,24 +168,6 @@ func (s *statusOptions) settled(ctx context.Context) (*diagnose.Running, error) 
 		r.Reload += "; it has a mistake: " + broken
 	}
 	return r, nil
-}
-
-// absent returns an error if no junction of the user serves the file, and the file has a mistake, so that it
-// does not tell where another one is.
-func (s *statusOptions) absent() error {
-	if s.admin != "" || *s.file == "" {
-		return nil
-	}
-	if _, running := runfile.Present(*s.file); running {
-		return nil
-	}
-	if broken, err := config.Broken(*s.file); broken == "" || err != nil {
-		return nil
-	}
-	if _, err := config.LoadForCommand(*s.file); err == nil { // the admin address can be asked
-		return nil
-	}
-	return notRunning(*s.file)
 }
 
 // notRunning returns the error for a file that no junction serves: how the last process has ended, the first
@@ -309,7 +288,9 @@ func writeStatus(b *prose.Page, r *diagnose.Running, now time.Time) {
 	for _, line := range r.Unfollowed() {
 		b.Wrap("", "", prose.Tilde(line))
 	}
-	writeWarnings(b, r)
+	if n := len(r.Warnings) + r.MoreWarnings; n > 0 {
+		fmt.Fprintf(b, "The file has %s, which follow the table.\n", prose.Count(n, "warning"))
+	}
 	writeReplicas(b, r, now)
 	b.WriteByte('\n')
 	rows := [][]string{{"UPSTREAM", "STATE", "TOOLS", "PROCESSES", "MEMORY", "LAST CALL"}}
@@ -352,6 +333,10 @@ func writeStatus(b *prose.Page, r *diagnose.Running, now time.Time) {
 	}
 	if n := len(r.Problems); n > 0 {
 		fmt.Fprintf(b, "\n%s of tools: %s\n", prose.Count(n, "problem"), config.Command(r.Config, "doctor"))
+	}
+	if len(r.Warnings)+r.MoreWarnings > 0 {
+		b.WriteByte('\n')
+		writeWarnings(b, r)
 	}
 }
 

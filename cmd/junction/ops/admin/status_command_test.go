@@ -97,6 +97,9 @@ func TestWriteStatus(t *testing.T) {
 		!strings.Contains(got, "\n2 more warnings; junction check --config c.yaml shows all\n") {
 		t.Errorf("the warnings are\n%s", got)
 	}
+	if strings.Index(got, "UPSTREAM") > strings.Index(got, "Warning:") || !strings.Contains(got, "\nThe file has 10 warnings, which follow the table.\n") {
+		t.Errorf("the warnings are not below the table, or are not announced above it:\n%s", got)
+	}
 }
 
 // TestScreenful: a status that is higher than the terminal keeps its beginning, and counts the rest.

@@ -95,9 +95,9 @@ func auditFile(what string, args []string, file string) (string, error) {
 	if file == "" {
 		return "", cli.Usagef("%s needs --config FILE, or the file of the audit", what)
 	}
-	c, err := config.LoadForCommand(file)
+	c, err := config.LoadPlaces(file)
 	switch {
-	case err != nil:
+	case err != nil && (c == nil || c.Audit.File == ""): // the mistake may hide the name
 		return "", err
 	case c.Audit.File == "":
 		return "", fmt.Errorf("%s writes no audit; add audit: { file: audit.jsonl }", file)
@@ -431,7 +431,7 @@ func (p *printer) line(at string, who func(width int) string, what, outcome, det
 // explained reports whether the detail is worth a line of its own: it is about an event, says why a call was not
 // answered, or names the folder of the client.
 func (l *line) explained() bool {
-	return l.Event != "" || l.Dropped > 0 || l.reason() != "" || l.Folder != ""
+	return l.Event != "" || l.Dropped > 0 || l.reason() != "" || l.Error != "" || l.Folder != ""
 }
 
 // caller returns the readable name of the caller, with the ID of a key, in at most width characters.
@@ -489,8 +489,11 @@ func (l *line) outcomeDetail() string {
 		return "at " + diagnose.EndpointPath(l.Endpoint)
 	}
 	took := time.Duration(l.Took * float64(time.Millisecond)).Round(100 * time.Microsecond).String()
-	if l.Cached {
+	switch {
+	case l.Error != "":
+		return l.Error
+	case l.Cached:
 		return took + ", from the cache"
 	}
-	return took
+	return took + given[l.Approval]
 }

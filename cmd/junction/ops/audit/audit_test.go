@@ -102,7 +102,8 @@ func TestDetailOfUnapprovedCalls(t *testing.T) {
 		{"unanswered", "impossible", "policy people, rules[0]: the user cannot be asked"},
 		{"denied", "late", "policy people, rules[0]"},
 		{"unanswered", "", "1.5ms"}, // a server has asked
-		{"ok", "given", "1.5ms"},
+		{"ok", "given", "1.5ms, approved"},
+		{"ok", "remembered", "1.5ms, approved before"},
 	} {
 		if l := (line{Outcome: test.outcome, Approval: test.approval}); l.outcome() != test.outcome && test.approval != "asked" ||
 			l.outcome() != "asked" && test.approval == "asked" {

@@ -37,6 +37,9 @@ var approvals = map[string]string{
 	"impossible": ": the user cannot be asked",
 }
 
+// given are the words for the approvals of calls that a user has approved.
+var given = map[string]string{"given": ", approved", "remembered": ", approved before"}
+
 // verdictDeny is the verdict of a line whose call no policy allows.
 const verdictDeny = "deny"
 

@@ -246,9 +246,9 @@ func (e *examinee) failure(u *Examined, r *upstream.Report) (list []Finding) {
 			f.Advice = config.NoPackProgram
 		}
 	}
-	if e.status != nil && e.status.State == upstream.StateReady {
+	if e.status != nil && e.status.State == upstream.StateReady && r.InUse == nil {
 		f.Grave, f.Text = false, "the connection in use works, and a second one does not: "+u.Failed
-		if !pack {
+		if !pack && !r.Unreached() {
 			f.Advice = "clients that can be asked different things get connections of their own, unless " +
 				"questions: false has all of them share one"
 		}

@@ -13,6 +13,7 @@ import (
 	"junction/upstream/command"
 	"junction/upstream/raw"
 	"junction/upstream/stdio"
+	"junction/upstream/transport"
 )
 
 // examined returns the diagnosis of one upstream, up.
@@ -51,6 +52,12 @@ func TestFindingsOfAnUpstream(t *testing.T) {
 		{"failed", upstream.Config{}, nil, failed, "grave connect failed: no route", "do this"},
 		{"failed beside a connection", upstream.Config{}, status(upstream.StateReady, nil), failed,
 			"the connection in use works, and a second one does not: no route", "questions: false"},
+		{"refused beside a connection", upstream.Config{}, status(upstream.StateReady, nil),
+			upstream.Report{Steps: failed.Steps, Err: transport.NotSent(errors.New("refused")), Advice: "start it"},
+			"the connection in use works, and a second one does not: refused", "start it"},
+		{"failed, and so does the connection in use", upstream.Config{}, status(upstream.StateReady, nil),
+			upstream.Report{Steps: failed.Steps, Err: failed.Err, Advice: "do this", InUse: errors.New("refused")},
+			"grave connect failed: no route", "do this"},
 		{"well, and not in the proxy", upstream.Config{},
 			status(upstream.StateRetrying, func(s *upstream.Status) { s.Err = "refused" }), upstream.Report{},
 			"grave the proxy has no connection (retrying)", "with its next attempt"},

@@ -3,8 +3,12 @@ package diagnose
 import (
 	"crypto/subtle"
 	"net/http"
+	"os"
 
 	"github.com/go-chi/chi/v5"
+
+	"junction/cmd/junction/base/config"
+	"junction/upstream/shell"
 )
 
 // Owner is the secret of the user who runs the proxy, who alone can read it (package runfile). The
@@ -25,9 +29,13 @@ func (o Owner) check(w http.ResponseWriter, r *http.Request) bool {
 	if o.sentBy(r) {
 		return true
 	}
+	folder := "the same XDG_STATE_HOME"
+	if dir, err := config.StateDir(os.LookupEnv); err == nil {
+		folder = "XDG_STATE_HOME=" + shell.Quote(dir)
+	}
 	http.Error(w, "Only the user who runs Junction may do this, and this request does not have the secret of that "+
-		"user. Run the command as that user on the same machine (junction doctor, junction reconnect), with the same "+
-		"XDG_STATE_HOME.", http.StatusForbidden)
+		"user. Run the command as that user, or as root, on the same machine (junction doctor, junction reconnect), "+
+		"with "+folder+".", http.StatusForbidden)
 	return false
 }
 

@@ -56,7 +56,22 @@ func (p *Proxy) itemOf(x *view.Explanation, s upstream.Status, who policy.Subjec
 		a.Advice = append(a.Advice, "if a client does not show it, the client has an old list or hides tools: "+
 			"reconnect the client")
 	}
+	if x.Visible && x.Verdict.Asks() {
+		a.Advice = append(a.Advice, askAdvice(x)...)
+	}
 	return a
+}
+
+// askAdvice returns what a client needs for an item with an ask, and how the operator allows it without.
+func askAdvice(x *view.Explanation) []string {
+	kind, name := ruleFor(x)
+	for _, r := range x.Reasons {
+		if r.Rule != "" && r.Verdict.Asks() && r.Unmet == "" && r.Note == "" {
+			return []string{fmt.Sprintf("a client without elicitation cannot ask, and its calls fail; to allow it "+
+				"without an approval, add allow: { %s: %q } to the policy %s, before %s", kind, name, r.Policy, r.Rule)}
+		}
+	}
+	return nil
 }
 
 // reasonOf returns a reason as /why sends it.
