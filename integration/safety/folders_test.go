@@ -371,7 +371,9 @@ func TestTaskEndsWithItsFolder(t *testing.T) {
 	child := upstreamtest.Command(t, upstreamtest.Script{Era: string(client.EraModern), Tasks: true})
 	w := newWorkplaceOf(t, client.EraModern, allowing, func(c *upstream.Config) { c.Command, c.Env = child.Command, child.Env })
 	c := harness.TalkAs(t, w.URL, client.EraModern, "2026-07-28", harness.WithTasks)
-	begin := func() string { return harness.BeginTask(t, c, w.in("within/a", harness.Called("up__task", `{"gate":"end"}`))) }
+	begin := func() string {
+		return harness.BeginTask(t, c, w.in("within/a", harness.Called("up__task", `{"gate":"end"}`)))
+	}
 	about := func(id string) jsonrpc.Message {
 		return c.Begin(t, harness.Query{Method: "tasks/get", Params: fmt.Sprintf(`"taskId":%q`, id)}).Answer(t)
 	}
