@@ -516,6 +516,9 @@ func (g *guide) finish(ctx context.Context, changed []*clients.Client, running b
 	for _, name := range g.signIns(ctx) {
 		g.say("Sign in to %s with: %s", prose.OneLine(name), g.command("login", name))
 	}
+	for _, line := range g.folders() {
+		g.say("%s", line)
+	}
 	if g.kept {
 		g.say("%s", replaceLater(g.command))
 	}

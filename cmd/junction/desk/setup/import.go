@@ -78,25 +78,26 @@ type importer struct {
 	brief          bool   // the table leaves out the new servers, because their looks follow
 	file           string // the configuration file
 
-	home     clients.Home
-	here     clients.Home    // home with a project: that of --project, or the current folder
-	editor   *entries.Editor // of file
-	outcomes []clients.Outcome
-	looks    map[*clients.Server]*clients.Look // of the new servers
-	others   []otherProject
-	asked    []*entries.New // the new servers, after a person has confirmed them
-	failures []error        // for single files
-	written  bool
-	backup   string                  // of the old configuration file; "" if there was none
-	secrets  []string                // the new files with secrets
-	note     func(file string) error // see clients.SecretFiles; may be nil
-	next     string                  // the next step for the user
-	permits  []string                // the sentence about the folders that clients may name
-	folders  []string                // that clients may name now
-	agreed   []string                // the folders of projects that get an endpoint
-	added    []string                // the names of these endpoints, after the file has them
-	sequel   entries.Sequel          // has the states of the new servers
-	follows  bool                    // it has the states of the new servers
+	home      clients.Home
+	here      clients.Home    // home with a project: that of --project, or the current folder
+	editor    *entries.Editor // of file
+	outcomes  []clients.Outcome
+	looks     map[*clients.Server]*clients.Look // of the new servers
+	others    []otherProject
+	asked     []*entries.New // the new servers, after a person has confirmed them
+	failures  []error        // for single files
+	written   bool
+	backup    string                  // of the old configuration file; "" if there was none
+	secrets   []string                // the new files with secrets
+	note      func(file string) error // see clients.SecretFiles; may be nil
+	next      string                  // the next step for the user
+	permits   []string                // the sentence about the folders that clients may name
+	folders   []string                // that clients may name now
+	permitted []string                // the folders of the answer of entries.Permitting
+	agreed    []string                // the folders of projects that get an endpoint
+	added     []string                // the names of these endpoints, after the file has them
+	sequel    entries.Sequel          // has the states of the new servers
+	follows   bool                    // it has the states of the new servers
 }
 
 // read reads the configuration and the files of the clients, and plans what is added.

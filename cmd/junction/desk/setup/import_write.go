@@ -48,7 +48,7 @@ func (i *importer) write(ctx context.Context) (err error) {
 		}
 	}
 	var permits string
-	if i.folders, permits = entries.Permit(ctx, i.editor.Config(), i.file, &i.home, added...); permits != "" {
+	if i.folders, permits = entries.Permit(ctx, i.editor.Config(), i.file, &i.home, i.permitted, added...); permits != "" {
 		i.permits = []string{permits}
 	}
 	keep.Discard(text)
@@ -77,6 +77,9 @@ func (i *importer) ask(cmd *cobra.Command) error {
 	if err == nil {
 		err = entries.Folders(cmd, i.asked, i.yes)
 	}
+	if err == nil {
+		i.permitted, err = entries.Permitting(cmd, i.editor.Config(), i.file, &i.home, i.asked, i.workplaces(), i.yes)
+	}
 	for _, a := range i.asked {
 		n := slices.IndexFunc(i.outcomes, func(o clients.Outcome) bool { return o.Server.Entry == a.Entry })
 		if a.Note != "" {
@@ -84,6 +87,16 @@ func (i *importer) ask(cmd *cobra.Command) error {
 		}
 	}
 	return err
+}
+
+// workplaces returns the folders of the projects whose servers were found.
+func (i *importer) workplaces() (list []string) {
+	for _, o := range i.outcomes {
+		if o.Server.Scope != clients.User {
+			list = append(list, o.Server.Folder())
+		}
+	}
+	return list
 }
 
 // newText returns the file with the new servers, and their names, or nil if there are none. A server
