@@ -83,7 +83,8 @@ var arrows = map[string][]string{
 		"upstream/stdio", // the settings that a command inherits
 		"cmd/junction/ops/admin",
 		"cmd/junction/base/cli", "cmd/junction/desk/clients", "cmd/junction/base/config", "cmd/junction/base/runfile",
-		"upstream/files", "upstream/pace", "upstream/prose", "upstream/sandbox"},
+		"upstream/files", "upstream/pace", "upstream/prose", "upstream/sandbox",
+		"upstream/shell"}, // a line for cron
 	"cmd/junction/desk/screen": {"cmd/junction/ops/admin",
 		"cmd/junction/base/cli", "cmd/junction/ops/diagnose", "upstream/prose",
 		"upstream", "upstream/pace", "upstream/shell"}, // the words of states

@@ -269,7 +269,7 @@ func (i *importer) writing() string {
 	for _, from := range i.from {
 		words = append(words, "--from", from)
 	}
-	return config.Command(i.file, append(append(words, "--write"), i.names...)...)
+	return i.command(append(append(words, "--write"), i.names...)...)
 }
 
 // again returns the words of the command that adds a server which a person has removed.
@@ -298,7 +298,7 @@ func (i *importer) left() (lines []string) {
 	}
 	if len(removed) > 0 {
 		lines = append(lines, "You have removed these servers from the configuration, so they stay out: "+
-			strings.Join(removed, ", ")+". To add one again: "+config.Command(i.file, "import", "--write", "NAME"))
+			strings.Join(removed, ", ")+". To add one again: "+i.command("import", "--write", "NAME"))
 	}
 	return lines
 }
