@@ -119,7 +119,7 @@ func note(s *upstream.Status, program string) string {
 	if !slices.Contains(installers, program) {
 		return ""
 	}
-	return "downloading (" + program + "), normal on first start"
+	return program + " may be downloading the package" // what it has already starts faster
 }
 
 // statusOf returns the state of a running upstream that offers a number of tools.
