@@ -1,6 +1,7 @@
 package setup
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -154,8 +155,7 @@ func (g *guide) possible(ctx context.Context) error {
 		return nil // the next step reports it
 	}
 	c := e.Config()
-	use := "run: " + g.command("connect", "--all", "--url", runfile.URL(c.Listen))
-	if err := checkOwn(ctx, g.file, c, use); err != nil {
+	if err := checkOwn(ctx, g.file, c, g.connectOther(c)); err != nil {
 		return g.withFree(err, c)
 	}
 	return g.free(ctx, c)
@@ -211,6 +211,11 @@ func (g *guide) withFree(err error, c *config.Config) error {
 	return fmt.Errorf("%w; free now: write %s into %s", err, strings.Join(lines, ", and "), g.short())
 }
 
+// connectOther returns how the clients use the Junction of another file, which has the addresses of this one.
+func (g *guide) connectOther(c *config.Config) string {
+	return "run: " + config.CommandOf(cmp.Or(g.name, "junction"), "", "connect", "--all", "--url", runfile.URL(c.Listen))
+}
+
 // notTaken returns err, or the error about an address that another program has taken meanwhile, which is the reason.
 func (g *guide) notTaken(ctx context.Context, err error) error {
 	e, failure := entries.Read(io.Discard, g.file, false)
@@ -218,7 +223,7 @@ func (g *guide) notTaken(ctx context.Context, err error) error {
 		return err
 	}
 	c := e.Config()
-	if own := checkOwn(ctx, g.file, c, "run: "+g.command("connect", "--all", "--url", runfile.URL(c.Listen))); own != nil {
+	if own := checkOwn(ctx, g.file, c, g.connectOther(c)); own != nil {
 		return g.withFree(own, c)
 	}
 	if taken := g.free(ctx, c); taken != nil {
