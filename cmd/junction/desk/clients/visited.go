@@ -32,7 +32,8 @@ var (
 // editorTraces returns the traces of an editor that is built on VS Code. folders have its files of the user.
 func editorTraces(folders ...string) (list []trace) {
 	for _, user := range folders {
-		list = append(list, trace{path{base: appConfig, file: user + "/User/workspaceStorage/*/workspace.json"}, windowFolder})
+		file := user + "/User/workspaceStorage/*/workspace.json"
+		list = append(list, trace{path{base: appConfig, file: file}, windowFolder})
 	}
 	return list
 }

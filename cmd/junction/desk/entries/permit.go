@@ -157,7 +157,8 @@ func Permit(ctx context.Context, c *config.Config, file string, home *clients.Ho
 			return
 		}
 		if _, err := check(path); err != nil {
-			refused += "Clients may not name " + prose.OneLine(home.Short(path)) + ": " + prose.OneLine(err.Error()) + ". "
+			refused += "Clients may not name " + prose.OneLine(home.Short(path)) + ": " + prose.OneLine(err.Error()) +
+				". "
 			return
 		}
 		folders = append(folders, path)
