@@ -61,6 +61,7 @@ var arrows = map[string][]string{
 		"upstream/bounded", "upstream/http1", "upstream/pace"},
 	"cmd/junction/desk/clients": {"cmd/junction/base/revision",
 		"cmd/junction/desk/clients/format", "upstream/prose", "upstream/files", "upstream/shell",
+		"upstream/folder",    // the folder of a window is a URI
 		"upstream/loopback"}, // a person looks at entries
 	"cmd/junction/desk/clients/format": {"cmd/junction/base/yamledit"}, // one editor of YAML
 	"cmd/junction/demo":                {},
@@ -82,7 +83,8 @@ var arrows = map[string][]string{
 		"upstream/stdio", // the settings that a command inherits
 		"cmd/junction/ops/admin",
 		"cmd/junction/base/cli", "cmd/junction/desk/clients", "cmd/junction/base/config", "cmd/junction/base/runfile",
-		"upstream/files", "upstream/pace", "upstream/prose", "upstream/sandbox"},
+		"upstream/files", "upstream/pace", "upstream/prose", "upstream/sandbox",
+		"upstream/shell"}, // a line for cron
 	"cmd/junction/desk/screen": {"cmd/junction/ops/admin",
 		"cmd/junction/base/cli", "cmd/junction/ops/diagnose", "upstream/prose",
 		"upstream", "upstream/pace", "upstream/shell"}, // the words of states
@@ -101,6 +103,7 @@ var arrows = map[string][]string{
 		"cmd/junction/base/cli", "cmd/junction/desk/clients", "cmd/junction/base/config", "upstream/prose",
 		"cmd/pack/lock", "cmd/pack/plan", "cmd/junction/desk/registry", "cmd/junction/base/runfile", "cmd/junction/base/yamledit", "upstream/shell",
 		"upstream/loopback", // http is the scheme of this machine
+		"upstream/folder",   // which folders are permitted already
 		// a new URL is asked as the proxy asks it, and login
 		"auth/fetch", "auth/oauth", "upstream", "upstream/client", "upstream/transport"},
 	"cmd/junction/ops/audit": {"cmd/junction/base/cli", "cmd/junction/base/config", "upstream/files", "upstream/prose",

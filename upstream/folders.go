@@ -173,14 +173,14 @@ func (p *pool) placeless(c *Call) bool {
 
 // NeedsFolder reports whether no process can make a call without the folder of its client, because the entry names
 // it. A server that asks for roots works without them as with a client that has none.
-func (p *pool) NeedsFolder() bool { return p.roams() && p.connConfig.namesFolder() }
+func (p *pool) NeedsFolder() bool { return p.roams() && p.connConfig.NamesFolder() }
 
 // roams reports whether the server has no folder of its own, so that its lists are read in the empty folder, or in
 // one of a client.
 func (p *pool) roams() bool { return p.ByFolder() && p.connConfig.fixedDir() == "" }
 
-// namesFolder reports whether the entry has ${folder}.
-func (c *Config) namesFolder() bool {
+// NamesFolder reports whether the entry has ${folder}.
+func (c *Config) NamesFolder() bool {
 	return folder.Named(c.Dir) || slices.ContainsFunc(c.Command, folder.Named) ||
 		slices.ContainsFunc(slices.Collect(maps.Values(c.Env)), folder.Named)
 }

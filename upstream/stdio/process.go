@@ -283,7 +283,7 @@ func (e *ExitError) Error() string {
 }
 
 // causeLine chooses the line of a program's stderr to show: the last line with an error, because a
-// stack trace or advice often follows it, otherwise the last line. npm prints a code first, then
+// stack trace or advice often follows it, otherwise the last line that does more than point to help. npm prints a code first, then
 // the cause, then advice.
 func causeLine(text string) string {
 	last := ""
@@ -299,9 +299,29 @@ func causeLine(text string) string {
 		}
 	}
 	if last == "" {
-		last = strings.TrimSpace(text[strings.LastIndexByte(text, '\n')+1:])
+		last = lastReason(text)
 	}
 	return last[:min(len(last), shownLine)]
+}
+
+// lastReason returns the last line that is not empty and does more than point to help; without one, the last line.
+func lastReason(text string) string {
+	last := ""
+	for line := range strings.Lines(text) {
+		if line = strings.TrimSpace(line); line != "" && (last == "" || !pointsToHelp(line)) {
+			last = line
+		}
+	}
+	return last
+}
+
+// pointsToHelp reports whether a line only says where a program explains its use.
+func pointsToHelp(line string) bool {
+	lower := strings.ToLower(line)
+	begins := func(word string) bool { return strings.HasPrefix(lower, word) }
+	return (strings.Contains(lower, "--help") || strings.Contains(lower, " help")) &&
+		slices.ContainsFunc([]string{"run ", "see ", "try ", "use ", "type ", "for more ", "for help", "for details",
+			"for usage"}, begins)
 }
 
 // npmDetail reports whether a line of npm, without its prefix, is one of the details before the

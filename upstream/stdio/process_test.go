@@ -160,6 +160,10 @@ func TestCauseLine(t *testing.T) {
 			"npm error 404 Not Found - GET https://example.com/x"},
 		// the advice is at the end of the line
 		{"    raise ModuleNotFoundError(_MESSAGE, name=__name__)\nModuleNotFoundError: " + pinned, "ModuleNotFoundError: " + pinned},
+		{"docker: Cannot connect to the Docker daemon. Is it running?\n\nRun 'docker run --help' for more information",
+			"docker: Cannot connect to the Docker daemon. Is it running?"},
+		{"unexpected argument '-q'\nUsage: x [OPTIONS]\n\nFor more information, try '--help'.", "Usage: x [OPTIONS]"},
+		{"see --help", "see --help"},
 		{strings.Repeat("x", 1000), strings.Repeat("x", shownLine)},
 	} {
 		if got := causeLine(row.stderr); got != row.want {

@@ -292,6 +292,9 @@ func deref(text *atomic.Pointer[string]) string {
 // mistakesOf returns the number of mistakes, and the first one.
 func mistakesOf(problems config.Problems) string {
 	first := problems[0]
-	return fmt.Sprintf("%s, such as line %d: %s: %s", prose.Count(len(problems), "mistake"), first.Line,
-		cmp.Or(first.Path, "YAML"), first.Text)
+	at := ""
+	if first.Path != "" {
+		at = first.Path + ": "
+	}
+	return fmt.Sprintf("%s, such as line %d: %s%s", prose.Count(len(problems), "mistake"), first.Line, at, first.Text)
 }

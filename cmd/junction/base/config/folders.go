@@ -201,23 +201,60 @@ func (c *Config) AllowFolders(ctx context.Context, file string, getenv func(stri
 	if err != nil {
 		return nil, err
 	}
-	guard := folder.New(c.FolderRules(file, nil))
+	check := c.Permissible(file)
 	var roots []folder.Root
 	for _, path := range paths {
-		if problem := folder.PathProblem(path); problem != "" {
-			return nil, fmt.Errorf("cannot permit %s: the path %s", prose.Quote(path), problem)
-		}
-		root := folder.NewRoot(path)
-		if why := guard.Never(path); why != "" {
-			return nil, fmt.Errorf("cannot permit %s: %s", prose.Quote(path), why)
-		}
-		switch info, err := os.Stat(root.Real); {
-		case err != nil:
-			return nil, fmt.Errorf("cannot permit %s: %w", prose.Quote(path), files.Reason(err))
-		case !info.IsDir():
-			return nil, fmt.Errorf("cannot permit %s: it is a file; name a folder", prose.Quote(path))
+		root, err := check(path)
+		if err != nil {
+			return nil, err
 		}
 		roots = append(roots, root)
 	}
 	return list.Allow(ctx, roots...)
+}
+
+// Permissible returns a function that returns the Root of a path that clients may be permitted to name, or why they
+// may not.
+func (c *Config) Permissible(file string) func(path string) (folder.Root, error) {
+	guard := folder.New(c.FolderRules(file, nil))
+	return func(path string) (folder.Root, error) {
+		refused := func(why string) error { return fmt.Errorf("cannot permit %s: %s", prose.Quote(path), why) }
+		if problem := folder.PathProblem(path); problem != "" {
+			return folder.Root{}, refused("the path " + problem)
+		}
+		root := folder.NewRoot(path)
+		if why := guard.Never(path); why != "" {
+			return folder.Root{}, refused(why)
+		}
+		switch info, err := os.Stat(root.Real); {
+		case err != nil:
+			return folder.Root{}, fmt.Errorf("cannot permit %s: %w", prose.Quote(path), files.Reason(err))
+		case !info.IsDir():
+			return folder.Root{}, refused("it is a file; name a folder")
+		}
+		return root, nil
+	}
+}
+
+// MayName returns the folders that clients may name: those of folders.within, and of the list of junction folders. It
+// leaves out a list that cannot be read.
+func (c *Config) MayName(file string, getenv func(string) (string, bool)) (roots []folder.Root) {
+	for _, path := range c.Folders.Within {
+		roots = append(roots, folder.Root{Name: filepath.Clean(path), Real: filepath.Clean(path)})
+	}
+	if list, err := c.PermittedFolders(file, getenv); err == nil {
+		more, _ := list.Roots()
+		roots = append(roots, more...)
+	}
+	return roots
+}
+
+// FolderEntries returns the names of the enabled upstreams that work in the folders of clients, sorted.
+func (c *Config) FolderEntries() (names []string) {
+	for _, name := range slices.Sorted(maps.Keys(c.Upstreams)) {
+		if u := c.Upstreams[name]; u.Isolation == upstream.IsolationFolder && !u.Off() {
+			names = append(names, name)
+		}
+	}
+	return names
 }

@@ -210,7 +210,7 @@ func TestUnknownPasses(t *testing.T) {
 // TestNoListener: a request fails with an error and a line for the person, and the next one
 // works when the endpoint is there.
 func TestNoListener(t *testing.T) {
-	const text = "no Junction is running at http://x/mcp; start it with: junction"
+	const text = "no Junction is running at http://x/mcp; start it with: junction service start"
 	perform(t, func(s *stage) {
 		s.server.set(nil)
 		s.say(hello)

@@ -36,7 +36,7 @@ func explain(url string, err error) (text, kind string) {
 	status, isStatus := errors.AsType[*transport.StatusError](err)
 	switch {
 	case errors.Is(err, syscall.ECONNREFUSED):
-		return fmt.Sprintf("no Junction is running at %s; start it with: junction", url), "unavailable"
+		return fmt.Sprintf("no Junction is running at %s; start it with: junction service start", url), "unavailable"
 	case isStatus && status.Status == http.StatusUnauthorized:
 		return fmt.Sprintf("Junction at %s requires authentication; set JUNCTION_KEY to an API key, or use "+
 				"--key-file", url),

@@ -69,6 +69,11 @@ func toolsCommand(stdout io.Writer, file *string) *cobra.Command {
 						return !ok
 					})
 				}
+				if len(args) == 1 && len(tools) == 0 && f.url == "" {
+					if err := f.serverNamed(glob); err != nil {
+						return err
+					}
+				}
 				text := toolsText(tools, linesOf(stdout))
 				if len(tools) == 1 && tools[0].name == glob {
 					text = toolText(cli.NewPage(stdout), tools[0])
@@ -88,6 +93,26 @@ func toolsCommand(stdout io.Writer, file *string) *cobra.Command {
 	f.register(cmd)
 	cmd.ValidArgsFunction = f.completeTools(false)
 	return cmd
+}
+
+// serverNamed returns an error about a server of the configuration that a person has named in place of a tool; nil if
+// there is none.
+func (f *clientFlags) serverNamed(glob string) error {
+	c, err := config.LoadForCommand(*f.file)
+	if err != nil {
+		return nil
+	}
+	name, _, _ := strings.Cut(glob, cmp.Or(c.Names.Separator, "__"))
+	switch u, has := c.Upstreams[name]; {
+	case !has:
+		return nil
+	case u.Off():
+		return fmt.Errorf("%s is disabled; to enable it, run: %s", name, config.Command(*f.file, "enable", name))
+	case name == glob:
+		return fmt.Errorf("%s is a server, and no tool; %s shows its state", name,
+			config.Command(*f.file, "status", name))
+	}
+	return nil
 }
 
 // whyEmpty returns why the list of tools is probably empty, and which command tells more.

@@ -10,7 +10,7 @@
 // look.go shows a person what an entry would run, send and read. connect.go writes Junction's own
 // entry into a client's file, and record.go remembers what the file was before. key.go decides how a client
 // gets the API key, input.go has the way of VS Code, folder.go says in which folder the client is, and
-// window.go in which one a command works; trust.go has
+// window.go in which one a command works; visited.go has the folders in which clients were used. trust.go has
 // the certificates of an entry.
 package clients
 
@@ -40,6 +40,9 @@ type Client struct {
 	reads   bool                       // entry can refer to KeyVariable
 	folder  folderForm                 // how an entry refers to the folder of the client
 	starts  start                      // where the client starts the commands of the user's file
+	traces  []trace                    // files that name the folders in which it was used
+	// folderless means that the client works in no folder, and sends no roots.
+	folderless bool
 	// certs names the variable with a file of certificates that the client trusts at a URL; "" if it trusts the
 	// store of the system alone.
 	certs string

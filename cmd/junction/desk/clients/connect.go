@@ -246,6 +246,20 @@ func (o *Outfit) readOrNil(p Place) ([]byte, error) {
 	return nil, nil
 }
 
+// startsSame reports whether an entry starts junction stdio as the one for a target would, by another path of the same
+// program: it may have got a link since, and the entry goes on to work.
+func (c *Client) startsSame(fields map[string]any, t Target) bool {
+	program, _ := fields["command"].(string)
+	if words, ok := fields["command"].([]any); ok && len(words) > 0 {
+		program, _ = words[0].(string)
+	}
+	if program == "" || t.Program == "" || !filepath.IsAbs(program) || !revision.SamePath(program, t.Program) {
+		return false
+	}
+	t.Program = program
+	return equalTrees(fields, c.entryFor(t).Tree())
+}
+
 // edit brings base step by step to a text with the entry of Junction and without the servers in
 // remove, which it notes in rec. It returns all states of the text, beginning with base.
 func (o *Outfit) edit(p Place, t Target, base []byte, remove []string, rec *Record) (states [][]byte, err error) {
@@ -272,7 +286,7 @@ func (o *Outfit) edit(p Place, t Target, base []byte, remove []string, rec *Reco
 			if !t.is(s, o.Home) {
 				return nil, fmt.Errorf("has another server called %q; choose a name with --name", t.Name)
 			}
-			same = equalTrees(s.fields, entry.Tree())
+			same = equalTrees(s.fields, entry.Tree()) || p.Client.startsSame(s.fields, t)
 			out = !same
 		} else if out {
 			block := p.Client.format.Block(base, keys, format.Server{Name: s.Name, Fields: s.fields})

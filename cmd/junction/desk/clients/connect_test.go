@@ -707,3 +707,41 @@ func TestImportKnowsPermissionsOfOpencode(t *testing.T) {
 		}
 	}
 }
+
+// TestConnectAcceptsAnotherPathOfTheProgram: an entry that starts the same program by another path stays as it is.
+func TestConnectAcceptsAnotherPathOfTheProgram(t *testing.T) {
+	dir := t.TempDir()
+	program, link, other := filepath.Join(dir, "junction"), filepath.Join(dir, "link"), filepath.Join(dir, "other")
+	for _, err := range []error{os.WriteFile(program, nil, 0o700), os.Symlink(program, link), os.WriteFile(other, nil, 0o700)} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, id := range []string{"claude-desktop"} {
+		c, err := Lookup(id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		target := Target{Name: "junction", URL: "http://127.0.0.1:8420/mcp", Program: program}
+		fields := map[string]any{}
+		for _, m := range c.command(target) {
+			fields[m.Key] = m.Value
+			if words, ok := m.Value.([]string); ok {
+				list := []any{}
+				for _, w := range words {
+					list = append(list, w)
+				}
+				fields[m.Key] = list
+			}
+		}
+		same := func(program, url string) bool {
+			t := target
+			t.Program, t.URL, t.KeyFile = program, url, ""
+			return c.startsSame(fields, t)
+		}
+		if !same(link, target.URL) || same(other, target.URL) || same(link, "http://127.0.0.1:1/mcp") {
+			t.Errorf("%s: the link %v, another program %v, another URL %v", id, same(link, target.URL), same(other, target.URL),
+				same(link, "http://127.0.0.1:1/mcp"))
+		}
+	}
+}

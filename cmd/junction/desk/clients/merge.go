@@ -21,12 +21,15 @@ type Known struct {
 	Command []string
 	Env     map[string]string
 	Dir     string
-	Windows bool // each folder of a client has a process of its own
+	// Windows means that each folder of a client has a process of its own. An entry of the configuration may have it
+	// although that of the client does not: junction offers it for a server that asks for the folders of its client.
+	Windows bool
 	URL     string
 	Headers map[string]string
 	// Unset are the variables without a value and a default that the server refers to, sorted: two servers may
 	// differ in these alone.
 	Unset []string
+	open  []string // the places of values with such a variable: see fills
 
 	Offers  func(tool string) bool // whether the entry of the configuration offers a tool; nil: all
 	Enabled []string               // the only tools that it offers; nil means all others, too
@@ -54,11 +57,45 @@ func (k *Known) unset(names ...string) {
 	k.Unset = slices.Compact(k.Unset)
 }
 
-// equal reports whether two servers are the same, whatever their names.
+// equal reports whether two servers are the same, whatever their names. Of an entry of the configuration and one of a
+// client, k is that of the configuration.
 func (k *Known) equal(o *Known) bool {
-	return k.alike(o) && k.Dir == o.Dir && k.Windows == o.Windows && maps.Equal(k.Env, o.Env) &&
+	return k.alike(o) && k.Dir == o.Dir && k.separates(o) && maps.Equal(k.Env, o.Env) &&
 		maps.Equal(k.Headers, o.Headers) && slices.Equal(k.Unset, o.Unset)
 }
+
+// separates reports whether k gives each folder a process of its own, if o does.
+func (k *Known) separates(o *Known) bool { return k.Windows || !o.Windows }
+
+// fills reports whether k is o with a value for each variable that has none here: junction setup asks for these
+// values, and keeps them in files.
+func (k *Known) fills(o *Known) bool {
+	same := func(place, a, b string) bool { return a == b || slices.Contains(o.open, place) }
+	values := func(kind string, a, b map[string]string) bool {
+		for name, value := range a {
+			has, ok := b[name]
+			if !ok || !same(kind+name, value, has) {
+				return false
+			}
+		}
+		return len(a) == len(b)
+	}
+	if len(k.Command) != len(o.Command) {
+		return false
+	}
+	for i := range k.Command {
+		if !same(openWord(i), k.Command[i], o.Command[i]) {
+			return false
+		}
+	}
+	return len(o.open) > 0 && same(openURL, k.URL, o.URL) && k.Dir == o.Dir && k.separates(o) &&
+		values(openEnv, k.Env, o.Env) && values(openHeader, k.Headers, o.Headers)
+}
+
+// Places of Known.open.
+const openURL, openEnv, openHeader = "url", "env ", "header "
+
+func openWord(i int) string { return fmt.Sprintf("command %d", i) }
 
 // apart reports whether two servers work in different folders. An entry without a folder may be that of a
 // server with one: people correct what was imported.
@@ -80,22 +117,28 @@ func (k *Known) conflicts(o *Known) bool {
 		}
 		return len(a) != len(b)
 	}
-	return k.Dir != o.Dir || k.Windows != o.Windows || other(k.Env, o.Env) || other(k.Headers, o.Headers)
+	return k.Dir != o.Dir || !k.separates(o) || other(k.Env, o.Env) || other(k.Headers, o.Headers)
 }
 
 // known returns what the entry stands for in this environment.
 func (e *Entry) known(getenv func(string) (string, bool)) *Known {
 	k := &Known{Env: map[string]string{}, Headers: map[string]string{}}
-	k.Dir, k.URL, k.Windows = e.Dir.Expand(getenv), e.URL.Expand(getenv), e.Windows
-	for _, v := range e.Command {
-		k.Command = append(k.Command, v.Expand(getenv))
+	expand := func(place string, v Value) string {
+		if v.lacks(getenv) {
+			k.open = append(k.open, place)
+		}
+		return v.Expand(getenv)
+	}
+	k.Dir, k.URL, k.Windows = e.Dir.Expand(getenv), expand(openURL, e.URL), e.Windows
+	for i, v := range e.Command {
+		k.Command = append(k.Command, expand(openWord(i), v))
 	}
 	for name, v := range e.Env {
-		k.Env[name] = v.Expand(getenv)
+		k.Env[name] = expand(openEnv+name, v)
 	}
 	k.Inherit(e.InheritEnv, getenv)
 	for name, v := range e.Headers {
-		k.Headers[name] = v.Expand(getenv)
+		k.Headers[name] = expand(openHeader+name, v)
 	}
 	for _, missing := range e.Missing(getenv) {
 		k.unset(missing.Name)
@@ -295,8 +338,8 @@ func (m *Merge) present(s *Server, k *Known, servers []*Server) (name string, di
 		}
 	}
 	if origin != "" {
-		if name := m.imported(k, origin, servers); name != "" {
-			return name, true
+		if e := m.imported(k, origin, servers); e != nil {
+			return e.Name, !e.fills(k)
 		}
 	}
 	for i := range m.Existing {
@@ -327,16 +370,16 @@ func (m *Merge) ofAnother(e, k *Known, origin string, servers []*Server) bool {
 }
 
 // imported returns the entry that was imported from a server of this name in the same file, and
-// that is none of the servers there now. "" means that there is no such entry.
-func (m *Merge) imported(k *Known, origin string, servers []*Server) string {
+// that is none of the servers there now. nil means that there is no such entry.
+func (m *Merge) imported(k *Known, origin string, servers []*Server) *Known {
 	for i := range m.Existing {
 		e := &m.Existing[i]
-		another := func(s *Server) bool { return s.Entry != nil && s.Entry.known(m.Getenv).equal(e) }
+		another := func(s *Server) bool { return s.Entry != nil && e.equal(s.Entry.known(m.Getenv)) }
 		if e.From == origin && e.named(k.Name) && e.Dir == k.Dir && !slices.ContainsFunc(servers, another) {
-			return e.Name
+			return e
 		}
 	}
-	return ""
+	return nil
 }
 
 // isOwn reports whether the server is this Junction: by its URL, also as an argument of a program

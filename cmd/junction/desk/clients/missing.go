@@ -20,17 +20,24 @@ type Missing struct {
 func (e *Entry) Missing(getenv func(string) (string, bool)) (list []Missing) {
 	for _, v := range e.values() {
 		for _, p := range v {
-			if p.kind != variable || p.fallback != "" {
-				continue
-			}
-			value, _ := getenv(p.text)
 			same := func(m Missing) bool { return m.Name == p.text }
-			if value == "" && !slices.ContainsFunc(list, same) {
+			if (Value{p}).lacks(getenv) && !slices.ContainsFunc(list, same) {
 				list = append(list, Missing{p.text, p.about, !secretName(p.text)})
 			}
 		}
 	}
 	return list
+}
+
+// lacks reports whether the value has a variable without a value and a default.
+func (v Value) lacks(getenv func(string) (string, bool)) bool {
+	return slices.ContainsFunc(v, func(p part) bool {
+		if p.kind != variable || p.fallback != "" {
+			return false
+		}
+		value, _ := getenv(p.text)
+		return value == ""
+	})
 }
 
 // MissingVariable returns a variable without a value of which only the name is known.

@@ -15,7 +15,7 @@ func table() []*Client {
 			user:    []path{{file: "$CLAUDE_CONFIG_DIR/.claude.json"}, {file: ".claude.json"}},
 			project: []path{{file: ".mcp.json"}},
 			entry:   remote("http", "url", "Bearer ${"+KeyVariable+"}"), reads: true,
-			folder: ofShell, starts: startsInFolder,
+			folder: ofShell, starts: startsInFolder, traces: claudeTraces,
 			command: stdioEntry("stdio"), env: "env",
 			certs: nodeCerts, seen: "/mcp", projects: true, alike: dollarEnv | folders | inputs,
 			program: "claude", adds: claudeAdds, snippet: claudeSnippet, habits: claudeHabits,
@@ -24,7 +24,7 @@ func table() []*Client {
 			// The app reads no URLs and expands nothing; junction stdio reads the key itself.
 			ID: "claude-desktop", Name: "Claude Desktop", format: format.JSON{}, keys: []string{"mcpServers"},
 			user:    []path{{base: appConfig, file: "Claude/claude_desktop_config.json"}},
-			command: stdioEntry(""), env: "env", key: ByFile, seen: "Settings > Developer",
+			command: stdioEntry(""), env: "env", key: ByFile, seen: "Settings > Developer", folderless: true,
 		},
 		{
 			ID: "cursor", Name: "Cursor", format: format.JSON{}, keys: []string{"mcpServers"},
@@ -32,7 +32,7 @@ func table() []*Client {
 			user:    []path{{file: ".cursor/mcp.json"}},
 			project: []path{{file: ".cursor/mcp.json"}},
 			entry:   remote("", "url", "Bearer ${env:"+KeyVariable+"}"), reads: true,
-			folder: ofEditor, starts: startsAtHome,
+			folder: ofEditor, starts: startsAtHome, traces: editorTraces("Cursor"),
 			command: stdioEntry(""), env: "env", key: ByFile, seen: "Settings > Tools & MCP", snippet: cursorSnippet,
 		},
 		{
@@ -44,7 +44,7 @@ func table() []*Client {
 				return remote("http", "url", "Bearer ${input:"+cmp.Or(t.input, inputID(t.Name))+"}")(t)
 			},
 			command: stdioEntry("stdio"), env: "env", key: ByInput, reads: true,
-			folder: ofEditor.inProjects(), starts: startsAtHome,
+			folder: ofEditor.inProjects(), starts: startsAtHome, traces: editorTraces("Code", "Code - Insiders"),
 			seen: `the command "MCP: List Servers"`, snippet: vsCodeSnippet,
 		},
 		{
@@ -52,7 +52,7 @@ func table() []*Client {
 			user:    []path{{file: "$CODEX_HOME/config.toml"}, {file: ".codex/config.toml"}},
 			project: []path{{file: ".codex/config.toml"}},
 			entry:   codexEntry, command: stdioEntry(""), env: "env", reads: true,
-			folder: ofVariables, starts: startsInFolder,
+			folder: ofVariables, starts: startsInFolder, traces: codexTraces,
 			certs: sslCerts, seen: "/mcp", snippet: codexSnippet,
 		},
 		{
@@ -61,7 +61,7 @@ func table() []*Client {
 			user:    []path{{file: ".gemini/settings.json"}},
 			project: []path{{file: ".gemini/settings.json"}},
 			entry:   remote("", "httpUrl", "Bearer ${"+KeyVariable+"}"), reads: true,
-			folder: ofShell, starts: startsInFolder,
+			folder: ofShell, starts: startsInFolder, traces: geminiTraces,
 			command: stdioEntry(""), env: "env",
 			certs: nodeCerts, seen: "/mcp", snippet: geminiSnippet, habits: habits{off: geminiOff},
 		},
@@ -71,7 +71,7 @@ func table() []*Client {
 			user:    []path{{file: "$COPILOT_HOME/mcp-config.json"}, {file: ".copilot/mcp-config.json"}},
 			project: []path{{file: ".github/mcp.json"}},
 			entry:   withAllTools(remote("http", "url", "Bearer ${"+KeyVariable+"}")), reads: true,
-			folder: ofShell, starts: startsInFolder,
+			folder: ofShell, starts: startsInFolder, traces: copilotTraces,
 			command: withAllTools(stdioEntry("local")), env: "env", certs: nodeCerts, seen: "/mcp show",
 		},
 		{
@@ -93,6 +93,7 @@ func table() []*Client {
 			user:   []path{{file: ".codeium/windsurf/mcp_config.json"}},
 			entry:  remote("", "serverUrl", "Bearer ${env:"+KeyVariable+"}"), reads: true,
 			command: stdioEntry(""), env: "env", key: ByFile, seen: "Settings > Cascade > MCP Servers",
+			traces: editorTraces("Windsurf"),
 		},
 		{
 			ID: "zed", Name: "Zed", format: format.JSON{}, keys: []string{"context_servers"},

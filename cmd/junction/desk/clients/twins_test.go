@@ -37,6 +37,8 @@ func TestTwins(t *testing.T) {
 		{"both were one, which a person has corrected", "1", "1", []Known{entry("notes", claude, "9")},
 			[]string{"present notes differs", "present notes differs"}},
 		{"a person has added one", "1", "2", []Known{entry("notes", "", "2")}, []string{"present notes differs", "present notes"}},
+		{"the value that setup was given", "${A}", "2", []Known{entry("notes", claude, "given")},
+			[]string{"present notes", "new notes-2"}},
 		{"without values, both are there", "${A}", "${env:B}", []Known{entry("notes", claude, "", "A"), entry("notes-2", cursor, "", "B")},
 			[]string{"present notes", "present notes-2"}},
 		{"without values, the second one is new", "${A}", "${env:B}", []Known{entry("notes", claude, "", "A")},

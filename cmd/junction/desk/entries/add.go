@@ -156,7 +156,11 @@ func (a *adder) run(cmd *cobra.Command, args []string) error {
 	if err := Ask(ctx, e.Config(), []*New{added}, rows); err != nil {
 		return err
 	}
-	if err := Folders(cmd, []*New{added}, a.yes); err != nil {
+	err = Folders(cmd, []*New{added}, a.yes)
+	if err == nil {
+		e.Permits, err = Permitting(cmd, e.config, e.path, &e.home, []*New{added}, nil, a.yes)
+	}
+	if err != nil {
 		return err
 	}
 	if added.Note != "" && !(added.Unreached && running) {

@@ -78,7 +78,7 @@ func Folders(cmd *cobra.Command, list []*New, yes bool) error {
 
 // offerWindows is Folders for entries for which the same is proposed.
 func offerWindows(cmd *cobra.Command, list []*New, proposed, yes bool) error {
-	agreed := proposed && yes
+	agreed, asked := proposed && yes, false
 	if len(list) > 0 && !yes && cli.CanAsk(cmd) {
 		var names []string
 		for _, n := range list {
@@ -88,9 +88,16 @@ func offerWindows(cmd *cobra.Command, list []*New, proposed, yes bool) error {
 		if len(names) == 1 {
 			verb = "asks"
 		}
-		if !proposed {
+		if !proposed && len(list) == 1 {
 			also = ", though the command names one: " + list[0].named()
+		} else if !proposed {
+			var own []string
+			for _, n := range list {
+				own = append(own, n.Name+" "+n.named())
+			}
+			also = ", though the commands name folders: " + strings.Join(own, ", ")
 		}
+		asked = true
 		var err error
 		agreed, err = cli.QuestionsOf(cmd).YesNo(fmt.Sprintf("%s %s for the folders of the client (roots)%s. Start a "+
 			"process for each folder of a client (%s)?", strings.Join(names, ", "), verb, also, isolationKey), proposed)
@@ -104,6 +111,7 @@ func offerWindows(cmd *cobra.Command, list []*New, proposed, yes bool) error {
 		case agreed:
 			n.Note = fmt.Sprintf("%s asks for the folders of its client: each folder gets a process of its own "+
 				"(%s)", n.Name, isolationKey)
+		case asked: // the answer was no
 		case named != "":
 			n.Note = fmt.Sprintf("%s serves %s to all clients, though it asks for their folders; to give each "+
 				"folder a process of its own, set %s", n.Name, named, isolationKey)

@@ -33,6 +33,8 @@ type Editor struct {
 	More   any           // the pack, for the output of --json
 	Look   *clients.Look // what the upstream would do, for the output of --json
 	Enter  func() bool   // ends the waiting for an upstream that starts: see cli.Waiting
+	// Permits are folders that clients may name with the next Add, if its entry works in the folders of clients.
+	Permits []string
 }
 
 // Edit reads the configuration file of a command. flag is the value of --config. With create, the
@@ -251,7 +253,7 @@ func (e *Editor) Add(ctx context.Context, name string, entry *clients.Entry, abo
 	}
 	o.Secrets = keep.Created()
 	o.Notes = append(o.Notes, leftOut(e.config, name)...)
-	if _, text := Permit(ctx, e.config, e.path, &e.home, entry); text != "" {
+	if _, text := Permit(ctx, e.config, e.path, &e.home, e.Permits, entry); text != "" {
 		o.Notes = append(o.Notes, text)
 	}
 	for _, variable := range entry.Variables() {

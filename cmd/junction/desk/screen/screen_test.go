@@ -51,7 +51,7 @@ func proxy() func() []diagnose.UpstreamStatus {
 		case age >= 10*time.Second:
 			slow = diagnose.UpstreamStatus{Name: "slow", State: "ready", Era: "legacy", Tools: 7}
 		case age >= 2*time.Second:
-			slow.Note = "downloading (npx), normal on first start"
+			slow.Note = "npx may be downloading the package"
 		}
 		return []diagnose.UpstreamStatus{{Name: "fast", State: "ready", Era: "modern", Tools: 3}, slow}
 	}
@@ -81,7 +81,7 @@ func TestTerminal(t *testing.T) {
 		fmt.Fprintln(log, "another")
 		synctest.Wait()
 		if got := seen.String(); !strings.HasPrefix(got, "one log line\nanother\nJunction serves URL\n") ||
-			!strings.Contains(got, "  slow      starting      -  downloading (npx), normal on first start\n") || early != 1 {
+			!strings.Contains(got, "  slow      starting      -  npx may be downloading the package\n") || early != 1 {
 			t.Errorf("after 4 seconds a person sees, with %d calls of early,\n%s", early, got)
 		}
 		<-done
@@ -178,7 +178,7 @@ func mustBeLines(t *testing.T, got string) {
 	t.Helper()
 	table, rest, _ := strings.Cut(got, "\nClaude Code\n")
 	want := "Junction serves URL\n\n  UPSTREAM  STATE     TOOLS\n  fast      ready         3\n" +
-		"  slow      starting      -  downloading (npx), normal on first start\n"
+		"  slow      starting      -  npx may be downloading the package\n"
 	if table != want || !strings.HasSuffix(rest, "\n\n  slow      ready         7\n"+
 		"\nNext: connect a client with a line above, or with junction connect CLIENT\n") || strings.Contains(got, "\x1b") {
 		t.Errorf("the lines are\n%s", got)

@@ -21,7 +21,7 @@ func some() []diagnose.UpstreamStatus {
 		{Name: "filesystem", State: "retrying", RetryAt: at.Add(20 * time.Second),
 			Error: "exited with status 1:\n\t\x1b[31mError: API_KEY environment variable is required, see https://example.com/docs", Advice: "set env: { API_KEY: … }"},
 		{Name: "linear", State: "needs sign-in", SignIn: true, Error: "nobody has signed in yet; run: junction login linear"},
-		{Name: "new", State: "starting", Note: "downloading (npx), normal on first start"},
+		{Name: "new", State: "starting", Note: "npx may be downloading the package"},
 		{Name: "own", State: "per user"},
 	}
 }
@@ -46,7 +46,7 @@ func TestTable(t *testing.T) {
     nobody has signed in yet; run: junction login linear
   demo        ready                3
   empty       ready                0
-  new         starting             -  downloading (npx), normal on first start
+  new         starting             -  npx may be downloading the package
   own         per user             -
 `
 	if got != want {

@@ -30,9 +30,13 @@ var session = []string{"HOME", "USER", "LOGNAME", "SHELL", "TMPDIR", "XDG_RUNTIM
 	"PROCESSOR_ARCHITECTURE"}
 
 // environ returns the variables of a process in the background: those of a service, and no others of this
-// shell. So a server that works in the process works in a service, too.
+// shell. So a server that works in the process works in a service, too. PATH also has the folders of earlier starts:
+// a shell with a shorter PATH, such as that of cron, starts the same servers.
 func (h *Host) environ(u *Unit) []string {
-	all := slices.Clone(u.Env)
+	all := slices.DeleteFunc(slices.Clone(u.Env), func(v string) bool { return strings.HasPrefix(v, pathVariable) })
+	if path := h.paths(u); path != "" {
+		all = append(all, pathVariable+path)
+	}
 	for _, name := range session {
 		if value, ok := h.Getenv(name); ok {
 			all = append(all, name+"="+value)
@@ -40,6 +44,56 @@ func (h *Host) environ(u *Unit) []string {
 	}
 	return all
 }
+
+const pathVariable = "PATH="
+
+// maxPath is the most bytes of the PATH that is kept.
+const maxPath = 32 << 10
+
+// paths returns PATH of this shell, and then the folders that it lacks and that keepPath has kept.
+func (h *Host) paths(u *Unit) string {
+	path := ""
+	for _, v := range u.Env {
+		if own, ok := strings.CutPrefix(v, pathVariable); ok {
+			path = own
+		}
+	}
+	file, err := h.pathFile(u.Name)
+	if err != nil {
+		return path
+	}
+	text, err := files.Read(file, maxPath)
+	if err != nil {
+		return path
+	}
+	has := filepath.SplitList(path)
+	for _, dir := range filepath.SplitList(strings.TrimSpace(string(text))) {
+		info, err := os.Stat(dir)
+		if !filepath.IsAbs(dir) || slices.Contains(has, dir) || err != nil || !info.IsDir() { // it has gone since
+			continue
+		}
+		has = append(has, dir)
+		if path != "" {
+			path += string(filepath.ListSeparator)
+		}
+		path += dir
+	}
+	return path
+}
+
+// keepPath keeps PATH of a process in the background for its next start.
+func (h *Host) keepPath(u *Unit) error {
+	file, err := h.pathFile(u.Name)
+	if path := h.paths(u); err == nil && len(path) < maxPath {
+		if err = os.MkdirAll(filepath.Dir(file), 0o700); err == nil {
+			err = files.Write(file, []byte(path+"\n"))
+		}
+	}
+	return err
+}
+
+// pathFile returns the file of keepPath.
+func (h *Host) pathFile(name string) (string, error) { return h.stateDir("service", name+".path") }
 
 // checkInProcess has a process with the environment of a service check whether it could serve.
 func (h *Host) checkInProcess(ctx context.Context, u *Unit) (left []LeftOut, err error) {

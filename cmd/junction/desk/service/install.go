@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"junction/cmd/junction/base/config"
 	"junction/cmd/junction/base/runfile"
 	"junction/upstream/files"
+	"junction/upstream/shell"
 )
 
 // startLimit is how long a service may take until it serves.
@@ -185,6 +187,21 @@ func (s *Service) Reboot(ctx context.Context, command func(words ...string) stri
 	return "to start it at each login: " + command("service", "install")
 }
 
+// Cron returns the line with which cron starts Junction after a reboot; "" if a service manager can, or without cron.
+func (s *Service) Cron(ctx context.Context) string {
+	if s.Installed() || s.Reach(ctx) == nil {
+		return ""
+	}
+	if _, err := exec.LookPath("crontab"); err != nil {
+		return ""
+	}
+	line := "@reboot " + shell.Join(s.unit.Program, "service", "start", "--config", s.unit.File)
+	if strings.ContainsAny(line, "%\n") { // cron reads these in another way
+		return ""
+	}
+	return line
+}
+
 // absent says that no service is installed, and what to do.
 func (s *Service) absent(ctx context.Context) string {
 	if err := s.Reach(ctx); err != nil {
@@ -207,6 +224,9 @@ func (s *Service) withdraw(ctx context.Context) {
 // ended. It also forgets the process in the background.
 func (h *Host) Forget(file string) {
 	runfile.ForgetBackground(file)
+	if path, err := h.pathFile(h.nameOf(file)); err == nil {
+		os.Remove(path)
+	}
 	h.forget(file)
 }
 

@@ -163,8 +163,12 @@ func (s *Service) leftOut() string {
 	if more := len(s.Left) - mostLines; more > 0 {
 		fmt.Fprintf(&b, "Not running, too: %s\n", prose.Count(more, "more server"))
 	}
+	mistake := func(l LeftOut) bool { return l.Blocked }
+	if slices.ContainsFunc(s.Left, mistake) {
+		b.WriteString("Junction reloads a corrected file by itself. ")
+	}
 	if b.Len() > 0 {
-		fmt.Fprintf(&b, "Junction reloads a corrected file by itself. See: %s\n", config.Command(s.unit.File, "status"))
+		fmt.Fprintf(&b, "See: %s\n", config.Command(s.unit.File, "status"))
 	}
 	return b.String()
 }

@@ -200,6 +200,19 @@ func afterReboot(ctx context.Context, flag string, command func(words ...string)
 	return s.Reboot(ctx, command)
 }
 
+// cron returns the line with which cron starts Junction after a reboot; "" if it is not needed, or not possible.
+func (g *guide) cron(ctx context.Context) string {
+	h, err := service.ThisHost()
+	if err != nil {
+		return ""
+	}
+	s, err := h.Of(g.file)
+	if err != nil {
+		return ""
+	}
+	return s.Cron(ctx)
+}
+
 // names joins names for a sentence.
 func names(list []*clients.Client) string {
 	var all []string

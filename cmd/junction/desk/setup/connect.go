@@ -266,7 +266,7 @@ func (c *connector) attempt(ctx context.Context, id string) (*connectJSON, strin
 	if c.target.Key {
 		result.Key, result.KeyFile = c.way.String(), c.target.KeyFile
 	}
-	result.again = len(kept.broken) > 0
+	result.again = len(kept.broken) > 0 || c.client.NamesFolders() && len(kept.folders) > 0
 	return result, text, nil
 }
 

@@ -1,6 +1,7 @@
 package setup
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -154,8 +155,8 @@ func (g *guide) possible(ctx context.Context) error {
 		return nil // the next step reports it
 	}
 	c := e.Config()
-	if err := checkOwn(ctx, g.file, c, "run: junction connect --all --url "+runfile.URL(c.Listen)); err != nil {
-		return err
+	if err := checkOwn(ctx, g.file, c, g.connectOther(c)); err != nil {
+		return g.withFree(err, c)
 	}
 	return g.free(ctx, c)
 }
@@ -169,15 +170,22 @@ func (g *guide) free(ctx context.Context, c *config.Config) error {
 	if p, present := runfile.Present(g.file); present && p.Ending() {
 		return nil // the start waits for its end
 	}
-	var taken error
-	var lines []string
+	taken, _ := g.taken(c)
+	if taken == nil {
+		return nil
+	}
+	return g.withFree(taken, c)
+}
+
+// taken returns an error if another program has an address of the configuration, and lines with free ports for these
+// addresses.
+func (g *guide) taken(c *config.Config) (taken error, lines []string) {
 	for _, a := range []struct{ key, address string }{{"listen", c.Listen}, {"admin", *c.Admin}} {
 		host, port, err := net.SplitHostPort(a.address)
 		if err != nil || port == "0" {
 			continue
 		}
-		err = listeners.Taken(a.address, a.key)
-		if err == nil {
+		if err = listeners.Taken(a.address, a.key); err == nil {
 			continue
 		}
 		if taken == nil {
@@ -191,10 +199,37 @@ func (g *guide) free(ctx context.Context, c *config.Config) error {
 			lines = append(lines, a.key+": "+net.JoinHostPort(host, port))
 		}
 	}
-	if taken == nil {
-		return nil
+	return taken, lines
+}
+
+// withFree adds lines with free ports to an error about the addresses of the configuration.
+func (g *guide) withFree(err error, c *config.Config) error {
+	_, lines := g.taken(c)
+	if len(lines) == 0 {
+		return err
 	}
-	return fmt.Errorf("%w; free now: write %s into %s", taken, strings.Join(lines, ", and "), g.short())
+	return fmt.Errorf("%w; free now: write %s into %s", err, strings.Join(lines, ", and "), g.short())
+}
+
+// connectOther returns how the clients use the Junction of another file, which has the addresses of this one.
+func (g *guide) connectOther(c *config.Config) string {
+	return "run: " + config.CommandOf(cmp.Or(g.name, "junction"), "", "connect", "--all", "--url", runfile.URL(c.Listen))
+}
+
+// notTaken returns err, or the error about an address that another program has taken meanwhile, which is the reason.
+func (g *guide) notTaken(ctx context.Context, err error) error {
+	e, failure := entries.Read(io.Discard, g.file, false)
+	if err == nil || failure != nil {
+		return err
+	}
+	c := e.Config()
+	if own := checkOwn(ctx, g.file, c, g.connectOther(c)); own != nil {
+		return g.withFree(own, c)
+	}
+	if taken := g.free(ctx, c); taken != nil {
+		return taken
+	}
+	return err
 }
 
 // withoutServers ends a setup that has found no servers.
@@ -238,7 +273,7 @@ func (g *guide) commands() error {
 // ones.
 func (g *guide) servers(ctx context.Context) (added []string, err error) {
 	i := importer{stdout: g.stdout, stderr: g.stderr, file: g.file, add: true, yes: g.yes, asks: !g.yes,
-		brief: true}
+		brief: true, called: g.name}
 	if err := i.read(); err != nil {
 		return nil, err
 	}
@@ -513,8 +548,14 @@ func (g *guide) finish(ctx context.Context, changed []*clients.Client, running b
 	} else if how != "" && running {
 		g.say("After a reboot, Junction does not run by itself; %s", how)
 	}
+	if line := g.cron(ctx); line != "" && running {
+		g.say("To start it with the machine, add this line with crontab -e:\n  %s", prose.OneLine(line))
+	}
 	for _, name := range g.signIns(ctx) {
 		g.say("Sign in to %s with: %s", prose.OneLine(name), g.command("login", name))
+	}
+	for _, line := range g.folders() {
+		g.say("%s", line)
 	}
 	if g.kept {
 		g.say("%s", replaceLater(g.command))

@@ -77,26 +77,28 @@ type importer struct {
 	asks           bool   // for values that servers lack
 	brief          bool   // the table leaves out the new servers, because their looks follow
 	file           string // the configuration file
+	called         string // how a command line calls junction; "" is by its name
 
-	home     clients.Home
-	here     clients.Home    // home with a project: that of --project, or the current folder
-	editor   *entries.Editor // of file
-	outcomes []clients.Outcome
-	looks    map[*clients.Server]*clients.Look // of the new servers
-	others   []otherProject
-	asked    []*entries.New // the new servers, after a person has confirmed them
-	failures []error        // for single files
-	written  bool
-	backup   string                  // of the old configuration file; "" if there was none
-	secrets  []string                // the new files with secrets
-	note     func(file string) error // see clients.SecretFiles; may be nil
-	next     string                  // the next step for the user
-	permits  []string                // the sentence about the folders that clients may name
-	folders  []string                // that clients may name now
-	agreed   []string                // the folders of projects that get an endpoint
-	added    []string                // the names of these endpoints, after the file has them
-	sequel   entries.Sequel          // has the states of the new servers
-	follows  bool                    // it has the states of the new servers
+	home      clients.Home
+	here      clients.Home    // home with a project: that of --project, or the current folder
+	editor    *entries.Editor // of file
+	outcomes  []clients.Outcome
+	looks     map[*clients.Server]*clients.Look // of the new servers
+	others    []otherProject
+	asked     []*entries.New // the new servers, after a person has confirmed them
+	failures  []error        // for single files
+	written   bool
+	backup    string                  // of the old configuration file; "" if there was none
+	secrets   []string                // the new files with secrets
+	note      func(file string) error // see clients.SecretFiles; may be nil
+	next      string                  // the next step for the user
+	permits   []string                // the sentence about the folders that clients may name
+	folders   []string                // that clients may name now
+	permitted []string                // the folders of the answer of entries.Permitting
+	agreed    []string                // the folders of projects that get an endpoint
+	added     []string                // the names of these endpoints, after the file has them
+	sequel    entries.Sequel          // has the states of the new servers
+	follows   bool                    // it has the states of the new servers
 }
 
 // read reads the configuration and the files of the clients, and plans what is added.
@@ -123,6 +125,11 @@ func (i *importer) read() (err error) {
 	i.plan(places, held)
 	i.outcomes, err = only(i.names, i.outcomes)
 	return err
+}
+
+// command returns a command line about the file.
+func (i *importer) command(words ...string) string {
+	return config.CommandOf(cmp.Or(i.called, "junction"), i.file, words...)
 }
 
 func (i *importer) run(cmd *cobra.Command) error {
@@ -347,7 +354,7 @@ func (i *importer) held() string {
 	return fmt.Sprintf("%s of the project in %s %s not imported: others may have written its files. To see what the "+
 		"project would run: %s\n",
 		prose.Count(servers, "server"), prose.OneLine(i.home.Short(i.here.Project)), verb,
-		config.Command(i.file, "import", "--project", "."))
+		i.command("import", "--project", "."))
 }
 
 // otherProjects returns the line about the servers of other projects, or "".
@@ -371,7 +378,7 @@ func (i *importer) otherProjects() string {
 	}
 	return fmt.Sprintf("%s %s to other projects of Claude Code: %s. Import them with: %s\n",
 		prose.Count(servers, "server"), verb, strings.Join(folders, ", "),
-		config.Command(i.file, "import", "--project", "FOLDER", "--write"))
+		i.command("import", "--project", "FOLDER", "--write"))
 }
 
 // summary returns the result and the next step.
@@ -440,7 +447,7 @@ func (i *importer) result(o clients.Outcome) string {
 	case clients.Skipped:
 		said = "skipped"
 	case clients.Withdrawn:
-		return "removed before; to add it again: " + config.Command(i.file, i.again(o)...)
+		return "removed before; to add it again: " + i.command(i.again(o)...)
 	case clients.Held:
 		return "not imported, because it is of a project: " + o.Server.Entry.Summary()
 	}
@@ -470,7 +477,7 @@ func (i *importer) signIns() []string {
 	}
 	if len(unknown) > 0 {
 		lines = append(lines, fmt.Sprintf("These servers may require a sign-in: %s. %s shows which, and "+
-			"what to do.", strings.Join(unknown, ", "), config.Command(i.file, "status")))
+			"what to do.", strings.Join(unknown, ", "), i.command("status")))
 	}
 	return append(entries.SignIns(i.file, added), lines...)
 }

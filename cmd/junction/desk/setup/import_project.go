@@ -9,7 +9,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"junction/cmd/junction/base/cli"
-	"junction/cmd/junction/base/config"
 	"junction/cmd/junction/desk/clients"
 	"junction/upstream/prose"
 )
@@ -72,7 +71,7 @@ func (i *importer) url(p *project) string {
 
 // connect returns the command that connects a client to the endpoint of a project.
 func (i *importer) connect(p *project) string {
-	return config.Command(i.file, "connect", "CLIENT", "--project", p.folder, "--url", i.url(p))
+	return i.command("connect", "CLIENT", "--project", p.folder, "--url", i.url(p))
 }
 
 // offer asks whether each project gets an endpoint. Without a terminal nothing is asked.

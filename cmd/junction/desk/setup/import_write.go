@@ -48,7 +48,7 @@ func (i *importer) write(ctx context.Context) (err error) {
 		}
 	}
 	var permits string
-	if i.folders, permits = entries.Permit(ctx, i.editor.Config(), i.file, &i.home, added...); permits != "" {
+	if i.folders, permits = entries.Permit(ctx, i.editor.Config(), i.file, &i.home, i.permitted, added...); permits != "" {
 		i.permits = []string{permits}
 	}
 	keep.Discard(text)
@@ -77,6 +77,9 @@ func (i *importer) ask(cmd *cobra.Command) error {
 	if err == nil {
 		err = entries.Folders(cmd, i.asked, i.yes)
 	}
+	if err == nil {
+		i.permitted, err = entries.Permitting(cmd, i.editor.Config(), i.file, &i.home, i.asked, i.workplaces(), i.yes)
+	}
 	for _, a := range i.asked {
 		n := slices.IndexFunc(i.outcomes, func(o clients.Outcome) bool { return o.Server.Entry == a.Entry })
 		if a.Note != "" {
@@ -84,6 +87,16 @@ func (i *importer) ask(cmd *cobra.Command) error {
 		}
 	}
 	return err
+}
+
+// workplaces returns the folders of the projects whose servers were found.
+func (i *importer) workplaces() (list []string) {
+	for _, o := range i.outcomes {
+		if o.Server.Scope != clients.User {
+			list = append(list, o.Server.Folder())
+		}
+	}
+	return list
 }
 
 // newText returns the file with the new servers, and their names, or nil if there are none. A server
@@ -256,7 +269,7 @@ func (i *importer) writing() string {
 	for _, from := range i.from {
 		words = append(words, "--from", from)
 	}
-	return config.Command(i.file, append(append(words, "--write"), i.names...)...)
+	return i.command(append(append(words, "--write"), i.names...)...)
 }
 
 // again returns the words of the command that adds a server which a person has removed.
@@ -285,7 +298,7 @@ func (i *importer) left() (lines []string) {
 	}
 	if len(removed) > 0 {
 		lines = append(lines, "You have removed these servers from the configuration, so they stay out: "+
-			strings.Join(removed, ", ")+". To add one again: "+config.Command(i.file, "import", "--write", "NAME"))
+			strings.Join(removed, ", ")+". To add one again: "+i.command("import", "--write", "NAME"))
 	}
 	return lines
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"strings"
 
@@ -26,6 +27,7 @@ type keptServers struct {
 	broken   []string // with the state of the upstream
 	untested []string // no junction runs that could tell whether they work
 	shell    []string // see ofShell
+	folders  []string // see worksInFolders
 }
 
 // replaceable returns the servers in the client's file that Junction has and serves, and the others.
@@ -77,6 +79,8 @@ func (c *connector) replaceable(ctx context.Context) (remove []string, kept kept
 			kept.untested = append(kept.untested, name)
 		case known && !slices.Contains(works, state):
 			kept.broken = append(kept.broken, fmt.Sprintf("%s (%s)", name, state))
+		case c.config.Upstreams[o.Name].Isolation == upstream.IsolationFolder && !c.worksInFolders(o.Name):
+			kept.folders = append(kept.folders, name)
 		case slices.Contains(shell, o.Name):
 			kept.shell = append(kept.shell, name)
 		default:
@@ -84,6 +88,29 @@ func (c *connector) replaceable(ctx context.Context) (remove []string, kept kept
 		}
 	}
 	return remove, kept, nil
+}
+
+// worksInFolders reports whether the client can call an upstream that works in the folders of clients. It needs a
+// permitted folder among those in which the client was used; without such folders, any permitted one may do.
+func (c *connector) worksInFolders(name string) bool {
+	if !c.client.NamesFolders() {
+		u := c.config.Upstreams[name]
+		return !u.NamesFolder() // a server that only asks for roots works without them
+	}
+	works := c.home.Visited(c.client)
+	if folder := c.place.Folder(); folder != "" {
+		works = []string{folder}
+	}
+	check := c.config.Permissible(c.file)
+	works = slices.DeleteFunc(works, func(path string) bool { // it is gone, or can never be named
+		_, err := check(path)
+		return err != nil
+	})
+	permitted := c.config.MayName(c.file, os.LookupEnv)
+	if len(works) == 0 {
+		return len(permitted) > 0
+	}
+	return slices.ContainsFunc(works, func(path string) bool { return entries.Permits(permitted, path) })
 }
 
 // twice returns the sentence about the servers that the client has in its file and gets from Junction, too.
@@ -143,6 +170,15 @@ func (k *keptServers) notes(c *connector) (notes []string) {
 			config.Command(file, same...)
 	}
 	add(k.broken, "they do not work in Junction now", later)
+	if c.client.NamesFolders() {
+		then := "Permit one: " + config.Command(file, "folders", "allow", "FOLDER")
+		if !c.quiet() {
+			then += "; then run: " + config.Command(file, same...)
+		}
+		add(k.folders, "clients may name none of the folders in which this client works", then)
+	} else {
+		add(k.folders, "they start only in the folder of a client, and this client works in none", "")
+	}
 	add(k.other, "the servers of these names in Junction have other variables, headers or folders",
 		"Add them to Junction with another name, or remove them by hand.")
 	add(k.wider, "Junction offers tools of them that this client hides",

@@ -113,7 +113,7 @@ func (g *guide) launch(ctx context.Context) (bool, error) {
 	}
 	p, log, err := h.Background(ctx, g.file)
 	if err != nil {
-		return false, fmt.Errorf("cannot start Junction in the background: %w; its log: %s", err, log)
+		return false, fmt.Errorf("cannot start Junction in the background: %w; its log: %s", g.notTaken(ctx, err), log)
 	}
 	g.record.PID = p.PID
 	g.say("Started Junction at %s (process %d). Its log: %s", p.URL, p.PID, g.home.Short(log))
@@ -133,6 +133,7 @@ func (g *guide) install(ctx context.Context, s *service.Service) (bool, error) {
 	}
 	s.Agree = g.lose(s)
 	p, err := s.Install(ctx)
+	err = g.notTaken(ctx, err)
 	if err == nil || s.Installed() {
 		err = errors.Join(err, g.record.save())
 	} else {

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"net/http"
 	"net/url"
@@ -130,6 +131,9 @@ func CheckOwn(ctx context.Context, file string, c *config.Config, how string) er
 	own, with, serves := "", "", "the demo"
 	if file != "" {
 		own, with = fmt.Sprintf(", or set listen and admin in %s to other addresses", file), " with "+file
+		if _, err := os.Stat(file); errors.Is(err, fs.ErrNotExist) {
+			own = fmt.Sprintf(", or make %s with other addresses in listen and admin", file)
+		}
 	}
 	if r.File != "" {
 		serves = r.File

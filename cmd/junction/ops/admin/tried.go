@@ -48,6 +48,9 @@ func RowOf(path string, u *diagnose.UpstreamStatus) cli.Row {
 		}
 	case u.State == upstream.StateReady.String():
 		text += ", " + prose.Count(u.Tools, "tool") // those that clients get
+		if u.NoFolder {
+			text += ", and " + u.Note
+		}
 	case u.Note != "":
 		text += ": " + u.Note
 	}

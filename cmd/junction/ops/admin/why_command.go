@@ -96,7 +96,7 @@ The exit code is 1 if the caller cannot use the item.`,
 // usable reports whether an item exists that the caller can use now.
 func usable(a *diagnose.WhyReport) bool {
 	return a.Refused == "" && slices.ContainsFunc(a.Items, func(i diagnose.WhyItem) bool {
-		return i.Visible && (i.State == upstream.StateReady.String() || i.State == upstream.StateClosed.String())
+		return i.Visible && !i.NoFolder && (i.State == upstream.StateReady.String() || i.State == upstream.StateClosed.String())
 	})
 }
 
@@ -205,6 +205,8 @@ func callsOf(i *diagnose.WhyItem) string {
 	switch {
 	case i.Exposed == "":
 		return ""
+	case i.NoFolder && i.Visible && i.Verdict != "deny":
+		return "fail from a folder: clients may name none"
 	case i.Reads:
 		return "depend on the arguments; without arguments: " + call
 	case i.Visible && i.Kind == upstream.PartTools.String():

@@ -17,7 +17,7 @@ func TestKnownCrashIsNoDownload(t *testing.T) {
 		status upstream.Status
 		want   string
 	}{
-		{"long", upstream.Status{State: upstream.StateStarting, Since: since}, "downloading (npx), normal on first start"},
+		{"long", upstream.Status{State: upstream.StateStarting, Since: since}, "npx may be downloading the package"},
 		{"just begun", upstream.Status{State: upstream.StateStarting, Since: time.Now()}, ""},
 		{"crashed", upstream.Status{State: upstream.StateStarting, Since: since, Exited: "exited with status 1: no module"},
 			"exited with status 1: no module; starting it once more, in the legacy era"},

@@ -3,11 +3,13 @@ package diagnose
 import (
 	"fmt"
 	"net/http"
+	"os"
 	"slices"
 	"strings"
 	"time"
 
 	"junction/auth"
+	"junction/cmd/junction/base/config"
 	"junction/policy"
 	"junction/upstream"
 	"junction/upstream/prose"
@@ -80,16 +82,58 @@ func (p *Proxy) ListProcesses(report *Report, r *http.Request) {
 	}
 }
 
+// noFolder reports whether an upstream works in the folders of clients, and clients may name none.
+func (p *Proxy) noFolder(name string) bool {
+	return p.byFolder(name) && len(p.Config().MayName(p.File, os.LookupEnv)) == 0
+}
+
+func (p *Proxy) byFolder(name string) bool {
+	return p.Config().Upstreams[name].Isolation == upstream.IsolationFolder
+}
+
+const noFolderText = "clients may name no folder, so that calls from a folder fail"
+
+// permitAdvice returns how a person permits a folder.
+func (p *Proxy) permitAdvice() string {
+	return "permit the folders in which you work: " + config.Command(p.File, "folders", "allow", "FOLDER")
+}
+
+// permitted returns which folders the clients of an upstream may name; "" if it does not work in such folders. Every
+// user of the machine can read the admin address, so that with authentication it has the number only.
+func (p *Proxy) permitted(name string) string {
+	if !p.byFolder(name) {
+		return ""
+	}
+	roots := p.Config().MayName(p.File, os.LookupEnv)
+	var list []string
+	for _, r := range roots {
+		list = append(list, prose.Flat(r.Name))
+	}
+	switch more := len(list) - mostFolders; {
+	case len(list) == 0:
+		return noFolderText
+	case !p.Config().Auth.Open():
+		return "clients may name " + prose.Count(len(list), "folder") + "; " +
+			config.Command(p.File, "folders", "list") + " shows them"
+	case more > 0:
+		list = append(list[:mostFolders], fmt.Sprintf("and %d more", more))
+	}
+	return "clients may name " + strings.Join(list, ", ")
+}
+
 // mostFolders is the most folders that a text about one caller has.
 const mostFolders = 3
 
 // foldersOf returns in which folders the calls of an item work; "" without isolation: folder. It names the
 // folders of the caller only, and none if the reader may not see them.
 func (p *Proxy) foldersOf(s *upstream.Status, who *policy.Subject, shown bool) string {
-	if p.Config().Upstreams[s.Name].Isolation != upstream.IsolationFolder {
+	if !p.byFolder(s.Name) {
 		return ""
 	}
 	const text = "each call works in the folder of its client (isolation: folder)"
+	if p.noFolder(s.Name) {
+		return text + "; " + noFolderText
+	}
 	principal := who.ID
 	if who.Kind == string(auth.KindLocal) {
 		principal = ""

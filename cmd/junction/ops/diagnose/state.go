@@ -51,6 +51,8 @@ type UpstreamStatus struct {
 	SignIn  bool     `json:"sign_in,omitempty"` // the operator signs in to the server: junction login
 	Lacks   []string `json:"lacks,omitempty"`   // scopes that calls needed, and the sign-in does not have
 	Invalid bool     `json:"invalid,omitempty"` // the entry has a mistake, so that no connection is attempted
+	// it works in the folders of clients, and clients may name none: calls from a folder fail
+	NoFolder bool `json:"no_folder,omitempty"`
 
 	running []upstream.Process
 }
@@ -117,7 +119,7 @@ func note(s *upstream.Status, program string) string {
 	if !slices.Contains(installers, program) {
 		return ""
 	}
-	return "downloading (" + program + "), normal on first start"
+	return program + " may be downloading the package" // what it has already starts faster
 }
 
 // statusOf returns the state of a running upstream that offers a number of tools.
@@ -141,6 +143,13 @@ func (p *Proxy) statusOf(s *upstream.Status, tools int) UpstreamStatus {
 	credential := p.Credential(s.Name)
 	if u.Note == "" {
 		u.Note = prose.Flat(credential.Notes)
+	}
+	u.NoFolder = p.noFolder(s.Name)
+	if connected := s.State == upstream.StateReady || s.State == upstream.StateClosed; connected && u.Note == "" {
+		u.Note = p.permitted(s.Name)
+	}
+	if u.NoFolder && u.Advice == "" {
+		u.Advice = p.permitAdvice()
 	}
 	if u.Lacks = credential.Lacks; len(u.Lacks) > 0 {
 		lacks := &upstream.LackError{Upstream: s.Name, Mode: c.Auth.Mode, Lacks: true, Scopes: u.Lacks}

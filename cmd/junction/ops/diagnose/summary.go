@@ -26,7 +26,7 @@ func (u *UpstreamStatus) Need() Need {
 	case u.Invalid || u.State == upstream.StateBlocked.String() || u.State == upstream.StateSignIn.String():
 		return NeedsOperator
 	case u.State == upstream.StateDegraded.String(),
-		u.State == upstream.StateRetrying.String() && u.Advice != "":
+		u.State == upstream.StateRetrying.String() && u.Advice != "", u.NoFolder:
 		return NeedsOperator
 	case u.State == upstream.StateRetrying.String():
 		return NeedsRetry

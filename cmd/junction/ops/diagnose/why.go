@@ -55,6 +55,7 @@ type WhyItem struct {
 	Changed  string `json:"changed,omitempty"`    // how Junction has changed the definition, and why
 	Problem  string `json:"problem,omitempty"`    // why the item is not offered, or not to all clients
 	Folder   string `json:"folder,omitempty"`     // in which folders calls of the item work
+	NoFolder bool   `json:"no_folder,omitempty"`  // calls from a folder fail, because clients may name none
 	State    string `json:"upstream_state"`
 	Since    string `json:"upstream_since"`
 	Error    string `json:"upstream_error,omitempty"`
@@ -220,6 +221,7 @@ func (p *Proxy) explain(ctx context.Context, q WhyQuery, folders bool, now time.
 		item := p.itemOf(&found[i], status, who, endpoint)
 		if item.Visible {
 			item.Folder = p.foldersOf(&status, &who, folders)
+			item.NoFolder = p.noFolder(status.Name)
 		}
 		a.Items = append(a.Items, item)
 	}

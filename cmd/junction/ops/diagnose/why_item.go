@@ -52,6 +52,8 @@ func (p *Proxy) itemOf(x *view.Explanation, s upstream.Status, who policy.Subjec
 	case s.State != upstream.StateReady && s.State != upstream.StateClosed:
 		a.Advice = append(a.Advice, cmp.Or(s.Advice,
 			"the upstream is not connected; run: "+config.Command(p.File, "doctor", x.Upstream)))
+	case x.Visible && p.noFolder(x.Upstream):
+		a.Advice = append(a.Advice, p.permitAdvice())
 	case x.Visible && len(a.Advice) == 0 && x.Problem == "":
 		a.Advice = append(a.Advice, "if a client does not show it, the client has an old list or hides tools: "+
 			"reconnect the client")
