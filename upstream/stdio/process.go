@@ -282,8 +282,8 @@ func (e *ExitError) Error() string {
 	return e.How
 }
 
-// causeLine chooses the line of a program's stderr to show: the last line with an error, because a
-// stack trace or advice often follows it, otherwise the last line that does more than point to help. npm prints a code first, then
+// causeLine chooses the line of a program's stderr to show: the last line with an error, because a stack trace or
+// advice often follows it, otherwise the last line that does more than point to help. npm prints a code first, then
 // the cause, then advice.
 func causeLine(text string) string {
 	last := ""

@@ -170,7 +170,7 @@ func (g *guide) free(ctx context.Context, c *config.Config) error {
 	if p, present := runfile.Present(g.file); present && p.Ending() {
 		return nil // the start waits for its end
 	}
-	taken, _ := g.taken(c)
+	_, taken := g.taken(c)
 	if taken == nil {
 		return nil
 	}
@@ -179,7 +179,7 @@ func (g *guide) free(ctx context.Context, c *config.Config) error {
 
 // taken returns an error if another program has an address of the configuration, and lines with free ports for these
 // addresses.
-func (g *guide) taken(c *config.Config) (taken error, lines []string) {
+func (g *guide) taken(c *config.Config) (lines []string, taken error) {
 	for _, a := range []struct{ key, address string }{{"listen", c.Listen}, {"admin", *c.Admin}} {
 		host, port, err := net.SplitHostPort(a.address)
 		if err != nil || port == "0" {
@@ -199,12 +199,12 @@ func (g *guide) taken(c *config.Config) (taken error, lines []string) {
 			lines = append(lines, a.key+": "+net.JoinHostPort(host, port))
 		}
 	}
-	return taken, lines
+	return lines, taken
 }
 
 // withFree adds lines with free ports to an error about the addresses of the configuration.
 func (g *guide) withFree(err error, c *config.Config) error {
-	_, lines := g.taken(c)
+	lines, _ := g.taken(c)
 	if len(lines) == 0 {
 		return err
 	}
@@ -213,7 +213,8 @@ func (g *guide) withFree(err error, c *config.Config) error {
 
 // connectOther returns how the clients use the Junction of another file, which has the addresses of this one.
 func (g *guide) connectOther(c *config.Config) string {
-	return "run: " + config.CommandOf(cmp.Or(g.name, "junction"), "", "connect", "--all", "--url", runfile.URL(c.Listen))
+	name, url := cmp.Or(g.name, "junction"), runfile.URL(c.Listen)
+	return "run: " + config.CommandOf(name, "", "connect", "--all", "--url", url)
 }
 
 // notTaken returns err, or the error about an address that another program has taken meanwhile, which is the reason.

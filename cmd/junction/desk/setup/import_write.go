@@ -48,7 +48,8 @@ func (i *importer) write(ctx context.Context) (err error) {
 		}
 	}
 	var permits string
-	if i.folders, permits = entries.Permit(ctx, i.editor.Config(), i.file, &i.home, i.permitted, added...); permits != "" {
+	i.folders, permits = entries.Permit(ctx, i.editor.Config(), i.file, &i.home, i.permitted, added...)
+	if permits != "" {
 		i.permits = []string{permits}
 	}
 	keep.Discard(text)

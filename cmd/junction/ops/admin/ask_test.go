@@ -118,7 +118,7 @@ func TestJunctionOfAnotherUser(t *testing.T) {
 			`(process 7 of the user "ann") serves /home/ann/j.yaml: to use that one, give it`},
 		{"", diagnose.Running{}, `of the user "?") serves the demo`},
 		{own, diagnose.Running{User: "junction", File: own}, ""},
-		{own, diagnose.Running{User: runfile.User(), File: own + "2"}, "serves " + own + "2: to use that one, give it, or set"},
+		{own, diagnose.Running{User: runfile.User(), File: own + "2"}, "serves " + own + "2: to use that one, give it, or make"},
 		{own, diagnose.Running{User: runfile.User(), Config: "config.yaml"}, "serves the demo"},
 	} {
 		admin := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

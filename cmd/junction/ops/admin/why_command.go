@@ -96,7 +96,8 @@ The exit code is 1 if the caller cannot use the item.`,
 // usable reports whether an item exists that the caller can use now.
 func usable(a *diagnose.WhyReport) bool {
 	return a.Refused == "" && slices.ContainsFunc(a.Items, func(i diagnose.WhyItem) bool {
-		return i.Visible && !i.NoFolder && (i.State == upstream.StateReady.String() || i.State == upstream.StateClosed.String())
+		works := i.State == upstream.StateReady.String() || i.State == upstream.StateClosed.String()
+		return i.Visible && !i.NoFolder && works
 	})
 }
 
