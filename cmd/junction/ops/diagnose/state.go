@@ -148,7 +148,7 @@ func (p *Proxy) statusOf(s *upstream.Status, tools int) UpstreamStatus {
 	if connected := s.State == upstream.StateReady || s.State == upstream.StateClosed; connected && u.Note == "" {
 		u.Note = p.permitted(s.Name)
 	}
-	if u.NoFolder && u.Advice == "" {
+	if u.NoFolder && (u.Advice == "" || s.State == upstream.StateWaiting) { // no client can wake it before
 		u.Advice = p.permitAdvice()
 	}
 	if u.Lacks = credential.Lacks; len(u.Lacks) > 0 {
