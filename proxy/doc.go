@@ -102,15 +102,17 @@
 //
 // The cost: a changed catalog makes one stock, and compiles the endpoints with this server. decide
 // (streams/renew.go) is most of the rest, and the place to change: it runs without mu, in the one goroutine
-// that calls Core.Refresh. If a request of a client calls Core.Settle, that request pays for it. For each
-// caller with a stream or a subscription, one after the other, Adopt asks for its endpoint, for its Guard
-// and for its rights (Policy.For). Callers with equal rights share a subject view. So each set of
-// different rights makes one sight of the endpoint, and SameList compares the prints of each wanted list,
-// the old and the new one (8 bytes of each item, hashed once for each sight), unless rights and stocks
-// show that it is unchanged. With mu, the work is one step for each stream and each subscription, and for
-// each resource of one; follow looks at the stocks of the endpoint for each such resource. The new
-// snapshot has empty caches for all endpoints, also for those that keep their view: every other caller
-// computes its rights and its sight again with its next request, and pages are joined again.
+// that calls Core.Refresh. If a request of a client calls Core.Settle, that request pays for it. So does a
+// request that opens a stream or a subscription while the snapshot changes (Listeners.catchUp): it decides
+// for all callers. After OwnChanged, recheckLoop (cmd/junction/serve/upstreams.go) decides with the same
+// snapshot (Core.Recheck). For each caller with a stream or a subscription, one after the other, Adopt asks
+// for its endpoint, for its Guard and for its rights (Policy.For). Callers with equal rights share a
+// subject view. So each set of different rights makes one sight of the endpoint, and SameList compares the
+// prints of each wanted list, the old and the new one (8 bytes of each item, hashed once for each sight),
+// unless rights and stocks show that it is unchanged. With mu, the work is one step for each stream and
+// each subscription, and for each resource of one; follow looks at the stocks of the endpoint for each such
+// resource. The new snapshot has empty caches for all endpoints, also for those that keep their view: every
+// other caller computes its rights and its sight again with its next request, and pages are joined again.
 // BenchmarkListChanged (change_test.go) measures a change of 2,000 tools with 500 callers.
 //
 // The bounds: changes during a refresh merge into one more; a stream has at most limits.queue messages that
@@ -214,7 +216,9 @@
 // sessions.max_age after it began (sessions.find and sessions.open). Without such a request, an open stream
 // of an older session lives on. The hash of a deleted ID is kept for sessions.max_age after the deletion,
 // which is never before the ID expires: in sessions.deleted, in the file ended-sessions beside the key
-// (cmd/junction/base/stored/sessions.go), and among members in the table deleted_sessions.
+// (cmd/junction/base/stored/sessions.go), and among members in the table deleted_sessions. Alone,
+// limits.sessions hashes are kept at most: beyond that, the oldest one of the principal with the most is
+// forgotten, and its ID is valid again until it expires.
 //
 // A modern client has no session. With isolation: session, the folder that its headers name stands for one
 // (Window in folder.go).

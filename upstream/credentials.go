@@ -39,7 +39,9 @@ type Caller struct {
 
 // Credential is what belongs on one request.
 type Credential struct {
-	Token string // of the header that Auth.Carrier names; another form, such as a signature, is a new field
+	// Token is of the header that Auth.Carrier names. Another form, such as a signature, is a new field, which
+	// pool.token, client.Options.Token and transport.HTTPOptions pass on.
+	Token string
 }
 
 // CredentialState is the state of the credential of an upstream, for people.

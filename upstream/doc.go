@@ -76,12 +76,14 @@
 //	(*pool).publish            pool.go        mu     swaps the catalog; compares all definitions with the old ones
 //	(*pool).tellCatalog        pool.go        mu     if they differ: calls CatalogChanged, which must not block
 //
-// A reading may cost limits.items, limits.message, maxPages and the memory of its account (lists.go), and a
-// second of checks, of which all have a twentieth of a processor (checks.go).
+// A reading may cost connect_timeout (10 s for all lists but the tools), limits.items, limits.message,
+// maxPages and the memory of its account (lists.go), and a second of checks, of which all have a twentieth
+// of a processor (checks.go).
 //
 // For the catalog of one user, the hook is OwnChanged. For catalogs of clients (isolation, questions:
 // exact), publishOwn (key.go) takes the place of publish. Calls of the upstream also need pool.mu, for
-// short times: they wait while publish compares. Package proxy continues from CatalogChanged.
+// short times: they wait while publish compares. Package proxy continues from CatalogChanged and
+// OwnChanged.
 //
 // # Other files
 //

@@ -51,10 +51,11 @@ type Members interface {
 	Self() string
 
 	// Owner returns the ID of the member that has a session. first is the member that created the
-	// session. It is the owner while it holds its lease; the database is not queried. After its end
-	// exactly one other member becomes the owner, usually the first one that calls Owner. released
-	// is a member for which Forward has returned ErrReleased for this session, or "": it counts as
-	// ended. until is the time when the session ID expires. The errors are ErrAlone and ErrDeleted.
+	// session. It is the owner while it holds its lease and has not released the session; the database
+	// is not queried. After its end exactly one other member becomes the owner, usually the first one
+	// that calls Owner. released is a member for which Forward has returned ErrReleased for this
+	// session, or "": it counts as ended. until is the time when the session ID expires. The errors
+	// are ErrAlone and ErrDeleted.
 	Owner(ctx context.Context, session [16]byte, first, released string, until time.Time) (owner string, err error)
 
 	// Ended reports whether a member has ended for good: its lease has expired, and it cannot get

@@ -69,22 +69,25 @@
 // must be true. A transport with access tokens asks for another token after a 401, as another in
 // upstream/transport/renewal.go does.
 //
-// Another way to a URL is a word: a constant of the type Transport and a row (transports.go), whose
-// open openRemote (dial.go) calls. (*attempt).remote tells with which transport an attempt begins: the
-// word of the entry, or TransportAuto, with which the transport is found out. Only Dial begins with
-// another one: the transport that succeeded before (knowledge.go). mayBeSSE decides which errors lead to
-// the next transport of the row, and dialAuto starts both handshakes on one transport. rejectedOverSSE
-// (verdict.go) has the names of the two transports in its text. Three functions accept only the schemes http
-// and https: validateRemote of package upstream, otherScheme of cmd/junction/desk/clients, and secure of
-// cmd/junction/desk/registry.
+// Another way to a URL is a word: a constant of the type Transport and a row (transports.go), whose open
+// openRemote (dial.go) calls. (*attempt).remote tells with which transport an attempt begins: the word of
+// the entry, or TransportAuto, with which the transport is found out. Only Dial begins with another one:
+// the transport that succeeded before (knowledge.go). mayBeSSE decides which errors lead to the next
+// transport of the row, and dialAuto starts both handshakes on one transport. rejectedOverSSE (verdict.go)
+// has the names of the two transports in its text. Five functions accept only the schemes http and https:
+// validateRemote of package upstream, otherScheme and (*Entry).bridge of cmd/junction/desk/clients, isURL
+// of cmd/junction/desk/entries, and secure of cmd/junction/desk/registry.
 //
-// Another kind of address (not command, not url) is a row: ServerKind (server_kind.go) with an open
-// of its own, and kindRows in upstream/kind.go. Its fields are new in Options, in Config of package
-// upstream (also in Config.Address), in the function that makes one of the other (upstream/resolve.go),
-// and among the parameters of ServerKindOf and ServerKindsOf. Kinds of each mode (upstream/modes.go) lists
-// the kinds that may have it. The tag kind of the fields headers, auth, tls and transport of an entry names
-// one kind. addresses (cmd/junction/desk/clients/given.go) and kindOf (cmd/junction/desk/entries/search.go)
-// choose among the kinds by what a person typed.
+// Another kind of address (not command, not url) is a row: ServerKind (server_kind.go) with an open of its
+// own, and kindRows in upstream/kind.go. Its fields are new in Options, in Config of package upstream (also
+// in Config.Address, and in Config.Entry of remember.go), in the function that makes one of the other
+// (upstream/resolve.go), and among the parameters of ServerKindOf and ServerKindsOf. Kinds of each mode
+// (upstream/modes.go) lists the kinds that may have it. The tag kind of the fields headers, auth, tls and
+// transport of an entry names one kind. withAddress (cmd/junction/desk/entries/arguments.go) and addresses
+// (cmd/junction/desk/clients/given.go) choose among the kinds by what a person typed, kindOf
+// (cmd/junction/desk/entries/search.go) by the way of a registry. sameValues
+// (cmd/junction/desk/entries/change.go) and Entry of cmd/junction/desk/clients list the fields. (calls).End
+// of cmd/junction/base/telemetry takes each URL for HTTP.
 //
 // Outside of these packages, the flag of junction add (cmd/junction/desk/entries/add.go) has the words. Three
 // tables make a word of what others write: remoteTypes in cmd/junction/desk/clients/entry.go and in
