@@ -80,7 +80,7 @@
 //
 // Another kind of address (not command, not url) is a row: ServerKind (server_kind.go) with an open of its
 // own, and kindRows in upstream/kind.go. Its fields are new in Options, in Config of package upstream (also
-// in Config.Address, and in Config.Entry of remember.go), in the function that makes one of the other
+// in Config.Address, and in Config.Entry of that package), in the function that makes one of the other
 // (upstream/resolve.go), and among the parameters of ServerKindOf and ServerKindsOf. Kinds of each mode
 // (upstream/modes.go) lists the kinds that may have it. The tag kind of the fields headers, auth, tls and
 // transport of an entry names one kind. withAddress (cmd/junction/desk/entries/arguments.go) and addresses
