@@ -345,8 +345,10 @@ func mustMembers(t *testing.T, dsn string) (all members) {
 			p.MustConfigure(t, fmt.Sprintf("upstreams: { up: { url: %q } }\n"+
 				"replicas: { listen: 127.0.0.1:0, advertise: 127.0.0.1:0 }\n"+
 				"storage: { driver: postgres, dsn: %q, key_file: %q }\n", url, dsn, filepath.Join(p.Dir, "master.key")))
-		} else {
-			p.Dir = all[0].Dir
+		} else if text, err := os.ReadFile(all[0].File()); err != nil { // with the paths of the keys
+			t.Fatal(err)
+		} else if err := os.WriteFile(p.File(), text, 0o600); err != nil {
+			t.Fatal(err)
 		}
 		p.MustServe(t)
 		all = append(all, p)
@@ -416,7 +418,8 @@ func (w place) recorded(t *testing.T, moments []moment) *recording {
 }
 
 // TestAlertsOfReplicas: a rollout, a scale-down and a quiet day ring no alarm. A member that is killed does,
-// for as long as it is missing, and one that loses its lease. So do all of them without the database.
+// for as long as it is missing, and one that loses its lease. So do all of them without the database. Half a
+// rollout of the configuration rings one, too.
 func TestAlertsOfReplicas(t *testing.T) {
 	harness.Waits(t)
 	harness.WithoutShort(t)
@@ -461,6 +464,12 @@ func TestAlertsOfReplicas(t *testing.T) {
 	lost.texts["a2"] = edit(t, lost.texts["a2"], map[string]string{
 		`junction_replicas_forwarded_total{junction_forward_outcome="lost"}`: "3"})
 	check("forwards lost", func(place) []string { return []string{"JunctionForwardsLost"} }, killed, lost, see(30, 3))
+	const section = "policies: [{ name: all, rules: [{ allow: { tools: \"*\" } }] }]\n"
+	now["a2"].MustReload(t, "upstreams: {", section+"upstreams: {")
+	mustScrapeUntil(t, now["a2"], `junction_replicas_differing{junction_config_key="policies"} 2`)
+	check("half a rollout", func(place) []string { return []string{"JunctionReplicasDiffer"} }, killed, see(60, 3))
+	check("a rollout of the file", silent, killed, see(5, 3), killed)
+	now["a2"].MustReload(t, section, "")
 	now["c2"].MustKill(t)
 	now["c2"] = nil
 	now["a2"].MustJoin(t, 2)
@@ -487,7 +496,7 @@ func TestAlertsOfReplicas(t *testing.T) {
 func TestEachAlertHasAFault(t *testing.T) {
 	harness.Waits(t)
 	// those of TestAlertsOfReplicas
-	rings := map[string]bool{"JunctionFewerReplicas": true, "JunctionLeaseLost": true,
+	rings := map[string]bool{"JunctionFewerReplicas": true, "JunctionLeaseLost": true, "JunctionReplicasDiffer": true,
 		"JunctionForwardsLost": true, "JunctionStoreSlow": true}
 	for _, f := range faults() {
 		for _, name := range f.rings {

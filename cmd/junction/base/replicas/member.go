@@ -18,6 +18,7 @@ import (
 	"junction/auth/store"
 	"junction/proxy/members"
 	"junction/upstream/http1"
+	"junction/upstream/pace"
 )
 
 // Options configure a Member.
@@ -58,6 +59,8 @@ type Member struct {
 	process  string // random; see headerGone
 
 	shared   atomic.Pointer[described]
+	drift    drift
+	told     atomic.Bool // the row must be written at once
 	lease    atomic.Pointer[lease]
 	others   atomic.Pointer[map[string]*otherMember] // by ID, without this process; never changed
 	read     watched                                 // those who wait for the next reading of the table
@@ -143,10 +146,21 @@ func (m *Member) Close() error { return m.o.Listener.Close() }
 // Reload replaces Options.Shared after a change of the configuration.
 func (m *Member) Reload(shared func(key []byte) (string, error)) error {
 	d, err := m.describe(shared)
-	if err == nil {
-		m.shared.Store(d)
+	if err != nil {
+		return err
 	}
-	return err
+	m.shared.Store(d)
+	if m.others.Load() != nil { // not in New
+		m.compare()
+		m.tell()
+	}
+	return nil
+}
+
+// tell has Run write the row of this process at once, and tell the other members.
+func (m *Member) tell() {
+	m.told.Store(true)
+	pace.Wake(m.wake)
 }
 
 // Self implements members.Members.
@@ -210,9 +224,9 @@ type Status struct {
 	Begun   time.Time `json:"begun"`
 	Self    bool      `json:"self,omitempty"`
 	Left    float64   `json:"lease_seconds"` // until its lease expires
-	// Differs lists the parts of the configuration that differ from those of this process.
-	Differs string `json:"differs,omitempty"`
-	Error   string `json:"error,omitempty"` // why the last connection to it failed
+	// Differs has the keys of the configuration that differ from those of this process, and other facts.
+	Differs []Difference `json:"differs,omitempty"`
+	Error   string       `json:"error,omitempty"` // why the last connection to it failed
 }
 
 // Members returns all members, the oldest first.
@@ -224,7 +238,7 @@ func (m *Member) Members() []Status {
 	}
 	for _, p := range *m.others.Load() {
 		s := Status{ID: p.id, Address: p.address, Version: p.version, Begun: p.begun,
-			Left: time.Until(p.until).Seconds(), Differs: m.differs(p.row)}
+			Left: time.Until(p.until).Seconds(), Differs: m.differencesOf(p.id)}
 		if failed := p.conns.failed.Load(); failed != nil {
 			s.Error = failed.Error()
 		}
@@ -257,13 +271,7 @@ func (m *Member) setOthers(rows []row, self string, asked time.Time) {
 	}
 	m.others.Store(&next)
 	defer m.read.notify()
-	for _, p := range next {
-		if m.differs(p.row) == "" {
-			p.conns.differs.Store(0)
-		} else {
-			p.conns.differs.CompareAndSwap(0, asked.Unix())
-		}
-	}
+	m.compare()
 	for id, p := range old {
 		if next[id] == nil {
 			p.conns.end()
