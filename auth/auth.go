@@ -11,6 +11,7 @@
 //   - turns.go: shares the queries of introspection among the networks that cause them.
 //   - claims.go: makes a Principal of the claims of another authorization server.
 //   - providers.go: keeps the state of these servers across reloads.
+//   - others.go: tokens that another process may accept, while their files differ
 //   - resource.go: tells clients where to sign in.
 //   - request.go: request ids.
 //   - config.go: the section auth of the file.
@@ -148,6 +149,8 @@ type Guard struct {
 	// Disputed are the trusted networks of two configurations that disagree. A request whose address depends
 	// on the configuration is rejected. Nil rejects none.
 	Disputed []netip.Prefix
+	// Others are the other processes over the same database; nil if there are none.
+	Others Others
 	// Log receives the reason if a token could not be checked; nil discards.
 	Log *slog.Logger
 	// Refused is called for each rejected request, except those without a token, because each
@@ -230,7 +233,15 @@ func (g *Guard) Authenticate(w http.ResponseWriter, r *http.Request) *Principal 
 	}
 	status, code := http.StatusOK, ""
 	narrow, isNarrow := errors.AsType[*ScopeError](err)
+	undecided := ""
+	if isNarrow || errors.Is(err, ErrInvalidToken) {
+		undecided = g.undecided(token)
+	}
 	switch {
+	case undecided != "": // this is no failure: Checked and the log have the refusal
+		status, code = http.StatusServiceUnavailable, "invalid_token"
+		unavailable(w, "this process does not accept the token, and another one may: their configurations differ in "+
+			undecided+"; try again")
 	case isNarrow:
 		status, code = http.StatusForbidden, insufficientScope
 		w.Header().Set("WWW-Authenticate", g.Resources.StepUp(r.URL.Path, narrow.Scopes))

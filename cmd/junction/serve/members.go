@@ -80,6 +80,12 @@ func (m *membership) Close() {
 	}
 }
 
+// Differs implements auth.Others, also before Open.
+func (m *membership) Differs(key string) bool { return m.member != nil && m.member.Differs(key) }
+
+// Lacks implements auth.Others, also before Open.
+func (m *membership) Lacks(entry string) bool { return m.member != nil && m.member.Lacks(entry) }
+
 // forProxy returns the other processes for the proxy; nil if there is one process.
 func (m *membership) forProxy() members.Members {
 	if m.member == nil {

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"junction/auth"
 )
 
 // This file compares this process with the other members: by the keys of their configurations, and by facts
@@ -25,7 +27,7 @@ type Difference struct {
 	// Since is when this process has noticed it.
 	Since time.Time `json:"since"`
 
-	lacks bool // the other member does not have the key
+	lacks, lacked bool // the other member does not have the key; this one does not
 }
 
 // String returns the key, and the values of a fact.
@@ -86,7 +88,7 @@ func differing(here, there string) (list []Difference) {
 			slices.ContainsFunc(entries, func(entry string) bool { return strings.HasPrefix(name, entry) }) {
 			continue
 		}
-		d := Difference{Key: name, lacks: !has}
+		d := Difference{Key: name, lacks: !has, lacked: !have}
 		marks := mine[0] + theirs[0]
 		d.Hard = !strings.Contains(marks, "~") && (!strings.Contains(marks, "?") || have && has)
 		if !have || !has {
@@ -173,3 +175,22 @@ func (m *Member) differencesOf(id string) []Difference {
 	defer m.drift.mu.Unlock()
 	return slices.Clone(m.drift.found[id])
 }
+
+// Differs implements auth.Others.
+func (m *Member) Differs(key string) (found bool) {
+	m.eachDifference(func(_ *otherMember, d Difference) {
+		found = found || d.Key == key || strings.HasPrefix(d.Key, key+".") || d.entry() && strings.HasPrefix(key, d.Key+".")
+	})
+	return found
+}
+
+// Lacks implements auth.Others.
+func (m *Member) Lacks(entry string) (found bool) {
+	m.eachDifference(func(_ *otherMember, d Difference) { found = found || d.lacks && d.Key == entry })
+	return found
+}
+
+// entry reports whether the difference can be that one of the two lacks an entry.
+func (d *Difference) entry() bool { return d.lacks || d.lacked }
+
+var _ auth.Others = (*Member)(nil)
