@@ -337,7 +337,8 @@ func (srv *Server) answerOutage(w http.ResponseWriter, r *http.Request, err erro
 	level := slog.LevelError
 	// anyone can cause these
 	_, fetch := errors.AsType[*fetchError](err)
-	if _, undecided := errors.AsType[*undecidedError](err); fetch || undecided || errors.Is(err, provider.ErrUnchecked) {
+	_, undecided := errors.AsType[*undecidedError](err)
+	if fetch || undecided || errors.Is(err, provider.ErrUnchecked) {
 		if level = slog.LevelWarn; srv.limits.events.pass(callerOf(r.Context()).from, srv.now()) != withinLimit {
 			level = slog.LevelDebug
 		}

@@ -80,6 +80,13 @@ func (m *membership) Close() {
 	}
 }
 
+// leave tells the other processes that this one is stopping: one with another configuration may replace it.
+func (m *membership) leave() {
+	if m.member != nil {
+		m.member.Leave()
+	}
+}
+
 // Differs implements auth.Others, also before Open.
 func (m *membership) Differs(key string) bool { return m.member != nil && m.member.Differs(key) }
 

@@ -82,6 +82,7 @@ func (p *program) serve(stopping context.Context) error {
 		defer signal.Stop(hup)
 	}
 	endMembers := p.membership.serve(ctx, group)
+	defer context.AfterFunc(stopping, p.membership.leave)()
 	p.membership.join(ctx)
 	serveOn(public, p.listening.public)
 	p.place.announce()

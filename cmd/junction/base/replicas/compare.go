@@ -53,6 +53,10 @@ func keysOf(list []Difference) string {
 // draining is the part of a description that says that its process takes no new clients.
 const draining = "~state=draining"
 
+// draining reports whether the process of a row takes no new clients, and stays for its sessions until their
+// calls have ended.
+func (r row) draining() bool { return strings.HasSuffix(r.digest, draining) }
+
 // parts returns the parts of Shared, by name: for each its mark (~, ? or none) and its value.
 func parts(shared string) map[string][2]string {
 	all := map[string][2]string{}
@@ -179,7 +183,8 @@ func (m *Member) differencesOf(id string) []Difference {
 // Differs implements auth.Others.
 func (m *Member) Differs(key string) (found bool) {
 	m.eachDifference(func(_ *otherMember, d Difference) {
-		found = found || d.Key == key || strings.HasPrefix(d.Key, key+".") || d.entry() && strings.HasPrefix(key, d.Key+".")
+		found = found || d.Key == key || strings.HasPrefix(d.Key, key+".") ||
+			d.entry() && strings.HasPrefix(key, d.Key+".")
 	})
 	return found
 }

@@ -61,6 +61,7 @@ type Member struct {
 	shared   atomic.Pointer[described]
 	drift    drift
 	told     atomic.Bool // the row must be written at once
+	leaving  atomic.Bool // this process takes no new clients
 	lease    atomic.Pointer[lease]
 	others   atomic.Pointer[map[string]*otherMember] // by ID, without this process; never changed
 	read     watched                                 // those who wait for the next reading of the table
@@ -157,6 +158,13 @@ func (m *Member) Reload(shared func(key []byte) (string, error)) error {
 	return nil
 }
 
+// Leave tells the other members that this process takes no new clients. Its lease and its sessions stay until
+// Run ends, and it no longer keeps a process with other hard keys from joining.
+func (m *Member) Leave() {
+	m.leaving.Store(true)
+	m.tell()
+}
+
 // tell has Run write the row of this process at once, and tell the other members.
 func (m *Member) tell() {
 	m.told.Store(true)
@@ -226,7 +234,9 @@ type Status struct {
 	Left    float64   `json:"lease_seconds"` // until its lease expires
 	// Differs has the keys of the configuration that differ from those of this process, and other facts.
 	Differs []Difference `json:"differs,omitempty"`
-	Error   string       `json:"error,omitempty"` // why the last connection to it failed
+	// Draining means that it was told to stop, and takes no new clients.
+	Draining bool   `json:"draining,omitempty"`
+	Error    string `json:"error,omitempty"` // why the last connection to it failed
 }
 
 // Members returns all members, the oldest first.
@@ -234,11 +244,11 @@ func (m *Member) Members() []Status {
 	list := []Status{}
 	if l := m.lease.Load(); l != nil && m.Self() != "" {
 		list = append(list, Status{ID: l.id, Address: m.address, Version: m.o.Version, Begun: l.begun,
-			Self: true, Left: time.Until(l.until).Seconds()})
+			Self: true, Draining: m.leaving.Load(), Left: time.Until(l.until).Seconds()})
 	}
 	for _, p := range *m.others.Load() {
 		s := Status{ID: p.id, Address: p.address, Version: p.version, Begun: p.begun,
-			Left: time.Until(p.until).Seconds(), Differs: m.differencesOf(p.id)}
+			Left: time.Until(p.until).Seconds(), Differs: m.differencesOf(p.id), Draining: p.draining()}
 		if failed := p.conns.failed.Load(); failed != nil {
 			s.Error = failed.Error()
 		}
