@@ -170,4 +170,3 @@ func TestOnlyWhatAllAcceptIsOffered(t *testing.T) {
 		}
 	}
 }
-

@@ -3,6 +3,7 @@
 package faults
 
 import (
+	"database/sql"
 	"os"
 	"strings"
 	"syscall"
@@ -31,11 +32,17 @@ func mustAnother(t *testing.T, of *harness.Program, more string) *harness.Progra
 // TestFaultHardKeyIsReplaced replaces three processes by three with another value of a key that all must have
 // equal. The new ones wait, and name the key. They join as soon as the last one is told to stop, before it has
 // ended: so calls find a process all the while. A call in flight ends well at its own process. An old process that
-// a second signal has ended keeps nobody out.
+// a second signal ends gives its lease back.
 func TestFaultHardKeyIsReplaced(t *testing.T) {
 	harness.Waits(t)
 	harness.WithoutShort(t)
-	old := mustReplicas(t, authtest.Schema(t))
+	dsn := authtest.Schema(t)
+	old := mustReplicas(t, dsn)
+	db, err := sql.Open("pgx", dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
 	var next []*harness.Program
 	for range 3 {
 		next = append(next, mustAnother(t, old[0], "names: { separator: \"-\" }\n"))
@@ -85,9 +92,13 @@ func TestFaultHardKeyIsReplaced(t *testing.T) {
 		}
 		p.Cmd = nil
 	}
-	mustSignal(t, old[0], syscall.SIGTERM) // the second signal ends it at once
+	mustSignal(t, old[0], syscall.SIGTERM) // the second signal ends its calls
 	<-old[0].Done
 	old[0].Cmd = nil
+	rows := 0
+	if err := db.QueryRow(`SELECT count(*) FROM members`).Scan(&rows); err != nil || rows != len(next) {
+		t.Errorf("after a second signal there are %d members, %v; want %d", rows, err, len(next))
+	}
 	late := mustAnother(t, next[0], "")
 	mustNote(t, late, "joined the replicas")
 	if strings.Contains(late.Stderr.String(), "cannot join") {
