@@ -149,8 +149,9 @@ type rolling struct {
 	user  tokenPair
 	calls *load.Load
 
-	mu sync.RWMutex // held for reading by a call
-	to int          // the process that gets the calls
+	mu   sync.RWMutex          // held for reading by a call
+	to   int                   // the process that gets the calls
+	ways [3][2]*harness.Client // of the user and of the key, by process
 }
 
 func mustRolling(t *testing.T) *rolling {
@@ -184,14 +185,13 @@ func mustRolling(t *testing.T) *rolling {
 	}
 	r.app = mustRegister(t, c, appRedirect)
 	r.user = r.app.mustSignIn(t, newPerson(t, "ann"))
-	ways := make([][2]*harness.Client, 3)
 	for i, p := range r.all {
-		ways[i] = [2]*harness.Client{showing(t, p, client.EraModern, r.user.Access, "/mcp"), showing(t, p, client.EraModern, r.key, "/mcp")}
+		r.ways[i] = [2]*harness.Client{showing(t, p, client.EraModern, r.user.Access, "/mcp"), showing(t, p, client.EraModern, r.key, "/mcp")}
 	}
 	r.calls = load.Start(t, 2, func(ctx context.Context, i, _ int) error {
 		r.mu.RLock()
 		defer r.mu.RUnlock()
-		c := ways[r.to][i]
+		c := r.ways[r.to][i]
 		body, own := c.Request("1", "tools/call", `{"name":"up__echo","arguments":{}}`)
 		resp, err := c.Send(ctx, http.MethodPost, body, own...)
 		if err != nil {
@@ -205,6 +205,16 @@ func mustRolling(t *testing.T) *rolling {
 	})
 	r.calls.AwaitCalls(10)
 	return r
+}
+
+// renewed has the user work with new tokens: of old ones, a grant keeps only a few.
+func (r *rolling) renewed(next tokenPair) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.user = next
+	for _, way := range r.ways {
+		way[0].Key = next.Access
+	}
 }
 
 // with returns the file with other values of some keys.
@@ -255,8 +265,7 @@ func (r *rolling) mustRoll(t *testing.T, what, text string, mayRefuse bool) {
 			at.c = &company{Program: p, origin: p.Origin()}
 			switch status, next := at.refresh(t, r.user.Refresh); {
 			case status == http.StatusOK:
-				// The calls go on with the first token, which a renewal does not end.
-				r.user.Refresh = next.Refresh
+				r.renewed(next)
 			case status != http.StatusServiceUnavailable || !mayRefuse:
 				t.Fatalf("%s, after step %d: the process %d answers a refresh with %d, %+v", what, i+1, j+1, status, next)
 			}
