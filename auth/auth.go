@@ -149,8 +149,6 @@ type Guard struct {
 	// Disputed are the trusted networks of two configurations that disagree. A request whose address depends
 	// on the configuration is rejected. Nil rejects none.
 	Disputed []netip.Prefix
-	// Others are the other processes over the same database; nil if there are none.
-	Others Others
 	// Log receives the reason if a token could not be checked; nil discards.
 	Log *slog.Logger
 	// Refused is called for each rejected request, except those without a token, because each
@@ -163,6 +161,8 @@ type Guard struct {
 	// Checked is called for each token that was checked, with the OAuth error code of its refusal,
 	// with unknown_key if its key is not known yet, or with "" if it was accepted. It must not block, and may be nil.
 	Checked func(code string)
+
+	others Others // see Among
 }
 
 // Refusal describes a rejected request. It contains no secret.

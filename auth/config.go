@@ -410,6 +410,7 @@ func (c *Config) Guard(providers *Providers, publicURL string, own Verifier) *Gu
 	case own != nil || c.SignsIn():
 		t := providers.tokens(c, keys, own)
 		g.Verifier, g.Resources = t, NewResources(publicURL, t.servers(publicURL), t.scopes())
+		g.Resources.entries = t.entries()
 	case len(c.APIKeys) > 0:
 		g.Verifier = keys
 	}

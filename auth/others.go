@@ -14,19 +14,26 @@ type Others interface {
 	Lacks(entry string) bool
 }
 
+// Among sets the other processes over the same database. Call it before the first request.
+func (g *Guard) Among(others Others) {
+	if g.others = others; g.Resources != nil {
+		g.Resources.others = others
+	}
+}
+
 // undecided returns the key because of which another process may accept a token that this one has refused; ""
 // if none may. Only the configuration decides about API keys, and about tokens of other issuers.
 func (g *Guard) undecided(token string) string {
 	var keys []string
 	switch {
-	case g.Others == nil || strings.HasPrefix(token, ownPrefix):
+	case g.others == nil || strings.HasPrefix(token, ownPrefix):
 	case strings.HasPrefix(token, keyPrefix):
 		keys = []string{"auth.api_keys"}
 	case !strings.HasPrefix(token, tokenPrefix):
 		keys = []string{"auth.jwt", "auth.introspection"}
 	}
 	for _, key := range keys {
-		if g.Others.Differs(key) {
+		if g.others.Differs(key) {
 			return key
 		}
 	}
