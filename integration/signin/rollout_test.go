@@ -26,7 +26,8 @@ import (
 
 // This file rolls changes of the configuration out over three processes, while people work.
 
-// another has another value for each key of the table of the page about several processes. A value replaces that
+// another has another value for each key of the table of the page about several processes, with which the user may
+// still sign in. A value replaces that
 // of the first entry of a list; nil removes the key, and "+" before a key adds an entry.
 var another = map[string]any{
 	"allowed_hosts": []any{"a.example"}, "allowed_origins": []any{"https://a.example"}, "audit.arguments": true,
@@ -43,11 +44,11 @@ var another = map[string]any{
 	"auth.oauth.identity_providers.claims":          map[string]any{"groups": []any{"roles"}},
 	"auth.oauth.identity_providers.client_id":       "other",
 	"auth.oauth.identity_providers.client_secret":   "canary-rolled",
-	"auth.oauth.identity_providers.email_domains":   []any{"other.example"},
+	"auth.oauth.identity_providers.email_domains":   []any{"acme.example", "other.example"},
 	"auth.oauth.identity_providers.name":            "Other",
 	"auth.oauth.identity_providers.parameters":      map[string]any{"a": "b"},
-	"auth.oauth.identity_providers.required_claims": map[string]any{"a": "b"},
-	"auth.oauth.identity_providers.scopes":          []any{"openid"}, "auth.oauth.limits": map[string]any{"pages": 6},
+	"auth.oauth.identity_providers.required_claims": map[string]any{"sub": "ann"},
+	"auth.oauth.identity_providers.scopes":          []any{"openid", "email", "profile", "offline_access"}, "auth.oauth.limits": map[string]any{"pages": 6},
 	"auth.oauth.name": "Other", "auth.oauth.tokens": map[string]any{"access_ttl": "20m", "reuse_interval": "0s"},
 	"auth.trusted_proxies": []any{"10.0.0.0/8"}, "catalog": map[string]any{"grace": "31s"},
 	"defaults": map[string]any{"timeout": "61s"}, "drain_delay": "1ms",
