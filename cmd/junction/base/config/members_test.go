@@ -42,7 +42,8 @@ func TestWhatMembersCompare(t *testing.T) {
 		{issuer(audience), issuer(audience + ", claims: { subject: [oid] }"), "?auth.jwt.https%3A//i.example.claims.subject"},
 		{issuer(audience), issuer(audience + ", claims: { groups: [roles] }"), "~auth.jwt.https%3A//i.example.claims.groups"},
 		{issuer(audience), "auth: { jwt: [{ issuer: https://i.example, " + audience + " }, { issuer: https://j.example, " + audience + " }] }",
-			"~auth.jwt.https%3A//j.example ?auth.jwt.https%3A//j.example.audiences ?auth.jwt.https%3A//j.example.issuer"},
+			"~auth.jwt.https%3A//j.example ?auth.jwt.https%3A//j.example.audiences " +
+				"?auth.jwt.https%3A//j.example.claims.subject ?auth.jwt.https%3A//j.example.issuer"},
 		{"auth: { trusted_proxies: [10.0.0.1/32] }", "auth: { trusted_proxies: [10.0.0.2/32] }", "~auth.trusted_proxies"},
 		{"auth: { api_keys: [" + keyA + "] }", "auth: { api_keys: [" + keyB + "] }", "~auth.api_keys"},
 		{"auth: { api_keys: [" + keyA + "] }", "", "auth ~auth.api_keys"},
@@ -56,7 +57,8 @@ func TestWhatMembersCompare(t *testing.T) {
 			"~auth.oauth.clients.static.old ?auth.oauth.clients.static.old.id ~auth.oauth.clients.static.old.redirect_uris"},
 		{signIn("", "") + " }", "public_url: https://a.example\nauth: { api_keys: [" + keyA + "] }",
 			"~auth.api_keys auth.oauth ~auth.oauth.identity_providers.sso ~auth.oauth.identity_providers.sso.client_id " +
-				"?auth.oauth.identity_providers.sso.id ?auth.oauth.identity_providers.sso.issuer"},
+				"?auth.oauth.identity_providers.sso.id ?auth.oauth.identity_providers.sso.issuer " +
+				"?auth.oauth.identity_providers.sso.subject_claims"},
 		{"limits: { requests: 7 }", "limits: { requests: 8 }", "~limits.requests"},
 		{"limits: { requests: 2000 }", "", ""},
 		{"defaults: { timeout: 7s }", "defaults: { timeout: 8s }", "~defaults.timeout"},
@@ -183,6 +185,7 @@ func TestHardKeysWaitForARestart(t *testing.T) {
 		{issuer("a", "https://i.example/k"), issuer("a", "https://i.example/l"), ""},
 		{"auth: { api_keys: [" + keyA + "] }", "auth: { api_keys: [" + keyB + "] }", ""},
 		{"allowed_origins: [https://a.example]", "", ""},
+		{issuer("a", "https://i.example/k"), strings.Replace(issuer("a", "https://i.example/k"), "jwks_url", "claims: { subject: [oid] }, jwks_url", 1), "auth.jwt"},
 	} {
 		for _, of := range []string{several, ""} {
 			old, next := mustParse(t, file(of+tt.old), nil), mustParse(t, file(of+tt.next), nil)

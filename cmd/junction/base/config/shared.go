@@ -31,7 +31,7 @@ type part struct {
 	value any
 }
 
-// parts returns the values of a configuration that members compare, without those that are defaults, and
+// parts returns the values of a configuration that members compare, without most of those that are defaults, and
 // without keys of which each member has a value of its own. A reload that was refused in part does not
 // change what is hard, and the policies of both files count.
 func (c *Config) parts() []part {
@@ -98,7 +98,9 @@ func (w *walker) key(p part, v, plain reflect.Value) {
 		for _, name := range v.MapKeys() {
 			w.add(part{path: yamlread.Join(p.path, name.String()), among: p.among, value: v.MapIndex(name).Interface()})
 		}
-	case !reflect.DeepEqual(p.value, plain.Interface()):
+	// A hard key of an entry is there also with its default: without it, another member takes the entry for
+	// one that this member lacks.
+	case !reflect.DeepEqual(p.value, plain.Interface()), p.entry && p.among == yamlread.AmongHard:
 		w.add(p)
 	}
 }
