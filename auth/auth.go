@@ -11,6 +11,7 @@
 //   - turns.go: shares the queries of introspection among the networks that cause them.
 //   - claims.go: makes a Principal of the claims of another authorization server.
 //   - providers.go: keeps the state of these servers across reloads.
+//   - others.go: tokens that another process may accept, while their files differ
 //   - resource.go: tells clients where to sign in.
 //   - request.go: request ids.
 //   - config.go: the section auth of the file.
@@ -161,6 +162,8 @@ type Guard struct {
 	// Checked is called for each token that was checked, with the OAuth error code of its refusal,
 	// with unknown_key if its key is not known yet, or with "" if it was accepted. It must not block, and may be nil.
 	Checked func(code string)
+
+	others Others // see Among
 }
 
 // Refusal describes a rejected request. It contains no secret.
@@ -232,7 +235,15 @@ func (g *Guard) Authenticate(w http.ResponseWriter, r *http.Request) *Principal 
 	}
 	status, code := http.StatusOK, ""
 	narrow, isNarrow := errors.AsType[*ScopeError](err)
+	undecided := ""
+	if isNarrow || errors.Is(err, ErrInvalidToken) {
+		undecided = g.undecided(token)
+	}
 	switch {
+	case undecided != "": // this is no failure: Checked and the log have the refusal
+		status, code = http.StatusServiceUnavailable, "invalid_token"
+		unavailable(w, "this process does not accept the token, and another one may: their configurations differ in "+
+			undecided+"; try again")
 	case isNarrow:
 		status, code = http.StatusForbidden, insufficientScope
 		w.Header().Set("WWW-Authenticate", g.Resources.StepUp(r.URL.Path, narrow.Scopes))

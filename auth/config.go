@@ -28,14 +28,14 @@ type Config struct {
 	// to sign in.
 	//
 	// Each issuer has one entry. Junction verifies the tokens itself.
-	JWT []Issuer `yaml:"jwt" change:"inside"`
+	JWT []Issuer `yaml:"jwt" change:"inside" members:"steps"`
 	// An authorization server for opaque tokens (RFC 7662). Junction asks it about each token that
 	// neither Junction nor an issuer above has issued, and keeps positive answers for a minute at
 	// most.
-	Introspection *Introspection `yaml:"introspection" change:"inside"`
+	Introspection *Introspection `yaml:"introspection" change:"inside" members:"steps"`
 	// If given, a signed-in user holds only the capabilities that a scope of the token also gives.
 	// A client that lacks one is told which scope to ask for.
-	ScopeCapabilities map[string][]string `yaml:"scope_capabilities" example:"[web, files]" change:"call,both"`
+	ScopeCapabilities map[string][]string `yaml:"scope_capabilities" example:"[web, files]" change:"call,both" members:"steps"`
 	// The proxies whose X-Forwarded-For header Junction trusts; by default none. Name every proxy
 	// in front. Otherwise all users share the address of the proxy, and with it the limits of
 	// sign-ins by address.
@@ -50,7 +50,7 @@ type Config struct {
 	// is a mistake. Requests of HTTP/1.0, and with headers of a proxy or a tunnel (Forwarded,
 	// X-Forwarded*, Via, X-Real-IP, X-Client-IP, True-Client-IP, CF-*, Ngrok-*, Tailscale-*,
 	// Fly-*), are refused. Default false.
-	None bool `yaml:"none" change:"call,both"`
+	None bool `yaml:"none" change:"call,both" members:"hard"`
 }
 
 // Key is the configuration of one API key. Entries with the same name are one principal, so that a
@@ -86,18 +86,18 @@ type TokenRules struct {
 	// The issuer as its tokens contain it, byte for byte. Clients sign in there.
 	//
 	// An https URL, or http on loopback. Required.
-	Issuer string `yaml:"issuer" change:"call,neither"`
+	Issuer string `yaml:"issuer" change:"call,neither" members:"hard"`
 	// The accepted audiences of tokens. A token for the URL of an endpoint is valid at that
 	// endpoint only. A token for another name is valid at every endpoint. Required.
-	Audiences []string `yaml:"audiences" example:"[https://mcp.example.com/mcp]" change:"call,neither"`
+	Audiences []string `yaml:"audiences" example:"[https://mcp.example.com/mcp]" change:"call,neither" members:"hard"`
 	// client_id if access tokens have no aud. Default aud.
 	//
 	// The claim with the audience.
-	AudienceClaim string `yaml:"audience_claim" change:"call,neither"`
+	AudienceClaim string `yaml:"audience_claim" change:"call,neither" members:"rolls"`
 	// Scopes that a token needs to connect at all; clients are told to ask for them.
-	RequiredScopes []string `yaml:"required_scopes" example:"[mcp]" change:"call,neither"`
+	RequiredScopes []string `yaml:"required_scopes" example:"[mcp]" change:"call,neither" members:"rolls"`
 	// Values that claims must have, such as the tenant. A list must contain the value.
-	RequiredClaims map[string]string `yaml:"required_claims" change:"call,neither"`
+	RequiredClaims map[string]string `yaml:"required_claims" change:"call,neither" members:"rolls"`
 	// The path of a claim in the token, as a list of names. By default groups are in [groups].
 	//
 	// A name may contain dots and slashes.
@@ -110,13 +110,13 @@ type Issuer struct {
 	// The URL of its keys; by default from the metadata of the issuer.
 	//
 	// The metadata is that of OpenID Connect or RFC 8414.
-	JWKSURL string `yaml:"jwks_url" change:"call,neither"`
+	JWKSURL string `yaml:"jwks_url" change:"call,neither" members:"rolls"`
 	// The accepted signing algorithms. Default: RS256, ES256, PS256.
-	Algorithms []string `yaml:"algorithms" example:"[RS256]" change:"call,neither"`
+	Algorithms []string `yaml:"algorithms" example:"[RS256]" change:"call,neither" members:"rolls"`
 	// How far its clock may be off. Default 60s.
-	ClockSkew time.Duration `yaml:"clock_skew" change:"call,neither"`
+	ClockSkew time.Duration `yaml:"clock_skew" change:"call,neither" members:"rolls"`
 	// true: only tokens of the type at+jwt. Default false.
-	RequireATJWT bool `yaml:"require_at_jwt" change:"call,neither"`
+	RequireATJWT bool `yaml:"require_at_jwt" change:"call,neither" members:"rolls"`
 }
 
 // Example returns the type in YAML.
@@ -128,9 +128,9 @@ func (Issuer) Example() string {
 // roles]; a name may contain dots and slashes.
 type Claims struct {
 	// The path of the user. Default [sub].
-	Subject []string `yaml:"subject" example:"[realm_access, roles], the names that lead to the claim"`
+	Subject []string `yaml:"subject" example:"[realm_access, roles], the names that lead to the claim" members:"hard"`
 	// The path of the user's groups. Default [groups].
-	Groups []string `yaml:"groups" example:"[realm_access, roles], the names that lead to the claim"`
+	Groups []string `yaml:"groups" example:"[realm_access, roles], the names that lead to the claim" members:"rolls"`
 }
 
 func (c *Claims) subject() []string { return orElse(c.Subject, "sub") }
@@ -151,11 +151,11 @@ func (i *Issuer) algorithms() []string { return orElse(i.Algorithms, "RS256", "E
 type Introspection struct {
 	TokenRules `yaml:",inline"`
 	// Its introspection endpoint. Required.
-	Endpoint string `yaml:"endpoint" change:"call,neither"`
+	Endpoint string `yaml:"endpoint" change:"call,neither" members:"rolls"`
 	// Junction's client there. Required.
-	ClientID string `yaml:"client_id" change:"call,neither"`
+	ClientID string `yaml:"client_id" change:"call,neither" members:"rolls"`
 	// The secret of client_id. Required.
-	ClientSecret string `yaml:"client_secret" change:"call,waits"`
+	ClientSecret string `yaml:"client_secret" change:"call,waits" members:"rolls"`
 }
 
 // Example returns the type in YAML.
@@ -410,6 +410,7 @@ func (c *Config) Guard(providers *Providers, publicURL string, own Verifier) *Gu
 	case own != nil || c.SignsIn():
 		t := providers.tokens(c, keys, own)
 		g.Verifier, g.Resources = t, NewResources(publicURL, t.servers(publicURL), t.scopes())
+		g.Resources.entries = t.entries()
 	case len(c.APIKeys) > 0:
 		g.Verifier = keys
 	}

@@ -19,6 +19,23 @@ type Resources struct {
 	origin  string   // public_url; never from a request
 	servers []string // issuers of authorization servers
 	scopes  []string
+	entries map[string]string // the entry of the configuration of a server, by its issuer; none for ours
+	others  Others            // nil if there are none
+}
+
+// offered returns the servers that all processes accept; all servers if there are none of these.
+func (r *Resources) offered() []string {
+	if r.others == nil {
+		return r.servers
+	}
+	list := slices.DeleteFunc(slices.Clone(r.servers), func(issuer string) bool {
+		entry := r.entries[issuer]
+		return entry != "" && r.others.Lacks(entry)
+	})
+	if len(list) == 0 {
+		return r.servers
+	}
+	return list
 }
 
 // NewResources returns the endpoints below publicURL, an origin, with their authorization servers.
@@ -29,7 +46,7 @@ func NewResources(publicURL string, servers, scopes []string) *Resources {
 	}
 	// 2026-07-28, authorization#refresh-tokens
 	scopes = slices.DeleteFunc(slices.Clone(scopes), func(s string) bool { return s == "offline_access" })
-	return &Resources{canonical(publicURL), slices.Clone(servers), scopes}
+	return &Resources{origin: canonical(publicURL), servers: slices.Clone(servers), scopes: scopes}
 }
 
 // Of returns the URL of the endpoint at a path, "" if the path cannot be an endpoint.
@@ -191,7 +208,7 @@ func (r *Resources) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 			Scopes   []string `json:"scopes_supported,omitempty"`
 			Methods  []string `json:"bearer_methods_supported"`
 			Name     string   `json:"resource_name"`
-		}{resource, r.servers, r.scopes, []string{"header"}, "Junction"})
+		}{resource, r.offered(), r.scopes, []string{"header"}, "Junction"})
 	}
 }
 

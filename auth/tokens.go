@@ -161,6 +161,18 @@ func (t *tokens) servers(ours string) []string {
 	return all
 }
 
+// entries returns the entries of the configuration of issuers.
+func (t *tokens) entries() map[string]string {
+	all := map[string]string{}
+	if t.introspection != nil {
+		all[t.introspection.Issuer] = "auth.introspection"
+	}
+	for _, i := range t.order {
+		all[i.Issuer] = "auth.jwt." + i.Issuer
+	}
+	return all
+}
+
 // scopes returns the scopes that every issuer requires. Scopes that only some issuers require are
 // named when a token lacks them.
 func (t *tokens) scopes() []string {

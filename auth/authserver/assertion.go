@@ -62,6 +62,9 @@ func (srv *Server) authenticate(ctx context.Context, r *http.Request, q url.Valu
 		// register again automatically and receive a new id that is not blocked.
 		return nil, bad("invalid_grant", "%s", pageErr.text)
 	} else if ok {
+		if err := srv.decided(keyClients); err != nil {
+			return nil, err
+		}
 		return nil, bad("invalid_client", "%s", pageErr.text)
 	}
 	if err != nil {

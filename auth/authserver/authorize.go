@@ -94,6 +94,9 @@ func (srv *Server) checkAuthorization(ctx context.Context, form url.Values) (c *
 	if c, err = srv.clientOf(ctx, form.Get("client_id")); err != nil {
 		return c, row, err
 	}
+	if c.Kind == kindStatic && !srv.offered(keyStatic, c.ID) {
+		return c, row, &undecidedError{keyStatic + "." + c.ID}
+	}
 	redirect, err := redirectOf(c, form.Get("redirect_uri"))
 	if err != nil {
 		return c, row, err
@@ -154,7 +157,7 @@ func (srv *Server) checkAuthorization(ctx context.Context, form url.Values) (c *
 // mcp.
 func (srv *Server) scopeOf(asked string) string {
 	var granted []string
-	for _, s := range srv.scopes {
+	for _, s := range srv.offeredScopes() {
 		if slices.Contains(strings.Fields(asked), s) {
 			granted = append(granted, s)
 		}
@@ -239,8 +242,9 @@ func (srv *Server) showConsent(
 	d.Target, d.Local = displayTarget(row.RedirectURI)
 	d.Scopes = strings.Join(slices.DeleteFunc(strings.Fields(row.Scope),
 		func(s string) bool { return slices.Contains(scopes, s) }), ", ")
-	for _, p := range srv.providers {
-		d.Providers = append(d.Providers, choice{p.ID, p.Label()})
+	var err error
+	if d.Providers, err = srv.choices(); err != nil {
+		return err
 	}
 	if row.Purpose == purposeLogin {
 		d.Title = "Sign in to " + srv.name

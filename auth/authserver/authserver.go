@@ -22,7 +22,8 @@
 // The package provider asks the identity providers: who signs in, and whether a session still stands.
 // account.go is the page on which users see and revoke their grants. connections.go holds the pages
 // on which users sign in to upstreams. ratelimit.go limits unauthenticated requests, and fetcher.go
-// limits fetches from URLs that clients supply. config.go is the section auth.oauth of the file.
+// limits fetches from URLs that clients supply. config.go is the section auth.oauth of the file, and
+// others.go is about a change of it that is rolled out process by process.
 //
 // If the server cannot decide, because the database or the provider is down, it answers 503. An
 // outage never ends a sign-in.
@@ -83,6 +84,8 @@ type Options struct {
 	Servers func(p *auth.Principal) []string
 	// Address returns the client address of a request, for the log and the audit. It may be nil.
 	Address func(*http.Request) netip.Addr
+	// Others are the other processes over the same database; nil if there are none.
+	Others auth.Others
 	// Ended is called after grants have ended or users were disabled, on this replica or another, so that
 	// their streams can be closed. It may be nil.
 	Ended func()
@@ -115,6 +118,7 @@ type Server struct {
 	servers      func(*auth.Principal) []string
 	links        *seal.Vault // of ConnectURL
 	address      func(*http.Request) netip.Addr
+	others       auth.Others // nil if there are none
 	ended        func()
 	limitReached func(what string)
 	log          *slog.Logger
@@ -159,7 +163,7 @@ func New(o Options) (*Server, error) {
 		config: o.Config, tokens: o.Config.Tokens.withDefaults(), url: o.URL, store: o.Store,
 		static:  map[string]*client{},
 		granted: o.Granted, connector: o.Connector, keeper: o.Keeper, mayUse: o.MayUse,
-		servers: o.Servers, address: o.Address, ended: o.Ended, limitReached: o.Limited,
+		servers: o.Servers, address: o.Address, others: o.Others, ended: o.Ended, limitReached: o.Limited,
 		log: cmp.Or(o.Log, slog.New(slog.DiscardHandler)), now: o.Now,
 		limits: newRateLimits(o.Config.Limits.withDefaults()), logOverLimit: rate.Sometimes{Interval: time.Minute},
 	}
@@ -332,7 +336,9 @@ const maxBody = 64 << 10
 func (srv *Server) answerOutage(w http.ResponseWriter, r *http.Request, err error) {
 	level := slog.LevelError
 	// anyone can cause these
-	if _, fetch := errors.AsType[*fetchError](err); fetch || errors.Is(err, provider.ErrUnchecked) {
+	_, fetch := errors.AsType[*fetchError](err)
+	_, undecided := errors.AsType[*undecidedError](err)
+	if fetch || undecided || errors.Is(err, provider.ErrUnchecked) {
 		if level = slog.LevelWarn; srv.limits.events.pass(callerOf(r.Context()).from, srv.now()) != withinLimit {
 			level = slog.LevelDebug
 		}

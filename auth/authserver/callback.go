@@ -23,7 +23,7 @@ import (
 func (srv *Server) callback(w http.ResponseWriter, r *http.Request) error {
 	p, q := srv.provider(r.PathValue("idp")), r.URL.Query()
 	if p == nil {
-		return errNoPage
+		return cmp.Or(srv.decided(keyProviders), error(errNoPage))
 	}
 	binding := cookie(r, bindingCookie)
 	if binding == "" || len(q["state"]) != 1 || len(q["code"]) > 1 {

@@ -19,19 +19,19 @@ import (
 // and clients receive tokens of this server.
 type Config struct {
 	// The name of this server on pages; by default the host of public_url.
-	Name string `yaml:"name" change:"restart"`
+	Name string `yaml:"name" change:"restart" members:"rolls"`
 	// The providers at which users sign in. If there are several, users choose. Required.
-	IdentityProviders []provider.Config `yaml:"identity_providers" change:"inside"`
+	IdentityProviders []provider.Config `yaml:"identity_providers" change:"inside" members:"steps"`
 	// Which programs may ask users for access.
-	Clients Clients `yaml:"clients" change:"restart"`
+	Clients Clients `yaml:"clients" change:"restart" members:"rolls"`
 	// How long sign-ins and tokens last.
-	Tokens Tokens `yaml:"tokens" change:"restart"`
+	Tokens Tokens `yaml:"tokens" change:"restart" members:"rolls"`
 	// Requests per second of one address (IPv4, or a /64 of IPv6). All addresses together have 20
 	// times as much. Raise these if many users share an address. Browsers in which a user has
 	// signed in do not count as strangers: of one address, they can open 20 times as many pages.
 	//
 	// At once an address can send as much as in 40 seconds (pages) or 20 seconds (tokens).
-	Limits Limits `yaml:"limits" change:"restart"`
+	Limits Limits `yaml:"limits" change:"restart" members:"rolls"`
 }
 
 // Limits are the requests per second of one address: an IPv4 address, or a /64 of IPv6. All addresses
@@ -76,7 +76,7 @@ type Clients struct {
 	// editors.
 	AllowedSchemes []string `yaml:"allowed_schemes" example:"[cursor, vscode]"`
 	// Clients that you configure, which need no registration.
-	Static []StaticClient `yaml:"static"`
+	Static []StaticClient `yaml:"static" members:"steps"`
 }
 
 // CIMD configures client ID metadata documents.
@@ -94,9 +94,9 @@ type StaticClient struct {
 	// The client_id. Required.
 	ID string `yaml:"id"`
 	// The name on pages. Default: the id.
-	Name string `yaml:"name"`
+	Name string `yaml:"name" members:"rolls"`
 	// Where users may be sent back to. Required.
-	RedirectURIs []string `yaml:"redirect_uris" example:"[https://app.example.com/cb]"`
+	RedirectURIs []string `yaml:"redirect_uris" example:"[https://app.example.com/cb]" members:"rolls"`
 }
 
 // Example returns the type in YAML.

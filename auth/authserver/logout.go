@@ -27,6 +27,10 @@ func (srv *Server) backchannelLogout(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	p := srv.provider(r.PathValue("idp"))
+	if err := srv.decided(keyProviders); p == nil && err != nil {
+		srv.answer(w, r, nil, err)
+		return
+	}
 	if p == nil {
 		fail(w, http.StatusNotFound, "not_found", "no such endpoint")
 		return

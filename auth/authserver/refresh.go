@@ -50,7 +50,8 @@ func (srv *Server) refresh(r *http.Request, c *client, q url.Values) ([]byte, er
 	body, err := srv.store.Refresh(ctx, store.Presented{
 		Token: q.Get("refresh_token"), Signature: signature, Grant: srv.minter.grant(q.Get("refresh_token")),
 		ClientID: c.ID, Interval: *srv.tokens.ReuseInterval,
-		Address: by.address, RequestID: by.request, TraceID: by.trace,
+		Undecided: srv.decided(keyReuse) != nil,
+		Address:   by.address, RequestID: by.request, TraceID: by.trace,
 	}, func(ctx context.Context, t store.Token, g store.Grant) (store.Successor, error) {
 		if resource := q.Get("resource"); resource != "" && srv.resource(resource) != g.Resource {
 			return store.Successor{}, bad("invalid_target", "the refresh token is for the resource %s", g.Resource)
@@ -72,11 +73,17 @@ func (srv *Server) refresh(r *http.Request, c *client, q url.Values) ([]byte, er
 		}
 		for _, scope := range rec.Scopes {
 			if !slices.Contains(srv.scopes, scope) {
+				if err := srv.decided(keyScopes); err != nil {
+					return store.Successor{}, err
+				}
 				return store.Successor{}, bad("invalid_scope", "this server no longer has the scope %s", scope)
 			}
 		}
 		return srv.addTokens(ctx, g, rec, narrow)
 	})
+	if errors.Is(err, store.ErrUndecided) {
+		return nil, cmp.Or(srv.decided(keyReuse), err)
+	}
 	if errors.Is(err, store.ErrReused) {
 		grant := cmp.Or(t.Grant, srv.minter.grant(q.Get("refresh_token")))
 		srv.log.Warn("a refresh token was reused; its grant has ended", "client", prose.ASCII(c.ID, 64), "grant", grant)
@@ -98,7 +105,7 @@ const (
 // recheckSession asks the provider whether the user of a session may still sign in, and which groups
 // they have; at most once a minute. client is the app that needs to know. If the error satisfies isOver,
 // the session has ended, before or now, or is missing. Another error means that the provider cannot be
-// reached, and that the outage has lasted too long to go on.
+// reached, and that the outage has lasted too long to go on, or that another process may have another rule.
 func (srv *Server) recheckSession(ctx context.Context, of, client string) error {
 	// A client that disconnects must not interrupt this: a provider that rotates its refresh tokens
 	// sends the new one only once.
@@ -118,8 +125,11 @@ func (srv *Server) recheckSession(ctx context.Context, of, client string) error 
 	if now.Before(session.Checked.Add(recheckAfter)) {
 		return nil
 	}
-	p := srv.provider(session.IDP)
+	p, rules := srv.provider(session.IDP), keyProviders+"."+session.IDP
 	if p == nil {
+		if err := srv.decided(rules); err != nil {
+			return err
+		}
 		return srv.endSession(ctx, session, client, &provider.EndedError{Code: "idp_removed"})
 	}
 	session, err = srv.store.ClaimIDPSession(ctx, session.ID, recheckTimeout)
@@ -136,7 +146,9 @@ func (srv *Server) recheckSession(ctx context.Context, of, client string) error 
 		return err
 	}
 	id, refreshToken, err := p.Renew(ctx, session.RefreshToken, user.Subject)
-	if ended, ok := errors.AsType[*provider.EndedError](err); ok {
+	ended, isEnded := errors.AsType[*provider.EndedError](err)
+	undecided := srv.decided(rules)
+	if isEnded && undecided == nil {
 		return srv.endSession(ctx, session, client, ended)
 	}
 	if err != nil {
@@ -146,6 +158,9 @@ func (srv *Server) recheckSession(ctx context.Context, of, client string) error 
 			refusal(p, err, "good until", session.OKUntil)...)
 		if release := srv.store.UpdateIDPSession(ctx, session); release != nil && !isOver(release) {
 			return release
+		}
+		if isEnded {
+			return undecided
 		}
 		if now.Before(session.OKUntil) {
 			return nil

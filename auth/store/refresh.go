@@ -15,6 +15,10 @@ import (
 // that two parties have it. Its grant has been revoked.
 var ErrReused = errors.New("the refresh token was already used")
 
+// ErrUndecided means that another process may repeat the answer of a refresh token, by its own interval. The
+// client must keep its token.
+var ErrUndecided = errors.New("another process may repeat the answer of the refresh token")
+
 // Presented is a refresh token as presented by a client.
 type Presented struct {
 	Token     string // the whole token; it seals the stored answer
@@ -24,6 +28,9 @@ type Presented struct {
 	ClientID string // the client that presents it, authenticated
 	// Interval is how long after its first use the token gets the same answer again.
 	Interval time.Duration
+	// Undecided means that another process may have another Interval. A token that only an interval
+	// refuses ends nothing then (ErrUndecided).
+	Undecided bool
 	// Address, RequestID and TraceID are of the request, for the audit.
 	Address, RequestID, TraceID string
 }
@@ -174,6 +181,8 @@ func (s *Store) replay(ctx context.Context, p Presented, t Token) ([]byte, error
 	case err != nil && !errors.Is(err, ErrNotFound) && !errors.Is(err, ErrUsed) && !errors.Is(err, ErrRevoked) &&
 		!errors.Is(err, ErrExpired):
 		return nil, err
+	case err == nil && p.Undecided:
+		return nil, ErrUndecided
 	}
 	return nil, s.reused(ctx, p, t.Grant)
 }

@@ -347,8 +347,10 @@ func mustMembers(t *testing.T, dsn string) (all members) {
 			p.MustConfigure(t, fmt.Sprintf("upstreams: { up: { url: %q } }\n"+
 				"replicas: { listen: 127.0.0.1:0, advertise: 127.0.0.1:0 }\n"+
 				"storage: { driver: postgres, dsn: %q, key_file: %q }\n", url, dsn, filepath.Join(p.Dir, "master.key")))
-		} else {
-			p.Dir = all[0].Dir
+		} else if text, err := os.ReadFile(all[0].File()); err != nil { // with the paths of the keys
+			t.Fatal(err)
+		} else if err := os.WriteFile(p.File(), text, 0o600); err != nil {
+			t.Fatal(err)
 		}
 		p.MustServe(t)
 		all = append(all, p)
@@ -417,8 +419,9 @@ func (w place) recorded(t *testing.T, moments []moment) *recording {
 	return r
 }
 
-// TestAlertsOfReplicas: a rollout and a scale-down ring no alarm. A member that is killed does,
-// for as long as it is missing, and one that loses its lease. So do all of them without the database.
+// TestAlertsOfReplicas: a rollout and a scale-down ring no alarm. A member that is killed does, for as long as it
+// is missing, and one that loses its lease. So do all of them without the database. Half a rollout of the
+// configuration rings one, too.
 func TestAlertsOfReplicas(t *testing.T) {
 	harness.Waits(t)
 	harness.WithoutShort(t)
@@ -463,6 +466,12 @@ func TestAlertsOfReplicas(t *testing.T) {
 	lost.texts["a2"] = edit(t, lost.texts["a2"], map[string]string{
 		`junction_replicas_forwarded_total{junction_forward_outcome="lost"}`: "3"})
 	check("forwards lost", func(place) []string { return []string{"JunctionForwardsLost"} }, killed, lost)
+	const section = "policies: [{ name: all, rules: [{ allow: { tools: \"*\" } }] }]\n"
+	now["a2"].MustReload(t, "upstreams: {", section+"upstreams: {")
+	mustScrapeUntil(t, now["a2"], `junction_replicas_differing{junction_config_key="policies"} 2`)
+	check("half a rollout", func(place) []string { return []string{"JunctionReplicasDiffer"} }, killed, see(60, 3))
+	check("a rollout of the file", silent, killed, see(5, 3), killed)
+	now["a2"].MustReload(t, section, "")
 	now["c2"].MustKill(t)
 	now["c2"] = nil
 	now["a2"].MustJoin(t, 2)
@@ -490,7 +499,7 @@ func TestAlertsOfReplicas(t *testing.T) {
 func TestEachAlertHasAFault(t *testing.T) {
 	harness.Waits(t)
 	// those of TestAlertsOfReplicas
-	rings := map[string]bool{"JunctionFewerReplicas": true, "JunctionLeaseLost": true,
+	rings := map[string]bool{"JunctionFewerReplicas": true, "JunctionLeaseLost": true, "JunctionReplicasDiffer": true,
 		"JunctionForwardsLost": true, "JunctionStoreSlow": true}
 	for _, f := range faults(nil) {
 		for _, name := range f.rings {

@@ -57,8 +57,10 @@ func mustMeasure(t *testing.T, p harness.Pair, change ...func(*measured, *harnes
 		Connections: func() telemetry.Connections {
 			return telemetry.Connections{Open: 5, Limit: 6, Waiting: true, Closed: map[string]int64{"too_many": 4}}
 		},
-		Replicas: func() telemetry.Replicas { return telemetry.Replicas{Members: 3} },
-		Stale:    func() bool { return false }}); err != nil {
+		Replicas: func() telemetry.Replicas {
+			return telemetry.Replicas{Members: 3, Differing: map[string]int64{"policies": 1}}
+		},
+		Stale: func() bool { return false }}); err != nil {
 		t.Fatal(err)
 	}
 	return x

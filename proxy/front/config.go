@@ -13,7 +13,7 @@ type Sessions struct {
 	// junction/key in your state directory. Replicas share the keys.
 	//
 	// If the directory is not writable, Junction warns, and uses a key that lasts until it exits.
-	KeyFile string `yaml:"key_file"`
+	KeyFile string `yaml:"key_file" members:"hot"`
 	// Free the memory of a session after this time. The session continues when its client comes
 	// back. Default 30m.
 	Idle time.Duration `yaml:"idle"`

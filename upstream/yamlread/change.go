@@ -38,12 +38,13 @@ const (
 )
 
 // Among is whether members over one database may have different values of a key. It is the tag members
-// of the field.
+// of the field. A key without the tag has that of the section around it, and a key of an entry is hard.
 type Among string
 
 // The words of the tag members.
 const (
 	AmongHard  Among = "hard"  // a member with another value cannot join
+	AmongSteps Among = "steps" // each entry is compared; a member offers those that all living members accept
 	AmongRolls Among = "rolls" // members differ while a change is rolled out, and a warning says so
 	AmongHot   Among = "hot"   // each member has a value of its own
 )
@@ -73,8 +74,8 @@ func ChangeOf(field reflect.StructField) (c Change, ok bool, err error) {
 // AmongOf returns the tag members of a field; "" for none. A tag with a mistake is an error.
 func AmongOf(field reflect.StructField) (Among, error) {
 	among := Among(field.Tag.Get("members"))
-	if !slices.Contains([]Among{"", AmongHard, AmongRolls, AmongHot}, among) {
-		return among, fmt.Errorf("the field %s has members:%q; write hard, rolls or hot", field.Name, among)
+	if !slices.Contains([]Among{"", AmongHard, AmongSteps, AmongRolls, AmongHot}, among) {
+		return among, fmt.Errorf("the field %s has members:%q; write hard, steps, rolls or hot", field.Name, among)
 	}
 	return among, nil
 }

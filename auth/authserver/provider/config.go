@@ -13,32 +13,32 @@ type Config struct {
 	// 1 to 32 of a-z, 0-9 and -.
 	ID string `yaml:"id" change:"call,neither"`
 	// Shown to users. Default: the id.
-	Name string `yaml:"name" change:"call,waits"`
+	Name string `yaml:"name" change:"call,waits" members:"rolls"`
 	// The issuer as the provider writes it, byte for byte. Required.
 	//
 	// https, or http on loopback.
-	Issuer string `yaml:"issuer" change:"call,neither"`
+	Issuer string `yaml:"issuer" change:"call,neither" members:"hard"`
 	// Junction's client at the provider. Required.
-	ClientID string `yaml:"client_id" change:"call,neither"`
+	ClientID string `yaml:"client_id" change:"call,neither" members:"rolls"`
 	// The secret of client_id, as a reference. Default: none, for a public client.
-	ClientSecret string `yaml:"client_secret" change:"call,waits"`
+	ClientSecret string `yaml:"client_secret" change:"call,waits" members:"rolls"`
 	// The scopes to ask the provider for; openid is required. Default: openid, profile, email,
 	// offline_access.
-	Scopes []string `yaml:"scopes" change:"call,waits"`
+	Scopes []string `yaml:"scopes" change:"call,waits" members:"rolls"`
 	// The claims that together identify a user, and that the provider never gives to another user.
 	// For Entra: [oid]. Default [sub].
-	SubjectClaims []string `yaml:"subject_claims" example:"[sub]" change:"call,neither"`
+	SubjectClaims []string `yaml:"subject_claims" example:"[sub]" change:"call,neither" members:"hard"`
 	// The path of the groups in the token: [realm_access, roles] for Keycloak, [roles] for Entra.
 	//
 	// A path has the names of claims from the outside in; a name may contain dots and slashes.
-	Claims Claims `yaml:"claims" change:"call,neither"`
+	Claims Claims `yaml:"claims" change:"call,neither" members:"rolls"`
 	// Only users whose claims have one of these values may sign in. For Google: { hd: example.com
 	// }.
-	RequiredClaims map[string]OneOf `yaml:"required_claims" change:"call,neither"`
+	RequiredClaims map[string]OneOf `yaml:"required_claims" change:"call,neither" members:"rolls"`
 	// Only users with a verified e-mail address in these domains may sign in.
-	EmailDomains []string `yaml:"email_domains" change:"call,neither"`
+	EmailDomains []string `yaml:"email_domains" change:"call,neither" members:"rolls"`
 	// Parameters of the authorization request. Google gives no refresh token without these.
-	Parameters map[string]string `yaml:"parameters" change:"call,waits"`
+	Parameters map[string]string `yaml:"parameters" change:"call,waits" members:"rolls"`
 }
 
 func (p Config) withDefaults() Config {

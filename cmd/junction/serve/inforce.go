@@ -55,6 +55,7 @@ func (r *inForce) newGuard(c *config.Config) *auth.Guard {
 	guard := c.Auth.Guard(r.signIns.providers, cmp.Or(c.PublicURL, strings.TrimSuffix(r.listening.url(), "/mcp")), own)
 	guard.Log, guard.Refused, guard.Accepted = r.log, r.recording.audit.Refused, r.recording.audit.Authenticated
 	guard.Checked = r.measuring.telemetry.Checked
+	guard.Among(r.signIns.others)
 	return guard
 }
 

@@ -5,8 +5,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"os"
+	"os/signal"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -80,6 +83,30 @@ func (m *membership) Close() {
 	}
 }
 
+// leave tells the other processes that this one is stopping: one with another configuration may replace it. A
+// second signal then calls hurry, so that the lease is given back, where it would end a process alone at once. It
+// returns when ended is closed.
+func (m *membership) leave(ended <-chan struct{}, hurry func()) {
+	if m.member == nil {
+		return
+	}
+	again := make(chan os.Signal, 1)
+	signal.Notify(again, os.Interrupt, syscall.SIGTERM)
+	defer signal.Stop(again) // a third signal ends the process
+	m.member.Leave()
+	select {
+	case <-again:
+		hurry()
+	case <-ended:
+	}
+}
+
+// Differs implements auth.Others, also before Open.
+func (m *membership) Differs(key string) bool { return m.member != nil && m.member.Differs(key) }
+
+// Lacks implements auth.Others, also before Open.
+func (m *membership) Lacks(entry string) bool { return m.member != nil && m.member.Lacks(entry) }
+
 // forProxy returns the other processes for the proxy; nil if there is one process.
 func (m *membership) forProxy() members.Members {
 	if m.member == nil {
@@ -89,14 +116,14 @@ func (m *membership) forProxy() members.Members {
 }
 
 // finishCalls waits until the calls of sessions and the parked calls have ended whose clients are
-// at other processes, and reports whether all have ended before the limit. It ends the parked calls
+// at other processes, and reports whether all have ended before the limit and before ctx. It ends the parked calls
 // whose clients have not returned then. A process without others does not wait: no client can
 // return to it.
-func (m *membership) finishCalls(limit time.Time) bool {
+func (m *membership) finishCalls(ctx context.Context, limit time.Time) bool {
 	if m.member == nil {
 		return true
 	}
-	waiting, cancel := context.WithDeadline(context.Background(), limit)
+	waiting, cancel := context.WithDeadline(ctx, limit)
 	defer cancel()
 	parked, end := context.WithCancel(waiting)
 	defer end()

@@ -85,7 +85,7 @@ func newProgram(o options) *program {
 	inForce.listening, inForce.recording, inForce.measuring, inForce.signIns = listening, recording, measuring, signIns
 	storage.recording, storage.measuring, storage.upstreams = recording, measuring, upstreams
 	signIns.storage, signIns.inForce, signIns.measuring, signIns.upstreams = storage, inForce, measuring, upstreams
-	signIns.revoked = revoked
+	signIns.revoked, signIns.others = revoked, membership
 	membership.sealing, membership.storage, membership.signIns, membership.serving = sealing, storage, signIns, serving
 	checks.contents, checks.listening, checks.inForce, checks.recording = contents, listening, inForce, recording
 	checks.storage, checks.signIns, checks.membership = storage, signIns, membership

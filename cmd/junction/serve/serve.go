@@ -82,6 +82,11 @@ func (p *program) serve(stopping context.Context) error {
 		defer signal.Stop(hup)
 	}
 	endMembers := p.membership.serve(ctx, group)
+	stopped := make(chan struct{})
+	defer close(stopped)
+	hurried, hurry := context.WithCancel(context.WithoutCancel(stopping))
+	defer hurry()
+	defer context.AfterFunc(stopping, func() { p.membership.leave(stopped, func() { hurry(); served() }) })()
 	p.membership.join(ctx)
 	serveOn(public, p.listening.public)
 	p.place.announce()
@@ -99,7 +104,7 @@ func (p *program) serve(stopping context.Context) error {
 	group.Go(func() error {
 		<-ctx.Done()
 		p.log.Info("shutting down", "grace", grace)
-		p.stop(public, grace, endMembers)
+		p.stop(hurried, public, grace, endMembers)
 		admin.Close() // last, so that /readyz reports the shutdown until the end
 		return nil
 	})
@@ -107,23 +112,32 @@ func (p *program) serve(stopping context.Context) error {
 	return group.Wait()
 }
 
-// stop ends the listener for clients. Calls in flight may continue for the grace. The requests of
+// stop ends the listener for clients. Calls in flight may continue for the grace, or until ctx ends. The requests of
 // other members are answered until then: they have the answers and the cancellations of these
 // calls. Sessions without a call are given up at once, each with its next request (package front).
-func (p *program) stop(public *http1.Server, grace time.Duration, endMembers func(time.Duration)) {
+func (p *program) stop(
+	ctx context.Context, public *http1.Server, grace time.Duration, endMembers func(time.Duration),
+) {
 	limit := time.Now().Add(grace)
 	p.serving.server.Shutdown()
-	if shutdown(public, grace) && p.membership.finishCalls(limit) {
+	if shutdown(ctx, public, grace) && p.membership.finishCalls(ctx, limit) {
 		endMembers(time.Until(limit))
 		return
 	}
-	p.log.Warn("calls are cut off: the grace is over (shutdown_grace)")
+	if ctx.Err() == nil {
+		p.log.Warn("calls are cut off: the grace is over (shutdown_grace)")
+	} else {
+		p.log.Warn("calls are cut off: a second signal has ended the grace")
+	}
 	p.serving.server.Kill()
 	// No call needs an upstream any more: the upstreams end while the last answers are written.
 	var closing sync.WaitGroup
 	closing.Go(p.upstreams.set.Close)
-	shutdown(public, lastAnswers)
+	shutdown(context.Background(), public, lastAnswers)
 	public.Close()
+	if ctx.Err() != nil {
+		closing.Wait() // the others take over when no process of a server is left
+	}
 	endMembers(lastAnswers)
 	closing.Wait()
 }
@@ -132,9 +146,9 @@ func (p *program) stop(public *http1.Server, grace time.Duration, endMembers fun
 // clients.
 const lastAnswers = time.Second
 
-// shutdown waits for in-flight requests and reports whether all of them ended in time.
-func shutdown(s *http1.Server, wait time.Duration) bool {
-	limit, cancel := context.WithTimeout(context.Background(), wait)
+// shutdown waits for in-flight requests, and reports whether all of them ended in time and before ctx.
+func shutdown(ctx context.Context, s *http1.Server, wait time.Duration) bool {
+	limit, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
 	return s.Shutdown(limit) == nil
 }

@@ -38,6 +38,7 @@ type signIns struct {
 	measuring *measuring
 	upstreams *upstreams
 	revoked   *revoked
+	others    auth.Others
 }
 
 // Open prepares the verification of other issuers' tokens, and opens the authorization server if it
@@ -72,6 +73,7 @@ func (s *signIns) Open(c *config.Config) (err error) {
 		Servers: func(who *auth.Principal) []string { return s.inForce.reach.Load().servers(who) },
 		Address: func(r *http.Request) netip.Addr { return s.inForce.guard.Load().Address(r) },
 		Limited: s.measuring.telemetry.Limited,
+		Others:  s.others,
 		Ended:   s.upstreams.catalogChanged,
 		Granted: func(who *auth.Principal) bool { return s.inForce.reach.Load().any(who) },
 	})

@@ -59,7 +59,9 @@ func TestOwnerFindsWhatATestLeaves(t *testing.T) {
 			o := OwnerOf(r)
 			o.patience = 0
 			if leave {
-				go leftGoroutine(over)
+				began := make(chan struct{})
+				go leftGoroutine(began, over)
+				<-began // before, its stack does not have its name
 				cmd := exec.Command("sleep", "60")
 				cmd.Env = o.Environ(os.Environ())
 				if err := cmd.Start(); err != nil {
@@ -101,7 +103,10 @@ func TestOwnerFindsWhatATestLeaves(t *testing.T) {
 	}
 }
 
-func leftGoroutine(over <-chan struct{}) { <-over }
+func leftGoroutine(began chan<- struct{}, over <-chan struct{}) {
+	close(began)
+	<-over
+}
 
 // TestLeftFindsWhatIsOfNoTest does so in a process of its own.
 func TestLeftFindsWhatIsOfNoTest(t *testing.T) {
@@ -112,7 +117,7 @@ func TestLeftFindsWhatIsOfNoTest(t *testing.T) {
 		}
 		begun, over := make(chan struct{}), make(chan struct{})
 		defer close(over)
-		time.AfterFunc(0, func() { close(begun); leftGoroutine(over) })
+		time.AfterFunc(0, func() { close(begun); leftGoroutine(make(chan struct{}), over) })
 		<-begun
 		cmd := exec.Command("sleep", "60")
 		if err := cmd.Start(); err != nil {

@@ -237,7 +237,7 @@ func byName(a, b reflect.Value) int { return strings.Compare(a.String(), b.Strin
 
 // identities has the key that tells the entries of a list apart.
 var identities = map[string]string{"auth.api_keys": "hash", "auth.jwt": "issuer",
-	"auth.oauth.identity_providers": "id"}
+	"auth.oauth.identity_providers": "id", "auth.oauth.clients.static": "id"}
 
 // list is walk for a list of entries.
 func (x *narrowing) list(path, row string, r, next reflect.Value) {

@@ -109,7 +109,11 @@ func (c *Config) carry(old *Config) (keys []string) {
 			c.Audit = old.Audit // its file may have the name of the replica
 		}
 	}
+	if old.Replicas.On() {
+		keys = append(keys, c.carryHard(old)...)
+	}
 	if old.Auth.OAuth == nil && !slices.Contains(keys, "auth.oauth") {
+		slices.Sort(keys)
 		return keys
 	}
 	if old.PublicURL != c.PublicURL { // tokens and pages are bound to the URL
@@ -120,6 +124,27 @@ func (c *Config) carry(old *Config) (keys []string) {
 		c.keepScopes(old)
 	}
 	slices.Sort(keys)
+	return keys
+}
+
+// carryHard replaces the values that all members must have equal by the old ones, and returns their keys: a
+// member that changed them alone would keep the others out.
+func (c *Config) carryHard(old *Config) (keys []string) {
+	for _, path := range hardDiffering(old, c) {
+		if path == "auth" { // authentication is on or off
+			c.Auth = old.Auth
+			return []string{"auth"}
+		}
+		at := strings.Split(path, ".")
+		key := at[0]
+		if key == "auth" {
+			key += "." + at[1]
+		}
+		if !slices.Contains(keys, key) {
+			keys = append(keys, key)
+			keyOf(reflect.ValueOf(c).Elem(), key).Set(keyOf(reflect.ValueOf(old).Elem(), key))
+		}
+	}
 	return keys
 }
 

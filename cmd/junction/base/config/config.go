@@ -77,18 +77,18 @@ type Config struct {
 	// entry, too: MCP Inspector needs http://localhost:6274.
 	//
 	// With authentication, Junction accepts every origin on loopback.
-	AllowedOrigins []string `yaml:"allowed_origins" example:"[https://app.example.com]" change:"call,both" members:"hot"`
+	AllowedOrigins []string `yaml:"allowed_origins" example:"[https://app.example.com]" change:"call,both" members:"rolls"`
 	// Further values of the header Host that Junction accepts, with or without a port. Every client
 	// sends the host. Junction refuses requests with other hosts than its own.
-	AllowedHosts []string `yaml:"allowed_hosts" example:"[mcp.example.com]" change:"call,both" members:"hot"`
+	AllowedHosts []string `yaml:"allowed_hosts" example:"[mcp.example.com]" change:"call,both" members:"rolls"`
 	// How long calls in flight may continue after Junction is told to stop. Default 10s.
 	//
 	// Child processes have four more seconds to end.
-	ShutdownGrace time.Duration `yaml:"shutdown_grace" change:"restart" members:"hot"`
+	ShutdownGrace time.Duration `yaml:"shutdown_grace" change:"restart" members:"rolls"`
 	// How long Junction continues to serve requests after it is told to stop. In this time /readyz
 	// answers 503, so that load balancers send no new requests. Then shutdown_grace begins. At most
 	// 10m; by default there is no delay.
-	DrainDelay time.Duration `yaml:"drain_delay" change:"restart" members:"hot"`
+	DrainDelay time.Duration `yaml:"drain_delay" change:"restart" members:"rolls"`
 
 	// Who may connect. With anything of this section except none and trusted_proxies, every request
 	// needs a key (Authorization: Bearer jct_key_…) or the token of a sign-in. The client starts
@@ -99,14 +99,14 @@ type Config struct {
 	// keys, which are kept elsewhere. Without these keys Junction cannot read the secrets.
 	Storage Storage `yaml:"storage" change:"restart" members:"hot"`
 	// Several processes behind a load balancer. They need no sticky sessions. They share the
-	// storage (postgres), the master keys, the keys of sessions.key_file, public_url, auth without
-	// api_keys and trusted_proxies, and names; a process that differs is refused. See
+	// storage (postgres), the master keys and the keys of sessions.key_file. A process that differs
+	// in a key such as public_url or names is refused; most keys may differ during a rollout. See
 	// cmd/junction/base/replicas/README.md.
 	Replicas Replicas `yaml:"replicas" change:"restart" members:"hot"`
 	// Limits for connections to addresses that clients and issuers have named. They are for
 	// documents of clients, and for keys that an issuer has on another host than its own. The
 	// certificates are also used for authorization servers.
-	Outbound Outbound `yaml:"outbound" change:"restart" members:"hot"`
+	Outbound Outbound `yaml:"outbound" change:"restart" members:"rolls"`
 	// The log, on standard error.
 	Log Log `yaml:"log" change:"restart" members:"hot"`
 	// The audit: a line of JSON for each call, each rejected request and each event. It has the
@@ -114,7 +114,7 @@ type Config struct {
 	// rename the file at any time. A slow or full disk delays no call: lines wait in memory, and
 	// the file has the number of lost lines. Each line has the hash of the line before: junction
 	// audit shows the lines, and junction audit verify finds changed and missing ones.
-	Audit Audit `yaml:"audit" change:"call,waits" members:"hot"`
+	Audit Audit `yaml:"audit" change:"call,waits" members:"rolls"`
 	// The names that clients see instead of the upstreams' own names. The URI of a resource gets
 	// the name of the upstream in front: mcp://memory/note:1, ui://demo/clock. A URI with https:
 	// stays.
@@ -129,11 +129,11 @@ type Config struct {
 	Limits proxy.Limits `yaml:"limits" change:"restart" members:"rolls"`
 	// The sessions of clients of the legacy era. They survive a restart of Junction, because a
 	// session id is sealed with a key.
-	Sessions front.Sessions `yaml:"sessions" change:"restart" members:"hot"`
+	Sessions front.Sessions `yaml:"sessions" change:"restart" members:"rolls"`
 	// What the upstreams offer: how long lists stay, and when they are read again.
-	Catalog proxy.CatalogConfig `yaml:"catalog" change:"list,waits" members:"hot"`
+	Catalog proxy.CatalogConfig `yaml:"catalog" change:"list,waits" members:"rolls"`
 	// Defaults for all upstreams.
-	Defaults upstream.Defaults `yaml:"defaults" change:"connection,waits" members:"hot"`
+	Defaults upstream.Defaults `yaml:"defaults" change:"connection,waits" members:"rolls"`
 	// The MCP servers that clients reach through Junction. You choose the names. The name of an
 	// upstream stands before the names of its tools: memory__read_graph. A name has 1 to 32 of A-Z,
 	// a-z, 0-9, _ and -. MCP reserves server-card and ai-catalog.
@@ -192,7 +192,7 @@ type Auth struct {
 	// policies decide what each may use. It needs public_url. Register
 	// <public_url>/oauth/callback/<id> at the provider. junction auth doctor compares the provider
 	// with this file.
-	OAuth *authserver.Config `yaml:"oauth" change:"restart"`
+	OAuth *authserver.Config `yaml:"oauth" change:"restart" members:"hard"`
 }
 
 // SignsIn reports whether users can sign in, here or with another authorization server.
@@ -270,7 +270,7 @@ type Outbound struct {
 	// Private networks that Junction may connect to. Default: none.
 	AllowPrivate []auth.CIDR `yaml:"allow_private" example:"[10.0.0.0/8]"`
 	// Further trusted certificate authorities, in PEM.
-	CAFile string `yaml:"ca_file"`
+	CAFile string `yaml:"ca_file" members:"hot"`
 	// Of one fetch. Default 5s.
 	Timeout time.Duration `yaml:"timeout"`
 }
@@ -289,7 +289,7 @@ type Audit struct {
 	// relative to the folder of this file. If the file does not exist, Junction makes it so that
 	// only its owner can read it. Each process needs its own file: {replica} in the name stands for
 	// replicas.advertise.
-	File string `yaml:"file"`
+	File string `yaml:"file" members:"hot"`
 	// Write the arguments too, secrets included, not only their digest. Default false.
 	Arguments bool `yaml:"arguments"`
 	// Send each line as a log record over OTLP, too. The variables OTEL_EXPORTER_OTLP_* of the

@@ -1,19 +1,14 @@
 package config
 
 import (
-	"cmp"
 	"maps"
 	"reflect"
-	"slices"
-	"strings"
 
-	"junction/policy"
 	"junction/upstream/yamlread"
 )
 
-// This file reads from the fields of the file what the change of a key does while a proxy runs, and
-// whether members may differ in it. The tags change and members of a field say it (package yamlread).
-// TestEveryKeyHasAnEffect finds a key without a tag.
+// This file reads from the fields of the file what the change of a key does while a proxy runs: the tag
+// change (package yamlread). TestEveryKeyHasAnEffect finds a key without a tag.
 
 // An effect is what the changed value of a key does. All but restarts take effect at once, unless the
 // reload is refused in part. Then two files decide, and the effect says how.
@@ -72,60 +67,4 @@ func effectOf(change yamlread.Change) effect {
 	}
 	return map[yamlread.Partly]effect{yamlread.PartlyWaits: waits, yamlread.PartlyBoth: both,
 		yamlread.PartlyNeither: neither}[change.Partly]
-}
-
-// A part is a key whose value members compare (Shared).
-type part struct {
-	key   string // the last word of its path
-	index []int  // of its field in Config
-	among yamlread.Among
-	apart [][]int // the fields below it that are parts of their own
-}
-
-// compared are the keys with the tag members, without those of which each member has its own: first those
-// that are hard, then those that may differ for a while.
-var compared = comparedIn(reflect.TypeFor[Config](), nil)
-
-func comparedIn(t reflect.Type, at []int) (list []part) {
-	for _, field := range reflect.VisibleFields(t) {
-		key, _, _ := strings.Cut(field.Tag.Get("yaml"), ",")
-		among, _ := yamlread.AmongOf(field)
-		if among == "" || key == "" || key == "-" {
-			continue
-		}
-		own := part{key: key, index: slices.Concat(at, field.Index), among: among}
-		var below []part
-		if field.Type.Kind() == reflect.Struct {
-			below = comparedIn(field.Type, own.index)
-			for _, p := range below {
-				own.apart = append(own.apart, p.index[len(own.index):])
-			}
-		}
-		if among != yamlread.AmongHot {
-			list = append(list, own)
-		}
-		list = append(list, below...)
-	}
-	slices.SortStableFunc(list, func(a, b part) int {
-		return cmp.Compare(len(a.among), len(b.among)) // hard, rolls
-	})
-	return list
-}
-
-// value returns what a member compares of a configuration. A reload that was refused in part does not
-// change what is hard.
-func (p *part) value(c *Config) any {
-	if p.among == yamlread.AmongHard {
-		c = c.whole()
-	}
-	v := reflect.New(reflect.TypeFor[Config]()).Elem()
-	v.Set(reflect.ValueOf(*c))
-	v = v.FieldByIndex(p.index)
-	for _, i := range p.apart {
-		v.FieldByIndex(i).SetZero()
-	}
-	if _, are := v.Interface().(policy.Config); are {
-		return c.rules()
-	}
-	return withDefaults(v)
 }

@@ -1,12 +1,6 @@
 package config
 
 import (
-	"bytes"
-	"crypto/hmac"
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
-	"fmt"
 	"maps"
 	"net"
 	"net/netip"
@@ -15,9 +9,7 @@ import (
 	"strings"
 
 	"junction/auth/store"
-	"junction/policy"
 	"junction/upstream/prose"
-	"junction/upstream/yamlread"
 )
 
 // Replicas is the file's replicas section: several processes over one database serve the same
@@ -143,71 +135,4 @@ func advertiseProblem(address string) string {
 		return prose.Quote(host) + " is no address of this machine that others can connect to; write " + want
 	}
 	return ""
-}
-
-// Shared describes the parts of the configuration that clients meet: a name and a keyed digest for
-// each part, in the form "auth=1f2e3d4c ~policies=5a6b7c8d …". Processes over one database must have
-// equal parts, except those whose name begins with ~. These may differ while a change is rolled out. A
-// reload that was refused in part does not change the others.
-func (c *Config) Shared(key []byte) (string, error) {
-	text := fmt.Sprintf("~schema=%d", store.Latest())
-	for _, p := range compared {
-		name := p.key
-		if p.among == yamlread.AmongRolls {
-			name = "~" + name
-		}
-		plain, err := json.Marshal(p.value(c))
-		if err == nil {
-			plain, err = withoutZeros(plain)
-		}
-		if err != nil {
-			return "", fmt.Errorf("compare the section %s with that of other processes: %w", name, err)
-		}
-		mac := hmac.New(sha256.New, key)
-		mac.Write(plain)
-		text += " " + name + "=" + hex.EncodeToString(mac.Sum(nil)[:8])
-	}
-	return text, nil
-}
-
-// rules returns the policies of each file in force.
-func (c *Config) rules() any {
-	if c.Both != nil {
-		return []policy.Config{c.Both.Old.Policies, c.Both.Next.Policies}
-	}
-	return c.Policies
-}
-
-// withoutZeros returns JSON without the members that are null, false or empty. So a key of the file that a
-// later version adds changes no digest until it is used. A number stays: reuse_interval: 0 is not its default.
-func withoutZeros(text []byte) ([]byte, error) {
-	d := json.NewDecoder(bytes.NewReader(text))
-	d.UseNumber()
-	var v any
-	if err := d.Decode(&v); err != nil {
-		return nil, err
-	}
-	pruned, _ := prune(v)
-	return json.Marshal(pruned)
-}
-
-// prune removes such members of objects, and reports whether the rest is a zero value itself.
-func prune(v any) (pruned any, zero bool) {
-	switch v := v.(type) {
-	case map[string]any:
-		for name, member := range v {
-			if rest, zero := prune(member); zero {
-				delete(v, name)
-			} else {
-				v[name] = rest
-			}
-		}
-		return v, len(v) == 0
-	case []any:
-		for i := range v { // elements have a place, so they stay
-			v[i], _ = prune(v[i])
-		}
-		return v, len(v) == 0
-	}
-	return v, v == nil || v == false || v == ""
 }

@@ -4,6 +4,7 @@
 //   - member.go: Member, which is this process, and the list of the other members
 //   - lease.go: joins, and renews the lease of this process on a connection of its own
 //   - join.go: the SQL of the table members, and the reasons to refuse a process
+//   - compare.go: compares the configuration of this process with those of the other members
 //   - identity.go: TLS between members, with keys that are derived from sessions.key_file
 //   - forward.go, receive.go: send a request to another member, and answer such a request
 //   - await.go: has requests wait for the end of a member, with one reader of the table members
@@ -35,6 +36,13 @@
 // has its first keys, and it has theirs. So each step of a rotation can be rolled out beside the step
 // before: the new key as the last one, then as the first one, then alone. The digests in a row are made
 // with the first key of its member, which each other one has; so another key changes none of them.
+//
+// # Configurations
+//
+// The row of a member has a digest for each key of its configuration, and a mark that says whether members
+// may differ in the key (config.Config.Shared). A process does not join beside a member that differs in a hard
+// key. A member that was told to stop says so in its row, and keeps nobody out. A change of a row is told to
+// the others at once. What differs is named, with the time since when this process has seen it (compare.go).
 //
 // # Leases
 //

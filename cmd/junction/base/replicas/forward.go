@@ -59,7 +59,6 @@ type connections struct {
 	group   http1.Group
 	stop    context.CancelFunc
 	failed  atomic.Pointer[failure] // why the last connection failed; nil after a success
-	differs atomic.Int64            // Unix seconds since its configuration differs; 0 if it does not
 	dialled atomic.Int64            // Unix nanoseconds of the last attempt since failed was set
 }
 

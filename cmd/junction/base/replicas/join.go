@@ -1,11 +1,9 @@
 package replicas
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -64,7 +62,7 @@ func (m *Member) join(ctx context.Context, conn *pgx.Conn, id string) (there int
 		if err := tx.QueryRow(ctx, `INSERT INTO members
 			(id, address, fingerprint, digest, version, begun_at, expires_at)
 			VALUES ($1, $2, $3, $4, $5, `+now+`, `+now+` + $6) RETURNING `+now, id, m.address,
-			m.identity.fingerprint(), m.shared.Load().own, m.o.Version, m.o.TTL.Microseconds()).
+			m.identity.fingerprint(), m.described(), m.o.Version, m.o.TTL.Microseconds()).
 			Scan(&there); err != nil {
 			return err
 		}
@@ -85,13 +83,19 @@ func (m *Member) compatible(r row) error {
 		}
 	}
 	shared := m.shared.Load()
-	if parts := differing(required(shared.under[r.fingerprint]), required(r.digest)); parts != "" {
-		return fmt.Errorf("%w: the configuration differs from that of the process at %s: %s; give all processes "+
-			"the same configuration, and stop those with the other one first", errRefused, r.address, parts)
-	}
 	if here, there := store.SchemaOf(shared.own), store.SchemaOf(r.digest); here > there+1 || there > here+1 {
 		return fmt.Errorf("%w: this process is made for the schema %d of the database, and the process at %s for %d; "+
 			"upgrade to the versions in between first, or stop all processes", errRefused, here, r.address, there)
+	}
+	if m.leaving.Load() || r.draining() {
+		return nil // one of the two takes no new clients, and the other one may replace it
+	}
+	hard := differing(shared.under[r.fingerprint], r.digest)
+	hard = slices.DeleteFunc(hard, func(d Difference) bool { return !d.Hard })
+	if len(hard) > 0 {
+		return fmt.Errorf("%w: the configuration differs from that of the process at %s in %s, which all processes "+
+			"must have equal; stop all processes that have the other values, and this one joins at once", errRefused,
+			r.address, keysOf(hard))
 	}
 	return nil
 }
@@ -153,55 +157,19 @@ func (m *Member) describe(shared func(key []byte) (string, error)) (*described, 
 	return d, nil
 }
 
-// differs returns the parts of the description of another member that differ from those of this process,
-// or "".
-func (m *Member) differs(r row) string {
-	here, known := m.shared.Load().under[r.fingerprint]
-	if !known { // all digests differ, whatever they are of
-		return differing(sessionKeys+"="+strings.Join(m.identity.fingerprints(), ","),
-			sessionKeys+"="+strings.Join(r.keys(), ","))
+// described returns the description of this process for its row.
+func (m *Member) described() string {
+	if m.leaving.Load() {
+		return m.shared.Load().own + " " + draining
 	}
-	return differing(here, r.digest)
-}
-
-// required returns the parts of Shared that must be equal, without those that may differ for the time
-// of a rollout: the names of these begin with ~.
-func required(shared string) string {
-	parts := slices.DeleteFunc(strings.Fields(shared), func(part string) bool { return part[0] == '~' })
-	return strings.Join(parts, " ")
-}
-
-// differing returns the parts of Shared that differ, with both digests, or "".
-func differing(here, there string) string {
-	if here == there {
-		return ""
-	}
-	digests := func(text string) map[string]string {
-		parts := map[string]string{}
-		for part := range strings.FieldsSeq(text) {
-			name, digest, _ := strings.Cut(part, "=")
-			parts[strings.TrimPrefix(name, "~")] = digest
-		}
-		return parts
-	}
-	a, b := digests(here), digests(there)
-	both := maps.Clone(a)
-	maps.Copy(both, b)
-	var list []string
-	for _, name := range slices.Sorted(maps.Keys(both)) {
-		if a[name] != b[name] {
-			list = append(list, fmt.Sprintf("%s (%s here, %s there)", name, cmp.Or(a[name], "none"),
-				cmp.Or(b[name], "none")))
-		}
-	}
-	return strings.Join(list, ", ")
+	return m.shared.Load().own
 }
 
 // renew extends the lease of a row. It returns the time of the database, and false if the row was
 // deleted.
 func (m *Member) renew(ctx context.Context, conn *pgx.Conn, id string) (there int64, kept bool, err error) {
 	err = conn.QueryRow(ctx, `UPDATE members SET expires_at = `+now+` + $2, digest = $3 WHERE id = $1
-		RETURNING `+now, id, m.o.TTL.Microseconds(), m.shared.Load().own).Scan(&there)
+		RETURNING `+now, id, m.o.TTL.Microseconds(), m.described()).Scan(&there)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return 0, false, nil
 	}

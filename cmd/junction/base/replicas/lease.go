@@ -115,7 +115,7 @@ func (m *Member) hold(ctx context.Context, conn *pgx.Conn) error {
 		if err := m.renewOrJoin(ctx, conn); err != nil && !errors.Is(err, errRefused) {
 			return err
 		}
-		for asked := false; ctx.Err() == nil && time.Now().Before(next); {
+		for asked := false; ctx.Err() == nil && time.Now().Before(next) && !m.told.Load(); {
 			// Requests that wait for a member see its renewal, or its end, only in the table. However many
 			// they are, they have it read once in this time.
 			until, look := next, m.looked.Add(m.o.TTL/15)
@@ -125,6 +125,9 @@ func (m *Member) hold(ctx context.Context, conn *pgx.Conn) error {
 			changed, woken, err := m.await(ctx, conn, until)
 			if err != nil {
 				return err
+			}
+			if changed && m.refused.Load() {
+				break // the process that kept this one out may have left
 			}
 			asked = asked || woken
 			if changed || asked && !time.Now().Before(look) {
@@ -171,6 +174,7 @@ func (m *Member) renewOrJoin(ctx context.Context, conn *pgx.Conn) error {
 	defer cancel()
 	before := m.lease.Load()
 	begun, there, id, kept := time.Now(), int64(0), "", false
+	told := m.told.Swap(false)
 	if before != nil {
 		var err error
 		id = before.id
@@ -214,9 +218,12 @@ func (m *Member) renewOrJoin(ctx context.Context, conn *pgx.Conn) error {
 		m.owners.renewedLate(begun, m.o.TTL/5)
 		if begun.After(before.until) {
 			m.o.Log.Warn("renewed the lease after it had expired; no session was taken", "id", id)
-			if err := announce(ctx, conn); err != nil {
-				return err
-			}
+			told = true
+		}
+	}
+	if kept && told {
+		if err := announce(ctx, conn); err != nil {
+			return err
 		}
 	}
 	return m.readTable(ctx, conn)

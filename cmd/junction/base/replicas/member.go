@@ -18,6 +18,7 @@ import (
 	"junction/auth/store"
 	"junction/proxy/members"
 	"junction/upstream/http1"
+	"junction/upstream/pace"
 )
 
 // Options configure a Member.
@@ -58,6 +59,9 @@ type Member struct {
 	process  string // random; see headerGone
 
 	shared   atomic.Pointer[described]
+	drift    drift
+	told     atomic.Bool // the row must be written at once
+	leaving  atomic.Bool // this process takes no new clients
 	lease    atomic.Pointer[lease]
 	others   atomic.Pointer[map[string]*otherMember] // by ID, without this process; never changed
 	read     watched                                 // those who wait for the next reading of the table
@@ -143,10 +147,28 @@ func (m *Member) Close() error { return m.o.Listener.Close() }
 // Reload replaces Options.Shared after a change of the configuration.
 func (m *Member) Reload(shared func(key []byte) (string, error)) error {
 	d, err := m.describe(shared)
-	if err == nil {
-		m.shared.Store(d)
+	if err != nil {
+		return err
 	}
-	return err
+	m.shared.Store(d)
+	if m.others.Load() != nil { // not in New
+		m.compare()
+		m.tell()
+	}
+	return nil
+}
+
+// Leave tells the other members that this process takes no new clients. Its lease and its sessions stay until
+// Run ends, and it no longer keeps a process with other hard keys from joining.
+func (m *Member) Leave() {
+	m.leaving.Store(true)
+	m.tell()
+}
+
+// tell has Run write the row of this process at once, and tell the other members.
+func (m *Member) tell() {
+	m.told.Store(true)
+	pace.Wake(m.wake)
 }
 
 // Self implements members.Members.
@@ -210,9 +232,11 @@ type Status struct {
 	Begun   time.Time `json:"begun"`
 	Self    bool      `json:"self,omitempty"`
 	Left    float64   `json:"lease_seconds"` // until its lease expires
-	// Differs lists the parts of the configuration that differ from those of this process.
-	Differs string `json:"differs,omitempty"`
-	Error   string `json:"error,omitempty"` // why the last connection to it failed
+	// Differs has the keys of the configuration that differ from those of this process, and other facts.
+	Differs []Difference `json:"differs,omitempty"`
+	// Draining means that it was told to stop, and takes no new clients.
+	Draining bool   `json:"draining,omitempty"`
+	Error    string `json:"error,omitempty"` // why the last connection to it failed
 }
 
 // Members returns all members, the oldest first.
@@ -220,11 +244,11 @@ func (m *Member) Members() []Status {
 	list := []Status{}
 	if l := m.lease.Load(); l != nil && m.Self() != "" {
 		list = append(list, Status{ID: l.id, Address: m.address, Version: m.o.Version, Begun: l.begun,
-			Self: true, Left: time.Until(l.until).Seconds()})
+			Self: true, Draining: m.leaving.Load(), Left: time.Until(l.until).Seconds()})
 	}
 	for _, p := range *m.others.Load() {
 		s := Status{ID: p.id, Address: p.address, Version: p.version, Begun: p.begun,
-			Left: time.Until(p.until).Seconds(), Differs: m.differs(p.row)}
+			Left: time.Until(p.until).Seconds(), Differs: m.differencesOf(p.id), Draining: p.draining()}
 		if failed := p.conns.failed.Load(); failed != nil {
 			s.Error = failed.Error()
 		}
@@ -257,13 +281,7 @@ func (m *Member) setOthers(rows []row, self string, asked time.Time) {
 	}
 	m.others.Store(&next)
 	defer m.read.notify()
-	for _, p := range next {
-		if m.differs(p.row) == "" {
-			p.conns.differs.Store(0)
-		} else {
-			p.conns.differs.CompareAndSwap(0, asked.Unix())
-		}
-	}
+	m.compare()
 	for id, p := range old {
 		if next[id] == nil {
 			p.conns.end()

@@ -31,6 +31,7 @@ type Figures struct {
 	Received  int64            // from other members
 	Claimed   int64            // sessions whose owner this process became
 	Lease     time.Duration    // until this process is no member; 0 if it is none
+	Differing map[string]int64 // members with another value, by key of the configuration
 }
 
 // Figures returns the current figures.
@@ -42,6 +43,8 @@ func (m *Member) Figures() Figures {
 	for o, name := range names {
 		f.Forwarded[name] = m.counters.forwarded[o].Load()
 	}
+	f.Differing = map[string]int64{}
+	m.eachDifference(func(_ *otherMember, d Difference) { f.Differing[d.Key]++ })
 	if l := m.lease.Load(); l != nil {
 		f.Lease = max(0, time.Until(l.until))
 	}

@@ -104,15 +104,15 @@ func (m *Member) Warning() error {
 		return errForeign
 	}
 	var list []string
-	for _, p := range *m.others.Load() {
-		if since := p.conns.differs.Load(); since != 0 && time.Now().Unix()-since > int64(driftTime.Seconds()) {
-			list = append(list, p.address+": "+m.differs(p.row))
+	m.eachDifference(func(p *otherMember, d Difference) {
+		if time.Since(d.Since) > driftTime {
+			list = append(list, fmt.Sprintf("%v differs from %s since %s", d, p.address, d.Since.Format(time.RFC3339)))
 		}
-	}
+	})
 	if len(list) > 0 {
 		slices.Sort(list)
 		return fmt.Errorf("the configuration differs from that of other replicas for longer than %v, so that clients "+
-			"meet one or the other: %s", driftTime, strings.Join(list, "; "))
+			"meet one or the other: %s; finish the rollout, or take it back", driftTime, strings.Join(list, "; "))
 	}
 	return nil
 }

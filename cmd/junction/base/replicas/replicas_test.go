@@ -60,7 +60,7 @@ func (w *world) options() Options {
 	}
 	return Options{DSN: w.dsn, DB: w.store.Database(), Key: key, MasterKeys: []string{"a:00"}, MayJoin: w.store.MayJoin,
 		Listener: l, Advertise: "127.0.0.1:0", Version: "test",
-		Shared:  func([]byte) (string, error) { return "~schema=1 auth=00", nil },
+		Shared:  func([]byte) (string, error) { return "~schema=1 auth=#00", nil },
 		Changed: func() {}, Log: authtest.Log(w.t), TTL: w.ttl, MaxHeader: 64 << 10, WriteTimeout: time.Minute}
 }
 
@@ -247,10 +247,10 @@ func TestRefused(t *testing.T) {
 		"master key": {func(_ *world, o *Options) { o.MasterKeys = []string{"next:00", "a:00"} },
 			[]string{"the first key of the master keys (storage.key_file or JUNCTION_MASTER_KEYS) here has the fingerprint next:00"}},
 		"configuration": {func(_ *world, o *Options) {
-			o.Shared = func([]byte) (string, error) { return "~schema=1 auth=11 names=22", nil }
-		}, []string{"auth (11 here, 00 there), names (22 here, none there)"}},
+			o.Shared = func([]byte) (string, error) { return "~schema=1 auth=#11 names.separator=#22", nil }
+		}, []string{" in auth and names.separator, which all"}},
 		"schema": {func(_ *world, o *Options) {
-			o.Shared = func([]byte) (string, error) { return "~schema=3 auth=00", nil }
+			o.Shared = func([]byte) (string, error) { return "~schema=3 auth=#00", nil }
 		}, []string{"made for the schema 3 of the database", "for 1; upgrade to the versions in between first"}},
 		"address": {func(w *world, o *Options) { o.Advertise = w.mustAddress() },
 			[]string{errAddress.Error()}},
@@ -328,7 +328,7 @@ func TestDigestsSurviveAnotherKey(t *testing.T) {
 	w := mustWorld(t)
 	shared := func(name string) func(key []byte) (string, error) {
 		return func(key []byte) (string, error) {
-			return fmt.Sprintf("~schema=1 auth=%x ~policies=%s", key[:4], name), nil
+			return fmt.Sprintf("~schema=1 auth=#%x ~policies=#%s", key[:4], name), nil
 		}
 	}
 	o := w.options()
@@ -344,15 +344,14 @@ func TestDigestsSurviveAnotherKey(t *testing.T) {
 	w.until("each knows the other", func() bool { return len(a.Members()) == 2 && len(b.Members()) == 2 })
 	one, two := a.identity.fingerprints()[0], a.identity.fingerprints()[1]
 	for _, m := range []*running{a, b} {
-		first, second, mine, theirs := one, two, "one", "two"
+		first, second := one, two
 		if m == b {
-			first, second, mine, theirs = two, one, "two", "one"
+			first, second = two, one
 		}
-		want := fmt.Sprintf("policies (%s here, %s there), session_keys (%s,%s here, %[4]s,%[3]s there)", mine, theirs,
-			first, second)
+		want := fmt.Sprintf("policies and session_keys (%s,%s here, %[2]s,%[1]s there)", first, second)
 		for _, s := range m.Members() {
-			if !s.Self && s.Differs != want {
-				t.Errorf("it differs in %q, want %q", s.Differs, want)
+			if got := keysOf(s.Differs); !s.Self && got != want {
+				t.Errorf("it differs in %q, want %q", got, want)
 			}
 		}
 	}
@@ -367,7 +366,7 @@ func TestRowOfAVersionWithoutKeys(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := w.store.Database().Exec(`INSERT INTO members VALUES ('older', '10.0.0.7:8422', $1, '~schema=1 auth=00',
+	if _, err := w.store.Database().Exec(`INSERT INTO members VALUES ('older', '10.0.0.7:8422', $1, '~schema=1 auth=#00',
 		'test', 0, `+now+` + 3600000000)`, older.fingerprint()); err != nil {
 		t.Fatal(err)
 	}
@@ -457,7 +456,7 @@ func TestSameAddress(t *testing.T) {
 	w := mustWorld(t)
 	w.ttl = time.Hour
 	o := w.options()
-	if _, err := w.store.Database().Exec(`INSERT INTO members VALUES ('dead', $1, $2, '~schema=1 auth=00', 'test', 0, `+now+` + 3600000000)`,
+	if _, err := w.store.Database().Exec(`INSERT INTO members VALUES ('dead', $1, $2, '~schema=1 auth=#00', 'test', 0, `+now+` + 3600000000)`,
 		o.Listener.Addr().String(), mustFingerprint(t, o.Key)); err != nil {
 		t.Fatal(err)
 	}
@@ -522,18 +521,103 @@ func TestDifferencesOfARollout(t *testing.T) {
 	w := mustWorld(t)
 	a := w.mustJoin(nil)
 	o := w.options()
-	o.Shared = func([]byte) (string, error) { return "~schema=2 auth=00 ~policies=22", nil }
+	o.Shared = func([]byte) (string, error) { return "~schema=2 auth=#00 ~policies=#22", nil }
 	b := w.mustStart(o, nil)
 	w.until("it has joined, and knows the other", func() bool { return b.Self() != "" && len(b.Members()) == 2 })
 	list := b.Members()
-	if got := list[0].Differs + list[1].Differs; got != "policies (22 here, none there), schema (2 here, 1 there)" {
+	if got := keysOf(append(list[0].Differs, list[1].Differs...)); got != "policies and schema (2 here, 1 there)" {
 		t.Errorf("it differs in %q", got)
+	}
+	if n := b.Figures().Differing; len(n) != 2 || n["policies"] != 1 {
+		t.Errorf("the figures are %v", n)
 	}
 	if err := b.Warning(); err != nil {
 		t.Errorf("during a rollout: %v", err)
 	}
-	(*b.others.Load())[a.Self()].conns.differs.Store(time.Now().Add(-2 * driftTime).Unix())
-	if err := b.Warning(); err == nil || !strings.Contains(err.Error(), a.address+": policies (22 here, none there), schema (2 here, 1 there)") {
-		t.Errorf("after it: %v", err)
+	since := time.Now().Add(-2 * driftTime)
+	b.drift.mu.Lock()
+	for i := range b.drift.found[a.Self()] {
+		b.drift.found[a.Self()][i].Since = since
 	}
+	b.drift.mu.Unlock()
+	b.compare() // keeps the times
+	want := "policies differs from " + a.address + " since " + since.Format(time.RFC3339)
+	if err := b.Warning(); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("after it: %v, want %q", err, want)
+	}
+	if err := b.Reload(func([]byte) (string, error) { return "~schema=1 auth=#00", nil }); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Warning(); err != nil {
+		t.Errorf("with the old configuration: %v", err)
+	}
+}
+
+// TestDiffering: a difference names the key. Hard are those that no mark excepts, in an entry only if both
+// members have the entry; an entry that one of them lacks is one difference.
+func TestDiffering(t *testing.T) {
+	for _, tt := range []struct{ here, there, want string }{
+		{"a=#1 ~b=#2", "~b=#2 a=#1", ""},
+		{"a=#1", "a=#2", "a!"},
+		{"a=#1", "", "a!"},
+		{"", "a=#1", "a!"},
+		{"~a.b=#1", "~a.b=#2", "a.b"},
+		{"~p.sso=#1 ?p.sso.issuer=#1 ~p.sso.secret=#1", "~p.sso=#1 ?p.sso.issuer=#1 ~p.sso.secret=#2", "p.sso.secret"},
+		{"~p.sso=#1 ?p.sso.issuer=#1", "~p.sso=#1 ?p.sso.issuer=#2", "p.sso.issuer!"},
+		{"~p.sso=#1 ?p.sso.issuer=#1 ~p.sso2=#1 ~p.sso.secret=#1", "~p.sso2=#2", "p.sso p.sso2"},
+		{"~p.a=#1 ~p.a-b=#1 ~p.a.c=#1", "", "p.a p.a-b"},
+		{"~s.a%3Db+c=#1", "", "s.a=b c"},
+		{"~schema=1 ~state=draining", "~schema=2", "schema (1 here, 2 there)"},
+		{"", "~keys=a,b", "keys (none here, a,b there)"},
+	} {
+		var got []string
+		for _, d := range differing(tt.here, tt.there) {
+			text := d.String()
+			if d.Hard {
+				text += "!"
+			}
+			got = append(got, text)
+		}
+		if strings.Join(got, " ") != tt.want {
+			t.Errorf("%q and %q differ in %q, want %q", tt.here, tt.there, got, tt.want)
+		}
+	}
+}
+
+// TestARefusedProcessJoinsAtOnce: a process that waits because of a hard key joins as soon as the last one
+// with the other value has left, not with its next attempt.
+func TestARefusedProcessJoinsAtOnce(t *testing.T) {
+	t.Parallel()
+	w := mustWorld(t)
+	o := w.options()
+	o.TTL = time.Hour // attempts are 20 minutes apart
+	old := w.mustStart(o, nil)
+	w.until("the old one has joined", func() bool { return old.Self() != "" })
+	o = w.options()
+	o.TTL, o.Shared = time.Hour, func([]byte) (string, error) { return "~schema=1 auth=#11", nil }
+	next := w.mustStart(o, nil)
+	if err := next.Ready(t.Context()); err == nil || !strings.Contains(err.Error(), " in auth, which all") {
+		t.Fatalf("beside the old one: %v", err)
+	}
+	old.stop()
+	w.until("the new one has joined", func() bool { return next.Self() != "" })
+}
+
+// TestAReloadIsToldAtOnce: a member that has read another configuration has the others know without waiting
+// for its next renewal.
+func TestAReloadIsToldAtOnce(t *testing.T) {
+	t.Parallel()
+	w := mustWorld(t)
+	o := w.options()
+	o.TTL = time.Hour // renewals are 20 minutes apart
+	a := w.mustStart(o, nil)
+	w.until("the first one has joined", func() bool { return a.Self() != "" })
+	o = w.options()
+	o.TTL = time.Hour
+	b := w.mustStart(o, nil)
+	w.until("each knows the other", func() bool { return len(a.Members()) == 2 && len(b.Members()) == 2 })
+	if err := b.Reload(func([]byte) (string, error) { return "~schema=1 auth=#00 ~limits=#1", nil }); err != nil {
+		t.Fatal(err)
+	}
+	w.until("the other one knows", func() bool { return a.Figures().Differing["limits"] == 1 })
 }

@@ -41,6 +41,7 @@ const (
 	attrStore        = attribute.Key("junction.store.operation")
 	attrPage         = attribute.Key("junction.page")
 	attrForwarded    = attribute.Key("junction.forward.outcome")
+	attrConfigKey    = attribute.Key("junction.config.key")
 	attrPart         = attribute.Key("junction.part")
 	attrBuild        = attribute.Key("service.version")
 )

@@ -13,6 +13,7 @@ type Replicas struct {
 	Received  int64            // requests of other members
 	Claimed   int64            // sessions whose owner this process became
 	Lease     time.Duration    // until this process is no member; 0 if it is none
+	Differing map[string]int64 // members with another value, by key of the configuration
 }
 
 // forwardOutcomes are the outcomes of Replicas.Forwarded.
@@ -21,6 +22,7 @@ var forwardOutcomes = []string{"ok", "gone", "lost", "cancelled", "failed"}
 var replicaGauges = []instrument{
 	{"junction.replicas", "", "Processes over one database, with this one."},
 	{"junction.replicas.lease", "s", "Time until this process is no replica; 0 if it is none."},
+	{"junction.replicas.differing", "", "Replicas whose configuration differs from that of this process."},
 }
 
 var replicaCounters = []instrument{
@@ -41,6 +43,9 @@ func watchReplicas(m metric.Meter, read func() Replicas) error {
 		set("junction.replicas.lease", int64(r.Lease/time.Second))
 		set("junction.replicas.received", r.Received)
 		set("junction.replicas.claimed", r.Claimed)
+		for key, n := range r.Differing {
+			set("junction.replicas.differing", n, attrConfigKey.String(key))
+		}
 		for _, outcome := range forwardOutcomes {
 			set("junction.replicas.forwarded", r.Forwarded[outcome], attrForwarded.String(outcome))
 		}

@@ -374,8 +374,12 @@ func writeReplicas(b *prose.Page, r *diagnose.Running, now time.Time) {
 		case m.Error != "":
 			line += "; cannot connect: " + m.Error
 		}
-		if m.Differs != "" {
-			line += "; its configuration differs: " + m.Differs
+		if m.Draining {
+			line += "; is stopping"
+		}
+		for i, d := range m.Differs {
+			line += [...]string{"; differs in ", ", "}[min(i, 1)] + d.String() + " since " +
+				d.Since.Format(time.RFC3339)
 		}
 		b.Wrap("Replica at ", "  ", prose.Flat(line))
 	}

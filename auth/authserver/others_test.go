@@ -1,0 +1,172 @@
+package authserver
+
+import (
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"junction/auth/authserver/provider"
+)
+
+// others are other processes that a test invents.
+type others struct {
+	mu             sync.Mutex
+	differs, lacks string // a key, and an entry; "" for none
+}
+
+func (o *others) Differs(key string) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.differs != "" && (o.differs == key || strings.HasPrefix(o.differs, key+"."))
+}
+
+func (o *others) Lacks(entry string) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.lacks == entry
+}
+
+func (o *others) set(differs, lacks string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.differs, o.lacks = differs, lacks
+}
+
+// TestARolloutEndsNoSignIn: a refresh at a process whose file no longer permits it is answered 503 while
+// another process differs in the key, and ends nothing: with the other file it works afterwards. When all
+// processes have the file, it is refused.
+func TestARolloutEndsNoSignIn(t *testing.T) {
+	for name, tt := range map[string]struct {
+		key  string
+		file func(s *stand) (undo func()) // puts the stricter file in force
+	}{
+		"a provider is gone": {"auth.oauth.identity_providers.sso", func(s *stand) func() {
+			all := s.providers
+			s.providers = nil
+			return func() { s.providers = all }
+		}},
+		"a provider has a stricter rule": {"auth.oauth.identity_providers.sso", func(s *stand) func() {
+			s.providers[0].RequiredClaims = map[string]provider.OneOf{"role": {"staff"}}
+			return func() { s.providers[0].RequiredClaims = nil }
+		}},
+		"a scope is gone": {"auth.scope_capabilities.web", func(s *stand) func() {
+			all := s.scopes
+			s.scopes = scopes
+			return func() { s.scopes = all }
+		}},
+		"clients may not register": {"auth.oauth.clients.dcr", func(s *stand) func() {
+			s.config.Clients.DCR = dcrOff
+			return func() { s.config.Clients.DCR = dcrOpen }
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			there := &others{}
+			s := mustStand(t, func(o *Options) { o.Others, o.Scopes = there, []string{"web"} })
+			a := s.mustApp(t)
+			ask := func() map[string]any {
+				b := newBrowser(t)
+				p := b.once(http.MethodGet, a.asks("scope", "mcp offline_access web"), nil)
+				p = b.follow(b.press(p, "idp:sso"))
+				status, m := a.redeem(t, p.url.Query().Get("code"))
+				if status != http.StatusOK {
+					t.Fatal(status, m)
+				}
+				return m
+			}
+			m := ask()
+			s.clock.forward(2 * time.Minute)
+			there.set(tt.key, "")
+			undo := tt.file(s)
+			for range 2 {
+				if status, got := a.refresh(t, m["refresh_token"]); status != http.StatusServiceUnavailable ||
+					got["error"] != "temporarily_unavailable" {
+					t.Errorf("while the files differ: %d, %v; want 503", status, got)
+				}
+			}
+			undo()
+			status, m := a.refresh(t, m["refresh_token"])
+			if status != http.StatusOK {
+				t.Fatalf("with the file of the others: %d, %v", status, m)
+			}
+			s.clock.forward(2 * time.Minute)
+			tt.file(s)
+			there.set("", "")
+			if status, got := a.refresh(t, m["refresh_token"]); status == http.StatusOK || status == http.StatusServiceUnavailable {
+				t.Errorf("when all have the file: %d, %v", status, got)
+			}
+		})
+	}
+}
+
+// TestARolloutOfTheReuseInterval: a refresh token that only the interval of this process refuses is answered
+// 503, and its grant stands, while another process has another interval. A token whose successor was used
+// ends its grant all the same.
+func TestARolloutOfTheReuseInterval(t *testing.T) {
+	there := &others{}
+	s := mustStand(t, func(o *Options) { o.Others = there })
+	a := s.mustApp(t)
+	first := a.mustSignIn(t, newBrowser(t))
+	_, second := a.refresh(t, first["refresh_token"])
+	none := time.Duration(0)
+	s.tokens.ReuseInterval = &none
+	there.set(keyReuse, "")
+	if status, got := a.refresh(t, first["refresh_token"]); status != http.StatusServiceUnavailable {
+		t.Errorf("while the files differ: %d, %v; want 503", status, got)
+	}
+	status, third := a.refresh(t, second["refresh_token"])
+	if status != http.StatusOK {
+		t.Fatalf("the successor: %d, %v", status, third)
+	}
+	if status, got := a.refresh(t, first["refresh_token"]); status != http.StatusBadRequest {
+		t.Errorf("after the successor was used: %d, %v", status, got)
+	}
+	if status, got := a.refresh(t, third["refresh_token"]); status != http.StatusBadRequest {
+		t.Errorf("the grant stands: %d, %v", status, got)
+	}
+}
+
+// TestOnlyWhatAllAcceptIsOffered: users choose among the providers that all processes have, clients get the
+// scopes that all have, and a client that one process does not know is told to come later.
+func TestOnlyWhatAllAcceptIsOffered(t *testing.T) {
+	there := &others{}
+	s := mustStand(t, func(o *Options) {
+		o.Others, o.Scopes = there, []string{"web"}
+		more := o.Config.IdentityProviders[0]
+		more.ID, more.Name = "new", "The new one"
+		o.Config.IdentityProviders = append(o.Config.IdentityProviders, more)
+		o.Config.Clients.Static = []StaticClient{{ID: "old-app", RedirectURIs: []string{"https://app.example/callback"}}}
+	})
+	a := s.mustApp(t)
+	shows := func(changes ...string) page {
+		t.Helper()
+		return newBrowser(t).once(http.MethodGet, a.asks(append([]string{"scope", "mcp web"}, changes...)...), nil)
+	}
+	static := []string{"client_id", "old-app", "redirect_uri", "https://app.example/callback"}
+	for _, tt := range []struct {
+		lacks            string
+		newOne, web, app bool
+	}{
+		{"", true, true, true},
+		{"auth.oauth.identity_providers.new", false, true, true},
+		{"auth.scope_capabilities.web", true, false, true},
+		{"auth.oauth.clients.static.old-app", true, true, false},
+	} {
+		there.set("", tt.lacks)
+		p := shows()
+		if got := strings.Contains(p.body, "The new one"); got != tt.newOne || !strings.Contains(p.body, "Acme SSO") {
+			t.Errorf("without %q, the page has the new provider: %v", tt.lacks, got)
+		}
+		if got := strings.HasSuffix(s.scopeOf("mcp web"), " web"); got != tt.web {
+			t.Errorf("without %q, the scope is granted: %v", tt.lacks, got)
+		}
+		want := http.StatusOK
+		if !tt.app {
+			want = http.StatusServiceUnavailable
+		}
+		if p := shows(static...); p.status != want {
+			t.Errorf("without %q, the static client gets %d, want %d", tt.lacks, p.status, want)
+		}
+	}
+}
