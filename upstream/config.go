@@ -15,11 +15,13 @@ import (
 	"junction/upstream/client"
 	"junction/upstream/command"
 	"junction/upstream/transport"
+	"junction/upstream/yamlread"
 )
 
 // Config is one entry of the file's upstreams section: one MCP server. Either Command or URL is
 // set, never both. The tag kind of a field is the key of the only kind of server that has the field.
 // The tag limit of a number says what it bounds: a call, so that ExplainLimits names it, or the server.
+// The tag credential marks a key whose values are sent to the server as credentials (IsCredential).
 type Config struct {
 	// The program and its arguments. Junction starts it as a child process that speaks MCP over its
 	// standard input and output. No shell is involved.
@@ -48,9 +50,9 @@ type Config struct {
 	// The address of a remote server, http or https. Junction sends the host as it stands here.
 	URL string `yaml:"url" change:"connection,waits"`
 	// Headers of every request to url. Junction sends them to no other origin.
-	Headers map[string]string `yaml:"headers" kind:"url,give a command its values in env" change:"connection,waits"`
+	Headers map[string]string `yaml:"headers" kind:"url,give a command its values in env" change:"connection,waits" credential:"true"`
 	// The credentials for a remote server, beside headers.
-	Auth Auth `yaml:"auth" kind:"url" change:"inside"`
+	Auth Auth `yaml:"auth" kind:"url" change:"inside" credential:"true"`
 	// Certificates for the connection to url, beside those of the system.
 	TLS TLS `yaml:"tls" kind:"url" change:"inside"`
 	// auto finds out; http is Streamable HTTP, sse is HTTP+SSE of 2024-11-05. Default auto.
@@ -157,6 +159,13 @@ type Config struct {
 	Expose Expose `yaml:"expose" change:"list,both"`
 	// Rules by glob over the server's own tool names. The first match wins.
 	Tools Rules `yaml:"tools" change:"list,both"`
+}
+
+// IsCredential reports whether a key of an entry has credentials, with all keys below it. A mistake there blocks the
+// upstream also while Junction runs: the server must not get the old credential any more.
+func IsCredential(key string) bool {
+	index := yamlread.Keys(reflect.TypeFor[Config]())[key]
+	return index != nil && reflect.TypeFor[Config]().FieldByIndex(index).Tag.Get("credential") != ""
 }
 
 // Example returns the type in YAML.
