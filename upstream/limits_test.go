@@ -119,9 +119,48 @@ func TestLimitsOfACallAreExplained(t *testing.T) {
 	}
 }
 
+// noErrors are the limits of which no error of a call tells, and why.
+var noErrors = map[string]string{"idle_stop": "ends no call", "cache": "bounds no call"}
+
+// TestEachLimitHasAKindOfError: the table of the kinds of errors names each limit in the row of its kind.
+func TestEachLimitHasAKindOfError(t *testing.T) {
+	readme, err := os.ReadFile("../proxy/README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, _ := strings.Cut(string(readme), "\n| kind | meaning |\n")
+	table, _, _ = strings.Cut(table, "\n\n")
+	for key := range numbers(reflect.TypeFor[Config]()) {
+		named := regexp.MustCompile("(?m)^\\| `\\w+` \\|.*`" + key + "`").MatchString(table)
+		if named == (noErrors[key] != "") {
+			t.Errorf("the table of the kinds of errors in proxy/README.md names `%s`: %v; name the limit in the row of the "+
+				"kind that its error has, or say in noErrors why it has none", key, named)
+		}
+	}
+}
+
+// TestWhyShowsTheLimitsOfACall: the README names the limits that junction why shows, which are those of a call.
+func TestWhyShowsTheLimitsOfACall(t *testing.T) {
+	readme, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var keys []string
+	for key, field := range numbers(reflect.TypeFor[Config]()) {
+		if what, _, _ := strings.Cut(field.Tag.Get("limit"), ","); what == "call" {
+			keys = append(keys, "`"+key+"`")
+		}
+	}
+	slices.Sort(keys)
+	last := len(keys) - 1
+	want := "`junction why` shows " + strings.Join(keys[:last], ", ") + " and " + keys[last] + " of a tool"
+	if !strings.Contains(strings.Join(strings.Fields(string(readme)), " "), want) {
+		t.Errorf("upstream/README.md does not say %q", want)
+	}
+}
+
 // TestErrorsNameTheLimit: an error, or the text about one, names the key of each limit.
 func TestErrorsNameTheLimit(t *testing.T) {
-	silent := map[string]string{"idle_stop": "ends no call", "cache": "bounds no call"}
 	var code strings.Builder
 	for _, pattern := range []string{"*.go", "*/*.go"} {
 		names, err := filepath.Glob(pattern)
@@ -135,7 +174,7 @@ func TestErrorsNameTheLimit(t *testing.T) {
 		}
 	}
 	for key := range numbers(reflect.TypeFor[Config]()) {
-		if silent[key] == "" && !regexp.MustCompile(`[ "]\(`+key+`\)`).MatchString(code.String()) {
+		if noErrors[key] == "" && !regexp.MustCompile(`[ "]\(`+key+`\)`).MatchString(code.String()) {
 			t.Errorf("no error of a call says (%s)", key)
 		}
 	}
