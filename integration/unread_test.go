@@ -16,6 +16,7 @@ import (
 	"path"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -108,6 +109,27 @@ func TestEachLimitOfAnUpstreamIsTested(t *testing.T) {
 	}
 	if limits < 7 {
 		t.Errorf("an entry has %d limits: the test reads something else", limits)
+	}
+}
+
+// TestEachLimitOfAnUpstreamHasAStory: a test of a folder here, or a script, sets each limit in the entry of an upstream.
+// Of a limit of a call, a story has the words of the error, too.
+func TestEachLimitOfAnUpstreamHasAStory(t *testing.T) {
+	stories := mustReadStories(t)
+	entry := reflect.TypeFor[upstream.Config]()
+	for i := range entry.NumField() {
+		field := entry.Field(i)
+		limit, key := field.Tag.Get("limit"), field.Tag.Get("yaml")
+		if limit == "" {
+			continue
+		}
+		given := regexp.MustCompile(`(?m)(\{|,|^   ) *` + key + `: \S`)
+		if !given.MatchString(stories) {
+			t.Errorf("no story of integration has an upstream with %s: show the limit in a script (script/testdata/script)", key)
+		}
+		if told := `\(` + key + `\)`; strings.HasPrefix(limit, "call") && !strings.Contains(stories, told) {
+			t.Errorf("no story of integration has a call that %s ends: expect %s in its error", key, told)
+		}
 	}
 }
 
