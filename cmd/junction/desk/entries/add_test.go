@@ -130,9 +130,9 @@ func TestREADMEHasTheModesOfTheFlag(t *testing.T) {
 	listed := func(words []string) string {
 		last := len(words) - 1
 		if last == 0 {
-			return "`" + words[0] + "`"
+			return "`mode: " + words[0] + "`"
 		}
-		return "`" + strings.Join(words[:last], "`, `") + "` or `" + words[last] + "`"
+		return "`mode: " + strings.Join(words[:last], "`, `mode: ") + "` or `mode: " + words[last] + "`"
 	}
 	can := flagModes(upstream.Modes())
 	cannot := slices.DeleteFunc(upstream.ModeWords(), func(word string) bool { return slices.Contains(can, word) })
