@@ -6,6 +6,7 @@ import (
 	"go/token"
 	"os"
 	"path"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -133,16 +134,28 @@ func TestEachKindOfPackToolIsOneFile(t *testing.T) {
 	}
 }
 
+const packScripts = "script/testdata/script"
+
 // TestEachKindOfPackToolHasAStory: a script serves a pack with a tool of each kind, and calls that tool.
 func TestEachKindOfPackToolHasAStory(t *testing.T) {
-	const dir = "script/testdata/script"
-	scripts, err := os.ReadDir(dir)
+	called := mustFindPackCalls(t)
+	for _, kind := range pack.ManifestKinds() {
+		if called[kind.Key] == nil {
+			t.Errorf("no script of %s calls a tool of the kind %s", packScripts, kind.Key)
+		}
+	}
+}
+
+// mustFindPackCalls returns the names of the scripts that call a tool of a pack, by a key of the tool.
+func mustFindPackCalls(t *testing.T) map[string][]string {
+	t.Helper()
+	scripts, err := os.ReadDir(packScripts)
 	if err != nil {
 		t.Fatal(err)
 	}
-	called := map[string]bool{} // by key
+	called := map[string][]string{}
 	for _, script := range scripts {
-		parts := strings.Split(string(mustReadFile(t, path.Join(dir, script.Name()))), "\n-- ")
+		parts := strings.Split(string(mustReadFile(t, path.Join(packScripts, script.Name()))), "\n-- ")
 		for _, file := range parts[1:] {
 			name, text, _ := strings.Cut(file, " --\n")
 			var manifest struct{ Tools map[string]map[string]any }
@@ -152,14 +165,54 @@ func TestEachKindOfPackToolHasAStory(t *testing.T) {
 			for tool, keys := range manifest.Tools {
 				call := regexp.MustCompile(`(?m)^[^#\n]*__` + regexp.QuoteMeta(tool) + `\b`)
 				for key := range keys {
-					called[key] = called[key] || call.MatchString(parts[0])
+					if call.MatchString(parts[0]) {
+						called[key] = append(called[key], strings.TrimSuffix(script.Name(), ".txtar"))
+					}
 				}
 			}
 		}
 	}
+	return called
+}
+
+// TestStoriesOfPacksAreListed: the list in script/pack_test.go names each story of packs, names no other one, and
+// has a row for the tools of each kind, with a story that calls one.
+func TestStoriesOfPacksAreListed(t *testing.T) {
+	const list = "script/pack_test.go"
+	_, text, _ := strings.Cut(string(mustReadFile(t, list)), "// The stories of packs,")
+	text, _, _ = strings.Cut(text, "\n\n")
+	rows, stories := map[string][]string{}, map[string]bool{}
+	for _, line := range regexp.MustCompile(`(?m)^//\t(.*?)  +(.*)$`).FindAllStringSubmatch(text, -1) {
+		for _, name := range strings.Split(line[2], ", ") {
+			rows[line[1]] = append(rows[line[1]], name)
+			stories[name] = true
+		}
+	}
+	clients := string(mustReadFile(t, "bridge/pack_test.go"))
+	for name := range stories {
+		_, err := os.Stat(path.Join(packScripts, name+".txtar"))
+		if err != nil && !strings.Contains(clients, "\nfunc "+name+"(") {
+			t.Errorf("%s names %s, which is no script, and no test of integration/bridge", list, name)
+		}
+	}
+	scripts, err := filepath.Glob(packScripts + "/pack*.txtar")
+	if err != nil || len(scripts) == 0 {
+		t.Fatal(scripts, err)
+	}
+	for _, script := range scripts {
+		if name := strings.TrimSuffix(filepath.Base(script), ".txtar"); !stories[name] {
+			t.Errorf("%s does not say what %s shows", list, name)
+		}
+	}
+	called := mustFindPackCalls(t)
 	for _, kind := range pack.ManifestKinds() {
-		if !called[kind.Key] {
-			t.Errorf("no script of %s calls a tool of the kind %s", dir, kind.Key)
+		listed := false
+		for row, names := range rows {
+			listed = listed || regexp.MustCompile(`^tools of .*\b`+kind.Tools+`\b`).MatchString(row) &&
+				slices.ContainsFunc(names, func(name string) bool { return slices.Contains(called[kind.Key], name) })
+		}
+		if !listed {
+			t.Errorf("%s has no row about tools of %s with one of the stories that call one: %q", list, kind.Tools, called[kind.Key])
 		}
 	}
 }

@@ -246,6 +246,17 @@ func TestDocumentsHaveEachMode(t *testing.T) {
 
 // TestEachModeHasAStory: a test of a folder here, or a script, configures an upstream of each mode.
 func TestEachModeHasAStory(t *testing.T) {
+	stories := mustReadStories(t)
+	for _, row := range upstream.Modes() {
+		if row.Owner != upstream.OwnerNobody && !regexp.MustCompile(`\bmode: `+row.Word.String()+`\b`).MatchString(stories) {
+			t.Errorf("no story of integration has an upstream with mode: %s", row.Word)
+		}
+	}
+}
+
+// mustReadStories returns the text of the tests in the folders here, and of the scripts.
+func mustReadStories(t *testing.T) string {
+	t.Helper()
 	var stories strings.Builder
 	for _, pattern := range []string{"*/*_test.go", "script/testdata/script/*.txtar"} {
 		names, err := filepath.Glob(pattern)
@@ -256,9 +267,5 @@ func TestEachModeHasAStory(t *testing.T) {
 			stories.Write(mustReadFile(t, name))
 		}
 	}
-	for _, row := range upstream.Modes() {
-		if row.Owner != upstream.OwnerNobody && !regexp.MustCompile(`\bmode: `+row.Word.String()+`\b`).MatchString(stories.String()) {
-			t.Errorf("no story of integration has an upstream with mode: %s", row.Word)
-		}
-	}
+	return stories.String()
 }

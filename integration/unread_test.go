@@ -16,6 +16,7 @@ import (
 	"path"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -42,12 +43,7 @@ func TestEachKeyOfAnUpstreamIsHeeded(t *testing.T) {
 	program := mustListPackages(t, "junction/cmd/junction")
 	heeded, all := map[string]bool{}, map[string]bool{}
 	set := token.NewFileSet()
-	imported := importer.ForCompiler(set, "gc", func(path string) (io.ReadCloser, error) {
-		if p := program[path]; p.Export != "" {
-			return os.Open(p.Export)
-		}
-		return nil, errors.New("no export data of " + path)
-	})
+	imported := exportsOf(program, set)
 	for _, name := range slices.Sorted(maps.Keys(program)) {
 		p := program[name]
 		if name == readsFile || name != upstreamPath && !slices.Contains(p.Imports, upstreamPath) {
@@ -116,6 +112,112 @@ func TestEachLimitOfAnUpstreamIsTested(t *testing.T) {
 	}
 }
 
+// TestEachLimitOfAnUpstreamHasAStory: a test of a folder here, or a script, sets each limit in the entry of an upstream.
+// Of a limit of a call, a story has the words of the error, too.
+func TestEachLimitOfAnUpstreamHasAStory(t *testing.T) {
+	stories := mustReadStories(t)
+	entry := reflect.TypeFor[upstream.Config]()
+	for i := range entry.NumField() {
+		field := entry.Field(i)
+		limit, key := field.Tag.Get("limit"), field.Tag.Get("yaml")
+		if limit == "" {
+			continue
+		}
+		given := regexp.MustCompile(`(?m)(\{|,|^   ) *` + key + `: \S`)
+		if !given.MatchString(stories) {
+			t.Errorf("no story of integration has an upstream with %s: show the limit in a script (script/testdata/script)", key)
+		}
+		if told := `\(` + key + `\)`; strings.HasPrefix(limit, "call") && !strings.Contains(stories, told) {
+			t.Errorf("no story of integration has a call that %s ends: expect %s in its error", key, told)
+		}
+	}
+}
+
+// TestLimitsThatACallEnforcesAreOfACall: the method Call of an upstream, and the functions that it calls, read each
+// limit with the tag limit:"call" from the entry, and no other limit, because junction why shows only those. Methods
+// of a pool and of a link, and the configuration of a pool (connConfig), have the limits of the server.
+func TestLimitsThatACallEnforcesAreOfACall(t *testing.T) {
+	program := mustListPackages(t, upstreamPath)
+	set := token.NewFileSet()
+	source := mustCheck(t, set, program[upstreamPath], exportsOf(program, set))
+	read := source.readsInCall()
+	if len(read) == 0 {
+		t.Error("the method Call reads no field of an entry: the test reads something else")
+	}
+	entry := reflect.TypeFor[upstream.Config]()
+	for i := range entry.NumField() {
+		field := entry.Field(i)
+		limit := field.Tag.Get("limit")
+		switch ofCall := strings.HasPrefix(limit, "call"); {
+		case limit == "":
+		case read["Config."+field.Name] && !ofCall:
+			t.Errorf("(*Upstream).Call enforces upstream.Config.%s: tag it limit:\"call\" instead of %q, so that junction why "+
+				"shows the limit (LimitsOf, ExplainLimits)", field.Name, limit)
+		case !read["Config."+field.Name] && ofCall:
+			t.Errorf("(*Upstream).Call does not read upstream.Config.%s, which has the tag limit:%q", field.Name, limit)
+		}
+	}
+}
+
+// readsInCall returns the fields of an entry that (*Upstream).Call reads, or a function of the package that it
+// calls, also over others. It follows no method of a pool or a link. Such functions may read fields from connConfig;
+// Call itself may not.
+func (c *checkedPackage) readsInCall() map[string]bool {
+	functions := map[types.Object]*ast.FuncDecl{}
+	var start types.Object
+	for _, file := range c.files {
+		for _, decl := range file.Decls {
+			f, ok := decl.(*ast.FuncDecl)
+			if !ok {
+				continue
+			}
+			of := c.info.Defs[f.Name]
+			functions[of] = f
+			if receiver := of.Type().(*types.Signature).Recv(); f.Name.Name == "Call" && receiver != nil &&
+				strings.HasSuffix(receiver.Type().String(), ".Upstream") {
+				start = of
+			}
+		}
+	}
+	fields, read, seen := entryFields(c.types), map[string]bool{}, map[types.Object]bool{}
+	var walk func(of types.Object)
+	walk = func(of types.Object) {
+		if functions[of] == nil || seen[of] {
+			return
+		}
+		if receiver := of.Type().(*types.Signature).Recv(); receiver != nil {
+			if kind := receiver.Type().String(); strings.HasSuffix(kind, ".pool") || strings.HasSuffix(kind, ".link") {
+				return
+			}
+		}
+		seen[of] = true
+		ast.Inspect(functions[of], func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.SelectorExpr:
+				from, ok := n.X.(*ast.SelectorExpr)
+				if field := c.field(n, fields); field != "" && (of == start || !ok || from.Sel.Name != "connConfig") {
+					read[field] = true
+				}
+			case *ast.Ident:
+				walk(c.info.Uses[n])
+			}
+			return true
+		})
+	}
+	walk(start)
+	return read
+}
+
+// exportsOf returns an importer of compiled packages.
+func exportsOf(program map[string]listedPackage, set *token.FileSet) types.Importer {
+	return importer.ForCompiler(set, "gc", func(path string) (io.ReadCloser, error) {
+		if p := program[path]; p.Export != "" {
+			return os.Open(p.Export)
+		}
+		return nil, errors.New("no export data of " + path)
+	})
+}
+
 const upstreamPath = "junction/upstream"
 
 // A listedPackage is what the go command says of a package.
@@ -158,7 +260,8 @@ type checkedPackage struct {
 
 func mustCheck(t *testing.T, set *token.FileSet, p listedPackage, imported types.Importer) *checkedPackage {
 	t.Helper()
-	c := &checkedPackage{path: p.ImportPath, set: set, info: types.Info{Selections: map[*ast.SelectorExpr]*types.Selection{}}}
+	c := &checkedPackage{path: p.ImportPath, set: set, info: types.Info{
+		Selections: map[*ast.SelectorExpr]*types.Selection{}, Uses: map[*ast.Ident]types.Object{}, Defs: map[*ast.Ident]types.Object{}}}
 	for _, name := range p.GoFiles {
 		file, err := parser.ParseFile(set, filepath.Join(p.Dir, name), nil, parser.SkipObjectResolution)
 		if err != nil {

@@ -15,11 +15,15 @@ import (
 	"junction/upstream/client"
 	"junction/upstream/command"
 	"junction/upstream/transport"
+	"junction/upstream/yamlread"
 )
 
 // Config is one entry of the file's upstreams section: one MCP server. Either Command or URL is
 // set, never both. The tag kind of a field is the key of the only kind of server that has the field.
-// The tag limit of a number says what it bounds: a call, so that ExplainLimits names it, or the server.
+// The tag limit of a number says what it bounds: a call, so that ExplainLimits names it, or the server. The
+// second word is each if each replica counts for itself, so that several have more together, and one if the
+// limit bounds one call or one connection, so that replicas do not matter.
+// The tag credential marks a key whose values are sent to the server as credentials (IsCredential).
 type Config struct {
 	// The program and its arguments. Junction starts it as a child process that speaks MCP over its
 	// standard input and output. No shell is involved.
@@ -48,9 +52,9 @@ type Config struct {
 	// The address of a remote server, http or https. Junction sends the host as it stands here.
 	URL string `yaml:"url" change:"connection,waits"`
 	// Headers of every request to url. Junction sends them to no other origin.
-	Headers map[string]string `yaml:"headers" kind:"url,give a command its values in env" change:"connection,waits"`
+	Headers map[string]string `yaml:"headers" kind:"url,give a command its values in env" change:"connection,waits" credential:"true"`
 	// The credentials for a remote server, beside headers.
-	Auth Auth `yaml:"auth" kind:"url" change:"inside"`
+	Auth Auth `yaml:"auth" kind:"url" change:"inside" credential:"true"`
 	// Certificates for the connection to url, beside those of the system.
 	TLS TLS `yaml:"tls" kind:"url" change:"inside"`
 	// auto finds out; http is Streamable HTTP, sse is HTTP+SSE of 2024-11-05. Default auto.
@@ -96,7 +100,7 @@ type Config struct {
 	// process of one user.
 	//
 	// The tools stay listed, and the next call starts the process again.
-	IdleStop time.Duration `yaml:"idle_stop" change:"connection,waits" limit:"server"`
+	IdleStop time.Duration `yaml:"idle_stop" change:"connection,waits" limit:"server,one"`
 	// With replicas: whether the server keeps something in its process (or in its session, for a
 	// url) between calls, such as a browser or a shell. true: one replica has the process for all
 	// callers that share it, and makes their calls. If that replica ends, the next call fails once,
@@ -109,19 +113,19 @@ type Config struct {
 	Warm bool `yaml:"warm" change:"call,waits"`
 	// The largest number of processes; one user has at most half of them. Default 8; 32 with
 	// isolation: folder; 256 for a url, where connections count.
-	MaxLinks int `yaml:"max_links" change:"connection,waits" limit:"server"`
+	MaxLinks int `yaml:"max_links" change:"connection,waits" limit:"server,each"`
 	// Calls in flight. Others wait, and users take turns. If there are several users, each one has
 	// at most half of what the others leave. Default: defaults.concurrency.
-	Concurrency int `yaml:"concurrency" change:"call,waits" limit:"server"`
+	Concurrency int `yaml:"concurrency" change:"call,waits" limit:"server,each"`
 	// Ends a call after this much silence of the call; only progress ends the silence. Without this
 	// key, each sign of life of the server does, such as the answer to a ping. Default:
 	// defaults.timeout.
-	Timeout time.Duration `yaml:"timeout" change:"call,waits" limit:"call"`
+	Timeout time.Duration `yaml:"timeout" change:"call,waits" limit:"call,one"`
 	// The time limit of a whole call, also of one with progress. Default: defaults.max_timeout.
-	MaxTimeout time.Duration `yaml:"max_timeout" change:"call,waits" limit:"call"`
+	MaxTimeout time.Duration `yaml:"max_timeout" change:"call,waits" limit:"call,one"`
 	// The time limit of the start, the handshake and the first lists; 20s for a url. Default:
 	// defaults.connect_timeout.
-	ConnectTimeout time.Duration `yaml:"connect_timeout" change:"connection,waits" limit:"server"`
+	ConnectTimeout time.Duration `yaml:"connect_timeout" change:"connection,waits" limit:"server,one"`
 
 	// Pass the server's instructions to the model on, at most 2 KiB. Set it for servers that you
 	// trust. Default false.
@@ -143,7 +147,7 @@ type Config struct {
 	// Only for tools that declare readOnlyHint: true and idempotentHint: true. By default never.
 	//
 	// A reload drops these answers, and so does a server that announces a change of its lists.
-	Cache time.Duration `yaml:"cache" change:"call,waits" limit:"server"`
+	Cache time.Duration `yaml:"cache" change:"call,waits" limit:"server,each"`
 
 	// A caller needs all of these capabilities to use anything of the server; policies give
 	// capabilities to callers.
@@ -157,6 +161,13 @@ type Config struct {
 	Expose Expose `yaml:"expose" change:"list,both"`
 	// Rules by glob over the server's own tool names. The first match wins.
 	Tools Rules `yaml:"tools" change:"list,both"`
+}
+
+// IsCredential reports whether a key of an entry has credentials, with all keys below it. A mistake there blocks the
+// upstream also while Junction runs: the server must not get the old credential any more.
+func IsCredential(key string) bool {
+	index := yamlread.Keys(reflect.TypeFor[Config]())[key]
+	return index != nil && reflect.TypeFor[Config]().FieldByIndex(index).Tag.Get("credential") != ""
 }
 
 // Example returns the type in YAML.

@@ -15,8 +15,13 @@ func TestEveryKindOfServerHasItsFacts(t *testing.T) {
 	mayBeEmpty := []string{"Process", "HTTP", "Downloads", "Closed"}
 	for _, kind := range client.ServerKinds() {
 		row, ok := kindRows[kind]
-		if !ok || row.validate == nil || row.shown == nil || row.assume == nil {
-			t.Fatalf("%s lacks a fact in kindRows", kind.Key)
+		if !ok {
+			t.Fatalf("kindRows has no row for %s", kind.Key)
+		}
+		for i, of := 0, reflect.ValueOf(row); i < of.NumField(); i++ {
+			if of.Field(i).IsZero() {
+				t.Fatalf("the row for %s in kindRows lacks the fact %s", kind.Key, of.Type().Field(i).Name)
+			}
 		}
 		facts := reflect.ValueOf(kind).Elem()
 		for i := range facts.NumField() {

@@ -53,8 +53,13 @@ func TestEachLimitIsDocumented(t *testing.T) {
 		if !regexp.MustCompile("`" + key + "\\b").Match(changes) {
 			t.Errorf("CHANGELOG.md has no line about `%s`", key)
 		}
-		if limit := field.Tag.Get("limit"); limit != "call" && limit != "server" {
-			t.Errorf("the field %s has the tag limit %q: write call if junction why shows it with a tool, or server", field.Name, limit)
+		what, counts, _ := strings.Cut(field.Tag.Get("limit"), ",")
+		if what != "call" && what != "server" {
+			t.Errorf("the field %s has the tag limit %q: write call if junction why shows it with a tool, or server", field.Name, what)
+		}
+		if counts != "each" && counts != "one" {
+			t.Errorf("the field %s has the tag limit with the second word %q: write each if each replica counts for itself, or one",
+				field.Name, counts)
 		}
 		if !strings.Contains(string(readme), "`"+key+"`") {
 			t.Errorf("upstream/README.md does not say what `%s` bounds", key)
@@ -90,7 +95,7 @@ func TestLimitsOfACallAreExplained(t *testing.T) {
 	calls := 0
 	for _, key := range slices.Sorted(maps.Keys(numbers(reflect.TypeFor[Config]()))) {
 		field := numbers(reflect.TypeFor[Config]())[key]
-		if field.Tag.Get("limit") != "call" {
+		if what, _, _ := strings.Cut(field.Tag.Get("limit"), ","); what != "call" {
 			continue
 		}
 		calls++
@@ -119,9 +124,66 @@ func TestLimitsOfACallAreExplained(t *testing.T) {
 	}
 }
 
+// noErrors are the limits of which no error of a call tells, and why.
+var noErrors = map[string]string{"idle_stop": "ends no call", "cache": "bounds no call"}
+
+// TestEachLimitHasAKindOfError: the table of the kinds of errors names each limit in the row of its kind.
+func TestEachLimitHasAKindOfError(t *testing.T) {
+	readme, err := os.ReadFile("../proxy/README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, _ := strings.Cut(string(readme), "\n| kind | meaning |\n")
+	table, _, _ = strings.Cut(table, "\n\n")
+	for key := range numbers(reflect.TypeFor[Config]()) {
+		named := regexp.MustCompile("(?m)^\\| `\\w+` \\|.*`" + key + "`").MatchString(table)
+		if named == (noErrors[key] != "") {
+			t.Errorf("the table of the kinds of errors in proxy/README.md names `%s`: %v; name the limit in the row of the "+
+				"kind that its error has, or say in noErrors why it has none", key, named)
+		}
+	}
+}
+
+// TestReplicasCountTheirLimits: the table of what counts for each process alone has the limits with the second word
+// each in the tag, and no other one.
+func TestReplicasCountTheirLimits(t *testing.T) {
+	readme, err := os.ReadFile("../cmd/junction/base/replicas/README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, _ := strings.Cut(string(readme), "\n| setting | what three processes have together |\n")
+	table, _, _ = strings.Cut(table, "\n\n")
+	for key, field := range numbers(reflect.TypeFor[Config]()) {
+		_, counts, _ := strings.Cut(field.Tag.Get("limit"), ",")
+		listed := regexp.MustCompile("(?m)^\\| [^|]*`" + key + "`").MatchString(table)
+		if listed != (counts == "each") {
+			t.Errorf("the table in replicas/README.md has `%s`: %v; the tag limit of its field says %q", key, listed, counts)
+		}
+	}
+}
+
+// TestWhyShowsTheLimitsOfACall: the README names the limits that junction why shows, which are those of a call.
+func TestWhyShowsTheLimitsOfACall(t *testing.T) {
+	readme, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var keys []string
+	for key, field := range numbers(reflect.TypeFor[Config]()) {
+		if what, _, _ := strings.Cut(field.Tag.Get("limit"), ","); what == "call" {
+			keys = append(keys, "`"+key+"`")
+		}
+	}
+	slices.Sort(keys)
+	last := len(keys) - 1
+	want := "`junction why` shows " + strings.Join(keys[:last], ", ") + " and " + keys[last] + " of a tool"
+	if !strings.Contains(strings.Join(strings.Fields(string(readme)), " "), want) {
+		t.Errorf("upstream/README.md does not say %q", want)
+	}
+}
+
 // TestErrorsNameTheLimit: an error, or the text about one, names the key of each limit.
 func TestErrorsNameTheLimit(t *testing.T) {
-	silent := map[string]string{"idle_stop": "ends no call", "cache": "bounds no call"}
 	var code strings.Builder
 	for _, pattern := range []string{"*.go", "*/*.go"} {
 		names, err := filepath.Glob(pattern)
@@ -135,7 +197,7 @@ func TestErrorsNameTheLimit(t *testing.T) {
 		}
 	}
 	for key := range numbers(reflect.TypeFor[Config]()) {
-		if silent[key] == "" && !regexp.MustCompile(`[ "]\(`+key+`\)`).MatchString(code.String()) {
+		if noErrors[key] == "" && !regexp.MustCompile(`[ "]\(`+key+`\)`).MatchString(code.String()) {
 			t.Errorf("no error of a call says (%s)", key)
 		}
 	}

@@ -49,8 +49,8 @@ const (
 )
 
 // Mode is the row of a mode. Texts are parts of sentences, without a full stop. In them, {name} is the
-// upstream, {scopes} are the missing scopes after " of ", or nothing, and {command} is junction login
-// with its arguments.
+// upstream, {scopes} are the missing scopes after " of ", or nothing, {command} is junction login with its
+// arguments, and {token} is UseToken.
 type Mode struct {
 	Word  AuthMode
 	Owner Owner
@@ -78,7 +78,10 @@ type Mode struct {
 
 	Choose  string // when to choose the mode, after "write mode: WORD"; "" for none
 	Suggest string // what to do if a server asks for the mode; "" without Asked
-	Advice  Advice
+	// Token is what the operator does with a token that the server gave out, such as a key of its API; "" if the
+	// mode takes no such token.
+	Token  string
+	Advice Advice
 
 	What    string // the credential, in the sentence that a header carries it, too
 	Exposes string // what plain http would expose
@@ -119,9 +122,6 @@ const (
 	SectionCallers Section = "auth.oauth or auth.api_keys"
 )
 
-// setHeaders is how an entry without a mode gets credentials.
-const setHeaders = `set headers, such as Authorization: "Bearer ${TOKEN}"`
-
 // signInKeys are the keys of a sign-in with OAuth.
 var signInKeys = []string{"scopes", "client_id", "client_secret", "issuer", "authorization_endpoint",
 	"token_endpoint", "resource", "params"}
@@ -133,11 +133,12 @@ var remote = []*client.ServerKind{client.Remote}
 var modes = []Mode{
 	{
 		Word: AuthNone, Owner: OwnerNobody, Users: true, Keys: true, Kinds: client.ServerKinds(),
+		Token: `set headers, such as Authorization: "Bearer ${TOKEN}"`,
 		Advice: Advice{
-			Refused: "the server requires authentication: " + setHeaders + ", or replace an expired token; if the " +
-				"server has an OAuth sign-in, run: {command}",
-			Set:   setHeaders + ", or replace an expired token",
-			Lacks: "the token lacks a scope{scopes}: set headers to a token that has it",
+			Refused: "the server requires authentication: {token}, or replace an expired token; if the server has an " +
+				"OAuth sign-in, run: {command}",
+			Set:   "{token}, or replace an expired token",
+			Lacks: "the token lacks a scope{scopes}: replace it by one that has the scope, or {token}",
 		},
 		Cell: "none: Junction sends only `headers`",
 	},
@@ -277,6 +278,17 @@ func ModeWords() []string {
 	return words
 }
 
+// UseToken returns what the operator does with a token that a server gave out: the Token of each row that takes one.
+func UseToken() string {
+	var ways []string
+	for _, row := range modes {
+		if row.Token != "" {
+			ways = append(ways, row.Token)
+		}
+	}
+	return strings.Join(ways, ", or ")
+}
+
 // Words returns the words of the file.
 func (AuthMode) Words() []string { return ModeWords() }
 
@@ -287,8 +299,8 @@ func ParseMode(word string) (AuthMode, error) {
 			return row.Word, nil
 		}
 	}
-	return AuthNone, fmt.Errorf("%.40q is none of %s; put a token of the server's into headers", word,
-		strings.Join(ModeWords(), ", "))
+	return AuthNone, fmt.Errorf("%.40q is none of %s; if the server gave you a token, %s", word,
+		strings.Join(ModeWords(), ", "), UseToken())
 }
 
 // UnmarshalYAML reads the word.
@@ -322,7 +334,7 @@ func (m Mode) About(text, upstream string) string { return fill(text, upstream, 
 // fill replaces the placeholders of a text.
 func fill(text, upstream string, scopes []string) string {
 	return strings.NewReplacer("{name}", upstream, "{scopes}", inWords(scopes),
-		"{command}", LoginCommand(upstream, scopes...)).Replace(text)
+		"{command}", LoginCommand(upstream, scopes...), "{token}", UseToken()).Replace(text)
 }
 
 // LoginCommand returns the command that signs the operator in to an upstream, with more scopes. It does

@@ -19,11 +19,13 @@ func TestModesHaveEveryFact(t *testing.T) {
 		t.Run(row.Word.String(), func(t *testing.T) {
 			own, subject := row.Owner != OwnerNobody, row.Owner == OwnerSubject
 			operator := row.SignIn && row.Owner == OwnerOperator
+			token := !own || row.Owner == OwnerOperator && !row.SignIn || // a key with a secret ends so: the log hides it
+				slices.ContainsFunc(row.AuthKeys, func(key string) bool { return strings.HasSuffix(key, "token") })
 			want := map[string]bool{ // whether the row must have the fact; missing if it may
 				"Owner": own, "Carries": own, "NeedsFor": row.Needs != SectionNone, "Choose": own,
 				"Suggest": row.Asked != AnswerNone, "What": own, "Exposes": own, "Note": own && !subject,
 				"Login": own && !operator, "Why": subject, "Left": subject,
-				"LeftAdvice": subject, "Cell": true, "Kinds": true,
+				"LeftAdvice": subject, "Cell": true, "Kinds": true, "Token": token,
 				"Advice.Refused": true, "Advice.Set": true, "Advice.Lacks": true, "Advice.Absent": own, "Advice.Call": own,
 				"Advice.Broken": own, "Advice.Down": own, "Advice.Without": own,
 			}
@@ -77,8 +79,23 @@ func wantPlaceholders(t *testing.T, name, text string) {
 	t.Helper()
 	text = strings.ReplaceAll(strings.ReplaceAll(text, "${TOKEN}", ""), "{ mode:", "")
 	for _, part := range strings.Split(text, "{")[1:] {
-		if word, _, _ := strings.Cut(part, "}"); !slices.Contains([]string{"name", "scopes", "command"}, word) {
+		if word, _, _ := strings.Cut(part, "}"); !slices.Contains([]string{"name", "scopes", "command", "token"}, word) {
 			t.Errorf("%s has the placeholder {%s}, which nothing replaces", name, word)
+		}
+	}
+}
+
+// TestEachRowSaysWhereATokenBelongs: the advice about a token of the server's, and the error about an unknown mode,
+// name the way of each mode that takes one.
+func TestEachRowSaysWhereATokenBelongs(t *testing.T) {
+	none := AuthNone.Row()
+	_, unknown := ParseMode("magic")
+	for _, row := range modes {
+		for place, text := range map[string]string{"an unknown mode": unknown.Error(), "401": none.About(none.Advice.Refused, "x"),
+			"403": none.About(none.Advice.Set, "x"), "a lack of scopes": none.About(none.Advice.Lacks, "x")} {
+			if !strings.Contains(text, row.Token) {
+				t.Errorf("the text about %s does not name the way of %s: %s", place, row.Word, text)
+			}
 		}
 	}
 }

@@ -30,7 +30,14 @@ func TestEveryKindOfToolHasItsFacts(t *testing.T) {
 		t.Fatal(err)
 	}
 	var words []string
-	for _, kind := range kinds {
+	for i, kind := range kinds {
+		lacks := lackedFacts(kind)
+		for _, fact := range lacks {
+			t.Errorf("row %d of kinds lacks the fact %s", i, fact)
+		}
+		if lacks != nil {
+			return
+		}
 		words = append(words, "`"+kind.Key+"`")
 	}
 	last := len(words) - 1
@@ -55,11 +62,6 @@ func TestEveryKindOfToolHasItsFacts(t *testing.T) {
 		if !regexp.MustCompile(`(?mi)^## ` + kind.Key + ` tools$`).Match(readme) {
 			t.Errorf("the README has no section about the tools of the kind %s", kind.Key)
 		}
-		if kind.Kind == nil || kind.Plan == nil || kind.Describe == nil || kind.hints == nil || kind.run == nil || kind.Key == "" ||
-			kind.Tools == "" || kind.New == nil || !strings.HasPrefix(kind.Example, kind.Key+": ") {
-			t.Errorf("the kind %+v lacks a fact", kind)
-			continue
-		}
 		for _, key := range kind.Keys {
 			if keys[key] == nil {
 				t.Errorf("tools of the kind %s have the key %s, which no tool has", kind.Key, key)
@@ -83,6 +85,43 @@ func TestEveryKindOfToolHasItsFacts(t *testing.T) {
 		kind.Describe(tools[i], func(string, string, ...any) { lines++ })
 		if len(shown) == 0 || lines == 0 {
 			t.Errorf("nothing is shown of a tool of the kind %s: %q, %d lines", kind.Key, shown, lines)
+		}
+	}
+}
+
+// mayBeEmpty are the facts of a row that a kind of tool can be without.
+var mayBeEmpty = []string{"Keys", "Limits", "Runs"}
+
+// lackedFacts returns the names of the facts that a row lacks.
+func lackedFacts(kind *Kind) (names []string) {
+	if kind.Kind == nil {
+		return []string{"Kind"}
+	}
+	for _, row := range []reflect.Value{reflect.ValueOf(*kind), reflect.ValueOf(*kind.Kind)} {
+		for i := range row.NumField() {
+			if name := row.Type().Field(i).Name; row.Field(i).IsZero() && !slices.Contains(mayBeEmpty, name) {
+				names = append(names, name)
+			}
+		}
+	}
+	if !strings.HasPrefix(kind.Example, kind.Key+": ") {
+		names = append(names, "Example, which begins with the key")
+	}
+	return names
+}
+
+// TestLackedFactsHaveTheirNames: the test of the rows names each fact that is missing.
+func TestLackedFactsHaveTheirNames(t *testing.T) {
+	for _, test := range []struct {
+		kind *Kind
+		want string
+	}{
+		{&Kind{}, "Kind"},
+		{&Kind{Kind: &manifest.Kind{Key: "x", Tools: "x tools", Example: "y: 1"}},
+			"Plan Describe hints run New Example, which begins with the key"},
+	} {
+		if got := strings.Join(lackedFacts(test.kind), " "); got != test.want {
+			t.Errorf("%+v lacks %q, want %q", test.kind.Kind, got, test.want)
 		}
 	}
 }
@@ -126,7 +165,8 @@ func TestKeysOfAPackAreDocumented(t *testing.T) {
 		for _, kind := range kinds {
 			if not := "not for " + kind.Tools; kind.HasLimit(key) == strings.Contains(row, not) {
 				t.Errorf("tools of the kind %s have the limit %s: %v; the README has %q, want %q there only otherwise: write it into the "+
-					"comment of the field in package manifest", kind.Key, key, kind.HasLimit(key), row, not)
+					"first sentence of the comment of the field in package manifest, and run go generate "+
+					"./cmd/junction/base/config", kind.Key, key, kind.HasLimit(key), row, not)
 			}
 		}
 	}

@@ -9,6 +9,7 @@ import (
 
 	"gopkg.in/yaml.v3"
 
+	"junction/upstream"
 	"junction/upstream/prose"
 )
 
@@ -16,9 +17,9 @@ import (
 // that upstream (upstream.Config.Blocked). If there are other mistakes, the error is Problems with
 // all of them. An API key in plain text always is such another mistake.
 //
-// While a proxy is running, only unresolved references and invalid headers block an upstream. Any
-// other mistake rejects the file, so that a misspelling does not end a working connection. Then the
-// error has only the mistakes that reject the file.
+// While a proxy is running, only unresolved references and mistakes in credentials (upstream.IsCredential)
+// block an upstream. Any other mistake rejects the file, so that a misspelling does not end a working
+// connection. Then the error has only the mistakes that reject the file.
 func LoadServing(file string, getenv func(string) (string, bool), running bool) (*Config, Problems, error) {
 	c, _, _, warnings, err := loadServing(file, getenv, running)
 	return c, warnings, err
@@ -59,7 +60,7 @@ func (c *Config) block(d *decoder, problems Problems, running bool) (rejecting P
 	reasons := map[string][]string{}
 	for _, p := range problems {
 		name, one := c.blockedBy(p)
-		if !one || running && !d.unresolved[p.Path] && !strings.HasPrefix(p.Path, "upstreams."+name+".headers") {
+		if !one || running && !d.unresolved[p.Path] && !upstream.IsCredential(keyWithin(p.Path)) {
 			rejecting = append(rejecting, p)
 		}
 		reason := p.String()
@@ -124,6 +125,15 @@ func (c *Config) blockedBy(p Problem) (name string, ok bool) {
 	name, within := strings.CutPrefix(entry(p.Path), "upstreams.")
 	_, there := c.Upstreams[name]
 	return name, within && there && !strings.Contains(p.Text, plaintextKey)
+}
+
+// keyWithin returns the key of an entry to which a path leads; "" for the entry itself.
+func keyWithin(path string) string {
+	below := strings.TrimPrefix(strings.TrimPrefix(path, entry(path)), ".")
+	if end := strings.IndexAny(below, ".["); end >= 0 {
+		below = below[:end]
+	}
+	return below
 }
 
 // Rejecting returns the mistakes that reject the whole file when the program starts. The others

@@ -4,8 +4,11 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
+
+	"junction/upstream"
 )
 
 // TestOneBadEntryBlocksItself: mistakes within the entries of upstreams block these upstreams, and
@@ -20,6 +23,10 @@ func TestOneBadEntryBlocksItself(t *testing.T) {
 		{"an unset variable", "upstreams:\n" + good + "  bad: { command: [junction, demo], env: { TOKEN: \"${NOT_SET}\" } }\n",
 			map[string]string{"bad": "config.yaml:3: upstreams.bad.env.TOKEN: the environment variable NOT_SET is not set; set it where junction starts and restart it, or write ${NOT_SET:-default}, or run junction setup --config "}, ""},
 		{"a bad header", "upstreams:\n" + good + "  bad: { url: \"https://x.example/mcp\", headers: { \"a b\": c } }\n", map[string]string{"bad": "upstreams.bad.headers"}, ""},
+		{"a bad mode", "upstreams:\n" + good + "  bad: { url: \"https://x.example/mcp\", auth: { mode: magic } }\n", map[string]string{"bad": "upstreams.bad.auth.mode"}, ""},
+		{"a bad value of a key of auth", "upstreams:\n" + good + "  bad: { url: \"https://x.example/mcp\", auth: { mode: oauth, issuer: \"http://login.example\" } }\n", map[string]string{"bad": "upstreams.bad.auth.issuer"}, ""},
+		{"a missing key of auth", "upstreams:\n" + good + "  bad: { url: \"https://x.example/mcp\", auth: { mode: client_credentials } }\n", map[string]string{"bad": "upstreams.bad.auth"}, ""},
+		{"a misspelled key beside headers", "upstreams:\n" + good + "  bad: { url: \"https://x.example/mcp\", headers_more: { A: b } }\n", map[string]string{"bad": "upstreams.bad.headers_more"}, ""},
 		{"a missing file", "upstreams:\n" + good + "  bad: { url: \"https://x.example/mcp\", headers: { A: \"${file:/no/such}\" } }\n", map[string]string{"bad": "cannot read the file"}, ""},
 		{"several mistakes", "upstreams:\n" + good + "  bad: { url: \"${A}\", headers: { A: \"${B}\" }, colour: red }\n", map[string]string{"bad": "and 2 mistakes more; run: junction check --config"}, ""},
 		{"no mapping", "upstreams:\n" + good + "  bad: [junction, demo]\n", nil, "upstreams.bad"},
@@ -53,12 +60,34 @@ func TestOneBadEntryBlocksItself(t *testing.T) {
 				}
 			}
 			_, _, err = LoadServing(file, none, true)
-			if kept := strings.HasPrefix(test.name, "several"); (err != nil) != kept {
+			if kept := strings.HasPrefix(test.name, "several") || strings.HasPrefix(test.name, "a misspelled"); (err != nil) != kept {
 				t.Errorf("on reload: %v, want a spelling mistake to leave the last good configuration alone", err)
 			}
 			if _, _, err := Load(file, none); (err == nil) != (len(test.blocked) == 0) {
 				t.Errorf("Load, which check uses, = %v", err)
 			}
 		})
+	}
+}
+
+// TestMistakesInCredentialsAreDocumented: the pages about reloads name each key of an entry in which a mistake blocks
+// only its upstream, and the keys of credentials are those.
+func TestMistakesInCredentialsAreDocumented(t *testing.T) {
+	var keys []string
+	of := reflect.TypeFor[upstream.Config]()
+	for _, field := range reflect.VisibleFields(of) {
+		if key := field.Tag.Get("yaml"); upstream.IsCredential(key) {
+			keys = append(keys, "`"+key+"`")
+		}
+	}
+	want := "a mistake in " + strings.Join(keys, " or ") + ","
+	for _, name := range []string{"../../README.md", "../../../../integration/safety/README.md"} {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(strings.Join(strings.Fields(string(text)), " "), want) {
+			t.Errorf("%s does not say %q", name, want)
+		}
 	}
 }

@@ -133,7 +133,8 @@ func TestKeysHaveTheCommentsOfTheirFields(t *testing.T) {
 		if *update && have != made {
 			mustWrite(t, name, made)
 		} else if have != made {
-			t.Errorf("%s has other comments of keys than the fields; run go generate ./cmd/junction/base/config", name)
+			t.Errorf("%s has other comments of keys than the fields; change the comment of the field, of which a table has the "+
+				"first sentence, and run go generate ./cmd/junction/base/config", name)
 		}
 	}
 	text, err := os.ReadFile(exampleFile)

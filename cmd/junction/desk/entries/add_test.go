@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -115,6 +116,31 @@ func TestAddHasTheModeOfTheFlag(t *testing.T) {
 	}
 	if n := requests.Load(); n != 0 {
 		t.Errorf("the server got %d requests", n)
+	}
+}
+
+// TestREADMEHasTheModesOfTheFlag: the page of the command names the modes that --auth sets, and those that need keys
+// which no flag gives.
+func TestREADMEHasTheModesOfTheFlag(t *testing.T) {
+	text, err := os.ReadFile("../../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	readme := strings.Join(strings.Fields(string(text)), " ")
+	listed := func(words []string) string {
+		last := len(words) - 1
+		if last == 0 {
+			return "`mode: " + words[0] + "`"
+		}
+		return "`mode: " + strings.Join(words[:last], "`, `mode: ") + "` or `mode: " + words[last] + "`"
+	}
+	can := flagModes(upstream.Modes())
+	cannot := slices.DeleteFunc(upstream.ModeWords(), func(word string) bool { return slices.Contains(can, word) })
+	for _, want := range []string{"the requests have: " + listed(can) + ".",
+		". " + listed(cannot) + " needs further keys, which no flag gives"} {
+		if !strings.Contains(readme, want) {
+			t.Errorf("cmd/README.md does not say of --auth %q", want)
+		}
 	}
 }
 

@@ -151,8 +151,8 @@ func (n *New) ask(ctx context.Context, offers *oauth.Client, mode upstream.AuthM
 	case signIn:
 		n.Entry.Auth = string(mode)
 	case asked.Status == http.StatusUnauthorized || asked.Status == http.StatusForbidden:
-		n.Note = fmt.Sprintf("%s answered %d %s and named no sign-in: it needs a token; set headers", n.Name,
-			asked.Status, http.StatusText(asked.Status))
+		n.Note = fmt.Sprintf("%s answered %d %s and named no sign-in: it needs a token; %s", n.Name,
+			asked.Status, http.StatusText(asked.Status), upstream.UseToken())
 	case asked.Status/100 == 3:
 		n.Note = fmt.Sprintf("%s redirects to another address, which was not asked; check url", n.Name)
 	}

@@ -188,7 +188,7 @@ func TestImportAsks(t *testing.T) {
 	})
 	for _, want := range []string{
 		"\nSign in with: junction login oauth\n",
-		"\ntoken answered 401 Unauthorized and named no sign-in: it needs a token; set headers.\n",
+		"\ntoken answered 401 Unauthorized and named no sign-in: it needs a token; set headers, such as Authorization: \"Bearer ${TOKEN}\".\n",
 		"\ngone could not be asked whether it needs a sign-in, because ",
 		"connects to the URL without mcp-remote",
 	} {
