@@ -356,6 +356,9 @@ func (s *Service) said(path, said string, p runfile.Place, err error) (string, e
 	} else if len(lacking) > 0 {
 		said += lacks(path, lacking, "setup") + "\n"
 	}
+	if text := config.ReadableEnvironment(s.unit.File); text != "" {
+		said += "Warning: " + prose.Flat(prose.Tilde(text)) + "\n"
+	}
 	return said + s.leftOut(), nil
 }
 
