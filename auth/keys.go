@@ -164,6 +164,9 @@ type RevokedKey struct {
 	At   time.Time
 }
 
+// KeyPrincipal returns the principal of the API keys of a name.
+func KeyPrincipal(name string) string { return "key:" + name }
+
 // maxRevoked limits the revoked keys that are remembered. The oldest are forgotten first.
 const maxRevoked = 200
 
@@ -182,7 +185,7 @@ func newKeyring(list []Key, before *keyring, now func() time.Time) *keyring {
 			r.keys[k.Hash] = nil
 			continue
 		}
-		r.keys[k.Hash] = &entry{k, "key:" + k.Name, k.Hash.ID()}
+		r.keys[k.Hash] = &entry{k, KeyPrincipal(k.Name), k.Hash.ID()}
 	}
 	if before == nil {
 		return r

@@ -58,9 +58,7 @@ type Step struct {
 func (u *Upstream) Check(ctx context.Context) Report {
 	inUse := u.askInUse(ctx)
 	r := check(ctx, u.name, u.connConfig, u.options, nil, u.lent.Load())
-	if r.InUse = inUse; r.Rootless {
-		u.noteRootless()
-	}
+	r.InUse = inUse
 	return r
 }
 

@@ -39,6 +39,23 @@ func (l *link) retireIfIdle() time.Duration {
 	return 0
 }
 
+// leave ends the unused links of principals that have gone.
+func (p *pool) leave(gone func(principal string) bool) {
+	var links []*link
+	p.mu.Lock()
+	for key, l := range p.links {
+		if key.user != "" && !l.readsShared && gone(key.user) {
+			links = append(links, l)
+		}
+	}
+	p.mu.Unlock()
+	for _, l := range links {
+		if l.retire() {
+			l.stop(errIdle)
+		}
+	}
+}
+
 // retire closes an idle link to new calls. It returns false if a call holds the link.
 func (l *link) retire() bool {
 	return l.update(func(s *linkState) bool {

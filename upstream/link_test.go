@@ -404,6 +404,33 @@ func TestIsolation(t *testing.T) {
 	}
 }
 
+// TestPrincipalThatLeavesLosesItsConnection: the connection of a principal ends at once with its key, one with a call in
+// flight stays, and so does that of another principal.
+func TestPrincipalThatLeavesLosesItsConnection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, legacyScript, Config{Isolation: IsolationPrincipal, Timeout: time.Hour, MaxTimeout: time.Hour})
+		synctest.Wait()
+		of := func(principal string) func(*Call) {
+			return func(c *Call) { c.Principal, c.Profile = principal, client.Profile{Form: true} }
+		}
+		mustCall(t, r.Upstream, toolCall("echo", `{}`, of("p1")))
+		mustCall(t, r.Upstream, toolCall("echo", `{}`, of("p2")))
+		before := r.Status().Links
+		r.leave(func(principal string) bool { return principal == "p1" })
+		synctest.Wait()
+		if n := r.Status().Links; n != before-1 {
+			t.Errorf("%d links after p1 has left, want %d", n, before-1)
+		}
+		slow := begun(r.Upstream, toolCall("gate", `{"gate":"g"}`, of("p2")))
+		synctest.Wait()
+		r.leave(func(string) bool { return true })
+		r.server.Release("g")
+		if res := <-slow; res.err != nil {
+			t.Errorf("the call in flight ends with %v", res.err)
+		}
+	})
+}
+
 // In the modern era a connection knows nothing of its client.
 func TestModernSharesLink(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -40,7 +40,7 @@ func TestAsksForRoots(t *testing.T) {
 }
 
 // TestStatusShowsAServerWithoutFolders: a server that asks for roots outside of a call is in the status, and a check
-// finds one that asks only clients with roots. An entry with isolation: folder gives it folders.
+// finds one that asks only clients with roots, which its state does not keep. An entry with isolation: folder gives it folders.
 func TestStatusShowsAServerWithoutFolders(t *testing.T) {
 	always := upstreamtest.Script{AsksDuring: map[string]upstreamtest.Question{"tools/list": {Method: "roots/list"}}}
 	for _, test := range []struct {
@@ -64,11 +64,11 @@ func TestStatusShowsAServerWithoutFolders(t *testing.T) {
 			if got := u.Status().Rootless; got != test.before {
 				t.Errorf("before a check, Rootless = %v", got)
 			}
-			if r := u.Check(t.Context()); r.Err != nil {
-				t.Errorf("Check fails with %v", r.Err)
+			if r := u.Check(t.Context()); r.Err != nil || (r.Rootless || test.before) != test.checked {
+				t.Errorf("Check returns %v and Rootless = %v, want %v", r.Err, r.Rootless, test.checked)
 			}
-			if got := u.Status().Rootless; got != test.checked {
-				t.Errorf("after a check, Rootless = %v, want %v", got, test.checked)
+			if got := u.Status().Rootless; got != test.before {
+				t.Errorf("after a check, Rootless = %v: a check counts as a client", got)
 			}
 		})
 	}

@@ -176,6 +176,14 @@ func (s *Set) list() []*Upstream {
 	return list
 }
 
+// Leave ends the connections, for a command the processes, that principals have for themselves, unless a call uses
+// them: such a connection ends when it is unused. It does not wait. gone reports whether a principal has gone.
+func (s *Set) Leave(gone func(principal string) bool) {
+	for _, u := range s.All() {
+		u.leave(gone)
+	}
+}
+
 // Close ends all upstreams and waits until all their resources are released.
 func (s *Set) Close() {
 	s.mu.Lock()

@@ -222,6 +222,29 @@ func TestTerminalSetup(t *testing.T) {
 	}
 }
 
+// TestTerminalSetupReadsTheVariablesOfTheService: setup asks for no value that the process has which it starts.
+func TestTerminalSetupReadsTheVariablesOfTheService(t *testing.T) {
+	home, program := t.TempDir(), harness.JunctionBinary(t)
+	dir := filepath.Join(home, ".config", "junction")
+	config := fmt.Sprintf("listen: 127.0.0.1:0\nadmin: 127.0.0.1:0\nupstreams:\n  wiki: { command: [%q, demo], env: { KEY: \"${WIKI_KEY}\" } }\n", program)
+	if err := errors.Join(os.MkdirAll(dir, 0o700), os.WriteFile(filepath.Join(dir, "config.yaml"), []byte(config), 0o600),
+		os.WriteFile(filepath.Join(dir, "config.yaml.environment"), []byte("WIKI_KEY=canary-of-the-wiki\n"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	env := []string{"HOME=" + home, "XDG_STATE_HOME=" + t.TempDir(), "PATH=" + pathWith(t, program), "TERM=xterm", "NO_COLOR=1"}
+	defer func() {
+		cmd := exec.Command(program, "service", "uninstall")
+		cmd.Env = env
+		if err := cmd.Run(); err != nil {
+			t.Error(err)
+		}
+	}()
+	text := mustTalk(t, env, dialogue{{"Start Junction in the background, until the machine ends? [Y/n]", "y"}}, "setup")
+	if !strings.Contains(text, "wiki: ready, 3 tools") || strings.Contains(text, "WIKI_KEY") {
+		t.Errorf("setup shows\n%s", text)
+	}
+}
+
 // TestTerminalSetupAsksAgain: a value that was left for later is asked for by the next setup, with its description, which keeps
 // it for its owner, and unblocks the server. The undo makes the configuration what it was.
 func TestTerminalSetupAsksAgain(t *testing.T) {

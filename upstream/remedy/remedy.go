@@ -426,7 +426,8 @@ func (p *Process) variables(names []string) string {
 			"], because a command gets only the variables that its entry names")
 	}
 	if len(parts) == 0 {
-		return "correct the value of " + strings.Join(given, ", ") + " in env"
+		return "correct the value of " + strings.Join(given, ", ") + " in env; if it is from the environment or from " +
+			"CONFIG.environment, beside the configuration CONFIG, correct it there and restart Junction"
 	}
 	return strings.Join(parts, "; ")
 }

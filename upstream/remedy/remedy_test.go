@@ -20,7 +20,8 @@ func TestOf(t *testing.T) {
 		{"KeyError", "Traceback (most recent call last):\n  File \"/x.py\", line 3, in <module>\n    KEY = os.environ['NOTION_KEY']\n" +
 			"KeyError: 'NOTION_KEY'", "set env: { NOTION_KEY: … }"},
 		{"Go", "required key JIRA_URL missing value", "set env: { JIRA_URL: … }"},
-		{"set, but wrong", "WRONG_KEY is not set or empty", "correct the value of WRONG_KEY in env"},
+		{"set, but wrong", "WRONG_KEY is not set or empty", "correct the value of WRONG_KEY in env; if it is from the environment or from CONFIG.environment, beside the " +
+			"configuration CONFIG, correct it there and restart Junction"},
 		{"ours", "OUR_KEY is not set", "set inherit_env: [OUR_KEY], because a command gets only the variables that its entry names"},
 		{"harmless", "Warning: LOG_LEVEL is not set, using info\nError: broken", ""},
 		{"code", "Error: certificate\n  code: 'UNABLE_TO_VERIFY_LEAF_SIGNATURE', required: true", "the server does not trust a certificate (UNABLE_TO_VERIFY_LEAF_SIGNATURE): " +

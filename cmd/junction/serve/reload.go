@@ -140,6 +140,7 @@ func (p *program) reload(asked bool) (done bool) {
 	}
 	p.contents.warned(read, change.Refused == nil)
 	commit()
+	p.upstreams.leave(&change)
 	p.contents.reloaded(&change)
 	return true
 }

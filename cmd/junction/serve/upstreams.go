@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"junction/auth"
 	"junction/cmd/build"
 	"junction/cmd/junction/base/config"
 	"junction/cmd/junction/base/record"
@@ -47,6 +48,20 @@ func (u *upstreams) Prepare(next *config.Config) (prepared, error) {
 		})
 		u.cleanCatalogs(next)
 	}}, nil
+}
+
+// leave ends the processes that a change takes their last API key.
+func (u *upstreams) leave(change *config.Change) {
+	gone := map[string]bool{}
+	for _, k := range change.RevokedKeys {
+		gone[auth.KeyPrincipal(k.Name)] = true
+	}
+	for _, k := range change.Config.Auth.APIKeys { // a key of the same name may be new
+		delete(gone, auth.KeyPrincipal(k.Name))
+	}
+	if len(gone) > 0 {
+		u.set.Leave(func(principal string) bool { return gone[principal] })
+	}
 }
 
 // Close ends the upstreams, and then writes what is left of their catalogs.

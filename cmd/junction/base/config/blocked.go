@@ -64,7 +64,7 @@ func (c *Config) block(d *decoder, problems Problems, running bool) (rejecting P
 			rejecting = append(rejecting, p)
 		}
 		reason := p.String()
-		if one && d.unset[p.Path] != "" {
+		if unset := d.unset[p.Path]; one && unset != "" && !inEnvironment(d.File, unset) {
 			reason += ", or run " + Command(d.File, "setup") + ", which asks for it"
 		}
 		reasons[name] = append(reasons[name], reason)

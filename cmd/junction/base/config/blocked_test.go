@@ -91,3 +91,38 @@ func TestMistakesInCredentialsAreDocumented(t *testing.T) {
 		}
 	}
 }
+
+// TestUnsetVariableOfTheServiceNamesItsFile: a process at a terminal does not read the file with the variables of the
+// service. The mistake says so if that file has the variable, and setup does not ask for it.
+func TestUnsetVariableOfTheServiceNamesItsFile(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "config.yaml")
+	if err := os.WriteFile(file, []byte("upstreams:\n  a: { command: [x], env: { A: \"${IN_FILE}\", B: \"${NOWHERE}\" } }\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(EnvironmentOf(file), []byte("IN_FILE=canary-value\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	const hint = " has it, but only a service and a process in the background read that file: to start one, end this process, and run: junction service start --config "
+	for _, test := range []struct {
+		service      string
+		first, other bool
+	}{{"", true, false}, {EnvironmentOf(file), false, false}} {
+		_, _, err := Load(file, func(name string) (string, bool) { return test.service, name == ServiceVariables })
+		problems, _ := errors.AsType[Problems](err)
+		if len(problems) != 2 {
+			t.Fatalf("Load = %v, want two mistakes", err)
+		}
+		for n, want := range []bool{test.first, test.other} {
+			if text := problems[n].Text; strings.Contains(text, EnvironmentOf(file)+hint) != want || strings.Contains(text, "canary") {
+				t.Errorf("with the service %q: %s", test.service, text)
+			}
+		}
+	}
+	c, _, err := LoadServing(file, func(string) (string, bool) { return "", false }, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if why := c.Upstreams["a"].Blocked; strings.Contains(why, "which asks for it") {
+		t.Errorf("a is blocked by %q, for which setup does not ask", why)
+	}
+}

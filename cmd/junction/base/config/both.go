@@ -276,7 +276,7 @@ func (x *narrowing) list(path, row string, r, next reflect.Value) {
 // shownEntry returns the name of an entry of a list.
 func shownEntry(entry reflect.Value, id any) string {
 	if k, is := entry.Interface().(auth.Key); is {
-		return keyNames([]auth.Key{k})[0]
+		return KeyNames([]auth.Key{k})[0]
 	}
 	return fmt.Sprint(id)
 }

@@ -201,8 +201,8 @@ func lackedKeys(a, b *Config) (list []auth.Key) {
 	return list
 }
 
-// keyNames returns the keys as people read them: the name and the ID of each.
-func keyNames(keys []auth.Key) (names []string) {
+// KeyNames returns the keys as people read them: the name and the ID of each.
+func KeyNames(keys []auth.Key) (names []string) {
 	for _, k := range keys {
 		names = append(names, k.Name+" ("+k.Hash.ID()+")")
 	}
@@ -312,8 +312,8 @@ func (ch *Change) Report() string {
 	for _, list := range []struct {
 		verb  string
 		names []string
-	}{{"adds", ch.Added}, {"changes", ch.Changed}, {"removes", ch.Removed}, {"adds the keys", keyNames(ch.AddedKeys)},
-		{"revokes the keys", keyNames(ch.RevokedKeys)}, {"adds the policies", policies.added},
+	}{{"adds", ch.Added}, {"changes", ch.Changed}, {"removes", ch.Removed}, {"adds the keys", KeyNames(ch.AddedKeys)},
+		{"revokes the keys", KeyNames(ch.RevokedKeys)}, {"adds the policies", policies.added},
 		{"changes the policies", policies.changed}, {"removes the policies", policies.removed}} {
 		if len(list.names) > 0 {
 			does = append(does, list.verb+" "+strings.Join(list.names, ", "))

@@ -20,10 +20,14 @@ import (
 )
 
 // Print writes all mistakes, warnings and notes to w, and then "ok: N upstreams". If the file has
-// mistakes, the error counts them, and tells whether the program could start with them.
+// mistakes, the error counts them, and tells whether the program could start with them. What a reload does is
+// written in any case.
 func (r *Report) Print(w io.Writer) error {
 	PrintProblems(w, r.Mistakes, r.Warnings)
 	if err := r.Err(); err != nil {
+		if r.Reload != nil { // a mistake in one entry leaves the rest as it is
+			fmt.Fprintln(w, r.Reload.Report())
+		}
 		return err
 	}
 	for _, n := range r.Notes {
@@ -231,6 +235,9 @@ func (d *decoder) warnings(c *Config) Problems {
 	if at := files.Shared(d.File); d.File != "" && at != "" {
 		warn("", "other users of this machine can write %s, and so change this file, which decides what Junction "+
 			"runs and permits; run: chmod go-w %s", at, shell.Quote(at))
+	}
+	if text := ReadableEnvironment(d.File); d.File != "" && text != "" {
+		ps = append(ps, d.warning("", text)) // a mistake elsewhere does not matter
 	}
 	c.warnTLS(warn)
 	c.warnSignIn(warn)

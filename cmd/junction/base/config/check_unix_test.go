@@ -54,6 +54,35 @@ func TestCheckNamesAFileThatOthersCanWrite(t *testing.T) {
 	}
 }
 
+// TestCheckNamesVariablesThatOthersCanRead: check warns of the file with the variables of the service, if other users of
+// the machine can read it.
+func TestCheckNamesVariablesThatOthersCanRead(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "config.yaml")
+	if err := os.WriteFile(file, []byte("upstreams: { a: { url: \"${A_MISTAKE}\" } }\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, mode := range []fs.FileMode{0, 0o600, 0o604, 0o644} {
+		if mode != 0 {
+			if err := os.WriteFile(EnvironmentOf(file), []byte("TOKEN=canary-value\n"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Chmod(EnvironmentOf(file), mode); err != nil {
+				t.Fatal(err)
+			}
+		}
+		r, err := Inspect(file, func(string) (string, bool) { return "", false }, (*Config).Obstacles)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := "other users of this machine can read " + EnvironmentOf(file) + ", which has the variables of servers, such as " +
+			"tokens; run: chmod 600 " + EnvironmentOf(file)
+		is := func(p Problem) bool { return p.Text == want }
+		if got := slices.ContainsFunc(r.Warnings, is); got != (mode&0o004 != 0) {
+			t.Errorf("with the mode %v: %v", mode, r.Warnings)
+		}
+	}
+}
+
 // TestCheckFailsForAnAuditThatCannotBeWritten: Junction does not start without its audit. Not even root can create
 // a file in /sys.
 func TestCheckFailsForAnAuditThatCannotBeWritten(t *testing.T) {

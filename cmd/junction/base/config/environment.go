@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"junction/upstream/files"
+	"junction/upstream/shell"
 	"junction/upstream/yamlread"
 )
 
@@ -16,6 +17,27 @@ func EnvironmentOf(file string) string { return file + EnvironmentEnd }
 
 // MaxEnvironment is the most bytes of the file with the variables.
 const MaxEnvironment = 64 << 10
+
+// inEnvironment reports whether the file with the variables of the service sets one.
+func inEnvironment(file, name string) bool {
+	if file == "" {
+		return false
+	}
+	all, err := Environment(file)
+	_, has := all[name]
+	return err == nil && has
+}
+
+// ReadableEnvironment returns the warning of a file with variables that other users of this machine can read; ""
+// if only its owner can, or without such a file.
+func ReadableEnvironment(file string) string {
+	name := EnvironmentOf(file)
+	if !files.Readable(name) {
+		return ""
+	}
+	return fmt.Sprintf("other users of this machine can read %s, which has the variables of servers, such as tokens; "+
+		"run: chmod 600 %s", name, shell.Quote(name))
+}
 
 // Environment reads the variables of the service of a configuration file: lines NAME=VALUE, and comments. It
 // returns nil if there is no such file.

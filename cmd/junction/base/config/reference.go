@@ -25,6 +25,7 @@ import (
 // The value of a reference is not expanded again and not parsed as YAML.
 type expander struct {
 	dir    string // the base of relative paths
+	file   string // the configuration file; "" without one
 	getenv func(string) (string, bool)
 	unset  string // the variable of the last reference that could not be resolved
 	left   int    // bytes left for values of references, so that aliases of large files stay bounded
@@ -122,8 +123,13 @@ func (e *expander) resolve(body string) (value, problem string) {
 	case !ok:
 		e.unset = name
 		service, _ := e.getenv(ServiceVariables)
-		return "", fmt.Sprintf("the environment variable %s is not set; set it %s, or write ${%s:-default}", name,
+		problem = fmt.Sprintf("the environment variable %s is not set; set it %s, or write ${%s:-default}", name,
 			ToSet(service), name)
+		if service == "" && inEnvironment(e.file, name) {
+			problem += fmt.Sprintf("; %s has it, but only a service and a process in the background read that file: to "+
+				"start one, end this process, and run: %s", EnvironmentOf(e.file), Command(e.file, "service", "start"))
+		}
+		return "", problem
 	}
 	return value, ""
 }

@@ -36,7 +36,7 @@ type decoder struct {
 
 func newDecoder(file string, getenv func(string) (string, bool)) *decoder {
 	d := &decoder{
-		refs: expander{dir: filepath.Dir(file), getenv: getenv, left: maxReferenced,
+		refs: expander{dir: filepath.Dir(file), file: file, getenv: getenv, left: maxReferenced,
 			named: Inputs{}},
 		wrong:   map[string]bool{},
 		secrets: map[string][]reference{},

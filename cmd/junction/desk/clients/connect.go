@@ -224,6 +224,12 @@ func (r *Record) stayOut(p Place, text []byte, remove []string) ([]string, error
 	return remove, err
 }
 
+// Ready returns an error if the file of a client cannot be read, or if the client has no folder for it.
+func (o *Outfit) Ready(p Place) error {
+	_, err := o.readOrNil(p)
+	return err
+}
+
 // readOrNil reads a client's file; one that does not exist is nil if its folder does.
 func (o *Outfit) readOrNil(p Place) ([]byte, error) {
 	text, err := revision.Read(p.File)

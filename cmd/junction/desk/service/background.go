@@ -71,12 +71,12 @@ func (h *Host) stopBackground(ctx context.Context, file string) (pid int, err er
 
 // foreign is the error for a process that no command of this package has started.
 func foreign(p runfile.Place, file string) error {
-	return fmt.Errorf("process %d serves %s, and neither a service nor junction setup started it; end it where it "+
+	return fmt.Errorf("process %d serves %s, and is neither a service nor in the background; end it where it "+
 		"was started (Ctrl-C)", p.PID, file)
 }
 
 // Restart starts the service of a configuration file again, or the process in the background, also if it
-// was stopped. A process that serves is ended when the new one has checked the file, its keys and its
+// was stopped. Where no service manager answers, it also starts the first process in the background. A process that serves is ended when the new one has checked the file, its keys and its
 // addresses. If the error is a LastGoodError, a process serves.
 func (s *Service) Restart(ctx context.Context) (runfile.Place, error) {
 	if s.Installed() {
@@ -87,7 +87,7 @@ func (s *Service) Restart(ctx context.Context) (runfile.Place, error) {
 		return runfile.Place{}, err
 	}
 	_, background := runfile.InBackground(s.unit.File)
-	if _, known := runfile.LastBackground(s.unit.File); !known && !running {
+	if _, known := runfile.LastBackground(s.unit.File); !known && !running && s.Reach(ctx) == nil {
 		return runfile.Place{}, errors.New(s.absent(ctx))
 	}
 	if running && !background {

@@ -72,7 +72,7 @@ type statusJSON struct {
 	File      string `json:"file"` // of the definition
 	Config    string `json:"config"`
 	Installed bool   `json:"installed"`
-	// There is no service: junction setup has started the process, which may be stopped now.
+	// There is no service: a command has started the process, which may be stopped now.
 	Background bool     `json:"background,omitempty"`
 	Outdated   bool     `json:"outdated,omitempty"` // the definition differs from that of a new install
 	State      string   `json:"state,omitempty"`    // in the words of the manager
@@ -301,14 +301,22 @@ which only you may read, or let --keep-env write them.`,
 func startCommand(stdout io.Writer, file *string) *cobra.Command {
 	return lifeCommand(stdout, file, &cobra.Command{
 		Use: "start", Short: "Start the service, or the process in the background", Args: cli.NoArguments,
-		Long: `Start the service, or the process in the background that junction setup has started before. It does
-nothing if Junction runs.`,
+		Long: `Start the service, or the process in the background that was started before. Where no service manager
+answers, such as in a container, the first start needs no service: it starts a process in the background, which runs
+until the machine ends. The command does nothing if Junction runs.`,
 	}, func(ctx context.Context, s *Service, path string) (string, error) {
+		_, known := runfile.LastBackground(s.unit.File)
 		p, serves, err := s.Start(ctx)
 		if serves {
 			return runsAlready(path, p), nil
 		}
-		return s.said(path, "Started Junction", p, err)
+		said, err := s.said(path, "Started Junction", p, err)
+		if b, background := runfile.InBackground(s.unit.File); err == nil && background && !known {
+			said += fmt.Sprintf("No service manager answers: Junction runs in the background until the machine ends. "+
+				"Its log: %s\nAfter a reboot, start it again with: %s\n", prose.Tilde(b.Log),
+				config.Command(path, "service", "start"))
+		}
+		return said, err
 	})
 }
 
@@ -320,8 +328,7 @@ func restartCommand(stdout io.Writer, file *string) *cobra.Command {
 	var agree func(*Service) func([]LeftOut) error
 	cmd := lifeCommand(stdout, file, &cobra.Command{
 		Use: "restart", Short: "Start the service again, or the process in the background", Args: cli.NoArguments,
-		Long: `Start the service again, or the process in the background that junction setup has started, also if it
-was stopped. The file is checked while the old process serves. If servers that run now would not run after the
+		Long: `Start the service again, or the process in the background, also if it was stopped. The file is checked while the old process serves. If servers that run now would not run after the
 restart, because their entries have mistakes, the command names them, and asks; without a terminal it fails,
 unless --without names them. Calls in flight may end first, within shutdown_grace. The process has no variables
 of this shell but those that junction service install names.`,
@@ -349,6 +356,9 @@ func (s *Service) said(path, said string, p runfile.Place, err error) (string, e
 	} else if len(lacking) > 0 {
 		said += lacks(path, lacking, "setup") + "\n"
 	}
+	if text := config.ReadableEnvironment(s.unit.File); text != "" {
+		said += "Warning: " + prose.Flat(prose.Tilde(text)) + "\n"
+	}
 	return said + s.leftOut(), nil
 }
 
@@ -374,8 +384,7 @@ func lifeCommand(stdout io.Writer, file *string, cmd *cobra.Command,
 func stopCommand(stdout io.Writer, file *string) *cobra.Command {
 	return lifeCommand(stdout, file, &cobra.Command{
 		Use: "stop", Short: "Stop the service, or the process in the background", Args: cli.NoArguments,
-		Long: `Stop the service until the next login, or the process in the background that junction setup has
-started. junction service start starts it again; junction service uninstall removes the service.`,
+		Long: `Stop the service until the next login, or the process in the background. junction service start starts it again; junction service uninstall removes the service.`,
 	}, func(ctx context.Context, s *Service, path string) (string, error) {
 		pid, err := s.Halt(ctx)
 		if err != nil {
@@ -406,8 +415,8 @@ func lacks(path string, lacking []string, keep ...string) string {
 func uninstallCommand(stdout io.Writer, file *string) *cobra.Command {
 	return lifeCommand(stdout, file, &cobra.Command{
 		Use: "uninstall", Short: "Stop the service, and remove it", Args: cli.NoArguments,
-		Long: `Stop the service, and remove it. Without a service, the command stops the process in the background that
-junction setup has started. The configuration and the files of Junction stay.`,
+		Long: `Stop the service, and remove it. Without a service, the command stops the process in the
+background. The configuration and the files of Junction stay.`,
 	}, func(ctx context.Context, s *Service, path string) (string, error) {
 		removed, err := s.Uninstall(ctx)
 		if err != nil {

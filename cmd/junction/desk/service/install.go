@@ -95,7 +95,7 @@ func (s *Service) Install(ctx context.Context) (runfile.Place, error) {
 	before, running := runfile.Present(s.unit.File)
 	if running && old == nil {
 		if err := s.Reach(ctx); err != nil { // before a person stops the process in vain
-			return none, s.unstarted(err)
+			return none, s.unstarted(ctx, err)
 		}
 		how := "stop that process"
 		if _, background := runfile.InBackground(s.unit.File); background {
@@ -127,7 +127,7 @@ func (s *Service) Install(ctx context.Context) (runfile.Place, error) {
 		if old == nil {
 			s.withdraw(ctx)
 		}
-		return none, s.unstarted(err)
+		return none, s.unstarted(ctx, err)
 	}
 	runfile.ForgetBackground(s.unit.File) // the service serves instead
 	return s.await(ctx, before.Process)
@@ -152,26 +152,21 @@ func (s *Service) Reach(ctx context.Context) error {
 // reachLimit is how long a manager may take to answer.
 const reachLimit = 5 * time.Second
 
-func (s *Service) unstarted(err error) error {
+func (s *Service) unstarted(ctx context.Context, err error) error {
 	if p, running := runfile.Find(s.unit.File); running {
 		return fmt.Errorf("cannot start the service: %w; process %d serves %s until the machine ends; after a "+
-			"reboot, start Junction with: %s", err, p.PID, s.unit.File, s.byHand(s.unit.File))
+			"reboot, start Junction with: %s", err, p.PID, s.unit.File, s.byHand(ctx))
 	}
 	return fmt.Errorf("cannot start the service: %w; without a service, start Junction with: %s", err,
-		s.byHand(s.unit.File))
+		s.byHand(ctx))
 }
 
-// byHand returns the command that starts Junction without a service. flag is the value of --config.
-func (s *Service) byHand(flag string) string {
-	return s.again(func(words ...string) string { return config.Command(flag, words...) })
-}
-
-// again is byHand with a function that returns a command line of junction about the file.
-func (s *Service) again(command func(words ...string) string) string {
-	if _, known := runfile.LastBackground(s.unit.File); known {
-		return command("service", "start")
+// byHand returns the command that starts Junction without a service.
+func (s *Service) byHand(ctx context.Context) string {
+	if _, known := runfile.LastBackground(s.unit.File); known || s.Reach(ctx) != nil {
+		return config.Command(s.unit.File, "service", "start")
 	}
-	return command()
+	return config.Start(s.unit.File)
 }
 
 // Reboot says how Junction runs after a reboot, as the end of a sentence: with a service if the manager
@@ -182,7 +177,7 @@ func (s *Service) Reboot(ctx context.Context, command func(words ...string) stri
 	case s.Installed():
 		return ""
 	case s.Reach(ctx) != nil:
-		return "start it then with: " + s.again(command)
+		return "start it then with: " + command("service", "start")
 	}
 	return "to start it at each login: " + command("service", "install")
 }
@@ -206,7 +201,7 @@ func (s *Service) Cron(ctx context.Context) string {
 func (s *Service) absent(ctx context.Context) string {
 	if err := s.Reach(ctx); err != nil {
 		return fmt.Sprintf("no service of %s is installed, and the service manager does not answer (%v); start "+
-			"Junction with: %s", s.unit.File, err, s.byHand(s.unit.File))
+			"Junction with: %s", s.unit.File, err, s.byHand(ctx))
 	}
 	return fmt.Sprintf("no service of %s is installed; run: %s; without a service, start Junction with: %s",
 		s.unit.File, config.Command(s.unit.File, "service", "install"), config.Start(s.unit.File))

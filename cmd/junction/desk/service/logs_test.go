@@ -35,9 +35,6 @@ func TestLogsFollowARenamedFile(t *testing.T) {
 		ended := make(chan error)
 		go func() { ended <- followLog(ctx, &out, name, 2) }()
 		synctest.Wait()
-		if out.Len() > 0 {
-			t.Errorf("without a log: %q", out.String())
-		}
 		write("first\n")
 		time.Sleep(followPoll)
 		synctest.Wait()

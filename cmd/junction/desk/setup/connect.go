@@ -284,6 +284,9 @@ func (c *connector) ready(ctx context.Context, id string) error {
 			return err
 		}
 	}
+	if err := c.outfit.Ready(c.place); err != nil { // before a person types the key in vain
+		return err
+	}
 	if err := c.credential(ctx); err != nil {
 		return err
 	}

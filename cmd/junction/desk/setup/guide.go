@@ -262,12 +262,26 @@ func (g *guide) use(ctx context.Context, added []string) error {
 
 // commands prints the commands that do the same, for a script or a person without a terminal.
 func (g *guide) commands() error {
+	start := "install"
+	if !g.managed() {
+		start = "start"
+	}
 	g.say("junction setup asks questions, which needs a terminal. Nothing was changed.\nThese commands do the same:\n"+
 		"  %s\n  %s\n  %s\n  %s\nThis one answers yes to each question:\n  %s",
 		g.command("import"), g.command("import", "--write", "--yes"),
-		g.command("service", "install"), g.command("connect", "--all", "--replace"),
+		g.command("service", start), g.command("connect", "--all", "--replace"),
 		g.command("setup", "--yes"))
 	return errors.New("nothing was changed, because the questions need a terminal")
+}
+
+// managed reports whether a service manager answers on this machine.
+func (g *guide) managed() bool {
+	h, err := service.ThisHost()
+	if err != nil {
+		return false
+	}
+	s, err := h.Of(g.file)
+	return err == nil && s.Reach(g.cmd.Context()) == nil
 }
 
 // servers adds the servers of the clients to the configuration, and returns the names of the added

@@ -99,7 +99,16 @@ func (g *guide) earlier(ctx context.Context) error {
 		return nil // a later step reports a mistake
 	}
 	states := admin.States(ctx, g.file)
-	now, _, err := config.LoadServing(g.file, os.LookupEnv, false)
+	own, err := config.Environment(g.file) // of the service, which setup starts
+	if err != nil {
+		return err
+	}
+	now, _, err := config.LoadServing(g.file, func(name string) (string, bool) {
+		if value, ok := own[name]; ok {
+			return value, true
+		}
+		return os.LookupEnv(name)
+	}, false)
 	if err != nil {
 		return nil
 	}
@@ -111,7 +120,7 @@ func (g *guide) earlier(ctx context.Context) error {
 		}
 		for _, variable := range e.Unset(name) {
 			left := fmt.Sprintf("%s of %s", variable, name)
-			if slices.Contains(g.left, left) { // this setup has asked
+			if own[variable] != "" || slices.Contains(g.left, left) { // this setup has asked
 				continue
 			}
 			value, err := g.value(name, g.missing(variable))

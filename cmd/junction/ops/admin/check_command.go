@@ -2,6 +2,7 @@ package admin
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/hex"
 	"errors"
@@ -25,8 +26,9 @@ func checkCommand(stdout io.Writer, file *string, start Foresight) *cobra.Comman
 	var old string
 	cmd := &cobra.Command{
 		Use: "check", Short: "Validate a configuration file", Args: cli.NoArguments,
-		Long: `Validate a configuration file. With --against, also tell what a reload changes: which upstreams, keys and
-policies, and which changes wait for a restart.`,
+		Long: `Validate a configuration file. With --against FILE, also tell what a reload changes: which upstreams, keys and
+policies, and which changes wait for a restart. The variables are those of FILE.environment then, since the new
+content gets the name of FILE.`,
 		Example: `  junction check --config config.yaml
   junction check --config next.yaml --against config.yaml`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -34,7 +36,7 @@ policies, and which changes wait for a restart.`,
 				return NeedsFile("check")
 			}
 			running := Serving(cmd.Context(), *file)
-			lookup, note, err := lookupFor(running, *file)
+			lookup, note, err := lookupFor(running, cmp.Or(old, *file)) // the new content gets the name of the old file
 			if err != nil {
 				return err
 			}

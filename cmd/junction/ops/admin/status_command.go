@@ -331,6 +331,9 @@ func writeStatus(b *prose.Page, r *diagnose.Running, now time.Time) {
 		b.Wrap("\nLast change of the file, "+prose.Age(now.Sub(r.Reloaded.Time))+" ago: ", "  ",
 			prose.Flat(r.Reloaded.String()))
 	}
+	if line := staleVariables(r); line != "" {
+		b.Wrap("\n", "  ", line)
+	}
 	if n := len(r.Problems); n > 0 {
 		fmt.Fprintf(b, "\n%s of tools: %s\n", prose.Count(n, "problem"), config.Command(r.Config, "doctor"))
 	}
@@ -338,6 +341,20 @@ func writeStatus(b *prose.Page, r *diagnose.Running, now time.Time) {
 		b.WriteByte('\n')
 		writeWarnings(b, r)
 	}
+}
+
+// staleVariables returns that the file with the variables of the service has changed since the process read it, at its
+// start; "" if it has not.
+func staleVariables(r *diagnose.Running) string {
+	if r.Variables == "" {
+		return ""
+	}
+	info, err := os.Stat(r.Variables)
+	if err != nil || !info.ModTime().After(r.Started) {
+		return ""
+	}
+	return fmt.Sprintf("%s has changed since Junction started, and is read only then; run: %s",
+		prose.Flat(prose.Tilde(r.Variables)), config.Command(r.Config, "service", "restart"))
 }
 
 // toRun says how a person restarts Junction, so that the program on disk runs. Only a service of the user, and a

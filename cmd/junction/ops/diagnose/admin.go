@@ -46,7 +46,7 @@ type Proxy struct {
 	Warnings  func() config.Problems   // returns the likely mistakes of the file in force
 	Restart   func() string            // returns which changes of the file wait for a restart; "" if none
 	Partial   func() *config.Partial   // returns what of the file is not in force, beside Restart; nil if nothing
-	Reloaded  func() *Reloaded         // returns the last reload that has changed the upstreams; nil if none
+	Reloaded  func() *Reloaded         // returns the last reload of NewReloaded; nil if none
 	Process   Process                  // for /status
 	Metrics   http.Handler             // answers /metrics
 	Parts     func() []health.State    // returns the state of what Junction depends on

@@ -8,14 +8,22 @@ import (
 	"junction/cmd/junction/base/config"
 )
 
-// Reloaded is the last reload that has changed the upstreams. The lists have names.
+// Reloaded is the last reload that has changed upstreams, policies or API keys. The lists have names; those of keys
+// also have the ID, because several keys may have one name.
 type Reloaded struct {
 	Time     time.Time `json:"time"`
 	Added    []string  `json:"added,omitempty"`
 	Changed  []string  `json:"changed,omitempty"`
 	Removed  []string  `json:"removed,omitempty"`
 	Disabled []string  `json:"disabled,omitempty"`
-	More     int       `json:"more,omitempty"` // upstreams that the lists leave out
+
+	AddedPolicies   []string `json:"added_policies,omitempty"`
+	ChangedPolicies []string `json:"changed_policies,omitempty"`
+	RemovedPolicies []string `json:"removed_policies,omitempty"`
+	AddedKeys       []string `json:"added_keys,omitempty"`
+	RevokedKeys     []string `json:"revoked_keys,omitempty"`
+
+	More int `json:"more,omitempty"` // names that the lists leave out
 }
 
 const (
@@ -23,9 +31,10 @@ const (
 	mostReloaded = 20        // names of each list
 )
 
-// NewReloaded returns what a change does to the upstreams; nil if it does nothing to them.
+// NewReloaded returns what a change does to upstreams, policies and API keys; nil if it does nothing to them.
 func NewReloaded(change *config.Change, now time.Time) *Reloaded {
-	r := &Reloaded{Time: now, Added: change.Added, Changed: change.Changed}
+	r := &Reloaded{Time: now, Added: change.Added, Changed: change.Changed, AddedKeys: config.KeyNames(change.AddedKeys),
+		RevokedKeys: config.KeyNames(change.RevokedKeys)}
 	for _, name := range change.Removed {
 		if _, there := change.Config.Upstreams[name]; there {
 			r.Disabled = append(r.Disabled, name)
@@ -33,10 +42,16 @@ func NewReloaded(change *config.Change, now time.Time) *Reloaded {
 			r.Removed = append(r.Removed, name)
 		}
 	}
-	if len(r.Added)+len(r.Changed)+len(change.Removed) == 0 {
+	for _, p := range change.PolicyChanges() {
+		list := map[string]*[]string{"added": &r.AddedPolicies, "changed": &r.ChangedPolicies,
+			"removed": &r.RemovedPolicies}[p.How]
+		*list = append(*list, p.Name)
+	}
+	if len(r.parts()) == 0 {
 		return nil
 	}
-	for _, list := range []*[]string{&r.Added, &r.Changed, &r.Removed, &r.Disabled} {
+	for _, list := range []*[]string{&r.Added, &r.Changed, &r.Removed, &r.Disabled, &r.AddedPolicies,
+		&r.ChangedPolicies, &r.RemovedPolicies, &r.AddedKeys, &r.RevokedKeys} {
 		if more := len(*list) - mostReloaded; more > 0 {
 			*list, r.More = (*list)[:mostReloaded:mostReloaded], r.More+more
 		}
@@ -52,19 +67,26 @@ func (r *Reloaded) Lately(now time.Time) *Reloaded {
 	return r
 }
 
-// String names the upstreams, such as "added notes; removed files".
+// String names what has changed, such as "added notes; removed files; changed the policies staff".
 func (r *Reloaded) String() string {
-	var parts []string
-	for _, list := range []struct {
-		verb  string
-		names []string
-	}{{"added", r.Added}, {"changed", r.Changed}, {"removed", r.Removed}, {"disabled", r.Disabled}} {
-		if len(list.names) > 0 {
-			parts = append(parts, list.verb+" "+strings.Join(list.names, ", "))
-		}
-	}
+	parts := r.parts()
 	if r.More > 0 {
 		parts = append(parts, fmt.Sprintf("and %d more", r.More))
 	}
 	return strings.Join(parts, "; ")
+}
+
+func (r *Reloaded) parts() (parts []string) {
+	for _, list := range []struct {
+		verb  string
+		names []string
+	}{{"added", r.Added}, {"changed", r.Changed}, {"removed", r.Removed}, {"disabled", r.Disabled},
+		{"added the policies", r.AddedPolicies}, {"changed the policies", r.ChangedPolicies},
+		{"removed the policies", r.RemovedPolicies}, {"added the keys", r.AddedKeys},
+		{"revoked the keys", r.RevokedKeys}} {
+		if len(list.names) > 0 {
+			parts = append(parts, list.verb+" "+strings.Join(list.names, ", "))
+		}
+	}
+	return parts
 }

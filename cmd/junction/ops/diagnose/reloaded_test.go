@@ -6,30 +6,49 @@ import (
 	"time"
 
 	"junction/cmd/junction/base/config"
-	"junction/upstream"
 )
 
-// TestReloadedNamesServersForAnHour: the lists are bounded, a server that the file still has is disabled and not
-// removed, and a change of something else leaves the last reload as it was.
-func TestReloadedNamesServersForAnHour(t *testing.T) {
+// TestReloadedNamesChangesForAnHour: the lists are bounded, a server that the file still has is disabled and not
+// removed, and policies and keys are named, too.
+func TestReloadedNamesChangesForAnHour(t *testing.T) {
 	now := time.Now()
-	change := &config.Change{Config: &config.Config{Upstreams: map[string]upstream.Config{"off": {}}},
-		Changed: []string{"kept"}, Removed: []string{"gone", "off"}}
+	old := mustParse(t, "auth: { api_keys: [{ name: ann, hash: \""+hashOf(1)+"\" }] }\nupstreams:\n"+
+		"  kept: { url: https://a.example.com }\n  gone: { url: https://a.example.com }\n  off: { url: https://a.example.com }\n"+
+		"policies: [{ name: staff, rules: [allow: { upstreams: kept }] }, { name: past, rules: [allow: { upstreams: kept }] }]\n")
+	text := "auth: { api_keys: [{ name: ann, hash: \"" + hashOf(2) + "\" }] }\nupstreams:\n" +
+		"  kept: { url: https://b.example.com }\n  off: { url: https://a.example.com, enabled: false }\n"
 	for n := range mostReloaded + 2 {
-		change.Added = append(change.Added, fmt.Sprint("n", n))
+		text += fmt.Sprintf("  n%d: { url: https://a.example.com }\n", n)
 	}
-	r := NewReloaded(change, now)
+	next := mustParse(t, text+"policies: [{ name: staff, rules: [deny: { upstreams: kept }] }, { name: team, rules: [allow: { upstreams: kept }] }]\n")
+	change := old.Follow(next)
+	r := NewReloaded(&change, now)
 	if len(r.Added) != mostReloaded || r.More != 2 {
 		t.Errorf("%d names and %d more, want %d and 2", len(r.Added), r.More, mostReloaded)
 	}
 	r.Added = r.Added[:1]
-	if got, want := r.String(), "added n0; changed kept; removed gone; disabled off; and 2 more"; got != want {
+	want := "added n0; changed kept; removed gone; disabled off; added the policies team; changed the policies staff; " +
+		"removed the policies past; added the keys " + config.KeyNames(change.AddedKeys)[0] + "; revoked the keys " +
+		config.KeyNames(change.RevokedKeys)[0] + "; and 2 more"
+	if got := r.String(); got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	if r.Lately(now.Add(reloadedFor-1)) != r || r.Lately(now.Add(reloadedFor)) != nil {
 		t.Error("the reload is not shown for exactly an hour")
 	}
-	if got := NewReloaded(&config.Change{Config: change.Config, Policies: []string{"staff"}}, now); got != nil {
-		t.Errorf("a change of policies gives %v", got)
+	same := next.Follow(next)
+	if got := NewReloaded(&same, now); got != nil {
+		t.Errorf("the same content gives %v", got)
 	}
+}
+
+func hashOf(n int) string { return fmt.Sprintf("sha256:%064d", n) }
+
+func mustParse(t *testing.T, text string) *config.Config {
+	t.Helper()
+	c, err := config.Parse("config.yaml", []byte(text), func(string) (string, bool) { return "", false })
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
 }
