@@ -58,7 +58,7 @@ type Done struct {
 	Stored  bool     // the API key was written to the file of the target
 	Command bool     // the client's own command did it
 	Backup  string   // "" if there is none
-	Stays   string   // the backup of the file as it was before Connect, if Disconnect leaves it there
+	Stays   []string // the older backups of the file that Disconnect leaves there, the newest first
 	Removed []string // servers that were taken out, or put back
 	Lost    []string // servers that Disconnect could not put back; the notes say where they are
 	Notes   []string
@@ -380,9 +380,15 @@ func (o *Outfit) Disconnect(p Place, t Target) (*Done, error) {
 	}
 	done.Changed = true
 	if last == nil {
-		o.forgotten(earlier, done)
+		o.forgotten(earlier, done) // names the newest backup
 	} else if last.Backup != "" && len(lost) == 0 {
-		o.discard(last.Backup, text, done)
+		discard(last.Backup, text)
+	}
+	done.Stays = slices.DeleteFunc(revision.Backups(p.File), func(name string) bool {
+		return done.Backup != "" && filepath.Base(name) == filepath.Base(done.Backup)
+	})
+	if last == nil && len(done.Stays) == 1 {
+		done.Stays = nil
 	}
 	return done, o.forget(p, known, done)
 }
@@ -405,14 +411,8 @@ func (o *Outfit) report(last *Record, lost []Lost, done *Done) {
 }
 
 // discard removes the backup of the file as it was, which may hold secrets, if the file is that again.
-// Otherwise done names the backup.
-func (o *Outfit) discard(backup string, text []byte, done *Done) {
-	copied, err := revision.Read(backup)
-	switch {
-	case err != nil: // it was removed by hand
-	case !bytes.Equal(copied, text):
-		done.Stays = backup
-	default:
+func discard(backup string, text []byte) {
+	if copied, err := revision.Read(backup); err == nil && bytes.Equal(copied, text) {
 		os.Remove(backup) // one that stays does no harm
 	}
 }

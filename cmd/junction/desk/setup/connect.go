@@ -374,9 +374,8 @@ func (c *connector) undo(id string) (*connectJSON, string, error) {
 	if len(done.Removed) > 0 {
 		said += " Put back: " + strings.Join(done.Removed, ", ") + "."
 	}
-	if done.Stays != "" && !c.guided {
-		done.Notes = append(done.Notes, fmt.Sprintf("The file as it was before stays in %s; remove it if you do not "+
-			"need it, because it may contain secrets.", c.home.Short(done.Stays)))
+	if !c.guided {
+		done.Notes = append(done.Notes, c.backups(done.Stays)...)
 	}
 	if done.Changed && !c.quiet() {
 		done.Notes = append(done.Notes, "Restart "+c.client.Name+".")
@@ -386,6 +385,18 @@ func (c *connector) undo(id string) (*connectJSON, string, error) {
 	result, text := c.result(done, said)
 	result.stays = done.Stays
 	return result, text, nil
+}
+
+// backups returns the sentence about the backups of a file that a disconnect leaves there.
+func (c *connector) backups(stay []string) []string {
+	switch len(stay) {
+	case 0:
+		return nil
+	case 1:
+		return []string{fmt.Sprintf("The file as it was before stays in %s; remove it if you do not "+
+			"need it, because it may contain secrets.", c.home.Short(stay[0]))}
+	}
+	return []string{"These backups of the file stay, and may contain secrets; " + entries.Deletion(stay)}
 }
 
 // connectJSON is the output of --json.
@@ -402,8 +413,8 @@ type connectJSON struct {
 	KeyFile string   `json:"key_file,omitempty"` // the file with the key
 	Notes   []string `json:"notes,omitempty"`
 
-	stays string // see clients.Done
-	again bool   // servers were kept that do not work in Junction yet
+	stays []string // see clients.Done
+	again bool     // servers were kept that do not work in Junction yet
 }
 
 func (c *connector) result(done *clients.Done, said string) (*connectJSON, string) {
