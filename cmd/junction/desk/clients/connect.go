@@ -21,6 +21,8 @@ type Target struct {
 	Name string
 	URL  string
 	Key  bool // the endpoint wants an API key
+	// Given: a person has named the URL, which the configuration does not have.
+	Given bool
 	// For entries that start junction stdio: the path of this program ("" means that it is in PATH), and of
 	// the file with the API key ("" means KeyVariable).
 	Program, KeyFile string
@@ -153,7 +155,7 @@ func (c *connecting) recall() (err error) {
 func (c *connecting) begin(remove []string) ([]string, error) {
 	p, t := c.place, c.target
 	c.record = &Record{Client: p.Client.ID, File: p.File, Name: t.Name, Config: t.Config, URL: t.URL,
-		Created: c.old == nil}
+		Given: t.Given, Created: c.old == nil}
 	if p.Scope == Project {
 		c.record.Project = p.folder
 	}

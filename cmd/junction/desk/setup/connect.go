@@ -185,11 +185,12 @@ func (c *connector) prepare(id string, lenient bool) (err error) {
 		return fmt.Errorf("%s has no such file on this system", c.client.Name)
 	}
 	own := ownURLs(c.config, c.file)
+	given := c.url != "" && !slices.Contains(own, c.url)
 	if c.url != "" {
 		own = append([]string{c.url}, own...)
 	}
 	c.target = clients.Target{Name: c.name, URL: cmp.Or(own...), Own: own, // none if listen has a mistake
-		Key: keysOnly(c.config)}
+		Key: keysOnly(c.config), Given: given}
 	if c.target.Config, err = filepath.Abs(e.Path()); err != nil {
 		return err
 	}
