@@ -76,10 +76,11 @@ func (o *Outfit) Connect(ctx context.Context, p Place, t Target, remove []string
 	if err != nil {
 		return nil, err
 	}
+	c.keepProgram()
 	if remove, err = c.begin(remove); err != nil {
 		return nil, c.failed(err)
 	}
-	if c.states, err = o.edit(p, t, c.base, remove, c.record); err != nil {
+	if c.states, err = o.edit(p, c.target, c.base, remove, c.record); err != nil {
 		return nil, c.failed(err)
 	}
 	for _, r := range c.record.Removed {
@@ -248,18 +249,35 @@ func (o *Outfit) readOrNil(p Place) ([]byte, error) {
 	return nil, nil
 }
 
-// startsSame reports whether an entry starts junction stdio as the one for a target would, by another path of the same
-// program: it may have got a link since, and the entry goes on to work.
-func (c *Client) startsSame(fields map[string]any, t Target) bool {
+// keepProgram keeps the path of the program in the present entry, if that starts the same program: it may have got a
+// link since, and the entry goes on to work.
+func (c *connecting) keepProgram() {
+	servers, err := c.Home.parse(c.place, c.old)
+	if err != nil {
+		return // edit returns it
+	}
+	for _, s := range servers {
+		if program := c.place.Client.startsSame(s.fields, c.target); s.Name == c.target.Name && program != "" {
+			c.target.Program = program
+		}
+	}
+}
+
+// startsSame returns the program of an entry that starts junction stdio as the one for a target would, by another path
+// of the same program; "" if it does not.
+func (c *Client) startsSame(fields map[string]any, t Target) string {
 	program, _ := fields["command"].(string)
 	if words, ok := fields["command"].([]any); ok && len(words) > 0 {
 		program, _ = words[0].(string)
 	}
 	if program == "" || t.Program == "" || !filepath.IsAbs(program) || !revision.SamePath(program, t.Program) {
-		return false
+		return ""
 	}
 	t.Program = program
-	return equalTrees(fields, c.entryFor(t).Tree())
+	if !equalTrees(fields, c.entryFor(t).Tree()) {
+		return ""
+	}
+	return program
 }
 
 // edit brings base step by step to a text with the entry of Junction and without the servers in
@@ -288,7 +306,7 @@ func (o *Outfit) edit(p Place, t Target, base []byte, remove []string, rec *Reco
 			if !t.is(s, o.Home) {
 				return nil, fmt.Errorf("has another server called %q; choose a name with --name", t.Name)
 			}
-			same = equalTrees(s.fields, entry.Tree()) || p.Client.startsSame(s.fields, t)
+			same = equalTrees(s.fields, entry.Tree())
 			out = !same
 		} else if out {
 			block := p.Client.format.Block(base, keys, format.Server{Name: s.Name, Fields: s.fields})
