@@ -301,6 +301,12 @@ func (c *connector) note(ctx context.Context, done *clients.Done, kept keptServe
 		done.Notes = append(done.Notes, c.afterReboot(ctx)...)
 	}
 	done.Notes = slices.Concat(done.Notes, c.keyNotes(done), c.folderNotes(), c.trustNotes(), c.accepted(ctx))
+	if c.file == "" && c.url == "" && !c.guided {
+		if text := admin.Whose(ctx, c.config); text != "" && (c.probes == nil || !c.probes.said[text]) {
+			done.Notes = append(done.Notes, text)
+			c.probes.say(text)
+		}
+	}
 	if c.project != "" && done.Changed {
 		done.Notes = append(done.Notes, "The file is the project's: if you commit it, others get the entry, too.")
 	}

@@ -136,6 +136,9 @@ const settleLimit = 4 * time.Second
 
 // current reports whether a status is that of the present content of the file.
 func (s *statusOptions) current(r *diagnose.Running) bool {
+	if *s.file == "" { // the junction serves the file of another home folder, or none
+		return true
+	}
 	sum, err := config.Checksum(*s.file)
 	return err != nil && s.gone(r) == "" || r.Read == "" || r.Read == hex.EncodeToString(sum[:])
 }
@@ -222,6 +225,9 @@ func (s *statusOptions) show(r *diagnose.Running, failed error) error {
 	case failed != nil:
 		b.Wrap("", "", prose.Flat(failed.Error()))
 	default:
+		if text := whose(r); *s.file == "" && s.admin == "" && text != "" {
+			b.Wrap("", "", text)
+		}
 		writeStatus(b, r, time.Now())
 		s.writeMoved(b, r)
 		if background, ok := runfile.InBackground(r.Config); ok {
