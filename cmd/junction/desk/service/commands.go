@@ -336,7 +336,8 @@ of this shell but those that junction service install names.`,
 		said, err = s.said(path, said, p, err)
 		if err == nil {
 			for _, f := range moved(path) {
-				said += prose.OneLine(prose.Tilde(f.Text)) + ".\n" + prose.OneLine(prose.Tilde("To correct that, "+f.Advice)) + "\n"
+				said += prose.OneLine(prose.Tilde(f.Text)) + ".\n"
+				said += prose.OneLine(prose.Tilde("To correct that, "+f.Advice)) + "\n"
 			}
 		}
 		return said, err
