@@ -53,18 +53,25 @@ func (p *pool) noteRootless() {
 	}
 }
 
-// FolderOf returns the first argument of a command that is the full path of a folder; "" for none. It looks at the
-// file system.
+// FolderOf returns the first of FoldersOf; "" for none.
 func FolderOf(command []string) string {
+	if all := FoldersOf(command); len(all) > 0 {
+		return all[0]
+	}
+	return ""
+}
+
+// FoldersOf returns the arguments of a command that are full paths of folders. It looks at the file system.
+func FoldersOf(command []string) (all []string) {
 	for _, path := range command[min(1, len(command)):] {
 		if !filepath.IsAbs(path) {
 			continue
 		}
 		if info, err := os.Stat(path); err == nil && info.IsDir() {
-			return path
+			all = append(all, path)
 		}
 	}
-	return ""
+	return all
 }
 
 // mayBeRootless reports whether a server is started once more, to find out whether it asks for roots. A modern

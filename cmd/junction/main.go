@@ -120,13 +120,13 @@ The configuration file is that of --config, or junction/config.yaml in the user'
 		},
 		versionCommand(stdout, latest),
 	)
-	root.AddCommand(cli.OfFile(service.Command(stdout, stderr, &file, serve.Services()),
+	root.AddCommand(cli.OfFile(service.Command(stdout, stderr, &file, serve.Services(), setup.Moved),
 		service.LogsCommand(stdout, stderr, &file))...)
 	root.AddCommand(entries.Commands(stdout, &file)...)
 	root.AddCommand(setup.Commands(stdout, stderr, &file)...)
 	root.AddCommand(call.Commands(stdout, &file)...)
 	root.AddCommand(admin.Commands(stdout, build.Read().Version, &file, call.CompleteTools(&file), serve.Foresight(),
-		setup.KeyFaults)...)
+		admin.Connected{Faults: setup.ClientFaults, Moved: setup.Moved})...)
 	root.AddCommand(audit.Command(stdout, stderr, &file), packs.Command(stdout, &file))
 	root.AddCommand(cli.OfFile(folders.Command(stdout, &file))...)
 	root.AddCommand(signins.Commands(stdin, stdout, stderr, &file)...)

@@ -38,7 +38,7 @@ func runProgram(t testing.TB, stdin string, args ...string) ran {
 	var file string
 	root := &cobra.Command{Use: "junction", SilenceErrors: true, SilenceUsage: true}
 	root.PersistentFlags().StringVar(&file, "config", "", "")
-	root.AddCommand(admin.Commands(out, "", &file, call.CompleteTools(&file), Foresight(), nil)...)
+	root.AddCommand(admin.Commands(out, "", &file, call.CompleteTools(&file), Foresight(), admin.Connected{})...)
 	root.AddCommand(call.Commands(out, &file)...)
 	code := cli.Run(t.Context(), root, args, strings.NewReader(stdin), out, errs)
 	return ran{code, stdout.String(), stderr.String()}

@@ -126,7 +126,7 @@ var backupName = regexp.MustCompile(`\.[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{6}(-[0-9
 // prune removes the oldest backups of the file whose newest backup is given. Errors are ignored: a
 // backup that stays does no harm.
 func prune(newest string) {
-	backups := backupsOf(newest[:len(newest)-len(backupName.FindString(newest))])
+	backups := Backups(newest[:len(newest)-len(backupName.FindString(newest))])
 	first := -1 // of the last hour
 	for i, name := range backups {
 		if info, err := os.Stat(name); err == nil && time.Since(info.ModTime()) < oneSitting {
@@ -142,7 +142,7 @@ func prune(newest string) {
 
 // Newest returns the newest backup of a file, or "".
 func Newest(file string) string {
-	if backups := backupsOf(file); len(backups) > 0 {
+	if backups := Backups(file); len(backups) > 0 {
 		return backups[0]
 	}
 	return ""
@@ -157,8 +157,12 @@ func Lost(file string, short func(string) string) string {
 	return ""
 }
 
-// backupsOf returns the backups of a file, the newest first. Those that cannot be seen are left out.
-func backupsOf(file string) (names []string) {
+// Backups returns the backups of a file, the newest first. Those of a symbolic link are beside the file that it
+// names. Those that cannot be seen are left out.
+func Backups(file string) (names []string) {
+	if real, err := filepath.EvalSymlinks(file); err == nil {
+		file = real
+	}
 	dir, name := filepath.Split(file)
 	entries, _ := os.ReadDir(filepath.Clean(dir))
 	var backups []fs.FileInfo

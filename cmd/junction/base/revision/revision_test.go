@@ -54,7 +54,7 @@ func TestManyCommandsKeepTheFirstBackupOfTheHour(t *testing.T) {
 		old = text
 	}
 	texts := func() (all []string) {
-		for _, name := range backupsOf(file) {
+		for _, name := range Backups(file) {
 			text, err := os.ReadFile(name)
 			if err != nil {
 				t.Fatal(err)
@@ -69,7 +69,7 @@ func TestManyCommandsKeepTheFirstBackupOfTheHour(t *testing.T) {
 	if all := texts(); len(all) != mostBackups+1 || all[0] != "command 6" || all[mostBackups] != "by a person" {
 		t.Errorf("after several commands, the backups are %q", all)
 	}
-	for i, name := range backupsOf(file) { // they were made long ago
+	for i, name := range Backups(file) { // they were made long ago
 		at := time.Now().Add(-2*time.Hour - time.Duration(i)*time.Second)
 		if err := os.Chtimes(name, at, at); err != nil {
 			t.Fatal(err)

@@ -21,6 +21,8 @@ type Target struct {
 	Name string
 	URL  string
 	Key  bool // the endpoint wants an API key
+	// Given: a person has named the URL, which the configuration does not have.
+	Given bool
 	// For entries that start junction stdio: the path of this program ("" means that it is in PATH), and of
 	// the file with the API key ("" means KeyVariable).
 	Program, KeyFile string
@@ -58,7 +60,7 @@ type Done struct {
 	Stored  bool     // the API key was written to the file of the target
 	Command bool     // the client's own command did it
 	Backup  string   // "" if there is none
-	Stays   string   // the backup of the file as it was before Connect, if Disconnect leaves it there
+	Stays   []string // the older backups of the file that Disconnect leaves there, the newest first
 	Removed []string // servers that were taken out, or put back
 	Lost    []string // servers that Disconnect could not put back; the notes say where they are
 	Notes   []string
@@ -74,10 +76,11 @@ func (o *Outfit) Connect(ctx context.Context, p Place, t Target, remove []string
 	if err != nil {
 		return nil, err
 	}
+	c.keepProgram()
 	if remove, err = c.begin(remove); err != nil {
 		return nil, c.failed(err)
 	}
-	if c.states, err = o.edit(p, t, c.base, remove, c.record); err != nil {
+	if c.states, err = o.edit(p, c.target, c.base, remove, c.record); err != nil {
 		return nil, c.failed(err)
 	}
 	for _, r := range c.record.Removed {
@@ -153,7 +156,7 @@ func (c *connecting) recall() (err error) {
 func (c *connecting) begin(remove []string) ([]string, error) {
 	p, t := c.place, c.target
 	c.record = &Record{Client: p.Client.ID, File: p.File, Name: t.Name, Config: t.Config, URL: t.URL,
-		Created: c.old == nil}
+		Given: t.Given, Created: c.old == nil}
 	if p.Scope == Project {
 		c.record.Project = p.folder
 	}
@@ -252,18 +255,35 @@ func (o *Outfit) readOrNil(p Place) ([]byte, error) {
 	return nil, nil
 }
 
-// startsSame reports whether an entry starts junction stdio as the one for a target would, by another path of the same
-// program: it may have got a link since, and the entry goes on to work.
-func (c *Client) startsSame(fields map[string]any, t Target) bool {
+// keepProgram keeps the path of the program in the present entry, if that starts the same program: it may have got a
+// link since, and the entry goes on to work.
+func (c *connecting) keepProgram() {
+	servers, err := c.Home.parse(c.place, c.old)
+	if err != nil {
+		return // edit returns it
+	}
+	for _, s := range servers {
+		if program := c.place.Client.startsSame(s.fields, c.target); s.Name == c.target.Name && program != "" {
+			c.target.Program = program
+		}
+	}
+}
+
+// startsSame returns the program of an entry that starts junction stdio as the one for a target would, by another path
+// of the same program; "" if it does not.
+func (c *Client) startsSame(fields map[string]any, t Target) string {
 	program, _ := fields["command"].(string)
 	if words, ok := fields["command"].([]any); ok && len(words) > 0 {
 		program, _ = words[0].(string)
 	}
 	if program == "" || t.Program == "" || !filepath.IsAbs(program) || !revision.SamePath(program, t.Program) {
-		return false
+		return ""
 	}
 	t.Program = program
-	return equalTrees(fields, c.entryFor(t).Tree())
+	if !equalTrees(fields, c.entryFor(t).Tree()) {
+		return ""
+	}
+	return program
 }
 
 // edit brings base step by step to a text with the entry of Junction and without the servers in
@@ -292,7 +312,7 @@ func (o *Outfit) edit(p Place, t Target, base []byte, remove []string, rec *Reco
 			if !t.is(s, o.Home) {
 				return nil, fmt.Errorf("has another server called %q; choose a name with --name", t.Name)
 			}
-			same = equalTrees(s.fields, entry.Tree()) || p.Client.startsSame(s.fields, t)
+			same = equalTrees(s.fields, entry.Tree())
 			out = !same
 		} else if out {
 			block := p.Client.format.Block(base, keys, format.Server{Name: s.Name, Fields: s.fields})
@@ -386,9 +406,15 @@ func (o *Outfit) Disconnect(p Place, t Target) (*Done, error) {
 	}
 	done.Changed = true
 	if last == nil {
-		o.forgotten(earlier, done)
+		o.forgotten(earlier, done) // names the newest backup
 	} else if last.Backup != "" && len(lost) == 0 {
-		o.discard(last.Backup, text, done)
+		discard(last.Backup, text)
+	}
+	done.Stays = slices.DeleteFunc(revision.Backups(p.File), func(name string) bool {
+		return done.Backup != "" && filepath.Base(name) == filepath.Base(done.Backup)
+	})
+	if last == nil && len(done.Stays) == 1 {
+		done.Stays = nil
 	}
 	return done, o.forget(p, known, done)
 }
@@ -411,14 +437,8 @@ func (o *Outfit) report(last *Record, lost []Lost, done *Done) {
 }
 
 // discard removes the backup of the file as it was, which may hold secrets, if the file is that again.
-// Otherwise done names the backup.
-func (o *Outfit) discard(backup string, text []byte, done *Done) {
-	copied, err := revision.Read(backup)
-	switch {
-	case err != nil: // it was removed by hand
-	case !bytes.Equal(copied, text):
-		done.Stays = backup
-	default:
+func discard(backup string, text []byte) {
+	if copied, err := revision.Read(backup); err == nil && bytes.Equal(copied, text) {
 		os.Remove(backup) // one that stays does no harm
 	}
 }

@@ -371,7 +371,7 @@ func TestDisconnectRemovesTheBackup(t *testing.T) {
 		if gone := errors.Is(err, fs.ErrNotExist); gone == edited {
 			t.Errorf("edited: %t; the backup is gone: %t", edited, gone)
 		}
-		if named := done.Stays == backup; named != edited {
+		if named := slices.Contains(done.Stays, backup); named != edited {
 			t.Errorf("edited: %t; the backup that stays is %q", edited, done.Stays)
 		}
 	}
@@ -708,7 +708,8 @@ func TestImportKnowsPermissionsOfOpencode(t *testing.T) {
 	}
 }
 
-// TestConnectAcceptsAnotherPathOfTheProgram: an entry that starts the same program by another path stays as it is.
+// TestConnectAcceptsAnotherPathOfTheProgram: an entry that starts the same program by another path stays as it is, also
+// if the command removes servers.
 func TestConnectAcceptsAnotherPathOfTheProgram(t *testing.T) {
 	dir := t.TempDir()
 	program, link, other := filepath.Join(dir, "junction"), filepath.Join(dir, "link"), filepath.Join(dir, "other")
@@ -717,31 +718,24 @@ func TestConnectAcceptsAnotherPathOfTheProgram(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for _, id := range []string{"claude-desktop"} {
-		c, err := Lookup(id)
-		if err != nil {
-			t.Fatal(err)
-		}
-		target := Target{Name: "junction", URL: "http://127.0.0.1:8420/mcp", Program: program}
-		fields := map[string]any{}
-		for _, m := range c.command(target) {
-			fields[m.Key] = m.Value
-			if words, ok := m.Value.([]string); ok {
-				list := []any{}
-				for _, w := range words {
-					list = append(list, w)
-				}
-				fields[m.Key] = list
-			}
-		}
-		same := func(program, url string) bool {
-			t := target
-			t.Program, t.URL, t.KeyFile = program, url, ""
-			return c.startsSame(fields, t)
-		}
-		if !same(link, target.URL) || same(other, target.URL) || same(link, "http://127.0.0.1:1/mcp") {
-			t.Errorf("%s: the link %v, another program %v, another URL %v", id, same(link, target.URL), same(other, target.URL),
-				same(link, "http://127.0.0.1:1/mcp"))
-		}
+	o := mustOutfit(t, map[string]string{".config/Claude/claude_desktop_config.json": `{"mcpServers":{"a":{"command":"one"}}}`})
+	p := mustPlace(t, o, "claude-desktop")
+	target := testTarget
+	target.Program = program
+	mustConnect(t, o, p, target)
+	target.Program = link
+	if done := mustConnect(t, o, p, target); done.Changed {
+		t.Errorf("another path changed the file: %s", mustRead(t, p.File))
+	}
+	mustConnect(t, o, p, target, "a")
+	if text := mustRead(t, p.File); !strings.Contains(text, program) || strings.Contains(text, "one") {
+		t.Errorf("after the removal of a server, the file is %s", text)
+	}
+	if done := mustConnect(t, o, p, target, "a"); done.Changed {
+		t.Errorf("the second removal changed the file: %s", mustRead(t, p.File))
+	}
+	target.Program = other
+	if done := mustConnect(t, o, p, target); !done.Changed || !strings.Contains(mustRead(t, p.File), other) {
+		t.Errorf("another program did not change the file: %s", mustRead(t, p.File))
 	}
 }

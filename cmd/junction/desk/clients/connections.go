@@ -1,5 +1,12 @@
 package clients
 
+import (
+	"bytes"
+	"slices"
+
+	"junction/cmd/junction/base/revision"
+)
+
 // A Connection is what Connect has written for a client.
 type Connection struct {
 	Client  *Client
@@ -26,6 +33,26 @@ func (r *Records) Of(config string) (connections []Connection, err error) {
 	}
 	for _, rec := range list.Connections {
 		if c, err := Lookup(rec.Client); err == nil && rec.Config == config {
+			connections = append(connections, Connection{c, rec.File, rec.URL, rec.Project, rec.KeyFile})
+		}
+	}
+	return connections, nil
+}
+
+// Moved returns the connections to the Junction of a configuration file whose entries have an address that is none
+// of own. It reads the files of these clients only: an entry that a person has changed does not count, and neither
+// does one whose address a person has given.
+func (r *Records) Moved(config string, own []string) (connections []Connection, err error) {
+	list, _, err := r.load()
+	if err != nil {
+		return nil, err
+	}
+	for _, rec := range list.Connections {
+		c, err := Lookup(rec.Client)
+		if err != nil || rec.Config != config || rec.Given || slices.Contains(own, rec.URL) {
+			continue
+		}
+		if text, err := revision.Read(rec.File); err == nil && bytes.Contains(text, []byte(rec.URL)) {
 			connections = append(connections, Connection{c, rec.File, rec.URL, rec.Project, rec.KeyFile})
 		}
 	}

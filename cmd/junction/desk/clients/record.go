@@ -38,6 +38,7 @@ type Record struct {
 	Name    string    `json:"name"`    // of the entry
 	Config  string    `json:"config"`  // the configuration file of the Junction of the entry; "" if unknown
 	URL     string    `json:"url"`     // in the entry
+	Given   bool      `json:"given"`   // see Target
 	Created bool      `json:"created"` // the file did not exist
 	Folder  bool      `json:"folder"`  // neither did its folder in a project
 	Command bool      `json:"command"` // the client's own command changed it

@@ -123,11 +123,11 @@ func offerWindows(cmd *cobra.Command, list []*New, proposed, yes bool) error {
 	return nil
 }
 
-// named returns the folder that the command names, or "".
+// named returns the folders that the command names, as a list for people, or "".
 func (n *New) named() string {
 	command := make([]string, len(n.Entry.Command))
 	for i, v := range n.Entry.Command {
 		command[i] = v.Expand(Lookup)
 	}
-	return upstream.FolderOf(command)
+	return strings.Join(upstream.FoldersOf(command), " and ")
 }

@@ -21,8 +21,9 @@ import (
 	"junction/upstream/prose"
 )
 
-// Command returns the command service. file points to the value of --config, and proxy is what a service runs.
-func Command(stdout, stderr io.Writer, file *string, proxy Proxy) *cobra.Command {
+// Command returns the command service. file points to the value of --config, and proxy is what a service runs. moved
+// finds the clients that have another address of Junction.
+func Command(stdout, stderr io.Writer, file *string, proxy Proxy, moved admin.ClientFaults) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "service", Short: "Start Junction at each login", Args: cli.NoArguments,
 		Long: `Start Junction at each login, and again after it has ended.
@@ -38,7 +39,7 @@ content of the file that was in force.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(installCommand(stdout, file), statusCommand(stdout, file), startCommand(stdout, file),
-		restartCommand(stdout, file), stopCommand(stdout, file), uninstallCommand(stdout, file),
+		restartCommand(stdout, file, moved), stopCommand(stdout, file), uninstallCommand(stdout, file),
 		runService(stdout, stderr, file, proxy))
 	return cmd
 }
@@ -324,7 +325,7 @@ func runsAlready(path string, p runfile.Place) string {
 	return fmt.Sprintf("Junction runs already; it serves %s at %s (process %d).\n", short(path), p.URL, p.PID)
 }
 
-func restartCommand(stdout io.Writer, file *string) *cobra.Command {
+func restartCommand(stdout io.Writer, file *string, moved admin.ClientFaults) *cobra.Command {
 	var agree func(*Service) func([]LeftOut) error
 	cmd := lifeCommand(stdout, file, &cobra.Command{
 		Use: "restart", Short: "Start the service again, or the process in the background", Args: cli.NoArguments,
@@ -339,7 +340,14 @@ of this shell but those that junction service install names.`,
 			said = "Junction was stopped. Started it"
 		}
 		p, err := s.Restart(ctx)
-		return s.said(path, said, p, err)
+		said, err = s.said(path, said, p, err)
+		if err == nil {
+			for _, f := range moved(path) {
+				said += prose.OneLine(prose.Tilde(f.Text)) + ".\n"
+				said += prose.OneLine(prose.Tilde("To correct that, "+f.Advice)) + "\n"
+			}
+		}
+		return said, err
 	})
 	agree = withoutFlag(cmd)
 	return cmd

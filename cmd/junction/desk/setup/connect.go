@@ -185,11 +185,12 @@ func (c *connector) prepare(id string, lenient bool) (err error) {
 		return fmt.Errorf("%s has no such file on this system", c.client.Name)
 	}
 	own := ownURLs(c.config, c.file)
+	given := c.url != "" && !slices.Contains(own, c.url)
 	if c.url != "" {
 		own = append([]string{c.url}, own...)
 	}
 	c.target = clients.Target{Name: c.name, URL: cmp.Or(own...), Own: own, // none if listen has a mistake
-		Key: keysOnly(c.config)}
+		Key: keysOnly(c.config), Given: given}
 	if c.target.Config, err = filepath.Abs(e.Path()); err != nil {
 		return err
 	}
@@ -303,6 +304,12 @@ func (c *connector) note(ctx context.Context, done *clients.Done, kept keptServe
 		done.Notes = append(done.Notes, c.afterReboot(ctx)...)
 	}
 	done.Notes = slices.Concat(done.Notes, c.keyNotes(done), c.folderNotes(), c.trustNotes(), c.accepted(ctx))
+	if c.file == "" && c.url == "" && !c.guided {
+		if text := admin.Whose(ctx, c.config); text != "" && (c.probes == nil || !c.probes.said[text]) {
+			done.Notes = append(done.Notes, text)
+			c.probes.say(text)
+		}
+	}
 	if c.project != "" && done.Changed {
 		done.Notes = append(done.Notes, "The file is the project's: if you commit it, others get the entry, too.")
 	}
@@ -377,9 +384,8 @@ func (c *connector) undo(id string) (*connectJSON, string, error) {
 	if len(done.Removed) > 0 {
 		said += " Put back: " + strings.Join(done.Removed, ", ") + "."
 	}
-	if done.Stays != "" && !c.guided {
-		done.Notes = append(done.Notes, fmt.Sprintf("The file as it was before stays in %s; remove it if you do not "+
-			"need it, because it may contain secrets.", c.home.Short(done.Stays)))
+	if !c.guided {
+		done.Notes = append(done.Notes, c.backups(done.Stays)...)
 	}
 	if done.Changed && !c.quiet() {
 		done.Notes = append(done.Notes, "Restart "+c.client.Name+".")
@@ -389,6 +395,18 @@ func (c *connector) undo(id string) (*connectJSON, string, error) {
 	result, text := c.result(done, said)
 	result.stays = done.Stays
 	return result, text, nil
+}
+
+// backups returns the sentence about the backups of a file that a disconnect leaves there.
+func (c *connector) backups(stay []string) []string {
+	switch len(stay) {
+	case 0:
+		return nil
+	case 1:
+		return []string{fmt.Sprintf("The file as it was before stays in %s; remove it if you do not "+
+			"need it, because it may contain secrets.", c.home.Short(stay[0]))}
+	}
+	return []string{"These backups of the file stay, and may contain secrets; " + entries.Deletion(stay)}
 }
 
 // connectJSON is the output of --json.
@@ -405,8 +423,8 @@ type connectJSON struct {
 	KeyFile string   `json:"key_file,omitempty"` // the file with the key
 	Notes   []string `json:"notes,omitempty"`
 
-	stays string // see clients.Done
-	again bool   // servers were kept that do not work in Junction yet
+	stays []string // see clients.Done
+	again bool     // servers were kept that do not work in Junction yet
 }
 
 func (c *connector) result(done *clients.Done, said string) (*connectJSON, string) {

@@ -38,10 +38,10 @@ func setupCommand(stdout, stderr io.Writer, file *string) *cobra.Command {
      run, and asks which ones Junction should serve;
   2. asks for the values that they lack, and keeps them in the folder secrets
      beside the configuration, for your eyes only;
-  3. starts Junction, as a service that starts again at each login;
-  4. connects your clients to Junction, and removes from their files the servers
-     that work in Junction;
-  5. links junction into ~/.local/bin, if your shell does not find it.
+  3. links junction into ~/.local/bin, if your shell does not find it;
+  4. starts Junction, as a service that starts again at each login;
+  5. connects your clients to Junction, and removes from their files the servers
+     that work in Junction.
 
 It changes nothing before your answer. With --undo it makes all files what they
 were before. Without a terminal it prints the commands that do the same.`,
@@ -249,13 +249,15 @@ func (g *guide) use(ctx context.Context, added []string) error {
 	if text, err := revision.Read(g.file); err == nil {
 		_ = config.WriteSchema(g.file, text) // the schema of an older program does no harm
 	}
+	if err := g.link(); err != nil { // the service and the clients get the path of the link
+		return err
+	}
 	running, err := g.start(ctx, added)
 	if err != nil {
 		return err
 	}
 	ctx = g.cmd.Context() // an interrupt has ended only the waiting of start
 	changed, failure := g.connect(ctx, running)
-	failure = errors.Join(failure, g.link())
 	g.finish(ctx, changed, running)
 	return failure
 }

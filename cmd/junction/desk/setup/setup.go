@@ -5,7 +5,8 @@
 // configuration file, import_project.go names those of one project, and merge.go decides about each of
 // them. connect.go adds Junction to the file of a client, and removes it again. probe.go asks the URL of
 // Junction before, and replace.go decides which servers leave the file. key.go decides how the client gets the
-// API key, and key_faults.go checks these keys for junction doctor. folder.go says why an entry starts junction
+// API key, and key_faults.go checks these keys for junction doctor. moved.go finds the
+// clients that have an old address of Junction. folder.go says why an entry starts junction
 // stdio. guide.go runs the steps of a setup: values.go asks for values, start.go starts Junction and waits for
 // its servers, link.go makes a shell find the program, record.go notes what was done, undo.go undoes it.
 package setup

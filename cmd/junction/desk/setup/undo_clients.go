@@ -49,7 +49,7 @@ func (g *guide) disconnect(id, project string) (changed *clients.Client, err err
 	result, text, err := c.disconnect(id)
 	if err == nil && result.Changed {
 		changed = c.client
-		g.record.Stays = append(g.record.Stays, result.Backup, result.stays)
+		g.record.Stays = append(append(g.record.Stays, result.Backup), result.stays...)
 	}
 	if text != "" {
 		g.say("%s", strings.TrimRight(text, "\n"))

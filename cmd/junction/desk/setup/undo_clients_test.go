@@ -96,3 +96,48 @@ func TestDisconnectWithoutItsState(t *testing.T) {
 		t.Errorf("the disconnect gave %d\n%s%s\nwant %s", got.code, got.stdout, got.stderr, want)
 	}
 }
+
+// TestEachBackupIsNamed: a second connect makes a backup of a file that has got a secret since. A disconnect and an
+// undo name this backup, too.
+func TestEachBackupIsNamed(t *testing.T) {
+	for _, words := range [][]string{{"disconnect", "cursor"}, {"setup", "--undo", "--yes"}} {
+		home := atHome(t, map[string]string{".cursor/mcp.json": "{ \"mcpServers\": { \"other\": { \"command\": \"x\" } } }\n",
+			"a.yaml": "upstreams: { a: { command: [a] } }\n"})
+		file := filepath.Join(home, ".cursor", "mcp.json")
+		connect := func(url string) {
+			t.Helper()
+			if got := runProgram(t, "", "connect", "cursor", "--config", "a.yaml", "--url", url); got.code != 0 {
+				t.Fatal(got)
+			}
+		}
+		connect("http://127.0.0.1:2/mcp")
+		r, err := openRecord("a.yaml")
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Clients = []string{"cursor"}
+		if err := r.save(); err != nil {
+			t.Fatal(err)
+		}
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		more := strings.Replace(string(text), `"other"`, `"tickets": { "command": "y", "env": { "TOKEN": "s" } }, "other"`, 1)
+		if err := os.WriteFile(file, []byte(more), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		connect("http://127.0.0.1:3/mcp")
+		backups, err := filepath.Glob(file + ".*.bak")
+		if err != nil || len(backups) != 2 {
+			t.Fatalf("the backups are %v (%v)", backups, err)
+		}
+		got := runProgram(t, "", append(words, "--config", "a.yaml")...)
+		_, command, found := strings.Cut(got.stdout, " stay, and may contain secrets; to delete them, run:\n  rm ")
+		for _, backup := range backups {
+			if name := filepath.Base(backup); !found || !strings.Contains(command, name) {
+				t.Errorf("%v does not name %s:\n%s%s", words, name, got.stdout, got.stderr)
+			}
+		}
+	}
+}

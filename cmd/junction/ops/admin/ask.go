@@ -142,6 +142,25 @@ func CheckOwn(ctx context.Context, file string, c *config.Config, how string) er
 		ErrNotRunning, with, *c.Admin, r.PID, prose.Quote(cmp.Or(r.User, "?")), prose.Flat(serves), how, own)
 }
 
+// Whose returns the sentence about the junction at the admin address of a configuration, for a person without a
+// configuration file: it may serve the file of another person or of another home folder. "" if nothing answers, or if
+// it has no file either.
+func Whose(ctx context.Context, c *config.Config) string {
+	var r diagnose.Running
+	if *c.Admin == "" || askAdmin(ctx, *c.Admin, "/status", nil, ownLimit, &r) != nil {
+		return ""
+	}
+	return whose(&r)
+}
+
+func whose(r *diagnose.Running) string {
+	if r.File == "" {
+		return ""
+	}
+	return fmt.Sprintf("You have no configuration file. This is the Junction of %s (process %d of the user %s).",
+		prose.Flat(prose.Tilde(r.File)), r.PID, prose.Quote(cmp.Or(r.User, "?")))
+}
+
 // ownLimit is how long CheckOwn waits.
 const ownLimit = 3 * time.Second
 

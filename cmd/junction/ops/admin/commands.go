@@ -19,14 +19,14 @@ type Foresight struct {
 }
 
 // Commands returns the commands. file points to the value of --config, and tools proposes the names of
-// tools. connected finds the faults of connected clients; nil finds none.
+// tools. connected finds the faults of connected clients.
 func Commands(stdout io.Writer, version string, file *string, tools cli.Completion,
-	start Foresight, connected ClientFaults) []*cobra.Command {
+	start Foresight, connected Connected) []*cobra.Command {
 	return []*cobra.Command{
 		checkCommand(stdout, file, start),
 		schemaCommand(stdout),
-		statusCommand(stdout, file),
-		doctorCommand(stdout, version, file, connected),
+		statusCommand(stdout, file, connected.Moved),
+		doctorCommand(stdout, version, file, connected.Faults),
 		reconnectCommand(stdout, file),
 		healthCommand(stdout, file),
 		pinsCommand(stdout, file),

@@ -29,8 +29,12 @@ const noticeAfter = 3 * time.Second
 // A ClientFault is a fault of a client of this user, with its remedy.
 type ClientFault struct{ Text, Advice string }
 
-// ClientFaults returns the faults of the clients that are connected to the Junction of a configuration file.
+// ClientFaults returns the faults of the clients that are connected to the Junction of a configuration file. Nil
+// finds none.
 type ClientFaults func(file string) []ClientFault
+
+// Connected finds the faults of connected clients: all, and those that have another address of Junction.
+type Connected struct{ Faults, Moved ClientFaults }
 
 // doctorCommand is `junction doctor`.
 func doctorCommand(stdout io.Writer, version string, file *string, connected ClientFaults) *cobra.Command {
@@ -42,7 +46,7 @@ func doctorCommand(stdout io.Writer, version string, file *string, connected Cli
 		Long: `Check the upstreams end to end: open another connection, list everything, and check the definitions. The
 report names each fault and its remedy. Without UPSTREAM, it also names the rules of policies that match no tool,
 prompt, resource or skill of the upstreams, the warnings of the file, and the clients of yours whose API key is
-missing, not accepted or readable for others.
+missing, not accepted or readable for others, or that have another address of this Junction.
 
 ERA is the protocol that a server speaks: modern is MCP 2026-07-28, legacy is 2025-11-25 or older. START, HANDSHAKE,
 LIST and PING are the times of the steps.

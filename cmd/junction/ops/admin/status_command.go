@@ -29,8 +29,8 @@ import (
 const statusEvery = 2 * time.Second
 
 // statusCommand is `junction status`.
-func statusCommand(stdout io.Writer, file *string) *cobra.Command {
-	s := statusOptions{stdout: stdout, file: file}
+func statusCommand(stdout io.Writer, file *string, moved ClientFaults) *cobra.Command {
+	s := statusOptions{stdout: stdout, file: file, moved: moved}
 	cmd := &cobra.Command{
 		Use:               "status [NAME ...]",
 		ValidArgsFunction: cli.CompleteUpstreams(file, 100),
@@ -80,7 +80,8 @@ type statusOptions struct {
 	only   []string // names of upstreams; empty means all
 	watch  bool
 	json   bool
-	last   string // the last output of --watch
+	moved  ClientFaults // finds the clients with another address of Junction
+	last   string       // the last output of --watch
 }
 
 // ask returns the status of the running proxy, with the wanted upstreams.
@@ -135,6 +136,9 @@ const settleLimit = 4 * time.Second
 
 // current reports whether a status is that of the present content of the file.
 func (s *statusOptions) current(r *diagnose.Running) bool {
+	if *s.file == "" { // the junction serves the file of another home folder, or none
+		return true
+	}
 	sum, err := config.Checksum(*s.file)
 	return err != nil && s.gone(r) == "" || r.Read == "" || r.Read == hex.EncodeToString(sum[:])
 }
@@ -221,7 +225,11 @@ func (s *statusOptions) show(r *diagnose.Running, failed error) error {
 	case failed != nil:
 		b.Wrap("", "", prose.Flat(failed.Error()))
 	default:
+		if text := whose(r); *s.file == "" && s.admin == "" && text != "" {
+			b.Wrap("", "", text)
+		}
 		writeStatus(b, r, time.Now())
+		s.writeMoved(b, r)
 		if background, ok := runfile.InBackground(r.Config); ok {
 			b.Wrap("\nLog: ", "  ", prose.Flat(prose.Tilde(background.Log)))
 		}
@@ -246,6 +254,17 @@ func (s *statusOptions) show(r *diagnose.Running, failed error) error {
 		return err
 	}
 	return cli.Tell(s.stdout, b.String())
+}
+
+// writeMoved writes which clients of this user have another address of the junction.
+func (s *statusOptions) writeMoved(b *prose.Page, r *diagnose.Running) {
+	if s.moved == nil || r.Config == "" || len(s.only) > 0 {
+		return
+	}
+	for _, f := range s.moved(r.Config) {
+		b.Wrap("\n", "  ", prose.Flat(prose.Tilde(f.Text)))
+		fmt.Fprintf(b, "  → %s\n", prose.Flat(prose.Tilde(f.Advice))) // whole, to be copied
+	}
 }
 
 // screenful returns as much of a text as a terminal shows without scrolling, so that its beginning, with
