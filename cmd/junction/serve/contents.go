@@ -40,7 +40,7 @@ type verdicts struct {
 	partial  atomic.Pointer[config.Partial]    // what of the file is not in force; nil unless refused in part
 	waiting  atomic.Pointer[string]            // which changes of the file wait for a restart; nil or "" if none
 	warnings atomic.Pointer[config.Problems]   // of the file in force; nil before load
-	lately   atomic.Pointer[diagnose.Reloaded] // the last reload that has changed something of it; nil if there was none
+	lately   atomic.Pointer[diagnose.Reloaded] // the last reload that has changed it; nil if there was none
 }
 
 // loaded is what was read last.

@@ -126,8 +126,9 @@ func (e *expander) resolve(body string) (value, problem string) {
 		problem = fmt.Sprintf("the environment variable %s is not set; set it %s, or write ${%s:-default}", name,
 			ToSet(service), name)
 		if service == "" && inEnvironment(e.file, name) {
-			problem += fmt.Sprintf("; %s has it, but only a service and a process in the background read that file: to "+
-				"start one, end this process, and run: %s", EnvironmentOf(e.file), Command(e.file, "service", "start"))
+			problem += fmt.Sprintf("; %s has it, but only a service and a process in the background read that file: "+
+				"to start one, end this process, and run: %s", EnvironmentOf(e.file),
+				Command(e.file, "service", "start"))
 		}
 		return "", problem
 	}

@@ -76,8 +76,9 @@ func foreign(p runfile.Place, file string) error {
 }
 
 // Restart starts the service of a configuration file again, or the process in the background, also if it
-// was stopped. Where no service manager answers, it also starts the first process in the background. A process that serves is ended when the new one has checked the file, its keys and its
-// addresses. If the error is a LastGoodError, a process serves.
+// was stopped. Where no service manager answers, it also starts the first process in the background. A
+// process that serves is ended when the new one has checked the file, its keys and its addresses. If the
+// error is a LastGoodError, a process serves.
 func (s *Service) Restart(ctx context.Context) (runfile.Place, error) {
 	if s.Installed() {
 		return s.Install(ctx)

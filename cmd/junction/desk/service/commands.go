@@ -329,10 +329,11 @@ func restartCommand(stdout io.Writer, file *string, moved admin.ClientFaults) *c
 	var agree func(*Service) func([]LeftOut) error
 	cmd := lifeCommand(stdout, file, &cobra.Command{
 		Use: "restart", Short: "Start the service again, or the process in the background", Args: cli.NoArguments,
-		Long: `Start the service again, or the process in the background, also if it was stopped. The file is checked while the old process serves. If servers that run now would not run after the
-restart, because their entries have mistakes, the command names them, and asks; without a terminal it fails,
-unless --without names them. Calls in flight may end first, within shutdown_grace. The process has no variables
-of this shell but those that junction service install names.`,
+		Long: `Start the service again, or the process in the background, also if it was stopped. The file is
+checked while the old process serves. If servers that run now would not run after the restart, because their
+entries have mistakes, the command names them, and asks; without a terminal it fails, unless --without names
+them. Calls in flight may end first, within shutdown_grace. The process has no variables of this shell but those
+that junction service install names.`,
 	}, func(ctx context.Context, s *Service, path string) (string, error) {
 		s.Agree = agree(s)
 		said := "Started Junction again"
@@ -392,7 +393,8 @@ func lifeCommand(stdout io.Writer, file *string, cmd *cobra.Command,
 func stopCommand(stdout io.Writer, file *string) *cobra.Command {
 	return lifeCommand(stdout, file, &cobra.Command{
 		Use: "stop", Short: "Stop the service, or the process in the background", Args: cli.NoArguments,
-		Long: `Stop the service until the next login, or the process in the background. junction service start starts it again; junction service uninstall removes the service.`,
+		Long: `Stop the service until the next login, or the process in the background. junction service start
+starts it again; junction service uninstall removes the service.`,
 	}, func(ctx context.Context, s *Service, path string) (string, error) {
 		pid, err := s.Halt(ctx)
 		if err != nil {

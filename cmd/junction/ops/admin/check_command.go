@@ -26,8 +26,8 @@ func checkCommand(stdout io.Writer, file *string, start Foresight) *cobra.Comman
 	var old string
 	cmd := &cobra.Command{
 		Use: "check", Short: "Validate a configuration file", Args: cli.NoArguments,
-		Long: `Validate a configuration file. With --against FILE, also tell what a reload changes: which upstreams, keys and
-policies, and which changes wait for a restart. The variables are those of FILE.environment then, since the new
+		Long: `Validate a configuration file. With --against FILE, also tell what a reload changes: which upstreams,
+keys and policies, and which changes wait for a restart. The variables are those of FILE.environment then, since the new
 content gets the name of FILE.`,
 		Example: `  junction check --config config.yaml
   junction check --config next.yaml --against config.yaml`,

@@ -33,8 +33,8 @@ const (
 
 // NewReloaded returns what a change does to upstreams, policies and API keys; nil if it does nothing to them.
 func NewReloaded(change *config.Change, now time.Time) *Reloaded {
-	r := &Reloaded{Time: now, Added: change.Added, Changed: change.Changed, AddedKeys: config.KeyNames(change.AddedKeys),
-		RevokedKeys: config.KeyNames(change.RevokedKeys)}
+	r := &Reloaded{Time: now, Added: change.Added, Changed: change.Changed,
+		AddedKeys: config.KeyNames(change.AddedKeys), RevokedKeys: config.KeyNames(change.RevokedKeys)}
 	for _, name := range change.Removed {
 		if _, there := change.Config.Upstreams[name]; there {
 			r.Disabled = append(r.Disabled, name)
