@@ -167,8 +167,14 @@ func adviceOfStatus(status *transport.StatusError, upstream string, c *Config) s
 
 // remedyOf returns what the last output of a command tells about its end; "" if it tells nothing.
 func remedyOf(exit *stdio.ExitError, c *Config) string {
-	return remedy.Of(&remedy.Process{Command: c.Command, Env: c.Env, Stderr: exit.Stderr, Ours: func(name string) bool {
+	ours := func(name string) bool {
 		_, there := os.LookupEnv(name)
 		return there
-	}})
+	}
+	return remedy.Of(&remedy.Process{Command: c.Command, Env: c.Env, Stderr: exit.Stderr, Ours: ours,
+		Variables: os.Getenv(ServiceVariables)})
 }
+
+// ServiceVariables is the environment variable with the path of the file from which a service of the user has
+// read its variables. The service sets it for itself, so that errors name the file.
+const ServiceVariables = "JUNCTION_SERVICE_VARIABLES"

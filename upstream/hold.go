@@ -184,8 +184,11 @@ func (l *link) release() {
 	l.mu.Lock()
 	l.calls--
 	l.used = time.Now()
-	idle := l.calls == 0
+	idle, orphaned := l.calls == 0, l.orphaned
 	l.mu.Unlock()
+	if idle && orphaned {
+		l.end()
+	}
 	if idle {
 		l.pool.linkIdle()
 	}

@@ -39,7 +39,7 @@ func (l *link) retireIfIdle() time.Duration {
 	return 0
 }
 
-// leave ends the unused links of principals that have gone.
+// leave ends the links of principals that have gone: the unused ones now, the others with their last call.
 func (p *pool) leave(gone func(principal string) bool) {
 	var links []*link
 	p.mu.Lock()
@@ -50,9 +50,17 @@ func (p *pool) leave(gone func(principal string) bool) {
 	}
 	p.mu.Unlock()
 	for _, l := range links {
-		if l.retire() {
-			l.stop(errIdle)
-		}
+		l.mu.Lock()
+		l.orphaned = true
+		l.mu.Unlock()
+		l.end()
+	}
+}
+
+// end ends the link, unless a call holds it.
+func (l *link) end() {
+	if l.retire() {
+		l.stop(errIdle)
 	}
 }
 

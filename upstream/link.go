@@ -62,7 +62,7 @@ type link struct {
 }
 
 // linkState is the mutable state of a link. It is guarded by link.mu. Except for calls,
-// subscribers and used, it is changed only by update.
+// subscribers, orphaned and used, it is changed only by update.
 type linkState struct {
 	state        State
 	since        time.Time
@@ -78,6 +78,7 @@ type linkState struct {
 	calls        int         // calls that hold the link: in flight, or waiting for a conn
 	// subscriptions over the link and attempts to subscribe; they also count in calls
 	subscribers int
+	orphaned    bool // its principal has gone: the link ends with its last call
 	used        time.Time
 	changed     chan struct{} // closed and replaced whenever state changes
 }

@@ -405,7 +405,7 @@ func TestIsolation(t *testing.T) {
 }
 
 // TestPrincipalThatLeavesLosesItsConnection: the connection of a principal ends at once with its key, one with a call in
-// flight stays, and so does that of another principal.
+// flight with that call, and that of another principal stays.
 func TestPrincipalThatLeavesLosesItsConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, legacyScript, Config{Isolation: IsolationPrincipal, Timeout: time.Hour, MaxTimeout: time.Hour})
@@ -427,6 +427,10 @@ func TestPrincipalThatLeavesLosesItsConnection(t *testing.T) {
 		r.server.Release("g")
 		if res := <-slow; res.err != nil {
 			t.Errorf("the call in flight ends with %v", res.err)
+		}
+		synctest.Wait()
+		if n := r.Status().Links; n != before-2 {
+			t.Errorf("%d links after the last call of p2, want %d", n, before-2)
 		}
 	})
 }

@@ -176,8 +176,8 @@ func (s *Set) list() []*Upstream {
 	return list
 }
 
-// Leave ends the connections, for a command the processes, that principals have for themselves, unless a call uses
-// them: such a connection ends when it is unused. It does not wait. gone reports whether a principal has gone.
+// Leave ends the connections, for a command the processes, that principals have for themselves. One that calls use
+// ends with the last of them. It does not wait. gone reports whether a principal has gone.
 func (s *Set) Leave(gone func(principal string) bool) {
 	for _, u := range s.All() {
 		u.leave(gone)

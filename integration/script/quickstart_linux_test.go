@@ -40,7 +40,7 @@ const (
 var answers = map[string]dialogue{
 	"junction setup": {
 		{"Which servers should Junction serve?", ""},
-		{"Start a process for each folder of a client (isolation: folder)? [y/N]", ""},
+		{"in the folder of each client instead (isolation: folder)? [y/N]", ""},
 		{"Start Junction now, and at each login? [Y/n]", ""},
 		{"Which clients should use Junction?", ""},
 		{"Remove from their files the servers that work in Junction? [Y/n]", ""},

@@ -24,18 +24,42 @@ type Process struct {
 	// Ours reports whether Junction's own environment has a variable. The process does not get it
 	// unless the entry names it.
 	Ours func(name string) bool
+	// Variables is the file from which Junction has read its own variables as a service, or in the background; ""
+	// if it has not.
+	Variables string
 }
 
 // Of returns what the operator should do, or "" if the output shows no known mistake.
 func Of(p *Process) string {
-	for _, find := range []func(*Process) string{packOf, packageOf, programOf, downloadOf, by(modules), by(arguments),
-		variablesOf, folderOf, by(ports),
-		by(certificates), by(networks), engineOf} {
+	for _, find := range []func(*Process) string{packOf, packageOf, programOf, downloadOf, by(daemons), by(modules),
+		by(arguments), variablesOf, folderOf, by(ports), by(certificates), by(networks), engineOf} {
 		if text := find(p); text != "" {
-			return text
+			return strings.ReplaceAll(text, place, p.place())
 		}
 	}
 	return ""
+}
+
+// place stands in a remedy for the place where a person sets a variable of Junction: no name from the output has it.
+const place = "\x00"
+
+func (p *Process) place() string {
+	if p.Variables == "" {
+		return "where Junction starts"
+	}
+	return "in " + p.Variables
+}
+
+// daemons are the words of the programs of containers that their engine does not answer.
+var daemons = []rule{
+	{regexp.MustCompile(`(?i)Cannot connect to the Docker daemon at (\S+?)\.? Is the docker daemon running|` +
+		`failed to connect to the docker API at ([^\s;]+)|error during connect: .*docker_?engine`),
+		"Docker does not run (%s%s): start Docker Desktop, or the service of Docker with systemctl start docker; " +
+			"Junction then connects by itself"},
+	{regexp.MustCompile(`(?i)permission denied while trying to connect to the Docker (?:daemon|API)`),
+		"this user may not use Docker: add the user to the group docker, and log in again"},
+	{regexp.MustCompile(`(?i)Cannot connect to Podman`),
+		"Podman does not run: start its machine with podman machine start; Junction then connects by itself"},
 }
 
 // packOf returns the remedy for a pack, whose program lists all mistakes by itself.
@@ -160,10 +184,9 @@ var certificates = []rule{
 const (
 	untrustedByRust = `invalid peer certificate: (UnknownIssuer)\b`
 	byProxy         = "if a proxy of your network has made it, name the file of its CA in "
-	whereCA         = " where Junction starts, and restart Junction; for a service or a process in the background, " +
-		"set it in CONFIG.environment, beside the configuration CONFIG"
-	nodeCA  = byProxy + "NODE_EXTRA_CA_CERTS" + whereCA
-	otherCA = byProxy + "SSL_CERT_FILE" + whereCA
+	whereCA         = " " + place + ", and restart Junction"
+	nodeCA          = byProxy + "NODE_EXTRA_CA_CERTS" + whereCA
+	otherCA         = byProxy + "SSL_CERT_FILE" + whereCA
 )
 
 const (
@@ -426,8 +449,8 @@ func (p *Process) variables(names []string) string {
 			"], because a command gets only the variables that its entry names")
 	}
 	if len(parts) == 0 {
-		return "correct the value of " + strings.Join(given, ", ") + " in env; if it is from the environment or from " +
-			"CONFIG.environment, beside the configuration CONFIG, correct it there and restart Junction"
+		return "correct the value of " + strings.Join(given, ", ") + " in env; if the entry takes it from the " +
+			"variables of Junction, correct it " + place + ", and restart Junction"
 	}
 	return strings.Join(parts, "; ")
 }

@@ -7,7 +7,7 @@ import (
 
 // TestOf has the output of real programs, shortened.
 func TestOf(t *testing.T) {
-	const where = " where Junction starts, and restart Junction; for a service or a process in the background, set it in CONFIG.environment, beside the configuration CONFIG"
+	const where = " in /c/config.yaml.environment, and restart Junction"
 	for _, tt := range []struct{ name, stderr, want string }{
 		{"variable", "API_KEY environment variable is required\n", "set env: { API_KEY: … }"},
 		{"one word", "Error: TOKEN environment variable is not set", "set env: { TOKEN: … }"},
@@ -20,8 +20,7 @@ func TestOf(t *testing.T) {
 		{"KeyError", "Traceback (most recent call last):\n  File \"/x.py\", line 3, in <module>\n    KEY = os.environ['NOTION_KEY']\n" +
 			"KeyError: 'NOTION_KEY'", "set env: { NOTION_KEY: … }"},
 		{"Go", "required key JIRA_URL missing value", "set env: { JIRA_URL: … }"},
-		{"set, but wrong", "WRONG_KEY is not set or empty", "correct the value of WRONG_KEY in env; if it is from the environment or from CONFIG.environment, beside the " +
-			"configuration CONFIG, correct it there and restart Junction"},
+		{"set, but wrong", "WRONG_KEY is not set or empty", "correct the value of WRONG_KEY in env; if the entry takes it from the variables of Junction, correct it" + where},
 		{"ours", "OUR_KEY is not set", "set inherit_env: [OUR_KEY], because a command gets only the variables that its entry names"},
 		{"harmless", "Warning: LOG_LEVEL is not set, using info\nError: broken", ""},
 		{"code", "Error: certificate\n  code: 'UNABLE_TO_VERIFY_LEAF_SIGNATURE', required: true", "the server does not trust a certificate (UNABLE_TO_VERIFY_LEAF_SIGNATURE): " +
@@ -95,6 +94,12 @@ func TestOf(t *testing.T) {
 			"ERROR: No matching distribution found for nope-mcp", "there is no package or image nope-mcp: correct its name in command"},
 		{"docker", "Unable to find image 'mcp/nope:latest' locally\ndocker: Error response from daemon: pull access denied for mcp/nope, repository " +
 			"does not exist", "there is no package or image mcp/nope: correct its name in command"},
+		{"docker without its daemon", "docker: Cannot connect to the Docker daemon at unix:///var/run/docker.sock. Is the docker daemon running?\n\nRun 'docker run --help' for more information",
+			"Docker does not run (unix:///var/run/docker.sock): start Docker Desktop, or the service of Docker with systemctl start docker; Junction then connects by itself"},
+		{"docker 29 without its daemon", "docker: failed to connect to the docker API at unix:///var/run/docker.sock; check if the path is correct and if the daemon is running: dial unix /var/run/docker.sock: connect: no such file or directory",
+			"Docker does not run (unix:///var/run/docker.sock): start Docker Desktop, or the service of Docker with systemctl start docker; Junction then connects by itself"},
+		{"docker without the right", "docker: permission denied while trying to connect to the Docker daemon socket at unix:///var/run/docker.sock: Head \"http://%2Fvar%2Frun%2Fdocker.sock/_ping\": dial unix: connect: permission denied",
+			"this user may not use Docker: add the user to the group docker, and log in again"},
 		{"sh", "sh: 1: uvx: not found", "the command needs another program: install uv, or write the full path of uvx into command"},
 		{"bash", "bash: line 1: my-server: command not found", "the command needs another program: install my-server, or write its full path into command"},
 		{"env", "/usr/bin/env: ‘node’: No such file or directory", "the command needs another program: install Node.js, or write the full path " +
@@ -132,11 +137,19 @@ func TestOf(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			p := Process{Command: []string{"npx", "x", "/data/x"}, Env: map[string]string{"WRONG_KEY": "canary-value"}, Stderr: tt.stderr,
-				Ours: func(name string) bool { return name == "OUR_KEY" }}
+				Ours: func(name string) bool { return name == "OUR_KEY" }, Variables: "/c/config.yaml.environment"}
 			if got := Of(&p); got != tt.want {
 				t.Errorf("Of = %q\n  want %q", got, tt.want)
 			}
 		})
+	}
+}
+
+// TestOfAVariableInTheForeground: Junction reads no file with variables there.
+func TestOfAVariableInTheForeground(t *testing.T) {
+	p := Process{Stderr: "code: 'DEPTH_ZERO_SELF_SIGNED_CERT'"}
+	if got := Of(&p); !strings.HasSuffix(got, "in NODE_EXTRA_CA_CERTS where Junction starts, and restart Junction") {
+		t.Errorf("Of = %q", got)
 	}
 }
 

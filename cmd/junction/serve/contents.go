@@ -36,11 +36,11 @@ type contents struct {
 
 // verdicts is what people read of the file and its reloads.
 type verdicts struct {
-	failure  atomic.Pointer[string]            // why the last reload failed; nil after a successful reload
-	partial  atomic.Pointer[config.Partial]    // what of the file is not in force; nil unless refused in part
-	waiting  atomic.Pointer[string]            // which changes of the file wait for a restart; nil or "" if none
-	warnings atomic.Pointer[config.Problems]   // of the file in force; nil before load
-	lately   atomic.Pointer[diagnose.Reloaded] // the last reload that has changed it; nil if there was none
+	failure  atomic.Pointer[string]           // why the last reload failed; nil after a successful reload
+	partial  atomic.Pointer[config.Partial]   // what of the file is not in force; nil unless refused in part
+	waiting  atomic.Pointer[string]           // which changes of the file wait for a restart; nil or "" if none
+	warnings atomic.Pointer[config.Problems]  // of the file in force; nil before load
+	lately   atomic.Pointer[diagnose.Reloads] // the last reloads that have changed something
 }
 
 // loaded is what was read last.
@@ -236,6 +236,14 @@ func (f *contents) warn(warnings config.Problems) {
 	}
 }
 
+// reloads returns the last reloads that have changed something.
+func (f *contents) reloads() diagnose.Reloads {
+	if list := f.lately.Load(); list != nil {
+		return *list
+	}
+	return nil
+}
+
 // reloaded reports in the log, in the audit and on /readyz what a changed file has changed.
 func (f *contents) reloaded(change *config.Change) {
 	which := fingerprint(f.file, f.hash)
@@ -243,8 +251,9 @@ func (f *contents) reloaded(change *config.Change) {
 	waiting, rejected := change.Waiting(), change.Rejected()
 	f.waiting.Store(&waiting)
 	f.partial.Store(change.Partial)
-	if upstreams := diagnose.NewReloaded(change, time.Now()); upstreams != nil {
-		f.lately.Store(upstreams)
+	if r := diagnose.NewReloaded(change, time.Now()); r != nil {
+		list := f.reloads().With(r)
+		f.lately.Store(&list)
 	}
 	defer f.recording.changedPolicies(change.PolicyChanges())
 	defer f.recording.changedKeys("key_revoked", "revoked", change.RevokedKeys)

@@ -13,11 +13,13 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"junction/auth/credentials"
+	"junction/auth/fetch"
 	"junction/auth/oauth"
 	"junction/auth/store"
 	"junction/cmd/junction/base/cli"
@@ -26,6 +28,7 @@ import (
 	"junction/cmd/junction/ops/signins"
 	"junction/cmd/junction/ops/signon"
 	"junction/upstream"
+	"junction/upstream/loopback"
 	"junction/upstream/prose"
 	"junction/upstream/shell"
 )
@@ -146,7 +149,7 @@ func (o *loginOptions) login(ctx context.Context, name string) (err error) {
 	defer listener.Close()
 	attempt, err := client.Login(ctx, name, "http://"+listener.Addr().String()+oauth.CallbackPath(name), o.scopes...)
 	if err != nil {
-		return interrupted(ctx, plainProblem(err))
+		return interrupted(ctx, unheard(ctx, name, plainProblem(err)))
 	}
 	where, err := attempt.URL()
 	if err != nil {
@@ -309,6 +312,33 @@ func operatorStore(ctx context.Context, c config.Storage) (*store.Store, error) 
 		}
 	}
 	return signins.OpenStore(ctx, c, place, ring, exists)
+}
+
+// unheard returns the error of the beginning of a sign-in, with what to do if no server listens. An authorization
+// server on this machine is not asked unless outbound.allow_private permits it, so that it is asked here whether it
+// listens: else the error would name a key that changes nothing.
+func unheard(ctx context.Context, name string, err error) error {
+	refused, ok := errors.AsType[*fetch.Error](err)
+	if !ok || refused.Class != fetch.Plain && refused.Class != fetch.Private {
+		if errors.Is(err, syscall.ECONNREFUSED) {
+			return fmt.Errorf("%w; %s", err, fetch.Advice(err))
+		}
+		return err
+	}
+	if host, _ := loopback.Name(refused.Host); !loopback.Host(host) {
+		return err
+	}
+	dialer := net.Dialer{Timeout: time.Second}
+	conn, closed := dialer.DialContext(ctx, "tcp", refused.Host)
+	if closed == nil {
+		conn.Close()
+		return err
+	}
+	if !errors.Is(closed, syscall.ECONNREFUSED) {
+		return err
+	}
+	return fmt.Errorf("%s names the authorization server %s, and %s; when it listens, permit its address with "+
+		"outbound.allow_private", name, refused.Host, fetch.Advice(closed))
 }
 
 // plainProblem returns an error with only the text of a *oauth.UserError that has no cause. Other

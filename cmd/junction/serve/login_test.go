@@ -2,6 +2,7 @@ package serve
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -29,6 +30,7 @@ type oauthUpstream struct {
 	mu      sync.Mutex
 	good    string // the token that is accepted
 	revoked []string
+	issuer  string // the authorization server that it names, if that is another one
 }
 
 func mustOAuthUpstream(t *testing.T) *oauthUpstream {
@@ -58,7 +60,7 @@ func mustOAuthUpstream(t *testing.T) *oauthUpstream {
 		w.Header().Set("Content-Type", "application/json")
 		switch r.URL.Path {
 		case "/place":
-			fmt.Fprintf(w, `{"resource":%q,"authorization_servers":[%q]}`, u.URL+"/mcp", u.URL)
+			fmt.Fprintf(w, `{"resource":%q,"authorization_servers":[%q]}`, u.URL+"/mcp", cmp.Or(u.issuer, u.URL))
 		case "/.well-known/oauth-authorization-server":
 			fmt.Fprintf(w, `{"issuer":%[1]q,"authorization_endpoint":"%[1]s/authorize","token_endpoint":"%[1]s/token","registration_endpoint":"%[1]s/register",`+
 				`"revocation_endpoint":"%[1]s/revoke","code_challenge_methods_supported":["S256"],"token_endpoint_auth_methods_supported":["none"]}`, u.URL)
@@ -268,6 +270,30 @@ func TestLoginBeforeTheFirstStart(t *testing.T) {
 	}
 	r := mustServeWith(t, options{file: file})
 	r.until(t, "linear", "ready")
+}
+
+// TestLoginSaysThatNothingListens: a server on this machine that does not run, and one that names an authorization server
+// which does not run, have the next step. No key of the file would help.
+func TestLoginSaysThatNothingListens(t *testing.T) {
+	closed := httptest.NewServer(nil)
+	closed.Close()
+	named := mustOAuthUpstream(t)
+	named.issuer = closed.URL
+	dir := t.TempDir()
+	file := filepath.Join(dir, "config.yaml")
+	mustWrite(t, file, addresses+fmt.Sprintf("storage: { dsn: %[1]s/junction.db, key_file: %[1]s/master.key }\nupstreams:\n"+
+		"  gone: { url: %[2]s/mcp, auth: { mode: oauth } }\n  named: { url: %[3]s/mcp, auth: { mode: oauth } }\n", dir, closed.URL, named.URL))
+	host := strings.TrimPrefix(closed.URL, "http://")
+	for name, want := range map[string]string{
+		"gone": "gone cannot be reached: " + host + ": connection refused; no server listens there: start it, or check host and port",
+		"named": "named names the authorization server " + host + ", and no server listens there: start it, or check host and port; " +
+			"when it listens, permit its address with outbound.allow_private",
+	} {
+		o := &loginOptions{file: &file, stdin: strings.NewReader(""), stdout: newTranscript(), stderr: newTranscript(), timeout: 10 * time.Second}
+		if err := o.login(t.Context(), name); err == nil || err.Error() != want {
+			t.Errorf("login %s = %v, want %s", name, err, want)
+		}
+	}
 }
 
 // TestLoginSetsAuth: the sign-in to an upstream without auth sets it, after the person has signed in, and

@@ -79,7 +79,7 @@ func (p *adminPages) asSeen() *diagnose.Proxy {
 		},
 		Unread:  func() string { return deref(&p.contents.failure) },
 		Restart: func() string { return deref(&p.contents.waiting) },
-		Partial: p.contents.partial.Load, Reloaded: p.contents.lately.Load,
+		Partial: p.contents.partial.Load, Reloaded: p.contents.reloads,
 		Warnings: func() config.Problems {
 			if list := p.contents.warnings.Load(); list != nil {
 				return *list

@@ -40,6 +40,9 @@ type Change struct {
 	// files. Several keys may have one name.
 	AddedKeys, RevokedKeys []auth.Key `json:"-"`
 
+	// Mistaken means that a file has mistakes, and that the change is between the parts without them.
+	Mistaken bool `json:"mistaken,omitempty"`
+
 	before *Config // in force before the change
 	meet   *Config // of both files
 	partly Partial // what meet lacks of the new file
@@ -287,22 +290,30 @@ func (ch *Change) Rejected() string {
 }
 
 // Compare returns what a running proxy with the file old does when its file gets the content of
-// next. If next has a mistake that rejects it, or old has one, the error counts the mistakes.
+// next. If next has a mistake that rejects it, or old has one, the error names it, and the change is that between
+// what can be read of both; it is nil if a file is no YAML.
 func Compare(old, next string, getenv func(string) (string, bool)) (*Change, error) {
 	before, _, err := LoadServing(old, getenv, false)
-	if ps, ok := errors.AsType[Problems](err); ok {
-		return nil, Unusable(old, ps)
-	} else if err != nil {
+	was, ok := errors.AsType[Problems](err)
+	if err != nil && !ok {
 		return nil, err
 	}
 	after, _, err := LoadServing(next, getenv, true)
-	if ps, ok := errors.AsType[Problems](err); ok {
-		return nil, fmt.Errorf("%s has %s; a reload changes nothing", next, prose.Count(len(ps), "mistake"))
-	} else if err != nil {
+	is, ok := errors.AsType[Problems](err)
+	switch {
+	case err != nil && !ok:
+		return nil, err
+	case len(is) > 0:
+		err = fmt.Errorf("%s has %s; a reload changes nothing", next, prose.Count(len(is), "mistake"))
+	case len(was) > 0:
+		err = fmt.Errorf("%s has %s: %w", old, prose.Count(len(was), "mistake"), was)
+	}
+	if slices.ContainsFunc(slices.Concat(was, is), func(p Problem) bool { return p.Path == "" }) {
 		return nil, err
 	}
 	change := before.Follow(after)
-	return &change, nil
+	change.Mistaken = err != nil
+	return &change, err
 }
 
 // Report returns what a reload does, for people.
@@ -319,9 +330,13 @@ func (ch *Change) Report() string {
 			does = append(does, list.verb+" "+strings.Join(list.names, ", "))
 		}
 	}
-	text := "a reload leaves all upstreams, keys and policies as they are"
+	reload := "a reload"
+	if ch.Mistaken {
+		reload = "without the lines that have mistakes, a reload"
+	}
+	text := reload + " leaves all upstreams, keys and policies as they are"
 	if len(does) > 0 {
-		text = "a reload " + strings.Join(does, "; ")
+		text = reload + " " + strings.Join(does, "; ")
 	}
 	if ch.Opens && ch.Refused == nil {
 		text = "WARNING: authentication ends: with the new file, every program and user of this machine can connect " +

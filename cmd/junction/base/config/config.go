@@ -395,9 +395,9 @@ func Parse(file string, text []byte, getenv func(string) (string, bool)) (*Confi
 }
 
 // LoadForCommand is LoadServing for a command: a mistake in the entry of one upstream blocks only
-// that upstream. It replaces Problems by an error that counts them. A variable that is not set is no
-// mistake, except in the sections that all commands read, and in those of needs: the service has
-// variables that the shell of an operator does not have.
+// that upstream, and the file may have no upstreams. It replaces Problems by an error that counts
+// them. A variable that is not set is no mistake, except in the sections that all commands read, and
+// in those of needs: the service has variables that the shell of an operator does not have.
 func LoadForCommand(file string, needs ...string) (*Config, error) {
 	c, d, _, err := load(file, os.LookupEnv)
 	problems, ok := errors.AsType[Problems](err)
@@ -410,6 +410,9 @@ func LoadForCommand(file string, needs ...string) (*Config, error) {
 		return d.unresolved[p.Path] && !slices.Contains(needs, section)
 	})
 	rejecting := c.block(d, needed, false)
+	if len(c.Upstreams) == 0 { // a person may add the first one later
+		rejecting = slices.DeleteFunc(rejecting, func(p Problem) bool { return p.Path == "upstreams" })
+	}
 	if len(rejecting) == 0 {
 		return c, nil
 	}

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"junction/auth/fetch"
+	"junction/upstream"
 	"junction/upstream/sandbox"
 	"junction/upstream/shell"
 )
@@ -241,9 +242,8 @@ func CommandOf(program, file string, words ...string) string {
 // configuration file.
 const EnvironmentEnd = ".environment"
 
-// ServiceVariables is the environment variable with the path of the file from which a service of the user has
-// read its variables. The service sets it for itself, so that errors name the file.
-const ServiceVariables = "JUNCTION_SERVICE_VARIABLES"
+// ServiceVariables is that of package upstream.
+const ServiceVariables = upstream.ServiceVariables
 
 // ToSet says where a person sets a variable that Junction lacks. file has the variables of a service of the user,
 // as in ServiceVariables; with "", no service is known.

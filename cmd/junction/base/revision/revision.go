@@ -35,6 +35,19 @@ func Read(file string) ([]byte, error) {
 // ErrChanged means that another program has changed a file after it was read.
 var ErrChanged = errors.New("has changed in the meantime; try again")
 
+// insistFor is how long Insist tries.
+const insistFor = 10 * time.Second
+
+// Insist calls change, which reads a file and replaces it, again as long as another program changes the file in
+// between. Replace takes turns, so that one of several programs always gets on.
+func Insist(change func() error) error {
+	for until := time.Now().Add(insistFor); ; {
+		if err := change(); !errors.Is(err, ErrChanged) || time.Now().After(until) {
+			return err
+		}
+	}
+}
+
 // Replace writes the new content of a file whose content is old, or creates the file if old is nil.
 // A symbolic link stays one. The file keeps its mode and owner. The old content goes to a backup
 // beside the file, which only its owner can read, and whose path is returned; with keep false there is

@@ -40,6 +40,7 @@ type New struct {
 
 	Unreached bool // the server gave no answer; Note has the reason
 	Roots     bool // the command was started, and has asked for the folders of its client
+	Silent    bool // the command was started, and has answered nothing
 }
 
 // Ask asks the URLs of new entries, without credentials, whether they require or offer a sign-in, and
@@ -107,6 +108,8 @@ func (n *New) row() string {
 		return n.Note // begins with the name
 	case n.Roots:
 		return n.Name + ": asks for the folders of its client"
+	case n.Silent:
+		return n.Name + ": did not start, so that it is not known whether it asks for folders"
 	case n.Entry.Runs():
 		return n.Name + ": does not ask for folders"
 	case n.Entry.Auth != "":

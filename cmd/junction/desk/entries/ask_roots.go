@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"junction/cmd/junction/base/cli"
+	"junction/cmd/junction/base/config"
 	"junction/cmd/junction/desk/clients"
 	"junction/upstream"
 	"junction/upstream/client"
@@ -52,7 +53,24 @@ func (n *New) start(ctx context.Context) {
 		c.Env[name] = v.Expand(Lookup)
 	}
 	maps.Copy(c.Env, offline)
-	n.Roots, _ = upstream.AsksForRoots(ctx, n.Name, c, upstream.Options{}) // status shows why it does not start
+	asks, err := upstream.AsksForRoots(ctx, n.Name, c, upstream.Options{})
+	n.Roots, n.Silent = asks, err != nil && !asks // status shows why it does not start
+}
+
+// Silent returns the line about the commands of which it is not known whether they ask for the folders of their
+// client; "" if there are none.
+func Silent(file string, list []*New) string {
+	var names []string
+	for _, n := range list {
+		if n.Silent {
+			names = append(names, n.Name)
+		}
+	}
+	if len(names) == 0 {
+		return ""
+	}
+	return "It is not known whether these servers ask for the folders of clients, because they did not start: " +
+		strings.Join(names, ", ") + ". When they work, this says it: " + config.Command(file, "doctor")
 }
 
 // Folders offers to give each folder of a client a process of its own, for the new commands that ask for the
@@ -84,24 +102,17 @@ func offerWindows(cmd *cobra.Command, list []*New, proposed, yes bool) error {
 		for _, n := range list {
 			names = append(names, n.Name)
 		}
-		verb, also := "ask", ""
+		question := strings.Join(names, ", ") + " ask clients for their folders (roots). Start a process of each"
 		if len(names) == 1 {
-			verb = "asks"
+			question = names[0] + " asks clients for their folders (roots). Start a process of it"
 		}
-		if !proposed && len(list) == 1 {
-			also = ", though the command names one: " + list[0].named()
-		} else if !proposed {
-			var own []string
-			for _, n := range list {
-				own = append(own, n.Name+" "+n.named())
-			}
-			also = ", though the commands name folders: " + strings.Join(own, ", ")
+		question += " for each folder of a client (" + isolationKey + ")?"
+		if !proposed {
+			question = namedQuestion(list)
 		}
 		asked = true
 		var err error
-		agreed, err = cli.QuestionsOf(cmd).YesNo(fmt.Sprintf("%s %s for the folders of the client (roots)%s. Start a "+
-			"process for each folder of a client (%s)?", strings.Join(names, ", "), verb, also, isolationKey), proposed)
-		if err != nil {
+		if agreed, err = cli.QuestionsOf(cmd).YesNo(question, proposed); err != nil {
 			return err
 		}
 	}
@@ -121,6 +132,20 @@ func offerWindows(cmd *cobra.Command, list []*New, proposed, yes bool) error {
 		}
 	}
 	return nil
+}
+
+// namedQuestion returns the question about commands that name folders.
+func namedQuestion(list []*New) string {
+	const instead = "in the folder of each client instead (" + isolationKey + ")?"
+	if n := list[0]; len(list) == 1 {
+		return fmt.Sprintf("The command of %s names %s: it works there for all clients. Should it work %s", n.Name,
+			n.named(), instead)
+	}
+	text := "These commands name folders, and work there for all clients:\n"
+	for _, n := range list {
+		text += "  " + n.Name + ": " + n.named() + "\n"
+	}
+	return text + "Should they work " + instead
 }
 
 // named returns the folders that the command names, as a list for people, or "".

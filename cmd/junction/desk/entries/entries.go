@@ -116,8 +116,15 @@ func DeletionOf(path string) string {
 }
 
 // print writes the outcome, and then the states of its upstreams. said is the first sentence, without the
-// backup.
-func (o *outcome) print(ctx context.Context, w io.Writer, f *file, asJSON bool, said string) (err error) {
+// backup. The error may be that the running junction does not apply the change.
+func (o *outcome) print(ctx context.Context, w io.Writer, f *file, asJSON bool, said string) error {
+	if err := o.write(ctx, w, f, asJSON, said); err != nil || o.Reload == "" {
+		return err
+	}
+	return fmt.Errorf("%s was changed, and the running Junction did not apply the change", f.Short())
+}
+
+func (o *outcome) write(ctx context.Context, w io.Writer, f *file, asJSON bool, said string) (err error) {
 	defer func() {
 		if err != nil && o.Changed { // %v: the remedy of a full disk is to run the command again
 			err = fmt.Errorf("%s was changed, but the output could not be written: %v", f.Short(), err)

@@ -102,11 +102,11 @@ func absolute(paths []string) (list []string, err error) {
 type row struct {
 	Path string `json:"path"`
 	Real string `json:"real,omitempty"` // without links, if it is another path
-	From string `json:"from"`           // the command, or the key of the configuration
+	From string `json:"from"`           // "list", or the key of the configuration
 }
 
 const (
-	fromCommand = "junction folders allow"
+	fromCommand = "list" // junction folders allow, setup, import and add write it
 	fromFile    = "folders.within"
 )
 
@@ -144,7 +144,11 @@ func printList(stdout io.Writer, file, output string) error {
 			if r.Real != "" {
 				path += " (" + cli.Harmless(r.Real) + ")"
 			}
-			return []any{path, r.From}
+			by := "you (setup, or junction folders allow)"
+			if r.From == fromFile {
+				by = "the configuration (" + fromFile + ")"
+			}
+			return []any{path, by}
 		}}.Print(stdout, output == "json")
 }
 

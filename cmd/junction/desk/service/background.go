@@ -31,8 +31,8 @@ func (h *Host) background(ctx context.Context, file string, flags ...string) (p 
 		return p, "", err
 	}
 	runfile.ClearFailure(h.Getenv, u.File)
-	if err := h.keepPath(u); err != nil {
-		return p, u.Log, fmt.Errorf("cannot keep PATH for the next start: %w", err)
+	if err := h.keep(u); err != nil {
+		return p, u.Log, fmt.Errorf("cannot keep PATH and the certificates for the next start: %w", err)
 	}
 	words := append(u.command(), append(flags, "--background")...)
 	cmd := exec.Command(words[0], words[1:]...)

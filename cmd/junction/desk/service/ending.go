@@ -88,8 +88,8 @@ func (h *Host) awaitEnd(ctx context.Context, p runfile.Process, limit time.Durat
 
 // tellWaiting says which process is waited for, and how long at most.
 func (h *Host) tellWaiting(pid int, limit time.Duration) {
-	h.tell(fmt.Sprintf("Waiting until process %d has ended, up to %v: calls are in flight, or servers end slowly …",
-		pid, limit.Round(time.Second)))
+	h.tell(fmt.Sprintf("Waiting until process %d has ended, up to %v: calls are in flight, or servers end slowly. "+
+		"New connections are refused until then …", pid, limit.Round(time.Second)))
 }
 
 // answers reports whether something listens at the address of a URL.

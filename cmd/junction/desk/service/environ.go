@@ -30,13 +30,9 @@ var session = []string{"HOME", "USER", "LOGNAME", "SHELL", "TMPDIR", "XDG_RUNTIM
 	"PROCESSOR_ARCHITECTURE"}
 
 // environ returns the variables of a process in the background: those of a service, and no others of this
-// shell. So a server that works in the process works in a service, too. PATH also has the folders of earlier starts:
-// a shell with a shorter PATH, such as that of cron, starts the same servers.
+// shell. So a server that works in the process works in a service, too. What keep has kept is there again.
 func (h *Host) environ(u *Unit) []string {
-	all := slices.DeleteFunc(slices.Clone(u.Env), func(v string) bool { return strings.HasPrefix(v, pathVariable) })
-	if path := h.paths(u); path != "" {
-		all = append(all, pathVariable+path)
-	}
+	all := h.settled(u)
 	for _, name := range session {
 		if value, ok := h.Getenv(name); ok {
 			all = append(all, name+"="+value)
@@ -45,55 +41,78 @@ func (h *Host) environ(u *Unit) []string {
 	return all
 }
 
-const pathVariable = "PATH="
+const pathVariable = "PATH"
 
-// maxPath is the most bytes of the PATH that is kept.
-const maxPath = 32 << 10
+// certificates are the variables with files of certificates that are kept, as PATH is: without them, the servers
+// and Junction reach nothing behind a proxy with a CA of its own.
+var certificates = []string{"SSL_CERT_FILE", "SSL_CERT_DIR", "NODE_EXTRA_CA_CERTS", "REQUESTS_CA_BUNDLE",
+	"CURL_CA_BUNDLE", "PIP_CERT"}
 
-// paths returns PATH of this shell, and then the folders that it lacks and that keepPath has kept.
-func (h *Host) paths(u *Unit) string {
-	path := ""
+// maxSettled is the most bytes of the variables that are kept.
+const maxSettled = 32 << 10
+
+// settled returns the variables of a unit, with what an earlier start had, so that a shell that lacks it, such as
+// that of cron, starts the same servers: the folders of its PATH that this PATH lacks, and the certificates.
+func (h *Host) settled(u *Unit) (all []string) {
+	kept, has := map[string]string{}, map[string]string{}
+	if file, err := h.keptFile(u.Name); err == nil {
+		text, _ := files.Read(file, maxSettled) // without the file, nothing is kept
+		for line := range strings.Lines(string(text)) {
+			name, value, _ := strings.Cut(strings.TrimSpace(line), "=")
+			kept[name] = value
+		}
+	}
 	for _, v := range u.Env {
-		if own, ok := strings.CutPrefix(v, pathVariable); ok {
-			path = own
+		name, value, _ := strings.Cut(v, "=")
+		if has[name] = value; name != pathVariable {
+			all = append(all, v)
 		}
 	}
-	file, err := h.pathFile(u.Name)
-	if err != nil {
-		return path
-	}
-	text, err := files.Read(file, maxPath)
-	if err != nil {
-		return path
-	}
-	has := filepath.SplitList(path)
-	for _, dir := range filepath.SplitList(strings.TrimSpace(string(text))) {
-		info, err := os.Stat(dir)
-		if !filepath.IsAbs(dir) || slices.Contains(has, dir) || err != nil || !info.IsDir() { // it has gone since
-			continue
+	for _, name := range certificates {
+		if _, own := has[name]; !own && kept[name] != "" && exists(kept[name]) {
+			all = append(all, name+"="+kept[name])
 		}
-		has = append(has, dir)
-		if path != "" {
-			path += string(filepath.ListSeparator)
-		}
-		path += dir
 	}
-	return path
+	dirs := filepath.SplitList(has[pathVariable])
+	for _, dir := range filepath.SplitList(kept[pathVariable]) {
+		if filepath.IsAbs(dir) && !slices.Contains(dirs, dir) && exists(dir) {
+			dirs = append(dirs, dir)
+		}
+	}
+	if len(dirs) > 0 {
+		all = append(all, pathVariable+"="+strings.Join(dirs, string(filepath.ListSeparator)))
+	}
+	return all
 }
 
-// keepPath keeps PATH of a process in the background for its next start.
-func (h *Host) keepPath(u *Unit) error {
-	file, err := h.pathFile(u.Name)
-	if path := h.paths(u); err == nil && len(path) < maxPath {
-		if err = os.MkdirAll(filepath.Dir(file), 0o700); err == nil {
-			err = files.Write(file, []byte(path+"\n"))
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+// keep keeps PATH and the certificates of a process in the background for its next start.
+func (h *Host) keep(u *Unit) error {
+	file, err := h.keptFile(u.Name)
+	if err != nil {
+		return err
+	}
+	text := ""
+	for _, v := range h.settled(u) {
+		if name, _, _ := strings.Cut(v, "="); name == pathVariable || slices.Contains(certificates, name) {
+			text += v + "\n"
 		}
+	}
+	if len(text) > maxSettled {
+		return nil
+	}
+	if err = os.MkdirAll(filepath.Dir(file), 0o700); err == nil {
+		err = files.Write(file, []byte(text))
 	}
 	return err
 }
 
-// pathFile returns the file of keepPath.
-func (h *Host) pathFile(name string) (string, error) { return h.stateDir("service", name+".path") }
+// keptFile returns the file of keep.
+func (h *Host) keptFile(name string) (string, error) { return h.stateDir("service", name+".kept") }
 
 // checkInProcess has a process with the environment of a service check whether it could serve.
 func (h *Host) checkInProcess(ctx context.Context, u *Unit) (left []LeftOut, err error) {

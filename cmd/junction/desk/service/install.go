@@ -219,7 +219,7 @@ func (s *Service) withdraw(ctx context.Context) {
 // ended. It also forgets the process in the background.
 func (h *Host) Forget(file string) {
 	runfile.ForgetBackground(file)
-	if path, err := h.pathFile(h.nameOf(file)); err == nil {
+	if path, err := h.keptFile(h.nameOf(file)); err == nil {
 		os.Remove(path)
 	}
 	h.forget(file)

@@ -44,8 +44,9 @@ func TestConnectSaysWhyTheURLDoesNotWork(t *testing.T) {
 		url, want string
 		written   bool
 	}{
-		"works":       {works.url, "", true},
-		"needs a key": {plain.URL + "/mcp", "", true},
+		"works": {works.url, "", true},
+		"needs a key": {plain.URL + "/mcp", "Cursor needs an API key of Junction, and there is no terminal to ask for it; run this command again with " +
+			"the key in JUNCTION_KEY: ", false},
 		"a certificate of a private CA": {secure.URL + "/mcp", "this machine does not trust the certificate: install its CA " +
 			"in the store of the system, which Cursor reads.", true},
 		"http to a port with TLS": {strings.Replace(secure.URL, "https", "http", 1) + "/mcp",

@@ -347,14 +347,14 @@ func (i *importer) held() string {
 	if servers == 0 {
 		return ""
 	}
-	verb := "were"
+	verb, them := "were", "them"
 	if servers == 1 {
-		verb = "was"
+		verb, them = "was", "it"
 	}
-	return fmt.Sprintf("%s of the project in %s %s not imported: others may have written its files. To see what the "+
-		"project would run: %s\n",
-		prose.Count(servers, "server"), prose.OneLine(i.home.Short(i.here.Project)), verb,
-		i.command("import", "--project", "."))
+	return fmt.Sprintf("%s of the project in %s %s not imported, because others may have written its files. Your "+
+		"clients start %s as before. To look at %s, and to import %s if you agree: %s\n",
+		prose.Count(servers, "server"), prose.OneLine(i.home.Short(i.here.Project)), verb, them, them, them,
+		i.command("import", "--project", ".", "--write"))
 }
 
 // otherProjects returns the line about the servers of other projects, or "".
@@ -474,6 +474,9 @@ func (i *importer) signIns() []string {
 				lines = append(lines, n.Note+".")
 			}
 		}
+	}
+	if text := entries.Silent(i.file, added); text != "" {
+		lines = append(lines, text)
 	}
 	if len(unknown) > 0 {
 		lines = append(lines, fmt.Sprintf("These servers may require a sign-in: %s. %s shows which, and "+

@@ -84,7 +84,7 @@ func TestImportLists(t *testing.T) {
 	}
 	mustWrite(t, ".mcp.json", `{"mcpServers": {"four": {"command": "x"}}}`)
 	got = runProgram(t, "", "import", "--config", "a.yaml")
-	for _, want := range []string{"junction import --write --config a.yaml", "junction import --project . --config a.yaml"} {
+	for _, want := range []string{"junction import --write --config a.yaml", "junction import --project . --write --config a.yaml"} {
 		if !strings.Contains(got.stdout, want) {
 			t.Errorf("import of another configuration gave\n%s\nwant %s", got.stdout, want)
 		}

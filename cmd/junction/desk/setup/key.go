@@ -52,6 +52,11 @@ func (c *connector) credential(ctx context.Context) error {
 		if t.Secret, err = c.secret(); err != nil {
 			return err
 		}
+		if _, lacks := os.Stat(t.KeyFile); lacks != nil && t.Secret == "" && c.typed == nil {
+			return fmt.Errorf("%s needs an API key of Junction, and there is no terminal to ask for it; run this "+
+				"command again with the key in %s: %s; %s; nothing was changed", c.client.Name, clients.KeyVariable,
+				c.command("connect"), c.toMakeKey())
+		}
 		if text, err := revision.Read(t.KeyFile); err == nil && t.Secret == "" && c.checkKey(text) != nil {
 			return fmt.Errorf("the key in %s is not accepted by Junction: %w; run this command again with the new key "+
 				"in %s: %s; nothing was changed", c.home.Short(t.KeyFile), c.checkKey(text), clients.KeyVariable,
@@ -172,10 +177,6 @@ func (c *connector) keyNotes(done *clients.Done) (notes []string) {
 	}
 	name, variable := c.client.Name, clients.KeyVariable
 	file := c.home.Short(c.target.KeyFile)
-	toMake := "to make a key: " + config.Command(c.file, "keys", "create", "NAME", "--write")
-	if c.known() == nil {
-		toMake = "ask the operator of Junction for a key."
-	}
 	switch {
 	case c.way == clients.ByInput:
 		notes = append(notes, "API key: "+name+" asks for it when it starts the server, and keeps it encrypted. "+
@@ -192,7 +193,7 @@ func (c *connector) keyNotes(done *clients.Done) (notes []string) {
 			notes = append(notes, "The key was written to that file, which only you can read.")
 		} else if err != nil {
 			notes = append(notes, "That file does not exist yet. Run this command again with the key in "+variable+
-				", and it writes the file: "+c.command("connect")+"; "+toMake)
+				", and it writes the file: "+c.command("connect")+"; "+c.toMakeKey())
 		}
 	case c.place.Scope == clients.Project:
 		notes = append(notes, "API key: each user of the project sets the variable "+variable+" where "+name+
@@ -201,13 +202,21 @@ func (c *connector) keyNotes(done *clients.Done) (notes []string) {
 		notes = append(notes, "API key: "+name+" starts in a shell, and reads it from the variable "+variable+
 			". Its file has no key.")
 		if os.Getenv(variable) == "" {
-			notes = append(notes, "Set "+variable+" in the profile of your shell to your key; "+toMake)
+			notes = append(notes, "Set "+variable+" in the profile of your shell to your key; "+c.toMakeKey())
 		}
 	}
 	if err := call.CheckURL(c.target.URL, true); err != nil {
 		notes = append(notes, "The URL is not https: the key crosses the network in plain text.")
 	}
 	return notes
+}
+
+// toMakeKey says how a person gets an API key.
+func (c *connector) toMakeKey() string {
+	if c.known() == nil {
+		return "ask the operator of Junction for a key"
+	}
+	return "to make a key: " + config.Command(c.file, "keys", "create", "NAME", "--write")
 }
 
 // trustNotes returns the sentences about the certificates that the client will trust.

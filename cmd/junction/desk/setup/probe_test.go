@@ -239,7 +239,7 @@ func TestAKeyOfAnotherJunctionStaysThere(t *testing.T) {
 	}))
 	defer other.Close()
 	got := runProgram(t, "", "connect", "cursor", "--url", other.URL+"/mcp")
-	if home, _ := os.UserHomeDir(); got.code != 0 || keysIn(t, home) != "" {
+	if home, _ := os.UserHomeDir(); got.code != 1 || keysIn(t, home) != "" || !strings.Contains(got.stderr, "needs an API key") {
 		t.Errorf("%+v", got)
 	}
 }

@@ -197,11 +197,14 @@ func diagnosisText(b *prose.Page, d *diagnose.Diagnosis, now time.Time) string {
 		}
 		fmt.Fprintf(b, "%s for clients of /mcp%s.\n", prose.Count(d.Tools, "tool"), with)
 	}
+	if !slices.ContainsFunc(d.Findings, func(f diagnose.Finding) bool { return !isNote(&f) }) {
+		b.WriteString("\nNo problems found.\n")
+	}
 	for _, part := range []struct {
 		title string
 		has   func(*diagnose.Finding) bool
 	}{{"Problems", isProblem}, {"Problems with some clients", isLesser}, {"Rules that match nothing", isRule},
-		{"Warnings of the file", isWarning}} {
+		{"Warnings of the file", isWarning}, {"Notes", isNote}} {
 		groups := groupsOf(d, part.has)
 		if len(groups) > 0 {
 			fmt.Fprintf(b, "\n%s\n", part.title)
@@ -209,9 +212,6 @@ func diagnosisText(b *prose.Page, d *diagnose.Diagnosis, now time.Time) string {
 		for i, g := range groups {
 			g.write(b, append(groups[i+1:], nil)[0])
 		}
-	}
-	if len(d.Findings) == 0 {
-		b.WriteString("\nNo problems found.\n")
 	}
 	return b.String()
 }
@@ -283,11 +283,14 @@ type group struct {
 	items []string // names, with the detail of each
 }
 
-// isProblem, isLesser, isRule and isWarning say under which title a finding is.
+// isProblem, isLesser, isRule, isWarning and isNote say under which title a finding is.
 func isProblem(f *diagnose.Finding) bool { return f.Grave }
-func isLesser(f *diagnose.Finding) bool  { return !f.Grave && !isRule(f) && !isWarning(f) }
+func isLesser(f *diagnose.Finding) bool {
+	return !f.Grave && !isRule(f) && !isWarning(f) && !isNote(f)
+}
 func isRule(f *diagnose.Finding) bool    { return !f.Grave && f.Kind == diagnose.KindRule }
 func isWarning(f *diagnose.Finding) bool { return !f.Grave && f.Kind == diagnose.KindWarning }
+func isNote(f *diagnose.Finding) bool    { return f.Kind == diagnose.KindNote }
 
 // groupsOf groups findings that have the same text.
 func groupsOf(d *diagnose.Diagnosis, has func(*diagnose.Finding) bool) []*group {

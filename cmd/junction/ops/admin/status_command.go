@@ -114,9 +114,9 @@ func (s *statusOptions) ask(ctx context.Context) (*diagnose.Running, error) {
 		}
 		if slices.Contains(known, name) {
 			continue
-		} else if r.Reloaded != nil && slices.Contains(r.Reloaded.Removed, name) {
+		} else if at, removed := r.Reloaded.Removed(name); removed {
 			return nil, fmt.Errorf("there is no upstream %s any more; it was removed from the file %s ago",
-				prose.Quote(name), prose.Age(time.Since(r.Reloaded.Time)))
+				prose.Quote(name), prose.Age(time.Since(at)))
 		} else {
 			return nil, fmt.Errorf("there is no upstream %s; %s", prose.Quote(name),
 				prose.DidYouMean(known, name, config.Command(*s.file, "list")+" shows the upstreams of the file"))
@@ -346,9 +346,12 @@ func writeStatus(b *prose.Page, r *diagnose.Running, now time.Time) {
 	if len(r.Disabled) > 0 {
 		b.Wrap("\nDisabled: ", "  ", strings.Join(r.Disabled, ", "))
 	}
-	if r.Reloaded != nil {
-		b.Wrap("\nLast change of the file, "+prose.Age(now.Sub(r.Reloaded.Time))+" ago: ", "  ",
-			prose.Flat(r.Reloaded.String()))
+	for i := range r.Reloaded {
+		title := "Change of the file, "
+		if i == 0 {
+			title = "\nLast change of the file, "
+		}
+		b.Wrap(title+prose.Age(now.Sub(r.Reloaded[i].Time))+" ago: ", "  ", prose.Flat(r.Reloaded[i].String()))
 	}
 	if line := staleVariables(r); line != "" {
 		b.Wrap("\n", "  ", line)

@@ -46,7 +46,7 @@ type Proxy struct {
 	Warnings  func() config.Problems   // returns the likely mistakes of the file in force
 	Restart   func() string            // returns which changes of the file wait for a restart; "" if none
 	Partial   func() *config.Partial   // returns what of the file is not in force, beside Restart; nil if nothing
-	Reloaded  func() *Reloaded         // returns the last reload of NewReloaded; nil if none
+	Reloaded  func() Reloads           // returns the last reloads that have changed something
 	Process   Process                  // for /status
 	Metrics   http.Handler             // answers /metrics
 	Parts     func() []health.State    // returns the state of what Junction depends on
@@ -223,8 +223,8 @@ type Report struct {
 	Restart  string                `json:"restart,omitempty"` // which changes wait for a restart
 	Gone     string                `json:"gone,omitempty"`    // the configuration file; a command sets it
 	Partial  *config.Partial       `json:"partial,omitempty"` // what else of the file is not in force
-	// the last reload that has changed the upstreams, within the last hour
-	Reloaded *Reloaded `json:"reloaded,omitempty"`
+	// the reloads of the last hour that have changed something, the newest first
+	Reloaded Reloads `json:"reloaded,omitempty"`
 	// likely mistakes of the file in force, as junction check prints them; at most config.MostWarnings
 	Warnings     config.Problems `json:"warnings,omitempty"`
 	MoreWarnings int             `json:"more_warnings,omitempty"` // that Warnings leaves out

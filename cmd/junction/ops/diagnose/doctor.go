@@ -79,7 +79,7 @@ type Step struct {
 type Finding struct {
 	Grave    bool   `json:"grave"` // false: it affects only some clients
 	Upstream string `json:"upstream,omitempty"`
-	Kind     string `json:"kind,omitempty"` // tool, prompt, resource, resource template, KindRule or KindWarning
+	Kind     string `json:"kind,omitempty"` // tool, prompt, resource, resource template, KindRule, KindWarning or KindNote
 	Name     string `json:"name,omitempty"`
 	Text     string `json:"text"`
 	Detail   string `json:"detail,omitempty"`
@@ -178,8 +178,11 @@ func (d *Diagnosis) add(names view.Names, e *examinee, r *upstream.Report, taken
 	if text, advice := e.config.Sessionless(); text != "" {
 		d.find(e.name, Finding{Text: text, Advice: advice})
 	}
-	if r.Rootless || e.status != nil && e.status.Rootless {
+	switch {
+	case e.status != nil && e.status.Rootless:
 		d.find(e.name, Finding{Text: rootlessText, Advice: fmt.Sprintf(rootlessAdvice, e.name)})
+	case r.Rootless:
+		d.find(e.name, Finding{Kind: KindNote, Text: asksText, Advice: fmt.Sprintf(asksAdvice, e.name)})
 	}
 	for _, f := range r.Findings {
 		d.find(e.name, Finding{f.Grave, "", f.Part.String(), f.Name, f.Text, f.Detail, f.Advice})

@@ -74,6 +74,10 @@ func TestFindingsOfAnUpstream(t *testing.T) {
 		{"a problem of a pack", pack, status(upstream.StateReady, func(s *upstream.Status) {
 			s.Reported = append(s.Reported, stdio.Reported{Text: "a mistake"})
 		}), upstream.Report{}, "a mistake", "junction-pack check /srv/p"},
+		{"has asked for folders", upstream.Config{}, status(upstream.StateReady,
+			func(s *upstream.Status) { s.Rootless = true }), upstream.Report{Rootless: true}, rootlessText, "set \"isolation: folder\""},
+		{"asks the check alone for folders", upstream.Config{}, status(upstream.StateReady, nil),
+			upstream.Report{Rootless: true}, "note " + asksText, "if its tools belong"},
 		{"a sandbox in part", upstream.Config{Sandbox: &command.Sandbox{}}, nil, upstream.Report{Sandbox: "not enforced: x"},
 			"grave the sandbox is not enforced: x", "sandbox.require: true"},
 		{"a whole sandbox", upstream.Config{Sandbox: &command.Sandbox{}}, nil, upstream.Report{Sandbox: command.Enforced}, "", ""},
@@ -88,6 +92,8 @@ func TestFindingsOfAnUpstream(t *testing.T) {
 				text := f.Text
 				if f.Grave {
 					text = "grave " + text
+				} else if f.Kind == KindNote {
+					text = "note " + text
 				}
 				got, advice = append(got, text), advice+f.Advice
 			}

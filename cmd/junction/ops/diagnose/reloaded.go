@@ -2,13 +2,42 @@ package diagnose
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	"junction/cmd/junction/base/config"
 )
 
-// Reloaded is the last reload that has changed upstreams, policies or API keys. The lists have names; those of keys
+// Reloads are the last reloads that have changed something, the newest first. They are not changed.
+type Reloads []Reloaded
+
+// With returns the reloads with a newer one.
+func (list Reloads) With(r *Reloaded) Reloads {
+	return append(Reloads{*r}, list[:min(len(list), mostReloads-1)]...)
+}
+
+// Lately returns the reloads of the hour before now.
+func (list Reloads) Lately(now time.Time) Reloads {
+	for i := range list {
+		if now.Sub(list[i].Time) >= reloadedFor {
+			return list[:i]
+		}
+	}
+	return list
+}
+
+// Removed returns when an upstream was removed; false if no reload has removed it.
+func (list Reloads) Removed(name string) (time.Time, bool) {
+	for i := range list {
+		if slices.Contains(list[i].Removed, name) {
+			return list[i].Time, true
+		}
+	}
+	return time.Time{}, false
+}
+
+// Reloaded is a reload that has changed upstreams, policies or API keys. The lists have names; those of keys
 // also have the ID, because several keys may have one name.
 type Reloaded struct {
 	Time     time.Time `json:"time"`
@@ -29,6 +58,7 @@ type Reloaded struct {
 const (
 	reloadedFor  = time.Hour // how long a reload is shown
 	mostReloaded = 20        // names of each list
+	mostReloads  = 5         // reloads that are kept
 )
 
 // NewReloaded returns what a change does to upstreams, policies and API keys; nil if it does nothing to them.
@@ -55,14 +85,6 @@ func NewReloaded(change *config.Change, now time.Time) *Reloaded {
 		if more := len(*list) - mostReloaded; more > 0 {
 			*list, r.More = (*list)[:mostReloaded:mostReloaded], r.More+more
 		}
-	}
-	return r
-}
-
-// Lately returns r within an hour after the reload, then nil. r may be nil.
-func (r *Reloaded) Lately(now time.Time) *Reloaded {
-	if r == nil || now.Sub(r.Time) >= reloadedFor {
-		return nil
 	}
 	return r
 }

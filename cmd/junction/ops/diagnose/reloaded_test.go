@@ -33,8 +33,18 @@ func TestReloadedNamesChangesForAnHour(t *testing.T) {
 	if got := r.String(); got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
-	if r.Lately(now.Add(reloadedFor-1)) != r || r.Lately(now.Add(reloadedFor)) != nil {
+	list := Reloads{}.With(r)
+	if len(list.Lately(now.Add(reloadedFor-1))) != 1 || len(list.Lately(now.Add(reloadedFor))) != 0 {
 		t.Error("the reload is not shown for exactly an hour")
+	}
+	for n := range mostReloads {
+		if at, is := list.Removed("gone"); !is || at != now {
+			t.Errorf("after %d further reloads, it is not known that gone was removed", n)
+		}
+		list = list.With(&Reloaded{Time: now, ChangedPolicies: []string{"staff"}})
+	}
+	if len(list) != mostReloads {
+		t.Errorf("%d reloads are kept, want %d", len(list), mostReloads)
 	}
 	same := next.Follow(next)
 	if got := NewReloaded(&same, now); got != nil {

@@ -24,6 +24,9 @@ const KindRule = "rule"
 // KindWarning is the kind of a finding about a likely mistake in the file.
 const KindWarning = "warning"
 
+// KindNote is the kind of a finding that is no problem.
+const KindNote = "note"
+
 // known returns the catalogs of an upstream after its check: that of the check, and that of the
 // running proxy if the upstream is ready. It returns none if the items of the upstream are not
 // known.

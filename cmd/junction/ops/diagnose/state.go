@@ -190,6 +190,10 @@ func rootless(s *upstream.Status) string {
 const (
 	rootlessText   = "the server asks for the folders of its client (roots), and gets none"
 	rootlessAdvice = `set "isolation: folder" in upstreams.%s`
+
+	// Only the check of doctor declares roots to such a server.
+	asksText   = "the server works, and asks only clients that offer their folders (roots) for them"
+	asksAdvice = `if its tools belong in the folder of each client, set "isolation: folder" in upstreams.%s`
 )
 
 // second returns that a command runs twice, although no line of the file says so; "" if it does not.

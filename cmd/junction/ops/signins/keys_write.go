@@ -134,22 +134,21 @@ func (k *newKey) create(ctx context.Context, stdout, stderr io.Writer, file stri
 	var others []keyJSON // that have this name
 	leftOut := ""        // what to do if no policy gives the key anything
 	if k.write {
-		f, err := readKeyFile("keys create --write", file)
+		var f *keyFile
+		err := revision.Insist(func() (err error) {
+			if f, err = readKeyFile("keys create --write", file); err == nil {
+				made.Backup, err = f.add(&made)
+			}
+			return err
+		})
 		if err != nil {
 			return err
 		}
+		made.Config = file
 		for _, old := range f.keys {
 			if old.Name == made.Name {
 				others = append(others, old)
 			}
-		}
-		text, err := yamledit.Append(f.text, "auth", "api_keys", strings.TrimPrefix(made.Entry, "- "))
-		if err != nil {
-			return fmt.Errorf("%s: %w", file, err)
-		}
-		made.Config = file
-		if made.Backup, err = f.replace(text, append(f.keys, keyJSON{Name: made.Name, Hash: made.Hash})); err != nil {
-			return err
 		}
 		if f.config.Policies.LeavesOut(made.Name) {
 			leftOut = fmt.Sprintf("\n# No policy gives %s a tool: name it in match.key of a policy.", made.Name) +
@@ -175,6 +174,15 @@ func (k *newKey) create(ctx context.Context, stdout, stderr io.Writer, file stri
 	}
 	_, err = io.WriteString(stderr, comments(cli.NewPage(stderr), said+"\n"))
 	return err
+}
+
+// add adds a new key to the file.
+func (f *keyFile) add(made *createdJSON) (backup string, err error) {
+	text, err := yamledit.Append(f.text, "auth", "api_keys", strings.TrimPrefix(made.Entry, "- "))
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", f.path, err)
+	}
+	return f.replace(text, append(slices.Clip(f.keys), keyJSON{Name: made.Name, Hash: made.Hash}))
 }
 
 // joinable returns a comment for each policy of a file that names API keys, with its line: a new key can join it.
@@ -226,18 +234,7 @@ If several keys have the same NAME, choose one with --hash, or delete them with 
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			f, err := readSoundKeyFile("keys revoke", *file)
-			if mistake, ok := errors.AsType[*mistakeError](err); ok {
-				return fmt.Errorf("%w; Junction still accepts the keys of %s", mistake, args[0])
-			}
-			if err != nil {
-				return err
-			}
-			chosen, err := f.choose(args[0], hash, all)
-			if err != nil {
-				return err
-			}
-			r, err := f.revoke(cmd.Context(), args[0], chosen)
+			r, err := deletion{*file, args[0], hash, all}.make(cmd.Context())
 			switch {
 			case asJSON && r != nil:
 				return errors.Join(err, cli.PrintValue(stdout, r))
@@ -268,23 +265,44 @@ type revocation struct {
 	Named config.Problems `json:"named,omitempty"`
 }
 
-// revoke deletes keys of the name from the file, and waits for a running junction. If that still accepts
-// a key or does not answer, revoke returns the result and an error. The result is nil if the file is as it was.
-func (f *keyFile) revoke(ctx context.Context, name string, chosen []int) (*revocation, error) {
-	backup, err := f.remove(chosen)
+// A deletion says which keys junction keys revoke deletes.
+type deletion struct {
+	file, name, hash string
+	all              bool
+}
+
+// make deletes the keys from the file, and waits for a running junction. If that still accepts a key or does not
+// answer, make returns the result and an error. The result is nil if the file is as it was.
+func (d deletion) make(ctx context.Context) (*revocation, error) {
+	r := &revocation{Name: d.name, Config: d.file}
+	err := revision.Insist(func() error {
+		f, err := readSoundKeyFile("keys revoke", d.file)
+		if mistake, ok := errors.AsType[*mistakeError](err); ok {
+			return fmt.Errorf("%w; Junction still accepts the keys of %s", mistake, d.name)
+		}
+		if err != nil {
+			return err
+		}
+		chosen, err := f.choose(d.name, d.hash, d.all)
+		if err != nil {
+			return err
+		}
+		r.Revoked = []string{}
+		for _, i := range chosen {
+			r.Revoked = append(r.Revoked, f.keys[i].Hash)
+		}
+		r.Backup, err = f.remove(chosen)
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}
-	r := &revocation{Name: name, Revoked: []string{}, Config: f.path, Backup: backup}
-	for _, i := range chosen {
-		r.Revoked = append(r.Revoked, f.keys[i].Hash)
-	}
-	r.Named = config.NamingKey(f.path, name, os.LookupEnv)
-	r.Running, r.Unfollowed, err = admin.AwaitRevoked(ctx, f.path, r.Revoked)
+	r.Named = config.NamingKey(d.file, d.name, os.LookupEnv)
+	r.Running, r.Unfollowed, err = admin.AwaitRevoked(ctx, d.file, r.Revoked)
 	r.Refused = r.Running && err == nil
 	if err != nil {
-		err = fmt.Errorf("%s of %s was deleted from %s (backup: %s), but %w", prose.Count(len(chosen), "key"), name,
-			f.path, backup, err)
+		err = fmt.Errorf("%s of %s was deleted from %s (backup: %s), but %w", prose.Count(len(r.Revoked), "key"),
+			d.name, d.file, r.Backup, err)
 	}
 	return r, err
 }
