@@ -246,7 +246,7 @@ func TestDocumentsHaveEachMode(t *testing.T) {
 
 // TestEachModeHasAStory: a test of a folder here, or a script, configures an upstream of each mode.
 func TestEachModeHasAStory(t *testing.T) {
-	stories := mustReadStories(t)
+	stories := strings.Join(mustReadStories(t), "\n")
 	for _, row := range upstream.Modes() {
 		if row.Owner != upstream.OwnerNobody && !regexp.MustCompile(`\bmode: `+row.Word.String()+`\b`).MatchString(stories) {
 			t.Errorf("no story of integration has an upstream with mode: %s", row.Word)
@@ -254,18 +254,17 @@ func TestEachModeHasAStory(t *testing.T) {
 	}
 }
 
-// mustReadStories returns the text of the tests in the folders here, and of the scripts.
-func mustReadStories(t *testing.T) string {
+// mustReadStories returns the texts of the tests in the folders here, and of the scripts.
+func mustReadStories(t *testing.T) (stories []string) {
 	t.Helper()
-	var stories strings.Builder
 	for _, pattern := range []string{"*/*_test.go", "script/testdata/script/*.txtar"} {
 		names, err := filepath.Glob(pattern)
 		if err != nil || len(names) == 0 {
 			t.Fatal(names, err)
 		}
 		for _, name := range names {
-			stories.Write(mustReadFile(t, name))
+			stories = append(stories, string(mustReadFile(t, name)))
 		}
 	}
-	return stories.String()
+	return stories
 }

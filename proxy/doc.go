@@ -100,20 +100,29 @@
 // While callers with new streams come faster than renew decides, it decides with mu in the eleventh
 // round.
 //
-// The cost: a changed catalog makes one stock, and compiles the endpoints with this server. decide
-// (streams/renew.go) is most of the rest, and the place to change: it runs without mu, in the one goroutine
-// that calls Core.Refresh. If a request of a client calls Core.Settle, that request pays for it. So does a
-// request that opens a stream or a subscription while the snapshot changes (Listeners.catchUp): it decides
-// for all callers. After OwnChanged, recheckLoop (cmd/junction/serve/upstreams.go) decides with the same
-// snapshot (Core.Recheck). For each caller with a stream or a subscription, one after the other, Adopt asks
-// for its endpoint, for its Guard and for its rights (Policy.For). Callers with equal rights share a
-// subject view. So each set of different rights makes one sight of the endpoint, and SameList compares the
-// prints of each wanted list, the old and the new one (8 bytes of each item, hashed once for each sight),
-// unless rights and stocks show that it is unchanged. With mu, the work is one step for each stream and
-// each subscription, and for each resource of one; follow looks at the stocks of the endpoint for each such
-// resource. The new snapshot has empty caches for all endpoints, also for those that keep their view: every
-// other caller computes its rights and its sight again with its next request, and pages are joined again.
-// BenchmarkListChanged (change_test.go) measures a change of 2,000 tools with 500 callers.
+// The cost of one change, where n callers have a stream or a subscription:
+//
+//	how often                             what
+//	once                                  the server's lists are read, and all definitions compared (pool.mu)
+//	once                                  the stock of the catalog
+//	for each endpoint with the server     the view is compiled
+//	n times, one caller after the other   Adopt: the endpoint, the Guard, and the rights (Policy.For)
+//	for each set of different rights      a ruling about each item: the sight of the endpoint
+//	for each such sight, old and new      a hash of each item; SameList compares 8 bytes of each
+//	for each stream, and each resource    one step, with mu
+//	for each other caller, later          rights, sight and pages again, with the next request
+//
+// So 500 callers with equal rights cost 500 lookups and one sight of 2,000 tools; with 500 different rights,
+// they cost 500 sights. BenchmarkListChanged (change_test.go) measures a change of 2,000 tools with 500
+// callers. decide (streams/renew.go), which does the rows from Adopt to SameList, is most of the
+// cost, and the place to change. SameList compares nothing if rights and stocks show that a list is unchanged.
+//
+// decide runs without mu, in the one goroutine that calls Core.Refresh. If a request of a client calls
+// Core.Settle, that request pays for it. So does a request that opens a stream or a subscription while the
+// snapshot changes (Listeners.catchUp): it decides for all callers. After OwnChanged, recheckLoop
+// (cmd/junction/serve/upstreams.go) decides with the same snapshot (Core.Recheck). With mu, follow looks at
+// the stocks of the endpoint for each resource of a subscription. The new snapshot has empty caches for all
+// endpoints, also for those that keep their view: therefore the last row.
 //
 // The bounds: changes during a refresh merge into one more; a stream has at most limits.queue messages that
 // wait, and equal ones merge. Earlier snapshots are at most 8, and 64 MiB (scope/earlier.go). The lists that

@@ -164,7 +164,10 @@ func faults(p *harness.Program) map[string]fault {
 					}
 					mustScrapeUntil(t, p, "junction_upstream_waiting"+up+" 1")
 					for range 3 {
-						c.Call(t, "up__echo", `{}`)
+						full := c.Call(t, "up__echo", `{}`)
+						if e := full.Error; e == nil || !strings.Contains(e.Message, "(concurrency)") {
+							t.Errorf("a call beyond the limit = %s %v, want concurrency named", full.Result, e)
+						}
 					}
 					g := at(t, "a", p)
 					for range gates {

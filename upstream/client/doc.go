@@ -61,22 +61,34 @@
 //
 // # A new transport
 //
-// A transport implements transport.Transport, whose comments are the contract. It moves messages,
-// and implements nothing of MCP except HTTP headers. It embeds transport.Ending, and
-// transport.Duplex if all messages share one connection. It gives messages that belong to no
-// request to the Receiver, and honours Observer, Memory and Buffer of a Request. ErrNotSent,
-// ErrSessionGone, ErrInvalid and ErrClosed in an error decide whether a call is sent again, so they
-// must be true. A transport with access tokens asks for another token after a 401, as another in
-// upstream/transport/renewal.go does.
+// The five steps of another way to a URL, such as one called NEW:
 //
-// Another way to a URL is a word: a constant of the type Transport and a row (transports.go), whose open
-// openRemote (dial.go) calls. (*attempt).remote tells with which transport an attempt begins: the word of
-// the entry, or TransportAuto, with which the transport is found out. Only Dial begins with another one:
-// the transport that succeeded before (knowledge.go). mayBeSSE decides which errors lead to the next
-// transport of the row, and dialAuto starts both handshakes on one transport. rejectedOverSSE (verdict.go)
-// has the names of the two transports in its text. Five functions accept only the schemes http and https:
-// validateRemote of package upstream, otherScheme and (*Entry).bridge of cmd/junction/desk/clients, isURL
-// of cmd/junction/desk/entries, and secure of cmd/junction/desk/registry.
+//  1. Its code implements transport.Transport (upstream/transport/transport.go), whose comments are the
+//     contract. It moves messages, and implements nothing of MCP except HTTP headers. It embeds
+//     transport.Ending, and transport.Duplex if all messages share one connection. It gives messages that
+//     belong to no request to the Receiver, and honours Observer, Memory and Buffer of a Request. ErrNotSent,
+//     ErrSessionGone, ErrInvalid and ErrClosed in an error decide whether a call is sent again, so they must
+//     be true. With access tokens, it asks for another token after a 401, as another in
+//     upstream/transport/renewal.go does.
+//  2. Its word is a constant of the type Transport, and a row with its open (transports.go). openRemote
+//     (dial.go) calls that. The constant also belongs into the expression of integration/words_test.go:
+//     without it, nothing finds a comparison of the word.
+//  3. (*attempt).remote tells with which transport an attempt begins: the word of the entry, or
+//     TransportAuto, with which the transport is found out. Only Dial begins with another one: the transport
+//     that succeeded before (knowledge.go). To be found out, too, the transport needs a place there:
+//     mayBeSSE decides which errors lead to the next transport of the row, dialAuto starts both handshakes
+//     on one transport, and rejectedOverSSE (verdict.go) has the names of the two transports in its text.
+//  4. Three tables make a word of what others write: remoteTypes in cmd/junction/desk/clients/entry.go (it
+//     fills the field Transport of Entry, also for Goose) and in cmd/junction/desk/registry/server.go, and
+//     bridgeTransports in cmd/junction/desk/clients/bridge.go. The flag of junction add has the words of the
+//     rows (cmd/junction/desk/entries/add.go).
+//  5. Only with another scheme than http and https: validateRemote of package upstream, otherScheme and
+//     (*Entry).bridge of cmd/junction/desk/clients, isURL of cmd/junction/desk/entries, and secure of
+//     cmd/junction/desk/registry accept only these two.
+//
+// CONTRIBUTING.md, "Making a change", has its tests and documents.
+//
+// # A new kind of address
 //
 // Another kind of address (not command, not url) is a row: ServerKind (server_kind.go) with an open of its
 // own, and kindRows in upstream/kind.go. Its fields are new in Options, in Config of package upstream (also
@@ -88,10 +100,4 @@
 // (cmd/junction/desk/entries/search.go) by the way of a registry. sameValues
 // (cmd/junction/desk/entries/change.go) and Entry of cmd/junction/desk/clients list the fields. (calls).End
 // of cmd/junction/base/telemetry takes each URL for HTTP.
-//
-// Outside of these packages, the flag of junction add (cmd/junction/desk/entries/add.go) has the words. Three
-// tables make a word of what others write: remoteTypes in cmd/junction/desk/clients/entry.go and in
-// cmd/junction/desk/registry/server.go, and bridgeTransports in cmd/junction/desk/clients/bridge.go. The
-// first one fills the field Transport of Entry, also for Goose. The expression of integration/words_test.go
-// lists the constants: without the new one there, nothing finds a comparison of the new word.
 package client

@@ -139,36 +139,36 @@ func (r Rules) Mend(o raw.Object) (mended raw.Object, changes, left string) {
 // apply applies rules to the members of an object. broken means that the edits do not suffice.
 // strict rejects members that occur twice even if all are good.
 func apply(o raw.Object, rules []rule, strict bool) (edits []raw.Edit, problem string, broken bool) {
-	note := func(more string) {
-		if problem != "" {
-			problem += "; "
-		}
-		problem += more
-	}
 	for i := range rules {
 		r := &rules[i]
-		fixed, fault, err := r.look(o)
+		fixed, fault, breaks := r.apply(o, strict)
 		switch {
-		case err == raw.ErrAbsent && r.need == present:
-			return nil, "." + r.name + " is missing", true
-		case err == raw.ErrAbsent:
+		case fault == "":
 			continue
-		case err != nil:
-			if strict || !r.allows(o) {
-				return nil, "." + r.name + " occurs twice, or in another letter case", true
-			}
-			continue
-		}
-		if fault == "" {
-			continue
-		}
-		if fixed == nil && r.need != optional {
+		case breaks:
 			return nil, "." + r.name + fault, true
+		case problem != "":
+			problem += "; "
 		}
-		note("." + r.name + fault)
+		problem += "." + r.name + fault
 		edits = append(edits, raw.Edit{Name: r.name, Value: fixed}) // without a value, Splice removes the member
 	}
 	return edits, problem, false
+}
+
+// apply returns the value that replaces the member of the object, nil for none, and what is wrong with the member;
+// "" if nothing is. breaks means that the object breaks its schema even so.
+func (r *rule) apply(o raw.Object, strict bool) (fixed []byte, fault string, breaks bool) {
+	fixed, fault, err := r.look(o)
+	switch {
+	case err == raw.ErrAbsent && r.need == present:
+		return nil, " is missing", true
+	case err == raw.ErrAbsent:
+		return nil, "", false
+	case err != nil && (strict || !r.allows(o)):
+		return nil, " occurs twice, or in another letter case", true
+	}
+	return fixed, fault, fault != "" && fixed == nil && r.need != optional
 }
 
 // look checks the member of the object. The error comes from Object.Get.

@@ -163,60 +163,21 @@ func (m *Message) read(text []byte, depth int, server bool) error {
 		}
 		return err
 	}
-	id, err := o.Get("id")
-	switch {
-	case err == raw.ErrAbsent:
-	case err != nil:
-		return fmt.Errorf("id: %w", err)
-	case id[0] == '"' || isInteger(id):
-		m.ID = ID(id)
-	case string(id) != "null":
-		return fmt.Errorf("%w: the id is neither a string nor an integer", ErrInvalid)
+	id, err := m.readID(o)
+	if err != nil {
+		return err
 	}
-	switch method, err := o.Get("method"); {
-	case err == raw.ErrAbsent:
-	case err != nil:
-		return fmt.Errorf("method: %w", err)
-	// the most frequent method; the constant avoids an allocation
-	case string(method) == `"tools/call"`:
-		m.Method = "tools/call"
-	default:
-		if m.Method, err = raw.String(method); err != nil && err != raw.ErrAbsent {
-			return fmt.Errorf("method: %w", err)
-		}
-		if m.Method == "" {
-			return fmt.Errorf("%w: the method is no name", ErrInvalid)
-		}
+	if err := m.readMethod(o); err != nil {
+		return err
 	}
 	if v, err := o.Get("jsonrpc"); err != nil || string(v) != `"2.0"` {
 		return invalid("jsonrpc", err, `is not "2.0"`)
 	}
-	if m.Params, err = o.Get("params"); err != nil && err != raw.ErrAbsent {
-		return fmt.Errorf("params: %w", err)
+	if err := m.readParams(o); err != nil {
+		return err
 	}
-	if string(m.Params) == "null" { // some clients and servers send null instead of no params
-		m.Params = nil
-	}
-	if m.Params != nil && m.Params[0] != '{' && m.Params[0] != '[' {
-		return fmt.Errorf("%w: params are neither an object nor an array", ErrInvalid)
-	}
-	if m.Result, err = o.Get("result"); err != nil && err != raw.ErrAbsent {
-		return fmt.Errorf("result: %w", err)
-	}
-	failure, err := o.Get("error")
-	if err != nil && err != raw.ErrAbsent {
-		return fmt.Errorf("error: %w", err)
-	}
-	switch {
-	case m.Result != nil && string(failure) == "null": // some servers write both members, one of them null
-		failure = nil
-	case failure != nil && string(m.Result) == "null":
-		m.Result = nil
-	}
-	if failure != nil {
-		if m.Error, err = ParseError(failure); err != nil {
-			return err
-		}
+	if err := m.readAnswer(o); err != nil {
+		return err
 	}
 	if server && string(id) == "null" && m.Method != "" {
 		id = nil
@@ -234,6 +195,75 @@ func (m *Message) read(text []byte, depth int, server bool) error {
 		return err
 	}
 	return nil
+}
+
+// readID reads the id, and returns its value in the text, which may be null; nil means that there is none.
+func (m *Message) readID(o raw.Object) (id []byte, err error) {
+	id, err = o.Get("id")
+	switch {
+	case err == raw.ErrAbsent:
+	case err != nil:
+		return nil, fmt.Errorf("id: %w", err)
+	case id[0] == '"' || isInteger(id):
+		m.ID = ID(id)
+	case string(id) != "null":
+		return nil, fmt.Errorf("%w: the id is neither a string nor an integer", ErrInvalid)
+	}
+	return id, nil
+}
+
+func (m *Message) readMethod(o raw.Object) error {
+	switch method, err := o.Get("method"); {
+	case err == raw.ErrAbsent:
+	case err != nil:
+		return fmt.Errorf("method: %w", err)
+	// the most frequent method; the constant avoids an allocation
+	case string(method) == `"tools/call"`:
+		m.Method = "tools/call"
+	default:
+		if m.Method, err = raw.String(method); err != nil && err != raw.ErrAbsent {
+			return fmt.Errorf("method: %w", err)
+		}
+		if m.Method == "" {
+			return fmt.Errorf("%w: the method is no name", ErrInvalid)
+		}
+	}
+	return nil
+}
+
+func (m *Message) readParams(o raw.Object) (err error) {
+	if m.Params, err = o.Get("params"); err != nil && err != raw.ErrAbsent {
+		return fmt.Errorf("params: %w", err)
+	}
+	if string(m.Params) == "null" { // some clients and servers send null instead of no params
+		m.Params = nil
+	}
+	if m.Params != nil && m.Params[0] != '{' && m.Params[0] != '[' {
+		return fmt.Errorf("%w: params are neither an object nor an array", ErrInvalid)
+	}
+	return nil
+}
+
+// readAnswer reads the result and the error.
+func (m *Message) readAnswer(o raw.Object) (err error) {
+	if m.Result, err = o.Get("result"); err != nil && err != raw.ErrAbsent {
+		return fmt.Errorf("result: %w", err)
+	}
+	failure, err := o.Get("error")
+	if err != nil && err != raw.ErrAbsent {
+		return fmt.Errorf("error: %w", err)
+	}
+	switch {
+	case m.Result != nil && string(failure) == "null": // some servers write both members, one of them null
+		failure = nil
+	case failure != nil && string(m.Result) == "null":
+		m.Result = nil
+	}
+	if failure == nil {
+		return nil
+	}
+	m.Error, err = ParseError(failure)
+	return err
 }
 
 // check rejects messages that are of no kind, or of two kinds.

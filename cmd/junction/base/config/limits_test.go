@@ -66,6 +66,18 @@ func TestCheckComparesTheLimitsOfPacks(t *testing.T) {
 		"cut":         "no limit of an upstream bounds the bytes of an answer",
 		"retries":     "the timeout of the tool bounds them",
 	}
+	compared := []string{"max_timeout", "timeout"} // the limits of calls that the rows are about
+	var calls []string
+	entry := reflect.TypeFor[upstream.Config]()
+	for key, index := range yamlread.Keys(entry) {
+		if strings.HasPrefix(entry.FieldByIndex(index).Tag.Get("limit"), "call") {
+			calls = append(calls, key)
+		}
+	}
+	if slices.Sort(calls); !slices.Equal(calls, compared) {
+		t.Errorf("the rows are about the limits of calls %q, and an entry has %q: does a new one defeat a limit of a tool of a "+
+			"pack? Have check_limits.go compare the two, and correct the rows", compared, calls)
+	}
 	limits := slices.Sorted(maps.Keys(yamlread.Keys(reflect.TypeFor[manifest.Limits]())))
 	if known := slices.Sorted(maps.Keys(rows)); !slices.Equal(known, limits) {
 		t.Errorf("the table has %q, and tools of packs the limits %q: have check_limits.go compare the new one, or say why not",

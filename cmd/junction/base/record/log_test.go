@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"reflect"
 	"regexp"
 	"strings"
 	"sync"
@@ -14,6 +15,8 @@ import (
 
 	"junction/auth"
 	"junction/cmd/junction/base/config"
+	"junction/upstream"
+	"junction/upstream/yamlread"
 )
 
 // writes are what was written, one for each system call.
@@ -166,6 +169,54 @@ func TestLogHidesKeysOfTheFile(t *testing.T) {
 	for _, key := range keys {
 		if !secretKey(key[1]) {
 			t.Errorf("a line of the log shows the value of the key %s", key[1])
+		}
+	}
+}
+
+// noSecrets are the texts in the entry of an upstream that are no secrets, or that have no key which would say so.
+var noSecrets = map[string]string{
+	"command": "a program and its arguments", "env": "names and values that a process has from its start on",
+	"inherit_env": "names", "dir": "a path", "sandbox.read": "paths", "sandbox.write": "paths",
+	"url": "an address", "headers": "names and values: each line of the log has only names",
+	"tls.ca_file": "a path", "tls.cert_file": "a path", "tls.key_file": "a path", "tls.server_name": "a name",
+	"auth.header": "a name", "auth.scheme": "a word", "auth.scopes": "names", "auth.client_id": "a name",
+	"auth.private_key_file": "a path", "auth.key_id": "a name", "auth.issuer": "an address",
+	"auth.authorization_endpoint": "an address", "auth.token_endpoint": "an address", "auth.resource": "an address",
+	"auth.audience": "a name", "auth.params": "parameters of an address that the browser of a user shows",
+	"prefix": "a name", "capabilities": "names", "tools.capabilities": "names", "tools.as": "a name",
+}
+
+// TestSecretsOfAnEntryAreNamed: each text in the entry of an upstream is in noSecrets, or it is a secret: then the log
+// hides the value by the name of its key, and a mistake there blocks the upstream also while Junction runs.
+func TestSecretsOfAnEntryAreNamed(t *testing.T) {
+	found := map[string]bool{}
+	var walk func(path string, of reflect.Type)
+	walk = func(path string, of reflect.Type) {
+		_, ofWords := of.MethodByName("Words")
+		switch of.Kind() {
+		case reflect.Pointer, reflect.Slice, reflect.Map:
+			walk(path, of.Elem())
+		case reflect.Struct:
+			for key, index := range yamlread.Keys(of) {
+				walk(yamlread.Join(path, key), of.FieldByIndex(index).Type)
+			}
+		case reflect.String:
+			if !ofWords {
+				found[path] = true
+			}
+		}
+	}
+	walk("", reflect.TypeFor[upstream.Config]())
+	for path := range found {
+		key, _, _ := strings.Cut(path, ".")
+		if noSecrets[path] == "" && !(secretKey(path) && upstream.IsCredential(key)) {
+			t.Errorf("upstreams.*.%s: if it is a secret, have its name end in secret, password or token, so that the log hides "+
+				"it, and give the field of %s the tag credential; if not, say in noSecrets what it is", path, key)
+		}
+	}
+	for path := range noSecrets {
+		if !found[path] || secretKey(path) {
+			t.Errorf("noSecrets has upstreams.*.%s, which is no key, or a secret", path)
 		}
 	}
 }

@@ -5,8 +5,8 @@
 // table.go has the clients: a row for each, with all that differs between them; habits.go has what few of them
 // do. place.go has their files. The package format edits their texts, and revision
 // replaces a file. server.go, text.go, secret.go and entry.go translate a server into an
-// entry of Junction's configuration; merge.go brings the servers of all clients together, and
-// withdrawn.go remembers those that a person has removed.
+// entry of Junction's configuration; plan.go decides what becomes of the servers of all clients, merge.go
+// compares them, and withdrawn.go remembers those that a person has removed.
 // look.go shows a person what an entry would run, send and read. connect.go writes Junction's own
 // entry into a client's file, and record.go remembers what the file was before. key.go decides how a client
 // gets the API key, input.go has the way of VS Code, folder.go says in which folder the client is, and

@@ -228,14 +228,36 @@ func (a *adder) review(cmd *cobra.Command, name string, entry *clients.Entry, e 
 // flags reads the flags.
 func (a *adder) flags() error {
 	g := &a.given
-	ofRegistry := a.server != ""
 	row, err := a.mode()
 	if err != nil {
 		return err
 	}
-	kind := client.ServerKindOf(g.Command, g.URL) // a pack is a command
+	if err := a.misplaced(row); err != nil {
+		return err
+	}
 	var transport client.Transport
-	wrong := transport.UnmarshalText([]byte(a.transport))
+	if err := transport.UnmarshalText([]byte(a.transport)); err != nil {
+		return cli.Usagef("--transport is %s, not %q", transports(), a.transport)
+	}
+	g.Transport = transport.Needed()
+	if err := UseEnv(g, a.env); err != nil {
+		return err
+	}
+	if err := a.pairs(); err != nil {
+		return err
+	}
+	if g.Dir != "" && !strings.HasPrefix(g.Dir, "~/") && !strings.Contains(g.Dir, "${") {
+		dir, err := filepath.Abs(g.Dir)
+		g.Dir = dir
+		return err
+	}
+	return nil
+}
+
+// misplaced returns the error about a flag that is for another kind of server. row is that of the mode.
+func (a *adder) misplaced(row upstream.Mode) error {
+	g, ofRegistry := &a.given, a.server != ""
+	kind := client.ServerKindOf(g.Command, g.URL) // a pack is a command
 	switch {
 	case !ofRegistry && (len(a.set) > 0 || a.via != "" || a.registry != ""):
 		return cli.Usagef("--set, --via and --registry are for a server of the registry")
@@ -250,20 +272,19 @@ func (a *adder) flags() error {
 		return cli.Usagef("%s is for a command", a.authFlag())
 	case !kind.Process && (len(a.env) > 0 || g.Dir != ""):
 		return cli.Usagef("--env and --cwd are for a command; a URL takes --header")
-	case wrong != nil:
-		return cli.Usagef("--transport is %s, not %q", transports(), a.transport)
 	}
-	g.Transport = transport.Needed()
-	g.Headers = map[string]string{}
-	if err := UseEnv(g, a.env); err != nil {
-		return err
-	}
+	return nil
+}
+
+// pairs reads the flags with a name and a value.
+func (a *adder) pairs() error {
+	a.given.Headers = map[string]string{}
 	for _, field := range a.headers {
 		name, value, ok := strings.Cut(field, ":")
 		if !ok || strings.TrimSpace(name) == "" {
 			return cli.Usagef("--header needs 'NAME: VALUE'")
 		}
-		g.Headers[strings.TrimSpace(name)] = strings.TrimSpace(value)
+		a.given.Headers[strings.TrimSpace(name)] = strings.TrimSpace(value)
 	}
 	a.values = map[string][]string{}
 	for _, pair := range a.set {
@@ -272,11 +293,6 @@ func (a *adder) flags() error {
 			return cli.Usagef("--set needs NAME=VALUE")
 		}
 		a.values[name] = append(a.values[name], value)
-	}
-	if g.Dir != "" && !strings.HasPrefix(g.Dir, "~/") && !strings.Contains(g.Dir, "${") {
-		dir, err := filepath.Abs(g.Dir)
-		g.Dir = dir
-		return err
 	}
 	return nil
 }

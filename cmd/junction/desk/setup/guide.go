@@ -1,12 +1,10 @@
 package setup
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -16,13 +14,9 @@ import (
 
 	"junction/cmd/junction/base/cli"
 	"junction/cmd/junction/base/config"
-	"junction/cmd/junction/base/listeners"
 	"junction/cmd/junction/base/revision"
-	"junction/cmd/junction/base/runfile"
 	"junction/cmd/junction/desk/clients"
-	"junction/cmd/junction/desk/entries"
 	"junction/cmd/junction/desk/service"
-	"junction/cmd/junction/ops/admin"
 	"junction/upstream/prose"
 )
 
@@ -143,94 +137,6 @@ func (g *guide) run(ctx context.Context) (err error) {
 		return g.withoutServers()
 	}
 	return g.use(ctx, added)
-}
-
-// possible returns an error if a later step cannot succeed. It changes nothing.
-func (g *guide) possible(ctx context.Context) error {
-	if _, err := service.Program(); err != nil {
-		return err
-	}
-	e, err := entries.Read(io.Discard, g.file, false)
-	if err != nil {
-		return nil // the next step reports it
-	}
-	c := e.Config()
-	if err := checkOwn(ctx, g.file, c, g.connectOther(c)); err != nil {
-		return g.withFree(err, c)
-	}
-	return g.free(ctx, c)
-}
-
-// free returns an error if another program has an address at which Junction would listen, with lines of the
-// configuration that have free ports.
-func (g *guide) free(ctx context.Context, c *config.Config) error {
-	if _, serves := admin.ServedAt(ctx, g.file); serves {
-		return nil
-	}
-	if p, present := runfile.Present(g.file); present && p.Ending() {
-		return nil // the start waits for its end
-	}
-	_, taken := g.taken(c)
-	if taken == nil {
-		return nil
-	}
-	return g.withFree(taken, c)
-}
-
-// taken returns an error if another program has an address of the configuration, and lines with free ports for these
-// addresses.
-func (g *guide) taken(c *config.Config) (lines []string, taken error) {
-	for _, a := range []struct{ key, address string }{{"listen", c.Listen}, {"admin", *c.Admin}} {
-		host, port, err := net.SplitHostPort(a.address)
-		if err != nil || port == "0" {
-			continue
-		}
-		if err = listeners.Taken(a.address, a.key); err == nil {
-			continue
-		}
-		if taken == nil {
-			taken = err
-		} else {
-			taken = listeners.Both(taken, err)
-		}
-		if l, err := net.Listen("tcp", net.JoinHostPort(host, "0")); err == nil {
-			_, port, _ = net.SplitHostPort(l.Addr().String())
-			l.Close()
-			lines = append(lines, a.key+": "+net.JoinHostPort(host, port))
-		}
-	}
-	return lines, taken
-}
-
-// withFree adds lines with free ports to an error about the addresses of the configuration.
-func (g *guide) withFree(err error, c *config.Config) error {
-	lines, _ := g.taken(c)
-	if len(lines) == 0 {
-		return err
-	}
-	return fmt.Errorf("%w; free now: write %s into %s", err, strings.Join(lines, ", and "), g.short())
-}
-
-// connectOther returns how the clients use the Junction of another file, which has the addresses of this one.
-func (g *guide) connectOther(c *config.Config) string {
-	name, url := cmp.Or(g.name, "junction"), runfile.URL(c.Listen)
-	return "run: " + config.CommandOf(name, "", "connect", "--all", "--url", url)
-}
-
-// notTaken returns err, or the error about an address that another program has taken meanwhile, which is the reason.
-func (g *guide) notTaken(ctx context.Context, err error) error {
-	e, failure := entries.Read(io.Discard, g.file, false)
-	if err == nil || failure != nil {
-		return err
-	}
-	c := e.Config()
-	if own := checkOwn(ctx, g.file, c, g.connectOther(c)); own != nil {
-		return g.withFree(own, c)
-	}
-	if taken := g.free(ctx, c); taken != nil {
-		return taken
-	}
-	return err
 }
 
 // withoutServers ends a setup that has found no servers.
@@ -438,120 +344,6 @@ func pick(line string, all []string) (chosen []string, unknown string) {
 		}
 	}
 	return chosen, ""
-}
-
-// connect connects the clients that are found, and returns those whose files were changed.
-func (g *guide) connect(ctx context.Context, running bool) (changed []*clients.Client, err error) {
-	found, err := foundClients()
-	if err != nil {
-		return nil, err
-	}
-	if len(found) == 0 {
-		g.say("\nFound no MCP client on this machine. To connect one later, run: %s\nCLIENT is %s.\n"+
-			"Every other client connects to the URL of Junction.",
-			g.command("connect", "CLIENT"), allClients())
-		return nil, nil
-	}
-	chosen, err := g.chooseClients(found)
-	if err != nil || len(chosen) == 0 {
-		return nil, err
-	}
-	replace := running
-	if running {
-		if replace, err = g.agree("Remove from their files the servers that work in Junction?"); err != nil {
-			return nil, err
-		}
-	}
-	g.probes = newProbes()
-	if !g.yes {
-		g.typed = &typedKey{hidden: cli.QuestionsOf(g.cmd).Hidden}
-	}
-	return g.connectAll(ctx, chosen, replace)
-}
-
-// chooseClients asks which clients are connected.
-func (g *guide) chooseClients(found []*clients.Client) (chosen []*clients.Client, err error) {
-	var all []string
-	for _, c := range found {
-		all = append(all, c.ID)
-	}
-	fmt.Fprintln(g.stdout)
-	if e, err := entries.Read(io.Discard, g.file, false); err == nil && keysOnly(e.Config()) {
-		g.say("Junction needs an API key. No file of a client gets the key. The clients get it\n%s",
-			strings.Join(keyPlan(found), "\n"))
-	}
-	names, err := g.which("Which clients should use Junction?", all)
-	for _, c := range found {
-		if err == nil && slices.Contains(names, c.ID) {
-			chosen = append(chosen, c)
-		}
-	}
-	return chosen, err
-}
-
-// connectAll connects clients, and returns those whose files were changed. A failure concerns one client. The
-// error has the commands for the clients that failed.
-func (g *guide) connectAll(ctx context.Context, chosen []*clients.Client, replace bool) (changed []*clients.Client,
-	err error) {
-	var failed clientErrors
-	var later []string
-	for _, client := range chosen {
-		result, err := g.connectOne(ctx, client, replace)
-		if err != nil {
-			failed.add(client, err)
-			words := []string{"connect", client.ID}
-			if replace {
-				words = append(words, "--replace")
-			}
-			later = append(later, g.command(words...))
-		} else if result.Changed {
-			changed = append(changed, client)
-		}
-	}
-	if len(later) > 0 {
-		return changed, fmt.Errorf("%w; correct what is named here, then run: %s", errors.Join(failed.errors()...),
-			strings.Join(later, "; "))
-	}
-	return changed, nil
-}
-
-func (g *guide) connectOne(ctx context.Context, client *clients.Client, replace bool) (*connectJSON, error) {
-	c := connector{stdout: g.stdout, file: g.file, name: "junction", replace: replace, guided: true,
-		stderr: g.stderr, typed: g.typed, probes: g.probes}
-	if err := g.begin(&c, client.ID); err != nil {
-		return nil, err
-	}
-	result, text, err := c.connect(ctx, client.ID)
-	if err != nil {
-		return nil, errors.Join(err, g.forget(&c, client.ID))
-	}
-	g.say("%s", strings.TrimRight(text, "\n"))
-	g.record.connected(client.ID, result)
-	g.kept = g.kept || result.again
-	return result, g.forget(&c, client.ID)
-}
-
-// begin notes a client that is not connected yet, so that an undo disconnects it also if this process ends
-// in the middle.
-func (g *guide) begin(c *connector, id string) error {
-	if err := c.prepare(id, false); err != nil {
-		return err
-	}
-	connected, err := c.outfit.Records.Has(c.place)
-	if err != nil || connected || slices.Contains(g.record.Clients, id) {
-		return err
-	}
-	g.record.Clients = append(g.record.Clients, id)
-	return g.record.save()
-}
-
-// forget removes a client from the record if it was not connected, and saves the record.
-func (g *guide) forget(c *connector, id string) error {
-	connected, err := c.outfit.Records.Has(c.place)
-	if err == nil && !connected {
-		g.record.Clients = slices.DeleteFunc(g.record.Clients, func(one string) bool { return one == id })
-	}
-	return errors.Join(err, g.record.save())
 }
 
 // finish says what the person has to do.

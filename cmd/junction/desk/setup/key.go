@@ -39,33 +39,24 @@ func (c *connector) credential(ctx context.Context) error {
 		c.way = clients.ByFile // not all clients pass the variable on to a command
 	}
 	switch {
-	case c.keyFile != "" && c.place.Scope == clients.Project:
-		return cli.Usagef("--key-file is a file of yours, and the file of a project is for all who have the project; " +
-			"leave out --key-file or --project")
 	case c.keyFile != "":
 		if err := c.givenKeyFile(); err != nil {
 			return err
 		}
 	case t.Key && c.way == clients.ByFile:
-		t.KeyFile = c.outfit.Records.KeyFile(c.client, t.URL)
-		var err error
-		if t.Secret, err = c.secret(); err != nil {
+		if err := c.ownKeyFile(); err != nil {
 			return err
-		}
-		if _, lacks := os.Stat(t.KeyFile); lacks != nil && t.Secret == "" && c.typed == nil {
-			return fmt.Errorf("%s needs an API key of Junction, and there is no terminal to ask for it; run this "+
-				"command again with the key in %s: %s; %s; nothing was changed", c.client.Name, clients.KeyVariable,
-				c.command("connect"), c.toMakeKey())
-		}
-		if text, err := revision.Read(t.KeyFile); err == nil && t.Secret == "" && c.checkKey(text) != nil {
-			return fmt.Errorf("the key in %s is not accepted by Junction: %w; run this command again with the new key "+
-				"in %s: %s; nothing was changed", c.home.Short(t.KeyFile), c.checkKey(text), clients.KeyVariable,
-				c.command("connect"))
 		}
 	}
 	if !c.client.Commanded(*t) {
 		return nil
 	}
+	return c.bridge()
+}
+
+// bridge sets what an entry needs that starts junction stdio.
+func (c *connector) bridge() (err error) {
+	t := &c.target
 	if t.Key {
 		if err := call.CheckURL(t.URL, true); err != nil { // junction stdio does not send it there
 			return err
@@ -75,13 +66,16 @@ func (c *connector) credential(ctx context.Context) error {
 		return nil
 	}
 	t.Env = c.outfit.Trust(c.place, *t)
-	var err error
 	t.Program, err = service.Program() // the process of a client has another PATH and another folder than a shell
 	return err
 }
 
 // givenKeyFile uses the file of --key-file.
 func (c *connector) givenKeyFile() (err error) {
+	if c.place.Scope == clients.Project {
+		return cli.Usagef("--key-file is a file of yours, and the file of a project is for all who have the project; " +
+			"leave out --key-file or --project")
+	}
 	if c.target.KeyFile, err = filepath.Abs(c.keyFile); err != nil {
 		return err
 	}
@@ -93,6 +87,26 @@ func (c *connector) givenKeyFile() (err error) {
 		return fmt.Errorf("--key-file %s: %w", c.keyFile, err)
 	}
 	c.target.Key, c.way = true, clients.ByFile
+	return nil
+}
+
+// ownKeyFile uses a file of Junction's, and the key that Connect writes there.
+func (c *connector) ownKeyFile() (err error) {
+	t := &c.target
+	t.KeyFile = c.outfit.Records.KeyFile(c.client, t.URL)
+	if t.Secret, err = c.secret(); err != nil {
+		return err
+	}
+	if _, lacks := os.Stat(t.KeyFile); lacks != nil && t.Secret == "" && c.typed == nil {
+		return fmt.Errorf("%s needs an API key of Junction, and there is no terminal to ask for it; run this "+
+			"command again with the key in %s: %s; %s; nothing was changed", c.client.Name, clients.KeyVariable,
+			c.command("connect"), c.toMakeKey())
+	}
+	if text, err := revision.Read(t.KeyFile); err == nil && t.Secret == "" && c.checkKey(text) != nil {
+		return fmt.Errorf("the key in %s is not accepted by Junction: %w; run this command again with the new key "+
+			"in %s: %s; nothing was changed", c.home.Short(t.KeyFile), c.checkKey(text), clients.KeyVariable,
+			c.command("connect"))
+	}
 	return nil
 }
 

@@ -17,17 +17,17 @@ import (
 
 // keptServers are the servers of the client's file that --replace keeps, by the reason.
 type keptServers struct {
-	unknown  []string // the configuration does not have them
-	removed  []string // nor these, because a person has removed them
-	differ   []string // Junction has another command or URL for this name
-	skipped  []string // with the reason why Junction cannot have them
-	disabled []string // names of upstreams
-	other    []string // Junction has another server of this name
-	wider    []string // with the tools that Junction offers and the client hides
-	broken   []string // with the state of the upstream
-	untested []string // no junction runs that could tell whether they work
-	shell    []string // see ofShell
-	folders  []string // see worksInFolders
+	unknown   []string // the configuration does not have them
+	removed   []string // nor these, because a person has removed them
+	differ    []string // Junction has another command or URL for this name
+	skipped   []string // with the reason why Junction cannot have them
+	disabled  []string // names of upstreams
+	conflicts []string // Junction has another server of this name
+	wider     []string // with the tools that Junction offers and the client hides
+	broken    []string // with the state of the upstream
+	untested  []string // no junction runs that could tell whether they work
+	shell     []string // see ofShell
+	folders   []string // see worksInFolders
 }
 
 // replaceable returns the servers in the client's file that Junction has and serves, and the others.
@@ -40,9 +40,6 @@ func (c *connector) replaceable(ctx context.Context) (remove []string, kept kept
 	if err != nil {
 		return nil, kept, err
 	}
-	states := admin.States(ctx, c.file)
-	shell := ofShell(c.file)
-	works := []string{upstream.StateReady.String(), upstream.StateClosed.String()}
 	merge := mergeOf(e, &c.home, c.target.Own, nil)
 	var others []clients.Place
 	for _, p := range c.home.Places() {
@@ -50,44 +47,68 @@ func (c *connector) replaceable(ctx context.Context) (remove []string, kept kept
 			others = append(others, p)
 		}
 	}
-	theirs, _ := c.home.Read(others)           // they tell which entry is that of another client
-	imported := func(o clients.Outcome) bool { // then the entry was corrected
-		at := func(k clients.Known) bool { return k.Name == o.Name && k.From == originIn(&c.home, o.Server) }
-		return slices.ContainsFunc(merge.Existing, at)
-	}
+	theirs, _ := c.home.Read(others) // they tell which entry is that of another client
+	now := running{admin.States(ctx, c.file), ofShell(c.file)}
 	for _, o := range merge.Plan(slices.Concat(servers, theirs))[:len(servers)] {
-		name := o.Server.Name
-		state, known := states[o.Name]
-		switch {
-		case name == c.name:
-		case o.Result == clients.Skipped:
-			kept.skipped = append(kept.skipped, fmt.Sprintf("%s (%s)", name, strings.Join(o.Notes, "; ")))
-		case o.Result == clients.Withdrawn:
-			kept.removed = append(kept.removed, o.Name)
-		case o.Result != clients.Present:
-			kept.unknown = append(kept.unknown, name)
-		case o.Differs:
-			kept.differ = append(kept.differ, o.Name)
-		case o.Conflicts && !imported(o):
-			kept.other = append(kept.other, name)
-		case o.Wider != "":
-			kept.wider = append(kept.wider, fmt.Sprintf("%s (%s)", name, o.Wider))
-		case c.config.Upstreams[o.Name].Off() && o.Server.Entry.Off: // neither runs it
-		case c.config.Upstreams[o.Name].Off():
-			kept.disabled = append(kept.disabled, o.Name)
-		case states == nil:
-			kept.untested = append(kept.untested, name)
-		case known && !slices.Contains(works, state):
-			kept.broken = append(kept.broken, fmt.Sprintf("%s (%s)", name, state))
-		case c.config.Upstreams[o.Name].Isolation == upstream.IsolationFolder && !c.worksInFolders(o.Name):
-			kept.folders = append(kept.folders, name)
-		case slices.Contains(shell, o.Name):
-			kept.shell = append(kept.shell, name)
-		default:
-			remove = append(remove, name)
+		corrected := slices.ContainsFunc(merge.Existing, func(k clients.Known) bool { // after its import
+			return k.Name == o.Name && k.From == originIn(&c.home, o.Server)
+		})
+		if o.Server.Name != c.name && !kept.other(&o, corrected) && !kept.failing(c, &o, now) {
+			remove = append(remove, o.Server.Name)
 		}
 	}
 	return remove, kept, nil
+}
+
+// running is what is known of the upstreams while Junction runs.
+type running struct {
+	states map[string]string // nil if no Junction runs
+	shell  []string          // see ofShell
+}
+
+// other keeps a server if Junction does not have it, or has another one, and reports whether it does. corrected
+// means that the entry was changed after its import.
+func (k *keptServers) other(o *clients.Outcome, corrected bool) bool {
+	name := o.Server.Name
+	switch {
+	case o.Result == clients.Skipped:
+		k.skipped = append(k.skipped, fmt.Sprintf("%s (%s)", name, strings.Join(o.Notes, "; ")))
+	case o.Result == clients.Withdrawn:
+		k.removed = append(k.removed, o.Name)
+	case o.Result != clients.Present:
+		k.unknown = append(k.unknown, name)
+	case o.Differs:
+		k.differ = append(k.differ, o.Name)
+	case o.Conflicts && !corrected:
+		k.conflicts = append(k.conflicts, name)
+	case o.Wider != "":
+		k.wider = append(k.wider, fmt.Sprintf("%s (%s)", name, o.Wider))
+	default:
+		return false
+	}
+	return true
+}
+
+// failing keeps a server that does not work in Junction for this client, and reports whether it does.
+func (k *keptServers) failing(c *connector, o *clients.Outcome, now running) bool {
+	name, u := o.Server.Name, c.config.Upstreams[o.Name]
+	state, known := now.states[o.Name]
+	switch {
+	case u.Off() && o.Server.Entry.Off: // neither runs it
+	case u.Off():
+		k.disabled = append(k.disabled, o.Name)
+	case now.states == nil:
+		k.untested = append(k.untested, name)
+	case known && state != upstream.StateReady.String() && state != upstream.StateClosed.String():
+		k.broken = append(k.broken, fmt.Sprintf("%s (%s)", name, state))
+	case u.Isolation == upstream.IsolationFolder && !c.worksInFolders(o.Name):
+		k.folders = append(k.folders, name)
+	case slices.Contains(now.shell, o.Name):
+		k.shell = append(k.shell, name)
+	default:
+		return false
+	}
+	return true
 }
 
 // worksInFolders reports whether the client can call an upstream that works in the folders of clients. It needs a
@@ -179,7 +200,7 @@ func (k *keptServers) notes(c *connector) (notes []string) {
 	} else {
 		add(k.folders, "they start only in the folder of a client, and this client works in none", "")
 	}
-	add(k.other, "the servers of these names in Junction have other variables, headers or folders",
+	add(k.conflicts, "the servers of these names in Junction have other variables, headers or folders",
 		"Add them to Junction with another name, or remove them by hand.")
 	add(k.wider, "Junction offers tools of them that this client hides",
 		"Disable these tools in the configuration, or remove the servers by hand.")

@@ -7,8 +7,9 @@
 // Junction before, and replace.go decides which servers leave the file. key.go decides how the client gets the
 // API key, and key_faults.go checks these keys for junction doctor. moved.go finds the
 // clients that have an old address of Junction. folder.go says why an entry starts junction
-// stdio. guide.go runs the steps of a setup: values.go asks for values, start.go starts Junction and waits for
-// its servers, link.go makes a shell find the program, record.go notes what was done, undo.go undoes it.
+// stdio. guide.go runs the steps of a setup: guide_address.go looks for a free address, values.go asks for values,
+// start.go starts Junction and waits for its servers, guide_clients.go connects clients, link.go makes a shell find
+// the program, record.go notes what was done, undo.go undoes it.
 package setup
 
 import (
