@@ -272,8 +272,15 @@ func (m *Member) tend(ctx context.Context) {
 		h.mu.Lock()
 		idle := h.used == 0 && now.Sub(h.lastUsed) > shareIdle
 		due, l := idle || h.id != self && h.used > 0 || now.Sub(h.settled) > shareTouch, h.limit
+		if h.unsure != nil {
+			l = h.unsure.limit
+		}
 		h.mu.Unlock()
 		if self == "" || !due {
+			continue
+		}
+		if l.shares == 0 { // its first shares are being taken, or could not be
+			m.holdings.drop(of, h)
 			continue
 		}
 		change := same

@@ -193,6 +193,24 @@ func TestRateOfAnImpatientMember(t *testing.T) {
 	w.untilAllows("user:ann", hourly, 6, []*running{m})
 }
 
+// TestTendLeavesFirstSharesAlone: what a member does regularly changes nothing of a rate whose first shares are just
+// being taken. With the limit of a holding that has none yet, the row would allow no request.
+func TestTendLeavesFirstSharesAlone(t *testing.T) {
+	t.Parallel()
+	w := mustWorld(t)
+	w.ttl = time.Minute
+	m := w.mustJoin(nil)
+	hourly := limits{Rate: 1.0 / 3600, Burst: 7}
+	_, done := m.holdings.use(limitOf{"user:ann", hourly.Rate, 7, false})
+	defer done()
+	m.tend(t.Context())
+	for i := range 7 {
+		if _, _, err := m.Enter(t.Context(), "user:ann", hourly, false); err != nil {
+			t.Fatalf("request %d of 7: %v", i+1, err)
+		}
+	}
+}
+
 // TestRateOutlivesAFailedStatement: a statement that gives shares back fails, and was written or not. The member
 // finds out with the next one. No request is lost, and none is allowed twice.
 func TestRateOutlivesAFailedStatement(t *testing.T) {
@@ -226,7 +244,9 @@ func TestRateOutlivesAFailedStatement(t *testing.T) {
 					t.Fatal(written, err)
 				}
 			}
+			h.mu.Lock()
 			h.unsure = &p // as settle does after an error
+			h.mu.Unlock()
 			if _, err := m.settle(t.Context(), h, h.limit, same); err != nil {
 				t.Fatal(err)
 			}
