@@ -40,7 +40,7 @@ var otherAddresses = map[string]string{
 // client.ServerKind.
 func TestKindOfAnUpstreamIsOneRow(t *testing.T) {
 	used := map[string]bool{}
-	tree := mustParseTree(t, os.DirFS(".."))
+	tree := mustParseTree(t)
 	for dir, p := range tree {
 		files := p.files
 		// servers of tests, a server that knows nothing of Junction, and tools of packs, which have kinds of
@@ -99,7 +99,7 @@ func comparesAddress(e *ast.BinaryExpr) bool {
 // TestEachKindOfPackToolIsOneFile: the row of a kind with the key http lies in kind_http.go of cmd/pack, and
 // what a manifest says of it in http.go of cmd/pack/manifest.
 func TestEachKindOfPackToolIsOneFile(t *testing.T) {
-	tree := mustParseTree(t, os.DirFS(".."))
+	tree := mustParseTree(t)
 	rows, kinds := tree["cmd/pack"].variables(), tree["cmd/pack/manifest"].variables()
 	table := map[string]bool{} // the rows that the table names
 	ast.Inspect(rows["kinds"].value, func(n ast.Node) bool {

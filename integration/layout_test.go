@@ -18,6 +18,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"unicode/utf8"
 )
@@ -225,7 +226,7 @@ const (
 // comment per package, no hidden initialisation, no variable that changes behind a package's back,
 // and words for everything that another package can name.
 func TestLayout(t *testing.T) {
-	tree := mustParseTree(t, os.DirFS(".."))
+	tree := mustParseTree(t)
 	for _, dir := range []string{"cmd/junction", "proxy", "upstream", "upstream/client", "upstream/jsonrpc", "upstream/raw", "policy",
 		"auth/seal", "integration"} {
 		if tree[dir] == nil {
@@ -244,7 +245,7 @@ func TestLayout(t *testing.T) {
 
 // TestArrowsAreUsed holds that the table has no arrow that nothing needs any more.
 func TestArrowsAreUsed(t *testing.T) {
-	tree := mustParseTree(t, os.DirFS(".."))
+	tree := mustParseTree(t)
 	for _, unused := range tree.unused(arrows) {
 		t.Error(unused)
 	}
@@ -286,11 +287,19 @@ type sourcePackage struct {
 	texts        map[*ast.File][]byte
 }
 
-// mustParseTree parses what the go command would take for part of the module, for whatever system a
-// file is.
-func mustParseTree(t *testing.T, root fs.FS) sourceTree {
+// mustParseTree returns what the go command would take for part of the module, for whatever system a file is. All
+// tests have the same tree, and only read it.
+func mustParseTree(t *testing.T) sourceTree {
 	t.Helper()
-	tree, set := sourceTree{}, token.NewFileSet()
+	tree, err := parsedTree()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tree
+}
+
+var parsedTree = sync.OnceValues(func() (sourceTree, error) {
+	root, tree, set := os.DirFS(".."), sourceTree{}, token.NewFileSet()
 	err := fs.WalkDir(root, ".", func(name string, entry fs.DirEntry, err error) error {
 		if err != nil {
 			return err
@@ -328,11 +337,8 @@ func mustParseTree(t *testing.T, root fs.FS) sourceTree {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return tree
-}
+	return tree, err
+})
 
 // problems returns what breaks a rule, one line each.
 func (tree sourceTree) problems() []string {

@@ -5,7 +5,6 @@ import (
 	"go/ast"
 	"go/token"
 	"maps"
-	"os"
 	"path"
 	"path/filepath"
 	"regexp"
@@ -31,7 +30,7 @@ var otherWords = map[string][]string{
 // credentials: neither its constant nor its word. So a new mode compiles only with its row and its file,
 // and no place decides about it in silence.
 func TestModesAreNamedInOnePlace(t *testing.T) {
-	tree := mustParseTree(t, os.DirFS(".."))
+	tree := mustParseTree(t)
 	constants := tree.modeConstants()
 	if len(constants) != len(upstream.Modes()) {
 		t.Errorf("%s has the constants %q for %d modes", modeTable, constants, len(upstream.Modes()))
@@ -61,20 +60,21 @@ func TestModesAreNamedInOnePlace(t *testing.T) {
 // TestEachSourceOfAModeIsOneFile: in the package of the sources, the constant of a mode is in the table, and
 // otherwise only in the file with the word as its name.
 func TestEachSourceOfAModeIsOneFile(t *testing.T) {
-	tree := mustParseTree(t, os.DirFS(".."))
+	tree := mustParseTree(t)
+	constants := tree.modeConstants()
 	places := map[string][]string{} // of a constant: files
 	names := map[string]bool{}
 	for _, file := range tree[modeSources].files {
 		name := path.Base(tree[modeSources].set.Position(file.Pos()).Filename)
 		names[name] = true
 		ast.Inspect(file, func(n ast.Node) bool {
-			if id, ok := n.(*ast.Ident); ok && slices.Contains(tree.modeConstants(), id.Name) {
+			if id, ok := n.(*ast.Ident); ok && slices.Contains(constants, id.Name) {
 				places[id.Name] = append(places[id.Name], name)
 			}
 			return true
 		})
 	}
-	for _, constant := range tree.modeConstants() {
+	for _, constant := range constants {
 		files := slices.Compact(slices.Sorted(slices.Values(places[constant])))
 		word := tree.modeWord(constant)
 		if word == "" { // no credential, and so no source

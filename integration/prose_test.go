@@ -19,7 +19,7 @@ var tableDocuments = []string{"proxy/doc.go", "upstream/doc.go", "upstream/clien
 // fields with their type, declarations with their package, and words such as readCatalog.
 func TestDocumentsProse(t *testing.T) {
 	root := os.DirFS("..")
-	known := namesOf(mustParseTree(t, root))
+	known := namesOf(mustParseTree(t))
 	found := 0
 	for _, doc := range tableDocuments {
 		text, err := fs.ReadFile(root, doc)
@@ -40,7 +40,7 @@ func TestDocumentsProse(t *testing.T) {
 // TestDocumentsProseFindsMistakes: each form of a name that does not exist is found, in prose and in the text
 // of a row.
 func TestDocumentsProseFindsMistakes(t *testing.T) {
-	known := namesOf(mustParseTree(t, os.DirFS("..")))
+	known := namesOf(mustParseTree(t))
 	for text, want := range map[string]string{
 		"// itself if it is the first (claimSession of package replicas).": "claimSession",
 		"// calls (*Dialer).Dial and openTransport of package client.":     "openTransport",

@@ -27,7 +27,7 @@ var inBackground = regexp.MustCompile(`(?m)^exec junction .*&\w+&$`)
 // of authtest, which fails the test if it shows a secret, and whatever the program writes is
 // searched, too.
 func TestSearchedLogs(t *testing.T) {
-	tree := mustParseTree(t, os.DirFS(".."))
+	tree := mustParseTree(t)
 	if talkers := tree.talkers(); !talkers["proxy/front.Options"] || !talkers["upstream.Options"] ||
 		!talkers["auth/store.Config"] || tree.listeners()["NewServer"] != 1 {
 		t.Errorf("what has a log is %v and %v: the tree was not read, or this test is out of date", talkers, tree.listeners())

@@ -3,7 +3,6 @@ package integration
 import (
 	"go/ast"
 	"go/token"
-	"os"
 	"regexp"
 	"slices"
 	"strconv"
@@ -31,7 +30,7 @@ var wordTables = []wordTable{
 // rows themselves name each word.
 func TestWordsAreRows(t *testing.T) {
 	rows := map[string]int{}
-	for _, p := range mustParseTree(t, os.DirFS("..")) {
+	for _, p := range mustParseTree(t) {
 		for _, file := range p.files {
 			ast.Inspect(file, func(n ast.Node) bool {
 				for _, table := range wordTables {
@@ -69,7 +68,7 @@ func isComparison(op token.Token) bool {
 // rows.
 func TestClientsAreRows(t *testing.T) {
 	const rows = "cmd/junction/desk/clients"
-	tree, ids := mustParseTree(t, os.DirFS("..")), map[string]bool{}
+	tree, ids := mustParseTree(t), map[string]bool{}
 	for _, file := range tree[rows].files {
 		ast.Inspect(file, func(n ast.Node) bool {
 			if pair, ok := n.(*ast.KeyValueExpr); ok {

@@ -163,13 +163,16 @@ func (s *Core) awaitLists(ctx context.Context, x *Exchange) {
 		}
 	}
 	waited := s.bringAll(whole, x, seen)
+	for st := range seen.Stocks() { // the first lists may be newer than the snapshot, also of a server that was tried
+		waited = waited || st.Catalog.Listed.IsZero() && st.Backend.Catalog() != st.Catalog
+	}
 	if seen.Settled && !seen.Separates && !waited {
 		return
 	}
 	for st := range seen.Stocks() {
 		b := st.Backend
-		if st.Catalog.Listed.IsZero() && !b.Tried() {
-			waited = true
+		if st.Catalog.Listed.IsZero() {
+			waited = true // also if it was tried meanwhile
 			select {
 			case <-b.Met():
 			case <-ctx.Done():

@@ -154,14 +154,14 @@ func TestDeafClientHoldsNoMoreThanItsShare(t *testing.T) {
 			conn.SetReadDeadline(time.Now().Add(harness.Patience))
 			answer, err := io.ReadAll(conn)
 			text := string(answer)
-			if held > 9*mib || held < mib { // half of limits.bodies, and the request
-				t.Errorf("the call holds %d bytes, want at most 9 MiB and the newest notifications", held)
+			if held > 9*mib { // half of limits.bodies, and the request; nothing if the system has taken the rest
+				t.Errorf("the call holds %d bytes, want at most 9 MiB", held)
 			}
 			if !strings.Contains(text, fmt.Sprintf(`"progress":%d,`, steps)) || !strings.Contains(text, `"result":`) {
 				t.Errorf("the client reads %d bytes without the newest progress or the answer, %v", len(text), err)
 			}
 			if n := strings.Count(text, `"progress":`); n >= steps {
-				t.Errorf("the client reads %d notifications, want fewer: nothing was dropped", n)
+				t.Errorf("the client reads %d notifications, want fewer: its share was never full", n)
 			}
 		})
 	}

@@ -18,8 +18,13 @@ import (
 // TestForeignClientsSearch has clients that others wrote list a catalog with search, find a tool and
 // call it.
 func TestForeignClientsSearch(t *testing.T) {
+	harness.Waits(t)
 	for _, caller := range npm.Tried(t, npm.Clients()) {
 		t.Run(caller.Name, func(t *testing.T) {
+			defer harness.Computes(t)()
+			if caller.Sdk {
+				caller = caller.Kept(t)
+			}
 			up := client.EraModern // the other one than the client's
 			if caller.Modern {
 				up = client.EraLegacy

@@ -10,11 +10,13 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"junction/auth/authtest"
 	"junction/integration/harness"
+	"junction/integration/harness/process"
 	"junction/upstream/sandbox"
 )
 
@@ -27,6 +29,10 @@ func mustOpenTo(t *testing.T, dir, program string, more ...string) string {
 		t.Fatal(err)
 	}
 	defer from.Close()
+	// A process that another test starts meanwhile would have the file open for writing until it is another
+	// program, and Linux starts no program that is open for writing.
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
 	to, err := os.OpenFile(copied, os.O_CREATE|os.O_WRONLY, 0o755)
 	if err != nil {
 		t.Fatal(err)
@@ -143,6 +149,7 @@ func TestPacksHideTheirEnvironment(t *testing.T) {
 // has looked.
 func TestCommandsHideTheirEnvironment(t *testing.T) {
 	defer harness.Computes(t)()
+	binary := mustOpenTo(t, t.TempDir(), harness.JunctionBinary(t))
 	for _, args := range [][]string{
 		{"stdio"}, {"tools"}, {"call", "demo__echo", "text=hello"}, {"doctor"},
 	} {
@@ -161,23 +168,26 @@ func TestCommandsHideTheirEnvironment(t *testing.T) {
 			if args[0] == "doctor" {
 				where = []string{"--admin", strings.TrimPrefix(server.URL, "http://")}
 			}
-			binary := mustOpenTo(t, t.TempDir(), harness.JunctionBinary(t))
 			key := "canary-key-" + args[0]
 			authtest.Secret("key", key)
-			cmd := launched(asNobody, binary, append(args, where...)...)
+			cmd, output := launched(asNobody, binary, append(args, where...)...), process.NewOutput()
 			cmd.Env = append(cmd.Env, "JUNCTION_KEY="+key)
-			cmd.Stdin = strings.NewReader(initialize)
+			cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(initialize), output, output
 			if err := cmd.Start(); err != nil {
 				t.Fatal(err)
 			}
-			defer cmd.Wait()
-			defer cmd.Process.Kill()
+			ended := make(chan error, 1)
+			go func() { ended <- cmd.Wait() }()
 			select {
 			case <-asked:
 				mustHide(t, cmd.Process.Pid, key)
+			case err := <-ended:
+				t.Fatalf("the command ends without a request: %v\n%s", err, output)
 			case <-time.After(harness.Patience):
-				t.Error("the command asks nothing")
+				t.Errorf("the command asks nothing\n%s", output)
 			}
+			_ = cmd.Process.Kill()
+			<-ended
 		})
 	}
 }

@@ -21,6 +21,7 @@ import (
 // with a page that says so, and when there is room again nothing is lost: neither the lines of the audit
 // nor what was stored.
 func TestFaultDisk(t *testing.T) {
+	harness.Waits(t)
 	harness.WithoutShort(t)
 	disk := t.TempDir()
 	needs.Skip(t, syscall.Mount("tmpfs", disk, "tmpfs", 0, "size=2m")) // only root can make a disk

@@ -20,6 +20,7 @@ import (
 // TestSignInHostsAreChecked asks for every path of the sign-in by names that lead to the program:
 // those of strangers get nothing, and those of the operator get what they ask for.
 func TestSignInHostsAreChecked(t *testing.T) {
+	harness.Waits(t)
 	s := authtest.Start(t)
 	p, _ := guarded(t, "allowed_hosts: [alias.example]\n"+alsoHere(s, trusting(s)))
 	port := p.Origin()[strings.LastIndex(p.Origin(), ":"):]
@@ -95,6 +96,7 @@ func TestInvalidRequestInABrowser(t *testing.T) {
 // TestSignInDuringAFlood has a stranger send requests over four connections, as a proxy
 // reports them, while a person signs in from elsewhere, with each page and the token.
 func TestSignInDuringAFlood(t *testing.T) {
+	harness.Waits(t)
 	_, up := upstreamtest.Start(t, upstreamtest.Script{})
 	c := mustCompany(t, up, "", "", "  trusted_proxies: [127.0.0.1/32]")
 	app := mustRegister(t, c, "https://app.example.com/cb")
@@ -166,6 +168,7 @@ func flood(t *testing.T, from string, pages ...string) (stop func()) {
 // no body. Junction reads only the bodies of the share. Forms of users behind the same address are
 // answered, and those of other addresses.
 func TestUnfinishedBodiesOfAStranger(t *testing.T) {
+	harness.Waits(t)
 	_, up := upstreamtest.Start(t, upstreamtest.Script{})
 	c := mustCompany(t, up, "", "", "  trusted_proxies: [127.0.0.1/32]")
 	for from, head := range map[string]string{

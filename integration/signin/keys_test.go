@@ -152,6 +152,7 @@ func mustRefuse(t *testing.T, config string, args ...string) (stdout, stderr str
 }
 
 func TestListenBeyondLoopbackNeedsKeysAndHTTPS(t *testing.T) {
+	harness.Waits(t)
 	ci := newAPIKey(t, "ci")
 	keys, https := authSection([]apiKey{ci}), "public_url: https://mcp.example.com\n"
 	const demo = "admin: 127.0.0.1:0\nupstreams: { demo: { command: [junction, demo] } }\n"
@@ -223,6 +224,7 @@ func TestListenBeyondLoopbackNeedsKeysAndHTTPS(t *testing.T) {
 }
 
 func TestOtherHostsAreRefused(t *testing.T) {
+	harness.Waits(t)
 	ci := newAPIKey(t, "ci")
 	for name, section := range map[string]string{"local": "", "key": authSection([]apiKey{ci})} {
 		t.Run(name, func(t *testing.T) {
@@ -247,6 +249,7 @@ func TestOtherHostsAreRefused(t *testing.T) {
 }
 
 func TestOtherOriginsAreRefused(t *testing.T) {
+	harness.Waits(t)
 	ci := newAPIKey(t, "ci")
 	for name, section := range map[string]string{"local": "", "key": authSection([]apiKey{ci})} {
 		t.Run(name, func(t *testing.T) {
@@ -276,6 +279,7 @@ func TestOtherOriginsAreRefused(t *testing.T) {
 }
 
 func TestOtherContentTypesExecuteNothing(t *testing.T) {
+	harness.Waits(t)
 	ci := newAPIKey(t, "ci")
 	for name, section := range map[string]string{"local": "", "key": authSection([]apiKey{ci})} {
 		t.Run(name, func(t *testing.T) {
@@ -298,6 +302,7 @@ func TestOtherContentTypesExecuteNothing(t *testing.T) {
 }
 
 func TestKeyListsAndCalls(t *testing.T) {
+	harness.Waits(t)
 	ci := newAPIKey(t, "ci", "cidrs: [127.0.0.0/8]", "expires: 2999-12-31")
 	next := newAPIKey(t, "ci")
 	p, journal := guarded(t, authSection([]apiKey{ci, next}))
@@ -325,6 +330,7 @@ func TestKeyListsAndCalls(t *testing.T) {
 // TestNothingIsAnsweredWithoutAKey walks the URLs and methods: who is not known learns
 // nothing, not even what there is.
 func TestNothingIsAnsweredWithoutAKey(t *testing.T) {
+	harness.Waits(t)
 	p, journal := guarded(t, authSection([]apiKey{newAPIKey(t, "ci")}))
 	for _, path := range []string{"", "/up", "/nobody"} {
 		c := harness.NewClient(t, &harness.Endpoint{URL: p.URL + path}, client.EraModern)
@@ -340,6 +346,7 @@ func TestNothingIsAnsweredWithoutAKey(t *testing.T) {
 }
 
 func TestWrongKeysLookAlike(t *testing.T) {
+	harness.Waits(t)
 	ci := newAPIKey(t, "ci")
 	p, _ := guarded(t, authSection([]apiKey{ci}))
 	const secret, check = 17, 60 // where they begin
@@ -378,6 +385,7 @@ func TestWrongKeysLookAlike(t *testing.T) {
 // TestWrongKeysTakeAsLong: how long it takes to refuse a key says nothing of how much of it
 // is right.
 func TestWrongKeysTakeAsLong(t *testing.T) {
+	harness.Alone(t, "it measures how long an answer takes")
 	ci := newAPIKey(t, "ci")
 	p, _ := guarded(t, authSection([]apiKey{ci}))
 	c := harness.NewClient(t, &harness.Endpoint{URL: p.URL}, client.EraModern)
@@ -412,6 +420,7 @@ func TestWrongKeysTakeAsLong(t *testing.T) {
 }
 
 func TestExpiredKeySaysSo(t *testing.T) {
+	harness.Waits(t)
 	old := newAPIKey(t, "old", "expires: 2020-06-30")
 	p, _ := guarded(t, authSection([]apiKey{old}))
 	p.Stderr.MustMatch(t, regexp.MustCompile(`level=WARN msg="is in the past: the key of old is refused`),
@@ -476,6 +485,7 @@ func mustRead(t *testing.T, file string) string {
 }
 
 func TestKeyOutsideItsNetworkIsRefused(t *testing.T) {
+	harness.Waits(t)
 	inside := newAPIKey(t, "inside", "cidrs: [10.0.0.0/8, '2001:db8::/32']")
 	forwarded := func(values ...string) harness.HeaderChange { return harness.With("X-Forwarded-For", values...) }
 	for name, row := range map[string]struct {
@@ -517,6 +527,7 @@ func TestKeyOutsideItsNetworkIsRefused(t *testing.T) {
 // TestRevokedKeyEndsItsStreams takes a key out of the file while a client uses it: the client, its session
 // and its stream end; those of other keys go on.
 func TestRevokedKeyEndsItsStreams(t *testing.T) {
+	harness.Waits(t)
 	harness.EachClientEra(t, func(t *testing.T, era client.Era) {
 		gone, first, second, stays := newAPIKey(t, "gone"), newAPIKey(t, "rotated"), newAPIKey(t, "rotated"), newAPIKey(t,
 			"stays")
@@ -561,6 +572,7 @@ func TestRevokedKeyEndsItsStreams(t *testing.T) {
 }
 
 func TestPlaintextKeyInTheFileIsNotShown(t *testing.T) {
+	harness.Waits(t)
 	key := auth.NewKey()
 	authtest.Secret("an API key", key)
 	hash, _ := auth.HashKey(key)
@@ -621,6 +633,7 @@ func TestPlaintextKeyInTheFileIsNotShown(t *testing.T) {
 }
 
 func TestKeyInTheWrongPlaceIsRefused(t *testing.T) {
+	harness.Waits(t)
 	ci := newAPIKey(t, "ci")
 	p, journal := guarded(t, authSection([]apiKey{ci}))
 	bearer := harness.With("Authorization", "Bearer "+ci.key)

@@ -17,6 +17,7 @@ import (
 )
 
 func TestChallengeNamesTheMetadata(t *testing.T) {
+	harness.Waits(t)
 	p, journal := guarded(t, trusting(authtest.Start(t)))
 	c := harness.NewClient(t, &harness.Endpoint{URL: p.URL}, client.EraModern)
 	for _, verb := range verbs {
@@ -32,6 +33,7 @@ func TestChallengeNamesTheMetadata(t *testing.T) {
 // TestNothingIsAnsweredWithoutAToken walks the paths that there are, and some that there
 // are not, with every method: who shows no token gets nothing but the way to one.
 func TestNothingIsAnsweredWithoutAToken(t *testing.T) {
+	harness.Waits(t)
 	p, journal := guarded(t, trusting(authtest.Start(t))+"endpoints: { web: {} }\n")
 	for _, path := range []string{
 		"/mcp", "/mcp/up", "/mcp/none", "/web/mcp", "/none/mcp", "/mcp/", "/mcp/up/", "/mcp/up/x", "/web/mcp/up", "/",
@@ -61,6 +63,7 @@ func TestNothingIsAnsweredWithoutAToken(t *testing.T) {
 }
 
 func TestProtectedResourceMetadata(t *testing.T) {
+	harness.Waits(t)
 	s := authtest.Start(t)
 	p, _ := guarded(t, trusting(s))
 	for path, resource := range map[string]string{"": publicMCP, "/mcp": publicMCP, "/mcp/up": publicMCP + "/up"} {
@@ -74,6 +77,7 @@ func TestProtectedResourceMetadata(t *testing.T) {
 }
 
 func TestMetadataHasNothingOfTheRequest(t *testing.T) {
+	harness.Waits(t)
 	s := authtest.Start(t)
 	p, _ := guarded(t, alsoHere(s, trusting(s)))
 	spoofs := [][]harness.HeaderChange{
@@ -104,6 +108,7 @@ func TestMetadataHasNothingOfTheRequest(t *testing.T) {
 }
 
 func TestNoMetadataWithoutSignIn(t *testing.T) {
+	harness.Waits(t)
 	for name, section := range map[string]string{"local": "", "keys": authSection([]apiKey{newAPIKey(t, "ci")})} {
 		t.Run(name, func(t *testing.T) {
 			p, _ := guarded(t, section)
@@ -129,6 +134,7 @@ func wantNoDocument(t *testing.T, url string) {
 }
 
 func TestOtherWellKnownDocumentsAreAbsent(t *testing.T) {
+	harness.Waits(t)
 	s := authtest.Start(t)
 	for name, section := range map[string]string{"others": trusting(s), "others and ours": alsoHere(s, trusting(s))} {
 		t.Run(name, func(t *testing.T) {
@@ -145,6 +151,7 @@ func TestOtherWellKnownDocumentsAreAbsent(t *testing.T) {
 }
 
 func TestWebPagesMayReadMetadata(t *testing.T) {
+	harness.Waits(t)
 	s := authtest.Start(t)
 	p, _ := guarded(t, alsoHere(s, trusting(s)))
 	origin := harness.With("Origin", "https://page.example")
@@ -186,6 +193,7 @@ func TestWebPagesMayReadMetadata(t *testing.T) {
 // TestTokensOfBothKindsOfServers: people sign in at Junction or at another authorization server, and
 // keys work beside that; each token is checked by the server that issued it.
 func TestTokensOfBothKindsOfServers(t *testing.T) {
+	harness.Waits(t)
 	s, ci := authtest.Start(t), newAPIKey(t, "ci")
 	p, journal := guarded(t,
 		strings.Replace(alsoHere(s, trusting(s)), "auth: { ", "auth: { api_keys: ["+ci.entry+"], ", 1))
@@ -204,6 +212,7 @@ func TestTokensOfBothKindsOfServers(t *testing.T) {
 }
 
 func TestChallengeOfEachEra(t *testing.T) {
+	harness.Waits(t)
 	p, journal := guarded(t, trusting(authtest.Start(t)))
 	harness.EachClientEra(t, func(t *testing.T, era client.Era) {
 		c := harness.NewClient(t, &harness.Endpoint{URL: p.URL}, era)
@@ -220,6 +229,7 @@ func TestChallengeOfEachEra(t *testing.T) {
 }
 
 func TestMetadataIsPublic(t *testing.T) {
+	harness.Waits(t)
 	s := authtest.Start(t)
 	p, _ := guarded(t, trusting(s))
 	for _, path := range []string{"/.well-known/oauth-protected-resource/mcp", "/.well-known/oauth-protected-resource"} {
@@ -238,6 +248,7 @@ func TestMetadataIsPublic(t *testing.T) {
 // TestForeignSlashAtTheEndOfAResource has clients show a token, and none, at an endpoint whose URL
 // they write with a slash.
 func TestForeignSlashAtTheEndOfAResource(t *testing.T) {
+	harness.Waits(t)
 	s := authtest.Start(t)
 	p, _ := guarded(t, strings.Replace(trusting(s), "audiences: ["+publicMCP+"]",
 		"audiences: ["+publicMCP+", "+publicMCP+"/up]", 1))

@@ -17,6 +17,7 @@ import (
 // TestNoAccidentalOpening sends what a reverse proxy and a browser send. Without
 // authentication neither gets through, because everybody who does can use every tool.
 func TestNoAccidentalOpening(t *testing.T) {
+	harness.Waits(t)
 	const inspector = "http://localhost:6274"
 	ci := newAPIKey(t, "ci")
 	for name, row := range map[string]struct {

@@ -88,6 +88,7 @@ func (a oauthApp) revoke(t testing.TB, token string) {
 const appRedirect = "http://localhost:7/cb"
 
 func TestStreamsEndWithTheSignIn(t *testing.T) {
+	harness.Waits(t)
 	_, up := upstreamtest.Start(t, upstreamtest.Script{})
 	c := mustCompany(t, up, "", "")
 	a, ann := mustRegister(t, c, appRedirect), newPerson(t, "ann")
@@ -129,6 +130,7 @@ func TestStreamsEndWithTheSignIn(t *testing.T) {
 }
 
 func TestTokensAndSessionsDoNotCross(t *testing.T) {
+	harness.Waits(t)
 	_, up := upstreamtest.Start(t, upstreamtest.Script{})
 	c := mustCompany(t, up, "", "endpoints: { web: { upstreams: [up] } }\n")
 	a, ann, ben := mustRegister(t, c, appRedirect), newPerson(t, "ann"), newPerson(t, "ben")
@@ -199,6 +201,7 @@ func TestUserWhoLeavesLosesAccess(t *testing.T) {
 // TestSignInWithoutAPolicyIsExplained: who may use nothing is told so where they sign in, and the app
 // too.
 func TestSignInWithoutAPolicyIsExplained(t *testing.T) {
+	harness.Waits(t)
 	_, up := upstreamtest.Start(t, upstreamtest.Script{})
 	c := mustCompany(t, up, "",
 		"policies: [{ name: engineers, match: { group: engineering }, rules: [{ allow: { upstreams: [up] } }] }]\n")
@@ -283,6 +286,7 @@ func TestCompanyExampleIsSafe(t *testing.T) {
 // TestAppNamesGrantNothing: an app may call itself what it likes; what policy goes by is
 // its id.
 func TestAppNamesGrantNothing(t *testing.T) {
+	harness.Waits(t)
 	_, up := upstreamtest.Start(t, upstreamtest.Script{})
 	c := mustCompany(t, up, "",
 		"policies: [{ name: apps, match: { oauth_client: An app }, rules: [{ allow: { upstreams: [up] } }] }]\n")
@@ -365,6 +369,7 @@ func TestRequestStateOfAnotherUser(t *testing.T) {
 // TestCrashesDuringRefreshes kills the program in the middle of refreshes, and then looks
 // for secrets where none may be.
 func TestCrashesDuringRefreshes(t *testing.T) {
+	harness.Waits(t)
 	_, up := upstreamtest.Start(t, upstreamtest.Script{})
 	c := mustCompany(t, up, "", "")
 	a, ann := mustRegister(t, c, appRedirect), newPerson(t, "ann")
@@ -453,6 +458,7 @@ func TestCrashesDuringRefreshes(t *testing.T) {
 
 // TestRegistrationsStoreNothing registers often: nothing grows by it.
 func TestRegistrationsStoreNothing(t *testing.T) {
+	harness.Waits(t)
 	_, up := upstreamtest.Start(t, upstreamtest.Script{})
 	c := mustCompany(t, up, "", "")
 	size := func() int64 { return authtest.Size(t, filepath.Join(c.Dir, "junction", "junction.db*")) }
@@ -467,6 +473,7 @@ func TestRegistrationsStoreNothing(t *testing.T) {
 
 // TestStepUpAtHome has a client that lacks a scope be told which one, and get it by asking.
 func TestStepUpAtHome(t *testing.T) {
+	harness.Waits(t)
 	_, up := upstreamtest.Start(t, upstreamtest.Script{})
 	c := mustCompany(t, up+`", capabilities: [danger], era: "modern`, "",
 		"policies: [{ name: all, capabilities: [danger], rules: [{ allow: { upstreams: [up] } }] }]\n",
@@ -513,6 +520,7 @@ func TestSDKDoesNotSignInAgain(t *testing.T) {
 // TestEveryAnswerHasAnID: it is in the header of whatever is answered, on the page, in the log and
 // in the audit.
 func TestEveryAnswerHasAnID(t *testing.T) {
+	harness.Waits(t)
 	_, up := upstreamtest.Start(t, upstreamtest.Script{})
 	ci := newAPIKey(t, "ci")
 	c := mustCompany(t, up, "", `policies:
@@ -588,6 +596,7 @@ audit: { file: stderr }
 // TestSignInsAreWrittenDownWithTheirAddress: it is the one that policies and keys go by, also after
 // the proxies in front are others.
 func TestSignInsAreWrittenDownWithTheirAddress(t *testing.T) {
+	harness.Waits(t)
 	_, up := upstreamtest.Start(t, upstreamtest.Script{})
 	c := mustCompany(t, up, "", "", "  trusted_proxies: [127.0.0.1/32]")
 	asks := func(address string) {

@@ -37,6 +37,7 @@ func fewAndAll(t *testing.T) (few, all apiKey, p *harness.Program, journal *upst
 }
 
 func TestKeySeesOnlyWhatItMayUse(t *testing.T) {
+	harness.Waits(t)
 	few, all, p, journal := fewAndAll(t)
 	harness.EachClientEra(t, func(t *testing.T, era client.Era) {
 		little, everything := speaking(t, p, era, few.key, ""), speaking(t, p, era, all.key, "")
@@ -58,6 +59,7 @@ func TestKeySeesOnlyWhatItMayUse(t *testing.T) {
 }
 
 func TestHiddenToolIsUnknown(t *testing.T) {
+	harness.Waits(t)
 	few, _, p, journal := fewAndAll(t)
 	harness.EachClientEra(t, func(t *testing.T, era client.Era) {
 		c := speaking(t, p, era, few.key, "")
@@ -102,6 +104,7 @@ func wantNoAccess(t *testing.T, verb string, a harness.Answered, who string) {
 
 // TestKeyWithoutAPolicyIsRefused: no sign-in would help, so nothing asks for one.
 func TestKeyWithoutAPolicyIsRefused(t *testing.T) {
+	harness.Waits(t)
 	nobody, some := newAPIKey(t, "nobody"), newAPIKey(t, "some")
 	p, journal := guarded(t,
 		authSection([]apiKey{nobody, some})+
@@ -135,6 +138,7 @@ func TestKeyWithoutAPolicyIsRefused(t *testing.T) {
 }
 
 func TestDenyBeatsAllowInAnyOrder(t *testing.T) {
+	harness.Waits(t)
 	ci, other := newAPIKey(t, "ci"), newAPIKey(t, "other")
 	lines := []string{
 		"{ name: team, match: { kind: key }, rules: [{ allow: { upstreams: up } }] }",
@@ -174,6 +178,7 @@ func TestDenyBeatsAllowInAnyOrder(t *testing.T) {
 
 // TestNamesOfClientsGrantNothing has clients call themselves what others are called.
 func TestNamesOfClientsGrantNothing(t *testing.T) {
+	harness.Waits(t)
 	ci, root := newAPIKey(t, "ci"), newAPIKey(t, "root")
 	p, journal := guarded(t, authSection([]apiKey{ci, root})+`policies:
   - { name: ci, match: { key: ci }, rules: [{ allow: { tools: up__gate } }] }
@@ -205,6 +210,7 @@ func TestNamesOfClientsGrantNothing(t *testing.T) {
 // TestStateOfAnotherPrincipalIsUnknown has one principal come with what another was given: for
 // it there is no such session, state, task or cursor.
 func TestStateOfAnotherPrincipalIsUnknown(t *testing.T) {
+	harness.Waits(t)
 	a, b := newAPIKey(t, "a"), newAPIKey(t, "b")
 	server, url := upstreamtest.Start(t, upstreamtest.Script{Tasks: true})
 	p := harness.MustProgram(t, authSection([]apiKey{a, b})+"limits: { page: 1 }\nupstreams: { up: { url: "+url+" } }\n")
@@ -303,6 +309,7 @@ func TestStateOfAnotherPrincipalIsUnknown(t *testing.T) {
 }
 
 func TestClaimsMatchPolicies(t *testing.T) {
+	harness.Waits(t)
 	s := authtest.Start(t)
 	for name, row := range map[string]struct {
 		path   string
@@ -348,6 +355,7 @@ func TestClaimsMatchPolicies(t *testing.T) {
 // TestUserWithoutAPolicyIsRefused: who signed in and may do nothing is told so, and is not sent to
 // sign in again.
 func TestUserWithoutAPolicyIsRefused(t *testing.T) {
+	harness.Waits(t)
 	s := authtest.Start(t)
 	p, journal := guarded(t,
 		trusting(s)+"policies: [{ name: others, match: { user: bob }, rules: [{ allow: { upstreams: up } }] }]\n")
@@ -367,6 +375,7 @@ func TestUserWithoutAPolicyIsRefused(t *testing.T) {
 // TestStepUpNamesTheScope: a tool that only the scopes of a token withhold is listed, and a call of it
 // names the scope to request.
 func TestStepUpNamesTheScope(t *testing.T) {
+	harness.Waits(t)
 	s := authtest.Start(t)
 	section := strings.Replace(trusting(s), "auth: { ",
 		`auth: { scope_capabilities: { "mcp:read": [web], "mcp:write": [web, danger] }, `, 1)
@@ -421,6 +430,7 @@ upstreams: { up: { url: `+url+
 // TestSubjectsOfTwoIssuersDiffer: one subject of two issuers is two people, and neither has the
 // other's session.
 func TestSubjectsOfTwoIssuersDiffer(t *testing.T) {
+	harness.Waits(t)
 	s, other := authtest.Start(t), authtest.Start(t)
 	p, _ := guarded(t, "public_url: "+publicOrigin+"\nauth: { jwt: [{ issuer: "+s.URL+", audiences: ["+publicMCP+
 		"] }, { issuer: "+other.URL+", audiences: ["+publicMCP+"] }] }\n")

@@ -114,6 +114,7 @@ upstreams: %s
 }
 
 func TestSignInOverTwoReplicas(t *testing.T) {
+	harness.Waits(t)
 	_, up := upstreamtest.Start(t, upstreamtest.Script{})
 	c, replicas := mustReplicas(t, fmt.Sprintf("{ up: { url: %q } }", up), "")
 	origin := func(i int) string { return replicas[i%2].Origin() }
@@ -231,6 +232,7 @@ func ringOf(ids ...string) []byte {
 
 // TestStorageIsForOneProcessAndItsKeys has one file, which is for one process and one set of keys.
 func TestStorageIsForOneProcessAndItsKeys(t *testing.T) {
+	harness.Waits(t)
 	_, up := upstreamtest.Start(t, upstreamtest.Script{})
 	dir := t.TempDir()
 	file, keys := filepath.Join(dir, "junction.db"), filepath.Join(dir, "master.key")

@@ -152,6 +152,7 @@ func issuersOf(t *testing.T, p *harness.Program) string {
 }
 
 func TestTokenIsForItsEndpoint(t *testing.T) {
+	harness.Waits(t)
 	s := authtest.Start(t)
 	p, journal := guarded(t,
 		strings.Replace(trusting(s), "audiences: ["+publicMCP,
@@ -189,6 +190,7 @@ func TestTokenIsForItsEndpoint(t *testing.T) {
 }
 
 func TestTokenInTheWrongPlaceIsRefused(t *testing.T) {
+	harness.Waits(t)
 	s := authtest.Start(t)
 	p, journal := guarded(t, trusting(s))
 	token := s.Token(t, claimed(s, nil))
@@ -218,6 +220,7 @@ func TestTokenInTheWrongPlaceIsRefused(t *testing.T) {
 // TestSignedTokensAreVerified: which tokens are valid. Package auth has many
 // more of these.
 func TestSignedTokensAreVerified(t *testing.T) {
+	harness.Waits(t)
 	s := authtest.Start(t)
 	rsa, ec, es384 := authtest.NewKey(t, "rsa", jose.RS256), authtest.NewKey(t, "ec", jose.ES256), authtest.NewKey(t,
 		"es384", jose.ES384)
@@ -288,6 +291,7 @@ func TestSignedTokensAreVerified(t *testing.T) {
 }
 
 func TestIssuerReplacesItsKeys(t *testing.T) {
+	harness.Waits(t)
 	s := authtest.Start(t)
 	p, journal := guarded(t, trusting(s))
 	before := s.Token(t, claimed(s, nil))
@@ -300,6 +304,7 @@ func TestIssuerReplacesItsKeys(t *testing.T) {
 // TestUnknownKeysMakeFewRequests: a token is said to be invalid only if the keys were fetched for it. The
 // others, which may have a new key of their issuer, are to be sent again.
 func TestUnknownKeysMakeFewRequests(t *testing.T) {
+	harness.Waits(t)
 	s := authtest.Start(t)
 	p, _ := guarded(t, trusting(s))
 	key := authtest.NewKey(t, "", jose.ES256)
@@ -319,6 +324,7 @@ func TestUnknownKeysMakeFewRequests(t *testing.T) {
 }
 
 func TestKeysOfAnUnreachableIssuer(t *testing.T) {
+	harness.Waits(t)
 	s := authtest.Start(t)
 	p, journal := guarded(t, trusting(s))
 	wantTokenIn(t, p, s.Token(t, claimed(s, nil)))
@@ -328,6 +334,7 @@ func TestKeysOfAnUnreachableIssuer(t *testing.T) {
 }
 
 func TestIssuerDownAtTheStart(t *testing.T) {
+	harness.Waits(t)
 	s := authtest.Start(t)
 	s.SetDown(true)
 	p, journal := guarded(t, trusting(s))
@@ -354,6 +361,7 @@ func TestIssuerDownAtTheStart(t *testing.T) {
 }
 
 func TestMetadataOfAnotherIssuer(t *testing.T) {
+	harness.Waits(t)
 	s := authtest.Start(t)
 	for _, path := range []string{authtest.Metadata, authtest.OAuth} {
 		s.Answer(path, func(w http.ResponseWriter, _ *http.Request) {
@@ -379,6 +387,7 @@ func TestMetadataOfAnotherIssuer(t *testing.T) {
 // TestKeysOnAnotherHost: an issuer that the file names does not have us connect to whatever it
 // likes.
 func TestKeysOnAnotherHost(t *testing.T) {
+	harness.Waits(t)
 	s := authtest.Start(t)
 	s.Answer(authtest.Metadata, func(w http.ResponseWriter, _ *http.Request) {
 		fmt.Fprintf(w, `{"issuer":"%s","jwks_uri":"%s"}`, s.URL,
@@ -416,6 +425,7 @@ func TestEndlessKeysAreGivenUp(t *testing.T) {
 }
 
 func TestIntrospectedTokens(t *testing.T) {
+	harness.Waits(t)
 	s := authtest.Start(t)
 	p, journal := guarded(t, inquiring(s))
 	const canary = "opaque-canary-0123456789"
@@ -561,6 +571,7 @@ func TestSubscriptionsOutliveAToken(t *testing.T) {
 // TestUpstreamsGetNoTokenOfAClient: no upstream sees what a client shows us, whatever kind of upstream and
 // however it goes.
 func TestUpstreamsGetNoTokenOfAClient(t *testing.T) {
+	harness.Waits(t)
 	s := authtest.Start(t)
 	key := newAPIKey(t, "ci")
 	opaque := "opaque-token-of-a-client"
@@ -616,6 +627,7 @@ func mustYAML(t *testing.T, v any) string {
 }
 
 func TestBadTokensReachNobody(t *testing.T) {
+	harness.Waits(t)
 	s, other := authtest.Start(t), authtest.Start(t)
 	p, journal := guarded(t, trusting(s))
 	before := callsIn(journal)
@@ -647,6 +659,7 @@ func TestBadTokensReachNobody(t *testing.T) {
 // TestUpstreamsGetNoSessionOfAClient checks cookies, and session IDs: an upstream has a
 // session of its own.
 func TestUpstreamsGetNoSessionOfAClient(t *testing.T) {
+	harness.Waits(t)
 	s := authtest.Start(t)
 	p, journal := guarded(t, trusting(s))
 	harness.EachClientEra(t, func(t *testing.T, era client.Era) {

@@ -33,7 +33,7 @@ type limitOf struct {
 // holding has the shares of one limit at this process.
 type holding struct {
 	digest string        // of the limit, in the table
-	users  int           // callers of use; guarded by holdings.mu
+	users  int           // callers of keep; guarded by holdings.mu
 	table  chan struct{} // has an element while a statement about the limit runs
 	asking chan struct{} // has an element while a request asks for more shares
 
@@ -43,6 +43,8 @@ type holding struct {
 	shares   int
 	used     int     // calls in flight; 0 for a rate
 	requests float64 // which the shares allow now; 0 for calls in flight
+	given    float64 // requests of shares that were given back, and are not in the row yet
+	unsure   *plan   // that a statement with an unknown result may have written; nil for none
 	filled   time.Time
 	lastUsed time.Time
 	settled  time.Time
@@ -65,8 +67,24 @@ func (hs *holdings) use(of limitOf) (h *holding, done func()) {
 		h = &holding{digest: digestOf(text), table: make(chan struct{}, 1), asking: make(chan struct{}, 1)}
 		hs.byLimit[of], hs.byDigest[h.digest] = h, h
 	}
+	return h, hs.keep(h)
+}
+
+// known returns the holding of a digest, and keeps it in memory until done is called; nil if there is none.
+// Without that, a new holding of the limit could take shares that a change of the old one then gives back.
+func (hs *holdings) known(digest string) (h *holding, done func()) {
+	hs.mu.Lock()
+	defer hs.mu.Unlock()
+	if h = hs.byDigest[digest]; h == nil {
+		return nil, nil
+	}
+	return h, hs.keep(h)
+}
+
+// keep counts a user of a holding until done is called; mu is held.
+func (hs *holdings) keep(h *holding) (done func()) {
 	h.users++
-	return h, func() {
+	return func() {
 		hs.mu.Lock()
 		defer hs.mu.Unlock()
 		h.users--
@@ -90,7 +108,7 @@ func (hs *holdings) drop(of limitOf, h *holding) {
 	defer hs.mu.Unlock()
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.users == 0 && h.used == 0 && h.shares == 0 {
+	if h.users == 0 && h.used == 0 && h.shares == 0 && h.given == 0 && h.unsure == nil {
 		delete(hs.byLimit, of)
 		delete(hs.byDigest, h.digest)
 	}
@@ -254,8 +272,15 @@ func (m *Member) tend(ctx context.Context) {
 		h.mu.Lock()
 		idle := h.used == 0 && now.Sub(h.lastUsed) > shareIdle
 		due, l := idle || h.id != self && h.used > 0 || now.Sub(h.settled) > shareTouch, h.limit
+		if h.unsure != nil {
+			l = h.unsure.limit
+		}
 		h.mu.Unlock()
 		if self == "" || !due {
+			continue
+		}
+		if l.shares == 0 { // its first shares are being taken, or could not be
+			m.holdings.drop(of, h)
 			continue
 		}
 		change := same
@@ -283,13 +308,12 @@ func (m *Member) tend(ctx context.Context) {
 
 // giveBack gives back what this process does not use of a limit, because another member asks for it.
 func (m *Member) giveBack(ctx context.Context, digest string) {
-	m.holdings.mu.Lock()
-	h := m.holdings.byDigest[digest]
-	m.holdings.mu.Unlock()
+	h, done := m.holdings.known(digest)
 	if h == nil {
 		return
 	}
-	// A member that waits no longer ends no statement: the requests of the shares would be lost.
+	defer done()
+	// A member that waits no longer ends no statement, after which nobody could use the shares for a while.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), queryTime)
 	defer cancel()
 	h.mu.Lock()

@@ -88,20 +88,19 @@ func same(h *holding, _ int) int { return h.shares }
 func none(*holding, int) int { return 0 }
 
 // settle changes the shares of this process in the row, and returns the other members that have shares.
-// This process uses fewer shares before it writes that, and more only afterwards: a statement whose result
-// is unknown can lose shares until the next one, and can not exceed the limit.
+// This process uses fewer shares before it writes that, and more only afterwards: after a statement that failed,
+// it has fewer shares until the next one, which also gives back the requests that the failed one would have.
 func (m *Member) settle(ctx context.Context, h *holding, l limit, to change) (holders []string, err error) {
 	if err := lock(ctx, h.table); err != nil {
 		return nil, err
 	}
 	defer unlock(h.table)
-	given := 0.0 // requests of the shares that are given back
 	for range shareAttempts {
 		row, text, there, err := m.readShares(ctx, h.digest, l)
 		if err != nil {
 			return nil, err
 		}
-		s := m.plan(h, l, row, to, &given)
+		s := m.plan(h, l, row, to)
 		holders = s.holders
 		if !s.changed {
 			s.apply(h)
@@ -117,6 +116,9 @@ func (m *Member) settle(ctx context.Context, h *holding, l limit, to change) (ho
 		}
 		written, err := m.writeShares(ctx, h.digest, text, string(next), full)
 		if err != nil {
+			h.mu.Lock()
+			h.unsure = &s
+			h.mu.Unlock()
 			return nil, err
 		}
 		if written {
@@ -146,6 +148,7 @@ func (l limit) fillTime() time.Duration {
 type plan struct {
 	self    string
 	limit   limit
+	before  int // shares, by the row
 	shares  int
 	gained  float64 // requests of the new shares
 	holders []string
@@ -153,15 +156,22 @@ type plan struct {
 }
 
 // plan changes the row for this process. It takes back at once what the process will have no more.
-func (m *Member) plan(h *holding, l limit, row *shareRow, to change, given *float64) plan {
+func (m *Member) plan(h *holding, l limit, row *shareRow, to change) plan {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	p := plan{self: m.Self(), limit: l}
 	now := time.Now()
 	if h.id != p.self { // another member may have taken the shares of the old ID
-		h.id, h.shares, h.requests = p.self, 0, 0
+		h.id, h.shares, h.requests, h.given, h.unsure = p.self, 0, 0, 0, nil
 	}
-	before := row.Held[p.self]
+	p.before = row.Held[p.self]
+	switch u := h.unsure; { // only this process changes its shares in the row
+	case u == nil || u.before != u.shares && u.before == p.before: // not written, and it cannot be after this plan
+	case u.before != u.shares && u.shares == p.before:
+		u.take(h)
+	default: // nothing tells whether it was written
+		h.given, h.unsure = 0, nil
+	}
 	delete(row.Held, p.self)
 	free := row.sharesFree(l)
 	p.shares = max(h.used, min(to(h, max(1, l.shares/(1+len(*m.others.Load())))), free))
@@ -170,11 +180,11 @@ func (m *Member) plan(h *holding, l limit, row *shareRow, to change, given *floa
 	}
 	if h.fill(now); p.shares < h.shares {
 		part := h.requests * float64(h.shares-p.shares) / float64(h.shares)
-		*given += part
+		h.given += part
 		h.requests -= part
 		h.shares = p.shares
 	}
-	row.Free += *given
+	row.Free = min(l.burst, row.Free+h.given)
 	if added := p.shares - h.shares; added > 0 && l.rate > 0 {
 		p.gained = min(row.Free, max(1, row.Free*float64(added)/float64(max(1, free-h.shares))))
 		row.Free -= p.gained
@@ -182,16 +192,22 @@ func (m *Member) plan(h *holding, l limit, row *shareRow, to change, given *floa
 	if p.shares > 0 {
 		row.Held[p.self] = p.shares
 	}
-	p.changed = before != p.shares || *given > 0 || time.Since(h.settled) > shareTouch
+	p.changed = p.before != p.shares || h.given > 0 || h.unsure != nil || time.Since(h.settled) > shareTouch
 	return p
 }
 
 // apply puts a plan in force that was written.
-func (p plan) apply(h *holding) {
+func (p *plan) apply(h *holding) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	p.take(h)
+}
+
+// take is apply; h.mu is held.
+func (p *plan) take(h *holding) {
 	h.limit, h.shares, h.settled = p.limit, p.shares, time.Now()
 	h.requests += p.gained
+	h.given, h.unsure = 0, nil
 }
 
 // readShares returns the row of a limit without the members that have ended, its text, and the time of

@@ -17,6 +17,7 @@ func TestStateHasOneOwner(t *testing.T) {
 	w := mustWorld(t)
 	w.ttl = time.Minute
 	all := []*running{w.mustJoin(nil), w.mustJoin(nil), w.mustJoin(nil), w.mustJoin(nil)}
+	knowEachOther(w, all) // a member asks the database about an owner that it does not know yet
 	for round := range 10 {
 		key := [16]byte{byte(round)}
 		ask := func() (owner string, lost int) {

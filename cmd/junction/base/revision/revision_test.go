@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -14,9 +13,6 @@ import (
 // TestReplaceAtOnce: several commands change one file at once. Each change is in the file, or its
 // command fails.
 func TestReplaceAtOnce(t *testing.T) {
-	if runtime.GOOS == "windows" {
-		t.Skip("a folder has no lock")
-	}
 	file := filepath.Join(t.TempDir(), "config.yaml")
 	for range 50 {
 		if err := os.WriteFile(file, []byte("old"), 0o600); err != nil {

@@ -6,7 +6,6 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"sync"
 	"testing"
@@ -18,9 +17,6 @@ import (
 // TestCommandsAtOnceAllChangeTheFile: several commands have read the same file, or that there is none, and then all
 // of them change it. Each change is in the file.
 func TestCommandsAtOnceAllChangeTheFile(t *testing.T) {
-	if runtime.GOOS == "windows" {
-		t.Skip("a folder has no lock")
-	}
 	home := t.TempDir()
 	t.Setenv("HOME", home)
 	t.Setenv("XDG_CONFIG_HOME", "")

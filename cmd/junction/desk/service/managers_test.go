@@ -31,7 +31,7 @@ func TestHelperLives(t *testing.T) {
 // mustServe starts a process that is recorded as one that serves the file.
 func mustServe(t *testing.T, file string) runfile.Process {
 	t.Helper()
-	cmd := exec.Command(os.Args[0], "-test.run=^TestHelperLives$")
+	cmd := exec.Command(os.Args[0], "-test.run=^TestHelperLives$", "-test.timeout=1m") // if it does not begin, either
 	cmd.Env = append(os.Environ(), "JUNCTION_TEST_LIVES=1")
 	in, err := cmd.StdinPipe()
 	if err != nil {
@@ -67,14 +67,15 @@ func mustServe(t *testing.T, file string) runfile.Process {
 	return p.Process
 }
 
-// mustInstall writes the file of a service, with more keys, and the definition of an older install.
+// mustInstall writes the file of a service, with more keys, and the definition of an older install. The file has
+// no admin address: in a bubble, whatever listened at the default one would keep the time from passing.
 func mustInstall(t *testing.T, h *Host, keys string) *Service {
 	t.Helper()
 	file := filepath.Join(h.Home, ".config", "junction", "config.yaml")
 	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(file, []byte("upstreams:\n  a: { command: [b] }\n"+keys), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte("admin: \"\"\nupstreams:\n  a: { command: [b] }\n"+keys), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	s, err := h.Of(file)
