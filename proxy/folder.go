@@ -245,6 +245,16 @@ func (x *Exchange) admitRoots(ctx context.Context, b view.Backend, uris []string
 	return nil
 }
 
+// AdmitAgain returns the folders that another member has permitted for a call of the client at this member. Both must
+// permit them, each by the rules and the file system of its machine. The error is for the client.
+func (x *Exchange) AdmitAgain(ctx context.Context, b view.Backend, paths []string) (*upstream.Folders, error) {
+	folders, err := upstream.AdmitFolders(ctx, x.Folders(b), x.Grant.Name(), paths)
+	if err != nil {
+		return nil, placeless(b, err)
+	}
+	return folders, nil
+}
+
 // admitAgain sets the folders in which a task was begun.
 func (x *Exchange) admitAgain(ctx context.Context, task sealed.Task) error {
 	switch {

@@ -1,7 +1,6 @@
 package front
 
 import (
-	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -17,6 +16,7 @@ import (
 	"junction/proxy/budget"
 	"junction/proxy/members"
 	"junction/proxy/stateful"
+	"junction/proxy/view"
 	"junction/upstream"
 	"junction/upstream/client"
 )
@@ -277,7 +277,7 @@ func (x *request) callAt(ctx context.Context, owner, name string, c *upstream.Ca
 			o.Ignored(name)
 		}
 	}
-	return stateful.Read(ctx, abort, body, name, c.Peer, send, dropped)
+	return stateful.Read(ctx, abort, body, name, c, send, dropped)
 }
 
 // The values of members.HeaderCall.
@@ -405,10 +405,10 @@ func (s *Server) serveMember(x *request) bool {
 
 // serverOf returns the server of a call of another member; nil if there is none with a state that the
 // caller may use.
-func (x *request) serverOf(c *stateful.Call) (server proxy.Stateful, holder string) {
+func (x *request) serverOf(c *stateful.Call) (server view.Backend, holder string) {
 	for st := range x.Subject.Sight().Stocks() {
 		if st.Backend.Name() == c.Upstream {
-			if holder, ok := st.Backend.Holder(cmp.Or(c.Session, c.Window), x.User()); ok {
+			if holder, ok := st.Backend.Holder(c.Holds(x.User(), x.Grant.Name())); ok {
 				return st.Backend, holder
 			}
 		}
@@ -427,7 +427,7 @@ func (x *request) hidesState(c *stateful.Call) bool {
 		if b.Name() != c.Upstream {
 			continue
 		}
-		holder, ok := b.Holder(cmp.Or(c.Session, c.Window), x.User())
+		holder, ok := b.Holder(c.Holds(x.User(), x.Grant.Name()))
 		if ok && x.server.states.has(stateKey(b.Name(), holder)) {
 			return true
 		}
@@ -437,7 +437,7 @@ func (x *request) hidesState(c *stateful.Call) bool {
 
 // makeCall makes a call of another member, and writes its answer as frames. refused is an error that is
 // the answer; nil for none.
-func (s *Server) makeCall(ctx context.Context, x *request, server proxy.Stateful, c *stateful.Call, refused error) {
+func (s *Server) makeCall(ctx context.Context, x *request, server view.Backend, c *stateful.Call, refused error) {
 	out := newRelay(x.reply.w, x.request, s.limits.WriteTimeout)
 	out.Header().Set("Content-Type", "application/octet-stream")
 	peer := stateful.NewOwner(out, func() { _ = out.FlushError() }, x, c.Extensions)
@@ -455,6 +455,11 @@ func (s *Server) makeCall(ctx context.Context, x *request, server proxy.Stateful
 		peer.Finish(client.Result{}, proxy.Malformed(err), text)
 		return
 	}
+	if call.Folders, err = x.AdmitAgain(ctx, server, c.Folders); err != nil {
+		refused, _ := proxy.RPCError(err, server.Name())
+		peer.Finish(client.Result{}, refused, text)
+		return
+	}
 	s.states.mu.Lock()
 	if s.states.calls == nil {
 		s.states.calls = map[string]memberCall{}
@@ -468,5 +473,6 @@ func (s *Server) makeCall(ctx context.Context, x *request, server proxy.Stateful
 	}()
 	_ = out.FlushError() // the other member waits for the head of the answer
 	r, err := server.Call(ctx, call)
+	peer.Rooted(call.Rooted)
 	peer.Finish(r, err, text)
 }
