@@ -160,6 +160,10 @@ func TestCallRunsInTheFolderOfItsClient(t *testing.T) {
 		if got := at(t, m); !strings.Contains(got, "has not answered roots/list") || len(asked) != 1 {
 			t.Errorf("after %d questions without an answer, the call is made in %s", len(asked), got)
 		}
+		unknown := harness.Query{Method: whoami.Method, Params: whoami.Params + `,"requestState":"another"`}
+		if got := at(t, harness.Talk(t, w.URL, caller).Begin(t, unknown).Answer(t)); !strings.Contains(got, "requestState is unknown") {
+			t.Errorf("with an unknown state, the call is made in %s", got)
+		}
 	})
 }
 

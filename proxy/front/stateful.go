@@ -16,7 +16,6 @@ import (
 	"junction/proxy/budget"
 	"junction/proxy/members"
 	"junction/proxy/stateful"
-	"junction/proxy/view"
 	"junction/upstream"
 	"junction/upstream/client"
 )
@@ -405,7 +404,7 @@ func (s *Server) serveMember(x *request) bool {
 
 // serverOf returns the server of a call of another member; nil if there is none with a state that the
 // caller may use.
-func (x *request) serverOf(c *stateful.Call) (server view.Backend, holder string) {
+func (x *request) serverOf(c *stateful.Call) (server proxy.Stateful, holder string) {
 	for st := range x.Subject.Sight().Stocks() {
 		if st.Backend.Name() == c.Upstream {
 			if holder, ok := st.Backend.Holder(c.Holds(x.User(), x.Grant.Name())); ok {
@@ -437,7 +436,7 @@ func (x *request) hidesState(c *stateful.Call) bool {
 
 // makeCall makes a call of another member, and writes its answer as frames. refused is an error that is
 // the answer; nil for none.
-func (s *Server) makeCall(ctx context.Context, x *request, server view.Backend, c *stateful.Call, refused error) {
+func (s *Server) makeCall(ctx context.Context, x *request, server proxy.Stateful, c *stateful.Call, refused error) {
 	out := newRelay(x.reply.w, x.request, s.limits.WriteTimeout)
 	out.Header().Set("Content-Type", "application/octet-stream")
 	peer := stateful.NewOwner(out, func() { _ = out.FlushError() }, x, c.Extensions)
@@ -455,7 +454,7 @@ func (s *Server) makeCall(ctx context.Context, x *request, server view.Backend, 
 		peer.Finish(client.Result{}, proxy.Malformed(err), text)
 		return
 	}
-	if call.Folders, err = x.AdmitAgain(ctx, server, c.Folders); err != nil {
+	if call.Folders, err = x.AdmitAgain(ctx, server.Name(), c.Folders); err != nil {
 		refused, _ := proxy.RPCError(err, server.Name())
 		peer.Finish(client.Result{}, refused, text)
 		return

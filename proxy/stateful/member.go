@@ -40,7 +40,8 @@ func Read(ctx context.Context, abort context.CancelFunc, body io.ReadCloser, nam
 	send Answers, dropped func()) (client.Result, error) {
 	defer body.Close()
 	c.Rooted = nil
-	m := &asked{call: c, peer: c.Peer, send: send, dropped: dropped, abort: abort, cancel: map[string]context.CancelFunc{}}
+	m := &asked{call: c, peer: c.Peer, send: send, dropped: dropped, abort: abort,
+		cancel: map[string]context.CancelFunc{}}
 	defer m.running.Wait()
 	defer abort()
 	return m.read(ctx, reader(body), name)
