@@ -94,9 +94,9 @@ func startLink(p *pool, key linkKey, readsShared bool, of waiter) *link {
 	ctx, stop := context.WithCancelCause(context.Background())
 	l := &link{pool: p, key: key, readsShared: readsShared, subscribes: readsShared || key.readsCatalog(),
 		readsCatalog: readsShared || key.readsCatalog() && !p.ByFolder(),
-		log:          p.log, folders: of.folders, born: time.Now(), stop: stop, done: make(chan struct{}), wake: make(chan struct{}, 1),
-		relist: make(chan struct{}, 1), asking: asking{wake: make(chan struct{}, 1)}, silence: newSilence(),
-		suspicion: suspicion{wake: make(chan struct{}, 1)}}
+		log:          p.log, folders: of.folders, born: time.Now(), stop: stop, done: make(chan struct{}),
+		wake: make(chan struct{}, 1), relist: make(chan struct{}, 1), asking: asking{wake: make(chan struct{}, 1)},
+		silence: newSilence(), suspicion: suspicion{wake: make(chan struct{}, 1)}}
 	l.changed, l.since, l.used = make(chan struct{}), time.Now(), time.Now()
 	l.recallRefusal()
 	go l.run(ctx, of.cause)

@@ -237,7 +237,11 @@ func (p *pool) noRoom(key linkKey) error {
 			which, n = "that one user may have (half of max_links)", p.share()
 			if key.ofProgram() {
 				s := p.programs()
-				which, n = "that one program may have beside others (max_links)", s.counts[s.of(key.user)]
+				own := s.of(key.user)
+				which, n = "that one program may have beside others (max_links)", s.counts[own]
+				if own == knownPrograms {
+					which = "that the programs after the third may have together (max_links)"
+				}
 			}
 		}
 		return fmt.Errorf("all %d processes %s work in other folders, and were used in the last %d minutes; try again "+
