@@ -185,7 +185,8 @@ func (s *Core) callUpstream(ctx context.Context, x *Exchange, c *upstream.Call) 
 // callBackend makes the call here, or at the member that has the state of the server.
 func (s *Core) callBackend(ctx context.Context, x *Exchange, c *upstream.Call) (client.Result, error) {
 	if s.members != nil {
-		if holder, ok := x.target.Backend.Holder(x.Who.Session, c.Principal); ok {
+		if holder, ok := x.target.Backend.Holder(upstream.Window{Session: x.Who.Session,
+			Principal: c.Principal, Account: c.Account, Folders: c.Folders.Paths()}); ok {
 			return x.front.CallStateful(ctx, x.target.Backend, holder, c)
 		}
 	}

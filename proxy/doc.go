@@ -297,14 +297,15 @@
 // to an approval request needs no owner (a legacy client's is a response as above): any member
 // accepts it, and Core.spend asks Members.Once whether it is the first.
 //
-// The state of a server that declares some (stateful) has an owner for each principal, or for all. The
-// member that has the request does everything as for other calls, and then:
+// The state of a server that declares some (stateful) has an owner for each principal, for each folder of one,
+// or for all. The member that has the request does everything as for other calls, and then:
 //
 //	Core.callBackend         call.go             asks Backend.Holder whether the server has a state
 //	request.CallStateful     front/stateful.go   asks Members.State who has it; makes the call here, or
 //	request.callAt           front/stateful.go   sends it (Members.Send) with the headers of the client
 //	Server.serveMember       front/stateful.go   at the owner: authenticated again, finds the server
-//	Server.makeCall          front/stateful.go   at the owner: Backend.Call, whose peer is a stateful.Owner
+//	Server.makeCall          front/stateful.go   at the owner: permits the folders of the call again
+//	                                             (AdmitAgain); Backend.Call, whose peer is a stateful.Owner
 //	Read                     stateful/member.go  passes notifications and questions on, and has the result
 //	Server.answerMember      front/stateful.go   at the owner: the answer to a question
 //

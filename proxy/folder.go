@@ -245,6 +245,24 @@ func (x *Exchange) admitRoots(ctx context.Context, b view.Backend, uris []string
 	return nil
 }
 
+// AdmitAgain returns the folders that another member has permitted for a call of the client to a server. Both must
+// permit them, each by the rules and the file system of its machine. The error is for the client.
+func (x *Exchange) AdmitAgain(ctx context.Context, server string, paths []string) (*upstream.Folders, error) {
+	if len(paths) == 0 {
+		return nil, nil
+	}
+	for st := range x.Subject.Sight().Stocks() {
+		if b := st.Backend; b.Name() == server {
+			folders, err := upstream.AdmitFolders(ctx, x.Folders(b), x.Grant.Name(), paths)
+			if err != nil {
+				return nil, placeless(b, err)
+			}
+			return folders, nil
+		}
+	}
+	return nil, UnavailableError("the server has no tools for this caller any more")
+}
+
 // admitAgain sets the folders in which a task was begun.
 func (x *Exchange) admitAgain(ctx context.Context, task sealed.Task) error {
 	switch {
@@ -267,8 +285,11 @@ func (s *Core) rootsOf(ctx context.Context, x *Exchange) (uris []string, ask *Re
 	}
 	if err == nil {
 		st, ok := s.sealer.OpenState(text, x.Principal.ID)
-		if !ok || st.Kind != sealed.Roots {
-			return st.Roots, nil, nil // openState refuses what is no state
+		switch {
+		case !ok:
+			return nil, nil, errors.New("requestState is unknown, or has expired; make the request without it")
+		case st.Kind != sealed.Roots:
+			return st.Roots, nil, nil
 		}
 		answers, _ := x.Params.Object("inputResponses")
 		answer, _ := answers.Get(rootsKey)

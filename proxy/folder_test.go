@@ -3,8 +3,10 @@ package proxy
 import (
 	"context"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"junction/upstream/client"
 )
@@ -70,4 +72,47 @@ func TestWaitForRootsEndsWithItsRequest(t *testing.T) {
 			t.Errorf("the next request has the roots %q after %d questions", uris, f.asked)
 		}
 	})
+}
+
+// TestClientThatNamesNoFolderIsOneWithout: a client that declares roots, and does not answer or answers something else,
+// has none. Its call waits for rootsPatience, or until its own time is over.
+func TestClientThatNamesNoFolderIsOneWithout(t *testing.T) {
+	for name, tt := range map[string]struct {
+		answer   string // "" for none
+		left     time.Duration
+		took     time.Duration
+		roots    int
+		rootless string
+	}{
+		"silent":                     {"", time.Hour, rootsPatience, 0, noAnswer},
+		"silent, in the call's time": {"", time.Second, time.Second, 0, ""},
+		"no list":                    {`{"roots":"file:///shop"}`, time.Hour, 0, 0, noRoots},
+		"no object":                  {`[]`, time.Hour, 0, 0, noRoots},
+		"no text":                    {`{"roots":[{"uri":5},{},"file:///shop",null]}`, time.Hour, 0, 0, noRoots},
+		"empty":                      {`{"roots":[]}`, time.Hour, 0, 0, noRoots},
+		"10,000": {`{"roots":[` + strings.Repeat(`{"uri":"file:///shop"},`, 9999) + `{"uri":"file:///shop"}]}`, time.Hour, 0,
+			maxRoots, noRoots},
+		"1 MB": {`{"roots":[{"uri":"file:///shop"},{"uri":"file:///` + strings.Repeat("a", 1<<20) + `"}]}`, time.Hour, 0, 1, noRoots},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := &rooted{answers: make(chan string, 1)}
+				if tt.answer != "" {
+					f.answers <- tt.answer
+				}
+				s, first := between(t, client.EraLegacy, client.EraLegacy, "2025-11-25", client.Profile{Roots: true})
+				x := &Exchange{Era: client.EraLegacy, Session: first.Session}
+				x.Session.Key = "s"
+				s.Prepare(x, f, first.Caller, first.Grant)
+				x.Who.Profile = first.Who.Profile
+				ctx, cancel := context.WithTimeout(t.Context(), tt.left)
+				defer cancel()
+				began := time.Now()
+				uris := x.sessionRoots(ctx)
+				if took := time.Since(began); len(uris) != tt.roots || took != tt.took || x.rootless != tt.rootless {
+					t.Errorf("%d roots after %v, and the client %q", len(uris), took, x.rootless)
+				}
+			})
+		})
+	}
 }

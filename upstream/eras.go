@@ -37,10 +37,12 @@ type legacySide struct {
 
 // acquire returns a ready conn for the call. The caller must end the turn.
 func (u *Upstream) acquire(ctx context.Context, c *Call) (turn, error) {
-	if u.placeless(c) {
+	switch {
+	case c.Folders != nil:
+		u.BringLater(c.Folders)
+	case u.NeedsFolder():
 		return turn{}, &Error{u.name, client.KindUnavailable, errNoFolder}
 	}
-	u.BringLater(c.Folders)
 	if u.prefersLegacy(c) {
 		t, err := u.takeTurn(ctx, u.keyOf(c, true), c)
 		if err == nil {
@@ -50,6 +52,9 @@ func (u *Upstream) acquire(ctx context.Context, c *Call) (turn, error) {
 		if both := u.config.bothEras(); both && !u.staysModern(ctx, err) || !both && u.needsSecond(c) {
 			return turn{}, err
 		}
+	}
+	if c.Folders == nil { // nearly always the case; keyOf would copy the key once more
+		return u.takeTurn(ctx, u.key(c.Profile, c.session(), c.Principal, false), c)
 	}
 	return u.takeTurn(ctx, u.keyOf(c, false), c)
 }

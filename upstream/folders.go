@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -65,17 +66,23 @@ func (f *Folders) Again(ctx context.Context, guard *folder.Guard) (*Folders, err
 	if f == nil {
 		return nil, nil
 	}
+	return AdmitFolders(ctx, guard, f.principal, f.Paths())
+}
+
+// AdmitFolders returns the folders with these paths that the guard permits to a principal; nil without paths. The
+// first one must be permitted.
+func AdmitFolders(ctx context.Context, guard *folder.Guard, principal string, paths []string) (*Folders, error) {
 	var set folder.Set
-	for i, place := range f.set {
-		now, err := guard.Admit(ctx, f.principal, place.Path())
+	for i, path := range paths {
+		place, err := guard.Admit(ctx, principal, path)
 		switch {
 		case err == nil:
-			set = append(set, now)
+			set = append(set, place)
 		case i == 0:
 			return nil, err
 		}
 	}
-	return NewFolders(set, guard, f.principal), nil
+	return NewFolders(set, guard, principal), nil
 }
 
 // gone reports whether a call can name these folders no more: one of them was removed, replaced or forbidden.
@@ -151,13 +158,13 @@ func (p *pool) keyOf(c *Call, legacySide bool) linkKey {
 	key := p.key(c.Profile, c.session(), c.Principal, legacySide)
 	if c.Folders != nil && p.ByFolder() {
 		key.profile.Roots = true
-		key.holder, key.user = folderHolder(c.Folders, c.Principal), c.Principal
-		if key.user == "" { // without authentication, each program counts
-			key.user = c.Account
-		}
+		key.holder, key.user = folderHolder(c.Folders, c.Principal), folderUser(c.Principal, c.Account)
 	}
 	return key
 }
+
+// folderUser returns who has the processes in a folder: the principal, or without authentication the program.
+func folderUser(principal, account string) string { return cmp.Or(principal, account) }
 
 // folderHolder returns the holder of the processes of a principal in folders.
 func folderHolder(f *Folders, principal string) string { return "folder " + f.key + " " + principal }

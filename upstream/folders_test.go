@@ -269,6 +269,42 @@ func TestServerWaitsForAFolder(t *testing.T) {
 	}
 }
 
+// TestStateOfAFolderEndsWithItsConnection: the windows of a program in a folder have a state, which is named without
+// numbers of the file system. If another member may have it now, the process of that folder ends, and no other one.
+func TestStateOfAFolderEndsWithItsConnection(t *testing.T) {
+	p := newPlaces(t, "a", "b")
+	child := upstreamtest.Command(t, upstreamtest.Script{Era: string(client.EraLegacy)})
+	yes := true
+	u := Start("up", Config{Command: child.Command, Env: child.Env, Isolation: IsolationFolder, Era: client.EraLegacy,
+		Stateful: &yes}, Options{Log: authtest.Log(t)})
+	defer u.Close()
+	agent := func(account, folder string) func(*Call) {
+		in := p.in(t, "", folder)
+		return func(c *Call) { in(c); c.Account = account }
+	}
+	holder := func(account, folder string) string {
+		h, ok := u.Holder(Window{Account: account, Folders: []string{filepath.Join(p.dir, folder)}})
+		if !ok {
+			t.Error("no state is declared")
+		}
+		return h
+	}
+	all := []func(*Call){agent("codex", "b"), agent("claude", "a"), agent("codex", "a")}
+	var before []int
+	for _, in := range all {
+		before = append(before, whoIs(t, u, in).Pid)
+	}
+	if !u.Keeps(holder("codex", "a")) || u.Keeps(holder("claude", "b")) {
+		t.Error("other windows have a state")
+	}
+	u.Discard(holder("codex", "a"))
+	for i, in := range all {
+		if now := whoIs(t, u, in).Pid; (now != before[i]) != (i == 2) {
+			t.Errorf("process %d follows on %d", now, before[i])
+		}
+	}
+}
+
 // TestServerThatCannotStartDoesNotWait: no folder of a client would help.
 func TestServerThatCannotStartDoesNotWait(t *testing.T) {
 	u := Start("up", Config{Command: []string{filepath.Join(t.TempDir(), "none")}, Isolation: IsolationFolder}, Options{Log: authtest.Log(t)})
@@ -294,7 +330,7 @@ func TestNobodyLosesTheProcessOfAFolder(t *testing.T) {
 	first, second := whoIs(t, u, agent("codex", "a")), whoIs(t, u, agent("codex", "b"))
 	whoIs(t, u, agent("claude", "a"))
 	whoIs(t, u, agent("claude", "d"))
-	for want, in := range map[string]func(*Call){"half of max_links": agent("codex", "c"), "(max_links)": agent("opencode", "e")} {
+	for want, in := range map[string]func(*Call){"one program may have": agent("codex", "c"), "(max_links)": agent("opencode", "e")} {
 		res := <-begun(u, toolCall("whoami", `{}`, in))
 		if text := mustFail(t, res, client.KindBusy); !strings.Contains(text, want) || !strings.Contains(text, "upstreams.up") {
 			t.Errorf("Call = %s", text)

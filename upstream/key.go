@@ -123,14 +123,25 @@ func (p *pool) key(own client.Profile, session, principal string, legacySide boo
 	return key
 }
 
+// A Window is what decides which callers share a state with a call.
+type Window struct {
+	Session   string // or what stands for one (WindowIn)
+	Principal string
+	Account   string   // see Call.Account
+	Folders   []string // the paths of Call.Folders
+}
+
 // Holder identifies the callers that share the state of a server that declares some (stateful): a
-// principal, or "" for all callers. ok is false if the server declares none, or if only the session of
-// the call has it.
-func (p *pool) Holder(session, principal string) (holder string, ok bool) {
-	if !p.stateful.Load() || p.ByFolder() { // each member has the folders of its machine
+// principal, the windows in one folder, or "" for all callers. ok is false if the server declares none, or if
+// only the session of the call has it. It is the same at each member.
+func (p *pool) Holder(of Window) (holder string, ok bool) {
+	if !p.stateful.Load() {
 		return "", false
 	}
+	session, principal := of.Session, of.Principal
 	switch isolation := p.isolation(true); {
+	case isolation == IsolationFolder && len(of.Folders) > 0:
+		return pathsHolder(of.Folders, folderUser(principal, of.Account)), true
 	case isolation.OfSession() && isWindow(session):
 		return sessionHolder(session, principal), true
 	case isolation.OfSession() && session != "":
@@ -141,12 +152,22 @@ func (p *pool) Holder(session, principal string) (holder string, ok bool) {
 	return "", true
 }
 
+// pathsHolder returns the holder of the state in folders. It has no number of a file system, because those of
+// another member can be other ones.
+func pathsHolder(paths []string, user string) string {
+	return "folders " + user + "\x00" + strings.Join(paths, "\x00")
+}
+
 // linksOf returns the links that can have the state of a holder.
 func (p *pool) linksOf(holder string) (list []*link) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for key, l := range p.links {
-		if p.user != "" || key.holder == holder {
+		has := key.holder
+		if l.folders != nil && p.ByFolder() {
+			has = pathsHolder(l.folders.Paths(), key.user)
+		}
+		if p.user != "" && !p.ByFolder() || has == holder {
 			list = append(list, l)
 		}
 	}

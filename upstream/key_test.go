@@ -89,7 +89,7 @@ func TestForeignHolderOfState(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := newRig(t, legacyScript, tt.config)
 				synctest.Wait()
-				holder, ok := r.Holder(tt.session, "one")
+				holder, ok := r.Holder(Window{Session: tt.session, Principal: "one"})
 				if ok != tt.stateful || holder != tt.holder {
 					t.Fatalf("Holder = %q, %t; want %q, %t", holder, ok, tt.holder, tt.stateful)
 				}
@@ -168,7 +168,7 @@ func TestForeignHolderOfAPersonalState(t *testing.T) {
 	s.Apply(map[string]Config{"up": {URL: "http://127.0.0.1:1/mcp", Auth: Auth{Mode: AuthOAuthUser}, Stateful: &yes,
 		Isolation: IsolationShared}}, Options{Credentials: &nobodySignedIn{}, Log: authtest.Log(t)}, nil)
 	for _, user := range []string{"ann", "ben"} {
-		if holder, ok := s.Of(user, anyMode)[0].Holder("s", user); !ok || holder != "principal "+user {
+		if holder, ok := s.Of(user, anyMode)[0].Holder(Window{Session: "s", Principal: user}); !ok || holder != "principal "+user {
 			t.Errorf("the holder of the state of %s is %q, %t", user, holder, ok)
 		}
 	}

@@ -43,6 +43,7 @@ type link struct {
 	dialedIn *Folders       // those of dialer
 	roots    func() []byte  // result of roots/list of the process; set with dialer
 
+	born time.Time
 	stop context.CancelCauseFunc
 	done chan struct{} // closed when run has returned
 	wake chan struct{} // 1-buffered; receives when a call needs the next attempt to connect
@@ -94,9 +95,9 @@ func startLink(p *pool, key linkKey, readsShared bool, of waiter) *link {
 	ctx, stop := context.WithCancelCause(context.Background())
 	l := &link{pool: p, key: key, readsShared: readsShared, subscribes: readsShared || key.readsCatalog(),
 		readsCatalog: readsShared || key.readsCatalog() && !p.ByFolder(),
-		log:          p.log, folders: of.folders, stop: stop, done: make(chan struct{}), wake: make(chan struct{}, 1),
-		relist: make(chan struct{}, 1), asking: asking{wake: make(chan struct{}, 1)}, silence: newSilence(),
-		suspicion: suspicion{wake: make(chan struct{}, 1)}}
+		log:          p.log, folders: of.folders, born: time.Now(), stop: stop, done: make(chan struct{}),
+		wake: make(chan struct{}, 1), relist: make(chan struct{}, 1), asking: asking{wake: make(chan struct{}, 1)},
+		silence: newSilence(), suspicion: suspicion{wake: make(chan struct{}, 1)}}
 	l.changed, l.since, l.used = make(chan struct{}), time.Now(), time.Now()
 	l.recallRefusal()
 	go l.run(ctx, of.cause)

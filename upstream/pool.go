@@ -235,6 +235,14 @@ func (p *pool) noRoom(key linkKey) error {
 		which, n := "(max_links)", p.connConfig.MaxLinks
 		if full {
 			which, n = "that one user may have (half of max_links)", p.share()
+			if key.ofProgram() {
+				s := p.programs()
+				own := s.of(key.user)
+				which, n = "that one program may have beside others (max_links)", s.counts[own]
+				if own == knownPrograms {
+					which = "that the programs after the third may have together (max_links)"
+				}
+			}
 		}
 		return fmt.Errorf("all %d processes %s work in other folders, and were used in the last %d minutes; try again "+
 			"later, or set a larger max_links in upstreams.%s", n, which, keptFor/time.Minute, p.name)
@@ -246,8 +254,12 @@ func (p *pool) noRoom(key linkKey) error {
 
 // full reports whether the principal of the key has its maximum number of links; p.mu is held.
 func (p *pool) full(key linkKey) bool {
-	if key.user == "" {
+	switch {
+	case key.user == "":
 		return false
+	case key.ofProgram():
+		s := p.programs()
+		return s.full(p, key.user, len(p.links))
 	}
 	n := 0
 	for other := range p.links {
@@ -263,9 +275,9 @@ func (p *pool) share() int { return max(1, p.connConfig.MaxLinks/2) }
 
 // hasIdle reports whether an idle link could make room for one with that key; p.mu is held.
 func (p *pool) hasIdle(key linkKey) bool {
-	full := p.full(key)
+	yields := p.mayYield(key)
 	for other, l := range p.links {
-		if full && other.user != key.user {
+		if !yields(other) {
 			continue
 		}
 		l.mu.Lock()
@@ -290,9 +302,9 @@ func (l *link) kept() bool {
 // allHeld reports whether all links that could make room for one with that key are of other folders, and in use or
 // kept; p.mu is held.
 func (p *pool) allHeld(key linkKey) bool {
-	full := p.full(key)
+	yields := p.mayYield(key)
 	for other, l := range p.links {
-		if l.readsShared || full && other.user != key.user {
+		if l.readsShared || !yields(other) {
 			continue
 		}
 		l.mu.Lock()
@@ -309,10 +321,10 @@ func (p *pool) allHeld(key linkKey) bool {
 // make room for a link with that key. It reports whether there are any.
 func (p *pool) releaseGone(ctx context.Context, key linkKey) (released bool) {
 	p.mu.Lock()
-	full := p.full(key)
+	yields := p.mayYield(key)
 	var links []*link
 	for other, l := range p.links {
-		if l.folders != nil && !l.readsShared && (!full || other.user == key.user) {
+		if l.folders != nil && !l.readsShared && yields(other) {
 			links = append(links, l)
 		}
 	}
@@ -353,9 +365,9 @@ func (p *pool) tell(key linkKey, method string) {
 func (p *pool) takeIdle(key linkKey) *link {
 	var found *link
 	var used time.Time
-	full := p.full(key)
+	yields := p.mayYield(key)
 	for other, l := range p.links {
-		if full && other.user != key.user {
+		if !yields(other) {
 			continue
 		}
 		l.mu.Lock()

@@ -3,6 +3,9 @@ package replicas
 import (
 	"encoding/json"
 	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -30,6 +33,12 @@ type stateful struct {
 // mustStateful starts them. more are further members of the upstream's entry.
 func mustStateful(t *testing.T, up client.Era, more ...string) *stateful {
 	t.Helper()
+	return mustStatefulWith(t, up, "", more...)
+}
+
+// mustStatefulWith is mustStateful with further sections of the file.
+func mustStatefulWith(t *testing.T, up client.Era, sections string, more ...string) *stateful {
+	t.Helper()
 	s := &stateful{server: upstreamtest.Command(t, upstreamtest.Script{Era: string(up)}), keys: map[string]string{}}
 	var entries []string
 	for _, name := range []string{"ann", "bob"} {
@@ -52,7 +61,7 @@ func mustStateful(t *testing.T, up client.Era, more ...string) *stateful {
 	}
 	members := append([]string{"command: " + string(command), "env: " + string(env), "era: " + string(up)}, more...)
 	s.Program = harness.MustProcesses(t, 3, "upstreams: { up: { "+strings.Join(members, ", ")+" } }\n"+
-		"auth: { api_keys: [ "+strings.Join(entries, ", ")+" ] }\n")
+		"auth: { api_keys: [ "+strings.Join(entries, ", ")+" ] }\n"+sections)
 	s.MustReady(t, harness.Patience)
 	return s
 }
@@ -68,7 +77,12 @@ func (s *stateful) as(t *testing.T, principal, url string, era client.Era) *harn
 // count returns the answer to a call of the tool count: a number, or an error.
 func count(t *testing.T, c *harness.Talker) (n int, failed *jsonrpc.Error) {
 	t.Helper()
-	m := c.Call(t, "up__count", `{}`)
+	return counted(t, c.Call(t, "up__count", `{}`))
+}
+
+// counted returns what count is answered.
+func counted(t *testing.T, m jsonrpc.Message) (n int, failed *jsonrpc.Error) {
+	t.Helper()
 	if m.Error != nil {
 		return 0, m.Error
 	}
@@ -133,6 +147,106 @@ func TestStateStaysTogether(t *testing.T) {
 			}
 			wantCounts(t, ann, 10, 11, 12)
 			wantCounts(t, bob, 4, 5, 6)
+		})
+	}
+}
+
+// TestStateStaysInTheFolderOfItsWindow has the calls of windows in two folders come to three processes in turn. All
+// calls of one user from one folder reach one process of the server, which runs in that folder, and their questions
+// stay with them. Each member refuses the folder that a user may not name. A folder that was removed and made again
+// has another process.
+func TestStateStaysInTheFolderOfItsWindow(t *testing.T) {
+	harness.Waits(t)
+	for _, up := range harness.Eras {
+		t.Run(string(up), func(t *testing.T) {
+			root, err := filepath.EvalSymlinks(t.TempDir())
+			if err != nil {
+				t.Fatal(err)
+			}
+			a, b := filepath.Join(root, "a"), filepath.Join(root, "b")
+			for _, dir := range []string{a, b} {
+				if err := os.Mkdir(dir, 0o700); err != nil {
+					t.Fatal(err)
+				}
+			}
+			s := mustStatefulWith(t, up, fmt.Sprintf("folders: { within: [%q] }\npolicies:\n"+
+				"  - { name: all, rules: [{ allow: { upstreams: '*' } }] }\n"+
+				"  - { name: bob, match: { key: bob }, folders: [%q], rules: [{ allow: { upstreams: '*' } }] }\n", root, b),
+				"stateful: true", "isolation: folder", `dir: "${folder}"`)
+			in := func(folder string, q harness.Query) harness.Query {
+				q.Header = http.Header{"Junction-Folder": {folder}}
+				return q
+			}
+			counts := func(c *harness.Talker, folder string, want ...int) {
+				t.Helper()
+				for _, n := range want {
+					got, err := counted(t, c.Begin(t, in(folder, harness.Called("up__count", `{}`))).Answer(t))
+					if err != nil || got != n {
+						t.Errorf("the count in %s is %d (%v), want %d", folder, got, err, n)
+					}
+				}
+			}
+			ann, bob := s.as(t, "ann", s.URL, client.EraModern), s.as(t, "bob", s.URL, client.EraModern)
+			counts(ann, a, 1, 2, 3, 4)
+			counts(ann, b, 1, 2, 3)
+			counts(bob, b, 1, 2, 3)
+			for range 3 {
+				m := bob.Begin(t, in(a, harness.Called("up__count", `{}`))).Answer(t)
+				if text := string(m.Result); !strings.Contains(text, "outside the permitted folders") {
+					t.Errorf("in a folder that is not permitted to the user, count is answered %s", m.Append(nil))
+				}
+			}
+			rooted := func(q harness.ServerRequest) string {
+				if q.Method == "roots/list" {
+					return fmt.Sprintf(`"result":{"roots":[{"uri":"file://%s"}]}`, a)
+				}
+				return harness.AnswersTo(q)
+			}
+			for i, era := range harness.Eras { // by their roots
+				m, asked := s.as(t, "ann", s.URL, era).Converse(t, harness.Called("up__count", `{}`), rooted)
+				if got, err := counted(t, m); err != nil || got != 5+i || len(asked) != 1 {
+					t.Errorf("by the roots of a %s client, the count is %d (%v) after %d questions, want %d", era, got, err,
+						len(asked), 5+i)
+				}
+			}
+			// Two windows are asked at the same time.
+			asking := func(folder string) harness.Query {
+				return in(folder, harness.Asking(strings.ReplaceAll(harness.AskForm, "Name?", "in "+folder)))
+			}
+			inA, inB := ann.Begin(t, asking(a)).Answer(t), ann.Begin(t, asking(b)).Answer(t)
+			for folder, m := range map[string]jsonrpc.Message{a: inA, b: inB} {
+				q := harness.Requested(t, m)
+				if len(q) != 1 || !strings.Contains(string(q[0].Params), "in "+folder) {
+					t.Fatalf("the window in %s is asked %v", folder, q)
+				}
+				again := asking(folder)
+				again.Params = harness.Retried(again.Params, m,
+					fmt.Sprintf(`%q:{"action":"accept","content":{"n":%q}}`, q[0].Key, folder))
+				if got := harness.AnswersOf(t, ann.Begin(t, again).Answer(t)); !strings.Contains(got, folder) {
+					t.Errorf("the call in %s has the answers %s", folder, got)
+				}
+			}
+			counts(ann, a, 7, 8, 9)
+			counts(ann, b, 4, 5, 6)
+			if up == client.EraModern { // Junction answers its requests for roots, beside the one that the client answers
+				q := harness.Called("up__ask", `{"together":true,"questions":[`+harness.AskRoots+`,`+harness.AskForm+`]}`)
+				m, asked := ann.Converse(t, in(b, q), rooted)
+				if got := harness.AnswersOf(t, m); !strings.Contains(got, "file://"+b) || !strings.Contains(got, "accept") ||
+					len(asked) != 1 {
+					t.Errorf("after %d questions the server has the answers %s", len(asked), got)
+				}
+			}
+			m := ann.Begin(t, in(a, harness.Called("up__whoami", `{}`))).Answer(t)
+			if got := harness.Member(m.Result, "structuredContent", "dir"); got != fmt.Sprintf("%q", a) {
+				t.Errorf("the process of %s is in %s", a, got)
+			}
+			if err := os.Rename(a, a+"-before"); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Mkdir(a, 0o700); err != nil {
+				t.Fatal(err)
+			}
+			counts(ann, a, 1, 2, 3)
 		})
 	}
 }

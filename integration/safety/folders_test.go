@@ -153,6 +153,17 @@ func TestCallRunsInTheFolderOfItsClient(t *testing.T) {
 				t.Errorf("%s: the client is asked %d times, want %d", name, len(asked), row.asked)
 			}
 		}
+		if caller == client.EraLegacy {
+			return // a legacy client has 20 seconds for its answer
+		}
+		m, asked := harness.Talk(t, w.URL, caller).Converse(t, whoami, none)
+		if got := at(t, m); !strings.Contains(got, "has not answered roots/list") || len(asked) != 1 {
+			t.Errorf("after %d questions without an answer, the call is made in %s", len(asked), got)
+		}
+		unknown := harness.Query{Method: whoami.Method, Params: whoami.Params + `,"requestState":"another"`}
+		if got := at(t, harness.Talk(t, w.URL, caller).Begin(t, unknown).Answer(t)); !strings.Contains(got, "requestState is unknown") {
+			t.Errorf("with an unknown state, the call is made in %s", got)
+		}
 	})
 }
 

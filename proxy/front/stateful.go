@@ -1,7 +1,6 @@
 package front
 
 import (
-	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -277,7 +276,7 @@ func (x *request) callAt(ctx context.Context, owner, name string, c *upstream.Ca
 			o.Ignored(name)
 		}
 	}
-	return stateful.Read(ctx, abort, body, name, c.Peer, send, dropped)
+	return stateful.Read(ctx, abort, body, name, c, send, dropped)
 }
 
 // The values of members.HeaderCall.
@@ -408,7 +407,7 @@ func (s *Server) serveMember(x *request) bool {
 func (x *request) serverOf(c *stateful.Call) (server proxy.Stateful, holder string) {
 	for st := range x.Subject.Sight().Stocks() {
 		if st.Backend.Name() == c.Upstream {
-			if holder, ok := st.Backend.Holder(cmp.Or(c.Session, c.Window), x.User()); ok {
+			if holder, ok := st.Backend.Holder(c.Holds(x.User(), x.Grant.Name())); ok {
 				return st.Backend, holder
 			}
 		}
@@ -427,7 +426,7 @@ func (x *request) hidesState(c *stateful.Call) bool {
 		if b.Name() != c.Upstream {
 			continue
 		}
-		holder, ok := b.Holder(cmp.Or(c.Session, c.Window), x.User())
+		holder, ok := b.Holder(c.Holds(x.User(), x.Grant.Name()))
 		if ok && x.server.states.has(stateKey(b.Name(), holder)) {
 			return true
 		}
@@ -455,6 +454,11 @@ func (s *Server) makeCall(ctx context.Context, x *request, server proxy.Stateful
 		peer.Finish(client.Result{}, proxy.Malformed(err), text)
 		return
 	}
+	if call.Folders, err = x.AdmitAgain(ctx, server.Name(), c.Folders); err != nil {
+		refused, _ := proxy.RPCError(err, server.Name())
+		peer.Finish(client.Result{}, refused, text)
+		return
+	}
 	s.states.mu.Lock()
 	if s.states.calls == nil {
 		s.states.calls = map[string]memberCall{}
@@ -468,5 +472,6 @@ func (s *Server) makeCall(ctx context.Context, x *request, server proxy.Stateful
 	}()
 	_ = out.FlushError() // the other member waits for the head of the answer
 	r, err := server.Call(ctx, call)
+	peer.Rooted(call.Rooted)
 	peer.Finish(r, err, text)
 }

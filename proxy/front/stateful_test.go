@@ -207,9 +207,9 @@ type holding struct {
 	principals *[]string
 }
 
-func (h holding) Holder(_, principal string) (string, bool) {
-	*h.principals = append(*h.principals, principal)
-	return "principal " + principal, true
+func (h holding) Holder(of upstream.Window) (string, bool) {
+	*h.principals = append(*h.principals, of.Principal)
+	return "principal " + of.Principal, true
 }
 
 // TestStateIsThatOfTheCredentials: a call of another member has the state of the user whose credentials
@@ -248,7 +248,7 @@ func TestStateIsThatOfTheCredentials(t *testing.T) {
 // sharing is a backend with a state that all callers share.
 type sharing struct{ view.Backend }
 
-func (sharing) Holder(string, string) (string, bool) { return "", true }
+func (sharing) Holder(upstream.Window) (string, bool) { return "", true }
 
 // TestKeptStateIsNotReleased: a call of another member for a user who may not use the server here does not
 // release the state that this process keeps, which others share. A state that it does not keep is released.

@@ -71,7 +71,7 @@ func (c *Backend) AwaitsFolder() bool { return false }
 
 func (c *Backend) CatalogFor(client.Profile, string, string) *upstream.Catalog { return c.Lists }
 
-func (c *Backend) Holder(string, string) (string, bool) { return "", false }
+func (c *Backend) Holder(upstream.Window) (string, bool) { return "", false }
 
 func (c *Backend) Keeps(string) bool { return false }
 

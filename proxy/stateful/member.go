@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"junction/upstream"
 	"junction/upstream/client"
 	"junction/upstream/jsonrpc"
 	"junction/upstream/pace"
@@ -30,15 +31,17 @@ const (
 var ErrLost = errors.New("the replica that has the state of the server has ended, or has broken the connection, " +
 	"before it answered; the call may have been executed")
 
-// Read reads the answer of the owner to a call of an upstream, and passes what the server sends meanwhile
-// to the peer of the call. It closes the body. The error is the call's error, or ErrLost. abort must end
+// Read reads the answer of the owner to a call of an upstream, passes what the server sends meanwhile to the
+// peer of the call, and sets c.Rooted. It closes the body. The error is the call's error, or ErrLost. abort must end
 // ctx and the reading of the body. Read calls it at the end, and if an answer cannot reach the owner:
 // there the call would wait for the answer without a time limit. dropped is called for each notification of
 // an extension that the peer has not taken.
-func Read(ctx context.Context, abort context.CancelFunc, body io.ReadCloser, name string, peer client.Peer,
+func Read(ctx context.Context, abort context.CancelFunc, body io.ReadCloser, name string, c *upstream.Call,
 	send Answers, dropped func()) (client.Result, error) {
 	defer body.Close()
-	m := &asked{peer: peer, send: send, dropped: dropped, abort: abort, cancel: map[string]context.CancelFunc{}}
+	c.Rooted = nil
+	m := &asked{call: c, peer: c.Peer, send: send, dropped: dropped, abort: abort,
+		cancel: map[string]context.CancelFunc{}}
 	defer m.running.Wait()
 	defer abort()
 	return m.read(ctx, reader(body), name)
@@ -46,6 +49,7 @@ func Read(ctx context.Context, abort context.CancelFunc, body io.ReadCloser, nam
 
 // asked has the questions of a call.
 type asked struct {
+	call    *upstream.Call
 	peer    client.Peer
 	send    Answers
 	dropped func()
@@ -76,6 +80,10 @@ func (m *asked) read(ctx context.Context, r *bufio.Reader, name string) (client.
 				cancel()
 			}
 			m.mu.Unlock()
+		case frameRooted:
+			if json.Unmarshal(text, &m.call.Rooted) != nil {
+				return client.Result{}, errMessage
+			}
 		case frameResult:
 			kind, result, _ := bytes.Cut(text, []byte{'\n'})
 			o, err := raw.ParseDepth(result, depth)

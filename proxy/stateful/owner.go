@@ -3,6 +3,7 @@ package stateful
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"slices"
@@ -180,6 +181,17 @@ func (o *Owner) Refuse(number string, first byte, reason string) {
 type everything struct{}
 
 func (everything) Reserve(int64) error { return nil }
+
+// Rooted sends upstream.Call.Rooted, before Finish.
+func (o *Owner) Rooted(keys []string) {
+	if len(keys) == 0 {
+		return
+	}
+	text, _ := json.Marshal(keys) // it cannot fail
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.write(appendFrame(nil, frameRooted, text))
+}
 
 // Finish sends the outcome of the call. text makes the text of an error that is none of an upstream.
 func (o *Owner) Finish(r client.Result, err error, text func(error) string) {

@@ -13,6 +13,7 @@ package stateful
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
@@ -34,6 +35,7 @@ const (
 	frameExtend   = 'x' // a notification of an extension: its method as JSON, line break, params; no params if none
 	frameQuestion = 'q' // number, line break, method, line break, params; no params if the server sent none
 	frameCancel   = 'c' // number of a question that the server has cancelled
+	frameRooted   = 'k' // upstream.Call.Rooted for the next round, as JSON, before the result
 	frameResult   = 'r' // of the call: its type, line break, result; of a question: the answer
 	frameError    = 'e' // failed, as JSON
 )
@@ -53,16 +55,19 @@ type Call struct {
 	Era      client.Era
 	// Extensions are those that the client has declared.
 	Extensions []string `json:",omitempty"`
-	// Continues is as in upstream.Call.
+	// Continues and Rooted are as in upstream.Call, and Folders are the paths of its Folders. The owner decides
+	// again whether the caller may have them.
 	Continues bool
-	Params    []byte `json:"-"`
+	Rooted    []string `json:",omitempty"`
+	Folders   []string `json:",omitempty"`
+	Params    []byte   `json:"-"`
 }
 
 // Of returns the message of a call.
 func Of(id, name string, c *upstream.Call) *Call {
 	own := &Call{ID: id, Upstream: name, Session: c.Session, Window: c.Window, Method: c.Method, Name: c.Name,
 		Member: c.Member, Header: c.Header, LogLevel: c.LogLevel, Profile: c.Profile, Era: c.Era,
-		Continues: c.Continues, Params: c.Params.Text()}
+		Continues: c.Continues, Rooted: c.Rooted, Folders: c.Folders.Paths(), Params: c.Params.Text()}
 	if e, ok := c.Peer.(client.Extended); ok {
 		own.Extensions = e.Extensions()
 	}
@@ -106,13 +111,20 @@ func ParseCall(text []byte) (*Call, error) {
 func (c *Call) Request(principal, account string, depth int, peer client.Peer) (*upstream.Call, error) {
 	own := &upstream.Call{Call: client.Call{Method: c.Method, Name: c.Name, Member: c.Member, Header: c.Header,
 		LogLevel: c.LogLevel, Profile: c.Profile, Principal: principal, Session: c.Session, Peer: peer},
-		Account: account, Era: c.Era, Window: c.Window, Continues: c.Continues}
+		Account: account, Era: c.Era, Window: c.Window, Continues: c.Continues, Rooted: c.Rooted}
 	if len(c.Params) == 0 {
 		return own, nil
 	}
 	var err error
 	own.Params, err = raw.ParseDepth(c.Params, depth)
 	return own, err
+}
+
+// Holds returns what decides which state the call has at a member where the caller is the principal and the
+// account.
+func (c *Call) Holds(principal, account string) upstream.Window {
+	return upstream.Window{Session: cmp.Or(c.Session, c.Window), Principal: principal, Account: account,
+		Folders: c.Folders}
 }
 
 // failed is an error of a call or of a question.

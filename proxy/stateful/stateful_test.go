@@ -123,7 +123,7 @@ func read(t *testing.T, write func(*Owner)) error {
 	t.Helper()
 	var out bytes.Buffer
 	write(NewOwner(&out, func() {}, nil, nil))
-	_, err := Read(t.Context(), func() {}, io.NopCloser(&out), "up", peer{}, nil, nil)
+	_, err := Read(t.Context(), func() {}, io.NopCloser(&out), "up", &upstream.Call{Call: client.Call{Peer: peer{}}}, nil, nil)
 	if err == nil {
 		t.Fatal("there is no error")
 	}
@@ -174,7 +174,7 @@ func TestAnswerIsSentUntilTheOwnerHasIt(t *testing.T) {
 					}
 					return owner.Answer(number, text)
 				}
-				_, err := Read(ctx, abort, body, "up", answering{}, send, nil)
+				_, err := Read(ctx, abort, body, "up", &upstream.Call{Call: client.Call{Peer: answering{}}}, send, nil)
 				call.Wait()
 				if took := time.Since(began); !errors.Is(err, test.want) || took > answerPatience+answerPause {
 					t.Errorf("the call ends with %v after %v, want %v", err, took, test.want)
@@ -245,7 +245,7 @@ func TestNotificationsOfExtensionsArrive(t *testing.T) {
 		t.Error("a notification is sent after the result")
 	}
 	dropped := 0
-	if _, err := Read(t.Context(), func() {}, io.NopCloser(&out), "up", e, nil, func() { dropped++ }); err != nil {
+	if _, err := Read(t.Context(), func() {}, io.NopCloser(&out), "up", &upstream.Call{Call: client.Call{Peer: e}}, nil, func() { dropped++ }); err != nil {
 		t.Fatal(err)
 	}
 	want := []string{"notifications/weather {\"a\":1.0,\n\"b\":2}", "notifications/weather/storm none",

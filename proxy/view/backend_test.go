@@ -43,7 +43,7 @@ func (c *canned) Separates() bool                                              {
 func (c *canned) Prepare(context.Context, client.Profile, string, string) bool { return false }
 func (c *canned) Warm(*upstream.Call)                                          {}
 func (c *canned) CatalogFor(client.Profile, string, string) *upstream.Catalog  { return c.catalog }
-func (c *canned) Holder(string, string) (string, bool)                         { return "", false }
+func (c *canned) Holder(upstream.Window) (string, bool)                        { return "", false }
 func (c *canned) Keeps(string) bool                                            { return false }
 func (c *canned) Discard(string)                                               {}
 

@@ -46,7 +46,7 @@ type Backend interface {
 	CatalogFor(p client.Profile, session, principal string) *upstream.Catalog
 	Prepare(ctx context.Context, p client.Profile, session, principal string) bool
 	// Holder, Keeps and Discard are about the state of a server (stateful).
-	Holder(session, principal string) (holder string, ok bool)
+	Holder(upstream.Window) (holder string, ok bool)
 	Keeps(holder string) bool
 	Discard(holder string)
 	// ByFolder reports whether a process belongs to a folder of a client, and NeedsFolder whether no call is made

@@ -33,16 +33,17 @@ func TestRootsOfAClient(t *testing.T) {
 		want []string
 		err  string
 	}{
-		"one":                    {[]string{uriOf(shop)}, []string{shop}, ""},
-		"two, one of them twice": {[]string{uriOf(shop), uriOf(blog), uriOf(shop) + "/"}, []string{shop, blog}, ""},
-		"a remote one first":     {[]string{"https://example.com/x", uriOf(blog)}, []string{blog}, ""},
-		"others left out":        {[]string{uriOf(blog), uriOf(outside), "vscode:x", uriOf(file), uriOf(src + "/missing")}, []string{blog}, ""},
-		"the first one outside":  {[]string{uriOf(outside), uriOf(blog)}, nil, "outside the permitted folders"},
-		"the first one missing":  {[]string{uriOf(src + "/missing"), uriOf(blog)}, nil, "does not exist"},
-		"the first one a file":   {[]string{uriOf(file)}, nil, "is a file"},
-		"none":                   {nil, nil, "the client has no root"},
-		"only remote ones":       {slices.Repeat([]string{"https://example.com/x"}, 10000), nil, `the root "https://example.com/x": it is no URI`},
-		"a long one":             {[]string{"file:///" + strings.Repeat("a", 1<<20)}, nil, "1048584 bytes"},
+		"one":                      {[]string{uriOf(shop)}, []string{shop}, ""},
+		"two, one of them twice":   {[]string{uriOf(shop), uriOf(blog), uriOf(shop) + "/"}, []string{shop, blog}, ""},
+		"a remote one first":       {[]string{"https://example.com/x", uriOf(blog)}, []string{blog}, ""},
+		"others left out":          {[]string{uriOf(blog), uriOf(outside), "vscode:x", uriOf(file), uriOf(src + "/missing")}, []string{blog}, ""},
+		"others of no folder here": {[]string{uriOf(blog), "file:///C:/shop/..", "file://server/shop", "file:///%00", "", "/home/u"}, []string{blog}, ""},
+		"the first one outside":    {[]string{uriOf(outside), uriOf(blog)}, nil, "outside the permitted folders"},
+		"the first one missing":    {[]string{uriOf(src + "/missing"), uriOf(blog)}, nil, "does not exist"},
+		"the first one a file":     {[]string{uriOf(file)}, nil, "is a file"},
+		"none":                     {nil, nil, "the client has no root"},
+		"only remote ones":         {slices.Repeat([]string{"https://example.com/x"}, 10000), nil, `the root "https://example.com/x": it is no URI`},
+		"a long one":               {[]string{"file:///" + strings.Repeat("a", 1<<20)}, nil, "1048584 bytes"},
 	} {
 		set, err := g.AdmitRoots(t.Context(), "local", test.uris)
 		var got []string

@@ -160,8 +160,12 @@ const foldersDir = "folders"
 func (c *Config) warnFolders(d *decoder, warn func(path, format string, args ...any)) {
 	for _, name := range inOrder(d, "upstreams", c.Upstreams) {
 		if u := c.Upstreams[name]; c.Replicas.On() && u.Isolation == upstream.IsolationFolder && !u.Off() {
+			which, when := "answers", "at the next call"
+			if u.Stateful != nil && *u.Stateful {
+				which, when = "has the state", "when that process has ended"
+			}
 			warn("upstreams."+name+".isolation", "with replicas, a folder is that of the machine of the process that "+
-				"answers, so the same path may be another folder at the next call; use one process for this upstream")
+				"%s, so the same path may be another folder %s; use one process for this upstream", which, when)
 		}
 	}
 	within := c.Folders.Within
