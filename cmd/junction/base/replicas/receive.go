@@ -10,7 +10,6 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
-	"strings"
 	"sync"
 	"time"
 
@@ -136,8 +135,12 @@ func (m *Member) server(handler http.Handler, base func(net.Listener) context.Co
 
 // receive answers a request of another member.
 func (m *Member) receive(w http.ResponseWriter, r *http.Request, handler http.Handler) {
-	to, client, ok := strings.Cut(r.Header.Get(headerHop), " ")
-	if !ok || to != m.Self() || to == "" || !m.received.begin() {
+	to, client, latest := readHop(r.Header.Get(headerHop))
+	self := m.Self()
+	if self == "" && r.Header.Get(headerAnswer) != "" {
+		self = m.Last()
+	}
+	if to != self || to == "" || client == "" || latest != "" && m.tooLate(latest) || !m.received.begin() {
 		w.Header().Set(headerGone, m.process)
 		if m.Self() != "" {
 			w.Header().Set(headerLease, "1")
@@ -166,6 +169,9 @@ func (m *Member) receive(w http.ResponseWriter, r *http.Request, handler http.Ha
 	}
 	m.counters.received.Add(1)
 	r.RemoteAddr = client
+	if latest != "" {
+		begin(w, r)
+	}
 	handler.ServeHTTP(w, r)
 }
 
