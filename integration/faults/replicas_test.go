@@ -34,13 +34,19 @@ import (
 func mustReplicas(t *testing.T, dsn string, sections ...string) []*harness.Program {
 	t.Helper()
 	config, _ := harness.MustScripted(t, "http", upstreamtest.Script{Era: "legacy"})
+	return mustReplicasOf(t, config.URL, dsn, sections...)
+}
+
+// mustReplicasOf is mustReplicas for the server at a URL.
+func mustReplicasOf(t *testing.T, url, dsn string, sections ...string) []*harness.Program {
+	t.Helper()
 	var all []*harness.Program
 	for i := range 3 {
 		p := harness.NewProgram(t)
 		if i == 0 {
 			p.MustConfigure(t, fmt.Sprintf("replicas: { listen: 127.0.0.1:0, advertise: 127.0.0.1:0 }\n"+
 				"storage: { driver: postgres, dsn: %q, key_file: %q }\n"+
-				"upstreams:\n  up: { url: %q }\n", dsn, filepath.Join(p.Dir, "master.key"), config.URL)+
+				"upstreams:\n  up: { url: %q }\n", dsn, filepath.Join(p.Dir, "master.key"), url)+
 				strings.Join(sections, "\n"))
 		} else {
 			p.Dir = all[0].Dir

@@ -23,8 +23,7 @@ import (
 
 // The headers of a connection between members. Clients cannot reach the listener that reads them.
 const (
-	// headerHop has the ID of the member that the request is for, the address of the client, and the latest
-	// time to begin.
+	// headerHop has the ID of the member that the request is for, and the address of the client.
 	headerHop = "Junction-Hop"
 	// headerGone is in the response of a process that is not that member (any more), and did not
 	// handle the request. Its value is Member.process, by which reachesSelf recognises this
@@ -35,6 +34,9 @@ const (
 	headerGiveBack = "Junction-Give-Back"
 	// headerRevoked is in a request of its own, after grants were revoked in the database.
 	headerRevoked = "Junction-Revoked"
+	// headerLatest has the latest time to begin the request (frozen.go). A member that gets it says that it
+	// begins.
+	headerLatest = "Junction-Latest"
 	// headerAnswer is in an answer of a client that this process passes on by Deliver.
 	headerAnswer = "Junction-Answer"
 )
@@ -63,6 +65,7 @@ type connections struct {
 	stop    context.CancelFunc
 	failed  atomic.Pointer[failure] // why the last connection failed; nil after a success
 	dialled atomic.Int64            // Unix nanoseconds of the last attempt since failed was set
+	tells   atomic.Bool             // it has said of a request that it begins it
 	probing probing
 }
 
@@ -291,7 +294,8 @@ func (m *Member) request(r *http.Request, body []byte, to string) (*http.Request
 	}
 	var fields []http1.Field
 	q.Header, fields = endToEnd(r.Header)
-	return q, append(fields, http1.Field{Name: headerHop, Value: hop(to, r.RemoteAddr, m.latest())})
+	return q, append(fields, http1.Field{Name: headerHop, Value: to + " " + r.RemoteAddr},
+		http1.Field{Name: headerLatest, Value: m.latest()})
 }
 
 // Deliver implements members.Members. A member that has no lease either takes only such requests.
@@ -351,7 +355,7 @@ func (m *Member) ask(ctx context.Context, others []*otherMember, field http1.Fie
 			defer context.AfterFunc(ctx, x.Abort)()
 			q := &http.Request{Method: http.MethodPost, URL: &url.URL{Path: "/"}, Body: http.NoBody}
 			resp, err := p.conns.group.Do(ctx, x, q,
-				[]http1.Field{{Name: headerHop, Value: hop(p.id, "127.0.0.1:1", "")}, field})
+				[]http1.Field{{Name: headerHop, Value: p.id + " 127.0.0.1:1"}, field})
 			if failed[i] = err != nil || resp.StatusCode != http.StatusNoContent; err == nil {
 				resp.Body.Close()
 			}
@@ -368,7 +372,8 @@ func (m *Member) ask(ctx context.Context, others []*otherMember, field http1.Fie
 }
 
 // ofMembers are the header fields that only a member may send. Those of a client are dropped.
-var ofMembers = []string{headerHop, headerGiveBack, headerRevoked, headerAnswer, members.HeaderCall}
+var ofMembers = []string{headerHop, headerGiveBack, headerRevoked, headerLatest, headerAnswer,
+	members.HeaderCall}
 
 // hopByHop are the header fields that concern one connection (RFC 9110, section 7.6.1). The names that
 // a client lists in Connection are not among them: the members together are one server, and the

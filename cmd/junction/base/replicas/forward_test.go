@@ -403,7 +403,7 @@ func mustFrozen(t *testing.T, to string) *frozen {
 // begun goes on.
 func TestFrozenOwner(t *testing.T) {
 	t.Parallel()
-	begun, end := make(chan string, 10), make(chan struct{})
+	begun, end, two := make(chan string, 10), make(chan struct{}), make(chan struct{})
 	p := &pair{world: mustWorld(t), errors: make(chan error, 100)}
 	p.ttl = time.Minute
 	o := p.options()
@@ -411,10 +411,14 @@ func TestFrozenOwner(t *testing.T) {
 	o.Advertise = way.Addr().String()
 	p.owner = p.mustStart(o, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		begun <- r.URL.Path
-		if r.URL.Path == "/long" {
+		switch r.URL.Path {
+		case "/long":
 			<-end
+		case "/two":
+			<-two
 		}
 	}))
+	p.until("the owner has joined", func() bool { return p.owner.Self() != "" })
 	p.other = p.mustJoin(nil)
 	id := p.owner.Self()
 	p.until("they know each other", func() bool { return p.other.Alive(id) })
@@ -422,16 +426,23 @@ func TestFrozenOwner(t *testing.T) {
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, path, strings.NewReader("{}"))
 		return p.other.Forward(httptest.NewRecorder(), r, []byte("{}"), id)
 	}
+	// Two connections are open, so that the next requests are sent.
+	long, both := make(chan error, 1), make(chan error, 2)
 	for range 2 {
-		if err := forward("/short"); err != nil || <-begun != "/short" {
-			t.Fatal(err)
-		}
+		go func() { both <- forward("/two") }()
+		<-begun
 	}
-	long := make(chan error, 1)
+	close(two)
+	if err := errors.Join(<-both, <-both); err != nil {
+		t.Fatal(err)
+	}
+	told := &(*p.other.others.Load())[id].conns.tells
+	told.Store(false)
 	go func() { long <- forward("/long") }()
 	if path := <-begun; path != "/long" {
 		t.Fatalf("%s has begun", path)
 	}
+	p.until("the owner has said that it begins", told.Load)
 	way.held.Lock()
 	for i := range 3 {
 		if err := forward("/refused"); !errors.Is(err, members.ErrUnreachable) {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"net/http"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -70,7 +69,10 @@ const (
 // arrived.
 func (m *Member) awaitBegin(p *otherMember, x *http1.Exchange) *beginning {
 	b := &beginning{}
-	x.Interim = func() { b.state.CompareAndSwap(isSent, isBegun) }
+	x.Interim = func() {
+		b.state.CompareAndSwap(isSent, isBegun)
+		p.conns.tells.Store(true)
+	}
 	b.timer = time.AfterFunc(time.Hour, func() { m.giveUp(b, p, x) })
 	b.timer.Reset(beginTime) // the function reads b.timer
 	return b
@@ -78,7 +80,7 @@ func (m *Member) awaitBegin(p *otherMember, x *http1.Exchange) *beginning {
 
 func (m *Member) giveUp(b *beginning, p *otherMember, x *http1.Exchange) {
 	switch {
-	case b.state.Load() != isSent:
+	case b.state.Load() != isSent, !p.conns.tells.Load():
 	case !m.frozen(context.Background(), p):
 		b.timer.Reset(beginTime)
 	case b.state.CompareAndSwap(isSent, isGivenUp):
@@ -174,16 +176,3 @@ func (m *Member) probeFrozen(ctx context.Context) {
 type unanswered struct{ error }
 
 func (u unanswered) Unwrap() error { return u.error }
-
-// hop is the value of headerHop: the member, the address of the client, and the latest time to begin. A
-// request of the members themselves has no latest time.
-func hop(to, client, latest string) string {
-	return strings.TrimRight(to+" "+client+" "+latest, " ")
-}
-
-// readHop reads a headerHop.
-func readHop(value string) (to, client, latest string) {
-	to, client, _ = strings.Cut(value, " ")
-	client, latest, _ = strings.Cut(client, " ")
-	return to, client, latest
-}

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"strings"
 	"sync"
 	"time"
 
@@ -135,12 +136,12 @@ func (m *Member) server(handler http.Handler, base func(net.Listener) context.Co
 
 // receive answers a request of another member.
 func (m *Member) receive(w http.ResponseWriter, r *http.Request, handler http.Handler) {
-	to, client, latest := readHop(r.Header.Get(headerHop))
-	self := m.Self()
+	to, client, ok := strings.Cut(r.Header.Get(headerHop), " ")
+	self, latest := m.Self(), r.Header.Get(headerLatest)
 	if self == "" && r.Header.Get(headerAnswer) != "" {
 		self = m.Last()
 	}
-	if to != self || to == "" || client == "" || latest != "" && m.tooLate(latest) || !m.received.begin() {
+	if !ok || to != self || to == "" || latest != "" && m.tooLate(latest) || !m.received.begin() {
 		w.Header().Set(headerGone, m.process)
 		if m.Self() != "" {
 			w.Header().Set(headerLease, "1")
