@@ -18,13 +18,10 @@ import (
 // that wakes up must not begin them. So each request has the latest time of its begin, by the clock of the
 // database, which all members count with their leases; and a member says that it has begun a POST.
 
-const (
-	// beginTime is how long a member may take to begin a request. One that begins it later refuses it.
-	beginTime = 2 * time.Second
-	// frozenTime is how long a member may take to answer a new connection, after beginTime. Its answer that it
-	// has begun the request has arrived until then, also if a packet was lost.
-	frozenTime = dialTime
-)
+// beginTime is how long a member may take to begin a request. Later it refuses the request. After this time, it
+// has dialTime to answer a new connection: until then its word that it begins has arrived, also if a packet was
+// lost.
+const beginTime = 2 * time.Second
 
 // latest returns the time of the database until which a member may begin a request that is sent now, in
 // microseconds; "" if this process has never joined. The clock of this process may be ahead by the time that
