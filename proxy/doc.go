@@ -283,6 +283,10 @@
 // A requestState of another kind than parked, and a task ID, need no owner: any member answers, except for
 // the state of a stateful server (below).
 //
+// A member without a lease because the database does not answer (Last, not Self) refuses sessions and what else
+// members share (ErrAlone). It answers the other requests of modern clients. It takes answers to the questions of
+// its calls, and passes those to other calls on to the members that it knew (Server.deliver, Members.Deliver).
+//
 // An owner that renews its lease, but cannot be reached (ErrUnreachable), keeps its sessions and its
 // parked calls. The client gets 503, and may try again. One request a second tries to connect.
 //

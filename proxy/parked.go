@@ -234,7 +234,7 @@ func (p *parked) requests(s *Core, x *Exchange) (Result, error) {
 		requests = append(requests,
 			fmt.Appendf(nil, `"%s":{"method":%s,"params":%s}`, q.key, raw.Quote(q.method), params))
 	}
-	return s.inputRequired(x, requests, sealed.State{Kind: sealed.Parked, Parked: p.id, Member: s.process()}), nil
+	return s.inputRequired(x, requests, sealed.State{Kind: sealed.Parked, Parked: p.id, Member: s.last()}), nil
 }
 
 // giveUp ends the call of a client that does not return. The open server requests fail, and the

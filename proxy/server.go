@@ -44,7 +44,7 @@ type Options struct {
 
 // Members are the processes over one database, as far as the core needs them (package members).
 type Members interface {
-	Self() string
+	Last() string
 	Once(ctx context.Context, id string, until time.Time) (first bool, err error)
 	budget.Counter
 }
@@ -115,12 +115,12 @@ func New(o Options) *Core {
 	return s
 }
 
-// process returns the ID of this process among the members; "" if it is alone.
-func (s *Core) process() string {
+// last returns the ID of this process among the members, also while it has no lease; "" if it is alone.
+func (s *Core) last() string {
 	if s.members == nil {
 		return ""
 	}
-	return s.members.Self()
+	return s.members.Last()
 }
 
 // Streams returns the streams of notifications, and the subscriptions.

@@ -29,17 +29,24 @@ import (
 
 // These tests wait for leases of fifteen seconds. They run at the same time.
 
-// mustReplicas starts three processes over one database, with further sections of the file.
+// mustReplicas starts three processes over one database, with further entries of upstreams, and then further
+// sections of the file.
 func mustReplicas(t *testing.T, dsn string, sections ...string) []*harness.Program {
 	t.Helper()
 	config, _ := harness.MustScripted(t, "http", upstreamtest.Script{Era: "legacy"})
+	return mustReplicasOf(t, config.URL, dsn, sections...)
+}
+
+// mustReplicasOf is mustReplicas for the server at a URL.
+func mustReplicasOf(t *testing.T, url, dsn string, sections ...string) []*harness.Program {
+	t.Helper()
 	var all []*harness.Program
 	for i := range 3 {
 		p := harness.NewProgram(t)
 		if i == 0 {
-			p.MustConfigure(t, fmt.Sprintf("upstreams: { up: { url: %q } }\n"+
-				"replicas: { listen: 127.0.0.1:0, advertise: 127.0.0.1:0 }\n"+
-				"storage: { driver: postgres, dsn: %q, key_file: %q }\n", config.URL, dsn, filepath.Join(p.Dir, "master.key"))+
+			p.MustConfigure(t, fmt.Sprintf("replicas: { listen: 127.0.0.1:0, advertise: 127.0.0.1:0 }\n"+
+				"storage: { driver: postgres, dsn: %q, key_file: %q }\n"+
+				"upstreams:\n  up: { url: %q }\n", dsn, filepath.Join(p.Dir, "master.key"), url)+
 				strings.Join(sections, "\n"))
 		} else {
 			p.Dir = all[0].Dir
@@ -446,6 +453,48 @@ func (w *way) close() {
 		c.Close()
 	}
 	w.conns = nil
+}
+
+// TestFaultReplicaFrozen stops the process that has the sessions for less than its lease. Requests that it has not
+// begun are refused with a time to try again, also before the lease ends. When it runs again, it executes none of
+// them, and the sessions are where they were. The call that it had begun goes on.
+func TestFaultReplicaFrozen(t *testing.T) {
+	harness.Waits(t)
+	harness.WithoutShort(t)
+	all := mustReplicas(t, authtest.Schema(t))
+	var sessions []*harness.Talker
+	for range 2 {
+		sessions = append(sessions, harness.Talk(t, all[0].URL, client.EraLegacy))
+		sessions[len(sessions)-1].URL = all[1].URL
+	}
+	count := func() string { return string(sessions[1].Succeed(t, "up__count", `{}`)) }
+	before := count()
+	hung := sessions[0].Begin(t, harness.Asking(harness.AskForm))
+	question, _ := hung.Next(t)
+	mustSignal(t, all[0], syscall.SIGSTOP)
+	mustBe(t, all[0], "T (stopped)")
+	for i := range 3 { // the first one finds out, and the others are not sent
+		began := time.Now()
+		m := sessions[1].Call(t, "up__count", `{}`)
+		if m.Error == nil || !strings.Contains(m.Error.Message, "send the request again") {
+			t.Errorf("call %d is answered %s", i, m.Append(nil))
+		}
+		t.Logf("refused after %v", time.Since(began).Round(time.Millisecond))
+	}
+	mustSignal(t, all[0], syscall.SIGCONT)
+	mustCallOn(t, sessions[1])
+	if got, want := count(), strings.Replace(before, "1", "2", 1); got != want {
+		t.Errorf("the counts are %s and then %s: a refused call was executed", before, got)
+	}
+	sessions[0].Respond(t, question.ID, harness.Accepted)
+	if m := hung.Answer(t); m.Error != nil {
+		t.Errorf("the call that had begun is answered %s", m.Append(nil))
+	}
+	for i, p := range all {
+		if n := claimed(t, p); n != 0 {
+			t.Errorf("process %d has taken over %d sessions", i, n)
+		}
+	}
 }
 
 // mustBe waits until a process has a state of Linux.

@@ -58,6 +58,40 @@ func NextBinary(t testing.TB) string {
 	return binary
 }
 
+// BeforeBinary returns the path of the program of an older commit, which JUNCTION_TEST_BEFORE names; without it the
+// test is skipped. The program is built once for all tests of the checkout.
+func BeforeBinary(t testing.TB) string {
+	t.Helper()
+	commit := os.Getenv("JUNCTION_TEST_BEFORE")
+	if commit == "" {
+		t.Skip("JUNCTION_TEST_BEFORE has no commit; .ci/whole names one")
+	}
+	root, err := Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	shared, unlock, err := SharedDir(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unlock()
+	program := filepath.Join(shared, "junction-before-"+commit)
+	if _, err := os.Stat(program); err == nil {
+		return program
+	}
+	source := t.TempDir()
+	for _, step := range [][]string{
+		{"git", "-C", root, "archive", "--output", filepath.Join(source, "source.tar"), commit},
+		{"tar", "-x", "-C", source, "-f", filepath.Join(source, "source.tar")},
+		{"go", "build", "-C", source, "-buildvcs=false", "-o", program, "./cmd/junction"},
+	} {
+		if out, err := exec.Command(step[0], step[1:]...).CombinedOutput(); err != nil {
+			t.Fatalf("build the program of %s: %s: %v\n%s", commit, step, err, out)
+		}
+	}
+	return program
+}
+
 var (
 	built     = sync.OnceValues(func() (string, error) { return build("junction", "") })
 	builtPack = sync.OnceValues(func() (string, error) { return build("junction-pack", "") })

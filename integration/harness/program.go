@@ -36,6 +36,7 @@ type Program struct {
 	Stderr *process.Output // of all its starts
 
 	Dir  string // its configuration, its key
+	From string // the path of the program; "" is JunctionBinary
 	Cmd  *exec.Cmd
 	Done <-chan struct{} // closed when the process has ended
 
@@ -294,7 +295,11 @@ func (p *Program) MustServe(t testing.TB, args ...string) {
 	if bytes.HasPrefix(text, []byte(anyPort)) && !slices.Contains(args, "--listen") {
 		args = append([]string{"--listen", process.FreePort(t)}, args...)
 	}
-	p.MustStart(t, exec.Command(JunctionBinary(t), append([]string{"--config", p.File()}, args...)...))
+	program := p.From
+	if program == "" {
+		program = JunctionBinary(t)
+	}
+	p.MustStart(t, exec.Command(program, append([]string{"--config", p.File()}, args...)...))
 }
 
 // MustStart starts a process, with our environment where cmd has none, and returns when it serves.

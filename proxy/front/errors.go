@@ -63,7 +63,7 @@ func retry(w http.ResponseWriter, err error) {
 // sessionError returns the error for a session that this process cannot serve: it is unknown, or
 // another member has it.
 func sessionError(err error) error {
-	if err == errReleased || err == errForeign {
+	if _, ok := errors.AsType[*proxy.Refusal](err); ok {
 		return err
 	}
 	if err == errUnknownSession {

@@ -9,6 +9,7 @@ import (
 	"junction/proxy"
 	"junction/proxy/budget"
 	"junction/proxy/members"
+	"junction/upstream/jsonrpc"
 )
 
 // This file finds the process that answers a request, if several processes serve the endpoints
@@ -140,6 +141,11 @@ func (s *Server) forwardSession(x *request) bool {
 			}
 			return false
 		case !other, members.Forwarded(r.Context()):
+			if errors.Is(err, members.ErrAlone) {
+				if err = s.deliver(x, id, err); err == nil {
+					return true
+				}
+			}
 			s.reject(x, "", sessionError(err))
 			return true
 		}
@@ -176,6 +182,45 @@ func (s *Server) forwardSession(x *request) bool {
 			return true
 		}
 	}
+}
+
+// deliver passes an answer of a client on while this process is no member (alone is the reason). A client does not
+// send an answer again, and the call would wait for it for as long as the client has patience. The question is in the
+// memory of the process that has the call, and needs nothing that members share. The error is for the client.
+func (s *Server) deliver(x *request, id string, alone error) error {
+	r := x.request
+	if r.Method != http.MethodPost {
+		return alone
+	}
+	if x.body == nil {
+		var err error
+		if x.body, err = s.readBody(x); err != nil {
+			return err
+		}
+	}
+	end, err := s.Turn(r.Context(), &x.Exchange)
+	if err != nil {
+		return err
+	}
+	m, err := jsonrpc.Parse(*x.body, s.limits.Nesting)
+	end()
+	if err != nil || !m.IsResponse() {
+		return alone
+	}
+	if here := s.sessions.kept(id, x.Grant.Account); here != nil && here.respond(&m) {
+		x.reply.w.WriteHeader(http.StatusAccepted)
+		return nil
+	}
+	if members.Forwarded(r.Context()) {
+		return errReleased // the other process asks the next one
+	}
+	if err := x.reserveAnswer(); err != nil {
+		return err
+	}
+	if s.members.Deliver(newRelay(x.reply.w, r, s.limits.WriteTimeout), r, *x.body) != nil {
+		return alone
+	}
+	return nil
 }
 
 const (
@@ -235,7 +280,7 @@ func (s *Server) forwardParked(x *request, body []byte) bool {
 		return false
 	}
 	owner, ok := s.ParkedAt(&x.Exchange)
-	if !ok || owner == "" || owner == s.members.Self() {
+	if !ok || owner == "" || owner == s.members.Last() {
 		return false
 	}
 	if s.members.Foreign(owner, time.Now()) {

@@ -21,6 +21,12 @@ import (
 type elsewhereMembers struct{}
 
 func (elsewhereMembers) Self() string { return "self" }
+
+func (elsewhereMembers) Last() string { return "self" }
+
+func (elsewhereMembers) Deliver(http.ResponseWriter, *http.Request, []byte) error {
+	return members.ErrUnreachable
+}
 func (elsewhereMembers) Owner(context.Context, [16]byte, string, string, time.Time) (string, error) {
 	return "other", nil
 }

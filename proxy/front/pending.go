@@ -82,19 +82,20 @@ func (s *session) forget(id jsonrpc.ID) {
 }
 
 // respond delivers the client's response to a pending request. A response without a request is
-// ignored. The message is copied.
-func (s *session) respond(m *jsonrpc.Message) {
+// ignored, and found is false. The message is copied.
+func (s *session) respond(m *jsonrpc.Message) (found bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	a := s.pending[m.ID]
 	if a == nil {
-		return
+		return false
 	}
 	own := &jsonrpc.Message{ID: m.ID, Result: bytes.Clone(m.Result), Error: m.Error.Clone()}
 	select {
 	case a.answer <- own:
 	default:
 	}
+	return true
 }
 
 // progress passes the client's progress on a pending request on to the upstream.

@@ -160,6 +160,17 @@ func (ss *sessions) find(id string, a budget.Account) (*session, error) {
 	return e.s, nil
 }
 
+// kept returns the session of an ID if it is in memory and the principal's, also while this process is no
+// member. It is nil otherwise.
+func (ss *sessions) kept(id string, a budget.Account) *session {
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	if e, ok := ss.byID[id]; ok && e.s.Principal == a.Principal {
+		return e.s
+	}
+	return nil
+}
+
 // open returns the content of the ID of a session that the principal has and that has neither
 // expired nor been deleted, as far as this process knows. The error is errUnknownSession.
 func (ss *sessions) open(id string, a budget.Account) (sealed sealedSession, err error) {

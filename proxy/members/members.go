@@ -50,6 +50,11 @@ type Members interface {
 	// another member has deleted its lease. Self returns "" while this process is no member.
 	Self() string
 
+	// Last returns the ID of this process also while it is no member because the database does not answer. It
+	// returns "" before the process has joined, and after another member has deleted its lease. With an ID, the
+	// process may answer requests that need nothing which members share.
+	Last() string
+
 	// Owner returns the ID of the member that has a session. first is the member that created the
 	// session. It is the owner while it holds its lease and has not released the session; the database
 	// is not queried. After its end exactly one other member becomes the owner, usually the first one
@@ -79,6 +84,11 @@ type Members interface {
 	// again; ErrUnreachable, ErrReleased and ErrAlone only that the request was not handled. After any
 	// other error the request may have been executed. Forward does not use body after it has returned.
 	Forward(w http.ResponseWriter, r *http.Request, body []byte, to string) error
+
+	// Deliver sends an answer of a client to a question to the other members, one after the other, until one has
+	// the question, and copies its response to w. It is for a process that is no member because the database does
+	// not answer: these members may be none either. An error means that none has the question.
+	Deliver(w http.ResponseWriter, r *http.Request, body []byte) error
 
 	// State returns the ID of the member that has the state of a server for some callers: key identifies
 	// both. The first member that calls State becomes it, and so does the next one after its end. lost

@@ -268,6 +268,8 @@ func (c *clientConn) receive(x *Exchange) (err error) {
 		// the bytes after this response are not HTTP, and the request has not asked for that
 		case resp.StatusCode == http.StatusSwitchingProtocols:
 			return notHTTP("it switches protocols")
+		case x.Interim != nil:
+			x.Interim()
 		}
 	}
 	return errors.New("too many interim answers")
@@ -277,6 +279,7 @@ func (c *clientConn) receive(x *Exchange) (err error) {
 // Close returns the connection to the pool. The zero value is ready for use. Only Abort and Aborted may
 // be called concurrently.
 type Exchange struct {
+	Interim func() // called for each interim response (1xx); may be nil
 	content
 	response http.Response // without its Header
 	fields   []Field       // the fields of the header

@@ -32,7 +32,7 @@ import (
 // Server serves a Handler. Its fields must not be changed after Serve was called.
 //
 // The Handler gets the same as from an http.Server, with these differences. The ResponseWriter has
-// no Hijack and no ReadFrom, and sends no interim responses. A disconnected client is detected no
+// no Hijack and no ReadFrom, and sends interim responses without header fields. A disconnected client is detected no
 // sooner than 20 ms after its request was read. Requests on one connection share their context,
 // which ends with the connection and not with the request. They may also share their Header, which
 // must not be changed. A request with a chunked body, or of HTTP/1.0, is the last one on its

@@ -67,7 +67,7 @@ func (w *response) over() bool { return w.memory == nil }
 func (w *response) Header() http.Header { return w.header }
 
 // WriteHeader implements http.ResponseWriter. The header is sent in its current state; later
-// changes have no effect. Interim responses are not sent.
+// changes have no effect. An interim response (1xx) is sent at once, without the header.
 func (w *response) WriteHeader(status int) {
 	switch {
 	case w.over():
@@ -79,6 +79,7 @@ func (w *response) WriteHeader(status int) {
 	case status < 100 || status > 999:
 		panic(fmt.Sprintf("http1: invalid status %d", status)) // a refusal that was not filled in must not become 200
 	case status < 200:
+		w.interim(status)
 		return
 	}
 	w.status = status
@@ -96,6 +97,17 @@ func (w *response) WriteHeader(status int) {
 	}
 	w.close = w.close || w.conn.server.ending.Load() || w.body.left > maxUnread
 	w.out = w.appendHeader(w.out[:0])
+}
+
+// interim sends a response that precedes the final one. 101 would end HTTP on this connection.
+func (w *response) interim(status int) {
+	if status == http.StatusSwitchingProtocols || w.err != nil {
+		return
+	}
+	w.limit()
+	out := append(strconv.AppendInt(append(w.out[:0], "HTTP/1.1 "...), int64(status), 10), ' ')
+	w.out = append(append(out, http.StatusText(status)...), "\r\n\r\n"...)
+	_, w.err = w.conn.Conn.Write(w.out)
 }
 
 // empty reports whether the status allows no body (RFC 9110, section 6.4.1).
@@ -164,16 +176,7 @@ func (w *response) finish() bool {
 // send sends the head, if not sent yet, the held part and p, in one system call. last means that
 // nothing follows.
 func (w *response) send(p []byte, last bool) {
-	if !w.limited {
-		var limit time.Time
-		if timeout := w.conn.server.HTTP.WriteTimeout; timeout > 0 {
-			limit = time.Now().Add(timeout)
-		}
-		if limit != w.conn.writing {
-			w.SetWriteDeadline(limit)
-			w.limited = false
-		}
-	}
+	w.limit()
 	n := len(w.held) + len(p)
 	out := w.out[:0]
 	if !w.sent {
@@ -209,6 +212,21 @@ func (w *response) send(p []byte, last bool) {
 		_, w.err = w.list.WriteTo(w.conn.Conn)
 	}
 	w.out, w.held = out, w.held[:0]
+}
+
+// limit sets the deadline of the next write, unless the handler has set its own.
+func (w *response) limit() {
+	if w.limited {
+		return
+	}
+	var limit time.Time
+	if timeout := w.conn.server.HTTP.WriteTimeout; timeout > 0 {
+		limit = time.Now().Add(timeout)
+	}
+	if limit != w.conn.writing {
+		w.SetWriteDeadline(limit)
+		w.limited = false
+	}
 }
 
 // appendHeader appends the status line and the handler's fields, sorted by name.

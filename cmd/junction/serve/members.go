@@ -244,10 +244,11 @@ func (m *membership) figures() func() telemetry.Replicas {
 	return func() telemetry.Replicas { return telemetry.Replicas(m.member.Figures()) }
 }
 
-// alone answers a request if this process must not answer it because it is not among the others. It
-// does not know then whether a session, a limit or a deletion is still as it was.
+// alone answers a request if this process must not answer any because it has not joined the others. A process that
+// has only lost its connection to the database answers what needs nothing that it shares with them; the front refuses
+// the rest.
 func (m *membership) alone(w http.ResponseWriter) bool {
-	if m.member == nil || m.member.Self() != "" {
+	if m.member == nil || m.member.Last() != "" {
 		return false
 	}
 	w.Header().Set("Retry-After", "2")

@@ -96,6 +96,12 @@ func (m *Member) Self() string {
 	return m.id
 }
 
+// Last implements members.Members.
+func (m *Member) Last() string { return m.Self() }
+
+// Deliver implements members.Members.
+func (m *Member) Deliver(http.ResponseWriter, *http.Request, []byte) error { return members.ErrAlone }
+
 // Ended implements members.Members.
 func (m *Member) Ended(_ context.Context, id string) (bool, error) {
 	m.cluster.mu.Lock()

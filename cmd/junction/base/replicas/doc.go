@@ -7,6 +7,7 @@
 //   - compare.go: compares the configuration of this process with those of the other members
 //   - identity.go: TLS between members, with keys that are derived from sessions.key_file
 //   - forward.go, receive.go: send a request to another member, and answer such a request
+//   - frozen.go: recognises a member that does not run, so that requests for it need not wait
 //   - await.go: has requests wait for the end of a member, with one reader of the table members
 //   - owners.go: owners of sessions, claimed in batches; deleted sessions; IDs that may be used once
 //   - limits.go: rate limits and calls in flight of all members together, by the shares of this process
@@ -69,6 +70,9 @@
 // it lives, and requests for it are refused until there is a way again. Otherwise its state is unknown,
 // and requests wait for one of the two, for at most the rest of its lease. While they wait, one
 // goroutine reads the table once a second, for all of them.
+//
+// A member whose process is frozen renews nothing, and connections to it are accepted. Requests that it has not
+// begun are refused at once (frozen.go).
 //
 // # States of servers
 //

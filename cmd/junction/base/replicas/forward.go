@@ -34,6 +34,11 @@ const (
 	headerGiveBack = "Junction-Give-Back"
 	// headerRevoked is in a request of its own, after grants were revoked in the database.
 	headerRevoked = "Junction-Revoked"
+	// headerLatest has the latest time to begin the request (frozen.go). A member that gets it says that it
+	// begins.
+	headerLatest = "Junction-Latest"
+	// headerAnswer is in an answer of a client that this process passes on by Deliver.
+	headerAnswer = "Junction-Answer"
 )
 
 const (
@@ -60,6 +65,8 @@ type connections struct {
 	stop    context.CancelFunc
 	failed  atomic.Pointer[failure] // why the last connection failed; nil after a success
 	dialled atomic.Int64            // Unix nanoseconds of the last attempt since failed was set
+	tells   atomic.Bool             // it has said of a request that it begins it
+	probing probing
 }
 
 // failure is why a member cannot be reached.
@@ -109,6 +116,9 @@ func (m *Member) dial(ctx context.Context, network, address string) (net.Conn, e
 	c := tls.Client(plain, m.forwarder.tls)
 	if err := c.HandshakeContext(ctx); err != nil {
 		plain.Close()
+		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			err = unanswered{err}
+		}
 		return nil, unsent{err}
 	}
 	if raw, ok := plain.(syscall.Conn); ok {
@@ -146,6 +156,9 @@ func (m *Member) reachable(to string) (*otherMember, error) {
 	case p.unreachable() && !p.conns.tryAgain():
 		m.counters.forwarded[gone].Add(1)
 		return nil, members.ErrUnreachable
+	case m.knownFrozen(p):
+		m.counters.forwarded[gone].Add(1)
+		return nil, members.ErrUnreachable
 	}
 	return p, nil
 }
@@ -164,7 +177,8 @@ func (c *connections) tryAgain() bool {
 	return now-last > int64(time.Second) && c.dialled.CompareAndSwap(last, now)
 }
 
-func (m *Member) forward(w http.ResponseWriter, r *http.Request, body []byte, p *otherMember) (outcome, error) {
+func (m *Member) forward(w http.ResponseWriter, r *http.Request, body []byte, p *otherMember, more ...http1.Field) (
+	outcome, error) {
 	if body == nil && r.ContentLength < 0 {
 		return failed, errLength
 	}
@@ -172,7 +186,7 @@ func (m *Member) forward(w http.ResponseWriter, r *http.Request, body []byte, p 
 	x := new(http1.Exchange)
 	stop := context.AfterFunc(r.Context(), x.Abort)
 	defer stop()
-	resp, outcome, err := m.exchange(r.Context(), p, x, q, fields, body == nil && r.ContentLength > 0)
+	resp, outcome, err := m.exchange(r.Context(), p, x, q, append(fields, more...), body == nil && r.ContentLength > 0)
 	if err != nil {
 		return outcome, err
 	}
@@ -185,12 +199,21 @@ func (m *Member) forward(w http.ResponseWriter, r *http.Request, body []byte, p 
 func (m *Member) exchange(ctx context.Context, p *otherMember, x *http1.Exchange, q *http.Request,
 	fields []http1.Field, once bool) (*http.Response, outcome, error) {
 	begun := time.Now()
+	b := m.awaitBegin(p, x)
 	resp, err := p.conns.group.Do(ctx, x, q, fields)
+	if b.end() && ctx.Err() == nil {
+		if err == nil {
+			resp.Body.Close()
+		}
+		return nil, gone, members.ErrUnreachable
+	}
 	if never, ok := errors.AsType[unsent](err); ok && ctx.Err() == nil {
 		if p.conns.failed.CompareAndSwap(nil, &failure{never.error, begun}) {
 			m.o.Log.Warn("cannot connect to another replica", "address", p.address, "error", never.error)
 		}
-		if p.unreachable() || once {
+		_, frozen := errors.AsType[unanswered](err)
+		m.noteFrozen(p, frozen, err)
+		if frozen || p.unreachable() || once {
 			return nil, gone, members.ErrUnreachable
 		}
 		return nil, gone, members.ErrGone
@@ -271,7 +294,26 @@ func (m *Member) request(r *http.Request, body []byte, to string) (*http.Request
 	}
 	var fields []http1.Field
 	q.Header, fields = endToEnd(r.Header)
-	return q, append(fields, http1.Field{Name: headerHop, Value: to + " " + r.RemoteAddr})
+	return q, append(fields, http1.Field{Name: headerHop, Value: to + " " + r.RemoteAddr},
+		http1.Field{Name: headerLatest, Value: m.latest()})
+}
+
+// Deliver implements members.Members. A member that has no lease either takes only such requests.
+func (m *Member) Deliver(w http.ResponseWriter, r *http.Request, body []byte) error {
+	ctx, cancel := context.WithTimeout(r.Context(), tellTime)
+	defer cancel()
+	r = r.WithContext(ctx)
+	for _, p := range *m.others.Load() {
+		if m.knownFrozen(p) {
+			continue
+		}
+		outcome, err := m.forward(w, r, body, p, http1.Field{Name: headerAnswer, Value: "1"})
+		m.counters.forwarded[outcome].Add(1)
+		if err == nil {
+			return nil
+		}
+	}
+	return members.ErrUnreachable
 }
 
 // askBack asks members to give back their unused shares of a limit, and waits for their answers. A
@@ -330,7 +372,8 @@ func (m *Member) ask(ctx context.Context, others []*otherMember, field http1.Fie
 }
 
 // ofMembers are the header fields that only a member may send. Those of a client are dropped.
-var ofMembers = []string{headerHop, headerGiveBack, headerRevoked, members.HeaderCall}
+var ofMembers = []string{headerHop, headerGiveBack, headerRevoked, headerLatest, headerAnswer,
+	members.HeaderCall}
 
 // hopByHop are the header fields that concern one connection (RFC 9110, section 7.6.1). The names that
 // a client lists in Connection are not among them: the members together are one server, and the

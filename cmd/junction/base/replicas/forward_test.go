@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -350,5 +351,111 @@ func TestStrangers(t *testing.T) {
 	}
 	if list := p.other.Members(); len(list) != 3 || list[0].ID != "stranger" || !strings.Contains(list[0].Error, errStranger.Error()) {
 		t.Errorf("Members = %+v", list)
+	}
+}
+
+// frozen is the way to a member that does not run: it accepts connections and bytes, and passes them on when the
+// member runs again.
+type frozen struct {
+	net.Listener
+	to   string
+	held sync.RWMutex // locked while the member does not run
+}
+
+func mustFrozen(t *testing.T, to string) *frozen {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &frozen{Listener: l, to: to}
+	var all sync.WaitGroup
+	pass := func(to, from net.Conn) {
+		defer to.Close()
+		b := make([]byte, 64<<10)
+		for n, err := from.Read(b); err == nil; n, err = from.Read(b) {
+			f.held.RLock()
+			_, _ = to.Write(b[:n])
+			f.held.RUnlock()
+		}
+	}
+	all.Go(func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			there, err := net.Dial("tcp", to)
+			if err != nil {
+				c.Close()
+				continue
+			}
+			all.Go(func() { pass(there, c) })
+			all.Go(func() { pass(c, there) })
+		}
+	})
+	t.Cleanup(func() { l.Close(); all.Wait() })
+	return f
+}
+
+// TestFrozenOwner: a request that the owner has not begun is refused, and the owner does not execute it when it
+// runs again, although its bytes arrive then. Further requests are not sent meanwhile. A request that the owner has
+// begun goes on.
+func TestFrozenOwner(t *testing.T) {
+	t.Parallel()
+	begun, end, two := make(chan string, 10), make(chan struct{}), make(chan struct{})
+	p := &pair{world: mustWorld(t), errors: make(chan error, 100)}
+	p.ttl = time.Minute
+	o := p.options()
+	way := mustFrozen(t, o.Listener.Addr().String())
+	o.Advertise = way.Addr().String()
+	p.owner = p.mustStart(o, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		begun <- r.URL.Path
+		switch r.URL.Path {
+		case "/long":
+			<-end
+		case "/two":
+			<-two
+		}
+	}))
+	p.until("the owner has joined", func() bool { return p.owner.Self() != "" })
+	p.other = p.mustJoin(nil)
+	id := p.owner.Self()
+	p.until("they know each other", func() bool { return p.other.Alive(id) })
+	forward := func(path string) error {
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, path, strings.NewReader("{}"))
+		return p.other.Forward(httptest.NewRecorder(), r, []byte("{}"), id)
+	}
+	// Two connections are open, so that the next requests are sent.
+	long, both := make(chan error, 1), make(chan error, 2)
+	for range 2 {
+		go func() { both <- forward("/two") }()
+		<-begun
+	}
+	close(two)
+	if err := errors.Join(<-both, <-both); err != nil {
+		t.Fatal(err)
+	}
+	told := &(*p.other.others.Load())[id].conns.tells
+	told.Store(false)
+	go func() { long <- forward("/long") }()
+	if path := <-begun; path != "/long" {
+		t.Fatalf("%s has begun", path)
+	}
+	p.until("the owner has said that it begins", told.Load)
+	way.held.Lock()
+	for i := range 3 {
+		if err := forward("/refused"); !errors.Is(err, members.ErrUnreachable) {
+			t.Errorf("request %d: %v, want %v", i, err, members.ErrUnreachable)
+		}
+	}
+	way.held.Unlock()
+	p.until("the owner is asked again", func() bool { return forward("/after") == nil })
+	if path := <-begun; path != "/after" {
+		t.Errorf("%s was executed after it was refused", path)
+	}
+	close(end)
+	if err := <-long; err != nil {
+		t.Errorf("the request that had begun: %v", err)
 	}
 }

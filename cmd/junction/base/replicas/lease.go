@@ -18,6 +18,7 @@ import (
 func (m *Member) Run(ctx context.Context) {
 	m.tasks.Go(func() { m.sweepRegularly(ctx) })
 	m.tasks.Go(func() { m.tendRegularly(ctx) })
+	m.tasks.Go(func() { m.probeFrozen(ctx) })
 	defer m.tasks.Wait()
 	pause := time.Duration(0)
 	for {
@@ -201,7 +202,8 @@ func (m *Member) renewOrJoin(ctx context.Context, conn *pgx.Conn) error {
 	}
 	// The lease is counted from before the statement. It is counted shorter than it lasts, so that
 	// a request that begins at its end can finish within it.
-	held := &lease{id: id, begun: begun, until: begun.Add(m.o.TTL * 4 / 5), renewed: begun, there: there}
+	held := &lease{id: id, begun: begun, until: begun.Add(m.o.TTL * 4 / 5), renewed: begun, there: there,
+		took: time.Since(begun)}
 	if kept {
 		held.begun = before.begun
 	}

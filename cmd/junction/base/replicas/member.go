@@ -66,6 +66,7 @@ type Member struct {
 	others   atomic.Pointer[map[string]*otherMember] // by ID, without this process; never changed
 	read     watched                                 // those who wait for the next reading of the table
 	reason   atomic.Pointer[string]                  // why this process is no member
+	probes   chan *otherMember                       // to ask whether they run
 	tried    chan struct{}                           // closed after the first attempt to join
 	once     sync.Once                               // closes tried
 	wake     chan struct{}                           // 1-buffered: Run reads the table soon
@@ -93,7 +94,11 @@ type lease struct {
 	// in microseconds.
 	renewed time.Time
 	there   int64
+	took    time.Duration // the renewal
 }
+
+// clock returns the time of the database in microseconds, or a later one: later by took at most.
+func (l *lease) clock() int64 { return l.there + time.Since(l.renewed).Microseconds() }
 
 // otherMember is another member, as it was when the table was last read. It is never changed.
 type otherMember struct {
@@ -113,7 +118,7 @@ type row struct {
 // New returns a Member that has not joined. Call Serve and Run.
 func New(o Options) (*Member, error) {
 	m := &Member{o: o, process: store.NewID(), wake: make(chan struct{}, 1), rejoined: make(chan struct{}, 1),
-		tried: make(chan struct{})}
+		tried: make(chan struct{}), probes: make(chan *otherMember, 8)}
 	m.claims.turn, m.claims.next = make(chan struct{}, claimsAtOnce), map[claimOf]*claimBatch{}
 	m.received.fewer, m.read.next = make(chan struct{}, 1), make(chan struct{})
 	if m.o.TTL == 0 {
@@ -178,6 +183,14 @@ func (m *Member) Self() string {
 		return ""
 	}
 	return l.id
+}
+
+// Last implements members.Members.
+func (m *Member) Last() string {
+	if l := m.lease.Load(); l != nil {
+		return l.id
+	}
+	return ""
 }
 
 // Alive reports whether a member has a valid lease, as far as this process knows.

@@ -137,7 +137,11 @@ func (m *Member) server(handler http.Handler, base func(net.Listener) context.Co
 // receive answers a request of another member.
 func (m *Member) receive(w http.ResponseWriter, r *http.Request, handler http.Handler) {
 	to, client, ok := strings.Cut(r.Header.Get(headerHop), " ")
-	if !ok || to != m.Self() || to == "" || !m.received.begin() {
+	self, latest := m.Self(), r.Header.Get(headerLatest)
+	if self == "" && r.Header.Get(headerAnswer) != "" {
+		self = m.Last()
+	}
+	if !ok || to != self || to == "" || latest != "" && m.tooLate(latest) || !m.received.begin() {
 		w.Header().Set(headerGone, m.process)
 		if m.Self() != "" {
 			w.Header().Set(headerLease, "1")
@@ -166,6 +170,9 @@ func (m *Member) receive(w http.ResponseWriter, r *http.Request, handler http.Ha
 	}
 	m.counters.received.Add(1)
 	r.RemoteAddr = client
+	if latest != "" {
+		begin(w, r)
+	}
 	handler.ServeHTTP(w, r)
 }
 

@@ -80,7 +80,7 @@ func (m *Member) asSender(values args) args {
 	values["self"], values["latest"], values["expired_have_ended"] = "", int64(0), false
 	if l := m.lease.Load(); l != nil {
 		now := time.Now()
-		values["self"], values["latest"] = l.id, l.there+(now.Sub(l.renewed)+queryTime).Microseconds()
+		values["self"], values["latest"] = l.id, l.clock()+queryTime.Microseconds()
 		// If the last renewal is late, the database does not answer: the others may be late, too.
 		values["expired_have_ended"] = now.Sub(l.renewed) < m.o.TTL/2 && m.owners.expiredHaveEnded()
 	}
