@@ -8,11 +8,15 @@ import (
 	"sync"
 	"time"
 
+	"junction/upstream/pace"
 	"junction/upstream/prose"
 )
 
 // Kept is the certificate in use. A replacement that fails leaves it as it is. The zero value has none.
 type Kept struct {
+	// Changed receives after each Use, so that the state of health is not that of before; nil is told nothing.
+	Changed chan struct{}
+
 	mu      sync.Mutex
 	current *tls.Certificate
 	failed  error // of the last replacement
@@ -20,6 +24,7 @@ type Kept struct {
 
 // Use replaces the certificate, if err is nil, or notes why it could not be replaced.
 func (k *Kept) Use(c *tls.Certificate, err error) {
+	defer pace.Wake(k.Changed)
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.failed = err; err == nil {
