@@ -117,7 +117,8 @@ func (c *Config) validateACME(d *decoder) {
 			"cert_file and key_file", c.Host())
 	case a.Email != "" && !strings.Contains(a.Email, "@"):
 		d.check("tls.acme.email", "must be an address, such as ops@example.com")
-	case (a.EABKeyID == "") != (a.EABSecret == "") && !d.broken("tls.acme.eab_key_id") && !d.broken("tls.acme.eab_secret"):
+	case (a.EABKeyID == "") != (a.EABSecret == "") && !d.broken("tls.acme.eab_key_id") &&
+		!d.broken("tls.acme.eab_secret"):
 		d.invalid("tls.acme", "needs eab_key_id and eab_secret, which the authority has given you together")
 	case a.EABSecret != "" && a.Binding() == nil:
 		d.check("tls.acme.eab_secret", "must be the HMAC key of the authority, in base64url")
