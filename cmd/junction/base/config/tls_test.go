@@ -34,7 +34,7 @@ func TestMistakesInTLS(t *testing.T) {
 		"acme over http":    {`listen: ":443", acme: { directory: "http://ca.example" }`, "", "tls.acme.directory", "must be the https URL"},
 		"acme, EAB":         {`listen: ":443", acme: { eab_key_id: a, eab_secret: "canary-eab-0_-==" }`, "", "", ""},
 		"acme, half an EAB": {`listen: ":443", acme: { eab_key_id: a }`, "", "tls.acme", "needs eab_key_id and eab_secret"},
-		"acme, wrong EAB":   {`listen: ":443", acme: { eab_key_id: a, eab_secret: "canary+eab" }`, "", "tls.acme.eab_secret", "in base64url"},
+		"acme, wrong EAB":   {`listen: ":443", acme: { eab_key_id: a, eab_secret: "canary-+eab" }`, "", "tls.acme.eab_secret", "in base64url"},
 		"acme, no email":    {`listen: ":443", acme: { email: ops }`, "", "tls.acme.email", "must be an address"},
 		"no public_url":     {`listen: ":443"` + files, "public_url: \"\"", "tls", "needs an https public_url"},
 		"http":              {`listen: ":443"` + files, "public_url: http://localhost", "tls", "needs an https public_url"},
