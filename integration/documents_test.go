@@ -309,7 +309,8 @@ var referencePattern = regexp.MustCompile(`\$\{([A-Z_]+)\}`)
 // packPattern is the folder of a pack in an entry of an upstream.
 var packPattern = regexp.MustCompile(`\bpack: (\./[a-z/]+)`)
 
-// checkConfig has the program check a configuration file. A block without upstreams gets one.
+// checkConfig has the program check a configuration file. A block without upstreams gets one, and one with policies
+// of keys and no keys gets those as its page says.
 func (d *documentCheck) checkConfig(p passage) {
 	text := p.text
 	if !regexp.MustCompile(`(?m)^upstreams:`).MatchString(text) {
@@ -336,7 +337,14 @@ func (d *documentCheck) checkConfig(p passage) {
 			env = append(env, m[1]+"=value")
 		}
 	}
-	stdout, stderr, err := harness.RunJunction(d.t, env, "check", "--config", filepath.Join(dir, "config.yaml"))
+	file := filepath.Join(dir, "config.yaml")
+	if strings.Contains(text, "match: { key:") && !regexp.MustCompile(`(?m)^auth:`).MatchString(text) &&
+		strings.Contains(d.read(p.document), "junction keys create ann --write") {
+		if _, stderr, err := harness.RunJunction(d.t, env, "keys", "create", "ann", "--write", "--config", file); err != nil {
+			d.bad(p.document, p.line, "no key can be added: %s", stderr)
+		}
+	}
+	stdout, stderr, err := harness.RunJunction(d.t, env, "check", "--config", file)
 	if err == nil {
 		return
 	}

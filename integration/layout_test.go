@@ -50,7 +50,7 @@ var arrows = map[string][]string{
 	"cmd/junction/base/listeners": {"cmd/junction/base/revision",
 		"auth", "cmd/junction/base/runfile", "proxy/budget", "upstream/loopback",
 		"upstream/prose"},
-	"cmd/junction/ops/diagnose": {"auth/credentials", "cmd/junction/base/config", "cmd/junction/base/health", "cmd/junction/base/runfile", "upstream/prose", "cmd/junction/base/replicas", "auth",
+	"cmd/junction/ops/diagnose": {"auth/credentials", "cmd/junction/base/certificate", "cmd/junction/base/config", "cmd/junction/base/health", "cmd/junction/base/runfile", "upstream/prose", "cmd/junction/base/replicas", "auth",
 		"auth/authserver", "policy", "proxy", "proxy/view", "upstream", "upstream/client", "upstream/command",
 		"upstream/shell", "upstream/loopback", "upstream/yamlread", "proxy/budget", "proxy/origin", // both addresses recognize a proxy
 		"proxy/scope"}, // why asks for the last known groups of a user
@@ -122,7 +122,7 @@ var arrows = map[string][]string{
 		"upstream/shell", "upstream/loopback"},
 	"upstream/yamlread": {"upstream/prose"},
 	// junction check reads packs as their loader does, and certificates
-	"cmd/junction/base/certificate": {"upstream/files", "upstream/pace"},
+	"cmd/junction/base/certificate": {"upstream/files", "upstream/pace", "upstream/prose"},
 	"cmd/junction/base/config": {"cmd/junction/base/certificate", "auth/authserver/provider", "cmd/pack", "cmd/pack/manifest", "upstream/files", "cmd/pack/lock",
 		"upstream/prose", "upstream/yamlread", "auth",
 		"auth/authserver", "auth/fetch", "auth/keyfile", "auth/store", "policy", "proxy", "proxy/search", "proxy/view",

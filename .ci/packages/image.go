@@ -47,8 +47,17 @@ func (r *release) image(file string, programs []program, on string) error {
 		}
 		index = mutate.AppendManifests(index, mutate.IndexAddendum{Add: image, Descriptor: v1.Descriptor{Platform: &platform}})
 	}
-	dir := filepath.Join(r.scratch, file)
-	if _, err := layout.Write(dir, index); err != nil {
+	// An engine loads an archive with one entry, which may be for several platforms, and takes its name from there.
+	dir, called := filepath.Join(r.scratch, file), "localhost/junction:"+r.version
+	if on != "" {
+		called += "-base"
+	}
+	whole, err := layout.Write(dir, empty.Index)
+	if err == nil {
+		err = whole.AppendIndex(index, layout.WithAnnotations(map[string]string{
+			"org.opencontainers.image.ref.name": called, "io.containerd.image.name": called}))
+	}
+	if err != nil {
 		return err
 	}
 	out, err := os.Create(filepath.Join(r.dir, file))

@@ -73,7 +73,13 @@ func TestImageOnABase(t *testing.T) {
 			t.Fatal(err)
 		}
 		m, err := all.IndexManifest()
-		if err != nil {
+		if err != nil || len(m.Manifests) != 1 || m.Manifests[0].Annotations["org.opencontainers.image.ref.name"] != "localhost/junction:1.0.0-base" {
+			t.Fatalf("the archive has the entries %+v, %v", m, err)
+		}
+		if all, err = all.ImageIndex(m.Manifests[0].Digest); err != nil {
+			t.Fatal(err)
+		}
+		if m, err = all.IndexManifest(); err != nil {
 			t.Fatal(err)
 		}
 		made, err := all.Image(m.Manifests[0].Digest)

@@ -6,5 +6,5 @@ remove | 0) ;;
 *) exit 0 ;;
 esac
 if [ -d /run/systemd/system ]; then
-	systemctl disable --now junction.service
+	systemctl disable --now junction.socket junction.service
 fi

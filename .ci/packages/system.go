@@ -150,6 +150,8 @@ func (r *release) contents(p program, made, format string) files.Contents {
 		file(filepath.Join(p.folder, "junction"), "/usr/bin/junction", 0o755),
 		file(filepath.Join(p.folder, "junction-pack"), "/usr/bin/junction-pack", 0o755),
 		file(filepath.Join(made, "junction.service"), "/usr/lib/systemd/system/junction.service", 0o644),
+		file(filepath.Join(p.folder, "cmd", "junction", "deploy", "junction.socket"),
+			"/usr/lib/systemd/system/junction.socket", 0o644),
 		folder, example,
 		file(filepath.Join(made, "junction.1.gz"), "/usr/share/man/man1/junction.1.gz", 0o644),
 		file(filepath.Join(p.folder, "LICENSE"), "/usr/share/doc/junction/copyright", 0o644),

@@ -41,8 +41,8 @@ type pebble struct {
 }
 
 // mustPebble starts Pebble, which checks a host at a port of this machine, and whose certificates are valid for some
-// seconds.
-func mustPebble(t *testing.T, port string, seconds int) *pebble {
+// seconds. With bound, it accepts only accounts that are bound with binding.
+func mustPebble(t *testing.T, port string, seconds int, bound bool) *pebble {
 	t.Helper()
 	programs := os.Getenv("JUNCTION_PEBBLE")
 	if programs == "" {
@@ -58,9 +58,11 @@ func mustPebble(t *testing.T, port string, seconds int) *pebble {
 		t.Fatal(err)
 	}
 	listen, manage, dns, dnsManage := process.FreePort(t), process.FreePort(t), process.FreePort(t), process.FreePort(t)
+	keys := map[string]string{"kid-1": secret}
 	config, err := json.Marshal(map[string]any{"pebble": map[string]any{"listenAddress": listen,
 		"managementListenAddress": manage, "certificate": cert, "privateKey": key, "httpPort": 1, "tlsPort": number(t, port),
 		"domainBlocklist": []string{"blocked.example.com"}, "retryAfter": map[string]int{"authz": 1, "order": 1},
+		"externalAccountBindingRequired": bound, "externalAccountMACKeys": keys,
 		"profiles": map[string]any{"default": map[string]any{"description": "short", "validityPeriod": seconds}}}})
 	if err != nil {
 		t.Fatal(err)
@@ -128,6 +130,12 @@ func ordering(t *testing.T, p *pebble, listen, directory string) *team {
 
 const issued = "a certificate was issued"
 
+// secret is the key with which accounts are bound, and binding has the keys of the configuration for it.
+const (
+	secret  = "canary-eab-secret-of-the-authority-0123456789ABC"
+	binding = ", eab_key_id: kid-1, eab_secret: " + secret
+)
+
 // mustLog waits until the log has a line n times.
 func (m *team) mustLog(t *testing.T, text string, n int) {
 	t.Helper()
@@ -170,7 +178,7 @@ func (m *team) mustExpire(t *testing.T, p *pebble) {
 func TestOperateCertificateOfAnAuthority(t *testing.T) {
 	harness.Waits(t)
 	listen := process.FreePort(t)
-	p := mustPebble(t, port(listen), 7776000)
+	p := mustPebble(t, port(listen), 7776000, false)
 	needs.Node.Require(t)
 	m := ordering(t, p, listen, p.directory)
 	m.MustServe(t)
@@ -208,7 +216,7 @@ func TestOperateCertificateIsRenewed(t *testing.T) {
 	harness.WithoutShort(t)
 	harness.Waits(t)
 	listen := process.FreePort(t)
-	p := mustPebble(t, port(listen), 15)
+	p := mustPebble(t, port(listen), 15, false)
 	m := ordering(t, p, listen, p.directory)
 	m.MustServe(t)
 	m.mustLog(t, issued, 2)
@@ -228,7 +236,7 @@ func TestOperateCertificateIsRenewed(t *testing.T) {
 	harness.WantEcho(t, (&stack{public: m.Origin(), key: m.key, http: http.DefaultClient}).client(t, harness.ModernEra).Tool(t, "up__echo", `{}`))
 	m.mustExpire(t, p)
 	m.MustStop(t)
-	again := mustPebble(t, port(listen), 7776000)
+	again := mustPebble(t, port(listen), 7776000, false)
 	config, err := os.ReadFile(m.File())
 	if err != nil {
 		t.Fatal(err)
@@ -239,12 +247,12 @@ func TestOperateCertificateIsRenewed(t *testing.T) {
 	m.certificateOf(t, again)
 }
 
-// TestOperateAuthorityRefuses: an authority that refuses the host, cannot reach it, limits orders or hangs leaves
-// Junction running without https. The log has the reason, and a limit holds over a restart.
+// TestOperateAuthorityRefuses: an authority that refuses the account or the host, cannot reach it, limits orders or hangs
+// leaves Junction running without https. The log has the reason, and a limit holds over a restart.
 func TestOperateAuthorityRefuses(t *testing.T) {
 	harness.Waits(t)
 	listen := process.FreePort(t)
-	p := mustPebble(t, port(process.FreePort(t)), 7776000) // checks a port that nobody serves
+	p := mustPebble(t, port(process.FreePort(t)), 7776000, true) // checks a port that nobody serves
 	target, err := url.Parse(strings.TrimSuffix(p.directory, "/dir"))
 	if err != nil {
 		t.Fatal(err)
@@ -265,14 +273,16 @@ func TestOperateAuthorityRefuses(t *testing.T) {
 		s.TLS = &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{own.Cert.Raw}, PrivateKey: own.Key}}}
 		s.StartTLS()
 		t.Cleanup(s.Close)
-		return s.URL + "/dir"
+		return s.URL + "/dir" + binding
 	}
 	orders := make(chan time.Time, 100)
 	ended := make(chan struct{})
 	defer close(ended)
 	for name, test := range map[string]struct{ directory, host, log string }{
-		"refuses":      {p.directory, "blocked.example.com", "the authority does not accept the order"},
-		"cannot reach": {p.directory, host, "its port 443 must lead to this process"},
+		"knows nobody": {p.directory, host, "set tls.acme.eab_key_id and eab_secret"},
+		"knows others": {p.directory + strings.Replace(binding, "kid-1", "kid-2", 1), host, "the authority does not accept the account"},
+		"refuses":      {p.directory + binding, "blocked.example.com", "the authority does not accept the order"},
+		"cannot reach": {p.directory + binding, host, "its port 443 must lead to this process"},
 		"limits": {front(func(w http.ResponseWriter, _ *http.Request) {
 			orders <- time.Now()
 			w.Header().Set("Retry-After", "3600")

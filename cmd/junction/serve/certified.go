@@ -38,7 +38,7 @@ func (s *certified) Open(c *config.Config) error {
 	if s.on = c.TLS.On(); !s.on {
 		return nil
 	}
-	s.look = make(chan struct{}, 1)
+	s.look, s.kept.Changed = make(chan struct{}, 1), make(chan struct{}, 1)
 	if c.TLS.ACME != nil {
 		return s.openOrders(c)
 	}
@@ -67,7 +67,8 @@ func (s *certified) openOrders(c *config.Config) error {
 	}
 	s.host.Store(new(c.Host()))
 	s.authority = &certificate.Authority{Directory: c.TLS.ACME.DirectoryURL(), Email: c.TLS.ACME.Email,
-		Agent: "junction/" + build.Read().Version, HTTP: &http.Client{Transport: config.Trusting(fetcher)}}
+		Binding: c.TLS.ACME.Binding(),
+		Agent:   "junction/" + build.Read().Version, HTTP: &http.Client{Transport: config.Trusting(fetcher)}}
 	s.orders = &certificate.Orders{Host: func() string { return *s.host.Load() }, Store: store,
 		Order: s.authority.Order, Kept: &s.kept, Log: s.log, Wake: s.look}
 	s.orders.Load()

@@ -159,14 +159,18 @@ func TestCertificateIsReplacedInUse(t *testing.T) {
 	m := newTeam(t)
 	r := mustServe(t, m.text)
 	c := m.client(t, r)
-	serial := func() string {
+	serial := func() string { // shown by /status and the page, too
 		t.Helper()
 		connection, err := tls.Dial("tcp", r.listening.secure.String(), &tls.Config{RootCAs: m.trusts, ServerName: certificatetest.Host})
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer connection.Close()
-		return connection.ConnectionState().PeerCertificates[0].SerialNumber.String()
+		leaf := connection.ConnectionState().PeerCertificates[0]
+		if c := r.pages.asSeen().Report(t.Context()).Certificate; c == nil || !c.Expires.Equal(leaf.NotAfter) || c.Issuer != "Root" {
+			t.Errorf("the certificate is shown as %+v, want one until %s", c, leaf.NotAfter)
+		}
+		return leaf.SerialNumber.String()
 	}
 	if status, text := m.ask(t, c, nil); status != 200 {
 		t.Fatalf("%d %s", status, text)
@@ -178,6 +182,11 @@ func TestCertificateIsReplacedInUse(t *testing.T) {
 	if second == first {
 		t.Error("new connections get the old certificate")
 	}
+	valid := r.pages.asSeen().Report(t.Context()).Certificate.Expires.Format("The certificate is valid until 2006-01-02 15:04 UTC")
+	out, _ := mustRun(t, 0, "status", "--admin", r.listening.admin.Addr().String())
+	_, page := mustRequest(t, http.MethodGet, "http://"+r.listening.admin.Addr().String()+"/", nil)
+	mustContain(t, out, valid)
+	mustContain(t, page, valid)
 	if status, text := m.ask(t, c, nil); status != 200 {
 		t.Errorf("the connection from before: %d %s", status, text)
 	}

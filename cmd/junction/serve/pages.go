@@ -63,7 +63,8 @@ func (p *adminPages) asSeen() *diagnose.Proxy {
 	}
 	return &diagnose.Proxy{
 		Owner: p.place.owner, Open: p.listening.adminIsOpen(), Parts: p.checks.states,
-		Replicas: p.membership.list, Tried: &p.upstreams.tried,
+		Certificate: p.checks.certified.kept.InUse,
+		Replicas:    p.membership.list, Tried: &p.upstreams.tried,
 		Server: p.serving.server.Core, Set: &p.upstreams.set, Providers: p.signIns.providers,
 		File: p.file, Users: users,
 		Version:    build.Read().Version,

@@ -54,7 +54,7 @@ func (c *checks) Open(*config.Config) error {
 			Check: func(context.Context) error { return health.CheckDisk(c.written()) }, Every: checkProvider,
 			Degrades: func() bool { return true }},
 		health.Part{Name: "certificate", InUse: func() bool { return c.certified.on }, Check: c.certified.kept.Check,
-			Every: checkStorage, Degrades: func() bool { return true }},
+			Changed: c.certified.kept.Changed, Every: checkStorage, Degrades: func() bool { return true }},
 		c.membership.part(c.contents.begun))
 	return nil
 }

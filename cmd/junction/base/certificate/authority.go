@@ -31,10 +31,17 @@ type Authority struct {
 	Email     string // for the authority's messages; "" for none
 	Agent     string // the User-Agent
 	HTTP      *http.Client
+	Binding   *Binding // nil if the authority needs none
 
 	mu         sync.Mutex
 	challenges map[string]*tls.Certificate // by host, while an order is checked
 }
+
+// Binding is the key that an authority has given a customer for the first use of an account (RFC 8555, 7.3.4).
+type Binding = acme.ExternalAccountBinding
+
+// needsBinding is the type of the error of an authority that needs a Binding (RFC 8555, 6.7).
+const needsBinding = "urn:ietf:params:acme:error:externalAccountRequired"
 
 // Bounds of an order, and of its requests.
 const (
@@ -52,11 +59,14 @@ func (a *Authority) Order(ctx context.Context, account crypto.Signer, host strin
 	bounded.Timeout = requestLimit
 	c := &acme.Client{Key: account, DirectoryURL: a.Directory, HTTPClient: &bounded, UserAgent: a.Agent,
 		RetryBackoff: pauseOf}
-	own := &acme.Account{}
+	own := &acme.Account{ExternalAccountBinding: a.Binding}
 	if a.Email != "" {
 		own.Contact = []string{"mailto:" + a.Email}
 	}
 	if _, err := c.Register(ctx, own, acme.AcceptTOS); err != nil && !errors.Is(err, acme.ErrAccountAlreadyExists) {
+		if refused, is := errors.AsType[*acme.Error](err); is && refused.ProblemType == needsBinding {
+			err = fmt.Errorf("%w; set tls.acme.eab_key_id and eab_secret, which it gives its customers", err)
+		}
 		return nil, fmt.Errorf("the authority does not accept the account: %w", err)
 	}
 	order, err := c.AuthorizeOrder(ctx, acme.DomainIDs(host))

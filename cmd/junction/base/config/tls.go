@@ -2,6 +2,7 @@ package config
 
 import (
 	"cmp"
+	"encoding/base64"
 	"fmt"
 	"net/netip"
 	"net/url"
@@ -23,8 +24,8 @@ type TLS struct {
 	// The key of the certificate, in PEM and without a password.
 	KeyFile string `yaml:"key_file" example:"/etc/junction/tls/privkey.pem"`
 	// Order the certificate for the host of public_url from an ACME authority, in place of the two
-	// files, and renew it. Port 443 of the host must lead to listen. With this section you agree to
-	// the terms of the authority.
+	// files, and renew it. The authority checks the host at its port 443 (tls-alpn-01, and no other
+	// way), which must lead to listen. With this section you agree to the terms of the authority.
 	ACME *ACME `yaml:"acme"`
 }
 
@@ -36,6 +37,19 @@ type ACME struct {
 	//
 	// An authority of your own can have a certificate of outbound.ca_file.
 	Directory string `yaml:"directory"`
+	// The key identifier that the authority has given you (external account binding). Default: none.
+	EABKeyID string `yaml:"eab_key_id" example:"kid-1"`
+	// The HMAC key of eab_key_id, in base64url.
+	EABSecret string `yaml:"eab_secret" example:"${EAB_SECRET}"`
+}
+
+// Binding returns the key of the account at the authority; nil if there is none, or if it cannot be read.
+func (a *ACME) Binding() *certificate.Binding {
+	key, err := base64.RawURLEncoding.DecodeString(strings.TrimRight(a.EABSecret, "="))
+	if err != nil || len(key) == 0 {
+		return nil
+	}
+	return &certificate.Binding{KID: a.EABKeyID, Key: key}
 }
 
 // DirectoryURL returns the directory, which is that of Let's Encrypt by default.
@@ -103,6 +117,11 @@ func (c *Config) validateACME(d *decoder) {
 			"cert_file and key_file", c.Host())
 	case a.Email != "" && !strings.Contains(a.Email, "@"):
 		d.check("tls.acme.email", "must be an address, such as ops@example.com")
+	case (a.EABKeyID == "") != (a.EABSecret == "") && !d.broken("tls.acme.eab_key_id") &&
+		!d.broken("tls.acme.eab_secret"):
+		d.invalid("tls.acme", "needs eab_key_id and eab_secret, which the authority has given you together")
+	case a.EABSecret != "" && a.Binding() == nil:
+		d.check("tls.acme.eab_secret", "must be the HMAC key of the authority, in base64url")
 	case !strings.HasPrefix(a.DirectoryURL(), "https://"):
 		d.check("tls.acme.directory", "must be the https URL of a directory, such as "+certificate.Directory)
 	}

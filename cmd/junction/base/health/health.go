@@ -19,6 +19,8 @@ type Part struct {
 	// Check returns nil if the part works. It returns when ctx ends.
 	Check func(ctx context.Context) error
 	Every time.Duration // between two checks
+	// Changed receives when the part is to be checked before that; nil never does.
+	Changed <-chan struct{}
 	// Degrades reports whether the last failure leaves the program ready. With nil, no failure does.
 	Degrades func() bool
 }
@@ -71,7 +73,7 @@ func (m *Monitor) Run(ctx context.Context) {
 // watch checks one part until ctx ends.
 func (m *Monitor) watch(ctx context.Context, i int) {
 	p := &m.parts[i]
-	for pause := time.Duration(0); pace.Sleep(ctx, pause, nil); {
+	for pause := time.Duration(0); pace.Sleep(ctx, pause, p.Changed); {
 		pause = p.Every
 		if !p.InUse() {
 			m.unused(i)

@@ -71,3 +71,26 @@ func TestMonitor(t *testing.T) {
 		}
 	})
 }
+
+// TestChangedPartIsCheckedAtOnce: a part that tells of a change is not shown as it was before.
+func TestChangedPartIsCheckedAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var works atomic.Bool
+		changed := make(chan struct{}, 1)
+		m := NewMonitor(authtest.Log(t, new(bytes.Buffer)), Part{Name: "certificate", InUse: func() bool { return true },
+			Every: time.Hour, Changed: changed, Check: func(context.Context) error {
+				if works.Load() {
+					return nil
+				}
+				return errors.New("there is none yet")
+			}})
+		go m.Run(t.Context())
+		synctest.Wait()
+		works.Store(true)
+		changed <- struct{}{}
+		synctest.Wait()
+		if s := m.States(); len(s) != 1 || !s[0].OK {
+			t.Errorf("after the change: %+v", s)
+		}
+	})
+}

@@ -304,6 +304,9 @@ func writeStatus(b *prose.Page, r *diagnose.Running, now time.Time) {
 			b.Wrap("", "  ", part.Name+": "+prose.Flat(part.Error))
 		}
 	}
+	if line := r.Certificate.Sentence(now); line != "" {
+		b.Wrap("", "", line)
+	}
 	for _, line := range r.Unfollowed() {
 		b.Wrap("", "", prose.Tilde(line))
 	}

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"junction/cmd/junction/base/certificate"
 	"junction/cmd/junction/base/config"
 	"junction/cmd/junction/ops/diagnose"
 	"junction/proxy/view"
@@ -74,6 +75,21 @@ func TestWriteStatus(t *testing.T) {
 			t.Errorf("%q is missing in\n%s", want, got)
 		}
 	}
+	if strings.Contains(got, "certificate") {
+		t.Errorf("without TLS there is a certificate:\n%s", got)
+	}
+	r.Certificate = &certificate.InUse{Expires: now.Add(61 * 24 * time.Hour).UTC(), Issuer: "Our\nCA"}
+	var secure prose.Page
+	writeStatus(&secure, r, now)
+	if want := "\nThe certificate is valid until " + r.Certificate.Expires.Format("2006-01-02 15:04 UTC") + " (61d), and is from Our CA.\n"; !strings.Contains(secure.String(), want) {
+		t.Errorf("%q is missing in\n%s", want, secure.String())
+	}
+	r.Certificate.Expires = now.Add(-time.Second)
+	secure = prose.Page{}
+	if writeStatus(&secure, r, now); strings.Contains(secure.String(), "is valid") {
+		t.Errorf("an expired certificate is valid in\n%s", secure.String())
+	}
+	r.Certificate = nil
 	r.Variables = "/home/a/service.env"
 	var service prose.Page
 	writeStatus(&service, r, now)

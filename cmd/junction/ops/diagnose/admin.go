@@ -21,6 +21,7 @@ import (
 
 	"junction/auth"
 	"junction/auth/authserver"
+	"junction/cmd/junction/base/certificate"
 	"junction/cmd/junction/base/config"
 	"junction/cmd/junction/base/health"
 	"junction/cmd/junction/base/replicas"
@@ -53,6 +54,8 @@ type Proxy struct {
 	Replicas  func() []replicas.Status // returns the processes over one database; none if there is one
 	Open      bool                     // other machines can reach the admin address
 	Tried     *atomic.Bool             // every upstream was tried since the start; set by Report
+	// Certificate returns the certificate of TLS in use; nil if there is none.
+	Certificate func() *certificate.InUse
 	// Users returns the users with an e-mail address who have signed in; nil without auth.oauth.
 	Users func(ctx context.Context, email string) ([]authserver.KnownUser, error)
 	Page  func(chi.Router) // adds the routes of the status page; nil adds none
@@ -216,6 +219,8 @@ type Report struct {
 	Disabled  []string         `json:"disabled,omitempty"` // upstreams of the file
 	Problems  []view.Problem   `json:"problems"`
 	Parts     []health.State   `json:"parts,omitempty"` // what Junction depends on
+	// of tls; none without it, or before the first one. The part of this name has why it is not renewed.
+	Certificate *certificate.InUse `json:"certificate,omitempty"`
 	// the processes over one database, the oldest first; none if there is one process
 	Replicas []replicas.Status     `json:"replicas,omitempty"`
 	Issuers  []auth.ProviderStatus `json:"issuers,omitempty"` // issuers of accepted tokens
@@ -280,7 +285,7 @@ func (p *Proxy) Report(stopping context.Context) Report {
 	p.Server.Settle() // the tools of every upstream that is reported as ready are listed
 	offered, skills := p.Server.Snapshot().ToolsByUpstream(), p.Server.Snapshot().SkillsByUpstream()
 	r := Report{Status: "ready", Upstreams: []UpstreamStatus{}, Problems: []view.Problem{}, Parts: p.Parts(),
-		Replicas: p.Replicas()}
+		Certificate: p.Certificate(), Replicas: p.Replicas()}
 	switch {
 	case stopping.Err() != nil:
 		r.Status = "stopping"

@@ -84,6 +84,7 @@ type statusData struct {
 	URL, File      string
 	Heading        string   // how many servers work
 	Lacking        []string // what of the file is not in force
+	Secure         string   // until when the certificate of TLS is valid
 	Zone           string   // of the times, which a script writes again in that of the browser
 	Upstreams      []upstreamData
 	More           int // problems of tools that the page does not show
@@ -142,6 +143,7 @@ func (s *Status) data() statusData {
 	d := statusData{Report: s.Report(), Title: "Status", Version: s.Version, URL: s.URL, File: s.File,
 		Calls: s.Calls.Last(), Zone: now.Format("MST")}
 	d.Heading, d.Lacking = diagnose.Summary(d.Report.Upstreams), d.Unfollowed()
+	d.Secure = d.Certificate.Sentence(now)
 	if d.More = max(len(d.Problems)-mostProblems, 0); d.More > 0 {
 		d.Problems = d.Problems[:mostProblems]
 	}
