@@ -37,6 +37,8 @@ type Options struct {
 	Account    transport.Account // for lines that are being read; nil does not limit them
 	Watchdog   *Watchdog         // watches the new group; nil means a watchdog of its own
 	Log        *slog.Logger      // already has the upstream's name; nil discards
+	// Clean removes secrets from words of the server that Log gets; nil leaves the words as they are.
+	Clean func(words string) string
 
 	private map[string]string // variables of the cell; Env takes precedence
 	program string            // the program's path if it differs from Command's
@@ -54,6 +56,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.Clean == nil {
+		o.Clean = func(words string) string { return words }
 	}
 	return o
 }
