@@ -258,7 +258,10 @@ func Writable(configs map[string]Config, sandboxes string) (paths []string) {
 			continue
 		}
 		if paths = append(paths, c.Sandbox.Write...); sandboxes != "" {
-			paths = append(paths, privateFolder(sandboxes, name), privateFolderOf(sandboxes, name, ""))
+			paths = append(paths, privateFolder(sandboxes, name))
+		}
+		if sandboxes != "" && c.keyed() {
+			paths = append(paths, privateFolderOf(sandboxes, name, ""))
 		}
 	}
 	slices.Sort(paths)

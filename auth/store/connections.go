@@ -40,8 +40,8 @@ const commandKey = "command:"
 // CommandKey returns the Resource of a key that a command gets. digest is of all its words.
 func CommandKey(program, digest string) string { return commandKey + digest + " " + program }
 
-// KeyPlace returns what gets a key with that Resource, for people: the host, or the program of a command, which Junction
-// runs.
+// KeyPlace returns what gets a key with that Resource, for people: the host, or the program of a command, which
+// Junction runs.
 func KeyPlace(resource string) (place string, runs bool) {
 	if rest, ok := strings.CutPrefix(resource, commandKey); ok {
 		_, program, _ := strings.Cut(rest, " ")

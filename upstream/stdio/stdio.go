@@ -45,6 +45,14 @@ type Options struct {
 	piped   bool              // stdout is a pipe on all systems; see outputPair
 }
 
+// logged returns words of the server for the log.
+func (o *Options) logged(words []byte) string {
+	if o.Clean == nil {
+		return clean(words)
+	}
+	return o.Clean(clean(words))
+}
+
 func (o Options) withDefaults() Options {
 	o.MessageLimit = cmp.Or(o.MessageLimit, 16<<20)
 	o.Depth = cmp.Or(o.Depth, raw.DefaultDepth)
@@ -56,9 +64,6 @@ func (o Options) withDefaults() Options {
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
-	}
-	if o.Clean == nil {
-		o.Clean = func(words string) string { return words }
 	}
 	return o
 }
