@@ -33,6 +33,8 @@ type Config struct {
 	Command []string `yaml:"command" example:"[npx, -y, some-package]" change:"connection,waits"`
 	// The environment of the command, beside HOME, PATH, language, proxy and certificate settings,
 	// and the caches of npm and uv. Only inherit_env passes on further variables of Junction.
+	// ${user.key} stands for the key of the caller (auth.mode: user_key), who then has a process of
+	// their own.
 	Env map[string]string `yaml:"env" kind:"command" change:"connection,waits"`
 	// Further variables of Junction that the command gets: exact names, globs such as AWS_*, or the
 	// word all. JUNCTION_*, and variables that this file uses elsewhere, need their exact names.
@@ -53,8 +55,8 @@ type Config struct {
 	URL string `yaml:"url" change:"connection,waits"`
 	// Headers of every request to url. Junction sends them to no other origin.
 	Headers map[string]string `yaml:"headers" kind:"url,give a command its values in env" change:"connection,waits" credential:"true"`
-	// The credentials for a remote server, beside headers.
-	Auth Auth `yaml:"auth" kind:"url" change:"inside" credential:"true"`
+	// The credentials for a server, beside headers. A command can have user_key only.
+	Auth Auth `yaml:"auth" change:"inside" credential:"true"`
 	// Certificates for the connection to url, beside those of the system.
 	TLS TLS `yaml:"tls" kind:"url" change:"inside"`
 	// auto finds out; http is Streamable HTTP, sse is HTTP+SSE of 2024-11-05. Default auto.
@@ -112,7 +114,7 @@ type Config struct {
 	// If max_links is reached, the process starts with the first call.
 	Warm bool `yaml:"warm" change:"call,waits"`
 	// The largest number of processes; one user has at most half of them. Default 8; 32 with
-	// isolation: folder; 256 for a url, where connections count.
+	// isolation: folder or a key of each caller; 256 for a url, where connections count.
 	MaxLinks int `yaml:"max_links" change:"connection,waits" limit:"server,each"`
 	// Calls in flight. Others wait, and users take turns. If there are several users, each one has
 	// at most half of what the others leave. Default: defaults.concurrency.
@@ -186,7 +188,8 @@ type Auth struct {
 	// It needs auth.oauth. Callers who are no signed-in users, such as API keys, do not see the
 	// upstream. With client_credentials Junction gets one token for all callers, with client_id, and
 	// client_secret or private_key_file, at issuer, and renews it. With user_key each user gives a key
-	// of the server on a page, and the operator sets the keys of API keys (junction users key).
+	// of the server on a page, and the operator sets the keys of API keys (junction users key). A
+	// command gets the key in env, where ${user.key} stands.
 	Mode AuthMode `yaml:"mode" change:"connection,neither"`
 	// The header that carries the key. Default Authorization, with the scheme Bearer.
 	Header string `yaml:"header" json:",omitempty" example:"X-API-Key" change:"connection,waits"`

@@ -227,22 +227,26 @@ func (p *pool) removeHome() {
 }
 
 // dialerOf returns the dialer of a link, and the answer to roots/list of its process; nil if Junction has none.
-func (p *pool) dialerOf(l *link) (*client.Dialer, func() []byte, error) {
-	if !p.ByFolder() {
+// token is the credential of the caller.
+func (p *pool) dialerOf(l *link, token string) (*client.Dialer, func() []byte, error) {
+	if !p.ByFolder() && !p.connConfig.keyed() {
 		return p.dialer, nil, nil
 	}
 	f := l.folders
 	if l.readsShared {
 		f = p.lent.Load()
 	}
-	if l.dialer != nil && l.dialedIn == f {
+	if l.dialer != nil && l.dialedIn == f && l.token == token {
 		return l.dialer, l.roots, nil
 	}
 	o, roots, err := p.place(f, l.readsShared)
 	if err != nil {
 		return nil, nil, err
 	}
-	l.dialer, l.dialedIn, l.roots = client.NewDialer(o), f, roots
+	if p.connConfig.keyed() {
+		o.Env.Own = withKey(o.Env.Own, token)
+	}
+	l.dialer, l.dialedIn, l.token, l.roots = client.NewDialer(o), f, token, roots
 	if era := p.Catalog().Era; era != "" && !l.readsShared {
 		l.dialer.Expect(era)
 	}

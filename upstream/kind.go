@@ -107,6 +107,7 @@ func (c *Config) validateCommand(bad func(path, format string, args ...any)) {
 		bad("command", "the program's name is empty")
 	}
 	c.validateMode(nil, bad)
+	c.validateKeyed(bad)
 }
 
 // Addressed reports whether the entry has the address of a server.

@@ -39,8 +39,10 @@ type link struct {
 	log          *slog.Logger
 
 	folders  *Folders       // of the client whose calls use the link; nil for none
-	dialer   *client.Dialer // of the folders; nil before the first attempt, and without isolation: folder
+	dialer   *client.Dialer // of the folders or the key; nil before the first attempt, and without both
 	dialedIn *Folders       // those of dialer
+	token    string         // the key in the environment of dialer; "" for none
+	dialed   string         // the credential at the last attempt; "" for none
 	roots    func() []byte  // result of roots/list of the process; set with dialer
 
 	born time.Time
@@ -191,8 +193,12 @@ const listenPatience = time.Second
 func (l *link) connectAndServe(ctx context.Context, cause client.Trace) (time.Duration, error) {
 	opening, cancel := l.limitOpening(client.CausedBy(ctx, cause))
 	defer cancel()
+	if err := l.pool.takeSeat(opening, l); err != nil {
+		return 0, err
+	}
+	defer l.pool.options.seats.free(l)
 	o, err := l.open(opening)
-	if err != nil {
+	if err = l.wrongKey(ctx, err); err != nil {
 		if l.readsShared {
 			err = l.pool.awaited(l.dialedIn, err)
 		}
@@ -246,13 +252,14 @@ func (l *link) limitOpening(ctx context.Context) (context.Context, context.Cance
 
 // dial opens a conn of the link. ctx comes from limitOpening.
 func (l *link) dial(ctx context.Context) (client.Conn, error) {
-	if _, err := l.pool.token(ctx); err != nil {
+	token, err := l.pool.token(ctx)
+	if err != nil {
 		return nil, err
 	}
-	if l.readsShared {
+	if l.dialed = token; l.readsShared {
 		l.pool.exited.Store(nil)
 	}
-	dialer, roots, err := l.pool.dialerOf(l)
+	dialer, roots, err := l.pool.dialerOf(l, token)
 	if err != nil {
 		return nil, err
 	}
@@ -352,8 +359,12 @@ func (l *link) serve(ctx context.Context, t *tenure) error {
 		case <-u.stale:
 			l.pool.subscriptions(l.key).withdraw(ctx, u.conn)
 		case <-u.look.C:
-			if _, err := l.pool.token(ctx); signIn(err) {
+			token, err := l.pool.token(ctx)
+			if signIn(err) {
 				return err
+			}
+			if err == nil && token != l.dialed {
+				l.pool.givenAnother()
 			}
 		case <-u.idle.C:
 			left := l.retireIfIdle()

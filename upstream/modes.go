@@ -56,8 +56,8 @@ type Mode struct {
 	Owner Owner
 	// Users and Keys report which callers may have the credential: signed-in users, and API keys.
 	Users, Keys bool
-	// Kinds are the kinds of upstreams that may have the mode. A source cannot give a credential to a command
-	// yet: the processes of two subjects would share what a sandbox keeps for the upstream.
+	// Kinds are the kinds of upstreams that may have the mode. A command gets only a credential that is Given, in
+	// KeyWord.
 	Kinds     []*client.ServerKind
 	AuthKeys  []string // the keys of auth, except mode, that belong to the mode
 	AuthNeeds []string // the AuthKeys without which there is no credential
@@ -219,7 +219,7 @@ var modes = []Mode{
 		Cell:   "Junction's own, for all callers: its client at the authorization server",
 	},
 	{
-		Word: AuthUserKey, Owner: OwnerSubject, Users: true, Keys: true, Kinds: remote,
+		Word: AuthUserKey, Owner: OwnerSubject, Users: true, Keys: true, Kinds: client.ServerKinds(),
 		AuthKeys: []string{"header", "scheme"}, Judge: judgeCarrier,
 		Carries: true, Stores: true, Given: true,
 		Needs:    SectionCallers,

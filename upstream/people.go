@@ -18,6 +18,7 @@ type people struct {
 	options Options             // from the last Apply
 	byUser  map[string]*userUpstreams
 	checks  map[string]*checks // of the users of an upstream together
+	seats   map[string]*seats  // as checks
 }
 
 // start starts the upstream of a user; p.mu is held.
@@ -29,6 +30,13 @@ func (p *people) start(name, user string) *Upstream {
 			p.checks = map[string]*checks{}
 		}
 		p.checks[name] = o.checks
+	}
+	if o.seats = p.seats[name]; o.seats == nil {
+		o.seats = new(seats)
+		if p.seats == nil {
+			p.seats = map[string]*seats{}
+		}
+		p.seats[name] = o.seats
 	}
 	return start(name, user, p.configs[name], o, &Catalog{})
 }
@@ -72,10 +80,17 @@ func (s *Set) Of(user string, may func(AuthMode) bool) []*Upstream {
 
 // Renew must be called after a user's sign-in at an upstream has changed or was removed.
 // Connections that use the old sign-in end, and are replaced.
-func (s *Set) Renew(user, name string) {
+func (s *Set) Renew(user, name string) { s.renew(user, name, nil) }
+
+// renew is Renew; if stale is not nil, only for an upstream of that pool.
+func (s *Set) renew(user, name string, stale *pool) {
 	p := &s.people
 	p.mu.Lock()
 	its := p.byUser[user]
+	if stale != nil && (its == nil || its.running[name] == nil || its.running[name].pool != stale) {
+		p.mu.Unlock()
+		return
+	}
 	var old *Upstream
 	if its != nil && its.running[name] != nil {
 		old = its.running[name]
@@ -110,6 +125,22 @@ func (s *Set) Rest(idle time.Duration) {
 			continue
 		}
 		if time.Since(its.used) < idle {
+			continue
+		}
+		for _, u := range its.running {
+			s.retiring.Go(func() { s.retire(u) })
+		}
+		delete(p.byUser, user)
+	}
+}
+
+// leave ends the upstreams of users who have gone, when their calls have ended.
+func (s *Set) leave(gone func(principal string) bool) {
+	p := &s.people
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for user, its := range p.byUser {
+		if !gone(user) {
 			continue
 		}
 		for _, u := range its.running {
@@ -154,6 +185,7 @@ func (p *people) apply(configs map[string]resolved, o Options) (removed []*Upstr
 	defer p.mu.Unlock()
 	p.configs, p.options = configs, o
 	maps.DeleteFunc(p.checks, func(name string, _ *checks) bool { _, there := configs[name]; return !there })
+	maps.DeleteFunc(p.seats, func(name string, _ *seats) bool { _, there := configs[name]; return !there })
 	for _, its := range p.byUser {
 		for name, u := range its.running {
 			if c, there := configs[name]; there {

@@ -534,6 +534,7 @@ func (p *pool) whenFreed() <-chan struct{} {
 
 // tellFreed wakes the callers that wait for whenFreed; p.mu is held.
 func (p *pool) tellFreed() {
+	p.options.seats.wake()
 	if p.freed != nil {
 		close(p.freed)
 		p.freed = nil

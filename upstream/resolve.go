@@ -2,6 +2,8 @@ package upstream
 
 import (
 	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"maps"
 	"path"
@@ -35,8 +37,8 @@ func (c Config) withDefaults(d Defaults) Config {
 	kind := c.Kind()
 	c.ConnectTimeout = cmp.Or(c.ConnectTimeout, d.ConnectTimeout, kind.ConnectTimeout)
 	c.Concurrency = cmp.Or(c.Concurrency, d.Concurrency, 32)
-	if c.MaxLinks == 0 && c.Isolation == IsolationFolder {
-		c.MaxLinks = 32 // a person has many folders
+	if c.MaxLinks == 0 && (c.Isolation == IsolationFolder || c.keyed()) {
+		c.MaxLinks = 32 // a person has many folders, and each user a process of a keyed command
 	}
 	c.MaxLinks = cmp.Or(c.MaxLinks, kind.MaxLinks)
 	return c
@@ -175,7 +177,7 @@ func (c *Config) environment() stdio.Environment {
 // dialOptions returns the options for the connections of the pool, and sets its account.
 func (p *pool) dialOptions() client.Options {
 	c, o := &p.connConfig, &p.options
-	if o.Memory != nil {
+	if o.Memory != nil && p.account == nil { // links call it concurrently
 		p.account = o.Memory(p.name)
 	}
 	env := c.environment()
@@ -190,7 +192,7 @@ func (p *pool) dialOptions() client.Options {
 		Name: p.name, Command: o.resolve(c.Command), Env: env, Dir: c.Dir, Confine: p.confinement(),
 		Watchdog: o.watchdog, URL: c.URL, Headers: c.Headers, Transport: c.Transport, Era: c.Era,
 		ConnectTimeout: c.ConnectTimeout, Version: o.Version, MessageLimit: int(o.MessageLimit), Depth: o.Depth,
-		Account: p.account, Observer: o.Observer, Log: p.log,
+		Account: p.account, Observer: o.Observer, Log: p.log, Clean: p.withoutSecrets,
 		Again: func(reason error) {
 			text := describe(p.shown(reason))
 			p.exited.Store(&text)
@@ -218,7 +220,11 @@ func (p *pool) confinement() *stdio.Confinement {
 	if p.connConfig.Sandbox == nil {
 		return nil
 	}
-	return p.connConfig.Sandbox.Confinement(p.name, privateFolder(p.options.Sandboxes, p.name), p.options.kernel(),
+	private := privateFolder(p.options.Sandboxes, p.name)
+	if p.user != "" {
+		private = privateFolderOf(p.options.Sandboxes, p.name, p.user)
+	}
+	return p.connConfig.Sandbox.Confinement(p.name, private, p.options.kernel(),
 		p.options.writable)
 }
 
@@ -230,6 +236,20 @@ func privateFolder(sandboxes, name string) string {
 	return filepath.Join(sandboxes, name)
 }
 
+// privateFolderOf returns the private folder of a command that runs for one user alone, and for no user the folder
+// above it; "" as in privateFolder. The name of an upstream has no dot, so it is in no folder of another process.
+func privateFolderOf(sandboxes, name, user string) string {
+	if sandboxes == "" {
+		return ""
+	}
+	above := privateFolder(sandboxes, name+".users")
+	if user == "" {
+		return above
+	}
+	sum := sha256.Sum256([]byte(user))
+	return filepath.Join(above, hex.EncodeToString(sum[:16]))
+}
+
 // Writable returns the paths that the confined commands of a file may change, also those of upstreams
 // that are off: what they have changed stays. sandboxes is Options.Sandboxes.
 func Writable(configs map[string]Config, sandboxes string) (paths []string) {
@@ -239,6 +259,9 @@ func Writable(configs map[string]Config, sandboxes string) (paths []string) {
 		}
 		if paths = append(paths, c.Sandbox.Write...); sandboxes != "" {
 			paths = append(paths, privateFolder(sandboxes, name))
+		}
+		if sandboxes != "" && c.keyed() {
+			paths = append(paths, privateFolderOf(sandboxes, name, ""))
 		}
 	}
 	slices.Sort(paths)

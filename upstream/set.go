@@ -49,7 +49,7 @@ func (s *Set) Apply(configs map[string]Config, o Options, use func([]*Upstream))
 		s.closing, s.close = context.WithCancel(context.Background())
 	}
 	o = o.withDefaults()
-	o.watchdog = &s.watchdog
+	o.watchdog, o.renew = &s.watchdog, s.renew
 	before := s.file
 	s.file = append(Writable(configs, o.Sandboxes), o.Writable...)
 	slices.Sort(s.file)
@@ -182,6 +182,7 @@ func (s *Set) Leave(gone func(principal string) bool) {
 	for _, u := range s.All() {
 		u.leave(gone)
 	}
+	s.leave(gone)
 }
 
 // Close ends all upstreams and waits until all their resources are released.

@@ -52,10 +52,13 @@ type Options struct {
 	// change those of its clients. It is called before each start of a confined command; nil has none.
 	Folders func() []string
 
-	checks   *checks                // of an earlier pool, or of other users; nil for none
-	writable func() []string        // of the Set: Writable, and what the Applies found
-	watchdog *stdio.Watchdog        // of the Set; nil starts one for each process
-	kernel   func() sandbox.Support // returns what the kernel can enforce
+	checks   *checks         // of an earlier pool, or of other users; nil for none
+	writable func() []string // of the Set: Writable, and what the Applies found
+	watchdog *stdio.Watchdog // of the Set; nil starts one for each process
+	seats    *seats          // of the users of the upstream together; nil has no bound
+	// renew starts the upstream of a user again, if it still has the pool; nil outside of a Set
+	renew  func(user, name string, stale *pool)
+	kernel func() sandbox.Support // returns what the kernel can enforce
 }
 
 // Hooks are callbacks for changes. Each may be nil. They are called one at a time per upstream,
@@ -139,7 +142,7 @@ func start(name, user string, c resolved, o Options, before *Catalog) *Upstream 
 // with the same pool if only settings for calls differ. Otherwise adapt starts another one with the
 // catalog of u, because the server most likely offers the same items.
 func (u *Upstream) adapt(c resolved, o Options) *Upstream {
-	o.checks = u.checks
+	o.checks, o.seats = u.checks, u.options.seats
 	switch {
 	case u.serves(c, o) && reflect.DeepEqual(u.config, c.Config):
 		return u

@@ -92,6 +92,7 @@ func (c *Config) validateRemote(bad func(path, format string, args ...any)) {
 	}
 	c.validateTLS(u, bad)
 	c.validateMode(u, bad)
+	c.validateKeyed(bad)
 	c.Auth.validate(bad)
 }
 

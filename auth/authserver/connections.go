@@ -330,7 +330,7 @@ func (srv *Server) upstreams(ctx context.Context, s session) (rows []upstreamRow
 		row := upstreamRow{Name: c.Upstream, Broken: c.Broken, At: hostOf(c.Issuer), Keyed: srv.keeps(c.Upstream),
 			Since: c.Created.UTC().Format(time.DateOnly), Gone: !slices.Contains(names, c.Upstream)}
 		if key := c.Issuer == store.KeyIssuer; key {
-			row.At = hostOf(c.Resource)
+			row.At, _ = store.KeyPlace(c.Resource)
 			origin := ""
 			if row.Keyed {
 				origin, _ = srv.keeper.Describe(c.Upstream)

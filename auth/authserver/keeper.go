@@ -19,8 +19,8 @@ import (
 type Keeper interface {
 	// Upstreams returns the names of the upstreams for which users give keys.
 	Upstreams() []string
-	// Describe returns the origin that gets a key, and the header that carries it.
-	Describe(upstream string) (origin, header string)
+	// Describe returns the origin or the command that gets a key, and the header or the variables that carry it.
+	Describe(upstream string) (origin, carrier string)
 	// Give stores a key of a user. origin is the one that the user has seen. principal is the ID of the user.
 	Give(ctx context.Context, upstream, origin, key, user, principal string) error
 	// Forget deletes the key of a user.
@@ -34,13 +34,14 @@ func (srv *Server) keeps(name string) bool {
 
 // keyPage answers with the form for a key. problem is why the last one was not stored; "" if there was none.
 func (srv *Server) keyPage(w http.ResponseWriter, r *http.Request, s session, name, problem string) error {
-	origin, header := srv.keeper.Describe(name)
+	origin, carrier := srv.keeper.Describe(name)
+	place, runs := store.KeyPlace(origin)
 	status := http.StatusOK
 	if problem != "" {
 		status = http.StatusUnprocessableEntity
 	}
 	return srv.page(w, status, "key", pageData{Title: "Your key for " + name, Upstream: name, User: s.label(),
-		UsedAt: hostOf(origin), Target: header, Seen: origin, Text: problem,
+		UsedAt: place, Runs: runs, Target: carrier, Seen: origin, Text: problem,
 		CSRF: srv.formToken(srv.binding(w, r), s.user.ID, purposeConnect, name, "key", origin)})
 }
 

@@ -51,7 +51,8 @@ type pageData struct {
 	Grants       []grantRow
 	Upstream     string // that the user connects
 	Tokens       string // the host that gets the code of the sign-in there
-	UsedAt       string // the host that gets the access token
+	UsedAt       string // the host that gets the access token, or the program that gets a key
+	Runs         bool   // UsedAt is a program
 	Seen         string // what Begin of the Connector compares, and More
 	More         string // the scopes that a call has lacked
 	Upstreams    []upstreamRow

@@ -3,6 +3,8 @@ package credentials
 import (
 	"context"
 	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -21,7 +23,7 @@ import (
 
 // UserKeys is the source of mode user_key: each caller has a key of their own for the server. A user gives it
 // on a page of Junction; the operator sets it for callers without pages, such as API keys. A key is stored for
-// one principal, one upstream and the origin of its URL.
+// one principal, one upstream and the origin of its URL, or its command.
 type UserKeys struct {
 	store   func() *store.Store
 	page    func(upstream, user string, scopes ...string) string
@@ -124,17 +126,29 @@ func (s *UserKeys) isRefused(c upstream.Caller, key string) bool {
 	return some && s.now().Before(r.until) && r.sum == sha256.Sum256([]byte(key))
 }
 
-// origin returns the origin to which the keys for an upstream are sent; "" if the upstream has no such keys.
+// origin returns KeyOrigin of an upstream.
 func (s *UserKeys) origin(name string) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return KeyOrigin(s.entries[name])
 }
 
-// KeyOrigin returns the origin to which the keys for an entry are sent; "" if the entry has no such keys.
+// KeyOrigin returns what the keys for an entry belong to: the origin of its URL, or its command with the arguments
+// and the folder, which cannot be read in it; "" if the entry has no such keys. store.KeyPlace makes it readable.
 func KeyOrigin(c upstream.Config) string {
+	if !c.Auth.Mode.Row().Given || c.Off() {
+		return ""
+	}
+	if c.Kind().Process {
+		words, err := json.Marshal([]any{c.Command, c.Dir})
+		if err != nil || c.Program() == "" {
+			return ""
+		}
+		sum := sha256.Sum256(words)
+		return store.CommandKey(c.Program(), hex.EncodeToString(sum[:16]))
+	}
 	at, err := url.Parse(c.URL)
-	if err != nil || at.Host == "" || !c.Auth.Mode.Row().Given || c.Off() {
+	if err != nil || at.Host == "" {
 		return ""
 	}
 	return strings.ToLower(at.Scheme + "://" + at.Host)
@@ -147,11 +161,15 @@ func (s *UserKeys) Upstreams() []string {
 	return slices.Sorted(maps.Keys(s.entries))
 }
 
-// Describe returns where a key for an upstream is sent: the origin, and the header.
-func (s *UserKeys) Describe(name string) (origin, header string) {
+// Describe returns what gets a key for an upstream (KeyOrigin), and in which header, or in which variables of a
+// command.
+func (s *UserKeys) Describe(name string) (origin, carrier string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	entry := s.entries[name]
+	if entry.Kind().Process {
+		return KeyOrigin(entry), strings.Join(entry.KeyVariables(), ", ")
+	}
 	return KeyOrigin(entry), entry.Auth.Carrier().Name()
 }
 
@@ -163,7 +181,7 @@ func (s *UserKeys) Give(ctx context.Context, name, origin, key, user, principal 
 		return upstream.ErrNoSource
 	}
 	if now := s.origin(name); origin == "" || now != origin {
-		return &keyError{"the address of " + name + " has changed; open the page again"}
+		return &keyError{"what gets the key for " + name + " has changed; open the page again"}
 	}
 	key, err := CheckKey(key)
 	if err != nil {

@@ -52,6 +52,28 @@ func mustUsers(t *testing.T, db *store.Store, names ...string) (ids, principals 
 	return ids, principals
 }
 
+// TestKeyOfACommandIsOfItsWords: a key for a command is of the program, each argument and the folder. Its identity shows
+// the program alone, and no key is for an entry without the mode.
+func TestKeyOfACommandIsOfItsWords(t *testing.T) {
+	mode := upstream.Auth{Mode: upstream.AuthUserKey}
+	seen := map[string]bool{}
+	for _, c := range []upstream.Config{{Command: []string{"npx", "a"}}, {Command: []string{"npx", "a"}, Dir: "/d"}, {Command: []string{"npx", "a", ""}},
+		{Command: []string{"npx", "b c"}}, {Command: []string{"npx", "b", "c"}}} {
+		if at := KeyOrigin(c); at != "" {
+			t.Errorf("without the mode: %q", at)
+		}
+		c.Auth = mode
+		at := KeyOrigin(c)
+		if place, runs := store.KeyPlace(at); seen[at] || place != "npx" || !runs || strings.Contains(at, "/d") {
+			t.Errorf("%q: %q, which is %q, %v", c.Command, at, place, runs)
+		}
+		seen[at] = true
+	}
+	if place, runs := store.KeyPlace(KeyOrigin(keyed("https://X.example.com/mcp"))); place != "x.example.com" || runs {
+		t.Errorf("a URL is %q, %v", place, runs)
+	}
+}
+
 // TestKeysOfUsersNeverCross: each caller gets the key that was stored for them, for this upstream and the origin
 // of its URL only. All others get the way to give one, and a link is only for the user.
 func TestKeysOfUsersNeverCross(t *testing.T) {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"database/sql/driver"
 	"errors"
+	"net/url"
+	"strings"
 	"time"
 )
 
@@ -29,8 +31,28 @@ type Connection struct {
 }
 
 // KeyIssuer is the Issuer of a connection whose Access is a key that a person has pasted, and no token of an
-// authorization server. Its Resource is the origin for which the key was given.
+// authorization server. Its Resource is the origin of the URL for which the key was given, or a CommandKey.
 const KeyIssuer = "urn:junction:key"
+
+// commandKey begins the Resource of a key that a command gets.
+const commandKey = "command:"
+
+// CommandKey returns the Resource of a key that a command gets. digest is of all its words.
+func CommandKey(program, digest string) string { return commandKey + digest + " " + program }
+
+// KeyPlace returns what gets a key with that Resource, for people: the host, or the program of a command, which
+// Junction runs.
+func KeyPlace(resource string) (place string, runs bool) {
+	if rest, ok := strings.CutPrefix(resource, commandKey); ok {
+		_, program, _ := strings.Cut(rest, " ")
+		return program, true
+	}
+	at, err := url.Parse(resource)
+	if err != nil {
+		return "", false
+	}
+	return at.Host, false
+}
 
 const (
 	connectionOK     = "ok"

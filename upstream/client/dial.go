@@ -52,7 +52,8 @@ type Options struct {
 	Account             transport.Account // of the memory for handshakes and lists; nil does not limit it
 	Observer            Observer          // nil observes nothing
 	Log                 *slog.Logger
-	Opened              func() // called after a transport was opened; may be nil
+	Clean               func(words string) string // for Log: see stdio.Options; may be nil
+	Opened              func()                    // called after a transport was opened; may be nil
 	// Again is called when the process of a command has ended during the handshake, and another one is started
 	// for the legacy era; may be nil.
 	Again func(reason error)
@@ -251,7 +252,7 @@ func (a *attempt) openProcess(_ context.Context, _ Transport, in transport.Recei
 	o := &a.options
 	return stdio.Open(stdio.Options{
 		Command: o.Command, Env: o.Env, Dir: o.Dir, Confine: o.Confine, Folder: o.Folder, Watchdog: o.Watchdog,
-		MessageLimit: o.MessageLimit, Depth: o.Depth, Log: o.Log, Account: o.Account,
+		MessageLimit: o.MessageLimit, Depth: o.Depth, Log: o.Log, Clean: o.Clean, Account: o.Account,
 	}, in)
 }
 

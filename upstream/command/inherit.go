@@ -79,3 +79,16 @@ func looksSecret(name string) bool {
 	return slices.ContainsFunc([]string{"API_KEY", "APIKEY", "TOKEN", "SECRET"},
 		func(part string) bool { return strings.Contains(name, part) })
 }
+
+// deciding are variables that decide which programs and libraries run. Globs end in *.
+var deciding = []string{"PATH", "LD_*", "DYLD_*", "BASH_ENV", "ENV", "IFS", "SHELLOPTS", "BASHOPTS", "PS4", "PYTHON*",
+	"NODE_OPTIONS", "NODE_PATH", "PERL5*", "PERLLIB", "RUBY*", "GIT_*", "SSH_*", "HOME", "SHELL", "EDITOR", "PAGER",
+	"VISUAL"}
+
+// Decides reports whether a variable decides which programs and libraries run, so that its value must be fixed.
+func Decides(name string) bool {
+	return slices.ContainsFunc(deciding, func(d string) bool {
+		prefix, glob := strings.CutSuffix(d, "*")
+		return glob && strings.HasPrefix(name, prefix) || name == d
+	})
+}

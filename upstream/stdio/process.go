@@ -206,11 +206,11 @@ func (p *process) heard(line []byte) {
 	}
 	p.mu.Unlock()
 	if problem {
-		p.problems.Warn(p.o.Log, "the server reports a problem", "line", clean(line))
+		p.problems.Warn(p.o.Log, "the server reports a problem", "line", p.o.logged(line))
 		return
 	}
 	if p.o.Log.Enabled(context.Background(), slog.LevelDebug) {
-		p.o.Log.Debug("stderr", "line", clean(line))
+		p.o.Log.Debug("stderr", "line", p.o.logged(line))
 	}
 }
 

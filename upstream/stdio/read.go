@@ -62,7 +62,7 @@ func (w *stdio) read() {
 				odd.Warn(w.o.Log, "a message of the server was dropped", "error", err, "size", long.size)
 			} else {
 				odd.Warn(w.o.Log, "server printed a non-JSON line on stdout (ignored)", "error", err, "size", long.size,
-					"line", clean(long.start))
+					"line", w.o.logged(long.start))
 			}
 		}
 	}

@@ -37,10 +37,20 @@ type Options struct {
 	Account    transport.Account // for lines that are being read; nil does not limit them
 	Watchdog   *Watchdog         // watches the new group; nil means a watchdog of its own
 	Log        *slog.Logger      // already has the upstream's name; nil discards
+	// Clean removes secrets from words of the server that Log gets; nil leaves the words as they are.
+	Clean func(words string) string
 
 	private map[string]string // variables of the cell; Env takes precedence
 	program string            // the program's path if it differs from Command's
 	piped   bool              // stdout is a pipe on all systems; see outputPair
+}
+
+// logged returns words of the server for the log.
+func (o *Options) logged(words []byte) string {
+	if o.Clean == nil {
+		return clean(words)
+	}
+	return o.Clean(clean(words))
 }
 
 func (o Options) withDefaults() Options {

@@ -152,11 +152,6 @@ func (d *decoder) folder(path, dir string) {
 	}
 }
 
-// fixed are variables that decide which programs and libraries run. Globs end in *.
-var fixed = []string{"PATH", "LD_*", "DYLD_*", "BASH_ENV", "ENV", "IFS", "SHELLOPTS", "BASHOPTS", "PS4", "PYTHON*",
-	"NODE_OPTIONS", "NODE_PATH", "PERL5*", "PERLLIB", "RUBY*", "GIT_*", "SSH_*", "HOME", "SHELL", "EDITOR", "PAGER",
-	"VISUAL"}
-
 // surroundings checks the environment and the sandbox of commands, and resolves the references of
 // the sandbox.
 func (d *decoder) surroundings(path string, env Variables, inherit command.Inherit, box *command.Sandbox) {
@@ -165,11 +160,7 @@ func (d *decoder) surroundings(path string, env Variables, inherit command.Inher
 		if !yamlread.IsVariable(name) {
 			d.bad(at, "is no name of an environment variable; use letters, digits and _")
 		}
-		isFixed := slices.ContainsFunc(fixed, func(f string) bool {
-			prefix, glob := strings.CutSuffix(f, "*")
-			return glob && strings.HasPrefix(name, prefix) || name == f
-		})
-		if names := env[name].Names(); isFixed && len(names) > 0 {
+		if names := env[name].Names(); command.Decides(name) && len(names) > 0 {
 			d.bad(at, "must not depend on {{%s}}, because it decides which programs run; write a fixed value", names[0])
 		}
 	}

@@ -162,9 +162,14 @@ func (d *decoder) packWrites(c *Config, name string) (list []write) {
 }
 
 // isWrite reports whether path is in the list write of the sandbox of an entry.
-func isWrite(path string) bool {
-	return strings.HasPrefix(path, "upstreams.") && strings.HasPrefix(strings.TrimPrefix(path, entry(path)),
-		".sandbox.write")
+func isWrite(path string) bool { return isIn(path, ".sandbox.write") }
+
+// isEnv reports whether path is in the environment of an entry.
+func isEnv(path string) bool { return isIn(path, ".env.") }
+
+// isIn reports whether path is below a key of an entry.
+func isIn(path, key string) bool {
+	return strings.HasPrefix(path, "upstreams.") && strings.HasPrefix(strings.TrimPrefix(path, entry(path)), key)
 }
 
 // writable returns the paths that the confined commands of the file may change.

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"junction/upstream"
 	"junction/upstream/files"
 	"junction/upstream/folder"
 	"junction/upstream/prose"
@@ -20,6 +21,7 @@ import (
 //	${file:/path}           the content of a file without the newline at its end
 //	env:VAR                 as the whole value: the same as ${VAR}
 //	${folder}               itself: the folder of the client, which is known at a call
+//	${user.key}             itself: the key of the caller, which the process of the caller gets
 //	$${                     the two characters ${
 //
 // The value of a reference is not expanded again and not parsed as YAML.
@@ -101,8 +103,8 @@ func (e *expander) resolve(body string) (value, problem string) {
 	if path, ok := strings.CutPrefix(body, "file:"); ok {
 		return e.read(path)
 	}
-	if "${"+body+"}" == folder.Word { // the upstream replaces it
-		return folder.Word, ""
+	if word := "${" + body + "}"; word == folder.Word || word == upstream.KeyWord { // the upstream replaces it
+		return word, ""
 	}
 	name, fallback, hasFallback := strings.Cut(strings.TrimPrefix(body, "env:"), ":-")
 	if !yamlread.IsVariable(name) {

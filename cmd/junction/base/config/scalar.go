@@ -51,6 +51,9 @@ func (d *decoder) text(path string, n *yaml.Node, v reflect.Value) bool {
 			d.secrets[entry(path)] = append(d.secrets[entry(path)], r)
 		}
 	}
+	if !isEnv(path) && slices.ContainsFunc(refs, func(r reference) bool { return r.text == upstream.KeyWord }) {
+		problems = append(problems, upstream.KeyWord+" is known only in env of an upstream with a command")
+	}
 	if len(problems) > 0 && isWrite(path) {
 		d.unsure[path] = problems[0]
 	}

@@ -107,7 +107,7 @@ type givenKeyJSON struct {
 	Principal string `json:"principal"`
 	Name      string `json:"name"`
 	Upstream  string `json:"upstream"`
-	At        string `json:"at"` // the origin that gets the key
+	At        string `json:"at"` // the origin or the program that gets the key
 	Since     string `json:"since"`
 	Note      string `json:"note,omitempty"` // why it is not used
 }
@@ -149,9 +149,17 @@ func (x *signIns) setKey(
 	if err != nil {
 		return err
 	}
-	return x.print(givenKeyJSON{Principal: principal, Name: s.nameOf(k), Upstream: upstream, At: origin},
+	return x.print(givenKeyJSON{Principal: principal, Name: s.nameOf(k), Upstream: upstream, At: keyAt(origin)},
 		fmt.Sprintf("Stored: the key of %s for %s, which %s gets. The next call uses it.\n", shell.Visible(name),
-			upstream, origin))
+			upstream, shell.Visible(keyAt(origin))))
+}
+
+// keyAt returns what gets a key with that Resource: an origin, or a program.
+func keyAt(resource string) string {
+	if program, runs := store.KeyPlace(resource); runs {
+		return program
+	}
+	return resource
 }
 
 // keyDetail is the detail of an event about a key.
@@ -193,7 +201,7 @@ func (x *signIns) deleteKey(ctx context.Context, s *storage, name, upstream stri
 	if err != nil {
 		return err
 	}
-	deleted := givenKeyJSON{k.Principal, s.nameOf(k), upstream, k.Resource, stamp(k.Created), ""}
+	deleted := givenKeyJSON{k.Principal, s.nameOf(k), upstream, keyAt(k.Resource), stamp(k.Created), ""}
 	return x.print(deleted, fmt.Sprintf("Deleted: the key of %s for %s. No further call uses it.\n",
 		shell.Visible(s.nameOf(k)), upstream))
 }
@@ -206,13 +214,13 @@ func (x *signIns) listKeys(ctx context.Context, c *config.Config, s *storage) er
 	}
 	var list []givenKeyJSON
 	for _, k := range all {
-		j := givenKeyJSON{k.Principal, s.nameOf(k), k.Upstream, k.Resource, stamp(k.Created), ""}
+		j := givenKeyJSON{k.Principal, s.nameOf(k), k.Upstream, keyAt(k.Resource), stamp(k.Created), ""}
 		bare, isKey := strings.CutPrefix(k.Principal, "key:")
 		switch entry, there := c.Upstreams[k.Upstream]; {
 		case !there:
 			j.Note = "the file has no such upstream"
 		case credentials.KeyOrigin(entry) != k.Resource:
-			j.Note = "not used: the url or the mode of the upstream has changed"
+			j.Note = "not used: the url, the command or the mode of the upstream has changed"
 		case isKey && !slices.ContainsFunc(c.Auth.APIKeys, func(a auth.Key) bool { return a.Name == bare }):
 			j.Note = "the file has no such API key"
 		}
