@@ -26,7 +26,7 @@ func inventedSteps() []step {
 ALTER TABLE users ADD COLUMN disabled_at BIGINT NOT NULL DEFAULT 0;
 ALTER TABLE auth_requests ADD COLUMN client_state BLOB;
 ALTER TABLE grants ADD COLUMN redirect_host TEXT NOT NULL DEFAULT '';
-` + added + steps()[1].text + `CREATE TABLE invented (id TEXT PRIMARY KEY, body BLOB, at BIGINT NOT NULL DEFAULT 0);
+` + added + steps()[1].text + steps()[2].text + `CREATE TABLE invented (id TEXT PRIMARY KEY, body BLOB, at BIGINT NOT NULL DEFAULT 0);
 CREATE INDEX invented_new ON invented (id) WHERE at = 0;
 `}}
 }
