@@ -87,6 +87,7 @@ func TestDumpsOfEachSchema(t *testing.T) {
 var released = []string{
 	"0001_schema.sql efd2afb18a523017d8cea332011ca3af2f43a8f368ff3e5971b66a321c3512a0",
 	"0002_client_secrets.sql 2c41e4afd29a04fefbebc7507045020d48ad7e0d795f506002db7cea3148b3b9",
+	"0003_configurations.sql 548a192cc7a50e3514aa17bd16aed03ebb4b5a89061f5c5b1e878f5635f357a5",
 }
 
 // TestMigrationsAreOnlyAdded: a store that has run a migration never runs it again, so a migration never

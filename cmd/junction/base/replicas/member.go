@@ -247,11 +247,13 @@ func (m *Member) Members() []Status {
 	list := []Status{}
 	if l := m.lease.Load(); l != nil && m.Self() != "" {
 		list = append(list, Status{ID: l.id, Address: m.address, Version: m.o.Version, Begun: l.begun,
-			Self: true, Configuration: m.numbers.own.Load(), Draining: m.leaving.Load(), Left: time.Until(l.until).Seconds()})
+			Self: true, Configuration: m.numbers.own.Load(), Draining: m.leaving.Load(),
+			Left: time.Until(l.until).Seconds()})
 	}
 	for _, p := range *m.others.Load() {
 		s := Status{ID: p.id, Address: p.address, Version: p.version, Begun: p.begun,
-			Left: time.Until(p.until).Seconds(), Configuration: p.number(), Differs: m.differencesOf(p.id), Draining: p.draining()}
+			Left: time.Until(p.until).Seconds(), Configuration: p.number(), Differs: m.differencesOf(p.id),
+			Draining: p.draining()}
 		if failed := p.conns.failed.Load(); failed != nil {
 			s.Error = failed.Error()
 		}

@@ -95,14 +95,15 @@ func standingOf(ctx context.Context, db database, digests []string, ttl time.Dur
 	return s, err
 }
 
-// store stores the number of a configuration. wanted reports that its process waits for others.
+// storeNumber stores the number of a configuration. wanted reports that its process waits for others.
 func storeNumber(ctx context.Context, db database, digest string, number int64, wanted bool) error {
 	if number == 0 {
 		return nil
 	}
 	_, err := db.Exec(ctx, `INSERT INTO configurations AS c (digest, number, given_at, wanted_at, ended_at)
 		VALUES ($1, $2, `+now+`, CASE WHEN $3 THEN `+now+` ELSE 0 END, 0)
-		ON CONFLICT (digest) DO UPDATE SET number = greatest(c.number, excluded.number), wanted_at = excluded.wanted_at, ended_at = 0,
+		ON CONFLICT (digest) DO UPDATE SET number = greatest(c.number, excluded.number),
+			wanted_at = excluded.wanted_at, ended_at = 0,
 			given_at = CASE WHEN c.number >= excluded.number THEN c.given_at ELSE excluded.given_at END`,
 		digest, number, wanted)
 	if err != nil {
@@ -197,7 +198,8 @@ func (m *Member) seen(rows []row, s standing) (why error) {
 		}
 	}
 	if own = m.numbers.own.Load(); why == nil && s.wanted > own {
-		why = fmt.Errorf("a process waits with the configuration number %d, and this process has %s", s.wanted, older(own))
+		why = fmt.Errorf("a process waits with the configuration number %d, and this process has %s", s.wanted,
+			older(own))
 	}
 	if why == nil || m.leaving.Load() {
 		return nil
@@ -275,8 +277,8 @@ type Adopted struct {
 // Adopt gives a configuration the highest number, so that processes with it replace those that differ in a hard
 // key. Those serve until the first process with the configuration wants to join. key and shared are as in
 // Options.
-func Adopt(ctx context.Context, dsn string, key *seal.Key, shared func(key []byte) (string, error)) (a Adopted, err error) {
-	a.MakeWay, a.Keys = []string{}, []string{}
+func Adopt(ctx context.Context, dsn string, key *seal.Key, shared func(key []byte) (string, error)) (Adopted, error) {
+	a := Adopted{MakeWay: []string{}, Keys: []string{}}
 	i, err := newIdentity(key)
 	if err != nil {
 		return a, err
