@@ -390,7 +390,8 @@ func (r *rolling) mustAdopt(t *testing.T, hard []string) {
 		until(t, "the process names "+key, func() bool { return named.MatchString(r.all[2].Stderr.String()) })
 		for i, of := range []int{2, 0} {
 			out, err := exec.Command(harness.JunctionBinary(t), "replicas", "adopt", "--config", r.all[of].File()).CombinedOutput()
-			if err != nil || !strings.Contains(string(out), "the highest one. It differs in "+key[:strings.LastIndexByte(key, '.')+1]) {
+			section, _, _ := strings.Cut(key, ".")
+			if err != nil || !strings.Contains(string(out), "the highest one. It differs in "+section) {
 				t.Errorf("%s: %v\n%s", key, err, out)
 			}
 			serves(i == 1, i == 1, i == 0)
