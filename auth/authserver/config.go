@@ -280,7 +280,7 @@ func (t Tokens) validate(add func(path, format string, args ...any)) {
 	within("absolute_ttl", t.AbsoluteTTL, time.Hour, 8784*time.Hour)
 	within("max_age_without_idp_refresh", t.MaxAgeWithoutIDPRefresh, 10*time.Minute, 8784*time.Hour)
 	within("idp_outage_grace", t.IDPOutageGrace, time.Minute, 8784*time.Hour)
-	if r := t.ReuseInterval; r != nil && (*r < 0 || *r > 10*time.Minute) {
+	if r := t.ReuseInterval; r != nil && (*r < 0 || *r > maxReuseInterval) {
 		add("tokens.reuse_interval", "%s is out of range; use 0s to 10m", shortDuration(*r))
 	}
 	if w := t.withDefaults(); w.AbsoluteTTL < w.RefreshTTL && t.RefreshTTL != 0 {

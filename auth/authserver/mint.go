@@ -115,7 +115,12 @@ type record struct {
 	Resource    string   `json:"resource"`
 	Scopes      []string `json:"scopes"`
 	RedirectURI string   `json:"redirect_uri,omitempty"` // that the token request must repeat
+	// ReuseInterval is how long a refresh token gets its answer again, by the file of the process that made it.
+	ReuseInterval *time.Duration `json:"reuse_interval,omitempty"`
 }
+
+// maxReuseInterval is the longest one that a file can set.
+const maxReuseInterval = 10 * time.Minute
 
 // readRecord returns the record of a code or token of a grant.
 func readRecord(text []byte, g store.Grant) (record, error) {
@@ -237,7 +242,7 @@ func (srv *Server) addTokens(ctx context.Context, g store.Grant, rec record, nar
 	now := srv.now()
 	left := g.Expires.Sub(now)
 	access, refresh := min(srv.tokens.AccessTTL, left), min(srv.tokens.RefreshTTL, left)
-	rec.RedirectURI = ""
+	rec.RedirectURI, rec.ReuseInterval = "", nil
 	narrowed := rec
 	if narrow != nil {
 		narrowed.Scopes = narrow
@@ -246,6 +251,7 @@ func (srv *Server) addTokens(ctx context.Context, g store.Grant, rec record, nar
 	if err := srv.addToken(ctx, store.AccessToken, signature, g, narrowed, now.Add(access)); err != nil {
 		return made, err
 	}
+	rec.ReuseInterval = srv.tokens.ReuseInterval
 	refreshToken, signature := srv.minter.mint(refreshPrefix, g.ID)
 	if err := srv.addToken(ctx, store.RefreshToken, signature, g, rec, now.Add(refresh)); err != nil {
 		return made, err

@@ -25,7 +25,6 @@ const (
 	keyStatic    = "auth.oauth.clients.static"
 	keyClients   = "auth.oauth.clients"
 	keyScopes    = "auth.scope_capabilities"
-	keyReuse     = "auth.oauth.tokens.reuse_interval"
 )
 
 // decided returns an *undecidedError if another process has another value of a key.

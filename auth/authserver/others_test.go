@@ -100,30 +100,28 @@ func TestARolloutEndsNoSignIn(t *testing.T) {
 	}
 }
 
-// TestARolloutOfTheReuseInterval: a refresh token that only the interval of this process refuses is answered
-// 503, and its grant stands, while another process has another interval. A token whose successor was used
-// ends its grant all the same.
-func TestARolloutOfTheReuseInterval(t *testing.T) {
-	there := &others{}
-	s := mustStand(t, func(o *Options) { o.Others = there })
-	a := s.mustApp(t)
-	first := a.mustSignIn(t, newBrowser(t))
-	_, second := a.refresh(t, first["refresh_token"])
-	none := time.Duration(0)
-	s.tokens.ReuseInterval = &none
-	there.set(keyReuse, "")
-	if status, got := a.refresh(t, first["refresh_token"]); status != http.StatusServiceUnavailable {
-		t.Errorf("while the files differ: %d, %v; want 503", status, got)
-	}
-	status, third := a.refresh(t, second["refresh_token"])
-	if status != http.StatusOK {
-		t.Fatalf("the successor: %d, %v", status, third)
-	}
-	if status, got := a.refresh(t, first["refresh_token"]); status != http.StatusBadRequest {
-		t.Errorf("after the successor was used: %d, %v", status, got)
-	}
-	if status, got := a.refresh(t, third["refresh_token"]); status != http.StatusBadRequest {
-		t.Errorf("the grant stands: %d, %v", status, got)
+// TestARefreshTokenKeepsItsReuseInterval: of processes with different intervals, each judges a token by the one of
+// the process that made it: a replay is stored, and repeated, or is not.
+func TestARefreshTokenKeepsItsReuseInterval(t *testing.T) {
+	for name, tt := range map[string]struct {
+		made, later time.Duration // the interval of the process that makes the token, and of the other one
+		want        int           // the status of a replay
+	}{
+		"made with an interval": {time.Minute, 0, http.StatusOK},
+		"made without one":      {0, time.Minute, http.StatusBadRequest},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := mustStand(t, func(o *Options) { o.Config.Tokens.ReuseInterval = &tt.made })
+			a := s.mustApp(t)
+			first := a.mustSignIn(t, newBrowser(t))
+			s.tokens.ReuseInterval = &tt.later
+			if status, got := a.refresh(t, first["refresh_token"]); status != http.StatusOK {
+				t.Fatalf("the first use: %d, %v", status, got)
+			}
+			if status, got := a.refresh(t, first["refresh_token"]); status != tt.want {
+				t.Errorf("the replay: %d, %v; want %d", status, got, tt.want)
+			}
+		})
 	}
 }
 

@@ -49,9 +49,8 @@ func (srv *Server) refresh(r *http.Request, c *client, q url.Values) ([]byte, er
 	by := callerOf(ctx)
 	body, err := srv.store.Refresh(ctx, store.Presented{
 		Token: q.Get("refresh_token"), Signature: signature, Grant: srv.minter.grant(q.Get("refresh_token")),
-		ClientID: c.ID, Interval: *srv.tokens.ReuseInterval,
-		Undecided: srv.decided(keyReuse) != nil,
-		Address:   by.address, RequestID: by.request, TraceID: by.trace,
+		ClientID: c.ID, Interval: srv.reuseInterval(t),
+		Address: by.address, RequestID: by.request, TraceID: by.trace,
 	}, func(ctx context.Context, t store.Token, g store.Grant) (store.Successor, error) {
 		if resource := q.Get("resource"); resource != "" && srv.resource(resource) != g.Resource {
 			return store.Successor{}, bad("invalid_target", "the refresh token is for the resource %s", g.Resource)
@@ -81,9 +80,6 @@ func (srv *Server) refresh(r *http.Request, c *client, q url.Values) ([]byte, er
 		}
 		return srv.addTokens(ctx, g, rec, narrow)
 	})
-	if errors.Is(err, store.ErrUndecided) {
-		return nil, cmp.Or(srv.decided(keyReuse), err)
-	}
 	if errors.Is(err, store.ErrReused) {
 		grant := cmp.Or(t.Grant, srv.minter.grant(q.Get("refresh_token")))
 		srv.log.Warn("a refresh token was reused; its grant has ended", "client", prose.ASCII(c.ID, 64), "grant", grant)
@@ -95,6 +91,15 @@ func (srv *Server) refresh(r *http.Request, c *client, q url.Values) ([]byte, er
 	}
 	_ = srv.store.TouchGrant(ctx, t.Grant) // only the time of use is lost
 	return body, nil
+}
+
+// reuseInterval returns how long a refresh token gets its answer again, as it was when the token was made.
+func (srv *Server) reuseInterval(t store.Token) time.Duration {
+	var rec record
+	if json.Unmarshal(t.Request, &rec) == nil && rec.ReuseInterval != nil {
+		return min(*rec.ReuseInterval, maxReuseInterval) // the row of a used token has no code
+	}
+	return *srv.tokens.ReuseInterval // a token of a version that has not stored it
 }
 
 const (

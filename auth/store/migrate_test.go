@@ -26,7 +26,7 @@ func inventedSteps() []step {
 ALTER TABLE users ADD COLUMN disabled_at BIGINT NOT NULL DEFAULT 0;
 ALTER TABLE auth_requests ADD COLUMN client_state BLOB;
 ALTER TABLE grants ADD COLUMN redirect_host TEXT NOT NULL DEFAULT '';
-` + added + steps()[1].text + `CREATE TABLE invented (id TEXT PRIMARY KEY, body BLOB, at BIGINT NOT NULL DEFAULT 0);
+` + added + steps()[1].text + steps()[2].text + `CREATE TABLE invented (id TEXT PRIMARY KEY, body BLOB, at BIGINT NOT NULL DEFAULT 0);
 CREATE INDEX invented_new ON invented (id) WHERE at = 0;
 `}}
 }
@@ -87,6 +87,7 @@ func TestDumpsOfEachSchema(t *testing.T) {
 var released = []string{
 	"0001_schema.sql efd2afb18a523017d8cea332011ca3af2f43a8f368ff3e5971b66a321c3512a0",
 	"0002_client_secrets.sql 2c41e4afd29a04fefbebc7507045020d48ad7e0d795f506002db7cea3148b3b9",
+	"0003_configurations.sql 548a192cc7a50e3514aa17bd16aed03ebb4b5a89061f5c5b1e878f5635f357a5",
 }
 
 // TestMigrationsAreOnlyAdded: a store that has run a migration never runs it again, so a migration never

@@ -15,10 +15,6 @@ import (
 // that two parties have it. Its grant has been revoked.
 var ErrReused = errors.New("the refresh token was already used")
 
-// ErrUndecided means that another process may repeat the answer of a refresh token, by its own interval. The
-// client must keep its token.
-var ErrUndecided = errors.New("another process may repeat the answer of the refresh token")
-
 // Presented is a refresh token as presented by a client.
 type Presented struct {
 	Token     string // the whole token; it seals the stored answer
@@ -26,11 +22,9 @@ type Presented struct {
 	// Grant is the Grant.ID in the token. It names a grant only if the token was made for one.
 	Grant    string
 	ClientID string // the client that presents it, authenticated
-	// Interval is how long after its first use the token gets the same answer again.
+	// Interval is how long after its first use the token gets the same answer again. It belongs to the token,
+	// so that all processes have the same one.
 	Interval time.Duration
-	// Undecided means that another process may have another Interval. A token that only an interval
-	// refuses ends nothing then (ErrUndecided).
-	Undecided bool
 	// Address, RequestID and TraceID are of the request, for the audit.
 	Address, RequestID, TraceID string
 }
@@ -181,8 +175,6 @@ func (s *Store) replay(ctx context.Context, p Presented, t Token) ([]byte, error
 	case err != nil && !errors.Is(err, ErrNotFound) && !errors.Is(err, ErrUsed) && !errors.Is(err, ErrRevoked) &&
 		!errors.Is(err, ErrExpired):
 		return nil, err
-	case err == nil && p.Undecided:
-		return nil, ErrUndecided
 	}
 	return nil, s.reused(ctx, p, t.Grant)
 }

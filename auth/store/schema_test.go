@@ -224,7 +224,8 @@ func TestCraftedSchemasAreRefusedByPostgres(t *testing.T) {
 // unbound are the tables without codes, of which integration/safety/README.md says what a program that can
 // write to them can do.
 var unbound = []string{"schema_migrations", "canary", "leases", "client_blocks", "assertion_jtis", "audit",
-	"members", "session_owners", "deleted_sessions", "used_ids", "limit_shares"}
+	"members", "session_owners", "deleted_sessions", "used_ids", "limit_shares",
+	"configurations"}
 
 // TestEveryTableIsBoundOrNamed: a new table has codes or is named here, each of its columns is bound or
 // named by free(), and sealed.go has a line for each sealed column and each bound table.

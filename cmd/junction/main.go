@@ -110,6 +110,7 @@ The configuration file is that of --config, or junction/config.yaml in the user'
 	root.AddCommand(
 		serve.LoginCommand(stdin, stdout, stderr, &file),
 		serve.LogoutCommand(stdout, &file),
+		serve.ReplicasCommand(stdout, &file),
 		bridge.Command(stdin, stdout, stderr, &file, serve.Own),
 		&cobra.Command{
 			Use: "demo", Short: "Run the built-in demo MCP server on stdio", Args: cli.NoArguments,

@@ -97,7 +97,7 @@ func TestFaultRollingUpgrade(t *testing.T) {
 		t.Fatalf("the next version without the migration: %v\n%s", err, out)
 	}
 	if out, err := exec.Command(next, "storage", "migrate", "--config", first.File()).CombinedOutput(); err != nil ||
-		!strings.Contains(string(out), "The schema is now 3, and was 2.") {
+		!strings.Contains(string(out), "The schema is now 4, and was 3.") {
 		t.Fatalf("junction storage migrate: %v\n%s", err, out)
 	}
 	r.replace(t, now) // the older version starts again

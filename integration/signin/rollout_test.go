@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -277,7 +278,7 @@ func (r *rolling) mustRoll(t *testing.T, what, text string, mayRefuse bool) {
 
 // TestFaultConfigurationRolls changes each key that need not be equal, in three processes one after the other, and
 // takes it back, while a user and an API key work. Nobody is refused, and no sign-in ends. A process with another
-// value of a key that must be equal does not join, and names the key. With JUNCTION_TEST_EACH_KEY=1 each key is
+// value of a key that must be equal does not join, and names the key, until its file is adopted. With JUNCTION_TEST_EACH_KEY=1 each key is
 // rolled out alone; otherwise all of them together.
 func TestFaultConfigurationRolls(t *testing.T) {
 	harness.Waits(t)
@@ -316,26 +317,93 @@ func TestFaultConfigurationRolls(t *testing.T) {
 	if os.Getenv("JUNCTION_TEST_EACH_KEY") == "" {
 		hard = hard[len(hard)-2:]
 	}
-	for _, key := range hard {
-		r.mustReplace(t, 2, r.with(t, key))
-		ctx, again := harness.Patient(t), time.NewTicker(20*time.Millisecond)
-		for !regexp.MustCompile(`cannot join the replicas.* in [^,]*` + strings.NewReplacer("auth.jwt.", `auth.jwt.\S+\.`,
-			"providers.", `providers.sso.`).Replace(key)).MatchString(r.all[2].Stderr.String()) {
-			select {
-			case <-again.C:
-			case <-ctx.Done():
-				t.Fatalf("a process with another %s does not say so:\n%s", key, r.all[2].Stderr.Tail(2000))
-			}
-		}
-		again.Stop()
-		r.mustReplace(t, 2, string(r.base))
-		r.all[2].MustJoin(t, 3)
-	}
+	r.mustLoseNothing(t, fmt.Sprintf("a configuration is rolled out key by key and taken back (%d rollouts, %v)",
+		len(rollouts), time.Since(began).Round(time.Second)))
+	r.mustAdopt(t, hard)
+}
+
+// mustLoseNothing ends the calls of the rollouts.
+func (r *rolling) mustLoseNothing(t *testing.T, what string) {
+	t.Helper()
 	r.calls.Stop()
 	f := r.calls.Figures(time.Time{})
-	t.Logf("FAULT a configuration is rolled out key by key and taken back (%d rollouts, %d hard keys, %v): %v", len(rollouts),
-		len(hard), time.Since(began).Round(time.Second), f)
+	t.Logf("FAULT %s: %v", what, f)
 	if f.Lost > 0 || f.Calls == 0 {
 		t.Errorf("calls were lost: %v", f)
+	}
+}
+
+// until waits until something holds.
+func until(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	ctx, again := harness.Patient(t), time.NewTicker(20*time.Millisecond)
+	defer again.Stop()
+	for !holds() {
+		select {
+		case <-again.C:
+		case <-ctx.Done():
+			t.Fatalf("waited in vain: %s", what)
+		}
+	}
+}
+
+// mustAdopt gives the last process another value of each hard key. It waits, and names the key. When the operator
+// adopts its file, it serves and the others make way; with their file, all is as before. A caller who tries one
+// process after the other is refused for less than a second: a refused caller waits for 20 ms.
+func (r *rolling) mustAdopt(t *testing.T, hard []string) {
+	t.Helper()
+	calls := load.Start(t, 1, func(ctx context.Context, _, _ int) (err error) {
+		for i := range r.all {
+			r.mu.RLock()
+			c := r.ways[i][1]
+			r.mu.RUnlock()
+			body, own := c.Request("1", "tools/call", `{"name":"up__echo","arguments":{}}`)
+			resp, failed := c.Send(ctx, http.MethodPost, body, own...)
+			if err = failed; err != nil {
+				continue
+			}
+			resp.Body.Close()
+			if resp.StatusCode == http.StatusOK {
+				return nil
+			}
+			err = fmt.Errorf("%s", resp.Status)
+		}
+		return err
+	})
+	serves := func(want ...bool) {
+		t.Helper()
+		for i, p := range r.all {
+			until(t, fmt.Sprintf("the process %d serves: %v", i, want[i]), func() bool {
+				resp, err := http.Get(p.Admin + "/readyz")
+				if err != nil {
+					return false
+				}
+				defer resp.Body.Close()
+				return (resp.StatusCode == http.StatusOK) == want[i]
+			})
+		}
+	}
+	for _, key := range hard {
+		r.mustReplace(t, 2, r.with(t, key))
+		named := regexp.MustCompile(`cannot join the replicas.* in [^,]*` + strings.NewReplacer("auth.jwt.", `auth.jwt.\S+\.`,
+			"providers.", `providers.sso.`).Replace(key))
+		until(t, "the process names "+key, func() bool { return named.MatchString(r.all[2].Stderr.String()) })
+		for i, of := range []int{2, 0} {
+			out, err := exec.Command(harness.JunctionBinary(t), "replicas", "adopt", "--config", r.all[of].File()).CombinedOutput()
+			section, _, _ := strings.Cut(key, ".")
+			if err != nil || !strings.Contains(string(out), "the highest one. It differs in "+section) {
+				t.Errorf("%s: %v\n%s", key, err, out)
+			}
+			serves(i == 1, i == 1, i == 0)
+		}
+		r.mustReplace(t, 2, string(r.base))
+		r.all[2].MustJoin(t, 3)
+		serves(true, true, true)
+	}
+	calls.Stop()
+	f := calls.Figures(time.Time{})
+	t.Logf("FAULT %d hard keys are adopted and taken back in 3 processes: %v", len(hard), f)
+	if most := 2 * 50 * len(hard); f.Lost > most || f.Calls == 0 {
+		t.Errorf("%v; want at most %d calls refused", f, most)
 	}
 }

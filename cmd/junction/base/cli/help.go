@@ -25,7 +25,8 @@ func partsOfHelp() []part {
 		{"Watch:", []string{"status", "tools", "skills", "call", "why", "doctor", "logs", "reconnect", "audit",
 			"pins"}},
 		{"Team:", []string{"keys", "auth", "users", "clients", "grants", "sessions"}},
-		{"Operate:", []string{"check", "schema", "health", "storage", "version", "completion", "demo", "help"}},
+		{"Operate:", []string{"check", "schema", "health", "storage", "replicas",
+			"version", "completion", "demo", "help"}},
 	}
 }
 

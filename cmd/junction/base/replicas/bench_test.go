@@ -146,7 +146,7 @@ func BenchmarkStatements(b *testing.B) {
 		n := byte(0)
 		for name, run := range map[string]func() error{
 			"renew": func() error { _, _, err := m.renew(b.Context(), conn, m.Self()); return err },
-			"list":  func() error { _, err := list(b.Context(), conn); return err },
+			"list":  func() error { _, _, err := list(b.Context(), conn, nil, w.ttl); return err },
 			"claim": func() error {
 				n++
 				session := [16]byte{n}

@@ -61,10 +61,10 @@ func (r row) draining() bool { return strings.HasSuffix(r.digest, draining) }
 func parts(shared string) map[string][2]string {
 	all := map[string][2]string{}
 	for part := range strings.FieldsSeq(shared) {
-		if part == draining {
+		name, value, _ := strings.Cut(part, "=")
+		if part == draining || name == configurationFact {
 			continue
 		}
-		name, value, _ := strings.Cut(part, "=")
 		plain := strings.TrimLeft(name, "~?")
 		mark := name[:len(name)-len(plain)]
 		if readable, err := url.QueryUnescape(plain); err == nil {

@@ -4,6 +4,7 @@
 //   - member.go: Member, which is this process, and the list of the other members
 //   - lease.go: joins, and renews the lease of this process on a connection of its own
 //   - join.go: the SQL of the table members, and the reasons to refuse a process
+//   - numbers.go: which configuration is in force, by its number
 //   - compare.go: compares the configuration of this process with those of the other members
 //   - identity.go: TLS between members, with keys that are derived from sessions.key_file
 //   - forward.go, receive.go: send a request to another member, and answer such a request
@@ -44,6 +45,14 @@
 // may differ in the key (config.Config.Shared). A process does not join beside a member that differs in a hard
 // key. A member that was told to stop says so in its row, and keeps nobody out. A change of a row is told to
 // the others at once. What differs is named, with the time since when this process has seen it (compare.go).
+//
+// Of two configurations that differ in a hard key, the one with the higher number serves (numbers.go). The table
+// configurations has the numbers, by a digest of the hard keys, and each row of a member has its own one. A
+// process whose number is higher than that of the members that keep it out stores that it waits. Each of those
+// gives its lease back when it reads that, so the process joins without waiting for their leases. A member
+// keeps its number in memory, and writes it again when it joins: so a restored database makes no older
+// configuration the first one. A configuration whose processes were not stopped may come back: another one
+// that serves meanwhile keeps its lower number for driftTime.
 //
 // # Leases
 //

@@ -1,6 +1,7 @@
 package replicas
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -27,10 +28,9 @@ func (m *Member) join(ctx context.Context, conn *pgx.Conn, id string) (there int
 	if err := m.reachesSelf(ctx); err != nil {
 		return 0, err
 	}
+	var refused error // what the transaction has stored stays
 	err = pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
-		// One at a time: of two that differ and begin at once, one must see the other.
-		if _, err := tx.Exec(ctx, `SELECT pg_advisory_xact_lock($1 + 'members'::regclass::oid::bigint)`,
-			int64(store.JoinLock)); err != nil {
+		if err := lockJoin(ctx, tx); err != nil {
 			return err
 		}
 		// Since the start, a command may have migrated the schema, or sealed the store with another key.
@@ -40,19 +40,40 @@ func (m *Member) join(ctx context.Context, conn *pgx.Conn, id string) (there int
 		case err != nil:
 			return err
 		}
-		rows, err := list(ctx, tx)
+		// A lease that lasts longer than one can is that of another time: the database was restored, or its clock
+		// was put back.
+		if _, err := tx.Exec(ctx, `UPDATE members SET expires_at = `+now+` + $1 WHERE expires_at > `+now+` + $1`,
+			m.o.TTL.Microseconds()); err != nil {
+			return err
+		}
+		digests := m.shared.Load().digests(m.identity)
+		rows, _, err := list(ctx, tx, digests, m.o.TTL)
 		if err != nil {
 			return err
 		}
 		// In this order, a reason stays the same while the others stay.
 		slices.SortFunc(rows, func(a, b row) int { return strings.Compare(a.address, b.address) })
+		rows = slices.DeleteFunc(rows, func(r row) bool { return r.left <= 0 })
 		for _, r := range rows {
-			if r.left <= 0 {
-				continue
-			}
 			if err := m.compatible(r); err != nil {
 				return err
 			}
+		}
+		s, err := standingOf(ctx, tx, digests, m.o.TTL)
+		if err != nil {
+			return err
+		}
+		number, refusal := m.place(rows, s)
+		m.numbers.own.Store(number)
+		m.numbers.highest.Store(max(m.numbers.highest.Load(), s.highest, number))
+		if refused = refusal; refused != nil && !errors.Is(refused, errWaits) {
+			return nil
+		}
+		if err := storeNumber(ctx, tx, digests[0], number, refused != nil); err != nil {
+			return err
+		}
+		if refused != nil {
+			return announce(ctx, tx)
 		}
 		// reachesSelf has shown that this process answers at the address, so an older member with
 		// the same address has ended.
@@ -68,10 +89,11 @@ func (m *Member) join(ctx context.Context, conn *pgx.Conn, id string) (there int
 		}
 		return announce(ctx, tx)
 	})
-	return there, err
+	return there, cmp.Or(err, refused)
 }
 
-// compatible returns an error if this process must not join while the member of the row lives.
+// compatible returns an error if this process must not join while the member of the row lives, whatever their
+// configurations are.
 func (m *Member) compatible(r row) error {
 	if err := meet("sessions.key_file", r.address, m.identity.fingerprints(), r.keys()); err != nil {
 		return err
@@ -86,16 +108,6 @@ func (m *Member) compatible(r row) error {
 	if here, there := store.SchemaOf(shared.own), store.SchemaOf(r.digest); here > there+1 || there > here+1 {
 		return fmt.Errorf("%w: this process is made for the schema %d of the database, and the process at %s for %d; "+
 			"upgrade to the versions in between first, or stop all processes", errRefused, here, r.address, there)
-	}
-	if m.leaving.Load() || r.draining() {
-		return nil // one of the two takes no new clients, and the other one may replace it
-	}
-	hard := differing(shared.under[r.fingerprint], r.digest)
-	hard = slices.DeleteFunc(hard, func(d Difference) bool { return !d.Hard })
-	if len(hard) > 0 {
-		return fmt.Errorf("%w: the configuration differs from that of the process at %s in %s, which all processes "+
-			"must have equal; stop all processes that have the other values, and this one joins at once", errRefused,
-			r.address, keysOf(hard))
 	}
 	return nil
 }
@@ -159,10 +171,14 @@ func (m *Member) describe(shared func(key []byte) (string, error)) (*described, 
 
 // described returns the description of this process for its row.
 func (m *Member) described() string {
-	if m.leaving.Load() {
-		return m.shared.Load().own + " " + draining
+	text := m.shared.Load().own
+	if number := m.numbers.own.Load(); number > 0 {
+		text += fmt.Sprintf(" %s=%d", configurationFact, number)
 	}
-	return m.shared.Load().own
+	if m.leaving.Load() {
+		text += " " + draining
+	}
+	return text
 }
 
 // renew extends the lease of a row. It returns the time of the database, and false if the row was
@@ -176,9 +192,14 @@ func (m *Member) renew(ctx context.Context, conn *pgx.Conn, id string) (there in
 	return there, err == nil, err
 }
 
-// leave deletes the row of this process.
-func leave(ctx context.Context, conn *pgx.Conn, id string) error {
+// leave deletes the row of this process. Of two that leave at once, one finds no other row with its number.
+func leave(ctx context.Context, conn *pgx.Conn, id string, number int64) error {
 	if _, err := conn.Exec(ctx, `DELETE FROM members WHERE id = $1`, id); err != nil {
+		return err
+	}
+	if _, err := conn.Exec(ctx, `UPDATE configurations SET ended_at = `+now+` WHERE number = $1
+		AND NOT EXISTS (SELECT 1 FROM members WHERE digest || ' ' LIKE '% `+configurationFact+`=' || $1 || ' %')`,
+		number); err != nil {
 		return err
 	}
 	return announce(ctx, conn)
@@ -206,17 +227,21 @@ func announce(ctx context.Context, db database) error {
 	return err
 }
 
-// list returns all rows, also those that have expired.
-func list(ctx context.Context, db database) ([]row, error) {
-	found, err := db.Query(ctx, `SELECT id, address, fingerprint, digest, version, begun_at, expires_at - `+now+`
-		FROM members`)
+// list returns all rows, also those that have expired, and, if there are rows, standing.own and standing.wanted of
+// the configuration with these digests.
+func list(ctx context.Context, db database, digests []string, ttl time.Duration) (rows []row, s standing, err error) {
+	found, err := db.Query(ctx, `SELECT id, address, fingerprint, digest, version, begun_at, expires_at - `+now+`,
+		(SELECT coalesce(max(number), 0) FROM configurations WHERE digest = ANY ($1)),
+		(SELECT coalesce(max(number), 0) FROM configurations WHERE digest <> ALL ($1) AND wanted_at > `+now+` - $2)
+		FROM members`, digests, ttl.Microseconds())
 	if err != nil {
-		return nil, err
+		return nil, s, err
 	}
-	return pgx.CollectRows(found, func(f pgx.CollectableRow) (r row, err error) {
+	rows, err = pgx.CollectRows(found, func(f pgx.CollectableRow) (r row, err error) {
 		var begun, left int64
-		err = f.Scan(&r.id, &r.address, &r.fingerprint, &r.digest, &r.version, &begun, &left)
+		err = f.Scan(&r.id, &r.address, &r.fingerprint, &r.digest, &r.version, &begun, &left, &s.own, &s.wanted)
 		r.begun, r.left = time.UnixMicro(begun), time.Duration(left)*time.Microsecond
 		return r, err
 	})
+	return rows, s, err
 }

@@ -90,7 +90,7 @@ func (m *Member) release(ctx context.Context, conn *pgx.Conn) {
 			conn, err = pgx.Connect(closing, m.o.DSN)
 		}
 		if err == nil {
-			err = leave(closing, conn, l.id)
+			err = leave(closing, conn, l.id, m.numbers.own.Load())
 		}
 		if err != nil {
 			m.o.Log.Warn("cannot give the lease back; the other replicas take over when it expires",
@@ -223,7 +223,16 @@ func (m *Member) renewOrJoin(ctx context.Context, conn *pgx.Conn) error {
 			told = true
 		}
 	}
+	if kept && m.outnumbered() && time.Since(held.begun) > driftTime {
+		if err := m.renumber(ctx, conn); err != nil {
+			return err
+		}
+	}
 	if kept && told {
+		digest := m.shared.Load().digests(m.identity)[0]
+		if err := storeNumber(ctx, conn, digest, m.numbers.own.Load(), false); err != nil {
+			return err
+		}
 		if err := announce(ctx, conn); err != nil {
 			return err
 		}
@@ -237,7 +246,7 @@ func (m *Member) readTable(ctx context.Context, conn *pgx.Conn) error {
 	defer cancel()
 	asked := time.Now()
 	m.looked = asked
-	rows, err := list(ctx, conn)
+	rows, s, err := list(ctx, conn, m.shared.Load().digests(m.identity), m.o.TTL)
 	if err != nil {
 		return err
 	}
@@ -246,6 +255,9 @@ func (m *Member) readTable(ctx context.Context, conn *pgx.Conn) error {
 		self = l.id
 	}
 	m.setOthers(rows, self, asked)
+	if why := m.seen(rows, s); why != nil && self != "" {
+		return m.makeWay(ctx, conn, why)
+	}
 	for _, r := range rows {
 		if r.left < -m.o.TTL && self != "" && m.owners.expiredHaveEnded() {
 			return m.deleteLongExpired(ctx, conn, self)

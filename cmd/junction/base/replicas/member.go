@@ -59,6 +59,7 @@ type Member struct {
 	process  string // random; see headerGone
 
 	shared   atomic.Pointer[described]
+	numbers  numbers
 	drift    drift
 	told     atomic.Bool // the row must be written at once
 	leaving  atomic.Bool // this process takes no new clients
@@ -244,7 +245,9 @@ type Status struct {
 	Version string    `json:"version"`
 	Begun   time.Time `json:"begun"`
 	Self    bool      `json:"self,omitempty"`
-	Left    float64   `json:"lease_seconds"` // until its lease expires
+	// Configuration is the number of its configuration; 0 if it has none.
+	Configuration int64   `json:"configuration,omitempty"`
+	Left          float64 `json:"lease_seconds"` // until its lease expires
 	// Differs has the keys of the configuration that differ from those of this process, and other facts.
 	Differs []Difference `json:"differs,omitempty"`
 	// Draining means that it was told to stop, and takes no new clients.
@@ -257,11 +260,13 @@ func (m *Member) Members() []Status {
 	list := []Status{}
 	if l := m.lease.Load(); l != nil && m.Self() != "" {
 		list = append(list, Status{ID: l.id, Address: m.address, Version: m.o.Version, Begun: l.begun,
-			Self: true, Draining: m.leaving.Load(), Left: time.Until(l.until).Seconds()})
+			Self: true, Configuration: m.numbers.own.Load(), Draining: m.leaving.Load(),
+			Left: time.Until(l.until).Seconds()})
 	}
 	for _, p := range *m.others.Load() {
 		s := Status{ID: p.id, Address: p.address, Version: p.version, Begun: p.begun,
-			Left: time.Until(p.until).Seconds(), Differs: m.differencesOf(p.id), Draining: p.draining()}
+			Left: time.Until(p.until).Seconds(), Configuration: p.number(), Differs: m.differencesOf(p.id),
+			Draining: p.draining()}
 		if failed := p.conns.failed.Load(); failed != nil {
 			s.Error = failed.Error()
 		}

@@ -103,6 +103,12 @@ func (m *Member) Warning() error {
 	if at := m.foreign.noticed.Load(); at != 0 && time.Now().Unix()-at < 300 {
 		return errForeign
 	}
+	if own, highest := m.numbers.own.Load(), m.numbers.highest.Load(); own < highest {
+		return fmt.Errorf("this process serves the configuration %s, and the configuration number %d was in force "+
+			"before, whose processes were not stopped: when one of them comes back, this process makes way; if none "+
+			"does for %v, the configuration of this process gets a higher number, or run %s with its file now",
+			numeral(own), highest, driftTime, adopt)
+	}
 	var list []string
 	m.eachDifference(func(p *otherMember, d Difference) {
 		if time.Since(d.Since) > driftTime {

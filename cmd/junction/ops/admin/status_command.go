@@ -416,6 +416,9 @@ func writeReplicas(b *prose.Page, r *diagnose.Running, now time.Time) {
 		case m.Error != "":
 			line += "; cannot connect: " + m.Error
 		}
+		if m.Configuration > 0 {
+			line += fmt.Sprintf("; configuration number %d", m.Configuration)
+		}
 		if m.Draining {
 			line += "; is stopping"
 		}
