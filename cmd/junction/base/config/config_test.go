@@ -206,7 +206,8 @@ func TestExampleMentionsEveryKey(t *testing.T) {
 	commented := regexp.MustCompile(`(?m)^( *)#([^ #\n])`)
 	all := commented.ReplaceAll(text, []byte("$1$2"))
 	all = bytes.Replace(all, []byte("driver: sqlite"), []byte("driver: postgres"), 1) // which replicas need
-	c, d := parse("example", all, environment(map[string]string{"HOME": "/home/me", "GITHUB_TOKEN": "token"}))
+	c, d := parse("example", all, environment(map[string]string{"HOME": "/home/me", "GITHUB_TOKEN": "token",
+		"EAB_SECRET": "c2VjcmV0"}))
 	// an authority, in place of the files, is for one process
 	d.Problems = slices.DeleteFunc(d.Problems, func(p Problem) bool { return p.Path == "tls.acme" })
 	if len(d.Problems) > 0 {
