@@ -41,7 +41,7 @@ type Options struct {
 	Transport Transport
 	Era       Era
 	// ConnectTimeout is the time limit of the caller for Dial. Half of it is the most time that a
-	// server has to answer server/discover before initialize is sent, too.
+	// server has to answer server/discover before initialize is sent, too. Zero sets no limit.
 	ConnectTimeout time.Duration
 	// Client is the clientInfo (JSON) of handshakes and of modern requests; nil means Junction's, with
 	// Version.

@@ -123,7 +123,11 @@ func (b *bothEras) race(ctx context.Context, guess Era) (Era, Conn, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer b.handshakes.Wait()
 	defer cancel()
-	due := time.NewTimer(min(discoverTimeout, b.options.ConnectTimeout/2)) // for initialize
+	patience := discoverTimeout
+	if limit := b.options.ConnectTimeout; limit > 0 {
+		patience = min(patience, limit/2)
+	}
+	due := time.NewTimer(patience) // for initialize
 	defer due.Stop()
 	var modern, legacy handshake
 	var grace <-chan time.Time // runs while only the legacy handshake has succeeded
