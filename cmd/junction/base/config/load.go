@@ -70,6 +70,9 @@ func Parse(file string, text []byte, getenv func(string) (string, bool)) (*Confi
 	return c, d.err()
 }
 
+// noUpstreams is the mistake of a file without upstreams.
+const noUpstreams = "needs at least one entry, such as demo: { command: [junction, demo] }"
+
 // LoadForCommand is LoadServing for a command: a mistake in the entry of one upstream blocks only
 // that upstream, and the file may have no upstreams. It replaces Problems by an error that counts
 // them. A variable that is not set is no mistake, except in the sections that all commands read, and
@@ -86,9 +89,8 @@ func LoadForCommand(file string, needs ...string) (*Config, error) {
 		return d.unresolved[p.Path] && !slices.Contains(needs, section)
 	})
 	rejecting := c.block(d, needed, false)
-	if len(c.Upstreams) == 0 { // a person may add the first one later
-		rejecting = slices.DeleteFunc(rejecting, func(p Problem) bool { return p.Path == "upstreams" })
-	}
+	// a person may add the first one later
+	rejecting = slices.DeleteFunc(rejecting, func(p Problem) bool { return p.Text == noUpstreams })
 	if len(rejecting) == 0 {
 		return c, nil
 	}

@@ -50,7 +50,7 @@ func (c *Config) validate(d *decoder) {
 		d.invalid("names.separator", "must be 1 to 4 of A-Z, a-z, 0-9, _ and -")
 	}
 	if c.Upstreams == nil && !d.broken("upstreams") { // {} is what junction remove leaves
-		d.invalid("upstreams", "needs at least one entry, such as demo: { command: [junction, demo] }")
+		d.invalid("upstreams", noUpstreams)
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Upstreams)) {
 		c.validateUpstream(d, name)
