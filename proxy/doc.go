@@ -22,15 +22,18 @@
 //	Server.frontFor          front/eras.go       chooses the era of the message
 //	legacyFront.post         front/legacy.go     2025-11-25 and older: handshake, session, batch, GET stream
 //	legacyFront.enter        front/legacy.go     finds the session
+//	legacyFront.run          front/legacy.go     lists the call in its session, which can cancel it
 //	modernFront.post         front/modern.go     2026-07-28: header and body must agree
 //	Server.answer            front/request.go    runs Core.Serve, and then finishes the reply
 //	Core.Serve               exchange.go         dispatches, has the front answer, reports to log and audit
 //	Core.dispatch            dispatch.go         methods, call tools (package search), rate limits of policy
 //	Core.call                call.go             find, restore, permit, validate, approve, call, filter, answer
-//	parkedCalls.begin        parked.go           if a modern client calls a legacy server: the call may be parked
+//	parkedCalls.begin        parked.go           if a modern client calls a legacy server: the call may be parked;
+//	                                             applies Exchange.filter itself, in place of filtered
 //	Core.callUpstream        call.go             calls the upstream, and keeps the result if it may be reused
 //	Core.callBackend         call.go             calls here, or at the member that has the state
-//	Core.filtered            call.go             removes what the policy redacts (package redact), and may keep it
+//	Core.filtered            call.go             removes what the policy redacts (package redact); with restore, the
+//	                                             text can come back
 //	Core.answerResult        bridge.go           converts the result to the client's era
 //	request.Succeed          front/request.go    is Front.Succeed
 //	reply.succeed            front/reply.go      one JSON document, or the last event of a stream
@@ -103,47 +106,58 @@
 // The cost of one change, where n callers have a stream or a subscription:
 //
 //	how often                             what
-//	once                                  the server's lists are read, and all definitions compared (pool.mu)
-//	once                                  the stock of the catalog
+//	for each link that reads a catalog    the server's lists are read, and all definitions compared (pool.mu)
+//	for each catalog that differs         the stock of the catalog
 //	for each endpoint with the server     the view is compiled
 //	n times, one caller after the other   Adopt: the endpoint, the Guard, and the rights (Policy.For)
-//	for each set of different rights      a ruling about each item: the sight of the endpoint
+//	for each set of different rights      a ruling about each class of items that the same rules select: the sight
 //	for each such sight, old and new      a hash of each item; SameList compares 8 bytes of each
 //	for each stream, and each resource    one step, with mu
 //	for each other caller, later          rights, sight and pages again, with the next request
 //
+// One link reads the catalog of all callers. A caller with a connection of their own has a link that reads,
+// too: by default, if there are several users or API keys, at a command and at a legacy server with a URL.
+// So a change is read at most max_links times: 8 for a command, 256 for a URL. A user with credentials of
+// their own has an upstream of their own, with its own links.
+//
 // So 500 callers with equal rights cost 500 lookups and one sight of 2,000 tools; with 500 different rights,
 // they cost 500 sights. BenchmarkListChanged (change_test.go) measures a change of 2,000 tools with 500
-// callers. decide (streams/renew.go), which does the rows from Adopt to SameList, is most of the
-// cost, and the place to change. SameList compares nothing if rights and stocks show that a list is unchanged.
+// callers who have policies of their own: 58,000 allocations of 46 MB. decide (streams/renew.go), which does
+// the rows from Adopt to SameList, is most of the cost, and the place to change. SameList compares nothing if
+// rights and stocks show that a list is unchanged.
 //
 // decide runs without mu, in the one goroutine that calls Core.Refresh. If a request of a client calls
 // Core.Settle, that request pays for it. So does a request that opens a stream or a subscription while the
-// snapshot changes (Listeners.catchUp): it decides for all callers. After OwnChanged, recheckLoop
-// (cmd/junction/serve/upstreams.go) decides with the same snapshot (Core.Recheck). With mu, follow looks at
-// the stocks of the endpoint for each resource of a subscription. The new snapshot has empty caches for all
-// endpoints, also for those that keep their view: therefore the last row.
+// snapshot changes (Listeners.catchUp): it decides for all callers. recheckLoop
+// (cmd/junction/serve/upstreams.go) decides for all callers with the same snapshot (Core.Recheck): after
+// OwnChanged, and every 5 s if users can sign in (Guard.Resources). With mu, follow looks at the stocks of
+// the endpoint for each resource of a subscription. The new snapshot has empty caches for all endpoints, also
+// for those that keep their view: therefore the last row.
 //
 // The bounds: changes during a refresh merge into one more; a stream has at most limits.queue messages that
-// wait, and equal ones merge. Earlier snapshots are at most 8, and 64 MiB (scope/earlier.go). The lists that
-// callers then read count for their budgets.
+// wait, and equal ones merge. limits.streams bounds the streams. The subject views of a snapshot, with their
+// sights, have at most maxSubjects bytes (scope/snapshot.go); others are made again. Earlier snapshots are at
+// most 8, and 64 MiB (scope/earlier.go). The lists that callers then read count for their budgets.
 //
 // # Where a denied item is hidden
 //
-// Four functions of package policy decide, and the other functions ask them. The first two decide whether a
-// subject sees an item, and must agree. The third one decides whether an upstream may have such an item: for
-// endpoints, capabilities, instructions and the connect tool. The fourth one is for completions, whose URIs
-// have no end yet. A denied item gets the same answer as an unknown name.
+// The functions of package policy in the first rows decide, and the other functions ask them. A denied item
+// gets the same answer as an unknown name.
 //
 // A list passes through Core.list (list.go), subjectView.Listed (scope/subject.go) and SubjectView.Sight. A
 // call passes through findNamed (call.go), Exchange.named and SubjectView.Named, and is refused by
 // unknownNamed (errors.go). If only its arguments are denied, Exchange.permit refuses it, by deniedArguments.
 // All functions:
 //
-//	Ruling.Visible           ../policy/ruling.go      one item
-//	Items.Visible            ../policy/items.go       many items at once
-//	Rights.Reaches           ../policy/reach.go       whether some item of an upstream might be visible
-//	Rights.Beginning         ../policy/beginning.go   all resources whose URI begins with a text
+//	Ruling.Visible           ../policy/ruling.go      whether a subject sees an item
+//	Items.Visible            ../policy/items.go       the same of many items at once; must agree with Ruling.Visible
+//	Ruling.Decide            ../policy/ruling.go      a call, with its arguments
+//	Ruling.Unconditional     ../policy/ruling.go      completions of a prompt, whose arguments are not known yet
+//	Rights.Beginning         ../policy/beginning.go   completions of a URI, whose end is not known yet
+//	Rights.Reaches           ../policy/reach.go       whether some item of an upstream might be visible: for
+//	                                                  endpoints, capabilities, instructions, the connect tool
+//	Rights.None              ../policy/reach.go       whether a subject may do nothing
+//	Rights.Outside           ../policy/endpoints.go   whether a subject is bound to other endpoints
 //	SubjectView.Sight        view/subject.go          in lists
 //	SubjectView.reaches      view/subject.go          whether the subject reaches an upstream without items, too
 //	SubjectView.Named        view/subject.go          by the name of a tool or prompt
@@ -152,7 +166,7 @@
 //	Exchange.connecting      signin.go                the connect tool
 //	SubjectView.Resource     view/resource.go         by the URI of a resource
 //	Sight.Search             view/search.go           in search
-//	Caller.Hidden            scope/endpoint.go        an endpoint without visible items
+//	Caller.Hidden            scope/endpoint.go        an endpoint without visible items, or for other callers
 //	Server.at                front/request.go         rejects a caller without rights, or of a hidden endpoint
 //	Server.forbid            front/request.go         the answer to a caller without rights: 403
 //	Server.noEndpoint        front/request.go         the answer for a hidden endpoint: 404
@@ -160,7 +174,8 @@
 //	legacyFront.handshake    front/legacy.go          the same for legacy clients
 //	Exchange.permit          permit.go                each call, with its arguments
 //	Core.permitAgain         permit.go                the same after each wait for the user
-//	Core.lookAgain           list.go                  takes the newest snapshot after a wait for a server
+//	Core.lookAgain           list.go                  takes the newest snapshot after a wait for a server; keeps the
+//	                                                  old one if the caller has lost its rights meanwhile
 //	findReference            completion.go            in completion
 //	Exchange.completesPrompt completion.go            in completion, prompts that depend on arguments
 //	Core.filterCompletion    completion.go            values of completions
@@ -223,11 +238,14 @@
 //
 // A session ends when the client deletes it (legacyFront.delete), and with its first request later than
 // sessions.max_age after it began (sessions.find and sessions.open). Without such a request, an open stream
-// of an older session lives on. The hash of a deleted ID is kept for sessions.max_age after the deletion,
-// which is never before the ID expires: in sessions.deleted, in the file ended-sessions beside the key
-// (cmd/junction/base/stored/sessions.go), and among members in the table deleted_sessions. Alone,
-// limits.sessions hashes are kept at most: beyond that, the oldest one of the principal with the most is
-// forgotten, and its ID is valid again until it expires.
+// of an older session lives on.
+//
+// The hash of a deleted ID is kept for sessions.max_age after the deletion: in sessions.deleted, in the file
+// ended-sessions beside the key (cmd/junction/base/stored/sessions.go), and among members in the table
+// deleted_sessions. The ID expires first, unless sessions.max_age becomes larger with a restart, or is larger
+// at another member: then the ID may become valid again. Alone, limits.sessions hashes are kept at most:
+// beyond that, the oldest one of the principal with the most is forgotten, and its ID is valid again until it
+// expires.
 //
 // A modern client has no session. With isolation: session, the folder that its headers name stands for one
 // (Window in folder.go).
@@ -235,7 +253,7 @@
 // With isolation: session, the upstream knows a session by its key, which the ID contains, too: so a
 // rebuilt session uses the same connection again, if that is still open at this process. The end of a
 // session does not end this connection: it ends after 15 minutes without a call, or after idle_stop
-// (upstream/idle.go).
+// (upstream/idle.go), and before that if another connection needs its place (max_links, takeIdle).
 //
 // A legacy request without a session ID has a Session of its own, without a key (legacyFront.enterWithout,
 // Exchange.sessionless). Nothing of it is kept, so any member answers it. The methods that change a session
@@ -261,6 +279,7 @@
 //	(*Member).Forward        ../cmd/junction/base/replicas  sends the request to the owner, with Junction-Hop
 //	(*Member).receive        ../cmd/junction/base/replicas  at the owner; Junction-Hop has the client's address
 //	Server.at                front/request.go    at the owner, authenticates the request again
+//	Server.forwardSession    front/owner.go      at the owner: has the session, or gives it up (Server.handOver)
 //	Server.post              front/request.go    at the owner, as for all requests
 //	Server.frontFor          front/eras.go       at the owner; without a modern version it is the legacy era
 //	legacyFront.post         front/legacy.go     at the owner
@@ -284,11 +303,14 @@
 // the state of a stateful server (below).
 //
 // A member without a lease because the database does not answer (Last, not Self) refuses sessions and what else
-// members share (ErrAlone). It answers the other requests of modern clients. It takes answers to the questions of
+// members share (ErrAlone). It answers requests that need neither. It takes answers to the questions of
 // its calls, and passes those to other calls on to the members that it knew (Server.deliver, Members.Deliver).
 //
 // An owner that renews its lease, but cannot be reached (ErrUnreachable), keeps its sessions and its
-// parked calls. The client gets 503, and may try again. One request a second tries to connect.
+// parked calls. The client gets 503, and may try again. One request a second tries to connect. The same holds
+// for an owner whose process is frozen. Each request has a latest time to begin (Junction-Latest), after which
+// the owner refuses it: so no request is executed whose client has got the error. A request that the owner has
+// begun waits for it, because it may have been executed.
 //
 // An owner that is stopping (Server.Ending) goes on to answer requests of other members, until its calls
 // have ended or the grace is over, because their answers, cancellations and returns come with such

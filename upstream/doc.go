@@ -51,6 +51,7 @@
 // A link starts the process:
 //
 //	(*link).connectAndServe    link.go      makes one attempt, and serves until the conn ends
+//	(*pool).takeSeat           keyed.go     if the command gets the key of its caller: waits until there is room
 //	(*link).open               opening.go   opens a conn, and reads its catalog
 //	(*link).dial               link.go      decides which function of the Dialer opens the conn
 //	(*Dialer).Dial             client       decides in which era the attempt begins; or DialLegacy, DialLegacySession
@@ -97,8 +98,13 @@
 // breaker.go rejects calls while a server is connected and does not answer. suspect.go decides
 // whether a legacy server has lost a session over HTTP, and whether 401 to a call means that a sign-in has
 // ended; tenure.go closes a conn after its calls,
-// and idle.go ends unused links. If each user signs in to a server, people.go has an Upstream for
-// each of these users, and credentials.go gets their credentials.
+// and idle.go ends unused links. If callers have credentials of their own, people.go has an Upstream for each
+// of these callers, and credentials.go gets the credentials; keyed.go puts a key into the environment of a
+// command, and bounds the processes of all callers.
+//
+// Folders (isolation: folder): folders.go has those of a call, programs.go the shares of programs without
+// authentication, first_call.go lets a new process learn its folders, roots.go tells whether a command asks
+// for them, and validate_folder.go checks the entry.
 //
 // Catalogs: lists.go reads the lists, catalog.go checks their items, and reread.go decides when they
 // are read again. checks.go keeps the outcomes of the checks of tools, and bounds the time that the
@@ -109,8 +115,8 @@
 // Configuration: config.go is one entry of the file; validate.go checks it, and has what the operator
 // sees of it; package command has parts of it. kind.go has what the kind of a server means for its entry,
 // modes.go the modes of credentials, and words.go the words of isolation, questions and expose: one row for
-// each. resolve.go makes the options of a connection from an entry. check.go examines a server for the
-// operator, and advice.go says what to do about an error.
+// each. resolve.go makes the options of a connection from an entry, tls.go its certificates. check.go
+// examines a server for the operator; advice.go and missing.go say what to do about an error.
 //
 // Messages have the types of package jsonrpc, with the bytes that their sender wrote; package raw reads
 // and changes them.

@@ -64,7 +64,7 @@ type Mode struct {
 	AuthOne   []string // the AuthKeys of which an entry needs exactly one
 	// Judge reports mistakes in the values of the AuthKeys that no other mode has; nil if there are none.
 	Judge    func(a *Auth, bad func(path, format string, args ...any))
-	Carries  bool    // a header carries the credential (Auth.carrier), which headers must not set
+	Carries  bool    // a header carries the credential (Auth.Carrier), which headers must not set
 	Needs    Section // what the file must have, too
 	NeedsFor string  // why; "" without Needs
 	Stores   bool    // credentials are in the database

@@ -107,8 +107,8 @@ func (c *Config) securePool(roots *x509.CertPool) *transport.Pool {
 // validateTLS checks the section tls of an entry with a URL.
 func (c *Config) validateTLS(u *url.URL, bad func(path, format string, args ...any)) {
 	t := c.TLS
-	if t.Given() && u != nil && u.Scheme == "http" {
-		bad("tls", "has no effect, because the url is http; use https, or remove the section")
+	if scheme, known := transport.SchemeOf(u); t.Given() && known && !scheme.Secure {
+		bad("tls", "has no effect, because the url is %s; use https, or remove the section", scheme.Word)
 	}
 	if (t.CertFile == "") != (t.KeyFile == "") {
 		bad("tls", "needs cert_file and key_file, the two files of one certificate")

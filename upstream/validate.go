@@ -17,6 +17,7 @@ import (
 	"junction/upstream/http1"
 	"junction/upstream/loopback"
 	"junction/upstream/sandbox"
+	"junction/upstream/transport"
 	"junction/upstream/yamlread"
 )
 
@@ -44,7 +45,7 @@ func (c *Config) Validate(name string) []yamlread.Problem {
 		}
 	}
 	if c.Transport.OnlyLegacy() && c.Era.NeedsModern() {
-		bad("era", "the %s transport is of 2024-11-05 and has no modern era; remove one of the two", c.Transport)
+		bad("era", "the %s transport has no modern era; remove one of the two", c.Transport)
 	}
 	if c.Era.Both() && !c.Questions.Asks() {
 		bad("era", "both has no effect with questions: false, because no client is asked; remove one of the two")
@@ -71,6 +72,7 @@ func (c *Config) Validate(name string) []yamlread.Problem {
 // validateRemote checks the keys that only an upstream with a url has.
 func (c *Config) validateRemote(bad func(path, format string, args ...any)) {
 	u, err := url.Parse(c.URL)
+	_, known := transport.SchemeOf(u)
 	before, rest, found := strings.Cut(c.URL, "://")
 	switch {
 	case !found || strings.ContainsAny(before, "/?#"): // the "://" is in the path or in the query
@@ -81,8 +83,8 @@ func (c *Config) validateRemote(bad func(path, format string, args ...any)) {
 		bad("url", "needs a scheme: %s%s", scheme, strings.TrimPrefix(c.URL, "//"))
 	case err != nil:
 		bad("url", "is no URL; write it like https://mcp.example.com/mcp")
-	case u.Scheme != "http" && u.Scheme != "https":
-		bad("url", "has the scheme %s; a server is reached by http or https: https://%s", u.Scheme, rest)
+	case !known:
+		bad("url", "has the scheme %s; a server is reached by %s: https://%s", u.Scheme, transport.SchemeWords(), rest)
 	case u.Host == "":
 		bad("url", "has no host; write it like https://mcp.example.com/mcp")
 	case u.User != nil:
@@ -111,9 +113,9 @@ func (c *Config) validateMode(u *url.URL, bad func(path, format string, args ...
 	default:
 		row.checkKeys(keys, bad)
 	}
-	if !nobody && u != nil && u.Scheme == "http" && !loopback.Host(u.Hostname()) {
-		bad("auth.mode", "needs an https url, because http would expose %s; http is allowed only for loopback",
-			row.Exposes)
+	if scheme, known := transport.SchemeOf(u); !nobody && known && !scheme.Secure && !loopback.Host(u.Hostname()) {
+		bad("auth.mode", "needs an https url, because %s would expose %s; %[1]s is allowed only for loopback",
+			scheme.Word, row.Exposes)
 	}
 	if row.Judge != nil {
 		row.Judge(&c.Auth, bad)

@@ -47,8 +47,8 @@ type Options struct {
 
 	// SessionDeleted is called when a legacy client has deleted its session; it may be nil. The
 	// parameters are the hashes of its principal and of its ID, and the time until which the deletion must
-	// be remembered: sessions.max_age from now, which is never before the ID expires. Pass them to a later
-	// Server with the same key as DeletedSessions. It must not block.
+	// be remembered: sessions.max_age from now. Pass them to a later Server with the same key as
+	// DeletedSessions. It must not block.
 	SessionDeleted func(principal, session [16]byte, until time.Time)
 	// DeletedSessions has the sessions of earlier calls of SessionDeleted. The Server takes ownership. nil
 	// has none.

@@ -52,7 +52,8 @@
 // alive.go pings a legacy server while its calls are silent. task.go calls tools that answer only by a
 // task. suspicious.go has the table of answers that may mean a lost session, and control.go what
 // the owner of a Conn needs to find out, and which 401 ends a sign-in. profile.go has the client
-// capabilities that Junction declares to a server. observe.go tells the Observer about requests in
+// capabilities that Junction declares to a server. later.go keeps when a server wants to be asked again.
+// observe.go tells the Observer about requests in
 // both directions. probe.go finds out whether a server asks for a sign-in. extension.go passes on
 // notifications of extensions that Junction does not know.
 //
@@ -82,9 +83,15 @@
 //     fills the field Transport of Entry, also for Goose) and in cmd/junction/desk/registry/server.go, and
 //     bridgeTransports in cmd/junction/desk/clients/bridge.go. The flag of junction add has the words of the
 //     rows (cmd/junction/desk/entries/add.go).
-//  5. Only with another scheme than http and https: validateRemote of package upstream, otherScheme and
-//     (*Entry).bridge of cmd/junction/desk/clients, isURL of cmd/junction/desk/entries, and secure of
-//     cmd/junction/desk/registry accept only these two.
+//  5. Only with another scheme than http and https: a row of schemes (upstream/transport/scheme.go). Without
+//     its fact Secure, validation allows no credentials and no section tls. otherScheme and (*Entry).bridge of
+//     cmd/junction/desk/clients, isURL of cmd/junction/desk/entries, and secure of cmd/junction/desk/registry
+//     accept only these two, NewPool of package transport connects only for these two, and (calls).End of
+//     cmd/junction/base/telemetry knows only their ports.
+//
+// Each word has the facts of the kind Remote (server_kind.go). With its fact HTTP, statuses decide whether a
+// session is lost (upstream/suspect.go) and whether a call was answered (noteAnswer), securePool opens the
+// connections, and (calls).End reports http as the protocol. A transport without HTTP is another kind of server.
 //
 // CONTRIBUTING.md, "Making a change", has its tests and documents.
 //

@@ -425,14 +425,8 @@ func sameOrigin(a, b *url.URL) bool {
 }
 
 func port(u *url.URL) string {
-	switch p := u.Port(); {
-	case p != "":
-		return p
-	case u.Scheme == "https":
-		return "443"
-	default:
-		return "80"
-	}
+	s, _ := SchemeOf(u)
+	return cmp.Or(u.Port(), s.Port)
 }
 
 // with returns a copy of the header with more fields, which replace fields of the same name.

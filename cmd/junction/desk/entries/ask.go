@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/netip"
 	"net/url"
 	"strings"
 	"sync"
@@ -21,6 +20,7 @@ import (
 	"junction/cmd/junction/desk/clients"
 	"junction/upstream"
 	"junction/upstream/client"
+	"junction/upstream/loopback"
 	"junction/upstream/shell"
 	"junction/upstream/transport"
 )
@@ -167,8 +167,8 @@ func (n *New) secure() bool {
 	if err != nil {
 		return false
 	}
-	address, err := netip.ParseAddr(u.Hostname())
-	return u.Scheme == "https" || u.Hostname() == "localhost" || err == nil && address.IsLoopback()
+	scheme, known := transport.SchemeOf(u)
+	return known && (scheme.Secure || loopback.Host(u.Hostname()))
 }
 
 // reason returns why a server gave no answer, without its URL.
