@@ -57,6 +57,7 @@ type cluster struct {
 	members []*Program
 	url     string // of the merged endpoint, at nginx
 	fixed   string // the settings that need a restart
+	idle    string // the sections between two tests
 	file    string
 	begin   string // of the file
 	over    bool   // its processes have ended
@@ -66,11 +67,16 @@ type cluster struct {
 // nothing is the configuration of a cluster that no test uses. A file needs an upstream.
 const nothing = "upstreams: { none: { command: [junction, demo], enabled: false } }\n"
 
+// nobody is the section auth of a cluster that no test uses and whose tests have API keys: no process begins or
+// ends to ask for keys by a reload, because several must agree in that.
+const nobody = "auth: { api_keys: [{ name: nobody, hash: " +
+	"sha256:0000000000000000000000000000000000000000000000000000000000000000 }] }\n"
+
 // mustCluster starts a cluster for the test, which others may use after it.
-func mustCluster(t testing.TB, n int, fixed string) *cluster {
+func mustCluster(t testing.TB, n int, fixed, idle string) *cluster {
 	t.Helper()
-	c := &cluster{lasting: &lasting{TB: t}, fixed: fixed}
-	first := MustProcesses(c.lasting, n, "log: { level: debug }\n"+fixed+nothing)
+	c := &cluster{lasting: &lasting{TB: t}, fixed: fixed, idle: idle}
+	first := MustProcesses(c.lasting, n, "log: { level: debug }\n"+fixed+idle)
 	c.members, c.url = append([]*Program{first}, first.Others...), first.URL
 	// The link keeps the file out of the folder that the processes watch, so that they reload it on
 	// SIGHUP only, once for each change.
@@ -86,7 +92,7 @@ func mustCluster(t testing.TB, n int, fixed string) *cluster {
 			t.Fatal(err)
 		}
 	}
-	c.begin = strings.Replace(strings.Replace(string(text), nothing, "", 1), allowing(c.url), "", 1)
+	c.begin = strings.Replace(strings.Replace(string(text), idle, "", 1), allowing(c.url), "", 1)
 	return c
 }
 
@@ -196,8 +202,6 @@ func (w Setup) sections(t *cluster) string {
 	}
 	n, err := settings.Section(w.Upstreams, "Separate")
 	put("upstreams", n, err)
-	n, err = settings.Section(w.Names)
-	put("names", n, err)
 	n, err = settings.Section(w.Endpoints)
 	put("endpoints", n, err)
 	n, err = settings.Section(proxy.CatalogConfig{FirstWait: w.FirstWait})
@@ -219,21 +223,33 @@ func (w Setup) sections(t *cluster) string {
 	return string(text)
 }
 
-// fixed returns the part of the file that a reload cannot change.
-func fixed(t testing.TB, l proxy.Limits) string {
+// fixed returns the part of the file that a reload cannot change, and the sections between two tests.
+func (w Setup) fixed(t testing.TB) (fixed, idle string) {
 	t.Helper()
-	n, err := settings.Section(l)
-	if err != nil {
-		t.Fatalf("limits cannot be settings of a process: %v", err)
+	all := map[string]any{}
+	for key, of := range map[string]any{"limits": w.Limits, "names": w.Names} {
+		n, err := settings.Section(of)
+		if err != nil {
+			t.Fatalf("%s cannot be settings of a process: %v", key, err)
+		}
+		if len(n.Content) > 0 {
+			all[key] = n
+		}
 	}
-	if len(n.Content) == 0 {
-		return ""
+	idle = nothing
+	if w.Guard != nil {
+		if c := origin(t, w.Guard).(auth.Config); c.Needed() {
+			idle += nobody
+		}
 	}
-	text, err := yaml.Marshal(map[string]any{"limits": n})
+	if len(all) == 0 {
+		return "", idle
+	}
+	text, err := yaml.Marshal(all)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return string(text)
+	return string(text), idle
 }
 
 // madeFrom remembers the section of the file that a policy or a guard was made from.
@@ -274,18 +290,18 @@ type pool struct {
 var clusters = sync.OnceValue(func() *pool { return &pool{origins: map[any]any{}} })
 
 // mostIdle is how many clusters wait for another test.
-const mostIdle = 2
+const mostIdle = 4
 
 // take returns a cluster for the test, and starts one if none is idle.
-func (p *pool) take(t testing.TB, n int, l proxy.Limits) *cluster {
+func (p *pool) take(t testing.TB, n int, w Setup) *cluster {
 	t.Helper()
-	text := fixed(t, l)
+	fixed, idle := w.fixed(t)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	i := slices.IndexFunc(p.idle, func(c *cluster) bool { return c.fixed == text })
+	i := slices.IndexFunc(p.idle, func(c *cluster) bool { return c.fixed == fixed && c.idle == idle })
 	if i < 0 {
 		var c *cluster
-		process.OwnerOf(t).Lasts(func() { c = mustCluster(t, n, text) })
+		process.OwnerOf(t).Lasts(func() { c = mustCluster(t, n, fixed, idle) })
 		return c
 	}
 	c := p.idle[i]
@@ -304,7 +320,7 @@ func (p *pool) give(c *cluster) {
 	}
 	c.log(nil)
 	if !c.over && !c.Failed() {
-		c.reload(nothing)
+		c.reload(c.idle)
 		for _, m := range c.members {
 			await(c, "the upstreams to end", func() bool { return len(process.Descendants(m.Cmd.Process.Pid)) == 0 })
 		}

@@ -136,7 +136,7 @@ func overProcesses(t testing.TB, n int, configs map[string]upstream.Config, serv
 			t.Fatalf("%T has options that cannot be settings of a process; call harness.InMemory", rest)
 		}
 	}
-	c := clusters().take(t, n, w.Limits)
+	c := clusters().take(t, n, w)
 	t.Cleanup(func() { clusters().give(c) })
 	c.reload(w.sections(c))
 	c.ready(slices.Collect(maps.Keys(configs)))

@@ -124,7 +124,7 @@ func Start(t *testing.T, p Pair, w Setup) *Junction {
 // startProcesses starts a junction of n processes.
 func startProcesses(t *testing.T, p Pair, n int, w Setup) *Junction {
 	t.Helper()
-	c := clusters().take(t, n, w.Limits)
+	c := clusters().take(t, n, w)
 	t.Cleanup(func() { clusters().give(c) })
 	j := &Junction{owner: process.OwnerOf(t), pair: p, URL: c.url, cluster: c}
 	j.Apply(w)
