@@ -255,7 +255,7 @@ func (f *contents) reloaded(change *config.Change) {
 		list := f.reloads().With(r)
 		f.lately.Store(&list)
 	}
-	defer f.recording.changedPolicies(change.PolicyChanges())
+	defer f.recording.changedPolicies(change.PolicyChanges)
 	defer f.recording.changedKeys("key_revoked", "revoked", change.RevokedKeys)
 	defer f.recording.changedKeys("key_added", "added", change.AddedKeys)
 	if rejected != "" {
