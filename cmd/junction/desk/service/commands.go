@@ -132,7 +132,8 @@ func (s *Service) status(ctx context.Context) statusJSON {
 		if j.Running {
 			j.Gone += ", and Junction goes on with the content that it has"
 		}
-		j.Gone += revision.Lost(s.unit.File, short)
+		kept, _ := config.LastGood(s.host.Getenv, s.unit.File)
+		j.Gone += revision.Lost(s.unit.File, kept, short)
 	}
 	return j
 }

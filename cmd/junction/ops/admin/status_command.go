@@ -151,7 +151,9 @@ func (s *statusOptions) gone(r *diagnose.Running) string {
 		return ""
 	}
 	short := func(path string) string { return prose.OneLine(prose.Tilde(path)) }
-	return short(r.File) + " is gone, and Junction goes on with the content that it has" + revision.Lost(r.File, short)
+	kept, _ := config.LastGood(os.LookupEnv, r.File)
+	return short(r.File) + " is gone, and Junction goes on with the content that it has" +
+		revision.Lost(r.File, kept, short)
 }
 
 // settled returns the status after the running junction has read the file, or what is wrong with the file if the
