@@ -290,7 +290,8 @@ func screenful(text string, width, height int) string {
 // writeStatus writes the table of the upstreams, the broken ones first. Below a row is its error,
 // uncut, and the remedy.
 func writeStatus(b *prose.Page, r *diagnose.Running, now time.Time) {
-	fmt.Fprintf(b, "Junction serves %s%s.\n", r.URL, fileSuffix(r.Config))
+	fmt.Fprintf(b, "Junction serves %s%s.\n", runfile.Addresses(r.URL, r.Public),
+		fileSuffix(r.Config))
 	fmt.Fprintf(b, "%s.\n", diagnose.Summary(r.Upstreams))
 	offers := prose.Count(r.Tools, "tool")
 	if r.Skills > 0 {
