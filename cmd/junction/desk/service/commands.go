@@ -286,8 +286,8 @@ which only you may read, or let --keep-env write them.`,
 			}
 			j := s.status(cmd.Context())
 			j.Variables = lacking
-			said := fmt.Sprintf("Installed the service %s, which serves %s at %s.\n%s\n", s.Name(), short(path), p.Serves(),
-				s.Later())
+			said := fmt.Sprintf("Installed the service %s, which serves %s at %s.\n%s\n", s.Name(), short(path),
+				p.Serves(), s.Later())
 			if notes != "" {
 				said += notes + "\n"
 			}

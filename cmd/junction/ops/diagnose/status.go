@@ -58,7 +58,8 @@ type Process struct {
 // serveStatus returns the handler of /status.
 func (p *Proxy) serveStatus(stopping context.Context) http.HandlerFunc {
 	return func(w http.ResponseWriter, request *http.Request) {
-		r := Running{Version: p.Version, Installed: p.Process.Installed(), URL: p.Process.URL, Public: p.Process.Public(), Config: p.File,
+		r := Running{Version: p.Version, Installed: p.Process.Installed(), URL: p.Process.URL,
+			Public: p.Process.Public(), Config: p.File,
 			Read: p.Process.Read(), PID: os.Getpid(), Started: p.Process.Started, Variables: p.Process.Variables,
 			User: runfile.User(), Report: p.Report(stopping)}
 		if abs, err := filepath.Abs(p.File); p.File != "" && err == nil {
