@@ -72,47 +72,12 @@ func (s *Selector) separately() string {
 	var rules []string
 	compiled := compileRule("", Rule{Deny: s})
 	for i := range compiled.where {
-		rules = append(rules, fmt.Sprintf("deny: { %swhere: { %s } }", s.named(", "),
-			(&rule{where: compiled.where[i : i+1]}).conditions()))
+		one := *s
+		one.Where = Where{compiled.where[i].name: s.Where[compiled.where[i].name]}
+		rules = append(rules, (&Rule{Deny: &one}).Text())
 	}
 	return fmt.Sprintf("denies only calls that match all %d keys; to deny calls that match any of them, "+
 		"write a rule for each: %s", len(rules), strings.Join(rules, " and "))
-}
-
-// Text returns the rule for people, as in the file.
-func (r *Rule) Text() string {
-	var list []string
-	compiled := compileRule("", *r)
-	for _, g := range r.selectors() {
-		text := g.named(", ")
-		if where := compiled.conditions(); where != "" {
-			text += "where: { " + where + " }"
-		}
-		list = append(list, g.verdict.String()+": { "+strings.TrimSuffix(text, ", ")+" }")
-	}
-	return strings.Join(list, ", ")
-}
-
-// named returns the names of a selector as in the file, each key with behind after it.
-func (s *Selector) named(behind string) string {
-	var b strings.Builder
-	for _, f := range s.fields() {
-		var quoted []string
-		for _, text := range f.list {
-			quoted = append(quoted, show(text))
-		}
-		switch len(quoted) {
-		case 0:
-		case 1:
-			b.WriteString(f.key + ": " + quoted[0] + behind)
-		default:
-			b.WriteString(f.key + ": [" + strings.Join(quoted, ", ") + "]" + behind)
-		}
-	}
-	if s.Annotations != nil {
-		b.WriteString(s.Annotations.text() + behind)
-	}
-	return b.String()
 }
 
 // A comparison finds calls to which the rules of two policies apply.
@@ -290,7 +255,7 @@ func (p *pattern) named(kind Kind, s *side) string {
 	if p.text != "" {
 		return fmt.Sprintf("%ss: %s", kind, show(p.text))
 	}
-	if text := strings.TrimSuffix(s.selector.named(", "), ", "); text != "" {
+	if text := s.selector.named(); text != "" {
 		return text
 	}
 	return `upstreams: "*"` // equivalent

@@ -36,7 +36,7 @@ func (c Config) Spreads(keys []string, upstreams []Known) (all []Spread) {
 			if !ask.verdict.Asks() || !x.givenElsewhere(i, k, nil) {
 				continue
 			}
-			s := Spread{Policy: c[i].Name, Rule: ask.label, Items: strings.TrimSuffix(ask.selector.named(", "), ", "),
+			s := Spread{Policy: c[i].Name, Rule: ask.label, Items: ask.selector.named(),
 				path: fmt.Sprintf("[%d].rules[%d].ask", i, k), enforced: x.entries[i].enforced}
 			for _, key := range keys {
 				if !x.givenElsewhere(i, k, &key) && !x.denied(ask, key) && !slices.Contains(s.Keys, key) {

@@ -254,6 +254,7 @@ func (s *Core) Meter(ctx context.Context, x *Exchange) (done func(), err error) 
 	}
 	if refused.limit != "" {
 		x.Info.Verdict, x.Info.Rule = policy.Deny.String(), refused.limit
+		x.Info.Policy = x.Subject.Rights.LimitedBy(refused.limit)
 	}
 	return nil, refused
 }

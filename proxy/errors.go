@@ -151,7 +151,7 @@ func noResource(era client.Era, uri string, err error) *Refusal {
 type CutOff struct{ Why string }
 
 func (e CutOff) Error() string {
-	return cmp.Or(e.Why, "the proxy was shut down before the answer came")
+	return cmp.Or(e.Why, "the proxy was shut down before the answer came; the call may have been executed")
 }
 
 // Is makes errors.Is treat CutOff as context.Canceled.

@@ -110,6 +110,15 @@ func TestOperateTLSWithoutAProxy(t *testing.T) {
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Errorf("junction call beside it: %v\n%s", err, out)
 	}
+	for _, of := range [][]string{{"status"}, {"service", "status"}, {"status", "--json"}} {
+		cmd := exec.Command(harness.JunctionBinary(t), append(of, "--config", m.File())...)
+		cmd.Env = append(os.Environ(), m.Owner()...)
+		out, _ := cmd.CombinedOutput() // the service is not installed
+		if text := strings.Join(strings.Fields(string(out)), " "); !strings.Contains(text, "https://"+host+"/mcp") ||
+			!strings.Contains(text, m.Origin()+"/mcp") {
+			t.Errorf("junction %v lacks the public address, or that of this machine:\n%s", of, out)
+		}
+	}
 }
 
 // TestOperateTLSForForeignClients: the TLS of Node and of Python accepts the certificate with its chain, and rejects

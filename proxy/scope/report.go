@@ -27,6 +27,15 @@ func (w *Snapshot) Explain(who policy.Subject, endpoint, name string) ([]view.Ex
 	return e.View.Explain(rights, name, listed), true
 }
 
+// Limiting returns the limits of a subject at an endpoint, with the policies that give them.
+func (w *Snapshot) Limiting(who policy.Subject, endpoint string) []policy.Limiting {
+	if e := w.Endpoints[endpoint]; e != nil {
+		who.Surface = e.Surface
+		return w.Config.Policy.For(who).Limiting()
+	}
+	return nil
+}
+
 // Outside returns why an endpoint does not exist for a subject, by its match or by the endpoints of a
 // policy; "" if it may exist. It does not know the endpoints of keys.
 func (w *Snapshot) Outside(who policy.Subject, endpoint string) string {

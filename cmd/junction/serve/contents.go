@@ -98,7 +98,7 @@ func (f *contents) storeGood() {
 	if !f.lastGood || f.failure.Load() != nil {
 		return
 	}
-	name, err := service.LastGood(f.getenv, f.file)
+	name, err := config.LastGood(f.getenv, f.file)
 	if err == nil {
 		err = os.MkdirAll(filepath.Dir(name), 0o700)
 	}
@@ -252,10 +252,11 @@ func (f *contents) reloaded(change *config.Change) {
 	f.waiting.Store(&waiting)
 	f.partial.Store(change.Partial)
 	if r := diagnose.NewReloaded(change, time.Now()); r != nil {
+		which = r.String() + "; " + which
 		list := f.reloads().With(r)
 		f.lately.Store(&list)
 	}
-	defer f.recording.changedPolicies(change.PolicyChanges())
+	defer f.recording.changedPolicies(change.PolicyChanges)
 	defer f.recording.changedKeys("key_revoked", "revoked", change.RevokedKeys)
 	defer f.recording.changedKeys("key_added", "added", change.AddedKeys)
 	if rejected != "" {
@@ -305,5 +306,9 @@ func mistakesOf(problems config.Problems) string {
 	if first.Path != "" {
 		at = first.Path + ": "
 	}
-	return fmt.Sprintf("%s, such as line %d: %s%s", prose.Count(len(problems), "mistake"), first.Line, at, first.Text)
+	which := "such as line"
+	if len(problems) == 1 {
+		which = "in line"
+	}
+	return fmt.Sprintf("%s, %s %d: %s%s", prose.Count(len(problems), "mistake"), which, first.Line, at, first.Text)
 }

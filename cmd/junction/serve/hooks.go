@@ -18,6 +18,7 @@ import (
 // hooks returns hooks that log and audit each call and log each hidden item.
 func (s *serving) hooks() proxy.Hooks {
 	log, calls := s.log, record.CallLog(s.log)
+	var limited record.Limited
 	return proxy.Hooks{
 		CallDone: func(c *proxy.CallInfo) {
 			// Clients may put their key into these fields by mistake.
@@ -30,7 +31,13 @@ func (s *serving) hooks() proxy.Hooks {
 			}
 			lack, _ := errors.AsType[*upstream.LackError](c.Err)
 			s.signIns.sources.Lacked(lack)
-			level := callLevel(c)
+			level, more := callLevel(c), 0
+			if c.Outcome == proxy.Limited {
+				var due bool
+				if more, due = limited.Line(c.Principal, time.Now()); due {
+					level = slog.LevelInfo
+				}
+			}
 			if !calls.Enabled(context.Background(), level) {
 				return
 			}
@@ -44,6 +51,9 @@ func (s *serving) hooks() proxy.Hooks {
 			)
 			if c.Folder != "" && calls.Enabled(context.Background(), slog.LevelDebug) {
 				attrs = append(attrs, slog.String("folder", c.Folder))
+			}
+			if more > 0 {
+				attrs = append(attrs, slog.Int("more", more))
 			}
 			if c.Cached {
 				attrs = append(attrs, slog.Bool("cached", true))

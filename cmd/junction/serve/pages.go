@@ -41,7 +41,8 @@ func (p *adminPages) statusPage(stopping, serving context.Context) (*pages.Statu
 		},
 		Sessions: p.serving.sessions, Calls: &p.serving.calls, Reconnect: p.reconnect,
 		SignIn: p.signIns.begin, SignedIn: p.signIns.signedIn,
-		Version: build.Read().Version, URL: p.listening.url(), File: p.file, Stopping: serving, Log: p.log,
+		Version: build.Read().Version, File: p.file, Stopping: serving, Log: p.log,
+		URL:     func() string { return runfile.Addresses(p.listening.url(), p.inForce.now().Public()) },
 		Command: func(words ...string) string { return config.Command(p.file, words...) },
 	})
 }
@@ -96,6 +97,7 @@ func (p *adminPages) process() diagnose.Process {
 	return diagnose.Process{
 		Variables: variables, Key: p.serving.sealing.file, Installed: p.place.installed.other,
 		URL: runfile.URL(p.listening.public.Addr().String()), Started: p.contents.begun,
+		Public:   func() string { return p.inForce.now().Public() },
 		LastCall: p.serving.calls.LastOf,
 		Read: func() string {
 			if hash := p.contents.loadedHash.Load(); hash != nil && p.file != "" {

@@ -31,7 +31,8 @@ func (p *place) announce() {
 	if p.contents.storeGood(); p.inner {
 		return
 	}
-	here := runfile.Place{URL: runfile.URL(p.listening.public.Addr().String()), Grace: longestEnd(p.inForce.now())}
+	here := runfile.Place{URL: runfile.URL(p.listening.public.Addr().String()), Public: p.inForce.now().Public(),
+		Grace: longestEnd(p.inForce.now())}
 	if p.listening.admin != nil {
 		here.Admin = adminHere(p.listening.admin.Addr())
 	}

@@ -280,7 +280,7 @@ func TestReloadRefused(t *testing.T) {
 	r := mustServe(t, good)
 	before, inForce := r.upstreams.set.All()[0], r.inForce.reach.Load()
 	for i, row := range []struct{ text, why string }{
-		{"upstreams: { a: { url: " + url + ", enabeld: true } }\n", "1 mistake, such as line 4: upstreams.a.enabeld: unknown key; did you mean enabled?"},
+		{"upstreams: { a: { url: " + url + ", enabeld: true } }\n", "1 mistake, in line 4: upstreams.a.enabeld: unknown key; did you mean enabled?"},
 		{"a: [\n", "mistake"},
 		{"", "mistake"},
 	} {

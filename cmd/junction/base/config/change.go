@@ -36,6 +36,8 @@ type Change struct {
 	Opens bool `json:"opens,omitempty"`
 	// The names of the policies that are added, changed and removed.
 	Policies []string `json:"policies"`
+	// What happens to each of them.
+	PolicyChanges []PolicyChange `json:"policy_changes,omitempty"`
 	// The API keys that are accepted from now on, and those that are no longer, in the order of the
 	// files. Several keys may have one name.
 	AddedKeys, RevokedKeys []auth.Key `json:"-"`
@@ -216,7 +218,8 @@ func KeyNames(keys []auth.Key) (names []string) {
 func (ch *Change) compare() {
 	old := ch.before
 	ch.Added, ch.Changed, ch.Removed, ch.Revoked = nil, nil, nil, nil
-	ch.Policies = comparePolicies(old, ch.Config).names()
+	policies := comparePolicies(old, ch.Config)
+	ch.Policies, ch.PolicyChanges = policies.names(), policies.each()
 	ch.AddedKeys, ch.RevokedKeys = lackedKeys(old, ch.Config), lackedKeys(ch.Config, old)
 	for name, c := range ch.Config.Upstreams {
 		before, there := old.Upstreams[name]
@@ -342,8 +345,10 @@ func (ch *Change) Report() string {
 		text = "WARNING: authentication ends: with the new file, every program and user of this machine can connect " +
 			"without a key; to keep it, put the section auth back\n" + text
 	}
-	for _, line := range slices.Concat(policies.lines, movedKeys(ch.before, ch.Config),
-		spreadKeys(ch.before, ch.Config)) {
+	for _, c := range ch.PolicyChanges {
+		text += "\n" + c.Line()
+	}
+	for _, line := range slices.Concat(movedKeys(ch.before, ch.Config), spreadKeys(ch.before, ch.Config)) {
 		text += "\n" + line
 	}
 	if rejected := ch.Rejected(); rejected != "" {

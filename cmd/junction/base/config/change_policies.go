@@ -8,6 +8,7 @@ import (
 
 	"junction/auth"
 	"junction/policy"
+	"junction/upstream/prose"
 	"junction/upstream/yamlread"
 )
 
@@ -22,10 +23,10 @@ func policiesOf(c *Config) map[string]policy.Entry {
 	return all
 }
 
-// policyChange are the names of the policies that a file changes, sorted, and a line for each changed one.
+// policyChange are the names of the policies that a file changes, sorted, and what it does to each of them.
 type policyChange struct {
 	added, changed, removed []string
-	lines                   []string
+	does                    map[string]string // by name
 }
 
 // names returns all names, sorted.
@@ -37,22 +38,26 @@ func (c policyChange) names() []string {
 
 // A PolicyChange is what a reload does to one policy.
 type PolicyChange struct {
-	Name string
-	How  string // added, changed or removed
-	What string // of a changed one: its rules that go and come, and its other keys
+	Name string `json:"name"`
+	How  string `json:"how"`  // added, changed or removed
+	What string `json:"what"` // its rules that go and come, and the old and new values of its other keys
 }
 
-// PolicyChanges returns the policies that the change adds, changes and removes.
-func (ch *Change) PolicyChanges() (all []PolicyChange) {
-	c := comparePolicies(ch.before, ch.Config)
-	for _, name := range c.added {
-		all = append(all, PolicyChange{Name: name, How: "added"})
-	}
-	for i, name := range c.changed {
-		all = append(all, PolicyChange{name, "changed", strings.TrimPrefix(c.lines[i], "the policy "+name+" ")})
-	}
-	for _, name := range c.removed {
-		all = append(all, PolicyChange{Name: name, How: "removed"})
+// Line returns what happens to the policy, for people.
+func (c *PolicyChange) Line() string {
+	which := map[string]string{"added": "new ", "removed": "removed "}[c.How]
+	return strings.TrimSpace("the " + which + "policy " + c.Name + " " + c.What)
+}
+
+// each returns what happens to each of the policies.
+func (c policyChange) each() (all []PolicyChange) {
+	for _, list := range []struct {
+		how   string
+		names []string
+	}{{"added", c.added}, {"changed", c.changed}, {"removed", c.removed}} {
+		for _, name := range list.names {
+			all = append(all, PolicyChange{name, list.how, c.does[name]})
+		}
 	}
 	return all
 }
@@ -60,24 +65,31 @@ func (ch *Change) PolicyChanges() (all []PolicyChange) {
 // comparePolicies compares the policies of two configurations.
 func comparePolicies(old, next *Config) (c policyChange) {
 	before, after := policiesOf(old), policiesOf(next)
+	c.does = map[string]string{}
 	for _, name := range slices.Sorted(maps.Keys(after)) {
 		was, there := before[name]
-		if is := after[name]; !there {
+		does := changesOf(was, after[name])
+		if !there {
 			c.added = append(c.added, name)
-		} else if does := changesOf(was, is); len(does) > 0 {
+			if after[name].Match == nil {
+				does = append([]string{"applies to everybody"}, does...)
+			}
+		} else if len(does) > 0 {
 			c.changed = append(c.changed, name)
-			c.lines = append(c.lines, "the policy "+name+" "+strings.Join(does, "; "))
 		}
+		c.does[name] = strings.Join(does, "; ")
 	}
 	for _, name := range slices.Sorted(maps.Keys(before)) {
 		if _, there := after[name]; !there {
 			c.removed = append(c.removed, name)
+			c.does[name] = strings.Join(changesOf(before[name], policy.Entry{}), "; ")
 		}
 	}
 	return c
 }
 
-// changesOf returns the difference between two policies of one name: the rules that go and come, and the other keys.
+// changesOf returns the difference between two policies: the rules that go and come, and the old and the new values
+// of the other keys except the name.
 func changesOf(was, is policy.Entry) (does []string) {
 	lacks := func(list []policy.Rule, verb string, of []policy.Rule) {
 		for i := range of {
@@ -91,12 +103,11 @@ func changesOf(was, is policy.Entry) (does []string) {
 	moved := len(does) == 0
 	from, to := reflect.ValueOf(was), reflect.ValueOf(is)
 	for _, key := range slices.Sorted(maps.Keys(yamlread.Keys(from.Type()))) {
-		if reflect.DeepEqual(keyOf(from, key).Interface(), keyOf(to, key).Interface()) {
-			continue
-		}
+		old, next := keyOf(from, key).Interface(), keyOf(to, key).Interface()
 		switch {
+		case key == "name" || reflect.DeepEqual(old, next):
 		case key != "rules":
-			does = append(does, "changes "+key)
+			does = append(does, changeOf(key, policy.Notation(old), policy.Notation(next)))
 		case moved && len(was.Rules) == len(is.Rules):
 			does = append(does, "changes the order of its rules")
 		case moved: // of equal rules, one goes or comes
@@ -104,6 +115,21 @@ func changesOf(was, is policy.Entry) (does []string) {
 		}
 	}
 	return does
+}
+
+// changeOf returns how the value of a key changes; "" is a key that is not given.
+func changeOf(key, old, next string) string {
+	const most = 500 // such as a match with many keys
+	switch a, b := prose.Cut(old, most), prose.Cut(next, most); {
+	case old == next || a == b: // a default that is written now, or a difference behind the cut
+		return "changes " + key
+	case old == "":
+		return "gets " + key + ": " + b
+	case next == "":
+		return "loses " + key + ": " + a
+	default:
+		return "changes " + key + " from " + a + " to " + b
+	}
 }
 
 // movedKeys returns a line for each API key, of both configurations, that other policies name than before, and a

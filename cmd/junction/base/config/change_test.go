@@ -164,32 +164,54 @@ func TestChangeReportsPolicies(t *testing.T) {
 	for _, test := range []struct{ old, next, want string }{
 		{old, old, "a reload leaves all upstreams, keys and policies as they are"},
 		{old, two("[x]", "[x, a]", "a"), "a reload changes the policies developers, managers\n" +
-			"the policy developers changes match\nthe policy managers changes match\n" +
+			`the policy developers changes match from { key: "x" } to { key: ["x", "a"] }` + "\n" +
+			`the policy managers changes match from { key: ["a", "x"] } to { key: "x" }` + "\n" +
 			"the key a joins the policies developers\nthe key a leaves the policies managers"},
 		{old, two("[a, x]", "[x]", `"*"`), "a reload changes the policies managers\n" +
 			`the policy managers loses the rule allow: { upstreams: "a" }; gets the rule allow: { upstreams: "*" }`},
-		{old, old + rules(`{ deny: { tools: a__x, where: { p: "/etc*" } } }`), "a reload adds the policies many"},
+		{old, old + rules(`{ deny: { tools: a__x, where: { p: "/etc*" } } }`), "a reload adds the policies many\n" +
+			`the new policy many applies to everybody; gets the rule deny: { tools: "a__x", where: { p: "/etc*" } }`},
+		{old + rules(`{ allow: { upstreams: a, annotations: { readOnlyHint: true, trusted: a } } }`, `{ ask: { tools: a__y } }`) +
+			"  - { name: slow, limits: { rate: 10/m } }\n",
+			old + rules(`{ allow: { upstreams: a, annotations: { readOnlyHint: true } } }`, `{ ask: { tools: a__y }, remember: once }`) +
+				"  - { name: slow, enforced: false, limits: { rate: 20/m } }\n",
+			"a reload changes the policies many, slow\n" +
+				`the policy many loses the rule allow: { upstreams: "a", annotations: { readOnlyHint: true, trusted: "a" } }; ` +
+				`loses the rule ask: { tools: "a__y" }; gets the rule allow: { upstreams: "a", annotations: { readOnlyHint: true } }; ` +
+				`gets the rule ask: { tools: "a__y" }, remember: once` + "\n" +
+				`the policy slow gets enforced: false; changes limits from { rate: 10/m } to { rate: 20/m }`},
 		{old + rules(`{ deny: { tools: [a__x, a__y] } }`, `{ ask: { prompts: "*" } }`),
 			old + rules(`{ ask: { prompts: "*" } }`, `{ deny: { tools: [a__x, a__y] } }`),
 			"a reload changes the policies many\nthe policy many changes the order of its rules"},
 		{old + rules(`{ deny: { tools: a__x, where: { p: "/etc*" } } }`, `{ ask: { prompts: "*" } }`), old + rules(`{ ask: { prompts: "*" } }`),
 			"a reload changes the policies many\n" + `the policy many loses the rule deny: { tools: "a__x", where: { p: "/etc*" } }`},
 		{old, strings.Replace(old, "managers", "heads", 1), "a reload adds the policies heads; removes the policies managers\n" +
+			`the new policy heads gets the rule allow: { upstreams: "a" }; gets match: { key: ["a", "x"] }` + "\n" +
+			`the removed policy managers loses the rule allow: { upstreams: "a" }; loses match: { key: ["a", "x"] }` + "\n" +
 			"the key a joins the policies heads\nthe key a leaves the policies managers"},
 		{old, two("[x]", "[x]", "a") + rules("{ ask: { tools: a__b } }"), "a reload adds the policies many; changes the policies managers\n" +
-			"the policy managers changes match\nthe key a leaves the policies managers\n" +
+			`the new policy many applies to everybody; gets the rule ask: { tools: "a__b" }` + "\n" +
+			`the policy managers changes match from { key: ["a", "x"] } to { key: "x" }` + "\n" +
+			"the key a leaves the policies managers\n" +
 			`the policy many gives { tools: "a__b" } to the key a, too: no other rule does, and they approve their own calls; to ask ` +
 			`only those who may use it already, add enforced: true to this policy, and the policy { name: many-others, enforced: false, ` +
 			`rules: [{ deny: { tools: "a__b" } }] }`},
 		{two("[x]", "[x]", "a") + rules("{ ask: { tools: a__b } }"), two("[x]", "[x]", "a"), "a reload removes the policies many\n" +
+			`the removed policy many loses the rule ask: { tools: "a__b" }` + "\n" +
 			`without this ask of the policy many, the key a may lose { tools: "a__b" }: no other rule gave it to them`},
 		{two("[x]", "[x]", "a") + "  - { name: limits, match: { key: x }, rules: [{ deny: { tools: a__c } }] }\n",
 			two("[x]", "[x]", "a") + "  - { name: limits, match: { key: [x, a] }, rules: [{ deny: { tools: a__c } }] }\n",
-			"a reload changes the policies limits\nthe policy limits changes match\n" +
+			"a reload changes the policies limits\n" + `the policy limits changes match from { key: "x" } to { key: ["x", "a"] }` + "\n" +
 				`the key a joins the policies limits; these deny it { tools: "a__c" }`},
-		{"", old, "a reload adds the policies developers, managers\nthe section policies is new: what no rule allows is denied\n" +
+		{"", old, "a reload adds the policies developers, managers\n" +
+			`the new policy developers gets the rule allow: { upstreams: "a" }; gets match: { key: "x" }` + "\n" +
+			`the new policy managers gets the rule allow: { upstreams: "a" }; gets match: { key: ["a", "x"] }` + "\n" +
+			"the section policies is new: what no rule allows is denied\n" +
 			"the key a joins the policies managers"},
-		{old, "", "a reload removes the policies developers, managers\nthe section policies is gone: every caller may use everything " +
+		{old, "", "a reload removes the policies developers, managers\n" +
+			`the removed policy developers loses the rule allow: { upstreams: "a" }; loses match: { key: "x" }` + "\n" +
+			`the removed policy managers loses the rule allow: { upstreams: "a" }; loses match: { key: ["a", "x"] }` + "\n" +
+			"the section policies is gone: every caller may use everything " +
 			"that requires no capability\nthe key a leaves the policies managers"},
 	} {
 		change := file(test.old).Follow(file(test.next))

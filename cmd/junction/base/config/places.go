@@ -286,3 +286,9 @@ func UserFile() string {
 	}
 	return file
 }
+
+// LastGood returns the file in which a service keeps the last content of a configuration file that was in force.
+func LastGood(getenv func(string) (string, bool), file string) (string, error) {
+	dir, err := StateDir(getenv)
+	return filepath.Join(dir, "junction", "service", FolderOf(file)+".yaml"), err
+}

@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"junction/cmd/junction/base/certificate"
 	"junction/upstream/shell"
@@ -160,10 +161,25 @@ func (c *Config) Host() string {
 	return u.Hostname()
 }
 
-// warnTLS warns of a key that others can read.
+// Public returns the URL of the merged endpoint for other machines; "" if Junction serves no https itself.
+func (c *Config) Public() string {
+	if !c.TLS.On() {
+		return ""
+	}
+	return strings.TrimSuffix(c.PublicURL, "/") + "/mcp"
+}
+
+// warnTLS warns of a key that others can read, and of a certificate that some clients reject.
 func (c *Config) warnTLS(warn func(path, format string, args ...any)) {
 	if pair := c.Pair(); c.TLS.KeyFile != "" && pair.ReadableKey() {
 		warn("tls.key_file", "%s", ReadableKey(c.TLS.KeyFile))
+	}
+	if c.TLS.CertFile == "" {
+		return
+	}
+	if pair, err := c.Pair().Load(time.Now()); err == nil && pair.Leaf.IsCA {
+		warn("tls.cert_file", "the certificate is a CA itself, as openssl req -x509 makes it; some clients, such as "+
+			"Codex, reject that: make a CA, and a certificate that it signs")
 	}
 }
 

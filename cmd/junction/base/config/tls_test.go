@@ -1,7 +1,9 @@
 package config
 
 import (
+	"crypto/x509"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -97,6 +99,30 @@ func TestCheckReadsTheCertificate(t *testing.T) {
 	}
 	if want := "other users of this machine can read the key " + key + "; run: chmod 600 " + key; got["tls.key_file"] != want {
 		t.Errorf("tls.key_file has the warning %q, want %q", got["tls.key_file"], want)
+	}
+}
+
+// TestCheckWarnsOfACertificateThatIsACA: a certificate as openssl req -x509 makes it works with some clients only.
+func TestCheckWarnsOfACertificateThatIsACA(t *testing.T) {
+	asHost := func(c *x509.Certificate) { c.DNSNames = []string{certificatetest.Host} }
+	asBoth := func(c *x509.Certificate) { asHost(c); certificatetest.AsAuthority(c) }
+	for want, change := range map[bool]func(*x509.Certificate){false: asHost, true: asBoth} {
+		self := certificatetest.MustSign(t, nil, "self", 90, change)
+		dir := t.TempDir()
+		cert, key := certificatetest.MustWrite(t, dir, certificatetest.PEM(self), self.MustKeyPEM(t))
+		file := filepath.Join(dir, "config.yaml")
+		text := "tls: { listen: \":443\", cert_file: " + cert + ", key_file: " + key + " }\nupstreams: { a: { command: [x] } }\n" +
+			"public_url: https://" + certificatetest.Host + "\nauth: { api_keys: [" + keyA + "] }\n"
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		r, err := Inspect(file, func(string) (string, bool) { return "", false }, (*Config).Obstacles)
+		if err != nil || r.Err() != nil {
+			t.Fatal(err, r.Err())
+		}
+		if got := strings.Contains(fmt.Sprint(r.Warnings), "the certificate is a CA itself"); got != want {
+			t.Errorf("a CA: %v; the warnings are %v", want, r.Warnings)
+		}
 	}
 }
 

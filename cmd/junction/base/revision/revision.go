@@ -161,11 +161,18 @@ func Newest(file string) string {
 	return ""
 }
 
-// Lost is the end of a sentence about a file that does not exist: how a person gets it back; "" without a backup.
-// short returns a path for display.
-func Lost(file string, short func(string) string) string {
-	if backup := Newest(file); backup != "" {
-		return "; its newest backup is " + short(backup) + ": copy that to " + short(file)
+// Lost is the end of a sentence about a file that does not exist: how a person gets it back; "" if that is not known.
+// kept is the path of the content that was in force last, if Junction has kept it. A backup has the content before a
+// change of a command, so that later changes are not in it. short returns a path for display.
+func Lost(file, kept string, short func(string) string) string {
+	backup := Newest(file)
+	old, _ := os.Stat(backup)
+	switch good, err := os.Stat(kept); {
+	case err == nil && (old == nil || !good.ModTime().Before(old.ModTime())):
+		return "; the content that was in force last is in " + short(kept) + ": copy that to " + short(file)
+	case old != nil:
+		return "; its newest backup, of " + old.ModTime().Format("2006-01-02 15:04") + ", is " + short(backup) +
+			": copy that to " + short(file) + " (it lacks later changes)"
 	}
 	return ""
 }

@@ -30,8 +30,9 @@ import (
 
 // Place is where a running junction serves.
 type Place struct {
-	URL   string `json:"url"`             // of the merged endpoint, on this machine
-	Admin string `json:"admin,omitempty"` // host and port of the admin address; "" if it is off
+	URL    string `json:"url"`                  // of the merged endpoint, on this machine
+	Public string `json:"public_url,omitempty"` // of the merged endpoint, for others; "" if the file has none
+	Admin  string `json:"admin,omitempty"`      // host and port of the admin address; "" if it is off
 	Process
 	File string `json:"file,omitempty"` // the configuration file; "" is the demo
 	// Mistake is why the last good content of the file was in force when the process began to serve, and not
@@ -46,6 +47,17 @@ type Place struct {
 // Ending reports whether the process has begun to end. It may still answer calls in flight, and has its
 // addresses and files.
 func (p Place) Ending() bool { return !p.Until.IsZero() }
+
+// Serves returns the addresses of the merged endpoint, for people.
+func (p Place) Serves() string { return Addresses(p.URL, p.Public) }
+
+// Addresses returns the address of an endpoint on this machine and the public one, for people; public may be "".
+func Addresses(url, public string) string {
+	if public == "" || public == url {
+		return url
+	}
+	return public + ", and on this machine at " + url
+}
 
 // Left is how long the process may need until its end, from now on. A clock that was set makes it no
 // longer than the grace.

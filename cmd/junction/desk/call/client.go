@@ -57,6 +57,7 @@ func toolsCommand(stdout io.Writer, file *string) *cobra.Command {
 				return cli.Usagef("%q is no glob: a [ is not closed", glob)
 			}
 			f.interactive(cmd, false)
+			own := f.url == "" // connect sets it
 			return f.connect(cmd.Context(), nil, func(ctx context.Context, e *endpoint) error {
 				tools, err := e.tools(ctx)
 				if err != nil {
@@ -69,7 +70,11 @@ func toolsCommand(stdout io.Writer, file *string) *cobra.Command {
 						return !ok
 					})
 				}
-				if len(args) == 1 && len(tools) == 0 && f.url == "" {
+				if len(args) == 1 && len(tools) == 0 && own {
+					none := fmt.Errorf("no tool at %s matches %q; it has %d", e.url, glob, all)
+					if err := f.notReady(ctx, strings.TrimRight(glob, "*")+"_", none); err != none {
+						return err
+					}
 					if err := f.serverNamed(glob); err != nil {
 						return err
 					}
@@ -187,6 +192,7 @@ and sends your answers. The default time limit is then ten minutes.`,
 						return err
 					}
 				}
+				e.aside = cmd.ErrOrStderr()
 				result, err := e.callTool(ctx, tool, arguments)
 				if err != nil {
 					if cli.IsTerminal(cmd.ErrOrStderr()) {

@@ -39,6 +39,7 @@ type endpoint struct {
 
 	reporting sync.Mutex
 	report    io.Writer // gets a line for each progress notification; guarded by reporting; nil discards
+	aside     io.Writer // gets what Junction says about a call, such as that it waits; as report
 }
 
 // dial connects to an endpoint, with the URL and the credential of o. report and prompts may be nil. Its errors
@@ -89,6 +90,9 @@ func (e *endpoint) request(ctx context.Context, method mcp.MCPMethod, name strin
 	}
 	call := &client.Call{Method: string(method), Name: name, Params: object, Header: header, Profile: e.profile,
 		Peer: e}
+	if e.aside != nil {
+		call.LogLevel = "info" // that of Junction's messages about the call
+	}
 	if method == mcp.MethodResourcesRead {
 		call.Member = []string{"uri"}
 	}
@@ -101,8 +105,9 @@ func (e *endpoint) request(ctx context.Context, method mcp.MCPMethod, name strin
 	return result.Text(), nil
 }
 
-// Notify implements client.Peer. It writes progress notifications as lines.
+// Notify implements client.Peer. It writes progress notifications, and what Junction says about a call, as lines.
 func (e *endpoint) Notify(method string, params []byte) {
+	e.said(method, params)
 	var p struct {
 		Progress, Total json.RawMessage
 		Message         string
@@ -117,6 +122,18 @@ func (e *endpoint) Notify(method string, params []byte) {
 	e.reporting.Lock()
 	defer e.reporting.Unlock()
 	fmt.Fprintln(e.report, prose.Flat(strings.TrimSpace(line+" "+p.Message)))
+}
+
+// said writes a log message of Junction itself. Those of servers are not for the person.
+func (e *endpoint) said(method string, params []byte) {
+	var p struct{ Logger, Data string }
+	if e.aside == nil || method != string(mcp.MethodNotificationMessage) || json.Unmarshal(params, &p) != nil ||
+		p.Logger != "junction" {
+		return
+	}
+	e.reporting.Lock()
+	defer e.reporting.Unlock()
+	fmt.Fprintln(e.aside, prose.Flat(p.Data))
 }
 
 // Ask implements client.Peer, for the questions of a legacy endpoint.

@@ -81,8 +81,9 @@ func (e *Editor) OnlyFile(flag string) error {
 func readExisting(flag string) (*file, error) {
 	f, err := read(flag)
 	if err == nil && f.text == nil {
+		kept, _ := config.LastGood(os.LookupEnv, f.path)
 		return nil, fmt.Errorf("there is no configuration %s%s; %s creates it", f.Short(),
-			revision.Lost(f.path, f.home.Short), config.Command(f.path, "add", "NAME", "--", "COMMAND"))
+			revision.Lost(f.path, kept, f.home.Short), config.Command(f.path, "add", "NAME", "--", "COMMAND"))
 	}
 	return f, err
 }

@@ -82,6 +82,7 @@ type statusJSON struct {
 	PID        int      `json:"pid,omitempty"`
 	User       string   `json:"user,omitempty"` // of a process that has no run file of this user
 	URL        string   `json:"url,omitempty"`
+	Public     string   `json:"public_url,omitempty"`
 	Version    string   `json:"version,omitempty"` // of the process
 	Newer      string   `json:"on_disk,omitempty"` // the version of the program that a restart would start
 	Log        string   `json:"log"`
@@ -111,9 +112,9 @@ func (s *Service) status(ctx context.Context) statusJSON {
 		j.Background, j.Log = true, b.Log
 	}
 	if j.Running, j.Ending = present && !p.Ending(), p.Ending(); j.Ending {
-		j.PID, j.URL = p.PID, p.URL
+		j.PID, j.URL, j.Public = p.PID, p.URL, p.Public
 	} else if j.Running {
-		j.PID, j.URL = p.PID, p.URL
+		j.PID, j.URL, j.Public = p.PID, p.URL, p.Public
 		ctx, cancel := context.WithTimeout(ctx, statusLimit)
 		defer cancel()
 		if r, err := admin.AwaitReload(ctx, s.unit.File); err == nil {
@@ -132,7 +133,8 @@ func (s *Service) status(ctx context.Context) statusJSON {
 		if j.Running {
 			j.Gone += ", and Junction goes on with the content that it has"
 		}
-		j.Gone += revision.Lost(s.unit.File, short)
+		kept, _ := config.LastGood(s.host.Getenv, s.unit.File)
+		j.Gone += revision.Lost(s.unit.File, kept, short)
 	}
 	return j
 }
@@ -200,7 +202,7 @@ func (j *statusJSON) text(file string) string {
 	}
 	row("File", short(j.Config))
 	if j.Running {
-		serves := fmt.Sprintf("%s, process %d", j.URL, j.PID)
+		serves := fmt.Sprintf("%s, process %d", runfile.Addresses(j.URL, j.Public), j.PID)
 		switch {
 		case j.User == runfile.User():
 			serves += ", which has another folder for state"
@@ -284,8 +286,8 @@ which only you may read, or let --keep-env write them.`,
 			}
 			j := s.status(cmd.Context())
 			j.Variables = lacking
-			said := fmt.Sprintf("Installed the service %s, which serves %s at %s.\n%s\n", s.Name(), short(path), p.URL,
-				s.Later())
+			said := fmt.Sprintf("Installed the service %s, which serves %s at %s.\n%s\n", s.Name(), short(path),
+				p.Serves(), s.Later())
 			if notes != "" {
 				said += notes + "\n"
 			}
@@ -322,7 +324,7 @@ until the machine ends. The command does nothing if Junction runs.`,
 }
 
 func runsAlready(path string, p runfile.Place) string {
-	return fmt.Sprintf("Junction runs already; it serves %s at %s (process %d).\n", short(path), p.URL, p.PID)
+	return fmt.Sprintf("Junction runs already; it serves %s at %s (process %d).\n", short(path), p.Serves(), p.PID)
 }
 
 func restartCommand(stdout io.Writer, file *string, moved admin.ClientFaults) *cobra.Command {
@@ -359,7 +361,7 @@ func (s *Service) said(path, said string, p runfile.Place, err error) (string, e
 	if err != nil {
 		return "", err
 	}
-	said += fmt.Sprintf("; it serves %s at %s (process %d).\n", short(path), p.URL, p.PID)
+	said += fmt.Sprintf("; it serves %s at %s (process %d).\n", short(path), p.Serves(), p.PID)
 	if lacking := Lacking(path); len(lacking) > 0 && s.Installed() {
 		said += lacks(path, lacking, "service", "install", "--keep-env") + "\n"
 	} else if len(lacking) > 0 {

@@ -227,7 +227,7 @@ func (h *Host) Forget(file string) {
 
 func (h *Host) forget(file string) {
 	runfile.ClearFailure(h.Getenv, file)
-	if name, err := LastGood(h.Getenv, file); err == nil {
+	if name, err := config.LastGood(h.Getenv, file); err == nil {
 		os.Remove(name)
 	}
 	h.removeFolders()
@@ -241,15 +241,9 @@ func (h *Host) removeFolders() {
 	}
 }
 
-// LastGood returns the file with the last content of a configuration file that was in force.
-func LastGood(getenv func(string) (string, bool), file string) (string, error) {
-	dir, err := config.StateDir(getenv)
-	return filepath.Join(dir, "junction", "service", config.FolderOf(file)+".yaml"), err
-}
-
 // ReadGood returns the last content of a configuration file that was in force.
 func ReadGood(getenv func(string) (string, bool), file string) ([]byte, error) {
-	name, err := LastGood(getenv, file)
+	name, err := config.LastGood(getenv, file)
 	if err != nil {
 		return nil, err
 	}

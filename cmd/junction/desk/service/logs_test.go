@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"junction/cmd/junction/base/config"
 	"junction/cmd/junction/base/runfile"
 )
 
@@ -127,14 +128,27 @@ func TestServiceStatusSaysThatTheFileIsGone(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, running := range []bool{false, true} {
-		want := "config.yaml is gone; its newest backup is "
+		want := "config.yaml is gone; its newest backup, of "
 		if running {
 			mustServe(t, file)
-			want = "config.yaml is gone, and Junction goes on with the content that it has; its newest backup is "
+			want = "config.yaml is gone, and Junction goes on with the content that it has; its newest backup, of "
 		}
 		j := s.status(t.Context())
 		if said := j.text(file); !strings.Contains(said, want) || j.Running != running || strings.Count(said, "Mistake") != 1 {
 			t.Errorf("the status is %+v\n%s\nwant %q", j, said, want)
 		}
+	}
+	kept, err := config.LastGood(h.Getenv, file)
+	if err != nil || os.MkdirAll(filepath.Dir(kept), 0o700) != nil || os.WriteFile(kept, nil, 0o600) != nil {
+		t.Fatal("cannot keep a content", err)
+	}
+	if said, want := s.status(t.Context()).Gone, "; the content that was in force last is in "; !strings.Contains(said, want) {
+		t.Errorf("with a newer content that was kept, the status is %q, want %q", said, want)
+	}
+	if err := os.Chtimes(kept, time.Time{}, time.Unix(1e9, 0)); err != nil {
+		t.Fatal(err)
+	}
+	if said, want := s.status(t.Context()).Gone, "; its newest backup, of "; !strings.Contains(said, want) {
+		t.Errorf("with an older content that was kept, the status is %q, want %q", said, want)
 	}
 }

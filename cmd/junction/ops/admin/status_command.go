@@ -151,7 +151,9 @@ func (s *statusOptions) gone(r *diagnose.Running) string {
 		return ""
 	}
 	short := func(path string) string { return prose.OneLine(prose.Tilde(path)) }
-	return short(r.File) + " is gone, and Junction goes on with the content that it has" + revision.Lost(r.File, short)
+	kept, _ := config.LastGood(os.LookupEnv, r.File)
+	return short(r.File) + " is gone, and Junction goes on with the content that it has" +
+		revision.Lost(r.File, kept, short)
 }
 
 // settled returns the status after the running junction has read the file, or what is wrong with the file if the
@@ -288,7 +290,8 @@ func screenful(text string, width, height int) string {
 // writeStatus writes the table of the upstreams, the broken ones first. Below a row is its error,
 // uncut, and the remedy.
 func writeStatus(b *prose.Page, r *diagnose.Running, now time.Time) {
-	fmt.Fprintf(b, "Junction serves %s%s.\n", r.URL, fileSuffix(r.Config))
+	fmt.Fprintf(b, "Junction serves %s%s.\n", runfile.Addresses(r.URL, r.Public),
+		fileSuffix(r.Config))
 	fmt.Fprintf(b, "%s.\n", diagnose.Summary(r.Upstreams))
 	offers := prose.Count(r.Tools, "tool")
 	if r.Skills > 0 {

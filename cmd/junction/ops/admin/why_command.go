@@ -165,6 +165,14 @@ func printItem(b *prose.Page, a *diagnose.WhyReport, i *diagnose.WhyItem, now ti
 	field("folder", prose.Flat(i.Folder))
 	field("cache", i.Cache)
 	field("time", prose.Flat(i.Limits))
+	for n, l := range i.CallLimits {
+		title := "limits"
+		if n > 0 {
+			title = ""
+		}
+		field(title, prose.Flat(fmt.Sprintf("%s: %s, by the policy %s, for all calls of the caller together",
+			strings.TrimPrefix(l.Key, "limits."), l.Value, l.Policy)))
+	}
 	field("changed", prose.Flat(i.Changed))
 	field("problem", prose.Flat(i.Problem))
 	field("held", prose.Flat(i.Held))

@@ -50,6 +50,10 @@ func (l *line) reason() string {
 	switch outcome := proxy.Outcome(l.Outcome); {
 	case l.Policy != "" && l.Approval != "" && (outcome == proxy.Declined || outcome == proxy.Unanswered):
 		return rule
+	case outcome == proxy.Limited && l.Policy != "":
+		return rule
+	case outcome == proxy.Limited:
+		return l.Rule
 	case outcome != proxy.Denied:
 		return ""
 	case l.Missing != "":

@@ -72,7 +72,7 @@ func NewReloaded(change *config.Change, now time.Time) *Reloaded {
 			r.Removed = append(r.Removed, name)
 		}
 	}
-	for _, p := range change.PolicyChanges() {
+	for _, p := range change.PolicyChanges {
 		list := map[string]*[]string{"added": &r.AddedPolicies, "changed": &r.ChangedPolicies,
 			"removed": &r.RemovedPolicies}[p.How]
 		*list = append(*list, p.Name)

@@ -19,7 +19,8 @@ type Running struct {
 	// the version of the program that a restart would start, if an upgrade has replaced it
 	Installed string `json:"on_disk,omitempty"`
 
-	URL     string    `json:"url"` // for clients on this machine
+	URL     string    `json:"url"`                  // for clients on this machine
+	Public  string    `json:"public_url,omitempty"` // for others; "" if the file has no public_url
 	Config  string    `json:"config,omitempty"`
 	File    string    `json:"file,omitempty"` // Config as an absolute path
 	User    string    `json:"user,omitempty"` // of the operating system, who runs the process
@@ -43,6 +44,7 @@ type LastCall struct {
 // Process describes the process of the proxy, for /status.
 type Process struct {
 	URL      string
+	Public   func() string // returns the URL of the endpoint for others, or ""
 	Started  time.Time
 	Read     func() string                   // returns the SHA-256 of the configuration file as it was read last
 	LastCall func(upstream string) *LastCall // returns nil if there was none
@@ -56,7 +58,8 @@ type Process struct {
 // serveStatus returns the handler of /status.
 func (p *Proxy) serveStatus(stopping context.Context) http.HandlerFunc {
 	return func(w http.ResponseWriter, request *http.Request) {
-		r := Running{Version: p.Version, Installed: p.Process.Installed(), URL: p.Process.URL, Config: p.File,
+		r := Running{Version: p.Version, Installed: p.Process.Installed(), URL: p.Process.URL,
+			Public: p.Process.Public(), Config: p.File,
 			Read: p.Process.Read(), PID: os.Getpid(), Started: p.Process.Started, Variables: p.Process.Variables,
 			User: runfile.User(), Report: p.Report(stopping)}
 		if abs, err := filepath.Abs(p.File); p.File != "" && err == nil {

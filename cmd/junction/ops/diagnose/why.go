@@ -60,6 +60,9 @@ type WhyItem struct {
 	Since    string `json:"upstream_since"`
 	Error    string `json:"upstream_error,omitempty"`
 
+	// how many calls the caller may make, of all tools together, and the policies that say so
+	CallLimits []policy.Limiting `json:"call_limits,omitempty"`
+
 	Reasons []WhyReason `json:"reasons"`
 	Advice  []string    `json:"advice"`
 }
@@ -220,6 +223,7 @@ func (p *Proxy) explain(ctx context.Context, q WhyQuery, folders bool, now time.
 		status := statuses[found[i].Upstream]
 		item := p.itemOf(&found[i], status, who, endpoint)
 		if item.Visible {
+			item.CallLimits = p.Server.Snapshot().Limiting(who, endpoint)
 			item.Folder = p.foldersOf(&status, &who, folders)
 			item.NoFolder = p.noFolder(status.Name)
 		}

@@ -34,7 +34,7 @@ type StatusOptions struct {
 	SignIn   func(ctx context.Context, upstream, origin string) (SignIn, error)
 	SignedIn func(upstream string)        // called after a sign-in that has succeeded; does not block
 	Version  string                       // of the program
-	URL      string                       // of the merged endpoint
+	URL      func() string                // of the merged endpoint, for people
 	File     string                       // the configuration file; "" is the demo
 	Command  func(words ...string) string // returns a command about this proxy, for a shell
 	Stopping context.Context              // ends when the process is going to end
@@ -140,7 +140,7 @@ const mostProblems = 50 // of tools that the page shows
 
 func (s *Status) data() statusData {
 	now := time.Now()
-	d := statusData{Report: s.Report(), Title: "Status", Version: s.Version, URL: s.URL, File: s.File,
+	d := statusData{Report: s.Report(), Title: "Status", Version: s.Version, URL: s.URL(), File: s.File,
 		Calls: s.Calls.Last(), Zone: now.Format("MST")}
 	d.Heading, d.Lacking = diagnose.Summary(d.Report.Upstreams), d.Unfollowed()
 	d.Secure = d.Certificate.Sentence(now)
