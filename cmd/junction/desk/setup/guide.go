@@ -110,11 +110,11 @@ func (g *guide) run(ctx context.Context) (err error) {
 	if !g.yes && !cli.CanAsk(g.cmd) {
 		return g.commands()
 	}
-	if err := g.possible(ctx); err != nil {
-		return fmt.Errorf("%w; nothing was changed", err)
-	}
 	if g.record, err = openRecord(g.file); err != nil {
 		return err
+	}
+	if err := g.prepare(ctx); err != nil {
+		return fmt.Errorf("nothing was changed: %w", err)
 	}
 	if !g.record.stored {
 		if err := g.record.noteEarlier(); err != nil {
