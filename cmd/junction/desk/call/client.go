@@ -208,7 +208,9 @@ and sends your answers. The default time limit is then ten minutes.`,
 		},
 	}
 	cmd.Flags().StringVar(&whole, "json", "", "all arguments as one JSON object; - reads standard input")
-	cmd.Flags().StringVar(&f.folder, "folder", "", "the `folder` in which a server with isolation: folder works")
+	cmd.Flags().StringVar(&f.folder, "folder", "", "the `folder` in which a server with isolation: folder works "+
+		"(default, for an endpoint on this machine: the working directory)")
+	f.located = true
 	cmd.Flags().BoolVar(&progress, "progress", false, "print the progress of the call on standard error")
 	f.register(cmd)
 	cmd.ValidArgsFunction = f.completeTools(true)
@@ -320,7 +322,8 @@ type clientFlags struct {
 	file    *string // the value of --config
 	url     string  // "" means that of the running junction that serves the file
 	key     string  // "" means $JUNCTION_KEY
-	folder  string  // in which servers work; "" means none
+	folder  string  // in which servers work; "" means the working directory
+	located bool    // the endpoint learns the folder
 	output  string
 	timeout time.Duration
 	prompts *prompter // nil without a terminal
@@ -411,7 +414,7 @@ func (f *clientFlags) connect(ctx context.Context, report io.Writer, use func(co
 // dial connects with the key, or with the sign-in of the person if the endpoint requires one.
 func (f *clientFlags) dial(ctx context.Context, key string, report io.Writer) (*endpoint, error) {
 	o := client.Options{URL: f.url, Headers: map[string]string{}}
-	if f.folder != "" {
+	if f.located {
 		header, err := FolderHeader(f.folder, f.url)
 		if err != nil {
 			return nil, err
