@@ -257,7 +257,7 @@ func TestTerminalSetupReadsTheVariablesOfTheService(t *testing.T) {
 }
 
 // TestTerminalSetupAsksAgain: a value that was left for later is asked for by the next setup, with its description, which keeps
-// it for its owner, and unblocks the server. The undo makes the configuration what it was.
+// it for its owner, and unblocks the server. A setup asks about clients that do not have Junction yet. The undo makes the configuration what it was.
 func TestTerminalSetupAsksAgain(t *testing.T) {
 	home, program := t.TempDir(), harness.JunctionBinary(t)
 	const was = "listen: 127.0.0.1:0\nadmin: 127.0.0.1:0\n"
@@ -298,7 +298,13 @@ func TestTerminalSetupAsksAgain(t *testing.T) {
 			{"wiki needs WIKI_KEY (Key of the wiki); Enter leaves it for later:", "canary-of-the-wiki"},
 			{"Names, all, none, or -NAME to omit it [all]:", "none"},
 		}, []string{"Kept WIKI_KEY of wiki in ~/.config/junction/secrets/wiki.WIKI_KEY.", "wiki: ready, 3 tools"}},
-		{dialogue{{"Names, all, none, or -NAME to omit it [all]:", "none"}}, []string{"wiki: ready, 3 tools"}},
+		{dialogue{
+			{"Names, all, none, or -NAME to omit it [all]:", "all"},
+			{"Remove from their files the servers that work in Junction? [Y/n]", ""},
+		}, []string{"wiki: ready, 3 tools", "Connected VS Code"}},
+		{dialogue{
+			{"All clients that were found use Junction: VS Code. Remove from their files", ""},
+		}, []string{"wiki: ready, 3 tools"}},
 	} {
 		text := mustTalk(t, env, step.answers, "setup")
 		for _, want := range step.want {

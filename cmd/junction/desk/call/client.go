@@ -225,7 +225,9 @@ func (f *clientFlags) notReady(ctx context.Context, tool string, err error) erro
 	case "":
 		missing, ok := errors.AsType[*noToolError](err)
 		if served, running := admin.ServedAt(ctx, *f.file); ok && running && strings.HasPrefix(f.url, served.URL) {
-			missing.why = f.whyCommand(tool)
+			if missing.why = f.whyCommand(tool); admin.Exposes(ctx, *f.file, f.caller(), tool) {
+				missing.hint = "" // it is the name of a tool, so that another name is no correction
+			}
 		}
 		return err
 	case upstream.StateStarting.String():
@@ -240,15 +242,22 @@ func (f *clientFlags) notReady(ctx context.Context, tool string, err error) erro
 // whyCommand returns the command that says why this caller does not have an item. Where there are API keys or
 // a sign-in, it names the caller: the name of the key, or WHO, for the person to replace.
 func (f *clientFlags) whyCommand(item string) string {
-	c, err := config.LoadForCommand(*f.file)
-	if err != nil || !c.Auth.Needed() {
+	if c, err := config.LoadForCommand(*f.file); err != nil || !c.Auth.Needed() {
 		return config.Command(*f.file, "why", item)
 	}
-	who := "WHO"
-	if k := keyOf(c, f.secret()); k != nil {
-		who = k.Name
+	return config.Command(*f.file, "why", "--as", cmp.Or(f.caller(), "WHO"), item)
+}
+
+// caller returns the name of the API key in the configuration; "" if it has no such key.
+func (f *clientFlags) caller() string {
+	c, err := config.LoadForCommand(*f.file)
+	if err != nil {
+		return ""
 	}
-	return config.Command(*f.file, "why", "--as", who, item)
+	if k := keyOf(c, f.secret()); k != nil {
+		return k.Name
+	}
+	return ""
 }
 
 // keyOf returns the entry of an API key in a configuration; nil if there is none.
