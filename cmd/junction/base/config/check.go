@@ -19,9 +19,9 @@ import (
 	"junction/upstream/yamlread"
 )
 
-// Print writes all mistakes, warnings and notes to w, and then "ok: N upstreams", or that a service lacks some. If the file has
-// mistakes, the error counts them, and tells whether the program could start with them. What a reload does is
-// written in any case.
+// Print writes all mistakes, warnings and notes to w, and then "ok: N upstreams", or which of them a service lacks.
+// If the file has mistakes, the error counts them, and tells whether the program could start with them. What a
+// reload does is written in any case.
 func (r *Report) Print(w io.Writer) error {
 	PrintProblems(w, r.Mistakes, r.Warnings)
 	if err := r.Err(); err != nil {

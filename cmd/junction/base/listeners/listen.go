@@ -62,8 +62,8 @@ func Holder(err error) (runfile.Place, bool) {
 	return e.by, ok && e.by.PID != 0
 }
 
-// Held returns who has the address, or both addresses, that an error of Taken is about, without a remedy. It returns the
-// text of another error.
+// Held returns who has the address, or both addresses, that an error of Taken is about, without a remedy. It returns
+// the text of another error.
 func Held(err error) string {
 	if e, ok := err.(takenError); ok { // not within the error of two programs, which has two remedies
 		return e.held()
