@@ -23,7 +23,7 @@ import (
 //
 //	the header Junction-Folder
 //	the roots of the client: a legacy one is asked once for each session, a modern one by input_required
-//	the header Junction-Working-Directory, of junction stdio
+//	the header Junction-Working-Directory, of junction stdio and junction call
 //
 // The folder is settled before anything is asked or called, and belongs to the identity of the request. So a
 // state of Junction, an approval or a kept result of one folder is worth nothing in another one.
@@ -410,7 +410,8 @@ const (
 func (x *Exchange) withoutFolder() error {
 	const connect = "junction connect for it again, which writes the header if the client can send one"
 	why, do := "declares no roots, and its request has no header "+headerFolder,
-		"run "+connect+", or start it through junction stdio --folder PATH; to junction call, give --folder PATH"
+		"give --folder PATH to junction call; for another client, run "+connect+", or start it through junction stdio "+
+			"--folder PATH"
 	_, sent := x.Header[headerFolder]
 	switch {
 	case sent:

@@ -134,7 +134,7 @@ func TestCallRunsInTheFolderOfItsClient(t *testing.T) {
 			"roots before the working": {harness.AllCapabilities, working, w.rooted("within/a"), w.path("within/a"), 1},
 			"working directory":        {without, working, none, w.path("within/b"), 0},
 			"no roots":                 {harness.AllCapabilities, working, w.rooted(), w.path("within/b"), 1},
-			"nothing":                  {without, whoami, none, "through junction stdio --folder PATH; to junction call, give --folder PATH", 0},
+			"nothing":                  {without, whoami, none, "give --folder PATH to junction call; for another client, run junction connect", 0},
 			"no variable":              {without, empty, none, "without a folder: the variable in it is not set", 0},
 			"no folder open":           {harness.AllCapabilities, whoami, w.rooted(), "has no folder open", 1},
 			"no variable, and roots":   {harness.AllCapabilities, empty, w.rooted("within/a"), w.path("within/a"), 1},

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -120,13 +121,18 @@ func treeOf(t *testing.T, dir string) map[string]string {
 	return all
 }
 
-// TestTerminalSetup: setup finds the servers of two clients, asks which, keeps a value for its owner
-// only, starts Junction, and connects the clients. Its undo makes each file what it was.
+// TestTerminalSetup: setup offers a free port in place of a taken one, finds the servers of two clients, asks which,
+// keeps a value for its owner only, starts Junction, and connects the clients. Its undo makes each file what it was.
 func TestTerminalSetup(t *testing.T) {
 	home, state := t.TempDir(), t.TempDir()
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
 	program := harness.JunctionBinary(t)
 	for name, text := range map[string]string{
-		".config/junction/config.yaml": "# mine\nlisten: 127.0.0.1:0\nadmin: 127.0.0.1:0\n",
+		".config/junction/config.yaml": "# mine\nlisten: " + taken.Addr().String() + "  # the usual one\nadmin: 127.0.0.1:0\n",
 		".cursor/mcp.json": fmt.Sprintf(`{"mcpServers": {
 			"notes": {"command": %q, "args": ["demo"]}, "other": {"command": "no-such-program"},
 			"evil\u001b[2J\u202e": {"command": "x\u001b[2J"}}}`, program),
@@ -152,6 +158,7 @@ func TestTerminalSetup(t *testing.T) {
 		}
 	}()
 	text := mustTalk(t, env, dialogue{
+		{taken.Addr().String() + " is taken by another program, perhaps another junction. Use 127.0.0.1:", ""},
 		{"Names, all, none, or -NAME to omit it [all]:", "nots"},
 		{"Names, all, none, or -NAME to omit it [all]:", "notes, wiki"},
 		{"wiki needs WIKI_KEY (Key of the wiki); Enter leaves it for later:", "canary-of-the-wiki"},
@@ -171,6 +178,10 @@ func TestTerminalSetup(t *testing.T) {
 		if !strings.Contains(flat, want) {
 			t.Errorf("the terminal does not show %q", want)
 		}
+	}
+	if file, err := os.ReadFile(filepath.Join(home, ".config/junction/config.yaml")); err != nil ||
+		!regexp.MustCompile(`(?m)^# mine\nlisten: 127\.0\.0\.1:\d+  # the usual one\nadmin: `).Match(file) {
+		t.Errorf("the configuration is %s, %v", file, err)
 	}
 	if n := strings.Count(flat, ", ~/.cursor/mcp.json:"); n != 3 || !strings.Contains(flat, "notes, from Cursor, ~/.cursor/mcp.json:") {
 		t.Errorf("the plan has %d lines about the three servers of Cursor", n)
@@ -246,7 +257,7 @@ func TestTerminalSetupReadsTheVariablesOfTheService(t *testing.T) {
 }
 
 // TestTerminalSetupAsksAgain: a value that was left for later is asked for by the next setup, with its description, which keeps
-// it for its owner, and unblocks the server. The undo makes the configuration what it was.
+// it for its owner, and unblocks the server. A setup asks about clients that do not have Junction yet. The undo makes the configuration what it was.
 func TestTerminalSetupAsksAgain(t *testing.T) {
 	home, program := t.TempDir(), harness.JunctionBinary(t)
 	const was = "listen: 127.0.0.1:0\nadmin: 127.0.0.1:0\n"
@@ -287,7 +298,13 @@ func TestTerminalSetupAsksAgain(t *testing.T) {
 			{"wiki needs WIKI_KEY (Key of the wiki); Enter leaves it for later:", "canary-of-the-wiki"},
 			{"Names, all, none, or -NAME to omit it [all]:", "none"},
 		}, []string{"Kept WIKI_KEY of wiki in ~/.config/junction/secrets/wiki.WIKI_KEY.", "wiki: ready, 3 tools"}},
-		{dialogue{{"Names, all, none, or -NAME to omit it [all]:", "none"}}, []string{"wiki: ready, 3 tools"}},
+		{dialogue{
+			{"Names, all, none, or -NAME to omit it [all]:", "all"},
+			{"Remove from their files the servers that work in Junction? [Y/n]", ""},
+		}, []string{"wiki: ready, 3 tools", "Connected VS Code"}},
+		{dialogue{
+			{"All clients that were found use Junction: VS Code. Remove from their files", ""},
+		}, []string{"wiki: ready, 3 tools"}},
 	} {
 		text := mustTalk(t, env, step.answers, "setup")
 		for _, want := range step.want {

@@ -210,9 +210,15 @@ func (f *contents) mistaken(read *content) bool {
 	return err != nil
 }
 
-// warned logs the warnings about a content, and keeps them if the content is in force as a whole.
+// warned logs the warnings about a content, and keeps them if the content is in force as a whole. The log has those
+// of the content in force already.
 func (f *contents) warned(read *content, whole bool) {
-	if f.warn(read.warnings); whole {
+	known := func(w config.Problem) bool {
+		return slices.ContainsFunc(*f.warnings.Load(), func(o config.Problem) bool {
+			return o.File == w.File && o.Path == w.Path && o.Text == w.Text // its line may be another one now
+		})
+	}
+	if f.warn(slices.DeleteFunc(slices.Clone(read.warnings), known)); whole {
 		f.warnings.Store(&read.warnings)
 	}
 }

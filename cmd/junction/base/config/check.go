@@ -19,9 +19,9 @@ import (
 	"junction/upstream/yamlread"
 )
 
-// Print writes all mistakes, warnings and notes to w, and then "ok: N upstreams". If the file has
-// mistakes, the error counts them, and tells whether the program could start with them. What a reload does is
-// written in any case.
+// Print writes all mistakes, warnings and notes to w, and then "ok: N upstreams", or which of them a service lacks.
+// If the file has mistakes, the error counts them, and tells whether the program could start with them. What a
+// reload does is written in any case.
 func (r *Report) Print(w io.Writer) error {
 	PrintProblems(w, r.Mistakes, r.Warnings)
 	if err := r.Err(); err != nil {
@@ -33,7 +33,12 @@ func (r *Report) Print(w io.Writer) error {
 	for _, n := range r.Notes {
 		fmt.Fprintf(w, "note: %s\n", n)
 	}
-	fmt.Fprintf(w, "ok: %s\n", prose.Count(r.Upstreams, "upstream"))
+	if upstreams := prose.Count(r.Upstreams, "upstream"); len(r.LostInService) == 0 {
+		fmt.Fprintf(w, "ok: %s\n", upstreams)
+	} else {
+		fmt.Fprintf(w, "ok in this shell: %s; as a service, Junction starts without %s\n", upstreams,
+			strings.Join(r.LostInService, ", "))
+	}
 	if r.Reload != nil {
 		fmt.Fprintln(w, r.Reload.Report())
 	}
@@ -49,7 +54,9 @@ type Report struct {
 	Blocked   []string `json:"blocked"`   // the upstreams that the other mistakes block
 	Warnings  Problems `json:"warnings"`
 	Notes     []string `json:"notes"`
-	Reload    *Change  `json:"reload,omitempty"` // what a reload does; nil if that was not asked
+	// the upstreams that a service blocks; none if the check has judged the file as a service reads it
+	LostInService []string `json:"lost_in_service,omitempty"`
+	Reload        *Change  `json:"reload,omitempty"` // what a reload does; nil if that was not asked
 	// the mistakes with which a running Junction does not load the file
 	NotLoading Problems `json:"not_loading,omitempty"`
 	// whether a running Junction serves the file; the caller sets it
@@ -120,7 +127,7 @@ func Inspect(file string, getenv func(string) (string, bool), obstacles func(*Co
 		}
 		return r, nil
 	}
-	r.Upstreams = len(c.Upstreams)
+	r.Upstreams, r.LostInService = len(c.Upstreams), c.lostInService(d)
 	note := func(format string, args ...any) { r.Notes = append(r.Notes, fmt.Sprintf(format, args...)) }
 	if c.Auth.Open() {
 		note("auth: there is no authentication: every program and user of this machine can connect. Junction refuses " +
@@ -261,7 +268,7 @@ func (d *decoder) warnings(c *Config) Problems {
 			continue
 		}
 		key, text := d.unstartable(c, name)
-		c.warnFolder(name, warn)
+		c.warnFolder(d, name, warn)
 		if key != packKey {
 			c.warnSandbox(at, &u, d, warn)
 		}

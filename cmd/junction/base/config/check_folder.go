@@ -1,6 +1,7 @@
 package config
 
 import (
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -48,7 +49,7 @@ func unplacedText(word, means string) string {
 // validateFolder blocks a command with a relative path in a service, where the path would begin in the home folder
 // or /.
 func (c *Config) validateFolder(d *decoder, name string) {
-	if service, _ := d.refs.getenv(ServiceVariables); service == "" && !atRoot() {
+	if !d.inService() {
 		return
 	}
 	if word := c.unplaced(name); word != "" {
@@ -58,17 +59,34 @@ func (c *Config) validateFolder(d *decoder, name string) {
 	}
 }
 
+// inService reports whether the file is judged as a service reads it.
+func (d *decoder) inService() bool {
+	service, _ := d.refs.getenv(ServiceVariables)
+	return service != "" || atRoot()
+}
+
+// lostInService returns the enabled upstreams that a service would block for a relative path, where the file is not
+// judged as a service reads it.
+func (c *Config) lostInService(d *decoder) (names []string) {
+	for _, name := range slices.Sorted(maps.Keys(c.Upstreams)) {
+		if !d.inService() && c.unplaced(name) != "" {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
 // atRoot reports whether this process runs in the root folder, as a service of the system does.
 func atRoot() bool {
 	dir, err := os.Getwd()
 	return err == nil && dir == filepath.Dir(dir)
 }
 
-// warnFolder warns of a command whose folder depends on how Junction is started, or which would run a program
-// that lies in the folder of a client.
-func (c *Config) warnFolder(name string, warn func(path, format string, args ...any)) {
+// warnFolder warns of a command whose folder depends on how Junction is started, which is a mistake in a service, or
+// which would run a program that lies in the folder of a client.
+func (c *Config) warnFolder(d *decoder, name string, warn func(path, format string, args ...any)) {
 	u, at := c.Upstreams[name], "upstreams."+name
-	if word := c.unplaced(name); word != "" {
+	if word := c.unplaced(name); word != "" && !d.inService() {
 		warn(at, "%s", unplacedText(word, "which differs between a shell and a service"))
 	}
 	if why := insecure(&u); why != "" {

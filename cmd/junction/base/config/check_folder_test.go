@@ -71,12 +71,12 @@ func TestFolderWarnings(t *testing.T) {
 }
 
 // TestRelativePathBlocksInAService: in a service, the path would begin in the home folder or in /. Only that
-// upstream is blocked, also while Junction runs.
+// upstream is blocked, also while Junction runs, and there is no warning beside the mistake.
 func TestRelativePathBlocksInAService(t *testing.T) {
 	file := mustFolderFile(t, "{ command: [node, server.js] }\n  t: { command: [node, /srv/server.js] }")
 	for _, service := range []string{"", "/etc/junction.yaml.environment"} {
 		for _, running := range []bool{false, true} {
-			c, _, err := LoadServing(file, func(name string) (string, bool) {
+			c, warnings, err := LoadServing(file, func(name string) (string, bool) {
 				if name == ServiceVariables {
 					return service, service != ""
 				}
@@ -84,6 +84,9 @@ func TestRelativePathBlocksInAService(t *testing.T) {
 			}, running)
 			if err != nil {
 				t.Fatal(err)
+			}
+			if len(warnings) > 0 != (service == "") {
+				t.Errorf("in the service %q, running %v: the warnings are %v", service, running, warnings)
 			}
 			blocked := strings.Contains(c.Upstreams["s"].Blocked, `"server.js" begins in the folder in which Junction starts, `+
 				`which is the home folder or / for a service; set dir`)

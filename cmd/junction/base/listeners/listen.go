@@ -62,6 +62,15 @@ func Holder(err error) (runfile.Place, bool) {
 	return e.by, ok && e.by.PID != 0
 }
 
+// Held returns who has the address, or both addresses, that an error of Taken is about, without a remedy. It returns
+// the text of another error.
+func Held(err error) string {
+	if e, ok := err.(takenError); ok { // not within the error of two programs, which has two remedies
+		return e.held()
+	}
+	return err.Error()
+}
+
 // Both returns the error of two addresses that cannot be listened on: one sentence if one program has
 // both.
 func Both(first, second error) error {
@@ -92,23 +101,37 @@ type takenError struct {
 }
 
 func (e takenError) Error() string {
-	is, port := "is", "another port"
-	if strings.Contains(e.address, " and ") {
-		is, port = "are", "other ports"
+	stop, port := "stop that process", "another port"
+	if e.by.PID == 0 {
+		stop = "stop that"
 	}
-	return fmt.Sprintf("%s %s taken by %s, or set %s to %s (port 0 takes a free one)", e.address, is, e.holder(), e.key,
-		port)
+	if e.both() {
+		port = "other ports"
+	}
+	return fmt.Sprintf("%s; %s, or set %s to %s (port 0 takes a free one)", e.held(), stop, e.key, port)
 }
 
-// holder names the program, and says what to do with it.
+// both reports whether the error is about two addresses.
+func (e takenError) both() bool { return strings.Contains(e.address, " and ") }
+
+// held says who has the address.
+func (e takenError) held() string {
+	is := "is"
+	if e.both() {
+		is = "are"
+	}
+	return fmt.Sprintf("%s %s taken by %s", e.address, is, e.holder())
+}
+
+// holder names the program.
 func (e takenError) holder() string {
 	switch {
 	case e.by.PID == 0:
-		return "another program, perhaps another junction; stop that"
+		return "another program, perhaps another junction"
 	case e.by.File == "":
-		return fmt.Sprintf("the demo of another junction (process %d); stop that process", e.by.PID)
+		return fmt.Sprintf("the demo of another junction (process %d)", e.by.PID)
 	}
-	return fmt.Sprintf("the junction that serves %s (process %d); stop that process", short(e.by.File), e.by.PID)
+	return fmt.Sprintf("the junction that serves %s (process %d)", short(e.by.File), e.by.PID)
 }
 
 // short returns a path for display, with ~ for the home folder.

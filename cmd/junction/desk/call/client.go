@@ -214,7 +214,9 @@ and sends your answers. The default time limit is then ten minutes.`,
 		},
 	}
 	cmd.Flags().StringVar(&whole, "json", "", "all arguments as one JSON object; - reads standard input")
-	cmd.Flags().StringVar(&f.folder, "folder", "", "the `folder` in which a server with isolation: folder works")
+	cmd.Flags().StringVar(&f.folder, "folder", "", "the `folder` in which a server with isolation: folder works "+
+		"(default, for an endpoint on this machine: the working directory)")
+	f.located = true
 	cmd.Flags().BoolVar(&progress, "progress", false, "print the progress of the call on standard error")
 	f.register(cmd)
 	cmd.ValidArgsFunction = f.completeTools(true)
@@ -229,7 +231,9 @@ func (f *clientFlags) notReady(ctx context.Context, tool string, err error) erro
 	case "":
 		missing, ok := errors.AsType[*noToolError](err)
 		if served, running := admin.ServedAt(ctx, *f.file); ok && running && strings.HasPrefix(f.url, served.URL) {
-			missing.why = f.whyCommand(tool)
+			if missing.why = f.whyCommand(tool); admin.Exposes(ctx, *f.file, f.caller(), tool) {
+				missing.hint = "" // it is the name of a tool, so that another name is no correction
+			}
 		}
 		return err
 	case upstream.StateStarting.String():
@@ -244,15 +248,22 @@ func (f *clientFlags) notReady(ctx context.Context, tool string, err error) erro
 // whyCommand returns the command that says why this caller does not have an item. Where there are API keys or
 // a sign-in, it names the caller: the name of the key, or WHO, for the person to replace.
 func (f *clientFlags) whyCommand(item string) string {
-	c, err := config.LoadForCommand(*f.file)
-	if err != nil || !c.Auth.Needed() {
+	if c, err := config.LoadForCommand(*f.file); err != nil || !c.Auth.Needed() {
 		return config.Command(*f.file, "why", item)
 	}
-	who := "WHO"
-	if k := keyOf(c, f.secret()); k != nil {
-		who = k.Name
+	return config.Command(*f.file, "why", "--as", cmp.Or(f.caller(), "WHO"), item)
+}
+
+// caller returns the name of the API key in the configuration; "" if it has no such key.
+func (f *clientFlags) caller() string {
+	c, err := config.LoadForCommand(*f.file)
+	if err != nil {
+		return ""
 	}
-	return config.Command(*f.file, "why", "--as", who, item)
+	if k := keyOf(c, f.secret()); k != nil {
+		return k.Name
+	}
+	return ""
 }
 
 // keyOf returns the entry of an API key in a configuration; nil if there is none.
@@ -326,7 +337,8 @@ type clientFlags struct {
 	file    *string // the value of --config
 	url     string  // "" means that of the running junction that serves the file
 	key     string  // "" means $JUNCTION_KEY
-	folder  string  // in which servers work; "" means none
+	folder  string  // in which servers work; "" means the working directory
+	located bool    // the endpoint learns the folder
 	output  string
 	timeout time.Duration
 	prompts *prompter // nil without a terminal
@@ -417,7 +429,7 @@ func (f *clientFlags) connect(ctx context.Context, report io.Writer, use func(co
 // dial connects with the key, or with the sign-in of the person if the endpoint requires one.
 func (f *clientFlags) dial(ctx context.Context, key string, report io.Writer) (*endpoint, error) {
 	o := client.Options{URL: f.url, Headers: map[string]string{}}
-	if f.folder != "" {
+	if f.located {
 		header, err := FolderHeader(f.folder, f.url)
 		if err != nil {
 			return nil, err

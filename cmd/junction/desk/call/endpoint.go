@@ -222,8 +222,11 @@ func (e *noToolError) Error() string {
 	if e.why != "" {
 		why = " (the reason: " + e.why + ")"
 	}
-	return fmt.Sprintf("no tool %q at %s; not sent: the list of this caller does not have it%s; %s", e.name, e.url,
-		why, e.hint)
+	text := fmt.Sprintf("no tool %q at %s; not sent: the list of this caller does not have it%s", e.name, e.url, why)
+	if e.hint != "" {
+		text += "; " + e.hint
+	}
+	return text
 }
 
 // searched returns the tool of that name from the search tool of an endpoint that lists only some of

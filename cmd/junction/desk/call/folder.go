@@ -10,7 +10,7 @@ import (
 	"junction/cmd/junction/desk/clients"
 )
 
-// headerWorking is the header with the folder in which the client has started junction stdio. It counts less
+// headerWorking is the header with the folder in which junction stdio or call was started. It counts less
 // than clients.FolderHeader and the client's roots: some clients start commands in a folder of their own.
 const headerWorking = "Junction-Working-Directory"
 

@@ -163,10 +163,13 @@ func (p *prompter) field(ctx context.Context, f field, required bool) (json.RawM
 	hint := "Ctrl-D declines"
 	if len(f.Default) > 0 {
 		hint = "default " + shell.Visible(string(f.Default)) + "; " + hint
-	} else if required {
+	} else if required && len(f.OneOf) == 0 {
 		hint = "required; " + hint
-	} else {
+	} else if !required {
 		hint = "optional; " + hint
+	}
+	if n := len(f.OneOf); n > 0 {
+		hint = fmt.Sprintf("a number from 1 to %d; %s", n, hint)
 	}
 	if example := formats[f.Format].example; example != "" && len(f.OneOf) == 0 {
 		hint = "such as " + example + "; " + hint

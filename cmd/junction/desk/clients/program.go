@@ -83,19 +83,17 @@ func (e *Entry) Lacks(getenv func(string) (string, bool)) string {
 	return short(program)
 }
 
-// Relative returns the note about a program whose path begins in a folder that the entry does not name; ""
-// for another one. A client takes the folder where it was started.
+// Relative returns the note about a command with a path that begins in a folder that the entry does not name; ""
+// for another one. A client takes the folder where it was started, and Junction blocks the command in a service.
 func (e *Entry) Relative() string {
 	if !e.Runs() || len(e.Dir) > 0 {
 		return ""
 	}
-	program := e.Command[0].Expand(unset)
-	if !strings.ContainsAny(program, `/\`) || filepath.IsAbs(program) || len(e.Command[0].Variables()) > 0 ||
-		strings.HasPrefix(program, "~") || filepath.VolumeName(program) != "" {
-		return ""
+	for _, word := range e.relatives("") {
+		return short(word) + " is a relative path, and the client's file does not say in which folder it begins; " +
+			"write the full path into command, or the folder into dir"
 	}
-	return short(program) + " is a relative path, and the client's file does not say in which folder it begins; " +
-		"write the full path into command, or the folder into dir"
+	return ""
 }
 
 // NotInstalled returns the sentence about a program that Lacks returns, without a full stop.

@@ -166,8 +166,8 @@ func (a *adder) run(cmd *cobra.Command, args []string) error {
 	if added.Note != "" && !(added.Unreached && running) {
 		notes = append(notes, added.Note)
 	}
-	if text := Silent(e.path, []*New{added}); text != "" {
-		notes = append(notes, text)
+	if !running { // else the state follows, with the reason
+		notes = append(notes, Silent(e.path, []*New{added})...)
 	}
 	if lines := SignIns(e.path, []*New{added}); len(lines) > 0 {
 		next = lines[0]

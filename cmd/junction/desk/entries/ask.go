@@ -108,6 +108,8 @@ func (n *New) row() string {
 		return n.Note // begins with the name
 	case n.Roots:
 		return n.Name + ": asks for the folders of its client"
+	case n.Silent && n.installs():
+		return n.Name + ": may not be downloaded yet, so that it is not known whether it asks for folders"
 	case n.Silent:
 		return n.Name + ": did not start, so that it is not known whether it asks for folders"
 	case n.Entry.Runs():

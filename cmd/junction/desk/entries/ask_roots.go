@@ -57,20 +57,41 @@ func (n *New) start(ctx context.Context) {
 	n.Roots, n.Silent = asks, err != nil && !asks // status shows why it does not start
 }
 
-// Silent returns the line about the commands of which it is not known whether they ask for the folders of their
-// client; "" if there are none.
-func Silent(file string, list []*New) string {
-	var names []string
+// installs reports whether the command runs a package, which start does not download.
+func (n *New) installs() bool {
+	return n.Entry.Runs() && shell.Installs(n.Entry.Command[0].Expand(Lookup))
+}
+
+// Silent returns the lines about the commands of which it is not known whether they ask for the folders of their
+// client, by the likely reason.
+func Silent(file string, list []*New) (lines []string) {
+	var failed, absent []string
 	for _, n := range list {
-		if n.Silent {
-			names = append(names, n.Name)
+		switch {
+		case !n.Silent:
+		case n.installs():
+			absent = append(absent, n.Name)
+		default:
+			failed = append(failed, n.Name)
 		}
 	}
-	if len(names) == 0 {
-		return ""
+	add := func(names []string, one, several string) {
+		its, they := "", "they work"
+		switch len(names) {
+		case 0:
+			return
+		case 1:
+			its, they = names[0]+" asks "+one, "it works"
+		default:
+			its = "these servers ask " + several + ": " + strings.Join(names, ", ")
+		}
+		lines = append(lines, "It is not known yet whether "+its+". When "+they+", this says it: "+
+			config.Command(file, "doctor"))
 	}
-	return "It is not known whether these servers ask for the folders of clients, because they did not start: " +
-		strings.Join(names, ", ") + ". When they work, this says it: " + config.Command(file, "doctor")
+	const clients = "for the folders of clients, because "
+	add(absent, clients+"its package may not be downloaded yet", clients+"their packages may not be downloaded yet")
+	add(failed, clients+"it did not start", clients+"they did not start")
+	return lines
 }
 
 // Folders offers to give each folder of a client a process of its own, for the new commands that ask for the

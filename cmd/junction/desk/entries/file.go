@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -126,16 +127,22 @@ func (f *file) Has(name string) error {
 func (f *file) adding(list ...yamledit.Entry) ([]byte, error) {
 	before := f.text
 	if before == nil {
-		before = []byte(newFile(f.path))
-		if dsn := f.config.Storage.DSN; dsn != "" {
-			before = fmt.Appendf(before, ownStorage, dsn)
-		}
+		before = f.begin()
 	}
 	text, err := yamledit.Add(before, section, list)
 	if err != nil {
 		return nil, &revision.Error{File: f.Short(), Err: err}
 	}
 	return text, nil
+}
+
+// begin returns the first lines of the file, if it does not exist yet.
+func (f *file) begin() []byte {
+	text := []byte(newFile(f.path))
+	if dsn := f.config.Storage.DSN; dsn != "" {
+		text = fmt.Appendf(text, ownStorage, dsn)
+	}
+	return text
 }
 
 // Replace replaces the text of the file. It returns the path of the backup, or "" if the file is
@@ -146,6 +153,11 @@ func (f *file) Replace(text []byte, names ...string) (backup string, err error) 
 	if err != nil {
 		return "", err
 	}
+	return f.put(text, c, problems)
+}
+
+// put replaces the text of the file by one that was checked, and returns the path of the backup, or "".
+func (f *file) put(text []byte, c *config.Config, problems config.Problems) (backup string, err error) {
 	if f.text == nil {
 		if err := os.MkdirAll(filepath.Dir(f.path), 0o700); err != nil {
 			return "", err
@@ -165,6 +177,45 @@ func (f *file) Replace(text []byte, names ...string) (backup string, err error) 
 	}
 	f.text, f.config, f.problems = text, c, problems
 	return backup, nil
+}
+
+// Listening returns the text of the file with lines for listen and admin; false if the file cannot have them as lines.
+func (f *file) Listening(lines []string) (text []byte, possible bool) {
+	text = bytes.Clone(f.text)
+	if f.text == nil {
+		text = append(f.begin(), section+": {}\n"...)
+	}
+	for _, line := range lines {
+		key, _, _ := strings.Cut(line, ":")
+		if old := regexp.MustCompile(`(?m)^` + key + `:[ ]+\S+`); old.Match(text) {
+			text = old.ReplaceAllLiteral(text, []byte(line))
+			continue
+		}
+		if !bytes.HasSuffix(text, []byte("\n")) {
+			text = append(text, '\n')
+		}
+		text = append(text, line+"\n"...)
+	}
+	c, problems, err := parse(f.path, text)
+	if err != nil || len(problems) > len(f.problems) {
+		return nil, false
+	}
+	for _, line := range lines {
+		possible = line == "listen: "+c.Listen || line == "admin: "+*c.Admin
+		if !possible {
+			break
+		}
+	}
+	return text, possible
+}
+
+// Listen replaces the text of the file by one that Listening has returned, and returns the path of the backup, or "".
+func (f *file) Listen(text []byte) (backup string, err error) {
+	c, problems, err := parse(f.path, text)
+	if err != nil {
+		return "", err
+	}
+	return f.put(text, c, problems)
 }
 
 // againFor is how long again tries.

@@ -319,6 +319,9 @@ until the machine ends. The command does nothing if Junction runs.`,
 				"Its log: %s\nAfter a reboot, start it again with: %s\n", prose.Tilde(b.Log),
 				config.Command(path, "service", "start"))
 		}
+		if err == nil {
+			said += "Look at the servers with: " + config.Command(path, "status") + "\n"
+		}
 		return said, err
 	})
 }

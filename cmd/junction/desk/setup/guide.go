@@ -74,7 +74,8 @@ type guide struct {
 	changedCopy string
 	typed       *typedKey // the API key; nil if nobody is asked for it
 	probes      *probes
-	kept        bool // clients keep servers that do not work in Junction yet
+	has         []string // clients whose files have Junction already
+	kept        bool     // clients keep servers that do not work in Junction yet
 }
 
 // say prints a paragraph.
@@ -110,11 +111,11 @@ func (g *guide) run(ctx context.Context) (err error) {
 	if !g.yes && !cli.CanAsk(g.cmd) {
 		return g.commands()
 	}
-	if err := g.possible(ctx); err != nil {
-		return fmt.Errorf("%w; nothing was changed", err)
-	}
 	if g.record, err = openRecord(g.file); err != nil {
 		return err
+	}
+	if err := g.prepare(ctx); err != nil {
+		return fmt.Errorf("nothing was changed: %w", err)
 	}
 	if !g.record.stored {
 		if err := g.record.noteEarlier(); err != nil {
@@ -170,10 +171,7 @@ func (g *guide) use(ctx context.Context, added []string) error {
 
 // commands prints the commands that do the same, for a script or a person without a terminal.
 func (g *guide) commands() error {
-	start := "install"
-	if !g.managed() {
-		start = "start"
-	}
+	start := firstStart(g.cmd.Context(), g.file)
 	g.say("junction setup asks questions, which needs a terminal. Nothing was changed.\nThese commands do the same:\n"+
 		"  %s\n  %s\n  %s\n  %s\nThis one answers yes to each question:\n  %s",
 		g.command("import"), g.command("import", "--write", "--yes"),
@@ -182,14 +180,17 @@ func (g *guide) commands() error {
 	return errors.New("nothing was changed, because the questions need a terminal")
 }
 
-// managed reports whether a service manager answers on this machine.
-func (g *guide) managed() bool {
+// firstStart returns the command of junction service that starts Junction with a file: install if there is a service
+// manager and no service yet.
+func firstStart(ctx context.Context, file string) string {
 	h, err := service.ThisHost()
 	if err != nil {
-		return false
+		return "start"
 	}
-	s, err := h.Of(g.file)
-	return err == nil && s.Reach(g.cmd.Context()) == nil
+	if s, err := h.Of(file); err != nil || s.Installed() || s.Reach(ctx) != nil {
+		return "start"
+	}
+	return "install"
 }
 
 // servers adds the servers of the clients to the configuration, and returns the names of the added
@@ -202,6 +203,11 @@ func (g *guide) servers(ctx context.Context) (added []string, err error) {
 	}
 	g.file = i.file
 	g.describe(i.outcomes)
+	for _, o := range i.outcomes {
+		if o.Own && !slices.Contains(g.has, o.Server.Client.ID) {
+			g.has = append(g.has, o.Server.Client.ID)
+		}
+	}
 	if err := i.print(); err != nil {
 		return nil, err
 	}

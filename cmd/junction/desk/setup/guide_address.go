@@ -3,18 +3,85 @@ package setup
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"strings"
 
+	"junction/cmd/junction/base/cli"
 	"junction/cmd/junction/base/config"
 	"junction/cmd/junction/base/listeners"
+	"junction/cmd/junction/base/revision"
 	"junction/cmd/junction/base/runfile"
 	"junction/cmd/junction/desk/entries"
 	"junction/cmd/junction/desk/service"
 	"junction/cmd/junction/ops/admin"
 )
+
+// An occupied error means that other programs have addresses of the configuration.
+type occupied struct {
+	who   string   // has them
+	lines []string // of the configuration, with free ports for these addresses
+	other string   // the command that connects the clients to the Junction that has them; "" if it may be none
+	file  string   // for display
+}
+
+func (o *occupied) Error() string {
+	text := o.who
+	if o.other != "" {
+		text += "\nTo connect the clients to that one, run:\n  " + o.other
+	}
+	return text + "\nTo set up Junction at free ports, write these lines into " + o.file +
+		", and run the same command again:\n  " + strings.Join(o.lines, "\n  ")
+}
+
+// addresses returns the free addresses of the lines.
+func (o *occupied) addresses() string {
+	var list []string
+	for _, line := range o.lines {
+		_, address, _ := strings.Cut(line, ": ")
+		list = append(list, address)
+	}
+	return strings.Join(list, " and ")
+}
+
+// prepare returns an error if a later step cannot succeed. If another program has an address, it offers to write
+// lines with free ports into the file. Else it changes nothing.
+func (g *guide) prepare(ctx context.Context) error {
+	err := g.possible(ctx)
+	o, is := errors.AsType[*occupied](err)
+	if !is || g.yes {
+		return err
+	}
+	e, failure := entries.Edit(io.Discard, g.file, false, true)
+	if failure != nil {
+		return err
+	}
+	text, possible := e.Listening(o.lines)
+	if !possible {
+		return err
+	}
+	agreed, failure := cli.QuestionsOf(g.cmd).YesNo(fmt.Sprintf("%s. Use %s instead?", o.who, o.addresses()), true)
+	if failure != nil || !agreed {
+		return cmp.Or(failure, err)
+	}
+	before, failure := revision.Read(g.file)
+	if failure != nil {
+		before = nil
+	}
+	g.record.begin(g.file, before)
+	if err := g.record.save(); err != nil {
+		return err
+	}
+	backup, err := e.Listen(text)
+	if err != nil {
+		return err
+	}
+	g.record.rewrote(backup)
+	g.say("Wrote into %s:\n  %s", g.short(), strings.Join(o.lines, "\n  "))
+	return g.record.save()
+}
 
 // possible returns an error if a later step cannot succeed. It changes nothing.
 func (g *guide) possible(ctx context.Context) error {
@@ -25,27 +92,31 @@ func (g *guide) possible(ctx context.Context) error {
 	if err != nil {
 		return nil // the next step reports it
 	}
-	c := e.Config()
-	if err := checkOwn(ctx, g.file, c, g.connectOther(c)); err != nil {
-		return g.withFree(err, c)
-	}
-	return g.free(ctx, c)
+	return g.free(ctx, e.Config())
 }
 
-// free returns an error if another program has an address at which Junction would listen, with lines of the
-// configuration that have free ports.
+// free returns an error if another program has an address at which Junction would listen: *occupied, if there are
+// free ports.
 func (g *guide) free(ctx context.Context, c *config.Config) error {
-	if _, serves := admin.ServedAt(ctx, g.file); serves {
+	own := checkOwn(ctx, g.file, c, "run: "+g.connectOther(c))
+	if _, serves := admin.ServedAt(ctx, g.file); own == nil && serves {
 		return nil
 	}
-	if p, present := runfile.Present(g.file); present && p.Ending() {
+	if p, present := runfile.Present(g.file); own == nil && present && p.Ending() {
 		return nil // the start waits for its end
 	}
-	_, taken := g.taken(c)
-	if taken == nil {
-		return nil
+	lines, taken := g.taken(c)
+	if len(lines) == 0 {
+		return cmp.Or(own, taken)
 	}
-	return g.withFree(taken, c)
+	o := &occupied{who: listeners.Held(taken), lines: lines, file: g.short()}
+	if _, ours := listeners.Holder(taken); own != nil || ours {
+		o.other = g.connectOther(c)
+	}
+	if held := admin.Held(own); held != "" {
+		o.who = listeners.Held(taken) + ": " + held
+	}
+	return o
 }
 
 // taken returns an error if another program has an address of the configuration, and lines with free ports for these
@@ -73,19 +144,10 @@ func (g *guide) taken(c *config.Config) (lines []string, taken error) {
 	return lines, taken
 }
 
-// withFree adds lines with free ports to an error about the addresses of the configuration.
-func (g *guide) withFree(err error, c *config.Config) error {
-	lines, _ := g.taken(c)
-	if len(lines) == 0 {
-		return err
-	}
-	return fmt.Errorf("%w; free now: write %s into %s", err, strings.Join(lines, ", and "), g.short())
-}
-
 // connectOther returns how the clients use the Junction of another file, which has the addresses of this one.
 func (g *guide) connectOther(c *config.Config) string {
 	name, url := cmp.Or(g.name, "junction"), runfile.URL(c.Listen)
-	return "run: " + config.CommandOf(name, "", "connect", "--all", "--url", url)
+	return config.CommandOf(name, "", "connect", "--all", "--url", url)
 }
 
 // notTaken returns err, or the error about an address that another program has taken meanwhile, which is the reason.
@@ -94,12 +156,9 @@ func (g *guide) notTaken(ctx context.Context, err error) error {
 	if err == nil || failure != nil {
 		return err
 	}
-	c := e.Config()
-	if own := checkOwn(ctx, g.file, c, g.connectOther(c)); own != nil {
-		return g.withFree(own, c)
+	taken := g.free(ctx, e.Config())
+	if o, is := errors.AsType[*occupied](taken); is {
+		return fmt.Errorf("%s; write %s into %s", o.who, strings.Join(o.lines, ", and "), o.file)
 	}
-	if taken := g.free(ctx, c); taken != nil {
-		return taken
-	}
-	return err
+	return cmp.Or(taken, err)
 }

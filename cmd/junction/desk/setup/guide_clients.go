@@ -42,20 +42,32 @@ func (g *guide) connect(ctx context.Context, running bool) (changed []*clients.C
 	return g.connectAll(ctx, chosen, replace)
 }
 
-// chooseClients asks which clients are connected.
+// chooseClients asks which clients are connected. Those whose files have Junction already stay so.
 func (g *guide) chooseClients(found []*clients.Client) (chosen []*clients.Client, err error) {
-	var all []string
+	var all, has, names []string
 	for _, c := range found {
-		all = append(all, c.ID)
+		if slices.Contains(g.has, c.ID) {
+			has = append(has, c.Name)
+		} else {
+			all = append(all, c.ID)
+		}
+	}
+	if len(all) == 0 {
+		g.say("\nAll clients that were found use Junction: %s.", strings.Join(has, ", "))
+		return found, nil
 	}
 	fmt.Fprintln(g.stdout)
 	if e, err := entries.Read(io.Discard, g.file, false); err == nil && keysOnly(e.Config()) {
 		g.say("Junction needs an API key. No file of a client gets the key. The clients get it\n%s",
 			strings.Join(keyPlan(found), "\n"))
 	}
-	names, err := g.which("Which clients should use Junction?", all)
+	question := "Which clients should use Junction?"
+	if len(has) > 0 {
+		question = "Which other clients should use Junction?"
+	}
+	names, err = g.which(question, all)
 	for _, c := range found {
-		if err == nil && slices.Contains(names, c.ID) {
+		if err == nil && (slices.Contains(names, c.ID) || slices.Contains(g.has, c.ID)) {
 			chosen = append(chosen, c)
 		}
 	}

@@ -21,8 +21,9 @@ func TestSetupFindsATakenAddressFirst(t *testing.T) {
 	text := "listen: " + l.Addr().String() + "\nadmin: 127.0.0.1:0\n"
 	home := atHome(t, map[string]string{".cursor/mcp.json": client, "work/a.yaml": text})
 	got := runProgram(t, "", "setup", "--yes", "--config", "a.yaml")
-	want := regexp.MustCompile(`^junction: ` + regexp.QuoteMeta(l.Addr().String()) + ` is taken by another program, .*; ` +
-		`free now: write (listen: 127\.0\.0\.1:[0-9]+) into a\.yaml; nothing was changed\n$`)
+	want := regexp.MustCompile(`^junction: nothing was changed: ` + regexp.QuoteMeta(l.Addr().String()) + ` is taken by ` +
+		`another program, perhaps another junction\nTo set up Junction at free ports, write these lines into a\.yaml, and ` +
+		`run the same command again:\n  (listen: 127\.0\.0\.1:[0-9]+)\n$`)
 	if got.code != 1 || got.stdout != "" || !want.MatchString(got.stderr) {
 		t.Fatalf("the setup gave %+v\nwant %s", got, want)
 	}

@@ -475,9 +475,7 @@ func (i *importer) signIns() []string {
 			}
 		}
 	}
-	if text := entries.Silent(i.file, added); text != "" {
-		lines = append(lines, text)
-	}
+	lines = append(lines, entries.Silent(i.file, added)...)
 	if len(unknown) > 0 {
 		lines = append(lines, fmt.Sprintf("These servers may require a sign-in: %s. %s shows which, and "+
 			"what to do.", strings.Join(unknown, ", "), i.command("status")))

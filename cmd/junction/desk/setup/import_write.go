@@ -58,6 +58,8 @@ func (i *importer) write(ctx context.Context) (err error) {
 	i.follows = i.sequel.Running && i.sequel.Reload == ""
 	if i.next = i.sequel.Next; i.sequel.Reload != "" {
 		i.next = i.sequel.Refused()
+	} else if !i.sequel.Running {
+		i.next = "Start Junction with: " + config.CommandOf(callable(), i.file, "service", firstStart(ctx, i.file))
 	}
 	return nil
 }

@@ -118,8 +118,13 @@ func (r *record) begin(file string, before []byte) {
 func (r *record) wrote(i *importer, added []string) {
 	r.Upstreams = append(r.Upstreams, added...)
 	r.Secrets = append(r.Secrets, i.secrets...)
-	if i.backup != "" {
-		beside := filepath.Join(filepath.Dir(r.Config), filepath.Base(i.backup)) // the undo may run in another folder
+	r.rewrote(i.backup)
+}
+
+// rewrote notes what the configuration is after a change, and its backup, or "".
+func (r *record) rewrote(made string) {
+	if made != "" {
+		beside := filepath.Join(filepath.Dir(r.Config), filepath.Base(made)) // the undo may run in another folder
 		r.Backups = append(r.Backups, backup{beside, r.Config})
 	}
 	if text, err := revision.Read(r.Config); err == nil {

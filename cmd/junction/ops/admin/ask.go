@@ -138,8 +138,25 @@ func CheckOwn(ctx context.Context, file string, c *config.Config, how string) er
 	if r.File != "" {
 		serves = r.File
 	}
-	return fmt.Errorf("%w%s; the one at %s (process %d of the user %s) serves %s: to use that one, %s%s",
-		ErrNotRunning, with, *c.Admin, r.PID, prose.Quote(cmp.Or(r.User, "?")), prose.Flat(serves), how, own)
+	held := fmt.Sprintf("the one at %s (process %d of the user %s) serves %s", *c.Admin, r.PID,
+		prose.Quote(cmp.Or(r.User, "?")), prose.Flat(serves))
+	return otherError{with, held, how + own}
+}
+
+// otherError means that a junction of another file, or of another user, has the admin address of a file.
+type otherError struct{ with, held, how string }
+
+func (e otherError) Error() string {
+	return fmt.Sprintf("%v%s; %s: to use that one, %s", ErrNotRunning, e.with, e.held, e.how)
+}
+
+func (e otherError) Unwrap() error { return ErrNotRunning }
+
+// Held returns the clause about the junction that an error of CheckOwn is about, without a remedy; "" for another
+// error.
+func Held(err error) string {
+	e, _ := errors.AsType[otherError](err)
+	return e.held
 }
 
 // Whose returns the sentence about the junction at the admin address of a configuration, for a person without a

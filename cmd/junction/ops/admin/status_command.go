@@ -313,7 +313,11 @@ func writeStatus(b *prose.Page, r *diagnose.Running, now time.Time) {
 	for _, line := range r.Unfollowed() {
 		b.Wrap("", "", prose.Tilde(line))
 	}
-	if n := len(r.Warnings) + r.MoreWarnings; n > 0 {
+	switch n := len(r.Warnings) + r.MoreWarnings; n {
+	case 0:
+	case 1:
+		b.WriteString("The file has 1 warning, which follows the table.\n")
+	default:
 		fmt.Fprintf(b, "The file has %s, which follow the table.\n", prose.Count(n, "warning"))
 	}
 	writeReplicas(b, r, now)

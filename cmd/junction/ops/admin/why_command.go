@@ -2,6 +2,7 @@ package admin
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -91,6 +92,21 @@ The exit code is 1 if the caller cannot use the item.`,
 	adminFlag(cmd, &admin)
 	cli.OutputFlag(cmd, &output)
 	return cmd
+}
+
+// Exposes reports whether the running junction of a file has an item of that name, which a policy may hide from the
+// caller. as is as in the flag --as. It is false if no junction answers that this user owns.
+func Exposes(ctx context.Context, file, as, name string) bool {
+	address, err := adminAddress(ctx, "", file)
+	if err != nil || address == "" {
+		return false
+	}
+	q := diagnose.WhyQuery{Name: name, As: as, Endpoint: "/mcp"}
+	var a diagnose.WhyReport
+	ask := adminRequest{path: "/why", query: q.Values(), owner: true}
+	return ask.send(ctx, address, ownLimit, &a) == nil && slices.ContainsFunc(a.Items, func(i diagnose.WhyItem) bool {
+		return i.Exposed == name
+	})
 }
 
 // usable reports whether an item exists that the caller can use now.

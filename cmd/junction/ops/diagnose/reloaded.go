@@ -89,7 +89,7 @@ func NewReloaded(change *config.Change, now time.Time) *Reloaded {
 	return r
 }
 
-// String names what has changed, such as "added notes; removed files; changed the policies staff".
+// String names what has changed, such as "added notes; removed files; changed the policy staff".
 func (r *Reloaded) String() string {
 	parts := r.parts()
 	if r.More > 0 {
@@ -103,11 +103,14 @@ func (r *Reloaded) parts() (parts []string) {
 		verb  string
 		names []string
 	}{{"added", r.Added}, {"changed", r.Changed}, {"removed", r.Removed}, {"disabled", r.Disabled},
-		{"added the policies", r.AddedPolicies}, {"changed the policies", r.ChangedPolicies},
-		{"removed the policies", r.RemovedPolicies}, {"added the keys", r.AddedKeys},
-		{"revoked the keys", r.RevokedKeys}} {
-		if len(list.names) > 0 {
-			parts = append(parts, list.verb+" "+strings.Join(list.names, ", "))
+		{"added the policy", r.AddedPolicies}, {"changed the policy", r.ChangedPolicies},
+		{"removed the policy", r.RemovedPolicies}, {"added the key", r.AddedKeys},
+		{"revoked the key", r.RevokedKeys}} {
+		if verb := list.verb; len(list.names) > 0 {
+			if len(list.names) > 1 {
+				verb = strings.NewReplacer("policy", "policies", "key", "keys").Replace(verb)
+			}
+			parts = append(parts, verb+" "+strings.Join(list.names, ", "))
 		}
 	}
 	return parts

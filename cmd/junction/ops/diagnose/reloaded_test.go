@@ -20,15 +20,16 @@ func TestReloadedNamesChangesForAnHour(t *testing.T) {
 	for n := range mostReloaded + 2 {
 		text += fmt.Sprintf("  n%d: { url: https://a.example.com }\n", n)
 	}
-	next := mustParse(t, text+"policies: [{ name: staff, rules: [deny: { upstreams: kept }] }, { name: team, rules: [allow: { upstreams: kept }] }]\n")
+	next := mustParse(t, text+"policies: [{ name: staff, rules: [deny: { upstreams: kept }] }, { name: team, rules: [allow: { upstreams: kept }] }, "+
+		"{ name: crew, rules: [allow: { upstreams: kept }] }]\n")
 	change := old.Follow(next)
 	r := NewReloaded(&change, now)
 	if len(r.Added) != mostReloaded || r.More != 2 {
 		t.Errorf("%d names and %d more, want %d and 2", len(r.Added), r.More, mostReloaded)
 	}
 	r.Added = r.Added[:1]
-	want := "added n0; changed kept; removed gone; disabled off; added the policies team; changed the policies staff; " +
-		"removed the policies past; added the keys " + config.KeyNames(change.AddedKeys)[0] + "; revoked the keys " +
+	want := "added n0; changed kept; removed gone; disabled off; added the policies crew, team; changed the policy staff; " +
+		"removed the policy past; added the key " + config.KeyNames(change.AddedKeys)[0] + "; revoked the key " +
 		config.KeyNames(change.RevokedKeys)[0] + "; and 2 more"
 	if got := r.String(); got != want {
 		t.Errorf("got %q, want %q", got, want)
