@@ -70,7 +70,7 @@ const nothing = "upstreams: { none: { command: [junction, demo], enabled: false 
 // nobody is the section auth of a cluster that no test uses and whose tests have API keys: no process begins or
 // ends to ask for keys by a reload, because several must agree in that.
 const nobody = "auth: { api_keys: [{ name: nobody, hash: " +
-	"sha256:0000000000000000000000000000000000000000000000000000000000000000 }] }\n"
+	"sha256:0000000000000000000000000000000000000000000000000000000000000001 }] }\n"
 
 // mustCluster starts a cluster for the test, which others may use after it.
 func mustCluster(t testing.TB, n int, fixed, idle string) *cluster {
