@@ -174,6 +174,7 @@
 //	legacyFront.handshake    front/legacy.go          the same for legacy clients
 //	Exchange.permit          permit.go                each call, with its arguments
 //	Core.permitAgain         permit.go                the same after each wait for the user
+//	Exchange.Still           permit.go                the same before a call is sent that has waited for its server
 //	Core.lookAgain           list.go                  takes the newest snapshot after a wait for a server; keeps the
 //	                                                  old one if the caller has lost its rights meanwhile
 //	findReference            completion.go            in completion

@@ -5,6 +5,8 @@ import (
 
 	"github.com/mark3labs/mcp-go/mcp"
 
+	"junction/auth"
+	"junction/policy"
 	"junction/proxy/view"
 	"junction/upstream"
 	"junction/upstream/client"
@@ -35,15 +37,7 @@ func (x *Exchange) permit(t *view.Target) error {
 // decide stores the policy decision about a call of the target in x.decision and in x.Info.
 func (x *Exchange) decide(t *view.Target) error {
 	x.Info.Upstream, x.Info.Own = t.Backend.Name(), t.Name
-	g := x.Subject.Ruling(t)
-	var arguments raw.Object
-	if g.Reads() {
-		var err error
-		if arguments, err = x.arguments(); err != nil {
-			return err
-		}
-	}
-	d, err := g.Decide(arguments)
+	d, err := x.judge(x.Subject.Ruling(t))
 	if err != nil {
 		return err
 	}
@@ -55,6 +49,47 @@ func (x *Exchange) decide(t *view.Target) error {
 		_, err = x.arguments()
 	}
 	return err
+}
+
+// judge returns what a ruling decides about the arguments of the call.
+func (x *Exchange) judge(g *policy.Ruling) (policy.Decision, error) {
+	if !g.Reads() {
+		return g.Decide(raw.Object{})
+	}
+	arguments, err := x.arguments()
+	if err != nil {
+		return policy.Decision{}, err
+	}
+	return g.Decide(arguments)
+}
+
+// Still implements upstream.Guard. It returns why the call is no longer permitted, if the caller or the policy has
+// changed while the call has waited for its server, and changes nothing of the exchange.
+func (x *Exchange) Still() error {
+	now := x.core.snapshot.Load()
+	switch {
+	case now != x.Snapshot:
+	case x.Principal.Kind == auth.KindLocal, x.Principal.Kind == auth.KindKey: // only a reload takes these rights
+		return nil
+	case now.Config.Guard.Still(x.Principal):
+		return nil
+	}
+	caller := now.Adopt(x.Caller)
+	if caller.Subject == nil {
+		return x.unknown()
+	}
+	d, err := x.judge(caller.Subject.Ruling(x.target))
+	switch {
+	case err != nil:
+		return err
+	case d.Scopes != "":
+		return x.stepUp(d.Scopes)
+	case d.Verdict.Denies():
+		return x.unknown()
+	case d.Verdict.Asks() && !x.decision.Verdict.Asks():
+		return InvalidParams("This call needs an approval since it was sent, because the policy has changed; send it again")
+	}
+	return nil
 }
 
 // permitAgain finds and permits the target of x again in the current snapshot. The policy may have

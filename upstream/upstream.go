@@ -181,6 +181,8 @@ type Call struct {
 	Rooted []string
 	// Window stands for the Session of a client that has none, with isolation: session: see WindowIn. "" for none.
 	Window string
+	// Guard is asked before the call is sent, also before it is sent again; nil permits it.
+	Guard Guard
 	// Continues states that the call answers an input_required result. Its params have the state of the
 	// modern connection, so it uses that one.
 	Continues bool
@@ -190,6 +192,12 @@ type Call struct {
 	// End ends the context of the call. If it is nil, the call creates a context of its own, and
 	// ends it when the time of the call is over.
 	End context.CancelCauseFunc
+}
+
+// A Guard decides whether a call may still be sent that has waited: the caller may have lost the right meanwhile.
+type Guard interface {
+	// Still returns why the call may not be sent, which (*Upstream).Call returns as it is. It must not block.
+	Still() error
 }
 
 // session returns what decides with isolation: session about the connection of the call: its session, or what
@@ -247,6 +255,12 @@ func (u *Upstream) Call(ctx context.Context, c *Call) (client.Result, error) {
 			return client.Result{}, u.unavailable(ctx, err)
 		}
 		l, cn := t.link, t.conn
+		if c.Guard != nil { // the call may have waited for its server
+			if err := c.Guard.Still(); err != nil {
+				t.end()
+				return client.Result{}, err
+			}
+		}
 		if len(c.Rooted) > 0 && l.roots != nil {
 			if err := c.giveRoots(l.roots()); err != nil {
 				t.end()

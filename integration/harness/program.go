@@ -186,6 +186,12 @@ func (p *Program) MustKill(t testing.TB) {
 	p.Cmd = nil // it has not ended well
 }
 
+// Reached waits until a condition is reached, and fails the test if it is not.
+func Reached(t testing.TB, what string, reached func() bool) {
+	t.Helper()
+	await(t, what, reached)
+}
+
 // await waits until another process has reached a state, which it does not announce.
 func await(t testing.TB, what string, reached func() bool) {
 	t.Helper()
