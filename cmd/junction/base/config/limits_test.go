@@ -3,10 +3,12 @@ package config
 import (
 	"fmt"
 	"maps"
+	"os"
 	"reflect"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"junction/cmd/pack/manifest"
 	"junction/upstream"
@@ -14,19 +16,21 @@ import (
 )
 
 // TestCheckComparesEachLimit: junction check warns of a limit of an upstream that defeats another one, or the table
-// says why it compares none. A new limit needs a row.
+// says why it compares none. A new limit needs a row, and a size an upper bound if nothing compares it.
 func TestCheckComparesEachLimit(t *testing.T) {
 	rows := map[string]struct {
 		entry, warned string // keys of an entry, and the begin of a warning with this key
 		why           string // why check does not compare the limit
+		refused       string // keys of an entry with a value beyond the upper bound
+		counted       bool   // it counts what Junction holds itself, so that it needs no bound
 	}{
 		"timeout":         {entry: "timeout: 20m", warned: "upstreams.x.timeout: has no effect: max_timeout ends each call after 10m"},
 		"max_timeout":     {entry: "timeout: 2m, max_timeout: 1m", warned: "upstreams.x.timeout: has no effect: max_timeout ends each call after 1m (upstreams.x.max_timeout)"},
 		"connect_timeout": {why: "it bounds the connection, which no other limit does"},
-		"concurrency":     {why: "calls beyond it wait; those of a pack wait there, too"},
-		"max_links":       {why: "it bounds connections, not calls"},
+		"concurrency":     {why: "calls beyond it wait; those of a pack wait there, too", counted: true},
+		"max_links":       {why: "it bounds connections, not calls", counted: true},
 		"idle_stop":       {why: "it ends no call"},
-		"cache":           {why: "it bounds no call"},
+		"cache":           {why: "it bounds no call", refused: "cache: 25h"},
 	}
 	entry := reflect.TypeFor[upstream.Config]()
 	var limits []string
@@ -39,6 +43,17 @@ func TestCheckComparesEachLimit(t *testing.T) {
 		if (row.entry == "") == (row.why == "") {
 			t.Errorf("the limit %s has no row: have check_limits.go compare it with a limit that it defeats, or say why not", key)
 			continue
+		}
+		number := entry.FieldByIndex(index).Type != reflect.TypeFor[time.Duration]()
+		if number && row.entry == "" && row.refused == "" && !row.counted {
+			t.Errorf("the limit %s is a size: compare it with another limit, or give it an upper bound in upstream/validate.go; a "+
+				"reason is not enough", key)
+		}
+		if row.refused != "" {
+			_, err := parseText("test.yaml", []byte("upstreams: { x: { command: [x], "+row.refused+" } }"), os.LookupEnv)
+			if err == nil || !strings.Contains(err.Error(), "upstreams.x."+key+": ") {
+				t.Errorf("with %s, check says %v", row.refused, err)
+			}
 		}
 		if row.why != "" {
 			continue
