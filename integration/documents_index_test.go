@@ -3,6 +3,7 @@ package integration
 import (
 	"os"
 	"path"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -36,5 +37,28 @@ func TestDocumentsIndex(t *testing.T) {
 	if lines := strings.Split(strings.TrimSpace(top), "\n"); len(lines) != 2 || !strings.HasSuffix(lines[0], "setup") ||
 		!strings.HasPrefix(lines[1], "$ go test ") {
 		t.Errorf("README.md begins with %q, want a command that sets up, and one that runs the tests", lines)
+	}
+}
+
+// TestListsOfContentsAreWhole: a page that begins with a list of its sections has each of them in the list.
+func TestListsOfContentsAreWhole(t *testing.T) {
+	d := &documentCheck{t: t, root: os.DirFS("..")}
+	lists := 0
+	for _, page := range d.pages() {
+		text := regexp.MustCompile("(?ms)^```.*?^```").ReplaceAllString(d.read(page), "")
+		top, rest, _ := strings.Cut(text, "\n## ")
+		if !regexp.MustCompile(`(?m)^- \[[^\]]*\]\(#`).MatchString(top) {
+			continue
+		}
+		lists++
+		for _, heading := range regexp.MustCompile(`(?m)^## .*$`).FindAllString("## "+rest, -1) {
+			anchor := anchors(heading)[0]
+			if !strings.Contains(top, "](#"+anchor+")") {
+				t.Errorf("the list at the top of %s does not have the section %q (#%s)", page, heading, anchor)
+			}
+		}
+	}
+	if lists == 0 {
+		t.Error("no page has a list of its sections")
 	}
 }

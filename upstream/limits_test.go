@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"junction/upstream/yamlread"
 )
@@ -99,6 +100,9 @@ func TestLimitsOfACallAreExplained(t *testing.T) {
 			continue
 		}
 		calls++
+		if field.Type != reflect.TypeFor[time.Duration]() {
+			t.Errorf("%s is no time; junction why labels the limits of a call as time (why_command.go): label them as limits", key)
+		}
 		var rule Rule
 		var c, ruled Config
 		var d Defaults
@@ -127,7 +131,8 @@ func TestLimitsOfACallAreExplained(t *testing.T) {
 // noErrors are the limits of which no error of a call tells, and why.
 var noErrors = map[string]string{"idle_stop": "ends no call", "cache": "bounds no call"}
 
-// TestEachLimitHasAKindOfError: the table of the kinds of errors names each limit in the row of its kind.
+// TestEachLimitHasAKindOfError: the table of the kinds of errors names each limit in the row of its kind, and so does
+// the runbook for calls that fail.
 func TestEachLimitHasAKindOfError(t *testing.T) {
 	readme, err := os.ReadFile("../proxy/README.md")
 	if err != nil {
@@ -135,7 +140,16 @@ func TestEachLimitHasAKindOfError(t *testing.T) {
 	}
 	_, table, _ := strings.Cut(string(readme), "\n| kind | meaning |\n")
 	table, _, _ = strings.Cut(table, "\n\n")
+	runbook, err := os.ReadFile("../cmd/junction/deploy/RUNBOOK.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, failed, _ := strings.Cut(string(runbook), "\n## JunctionCallsFail\n")
+	failed, _, _ = strings.Cut(failed, "\n## ")
 	for key := range numbers(reflect.TypeFor[Config]()) {
+		if noErrors[key] == "" && !strings.Contains(failed, "`"+key+"`") {
+			t.Errorf("JunctionCallsFail in RUNBOOK.md does not name `%s`, whose error makes calls fail", key)
+		}
 		named := regexp.MustCompile("(?m)^\\| `\\w+` \\|.*`" + key + "`").MatchString(table)
 		if named == (noErrors[key] != "") {
 			t.Errorf("the table of the kinds of errors in proxy/README.md names `%s`: %v; name the limit in the row of the "+
@@ -159,6 +173,24 @@ func TestReplicasCountTheirLimits(t *testing.T) {
 		if listed != (counts == "each") {
 			t.Errorf("the table in replicas/README.md has `%s`: %v; the tag limit of its field says %q", key, listed, counts)
 		}
+	}
+}
+
+// TestRulesReplaceLimits: the README lists the limits that a rule for tools replaces, which are the numbers of a rule.
+func TestRulesReplaceLimits(t *testing.T) {
+	readme, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var keys []string
+	for key := range numbers(reflect.TypeFor[Rule]()) {
+		keys = append(keys, "`"+key+"`")
+	}
+	slices.Sort(keys)
+	last := len(keys) - 1
+	want := "- " + strings.Join(keys[:last], ", ") + " and " + keys[last] + " replace the limits of the upstream"
+	if !strings.Contains(strings.Join(strings.Fields(string(readme)), " "), want) {
+		t.Errorf("upstream/README.md does not say %q", want)
 	}
 }
 

@@ -3,6 +3,7 @@ package upstream
 import (
 	"fmt"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -10,6 +11,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"junction/upstream/client"
+	"junction/upstream/yamlread"
 )
 
 // TestModesHaveEveryFact: each row of the table has the facts that its kind of mode needs, and no others.
@@ -206,6 +208,35 @@ func TestKeysOfAnotherMode(t *testing.T) {
 		if text := strings.Join(got, "; "); text != want {
 			t.Errorf("%s: %q, want %q", keys, text, want)
 		}
+	}
+}
+
+// TestSecretsHaveNoLineBreak: the error about a secret of auth with a line break, such as that of a file with two lines,
+// names the key, in each mode that has it. A secret is text, and its key ends so.
+func TestSecretsHaveNoLineBreak(t *testing.T) {
+	tried := 0
+	for key, index := range yamlread.Keys(reflect.TypeFor[Auth]()) {
+		if !regexp.MustCompile(`(token|secret|password)$`).MatchString(key) {
+			continue
+		}
+		for _, row := range Modes() {
+			if !slices.Contains(row.AuthKeys, key) {
+				continue
+			}
+			tried++
+			for _, ends := range []string{"\n", "\r", "\x00"} {
+				c := Config{URL: "https://x.example/mcp", Auth: Auth{Mode: row.Word}}
+				reflect.ValueOf(&c.Auth).Elem().FieldByIndex(index).SetString("canary-one" + ends + "canary-two")
+				if !slices.ContainsFunc(c.Validate("x"), func(p yamlread.Problem) bool {
+					return p.Path == "auth."+key && strings.Contains(p.Text, "has a line break")
+				}) {
+					t.Errorf("with mode: %s, %s may have %q", row.Word, key, ends)
+				}
+			}
+		}
+	}
+	if tried == 0 {
+		t.Error("no mode has a secret")
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"path"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -40,7 +41,7 @@ func (c *Config) Validate(name string) []yamlread.Problem {
 			bad("headers."+k, "is no HTTP header name")
 		} else if hopByHop[strings.ToLower(k)] {
 			bad("headers."+k, "is set by Junction itself; remove it")
-		} else if strings.ContainsAny(c.Headers[k], "\r\n\x00") {
+		} else if strings.ContainsAny(c.Headers[k], lineBreaks) {
 			bad("headers."+k, "has a line break in its value")
 		}
 	}
@@ -68,6 +69,9 @@ func (c *Config) Validate(name string) []yamlread.Problem {
 	c.Tools.validate(bad)
 	return ps
 }
+
+// lineBreaks are the characters that end a header, or the value of one.
+const lineBreaks = "\r\n\x00"
 
 // validateRemote checks the keys that only an upstream with a url has.
 func (c *Config) validateRemote(bad func(path, format string, args ...any)) {
@@ -117,6 +121,12 @@ func (c *Config) validateMode(u *url.URL, bad func(path, format string, args ...
 		bad("auth.mode", "needs an https url, because %s would expose %s; %[1]s is allowed only for loopback",
 			scheme.Word, row.Exposes)
 	}
+	for _, key := range keys {
+		value := reflect.ValueOf(c.Auth).FieldByIndex(yamlread.Keys(reflect.TypeFor[Auth]())[key])
+		if isSecret(key) && strings.ContainsAny(value.String(), lineBreaks) {
+			bad("auth."+key, "has a line break in its value")
+		}
+	}
 	if row.Judge != nil {
 		row.Judge(&c.Auth, bad)
 	}
@@ -125,6 +135,13 @@ func (c *Config) validateMode(u *url.URL, bad func(path, format string, args ...
 			bad("headers."+k, "carries %s (auth.mode); remove one of the two", row.What)
 		}
 	}
+}
+
+// isSecret reports whether the value of a key of auth is a secret, which its name tells.
+func isSecret(key string) bool {
+	return slices.ContainsFunc([]string{"token", "secret", "password"}, func(end string) bool {
+		return strings.HasSuffix(key, end)
+	})
 }
 
 // checkKeys checks which keys of auth are set.

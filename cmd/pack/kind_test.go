@@ -62,6 +62,11 @@ func TestEveryKindOfToolHasItsFacts(t *testing.T) {
 		if !regexp.MustCompile(`(?mi)^## ` + kind.Key + ` tools$`).Match(readme) {
 			t.Errorf("the README has no section about the tools of the kind %s", kind.Key)
 		}
+		section := regexp.MustCompile(`(?msi)^## ` + kind.Key + ` tools$.*?(^## |\z)`).FindString(string(readme))
+		if !strings.Contains(section, "Without `annotations`") {
+			t.Errorf("the section of the README about the kind %s does not say which hints a tool has without annotations "+
+				"(the fact hints)", kind.Key)
+		}
 		for _, key := range kind.Keys {
 			if keys[key] == nil {
 				t.Errorf("tools of the kind %s have the key %s, which no tool has", kind.Key, key)
@@ -222,8 +227,8 @@ func (f *facts) In(dir manifest.Ref, _ string) {
 }
 func (*facts) Here(path string) string { return path }
 
-// TestUnknownKindIsNotRun calls a tool that is neither a command, a request nor a prompt, in a pack
-// and in its preview, which has no runners.
+// TestUnknownKindIsNotRun calls a tool of a kind that has no row, in a pack and in its preview, which
+// has no runners.
 func TestUnknownKindIsNotRun(t *testing.T) {
 	for name, runners := range map[string]Runners{"pack": NewRunners(authtest.Log(t)), "preview": {}} {
 		source := &manifest.Tool{Name: "new", Shell: true}

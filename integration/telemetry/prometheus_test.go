@@ -14,6 +14,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -247,13 +248,14 @@ func TestScrapeWhileStartingAndStopping(t *testing.T) {
 	}
 }
 
-// TestEachAlertHasARunbook: the annotation of each alert names a section, and each section an alert.
+// TestEachAlertHasARunbook: the annotation of each alert names a section, and each section an alert. What the alert
+// about failed calls counts is in the panel that its section names.
 func TestEachAlertHasARunbook(t *testing.T) {
 	harness.Waits(t)
 	var rules struct {
 		Groups []struct {
 			Rules []struct {
-				Alert       string
+				Alert, Expr string
 				Annotations map[string]string
 			}
 		}
@@ -266,6 +268,9 @@ func TestEachAlertHasARunbook(t *testing.T) {
 	for _, g := range rules.Groups {
 		for _, r := range g.Rules {
 			sections++
+			if r.Alert == "JunctionCallsFail" {
+				wantInPanel(t, "Failed calls", r.Expr)
+			}
 			if r.Annotations["runbook"] != file+"#"+strings.ToLower(r.Alert) || !strings.Contains(text, "\n## "+r.Alert+"\n") {
 				t.Errorf("%s has the runbook %q, and %s no such section", r.Alert, r.Annotations["runbook"], file)
 			}
@@ -273,5 +278,42 @@ func TestEachAlertHasARunbook(t *testing.T) {
 	}
 	if n := strings.Count(text, "\n## "); n != sections {
 		t.Errorf("%s has %d sections for %d alerts", file, n, sections)
+	}
+}
+
+// wantInPanel reports each outcome of requests that an alert counts, and that a panel of the board does not show.
+func wantInPanel(t *testing.T, title, expr string) {
+	t.Helper()
+	outcomes := func(expr string) (words []string) {
+		for _, m := range regexp.MustCompile(`junction_outcome=~?"([a-z_|]+)"`).FindAllStringSubmatch(expr, -1) {
+			words = append(words, strings.Split(m[1], "|")...)
+		}
+		return words
+	}
+	var board struct {
+		Panels []struct {
+			Title   string
+			Targets []struct{ Expr string }
+		}
+	}
+	if err := json.Unmarshal([]byte(mustRead(t, "cmd/junction/deploy/grafana.json")), &board); err != nil {
+		t.Fatal(err)
+	}
+	var shown []string
+	for _, panel := range board.Panels {
+		for _, target := range panel.Targets {
+			if panel.Title == title {
+				shown = append(shown, outcomes(target.Expr)...)
+			}
+		}
+	}
+	counted := outcomes(expr)
+	if len(counted) == 0 {
+		t.Errorf("%s counts no outcome", expr)
+	}
+	for _, outcome := range counted {
+		if !slices.Contains(shown, outcome) {
+			t.Errorf("the panel %s does not show the outcome %s, which its alert counts", title, outcome)
+		}
 	}
 }

@@ -108,8 +108,9 @@ const (
 	KindUnavailable Kind = "unavailable" // there is no connection, and none could be made
 	KindTimeout     Kind = "timeout"     // no answer in time; the upstream was told to cancel
 	// the connection broke during the call, which may or may not have been carried out
-	KindLost       Kind = "lost"
-	KindInvalid    Kind = "invalid"    // the upstream sent an invalid response
+	KindLost Kind = "lost"
+	// the answer of the upstream cannot be used: it is no valid message, or an HTTP status of a failure
+	KindInvalid    Kind = "invalid"
 	KindBusy       Kind = "busy"       // too many calls or connections are in use
 	KindCancelled  Kind = "cancelled"  // the client gave up
 	KindUnanswered Kind = "unanswered" // the client did not answer a server request

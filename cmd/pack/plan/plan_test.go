@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -432,4 +433,35 @@ func FuzzPlan(f *testing.F) {
 			}
 		}
 	})
+}
+
+// TestTheReadmeHasTheWordsOfThePlan: a person finds each word of a plan in the README, those of each kind of tool, too.
+func TestTheReadmeHasTheWordsOfThePlan(t *testing.T) {
+	readme, err := os.ReadFile("../../junction/desk/packs/README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	words := strings.Join(strings.Fields(string(readme)), " ")
+	word := regexp.MustCompile(`(?:\.Fact\(|\.Texts\(|refs\(|\.add\(.*?, )"([a-z ]+)",`)
+	for _, pattern := range []string{"../kind_*.go", "*.go"} {
+		files, err := filepath.Glob(pattern)
+		if err != nil || len(files) == 0 {
+			t.Fatal(files, err)
+		}
+		for _, file := range files {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			found := word.FindAllStringSubmatch(string(text), -1)
+			if strings.HasPrefix(file, "../kind_") && !strings.HasSuffix(file, "_test.go") && len(found) == 0 {
+				t.Errorf("%s adds no fact with a word", file)
+			}
+			for _, m := range found {
+				if !strings.HasSuffix(file, "_test.go") && !strings.Contains(words, "*"+m[1]+"*") {
+					t.Errorf("packs/README.md does not have *%s*, a word of the plan in %s", m[1], file)
+				}
+			}
+		}
+	}
 }

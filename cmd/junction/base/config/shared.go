@@ -1,10 +1,10 @@
 package config
 
 import (
-	"bytes"
 	"cmp"
 	"crypto/hmac"
 	"crypto/sha256"
+	"encoding"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
@@ -166,10 +166,7 @@ func (c *Config) Shared(key []byte) (string, error) {
 			}
 			value = entries
 		}
-		plain, err := json.Marshal(value)
-		if err == nil {
-			plain, err = withoutZeros(plain)
-		}
+		plain, err := json.Marshal(used(reflect.ValueOf(value)))
 		if err != nil {
 			return "", fmt.Errorf("compare %s with that of other processes: %w", p.path, err)
 		}
@@ -188,36 +185,65 @@ func (c *Config) rules() any {
 	return c.Policies
 }
 
-// withoutZeros returns JSON without the members that are null, false or empty. So a key of the file that a
-// later version adds changes no digest until it is used. A number stays: reuse_interval: 0 is not its default.
-func withoutZeros(text []byte) ([]byte, error) {
-	d := json.NewDecoder(bytes.NewReader(text))
-	d.UseNumber()
-	var v any
-	if err := d.Decode(&v); err != nil {
-		return nil, err
-	}
-	pruned, _ := prune(v)
-	return json.Marshal(pruned)
-}
-
-// prune removes such members of objects, and reports whether the rest is a zero value itself.
-func prune(v any) (pruned any, zero bool) {
-	switch v := v.(type) {
-	case map[string]any:
-		for name, member := range v {
-			if rest, zero := prune(member); zero {
-				delete(v, name)
-			} else {
-				v[name] = rest
+// used returns a value as JSON has it, without the fields that have the zero value of their type, and without what
+// is empty. So a key of the file that a later version adds changes no digest until it is used. A pointer that is set
+// stays: reuse_interval: 0 and enabled: false are not the defaults.
+func used(v reflect.Value) any {
+	switch _, plain := v.Interface().(json.Marshaler); {
+	case plain, v.Type().Implements(reflect.TypeFor[encoding.TextMarshaler]()):
+		return v.Interface()
+	case v.Kind() == reflect.Pointer && !v.IsNil():
+		return used(v.Elem())
+	case v.Kind() == reflect.Struct:
+		fields := map[string]any{}
+		addUsed(fields, v)
+		return fields
+	case v.Kind() == reflect.Map && !v.IsNil():
+		members := map[string]any{}
+		for _, name := range v.MapKeys() {
+			if member := used(v.MapIndex(name)); !unused(v.MapIndex(name), member) {
+				members[name.String()] = member
 			}
 		}
-		return v, len(v) == 0
-	case []any:
-		for i := range v { // elements have a place, so they stay
-			v[i], _ = prune(v[i])
+		return members
+	case v.Kind() == reflect.Slice && !v.IsNil() && v.Type().Elem().Kind() != reflect.Uint8:
+		elements := make([]any, v.Len()) // elements have a place, so all of them stay
+		for i := range elements {
+			elements[i] = used(v.Index(i))
 		}
-		return v, len(v) == 0
+		return elements
 	}
-	return v, v == nil || v == false || v == ""
+	return v.Interface()
+}
+
+// addUsed adds the fields of a struct, under the names that JSON gives them.
+func addUsed(fields map[string]any, v reflect.Value) {
+	for i := range v.NumField() {
+		field := v.Type().Field(i)
+		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+		switch value := v.Field(i); {
+		case name == "-" || !field.IsExported():
+		case field.Anonymous && name == "" && value.Kind() == reflect.Struct:
+			addUsed(fields, value)
+		default:
+			if of := used(value); !unused(value, of) {
+				fields[cmp.Or(name, field.Name)] = of
+			}
+		}
+	}
+}
+
+// unused reports whether a value, and what JSON has of it, are as if the file did not have the key. A type with
+// a text of its own, such as a time, always has one.
+func unused(v reflect.Value, of any) bool {
+	switch of := of.(type) {
+	case json.Marshaler, encoding.TextMarshaler:
+		text, err := json.Marshal(of)
+		return err == nil && (string(text) == "null" || string(text) == `""`)
+	case map[string]any:
+		return len(of) == 0 && v.Kind() != reflect.Pointer
+	case []any:
+		return len(of) == 0 && v.Kind() != reflect.Pointer
+	}
+	return v.IsZero()
 }

@@ -7,6 +7,8 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"regexp"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -15,6 +17,8 @@ import (
 	"junction/auth/authserver"
 	"junction/cmd/junction/base/config"
 	"junction/cmd/junction/desk/clients"
+	"junction/upstream"
+	"junction/upstream/prose"
 )
 
 const metadata = `Bearer resource_metadata="https://mcp.example.com/.well-known/oauth-protected-resource"`
@@ -191,6 +195,36 @@ func TestAskInsecure(t *testing.T) {
 		n := &New{Entry: &clients.Entry{URL: clients.Literal(address)}}
 		if got := n.secure(); got != want {
 			t.Errorf("secure(%s) = %v", address, got)
+		}
+	}
+}
+
+// TestReadmeSaysHowServersAreAsked: the README has how long servers are asked, and in the row of an answer that names no
+// sign-in the key of each mode that takes a token of the server.
+func TestReadmeSaysHowServersAreAsked(t *testing.T) {
+	text, err := os.ReadFile("../clients/README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := "It waits " + prose.Duration(askTime) + " for a server, and " + prose.Duration(askAll) + " for all."
+	if !strings.Contains(strings.Join(strings.Fields(string(text)), " "), want) {
+		t.Errorf("clients/README.md does not say %q", want)
+	}
+	row := regexp.MustCompile(`(?m)^\| another 401, and 403 \|.*$`).FindString(string(text))
+	for _, mode := range upstream.Modes() {
+		keys := []string{"headers"}
+		if mode.Owner != upstream.OwnerNobody {
+			keys = nil
+			for _, key := range mode.AuthKeys {
+				if strings.HasSuffix(key, "token") {
+					keys = append(keys, "auth."+key)
+				}
+			}
+		}
+		for _, key := range keys {
+			if mode.Token != "" && !strings.Contains(row, "`"+key+"`") {
+				t.Errorf("the row %q does not name `%s` of mode: %s", row, key, mode.Word)
+			}
 		}
 	}
 }
