@@ -87,7 +87,8 @@ func (x *Exchange) Still() error {
 	case d.Verdict.Denies():
 		return x.unknown()
 	case d.Verdict.Asks() && !x.decision.Verdict.Asks():
-		return InvalidParams("This call needs an approval since it was sent, because the policy has changed; send it again")
+		return InvalidParams("This call needs an approval now, because the policy has changed since it was sent; " +
+			"send it again")
 	}
 	return nil
 }
