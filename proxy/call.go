@@ -79,7 +79,7 @@ func (s *Core) call(ctx context.Context, x *Exchange, find finder, permit func(*
 		}
 	}
 	c := x.upstreamCall(t)
-	c.Buffer = x.buffer
+	c.Buffer, c.Guard = x.buffer, x
 	if rejected, err := s.validate(ctx, x, c); rejected != nil || err != nil {
 		return resultOf(rejected), err
 	}
