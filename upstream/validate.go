@@ -54,7 +54,7 @@ func (c *Config) Validate(name string) []yamlread.Problem {
 	if c.Prefix != nil && *c.Prefix != "" && !validName(*c.Prefix) {
 		bad("prefix", "has 1 to 32 of A-Z, a-z, 0-9, _ and -, or is empty for bare names")
 	}
-	if c.MaxLinks == 1 && c.Kind().Process &&
+	if c.MaxLinks == 1 && c.Kind().Process && !c.keyed() &&
 		(c.Isolation.OfCallers() || c.Isolation == IsolationUnset && c.Separate) {
 		bad("max_links", "leaves no process for a call, because one process reads the lists for all; write 2 or more, "+
 			"or isolation: shared")
