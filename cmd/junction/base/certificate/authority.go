@@ -67,6 +67,9 @@ func (a *Authority) Order(ctx context.Context, account crypto.Signer, host strin
 		if refused, is := errors.AsType[*acme.Error](err); is && refused.ProblemType == needsBinding {
 			err = fmt.Errorf("%w; set tls.acme.eab_key_id and eab_secret, which it gives its customers", err)
 		}
+		if _, answered := errors.AsType[*acme.Error](err); !answered {
+			return nil, fmt.Errorf("the authority cannot be asked: %w", err)
+		}
 		return nil, fmt.Errorf("the authority does not accept the account: %w", err)
 	}
 	order, err := c.AuthorizeOrder(ctx, acme.DomainIDs(host))
