@@ -12,7 +12,6 @@ import (
 
 	"junction/auth/authtest"
 	"junction/upstream/client"
-	"junction/upstream/command"
 	"junction/upstream/folder"
 	"junction/upstream/upstreamtest"
 )
@@ -427,32 +426,5 @@ func TestProcessOfAFolderStopsAlone(t *testing.T) {
 	mustCall(t, u, toolCall("open", `{"gate":"end"}`, b))
 	if res := <-works; res.err != nil {
 		t.Errorf("the call from the other folder = %v", res.err)
-	}
-}
-
-// TestSandboxHasAllRootsOfAClient: a command with a sandbox may change each permitted root of its client; only read
-// them, if the entry says so; and not another folder that clients may name.
-func TestSandboxHasAllRootsOfAClient(t *testing.T) {
-	mustEnforce(t)
-	for _, reads := range []bool{false, true} {
-		p := newPlaces(t, "shop", "blog", "other")
-		c := Config{Isolation: IsolationFolder, Era: client.EraLegacy, Sandbox: &command.Sandbox{Require: true, TCP: allPorts()}}
-		if reads {
-			c.Sandbox.Read = []string{"${folder}"}
-		}
-		const uses = `ls "$1" && exit 5; shift; ls "$@" || exit 4; for d; do echo x >"$d/written"; done; exit 3`
-		c.Command = []string{"sh", "-c", uses, "sh", filepath.Join(p.dir, "other"), filepath.Join(p.dir, "shop"),
-			filepath.Join(p.dir, "blog")}
-		u := Start("up", c, Options{Log: authtest.Log(t), Sandboxes: t.TempDir()})
-		res := <-begun(u, toolCall("whoami", `{}`, p.in(t, "ann", "shop", "blog")))
-		if res.err == nil || !strings.Contains(res.err.Error(), "status 3") {
-			t.Errorf("only read %v: the command ended with %v", reads, res.err)
-		}
-		for _, name := range []string{"shop", "blog"} {
-			if _, err := os.Stat(filepath.Join(p.dir, name, "written")); (err == nil) == reads {
-				t.Errorf("only read %v: it has changed %s: %v", reads, name, err == nil)
-			}
-		}
-		u.Close()
 	}
 }

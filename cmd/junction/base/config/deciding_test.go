@@ -318,3 +318,27 @@ func TestCheckNamesWritesThatOthersRead(t *testing.T) {
 		t.Errorf("%v, and the warnings are %q, want one that begins with %q", err, got, want)
 	}
 }
+
+// TestCheckWarnsAboutKeysOfClients: a file of a key is relative to the configuration, and check warns of one that
+// cannot be used, but not of the file of an entry that is off.
+func TestCheckWarnsAboutKeysOfClients(t *testing.T) {
+	p := newPlayground(t)
+	const entry = "{ url: 'https://b.example.com', auth: { mode: client_credentials, issuer: 'https://c.example.com', " +
+		"client_id: us, private_key_file: key.pem }"
+	p.write(t, "conf/junction.yaml", "upstreams:\n  on: "+entry+" }\n  off: "+entry+", enabled: false }\n")
+	file := filepath.Join(p.dir, "conf", "key.pem")
+	for want, text := range map[string]string{"cannot read " + file: "", "no private key in PEM": "canary-key"} {
+		if text != "" {
+			if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		} else {
+			os.Remove(file)
+		}
+		r, err := Inspect(p.file, environment(p.vars), func(*Config) []Problem { return nil })
+		if err != nil || len(r.Mistakes) > 0 || len(r.Warnings) != 1 || !strings.Contains(r.Warnings[0].Text, want) ||
+			r.Warnings[0].Path != "upstreams.on.auth.private_key_file" || strings.Contains(r.Warnings[0].Text, "canary") {
+			t.Errorf("%v: %+v, want %q", err, r, want)
+		}
+	}
+}
