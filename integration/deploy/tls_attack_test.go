@@ -42,6 +42,7 @@ func calls(t *testing.T, c *harness.Client, stop func() bool) (middle, longest t
 // hold thousands of connections whose handshake does not go on, and while they make as many handshakes as they can.
 // The connections are closed at limits.read_timeout.
 func TestOperateTLSUnderAttack(t *testing.T) {
+	harness.Long(t)
 	harness.WithoutShort(t)
 	harness.Alone(t, "it uses thousands of descriptors, and all processors")
 	m := newTeam(t, "")

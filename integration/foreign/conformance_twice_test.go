@@ -13,6 +13,7 @@ import (
 // the file. The first tool that asks fails, and teaches Junction that legacy clients need a second
 // process. Everything later passes, also in a second run.
 func TestConformanceTwice(t *testing.T) {
+	harness.Long(t)
 	harness.WithoutShort(t)
 	defer harness.Computes(t)()
 	npm.MustFolder(t)

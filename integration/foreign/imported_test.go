@@ -94,6 +94,7 @@ func placeOf(t *testing.T, result []byte) string {
 // and with ., ${PWD} and ${workspaceFolder}. After it, each tool answers a window in either project as it answered
 // without Junction, when the client started the server.
 func TestForeignImportedFolders(t *testing.T) {
+	harness.Long(t)
 	harness.WithoutShort(t)
 	needs.UV.Require(t)
 	defer harness.Computes(t)()

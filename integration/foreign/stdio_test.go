@@ -47,6 +47,7 @@ func TestStdioClients(t *testing.T) {
 // once without the key of sessions. They notice only that lists may have changed, and go on to hear of
 // changes, in both eras.
 func TestStdioClientsSurviveRestart(t *testing.T) {
+	harness.Long(t)
 	defer harness.Computes(t)()
 	npm.MustFolder(t)
 	for _, test := range []struct {

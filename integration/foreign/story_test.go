@@ -168,6 +168,7 @@ func mustServeReference(t testing.TB, args ...string) string {
 // TestReferenceServer puts the official reference server behind Junction, over both wires, and
 // without and with sessions, for clients of both eras.
 func TestReferenceServer(t *testing.T) {
+	harness.Long(t)
 	defer harness.Computes(t)()
 	npm.MustFolder(t)
 	reference := mustBuildReference(t)

@@ -1,6 +1,7 @@
 package harness
 
 import (
+	"os"
 	"runtime"
 	"testing"
 
@@ -81,5 +82,14 @@ func WithoutShort(t *testing.T) {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("-short: it is about programs beside Junction, and long")
+	}
+}
+
+// Long skips a test unless JUNCTION_TEST_LONG=1, which .ci/whole sets. It is for what takes a processor for long, or
+// the whole machine, beside a shorter test of the same that runs with each change.
+func Long(t *testing.T) {
+	t.Helper()
+	if os.Getenv("JUNCTION_TEST_LONG") != "1" {
+		t.Skip("it is long: set JUNCTION_TEST_LONG=1")
 	}
 }
