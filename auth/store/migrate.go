@@ -16,7 +16,8 @@ import (
 // once, and never changes: TestMigrationsAreOnlyAdded has their digests.
 //
 // A release has at most one new step, and a program works with the schema of the next step: so the
-// processes of a Postgres can be upgraded, and downgraded, one after the other. A step therefore adds
+// processes of a Postgres can be upgraded, and downgraded, one after the other, and a SQLite file goes
+// back to the program before. A step therefore adds
 // what its program needs (expand), and removes only what the program before it no longer used
 // (contract). acceptsMore says what a step may add.
 //
@@ -123,15 +124,8 @@ func (s *Store) mayMigrate(ctx context.Context, was int, how migration) error {
 	return nil
 }
 
-// isNewer reports whether this program does not work with a version of the schema. A SQLite file has
-// one process at a time: it is never upgraded below an older one.
-func (s *Store) isNewer(version int) bool {
-	known := len(s.steps)
-	if s.postgres {
-		known++
-	}
-	return version > known
-}
+// isNewer reports whether this program does not work with a version of the schema: it works with the next one.
+func (s *Store) isNewer(version int) bool { return version > len(s.steps)+1 }
 
 // newer returns the error about a version of the schema that this program does not know. Versions from
 // before 0.1.0 had more and other steps.

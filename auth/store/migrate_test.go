@@ -6,6 +6,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -108,8 +109,8 @@ func TestMigrationsAreOnlyAdded(t *testing.T) {
 }
 
 // TestMigrationKeepsSignIns: a store of an older schema can be checked as it is. Commands leave it
-// alone. The server migrates it, and the sign-ins continue. The older program refuses the result if it is
-// a SQLite file, and works with it in Postgres.
+// alone. The server migrates it, and the sign-ins continue. The older program works with the result, except
+// for what rewrites all rows.
 func TestMigrationKeepsSignIns(t *testing.T) {
 	eachDriver(t, func(t *testing.T, d database) {
 		ctx, c := t.Context(), d.invented(t, inventedSteps())
@@ -126,14 +127,12 @@ func TestMigrationKeepsSignIns(t *testing.T) {
 		continueSignIns(t, s)
 		want(t, "Close", s.Close(), nil)
 		mustBeAt(t, c, 2)
-		if older := d.invented(t, inventedSteps()[:1]); d.driver == Postgres {
-			_, err := mustOpenConfig(t, older).Reencrypt(ctx)
-			want(t, "Reencrypt by the older program", err, ErrNewer)
-			mustBeAt(t, c, 2)
-		} else {
-			_, err = Open(ctx, older)
-			want(t, "Open by the older program", err, ErrNewer)
-		}
+		before, err := Open(ctx, d.invented(t, inventedSteps()[:1]))
+		want(t, "Open by the older program", err, nil)
+		_, err = before.Reencrypt(ctx)
+		want(t, "Reencrypt by the older program", err, ErrNewer)
+		want(t, "Close", before.Close(), nil)
+		mustBeAt(t, c, 2)
 		s, err = Open(ctx, attached)
 		want(t, "Open by a command", err, nil)
 		want(t, "Close", s.Close(), nil)
@@ -371,64 +370,95 @@ func mustWaitForJoining(t *testing.T, joining *sql.Tx, result chan error) {
 	}
 }
 
-// TestReleaseBeforeWorksWithTheLatestStep: a process of the release before works with a Postgres that the
-// last step has migrated, and its registration of a client has the default of a new column. It refuses a
-// SQLite file.
+// TestReleaseBeforeWorksWithTheLatestStep: a process of the release before works with a database that the
+// last step has migrated: in Postgres beside a newer process, with a SQLite file after it. Its registration of a
+// client has the default of a new column.
 func TestReleaseBeforeWorksWithTheLatestStep(t *testing.T) {
 	run(t, func(t *testing.T, d database) {
 		ctx := t.Context()
-		before := d.invented(t, steps()[:Latest()-1])
+		c := d.config(t)
+		c.Now = later
+		s, err := Open(ctx, c)
+		want(t, "Open", err, nil)
 		if d.driver == SQLite {
-			s, err := Open(ctx, d.config(t))
-			want(t, "Open", err, nil)
 			want(t, "Close", s.Close(), nil)
-			_, err = Open(ctx, before)
-			want(t, "Open by the release before", err, ErrNewer)
-			return
 		}
-		s := mustOpen(t, d, later)
-		older := mustOpenConfig(t, before)
-		c := UpstreamClient{Upstream: "linear", Issuer: "https://as.example", RedirectURI: "https://us/cb", ClientID: "us",
+		older, err := Open(ctx, d.invented(t, steps()[:Latest()-1]))
+		want(t, "Open by the release before", err, nil)
+		linear := UpstreamClient{Upstream: "linear", Issuer: "https://as.example", RedirectURI: "https://us/cb", ClientID: "us",
 			Secret: "canary-secret", AuthMethod: "client_secret_basic"}
-		_, err := older.exec(ctx, `INSERT INTO upstream_clients (id, upstream, issuer, redirect_uri, client_id, secret_enc,
-			auth_method, created_at, mac) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)`, c.row(), c.Upstream, c.Issuer,
-			c.RedirectURI, c.ClientID, older.stored(c.secrets()[0].value), c.AuthMethod, seconds(older.now()), older.sign(&c))
+		_, err = older.exec(ctx, `INSERT INTO upstream_clients (id, upstream, issuer, redirect_uri, client_id, secret_enc,
+			auth_method, created_at, mac) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)`, linear.row(), linear.Upstream,
+			linear.Issuer, linear.RedirectURI, linear.ClientID, older.stored(linear.secrets()[0].value), linear.AuthMethod,
+			seconds(older.now()), older.sign(&linear))
 		want(t, "INSERT", err, nil)
-		got, err := s.UpstreamClient(ctx, c.Upstream, c.Issuer, c.RedirectURI)
-		if err != nil || got.Secret != c.Secret || !got.SecretExpires.IsZero() {
+		want(t, "Close", older.Close(), nil)
+		if d.driver == SQLite {
+			s, err = Open(ctx, c)
+			want(t, "Open", err, nil)
+		}
+		got, err := s.UpstreamClient(ctx, linear.Upstream, linear.Issuer, linear.RedirectURI)
+		if err != nil || got.Secret != linear.Secret || !got.SecretExpires.IsZero() {
 			t.Errorf("UpstreamClient = %+v, %v", got, err)
 		}
+		want(t, "Close", s.Close(), nil)
 	})
 }
 
 // TestSchemaOfTheNextVersion: a program accepts what the next version adds to its tables, if that runs no
 // code and leaves its rows valid.
 func TestSchemaOfTheNextVersion(t *testing.T) {
-	for statement, good := range map[string]bool{
-		`ALTER TABLE users ADD COLUMN more TEXT`:                                                           true,
-		`ALTER TABLE users ADD COLUMN more BIGINT NOT NULL DEFAULT 0`:                                      true,
-		`CREATE INDEX more ON users (subject, email)`:                                                      true,
-		`ALTER TABLE users ADD COLUMN more TEXT DEFAULT current_user`:                                      false,
-		`ALTER TABLE users ADD COLUMN more BIGINT GENERATED ALWAYS AS IDENTITY`:                            false,
-		`CREATE INDEX more ON users (lower(email))`:                                                        false,
-		`CREATE UNIQUE INDEX more ON users (email)`:                                                        false,
-		`ALTER TABLE users ADD CONSTRAINT more CHECK (email <> '')`:                                        false,
-		`ALTER TABLE users DROP COLUMN email`:                                                              false,
-		`CREATE TRIGGER more BEFORE INSERT ON users EXECUTE FUNCTION suppress_redundant_updates_trigger()`: false,
+	both := map[string]bool{
+		`ALTER TABLE users ADD COLUMN more TEXT`:                                     true,
+		`ALTER TABLE users ADD COLUMN more BIGINT NOT NULL DEFAULT 0`:                true,
+		`ALTER TABLE members ADD COLUMN more TEXT NOT NULL DEFAULT ''`:               true,
+		`ALTER TABLE users ADD COLUMN a TEXT; ALTER TABLE users ADD COLUMN b BIGINT`: true,
+		`CREATE INDEX more ON users (subject, email)`:                                true,
+		`CREATE TABLE more (id TEXT PRIMARY KEY); CREATE INDEX m ON more (id)`:       true,
+		`CREATE INDEX more ON users (lower(email))`:                                  false,
+		`CREATE UNIQUE INDEX more ON users (email)`:                                  false,
+		`ALTER TABLE users DROP COLUMN email`:                                        false,
+		`ALTER TABLE users ADD COLUMN more TEXT CHECK (more <> email)`:               false,
+	}
+	for driver, own := range map[string]map[string]bool{
+		Postgres: {
+			`ALTER TABLE users ADD COLUMN more TEXT DEFAULT current_user`:                                      false,
+			`ALTER TABLE users ADD COLUMN more BIGINT GENERATED ALWAYS AS IDENTITY`:                            false,
+			`ALTER TABLE users ADD CONSTRAINT more CHECK (email <> '')`:                                        false,
+			`CREATE TRIGGER more BEFORE INSERT ON users EXECUTE FUNCTION suppress_redundant_updates_trigger()`: false,
+		},
+		SQLite: {
+			`ALTER TABLE users ADD COLUMN more TEXT COLLATE NOCASE`:                                            false,
+			`ALTER TABLE users ADD COLUMN more TEXT AS (lower(email))`:                                         false,
+			`CREATE TABLE more (id TEXT REFERENCES users (id) ON DELETE RESTRICT)`:                             false,
+			`CREATE VIEW more AS SELECT * FROM users`:                                                          false,
+			`CREATE TRIGGER more AFTER INSERT ON users BEGIN DELETE FROM grants; END`:                          false,
+			`CREATE TABLE more (id TEXT); CREATE TRIGGER t AFTER INSERT ON more BEGIN DELETE FROM grants; END`: false,
+		},
 	} {
-		d := mustLoadPostgres(t, Latest())
-		s := mustOpen(t, d, later)
-		_, err := s.write.Exec(statement)
-		want(t, statement, err, nil)
-		_, err = s.exec(t.Context(), `INSERT INTO schema_migrations VALUES ($1, 0)`, Latest()+1)
-		want(t, "INSERT", err, nil)
-		var reason error
-		if !good {
-			reason = ErrSchema
+		load, name := mustLoad, "sqlite"
+		if driver == Postgres {
+			load, name = mustLoadPostgres, "pgx"
 		}
-		other, err := Open(t.Context(), d.config(t))
-		if want(t, statement, err, reason); err == nil {
-			want(t, "Close", other.Close(), nil)
+		maps.Copy(own, both)
+		for statement, good := range own {
+			t.Run(driver+"/"+statement, func(t *testing.T) {
+				d := load(t, Latest())
+				db, err := sql.Open(name, d.dsn)
+				want(t, "Open", err, nil)
+				_, err = db.Exec(statement)
+				want(t, statement, err, nil)
+				_, err = db.Exec(`INSERT INTO schema_migrations VALUES ($1, 0)`, Latest()+1)
+				want(t, "INSERT", errors.Join(err, db.Close()), nil)
+				var reason error
+				if !good {
+					reason = ErrSchema
+				}
+				other, err := Open(t.Context(), d.config(t))
+				if want(t, statement, err, reason); err == nil {
+					want(t, "Close", other.Close(), nil)
+				}
+			})
 		}
 	}
 }

@@ -68,6 +68,12 @@ func (s *Store) differences(ctx context.Context, version int) ([]difference, err
 	if err != nil {
 		return nil, err
 	}
+	if more {
+		found = slices.DeleteFunc(found, func(o object) bool { return o.ofNext(wanted) })
+		for i := range found {
+			found[i].text = found[i].before(wanted)
+		}
+	}
 	return compare(wanted, found), nil
 }
 
@@ -154,6 +160,47 @@ func compare(wanted, found []object) (all []difference) {
 	}
 	slices.SortFunc(all, func(a, b difference) int { return strings.Compare(a.text, b.text) })
 	return slices.Compact(all)
+}
+
+// acceptsColumns matches columns that the next version has added to a table: they are empty in the rows of this program.
+// acceptsIndex matches an index that it has added. acceptsMore is the same for Postgres.
+var (
+	acceptsColumns = regexp.MustCompile(`^(, \w+ (TEXT|BIGINT|BLOB)( NOT NULL DEFAULT (0|''))?)+$`)
+	acceptsIndex   = regexp.MustCompile(`^CREATE INDEX \w+ ON \w+ \([\w, ]+\)$`)
+)
+
+// ofNext reports whether an object of a SQLite file is one that the next version may have added: a table, what belongs
+// to such a table, or an index. None of them runs for a statement of this program.
+func (o object) ofNext(wanted []object) bool {
+	known := func(name string) bool {
+		return slices.ContainsFunc(wanted, func(w object) bool { return w.name == name })
+	}
+	kind, name, _ := strings.Cut(o.name, " ")
+	switch kind {
+	case "table":
+		return !known(o.name) && strings.HasPrefix(o.text, "CREATE TABLE ") && !strings.Contains(strings.ToUpper(o.text),
+			"REFERENCES")
+	case "index":
+		_, table, _ := strings.Cut(name, " on ")
+		return !known("table "+table) || !known(o.name) && acceptsIndex.MatchString(o.text)
+	}
+	return false
+}
+
+// before returns the text of a table of a SQLite file without the columns that the next version may have added. SQLite
+// inserts them behind the last column.
+func (o object) before(wanted []object) string {
+	i := slices.IndexFunc(wanted, func(w object) bool { return w.name == o.name })
+	if i < 0 || len(o.text) <= len(wanted[i].text) {
+		return o.text
+	}
+	was, n := wanted[i].text, len(o.text)-len(wanted[i].text)
+	for at := 0; at <= len(was) && strings.HasPrefix(o.text, was[:at]); at++ {
+		if o.text[at+n:] == was[at:] && acceptsColumns.MatchString(o.text[at:at+n]) {
+			return was
+		}
+	}
+	return o.text
 }
 
 // differencesPostgres is differences for Postgres. Both databases have the same migrations, so the tables

@@ -266,7 +266,7 @@ func TestNewerSchema(t *testing.T) {
 	run(t, func(t *testing.T, d database) {
 		s, err := Open(t.Context(), Config{Driver: d.driver, DSN: d.dsn, Keys: d.keys, Log: authtest.Log(t)})
 		want(t, "Open", err, nil)
-		for range 2 { // a Postgres may be one version ahead
+		for range 2 { // a store may be one version ahead
 			_, err = s.exec(t.Context(),
 				`INSERT INTO schema_migrations (version, at) SELECT max(version) + 1, 0 FROM schema_migrations`)
 			want(t, "INSERT", err, nil)
