@@ -275,7 +275,7 @@ func eventually(ts *testscript.TestScript, try func() string) {
 	}
 }
 
-var serving = regexp.MustCompile(`(?m) msg=serving url=(\S+)(?: admin=(\S+))?(?: config=.+)?$`)
+var serving = regexp.MustCompile(`(?m) msg=serving url=(\S+)(?: admin=(\S+))?(?: tls=\S+)?(?: config=.+)?$`)
 
 func cmdStart(ts *testscript.TestScript, neg bool, args []string) {
 	once(ts, neg, true, "start [NAME=VALUE ...] [ARG ...]")
