@@ -244,8 +244,8 @@ func (p *pool) noRoom(key linkKey) error {
 				}
 			}
 		}
-		return fmt.Errorf("the limit of processes %s: %d) is reached, each works in another folder, and each was used in "+
-			"the last %d minutes; try again later, or set a larger max_links in upstreams.%s", which, n,
+		return fmt.Errorf("the limit of processes %s: %d) is reached, each works in another folder, and each was used "+
+			"in the last %d minutes; try again later, or set a larger max_links in upstreams.%s", which, n,
 			keptFor/time.Minute, p.name)
 	case full:
 		return fmt.Errorf("the limit of connections of one user (half of max_links: %d) is reached", p.share())

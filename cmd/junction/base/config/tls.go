@@ -84,7 +84,8 @@ func (c *Config) validateTLS(d *decoder) {
 	}
 	c.validateACME(d)
 	for _, f := range []struct{ key, file, other, example string }{
-		{"tls.cert_file", t.CertFile, t.KeyFile, "fullchain.pem"}, {"tls.key_file", t.KeyFile, t.CertFile, "privkey.pem"}} {
+		{"tls.cert_file", t.CertFile, t.KeyFile, "fullchain.pem"},
+		{"tls.key_file", t.KeyFile, t.CertFile, "privkey.pem"}} {
 		switch {
 		case f.file != "" && !filepath.IsAbs(f.file):
 			d.check(f.key, "must be an absolute path, such as /etc/junction/tls/"+f.example)

@@ -31,7 +31,8 @@ type copied struct {
 // that Junction has ordered. ok is false for another command than a backup, for a Junction with a storage, and for a
 // file with mistakes.
 //
-// Folders that a restore has to make are for their owner only, as those that Junction makes. The copy leaves out the file api-keys: an older one would make Junction forget the keys that were revoked since.
+// Folders that a restore has to make are for their owner only, as those that Junction makes. The copy leaves out the
+// file api-keys: an older one would make Junction forget the keys that were revoked since.
 func copyOfFiles(ctx context.Context, what, file string) (c copied, ok bool) {
 	if what != backingUp || file == "" {
 		return c, false
