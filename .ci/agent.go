@@ -26,7 +26,8 @@ func run(ctx context.Context, url string) error {
 		return err
 	}
 	defer session.Close()
-	result, err := session.CallTool(ctx, &mcp.CallToolParams{Name: "demo__echo", Arguments: map[string]any{"text": "hello"}})
+	result, err := session.CallTool(ctx, &mcp.CallToolParams{Name: "demo__echo",
+		Arguments: map[string]any{"text": "hello"}})
 	if err != nil {
 		return err
 	}

@@ -134,8 +134,8 @@ func (v Value) shown(whole bool) string {
 var oneWord = regexp.MustCompile(`^[A-Za-z0-9_.~+/=:-]*$`)
 
 // field returns a header or a variable of a command, without its literals: each may be a secret, whatever its name.
-// Those of the publisher of a server are shown. If somebody else has written a command, only one word in a variable with the name of a secret counts as a secret:
-// other text could be what runs.
+// Those of the publisher of a server are shown. If somebody else has written a command, only one word in a variable
+// with the name of a secret counts as a secret: other text could be what runs.
 func (e *Entry) field(name string, v Value) string {
 	isWord := func(p part) bool { return p.kind == secret && oneWord.MatchString(p.text) }
 	whole := e.Foreign && e.Runs() && !(secretName(name) && slices.ContainsFunc(v, isWord))
