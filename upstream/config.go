@@ -23,7 +23,7 @@ import (
 // The tag limit of a number says what it bounds: a call, so that ExplainLimits names it, or the server. The
 // second word is each if each replica counts for itself, so that several have more together, and one if the
 // limit bounds one call or one connection, so that replicas do not matter.
-// The tag credential marks a key whose values are sent to the server as credentials (IsCredential).
+// The tag credential marks a key whose values are, or prove, credentials for the server (IsCredential).
 type Config struct {
 	// The program and its arguments. Junction starts it as a child process that speaks MCP over its
 	// standard input and output. No shell is involved.
@@ -35,7 +35,7 @@ type Config struct {
 	// and the caches of npm and uv. Only inherit_env passes on further variables of Junction.
 	// ${user.key} stands for the key of the caller (auth.mode: user_key), who then has a process of
 	// their own.
-	Env map[string]string `yaml:"env" kind:"command" change:"connection,waits"`
+	Env map[string]string `yaml:"env" kind:"command" change:"connection,waits" credential:"true"`
 	// Further variables of Junction that the command gets: exact names, globs such as AWS_*, or the
 	// word all. JUNCTION_*, and variables that this file uses elsewhere, need their exact names.
 	InheritEnv command.Inherit `yaml:"inherit_env" kind:"command" change:"connection,waits"`
@@ -58,7 +58,7 @@ type Config struct {
 	// The credentials for a server, beside headers. A command can have user_key only.
 	Auth Auth `yaml:"auth" change:"inside" credential:"true"`
 	// Certificates for the connection to url, beside those of the system.
-	TLS TLS `yaml:"tls" kind:"url" change:"inside"`
+	TLS TLS `yaml:"tls" kind:"url" change:"inside" credential:"true"`
 	// auto finds out; http is Streamable HTTP, sse is HTTP+SSE of 2024-11-05. Default auto.
 	Transport client.Transport `yaml:"transport" kind:"url" change:"connection,waits"`
 

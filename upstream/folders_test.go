@@ -329,7 +329,7 @@ func TestNobodyLosesTheProcessOfAFolder(t *testing.T) {
 	first, second := whoIs(t, u, agent("codex", "a")), whoIs(t, u, agent("codex", "b"))
 	whoIs(t, u, agent("claude", "a"))
 	whoIs(t, u, agent("claude", "d"))
-	for want, in := range map[string]func(*Call){"one program may have": agent("codex", "c"), "(max_links)": agent("opencode", "e")} {
+	for want, in := range map[string]func(*Call){"of one program beside others (of max_links: ": agent("codex", "c"), "of processes (max_links: ": agent("opencode", "e")} {
 		res := <-begun(u, toolCall("whoami", `{}`, in))
 		if text := mustFail(t, res, client.KindBusy); !strings.Contains(text, want) || !strings.Contains(text, "upstreams.up") {
 			t.Errorf("Call = %s", text)

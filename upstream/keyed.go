@@ -132,8 +132,8 @@ func (p *pool) takeSeat(ctx context.Context, l *link) error {
 		select {
 		case <-freed:
 		case <-ctx.Done():
-			return &Error{p.name, client.KindBusy, fmt.Errorf("all %d processes (max_links), or half of them for one "+
-				"user, are in use", p.connConfig.MaxLinks)}
+			return &Error{p.name, client.KindBusy, fmt.Errorf("the limit of processes (max_links: %d), or of "+
+				"one user (half of it), is reached", p.connConfig.MaxLinks)}
 		}
 	}
 }

@@ -511,7 +511,7 @@ func TestMaxLinksBusy(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()
 		_, err := r.Call(ctx, toolCall("echo", `{}`, session("2")))
-		if got := mustFail(t, result{err: err}, client.KindBusy); !strings.Contains(got, "all 2 connections (max_links)") {
+		if got := mustFail(t, result{err: err}, client.KindBusy); !strings.Contains(got, "the limit of connections (max_links: 2) is reached") {
 			t.Errorf("Call = %q, want max_links named", got)
 		}
 		r.server.Release("g")
@@ -563,7 +563,7 @@ func TestConcurrency(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()
 		_, err := r.Call(ctx, toolCall("echo", `{}`))
-		if got := mustFail(t, result{err: err}, client.KindBusy); !strings.Contains(got, "all 1 calls that it may get at once (concurrency)") {
+		if got := mustFail(t, result{err: err}, client.KindBusy); !strings.Contains(got, "as many calls as it may get at once (concurrency: 1)") {
 			t.Errorf("Call = %q, want concurrency named", got)
 		}
 		r.server.Release("g")

@@ -232,24 +232,25 @@ func (p *pool) noRoom(key linkKey) error {
 	full := p.full(key)
 	switch {
 	case p.ByFolder():
-		which, n := "(max_links)", p.connConfig.MaxLinks
+		which, n := "(max_links", p.connConfig.MaxLinks
 		if full {
-			which, n = "that one user may have (half of max_links)", p.share()
+			which, n = "of one user (half of max_links", p.share()
 			if key.ofProgram() {
 				s := p.programs()
 				own := s.of(key.user)
-				which, n = "that one program may have beside others (max_links)", s.counts[own]
+				which, n = "of one program beside others (of max_links", s.counts[own]
 				if own == knownPrograms {
-					which = "that the programs after the third may have together (max_links)"
+					which = "of all programs after the third together (of max_links"
 				}
 			}
 		}
-		return fmt.Errorf("all %d processes %s work in other folders, and were used in the last %d minutes; try again "+
-			"later, or set a larger max_links in upstreams.%s", n, which, keptFor/time.Minute, p.name)
+		return fmt.Errorf("the limit of processes %s: %d) is reached, each works in another folder, and each was used "+
+			"in the last %d minutes; try again later, or set a larger max_links in upstreams.%s", which, n,
+			keptFor/time.Minute, p.name)
 	case full:
-		return fmt.Errorf("all %d connections that one user may have (half of max_links) are in use", p.share())
+		return fmt.Errorf("the limit of connections of one user (half of max_links: %d) is reached", p.share())
 	}
-	return fmt.Errorf("all %d connections (max_links) are in use", p.connConfig.MaxLinks)
+	return fmt.Errorf("the limit of connections (max_links: %d) is reached", p.connConfig.MaxLinks)
 }
 
 // full reports whether the principal of the key has its maximum number of links; p.mu is held.

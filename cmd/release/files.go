@@ -9,7 +9,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"os"
 	"path"
@@ -22,26 +21,32 @@ import (
 
 // write writes a result, and remembers its checksum.
 func (r *release) write(name string, data []byte) error {
-	r.sum(name, data)
-	return os.WriteFile(filepath.Join(r.dir, name), data, 0o644)
+	if err := os.WriteFile(filepath.Join(r.dir, name), data, 0o644); err != nil {
+		return err
+	}
+	return r.wrote(name, data)
 }
 
-// sum remembers the checksum of a result.
-func (r *release) sum(name string, data []byte) {
+// wrote prints a result and its size, and remembers its checksum.
+func (r *release) wrote(name string, data []byte) error {
 	sum := sha256.Sum256(data)
 	r.sums[name] = hex.EncodeToString(sum[:])
+	_, err := fmt.Fprintf(r.stdout, "%11d  %s\n", len(data), name)
+	return err
 }
 
-// checksums writes the file that sha256sum --check reads, and prints it.
-func (r *release) checksums(stdout io.Writer) error {
+// checksums writes the file that sha256sum --check reads.
+func (r *release) checksums() error {
 	var b strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(r.sums)) {
 		fmt.Fprintf(&b, "%s  %s\n", r.sums[name], name)
 	}
-	if _, err := io.WriteString(stdout, b.String()); err != nil {
+	if err := r.write("checksums.txt", []byte(b.String())); err != nil {
 		return err
 	}
-	return os.WriteFile(filepath.Join(r.dir, "checksums.txt"), []byte(b.String()), 0o644)
+	_, err := fmt.Fprintf(r.stdout, "Junction %s is in %s: %d files, with their sizes in bytes.\n", r.version, r.dir,
+		len(r.sums))
+	return err
 }
 
 // packed is a file of an archive.

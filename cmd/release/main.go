@@ -62,7 +62,8 @@ type release struct {
 	version string    // of the build, without v
 	date    time.Time // of the commit
 	latest  string    // URL of a file with the newest version
-	sums    map[string]string
+	stdout  io.Writer
+	sums    map[string]string // of the results, by name
 }
 
 // run builds what the arguments ask for.
@@ -75,7 +76,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 		"formula and no install.sh")
 	base := flags.String("base", "", "`image` with Node and uv for a second image, with its digest: NAME@sha256:…, "+
 		"or the folder of an OCI layout with @ and the digest")
-	r := &release{sums: map[string]string{}}
+	r := &release{stdout: stdout, sums: map[string]string{}}
 	flags.StringVar(&r.latest, "latest", "", "`URL` of a file with the newest version, for junction version --check")
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -117,7 +118,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 	if err := r.packages(ctx, *from, *base, built); err != nil {
 		return fmt.Errorf("packages: %w", err)
 	}
-	return r.checksums(stdout)
+	return r.checksums()
 }
 
 // emptyFolder creates the folder if it is missing, and returns its absolute path.

@@ -51,7 +51,9 @@ func (r *release) packages(ctx context.Context, from, base string, built []platf
 		if err != nil {
 			return err
 		}
-		r.sum(entry.Name(), text)
+		if err := r.wrote(entry.Name(), text); err != nil {
+			return err
+		}
 	}
 	return nil
 }

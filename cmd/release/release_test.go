@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"debug/buildinfo"
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"runtime/debug"
@@ -106,6 +107,21 @@ func TestBillOfMaterials(t *testing.T) {
 	}
 	if len(list.Dependencies) != 1 || len(list.Dependencies[0].DependsOn) != 3 {
 		t.Errorf("the dependencies are %+v", list.Dependencies)
+	}
+}
+
+// TestReleasePrintsWhatItWrote: each file is printed with its size when it is written, and the folder at the end.
+func TestReleasePrintsWhatItWrote(t *testing.T) {
+	var out bytes.Buffer
+	r := &release{dir: t.TempDir(), version: "1.0.0", stdout: &out, sums: map[string]string{}}
+	if err := errors.Join(r.write("b.deb", []byte("12345")), r.write("a.tar.gz", nil), r.checksums()); err != nil {
+		t.Fatal(err)
+	}
+	want := "          5  b.deb\n          0  a.tar.gz\n        147  checksums.txt\nJunction 1.0.0 is in " + r.dir +
+		": 3 files, with their sizes in bytes.\n"
+	text, err := os.ReadFile(filepath.Join(r.dir, "checksums.txt"))
+	if out.String() != want || err != nil || strings.Count(string(text), "\n") != 2 || strings.Contains(string(text), "checksums") {
+		t.Errorf("it prints\n%swant\n%sand the checksums are\n%s(%v)", out.String(), want, text, err)
 	}
 }
 

@@ -64,6 +64,7 @@ import (
 //     $URL; see npm/commands.mjs. A script that uses it begins with [!node] skip.
 //   - pack ARG ... runs junction-pack to its end, as junction does.
 //   - api NAME serves an HTTP API, see cmdAPI, and sets $NAME to its URL.
+//   - authority makes a certificate authority, and serves an issuer at $ISSUER, see cmdAuthority.
 //   - elsewhere serves OpenAPI documents at https://example.com, see cmdElsewhere.
 //   - packserve NAME ARG ... starts junction-pack serve in the background, and sets $NAME to its URL.
 //   - gitserver NAME serves the repositories of the folder git over HTTPS, and sets $NAME to its URL.
@@ -129,7 +130,7 @@ func TestScript(t *testing.T) {
 			"status": cmdStatus, "http": cmdHTTP, "upstreams": cmdUpstreams, "waitfor": cmdWaitFor,
 			"capture": cmdCapture, "server": cmdServer, "gone": cmdGone, "foreign": cmdForeign, "registry": cmdRegistry,
 			"gitserver": cmdGitServer, "commit": cmdCommit, "gone_pid": cmdGonePid, "packserve": cmdPackServe, "api": cmdAPI,
-			"elsewhere": cmdElsewhere, "searched": cmdSearched,
+			"authority": cmdAuthority, "elsewhere": cmdElsewhere, "searched": cmdSearched,
 		},
 	})
 }
@@ -275,7 +276,7 @@ func eventually(ts *testscript.TestScript, try func() string) {
 	}
 }
 
-var serving = regexp.MustCompile(`(?m) msg=serving url=(\S+)(?: admin=(\S+))?(?: config=.+)?$`)
+var serving = regexp.MustCompile(`(?m) msg=serving url=(\S+)(?: admin=(\S+))?(?: tls=\S+)?(?: config=.+)?$`)
 
 func cmdStart(ts *testscript.TestScript, neg bool, args []string) {
 	once(ts, neg, true, "start [NAME=VALUE ...] [ARG ...]")

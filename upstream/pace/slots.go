@@ -120,7 +120,7 @@ func (s *Slots) Take(
 		return true, fmt.Errorf("the caller uses its whole share of the %d calls that the server may get at once "+
 			"(concurrency)", s.total)
 	}
-	return true, fmt.Errorf("the server already has all %d calls that it may get at once (concurrency)", s.total)
+	return true, fmt.Errorf("the server already has as many calls as it may get at once (concurrency: %d)", s.total)
 }
 
 // admits reports whether a taker may have another slot now; mu is held.

@@ -58,7 +58,7 @@ func adoptFile(ctx context.Context, file string) (a replicas.Adopted, err error)
 	if file == "" {
 		return a, cli.Usagef("replicas adopt needs --config FILE, because the file is what the processes are to have")
 	}
-	c, err := config.LoadForCommand(file, "auth", "names", "replicas", "sessions")
+	c, err := config.LoadAsService(file, "auth", "names", "replicas", "sessions")
 	if err != nil {
 		return a, err
 	}

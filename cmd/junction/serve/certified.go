@@ -31,6 +31,7 @@ type certified struct {
 	authority *certificate.Authority // nil with files
 	orders    *certificate.Orders    // nil with files
 	host      atomic.Pointer[string] // of public_url, for orders
+	folder    string                 // of orders; "" with files
 }
 
 // Open reads the files, or what an authority has issued. A certificate that clients would reject is a mistake.
@@ -53,11 +54,11 @@ var errNoCertificates = errors.New("tls.acme: there is no folder for certificate
 
 // openOrders opens the store of certificates, which must be writable.
 func (s *certified) openOrders(c *config.Config) error {
-	dir := config.KeyDir(c.Sessions.KeyFile, s.getenv)
-	if dir == "" {
+	s.folder = config.OrderedDir(c, s.getenv)
+	if s.folder == "" {
 		return errNoCertificates
 	}
-	store, err := certificate.OpenStore(config.CertificateDir(dir), c.TLS.ACME.DirectoryURL())
+	store, err := certificate.OpenStore(s.folder, c.TLS.ACME.DirectoryURL())
 	if err != nil {
 		return err
 	}

@@ -234,7 +234,7 @@ func openOperator(ctx context.Context, what, file, name string) (client *oauth.C
 	if file == "" {
 		return nil, false, nil, cli.Usagef("%s needs --config FILE", what)
 	}
-	c, err := config.LoadForCommand(file)
+	c, err := config.LoadAsService(file)
 	if err != nil {
 		return nil, false, nil, err
 	}

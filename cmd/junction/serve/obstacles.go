@@ -56,7 +56,7 @@ var needs = []struct {
 		return nil
 	}},
 	{"tls.acme", func(c *config.Config, o options) error {
-		if c.TLS.ACME == nil || config.KeyDir(c.Sessions.KeyFile, o.getenv) != "" {
+		if c.TLS.ACME == nil || config.OrderedDir(c, o.getenv) != "" {
 			return nil
 		}
 		return errNoCertificates

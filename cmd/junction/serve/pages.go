@@ -95,8 +95,9 @@ func (p *adminPages) asSeen() *diagnose.Proxy {
 func (p *adminPages) process() diagnose.Process {
 	variables, _ := p.getenv(config.ServiceVariables)
 	return diagnose.Process{
-		Variables: variables, Key: p.serving.sealing.file, Installed: p.place.installed.other,
-		URL: runfile.URL(p.listening.public.Addr().String()), Started: p.contents.begun,
+		Variables: variables, Installed: p.place.installed.other,
+		Keeps: []string{p.serving.sealing.file, p.checks.certified.folder},
+		URL:   runfile.URL(p.listening.public.Addr().String()), Started: p.contents.begun,
 		Public:   func() string { return p.inForce.now().Public() },
 		LastCall: p.serving.calls.LastOf,
 		Read: func() string {

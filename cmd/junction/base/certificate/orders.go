@@ -3,7 +3,9 @@ package certificate
 import (
 	"context"
 	"crypto"
+	"crypto/sha256"
 	"crypto/tls"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -57,11 +59,13 @@ func (o *Orders) Load() {
 }
 
 // use puts a certificate in use. It is renewed when a third of its time is left, or a little later, so that many
-// processes do not renew at one time.
+// processes do not renew at one time. The certificate decides how much later: a restart changes nothing.
 func (o *Orders) use(c *tls.Certificate) {
 	o.current = c
 	third := c.Leaf.NotAfter.Sub(c.Leaf.NotBefore) / 3
-	o.renewal = c.Leaf.NotAfter.Add(-third + rand.N(third/10+1))
+	sum := sha256.Sum256(c.Leaf.Raw)
+	later := binary.BigEndian.Uint32(sum[:]) % 1000
+	o.renewal = c.Leaf.NotAfter.Add(-third + third/10_000*time.Duration(later))
 	o.Kept.Use(c, nil)
 }
 
@@ -138,7 +142,9 @@ func (o *Orders) save() {
 func (o *Orders) fail(err error, now time.Time) {
 	o.pause = min(max(2*o.pause, firstPause), mostPause)
 	o.after = now.Add(o.pause/2 + rand.N(o.pause/2+1))
+	restart := ", or at a restart"
 	if at := retryAfter(err, now); at.After(o.after) {
+		restart = ""
 		if o.after = at; at.Sub(now) > maxWait {
 			o.after = now.Add(maxWait)
 		}
@@ -146,8 +152,8 @@ func (o *Orders) fail(err error, now time.Time) {
 			o.Log.Warn("a restart does not know that the authority asked to wait", "error", err)
 		}
 	}
-	err = fmt.Errorf("the certificate cannot be ordered: %s; next order after %s", oneLine(err),
-		o.after.UTC().Format(time.RFC3339))
+	err = fmt.Errorf("the certificate cannot be ordered: %s; next order after %s%s", oneLine(err),
+		o.after.UTC().Format(time.RFC3339), restart)
 	o.Log.Error("a certificate was not issued", "host", o.host, "error", err)
 	o.Kept.Use(nil, err)
 }

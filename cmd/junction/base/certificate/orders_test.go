@@ -200,6 +200,29 @@ func TestFailedFirstOrder(t *testing.T) {
 	})
 }
 
+// TestRestartOrdersAtOnce: health says that a restart orders at once after an order that failed, also before the
+// expiry, and the restart does.
+func TestRestartOrdersAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newShop(t)
+		s.start()
+		s.from.set(errors.New("connection refused"))
+		for s.from.count() == 1 {
+			after(time.Minute)
+		}
+		if err := s.kept.Check(t.Context()); err == nil || !strings.Contains(err.Error(), "Z, or at a restart; the old certificate") {
+			t.Errorf("health has %v", err)
+		}
+		s.end()
+		s.from.set(nil)
+		s.start()
+		defer func() { s.end() }()
+		if n := s.from.count(); n != 3 || s.kept.Check(t.Context()) != nil {
+			t.Errorf("%d orders after a restart, want 3; health has %v", n, s.kept.Check(t.Context()))
+		}
+	})
+}
+
 // limited is the answer of an authority to too many orders.
 func limited(retryAfter string) error {
 	return &acme.Error{StatusCode: http.StatusTooManyRequests, ProblemType: "urn:ietf:params:acme:error:rateLimited",
@@ -219,6 +242,9 @@ func TestRetryAfterIsRespected(t *testing.T) {
 			s.from.set(limited(value))
 			s.start()
 			after(12 * time.Hour)
+			if err := s.kept.Check(t.Context()); err == nil || strings.Contains(err.Error(), "restart") {
+				t.Errorf("health has %v, but a restart orders no earlier", err)
+			}
 			s.end()
 			s.from.set(nil)
 			s.start()

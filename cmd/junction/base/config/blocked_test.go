@@ -23,6 +23,8 @@ func TestOneBadEntryBlocksItself(t *testing.T) {
 		{"an unset variable", "upstreams:\n" + good + "  bad: { command: [junction, demo], env: { TOKEN: \"${NOT_SET}\" } }\n",
 			map[string]string{"bad": "config.yaml:3: upstreams.bad.env.TOKEN: the environment variable NOT_SET is not set; set it where junction starts and restart it, or write ${NOT_SET:-default}, or run junction setup --config "}, ""},
 		{"a bad header", "upstreams:\n" + good + "  bad: { url: \"https://x.example/mcp\", headers: { \"a b\": c } }\n", map[string]string{"bad": "upstreams.bad.headers"}, ""},
+		{"a bad variable", "upstreams:\n" + good + "  bad: { command: [junction, demo], env: { A: [b] } }\n", map[string]string{"bad": "upstreams.bad.env"}, ""},
+		{"a certificate without its key", "upstreams:\n" + good + "  bad: { url: \"https://x.example/mcp\", tls: { cert_file: /c.pem } }\n", map[string]string{"bad": "upstreams.bad.tls"}, ""},
 		{"a bad mode", "upstreams:\n" + good + "  bad: { url: \"https://x.example/mcp\", auth: { mode: magic } }\n", map[string]string{"bad": "upstreams.bad.auth.mode"}, ""},
 		{"a bad value of a key of auth", "upstreams:\n" + good + "  bad: { url: \"https://x.example/mcp\", auth: { mode: oauth, issuer: \"http://login.example\" } }\n", map[string]string{"bad": "upstreams.bad.auth.issuer"}, ""},
 		{"a missing key of auth", "upstreams:\n" + good + "  bad: { url: \"https://x.example/mcp\", auth: { mode: client_credentials } }\n", map[string]string{"bad": "upstreams.bad.auth"}, ""},
@@ -80,7 +82,8 @@ func TestMistakesInCredentialsAreDocumented(t *testing.T) {
 			keys = append(keys, "`"+key+"`")
 		}
 	}
-	want := "a mistake in " + strings.Join(keys, " or ") + ","
+	last := len(keys) - 1
+	want := "a mistake in " + strings.Join(keys[:last], ", ") + " or " + keys[last] + ","
 	for _, name := range []string{"../../README.md", "../../../../integration/safety/README.md"} {
 		text, err := os.ReadFile(name)
 		if err != nil {

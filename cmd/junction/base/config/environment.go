@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
+	"path/filepath"
 	"strings"
 
 	"junction/upstream/files"
@@ -37,6 +39,29 @@ func ReadableEnvironment(file string) string {
 	}
 	return fmt.Sprintf("other users of this machine can read %s, which has the variables of servers, such as tokens; "+
 		"run: chmod 600 %s", name, shell.Quote(name))
+}
+
+// UseEnvironment sets the variables of the service of a configuration file in this process, so that a command has
+// what the service has: the values of references, and the certificate authorities (SSL_CERT_FILE), which Go reads
+// once. Call it before anything connects with TLS. It returns the file with the variables; "" if there is none.
+func UseEnvironment(file string) (name string, err error) {
+	path, err := filepath.Abs(file)
+	if err != nil {
+		return "", err
+	}
+	all, err := Environment(path)
+	if err != nil {
+		return "", fmt.Errorf("%w; the service does not start with this line", err)
+	}
+	if all == nil {
+		return "", nil
+	}
+	name = EnvironmentOf(path)
+	err = os.Setenv(ServiceVariables, name)
+	for variable, value := range all {
+		err = errors.Join(err, os.Setenv(variable, value))
+	}
+	return name, err
 }
 
 // Environment reads the variables of the service of a configuration file: lines NAME=VALUE, and comments. It

@@ -102,6 +102,15 @@ func LoadForCommand(file string, needs ...string) (*Config, error) {
 	return nil, Unusable(file, needed)
 }
 
+// LoadAsService is LoadForCommand with the variables of the service of the file (UseEnvironment), for a command that
+// reads the storage, or asks servers and authorities, in place of the service.
+func LoadAsService(file string, needs ...string) (*Config, error) {
+	if _, err := UseEnvironment(file); err != nil {
+		return nil, err
+	}
+	return LoadForCommand(file, needs...)
+}
+
 // LoadKeys returns the readable part of a file for a command that lists its API keys, the line of each entry of
 // auth.api_keys, and the mistakes for which Junction rejects the file. A missing file, and one that is not a mapping
 // of YAML, is an error.

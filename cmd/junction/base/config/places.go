@@ -161,14 +161,24 @@ func besideKey(dir string) sandbox.Deciders {
 		{What: "the deleted sessions", Path: filepath.Join(dir, "ended-sessions")},
 		{What: "the folders that clients may name", Path: filepath.Join(dir, foldersDir), Inside: true},
 		{What: "the revoked API keys", Path: filepath.Join(dir, "api-keys"), Inside: true},
-		{What: "the certificates of TLS", Path: CertificateDir(dir), Inside: true},
+		{What: "the certificates of TLS", Path: certificateDir(dir), Inside: true},
 		{What: "the catalogs of upstreams", Path: filepath.Join(dir, "catalogs"), Inside: true},
 		{What: "the private folders of commands", Path: filepath.Join(dir, "sandbox"), Inside: true},
 	}
 }
 
-// CertificateDir returns the folder of the certificates that Junction orders, below the folder of the key.
-func CertificateDir(dir string) string { return filepath.Join(dir, "certificates") }
+// certificateDir returns the folder of the certificates that Junction orders, below the folder of the key.
+func certificateDir(dir string) string { return filepath.Join(dir, "certificates") }
+
+// OrderedDir returns the folder of the certificates that Junction orders for a configuration. It returns "" if
+// Junction orders none, or if there is no folder.
+func OrderedDir(c *Config, getenv func(string) (string, bool)) string {
+	dir := KeyDir(c.Sessions.KeyFile, getenv)
+	if c.TLS.ACME == nil || dir == "" {
+		return ""
+	}
+	return certificateDir(dir)
+}
 
 // readOnly reports whether no file can be created in a folder.
 func readOnly(dir string) bool {

@@ -83,11 +83,12 @@ func (c *Config) validateTLS(d *decoder) {
 			"https://mcp.example.com")
 	}
 	c.validateACME(d)
-	for _, f := range []struct{ key, file, other string }{
-		{"tls.cert_file", t.CertFile, t.KeyFile}, {"tls.key_file", t.KeyFile, t.CertFile}} {
+	for _, f := range []struct{ key, file, other, example string }{
+		{"tls.cert_file", t.CertFile, t.KeyFile, "fullchain.pem"},
+		{"tls.key_file", t.KeyFile, t.CertFile, "privkey.pem"}} {
 		switch {
 		case f.file != "" && !filepath.IsAbs(f.file):
-			d.check(f.key, "must be an absolute path, such as /etc/junction/tls/fullchain.pem")
+			d.check(f.key, "must be an absolute path, such as /etc/junction/tls/"+f.example)
 		case f.file == "" && f.other != "" && !d.broken(f.key):
 			d.invalid("tls", "needs cert_file and key_file, the two files of one certificate")
 		}

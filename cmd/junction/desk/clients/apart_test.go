@@ -30,7 +30,7 @@ func TestTellApart(t *testing.T) {
 		"the same":   {[]Given{files("/srv/a"), files("/srv/a")}, []string{"", ""}},
 		"folders":    {[]Given{files("--ro", "/srv/a"), files("--ro", "/srv/b b")}, []string{"/srv/a", "'/srv/b b'"}},
 		"one has it": {[]Given{files("/srv/a"), files("/srv/a", "--write")}, []string{"", "--write"}},
-		"variables":  {[]Given{region, other}, []string{"REGION=eu", ""}},
+		"variables":  {[]Given{region, other}, []string{"REGION=…", ""}},
 		"queries": {[]Given{{URL: "https://a.example.com/mcp?project=one"}, {URL: "https://a.example.com/mcp?project=two"}},
 			[]string{"?project=one", "?project=two"}},
 		"folders to run in": {[]Given{{Command: []string{"mcp"}, Dir: "/a"}, {Command: []string{"mcp"}, Dir: "/b"}},

@@ -133,15 +133,39 @@ func (v Value) shown(whole bool) string {
 // oneWord is a text that no shell takes apart.
 var oneWord = regexp.MustCompile(`^[A-Za-z0-9_.~+/=:-]*$`)
 
-// field returns a header or a variable of a command. If somebody else has written the entry, only one
-// word in a field with the name of a secret counts as a secret: other text could be what runs.
+// field returns a header or a variable of a command, without its literals: each may be a secret, whatever its name.
+// Those of the publisher of a server are shown. If somebody else has written a command, only one word in a variable
+// with the name of a secret counts as a secret: other text could be what runs.
 func (e *Entry) field(name string, v Value) string {
 	isWord := func(p part) bool { return p.kind == secret && oneWord.MatchString(p.text) }
-	text := v.shown(e.Foreign && !(secretName(name) && slices.ContainsFunc(v, isWord)))
+	whole := e.Foreign && e.Runs() && !(secretName(name) && slices.ContainsFunc(v, isWord))
+	if !whole && !slices.Contains(e.Published, name) {
+		v = v.masked()
+	}
+	text := v.shown(whole)
 	if text == "…" {
 		return text
 	}
 	return shell.Quote(text)
+}
+
+// masked returns the value with its literals as secrets. The scheme of a credential is none, and neither are values
+// that no secret has.
+func (v Value) masked() (out Value) {
+	for _, p := range v {
+		if p.fallback != "" && !notSecret.MatchString(p.fallback) {
+			p.fallback = "…"
+		}
+		if p.kind != plainText || notSecret.MatchString(p.text) {
+			out = append(out, p)
+			continue
+		}
+		begin := len(scheme.FindString(p.text))
+		if out = append(out, part{text: p.text[:begin]}); begin < len(p.text) {
+			out = append(out, part{kind: secret})
+		}
+	}
+	return out
 }
 
 // address returns the URL. The host is shown whole. Behind it, a word that looks like a secret does not

@@ -126,6 +126,32 @@ func TestLookKeepsSecrets(t *testing.T) {
 	if text := shown(own, project); strings.Contains(text, "canary") || strings.Count(text, "…") != 4 {
 		t.Errorf("the looks are\n%s", text)
 	}
+	for where, fields := range map[string]string{"claude-code": `"url": "https://x.example.com/m", "headers": `,
+		"own": `"type": "http", "url": "https://x.example.com/m", "headers": `, "own command": `"command": "x", "env": `} {
+		text := `{"mcpServers": {"s": {` + fields + `{"SESAME": "canary-look-7", "OPEN": "canary look 8", "DEFAULT": "${SET:-canary-look-9}",
+			"BEARER": "Bearer canary-look-10", "TOGETHER": "canary-look-11${SET}", "DEBUG": "true", "LEVEL": "3"}}}}`
+		var l *Look
+		if where == "claude-code" {
+			l, err = mustLook(t, where, text)
+		} else {
+			h := mustHome(t, "linux", map[string]string{".claude.json": text})
+			place, _ := h.Place(claude, User)
+			servers, errs := h.Read([]Place{place})
+			if len(servers) != 1 || len(errs) > 0 {
+				t.Fatalf("Read gives %d servers, %v", len(servers), errs)
+			}
+			l, err = servers[0].Entry.Look("s", "")
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := strings.Join(append(l.Headers, l.Env...), " ")
+		got = strings.NewReplacer(": ", "=", "'", "").Replace(got)
+		const want = "BEARER=Bearer … DEBUG=true DEFAULT=${SET:-…} LEVEL=3 OPEN=… SESAME=… TOGETHER=…${SET}"
+		if got != want {
+			t.Errorf("%s: the fields are %s, want %s", where, got, want)
+		}
+	}
 }
 
 // TestLookShowsEachHost: a host that looks like a secret is shown, also in the user's own files.

@@ -135,14 +135,10 @@ func (h *Host) checkInProcess(ctx context.Context, u *Unit) (left []LeftOut, err
 	return nil, fmt.Errorf("cannot run %s: %w", u.Program, err)
 }
 
-// useEnvironment sets the variables of the service in this process.
+// useEnvironment sets the variables of the service in this process, which may have none yet.
 func useEnvironment(file string) error {
-	all, err := config.Environment(file)
-	err = errors.Join(err, os.Setenv(config.ServiceVariables, config.EnvironmentOf(file)))
-	for name, value := range all {
-		err = errors.Join(err, os.Setenv(name, value))
-	}
-	return err
+	_, err := config.UseEnvironment(file)
+	return errors.Join(err, os.Setenv(config.ServiceVariables, config.EnvironmentOf(file)))
 }
 
 // Lacking returns the variables of this shell that a configuration file uses, and that its service

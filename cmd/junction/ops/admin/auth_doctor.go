@@ -57,7 +57,7 @@ const providerPatience = 10 * time.Second
 
 // authDoctor prints its findings. The error counts the problems.
 func authDoctor(ctx context.Context, stdout io.Writer, file string, asJSON bool) error {
-	c, err := config.LoadForCommand(file, "auth")
+	c, err := config.LoadAsService(file, "auth")
 	if err != nil {
 		return err
 	}

@@ -35,13 +35,13 @@ content gets the name of FILE.`,
 			if *file == "" {
 				return NeedsFile("check")
 			}
-			running := Serving(cmd.Context(), *file)
-			lookup, note, err := lookupFor(running, cmp.Or(old, *file)) // the new content gets the name of the old file
+			note, err := asService(cmd.Context(), cmp.Or(old, *file)) // the new content gets the name of the old file
 			if err != nil {
 				return err
 			}
+			running := Serving(cmd.Context(), *file)
 			var read *config.Config
-			report, err := config.Inspect(*file, lookup, func(c *config.Config) []config.Problem {
+			report, err := config.Inspect(*file, os.LookupEnv, func(c *config.Config) []config.Problem {
 				read = c
 				return start.Obstacles(c, *file)
 			})
@@ -62,7 +62,7 @@ content gets the name of FILE.`,
 			}
 			report.Warnings = append(back, report.Warnings...)
 			if old != "" {
-				if report.Reload, err = config.Compare(old, *file, lookup); err != nil {
+				if report.Reload, err = config.Compare(old, *file, os.LookupEnv); err != nil {
 					err = fmt.Errorf("--against: %w", err)
 				}
 			}
@@ -94,35 +94,27 @@ func Serving(ctx context.Context, file string) *diagnose.Running {
 	return &r
 }
 
-// lookupFor returns the variables for a check of a file: those of the file that its service reads, and those of this
-// shell. The note says so. If there is a service, mistakes name its file.
-func lookupFor(r *diagnose.Running, file string) (lookup func(string) (string, bool), note string, err error) {
+// asService sets the variables of the service of a file in this process. The note says so. If there is a service,
+// also without variables, mistakes name the file for them.
+func asService(ctx context.Context, file string) (note string, err error) {
 	path, err := filepath.Abs(file)
 	if err != nil {
-		return nil, "", err
+		return "", err
 	}
-	own, err := config.Environment(path)
-	if err != nil {
-		return nil, "", fmt.Errorf("%w; the service does not start with this line", err)
+	service, err := config.UseEnvironment(path)
+	if err != nil || service != "" {
+		return "the variables of " + prose.Tilde(service) + " count, as for the service, and then those of this shell",
+			err
 	}
-	service := ""
-	if _, background := runfile.LastBackground(path); own != nil || background {
+	if _, background := runfile.LastBackground(path); background {
 		service = config.EnvironmentOf(path)
-	} else if r != nil {
+	} else if r := Serving(ctx, file); r != nil {
 		service = r.Variables
 	}
-	if own != nil {
-		note = "the variables of " + prose.Tilde(service) + " count, as for the service, and then those of this shell"
+	if service == "" {
+		return "", nil
 	}
-	return func(name string) (string, bool) {
-		if name == config.ServiceVariables {
-			return service, service != ""
-		}
-		if value, ok := own[name]; ok {
-			return value, true
-		}
-		return os.LookupEnv(name)
-	}, note, nil
+	return "", os.Setenv(config.ServiceVariables, service)
 }
 
 // revived returns the warnings of the running junction about revoked API keys that are in a file again. ok is false

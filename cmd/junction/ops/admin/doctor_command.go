@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"io"
 	"net/url"
-	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -115,7 +113,7 @@ func consult(ctx context.Context, progress io.Writer, version, admin, file strin
 	case admin != "" && errors.Is(err, ErrNotRunning):
 		return d, err
 	case address == "" || errors.Is(err, ErrNotRunning):
-		variables, err := useVariables(file)
+		variables, err := config.UseEnvironment(file)
 		if err != nil {
 			return d, err
 		}
@@ -132,25 +130,6 @@ func consult(ctx context.Context, progress io.Writer, version, admin, file strin
 		return d, err
 	}
 	return d, err
-}
-
-// useVariables sets the variables of the service of a file in this process, because commands get theirs from it. It
-// returns the file with the variables; "" if there is none.
-func useVariables(file string) (string, error) {
-	lookup, note, err := lookupFor(nil, file)
-	if err != nil || note == "" {
-		return "", err
-	}
-	path, err := filepath.Abs(file)
-	if err != nil {
-		return "", err
-	}
-	all, err := config.Environment(path)
-	for name, value := range all {
-		err = errors.Join(err, os.Setenv(name, value))
-	}
-	service, _ := lookup(config.ServiceVariables)
-	return service, errors.Join(err, os.Setenv(config.ServiceVariables, service))
 }
 
 // counted returns an error with the number of entries under each title; nil if there are none under

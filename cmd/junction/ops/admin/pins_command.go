@@ -88,7 +88,7 @@ func openPins(ctx context.Context, stdout io.Writer, admin, file string) (*pinni
 	if file == "" {
 		return nil, cli.Usagef("pins needs --config FILE, which names the file of accepted definitions")
 	}
-	c, err := config.LoadForCommand(file)
+	c, err := config.LoadAsService(file)
 	address := ""
 	if err == nil {
 		address, err = adminAddress(ctx, admin, file)

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"junction/cmd/junction/base/runfile"
@@ -29,7 +30,7 @@ type Running struct {
 	Started time.Time `json:"started"`
 	// the file from which a service of the user reads its variables
 	Variables string `json:"variables,omitempty"`
-	// the files beside Config that a backup needs, as absolute paths; they may not exist
+	// the files and folders beside Config that a backup needs, as absolute paths; they may not exist
 	Keeps []string `json:"keeps,omitempty"`
 	Report
 }
@@ -50,7 +51,8 @@ type Process struct {
 	LastCall func(upstream string) *LastCall // returns nil if there was none
 	// the file from which a service of the user reads its variables; "" without such a service
 	Variables string
-	Key       string // the file with the key of sessions; "" if the key ends with the process
+	// the file with the key of sessions, and the folder of ordered certificates, which a backup needs; "" without them
+	Keeps []string
 	// returns the version of the program that a restart would start; "" if it is this one
 	Installed func() string
 }
@@ -65,7 +67,7 @@ func (p *Proxy) serveStatus(stopping context.Context) http.HandlerFunc {
 		if abs, err := filepath.Abs(p.File); p.File != "" && err == nil {
 			r.File = abs
 		}
-		for _, name := range []string{p.Process.Key, p.Config().Pins, p.Config().Audit.File} {
+		for _, name := range append(slices.Clip(p.Process.Keeps), p.Config().Pins, p.Config().Audit.File) {
 			if abs, err := filepath.Abs(name); name != "" && err == nil {
 				r.Keeps = append(r.Keeps, abs)
 			}

@@ -26,6 +26,7 @@ type kept struct {
 	store.Config
 	storage config.Storage
 	keyFile string // "" if the keys are in the environment
+	ordered string // the folder of the certificates that Junction orders; "" if it orders none
 }
 
 // Commands with a rule of their own: restoring needs the keys, but no storage, and backingUp names the files
@@ -42,7 +43,7 @@ func keptStorage(what, file string) (k kept, err error) {
 	if err != nil {
 		return k, err
 	}
-	k.storage, k.Driver = c.Storage, c.Storage.Driver
+	k.storage, k.Driver, k.ordered = c.Storage, c.Storage.Driver, config.OrderedDir(c, os.LookupEnv)
 	if k.DSN, err = c.Storage.Place(os.LookupEnv); err != nil {
 		return k, err
 	}
@@ -135,8 +136,13 @@ the command writes nothing, prints the command line, and ends with 1.`,
 			if err := k.audit(ctx, "storage_backed_up", args[0], r); err != nil {
 				return nil, "", fmt.Errorf("%s was written, but its audit event cannot be stored: %w", args[0], err)
 			}
-			return r, fmt.Sprintf("%s has %s.\nThe master keys are not in it: keep a copy of %s, too.\n", args[0],
-				contents(r), cmp.Or(k.keyFile, config.MasterKeys)), nil
+			text := fmt.Sprintf("%s has %s.\nThe master keys are not in it: keep a copy of %s, too.\n", args[0],
+				contents(r), cmp.Or(k.keyFile, config.MasterKeys))
+			if k.ordered != "" {
+				text += fmt.Sprintf("Nor are the certificates of tls, which a restore would order again: copy %s, and "+
+					"keep the copy private, because the keys in it are not encrypted.\n", k.ordered)
+			}
+			return r, text, nil
 		})
 }
 

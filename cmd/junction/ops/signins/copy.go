@@ -27,10 +27,12 @@ type copied struct {
 }
 
 // copyOfFiles returns how to copy what a Junction without a storage needs: the file, with the hashes of its keys
-// and its policies, the secrets and variables beside it, pins, the audit, and the key of sessions. ok is false for
-// another command than a backup, for a Junction with a storage, and for a file with mistakes.
+// and its policies, the secrets and variables beside it, pins, the audit, the key of sessions, and the certificates
+// that Junction has ordered. ok is false for another command than a backup, for a Junction with a storage, and for a
+// file with mistakes.
 //
-// The copy leaves out the file api-keys: an older one would make Junction forget the keys that were revoked since.
+// Folders that a restore has to make are for their owner only, as those that Junction makes. The copy leaves out the
+// file api-keys: an older one would make Junction forget the keys that were revoked since.
 func copyOfFiles(ctx context.Context, what, file string) (c copied, ok bool) {
 	if what != backingUp || file == "" {
 		return c, false
@@ -49,7 +51,7 @@ func copyOfFiles(ctx context.Context, what, file string) (c copied, ok bool) {
 			c.Warning = "No Junction that serves the file answers. If it runs with another XDG_STATE_HOME than this " +
 				"shell, or in another folder, files are missing: run the command again while it runs."
 		}
-		list = append(list, own.Pins, own.Audit.File, key)
+		list = append(list, own.Pins, own.Audit.File, key, config.OrderedDir(own, os.LookupEnv))
 	}
 	if own.TLS.CertFile != "" {
 		c.Certificate = []string{own.TLS.CertFile, own.TLS.KeyFile}
@@ -73,16 +75,19 @@ func copyOfFiles(ctx context.Context, what, file string) (c copied, ok bool) {
 		}
 	}
 	// The archive has the key of sessions, and what secrets the files have.
-	c.Backup = "(umask 077; " + shell.Join(append(pack, paths...)...) + ")"
+	c.Backup = private(append(pack, paths...))
 	for _, name := range paths {
 		if own.Audit.File != "" && filepath.Base(name) == filepath.Base(own.Audit.File) {
 			c.Audit = name
 			unpack = append(unpack, "--exclude="+name) // what has happened since the backup is only in the present one
 		}
 	}
-	c.Restore = shell.Join(unpack...)
+	c.Restore = private(unpack)
 	return c, true
 }
+
+// private returns a command line whose new files and folders are for their owner only.
+func private(command []string) string { return "(umask 077; " + shell.Join(command...) + ")" }
 
 // errCopied is the result of a backup that the command does not make itself.
 var errCopied = errors.New("no backup was made: run the command line above, which copies the files")

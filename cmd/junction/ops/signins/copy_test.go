@@ -1,16 +1,25 @@
 package signins
 
 import (
+	"context"
+	"crypto"
+	"crypto/tls"
 	"encoding/json"
+	"errors"
+	"io/fs"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
+	"junction/auth/authtest"
+	"junction/cmd/junction/base/certificate"
+	"junction/cmd/junction/base/certificate/certificatetest"
 	"junction/cmd/junction/ops/diagnose"
 )
 
@@ -47,7 +56,7 @@ func TestBackupOfFilesNamesThoseOfTheRunningJunction(t *testing.T) {
 	got := runProgram(t, "", "storage", "backup", "b.db", "--config", "config.yaml")
 	want := "(umask 077; tar -czf junction.tar.gz -C / " + strings.TrimPrefix(file, "/") + " '" + strings.TrimPrefix(key, "/") + "')\n"
 	if got.code != 1 || !strings.Contains(got.stdout, want) || strings.Contains(got.stdout, "No Junction") ||
-		!strings.Contains(got.stdout, "  tar -xpzf junction.tar.gz -C /\n") {
+		!strings.Contains(got.stdout, "  (umask 077; tar -xpzf junction.tar.gz -C /)\n") {
 		t.Errorf("%+v, want %q", got, want)
 	}
 	answers = false
@@ -98,6 +107,79 @@ func TestRestoreKeepsTheAudit(t *testing.T) {
 			t.Errorf("after the restore %s has %q, want %q (%v)", name, text, want, err)
 		}
 	}
+}
+
+// TestRestoreBringsTheCertificates: after a restore on a new machine, Junction has the certificate that it ordered, and
+// orders none. All files and folders are for their owner only, also those above the restored ones.
+func TestRestoreBringsTheCertificates(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("paths have the name of a volume")
+	}
+	dir := t.TempDir()
+	t.Setenv("XDG_STATE_HOME", filepath.Join(dir, "state"))
+	file, store := filepath.Join(dir, "conf", "config.yaml"), mustOpen(t, filepath.Join(dir, "state", "junction", "certificates"))
+	if err := os.Mkdir(filepath.Dir(file), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	mustWrite(t, file, "admin: \"\"\npublic_url: https://"+certificatetest.Host+"\ntls: { listen: \":443\", acme: {} }\n"+
+		"auth: { api_keys: [{ name: a, hash: \"sha256:"+strings.Repeat("1", 64)+"\" }] }\nupstreams: { a: { url: http://127.0.0.1:1/mcp } }\n")
+	made := certificatetest.MustSign(t, nil, "leaf", 90, certificatetest.ForHost)
+	err := store.Save(certificatetest.Host, &tls.Certificate{Certificate: [][]byte{made.Cert.Raw}, PrivateKey: made.Key, Leaf: made.Cert})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir(dir)
+	got := runProgram(t, "", "storage", "backup", "b.db", "--config", file, "--json")
+	var lines struct{ Backup, Restore string }
+	if err := json.Unmarshal([]byte(got.stdout), &lines); err != nil || got.code != 1 {
+		t.Fatalf("%+v: %v", got, err)
+	}
+	mustRunLine(t, lines.Backup)
+	for _, name := range []string{"state", "conf"} {
+		if err := os.RemoveAll(name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	mustRunLine(t, "umask 022; "+lines.Restore)
+	var seen []string
+	for _, root := range []string{"conf", "state"} {
+		filepath.WalkDir(root, func(path string, e fs.DirEntry, err error) error {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if info, _ := e.Info(); info.Mode().Perm()&0o077 != 0 {
+				t.Errorf("others may read %s (%v)", path, info.Mode())
+			}
+			seen = append(seen, filepath.Base(path))
+			return nil
+		})
+	}
+	if !slices.Contains(seen, "junction") || !slices.Contains(seen, certificatetest.Host+".pem") {
+		t.Errorf("restored are %q", seen)
+	}
+	var kept certificate.Kept
+	orders := certificate.Orders{Host: func() string { return certificatetest.Host }, Kept: &kept, Log: authtest.Log(t, new(authtest.Text)),
+		Store: mustOpen(t, filepath.Join(dir, "state", "junction", "certificates")),
+		Order: func(context.Context, crypto.Signer, string) (*tls.Certificate, error) {
+			t.Error("a certificate is ordered")
+			return nil, errors.New("none")
+		}}
+	orders.Load()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel() // Run ends after the first step, which orders if there is no certificate
+	orders.Run(ctx)
+	if c, err := kept.Certificate(nil); err != nil || !made.Cert.Equal(c.Leaf) {
+		t.Errorf("the certificate in use is %+v (%v)", c, err)
+	}
+}
+
+func mustOpen(t *testing.T, dir string) *certificate.Store {
+	t.Helper()
+	store, err := certificate.OpenStore(dir, certificate.Directory)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return store
 }
 
 func mustRunLine(t *testing.T, line string) {

@@ -72,7 +72,7 @@ func loadConfig(what, file string) (*config.Config, error) {
 	if file == "" {
 		return nil, cli.Usagef("%s needs --config FILE, because the file names the storage of sign-ins", what)
 	}
-	return config.LoadForCommand(file)
+	return config.LoadAsService(file)
 }
 
 // storageConfig is loadConfig for a file that uses the storage.
