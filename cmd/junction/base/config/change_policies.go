@@ -182,11 +182,7 @@ func deniesOf(c *Config, names []string) (denies []string) {
 // to API keys to which no other rule gives them.
 func spreadKeys(old, next *Config) (lines []string) {
 	spreads := func(c *Config) []policy.Spread {
-		var keys []string
-		for _, k := range c.Auth.APIKeys {
-			keys = append(keys, k.Name)
-		}
-		return c.Policies.Spreads(keys, c.Known())
+		return c.Policies.Spreads(c.keyNames(), c.Known())
 	}
 	before, after := spreads(old), spreads(next)
 	lacks := func(list []policy.Spread, s policy.Spread) bool {
