@@ -178,14 +178,23 @@ func (m *Match) always(key string) bool {
 }
 
 // Named returns the keys for people.
-func (s *Spread) Named() string { return namedKeys(s.Keys) }
+func (s *Spread) Named() string { return NamedKeys(s.Keys) }
+
+// In reports whether a configuration has the ask.
+func (s *Spread) In(c Config) bool {
+	return slices.ContainsFunc(c, func(e Entry) bool {
+		return e.Name == s.Policy && e.Match == nil &&
+			slices.ContainsFunc(e.Rules, func(r Rule) bool { return r.Ask != nil && r.Ask.named() == s.Items })
+	})
+}
 
 // Same reports whether both give the same items to the same keys by the same policy.
 func (s *Spread) Same(o *Spread) bool {
 	return s.Policy == o.Policy && s.Items == o.Items && slices.Equal(s.Keys, o.Keys)
 }
 
-func namedKeys(keys []string) string {
+// NamedKeys returns at least one key for people.
+func NamedKeys(keys []string) string {
 	if n := len(keys); n > 1 {
 		return "the keys " + strings.Join(keys[:n-1], ", ") + " and " + keys[n-1]
 	}
@@ -197,7 +206,7 @@ func (s *Spread) Text() string {
 	others := "no other rule does"
 	if n := len(s.Some); n > 0 {
 		has := map[bool]string{true: "has", false: "have"}[n == 1]
-		others = fmt.Sprintf("no other rule gives them all of it (%s %s a part)", namedKeys(s.Some), has)
+		others = fmt.Sprintf("no other rule gives them all of it (%s %s a part)", NamedKeys(s.Some), has)
 	}
 	text := fmt.Sprintf("gives { %s } to %s, too: %s, and they approve their own calls; to ask only those who may "+
 		"use it already, ", s.Items, s.Named(), others)
