@@ -14,7 +14,7 @@ type Spread struct {
 	Policy, Rule string   // such as careful and rules[0]
 	Items        string   // as in the rule
 	Keys         []string // that get all or some of the items by this rule alone, in the order of the argument
-	Some         []string // of Keys: those to which other rules give some of the items, such as the tools that only read
+	Some         []string // of Keys: those to which other rules give some of the items
 	path         string
 	enforced     bool
 	shared       string // a policy for everyone that gives some of the items; "" if there is none

@@ -313,11 +313,16 @@ func Compare(old, next string, getenv func(string) (string, bool)) (*Change, err
 	if err != nil && !ok {
 		return nil, err
 	}
-	after, _, err := LoadServing(next, getenv, true)
-	is, ok := errors.AsType[Problems](err)
-	switch {
-	case err != nil && !ok:
+	text, err := readFile(next)
+	if err != nil {
 		return nil, err
+	}
+	after, d := parse(old, text, getenv) // relative names are beside the old file, whose name the content gets
+	is, _ := errors.AsType[Problems](d.err())
+	if len(is) > 0 {
+		is = after.block(d, is, true)
+	}
+	switch {
 	case len(is) > 0:
 		err = fmt.Errorf("%s has %s; a reload changes nothing", next, prose.Count(len(is), "mistake"))
 	case len(was) > 0:
@@ -341,8 +346,8 @@ func (ch *Change) Report() string {
 	for _, list := range []struct {
 		verb  string
 		names []string
-	}{{"adds", ch.Added}, {"changes", ch.withKeys()}, {"removes", ch.Removed}, {"adds the keys", KeyNames(ch.AddedKeys)},
-		{"revokes the keys", KeyNames(ch.RevokedKeys)}, {"adds the policies", policies.added},
+	}{{"adds", ch.Added}, {"changes", ch.withKeys()}, {"removes", ch.Removed},
+		{"adds the keys", KeyNames(ch.AddedKeys)}, {"revokes the keys", KeyNames(ch.RevokedKeys)}, {"adds the policies", policies.added},
 		{"changes the policies", policies.changed}, {"removes the policies", policies.removed},
 		{"changes these keys of the file:", few(now)}} {
 		if len(list.names) > 0 {

@@ -117,7 +117,8 @@ func differing(a, b reflect.Value, path string) (keys []string) {
 		rows = yamlread.Keys(a.Type())
 	}
 	for _, key := range slices.Sorted(maps.Keys(rows)) {
-		keys = append(keys, differing(a.FieldByIndex(rows[key]), b.FieldByIndex(rows[key]), yamlread.Join(path, key))...)
+		from, to := a.FieldByIndex(rows[key]), b.FieldByIndex(rows[key])
+		keys = append(keys, differing(from, to, yamlread.Join(path, key))...)
 	}
 	if a.Kind() == reflect.Map && a.Type().Key().Kind() == reflect.String {
 		var names []string

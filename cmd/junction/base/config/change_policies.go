@@ -194,7 +194,8 @@ func spreadKeys(old, next *Config) (lines []string) {
 		}
 	}
 	for _, s := range before {
-		keys := slices.DeleteFunc(slices.Clone(s.Keys), func(k string) bool { return !slices.Contains(next.keyNames(), k) })
+		gone := func(k string) bool { return !slices.Contains(next.keyNames(), k) }
+		keys := slices.DeleteFunc(slices.Clone(s.Keys), gone)
 		for _, o := range after {
 			if o.Policy == s.Policy && o.Items == s.Items {
 				keys = without(keys, o.Keys)
@@ -203,8 +204,8 @@ func spreadKeys(old, next *Config) (lines []string) {
 		switch {
 		case len(keys) == 0:
 		case s.In(next.Policies):
-			lines = append(lines, "the ask of the policy "+s.Policy+" no longer decides alone about { "+s.Items+" } for "+
-				policy.NamedKeys(keys)+": another rule allows or denies it")
+			lines = append(lines, "the ask of the policy "+s.Policy+" no longer decides alone about { "+s.Items+
+				" } for "+policy.NamedKeys(keys)+": another rule allows or denies it")
 		default:
 			lines = append(lines, "without this ask of the policy "+s.Policy+", "+policy.NamedKeys(keys)+" may lose { "+
 				s.Items+" }: no other rule gave it to them")

@@ -64,8 +64,8 @@ func (k *Known) equal(o *Known) bool {
 		maps.Equal(k.Headers, o.Headers) && slices.Equal(k.Unset, o.Unset)
 }
 
-// worksIn reports whether k works in a folder, which is that of a project, or "": one that gives each folder of a client
-// a process of its own works in all of them.
+// worksIn reports whether k works in a folder, which is that of a project, or "". An entry that gives each folder of a
+// client a process of its own works in all of them.
 func (k *Known) worksIn(dir string) bool { return k.Dir == dir || k.Windows && k.Dir == "" }
 
 // separates reports whether k gives each folder a process of its own, if o does.

@@ -84,7 +84,7 @@ func (start Foresight) inspect(ctx context.Context, file, old string) (*config.R
 	report.Warnings = append(back, report.Warnings...)
 	lists, unlisted := listsOf(ctx, served)
 	if lists != nil {
-		for _, p := range config.Locate(file, os.LookupEnv, config.Policies, lists.Unlisted(read)) {
+		for _, p := range config.Locate(file, os.LookupEnv, config.Policies, lists.Mistyped(read)) {
 			p.Text += " (by the lists of the running Junction; a rule for an item that comes later may stay)"
 			report.Warnings = append(report.Warnings, p)
 		}

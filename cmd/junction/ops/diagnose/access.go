@@ -8,7 +8,6 @@ import (
 	"junction/cmd/junction/base/config"
 	"junction/policy"
 	"junction/upstream"
-	"junction/upstream/raw"
 )
 
 // This file finds which API keys gain or lose which tools by a change of the file.
@@ -35,13 +34,13 @@ func under(c *config.Config, upstreamName string, tool *ListItem) accessible {
 	if !there || u.Off() {
 		return accessible{}
 	}
-	definition, err := raw.Parse(tool.Definition)
+	parsed, err := upstream.ParseItem(tool.Name, tool.Definition)
 	rule, offered := u.Offers(tool.Name)
 	if err != nil || !offered {
 		return accessible{}
 	}
 	it := itemNamed(c, upstreamName, upstream.PartTools, tool.Name).Item
-	it.Hints, it.Requires = policy.HintsOf(definition), slices.Concat(u.Capabilities, rule.Capabilities, tool.Requires)
+	it.Hints, it.Requires = policy.HintsOf(parsed.Definition), slices.Concat(u.Capabilities, rule.Capabilities, tool.Requires)
 	return accessible{it, true}
 }
 

@@ -103,8 +103,8 @@ type examinee struct {
 }
 
 // examine checks upstreams concurrently, within Limit. offered returns the number of tools of each
-// upstream on the merged endpoint of the running proxy, after the checks; nil without one. checked is called with the result of
-// each check, concurrently.
+// upstream on the merged endpoint of the running proxy, after the checks; nil without one. checked is called
+// with the result of each check, concurrently.
 func examine(ctx context.Context, version string, names view.Names, all []examinee, offered func() map[string]int,
 	checked func(name string, r *upstream.Report)) Diagnosis {
 	ctx, cancel := context.WithTimeoutCause(ctx, Limit, fmt.Errorf("the check has ended after %v", Limit))

@@ -9,7 +9,6 @@ import (
 	"junction/cmd/junction/base/config"
 	"junction/policy"
 	"junction/upstream"
-	"junction/upstream/raw"
 	"junction/upstream/yamlread"
 )
 
@@ -21,13 +20,12 @@ type Lists []UpstreamList
 
 // UpstreamList is what one upstream lists.
 type UpstreamList struct {
-	Name         string                `json:"name"`
-	Command      []string              `json:"command,omitempty"`
-	URL          string                `json:"url,omitempty"`
-	Capabilities json.RawMessage       `json:"capabilities,omitempty"`
-	Items        map[string][]ListItem `json:"items"`          // by the word of the part, such as tool
-	Left         []upstream.LeftOut    `json:"left,omitempty"` // definitions that are not offered
-	Lists        []upstream.Part       `json:"lists,omitempty"`
+	Name    string                `json:"name"`
+	Command []string              `json:"command,omitempty"`
+	URL     string                `json:"url,omitempty"`
+	Items   map[string][]ListItem `json:"items"`           // by the word of the part, such as tool
+	Left    []upstream.LeftOut    `json:"left,omitempty"`  // definitions that are not offered
+	Lists   []upstream.Part       `json:"lists,omitempty"` // that it has, also empty ones
 }
 
 // ListItem is one definition of a list.
@@ -56,7 +54,7 @@ func (p *Proxy) serveLists(w http.ResponseWriter, _ *http.Request) {
 }
 
 func listOf(name string, c *upstream.Config, catalog *upstream.Catalog) UpstreamList {
-	l := UpstreamList{Name: name, Command: c.Command, URL: c.URL, Capabilities: catalog.Capabilities.Text(),
+	l := UpstreamList{Name: name, Command: c.Command, URL: c.URL,
 		Items: map[string][]ListItem{}, Left: catalog.Left}
 	for p := range upstream.Parts {
 		if catalog.Fresh[p].Has {
@@ -76,7 +74,6 @@ func listOf(name string, c *upstream.Config, catalog *upstream.Catalog) Upstream
 // catalog returns the list as a catalog. A definition that cannot be read is left out.
 func (l *UpstreamList) catalog() *upstream.Catalog {
 	c := &upstream.Catalog{Left: l.Left, Listed: time.Now()}
-	c.Capabilities, _ = raw.Parse(l.Capabilities)
 	for _, p := range l.Lists {
 		if p < upstream.Parts {
 			c.Fresh[p].Has = true
@@ -85,8 +82,7 @@ func (l *UpstreamList) catalog() *upstream.Catalog {
 	lists := [...]*[]upstream.Item{nil, &c.Prompts, &c.Resources, &c.Templates, &c.Skills}
 	for p := range upstream.Parts {
 		for _, item := range l.Items[p.String()] {
-			definition, err := raw.Parse(item.Definition)
-			it := upstream.Item{Name: item.Name, Definition: definition}
+			it, err := upstream.ParseItem(item.Name, item.Definition)
 			switch {
 			case err != nil:
 			case p == upstream.PartTools:
@@ -109,9 +105,9 @@ func (all Lists) of(c *config.Config, name string) *UpstreamList {
 	return &all[i]
 }
 
-// Unlisted returns the patterns and arguments of the policies of a configuration that match nothing of the lists. The
-// paths are below the section.
-func (all Lists) Unlisted(c *config.Config) []yamlread.Problem {
+// Mistyped returns the patterns and arguments of the policies of a configuration that match nothing of the lists, and
+// are most likely mistakes. The paths are below the section.
+func (all Lists) Mistyped(c *config.Config) []yamlread.Problem {
 	var listings []policy.Listing
 	for _, known := range c.Known() {
 		var catalogs []*upstream.Catalog
@@ -120,5 +116,5 @@ func (all Lists) Unlisted(c *config.Config) []yamlread.Problem {
 		}
 		listings = append(listings, listing(c, known, catalogs))
 	}
-	return c.Policies.Unlisted(listings)
+	return c.Policies.Mistyped(listings)
 }
