@@ -347,7 +347,8 @@ func (ch *Change) Report() string {
 		verb  string
 		names []string
 	}{{"adds", ch.Added}, {"changes", ch.withKeys()}, {"removes", ch.Removed},
-		{"adds the keys", KeyNames(ch.AddedKeys)}, {"revokes the keys", KeyNames(ch.RevokedKeys)}, {"adds the policies", policies.added},
+		{"adds the keys", KeyNames(ch.AddedKeys)}, {"revokes the keys", KeyNames(ch.RevokedKeys)},
+		{"adds the policies", policies.added},
 		{"changes the policies", policies.changed}, {"removes the policies", policies.removed},
 		{"changes these keys of the file:", few(now)}} {
 		if len(list.names) > 0 {

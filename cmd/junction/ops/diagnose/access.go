@@ -40,7 +40,8 @@ func under(c *config.Config, upstreamName string, tool *ListItem) accessible {
 		return accessible{}
 	}
 	it := itemNamed(c, upstreamName, upstream.PartTools, tool.Name).Item
-	it.Hints, it.Requires = policy.HintsOf(parsed.Definition), slices.Concat(u.Capabilities, rule.Capabilities, tool.Requires)
+	it.Hints = policy.HintsOf(parsed.Definition)
+	it.Requires = slices.Concat(u.Capabilities, rule.Capabilities, tool.Requires)
 	return accessible{it, true}
 }
 

@@ -41,9 +41,8 @@ func (p *Proxy) serveLists(w http.ResponseWriter, _ *http.Request) {
 	p.Server.Settle()
 	all := Lists{}
 	for _, u := range p.Set.All() {
-		c, state, catalog := u.Config(), u.Status().State, u.Catalog()
-		if (state == upstream.StateReady || state == upstream.StateClosed) && !c.Questions.OfClients() &&
-			!catalog.Listed.IsZero() {
+		c, catalog := u.Config(), u.Catalog()
+		if !c.Questions.OfClients() && !catalog.Listed.IsZero() { // clients get the lists of one that fails, too
 			all = append(all, listOf(u.Name(), &c, catalog))
 		}
 	}
