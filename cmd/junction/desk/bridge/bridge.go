@@ -169,7 +169,7 @@ func newBridge(ctx context.Context, o Options, stop context.CancelCauseFunc) *br
 	}
 	return &bridge{
 		Options: o, ctx: ctx, out: &output{w: o.Out, failed: stop},
-		notes: &notes{w: o.Notes, url: o.URL, absent: o.Absent},
+		notes:  &notes{w: o.Notes, url: o.URL, absent: o.Absent},
 		modern: o.Open(func(*jsonrpc.Message) {}), opening: make(chan struct{}, 1),
 		leaving: make(chan struct{}), flights: map[jsonrpc.ID]*flight{},
 	}

@@ -233,7 +233,8 @@ func (p *Proxy) explain(ctx context.Context, q WhyQuery, folders bool, now time.
 	if len(found) == 0 {
 		a.Hints = p.hints(who, endpoint, q.Name, now)
 	}
-	if p.leftOut(&who) {
+	undecided := func(x view.Explanation) bool { return p.undecided(&x) } // ruleAdvice says what the key lacks
+	if p.leftOut(&who) && !slices.ContainsFunc(found, undecided) {
 		a.Hints = append(a.Hints, fmt.Sprintf("no policy gives the key %s anything: its client gets an empty list, "+
 			"or status 403; name the key in match.key of a policy", who.Key))
 	}
