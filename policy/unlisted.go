@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"junction/upstream/prose"
-	"junction/upstream/raw"
 	"junction/upstream/yamlread"
 )
 
@@ -32,50 +31,6 @@ type Listed struct {
 	Arguments func() Arguments // of a tool or a prompt; nil if they are not known
 }
 
-// Arguments are what a definition says about the arguments of calls.
-type Arguments struct {
-	Names   []string
-	Open    bool // calls may have others
-	Unknown bool // the definition does not tell
-}
-
-// ArgumentsOf returns the arguments of a tool or a prompt by its definition.
-func ArgumentsOf(k Kind, definition raw.Object) (a Arguments) {
-	if k == Prompt {
-		list, err := definition.Elements("arguments")
-		for _, e := range list {
-			if o, err := raw.Parse(e); err == nil {
-				name, _ := o.String("name")
-				a.Names = append(a.Names, name)
-			}
-		}
-		a.Unknown = err != nil && err != raw.ErrAbsent
-		return a
-	}
-	schema, err := definition.Object("inputSchema")
-	if err != nil {
-		return Arguments{Unknown: true}
-	}
-	for _, key := range combining {
-		if _, err := schema.Get(key); err != raw.ErrAbsent {
-			return Arguments{Unknown: true}
-		}
-	}
-	more, err := schema.Get("additionalProperties")
-	a.Open = err != nil || string(more) != "false"
-	properties, err := schema.Object("properties")
-	for m := range properties.All() {
-		name, _ := m.Name()
-		a.Names = append(a.Names, name)
-	}
-	a.Unknown = err != nil && err != raw.ErrAbsent || a.Open && len(a.Names) == 0
-	return a
-}
-
-// combining are the keywords with which a schema may have other arguments than its properties.
-var combining = [...]string{"$ref", "$dynamicRef", "allOf", "anyOf", "oneOf", "if", "patternProperties",
-	"dependentSchemas", "dependencies"}
-
 // Bounds of Unlisted, so that the rules of a large file and the items of large catalogs cost less
 // than a second.
 const (
@@ -89,10 +44,21 @@ const (
 // It says nothing about a pattern that may match an item of an upstream whose items are not known.
 // The paths are below the section.
 func (c Config) Unlisted(listings []Listing) []yamlread.Problem {
+	return c.unlisted(newCatalogs(listings))
+}
+
+// Mistyped is Unlisted without the denies that are most likely meant for items of later: with a wildcard, and near no
+// name.
+func (c Config) Mistyped(listings []Listing) []yamlread.Problem {
+	x := newCatalogs(listings)
+	x.mistyped = true
+	return c.unlisted(x)
+}
+
+func (c Config) unlisted(x *catalogs) []yamlread.Problem {
 	if len(c.Validate()) > 0 {
 		return nil
 	}
-	x := newCatalogs(listings)
 	for i := range c {
 		for k, r := range c[i].Rules {
 			for _, s := range r.selectors() {
@@ -149,6 +115,8 @@ type catalogs struct {
 	problems []yamlread.Problem
 	hints    int // searches for the nearest name
 	compared int
+	mistyped bool // only what is most likely mistyped
+	deny     bool // the rule that is compared is a deny
 }
 
 // entryOf is one name of an item.
@@ -204,6 +172,7 @@ func (x *catalogs) rule(at string, s given, r Rule) {
 		return // Unmatched reports it
 	}
 	n := len(x.problems)
+	x.deny = s.verdict.Denies()
 	x.patterns(at+".tools", Tool, s.Tools, in)
 	x.patterns(at+".prompts", Prompt, s.Prompts, in)
 	x.patterns(at+".skills", Skill, s.Skills, in)
@@ -224,8 +193,11 @@ func (x *catalogs) patterns(at string, k Kind, globs List, in []int) {
 		if k == Skill { // a skill may be in no list
 			listed = " that is listed"
 		}
-		x.bad(element(at, i, len(globs)), "%s matches no %v%s%s", prose.Quote(text), k, listed,
-			cmp.Or(x.nearest(k, &g, in), x.nearestGlob(k, text, &g, in)))
+		near := cmp.Or(x.nearest(k, &g, in), x.nearestGlob(k, text, &g, in))
+		if _, one := g.literal(); x.mistyped && x.deny && !one && near == "" {
+			continue
+		}
+		x.bad(element(at, i, len(globs)), "%s matches no %v%s%s", prose.Quote(text), k, listed, near)
 	}
 }
 

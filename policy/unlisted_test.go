@@ -2,6 +2,7 @@ package policy_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -197,5 +198,32 @@ func BenchmarkUnlisted(b *testing.B) {
 				c.Unlisted(list)
 			}
 		})
+	}
+}
+
+// TestMistyped: a deny with a wildcard that is near no name is most likely meant for items of later. All else that
+// matches nothing is told as by Unlisted.
+func TestMistyped(t *testing.T) {
+	c := mustConfig(t, `
+- name: all
+  rules:
+    - deny: { tools: ["*__delete_*", "files__raed*", files__wipe] }
+    - allow: { tools: ["files__view*", files__read] }
+`)
+	item := policy.Listed{Item: policy.Item{Kind: policy.Tool, Upstream: "files", Names: []string{"files__read"}}}
+	listings := []policy.Listing{{Known: policy.Known{Name: "files", Begin: "files__"}, Items: []policy.Listed{item}}}
+	var all, likely []string
+	for _, p := range c.Unlisted(listings) {
+		all = append(all, p.Path)
+	}
+	for _, p := range c.Mistyped(listings) {
+		likely = append(likely, p.Path)
+	}
+	const deny, allow = "[0].rules[0].deny.tools", "[0].rules[1].allow.tools"
+	if want := []string{deny + "[0]", deny + "[1]", deny + "[2]", allow + "[0]"}; !slices.Equal(all, want) {
+		t.Errorf("unlisted are %q, want %q", all, want)
+	}
+	if !slices.Equal(likely, all[1:]) {
+		t.Errorf("mistyped are %q, want %q", likely, all[1:])
 	}
 }

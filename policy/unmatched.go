@@ -78,15 +78,6 @@ func (c Config) AllowsNothing(places Places) bool {
 	return true
 }
 
-// LeavesOut reports whether no policy that an API key of this name can match has a rule that allows or
-// asks, so that the owner of the key has no tool. Without the section it returns false.
-func (c Config) LeavesOut(key string) bool {
-	return c != nil && !slices.ContainsFunc(c, func(e Entry) bool {
-		return e.Match.mayHold(key) &&
-			slices.ContainsFunc(e.Rules, func(r Rule) bool { return r.Allow != nil || r.Ask != nil })
-	})
-}
-
 // Holding returns the names of the policies that an API key of this name can match.
 func (c Config) Holding(key string) (names []string) {
 	for i := range c {

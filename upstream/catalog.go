@@ -204,6 +204,12 @@ func (c *Catalog) list(p Part) *[]Item {
 	return [Parts]*[]Item{nil, &c.Prompts, &c.Resources, &c.Templates, &c.Skills}[p]
 }
 
+// ParseItem returns an item with the text of its definition.
+func ParseItem(name string, definition []byte) (Item, error) {
+	d, err := raw.Parse(definition)
+	return Item{Name: name, Definition: d}, err
+}
+
 // Offers reports whether the server has declared the capability at the path: an object, or true.
 func (c *Catalog) Offers(path ...string) bool {
 	return c.Capabilities.HasObject(path...) || c.Capabilities.IsTrue(path...)

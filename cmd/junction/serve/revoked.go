@@ -78,7 +78,7 @@ func (r *revoked) follow(c *config.Config) config.Problems {
 	for _, b := range back {
 		r.back[c.Auth.APIKeys[of[b.Key]].Hash] = b.Since
 	}
-	return r.warnings(c, back, of, now)
+	return r.warnings(c, r.file, back, of, now)
 }
 
 // keysOf returns the API keys of a configuration, and the index of each in the file.
@@ -92,21 +92,21 @@ func keysOf(c *config.Config) (list []stored.Key, of []int) {
 	return list, of
 }
 
-// revived returns the warnings that a start with a file would give of revoked API keys that are in it again. The
-// error means that what is remembered of the file cannot be read.
-func revived(c *config.Config, file string) (config.Problems, error) {
-	keys, err := stored.OpenKeys(config.KeyDir(c.Sessions.KeyFile, os.LookupEnv), config.FolderOf(file))
+// revived returns the warnings that a start with a file would give of revoked API keys that are in it again, once it
+// has the name of served. The error means that what is remembered of that file cannot be read.
+func revived(c *config.Config, file, served string) (config.Problems, error) {
+	keys, err := stored.OpenKeys(config.KeyDir(c.Sessions.KeyFile, os.LookupEnv), config.FolderOf(served))
 	if err != nil {
 		return nil, err
 	}
-	r := &revoked{console: &console{options: options{file: file, getenv: os.LookupEnv}}}
+	r := &revoked{console: &console{options: options{file: served, getenv: os.LookupEnv}}}
 	list, of := keysOf(c)
 	now := time.Now()
-	return r.warnings(c, keys.Back(list, now), of, now), nil
+	return r.warnings(c, file, keys.Back(list, now), of, now), nil
 }
 
-// warnings returns a warning for each key that is back. of has the indexes in the file.
-func (r *revoked) warnings(c *config.Config, back []stored.Back, of []int, now time.Time) config.Problems {
+// warnings returns a warning for each key that is back. of has the indexes in the file that has the content.
+func (r *revoked) warnings(c *config.Config, file string, back []stored.Back, of []int, now time.Time) config.Problems {
 	var list []yamlread.Problem
 	for _, b := range back {
 		k := c.Auth.APIKeys[of[b.Key]]
@@ -118,5 +118,5 @@ func (r *revoked) warnings(c *config.Config, back []stored.Back, of []int, now t
 				config.Restored, auth.Moment{Time: now}),
 		})
 	}
-	return config.Locate(r.file, r.getenv, "auth", list)
+	return config.Locate(file, r.getenv, "auth", list)
 }

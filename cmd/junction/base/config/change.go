@@ -42,6 +42,18 @@ type Change struct {
 	// files. Several keys may have one name.
 	AddedKeys, RevokedKeys []auth.Key `json:"-"`
 
+	// Keys are the keys of the file with other values, outside of upstreams, policies and auth.api_keys, and
+	// UpstreamKeys those of each changed upstream. Compare sets both.
+	Keys         []string            `json:"keys,omitempty"`
+	UpstreamKeys map[string][]string `json:"upstream_keys,omitempty"`
+	// Access is what the change means for the holders of API keys, by the lists of a running Junction, and Unknown
+	// the upstreams that the lists do not have. Without these lists, Listed is false, and Unlisted is why. The
+	// caller of Compare sets them.
+	Access   []Access `json:"access,omitempty"`
+	Unknown  []string `json:"unknown,omitempty"`
+	Listed   bool     `json:"listed,omitempty"`
+	Unlisted string   `json:"unlisted,omitempty"`
+
 	// Mistaken means that a file has mistakes, and that the change is between the parts without them.
 	Mistaken bool `json:"mistaken,omitempty"`
 
@@ -301,11 +313,16 @@ func Compare(old, next string, getenv func(string) (string, bool)) (*Change, err
 	if err != nil && !ok {
 		return nil, err
 	}
-	after, _, err := LoadServing(next, getenv, true)
-	is, ok := errors.AsType[Problems](err)
-	switch {
-	case err != nil && !ok:
+	text, err := readFile(next)
+	if err != nil {
 		return nil, err
+	}
+	after, d := parse(old, text, getenv) // relative names are beside the old file, whose name the content gets
+	is, _ := errors.AsType[Problems](d.err())
+	if len(is) > 0 {
+		is = after.block(d, is, true)
+	}
+	switch {
 	case len(is) > 0:
 		err = fmt.Errorf("%s has %s; a reload changes nothing", next, prose.Count(len(is), "mistake"))
 	case len(was) > 0:
@@ -314,7 +331,9 @@ func Compare(old, next string, getenv func(string) (string, bool)) (*Change, err
 	if slices.ContainsFunc(slices.Concat(was, is), func(p Problem) bool { return p.Path == "" }) {
 		return nil, err
 	}
+	keys, ofUpstreams := changedKeys(before, after)
 	change := before.Follow(after)
+	change.Keys, change.UpstreamKeys = keys, ofUpstreams
 	change.Mistaken = err != nil
 	return &change, err
 }
@@ -323,12 +342,15 @@ func Compare(old, next string, getenv func(string) (string, bool)) (*Change, err
 func (ch *Change) Report() string {
 	var does []string
 	policies := comparePolicies(ch.before, ch.Config)
+	now, later := ch.keysAtOnce()
 	for _, list := range []struct {
 		verb  string
 		names []string
-	}{{"adds", ch.Added}, {"changes", ch.Changed}, {"removes", ch.Removed}, {"adds the keys", KeyNames(ch.AddedKeys)},
-		{"revokes the keys", KeyNames(ch.RevokedKeys)}, {"adds the policies", policies.added},
-		{"changes the policies", policies.changed}, {"removes the policies", policies.removed}} {
+	}{{"adds", ch.Added}, {"changes", ch.withKeys()}, {"removes", ch.Removed},
+		{"adds the keys", KeyNames(ch.AddedKeys)}, {"revokes the keys", KeyNames(ch.RevokedKeys)},
+		{"adds the policies", policies.added},
+		{"changes the policies", policies.changed}, {"removes the policies", policies.removed},
+		{"changes these keys of the file:", few(now)}} {
 		if len(list.names) > 0 {
 			does = append(does, list.verb+" "+strings.Join(list.names, ", "))
 		}
@@ -348,12 +370,16 @@ func (ch *Change) Report() string {
 	for _, c := range ch.PolicyChanges {
 		text += "\n" + c.Line()
 	}
-	for _, line := range slices.Concat(movedKeys(ch.before, ch.Config), spreadKeys(ch.before, ch.Config)) {
+	for _, line := range slices.Concat(movedKeys(ch.before, ch.Config), spreadKeys(ch.before, ch.Config),
+		ch.toolLines()) {
 		text += "\n" + line
 	}
 	if rejected := ch.Rejected(); rejected != "" {
 		return strings.Join(append([]string{text, rejected}, ch.Partial.Lines()...), "\n")
 	} else if waiting := ch.Waiting(); waiting != "" {
+		if len(later) > 0 {
+			waiting += ": " + strings.Join(few(later), ", ")
+		}
 		return text + "\n" + waiting
 	}
 	return text

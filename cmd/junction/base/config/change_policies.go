@@ -182,11 +182,7 @@ func deniesOf(c *Config, names []string) (denies []string) {
 // to API keys to which no other rule gives them.
 func spreadKeys(old, next *Config) (lines []string) {
 	spreads := func(c *Config) []policy.Spread {
-		var keys []string
-		for _, k := range c.Auth.APIKeys {
-			keys = append(keys, k.Name)
-		}
-		return c.Policies.Spreads(keys, c.Known())
+		return c.Policies.Spreads(c.keyNames(), c.Known())
 	}
 	before, after := spreads(old), spreads(next)
 	lacks := func(list []policy.Spread, s policy.Spread) bool {
@@ -198,9 +194,21 @@ func spreadKeys(old, next *Config) (lines []string) {
 		}
 	}
 	for _, s := range before {
-		if lacks(after, s) {
-			lines = append(lines, "without this ask of the policy "+s.Policy+", "+s.Named()+" may lose { "+s.Items+
-				" }: no other rule gave it to them")
+		gone := func(k string) bool { return !slices.Contains(next.keyNames(), k) }
+		keys := slices.DeleteFunc(slices.Clone(s.Keys), gone)
+		for _, o := range after {
+			if o.Policy == s.Policy && o.Items == s.Items {
+				keys = without(keys, o.Keys)
+			}
+		}
+		switch {
+		case len(keys) == 0:
+		case s.In(next.Policies):
+			lines = append(lines, "the ask of the policy "+s.Policy+" no longer decides alone about { "+s.Items+
+				" } for "+policy.NamedKeys(keys)+": another rule allows or denies it")
+		default:
+			lines = append(lines, "without this ask of the policy "+s.Policy+", "+policy.NamedKeys(keys)+" may lose { "+
+				s.Items+" }: no other rule gave it to them")
 		}
 	}
 	return lines

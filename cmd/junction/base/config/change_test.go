@@ -3,6 +3,8 @@ package config
 import (
 	"fmt"
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -243,5 +245,37 @@ func TestChangeIsLogged(t *testing.T) {
 	change = old.Follow(file(many...))
 	if got := fmt.Sprint(change.Attrs()...); !strings.Contains(got, "and 7 more") {
 		t.Errorf("the attributes are %s, want a bounded list", got)
+	}
+}
+
+// TestCompareNamesEachKey: a comparison names each key of the file with another value, and the keys of a changed
+// upstream. A name beside the file is the same in another folder: the new content gets the name of the old file.
+func TestCompareNamesEachKey(t *testing.T) {
+	const text = "audit: { file: audit.jsonl }\nupstreams: { a: { command: [cat] }, b: { command: [cat] } }\n"
+	write := func(text string) string {
+		file := filepath.Join(t.TempDir(), "config.yaml")
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return file
+	}
+	old := write(text)
+	for _, test := range []struct{ next, keys, a string }{
+		{text, "", ""},
+		{strings.Replace(text, "audit.jsonl", "other.jsonl", 1), "audit.file", ""},
+		{text + "allowed_hosts: [x]\nlimits: { page: 7 }\nendpoints: { e: { upstreams: [a] } }\n",
+			"allowed_hosts endpoints.e limits.page", ""},
+		{strings.Replace(text, "a: { command: [cat] }", "a: { command: [cat, x], timeout: 9s }", 1), "", "command timeout"},
+	} {
+		change, err := Compare(old, write(test.next), func(string) (string, bool) { return "", false })
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Join(change.Keys, " "); got != test.keys {
+			t.Errorf("the keys are %q, want %q", got, test.keys)
+		}
+		if got := strings.Join(change.UpstreamKeys["a"], " "); got != test.a || len(change.UpstreamKeys["b"]) > 0 {
+			t.Errorf("the keys of a are %q, want %q", got, test.a)
+		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"junction/auth"
 	"junction/auth/keyfile"
 	"junction/policy"
 	"junction/upstream/files"
@@ -420,14 +421,19 @@ func (c *Config) warnPolicies(d *decoder, warn func(path, format string, args ..
 
 // warnKeys adds a warning for each name of API keys that no policy gives anything.
 func (c *Config) warnKeys(warn func(path, format string, args ...any)) {
-	seen := map[string]bool{}
-	for i, k := range c.Auth.APIKeys {
-		if !seen[k.Name] && c.Policies.LeavesOut(k.Name) {
-			warn(fmt.Sprintf("auth.api_keys[%d]", i),
-				"no policy gives the key %s a tool; name it in match.key of a policy", k.Name)
-		}
-		seen[k.Name] = true
+	for _, name := range c.Policies.LeftOut(c.keyNames(), c.Known()) {
+		i := slices.IndexFunc(c.Auth.APIKeys, func(k auth.Key) bool { return k.Name == name })
+		warn(fmt.Sprintf("auth.api_keys[%d]", i),
+			"no policy gives the key %s a tool; name it in match.key of a policy", name)
 	}
+}
+
+// keyNames returns the names of the API keys, in the order of the file.
+func (c *Config) keyNames() (names []string) {
+	for _, k := range c.Auth.APIKeys {
+		names = append(names, k.Name)
+	}
+	return names
 }
 
 // Known returns all upstreams of the file for package policy, in the order of their names.

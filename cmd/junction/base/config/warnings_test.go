@@ -46,7 +46,10 @@ func TestCheckWarnsAboutLiftedDenies(t *testing.T) {
 		{fmt.Sprintf(all, `deny: { tools: "*__rm" }`, `allow: { upstreams: "*" }`),
 			[]string{`9: policies[0].rules[0].deny: policy ann lifts this deny of tools: "*__rm": rules[0] of ann is allow: { upstreams: "*" }` + why}},
 		{fmt.Sprintf(all, `ask: { upstreams: b }`, `{ deny: { tools: bee__x } }, { allow: { tools: "bee__*" } }`),
-			[]string{`9: policies[0].rules[0].ask: policy ann lifts this ask of upstreams: "b": rules[1] of ann is allow: { tools: "bee__*" }` + why}},
+			[]string{`9: policies[0].rules[0].ask: gives { upstreams: "b" } to the key ann, too: no other rule gives them all of it (the key ann has a part), ` +
+				`and they approve their own calls; to ask only those who may use it already, add enforced: true to this policy, ` +
+				`and the policy { name: all-others, enforced: false, rules: [{ deny: { upstreams: "b" } }] }`,
+				`9: policies[0].rules[0].ask: policy ann lifts this ask of upstreams: "b": rules[1] of ann is allow: { tools: "bee__*" }` + why}},
 		{fmt.Sprintf(all, `deny: { upstreams: b }`, `{ allow: { tools: ["a__*", "b__*"] } }`), nil}, // the prefix is another
 		{fmt.Sprintf(all, `deny: { upstreams: c.d }`, `{ allow: { tools: c_d__x_abcdefg } }`),
 			[]string{`9: policies[0].rules[0].deny: policy ann lifts this deny of upstreams: "c.d": rules[0] of ann is allow: { tools: "c_d__x_abcdefg" }` + why}},

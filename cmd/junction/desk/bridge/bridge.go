@@ -49,10 +49,11 @@ type Options struct {
 	Headers map[string]string // of each request; nil for none
 	// Token returns the credential of a request, as in transport.HTTPOptions. Nil means none.
 	// "" means that the request has none.
-	Token func(ctx context.Context, refused ...string) (string, error)
-	In    io.Reader
-	Out   io.Writer // only messages are written here
-	Notes io.Writer // receives one line for each problem, for the user; nil discards
+	Token  func(ctx context.Context, refused ...string) (string, error)
+	In     io.Reader
+	Out    io.Writer // only messages are written here
+	Notes  io.Writer // receives one line for each problem, for the user; nil discards
+	Absent string    // what the user should do if nothing listens at URL; "" is the Junction of this user
 	// Patience is how long a request is sent again while the endpoint cannot be reached. Default
 	// 5s.
 	Patience time.Duration
@@ -167,7 +168,8 @@ func newBridge(ctx context.Context, o Options, stop context.CancelCauseFunc) *br
 		}
 	}
 	return &bridge{
-		Options: o, ctx: ctx, out: &output{w: o.Out, failed: stop}, notes: &notes{w: o.Notes, url: o.URL},
+		Options: o, ctx: ctx, out: &output{w: o.Out, failed: stop},
+		notes:  &notes{w: o.Notes, url: o.URL, absent: o.Absent},
 		modern: o.Open(func(*jsonrpc.Message) {}), opening: make(chan struct{}, 1),
 		leaving: make(chan struct{}), flights: map[jsonrpc.ID]*flight{},
 	}

@@ -44,6 +44,7 @@ share the sign-in, which is kept in a file that only the user can read.`,
   junction stdio --config team.yaml
   junction stdio --url https://mcp.example.com/mcp --key-file ~/.junction-key`,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+			absent := whenAbsent(cmd.Context(), address, *file)
 			credential, err := credentialOf(address, keyFile)
 			if err != nil {
 				return err
@@ -74,6 +75,7 @@ share the sign-in, which is kept in a file that only the user can read.`,
 			}
 			return Run(cmd.Context(), Options{
 				URL: address, Headers: headers, Token: credential, In: stdin, Out: stdout, Notes: stderr,
+				Absent: absent,
 			})
 		},
 	}
@@ -83,6 +85,22 @@ share the sign-in, which is kept in a file that only the user can read.`,
 	cmd.Flags().StringVar(&folder, "folder", "", "the `folder` of the client's project (default, for an endpoint on "+
 		"this machine: the working directory)")
 	return cmd
+}
+
+// whenAbsent returns what to do if nothing listens at the URL of --url; "" is no such flag. A user who has no file that
+// serves it cannot start it.
+func whenAbsent(ctx context.Context, url, file string) string {
+	own := ""
+	if file != "" {
+		own, _ = call.EndpointOf(ctx, file)
+	}
+	switch {
+	case url == "" && file == "":
+		return "set one up with: junction setup; for the Junction of a team, give its address with --url"
+	case url != "" && url != own:
+		return "ask the operator of this address to start it, or for its new address"
+	}
+	return ""
 }
 
 // credentialOf returns the source of the API key: the file, or the environment. It is nil if there is

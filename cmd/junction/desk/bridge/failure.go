@@ -1,6 +1,7 @@
 package bridge
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -26,17 +27,20 @@ func (b *bridge) problem(err error) *jsonrpc.Error {
 	if own, ok := errors.AsType[*jsonrpc.Error](err); ok {
 		return own
 	}
-	text, kind := explain(b.URL, err)
+	text, kind := explain(b.URL, b.Absent, err)
 	data := raw.AppendQuote([]byte(`{"junction":{"kind":`), kind)
 	return &jsonrpc.Error{Code: mcp.INTERNAL_ERROR, Message: text, Data: append(data, "}}"...)}
 }
 
-// explain returns why a request has no response and what to do, and the kind of the error.
-func explain(url string, err error) (text, kind string) {
+// startOwn is what to do if the Junction of this user does not run.
+const startOwn = "start it with: junction service start"
+
+// explain returns why a request has no response and what to do, and the kind of the error. absent is as in Options.
+func explain(url, absent string, err error) (text, kind string) {
 	status, isStatus := errors.AsType[*transport.StatusError](err)
 	switch {
 	case errors.Is(err, syscall.ECONNREFUSED):
-		return fmt.Sprintf("no Junction is running at %s; start it with: junction service start", url), "unavailable"
+		return fmt.Sprintf("no Junction is running at %s; %s", url, cmp.Or(absent, startOwn)), "unavailable"
 	case isStatus && status.Status == http.StatusUnauthorized:
 		return fmt.Sprintf("Junction at %s requires authentication; set JUNCTION_KEY to an API key, or use "+
 				"--key-file", url),
@@ -54,10 +58,11 @@ func explain(url string, err error) (text, kind string) {
 // notes writes lines for the user. A problem that continues has one line when it begins and one
 // when it ends.
 type notes struct {
-	url  string
-	mu   sync.Mutex
-	w    io.Writer
-	last string // the current problem; "" if there is none
+	url    string
+	absent string // as in Options
+	mu     sync.Mutex
+	w      io.Writer
+	last   string // the current problem; "" if there is none
 }
 
 func (n *notes) say(text string) {
@@ -90,7 +95,7 @@ func (n *notes) failed(err error) {
 	if errors.Is(err, transport.ErrSessionGone) || errors.As(err, new(*jsonrpc.Error)) {
 		return // the session is opened again; the client reads its own mistakes
 	}
-	text, _ := explain(n.url, err)
+	text, _ := explain(n.url, n.absent, err)
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.last != text {

@@ -60,9 +60,13 @@ func (k *Known) unset(names ...string) {
 // equal reports whether two servers are the same, whatever their names. Of an entry of the configuration and one of a
 // client, k is that of the configuration.
 func (k *Known) equal(o *Known) bool {
-	return k.alike(o) && k.Dir == o.Dir && k.separates(o) && maps.Equal(k.Env, o.Env) &&
+	return k.alike(o) && k.worksIn(o.Dir) && k.separates(o) && maps.Equal(k.Env, o.Env) &&
 		maps.Equal(k.Headers, o.Headers) && slices.Equal(k.Unset, o.Unset)
 }
+
+// worksIn reports whether k works in a folder, which is that of a project, or "". An entry that gives each folder of a
+// client a process of its own works in all of them.
+func (k *Known) worksIn(dir string) bool { return k.Dir == dir || k.Windows && k.Dir == "" }
 
 // separates reports whether k gives each folder a process of its own, if o does.
 func (k *Known) separates(o *Known) bool { return k.Windows || !o.Windows }
@@ -88,7 +92,7 @@ func (k *Known) fills(o *Known) bool {
 			return false
 		}
 	}
-	return len(o.open) > 0 && same(openURL, k.URL, o.URL) && k.Dir == o.Dir && k.separates(o) &&
+	return len(o.open) > 0 && same(openURL, k.URL, o.URL) && k.worksIn(o.Dir) && k.separates(o) &&
 		values(openEnv, k.Env, o.Env) && values(openHeader, k.Headers, o.Headers)
 }
 
@@ -117,7 +121,7 @@ func (k *Known) conflicts(o *Known) bool {
 		}
 		return len(a) != len(b)
 	}
-	return k.Dir != o.Dir || !k.separates(o) || other(k.Env, o.Env) || other(k.Headers, o.Headers)
+	return !k.worksIn(o.Dir) || !k.separates(o) || other(k.Env, o.Env) || other(k.Headers, o.Headers)
 }
 
 // known returns what the entry stands for in this environment.
@@ -296,7 +300,7 @@ func (m *Merge) imported(k *Known, origin string, servers []*Server) *Known {
 	for i := range m.Existing {
 		e := &m.Existing[i]
 		another := func(s *Server) bool { return s.Entry != nil && e.equal(s.Entry.known(m.Getenv)) }
-		if e.From == origin && e.named(k.Name) && e.Dir == k.Dir && !slices.ContainsFunc(servers, another) {
+		if e.From == origin && e.named(k.Name) && e.worksIn(k.Dir) && !slices.ContainsFunc(servers, another) {
 			return e
 		}
 	}

@@ -108,3 +108,47 @@ func TestWithdrawals(t *testing.T) {
 		t.Errorf("Forget = %v", err)
 	}
 }
+
+// TestAServerOfAProjectStaysOne: the entry of a project's server that gives each folder a process of its own is that
+// server at the next import, too, whatever its number, and also for a second project. It is no other one, and no
+// difference.
+func TestAServerOfAProjectStaysOne(t *testing.T) {
+	const claude, cursor = "from Claude Code, .claude.json", "from Cursor, .cursor/mcp.json"
+	const notes = `{"notes": {"command": "notes", "args": ["%s"]}}`
+	h := mustHome(t, "linux", map[string]string{
+		".cursor/mcp.json": `{"mcpServers": ` + fmt.Sprintf(notes, "mine") + `}`,
+		".claude.json": `{"projects": {"HOME/src/shop": {"mcpServers": ` + fmt.Sprintf(notes, "x") + `}, "HOME/src/blog": {"mcpServers": ` +
+			fmt.Sprintf(notes, "x") + `}}}`, "src/shop/README": "", "src/blog/README": ""})
+	h.Getenv = environment(nil)
+	servers, errs := h.Read(append(h.Places(), h.OtherProjects()...))
+	if len(errs) > 0 || len(servers) != 3 {
+		t.Fatal(len(servers), errs)
+	}
+	run := func(arg string) []string { return []string{"notes", arg} }
+	for _, tt := range []struct {
+		about    string
+		existing []Known
+		want     []string
+	}{
+		{"in the folder of one project", []Known{{Name: "notes", From: cursor, Command: run("mine")},
+			{Name: "notes-2", From: claude, Command: run("x"), Dir: h.Dir + "/src/shop"}}, []string{"present notes", "new notes-3", "present notes-2"}},
+		{"in each folder", []Known{{Name: "notes", From: cursor, Command: run("mine")},
+			{Name: "notes-2", From: claude, Command: run("x"), Windows: true}}, []string{"present notes", "present notes-2", "present notes-2"}},
+	} {
+		m := Merge{Existing: tt.existing, Getenv: h.Getenv, Origin: func(s *Server) string {
+			return "from " + s.Client.Name + ", " + strings.TrimPrefix(s.File, h.Dir+"/")
+		}}
+		var got []string
+		for _, o := range m.Plan(servers) {
+			got = append(got, strings.TrimSpace(fmt.Sprintf("%s %s", o.Result, o.Name)))
+			if o.Differs || o.Conflicts {
+				t.Errorf("%s: %s differs: %q", tt.about, o.Name, o.Notes)
+			}
+		}
+		slices.Sort(got)
+		slices.Sort(tt.want)
+		if !slices.Equal(got, tt.want) {
+			t.Errorf("%s: the plan is %q, want %q", tt.about, got, tt.want)
+		}
+	}
+}

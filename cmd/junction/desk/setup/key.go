@@ -195,6 +195,10 @@ func (c *connector) keyNotes(done *clients.Done) (notes []string) {
 	case c.way == clients.ByInput:
 		notes = append(notes, "API key: "+name+" asks for it when it starts the server, and keeps it encrypted. "+
 			"Its file has no key. A program of the desktop does not see "+variable+" of a shell.")
+		if c.key == "" {
+			notes = append(notes, "The key was not checked: with the key in "+variable+", this command checks it: "+
+				c.command("connect"))
+		}
 	case c.keyFile != "":
 		notes = append(notes, "API key: "+name+" starts junction stdio, which reads the key from "+file+".")
 		if files.Readable(c.target.KeyFile) {

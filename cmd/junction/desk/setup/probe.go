@@ -105,12 +105,14 @@ func (c *connector) newKey() string {
 	return "to make another one: " + config.Command(c.file, "keys", "create", "NAME", "--write")
 }
 
-// keyOfClient returns the API key that the client will send, if this command knows it, and where it is from.
+// keyOfClient returns the API key that the client will send, if this command knows it, and where it is from. A person
+// types the key into a client that asks for it, most likely the one of the variable.
 func (c *connector) keyOfClient() (key, from string) {
 	t := &c.target
 	switch {
-	case !t.Key || c.way == clients.ByInput:
+	case !t.Key:
 		return "", ""
+	case c.way == clients.ByInput: // it has no file with a key
 	case t.Secret != "" && strings.TrimSpace(os.Getenv(clients.KeyVariable)) == "":
 		return t.Secret, "that was given"
 	case t.Secret == "" && t.KeyFile != "":

@@ -243,3 +243,31 @@ func TestAKeyOfAnotherJunctionStaysThere(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 }
+
+// TestAKeyThatIsTypedIsChecked: VS Code asks for its key. The command asks the URL with the key of JUNCTION_KEY, which
+// the person will type: a wrong one is an error that changes nothing, and without one, the command says what it lacks.
+func TestAKeyThatIsTypedIsChecked(t *testing.T) {
+	key, wrong := auth.NewKey(), auth.NewKey()
+	authtest.Secret("an API key", key)
+	authtest.Secret("a wrong API key", wrong)
+	g := mustGuarded(t, eras["legacy"], key, "")
+	for _, test := range []struct{ key, want, failure string }{
+		{key, "Junction accepts the API key, and offers it 3 tools.", ""},
+		{wrong, "", "does not accept the API key in JUNCTION_KEY"},
+		{"", "The key was not checked: with the key in JUNCTION_KEY, this command checks it: junction connect vscode --url " + g.url, ""},
+	} {
+		c, _, _ := mustKeyed(t, map[string]string{".config/Code/User/mcp.json": "{}"})
+		c.url = g.url
+		t.Setenv(clients.KeyVariable, test.key)
+		_, text, err := c.connect(t.Context(), "vscode")
+		if test.failure != "" && (err == nil || !strings.Contains(err.Error(), test.failure)) ||
+			test.failure == "" && (err != nil || !strings.Contains(strings.Join(strings.Fields(text), " "), test.want)) {
+			t.Errorf("%s, %s: connect = %v\n%s", test.want, test.failure, err, text)
+		}
+		home, _ := os.UserHomeDir()
+		file, err := os.ReadFile(filepath.Join(home, ".config/Code/User/mcp.json"))
+		if err != nil || (string(file) == "{}") != (test.failure != "") {
+			t.Errorf("the file is %s, %v", file, err)
+		}
+	}
+}

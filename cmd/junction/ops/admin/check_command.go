@@ -4,20 +4,15 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 
 	"github.com/spf13/cobra"
 
 	"junction/cmd/junction/base/cli"
 	"junction/cmd/junction/base/config"
-	"junction/cmd/junction/base/runfile"
-	"junction/cmd/junction/ops/diagnose"
-	"junction/upstream/prose"
 )
 
 // checkCommand is `junction check`.
@@ -26,45 +21,20 @@ func checkCommand(stdout io.Writer, file *string, start Foresight) *cobra.Comman
 	var old string
 	cmd := &cobra.Command{
 		Use: "check", Short: "Validate a configuration file", Args: cli.NoArguments,
-		Long: `Validate a configuration file. With --against FILE, also tell what a reload changes: which upstreams,
-keys and policies, and which changes wait for a restart. The variables are those of FILE.environment then, since the new
-content gets the name of FILE.`,
+		Long: `Validate a configuration file. If a running Junction serves the file, also find the rules of policies
+that match none of the items that its servers list. With --against FILE, also tell what a reload changes: which keys of
+the file, upstreams, API keys and policies, which changes wait for a restart, and, if a running Junction serves FILE,
+which API key gains or loses which tools. The variables are those of FILE.environment then, since the new content gets
+the name of FILE.`,
 		Example: `  junction check --config config.yaml
   junction check --config next.yaml --against config.yaml`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if *file == "" {
 				return NeedsFile("check")
 			}
-			note, err := asService(cmd.Context(), cmp.Or(old, *file)) // the new content gets the name of the old file
-			if err != nil {
+			report, err := start.inspect(cmd.Context(), *file, old)
+			if report == nil {
 				return err
-			}
-			running := Serving(cmd.Context(), *file)
-			var read *config.Config
-			report, err := config.Inspect(*file, os.LookupEnv, func(c *config.Config) []config.Problem {
-				read = c
-				return start.Obstacles(c, *file)
-			})
-			if err != nil {
-				return err
-			}
-			if note != "" {
-				report.Notes = append([]string{note}, report.Notes...)
-			}
-			_, report.Served = ServedAt(cmd.Context(), *file)
-			back, readIt := revived(running, *file)
-			if !readIt {
-				var unknown error
-				if back, unknown = start.Revived(read, *file); unknown != nil {
-					report.Notes = append(report.Notes,
-						"auth.api_keys: nothing is known of revoked keys: "+unknown.Error())
-				}
-			}
-			report.Warnings = append(back, report.Warnings...)
-			if old != "" {
-				if report.Reload, err = config.Compare(old, *file, os.LookupEnv); err != nil {
-					err = fmt.Errorf("--against: %w", err)
-				}
 			}
 			if asJSON {
 				return errors.Join(cli.PrintValue(stdout, report), report.Err(), err)
@@ -83,51 +53,50 @@ content gets the name of FILE.`,
 	return cmd
 }
 
-// Serving returns the state of the junction of this machine that serves a file; nil if there is none, or if it
-// does not answer.
-func Serving(ctx context.Context, file string) *diagnose.Running {
-	place, running := ServedAt(ctx, file)
-	var r diagnose.Running
-	if !running || place.Admin == "" || askAdmin(ctx, place.Admin, "/status", nil, ownLimit, &r) != nil {
-		return nil
-	}
-	return &r
-}
-
-// asService sets the variables of the service of a file in this process. The note says so. If there is a service,
-// also without variables, mistakes name the file for them.
-func asService(ctx context.Context, file string) (note string, err error) {
-	path, err := filepath.Abs(file)
+// inspect checks a file, whose content is for the file old; "" is the file itself. Without a report, the error says
+// why there is none.
+func (start Foresight) inspect(ctx context.Context, file, old string) (*config.Report, error) {
+	served := cmp.Or(old, file) // the new content gets the name of the old file
+	note, err := asService(ctx, served)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
-	service, err := config.UseEnvironment(path)
-	if err != nil || service != "" {
-		return "the variables of " + prose.Tilde(service) + " count, as for the service, and then those of this shell",
-			err
+	running := Serving(ctx, served)
+	var read *config.Config
+	report, err := config.Inspect(file, os.LookupEnv, func(c *config.Config) []config.Problem {
+		read = c
+		return start.Obstacles(c, file)
+	})
+	if err != nil {
+		return nil, err
 	}
-	if _, background := runfile.LastBackground(path); background {
-		service = config.EnvironmentOf(path)
-	} else if r := Serving(ctx, file); r != nil {
-		service = r.Variables
+	if note != "" {
+		report.Notes = append([]string{note}, report.Notes...)
 	}
-	if service == "" {
-		return "", nil
-	}
-	return "", os.Setenv(config.ServiceVariables, service)
-}
-
-// revived returns the warnings of the running junction about revoked API keys that are in a file again. ok is false
-// if no junction has read this content of the file.
-func revived(r *diagnose.Running, file string) (list config.Problems, ok bool) {
-	sum, err := config.Checksum(file)
-	if r == nil || err != nil || r.Read != hex.EncodeToString(sum[:]) {
-		return nil, false
-	}
-	for _, w := range r.Warnings {
-		if config.Revived(w) {
-			list = append(list, w)
+	_, report.Served = ServedAt(ctx, served)
+	back, readIt := revived(running, file)
+	if old != "" || !readIt {
+		var unknown error
+		if back, unknown = start.Revived(read, file, served); unknown != nil {
+			report.Notes = append(report.Notes, "auth.api_keys: nothing is known of revoked keys: "+unknown.Error())
 		}
 	}
-	return list, true
+	report.Warnings = append(back, report.Warnings...)
+	lists, unlisted := listsOf(ctx, served)
+	if lists != nil {
+		for _, p := range config.Locate(file, os.LookupEnv, config.Policies, lists.Mistyped(read)) {
+			p.Text += " (by the lists of the running Junction; a rule for an item that comes later may stay)"
+			report.Warnings = append(report.Warnings, p)
+		}
+	}
+	if old == "" {
+		return report, nil
+	}
+	if report.Reload, err = config.Compare(old, file, os.LookupEnv); err != nil {
+		err = fmt.Errorf("--against: %w", err)
+	}
+	if report.Reload != nil {
+		addAccess(report.Reload, lists, unlisted)
+	}
+	return report, err
 }

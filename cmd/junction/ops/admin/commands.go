@@ -14,8 +14,9 @@ import (
 
 // Foresight tells what a start with a configuration would find beside its file.
 type Foresight struct {
-	Obstacles func(c *config.Config, file string) []config.Problem         // what prevents the start
-	Revived   func(c *config.Config, file string) (config.Problems, error) // the warnings of revoked API keys
+	Obstacles func(c *config.Config, file string) []config.Problem // what prevents the start
+	// Revived returns the warnings of revoked API keys. The file is the content, and gets the name of served.
+	Revived func(c *config.Config, file, served string) (config.Problems, error)
 }
 
 // Commands returns the commands. file points to the value of --config, and tools proposes the names of

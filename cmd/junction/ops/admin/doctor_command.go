@@ -226,7 +226,8 @@ func writeUpstreams(b *prose.Page, d *diagnose.Diagnosis, now time.Time) {
 		}
 		row := []string{prose.Cut(prose.Flat(u.Name), 14), prose.Flat(state), cmp.Or(prose.Flat(u.Era), "-"), "-", "-",
 			"-", "-", "-"}
-		if u.Tools > 0 || u.OK {
+		starts := d.Running && u.State == upstream.StateStarting.String() // it has no lists yet
+		if u.Tools > 0 || u.OK && !starts {
 			row[3] = strconv.Itoa(u.Tools)
 		}
 		for i, s := range u.Steps {

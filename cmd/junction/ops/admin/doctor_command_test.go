@@ -20,6 +20,7 @@ func TestDiagnosisFitsATerminal(t *testing.T) {
 	d := diagnose.Diagnosis{Running: true, Config: "/etc/junction\x1b[31m.yaml", Tools: 3, Bytes: 999, Upstreams: []diagnose.Examined{
 		{Name: strings.Repeat("n", 24), State: "starting", Since: &since, Era: "modern", OK: true, Tools: 12345,
 			Steps: []diagnose.Step{{Name: "start", Took: 59999}, {Name: "handshake", Took: 9999}, {Name: "list", Took: 999}, {Name: "ping", Took: 9.94}}},
+		{Name: "early", State: "starting", Since: &now, Era: "modern", OK: true, Steps: []diagnose.Step{{Name: "list", Took: 1}}},
 		{Name: "a", State: "retrying", Since: &now, RetryAt: now.Add(20 * time.Second), Steps: []diagnose.Step{{Name: "handshake", Took: 10}}},
 	}, Findings: []diagnose.Finding{
 		{Grave: true, Upstream: "a", Text: "it \x1b[31mfailed: " + strings.Repeat("why ", 50), Advice: "look"},
@@ -43,7 +44,7 @@ func TestDiagnosisFitsATerminal(t *testing.T) {
 	if strings.ContainsAny(text, "\x1b\u202e") {
 		t.Errorf("it drives the terminal: %q", text)
 	}
-	mustContain(t, text, "starting 2d", "60.0s", "999ms", "9.9ms", "retrying in 20s", "failed", "  b: 2 tools: odd: x (1), y\n  b: tool z: queer\n    → tell\n",
+	mustContain(t, text, "starting 2d", "60.0s", "999ms", "9.9ms", "retrying in 20s", "failed", "early           starting 0s      modern      - ", "  b: 2 tools: odd: x (1), y\n  b: tool z: queer\n    → tell\n",
 		"  c: 20 prompts: bad: p0, p1, p2, p3, p4, p5, p6, p7 and 12 more\n")
 }
 

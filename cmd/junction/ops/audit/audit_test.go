@@ -55,7 +55,7 @@ func mustWrite(t *testing.T, file, text string) {
 }
 
 // TestTableFitsTheTerminal: each line of the audit fits a terminal of any width. The outcome and the ID
-// of a key are on every terminal, and so is the reason of a refusal.
+// of a key are on every terminal, and so is the reason of a refusal. Without a terminal, names are whole.
 func TestTableFitsTheTerminal(t *testing.T) {
 	calls := []line{
 		{Principal: "key:a-name-of-many-letters@example.com", KeyID: "3f2a8c1e", Name: strings.Repeat("server__", 8),
@@ -88,6 +88,10 @@ func TestTableFitsTheTerminal(t *testing.T) {
 			!strings.Contains(got, "the key was revoked at 2026-11-") || strings.Count(got, "\n") != test.lines ||
 			strings.Contains(got, "1.2345s") != test.took {
 			t.Errorf("%d columns:\n%s", test.columns, got)
+		}
+		if whole := strings.Contains(got, " "+calls[0].Principal+" 3f2a8c1e ") && strings.Contains(got, calls[0].Name+" "); whole !=
+			(test.columns == 0) {
+			t.Errorf("%d columns: names are whole: %v:\n%s", test.columns, whole, got)
 		}
 	}
 }

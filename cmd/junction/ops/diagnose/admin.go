@@ -75,14 +75,14 @@ type Proxy struct {
 // personal returns the names of the upstreams to which each user has a credential of their own, sorted.
 func (p *Proxy) personal() []string { return p.Config().Personal() }
 
-// Handler serves the admin address: /healthz, /readyz, /status, /metrics, /keys, /pins, /why,
-// /doctor and /revoked.
+// Handler serves the admin address: /healthz, /readyz, /status, /metrics, /keys, /pins, /lists,
+// /why, /doctor and /revoked.
 // /readyz answers 503 until every upstream has been tried once; a failed upstream does not make the
 // proxy unready.
 //
 // Handler rejects requests whose Host is not this machine (DNS rebinding). Cross-site requests of
 // web pages get only /healthz, because the other answers cost work. Requests that change something, and
-// /doctor, which starts processes, need the secret of the owner (owner.go).
+// /doctor, which starts processes, and /lists need the secret of the owner (owner.go).
 // If the address is open, other machines get /healthz, /metrics, and a short answer of /readyz, the
 // last two only with a Host that no web page can have.
 func (p *Proxy) Handler(stopping context.Context) http.Handler {
@@ -105,6 +105,7 @@ func (p *Proxy) Handler(stopping context.Context) http.Handler {
 	get("/status", p.serveStatus(stopping))
 	get("/keys", func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, http.StatusOK, p.keys()) })
 	get("/pins", p.servePins)
+	get("/lists", p.Owner.only(p.serveLists))
 	get("/why", p.serveWhy)
 	get("/doctor", p.Owner.only(p.serveDoctor(new(sync.Mutex))))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

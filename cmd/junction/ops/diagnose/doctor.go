@@ -102,10 +102,10 @@ type examinee struct {
 	catalog *upstream.Catalog
 }
 
-// examine checks upstreams concurrently, within Limit. offered has the number of tools of each
-// upstream on the merged endpoint of the running proxy; nil without one. checked is called with the result of
-// each check, concurrently.
-func examine(ctx context.Context, version string, names view.Names, all []examinee, offered map[string]int,
+// examine checks upstreams concurrently, within Limit. offered returns the number of tools of each
+// upstream on the merged endpoint of the running proxy, after the checks; nil without one. checked is called
+// with the result of each check, concurrently.
+func examine(ctx context.Context, version string, names view.Names, all []examinee, offered func() map[string]int,
 	checked func(name string, r *upstream.Report)) Diagnosis {
 	ctx, cancel := context.WithTimeoutCause(ctx, Limit, fmt.Errorf("the check has ended after %v", Limit))
 	defer cancel()
@@ -118,6 +118,10 @@ func examine(ctx context.Context, version string, names view.Names, all []examin
 		})
 	}
 	wg.Wait()
+	tools := map[string]int{}
+	if offered != nil {
+		tools = offered()
+	}
 	d := Diagnosis{Version: version, Upstreams: []Examined{}, Findings: []Finding{},
 		catalogs: map[string][]*upstream.Catalog{}}
 	taken := map[string]bool{}
@@ -125,7 +129,7 @@ func examine(ctx context.Context, version string, names view.Names, all []examin
 		d.catalogs[all[i].name] = all[i].known(&reports[i])
 		u := d.add(names, &all[i], &reports[i], taken)
 		if offered != nil {
-			u.Tools = offered[u.Name]
+			u.Tools = tools[u.Name]
 		}
 		d.Tools += u.Tools
 	}
@@ -275,6 +279,9 @@ func (e *examinee) connection(u *Examined, r *upstream.Report) []Finding {
 				shell.Join("junction", "reconnect", e.name)}}
 	case e.status == nil || !e.status.State.Broken() && e.status.State != upstream.StateStarting:
 		return nil
+	case e.status.State == upstream.StateStarting:
+		return []Finding{{Text: "the running Junction still starts it, and has no tools of it yet",
+			Advice: "the check could connect: wait, and run this command again"}}
 	case e.status.State == upstream.StateDegraded:
 		return []Finding{{Grave: true, Text: onlyNew, Detail: u.Error, Advice: e.status.Advice}}
 	}

@@ -49,6 +49,8 @@ func TestFindingsOfAnUpstream(t *testing.T) {
 			upstream.Report{}, "clients of MCP 2026-07-28, such as Claude Code and Copilot CLI, have no session: windows " +
 				"of one principal share one process for each folder in the header Junction-Folder, and one without the header " +
 				"(isolation: session)", "set isolation: folder"},
+		{"still starting", upstream.Config{}, status(upstream.StateStarting, nil), upstream.Report{},
+			"the running Junction still starts it, and has no tools of it yet", "run this command again"},
 		{"failed", upstream.Config{}, nil, failed, "grave connect failed: no route", "do this"},
 		{"failed beside a connection", upstream.Config{}, status(upstream.StateReady, nil), failed,
 			"the connection in use works, and a second one does not: no route", "questions: false"},
@@ -179,5 +181,19 @@ func TestUnknownUpstream(t *testing.T) {
 	}
 	if err := unknownUpstream([]string{"a"}, []string{"b", "a"}); err != nil {
 		t.Errorf("a known one: %v", err)
+	}
+}
+
+// TestOfferedToolsAreCountedAfterTheChecks: a server that becomes ready while it is checked has its tools in the report.
+func TestOfferedToolsAreCountedAfterTheChecks(t *testing.T) {
+	listed := 0
+	check := func(context.Context) upstream.Report {
+		listed = 14
+		return upstream.Report{}
+	}
+	d := examine(t.Context(), "test", view.Names{}.WithDefaults(), []examinee{{"up", upstream.Config{}, check, nil, nil}},
+		func() map[string]int { return map[string]int{"up": listed} }, func(string, *upstream.Report) {})
+	if d.Tools != 14 || d.Upstreams[0].Tools != 14 {
+		t.Errorf("the report has %d tools, of up %d; want 14", d.Tools, d.Upstreams[0].Tools)
 	}
 }

@@ -30,7 +30,7 @@ func (p *Proxy) diagnose(ctx context.Context, only selection) (Diagnosis, error)
 		return Diagnosis{}, err
 	}
 	p.Server.Settle()
-	d := examine(ctx, p.Version, p.Server.Snapshot().Config.Names, all, p.Server.Snapshot().ToolsByUpstream(),
+	d := examine(ctx, p.Version, p.Server.Snapshot().Config.Names, all, p.offered,
 		func(string, *upstream.Report) {})
 	d.leave(p.Config(), personal, only)
 	for _, name := range known {
@@ -59,6 +59,12 @@ func (p *Proxy) diagnose(ctx context.Context, only selection) (Diagnosis, error)
 	}
 	d.sort()
 	return d, nil
+}
+
+// offered returns the number of tools of each upstream on the merged endpoint.
+func (p *Proxy) offered() map[string]int {
+	p.Server.Settle()
+	return p.Server.Snapshot().ToolsByUpstream()
 }
 
 // examineeOf returns an upstream of the running proxy, to check. After the check it has the status of

@@ -233,7 +233,18 @@ func (p *Proxy) explain(ctx context.Context, q WhyQuery, folders bool, now time.
 	if len(found) == 0 {
 		a.Hints = p.hints(who, endpoint, q.Name, now)
 	}
+	undecided := func(x view.Explanation) bool { return p.undecided(&x) } // ruleAdvice says what the key lacks
+	if p.leftOut(&who) && !slices.ContainsFunc(found, undecided) {
+		a.Hints = append(a.Hints, fmt.Sprintf("no policy gives the key %s anything: its client gets an empty list, "+
+			"or status 403; name the key in match.key of a policy", who.Key))
+	}
 	return a, nil
+}
+
+// leftOut reports whether the caller has an API key that no policy gives anything.
+func (p *Proxy) leftOut(who *policy.Subject) bool {
+	c := p.Config()
+	return who.Key != "" && len(c.Policies.LeftOut([]string{who.Key}, c.Known())) > 0
 }
 
 // placeRules adds where the rules are in the configuration file, if the file is in force.

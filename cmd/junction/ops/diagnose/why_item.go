@@ -159,7 +159,7 @@ func (p *Proxy) ruleAdvice(x *view.Explanation, who *policy.Subject, endpoint st
 // any policy; "" otherwise. A key that has a part in some policy gets a rule instead.
 func (p *Proxy) joins(x *view.Explanation, who *policy.Subject, endpoint string) string {
 	policies := p.Config().Policies
-	if who.Key == "" || !policies.LeavesOut(who.Key) {
+	if !p.leftOut(who) {
 		return ""
 	}
 	for _, e := range policies {

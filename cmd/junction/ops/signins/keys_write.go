@@ -150,7 +150,7 @@ func (k *newKey) create(ctx context.Context, stdout, stderr io.Writer, file stri
 				others = append(others, old)
 			}
 		}
-		if f.config.Policies.LeavesOut(made.Name) {
+		if len(f.config.Policies.LeftOut([]string{made.Name}, f.config.Known())) > 0 {
 			leftOut = fmt.Sprintf("\n# No policy gives %s a tool: name it in match.key of a policy.", made.Name) +
 				joinable(file)
 		}
