@@ -162,15 +162,16 @@ func compare(wanted, found []object) (all []difference) {
 	return slices.Compact(all)
 }
 
-// acceptsColumns matches columns that the next version has added to a table: they are empty in the rows of this program.
-// acceptsIndex matches an index that it has added. acceptsMore is the same for Postgres.
+// acceptsColumns matches columns that the next version has added to a table: they are empty in the
+// rows of this program. acceptsIndex matches an index that it has added. acceptsMore is the same for
+// Postgres.
 var (
 	acceptsColumns = regexp.MustCompile(`^(, \w+ (TEXT|BIGINT|BLOB)( NOT NULL DEFAULT (0|''))?)+$`)
 	acceptsIndex   = regexp.MustCompile(`^CREATE INDEX \w+ ON \w+ \([\w, ]+\)$`)
 )
 
-// ofNext reports whether an object of a SQLite file is one that the next version may have added: a table, what belongs
-// to such a table, or an index. None of them runs for a statement of this program.
+// ofNext reports whether an object of a SQLite file is one that the next version may have added: a
+// table, what belongs to such a table, or an index. None of them runs for a statement of this program.
 func (o object) ofNext(wanted []object) bool {
 	known := func(name string) bool {
 		return slices.ContainsFunc(wanted, func(w object) bool { return w.name == name })
@@ -187,8 +188,8 @@ func (o object) ofNext(wanted []object) bool {
 	return false
 }
 
-// before returns the text of a table of a SQLite file without the columns that the next version may have added. SQLite
-// inserts them behind the last column.
+// before returns the text of a table of a SQLite file without the columns that the next version may
+// have added. SQLite inserts them behind the last column.
 func (o object) before(wanted []object) string {
 	i := slices.IndexFunc(wanted, func(w object) bool { return w.name == o.name })
 	if i < 0 || len(o.text) <= len(wanted[i].text) {
