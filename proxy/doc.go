@@ -267,7 +267,8 @@
 // requestState name the owner. Each other member authenticates a request and forwards it to the
 // owner. If the body has at most 64 KiB or an unknown length, the member reads the body first, and
 // can send the request to another member if the owner has just ended. It passes a larger body of a
-// session on as it arrives, once: if the owner ends then, the client gets an error. A request that
+// session on as it arrives, once: if the owner ends then, the client gets an error. The owner judges the
+// request by the policies of both members (scope.Caller.Stricter) if these differ. A request that
 // returns to a parked call was always read before. The owner authenticates the request again, counts
 // it against the budget and the limits, and writes the only audit line. All other requests are
 // answered by the member that gets them.

@@ -74,6 +74,9 @@ func (f legacyFront) enter(x *request) error {
 		return sessionError(err)
 	}
 	x.session, x.Exchange.Session, x.Client = s, &s.core, s.Client
+	if x.Stricter != nil {
+		s.narrowed.Store(true)
+	}
 	x.Who = scope.Identity{Profile: s.Profile, Session: s.Key}
 	x.Caller = x.Snapshot.ForClient(x.Caller)
 	return nil

@@ -29,6 +29,8 @@ type session struct {
 	sealedSession
 	core    proxy.Session // what the core keeps
 	numbers atomic.Uint64 // of server requests
+	// narrowed: the policies of another member have decided what the client sees, since MembersAgree was called.
+	narrowed atomic.Bool
 
 	mu      sync.Mutex
 	calls   map[jsonrpc.ID]context.CancelCauseFunc   // in flight; nil before the first
