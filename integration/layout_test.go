@@ -140,7 +140,7 @@ var arrows = map[string][]string{
 		"upstream/raw"},
 	"proxy/origin":   {"upstream/loopback"},
 	"proxy/members":  {"policy", "proxy/budget"},
-	"proxy/stateful": {"upstream", "upstream/client", "upstream/jsonrpc", "upstream/pace", "upstream/raw"},
+	"proxy/stateful": {"policy", "upstream", "upstream/client", "upstream/jsonrpc", "upstream/pace", "upstream/raw"},
 	"proxy/redact":   {"auth/seal", "policy", "upstream/jsonrpc", "upstream/raw"}, // its rules are those of policies
 	"proxy/budget":   {"auth", "policy"},                                          // names of accounts are redacted; policies limit rates
 	"proxy/canon":    {"upstream/raw", "upstream/shell"},                          // differences are shown to a person

@@ -175,6 +175,7 @@
 //	Exchange.permit          permit.go                each call, with its arguments
 //	Core.permitAgain         permit.go                the same after each wait for the user
 //	Exchange.Still           permit.go                the same before a call is sent that has waited for its server
+//	Sent.Still               sent.go                  the same for a call of another member, by the policies here
 //	Core.lookAgain           list.go                  takes the newest snapshot after a wait for a server; keeps the
 //	                                                  old one if the caller has lost its rights meanwhile
 //	findReference            completion.go            in completion
@@ -202,6 +203,7 @@
 //	completion.go     completion/complete, with the values that policy allows
 //	skill.go          the methods of the extension for skills
 //	config.go         the sections limits and catalog of the file
+//	sent.go           the same about a call that another member has sent, for a server with a state
 //	permit.go         the decision of the policy about a call, and about the same call after a wait
 //	validate.go       whether the arguments of a tool call fit the definition of the tool
 //	folder.go         the folder of the client of a call, for isolation: folder
@@ -343,6 +345,9 @@
 //
 // A stopping owner gives a state without a call in flight up at the first call of another member
 // (Server.enter). While the owner is away, calls wait for the end of its lease, as requests of sessions do.
+// The owner judges the call by its own policies, too, before it sends the call (Sent): after a wait for the
+// server, too, in which a key may have been revoked. It does not ask the user again.
+//
 // An owner whose own configuration denies the caller the server refuses the call and keeps the state: its
 // file may be older than that of the other member, and other callers use the state (hidesState).
 //

@@ -28,9 +28,10 @@
 // the key can therefore choose the address by which policies and keys decide.
 //
 // A message about a call of a server with a state (Send, proxy/stateful) has the credentials of the
-// client, too, and the owner of the state authenticates it. The member that has the request has applied
-// its policies, and the owner does not know the request: a process that has the key could make a call
-// for a client whose request it has, against the policies of the others.
+// client, too, and the owner of the state authenticates it. The owner judges the call by its own policies
+// (Sent in proxy/sent.go), and takes from the sender what the item is called, and that the user has approved
+// the call: a process that has the key could make a call for a client whose request it has, against the
+// policies of the others.
 //
 // # Keys
 //
