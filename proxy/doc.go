@@ -243,10 +243,11 @@
 // sessions.max_age after it began (sessions.find and sessions.open). Without such a request, an open stream
 // of an older session lives on.
 //
-// The hash of a deleted ID is kept for sessions.max_age after the deletion: in sessions.deleted, in the file
-// ended-sessions beside the key (cmd/junction/base/stored/sessions.go), and among members in the table
-// deleted_sessions. The ID expires first, unless sessions.max_age becomes larger with a restart, or is larger
-// at another member: then the ID may become valid again. Alone, limits.sessions hashes are kept at most:
+// The ID has the time when the session expires by the sessions.max_age with which it began: so a larger one,
+// after a restart or at another member, makes no expired ID valid again. The hash of a deleted ID is kept until
+// then, and for sessions.max_age after the deletion at least: in sessions.deleted, in the file ended-sessions
+// beside the key (cmd/junction/base/stored/sessions.go), and among members in the table deleted_sessions.
+// Alone, limits.sessions hashes are kept at most:
 // beyond that, the oldest one of the principal with the most is forgotten, and its ID is valid again until it
 // expires.
 //

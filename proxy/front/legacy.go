@@ -232,7 +232,7 @@ func (f legacyFront) delete(x *request) error {
 		return err
 	}
 	id := header(x.request.Header, "Mcp-Session-Id")
-	until := f.sessions.forgetAt(time.Now())
+	until := f.sessions.forgetAt(time.Now(), &x.session.sealedSession)
 	if f.members != nil { // first, because a session that others do not know to be deleted would come back
 		if err := f.members.DeleteSession(x.request.Context(), hash(id), until); err != nil {
 			return proxy.UnavailableError("the session was not deleted: the database cannot be reached")
