@@ -38,10 +38,11 @@ func ListKey(path []string) string {
 }
 
 // ofTheToken are claims that are about the token or name the user: they are no groups.
-var ofTheToken = []string{"iss", "sub", "aud", "exp", "iat", "nbf", "nonce", "auth_time", "acr", "azp", "at_hash", "c_hash",
-	"s_hash", "jti", "sid", "name", "given_name", "family_name", "middle_name", "nickname", "preferred_username",
-	"profile", "picture", "website", "email", "email_verified", "gender", "birthdate", "zoneinfo", "locale",
-	"phone_number", "phone_number_verified", "address", "updated_at"}
+var ofTheToken = []string{"iss", "sub", "aud", "exp", "iat", "nbf", "nonce", "auth_time", "acr", "azp", "at_hash",
+	"c_hash", "s_hash", "jti", "sid", "name", "given_name", "family_name", "middle_name",
+	"nickname", "preferred_username", "profile", "picture", "website", "email", "email_verified",
+	"gender", "birthdate", "zoneinfo", "locale", "phone_number", "phone_number_verified",
+	"address", "updated_at"}
 
 // listed adds the claims below a path to the lists, while there is room.
 func (id *Identity) listed(claims map[string]any, path []string, room *int) {
