@@ -139,8 +139,8 @@ var arrows = map[string][]string{
 	"proxy/streams": {"proxy/budget", "proxy/scope", "proxy/view", "upstream", "upstream/jsonrpc", "upstream/pace",
 		"upstream/raw"},
 	"proxy/origin":   {"upstream/loopback"},
-	"proxy/members":  {"proxy/budget"},
-	"proxy/stateful": {"upstream", "upstream/client", "upstream/jsonrpc", "upstream/pace", "upstream/raw"},
+	"proxy/members":  {"policy", "proxy/budget"},
+	"proxy/stateful": {"policy", "upstream", "upstream/client", "upstream/jsonrpc", "upstream/pace", "upstream/raw"},
 	"proxy/redact":   {"auth/seal", "policy", "upstream/jsonrpc", "upstream/raw"}, // its rules are those of policies
 	"proxy/budget":   {"auth", "policy"},                                          // names of accounts are redacted; policies limit rates
 	"proxy/canon":    {"upstream/raw", "upstream/shell"},                          // differences are shown to a person

@@ -175,6 +175,7 @@
 //	Exchange.permit          permit.go                each call, with its arguments
 //	Core.permitAgain         permit.go                the same after each wait for the user
 //	Exchange.Still           permit.go                the same before a call is sent that has waited for its server
+//	Sent.Still               sent.go                  the same for a call of another member, by the policies here
 //	Core.lookAgain           list.go                  takes the newest snapshot after a wait for a server; keeps the
 //	                                                  old one if the caller has lost its rights meanwhile
 //	findReference            completion.go            in completion
@@ -202,6 +203,7 @@
 //	completion.go     completion/complete, with the values that policy allows
 //	skill.go          the methods of the extension for skills
 //	config.go         the sections limits and catalog of the file
+//	sent.go           the same about a call that another member has sent, for a server with a state
 //	permit.go         the decision of the policy about a call, and about the same call after a wait
 //	validate.go       whether the arguments of a tool call fit the definition of the tool
 //	folder.go         the folder of the client of a call, for isolation: folder
@@ -241,10 +243,11 @@
 // sessions.max_age after it began (sessions.find and sessions.open). Without such a request, an open stream
 // of an older session lives on.
 //
-// The hash of a deleted ID is kept for sessions.max_age after the deletion: in sessions.deleted, in the file
-// ended-sessions beside the key (cmd/junction/base/stored/sessions.go), and among members in the table
-// deleted_sessions. The ID expires first, unless sessions.max_age becomes larger with a restart, or is larger
-// at another member: then the ID may become valid again. Alone, limits.sessions hashes are kept at most:
+// The ID has the time when the session expires by the sessions.max_age with which it began: so a larger one,
+// after a restart or at another member, makes no expired ID valid again. The hash of a deleted ID is kept until
+// then, and for sessions.max_age after the deletion at least: in sessions.deleted, in the file ended-sessions
+// beside the key (cmd/junction/base/stored/sessions.go), and among members in the table deleted_sessions.
+// Alone, limits.sessions hashes are kept at most:
 // beyond that, the oldest one of the principal with the most is forgotten, and its ID is valid again until it
 // expires.
 //
@@ -267,7 +270,8 @@
 // requestState name the owner. Each other member authenticates a request and forwards it to the
 // owner. If the body has at most 64 KiB or an unknown length, the member reads the body first, and
 // can send the request to another member if the owner has just ended. It passes a larger body of a
-// session on as it arrives, once: if the owner ends then, the client gets an error. A request that
+// session on as it arrives, once: if the owner ends then, the client gets an error. The owner judges the
+// request by the policies of both members (scope.Caller.Stricter) if these differ. A request that
 // returns to a parked call was always read before. The owner authenticates the request again, counts
 // it against the budget and the limits, and writes the only audit line. All other requests are
 // answered by the member that gets them.
@@ -342,6 +346,9 @@
 //
 // A stopping owner gives a state without a call in flight up at the first call of another member
 // (Server.enter). While the owner is away, calls wait for the end of its lease, as requests of sessions do.
+// The owner judges the call by its own policies, too, before it sends the call (Sent): after a wait for the
+// server, too, in which a key may have been revoked. It does not ask the user again.
+//
 // An owner whose own configuration denies the caller the server refuses the call and keeps the state: its
 // file may be older than that of the other member, and other callers use the state (hidesState).
 //

@@ -87,11 +87,14 @@ func (x *Exchange) Still() error {
 	case d.Verdict.Denies():
 		return x.unknown()
 	case d.Verdict.Asks() && !x.decision.Verdict.Asks():
-		return InvalidParams("This call needs an approval now, because the policy has changed since it was sent; " +
-			"send it again")
+		return errAsksNow
 	}
 	return nil
 }
+
+// errAsksNow is the error of a call that needs an approval only since it was sent.
+var errAsksNow = InvalidParams("This call needs an approval now, because the policy has changed since it was sent; " +
+	"send it again")
 
 // permitAgain finds and permits the target of x again in the current snapshot. The policy may have
 // changed while the user was answering. x.target and x.Info do not change.
@@ -133,8 +136,9 @@ func (x *Exchange) unknown() error {
 
 // arguments returns the arguments of the call; absent if the call has none. Arguments that are not
 // an object are rejected: policy cannot judge them, and an upstream might still accept them.
-func (x *Exchange) arguments() (raw.Object, error) {
-	params := x.sent()
+func (x *Exchange) arguments() (raw.Object, error) { return argumentsOf(x.sent()) }
+
+func argumentsOf(params raw.Object) (raw.Object, error) {
 	v, err := params.Get("arguments")
 	switch {
 	case err == raw.ErrAbsent, err == nil && string(v) == "null":

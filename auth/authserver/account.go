@@ -37,7 +37,7 @@ func (srv *Server) account(w http.ResponseWriter, r *http.Request) error {
 			d.Servers = d.Servers[:most]
 		}
 		if len(d.Servers) == 0 {
-			d.Text = "No policy of this server gives you access to a server. " + groupsText(s.user.Claims) +
+			d.Text = "No policy of this server gives you access to a server. " + groupsText(srv.groups(s.user.Claims)) +
 				" Ask the operator of this server."
 		}
 	}

@@ -153,9 +153,9 @@ func TestCodesAreBoundAndExpire(t *testing.T) {
 		t.Errorf("with another redirect URI: %d %v", status, m)
 	}
 	code = a.mustCode(t, b)
-	s.clock.forward(61 * time.Second)
+	s.clock.forward(121 * time.Second)
 	if status, m := a.redeem(t, code); status != 400 || m["error"] != "invalid_grant" {
-		t.Errorf("after 61 s: %d %v", status, m)
+		t.Errorf("after 121 s: %d %v", status, m)
 	}
 }
 

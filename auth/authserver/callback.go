@@ -122,15 +122,10 @@ type signedIn struct {
 	cookie string
 }
 
-// storedClaims are the claims of an identity that the store keeps.
-type storedClaims struct {
-	Groups []string `json:"groups,omitempty"`
-}
-
 // groupsText says which groups of a user the policies see, so that the operator can compare them with
 // the file.
-func groupsText(claims []byte) string {
-	if groups := groupNames(claims, 20); groups != "" {
+func groupsText(all []string) string {
+	if groups := groupNames(all, 20); groups != "" {
 		return "Your identity provider sent these groups: " + groups + "."
 	}
 	return "Your identity provider sent no groups."
@@ -138,13 +133,9 @@ func groupsText(claims []byte) string {
 
 // groupNames returns at most so many groups of a user, and the number of the others; "" if there are
 // none.
-func groupNames(claims []byte, most int) string {
-	var c storedClaims
-	if err := json.Unmarshal(claims, &c); err != nil || len(c.Groups) == 0 {
-		return ""
-	}
+func groupNames(all []string, most int) string {
 	var shown []string
-	for _, group := range c.Groups[:min(len(c.Groups), most)] {
+	for _, group := range all[:min(len(all), most)] {
 		name := cleanName(group)
 		if utf8.RuneCountInString(group) > maxClientName {
 			name += "…"
@@ -152,15 +143,15 @@ func groupNames(claims []byte, most int) string {
 		shown = append(shown, name)
 	}
 	text := strings.Join(shown, ", ")
-	if more := len(c.Groups) - len(shown); more > 0 {
+	if more := len(all) - len(shown); more > 0 {
 		text += fmt.Sprintf(", and %d more", more)
 	}
 	return text
 }
 
 // notGranted returns the detail of an event: the app, and groups of the user, who gets nothing by them.
-func notGranted(app string, claims []byte) string {
-	return appText(app) + ", groups: " + cmp.Or(groupNames(claims, 5), "none")
+func notGranted(app string, groups []string) string {
+	return appText(app) + ", groups: " + cmp.Or(groupNames(groups, 5), "none")
 }
 
 // appText returns the detail of an event that names an app.
@@ -171,7 +162,7 @@ func appText(app string) string { return "app " + strconv.Quote(cleanName(app)) 
 func (srv *Server) signIn(
 	ctx context.Context, p *provider.Provider, id provider.Identity, refreshToken string,
 ) (in signedIn, err error) {
-	claims, err := json.Marshal(storedClaims{id.Groups})
+	claims, err := claimsOf(p, id)
 	if err != nil {
 		return in, err
 	}
@@ -267,9 +258,9 @@ func (srv *Server) deliver(
 	d := pageData{Client: who.Name, User: session{user: user}.label()}
 	if p := srv.principal(user, idp.Claims, store.Grant{ClientID: row.ClientID, Scope: row.Scope,
 		Resource: row.Resource}); srv.granted != nil && !srv.granted(p) {
-		srv.event(r, "not_granted", user.ID, row.ClientID, notGranted(who.Name, idp.Claims))
+		srv.event(r, "not_granted", user.ID, row.ClientID, notGranted(who.Name, p.Groups))
 		d.Title, d.Text = "You are signed in, but have no access", "You are "+d.User+
-			", and no policy of this server gives you access. "+groupsText(idp.Claims)+
+			", and no policy of this server gives you access. "+groupsText(p.Groups)+
 			" Ask the operator of this server."
 		d.Next = srv.deniedURL(row, "no policy gives the user access to anything")
 		return &stopped{http.StatusForbidden, "refused", d}
@@ -311,11 +302,9 @@ func (srv *Server) deliver(
 
 // principal is the principal of a user with the tokens of a grant.
 func (srv *Server) principal(u store.User, claims []byte, g store.Grant) *auth.Principal {
-	var c storedClaims
-	_ = json.Unmarshal(claims, &c)
 	return &auth.Principal{
 		Kind: auth.KindUser, ID: auth.UserID(u.Issuer, u.Subject), User: u.Subject, Issuer: u.Issuer, Email: u.Email,
-		Name: u.Display, Groups: c.Groups, Scopes: strings.Fields(g.Scope),
+		Name: u.Display, Groups: srv.groups(claims), Scopes: strings.Fields(g.Scope),
 		OAuthClient: g.ClientID, Grant: g.ID, Resources: []string{g.Resource},
 	}
 }

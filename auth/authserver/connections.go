@@ -176,7 +176,7 @@ func (srv *Server) mayConnect(s session, name string) error {
 	}
 	return stop(http.StatusForbidden, pageData{Title: "No access to " + name,
 		Text: "You are " + s.label() + ", and no policy of this server gives you access to it. " +
-			groupsText(s.user.Claims) + " Ask the operator of this server."})
+			groupsText(srv.groups(s.user.Claims)) + " Ask the operator of this server."})
 }
 
 // connectUpstream is POST /connect/{upstream}. It sends the browser to the upstream's authorization

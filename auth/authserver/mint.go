@@ -26,7 +26,7 @@ const (
 	refreshPrefix = "jct_rt_"
 	codePrefix    = "jct_ac_"
 
-	codeTTL = time.Minute
+	codeTTL = 2 * time.Minute // one more than clients need, because the clock of another process may be a minute off
 )
 
 // minter makes and checks the strings of codes and tokens. A string is a prefix, 32 random bytes, a

@@ -2,6 +2,7 @@ package authserver
 
 import (
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -165,6 +166,69 @@ func TestOnlyWhatAllAcceptIsOffered(t *testing.T) {
 		}
 		if p := shows(static...); p.status != want {
 			t.Errorf("without %q, the static client gets %d, want %d", tt.lacks, p.status, want)
+		}
+	}
+}
+
+// TestEachProcessFindsTheGroupsByItsOwnRule: two processes have different rules for the groups. Each judges the user
+// by its own, whichever of them has asked the provider. No group is reported as lost.
+func TestEachProcessFindsTheGroupsByItsOwnRule(t *testing.T) {
+	var options Options
+	s := mustStand(t, func(o *Options) { options = *o })
+	options.Store = s.store
+	options.Config.IdentityProviders = slices.Clone(options.Config.IdentityProviders)
+	options.Config.IdentityProviders[0].Claims.Groups = []string{"realm_access", "roles"}
+	one, other := s.Server, s.second(t, options)
+	s.idp.set(func() {
+		s.idp.claims = map[string]any{"groups": []string{"staff", "sales"},
+			"realm_access": map[string]any{"roles": []string{"reader"}}}
+	})
+	want := func(token any, step string) {
+		t.Helper()
+		for srv, groups := range map[*Server][]string{one: {"staff", "sales"}, other: {"reader"}} {
+			p, err := srv.Verify(t.Context(), token.(string), here)
+			if err != nil || !slices.Equal(p.Groups, groups) {
+				t.Errorf("%s: %v, want the groups %q, got %+v", step, err, groups, p)
+			}
+		}
+	}
+	a := s.mustApp(t)
+	m := a.mustSignIn(t, newBrowser(t))
+	want(m["access_token"], "after a sign-in at one process")
+	s.clock.forward(2 * time.Minute)
+	s.http.Config.Handler = other
+	status, m := a.refresh(t, m["refresh_token"])
+	if status != http.StatusOK {
+		t.Fatal(status, m)
+	}
+	want(m["access_token"], "after a refresh at the other one")
+	events, err := s.store.Events(t.Context(), 100)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range events {
+		if e.Event == "groups_lost" {
+			t.Errorf("groups are reported as lost: %s", e.Detail)
+		}
+	}
+}
+
+// TestGroupsThatTheRowDoesNotTell: where the row does not tell what this process would have got, the groups are those
+// of the process that has asked the provider. A row that has all claims tells that there are none.
+func TestGroupsThatTheRowDoesNotTell(t *testing.T) {
+	s := mustStand(t, nil)
+	s.providers[0].Claims.Groups = []string{"roles"}
+	for row, want := range map[string]string{
+		`{"groups":["a"]}`: "a",
+		`{"groups":["a"],"provider":"sso","rule":["groups"],"lists":{"groups":["a"]}}`:                             "a",
+		`{"groups":["a"],"provider":"gone","rule":["groups"],"lists":{"groups":["a"],"roles":["r"]},"whole":true}`: "a",
+		`{"groups":["a"],"provider":"sso","rule":["groups"],"lists":{"groups":["a"],"roles":["r"]}}`:               "r",
+		`{"groups":["a"],"provider":"sso","rule":["groups"],"lists":{"groups":["a"]},"whole":true}`:                "",
+		`{"groups":["a"],"provider":"sso","rule":["roles"]}`:                                                       "a",
+		``: "",
+	} {
+		if got := strings.Join(s.groups([]byte(row)), ","); got != want {
+			t.Errorf("%s: %q, want %q", row, got, want)
 		}
 	}
 }

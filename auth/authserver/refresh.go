@@ -172,7 +172,7 @@ func (srv *Server) recheckSession(ctx context.Context, of, client string) error 
 		}
 		return err
 	}
-	claims, err := json.Marshal(storedClaims{id.Groups})
+	claims, err := claimsOf(p, id)
 	if err != nil {
 		return err
 	}
@@ -186,7 +186,7 @@ func (srv *Server) recheckSession(ctx context.Context, of, client string) error 
 		return srv.store.UpdateIDPSession(ctx, session)
 	})
 	srv.dropUser(auth.UserID(user.Issuer, user.Subject)) // the cache has the old groups
-	if lost := lostGroups(user.Claims, id.Groups); err == nil && lost != "" {
+	if lost := lostGroups(srv.groups(user.Claims), id.Groups); err == nil && lost != "" {
 		srv.audit(ctx, "groups_lost", user.ID, client, session.IDP+": "+lost,
 			"subject", prose.ASCII(user.Subject, 64))
 	}
@@ -227,10 +227,8 @@ func (srv *Server) endWithSession(ctx context.Context, g store.Grant) error {
 }
 
 // lostGroups returns the groups that a user has no more, in one line of bounded length.
-func lostGroups(before []byte, now []string) string {
-	var had storedClaims
-	_ = json.Unmarshal(before, &had)
-	lost := slices.DeleteFunc(had.Groups, func(group string) bool { return slices.Contains(now, group) })
+func lostGroups(before, now []string) string {
+	lost := slices.DeleteFunc(slices.Clone(before), func(group string) bool { return slices.Contains(now, group) })
 	const most = 5
 	shown := make([]string, 0, most)
 	for _, group := range lost[:min(len(lost), most)] {

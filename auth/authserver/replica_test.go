@@ -260,3 +260,64 @@ func BenchmarkVerify(b *testing.B) {
 		}
 	}
 }
+
+// TestAProcessWhoseClockIsAMinuteOff: of two processes over one database, one has a clock that is a minute ahead or
+// behind. The requests of a sign-in come to both in turn. Both accept its tokens, give new ones, and find out when
+// it ends.
+func TestAProcessWhoseClockIsAMinuteOff(t *testing.T) {
+	for name, off := range map[string]time.Duration{"ahead": time.Minute, "behind": -time.Minute} {
+		t.Run(name, func(t *testing.T) {
+			dsn := authtest.Schema(t)
+			var options Options
+			open := func(o Options) *store.Store {
+				db, err := store.Open(t.Context(), store.Config{Driver: store.Postgres, DSN: dsn, Keys: o.Keys, Now: o.Now,
+					Log: authtest.Log(t)})
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(func() { db.Close() })
+				return db
+			}
+			s := mustStand(t, func(o *Options) {
+				o.Store = open(*o)
+				options = *o
+			})
+			options.Now = func() time.Time { return s.clock.now().Add(off) }
+			options.Store = open(options)
+			both := []*Server{s.Server, s.second(t, options)}
+			var turn atomic.Int64
+			s.http.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				both[turn.Add(1)%2].ServeHTTP(w, r)
+			})
+			a, b := s.mustApp(t), newBrowser(t)
+			for range 2 { // so that each request comes to each
+				m := a.mustSignIn(t, b)
+				for range 3 {
+					status, next := a.refresh(t, m["refresh_token"])
+					if status != http.StatusOK {
+						t.Fatal(status, next)
+					}
+					for i, f := range both {
+						if _, err := f.Verify(t.Context(), fmt.Sprint(next["access_token"]), here); err != nil {
+							t.Errorf("the process %d: %v", i, err)
+						}
+					}
+					m = next
+				}
+				if status, body := s.post(t, "/oauth/revoke", "application/x-www-form-urlencoded",
+					url.Values{"token": {fmt.Sprint(m["refresh_token"])}, "client_id": {a.id}}.Encode()); status != http.StatusOK {
+					t.Fatal(status, body)
+				}
+				for i, f := range both {
+					if err := f.FindRevoked(t.Context()); err != nil {
+						t.Fatal(err)
+					}
+					if _, err := f.Verify(t.Context(), fmt.Sprint(m["access_token"]), here); !errors.Is(err, auth.ErrInvalidToken) {
+						t.Errorf("the process %d accepts a revoked token: %v", i, err)
+					}
+				}
+				turn.Add(1)
+			}
+		})
+	}
+}

@@ -462,3 +462,30 @@ func TestSchemaOfTheNextVersion(t *testing.T) {
 		}
 	}
 }
+
+// TestTwoOperatorsAtOnce: two operators migrate a Postgres of the release before, and two rotate its master key, all at
+// the same time. Each command ends well, and the sign-ins are in the new schema, with the new key.
+func TestTwoOperatorsAtOnce(t *testing.T) {
+	ctx, c := t.Context(), mustLoadPostgres(t, Latest()-1).config(t)
+	c.Keys = mustRing(t, "b", "a")
+	if n := parallel(t, 4, nil, func(i int) error {
+		if i < 2 {
+			_, _, err := Migrate(ctx, c)
+			return err
+		}
+		s, err := Open(ctx, c)
+		if err == nil {
+			_, err = s.Reencrypt(ctx)
+			err = errors.Join(err, s.Close())
+		}
+		return err
+	}); n != 4 {
+		t.Errorf("%d of 4 commands ended well", n)
+	}
+	c.Keys = mustRing(t, "b")
+	r, err := Check(ctx, c)
+	if err != nil || r.Schema != Latest() || len(r.Problems) > 0 || r.Secrets == 0 {
+		t.Errorf("Check = %+v, %v", r, err)
+	}
+	continueSignIns(t, mustOpenConfig(t, c))
+}

@@ -17,7 +17,8 @@ type Sessions struct {
 	// Free the memory of a session after this time. The session continues when its client comes
 	// back. Default 30m.
 	Idle time.Duration `yaml:"idle"`
-	// End a session for good with its first request after this time. Default 720h.
+	// End a session for good with its first request after this time. A larger value is for sessions
+	// that begin later. Default 720h.
 	MaxAge time.Duration `yaml:"max_age"`
 }
 

@@ -74,6 +74,9 @@ func (f legacyFront) enter(x *request) error {
 		return sessionError(err)
 	}
 	x.session, x.Exchange.Session, x.Client = s, &s.core, s.Client
+	if x.Stricter != nil {
+		s.narrowed.Store(true)
+	}
 	x.Who = scope.Identity{Profile: s.Profile, Session: s.Key}
 	x.Caller = x.Snapshot.ForClient(x.Caller)
 	return nil
@@ -229,7 +232,7 @@ func (f legacyFront) delete(x *request) error {
 		return err
 	}
 	id := header(x.request.Header, "Mcp-Session-Id")
-	until := f.sessions.forgetAt(time.Now())
+	until := f.sessions.forgetAt(time.Now(), &x.session.sealedSession)
 	if f.members != nil { // first, because a session that others do not know to be deleted would come back
 		if err := f.members.DeleteSession(x.request.Context(), hash(id), until); err != nil {
 			return proxy.UnavailableError("the session was not deleted: the database cannot be reached")

@@ -311,6 +311,22 @@ func (s *Server) forwardParked(x *request, body []byte) bool {
 	}
 }
 
+// MembersAgree must be called when another member no longer has policies that differ from those of this
+// process. Sessions that were judged by those, too, may see more now.
+func (s *Server) MembersAgree() {
+	s.sessions.mu.Lock()
+	var all []*session
+	for _, e := range s.sessions.byID {
+		if e.s.narrowed.Swap(false) {
+			all = append(all, e.s)
+		}
+	}
+	s.sessions.mu.Unlock()
+	for _, found := range all {
+		s.Streams().MissedBy(&found.core.Streams)
+	}
+}
+
 // MemberChanged must be called when Members.Self returns another ID than before. It ends the
 // streams and calls of the sessions in memory, and drops the sessions, because other members may
 // have them now. Their clients can continue the sessions at any member. It also ends the processes and

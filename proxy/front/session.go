@@ -29,6 +29,8 @@ type session struct {
 	sealedSession
 	core    proxy.Session // what the core keeps
 	numbers atomic.Uint64 // of server requests
+	// narrowed: the policies of another member have decided what the client sees, since MembersAgree was called.
+	narrowed atomic.Bool
 
 	mu      sync.Mutex
 	calls   map[jsonrpc.ID]context.CancelCauseFunc   // in flight; nil before the first
@@ -46,7 +48,10 @@ type sealedSession struct {
 	Client  string         `json:"c,omitempty"` // the client's name for itself (unverified)
 	Profile client.Profile `json:"p,omitzero"`
 	Born    int64          `json:"t"` // Unix seconds
-	Key     string         `json:"k"` // identifies the session for upstreams
+	// Until is when the session expires by the max_age with which it began, in Unix seconds. A larger max_age
+	// later makes no expired or deleted ID valid again. 0 in an ID of a version without it.
+	Until int64  `json:"u,omitempty"`
+	Key   string `json:"k"` // identifies the session for upstreams
 	// Principal is the ID of the principal that has the session. For others the session does not exist.
 	Principal string `json:"w"`
 	// Member is the ID of the process that created the session; "" if it was alone.
@@ -54,7 +59,13 @@ type sealedSession struct {
 }
 
 // ends returns the time when the session ID expires.
-func (s *sealedSession) ends(maxAge time.Duration) time.Time { return time.Unix(s.Born, 0).Add(maxAge) }
+func (s *sealedSession) ends(maxAge time.Duration) time.Time {
+	ends := time.Unix(s.Born, 0).Add(maxAge)
+	if own := time.Unix(s.Until, 0); s.Until != 0 && own.Before(ends) {
+		return own
+	}
+	return ends
+}
 
 // sessions holds the sessions in memory, bounded in number and idle time, and the deleted IDs.
 //
@@ -129,7 +140,9 @@ func newSessions(box *seal.Box, max int, c Sessions) *sessions {
 // create begins a session of the account's principal and returns its id. The session is nil if this
 // process has just lost its place among the members.
 func (ss *sessions) create(version, name string, a budget.Account, p client.Profile) (string, *session) {
-	sealed := sealedSession{version, name, p, time.Now().Unix(), rand.Text(), a.Principal, ss.process()}
+	now := time.Now()
+	sealed := sealedSession{Version: version, Client: name, Profile: p, Born: now.Unix(),
+		Until: now.Add(ss.maxAge).Unix(), Key: rand.Text(), Principal: a.Principal, Member: ss.process()}
 	text, _ := json.Marshal(sealed) // cannot fail: strings and a number
 	id := ss.box.Seal(text)
 	s, _ := ss.load(id, sealed, a)
@@ -313,9 +326,15 @@ func (ss *sessions) remove(id string, s *session) {
 	}
 }
 
-// forgetAt returns until when a deletion of now must be remembered: max_age from now, and not from the begin
-// of the session. So a max_age that the operator raises meanwhile does not bring the session back at once.
-func (ss *sessions) forgetAt(now time.Time) time.Time { return now.Add(ss.maxAge) }
+// forgetAt returns until when a deletion of now must be remembered. Another process, or this one after a restart,
+// may have a larger max_age: for it, the ID is valid until s.Until. An ID without it is remembered for max_age.
+func (ss *sessions) forgetAt(now time.Time, s *sealedSession) time.Time {
+	forget := now.Add(ss.maxAge)
+	if own := time.Unix(s.Until, 0).Add(time.Second); own.After(forget) {
+		return own
+	}
+	return forget
+}
 
 // delete ends a session of a principal permanently, with its calls and streams. The deletion is remembered
 // until the time of forgetAt.

@@ -85,17 +85,68 @@ func TestDeletedSessionStaysDeletedWithALongerMaxAge(t *testing.T) {
 		before := newSessions(key.Box("test"), 10, Sessions{Idle: time.Hour, MaxAge: time.Hour})
 		id, _ := before.create("2025-11-25", "a", ann, client.Profile{})
 		time.Sleep(50 * time.Minute)
-		before.delete(id, ann.Principal, before.forgetAt(time.Now()))
+		before.delete(id, ann.Principal, before.forgetAt(time.Now(), &sealedSession{})) // as an earlier version
 
 		after := newSessions(key.Box("test"), 10, Sessions{Idle: time.Hour, MaxAge: 2 * time.Hour})
 		after.deleted = before.deleted
 		time.Sleep(20 * time.Minute)
 		other, _ := after.create("2025-11-25", "a", ann, client.Profile{})
-		after.delete(other, ann.Principal, after.forgetAt(time.Now()))
+		after.delete(other, ann.Principal, after.forgetAt(time.Now(), &sealedSession{}))
 		if _, err := after.open(id, ann); err != errUnknownSession {
 			t.Errorf("the deleted session is opened again: %v", err)
 		}
 	})
+}
+
+// TestALargerMaxAgeRevivesNoSession: the operator raises max_age and restarts, or two members have different ones
+// during a rollout. A session that has expired by the one with which it began stays expired, and a deleted one stays
+// deleted, wherever it was deleted. A smaller max_age counts at once.
+func TestALargerMaxAgeRevivesNoSession(t *testing.T) {
+	key, err := seal.NewKey(seal.NewSecret())
+	if err != nil {
+		t.Fatal(err)
+	}
+	const short, long, deletion = time.Hour, 10 * time.Hour, 30 * time.Minute
+	for name, test := range map[string]struct {
+		began, deleted, later time.Duration // max_age of the process; deleted is 0 for a session that is not
+		at                    time.Duration // of the request, after the begin; a deletion is at 30 minutes
+		lives                 bool
+	}{
+		"it has expired":                          {short, 0, long, 2 * time.Hour, false},
+		"it has not":                              {long, 0, long, 2 * time.Hour, true},
+		"max_age is smaller now":                  {long, 0, short, 2 * time.Hour, false},
+		"it was deleted":                          {short, short, long, 90 * time.Minute, false},
+		"the deletion is forgotten":               {short, short, long, 5 * time.Hour, false},
+		"it was deleted where max_age is smaller": {long, short, long, 9 * time.Hour, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ann := budget.Account{Principal: "ann"}
+				with := func(maxAge time.Duration) *sessions {
+					return newSessions(key.Box("test"), 10, Sessions{Idle: time.Hour, MaxAge: maxAge})
+				}
+				id, _ := with(test.began).create("2025-11-25", "a", ann, client.Profile{})
+				later := with(test.later)
+				time.Sleep(deletion)
+				if test.deleted > 0 {
+					here := with(test.deleted)
+					sealed, err := here.open(id, ann)
+					if err != nil {
+						t.Fatal(err)
+					}
+					until := here.forgetAt(time.Now(), &sealed)
+					here.delete(id, ann.Principal, until)
+					if time.Now().Add(test.at - deletion).Before(until) { // else no process and no database has it
+						later.deleted = here.deleted
+					}
+				}
+				time.Sleep(test.at - deletion)
+				if _, err := later.open(id, ann); (err == nil) != test.lives {
+					t.Errorf("the request is answered %v", err)
+				}
+			})
+		})
+	}
 }
 
 func TestReplayOfAnIDOutOfRange(t *testing.T) {

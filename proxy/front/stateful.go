@@ -243,7 +243,9 @@ func (x *request) CallStateful(ctx context.Context, server proxy.Stateful, holde
 // of package members: then the call was not made.
 func (x *request) callAt(ctx context.Context, owner, name string, c *upstream.Call) (client.Result, error) {
 	id := rand.Text()
-	text, err := stateful.Of(id, name, c).Text()
+	message, judged := stateful.Of(id, name, c), proxy.SentOf(&x.Exchange)
+	message.Item, message.Asked, message.Exposed = judged.Item, judged.Asked, judged.Name
+	text, err := message.Text()
 	if err != nil {
 		return client.Result{}, err
 	}
@@ -459,6 +461,7 @@ func (s *Server) makeCall(ctx context.Context, x *request, server proxy.Stateful
 		peer.Finish(client.Result{}, refused, text)
 		return
 	}
+	call.Guard = &proxy.Sent{X: &x.Exchange, Item: c.Item, Asked: c.Asked, Name: c.Exposed, Params: call.Params}
 	s.states.mu.Lock()
 	if s.states.calls == nil {
 		s.states.calls = map[string]memberCall{}
@@ -472,6 +475,9 @@ func (s *Server) makeCall(ctx context.Context, x *request, server proxy.Stateful
 	}()
 	_ = out.FlushError() // the other member waits for the head of the answer
 	r, err := server.Call(ctx, call)
+	if own, ok := errors.AsType[*proxy.Refusal](err); ok { // of the guard
+		err, _ = proxy.RPCError(own, server.Name())
+	}
 	peer.Rooted(call.Rooted)
 	peer.Finish(r, err, text)
 }

@@ -474,3 +474,96 @@ func TestAnswersForACallCountForItsCaller(t *testing.T) {
 		})
 	}
 }
+
+// queued is a backend with a state that all callers share, whose calls wait, and are then sent if their Guard
+// permits them.
+type queued struct {
+	sharing
+	waits chan struct{}
+	goes  chan struct{}
+	sent  *int
+}
+
+func (q queued) Call(_ context.Context, c *upstream.Call) (client.Result, error) {
+	q.waits <- struct{}{}
+	<-q.goes
+	if c.Guard != nil { // as in package upstream
+		if err := c.Guard.Still(); err != nil {
+			return client.Result{}, err
+		}
+	}
+	*q.sent++
+	o, err := raw.Parse([]byte(`{}`))
+	return client.Result{Object: o, Type: client.TypeComplete}, err
+}
+
+// TestCallOfAnotherMemberIsJudgedAgain: a call that another member has sent waits here for its server. It is not
+// sent if meanwhile the key of the caller was revoked here, or this process's policies deny it, or demand an approval
+// that it does not have.
+func TestCallOfAnotherMemberIsJudgedAgain(t *testing.T) {
+	secret := auth.NewKey()
+	hash, err := auth.HashKey(secret)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ann := auth.Config{APIKeys: []auth.Key{{Name: "ann", Hash: hash}}}
+	other := auth.Config{APIKeys: []auth.Key{{Name: "bob", Hash: auth.Hash{1}}}}
+	rules := func(first ...policy.Rule) *policy.Policy {
+		return proxytest.MustPolicy(t, policy.Config{{Name: "all",
+			Rules: append(first, proxytest.Allow(policy.Selector{Upstreams: policy.List{"*"}}))}})
+	}
+	some := policy.Selector{Tools: policy.List{"*tool0"}, Where: policy.Where{"path": {{Glob: "/etc/*"}}}}
+	for name, test := range map[string]struct {
+		keys      auth.Config
+		rules     *policy.Policy
+		arguments string
+		asked     bool
+		refused   string // "" if the call is sent
+	}{
+		"nothing changes":       {ann, rules(), `{}`, false, ""},
+		"the key is revoked":    {other, rules(), `{}`, false, "Unknown tool: up__tool0"},
+		"the tool is denied":    {ann, rules(policy.Rule{Deny: &policy.Selector{Tools: policy.List{"*tool0"}}}), `{}`, true, "Unknown tool: up__tool0"},
+		"arguments are denied":  {ann, rules(policy.Rule{Deny: &some}), `{"path":"/etc/passwd"}`, false, "Unknown tool: up__tool0"},
+		"others are denied":     {ann, rules(policy.Rule{Deny: &some}), `{"path":"/home"}`, false, ""},
+		"an approval is needed": {ann, rules(policy.Rule{Ask: &policy.Selector{Tools: policy.List{"*tool0"}}}), `{}`, false, "needs an approval now"},
+		"and was given":         {ann, rules(policy.Rule{Ask: &policy.Selector{Tools: policy.List{"*tool0"}}}), `{}`, true, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			sent := 0
+			backend := proxytest.NewBackend(t, 1, 1)
+			backend.Named = "up"
+			q := queued{sharing{backend}, make(chan struct{}), make(chan struct{}), &sent}
+			s := serverWith(t, Options{Log: authtest.Log(t), Members: &stateMembers{owner: "self"}})
+			s.ApplyBackends(scope.Config{Guard: ann.Guard(nil, "", nil), Policy: rules()}, []view.Backend{q})
+			defer s.discardStates()
+			params, err := raw.Parse([]byte(`{"name":"tool0","arguments":` + test.arguments + `}`))
+			if err != nil {
+				t.Fatal(err)
+			}
+			message := stateful.Of("id", "up", &upstream.Call{Call: client.Call{Method: "tools/call", Params: params},
+				Era: client.EraModern})
+			message.Item = policy.Item{Kind: policy.Tool, Upstream: "up", Names: []string{"up__tool0"}}
+			message.Asked, message.Exposed = test.asked, "up__tool0"
+			text, err := message.Text()
+			if err != nil {
+				t.Fatal(err)
+			}
+			r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "http://localhost/mcp", bytes.NewReader(text))
+			r.Header.Set(members.HeaderCall, sentCall)
+			r.Header.Set("Authorization", "Bearer "+secret)
+			w := httptest.NewRecorder()
+			var answering sync.WaitGroup
+			answering.Go(func() { s.ServeHTTP(w, r.WithContext(members.WithForwarded(r.Context()))) })
+			<-q.waits
+			s.ApplyBackends(scope.Config{Guard: test.keys.Guard(nil, "", nil), Policy: test.rules}, []view.Backend{q})
+			close(q.goes)
+			answering.Wait()
+			_, err = stateful.Read(t.Context(), func() {}, io.NopCloser(w.Body), "up",
+				&upstream.Call{Call: client.Call{Peer: nil}}, nil, nil)
+			if (err == nil) != (test.refused == "") || (sent == 1) != (err == nil) ||
+				err != nil && !strings.Contains(err.Error(), test.refused) {
+				t.Errorf("%d calls were sent, and the other member is answered %v; want %q", sent, err, test.refused)
+			}
+		})
+	}
+}

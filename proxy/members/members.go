@@ -6,7 +6,8 @@
 // Each legacy session and each parked call is in the memory of one member, its owner. The session
 // ID and the requestState name the owner, sealed. If another member gets such a request, it
 // forwards the whole request to the owner, once: with its bytes, its credentials and the client's
-// address. The owner authenticates the request itself, so a member cannot act for a user.
+// address. The owner authenticates the request itself, so a member cannot act for a user. It judges the
+// request by its own policies, and by those of the member that has forwarded it, if these differ (Rules).
 //
 // The state of a server that declares some (stateful) is in the child process or session of one member,
 // for each principal or for all. Another member keeps the request and sends only the call of the server
@@ -20,6 +21,7 @@ import (
 	"net/http"
 	"time"
 
+	"junction/policy"
 	"junction/proxy/budget"
 )
 
@@ -128,6 +130,21 @@ type forwarded struct{}
 // forward it again.
 func WithForwarded(ctx context.Context) context.Context {
 	return context.WithValue(ctx, forwarded{}, true)
+}
+
+// rules is the context key of the policies of the member that has forwarded a request.
+type rules struct{}
+
+// WithRules marks a request with the policies of the member that has forwarded it, if they differ from those
+// of this process: what they deny is denied.
+func WithRules(ctx context.Context, p *policy.Policy) context.Context {
+	return context.WithValue(ctx, rules{}, p)
+}
+
+// Rules returns the policies of the member that has forwarded the request; nil if they do not differ.
+func Rules(ctx context.Context) *policy.Policy {
+	p, _ := ctx.Value(rules{}).(*policy.Policy)
+	return p
 }
 
 // Forwarded reports whether another member has forwarded the request.

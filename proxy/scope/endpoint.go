@@ -91,6 +91,9 @@ type Caller struct {
 	Principal *auth.Principal
 	Subject   *subjectView
 	Who       Identity
+	// Stricter are the policies of the member that has forwarded the request, if they differ: what they deny
+	// is denied, too. nil for none.
+	Stricter *policy.Policy
 }
 
 // User identifies the user to pools of connections. It is "" without authentication, where there is
@@ -262,7 +265,7 @@ func (w *Snapshot) ForClient(c Caller) Caller {
 	}
 	if own != nil {
 		c.Endpoint = w.clientEndpoint(c.Endpoint, own)
-		c.Subject = w.SubjectViewFor(c.Endpoint, c.Principal)
+		c.Subject = w.subjectView(c.Endpoint, c.Principal, c.Stricter)
 	}
 	return c
 }
@@ -301,7 +304,7 @@ func (w *Snapshot) clientEndpoint(e *Endpoint, own []*upstream.Catalog) *Endpoin
 // answer does not reveal which endpoints exist.
 func (c *Caller) Enter(at string) *policy.Rights {
 	if c.Endpoint = c.Snapshot.EndpointFor(at, c.Principal); c.Endpoint != nil {
-		if c.Subject = c.Snapshot.SubjectViewFor(c.Endpoint, c.Principal); !c.Outside() {
+		if c.Subject = c.Snapshot.subjectView(c.Endpoint, c.Principal, c.Stricter); !c.Outside() {
 			return c.Subject.Rights
 		}
 	}
@@ -309,7 +312,7 @@ func (c *Caller) Enter(at string) *policy.Rights {
 	if !named {
 		surface = ""
 	}
-	return c.Snapshot.Config.Policy.For(Subject(c.Principal, surface))
+	return c.Snapshot.rules(c.Stricter).For(Subject(c.Principal, surface))
 }
 
 // Adopt returns the caller in this snapshot. Its subject is nil if the caller is rejected or may
@@ -317,18 +320,29 @@ func (c *Caller) Enter(at string) *policy.Rights {
 func (w *Snapshot) Adopt(c Caller) Caller {
 	if !w.Config.Guard.Still(c.Principal) {
 		at := w.EndpointFor(c.Endpoint.Name, c.Principal)
-		return Caller{Snapshot: w, Endpoint: at, Principal: c.Principal, Who: c.Who}
+		return Caller{Snapshot: w, Endpoint: at, Principal: c.Principal, Who: c.Who, Stricter: c.Stricter}
 	}
 	return w.see(c)
 }
 
+// Alone returns the caller without Stricter, for what outlives the request. Its subject is nil if the caller
+// may use nothing.
+func (c Caller) Alone() Caller {
+	if c.Stricter == nil {
+		return c
+	}
+	c.Stricter = nil
+	return c.Snapshot.see(c)
+}
+
 // see is Adopt for a caller that is not rejected.
 func (w *Snapshot) see(c Caller) Caller {
-	n := Caller{Snapshot: w, Endpoint: w.EndpointFor(c.Endpoint.Name, c.Principal), Principal: c.Principal, Who: c.Who}
+	n := Caller{Snapshot: w, Endpoint: w.EndpointFor(c.Endpoint.Name, c.Principal), Principal: c.Principal, Who: c.Who,
+		Stricter: c.Stricter}
 	if n.Endpoint == nil {
 		return n
 	}
-	n.Subject = w.SubjectViewFor(n.Endpoint, n.Principal)
+	n.Subject = w.subjectView(n.Endpoint, n.Principal, n.Stricter)
 	if n = w.ForClient(n); n.Subject.Rights.None() || n.Hidden() {
 		n.Subject = nil
 	}

@@ -57,6 +57,7 @@ type subjectKey struct {
 	principal string
 	claims    uint64     // hash of claims beside the ID; 0 for none
 	address   netip.Addr // if policies match addresses
+	stricter  *policy.Policy
 }
 
 // begin connects the views to a room.
@@ -87,14 +88,20 @@ func (all *subjectViews) left(s *subjectView) {
 
 // SubjectViewFor returns the part of an endpoint that a principal may use.
 func (w *Snapshot) SubjectViewFor(e *Endpoint, p *auth.Principal) *subjectView {
-	key := subjectKey{principal: p.ID, claims: claims(p)}
-	if w.Config.Policy.MatchesAddress() {
+	return w.subjectView(e, p, nil)
+}
+
+// subjectView is SubjectViewFor a Caller with stricter policies.
+func (w *Snapshot) subjectView(e *Endpoint, p *auth.Principal, stricter *policy.Policy) *subjectView {
+	key := subjectKey{principal: p.ID, claims: claims(p), stricter: stricter}
+	rules := w.rules(stricter)
+	if rules.MatchesAddress() {
 		key.address = p.Address
 	}
 	if s, known := e.subjects.cache.Get(key); known {
 		return s
 	}
-	rights := w.Config.Policy.For(Subject(p, e.Surface))
+	rights := rules.For(Subject(p, e.Surface))
 	likes := alikeKey{p.Kind == auth.KindLocal, rights.Hash(claimSeed)}
 	key.principal = strings.Clone(p.ID) // it may be a substring of a long text
 	return e.subjects.cache.Keep(key, func() (*subjectView, int) {
@@ -105,6 +112,14 @@ func (w *Snapshot) SubjectViewFor(e *Endpoint, p *auth.Principal) *subjectView {
 		}
 		return w.newSubjectView(e, rights, likes), len(key.principal) + perSubjectKey
 	})
+}
+
+// rules returns the policies of the snapshot, together with stricter ones if there are some.
+func (w *Snapshot) rules(stricter *policy.Policy) *policy.Policy {
+	if stricter == nil {
+		return w.Config.Policy
+	}
+	return policy.Both(w.Config.Policy, stricter)
 }
 
 // perSubjectKey is the approximate memory of a subjectKey in the cache, in bytes.

@@ -1,7 +1,7 @@
 // Package stateful has the messages about a call that one member makes at another, which has the state
 // of the server (stateful in the configuration). Policy, approvals, questions to the user, log and audit
 // stay at the member that has the request of the client. The owner of the state makes only the call of
-// the server:
+// the server, unless its own policies deny it then:
 //
 //	call      the request of the member: Call, as two frames
 //	frames    its answer: notifications and questions of the server, then the result or an error
@@ -21,6 +21,7 @@ import (
 	"io"
 	"slices"
 
+	"junction/policy"
 	"junction/upstream"
 	"junction/upstream/client"
 	"junction/upstream/jsonrpc"
@@ -60,7 +61,11 @@ type Call struct {
 	Continues bool
 	Rooted    []string `json:",omitempty"`
 	Folders   []string `json:",omitempty"`
-	Params    []byte   `json:"-"`
+	// Item, Asked and Exposed let the owner judge the call, too: see proxy.Sent.
+	Item    policy.Item
+	Asked   bool   `json:",omitempty"`
+	Exposed string `json:",omitempty"`
+	Params  []byte `json:"-"`
 }
 
 // Of returns the message of a call.

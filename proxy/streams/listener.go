@@ -107,6 +107,18 @@ func (ls *Listeners) Missed(l *Listener) {
 	}
 }
 
+// MissedBy queues a notification of each list for an open stream of a session.
+func (ls *Listeners) MissedBy(s *Session) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	for l := range ls.open {
+		if l.Session == s {
+			ls.Missed(l)
+			return
+		}
+	}
+}
+
 // Notify queues a notification for one stream of a session. Without a stream it is dropped.
 func (ls *Listeners) Notify(s *Session, endpoint, method string, params []byte) {
 	ls.mu.Lock()

@@ -61,6 +61,7 @@ func (h *Subscriber) unsubscribed(k resourceKey) {
 // stays until Leave at least. stream is that of a subscriptions/listen, else session is that of the
 // request. held is an empty grant for the resources.
 func (ls *Listeners) Enter(c scope.Caller, stream *Listener, session *Session, held budget.Grant) *Subscriber {
+	c = c.Alone()
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	for h := range ls.subscribers {

@@ -174,14 +174,31 @@ func (f *naming) add(st *Stock, p upstream.Part, i int, bare bool) {
 	if t.Tool != nil && len(t.Tool.Older) > 0 {
 		t.older = t.olderDefinition()
 	}
-	if t.Tool != nil && st.settings.Pinned {
-		t.Withheld, _ = st.settings.Pins.Held(b.Name(), t.Name, t.Item.Definition.Text())
-	}
-	if p == upstream.PartSkills && st.settings.Pinned {
-		t.Withheld = st.held(t.Name, t.Item.Definition)
+	if st.settings.Pinned {
+		t.Withheld = t.unaccepted()
 	}
 	t.finish()
 	f.targets[t.place] = t
+}
+
+// unaccepted returns why pinned policies hide the target; "" if they do not.
+func (t *Target) unaccepted() (reason string) {
+	switch {
+	case t.Tool != nil:
+		reason, _ = t.stock.settings.Pins.Held(t.Backend.Name(), t.Name, t.Item.Definition.Text())
+	case t.Part == upstream.PartSkills:
+		reason = t.stock.held(t.Name, t.Item.Definition)
+	}
+	return reason
+}
+
+// withheld reports whether pinned policies hide the target. If no policy of this process is pinned, those of
+// another member are, which are rare: then each call compares the definition.
+func (t *Target) withheld() bool {
+	if t.stock != nil && !t.stock.settings.Pinned && t.Item != nil {
+		return t.unaccepted() != ""
+	}
+	return t.Withheld != ""
 }
 
 // addConnect adds the connect tool of an upstream. The lists contain the tool while the user is not

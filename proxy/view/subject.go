@@ -53,7 +53,7 @@ func (s *SubjectView) look() *Sight {
 		}
 		if s.Safeguards.Pinned {
 			for place, t := range st.naming(v.Bare).targets {
-				if t != nil && t.Withheld != "" {
+				if t != nil && t.withheld() {
 					its.clear(place)
 				}
 			}
@@ -82,7 +82,7 @@ func (s *SubjectView) sees(t *Target) bool {
 	switch {
 	case t.Connects: // the connect tool is visible to all who may use any item of the upstream
 		return s.reaches(t.stock, policy.Tool, policy.Prompt, policy.Resource)
-	case s.Safeguards.Pinned && t.Withheld != "":
+	case s.Safeguards.Pinned && t.withheld():
 		return false
 	}
 	return s.Ruling(t).Visible()

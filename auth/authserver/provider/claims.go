@@ -3,6 +3,7 @@ package provider
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/url"
 	"slices"
 	"strings"
@@ -16,12 +17,63 @@ type Identity struct {
 	Email           string // "" unless the provider has verified it
 	Display         string // as the provider sent it
 	Groups          []string
+	// Lists are the claims that another rule for the groups (claims.groups) could name, by ListKey. Whole states
+	// that a claim which is not among them is absent.
+	Lists map[string][]string
+	Whole bool
+}
+
+const (
+	deepestList = 4        // names in the path of a claim
+	mostLists   = 16 << 10 // of Identity.Lists, in bytes
+)
+
+// ListKey returns the key of a path of claim names in Identity.Lists.
+func ListKey(path []string) string {
+	parts := make([]string, len(path))
+	for i, name := range path {
+		parts[i] = url.PathEscape(name)
+	}
+	return strings.Join(parts, "/")
+}
+
+// ofTheToken are claims that are about the token or name the user: they are no groups.
+var ofTheToken = []string{"iss", "sub", "aud", "exp", "iat", "nbf", "nonce", "auth_time", "acr", "azp", "at_hash",
+	"c_hash", "s_hash", "jti", "sid", "name", "given_name", "family_name", "middle_name",
+	"nickname", "preferred_username", "profile", "picture", "website", "email", "email_verified",
+	"gender", "birthdate", "zoneinfo", "locale", "phone_number", "phone_number_verified",
+	"address", "updated_at"}
+
+// listed adds the claims below a path to the lists, while there is room.
+func (id *Identity) listed(claims map[string]any, path []string, room *int) {
+	for _, name := range slices.Sorted(maps.Keys(claims)) {
+		at := append(slices.Clip(path), name)
+		switch inner, is := claims[name].(map[string]any); {
+		case len(path) == 0 && slices.Contains(ofTheToken, name):
+		case is && len(at) < deepestList:
+			id.listed(inner, at, room)
+		case is:
+			id.Whole = false
+		default:
+			list, ok := texts(claims[name])
+			size := len(name)
+			for _, text := range list {
+				size += len(text)
+			}
+			if *room -= size; !ok || *room < 0 {
+				*room, id.Whole = *room+size, false
+				continue
+			}
+			id.Lists[ListKey(at)] = list
+		}
+	}
 }
 
 // person makes an Identity of claims. The error wraps ErrRules if the configuration rejects the
 // user.
 func (p *Provider) person(claims map[string]any) (Identity, error) {
-	id := Identity{Issuer: p.Issuer}
+	id, room := Identity{Issuer: p.Issuer, Lists: map[string][]string{}, Whole: true}, mostLists
+	id.listed(claims, nil, &room)
 	id.Sub, id.SID = storableClaim(claims["sub"]), storableClaim(claims["sid"])
 	var parts []string
 	for _, name := range p.SubjectClaims {

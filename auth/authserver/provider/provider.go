@@ -398,10 +398,13 @@ func (p *Provider) identify(ctx context.Context, d *discovered, token *oauth2.To
 	} else if nonce != "" {
 		return Identity{}, rejected("missing_id_token", nil)
 	}
-	if err := p.complete(ctx, d, token, claims); err != nil {
+	whole, err := p.complete(ctx, d, token, claims)
+	if err != nil {
 		return Identity{}, err
 	}
-	return p.person(claims)
+	id, err := p.person(claims)
+	id.Whole = id.Whole && whole
+	return id, err
 }
 
 // decode reads claims. Numbers stay as the provider wrote them.
@@ -416,28 +419,29 @@ func decode(from interface{ Claims(any) error }, into *map[string]any) error {
 }
 
 // complete adds the claims that the ID token lacks from the userinfo endpoint, where many providers
-// return e-mail and groups.
-func (p *Provider) complete(ctx context.Context, d *discovered, token *oauth2.Token, claims map[string]any) error {
+// return e-mail and groups. whole reports that there are no other claims.
+func (p *Provider) complete(ctx context.Context, d *discovered, token *oauth2.Token, claims map[string]any) (
+	whole bool, err error) {
 	_, email := claims["email"]
 	_, groups := at(claims, p.Claims.Groups)
 	if d.UserInfoEndpoint() == "" || email && groups {
-		return nil
+		return d.UserInfoEndpoint() == "", nil
 	}
 	info, err := d.Provider.UserInfo(ctx, oauth2.StaticTokenSource(token))
 	if err != nil {
-		return p.userInfoError(err, token.AccessToken)
+		return false, p.userInfoError(err, token.AccessToken)
 	}
 	more := map[string]any{}
 	if err := decode(info, &more); err != nil {
-		return rejected("invalid_userinfo", err)
+		return false, rejected("invalid_userinfo", err)
 	}
 	if sub, known := claims["sub"]; known && more["sub"] != sub { // OpenID Connect Core, section 5.3.2
-		return rejected("invalid_userinfo", errors.New("its sub is that of another user"))
+		return false, rejected("invalid_userinfo", errors.New("its sub is that of another user"))
 	}
 	for name, value := range more {
 		if _, known := claims[name]; !known {
 			claims[name] = value
 		}
 	}
-	return nil
+	return true, nil
 }

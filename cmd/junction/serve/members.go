@@ -30,6 +30,7 @@ import (
 type membership struct {
 	*console
 	member  *replicas.Member // nil if there is one process
+	rules   replicas.Rules   // of this process, and of the others
 	sealing *sealing
 	storage *storage
 	signIns *signIns
@@ -54,6 +55,7 @@ func (m *membership) Open(c *config.Config) error {
 		DSN: c.Storage.DSN, DB: db.Database(), Key: m.sealing.key, MasterKeys: db.Prints(), MayJoin: db.MayJoin,
 		Listener: l, Advertise: c.Replicas.Advertise,
 		Shared: c.Shared, Version: build.Read().Version, Changed: func() { m.serving.server.MemberChanged() },
+		Rules: &m.rules, Agreed: func() { m.serving.server.MembersAgree() },
 		FindRevoked: m.signIns.findRevoked, Log: m.log,
 		ReadTimeout: limits.ReadTimeout, WriteTimeout: limits.WriteTimeout, IdleTimeout: idleTimeout,
 		MaxHeader: int(limits.Header),
@@ -74,6 +76,19 @@ func (m *membership) Prepare(next *config.Config) (prepared, error) {
 			m.log.Error("cannot compare the configuration with that of the other replicas", "error", err)
 		}
 	}}, nil
+}
+
+// judge has forwarded requests judged by the policies of a configuration, too. Call it when they are in force.
+func (m *membership) judge(c *config.Config) {
+	if m.member == nil {
+		return
+	}
+	text, err := c.Carried()
+	if err != nil { // cannot happen: all of it is text and numbers
+		m.log.Error("cannot send the policies to the other replicas", "error", err)
+		return
+	}
+	m.rules.Set(text)
 }
 
 // Close closes the listener for the others.

@@ -82,6 +82,7 @@ func (s *serving) apply(c *config.Config, running []*upstream.Upstream) {
 		next.People = s.signIns
 	}
 	s.server.Apply(next, running)
+	s.membership.judge(c)
 }
 
 // publicHandler returns the handler of clients: the pages and metadata that need no authentication,

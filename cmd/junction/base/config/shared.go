@@ -185,6 +185,19 @@ func (c *Config) rules() any {
 	return c.Policies
 }
 
+// Carried returns the policies of each file in force, for other processes.
+func (c *Config) Carried() ([]byte, error) {
+	files := []*Config{c}
+	if c.Both != nil {
+		files = []*Config{c.Both.Old, c.Both.Next}
+	}
+	var all []policy.Carried
+	for _, of := range files {
+		all = append(all, policy.Carried{Policies: of.Policies, Scopes: of.Auth.ScopeCapabilities})
+	}
+	return policy.Carry(all)
+}
+
 // used returns a value as JSON has it, without the fields that have the zero value of their type, and without what
 // is empty. So a key of the file that a later version adds changes no digest until it is used. A pointer that is set
 // stays: reuse_interval: 0 and enabled: false are not the defaults.

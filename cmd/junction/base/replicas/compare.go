@@ -151,7 +151,20 @@ func (m *Member) compare() {
 			next[id] = list
 		}
 	}
+	agreed := false
+	for id, before := range m.drift.found {
+		agreed = agreed || slices.ContainsFunc(before, decides) && !slices.ContainsFunc(next[id], decides)
+	}
 	m.drift.found = next
+	if agreed && m.o.Agreed != nil {
+		m.o.Agreed()
+	}
+}
+
+// decides reports whether members that differ so judge forwarded requests by the policies of both.
+func decides(d Difference) bool {
+	return d.Key == "policies" || d.Key == "auth.scope_capabilities" ||
+		strings.HasPrefix(d.Key, "auth.scope_capabilities.")
 }
 
 func tell(log *slog.Logger, what, address string, keys []string) {

@@ -7,6 +7,7 @@
 //   - numbers.go: which configuration is in force, by its number
 //   - compare.go: compares the configuration of this process with those of the other members
 //   - identity.go: TLS between members, with keys that are derived from sessions.key_file
+//   - rules.go: has each forwarded request judged by the policies of both members
 //   - forward.go, receive.go: send a request to another member, and answer such a request
 //   - frozen.go: recognises a member that does not run, so that requests for it need not wait
 //   - await.go: has requests wait for the end of a member, with one reader of the table members
@@ -27,9 +28,10 @@
 // the key can therefore choose the address by which policies and keys decide.
 //
 // A message about a call of a server with a state (Send, proxy/stateful) has the credentials of the
-// client, too, and the owner of the state authenticates it. The member that has the request has applied
-// its policies, and the owner does not know the request: a process that has the key could make a call
-// for a client whose request it has, against the policies of the others.
+// client, too, and the owner of the state authenticates it. The owner judges the call by its own policies
+// (Sent in proxy/sent.go), and takes from the sender what the item is called, and that the user has approved
+// the call: a process that has the key could make a call for a client whose request it has, against the
+// policies of the others.
 //
 // # Keys
 //
@@ -45,6 +47,12 @@
 // may differ in the key (config.Config.Shared). A process does not join beside a member that differs in a hard
 // key. A member that was told to stop says so in its row, and keeps nobody out. A change of a row is told to
 // the others at once. What differs is named, with the time since when this process has seen it (compare.go).
+//
+// A forwarded request has a digest of the policies of the member that forwards it (Junction-Rules). The owner
+// compares it with that of its own policies. Before its first request with a digest, a member sends the
+// policies themselves, which the owner compiles, and keeps for the last 16 digests. If the two digests differ,
+// the owner judges the request by both policies (policy.Both). So members with equal files pay one header, and
+// no reading of the table, which may be late, decides.
 //
 // Of two configurations that differ in a hard key, the one with the higher number serves (numbers.go). The table
 // configurations has the numbers, by a digest of the hard keys, and each row of a member has its own one. A

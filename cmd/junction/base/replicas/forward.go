@@ -66,6 +66,7 @@ type connections struct {
 	failed  atomic.Pointer[failure] // why the last connection failed; nil after a success
 	dialled atomic.Int64            // Unix nanoseconds of the last attempt since failed was set
 	tells   atomic.Bool             // it has said of a request that it begins it
+	rules   atomic.Pointer[string]  // the digest of the policies that this process has sent it; nil for none
 	probing probing
 }
 
@@ -139,7 +140,7 @@ func (m *Member) Forward(w http.ResponseWriter, r *http.Request, body []byte, to
 	if err != nil {
 		return err
 	}
-	outcome, err := m.forward(w, r, body, p)
+	outcome, err := judging{m, p}.forward(w, r, body)
 	m.counters.forwarded[outcome].Add(1)
 	return err
 }
@@ -230,6 +231,8 @@ func (m *Member) exchange(ctx context.Context, p *otherMember, x *http1.Exchange
 	switch {
 	case x.Get(members.HeaderReleased) != "":
 		err = members.ErrReleased
+	case x.Get(headerRules) == rulesUnknown:
+		err = errRules
 	case x.Get(headerGone) != "" && once:
 		err = members.ErrUnreachable // the body cannot be sent again
 	case x.Get(headerGone) != "":
@@ -373,7 +376,7 @@ func (m *Member) ask(ctx context.Context, others []*otherMember, field http1.Fie
 
 // ofMembers are the header fields that only a member may send. Those of a client are dropped.
 var ofMembers = []string{headerHop, headerGiveBack, headerRevoked, headerLatest, headerAnswer,
-	members.HeaderCall}
+	headerRules, headerRulesText, members.HeaderCall}
 
 // hopByHop are the header fields that concern one connection (RFC 9110, section 7.6.1). The names that
 // a client lists in Connection are not among them: the members together are one server, and the

@@ -36,6 +36,10 @@ type Options struct {
 	// config.Config.Shared. key is the key of its digests.
 	Shared  func(key []byte) (string, error)
 	Version string
+	// Rules are the policies by which this process and the others judge forwarded requests.
+	Rules *Rules
+	// Agreed is called when another member no longer has policies that differ. It must not block.
+	Agreed func()
 	// Changed is called when Self returns another ID than before. It must not block.
 	Changed func()
 	// FindRevoked is called when another member has found that grants were revoked. When it returns nil, this
@@ -124,6 +128,9 @@ func New(o Options) (*Member, error) {
 	m.received.fewer, m.read.next = make(chan struct{}, 1), make(chan struct{})
 	if m.o.TTL == 0 {
 		m.o.TTL = defaultTTL
+	}
+	if m.o.Rules == nil {
+		m.o.Rules = new(Rules)
 	}
 	var err error
 	if m.identity, err = newIdentity(o.Key); err != nil {

@@ -168,6 +168,15 @@ func (m *Member) receive(w http.ResponseWriter, r *http.Request, handler http.Ha
 		http.Error(w, "the header "+headerHop+" has no address of a client", http.StatusBadRequest)
 		return
 	}
+	if r.Header.Get(headerRulesText) != "" {
+		if err := m.o.Rules.receive(w, r); err != nil {
+			m.o.Log.Warn("this process cannot judge by the policies of another replica", "error", err)
+		}
+		return
+	}
+	if r = m.o.Rules.mark(w, r); r == nil {
+		return
+	}
 	m.counters.received.Add(1)
 	r.RemoteAddr = client
 	if latest != "" {

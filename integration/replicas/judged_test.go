@@ -1,0 +1,157 @@
+package replicas
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"junction/auth/authtest"
+	"junction/integration/harness"
+	"junction/upstream/client"
+	"junction/upstream/jsonrpc"
+	"junction/upstream/upstreamtest"
+)
+
+const (
+	everything = `policies: [{ name: all, rules: [{ allow: { upstreams: "*" } }] }]`
+	// without denies one item of each kind, and arguments of a tool; and asks before another tool.
+	without = `policies: [{ name: without, rules: [{ deny: { tools: "*secret" } }, { deny: { prompts: "*secret" } },` +
+		` { deny: { resources: "file:///secret" } }, { deny: { tools: "*open", where: { path: "/etc/*" } } },` +
+		` { ask: { tools: "*careful" } }, { allow: { upstreams: "*" } }] }]`
+)
+
+// seen are the items that a session sees, and can use.
+type seen struct {
+	*harness.Talker
+	t *testing.T
+}
+
+// lists returns the names of all items.
+func (s seen) lists() (names []string) {
+	s.t.Helper()
+	for _, list := range [][3]string{{"tools/list", "tools", "name"}, {"prompts/list", "prompts", "name"},
+		{"resources/list", "resources", "uri"}} {
+		items, _ := s.Drain(s.t, list[0], list[1])
+		for _, item := range items {
+			names = append(names, harness.Text(s.t, item, list[2]))
+		}
+	}
+	return names
+}
+
+// refusals returns the messages of the items that the session cannot use; "" for one that it can.
+func (s seen) refusals() (texts []string) {
+	s.t.Helper()
+	large := strings.Repeat("x", 100<<10) // is passed on as it arrives
+	for _, q := range []harness.Query{harness.Called("up__secret", `{}`), harness.Called("up__secret", `{"a":"`+large+`"}`),
+		harness.Called("up__open", `{"path":"/etc/passwd"}`), {Method: "prompts/get", Params: `"name":"up__secret"`},
+		{Method: "resources/read", Params: `"uri":"file:///secret"`},
+		{Method: "resources/subscribe", Params: `"uri":"file:///secret"`},
+		harness.Called("up__open", `{"path":"/home"}`), harness.Called("up__open", `{"a":"`+large+`"}`)} {
+		text := ""
+		if m := s.Begin(s.t, q).Answer(s.t); m.Error != nil {
+			text = m.Error.Message
+		}
+		texts = append(texts, text)
+	}
+	return texts
+}
+
+// TestForwardedRequestIsJudgedByBoth has two processes with different policies, as during a rollout. A request
+// that one forwards to the other is judged by both, whichever has the session: nothing is listed, read or called
+// that one of the files denies. When the files are the same again, the client is told that its lists have changed.
+func TestForwardedRequestIsJudgedByBoth(t *testing.T) {
+	harness.Waits(t)
+	item := func(text string) []json.RawMessage {
+		return []json.RawMessage{json.RawMessage(strings.ReplaceAll(text, "NAME", "open")),
+			json.RawMessage(strings.ReplaceAll(text, "NAME", "secret"))}
+	}
+	up, url := upstreamtest.Start(t, upstreamtest.Script{Era: "legacy",
+		Tools: harness.Definitions("careful", "open", "secret"), Prompts: item(`{"name":"NAME"}`),
+		Resources: item(`{"uri":"file:///NAME","name":"NAME"}`)})
+	wide := harness.NewProgram(t)
+	wide.MustConfigure(t, fmt.Sprintf("replicas: { listen: 127.0.0.1:0, advertise: 127.0.0.1:0 }\n"+
+		"storage: { driver: postgres, dsn: %q, key_file: %q }\nupstreams: { up: { url: %q } }\n%s\n",
+		authtest.Schema(t), filepath.Join(wide.Dir, "master.key"), url, everything))
+	wide.MustServe(t)
+	text, err := os.ReadFile(wide.File()) // with the paths of the keys
+	if err != nil {
+		t.Fatal(err)
+	}
+	narrow := harness.NewProgram(t)
+	narrow.MustWrite(t, string(text))
+	narrow.MustServe(t)
+	wide.MustJoin(t, 2)
+	narrow.MustJoin(t, 2)
+	both := []*harness.Program{wide, narrow}
+	in := func(owner, by *harness.Program) seen {
+		c := harness.Talk(t, owner.URL, client.EraLegacy)
+		c.URL = by.URL
+		return seen{c, t}
+	}
+	all := in(wide, narrow).lists()
+	if len(all) != 7 || slices.Contains(in(wide, narrow).refusals()[:6], "Unknown tool: up__secret") {
+		t.Fatalf("with equal files, the client sees %q, and is refused %q", all, in(wide, narrow).refusals())
+	}
+
+	narrow.MustReload(t, everything, without)
+	var stream *harness.Answering
+	var kept seen
+	for _, owner := range both {
+		for _, by := range both {
+			if owner == wide && by == wide {
+				continue // no file but that of wide is asked
+			}
+			c := in(owner, by)
+			name := fmt.Sprintf("the session at wide: %v, the request at wide: %v", owner == wide, by == wide)
+			if list := c.lists(); strings.Contains(strings.Join(list, " "), "secret") || len(list) != 4 {
+				t.Errorf("%s: the lists have %q", name, list)
+			}
+			before := len(harness.CallsOf(t, &up.Journal, 0))
+			refused := c.refusals()
+			for i, text := range refused {
+				if (text != "") != (i < 6) {
+					t.Errorf("%s: %q", name, refused)
+					break
+				}
+			}
+			if made := len(harness.CallsOf(t, &up.Journal, 0)) - before; made != 2 {
+				t.Errorf("%s: %d calls were made, want the 2 that both files allow", name, made)
+			}
+			m, asked := seen{harness.Talk(t, owner.URL, client.EraLegacy), t}.by(by).Converse(t,
+				harness.Called("up__careful", `{}`), func(harness.ServerRequest) string { return `"result":{"action":"decline"}` })
+			if len(asked) != 1 || m.Error == nil && !strings.Contains(string(m.Result), "isError") {
+				t.Errorf("%s: a call that one file asks about: %d questions, %s", name, len(asked), m.Append(nil))
+			}
+			if owner == wide {
+				kept, stream = c, c.Get(t)
+			}
+		}
+	}
+	c := in(wide, wide)
+	if list := c.lists(); !slices.Equal(list, all) {
+		t.Errorf("the file of wide alone shows %q, want %q", list, all)
+	}
+
+	narrow.MustReload(t, without, everything)
+	var m jsonrpc.Message
+	for open := true; m.Method != "notifications/tools/list_changed"; {
+		if m, open = stream.Next(t); !open {
+			t.Fatal("the stream has ended")
+		}
+	}
+	if list := kept.lists(); !slices.Equal(list, all) {
+		t.Errorf("with equal files again, the client sees %q, want %q", list, all)
+	}
+}
+
+// by returns the session with its requests sent to another process.
+func (s seen) by(p *harness.Program) *harness.Talker {
+	there := *s.Talker
+	there.URL = p.URL
+	return &there
+}
