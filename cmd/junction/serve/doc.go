@@ -19,7 +19,8 @@
 //	part        file          owns                                    reads
 //	place       place.go      the record of where the process serves  contents listening inForce
 //	terminal    console.go    the log, the first screen               -
-//	contents    contents.go   what the file has; why not in force     recording
+//	contents    contents.go   what the file has; why not in force;    recording
+//	                          the programs that print secrets
 //	certified   certified.go  the certificate of TLS                  -
 //	listening   listen.go     the listeners                           certified inForce
 //	pinned      pinned.go     the content of the pins file            -
@@ -41,8 +42,8 @@
 //	serving     serving.go    the proxy itself; pages for clients     sealing listening inForce
 //	                                                                  recording measuring signIns
 //	                                                                  membership
-//	upstreams   upstreams.go  the servers behind it; their catalogs   sealing inForce measuring
-//	                                                                  signIns serving
+//	upstreams   upstreams.go  the servers behind it; their catalogs   contents sealing inForce
+//	                                                                  measuring signIns serving
 //
 // The order decides four things. A process whose address is taken opens nothing else. The
 // upstreams end before their credentials and the storage. The storage is closed before the audit,

@@ -92,6 +92,7 @@ func newProgram(o options) *program {
 	checks.certified = certified
 	serving.sealing, serving.listening, serving.inForce, serving.recording = sealing, listening, inForce, recording
 	serving.measuring, serving.signIns, serving.membership = measuring, signIns, membership
+	upstreams.contents = contents
 	upstreams.sealing, upstreams.inForce, upstreams.measuring = sealing, inForce, measuring
 	upstreams.signIns, upstreams.serving = signIns, serving
 	place := &place{console: all, owner: diagnose.Owner(rand.Text()), installed: newInstalled(), contents: contents,

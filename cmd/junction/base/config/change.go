@@ -92,7 +92,7 @@ func (ch *Change) Refuse(why error) {
 // mistakes returns the mistakes of a configuration that is not that of one file. It does not change c,
 // which may be in force.
 func (c *Config) mistakes() Problems {
-	d := newDecoder("", func(string) (string, bool) { return "", true })
+	d := newDecoder("", func(string) (string, bool) { return "", true }, nil)
 	own := *c // validate completes audit.file
 	own.validate(d)
 	return d.Problems
