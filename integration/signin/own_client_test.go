@@ -56,7 +56,7 @@ func TestOwnClientAtAForeignServer(t *testing.T) {
 		proof             string
 	}{
 		"basic": {method: "client_secret_basic", proof: "client_secret: canary-own-secret"},
-		"post":  {method: "client_secret_post", proof: "client_secret: canary-own-secret"},
+		"post":  {method: "client_secret_post", proof: "client_secret: '${exec: [echo, canary-own-secret]}'"},
 		"ES256": {"private_key_jwt", "ES256", p256, "private_key_file: own.pem"},
 		"RS256": {"private_key_jwt", "RS256", big, "private_key_file: own.pem, assertion_audience: token_endpoint"},
 	} {
@@ -111,6 +111,20 @@ func TestOwnClientAtAForeignServer(t *testing.T) {
 			if err != nil || !strings.Contains(out, "Junction gets a token that expires at") ||
 				test.key != nil && !strings.Contains(strings.Join(strings.Fields(out), " "), "jwks_uri http://"+address) {
 				t.Errorf("junction auth doctor: %v\n%s%s", err, out, errs)
+			}
+			for _, words := range [][]string{{"check", "--connect"}, {"doctor"}, {"doctor", "reports"}} {
+				if len(words) == 2 && words[0] == "doctor" {
+					p.MustStop(t) // then doctor connects with a token of its own
+					if test.key != nil {
+						break // the public key is read from the running Junction
+					}
+				}
+				more, errs, _ := harness.RunJunction(t, []string{"XDG_STATE_HOME=" + p.Dir}, append(words, "--config", p.File())...)
+				if flat := strings.Join(strings.Fields(more), " "); !strings.Contains(flat, "Junction gets a token that expires at") ||
+					len(words) == 2 && words[0] == "doctor" && !strings.Contains(flat, "reports ok") {
+					t.Errorf("junction %v:\n%s%s", words, more, errs)
+				}
+				out += more
 			}
 			if all := p.Stdout.String() + p.Stderr.String() + out; strings.Contains(all, "canary-own-secret") {
 				t.Error("the log or the doctor shows the secret")

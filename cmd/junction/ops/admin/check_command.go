@@ -16,19 +16,24 @@ import (
 	"junction/cmd/junction/base/cli"
 	"junction/cmd/junction/base/config"
 	"junction/cmd/junction/base/runfile"
+	"junction/cmd/junction/base/secrets"
 	"junction/cmd/junction/ops/diagnose"
+	"junction/upstream"
 	"junction/upstream/prose"
 )
 
 // checkCommand is `junction check`.
 func checkCommand(stdout io.Writer, file *string, start Foresight) *cobra.Command {
-	var asJSON, quiet bool
+	var asJSON, quiet, connect bool
 	var old string
 	cmd := &cobra.Command{
 		Use: "check", Short: "Validate a configuration file", Args: cli.NoArguments,
 		Long: `Validate a configuration file. With --against FILE, also tell what a reload changes: which upstreams,
 keys and policies, and which changes wait for a restart. The variables are those of FILE.environment then, since the new
-content gets the name of FILE.`,
+content gets the name of FILE.
+
+With --connect, a file without mistakes is also tried: programs that print secrets run, and the authorization servers
+of auth.mode: client_credentials are asked for a token. Junction drops the tokens.`,
 		Example: `  junction check --config config.yaml
   junction check --config next.yaml --against config.yaml`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -66,21 +71,60 @@ content gets the name of FILE.`,
 					err = fmt.Errorf("--against: %w", err)
 				}
 			}
+			tried, failed := new(signInDoctor), error(nil)
+			if connect && report.Err() == nil {
+				tried, failed = tryTokens(cmd.Context(), stdout, *file)
+			}
 			if asJSON {
-				return errors.Join(cli.PrintValue(stdout, report), report.Err(), err)
+				all := struct {
+					*config.Report
+					Connected []findingJSON `json:"connected,omitempty"` // with --connect
+				}{report, tried.findings}
+				return errors.Join(cli.PrintValue(stdout, all), report.Err(), err, failed)
 			}
 			if quiet {
 				report.Notes = nil
 			}
 			var text bytes.Buffer
 			mistakes := report.Print(&text)
-			return errors.Join(cli.Tell(stdout, text.String()), mistakes, err)
+			if tried.out != nil {
+				text.WriteString(tried.out.String())
+			}
+			return errors.Join(cli.Tell(stdout, text.String()), mistakes, err, failed)
 		},
 	}
 	cmd.Flags().StringVar(&old, "against", "", "the `FILE` that a running Junction has in force")
 	cmd.Flags().BoolVarP(&quiet, "quiet", "q", false, "leave out the notes, such as before each start of a service")
+	cmd.Flags().BoolVar(&connect, "connect", false, "ask authorization servers for the tokens of Junction itself")
 	cli.JSONFlag(cmd, &asJSON)
 	return cmd
+}
+
+// tryTokens asks for the credentials of Junction itself, and drops them. The error counts the problems.
+func tryTokens(ctx context.Context, stdout io.Writer, file string) (*signInDoctor, error) {
+	d := &signInDoctor{out: cli.NewPage(stdout)}
+	c, err := secrets.Load(ctx, file, nil)
+	if err != nil {
+		return d, err
+	}
+	fetcher, err := c.Outbound.Fetcher()
+	if err != nil {
+		return d, err
+	}
+	sources, done := diagnose.Unstored(c, fetcher)
+	defer done()
+	asked := map[string]upstream.Config{}
+	for name, u := range c.Upstreams {
+		if row := u.Auth.Mode.Row(); (row.Owner == upstream.OwnerJunction || u.Blocked != "") && !u.Off() {
+			asked[name] = u
+		}
+	}
+	sources.Use(asked)
+	d.servers(ctx, sources, asked)
+	if d.problems > 0 {
+		return d, errors.New(prose.Count(d.problems, "problem"))
+	}
+	return d, nil
 }
 
 // Serving returns the state of the junction of this machine that serves a file; nil if there is none, or if it
