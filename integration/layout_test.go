@@ -32,7 +32,7 @@ var arrows = map[string][]string{
 		"proxy/search", "upstream", "upstream/client", "upstream/definition", "upstream/jsonrpc", "upstream/loopback",
 		"upstream/prose", "upstream/raw", "upstream/shell", "upstream/transport"},
 	"cmd/junction/ops/admin": {"cmd/junction/base/revision",
-		"auth", "auth/credentials", "auth/fetch", "auth/oauth", "cmd/junction/base/cli",
+		"auth", "auth/credentials", "auth/fetch", "cmd/junction/base/cli",
 		"cmd/junction/base/config", "cmd/junction/base/runfile", "cmd/junction/base/secrets",
 		"cmd/junction/ops/diagnose", "policy", "proxy/pins", "proxy/search", "upstream", "upstream/prose", "upstream/shell"},
 	// programs of the configuration print secrets

@@ -69,7 +69,7 @@ func newProgram(o options) *program {
 	certified := &certified{console: all}
 	listening := &listening{console: all, certified: certified}
 	pinned := &pinned{console: all}
-	inForce := &inForce{console: all, pinned: pinned}
+	inForce := &inForce{console: all, contents: contents, pinned: pinned}
 	recording := &recording{console: all}
 	sealing := &sealing{console: all}
 	revoked := &revoked{console: all, contents: contents, sealing: sealing}
@@ -92,7 +92,6 @@ func newProgram(o options) *program {
 	checks.certified = certified
 	serving.sealing, serving.listening, serving.inForce, serving.recording = sealing, listening, inForce, recording
 	serving.measuring, serving.signIns, serving.membership = measuring, signIns, membership
-	upstreams.contents = contents
 	upstreams.sealing, upstreams.inForce, upstreams.measuring = sealing, inForce, measuring
 	upstreams.signIns, upstreams.serving = signIns, serving
 	place := &place{console: all, owner: diagnose.Owner(rand.Text()), installed: newInstalled(), contents: contents,

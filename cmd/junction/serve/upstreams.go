@@ -27,7 +27,6 @@ type upstreams struct {
 	tried     atomic.Bool   // see diagnose.Proxy
 	refresh   chan struct{} // 1-buffered: a shared catalog has changed
 	recheck   chan struct{} // 1-buffered: the catalog of a user's own upstream has changed
-	contents  *contents
 	sealing   *sealing
 	inForce   *inForce
 	measuring *measuring
@@ -142,7 +141,7 @@ func (u *upstreams) hooks() upstream.Hooks {
 		},
 		CatalogChanged:  func(string) { u.catalogChanged() },
 		OwnChanged:      func(string) { pace.Wake(u.recheck) },
-		Refused:         func(name string) { u.contents.programs.Refused(name) },
+		Refused:         func(name string) { u.inForce.refused(name) },
 		ResourceUpdated: func(update upstream.Update) { u.serving.server.Streams().Updated(update) },
 	}
 }

@@ -96,7 +96,7 @@ func (s *storage) openVault(c *config.Config) (*vault, error) {
 		Store: db, URL: c.PublicURL, Name: cmp.Or(name, "Junction"), Fetch: fetcher, HTTP: config.Trusting(fetcher),
 		Log:      s.log,
 		Changed:  func(upstream, principal string) { s.upstreams.set.Renew(principal, upstream) },
-		Rejected: s.upstreams.contents.programs.Refused,
+		Rejected: s.upstreams.inForce.refused,
 	})}, nil
 }
 

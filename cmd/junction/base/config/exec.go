@@ -3,6 +3,7 @@ package config
 import (
 	"maps"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"gopkg.in/yaml.v3"
@@ -35,6 +36,11 @@ type Origin struct {
 // takesProgram reports whether the value at a path may come from a program.
 func takesProgram(path string) bool {
 	return isEnv(path) || isIn(path, ".headers.") || isIn(path, ".auth.client_secret")
+}
+
+// HasProgram reports whether a program prints a secret of an upstream.
+func (c *Config) HasProgram(name string) bool {
+	return slices.ContainsFunc(c.Origins[name], func(o Origin) bool { return len(o.Program) > 0 })
 }
 
 // printer returns what gives the values of programs in the text at a path, and notes the programs; nil if none

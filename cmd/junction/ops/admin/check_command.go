@@ -32,8 +32,8 @@ func checkCommand(stdout io.Writer, file *string, start Foresight) *cobra.Comman
 keys and policies, and which changes wait for a restart. The variables are those of FILE.environment then, since the new
 content gets the name of FILE.
 
-With --connect, a file without mistakes is also tried: programs that print secrets run, and the authorization servers
-of auth.mode: client_credentials are asked for a token. Junction drops the tokens.`,
+With --connect, a file without mistakes is also tried: programs that print secrets run, and authorization servers at
+which Junction has a client of its own are asked for a token, which is dropped.`,
 		Example: `  junction check --config config.yaml
   junction check --config next.yaml --against config.yaml`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
