@@ -32,9 +32,11 @@ var arrows = map[string][]string{
 		"proxy/search", "upstream", "upstream/client", "upstream/definition", "upstream/jsonrpc", "upstream/loopback",
 		"upstream/prose", "upstream/raw", "upstream/shell", "upstream/transport"},
 	"cmd/junction/ops/admin": {"cmd/junction/base/revision",
-		"auth", "auth/credentials", "auth/fetch", "auth/oauth", "cmd/junction/base/cli",
-		"cmd/junction/base/config", "cmd/junction/base/runfile", "cmd/junction/ops/diagnose", "policy",
-		"proxy/pins", "proxy/search", "upstream", "upstream/prose", "upstream/shell"},
+		"auth", "auth/credentials", "auth/fetch", "cmd/junction/base/cli",
+		"cmd/junction/base/config", "cmd/junction/base/runfile", "cmd/junction/base/secrets",
+		"cmd/junction/ops/diagnose", "policy", "proxy/pins", "proxy/search", "upstream", "upstream/prose", "upstream/shell"},
+	// programs of the configuration print secrets
+	"cmd/junction/base/secrets": {"cmd/junction/base/config", "upstream", "upstream/pace", "upstream/prose", "upstream/stdio"},
 	"cmd/junction/serve":        {"*"},
 	"cmd/junction":              {"*"},
 	"upstream/prose":            {},
@@ -50,7 +52,7 @@ var arrows = map[string][]string{
 	"cmd/junction/base/listeners": {"cmd/junction/base/revision",
 		"auth", "cmd/junction/base/runfile", "proxy/budget", "upstream/loopback",
 		"upstream/prose"},
-	"cmd/junction/ops/diagnose": {"auth/credentials", "cmd/junction/base/certificate", "cmd/junction/base/config", "cmd/junction/base/health", "cmd/junction/base/runfile", "upstream/prose", "cmd/junction/base/replicas", "auth",
+	"cmd/junction/ops/diagnose": {"auth/credentials", "auth/fetch", "auth/oauth", "cmd/junction/base/certificate", "cmd/junction/base/config", "cmd/junction/base/health", "cmd/junction/base/runfile", "upstream/prose", "cmd/junction/base/replicas", "auth",
 		"auth/authserver", "policy", "proxy", "proxy/view", "upstream", "upstream/client", "upstream/command",
 		"upstream/shell", "upstream/loopback", "upstream/yamlread", "proxy/budget", "proxy/origin", // both addresses recognize a proxy
 		"proxy/scope"}, // why asks for the last known groups of a user

@@ -55,6 +55,9 @@ type Config struct {
 	URL string `yaml:"url" change:"connection,waits"`
 	// Headers of every request to url. Junction sends them to no other origin.
 	Headers map[string]string `yaml:"headers" kind:"url,give a command its values in env" change:"connection,waits" credential:"true"`
+	// How the programs run that print secrets for this entry: ${exec: [program, argument]} in
+	// headers, in env or in auth.client_secret.
+	Exec Exec `yaml:"exec" change:"inside"`
 	// The credentials for a server, beside headers. A command can have user_key only.
 	Auth Auth `yaml:"auth" change:"inside" credential:"true"`
 	// Certificates for the connection to url, beside those of the system.

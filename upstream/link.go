@@ -136,6 +136,7 @@ func (l *link) run(ctx context.Context, cause client.Trace) {
 		if lived == 0 && unanswered(err) {
 			l.doubtReading()
 		}
+		l.pool.tellRefused(err)
 		o, rest := l.outcomeOf(lived, err, &pause)
 		if l.key.holder != "" && o.state == StateRetrying {
 			l.pool.crashes.Add(1)

@@ -71,6 +71,7 @@ type Mode struct {
 	// SignIn reports whether the owner gets the credential by signing in at the server (OAuth): the
 	// operator with junction login, a user on a page.
 	SignIn bool
+	Renews bool // Junction renews the credential before it expires: metrics count that
 	// Given reports whether the subject gives the credential: a key of the server, on a page, or the operator does
 	// so with junction users key. Only one mode has it.
 	Given bool
@@ -144,7 +145,7 @@ var modes = []Mode{
 	},
 	{
 		Word: AuthOAuth, Owner: OwnerOperator, Users: true, Keys: true, Kinds: remote, AuthKeys: signInKeys,
-		Carries: true, Stores: true, SignIn: true, Asked: AnswerOAuth,
+		Carries: true, Stores: true, SignIn: true, Renews: true, Asked: AnswerOAuth,
 		Choose:  "to sign in with junction login",
 		Suggest: "the server asks for an OAuth sign-in: set auth: { mode: oauth }, then run: {command}",
 		Advice: Advice{
@@ -165,7 +166,7 @@ var modes = []Mode{
 	},
 	{
 		Word: AuthOAuthUser, Owner: OwnerSubject, Users: true, Kinds: remote, AuthKeys: signInKeys,
-		Carries: true, Stores: true, SignIn: true,
+		Carries: true, Stores: true, SignIn: true, Renews: true,
 		Needs:    SectionOAuth,
 		NeedsFor: "each person connects it on a page here, and has to be signed in there",
 		Choose:   "if each person signs in there themselves",
@@ -196,7 +197,7 @@ var modes = []Mode{
 		AuthKeys: []string{"scopes", "client_id", "client_secret", "private_key_file", "key_id", "assertion_audience",
 			"issuer", "resource", "audience"},
 		AuthNeeds: []string{"client_id", "issuer"}, AuthOne: []string{"client_secret", "private_key_file"},
-		Judge: judgeAssertion, Carries: true, Stores: true,
+		Judge: judgeAssertion, Carries: true, Stores: true, Renews: true,
 		Choose: "if Junction has a client of its own at issuer",
 		Advice: Advice{
 			Refused: "the server rejects the token of auth.client_id: compare auth.scopes, auth.resource and " +

@@ -27,6 +27,7 @@ func TestModesHaveEveryFact(t *testing.T) {
 				"Owner": own, "Carries": own, "NeedsFor": row.Needs != SectionNone, "Choose": own,
 				"Suggest": row.Asked != AnswerNone, "What": own, "Exposes": own, "Note": own && !subject,
 				"Login": own && !operator, "Why": subject, "Left": subject,
+				"Renews":     row.SignIn || row.Owner == OwnerJunction, // a credential of another kind is given
 				"LeftAdvice": subject, "Cell": true, "Kinds": true, "Token": token,
 				"Advice.Refused": true, "Advice.Set": true, "Advice.Lacks": true, "Advice.Absent": own, "Advice.Call": own,
 				"Advice.Broken": own, "Advice.Down": own, "Advice.Without": own,

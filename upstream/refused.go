@@ -28,6 +28,14 @@ func refusedBy(err error) bool {
 	return ok && (status.Status == http.StatusUnauthorized || status.Status == http.StatusForbidden)
 }
 
+// tellRefused calls the hook for an answer 401.
+func (p *pool) tellRefused(err error) {
+	status, ok := errors.AsType[*transport.StatusError](err)
+	if ok && status.Status == http.StatusUnauthorized && p.options.Hooks.Refused != nil {
+		p.options.Hooks.Refused(p.name)
+	}
+}
+
 // refused returns the error of a link whose attempt was answered 401 or 403 less than refusedPause ago, or
 // 429 or 503 with a time that has not passed; nil if a call may cause an attempt. l.mu is held.
 func (l *link) refused() error {

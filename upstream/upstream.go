@@ -75,6 +75,8 @@ type Hooks struct {
 	// OwnChanged is called when the catalog of some callers has changed: that of a user's own
 	// upstream, or of a connection of their own (isolation, questions: exact).
 	OwnChanged func(name string)
+	// Refused is called when the server has answered 401, so that its secrets are read again.
+	Refused func(name string)
 }
 
 // Change is a change of the state of an upstream.
@@ -292,6 +294,7 @@ func (u *Upstream) Call(ctx context.Context, c *Call) (client.Result, error) {
 			}
 			return u.inTime(whole, clock, result)
 		}
+		u.tellRefused(err)
 		f := u.failureOf(ctx, c, cn.Info().Era, l.suspect(ctx, cn, err), second)
 		l.noteAnswer(c, cn, &f)
 		if f.broken != nil {

@@ -61,6 +61,7 @@ func (c *Config) Validate(name string) []yamlread.Problem {
 	}
 	validateCache("cache", c.Cache, bad)
 	c.InheritEnv.Validate(bad)
+	c.Exec.validate(bad)
 	if c.Sandbox != nil {
 		c.Sandbox.Validate(bad)
 	}

@@ -74,17 +74,27 @@ func (s *clientCredentials) Probe(ctx context.Context, name string) []Finding {
 		list = append(list, Finding{Note, "register there the public key of " + u.ClientID + ", with the kid " +
 			prose.Flat(id) + ": " + keysAt(client.URL, u.KeyFile), ""})
 	}
-	scope, expires, err := client.TryOwn(ctx, name)
+	got, err := client.TryOwn(ctx, name)
 	if err != nil {
 		return append(list, Finding{Wrong, prose.Flat(err.Error()), "check upstreams." + name + ".auth: issuer, " +
 			"client_id, client_secret or private_key_file, scopes, resource and audience"})
 	}
 	lasts := "without an expiry"
-	if !expires.IsZero() {
-		lasts = "that expires at " + expires.UTC().Format(time.RFC3339)
+	if !got.Expires.IsZero() {
+		lasts = "that expires at " + got.Expires.UTC().Format(time.RFC3339)
 	}
 	return append(list, Finding{Good, "Junction gets a token " + lasts + ", with the scopes: " +
-		cmp.Or(prose.Flat(scope), "not named"), ""})
+		cmp.Or(prose.Flat(got.Scope), "not named"), ""})
+}
+
+// Try implements trier.
+func (s *clientCredentials) Try(ctx context.Context, name string) (upstream.Credential, error) {
+	client := s.open()
+	if client == nil {
+		return upstream.Credential{}, upstream.ErrNoSource
+	}
+	got, err := client.TryOwn(ctx, name)
+	return upstream.Credential{Token: got.Token}, err
 }
 
 // keysAt says where an authorization server gets the public key of a file.

@@ -95,6 +95,13 @@ func TestClientCredentialsForPeople(t *testing.T) {
 	if lack, ok := errors.AsType[*upstream.LackError](err); !ok || !lack.Again || !strings.Contains(err.Error(), "auth.audience") {
 		t.Errorf("an upstream that rejects each token: %v", err)
 	}
+	figures := s.Renewals()
+	if f := figures["x"]; f.Renewals != 1 || f.Failures != 1 || len(figures) != 1 {
+		t.Errorf("after a failure and a token, the figures are %+v", figures)
+	}
+	if _, err = s.Apply(ctx, c); err != nil || !s.Renewals()["x"].Expires.Equal(now().Add(time.Minute)) {
+		t.Errorf("the token is known to expire at %v, %v", s.Renewals()["x"].Expires, err)
+	}
 	// A connection of the configuration before has another mode, and perhaps another server.
 	for _, c := range []upstream.Caller{{Upstream: "x", Mode: upstream.AuthOAuth},
 		{Upstream: "x", Mode: upstream.AuthOAuthUser, User: "user:ann"}, {Upstream: "own", Mode: mode}} {

@@ -44,6 +44,11 @@ type prober interface {
 	Probe(ctx context.Context, name string) []Finding
 }
 
+// A renewer is a Source that renews its credentials. The row of its mode says so (Mode.Renews).
+type renewer interface {
+	Renewals(name string) oauth.Figures
+}
+
 // Finding is what a probe has found.
 type Finding struct {
 	Level  Level
@@ -188,6 +193,19 @@ func (s *Sources) Probe(ctx context.Context, name string) []Finding {
 		}
 	}
 	return nil
+}
+
+// Renewals returns the figures of the upstreams whose credentials this process renews, by upstream.
+func (s *Sources) Renewals() map[string]oauth.Figures {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := map[string]oauth.Figures{}
+	for name, mode := range s.modes {
+		if source, ok := s.byMode[mode].(renewer); ok && mode.Row().Renews {
+			all[name] = source.Renewals(name)
+		}
+	}
+	return all
 }
 
 // Close closes the sources.

@@ -55,6 +55,14 @@ func (s *signIn) State(_ context.Context, c upstream.Caller) (state upstream.Cre
 	return state
 }
 
+// Renewals implements renewer.
+func (s *signIn) Renewals(name string) (f oauth.Figures) {
+	if client := s.open(); client != nil {
+		f = client.Figures(name)
+	}
+	return f
+}
+
 // ending returns why the sign-in of a principal has ended or ends soon, if that is known and asked for.
 func (s *signIn) ending(ctx context.Context, name, principal string, asked bool) string {
 	client := s.open()

@@ -83,6 +83,11 @@ func (r *errorAnswer) clients() bool {
 	return r.status == http.StatusBadRequest || r.status == http.StatusUnauthorized
 }
 
+// rejectsClient reports whether the answer rejects the client, for instance because its secret has changed.
+func (r *errorAnswer) rejectsClient() bool {
+	return r.code == "invalid_client" || r.status == http.StatusUnauthorized
+}
+
 // outage is a failure that may pass: there was no answer, or an answer with 5xx or 429.
 type outage struct{ error }
 

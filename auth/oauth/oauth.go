@@ -93,8 +93,11 @@ type Options struct {
 	// Changed is called when a principal has connected or disconnected an upstream. It must not
 	// block. It may be nil.
 	Changed func(upstream, principal string)
-	Log     *slog.Logger     // nil discards
-	Now     func() time.Time // nil is time.Now
+	// Rejected is called when an authorization server rejects the client of an upstream with Own, so that its
+	// secret is read again. It must not block. It may be nil.
+	Rejected func(upstream string)
+	Log      *slog.Logger     // nil discards
+	Now      func() time.Time // nil is time.Now
 }
 
 // Client is the OAuth client for all users and upstreams. It may be used by several goroutines.
@@ -113,6 +116,7 @@ type Client struct {
 	cache     map[string]cachedMetadata // metadata by upstream and issuer; guarded by mu
 	rejects   map[string]time.Time      // until when an issuer counts as one that refuses us; guarded by mu
 	attempts  map[string]failure        // the last failed request for an Own token; guarded by mu
+	figures   map[string]Figures        // by upstream; guarded by mu
 	public    publicKeys                // of Keys; guarded by mu
 	ahead     map[string]bool           // running early renewals of Own tokens; guarded by mu
 	mute      map[string]time.Time      // of the first mute refusal, by upstream and principal; guarded by mu
@@ -128,7 +132,7 @@ const (
 func New(o Options) *Client {
 	c := &Client{Options: o, cache: map[string]cachedMetadata{}, refused: map[string]string{},
 		notes: map[string]string{}, compared: map[string]bool{},
-		attempts: map[string]failure{}, ahead: map[string]bool{},
+		attempts: map[string]failure{}, figures: map[string]Figures{}, ahead: map[string]bool{},
 		rejects: map[string]time.Time{}, mute: map[string]time.Time{}}
 	if c.Probe == nil {
 		c.Probe = c.probe
@@ -181,6 +185,7 @@ func (c *Client) apply(upstreams map[string]Upstream) {
 		c.public = publicKeys{}
 	}
 	c.upstreams = upstreams
+	maps.DeleteFunc(c.figures, func(name string, _ Figures) bool { _, there := upstreams[name]; return !there })
 	clear(c.refused) // the configuration may permit it now
 	clear(c.notes)
 	clear(c.compared)
@@ -293,6 +298,7 @@ func (c *Client) Token(ctx context.Context, upstream, principal string, refused 
 		return c.ownToken(ctx, upstream, u, refused)
 	}
 	k, err := c.connection(ctx, upstream, principal)
+	c.noteExpiry(upstream, u, k.Expires)
 	switch {
 	case err != nil:
 		return "", err
@@ -366,7 +372,9 @@ func (c *Client) renewOnce(ctx context.Context, u Upstream, k store.Connection) 
 	for {
 		switch err := c.Store.ClaimConnection(ctx, k, claimTime); {
 		case err == nil:
-			return c.refresh(ctx, u, k)
+			token, err := c.refresh(ctx, u, k)
+			c.count(k.Upstream, err)
+			return token, err
 		case errors.Is(err, store.ErrUsed):
 			if !pace.Sleep(ctx, 100*time.Millisecond, nil) {
 				return "", context.Cause(ctx)

@@ -56,6 +56,7 @@ func (c *Client) ownToken(ctx context.Context, name string, u Upstream, refused 
 	if err != nil {
 		return "", err
 	}
+	c.noteExpiry(name, u, k.Expires)
 	rejected := slices.Contains(refused, k.Access)
 	switch {
 	case rejected && len(refused) > 1:
@@ -124,6 +125,9 @@ func (c *Client) attempted(name string, err error) {
 	if err == nil {
 		delete(c.attempts, name)
 		return
+	}
+	if no, refused := errors.AsType[*errorAnswer](err); refused && no.rejectsClient() && c.Rejected != nil {
+		c.Rejected(name)
 	}
 	f := c.attempts[name]
 	pause := min(firstPause<<min(f.count, 10), longestPause)
@@ -210,20 +214,25 @@ func (c *Client) request(ctx context.Context, name string, u Upstream) (*token, 
 	return t, scope, nil
 }
 
-// TryOwn gets a token for an upstream with Own, and drops it. It returns the scopes of the token, and its
-// expiry; zero if that is unknown.
-func (c *Client) TryOwn(ctx context.Context, name string) (scope string, expires time.Time, err error) {
+// Trial is a token that is not stored.
+type Trial struct {
+	Token, Scope string
+	Expires      time.Time // zero if it is unknown
+}
+
+// TryOwn gets a token for an upstream with Own. It neither reads nor writes the store.
+func (c *Client) TryOwn(ctx context.Context, name string) (Trial, error) {
 	u, ok := c.Upstream(name)
 	if !ok || !u.Own {
-		return "", time.Time{}, ErrNotConnected
+		return Trial{}, ErrNotConnected
 	}
 	ctx, cancel := context.WithTimeout(ctx, renewTimeout)
 	defer cancel()
 	t, scope, err := c.request(ctx, name, u)
 	if err != nil {
-		return "", time.Time{}, err
+		return Trial{}, err
 	}
 	k := store.Connection{Scope: scope}
 	t.put(&k, c.Now())
-	return k.Scope, k.Expires, nil
+	return Trial{k.Access, k.Scope, k.Expires}, nil
 }

@@ -56,7 +56,7 @@ func TestOwnClientAtAForeignServer(t *testing.T) {
 		proof             string
 	}{
 		"basic": {method: "client_secret_basic", proof: "client_secret: canary-own-secret"},
-		"post":  {method: "client_secret_post", proof: "client_secret: canary-own-secret"},
+		"post":  {method: "client_secret_post", proof: "client_secret: '${exec: [cat, SECRET]}'"},
 		"ES256": {"private_key_jwt", "ES256", p256, "private_key_file: own.pem"},
 		"RS256": {"private_key_jwt", "RS256", big, "private_key_file: own.pem, assertion_audience: token_endpoint"},
 	} {
@@ -87,9 +87,14 @@ func TestOwnClientAtAForeignServer(t *testing.T) {
 			if test.key != nil {
 				mustKey(t, filepath.Join(p.Dir, "own.pem"), test.key)
 			}
+			secret := filepath.Join(p.Dir, "secret")
+			if err := os.WriteFile(secret, []byte("canary-own-secret\n"), 0o600); err != nil {
+				t.Fatal(err)
+			}
 			p.MustConfigure(t, fmt.Sprintf("public_url: http://%[1]s\nstorage: { dsn: %[2]s/junction.db, key_file: %[2]s/master.key }\n"+
 				"outbound: { allow_private: [127.0.0.0/8] }\nupstreams:\n  reports: { url: %[3]q, auth: { mode: client_credentials, "+
-				"issuer: %[4]q, client_id: us, %[5]s, scopes: [read] } }\n", address, p.Dir, l.url, said.Issuer, test.proof))
+				"issuer: %[4]q, client_id: us, %[5]s, scopes: [read] } }\n", address, p.Dir, l.url, said.Issuer,
+				strings.ReplaceAll(test.proof, "SECRET", secret)))
 			p.MustServe(t, "--listen", address)
 			p.MustReady(t, harness.Patience)
 			c := harness.Talk(t, "http://"+address+"/mcp", client.EraModern)
@@ -111,6 +116,20 @@ func TestOwnClientAtAForeignServer(t *testing.T) {
 			if err != nil || !strings.Contains(out, "Junction gets a token that expires at") ||
 				test.key != nil && !strings.Contains(strings.Join(strings.Fields(out), " "), "jwks_uri http://"+address) {
 				t.Errorf("junction auth doctor: %v\n%s%s", err, out, errs)
+			}
+			for _, words := range [][]string{{"check", "--connect"}, {"doctor"}, {"doctor", "reports"}} {
+				if len(words) == 2 && words[0] == "doctor" {
+					p.MustStop(t) // then doctor connects with a token of its own
+					if test.key != nil {
+						break // the public key is read from the running Junction
+					}
+				}
+				more, errs, _ := harness.RunJunction(t, []string{"XDG_STATE_HOME=" + p.Dir}, append(words, "--config", p.File())...)
+				if flat := strings.Join(strings.Fields(more), " "); !strings.Contains(flat, "Junction gets a token that expires at") ||
+					len(words) == 2 && words[0] == "doctor" && !strings.Contains(flat, "reports ok") {
+					t.Errorf("junction %v:\n%s%s", words, more, errs)
+				}
+				out += more
 			}
 			if all := p.Stdout.String() + p.Stderr.String() + out; strings.Contains(all, "canary-own-secret") {
 				t.Error("the log or the doctor shows the secret")

@@ -52,7 +52,13 @@ func mustMeasure(t *testing.T, p harness.Pair, change ...func(*measured, *harnes
 	if err := x.all.Watch(telemetry.Source{Server: x.Server, Upstreams: x.Junction.Set.All,
 		Degraded: func() map[string]int { return map[string]int{"personal": 2} },
 		Parts:    func() map[string]bool { return map[string]bool{"storage": true, "disk": false} },
-		Audit:    func() (waiting, dropped int64) { return 7, 3 }, Expiring: func() int { return 2 },
+		Credentials: func() map[string]telemetry.Credential {
+			return map[string]telemetry.Credential{
+				"own":  {Renewals: 8, Failures: 9, Expires: true, Left: 90 * time.Second},
+				"user": {Renewals: 10},
+			}
+		},
+		Audit: func() (waiting, dropped int64) { return 7, 3 }, Expiring: func() int { return 2 },
 		Certificate: func() (time.Duration, bool) { return 90 * time.Second, true },
 		Connections: func() telemetry.Connections {
 			return telemetry.Connections{Open: 5, Limit: 6, Waiting: true, Closed: map[string]int64{"too_many": 4}}
@@ -135,9 +141,13 @@ func TestMetricsOfState(t *testing.T) {
 		for name, want := range map[string]string{`junction_sessions`: sessions, `junction_streams`: "1",
 			"junction_config_stale": "0", `junction_part_up{junction_part="disk"}`: "0",
 			"junction_audit_waiting_bytes": "7", "junction_audit_dropped": "3", "junction_keys_expiring": "2",
-			"junction_tls_certificate_expiry_seconds": "90",
-			"junction_calls_parked":                   "0",
-			"junction_connections":                    "5", "junction_connections_limit": "6", "junction_connections_waiting": "1",
+			"junction_tls_certificate_expiry_seconds":                       "90",
+			`junction_credentials_renewals_total{junction_upstream="own"}`:  "8",
+			`junction_credentials_failures_total{junction_upstream="own"}`:  "9",
+			`junction_credentials_expiry_seconds{junction_upstream="own"}`:  "90",
+			`junction_credentials_renewals_total{junction_upstream="user"}`: "10",
+			"junction_calls_parked":                                         "0",
+			"junction_connections":                                          "5", "junction_connections_limit": "6", "junction_connections_waiting": "1",
 			`junction_connections_closed_total{junction_reason="too_many"}`:   "4",
 			`junction_connections_closed_total{junction_reason="unfinished"}`: "0",
 			`junction_limits_exceeded_total{junction_limit="limits.streams"}`: "0",
@@ -145,6 +155,9 @@ func TestMetricsOfState(t *testing.T) {
 			if !strings.Contains(text, "\n"+name+" "+want+"\n") {
 				t.Errorf("%s is not %s:\n%s", name, want, text)
 			}
+		}
+		if strings.Contains(text, `junction_credentials_expiry_seconds{junction_upstream="user"}`) {
+			t.Error("tokens that callers do not share have an expiry")
 		}
 		for state, want := range map[string]string{"ready": "1", "retrying": "0"} {
 			if got := value(t, text, "junction_upstream_state", `junction_upstream="up"`, `junction_state="`+state+`"`); got != want {

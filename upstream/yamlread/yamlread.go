@@ -101,13 +101,37 @@ func Expand(s string, resolve func(body string) string) (out string, closed bool
 			continue
 		}
 		b.WriteString(before)
-		body, rest, ok := strings.Cut(after, "}")
+		body, rest, ok := cutBody(after)
 		if !ok {
 			return b.String(), false
 		}
 		b.WriteString(resolve(body))
 		s = rest
 	}
+}
+
+// Exec begins the body of a reference to a program, whose words follow as a list of YAML.
+const Exec = "exec:"
+
+// cutBody cuts the body of a reference at its }. The words of a program may have one in quotes.
+func cutBody(s string) (body, rest string, ok bool) {
+	if !strings.HasPrefix(s, Exec) {
+		return strings.Cut(s, "}")
+	}
+	var quote byte // 0 outside of quotes
+	for i := 0; i < len(s); i++ {
+		switch c := s[i]; {
+		case quote == '"' && c == '\\':
+			i++
+		case quote != 0 && c == quote:
+			quote = 0
+		case quote == 0 && (c == '"' || c == '\''):
+			quote = c
+		case quote == 0 && c == '}':
+			return s[:i], s[i+1:], true
+		}
+	}
+	return s, "", false
 }
 
 // IsVariable reports whether s is a valid name of an environment variable.

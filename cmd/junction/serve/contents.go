@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"junction/cmd/junction/base/config"
+	"junction/cmd/junction/base/secrets"
 	"junction/cmd/junction/desk/service"
 	"junction/cmd/junction/ops/diagnose"
 	"junction/proxy"
@@ -32,6 +33,7 @@ type contents struct {
 	loadedHash atomic.Pointer[[32]byte] // of the file whose reload has ended last
 	verdicts
 	recording *recording
+	programs  *secrets.Programs // nil before load
 }
 
 // verdicts is what people read of the file and its reloads.
@@ -45,8 +47,9 @@ type verdicts struct {
 
 // loaded is what was read last.
 type loaded struct {
-	hash   [32]byte      // of the configuration file
-	inputs config.Inputs // of that file
+	hash    [32]byte      // of the configuration file
+	inputs  config.Inputs // of that file
+	printed int           // the version of what its programs have printed
 }
 
 // Open logs the warnings about the file.
@@ -55,11 +58,40 @@ func (f *contents) Open(*config.Config) error {
 	return nil
 }
 
-// load reads the configuration file at the start.
+// Close ends the programs that print secrets.
+func (f *contents) Close() {
+	if f.programs != nil {
+		f.programs.Close()
+	}
+}
+
+// load reads the configuration file at the start. After an error nothing runs.
 func (f *contents) load() (*config.Config, error) {
+	f.programs = secrets.New()
 	c, warnings, err := f.read()
 	f.warnings.Store(&warnings)
+	if err != nil {
+		f.programs.Close()
+	}
 	return c, err
+}
+
+// printedWithin is how long a start, or a reload, waits for programs that have not printed a secret yet. Upstreams
+// whose programs take longer are blocked until then, and the others do not wait.
+const printedWithin = 3 * time.Second
+
+// withSecrets reads a configuration. If programs that it names have not run yet, they do so, and it is read again.
+func (f *contents) withSecrets(read func() (*config.Config, error)) (*config.Config, error) {
+	f.printed = f.programs.Version()
+	c, err := read()
+	if err != nil || !f.programs.Follow(secrets.Of(c)) {
+		return c, err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), printedWithin)
+	defer cancel()
+	f.programs.Wait(ctx)
+	f.printed = f.programs.Version()
+	return read()
 }
 
 // read reads the configuration file, or the last good content of it.
@@ -72,7 +104,11 @@ func (f *contents) read() (*config.Config, config.Problems, error) {
 		}
 		return nil, nil, errNoGood
 	}
-	c, warnings, err := config.LoadServing(f.file, f.getenv, false)
+	var warnings config.Problems
+	c, err := f.withSecrets(func() (c *config.Config, err error) {
+		c, warnings, err = config.LoadServingWith(f.file, f.getenv, f.programs.Value, false)
+		return c, err
+	})
 	if problems, ok := errors.AsType[config.Problems](err); ok {
 		config.PrintProblems(f.stderr, problems, warnings)
 		if c, ok := f.loadGood(mistakesOf(problems), hash); ok && hashErr == nil {
@@ -124,7 +160,9 @@ func (f *contents) loadGood(detail string, hash [32]byte) (*config.Config, bool)
 	if err != nil {
 		return nil, false
 	}
-	c, err := config.ParseServing(f.file, text, f.getenv)
+	c, err := f.withSecrets(func() (*config.Config, error) {
+		return config.ParseServingWith(f.file, text, f.getenv, f.programs.Value)
+	})
 	if err != nil {
 		return nil, false
 	}
@@ -169,6 +207,7 @@ func (f *contents) look(asked bool) (read *content, done bool) {
 		return nil, asked
 	}
 	inputs, changed, gone := f.inputs.Again()
+	changed = changed || f.programs.Version() != f.printed
 	if hash == f.hash && !asked && !f.unreadable && !changed {
 		return nil, true
 	}
@@ -176,7 +215,11 @@ func (f *contents) look(asked bool) (read *content, done bool) {
 		return nil, false
 	}
 	f.unreadable = false
-	c, warnings, err := config.LoadServing(f.file, f.getenv, true)
+	var warnings config.Problems
+	c, err := f.withSecrets(func() (c *config.Config, err error) {
+		c, warnings, err = config.LoadServingWith(f.file, f.getenv, f.programs.Value, true)
+		return c, err
+	})
 	if now, again := config.Checksum(f.file); again != nil || now != hash { // it is being written
 		f.unfinished = now
 		return nil, false

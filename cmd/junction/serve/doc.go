@@ -19,7 +19,7 @@
 //	part        file          owns                                    reads
 //	place       place.go      the record of where the process serves  contents listening inForce
 //	terminal    console.go    the log, the first screen               -
-//	contents    contents.go   what the file has; why not in force     recording
+//	contents    contents.go   the file; programs that print secrets   recording
 //	certified   certified.go  the certificate of TLS                  -
 //	listening   listen.go     the listeners                           certified inForce
 //	pinned      pinned.go     the content of the pins file            -
@@ -31,8 +31,8 @@
 //	                                                                  upstreams
 //	signIns     signin.go     sign-ins of users; credentials for      storage inForce measuring
 //	                          upstreams                               upstreams revoked
-//	inForce     inforce.go    configuration, policy and guard in      listening pinned recording
-//	                          force                                   measuring signIns
+//	inForce     inforce.go    configuration, policy and guard in      contents listening pinned
+//	                          force                                   recording measuring signIns
 //	membership  members.go    this process as one of several          sealing storage signIns
 //	                                                                  serving
 //	checks      probes.go     what the proxy depends on; the          contents certified listening

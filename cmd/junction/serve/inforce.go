@@ -20,6 +20,7 @@ type inForce struct {
 	config    *config.Config             // owned by the start, then by reloadLoop; all others call now
 	reach     atomic.Pointer[reach]      // nil before the first commit
 	guard     atomic.Pointer[auth.Guard] // nil before the first commit
+	contents  *contents
 	pinned    *pinned
 	listening *listening
 	recording *recording
@@ -45,6 +46,10 @@ func (r *inForce) Prepare(next *config.Config) (prepared, error) {
 
 // Close does nothing.
 func (r *inForce) Close() {}
+
+// refused notes that a server, or its authorization server, does not accept the secret of an
+// upstream: the programs that print it run again.
+func (r *inForce) refused(upstream string) { r.contents.programs.Refused(upstream) }
 
 // newGuard returns the guard of a configuration, whose keys and issuers are in force from then on.
 func (r *inForce) newGuard(c *config.Config) *auth.Guard {

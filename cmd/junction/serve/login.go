@@ -24,6 +24,7 @@ import (
 	"junction/auth/store"
 	"junction/cmd/junction/base/cli"
 	"junction/cmd/junction/base/config"
+	"junction/cmd/junction/base/secrets"
 	"junction/cmd/junction/desk/entries"
 	"junction/cmd/junction/ops/signins"
 	"junction/cmd/junction/ops/signon"
@@ -234,7 +235,7 @@ func openOperator(ctx context.Context, what, file, name string) (client *oauth.C
 	if file == "" {
 		return nil, false, nil, cli.Usagef("%s needs --config FILE", what)
 	}
-	c, err := config.LoadAsService(file)
+	c, err := secrets.Load(ctx, file, []string{name})
 	if err != nil {
 		return nil, false, nil, err
 	}

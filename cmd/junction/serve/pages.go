@@ -3,6 +3,8 @@ package serve
 import (
 	"context"
 	"encoding/hex"
+	"os"
+	"path/filepath"
 
 	"junction/auth/authserver"
 	"junction/cmd/build"
@@ -70,6 +72,7 @@ func (p *adminPages) asSeen() *diagnose.Proxy {
 		File: p.file, Users: users,
 		Version:    build.Read().Version,
 		Credential: p.signIns.credential, Callback: pages.CallbackPattern, Metrics: p.measuring.telemetry.Handler(),
+		Secrets: p.secrets, Sources: p.signIns.sources,
 		Process: p.process(),
 		Config:  func() *config.Config { return p.inForce.reach.Load().config },
 		Revoked: p.membership.endRevoked,
@@ -89,6 +92,24 @@ func (p *adminPages) asSeen() *diagnose.Proxy {
 			return nil
 		},
 	}
+}
+
+// secrets returns where the secrets of an upstream are kept.
+func (p *adminPages) secrets(upstream string) (list []diagnose.Secret) {
+	for _, o := range p.inForce.now().Origins[upstream] {
+		s := diagnose.Secret{Key: o.Key, From: "the file " + o.File}
+		if len(o.Program) > 0 {
+			s.From = "the program " + filepath.Base(o.Program[0])
+			var err error
+			if s.At, err = p.contents.programs.Printed(upstream, o.Program); err != nil {
+				s.Error = err.Error()
+			}
+		} else if info, err := os.Stat(o.File); err == nil {
+			s.At = info.ModTime()
+		}
+		list = append(list, s)
+	}
+	return list
 }
 
 // process describes this process for junction status.

@@ -69,7 +69,7 @@ func newProgram(o options) *program {
 	certified := &certified{console: all}
 	listening := &listening{console: all, certified: certified}
 	pinned := &pinned{console: all}
-	inForce := &inForce{console: all, pinned: pinned}
+	inForce := &inForce{console: all, contents: contents, pinned: pinned}
 	recording := &recording{console: all}
 	sealing := &sealing{console: all}
 	revoked := &revoked{console: all, contents: contents, sealing: sealing}

@@ -85,6 +85,7 @@ func (p *program) reloadLoop(ctx context.Context, hup <-chan os.Signal) error {
 			}
 			asked = true
 		case <-changed:
+		case <-p.contents.programs.Changed:
 		case <-again.C:
 			if hash, err := config.Checksum(p.file); err == nil && hash != p.contents.unfinished {
 				continue // a change follows

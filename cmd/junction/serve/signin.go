@@ -15,6 +15,7 @@ import (
 	"junction/auth/credentials"
 	"junction/auth/oauth"
 	"junction/cmd/junction/base/config"
+	"junction/cmd/junction/base/telemetry"
 	"junction/cmd/junction/ops/pages"
 	"junction/proxy/scope"
 	"junction/upstream"
@@ -198,6 +199,16 @@ func (s *signIns) serveKeys(w http.ResponseWriter, r *http.Request) {
 // sign-ins of all users.
 func (s *signIns) credential(name string) upstream.CredentialState {
 	return s.sources.State(context.Background(), name, "")
+}
+
+// renewals returns the renewals of credentials for upstreams.
+func (s *signIns) renewals() map[string]telemetry.Credential {
+	all := map[string]telemetry.Credential{}
+	for name, f := range s.sources.Renewals() {
+		all[name] = telemetry.Credential{Renewals: f.Renewals, Failures: f.Failures, Expires: !f.Expires.IsZero(),
+			Left: time.Until(f.Expires)}
+	}
+	return all
 }
 
 // begin prepares a sign-in of the operator for the status page at origin.

@@ -49,7 +49,7 @@ const lastExport = time.Second
 // watch measures the state of the proxy, which exists by now.
 func (p *adminPages) watch() error {
 	return p.measuring.telemetry.Watch(telemetry.Source{Server: p.serving.server, Upstreams: p.upstreams.set.All,
-		Degraded: p.upstreams.set.Degraded, Parts: p.checks.working,
+		Degraded: p.upstreams.set.Degraded, Parts: p.checks.working, Credentials: p.signIns.renewals,
 		Audit: func() (waiting, dropped int64) {
 			s := p.recording.audit.State()
 			return s.Waiting, s.Dropped

@@ -141,6 +141,7 @@ func (u *upstreams) hooks() upstream.Hooks {
 		},
 		CatalogChanged:  func(string) { u.catalogChanged() },
 		OwnChanged:      func(string) { pace.Wake(u.recheck) },
+		Refused:         func(name string) { u.inForce.refused(name) },
 		ResourceUpdated: func(update upstream.Update) { u.serving.server.Streams().Updated(update) },
 	}
 }

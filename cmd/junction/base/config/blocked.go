@@ -21,14 +21,20 @@ import (
 // block an upstream. Any other mistake rejects the file, so that a misspelling does not end a working
 // connection. Then the error has only the mistakes that reject the file.
 func LoadServing(file string, getenv func(string) (string, bool), running bool) (*Config, Problems, error) {
-	c, _, _, warnings, err := loadServing(file, getenv, running)
+	return LoadServingWith(file, getenv, nil, running)
+}
+
+// LoadServingWith is LoadServing with what programs have printed.
+func LoadServingWith(file string, getenv func(string) (string, bool), printed Printed, running bool) (
+	*Config, Problems, error) {
+	c, _, _, warnings, err := loadServing(file, getenv, printed, running)
 	return c, warnings, err
 }
 
 // loadServing is LoadServing, with the warnings of packs apart.
-func loadServing(file string, getenv func(string) (string, bool), running bool) (c *Config, d *decoder,
-	packs, warnings Problems, err error) {
-	c, d, warnings, err = load(file, getenv)
+func loadServing(file string, getenv func(string) (string, bool), printed Printed, running bool) (c *Config,
+	d *decoder, packs, warnings Problems, err error) {
+	c, d, warnings, err = load(file, getenv, printed)
 	packs = c.packWarnings(d)
 	warnings = append(warnings, packs...)
 	problems, ok := errors.AsType[Problems](err)
@@ -46,7 +52,12 @@ func loadServing(file string, getenv func(string) (string, bool), running bool) 
 
 // ParseServing is LoadServing for a text that was the content of the file, at the start of a proxy.
 func ParseServing(file string, text []byte, getenv func(string) (string, bool)) (*Config, error) {
-	c, d := parse(file, text, getenv)
+	return ParseServingWith(file, text, getenv, nil)
+}
+
+// ParseServingWith is ParseServing with what programs have printed.
+func ParseServingWith(file string, text []byte, getenv func(string) (string, bool), printed Printed) (*Config, error) {
+	c, d := parse(file, text, getenv, printed)
 	problems, ok := errors.AsType[Problems](d.err())
 	if ok && len(c.block(d, problems, false)) > 0 {
 		return nil, problems
@@ -102,7 +113,7 @@ func First(file string, ps Problems) string {
 // Broken returns the first mistake of a file; "" if there is none. A variable that is not set is no mistake: the
 // process that serves has variables of its own. The error means that the file cannot be read.
 func Broken(file string) (string, error) {
-	c, _, _, err := load(file, func(name string) (string, bool) { return os.Getenv(name), true })
+	c, _, _, err := load(file, func(name string) (string, bool) { return os.Getenv(name), true }, nil)
 	problems, ok := errors.AsType[Problems](err)
 	switch {
 	case err == nil:

@@ -18,7 +18,7 @@ func LoadPlaces(file string) (*Config, error) {
 	if unread != nil {
 		return nil, err
 	}
-	c, d := parse(file, text, os.LookupEnv)
+	c, d := parse(file, text, os.LookupEnv, nil)
 	whole := slices.ContainsFunc(d.Problems, func(p Problem) bool { return p.Path == "" })
 	if whole { // the text is no mapping of YAML: a line of its own can be read
 		c = defaultConfig()

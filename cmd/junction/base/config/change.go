@@ -104,7 +104,7 @@ func (ch *Change) Refuse(why error) {
 // mistakes returns the mistakes of a configuration that is not that of one file. It does not change c,
 // which may be in force.
 func (c *Config) mistakes() Problems {
-	d := newDecoder("", func(string) (string, bool) { return "", true })
+	d := newDecoder("", func(string) (string, bool) { return "", true }, nil)
 	own := *c // validate completes audit.file
 	own.validate(d)
 	return d.Problems
@@ -317,7 +317,7 @@ func Compare(old, next string, getenv func(string) (string, bool)) (*Change, err
 	if err != nil {
 		return nil, err
 	}
-	after, d := parse(old, text, getenv) // relative names are beside the old file, whose name the content gets
+	after, d := parse(old, text, getenv, nil) // relative names are beside the old file, whose name the content gets
 	is, _ := errors.AsType[Problems](d.err())
 	if len(is) > 0 {
 		is = after.block(d, is, true)

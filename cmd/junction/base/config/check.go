@@ -99,7 +99,7 @@ func linesOf(ps Problems) string {
 // Inspect loads the file. obstacles returns what else prevents a start with the file, each with the path of its
 // key; the report has these as mistakes. The error means that the file could not be read.
 func Inspect(file string, getenv func(string) (string, bool), obstacles func(*Config) []Problem) (*Report, error) {
-	c, d, warnings, err := load(file, getenv)
+	c, d, warnings, err := load(file, getenv, nil)
 	problems, isProblems := errors.AsType[Problems](err)
 	if err != nil && !isProblems {
 		return nil, err
@@ -142,6 +142,9 @@ func Inspect(file string, getenv func(string) (string, bool), obstacles func(*Co
 	r.Notes = append(r.Notes, c.withheld()...)
 	for _, name := range slices.Sorted(maps.Keys(c.Upstreams)) {
 		u := c.Upstreams[name]
+		if !u.Off() {
+			r.Notes = append(r.Notes, c.programNotes(name)...)
+		}
 		if mode := u.Auth.Mode.Row(); mode.Note != "" && !u.Off() && (len(c.Auth.APIKeys) > 0 || c.Auth.SignsIn()) {
 			note("upstreams.%s: %s (auth.mode: %s)", name, mode.About(mode.Note, name), mode.Word)
 		}
@@ -185,7 +188,7 @@ func (c *Config) withheld() (notes []string) {
 // RulePlaces returns the file and the line of each rule of a policy, by the name of the policy. It returns
 // nil if the file cannot be read.
 func RulePlaces(file string, getenv func(string) (string, bool)) map[string][]string {
-	c, d, _, _ := load(file, getenv) // a mistake elsewhere does not matter
+	c, d, _, _ := load(file, getenv, nil) // a mistake elsewhere does not matter
 	if c == nil || d == nil {
 		return nil
 	}
@@ -205,7 +208,7 @@ func Locate(file string, getenv func(string) (string, bool), section string, lis
 	if file == "" {
 		return nil
 	}
-	c, d, _, _ := load(file, getenv) // a mistake elsewhere does not matter
+	c, d, _, _ := load(file, getenv, nil) // a mistake elsewhere does not matter
 	if c == nil || d == nil {
 		return nil
 	}

@@ -4,7 +4,7 @@
 // references to variables and files (reference.go), validates the values (validate.go) and warns
 // about the machine (check.go, check_sandbox.go). startable.go finds the upstreams that a start leaves out.
 // deciding.go keeps confined commands from changing the files that decide about sandboxes. Every mistake
-// has a line and a remedy (problem.go, hint.go).
+// has a line and a remedy (problem.go, hint.go). exec.go has the references to programs that print secrets.
 // tls.go has the section tls.
 // change.go follows a changed file, by the tags of its keys (effects.go), and both.go joins two files if a
 // reload is refused in part. places.go has the default paths. pack.go turns an upstream with the key pack into
@@ -172,6 +172,9 @@ type Config struct {
 
 	// Inputs are the other files whose content the configuration has.
 	Inputs Inputs `yaml:"-"`
+
+	// Origins are where secrets of upstreams are kept, by upstream: files and programs.
+	Origins map[string][]Origin `yaml:"-"`
 
 	// Both are the two files of a reload that was refused in part; nil if the configuration is that of one
 	// file. Compile needs them. All other fields have what is in force.

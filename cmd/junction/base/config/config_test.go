@@ -53,7 +53,7 @@ func testEnv() func(string) (string, bool) {
 
 // parseText is Load for a text, without the warnings.
 func parseText(file string, text []byte, getenv func(string) (string, bool)) (*Config, error) {
-	c, d := parse(file, text, getenv)
+	c, d := parse(file, text, getenv, nil)
 	if len(d.Problems) > 0 {
 		return nil, d.Problems
 	}
@@ -207,7 +207,7 @@ func TestExampleMentionsEveryKey(t *testing.T) {
 	all := commented.ReplaceAll(text, []byte("$1$2"))
 	all = bytes.Replace(all, []byte("driver: sqlite"), []byte("driver: postgres"), 1) // which replicas need
 	c, d := parse("example", all, environment(map[string]string{"HOME": "/home/me", "GITHUB_TOKEN": "token",
-		"EAB_SECRET": "c2VjcmV0"}))
+		"EAB_SECRET": "c2VjcmV0"}), nil)
 	// an authority, in place of the files, is for one process
 	d.Problems = slices.DeleteFunc(d.Problems, func(p Problem) bool { return p.Path == "tls.acme" })
 	if len(d.Problems) > 0 {

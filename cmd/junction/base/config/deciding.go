@@ -81,6 +81,7 @@ func (c *Config) deciders(d *decoder) sandbox.Deciders {
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Upstreams)) {
+		list = append(list, c.printers(d, name)...)
 		if c.Upstreams[name].Sandbox == nil {
 			list = append(list, c.programs(d, name)...)
 		}

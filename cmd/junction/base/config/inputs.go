@@ -35,7 +35,7 @@ func (i Inputs) Again() (now Inputs, differ, gone bool) {
 // for a comparison of what two files say.
 func (c *Config) Stated() Config {
 	stated := *c
-	stated.Own, stated.Inputs = nil, nil
+	stated.Own, stated.Inputs, stated.Origins = nil, nil, nil
 	return stated
 }
 

@@ -24,7 +24,7 @@ const maxFile = 1 << 20
 // Warnings are returned with and without an error. They concern conditions outside the file that
 // affect one upstream but not the start of the program.
 func Load(file string, getenv func(string) (string, bool)) (*Config, Problems, error) {
-	c, d, warnings, err := load(file, getenv)
+	c, d, warnings, err := load(file, getenv, nil)
 	warnings = append(warnings, c.packWarnings(d)...)
 	if err != nil {
 		c = nil
@@ -34,7 +34,7 @@ func Load(file string, getenv func(string) (string, bool)) (*Config, Problems, e
 
 // load is Load, but returns the readable part of a file along with Problems. The decoder is nil
 // without a file.
-func load(file string, getenv func(string) (string, bool)) (*Config, *decoder, Problems, error) {
+func load(file string, getenv func(string) (string, bool), printed Printed) (*Config, *decoder, Problems, error) {
 	if file == "" {
 		return defaultConfig(), nil, nil, nil
 	}
@@ -45,7 +45,7 @@ func load(file string, getenv func(string) (string, bool)) (*Config, *decoder, P
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	c, d := parse(file, text, getenv)
+	c, d := parse(file, text, getenv, printed)
 	return c, d, d.warnings(c), d.err()
 }
 
@@ -66,7 +66,7 @@ func Parse(file string, text []byte, getenv func(string) (string, bool)) (*Confi
 	if len(text) > maxFile {
 		return nil, fmt.Errorf("%s would be larger than %d KiB", file, maxFile>>10)
 	}
-	c, d := parse(file, text, getenv)
+	c, d := parse(file, text, getenv, nil)
 	return c, d.err()
 }
 
@@ -78,7 +78,12 @@ const noUpstreams = "needs at least one entry, such as demo: { command: [junctio
 // them. A variable that is not set is no mistake, except in the sections that all commands read, and
 // in those of needs: the service has variables that the shell of an operator does not have.
 func LoadForCommand(file string, needs ...string) (*Config, error) {
-	c, d, _, err := load(file, os.LookupEnv)
+	return LoadForCommandWith(file, nil, needs...)
+}
+
+// LoadForCommandWith is LoadForCommand for a command that needs what programs have printed.
+func LoadForCommandWith(file string, printed Printed, needs ...string) (*Config, error) {
+	c, d, _, err := load(file, os.LookupEnv, printed)
 	problems, ok := errors.AsType[Problems](err)
 	if !ok {
 		return c, err
@@ -119,7 +124,7 @@ func LoadKeys(file string) (*Config, []int, Problems, error) {
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	c, d := parse(file, text, os.LookupEnv)
+	c, d := parse(file, text, os.LookupEnv, nil)
 	rejecting := c.Rejecting(d.Problems)
 	if slices.ContainsFunc(rejecting, func(p Problem) bool { return p.Path == "" }) {
 		return nil, nil, nil, errors.New(First(file, rejecting))
@@ -140,14 +145,17 @@ func Unusable(file string, ps Problems) error {
 // parse returns the readable part of a text, and the decoder with its lines and mistakes. The file
 // name is used in messages and as the base of relative paths in ${file:…}. all resolves the
 // references of disabled upstreams, too.
-func parse(file string, text []byte, getenv func(string) (string, bool)) (*Config, *decoder) {
-	c, d := defaultConfig(), newDecoder(file, getenv)
+func parse(file string, text []byte, getenv func(string) (string, bool), printed Printed) (*Config, *decoder) {
+	c, d := defaultConfig(), newDecoder(file, getenv, printed)
 	if d.decode(text, c) {
 		c.lower()
 		if c.Audit.relative() {
 			c.Audit.File = beside(file, c.Audit.File)
 		}
 		d.keyFiles(c)
+		if len(d.from) > 0 {
+			c.Origins = d.from
+		}
 		d.usePacks(c)
 		d.reserve(c)
 		c.separate()

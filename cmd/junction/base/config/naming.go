@@ -13,7 +13,7 @@ import (
 // NamingKey returns the places of the file that name an API key which the file does not have any more, each
 // with what to remove. It returns nil if a key of the name is left, or if the file cannot be read.
 func NamingKey(file, name string, getenv func(string) (string, bool)) (ps Problems) {
-	c, d, _, _ := load(file, getenv) // a mistake elsewhere does not matter
+	c, d, _, _ := load(file, getenv, nil) // a mistake elsewhere does not matter
 	if c == nil || d == nil {
 		return nil
 	}
@@ -63,7 +63,7 @@ func NamingKey(file, name string, getenv func(string) (string, bool)) (ps Proble
 // NamingPolicies returns the places of the file where a policy names API keys, each with the name of the policy and
 // the keys. It returns nil if the file cannot be read.
 func NamingPolicies(file string, getenv func(string) (string, bool)) (ps Problems) {
-	c, d, _, _ := load(file, getenv) // a mistake elsewhere does not matter
+	c, d, _, _ := load(file, getenv, nil) // a mistake elsewhere does not matter
 	if c == nil || d == nil {
 		return nil
 	}
@@ -81,7 +81,7 @@ func NamingPolicies(file string, getenv func(string) (string, bool)) (ps Problem
 // Unmatched returns the warnings about policies and endpoints of a file, such as a rule for an upstream that is not
 // in it. It returns nil if the file cannot be read.
 func Unmatched(file string, getenv func(string) (string, bool)) Problems {
-	_, _, warnings, _ := load(file, getenv) // a mistake elsewhere does not matter
+	_, _, warnings, _ := load(file, getenv, nil) // a mistake elsewhere does not matter
 	return slices.DeleteFunc(warnings, func(p Problem) bool {
 		section, _, _ := strings.Cut(p.Path, ".")
 		section, _, _ = strings.Cut(section, "[")

@@ -19,6 +19,7 @@ import (
 //	${VAR}  ${env:VAR}      the environment variable; a mistake if it is not set
 //	${VAR:-default}         the default if the variable is not set or empty, as in a shell
 //	${file:/path}           the content of a file without the newline at its end
+//	${exec: [program, a]}   what the program prints, in the values that take a secret (exec.go)
 //	env:VAR                 as the whole value: the same as ${VAR}
 //	${folder}               itself: the folder of the client, which is known at a call
 //	${user.key}             itself: the key of the caller, which the process of the caller gets
@@ -32,6 +33,8 @@ type expander struct {
 	unset  string // the variable of the last reference that could not be resolved
 	left   int    // bytes left for values of references, so that aliases of large files stay bounded
 	named  Inputs // the files that references name
+	// print returns what a program prints; nil where no program belongs
+	print func(command []string) (value, problem string)
 }
 
 // A reference is one reference in a value, and its replacement.
@@ -102,6 +105,9 @@ func (e *expander) expand(s string) (out string, refs []reference, problems []st
 func (e *expander) resolve(body string) (value, problem string) {
 	if path, ok := strings.CutPrefix(body, "file:"); ok {
 		return e.read(path)
+	}
+	if words, ok := strings.CutPrefix(body, yamlread.Exec); ok {
+		return e.run(words)
 	}
 	if word := "${" + body + "}"; word == folder.Word || word == upstream.KeyWord { // the upstream replaces it
 		return word, ""

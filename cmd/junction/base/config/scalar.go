@@ -42,7 +42,10 @@ func (d *decoder) text(path string, n *yaml.Node, v reflect.Value) bool {
 	}
 	off := d.off[entry(path)]
 	d.refs.unset = ""
+	d.refs.print = d.printer(path, n.Value)
 	text, refs, problems := d.refs.expand(n.Value)
+	d.refs.print = nil // of no other value
+	d.noteFiles(path, refs)
 	for _, r := range refs {
 		if name := r.variable(); name != "" {
 			d.variables[name] = append(d.variables[name], path)

@@ -149,7 +149,7 @@ func mustCollect(t *testing.T) map[string][]byte {
 func TestSchemaAgreesWithTheReader(t *testing.T) {
 	accepted, rejected := 0, 0
 	for name, text := range mustCollect(t) {
-		_, d := parse(name, text, everything)
+		_, d := parse(name, text, everything, nil)
 		wrong, ok := violations(t, text)
 		switch unknown := slices.ContainsFunc(d.Problems, func(p Problem) bool { return strings.HasPrefix(p.Text, "unknown key") }); {
 		case !ok:

@@ -158,11 +158,11 @@ func (c *Config) Shared(key []byte) (string, error) {
 		switch of := value.(type) {
 		case policy.Config:
 			value = c.rules()
-		case map[string]upstream.Config: // without what other keys of the file decide
+		case map[string]upstream.Config: // without what other keys of the file, and programs, decide
 			entries := maps.Clone(of)
 			for name, u := range entries {
 				u.Separate = false
-				entries[name] = u
+				entries[name] = c.withoutPrinted(name, u)
 			}
 			value = entries
 		}

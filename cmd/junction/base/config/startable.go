@@ -25,7 +25,7 @@ type LeftOut struct {
 // order of their names: because of a mistake in the entry or the pack, or because this machine lacks the
 // program or the folder.
 func LoadStarting(file string, getenv func(string) (string, bool)) (*Config, []LeftOut, Problems, error) {
-	c, d, packs, warnings, err := loadServing(file, getenv, false)
+	c, d, packs, warnings, err := loadServing(file, getenv, nil, false)
 	if err != nil || d == nil {
 		return c, nil, warnings, err
 	}

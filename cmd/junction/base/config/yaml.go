@@ -19,6 +19,9 @@ type decoder struct {
 	yamlread.Reader
 	refs expander
 
+	printed Printed             // what programs have printed; nil if it is not needed
+	from    map[string][]Origin // by upstream
+
 	wrong   map[string]bool        // true: a path with a mistake; false: a path that contains one
 	secrets map[string][]reference // the values of references, by entry
 
@@ -34,10 +37,13 @@ type decoder struct {
 	confined  []change                  // what confined commands may change and should not
 }
 
-func newDecoder(file string, getenv func(string) (string, bool)) *decoder {
+func newDecoder(file string, getenv func(string) (string, bool), printed Printed) *decoder {
 	d := &decoder{
 		refs: expander{dir: filepath.Dir(file), file: file, getenv: getenv, left: maxReferenced,
 			named: Inputs{}},
+		printed: printed,
+		from:    map[string][]Origin{},
+
 		wrong:   map[string]bool{},
 		secrets: map[string][]reference{},
 

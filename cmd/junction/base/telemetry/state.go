@@ -17,8 +17,10 @@ import (
 type Source struct {
 	Server    *front.Server
 	Upstreams func() []*upstream.Upstream
-	Degraded  func() map[string]int  // the degraded connections of the upstreams that each user signs in to
-	Parts     func() map[string]bool // what the program depends on, and whether it works
+	Degraded  func() map[string]int // the degraded connections of the upstreams that each user signs in to
+	// the renewals of credentials for upstreams, by upstream
+	Credentials func() map[string]Credential
+	Parts       func() map[string]bool // what the program depends on, and whether it works
 	// of the audit: bytes of lines that wait, and lines that were dropped
 	Audit    func() (waiting, dropped int64)
 	Expiring func() int // API keys that expire soon
@@ -27,6 +29,13 @@ type Source struct {
 	Stale       func() bool // the configuration file, or a part of it, is not in force
 	Connections func() Connections
 	Replicas    func() Replicas // nil if there is one process
+}
+
+// Credential has the renewals of a credential by this process.
+type Credential struct {
+	Renewals, Failures int64
+	Expires            bool // one token, which all callers share, expires
+	Left               time.Duration
 }
 
 // Connections are the connections of clients. See listeners.Figures.
@@ -77,6 +86,7 @@ var gauges = []instrument{
 	{"junction.config.stale", "", "1 if the configuration file, or a part of it, is not in force."},
 	{"junction.keys.expiring", "", "API keys that expire within 14 days."},
 	{"junction.tls.certificate.expiry", "s", "Time until the certificate of TLS expires; negative after that."},
+	{"junction.credentials.expiry", "s", "Time until the token that all callers of an upstream share expires."},
 	{"junction.part.up", "", "1 if a part that the program depends on works, such as the storage."},
 	{"junction.audit.waiting", "By", "Lines of the audit that are not written yet."},
 	{"junction.audit.dropped", "", "Lines of the audit that were dropped since the audit is in force."},
@@ -102,6 +112,8 @@ var gauges = []instrument{
 // counted are the counters of Watch. Those of upstreams are of connections that users have for themselves.
 var counted = []instrument{
 	{"junction.connections.closed", "", "Connections of clients that were closed because of a limit."},
+	{"junction.credentials.renewals", "", "Tokens for an upstream that were renewed."},
+	{"junction.credentials.failures", "", "Renewals of tokens for an upstream that failed."},
 	{"junction.limits.exceeded", "", "Requests, streams and memory that a limit of all callers did not allow."},
 	{"junction.upstream.crashes", "", "Connections of single users that failed, or ended by themselves."},
 	{"junction.upstream.evictions", "", "Connections of single users that were ended to make room for others."},
@@ -133,6 +145,13 @@ func (t *Telemetry) read(s Source, set reading) {
 	}
 	for _, u := range s.Upstreams() {
 		readUpstream(u, set)
+	}
+	for name, c := range s.Credentials() {
+		set("junction.credentials.renewals", c.Renewals, attrUpstream.String(name))
+		set("junction.credentials.failures", c.Failures, attrUpstream.String(name))
+		if c.Expires {
+			set("junction.credentials.expiry", int64(c.Left/time.Second), attrUpstream.String(name))
+		}
 	}
 	for name, n := range s.Degraded() {
 		set("junction.upstream.degraded", int64(n), attrUpstream.String(name))

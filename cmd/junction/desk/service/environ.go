@@ -167,7 +167,7 @@ func Lacking(file string) []string {
 	})
 	if c != nil {
 		for _, u := range c.Upstreams {
-			for _, name := range u.InheritEnv {
+			for _, name := range slices.Concat(u.InheritEnv, u.Exec.InheritEnv) {
 				if yamlread.IsVariable(name) {
 					use(name)
 				}

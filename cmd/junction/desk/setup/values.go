@@ -214,7 +214,7 @@ func (g *guide) blocked(ctx context.Context) (names []string) {
 		return nil // a later step reports it
 	}
 	for _, u := range admin.AwaitTried(ctx, g.file, slices.Sorted(maps.Keys(c.Upstreams)), 0) {
-		if u.Invalid && c.Upstreams[u.Name].Blocked == "" {
+		if u.Invalid && c.Upstreams[u.Name].Blocked == "" && !c.HasProgram(u.Name) {
 			names = append(names, u.Name)
 		}
 	}

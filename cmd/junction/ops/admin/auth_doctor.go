@@ -18,9 +18,10 @@ import (
 
 	"junction/auth/credentials"
 	"junction/auth/fetch"
-	"junction/auth/oauth"
 	"junction/cmd/junction/base/cli"
 	"junction/cmd/junction/base/config"
+	"junction/cmd/junction/base/secrets"
+	"junction/cmd/junction/ops/diagnose"
 	"junction/upstream"
 	"junction/upstream/prose"
 )
@@ -57,7 +58,7 @@ const providerPatience = 10 * time.Second
 
 // authDoctor prints its findings. The error counts the problems.
 func authDoctor(ctx context.Context, stdout io.Writer, file string, asJSON bool) error {
-	c, err := config.LoadAsService(file, "auth")
+	c, err := secrets.Load(ctx, file, nil, "auth")
 	if err != nil {
 		return err
 	}
@@ -79,9 +80,8 @@ func authDoctor(ctx context.Context, stdout io.Writer, file string, asJSON bool)
 	defer transport.CloseIdleConnections()
 	d := &signInDoctor{client: &http.Client{Transport: transport, Timeout: providerPatience}, out: cli.NewPage(stdout)}
 	d.providers(ctx, c)
-	there := oauth.New(oauth.Options{URL: c.PublicURL, Fetch: fetcher, HTTP: transport})
-	sources := credentials.New(credentials.Options{OAuth: func() *oauth.Client { return there }})
-	defer sources.Close()
+	sources, done := diagnose.Unstored(c, fetcher)
+	defer done()
 	sources.Use(asked)
 	d.servers(ctx, sources, asked)
 	d.issuers(ctx, c)

@@ -16,6 +16,7 @@ import (
 
 	"junction/cmd/junction/base/cli"
 	"junction/cmd/junction/base/config"
+	"junction/cmd/junction/base/secrets"
 	"junction/cmd/junction/ops/diagnose"
 	"junction/upstream"
 	"junction/upstream/prose"
@@ -117,7 +118,7 @@ func consult(ctx context.Context, progress io.Writer, version, admin, file strin
 		if err != nil {
 			return d, err
 		}
-		c, err := config.LoadForCommand(file)
+		c, err := secrets.Load(ctx, file, only)
 		if err != nil {
 			return d, err
 		}

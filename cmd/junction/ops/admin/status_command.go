@@ -341,6 +341,12 @@ func writeStatus(b *prose.Page, r *diagnose.Running, now time.Time) {
 		if u.Advice != "" {
 			b.Wrap("    → ", "      ", prose.Tilde(prose.Flat(u.Advice)))
 		}
+		for i := range u.Secrets {
+			if u.Error != "" && u.Secrets[i].At.IsZero() { // the error says why
+				continue
+			}
+			b.Wrap("    ", "      ", prose.Tilde(u.Secrets[i].Shown(now)))
+		}
 		processes, more := u.FewProcesses()
 		for _, c := range processes {
 			b.Wrap("    ", "      ", fmt.Sprintf("process %d, %s old%s", c.PID, prose.Age(now.Sub(c.Started)), c.Use()))

@@ -21,6 +21,7 @@ import (
 
 	"junction/auth"
 	"junction/auth/authserver"
+	"junction/auth/credentials"
 	"junction/cmd/junction/base/certificate"
 	"junction/cmd/junction/base/config"
 	"junction/cmd/junction/base/health"
@@ -68,6 +69,10 @@ type Proxy struct {
 	// Credential returns the state of the credential that all callers of an upstream use, or of the
 	// sign-ins of all users.
 	Credential func(upstream string) upstream.CredentialState
+	// Sources are the sources of the credentials for upstreams.
+	Sources *credentials.Sources
+	// Secrets returns where the secrets of an upstream are kept, except those in variables.
+	Secrets func(upstream string) []Secret
 	// Trouble returns why the pack of an upstream was not reloaded; "" if it was, or is no pack.
 	Trouble func(upstream string) string
 }
@@ -316,7 +321,8 @@ func (p *Proxy) Report(stopping context.Context) Report {
 	}
 	for _, name := range p.personal() {
 		r.Upstreams = append(r.Upstreams, UpstreamStatus{Name: name, State: PerUser, Error: p.refusal(name),
-			Auth: string(p.Config().Upstreams[name].Auth.Mode), Note: prose.Flat(p.Credential(name).Notes)})
+			Auth: string(p.Config().Upstreams[name].Auth.Mode), Note: prose.Flat(p.Credential(name).Notes),
+			Secrets: p.Secrets(name)})
 	}
 	configured := p.Config().Upstreams
 	for _, name := range slices.Sorted(maps.Keys(configured)) {

@@ -8,6 +8,8 @@ import (
 	"slices"
 
 	"junction/auth/credentials"
+	"junction/auth/fetch"
+	"junction/auth/oauth"
 	"junction/cmd/junction/base/config"
 	"junction/upstream"
 	"junction/upstream/prose"
@@ -38,8 +40,8 @@ func File(ctx context.Context, version, file string, c *config.Config, only []st
 	o.Roots = fetcher.RootCAs
 	o.Writable = append(upstream.Writable(c.Upstreams, o.Sandboxes), c.Writable...)
 	var set upstream.Set
-	sources := credentials.New(credentials.Options{}) // without the database, which a proxy may use
-	defer sources.Close()
+	sources, done := Unstored(c, fetcher)
+	defer done()
 	sources.Use(c.Upstreams)
 	var all []examinee
 	var known, personal []string
@@ -55,8 +57,8 @@ func File(ctx context.Context, version, file string, c *config.Config, only []st
 		}
 		if selection(only).has(name) {
 			own := o
-			if !u.Auth.Mode.Row().Stores {
-				own.Credentials = sources
+			if sources.Tries(u.Auth.Mode) || !u.Auth.Mode.Row().Stores {
+				own.Credentials = &credentials.Trial{Sources: sources}
 			}
 			all = append(all, examinee{name: name, config: u,
 				check: func(ctx context.Context) upstream.Report {
@@ -87,7 +89,37 @@ func File(ctx context.Context, version, file string, c *config.Config, only []st
 		d.addWarnings(warnings)
 	}
 	d.leave(c, personal, only)
+	d.addProbes(ctx, c, sources, only)
 	return d, nil
+}
+
+// Unstored returns the sources of credentials without the database, which a proxy may use. done closes them.
+func Unstored(c *config.Config, fetcher *fetch.Fetcher) (sources *credentials.Sources, done func()) {
+	transport := config.Trusting(fetcher)
+	client := oauth.New(oauth.Options{URL: c.PublicURL, Fetch: fetcher, HTTP: transport})
+	sources = credentials.New(credentials.Options{OAuth: func() *oauth.Client { return client }})
+	return sources, func() {
+		sources.Close()
+		client.Close()
+		transport.CloseIdleConnections()
+	}
+}
+
+// addProbes asks for the credentials of Junction itself, and adds what was found.
+func (d *Diagnosis) addProbes(ctx context.Context, c *config.Config, sources *credentials.Sources, only selection) {
+	for _, name := range slices.Sorted(maps.Keys(c.Upstreams)) {
+		u := c.Upstreams[name]
+		if u.Auth.Mode.Row().Owner != upstream.OwnerJunction || u.Off() || u.Blocked != "" || !only.has(name) {
+			continue
+		}
+		for _, f := range sources.Probe(ctx, name) {
+			found := Finding{Grave: f.Level == credentials.Wrong, Text: f.Text, Advice: f.Remedy}
+			if f.Level == credentials.Good || f.Level == credentials.Note {
+				found.Kind = KindNote
+			}
+			d.find(name, found)
+		}
+	}
 }
 
 // resultOf returns the result of a check in one line.

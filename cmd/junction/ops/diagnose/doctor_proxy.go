@@ -54,6 +54,8 @@ func (p *Proxy) diagnose(ctx context.Context, only selection) (Diagnosis, error)
 		d.addWarnings(p.Warnings())
 	}
 	p.addHidden(&d, only)
+	p.addSecrets(&d, only)
+	d.addProbes(ctx, p.Config(), p.Sources, only)
 	if whole {
 		p.addIssuers(&d)
 	}

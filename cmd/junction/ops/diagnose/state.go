@@ -51,6 +51,8 @@ type UpstreamStatus struct {
 	SignIn  bool     `json:"sign_in,omitempty"` // the operator signs in to the server: junction login
 	Lacks   []string `json:"lacks,omitempty"`   // scopes that calls needed, and the sign-in does not have
 	Invalid bool     `json:"invalid,omitempty"` // the entry has a mistake, so that no connection is attempted
+	// where the secrets of the entry are kept, except those in variables
+	Secrets []Secret `json:"secrets,omitempty"`
 	// it works in the folders of clients, and clients may name none: calls from a folder fail
 	NoFolder bool `json:"no_folder,omitempty"`
 
@@ -144,6 +146,7 @@ func (p *Proxy) statusOf(s *upstream.Status, tools int) UpstreamStatus {
 	if u.Note == "" {
 		u.Note = prose.Flat(credential.Notes)
 	}
+	u.Secrets = p.Secrets(s.Name)
 	u.NoFolder = p.noFolder(s.Name)
 	if connected := s.State == upstream.StateReady || s.State == upstream.StateClosed; connected && u.Note == "" {
 		u.Note = p.permitted(s.Name)
