@@ -55,6 +55,10 @@ type Config struct {
 	URL string `yaml:"url" change:"connection,waits"`
 	// Headers of every request to url. Junction sends them to no other origin.
 	Headers map[string]string `yaml:"headers" kind:"url,give a command its values in env" change:"connection,waits" credential:"true"`
+	// Headers of clients that go on to url, by name: at most 8, and 4 KB in a request. They are words of the
+	// client, not an identity. A call has those of its client, and headers do not stand in for one that
+	// is missing. Other requests, such as those for lists, have the values of headers.
+	ForwardHeaders []string `yaml:"forward_headers" json:",omitempty" kind:"url" example:"[X-Tenant]" change:"connection,waits"`
 	// The credentials for a server, beside headers. A command can have user_key only.
 	Auth Auth `yaml:"auth" change:"inside" credential:"true"`
 	// Certificates for the connection to url, beside those of the system.

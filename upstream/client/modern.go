@@ -127,6 +127,7 @@ func (m *modernConn) send(ctx context.Context, c *Call, clock *Clock) (Result, e
 			mirror = transport.AppendMirrorName(mirror, name)
 		}
 		req.Header = c.carried.header(append(mirror, c.Header...))
+		req.Called, req.Forwarded = true, c.Forwarded
 	}
 	answer, err := m.roundTrip(ctx, req, f, !m.transport.PerRequest())
 	if err != nil {

@@ -184,7 +184,7 @@ func (w *sse) Call(ctx context.Context, req *Request, on func(*jsonrpc.Message))
 			if len(posted) == 0 && sent != nil {
 				time.AfterFunc(drainTime, cancel)
 			}
-			return w.concealed(r.m), r.err
+			return w.concealed(r.m, nil), r.err
 		case err := <-sent:
 			if err != nil {
 				return nil, err
@@ -197,7 +197,7 @@ func (w *sse) Call(ctx context.Context, req *Request, on func(*jsonrpc.Message))
 			cancel()
 			select {
 			case r := <-answer:
-				return w.concealed(r.m), r.err
+				return w.concealed(r.m, nil), r.err
 			default:
 			}
 			if sent != nil {
