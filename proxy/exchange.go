@@ -246,7 +246,7 @@ func (x *Exchange) upstreamCall(target *view.Target) *upstream.Call {
 		Call: client.Call{Method: x.Msg.Method, Name: target.Name, Member: target.Param.Path(), Params: x.sent(),
 			Principal: x.User(), Peer: x, Profile: x.Who.Profile, LogLevel: x.LogLevel,
 			Trace: x.trace, Forwarded: x.forwarded},
-		Account: x.Grant.Name(), Era: x.Era, End: x.End, Folders: x.folders,
+		Account: x.Grant.Name(), Era: x.Era, End: x.End, Folders: x.folders, Caller: Identified(x.Principal),
 	}
 	if x.Session != nil {
 		c.Session = x.Session.Key

@@ -116,7 +116,7 @@ func (s *Core) wrapTask(x *Exchange, o raw.Object) (Result, error) {
 	}
 	own := s.sealer.Task(sealed.Task{Upstream: x.target.Backend.Name(), ID: id, Tool: x.target.Exposed,
 		Endpoint: x.Endpoint.Name, Principal: x.Principal.ID, Folder: x.folders.Path(), Roots: x.uris,
-		Place: x.folders.Key(), Forwarded: x.forwarded})
+		Place: x.folders.Key(), Forwarded: carried(x.forwarded)})
 	return s.taskResult(x, o, own, client.TypeTask)
 }
 

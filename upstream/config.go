@@ -61,6 +61,9 @@ type Config struct {
 	ForwardHeaders []string `yaml:"forward_headers" json:",omitempty" kind:"url" example:"[X-Tenant]" change:"connection,waits"`
 	// The credentials for a server, beside headers. A command can have user_key only.
 	Auth Auth `yaml:"auth" change:"inside" credential:"true"`
+	// Who calls, signed by Junction for a server of your own, in the header Junction-Identity of each
+	// call. It needs public_url.
+	Identity Identity `yaml:"identity" json:",omitzero" kind:"url" change:"inside"`
 	// Certificates for the connection to url, beside those of the system.
 	TLS TLS `yaml:"tls" kind:"url" change:"inside" credential:"true"`
 	// auto finds out; http is Streamable HTTP, sse is HTTP+SSE of 2024-11-05. Default auto.

@@ -36,7 +36,8 @@ func (c *Config) Forwarded(header map[string][]string) (f Forwarded, err error) 
 		case len(values) > 1:
 			return nil, fmt.Errorf("the header %s occurs %d times; send it once", name, len(values))
 		case !transport.VisibleASCII(values[0]):
-			return nil, fmt.Errorf("the header %s is empty, or has other characters than visible ASCII without spaces", name)
+			return nil, fmt.Errorf("the header %s is empty, or has other characters than visible ASCII without spaces",
+				name)
 		}
 		if size += len(values[0]); size > maxForwarded {
 			return nil, fmt.Errorf("the headers %s have more than %s together", strings.Join(c.ForwardHeaders, ", "),
@@ -45,6 +46,17 @@ func (c *Config) Forwarded(header map[string][]string) (f Forwarded, err error) 
 		f = append(f, client.HeaderField{Name: name, Value: values[0]})
 	}
 	return f, nil
+}
+
+// Again returns the headers of an earlier request, if the entry still names all of them.
+func (c *Config) Again(f Forwarded) (Forwarded, bool) {
+	header := map[string][]string{}
+	for _, field := range f {
+		name := textproto.CanonicalMIMEHeaderKey(field.Name)
+		header[name] = append(header[name], field.Value)
+	}
+	again, err := c.Forwarded(header)
+	return again, err == nil && len(again) == len(f)
 }
 
 // Names returns the names.
@@ -120,8 +132,8 @@ func (c *Config) validateForwarded(bad func(path, format string, args ...any)) {
 		bad("forward_headers", "has more than %d names", mostForwarded)
 	}
 	if len(c.ForwardHeaders) > 0 && c.MaxLinks == 1 {
-		bad("max_links", "leaves no session for the headers of a caller (forward_headers), because one session reads the "+
-			"lists for all; write 2 or more")
+		bad("max_links", "leaves no session for the headers of a caller (forward_headers), because one session reads "+
+			"the lists for all; write 2 or more")
 	}
 	for i, name := range c.ForwardHeaders {
 		at := fmt.Sprintf("forward_headers[%d]", i)
@@ -130,8 +142,8 @@ func (c *Config) validateForwarded(bad func(path, format string, args ...any)) {
 		case !http1.IsToken(name):
 			bad(at, "is no HTTP header name")
 		case !mayName(name, useForward):
-			bad(at, "%s is not passed on, because it is about Junction itself, about a connection or about the message; "+
-				"remove it", name)
+			bad(at, "%s is not passed on, because it is about Junction itself, about a connection or about the "+
+				"message; remove it", name)
 		case slices.ContainsFunc(c.ForwardHeaders[:i], same):
 			bad(at, "%s occurs twice; remove one of the two", name)
 		case c.Auth.Mode.Row().Carries && same(c.Auth.Carrier().Name()):

@@ -98,6 +98,7 @@ func (c *Config) validateRemote(bad func(path, format string, args ...any)) {
 		bad("url", "has a fragment (#…), which is never sent; remove it")
 	}
 	c.validateTLS(u, bad)
+	c.validateIdentity(u, bad)
 	c.validateMode(u, bad)
 	c.validateKeyed(bad)
 	c.Auth.validate(bad)

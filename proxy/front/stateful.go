@@ -459,6 +459,7 @@ func (s *Server) makeCall(ctx context.Context, x *request, server proxy.Stateful
 		peer.Finish(client.Result{}, refused, text)
 		return
 	}
+	call.Caller = proxy.Identified(x.Principal)
 	config := server.Config() // the entry here decides which headers the server gets
 	if call.Forwarded, err = config.Forwarded(x.Header); err != nil {
 		peer.Finish(client.Result{}, proxy.Malformed(err), text)

@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 
 	"junction/auth/seal"
-	"junction/upstream/client"
 )
 
 // Sealer seals and opens what clients carry. It is immutable.
@@ -64,8 +63,8 @@ type Task struct {
 	Folder string   `json:"f,omitempty"`
 	Roots  []string `json:"r,omitempty"`
 	Place  string   `json:"l,omitempty"`
-	// Forwarded are the headers of the client that the server got with the call (upstream.Forwarded)
-	Forwarded []client.HeaderField `json:"h,omitempty"`
+	// Forwarded are the headers of the client that the server got with the call: name and value
+	Forwarded [][2]string `json:"h,omitempty"`
 }
 
 // Task returns a sealed task ID.

@@ -107,7 +107,8 @@ type Request struct {
 	Observer Observer // may be nil
 	Memory   Memory   // accounts for a response with its own body; may be nil
 	Called   bool     // a call of a client: HTTPOptions.Headers do not stand in for a header of Forward
-	// Forwarded are the headers of the client of a call, which no error shows
+	// Forwarded are the headers of the client of a call, and those that sign who calls; no error shows them, and
+	// transports over HTTP send them all
 	Forwarded []http1.Field
 	Own       bool // a question of Junction's own: 401 to it decides about the sign-in (renewal.go)
 
