@@ -11,7 +11,6 @@ import (
 
 	"junction/auth"
 	"junction/integration/harness"
-	"junction/policy"
 	"junction/upstream"
 	"junction/upstream/client"
 	"junction/upstream/upstreamtest"
@@ -44,11 +43,14 @@ type tenants struct {
 	calls int
 }
 
-// talk returns a client of a proxy over both servers.
-func (w *tenants) talk(t *testing.T, p *policy.Policy, capabilities string) *harness.Talker {
+// talk returns a client of a proxy over both servers, with the rules of policies; "" permits everything.
+func (w *tenants) talk(t *testing.T, rules, capabilities string) *harness.Talker {
 	t.Helper()
-	j := harness.Start(t, w.Pair, harness.Setup{
-		Upstreams: map[string]upstream.Config{"up": w.Config, "rest": w.rest.Config}, Guard: &auth.Guard{}, Policy: p})
+	setup := harness.Setup{Upstreams: map[string]upstream.Config{"up": w.Config, "rest": w.rest.Config}}
+	if rules != "" {
+		setup.Guard, setup.Policy = &auth.Guard{}, harness.MustPolicy(t, rules)
+	}
+	j := harness.Start(t, w.Pair, setup)
 	j.Offers(t, "up", "rest")
 	return harness.TalkAs(t, j.URL, w.Client, "2025-11-25", capabilities)
 }
@@ -106,7 +108,7 @@ func (w *tenants) wantOwn(t *testing.T) {
 // also if the entry has a value for requests of Junction, which those have alone. A legacy session has one value.
 func TestHeadersOfAClientGoToItsServerOnly(t *testing.T) {
 	run(t, upstreamtest.Script{}, func(t *testing.T, w *tenants) {
-		c := w.talk(t, policy.Open(), harness.AllCapabilities)
+		c := w.talk(t, "", harness.AllCapabilities)
 		for _, row := range []struct{ tenant, region []string }{
 			{tenant: []string{"acme"}}, {tenant: []string{"other"}}, {}, {[]string{"acme"}, []string{"eu"}},
 			{region: []string{"eu"}}, {tenant: []string{"acme"}},
@@ -135,6 +137,28 @@ func TestHeadersOfAClientGoToItsServerOnly(t *testing.T) {
 	})
 }
 
+// TestHeadersStayWithACallAtAnotherReplica: the replica that has the state of a server makes the calls of all replicas,
+// with the values of their clients. Over one process it makes its own.
+func TestHeadersStayWithACallAtAnotherReplica(t *testing.T) {
+	run(t, upstreamtest.Script{}, func(t *testing.T, w *tenants) {
+		stateful := true
+		w.Config.Stateful = &stateful
+		c := w.talk(t, "", harness.AllCapabilities)
+		for range 3 {
+			for _, tenant := range [][]string{{"acme"}, {"other"}, nil} {
+				header := http.Header{}
+				if tenant != nil {
+					header["X-Tenant"] = tenant
+				}
+				if got := w.echo(t, c, "up", header)["X-Tenant"]; !slices.Equal(got, tenant) {
+					t.Errorf("with %v, the server gets X-Tenant: %q", header, got)
+				}
+			}
+		}
+		w.wantOwn(t)
+	})
+}
+
 // wantSessions fails if requests of one legacy session had different values.
 func (w *tenants) wantSessions(t *testing.T) {
 	t.Helper()
@@ -158,8 +182,9 @@ func (w *tenants) wantSessions(t *testing.T) {
 // TestMalformedHeadersOfAClientAreRefused: such a request gets the reason, the server nothing. Other servers are
 // called with the same headers.
 func TestMalformedHeadersOfAClientAreRefused(t *testing.T) {
+	harness.InMemory(t, "nginx refuses the long header itself")
 	run(t, upstreamtest.Script{}, func(t *testing.T, w *tenants) {
-		c := w.talk(t, policy.Open(), harness.AllCapabilities)
+		c := w.talk(t, "", harness.AllCapabilities)
 		for name, row := range map[string]struct {
 			values []string
 			want   string
@@ -197,7 +222,7 @@ func TestMalformedHeadersOfAClientAreRefused(t *testing.T) {
 // A client that comes back with others has another request.
 func TestQuestionsStayWithTheHeadersOfTheirCall(t *testing.T) {
 	run(t, upstreamtest.Script{}, func(t *testing.T, w *tenants) {
-		c := w.talk(t, policy.Open(), harness.AllCapabilities)
+		c := w.talk(t, "", harness.AllCapabilities)
 		asking := with(harness.Asking(harness.AskForm), "X-Tenant", "acme")
 		m, asked := c.Converse(t, asking, harness.AnswersTo)
 		if m.Error != nil || len(asked) != 1 {
@@ -231,7 +256,7 @@ func TestApprovalIsForTheHeadersOfItsCall(t *testing.T) {
 	harness.InMemory(t, "a remembered approval of a modern client holds in one process")
 	run(t, upstreamtest.Script{}, func(t *testing.T, w *tenants) {
 		const rules = `[{name: a, rules: [{ask: {tools: up__whoami}}, {allow: {upstreams: "*"}}]}]`
-		c := w.talk(t, harness.MustPolicy(t, rules), harness.AllCapabilities)
+		c := w.talk(t, rules, harness.AllCapabilities)
 		for i, row := range []struct {
 			tenant []string
 			asked  int
@@ -253,7 +278,7 @@ func TestKeptResultIsForTheHeadersOfItsCall(t *testing.T) {
 		`"idempotentHint":true}}`)
 	run(t, upstreamtest.Script{Tools: []json.RawMessage{count}}, func(t *testing.T, w *tenants) {
 		w.Config.Cache = time.Hour
-		c := w.talk(t, policy.Open(), harness.AllCapabilities)
+		c := w.talk(t, "", harness.AllCapabilities)
 		counted := func(values ...string) string {
 			m := c.Begin(t, with(harness.Called("up__count", `{}`), "X-Tenant", values...)).Answer(t)
 			return string(m.Result)
@@ -275,7 +300,7 @@ func TestTaskStaysWithTheHeadersOfItsCall(t *testing.T) {
 		if w.Client != client.EraModern || w.Upstream != client.EraModern {
 			return
 		}
-		c := w.talk(t, policy.Open(), harness.WithTasks)
+		c := w.talk(t, "", harness.WithTasks)
 		id := harness.BeginTask(t, c, with(harness.Called("up__task", `{"gate":"end"}`), "X-Tenant", "acme"))
 		about := harness.Query{Method: "tasks/get", Params: `"taskId":"` + id + `"`}
 		for _, name := range []string{"X-Tenant", "X-Region"} {

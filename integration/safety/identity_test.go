@@ -32,7 +32,8 @@ func TestServerLearnsWhoCalls(t *testing.T) {
 		servers[name] = s.Journal
 		fmt.Fprintf(&entries, "  %s:\n    url: %s\n", name, s.Config.URL)
 		if name != "plain" {
-			fmt.Fprintf(&entries, "    identity: { audience: https://%s.example.com, claims: [email, groups, client] }\n", name)
+			// over several processes, one of them makes the calls of all
+			fmt.Fprintf(&entries, "    stateful: true\n    identity: { audience: https://%s.example.com, claims: [email, groups, client] }\n", name)
 		}
 	}
 	secrets := map[string]string{}
