@@ -178,6 +178,7 @@ var arrows = map[string][]string{
 	// the source of each mode of the table in upstream; a caller's kind may have some of them
 	"auth/credentials": {"auth", "auth/oauth", "auth/store", "upstream", "upstream/bounded", "upstream/prose", "upstream/shell",
 		"upstream/transport"},
+	"auth/identity": {"auth/seal", "upstream"},
 	// it asks an upstream as the proxy does
 	"auth/oauth":               {"auth/fetch", "auth/keyfile", "auth/store", "upstream/client", "upstream/pace", "upstream/prose"},
 	"auth/keyfile":             {"upstream/files", "upstream/shell"},

@@ -204,6 +204,9 @@ func (x *Exchange) spanKey(span policy.Span) string {
 	if x.folders != nil {
 		parts = append(parts, x.folders.Key())
 	}
+	if len(x.forwarded) > 0 {
+		parts = append(parts, "headers", x.forwarded.Key())
+	}
 	switch span {
 	case policy.SpanCall:
 		parts = append(parts, x.identity().ApprovalDigest())

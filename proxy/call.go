@@ -37,6 +37,7 @@ func callTarget(find finder) handler {
 //	find      the target that the request names, for this caller
 //	restore   text that the policy has removed from earlier answers comes back (dispatch.go)
 //	permit    the policy decision about the target and the arguments: deny, ask or allow (permit.go)
+//	forward   the headers of the client that go to the server are read (forward.go)
 //	locate    the folder of the client, for a server with isolation: folder (folder.go)
 //	validate  headers, arguments and the call tool (package search) fit the definition of the tool
 //	          (validate.go)
@@ -72,6 +73,9 @@ func (s *Core) call(ctx context.Context, x *Exchange, find finder, permit func(*
 	}
 	if x.sessionless() && t.Backend.Config().Isolation.OfSession() {
 		return Result{}, needsSession("the server " + t.Backend.Name() + " (isolation: session)")
+	}
+	if err := forward(x); err != nil {
+		return Result{}, err
 	}
 	if t.Backend.ByFolder() {
 		if own, err := s.locate(ctx, x); own != nil || err != nil {
@@ -154,7 +158,7 @@ func (s *Core) reusable(x *Exchange, c *upstream.Call) (r client.Result, ok bool
 	if t.Backend.Config().Isolation.OfSession() {
 		kind += x.Who.Session
 	}
-	kind += x.folders.Key()
+	kind += x.folders.Key() + "\x00" + x.forwarded.Key()
 	key, ok := s.answers.Key(answers.Call{Account: x.Grant.Account, Source: t.Backend, Announced: t.Backend.Announced(),
 		Tool: t.Name, Definition: t.Item.Definition.Text(), Client: kind, Params: c.Params})
 	if !ok {

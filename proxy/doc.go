@@ -206,6 +206,7 @@
 //	sent.go           the same about a call that another member has sent, for a server with a state
 //	permit.go         the decision of the policy about a call, and about the same call after a wait
 //	validate.go       whether the arguments of a tool call fit the definition of the tool
+//	forward.go        the headers of the client of a call that go to the server (forward_headers)
 //	folder.go         the folder of the client of a call, for isolation: folder
 //	approve.go        policy's ask: the user sees the exact call in the client
 //	ask.go            server requests for a client

@@ -58,6 +58,7 @@ type Front interface {
 // Stateful is an upstream with state; see the methods of upstream.Upstream.
 type Stateful interface {
 	Name() string
+	Config() upstream.Config
 	Call(context.Context, *upstream.Call) (client.Result, error)
 	Keeps(holder string) bool
 	Discard(holder string)
@@ -105,7 +106,9 @@ type judged struct {
 	approved bool            // the user has approved the call
 	shown    []byte          // Request.ApprovalDigest of the approved call, if an earlier request made it; else nil
 	restored raw.Object      // Params with the text that comes back in arguments; absent for none
-	reuse    answers.Key     // of the call; the zero Key if its result must not be kept
+	// headers of the client for the server of the call (forward.go)
+	forwarded upstream.Forwarded
+	reuse     answers.Key // of the call; the zero Key if its result must not be kept
 }
 
 // questions are what an upstream has sent to the client during the call of an exchange. A legacy
@@ -242,8 +245,8 @@ func (x *Exchange) upstreamCall(target *view.Target) *upstream.Call {
 	c := &upstream.Call{
 		Call: client.Call{Method: x.Msg.Method, Name: target.Name, Member: target.Param.Path(), Params: x.sent(),
 			Principal: x.User(), Peer: x, Profile: x.Who.Profile, LogLevel: x.LogLevel,
-			Trace: x.trace},
-		Account: x.Grant.Name(), Era: x.Era, End: x.End, Folders: x.folders,
+			Trace: x.trace, Forwarded: x.forwarded},
+		Account: x.Grant.Name(), Era: x.Era, End: x.End, Folders: x.folders, Caller: Identified(x.Principal),
 	}
 	if x.Session != nil {
 		c.Session = x.Session.Key

@@ -219,6 +219,10 @@ func (s *Core) warm(ctx context.Context, x *Exchange, b view.Backend) {
 	}
 	c := x.coming()
 	c.Folders = folders
+	config := b.Config()
+	if c.Forwarded, err = config.Forwarded(x.Header); err != nil {
+		return // a call says why
+	}
 	b.Warm(c)
 }
 

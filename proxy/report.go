@@ -67,14 +67,16 @@ type CallInfo struct {
 	Arguments []byte
 
 	// Folder is the folder of the client in which the server works (isolation: folder); "" for none.
-	Folder   string
-	Cached   bool // a kept result was the answer, and the upstream was not called
-	Took     time.Duration
-	Sent     int // bytes of the request's body
-	Received int // bytes of the result
-	Outcome  Outcome
-	Code     int64 // code of the JSON-RPC error in the answer; 0 if there was none
-	Err      error
+	Folder string
+	// Forwarded are the names of the headers of the client that go to the server (forward_headers)
+	Forwarded []string
+	Cached    bool // a kept result was the answer, and the upstream was not called
+	Took      time.Duration
+	Sent      int // bytes of the request's body
+	Received  int // bytes of the result
+	Outcome   Outcome
+	Code      int64 // code of the JSON-RPC error in the answer; 0 if there was none
+	Err       error
 }
 
 // Outcome says how a call ended. The audit, the log and the status page share these words.

@@ -98,7 +98,8 @@ func (s *Core) openState(x *Exchange, c *upstream.Call) (sealed.State, error) {
 // identity is what the requestState of the request is about.
 func (x *Exchange) identity() sealed.Request {
 	return sealed.Request{Endpoint: x.Endpoint.Name, Method: x.Msg.Method, Upstream: x.target.Backend.Name(),
-		Target: x.target.Name, Params: x.Params, Meta: x.Meta, Folder: x.folders.Key()}
+		Target: x.target.Name, Params: x.Params, Meta: x.Meta, Folder: x.folders.Key(),
+		Forwarded: x.forwarded.Key()}
 }
 
 const (
@@ -115,7 +116,7 @@ func (s *Core) wrapTask(x *Exchange, o raw.Object) (Result, error) {
 	}
 	own := s.sealer.Task(sealed.Task{Upstream: x.target.Backend.Name(), ID: id, Tool: x.target.Exposed,
 		Endpoint: x.Endpoint.Name, Principal: x.Principal.ID, Folder: x.folders.Path(), Roots: x.uris,
-		Place: x.folders.Key()})
+		Place: x.folders.Key(), Forwarded: carried(x.forwarded)})
 	return s.taskResult(x, o, own, client.TypeTask)
 }
 
@@ -155,6 +156,9 @@ func aboutTask(ctx context.Context, s *Core, x *Exchange) (Result, error) {
 		x.Info.Upstream = b.Name()
 		x.target = &view.Target{Backend: b, Part: upstream.PartTools, Name: id.ID, Exposed: sealed,
 			Param: view.ParamTask, Bare: x.Subject.View.Bare}
+		if err := forwardAgain(x, id); err != nil {
+			return Result{}, err
+		}
 		if err := x.admitAgain(ctx, id); err != nil {
 			return Result{}, InvalidParams("Invalid params: the folder of the task: %v", err)
 		}

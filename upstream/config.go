@@ -58,8 +58,15 @@ type Config struct {
 	// How the programs run that print secrets for this entry: ${exec: [program, argument]} in
 	// headers, in env or in auth.client_secret.
 	Exec Exec `yaml:"exec" change:"inside"`
+	// Headers of clients that go on to url, by name: at most 8, and 4 KB in a request. They are words of the
+	// client, not an identity. A call has those of its client, and headers do not stand in for one that
+	// is missing. Other requests, such as those for lists, have the values of headers.
+	ForwardHeaders []string `yaml:"forward_headers" json:",omitempty" kind:"url" example:"[X-Tenant]" change:"connection,waits"`
 	// The credentials for a server, beside headers. A command can have user_key only.
 	Auth Auth `yaml:"auth" change:"inside" credential:"true"`
+	// Who calls, signed by Junction for a server of your own, in the header Junction-Identity of each
+	// call. It needs public_url.
+	Identity Identity `yaml:"identity" json:",omitzero" kind:"url" change:"inside"`
 	// Certificates for the connection to url, beside those of the system.
 	TLS TLS `yaml:"tls" kind:"url" change:"inside" credential:"true"`
 	// auto finds out; http is Streamable HTTP, sse is HTTP+SSE of 2024-11-05. Default auto.

@@ -93,8 +93,9 @@
 // the credentials. eras.go has the legacy connection beside a modern one. second.go decides when a
 // command gets one without a line of the file, and sentences.go has the texts that teach this.
 // key.go has the cases in which callers have connections or catalogs of their own (isolation,
-// questions: exact). turn.go opens a second connection while a server request waits for a user, and
-// askers.go knows which tools ask.
+// questions: exact). forward.go has the headers of callers (forward_headers), and identity.go who calls.
+// turn.go opens a second connection while a server request waits for a user, and askers.go knows which
+// tools ask.
 // breaker.go rejects calls while a server is connected and does not answer. suspect.go decides
 // whether a legacy server has lost a session over HTTP, and whether 401 to a call means that a sign-in has
 // ended; tenure.go closes a conn after its calls,
@@ -114,7 +115,8 @@
 //
 // Configuration: config.go is one entry of the file; validate.go checks it, and has what the operator
 // sees of it; package command has parts of it. kind.go has what the kind of a server means for its entry,
-// modes.go the modes of credentials, and words.go the words of isolation, questions and expose: one row for
+// modes.go the modes of credentials, headers.go the headers that an entry cannot name, and words.go the
+// words of isolation, questions and expose: one row for
 // each. resolve.go makes the options of a connection from an entry, tls.go its certificates. check.go
 // examines a server for the operator; advice.go and missing.go say what to do about an error.
 //

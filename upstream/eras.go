@@ -53,7 +53,8 @@ func (u *Upstream) acquire(ctx context.Context, c *Call) (turn, error) {
 			return turn{}, err
 		}
 	}
-	if c.Folders == nil { // nearly always the case; keyOf would copy the key once more
+	// nearly always the case; keyOf would copy the key once more
+	if c.Folders == nil && len(u.connConfig.ForwardHeaders) == 0 {
 		return u.takeTurn(ctx, u.key(c.Profile, c.session(), c.Principal, false), c)
 	}
 	return u.takeTurn(ctx, u.keyOf(c, false), c)

@@ -156,6 +156,9 @@ func (p *pool) ByFolder() bool { return p.connConfig.Isolation == IsolationFolde
 // two agents stay apart. This protects nothing, because a program may call itself as another one does.
 func (p *pool) keyOf(c *Call, legacySide bool) linkKey {
 	key := p.key(c.Profile, c.session(), c.Principal, legacySide)
+	if len(p.connConfig.ForwardHeaders) > 0 && (legacySide || p.Catalog().Era != client.EraModern) {
+		key = key.ofCaller(c, &p.connConfig)
+	}
 	if c.Folders != nil && p.ByFolder() {
 		key.profile.Roots = true
 		key.holder, key.user = folderHolder(c.Folders, c.Principal), folderUser(c.Principal, c.Account)
@@ -229,6 +232,9 @@ func (p *pool) removeHome() {
 // dialerOf returns the dialer of a link, and the answer to roots/list of its process; nil if Junction has none.
 // token is the credential of the caller.
 func (p *pool) dialerOf(l *link, token string) (*client.Dialer, func() []byte, error) {
+	if l.key.forwarded != "" {
+		return p.dialer.With(l.key.fields()), nil, nil
+	}
 	if !p.ByFolder() && !p.connConfig.keyed() {
 		return p.dialer, nil, nil
 	}

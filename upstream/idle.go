@@ -18,7 +18,7 @@ func (l *link) idleLimit() time.Duration {
 		return limit
 	case l.readsShared:
 		return 365 * 24 * time.Hour
-	case l.key.holder != "" && l.key.number == 0:
+	case (l.key.holder != "" || l.key.forwarded != "") && l.key.number == 0:
 		return ownIdle
 	}
 	return spareIdle

@@ -21,7 +21,10 @@ type linkKey struct {
 	holder     string // the session or principal that has the link for itself; "" if all callers share it
 	user       string // the principal of the holder; "" if all callers share the link
 	legacySide bool   // a legacy connection to a server of both eras, for legacy clients
-	number     int    // number of the link among several of the same kind: see turn.go
+	// the headers of the callers (Forwarded.Key), or noneForwarded; "" for Junction's own requests, and for
+	// callers whose headers do not decide
+	forwarded string
+	number    int // number of the link among several of the same kind: see turn.go
 }
 
 // principalHolder returns the holder of a link that one principal has for itself.
@@ -48,7 +51,7 @@ func sessionHolder(session, principal string) string {
 
 // readsCatalog reports whether the link with that key reads the catalog of its callers, and has their
 // subscriptions. Other links of the same callers do not.
-func (k linkKey) readsCatalog() bool { return k.number == 0 && !k.legacySide }
+func (k linkKey) readsCatalog() bool { return k.number == 0 && !k.legacySide && k.forwarded == "" }
 
 // reading returns the key of the link that reads the shared catalog. Callers that are not separated
 // use the same link for calls.

@@ -53,7 +53,7 @@ func TestKeysNameTheirKindOfServer(t *testing.T) {
 		t.Fatal("a kind of server lacks its facts: see TestEveryKindOfServerHasItsFacts")
 	}
 	values := map[string]any{"Env": map[string]string{"A": "b"}, "InheritEnv": []string{"A"}, "Dir": "/x",
-		"Headers": map[string]string{"A": "b"}, "Transport": "http", "TLS": TLS{CAFile: "/ca.pem"}}
+		"Headers": map[string]string{"A": "b"}, "ForwardHeaders": []string{"A"}, "Identity": Identity{Audience: "a"}, "Transport": "http", "TLS": TLS{CAFile: "/ca.pem"}}
 	for _, field := range reflect.VisibleFields(reflect.TypeFor[Config]()) {
 		of, _, _ := strings.Cut(field.Tag.Get("kind"), ",")
 		if of == "" {

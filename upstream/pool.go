@@ -343,15 +343,13 @@ func (p *pool) releaseGone(ctx context.Context, key linkKey) (released bool) {
 	return released
 }
 
-// tell sends a notification over the ready links of callers: those with that key and any number.
+// tell sends a notification over the ready links of callers: those with that key, any number and any headers.
 func (p *pool) tell(key linkKey, method string) {
 	var conns []client.Conn
 	p.mu.Lock()
-	for ; key.number < p.connConfig.MaxLinks; key.number++ {
-		if l := p.links[key]; l != nil {
-			if c := l.current(); c != nil {
-				conns = append(conns, c)
-			}
+	for other, l := range p.links {
+		if c := l.current(); c != nil && key.alike(other) {
+			conns = append(conns, c)
 		}
 	}
 	p.mu.Unlock()

@@ -190,7 +190,8 @@ func (p *pool) dialOptions() client.Options {
 	}
 	d := client.Options{
 		Name: p.name, Command: o.resolve(c.Command), Env: env, Dir: c.Dir, Confine: p.confinement(),
-		Watchdog: o.watchdog, URL: c.URL, Headers: c.Headers, Transport: c.Transport, Era: c.Era,
+		Watchdog: o.watchdog, URL: c.URL, Headers: c.Headers, Forward: c.ForwardHeaders, Transport: c.Transport,
+		Era:            c.Era,
 		ConnectTimeout: c.ConnectTimeout, Version: o.Version, MessageLimit: int(o.MessageLimit), Depth: o.Depth,
 		Account: p.account, Observer: o.Observer, Log: p.log, Clean: p.withoutSecrets,
 		Again: func(reason error) {

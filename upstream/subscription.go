@@ -99,7 +99,7 @@ func (p *pool) Subscribe(ctx context.Context, of *Call, uris []string) (Source, 
 	if p.placeless(of) {
 		return Source{}, nil, &Error{p.name, client.KindUnavailable, errNoFolder}
 	}
-	key := p.keyOf(of, false)
+	key := p.keyOf(of, false).ofJunction()
 	l, c, err := p.take(ctx, key, waiter{folders: of.Folders})
 	if err != nil {
 		return Source{}, nil, &Error{p.name, client.KindUnavailable, err}

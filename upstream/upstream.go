@@ -40,8 +40,10 @@ type Options struct {
 	Hooks       Hooks
 	Observer    client.Observer // nil observes nothing
 	Credentials Credentials     // of users; nil has none
-	Roots       *x509.CertPool  // that servers may have; nil are those of the system
-	Store       Store           // keeps the last catalog of each upstream for the next process; nil keeps none
+	// Identity returns a signed statement about a caller, a JWT for an audience; "" for none. nil has none.
+	Identity func(audience string, of Identified) (string, error)
+	Roots    *x509.CertPool // that servers may have; nil are those of the system
+	Store    Store          // keeps the last catalog of each upstream for the next process; nil keeps none
 	// Memory returns the account of an upstream for its handshakes and lists; nil does not limit them.
 	Memory func(upstream string) client.Account
 
@@ -178,6 +180,8 @@ type Call struct {
 	Era client.Era
 	// Folders are those of the client, for isolation: folder; nil for none.
 	Folders *Folders
+	// Caller is who calls, for a server with identity; the zero value if that is not known.
+	Caller Identified
 	// Rooted are the keys of requests for roots in the input_required result that the call answers. Junction has
 	// answered them itself, and adds the answers. (*Upstream).Call sets it for the next round.
 	Rooted []string
@@ -269,7 +273,12 @@ func (u *Upstream) Call(ctx context.Context, c *Call) (client.Result, error) {
 				return client.Result{}, &Error{u.name, client.KindInvalid, err}
 			}
 		}
-		result, err := cn.Call(ctx, u.own(&c.Call, tool), clock)
+		call, err := u.options.signed(u.own(&c.Call, tool), &u.config, c.Caller)
+		if err != nil {
+			t.end()
+			return client.Result{}, &Error{u.name, client.KindUnavailable, err}
+		}
+		result, err := cn.Call(ctx, call, clock)
 		l.answered(cn, result, err)
 		result, err = u.explainQuestion(c, cn, result, err)
 		if err == nil {

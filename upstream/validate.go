@@ -39,12 +39,13 @@ func (c *Config) Validate(name string) []yamlread.Problem {
 	for _, k := range slices.Sorted(maps.Keys(c.Headers)) {
 		if !http1.IsToken(k) {
 			bad("headers."+k, "is no HTTP header name")
-		} else if hopByHop[strings.ToLower(k)] {
+		} else if !mayName(k, useFixed) {
 			bad("headers."+k, "is set by Junction itself; remove it")
 		} else if strings.ContainsAny(c.Headers[k], lineBreaks) {
 			bad("headers."+k, "has a line break in its value")
 		}
 	}
+	c.validateForwarded(bad)
 	if c.Transport.OnlyLegacy() && c.Era.NeedsModern() {
 		bad("era", "the %s transport has no modern era; remove one of the two", c.Transport)
 	}
@@ -98,6 +99,7 @@ func (c *Config) validateRemote(bad func(path, format string, args ...any)) {
 		bad("url", "has a fragment (#…), which is never sent; remove it")
 	}
 	c.validateTLS(u, bad)
+	c.validateIdentity(u, bad)
 	c.validateMode(u, bad)
 	c.validateKeyed(bad)
 	c.Auth.validate(bad)
@@ -250,28 +252,16 @@ func judgeAssertion(a *Auth, bad func(path, format string, args ...any)) {
 
 // judgeCarrier checks the header of a key.
 func judgeCarrier(a *Auth, bad func(path, format string, args ...any)) {
-	switch name := strings.ToLower(a.Header); {
-	case name == "":
+	switch {
+	case a.Header == "":
 	case !http1.IsToken(a.Header):
 		bad("auth.header", "is no HTTP header name")
-	case hopByHop[name] || foreignHeader(name):
+	case !mayName(a.Header, useCarrier):
 		bad("auth.header", "cannot carry a key; choose the header that the server documents, such as X-API-Key")
 	}
 	if a.Scheme != "" && !http1.IsToken(a.Scheme) {
 		bad("auth.scheme", "is one word, such as Bearer or Token")
 	}
-}
-
-// foreignHeaders are the headers, or the beginnings of their names, that say something else than a key, and
-// that a server or a proxy on the way may read.
-var foreignHeaders = []string{"accept-", "content-", "cookie", "forwarded", "junction-", "mcp-", "origin", "proxy-",
-	"sec-", "traceparent", "tracestate", "user-agent", "via", "x-forwarded-", "x-real-ip"}
-
-// foreignHeader reports whether a name in lower case is one of foreignHeaders.
-func foreignHeader(name string) bool {
-	return slices.ContainsFunc(foreignHeaders, func(begin string) bool {
-		return name == begin || strings.HasSuffix(begin, "-") && strings.HasPrefix(name, begin)
-	})
 }
 
 // validate checks the keys of a sign-in.
@@ -347,14 +337,6 @@ func validateCapabilities(at string, list []string, bad func(path, format string
 			bad(fmt.Sprintf("%s[%d]", at, i), "a capability has 1 to 64 of A-Z, a-z, 0-9, ., _, :, / and -")
 		}
 	}
-}
-
-// hopByHop are the headers that the transport writes itself.
-var hopByHop = map[string]bool{
-	"host": true, "content-length": true, "content-type": true, "accept": true, "connection": true,
-	"transfer-encoding": true, "upgrade": true, "te": true,
-	"trailer": true, "keep-alive": true, "mcp-session-id": true, "mcp-protocol-version": true, "mcp-method": true,
-	"mcp-name": true, "last-event-id": true,
 }
 
 const nameBytes = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-"

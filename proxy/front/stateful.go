@@ -462,6 +462,12 @@ func (s *Server) makeCall(ctx context.Context, x *request, server proxy.Stateful
 		return
 	}
 	call.Guard = &proxy.Sent{X: &x.Exchange, Item: c.Item, Asked: c.Asked, Name: c.Exposed, Params: call.Params}
+	call.Caller = proxy.Identified(x.Principal)
+	config := server.Config() // the entry here decides which headers the server gets
+	if call.Forwarded, err = config.Forwarded(x.Header); err != nil {
+		peer.Finish(client.Result{}, proxy.Malformed(err), text)
+		return
+	}
 	s.states.mu.Lock()
 	if s.states.calls == nil {
 		s.states.calls = map[string]memberCall{}

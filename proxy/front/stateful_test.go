@@ -78,6 +78,8 @@ type stateServer struct {
 
 func (s *stateServer) Name() string { return "up" }
 
+func (s *stateServer) Config() upstream.Config { return upstream.Config{} }
+
 func (s *stateServer) Call(context.Context, *upstream.Call) (client.Result, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -15,6 +15,7 @@ type Request struct {
 	Params           raw.Object // absent if there are none
 	Meta             raw.Object // params._meta; absent if it is no object
 	Folder           string     // of the client, upstream.Folders.Key; "" for none
+	Forwarded        string     // headers of the client, upstream.Forwarded.Key; "" for none
 }
 
 // Digest identifies a request by its endpoint, its method, its current target and the values of its
@@ -36,6 +37,10 @@ func (r Request) Digest() []byte {
 	digest := h.Sum(nil)
 	if r.Folder != "" {
 		in := sha256.Sum256(append(digest, r.Folder...))
+		digest = in[:]
+	}
+	if r.Forwarded != "" {
+		in := sha256.Sum256(append(append(digest, "headers\x00"...), r.Forwarded...))
 		digest = in[:]
 	}
 	return digest[:16]

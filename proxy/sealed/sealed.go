@@ -63,6 +63,8 @@ type Task struct {
 	Folder string   `json:"f,omitempty"`
 	Roots  []string `json:"r,omitempty"`
 	Place  string   `json:"l,omitempty"`
+	// Forwarded are the headers of the client that the server got with the call: name and value
+	Forwarded [][2]string `json:"h,omitempty"`
 }
 
 // Task returns a sealed task ID.

@@ -24,6 +24,11 @@ type Call struct {
 	// Header has the Mcp-Param headers of the client that no tool declares, unless a person or a rule
 	// judges the arguments of the call. HTTP servers get them unchanged.
 	Header []HeaderField
+	// Forwarded are headers of the client that go to the server (Options.Forward). Only a modern HTTP server gets
+	// them with the call: a legacy one gets those of its session (Dialer.With).
+	Forwarded []HeaderField
+	// Signed are headers of Junction about the caller, which an HTTP server of either era gets with the call.
+	Signed []HeaderField
 	// LogLevel is the lowest level of log messages that the client requested for this call; "" if
 	// it requested none.
 	LogLevel string

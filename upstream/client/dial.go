@@ -6,7 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
+	"slices"
+	"strings"
 	"time"
 
 	"junction/upstream/stdio"
@@ -32,6 +35,8 @@ type Options struct {
 	// HTTP connections; nil makes a pool.
 	URL     string
 	Headers map[string]string
+	// Forward are the names of Headers that calls do not have: each has Call.Forwarded instead.
+	Forward []string
 	Token   func(ctx context.Context, refused ...string) (string, error)
 	// TokenOptional means that Token may return "", for a request without a token.
 	TokenOptional bool
@@ -65,9 +70,10 @@ type Options struct {
 type Dialer struct {
 	options Options
 	kind    *ServerKind
-	known   knowledge
+	known   *knowledge
 	// of the token of the server, which all conns use
-	renewals transport.Renewals
+	renewals *transport.Renewals
+	callers  []HeaderField // all requests are of callers with these headers; nil for others
 }
 
 // NewDialer returns a dialer that knows nothing of the server yet.
@@ -79,7 +85,19 @@ func NewDialer(o Options) *Dialer {
 	if o.Client == nil {
 		o.Client = implementation(o.Version)
 	}
-	return &Dialer{options: o, kind: kind}
+	return &Dialer{options: o, kind: kind, known: new(knowledge), renewals: new(transport.Renewals)}
+}
+
+// With returns a dialer for callers who have sent these headers: all requests have them, and none of the Headers
+// with a name in Options.Forward. It shares what is known of the server, and its HTTP connections.
+func (d *Dialer) With(callers []HeaderField) *Dialer {
+	own := *d
+	own.options.Headers = maps.Clone(d.options.Headers)
+	maps.DeleteFunc(own.options.Headers, func(name, _ string) bool {
+		return slices.ContainsFunc(d.options.Forward, func(of string) bool { return strings.EqualFold(name, of) })
+	})
+	own.callers = callers
+	return &own
 }
 
 // CloseIdle closes the shared HTTP connections that no conn uses.
@@ -264,7 +282,7 @@ func (a *attempt) openRemote(ctx context.Context, remote Transport, in transport
 	h := transport.HTTPOptions{
 		URL: o.URL, Headers: o.Headers, Pool: o.Pool, TokenOptional: o.TokenOptional,
 		MessageLimit: o.MessageLimit, Depth: o.Depth, Log: o.Log, Account: o.Account, Doubted: doubted,
-		Renewals: &a.renewals,
+		Renewals: a.renewals, Forward: o.Forward, Callers: a.callers,
 	}
 	if a.tokens != nil {
 		h.Token, h.Renews, h.Carrier = a.tokens.token, a.tokens.renews, o.Carrier

@@ -111,7 +111,7 @@ func (l *legacyConn) send(ctx context.Context, c *Call, clock *Clock) (Result, e
 		clock.setPinger(l)
 	}
 	req := &transport.Request{Message: jsonrpc.Message{ID: id, Method: c.Method, Params: params}, Buffer: c.Buffer}
-	req.Header = c.carried.header(req.HeaderRoom[:0])
+	req.Header, req.Forwarded = c.carried.header(req.HeaderRoom[:0]), c.Signed
 	m, err := l.roundTrip(ctx, req, f, true)
 	if err != nil {
 		return Result{}, err

@@ -127,6 +127,10 @@ func (m *modernConn) send(ctx context.Context, c *Call, clock *Clock) (Result, e
 			mirror = transport.AppendMirrorName(mirror, name)
 		}
 		req.Header = c.carried.header(append(mirror, c.Header...))
+		req.Called, req.Forwarded = true, c.Forwarded
+		if len(c.Signed) > 0 {
+			req.Forwarded = slices.Concat(c.Forwarded, c.Signed)
+		}
 	}
 	answer, err := m.roundTrip(ctx, req, f, !m.transport.PerRequest())
 	if err != nil {

@@ -45,7 +45,7 @@ func (l *legacyConn) callAsTask(ctx context.Context, c *Call, clock *Clock) (Res
 	}
 	l.track(f)
 	defer l.untrack(f)
-	created, err := l.within(ctx, f, jsonrpc.Message{ID: id, Method: c.Method, Params: params},
+	created, err := l.within(ctx, f, jsonrpc.Message{ID: id, Method: c.Method, Params: params}, c.Signed,
 		c.carried.header(nil)...)
 	if err != nil {
 		if unfinished(err) {
@@ -129,7 +129,7 @@ func (l *legacyConn) await(ctx context.Context, f *flight, task raw.Object, abou
 		switch status, _ := task.String("status"); status {
 		case "working", "submitted":
 		default: // input_required, completed, failed, cancelled
-			return l.within(ctx, f, jsonrpc.Message{ID: l.nextID(), Method: methodTasksResult, Params: about})
+			return l.within(ctx, f, jsonrpc.Message{ID: l.nextID(), Method: methodTasksResult, Params: about}, nil)
 		}
 		if f.clock != nil {
 			f.clock.Touch()
@@ -144,7 +144,7 @@ func (l *legacyConn) await(ctx context.Context, f *flight, task raw.Object, abou
 			return raw.Object{}, context.Cause(ctx)
 		}
 		var err error
-		task, err = l.within(ctx, f, jsonrpc.Message{ID: l.nextID(), Method: methodTasksGet, Params: about})
+		task, err = l.within(ctx, f, jsonrpc.Message{ID: l.nextID(), Method: methodTasksGet, Params: about}, nil)
 		if err != nil {
 			return task, err
 		}
@@ -152,11 +152,11 @@ func (l *legacyConn) await(ctx context.Context, f *flight, task raw.Object, abou
 }
 
 // within sends a request that is part of the call f. Messages on the stream of the response belong to
-// that call.
+// that call. signed is Call.Signed, for the call itself.
 func (l *legacyConn) within(
-	ctx context.Context, f *flight, m jsonrpc.Message, header ...HeaderField,
+	ctx context.Context, f *flight, m jsonrpc.Message, signed []HeaderField, header ...HeaderField,
 ) (raw.Object, error) {
-	req := &transport.Request{Message: m, Header: header}
+	req := &transport.Request{Message: m, Header: header, Forwarded: signed}
 	req.Memory, _ = f.peer.(Memory)
 	if f.clock != nil {
 		req.Observer = f.clock

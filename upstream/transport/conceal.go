@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"junction/upstream/http1"
 	"junction/upstream/jsonrpc"
 )
 
@@ -38,8 +39,13 @@ func endpointSecrets(u *url.URL) (list []string) {
 	return list
 }
 
-// secrets returns the values, the longest ones first.
-func (o *origin) secrets() (list []string) {
+// secrets returns the values, the longest ones first. forwarded are the headers of the client of the request.
+func (o *origin) secrets(forwarded []http1.Field) (list []string) {
+	for _, f := range slices.Concat(o.callers, forwarded) {
+		if len(f.Value) >= leastConcealed {
+			list = append(list, f.Value)
+		}
+	}
 	if session := o.private.Load(); session != nil {
 		list = append(list, *session...)
 	}
@@ -62,12 +68,13 @@ func conceal(words string, secrets []string) string {
 	return words
 }
 
-// concealed removes the values from the error of a message; nil is permitted. It returns m.
-func (o *origin) concealed(m *jsonrpc.Message) *jsonrpc.Message {
+// concealed removes the values from the error of a message; nil is permitted. It returns m. forwarded is as for
+// secrets.
+func (o *origin) concealed(m *jsonrpc.Message, forwarded []http1.Field) *jsonrpc.Message {
 	if m == nil || m.Error == nil {
 		return m
 	}
-	secrets := o.secrets()
+	secrets := o.secrets(forwarded)
 	if message := conceal(m.Error.Message, secrets); message != m.Error.Message {
 		m.Error = m.Error.WithMessage(message)
 	}
@@ -79,10 +86,10 @@ func (o *origin) concealed(m *jsonrpc.Message) *jsonrpc.Message {
 }
 
 // concealIn removes the values from what people are shown of a response without success.
-func (o *origin) concealIn(e *StatusError) {
-	secrets := o.secrets()
+func (o *origin) concealIn(e *StatusError, forwarded []http1.Field) {
+	secrets := o.secrets(forwarded)
 	e.Body, e.media = []byte(conceal(string(e.Body), secrets)), conceal(e.media, secrets)
-	o.concealed(e.Message)
+	o.concealed(e.Message, forwarded)
 	if e.location != nil {
 		to := *e.location
 		to.Path, to.RawPath = conceal(to.Path, secrets), ""

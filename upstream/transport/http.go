@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -36,6 +38,7 @@ type streamable struct {
 type httpSession struct {
 	id, version string
 	post, get   http.Header // never modified
+	called      http.Header // post without the headers of HTTPOptions.Forward; never modified
 }
 
 const (
@@ -87,6 +90,10 @@ func (w *streamable) newSession(id, version string) *httpSession {
 		more = append(more, http1.Field{Name: HeaderVersion, Value: version})
 	}
 	p.post = with(w.bare, more...)
+	if p.called = p.post; len(w.forward) > 0 {
+		p.called = maps.Clone(p.post)
+		maps.DeleteFunc(p.called, func(name string, _ []string) bool { return slices.Contains(w.forward, name) })
+	}
 	p.get = with(with(w.header, http1.Field{Name: "Accept", Value: "text/event-stream"}), more...)
 	return p
 }
@@ -125,7 +132,7 @@ func (w *streamable) Call(ctx context.Context, req *Request, on func(*jsonrpc.Me
 		w.setting.Unlock()
 		w.conceals(begun.id)
 	}
-	return w.concealed(m), nil
+	return w.concealed(m, req.Forwarded), nil
 }
 
 // document reads a response that is no event stream, and closes the trip.
@@ -151,7 +158,7 @@ func (w *streamable) document(
 	if err != nil {
 		if !isJSON(kind) {
 			e := &StatusError{Status: t.StatusCode, Body: text[:min(len(text), statusBody)], media: kind}
-			w.concealIn(e)
+			w.concealIn(e, t.forwarded)
 			return nil, e
 		}
 		return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
@@ -216,13 +223,18 @@ func (w *streamable) post(ctx context.Context, m *Request) (*trip, error) {
 	s, header := w.session.Load(), w.bare
 	if m.Method == string(mcp.MethodInitialize) {
 		s = nil // it opens a new session
-	} else {
-		header = s.post
+	} else if header = s.post; m.Called {
+		header = s.called
 	}
-	t, err := w.do(ctx, http.MethodPost, w.url, header, &m.Message, m.Own, m.Header...)
+	fields := m.Header
+	if len(m.Forwarded) > 0 {
+		fields = append(fields[:len(fields):len(fields)], m.Forwarded...)
+	}
+	t, err := w.do(ctx, http.MethodPost, w.url, header, &m.Message, m.Own, fields...)
 	if err != nil {
 		return nil, err
 	}
+	t.forwarded = m.Forwarded
 	if t.StatusCode/100 != 2 {
 		return nil, causeOr(ctx, w.refused(t, s, m))
 	}

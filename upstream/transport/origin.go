@@ -27,6 +27,10 @@ import (
 type HTTPOptions struct {
 	URL     string
 	Headers map[string]string // sent with every request to this origin, and nowhere else
+	// Forward are the names of Headers that a Request with Called does not have.
+	Forward []string
+	// Callers are headers of the clients for which alone the transport is, for every request. No error shows them.
+	Callers []http1.Field
 	// Token returns the access token for a request to this origin; see Credentials. May be nil.
 	Token func(ctx context.Context, refused ...string) (string, error)
 	// TokenOptional means that Token may return "", for a request without a token.
@@ -97,7 +101,9 @@ type origin struct {
 	// the exchanges over conns.plain; nil if that is nil
 	plain *http1.Group
 	// configured headers and Junction's own; never modified
-	header http.Header
+	header  http.Header
+	forward []string      // HTTPOptions.Forward, canonical
+	callers []http1.Field // HTTPOptions.Callers
 	// headers of a POST to an endpoint that belongs to a session; nil for none
 	posts     http.Header
 	doubted   func(error)                                                  // see HTTPOptions; may be nil
@@ -145,6 +151,13 @@ func (o *origin) init(opts HTTPOptions) {
 	o.header = http.Header{"User-Agent": {"junction"}, headerAcceptEncoding: {"identity"}}
 	for name, value := range opts.Headers {
 		o.header[textproto.CanonicalMIMEHeaderKey(name)] = []string{value}
+	}
+	o.callers = opts.Callers
+	for _, f := range o.callers {
+		o.header[textproto.CanonicalMIMEHeaderKey(f.Name)] = []string{f.Value}
+	}
+	for _, name := range opts.Forward {
+		o.forward = append(o.forward, textproto.CanonicalMIMEHeaderKey(name))
 	}
 	o.Ending = NewEnding()
 	o.ctx, o.cancel = context.WithCancelCause(context.Background())

@@ -184,7 +184,7 @@ func (w *sse) Call(ctx context.Context, req *Request, on func(*jsonrpc.Message))
 			if len(posted) == 0 && sent != nil {
 				time.AfterFunc(drainTime, cancel)
 			}
-			return w.concealed(r.m), r.err
+			return w.concealed(r.m, req.Forwarded), r.err
 		case err := <-sent:
 			if err != nil {
 				return nil, err
@@ -197,7 +197,7 @@ func (w *sse) Call(ctx context.Context, req *Request, on func(*jsonrpc.Message))
 			cancel()
 			select {
 			case r := <-answer:
-				return w.concealed(r.m), r.err
+				return w.concealed(r.m, req.Forwarded), r.err
 			default:
 			}
 			if sent != nil {
@@ -226,11 +226,11 @@ func (w *sse) Send(ctx context.Context, m *Request) error {
 // post sends a message to the server's endpoint. A 404 means that the server has ended the session;
 // the transport ends. The caller has called begin.
 func (w *sse) post(ctx context.Context, m *Request) error {
-	t, err := w.do(ctx, http.MethodPost, w.endpoint, w.posts, &m.Message, m.Own)
+	t, err := w.do(ctx, http.MethodPost, w.endpoint, w.posts, &m.Message, m.Own, m.Forwarded...)
 	if err != nil {
 		return err
 	}
-	if t.StatusCode/100 == 2 {
+	if t.forwarded = m.Forwarded; t.StatusCode/100 == 2 {
 		w.drain(t)
 		return nil
 	}

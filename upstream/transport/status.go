@@ -60,7 +60,7 @@ func (o *origin) status(t *trip, id jsonrpc.ID) (e *StatusError, err error) {
 	defer late.Stop()
 	defer func() {
 		if e != nil {
-			o.concealIn(e)
+			o.concealIn(e, t.forwarded)
 		}
 	}()
 	if !isJSON(e.media) {

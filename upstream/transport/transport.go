@@ -106,7 +106,11 @@ type Request struct {
 	Buffer   *[]byte  // reused for a response that is read in one piece; see upstream.Call.Buffer
 	Observer Observer // may be nil
 	Memory   Memory   // accounts for a response with its own body; may be nil
-	Own      bool     // a question of Junction's own: 401 to it decides about the sign-in (renewal.go)
+	Called   bool     // a call of a client: HTTPOptions.Headers do not stand in for a header of Forward
+	// Forwarded are the headers of the client of a call, and those that sign who calls; no error shows them, and
+	// transports over HTTP send them all
+	Forwarded []http1.Field
+	Own       bool // a question of Junction's own: 401 to it decides about the sign-in (renewal.go)
 
 	HeaderRoom [4]http1.Field // storage for the headers of most requests
 }

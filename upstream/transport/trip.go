@@ -18,8 +18,10 @@ type trip struct {
 	over    bool        // the body was read to its end, or failed
 	circle  bool        // the response redirects to the first or the last requested URL
 	renewed bool        // see StatusError
-	clock   Observer    // Heard is called for each part of the body; may be nil
-	memory  Memory      // accounts for the body; may be nil
+	// headers of the client of the call; set after the response has begun
+	forwarded []http1.Field
+	clock     Observer // Heard is called for each part of the body; may be nil
+	memory    Memory   // accounts for the body; may be nil
 
 	// either ctx, or the exchange of an http1.Client, aborts the trip
 	ctx      context.Context

@@ -54,7 +54,8 @@
 // start.go waits for another process that is ending. serve.go is the time between open and close.
 // reload.go notices a changed configuration file (package config). pages.go has what the admin
 // address shows (packages diagnose and pages). hooks.go writes the log and the audit of calls
-// (package record), events.go the events of the storage. expiry.go warns of API keys that expire.
+// (package record), events.go the events of the storage. identities.go signs who calls, for servers that
+// get that. expiry.go warns of API keys that expire.
 // machine.go logs what this machine lacks. installed.go notices that the program on disk was replaced.
 //
 // own.go has the other ways to serve: as a service, and for one client. login.go signs the operator

@@ -94,6 +94,7 @@ func newProgram(o options) *program {
 	serving.measuring, serving.signIns, serving.membership = measuring, signIns, membership
 	upstreams.sealing, upstreams.inForce, upstreams.measuring = sealing, inForce, measuring
 	upstreams.signIns, upstreams.serving = signIns, serving
+	signIns.identities = newIdentities(all, sealing, inForce)
 	place := &place{console: all, owner: diagnose.Owner(rand.Text()), installed: newInstalled(), contents: contents,
 		listening: listening, inForce: inForce}
 	return &program{

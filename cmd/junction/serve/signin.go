@@ -13,6 +13,7 @@ import (
 	"junction/auth"
 	"junction/auth/authserver"
 	"junction/auth/credentials"
+	"junction/auth/identity"
 	"junction/auth/oauth"
 	"junction/cmd/junction/base/config"
 	"junction/cmd/junction/base/telemetry"
@@ -31,15 +32,16 @@ type signIn struct {
 // signIns are the sign-ins of users at Junction, and those of Junction at upstreams. It implements scope.People.
 type signIns struct {
 	*console
-	users     *signIn // nil without auth.oauth
-	providers *auth.Providers
-	sources   *credentials.Sources // of the credentials for upstreams
-	storage   *storage
-	inForce   *inForce
-	measuring *measuring
-	upstreams *upstreams
-	revoked   *revoked
-	others    auth.Others
+	users      *signIn // nil without auth.oauth
+	providers  *auth.Providers
+	sources    *credentials.Sources // of the credentials for upstreams
+	storage    *storage
+	inForce    *inForce
+	measuring  *measuring
+	upstreams  *upstreams
+	revoked    *revoked
+	others     auth.Others
+	identities *identities
 }
 
 // Open prepares the verification of other issuers' tokens, and opens the authorization server if it
@@ -175,11 +177,17 @@ func (s *signIns) newSources() *credentials.Sources {
 	})
 }
 
-// serveKeys answers with the public keys of Junction's clients at authorization servers.
+// serveKeys answers with the public keys of Junction's clients at authorization servers, and with those that sign who
+// calls.
 func (s *signIns) serveKeys(w http.ResponseWriter, r *http.Request) {
 	var keys []byte
 	if v := s.storage.vault.Load(); v != nil && s.inForce.reach.Load().config.PublicURL != "" {
 		keys = v.oauth.Keys()
+	}
+	if signs := s.identities.public(); signs != nil {
+		if joined, err := identity.Join(keys, signs); err == nil {
+			keys = joined
+		}
 	}
 	switch {
 	case r.Method != http.MethodGet && r.Method != http.MethodHead:

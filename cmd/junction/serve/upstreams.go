@@ -85,7 +85,8 @@ func (u *upstreams) options(c *config.Config) upstream.Options {
 		Version: build.Read().Version, Self: executable, Sandboxes: config.Sandboxes(u.sealing.dir, u.file),
 		Writable: c.Writable, Log: u.log, Hooks: u.hooks(),
 		Observer: u.measuring.telemetry.Calls(), Credentials: u.signIns.sources,
-		Memory: u.serving.server.UpstreamMemory,
+		Identity: u.signIns.identities.sign,
+		Memory:   u.serving.server.UpstreamMemory,
 	}
 	if fetcher, err := c.Outbound.Fetcher(); err == nil { // the storage and the sign-ins report a mistake
 		o.Roots = fetcher.RootCAs

@@ -343,6 +343,9 @@ func (c *Config) Personal() []string { return c.with(upstream.Config.Personal) }
 // out disabled upstreams.
 func (c *Config) OperatorSignIns() []string { return c.with(upstream.Config.OperatorSignsIn) }
 
+// Signs reports whether an upstream gets statements about its callers (identity).
+func (c *Config) Signs() bool { return len(c.with(upstream.Config.Signs)) > 0 }
+
 // Stores reports whether Junction needs its database.
 func (c *Config) Stores() bool {
 	stored := func(u upstream.Config) bool { return u.Auth.Mode.Row().Stores }

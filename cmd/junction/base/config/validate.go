@@ -398,6 +398,10 @@ func (c *Config) validateSignIn(d *decoder) {
 		}
 	}
 	for _, name := range inOrder(d, "upstreams", c.Upstreams) {
+		if c.Upstreams[name].Signs() && c.PublicURL == "" && !d.broken("public_url") {
+			d.check("upstreams."+name+".identity", "needs public_url: it names Junction in each statement (iss), and "+
+				"the server reads the keys there")
+		}
 		mode := c.Upstreams[name].Auth.Mode.Row()
 		broken := slices.ContainsFunc(strings.Split(string(mode.Needs), " or "), d.broken)
 		switch at := "upstreams." + name + ".auth.mode"; {

@@ -419,6 +419,16 @@ func appendCall(b []byte, now time.Time, c *proxy.CallInfo, digest *[sha256.Size
 	text("name", c.Name)
 	text("own_name", c.Own)
 	text("folder", c.Folder)
+	for i, name := range c.Forwarded {
+		begin := ","
+		if i == 0 {
+			begin = `,"forwarded":[`
+		}
+		b = raw.AppendQuote(append(b, begin...), name)
+	}
+	if len(c.Forwarded) > 0 {
+		b = append(b, ']')
+	}
 	text("verdict", c.Verdict)
 	text("approval", c.Approval)
 	text("policy", c.Policy)

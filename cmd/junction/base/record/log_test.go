@@ -183,7 +183,7 @@ var noSecrets = map[string]string{
 	"auth.private_key_file": "a path", "auth.key_id": "a name", "auth.issuer": "an address",
 	"auth.authorization_endpoint": "an address", "auth.token_endpoint": "an address", "auth.resource": "an address",
 	"auth.audience": "a name", "auth.params": "parameters of an address that the browser of a user shows",
-	"prefix": "a name", "capabilities": "names", "tools.capabilities": "names", "tools.as": "a name",
+	"forward_headers": "names", "identity.audience": "a name", "prefix": "a name", "capabilities": "names", "tools.capabilities": "names", "tools.as": "a name",
 }
 
 // TestSecretsOfAnEntryAreNamed: each text in the entry of an upstream is in noSecrets, or it is a secret: then the log
