@@ -45,7 +45,7 @@ func TestCheckAsksForATokenOnlyWithConnect(t *testing.T) {
 	}
 	none := Foresight{
 		Obstacles: func(*config.Config, string) []config.Problem { return nil },
-		Revived:   func(*config.Config, string) (config.Problems, error) { return nil, nil },
+		Revived:   func(*config.Config, string, string) (config.Problems, error) { return nil, nil },
 	}
 	check := func(args ...string) (string, error) {
 		t.Helper()
