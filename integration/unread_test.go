@@ -127,7 +127,7 @@ func TestEachLimitOfAnUpstreamHasAStory(t *testing.T) {
 			continue
 		}
 		given := regexp.MustCompile(`(?m)(\{|,|^   ) *` + key + `: \S`)
-		words := cmp.Or(quietLimits[key], `\((half of )?`+key+`\\?\)`) // a script escapes the parentheses
+		words := cmp.Or(quietLimits[key], `\((half )?(of )?`+key+`(: \d+)?\\?\)`) // a script escapes the parentheses
 		if shown := regexp.MustCompile(words); !slices.ContainsFunc(stories, func(story string) bool {
 			return given.MatchString(story) && shown.MatchString(story)
 		}) {

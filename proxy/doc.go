@@ -110,6 +110,7 @@
 //	for each catalog that differs         the stock of the catalog
 //	for each endpoint with the server     the view is compiled
 //	n times, one caller after the other   Adopt: the endpoint, the Guard, and the rights (Policy.For)
+//	n times, if callers have own catalogs a stock, and a view derived from that of the endpoint (ForClient)
 //	for each set of different rights      a ruling about each class of items that the same rules select: the sight
 //	for each such sight, old and new      a hash of each item; SameList compares 8 bytes of each
 //	for each stream, and each resource    one step, with mu
@@ -120,8 +121,8 @@
 // So a change is read at most max_links times: 8 for a command, 256 for a URL. A user with credentials of
 // their own has an upstream of their own, with its own links.
 //
-// So 500 callers with equal rights cost 500 lookups and one sight of 2,000 tools; with 500 different rights,
-// they cost 500 sights. BenchmarkListChanged (change_test.go) measures a change of 2,000 tools with 500
+// So 500 callers with equal rights cost 500 times their rights and one sight of 2,000 tools; with 500 different
+// rights, they cost 500 sights. BenchmarkListChanged (change_test.go) measures a change of 2,000 tools with 500
 // callers who have policies of their own: 58,000 allocations of 46 MB. decide (streams/renew.go), which does
 // the rows from Adopt to SameList, is most of the cost, and the place to change. SameList compares nothing if
 // rights and stocks show that a list is unchanged.
@@ -147,7 +148,7 @@
 // A list passes through Core.list (list.go), subjectView.Listed (scope/subject.go) and SubjectView.Sight. A
 // call passes through findNamed (call.go), Exchange.named and SubjectView.Named, and is refused by
 // unknownNamed (errors.go). If only its arguments are denied, Exchange.permit refuses it, by deniedArguments.
-// All functions:
+// Before both, Caller.Enter and Caller.Outside (scope/endpoint.go) refuse an endpoint. All functions:
 //
 //	Ruling.Visible           ../policy/ruling.go      whether a subject sees an item
 //	Items.Visible            ../policy/items.go       the same of many items at once; must agree with Ruling.Visible
@@ -231,8 +232,9 @@
 //
 // # Sessions
 //
-// In memory, a session is in sessions.byID (front/session.go) of one member, until it is idle, or beyond
-// limits.sessions; never while a call or a stream uses it. The ID of a legacy session contains, sealed, the
+// In memory, a session is in sessions.byID (front/session.go) of one member, until it is idle and another
+// request comes (trim), or its account has more than half of what others leave of limits.sessions; never
+// while a call or a stream uses it. The ID of a legacy session contains, sealed, the
 // protocol version, the client and its capabilities, when it began, the principal, the key for upstreams and
 // the member that created it (sealedSession in front/session.go). So a session survives eviction from memory
 // (idle, or beyond the share of its account), a restart, and the end of its member. It always loses its

@@ -213,7 +213,7 @@ type Auth struct {
 	// Junction sends it to no other authorization server.
 	ClientID string `yaml:"client_id" change:"connection,waits"`
 	// The secret of client_id. Junction sends it to no other authorization server than issuer.
-	ClientSecret string `yaml:"client_secret" change:"connection,waits"`
+	ClientSecret string `yaml:"client_secret" secret:"true" change:"connection,waits"`
 	// The file with the private key of client_id, in PEM: Junction signs each request for a token
 	// instead of sending client_secret (private_key_jwt). Only the user of Junction may be able to
 	// read it. A relative path is relative to the folder of this file.
@@ -244,6 +244,27 @@ type Auth struct {
 	Audience string `yaml:"audience" json:",omitempty" change:"connection,waits"`
 	// Added to the authorization request. Google gives no refresh token without these.
 	Params map[string]string `yaml:"params" json:",omitempty" change:"connection,waits"`
+}
+
+// Secret returns the value of a key of the section that holds a secret (the tag secret); nil for other keys.
+func (a *Auth) Secret(key string) *string {
+	v := reflect.ValueOf(a).Elem()
+	for i := range v.NumField() {
+		if f := v.Type().Field(i); f.Tag.Get("yaml") == key && f.Tag.Get("secret") != "" {
+			return v.Field(i).Addr().Interface().(*string)
+		}
+	}
+	return nil
+}
+
+// SecretKeys returns the keys of the section that hold secrets.
+func (Auth) SecretKeys() (keys []string) {
+	for i := range reflect.TypeFor[Auth]().NumField() {
+		if f := reflect.TypeFor[Auth]().Field(i); f.Tag.Get("secret") != "" {
+			keys = append(keys, f.Tag.Get("yaml"))
+		}
+	}
+	return keys
 }
 
 // Carrier returns the header that carries the credential.

@@ -82,7 +82,7 @@
 // of a processor (checks.go).
 //
 // For the catalog of one user, the hook is OwnChanged. For catalogs of clients (isolation, questions:
-// exact), publishOwn (key.go) takes the place of publish. Calls of the upstream also need pool.mu, for
+// exact), publishOwn (key.go) takes the place of publish, with OwnChanged too. Calls also need pool.mu, for
 // short times: they wait while publish compares. Package proxy continues from CatalogChanged and
 // OwnChanged.
 //

@@ -3,7 +3,8 @@
 //
 //   - credentials.go has the table of the sources, and what a source must do.
 //   - The source of a mode is in the file with its word, such as oauth.go. signin.go has what the modes
-//     with a sign-in need. lacking.go remembers which scopes a credential lacks.
+//     with a sign-in need. lacking.go remembers which scopes a credential lacks. trial.go gets a credential
+//     for a check of junction doctor, from a source with the method Try.
 //
 // The facts about a mode that need no source are in a table of package upstream (Modes). A test compares
 // the two tables. Nothing here reads a credential that a client has sent to Junction.

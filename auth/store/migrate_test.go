@@ -467,7 +467,7 @@ func TestSchemaOfTheNextVersion(t *testing.T) {
 // the same time. Each command ends well, and the sign-ins are in the new schema, with the new key.
 func TestTwoOperatorsAtOnce(t *testing.T) {
 	ctx, c := t.Context(), mustLoadPostgres(t, Latest()-1).config(t)
-	c.Keys = mustRing(t, "b", "a")
+	c.Keys, c.Now = mustRing(t, "b", "a"), later
 	if n := parallel(t, 4, nil, func(i int) error {
 		if i < 2 {
 			_, _, err := Migrate(ctx, c)

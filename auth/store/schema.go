@@ -179,8 +179,8 @@ func (o object) ofNext(wanted []object) bool {
 	kind, name, _ := strings.Cut(o.name, " ")
 	switch kind {
 	case "table":
-		return !known(o.name) && strings.HasPrefix(o.text, "CREATE TABLE ") && !strings.Contains(strings.ToUpper(o.text),
-			"REFERENCES")
+		return !known(o.name) && strings.HasPrefix(o.text, "CREATE TABLE ") &&
+			!strings.Contains(strings.ToUpper(o.text), "REFERENCES")
 	case "index":
 		_, table, _ := strings.Cut(name, " on ")
 		return !known("table "+table) || !known(o.name) && acceptsIndex.MatchString(o.text)

@@ -58,7 +58,7 @@ var volatile = []struct {
 	// The rows come in the order in which the servers answer, below a line if one is late; junction status has them.
 	{regexp.MustCompile(`(?s)(with the machine, too\.\n).*?(\nWhich clients)`), "${1}ROWS$2"},
 	// The questions to the servers have rows and a line of their own if they take longer than a second.
-	{regexp.MustCompile(`(?s)(omit it \[all\]:).*?(\nfiles asks)`), "${1}ROWS$2"},
+	{regexp.MustCompile(`(?s)(omit it \[all\]:).*?(\nThe command of files)`), "${1}ROWS$2"},
 	{regexp.MustCompile(`process \d+`), "process N"},
 	{regexp.MustCompile(`Junction \S+ is (ready|starting|degraded)`), "Junction VERSION is $1"},
 	{regexp.MustCompile(`\d{4}-\d\d-\d\d[ T]\d\d:?\d\d:?\d\d(-\d)?`), "DATE"},

@@ -165,7 +165,7 @@ func faults(p *harness.Program) map[string]fault {
 					mustScrapeUntil(t, p, "junction_upstream_waiting"+up+" 1")
 					for range 3 {
 						full := c.Call(t, "up__echo", `{}`)
-						if e := full.Error; e == nil || !strings.Contains(e.Message, "(concurrency)") {
+						if e := full.Error; e == nil || !strings.Contains(e.Message, "(concurrency: 1)") {
 							t.Errorf("a call beyond the limit = %s %v, want concurrency named", full.Result, e)
 						}
 					}

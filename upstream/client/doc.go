@@ -65,9 +65,10 @@
 // The five steps of another way to a URL, such as one called NEW:
 //
 //  1. Its code implements transport.Transport (upstream/transport/transport.go), whose comments are the
-//     contract. It moves messages, and implements nothing of MCP except HTTP headers. It embeds
+//     contract. It moves messages, and implements nothing of MCP except HTTP headers. Over HTTP it embeds
+//     origin (upstream/transport/origin.go), which has the headers, tokens and redirects. Else it embeds
 //     transport.Ending, and transport.Duplex if all messages share one connection. It gives messages that
-//     belong to no request to the Receiver, and honours Observer, Memory and Buffer of a Request. ErrNotSent,
+//     belong to no request to the Receiver, and honours each field of a Request. ErrNotSent,
 //     ErrSessionGone, ErrInvalid and ErrClosed in an error decide whether a call is sent again, so they must
 //     be true. With access tokens, it asks for another token after a 401, as another in
 //     upstream/transport/renewal.go does.
@@ -91,7 +92,8 @@
 //
 // Each word has the facts of the kind Remote (server_kind.go). With its fact HTTP, statuses decide whether a
 // session is lost (upstream/suspect.go) and whether a call was answered (noteAnswer), securePool opens the
-// connections, and (calls).End reports http as the protocol. A transport without HTTP is another kind of server.
+// connections, and (calls).End reports http as the protocol. A transport without HTTP also needs a kind of its own,
+// for which these facts are false.
 //
 // CONTRIBUTING.md, "Making a change", has its tests and documents.
 //

@@ -30,7 +30,8 @@ type Kind struct {
 	New func(t *Tool) Action
 }
 
-// commonLimits are the limits that hold for the tools of every kind, because package pack keeps them.
+// commonLimits are the limits that the tools of every kind have. Package pack keeps concurrency; run of the kind
+// keeps timeout.
 var commonLimits = []string{"timeout", "concurrency"}
 
 // acceptedLimits are the other limits. Commands and prompts accept also those that they do not need, as

@@ -35,7 +35,8 @@ type Origin struct {
 
 // takesProgram reports whether the value at a path may come from a program.
 func takesProgram(path string) bool {
-	return isEnv(path) || isIn(path, ".headers.") || isIn(path, ".auth.client_secret")
+	key, inAuth := strings.CutPrefix(path, entry(path)+".auth.")
+	return isEnv(path) || isIn(path, ".headers.") || inAuth && new(upstream.Auth).Secret(key) != nil
 }
 
 // HasProgram reports whether a program prints a secret of an upstream.
@@ -74,6 +75,9 @@ func (d *decoder) noteFiles(path string, refs []reference) {
 	}
 }
 
+// secretKeys returns the keys of the section auth that hold secrets, for a sentence.
+func secretKeys() string { return "auth." + strings.Join(upstream.Auth{}.SecretKeys(), ", auth.") }
+
 // run returns the value of the reference to a program, whose words are a list of YAML.
 func (e *expander) run(list string) (value, problem string) {
 	command, problem := programOf(list)
@@ -81,7 +85,7 @@ func (e *expander) run(list string) (value, problem string) {
 	case problem != "":
 		return "", problem
 	case e.print == nil:
-		return "", "${exec: …} is possible only in headers, env and auth.client_secret of an upstream, and not in a " +
+		return "", "${exec: …} is possible only in headers, env and " + secretKeys() + " of an upstream, and not in a " +
 			"pack; write ${VAR} or ${file:/path}"
 	}
 	return e.print(command)
@@ -137,7 +141,7 @@ func (c *Config) withoutPrinted(name string, u upstream.Config) upstream.Config 
 		case section == "env":
 			u.Env[key] = o.text
 		default:
-			u.Auth.ClientSecret = o.text
+			*u.Auth.Secret(key) = o.text
 		}
 	}
 	return u

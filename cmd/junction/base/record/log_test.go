@@ -176,7 +176,7 @@ func TestLogHidesKeysOfTheFile(t *testing.T) {
 // noSecrets are the texts in the entry of an upstream that are no secrets, or that have no key which would say so.
 var noSecrets = map[string]string{
 	"command": "a program and its arguments", "env": "names and values that a process has from its start on",
-	"inherit_env": "names", "dir": "a path", "sandbox.read": "paths", "sandbox.write": "paths",
+	"inherit_env": "names", "exec.inherit_env": "names", "dir": "a path", "sandbox.read": "paths", "sandbox.write": "paths",
 	"url": "an address", "headers": "names and values: each line of the log has only names",
 	"tls.ca_file": "a path", "tls.cert_file": "a path", "tls.key_file": "a path", "tls.server_name": "a name",
 	"auth.header": "a name", "auth.scheme": "a word", "auth.scopes": "names", "auth.client_id": "a name",
