@@ -101,7 +101,8 @@ func TestLimitsOfACallAreExplained(t *testing.T) {
 		}
 		calls++
 		if field.Type != reflect.TypeFor[time.Duration]() {
-			t.Errorf("%s is no time; junction why labels the limits of a call as time (why_command.go): label them as limits", key)
+			t.Errorf("%s is no time: have junction why label the limits of a call otherwise (field Limits in why_command.go), "+
+				"and remove this condition", key)
 		}
 		var rule Rule
 		var c, ruled Config

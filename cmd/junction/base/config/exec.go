@@ -85,8 +85,8 @@ func (e *expander) run(list string) (value, problem string) {
 	case problem != "":
 		return "", problem
 	case e.print == nil:
-		return "", "${exec: …} is possible only in headers, env and " + secretKeys() + " of an upstream, and not in a " +
-			"pack; write ${VAR} or ${file:/path}"
+		return "", "${exec: …} is possible only in headers, env and " + secretKeys() + " of an upstream, and not in " +
+			"a pack; write ${VAR} or ${file:/path}"
 	}
 	return e.print(command)
 }
