@@ -18,6 +18,10 @@ import (
 // rejects calls at once, as a circuit breaker does, until the server answers a ping, or a call that
 // was in flight. A client's call is never used to find out whether the server answers.
 //
+// A call that its client has cancelled counts, too, if the server was silent for giveUpAfter. The ping is sent
+// at once, and is given up when it would be if the call had timed out: a server that handles one request at a
+// time may still work on the call.
+//
 // A server that answers a ping is alive, however slow one of its tools is. So the timeouts of one
 // user's calls close nothing for others.
 //
@@ -36,6 +40,8 @@ const (
 	pingAgain = 5 * time.Second
 	// pingCalm is how long after an answered ping a timeout causes no further ping.
 	pingCalm = time.Second
+	// giveUpAfter is how long the server is silent before a call that its client cancels is a reason for a ping.
+	giveUpAfter = 5 * time.Second
 	// failuresInRow is how many calls in a row fail without an answer before the server is pinged.
 	failuresInRow = 3
 )
@@ -44,12 +50,13 @@ const (
 type silence struct {
 	doubted atomic.Bool   // the server may not answer: its next answer is news
 	wake    chan struct{} // 1-buffered; receives when a ping is due
-	news    chan struct{} // 1-buffered; receives when a call was answered, and when others becomes true
+	news    chan struct{} // 1-buffered; receives when a call was answered, and when others or due changes
 
 	mu      sync.Mutex
-	silent  bool      // something timed out since the last answer
+	silent  bool      // something got no answer in time since the last answer
 	fails   int       // calls that failed since the last answer, and did not time out
-	calls   int       // that timed out since the last answer
+	calls   int       // that timed out since the last answer, or that their clients cancelled
+	due     time.Time // when the first of them timed out, or would have; zero for none
 	account string    // of the first of them
 	others  bool      // another account is among them
 	pinged  time.Time // when a ping was answered last
@@ -59,8 +66,13 @@ func newSilence() silence {
 	return silence{wake: make(chan struct{}, 1), news: make(chan struct{}, 1)}
 }
 
-// timedOut notes that a call of the account was sent and got no answer in time.
-func (s *silence) timedOut(account string) {
+// abandoned notes that a call of the account was sent, and has ended without an answer: it timed out, or its client
+// has cancelled it.
+func (s *silence) abandoned(account string, clock *client.Clock) {
+	left := max(0, clock.Left())
+	if left > 0 && clock.Silence() < giveUpAfter {
+		return
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.calls++; s.calls == 1 {
@@ -69,14 +81,22 @@ func (s *silence) timedOut(account string) {
 		s.others = true
 		pace.Wake(s.news)
 	}
-	s.silent = true
-	s.doubt()
+	s.lacks(time.Now().Add(left))
 }
 
 // suspect causes a ping, because something timed out.
 func (s *silence) suspect() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.lacks(time.Now())
+}
+
+// lacks causes a ping, because there is no answer to something that was due at a time; mu is held.
+func (s *silence) lacks(due time.Time) {
+	if s.due.IsZero() || due.Before(s.due) {
+		s.due = due
+		pace.Wake(s.news)
+	}
 	s.silent = true
 	s.doubt()
 }
@@ -113,19 +133,32 @@ func (s *silence) calm() bool {
 	return time.Since(s.pinged) < pingCalm
 }
 
-// end forgets the calls that timed out.
+// end forgets the calls that got no answer.
 func (s *silence) end() {
 	s.doubted.Store(false)
 	s.mu.Lock()
-	s.silent, s.fails, s.calls, s.others = false, 0, 0, false
+	s.silent, s.fails, s.calls, s.others, s.due = false, 0, 0, false, time.Time{}
 	s.mu.Unlock()
 }
 
-// inRow returns how many calls timed out since the last answer, and whether calls of two accounts did.
-func (s *silence) inRow() (calls int, others bool) {
+// inRow returns how many calls got no answer in time since the last answer.
+func (s *silence) inRow() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.calls, s.others
+	return s.calls
+}
+
+// patience returns until when the first ping, which was sent at began, may take.
+func (s *silence) patience(began time.Time) time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.due.After(began) {
+		began = s.due
+	}
+	if s.others {
+		return began.Add(pingHurry)
+	}
+	return began.Add(pingPatience)
 }
 
 // failures returns how many calls failed since the last answer. It returns false if anything timed out, too.
@@ -137,7 +170,7 @@ func (s *silence) failures() (calls int, only bool) {
 
 // frozenError is the reason why a link is degraded whose server does not answer pings.
 type frozenError struct {
-	calls int       // that timed out in a row, or that failed; 0 if only pings were not answered
+	calls int       // that got no answer in a row, or that failed; 0 if only pings were not answered
 	since time.Time // of the first ping that was not answered
 	next  time.Time // of the next ping
 	// failed is why the ping has failed, if nothing has timed out: calls are sent. Otherwise it is nil, and calls
@@ -164,9 +197,9 @@ func (e *frozenError) reason() string {
 	case e.failed != nil:
 		return fmt.Sprintf("pings since %s fail: %v", e.since.UTC().Format("15:04:05 UTC"), e.failed)
 	case e.calls == 1:
-		calls = "a call timed out, and "
+		calls = "a call and "
 	case e.calls > 1:
-		calls = fmt.Sprintf("%d calls in a row timed out, and ", e.calls)
+		calls = fmt.Sprintf("%d calls in a row and ", e.calls)
 	}
 	return fmt.Sprintf("the server does not answer: %spings since %s got no answer; calls are rejected until it "+
 		"answers one", calls, e.since.UTC().Format("15:04:05 UTC"))
@@ -197,7 +230,7 @@ func (l *link) examine(ctx context.Context, c client.Conn) {
 		if only && !errors.Is(err, errNoPing) {
 			why.calls, why.failed = fails, l.pool.shown(err)
 		} else {
-			why.calls, _ = l.silence.inRow()
+			why.calls = l.silence.inRow()
 		}
 		l.freeze(c, why)
 		if why.failed != nil && !l.silence.pause(ctx, patience) && ctx.Err() == nil {
@@ -229,23 +262,19 @@ var errNoPing = errors.New("no answer to a ping")
 // for the first ping. If the ping fails earlier, it waits for the rest of the time, unless the conn is
 // broken, or calls have failed and none has timed out.
 func (l *link) ping(ctx context.Context, c client.Conn, patience time.Duration) error {
-	limit := func() time.Duration {
-		_, others := l.silence.inRow()
-		switch {
-		case patience > 0:
-			return patience
-		case others:
-			return pingHurry
-		}
-		return pingPatience
-	}
 	var sending sync.WaitGroup
 	defer sending.Wait()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	began, done := time.Now(), make(chan error, 1)
+	left := func() time.Duration {
+		if patience > 0 {
+			return time.Until(began.Add(patience))
+		}
+		return time.Until(l.silence.patience(began))
+	}
 	sending.Go(func() { done <- c.Ping(ctx) })
-	late := time.NewTimer(limit())
+	late := time.NewTimer(left())
 	defer late.Stop()
 	for {
 		select {
@@ -263,7 +292,7 @@ func (l *link) ping(ctx context.Context, c client.Conn, patience time.Duration) 
 			if !l.silence.doubted.Load() {
 				return nil
 			}
-			late.Reset(time.Until(began.Add(limit())))
+			late.Reset(left())
 		case <-late.C:
 			return errNoPing
 		case <-ctx.Done():

@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -37,7 +38,7 @@ func TestFrozenServerIsDegraded(t *testing.T) {
 				settle(2 * time.Millisecond)
 				s := r.Status()
 				if s.State != StateDegraded || s.Degraded != 1 || s.Retry.Before(time.Now()) || s.Advice == "" ||
-					!strings.HasPrefix(s.Err, "the server does not answer: a call timed out, and pings since ") {
+					!strings.HasPrefix(s.Err, "the server does not answer: a call and pings since ") {
 					t.Errorf("after the ping was given up, the status is %+v", s)
 				}
 				if s.Tools == 0 {
@@ -211,5 +212,95 @@ func TestUnusedFrozenServerIsDegraded(t *testing.T) {
 		if s := r.Status(); !strings.HasPrefix(s.Err, "the server does not answer: pings since ") {
 			t.Errorf("the status is %+v", s)
 		}
+	})
+}
+
+// givenUp makes a call that its client cancels after a time.
+func givenUp(r *rig, after time.Duration, c *Call) result {
+	ctx, cancel := context.WithCancel(r.t.Context())
+	done := make(chan result, 1)
+	go func() {
+		answer, err := r.Call(ctx, c)
+		done <- result{text: string(answer.Text()), err: err}
+	}()
+	settle(after)
+	cancel()
+	defer synctest.Wait()
+	return <-done
+}
+
+// questions returns how many requests the server received which find out whether it answers.
+func (r *rig) questions() int { return r.count("ping") + r.count("server/discover") }
+
+// TestCancelledCallsFindAFrozenServer: clients cancel their calls before the timeout. The server is asked at
+// once, and is degraded when it would be if the call had timed out.
+func TestCancelledCallsFindAFrozenServer(t *testing.T) {
+	for _, era := range []string{"legacy", "modern"} {
+		t.Run(era, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t, upstreamtest.Script{Era: era, JSONAnswers: true, Rules: frozen(0)}, Config{Timeout: time.Minute})
+				settle(time.Second)
+				r.mustHear("ready")
+				for i := range 2 {
+					before := r.questions()
+					mustFail(t, givenUp(r, 25*time.Second, toolCall("hang", `{}`, of("ann"))), client.KindCancelled)
+					if n := r.questions() - before; n != 1-i {
+						t.Errorf("cancelled call %d caused %d pings, want one for all calls", i, n)
+					}
+				}
+				settle(10*time.Second + pingPatience - time.Millisecond)
+				if s := r.Status(); s.State != StateReady || s.Degraded != 0 {
+					t.Errorf("before the ping is given up, the status is %+v", s)
+				}
+				settle(2 * time.Millisecond)
+				if s := r.Status(); s.State != StateDegraded || s.Degraded != 1 ||
+					!strings.HasPrefix(s.Err, "the server does not answer: 2 calls in a row and pings since ") {
+					t.Errorf("after the ping was given up, the status is %+v", s)
+				}
+			})
+		})
+	}
+}
+
+// TestCancelledCallsOfASlowTool: clients cancel calls of a slow tool, and the server answers pings. It stays
+// ready. A call that is cancelled early causes no ping.
+func TestCancelledCallsOfASlowTool(t *testing.T) {
+	for _, era := range []string{"legacy", "modern"} {
+		t.Run(era, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t, upstreamtest.Script{Era: era, JSONAnswers: true}, Config{Timeout: time.Minute})
+				settle(time.Second)
+				r.mustHear("ready")
+				for range 3 {
+					for after, want := range map[time.Duration]int{giveUpAfter - time.Millisecond: 0, giveUpAfter: 1} {
+						before := r.questions()
+						mustFail(t, givenUp(r, after, toolCall("hang", `{}`, of("ann"))), client.KindCancelled)
+						if n := r.questions() - before; n != want {
+							t.Errorf("a call cancelled after %v caused %d pings, want %d", after, n, want)
+						}
+						settle(2 * time.Minute)
+						mustCall(t, r.Upstream, toolCall("echo", `{}`, of("bob")))
+					}
+				}
+				r.mustHear("")
+			})
+		})
+	}
+}
+
+// TestCancelledCallOfABusyServer: a server answers no ping while it works on a call that its client has
+// cancelled. It stays ready for as long as it would without that, and an answer ends the matter.
+func TestCancelledCallOfABusyServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, upstreamtest.Script{Era: "legacy", JSONAnswers: true, Rules: frozen(0)}, Config{Timeout: time.Minute})
+		settle(time.Second)
+		r.mustHear("ready")
+		waiting := begun(r.Upstream, toolCall("slow", `{"ms":58000}`, of("bob")))
+		mustFail(t, givenUp(r, 10*time.Second, toolCall("hang", `{}`, of("ann"))), client.KindCancelled)
+		if a := <-waiting; a.err != nil {
+			t.Errorf("the call behind the cancelled one = %v", a.err)
+		}
+		settle(2 * time.Minute)
+		r.mustHear("")
 	})
 }

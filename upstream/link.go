@@ -26,7 +26,7 @@ import (
 //	               or sandbox not available ───────────────► blocked ────── as from retrying ─► starting
 //	start ── configuration is wrong ──► blocked, until closed
 //	ready ── a call found the conn broken ──► starting
-//	ready ── a call timed out, and so did a ping ──► degraded ── a ping or a call is answered ──► ready
+//	ready ── a call got no answer, nor did a ping ──► degraded ── a ping or a call is answered ──► ready
 //	ready ── no connection is accepted, or calls fail in a row, and so does a ping ──► degraded, as above
 //	ready ── a control question failed ──► degraded ── one is answered, or another session works ──► ready
 //	any ── unconfigured, idle, or shutting down ──► closed
@@ -445,9 +445,10 @@ func (u *upkeep) reread(ctx context.Context) error {
 	return nil
 }
 
-// examine examines a conn with unanswered calls, unless that is in progress.
+// examine examines a conn with unanswered calls, unless that is in progress, or another call was answered since.
 func (u *upkeep) examine(ctx context.Context) {
-	if u.link.silence.calm() || u.examined != nil && !pace.IsClosed(u.examined) {
+	silence := &u.link.silence
+	if !silence.doubted.Load() || silence.calm() || u.examined != nil && !pace.IsClosed(u.examined) {
 		return
 	}
 	over := make(chan struct{})

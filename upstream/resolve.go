@@ -44,17 +44,17 @@ func (c Config) withDefaults(d Defaults) Config {
 	return c
 }
 
-const (
-	defaultTimeout    = time.Minute
-	defaultMaxTimeout = 10 * time.Minute
-)
+// DefaultTimeout is the built-in limit on the silence of a server during a call.
+const DefaultTimeout = time.Minute
+
+const defaultMaxTimeout = 10 * time.Minute
 
 // silence returns the built-in Timeout; MaxTimeout must be set.
 func (c *Config) silence() time.Duration {
 	if c.OwnLimits {
 		return c.MaxTimeout
 	}
-	return defaultTimeout
+	return DefaultTimeout
 }
 
 // limits are the time limits of a call. A silence limit that the file gives counts the silence of the
@@ -93,7 +93,7 @@ func (l Limit) String() string {
 // come from. name is the name of the upstream; the config is the one of the file, without defaults.
 func (c Config) LimitsOf(name, tool string, d Defaults) (timeout, max Limit) {
 	at := "upstreams." + name
-	timeout, max = Limit{defaultTimeout, ""}, Limit{defaultMaxTimeout, ""}
+	timeout, max = Limit{DefaultTimeout, ""}, Limit{defaultMaxTimeout, ""}
 	set := func(l *Limit, value time.Duration, from string) {
 		if value > 0 {
 			*l = Limit{value, from}

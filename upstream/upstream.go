@@ -305,7 +305,7 @@ func (u *Upstream) Call(ctx context.Context, c *Call) (client.Result, error) {
 		}
 		u.tellRefused(err)
 		f := u.failureOf(ctx, c, cn.Info().Era, l.suspect(ctx, cn, err), second)
-		l.noteAnswer(c, cn, &f)
+		l.noteAnswer(c, cn, clock, &f)
 		if f.broken != nil {
 			l.fail(cn, f.broken)
 		}
@@ -327,7 +327,7 @@ func (u *Upstream) Call(ctx context.Context, c *Call) (client.Result, error) {
 }
 
 // noteAnswer notes whether a call that failed was answered.
-func (l *link) noteAnswer(c *Call, cn client.Conn, f *failure) {
+func (l *link) noteAnswer(c *Call, cn client.Conn, clock *client.Clock, f *failure) {
 	ours, _ := errors.AsType[*Error](f.err)
 	_, answered := errors.AsType[*jsonrpc.Error](f.err)
 	// in the legacy era, a control question finds out more about a status
@@ -335,8 +335,8 @@ func (l *link) noteAnswer(c *Call, cn client.Conn, f *failure) {
 	switch {
 	case answered, ours != nil && ours.Kind == client.KindInvalid && !gateway:
 		l.silence.answered()
-	case ours != nil && ours.Kind == client.KindTimeout && f.abandoned:
-		l.silence.timedOut(c.Account)
+	case f.abandoned && ours != nil && (ours.Kind == client.KindTimeout || ours.Kind == client.KindCancelled):
+		l.silence.abandoned(c.Account, clock)
 	case ours == nil || f.broken != nil || !l.pool.connConfig.Kind().HTTP:
 	case errors.Is(ours, transport.ErrOthers) && errors.Is(ours, syscall.ECONNREFUSED):
 		l.silence.doubt()

@@ -87,11 +87,7 @@ func (c *Clock) ring() {
 		return
 	}
 	now := time.Now()
-	if heard := c.heard.Load(); heard > 0 && !c.strict {
-		if due := c.began.Add(time.Duration(heard) + c.timeout); due.After(c.due) {
-			c.due = due
-		}
-	}
+	c.useHeard()
 	switch middle := c.due.Add(-c.timeout / 2); {
 	case !now.Before(c.end):
 		c.ended = true
@@ -105,6 +101,15 @@ func (c *Clock) ring() {
 		c.timer.Reset(min(c.due.Sub(now), c.end.Sub(now)))
 		if c.pinger != nil {
 			c.pinger.startPing(c.due)
+		}
+	}
+}
+
+// useHeard lets the bytes that have arrived end the silence, unless only progress does; mu is held.
+func (c *Clock) useHeard() {
+	if heard := c.heard.Load(); heard > 0 && !c.strict {
+		if due := c.began.Add(time.Duration(heard) + c.timeout); due.After(c.due) {
+			c.due = due
 		}
 	}
 }
@@ -162,6 +167,17 @@ func (c *Clock) Left() time.Duration {
 		due = c.end
 	}
 	return time.Until(due)
+}
+
+// Silence returns how long the server has been silent; 0 while a server request waits for a user.
+func (c *Clock) Silence() time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.waiting > 0 {
+		return 0
+	}
+	c.useHeard()
+	return c.timeout - time.Until(c.due)
 }
 
 // Stop ends the clock. It must be called when the call has ended.

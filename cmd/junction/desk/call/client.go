@@ -152,7 +152,8 @@ boolean, array or object): then it is parsed as JSON. If the tool reports an err
 and the exit code is 1.
 
 If standard input is a terminal, the command shows the questions of the tool, and requests for your approval,
-and sends your answers. The default time limit is then ten minutes.`,
+and sends your answers. The default time limit is then ten minutes. Otherwise it is ten seconds longer than the
+built-in limit for a silent server, so that the error of Junction arrives first.`,
 		Example: `  junction call demo__echo text='hello there'
   junction call demo__count n=5 --progress
   junction call demo__echo --json '{"text": "hello"}'
@@ -332,6 +333,9 @@ func (f *clientFlags) broken(ctx context.Context, tool string) (name, state stri
 // askingTime is the default time limit of a call during which a person may be asked.
 const askingTime = 10 * time.Minute
 
+// usualTime is the default time limit otherwise. Junction ends a call of a silent server first, and tells why.
+const usualTime = upstream.DefaultTimeout + 10*time.Second
+
 // clientFlags are the common flags of tools and call.
 type clientFlags struct {
 	file    *string // the value of --config
@@ -350,7 +354,7 @@ func (f *clientFlags) register(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.key, "key", "", "API `key` (default: $JUNCTION_KEY, which does not show up in ps)")
 	cli.OutputFlag(cmd, &f.output)
 	cmd.SetFlagErrorFunc(cli.FlagError)
-	cmd.Flags().DurationVar(&f.timeout, "timeout", time.Minute, "time limit for the whole command; 0 is none")
+	cmd.Flags().DurationVar(&f.timeout, "timeout", usualTime, "time limit for the whole command; 0 is none")
 }
 
 // interactive makes the command sign the person in where the endpoint requires it, and with ask also
@@ -411,8 +415,7 @@ func (f *clientFlags) connect(ctx context.Context, report io.Writer, use func(co
 	}
 	if f.timeout > 0 {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, f.timeout,
-			fmt.Errorf("no answer from %s within %s; --timeout waits longer", f.url, f.timeout))
+		ctx, cancel = context.WithTimeoutCause(ctx, f.timeout, &lateError{f.url, f.timeout})
 		defer cancel()
 	}
 	e, err := f.dial(ctx, key, report)

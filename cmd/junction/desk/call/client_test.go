@@ -11,8 +11,11 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
 	"github.com/mark3labs/mcp-go/server"
@@ -22,6 +25,7 @@ import (
 	"junction/auth/authtest"
 	"junction/cmd/junction/base/cli"
 	"junction/cmd/junction/demo"
+	"junction/upstream/client"
 )
 
 // eras are the newest version of each.
@@ -231,6 +235,36 @@ func TestClientProgress(t *testing.T) {
 		if got.err != nil || got.stdout != "done\n" || got.stderr != test.stderr {
 			t.Errorf("%q printed %q and %q and returned %v, want done and %q", test.args, got.stdout, got.stderr, got.err, test.stderr)
 		}
+	}
+}
+
+// TestLateToolIsNamed: the time limit of the command ends a call. The error names the tool, not the endpoint.
+func TestLateToolIsNamed(t *testing.T) {
+	behind, err := url.Parse(scripted(t, nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, end := context.WithCancelCause(t.Context())
+	forward := httputil.NewSingleHostReverseProxy(behind)
+	ts := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		if bytes.Contains(body, []byte(`"tools/call"`)) {
+			end(&lateError{"http://x/mcp", time.Minute}) // as the limit does
+			<-r.Context().Done()
+			return
+		}
+		r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+		forward.ServeHTTP(w, r)
+	}))
+	t.Cleanup(ts.Close)
+	e, err := dial(ctx, client.Options{URL: ts.URL, Headers: map[string]string{}, Log: authtest.Log(t)}, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.close()
+	_, err = e.callTool(ctx, listedTool{name: "odd__hang"}, json.RawMessage(`{}`))
+	if want := "no answer from the tool odd__hang within 1m0s; --timeout waits longer"; err == nil || err.Error() != want {
+		t.Errorf("the call returned %v, want %s", err, want)
 	}
 }
 

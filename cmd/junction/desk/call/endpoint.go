@@ -100,9 +100,23 @@ func (e *endpoint) request(ctx context.Context, method mcp.MCPMethod, name strin
 	if refusal, ok := errors.AsType[*jsonrpc.Error](err); ok && ctx.Err() == nil {
 		return nil, fmt.Errorf("%s: %w", method, refusal)
 	} else if err != nil {
-		return nil, e.explain(ctx, err)
+		err = e.explain(ctx, err)
+		if late, ok := errors.AsType[*lateError](err); ok && method == mcp.MethodToolsCall {
+			err = &lateError{"the tool " + name, late.limit} // Junction has answered the requests before it
+		}
+		return nil, err
 	}
 	return result.Text(), nil
+}
+
+// lateError means that the time limit of the command has passed.
+type lateError struct {
+	from  string // an address or a tool, which has not answered
+	limit time.Duration
+}
+
+func (e *lateError) Error() string {
+	return fmt.Sprintf("no answer from %s within %s; --timeout waits longer", e.from, e.limit)
 }
 
 // Notify implements client.Peer. It writes progress notifications, and what Junction says about a call, as lines.
