@@ -293,7 +293,8 @@ func (d *decoder) warnings(c *Config) Problems {
 func warnOneFile(at string, u *upstream.Config, warn func(path, format string, args ...any)) {
 	const one = "for one process and one call at a time, write isolation: shared and concurrency: 1"
 	if variable, known := u.OneFile(); known {
-		warn(at, "several processes write the same file (%s), so that users overwrite each other's data; %s", variable, one)
+		warn(at, "several processes write the same file (%s), so that users overwrite each other's data; %s",
+			variable, one)
 	} else if variable != "" {
 		warn(at, "each user has a process, and all processes use the file of %s: if they write it, users overwrite "+
 			"each other's data; %s; if they only read it, write isolation: principal", variable, one)
