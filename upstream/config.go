@@ -298,11 +298,6 @@ func (c Config) OperatorSignsIn() bool {
 	return row.SignIn && row.Owner == OwnerOperator
 }
 
-// SharedByUsers reports whether several principals use one connection because the file says so.
-func (c Config) SharedByUsers() bool {
-	return c.Separate && c.Isolation != IsolationUnset && !c.Isolation.OfCallers() && !c.Personal()
-}
-
 // Sessionless returns what isolation means for clients without a session, and how their windows get processes of
 // their own; "" if isolation does not separate sessions. The second text is "" for a remote server.
 func (c Config) Sessionless() (text, advice string) {

@@ -14,6 +14,7 @@ import (
 	"junction/auth"
 	"junction/auth/keyfile"
 	"junction/policy"
+	"junction/upstream"
 	"junction/upstream/files"
 	"junction/upstream/prose"
 	"junction/upstream/shell"
@@ -155,10 +156,6 @@ func Inspect(file string, getenv func(string) (string, bool), obstacles func(*Co
 		if text, advice := u.Sessionless(); text != "" && !u.Off() {
 			note("upstreams.%s: %s", name, strings.TrimSuffix(text+"; "+advice, "; "))
 		}
-		if u.SharedByUsers() && !u.Off() {
-			note("upstreams.%s: all users share one connection (isolation: shared); what the server keeps of one "+
-				"user may reach another", name)
-		}
 	}
 	return r, nil
 }
@@ -273,6 +270,7 @@ func (d *decoder) warnings(c *Config) Problems {
 		}
 		key, text := d.unstartable(c, name)
 		c.warnFolder(d, name, warn)
+		warnOneFile(at, &u, warn)
 		if key != packKey {
 			c.warnSandbox(at, &u, d, warn)
 		}
@@ -289,6 +287,18 @@ func (d *decoder) warnings(c *Config) Problems {
 	}
 	ps.Sort()
 	return ps
+}
+
+// warnOneFile warns of several processes that use one file of data.
+func warnOneFile(at string, u *upstream.Config, warn func(path, format string, args ...any)) {
+	const one = "for one process and one call at a time, write isolation: shared and concurrency: 1"
+	if variable, known := u.OneFile(); known {
+		warn(at, "several processes write the same file (%s), so that users overwrite each other's data; %s",
+			variable, one)
+	} else if variable != "" {
+		warn(at, "each user has a process, and all processes use the file of %s: if they write it, users overwrite "+
+			"each other's data; %s; if they only read it, write isolation: principal", variable, one)
+	}
 }
 
 // warnSignIn warns about the section auth.

@@ -639,24 +639,32 @@ func TestPoliciesParse(t *testing.T) {
 	}
 }
 
-// TestCheckNamesSharedUpstreams: with several principals, check names the upstreams that they
-// share because the file says so.
-func TestCheckNamesSharedUpstreams(t *testing.T) {
+// TestCheckWarnsAboutOneFile: with several principals, check names the upstreams whose processes use one file. It has
+// no note about those that share a process because the operator has written so.
+func TestCheckWarnsAboutOneFile(t *testing.T) {
 	key := func(name, digit string) string {
 		return "{ name: " + name + ", hash: \"sha256:" + strings.Repeat(digit, 64) + "\" }"
 	}
 	for _, tt := range []struct {
 		keys string
-		want string
+		want []string
 	}{
-		{"", ""},
-		{key("a", "1"), ""},
-		{key("a", "1") + ", " + key("a", "2"), ""}, // an old and a new key of one principal
-		{key("a", "1") + ", " + key("b", "2"), "note: upstreams.shared: all users share one connection"},
+		{"", nil},
+		{key("a", "1"), nil},
+		{key("a", "1") + ", " + key("a", "2"), nil}, // an old and a new key of one principal
+		{key("a", "1") + ", " + key("b", "2"), []string{
+			"2: upstreams.memory: several processes write the same file (MEMORY_FILE_PATH), so that users overwrite each other's " +
+				"data; for one process and one call at a time, write isolation: shared and concurrency: 1",
+			"3: upstreams.notes: each user has a process, and all processes use the file of NOTES_DB: if they write it, users " +
+				"overwrite each other's data; for one process and one call at a time, write isolation: shared and " +
+				"concurrency: 1; if they only read it, write isolation: principal",
+		}},
 	} {
 		file := filepath.Join(t.TempDir(), "junction.yaml")
-		text := "upstreams:\n  default: { command: [junction, demo] }\n  own: { command: [junction, demo], isolation: principal }\n" +
-			"  shared: { command: [junction, demo], isolation: shared }\n  off: { command: [junction, demo], isolation: shared, enabled: false }\n"
+		text := "upstreams:\n  memory: { command: [junction, demo, \"@modelcontextprotocol/server-memory\"] }\n" +
+			"  notes: { command: [junction, demo], env: { NOTES_DB: /srv/notes.db } }\n" +
+			"  shared: { command: [junction, demo], env: { NOTES_DB: /srv/notes.db }, isolation: shared, concurrency: 1 }\n" +
+			"  off: { command: [junction, demo], env: { NOTES_DB: /srv/notes.db }, enabled: false }\n"
 		if tt.keys != "" {
 			text += "auth: { api_keys: [ " + tt.keys + " ] }\n"
 		}
@@ -667,7 +675,13 @@ func TestCheckNamesSharedUpstreams(t *testing.T) {
 		if err := checkFile(&out, file, os.LookupEnv); err != nil {
 			t.Fatalf("%v: %s", err, &out)
 		}
-		if got := strings.Count(out.String(), "note: upstreams."); !strings.Contains(out.String(), tt.want) || got > 1 || got == 1 && tt.want == "" {
+		var got []string
+		for line := range strings.Lines(out.String()) {
+			if strings.Contains(line, " upstreams.") || strings.Contains(line, "upstreams.shared") || strings.Contains(line, "upstreams.off") {
+				got = append(got, strings.TrimSuffix(line[strings.LastIndex(line, ".yaml:")+len(".yaml:"):], "\n"))
+			}
+		}
+		if !slices.Equal(got, tt.want) {
 			t.Errorf("check of the keys [%s] prints %s, want %q", tt.keys, &out, tt.want)
 		}
 	}

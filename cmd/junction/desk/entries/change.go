@@ -76,6 +76,9 @@ func (e *Editor) Usable() error {
 // Config returns the configuration in the file, or the defaults if there is no file.
 func (e *Editor) Config() *config.Config { return e.config }
 
+// Exists reports whether there is a configuration file.
+func (e *Editor) Exists() bool { return e.text != nil }
+
 // Adding returns the text of the file with new upstreams, and an editor of it. The error is config.Problems if
 // the new text has mistakes.
 func (e *Editor) Adding(list []yamledit.Entry) ([]byte, *Editor, error) {

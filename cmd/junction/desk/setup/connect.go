@@ -46,6 +46,7 @@ type connector struct {
 	home     clients.Home
 	config   *config.Config
 	mistakes error // of the configuration
+	member   bool  // --url is given, and there is no configuration: the user is a member of a team
 	client   *clients.Client
 	place    clients.Place
 	target   clients.Target
@@ -176,7 +177,7 @@ func (c *connector) prepare(id string, lenient bool) (err error) {
 	if c.mistakes = e.Usable(); c.mistakes != nil && !lenient {
 		return c.mistakes
 	}
-	c.config = e.Config()
+	c.config, c.member = e.Config(), c.url != "" && !e.Exists()
 	scope, ok := clients.User, false
 	if c.project != "" {
 		scope = clients.Project

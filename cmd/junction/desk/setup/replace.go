@@ -167,7 +167,12 @@ func (k *keptServers) notes(c *connector) (notes []string) {
 	if c.project != "" {
 		imports = append(imports, "--project", c.project)
 	}
-	add(k.unknown, "the configuration does not have them", config.Command(file, imports...)+" adds them.")
+	if c.member { // an import would make a configuration that the member's Junction does not read
+		add(k.unknown, "only the operator of the Junction at "+c.target.URL+" knows whether it has them",
+			"Remove by hand those that it has.")
+	} else {
+		add(k.unknown, "the configuration does not have them", config.Command(file, imports...)+" adds them.")
+	}
 	var again, take []string
 	project := imports[2:]
 	for _, name := range k.removed {
