@@ -66,8 +66,8 @@ func (p *Proxy) showsFolders(r *http.Request) bool {
 	return p.Config().Auth.Open() || r != nil && p.Owner.sentBy(r)
 }
 
-// ListProcesses adds the processes of commands, and the connections that do not work, to a report. r is the request that the report answers; nil is
-// that of a page.
+// ListProcesses adds the processes of commands, and the connections that do not work, to a report. r is the request
+// that the report answers; nil is that of a page.
 func (p *Proxy) ListProcesses(report *Report, r *http.Request) {
 	folders := p.showsFolders(r)
 	for i := range report.Upstreams {
