@@ -150,7 +150,7 @@ func (p *pool) Announced() uint64 { return p.announced.Load() }
 func (p *pool) Status() Status {
 	p.mu.Lock()
 	s := p.status
-	s.Links, s.Degraded = len(p.links), int(p.degraded.Load())
+	s.Links, s.Degraded, s.Stuck = len(p.links), int(p.degraded.Load()), p.stuck()
 	p.needs.Each(func(_, _ string, need secondNeed) {
 		if need.learned {
 			s.Seconds++

@@ -105,6 +105,7 @@ type Status struct {
 	Links   int
 	// links over which the server does not work: see StateDegraded
 	Degraded int
+	Stuck    []Stuck // those of Degraded that do not read the catalog, the oldest first
 	// of links that some callers have for themselves, since the start of the upstream: those that failed
 	// or ended by themselves, and those that ended to make room for others
 	Crashes, Evictions int64
@@ -142,12 +143,20 @@ type Process struct {
 
 // process describes the process of a link.
 func (l *link) process(c stdio.Child) Process {
-	p := Process{PID: c.PID(), Started: c.Started(), Lists: l.readsShared, User: l.key.user, Principal: l.key.user}
+	p := Process{PID: c.PID(), Started: c.Started(), Lists: l.readsShared}
+	p.User, p.Principal = l.callers()
 	if l.folders != nil {
 		p.Folder = l.folders.Path()
-		p.Principal = strings.TrimPrefix(l.key.holder, folderHolder(l.folders, ""))
 	}
 	return p
+}
+
+// callers returns whose calls alone the link takes: Process.User and Process.Principal.
+func (l *link) callers() (user, principal string) {
+	if l.folders != nil {
+		return l.key.user, strings.TrimPrefix(l.key.holder, folderHolder(l.folders, ""))
+	}
+	return l.key.user, l.key.user
 }
 
 // describe makes one line of an error, for logs and for the table of upstreams. The server may have

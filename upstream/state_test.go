@@ -10,6 +10,7 @@ import (
 
 	"junction/upstream/client"
 	"junction/upstream/pace"
+	"junction/upstream/stdio"
 	"junction/upstream/transport"
 )
 
@@ -108,6 +109,20 @@ func TestErrorsAreCleanedBeforeTheyAreShortened(t *testing.T) {
 			if want := strings.Replace((&Error{"up", client.KindUnavailable, err}).Public(), shown.Error(), row.want, 1); got != want {
 				t.Errorf("%.20q, %s: the caller reads\n%s, want\n%s", row.words, name, got, want)
 			}
+		}
+	}
+}
+
+// TestErrorOfAProcessThatEndedNamesTheLog: a client does not read the output of the process, and is told where it is.
+func TestErrorOfAProcessThatEndedNamesTheLog(t *testing.T) {
+	const how = "exited with status 3"
+	for stderr, want := range map[string]string{
+		"":                 "upstream up: " + how,
+		"the disk is full": "upstream up: " + how + "; ask the operator of Junction, whose log has its last output",
+	} {
+		exit := fmt.Errorf("before that: %w", &stdio.ExitError{How: how, Stderr: stderr})
+		if got := (&Error{"up", client.KindLost, exit}).Public(); got != want {
+			t.Errorf("after the output %q, a client reads %q, want %q", stderr, got, want)
 		}
 	}
 }

@@ -452,13 +452,16 @@ func TestDegradedSessionIsOfOneUser(t *testing.T) {
 		synctest.Wait()
 		if s := r.Status(); s.State != StateReady || s.Degraded != 1 {
 			t.Errorf("the status is %+v, want one degraded connection", s)
+		} else if len(s.Stuck) != 1 || s.Stuck[0].User != "ann" || s.Stuck[0].Principal != "ann" ||
+			!s.Stuck[0].Since.IsZero() || !strings.Contains(s.Stuck[0].Err, "rejects") {
+			t.Errorf("the connections that do not work are %+v, want the one of ann, rejected", s.Stuck)
 		}
 		if got := sessionOf(t, r.Upstream, of("bob")); got != his {
 			t.Errorf("the other user has the session %s, want %s", got, his)
 		}
 		r.server.ClearRules()
 		settle(pause10)
-		if s := r.Status(); s.State != StateReady || s.Degraded != 0 {
+		if s := r.Status(); s.State != StateReady || s.Degraded != 0 || len(s.Stuck) != 0 {
 			t.Errorf("the status is %+v, want none", s)
 		}
 		if got := sessionOf(t, r.Upstream, of("ann")); got == hers || got == his {

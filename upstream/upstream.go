@@ -496,7 +496,11 @@ func (e *Error) Public() string {
 		return fmt.Sprintf("upstream %s: %s", e.Upstream, noise.Public())
 	}
 	if exit, ok := errors.AsType[*stdio.ExitError](e.Err); ok {
-		return fmt.Sprintf("upstream %s: %s", e.Upstream, exit.How)
+		text := fmt.Sprintf("upstream %s: %s", e.Upstream, exit.How)
+		if exit.Stderr != "" {
+			text += "; ask the operator of Junction, whose log has its last output"
+		}
+		return text
 	}
 	return e.Error()
 }

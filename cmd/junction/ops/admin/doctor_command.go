@@ -54,8 +54,8 @@ The running proxy does the check, at its admin address: --admin, or that of the 
 If no proxy is running, --config FILE starts the upstreams of the file for the check, with the variables of
 FILE.environment, and then those of this shell.
 
-The exit code is 1 if an item is missing for clients or a sandbox is not enforced, and 0 if only some clients
-may have problems.`,
+The exit code is 1 if an item is missing for clients, a connection of a user does not work or a sandbox is not
+enforced, and 0 if only some clients may have problems.`,
 		Example: `  junction doctor
   junction doctor github --output json
   junction doctor --config config.yaml`,
@@ -162,13 +162,14 @@ func diagnosisText(b *prose.Page, d *diagnose.Diagnosis, now time.Time) string {
 	}
 	writeUpstreams(b, d, now)
 	if all := len(d.Upstreams); all > 0 {
-		works := 0
+		works, stuck := 0, 0
 		for i := range d.Upstreams {
 			if d.Upstreams[i].OK || d.Upstreams[i].State == diagnose.PerUser {
 				works++
 			}
+			stuck += d.Upstreams[i].Stuck
 		}
-		fmt.Fprintf(b, "\n%s.\n", diagnose.Works(works, all))
+		fmt.Fprintf(b, "\n%s.\n", diagnose.Works(works, all)+diagnose.Stuck(stuck))
 	}
 	if d.Tools > 0 {
 		with := ""

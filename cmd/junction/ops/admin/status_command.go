@@ -338,6 +338,12 @@ func writeStatus(b *prose.Page, r *diagnose.Running, now time.Time) {
 				b.Wrap("    ", "    ", prose.Tilde(prose.Flat(text)))
 			}
 		}
+		for _, c := range u.Stuck {
+			b.Wrap("    ", "      ", c.String())
+		}
+		if u.MoreStuck > 0 {
+			b.Wrap("    ", "      ", fmt.Sprintf("and %d more", u.MoreStuck))
+		}
 		if u.Advice != "" {
 			b.Wrap("    → ", "      ", prose.Tilde(prose.Flat(u.Advice)))
 		}

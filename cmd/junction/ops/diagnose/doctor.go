@@ -47,6 +47,7 @@ type Examined struct {
 	Since   *time.Time `json:"since,omitempty"`
 	RetryAt time.Time  `json:"retry_at,omitzero"` // as in UpstreamStatus
 	Error   string     `json:"error,omitempty"`   // why it is not ready in the running proxy
+	Stuck   int        `json:"stuck,omitempty"`   // connections of users that do not work there
 	Era     string     `json:"era,omitempty"`
 	Version string     `json:"version,omitempty"`
 	Server  string     `json:"server,omitempty"` // the server's name for itself
@@ -176,6 +177,7 @@ func (d *Diagnosis) add(names view.Names, e *examinee, r *upstream.Report, taken
 	default:
 		d.find(e.name, e.connection(&u, r)...)
 	}
+	d.find(e.name, e.stuck()...)
 	if r.Catalog != nil {
 		u.Tools = d.exposed(names, e, r.Catalog, taken)
 	}
@@ -211,7 +213,7 @@ func (e *examinee) result(r *upstream.Report) Examined {
 		u.Steps = append(u.Steps, Step{s.Name, ms(s.Took)})
 	}
 	if s := e.status; s != nil {
-		u.State, u.Since, u.Error, u.RetryAt = s.State.String(), &s.Since, s.Err, s.Retry
+		u.State, u.Since, u.Error, u.RetryAt, u.Stuck = s.State.String(), &s.Since, s.Err, s.Retry, len(s.Stuck)
 	}
 	if r.Err != nil {
 		u.Failed, u.Other = prose.Flat(r.Err.Error()), prose.Flat(r.Other)

@@ -66,12 +66,13 @@ func (p *Proxy) showsFolders(r *http.Request) bool {
 	return p.Config().Auth.Open() || r != nil && p.Owner.sentBy(r)
 }
 
-// ListProcesses adds the processes of commands to a report. r is the request that the report answers; nil is
-// that of a page.
+// ListProcesses adds the processes of commands, and the connections that do not work, to a report. r is the request
+// that the report answers; nil is that of a page.
 func (p *Proxy) ListProcesses(report *Report, r *http.Request) {
 	folders := p.showsFolders(r)
 	for i := range report.Upstreams {
 		u := &report.Upstreams[i]
+		u.Stuck, u.MoreStuck = stuckOf(u.stuck)
 		for _, of := range u.running {
 			c := CommandProcess{PID: of.PID, Started: of.Started, Caller: of.User, Folder: of.Folder, Lists: of.Lists}
 			if of.Folder != "" && !folders {

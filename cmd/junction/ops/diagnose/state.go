@@ -39,8 +39,11 @@ type UpstreamStatus struct {
 	Stored bool `json:"stored,omitempty"`
 	Links  int  `json:"links"`
 	// links over which the server does not work: see upstream.StateDegraded
-	Degraded int    `json:"degraded,omitempty"`
-	Sandbox  string `json:"sandbox,omitempty"` // of a command: "enforced", or the part that is not, with the reason
+	Degraded int `json:"degraded,omitempty"`
+	// the first connections of callers that do not work, and the number of the others; only in the answer of /status
+	Stuck     []StuckConnection `json:"stuck,omitempty"`
+	MoreStuck int               `json:"more_stuck,omitempty"`
+	Sandbox   string            `json:"sandbox,omitempty"` // of a command: "enforced", or the part that is not, with the reason
 
 	Processes int              `json:"processes,omitempty"`    // number of processes of a command
 	Running   []CommandProcess `json:"running,omitempty"`      // the latest first; only in the answer of /status
@@ -57,6 +60,7 @@ type UpstreamStatus struct {
 	NoFolder bool `json:"no_folder,omitempty"`
 
 	running []upstream.Process
+	stuck   []upstream.Stuck
 }
 
 // Shown returns the state for display, such as "retrying in 20s".
@@ -77,7 +81,7 @@ func shown(state string, retry, now time.Time) string {
 
 // Broken reports whether a person has to look at the upstream.
 func (u *UpstreamStatus) Broken() bool {
-	return slices.ContainsFunc(upstream.States(), func(s upstream.State) bool {
+	return u.Degraded > 0 || slices.ContainsFunc(upstream.States(), func(s upstream.State) bool {
 		return s.Broken() && s.String() == u.State
 	})
 }
@@ -131,16 +135,21 @@ func (p *Proxy) statusOf(s *upstream.Status, tools int) UpstreamStatus {
 		Name: s.Name, State: s.State.String(), Since: s.Since, RetryAt: s.Retry, Error: s.Err, Advice: s.Advice,
 		Era: string(s.Era), Version: s.Version, Tools: tools, Listed: s.Tools, Stored: s.Stored, Links: s.Links,
 		Degraded: s.Degraded, Sandbox: s.Sandbox, Processes: len(s.Processes), running: s.Processes,
-		Auth: string(c.Auth.Mode), SignIn: c.OperatorSignsIn(), Note: note(s, c.Program()), Invalid: c.Blocked != "",
+		stuck: s.Stuck,
+		Auth:  string(c.Auth.Mode), SignIn: c.OperatorSignsIn(), Note: note(s, c.Program()), Invalid: c.Blocked != "",
 	}
 	if p.Config().Packs[s.Name] != "" && u.Advice != "" && c.Program() == config.PackProgram {
 		u.Advice = config.NoPackProgram
 	}
 	switch s.State {
 	case upstream.StateReady:
-		u.Note = cmp.Or(p.Trouble(s.Name), silent(s), unasked(s), rootless(s), reported(s, c, time.Now()), second(s))
-	case upstream.StateDegraded:
-		u.Note = silent(s)
+		u.Note = cmp.Or(p.Trouble(s.Name), silent(len(s.Stuck)), unasked(s), rootless(s), reported(s, c, time.Now()),
+			second(s))
+	case upstream.StateDegraded, upstream.StateClosed:
+		u.Note = silent(len(s.Stuck))
+	}
+	if len(s.Stuck) > 0 && u.Advice == "" {
+		u.Advice = stuckAdvice(p.File, s.Name)
 	}
 	credential := p.Credential(s.Name)
 	if u.Note == "" {
@@ -159,19 +168,6 @@ func (p *Proxy) statusOf(s *upstream.Status, tools int) UpstreamStatus {
 		u.Note = "some calls fail: " + signInOf(p.File, s.Name, lacks.Error())
 	}
 	return u
-}
-
-// silent returns how many connections of users do not work, beside that of the state; "" if all do.
-func silent(s *upstream.Status) string {
-	others := s.Degraded
-	if s.State == upstream.StateDegraded {
-		others--
-	}
-	if others <= 0 {
-		return ""
-	}
-	return fmt.Sprintf("%s of users %s not work: the server does not answer, or rejects the session; the log has the "+
-		"reason", prose.Count(others, "connection"), plural(others, "does", "do"))
 }
 
 // unasked returns why calls have failed that would have sent a request to the client; "" if none did.

@@ -42,8 +42,10 @@ func (u *UpstreamStatus) Need() Need {
 // full stop.
 func Summary(list []UpstreamStatus) string {
 	var counts [NeedsNothing + 1]int
+	stuck := 0
 	for i := range list {
 		counts[list[i].Need()]++
+		stuck += max(list[i].stuckCount(), 0)
 	}
 	text := Works(counts[NeedsNothing], len(list))
 	for _, part := range []struct {
@@ -57,7 +59,7 @@ func Summary(list []UpstreamStatus) string {
 			text += fmt.Sprintf(", %d %s", n, plural(n, part.one, part.many))
 		}
 	}
-	return text
+	return text + Stuck(stuck)
 }
 
 // Works says how many of all servers work, without a full stop.

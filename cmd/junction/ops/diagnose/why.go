@@ -220,7 +220,7 @@ func (p *Proxy) explain(ctx context.Context, q WhyQuery, folders bool, now time.
 		return a, nil
 	}
 	for i := range found {
-		status := statuses[found[i].Upstream]
+		status := p.stateFor(statuses[found[i].Upstream], &who)
 		item := p.itemOf(&found[i], status, who, endpoint)
 		if item.Visible {
 			item.CallLimits = p.Server.Snapshot().Limiting(who, endpoint)

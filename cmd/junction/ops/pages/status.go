@@ -156,7 +156,8 @@ func (s *Status) data() statusData {
 	}
 	for _, u := range d.Report.Upstreams {
 		row := upstreamData{UpstreamStatus: u, Rate: s.Calls.Rate(u.Name), Words: u.Shown(now),
-			Class: strings.ReplaceAll(u.State, " ", "-"), Broken: u.Need() < diagnose.NeedsTime || len(u.Lacks) > 0}
+			Class:  strings.ReplaceAll(u.State, " ", "-"),
+			Broken: u.Need() < diagnose.NeedsTime || u.Degraded > 0 || len(u.Lacks) > 0}
 		if row.canReconnect() {
 			row.Again = s.Command("reconnect", u.Name)
 		}
