@@ -57,6 +57,13 @@ func (p *printer) set(program, text string) {
 	p.text[program] = text
 }
 
+// total returns how many programs have run.
+func (p *printer) total() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.runs)
+}
+
 // count returns how often the programs of an upstream have run.
 func (p *printer) count(upstream string) int {
 	p.mu.Lock()
@@ -197,11 +204,11 @@ func TestManyProgramsTakeTurns(t *testing.T) {
 		}
 		p.Follow(list)
 		synctest.Wait()
-		if got := len(o.runs); got != atOnce {
+		if got := o.total(); got != atOnce {
 			t.Errorf("%d programs at once, want %d", got, atOnce)
 		}
 		p.Wait(t.Context())
-		if got := len(o.runs); got != 3*atOnce {
+		if got := o.total(); got != 3*atOnce {
 			t.Errorf("%d programs have run, want %d", got, 3*atOnce)
 		}
 	})
