@@ -90,6 +90,7 @@ func TestKeysUsage(t *testing.T) {
 		{"keys hash " + key, "", 2, "keys hash reads the key from standard input"},
 		{"keys hash", "", 1, "this is not a key"},
 		{"keys hash", key[:65], 1, "this is not a key"},
+		{"keys hash", key[:62] + mistyped(key[62:]), 1, "the key is mistyped: its last 6 characters are check digits"},
 		{"keys hash", key + "\n" + key, 1, "this is not a key"},
 	} {
 		got := runProgram(t, tt.stdin, strings.Fields(tt.args)...)
@@ -97,6 +98,14 @@ func TestKeysUsage(t *testing.T) {
 			t.Errorf("%s gave %+v, want %d and %q", auth.Redact(tt.args), got, tt.code, tt.stderr)
 		}
 	}
+}
+
+// mistyped returns other characters of a key.
+func mistyped(end string) string {
+	if strings.HasPrefix(end, "0") {
+		return "1" + end[1:]
+	}
+	return "0" + end[1:]
 }
 
 func TestExpiry(t *testing.T) {

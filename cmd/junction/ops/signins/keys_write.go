@@ -70,7 +70,8 @@ func (f *keyFile) replace(text []byte, want []keyJSON) (backup string, err error
 	if err != nil {
 		return "", err
 	}
-	stay := slices.DeleteFunc(f.config.Rejecting(f.problems), func(p config.Problem) bool { return !has(is.problems, p) })
+	mended := func(p config.Problem) bool { return !has(is.problems, p) }
+	stay := slices.DeleteFunc(f.config.Rejecting(f.problems), mended)
 	if adds := len(want) > len(f.keys); adds && len(stay) > 0 {
 		return "", f.mistaken(stay)
 	}
