@@ -94,7 +94,11 @@ func appendCheck(b, before []byte) []byte {
 // ErrNoKey means that a text is not a complete key.
 var ErrNoKey = errors.New("this is not a key; copy the whole of it: jct_key_ and 58 more characters")
 
-// HashKey returns the hash of a key. The error is ErrNoKey.
+// ErrMistyped means that a text has the form of a key, and is none.
+var ErrMistyped = errors.New("the key is mistyped: its last 6 characters are check digits, and do not fit the " +
+	"others; copy it again")
+
+// HashKey returns the hash of a key. The error is ErrNoKey or ErrMistyped.
 func HashKey(key string) (Hash, error) {
 	var whole [keySize]byte
 	if len(key) != keySize || key[:len(keyPrefix)] != keyPrefix {
@@ -109,7 +113,7 @@ func HashKey(key string) (Hash, error) {
 	const checked = keySize - checkSize
 	var check [checkSize]byte
 	if string(appendCheck(check[:0], whole[:checked])) != key[checked:] {
-		return Hash{}, ErrNoKey
+		return Hash{}, ErrMistyped
 	}
 	return sha256.Sum256(whole[:]), nil
 }
@@ -220,6 +224,9 @@ type keyError struct {
 
 func (e *keyError) Unwrap() error { return e.error }
 
+// NotFromHere is why a valid key is refused that has cidrs.
+const NotFromHere = "the key is not allowed from this address"
+
 var errUnknownKey = fmt.Errorf("%w: this server does not know the key", ErrInvalidToken)
 
 // Verify implements Verifier. The reason is told only to the holder of a known key; all unknown,
@@ -241,7 +248,7 @@ func (r *keyring) Verify(_ context.Context, token string, from netip.Addr) (*Pri
 	case k.expired(r.now()):
 		why = "the key expired at " + k.Expires.String()
 	case !k.from(from):
-		why = "the key is not allowed from this address"
+		why = NotFromHere
 	}
 	if why != "" {
 		return nil, &keyError{fmt.Errorf("%w: %s", ErrInvalidToken, why), k.Name, k.id, why}

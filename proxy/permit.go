@@ -75,7 +75,10 @@ func (x *Exchange) Still() error {
 		return nil
 	}
 	caller := now.Adopt(x.Caller)
-	if caller.Subject == nil {
+	switch {
+	case !now.Config.Guard.Still(x.Principal):
+		return errRejected
+	case caller.Subject == nil:
 		return x.unknown()
 	}
 	d, err := x.judge(caller.Subject.Ruling(x.target))
@@ -95,6 +98,10 @@ func (x *Exchange) Still() error {
 // errAsksNow is the error of a call that needs an approval only since it was sent.
 var errAsksNow = InvalidParams("This call needs an approval now, because the policy has changed since it was sent; " +
 	"send it again")
+
+// errRejected is the error of a call whose caller may not connect any more since it was sent.
+var errRejected = &Refusal{code: mcp.INVALID_PARAMS, Outcome: Denied, text: "The call was not sent, because the " +
+	"key or the sign-in of the client is no longer valid; use another key, or sign in again"}
 
 // permitAgain finds and permits the target of x again in the current snapshot. The policy may have
 // changed while the user was answering. x.target and x.Info do not change.

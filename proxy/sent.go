@@ -31,8 +31,12 @@ func SentOf(x *Exchange) Sent {
 // while the call has waited, and may differ from that of the other member.
 func (s *Sent) Still() error {
 	x := s.X
-	caller := x.core.snapshot.Load().Adopt(x.Caller)
-	if caller.Subject == nil {
+	now := x.core.snapshot.Load()
+	caller := now.Adopt(x.Caller)
+	switch {
+	case !now.Config.Guard.Still(x.Principal):
+		return errRejected
+	case caller.Subject == nil:
 		return s.unknown()
 	}
 	if s.Item.Upstream == "" { // of a version that does not send it

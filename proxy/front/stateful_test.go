@@ -523,7 +523,7 @@ func TestCallOfAnotherMemberIsJudgedAgain(t *testing.T) {
 		refused   string // "" if the call is sent
 	}{
 		"nothing changes":       {ann, rules(), `{}`, false, ""},
-		"the key is revoked":    {other, rules(), `{}`, false, "Unknown tool: up__tool0"},
+		"the key is revoked":    {other, rules(), `{}`, false, "the key or the sign-in of the client is no longer valid"},
 		"the tool is denied":    {ann, rules(policy.Rule{Deny: &policy.Selector{Tools: policy.List{"*tool0"}}}), `{}`, true, "Unknown tool: up__tool0"},
 		"arguments are denied":  {ann, rules(policy.Rule{Deny: &some}), `{"path":"/etc/passwd"}`, false, "Unknown tool: up__tool0"},
 		"others are denied":     {ann, rules(policy.Rule{Deny: &some}), `{"path":"/home"}`, false, ""},

@@ -169,6 +169,8 @@ func (f *contents) loadGood(detail string, hash [32]byte) (*config.Config, bool)
 	f.readFile(hash)
 	f.inputs = c.Inputs
 	f.failure.Store(&detail)
+	now, _, err := config.LoadServing(f.file, f.getenv, true) // the file may have lost keys since
+	c, _ = c.WithoutLost(now, err)
 	return c, true
 }
 

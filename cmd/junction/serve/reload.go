@@ -131,6 +131,7 @@ func (p *program) reload(asked bool) (done bool) {
 	defer p.checks.tellReady()
 	defer p.contents.begin(read)() // last, when the failure is up to date
 	if p.contents.mistaken(read) {
+		p.revoke(read)
 		return true
 	}
 	read.warnings = slices.Concat(p.recording.revoked.follow(read.config), read.warnings)
@@ -144,6 +145,23 @@ func (p *program) reload(asked bool) (done bool) {
 	p.upstreams.leave(&change)
 	p.contents.reloaded(&change)
 	return true
+}
+
+// revoke ends the API keys that a file with mistakes does not have any more. Nothing else of the file takes effect.
+func (p *program) revoke(read *content) {
+	next, lost := p.inForce.config.WithoutLost(read.config, read.err)
+	if len(lost) == 0 {
+		return
+	}
+	for _, part := range []part{p.inForce, p.upstreams} { // the only ones with keys; they open nothing
+		if of, err := part.Prepare(next); err == nil {
+			of.commit()
+		}
+	}
+	p.recording.revoked.follow(next)
+	p.upstreams.leave(&config.Change{Config: next, RevokedKeys: lost})
+	p.log.Warn("API keys are revoked, and the rest of the file is not in force", "revoked", config.KeyNames(lost))
+	p.recording.changedKeys("key_revoked", "revoked", lost)
 }
 
 // follow prepares a configuration, and returns what takes effect of it. If a part cannot open what

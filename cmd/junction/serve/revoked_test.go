@@ -1,12 +1,15 @@
 package serve
 
 import (
+	"io"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"junction/auth"
+	"junction/auth/authtest"
 	"junction/cmd/junction/base/config"
 	"junction/upstream/upstreamtest"
 )
@@ -69,5 +72,37 @@ func TestARevokedKeyThatIsBackIsLoud(t *testing.T) {
 	r.stderr.mustSay(t, reloaded, 1)
 	if ps := warned(r); len(ps) != 0 {
 		t.Errorf("the warnings after the confirmation are %v", ps)
+	}
+}
+
+// TestTheLastGoodContentHasNoRevokedKey: a service starts with the last good content of a file with a mistake,
+// without the keys that the file does not have any more.
+func TestTheLastGoodContentHasNoRevokedKey(t *testing.T) {
+	dir := t.TempDir()
+	file, getenv := filepath.Join(dir, "config.yaml"), environment(map[string]string{"XDG_STATE_HOME": dir})
+	good, err := config.LastGood(getenv, file)
+	if err == nil {
+		err = os.MkdirAll(filepath.Dir(good), 0o700)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := func(names ...string) string {
+		text := addresses + "upstreams: { a: { command: [x] } }\nauth:\n  api_keys:\n"
+		for _, name := range names {
+			text += "    - { name: " + name + ", hash: \"" + auth.Hash{name[0]}.String() + "\" }\n"
+		}
+		return text
+	}
+	mustWrite(t, good, text("ann", "eve"))
+	mustWrite(t, file, text("ann", "new")+"nonsense: 1\n")
+	p := newProgram(options{file: file, lastGood: true, getenv: getenv, stderr: authtest.Searched(t, "what the program writes", io.Discard)})
+	c, err := p.contents.load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.contents.Close()
+	if got := config.KeyNames(c.Auth.APIKeys); len(got) != 1 || !strings.HasPrefix(got[0], "ann ") {
+		t.Errorf("with the last good content, the service accepts %v, want ann", got)
 	}
 }

@@ -130,10 +130,7 @@ func (c *Config) meet(next *Config) (*Config, Partial) {
 		r.Auth.OAuth = &oauth
 	}
 	x.stricter(&r, c, next)
-	// without any key, no request would be authenticated
-	if (c.Auth.Needed() || next.Auth.Needed()) && !r.Auth.Needed() {
-		r.Auth.APIKeys = []auth.Key{{Name: "nobody"}} // no key has the hash of zeros
-	}
+	r.Auth.authenticates(c.Auth.Needed() || next.Auth.Needed())
 	return &r, x.Partial
 }
 

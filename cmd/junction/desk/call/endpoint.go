@@ -18,6 +18,7 @@ import (
 
 	"github.com/mark3labs/mcp-go/mcp"
 
+	"junction/auth"
 	"junction/proxy/search"
 	"junction/upstream/client"
 	"junction/upstream/definition"
@@ -347,7 +348,10 @@ func statusText(e *transport.StatusError, keyed bool) string {
 	reason := stringOf(membersOf(e.Body)["error_description"]) // of the Guard, without JSON-RPC
 	if reason != "" && e.Status == http.StatusUnauthorized {
 		next := "give the key with --key or in JUNCTION_KEY"
-		if keyed {
+		switch {
+		case strings.HasSuffix(reason, auth.NotFromHere):
+			next = "use the key on a machine whose address its cidrs have, or ask the operator of Junction"
+		case keyed:
 			next = "correct the key that you have given, with --key or in JUNCTION_KEY"
 		}
 		reason = strings.TrimSuffix(reason, ".") + "; " + next

@@ -208,6 +208,10 @@ func keysOnly(c *config.Config) bool { return len(c.Auth.APIKeys) > 0 && !c.Auth
 
 // byHand returns the end of an error about an unknown client: any client can have the URL.
 func (c *connector) byHand() string {
+	const by = "; add this URL to another client by hand: "
+	if c.url != "" {
+		return by + c.url
+	}
 	e, err := entries.Read(io.Discard, c.file, false)
 	if err != nil {
 		return ""
@@ -216,7 +220,7 @@ func (c *connector) byHand() string {
 	if len(own) == 0 {
 		return ""
 	}
-	return "; add this URL to another client by hand: " + own[0]
+	return by + own[0]
 }
 
 // records returns what connect remembers.

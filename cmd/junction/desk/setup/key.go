@@ -219,9 +219,11 @@ func (c *connector) keyNotes(done *clients.Done) (notes []string) {
 	default:
 		notes = append(notes, "API key: "+name+" starts in a shell, and reads it from the variable "+variable+
 			". Its file has no key.")
+		set := "Set " + variable + " in the profile of your shell to your key"
 		if os.Getenv(variable) == "" {
-			notes = append(notes, "Set "+variable+" in the profile of your shell to your key; "+c.toMakeKey())
+			set += "; " + c.toMakeKey()
 		}
+		notes = append(notes, set)
 	}
 	if err := call.CheckURL(c.target.URL, true); err != nil {
 		notes = append(notes, "The URL is not https: the key crosses the network in plain text.")

@@ -261,6 +261,9 @@ func AwaitRevoked(ctx context.Context, file string, hashes []string) (running bo
 				prose.Flat(cmp.Or(r.Reload, "another entry of the file has it")), restart)
 		}
 	}
+	if r.Gone == "" && r.Reload != "" && r.Partial == nil {
+		return true, []string{"The rest of the changed file is not in force. Correct it: " + prose.Flat(r.Reload)}, nil
+	}
 	return true, r.Unfollowed(), nil
 }
 

@@ -90,6 +90,7 @@ func TestKeysUsage(t *testing.T) {
 		{"keys hash " + key, "", 2, "keys hash reads the key from standard input"},
 		{"keys hash", "", 1, "this is not a key"},
 		{"keys hash", key[:65], 1, "this is not a key"},
+		{"keys hash", key[:62] + mistyped(key[62:]), 1, "the key is mistyped: its last 6 characters are check digits"},
 		{"keys hash", key + "\n" + key, 1, "this is not a key"},
 	} {
 		got := runProgram(t, tt.stdin, strings.Fields(tt.args)...)
@@ -97,6 +98,14 @@ func TestKeysUsage(t *testing.T) {
 			t.Errorf("%s gave %+v, want %d and %q", auth.Redact(tt.args), got, tt.code, tt.stderr)
 		}
 	}
+}
+
+// mistyped returns other characters of a key.
+func mistyped(end string) string {
+	if strings.HasPrefix(end, "0") {
+		return "1" + end[1:]
+	}
+	return "0" + end[1:]
 }
 
 func TestExpiry(t *testing.T) {
@@ -234,14 +243,21 @@ func TestKeysChangeTheFile(t *testing.T) {
 		t.Errorf("the file is\n%s", text())
 	}
 
-	// A file with a mistake is not touched, and the error is JSON.
+	// A mistake elsewhere does not keep a key. One in its entry does, and the error is JSON.
+	run(0, "keys", "create", "cid", "--write")
+	run(0, "keys", "create", "eve", "--write")
 	mustWrite(t, file, text()+"nonsense: 1\n")
+	revoked := run(0, "keys", "revoke", "eve")
+	if strings.Contains(text(), "eve") || !strings.Contains(revoked.stdout, "nonsense: unknown key") {
+		t.Errorf("with a mistake elsewhere: %+v and\n%s", revoked, text())
+	}
+	mustWrite(t, file, strings.Replace(text(), "sha256:", "sha:", 1))
 	broken := text()
 	got := run(1, "keys", "revoke", "ann", "--json")
 	var failed struct{ Error string }
-	if err := json.Unmarshal([]byte(got.stderr), &failed); err != nil || !strings.Contains(failed.Error, "nonsense: unknown key") ||
+	if err := json.Unmarshal([]byte(got.stderr), &failed); err != nil || !strings.Contains(failed.Error, ".hash: ") ||
 		!strings.HasSuffix(failed.Error, "; Junction still accepts the keys of ann") ||
 		got.stdout != "" || text() != broken {
-		t.Errorf("with a broken file: %+v, %v", got, err)
+		t.Errorf("with a broken entry: %+v, %v", got, err)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"os"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -43,24 +44,9 @@ func readKeyFile(what, path string) (*keyFile, error) {
 	return parseKeys(path, text)
 }
 
-// readSoundKeyFile is readKeyFile for a command that needs to know all keys: it rejects a file with
-// a mistake outside the entries of upstreams.
-func readSoundKeyFile(what, path string) (*keyFile, error) {
-	f, err := readKeyFile(what, path)
-	if err != nil {
-		return nil, err
-	}
-	if wrong := f.config.Rejecting(f.problems); len(wrong) > 0 {
-		return nil, &mistakeError{config.First(path, wrong)}
-	}
-	return f, nil
-}
-
-// A mistakeError is why a file cannot be edited: its first mistake.
-type mistakeError struct{ first string }
-
-func (e *mistakeError) Error() string {
-	return "nothing was changed, because the file has a mistake: " + e.first
+// mistaken returns why a file with mistakes cannot be edited.
+func (f *keyFile) mistaken(wrong config.Problems) error {
+	return fmt.Errorf("nothing was changed, because the file has a mistake: %s", config.First(f.path, wrong))
 }
 
 func parseKeys(path string, text []byte) (*keyFile, error) {
@@ -76,20 +62,21 @@ func parseKeys(path string, text []byte) (*keyFile, error) {
 	return f, nil
 }
 
-// replace writes the new text, if its keys are the wanted ones and nothing else has changed. Of the
-// old mistakes, only those that block one upstream may remain, and there must be no new ones. It
-// returns the path of the backup.
+// replace writes the new text, if its keys are the wanted ones and nothing else has changed, and if it has no new
+// mistakes. Of the old mistakes, only those that block one upstream may remain when a key is added. It returns the
+// path of the backup.
 func (f *keyFile) replace(text []byte, want []keyJSON) (backup string, err error) {
 	is, err := parseKeys(f.path, text)
 	if err != nil {
 		return "", err
 	}
-	if was := f.config.Rejecting(f.problems); len(was) > 0 && len(is.config.Rejecting(is.problems)) > 0 {
-		return "", fmt.Errorf("nothing was changed: %w", config.Unusable(f.path, was))
+	mended := func(p config.Problem) bool { return !has(is.problems, p) }
+	stay := slices.DeleteFunc(f.config.Rejecting(f.problems), mended)
+	if adds := len(want) > len(f.keys); adds && len(stay) > 0 {
+		return "", f.mistaken(stay)
 	}
 	for _, p := range is.problems {
-		known := func(old config.Problem) bool { return old.Path == p.Path && old.Text == p.Text }
-		if !slices.ContainsFunc(f.problems, known) {
+		if !has(f.problems, p) {
 			return "", fmt.Errorf("%s was not changed: %s", f.path, strings.TrimPrefix(p.Path+": "+p.Text, ": "))
 		}
 	}
@@ -106,6 +93,16 @@ func (f *keyFile) replace(text []byte, want []keyJSON) (backup string, err error
 	}
 	return backup, nil
 }
+
+// has reports whether a file has a mistake of another content of it.
+func has(list config.Problems, p config.Problem) bool {
+	return slices.ContainsFunc(list, func(q config.Problem) bool {
+		return keyIndex.ReplaceAllString(q.Path, "") == keyIndex.ReplaceAllString(p.Path, "") && q.Text == p.Text
+	})
+}
+
+// keyIndex matches the place of an entry of auth.api_keys, which is another one after an entry was removed.
+var keyIndex = regexp.MustCompile(`^auth\.api_keys\[[0-9]+\]`)
 
 // withoutKeys returns the configuration without what depends on the keys.
 func withoutKeys(c *config.Config) config.Config {
@@ -214,9 +211,9 @@ func keysRevokeCommand(stdout io.Writer, file *string) *cobra.Command {
 		Use: "revoke NAME", Short: "Delete a key from the configuration file",
 		Long: "Delete a key from the configuration file. Comments and order stay, and the old file becomes a " +
 			"backup. A running\n" +
-			`proxy ends the sessions of the key. The command asks the running proxy on this machine whether it still
-accepts the key. It fails if the proxy accepts the key or does not answer. It prints the lines of the file that
-still name the key, such as those of policies, with what to remove.
+			`proxy ends the sessions of the key, also if the file has a mistake elsewhere. The command asks the running
+proxy on this machine whether it still accepts the key. It fails if the proxy accepts the key or does not
+answer. It prints the lines of the file that still name the key, such as those of policies, with what to remove.
 
 If several keys have the same NAME, choose one with --hash, or delete them with --all.`,
 		Example: `  junction keys revoke ci --config config.yaml
@@ -276,14 +273,11 @@ type deletion struct {
 func (d deletion) make(ctx context.Context) (*revocation, error) {
 	r := &revocation{Name: d.name, Config: d.file}
 	err := revision.Insist(func() error {
-		f, err := readSoundKeyFile("keys revoke", d.file)
-		if mistake, ok := errors.AsType[*mistakeError](err); ok {
-			return fmt.Errorf("%w; Junction still accepts the keys of %s", mistake, d.name)
-		}
+		f, err := readKeyFile("keys revoke", d.file)
 		if err != nil {
 			return err
 		}
-		chosen, err := f.choose(d.name, d.hash, d.all)
+		chosen, err := d.choose(f)
 		if err != nil {
 			return err
 		}
@@ -300,11 +294,27 @@ func (d deletion) make(ctx context.Context) (*revocation, error) {
 	r.Named = config.NamingKey(d.file, d.name, os.LookupEnv)
 	r.Running, r.Unfollowed, err = admin.AwaitRevoked(ctx, d.file, r.Revoked)
 	r.Refused = r.Running && err == nil
+	if _, _, left, unread := config.LoadKeys(d.file); unread == nil && !r.Running && len(left) > 0 {
+		r.Unfollowed = append(r.Unfollowed, "The file has a mistake, and Junction does not start with it: "+
+			config.First(d.file, left))
+	}
 	if err != nil {
 		err = fmt.Errorf("%s of %s was deleted from %s (backup: %s), but %w", prose.Count(len(r.Revoked), "key"),
 			d.name, d.file, r.Backup, err)
 	}
 	return r, err
+}
+
+// choose returns the indexes of the keys to delete. Mistakes elsewhere in the file do not count.
+func (d deletion) choose(f *keyFile) ([]int, error) {
+	chosen, err := f.choose(d.name, d.hash, d.all)
+	named := func(k keyJSON) bool { return k.Name == d.name }
+	unread := func(i int) bool { return f.keys[i].Hash == auth.Hash{}.String() } // which key it is, is not known
+	wrong := f.config.Rejecting(f.problems)
+	if len(wrong) > 0 && (!slices.ContainsFunc(f.keys, named) || slices.ContainsFunc(chosen, unread)) {
+		return nil, fmt.Errorf("%w; Junction still accepts the keys of %s", f.mistaken(wrong), d.name)
+	}
+	return chosen, err
 }
 
 func (r *revocation) String() string {
