@@ -154,9 +154,13 @@ func (p *program) revoke(read *content) {
 		return
 	}
 	for _, part := range []part{p.inForce, p.upstreams} { // the only ones with keys; they open nothing
-		if of, err := part.Prepare(next); err == nil {
-			of.commit()
+		of, err := part.Prepare(next)
+		if err != nil {
+			p.log.Error("the file has lost API keys, which are accepted until its mistakes are corrected", "keys",
+				config.KeyNames(lost), "error", err)
+			return
 		}
+		of.commit()
 	}
 	p.recording.revoked.follow(next)
 	p.upstreams.leave(&config.Change{Config: next, RevokedKeys: lost})
