@@ -46,7 +46,7 @@ type connector struct {
 	home     clients.Home
 	config   *config.Config
 	mistakes error // of the configuration
-	member   bool  // --url is given, and there is no configuration: the user is a member of a team
+	member   bool  // --url names the Junction of others: the user is a member of a team
 	client   *clients.Client
 	place    clients.Place
 	target   clients.Target
@@ -177,7 +177,7 @@ func (c *connector) prepare(id string, lenient bool) (err error) {
 	if c.mistakes = e.Usable(); c.mistakes != nil && !lenient {
 		return c.mistakes
 	}
-	c.config, c.member = e.Config(), c.url != "" && !e.Exists()
+	c.config = e.Config()
 	scope, ok := clients.User, false
 	if c.project != "" {
 		scope = clients.Project
@@ -187,6 +187,7 @@ func (c *connector) prepare(id string, lenient bool) (err error) {
 	}
 	own := ownURLs(c.config, c.file)
 	given := c.url != "" && !slices.Contains(own, c.url)
+	c.member = given || c.url != "" && !e.Exists()
 	if c.url != "" {
 		own = append([]string{c.url}, own...)
 	}

@@ -71,15 +71,18 @@ func TestConnectNamesWhatIsThereTwice(t *testing.T) {
 	}
 }
 
-// TestConnectOfAMemberImportsNothing: a user without a configuration who connects to the Junction of a team keeps the
-// servers of the client, and gets no advice to make a configuration. With a configuration, an import adds them.
-func TestConnectOfAMemberImportsNothing(t *testing.T) {
+// TestConnectOfAMemberKeepsAll: who connects to the Junction of a team keeps the servers of the client, also those
+// that a configuration of their own has, and gets no advice to make or change one. For the Junction of that
+// configuration, an import adds them.
+func TestConnectOfAMemberKeepsAll(t *testing.T) {
 	const url = "http://127.0.0.1:2/mcp"
+	const team = "Kept, because only the operator of the Junction at " + url + " knows whether it has them: files. " +
+		"Remove by hand those that it has.\n"
 	for config, want := range map[string]string{
-		"": "Kept, because only the operator of the Junction at " + url + " knows whether it has them: files. " +
-			"Remove by hand those that it has.\n",
-		"upstreams:\n  notes: { command: [z] }\n": "Kept, because the configuration does not have them: files. " +
-			"junction import --write adds them.\n",
+		"": team,
+		"upstreams:\n  files: { command: [x] }\n": team,
+		"listen: 127.0.0.1:2\nupstreams:\n  notes: { command: [z] }\n": "Kept, because the configuration does not have " +
+			"them: files. junction import --write adds them.\n",
 	} {
 		files := map[string]string{".cursor/mcp.json": `{"mcpServers": {"files": {"command": "x"}}}`}
 		if config != "" {
@@ -88,7 +91,7 @@ func TestConnectOfAMemberImportsNothing(t *testing.T) {
 		atHome(t, files)
 		got := runProgram(t, "", "connect", "cursor", "--url", url, "--replace")
 		if got.code != 0 || !strings.Contains(got.stdout, want) || strings.Count(got.stdout, "files") != 1 ||
-			config == "" && strings.Contains(got.stdout, "import") {
+			want == team && strings.Contains(got.stdout, "import") {
 			t.Errorf("with the configuration %q, connect says\n%s%s\nwant %s", config, got.stdout, got.stderr, want)
 		}
 	}

@@ -36,6 +36,14 @@ func (c *connector) replaceable(ctx context.Context) (remove []string, kept kept
 	if len(failures) > 0 {
 		return nil, kept, failures[0]
 	}
+	if c.member {
+		for _, s := range servers {
+			if s.Name != c.name {
+				kept.unknown = append(kept.unknown, s.Name)
+			}
+		}
+		return nil, kept, nil
+	}
 	e, err := entries.Read(io.Discard, c.file, false)
 	if err != nil {
 		return nil, kept, err
