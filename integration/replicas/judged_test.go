@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"junction/auth"
 	"junction/auth/authtest"
 	"junction/integration/harness"
 	"junction/upstream/client"
@@ -61,6 +62,25 @@ func (s seen) refusals() (texts []string) {
 	return texts
 }
 
+// mustTwo starts two processes with equal files, which have the server of a URL, and more sections.
+func mustTwo(t *testing.T, url, more string) (one, other *harness.Program) {
+	t.Helper()
+	one, other = harness.NewProgram(t), harness.NewProgram(t)
+	one.MustConfigure(t, fmt.Sprintf("replicas: { listen: 127.0.0.1:0, advertise: 127.0.0.1:0 }\n"+
+		"storage: { driver: postgres, dsn: %q, key_file: %q }\nupstreams: { up: { url: %q } }\n%s\n",
+		authtest.Schema(t), filepath.Join(one.Dir, "master.key"), url, more))
+	one.MustServe(t)
+	text, err := os.ReadFile(one.File()) // with the paths of the keys
+	if err != nil {
+		t.Fatal(err)
+	}
+	other.MustWrite(t, string(text))
+	other.MustServe(t)
+	one.MustJoin(t, 2)
+	other.MustJoin(t, 2)
+	return one, other
+}
+
 // TestForwardedRequestIsJudgedByBoth has two processes with different policies, as during a rollout. A request
 // that one forwards to the other is judged by both, whichever has the session: nothing is listed, read or called
 // that one of the files denies. When the files are the same again, the client is told that its lists have changed.
@@ -73,20 +93,7 @@ func TestForwardedRequestIsJudgedByBoth(t *testing.T) {
 	up, url := upstreamtest.Start(t, upstreamtest.Script{Era: "legacy",
 		Tools: harness.Definitions("careful", "open", "secret"), Prompts: item(`{"name":"NAME"}`),
 		Resources: item(`{"uri":"file:///NAME","name":"NAME"}`)})
-	wide := harness.NewProgram(t)
-	wide.MustConfigure(t, fmt.Sprintf("replicas: { listen: 127.0.0.1:0, advertise: 127.0.0.1:0 }\n"+
-		"storage: { driver: postgres, dsn: %q, key_file: %q }\nupstreams: { up: { url: %q } }\n%s\n",
-		authtest.Schema(t), filepath.Join(wide.Dir, "master.key"), url, everything))
-	wide.MustServe(t)
-	text, err := os.ReadFile(wide.File()) // with the paths of the keys
-	if err != nil {
-		t.Fatal(err)
-	}
-	narrow := harness.NewProgram(t)
-	narrow.MustWrite(t, string(text))
-	narrow.MustServe(t)
-	wide.MustJoin(t, 2)
-	narrow.MustJoin(t, 2)
+	wide, narrow := mustTwo(t, url, everything)
 	both := []*harness.Program{wide, narrow}
 	in := func(owner, by *harness.Program) seen {
 		c := harness.Talk(t, owner.URL, client.EraLegacy)
@@ -139,9 +146,10 @@ func TestForwardedRequestIsJudgedByBoth(t *testing.T) {
 
 	narrow.MustReload(t, without, everything)
 	var m jsonrpc.Message
-	for open := true; m.Method != "notifications/tools/list_changed"; {
-		if m, open = stream.Next(t); !open {
-			t.Fatal("the stream has ended")
+	for m.Method != "notifications/tools/list_changed" {
+		var open bool
+		if m, open = stream.Next(t); !open { // narrow ends it, because the rights have changed there
+			stream = kept.Get(t)
 		}
 	}
 	if list := kept.lists(); !slices.Equal(list, all) {
@@ -154,4 +162,67 @@ func (s seen) by(p *harness.Program) *harness.Talker {
 	there := *s.Talker
 	there.URL = p.URL
 	return &there
+}
+
+// TestForwardedStreamIsJudgedByBoth has a session at one process, whose stream the other one passes on, with other
+// policies. The stream tells of no resource that one of the files denies. It ends when the file of the process that
+// passes it on gives the caller other rights, or revokes the caller's key, and not when something else changes there.
+func TestForwardedStreamIsJudgedByBoth(t *testing.T) {
+	harness.Waits(t)
+	up, url := upstreamtest.Start(t, upstreamtest.Script{Era: "legacy", Resources: []json.RawMessage{
+		json.RawMessage(`{"uri":"file:///open","name":"open"}`), json.RawMessage(`{"uri":"file:///secret","name":"secret"}`)}})
+	key, entries := auth.NewKey(), []string(nil)
+	authtest.Secret("an API key", key)
+	for name, key := range map[string]string{"ann": key, "other": auth.NewKey()} {
+		hash, err := auth.HashKey(key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		entries = append(entries, fmt.Sprintf("{ name: %s, hash: %q }", name, hash.String()))
+	}
+	slices.Sort(entries) // ann is first
+	owner, other := mustTwo(t, url, everything+"\nauth: { api_keys: [ "+strings.Join(entries, ", ")+" ] }")
+	talker := harness.Talker{URL: owner.URL, Era: client.EraLegacy, Version: "2025-11-25",
+		Capabilities: harness.AllCapabilities, Key: key}
+	c := talker.Start(t)
+	for _, name := range []string{"open", "secret"} {
+		if m := c.Begin(t, harness.Query{Method: "resources/subscribe", Params: `"uri":"mcp://up/file:///` + name + `"`}).
+			Answer(t); m.Error != nil {
+			t.Fatalf("a subscription is answered %s", m.Append(nil))
+		}
+	}
+	by := func(p *harness.Program) *harness.Talker { return seen{c, t}.by(p) }
+	next := func(stream *harness.Answering) string {
+		t.Helper()
+		for m, open := stream.Next(t); open; m, open = stream.Next(t) {
+			if m.Method == "notifications/resources/updated" {
+				return string(m.Params)
+			}
+		}
+		return "the end"
+	}
+	want := func(what, got, want string) {
+		t.Helper()
+		if !strings.Contains(got, want) {
+			t.Errorf("%s: the stream has %s, want %s", what, got, want)
+		}
+	}
+
+	other.MustReload(t, everything, without)
+	stream := by(other).Get(t)
+	for _, name := range []string{"secret", "open"} {
+		up.Updated("file:///" + name)
+	}
+	want("through the file that denies one", next(stream), "file:///open")
+	want("at its owner", next(by(owner).Get(t)), "file:///secret")
+
+	other.MustReload(t, "upstreams: { up: { ", "upstreams: { more: { url: \"http://127.0.0.1:1\" }, up: { ")
+	up.Updated("file:///open")
+	want("after a change of something else", next(stream), "file:///open")
+	other.MustReload(t, without, everything)
+	want("after a change of the policies", next(stream), "the end")
+
+	stream = by(other).Get(t)
+	other.MustReload(t, entries[0]+", ", "")
+	want("after the key was revoked", next(stream), "the end")
 }

@@ -219,7 +219,7 @@ func (f legacyFront) get(x *request) error {
 		f.replay(ctx, x, rec, n)
 		return nil
 	}
-	if x.session.wasMoved() {
+	if x.session.hasMissed() {
 		f.Streams().Missed(l)
 	}
 	f.listen(ctx, x, l, []byte("retry: 2000\n\n"))

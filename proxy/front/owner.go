@@ -9,6 +9,7 @@ import (
 	"junction/proxy"
 	"junction/proxy/budget"
 	"junction/proxy/members"
+	"junction/proxy/streams"
 	"junction/upstream/jsonrpc"
 )
 
@@ -66,16 +67,16 @@ func (s *session) rebuilt(moved bool) {
 	s.numbers.CompareAndSwap(0, uint64(time.Now().UnixMilli()))
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.moved = s.moved || moved
+	s.missed = s.missed || moved
 }
 
-// wasMoved reports whether another member had the session before. It returns true only once.
-func (s *session) wasMoved() bool {
+// hasMissed reports whether the client may have missed that its lists have changed. It returns true only once.
+func (s *session) hasMissed() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	moved := s.moved
-	s.moved = false
-	return moved
+	missed := s.missed
+	s.missed = false
+	return missed
 }
 
 // handOver reports whether this process, which is stopping, gives the session of a forwarded request
@@ -154,6 +155,12 @@ func (s *Server) forwardSession(x *request) bool {
 			if err := s.reserveForward(x); err != nil {
 				s.reject(x, "", err)
 				return true
+			}
+			if r.Method == http.MethodGet {
+				ctx, end := x.UntilExpiry(r.Context())
+				defer end()
+				defer s.Streams().Join(streams.NewPassedOn(x.Caller), end)()
+				r = r.WithContext(ctx)
 			}
 		}
 		var body []byte
@@ -312,7 +319,8 @@ func (s *Server) forwardParked(x *request, body []byte) bool {
 }
 
 // MembersAgree must be called when another member no longer has policies that differ from those of this
-// process. Sessions that were judged by those, too, may see more now.
+// process. Sessions that were judged by those, too, may see more now. The other member may be ending a stream of
+// such a session (streams.NewPassedOn), so the next stream is told, too.
 func (s *Server) MembersAgree() {
 	s.sessions.mu.Lock()
 	var all []*session
@@ -323,6 +331,9 @@ func (s *Server) MembersAgree() {
 	}
 	s.sessions.mu.Unlock()
 	for _, found := range all {
+		found.mu.Lock()
+		found.missed = true
+		found.mu.Unlock()
 		s.Streams().MissedBy(&found.core.Streams)
 	}
 }

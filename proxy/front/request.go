@@ -126,9 +126,7 @@ func (s *Server) at(name func(*http.Request) string) http.HandlerFunc {
 		if c.Principal == nil {
 			return
 		}
-		if r.Method != http.MethodGet { // a stream only tells that something has changed
-			c.Stricter = members.Rules(r.Context())
-		}
+		c.Stricter = members.Rules(r.Context())
 		at := name(r)
 		w.AwaitPersonal(r.Context(), c.Principal)
 		switch rights := c.Enter(at); {

@@ -38,7 +38,7 @@ type session struct {
 	pending map[jsonrpc.ID]*pendingRequest           // server requests without a response; nil before the first
 	records []*record                                // of streams that the client can resume
 	ended   error                                    // why the session has ended here; nil while it has not
-	moved   bool                                     // another member had the session, and no stream was opened since
+	missed  bool                                     // another member had a part in it; no stream was opened since
 
 }
 

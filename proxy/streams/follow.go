@@ -87,7 +87,8 @@ func (ls *Listeners) moveTo(m moved) {
 	case len(got) > 0:
 		m.h.resources[m.key] = subscription{sub.exposed, m.now, m.call.Folders, from}
 		// an update may have been missed
-		ls.deliver(m.h, note{method: mcp.MethodNotificationResourceUpdated, uri: sub.exposed})
+		ls.deliver(m.h, note{method: mcp.MethodNotificationResourceUpdated, uri: sub.exposed},
+			view.NewResource(m.now, m.key.uri, sub.exposed, false))
 	default:
 		m.h.unsubscribed(m.key)
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"junction/proxy/scope"
+	"junction/proxy/view"
 	"junction/upstream"
 	"junction/upstream/jsonrpc"
 	"junction/upstream/pace"
@@ -26,6 +27,7 @@ type Listener struct {
 	pending      []note               // waiting notifications; guarded by Listeners.mu
 	Changed      chan struct{}        // 1-buffered: pending has grown
 	end          context.CancelFunc   // ends the stream
+	passedOn     bool                 // see NewPassedOn
 }
 
 // note is a notification. Equal waiting notes merge.
@@ -53,6 +55,12 @@ func NewSubscription(c scope.Caller, id jsonrpc.ID) *Listener {
 	return l
 }
 
+// NewPassedOn returns a stream of another member that this process passes on, and which gets nothing here. It ends
+// when the rights of its caller change: the other member judges the stream by those that the caller had here, too.
+func NewPassedOn(c scope.Caller) *Listener {
+	return &Listener{Caller: c, Changed: make(chan struct{}, 1), passedOn: true}
+}
+
 // Want adds the changes of a list; with resources, those of templates and skills. Call it before Join.
 func (l *Listener) Want(p upstream.Part) {
 	l.wants[p] = true
@@ -72,12 +80,13 @@ func (l *Listener) Acknowledge(members []string) {
 func (ls *Listeners) Join(l *Listener, end context.CancelFunc) (leave func()) {
 	l.end = end
 	began := l.Snapshot
-	ls.add(l)
+	ls.add(l, l.Alone())
 	ls.catchUp(began)
 	return func() { ls.remove(l) }
 }
 
-func (ls *Listeners) add(l *Listener) {
+// add is Join with the caller of the stream for subscriptions, which outlive the stream.
+func (ls *Listeners) add(l *Listener, alone scope.Caller) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	ls.open[l] = struct{}{}
@@ -85,10 +94,15 @@ func (ls *Listeners) add(l *Listener) {
 		if l.Session == nil || h.session != l.Session || h.Endpoint.Name != l.Endpoint.Name {
 			continue
 		}
-		h.Caller = l.Caller // the client may have a new token
-		if len(h.waiting) > 0 {
-			l.pending, h.waiting = append(l.pending, h.waiting...), nil
-			pace.Wake(l.Changed)
+		h.Caller = alone // the client may have a new token
+		waiting := h.waiting
+		h.waiting = nil
+		for _, n := range waiting {
+			if l.Stricter == nil || uses(l.Caller, n.uri) {
+				ls.tell(l, n)
+			} else {
+				h.waiting = append(h.waiting, n)
+			}
 		}
 	}
 }
@@ -123,7 +137,7 @@ func (ls *Listeners) MissedBy(s *Session) {
 func (ls *Listeners) Notify(s *Session, endpoint, method string, params []byte) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
-	if l := ls.streamOf(s, endpoint); l != nil {
+	if l := ls.streamOf(s, endpoint, nil); l != nil {
 		ls.tell(l, note{method: method, params: string(params)})
 	}
 }
@@ -158,12 +172,12 @@ func (l *Listener) message(n note) []byte {
 	return jsonrpc.AppendRequest(nil, "", n.method, []byte(params))
 }
 
-// deliver queues a note for exactly one stream of the subscriber. A session without a stream gets
-// the note on its next stream.
-func (ls *Listeners) deliver(h *Subscriber, n note) {
+// deliver queues a note about a resource for exactly one stream of the subscriber. A session without a stream
+// that may have it gets the note on its next stream.
+func (ls *Listeners) deliver(h *Subscriber, n note, about *view.Target) {
 	l := h.stream
 	if l == nil {
-		l = ls.streamOf(h.session, h.Endpoint.Name)
+		l = ls.streamOf(h.session, h.Endpoint.Name, about)
 	}
 	if l == nil {
 		h.waiting = ls.push(h.waiting, n)
@@ -172,10 +186,12 @@ func (ls *Listeners) deliver(h *Subscriber, n note) {
 	ls.tell(l, n)
 }
 
-// streamOf returns a stream of a session on an endpoint; nil for none.
-func (ls *Listeners) streamOf(s *Session, endpoint string) *Listener {
+// streamOf returns a stream of a session on an endpoint; nil for none. A note about a resource is not for a stream
+// that another member passes on, whose policies deny the resource.
+func (ls *Listeners) streamOf(s *Session, endpoint string, about *view.Target) *Listener {
 	for l := range ls.open {
-		if l.Session == s && l.Endpoint.Name == endpoint {
+		if l.Session == s && l.Endpoint.Name == endpoint &&
+			(about == nil || l.Stricter == nil || l.Subject.Ruling(about).Visible()) {
 			return l
 		}
 	}

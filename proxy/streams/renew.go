@@ -182,7 +182,7 @@ type listNote struct {
 
 // move gives a stream its caller of a new snapshot and notifies it of changed lists; ls.mu is held.
 func (ls *Listeners) move(l *Listener, m *callerMove, told map[listNote]bool) {
-	if m.now.Subject == nil {
+	if m.now.Subject == nil || l.passedOn && !l.Subject.Rights.Equal(m.now.Subject.Rights) {
 		l.end()
 		return
 	}

@@ -20,6 +20,7 @@ func (ls *Listeners) Updated(u upstream.Update) {
 		h       *Subscriber
 		known   bool // the client has subscribed to this very URI
 		exposed string
+		target  *view.Target
 	}
 	var certain, others []found
 	for h := range ls.subscribers {
@@ -42,13 +43,17 @@ func (ls *Listeners) Updated(u upstream.Update) {
 				sure = true
 			}
 		}
-		if b == nil || !h.Subject.Ruling(view.NewResource(b, uri, exposed, false)).Visible() {
+		if b == nil {
+			continue
+		}
+		target := view.NewResource(b, uri, exposed, false)
+		if !h.Subject.Ruling(target).Visible() {
 			continue
 		}
 		if sure {
-			certain = append(certain, found{h, known, exposed})
+			certain = append(certain, found{h, known, exposed, target})
 		} else {
-			others = append(others, found{h, known, exposed})
+			others = append(others, found{h, known, exposed, target})
 		}
 	}
 	if len(certain) == 0 {
@@ -58,7 +63,7 @@ func (ls *Listeners) Updated(u upstream.Update) {
 		if !f.known {
 			f.exposed = f.h.Subject.Redact.URI(f.exposed)
 		}
-		ls.deliver(f.h, note{method: mcp.MethodNotificationResourceUpdated, uri: f.exposed})
+		ls.deliver(f.h, note{method: mcp.MethodNotificationResourceUpdated, uri: f.exposed}, f.target)
 	}
 }
 
