@@ -274,7 +274,8 @@
 // owner. If the body has at most 64 KiB or an unknown length, the member reads the body first, and
 // can send the request to another member if the owner has just ended. It passes a larger body of a
 // session on as it arrives, once: if the owner ends then, the client gets an error. The owner judges the
-// request by the policies of both members (scope.Caller.Stricter) if these differ. A request that
+// request by the policies of both members (scope.Caller.Stricter) if these differ; so it does with a stream,
+// which the other member ends when the rights of the caller change there (streams.NewPassedOn). A request that
 // returns to a parked call was always read before. The owner authenticates the request again, counts
 // it against the budget and the limits, and writes the only audit line. All other requests are
 // answered by the member that gets them.

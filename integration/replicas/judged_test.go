@@ -3,6 +3,7 @@ package replicas
 import (
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -164,13 +165,10 @@ func (s seen) by(p *harness.Program) *harness.Talker {
 	return &there
 }
 
-// TestForwardedStreamIsJudgedByBoth has a session at one process, whose stream the other one passes on, with other
-// policies. The stream tells of no resource that one of the files denies. It ends when the file of the process that
-// passes it on gives the caller other rights, or revokes the caller's key, and not when something else changes there.
-func TestForwardedStreamIsJudgedByBoth(t *testing.T) {
-	harness.Waits(t)
-	up, url := upstreamtest.Start(t, upstreamtest.Script{Era: "legacy", Resources: []json.RawMessage{
-		json.RawMessage(`{"uri":"file:///open","name":"open"}`), json.RawMessage(`{"uri":"file:///secret","name":"secret"}`)}})
+// mustTwoWithKey starts two processes with two API keys, and a session with the first key at the first process. entry
+// is that of the key in both files.
+func mustTwoWithKey(t *testing.T, url string) (owner, other *harness.Program, c *harness.Talker, entry string) {
+	t.Helper()
 	key, entries := auth.NewKey(), []string(nil)
 	authtest.Secret("an API key", key)
 	for name, key := range map[string]string{"ann": key, "other": auth.NewKey()} {
@@ -181,10 +179,51 @@ func TestForwardedStreamIsJudgedByBoth(t *testing.T) {
 		entries = append(entries, fmt.Sprintf("{ name: %s, hash: %q }", name, hash.String()))
 	}
 	slices.Sort(entries) // ann is first
-	owner, other := mustTwo(t, url, everything+"\nauth: { api_keys: [ "+strings.Join(entries, ", ")+" ] }")
+	owner, other = mustTwo(t, url, everything+"\nauth: { api_keys: [ "+strings.Join(entries, ", ")+" ] }")
 	talker := harness.Talker{URL: owner.URL, Era: client.EraLegacy, Version: "2025-11-25",
 		Capabilities: harness.AllCapabilities, Key: key}
-	c := talker.Start(t)
+	return owner, other, talker.Start(t), entries[0]
+}
+
+// TestForwardedRequestNeedsTheKeyInBothFiles has a session at one process, and requests that come through another one.
+// None is executed while the file of one of the two does not have the key, or has it with something that does not fit.
+func TestForwardedRequestNeedsTheKeyInBothFiles(t *testing.T) {
+	harness.Waits(t)
+	up, url := upstreamtest.Start(t, upstreamtest.Script{Era: "legacy"})
+	owner, other, c, entry := mustTwoWithKey(t, url)
+	through := seen{c, t}.by(other)
+	const call = `{"jsonrpc":"2.0","id":9,"method":"tools/call","params":{"name":"up__echo","arguments":{}}}`
+	for what, with := range map[string]string{
+		"revoked":          "",
+		"another name":     strings.Replace(entry, "ann", "ben", 1) + ", ",
+		"another network":  strings.Replace(entry, " }", ", cidrs: [192.0.2.0/24] }", 1) + ", ",
+		"another endpoint": strings.Replace(entry, " }", ", endpoints: [mcp/up] }", 1) + ", ",
+		"expired":          strings.Replace(entry, " }", ", expires: 2020-01-01 }", 1) + ", ",
+	} {
+		for at, p := range map[string]*harness.Program{"the owner": owner, "the other one": other} {
+			const mark = "api_keys: [ "
+			p.MustReload(t, mark+entry+", ", mark+with)
+			before := len(harness.CallsOf(t, &up.Journal, 0))
+			if status := through.Post(t, call); status < http.StatusBadRequest {
+				t.Errorf("%s at %s: the call is answered %d", what, at, status)
+			}
+			if made := len(harness.CallsOf(t, &up.Journal, 0)) - before; made > 0 {
+				t.Errorf("%s at %s: the call was made", what, at)
+			}
+			p.MustReload(t, mark+with, mark+entry+", ")
+			through.Succeed(t, "up__echo", `{}`)
+		}
+	}
+}
+
+// TestForwardedStreamIsJudgedByBoth has a session at one process, whose stream the other one passes on, with other
+// policies. The stream tells of no resource that one of the files denies. It ends when the file of the process that
+// passes it on gives the caller other rights, or revokes the caller's key, and not when something else changes there.
+func TestForwardedStreamIsJudgedByBoth(t *testing.T) {
+	harness.Waits(t)
+	up, url := upstreamtest.Start(t, upstreamtest.Script{Era: "legacy", Resources: []json.RawMessage{
+		json.RawMessage(`{"uri":"file:///open","name":"open"}`), json.RawMessage(`{"uri":"file:///secret","name":"secret"}`)}})
+	owner, other, c, entry := mustTwoWithKey(t, url)
 	for _, name := range []string{"open", "secret"} {
 		if m := c.Begin(t, harness.Query{Method: "resources/subscribe", Params: `"uri":"mcp://up/file:///` + name + `"`}).
 			Answer(t); m.Error != nil {
@@ -223,6 +262,6 @@ func TestForwardedStreamIsJudgedByBoth(t *testing.T) {
 	want("after a change of the policies", next(stream), "the end")
 
 	stream = by(other).Get(t)
-	other.MustReload(t, entries[0]+", ", "")
+	other.MustReload(t, entry+", ", "")
 	want("after the key was revoked", next(stream), "the end")
 }

@@ -48,7 +48,8 @@ type verdicts struct {
 // loaded is what was read last.
 type loaded struct {
 	hash    [32]byte      // of the configuration file
-	inputs  config.Inputs // of that file
+	at      os.FileInfo   // of that file; nil if it was missing
+	inputs  config.Inputs // of its references
 	printed int           // the version of what its programs have printed
 }
 
@@ -126,6 +127,7 @@ func (f *contents) read() (*config.Config, config.Problems, error) {
 // readFile notes at the start which content the configuration file had.
 func (f *contents) readFile(hash [32]byte) {
 	f.hash, f.begun = hash, time.Now()
+	f.at, _ = os.Stat(f.file) // nil if it is gone again
 	f.loadedHash.Store(&hash)
 }
 
@@ -190,15 +192,18 @@ func (f *contents) logGood() {
 // content is what a reload has read.
 type content struct {
 	hash     [32]byte
+	at       os.FileInfo // nil if it was missing
+	ends     bool        // it ends with the end of a line
 	inputs   config.Inputs
 	config   *config.Config
 	warnings config.Problems
-	err      error // then there is no config
+	err      error // then config has what could be read; nil for nothing
 }
 
 // look reads the file for a reload. Without a content there is nothing to put in force: then done
 // is the result of (*program).reload.
 func (f *contents) look(asked bool) (read *content, done bool) {
+	at, _ := os.Stat(f.file) // before it is read: if it is replaced meanwhile, its hash changes
 	hash, ends, err := config.Look(f.file)
 	f.unfinished = hash
 	if err != nil {
@@ -229,13 +234,20 @@ func (f *contents) look(asked bool) (read *content, done bool) {
 	if c != nil {
 		inputs = c.Inputs
 	}
-	return &content{hash, inputs, c, warnings, err}, true
+	return &content{hash, at, ends, inputs, c, warnings, err}, true
+}
+
+// whole reports whether a content with mistakes is what its writer means, so that a key which it lacks is revoked.
+// A file that was replaced in one step is whole. One that was written in place may be a half: it is whole if it
+// ends with a line, and was asked for or has stayed the same.
+func (f *contents) whole(read *content, asked bool) bool {
+	return !os.SameFile(f.at, read.at) || read.ends && asked
 }
 
 // begin notes that a content is being put in force. The caller calls end when the result has been
 // reported.
 func (f *contents) begin(read *content) (end func()) {
-	f.hash, f.inputs = read.hash, read.inputs
+	f.hash, f.at, f.inputs = read.hash, read.at, read.inputs
 	return func() { f.loadedHash.Store(&read.hash) }
 }
 

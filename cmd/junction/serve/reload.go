@@ -121,17 +121,21 @@ func settlesIn(file string) time.Duration {
 // change. asked is set for SIGHUP: then an unchanged file is reloaded too, a missing one is
 // reported, and one without an end counts. It returns false if the file is missing or unfinished,
 // and that was not reported: a half of a file can be valid, and lack the deny rules of the other
-// half.
+// half. Likewise, the half of a file can have a mistake, and lack the keys of the other half.
 func (p *program) reload(asked bool) (done bool) {
 	read, done := p.contents.look(asked)
 	if read == nil {
 		return done
 	}
+	whole := p.contents.whole(read, asked)
+	if !whole && !asked && p.loses(read) {
+		return false
+	}
 	p.checks.reloading()
 	defer p.checks.tellReady()
 	defer p.contents.begin(read)() // last, when the failure is up to date
 	if p.contents.mistaken(read) {
-		p.revoke(read)
+		p.revoke(read, whole)
 		return true
 	}
 	read.warnings = slices.Concat(p.recording.revoked.follow(read.config), read.warnings)
@@ -147,10 +151,25 @@ func (p *program) reload(asked bool) (done bool) {
 	return true
 }
 
+// loses reports whether a content has mistakes, and lacks API keys that are in force.
+func (p *program) loses(read *content) bool {
+	if read.err == nil {
+		return false
+	}
+	_, lost := p.inForce.config.WithoutLost(read.config, read.err)
+	return len(lost) > 0
+}
+
 // revoke ends the API keys that a file with mistakes does not have any more. Nothing else of the file takes effect.
-func (p *program) revoke(read *content) {
+// A file that is perhaps not whole ends none.
+func (p *program) revoke(read *content, whole bool) {
 	next, lost := p.inForce.config.WithoutLost(read.config, read.err)
 	if len(lost) == 0 {
+		return
+	}
+	if !whole {
+		p.log.Error("the file lacks API keys, and no end of a line ends it, as if it were cut; they are accepted until "+
+			"its mistakes are corrected", "keys", config.KeyNames(lost))
 		return
 	}
 	for _, part := range []part{p.inForce, p.upstreams} { // the only ones with keys; they open nothing
