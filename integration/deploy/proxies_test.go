@@ -162,6 +162,7 @@ type stack struct {
 	public string // URL
 	key    string
 	http   *http.Client
+	output *process.Output // of the reverse proxy
 }
 
 // mustStack starts Junction with the configuration of a team, and a reverse proxy in front of it.
@@ -219,7 +220,7 @@ func mustFront(t *testing.T, f front, public string, junction []member) *stack {
 	}
 	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}, DialContext: dial, ForceAttemptHTTP2: true}
 	t.Cleanup(transport.CloseIdleConnections)
-	s := &stack{public: public, http: &http.Client{Transport: transport}}
+	s := &stack{public: public, http: &http.Client{Transport: transport}, output: output}
 	s.mustAnswer(t, ended)
 	return s
 }
