@@ -53,20 +53,10 @@ func (s *Store) migrate(ctx context.Context, how migration) (was int, err error)
 			}
 		}
 		var err error
-		if was, err = s.version(ctx); err != nil {
+		if was, err = knownVersion(ctx, s, how); err != nil {
 			return err
 		}
 		due := len(steps) - was
-		switch {
-		case s.isNewer(was):
-			return s.newer(was)
-		case due > 0 && how == noMigration:
-			return fmt.Errorf("the store's schema is %d, but this program needs %d; start the server first, which "+
-				"migrates it", was, len(steps))
-		}
-		if err := s.checkSchema(ctx, was); err != nil {
-			return err
-		}
 		if due > 0 && was > 0 && s.postgres {
 			if err := s.mayMigrate(ctx, was, how); err != nil {
 				return err
@@ -92,6 +82,33 @@ func (s *Store) migrate(ctx context.Context, how migration) (was int, err error)
 		return nil
 	})
 	return was, err
+}
+
+// knownVersion returns the version of the schema, which has what this version makes. Without the lock of
+// migrations, the schema may change between two statements: then the check begins again.
+func knownVersion(ctx context.Context, s *Store, how migration) (int, error) {
+	for {
+		was, err := s.version(ctx)
+		switch {
+		case err != nil:
+			return was, err
+		case s.isNewer(was):
+			return was, s.newer(was)
+		case was < len(s.steps) && how == noMigration:
+			remedy := "start the server first, which migrates it"
+			if s.postgres && was > 0 {
+				remedy = "run junction storage migrate first, with this version"
+			}
+			return was, fmt.Errorf("the store's schema is %d, but this program needs %d; %s", was, len(s.steps), remedy)
+		}
+		err = s.checkSchema(ctx, was)
+		if !errors.Is(err, ErrSchema) {
+			return was, err
+		}
+		if now, failed := s.version(ctx); failed != nil || now == was {
+			return was, err
+		}
+	}
 }
 
 // mayMigrate returns an error if other processes use the database, and would not work with the schema of

@@ -322,10 +322,12 @@ func reseal(ctx context.Context, w io.Writer, s *store.Store, ring *seal.Ring, f
 		return fmt.Errorf("%w; all that is stored can be read, with the keys as they are now; run this again", err)
 	}
 	promoted, err := s.PromoteKey(ctx) // first, because it may refuse
-	if errors.Is(err, store.ErrMembers) {
+	switch {
+	case errors.Is(err, store.ErrMembers):
 		return err
-	}
-	if err != nil {
+	case errors.Is(err, store.ErrNewer) && text == nil: // this program may not know all that is sealed
+		return fmt.Errorf("%w; nothing was changed", err)
+	case err != nil:
 		return again(err)
 	}
 	if revokeAll {
