@@ -309,7 +309,8 @@ func (l *link) hooks(changed chan<- struct{}) client.Hooks {
 	h := client.Hooks{Changed: func() {
 		l.pool.lists.announced.Add(1)
 		pace.Wake(changed)
-	}, Doubted: l.doubted, Asked: func(items []client.Item) { l.pool.askers.learn(items, l.pool.Catalog()) }, Rootless: l.pool.noteRootless}
+	}, Doubted: l.doubted, Rootless: l.pool.noteRootless}
+	h.Asked = func(items []client.Item) { l.pool.askers.learn(items, l.pool.Catalog()) }
 	if l.subscribes {
 		s := l.pool.subscriptions(l.key)
 		h.Updated, h.Missed = s.updated, s.missed
