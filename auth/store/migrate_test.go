@@ -117,7 +117,7 @@ func TestMigrationKeepsSignIns(t *testing.T) {
 		mustBeAt(t, c, 1)
 		attached := c
 		attached.Attach = true
-		if _, err := Open(ctx, attached); err == nil || !strings.Contains(err.Error(), "start the server first") {
+		if _, err := Open(ctx, attached); err == nil || !strings.Contains(err.Error(), " first, w") {
 			t.Errorf("a command opens the store: %v", err)
 		}
 		mustBeAt(t, c, 1)

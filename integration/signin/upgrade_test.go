@@ -8,7 +8,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"junction/integration/harness"
 	"junction/integration/load"
@@ -17,7 +16,8 @@ import (
 )
 
 // TestFaultUpgradeFromTheLast upgrades from the program of another commit, and goes back, with a user and an API key
-// who work all the while. No call is lost, and no sign-in ends.
+// who work all the while. A change of all keys that need not be equal is rolled out beside that program. No call is
+// lost, and no sign-in ends.
 func TestFaultUpgradeFromTheLast(t *testing.T) {
 	harness.Waits(t)
 	before, now := harness.BeforeBinary(t), harness.JunctionBinary(t)
@@ -32,12 +32,19 @@ func TestFaultUpgradeFromTheLast(t *testing.T) {
 			}
 			r.mustRoll(t, "the program "+to, string(r.base), false)
 		}
-		r.calls.Stop()
-		f := r.calls.Figures(time.Time{})
-		t.Logf("FAULT an upgrade from the last program and a rollback, in three processes: %v", f)
-		if f.Lost > 0 || f.Calls == 0 {
-			t.Errorf("calls were lost: %v", f)
+		r.mustLoseNothing(t, "an upgrade from the last program and a rollback, in three processes")
+	})
+	t.Run("a configuration beside the last program", func(t *testing.T) {
+		r := mustRolling(t)
+		kinds := map[string][]string{}
+		for _, kind := range []string{"rolls", "in steps", "own"} {
+			kinds[kind] = keysOf(t, kind)
 		}
+		r.all[2].From = before
+		for _, keys := range [][]string{nil, together(kinds), nil} {
+			r.mustRoll(t, fmt.Sprintf("%d keys beside the last program", len(keys)), r.with(t, keys...), false)
+		}
+		r.mustLoseNothing(t, "a configuration is rolled out and taken back beside the last program")
 	})
 	t.Run("SQLite", func(t *testing.T) {
 		_, up := upstreamtest.Start(t, upstreamtest.Script{})
