@@ -1,9 +1,9 @@
 package proxy
 
 import (
-	"cmp"
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/mark3labs/mcp-go/mcp"
 
@@ -34,10 +34,71 @@ const (
 	Cancelled   Outcome = "cancelled"   // the client gave up, or the proxy was shut down
 )
 
+// An OutcomeRow has what an outcome decides.
+type OutcomeRow struct {
+	Outcome
+	// Kinds are the failures between Junction and an upstream that end a call so. Each kind is in one row.
+	Kinds []client.Kind
+	// Fails says which calls the alert JunctionCallsFail counts.
+	Fails Failing
+	// Unreached means that the upstream was not reached or did not answer, so that the audit has the error.
+	Unreached bool
+	// Doubtful means that the upstream may have executed the call without an answer: the log warns.
+	Doubtful bool
+}
+
+// Failing says which calls of an outcome are failures of their upstream, for the alert JunctionCallsFail.
+type Failing string
+
+const (
+	NeverFails  Failing = "never"    // the caller, the user or a policy decided, or the call succeeded
+	ServerFails Failing = "upstream" // those that name an upstream; the others are limits of the caller
+	AlwaysFails Failing = "always"
+)
+
+// outcomes is the table of the outcomes.
+var outcomes = []OutcomeRow{
+	{Outcome: OK, Fails: NeverFails},
+	{Outcome: ToolError, Fails: NeverFails},
+	{Outcome: Error, Kinds: []client.Kind{client.KindInvalid}, Fails: AlwaysFails},
+	{Outcome: Denied, Fails: NeverFails},
+	{Outcome: Declined, Fails: NeverFails},
+	{Outcome: Unanswered, Kinds: []client.Kind{client.KindUnanswered}, Fails: NeverFails},
+	{Outcome: Limited, Kinds: []client.Kind{client.KindBusy}, Fails: ServerFails},
+	{Outcome: Invalid, Fails: NeverFails},
+	{Outcome: Unavailable, Kinds: []client.Kind{client.KindUnavailable, client.KindStateLost}, Fails: AlwaysFails,
+		Unreached: true},
+	{Outcome: Timeout, Kinds: []client.Kind{client.KindTimeout}, Fails: AlwaysFails, Unreached: true, Doubtful: true},
+	{Outcome: Lost, Kinds: []client.Kind{client.KindLost}, Fails: AlwaysFails, Unreached: true, Doubtful: true},
+	{Outcome: Cancelled, Kinds: []client.Kind{client.KindCancelled}, Fails: NeverFails},
+}
+
 // Outcomes returns all outcomes.
-func Outcomes() []Outcome {
-	return []Outcome{OK, ToolError, Error, Denied, Declined, Unanswered, Limited, Invalid, Unavailable, Timeout, Lost,
-		Cancelled}
+func Outcomes() (all []Outcome) {
+	for i := range outcomes {
+		all = append(all, outcomes[i].Outcome)
+	}
+	return all
+}
+
+// Row returns what the outcome decides; the zero row for another word.
+func (o Outcome) Row() *OutcomeRow {
+	for i := range outcomes {
+		if outcomes[i].Outcome == o {
+			return &outcomes[i]
+		}
+	}
+	return &OutcomeRow{}
+}
+
+// OutcomeOf returns the outcome of a call that failed between Junction and the upstream.
+func OutcomeOf(k client.Kind) Outcome {
+	for i := range outcomes {
+		if slices.Contains(outcomes[i].Kinds, k) {
+			return outcomes[i].Outcome
+		}
+	}
+	return Error
 }
 
 // decideOutcome sets the outcome of a call that has ended with err. It is the only place that does.
@@ -69,14 +130,8 @@ func decideOutcome(info *CallInfo, err error) {
 	case own != nil, errors.Is(err, raw.ErrAmbiguous), errors.Is(err, raw.ErrMany):
 		info.Outcome = Invalid
 	case errors.As(err, &ours):
-		info.Outcome = cmp.Or(outcomeOf[ours.Kind], Error)
+		info.Outcome = OutcomeOf(ours.Kind)
 	default: // also an error of the upstream
 		info.Outcome = Error
 	}
 }
-
-// outcomeOf has the outcomes of calls that failed between Junction and the upstream. Others are
-// Error, also client.KindInvalid: the answer is invalid, not the request.
-var outcomeOf = map[client.Kind]Outcome{client.KindUnavailable: Unavailable, client.KindTimeout: Timeout,
-	client.KindLost: Lost, client.KindBusy: Limited, client.KindCancelled: Cancelled,
-	client.KindUnanswered: Unanswered, client.KindStateLost: Unavailable}
