@@ -12,8 +12,8 @@ import (
 	"junction/upstream/yamlread"
 )
 
-// A LimitRow is one limit of an upstream. The rows are the numbers of Config with the tag limit, whose three
-// words are OfCall, Each and Ends: call or server, each or one, and a kind of error or none.
+// A LimitRow is one limit of an upstream. The rows are the numbers of Config with the tag limit, whose four
+// words are OfCall, Each, Ends and Measure: call or server, each or one, a kind of error or none, and a measure.
 type LimitRow struct {
 	Key string
 	// OfCall means that (*Upstream).Call reads the limit; the others bound the server and its connections.
@@ -23,8 +23,11 @@ type LimitRow struct {
 	Each bool
 	// Ends is the kind of the error of a call that the limit ends; "" if it ends no call. The table of the
 	// outcomes in package proxy has the outcome of the kind.
-	Ends  client.Kind
-	field []int
+	Ends client.Kind
+	// Measure is what the limit counts. Of two limits of a call with one measure, the smaller one defeats the
+	// other, also if that one is the limit of a tool in a pack: junction check compares them.
+	Measure yamlread.Measure
+	field   []int
 }
 
 // noKind is the third word of a limit that ends no call.
@@ -35,10 +38,11 @@ func Limits() (rows []LimitRow) {
 	entry := reflect.TypeFor[Config]()
 	for _, field := range reflect.VisibleFields(entry) {
 		words := strings.Split(field.Tag.Get("limit"), ",")
-		if len(words) < 3 {
+		if len(words) < 4 {
 			continue
 		}
-		row := LimitRow{Key: field.Tag.Get("yaml"), OfCall: words[0] == "call", Each: words[1] == "each", field: field.Index}
+		row := LimitRow{Key: field.Tag.Get("yaml"), OfCall: words[0] == "call", Each: words[1] == "each",
+			Measure: yamlread.Measure(words[3]), field: field.Index}
 		if words[2] != noKind {
 			row.Ends = client.Kind(words[2])
 		}

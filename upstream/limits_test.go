@@ -54,7 +54,7 @@ func TestEachLimitIsDocumented(t *testing.T) {
 		if !regexp.MustCompile("`" + key + "\\b").Match(changes) {
 			t.Errorf("CHANGELOG.md has no line about `%s`", key)
 		}
-		words := append(strings.Split(field.Tag.Get("limit"), ","), "", "")
+		words := append(strings.Split(field.Tag.Get("limit"), ","), "", "", "")
 		if words[0] != "call" && words[0] != "server" {
 			t.Errorf("the field %s has the tag limit %q: write call if (*Upstream).Call reads it, or server", field.Name, words[0])
 		}
@@ -65,6 +65,10 @@ func TestEachLimitIsDocumented(t *testing.T) {
 		if kind := client.Kind(words[2]); kind != noKind && !slices.Contains(client.Kinds(), kind) {
 			t.Errorf("the field %s has the tag limit with the third word %q: write the kind of the error of a call that the limit "+
 				"ends, one of %q, or none", field.Name, kind, client.Kinds())
+		}
+		if measure := yamlread.Measure(words[3]); !yamlread.MeasureFits(field.Type, measure) {
+			t.Errorf("the field %s has the tag limit with the fourth word %q, which a %s does not measure: write what it counts "+
+				"(yamlread.Measure)", field.Name, measure, field.Type)
 		}
 		if !strings.Contains(string(readme), "`"+key+"`") {
 			t.Errorf("upstream/README.md does not say what `%s` bounds", key)
