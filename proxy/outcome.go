@@ -82,13 +82,13 @@ func Outcomes() (all []Outcome) {
 }
 
 // Row returns what the outcome decides; the zero row for another word.
-func (o Outcome) Row() *OutcomeRow {
+func (o Outcome) Row() OutcomeRow {
 	for i := range outcomes {
 		if outcomes[i].Outcome == o {
-			return &outcomes[i]
+			return outcomes[i]
 		}
 	}
-	return &OutcomeRow{}
+	return OutcomeRow{}
 }
 
 // OutcomeOf returns the outcome of a call that failed between Junction and the upstream.
