@@ -132,9 +132,10 @@
 //
 // Catalogs: catalogs.go has those of one server, for all callers and for some. lists.go reads the lists,
 // catalog.go checks their items, and reread.go decides when they are read again. checks.go keeps the
-// outcomes of the checks of tools, and bounds the time that the lists of a server take. Package definition repairs or removes a definition that would make clients
-// reject a whole list, and reads which arguments go into headers. remember.go stores the last catalog
-// for the next process. subscription.go has the resources that clients subscribed to.
+// outcomes of the checks of tools, and bounds the time that the lists of a server take. Package definition
+// repairs or removes a definition that would make clients reject a whole list, and reads which
+// arguments go into headers. remember.go stores the last catalog for the next process. subscription.go
+// has the resources that clients subscribed to.
 //
 // Configuration: config.go is one entry of the file; validate.go checks it, and has what the operator
 // sees of it; package command has parts of it. kind.go has what the kind of a server means for its entry,
