@@ -219,6 +219,7 @@
 //	nulls.go          members of results that are null, which clients reject
 //	extension.go      notifications of extensions that Junction does not know
 //	errors.go         the errors that several files return, and the reasons that fronts make statuses of
+//	outcome.go        how a call ended, in one word: the table of the outcomes
 //	report.go         data for the log and the audit; the interface for metrics and traces. What operators
 //	                  read of the items is in scope/report.go
 //

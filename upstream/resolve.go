@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"fmt"
 	"maps"
-	"path"
 	"path/filepath"
 	"reflect"
 	"slices"
@@ -89,8 +88,8 @@ func (l Limit) String() string {
 	return prose.Duration(l.Duration) + " (" + l.From + ")"
 }
 
-// LimitsOf returns the time limits of the calls of a tool, by the server's own name, and where they
-// come from. name is the name of the upstream; the config is the one of the file, without defaults.
+// LimitsOf returns the time limits of the calls of a tool, by the server's own name ("" for other calls), and
+// where they come from. name is the name of the upstream; the config is the one of the file, without defaults.
 func (c Config) LimitsOf(name, tool string, d Defaults) (timeout, max Limit) {
 	at := "upstreams." + name
 	timeout, max = Limit{DefaultTimeout, ""}, Limit{defaultMaxTimeout, ""}
@@ -106,12 +105,9 @@ func (c Config) LimitsOf(name, tool string, d Defaults) (timeout, max Limit) {
 	}
 	set(&timeout, d.Timeout, "defaults.timeout")
 	set(&timeout, c.Timeout, at+".timeout")
-	for _, r := range c.Tools {
-		if ok, _ := path.Match(r.Glob, tool); ok || r.Glob == tool {
-			set(&timeout, r.Timeout, at+".tools."+r.Glob+".timeout")
-			set(&max, r.MaxTimeout, at+".tools."+r.Glob+".max_timeout")
-			break
-		}
+	if r := c.ruleOf(tool); r != nil {
+		set(&timeout, r.Timeout, at+".tools."+r.Glob+".timeout")
+		set(&max, r.MaxTimeout, at+".tools."+r.Glob+".max_timeout")
 	}
 	return timeout, max
 }

@@ -67,7 +67,8 @@ func (s Source) Check() error {
 	case u.Host == "" || strings.Trim(u.Path, "/") == "" || u.RawQuery != "" || u.Fragment != "":
 		return fmt.Errorf("%s is no repository; write https://HOST/PATH@REF", prose.Quote(s.URL))
 	case s.Ref == "":
-	case len(s.Ref) > 200, !refName.MatchString(s.Ref), strings.Contains(s.Ref, ".."), strings.HasSuffix(s.Ref, ".lock"):
+	case len(s.Ref) > 200, !refName.MatchString(s.Ref), strings.Contains(s.Ref, ".."),
+		strings.HasSuffix(s.Ref, ".lock"):
 		return fmt.Errorf("%s is no branch, tag or commit that can be fetched; "+
 			"use letters, digits, _, ., /, + and -, and begin with a letter or digit", prose.Quote(s.Ref))
 	}
