@@ -372,6 +372,10 @@ func (r *rolling) mustLoseNothing(t *testing.T, what string) {
 	t.Logf("FAULT %s: %v", what, f)
 	if f.Lost > 0 || f.Calls == 0 {
 		t.Errorf("calls were lost: %v", f)
+		for i, p := range r.all {
+			warnings := regexp.MustCompile(`(?m)^.* level=WARN .*replica.*$`).FindAllString(p.Stderr.String(), -1)
+			t.Logf("the process %d has warned of replicas:\n%s", i+1, strings.Join(warnings, "\n"))
+		}
 	}
 }
 
