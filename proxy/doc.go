@@ -106,7 +106,7 @@
 // The cost of one change, where n callers have a stream or a subscription:
 //
 //	how often                             what
-//	for each link that reads a catalog    the server's lists are read, and all definitions compared (pool.mu)
+//	for each link that reads a catalog    the server's lists are read, and all definitions compared (catalogs.mu)
 //	for each catalog that differs         the stock of the catalog
 //	for each endpoint with the server     the view is compiled
 //	n times, one caller after the other   Adopt: the endpoint, the Guard, and the rights (Policy.For)

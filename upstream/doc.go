@@ -72,19 +72,19 @@
 //	(*link).serve              link.go        -      waits: 250 ms after the last reading; 10 s after 20 quick ones
 //	(*upkeep).reread           link.go        -      limits how often; calls the next one
 //	(*link).reread             reread.go      -      only on a link that reads a catalog
-//	(*pool).readCatalog        pool.go        -      reads; then (*pool).adopt locks pool.mu
-//	(*pool).listAll            lists.go       -      all pages of all lists
-//	(*pool).publish            pool.go        mu     swaps the catalog; compares all definitions with the old ones
-//	(*pool).tellCatalog        pool.go        mu     if they differ: calls CatalogChanged, which must not block
+//	(*pool).readCatalog        pool.go        -      reads; then (*pool).adopt decides whose catalog it is
+//	(*catalogs).read           lists.go       -      all pages of all lists
+//	(*catalogs).publish        catalogs.go    mu     swaps the catalog; compares all definitions with the old ones
+//	(*catalogs).tell           catalogs.go    mu     if they differ: calls CatalogChanged, which must not block
 //
 // A reading may cost connect_timeout (10 s for all lists but the tools), limits.items, limits.message,
 // maxPages and the memory of its account (lists.go), and a second of checks, of which all have a twentieth
 // of a processor (checks.go).
 //
 // For the catalog of one user, the hook is OwnChanged. For catalogs of clients (isolation, questions:
-// exact), publishOwn (key.go) takes the place of publish, with OwnChanged too. Calls also need pool.mu, for
-// short times: they wait while publish compares. Package proxy continues from CatalogChanged and
-// OwnChanged.
+// exact), publishOwn takes the place of publish, with OwnChanged too. The mutex is that of catalogs: calls over
+// connections that all share do not wait while publish compares. Package proxy continues from CatalogChanged
+// and OwnChanged.
 //
 // # Other files
 //
@@ -107,9 +107,9 @@
 // authentication, first_call.go lets a new process learn its folders, roots.go tells whether a command asks
 // for them, and validate_folder.go checks the entry.
 //
-// Catalogs: lists.go reads the lists, catalog.go checks their items, and reread.go decides when they
-// are read again. checks.go keeps the outcomes of the checks of tools, and bounds the time that the
-// lists of a server take. Package definition repairs or removes a definition that would make clients
+// Catalogs: catalogs.go has those of one server, for all callers and for some. lists.go reads the lists,
+// catalog.go checks their items, and reread.go decides when they are read again. checks.go keeps the
+// outcomes of the checks of tools, and bounds the time that the lists of a server take. Package definition repairs or removes a definition that would make clients
 // reject a whole list, and reads which arguments go into headers. remember.go stores the last catalog
 // for the next process. subscription.go has the resources that clients subscribed to.
 //

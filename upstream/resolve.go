@@ -177,8 +177,8 @@ func (c *Config) environment() stdio.Environment {
 // dialOptions returns the options for the connections of the pool, and sets its account.
 func (p *pool) dialOptions() client.Options {
 	c, o := &p.connConfig, &p.options
-	if o.Memory != nil && p.account == nil { // links call it concurrently
-		p.account = o.Memory(p.name)
+	if o.Memory != nil && p.lists.account == nil { // links call it concurrently
+		p.lists.account = o.Memory(p.name)
 	}
 	env := c.environment()
 	if c.Confines {
@@ -193,7 +193,7 @@ func (p *pool) dialOptions() client.Options {
 		Watchdog: o.watchdog, URL: c.URL, Headers: c.Headers, Forward: c.ForwardHeaders, Transport: c.Transport,
 		Era:            c.Era,
 		ConnectTimeout: c.ConnectTimeout, Version: o.Version, MessageLimit: int(o.MessageLimit), Depth: o.Depth,
-		Account: p.account, Observer: o.Observer, Log: p.log, Clean: p.withoutSecrets,
+		Account: p.lists.account, Observer: o.Observer, Log: p.log, Clean: p.withoutSecrets,
 		Again: func(reason error) {
 			text := describe(p.shown(reason))
 			p.exited.Store(&text)
