@@ -53,7 +53,8 @@ func (c *Config) OneFile() (variable string, known bool) {
 func (c *Config) words() (words []string) {
 	for i, word := range c.Command {
 		if i > 1 && c.Command[i-1] == "-c" {
-			words = append(words, strings.FieldsFunc(word, func(r rune) bool { return strings.ContainsRune(" \t\n'\";", r) })...)
+			between := func(r rune) bool { return strings.ContainsRune(" \t\n'\";", r) }
+			words = append(words, strings.FieldsFunc(word, between)...)
 		} else {
 			words = append(words, word)
 		}

@@ -81,7 +81,8 @@ func placesOf(c *config.Config, p *policy.Policy, who caller) (list []place) {
 		s := who.subject
 		s.Surface = surface
 		rights := p.For(s)
-		if !free && !slices.Contains(bound, word) || rights.Outside(word) != "" || !policy.CompileMatch(match).Matches(s) {
+		if !free && !slices.Contains(bound, word) || rights.Outside(word) != "" ||
+			!policy.CompileMatch(match).Matches(s) {
 			return false
 		}
 		list = append(list, place{rights, upstreams})

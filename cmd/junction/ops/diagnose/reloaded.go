@@ -101,7 +101,8 @@ func (r *Reloaded) String() string {
 		parts = append(parts, fmt.Sprintf("and %d more", r.More))
 	}
 	if r.Rejected != "" {
-		parts = append(parts, "the rest of the file was not put in force: "+prose.Cut(prose.Flat(r.Rejected), mostReason))
+		why := prose.Cut(prose.Flat(r.Rejected), mostReason)
+		parts = append(parts, "the rest of the file was not put in force: "+why)
 	}
 	return strings.Join(parts, "; ")
 }
