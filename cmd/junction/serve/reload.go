@@ -168,8 +168,8 @@ func (p *program) revoke(read *content, whole bool) {
 		return
 	}
 	if !whole {
-		p.log.Error("the file lacks API keys, and no end of a line ends it, as if it were cut; they are accepted until "+
-			"its mistakes are corrected", "keys", config.KeyNames(lost))
+		p.log.Error("the file lacks API keys, and no end of a line ends it, as if it were cut; they are accepted "+
+			"until its mistakes are corrected", "keys", config.KeyNames(lost))
 		return
 	}
 	for _, part := range []part{p.inForce, p.upstreams} { // the only ones with keys; they open nothing
