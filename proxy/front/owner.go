@@ -141,6 +141,10 @@ func (s *Server) forwardSession(x *request) bool {
 				x.Grant.Release() // the front reserves what it needs
 			}
 			return false
+		case other && members.Forwarded(r.Context()) && s.Ending().Err() != nil:
+			// This process has given the session up, and another request has moved it since.
+			s.reject(x, "", errReleased)
+			return true
 		case !other, members.Forwarded(r.Context()):
 			if errors.Is(err, members.ErrAlone) {
 				if err = s.deliver(x, id, err); err == nil {

@@ -112,3 +112,31 @@ func TestInitializeWhileTheLeaseEnds(t *testing.T) {
 		}
 	}
 }
+
+// TestSessionThatHasJustMoved: while a process stops, two requests for a session can be on their way to it. When the
+// first one has moved the session, the second one is sent back to the process that has forwarded it. A process that
+// goes on refuses a forwarded request for a session of another one.
+func TestSessionThatHasJustMoved(t *testing.T) {
+	s := serverWith(t, Options{Log: authtest.Log(t), Members: elsewhereMembers{}}, proxytest.NewBackend(t, 1, 10))
+	id, _ := s.sessions.create("2025-11-25", "test", budget.Account{Principal: "local"}, client.Profile{})
+	s.sessions.mu.Lock()
+	s.sessions.drop(s.sessions.byID[id])
+	s.sessions.mu.Unlock()
+	ask := func() *httptest.ResponseRecorder {
+		const body = `{"jsonrpc":"2.0","id":1,"method":"ping"}`
+		r := httptest.NewRequestWithContext(members.WithForwarded(t.Context()), http.MethodPost, "/mcp", strings.NewReader(body))
+		r.Host, r.RemoteAddr = "127.0.0.1:8420", "127.0.0.1:1"
+		r.Header = http.Header{"Mcp-Session-Id": {id}, "Mcp-Protocol-Version": {"2025-11-25"},
+			"Content-Type": {"application/json"}, "Accept": {"application/json, text/event-stream"}}
+		w := httptest.NewRecorder()
+		s.ServeHTTP(w, r)
+		return w
+	}
+	if w := ask(); w.Code != http.StatusServiceUnavailable || w.Header().Get(members.HeaderReleased) != "" {
+		t.Errorf("a process that goes on answers %d %v %s", w.Code, w.Header(), w.Body)
+	}
+	s.Shutdown()
+	if w := ask(); w.Header().Get(members.HeaderReleased) == "" {
+		t.Errorf("a process that stops answers %d %v %s, without %s", w.Code, w.Header(), w.Body, members.HeaderReleased)
+	}
+}
