@@ -203,9 +203,6 @@ func (c *Client) request(ctx context.Context, name string, u Upstream) (*token, 
 	if err != nil {
 		return nil, "", err
 	}
-	if err := c.prove(u, s, form); err != nil {
-		return nil, "", err
-	}
 	t, err := c.exchangeAs(ctx, u, s, who, u.indicator(resource), form)
 	if err != nil {
 		return nil, "", fmt.Errorf("get a token at %s: %w", host(u.Issuer), err)

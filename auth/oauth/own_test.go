@@ -104,7 +104,7 @@ func TestOwnTokenIsRequestedAsTheServersAsk(t *testing.T) {
 		scope, resource       string
 	}{
 		{methodBasic, "us", "", func(*Upstream) {}, "read", "URL/mcp"},
-		{methodPost, "", "canary-s", func(u *Upstream) { u.Scopes, u.Audience = []string{"a", "b"}, "api" }, "a b", "URL/mcp"},
+		{"client_secret_post", "", "canary-s", func(u *Upstream) { u.Scopes, u.Audience = []string{"a", "b"}, "api" }, "a b", "URL/mcp"},
 		{methodBasic, "us", "", func(u *Upstream) { u.Resource = ResourceNone }, "read", ""},
 		{methodBasic, "us", "", func(u *Upstream) { u.Resource = "api://x" }, "read", "api://x"},
 	} {
