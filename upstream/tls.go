@@ -92,8 +92,8 @@ func (p Pair) Read(now time.Time) (*tls.Certificate, error) {
 	}
 	pair, err := tls.X509KeyPair(cert, key)
 	if err != nil {
-		return nil, errors.New(p.Section + ".cert_file: " + p.CertFile + " and " + p.KeyFile + " are no certificate with " +
-			"its key in PEM; name the two files of one certificate, and write the key without a password")
+		return nil, errors.New(p.Section + ".cert_file: " + p.CertFile + " and " + p.KeyFile + " are no certificate " +
+			"with its key in PEM; name the two files of one certificate, and write the key without a password")
 	}
 	if now.After(pair.Leaf.NotAfter) {
 		return nil, fmt.Errorf("%s.cert_file: the certificate in %s expired on %s; renew it", p.Section, p.CertFile,

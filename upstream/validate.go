@@ -242,7 +242,8 @@ func (a *Auth) validateResource(bad func(path, format string, args ...any)) {
 
 // judgeProof checks the keys about the proof of a client that need another key.
 func judgeProof(a *Auth, bad func(path, format string, args ...any)) {
-	for _, of := range []struct{ key, text, other, needs string }{{"key_id", a.KeyID, "private_key_file", a.PrivateKeyFile},
+	for _, of := range []struct{ key, text, other, needs string }{
+		{"key_id", a.KeyID, "private_key_file", a.PrivateKeyFile},
 		{"assertion_audience", string(a.AssertionAudience), "private_key_file", a.PrivateKeyFile},
 		{"key_file", a.KeyFile, "cert_file", a.CertFile}} {
 		if of.text != "" && of.needs == "" {

@@ -20,6 +20,7 @@ import (
 	"testing"
 	"time"
 
+	"junction/auth/authtest"
 	"junction/auth/fetch"
 )
 
@@ -133,7 +134,7 @@ func TestCertificateOfAClient(t *testing.T) {
 			seen, alias, token = nil, test.alias, test.token
 			mu.Unlock()
 			c := New(Options{Fetch: &fetch.Fetcher{AllowPrivate: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, RootCAs: roots},
-				HTTP: direct})
+				HTTP: direct, Log: authtest.Log(t)})
 			defer c.Close()
 			c.Apply(map[string]Upstream{"x": {URL: test.url, Issuer: s.URL, ClientID: "us", Certificate: test.certificate, Own: true,
 				Shared: true, Resource: "api://x", Scopes: []string{"read"}}})
@@ -159,7 +160,7 @@ func TestCertificateOfAClient(t *testing.T) {
 	}
 	plain := clientRequest{server: &serverMetadata{TokenEndpoint: "http://127.0.0.1/token"}, where: "http://127.0.0.1/token",
 		form: map[string][]string{}, upstream: Upstream{Certificate: certificate{own, nil}}}
-	if err := New(Options{Fetch: &fetch.Fetcher{}}).showCertificate(&plain); err == nil || plain.certificate != nil {
+	if err := New(Options{Fetch: &fetch.Fetcher{}, Log: authtest.Log(t)}).showCertificate(&plain); err == nil || plain.certificate != nil {
 		t.Errorf("a token endpoint without TLS: %v", err)
 	}
 }
