@@ -32,24 +32,26 @@ type pool struct {
 	checks        *checks           // nil for one that is not started
 	account       transport.Account // of the memory for handshakes and lists; may be nil
 	catalog       atomic.Pointer[Catalog]
-	own           map[linkKey]*Catalog    // catalogs that differ from the shared one; guarded by mu
-	separate      atomic.Bool             // see Config
-	stateful      atomic.Bool             // see Config
-	given         atomic.Pointer[string]  // the last access token for the server; nil before the first
-	dead          atomic.Pointer[error]   // why the link that reads the catalog is dead; nil if it is not
-	exited        atomic.Pointer[string]  // see Status; nil if no process of the attempt has ended
-	degraded      atomic.Int32            // links in StateDegraded
-	crashes       atomic.Int64            // see Status
-	evictions     atomic.Int64            // see Status
-	askers        askers                  // see asks
-	rootless      atomic.Bool             // see Status.Rootless
-	home          home                    // see there
-	lent          atomic.Pointer[Folders] // see Bring; nil for none
-	waits         atomic.Bool             // the link that reads the catalog is in StateWaiting
-	emptyInBoth   atomic.Bool             // the server has no items in both eras: see askLegacy
-	legacyAlone   atomic.Bool             // the server has items in the legacy era alone: see askLegacy
-	started       time.Time
-	met           chan struct{} // closed when the first attempt to connect has succeeded or failed
+	own           map[linkKey]*Catalog   // catalogs that differ from the shared one; guarded by mu
+	separate      atomic.Bool            // see Config
+	stateful      atomic.Bool            // see Config
+	given         atomic.Pointer[string] // the last access token for the server; nil before the first
+	// the headers that the hook Others has returned last; nil for none
+	renewed     atomic.Pointer[map[string]string]
+	dead        atomic.Pointer[error]   // why the link that reads the catalog is dead; nil if it is not
+	exited      atomic.Pointer[string]  // see Status; nil if no process of the attempt has ended
+	degraded    atomic.Int32            // links in StateDegraded
+	crashes     atomic.Int64            // see Status
+	evictions   atomic.Int64            // see Status
+	askers      askers                  // see asks
+	rootless    atomic.Bool             // see Status.Rootless
+	home        home                    // see there
+	lent        atomic.Pointer[Folders] // see Bring; nil for none
+	waits       atomic.Bool             // the link that reads the catalog is in StateWaiting
+	emptyInBoth atomic.Bool             // the server has no items in both eras: see askLegacy
+	legacyAlone atomic.Bool             // the server has items in the legacy era alone: see askLegacy
+	started     time.Time
+	met         chan struct{} // closed when the first attempt to connect has succeeded or failed
 
 	mu      sync.Mutex
 	links   map[linkKey]*link

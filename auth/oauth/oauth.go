@@ -96,11 +96,11 @@ type Options struct {
 	// Changed is called when a principal has connected or disconnected an upstream. It must not
 	// block. It may be nil.
 	Changed func(upstream, principal string)
-	// Rejected is called when an authorization server rejects the client of an upstream with Own, so that its
-	// secret is read again. It must not block. It may be nil.
-	Rejected func(upstream string)
-	Log      *slog.Logger     // nil discards
-	Now      func() time.Time // nil is time.Now
+	// Other returns the ClientSecret that an upstream with Own has now, after the authorization server has
+	// rejected the client with sent. It may wait until the secret is read again. It may be nil.
+	Other func(ctx context.Context, upstream, sent string) string
+	Log   *slog.Logger     // nil discards
+	Now   func() time.Time // nil is time.Now
 }
 
 // Client is the OAuth client for all users and upstreams. It may be used by several goroutines.

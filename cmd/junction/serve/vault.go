@@ -94,9 +94,9 @@ func (s *storage) openVault(c *config.Config) (*vault, error) {
 	}
 	return &vault{store: db, keys: keys, oauth: oauth.New(oauth.Options{
 		Store: db, URL: c.PublicURL, Name: cmp.Or(name, "Junction"), Fetch: fetcher, HTTP: config.Trusting(fetcher),
-		Log:      s.log,
-		Changed:  func(upstream, principal string) { s.upstreams.set.Renew(principal, upstream) },
-		Rejected: s.upstreams.inForce.refused,
+		Log:     s.log,
+		Changed: func(upstream, principal string) { s.upstreams.set.Renew(principal, upstream) },
+		Other:   s.upstreams.inForce.otherSecret,
 	})}, nil
 }
 
