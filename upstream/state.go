@@ -398,17 +398,16 @@ func (p *pool) apply(t transition) {
 	p.last, p.status = t.state, t.status
 	switch {
 	case t.signedOut:
-		p.publish(signedOut)
-	case t.restored && p.grace != nil:
-		p.grace.Stop()
-		p.grace = nil
-	case t.lost && p.grace == nil && !p.closed:
-		p.grace = time.AfterFunc(p.options.Grace, p.giveUp)
+		p.lists.publish(signedOut)
+	case t.restored:
+		p.lists.found()
+	case t.lost:
+		p.lists.lost()
 	}
 	if t.first { // after the other changes: waiting callers read them at once
 		close(p.met)
 		if p.user != "" && !p.closed {
-			p.tellCatalog()
+			p.lists.tell()
 		}
 	}
 	if t.logged {
