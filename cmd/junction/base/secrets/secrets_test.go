@@ -305,10 +305,10 @@ func TestRun(t *testing.T) {
 		err    string
 	}{
 		{prints: "secret", words: []string{"a b", "$HOME", "`id`", "; id"}, want: "a b|$HOME|`id`|; id"},
-		{prints: "blank", err: "printed nothing; run it by hand to see why"},
+		{prints: "blank", err: "printed nothing; run it by hand, as the user of Junction, to see why"},
 		{prints: "nul", err: "printed a NUL byte, which no secret has"},
 		{prints: "much", err: "printed more than 64 KiB, which is no secret"},
-		{prints: "failure", err: "exited with status 7: not signed in"},
+		{prints: "failure", err: "exited with status 7; run it by hand, as the user of Junction, to see why"},
 	} {
 		t.Run(tt.prints, func(t *testing.T) {
 			t.Setenv("SECRETS_TEST_PRINTS", tt.prints)
