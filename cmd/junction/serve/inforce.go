@@ -123,6 +123,14 @@ func (r *inForce) now() *config.Config {
 	return r.config // the start has not ended yet
 }
 
+// names returns the names of the upstreams in the file, also of disabled ones; nil before the first commit.
+func (r *inForce) names() []string {
+	if reach := r.reach.Load(); reach != nil {
+		return append([]string{}, slices.Collect(maps.Keys(reach.config.Upstreams))...)
+	}
+	return nil
+}
+
 // reach is the policy and the configuration in force, for questions about access.
 type reach struct {
 	policy *policy.Policy

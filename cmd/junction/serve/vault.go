@@ -84,7 +84,8 @@ func (s *storage) openVault(c *config.Config) (*vault, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	db, err := store.Open(ctx, store.Config{Driver: c.Storage.Driver, DSN: dsn, Keys: keys, Log: s.log,
-		Audited: func() { pace.Wake(s.stored) }, Took: s.measuring.telemetry.Store})
+		Audited: func() { pace.Wake(s.stored) }, Took: s.measuring.telemetry.Store,
+		Upstreams: s.upstreams.inForce.names})
 	if err != nil {
 		return nil, fmt.Errorf("open the storage of sign-ins: %w", err)
 	}
