@@ -135,6 +135,7 @@ func (p *pool) Status() Status {
 	p.mu.Lock()
 	s := p.status
 	s.Links, s.Degraded, s.Stuck = len(p.links), int(p.degraded.Load()), p.stuck()
+	s.Awaited = p.longestPing()
 	p.needs.Each(func(_, _ string, need secondNeed) {
 		if need.learned {
 			s.Seconds++

@@ -106,6 +106,7 @@ type Status struct {
 	Links   int
 	// links over which the server does not work: see StateDegraded
 	Degraded int
+	Awaited  Awaited // a ping without an answer, before a link is degraded
 	Stuck    []Stuck // those of Degraded that do not read the catalog, the oldest first
 	// of links that some callers have for themselves, since the start of the upstream: those that failed
 	// or ended by themselves, and those that ended to make room for others

@@ -39,7 +39,7 @@ func Own(ctx context.Context, file string, stderr io.Writer) (url string, end fu
 	}
 	surviveBrokenPipes()
 	p, err := openInTurn(ctx, options{file: file, listen: "127.0.0.1:0", stdout: io.Discard, stderr: stderr,
-		getenv: os.LookupEnv, inner: true})
+		getenv: os.LookupEnv, inner: true}, open)
 	if err != nil {
 		return "", nil, err
 	}

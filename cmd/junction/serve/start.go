@@ -26,7 +26,7 @@ import (
 // start opens a program. It waits for a process that is ending and has an address or a file that the program
 // needs. If a service does not serve with the content of its file, it serves with the last good content.
 func start(ctx context.Context, o options) (*program, error) {
-	p, err := openInTurn(ctx, o)
+	p, err := openInTurn(ctx, o, open)
 	if err == nil || !o.lastGood || ctx.Err() != nil {
 		return p, err
 	}
@@ -34,7 +34,7 @@ func start(ctx context.Context, o options) (*program, error) {
 		return nil, err
 	}
 	o.unserved = err
-	p, goodErr := openInTurn(ctx, o)
+	p, goodErr := openInTurn(ctx, o, open)
 	if goodErr != nil { // for the same reason, perhaps; that of the file is what a person can mend
 		return nil, err
 	}
@@ -44,8 +44,10 @@ func start(ctx context.Context, o options) (*program, error) {
 // errNoGood means that a file has mistakes, and that no last good content helps.
 var errNoGood = errors.New("nothing was started")
 
-// openInTurn is open, and waits for processes that are ending.
-func openInTurn(ctx context.Context, o options) (*program, error) {
+// openInTurn is open, and waits for processes that are ending. One that was ended while it started has no record:
+// an address that nobody known has is tried again for a moment.
+func openInTurn(ctx context.Context, o options, open func(options) (*program, error)) (*program, error) {
+	began := time.Now()
 	for reported := (runfile.Process{}); ; {
 		before := runfile.Endings()
 		p, err := open(o)
@@ -56,6 +58,9 @@ func openInTurn(ctx context.Context, o options) (*program, error) {
 			continue // it may have had what open did not get
 		}
 		holder, ok := endingHolder(err, o.file)
+		if !ok && listeners.Unknown(err) && time.Since(began) < unknownFor && pace.Sleep(ctx, unknownFor/8, nil) {
+			continue
+		}
 		if !ok {
 			return nil, err
 		}
@@ -73,6 +78,9 @@ func openInTurn(ctx context.Context, o options) (*program, error) {
 
 // endSlack is how much longer than its time a process may take until its end is waited for in vain.
 const endSlack = 2 * time.Second
+
+// unknownFor is how long an address is tried that a program without a record has.
+const unknownFor = 2 * time.Second
 
 // held reports whether open has failed because another process has an address or a file.
 func held(err error) bool {

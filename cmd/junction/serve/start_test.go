@@ -9,6 +9,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"junction/auth/authtest"
@@ -78,6 +79,34 @@ func TestStartWaitsForEndingProcessesOnly(t *testing.T) {
 		if p, ok := endingHolder(err, file); ok {
 			t.Errorf("%s: %+v is waited for, which does not have it", what, p)
 		}
+	}
+}
+
+// TestAddressOfANamelessProcessIsTriedAgain: a process that was killed while it started has an address for a moment, and
+// no record. Another program keeps its address, and is reported.
+func TestAddressOfANamelessProcessIsTriedAgain(t *testing.T) {
+	t.Setenv("XDG_STATE_HOME", t.TempDir())
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	_, inUse := listeners.Listen(taken.Addr().String(), "listen")
+	for name, frees := range map[string]time.Duration{"killed": time.Second, "another program": time.Hour} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				began, opened := time.Now(), new(program)
+				p, err := openInTurn(t.Context(), options{}, func(options) (*program, error) {
+					if time.Since(began) < frees {
+						return nil, inUse
+					}
+					return opened, nil
+				})
+				if took := time.Since(began); (p == opened) != (frees <= unknownFor) || took > unknownFor {
+					t.Errorf("after %v: %v, %v", took, p, err)
+				}
+			})
+		})
 	}
 }
 

@@ -62,6 +62,12 @@ func Holder(err error) (runfile.Place, bool) {
 	return e.by, ok && e.by.PID != 0
 }
 
+// Unknown reports whether an error of Listen is about an address that no known junction of this user has.
+func Unknown(err error) bool {
+	e, taken := errors.AsType[takenError](err)
+	return taken && e.by.PID == 0
+}
+
 // Held returns who has the address, or both addresses, that an error of Taken is about, without a remedy. It returns
 // the text of another error.
 func Held(err error) string {

@@ -184,7 +184,9 @@ func printItem(b *prose.Page, a *diagnose.WhyReport, i *diagnose.WhyItem, now ti
 	field("sends", prose.Flat(strings.Join(i.Sends, "; ")))
 	var bounds []string
 	for _, l := range i.Bounds {
-		bounds = append(bounds, l.String())
+		if l.From != "" { // the JSON has the built-in ones, too
+			bounds = append(bounds, l.String())
+		}
 	}
 	title := "limits"
 	if bounds != nil {
