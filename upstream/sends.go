@@ -17,7 +17,8 @@ var sends = []sending{
 		if len(c.ForwardHeaders) == 0 {
 			return ""
 		}
-		return "a call has the headers " + strings.Join(c.ForwardHeaders, ", ") + " of its client, if the client sends them"
+		return "a call has the headers " + strings.Join(c.ForwardHeaders, ", ") +
+			" of its client, if the client sends them"
 	}},
 	{"identity", func(c *Config) string {
 		if !c.Signs() {
@@ -27,8 +28,8 @@ var sends = []sending{
 		for _, claim := range c.Identity.Claims {
 			claims = append(claims, string(claim))
 		}
-		return "a call has a signed statement about its caller in the header " + IdentityHeader + ", for the audience " +
-			c.Identity.Audience + ", with " + strings.Join(claims, ", ")
+		return "a call has a signed statement about its caller in the header " + IdentityHeader +
+			", for the audience " + c.Identity.Audience + ", with " + strings.Join(claims, ", ")
 	}},
 	{"tls", func(c *Config) string {
 		if c.TLS.CertFile == "" {

@@ -194,8 +194,9 @@ func blank(c Config) (*Store, error) {
 	if c.Keys == nil {
 		return nil, errors.New("cannot open the store without master keys")
 	}
-	return &Store{log: cmp.Or(c.Log, slog.New(slog.DiscardHandler)), now: c.now, audited: c.Audited, measured: c.Took, upstreams: c.Upstreams,
-		steps: c.steps, bounds: defaultBounds(), keys: c.Keys, vault: c.Keys.Vault("vault"),
+	return &Store{log: cmp.Or(c.Log, slog.New(slog.DiscardHandler)), now: c.now, audited: c.Audited, measured: c.Took,
+		upstreams: c.Upstreams,
+		steps:     c.steps, bounds: defaultBounds(), keys: c.Keys, vault: c.Keys.Vault("vault"),
 		codes: c.Keys.MAC("rows")}, nil
 }
 
