@@ -210,8 +210,8 @@ var (
 // OAuth, of Docker, of clients.
 var foreign = []string{
 	"call_destructive_tool", "call_read_tool", "call_write_tool", "context.arguments", "data.junction", "input_required",
-	"jwks_uri", "not_searched", "private_key_jwt", "request_id", "search_tools", "tool_error", "params: null",
-	"upstream_needs_reconnect", "upstream_not_connected", "state_lost",
+	"jwks_uri", "not_searched", "mtls_endpoint_aliases", "private_key_jwt", "request_id", "search_tools", "tool_error", "params: null",
+	"self_signed_tls_client_auth", "tls_client_auth", "upstream_needs_reconnect", "upstream_not_connected", "state_lost",
 	"junction.db", "master.key", "pyvenv.cfg", "npm_config_cache", "integration/npm/node_modules",
 	"required_claims: { hd: example.com }", "package: what it does",
 	"--init", "--network host", "--network container:NAME", ".cursor/mcp.json", "env_keys", "env_http_headers",

@@ -195,9 +195,9 @@ type Auth struct {
 	// oauth_user each user signs in to the server in the browser, and has connections of their own.
 	// It needs auth.oauth. Callers who are no signed-in users, such as API keys, do not see the
 	// upstream. With client_credentials Junction gets one token for all callers, with client_id, and
-	// client_secret or private_key_file, at issuer, and renews it. With user_key each user gives a key
-	// of the server on a page, and the operator sets the keys of API keys (junction users key). A
-	// command gets the key in env, where ${user.key} stands.
+	// one of client_secret, private_key_file and cert_file, at issuer, and renews it. With user_key
+	// each user gives a key of the server on a page, and the operator sets the keys of API keys
+	// (junction users key). A command gets the key in env, where ${user.key} stands.
 	Mode AuthMode `yaml:"mode" change:"connection,neither"`
 	// The header that carries the key. Default Authorization, with the scheme Bearer.
 	Header string `yaml:"header" json:",omitempty" example:"X-API-Key" change:"connection,waits"`
@@ -218,13 +218,23 @@ type Auth struct {
 	//
 	// The key is one of RSA (RS256, PS256), P-256 (ES256), P-384, P-521 or Ed25519. Junction reads
 	// the file again for each request. Further keys in the file are published, and do not sign.
-	PrivateKeyFile string `yaml:"private_key_file" json:",omitempty" example:"/etc/junction/reports.pem" change:"connection,waits"`
+	PrivateKeyFile string `yaml:"private_key_file" file:"key" json:",omitempty" example:"/etc/junction/reports.pem" change:"connection,waits"`
 	// The name of the key at the authorization server (kid). Default: the thumbprint of the key
 	// (RFC 7638), which is also its name in the keys that Junction publishes.
 	KeyID string `yaml:"key_id" json:",omitempty" change:"connection,waits"`
 	// To whom a request is signed (aud): issuer, or token_endpoint for servers that do not accept
 	// their issuer, such as Entra ID. Default issuer.
 	AssertionAudience AssertionAudience `yaml:"assertion_audience" json:",omitempty" change:"connection,waits"`
+	// The file with the certificate of client_id, in PEM, with key_file: Junction shows it to the
+	// authorization server instead of sending client_secret (tls_client_auth). A relative path is
+	// relative to the folder of this file.
+	//
+	// Junction reads both files again for each request. The section tls has the certificate for the
+	// server itself, which may be the same one.
+	CertFile string `yaml:"cert_file" file:"certificate" json:",omitempty" example:"/etc/junction/books.pem" change:"connection,waits"`
+	// The key of cert_file, in PEM and without a password. Only the user of Junction may be able to
+	// read it.
+	KeyFile string `yaml:"key_file" file:"key" json:",omitempty" example:"/etc/junction/books-key.pem" change:"connection,waits"`
 	// The only authorization server to use. By default the server names it.
 	Issuer string `yaml:"issuer" change:"connection,waits"`
 	// Only for an authorization server with two hosts: users sign in at the first, and the second
@@ -263,6 +273,33 @@ func (Auth) SecretKeys() (keys []string) {
 		}
 	}
 	return keys
+}
+
+// Files returns the keys of the section that name a file, and are set.
+func (a *Auth) Files() (list []AuthFile) {
+	v := reflect.ValueOf(a).Elem()
+	for i := range v.NumField() {
+		f := v.Type().Field(i)
+		if what := f.Tag.Get("file"); what != "" && v.Field(i).String() != "" {
+			list = append(list, AuthFile{f.Tag.Get("yaml"), what, v.Field(i).Addr().Interface().(*string)})
+		}
+	}
+	return list
+}
+
+// AuthFile is a key of the section auth that names a file.
+type AuthFile struct {
+	Key  string
+	What string // the file has: key or certificate
+	Path *string
+}
+
+// Certificate returns the files of the certificate of the client; nil if there is none.
+func (a *Auth) Certificate() *Pair {
+	if a.CertFile == "" {
+		return nil
+	}
+	return &Pair{"auth", a.CertFile, a.KeyFile}
 }
 
 // Carrier returns the header that carries the credential.

@@ -195,9 +195,10 @@ var modes = []Mode{
 	{
 		Word: AuthClient, Owner: OwnerJunction, Users: true, Keys: true, Kinds: remote,
 		AuthKeys: []string{"scopes", "client_id", "client_secret", "private_key_file", "key_id", "assertion_audience",
-			"issuer", "resource", "audience"},
-		AuthNeeds: []string{"client_id", "issuer"}, AuthOne: []string{"client_secret", "private_key_file"},
-		Judge: judgeAssertion, Carries: true, Stores: true, Renews: true,
+			"cert_file", "key_file", "issuer", "resource", "audience"},
+		AuthNeeds: []string{"client_id", "issuer"},
+		AuthOne:   []string{"client_secret", "private_key_file", "cert_file"}, // of oauth.Methods
+		Judge:     judgeProof, Carries: true, Stores: true, Renews: true,
 		Choose: "if Junction has a client of its own at issuer",
 		Advice: Advice{
 			Refused: "the server rejects the token of auth.client_id: compare auth.scopes, auth.resource and " +

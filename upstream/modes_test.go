@@ -199,8 +199,8 @@ func TestKeysOfAnotherMode(t *testing.T) {
 		"token file scopes":    "",
 		"scopes file":          "auth: needs token for mode: token",
 		"token file client_id": "auth.client_id: does not belong to mode: token; remove it",
-		"token":                "auth: needs one of secret and file for mode: token",
-		"token secret file":    "auth: has more than one of secret and file; remove all but one",
+		"token":                "auth: needs one of secret, file for mode: token",
+		"token secret file":    "auth: has more than one of secret, file; remove all but one",
 	} {
 		var got []string
 		row.checkKeys(strings.Fields(keys), func(path, format string, args ...any) {

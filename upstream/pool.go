@@ -22,16 +22,18 @@ import (
 // pool holds the links of an upstream by profile, and the catalog that one of them reads. A change
 // of the configuration that concerns only calls keeps the pool.
 type pool struct {
-	name        string
-	user        string // the user whom the pool belongs to; "" for the pool that all users share
-	connConfig  Config // see Config.connConfig; with defaults
-	options     Options
-	log         *slog.Logger
-	dialer      *client.Dialer
-	lists       catalogs
-	separate    atomic.Bool             // see Config
-	stateful    atomic.Bool             // see Config
-	given       atomic.Pointer[string]  // the last access token for the server; nil before the first
+	name       string
+	user       string // the user whom the pool belongs to; "" for the pool that all users share
+	connConfig Config // see Config.connConfig; with defaults
+	options    Options
+	log        *slog.Logger
+	dialer     *client.Dialer
+	lists      catalogs
+	separate   atomic.Bool            // see Config
+	stateful   atomic.Bool            // see Config
+	given      atomic.Pointer[string] // the last access token for the server; nil before the first
+	// the headers that the hook Others has returned last; nil for none
+	renewed     atomic.Pointer[map[string]string]
 	dead        atomic.Pointer[error]   // why the link that reads the catalog is dead; nil if it is not
 	exited      atomic.Pointer[string]  // see Status; nil if no process of the attempt has ended
 	degraded    atomic.Int32            // links in StateDegraded

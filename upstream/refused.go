@@ -36,6 +36,15 @@ func (p *pool) tellRefused(err error) {
 	}
 }
 
+// others calls the hook for other headers, and keeps their values out of what people are shown.
+func (p *pool) others(ctx context.Context, sent map[string]string) map[string]string {
+	now := p.options.Hooks.Others(ctx, p.name, sent)
+	if now != nil {
+		p.renewed.Store(&now)
+	}
+	return now
+}
+
 // refused returns the error of a link whose attempt was answered 401 or 403 less than refusedPause ago, or
 // 429 or 503 with a time that has not passed; nil if a call may cause an attempt. l.mu is held.
 func (l *link) refused() error {

@@ -198,6 +198,9 @@ func (p *pool) dialOptions() client.Options {
 	if pool := c.securePool(o.Roots); pool != nil {
 		d.Pool = pool
 	}
+	if o.Hooks.Others != nil {
+		d.Others = p.others
+	}
 	if p.credentialed() {
 		d.Token, d.Carrier = p.token, c.Auth.Carrier()
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -216,7 +217,11 @@ const leastSecret = 8
 // secrets returns what the server was given to authenticate Junction, the longest ones first.
 func (p *pool) secrets() []string {
 	list := command.Secrets(p.connConfig.environment())
-	for _, value := range p.connConfig.Headers {
+	values := slices.Collect(maps.Values(p.connConfig.Headers))
+	if renewed := p.renewed.Load(); renewed != nil {
+		values = slices.AppendSeq(values, maps.Values(*renewed))
+	}
+	for _, value := range values {
 		_, credentials, _ := strings.Cut(value, " ") // after the scheme, such as Bearer
 		list = append(list, value, credentials)
 	}

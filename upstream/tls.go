@@ -69,29 +69,37 @@ func (t TLS) Security(roots *x509.CertPool, now time.Time) (s transport.Security
 	if t.CertFile == "" {
 		return s, nil
 	}
-	if files.Readable(t.KeyFile) {
-		return s, fmt.Errorf("tls.key_file: other users of this machine can read %s; run: chmod 600 %s", t.KeyFile,
-			shell.Quote(t.KeyFile))
+	s.Certificate, err = Pair{"tls", t.CertFile, t.KeyFile}.Read(now)
+	return s, err
+}
+
+// Pair are the two files of a certificate with its key, and the section of an entry that names them.
+type Pair struct{ Section, CertFile, KeyFile string }
+
+// Read reads the files. The error has nothing of their content.
+func (p Pair) Read(now time.Time) (*tls.Certificate, error) {
+	if files.Readable(p.KeyFile) {
+		return nil, fmt.Errorf("%s.key_file: other users of this machine can read %s; run: chmod 600 %s", p.Section,
+			p.KeyFile, shell.Quote(p.KeyFile))
 	}
-	cert, err := files.Read(t.CertFile, maxPEM)
+	cert, err := files.Read(p.CertFile, maxPEM)
 	if err != nil {
-		return s, fmt.Errorf("tls.cert_file: cannot read %s: %w", t.CertFile, err)
+		return nil, fmt.Errorf("%s.cert_file: cannot read %s: %w", p.Section, p.CertFile, err)
 	}
-	key, err := files.Read(t.KeyFile, maxPEM)
+	key, err := files.Read(p.KeyFile, maxPEM)
 	if err != nil {
-		return s, fmt.Errorf("tls.key_file: cannot read %s: %w", t.KeyFile, err)
+		return nil, fmt.Errorf("%s.key_file: cannot read %s: %w", p.Section, p.KeyFile, err)
 	}
 	pair, err := tls.X509KeyPair(cert, key)
 	if err != nil {
-		return s, errors.New("tls.cert_file: " + t.CertFile + " and " + t.KeyFile + " are no certificate with its " +
-			"key in PEM; name the two files of one certificate, and write the key without a password")
+		return nil, errors.New(p.Section + ".cert_file: " + p.CertFile + " and " + p.KeyFile + " are no certificate " +
+			"with its key in PEM; name the two files of one certificate, and write the key without a password")
 	}
 	if now.After(pair.Leaf.NotAfter) {
-		return s, fmt.Errorf("tls.cert_file: the certificate in %s expired on %s; renew it", t.CertFile,
+		return nil, fmt.Errorf("%s.cert_file: the certificate in %s expired on %s; renew it", p.Section, p.CertFile,
 			pair.Leaf.NotAfter.UTC().Format(time.DateOnly))
 	}
-	s.Certificate = &pair
-	return s, nil
+	return &pair, nil
 }
 
 // securePool returns the pool for the connections of an entry; nil if none of its own is needed.

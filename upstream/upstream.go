@@ -79,6 +79,10 @@ type Hooks struct {
 	OwnChanged func(name string)
 	// Refused is called when the server has answered 401, so that its secrets are read again.
 	Refused func(name string)
+	// Others returns the headers that the entry has now, after the server has answered 401 to those in sent; nil
+	// if they are the same. Unlike the other callbacks, it may block until ctx ends, and may be called at any
+	// time.
+	Others func(ctx context.Context, name string, sent map[string]string) map[string]string
 }
 
 // Change is a change of the state of an upstream.

@@ -157,9 +157,9 @@ func (m Mode) checkKeys(keys []string, bad func(path, format string, args ...any
 	}
 	switch left := len(m.AuthOne) - len(without(m.AuthOne, keys)); {
 	case len(m.AuthOne) > 0 && left == 0:
-		bad("auth", "needs one of %s for mode: %s", strings.Join(m.AuthOne, " and "), m.Word)
+		bad("auth", "needs one of %s for mode: %s", strings.Join(m.AuthOne, ", "), m.Word)
 	case left > 1:
-		bad("auth", "has more than one of %s; remove all but one", strings.Join(m.AuthOne, " and "))
+		bad("auth", "has more than one of %s; remove all but one", strings.Join(m.AuthOne, ", "))
 	}
 }
 
@@ -240,13 +240,18 @@ func (a *Auth) validateResource(bad func(path, format string, args ...any)) {
 	}
 }
 
-// judgeAssertion checks the keys about a signed request.
-func judgeAssertion(a *Auth, bad func(path, format string, args ...any)) {
-	for _, word := range []struct{ key, text string }{{"key_id", a.KeyID},
-		{"assertion_audience", string(a.AssertionAudience)}} {
-		if word.text != "" && a.PrivateKeyFile == "" {
-			bad("auth."+word.key, "has no effect without private_key_file; remove it")
+// judgeProof checks the keys about the proof of a client that need another key.
+func judgeProof(a *Auth, bad func(path, format string, args ...any)) {
+	for _, of := range []struct{ key, text, other, needs string }{
+		{"key_id", a.KeyID, "private_key_file", a.PrivateKeyFile},
+		{"assertion_audience", string(a.AssertionAudience), "private_key_file", a.PrivateKeyFile},
+		{"key_file", a.KeyFile, "cert_file", a.CertFile}} {
+		if of.text != "" && of.needs == "" {
+			bad("auth."+of.key, "has no effect without %s; remove it", of.other)
 		}
+	}
+	if a.CertFile != "" && a.KeyFile == "" {
+		bad("auth.cert_file", "needs key_file, the file with the key of the certificate")
 	}
 }
 

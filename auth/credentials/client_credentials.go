@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"junction/auth/oauth"
@@ -77,7 +78,7 @@ func (s *clientCredentials) Probe(ctx context.Context, name string) []Finding {
 	got, err := client.TryOwn(ctx, name)
 	if err != nil {
 		return append(list, Finding{Wrong, prose.Flat(err.Error()), "check upstreams." + name + ".auth: issuer, " +
-			"client_id, client_secret or private_key_file, scopes, resource and audience"})
+			"client_id, " + strings.Join(s.mode.Row().AuthOne, " or ") + ", scopes, resource and audience"})
 	}
 	lasts := "without an expiry"
 	if !got.Expires.IsZero() {

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"junction/auth"
+	"junction/auth/oauth"
 	"junction/upstream"
 )
 
@@ -101,6 +102,30 @@ func TestWhoMayHaveACredential(t *testing.T) {
 			if got := MayHave(row.Word, kind); got != want {
 				t.Errorf("%s, %s: %v", row.Word, kind, got)
 			}
+		}
+	}
+}
+
+// TestMethodsOfAClientHaveTheKeysOfTheMode: an entry with a client of Junction has exactly one of the keys that choose a
+// method of client authentication, and may have the others of that method.
+func TestMethodsOfAClientHaveTheKeysOfTheMode(t *testing.T) {
+	for _, row := range upstream.Modes() {
+		if row.Owner != upstream.OwnerJunction {
+			continue
+		}
+		var first []string
+		for _, m := range oauth.Methods() {
+			if len(m.Keys) > 0 && !slices.Contains(first, m.Keys[0]) {
+				first = append(first, m.Keys[0])
+			}
+			for _, key := range m.Keys {
+				if !slices.Contains(row.AuthKeys, key) {
+					t.Errorf("%s: mode %s has no key %s", m.Name, row.Word, key)
+				}
+			}
+		}
+		if !slices.Equal(row.AuthOne, first) {
+			t.Errorf("mode %s needs one of %q, want %q", row.Word, row.AuthOne, first)
 		}
 	}
 }

@@ -144,7 +144,7 @@ func SignIns(owner upstream.Owner, configs map[string]upstream.Config) map[strin
 // entry returns an entry of the configuration for package oauth.
 func entry(u upstream.Config) oauth.Upstream {
 	row := u.Auth.Mode.Row()
-	return oauth.Upstream{
+	e := oauth.Upstream{
 		URL: u.URL, Scopes: u.Auth.Scopes, ClientID: u.Auth.ClientID, ClientSecret: u.Auth.ClientSecret,
 		Issuer: u.Auth.Issuer, Permitted: oauth.Pair{Authorization: u.Auth.AuthorizationEndpoint,
 			Token: u.Auth.TokenEndpoint},
@@ -153,4 +153,8 @@ func entry(u upstream.Config) oauth.Upstream {
 		KeyFile: u.Auth.PrivateKeyFile, KeyID: u.Auth.KeyID, ToEndpoint: u.Auth.AssertionAudience.ToEndpoint(),
 		Mode: row.Word.String(), Shared: row.Shared(), Own: row.Owner == upstream.OwnerJunction,
 	}
+	if pair := u.Auth.Certificate(); pair != nil {
+		e.Certificate = pair
+	}
+	return e
 }

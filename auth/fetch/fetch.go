@@ -128,9 +128,18 @@ const maxBody = 64 << 10 // of Client
 // Client returns an HTTP client for libraries, with the same restrictions: no redirects, only
 // allowed addresses, and bodies of at most 64 KiB, beyond which reading fails. Its errors wrap an
 // *Error if a restriction was the reason. Each call returns a new client with its own connections.
-func (f *Fetcher) Client() *http.Client {
+func (f *Fetcher) Client() *http.Client { return f.client(f.guarded(maxBody)) }
+
+// Showing is Client, and shows a certificate to servers that ask for one.
+func (f *Fetcher) Showing(certificate *tls.Certificate) *http.Client {
+	g := f.guarded(maxBody)
+	g.secure.TLSClientConfig.Certificates = []tls.Certificate{*certificate}
+	return f.client(g)
+}
+
+func (f *Fetcher) client(g *guarded) *http.Client {
 	return &http.Client{
-		Transport:     f.guarded(maxBody),
+		Transport:     g,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		Timeout:       f.timeout(),
 	}

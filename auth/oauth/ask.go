@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -115,11 +116,23 @@ const (
 
 // send sends a request on behalf of an upstream, with restrictions unless it goes to the upstream's
 // own origin, and returns the body of a 2xx answer. Other answers are an *errorAnswer, unless they
-// are temporary.
-func (c *Client) send(ctx context.Context, u Upstream, r *http.Request) (http.Header, []byte, error) {
+// are temporary. The connection shows the certificate; nil shows none.
+func (c *Client) send(ctx context.Context, u Upstream, r *http.Request, certificate *tls.Certificate) (
+	http.Header, []byte, error,
+) {
 	client := c.guarded
-	if at, err := url.Parse(u.URL); err == nil && sameOrigin(at, r.URL) {
+	at, err := url.Parse(u.URL)
+	own := err == nil && sameOrigin(at, r.URL)
+	if own {
 		client = c.direct
+	}
+	switch {
+	case certificate != nil && own:
+		if client, err = showing(c.direct, certificate); err != nil {
+			return nil, nil, err
+		}
+	case certificate != nil:
+		client = c.Fetch.Showing(certificate)
 	}
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
@@ -167,7 +180,7 @@ func (c *Client) get(ctx context.Context, u Upstream, where string, into any) er
 		if err != nil {
 			return err
 		}
-		header, body, err := c.send(ctx, u, r)
+		header, body, err := c.send(ctx, u, r, nil)
 		if to := redirected(r.URL, header, err); to != "" {
 			where = to
 			continue
@@ -284,7 +297,7 @@ func (c *Client) exchangeAs(
 	if resource != "" {
 		form.Set("resource", resource)
 	}
-	body, err := c.form(ctx, u, s.TokenEndpoint, who, form)
+	body, err := c.form(ctx, u, s, s.TokenEndpoint, who, form)
 	if err != nil {
 		return nil, err
 	}
@@ -303,25 +316,22 @@ func (c *Client) exchangeAs(
 	return &t, nil
 }
 
-// form posts a form to an authorization server, with client authentication.
+// form posts a form to an endpoint of an authorization server, with client authentication.
 func (c *Client) form(
-	ctx context.Context, u Upstream, where string, who store.UpstreamClient, form url.Values,
+	ctx context.Context, u Upstream, s *serverMetadata, where string, who store.UpstreamClient, form url.Values,
 ) ([]byte, error) {
-	switch who.AuthMethod {
-	case methodPost:
-		form.Set("client_id", who.ClientID)
-		form.Set("client_secret", who.Secret)
-	case methodNone:
-		form.Set("client_id", who.ClientID)
+	asked := clientRequest{upstream: u, server: s, who: who, where: where, form: form}
+	if err := c.prove(&asked); err != nil {
+		return nil, err
 	}
-	r, err := http.NewRequest(http.MethodPost, where, strings.NewReader(form.Encode()))
+	r, err := http.NewRequest(http.MethodPost, asked.where, strings.NewReader(asked.form.Encode()))
 	if err != nil {
 		return nil, err
 	}
 	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-	if who.AuthMethod == methodBasic {
-		r.SetBasicAuth(url.QueryEscape(who.ClientID), url.QueryEscape(who.Secret)) // RFC 6749, section 2.3.1
+	if asked.basic != nil {
+		r.SetBasicAuth(asked.basic[0], asked.basic[1])
 	}
-	_, body, err := c.send(ctx, u, r)
+	_, body, err := c.send(ctx, u, r, asked.certificate)
 	return body, err
 }

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -50,11 +49,10 @@ func (u Upstream) keys() ([]jose.JSONWebKey, error) {
 	return keys, nil
 }
 
-// prove adds the assertion of an upstream with KeyFile to a request to an authorization server.
-func (c *Client) prove(u Upstream, s *serverMetadata, form url.Values) error {
-	if u.KeyFile == "" {
-		return nil
-	}
+// assert adds the assertion of an upstream with KeyFile to a request to an authorization server.
+func (c *Client) assert(r *clientRequest) error {
+	u, s := r.upstream, r.server
+	r.form.Set("client_id", u.ClientID)
 	keys, err := u.keys()
 	if err != nil {
 		return err
@@ -82,8 +80,8 @@ func (c *Client) prove(u Upstream, s *serverMetadata, form url.Values) error {
 		return fmt.Errorf("auth.private_key_file: %w", err)
 	}
 	compact, err := signed.CompactSerialize()
-	form.Set("client_assertion_type", assertionType)
-	form.Set("client_assertion", compact)
+	r.form.Set("client_assertion_type", assertionType)
+	r.form.Set("client_assertion", compact)
 	return err
 }
 

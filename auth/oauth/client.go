@@ -13,13 +13,6 @@ import (
 	"junction/auth/store"
 )
 
-// Client authentication methods at a token endpoint (RFC 7591, section 2).
-const (
-	methodNone  = "none"
-	methodBasic = "client_secret_basic"
-	methodPost  = "client_secret_post"
-)
-
 // redirect is the redirect URI of an upstream. Each upstream has its own, against mix-up attacks.
 func (c *Client) redirect(name string) string { return c.URL + CallbackPath(name) }
 
@@ -271,20 +264,8 @@ func (c *Client) configured(who store.UpstreamClient, u Upstream, s *serverMetad
 	if !sameIssuer(u.Issuer, s.Issuer) {
 		return who, userError(errOtherClient, "the configuration has no client_id for %s", host(s.Issuer))
 	}
-	who.ClientID, who.Secret, who.AuthMethod = u.ClientID, u.ClientSecret, methodNone
-	if u.ClientSecret != "" {
-		who.AuthMethod = s.secretMethod()
-	}
+	who.ClientID, who.Secret, who.AuthMethod = u.ClientID, u.ClientSecret, s.methodOf(u)
 	return who, nil
-}
-
-// secretMethod returns how a secret is sent whose registration names no method: by Basic, the default
-// of RFC 7591 and RFC 8414, or in the form if the metadata list only that.
-func (s *serverMetadata) secretMethod() string {
-	if slices.Contains(s.AuthMethods, methodPost) && !slices.Contains(s.AuthMethods, methodBasic) {
-		return methodPost
-	}
-	return methodBasic
 }
 
 // register registers this server (RFC 7591), and fills in the result.
@@ -306,7 +287,7 @@ func (c *Client) register(ctx context.Context, u Upstream, s *serverMetadata, wh
 		return err
 	}
 	r.Header.Set("Content-Type", "application/json")
-	_, body, err := c.send(ctx, u, r)
+	_, body, err := c.send(ctx, u, r, nil)
 	if err != nil {
 		return err
 	}
@@ -327,8 +308,7 @@ func (c *Client) register(ctx context.Context, u Upstream, s *serverMetadata, wh
 			who.AuthMethod = s.secretMethod()
 		}
 	}
-	if who.AuthMethod != methodNone &&
-		(got.Secret == "" || who.AuthMethod != methodBasic && who.AuthMethod != methodPost) {
+	if m, _ := method(who.AuthMethod); who.AuthMethod != methodNone && (got.Secret == "" || !m.Secret) {
 		return errors.New("its answer has an unsupported token_endpoint_auth_method, or no client_secret for it")
 	}
 	if who.SecretExpires = (time.Time{}); who.AuthMethod != methodNone {

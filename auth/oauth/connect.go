@@ -233,7 +233,7 @@ func (c *Client) revoke(ctx context.Context, u Upstream, k store.Connection) err
 	if err != nil {
 		return err
 	}
-	_, err = c.form(ctx, u, s.RevocationEndpoint, who, form)
+	_, err = c.form(ctx, u, s, s.RevocationEndpoint, who, form)
 	return err
 }
 

@@ -23,7 +23,7 @@ func TestAnswerWithAByteOrderMark(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, body, err := c.send(t.Context(), Upstream{URL: srv.URL}, r)
+		_, body, err := c.send(t.Context(), Upstream{URL: srv.URL}, r, nil)
 		return body, err
 	}
 	if body, err := ask(); err != nil || string(body) != `{"error":"invalid_grant"}` {

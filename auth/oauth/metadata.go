@@ -15,17 +15,18 @@ import (
 
 // serverMetadata is the metadata of an authorization server (RFC 8414).
 type serverMetadata struct {
-	Issuer                string   `json:"issuer"`
-	AuthorizationEndpoint string   `json:"authorization_endpoint"`
-	TokenEndpoint         string   `json:"token_endpoint"`
-	RegistrationEndpoint  string   `json:"registration_endpoint"`
-	RevocationEndpoint    string   `json:"revocation_endpoint"`
-	Scopes                []string `json:"scopes_supported"`
-	Challenges            []string `json:"code_challenge_methods_supported"` // nil if they are not listed
-	AuthMethods           []string `json:"token_endpoint_auth_methods_supported"`
-	Algorithms            []string `json:"token_endpoint_auth_signing_alg_values_supported"` // empty if they are not listed
-	Documents             bool     `json:"client_id_metadata_document_supported"`
-	IssParameter          bool     `json:"authorization_response_iss_parameter_supported"`
+	Issuer                string      `json:"issuer"`
+	AuthorizationEndpoint string      `json:"authorization_endpoint"`
+	TokenEndpoint         string      `json:"token_endpoint"`
+	RegistrationEndpoint  string      `json:"registration_endpoint"`
+	RevocationEndpoint    string      `json:"revocation_endpoint"`
+	Scopes                []string    `json:"scopes_supported"`
+	Challenges            []string    `json:"code_challenge_methods_supported"` // nil if they are not listed
+	AuthMethods           []string    `json:"token_endpoint_auth_methods_supported"`
+	Algorithms            []string    `json:"token_endpoint_auth_signing_alg_values_supported"` // empty if they are not listed
+	Aliases               mtlsAliases `json:"mtls_endpoint_aliases"`
+	Documents             bool        `json:"client_id_metadata_document_supported"`
+	IssParameter          bool        `json:"authorization_response_iss_parameter_supported"`
 
 	// They are at the root of the origin of the authorization endpoint, or at an inserted place there.
 	vouched bool
@@ -161,6 +162,9 @@ func (s *serverMetadata) settleEndpoints(at *url.URL) error {
 		if !endpointOf(at, *optional) || !SameOrigin(*optional, s.TokenEndpoint) {
 			*optional = ""
 		}
+	}
+	if !endpointOf(at, s.Aliases.Token) { // another host is usual, since a host asks all for certificates, or nobody
+		s.Aliases.Token = ""
 	}
 	return nil
 }

@@ -11,7 +11,8 @@
 //   - login.go signs the operator in with a Flow, and stores the tokens.
 //   - oauth.go returns the token for each call, and renews it.
 //   - own.go gets the tokens that belong to Junction itself (client credentials).
-//   - assertion.go signs as a client with a key, and publishes the public keys.
+//   - methods.go has the methods by which a client proves what it is; assertion.go signs as a client
+//     with a key, and publishes the public keys.
 //   - ask.go sends the requests.
 //
 // Servers differ from the specification, and from each other. What they may differ in is in
@@ -56,14 +57,16 @@ type Upstream struct {
 	Mode                   string   // auth.mode, for the lines of the configuration in errors
 	Shared                 bool     // the operator signs in for everyone, with Login
 	// Own states that Junction itself is the client and owner of the token (client credentials grant). It
-	// needs ClientID, Issuer, Shared, and ClientSecret or KeyFile.
+	// needs ClientID, Issuer, Shared, and ClientSecret, KeyFile or Certificate.
 	Own bool
 	// KeyFile has the private key with which the client signs instead of sending a secret (private_key_jwt).
 	// KeyID names it; "" is its thumbprint. ToEndpoint addresses the signed text to the token endpoint instead
 	// of the issuer.
 	KeyFile, KeyID string
 	ToEndpoint     bool
-	Audience       string // sent in requests for an Own token; "" for none
+	// Certificate is shown to the token endpoint instead of sending a secret (tls_client_auth); nil for none.
+	Certificate Certificate
+	Audience    string // sent in requests for an Own token; "" for none
 	// OneOrigin states that all URLs of the authorization server must have one origin, because no
 	// user confirms its hosts before a sign-in.
 	OneOrigin bool
@@ -93,11 +96,11 @@ type Options struct {
 	// Changed is called when a principal has connected or disconnected an upstream. It must not
 	// block. It may be nil.
 	Changed func(upstream, principal string)
-	// Rejected is called when an authorization server rejects the client of an upstream with Own, so that its
-	// secret is read again. It must not block. It may be nil.
-	Rejected func(upstream string)
-	Log      *slog.Logger     // nil discards
-	Now      func() time.Time // nil is time.Now
+	// Other returns the ClientSecret that an upstream with Own has now, after the authorization server has
+	// rejected the client with sent. It may wait until the secret is read again. It may be nil.
+	Other func(ctx context.Context, upstream, sent string) string
+	Log   *slog.Logger     // nil discards
+	Now   func() time.Time // nil is time.Now
 }
 
 // Client is the OAuth client for all users and upstreams. It may be used by several goroutines.

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"maps"
 	"math/rand/v2"
 	"net/url"
 	"slices"
@@ -126,9 +127,6 @@ func (c *Client) attempted(name string, err error) {
 		delete(c.attempts, name)
 		return
 	}
-	if no, refused := errors.AsType[*errorAnswer](err); refused && no.rejectsClient() && c.Rejected != nil {
-		c.Rejected(name)
-	}
 	f := c.attempts[name]
 	pause := min(firstPause<<min(f.count, 10), longestPause)
 	pause += time.Duration(rand.Int64N(int64(pause) / 4))
@@ -199,14 +197,21 @@ func (c *Client) request(ctx context.Context, name string, u Upstream) (*token, 
 	if err != nil {
 		return nil, "", err
 	}
-	who, err := c.configured(store.UpstreamClient{Upstream: name, Issuer: u.Issuer}, u, s)
-	if err != nil {
-		return nil, "", err
+	exchange := func(u Upstream) (*token, error) {
+		who, err := c.configured(store.UpstreamClient{Upstream: name, Issuer: u.Issuer}, u, s)
+		if err != nil {
+			return nil, err
+		}
+		return c.exchangeAs(ctx, u, s, who, u.indicator(resource), maps.Clone(form))
 	}
-	if err := c.prove(u, s, form); err != nil {
-		return nil, "", err
+	t, err := exchange(u)
+	if no, refused := errors.AsType[*errorAnswer](err); refused && no.rejectsClient() && u.ClientSecret != "" &&
+		c.Other != nil {
+		if other := c.Other(ctx, name, u.ClientSecret); other != "" && other != u.ClientSecret {
+			u.ClientSecret = other
+			t, err = exchange(u)
+		}
 	}
-	t, err := c.exchangeAs(ctx, u, s, who, u.indicator(resource), form)
 	if err != nil {
 		return nil, "", fmt.Errorf("get a token at %s: %w", host(u.Issuer), err)
 	}

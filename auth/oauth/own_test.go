@@ -2,6 +2,7 @@ package oauth
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -104,7 +105,7 @@ func TestOwnTokenIsRequestedAsTheServersAsk(t *testing.T) {
 		scope, resource       string
 	}{
 		{methodBasic, "us", "", func(*Upstream) {}, "read", "URL/mcp"},
-		{methodPost, "", "canary-s", func(u *Upstream) { u.Scopes, u.Audience = []string{"a", "b"}, "api" }, "a b", "URL/mcp"},
+		{"client_secret_post", "", "canary-s", func(u *Upstream) { u.Scopes, u.Audience = []string{"a", "b"}, "api" }, "a b", "URL/mcp"},
 		{methodBasic, "us", "", func(u *Upstream) { u.Resource = ResourceNone }, "read", ""},
 		{methodBasic, "us", "", func(u *Upstream) { u.Resource = "api://x" }, "read", "api://x"},
 	} {
@@ -285,6 +286,41 @@ func TestRejectedOwnToken(t *testing.T) {
 	want("", ErrBroken, 2, "canary-own-2", "canary-own-2")
 	k.Add(int64(refusedPause/time.Second) + 1)
 	want("canary-own-3", nil, 3, "canary-own-2")
+}
+
+// TestRejectedClientGetsAnotherSecret: after the authorization server has rejected the client, the request is sent
+// once more with the secret that the entry has now. It is not sent again if the secret is the same, or is rejected, too.
+func TestRejectedClientGetsAnotherSecret(t *testing.T) {
+	for other, want := range map[string]struct {
+		requests int
+		works    bool
+	}{"canary-new": {2, true}, "canary-wrong": {2, false}, "canary-s": {1, false}, "": {1, false}} {
+		g := mustGrantor(t, "client_secret_post")
+		g.answers(func(w http.ResponseWriter, n int) {
+			if g.requests[n-1].Get("client_secret") == "canary-new" {
+				lasting("3600")(w, n)
+				return
+			}
+			w.WriteHeader(http.StatusUnauthorized)
+			fmt.Fprint(w, `{"error":"invalid_client"}`)
+		})
+		first := mustClient(t, "")
+		options := first.Options
+		options.Other = func(_ context.Context, name, sent string) string {
+			if name != "x" || sent != "canary-s" {
+				t.Errorf("Other is asked for %s and %s", name, sent)
+			}
+			return other
+		}
+		c := New(options)
+		c.Apply(map[string]Upstream{"x": g.own()})
+		token, err := c.Token(t.Context(), "x", Own)
+		if (err == nil) != want.works || (token != "") != want.works || g.count() != want.requests {
+			t.Errorf("another secret %q: the token %q, %v after %d requests", other, token, err, g.count())
+		}
+		c.Close()
+		first.Close()
+	}
 }
 
 // TestOwnTokenStaysWithItsConfiguration: a token of another URL, client or scope is not used, even if the

@@ -115,6 +115,10 @@ type Config struct {
 	// must not block, and may be nil.
 	Took func(operation string, took time.Duration, failed bool)
 
+	// Upstreams returns the names of the upstreams in the file, nil as long as they are not known. It may be nil:
+	// then no key of a user is deleted because its upstream is missing.
+	Upstreams func() []string
+
 	steps []step // of the schema; nil means the steps of this program, and tests have others
 }
 
@@ -133,6 +137,7 @@ type Store struct {
 	log       *slog.Logger
 	now       func() time.Time
 	audited   func()                            // may be nil
+	upstreams func() []string                   // see Config; may be nil
 	measured  func(string, time.Duration, bool) // may be nil
 	lease     *lease                            // nil if there is none
 	steps     []step                            // of the schema
@@ -190,7 +195,8 @@ func blank(c Config) (*Store, error) {
 		return nil, errors.New("cannot open the store without master keys")
 	}
 	return &Store{log: cmp.Or(c.Log, slog.New(slog.DiscardHandler)), now: c.now, audited: c.Audited, measured: c.Took,
-		steps: c.steps, bounds: defaultBounds(), keys: c.Keys, vault: c.Keys.Vault("vault"),
+		upstreams: c.Upstreams,
+		steps:     c.steps, bounds: defaultBounds(), keys: c.Keys, vault: c.Keys.Vault("vault"),
 		codes: c.Keys.MAC("rows")}, nil
 }
 

@@ -1,7 +1,10 @@
 package store
 
 import (
+	"cmp"
 	"context"
+	"errors"
+	"slices"
 	"strings"
 	"time"
 )
@@ -13,6 +16,7 @@ const (
 	keptGrants = 90 * 24 * time.Hour  // ended grants, for the account page and the audit
 	keptEvents = 400 * 24 * time.Hour // the audit
 	keptStrays = 30 * 24 * time.Hour  // audit rows of unauthenticated requests
+	keptKeys   = 90 * 24 * time.Hour  // keys that users have given, for an upstream that no member has in its file
 )
 
 // sweeps are the rows to delete, referring tables first. $1 is the time before which age has
@@ -44,7 +48,9 @@ func (s *Store) sweepNowAndThen(ctx context.Context) {
 	ticker := time.NewTicker(sweepEvery)
 	defer ticker.Stop()
 	for {
-		if n, err := s.sweep(ctx); err != nil && ctx.Err() == nil {
+		n, err := s.sweep(ctx)
+		keys, failed := s.sweepKeys(ctx)
+		if n, err = n+keys, cmp.Or(err, failed); err != nil && ctx.Err() == nil {
 			s.log.Warn("cannot delete expired entries", "error", err)
 		} else if n > 0 {
 			s.log.Debug("expired entries deleted", "entries", n)
@@ -100,4 +106,64 @@ func (s *Store) lockSweep(ctx context.Context) (locked bool, err error) {
 	err = s.get(ctx, []any{&locked},
 		`SELECT pg_try_advisory_xact_lock($1 + 'audit'::regclass::oid::bigint)`, int64(sweeping))
 	return locked, err
+}
+
+// sweepKeys deletes the keys of an upstream that has been missing in the files of all members for keptKeys, and returns
+// how many. A member without the upstream in its file gives its keys an expiry; a member that has it takes the expiry
+// away, so that an older member, or a mistake that is corrected, costs no key.
+func (s *Store) sweepKeys(ctx context.Context) (total int64, err error) {
+	if s.upstreams == nil {
+		return 0, nil
+	}
+	names := s.upstreams()
+	given, err := s.texts(ctx, `SELECT DISTINCT upstream FROM upstream_tokens WHERE issuer = '`+KeyIssuer+`'`)
+	if err != nil || names == nil {
+		return 0, err
+	}
+	for _, name := range given {
+		wrong, expires := "expires_at > 0", time.Time{}
+		if !slices.Contains(names, name) {
+			wrong, expires = "expires_at = 0", s.now().Add(keptKeys)
+		}
+		marked, err := list[Connection](ctx, s, `WHERE issuer = '`+KeyIssuer+`' AND upstream = $1 AND `+wrong, name)
+		if err != nil {
+			return total, err
+		}
+		for _, one := range marked {
+			if err := s.expireKey(ctx, one, expires); err != nil {
+				return total, err
+			}
+		}
+		if expires.IsZero() {
+			continue
+		}
+		err = s.WithTx(ctx, func(ctx context.Context) error {
+			if s.postgres {
+				if locked, err := s.lockSweep(ctx); err != nil || !locked {
+					return err
+				}
+			}
+			n, err := s.exec(ctx, `DELETE FROM upstream_tokens WHERE issuer = '`+KeyIssuer+`' AND upstream = $1
+				AND expires_at > 0 AND expires_at < $2`, name, seconds(s.now()))
+			total += n
+			return err
+		})
+		if err != nil {
+			return total, err
+		}
+	}
+	return total, nil
+}
+
+// expireKey sets when a key is deleted; zero is never. Another key in its place stays as it is.
+func (s *Store) expireKey(ctx context.Context, of Connection, expires time.Time) error {
+	k, err := s.Connection(ctx, of.Upstream, of.Principal)
+	if err == nil {
+		k.Expires = expires
+		err = s.RenewConnection(ctx, k)
+	}
+	if errors.Is(err, ErrNotFound) {
+		return nil
+	}
+	return err
 }

@@ -159,3 +159,63 @@ func TestSweepAtOnce(t *testing.T) {
 		})
 	})
 }
+
+// TestSweepOfKeysWithoutAnUpstream: the keys of an upstream that no member has in its file go after 90 days, and not
+// before. One member that has the upstream keeps them, and they work again when it returns. A process that does not know
+// the file deletes nothing.
+func TestSweepOfKeysWithoutAnUpstream(t *testing.T) {
+	run(t, func(t *testing.T, d database) {
+		c, ctx := newClock(), t.Context()
+		s := mustOpenUnswept(t, d, c.now)
+		u, err := s.PutUser(ctx, User{Issuer: "https://idp.example.com", Subject: "ann"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		authtest.Secret("the key of a user", "canary-user-key")
+		for _, name := range []string{"kept", "gone"} {
+			want(t, "PutConnection", s.PutConnection(ctx, Connection{Upstream: name, User: u.ID, Principal: "user:ann",
+				Access: "canary-user-key", Issuer: KeyIssuer, Resource: "https://" + name + ".example.com"}), nil)
+		}
+		want(t, "PutConnection", s.PutConnection(ctx, Connection{Upstream: "signed-in", User: u.ID, Principal: "user:ann",
+			Access: "canary-token", Issuer: "https://as.example.com"}), nil)
+		sweep := func(deleted int64, names ...string) {
+			t.Helper()
+			s.upstreams = func() []string { return names }
+			if n, err := s.sweepKeys(ctx); n != deleted || err != nil {
+				t.Errorf("sweepKeys with %q = %d, %v, want %d", names, n, err, deleted)
+			}
+		}
+		has := func(name string, expires bool) {
+			t.Helper()
+			k, err := s.Connection(ctx, name, "user:ann")
+			if err != nil || k.Access == "" || k.Expires.IsZero() == expires {
+				t.Errorf("the key for %s: expires at %v, %v", name, k.Expires, err)
+			}
+		}
+		sweep(0, "kept")
+		has("gone", true)
+		has("kept", false)
+		c.pass(89 * 24 * time.Hour)
+		sweep(0, "kept")
+		sweep(0, "kept", "gone") // another member, or the file with its mistake corrected
+		has("gone", false)
+		sweep(0, "kept")
+		c.pass(89 * 24 * time.Hour)
+		sweep(0, "kept")
+		has("gone", true)
+		s.upstreams = nil
+		c.pass(2 * 24 * time.Hour)
+		if n, err := s.sweepKeys(ctx); n != 0 || err != nil {
+			t.Errorf("sweepKeys without a file = %d, %v", n, err)
+		}
+		sweep(1, "kept")
+		if _, err := s.Connection(ctx, "gone", "user:ann"); err != ErrNotFound {
+			t.Errorf("the key of an upstream that is missing for 90 days: %v", err)
+		}
+		sweep(0, "kept")
+		has("kept", false)
+		if _, err := s.Connection(ctx, "signed-in", "user:ann"); err != nil {
+			t.Errorf("a sign-in was swept: %v", err)
+		}
+	})
+}

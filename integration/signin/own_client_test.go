@@ -6,15 +6,19 @@ import (
 	"crypto/rand"
 	"crypto/rsa"
 	"crypto/x509"
+	"crypto/x509/pkix"
 	"encoding/json"
 	"encoding/pem"
 	"fmt"
 	"io"
+	"math/big"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"junction/auth/authtest"
 	"junction/integration/harness"
@@ -36,6 +40,37 @@ func mustKey(t *testing.T, file string, key any) {
 	}
 }
 
+// mustCertify writes the certificates of a private authority, of a server at 127.0.0.1 and of the client us.example.com
+// with their keys into a folder. It returns the files of the server for as.mjs.
+func mustCertify(t *testing.T, dir string) (server string) {
+	t.Helper()
+	var authority *x509.Certificate
+	var signer *ecdsa.PrivateKey
+	for i, name := range []string{"authority", "server", "us.example.com"} {
+		key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+		if err != nil {
+			t.Fatal(err)
+		}
+		template := &x509.Certificate{SerialNumber: big.NewInt(int64(i + 1)), Subject: pkix.Name{CommonName: name},
+			DNSNames: []string{name}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, NotBefore: time.Now().Add(-time.Hour),
+			NotAfter: time.Now().Add(time.Hour), IsCA: authority == nil, BasicConstraintsValid: true}
+		if authority == nil {
+			authority, signer = template, key
+		}
+		der, err := x509.CreateCertificate(rand.Reader, template, authority, key.Public(), signer)
+		if err != nil {
+			t.Fatal(err)
+		}
+		mustKey(t, filepath.Join(dir, name+".key"), key)
+		text := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+		if err := os.WriteFile(filepath.Join(dir, name+".pem"), text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	in := func(name string) string { return filepath.Join(dir, name) }
+	return fmt.Sprintf(`{"cert":%q,"key":%q,"ca":%q}`, in("server.pem"), in("server.key"), in("authority.pem"))
+}
+
 // TestOwnClientAtAForeignServer: Junction gets a token with a client of its own at an authorization server that
 // others wrote, by each way of proving the client. The server reads the public key from the running Junction, and
 // the log, the status and the published keys have no secret.
@@ -46,7 +81,7 @@ func TestOwnClientAtAForeignServer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	big, err := rsa.GenerateKey(rand.Reader, 2048)
+	rsa2048, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,11 +89,13 @@ func TestOwnClientAtAForeignServer(t *testing.T) {
 		method, algorithm string
 		key               any
 		proof             string
+		certified         bool
 	}{
 		"basic": {method: "client_secret_basic", proof: "client_secret: canary-own-secret"},
 		"post":  {method: "client_secret_post", proof: "client_secret: '${exec: [cat, SECRET]}'"},
-		"ES256": {"private_key_jwt", "ES256", p256, "private_key_file: own.pem"},
-		"RS256": {"private_key_jwt", "RS256", big, "private_key_file: own.pem, assertion_audience: token_endpoint"},
+		"ES256": {"private_key_jwt", "ES256", p256, "private_key_file: own.pem", false},
+		"RS256": {"private_key_jwt", "RS256", rsa2048, "private_key_file: own.pem, assertion_audience: token_endpoint", false},
+		"TLS":   {method: "tls_client_auth", proof: "cert_file: us.example.com.pem, key_file: us.example.com.key", certified: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			defer harness.Computes(t)()
@@ -67,9 +104,15 @@ func TestOwnClientAtAForeignServer(t *testing.T) {
 			address := process.FreePort(t)
 			own := map[string]any{"client_id": "us", "grant_types": []string{"client_credentials"}, "redirect_uris": []string{},
 				"response_types": []string{}, "token_endpoint_auth_method": test.method}
-			if test.key == nil {
+			p := harness.NewProgram(t)
+			asTLS, ca := []string(nil), ""
+			switch {
+			case test.certified:
+				files := mustCertify(t, p.Dir)
+				own["tls_client_auth_san_dns"], asTLS, ca = "us.example.com", []string{files}, ", ca_file: "+filepath.Join(p.Dir, "authority.pem")
+			case test.key == nil:
 				own["client_secret"] = "canary-own-secret"
-			} else {
+			default:
 				own["jwks_uri"] = "http://" + address + "/oauth/jwks.json"
 				own["token_endpoint_auth_signing_alg"] = test.algorithm
 			}
@@ -77,13 +120,12 @@ func TestOwnClientAtAForeignServer(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			as := mustNode(t, "as.mjs", l.url, string(text))
+			as := mustNode(t, append([]string{"as.mjs", l.url, string(text)}, asTLS...)...)
 			var said struct{ Issuer string }
 			as.MustRead(&said)
 			l.change(func() {
 				l.issuer, l.whose = said.Issuer, func(token string) string { return whose(token, said.Issuer, l.url) }
 			})
-			p := harness.NewProgram(t)
 			if test.key != nil {
 				mustKey(t, filepath.Join(p.Dir, "own.pem"), test.key)
 			}
@@ -92,9 +134,9 @@ func TestOwnClientAtAForeignServer(t *testing.T) {
 				t.Fatal(err)
 			}
 			p.MustConfigure(t, fmt.Sprintf("public_url: http://%[1]s\nstorage: { dsn: %[2]s/junction.db, key_file: %[2]s/master.key }\n"+
-				"outbound: { allow_private: [127.0.0.0/8] }\nupstreams:\n  reports: { url: %[3]q, auth: { mode: client_credentials, "+
+				"outbound: { allow_private: [127.0.0.0/8]%[6]s }\nupstreams:\n  reports: { url: %[3]q, auth: { mode: client_credentials, "+
 				"issuer: %[4]q, client_id: us, %[5]s, scopes: [read] } }\n", address, p.Dir, l.url, said.Issuer,
-				strings.ReplaceAll(test.proof, "SECRET", secret)))
+				strings.ReplaceAll(test.proof, "SECRET", secret), ca))
 			p.MustServe(t, "--listen", address)
 			p.MustReady(t, harness.Patience)
 			c := harness.Talk(t, "http://"+address+"/mcp", client.EraModern)

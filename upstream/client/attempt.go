@@ -16,12 +16,12 @@ type attempt struct {
 	*Dialer
 	profile Profile
 	hooks   Hooks
-	tokens  *tokens // nil if requests need no token
+	tokens  *tokens // nil if requests need no token, and have no other headers
 }
 
 func (d *Dialer) attempt(p Profile, h Hooks) *attempt {
 	a := &attempt{Dialer: d, profile: p, hooks: h}
-	if d.options.Token != nil {
+	if d.options.Token != nil || d.options.Others != nil {
 		a.tokens = &tokens{ask: d.options.Token, known: d.options.Era == EraModern}
 	}
 	return a

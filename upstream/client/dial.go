@@ -38,6 +38,8 @@ type Options struct {
 	// Forward are the names of Headers that calls do not have: each has Call.Forwarded instead.
 	Forward []string
 	Token   func(ctx context.Context, refused ...string) (string, error)
+	// Others returns the values that Headers have now; nil for none (see transport.HTTPOptions).
+	Others func(ctx context.Context, sent map[string]string) map[string]string
 	// TokenOptional means that Token may return "", for a request without a token.
 	TokenOptional bool
 	Carrier       transport.Carrier // of the token
@@ -282,10 +284,13 @@ func (a *attempt) openRemote(ctx context.Context, remote Transport, in transport
 	h := transport.HTTPOptions{
 		URL: o.URL, Headers: o.Headers, Pool: o.Pool, TokenOptional: o.TokenOptional,
 		MessageLimit: o.MessageLimit, Depth: o.Depth, Log: o.Log, Account: o.Account, Doubted: doubted,
-		Renewals: a.renewals, Forward: o.Forward, Callers: a.callers,
+		Renewals: a.renewals, Forward: o.Forward, Callers: a.callers, Others: o.Others,
 	}
 	if a.tokens != nil {
-		h.Token, h.Renews, h.Carrier = a.tokens.token, a.tokens.renews, o.Carrier
+		h.Renews = a.tokens.renews
+	}
+	if o.Token != nil {
+		h.Token, h.Carrier = a.tokens.token, o.Carrier
 	}
 	return remote.row().open(ctx, h, in)
 }

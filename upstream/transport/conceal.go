@@ -2,6 +2,7 @@ package transport
 
 import (
 	"encoding/json"
+	"maps"
 	"net/url"
 	"slices"
 	"strings"
@@ -52,9 +53,17 @@ func (o *origin) secrets(forwarded []http1.Field) (list []string) {
 	if token := o.last.Load(); token != nil && len(*token) >= leastConcealed {
 		list = append(list, *token)
 	}
-	_, credential, _ := strings.Cut(o.header.Get("Authorization"), " ") // after the scheme, such as Bearer
-	if len(credential) >= leastConcealed {
-		list = append(list, credential)
+	values := slices.Collect(maps.Values(o.sent))
+	if renewed := o.renewed.Load(); renewed != nil {
+		values = append(values, *renewed...)
+	}
+	for _, value := range values {
+		_, credential, _ := strings.Cut(value, " ") // after the scheme, such as Bearer
+		for _, secret := range []string{value, credential} {
+			if len(secret) >= leastConcealed {
+				list = append(list, secret)
+			}
+		}
 	}
 	slices.SortFunc(list, func(a, b string) int { return len(b) - len(a) })
 	return list

@@ -33,6 +33,9 @@ type HTTPOptions struct {
 	Callers []http1.Field
 	// Token returns the access token for a request to this origin; see Credentials. May be nil.
 	Token func(ctx context.Context, refused ...string) (string, error)
+	// Others returns the values that Headers have now, after a request with sent was answered 401 and had no
+	// token; nil if they are the same. It may wait until they are read again. May be nil.
+	Others func(ctx context.Context, sent map[string]string) map[string]string
 	// TokenOptional means that Token may return "", for a request without a token.
 	TokenOptional bool
 	Carrier       Carrier // of the token
@@ -110,7 +113,11 @@ type origin struct {
 	token     func(ctx context.Context, refused ...string) (string, error) // see HTTPOptions
 	renews    func(m *jsonrpc.Message, challenged bool) bool               // see HTTPOptions
 	tokenless bool                                                         // TokenOptional
-	carrier   Carrier
+	sent      map[string]string                                            // HTTPOptions.Headers
+	others    func(ctx context.Context, sent map[string]string) map[string]string
+	// values of the headers that others has returned last; nil for none
+	renewed atomic.Pointer[[]string]
+	carrier Carrier
 	// the token of the latest request; nil before the first
 	last     atomic.Pointer[string]
 	private  atomic.Pointer[[]string] // what identifies the session of the server (conceal.go); nil for none
@@ -143,7 +150,7 @@ func (o *origin) init(opts HTTPOptions) {
 		o.conns.plain = &http1.Client{Dial: o.pool.dial, MaxIdle: plainIdle}
 	}
 	o.token, o.renews, o.tokenless, o.account = opts.Token, opts.Renews, opts.TokenOptional, opts.Account
-	o.carrier = opts.Carrier
+	o.carrier, o.sent, o.others = opts.Carrier, opts.Headers, opts.Others
 	o.doubted = opts.Doubted
 	if o.renewals = opts.Renewals; o.renewals == nil {
 		o.renewals = new(Renewals)
@@ -222,7 +229,8 @@ func (o *origin) release() {
 // replaces fields of the same name, as in with. own is Request.Own.
 //
 // If requests need a token, do asks for one before sending. After a 401 the server has processed
-// nothing, so do sends the request again with another token, as another decides.
+// nothing, so do sends the request again with another token, as another decides; or without tokens
+// once with other headers, as otherHeaders decides.
 //
 // When ctx ends, even after do has returned, the trip is aborted unless it was detached. The error
 // is context.Cause(ctx) then.
@@ -245,6 +253,7 @@ func (o *origin) do(ctx context.Context, method string, u *url.URL, header http.
 	}
 	fields := len(more)
 	var refused []string // tokens
+	again := false       // with other headers
 	token, err := o.authorize(ctx, nil)
 	if err != nil {
 		t.close()
@@ -263,7 +272,7 @@ func (o *origin) do(ctx context.Context, method string, u *url.URL, header http.
 		}
 		if m != nil {
 			body := &t.first
-			if hops > 0 || len(refused) > 0 {
+			if hops > 0 || len(refused) > 0 || again {
 				body = new(reader) // the transport may still use the first reader
 			}
 			*body = t.out.reader()
@@ -293,6 +302,18 @@ func (o *origin) do(ctx context.Context, method string, u *url.URL, header http.
 				token, next, hops = other, t.url, hops-1
 			}
 			t.renewed = !own && !again
+		}
+		if o.others != nil && token == "" && !again && resp.StatusCode == http.StatusUnauthorized {
+			if err := o.foreign(t, m); err != nil {
+				t.close()
+				return nil, err
+			}
+			if other := o.otherHeaders(ctx, header, m, own, t.get("Www-Authenticate") != ""); len(other) > 0 {
+				if more = append(more[:fields:fields], other...); !isPlain {
+					header = with(header, other...)
+				}
+				again, next, hops = true, t.url, hops-1
+			}
 		}
 		if next == nil || hops == maxRedirects || !sameOrigin(next, o.url) {
 			if resp.StatusCode/100 == 3 {

@@ -2,10 +2,15 @@ package transport
 
 import (
 	"context"
+	"maps"
+	"net/http"
+	"net/textproto"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
+	"junction/upstream/http1"
 	"junction/upstream/jsonrpc"
 )
 
@@ -86,4 +91,28 @@ func (o *origin) another(ctx context.Context, m *jsonrpc.Message, own, challenge
 	}
 	// there is no other token, and sending the same one again would have the same answer
 	return o.another(ctx, m, own, challenged, append(refused[:len(refused):len(refused)], token))
+}
+
+// otherHeaders returns the headers with which a request is sent again that was answered 401, and had no token: the
+// configured ones whose values are others now. header is that of the request, and the other parameters are as for
+// another.
+func (o *origin) otherHeaders(ctx context.Context, header http.Header, m *jsonrpc.Message, own, challenged bool) (
+	fields []http1.Field,
+) {
+	if own && o.renews != nil && !o.renews(m, challenged) {
+		return nil
+	}
+	var values []string
+	now := o.others(ctx, o.sent)
+	for _, name := range slices.Sorted(maps.Keys(now)) {
+		of := textproto.CanonicalMIMEHeaderKey(name)
+		ofCaller := slices.ContainsFunc(o.callers, func(f http1.Field) bool { return strings.EqualFold(f.Name, name) })
+		if len(header[of]) > 0 && !ofCaller && now[name] != o.sent[name] {
+			fields, values = append(fields, http1.Field{Name: of, Value: now[name]}), append(values, now[name])
+		}
+	}
+	if values != nil {
+		o.renewed.Store(&values)
+	}
+	return fields
 }

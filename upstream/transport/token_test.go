@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"junction/upstream/http1"
 	"junction/upstream/jsonrpc"
 )
 
@@ -79,6 +80,73 @@ func TestRefusedTokensAreShownOnce(t *testing.T) {
 					if body != bodies[0] || len(body) < 48<<10 {
 						t.Errorf("%s: bodies of %d and %d bytes", test.good, len(bodies[0]), len(body))
 					}
+				}
+			}
+		})
+	}
+}
+
+// TestRefusedHeadersAreReadAgain is a request whose headers are refused: it is sent once more with those that differ
+// now, whole, and no more. A header of the caller stays, one that the request did not have is not added, and an error
+// of the server has neither secret.
+func TestRefusedHeadersAreReadAgain(t *testing.T) {
+	for _, secure := range []bool{false, true} { // our own transport, and that of the library
+		t.Run(fmt.Sprint(secure), func(t *testing.T) {
+			var shown []string
+			good := ""
+			handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				body, _ := io.ReadAll(r.Body)
+				shown = append(shown, fmt.Sprint(r.Header["X-Key"], r.Header["X-Caller"], r.Header["X-Called"], len(body) > 48<<10))
+				if r.Header.Get("X-Key") != good {
+					http.Error(w, "not "+r.Header.Get("X-Key"), http.StatusUnauthorized)
+					return
+				}
+				sayJSON(w, 200, answer7)
+			})
+			var srv *httptest.Server
+			options := HTTPOptions{Headers: map[string]string{"x-key": "canary-old-key", "X-Caller": "a", "X-Called": "b"},
+				Callers: []http1.Field{{Name: "x-caller", Value: "own"}}, Forward: []string{"x-called"}}
+			if secure {
+				srv = httptest.NewTLSServer(handler)
+				options.Pool = &Pool{Dial: dial, http: srv.Client().Transport.(*http.Transport)}
+			} else {
+				srv = httptest.NewServer(handler)
+			}
+			t.Cleanup(srv.Close)
+			options.URL = srv.URL
+			var now map[string]string
+			asked := 0
+			options.Others = func(_ context.Context, sent map[string]string) map[string]string {
+				if asked++; sent["x-key"] != "canary-old-key" {
+					t.Errorf("Others is asked for %v", sent)
+				}
+				return now
+			}
+			w := mustHTTP(t, options, nil)
+			req := &Request{Called: true, Message: jsonrpc.Message{ID: "7", Method: "tools/call",
+				Params: []byte(`{"long":"` + strings.Repeat("x", 48<<10) + `"}`)}}
+			const old, other = "[canary-old-key] [own] [] true", "[canary-new-key] [own] [] true"
+			renewed := map[string]string{"x-key": "canary-new-key", "X-Caller": "c", "X-Called": "d"}
+			for _, test := range []struct {
+				good  string
+				now   map[string]string
+				want  []string
+				asked int
+				works bool
+			}{
+				{"canary-old-key", renewed, []string{old}, 0, true},
+				{"canary-new-key", renewed, []string{old, other}, 1, true},
+				{"another", renewed, []string{old, other}, 1, false},
+				{"another", map[string]string{"x-key": "canary-old-key"}, []string{old}, 1, false},
+				{"another", nil, []string{old}, 1, false},
+			} {
+				shown, good, now, asked = nil, test.good, test.now, 0
+				_, err := w.Call(short(t), req, nil)
+				if (err == nil) != test.works || !test.works && (!unauthorized(err) || strings.Contains(err.Error(), "canary")) {
+					t.Errorf("%+v: Call = %v", test, err)
+				}
+				if !slices.Equal(shown, test.want) || asked != test.asked {
+					t.Errorf("%+v: shown were %q, and Others was asked %d times", test, shown, asked)
 				}
 			}
 		})

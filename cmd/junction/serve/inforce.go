@@ -2,6 +2,7 @@ package serve
 
 import (
 	"cmp"
+	"context"
 	"maps"
 	"net/netip"
 	"slices"
@@ -12,6 +13,7 @@ import (
 	"junction/cmd/junction/base/config"
 	"junction/policy"
 	"junction/proxy/scope"
+	"junction/upstream"
 )
 
 // inForce is what is in force of the configuration: who may call, and what.
@@ -51,6 +53,43 @@ func (r *inForce) Close() {}
 // upstream: the programs that print it run again.
 func (r *inForce) refused(upstream string) { r.contents.programs.Refused(upstream) }
 
+// other returns the entry of an upstream with other secrets of its programs, after one was refused: differs reports
+// whether an entry has another one. If it does not, the programs run again.
+func (r *inForce) other(ctx context.Context, name string, differs func(upstream.Config) bool) (upstream.Config, bool) {
+	c := r.now()
+	if !c.HasProgram(name) {
+		return upstream.Config{}, false
+	}
+	u := c.Reprinted(name, r.file, r.getenv, r.contents.programs.Value)
+	if !differs(u) {
+		r.contents.programs.Again(ctx, name)
+		u = c.Reprinted(name, r.file, r.getenv, r.contents.programs.Value)
+	}
+	return u, differs(u)
+}
+
+// otherHeaders is upstream.Hooks.Others.
+func (r *inForce) otherHeaders(ctx context.Context, name string, sent map[string]string) map[string]string {
+	u, ok := r.other(ctx, name, func(u upstream.Config) bool {
+		for header, value := range sent {
+			if u.Headers[header] != value {
+				return true
+			}
+		}
+		return false
+	})
+	if !ok {
+		return nil
+	}
+	return u.Headers
+}
+
+// otherSecret is oauth.Options.Other.
+func (r *inForce) otherSecret(ctx context.Context, name, sent string) string {
+	u, _ := r.other(ctx, name, func(u upstream.Config) bool { return u.Auth.ClientSecret != sent })
+	return u.Auth.ClientSecret
+}
+
 // newGuard returns the guard of a configuration, whose keys and issuers are in force from then on.
 func (r *inForce) newGuard(c *config.Config) *auth.Guard {
 	var own auth.Verifier
@@ -82,6 +121,14 @@ func (r *inForce) now() *config.Config {
 		return reach.config
 	}
 	return r.config // the start has not ended yet
+}
+
+// names returns the names of the upstreams in the file, also of disabled ones; nil before the first commit.
+func (r *inForce) names() []string {
+	if reach := r.reach.Load(); reach != nil {
+		return append([]string{}, slices.Collect(maps.Keys(reach.config.Upstreams))...)
+	}
+	return nil
 }
 
 // reach is the policy and the configuration in force, for questions about access.

@@ -140,9 +140,12 @@ func (u *upstreams) hooks() upstream.Hooks {
 			u.outages.Changed(u.log, c, u.screen.Holds())
 			u.measuring.telemetry.StateChanged(c)
 		},
-		CatalogChanged:  func(string) { u.catalogChanged() },
-		OwnChanged:      func(string) { pace.Wake(u.recheck) },
-		Refused:         func(name string) { u.inForce.refused(name) },
+		CatalogChanged: func(string) { u.catalogChanged() },
+		OwnChanged:     func(string) { pace.Wake(u.recheck) },
+		Refused:        func(name string) { u.inForce.refused(name) },
+		Others: func(ctx context.Context, name string, sent map[string]string) map[string]string {
+			return u.inForce.otherHeaders(ctx, name, sent)
+		},
 		ResourceUpdated: func(update upstream.Update) { u.serving.server.Streams().Updated(update) },
 	}
 }

@@ -84,7 +84,8 @@ func (s *storage) openVault(c *config.Config) (*vault, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	db, err := store.Open(ctx, store.Config{Driver: c.Storage.Driver, DSN: dsn, Keys: keys, Log: s.log,
-		Audited: func() { pace.Wake(s.stored) }, Took: s.measuring.telemetry.Store})
+		Audited: func() { pace.Wake(s.stored) }, Took: s.measuring.telemetry.Store,
+		Upstreams: s.upstreams.inForce.names})
 	if err != nil {
 		return nil, fmt.Errorf("open the storage of sign-ins: %w", err)
 	}
@@ -94,9 +95,9 @@ func (s *storage) openVault(c *config.Config) (*vault, error) {
 	}
 	return &vault{store: db, keys: keys, oauth: oauth.New(oauth.Options{
 		Store: db, URL: c.PublicURL, Name: cmp.Or(name, "Junction"), Fetch: fetcher, HTTP: config.Trusting(fetcher),
-		Log:      s.log,
-		Changed:  func(upstream, principal string) { s.upstreams.set.Renew(principal, upstream) },
-		Rejected: s.upstreams.inForce.refused,
+		Log:     s.log,
+		Changed: func(upstream, principal string) { s.upstreams.set.Renew(principal, upstream) },
+		Other:   s.upstreams.inForce.otherSecret,
 	})}, nil
 }
 

@@ -260,6 +260,11 @@ func (d *decoder) warnings(c *Config) Problems {
 				warn(at+".auth.private_key_file", "%v; until then, Junction gets no token for the upstream", err)
 			}
 		}
+		if pair := u.Auth.Certificate(); pair != nil && !u.Off() {
+			if _, err := pair.Read(time.Now()); err != nil {
+				warn(at+".auth", "%v; until then, Junction gets no token for the upstream", err)
+			}
+		}
 		if u.TLS.Given() && !u.Off() {
 			if _, err := u.TLS.Security(nil, time.Now()); err != nil {
 				warn(at+".tls", "%v; until then, Junction does not connect to the upstream", err)

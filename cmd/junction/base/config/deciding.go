@@ -35,8 +35,11 @@ func (c *Config) own(file string, getenv func(string) (string, bool)) (list sand
 		{What: "the certificate of TLS", Path: c.TLS.CertFile}, {What: "the key of TLS", Path: c.TLS.KeyFile},
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Upstreams)) {
-		all = append(all, sandbox.Decider{What: "the key of upstreams." + name,
-			Path: c.Upstreams[name].Auth.PrivateKeyFile})
+		u := c.Upstreams[name]
+		for _, file := range u.Auth.Files() {
+			all = append(all, sandbox.Decider{What: "the " + file.What + " of upstreams." + name, Path: *file.Path})
+		}
+		all = append(all, sandbox.Decider{What: "the key of upstreams." + name + ".tls", Path: u.TLS.KeyFile})
 	}
 	for _, own := range all {
 		if path, err := filepath.Abs(own.Path); own.Path != "" && err == nil {

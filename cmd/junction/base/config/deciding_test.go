@@ -89,6 +89,11 @@ func TestConfinedCommandChangesNothingThatDecides(t *testing.T) {
 		"the audit": {nil, a + "audit: { file: W/audit.jsonl }\n", "a", "the audit, DIR/w/audit.jsonl"},
 		"the key of a client": {nil, a + "  b: { url: 'https://b.example.com', auth: { mode: client_credentials, issuer: " +
 			"'https://c.example.com', client_id: us, private_key_file: W/key.pem } }\n", "a", "the key of upstreams.b, DIR/w/key.pem"},
+		"the certificate of a client": {nil, a + "  b: { url: 'https://b.example.com', auth: { mode: client_credentials, issuer: " +
+			"'https://c.example.com', client_id: us, cert_file: W/us.pem, key_file: DIR/us.key } }\n", "a",
+			"the certificate of upstreams.b, DIR/w/us.pem"},
+		"the key of tls": {nil, a + "  b: { url: 'https://b.example.com', tls: { cert_file: DIR/us.pem, key_file: W/us.key } }\n", "a",
+			"the key of upstreams.b.tls, DIR/w/us.key"},
 		"a file of a reference": {map[string]string{"w/which": "x"}, a + "  b: { command: [cat, '${file:W/which}'] }\n", "a",
 			"a file that a reference names, DIR/w/which"},
 		"a file of a reference, which is not there": {nil, a + "  b: { command: [cat, '${file:W/which}'], enabled: false }\n", "a",

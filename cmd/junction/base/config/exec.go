@@ -147,6 +147,30 @@ func (c *Config) withoutPrinted(name string, u upstream.Config) upstream.Config 
 	return u
 }
 
+// Reprinted returns an entry with what its programs have printed now, in headers and auth. A value with a mistake is
+// as it was when the file was read: a reload tells the mistake.
+func (c *Config) Reprinted(name, file string, getenv func(string) (string, bool), printed Printed) upstream.Config {
+	u := c.Upstreams[name]
+	u.Headers = maps.Clone(u.Headers)
+	for _, o := range c.Origins[name] {
+		section, key, _ := strings.Cut(o.Key, ".")
+		if len(o.Program) == 0 || section == "env" {
+			continue
+		}
+		e := expander{dir: filepath.Dir(file), file: file, getenv: getenv, left: maxReferenced, named: Inputs{},
+			print: func(command []string) (string, string) { return printed(name, command) }}
+		value, _, problems := e.expand(o.text)
+		switch {
+		case len(problems) > 0 || strings.ContainsAny(value, "\r\n\x00"):
+		case section == "headers":
+			u.Headers[key] = value
+		default:
+			*u.Auth.Secret(key) = value
+		}
+	}
+	return u
+}
+
 // printers returns the files that decide which programs print the secrets of an entry.
 func (c *Config) printers(d *decoder, name string) (list sandbox.Deciders) {
 	path, _ := d.refs.getenv("PATH")

@@ -42,8 +42,8 @@ func (c *Config) Stated() Config {
 // keyFiles completes the paths of keys and certificates of upstreams, and notes what the files of TLS have.
 func (d *decoder) keyFiles(c *Config) {
 	for name, u := range c.Upstreams {
-		if u.Auth.PrivateKeyFile != "" {
-			u.Auth.PrivateKeyFile = beside(d.File, u.Auth.PrivateKeyFile)
+		for _, file := range u.Auth.Files() {
+			*file.Path = beside(d.File, *file.Path)
 		}
 		sum := sha256.New()
 		for _, file := range u.TLS.Files() {

@@ -180,7 +180,7 @@ var noSecrets = map[string]string{
 	"url": "an address", "headers": "names and values: each line of the log has only names",
 	"tls.ca_file": "a path", "tls.cert_file": "a path", "tls.key_file": "a path", "tls.server_name": "a name",
 	"auth.header": "a name", "auth.scheme": "a word", "auth.scopes": "names", "auth.client_id": "a name",
-	"auth.private_key_file": "a path", "auth.key_id": "a name", "auth.issuer": "an address",
+	"auth.private_key_file": "a path", "auth.cert_file": "a path", "auth.key_file": "a path", "auth.key_id": "a name", "auth.issuer": "an address",
 	"auth.authorization_endpoint": "an address", "auth.token_endpoint": "an address", "auth.resource": "an address",
 	"auth.audience": "a name", "auth.params": "parameters of an address that the browser of a user shows",
 	"forward_headers": "names", "identity.audience": "a name", "prefix": "a name", "capabilities": "names", "tools.capabilities": "names", "tools.as": "a name",

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"junction/upstream/prose"
@@ -16,11 +15,14 @@ import (
 const (
 	limit     = 30 * time.Second // of one run
 	mostBytes = 64 << 10         // of the output
-	mostWords = 200              // characters of what a program says about its failure
 )
 
+// byHand is how the operator finds out what a program says about its failure.
+const byHand = "; run it by hand, as the user of Junction, to see why"
+
 // run runs a program, without a shell and without input, and returns its output without the line breaks at the end.
-// The errors have no part of the output.
+// The errors have no part of the output, and nothing of standard error: a script may trace its secret there, and
+// callers of the upstream read the reason of a failure, too.
 func run(ctx context.Context, p Program) (string, error) {
 	late := fmt.Errorf("the program %s did not end within %v, and was ended; run it by hand, without a terminal, to "+
 		"see what it waits for", base(p.Command), limit)
@@ -39,12 +41,12 @@ func run(ctx context.Context, p Program) (string, error) {
 		return "", fmt.Errorf("the program %s printed more than %d KiB, which is no secret", base(p.Command),
 			mostBytes>>10)
 	case r.Code != 0:
-		return "", fmt.Errorf("the program %s %s%s", base(p.Command), r.How, words(r.Stderr))
+		return "", fmt.Errorf("the program %s %s%s", base(p.Command), r.How, byHand)
 	}
 	text := bytes.TrimRight(r.Output, "\r\n")
 	switch {
 	case len(text) == 0:
-		return "", fmt.Errorf("the program %s printed nothing%s", base(p.Command), words(r.Stderr))
+		return "", fmt.Errorf("the program %s printed nothing%s", base(p.Command), byHand)
 	case bytes.IndexByte(text, 0) >= 0:
 		return "", fmt.Errorf("the program %s printed a NUL byte, which no secret has", base(p.Command))
 	}
@@ -53,13 +55,3 @@ func run(ctx context.Context, p Program) (string, error) {
 
 // base returns the program of a command, without its arguments.
 func base(command []string) string { return prose.OneLine(filepath.Base(command[0])) }
-
-// words returns the last line that a program has written to standard error.
-func words(stderr string) string {
-	lines := strings.Split(strings.TrimSpace(stderr), "\n")
-	last := prose.Cut(prose.OneLine(strings.TrimSpace(lines[len(lines)-1])), mostWords)
-	if last == "" {
-		return "; run it by hand to see why"
-	}
-	return ": " + last
-}

@@ -16,8 +16,9 @@ import (
 )
 
 const (
-	leastBetween = time.Minute // between two rounds of an upstream, after an answer 401 or a failure
-	atOnce       = 8           // programs that run at once
+	leastBetween = time.Minute      // between two rounds of an upstream, after an answer 401 or a failure
+	mostAgain    = 10 * time.Second // for which Again waits
+	atOnce       = 8                // programs that run at once
 )
 
 // A Program prints a secret for an upstream.
@@ -65,7 +66,10 @@ type programs struct {
 	asked  chan struct{} // 1-buffered: the server has answered 401
 	tried  chan struct{} // closed when each program has ended once
 
-	printed map[string]*printed // by command; guarded by Programs.mu
+	printed  map[string]*printed // by command; guarded by Programs.mu
+	answered time.Time           // when the programs ran because of an answer; guarded by Programs.mu
+	running  bool                // a round is running; guarded by Programs.mu
+	round    chan struct{}       // closed at the end of the round that runs, or of the next one; guarded by Programs.mu
 }
 
 // printed is what a program has printed.
@@ -113,7 +117,7 @@ func (p *Programs) Follow(list []Program) (started bool) {
 	}
 	for name, its := range next {
 		u := &programs{list: its, asked: make(chan struct{}, 1), tried: make(chan struct{}),
-			printed: map[string]*printed{}}
+			printed: map[string]*printed{}, round: make(chan struct{})}
 		for _, one := range its {
 			if old := p.upstreams[name]; old != nil && old.printed[key(one.Command)] != nil {
 				u.printed[key(one.Command)] = old.printed[key(one.Command)]
@@ -137,12 +141,14 @@ func key(command []string) string { return strings.Join(command, "\x00") }
 
 // repeat runs the programs of an upstream until ctx ends.
 func (p *Programs) repeat(ctx context.Context, u *programs) {
-	var answered time.Time // when the programs ran because of an answer
+	defer p.turn(u, false)
 	for first := true; ; first = false {
 		begun, failed := time.Now(), false
+		p.turn(u, true)
 		for _, one := range u.list {
 			failed = !p.once(ctx, u, one) || failed
 		}
+		p.turn(u, false)
 		if first {
 			close(u.tried)
 		}
@@ -154,11 +160,26 @@ func (p *Programs) repeat(ctx context.Context, u *programs) {
 			return
 		}
 		if time.Since(begun) < every {
+			p.mu.Lock()
+			answered := u.answered
+			p.mu.Unlock()
 			if !pace.Sleep(ctx, time.Until(answered.Add(leastBetween)), nil) {
 				return
 			}
-			answered = time.Now()
+			p.mu.Lock()
+			u.answered = time.Now()
+			p.mu.Unlock()
 		}
+	}
+}
+
+// turn notes that a round of an upstream begins or ends.
+func (p *Programs) turn(u *programs, begins bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if u.running = begins; !begins {
+		close(u.round)
+		u.round = make(chan struct{})
 	}
 }
 
@@ -238,6 +259,29 @@ func (p *Programs) Refused(name string) {
 	defer p.mu.Unlock()
 	if u := p.upstreams[name]; u != nil {
 		pace.Wake(u.asked)
+	}
+}
+
+// Again is Refused, and waits until the programs have ended, for ten seconds at most. It does not wait if they ran
+// for such an answer less than a minute ago. Concurrent callers share one round.
+func (p *Programs) Again(ctx context.Context, name string) {
+	p.mu.Lock()
+	u := p.upstreams[name]
+	if u == nil || !u.running && time.Now().Before(u.answered.Add(leastBetween)) {
+		p.mu.Unlock()
+		return
+	}
+	round := u.round
+	if !u.running {
+		pace.Wake(u.asked)
+	}
+	p.mu.Unlock()
+	late := time.NewTimer(mostAgain)
+	defer late.Stop()
+	select {
+	case <-round:
+	case <-late.C:
+	case <-ctx.Done():
 	}
 }
 

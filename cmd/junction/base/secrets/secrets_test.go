@@ -132,6 +132,58 @@ func TestProgramsRunAgain(t *testing.T) {
 	})
 }
 
+// TestProgramsRunForCallersThatWait: callers whose secret was refused share one round, and have its secret. Less than a
+// minute after it, nobody waits. A program that hangs keeps a caller for ten seconds, and a caller that leaves, or whose
+// upstream gets another program, not at all.
+func TestProgramsRunForCallersThatWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := newPrinter()
+		o.set("a", "one")
+		p := newPrograms(o.run)
+		defer p.Close()
+		p.Follow([]Program{program("u", "a", time.Hour)})
+		p.Wait(t.Context())
+		o.set("a", "two")
+		var callers sync.WaitGroup
+		for range 100 {
+			callers.Go(func() {
+				p.Again(t.Context(), "u")
+				if got, _ := p.Value("u", []string{"a"}); got != "two" {
+					t.Errorf("a caller has the secret %q", got)
+				}
+			})
+		}
+		callers.Wait()
+		if got := o.count("u"); got != 2 {
+			t.Errorf("%d runs, want one at the start and one for 100 callers", got)
+		}
+		waits := func(ctx context.Context) time.Duration {
+			begun := time.Now()
+			p.Again(ctx, "u")
+			return time.Since(begun)
+		}
+		if got := waits(t.Context()); got != 0 || o.count("u") != 2 {
+			t.Errorf("at once after that, a caller waits %v, %d runs", got, o.count("u"))
+		}
+		time.Sleep(time.Minute)
+		o.mu.Lock()
+		o.hang["a"] = true
+		o.mu.Unlock()
+		short, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if got := waits(short); got != time.Second {
+			t.Errorf("a caller that leaves waits %v", got)
+		}
+		if got := waits(t.Context()); got != mostAgain {
+			t.Errorf("a program that hangs keeps a caller for %v", got)
+		}
+		time.AfterFunc(time.Second, func() { p.Follow(nil) })
+		if got := waits(t.Context()); got != time.Second {
+			t.Errorf("a program that the file no longer has keeps a caller for %v", got)
+		}
+	})
+}
+
 // TestProgramThatFails: a failure leaves the secret that was printed before, and is tried again a minute later. A
 // program that hangs keeps no other upstream from its secrets.
 func TestProgramThatFails(t *testing.T) {
@@ -253,10 +305,10 @@ func TestRun(t *testing.T) {
 		err    string
 	}{
 		{prints: "secret", words: []string{"a b", "$HOME", "`id`", "; id"}, want: "a b|$HOME|`id`|; id"},
-		{prints: "blank", err: "printed nothing; run it by hand to see why"},
+		{prints: "blank", err: "printed nothing; run it by hand, as the user of Junction, to see why"},
 		{prints: "nul", err: "printed a NUL byte, which no secret has"},
 		{prints: "much", err: "printed more than 64 KiB, which is no secret"},
-		{prints: "failure", err: "exited with status 7: not signed in"},
+		{prints: "failure", err: "exited with status 7; run it by hand, as the user of Junction, to see why"},
 	} {
 		t.Run(tt.prints, func(t *testing.T) {
 			t.Setenv("SECRETS_TEST_PRINTS", tt.prints)

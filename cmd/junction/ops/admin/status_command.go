@@ -353,6 +353,9 @@ func writeStatus(b *prose.Page, r *diagnose.Running, now time.Time) {
 			}
 			b.Wrap("    ", "      ", prose.Tilde(u.Secrets[i].Shown(now)))
 		}
+		for _, text := range u.Sends {
+			b.Wrap("    ", "      ", prose.Tilde(prose.Flat(text)))
+		}
 		processes, more := u.FewProcesses()
 		for _, c := range processes {
 			b.Wrap("    ", "      ", fmt.Sprintf("process %d, %s old%s", c.PID, prose.Age(now.Sub(c.Started)), c.Use()))

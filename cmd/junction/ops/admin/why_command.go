@@ -181,6 +181,7 @@ func printItem(b *prose.Page, a *diagnose.WhyReport, i *diagnose.WhyItem, now ti
 	field("folder", prose.Flat(i.Folder))
 	field("cache", i.Cache)
 	field("time", prose.Flat(i.Limits))
+	field("sends", prose.Flat(strings.Join(i.Sends, "; ")))
 	var bounds []string
 	for _, l := range i.Bounds {
 		if l.From != "" { // the JSON has the built-in ones, too

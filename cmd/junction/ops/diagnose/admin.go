@@ -340,9 +340,10 @@ func (p *Proxy) Report(stopping context.Context) Report {
 		}
 	}
 	for _, name := range p.personal() {
+		c := p.Config().Upstreams[name]
 		r.Upstreams = append(r.Upstreams, UpstreamStatus{Name: name, State: PerUser, Error: p.refusal(name),
-			Auth: string(p.Config().Upstreams[name].Auth.Mode), Note: prose.Flat(p.Credential(name).Notes),
-			Secrets: p.Secrets(name)})
+			Auth: string(c.Auth.Mode), Note: prose.Flat(p.Credential(name).Notes),
+			Secrets: p.Secrets(name), Sends: c.Sends()})
 	}
 	configured := p.Config().Upstreams
 	for _, name := range slices.Sorted(maps.Keys(configured)) {

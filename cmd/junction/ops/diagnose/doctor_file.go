@@ -90,6 +90,7 @@ func File(ctx context.Context, version, file string, c *config.Config, only []st
 	}
 	d.leave(c, personal, only)
 	d.addProbes(ctx, c, sources, only)
+	d.addSends(c, only)
 	return d, nil
 }
 
@@ -118,6 +119,19 @@ func (d *Diagnosis) addProbes(ctx context.Context, c *config.Config, sources *cr
 				found.Kind = KindNote
 			}
 			d.find(name, found)
+		}
+	}
+}
+
+// addSends adds what requests have beside the credential.
+func (d *Diagnosis) addSends(c *config.Config, only selection) {
+	for _, name := range slices.Sorted(maps.Keys(c.Upstreams)) {
+		u := c.Upstreams[name]
+		if u.Off() || !only.has(name) {
+			continue
+		}
+		for _, text := range u.Sends() {
+			d.find(name, Finding{Kind: KindNote, Text: text})
 		}
 	}
 }

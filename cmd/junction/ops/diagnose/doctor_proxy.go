@@ -55,6 +55,7 @@ func (p *Proxy) diagnose(ctx context.Context, only selection) (Diagnosis, error)
 	}
 	p.addHidden(&d, only)
 	p.addSecrets(&d, only)
+	d.addSends(p.Config(), only)
 	d.addProbes(ctx, p.Config(), p.Sources, only)
 	if whole {
 		p.addIssuers(&d)

@@ -56,6 +56,8 @@ type UpstreamStatus struct {
 	Invalid bool     `json:"invalid,omitempty"` // the entry has a mistake, so that no connection is attempted
 	// where the secrets of the entry are kept, except those in variables
 	Secrets []Secret `json:"secrets,omitempty"`
+	// what requests have beside the credential, such as headers of the client, without values
+	Sends []string `json:"sends,omitempty"`
 	// it works in the folders of clients, and clients may name none: calls from a folder fail
 	NoFolder bool `json:"no_folder,omitempty"`
 
@@ -155,7 +157,7 @@ func (p *Proxy) statusOf(s *upstream.Status, tools int) UpstreamStatus {
 	if u.Note == "" {
 		u.Note = prose.Flat(credential.Notes)
 	}
-	u.Secrets = p.Secrets(s.Name)
+	u.Secrets, u.Sends = p.Secrets(s.Name), c.Sends()
 	u.NoFolder = p.noFolder(s.Name)
 	if connected := s.State == upstream.StateReady || s.State == upstream.StateClosed; connected && u.Note == "" {
 		u.Note = p.permitted(s.Name)

@@ -41,24 +41,25 @@ type WhyReport struct {
 
 // WhyItem is about one item.
 type WhyItem struct {
-	Upstream string `json:"upstream"`
-	Kind     string `json:"kind"`
-	Own      string `json:"own_name"`
-	Exposed  string `json:"name,omitempty"`
-	Visible  bool   `json:"visible"`
-	Listed   bool   `json:"listed"`
-	Verdict  string `json:"verdict,omitempty"`    // of a call without arguments
-	Reads    bool   `json:"depends_on_arguments"` // whether Verdict depends on the arguments
-	Held     string `json:"held,omitempty"`       // why a pinned policy hides the item
-	Cache    string `json:"cache,omitempty"`      // the effect of the key cache on the tool
-	Limits   string `json:"limits,omitempty"`     // when a call of the item ends, and the keys that say so
-	Changed  string `json:"changed,omitempty"`    // how Junction has changed the definition, and why
-	Problem  string `json:"problem,omitempty"`    // why the item is not offered, or not to all clients
-	Folder   string `json:"folder,omitempty"`     // in which folders calls of the item work
-	NoFolder bool   `json:"no_folder,omitempty"`  // calls from a folder fail, because clients may name none
-	State    string `json:"upstream_state"`
-	Since    string `json:"upstream_since"`
-	Error    string `json:"upstream_error,omitempty"`
+	Upstream string   `json:"upstream"`
+	Kind     string   `json:"kind"`
+	Own      string   `json:"own_name"`
+	Exposed  string   `json:"name,omitempty"`
+	Visible  bool     `json:"visible"`
+	Listed   bool     `json:"listed"`
+	Verdict  string   `json:"verdict,omitempty"`    // of a call without arguments
+	Reads    bool     `json:"depends_on_arguments"` // whether Verdict depends on the arguments
+	Held     string   `json:"held,omitempty"`       // why a pinned policy hides the item
+	Cache    string   `json:"cache,omitempty"`      // the effect of the key cache on the tool
+	Limits   string   `json:"limits,omitempty"`     // when a call of the item ends, and the keys that say so
+	Changed  string   `json:"changed,omitempty"`    // how Junction has changed the definition, and why
+	Sends    []string `json:"sends,omitempty"`      // what a call has beside the credential, without values
+	Problem  string   `json:"problem,omitempty"`    // why the item is not offered, or not to all clients
+	Folder   string   `json:"folder,omitempty"`     // in which folders calls of the item work
+	NoFolder bool     `json:"no_folder,omitempty"`  // calls from a folder fail, because clients may name none
+	State    string   `json:"upstream_state"`
+	Since    string   `json:"upstream_since"`
+	Error    string   `json:"upstream_error,omitempty"`
 
 	// the other limits of the upstream that are set, and the keys that set them
 	Bounds []upstream.Bound `json:"bounds,omitempty"`

@@ -22,6 +22,9 @@ func (p *Proxy) itemOf(x *view.Explanation, s upstream.Status, who policy.Subjec
 		Advice: []string{}, Changed: p.changeOf(x),
 	}
 	a.Limits, a.Bounds = p.limitsOf(x)
+	if c, some := p.Config().Upstreams[x.Upstream]; some {
+		a.Sends = c.Sends()
+	}
 	if a.Limits != "" && x.Part == upstream.PartTools && slices.Contains(s.Asks, x.Own) {
 		a.Limits += "; it has asked a person, and its server does not say in which call, so that each call has a " +
 			"connection for itself"

@@ -7,6 +7,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -219,6 +220,9 @@ func (x *signIns) listKeys(ctx context.Context, c *config.Config, s *storage) er
 		switch entry, there := c.Upstreams[k.Upstream]; {
 		case !there:
 			j.Note = "the file has no such upstream"
+			if !k.Expires.IsZero() {
+				j.Note += "; Junction deletes the key on " + k.Expires.UTC().Format(time.DateOnly)
+			}
 		case credentials.KeyOrigin(entry) != k.Resource:
 			j.Note = "not used: the url, the command or the mode of the upstream has changed"
 		case isKey && !slices.ContainsFunc(c.Auth.APIKeys, func(a auth.Key) bool { return a.Name == bare }):
