@@ -151,6 +151,10 @@ func (k *newKey) create(ctx context.Context, stdout, stderr io.Writer, file stri
 			leftOut = fmt.Sprintf("\n# No policy gives %s a tool: name it in match.key of a policy.", made.Name) +
 				joinable(file)
 		}
+		for _, s := range f.config.Policies.Spreads([]string{made.Name}, f.config.Known()) {
+			leftOut += fmt.Sprintf("\n# %s gets %s only by the ask of the policy %s: after its own approval.\n# To give it "+
+				"to fewer callers: %s", made.Name, s.Items, s.Policy, config.Command(file, "check"))
+		}
 	}
 	if k.json {
 		return cli.PrintValue(stdout, made)
