@@ -154,8 +154,8 @@ var (
 	ErrNotSent = errors.New("not sent")
 	// ErrSessionGone means that the server has ended the session. The request was not processed.
 	ErrSessionGone = errors.New("the server has ended the session")
-	// ErrClosed means that Junction closed the transport.
-	ErrClosed = errors.New("closed")
+	// ErrClosed means that Junction closed the transport, such as for a reconnect that the operator wants.
+	ErrClosed = errors.New("Junction has closed the connection")
 	// ErrInvalid is in the chain of errors about responses that violate the protocol.
 	ErrInvalid = errors.New("invalid answer")
 )

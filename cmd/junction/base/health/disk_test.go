@@ -14,7 +14,7 @@ func TestCheckDisk(t *testing.T) {
 		want string
 	}{
 		"space":    {map[string]int64{"/logs": 1 << 30, "/data": 1 << 30}, ""},
-		"full":     {map[string]int64{"/logs": 1 << 30, "/data": 4096}, "the disk of /data (storage.dsn) is full: 4 KiB are free"},
+		"full":     {map[string]int64{"/logs": 1 << 30, "/data": 4096}, "the disk of /data (storage.dsn) is full: less than 16 MiB are free"},
 		"no reply": {map[string]int64{"/logs": -1, "/data": 1 << 30}, ""},
 	} {
 		err := checkDisk(files, func(dir string) (int64, error) {

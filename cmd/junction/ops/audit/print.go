@@ -150,11 +150,14 @@ func (l *line) outcomeDetail() string {
 		if l.Method != "" {
 			text = cmp.Or(l.Detail, l.Error) + ", " + l.Method + " at " + l.Path
 		}
+		if l.Principal != "" && l.Address != "" { // otherwise the address is the caller
+			text += ", from " + l.Address
+		}
 		if l.More > 0 {
 			text += fmt.Sprintf(", and %d more", l.More)
 		}
 		return text
-	case l.Event != "" && l.Principal != "" && l.Address != "": // otherwise the address is the caller
+	case l.Event != "" && l.Principal != "" && l.Address != "":
 		return cmp.Or(l.Detail, l.Error, "from "+l.Address)
 	case l.Event != "":
 		return cmp.Or(l.Detail, l.Error)
