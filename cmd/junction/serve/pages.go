@@ -11,6 +11,7 @@ import (
 	"junction/cmd/junction/base/config"
 	"junction/cmd/junction/base/runfile"
 	"junction/cmd/junction/desk/packs"
+	"junction/cmd/junction/ops/console"
 	"junction/cmd/junction/ops/diagnose"
 	"junction/cmd/junction/ops/pages"
 	"junction/proxy"
@@ -18,7 +19,7 @@ import (
 
 // adminPages are what the admin address shows.
 type adminPages struct {
-	*console
+	*common
 	place      *place
 	contents   *contents
 	listening  *listening
@@ -35,18 +36,25 @@ type adminPages struct {
 // statusPage returns the page of the admin listener. Its streams end with serving.
 func (p *adminPages) statusPage(stopping, serving context.Context) (*pages.Status, error) {
 	return pages.NewStatus(pages.StatusOptions{
-		Report: func() diagnose.Report {
+		Report: func(people bool) diagnose.Report {
 			proxy := p.asSeen()
 			r := proxy.Report(stopping)
-			proxy.ListProcesses(&r, nil)
+			proxy.ListProcesses(&r, people)
 			return r
 		},
+		Open:     func() bool { return p.asSeen().ShowsPeople() },
 		Sessions: p.serving.sessions, Calls: &p.serving.calls, Reconnect: p.reconnect,
 		SignIn: p.signIns.begin, SignedIn: p.signIns.signedIn,
 		Version: build.Read().Version, File: p.file, Stopping: serving, Log: p.log,
 		URL:     func() string { return runfile.Addresses(p.listening.url(), p.inForce.now().Public()) },
 		Command: func(words ...string) string { return config.Command(p.file, words...) },
 	})
+}
+
+// consoleOf returns the console, whose pages are those of the admin listener.
+func (p *adminPages) consoleOf(page *pages.Status) (*console.Console, error) {
+	return console.New(console.Options{Pages: page.Serve, Log: p.log,
+		Event: func(event string) { p.recording.event(event, "", proxy.OK) }})
 }
 
 // reconnect connects an upstream again for a person at the status page.

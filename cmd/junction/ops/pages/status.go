@@ -9,6 +9,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -25,7 +26,9 @@ import (
 
 // StatusOptions are what the status page shows and does. All fields must be set.
 type StatusOptions struct {
-	Report    func() diagnose.Report
+	Report func(people bool) diagnose.Report // without people, it names no callers and no folders of theirs
+	// Open reports whether there is no authentication, so that callers are programs of this machine and no people.
+	Open      func() bool
 	Sessions  func() (latest []front.SessionStatus, total int)
 	Calls     *Calls
 	Reconnect func(upstream string) bool // returns false if there is no such upstream; does not block
@@ -43,11 +46,12 @@ type StatusOptions struct {
 
 // Status is the page that shows a running proxy, its event stream, and what the owner may do. It is
 // for the admin listener, whose handler has checked the Host header, that no page of another site sent
-// the request, and that a POST has the secret of the owner. The page cannot know the owner, so it shows
-// commands and has no buttons.
+// the request, and that a POST has the secret of the owner. There the page cannot know the owner: it shows
+// commands and no people. In the console (package console) it shows people, and has buttons.
 type Status struct {
 	StatusOptions
 	page, signInPage *frame.Page
+	owned            chi.Router // of the console
 	signIns          signIns
 	streams          atomic.Int64
 }
@@ -59,13 +63,24 @@ func NewStatus(o StatusOptions) (*Status, error) {
 		return nil, err
 	}
 	in, err := newPage("signin", "form-action 'none'")
-	return &Status{StatusOptions: o, page: p, signInPage: in}, err
+	if err != nil {
+		return nil, err
+	}
+	made := &Status{StatusOptions: o, page: p, signInPage: in, owned: chi.NewRouter()}
+	made.pages(made.owned)
+	return made, nil
 }
 
-// Register adds the routes of the page.
+// Register adds the routes of the open page, and those of commands.
 func (s *Status) Register(r chi.Router) {
-	pages := map[string]http.HandlerFunc{"/": s.show, "/events": s.events, CallbackPattern: s.callback}
-	for path, answer := range pages {
+	s.pages(r)
+	r.Get(CallbackPattern, s.callback)
+	r.Head(CallbackPattern, s.callback)
+}
+
+// pages adds the routes that the open page and the console have.
+func (s *Status) pages(r chi.Router) {
+	for path, answer := range map[string]http.HandlerFunc{"/": s.show, "/events": s.events} {
 		r.Get(path, answer)
 		r.Head(path, answer)
 	}
@@ -73,13 +88,20 @@ func (s *Status) Register(r chi.Router) {
 	r.Post("/signin", s.signIn)
 }
 
-func (s *Status) show(w http.ResponseWriter, _ *http.Request) {
-	s.page.Serve(w, s.Log, http.StatusOK, s.data())
+// Serve answers a request of the console. The caller has checked that the owner sent it, and the token of a form.
+func (s *Status) Serve(w http.ResponseWriter, r *http.Request, v View) {
+	s.owned.ServeHTTP(w, v.with(r))
+}
+
+func (s *Status) show(w http.ResponseWriter, r *http.Request) {
+	s.page.Serve(w, s.Log, http.StatusOK, s.data(viewOf(r)))
 }
 
 // statusData is the data of the page.
 type statusData struct {
+	View
 	diagnose.Report
+	People         bool // callers are named
 	Title, Version string
 	URL, File      string
 	Heading        string   // how many servers work
@@ -101,6 +123,7 @@ type upstreamData struct {
 	Class  string // of the state, in the style sheet
 	Broken bool   // a person should read the reason
 	Again  string // the command that connects the upstream again; "" if that would change nothing
+	Enter  bool   // the owner can sign in to the server
 	Few    []diagnose.CommandProcess
 	Others int    // processes that Few leaves out
 	All    string // the command that shows all
@@ -138,10 +161,11 @@ func (statusData) Millis(d time.Duration) string {
 
 const mostProblems = 50 // of tools that the page shows
 
-func (s *Status) data() statusData {
+func (s *Status) data(v View) statusData {
 	now := time.Now()
-	d := statusData{Report: s.Report(), Title: "Status", Version: s.Version, URL: s.URL(), File: s.File,
-		Calls: s.Calls.Last(), Zone: now.Format("MST")}
+	people := v.Owner || s.Open()
+	d := statusData{View: v, Report: s.Report(people), People: people, Title: "Status", Version: s.Version, URL: s.URL(),
+		File: s.File, Calls: s.Calls.Last(), Zone: now.Format("MST")}
 	d.Heading, d.Lacking = diagnose.Summary(d.Report.Upstreams), d.Unfollowed()
 	d.Secure = d.Certificate.Sentence(now)
 	if d.More = max(len(d.Problems)-mostProblems, 0); d.More > 0 {
@@ -161,6 +185,7 @@ func (s *Status) data() statusData {
 		if row.canReconnect() {
 			row.Again = s.Command("reconnect", u.Name)
 		}
+		row.Enter = v.Owner && u.SignIn
 		row.Few, row.Others = u.FewProcesses()
 		row.All = s.Command("status", u.Name, "--json")
 		d.Fine = d.Fine && !row.Broken
@@ -198,13 +223,18 @@ func (s *Status) events(w http.ResponseWriter, r *http.Request) {
 		s.Log.Error("cannot open the event stream of the status page", "error", err)
 		return
 	}
+	v := viewOf(r)
+	var ended <-chan struct{} // never for the open page
+	if v.Ended != nil {
+		ended = v.Ended.Done()
+	}
 	frame.Secure(w.Header())
 	w.Header().Set("Content-Type", "text/event-stream")
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 	var last []byte
 	for unchanged := 0; ; unchanged++ {
-		now, err := s.render()
+		now, err := s.render(v)
 		if err != nil {
 			s.Log.Error("cannot render the status page", "error", err)
 			return
@@ -227,15 +257,20 @@ func (s *Status) events(w http.ResponseWriter, r *http.Request) {
 			return
 		case <-s.Stopping.Done():
 			return
+		case <-ended:
+			return
 		case <-tick.C:
+			if v.Lasts != nil && !v.Lasts() {
+				return
+			}
 		}
 	}
 }
 
 // render returns the part of the page that changes, as a JSON string.
-func (s *Status) render() ([]byte, error) {
+func (s *Status) render(v View) ([]byte, error) {
 	var b bytes.Buffer
-	if err := s.page.Render(&b, "live", s.data()); err != nil {
+	if err := s.page.Render(&b, "live", s.data(v)); err != nil {
 		return nil, err
 	}
 	return json.Marshal(b.String())
@@ -244,13 +279,17 @@ func (s *Status) render() ([]byte, error) {
 // reconnect connects an upstream again.
 func (s *Status) reconnect(w http.ResponseWriter, r *http.Request) {
 	frame.Secure(w.Header())
-	name := r.URL.Query().Get("upstream")
+	name := r.FormValue("upstream")
 	if !s.Reconnect(name) {
 		http.Error(w, fmt.Sprintf("there is no upstream %q; junction list shows their names", name),
 			http.StatusNotFound)
 		return
 	}
 	s.Log.Info("an upstream is connected again, as its owner has asked", "upstream", name)
+	if v := viewOf(r); v.Owner {
+		http.Redirect(w, r, v.Base+"#upstream-"+url.PathEscape(name), http.StatusSeeOther)
+		return
+	}
 	w.Header().Set("Content-Type", "application/json")
 	io.WriteString(w, "{}\n")
 }

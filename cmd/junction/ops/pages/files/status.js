@@ -42,7 +42,7 @@ function localize(root) {
 const live = document.getElementById("live");
 const said = document.getElementById("said");
 localize(live);
-const events = new EventSource("/events");
+const events = new EventSource("events");
 events.onopen = () => { said.textContent = ""; };
 events.onerror = () => { said.textContent = "Junction does not answer. The page is not up to date."; };
 events.onmessage = (event) => {
