@@ -132,15 +132,15 @@ func TestTerminalConsole(t *testing.T) {
 	if err := d.cmd.Wait(); err != nil {
 		t.Error(err)
 	}
-	if status, page = mustOpen(t, own, where); status != http.StatusOK || !strings.Contains(page, "<b>good</b>") || !strings.Contains(page, "<form") {
+	if status, page = mustOpen(t, own, where); status != http.StatusOK || !strings.Contains(page, ">good</a>") || !strings.Contains(page, "<form") {
 		t.Errorf("the owner sees %d:\n%s", status, page)
 	}
-	if status, page = mustOpen(t, thief, where); status != http.StatusForbidden || strings.Contains(page, "<b>good</b>") {
+	if status, page = mustOpen(t, thief, where); status != http.StatusForbidden || strings.Contains(page, ">good</a>") {
 		t.Errorf("another browser sees %d:\n%s", status, page)
 	}
 
 	mustDialog(t, p, "--end").mustSay(`1 session of the console ended\.`)
-	if status, page = mustOpen(t, own, where); status != http.StatusNotFound || strings.Contains(page, "<b>good</b>") {
+	if status, page = mustOpen(t, own, where); status != http.StatusNotFound || strings.Contains(page, ">good</a>") {
 		t.Errorf("after the end, the owner sees %d:\n%s", status, page)
 	}
 }

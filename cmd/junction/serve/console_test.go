@@ -107,7 +107,7 @@ func TestConsoleChangesSomething(t *testing.T) {
 	}
 	form := url.Values{"token": {tokenOf(page)}, "upstream": {"good"}}
 	for _, host := range []string{"evil.example", "evil.example:8421", "127.0.0.1.evil.example"} {
-		if status, page := v.mustGet(t, v.base, http.Header{"Host": {host}}); status != http.StatusForbidden || strings.Contains(page, "<b>good</b>") {
+		if status, page := v.mustGet(t, v.base, http.Header{"Host": {host}}); status != http.StatusForbidden || strings.Contains(page, ">good</a>") {
 			t.Errorf("for the host %s: %d", host, status)
 		}
 	}
@@ -123,7 +123,7 @@ func TestConsoleChangesSomething(t *testing.T) {
 	if status, _ := v.mustPost(t, "/reconnect", form); status != http.StatusForbidden {
 		t.Errorf("outside of the console: %d", status)
 	}
-	if status, page := v.mustPost(t, v.base+"reconnect", form); status != http.StatusOK || !strings.Contains(page, "<b>good</b>") {
+	if status, page := v.mustPost(t, v.base+"reconnect", form); status != http.StatusOK || !strings.Contains(page, "<h1>good</h1>") {
 		t.Errorf("the owner: %d\n%s", status, page)
 	}
 	r.stderr.mustSay(t, "upstream=good state=ready", 2)

@@ -43,7 +43,7 @@ func (p *program) serve(stopping context.Context) error {
 		ErrorLog:     slog.NewLogLogger(p.log.Handler(), slog.LevelDebug),
 	}}
 	seen := p.pages.asSeen()
-	page, err := p.pages.statusPage(stopping, ctx)
+	page, err := p.pages.statusPages(stopping, ctx)
 	if err != nil {
 		return err
 	}

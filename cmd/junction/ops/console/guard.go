@@ -44,7 +44,7 @@ func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	base := Prefix + name + "/"
-	quiet := r.Header.Get(pages.QuietHeader) != "" // the script asks, and not the person
+	quiet := rest == "events" || r.Header.Get(pages.QuietHeader) != "" // the script asks, and not the person
 	own, stage := c.session(r, name, !quiet)
 	compared, _ := c.sessions.Stage(name)
 	switch {

@@ -31,6 +31,9 @@ type CommandProcess struct {
 	Memory int64 `json:"memory_bytes,omitempty"`
 }
 
+// For returns what the process does, without a comma before it.
+func (c CommandProcess) For() string { return strings.TrimPrefix(c.Use(), ", ") }
+
 // Use returns what the process does, with a comma before it; "" if it takes the calls of all callers.
 func (c CommandProcess) Use() (text string) {
 	switch {
@@ -95,7 +98,7 @@ func (p *Proxy) ListProcesses(report *Report, people bool) {
 	}
 }
 
-// withoutPeople removes the callers from a report.
+// withoutPeople removes the names of callers from a report, and those of keys, except in warnings of the file.
 func (r *Report) withoutPeople() {
 	for i := range r.Upstreams {
 		u := &r.Upstreams[i]
@@ -105,6 +108,10 @@ func (r *Report) withoutPeople() {
 		for n := range u.Stuck {
 			u.Stuck[n].Caller = ""
 		}
+	}
+	r.Reloaded = slices.Clone(r.Reloaded)
+	for i := range r.Reloaded {
+		r.Reloaded[i].AddedKeys, r.Reloaded[i].RevokedKeys = nil, nil
 	}
 	for i := range r.Overuse { // the report has its own list
 		r.Overuse[i].Principal = ""

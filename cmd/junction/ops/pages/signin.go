@@ -74,7 +74,7 @@ type signInPage struct {
 }
 
 // signIn starts a sign-in for the owner. The answer is a page that goes on.
-func (s *Status) signIn(w http.ResponseWriter, r *http.Request) {
+func (s *Site) signIn(w http.ResponseWriter, r *http.Request) {
 	name, back := r.FormValue("upstream"), viewOf(r).Base
 	ctx, cancel := context.WithTimeout(r.Context(), prepareTime)
 	defer cancel()
@@ -114,12 +114,12 @@ func callbackHost(r *http.Request) string {
 
 // callback takes the answer of an authorization server. The state in the answer protects it: only a
 // sign-in that the form has started has one, and it is accepted once.
-func (s *Status) callback(w http.ResponseWriter, r *http.Request) {
+func (s *Site) callback(w http.ResponseWriter, r *http.Request) {
 	name := r.PathValue("upstream")
 	in, ok := s.signIns.take(name, r.URL.Query())
 	if !ok {
 		s.failed(w, http.StatusBadRequest, name, "/",
-			errors.New("this answer does not belong to a sign-in that is in progress; start again on the status page"))
+			errors.New("this answer does not belong to a sign-in that is in progress; start again on the first page"))
 		return
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), prepareTime)
@@ -132,14 +132,14 @@ func (s *Status) callback(w http.ResponseWriter, r *http.Request) {
 	s.SignedIn(name)
 	s.signInPage.Serve(w, s.Log, http.StatusOK, signInPage{Title: "Signed in to " + name,
 		Text: "Junction connects to " + name + " now.",
-		Link: in.back + "#upstream-" + url.PathEscape(name), Label: "Back to the status page", Again: true})
+		Link: in.back + "#upstream-" + url.PathEscape(name), Label: "Back to the first page", Again: true})
 }
 
 // failed answers with the reason why a sign-in failed.
-func (s *Status) failed(w http.ResponseWriter, status int, name, back string, err error) {
+func (s *Site) failed(w http.ResponseWriter, status int, name, back string, err error) {
 	s.Log.Warn("a sign-in on the status page has failed", "upstream", name, "error", err)
 	page := signInPage{Title: "Not signed in",
 		Text: fmt.Sprintf("The sign-in to %s failed: %s.", prose.Flat(name), prose.Flat(err.Error())),
-		Link: back, Label: "Back to the status page", Failed: true}
+		Link: back, Label: "Back to the first page", Failed: true}
 	s.signInPage.Serve(w, s.Log, status, page)
 }

@@ -3,6 +3,7 @@ package pages
 import (
 	"context"
 	"net/http"
+	"net/url"
 )
 
 // View is for whom a page is made. The zero value is for everybody who can open the admin address.
@@ -33,4 +34,9 @@ func viewOf(r *http.Request) View {
 		return v
 	}
 	return View{Base: "/"}
+}
+
+// serverPage returns the path of the page of an upstream.
+func (v View) serverPage(upstream string) string {
+	return v.Base + "servers/" + url.PathEscape(upstream)
 }
