@@ -106,7 +106,7 @@
 // The cost of one change, where n callers have a stream or a subscription:
 //
 //	how often                             what
-//	for each link that reads a catalog    the server's lists are read, and all definitions compared (pool.mu)
+//	for each link that reads a catalog    the server's lists are read, and all definitions compared (catalogs.mu)
 //	for each catalog that differs         the stock of the catalog
 //	for each endpoint with the server     the view is compiled
 //	n times, one caller after the other   Adopt: the endpoint, the Guard, and the rights (Policy.For)
@@ -219,6 +219,7 @@
 //	nulls.go          members of results that are null, which clients reject
 //	extension.go      notifications of extensions that Junction does not know
 //	errors.go         the errors that several files return, and the reasons that fronts make statuses of
+//	outcome.go        how a call ended, in one word: the table of the outcomes
 //	report.go         data for the log and the audit; the interface for metrics and traces. What operators
 //	                  read of the items is in scope/report.go
 //

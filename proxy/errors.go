@@ -297,7 +297,7 @@ func UnavailableError(why string) *Refusal {
 // failed call of an upstream with the same outcome.
 func MemberError(reason Reason, kind client.Kind, text string) *Refusal {
 	return &Refusal{reason: reason, code: mcp.INTERNAL_ERROR, text: text,
-		Data: fmt.Appendf(nil, `{"junction":{"kind":"%s"}}`, kind), Outcome: outcomeOf[kind]}
+		Data: fmt.Appendf(nil, `{"junction":{"kind":"%s"}}`, kind), Outcome: OutcomeOf(kind)}
 }
 
 // errParkedGone returns the error for the return to a parked call that has ended: it has its answer,

@@ -42,28 +42,26 @@ const (
 	mostAskerName = 1 << 10
 )
 
-// learnAsks learns that the server has asked during calls of these items.
-func (p *pool) learnAsks(items []client.Item) {
-	a := &p.askers
+// learn learns that the server with this catalog has asked during calls of these items.
+func (a *askers) learn(items []client.Item, catalog *Catalog) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, item := range items {
 		if len(item.Name) > mostAskerName {
 			continue
 		}
-		bounded.Put(&a.items, mostAskers, item, &asker{definition: p.definitionOf(item), asked: time.Now()}, nil)
+		bounded.Put(&a.items, mostAskers, item, &asker{definition: definitionOf(item, catalog), asked: time.Now()}, nil)
 	}
 	a.known.Store(int32(len(a.items)))
 }
 
-// asks reports whether the item of a call is known to ask, and counts the call.
-func (p *pool) asks(c *Call) bool {
-	a := &p.askers
+// ask reports whether the item of a call is known to ask, and counts the call.
+func (a *askers) ask(c *Call, catalog *Catalog) bool {
 	if a.known.Load() == 0 { // nearly always the case
 		return false
 	}
 	item := client.Item{Method: c.Method, Name: c.Name}
-	definition := p.definitionOf(item)
+	definition := definitionOf(item, catalog)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	known := a.items[item]
@@ -80,9 +78,9 @@ func (p *pool) asks(c *Call) bool {
 }
 
 // definitionOf returns a digest of the definition of a tool; that of nothing for other items.
-func (p *pool) definitionOf(item client.Item) [sha256.Size]byte {
+func definitionOf(item client.Item, catalog *Catalog) [sha256.Size]byte {
 	if item.Method == string(mcp.MethodToolsCall) {
-		if tool := p.Catalog().Tool(item.Name); tool != nil {
+		if tool := catalog.Tool(item.Name); tool != nil {
 			return sha256.Sum256(tool.Definition.Text())
 		}
 	}

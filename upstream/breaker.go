@@ -59,6 +59,7 @@ type silence struct {
 	due     time.Time // when the first of them timed out, or would have; zero for none
 	account string    // of the first of them
 	others  bool      // another account is among them
+	asked   time.Time // when the first ping was sent that has no answer; zero for none
 	pinged  time.Time // when a ping was answered last
 }
 
@@ -137,7 +138,7 @@ func (s *silence) calm() bool {
 func (s *silence) end() {
 	s.doubted.Store(false)
 	s.mu.Lock()
-	s.silent, s.fails, s.calls, s.others, s.due = false, 0, 0, false, time.Time{}
+	s.silent, s.fails, s.calls, s.others, s.due, s.asked = false, 0, 0, false, time.Time{}, time.Time{}
 	s.mu.Unlock()
 }
 
@@ -211,6 +212,7 @@ func (l *link) examine(ctx context.Context, c client.Conn) {
 	var pause pace.Backoff
 	pause.Begin(pingAgain)
 	began, patience := time.Now(), time.Duration(0)
+	l.silence.asks(began)
 	for {
 		err := l.ping(ctx, c, patience)
 		switch {

@@ -249,10 +249,15 @@ func TestCancelledCallsFindAFrozenServer(t *testing.T) {
 					}
 				}
 				settle(10*time.Second + pingPatience - time.Millisecond)
-				if s := r.Status(); s.State != StateReady || s.Degraded != 0 {
+				// the first call was cancelled after 25 of 60 seconds, the second one after 25 more
+				due := time.Now().Add(time.Millisecond)
+				if s := r.Status(); s.State != StateReady || s.Degraded != 0 || s.Awaited != (Awaited{due.Add(-35*time.Second - pingPatience), due}) {
 					t.Errorf("before the ping is given up, the status is %+v", s)
 				}
 				settle(2 * time.Millisecond)
+				if s := r.Status(); !s.Awaited.Since.IsZero() {
+					t.Errorf("a degraded server has %+v", s.Awaited)
+				}
 				if s := r.Status(); s.State != StateDegraded || s.Degraded != 1 ||
 					!strings.HasPrefix(s.Err, "the server does not answer: 2 calls in a row and pings since ") {
 					t.Errorf("after the ping was given up, the status is %+v", s)
@@ -299,6 +304,9 @@ func TestCancelledCallOfABusyServer(t *testing.T) {
 		mustFail(t, givenUp(r, 10*time.Second, toolCall("hang", `{}`, of("ann"))), client.KindCancelled)
 		if a := <-waiting; a.err != nil {
 			t.Errorf("the call behind the cancelled one = %v", a.err)
+		}
+		if s := r.Status(); !s.Awaited.Since.IsZero() {
+			t.Errorf("a server that has answered has %+v", s.Awaited)
 		}
 		settle(2 * time.Minute)
 		r.mustHear("")

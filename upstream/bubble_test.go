@@ -1,7 +1,6 @@
 package upstream
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -78,9 +77,8 @@ func startOver(rt *transport.Pool, c Config, o Options) *Upstream { return start
 func startOverFor(user string, rt *transport.Pool, c Config, o Options) *Upstream {
 	o = o.withDefaults()
 	config := c.withDefaults(o.Defaults).connConfig()
-	p := &pool{name: "up", user: user, connConfig: config, options: o, log: o.Log, links: map[linkKey]*link{}, subs: map[linkKey]*subscriptions{}, checks: cmp.Or(o.checks, newChecks(int(o.MessageLimit))), met: make(chan struct{})}
-	stored := p.recall(&Catalog{})
-	p.catalog.Store(stored)
+	p := &pool{name: "up", user: user, connConfig: config, options: o, log: o.Log, links: map[linkKey]*link{}, subs: map[linkKey]*subscriptions{}, met: make(chan struct{})}
+	stored := p.lists.begin(p, &Catalog{})
 	p.status = Status{Name: p.name, Since: time.Now()}
 	dialing := p.dialOptions()
 	dialing.Pool = rt

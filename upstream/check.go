@@ -114,8 +114,9 @@ func (s *Set) CheckIn(ctx context.Context, name string, c Config, o Options, fol
 // check checks an upstream over a connection of its own. conns has the HTTP connections; nil makes a
 // pool. folders are those in which the lists are read, as for pool.lent.
 func check(ctx context.Context, name string, config Config, o Options, conns *transport.Pool, folders *Folders) Report {
-	p := &pool{name: name, connConfig: config, options: o, log: o.Log.With("upstream", name, "check", true),
-		checks: newChecks(int(o.MessageLimit))}
+	o.checks = nil // it has time of its own for definitions
+	p := &pool{name: name, connConfig: config, options: o, log: o.Log.With("upstream", name, "check", true)}
+	p.lists.serve(p)
 	defer p.removeHome()
 	limit, cancel := context.WithTimeoutCause(ctx, config.ConnectTimeout, fmt.Errorf("%w within %v (connect_timeout)",
 		errLate, config.ConnectTimeout))
@@ -196,7 +197,7 @@ func (x *examination) run(conns *transport.Pool) error {
 	x.took(stepList)
 	x.meet(c.Info())
 
-	if c.catalog, err = p.listAll(x.limit, c, &Catalog{}); err != nil {
+	if c.catalog, err = p.lists.read(x.limit, c, &Catalog{}); err != nil {
 		return err
 	}
 	if other := p.askLegacy(x.limit, d, profile, hooks, c.catalog); other.catalog != nil {

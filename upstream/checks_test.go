@@ -227,9 +227,9 @@ func TestUsersShareTheChecksOfAServer(t *testing.T) {
 	for _, u := range []*Upstream{ann, bob, other, next} {
 		t.Cleanup(u.Close)
 	}
-	if ann.checks != bob.checks || ann.checks == other.checks || next.checks != ann.checks || next.pool == ann.pool {
+	if ann.lists.checks != bob.lists.checks || ann.lists.checks == other.lists.checks || next.lists.checks != ann.lists.checks || next.pool == ann.pool {
 		t.Errorf("ann and bob share their checks: %t; two servers do: %t; a changed entry keeps them: %t",
-			ann.checks == bob.checks, ann.checks == other.checks, next.checks == ann.checks)
+			ann.lists.checks == bob.lists.checks, ann.lists.checks == other.lists.checks, next.lists.checks == ann.lists.checks)
 	}
 }
 

@@ -20,9 +20,7 @@ import (
 
 // Config is one entry of the file's upstreams section: one MCP server. Either Command or URL is
 // set, never both. The tag kind of a field is the key of the only kind of server that has the field.
-// The tag limit of a number says what it bounds: a call, so that ExplainLimits names it, or the server. The
-// second word is each if each replica counts for itself, so that several have more together, and one if the
-// limit bounds one call or one connection, so that replicas do not matter.
+// The tag limit of a number makes it a row of Limits.
 // The tag credential marks a key whose values are, or prove, credentials for the server (IsCredential).
 type Config struct {
 	// The program and its arguments. Junction starts it as a child process that speaks MCP over its
@@ -112,7 +110,7 @@ type Config struct {
 	// process of one user.
 	//
 	// The tools stay listed, and the next call starts the process again.
-	IdleStop time.Duration `yaml:"idle_stop" change:"connection,waits" limit:"server,one"`
+	IdleStop time.Duration `yaml:"idle_stop" change:"connection,waits" limit:"server,one,none,time"`
 	// With replicas: whether the server keeps something in its process (or in its session, for a
 	// url) between calls, such as a browser or a shell. true: one replica has the process for all
 	// callers that share it, and makes their calls. If that replica ends, the next call fails once,
@@ -125,19 +123,19 @@ type Config struct {
 	Warm bool `yaml:"warm" change:"call,waits"`
 	// The largest number of processes; one user has at most half of them. Default 8; 32 with
 	// isolation: folder or a key of each caller; 256 for a url, where connections count.
-	MaxLinks int `yaml:"max_links" change:"connection,waits" limit:"server,each"`
+	MaxLinks int `yaml:"max_links" change:"connection,waits" limit:"server,each,busy,connections"`
 	// Calls in flight. Others wait, and users take turns. If there are several users, each one has
 	// at most half of what the others leave. Default: defaults.concurrency.
-	Concurrency int `yaml:"concurrency" change:"call,waits" limit:"server,each"`
+	Concurrency int `yaml:"concurrency" change:"call,waits" limit:"server,each,busy,calls"`
 	// Ends a call after this much silence of the call; only progress ends the silence. Without this
 	// key, each sign of life of the server does, such as the answer to a ping. Default:
 	// defaults.timeout.
-	Timeout time.Duration `yaml:"timeout" change:"call,waits" limit:"call,one"`
+	Timeout time.Duration `yaml:"timeout" change:"call,waits" limit:"call,one,timeout,time"`
 	// The time limit of a whole call, also of one with progress. Default: defaults.max_timeout.
-	MaxTimeout time.Duration `yaml:"max_timeout" change:"call,waits" limit:"call,one"`
+	MaxTimeout time.Duration `yaml:"max_timeout" change:"call,waits" limit:"call,one,timeout,time"`
 	// The time limit of the start, the handshake and the first lists; 20s for a url. Default:
 	// defaults.connect_timeout.
-	ConnectTimeout time.Duration `yaml:"connect_timeout" change:"connection,waits" limit:"server,one"`
+	ConnectTimeout time.Duration `yaml:"connect_timeout" change:"connection,waits" limit:"server,one,unavailable,time"`
 
 	// Pass the server's instructions to the model on, at most 2 KiB. Set it for servers that you
 	// trust. Default false.
@@ -159,7 +157,7 @@ type Config struct {
 	// Only for tools that declare readOnlyHint: true and idempotentHint: true. By default never.
 	//
 	// A reload drops these answers, and so does a server that announces a change of its lists.
-	Cache time.Duration `yaml:"cache" change:"call,waits" limit:"server,each"`
+	Cache time.Duration `yaml:"cache" change:"call,waits" limit:"server,each,none,time"`
 
 	// A caller needs all of these capabilities to use anything of the server; policies give
 	// capabilities to callers.

@@ -63,6 +63,29 @@
 // Over HTTP, (*streamable).Call takes the place of (*stdio).Call: (*origin).do sends the request on
 // a connection of package http1 or net/http, and the goroutine of the caller reads the response.
 //
+// # The secrets and words of a request, by their source
+//
+// Four sources add to a request of an upstream. Only the first one is a mode of credentials:
+//
+//	mode (auth)        a credential of Junction, the operator or the caller: a row of modes.go, and a Source in
+//	                   package credentials, which makes it
+//	${exec: …}         a secret that a program prints, in headers, env or auth.client_secret. It is a part of the
+//	                   entry: package config puts the value there when it reads the file, and package secrets runs
+//	                   the programs
+//	forward_headers    words of the client of the call: forward.go, and forward in package proxy
+//	identity           a statement of Junction about the caller: identity.go, and package identity, which signs it
+//
+// The credential of a mode passes through these functions when a transport sends a request:
+//
+//	(*origin).authorize        transport    asks for the token of each request, and again after a 401
+//	(*tokens).token            client       notes whether the token of the attempt has failed
+//	(*pool).token              credentials.go  asks the source, with the user of the pool as the Caller
+//	(*Sources).Apply           ../auth/credentials  finds the Source of the mode of the entry
+//	(Carrier).field            transport    puts the token into its header: Authorization, or that of the entry
+//
+// A command gets the key of its caller when its process starts: withKey (keyed.go) puts the key into the
+// environment. The caller of a mode with OwnerSubject has an Upstream of its own (people.go).
+//
 // # A change of a catalog, function by function
 //
 // A server sends list_changed. The third column is the lock that is held:
@@ -72,19 +95,19 @@
 //	(*link).serve              link.go        -      waits: 250 ms after the last reading; 10 s after 20 quick ones
 //	(*upkeep).reread           link.go        -      limits how often; calls the next one
 //	(*link).reread             reread.go      -      only on a link that reads a catalog
-//	(*pool).readCatalog        pool.go        -      reads; then (*pool).adopt locks pool.mu
-//	(*pool).listAll            lists.go       -      all pages of all lists
-//	(*pool).publish            pool.go        mu     swaps the catalog; compares all definitions with the old ones
-//	(*pool).tellCatalog        pool.go        mu     if they differ: calls CatalogChanged, which must not block
+//	(*pool).readCatalog        pool.go        -      reads; then (*pool).adopt decides whose catalog it is
+//	(*catalogs).read           lists.go       -      all pages of all lists
+//	(*catalogs).publish        catalogs.go    mu     swaps the catalog; compares all definitions with the old ones
+//	(*catalogs).tell           catalogs.go    mu     if they differ: calls CatalogChanged, which must not block
 //
 // A reading may cost connect_timeout (10 s for all lists but the tools), limits.items, limits.message,
 // maxPages and the memory of its account (lists.go), and a second of checks, of which all have a twentieth
 // of a processor (checks.go).
 //
 // For the catalog of one user, the hook is OwnChanged. For catalogs of clients (isolation, questions:
-// exact), publishOwn (key.go) takes the place of publish, with OwnChanged too. Calls also need pool.mu, for
-// short times: they wait while publish compares. Package proxy continues from CatalogChanged and
-// OwnChanged.
+// exact), publishOwn takes the place of publish, with OwnChanged too. The mutex is that of catalogs: calls over
+// connections that all share do not wait while publish compares. Package proxy continues from CatalogChanged
+// and OwnChanged.
 //
 // # Other files
 //
@@ -107,11 +130,12 @@
 // authentication, first_call.go lets a new process learn its folders, roots.go tells whether a command asks
 // for them, and validate_folder.go checks the entry.
 //
-// Catalogs: lists.go reads the lists, catalog.go checks their items, and reread.go decides when they
-// are read again. checks.go keeps the outcomes of the checks of tools, and bounds the time that the
-// lists of a server take. Package definition repairs or removes a definition that would make clients
-// reject a whole list, and reads which arguments go into headers. remember.go stores the last catalog
-// for the next process. subscription.go has the resources that clients subscribed to.
+// Catalogs: catalogs.go has those of one server, for all callers and for some. lists.go reads the lists,
+// catalog.go checks their items, and reread.go decides when they are read again. checks.go keeps the
+// outcomes of the checks of tools, and bounds the time that the lists of a server take. Package definition
+// repairs or removes a definition that would make clients reject a whole list, and reads which
+// arguments go into headers. remember.go stores the last catalog for the next process. subscription.go
+// has the resources that clients subscribed to.
 //
 // Configuration: config.go is one entry of the file; validate.go checks it, and has what the operator
 // sees of it; package command has parts of it. kind.go has what the kind of a server means for its entry,

@@ -7,7 +7,6 @@ import (
 
 	"github.com/mark3labs/mcp-go/mcp"
 
-	"junction/upstream/bounded"
 	"junction/upstream/client"
 )
 
@@ -204,9 +203,6 @@ func (u *Upstream) RootsChanged(p client.Profile, session, principal string) {
 	}
 }
 
-// maxOwn limits the catalogs of one upstream in addition to the shared one.
-const maxOwn = 256
-
 // CatalogFor returns the catalog for a client: the catalog of its own connection if it differs from
 // Catalog. It is never nil.
 func (p *pool) CatalogFor(own client.Profile, session, principal string) *Catalog {
@@ -221,12 +217,7 @@ func (p *pool) catalogOf(key linkKey) *Catalog {
 	if !p.Separates() {
 		return p.Catalog()
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if c := p.own[key]; c != nil {
-		return c
-	}
-	return p.Catalog()
+	return p.lists.of(key)
 }
 
 // Prepare connects for a client whose catalog depends on its capabilities: with questions: exact, or
@@ -239,10 +230,7 @@ func (p *pool) Prepare(ctx context.Context, own client.Profile, session, princip
 		return false
 	}
 	key := p.key(own, session, principal, false)
-	p.mu.Lock()
-	known := key == p.reading() || p.own[key] != nil
-	p.mu.Unlock()
-	if known {
+	if key == p.reading() || p.lists.has(key) {
 		return false
 	}
 	if l, _, err := p.take(ctx, key, waiter{}); err == nil {
@@ -251,70 +239,11 @@ func (p *pool) Prepare(ctx context.Context, own client.Profile, session, princip
 	return true
 }
 
-// publishOwn stores the catalog of the callers of a link; p.mu is held.
-func (p *pool) publishOwn(key linkKey, cat *Catalog) {
-	old := p.own[key]
-	if !p.connConfig.Questions.OfClients() && cat.equal(p.Catalog()) {
-		cat.free()
-		if old != nil {
-			p.drop(key)
-			p.tellOwn()
-		}
-		return
-	}
-	if old != nil && old.equal(cat) {
-		cat.free()
-		return
-	}
-	p.drop(key)
-	for other := range p.own {
-		if len(p.own) < maxOwn {
-			break
-		}
-		p.drop(other) // its callers get the shared catalog until theirs is read again
-	}
-	bounded.Put(&p.own, maxOwn, key, cat, nil)
-	p.tellOwn()
-}
-
-// drop removes the catalog of the callers of a link, if there is one; p.mu is held.
-func (p *pool) drop(key linkKey) {
-	if c := p.own[key]; c != nil {
-		delete(p.own, key)
-		c.free()
-	}
-}
-
-// freeCatalogs returns the memory of all catalogs of a pool that has ended. Callers may still read
-// them, and another pool may have the shared one until it has read its own.
-func (p *pool) freeCatalogs() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, c := range p.own {
-		c.free()
-	}
-	if c := p.Catalog(); c != nil {
-		c.free()
-	}
-}
-
 // forgetOwn drops the catalog of a link that has ended, unless the catalog depends only on the
 // client's capabilities.
 func (p *pool) forgetOwn(key linkKey) {
 	if p.connConfig.Questions.OfClients() && !p.isolation(true).OfCallers() {
 		return
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.own[key] != nil {
-		p.drop(key)
-		p.tellOwn()
-	}
-}
-
-// tellOwn calls the hook for a changed catalog of some callers; p.mu is held.
-func (p *pool) tellOwn() {
-	if p.options.Hooks.OwnChanged != nil && !p.closed {
-		p.options.Hooks.OwnChanged(p.name)
-	}
+	p.lists.forget(key)
 }

@@ -20,9 +20,7 @@ func TestForeignOwnCatalogGoesWithItsConnection(t *testing.T) {
 		mustCall(t, r.Upstream, toolCall("echo", `{}`, user("one")))
 		settle(time.Minute) // it has listed once more by then, since it listens
 		own := &Catalog{Era: client.EraLegacy, Listed: time.Now()}
-		r.mu.Lock()
-		r.publishOwn(r.key(client.Profile{}, "", "one", false), own)
-		r.mu.Unlock()
+		r.lists.publishOwn(r.key(client.Profile{}, "", "one", false), own)
 		if r.CatalogFor(client.Profile{}, "", "one") != own || r.CatalogFor(client.Profile{}, "", "two") != r.Catalog() {
 			t.Error("the catalog of one user is not theirs alone")
 		}

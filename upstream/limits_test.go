@@ -1,7 +1,6 @@
 package upstream
 
 import (
-	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -11,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"junction/upstream/client"
 	"junction/upstream/yamlread"
 )
 
@@ -54,13 +54,21 @@ func TestEachLimitIsDocumented(t *testing.T) {
 		if !regexp.MustCompile("`" + key + "\\b").Match(changes) {
 			t.Errorf("CHANGELOG.md has no line about `%s`", key)
 		}
-		what, counts, _ := strings.Cut(field.Tag.Get("limit"), ",")
-		if what != "call" && what != "server" {
-			t.Errorf("the field %s has the tag limit %q: write call if junction why shows it with a tool, or server", field.Name, what)
+		words := append(strings.Split(field.Tag.Get("limit"), ","), "", "", "")
+		if words[0] != "call" && words[0] != "server" {
+			t.Errorf("the field %s has the tag limit %q: write call if (*Upstream).Call reads it, or server", field.Name, words[0])
 		}
-		if counts != "each" && counts != "one" {
+		if words[1] != "each" && words[1] != "one" {
 			t.Errorf("the field %s has the tag limit with the second word %q: write each if each replica counts for itself, or one",
-				field.Name, counts)
+				field.Name, words[1])
+		}
+		if kind := client.Kind(words[2]); kind != noKind && !slices.Contains(client.Kinds(), kind) {
+			t.Errorf("the field %s has the tag limit with the third word %q: write the kind of the error of a call that the limit "+
+				"ends, one of %q, or none", field.Name, kind, client.Kinds())
+		}
+		if measure := yamlread.Measure(words[3]); !yamlread.MeasureFits(field.Type, measure) {
+			t.Errorf("the field %s has the tag limit with the fourth word %q, which a %s does not measure: write what it counts "+
+				"(yamlread.Measure)", field.Name, measure, field.Type)
 		}
 		if !strings.Contains(string(readme), "`"+key+"`") {
 			t.Errorf("upstream/README.md does not say what `%s` bounds", key)
@@ -89,34 +97,42 @@ func TestLimitsWithoutADefaultInTheFile(t *testing.T) {
 	}
 }
 
-// TestLimitsOfACallAreExplained: what junction why shows of a tool names each limit of a call, and each
-// place of the file that can set it.
-func TestLimitsOfACallAreExplained(t *testing.T) {
+// explain returns what junction why shows of the limits of a tool.
+func explain(c Config, d Defaults) string {
+	text := c.ExplainLimits("x", "tool", d)
+	for _, b := range c.BoundsOf("x", "tool", d) {
+		text += ", " + b.String()
+	}
+	return text
+}
+
+// TestLimitsAreExplained: what junction why shows of a tool names each limit, and each place of the file that can set
+// it. The rules of tools do not count for other items.
+func TestLimitsAreExplained(t *testing.T) {
 	const most = 7 // smaller than each default
-	calls := 0
-	for _, key := range slices.Sorted(maps.Keys(numbers(reflect.TypeFor[Config]()))) {
-		field := numbers(reflect.TypeFor[Config]())[key]
-		if what, _, _ := strings.Cut(field.Tag.Get("limit"), ","); what != "call" {
+	rules := Config{Tools: Rules{{Glob: "*", Rule: Rule{Timeout: 3 * time.Second}}}}
+	if text := rules.ExplainLimits("x", "", Defaults{}); strings.Contains(text, "tools") {
+		t.Errorf("a prompt is explained by the rule of a tool: %s", text)
+	}
+	rows := Limits()
+	for _, row := range rows {
+		key, field := row.Key, reflect.TypeFor[Config]().FieldByIndex(row.field)
+		if key == "cache" { // proxy/view explains its effect on a tool
 			continue
-		}
-		calls++
-		if field.Type != reflect.TypeFor[time.Duration]() {
-			t.Errorf("%s is no time: have junction why label the limits of a call otherwise (field Limits in why_command.go), "+
-				"and remove this condition", key)
 		}
 		var rule Rule
 		var c, ruled Config
 		var d Defaults
 		put(reflect.ValueOf(&c).Elem().FieldByName(field.Name), most)
-		wants := map[string]string{"upstreams.x." + key: c.ExplainLimits("x", "tool", d)}
+		wants := map[string]string{"upstreams.x." + key: explain(c, d)}
 		if v := reflect.ValueOf(&rule).Elem().FieldByName(field.Name); v.IsValid() {
 			put(v, most)
 			ruled.Tools = Rules{{Glob: "tool", Rule: rule}}
-			wants["upstreams.x.tools.tool."+key] = ruled.ExplainLimits("x", "tool", d)
+			wants["upstreams.x.tools.tool."+key] = explain(ruled, d)
 		}
 		if v := reflect.ValueOf(&d).Elem().FieldByName(field.Name); v.IsValid() {
 			put(v, most)
-			wants["defaults."+key] = Config{}.ExplainLimits("x", "tool", d)
+			wants["defaults."+key] = explain(Config{}, d)
 		}
 		for want, text := range wants {
 			if !strings.Contains(text, "("+want+")") {
@@ -124,16 +140,13 @@ func TestLimitsOfACallAreExplained(t *testing.T) {
 			}
 		}
 	}
-	if calls == 0 {
-		t.Error("no field of an entry is a limit of a call")
+	if len(rows) < 7 {
+		t.Errorf("an entry has %d limits: the test reads something else", len(rows))
 	}
 }
 
-// noErrors are the limits of which no error of a call tells, and why.
-var noErrors = map[string]string{"idle_stop": "ends no call", "cache": "bounds no call"}
-
-// TestEachLimitHasAKindOfError: the table of the kinds of errors names each limit in the row of its kind, and so does
-// the runbook for calls that fail.
+// TestEachLimitHasAKindOfError: the table of the kinds of errors names each limit in the row of the kind with which the
+// limit ends calls, and in no other row.
 func TestEachLimitHasAKindOfError(t *testing.T) {
 	readme, err := os.ReadFile("../proxy/README.md")
 	if err != nil {
@@ -141,20 +154,23 @@ func TestEachLimitHasAKindOfError(t *testing.T) {
 	}
 	_, table, _ := strings.Cut(string(readme), "\n| kind | meaning |\n")
 	table, _, _ = strings.Cut(table, "\n\n")
-	runbook, err := os.ReadFile("../cmd/junction/deploy/RUNBOOK.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, failed, _ := strings.Cut(string(runbook), "\n## JunctionCallsFail\n")
-	failed, _, _ = strings.Cut(failed, "\n## ")
-	for key := range numbers(reflect.TypeFor[Config]()) {
-		if noErrors[key] == "" && !strings.Contains(failed, "`"+key+"`") {
-			t.Errorf("JunctionCallsFail in RUNBOOK.md does not name `%s`, whose error makes calls fail", key)
+	for _, row := range Limits() {
+		var named []string
+		for _, line := range regexp.MustCompile("(?m)^\\| `(\\w+)` \\|.*`"+row.Key+"`").FindAllStringSubmatch(table, -1) {
+			named = append(named, line[1])
 		}
-		named := regexp.MustCompile("(?m)^\\| `\\w+` \\|.*`" + key + "`").MatchString(table)
-		if named == (noErrors[key] != "") {
-			t.Errorf("the table of the kinds of errors in proxy/README.md names `%s`: %v; name the limit in the row of the "+
-				"kind that its error has, or say in noErrors why it has none", key, named)
+		var want []string
+		if row.Ends != "" {
+			want = []string{string(row.Ends)}
+		}
+		if !slices.Equal(named, want) {
+			t.Errorf("the table of the kinds of errors in proxy/README.md names `%s` in the rows %q; the tag limit of its field "+
+				"says %q", row.Key, named, want)
+		}
+	}
+	for _, kind := range client.Kinds() {
+		if !strings.Contains(table, "| `"+string(kind)+"` |") {
+			t.Errorf("the table of the kinds of errors in proxy/README.md has no row of `%s`", kind)
 		}
 	}
 }
@@ -168,11 +184,10 @@ func TestReplicasCountTheirLimits(t *testing.T) {
 	}
 	_, table, _ := strings.Cut(string(readme), "\n| setting | what three processes have together |\n")
 	table, _, _ = strings.Cut(table, "\n\n")
-	for key, field := range numbers(reflect.TypeFor[Config]()) {
-		_, counts, _ := strings.Cut(field.Tag.Get("limit"), ",")
-		listed := regexp.MustCompile("(?m)^\\| [^|]*`" + key + "`").MatchString(table)
-		if listed != (counts == "each") {
-			t.Errorf("the table in replicas/README.md has `%s`: %v; the tag limit of its field says %q", key, listed, counts)
+	for _, row := range Limits() {
+		listed := regexp.MustCompile("(?m)^\\| [^|]*`" + row.Key + "`").MatchString(table)
+		if listed != row.Each {
+			t.Errorf("the table in replicas/README.md has `%s`: %v; the tag limit of its field says each: %v", row.Key, listed, row.Each)
 		}
 	}
 }
@@ -195,26 +210,6 @@ func TestRulesReplaceLimits(t *testing.T) {
 	}
 }
 
-// TestWhyShowsTheLimitsOfACall: the README names the limits that junction why shows, which are those of a call.
-func TestWhyShowsTheLimitsOfACall(t *testing.T) {
-	readme, err := os.ReadFile("README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var keys []string
-	for key, field := range numbers(reflect.TypeFor[Config]()) {
-		if what, _, _ := strings.Cut(field.Tag.Get("limit"), ","); what == "call" {
-			keys = append(keys, "`"+key+"`")
-		}
-	}
-	slices.Sort(keys)
-	last := len(keys) - 1
-	want := "`junction why` shows " + strings.Join(keys[:last], ", ") + " and " + keys[last] + " of a tool"
-	if !strings.Contains(strings.Join(strings.Fields(string(readme)), " "), want) {
-		t.Errorf("upstream/README.md does not say %q", want)
-	}
-}
-
 // TestErrorsNameTheLimit: an error, or the text about one, names the key of each limit.
 func TestErrorsNameTheLimit(t *testing.T) {
 	var code strings.Builder
@@ -229,9 +224,9 @@ func TestErrorsNameTheLimit(t *testing.T) {
 			}
 		}
 	}
-	for key := range numbers(reflect.TypeFor[Config]()) {
-		if noErrors[key] == "" && !regexp.MustCompile(`[ "]\(`+key+`[:)]`).MatchString(code.String()) {
-			t.Errorf("no error of a call says (%s)", key)
+	for _, row := range Limits() {
+		if row.Ends != "" && !regexp.MustCompile(`[ "]\(`+row.Key+`[:)]`).MatchString(code.String()) {
+			t.Errorf("no error of a call says (%s)", row.Key)
 		}
 	}
 }

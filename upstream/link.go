@@ -111,7 +111,9 @@ func (l *link) run(ctx context.Context, cause client.Trace) {
 	defer close(l.done)
 	defer l.leaving.Wait()
 	if l.readsShared && l.pool.user != "" {
-		l.pool.recallLater()
+		if stored := l.pool.lists.recallLater(); stored != nil {
+			l.pool.expect(stored)
+		}
 	}
 	if why := l.pool.connConfig.Blocked; why != "" {
 		l.update(outcome{state: StateBlocked, err: errors.New(why), failed: true}.apply)
@@ -305,9 +307,10 @@ func (l *link) explain(err error) error {
 // hooks returns the hooks for the link's conn.
 func (l *link) hooks(changed chan<- struct{}) client.Hooks {
 	h := client.Hooks{Changed: func() {
-		l.pool.announced.Add(1)
+		l.pool.lists.announced.Add(1)
 		pace.Wake(changed)
-	}, Doubted: l.doubted, Asked: l.pool.learnAsks, Rootless: l.pool.noteRootless}
+	}, Doubted: l.doubted, Rootless: l.pool.noteRootless}
+	h.Asked = func(items []client.Item) { l.pool.askers.learn(items, l.pool.Catalog()) }
 	if l.subscribes {
 		s := l.pool.subscriptions(l.key)
 		h.Updated, h.Missed = s.updated, s.missed
@@ -349,7 +352,7 @@ func (l *link) serve(ctx context.Context, t *tenure) error {
 			u.due.within(u.pause(calm)) // because some servers report a change after every list request
 		case <-l.asking.wake:
 			if l.asking.waited() {
-				u.due.within(l.pool.whenAsked(u.pause(0)))
+				u.due.within(l.pool.lists.whenAsked(u.pause(0)))
 			}
 		case <-u.due.timer.C:
 			if err := u.reread(ctx); err != nil {
@@ -420,13 +423,13 @@ func (u *upkeep) end() {
 
 // pause returns the time until the next reading may begin, at least usual after the last one.
 func (u *upkeep) pause(usual time.Duration) time.Duration {
-	return max(u.often.Pause(usual)-time.Since(u.read), u.link.pool.checks.pause())
+	return max(u.often.Pause(usual)-time.Since(u.read), u.link.pool.lists.checks.pause())
 }
 
 // reread reads the catalog again. The error means that the conn is of the wrong era.
 func (u *upkeep) reread(ctx context.Context) error {
 	l := u.link
-	if d := l.pool.checks.pause(); d > 0 { // another connection has read its list since
+	if d := l.pool.lists.checks.pause(); d > 0 { // another connection has read its list since
 		u.due.set(d)
 		return nil
 	}

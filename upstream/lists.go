@@ -28,22 +28,22 @@ const (
 	otherLists = 10 * time.Second
 )
 
-// listAll reads all pages of all lists of the server. It never returns a part of a list. It fails if
+// read reads all pages of all lists of the server. It never returns a part of a list. It fails if
 // the tools cannot be read, or if the connection breaks. If another list cannot be read, or if its
 // answer breaks off twice, the catalog gets the list of last, and Left gets the reason.
-func (p *pool) listAll(ctx context.Context, c client.Conn, last *Catalog) (*Catalog, error) {
-	info := c.Info()
+func (c *catalogs) read(ctx context.Context, from client.Conn, last *Catalog) (*Catalog, error) {
+	info := from.Info()
 	cat := &Catalog{Era: info.Era, Version: info.Version, Capabilities: info.Capabilities,
 		Instructions: info.Instructions, Listed: time.Now(), mirrors: info.Mirrors, proven: info.Proven,
 		leases: new(leases)}
 	cat.since = cat.Listed
-	if p.checks != nil {
-		cat.checking = p.checks.begin()
+	if c.checks != nil {
+		cat.checking = c.checks.begin()
 		defer cat.endChecking()
 	}
 	// some old servers do not declare their tools
 	if info.Era == client.EraLegacy || info.Capabilities.HasObject("tools") {
-		if err := p.readPart(ctx, cat, c, PartTools); err != nil {
+		if err := c.readPart(ctx, cat, from, PartTools); err != nil {
 			cat.free()
 			return nil, &listError{PartTools.Method(), err}
 		}
@@ -59,17 +59,17 @@ func (p *pool) listAll(ctx context.Context, c client.Conn, last *Catalog) (*Cata
 			continue
 		}
 		left, mended := len(cat.Left), len(cat.Mended)
-		err := p.readPart(others, cat, c, part)
-		if brokeOff(c, err) && ctx.Err() == nil { // once more: the server may have restarted just now
+		err := c.readPart(others, cat, from, part)
+		if brokeOff(from, err) && ctx.Err() == nil { // once more: the server may have restarted just now
 			cat.leases.lists[part].Release()
 			*cat.list(part), cat.Left, cat.Mended = nil, cat.Left[:left], cat.Mended[:mended]
-			err = p.readPart(others, cat, c, part)
+			err = c.readPart(others, cat, from, part)
 		}
 		if err == nil {
 			continue
 		}
 		late := others.Err() != nil && ctx.Err() == nil
-		if !late && !brokeOff(c, err) && !ofOneList(err) {
+		if !late && !brokeOff(from, err) && !ofOneList(err) {
 			cat.free()
 			return nil, &listError{part.Method(), err}
 		}
@@ -82,7 +82,7 @@ func (p *pool) listAll(ctx context.Context, c client.Conn, last *Catalog) (*Cata
 		if cat.leases.lists[part] = nil; last.leases != nil {
 			cat.leases.lists[part] = last.leases.lists[part].Share()
 		}
-		cat.Left = append(cat.Left[:left], LeftOut{part, "", part.Method() + ": " + describe(p.shown(err))})
+		cat.Left = append(cat.Left[:left], LeftOut{part, "", part.Method() + ": " + describe(c.shown(err))})
 	}
 	return cat, nil
 }
@@ -126,10 +126,10 @@ func brokeOff(c client.Conn, err error) bool {
 }
 
 // readPart reads one list of a server into the catalog.
-func (p *pool) readPart(ctx context.Context, cat *Catalog, c client.Conn, part Part) error {
-	cat.leases.lists[part] = transport.NewLease(p.account).Limit(int64(p.options.MessageLimit),
+func (c *catalogs) readPart(ctx context.Context, cat *Catalog, from client.Conn, part Part) error {
+	cat.leases.lists[part] = transport.NewLease(c.account).Limit(int64(c.options.MessageLimit),
 		"its pages together have more than %s (limits.message)")
-	return cat.read(ctx, c, part, p.options.Items)
+	return cat.read(ctx, from, part, c.options.Items)
 }
 
 // read reads all pages of one list. An item that an earlier page has is dropped: the list may have changed

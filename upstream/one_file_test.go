@@ -30,6 +30,18 @@ func TestSeveralProcessesOfOneFile(t *testing.T) {
 			Env: env("NOTES_FILE")}, "", false},
 		{"a certificate", Config{Command: []string{"x"}, Separate: true, Env: env("SSL_CERT_FILE")}, "", false},
 		{"a password", Config{Command: []string{"x"}, Separate: true, Env: env("PGPASS_FILE")}, "", false},
+		{"a variable in the command", Config{Command: []string{"env", "NOTES_FILE=/srv/notes", "x"}, Separate: true}, "NOTES_FILE", false},
+		{"a variable of a container", Config{Command: []string{"docker", "run", "-e", "NOTES_FILE=/data/notes", "x"}, Separate: true}, "NOTES_FILE", false},
+		{"a variable in the text for a shell", Config{Command: []string{"sh", "-c", "NOTES_FILE=/srv/notes exec x"}, Separate: true}, "NOTES_FILE", false},
+		{"a known server in the text for a shell", Config{Command: []string{"sh", "-c", "exec npx -y '" + memory[2] + "'"}, Separate: true}, "MEMORY_FILE_PATH", true},
+		{"a known image with a volume", Config{Command: []string{"docker", "run", "-i", "--rm", "-v", "mem:/app/dist", "mcp/memory:1"}, Separate: true}, "MEMORY_FILE_PATH", true},
+		{"a known image alone", Config{Command: []string{"docker", "run", "-i", "--rm", "mcp/memory"}, Separate: true}, "", false},
+		{"another image", Config{Command: []string{"docker", "run", "-v", "a:/b", "mcp/memory-other"}, Separate: true}, "", false},
+		{"a certificate in the command", Config{Command: []string{"env", "SSL_CERT_FILE=/a", "x"}, Separate: true}, "", false},
+		{"a parameter that is no variable", Config{Command: []string{"x", "out_file=/a", "--log_file=/b"}, Separate: true}, "", false},
+		{"a flag", Config{Command: []string{"x", "--db-path", "/a.db", "--spec-file=/b.json"}, Separate: true}, "", false},
+		{"the operator has decided about the command", Config{Command: []string{"env", "NOTES_FILE=/srv/notes", "x"}, Separate: true,
+			Isolation: IsolationPrincipal}, "", false},
 		{"a url", Config{URL: "https://a.example.com", Separate: true, Env: env("NOTES_FILE")}, "", false},
 	} {
 		if variable, known := tt.config.OneFile(); variable != tt.variable || known != tt.known {

@@ -34,7 +34,7 @@ func (l *link) open(ctx context.Context) (opened, error) {
 	if !l.readsCatalog {
 		return o, nil
 	}
-	if o.catalog, err = p.listAll(ctx, c, p.catalogOf(l.key)); err != nil {
+	if o.catalog, err = p.lists.read(ctx, c, p.catalogOf(l.key)); err != nil {
 		c.Close()
 		return opened{}, err
 	}
@@ -83,7 +83,7 @@ func (p *pool) askLegacy(
 		return opened{}
 	}
 	o := opened{Conn: c, listening: c.Watch()}
-	if o.catalog, err = p.listAll(ctx, c, &Catalog{}); err != nil {
+	if o.catalog, err = p.lists.read(ctx, c, &Catalog{}); err != nil {
 		c.Close()
 		p.log.Debug("the lists of the server are empty, and those of the legacy era cannot be read",
 			"error", p.shown(err))

@@ -94,7 +94,7 @@ func (s *Set) renew(user, name string, stale *pool) {
 	var old *Upstream
 	if its != nil && its.running[name] != nil {
 		old = its.running[name]
-		old.replaced()
+		old.lists.endStoring()
 	}
 	// the stored catalog may belong to another account
 	if c, known := p.configs[name]; known && p.options.Store != nil {

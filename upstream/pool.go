@@ -22,34 +22,30 @@ import (
 // pool holds the links of an upstream by profile, and the catalog that one of them reads. A change
 // of the configuration that concerns only calls keeps the pool.
 type pool struct {
-	name          string
-	user          string // the user whom the pool belongs to; "" for the pool that all users share
-	connConfig    Config // see Config.connConfig; with defaults
-	options       Options
-	log           *slog.Logger
-	definitionLog transport.LogLimit // of lines about definitions: a server can change them all the time
-	dialer        *client.Dialer
-	checks        *checks           // nil for one that is not started
-	account       transport.Account // of the memory for handshakes and lists; may be nil
-	catalog       atomic.Pointer[Catalog]
-	own           map[linkKey]*Catalog    // catalogs that differ from the shared one; guarded by mu
-	separate      atomic.Bool             // see Config
-	stateful      atomic.Bool             // see Config
-	given         atomic.Pointer[string]  // the last access token for the server; nil before the first
-	dead          atomic.Pointer[error]   // why the link that reads the catalog is dead; nil if it is not
-	exited        atomic.Pointer[string]  // see Status; nil if no process of the attempt has ended
-	degraded      atomic.Int32            // links in StateDegraded
-	crashes       atomic.Int64            // see Status
-	evictions     atomic.Int64            // see Status
-	askers        askers                  // see asks
-	rootless      atomic.Bool             // see Status.Rootless
-	home          home                    // see there
-	lent          atomic.Pointer[Folders] // see Bring; nil for none
-	waits         atomic.Bool             // the link that reads the catalog is in StateWaiting
-	emptyInBoth   atomic.Bool             // the server has no items in both eras: see askLegacy
-	legacyAlone   atomic.Bool             // the server has items in the legacy era alone: see askLegacy
-	started       time.Time
-	met           chan struct{} // closed when the first attempt to connect has succeeded or failed
+	name        string
+	user        string // the user whom the pool belongs to; "" for the pool that all users share
+	connConfig  Config // see Config.connConfig; with defaults
+	options     Options
+	log         *slog.Logger
+	dialer      *client.Dialer
+	lists       catalogs
+	separate    atomic.Bool             // see Config
+	stateful    atomic.Bool             // see Config
+	given       atomic.Pointer[string]  // the last access token for the server; nil before the first
+	dead        atomic.Pointer[error]   // why the link that reads the catalog is dead; nil if it is not
+	exited      atomic.Pointer[string]  // see Status; nil if no process of the attempt has ended
+	degraded    atomic.Int32            // links in StateDegraded
+	crashes     atomic.Int64            // see Status
+	evictions   atomic.Int64            // see Status
+	askers      askers                  // see there
+	rootless    atomic.Bool             // see Status.Rootless
+	home        home                    // see there
+	lent        atomic.Pointer[Folders] // see Bring; nil for none
+	waits       atomic.Bool             // the link that reads the catalog is in StateWaiting
+	emptyInBoth atomic.Bool             // the server has no items in both eras: see askLegacy
+	legacyAlone atomic.Bool             // the server has items in the legacy era alone: see askLegacy
+	started     time.Time
+	met         chan struct{} // closed when the first attempt to connect has succeeded or failed
 
 	mu      sync.Mutex
 	links   map[linkKey]*link
@@ -60,18 +56,11 @@ type pool struct {
 	freed    chan struct{}
 	freeze   chan struct{} // closed when a link is degraded; nil while no call waits for a slot
 	closed   bool
-	legacy   legacySide    // of a modern server
-	needs    secondNeeds   // of a command: who gets a second process
-	refused  keptRefusals  // of links that made room for others
-	onlyConn noSecondConn  // the first connection, if the server allowed no second one beside it
-	readTook time.Duration // of the last reading of the lists
-	asked    time.Time     // of the last reading that a caller asked for (whenAsked); it may be in the future
-	ended    bool          // another pool has replaced this one: its catalog is not stored any more
-	// time until the catalog of a lost upstream is dropped; nil while the upstream is connected
-	grace *time.Timer
-	// announced is the number of announced changes of the lists, and of sign-ins
-	announced atomic.Uint64
-	last      State // of the link that reads the catalog
+	legacy   legacySide   // of a modern server
+	needs    secondNeeds  // of a command: who gets a second process
+	refused  keptRefusals // of links that made room for others
+	onlyConn noSecondConn // the first connection, if the server allowed no second one beside it
+	last     State        // of the link that reads the catalog
 	// of the link that reads the catalog; Era, Version, Tools, Left and Links are not kept
 	status Status
 }
@@ -85,16 +74,9 @@ func (p *pool) serves(c resolved, o Options) bool {
 
 func startPool(name, user string, config Config, o Options, before *Catalog) *pool {
 	p := &pool{name: name, user: user, connConfig: config, options: o, log: o.Log.With("upstream", name),
-		links: map[linkKey]*link{}, subs: map[linkKey]*subscriptions{}, checks: o.checks,
+		links: map[linkKey]*link{}, subs: map[linkKey]*subscriptions{},
 		started: time.Now(), met: make(chan struct{})}
-	if p.checks == nil {
-		p.checks = newChecks(int(o.MessageLimit))
-	}
-	stored := before
-	if user == "" {
-		stored = p.recall(before)
-	}
-	p.catalog.Store(stored)
+	stored := p.lists.begin(p, before)
 	p.status = Status{Name: name, Since: time.Now()}
 	p.dialer = client.NewDialer(p.dialOptions())
 	if stored != before { // the stored catalog belongs to this entry
@@ -129,7 +111,7 @@ func (p *pool) Meet(ctx context.Context) {
 }
 
 // Catalog returns the last known catalog of the upstream. It is never nil and never modified.
-func (p *pool) Catalog() *Catalog { return p.catalog.Load() }
+func (p *pool) Catalog() *Catalog { return p.lists.last() }
 
 // Relist reads the lists again, soon. It is for a caller who has seen that they have changed.
 func (p *pool) Relist() {
@@ -144,13 +126,14 @@ func (p *pool) Relist() {
 
 // Announced returns a number that grows whenever the server announces a change of its lists, and
 // whenever a user signs in or out.
-func (p *pool) Announced() uint64 { return p.announced.Load() }
+func (p *pool) Announced() uint64 { return p.lists.announced.Load() }
 
 // Status returns the state of the upstream, for display.
 func (p *pool) Status() Status {
 	p.mu.Lock()
 	s := p.status
 	s.Links, s.Degraded, s.Stuck = len(p.links), int(p.degraded.Load()), p.stuck()
+	s.Awaited = p.longestPing()
 	p.needs.Each(func(_, _ string, need secondNeed) {
 		if need.learned {
 			s.Seconds++
@@ -410,31 +393,9 @@ func (p *pool) linkIdle() {
 	p.mu.Unlock()
 }
 
-// signedOut is the catalog of an upstream whose user has to sign in.
-var signedOut = &Catalog{SignIn: true}
-
-// signedOut drops the catalog after the server rejected a call because of a missing sign-in.
-func (p *pool) signedOut() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.publish(signedOut)
-}
-
-// giveUp drops the catalog of an upstream that did not reconnect in time.
-func (p *pool) giveUp() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	old := p.Catalog()
-	if p.grace == nil || p.closed || old.Listed.IsZero() {
-		return
-	}
-	p.publish(&Catalog{Era: old.Era, Version: old.Version, Capabilities: old.Capabilities,
-		Instructions: old.Instructions})
-}
-
 // readCatalog reads the catalog over c, the conn of the link with that key, and publishes it.
 func (p *pool) readCatalog(ctx context.Context, key linkKey, c client.Conn) error {
-	cat, err := p.listAll(ctx, c, p.catalogOf(key))
+	cat, err := p.lists.read(ctx, c, p.catalogOf(key))
 	if err != nil {
 		return err
 	}
@@ -444,60 +405,11 @@ func (p *pool) readCatalog(ctx context.Context, key linkKey, c client.Conn) erro
 
 // adopt publishes a catalog that the link with that key has read. info describes its conn.
 func (p *pool) adopt(key linkKey, info *client.Info, cat *Catalog) {
-	cat.Interval = p.interval(cat, info)
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	cat.Interval = p.lists.interval(cat, info)
 	if key == p.reading() {
-		p.publish(cat)
+		p.lists.publish(cat)
 	} else {
-		p.publishOwn(key, cat)
-	}
-}
-
-// publish replaces the catalog by cat; p.mu is held.
-func (p *pool) publish(cat *Catalog) {
-	old := p.catalog.Load()
-	same := old.equal(cat)
-	if same && !old.since.IsZero() && !cat.since.IsZero() {
-		cat.since = old.since // before others see cat: the pool of a reload begins with it
-	}
-	p.catalog.Store(cat)
-	if old != cat {
-		defer old.free()
-	}
-	if old.SignIn != cat.SignIn {
-		p.announced.Add(1)
-	}
-	if !same || old.Stored || old.proven != cat.proven {
-		p.remember(cat)
-	}
-	if same {
-		if old.Stored { // the names are final now
-			p.tellCatalog()
-		}
-		return
-	}
-	for _, left := range cat.Left {
-		p.definitionLog.Warn(p.log, "left out", "kind", left.Part.String(), "name", transport.OneLine(left.Name),
-			"reason", transport.OneLine(left.Reason))
-	}
-	if n := len(cat.Mended); n > 0 { // some servers repeat one mistake in thousands of definitions
-		first := cat.Mended[0]
-		p.definitionLog.Warn(p.log, "definitions changed, because clients would reject the whole list", "count", n,
-			"kind", first.Part.String(), "name", transport.OneLine(first.Name),
-			"changes", transport.OneLine(first.Changes))
-	}
-	p.tellCatalog()
-}
-
-// tellCatalog calls the hook for a changed catalog.
-func (p *pool) tellCatalog() {
-	tell := p.options.Hooks.CatalogChanged
-	if p.user != "" {
-		tell = p.options.Hooks.OwnChanged
-	}
-	if tell != nil {
-		tell(p.name)
+		p.lists.publishOwn(key, cat)
 	}
 }
 
@@ -562,10 +474,7 @@ func (p *pool) drain(ctx context.Context) {
 func (p *pool) Close() {
 	p.mu.Lock()
 	p.closed = true
-	if p.grace != nil {
-		p.grace.Stop()
-		p.grace = nil
-	}
+	p.lists.close()
 	links := slices.Collect(maps.Values(p.links))
 	p.mu.Unlock()
 	var wg sync.WaitGroup
@@ -573,7 +482,7 @@ func (p *pool) Close() {
 		wg.Go(l.close)
 	}
 	wg.Wait()
-	p.freeCatalogs()
+	p.lists.free()
 	p.dialer.CloseIdle()
 	p.removeHome()
 }

@@ -45,60 +45,70 @@ func (c Config) Entry(name string) string {
 }
 
 // recall returns the stored catalog. It returns before if before was listed or nothing is stored.
-func (p *pool) recall(before *Catalog) *Catalog {
-	if p.options.Store == nil || !before.Listed.IsZero() {
+func (c *catalogs) recall(before *Catalog) *Catalog {
+	if c.options.Store == nil || !before.Listed.IsZero() {
 		return before
 	}
-	text := p.options.Store.Load(p.connConfig.Entry(p.name), p.user)
+	text := c.options.Store.Load(c.entry, c.user)
 	if text == nil {
 		return before
 	}
-	c, err := parseCatalog(text, p.options.Depth, p.options.Items, p.checks.begin())
+	stored, err := parseCatalog(text, c.options.Depth, c.options.Items, c.checks.begin())
 	if err != nil {
-		p.log.Warn("a stored catalog is ignored", "error", err)
+		c.log.Warn("a stored catalog is ignored", "error", err)
 		return before
 	}
-	p.recallNeeds(c.second)
-	return c
+	return stored
 }
 
-// recallLater publishes the stored catalog of a user. It runs on the goroutine of the user's link,
-// because the catalog may be large.
-func (p *pool) recallLater() {
-	c := p.recall(p.Catalog())
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if c.Stored && p.Catalog().Listed.IsZero() && !p.Catalog().SignIn && !p.closed {
-		p.publish(c)
-		p.expect(c)
+// recallLater publishes the stored catalog of a user, and returns it; nil if there is none. It runs on the
+// goroutine of the user's link, because the catalog may be large.
+func (c *catalogs) recallLater() *Catalog {
+	stored := c.recall(c.last())
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !stored.Stored || !c.last().Listed.IsZero() || c.last().SignIn || c.closed {
+		return nil
 	}
+	c.second = stored.second
+	c.replace(stored)
+	return stored
 }
 
-// expect makes the dialer ask first in the era that the server of a stored catalog has proven. If the
-// server contradicts it twice, the dialer forgets it.
+// expect begins with what a stored catalog shows. The dialer asks first in the era that the server has proven; if
+// the server contradicts it twice, the dialer forgets it.
 func (p *pool) expect(c *Catalog) {
+	p.recallNeeds(c.second)
 	if c.proven {
 		p.dialer.Expect(c.Era)
 	}
 }
 
-// replaced makes the pool store nothing any more, because another pool has replaced it.
-func (p *pool) replaced() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.ended = true
+// endStoring makes the catalogs store nothing any more, because another pool has replaced theirs.
+func (c *catalogs) endStoring() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.replaced = true
+}
+
+// keepSecond stores the holders with a second process beside the catalog.
+func (c *catalogs) keepSecond(holders []string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.second = holders
+	c.remember()
 }
 
 // remember stores the catalog that the server has listed. After a sign-out it deletes the stored
-// catalog of the user. p.mu is held.
-func (p *pool) remember(c *Catalog) {
-	switch {
-	case p.options.Store == nil || p.closed || p.ended:
-	case c.SignIn:
-		p.options.Store.Delete(p.connConfig.Entry(p.name), p.user)
-	case !c.Listed.IsZero() && !c.Stored:
-		second := p.learnedHolders()
-		p.options.Store.Save(p.connConfig.Entry(p.name), p.user, func() []byte { return c.text(second) })
+// catalog of the user. c.mu is held.
+func (c *catalogs) remember() {
+	switch cat := c.last(); {
+	case c.options.Store == nil || c.closed || c.replaced:
+	case cat.SignIn:
+		c.options.Store.Delete(c.entry, c.user)
+	case !cat.Listed.IsZero() && !cat.Stored:
+		second := c.second
+		c.options.Store.Save(c.entry, c.user, func() []byte { return cat.text(second) })
 	}
 }
 

@@ -42,7 +42,7 @@ func (l *link) reread(ctx context.Context, c client.Conn) {
 		return
 	}
 	begun := time.Now()
-	defer func() { l.pool.took(time.Since(begun)) }()
+	defer func() { l.pool.lists.took(time.Since(begun)) }()
 	limited, cancel := context.WithTimeout(ctx, l.pool.connConfig.ConnectTimeout)
 	defer cancel()
 	err := l.pool.readCatalog(limited, l.key, c)
@@ -58,25 +58,11 @@ func (l *link) reread(ctx context.Context, c client.Conn) {
 	}
 }
 
-// interval returns the time after which Junction reads a catalog of the server again without being
-// told to: when its TTL ends, and at the latest after Options.Refresh, or a multiple of it if the
-// server announces all changes.
-func (p *pool) interval(cat *Catalog, info *client.Info) time.Duration {
-	every := p.options.Refresh
-	if _, all := info.Announces(); all {
-		every *= announcedPace
-	}
-	if ttl := cat.ttl(); ttl > 0 {
-		every = min(every, max(ttl, minRefresh))
-	}
-	return every
-}
-
 // refreshIn returns the time until the next unprompted reading of the catalog. It is up to an eighth
 // shorter than the interval, so that many servers are not asked at the same moment.
 func (l *link) refreshIn() time.Duration {
 	cat := l.pool.catalogOf(l.key)
-	every, rest := cat.Interval, l.pool.checks.pause()
+	every, rest := cat.Interval, l.pool.lists.checks.pause()
 	switch {
 	case !l.readsCatalog:
 	case cat.Unchecked:
@@ -164,28 +150,6 @@ func (a *asking) take() reading {
 	r := a.next
 	a.next = nil
 	return r
-}
-
-// whenAsked returns the time until a reading that a caller has asked for, at least pause. It counts
-// the reading: all links of the pool together have at most one in askedPause, and in askedShare times
-// the duration of the last one.
-func (p *pool) whenAsked(pause time.Duration) time.Duration {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	now := time.Now()
-	at := now.Add(max(0, pause))
-	if next := p.asked.Add(max(askedPause, askedShare*p.readTook)); at.Before(next) {
-		at = next
-	}
-	p.asked = at
-	return at.Sub(now)
-}
-
-// took stores how long a reading has taken.
-func (p *pool) took(d time.Duration) {
-	p.mu.Lock()
-	p.readTook = d
-	p.mu.Unlock()
 }
 
 // Reread reads the lists again for a caller that has seen that they are out of date, and waits for

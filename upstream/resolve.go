@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"fmt"
 	"maps"
-	"path"
 	"path/filepath"
 	"reflect"
 	"slices"
@@ -89,8 +88,8 @@ func (l Limit) String() string {
 	return prose.Duration(l.Duration) + " (" + l.From + ")"
 }
 
-// LimitsOf returns the time limits of the calls of a tool, by the server's own name, and where they
-// come from. name is the name of the upstream; the config is the one of the file, without defaults.
+// LimitsOf returns the time limits of the calls of a tool, by the server's own name ("" for other calls), and
+// where they come from. name is the name of the upstream; the config is the one of the file, without defaults.
 func (c Config) LimitsOf(name, tool string, d Defaults) (timeout, max Limit) {
 	at := "upstreams." + name
 	timeout, max = Limit{DefaultTimeout, ""}, Limit{defaultMaxTimeout, ""}
@@ -106,12 +105,9 @@ func (c Config) LimitsOf(name, tool string, d Defaults) (timeout, max Limit) {
 	}
 	set(&timeout, d.Timeout, "defaults.timeout")
 	set(&timeout, c.Timeout, at+".timeout")
-	for _, r := range c.Tools {
-		if ok, _ := path.Match(r.Glob, tool); ok || r.Glob == tool {
-			set(&timeout, r.Timeout, at+".tools."+r.Glob+".timeout")
-			set(&max, r.MaxTimeout, at+".tools."+r.Glob+".max_timeout")
-			break
-		}
+	if r := c.ruleOf(tool); r != nil {
+		set(&timeout, r.Timeout, at+".tools."+r.Glob+".timeout")
+		set(&max, r.MaxTimeout, at+".tools."+r.Glob+".max_timeout")
 	}
 	return timeout, max
 }
@@ -177,8 +173,8 @@ func (c *Config) environment() stdio.Environment {
 // dialOptions returns the options for the connections of the pool, and sets its account.
 func (p *pool) dialOptions() client.Options {
 	c, o := &p.connConfig, &p.options
-	if o.Memory != nil && p.account == nil { // links call it concurrently
-		p.account = o.Memory(p.name)
+	if o.Memory != nil && p.lists.account == nil { // links call it concurrently
+		p.lists.account = o.Memory(p.name)
 	}
 	env := c.environment()
 	if c.Confines {
@@ -193,7 +189,7 @@ func (p *pool) dialOptions() client.Options {
 		Watchdog: o.watchdog, URL: c.URL, Headers: c.Headers, Forward: c.ForwardHeaders, Transport: c.Transport,
 		Era:            c.Era,
 		ConnectTimeout: c.ConnectTimeout, Version: o.Version, MessageLimit: int(o.MessageLimit), Depth: o.Depth,
-		Account: p.account, Observer: o.Observer, Log: p.log, Clean: p.withoutSecrets,
+		Account: p.lists.account, Observer: o.Observer, Log: p.log, Clean: p.withoutSecrets,
 		Again: func(reason error) {
 			text := describe(p.shown(reason))
 			p.exited.Store(&text)

@@ -97,7 +97,7 @@ func (u *Upstream) learn(c *Call, text string, whole bool) bool {
 func (p *pool) setNeed(key linkKey, need secondNeed) {
 	p.needs.Max = maxOwn
 	p.needs.Put(key.user, key.holder, need, nil)
-	p.remember(p.Catalog())
+	p.lists.keepSecond(p.learnedHolders())
 }
 
 // secondEnded is called when a connection of the legacy side has ended, or could not be made, by

@@ -105,6 +105,7 @@ type Status struct {
 	Links   int
 	// links over which the server does not work: see StateDegraded
 	Degraded int
+	Awaited  Awaited // a ping without an answer, before a link is degraded
 	Stuck    []Stuck // those of Degraded that do not read the catalog, the oldest first
 	// of links that some callers have for themselves, since the start of the upstream: those that failed
 	// or ended by themselves, and those that ended to make room for others
@@ -393,17 +394,16 @@ func (p *pool) apply(t transition) {
 	p.last, p.status = t.state, t.status
 	switch {
 	case t.signedOut:
-		p.publish(signedOut)
-	case t.restored && p.grace != nil:
-		p.grace.Stop()
-		p.grace = nil
-	case t.lost && p.grace == nil && !p.closed:
-		p.grace = time.AfterFunc(p.options.Grace, p.giveUp)
+		p.lists.publish(signedOut)
+	case t.restored:
+		p.lists.found()
+	case t.lost:
+		p.lists.lost()
 	}
 	if t.first { // after the other changes: waiting callers read them at once
 		close(p.met)
 		if p.user != "" && !p.closed {
-			p.tellCatalog()
+			p.lists.tell()
 		}
 	}
 	if t.logged {

@@ -45,3 +45,41 @@ func (p *pool) stuck() (list []Stuck) {
 	})
 	return list
 }
+
+// Awaited is a ping that a server has not answered, while a call that its client has cancelled could still be in
+// progress: the server may handle one request at a time. The server is not degraded yet.
+type Awaited struct {
+	Since time.Time // when the ping was sent; zero if none is awaited for long
+	Until time.Time // when the server is degraded if it answers nothing
+}
+
+// asks notes that the first ping is sent.
+func (s *silence) asks(now time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.asked = now
+}
+
+// awaited returns the ping that a link waits for, if it has waited longer than for other pings.
+func (l *link) awaited() (a Awaited) {
+	l.mu.Lock()
+	ready := l.state == StateReady
+	l.mu.Unlock()
+	l.silence.mu.Lock()
+	asked := l.silence.asked
+	l.silence.mu.Unlock()
+	if ready && !asked.IsZero() && time.Since(asked) >= pingPatience {
+		a = Awaited{asked, l.silence.patience(asked)}
+	}
+	return a
+}
+
+// longestPing returns the ping of all links that is awaited for the longest time; p.mu is held.
+func (p *pool) longestPing() (first Awaited) {
+	for _, l := range p.links {
+		if a := l.awaited(); !a.Since.IsZero() && (first.Since.IsZero() || a.Since.Before(first.Since)) {
+			first = a
+		}
+	}
+	return first
+}

@@ -40,7 +40,7 @@ func (t turn) end() {
 // takeTurn returns a ready conn for a call: the conn of the first link of that key, or of another link
 // while calls of other windows keep the first one.
 func (p *pool) takeTurn(ctx context.Context, key linkKey, c *Call) (turn, error) {
-	alone := key.profile.Asks() && p.asks(c)
+	alone := key.profile.Asks() && p.askers.ask(c, p.Catalog())
 	first, taken := p.takenBy(key, c, alone)
 	if taken == nil && !alone { // nearly always the case
 		return p.takeFor(ctx, key, c)

@@ -146,7 +146,7 @@ func start(name, user string, c resolved, o Options, before *Catalog) *Upstream 
 // with the same pool if only settings for calls differ. Otherwise adapt starts another one with the
 // catalog of u, because the server most likely offers the same items.
 func (u *Upstream) adapt(c resolved, o Options) *Upstream {
-	o.checks, o.seats = u.checks, u.options.seats
+	o.checks, o.seats = u.lists.checks, u.options.seats
 	switch {
 	case u.serves(c, o) && reflect.DeepEqual(u.config, c.Config):
 		return u
@@ -380,7 +380,7 @@ func (u *Upstream) failureOf(ctx context.Context, c *Call, era client.Era, err e
 	case signIn && need.Lacks: // other calls work
 		return failure{err: need}
 	case signIn:
-		u.signedOut() // first, because the client may read the list when it gets the error
+		u.lists.publish(signedOut) // first, because the client may read the list when it gets the error
 		return failure{err: need, broken: err}
 	case login != nil && login.Lacks: // other calls work
 		return failure{err: &Error{u.name, client.KindUnavailable, err}}

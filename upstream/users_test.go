@@ -147,7 +147,7 @@ func TestSecondKeyRestartsNothing(t *testing.T) {
 	two.Separate = true
 	o := Options{Log: authtest.Log(t)}.withDefaults()
 	p := &pool{name: "x", connConfig: one.withDefaults(o.Defaults).connConfig(), options: o}
-	p.catalog.Store(&Catalog{})
+	p.lists.shared.Store(&Catalog{})
 	if newUpstream(one.resolve(o.Defaults), p); p.key(client.Profile{}, "", "a", false) != p.reading() {
 		t.Error("the only user does not have the shared connection")
 	}
@@ -247,7 +247,7 @@ func (r reporting) Reported() []stdio.Reported { return []stdio.Reported{{Text: 
 func TestReportedProblemsAreCleaned(t *testing.T) {
 	const secret = "printed-by-the-command"
 	p := &pool{connConfig: Config{Command: []string{"x"}, Env: map[string]string{"UP_API_KEY": secret}}}
-	p.catalog.Store(&Catalog{})
+	p.lists.shared.Store(&Catalog{})
 	c := reporting{text: "the key\x1b[31m " + secret + " is wrong " + strings.Repeat("x", 4<<10)}
 	p.links = map[linkKey]*link{{}: {readsShared: true, linkState: linkState{conn: c}}}
 	got := p.Status().Reported[0].Text

@@ -184,7 +184,7 @@ func TestAskersAreForgotten(t *testing.T) {
 					t.Fatalf("known to ask are %q", got)
 				}
 				row.then(t, r)
-				if known := r.asks(toolCall("ask", `{}`)); known != row.known {
+				if known := r.askers.ask(toolCall("ask", `{}`), r.Catalog()); known != row.known {
 					t.Errorf("the tool is known to ask: %t, want %t", known, row.known)
 				}
 			})
@@ -194,16 +194,15 @@ func TestAskersAreForgotten(t *testing.T) {
 
 // TestAskersAreBounded: neither many names nor long ones, which clients choose for resources, are kept.
 func TestAskersAreBounded(t *testing.T) {
-	p := &pool{}
-	p.catalog.Store(&Catalog{})
-	p.learnAsks([]client.Item{{Method: "resources/read", Name: strings.Repeat("x", mostAskerName+1)}})
-	if n := len(p.askers.names()); n != 0 {
+	var a askers
+	a.learn([]client.Item{{Method: "resources/read", Name: strings.Repeat("x", mostAskerName+1)}}, &Catalog{})
+	if n := len(a.names()); n != 0 {
 		t.Errorf("%d names that are too long are kept", n)
 	}
 	for i := range 2 * mostAskers {
-		p.learnAsks([]client.Item{{Method: "resources/read", Name: strings.Repeat("x", i+1)}})
+		a.learn([]client.Item{{Method: "resources/read", Name: strings.Repeat("x", i+1)}}, &Catalog{})
 	}
-	if n := len(p.askers.names()); n != mostAskers {
+	if n := len(a.names()); n != mostAskers {
 		t.Errorf("%d names are kept, want %d", n, mostAskers)
 	}
 }

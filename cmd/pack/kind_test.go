@@ -122,7 +122,7 @@ func TestLackedFactsHaveTheirNames(t *testing.T) {
 		want string
 	}{
 		{&Kind{}, "Kind"},
-		{&Kind{Kind: &manifest.Kind{Key: "x", Tools: "x tools", Example: "y: 1"}},
+		{&Kind{Kind: &manifest.Kind{Key: "x", Tools: "x tools", Shows: "xs", Example: "y: 1"}},
 			"Plan Describe hints run New Example, which begins with the key"},
 	} {
 		if got := strings.Join(lackedFacts(test.kind), " "); got != test.want {
@@ -196,6 +196,10 @@ func TestToolsOfEachKindAreCalled(t *testing.T) {
 		made, known := calls[kind.Key]
 		if !known {
 			t.Errorf("this test calls no tool of the kind %s: add one to calls", kind.Key)
+		}
+		if known && (made.fails == "" || made.failure == "" || (made.works == "") != (made.done == "")) {
+			t.Errorf("the tool of the kind %s in calls has no value that fails, or no words of a failure or a result: a result beyond "+
+				"max_output is a failure of each kind", kind.Key)
 		}
 		for value, want := range map[string]string{made.works: made.done, made.fails: made.failure} {
 			if value == "" {

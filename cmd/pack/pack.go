@@ -5,6 +5,17 @@
 // the kinds of tools; the row of a kind is in the file with its key, such as kind_http.go.
 // sampling.go asks the model of the client.
 //
+// A tool, from its manifest to its result, function by function:
+//
+//	Load                kind.go    reads the manifests with the kinds; (*decoder).action finds the Kind of a tool
+//	Action.Check, Uses  manifest   the kind's own: its mistakes, and the parameters that it places
+//	newTool             pack.go    looks up the row (KindOf); the kind's run returns what a call does
+//	(*Tool).Call        pack.go    checks the arguments, waits for a turn (concurrency), calls run
+//	the kind's run      kind_*.go  keeps timeout and the other limits; its errors are for the model
+//	(*results).result   content.go makes the result of bytes, within max_output, in the form of output
+//
+// A person sees a tool by Plan (package plan, before a pack is installed) and Describe (junction-pack show).
+//
 // Package manifest reads the manifest, and package template the placeholders in it. Package command
 // runs commands, package web sends requests, and package openapi makes tools of OpenAPI documents.
 // Package skill reads the folder with the skills of a pack.

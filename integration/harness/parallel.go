@@ -89,7 +89,10 @@ func WithoutShort(t *testing.T) {
 // the whole machine, beside a shorter test of the same that runs with each change.
 func Long(t *testing.T) {
 	t.Helper()
-	if os.Getenv("JUNCTION_TEST_LONG") != "1" {
+	if !IsLong() {
 		t.Skip("it is long: set JUNCTION_TEST_LONG=1")
 	}
 }
+
+// IsLong reports JUNCTION_TEST_LONG=1, with which a test goes through all rows of its table.
+func IsLong() bool { return os.Getenv("JUNCTION_TEST_LONG") == "1" }

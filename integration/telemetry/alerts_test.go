@@ -168,6 +168,9 @@ func faults(p *harness.Program) map[string]fault {
 						if e := full.Error; e == nil || !strings.Contains(e.Message, "(concurrency: 1)") {
 							t.Errorf("a call beyond the limit = %s %v, want concurrency named", full.Result, e)
 						}
+						harness.Reached(t, "a line with outcome=limited", func() bool {
+							return strings.Contains(p.Stderr.String(), "outcome=limited")
+						})
 					}
 					g := at(t, "a", p)
 					for range gates {

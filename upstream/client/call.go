@@ -123,6 +123,12 @@ const (
 	KindStateLost Kind = "state_lost"
 )
 
+// Kinds returns all kinds. The table of the outcomes in package proxy has each of them.
+func Kinds() []Kind {
+	return []Kind{KindUnavailable, KindTimeout, KindLost, KindInvalid, KindBusy, KindCancelled, KindUnanswered,
+		KindStateLost}
+}
+
 // ErrNoToken is in the chain of an error of Token if the request needs a token, and a person has to do
 // something first. The call was not made.
 var ErrNoToken = errors.New("there is no access token")

@@ -12,6 +12,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"junction/upstream/shell"
 )
@@ -52,13 +53,13 @@ func (p *Process) place() string {
 
 // daemons are the words of the programs of containers that their engine does not answer.
 var daemons = []rule{
-	{regexp.MustCompile(`(?i)Cannot connect to the Docker daemon at (\S+?)\.? Is the docker daemon running|` +
+	{pattern(`(?i)Cannot connect to the Docker daemon at (\S+?)\.? Is the docker daemon running|` +
 		`failed to connect to the docker API at ([^\s;]+)|error during connect: .*docker_?engine`),
 		"Docker does not run (%s%s): start Docker Desktop, or the service of Docker with systemctl start docker; " +
 			"Junction then connects by itself"},
-	{regexp.MustCompile(`(?i)permission denied while trying to connect to the Docker (?:daemon|API)`),
+	{pattern(`(?i)permission denied while trying to connect to the Docker (?:daemon|API)`),
 		"this user may not use Docker: add the user to the group docker, and log in again"},
-	{regexp.MustCompile(`(?i)Cannot connect to Podman`),
+	{pattern(`(?i)Cannot connect to Podman`),
 		"Podman does not run: start its machine with podman machine start; Junction then connects by itself"},
 }
 
@@ -68,7 +69,7 @@ func packOf(p *Process) string {
 		!strings.Contains(p.Stderr, "junction-pack: ") {
 		return ""
 	}
-	if m := unsetInPack.FindAllStringSubmatch(p.Stderr, most); len(m) > 0 {
+	if m := unsetInPack().FindAllStringSubmatch(p.Stderr, most); len(m) > 0 {
 		var names []string
 		for _, groups := range m {
 			names = append(names, groups[1])
@@ -81,12 +82,17 @@ func packOf(p *Process) string {
 }
 
 // unsetInPack is how a pack reports a variable that does not reach it.
-var unsetInPack = regexp.MustCompile(`the environment variable ([A-Za-z_][A-Za-z0-9_]{0,63}) is not set; set it`)
+var unsetInPack = pattern(`the environment variable ([A-Za-z_][A-Za-z0-9_]{0,63}) is not set; set it`)
+
+// pattern compiles a regular expression when it is first used: most starts of the program use none of them.
+func pattern(source string) func() *regexp.Regexp {
+	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(source) })
+}
 
 // rule is a pattern of the output, and the remedy: a format for fmt.Sprintf, with the groups of the
 // pattern as arguments.
 type rule struct {
-	pattern *regexp.Regexp
+	pattern func() *regexp.Regexp
 	text    string
 }
 
@@ -96,7 +102,7 @@ const longest = 120
 // first returns the remedy of the first rule that matches.
 func first(rules []rule, text string) string {
 	for _, r := range rules {
-		groups := r.pattern.FindStringSubmatch(text)
+		groups := r.pattern().FindStringSubmatch(text)
 		if groups == nil {
 			continue
 		}
@@ -137,47 +143,47 @@ const noPackage = "there is no package or image %s%s: correct its name in comman
 // name, or the registry is the reason. White space of the output is folded. For other reasons, the error has
 // the program's own line.
 var packages = []rule{
-	{regexp.MustCompile(`(?:No matching version found for|[Bb]ecause there is no version of) ` + item +
+	{pattern(`(?:No matching version found for|[Bb]ecause there is no version of) ` + item +
 		`(?:@|==)(\S+?)\.?(?:\s|$)`),
 		"the registry has the package %s, but not its version %s: correct the version in command"},
-	{regexp.MustCompile(`(?:404 +(?:The requested resource )?'|` +
+	{pattern(`(?:404 +(?:The requested resource )?'|` +
 		`No matching distribution found for |satisfies the requirement |pull access denied for |manifest for )` + item +
 		`|[Bb]ecause (\S+) was not found in the package registry`), noPackage},
-	{regexp.MustCompile(`404 Not Found - GET ` + lastOfURL + `(?:\s|$)|` +
+	{pattern(`404 Not Found - GET ` + lastOfURL + `(?:\s|$)|` +
 		`GET ` + lastOfURL + `:?(?: Not Found)? - 404\b|` +
 		`HTTP status client error \(404 Not Found\) for url \(` + lastOfURL + `/?\)`),
 		"there is no package or image %s%s%s: correct its name in command"},
-	{regexp.MustCompile(npmCode + `E404\b`),
+	{pattern(npmCode + `E404\b`),
 		"the registry of npm has no such package: correct its name in command, or correct the registry, which " +
 			"npm config get registry shows"},
-	{regexp.MustCompile(npmCode + `(?:(E40[13])|(ENEEDAUTH))\b`),
+	{pattern(npmCode + `(?:(E40[13])|(ENEEDAUTH))\b`),
 		"the registry of npm refuses the package (%s%s): sign in with npm login, or correct the registry, which " +
 			"npm config get registry shows"},
-	{regexp.MustCompile(npmCode + `(SELF_SIGNED_CERT_IN_CHAIN|DEPTH_ZERO_SELF_SIGNED_CERT|CERT_HAS_EXPIRED|` +
+	{pattern(npmCode + `(SELF_SIGNED_CERT_IN_CHAIN|DEPTH_ZERO_SELF_SIGNED_CERT|CERT_HAS_EXPIRED|` +
 		`UNABLE_TO_[A-Z_]+|ERR_TLS_CERT_ALTNAME_INVALID)\b`),
 		"npm does not trust the certificate of its registry (%s): " + nodeCA},
-	{regexp.MustCompile(npmCode + unreachable + `\b.*?request to (https?://[^/\s]+)/`),
+	{pattern(npmCode + unreachable + `\b.*?request to (https?://[^/\s]+)/`),
 		"npm cannot reach its registry (%s, %s): " + npmNetwork},
-	{regexp.MustCompile(npmCode + unreachable + `\b`), "npm cannot reach its registry (%s): " + npmNetwork},
-	{regexp.MustCompile(`(?:Failed to fetch|error sending request for url)\W+(https?://[^/\s)]+).*?` + untrustedByRust),
+	{pattern(npmCode + unreachable + `\b`), "npm cannot reach its registry (%s): " + npmNetwork},
+	{pattern(`(?:Failed to fetch|error sending request for url)\W+(https?://[^/\s)]+).*?` + untrustedByRust),
 		"uv does not trust the certificate of the registry (%s, %s): " + otherCA},
-	{regexp.MustCompile(`(?:Failed to fetch|error sending request for url)\W+(https?://[^/\s)]+)`),
+	{pattern(`(?:Failed to fetch|error sending request for url)\W+(https?://[^/\s)]+)`),
 		"the registry of packages cannot be reached (%s): check the network and the proxy settings"},
-	{regexp.MustCompile(npmCode + `(?:ENOTEMPTY|EEXIST)\b`),
+	{pattern(npmCode + `(?:ENOTEMPTY|EEXIST)\b`),
 		"the downloads of npx are damaged: delete the folder ~/.npm/_npx, which npx makes again"},
-	{regexp.MustCompile(npmCode + `EBADENGINE\b.*?Not compatible with your version of node/npm: (\S+)` +
+	{pattern(npmCode + `EBADENGINE\b.*?Not compatible with your version of node/npm: (\S+)` +
 		`.*?Required: \{[^{}]{0,60}?"node":"([^"{}]{1,60})"`), olderNode},
-	{regexp.MustCompile(`ERROR: npm (v\S+) (?:is known not to run on|does not support) Node\.js (v[0-9.]*[0-9])`),
+	{pattern(`ERROR: npm (v\S+) (?:is known not to run on|does not support) Node\.js (v[0-9.]*[0-9])`),
 		"npm %s does not run with Node.js %s: install a newer Node.js, or write the full path of a newer npx into " +
 			"command"},
 }
 
 // certificates are the words of Node, Rust and Python about a certificate that they do not trust.
 var certificates = []rule{
-	{regexp.MustCompile(`\b(SELF_SIGNED_CERT_IN_CHAIN|DEPTH_ZERO_SELF_SIGNED_CERT|` +
+	{pattern(`\b(SELF_SIGNED_CERT_IN_CHAIN|DEPTH_ZERO_SELF_SIGNED_CERT|` +
 		`UNABLE_TO_GET_ISSUER_CERT(?:_LOCALLY)?|` +
 		`UNABLE_TO_VERIFY_LEAF_SIGNATURE)\b`), "the server does not trust a certificate (%s): " + nodeCA},
-	{regexp.MustCompile(untrustedByRust + `|\bSSL: (CERTIFICATE_VERIFY_FAILED)\b`),
+	{pattern(untrustedByRust + `|\bSSL: (CERTIFICATE_VERIFY_FAILED)\b`),
 		"the server does not trust a certificate (%s%s): " + otherCA},
 }
 
@@ -204,12 +210,12 @@ func packageOf(p *Process) string {
 
 // programs are the words of a shell and of env about a program that does not exist.
 var programs = []rule{
-	{regexp.MustCompile(`(?m)^(?:\S*sh|\S*dash|\S*bash)(?:: (?:line )?\d+)?: ([^\s:]+): (?:command )?not found\s*$`),
+	{pattern(`(?m)^(?:\S*sh|\S*dash|\S*bash)(?:: (?:line )?\d+)?: ([^\s:]+): (?:command )?not found\s*$`),
 		"%s"},
-	{regexp.MustCompile(`(?m)^\S*zsh:(?:\d+:)? command not found: (\S+)\s*$`), "%s"},
-	{regexp.MustCompile(`(?m)env: [‘'"]?([^\s‘’'":]+)[’'"]?: No such file or directory`), "%s"},
-	{regexp.MustCompile(`\bspawn (\S+) ENOENT\b`), "%s"},
-	{regexp.MustCompile(`exec: "([^"]+)": executable file not found`), "%s"},
+	{pattern(`(?m)^\S*zsh:(?:\d+:)? command not found: (\S+)\s*$`), "%s"},
+	{pattern(`(?m)env: [‘'"]?([^\s‘’'":]+)[’'"]?: No such file or directory`), "%s"},
+	{pattern(`\bspawn (\S+) ENOENT\b`), "%s"},
+	{pattern(`exec: "([^"]+)": executable file not found`), "%s"},
 }
 
 func programOf(p *Process) string {
@@ -255,17 +261,17 @@ func Installs(program string) bool {
 
 // modules are the words of Node and Python about a file or module that they cannot load.
 var modules = []rule{
-	{regexp.MustCompile(`No module named '?mcp\.server\.fastmcp\b|\bpin '?mcp<2\b`),
+	{pattern(`No module named '?mcp\.server\.fastmcp\b|\bpin '?mcp<2\b`),
 		"the server needs version 1 of the Python package mcp: put --with 'mcp<2' after uvx in command, or install " +
 			"'mcp<2' for the Python of command"},
-	{regexp.MustCompile(`Cannot find module '(/[^']+|[A-Za-z]:\\[^']+)'`),
+	{pattern(`Cannot find module '(/[^']+|[A-Za-z]:\\[^']+)'`),
 		"there is no file %s: correct its path in command"},
-	{regexp.MustCompile(`(?:No such built-in module: |Cannot find (?:module|package) ')(node:[a-z_/]+)`),
+	{pattern(`(?:No such built-in module: |Cannot find (?:module|package) ')(node:[a-z_/]+)`),
 		"Node.js has no module %s: install a newer Node.js, or write the full path of a newer one into command"},
-	{regexp.MustCompile(`Cannot find (?:module|package) '([^'/.][^']*)'`),
+	{pattern(`Cannot find (?:module|package) '([^'/.][^']*)'`),
 		"the Node package %s is not installed: run npm install where the server is"},
-	{regexp.MustCompile(`can't open file '([^']+)'`), "there is no file %s: correct its path in command"},
-	{regexp.MustCompile(`No module named '?([A-Za-z0-9_.]+)'?`),
+	{pattern(`can't open file '([^']+)'`), "there is no file %s: correct its path in command"},
+	{pattern(`No module named '?([A-Za-z0-9_.]+)'?`),
 		"the Python module %s is not installed: install it for the Python of command, or use uvx"},
 }
 
@@ -275,7 +281,7 @@ func downloadOf(p *Process) string {
 	if len(p.Command) == 0 || !strings.Contains(p.Stderr, "_npx") || shell.ProgramName(p.Command[0]) != "npx" {
 		return ""
 	}
-	m := lostPart.FindStringSubmatch(p.Stderr)
+	m := lostPart().FindStringSubmatch(p.Stderr)
 	if m == nil {
 		return ""
 	}
@@ -283,18 +289,18 @@ func downloadOf(p *Process) string {
 		"makes again"
 }
 
-var lostPart = regexp.MustCompile(`Cannot find (?:module|package) '([^'/.:][^':]*)'`)
+var lostPart = pattern(`Cannot find (?:module|package) '([^'/.:][^':]*)'`)
 
 // engineOf returns the remedy for a server that has ended, and whose package needs another version of Node.js than
 // runs it: by the warning of npm, or by a word that an older version does not know. Servers work in spite of the
 // warning, so that other reasons go first.
 func engineOf(p *Process) string {
 	text := strings.Join(strings.Fields(p.Stderr), " ")
-	if m := engine.FindStringSubmatch(text); m != nil {
+	if m := engine().FindStringSubmatch(text); m != nil {
 		return fmt.Sprintf(olderNode, clean(m[1]), "node "+strings.Join(strings.Fields(m[2]), " "))
 	}
-	word := unknownToNode.FindStringSubmatch(text)
-	if version := nodeVersion.FindStringSubmatch(text); word != nil && version != nil {
+	word := unknownToNode().FindStringSubmatch(text)
+	if version := nodeVersion().FindStringSubmatch(text); word != nil && version != nil {
 		return fmt.Sprintf("the server needs a newer Node.js than %s, which does not know %s: install one, or write "+
 			"the full path of a newer one into command", clean(version[1]), clean(cmp.Or(word[1:]...)))
 	}
@@ -302,33 +308,33 @@ func engineOf(p *Process) string {
 }
 
 var (
-	engine = regexp.MustCompile(`EBADENGINE package: '([^']{1,100})',(?: npm \S+ EBADENGINE)? ` +
+	engine = pattern(`EBADENGINE package: '([^']{1,100})',(?: npm \S+ EBADENGINE)? ` +
 		`required: \{[^{}]{0,60}?node: '([^']{1,60})'`)
-	unknownToNode = regexp.MustCompile(`ReferenceError: (File|fetch|Headers|FormData|Blob|WebSocket|CustomEvent|` +
+	unknownToNode = pattern(`ReferenceError: (File|fetch|Headers|FormData|Blob|WebSocket|CustomEvent|` +
 		`ReadableStream|Iterator|structuredClone|navigator) is not defined|` +
 		`SyntaxError: Unexpected token '?(\?\?=|\|\|=|&&=|\?\.|\?\?|\?|\.|with)'?`)
-	nodeVersion = regexp.MustCompile(`Node\.js (v\d[0-9.]{0,20})$`)
+	nodeVersion = pattern(`Node\.js (v\d[0-9.]{0,20})$`)
 )
 
 // arguments are the words of a program that was started with other arguments than it needs.
 var arguments = []rule{
-	{regexp.MustCompile(`the following (?:required )?arguments ` +
+	{pattern(`the following (?:required )?arguments ` +
 		`(?:are required|were not provided):\s*([-<\[\w][^\r\n]*)`),
 		"add the argument %s to command"},
-	{regexp.MustCompile(`required option '([^']+)' not specified`), "add the option %s to command"},
-	{regexp.MustCompile(`(?:unrecognized arguments?|unknown option|unexpected argument|` +
+	{pattern(`required option '([^']+)' not specified`), "add the option %s to command"},
+	{pattern(`(?:unrecognized arguments?|unknown option|unexpected argument|` +
 		`no such option|unknown flag):? '?(--?[\w-]+)`),
 		"the program has no option %s: remove it from command, or correct it"},
-	{regexp.MustCompile(`(?i)(?:^|\n)usage: `), "the program shows its usage: correct the arguments in command"},
+	{pattern(`(?i)(?:^|\n)usage: `), "the program shows its usage: correct the arguments in command"},
 }
 
 // folders are the words about a file or folder that does not exist.
 var folders = []rule{
-	{regexp.MustCompile(`ENOENT: no such file or directory, \w+ '([^']+)'`), "%s"},
-	{regexp.MustCompile(`No such file or directory: '([^']+)'`), "%s"},
-	{regexp.MustCompile(`\b(?:open|stat|chdir|lstat) (/[^\s:]+): no such file or directory`), "%s"},
-	{regexp.MustCompile(`(/[^\s'":,]+)['"]? (?:does not exist|was not found|not found)`), "%s"},
-	{regexp.MustCompile(`(?i)cannot (?:access|open|read|find) (?:the )?(?:directory|folder|file) ['"]?(/[^\s'":,]+)`),
+	{pattern(`ENOENT: no such file or directory, \w+ '([^']+)'`), "%s"},
+	{pattern(`No such file or directory: '([^']+)'`), "%s"},
+	{pattern(`\b(?:open|stat|chdir|lstat) (/[^\s:]+): no such file or directory`), "%s"},
+	{pattern(`(/[^\s'":,]+)['"]? (?:does not exist|was not found|not found)`), "%s"},
+	{pattern(`(?i)cannot (?:access|open|read|find) (?:the )?(?:directory|folder|file) ['"]?(/[^\s'":,]+)`),
 		"%s"},
 }
 
@@ -345,9 +351,9 @@ func folderOf(p *Process) string {
 
 // Twice returns the line in which a server reports that another process has what it needs: a port, a
 // lock or a profile. It returns "" if there is none.
-func Twice(text string) string { return strings.TrimSpace(twice.FindString(text)) }
+func Twice(text string) string { return strings.TrimSpace(twice().FindString(text)) }
 
-var twice = regexp.MustCompile(`(?im)^[^\r\n]{0,300}?(?:\bEADDRINUSE\b|\baddress already in use\b|` +
+var twice = pattern(`(?im)^[^\r\n]{0,300}?(?:\bEADDRINUSE\b|\baddress already in use\b|` +
 	`\bonly one usage of each socket address\b|\b(?:is|are) already (?:in use|running|locked)\b|` +
 	`\banother (?:instance|process|server)\b[^\r\n]{0,60}\b(?:running|using|holds?|active|started)\b|` +
 	`\bdatabase is locked\b|\b(?:acquire|obtain|get) (?:the |a |an )?(?:exclusive )?lock\b|\bProcessSingleton\b)` +
@@ -356,13 +362,13 @@ var twice = regexp.MustCompile(`(?im)^[^\r\n]{0,300}?(?:\bEADDRINUSE\b|\baddress
 // networks are the words about another machine that cannot be found or reached. The name of a host may
 // be missing.
 var networks = []rule{
-	{regexp.MustCompile(`\bgetaddrinfo (?:ENOTFOUND|EAI_AGAIN) ([^\s'",]+)`), unresolved},
-	{regexp.MustCompile(`\blookup ([^\s:]+)(?: on [^\s]+)?: (?:no such host|server misbehaving|i/o timeout|` +
+	{pattern(`\bgetaddrinfo (?:ENOTFOUND|EAI_AGAIN) ([^\s'",]+)`), unresolved},
+	{pattern(`\blookup ([^\s:]+)(?: on [^\s]+)?: (?:no such host|server misbehaving|i/o timeout|` +
 		`Temporary failure in name resolution)`), unresolved},
-	{regexp.MustCompile(`Name or service not known|Temporary failure in name resolution|` +
+	{pattern(`Name or service not known|Temporary failure in name resolution|` +
 		`nodename nor servname provided|failed to lookup address information`),
 		strings.Replace(unresolved, "the host %s:", "a host:", 1)},
-	{regexp.MustCompile(`\bconnect ECONNREFUSED ([^\s'",]+)`),
+	{pattern(`\bconnect ECONNREFUSED ([^\s'",]+)`),
 		"the server cannot connect to %s: start what listens there, or correct the setting that names it " +
 			"(command, env)"},
 }
@@ -370,26 +376,26 @@ var networks = []rule{
 const unresolved = "the server cannot resolve the host %s: check the network, and the setting that names the host " +
 	"(command, env)"
 
-var ports = []rule{{regexp.MustCompile(`(?i)(?:EADDRINUSE|address already in use)[^\r\n]*?:(\d+)\b`),
+var ports = []rule{{pattern(`(?i)(?:EADDRINUSE|address already in use)[^\r\n]*?:(\d+)\b`),
 	"another process uses the port %s: stop it, or give the server another port"}}
 
 var (
 	// variable is a name that only variables and constants have.
-	variable = regexp.MustCompile(`\b[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+\b`)
+	variable = pattern(`\b[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+\b`)
 	// named is a variable of any name, by the words around it.
-	named = regexp.MustCompile(`(?i:environment variables?|env vars?):? ['"` + "`" + `$]?([A-Z][A-Z0-9_]{2,})\b|` +
+	named = pattern(`(?i:environment variables?|env vars?):? ['"` + "`" + `$]?([A-Z][A-Z0-9_]{2,})\b|` +
 		`\b([A-Z][A-Z0-9_]{2,})['"` + "`" +
 		`]? (?i:environment variable|env var)|process\.env\.([A-Z][A-Z0-9_]+)|KeyError: '([A-Z][A-Z0-9_]+)'`)
 	// lacks are the words about something that is not there.
-	lacks = regexp.MustCompile(`(?i)\brequired?\b|\brequires\b|` +
+	lacks = pattern(`(?i)\brequired?\b|\brequires\b|` +
 		`\bnot (?:been )?(?:set|defined|provided|found|specified|configured)\b|` +
 		`\bmust (?:be )?(?:set|provide|specif)|\bunset\b|\bmissing\b|\bundefined\b|` +
 		`\bplease (?:set|provide|add|specify)\b|\bempty\b|` +
 		`environment variable|env var|KeyError`)
 	// harmless are the words of a line that does not explain the end of the process.
-	harmless = regexp.MustCompile(`(?i)\bwarn(?:ing)?\b|\bdefault|\bdeprecat|\boptional\b|\bfalling back\b`)
+	harmless = pattern(`(?i)\bwarn(?:ing)?\b|\bdefault|\bdeprecat|\boptional\b|\bfalling back\b`)
 	// codes are constants that are no variables.
-	codes = regexp.MustCompile(`^ERR_|NOT_FOUND$|_ERROR$|^UNABLE_TO|_CERT$|^SELF_SIGNED|^UND_ERR`)
+	codes = pattern(`^ERR_|NOT_FOUND$|_ERROR$|^UNABLE_TO|_CERT$|^SELF_SIGNED|^UND_ERR`)
 )
 
 // most is the most variables that an answer names.
@@ -399,7 +405,7 @@ const most = 6
 func variablesOf(p *Process) string {
 	lines := strings.Split(strings.ReplaceAll(p.Stderr, "\r", ""), "\n")
 	for i, line := range slices.Backward(lines) {
-		if !lacks.MatchString(line) || harmless.MatchString(line) {
+		if !lacks().MatchString(line) || harmless().MatchString(line) {
 			continue
 		}
 		names := variablesIn(line)
@@ -419,11 +425,11 @@ func variablesOf(p *Process) string {
 }
 
 func variablesIn(line string) (names []string) {
-	for _, groups := range named.FindAllStringSubmatch(line, -1) {
+	for _, groups := range named().FindAllStringSubmatch(line, -1) {
 		names = append(names, cmp.Or(groups[1:]...))
 	}
-	names = append(names, variable.FindAllString(line, -1)...)
-	return slices.DeleteFunc(names, func(n string) bool { return codes.MatchString(n) || len(n) > 64 })
+	names = append(names, variable().FindAllString(line, -1)...)
+	return slices.DeleteFunc(names, func(n string) bool { return codes().MatchString(n) || len(n) > 64 })
 }
 
 // variables returns how the entry gives the process its variables.

@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"junction/auth"
 	"junction/cmd/junction/base/config"
 	"junction/cmd/junction/base/secrets"
 	"junction/cmd/junction/desk/service"
@@ -43,6 +44,7 @@ type verdicts struct {
 	waiting  atomic.Pointer[string]           // which changes of the file wait for a restart; nil or "" if none
 	warnings atomic.Pointer[config.Problems]  // of the file in force; nil before load
 	lately   atomic.Pointer[diagnose.Reloads] // the last reloads that have changed something
+	revoked  atomic.Pointer[[]string]         // the API keys that are revoked beside a file that is not in force
 }
 
 // loaded is what was read last.
@@ -170,7 +172,9 @@ func (f *contents) loadGood(detail string, hash [32]byte) (*config.Config, bool)
 	f.inputs = c.Inputs
 	f.failure.Store(&detail)
 	now, _, err := config.LoadServing(f.file, f.getenv, true) // the file may have lost keys since
-	c, _ = c.WithoutLost(now, err)
+	c, lost := c.WithoutLost(now, err)
+	c, known := c.WithoutKeys(revokedOf(c, f.file, f.getenv)) // and nobody can read that in it any more
+	f.revokedOnly(slices.Concat(lost, known))
 	return c, true
 }
 
@@ -184,6 +188,9 @@ func (f *contents) isGood(hash [32]byte) bool {
 func (f *contents) logGood() {
 	if detail := f.failure.Load(); detail != nil {
 		f.log.Error("the configuration has mistakes; its last good content is in force", "error", *detail)
+		if list := f.withheld(); len(list) > 0 {
+			f.log.Warn("API keys of the last good content are revoked", "revoked", list)
+		}
 	}
 }
 
@@ -287,6 +294,31 @@ func (f *contents) warn(warnings config.Problems) {
 	}
 }
 
+// revokedOnly notes API keys that are revoked, although the file that lacks them is not in force.
+func (f *contents) revokedOnly(keys []auth.Key) {
+	list := slices.Concat(f.withheld(), config.KeyNames(keys))
+	f.revoked.Store(&list)
+}
+
+// withheld returns the names of the API keys that are revoked, although the file that lacks them is not in force.
+func (f *contents) withheld() []string {
+	if list := f.revoked.Load(); list != nil {
+		return *list
+	}
+	return nil
+}
+
+// changed notes a reload that has changed something, and returns what; "" if it has changed nothing.
+func (f *contents) changed(change *config.Change, rejected string) string {
+	r := diagnose.NewReloaded(change, rejected, time.Now())
+	if r == nil {
+		return ""
+	}
+	list := f.reloads().With(r)
+	f.lately.Store(&list)
+	return r.String()
+}
+
 // reloads returns the last reloads that have changed something.
 func (f *contents) reloads() diagnose.Reloads {
 	if list := f.lately.Load(); list != nil {
@@ -302,10 +334,9 @@ func (f *contents) reloaded(change *config.Change) {
 	waiting, rejected := change.Waiting(), change.Rejected()
 	f.waiting.Store(&waiting)
 	f.partial.Store(change.Partial)
-	if r := diagnose.NewReloaded(change, time.Now()); r != nil {
-		which = r.String() + "; " + which
-		list := f.reloads().With(r)
-		f.lately.Store(&list)
+	f.revoked.Store(nil)
+	if what := f.changed(change, ""); what != "" {
+		which = what + "; " + which
 	}
 	defer f.recording.changedPolicies(change.PolicyChanges)
 	defer f.recording.changedKeys("key_revoked", "revoked", change.RevokedKeys)

@@ -94,7 +94,7 @@ func callLevel(c *proxy.CallInfo) slog.Level {
 	switch {
 	case c.Refused() && c.Outcome != proxy.Denied || c.OnlyAsked():
 		return slog.LevelDebug // clients can cause any number of these
-	case c.Outcome == proxy.Timeout, c.Outcome == proxy.Lost: // the call may have been executed
+	case c.Outcome.Row().Doubtful:
 		return slog.LevelWarn
 	}
 	return slog.LevelInfo

@@ -119,7 +119,7 @@ func (p *adminPages) asSeen() *diagnose.Proxy {
 		},
 		Unread:  func() string { return deref(&p.contents.failure) },
 		Restart: func() string { return deref(&p.contents.waiting) },
-		Partial: p.contents.partial.Load, Reloaded: p.contents.reloads,
+		Partial: p.contents.partial.Load, Reloaded: p.contents.reloads, Withheld: p.contents.withheld,
 		Warnings: func() config.Problems {
 			if list := p.contents.warnings.Load(); list != nil {
 				return *list

@@ -163,7 +163,10 @@ func (p *program) revoke(read *content) {
 		of.commit()
 	}
 	p.recording.revoked.follow(next)
-	p.upstreams.leave(&config.Change{Config: next, RevokedKeys: lost})
+	change := config.Change{Config: next, RevokedKeys: lost}
+	p.upstreams.leave(&change)
+	p.contents.revokedOnly(lost)
+	p.contents.changed(&change, deref(&p.contents.failure))
 	p.log.Warn("API keys are revoked, and the rest of the file is not in force", "revoked", config.KeyNames(lost))
 	p.recording.changedKeys("key_revoked", "revoked", lost)
 }

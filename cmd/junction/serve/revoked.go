@@ -81,6 +81,20 @@ func (r *revoked) follow(c *config.Config) config.Problems {
 	return r.warnings(c, r.file, back, of, now)
 }
 
+// revokedOf returns a function that reports whether an API key was revoked, by what is remembered of a file, and was
+// not in the file again when a process has read it last. c is a configuration of the file.
+func revokedOf(c *config.Config, file string, getenv func(string) (string, bool)) func(auth.Key) bool {
+	keys, err := stored.OpenKeys(config.KeyDir(c.Sessions.KeyFile, getenv), config.FolderOf(file))
+	if err != nil { // Open says so
+		return func(auth.Key) bool { return false }
+	}
+	gone := map[string]bool{}
+	for _, k := range keys.Gone() {
+		gone[k.Hash] = true
+	}
+	return func(k auth.Key) bool { return gone[k.Hash.String()] }
+}
+
 // keysOf returns the API keys of a configuration, and the index of each in the file.
 func keysOf(c *config.Config) (list []stored.Key, of []int) {
 	for i, k := range c.Auth.APIKeys {

@@ -4,6 +4,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"junction/auth"
 	"junction/auth/authtest"
 	"junction/cmd/junction/base/config"
+	"junction/cmd/junction/base/stored"
 	"junction/upstream/upstreamtest"
 )
 
@@ -94,15 +96,51 @@ func TestTheLastGoodContentHasNoRevokedKey(t *testing.T) {
 		}
 		return text
 	}
+	accepts := func(content string, want ...string) {
+		t.Helper()
+		mustWrite(t, file, content)
+		p := newProgram(options{file: file, lastGood: true, getenv: getenv, stderr: authtest.Searched(t, "what the program writes", io.Discard)})
+		c, err := p.contents.load()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer p.contents.Close()
+		var names []string
+		for _, k := range c.Auth.APIKeys {
+			names = append(names, k.Name)
+		}
+		if !slices.Equal(names, want) || !c.Auth.Needed() {
+			t.Errorf("with the last good content, the service accepts %v, want %v", names, want)
+		}
+		if lost := p.contents.withheld(); len(lost) != len(slices.DeleteFunc([]string{"ann", "eve"}, func(n string) bool { return slices.Contains(want, n) })) {
+			t.Errorf("%v are reported as revoked, and %v are in force", lost, want)
+		}
+	}
+	const noYAML = "}\n"
 	mustWrite(t, good, text("ann", "eve"))
-	mustWrite(t, file, text("ann", "new")+"nonsense: 1\n")
-	p := newProgram(options{file: file, lastGood: true, getenv: getenv, stderr: authtest.Searched(t, "what the program writes", io.Discard)})
-	c, err := p.contents.load()
-	if err != nil {
-		t.Fatal(err)
+	accepts(text("ann", "new")+"nonsense: 1\n", "ann")
+	accepts(text("ann", "new")+noYAML, "ann", "eve") // nobody knows of a revocation
+	remember := func(names ...string) {
+		t.Helper()
+		keys, err := stored.OpenKeys(filepath.Join(dir, "junction"), config.FolderOf(file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var list []stored.Key
+		for _, name := range names {
+			list = append(list, stored.Key{Hash: auth.Hash{name[0]}.String(), Name: name})
+		}
+		if _, err := keys.Follow(list, time.Now()); err != nil {
+			t.Fatal(err)
+		}
 	}
-	defer p.contents.Close()
-	if got := config.KeyNames(c.Auth.APIKeys); len(got) != 1 || !strings.HasPrefix(got[0], "ann ") {
-		t.Errorf("with the last good content, the service accepts %v, want ann", got)
-	}
+	remember("ann", "eve")
+	accepts(noYAML, "ann", "eve")
+	remember("ann") // the process revokes the key of eve
+	accepts(noYAML, "ann")
+	accepts(text("ann", "eve")+"nonsense: 1\n", "ann") // a file with a mistake adds no key
+	remember("ann", "eve")                             // a sound file has it again, with a warning
+	accepts(noYAML, "ann", "eve")
+	remember("bob") // all keys of the last good content
+	accepts(noYAML, "nobody")
 }

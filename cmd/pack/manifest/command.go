@@ -12,7 +12,9 @@ import (
 )
 
 // CommandKind are tools that run a program.
-var CommandKind = &Kind{Key: "command", Example: `command: [program, "{{parameter}}"]`, Tools: "commands", Runs: true,
+var CommandKind = &Kind{Key: "command", Example: `command: [program, "{{parameter}}"]`,
+	Tools: "commands", Shows: "programs",
+	Runs:   true,
 	Keys:   []string{"shell", "stdin", "dir", "env", "inherit_env", "sandbox", "exit_codes"},
 	Limits: acceptedLimits, New: func(t *Tool) Action { return &runs{t} }}
 

@@ -34,7 +34,8 @@ type HTTP struct {
 }
 
 // HTTPKind are tools that send a request.
-var HTTPKind = &Kind{Key: "http", Example: "http: { url: https://… }", Tools: "requests",
+var HTTPKind = &Kind{Key: "http", Example: "http: { url: https://… }",
+	Tools: "requests", Shows: "requests with their hosts",
 	Limits: acceptedLimits, New: func(*Tool) Action { return &HTTP{} }}
 
 // Check implements Action.

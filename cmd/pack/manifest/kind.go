@@ -16,8 +16,9 @@ import (
 type Kind struct {
 	// Key is the key of the tool, such as http. Example is the key with a value, for a tool without one.
 	Key, Example string
-	// Tools is a name for the tools of the kind, such as commands.
-	Tools string
+	// Tools is a name for the tools of the kind, such as commands. Shows is what the plan of a pack shows of them,
+	// as the sentences of the documents say it, such as programs.
+	Tools, Shows string
 	// Keys are the other keys that only tools of this kind have.
 	Keys []string
 	// Limits are the keys of Limits that tools of this kind may have, beside those of every tool

@@ -61,7 +61,12 @@ func TestToolThatTakesNoArguments(t *testing.T) {
 // no other key.
 func TestEachLimitBelongsToAKind(t *testing.T) {
 	keys := yamlread.Keys(reflect.TypeFor[Limits]())
-	for key := range keys {
+	for key, index := range keys {
+		field := reflect.TypeFor[Limits]().FieldByIndex(index)
+		if m := yamlread.Measure(field.Tag.Get("measure")); !yamlread.MeasureFits(field.Type, m) {
+			t.Errorf("the limit %s has the tag measure %q: write what it counts (yamlread.Measure), because junction check compares it "+
+				"with the limits of an upstream", key, m)
+		}
 		if !slices.ContainsFunc(all, func(k *Kind) bool { return k.HasLimit(key) }) {
 			t.Errorf("no kind of tool has the limit %s: name it in the Limits of the kinds that use it", key)
 		}

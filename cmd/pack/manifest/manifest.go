@@ -64,20 +64,20 @@ type Defaults struct {
 	Sandbox    *command.Sandbox `yaml:"sandbox"`
 }
 
-// Limits bound one tool.
+// Limits bound one tool. The tag measure says what a limit counts.
 type Limits struct {
 	// Of one call; default 30s.
-	Timeout time.Duration `yaml:"timeout"`
+	Timeout time.Duration `yaml:"timeout" measure:"time"`
 	// Bytes of output of one call; default 1MiB; more is an error.
-	MaxOutput Size `yaml:"max_output"`
+	MaxOutput Size `yaml:"max_output" measure:"bytes"`
 	// Calls at the same time; default 4; others wait for at most the timeout.
-	Concurrency int `yaml:"concurrency"`
+	Concurrency int `yaml:"concurrency" measure:"calls"`
 	// true cuts longer text in place of the error, and ends it with a marker. Default false.
-	Cut *bool `yaml:"cut"`
+	Cut *bool `yaml:"cut" measure:"form"`
 	// How often a request is sent again, 0 to 5; default 2.
 	//
 	// Only a request that is safe to repeat, within timeout.
-	Retries Retries `yaml:"retries"`
+	Retries Retries `yaml:"retries" measure:"requests"`
 }
 
 // Cuts reports whether a longer output is cut.

@@ -24,7 +24,7 @@ type Ask struct {
 }
 
 // PromptKind are tools that ask the model of the client.
-var PromptKind = &Kind{Key: "prompt", Example: "prompt: { text: … }", Tools: "prompts",
+var PromptKind = &Kind{Key: "prompt", Example: "prompt: { text: … }", Tools: "prompts", Shows: "questions to the model",
 	Limits: acceptedLimits, New: func(*Tool) Action { return &Ask{} }}
 
 // Check implements Action.

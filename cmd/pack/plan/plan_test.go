@@ -465,3 +465,23 @@ func TestTheReadmeHasTheWordsOfThePlan(t *testing.T) {
 		}
 	}
 }
+
+// TestDocumentsHaveWhatAPlanShowsOfEachKind: the sentence about the plan of a pack, in the README of packs and in the
+// security model, names what the plan shows of the tools of each kind.
+func TestDocumentsHaveWhatAPlanShowsOfEachKind(t *testing.T) {
+	for _, file := range []string{"../../junction/desk/packs/README.md", "../../../integration/safety/README.md"} {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, sentence, found := strings.Cut(strings.Join(strings.Fields(string(text)), " "), "The plan has ")
+		if sentence, _, _ = strings.Cut(sentence, ". "); !found {
+			t.Errorf("%s has no sentence that begins with: The plan has", file)
+		}
+		for _, kind := range pack.ManifestKinds() {
+			if !strings.Contains(sentence, kind.Shows) {
+				t.Errorf("%s says that the plan has %s, and does not name the %s of the kind %s", file, sentence, kind.Shows, kind.Key)
+			}
+		}
+	}
+}

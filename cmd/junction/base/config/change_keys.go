@@ -11,9 +11,10 @@ import (
 
 // This file tells which keys of the file a change has, and what it means for the holders of API keys.
 
-// An Access is what a change does to the holder of an API key. The lists have names of tools for clients.
+// An Access is what a change does to the holder of an API key, or to users. The lists have names of tools for clients.
 type Access struct {
-	Key     string   `json:"key"`
+	Key     string   `json:"key,omitempty"`
+	Users   string   `json:"users,omitempty"` // such as "a user of the group staff"; "" for a key
 	Gains   []string `json:"gains,omitempty"`
 	Loses   []string `json:"loses,omitempty"`
 	Asks    []string `json:"asks,omitempty"`    // need an approval now, also of Gains
@@ -43,12 +44,16 @@ func (a *Access) does() string {
 	return strings.Join(parts, "; ")
 }
 
-// accessLines returns a line for each set of keys to which the same happens.
+// accessLines returns a line for each set of keys to which the same happens, and one for each kind of users.
 func accessLines(all []Access) (lines []string) {
-	var order []string
+	var order, users []string
 	keys := map[string][]string{}
 	for i := range all {
 		does := all[i].does()
+		if all[i].Users != "" {
+			users = append(users, all[i].Users+" "+does)
+			continue
+		}
 		if keys[does] == nil {
 			order = append(order, does)
 		}
@@ -61,21 +66,25 @@ func accessLines(all []Access) (lines []string) {
 		}
 		lines = append(lines, who+" "+does)
 	}
-	return lines
+	return append(lines, users...)
 }
 
 // toolLines returns what is known of the tools of each key; nil if the lists of a running junction were not asked.
 func (ch *Change) toolLines() (lines []string) {
+	who := "key"
+	if ch.before.Auth.SignsIn() || ch.Config.Auth.SignsIn() {
+		who = "caller"
+	}
 	switch {
-	case len(ch.before.Auth.APIKeys)+len(ch.Config.Auth.APIKeys) == 0:
+	case who == "key" && len(ch.before.Auth.APIKeys)+len(ch.Config.Auth.APIKeys) == 0:
 		return nil
 	case ch.Unlisted != "" && len(ch.Policies)+len(ch.AddedKeys)+len(ch.Changed)+len(ch.Removed) > 0:
-		return []string{"which key gains or loses which tools is not known: " + ch.Unlisted}
+		return []string{"which " + who + " gains or loses which tools is not known: " + ch.Unlisted}
 	case !ch.Listed:
 		return nil
 	}
 	if lines = accessLines(ch.Access); len(lines) == 0 && len(ch.Policies)+len(ch.Changed)+len(ch.Removed) > 0 {
-		lines = []string{"no key gains or loses a tool of those that the running Junction lists"}
+		lines = []string{"no " + who + " gains or loses a tool of those that the running Junction lists"}
 	}
 	if len(ch.Unknown) > 0 {
 		lines = append(lines, "not compared, because the running Junction does not have their lists: "+

@@ -377,7 +377,7 @@ func (c *Config) warnPolicies(d *decoder, warn func(path, format string, args ..
 			}
 		}
 	}
-	places := policy.Places{Users: c.Auth.SignsIn(), Issuers: c.Auth.issuers(), Upstreams: c.Known()}
+	places := policy.Places{Users: c.Auth.SignsIn(), Issuers: c.Auth.Issuers(), Upstreams: c.Known()}
 	for _, k := range c.Auth.APIKeys {
 		places.Keys = append(places.Keys, k.Name)
 	}

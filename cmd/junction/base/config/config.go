@@ -195,8 +195,8 @@ type Auth struct {
 // SignsIn reports whether users can sign in, here or with another authorization server.
 func (c *Auth) SignsIn() bool { return c.OAuth != nil || c.Config.SignsIn() }
 
-// issuers returns the issuers of users, as match.issuer has them.
-func (c *Auth) issuers() (list []string) {
+// Issuers returns the issuers of users, as match.issuer has them.
+func (c *Auth) Issuers() (list []string) {
 	for _, i := range c.JWT {
 		list = append(list, i.Issuer)
 	}

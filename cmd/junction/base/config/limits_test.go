@@ -2,52 +2,40 @@ package config
 
 import (
 	"fmt"
-	"maps"
 	"os"
+	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"junction/cmd/pack/manifest"
 	"junction/upstream"
 	"junction/upstream/yamlread"
 )
 
-// TestCheckComparesEachLimit: junction check warns of a limit of an upstream that defeats another one, or the table
-// says why it compares none. A new limit needs a row, and a size an upper bound if nothing compares it.
+// TestCheckComparesEachLimit: of two limits of a call with one measure, junction check warns of that which the other one
+// defeats. A limit of a call with a measure of its own has an upper bound.
 func TestCheckComparesEachLimit(t *testing.T) {
 	rows := map[string]struct {
 		entry, warned string // keys of an entry, and the begin of a warning with this key
-		why           string // why check does not compare the limit
 		refused       string // keys of an entry with a value beyond the upper bound
-		counted       bool   // it counts what Junction holds itself, so that it needs no bound
 	}{
-		"timeout":         {entry: "timeout: 20m", warned: "upstreams.x.timeout: has no effect: max_timeout ends each call after 10m"},
-		"max_timeout":     {entry: "timeout: 2m, max_timeout: 1m", warned: "upstreams.x.timeout: has no effect: max_timeout ends each call after 1m (upstreams.x.max_timeout)"},
-		"connect_timeout": {why: "it bounds the connection, which no other limit does"},
-		"concurrency":     {why: "calls beyond it wait; those of a pack wait there, too", counted: true},
-		"max_links":       {why: "it bounds connections, not calls", counted: true},
-		"idle_stop":       {why: "it ends no call"},
-		"cache":           {why: "it bounds no call", refused: "cache: 25h"},
+		"timeout":     {entry: "timeout: 20m", warned: "upstreams.x.timeout: has no effect: max_timeout ends each call after 10m"},
+		"max_timeout": {entry: "timeout: 2m, max_timeout: 1m", warned: "upstreams.x.timeout: has no effect: max_timeout ends each call after 1m (upstreams.x.max_timeout)"},
+		"cache":       {refused: "cache: 25h"},
 	}
-	entry := reflect.TypeFor[upstream.Config]()
-	var limits []string
-	for key, index := range yamlread.Keys(entry) {
-		if entry.FieldByIndex(index).Tag.Get("limit") == "" {
-			continue
-		}
-		limits = append(limits, key)
-		row := rows[key]
-		if (row.entry == "") == (row.why == "") {
-			t.Errorf("the limit %s has no row: have check_limits.go compare it with a limit that it defeats, or say why not", key)
-			continue
-		}
-		number := entry.FieldByIndex(index).Type != reflect.TypeFor[time.Duration]()
-		if number && row.entry == "" && row.refused == "" && !row.counted {
-			t.Errorf("the limit %s is a size: compare it with another limit, or give it an upper bound in upstream/validate.go; a "+
-				"reason is not enough", key)
+	limits := upstream.Limits()
+	for _, limit := range limits {
+		key, row := limit.Key, rows[limit.Key]
+		delete(rows, key)
+		alike := func(l upstream.LimitRow) bool { return l.OfCall && l.Key != key && l.Measure == limit.Measure }
+		switch {
+		case limit.OfCall && slices.ContainsFunc(limits, alike) && row.entry == "":
+			t.Errorf("%s and another limit of a call both count %s: have check_limits.go compare them, and write a row", key, limit.Measure)
+		case (limit.OfCall && row.entry == "" || limit.Measure == yamlread.MeasureBytes) && row.refused == "":
+			t.Errorf("nothing bounds the limit %s, and check compares it with no other one: give it an upper bound in "+
+				"upstream/validate.go, and write a row with a value beyond the bound", key)
 		}
 		if row.refused != "" {
 			_, err := parseText("test.yaml", []byte("upstreams: { x: { command: [x], "+row.refused+" } }"), os.LookupEnv)
@@ -55,53 +43,52 @@ func TestCheckComparesEachLimit(t *testing.T) {
 				t.Errorf("with %s, check says %v", row.refused, err)
 			}
 		}
-		if row.why != "" {
+		if row.entry == "" {
 			continue
 		}
-		var got []string
-		c := mustParse(t, "upstreams: { x: { command: [x], "+row.entry+" } }", nil)
-		c.warnLimits(func(path, format string, args ...any) { got = append(got, path+": "+fmt.Sprintf(format, args...)) })
-		if len(got) != 1 || !strings.HasPrefix(got[0], row.warned) {
+		if got := limitWarnings(mustParse(t, "upstreams: { x: { command: [x], "+row.entry+" } }", nil)); len(got) != 1 ||
+			!strings.HasPrefix(got[0], row.warned) {
 			t.Errorf("with %s, check warns %q, want %q", row.entry, got, row.warned)
 		}
 	}
-	slices.Sort(limits)
-	if known := slices.Sorted(maps.Keys(rows)); !slices.Equal(known, limits) {
-		t.Errorf("the table has %q, and an entry the limits %q", known, limits)
+	for key := range rows {
+		t.Errorf("%s is no limit of an upstream", key)
 	}
 }
 
-// TestCheckComparesTheLimitsOfPacks: the table says of each pair of a limit of the tools of a pack and a limit of the
-// calls of an upstream whether check compares the two (warnPackLimits; the script limits shows it), or why not.
+// limitWarnings returns what junction check warns of the limits of a configuration.
+func limitWarnings(c *Config) (got []string) {
+	c.warnLimits(func(path, format string, args ...any) { got = append(got, path+": "+fmt.Sprintf(format, args...)) })
+	return got
+}
+
+// TestCheckComparesTheLimitsOfPacks: check warns of each limit of the tools of a pack that a limit of the calls of its
+// upstream with the same measure defeats, and names the key that raises it.
 func TestCheckComparesTheLimitsOfPacks(t *testing.T) {
-	const (
-		compared = ""
-		waits    = "calls beyond it wait, at the pack and at the upstream, and their time counts there"
-		bytes    = "a time does not bound the bytes of an answer"
-		within   = "the timeout of the tool bounds all requests of a call"
-	)
-	pairs := map[string]string{
-		"timeout × timeout": compared, "timeout × max_timeout": compared,
-		"concurrency × timeout": waits, "concurrency × max_timeout": waits,
-		"max_output × timeout": bytes, "max_output × max_timeout": bytes,
-		"cut × timeout": bytes, "cut × max_timeout": bytes,
-		"retries × timeout": within, "retries × max_timeout": within,
-	}
-	entry := reflect.TypeFor[upstream.Config]()
-	for key, index := range yamlread.Keys(entry) {
-		if !strings.HasPrefix(entry.FieldByIndex(index).Tag.Get("limit"), "call") {
-			continue
-		}
-		for limit := range yamlread.Keys(reflect.TypeFor[manifest.Limits]()) {
-			pair := limit + " × " + key
-			if _, judged := pairs[pair]; !judged {
-				t.Errorf("the limits %s (of a tool of a pack × of a call of an upstream) are not judged: if the second one defeats the "+
-					"first, have warnPackLimits compare them; write the pair into the table, as compared or with the reason", pair)
+	values := map[yamlread.Measure]struct{ small, large string }{
+		yamlread.MeasureTime: {"1s", "1m"}, yamlread.MeasureBytes: {"1KiB", "1MiB"}, yamlread.MeasureCalls: {"1", "4"},
+		yamlread.MeasureRequests: {"1", "4"}}
+	tools, pairs := reflect.TypeFor[manifest.Limits](), 0
+	for _, limit := range upstream.Limits() {
+		for key, index := range yamlread.Keys(tools) {
+			if !limit.OfCall || yamlread.Measure(tools.FieldByIndex(index).Tag.Get("measure")) != limit.Measure {
+				continue
 			}
-			delete(pairs, pair)
+			pairs++
+			dir, value := t.TempDir(), values[limit.Measure]
+			text := "name: p\ntools: { slow: { description: d, http: { url: 'https://a.example' }, " + key + ": " + value.large + " } }\n"
+			if err := os.WriteFile(filepath.Join(dir, "pack.yaml"), []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			got := limitWarnings(mustParse(t, fmt.Sprintf("upstreams: { x: { pack: %q, %s: %s } }", dir, limit.Key, value.small), nil))
+			want := "upstreams.x.pack: its " + key + " of " + value.large + " for slow has no effect: "
+			if len(got) != 1 || !strings.HasPrefix(got[0], want) || !strings.Contains(got[0], "set upstreams.x."+limit.Key+": "+value.large) {
+				t.Errorf("the limits %s of a tool and %s of an upstream both count %s, and check warns %q, want %q: have "+
+					"warnPackLimits compare them", key, limit.Key, limit.Measure, got, want)
+			}
 		}
 	}
-	if len(pairs) > 0 {
-		t.Errorf("these pairs of limits do not exist: %q", slices.Sorted(maps.Keys(pairs)))
+	if pairs < 2 {
+		t.Errorf("%d pairs of limits have one measure: the test reads something else", pairs)
 	}
 }

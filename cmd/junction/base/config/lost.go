@@ -24,7 +24,7 @@ func (c *Config) WithoutLost(file *Config, err error) (*Config, []auth.Key) {
 			return o.Hash == k.Hash || o.Hash == (auth.Hash{}) && (o.Name == k.Name || o.Name == "")
 		})
 	}
-	return c.without(lost)
+	return c.WithoutKeys(lost)
 }
 
 // listsKeys reports whether the readable part of a file has all entries of its auth.api_keys. A file without a
@@ -43,8 +43,9 @@ func (c *Config) listsKeys(err error) bool {
 	return true
 }
 
-// without returns the configuration without some API keys, and these keys. It authenticates as before.
-func (c *Config) without(lost func(auth.Key) bool) (*Config, []auth.Key) {
+// WithoutKeys returns the configuration without some API keys, and these keys. It authenticates as before, and does
+// not change c.
+func (c *Config) WithoutKeys(lost func(auth.Key) bool) (*Config, []auth.Key) {
 	if !slices.ContainsFunc(c.Auth.APIKeys, lost) {
 		return c, nil
 	}

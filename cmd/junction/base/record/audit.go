@@ -462,12 +462,9 @@ func appendCall(b []byte, now time.Time, c *proxy.CallInfo, digest *[sha256.Size
 // unreached returns why the upstream of a call was not reached, or has not answered, in the words that the client got;
 // "" for other calls.
 func unreached(c *proxy.CallInfo) string {
-	switch c.Outcome {
-	case proxy.Unavailable, proxy.Timeout, proxy.Lost:
-		if err, ok := errors.AsType[*upstream.Error](c.Err); ok {
-			text := strings.Join(strings.Fields(err.Public()), " ")
-			return text[:min(len(text), auditText)]
-		}
+	if err, ok := errors.AsType[*upstream.Error](c.Err); ok && c.Outcome.Row().Unreached {
+		text := strings.Join(strings.Fields(err.Public()), " ")
+		return text[:min(len(text), auditText)]
 	}
 	return ""
 }

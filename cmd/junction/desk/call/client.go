@@ -153,7 +153,8 @@ and the exit code is 1.
 
 If standard input is a terminal, the command shows the questions of the tool, and requests for your approval,
 and sends your answers. The default time limit is then ten minutes. Otherwise it is ten seconds longer than the
-built-in limit for a silent server, so that the error of Junction arrives first.`,
+built-in limit for a silent server, so that the error of Junction arrives first. In both cases it is longer if the
+file gives the tool a longer timeout or max_timeout.`,
 		Example: `  junction call demo__echo text='hello there'
   junction call demo__count n=5 --progress
   junction call demo__echo --json '{"text": "hello"}'
@@ -183,6 +184,9 @@ built-in limit for a silent server, so that the error of Junction arrives first.
 				report = cmd.ErrOrStderr()
 			}
 			f.interactive(cmd, whole != "-")
+			if !cmd.Flags().Changed("timeout") {
+				f.outlast(args[0])
+			}
 			return f.connect(cmd.Context(), report, func(ctx context.Context, e *endpoint) error {
 				tool, err := e.tool(ctx, args[0])
 				if err != nil {
@@ -370,6 +374,39 @@ func (f *clientFlags) interactive(cmd *cobra.Command, ask bool) {
 	if !cmd.Flags().Changed("timeout") {
 		f.timeout = askingTime
 	}
+}
+
+// outlast makes the time limit longer than those that the configuration file sets for a tool.
+func (f *clientFlags) outlast(tool string) {
+	if f.url != "" { // perhaps that of another file
+		return
+	}
+	if c, err := config.LoadForCommand(*f.file); err == nil {
+		f.timeout = max(f.timeout, longestOf(c, tool)+10*time.Second)
+	}
+}
+
+// longestOf returns the longest limit that a configuration sets for a tool with an exposed name; 0 if it sets none. A
+// name that begins with that of no upstream may be one of any.
+func longestOf(c *config.Config, tool string) (longest time.Duration) {
+	own := false
+	for _, known := range c.Known() {
+		name, its := strings.CutPrefix(tool, known.Begin)
+		if its = its && known.Begin != ""; own && !its {
+			continue
+		}
+		if its && !own {
+			own, longest = true, 0
+		}
+		timeout, most := c.Upstreams[known.Name].LimitsOf(known.Name, name, c.Defaults)
+		if timeout.From != "" {
+			longest = max(longest, min(timeout.Duration, most.Duration))
+		}
+		if most.From != "" {
+			longest = max(longest, most.Duration)
+		}
+	}
+	return longest
 }
 
 // EndpointOf returns the URL of the running junction that serves a file. If none is known, it is the

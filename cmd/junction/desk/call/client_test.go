@@ -13,6 +13,8 @@ import (
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -265,6 +267,31 @@ func TestLateToolIsNamed(t *testing.T) {
 	_, err = e.callTool(ctx, listedTool{name: "odd__hang"}, json.RawMessage(`{}`))
 	if want := "no answer from the tool odd__hang within 1m0s; --timeout waits longer"; err == nil || err.Error() != want {
 		t.Errorf("the call returned %v, want %s", err, want)
+	}
+}
+
+// TestACallOutlastsTheFile: a call waits for as long as the file lets the server be silent, and for a moment more.
+func TestACallOutlastsTheFile(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "config.yaml")
+	text := `upstreams:
+  quick: { command: [x] }
+  slow: { command: [x], timeout: 5m, tools: { build: { timeout: 20m, max_timeout: 30m } } }
+  short: { command: [x], timeout: 5s }
+  own: { command: [x], prefix: "" }
+`
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for tool, want := range map[string]time.Duration{"quick__a": usualTime, "short__a": usualTime, "slow__a": 5*time.Minute + 10*time.Second,
+		"slow__build": 30*time.Minute + 10*time.Second, "anything": 5*time.Minute + 10*time.Second} {
+		f := clientFlags{file: &file, timeout: usualTime}
+		if f.outlast(tool); f.timeout != want {
+			t.Errorf("a call of %s waits for %v, want %v", tool, f.timeout, want)
+		}
+		f = clientFlags{file: &file, timeout: usualTime, url: "https://other.example.com/mcp"}
+		if f.outlast(tool); f.timeout != usualTime {
+			t.Errorf("a call of %s elsewhere waits for %v", tool, f.timeout)
+		}
 	}
 }
 

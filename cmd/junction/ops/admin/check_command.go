@@ -28,8 +28,8 @@ func checkCommand(stdout io.Writer, file *string, start Foresight) *cobra.Comman
 		Long: `Validate a configuration file. If a running Junction serves the file, also find the rules of policies
 that match none of the items that its servers list. With --against FILE, also tell what a reload changes: which keys of
 the file, upstreams, API keys and policies, which changes wait for a restart, and, if a running Junction serves FILE,
-which API key gains or loses which tools. The variables are those of FILE.environment then, since the new content gets
-the name of FILE.
+which API key, and which users of a policy, gain or lose which tools. The variables are those of FILE.environment
+then, since the new content gets the name of FILE.
 
 With --connect, a file without mistakes is also tried: programs that print secrets run, and authorization servers at
 which Junction has a client of its own are asked for a token, which is dropped.`,

@@ -181,18 +181,26 @@ func printItem(b *prose.Page, a *diagnose.WhyReport, i *diagnose.WhyItem, now ti
 	field("folder", prose.Flat(i.Folder))
 	field("cache", i.Cache)
 	field("time", prose.Flat(i.Limits))
-	for n, l := range i.CallLimits {
-		title := "limits"
-		if n > 0 {
-			title = ""
+	var bounds []string
+	for _, l := range i.Bounds {
+		if l.From != "" { // the JSON has the built-in ones, too
+			bounds = append(bounds, l.String())
 		}
+	}
+	title := "limits"
+	if bounds != nil {
+		field(title, prose.Flat(strings.Join(bounds, ", ")))
+		title = ""
+	}
+	for _, l := range i.CallLimits {
 		field(title, prose.Flat(fmt.Sprintf("%s: %s, by the policy %s, for all calls of the caller together",
 			strings.TrimPrefix(l.Key, "limits."), l.Value, l.Policy)))
+		title = ""
 	}
 	field("changed", prose.Flat(i.Changed))
 	field("problem", prose.Flat(i.Problem))
 	field("held", prose.Flat(i.Held))
-	title := "because"
+	title = "because"
 	for _, r := range i.Reasons {
 		if i.Visible && r.Rule == "" && r.Missing == "" && r.Scopes == "" {
 			continue // layers without a decision matter only if nothing allows the item

@@ -4,22 +4,21 @@ import (
 	"maps"
 	"slices"
 
-	"junction/auth"
 	"junction/cmd/junction/base/config"
 	"junction/policy"
 	"junction/upstream"
 )
 
-// This file finds which API keys gain or lose which tools by a change of the file.
+// This file finds which callers gain or lose which tools by a change of the file.
 
-// An access is what a caller may do with a tool.
+// An access is what a caller may do with a tool; a greater one is more.
 type access uint8
 
 const (
-	noAccess access = iota
-	asked           // after an approval
+	noAccess    access = iota
+	asked              // after an approval
+	byArguments        // it depends on the arguments
 	allowed
-	byArguments // it depends on the arguments
 )
 
 // An accessible is a tool under the names of one configuration.
@@ -45,8 +44,8 @@ func under(c *config.Config, upstreamName string, tool *ListItem) accessible {
 	return accessible{it, true}
 }
 
-// of returns what a caller with the rights may do with the tool.
-func (a *accessible) of(r *policy.Rights) access {
+// at returns what a caller with the rights may do with the tool.
+func (a *accessible) at(r *policy.Rights) access {
 	if !a.offered {
 		return noAccess
 	}
@@ -65,9 +64,10 @@ func (a *accessible) of(r *policy.Rights) access {
 	return noAccess
 }
 
-// Accesses returns what a change means for each API key, by the lists of the running proxy, and the enabled
-// upstreams of the new configuration whose tools the lists do not have. Keys that nothing changes for are left out.
-func (all Lists) Accesses(before, after *config.Config) (keys []config.Access, unknown []string, err error) {
+// Accesses returns what a change means for each API key and for users, by the lists of the running proxy, and the
+// enabled upstreams of the new configuration whose tools the lists do not have. Callers that nothing changes for are
+// left out.
+func (all Lists) Accesses(before, after *config.Config) (callers []config.Access, unknown []string, err error) {
 	was, err := before.Compile()
 	if err != nil {
 		return nil, nil, err
@@ -81,34 +81,22 @@ func (all Lists) Accesses(before, after *config.Config) (keys []config.Access, u
 			unknown = append(unknown, name)
 		}
 	}
-	for _, key := range namesOf(before, after) {
-		who := policy.Subject{Kind: string(auth.KindKey), ID: string(auth.KindKey) + ":" + key, Key: key}
-		a := config.Access{Key: key}
-		old, next := rightsOf(before, was, who), rightsOf(after, is, who)
+	for _, who := range callersOf(before, after) {
+		a := config.Access{Key: who.key, Users: who.users}
+		old, next := placesOf(before, was, who), placesOf(after, is, who)
 		for i := range all {
 			all[i].compare(before, after, old, next, &a)
 		}
 		for _, name := range unknown {
-			u := after.Upstreams[name]
-			k := slices.IndexFunc(after.Known(), func(k policy.Known) bool { return k.Name == name })
-			if _, had := before.Upstreams[name]; !had && next != nil &&
-				!after.Policies.LeavesOutOf(key, name, u.Capabilities, after.Known()[k].Begin) {
+			if _, had := before.Upstreams[name]; !had && reaches(after, name, next) {
 				a.Joins = append(a.Joins, name)
 			}
 		}
 		if !a.None() {
-			keys = append(keys, a)
+			callers = append(callers, a)
 		}
 	}
-	return keys, unknown, nil
-}
-
-// rightsOf returns the rights of a caller; nil if the configuration does not have its key.
-func rightsOf(c *config.Config, p *policy.Policy, who policy.Subject) *policy.Rights {
-	if !slices.ContainsFunc(c.Auth.APIKeys, func(k auth.Key) bool { return k.Name == who.Key }) {
-		return nil
-	}
-	return p.For(who)
+	return callers, unknown, nil
 }
 
 // namesOf returns the names of the API keys of both configurations, sorted.
@@ -121,20 +109,14 @@ func namesOf(before, after *config.Config) (names []string) {
 }
 
 // compare adds what changes for a caller with the tools of an upstream. The lists are those of before.
-func (l *UpstreamList) compare(before, after *config.Config, old, next *policy.Rights, a *config.Access) {
+func (l *UpstreamList) compare(before, after *config.Config, old, next []place, a *config.Access) {
 	tools := l.Items[upstream.PartTools.String()]
 	if _, there := after.Upstreams[l.Name]; there && (Lists{*l}).of(after, l.Name) == nil {
 		return // the new program may list others
 	}
 	for i := range tools {
 		from, to := under(before, l.Name, &tools[i]), under(after, l.Name, &tools[i])
-		had, has := noAccess, noAccess
-		if old != nil {
-			had = from.of(old)
-		}
-		if next != nil {
-			has = to.of(next)
-		}
+		had, has := from.of(l.Name, old), to.of(l.Name, next)
 		switch {
 		case had == has:
 		case has == noAccess:

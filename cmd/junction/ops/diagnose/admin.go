@@ -8,6 +8,7 @@ package diagnose
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"maps"
 	"net/http"
@@ -49,6 +50,7 @@ type Proxy struct {
 	Restart   func() string            // returns which changes of the file wait for a restart; "" if none
 	Partial   func() *config.Partial   // returns what of the file is not in force, beside Restart; nil if nothing
 	Reloaded  func() Reloads           // returns the last reloads that have changed something
+	Withheld  func() []string          // returns the API keys that are revoked beside a file that is not in force
 	Process   Process                  // for /status
 	Metrics   http.Handler             // answers /metrics
 	Parts     func() []health.State    // returns the state of what Junction depends on
@@ -244,6 +246,8 @@ type Report struct {
 	Restart  string                `json:"restart,omitempty"` // which changes wait for a restart
 	Gone     string                `json:"gone,omitempty"`    // the configuration file; a command sets it
 	Partial  *config.Partial       `json:"partial,omitempty"` // what else of the file is not in force
+	// the API keys that are revoked, although the file that lacks them is not in force
+	Revoked []string `json:"revoked,omitempty"`
 	// the reloads of the last hour that have changed something, the newest first
 	Reloaded Reloads `json:"reloaded,omitempty"`
 	// likely mistakes of the file in force, as junction check prints them; at most config.MostWarnings
@@ -263,13 +267,29 @@ func (r *Report) Unfollowed() (lines []string) {
 	case r.Reload == "":
 		return []string{"A part of the configuration file is not in force: " + r.Restart + "."}
 	case r.Partial == nil:
-		return []string{"The changed configuration file is not in force: " + prose.Flat(r.Reload)}
+		lines = []string{"The changed configuration file is not in force: " + prose.Flat(r.Reload)}
+		if line := withheld(r.Revoked); line != "" {
+			lines = append(lines, "But "+line+".")
+		}
+		return lines
 	}
 	lines = []string{"A part of the configuration file is not in force: " + prose.Flat(r.Reload)}
 	for _, line := range r.Partial.Lines() {
 		lines = append(lines, "Of this part, "+line)
 	}
 	return lines
+}
+
+// withheld returns a sentence about API keys that are revoked beside a file that is not in force; "" if there are none.
+func withheld(keys []string) string {
+	if len(keys) == 0 {
+		return ""
+	}
+	shown, more := keys[:min(len(keys), mostReloaded)], ""
+	if n := len(keys) - len(shown); n > 0 {
+		more = fmt.Sprintf(" and %d more", n)
+	}
+	return "the revocation of " + strings.Join(shown, ", ") + more + " is in force"
 }
 
 // code returns the HTTP status for the report.
@@ -346,7 +366,7 @@ func (p *Proxy) Report(stopping context.Context) Report {
 			r.Disabled = append(r.Disabled, name)
 		}
 	}
-	r.Reload, r.Restart, r.Partial = p.Unread(), p.Restart(), p.Partial()
+	r.Reload, r.Restart, r.Partial, r.Revoked = p.Unread(), p.Restart(), p.Partial(), p.Withheld()
 	r.Reloaded = p.Reloaded().Lately(time.Now())
 	r.Warnings, r.MoreWarnings = config.Lasting(p.Warnings())
 	r.Issuers = p.Providers.Status()

@@ -89,9 +89,12 @@ func (p *Proxy) addPending(d *Diagnosis) {
 			Advice: "restart Junction"})
 	}
 	if why := p.Unread(); why != "" {
+		parts := append([]string{why}, p.Partial().Lines()...)
+		if line := withheld(p.Withheld()); line != "" {
+			parts = append(parts, line)
+		}
 		d.Findings = append(d.Findings, Finding{Grave: true,
-			Text: "the changed configuration file is not in force: " + strings.Join(append([]string{why},
-				p.Partial().Lines()...), "; "),
+			Text: "the changed configuration file is not in force: " + strings.Join(parts, "; "),
 			Advice: "correct the file, or restart Junction if the change needs it; this command lists all mistakes: " +
 				config.Command(p.File, "check")})
 	}

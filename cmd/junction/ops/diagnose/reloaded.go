@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"junction/cmd/junction/base/config"
+	"junction/upstream/prose"
 )
 
 // Reloads are the last reloads that have changed something, the newest first. They are not changed.
@@ -53,17 +54,21 @@ type Reloaded struct {
 	RevokedKeys     []string `json:"revoked_keys,omitempty"`
 
 	More int `json:"more,omitempty"` // names that the lists leave out
+	// why the file is not in force, except that its API keys are revoked; "" if it is
+	Rejected string `json:"rejected,omitempty"`
 }
 
 const (
 	reloadedFor  = time.Hour // how long a reload is shown
 	mostReloaded = 20        // names of each list
 	mostReloads  = 5         // reloads that are kept
+	mostReason   = 100       // characters of Rejected, for people
 )
 
-// NewReloaded returns what a change does to upstreams, policies and API keys; nil if it does nothing to them.
-func NewReloaded(change *config.Change, now time.Time) *Reloaded {
-	r := &Reloaded{Time: now, Added: change.Added, Changed: change.Changed,
+// NewReloaded returns what a change does to upstreams, policies and API keys; nil if it does nothing to them. rejected
+// is why the rest of the file is not in force.
+func NewReloaded(change *config.Change, rejected string, now time.Time) *Reloaded {
+	r := &Reloaded{Time: now, Rejected: rejected, Added: change.Added, Changed: change.Changed,
 		AddedKeys: config.KeyNames(change.AddedKeys), RevokedKeys: config.KeyNames(change.RevokedKeys)}
 	for _, name := range change.Removed {
 		if _, there := change.Config.Upstreams[name]; there {
@@ -94,6 +99,10 @@ func (r *Reloaded) String() string {
 	parts := r.parts()
 	if r.More > 0 {
 		parts = append(parts, fmt.Sprintf("and %d more", r.More))
+	}
+	if r.Rejected != "" {
+		why := prose.Cut(prose.Flat(r.Rejected), mostReason)
+		parts = append(parts, "the rest of the file was not put in force: "+why)
 	}
 	return strings.Join(parts, "; ")
 }

@@ -23,7 +23,7 @@ func TestReloadedNamesChangesForAnHour(t *testing.T) {
 	next := mustParse(t, text+"policies: [{ name: staff, rules: [deny: { upstreams: kept }] }, { name: team, rules: [allow: { upstreams: kept }] }, "+
 		"{ name: crew, rules: [allow: { upstreams: kept }] }]\n")
 	change := old.Follow(next)
-	r := NewReloaded(&change, now)
+	r := NewReloaded(&change, "", now)
 	if len(r.Added) != mostReloaded || r.More != 2 {
 		t.Errorf("%d names and %d more, want %d and 2", len(r.Added), r.More, mostReloaded)
 	}
@@ -48,7 +48,7 @@ func TestReloadedNamesChangesForAnHour(t *testing.T) {
 		t.Errorf("%d reloads are kept, want %d", len(list), mostReloads)
 	}
 	same := next.Follow(next)
-	if got := NewReloaded(&same, now); got != nil {
+	if got := NewReloaded(&same, "", now); got != nil {
 		t.Errorf("the same content gives %v", got)
 	}
 }

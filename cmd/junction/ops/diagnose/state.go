@@ -143,12 +143,12 @@ func (p *Proxy) statusOf(s *upstream.Status, tools int) UpstreamStatus {
 	}
 	switch s.State {
 	case upstream.StateReady:
-		u.Note = cmp.Or(p.Trouble(s.Name), silent(len(s.Stuck)), unasked(s), rootless(s), reported(s, c, time.Now()),
-			second(s))
+		u.Note = cmp.Or(p.Trouble(s.Name), silent(len(s.Stuck)), awaited(&s.Awaited), unasked(s), rootless(s),
+			reported(s, c, time.Now()), second(s))
 	case upstream.StateDegraded, upstream.StateClosed:
 		u.Note = silent(len(s.Stuck))
 	}
-	if len(s.Stuck) > 0 && u.Advice == "" {
+	if (len(s.Stuck) > 0 || !s.Awaited.Since.IsZero()) && u.Advice == "" {
 		u.Advice = stuckAdvice(p.File, s.Name)
 	}
 	credential := p.Credential(s.Name)

@@ -71,6 +71,18 @@ func silent(n int) string {
 	return fmt.Sprintf("%s of users %s not work", prose.Count(n, "connection"), plural(n, "does", "do"))
 }
 
+// awaited returns that a server has not answered a ping, and when it is degraded; "" if no ping is awaited for long.
+func awaited(a *upstream.Awaited) string {
+	if a.Since.IsZero() {
+		return ""
+	}
+	return fmt.Sprintf("the server has not answered a ping since %s; it is degraded at %s, unless it answers: until "+
+		"then it may work on a call that its client has cancelled", a.Since.UTC().Format(timeUTC),
+		a.Until.UTC().Format(timeUTC))
+}
+
+const timeUTC = "15:04:05 UTC"
+
 // stuckAdvice is the remedy: no command ends the connection of one caller alone.
 func stuckAdvice(file, name string) string {
 	return config.Command(file, "reconnect", name) + " ends all processes and connections of the server, with the " +

@@ -50,3 +50,17 @@ func TestConnectionsOfUsersThatDoNotWorkAreShown(t *testing.T) {
 		}
 	}
 }
+
+// TestAPingWithoutAnAnswerIsShown: a server that answers nothing is ready as long as a cancelled call could be in
+// progress. The state has the ping, and what to do.
+func TestAPingWithoutAnAnswerIsShown(t *testing.T) {
+	since := time.Date(2026, 3, 4, 19, 2, 43, 0, time.UTC)
+	s := upstream.Status{Name: "odd", State: upstream.StateReady, Awaited: upstream.Awaited{Since: since, Until: since.Add(10 * time.Minute)}}
+	if got, want := awaited(&s.Awaited), "the server has not answered a ping since 19:02:43 UTC; it is degraded at 19:12:43 UTC, unless "+
+		"it answers: until then it may work on a call that its client has cancelled"; got != want {
+		t.Errorf("the state shows %q, want %q", got, want)
+	}
+	if got := awaited(&upstream.Awaited{}); got != "" {
+		t.Errorf("without a ping, the state shows %q", got)
+	}
+}

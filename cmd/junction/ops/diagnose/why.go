@@ -51,7 +51,7 @@ type WhyItem struct {
 	Reads    bool   `json:"depends_on_arguments"` // whether Verdict depends on the arguments
 	Held     string `json:"held,omitempty"`       // why a pinned policy hides the item
 	Cache    string `json:"cache,omitempty"`      // the effect of the key cache on the tool
-	Limits   string `json:"limits,omitempty"`     // when a call of the tool ends, and the keys that say so
+	Limits   string `json:"limits,omitempty"`     // when a call of the item ends, and the keys that say so
 	Changed  string `json:"changed,omitempty"`    // how Junction has changed the definition, and why
 	Problem  string `json:"problem,omitempty"`    // why the item is not offered, or not to all clients
 	Folder   string `json:"folder,omitempty"`     // in which folders calls of the item work
@@ -60,6 +60,8 @@ type WhyItem struct {
 	Since    string `json:"upstream_since"`
 	Error    string `json:"upstream_error,omitempty"`
 
+	// the other limits of the upstream that are set, and the keys that set them
+	Bounds []upstream.Bound `json:"bounds,omitempty"`
 	// how many calls the caller may make, of all tools together, and the policies that say so
 	CallLimits []policy.Limiting `json:"call_limits,omitempty"`
 

@@ -19,9 +19,10 @@ func (p *Proxy) itemOf(x *view.Explanation, s upstream.Status, who policy.Subjec
 		Upstream: x.Upstream, Kind: x.Part.String(), Cache: x.Cache, Own: x.Own, Exposed: x.Exposed, Visible: x.Visible,
 		Listed: x.Listed, Reads: x.Reads, Problem: x.Problem,
 		State: s.State.String(), Since: s.Since.UTC().Format(time.RFC3339), Error: s.Err, Reasons: []WhyReason{},
-		Advice: []string{}, Limits: p.limitsOf(x), Changed: p.changeOf(x),
+		Advice: []string{}, Changed: p.changeOf(x),
 	}
-	if a.Limits != "" && slices.Contains(s.Asks, x.Own) {
+	a.Limits, a.Bounds = p.limitsOf(x)
+	if a.Limits != "" && x.Part == upstream.PartTools && slices.Contains(s.Asks, x.Own) {
 		a.Limits += "; it has asked a person, and its server does not say in which call, so that each call has a " +
 			"connection for itself"
 	}
@@ -200,14 +201,18 @@ func ruleFor(x *view.Explanation) (kind, name string) {
 	return "tools", x.Exposed
 }
 
-// limitsOf returns the time limits of the calls of a tool, and the keys that set them; "" for an item that
-// the caller cannot call.
-func (p *Proxy) limitsOf(x *view.Explanation) string {
-	if x.Part != upstream.PartTools || !x.Visible {
-		return ""
+// limitsOf returns the limits of the calls of an item, with the keys that set them: the time limits in words,
+// and the others; none for an item that the caller cannot call.
+func (p *Proxy) limitsOf(x *view.Explanation) (times string, others []upstream.Bound) {
+	if !x.Visible {
+		return "", nil
 	}
-	c := p.Config()
-	return c.Upstreams[x.Upstream].ExplainLimits(x.Upstream, x.Own, c.Defaults)
+	c, tool := p.Config(), ""
+	if x.Part == upstream.PartTools {
+		tool = x.Own
+	}
+	u := c.Upstreams[x.Upstream]
+	return u.ExplainLimits(x.Upstream, tool, c.Defaults), u.BoundsOf(x.Upstream, tool, c.Defaults)
 }
 
 // changeOf tells how the definition of an item was changed; "" if it was not.

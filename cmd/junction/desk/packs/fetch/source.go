@@ -27,7 +27,7 @@ const github = "https://github.com/"
 var (
 	shortName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9-]*/[A-Za-z0-9_.][A-Za-z0-9_.-]*$`)
 	// refName permits fewer names than git. git cannot take any of them for an option or a refspec.
-	refName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_./+-]{0,199}$`)
+	refName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_./+-]*$`)
 	commit  = regexp.MustCompile(`^([0-9a-f]{40}|[0-9a-f]{64})$`)
 )
 
@@ -67,7 +67,8 @@ func (s Source) Check() error {
 	case u.Host == "" || strings.Trim(u.Path, "/") == "" || u.RawQuery != "" || u.Fragment != "":
 		return fmt.Errorf("%s is no repository; write https://HOST/PATH@REF", prose.Quote(s.URL))
 	case s.Ref == "":
-	case !refName.MatchString(s.Ref) || strings.Contains(s.Ref, "..") || strings.HasSuffix(s.Ref, ".lock"):
+	case len(s.Ref) > 200, !refName.MatchString(s.Ref), strings.Contains(s.Ref, ".."),
+		strings.HasSuffix(s.Ref, ".lock"):
 		return fmt.Errorf("%s is no branch, tag or commit that can be fetched; "+
 			"use letters, digits, _, ., /, + and -, and begin with a letter or digit", prose.Quote(s.Ref))
 	}
