@@ -34,7 +34,10 @@ var arrows = map[string][]string{
 	"cmd/junction/ops/admin": {"cmd/junction/base/revision",
 		"auth", "auth/credentials", "auth/fetch", "cmd/junction/base/cli",
 		"cmd/junction/base/config", "cmd/junction/base/runfile", "cmd/junction/base/secrets",
+		"cmd/junction/ops/console", "cmd/junction/ops/signon", // it opens the page in a browser
 		"cmd/junction/ops/diagnose", "policy", "proxy/pins", "proxy/search", "upstream", "upstream/prose", "upstream/shell"},
+	// a session is that of a browser of this machine, which no proxy shows to others
+	"cmd/junction/ops/console": {"cmd/junction/ops/pages", "cmd/junction/ops/pages/frame", "proxy/origin", "upstream/loopback"},
 	// programs of the configuration print secrets
 	"cmd/junction/base/secrets": {"cmd/junction/base/config", "upstream", "upstream/pace", "upstream/prose", "upstream/stdio"},
 	"cmd/junction/serve":        {"*"},

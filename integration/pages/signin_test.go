@@ -90,9 +90,9 @@ func TestSignInInABrowser(t *testing.T) {
 	if s = w.do(order{Click: "Deny", Then: "The sign-in to linear failed", Shot: "denied"}); s.Title != "Not signed in" {
 		t.Errorf("after a refusal the page is %q:\n%s", s.Title, s.Text)
 	}
-	w.do(order{Click: "Back to the status page", Then: "needs sign-in"})
+	w.do(order{Click: "Back to the first page", Then: "needs sign-in"})
 	w.do(order{Open: mustBegin(t, p, "linear"), Then: "Allow Junction?"})
-	w.do(order{Click: "Allow", Then: "Recent calls"})
+	w.do(order{Click: "Allow", Then: "Last hour"})
 	if s = w.do(order{Wait: "offers 1 tool.", Shot: "ready"}); strings.Contains(s.Text, "junction login") || !strings.Contains(s.URL, "#upstream-linear") {
 		t.Errorf("at the end the page %s is:\n%s", s.URL, s.Text)
 	}

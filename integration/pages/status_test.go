@@ -21,10 +21,14 @@ func TestStatusInABrowser(t *testing.T) {
 `)
 	w := mustWindow(t)
 	s := w.do(order{Open: p.Admin, Then: "is required"})
-	if s.Title != "Status" || !strings.Contains(s.Text, "<b>API_KEY</b> is required") || strings.Contains(s.Text, "good__echo") {
+	if s.Title != "Overview" || !strings.Contains(s.Text, "<b>API_KEY</b> is required") || strings.Contains(s.Text, "good__echo") {
 		t.Errorf("the page is %q:\n%s", s.Title, s.Text)
 	}
-	for _, era := range []client.Era{client.EraLegacy, client.EraModern} {
+	if !strings.Contains(s.Text, "1 of 2 servers works, 1 needs you") || strings.Contains(s.Text, "Connect again") {
+		t.Errorf("the open page has a button, or there is no summary:\n%s", s.Text)
+	}
+	mustCall := func(era client.Era) {
+		t.Helper()
 		c := harness.NewClient(t, &harness.Endpoint{URL: p.URL}, era)
 		if era == client.EraLegacy {
 			c.MustInitialize(t, "2025-11-25")
@@ -33,16 +37,22 @@ func TestStatusInABrowser(t *testing.T) {
 			t.Fatal(a)
 		}
 	}
-	s = w.do(order{Wait: "2 calls in the last minute", Then: "1 session of clients", Shot: "status"})
+	mustCall(client.EraLegacy)
+	mustCall(client.EraModern)
+	w.do(order{Wait: "2 calls", Shot: "overview"}) // the open page changes by itself
+	w.do(order{Click: "Calls", Keyboard: true, Then: "1 session of clients"})
+	mustCall(client.EraModern)
+	s = w.do(order{Wait: "good__echo", Shot: "calls"})
 	if strings.Contains(s.Text, "argument") || !strings.Contains(s.Text, "local") || strings.Contains(s.Text, "not up to date") {
 		t.Errorf("after calls the page is:\n%s", s.Text)
 	}
-	if !strings.Contains(s.Text, "junction reconnect bad") || !strings.Contains(s.Text, "1 of 2 servers works, 1 needs you") {
-		t.Errorf("the broken server has no command, or there is no summary:\n%s", s.Text)
+	w.do(order{Click: "Servers", Keyboard: true, Then: "2 of 2 servers", Shot: "servers"})
+	s = w.do(order{Click: "bad", Keyboard: true, Then: "junction reconnect bad", Shot: "server"})
+	if !strings.Contains(s.Text, "is required") || !strings.Contains(s.Text, "junction doctor bad") {
+		t.Errorf("the page of the server is:\n%s", s.Text)
 	}
-	w.do(order{Click: "good", Keyboard: true, Then: "junction reconnect good"}) // stays open while the page changes
 	s = w.do(order{Open: p.Admin, Plain: true, Shot: "plain"})
-	if !strings.Contains(s.Text, "good__echo") || !strings.Contains(s.Text, "Reload to see changes") {
+	if !strings.Contains(s.Text, "3 calls") || !strings.Contains(s.Text, "Reload to see changes") {
 		t.Errorf("without scripts the page is:\n%s", s.Text)
 	}
 	w.do(order{Click: "good", Then: "junction reconnect good"})
@@ -66,8 +76,10 @@ func TestHostileStatusInABrowser(t *testing.T) {
 		t.Fatal(a)
 	}
 	c.Tool(t, long+"__"+strings.Repeat("<b>gone</b>", 10), `{}`)
-	s := w.do(order{Open: p.Admin, Wait: "exited with status 3", Then: long + "__echo", Shot: "hostile"})
-	if len(s.Text) > 20_000 {
-		t.Errorf("the page has %d bytes of text", len(s.Text))
+	for _, one := range []order{{Open: p.Admin, Then: "exited with status 3", Shot: "hostile"}, {Click: "loud", Then: "exited with status 3", Shot: "server"},
+		{Click: "Calls", Then: long + "__echo", Shot: "calls"}} {
+		if s := w.do(one); len(s.Text) > 20_000 {
+			t.Errorf("the page has %d bytes of text", len(s.Text))
+		}
 	}
 }

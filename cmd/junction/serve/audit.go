@@ -21,7 +21,7 @@ import (
 
 // recording is the audit, and its second receiver.
 type recording struct {
-	*console
+	*common
 	audit   record.Trail
 	export  *otlp.Lines // nil if the environment names no receiver
 	beside  beside

@@ -21,7 +21,7 @@ import (
 
 // certified is the certificate of TLS: that of files, or one that an authority issues.
 type certified struct {
-	*console
+	*common
 	kept certificate.Kept
 	on   bool          // no reload changes it
 	look chan struct{} // receives when the files are to be read, or the host has changed

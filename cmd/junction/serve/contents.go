@@ -25,7 +25,7 @@ import (
 
 // contents are what the configuration file has, and why a part of it is not in force.
 type contents struct {
-	*console
+	*common
 	steady
 	loaded     // owned by load, then by reloadLoop
 	begun      time.Time

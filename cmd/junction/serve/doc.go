@@ -14,11 +14,11 @@
 //   - while the program serves, each part that has a method Run runs in a goroutine;
 //   - stop closes the parts, the last one first (Close).
 //
-// The parts in the order of the list. All have the console (console.go): options, screen and log.
+// The parts in the order of the list. All have what they have in common (common.go): options, screen and log.
 //
 //	part        file          owns                                    reads
 //	place       place.go      the record of where the process serves  contents listening inForce
-//	terminal    console.go    the log, the first screen               -
+//	terminal    common.go     the log, the first screen               -
 //	contents    contents.go   the file; programs that print secrets   recording
 //	certified   certified.go  the certificate of TLS                  -
 //	listening   listen.go     the listeners                           certified inForce

@@ -25,6 +25,7 @@ policies:
     rules: [ { deny: { tools: shell__kill } }, { ask: { tools: "shell__*" } } ]
 `, strings.Repeat("0", 63), shell)
 	r := mustServe(t, text)
+	r.own(t)
 	r.mustWatch(t, addresses+text)
 	r.stderr.mustSay(t, "state=ready", 1)
 	ask := func(exit int, tool string, wanted ...string) {

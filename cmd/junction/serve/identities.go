@@ -12,13 +12,13 @@ import (
 
 // identities signs who calls, for servers with identity.
 type identities struct {
-	*console
+	*common
 	sealing *sealing
 	inForce *inForce
 	signer  func() *identity.Signer // of the key of sealing, once it is open
 }
 
-func newIdentities(c *console, s *sealing, f *inForce) *identities {
+func newIdentities(c *common, s *sealing, f *inForce) *identities {
 	return &identities{c, s, f, sync.OnceValue(func() *identity.Signer { return identity.New(s.key, time.Now) })}
 }
 

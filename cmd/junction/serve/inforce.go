@@ -18,7 +18,7 @@ import (
 
 // inForce is what is in force of the configuration: who may call, and what.
 type inForce struct {
-	*console
+	*common
 	config    *config.Config             // owned by the start, then by reloadLoop; all others call now
 	reach     atomic.Pointer[reach]      // nil before the first commit
 	guard     atomic.Pointer[auth.Guard] // nil before the first commit

@@ -17,7 +17,7 @@ import (
 
 // listening is the listeners of clients and of the admin address.
 type listening struct {
-	*console
+	*common
 	steady
 	public, admin net.Listener // admin may be nil
 	bounded       *listeners.Bounded

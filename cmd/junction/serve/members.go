@@ -28,7 +28,7 @@ import (
 
 // membership is this process as one of several.
 type membership struct {
-	*console
+	*common
 	member  *replicas.Member // nil if there is one process
 	rules   replicas.Rules   // of this process, and of the others
 	sealing *sealing

@@ -27,7 +27,7 @@ var needs = []struct {
 		return err
 	}},
 	{"pins", func(c *config.Config, o options) error {
-		return (&pinned{console: &console{options: o}}).Open(c)
+		return (&pinned{common: &common{options: o}}).Open(c)
 	}},
 	{"sessions.key_file", func(c *config.Config, _ options) error {
 		text, err := os.ReadFile(c.Sessions.KeyFile)

@@ -3,22 +3,29 @@ package serve
 import (
 	"context"
 	"encoding/hex"
+	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
+	"time"
 
 	"junction/auth/authserver"
 	"junction/cmd/build"
 	"junction/cmd/junction/base/config"
 	"junction/cmd/junction/base/runfile"
+	"junction/cmd/junction/desk/clients"
 	"junction/cmd/junction/desk/packs"
+	"junction/cmd/junction/ops/console"
 	"junction/cmd/junction/ops/diagnose"
 	"junction/cmd/junction/ops/pages"
 	"junction/proxy"
+	"junction/proxy/budget"
+	"junction/upstream/prose"
 )
 
 // adminPages are what the admin address shows.
 type adminPages struct {
-	*console
+	*common
 	place      *place
 	contents   *contents
 	listening  *listening
@@ -32,21 +39,49 @@ type adminPages struct {
 	upstreams  *upstreams
 }
 
-// statusPage returns the page of the admin listener. Its streams end with serving.
-func (p *adminPages) statusPage(stopping, serving context.Context) (*pages.Status, error) {
-	return pages.NewStatus(pages.StatusOptions{
-		Report: func() diagnose.Report {
+// statusPages returns the pages of the admin listener. Their streams end with serving.
+func (p *adminPages) statusPages(stopping, serving context.Context) (*pages.Site, error) {
+	return pages.NewSite(pages.SiteOptions{
+		Report: func(people bool) diagnose.Report {
 			proxy := p.asSeen()
 			r := proxy.Report(stopping)
-			proxy.ListProcesses(&r, nil)
+			proxy.ListProcesses(&r, people)
 			return r
 		},
+		Open:     func() bool { return p.asSeen().ShowsPeople() },
+		Streams:  func() int64 { return p.serving.server.Used()[budget.Streams] },
 		Sessions: p.serving.sessions, Calls: &p.serving.calls, Reconnect: p.reconnect,
 		SignIn: p.signIns.begin, SignedIn: p.signIns.signedIn,
 		Version: build.Read().Version, File: p.file, Stopping: serving, Log: p.log,
+		Access:  func() pages.Access { return p.serving.access(&http.Request{}) },
+		Clients: p.serving.clients, Variable: clients.KeyVariable, Ends: p.ends,
 		URL:     func() string { return runfile.Addresses(p.listening.url(), p.inForce.now().Public()) },
 		Command: func(words ...string) string { return config.Command(p.file, words...) },
 	})
+}
+
+// ends returns sentences about certificates, and keys if people may be named, that end soon.
+func (p *adminPages) ends(people bool) (list []string) {
+	now := time.Now()
+	if in := p.checks.certified.kept.InUse(); in != nil && in.Expires.Sub(now) < certificateNotice {
+		list = append(list, in.Sentence(now))
+	}
+	for _, k := range p.inForce.expiring(now) {
+		if people {
+			list = append(list, fmt.Sprintf("The API key %s expires at %s. Create another key of that name, and hand it out.",
+				prose.Quote(k.Name), k.Expires.Format("2006-01-02 15:04 UTC")))
+		}
+	}
+	return list
+}
+
+// certificateNotice is how long before its end a certificate is on the first page.
+const certificateNotice = 14 * 24 * time.Hour
+
+// consoleOf returns the console, whose pages are those of the admin listener.
+func (p *adminPages) consoleOf(page *pages.Site) (*console.Console, error) {
+	return console.New(console.Options{Pages: page.Serve, Log: p.log,
+		Event: func(event string) { p.recording.event(event, "", proxy.OK) }})
 }
 
 // reconnect connects an upstream again for a person at the status page.

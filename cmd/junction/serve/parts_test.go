@@ -251,7 +251,7 @@ func TestReloadThatFailsOpensNothing(t *testing.T) {
 
 // shapes returns what each part has: its values, and where its pointers point to.
 func shapes(list []part, p *program) (texts []string) {
-	others := map[uintptr]bool{reflect.ValueOf(p.console).Pointer(): true}
+	others := map[uintptr]bool{reflect.ValueOf(p.common).Pointer(): true}
 	for _, one := range list {
 		if v := reflect.ValueOf(one); v.Kind() == reflect.Pointer {
 			others[v.Pointer()] = true

@@ -9,7 +9,7 @@ import (
 
 // pinned is the content of the pins file.
 type pinned struct {
-	*console
+	*common
 	steady
 	name string     // of the pins file; "" without one. No reload changes it
 	pins *pins.Pins // nil without a pins file. Owned by the start, then by reloadLoop

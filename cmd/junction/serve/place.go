@@ -13,7 +13,7 @@ import (
 // place is the record of where the process serves. It is the first part to open and the last to
 // close, so that the record stays until the process has given everything else back.
 type place struct {
-	*console
+	*common
 	steady
 	note      atomic.Pointer[runfile.Record] // nil before the process serves
 	owner     diagnose.Owner                 // of the admin address

@@ -22,7 +22,7 @@ const (
 
 // checks are the checks of what the proxy depends on, and their receivers.
 type checks struct {
-	*console
+	*common
 	steady
 	monitor    *health.Monitor
 	supervisor *health.Supervisor // nil if systemd does not ask for the state

@@ -19,7 +19,7 @@ import (
 
 // program is a running proxy: its parts, and those of them that it uses itself.
 type program struct {
-	*console
+	*common
 	parts      parts // in the order of their opening
 	place      *place
 	contents   *contents
@@ -64,22 +64,22 @@ func surviveBrokenPipes() { signal.Notify(make(chan os.Signal, 1), syscall.SIGPI
 
 // newProgram returns a program whose parts are not open.
 func newProgram(o options) *program {
-	all := newConsole(o)
-	contents := &contents{console: all}
-	certified := &certified{console: all}
-	listening := &listening{console: all, certified: certified}
-	pinned := &pinned{console: all}
-	inForce := &inForce{console: all, contents: contents, pinned: pinned}
-	recording := &recording{console: all}
-	sealing := &sealing{console: all}
-	revoked := &revoked{console: all, contents: contents, sealing: sealing}
-	measuring := &measuring{console: all, listening: listening}
-	storage := &storage{console: all, stored: make(chan struct{}, 1)}
-	signIns := &signIns{console: all}
-	membership := &membership{console: all}
-	checks := &checks{console: all}
-	serving := &serving{console: all}
-	upstreams := &upstreams{console: all, refresh: make(chan struct{}, 1), recheck: make(chan struct{}, 1)}
+	all := newCommon(o)
+	contents := &contents{common: all}
+	certified := &certified{common: all}
+	listening := &listening{common: all, certified: certified}
+	pinned := &pinned{common: all}
+	inForce := &inForce{common: all, contents: contents, pinned: pinned}
+	recording := &recording{common: all}
+	sealing := &sealing{common: all}
+	revoked := &revoked{common: all, contents: contents, sealing: sealing}
+	measuring := &measuring{common: all, listening: listening}
+	storage := &storage{common: all, stored: make(chan struct{}, 1)}
+	signIns := &signIns{common: all}
+	membership := &membership{common: all}
+	checks := &checks{common: all}
+	serving := &serving{common: all}
+	upstreams := &upstreams{common: all, refresh: make(chan struct{}, 1), recheck: make(chan struct{}, 1)}
 	contents.recording, recording.revoked = recording, revoked
 	listening.inForce = inForce
 	inForce.listening, inForce.recording, inForce.measuring, inForce.signIns = listening, recording, measuring, signIns
@@ -95,15 +95,15 @@ func newProgram(o options) *program {
 	upstreams.sealing, upstreams.inForce, upstreams.measuring = sealing, inForce, measuring
 	upstreams.signIns, upstreams.serving = signIns, serving
 	signIns.identities = newIdentities(all, sealing, inForce)
-	place := &place{console: all, owner: diagnose.Owner(rand.Text()), installed: newInstalled(), contents: contents,
+	place := &place{common: all, owner: diagnose.Owner(rand.Text()), installed: newInstalled(), contents: contents,
 		listening: listening, inForce: inForce}
 	return &program{
-		console: all, place: place, contents: contents, listening: listening, inForce: inForce, recording: recording,
+		common: all, place: place, contents: contents, listening: listening, inForce: inForce, recording: recording,
 		membership: membership, checks: checks, serving: serving, upstreams: upstreams,
-		pages: &adminPages{console: all, place: place, contents: contents, listening: listening, inForce: inForce,
+		pages: &adminPages{common: all, place: place, contents: contents, listening: listening, inForce: inForce,
 			recording: recording, measuring: measuring, signIns: signIns, membership: membership, checks: checks,
 			serving: serving, upstreams: upstreams},
-		parts: parts{list: []part{place, terminal{console: all}, contents, certified, listening, pinned, recording,
+		parts: parts{list: []part{place, terminal{common: all}, contents, certified, listening, pinned, recording,
 			sealing, revoked, measuring, storage, signIns, inForce, membership, checks, serving, upstreams}},
 	}
 }

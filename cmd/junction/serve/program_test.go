@@ -382,7 +382,7 @@ func TestTakenAddress(t *testing.T) {
 func TestNoSecretInTheLogOfACall(t *testing.T) {
 	var log bytes.Buffer
 	logger := record.NewLog(&log, config.Log{Format: config.LogText})
-	hooks := (&serving{console: &console{log: logger}, recording: &recording{}, signIns: &signIns{}}).hooks()
+	hooks := (&serving{common: &common{log: logger}, recording: &recording{}, signIns: &signIns{}}).hooks()
 	hooks.CallDone(&proxy.CallInfo{Name: "a__b", Outcome: "error", Err: fmt.Errorf("call: %w", &jsonrpc.Error{Code: -32001, Message: "bad token canary"})})
 	record.FlushLog(logger)
 	if got := log.String(); strings.Contains(got, "canary") || !strings.Contains(got, "code=-32001") || !strings.Contains(got, "name=a__b") {
@@ -419,7 +419,7 @@ func TestNoSecretInTheLogOfACall(t *testing.T) {
 // TestNoKeyInAnyLine has a client put its key into all that it chooses.
 func TestNoKeyInAnyLine(t *testing.T) {
 	var log, lines bytes.Buffer
-	p := &serving{recording: &recording{}, signIns: &signIns{}, console: &console{log: record.NewLog(&log, config.Log{Format: config.LogText, Level: slog.LevelDebug})}}
+	p := &serving{recording: &recording{}, signIns: &signIns{}, common: &common{log: record.NewLog(&log, config.Log{Format: config.LogText, Level: slog.LevelDebug})}}
 	a, err := p.recording.audit.Next(config.Audit{File: config.AuditStderr}, &lines, p.log)
 	if err != nil {
 		t.Fatal(err)

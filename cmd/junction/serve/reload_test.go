@@ -401,7 +401,7 @@ func TestReloadKeepsTheFlag(t *testing.T) {
 // TestReloadOfManyKeys: a reload writes one line for each key that it revokes, and no more than 50.
 func TestReloadOfManyKeys(t *testing.T) {
 	var log bytes.Buffer
-	r := &recording{revoked: &revoked{}, console: &console{log: authtest.Log(t, &log)}}
+	r := &recording{revoked: &revoked{}, common: &common{log: authtest.Log(t, &log)}}
 	keys := make([]auth.Key, 60)
 	for i := range keys {
 		keys[i] = auth.Key{Name: "ann", Hash: auth.Hash{byte(i)}}

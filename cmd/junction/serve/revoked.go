@@ -17,7 +17,7 @@ import (
 
 // revoked are the API keys that the file has, and those that it has lost.
 type revoked struct {
-	*console
+	*common
 	steady
 	keys     *stored.Keys            // nil if they are not followed. Owned by Open, then by reloadLoop
 	back     map[auth.Hash]time.Time // when the keys of the file that are back were revoked; owned like keys
@@ -113,7 +113,7 @@ func revived(c *config.Config, file, served string) (config.Problems, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &revoked{console: &console{options: options{file: served, getenv: os.LookupEnv}}}
+	r := &revoked{common: &common{options: options{file: served, getenv: os.LookupEnv}}}
 	list, of := keysOf(c)
 	now := time.Now()
 	return r.warnings(c, file, keys.Back(list, now), of, now), nil

@@ -19,7 +19,7 @@ import (
 
 // sealing is the key for what outlives the process beside the storage.
 type sealing struct {
-	*console
+	*common
 	steady
 	key  *seal.Key // of session ids, stored catalogs, and the messages of replicas
 	dir  string    // the folder for the state that belongs to the key; "" if there is none

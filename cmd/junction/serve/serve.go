@@ -15,11 +15,13 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/go-chi/chi/v5"
 	"golang.org/x/sync/errgroup"
 
 	"junction/cmd/junction/base/config"
 	"junction/cmd/junction/base/listeners"
 	"junction/cmd/junction/desk/screen"
+	"junction/cmd/junction/ops/console"
 	"junction/cmd/junction/ops/diagnose"
 	"junction/proxy"
 	"junction/upstream/http1"
@@ -41,11 +43,19 @@ func (p *program) serve(stopping context.Context) error {
 		ErrorLog:     slog.NewLogLogger(p.log.Handler(), slog.LevelDebug),
 	}}
 	seen := p.pages.asSeen()
-	page, err := p.pages.statusPage(stopping, ctx)
+	page, err := p.pages.statusPages(stopping, ctx)
 	if err != nil {
 		return err
 	}
-	seen.Page = page.Register
+	own, err := p.pages.consoleOf(page)
+	if err != nil {
+		return err
+	}
+	seen.Page = func(r chi.Router) {
+		page.Register(r)
+		own.Register(r)
+	}
+	seen.Console, seen.ConsolePrefix = own, console.Prefix
 	admin := &http.Server{
 		Handler:     listeners.Guarded(p.log, seen.Handler(stopping)),
 		ReadTimeout: limits.ReadTimeout, WriteTimeout: limits.WriteTimeout, IdleTimeout: idleTimeout,

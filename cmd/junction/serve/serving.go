@@ -24,7 +24,7 @@ import (
 
 // serving is the proxy itself, and the pages for its clients.
 type serving struct {
-	*console
+	*common
 	server     *front.Server
 	ended      *stored.Sessions // nil if deleted sessions are not stored
 	connect    *pages.Connect

@@ -31,7 +31,7 @@ type signIn struct {
 
 // signIns are the sign-ins of users at Junction, and those of Junction at upstreams. It implements scope.People.
 type signIns struct {
-	*console
+	*common
 	users      *signIn // nil without auth.oauth
 	providers  *auth.Providers
 	sources    *credentials.Sources // of the credentials for upstreams

@@ -167,9 +167,9 @@ func checkStart(o options, replaced runfile.Place) ([]config.LeftOut, error) {
 		}
 	}
 	if c.Stores() { // last, because it may make the keys
-		all := newConsole(o)
+		all := newCommon(o)
 		all.log = record.NewLog(o.stderr, c.Log)
-		if _, err := (&storage{console: all}).ring(c.Storage); err != nil {
+		if _, err := (&storage{common: all}).ring(c.Storage); err != nil {
 			return nil, err
 		}
 	}

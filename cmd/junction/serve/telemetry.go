@@ -13,7 +13,7 @@ import (
 
 // measuring is the metrics and the traces.
 type measuring struct {
-	*console
+	*common
 	steady
 	telemetry *telemetry.Telemetry // nil if nothing is measured
 	listening *listening
@@ -30,12 +30,12 @@ func (m *measuring) Open(c *config.Config) (err error) {
 // Close sends the last measurements.
 func (m *measuring) Close() { m.sendLast(m.telemetry.Close, "the last measurements were not sent") }
 
-func (c *console) telemetryOptions(metrics bool) telemetry.Options {
+func (c *common) telemetryOptions(metrics bool) telemetry.Options {
 	return telemetry.Options{Metrics: metrics, Getenv: c.getenv, Version: build.Read().Version, Log: c.log}
 }
 
 // sendLast sends what is left, and logs a failure with the text problem.
-func (c *console) sendLast(end func(context.Context) error, problem string) {
+func (c *common) sendLast(end func(context.Context) error, problem string) {
 	ctx, cancel := context.WithTimeout(context.Background(), lastExport)
 	defer cancel()
 	if err := end(ctx); err != nil {

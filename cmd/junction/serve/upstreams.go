@@ -20,7 +20,7 @@ import (
 
 // upstreams are the servers behind the proxy.
 type upstreams struct {
-	*console
+	*common
 	set       upstream.Set
 	catalogs  *stored.Dir // nil if there is no folder for catalogs
 	outages   record.Outages

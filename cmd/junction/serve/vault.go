@@ -27,7 +27,7 @@ type vault struct {
 
 // storage is the database. events.go writes the events in it to the audit.
 type storage struct {
-	*console
+	*common
 	vault     atomic.Pointer[vault] // nil if no token is stored; a reload may open it
 	stored    chan struct{}         // 1-buffered: this process has stored an event
 	recording *recording

@@ -57,6 +57,7 @@ upstreams:
   away: { url: %[3]s }
   gone: { url: %[3]s, enabled: false }
 `, hash, shell, away))
+	r.own(t)
 	r.stderr.mustSay(t, "state=ready", 2)
 	r.stderr.mustSay(t, "state=blocked", 1)
 	admin := r.listening.admin.Addr().String()
@@ -169,6 +170,7 @@ policies:
   - { name: developers, match: { key: ann }, rules: [{ allow: { upstreams: files } }] }
   - { name: careful, match: { key: eve }, rules: [{ deny: { annotations: { destructiveHint: true } } }, { allow: { upstreams: "*" } }] }
 `, hash, files))
+	r.own(t)
 	r.stderr.mustSay(t, "state=ready", 2)
 	admin := r.listening.admin.Addr().String()
 	for _, tt := range []struct{ args, want, advice string }{
@@ -216,6 +218,7 @@ upstreams:
   github: { url: %[2]s }
 policies:
 %[3]s`, hash, github, policies))
+	r.own(t)
 	r.stderr.mustSay(t, "state=ready", 1)
 	admin := r.listening.admin.Addr().String()
 	out, _ := mustRun(t, 1, "why", "--admin", admin, "--as", "ci", "github__delete_repository")

@@ -20,8 +20,8 @@ func checkDisk(files []File, free func(dir string) (int64, error)) error {
 	for _, f := range files {
 		dir := filepath.Dir(f.Path)
 		if n, err := free(dir); err == nil && n < leastFree {
-			return fmt.Errorf("the disk of %s (%s) is full: less than %d MiB are free; remove files, or give it more space",
-				dir, f.Key, leastFree>>20)
+			return fmt.Errorf("the disk of %s (%s) is full: less than %d MiB are free; remove files, or give it more "+
+				"space", dir, f.Key, leastFree>>20)
 		}
 	}
 	return nil

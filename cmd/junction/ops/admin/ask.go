@@ -251,7 +251,7 @@ func AwaitRevoked(ctx context.Context, file string, hashes []string) (running bo
 		return true, nil, fmt.Errorf("the running junction cannot be asked whether it still accepts the key, because "+
 			"admin is off; look for \"configuration reloaded\" in its log, or %s", restart)
 	}
-	r, keys, err := acceptedKeys(ctx, file, place.Admin)
+	r, keys, err := acceptedKeys(ctx, file, place.Admin, hashes...)
 	if err != nil {
 		return true, nil, fmt.Errorf("the running junction may still accept the key: %w; %s", err, restart)
 	}
@@ -278,7 +278,7 @@ func AwaitAdded(ctx context.Context, file, hash string) string {
 		return "The running junction cannot be asked whether it accepts the key, because admin is off; look for " +
 			"\"configuration reloaded\" in its log."
 	}
-	r, keys, err := acceptedKeys(ctx, file, place.Admin)
+	r, keys, err := acceptedKeys(ctx, file, place.Admin, hash)
 	switch {
 	case err != nil:
 		return fmt.Sprintf("The running junction may not accept the key yet: %s. Ask it with: %s",
@@ -294,15 +294,16 @@ func AwaitAdded(ctx context.Context, file, hash string) string {
 const Elsewhere = "No junction on this machine serves the file. A junction on another machine applies the " +
 	"change when its copy of the file changes."
 
-// acceptedKeys waits until the running junction has read the file, and returns its state and its keys.
-func acceptedKeys(ctx context.Context, file, admin string) (*diagnose.Running, []diagnose.Key, error) {
+// acceptedKeys waits until the running junction has read the file, and returns its state and those of its keys that
+// have one of the hashes. It returns others, too, if this user runs the junction.
+func acceptedKeys(ctx context.Context, file, admin string, hashes ...string) (*diagnose.Running, []diagnose.Key, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, reloadLimit,
 		fmt.Errorf("it has not read the file within %v", reloadLimit))
 	defer cancel()
 	r, err := AwaitReload(ctx, file)
 	var keys []diagnose.Key
 	if err == nil {
-		err = askAdmin(ctx, admin, "/keys", nil, diagnose.Patience, &keys)
+		err = askAdmin(ctx, admin, "/keys", url.Values{"hash": hashes}, diagnose.Patience, &keys)
 	}
 	if err != nil && ctx.Err() != nil {
 		err = context.Cause(ctx)
@@ -419,9 +420,9 @@ func Running(ctx context.Context, file string) *diagnose.Running {
 }
 
 // askAdmin reads the answer of the admin address at a path. The error is ErrNotRunning if no process
-// listens there; otherwise it contains the error text of the proxy.
+// listens there; otherwise it contains the error text of the proxy. The answer names people only to the owner.
 func askAdmin(ctx context.Context, address, path string, query url.Values, limit time.Duration, into any) error {
-	return adminRequest{path: path, query: query}.send(ctx, address, limit, into)
+	return adminRequest{path: path, query: query, owner: true}.send(ctx, address, limit, into)
 }
 
 // adminRequest is a request to the admin address.

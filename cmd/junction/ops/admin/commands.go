@@ -1,5 +1,5 @@
 // Package admin has the commands that ask the admin address of a running proxy (status, health, doctor,
-// reconnect, pins and why) identity providers (auth doctor), or
+// reconnect, console, pins and why), identity providers (auth doctor), or
 // the configuration file (check), and what other commands ask there.
 package admin
 
@@ -29,6 +29,7 @@ func Commands(stdout io.Writer, version string, file *string, tools cli.Completi
 		statusCommand(stdout, file, connected.Moved),
 		doctorCommand(stdout, version, file, connected.Faults),
 		reconnectCommand(stdout, file),
+		consoleCommand(stdout, file),
 		healthCommand(stdout, file),
 		pinsCommand(stdout, file),
 		whyCommand(stdout, file, tools),

@@ -36,8 +36,8 @@ import (
 	"junction/upstream/prose"
 )
 
-// Proxy is a running proxy, for the handlers of the admin listener. All fields except Page, Users
-// and Callback must be set.
+// Proxy is a running proxy, for the handlers of the admin listener. All fields except Page, Users,
+// Console and Callback must be set.
 type Proxy struct {
 	Server    *proxy.Core
 	Set       *upstream.Set
@@ -62,7 +62,10 @@ type Proxy struct {
 	// Users returns the users with an e-mail address who have signed in; nil without auth.oauth.
 	Users func(ctx context.Context, email string) ([]authserver.KnownUser, error)
 	Page  func(chi.Router) // adds the routes of the status page; nil adds none
-	Owner Owner            // requests that change something, or start processes, need it; "" permits none
+	// Console answers all requests below ConsolePrefix. It decides itself who may send them.
+	Console       http.Handler
+	ConsolePrefix string
+	Owner         Owner // requests that change something, or start processes, need it; "" permits none
 	// Revoked ends, here and in the other processes, what was revoked in the database. It returns the
 	// addresses of the processes that do not answer.
 	Revoked func(ctx context.Context) (missed []string, err error)
@@ -100,9 +103,12 @@ func (p *Proxy) Handler(stopping context.Context) http.Handler {
 		routes.Head(path, answer)
 	}
 	get("/healthz", func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "ok\n") })
-	get("/readyz", func(w http.ResponseWriter, _ *http.Request) {
-		r := p.Report(stopping)
-		writeJSON(w, r.code(), r)
+	get("/readyz", func(w http.ResponseWriter, r *http.Request) {
+		report := p.Report(stopping)
+		if !p.showsPeople(r) {
+			report.withoutPeople()
+		}
+		writeJSON(w, report.code(), report)
 	})
 	if p.Page != nil {
 		p.Page(routes)
@@ -110,10 +116,10 @@ func (p *Proxy) Handler(stopping context.Context) http.Handler {
 	routes.Post("/revoked", p.serveRevoked)
 	get("/metrics", p.Metrics.ServeHTTP)
 	get("/status", p.serveStatus(stopping))
-	get("/keys", func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, http.StatusOK, p.keys()) })
+	get("/keys", p.serveKeys)
 	get("/pins", p.servePins)
 	get("/lists", p.Owner.only(p.serveLists))
-	get("/why", p.serveWhy)
+	get("/why", p.forPeople(p.serveWhy))
 	get("/doctor", p.Owner.only(p.serveDoctor(new(sync.Mutex))))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		here := local(r.Host) && (!p.Open || fromHere(r))
@@ -132,6 +138,10 @@ func (p *Proxy) Handler(stopping context.Context) http.Handler {
 		}
 		if !here && r.URL.Path == "/readyz" {
 			p.serveProbe(w, p.Report(stopping))
+			return
+		}
+		if p.Console != nil && strings.HasPrefix(r.URL.Path, p.ConsolePrefix) {
+			p.Console.ServeHTTP(w, r)
 			return
 		}
 		if changes(routes, r) && !p.Owner.check(w, r) {
@@ -292,17 +302,23 @@ func (r *Report) code() int {
 
 // A Key is an API key that a proxy accepts.
 type Key struct {
-	Name string `json:"name"`
-	Hash string `json:"hash"` // as in the file
+	Name string `json:"name,omitempty"` // for the owner
+	Hash string `json:"hash"`           // as in the file
 }
 
-// keys returns the API keys of the configuration in force.
-func (p *Proxy) keys() []Key {
-	list := []Key{}
+// serveKeys answers /keys with the API keys of the configuration in force. To another reader than the owner, it
+// tells only whether there are keys with the hashes of the query.
+func (p *Proxy) serveKeys(w http.ResponseWriter, r *http.Request) {
+	list, asked := []Key{}, r.URL.Query()["hash"]
 	for _, k := range p.Config().Auth.APIKeys {
-		list = append(list, Key{k.Name, k.Hash.String()})
+		switch hash := k.Hash.String(); {
+		case p.showsPeople(r):
+			list = append(list, Key{k.Name, hash})
+		case slices.Contains(asked, hash):
+			list = append(list, Key{Hash: hash})
+		}
 	}
-	return list
+	writeJSON(w, http.StatusOK, list)
 }
 
 // Report returns what /readyz answers. stopping ends when the program begins to shut down.

@@ -16,8 +16,8 @@ import (
 )
 
 // This file lists the processes of commands, with the folders of clients in which they work. Every user of the
-// machine can read the admin address. So with authentication only the owner sees these folders, and a report
-// about one caller has the folders of that caller alone.
+// machine can read the admin address. So with authentication only the owner sees these folders and the callers, and a
+// report about one caller has the folders of that caller alone.
 
 // CommandProcess is a running process of a command.
 type CommandProcess struct {
@@ -30,6 +30,9 @@ type CommandProcess struct {
 	Lists  bool  `json:"lists,omitempty"` // it reads the lists
 	Memory int64 `json:"memory_bytes,omitempty"`
 }
+
+// For returns what the process does, without a comma before it.
+func (c CommandProcess) For() string { return strings.TrimPrefix(c.Use(), ", ") }
 
 // Use returns what the process does, with a comma before it; "" if it takes the calls of all callers.
 func (c CommandProcess) Use() (text string) {
@@ -60,26 +63,59 @@ func (u *UpstreamStatus) FewProcesses() (list []CommandProcess, more int) {
 	return list, len(u.Running) - len(list)
 }
 
-// showsFolders reports whether the reader of the admin address may see the folders of clients. Without
-// authentication, every user of the machine may call what works there.
-func (p *Proxy) showsFolders(r *http.Request) bool {
-	return p.Config().Auth.Open() || r != nil && p.Owner.sentBy(r)
+// ShowsPeople reports whether everybody who can read the admin address may see who calls, and the folders of
+// clients: without authentication, callers are programs of this machine, which may call everything anyhow.
+func (p *Proxy) ShowsPeople() bool { return p.Config().Auth.Open() }
+
+// showsPeople reports whether the reader of an answer may see who calls, and the folders of clients.
+func (p *Proxy) showsPeople(r *http.Request) bool { return p.ShowsPeople() || p.Owner.sentBy(r) }
+
+// forPeople answers a request with next if its reader may see who calls.
+func (p *Proxy) forPeople(next http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if p.ShowsPeople() || p.Owner.check(w, r) {
+			next(w, r)
+		}
+	}
 }
 
-// ListProcesses adds the processes of commands, and the connections that do not work, to a report. r is the request
-// that the report answers; nil is that of a page.
-func (p *Proxy) ListProcesses(report *Report, r *http.Request) {
-	folders := p.showsFolders(r)
+// ListProcesses adds the processes of commands, and the connections that do not work, to a report. Without people,
+// the report names no caller, and no folder of a client.
+func (p *Proxy) ListProcesses(report *Report, people bool) {
 	for i := range report.Upstreams {
 		u := &report.Upstreams[i]
 		u.Stuck, u.MoreStuck = stuckOf(u.stuck)
 		for _, of := range u.running {
 			c := CommandProcess{PID: of.PID, Started: of.Started, Caller: of.User, Folder: of.Folder, Lists: of.Lists}
-			if of.Folder != "" && !folders {
+			if of.Folder != "" && !people {
 				c.Folder, c.Hidden = "", true
 			}
 			u.Running = append(u.Running, c)
 		}
+	}
+	if !people {
+		report.withoutPeople()
+	}
+}
+
+// withoutPeople removes the names of callers from a report, and those of keys, except in warnings of the file.
+func (r *Report) withoutPeople() {
+	for i := range r.Upstreams {
+		u := &r.Upstreams[i]
+		for n := range u.Running {
+			u.Running[n].Caller = ""
+		}
+		for n := range u.Stuck {
+			u.Stuck[n].Caller = ""
+		}
+	}
+	r.Revoked = nil
+	r.Reloaded = slices.Clone(r.Reloaded)
+	for i := range r.Reloaded {
+		r.Reloaded[i].AddedKeys, r.Reloaded[i].RevokedKeys = nil, nil
+	}
+	for i := range r.Overuse { // the report has its own list
+		r.Overuse[i].Principal = ""
 	}
 }
 
@@ -126,8 +162,8 @@ func (p *Proxy) permitted(name string) string {
 const mostFolders = 3
 
 // foldersOf returns in which folders the calls of an item work; "" without isolation: folder. It names the
-// folders of the caller only, and none if the reader may not see them.
-func (p *Proxy) foldersOf(s *upstream.Status, who *policy.Subject, shown bool) string {
+// folders of the caller only.
+func (p *Proxy) foldersOf(s *upstream.Status, who *policy.Subject) string {
 	if !p.byFolder(s.Name) {
 		return ""
 	}
@@ -148,9 +184,6 @@ func (p *Proxy) foldersOf(s *upstream.Status, who *policy.Subject, shown bool) s
 	switch more := len(list) - mostFolders; {
 	case len(list) == 0:
 		return text + "; no process runs for this caller"
-	case !shown:
-		return fmt.Sprintf("%s; processes of this caller run in %s, which only the user who runs Junction sees", text,
-			prose.Count(len(list), "folder"))
 	case more > 0:
 		list = append(list[:mostFolders], fmt.Sprintf("%d more", more))
 	}

@@ -72,7 +72,7 @@ func (p *Proxy) serveStatus(stopping context.Context) http.HandlerFunc {
 				r.Keeps = append(r.Keeps, abs)
 			}
 		}
-		p.ListProcesses(&r.Report, request)
+		p.ListProcesses(&r.Report, p.showsPeople(request))
 		var pids []int
 		for i := range r.Upstreams {
 			for _, c := range r.Upstreams[i].Running {

@@ -20,7 +20,7 @@ func TestConnectionsOfUsersThatDoNotWorkAreShown(t *testing.T) {
 	}
 	s.Stuck[1] = upstream.Stuck{User: "key:ben", Principal: "key:ben", Err: "it rejects the session"}
 	report := Report{Upstreams: []UpstreamStatus{{Name: "odd", State: s.State.String(), Degraded: s.Degraded, stuck: s.Stuck}}}
-	(&Proxy{Config: func() *config.Config { return &config.Config{} }}).ListProcesses(&report, nil)
+	(&Proxy{Config: func() *config.Config { return &config.Config{} }}).ListProcesses(&report, true)
 	u := report.Upstreams[0]
 	if len(u.Stuck) != 5 || u.MoreStuck != 2 {
 		t.Errorf("status shows %d and counts %d more, want 5 and 2", len(u.Stuck), u.MoreStuck)

@@ -173,9 +173,8 @@ func EndpointPath(endpoint string) string {
 	return path.Join("/mcp", endpoint)
 }
 
-// explain answers a query. folders permits folders of the caller in the answer. An error means that the query is
-// invalid.
-func (p *Proxy) explain(ctx context.Context, q WhyQuery, folders bool, now time.Time) (WhyReport, error) {
+// explain answers a query. An error means that the query is invalid.
+func (p *Proxy) explain(ctx context.Context, q WhyQuery, now time.Time) (WhyReport, error) {
 	who, user, err := p.subject(ctx, &q)
 	if err != nil {
 		return WhyReport{}, err
@@ -227,7 +226,7 @@ func (p *Proxy) explain(ctx context.Context, q WhyQuery, folders bool, now time.
 		item := p.itemOf(&found[i], status, who, endpoint)
 		if item.Visible {
 			item.CallLimits = p.Server.Snapshot().Limiting(who, endpoint)
-			item.Folder = p.foldersOf(&status, &who, folders)
+			item.Folder = p.foldersOf(&status, &who)
 			item.NoFolder = p.noFolder(status.Name)
 		}
 		a.Items = append(a.Items, item)
@@ -376,7 +375,7 @@ func (p *Proxy) serveWhy(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "The parameter name is missing: name=…", http.StatusBadRequest)
 		return
 	}
-	a, err := p.explain(r.Context(), q, p.showsFolders(r), time.Now())
+	a, err := p.explain(r.Context(), q, time.Now())
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return

@@ -80,6 +80,14 @@ func (l *Calls) Add(c *proxy.CallInfo) {
 	its.at, its.outcome = now, string(c.Outcome) // a constant
 	its.name = append(its.name[:0], c.Name[:min(len(c.Name), longest)]...)
 	its.count(now)
+	its.add(now, c)
+}
+
+// Added returns how many calls were added.
+func (l *Calls) Added() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.added
 }
 
 // LastOf returns the last call of an upstream, nil if there was none.
@@ -131,6 +139,8 @@ type traffic struct {
 
 	counts  [6]int
 	periods [6]int64 // of counts
+
+	minutes [60]minute
 }
 
 func (r *traffic) count(now time.Time) {

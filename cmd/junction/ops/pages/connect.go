@@ -34,7 +34,7 @@ type Connect struct {
 // the environment variable in which clients find the API key.
 func NewConnect(access func(*http.Request) Access, clients Clients, variable string, log *slog.Logger) (
 	*Connect, error) {
-	p, err := newPage("connect", "form-action 'none'")
+	p, err := newPage("connect", "form-action 'none'", "clients")
 	if err != nil {
 		return nil, err
 	}
@@ -93,6 +93,14 @@ type connectData struct {
 	Links    []Client // those of Clients with a link
 }
 
+// newConnectData returns what a page shows about clients.
+func newConnectData(a Access, clients Clients, variable string) *connectData {
+	d := &connectData{Access: a, Variable: variable, Remote: strings.HasPrefix(a.URL, "https://")}
+	d.Clients = clients(d.URL, d.Key)
+	d.Links = slices.DeleteFunc(slices.Clone(d.Clients), func(c Client) bool { return c.Link == "" })
+	return d
+}
+
 // A Client is a program that connects to Junction, and what a person needs for it.
 type Client struct {
 	Name    string
@@ -113,10 +121,8 @@ func (c Client) Open() template.URL { return template.URL(c.Link) }
 
 // ServeHTTP answers with the page. The caller has checked the Host header.
 func (c *Connect) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	d := connectData{Access: c.access(r), Title: "Connect to Junction", Variable: c.variable}
-	d.Remote = strings.HasPrefix(d.URL, "https://")
-	d.Clients = c.clients(d.URL, d.Key)
-	d.Links = slices.DeleteFunc(slices.Clone(d.Clients), func(c Client) bool { return c.Link == "" })
+	d := newConnectData(c.access(r), c.clients, c.variable)
+	d.Title = "Connect to Junction"
 	w.Header().Add("Vary", "Accept")
 	c.page.Serve(w, c.log, http.StatusOK, d)
 }

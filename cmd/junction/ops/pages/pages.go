@@ -1,5 +1,5 @@
 // Package pages has the HTML pages for people: how to connect a client (connect.go), and the status
-// of a running proxy (status.go) with its last calls (calls.go) and the operator's sign-ins
+// of a running proxy (site.go) with its first page (overview.go), servers and calls (servers.go), what changes while a page is open (live.go), the last calls (calls.go), their figures (figures.go) and the operator's sign-ins
 // (signin.go). Package frame has what they share.
 package pages
 
@@ -13,11 +13,11 @@ import (
 //go:embed files
 var files embed.FS
 
-// newPage reads the files of a page. sources are further directives of its policy.
-func newPage(name, sources string) (*frame.Page, error) {
+// newPage reads the files of a page. sources are further directives of its policy, and more are further files.
+func newPage(name, sources string, more ...string) (*frame.Page, error) {
 	below, err := fs.Sub(files, "files")
 	if err != nil {
 		return nil, err
 	}
-	return frame.New(below, name, sources)
+	return frame.New(below, name, sources, more...)
 }

@@ -32,6 +32,7 @@ type signIns struct {
 type openSignIn struct {
 	SignIn
 	until time.Time
+	back  string // the page on which it was started
 }
 
 const (
@@ -40,28 +41,25 @@ const (
 )
 
 // begin keeps a sign-in. It replaces an earlier one of the upstream.
-func (s *signIns) begin(upstream string, in SignIn) {
+func (s *signIns) begin(upstream, back string, in SignIn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.open == nil {
 		s.open = map[string]openSignIn{}
 	}
-	s.open[upstream] = openSignIn{in, time.Now().Add(signInTime)}
+	s.open[upstream] = openSignIn{in, time.Now().Add(signInTime), back}
 }
 
-// take returns the sign-in that an answer belongs to, once; nil if there is none.
-func (s *signIns) take(upstream string, answer url.Values) SignIn {
+// take returns the sign-in that an answer belongs to, once.
+func (s *signIns) take(upstream string, answer url.Values) (in openSignIn, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	in, there := s.open[upstream]
 	if !there || !in.Mine(answer) {
-		return nil
+		return openSignIn{}, false
 	}
 	delete(s.open, upstream)
-	if time.Now().After(in.until) {
-		return nil
-	}
-	return in
+	return in, !time.Now().After(in.until)
 }
 
 // CallbackPattern is the route of the requests that bring answers of authorization servers. They come
@@ -76,8 +74,8 @@ type signInPage struct {
 }
 
 // signIn starts a sign-in for the owner. The answer is a page that goes on.
-func (s *Status) signIn(w http.ResponseWriter, r *http.Request) {
-	name := r.URL.Query().Get("upstream")
+func (s *Site) signIn(w http.ResponseWriter, r *http.Request) {
+	name, back := r.FormValue("upstream"), viewOf(r).Base
 	ctx, cancel := context.WithTimeout(r.Context(), prepareTime)
 	defer cancel()
 	in, err := s.SignIn(ctx, name, "http://"+callbackHost(r))
@@ -86,10 +84,10 @@ func (s *Status) signIn(w http.ResponseWriter, r *http.Request) {
 		where, err = in.URL()
 	}
 	if err != nil {
-		s.failed(w, http.StatusBadGateway, name, err)
+		s.failed(w, http.StatusBadGateway, name, back, err)
 		return
 	}
-	s.signIns.begin(name, in)
+	s.signIns.begin(name, back, in)
 	host := where
 	if u, err := url.Parse(where); err == nil {
 		host = u.Host
@@ -116,32 +114,32 @@ func callbackHost(r *http.Request) string {
 
 // callback takes the answer of an authorization server. The state in the answer protects it: only a
 // sign-in that the form has started has one, and it is accepted once.
-func (s *Status) callback(w http.ResponseWriter, r *http.Request) {
+func (s *Site) callback(w http.ResponseWriter, r *http.Request) {
 	name := r.PathValue("upstream")
-	in := s.signIns.take(name, r.URL.Query())
-	if in == nil {
-		s.failed(w, http.StatusBadRequest, name,
-			errors.New("this answer does not belong to a sign-in that is in progress; start again on the status page"))
+	in, ok := s.signIns.take(name, r.URL.Query())
+	if !ok {
+		s.failed(w, http.StatusBadRequest, name, "/",
+			errors.New("this answer does not belong to a sign-in that is in progress; start again on the first page"))
 		return
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), prepareTime)
 	defer cancel()
 	if err := in.Finish(ctx, r.URL.Query()); err != nil {
-		s.failed(w, http.StatusOK, name, err) // the answer was taken, and says no
+		s.failed(w, http.StatusOK, name, in.back, err) // the answer was taken, and says no
 		return
 	}
 	s.Log.Info("the operator has signed in on the status page", "upstream", name)
 	s.SignedIn(name)
 	s.signInPage.Serve(w, s.Log, http.StatusOK, signInPage{Title: "Signed in to " + name,
 		Text: "Junction connects to " + name + " now.",
-		Link: "/#upstream-" + url.PathEscape(name), Label: "Back to the status page", Again: true})
+		Link: in.back + "#upstream-" + url.PathEscape(name), Label: "Back to the first page", Again: true})
 }
 
 // failed answers with the reason why a sign-in failed.
-func (s *Status) failed(w http.ResponseWriter, status int, name string, err error) {
+func (s *Site) failed(w http.ResponseWriter, status int, name, back string, err error) {
 	s.Log.Warn("a sign-in on the status page has failed", "upstream", name, "error", err)
 	page := signInPage{Title: "Not signed in",
 		Text: fmt.Sprintf("The sign-in to %s failed: %s.", prose.Flat(name), prose.Flat(err.Error())),
-		Link: "/", Label: "Back to the status page", Failed: true}
+		Link: back, Label: "Back to the first page", Failed: true}
 	s.signInPage.Serve(w, s.Log, status, page)
 }

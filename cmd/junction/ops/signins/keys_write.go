@@ -152,8 +152,8 @@ func (k *newKey) create(ctx context.Context, stdout, stderr io.Writer, file stri
 				joinable(file)
 		}
 		for _, s := range f.config.Policies.Spreads([]string{made.Name}, f.config.Known()) {
-			leftOut += fmt.Sprintf("\n# %s gets %s only by the ask of the policy %s: after its own approval.\n# To give it "+
-				"to fewer callers: %s", made.Name, s.Items, s.Policy, config.Command(file, "check"))
+			leftOut += fmt.Sprintf("\n# %s gets %s only by the ask of the policy %s: after its own approval.\n"+
+				"# To give it to fewer callers: %s", made.Name, s.Items, s.Policy, config.Command(file, "check"))
 		}
 	}
 	if k.json {

@@ -26,29 +26,36 @@ type Page struct {
 }
 
 // New makes a page of NAME.html, which has the template body, and of NAME.js if that exists. sources
-// are further directives of its policy.
-func New(files fs.FS, name, sources string) (*Page, error) {
-	read := func(files fs.FS, file string) (text, hash string, err error) {
-		b, err := fs.ReadFile(files, file)
-		sum := sha256.Sum256(b)
-		return string(b), "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'", err
+// are further directives of its policy, and more are the names of further templates and scripts.
+func New(files fs.FS, name, sources string, more ...string) (*Page, error) {
+	hash := func(text string) string {
+		sum := sha256.Sum256([]byte(text))
+		return "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
 	}
-	style, styleHash, err := read(own, "style.css")
+	style, err := fs.ReadFile(own, "style.css")
 	if err != nil {
 		return nil, err
 	}
-	script, scriptHash, err := read(files, name+".js")
-	if errors.Is(err, fs.ErrNotExist) {
-		script, scriptHash = "", "'none'"
-	} else if err != nil {
-		return nil, err
+	var script, scriptHash string
+	var templates []string
+	for _, one := range append([]string{name}, more...) {
+		templates = append(templates, one+".html")
+		text, err := fs.ReadFile(files, one+".js")
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, err
+		}
+		script += string(text)
 	}
+	if scriptHash = "'none'"; script != "" {
+		scriptHash = hash(script)
+	}
+	styleHash := hash(string(style))
 	t, err := template.New("layout.html").Funcs(template.FuncMap{
 		"style":  func() template.CSS { return template.CSS(style) },
 		"script": func() template.JS { return template.JS(script) },
 	}).ParseFS(own, "layout.html")
 	if err == nil {
-		t, err = t.ParseFS(files, name+".html")
+		t, err = t.ParseFS(files, templates...)
 	}
 	if err != nil {
 		return nil, err

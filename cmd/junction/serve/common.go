@@ -22,24 +22,24 @@ type options struct {
 	served   func() // if it is not nil, called when the process serves, and is recorded
 }
 
-// console is what all parts have in common: the options, and the log and the first screen on the
+// common is what all parts have in common: the options, and the log and the first screen on the
 // streams of them.
-type console struct {
+type common struct {
 	options
 	screen *screen.Screen
 	log    *slog.Logger // nil until the terminal is open
 }
 
-// newConsole returns a console whose stderr keeps the log apart from the first screen.
-func newConsole(o options) *console {
+// newCommon returns a common whose stderr keeps the log apart from the first screen.
+func newCommon(o options) *common {
 	first := screen.New(o.stdout, o.stderr)
 	o.stderr = first.Log()
-	return &console{options: o, screen: first}
+	return &common{options: o, screen: first}
 }
 
 // terminal is the part that opens and closes the log and the first screen.
 type terminal struct {
-	*console
+	*common
 	steady
 }
 

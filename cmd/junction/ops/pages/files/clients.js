@@ -1,4 +1,3 @@
-"use strict";
 // Without a secure context there is no clipboard, but a selection can be copied.
 async function copy(from) {
   try {
@@ -14,7 +13,7 @@ for (const button of document.querySelectorAll("[data-copy]")) {
   button.addEventListener("click", async () => {
     const done = await copy(button.previousElementSibling);
     button.textContent = done ? "Copied" : "Select and copy";
-    document.getElementById("said").textContent = button.textContent;
+    document.getElementById("copied").textContent = button.textContent;
     setTimeout(() => { button.textContent = "Copy"; }, 2000);
   });
 }
