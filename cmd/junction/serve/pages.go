@@ -68,8 +68,8 @@ func (p *adminPages) ends(people bool) (list []string) {
 	}
 	for _, k := range p.inForce.expiring(now) {
 		if people {
-			list = append(list, fmt.Sprintf("The API key %s expires at %s. Create another key of that name, and hand it out.",
-				prose.Quote(k.Name), k.Expires.Format("2006-01-02 15:04 UTC")))
+			list = append(list, fmt.Sprintf("The API key %s expires at %s. Create another key of that name, and "+
+				"hand it out.", prose.Quote(k.Name), k.Expires.Format("2006-01-02 15:04 UTC")))
 		}
 	}
 	return list

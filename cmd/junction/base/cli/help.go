@@ -22,8 +22,8 @@ func partsOfHelp() []part {
 	return []part{
 		{"Set up:", []string{"setup", "import", "add", "search", "list", "remove", "enable", "disable", "packs",
 			"folders", "connect", "disconnect", "login", "logout", "service", "stdio"}},
-		{"Watch:", []string{"status", "tools", "skills", "call", "why", "doctor", "logs", "console", "reconnect", "audit",
-			"pins"}},
+		{"Watch:", []string{"status", "tools", "skills", "call", "why", "doctor", "logs", "console", "reconnect",
+			"audit", "pins"}},
 		{"Team:", []string{"keys", "auth", "users", "clients", "grants", "sessions"}},
 		{"Operate:", []string{"check", "schema", "health", "storage", "replicas",
 			"version", "completion", "demo", "help"}},

@@ -296,7 +296,8 @@ const Elsewhere = "No junction on this machine serves the file. A junction on an
 
 // acceptedKeys waits until the running junction has read the file, and returns its state and those of its keys that
 // have one of the hashes. It returns others, too, if this user runs the junction.
-func acceptedKeys(ctx context.Context, file, admin string, hashes ...string) (*diagnose.Running, []diagnose.Key, error) {
+func acceptedKeys(ctx context.Context, file, admin string, hashes ...string) (*diagnose.Running, []diagnose.Key,
+	error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, reloadLimit,
 		fmt.Errorf("it has not read the file within %v", reloadLimit))
 	defer cancel()

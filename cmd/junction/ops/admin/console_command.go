@@ -32,9 +32,9 @@ func consoleCommand(stdout io.Writer, file *string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "console",
 		Short: "Open the pages of a running junction that are for its owner",
-		Long: `Open the pages of a running junction that are for its owner, the console, in a browser of this machine. Only
-the user who runs Junction can do this. The page shows a code, and the terminal asks whether the two are the
-same: another user of the machine who opens the address first gets nothing. The address has no secret.
+		Long: `Open the pages of a running junction that are for its owner, the console, in a browser of this machine.
+Only the user who runs Junction can do this. The page shows a code, and the terminal asks whether the two are
+the same: another user of the machine who opens the address first gets nothing. The address has no secret.
 
 A session ends after an hour without use, after twelve hours, with the process, and by --end, which ends the
 sessions of all browsers.
@@ -116,8 +116,8 @@ func (o *consoleOptions) run(cmd *cobra.Command, stdout io.Writer) error {
 	case answered != nil:
 		return answered
 	case !same:
-		return errors.New("the browser with this code was refused; if you have not opened the page there, another user of " +
-			"this machine has: run junction console --no-browser, which shows the address to nobody else")
+		return errors.New("the browser with this code was refused; if you have not opened the page there, another " +
+			"user of this machine has: run junction console --no-browser, which shows the address to nobody else")
 	}
 	_, err = fmt.Fprintln(stdout, "The console is open in the browser.")
 	return err

@@ -22,25 +22,16 @@ const cookie = "junction-console"
 // mostForm is the most bytes of a form.
 const mostForm = 64 << 10
 
-// notice is the data of the page code.html.
-type notice struct {
-	Title, Text, Code string
-	Next              string // the path that goes on; "" if nothing does
-}
-
 // ServeHTTP answers all requests below Prefix. The admin address has checked the Host header, and that no page of
 // another site or port sent the request.
 func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if origin.Proxied(r) != "" || !loopback.Address(r.RemoteAddr) {
-		c.show(w, http.StatusForbidden, notice{Title: "Not from here", Text: "The console is for browsers on the machine of " +
-			"Junction. From another machine, use ssh -L or kubectl port-forward. A published port of a container does not arrive " +
-			"from this machine."})
+		c.show(w, http.StatusForbidden, notFromHere)
 		return
 	}
 	name, rest, slash := strings.Cut(strings.TrimPrefix(r.URL.Path, Prefix), "/")
 	if !slash || !c.sessions.Known(name) {
-		c.show(w, http.StatusNotFound, notice{Title: "The session has ended", Text: "Sessions of the console end after an hour " +
-			"without use, after twelve hours, and with the process. Run junction console again."})
+		c.show(w, http.StatusNotFound, sessionOver)
 		return
 	}
 	base := Prefix + name + "/"
@@ -52,22 +43,19 @@ func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		r.Header.Get("Sec-Purpose") == "":
 		c.open(w, name, base)
 	case stage == Gone:
-		c.show(w, http.StatusForbidden, notice{Title: "Not your session", Text: "Another browser has this session. " +
-			"Run junction console, and open the address that it prints."})
+		c.show(w, http.StatusForbidden, notYours)
 	case rest == "stage":
 		frame.Secure(w.Header())
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 		io.WriteString(w, map[Stage]string{Opened: "waiting", Agreed: "open"}[stage])
 	case stage == Opened:
-		c.show(w, http.StatusOK, notice{Title: "Waiting for the terminal", Text: "The terminal has no answer yet. The code was " +
-			"shown once, when this page was opened. If you have not seen it, answer no at the terminal, and run junction console " +
-			"again.", Next: base})
+		c.show(w, http.StatusOK, stillWaiting.with("", base))
 	case r.Method != http.MethodGet && r.Method != http.MethodHead && !c.permitted(w, r, own):
 	case r.Method == http.MethodPost && rest == "end":
 		c.sessions.End(name)
 		c.Log.Info("a session of the console was ended in its browser")
 		c.Event("console_ended")
-		c.show(w, http.StatusOK, notice{Title: "The session has ended", Text: "Run junction console to open another one."})
+		c.show(w, http.StatusOK, sessionEnded)
 	default:
 		below := r.Clone(r.Context())
 		below.URL.Path, below.URL.RawPath = "/"+rest, ""
@@ -84,13 +72,12 @@ func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (c *Console) open(w http.ResponseWriter, name, base string) {
 	secret, code, first := c.sessions.Open(name)
 	if !first {
-		c.show(w, http.StatusConflict, notice{Title: "Answer no at the terminal", Text: "Another browser has opened this page " +
-			"before, and has a code. Answer no at the terminal, whatever code it shows, and run junction console again."})
+		c.show(w, http.StatusConflict, secondBrowser)
 		return
 	}
-	http.SetCookie(w, &http.Cookie{Name: cookie, Value: secret, Path: base, HttpOnly: true, SameSite: http.SameSiteStrictMode})
-	c.show(w, http.StatusOK, notice{Title: "Compare the code", Text: "The terminal in which you ran junction console asks " +
-		"whether this page shows the same code. Answer yes only if the codes are equal.", Code: code, Next: base})
+	http.SetCookie(w, &http.Cookie{Name: cookie, Value: secret, Path: base, HttpOnly: true,
+		SameSite: http.SameSiteStrictMode})
+	c.show(w, http.StatusOK, compareCode.with(code, base))
 }
 
 // session returns the session of a request. A page of another port can add cookies of the same name, so that all
@@ -121,8 +108,7 @@ func (c *Console) permitted(w http.ResponseWriter, r *http.Request, own owned) b
 			return true
 		}
 	}
-	c.show(w, http.StatusForbidden, notice{Title: "Not from this page", Text: "This request does not come from a form of this " +
-		"session. Nothing was changed."})
+	c.show(w, http.StatusForbidden, notFromPage)
 	return false
 }
 

@@ -2,7 +2,6 @@ package console
 
 import (
 	"io"
-	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/go-chi/chi/v5"
 
+	"junction/auth/authtest"
 	"junction/cmd/junction/ops/pages"
 )
 
@@ -29,7 +29,7 @@ type desk struct {
 func mustDesk(t *testing.T) *desk {
 	t.Helper()
 	d := &desk{routes: chi.NewRouter()}
-	c, err := New(Options{Log: slog.New(slog.DiscardHandler), Event: func(e string) { d.events = append(d.events, e) },
+	c, err := New(Options{Log: authtest.Log(t), Event: func(e string) { d.events = append(d.events, e) },
 		Pages: func(w http.ResponseWriter, r *http.Request, v pages.View) {
 			d.asked, d.view = append(d.asked, r.Method+" "+r.URL.Path), v
 			io.WriteString(w, "canary-page")

@@ -1,5 +1,6 @@
 // Package pages has the HTML pages for people: how to connect a client (connect.go), and the status
-// of a running proxy (site.go) with its first page (overview.go), servers and calls (servers.go), what changes while a page is open (live.go), the last calls (calls.go), their figures (figures.go) and the operator's sign-ins
+// of a running proxy (site.go) with its first page (overview.go), servers and calls (servers.go), what changes
+// while a page is open (live.go), the last calls (calls.go), their figures (figures.go) and the operator's sign-ins
 // (signin.go). Package frame has what they share.
 package pages
 

@@ -48,7 +48,8 @@ func (s *Site) servers(r *http.Request, d *pageData) bool {
 	counts := map[string]int{}
 	for _, u := range s.rows(d.View, report.Upstreams) {
 		counts[u.State]++
-		if strings.Contains(strings.ToLower(u.Name), strings.ToLower(l.Query)) && (l.State == "" || l.State == u.State) {
+		named := strings.Contains(strings.ToLower(u.Name), strings.ToLower(l.Query))
+		if named && (l.State == "" || l.State == u.State) {
 			l.Rows = append(l.Rows, u)
 			d.parts["s/"+u.Name] = part{"row", row[*upstreamData]{d, u}}
 		}
@@ -153,6 +154,7 @@ func (*pageData) Millis(d time.Duration) string {
 
 // connect builds the page about clients.
 func (s *Site) connect(_ *http.Request, d *pageData) bool {
-	d.Title, d.Page, d.Connect = "Connect a client", "connect", newConnectData(s.Access(), s.SiteOptions.Clients, s.Variable)
+	d.Title, d.Page = "Connect a client", "connect"
+	d.Connect = newConnectData(s.Access(), s.SiteOptions.Clients, s.Variable)
 	return true
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"regexp"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/go-chi/chi/v5"
 
+	"junction/auth/authtest"
 	"junction/cmd/junction/ops/diagnose"
 	"junction/proxy"
 	"junction/proxy/front"
@@ -36,7 +36,7 @@ func mustSite(t *testing.T, list ...diagnose.UpstreamStatus) *shown {
 	s := &shown{report: diagnose.Report{Status: "ready", Upstreams: list}, routes: chi.NewRouter()}
 	site, err := NewSite(SiteOptions{Report: func(bool) diagnose.Report { s.looks.Add(1); return s.report },
 		Open: func() bool { return true }, Calls: new(Calls), Version: "1", URL: func() string { return "http://127.0.0.1:1/mcp" },
-		Sessions: func() ([]front.SessionStatus, int) { return nil, 0 }, Stopping: t.Context(), Log: slog.New(slog.DiscardHandler),
+		Sessions: func() ([]front.SessionStatus, int) { return nil, 0 }, Stopping: t.Context(), Log: authtest.Log(t),
 		Access: func() Access { return Access{URL: "http://127.0.0.1:1/mcp"} },
 		Clients: func(string, bool) []Client {
 			return []Client{{Name: "Claude Code", Command: "claude mcp add", File: "f", Entry: "{}"}}
