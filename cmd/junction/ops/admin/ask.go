@@ -210,12 +210,9 @@ func ServesOther(file, address string) error {
 }
 
 // AwaitReload waits until the running junction that serves a file has read it with its present
-// content, or until ctx ends. The answer tells whether the content is in force.
+// content, which another command may change meanwhile, or until ctx ends. The answer tells whether the content is in
+// force.
 func AwaitReload(ctx context.Context, file string) (*diagnose.Running, error) {
-	sum, err := config.Checksum(file)
-	if err != nil {
-		return nil, err
-	}
 	place, ok := ServedAt(ctx, file)
 	if !ok || place.Admin == "" {
 		return nil, ErrNotRunning
@@ -227,7 +224,9 @@ func AwaitReload(ctx context.Context, file string) (*diagnose.Running, error) {
 		if err := askAdmin(ctx, place.Admin, "/status", nil, diagnose.Patience, &r); err != nil {
 			return nil, err
 		}
-		if r.Read == hex.EncodeToString(sum[:]) {
+		if sum, err := config.Checksum(file); err != nil {
+			return nil, err
+		} else if r.Read == hex.EncodeToString(sum[:]) {
 			return &r, nil
 		}
 		select {

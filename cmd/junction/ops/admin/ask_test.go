@@ -32,11 +32,16 @@ func TestAwaitReload(t *testing.T) {
 	}
 	var asked atomic.Int64
 	var readAfter int64
-	problem := ""
+	problem, changes := "", false
 	ctx, cancel := context.WithCancel(t.Context())
 	admin := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		n := asked.Add(1)
-		if readAfter < 0 && n == 3 { // the person has waited long enough
+		if changes && n == 1 {
+			if err := os.WriteFile(file, []byte("abc"), 0o600); err != nil {
+				t.Error(err)
+			}
+		}
+		if n == 10 || readAfter < 0 && n == 3 { // the person has waited long enough
 			cancel()
 		}
 		answer := diagnose.Running{Report: diagnose.Report{Reload: "an old problem"}}
@@ -61,8 +66,17 @@ func TestAwaitReload(t *testing.T) {
 			t.Errorf("read after %d answers: %v, %v, and %d answers", test.after, got, err, asked.Load())
 		}
 	}
+	// Another command changes the file before the proxy has read it, so that the proxy never reads the first content.
+	if err := os.WriteFile(file, []byte("abd"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	asked.Store(0)
-	readAfter = -1
+	readAfter, changes = 1, true
+	if _, err := AwaitReload(ctx, file); err != nil || asked.Load() != 2 {
+		t.Errorf("a file that another command changes: %v, and %d answers", err, asked.Load())
+	}
+	asked.Store(0)
+	readAfter, changes = -1, false
 	if got, err := AwaitReload(ctx, file); !errors.Is(err, context.Canceled) {
 		t.Errorf("a proxy that never reads the file: %v, %v", got, err)
 	}
