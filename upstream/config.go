@@ -54,7 +54,7 @@ type Config struct {
 	// Headers of every request to url. Junction sends them to no other origin.
 	Headers map[string]string `yaml:"headers" kind:"url,give a command its values in env" change:"connection,waits" credential:"true"`
 	// How the programs run that print secrets for this entry: ${exec: [program, argument]} in
-	// headers, in env or in auth.client_secret.
+	// headers, env and auth.client_secret.
 	Exec Exec `yaml:"exec" change:"inside"`
 	// Headers of clients that go on to url, by name: at most 8, and 4 KB in a request. They are words of the
 	// client, not an identity. A call has those of its client, and headers do not stand in for one that

@@ -69,7 +69,7 @@
 //
 //	mode (auth)        a credential of Junction, the operator or the caller: a row of modes.go, and a Source in
 //	                   package credentials, which makes it
-//	${exec: …}         a secret that a program prints, in headers, env or auth.client_secret. It is a part of the
+//	${exec: …}         a secret that a program prints, in headers, env and auth.client_secret. It is a part of the
 //	                   entry: package config puts the value there when it reads the file, and package secrets runs
 //	                   the programs
 //	forward_headers    words of the client of the call: forward.go, and forward in package proxy

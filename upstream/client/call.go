@@ -116,7 +116,7 @@ const (
 	KindLost Kind = "lost"
 	// the answer of the upstream cannot be used: it is no valid message, or an HTTP status of a failure
 	KindInvalid    Kind = "invalid"
-	KindBusy       Kind = "busy"       // too many calls or connections are in use
+	KindBusy       Kind = "busy"       // a limit of calls or connections is reached; the call was not made
 	KindCancelled  Kind = "cancelled"  // the client gave up
 	KindUnanswered Kind = "unanswered" // the client did not answer a server request
 	// the replica that had the state of the server (stateful) has ended; the call was not made
@@ -128,6 +128,10 @@ func Kinds() []Kind {
 	return []Kind{KindUnavailable, KindTimeout, KindLost, KindInvalid, KindBusy, KindCancelled, KindUnanswered,
 		KindStateLost}
 }
+
+// Unmade reports whether the kind says that the call was not made. A limit of answers ends a call that was made, so
+// that it cannot have such a kind.
+func (k Kind) Unmade() bool { return k == KindBusy || k == KindStateLost }
 
 // ErrNoToken is in the chain of an error of Token if the request needs a token, and a person has to do
 // something first. The call was not made.

@@ -75,8 +75,15 @@ func (d *decoder) noteFiles(path string, refs []reference) {
 	}
 }
 
-// secretKeys returns the keys of the section auth that hold secrets, for a sentence.
-func secretKeys() string { return "auth." + strings.Join(upstream.Auth{}.SecretKeys(), ", auth.") }
+// programKeys returns the keys of an upstream in which a program can stand, as words of a sentence.
+func programKeys() string {
+	list := []string{"headers", "env"}
+	for _, key := range (upstream.Auth{}).SecretKeys() {
+		list = append(list, "auth."+key)
+	}
+	last := len(list) - 1
+	return strings.Join(list[:last], ", ") + " and " + list[last]
+}
 
 // run returns the value of the reference to a program, whose words are a list of YAML.
 func (e *expander) run(list string) (value, problem string) {
@@ -85,8 +92,8 @@ func (e *expander) run(list string) (value, problem string) {
 	case problem != "":
 		return "", problem
 	case e.print == nil:
-		return "", "${exec: …} is possible only in headers, env and " + secretKeys() + " of an upstream, and not in " +
-			"a pack; write ${VAR} or ${file:/path}"
+		return "", "${exec: …} is possible only in " + programKeys() + " of an upstream, and not in a pack; write " +
+			"${VAR} or ${file:/path}"
 	}
 	return e.print(command)
 }

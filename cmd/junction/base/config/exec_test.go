@@ -1,12 +1,29 @@
 package config
 
 import (
+	"os"
 	"slices"
 	"strings"
 	"testing"
 
 	"junction/upstream"
 )
+
+// TestDocumentsHaveTheKeysOfPrograms: a key of auth with the tag secret takes a program, and is named where the keys
+// are listed.
+func TestDocumentsHaveTheKeysOfPrograms(t *testing.T) {
+	want := programKeys()
+	for _, file := range []string{"auth/README.md", "CHANGELOG.md", "config.example.yaml", "upstream/config.go", "upstream/doc.go"} {
+		text, err := os.ReadFile("../../../../" + file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		plain := strings.NewReplacer("`", "", "//", "", "#", "").Replace(string(text))
+		if !strings.Contains(strings.Join(strings.Fields(plain), " "), want) {
+			t.Errorf("%s does not say that a program can stand in %s", file, want)
+		}
+	}
+}
 
 // TestProgramOfASecret: the file names programs only where a secret belongs. What a program has printed is not read
 // again, and no message has it.
