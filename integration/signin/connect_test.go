@@ -226,7 +226,7 @@ policies:
 		{"bob@acme.example", "linear__echo", "No item named linear__echo on /mcp. → linear may have it: each user signs in there"},
 		{"cid@acme.example", "up__echo", `no user with the address "cid@acme.example" has signed in; list them with junction users list`},
 	} {
-		stdout, stderr, _ := harness.RunJunction(t, nil, "why", "--admin", strings.TrimPrefix(c.Admin, "http://"), "--as", row[0], row[1])
+		stdout, stderr, _ := harness.RunJunction(t, c.Owner(), "why", "--admin", strings.TrimPrefix(c.Admin, "http://"), "--as", row[0], row[1])
 		got := strings.Replace(strings.Join(strings.Fields(stdout+stderr), " "), "ann@acme", "ANN@acme", -1)
 		if !strings.Contains(got, row[2]) {
 			t.Errorf("why %q says %s", row, got)

@@ -415,7 +415,7 @@ upstreams: { up: { url: `+url+
 			t.Errorf("a read without any scope of use: %s, %v", a, a.Header)
 		}
 		wantUncalledTool(t, &server.Journal, "fail")
-		stdout, stderr, err := harness.RunJunction(t, nil, "why", "up__fail", "--as", "user:ann", "--scope", "mcp:read",
+		stdout, stderr, err := harness.RunJunction(t, p.Owner(), "why", "up__fail", "--as", "user:ann", "--scope", "mcp:read",
 			"--admin", p.Admin)
 		if !strings.Contains(stdout, "the token lacks a scope; needed are: mcp:read mcp:write") {
 			t.Errorf("junction why: %v\n%s%s", err, stdout, stderr)

@@ -155,7 +155,7 @@ var (
 	// ErrSessionGone means that the server has ended the session. The request was not processed.
 	ErrSessionGone = errors.New("the server has ended the session")
 	// ErrClosed means that Junction closed the transport, such as for a reconnect that the operator wants.
-	ErrClosed = errors.New("Junction has closed the connection")
+	ErrClosed = errors.New("the connection was closed by Junction")
 	// ErrInvalid is in the chain of errors about responses that violate the protocol.
 	ErrInvalid = errors.New("invalid answer")
 )

@@ -211,7 +211,7 @@ func TestOnlyFormsOfTheSessionChangeSomething(t *testing.T) {
 	if want := []string{"POST /servers/a/b/reconnect"}; !slices.Equal(d.asked, want) {
 		t.Errorf("the pages were asked for %q, want %q", d.asked, want)
 	}
-	if w := d.request("POST", base+"end", good, with(own)); w.Code != http.StatusOK || d.sessions.Known(strings.Trim(base, Prefix)) {
+	if w := d.request("POST", base+"end", good, with(own)); w.Code != http.StatusOK || d.sessions.Known(strings.Trim(strings.TrimPrefix(base, Prefix), "/")) {
 		t.Errorf("the end: %d", w.Code)
 	}
 	if w := d.request("GET", base, nil, with(own)); w.Code != http.StatusNotFound {
