@@ -141,14 +141,14 @@ func key(command []string) string { return strings.Join(command, "\x00") }
 
 // repeat runs the programs of an upstream until ctx ends.
 func (p *Programs) repeat(ctx context.Context, u *programs) {
-	defer p.turn(u, false)
-	for first := true; ; first = false {
+	defer p.end(u)
+	for first, refused := true, false; ; first = false {
 		begun, failed := time.Now(), false
-		p.turn(u, true)
+		p.begin(u, refused)
 		for _, one := range u.list {
 			failed = !p.once(ctx, u, one) || failed
 		}
-		p.turn(u, false)
+		p.end(u)
 		if first {
 			close(u.tried)
 		}
@@ -159,28 +159,39 @@ func (p *Programs) repeat(ctx context.Context, u *programs) {
 		if !pace.Sleep(ctx, time.Until(begun.Add(every)), u.asked) {
 			return
 		}
-		if time.Since(begun) < every {
+		if refused = time.Since(begun) < every; refused {
 			p.mu.Lock()
 			answered := u.answered
 			p.mu.Unlock()
 			if !pace.Sleep(ctx, time.Until(answered.Add(leastBetween)), nil) {
 				return
 			}
-			p.mu.Lock()
-			u.answered = time.Now()
-			p.mu.Unlock()
 		}
 	}
 }
 
-// turn notes that a round of an upstream begins or ends.
-func (p *Programs) turn(u *programs, begins bool) {
+// begin notes that a round of an upstream begins, which refused says was asked for by an answer 401. The round
+// answers all that has asked until now.
+func (p *Programs) begin(u *programs, refused bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if u.running = begins; !begins {
-		close(u.round)
-		u.round = make(chan struct{})
+	u.running = true
+	if refused {
+		u.answered = time.Now()
 	}
+	select {
+	case <-u.asked:
+	default:
+	}
+}
+
+// end notes that a round of an upstream has ended.
+func (p *Programs) end(u *programs) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	u.running = false
+	close(u.round)
+	u.round = make(chan struct{})
 }
 
 // once runs a program, and keeps what it has printed. A secret that was printed before stays if the program fails.
@@ -253,11 +264,11 @@ func (p *Programs) Wait(ctx context.Context) {
 }
 
 // Refused notes that the server of an upstream has answered 401: its programs run again, at most once a minute. It
-// does not wait.
+// does not wait. An answer that comes while they run is of the secret before, and asks for no further round.
 func (p *Programs) Refused(name string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if u := p.upstreams[name]; u != nil {
+	if u := p.upstreams[name]; u != nil && !u.running {
 		pace.Wake(u.asked)
 	}
 }

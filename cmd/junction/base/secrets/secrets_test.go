@@ -126,6 +126,7 @@ func TestProgramsRunAgain(t *testing.T) {
 		if got, _ := p.Value("u", []string{"a"}); got != "other" || p.Version() == first {
 			t.Errorf("after a change: Value = %q, version %d after %d", got, p.Version(), first)
 		}
+		synctest.Wait()
 		if o.most != 1 {
 			t.Errorf("%d programs of one upstream at once, want 1", o.most)
 		}
