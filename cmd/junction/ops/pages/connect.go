@@ -126,3 +126,10 @@ func (c *Connect) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Add("Vary", "Accept")
 	c.page.Serve(w, c.log, http.StatusOK, d)
 }
+
+// connect builds the page about clients.
+func (s *Site) connect(_ *http.Request, d *pageData) bool {
+	d.Title = "Connect a client"
+	d.Data = newConnectData(s.Access(), s.SiteOptions.Clients, s.Variable)
+	return true
+}

@@ -27,7 +27,7 @@ const (
 
 // live is what the pages know of the last change of each part. The zero value knows none.
 type live struct {
-	versions func(add func(part string, values ...any)) // calls add for each part; does not block
+	versions func(adder) // calls its argument for each part; does not block
 
 	mu      sync.Mutex
 	at      time.Time         // of the last look

@@ -112,16 +112,16 @@ func (s *Site) overview(_ *http.Request, d *pageData) bool {
 	o.Fine = !o.Troubled && len(o.Needs) == 0
 	o.Needs, o.MoreNeeds = few(o.Needs, mostNeeds)
 	o.Works, o.MoreWorks = few(o.Works, mostWorking)
-	d.Title, d.Page, d.Overview = "Overview", "overview", o
+	d.Title, d.Data = "Overview", o
 	d.of(&o.Report)
 	for _, name := range []string{"summary", "needs", "works", "problems", "figures", "ends"} {
 		d.parts[name] = part{name, d}
 	}
 	for _, u := range o.Needs {
-		d.parts["s/"+u.Name] = part{"need", row[*upstreamData]{d, u}}
+		d.parts["s/"+u.Name] = part{"need", d.With(u)}
 	}
 	for _, u := range o.Works {
-		d.parts["s/"+u.Name] = part{"row", row[*upstreamData]{d, u}}
+		d.parts["s/"+u.Name] = part{"row", d.With(u)}
 	}
 	return true
 }
@@ -139,9 +139,6 @@ func few[T any](list []T, most int) ([]T, int) {
 	return list[:n], len(list) - n
 }
 
-// RowOf joins a row with the data of its page, for the template of the row.
-func (d *pageData) RowOf(u *upstreamData) row[*upstreamData] { return row[*upstreamData]{d, u} }
-
 // ownMemory returns the memory that this process has from the system, without that of its commands.
 func ownMemory() string {
 	sample := []metrics.Sample{{Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/released:bytes"}}
@@ -149,14 +146,12 @@ func ownMemory() string {
 	return fmt.Sprintf("%d MB", (sample[0].Value.Uint64()-sample[1].Value.Uint64())>>20)
 }
 
-// versions names the parts of all pages, with what is shown of them.
-func (s *Site) versions(add func(part string, values ...any)) {
-	r := s.Report(true)
-	latest, total := s.Sessions()
-	var all, needs, works []string
+// overviewVersions names the parts of the first page, and the rows of servers, which other pages have, too.
+func (s *Site) overviewVersions(now *seen, add adder) {
+	r := &now.report
+	var needs, works []string
 	for i := range r.Upstreams {
 		u := &r.Upstreams[i]
-		all = append(all, u.Name)
 		if broken(u) {
 			needs = append(needs, u.Name)
 		} else {
@@ -165,15 +160,11 @@ func (s *Site) versions(add func(part string, values ...any)) {
 		// The time of the next attempt is not shown in a row.
 		add("s/"+u.Name, u.State, u.Since, u.Error, u.Advice, u.Note, u.Tools, u.Listed, u.Processes, len(u.Running),
 			u.Stuck, u.Lacks, s.Calls.Rate(u.Name), s.Calls.LastOf(u.Name))
-		add("server/"+u.Name, u, u.RetryAt, s.Calls.Rate(u.Name), s.Calls.LastOf(u.Name))
 	}
 	add("needs", needs)
 	add("works", works)
-	add("servers", all, r.Disabled)
 	add("summary", diagnose.Summary(r.Upstreams), r.Unfollowed(), r.Status, r.Tools, r.Certificate.Sentence(time.Now()))
 	add("problems", r.Problems, r.Parts, r.Issuers, r.Overuse, r.Warnings, r.MoreWarnings, r.Reload, r.Restart)
-	add("figures", s.Calls.Added(), total, s.Streams(), time.Now().Unix()/60)
+	add("figures", s.Calls.Added(), now.total, s.Streams(), time.Now().Unix()/60)
 	add("ends", s.Ends(true))
-	add("calls", s.Calls.Added())
-	add("sessions", latest, total)
 }

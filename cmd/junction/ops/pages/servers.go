@@ -2,16 +2,9 @@ package pages
 
 import (
 	"cmp"
-	"fmt"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
-	"time"
-
-	"junction/cmd/junction/ops/diagnose"
-	"junction/proxy/front"
-	"junction/upstream"
 )
 
 // serversData is the data of the list of all servers.
@@ -51,7 +44,7 @@ func (s *Site) servers(r *http.Request, d *pageData) bool {
 		named := strings.Contains(strings.ToLower(u.Name), strings.ToLower(l.Query))
 		if named && (l.State == "" || l.State == u.State) {
 			l.Rows = append(l.Rows, u)
-			d.parts["s/"+u.Name] = part{"row", row[*upstreamData]{d, u}}
+			d.parts["s/"+u.Name] = part{"row", d.With(u)}
 		}
 	}
 	for state, n := range counts {
@@ -61,100 +54,17 @@ func (s *Site) servers(r *http.Request, d *pageData) bool {
 	if by := sorts[l.Sort]; by != nil {
 		slices.SortStableFunc(l.Rows, by)
 	}
-	d.Title, d.Page, d.Servers = "Servers", "servers", l
+	d.Title, d.Data = "Servers", l
 	d.of(&report)
 	d.parts["servers"] = part{"servers", d}
 	return true
 }
 
-// serverData is the data of the page of one server.
-type serverData struct {
-	*upstreamData
-	Next      time.Time // of the next attempt; zero if none is due
-	Processes []diagnose.CommandProcess
-	Others    int // processes that Processes leaves out
-	Last      []Call
-	Commands  []string // for the terminal
-}
-
-// mostServerProcesses is the most processes on the page of a server.
-const mostServerProcesses = 50
-
-// server builds the page of one server.
-func (s *Site) server(r *http.Request, d *pageData) bool {
-	name := r.PathValue("upstream")
-	report := s.Report(d.People)
-	i := slices.IndexFunc(report.Upstreams, func(u diagnose.UpstreamStatus) bool { return u.Name == name })
-	if i < 0 {
-		return false
+// serversVersions names the list of all servers. The overview names its rows.
+func serversVersions(now *seen, add adder) {
+	var all []string
+	for _, u := range now.report.Upstreams {
+		all = append(all, u.Name)
 	}
-	one := &serverData{upstreamData: s.rows(d.View, report.Upstreams[i:i+1])[0]}
-	if one.State == upstream.StateRetrying.String() {
-		one.Next = one.RetryAt
-	}
-	one.Processes, one.Others = few(one.Running, mostServerProcesses)
-	for _, c := range s.Calls.Last() {
-		if c.Upstream == name {
-			one.Last = append(one.Last, c)
-		}
-	}
-	for _, words := range [][]string{{"status", name}, {"doctor", name}, {"tools", name + "__*"}, {"logs"}} {
-		one.Commands = append(one.Commands, s.Command(words...))
-	}
-	if one.Again != "" {
-		one.Commands = append(one.Commands, one.Again)
-	}
-	d.Title, d.Page, d.Server = name, "server", one
-	d.parts["server/"+name] = part{"server", d}
-	d.of(&report)
-	return true
-}
-
-// noUpstream is the answer for a name that no upstream has.
-func noUpstream(name string) string {
-	return fmt.Sprintf("there is no upstream %q; junction list shows their names", name)
-}
-
-// callsData is the data of the page of calls and sessions.
-type callsData struct {
-	Last     []Call
-	Latest   []sessionData
-	Sessions int
-}
-
-type sessionData struct {
-	front.SessionStatus
-	By string // the caller, for people
-}
-
-// calls builds the page of calls and sessions.
-func (s *Site) calls(_ *http.Request, d *pageData) bool {
-	c := &callsData{Last: s.Calls.Last()}
-	names := map[string]string{} // of users, by their ids
-	for _, one := range c.Last {
-		names[one.Caller] = one.By()
-	}
-	latest, total := s.Sessions()
-	c.Sessions = total
-	for _, one := range latest {
-		c.Latest = append(c.Latest, sessionData{one, cmp.Or(names[one.Principal], one.Principal)})
-	}
-	d.Title, d.Page, d.Calls = "Calls", "calls", c
-	d.parts["calls"], d.parts["sessions"] = part{"calls", d}, part{"sessions", d}
-	return true
-}
-
-// CallsOf joins calls with the data of their page, for the template of their table.
-func (d *pageData) CallsOf(list []Call) row[[]Call] { return row[[]Call]{d, list} }
-
-// Millis returns a duration in whole milliseconds.
-func (*pageData) Millis(d time.Duration) string {
-	return strconv.FormatInt(d.Round(time.Millisecond).Milliseconds(), 10) + " ms"
-}
-
-// connect builds the page about clients.
-func (s *Site) connect(_ *http.Request, d *pageData) bool {
-	d.Title, d.Page = "Connect a client", "connect"
-	d.Connect = newConnectData(s.Access(), s.SiteOptions.Clients, s.Variable)
-	return true
+	add("servers", all, now.report.Disabled)
 }

@@ -3,6 +3,7 @@ package pages
 import (
 	"bytes"
 	"context"
+	"html/template"
 	"io"
 	"log/slog"
 	"net/http"
@@ -53,61 +54,147 @@ type Site struct {
 	owned            chi.Router // of the console
 	signIns          signIns
 	live             live
+	list             []page
+}
+
+// page is a page of the site, a row of pages.
+type page struct {
+	word  string  // in the navigation; "" if it is not there
+	path  string  // a pattern of chi
+	name  string  // its template is page-NAME
+	owner bool    // it is in the console alone
+	build builder // fills the data
+	// versions names the parts of the page, with what is shown of them; nil if another page names them, or they
+	// never change.
+	versions func(seen *seen, add adder)
+}
+
+// pages returns the pages, in the order of the navigation. The templates of one are in the file of its name.
+func (s *Site) pages() []page {
+	return []page{
+		{"Overview", "/", "overview", false, s.overview, s.overviewVersions},
+		{"Servers", "/servers", "servers", false, s.servers, serversVersions},
+		{"", "/servers/{upstream}", "server", false, s.server, s.serverVersions},
+		{"Calls", "/calls", "recent", false, s.recent, s.recentVersions},
+		{"Clients", "/clients", "access", false, s.connect, nil},
+	}
+}
+
+// action is what a form of the pages does, a row of actions.
+type action struct {
+	path  string
+	owner bool // it is in the console alone; the others are for commands, too
+	do    http.HandlerFunc
+}
+
+func (s *Site) actions() []action {
+	return []action{
+		{"/reconnect", false, s.reconnect},
+		{"/signin", false, s.signIn},
+	}
+}
+
+// seen is one look at the proxy, for the parts of all pages.
+type seen struct {
+	report   diagnose.Report
+	sessions []front.SessionStatus // the latest ones
+	total    int                   // sessions
+}
+
+// adder takes a part of a page, with the values that it shows.
+type adder func(part string, values ...any)
+
+// versions names the parts of all pages, with what is shown of them.
+func (s *Site) versions(add adder) {
+	now := &seen{report: s.Report(true)}
+	now.sessions, now.total = s.Sessions()
+	for _, p := range s.list {
+		if p.versions != nil {
+			p.versions(now, add)
+		}
+	}
 }
 
 // NewSite returns the pages.
 func NewSite(o SiteOptions) (*Site, error) {
-	p, err := newPage("site", "connect-src 'self'; form-action 'self'", "clients")
-	if err != nil {
+	s := &Site{SiteOptions: o, owned: chi.NewRouter()}
+	s.list = s.pages()
+	more := []string{"clients"}
+	for _, p := range s.list {
+		more = append(more, p.name)
+	}
+	var err error
+	if s.page, err = newPage("site", "connect-src 'self'; form-action 'self'", more...); err != nil {
 		return nil, err
 	}
-	in, err := newPage("signin", "form-action 'none'")
-	if err != nil {
+	if s.signInPage, err = newPage("signin", "form-action 'none'"); err != nil {
 		return nil, err
 	}
-	s := &Site{SiteOptions: o, page: p, signInPage: in, owned: chi.NewRouter()}
 	s.live.versions = s.versions
-	s.pages(s.owned)
+	s.route(s.owned, true)
 	return s, nil
 }
 
 // Register adds the routes of the open pages, and those of commands.
 func (s *Site) Register(r chi.Router) {
-	s.pages(r)
+	s.route(r, false)
 	r.Get(CallbackPattern, s.callback)
 	r.Head(CallbackPattern, s.callback)
 }
 
-// pages adds the routes that the open pages and the console have.
-func (s *Site) pages(r chi.Router) {
-	for path, answer := range map[string]http.HandlerFunc{
-		"/": s.show(s.overview), "/servers": s.show(s.servers), "/servers/{upstream}": s.show(s.server),
-		"/calls": s.show(s.calls), "/clients": s.show(s.connect), "/events": s.events, "/changes": s.changes,
-	} {
+// route adds the routes of the open pages, or of the console.
+func (s *Site) route(r chi.Router, owned bool) {
+	get := func(path string, answer http.HandlerFunc) {
 		r.Get(path, answer)
 		r.Head(path, answer)
 	}
-	r.Post("/reconnect", s.reconnect)
-	r.Post("/signin", s.signIn)
+	for _, p := range s.list {
+		if owned || !p.owner {
+			get(p.path, s.show(p))
+		}
+	}
+	get("/events", s.events)
+	get("/changes", s.changes)
+	for _, a := range s.actions() {
+		if owned || !a.owner {
+			r.Post(a.path, a.do)
+		}
+	}
 }
 
 // Serve answers a request of the console. The caller has checked that the owner sent it, and the token of a form.
 func (s *Site) Serve(w http.ResponseWriter, r *http.Request, v View) { s.owned.ServeHTTP(w, v.with(r)) }
 
-// pageData is the data of every page. Page is the name of the one whose field is set.
+// pageData is the data of every page.
 type pageData struct {
 	View
-	Title, Page, Version string
-	Zone                 string // of the times, which a script writes again in that of the browser
-	Seq                  uint64 // of the changes that the page has
-	People               bool   // callers are named
-	Others               int    // processes over one database; 0 if there is one
-	Overview             *overviewData
-	Servers              *serversData
-	Server               *serverData
-	Calls                *callsData
-	Connect              *connectData
-	parts                map[string]part // that the script can fetch
+	Title, Version string
+	Zone           string // of the times, which a script writes again in that of the browser
+	Seq            uint64 // of the changes that the page has
+	People         bool   // callers are named
+	Others         int    // processes over one database; 0 if there is one
+	Nav            []link
+	Data           any             // of this page alone
+	parts          map[string]part // that the script can fetch
+
+	site *Site
+	name string // of the page; "" if there is none
+}
+
+// link is a page in the navigation.
+type link struct {
+	Word, Path string
+	Here       bool
+}
+
+// Content returns the body of the page.
+func (d *pageData) Content() (template.HTML, error) {
+	if d.name == "" {
+		return "<p>Choose one above.</p>", nil
+	}
+	var b strings.Builder
+	err := d.site.page.Render(&b, "page-"+d.name, d)
+	return template.HTML(b.String()), err
 }
 
 // part is a piece of a page that changes by itself.
@@ -116,11 +203,14 @@ type part struct {
 	data     any
 }
 
-// row is the data of a part that needs that of its page, too.
-type row[T any] struct {
+// row is the data of a template that needs that of its page, too.
+type row struct {
 	*pageData
-	Row T
+	Row any
 }
+
+// With joins the data of a page with that of a part.
+func (d *pageData) With(data any) row { return row{d, data} }
 
 // builder fills the data of a page for a request. It returns false if there is no such page.
 type builder func(r *http.Request, d *pageData) bool
@@ -132,13 +222,19 @@ const PartsHeader = "Junction-Parts"
 const mostParts = 200
 
 // show returns the handler of a page. A request that names parts gets these alone.
-func (s *Site) show(build builder) http.HandlerFunc {
+func (s *Site) show(p page) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		v := viewOf(r)
 		d := &pageData{View: v, Version: s.Version, Zone: time.Now().Format("MST"), Seq: s.live.now().seq,
-			People: v.Owner || s.Open(), parts: map[string]part{}}
-		if !build(r, d) {
-			d.Page, d.Title = "missing", "There is no such page"
+			People: v.Owner || s.Open(), parts: map[string]part{}, site: s, name: p.name}
+		for _, one := range s.list {
+			if one.word != "" && (v.Owner || !one.owner) {
+				path := v.Base + strings.TrimPrefix(one.path, "/")
+				d.Nav = append(d.Nav, link{one.word, path, one.name == p.name})
+			}
+		}
+		if !p.build(r, d) {
+			d.name, d.Title = "", "There is no such page"
 			s.page.Serve(w, s.Log, http.StatusNotFound, d)
 			return
 		}
