@@ -154,6 +154,18 @@ func (m *Message) parse(text []byte, depth int, server bool) error {
 	return err
 }
 
+// envelope are the members of a message, in the order of the constants.
+var envelope = raw.NewNames("jsonrpc", "id", "method", "params", "result", "error")
+
+const (
+	atVersion = iota
+	atID
+	atMethod
+	atParams
+	atResult
+	atError
+)
+
 // read is parse; after an error, m may have more than parse leaves.
 func (m *Message) read(text []byte, depth int, server bool) error {
 	o, err := raw.ParseDepth(text, depth, kept...)
@@ -163,20 +175,21 @@ func (m *Message) read(text []byte, depth int, server bool) error {
 		}
 		return err
 	}
-	id, err := m.readID(o)
+	found := o.Find(envelope)
+	id, err := m.readID(&found)
 	if err != nil {
 		return err
 	}
-	if err := m.readMethod(o); err != nil {
+	if err := m.readMethod(&found); err != nil {
 		return err
 	}
-	if v, err := o.Get("jsonrpc"); err != nil || string(v) != `"2.0"` {
+	if v, err := found.Get(atVersion); err != nil || string(v) != `"2.0"` {
 		return invalid("jsonrpc", err, `is not "2.0"`)
 	}
-	if err := m.readParams(o); err != nil {
+	if err := m.readParams(&found); err != nil {
 		return err
 	}
-	if err := m.readAnswer(o); err != nil {
+	if err := m.readAnswer(&found); err != nil {
 		return err
 	}
 	if server && string(id) == "null" && m.Method != "" {
@@ -187,9 +200,9 @@ func (m *Message) read(text []byte, depth int, server bool) error {
 	}
 	switch {
 	case m.Result != nil:
-		m.Body, err = o.Object("result")
+		m.Body, err = found.Object(atResult)
 	case m.Params != nil:
-		m.Body, err = o.Object("params")
+		m.Body, err = found.Object(atParams)
 	}
 	if err == raw.ErrMany {
 		return err
@@ -198,8 +211,8 @@ func (m *Message) read(text []byte, depth int, server bool) error {
 }
 
 // readID reads the id, and returns its value in the text, which may be null; nil means that there is none.
-func (m *Message) readID(o raw.Object) (id []byte, err error) {
-	id, err = o.Get("id")
+func (m *Message) readID(found *raw.Found) (id []byte, err error) {
+	id, err = found.Get(atID)
 	switch {
 	case err == raw.ErrAbsent:
 	case err != nil:
@@ -212,8 +225,8 @@ func (m *Message) readID(o raw.Object) (id []byte, err error) {
 	return id, nil
 }
 
-func (m *Message) readMethod(o raw.Object) error {
-	switch method, err := o.Get("method"); {
+func (m *Message) readMethod(found *raw.Found) error {
+	switch method, err := found.Get(atMethod); {
 	case err == raw.ErrAbsent:
 	case err != nil:
 		return fmt.Errorf("method: %w", err)
@@ -231,8 +244,8 @@ func (m *Message) readMethod(o raw.Object) error {
 	return nil
 }
 
-func (m *Message) readParams(o raw.Object) (err error) {
-	if m.Params, err = o.Get("params"); err != nil && err != raw.ErrAbsent {
+func (m *Message) readParams(found *raw.Found) (err error) {
+	if m.Params, err = found.Get(atParams); err != nil && err != raw.ErrAbsent {
 		return fmt.Errorf("params: %w", err)
 	}
 	if string(m.Params) == "null" { // some clients and servers send null instead of no params
@@ -245,11 +258,11 @@ func (m *Message) readParams(o raw.Object) (err error) {
 }
 
 // readAnswer reads the result and the error.
-func (m *Message) readAnswer(o raw.Object) (err error) {
-	if m.Result, err = o.Get("result"); err != nil && err != raw.ErrAbsent {
+func (m *Message) readAnswer(found *raw.Found) (err error) {
+	if m.Result, err = found.Get(atResult); err != nil && err != raw.ErrAbsent {
 		return fmt.Errorf("result: %w", err)
 	}
-	failure, err := o.Get("error")
+	failure, err := found.Get(atError)
 	if err != nil && err != raw.ErrAbsent {
 		return fmt.Errorf("error: %w", err)
 	}

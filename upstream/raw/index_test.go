@@ -47,4 +47,12 @@ func holdIndex(t *testing.T, o Object, name string) {
 	if got, err := o.index(name); err != wrong || err == nil && got != want {
 		t.Errorf("%q in %q: member %d, %v; want %d, %v", name, o.text, got, err, want, wrong)
 	}
+	if name == "" || len(name) > 255 || !ascii(name) {
+		return
+	}
+	found := o.Find(NewNames("x", name, "y"))
+	one, err := o.Get(name)
+	if got, bad := found.Get(1); bad != err || string(got) != string(one) {
+		t.Errorf("%q in %q, found with others: %q, %v; want %q, %v", name, o.text, got, bad, one, err)
+	}
 }

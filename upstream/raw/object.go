@@ -174,7 +174,11 @@ func (o Object) Object(name string) (Object, error) {
 	if err != nil {
 		return Object{}, err
 	}
-	m := &o.members[i]
+	return o.objectOf(&o.members[i])
+}
+
+// objectOf returns the value of a member as an object.
+func (o Object) objectOf(m *member) (Object, error) {
 	v := o.valueOf(m)
 	if m.inside != nil && !m.inside.over && v[0] == '{' {
 		return Object{v, m.inside.members}, nil
@@ -207,6 +211,91 @@ func (o Object) HasObject(path ...string) bool {
 func (o Object) IsTrue(path ...string) bool {
 	v, err := Get(o.text, path...)
 	return o.Present() && err == nil && string(v) == "true"
+}
+
+// Names are the names of members that are looked up together. Make them once, with NewNames.
+type Names struct {
+	names []string
+	heads [MaxNames]uint16
+}
+
+// MaxNames is the most names of Names.
+const MaxNames = 8
+
+// NewNames returns the names, in an order that Found has, too. It panics unless they are at most MaxNames, in ASCII,
+// of one to 255 bytes.
+func NewNames(names ...string) *Names {
+	n := &Names{names: names}
+	for i, name := range names {
+		if i == MaxNames || name == "" || len(name) > 255 || !ascii(name) {
+			panic("raw: more names than Names has, or another name than it takes")
+		}
+		n.heads[i] = head(len(name), name[0])
+	}
+	return n
+}
+
+// head is equal for names of one length that are equal but for letter case.
+func head(length int, first byte) uint16 { return uint16(length)<<8 | uint16(first|0x20) }
+
+// Found has the members of an object that have some names.
+type Found struct {
+	object    Object
+	at        [MaxNames]uint32 // one more than the index of the member; 0 if there is none
+	ambiguous uint8            // by name
+}
+
+// Find looks up all names in one pass over the members.
+func (o Object) Find(names *Names) (f Found) {
+	f.object = o
+	for i := range o.members {
+		m := &o.members[i]
+		if m.key&odd != 0 {
+			for n, name := range names.names {
+				f.note(n, i, match(o.text[m.start:m.keyEnd()], name))
+			}
+			continue
+		}
+		length := int(m.key) - len(`""`)
+		if length == 0 || length > 255 {
+			continue
+		}
+		for n, is := range names.heads[:len(names.names)] {
+			if is == head(length, o.text[m.start+1]) {
+				f.note(n, i, compare(o.text[m.start+1:m.start+m.key-1], names.names[n]))
+			}
+		}
+	}
+	return f
+}
+
+// note notes how a member and a name compare.
+func (f *Found) note(n, i int, is likeness) {
+	switch {
+	case is == twisted || is == exact && f.at[n] > 0:
+		f.ambiguous |= 1 << n
+	case is == exact:
+		f.at[n] = uint32(i) + 1
+	}
+}
+
+// Get is (Object).Get for the n-th name.
+func (f *Found) Get(n int) ([]byte, error) {
+	switch {
+	case f.ambiguous&(1<<n) != 0:
+		return nil, ErrAmbiguous
+	case f.at[n] == 0:
+		return nil, ErrAbsent
+	}
+	return f.object.valueOf(&f.object.members[f.at[n]-1]), nil
+}
+
+// Object is (Object).Object for the n-th name.
+func (f *Found) Object(n int) (Object, error) {
+	if _, err := f.Get(n); err != nil {
+		return Object{}, err
+	}
+	return f.object.objectOf(&f.object.members[f.at[n]-1])
 }
 
 func (o Object) index(name string) (int, error) {
