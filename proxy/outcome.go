@@ -104,13 +104,12 @@ func OutcomeOf(k client.Kind) Outcome {
 // decideOutcome sets the outcome of a call that has ended with err. It is the only place that does.
 // A step that ends the call with a result has set info.Outcome before, if the result is no success.
 func decideOutcome(info *CallInfo, err error) {
-	var (
-		own  *Refusal
-		peer *jsonrpc.Error
-		ours *upstream.Error
-	)
+	own, refused := errors.AsType[*Refusal](err)
+	peer, answered := errors.AsType[*jsonrpc.Error](err)
+	ours, failed := errors.AsType[*upstream.Error](err)
+	cancelled := errors.Is(err, context.Canceled)
 	switch {
-	case errors.Is(err, context.Canceled) && !errors.As(err, &ours):
+	case cancelled && !failed:
 		info.Outcome = Cancelled
 	case info.Approval == approvalDeclined:
 		info.Outcome = Declined
@@ -121,15 +120,15 @@ func decideOutcome(info *CallInfo, err error) {
 		info.Outcome = OK
 	case needsSignIn(err) != nil:
 		info.Outcome = Unavailable
-	case errors.As(err, &peer) && peer.Code == mcp.URL_ELICITATION_REQUIRED && ours == nil:
+	case answered && peer.Code == mcp.URL_ELICITATION_REQUIRED && !cancelled:
 		info.Outcome = Unanswered
-	case errors.As(err, &own) && own.Outcome != "":
+	case refused && own.Outcome != "":
 		info.Outcome = own.Outcome
-	case own != nil && denies(info.Verdict):
+	case refused && denies(info.Verdict):
 		info.Outcome = Denied
-	case own != nil, errors.Is(err, raw.ErrAmbiguous), errors.Is(err, raw.ErrMany):
+	case refused, errors.Is(err, raw.ErrAmbiguous), errors.Is(err, raw.ErrMany):
 		info.Outcome = Invalid
-	case errors.As(err, &ours):
+	case failed:
 		info.Outcome = OutcomeOf(ours.Kind)
 	default: // also an error of the upstream
 		info.Outcome = Error

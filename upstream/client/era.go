@@ -23,10 +23,12 @@ const (
 // draft20241007 is the draft of 2024-11-05. The TypeScript SDK still accepts it.
 const draft20241007 = "2024-10-07"
 
+var legacyVersions = mcp.LegacyProtocolVersions() // which makes a list at each call
+
 // IsLegacyVersion reports whether a version of the protocol is one of the legacy era that Junction
 // supports.
 func IsLegacyVersion(version string) bool {
-	return version == draft20241007 || slices.Contains(mcp.LegacyProtocolVersions(), version)
+	return version == draft20241007 || slices.Contains(legacyVersions, version)
 }
 
 // An eraRow has the facts of a word of era in the file.
