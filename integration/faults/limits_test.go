@@ -22,6 +22,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"junction/auth"
 	"junction/integration/harness"
 	"junction/integration/harness/needs"
 	"junction/integration/harness/process"
@@ -367,6 +368,48 @@ func TestFaultFullDisk(t *testing.T) {
 	}
 	if text := mustStatus(t, p); strings.Contains(text, full) {
 		t.Errorf("with more space, the status is\n%s", text)
+	}
+}
+
+// TestFaultRevocationOnAFullDisk revokes keys of a file on a full disk. The first revocation has space for the file
+// alone, the second one has none, and removes an old backup. Another change of the file waits for space.
+func TestFaultRevocationOnAFullDisk(t *testing.T) {
+	harness.Waits(t)
+	needs.Mounts.Require(t)
+	p := harness.NewProgram(t)
+	text := "upstreams: {}\nauth:\n  api_keys:\n"
+	for _, name := range []string{"ann", "bob", "eve"} {
+		hash, err := auth.HashKey(auth.NewKey())
+		if err != nil {
+			t.Fatal(err)
+		}
+		text += fmt.Sprintf("    - { name: %s, hash: %q }\n", name, hash)
+	}
+	p.MustConfigure(t, text)
+	const script = `mount -t tmpfs -o size=24k tmpfs "$1" && cp "$2" "$1/junction.yaml" && cd "$1" || exit 9
+		for year in 2020 2021; do
+			echo old > junction.yaml.$year-01-02T030405.bak
+			touch -d $year-01-02 junction.yaml.$year-01-02T030405.bak
+		done
+		dd if=/dev/zero of=filler bs=4096 count=2 2>/dev/null || exit 9
+		"$3" keys revoke ann --config junction.yaml || exit 1
+		dd if=/dev/zero of=filled bs=4096 count=9 2>/dev/null
+		! "$3" add other --config junction.yaml -- true || exit 2
+		"$3" keys revoke bob --config junction.yaml || exit 3
+		cat junction.yaml; ls`
+	disk := filepath.Join(p.Dir, "disk")
+	if err := os.Mkdir(disk, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.Command("unshare", "-rm", "sh", "-c", script, "sh", disk, p.File(), harness.JunctionBinary(t)).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for word, n := range map[string]int{"There is no backup, because the disk is full": 2, "name: ann": 0, "name: bob": 0,
+		"name: eve": 1, "free some space there": 1, ".2020-": 0, ".2021-": 1} {
+		if got := strings.Count(string(out), word); got != n {
+			t.Errorf("%q is there %d times, want %d, in:\n%s", word, got, n, out)
+		}
 	}
 }
 

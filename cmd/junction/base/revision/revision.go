@@ -12,6 +12,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"junction/upstream/files"
@@ -132,6 +133,26 @@ func Revise(file string, old, content []byte) (backup string, err error) {
 	}
 	return backup, err
 }
+
+// Urge is Revise for a change that does not wait for space, such as a revocation. On a full disk it makes no backup,
+// and if that is not enough, it removes the older backups of the file, and leaves the newest.
+func Urge(file string, old, content []byte) (backup string, err error) {
+	if backup, err = Revise(file, old, content); !full(err) {
+		return backup, err
+	}
+	if _, err = Replace(file, old, content, false); !full(err) {
+		return "", err
+	}
+	for backups := Backups(file); full(err) && len(backups) > 1; backups = backups[:len(backups)-1] {
+		if os.Remove(backups[len(backups)-1]) == nil {
+			_, err = Replace(file, old, content, false)
+		}
+	}
+	return "", err
+}
+
+// full reports whether an error says that there is no space.
+func full(err error) bool { return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) }
 
 // backupName is the end of the name of a backup.
 var backupName = regexp.MustCompile(`\.[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{6}(-[0-9]+)?\.bak$`)

@@ -64,7 +64,7 @@ func parseKeys(path string, text []byte) (*keyFile, error) {
 
 // replace writes the new text, if its keys are the wanted ones and nothing else has changed, and if it has no new
 // mistakes. Of the old mistakes, only those that block one upstream may remain when a key is added. It returns the
-// path of the backup.
+// path of the backup; "" if there was no space for one.
 func (f *keyFile) replace(text []byte, want []keyJSON) (backup string, err error) {
 	is, err := parseKeys(f.path, text)
 	if err != nil {
@@ -88,7 +88,11 @@ func (f *keyFile) replace(text []byte, want []keyJSON) (backup string, err error
 		return "", fmt.Errorf("%s was not changed: the change would affect more than the key; edit the file by "+
 			"hand", f.path)
 	}
-	if backup, err = revision.Revise(f.path, f.text, text); err != nil {
+	write := revision.Revise
+	if len(want) < len(f.keys) { // what revokes a key does not wait for space
+		write = revision.Urge
+	}
+	if backup, err = write(f.path, f.text, text); err != nil {
 		return "", &revision.Error{File: f.path, Err: err}
 	}
 	return backup, nil
@@ -214,9 +218,10 @@ func keysRevokeCommand(stdout io.Writer, file *string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "revoke NAME", Short: "Delete a key from the configuration file",
 		Long: "Delete a key from the configuration file. Comments and order stay, and the old file becomes a " +
-			"backup. A running\n" +
-			`proxy ends the sessions of the key, also if the file has a mistake elsewhere. The command asks the running
-proxy on this machine whether it still accepts the key. It fails if the proxy accepts the key or does not
+			"backup. A\n" +
+			`revocation needs no space on a full disk: then there is no backup, and older backups of the file may go. A
+running proxy ends the sessions of the key, also if the file has a mistake elsewhere. The command asks the
+running proxy on this machine whether it still accepts the key. It fails if the proxy accepts the key or does not
 answer. It prints the lines of the file that still name the key, such as those of policies, with what to remove.
 
 If several keys have the same NAME, choose one with --hash, or delete them with --all.`,
@@ -257,7 +262,7 @@ type revocation struct {
 	Name    string   `json:"name"`
 	Revoked []string `json:"revoked"` // hashes
 	Config  string   `json:"config"`
-	Backup  string   `json:"backup"`
+	Backup  string   `json:"backup"`  // "" if the disk is full
 	Running bool     `json:"running"` // a junction on this machine serves the file
 	Refused bool     `json:"refused"` // and does not accept the keys any more
 	// sentences about what of the file is not in force
@@ -303,8 +308,8 @@ func (d deletion) make(ctx context.Context) (*revocation, error) {
 			config.First(d.file, left))
 	}
 	if err != nil {
-		err = fmt.Errorf("%s of %s was deleted from %s (backup: %s), but %w", prose.Count(len(r.Revoked), "key"),
-			d.name, d.file, r.Backup, err)
+		err = fmt.Errorf("%s of %s was deleted from %s (%s), but %w", prose.Count(len(r.Revoked), "key"), d.name, d.file,
+			r.kept(), err)
 	}
 	return r, err
 }
@@ -321,9 +326,17 @@ func (d deletion) choose(f *keyFile) ([]int, error) {
 	return chosen, err
 }
 
+// kept says where the old file is.
+func (r *revocation) kept() string {
+	if r.Backup == "" {
+		return "There is no backup, because the disk is full"
+	}
+	return "Backup: " + prose.Tilde(r.Backup)
+}
+
 func (r *revocation) String() string {
-	text := fmt.Sprintf("Revoked: %s of %s in %s. Backup: %s. ", prose.Count(len(r.Revoked), "key"), r.Name,
-		prose.Tilde(r.Config), prose.Tilde(r.Backup))
+	text := fmt.Sprintf("Revoked: %s of %s in %s. %s. ", prose.Count(len(r.Revoked), "key"), r.Name,
+		prose.Tilde(r.Config), r.kept())
 	if r.Running {
 		text += "The running junction does not accept it any more."
 	} else {
