@@ -28,8 +28,8 @@ import (
 var arrows = map[string][]string{
 	"cmd/junction/base/revision": {"upstream/files"},
 	"cmd/junction/desk/call": {"auth", "cmd/junction/base/cli", "cmd/junction/base/config",
-		"cmd/junction/base/runfile", "cmd/junction/desk/clients", "cmd/junction/ops/admin", "cmd/junction/ops/signon",
-		"proxy/search", "upstream", "upstream/client", "upstream/definition", "upstream/jsonrpc", "upstream/loopback",
+		"cmd/junction/base/runfile", "cmd/junction/desk/clients", "cmd/junction/ops/admin",
+		"cmd/junction/ops/diagnose", "cmd/junction/ops/signon", "proxy/search", "upstream", "upstream/client", "upstream/definition", "upstream/jsonrpc", "upstream/loopback",
 		"upstream/prose", "upstream/raw", "upstream/shell", "upstream/transport"},
 	"cmd/junction/ops/admin": {"cmd/junction/base/revision",
 		"auth", "auth/credentials", "auth/fetch", "cmd/junction/base/cli",

@@ -23,6 +23,7 @@ import (
 	"junction/cmd/junction/base/config"
 	"junction/cmd/junction/base/runfile"
 	"junction/cmd/junction/ops/admin"
+	"junction/cmd/junction/ops/diagnose"
 	"junction/cmd/junction/ops/signon"
 	"junction/upstream"
 	"junction/upstream/client"
@@ -85,7 +86,10 @@ func toolsCommand(stdout io.Writer, file *string) *cobra.Command {
 				}
 				err = cli.Print(stdout, f.output == "json", toolsJSON(tools), text)
 				switch {
-				case err != nil || len(tools) > 0:
+				case err != nil:
+				case len(tools) > 0 && len(args) == 0:
+					cli.Tell(cmd.ErrOrStderr(), f.missing(ctx))
+				case len(tools) > 0:
 				case len(args) == 1:
 					return fmt.Errorf("no tool at %s matches %q; it has %d", e.url, glob, all)
 				default:
@@ -135,6 +139,32 @@ func (f *clientFlags) whyEmpty(ctx context.Context) string {
 		}
 	}
 	return text
+}
+
+// mostMissing is the most servers that missing names.
+const mostMissing = 5
+
+// missing names the servers of which the list has no tools, because they do not work now; "" if there are none, or if
+// the endpoint is not of the running junction of the file.
+func (f *clientFlags) missing(ctx context.Context) string {
+	r := admin.Running(ctx, *f.file)
+	if r == nil || r.URL != f.url {
+		return ""
+	}
+	var names []string
+	for i := range r.Upstreams {
+		if u := &r.Upstreams[i]; u.Listed == 0 && u.Need() != diagnose.NeedsNothing {
+			names = append(names, u.Name+" ("+u.State+")")
+		}
+	}
+	if len(names) == 0 {
+		return ""
+	}
+	if more := len(names) - mostMissing; more > 0 {
+		names = append(names[:mostMissing], fmt.Sprintf("%d more", more))
+	}
+	return fmt.Sprintf("\nThe list lacks the tools of: %s. %s shows why.\n", strings.Join(names, ", "),
+		config.Command(*f.file, "status"))
 }
 
 // callCommand is `junction call`, which calls one tool once.

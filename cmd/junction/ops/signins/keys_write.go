@@ -308,8 +308,8 @@ func (d deletion) make(ctx context.Context) (*revocation, error) {
 			config.First(d.file, left))
 	}
 	if err != nil {
-		err = fmt.Errorf("%s of %s was deleted from %s (%s), but %w", prose.Count(len(r.Revoked), "key"), d.name, d.file,
-			r.kept(), err)
+		err = fmt.Errorf("%s of %s was deleted from %s (%s), but %w", prose.Count(len(r.Revoked), "key"), d.name,
+			d.file, r.kept(), err)
 	}
 	return r, err
 }
