@@ -15,6 +15,7 @@ import (
 
 	"junction/auth/authtest"
 	"junction/cmd/junction/base/config"
+	"junction/cmd/junction/base/record"
 	"junction/cmd/junction/base/stored"
 	"junction/upstream"
 	"junction/upstream/files"
@@ -273,7 +274,9 @@ func shape(v reflect.Value, p *program, others map[uintptr]bool, depth int) stri
 	switch v.Kind() {
 	case reflect.Struct:
 		switch v.Type() {
-		case reflect.TypeFor[sync.Mutex](), reflect.TypeFor[sync.WaitGroup](), reflect.TypeFor[stored.Dir](): // its goroutine changes it
+		// Goroutines change these.
+		case reflect.TypeFor[sync.Mutex](), reflect.TypeFor[sync.WaitGroup](), reflect.TypeFor[stored.Dir](),
+			reflect.TypeFor[record.Outages]():
 			return "_"
 		case reflect.TypeFor[upstream.Set](): // its goroutines change it
 			var b strings.Builder
