@@ -36,8 +36,8 @@ func statusCommand(stdout io.Writer, file *string, moved ClientFaults) *cobra.Co
 		ValidArgsFunction: cli.CompleteUpstreams(file, 100),
 		Short:             "Show the upstreams of a running junction",
 		Long: `Show the upstreams of a running junction: state, full error and remedy, tools, processes with the
-folders of clients, their memory, and the last call. The command asks the admin address of the process that
-serves the configuration file.
+folders of clients, their memory, calls in progress, and the last call. The command asks the admin address of
+the process that serves the configuration file.
 
 The exit code is 1 if no junction is running. junction doctor checks the upstreams end to end.`,
 		Example: `  junction status
@@ -464,9 +464,19 @@ func statusRow(u *diagnose.UpstreamStatus, now time.Time) []string {
 	if u.Memory > 0 {
 		row[4] = fmt.Sprintf("%d MB", (u.Memory+500_000)/1_000_000)
 	}
+	var calls []string
+	if u.Calls > 0 {
+		calls = append(calls, fmt.Sprintf("%d in progress", u.Calls))
+	}
+	if u.Waiting > 0 {
+		calls = append(calls, fmt.Sprintf("%d waiting", u.Waiting))
+	}
 	if c := u.LastCall; c != nil {
-		row[5] = fmt.Sprintf("%s %s ago, %s", prose.Cut(cmp.Or(prose.Flat(c.Name), "?"), 40),
-			prose.Age(now.Sub(c.Time)), c.Outcome)
+		calls = append(calls, fmt.Sprintf("%s %s ago, %s", prose.Cut(cmp.Or(prose.Flat(c.Name), "?"), 40),
+			prose.Age(now.Sub(c.Time)), c.Outcome))
+	}
+	if len(calls) > 0 {
+		row[5] = strings.Join(calls, "; ")
 	}
 	return row
 }

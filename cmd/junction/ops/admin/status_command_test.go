@@ -55,7 +55,7 @@ func TestWriteStatus(t *testing.T) {
 	r := &diagnose.Running{
 		Version: "1.2.0", Installed: "1.3.0", PID: 7, URL: "http://127.0.0.1:1/mcp", Config: "c.yaml", Started: now.Add(-3 * time.Hour),
 		Report: diagnose.Report{Disabled: []string{"off"}, Status: "ready", Tools: 2, Reload: "2 mistakes", Problems: []view.Problem{{}}, Upstreams: []diagnose.UpstreamStatus{
-			{Name: "ok", State: "ready", Tools: 2, Processes: 2, Memory: 123_400_000,
+			{Name: "ok", Calls: 2, Waiting: 1, State: "ready", Tools: 2, Processes: 2, Memory: 123_400_000,
 				LastCall: &diagnose.LastCall{Time: now.Add(-90 * time.Second), Name: "ok__do", Outcome: "tool_error"}},
 			{Name: "bad", State: "retrying", RetryAt: now.Add(20 * time.Second), Error: long, Advice: "mend it"},
 			{Name: "mine", State: diagnose.PerUser},
@@ -68,7 +68,7 @@ func TestWriteStatus(t *testing.T) {
 		"Junction serves http://127.0.0.1:1/mcp of c.yaml.\n2 of 3 servers work, 1 needs you.\n" +
 			"Junction 1.2.0 is ready, offers 2 tools, and has run for 3h.\n" +
 			"The program on disk is 1.3.0. To run it, end the process 7, and start Junction\nagain as you did: junction --config c.yaml\n", "LAST CALL\nbad ", "file is not in force: 2 mistakes\n",
-		"ok        ready            2      2          123 MB  ok__do 1m ago, tool_error\n", "\nbad       retrying in 20s  0      -  ",
+		"ok        ready            2      2          123 MB  2 in progress; 1 waiting; ok__do 1m ago, tool_error\n", "\nbad       retrying in 20s  0      -  ",
 		"\n    → mend it\n", "\nmine      per user         -      -  ", "\nDisabled: off\n", "\n1 problem of tools: junction doctor --config c.yaml\n",
 	} {
 		if !strings.Contains(got, want) {

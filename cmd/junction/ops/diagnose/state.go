@@ -48,6 +48,8 @@ type UpstreamStatus struct {
 	Processes int              `json:"processes,omitempty"`    // number of processes of a command
 	Running   []CommandProcess `json:"running,omitempty"`      // the latest first; only in the answer of /status
 	Memory    int64            `json:"memory_bytes,omitempty"` // with their children; only in the answer of /status
+	Calls     int              `json:"calls,omitempty"`        // in progress; only in the answer of /status
+	Waiting   int              `json:"waiting,omitempty"`      // calls that wait for their turn; only in the answer of /status
 	LastCall  *LastCall        `json:"last_call,omitempty"`    // only in the answer of /status
 
 	Auth    string   `json:"auth,omitempty"`    // auth.mode, without none

@@ -80,9 +80,15 @@ func (p *Proxy) serveStatus(stopping context.Context) http.HandlerFunc {
 			}
 		}
 		memory := memoryOf(pids)
+		calls, waiting := map[string]int{}, map[string]int{}
+		for _, u := range p.Set.All() {
+			n, more := u.Load()
+			calls[u.Name()] += n
+			waiting[u.Name()] += more
+		}
 		for i := range r.Upstreams {
 			u := &r.Upstreams[i]
-			u.LastCall = p.Process.LastCall(u.Name)
+			u.Calls, u.Waiting, u.LastCall = calls[u.Name], waiting[u.Name], p.Process.LastCall(u.Name)
 			for n := range u.Running {
 				u.Running[n].Memory = memory[u.Running[n].PID]
 				u.Memory += u.Running[n].Memory
