@@ -3,6 +3,7 @@
 package faults
 
 import (
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -41,6 +42,9 @@ func TestFaultReplicaDrains(t *testing.T) {
 	parking.Params = harness.Retried(parking.Params, p,
 		string(raw.Quote(harness.Requested(t, p)[0].Key))+`:`+strings.TrimPrefix(harness.Accepted, `"result":`))
 
+	if text := mustStatus(t, all[0]); !regexp.MustCompile(`up +ready .* [234] in progress;`).MatchString(text) {
+		t.Errorf("the status shows no calls in progress:\n%s", text)
+	}
 	mustSignal(t, all[0], syscall.SIGTERM)
 	mustNote(t, all[0], "shutting down")
 	for range 3 {
