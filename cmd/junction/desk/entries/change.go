@@ -256,6 +256,7 @@ func (e *Editor) Add(ctx context.Context, name string, entry *clients.Entry, abo
 	}
 	o.Secrets = keep.Created()
 	o.Notes = append(o.Notes, leftOut(e.config, name)...)
+	o.Notes = append(o.Notes, e.warned(name)...)
 	if _, text := Permit(ctx, e.config, e.path, &e.home, e.Permits, entry); text != "" {
 		o.Notes = append(o.Notes, text)
 	}
@@ -269,6 +270,19 @@ func (e *Editor) Add(ctx context.Context, name string, entry *clients.Entry, abo
 		said += ", disabled"
 	}
 	return e.print(ctx, &o, said+".")
+}
+
+// warned returns the warnings of junction check about an upstream, without those that its state shows.
+func (e *Editor) warned(name string) (notes []string) {
+	_, warnings, _ := config.Load(e.path, Lookup) // Replace has refused a file with new mistakes
+	lasting, _ := config.Lasting(warnings)
+	at := section + "." + name
+	for _, p := range lasting {
+		if p.Path == at || strings.HasPrefix(p.Path, at+".") {
+			notes = append(notes, "Warning: "+p.Text+".")
+		}
+	}
+	return notes
 }
 
 // Remove removes upstreams in one step, and prints the outcome.
