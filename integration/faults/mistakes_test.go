@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"junction/auth"
 	"junction/auth/authtest"
 	"junction/integration/harness"
 	"junction/integration/harness/process"
@@ -127,6 +128,62 @@ func TestFaultDatabaseOfOneReplica(t *testing.T) {
 	}
 	if r := other.MustReady(t, harness.Patience); r.Status != "ready" {
 		t.Errorf("the other process is %s", r.Status)
+	}
+}
+
+// TestFaultRevocationOfOneReplica revokes a key in the file of one of two processes. The command tells that the other
+// one accepts the key until its own file lacks it, and so it is.
+func TestFaultRevocationOfOneReplica(t *testing.T) {
+	harness.WithoutShort(t)
+	harness.Waits(t)
+	config, _ := harness.MustScripted(t, "http", upstreamtest.Script{})
+	dsn, keys, keySection := authtest.Schema(t), map[string]string{}, "auth:\n  api_keys:\n"
+	for _, name := range []string{"ann", "bob"} {
+		keys[name] = auth.NewKey()
+		authtest.Secret("the key of "+name, keys[name])
+		hash, err := auth.HashKey(keys[name])
+		if err != nil {
+			t.Fatal(err)
+		}
+		keySection += fmt.Sprintf("    - { name: %s, hash: %q }\n", name, hash)
+	}
+	var all []*harness.Program
+	for range 2 {
+		var first *harness.Program
+		if len(all) > 0 {
+			first = all[0]
+		}
+		p := mustProcess(t, dsn, config.URL, first, keySection+asReplica)
+		p.MustServe(t)
+		all = append(all, p)
+	}
+	mustKnow(t, all[0], 2)
+	revoke := func(p *harness.Program, name string) string {
+		out, stderr, err := harness.RunJunction(t, p.Owner(), "keys", "revoke", name, "--config", p.File())
+		if err != nil {
+			t.Fatalf("%v\n%s%s", err, out, stderr)
+		}
+		return out
+	}
+	accepts := func(p *harness.Program, name string) bool {
+		out, stderr, err := harness.RunJunction(t, []string{"JUNCTION_KEY=" + keys[name]}, "tools", "--url", p.URL)
+		if err != nil && !strings.Contains(stderr, "401") && !strings.Contains(stderr, "does not accept the token") {
+			t.Errorf("%v\n%s%s", err, out, stderr)
+		}
+		return err == nil
+	}
+	const others = "It is one of 2 processes. Each of the others accepts the key until its own file lacks it."
+	if out := revoke(all[0], "ann"); !strings.Contains(out, others) {
+		t.Errorf("the command prints\n%s", out)
+	}
+	if accepts(all[0], "ann") || !accepts(all[1], "ann") {
+		t.Error("the process of the file accepts the key, or the other one does not")
+	}
+	if out := revoke(all[1], "ann"); !strings.Contains(out, others) {
+		t.Errorf("the command prints\n%s", out)
+	}
+	if accepts(all[1], "ann") || !accepts(all[0], "bob") || !accepts(all[1], "bob") {
+		t.Error("revoked in both files, the key is accepted, or another one is not")
 	}
 }
 

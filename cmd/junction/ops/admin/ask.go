@@ -239,7 +239,7 @@ func AwaitReload(ctx context.Context, file string) (*diagnose.Running, error) {
 
 // AwaitRevoked waits until the running junction that serves a file has read it, and returns an error
 // if it still accepts one of the keys, or if that cannot be found out. running is false if no junction
-// serves the file on this machine. unfollowed has sentences about what of the file is not in force.
+// serves the file on this machine. unfollowed has sentences about what of the file is not in force, and where.
 func AwaitRevoked(ctx context.Context, file string, hashes []string) (running bool, unfollowed []string, err error) {
 	place, running := ServedAt(ctx, file)
 	if !running {
@@ -260,10 +260,14 @@ func AwaitRevoked(ctx context.Context, file string, hashes []string) (running bo
 				prose.Flat(cmp.Or(r.Reload, "another entry of the file has it")), restart)
 		}
 	}
-	if r.Gone == "" && r.Reload != "" && r.Partial == nil {
-		return true, []string{"The rest of the changed file is not in force. Correct it: " + prose.Flat(r.Reload)}, nil
+	if unfollowed = r.Unfollowed(); r.Gone == "" && r.Reload != "" && r.Partial == nil {
+		unfollowed = []string{"The rest of the changed file is not in force. Correct it: " + prose.Flat(r.Reload)}
 	}
-	return true, r.Unfollowed(), nil
+	if n := len(r.Replicas); n > 1 {
+		unfollowed = append(unfollowed, fmt.Sprintf("It is one of %d processes. Each of the others accepts the key "+
+			"until its own file lacks it.", n))
+	}
+	return true, unfollowed, nil
 }
 
 // AwaitAdded waits until the running junction that serves a file has read it, and returns a sentence about
