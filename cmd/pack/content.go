@@ -45,8 +45,19 @@ func newResults(t *manifest.Tool) *results {
 	return r
 }
 
-// result returns the result for an output of a form: text, json, or a media type.
-func (r *results) result(data []byte, form string) (*mcp.CallToolResult, error) {
+// result returns the result for an output of a form: text, json, or a media type. cut means that the output was longer.
+// What is longer than max_output is cut, or an error.
+func (r *results) result(data []byte, cut bool, form string) (*mcp.CallToolResult, error) {
+	if most := int(r.tool.MaxOutput); !cut && len(data) > most {
+		if !r.tool.CutsOutput() {
+			return nil, fmt.Errorf("the output of %s has %d bytes, more than its limit of %d (max_output); ask for less",
+				r.tool.Name, len(data), most)
+		}
+		data, cut = data[:most], true
+	}
+	if cut {
+		data = marked(data, r.tool.Limits)
+	}
 	switch kind, _, _ := mime.ParseMediaType(form); {
 	case form == "" || form == string(manifest.OutputText):
 		return mcp.NewToolResultText(textOf(data)), nil
@@ -72,7 +83,7 @@ func (r *results) answer(a *web.Response) (*mcp.CallToolResult, error) {
 	default:
 		form = a.Type
 	}
-	return r.result(a.Body, form)
+	return r.result(a.Body, false, form)
 }
 
 // marked returns the beginning of a text that was cut, with a marker after it.

@@ -19,10 +19,7 @@ var commandKind = &Kind{Kind: manifest.CommandKind, Plan: planCommand, Describe:
 			if err != nil {
 				return nil, err
 			}
-			if cut {
-				out = marked(out, t.Limits)
-			}
-			return results.result(out, string(source.Output))
+			return results.result(out, cut, string(source.Output))
 		}
 	}}
 

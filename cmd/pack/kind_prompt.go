@@ -29,7 +29,7 @@ var promptKind = &Kind{Kind: manifest.PromptKind,
 		return func(ctx context.Context, c call) (*mcp.CallToolResult, error) {
 			return runPrompt(ctx, source, source.Parameters.WithDefaults(c.arguments), c.answers,
 				func(answer string) (*mcp.CallToolResult, error) {
-					return results.result([]byte(answer), string(source.Output))
+					return results.result([]byte(answer), false, string(source.Output))
 				})
 		}
 	}}

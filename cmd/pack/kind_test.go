@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/mark3labs/mcp-go/mcp"
+
 	"junction/auth/authtest"
 	"junction/upstream/yamlread"
 
@@ -240,5 +242,23 @@ func TestUnknownKindIsNotRun(t *testing.T) {
 		if result, err := tool.run(t.Context(), call{}); !errors.Is(err, errKind) {
 			t.Errorf("%s: the call = %+v, %v; want the error that names the kinds", name, result, err)
 		}
+	}
+}
+
+// TestOutputOfEachKindIsBounded: what a kind makes without a limit of its own keeps max_output, too.
+func TestOutputOfEachKindIsBounded(t *testing.T) {
+	tool := &manifest.Tool{Name: "long", Limits: manifest.Limits{MaxOutput: 10}}
+	r := newResults(tool)
+	if got, err := r.result([]byte("0123456789"), false, ""); err != nil || got.Content[0].(mcp.TextContent).Text != "0123456789" {
+		t.Errorf("an output of ten bytes is %v, %v", got, err)
+	}
+	if _, err := r.result([]byte("0123456789a"), false, ""); err == nil || !strings.Contains(err.Error(), "has 11 bytes, more than its limit of 10 (max_output)") {
+		t.Errorf("a longer output has the error %v", err)
+	}
+	cut := true
+	tool.Cut = &cut
+	got, err := r.result([]byte("0123456789a"), false, "")
+	if err != nil || !strings.HasPrefix(got.Content[0].(mcp.TextContent).Text, "0123456789\n[cut: ") {
+		t.Errorf("a longer output is cut to %v, %v", got, err)
 	}
 }

@@ -160,7 +160,7 @@ tools:
 		{"sound", "RIFF", `"type":"audio"`},
 	} {
 		tool := p.Tool(test.tool)
-		r, err := newResults(tool.Source).result([]byte(test.data), string(tool.Source.Output))
+		r, err := newResults(tool.Source).result([]byte(test.data), false, string(tool.Source.Output))
 		got := ""
 		if err != nil {
 			got = "error: " + err.Error()

@@ -35,8 +35,7 @@ type Kind struct {
 // keeps timeout.
 var commonLimits = []string{"timeout", "concurrency"}
 
-// acceptedLimits are the other limits. Commands and prompts accept also those that they do not need, as
-// manifests of earlier releases may have them.
+// acceptedLimits are the other limits. Commands and prompts accept also those that they do not need.
 var acceptedLimits = []string{"max_output", "cut", "retries"}
 
 // HasLimit reports whether tools of the kind may have a key of Limits.

@@ -34,8 +34,7 @@ type expander struct {
 // maxReferenced limits the size of a file that a reference names.
 const maxReferenced = 64 << 10
 
-// maxFiles limits the bytes of all files that the manifests of a pack name: of their references and
-// their prompts. Each counts as often as it is named.
+// maxFiles limits the bytes of all files that the manifests of a pack name. Each counts as often as it is named.
 const maxFiles = 32 << 20
 
 // expand returns s with its references replaced, and the mistakes. A wrong reference becomes empty.

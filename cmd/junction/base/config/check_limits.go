@@ -47,7 +47,7 @@ func (c *Config) warnLimits(warn func(path, format string, args ...any)) {
 func (c *Config) warnPackLimits(name string, warn func(format string, args ...any)) {
 	p, err := pack.Load(c.Packs[name], manifest.Options{Unresolved: true})
 	if err != nil {
-		return // warnPackLimits warns of it
+		return // packWarnings warns of it
 	}
 	type end struct {
 		limit upstream.Limit
