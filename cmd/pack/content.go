@@ -45,13 +45,13 @@ func newResults(t *manifest.Tool) *results {
 	return r
 }
 
-// result returns the result for an output of a form: text, json, or a media type. cut means that the output was longer.
-// What is longer than max_output is cut, or an error.
+// result returns the result for an output of a form: text, json, or a media type. cut means that the output was
+// longer. What is longer than max_output is cut, or an error.
 func (r *results) result(data []byte, cut bool, form string) (*mcp.CallToolResult, error) {
 	if most := int(r.tool.MaxOutput); !cut && len(data) > most {
 		if !r.tool.CutsOutput() {
-			return nil, fmt.Errorf("the output of %s has %d bytes, more than its limit of %d (max_output); ask for less",
-				r.tool.Name, len(data), most)
+			return nil, fmt.Errorf("the output of %s has %d bytes, more than its limit of %d (max_output); "+
+				"ask for less", r.tool.Name, len(data), most)
 		}
 		data, cut = data[:most], true
 	}
