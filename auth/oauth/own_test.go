@@ -13,6 +13,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"junction/auth/store"
 )
 
 // grantor is an upstream with an authorization server for the client credentials grant only: its metadata
@@ -26,8 +28,8 @@ type grantor struct {
 	busy     chan struct{}                      // each request waits for a value, if it is not nil
 	methods  []string
 	// what the metadata name; nil and "" is nothing, and the own address
-	algorithms []string
-	issuer     string
+	algorithms, challenges []string
+	authorize, issuer      string
 }
 
 // lasting is an answer with a new token and this expires_in.
@@ -55,7 +57,8 @@ func (g *grantor) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case "/.well-known/oauth-authorization-server":
 		_ = json.NewEncoder(w).Encode(map[string]any{"issuer": cmp.Or(g.issuer, g.URL), "token_endpoint": g.URL + "/token",
 			"token_endpoint_auth_methods_supported":            g.methods,
-			"token_endpoint_auth_signing_alg_values_supported": g.algorithms, "code_challenge_methods_supported": []string{}})
+			"token_endpoint_auth_signing_alg_values_supported": g.algorithms, "code_challenge_methods_supported": append([]string{}, g.challenges...),
+			"authorization_endpoint": g.authorize})
 	case "/token":
 		_ = r.ParseForm()
 		name, _, _ := r.BasicAuth()
@@ -180,6 +183,68 @@ func TestOneOwnTokenForAllMembers(t *testing.T) {
 	}
 }
 
+// TestOneRenewalForEachUser: a hundred users have tokens that end, and each has ten callers at three members. Each token
+// is renewed once, and each caller has the token of its user.
+func TestOneRenewalForEachUser(t *testing.T) {
+	g := mustGrantor(t)
+	g.challenges, g.authorize = []string{"S256"}, g.URL+"/authorize"
+	c, k := mustClientWithClock(t, "https://mcp.acme.example")
+	upstreams := map[string]Upstream{"x": {URL: g.URL + "/mcp", Issuer: g.URL, ClientID: "us", ClientSecret: "canary-s"}}
+	c.Apply(upstreams)
+	members := []*Client{c, member(c, upstreams), member(c, upstreams)}
+	users := 100
+	if testing.Short() {
+		users = 10
+	}
+	for i := range users {
+		user, err := c.Store.PutUser(t.Context(), store.User{Issuer: "https://idp.example", Subject: fmt.Sprint(i)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Store.PutConnection(t.Context(), store.Connection{Upstream: "x", User: user.ID,
+			Principal: fmt.Sprint("user:", i), Access: fmt.Sprint("canary-access-", i), Refresh: fmt.Sprint("canary-refresh-", i),
+			Issuer: g.URL, TokenEndpoint: g.URL + "/token", Resource: g.URL + "/mcp", ClientID: "us",
+			Expires: k.now().Add(time.Minute)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	k.Add(61)
+	var mu sync.Mutex
+	got := map[string]map[string]int{} // by user and token
+	var calls sync.WaitGroup
+	for i := range 10 * users {
+		calls.Go(func() {
+			user := fmt.Sprint("user:", i%users)
+			token, err := members[i%3].Token(t.Context(), "x", user)
+			if err != nil {
+				t.Error(err)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			if got[user] == nil {
+				got[user] = map[string]int{}
+			}
+			got[user][token]++
+		})
+	}
+	calls.Wait()
+	for _, m := range members {
+		m.Close()
+	}
+	if n := g.count(); n != users {
+		t.Errorf("%d requests for %d users", n, users)
+	}
+	all := map[string]string{}
+	for user, tokens := range got {
+		for token := range tokens {
+			if other := all[token]; len(tokens) != 1 || other != "" {
+				t.Errorf("%s has the tokens %v, and %q has one of them", user, tokens, other)
+			}
+			all[token] = user
+		}
+	}
+}
+
 // TestBadAnswersGiveNoOwnToken: the reason is in the error, without the secret.
 func TestBadAnswersGiveNoOwnToken(t *testing.T) {
 	for want, answer := range map[string]func(w http.ResponseWriter, n int){
@@ -260,6 +325,43 @@ func TestIssuerOutForAnHour(t *testing.T) {
 	}
 	if _, why := c.Failing("x"); why != nil {
 		t.Errorf("after the outage the state has %v", why)
+	}
+}
+
+// TestSlowIssuer: while an authorization server does not answer, a thousand callers cause one request. Another upstream
+// has its token, and a caller that leaves does not wait.
+func TestSlowIssuer(t *testing.T) {
+	g, other := mustGrantor(t), mustGrantor(t)
+	busy := make(chan struct{})
+	g.busy = busy
+	c := mustClient(t, "")
+	defer c.Close()
+	c.Apply(map[string]Upstream{"x": g.own(), "other": other.own()})
+	var calls sync.WaitGroup
+	for range 1000 {
+		calls.Go(func() {
+			if token, err := c.Token(t.Context(), "x", Own); token != "canary-own-1" || err != nil {
+				t.Errorf("%q, %v", token, err)
+			}
+		})
+	}
+	leaves, leave := context.WithCancel(t.Context())
+	left := make(chan error)
+	go func() {
+		_, err := c.Token(leaves, "x", Own)
+		left <- err
+	}()
+	if token, err := c.Token(t.Context(), "other", Own); token != "canary-own-1" || err != nil {
+		t.Errorf("the other upstream has %q, %v", token, err)
+	}
+	leave()
+	if err := <-left; !errors.Is(err, context.Canceled) {
+		t.Errorf("a caller that leaves has the error %v", err)
+	}
+	close(busy)
+	calls.Wait()
+	if n := g.count(); n != 1 {
+		t.Errorf("%d requests", n)
 	}
 }
 
