@@ -79,6 +79,11 @@ func TestConsoleInABrowser(t *testing.T) {
 		if s.Title != "good" || !strings.HasSuffix(s.URL, i.Path+"servers/good") {
 			t.Errorf("after the button, the browser is at %s:\n%s", s.URL, s.Text)
 		}
+		w.do(order{Click: "Servers", Keyboard: true, Then: "3 of 3 servers"})
+		s = w.do(order{Click: "bad", Keyboard: true, Then: "States", Shot: shot + "states"})
+		if !regexp.MustCompile(`retrying\s+exited with status 3`).MatchString(s.Text) {
+			t.Errorf("the states of a server that fails are not in:\n%s", s.Text)
+		}
 		w.do(order{Click: "Calls", Keyboard: true, Then: "Recent calls", Shot: shot + "calls"})
 		if s = w.do(order{Click: "End this session", Keyboard: true, Then: "Run junction console", Shot: shot + "end"}); s.Title != "The session has ended" {
 			t.Errorf("after the end, the page is %q:\n%s", s.Title, s.Text)

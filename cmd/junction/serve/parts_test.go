@@ -17,6 +17,7 @@ import (
 	"junction/cmd/junction/base/config"
 	"junction/cmd/junction/base/record"
 	"junction/cmd/junction/base/stored"
+	"junction/cmd/junction/ops/pages"
 	"junction/upstream"
 	"junction/upstream/files"
 )
@@ -276,7 +277,7 @@ func shape(v reflect.Value, p *program, others map[uintptr]bool, depth int) stri
 		switch v.Type() {
 		// Goroutines change these.
 		case reflect.TypeFor[sync.Mutex](), reflect.TypeFor[sync.WaitGroup](), reflect.TypeFor[stored.Dir](),
-			reflect.TypeFor[record.Outages]():
+			reflect.TypeFor[record.Outages](), reflect.TypeFor[pages.History]():
 			return "_"
 		case reflect.TypeFor[upstream.Set](): // its goroutines change it
 			var b strings.Builder

@@ -11,10 +11,10 @@ import (
 	"time"
 )
 
-// memoryOf returns the resident memory in bytes of some processes and their children, by the ids of
+// MemoryOf returns the resident memory in bytes of some processes and their children, by the ids of
 // the processes. Each of them leads a session (on systems without /proc: a process group). If the
 // memory of a process is unknown, its id is missing.
-func memoryOf(pids []int) map[int]int64 {
+func MemoryOf(pids []int) map[int]int64 {
 	sums := map[int]int64{}
 	if len(pids) == 0 {
 		return nil

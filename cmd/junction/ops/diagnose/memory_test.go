@@ -36,7 +36,7 @@ func TestMemory(t *testing.T) {
 		return cmd.Process.Pid
 	}
 	alone, family := start("echo; read x"), start("(sh -c 'echo; read x <&3') 3<&0; read y")
-	m := memoryOf([]int{alone, family, 1 << 30})
+	m := MemoryOf([]int{alone, family, 1 << 30})
 	if m[alone] <= 0 || m[family] <= m[alone] || m[1<<30] != 0 {
 		t.Errorf("one process has %d bytes, one with a child %d", m[alone], m[family])
 	}

@@ -79,7 +79,7 @@ func (p *Proxy) serveStatus(stopping context.Context) http.HandlerFunc {
 				pids = append(pids, c.PID)
 			}
 		}
-		memory := memoryOf(pids)
+		memory := MemoryOf(pids)
 		calls, waiting := map[string]int{}, map[string]int{}
 		for _, u := range p.Set.All() {
 			n, more := u.Load()

@@ -66,7 +66,7 @@ func (u *upstreamData) canReconnect() bool {
 func (s *Site) rows(v View, list []diagnose.UpstreamStatus) (rows []*upstreamData) {
 	for _, u := range list {
 		r := &upstreamData{UpstreamStatus: u, Page: v.serverPage(u.Name), Rate: s.Calls.Rate(u.Name),
-			Hour: s.Calls.Hour(u.Name), Class: strings.ReplaceAll(u.State, " ", "-"),
+			Hour: s.Calls.Hour(u.Name), Class: class(u.State),
 			Reason: prose.Cut(prose.Flat(u.Error), mostReason), Enter: v.Owner && u.SignIn, Broken: broken(&u),
 			First: u.SignIn && (u.State == upstream.StateSignIn.String() || len(u.Lacks) > 0)}
 		if r.canReconnect() {
@@ -77,6 +77,9 @@ func (s *Site) rows(v View, list []diagnose.UpstreamStatus) (rows []*upstreamDat
 	slices.SortStableFunc(rows, func(a, b *upstreamData) int { return cmp.Compare(a.Need(), b.Need()) })
 	return rows
 }
+
+// class returns the class of a state in the style sheet.
+func class(state string) string { return strings.ReplaceAll(state, " ", "-") }
 
 // broken reports whether a person should read why a server does not work, or not in full.
 func broken(u *diagnose.UpstreamStatus) bool {

@@ -1,7 +1,7 @@
 // Package pages has the HTML pages for people: how to connect a client (connect.go), and the pages of a running proxy.
 // site.go lists those, overview.go, servers.go, server.go and recent.go fill them, live.go has what changes while a
-// page is open, calls.go the last calls, figures.go their figures, and signin.go the operator's sign-ins. Package frame
-// has what all pages share.
+// page is open, calls.go the last calls, figures.go their figures, history.go the last states, and signin.go the
+// operator's sign-ins. Package frame has what all pages share.
 package pages
 
 import (

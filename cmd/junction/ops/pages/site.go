@@ -21,10 +21,13 @@ import (
 type SiteOptions struct {
 	Report func(people bool) diagnose.Report // without people, it names no callers and no folders of theirs
 	// Open reports whether there is no authentication, so that callers are programs of this machine and no people.
-	Open      func() bool
-	Sessions  func() (latest []front.SessionStatus, total int)
-	Streams   func() int64 // of clients, open
-	Calls     *Calls
+	Open     func() bool
+	Sessions func() (latest []front.SessionStatus, total int)
+	Streams  func() int64 // of clients, open
+	Calls    *Calls
+	History  *History
+	// of processes with their children, in bytes; without those that are not known
+	Memory    func(pids []int) map[int]int64
 	Reconnect func(upstream string) bool // returns false if there is no such upstream; does not block
 	// SignIn prepares a sign-in of the operator, whose answer comes back to the origin. The error is
 	// for the person.

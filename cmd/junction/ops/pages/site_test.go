@@ -41,7 +41,8 @@ func mustSite(t *testing.T, list ...diagnose.UpstreamStatus) *shown {
 		Clients: func(string, bool) []Client {
 			return []Client{{Name: "Claude Code", Command: "claude mcp add", File: "f", Entry: "{}"}}
 		},
-		Streams: func() int64 { return 0 },
+		Streams: func() int64 { return 0 }, History: new(History),
+		Memory:  func([]int) map[int]int64 { return nil },
 		Ends:    func(bool) []string { return nil },
 		Command: func(words ...string) string { return "junction " + strings.Join(words, " ") }})
 	if err != nil {
