@@ -28,7 +28,7 @@
 // # Cost
 //
 // The metrics of a call allocate nothing (bench_test.go): calls record into our own histograms and
-// counters, which the SDK of OpenTelemetry reads through an interface of its own (Producer). The SDK has the rest. An attribute has only
+// counters, and the SDK of OpenTelemetry reads those by its interface Producer. An attribute has only
 // values from the configuration, the catalogs, or a fixed list: never a principal, a session, an
 // address, or a name that only a client has sent.
 package telemetry

@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -124,5 +126,48 @@ func TestShares(t *testing.T) {
 	end(proxy.CallInfo{Method: "tools/call", Name: "quiet__echo", Upstream: "quiet", Own: "echo"})
 	if !strings.Contains(mustScrape(t, x), `gen_ai_tool_name="quiet__echo"`) {
 		t.Error("the tool of another server has lost its name")
+	}
+}
+
+// TestOverflow: the attributes that need no name have a limit, too. Beyond it, the series of OpenTelemetry
+// counts what all have in common, and no call is lost.
+func TestOverflow(t *testing.T) {
+	x := mustNew(t)
+	const calls = 3 * maxSeries
+	for i := range calls {
+		x.Requests().End(&proxy.CallInfo{Method: "ping", Version: fmt.Sprint("v", i), Outcome: outcomeOK}, nil)
+	}
+	list := linesOf(mustScrape(t, x), "mcp_server_operation_duration_seconds_count")
+	if n := len(list); n != 2*maxSeries {
+		t.Errorf("there are %d series, want %d", n, 2*maxSeries)
+	}
+	rest := fmt.Sprintf("mcp_server_operation_duration_seconds_count{otel_metric_overflow=\"true\"} %d",
+		calls-(2*maxSeries-1))
+	if !slices.Contains(list, rest) {
+		t.Errorf("the scrape lacks %s", rest)
+	}
+}
+
+// TestTogether: calls that record at the same time, also the first of their series, are all counted.
+func TestTogether(t *testing.T) {
+	x := mustNew(t)
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			for i := range 100 {
+				x.Requests().End(&proxy.CallInfo{Method: "ping", Version: fmt.Sprint("v", i), Outcome: outcomeOK}, nil)
+				x.Checked("")
+			}
+		})
+	}
+	all.Wait()
+	text := mustScrape(t, x)
+	if list := linesOf(text, `junction_tokens_checked_total{junction_result="accepted"} 800`); len(list) != 1 {
+		t.Errorf("800 tokens are counted in %d lines", len(list))
+	}
+	for _, line := range linesOf(text, "mcp_server_operation_duration_seconds_count") {
+		if !strings.HasSuffix(line, "} 8") {
+			t.Errorf("a series of 8 requests is %s", line)
+		}
 	}
 }
