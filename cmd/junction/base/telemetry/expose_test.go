@@ -156,18 +156,21 @@ func TestTogether(t *testing.T) {
 		all.Go(func() {
 			for i := range 100 {
 				x.Requests().End(&proxy.CallInfo{Method: "ping", Version: fmt.Sprint("v", i), Outcome: outcomeOK}, nil)
-				x.Checked("")
+				x.Calls().Ignored(fmt.Sprint("u", i))
 			}
 		})
 	}
 	all.Wait()
 	text := mustScrape(t, x)
-	if list := linesOf(text, `junction_tokens_checked_total{junction_result="accepted"} 800`); len(list) != 1 {
-		t.Errorf("800 tokens are counted in %d lines", len(list))
-	}
-	for _, line := range linesOf(text, "mcp_server_operation_duration_seconds_count") {
-		if !strings.HasSuffix(line, "} 8") {
-			t.Errorf("a series of 8 requests is %s", line)
+	for _, name := range []string{"mcp_server_operation_duration_seconds_count", "junction_upstream_notifications_ignored"} {
+		list := linesOf(text, name)
+		if len(list) != 100 {
+			t.Errorf("%s has %d series, want 100", name, len(list))
+		}
+		for _, line := range list {
+			if !strings.HasSuffix(line, "} 8") {
+				t.Errorf("a series of 8 is %s", line)
+			}
 		}
 	}
 }
