@@ -35,12 +35,12 @@ func (c calls) Begin(s client.Sent) (client.Trace, client.TraceContext) {
 
 // End records the duration of a request to an upstream, and ends its span.
 func (c calls) End(s client.Sent, t client.Trace, r client.Received) {
-	if t == nil && c.callTime == nil {
+	if t == nil && !c.measures() {
 		return
 	}
 	k := callKey(s, r)
-	if c.callTime != nil {
-		c.callTime.Record(context.Background(), r.Took.Seconds(), c.callSeries.options(k)...)
+	if c.measures() {
+		c.callTime.record(k, r.Took)
 	}
 	span, ok := t.(trace.Span)
 	if !ok {
@@ -81,8 +81,8 @@ func (c calls) Asked(a client.Asked) client.Trace {
 func (c calls) Answered(a client.Asked, t client.Trace, r client.Received) {
 	k := key{method: methodOf(a.Method), upstream: a.Upstream, version: a.Version, outcome: outcomeOf(r),
 		code: r.Code, local: a.Server.Process, asked: true}
-	if c.requestTime != nil {
-		c.requestTime.Record(context.Background(), r.Took.Seconds(), c.requestSeries.options(k)...)
+	if c.measures() {
+		c.requestTime.record(k, r.Took)
 	}
 	if span, ok := t.(trace.Span); ok {
 		finish(span, append(requestAttributes(k), attrRequestID.String(a.ID)), k)

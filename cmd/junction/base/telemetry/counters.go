@@ -3,33 +3,41 @@ package telemetry
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
-	"go.opentelemetry.io/otel/metric/noop"
 
 	"junction/upstream"
 )
 
 // counter counts by the value of one attribute. Its values must be bounded.
 type counter struct {
-	metric.Int64Counter
-	by attribute.Key
+	name, description string
+	by                attribute.Key
 
-	mu    sync.Mutex
-	known map[string][]metric.AddOption
+	mu    sync.RWMutex
+	known map[string]*atomic.Int64
 }
 
 func (c *counter) count(value string, n int64) {
-	c.mu.Lock()
-	o := c.known[value]
-	if o == nil {
-		o = []metric.AddOption{metric.WithAttributeSet(attribute.NewSet(c.by.String(value)))}
-		c.known[value] = o
+	c.mu.RLock()
+	known := c.known[value]
+	c.mu.RUnlock()
+	if known == nil {
+		known = c.add(value)
 	}
-	c.mu.Unlock()
-	c.Add(context.Background(), n, o...)
+	known.Add(n)
+}
+
+func (c *counter) add(value string) *atomic.Int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.known[value] == nil {
+		c.known[value] = new(atomic.Int64)
+	}
+	return c.known[value]
 }
 
 // counters are the instruments of events beside calls.
@@ -37,6 +45,12 @@ type counters struct {
 	refused, dropped, ignored, tokens, connects, failures, cached, limited, storeFails counter
 
 	store metric.Float64Histogram
+}
+
+// all returns every counter.
+func (c *counters) all() []*counter {
+	return []*counter{&c.refused, &c.dropped, &c.ignored, &c.tokens, &c.connects, &c.failures, &c.cached, &c.limited,
+		&c.storeFails}
 }
 
 // storeBounds are the boundaries for operations of a database, in seconds.
@@ -62,10 +76,7 @@ var (
 // events makes the counters. A counter that begins at 0 shows its first event as an increase.
 func (t *Telemetry) events(m metric.Meter) (err error) {
 	count := func(c *counter, name, description string, by attribute.Key, values []string) {
-		c.by, c.known = by, map[string][]metric.AddOption{}
-		if c.Int64Counter, err = m.Int64Counter(name, metric.WithDescription(description)); err != nil {
-			c.Int64Counter = noop.Int64Counter{}
-		}
+		c.name, c.description, c.by, c.known = name, description, by, map[string]*atomic.Int64{}
 		for _, value := range values {
 			c.count(value, 0)
 		}

@@ -68,4 +68,6 @@ func (t *Telemetry) trace(c *otlp.Client, r *resource.Resource, getenv func(stri
 }
 
 // periodic sends metrics every minute (OTEL_METRIC_EXPORT_INTERVAL).
-func periodic(c *otlp.Client) sdk.Reader { return sdk.NewPeriodicReader(otlp.Metrics{Client: c}) }
+func (t *Telemetry) periodic(c *otlp.Client) sdk.Reader {
+	return sdk.NewPeriodicReader(otlp.Metrics{Client: c}, sdk.WithProducer(t))
+}

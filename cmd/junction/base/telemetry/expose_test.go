@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -124,5 +126,51 @@ func TestShares(t *testing.T) {
 	end(proxy.CallInfo{Method: "tools/call", Name: "quiet__echo", Upstream: "quiet", Own: "echo"})
 	if !strings.Contains(mustScrape(t, x), `gen_ai_tool_name="quiet__echo"`) {
 		t.Error("the tool of another server has lost its name")
+	}
+}
+
+// TestOverflow: the attributes that need no name have a limit, too. Beyond it, the series of OpenTelemetry
+// counts what all have in common, and no call is lost.
+func TestOverflow(t *testing.T) {
+	x := mustNew(t)
+	const calls = 3 * maxSeries
+	for i := range calls {
+		x.Requests().End(&proxy.CallInfo{Method: "ping", Version: fmt.Sprint("v", i), Outcome: outcomeOK}, nil)
+	}
+	list := linesOf(mustScrape(t, x), "mcp_server_operation_duration_seconds_count")
+	if n := len(list); n != 2*maxSeries {
+		t.Errorf("there are %d series, want %d", n, 2*maxSeries)
+	}
+	rest := fmt.Sprintf("mcp_server_operation_duration_seconds_count{otel_metric_overflow=\"true\"} %d",
+		calls-(2*maxSeries-1))
+	if !slices.Contains(list, rest) {
+		t.Errorf("the scrape lacks %s", rest)
+	}
+}
+
+// TestTogether: calls that record at the same time, also the first of their series, are all counted.
+func TestTogether(t *testing.T) {
+	x := mustNew(t)
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			for i := range 100 {
+				x.Requests().End(&proxy.CallInfo{Method: "ping", Version: fmt.Sprint("v", i), Outcome: outcomeOK}, nil)
+				x.Calls().Ignored(fmt.Sprint("u", i))
+			}
+		})
+	}
+	all.Wait()
+	text := mustScrape(t, x)
+	for _, name := range []string{"mcp_server_operation_duration_seconds_count", "junction_upstream_notifications_ignored"} {
+		list := linesOf(text, name)
+		if len(list) != 100 {
+			t.Errorf("%s has %d series, want 100", name, len(list))
+		}
+		for _, line := range list {
+			if !strings.HasSuffix(line, "} 8") {
+				t.Errorf("a series of 8 is %s", line)
+			}
+		}
 	}
 }

@@ -44,6 +44,7 @@ const (
 	attrConfigKey    = attribute.Key("junction.config.key")
 	attrPart         = attribute.Key("junction.part")
 	attrBuild        = attribute.Key("service.version")
+	attrOverflow     = attribute.Key("otel.metric.overflow")
 )
 
 // executeTool is the gen_ai.operation.name of tools/call.
@@ -56,7 +57,7 @@ const toolError = "tool_error"
 const other = "_OTHER"
 
 // bounds are the boundaries of durations in seconds, by the conventions.
-var bounds = []float64{0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 120, 300}
+var bounds = [...]float64{0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 120, 300}
 
 // methods are the methods of MCP that a client or a server may send as requests.
 var methods = []string{string(mcp.MethodToolsCall), string(mcp.MethodToolsList), string(mcp.MethodPing),

@@ -57,8 +57,8 @@ func (r requests) End(info *proxy.CallInfo, t client.Trace) {
 	if info.Own != "" && named(info.Method) != "" { // the name is of the catalog
 		k.name = info.Name
 	}
-	if r.requestTime != nil && (info.Method != methodListen || info.Err != nil) {
-		r.requestTime.Record(context.Background(), info.Took.Seconds(), r.requestSeries.options(k)...)
+	if r.measures() && (info.Method != methodListen || info.Err != nil) {
+		r.requestTime.record(k, info.Took)
 	}
 	if info.Cached && r.measures() {
 		r.cached.count(info.Upstream, 1)
@@ -94,8 +94,8 @@ func (r requests) Asked(q proxy.Question) (client.Trace, client.TraceContext) {
 func (r requests) Answered(q proxy.Question, t client.Trace, got client.Received) {
 	k := key{method: methodOf(q.Method), upstream: q.Upstream, version: q.Version, outcome: outcomeOf(got),
 		code: got.Code}
-	if r.callTime != nil {
-		r.callTime.Record(context.Background(), got.Took.Seconds(), r.callSeries.options(k)...)
+	if r.measures() {
+		r.callTime.record(k, got.Took)
 	}
 	if span, ok := t.(trace.Span); ok {
 		finish(span, append(callAttributes(k), attrProtocol.String("http")), k)

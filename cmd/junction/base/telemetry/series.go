@@ -3,9 +3,9 @@ package telemetry
 import (
 	"strconv"
 	"sync"
+	"time"
 
 	"go.opentelemetry.io/otel/attribute"
-	"go.opentelemetry.io/otel/metric"
 )
 
 // key identifies the attributes of a request or a call.
@@ -28,46 +28,63 @@ func (k *key) network() string {
 // but gets only half of them, so that the tools of other servers keep their names.
 const maxSeries = 2000
 
-// series keeps the option of an instrument for each key, so that a call makes no set of attributes.
-// It has at most maxSeries of them; the other keys share sets without names.
+// series are the durations of one instrument, looked up by key, so that a call makes no set of
+// attributes. It has at most maxSeries keys with names; the other keys share sets without names.
+// Beyond 2 * maxSeries keys, all share the series that OpenTelemetry names overflow.
 type series struct {
-	make func(key) []attribute.KeyValue
+	name, description string
+	make              func(key) []attribute.KeyValue
 
 	mu    sync.RWMutex
-	known map[key][]metric.RecordOption
-	count map[string]int // of known, by upstream
+	known map[key]*durations
+	sets  map[attribute.Distinct]*durations // keys may have equal attributes
+	count map[string]int                    // of known, by upstream
 }
 
-// options returns the attributes of a key as options of a measurement.
-func (s *series) options(k key) []metric.RecordOption {
+// record adds a duration to the series of a key.
+func (s *series) record(k key, took time.Duration) {
 	if k.code != 0 && !reserved(k.code) {
 		k.code = unreserved
 	}
 	s.mu.RLock()
-	o := s.known[k]
+	d := s.known[k]
 	s.mu.RUnlock()
-	if o != nil {
-		return o
+	if d == nil {
+		d = s.add(k)
 	}
-	return s.add(k)
+	d.add(took)
 }
 
-func (s *series) add(k key) []metric.RecordOption {
+func (s *series) add(k key) *durations {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.known) >= maxSeries || k.upstream != "" && s.count[k.upstream] >= maxSeries/2 {
 		k.name, k.code = other, 0
 	}
-	if o := s.known[k]; o != nil {
-		return o
+	if d := s.known[k]; d != nil {
+		return d
 	}
-	if s.known == nil {
-		s.known, s.count = map[key][]metric.RecordOption{}, map[string]int{}
+	if len(s.known) >= 2*maxSeries-1 {
+		return s.of(attribute.NewSet(attrOverflow.Bool(true)))
 	}
+	d := s.of(attribute.NewSet(s.make(k)...))
+	s.known[k] = d
 	s.count[k.upstream]++
-	o := []metric.RecordOption{metric.WithAttributeSet(attribute.NewSet(s.make(k)...))}
-	s.known[k] = o
-	return o
+	return d
+}
+
+// of returns the durations with a set of attributes. The caller holds mu.
+func (s *series) of(set attribute.Set) *durations {
+	if s.known == nil {
+		s.known, s.count = map[key]*durations{}, map[string]int{}
+		s.sets = map[attribute.Distinct]*durations{}
+	}
+	d := s.sets[set.Equivalent()]
+	if d == nil {
+		d = &durations{set: set}
+		s.sets[set.Equivalent()] = d
+	}
+	return d
 }
 
 // unreserved stands for all codes of JSON-RPC errors that servers choose.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
 	"go.opentelemetry.io/otel/metric"
@@ -33,9 +34,9 @@ type Telemetry struct {
 	tracer   trace.Tracer          // nil without traces
 	sampling *sampling             // nil without traces
 
-	server, client            []trace.SpanStartOption
-	requestTime, callTime     metric.Float64Histogram // nil if nothing is measured
-	requestSeries, callSeries series
+	server, client        []trace.SpanStartOption
+	began                 time.Time
+	requestTime, callTime series
 	counters
 	operations map[string][]metric.RecordOption // of the storage
 	version    string
@@ -53,7 +54,11 @@ func New(o Options) (*Telemetry, error) {
 		return nil, nil
 	}
 	t := &Telemetry{log: o.Log, version: o.Version, operations: map[string][]metric.RecordOption{},
-		requestSeries: series{make: requestAttributes}, callSeries: series{make: callAttributes}}
+		began: time.Now(),
+		requestTime: series{name: "mcp.server.operation.duration",
+			description: "Duration of the requests of clients.", make: requestAttributes},
+		callTime: series{name: "mcp.client.operation.duration", make: callAttributes,
+			description: "Duration of the calls to upstreams, without waiting for a connection."}}
 	about := describe(o)
 	if e.traces != nil {
 		t.trace(e.traces, about, o.Getenv)
@@ -61,29 +66,18 @@ func New(o Options) (*Telemetry, error) {
 	options := []sdk.Option{sdk.WithResource(about), sdk.WithExemplarFilter(exemplar.AlwaysOffFilter),
 		sdk.WithCardinalityLimit(2 * maxSeries)}
 	if o.Metrics {
-		t.reader = sdk.NewManualReader()
+		t.reader = sdk.NewManualReader(sdk.WithProducer(t))
 		options = append(options, sdk.WithReader(t.reader))
 	}
 	if e.metrics != nil {
-		options = append(options, sdk.WithReader(periodic(e.metrics)))
+		options = append(options, sdk.WithReader(t.periodic(e.metrics)))
 	}
 	if o.Metrics || e.metrics != nil {
 		t.meters = sdk.NewMeterProvider(options...)
 		m := t.meters.Meter(scope)
-		return t, errors.Join(t.instruments(m), t.events(m), process(m))
+		return t, errors.Join(t.events(m), process(m))
 	}
 	return t, nil
-}
-
-// instruments makes the instruments that are written during calls.
-func (t *Telemetry) instruments(m metric.Meter) error {
-	var err1, err2 error
-	seconds, buckets := metric.WithUnit("s"), metric.WithExplicitBucketBoundaries(bounds...)
-	t.requestTime, err1 = m.Float64Histogram("mcp.server.operation.duration", seconds, buckets,
-		metric.WithDescription("Duration of the requests of clients."))
-	t.callTime, err2 = m.Float64Histogram("mcp.client.operation.duration", seconds, buckets,
-		metric.WithDescription("Duration of the calls to upstreams, without waiting for a connection."))
-	return errors.Join(err1, err2)
 }
 
 // Requests returns the observer of clients' requests; nil if nothing is measured.
