@@ -95,6 +95,16 @@ type Mode struct {
 	Next             string // what a person does after adding an entry; "" for nothing
 	Why              string // of junction why: the reason for an unknown item; only for OwnerSubject
 	Cell             string // of the table in auth/README.md
+
+	Account AccountWords // only for OwnerSubject
+}
+
+// AccountWords are the words of a mode on the account page of a user.
+type AccountWords struct {
+	// what the page says of the upstream, after its name: the user has a credential, it is no longer good, or
+	// there is none
+	Has, Lost, Lacks   string
+	Give, Replace, End string // what the buttons do
 }
 
 // Advice has what to do about credentials that do not work. The texts of OwnerSubject are for the
@@ -191,6 +201,8 @@ var modes = []Mode{
 		Why: "{name} may have it: each user signs in there, and sees the tools of their own account " +
 			"(upstreams.{name}.auth)",
 		Cell: "each user's own: the user signs in on a page",
+		Account: AccountWords{Has: "is connected", Lost: "must be connected again", Lacks: "is not connected",
+			Give: "Connect", Replace: "Reconnect", End: "Disconnect"},
 	},
 	{
 		Word: AuthClient, Owner: OwnerJunction, Users: true, Keys: true, Kinds: remote,
@@ -247,6 +259,8 @@ var modes = []Mode{
 		Why: "{name} may have it: each caller has a key of their own for the server, and sees the tools of that key " +
 			"(upstreams.{name}.auth)",
 		Cell: "each caller's own key for the server: users give it on a page, the operator sets others",
+		Account: AccountWords{Has: "has your key", Lost: "needs another key of your own", Lacks: "needs a key of your own",
+			Give: "Give a key", Replace: "Replace the key", End: "Delete the key"},
 	},
 }
 
@@ -322,6 +336,11 @@ func SignInMode(owner Owner) AuthMode {
 		return AuthNone
 	}
 	return modes[i].Word
+}
+
+// GivenMode returns the mode whose credential the subject gives.
+func GivenMode() AuthMode {
+	return modes[slices.IndexFunc(modes, func(row Mode) bool { return row.Given })].Word
 }
 
 // Has reports whether an upstream of a kind may have the mode.

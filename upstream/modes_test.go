@@ -30,6 +30,8 @@ func TestModesHaveEveryFact(t *testing.T) {
 				"Renews":     row.SignIn || row.Owner == OwnerJunction, // a credential of another kind is given
 				"LeftAdvice": subject, "Cell": true, "Kinds": true, "Token": token,
 				"Advice.Refused": true, "Advice.Set": true, "Advice.Lacks": true, "Advice.Absent": own, "Advice.Call": own,
+				"Account.Has": subject, "Account.Lost": subject, "Account.Lacks": subject,
+				"Account.Give": subject, "Account.Replace": subject, "Account.End": subject,
 				"Advice.Broken": own, "Advice.Down": own, "Advice.Without": own,
 			}
 			free := []string{"Doctor", "Word", "Users", "Keys", "AuthKeys", "AuthNeeds", "AuthOne", "Judge", "Needs", "Stores", "SignIn", "Given", "Asked", "Next"}

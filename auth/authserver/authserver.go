@@ -78,6 +78,9 @@ type Options struct {
 	Connector Connector
 	// Keeper keeps the keys of users for upstreams; nil if there are none. It needs a Connector.
 	Keeper Keeper
+	// SignInWords and KeyWords are the words of the account page for the upstreams of Connector and Keeper.
+	SignInWords, KeyWords Words
+
 	MayUse func(p *auth.Principal, upstream string) bool
 	// Servers returns the names of the upstreams of which policies let a user use anything, sorted, for
 	// the account page; nil shows none.
@@ -114,6 +117,8 @@ type Server struct {
 	granted      func(*auth.Principal) bool
 	connector    Connector // nil if there is nothing to connect
 	keeper       Keeper    // nil if there are no keys
+	signInWords  Words
+	keyWords     Words
 	mayUse       func(*auth.Principal, string) bool
 	servers      func(*auth.Principal) []string
 	links        *seal.Vault // of ConnectURL
@@ -163,6 +168,7 @@ func New(o Options) (*Server, error) {
 		config: o.Config, tokens: o.Config.Tokens.withDefaults(), url: o.URL, store: o.Store,
 		static:  map[string]*client{},
 		granted: o.Granted, connector: o.Connector, keeper: o.Keeper, mayUse: o.MayUse,
+		signInWords: o.SignInWords, keyWords: o.KeyWords,
 		servers: o.Servers, address: o.Address, others: o.Others, ended: o.Ended, limitReached: o.Limited,
 		log: cmp.Or(o.Log, slog.New(slog.DiscardHandler)), now: o.Now,
 		limits: newRateLimits(o.Config.Limits.withDefaults()), logOverLimit: rate.Sometimes{Interval: time.Minute},

@@ -60,7 +60,41 @@ type upstreamRow struct {
 	Name, At, Since   string
 	Connected, Broken bool
 	Gone              bool // it is no longer configured
-	Keyed             bool // the user gives a key
+	Words             Words
+}
+
+// Words are the words of a kind of credential on the account page: what the page says of the upstream after its
+// name, and what the buttons do.
+type Words struct {
+	Has, Lost, Lacks   string
+	Give, Replace, End string
+}
+
+// State returns what the page says of the upstream.
+func (r upstreamRow) State() string {
+	switch {
+	case r.Connected:
+		return r.Words.Has
+	case r.Broken:
+		return r.Words.Lost
+	}
+	return r.Words.Lacks
+}
+
+// Action returns what the button for a credential does.
+func (r upstreamRow) Action() string {
+	if r.Connected || r.Broken {
+		return r.Words.Replace
+	}
+	return r.Words.Give
+}
+
+// words returns the words for an upstream; key is whether users give keys for it.
+func (srv *Server) words(key bool) Words {
+	if key {
+		return srv.keyWords
+	}
+	return srv.signInWords
 }
 
 // ConnectURL returns the page on which a principal connects an upstream, with more scopes than those
@@ -327,16 +361,18 @@ func (srv *Server) upstreams(ctx context.Context, s session) (rows []upstreamRow
 		names = append(names, srv.keeper.Upstreams()...)
 	}
 	for _, c := range have {
-		row := upstreamRow{Name: c.Upstream, Broken: c.Broken, At: hostOf(c.Issuer), Keyed: srv.keeps(c.Upstream),
+		keyed, key := srv.keeps(c.Upstream), c.Issuer == store.KeyIssuer
+		row := upstreamRow{Name: c.Upstream, Broken: c.Broken, At: hostOf(c.Issuer),
 			Since: c.Created.UTC().Format(time.DateOnly), Gone: !slices.Contains(names, c.Upstream)}
-		if key := c.Issuer == store.KeyIssuer; key {
+		row.Words = srv.words(keyed || row.Gone && key)
+		if key {
 			row.At, _ = store.KeyPlace(c.Resource)
 			origin := ""
-			if row.Keyed {
+			if keyed {
 				origin, _ = srv.keeper.Describe(c.Upstream)
 			}
 			row.Broken = origin != c.Resource
-		} else if row.Keyed { // a sign-in of an earlier configuration
+		} else if keyed { // a sign-in of an earlier configuration
 			row.Broken = true
 		}
 		row.Connected = !row.Broken
@@ -344,7 +380,7 @@ func (srv *Server) upstreams(ctx context.Context, s session) (rows []upstreamRow
 	}
 	for _, name := range names {
 		if !slices.ContainsFunc(rows, func(r upstreamRow) bool { return r.Name == name }) && srv.canUse(s, name) {
-			rows = append(rows, upstreamRow{Name: name, Keyed: srv.keeps(name)})
+			rows = append(rows, upstreamRow{Name: name, Words: srv.words(srv.keeps(name))})
 		}
 	}
 	slices.SortFunc(rows, func(a, b upstreamRow) int { return strings.Compare(a.Name, b.Name) })

@@ -97,9 +97,15 @@ func (o *outage) Unwrap() error { return o.error }
 // isOutage reports whether the same request may succeed later.
 func isOutage(err error) bool { return errors.As(err, new(*outage)) }
 
+// errLate is the cause of the end of a request that took too long.
+var errLate = fmt.Errorf("it did not answer within %v", answerTimeout)
+
 // noAnswer returns the error of a request without an answer. Without another configuration, a URL that
 // must not be fetched stays one.
-func noAnswer(err error) error {
+func noAnswer(ctx context.Context, err error) error {
+	if context.Cause(ctx) == errLate {
+		return &outage{errLate}
+	}
 	if e, ok := errors.AsType[*fetch.Error](err); ok {
 		switch e.Class {
 		case fetch.BadURL, fetch.Plain, fetch.Private, fetch.Certificate, fetch.TooLarge, fetch.Type:
@@ -134,19 +140,19 @@ func (c *Client) send(ctx context.Context, u Upstream, r *http.Request, certific
 	case certificate != nil:
 		client = c.Fetch.Showing(certificate)
 	}
-	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+	ctx, cancel := context.WithTimeoutCause(ctx, answerTimeout, errLate)
 	defer cancel()
 	r.Header.Set("Accept", "application/json")
 	response, err := client.Do(r.WithContext(ctx))
 	if err != nil {
-		return nil, nil, noAnswer(err)
+		return nil, nil, noAnswer(ctx, err)
 	}
 	defer response.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer+1))
 	body = bytes.TrimPrefix(body, []byte("\ufeff"))
 	switch status := response.StatusCode; {
 	case err != nil:
-		return nil, nil, noAnswer(err)
+		return nil, nil, noAnswer(ctx, err)
 	case len(body) > maxAnswer:
 		return nil, nil, errors.New("the answer is too large")
 	case status >= 500 || status == http.StatusTooManyRequests:

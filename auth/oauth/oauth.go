@@ -373,6 +373,11 @@ func (c *Client) renew(ctx context.Context, u Upstream, k store.Connection) (str
 // renewOnce renews a connection, or waits for another replica to do so.
 func (c *Client) renewOnce(ctx context.Context, u Upstream, k store.Connection) (string, error) {
 	for {
+		if u.Own { // a caller may have come here while the last request failed
+			if err := c.paused(k.Upstream); err != nil {
+				return "", err
+			}
+		}
 		switch err := c.Store.ClaimConnection(ctx, k, claimTime); {
 		case err == nil:
 			token, err := c.refresh(ctx, u, k)

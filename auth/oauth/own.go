@@ -67,11 +67,11 @@ func (c *Client) ownToken(ctx context.Context, name string, u Upstream, refused 
 	case !rejected && k.Access != "" && c.ownFresh(k):
 		return k.Access, nil
 	}
-	if f, waits := c.pausing(name); waits {
+	if err := c.paused(name); err != nil {
 		if !rejected && k.Access != "" && c.current(k) {
 			return k.Access, nil
 		}
-		return "", fmt.Errorf("%w; the next request is at %s", f.err, f.until.UTC().Format("15:04:05 UTC"))
+		return "", err
 	}
 	if !rejected && k.Access != "" && c.current(k) { // callers do not wait for the renewal
 		c.renewOwn(ctx, u, k)
@@ -111,12 +111,15 @@ func (c *Client) ownFresh(k store.Connection) bool {
 	return k.Expires.IsZero() || c.Now().Add(early).Before(k.Expires)
 }
 
-// pausing returns the last failure of an upstream, and whether no request may be sent yet.
-func (c *Client) pausing(name string) (failure, bool) {
+// paused returns why no request for an Own token may be sent yet: the last one has failed. It is nil if one may.
+func (c *Client) paused(name string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	f, failed := c.attempts[name]
-	return f, failed && c.Now().Before(f.until)
+	if !failed || !c.Now().Before(f.until) {
+		return nil
+	}
+	return fmt.Errorf("%w; the next request is at %s", f.err, f.until.UTC().Format("15:04:05 UTC"))
 }
 
 // attempted notes the result of a request for a token.

@@ -11,7 +11,9 @@ import (
 	"net/url"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"junction/auth/store"
@@ -253,7 +255,10 @@ func TestBadAnswersGiveNoOwnToken(t *testing.T) {
 		"of the type DPoP": func(w http.ResponseWriter, _ int) { fmt.Fprint(w, `{"access_token":"canary","token_type":"DPoP"}`) },
 		"no valid token":   func(w http.ResponseWriter, _ int) { fmt.Fprint(w, `{"token_type":"bearer"}`) },
 		"too large":        func(w http.ResponseWriter, _ int) { fmt.Fprint(w, strings.Repeat(" ", maxAnswer+1)) },
-		"it answered 503":  func(w http.ResponseWriter, _ int) { w.WriteHeader(http.StatusServiceUnavailable) },
+		"answer is too large": func(w http.ResponseWriter, _ int) { // a header of 64 KB
+			fmt.Fprintf(w, `{"access_token":%q,"token_type":"bearer"}`, strings.Repeat("canary", 11000))
+		},
+		"it answered 503": func(w http.ResponseWriter, _ int) { w.WriteHeader(http.StatusServiceUnavailable) },
 		"401 invalid_client": func(w http.ResponseWriter, _ int) {
 			w.WriteHeader(http.StatusUnauthorized)
 			fmt.Fprint(w, `{"error":"invalid_client"}`)
@@ -328,41 +333,66 @@ func TestIssuerOutForAnHour(t *testing.T) {
 	}
 }
 
-// TestSlowIssuer: while an authorization server does not answer, a thousand callers cause one request. Another upstream
-// has its token, and a caller that leaves does not wait.
-func TestSlowIssuer(t *testing.T) {
-	g, other := mustGrantor(t), mustGrantor(t)
-	busy := make(chan struct{})
-	g.busy = busy
-	c := mustClient(t, "")
-	defer c.Close()
-	c.Apply(map[string]Upstream{"x": g.own(), "other": other.own()})
-	var calls sync.WaitGroup
-	for range 1000 {
-		calls.Go(func() {
-			if token, err := c.Token(t.Context(), "x", Own); token != "canary-own-1" || err != nil {
-				t.Errorf("%q, %v", token, err)
-			}
-		})
+// unanswered is an internet with an authorization server that takes a request for a token and does not answer.
+type unanswered struct {
+	internet
+	requests *atomic.Int32
+}
+
+func (u unanswered) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.URL.Host != asHost || r.URL.Path != "/token" {
+		return u.internet.RoundTrip(r)
 	}
-	leaves, leave := context.WithCancel(t.Context())
-	left := make(chan error)
-	go func() {
-		_, err := c.Token(leaves, "x", Own)
-		left <- err
-	}()
-	if token, err := c.Token(t.Context(), "other", Own); token != "canary-own-1" || err != nil {
-		t.Errorf("the other upstream has %q, %v", token, err)
-	}
-	leave()
-	if err := <-left; !errors.Is(err, context.Canceled) {
-		t.Errorf("a caller that leaves has the error %v", err)
-	}
-	close(busy)
-	calls.Wait()
-	if n := g.count(); n != 1 {
-		t.Errorf("%d requests", n)
-	}
+	u.requests.Add(1)
+	<-r.Context().Done()
+	return nil, context.Cause(r.Context())
+}
+
+// TestAThousandCallersOfASlowIssuer: they cause one request, and have the reason when it is given up. Those who come
+// later have it at once, and callers of another upstream do not wait.
+func TestAThousandCallersOfASlowIssuer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := mustShape(t, Upstream{})
+		defer s.client.Store.Close()
+		s.documents["https://api.example/.well-known/oauth-authorization-server"] = metadataOf("https://api.example",
+			"token_endpoint", "https://api.example/token")
+		slow := unanswered{internet{mcpHost: s.serve, asHost: s.serve, apiHost: s.serve}, new(atomic.Int32)}
+		s.client.guarded, s.client.direct = &http.Client{Transport: slow}, &http.Client{Transport: slow}
+		x := Upstream{URL: mcpURL, Issuer: asIssuer, ClientID: "us", ClientSecret: "canary-s", Own: true, Shared: true}
+		other := x
+		other.Issuer = "https://api.example"
+		s.client.Apply(map[string]Upstream{"x": x, "other": other})
+		const want = "get a token at as.example: it did not answer within 10s"
+		var callers sync.WaitGroup
+		for range 1000 {
+			callers.Go(func() {
+				if token, err := s.client.Token(t.Context(), "x", Own); token != "" || err == nil || !strings.Contains(err.Error(), want) {
+					t.Errorf("%q, %v; want %q", token, err, want)
+				}
+			})
+		}
+		synctest.Wait()
+		began := time.Now()
+		if token, err := s.client.Token(t.Context(), "other", Own); token == "" || err != nil || time.Since(began) > 0 {
+			t.Errorf("the other upstream has %q, %v after %v", token, err, time.Since(began))
+		}
+		callers.Wait()
+		began = time.Now()
+		if _, err := s.client.Token(t.Context(), "x", Own); err == nil || !strings.Contains(err.Error(), "; the next request is at") ||
+			time.Since(began) > 0 {
+			t.Errorf("a later caller has %v after %v", err, time.Since(began))
+		}
+		k, err := s.client.Store.Connection(t.Context(), "x", x.ownPrincipal())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.client.renew(t.Context(), x, k); err == nil {
+			t.Error("a caller who came while the request failed has a token")
+		}
+		if n := slow.requests.Load(); n != 1 {
+			t.Errorf("%d requests", n)
+		}
+	})
 }
 
 // TestRejectedOwnToken: an old token that the upstream rejects is replaced once. If the upstream rejects

@@ -29,7 +29,8 @@ policies:
     rules: [{ allow: { upstreams: "*" } }]
 `
 	c := mustCompanyOver(t, address,
-		fmt.Sprintf(`{ %s: { url: %q, auth: { mode: oauth_user } }, plain: { url: %q } }`, upstream, l.url, up),
+		fmt.Sprintf(`{ %s: { url: %q, auth: { mode: oauth_user } }, keyed: { url: %q, auth: { mode: user_key } }, plain: { url: %q } }`,
+			upstream, l.url, up, up),
 		"      - { id: partner, name: "+fmt.Sprintf("%q", strings.Repeat("The partners' single sign-on ", 2))+
 			", issuer: \"http://127.0.0.1:9\", client_id: junction, client_secret: canary-s3cret }\n    limits: { pages: 1 }\n", config)
 	app := mustRegisterAs(t, c, longName, "https://"+strings.Repeat("app.", 15)+"example.com/cb")
@@ -60,7 +61,8 @@ policies:
 	last(b, "a request that is not valid", strings.Replace(app.authorize(), "=S256", "=plain", 1), nil, "must be S256")
 	last(b, "denied at the provider", app.authorize(), []string{"Continue with Acme", "[ Cancel ]"},
 		"You are not signed in", "access_denied")
-	last(b, "the first account", account, []string{"Continue with Acme"}, "Your account", "None.", "is not connected")
+	last(b, "the first account", account, []string{"Continue with Acme"}, "Your account", "None.", "is not connected",
+		"keyed needs a key of your own", "Give a key")
 	v := b.visit(app.authorize(), false, "Allow")
 	if !strings.HasPrefix(v.Returned, app.redirect) || !strings.Contains(v.Pages[0].Text, "You are signed in as") {
 		t.Errorf("the app is not allowed: %+v", v)
@@ -68,6 +70,7 @@ policies:
 	last(b, "connect a server", c.origin+"/connect/"+upstream, nil, "Connect "+upstream)
 	last(b, "a connected server", c.origin+"/connect/"+upstream, []string{"Continue to"}, upstream+" is connected")
 	last(b, "a full account", account, nil, "Evil", upstream+" is connected", "Servers you may use")
+	last(b, "a page for a key", c.origin+"/connect/keyed", nil, "Your key for keyed", "in the header Authorization")
 	last(b, "no such server", c.origin+"/connect/nothing", nil, "Server not found")
 	last(b, "no such page", c.origin+"/oauth/callback/none", nil, "Page not found")
 	last(b, "no such page at all", c.origin+"/x", nil, "not found")

@@ -70,6 +70,8 @@ func (s *signIns) Open(c *config.Config) (err error) {
 		Store: v.store, Keys: v.keys, Fetch: fetcher.GetJSON, Log: s.log,
 		HTTP:      &http.Client{Transport: transport, Timeout: 10 * time.Second},
 		Connector: v.oauth, Keeper: s.sources.UserKeys(),
+		SignInWords: authserver.Words(upstream.SignInMode(upstream.OwnerSubject).Row().Account),
+		KeyWords:    authserver.Words(upstream.GivenMode().Row().Account),
 		MayUse: func(who *auth.Principal, upstream string) bool {
 			return s.inForce.reach.Load().uses(who, upstream)
 		},

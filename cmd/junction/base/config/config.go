@@ -266,7 +266,8 @@ type Storage struct {
 type Outbound struct {
 	// Private networks that Junction may connect to. Default: none.
 	AllowPrivate []auth.CIDR `yaml:"allow_private" example:"[10.0.0.0/8]"`
-	// Further trusted certificate authorities, in PEM.
+	// Further trusted certificate authorities, in PEM. A relative path is relative to the folder of
+	// this file.
 	CAFile string `yaml:"ca_file" members:"hot"`
 	// Of one fetch. Default 5s.
 	Timeout time.Duration `yaml:"timeout"`

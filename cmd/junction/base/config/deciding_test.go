@@ -347,3 +347,24 @@ func TestCheckWarnsAboutKeysOfClients(t *testing.T) {
 		}
 	}
 }
+
+// TestRelativePathsBeginBesideTheFile: each file that a configuration names is found in its folder, wherever Junction
+// is started.
+func TestRelativePathsBeginBesideTheFile(t *testing.T) {
+	p := newPlayground(t)
+	p.write(t, "conf/junction.yaml", "outbound: { ca_file: own/ca.pem }\naudit: { file: own/audit.jsonl }\nupstreams:\n"+
+		"  a: { url: 'https://a.example', tls: { ca_file: own/ca.pem, cert_file: own/c.pem, key_file: own/c.key } }\n"+
+		"  b: { url: 'https://b.example', auth: { mode: client_credentials, issuer: 'https://c.example', client_id: us, "+
+		"private_key_file: own/b.key } }\n")
+	c, _, err := Load(p.file, environment(p.vars))
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, b := c.Upstreams["a"].TLS, c.Upstreams["b"].Auth
+	for name, got := range map[string]string{"ca.pem": c.Outbound.CAFile, "audit.jsonl": c.Audit.File, " ca.pem": a.CAFile,
+		"c.pem": a.CertFile, "c.key": a.KeyFile, "b.key": b.PrivateKeyFile} {
+		if want := filepath.Join(p.dir, "conf", "own", strings.TrimSpace(name)); got != want {
+			t.Errorf("%s is %s, want %s", name, got, want)
+		}
+	}
+}

@@ -152,6 +152,9 @@ func parse(file string, text []byte, getenv func(string) (string, bool), printed
 		if c.Audit.relative() {
 			c.Audit.File = beside(file, c.Audit.File)
 		}
+		if c.Outbound.CAFile != "" {
+			c.Outbound.CAFile = beside(file, c.Outbound.CAFile)
+		}
 		d.keyFiles(c)
 		if len(d.from) > 0 {
 			c.Origins = d.from

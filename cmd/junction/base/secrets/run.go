@@ -23,7 +23,10 @@ const byHand = "; run it by hand, as the user of Junction, to see why"
 // run runs a program, without a shell and without input, and returns its output without the line breaks at the end.
 // The errors have no part of the output, and nothing of standard error: a script may trace its secret there, and
 // callers of the upstream read the reason of a failure, too.
-func run(ctx context.Context, p Program) (string, error) {
+func run(ctx context.Context, p Program) (string, error) { return runWithin(ctx, p, limit) }
+
+// runWithin is run with another limit.
+func runWithin(ctx context.Context, p Program, limit time.Duration) (string, error) {
 	late := fmt.Errorf("the program %s did not end within %v, and was ended; run it by hand, without a terminal, to "+
 		"see what it waits for", base(p.Command), limit)
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, late)

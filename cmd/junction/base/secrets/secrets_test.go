@@ -282,6 +282,9 @@ func TestMain(m *testing.M) {
 		for range 100 {
 			fmt.Print(strings.Repeat("x", 10_000))
 		}
+	case "hang":
+		fmt.Println("canary-on-stdout")
+		time.Sleep(time.Hour)
 	case "failure":
 		fmt.Println("canary-on-stdout")
 		fmt.Fprintln(os.Stderr, "first line\nnot signed in")
@@ -324,6 +327,15 @@ func TestRun(t *testing.T) {
 			}
 		})
 	}
+	t.Run("hang", func(t *testing.T) {
+		t.Setenv("SECRETS_TEST_PRINTS", "hang")
+		got, err := runWithin(t.Context(), Program{Command: []string{self},
+			Exec: upstream.Exec{InheritEnv: []string{"SECRETS_TEST_PRINTS"}}}, 100*time.Millisecond)
+		if got != "" || err == nil || !strings.Contains(err.Error(), "did not end within 100ms, and was ended; run it by hand") ||
+			strings.Contains(err.Error(), "canary") {
+			t.Errorf("run = %q, %v", got, err)
+		}
+	})
 	t.Run("environment", func(t *testing.T) {
 		t.Setenv("SECRETS_TEST_PRINTS", "environment")
 		t.Setenv("SECRETS_TEST_OTHER", "canary-other")
