@@ -2,6 +2,7 @@ package transport
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -138,5 +139,38 @@ func TestConcealedErrorsStayJSON(t *testing.T) {
 		if got := string(jsonrpc.AppendError(nil, "7", m.Error)); !strings.Contains(got, want) {
 			t.Errorf("the error is %s, want %s", got, want)
 		}
+	}
+}
+
+// TestErrorsShowNoSecretsHoweverTheyAreWritten: a server repeats the token in JSON that escapes characters, as PHP (/)
+// and Go (&) write it, or in place of the id or the method of its answer. The error has none of it.
+func TestErrorsShowNoSecretsHoweverTheyAreWritten(t *testing.T) {
+	const token = "canary/token&1"
+	for name, answer := range map[string]string{
+		"data of PHP": `{"jsonrpc":"2.0","id":7,"error":{"code":-32001,"message":"no","data":{"sent":"canary\/token&1"}}}`,
+		"data of Go":  `{"jsonrpc":"2.0","id":7,"error":{"code":-32001,"message":"no","data":{"sent":"canary/token\u00261"}}}`,
+		"an id":       `{"jsonrpc":"2.0","id":"canary/token&1","result":{}}`,
+		"a method":    `{"jsonrpc":"2.0","method":"canary/token&1"}`,
+		"a batch":     `[{"jsonrpc":"2.0","id":"canary/token&1","result":{}}]`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			srv, _ := legacyRemote(t, "canary-session-1", func(w http.ResponseWriter, _ *http.Request) { sayJSON(w, 200, answer) })
+			w := mustHTTP(t, HTTPOptions{URL: srv.URL, Headers: map[string]string{"Authorization": "Bearer " + token}}, nil)
+			if _, err := w.Call(short(t), call("1", "initialize"), nil); err != nil {
+				t.Fatal(err)
+			}
+			m, err := w.Call(short(t), call("7", "tools/call"), nil)
+			text := fmt.Sprint(err)
+			if err == nil && m != nil && m.Error != nil {
+				var data any
+				if err := json.Unmarshal(m.Error.Data, &data); err != nil {
+					t.Fatal(err)
+				}
+				text = fmt.Sprint(data)
+			}
+			if strings.Contains(text, token) {
+				t.Errorf("the error has the token: %s", text)
+			}
+		})
 	}
 }
