@@ -52,7 +52,8 @@ func (o *origin) batch(
 			others = append(others, &m)
 		case !answers(&m, id):
 			o.distrust(t)
-			return nil, fmt.Errorf("%w: a batch with %s to the request %s", ErrInvalid, what(&m), id)
+			return nil, fmt.Errorf("%w: a batch with %s to the request %s", ErrInvalid,
+				o.what(&m, t.forwarded), id)
 		case found != nil:
 			return nil, fmt.Errorf("%w: a batch with two responses to the request %s", ErrInvalid, id)
 		default:

@@ -2,6 +2,7 @@ package transport
 
 import (
 	"encoding/json"
+	"html"
 	"maps"
 	"net/url"
 	"slices"
@@ -65,7 +66,26 @@ func (o *origin) secrets(forwarded []http1.Field) (list []string) {
 			}
 		}
 	}
+	for _, secret := range list {
+		list = append(list, writings(secret)...)
+	}
 	slices.SortFunc(list, func(a, b string) int { return len(b) - len(a) })
+	return slices.Compact(list)
+}
+
+// writings returns how JSON, URLs and HTML write a value, where that is not the value itself. PHP escapes slashes in
+// JSON, and Go what HTML could take for its own.
+func writings(value string) (list []string) {
+	quoted, _ := json.Marshal(value) // cannot fail
+	inJSON := string(quoted[1 : len(quoted)-1])
+	plain := strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(value)
+	for _, text := range []string{inJSON, plain, url.QueryEscape(value), url.PathEscape(value), html.EscapeString(value)} {
+		for _, written := range []string{text, strings.ReplaceAll(text, "/", `\/`)} {
+			if written != value && !slices.Contains(list, written) {
+				list = append(list, written)
+			}
+		}
+	}
 	return list
 }
 

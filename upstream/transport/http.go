@@ -165,7 +165,7 @@ func (w *streamable) document(
 	}
 	if !answers(&m, req.ID) {
 		w.distrust(t)
-		return nil, fmt.Errorf("%w: %s to the request %s", ErrInvalid, what(&m), req.ID)
+		return nil, fmt.Errorf("%w: %s to the request %s", ErrInvalid, w.what(&m, t.forwarded), req.ID)
 	}
 	return &m, nil
 }
@@ -264,12 +264,13 @@ func (w *streamable) refused(t *trip, s *httpSession, m *Request) error {
 	return e
 }
 
-// what describes a message that is not the expected response.
-func what(m *jsonrpc.Message) string {
+// what describes a message that is not the expected response. forwarded is as for secrets.
+func (o *origin) what(m *jsonrpc.Message, forwarded []http1.Field) string {
+	secrets := o.secrets(forwarded)
 	if m.Method != "" {
-		return "a message called " + prose.Whole(strconv.Quote(m.Method), 100)
+		return "a message called " + prose.Whole(strconv.Quote(conceal(m.Method, secrets)), 100)
 	}
-	return "the id " + prose.Whole(string(m.ID), 100)
+	return "the id " + prose.Whole(conceal(string(m.ID), secrets), 100)
 }
 
 // errStreamEnded means that a response stream broke off. The server may have carried out the

@@ -91,7 +91,7 @@ func (o *origin) status(t *trip, id jsonrpc.ID) (e *StatusError, err error) {
 // the connection.
 func (o *origin) misplaced(t *trip, m *jsonrpc.Message, id jsonrpc.ID) error {
 	o.distrust(t)
-	return fmt.Errorf("%w: status %d with %s to the request %s", ErrInvalid, t.StatusCode, what(m), id)
+	return fmt.Errorf("%w: status %d with %s to the request %s", ErrInvalid, t.StatusCode, o.what(m, t.forwarded), id)
 }
 
 // WantsOAuth reports whether the server referred to the metadata of its authorization server (RFC

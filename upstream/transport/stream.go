@@ -153,7 +153,7 @@ func (w *streamable) answer(
 			found = m
 			return false
 		case m.IsResponse():
-			other = what(m)
+			other = w.what(m, t.forwarded)
 			if isOther(m, req.ID) {
 				strange = t
 			}
