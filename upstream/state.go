@@ -214,7 +214,7 @@ func (p *pool) withoutSecrets(words string) string {
 // leastSecret is the least length of a secret: shorter values may be part of other words.
 const leastSecret = 8
 
-// secrets returns what the server was given to authenticate Junction, the longest ones first.
+// secrets returns what the server was given to authenticate Junction, as transport.Written does.
 func (p *pool) secrets() []string {
 	list := command.Secrets(p.connConfig.environment())
 	values := slices.Collect(maps.Values(p.connConfig.Headers))
@@ -233,9 +233,7 @@ func (p *pool) secrets() []string {
 	if token := p.given.Load(); token != nil {
 		list = append(list, *token)
 	}
-	list = slices.DeleteFunc(list, func(s string) bool { return len(s) < leastSecret })
-	slices.SortFunc(list, func(a, b string) int { return len(b) - len(a) })
-	return list
+	return transport.Written(slices.DeleteFunc(list, func(s string) bool { return len(s) < leastSecret }))
 }
 
 // stateAfter returns the state after a failure. Only a person can solve the problem if the server

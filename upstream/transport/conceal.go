@@ -41,7 +41,7 @@ func endpointSecrets(u *url.URL) (list []string) {
 	return list
 }
 
-// secrets returns the values, the longest ones first. forwarded are the headers of the client of the request.
+// secrets returns the values, as Written does. forwarded are the headers of the client of the request.
 func (o *origin) secrets(forwarded []http1.Field) (list []string) {
 	for _, f := range slices.Concat(o.callers, forwarded) {
 		if len(f.Value) >= leastConcealed {
@@ -66,26 +66,23 @@ func (o *origin) secrets(forwarded []http1.Field) (list []string) {
 			}
 		}
 	}
-	for _, secret := range list {
-		list = append(list, writings(secret)...)
-	}
-	slices.SortFunc(list, func(a, b string) int { return len(b) - len(a) })
-	return slices.Compact(list)
+	return Written(list)
 }
 
-// writings returns how JSON, URLs and HTML write a value, where that is not the value itself. PHP escapes slashes in
-// JSON, and Go what HTML could take for its own.
-func writings(value string) (list []string) {
-	quoted, _ := json.Marshal(value) // cannot fail
-	inJSON := string(quoted[1 : len(quoted)-1])
-	plain := strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(value)
-	for _, text := range []string{inJSON, plain, url.QueryEscape(value), url.PathEscape(value), html.EscapeString(value)} {
-		for _, written := range []string{text, strings.ReplaceAll(text, "/", `\/`)} {
-			if written != value && !slices.Contains(list, written) {
-				list = append(list, written)
-			}
+// Written returns secrets with the ways in which JSON, URLs and HTML write them, the longest ones first. PHP escapes
+// slashes in JSON, and Go what HTML could take for its own.
+func Written(secrets []string) (list []string) {
+	for _, secret := range secrets {
+		quoted, _ := json.Marshal(secret) // cannot fail
+		inJSON := strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(secret)
+		for _, text := range []string{secret, inJSON, string(quoted[1 : len(quoted)-1]), url.QueryEscape(secret),
+			url.PathEscape(secret), html.EscapeString(secret)} {
+			list = append(list, text, strings.ReplaceAll(text, "/", `\/`))
 		}
 	}
+	slices.Sort(list)
+	list = slices.Compact(list)
+	slices.SortStableFunc(list, func(a, b string) int { return len(b) - len(a) })
 	return list
 }
 
