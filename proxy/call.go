@@ -95,7 +95,7 @@ func (s *Core) call(ctx context.Context, x *Exchange, find finder, permit func(*
 	if declined, err := s.approve(ctx, x, st); declined != nil || err != nil {
 		return resultOf(declined), err
 	}
-	if r, ok := s.reusable(x, c); ok {
+	if r, ok := s.reusable(ctx, x, c); ok {
 		return s.filtered(x, r, nil)
 	}
 	switch {
@@ -147,7 +147,7 @@ func (s *Core) filtered(x *Exchange, r client.Result, err error) (Result, error)
 
 // reusable returns the kept result of an equal call of the same caller, if there is one. If there
 // is none, but the result of this call may be kept, it sets x.reuse.
-func (s *Core) reusable(x *Exchange, c *upstream.Call) (r client.Result, ok bool) {
+func (s *Core) reusable(ctx context.Context, x *Exchange, c *upstream.Call) (r client.Result, ok bool) {
 	t := x.target
 	// behind an authenticating proxy (auth.none), several users may be one principal
 	unknown := x.Principal.Kind == auth.KindLocal && !x.Snapshot.Direct
@@ -164,7 +164,7 @@ func (s *Core) reusable(x *Exchange, c *upstream.Call) (r client.Result, ok bool
 	if !ok {
 		return r, false
 	}
-	if text, known := s.answers.Get(key); known {
+	if text, known := s.answers.Get(key); known && t.Backend.Current(ctx) {
 		var err error
 		r.Type = client.TypeComplete
 		r.Object, err = raw.Parse(text)

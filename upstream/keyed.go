@@ -102,6 +102,20 @@ func (p *pool) givenAnother() {
 	}
 }
 
+// Current reports whether the user has given no other key than that of the last request, or none. It starts the upstream
+// of the user again if they have. It is true in modes in which users give no keys. It reads the storage.
+func (p *pool) Current(ctx context.Context) bool {
+	if p.user == "" || !p.connConfig.Auth.Mode.Row().Given {
+		return true
+	}
+	before := p.given.Load()
+	if token, err := p.token(ctx); err == nil && before != nil && *before == token {
+		return true
+	}
+	p.givenAnother()
+	return false
+}
+
 // seats bounds the processes that the users of a command have together: max_links, and half of them for one user. A
 // process that is not used makes room for that of another user; its tools stay listed. Nil has no bound.
 type seats struct {

@@ -52,14 +52,14 @@ type errorAnswer struct {
 }
 
 func (r *errorAnswer) Error() string {
-	return strings.TrimSpace(fmt.Sprintf("it answered %d %s", r.status, r.code))
+	return strings.TrimSpace(fmt.Sprintf("it answered %d %s", r.status, safeText(r.code)))
 }
 
 // reason returns why a sign-in was refused, for people.
 func (r *errorAnswer) reason() string {
 	switch {
 	case r.code != "" || r.other != "":
-		return cmp.Or(r.code, r.other)
+		return safeText(cmp.Or(r.code, r.other))
 	case r.status/100 == 3: // the request has the code, and perhaps a secret
 		return fmt.Sprintf("its token endpoint redirects, with status %d, and Junction does not follow", r.status)
 	}
@@ -163,7 +163,7 @@ func (c *Client) send(ctx context.Context, u Upstream, r *http.Request, certific
 			Other string `json:"error_code"`
 		}
 		_ = json.Unmarshal(body, &said) // without a code the status counts
-		return response.Header, nil, &errorAnswer{status, safeText(said.Error), safeText(said.Other)}
+		return response.Header, nil, &errorAnswer{status, said.Error, said.Other}
 	}
 	return response.Header, body, nil
 }
@@ -313,14 +313,41 @@ func (c *Client) exchangeAs(
 	}
 	switch {
 	case t.Error != "":
-		return nil, &errorAnswer{status: http.StatusOK, code: safeText(t.Error)}
+		return nil, u.concealed(&errorAnswer{status: http.StatusOK, code: t.Error}, who, form)
 	case t.Access == "" || strings.IndexFunc(t.Access+t.Refresh, func(r rune) bool { return r <= ' ' || r > '~' }) >= 0:
 		return nil, errors.New("its answer has no valid token")
 	case t.Type != "" && !strings.EqualFold(t.Type, "Bearer"):
-		return nil, fmt.Errorf("its token is of the type %s, want Bearer", safeText(t.Type))
+		return nil, fmt.Errorf("its token is of %s, want Bearer", typeOf(t.Type))
 	}
 	return &t, nil
 }
+
+// typeOf names a type of tokens. An unknown one may repeat what the server was sent.
+func typeOf(name string) string {
+	for _, known := range []string{"DPoP", "PoP", "mac", "N_A"} {
+		if strings.EqualFold(name, known) {
+			return "the type " + known
+		}
+	}
+	return "an unknown type"
+}
+
+// concealed removes from the codes of an answer what the server was sent, which it may repeat there: people read them.
+func (u Upstream) concealed(no *errorAnswer, who store.UpstreamClient, form url.Values) *errorAnswer {
+	secrets := []string{u.ClientSecret, who.Secret}
+	for _, name := range []string{"client_secret", "client_assertion", "refresh_token", "code", "code_verifier"} {
+		secrets = append(secrets, form.Get(name))
+	}
+	for _, secret := range secrets {
+		if len(secret) >= leastConcealed {
+			no.code, no.other = strings.ReplaceAll(no.code, secret, "..."), strings.ReplaceAll(no.other, secret, "...")
+		}
+	}
+	return no
+}
+
+// leastConcealed is the least length of what is concealed: a shorter one may be a part of other words.
+const leastConcealed = 8
 
 // form posts a form to an endpoint of an authorization server, with client authentication.
 func (c *Client) form(
@@ -339,5 +366,8 @@ func (c *Client) form(
 		r.SetBasicAuth(asked.basic[0], asked.basic[1])
 	}
 	_, body, err := c.send(ctx, u, r, asked.certificate)
+	if no, refused := errors.AsType[*errorAnswer](err); refused {
+		u.concealed(no, who, asked.form)
+	}
 	return body, err
 }

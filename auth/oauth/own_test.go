@@ -250,11 +250,17 @@ func TestOneRenewalForEachUser(t *testing.T) {
 // TestBadAnswersGiveNoOwnToken: the reason is in the error, without the secret.
 func TestBadAnswersGiveNoOwnToken(t *testing.T) {
 	for want, answer := range map[string]func(w http.ResponseWriter, n int){
-		"not JSON":         func(w http.ResponseWriter, _ int) { fmt.Fprint(w, "<html>canary-html</html>") },
-		"invalid_scope":    func(w http.ResponseWriter, _ int) { fmt.Fprint(w, `{"error":"invalid_scope"}`) },
-		"of the type DPoP": func(w http.ResponseWriter, _ int) { fmt.Fprint(w, `{"access_token":"canary","token_type":"DPoP"}`) },
-		"no valid token":   func(w http.ResponseWriter, _ int) { fmt.Fprint(w, `{"token_type":"bearer"}`) },
-		"too large":        func(w http.ResponseWriter, _ int) { fmt.Fprint(w, strings.Repeat(" ", maxAnswer+1)) },
+		"not JSON":      func(w http.ResponseWriter, _ int) { fmt.Fprint(w, "<html>canary-html</html>") },
+		"invalid_scope": func(w http.ResponseWriter, _ int) { fmt.Fprint(w, `{"error":"invalid_scope"}`) },
+		"it answered 400 ...": func(w http.ResponseWriter, _ int) {
+			w.WriteHeader(http.StatusBadRequest)
+			fmt.Fprint(w, `{"error":"canary-s"}`)
+		},
+		"it answered 200 bad ...": func(w http.ResponseWriter, _ int) { fmt.Fprint(w, `{"error":"bad canary-s"}`) },
+		"of an unknown type":      func(w http.ResponseWriter, _ int) { fmt.Fprint(w, `{"access_token":"x","token_type":"canary-s"}`) },
+		"of the type DPoP":        func(w http.ResponseWriter, _ int) { fmt.Fprint(w, `{"access_token":"canary","token_type":"DPoP"}`) },
+		"no valid token":          func(w http.ResponseWriter, _ int) { fmt.Fprint(w, `{"token_type":"bearer"}`) },
+		"too large":               func(w http.ResponseWriter, _ int) { fmt.Fprint(w, strings.Repeat(" ", maxAnswer+1)) },
 		"answer is too large": func(w http.ResponseWriter, _ int) { // a header of 64 KB
 			fmt.Fprintf(w, `{"access_token":%q,"token_type":"bearer"}`, strings.Repeat("canary", 11000))
 		},

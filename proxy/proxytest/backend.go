@@ -64,6 +64,7 @@ func (c *Backend) ByFolder() bool { return c.config.Isolation == upstream.Isolat
 func (c *Backend) Bring(context.Context, *upstream.Folders) bool { return false }
 
 func (c *Backend) BringLater(*upstream.Folders) {}
+func (c *Backend) Current(context.Context) bool { return true }
 
 func (c *Backend) NeedsFolder() bool { return c.ByFolder() }
 

@@ -36,6 +36,7 @@ func (c *canned) Bring(context.Context, *upstream.Folders) bool                {
 func (c *canned) NeedsFolder() bool                                            { return false }
 func (c *canned) AwaitsFolder() bool                                           { return false }
 func (c *canned) BringLater(*upstream.Folders)                                 {}
+func (c *canned) Current(context.Context) bool                                 { return true }
 func (c *canned) SignedIn(context.Context) error                               { return nil }
 func (c *canned) Met() <-chan struct{}                                         { return nil }
 func (c *canned) Ready(context.Context) error                                  { return nil }

@@ -36,6 +36,7 @@ type Backend interface {
 	Unsubscribe(upstream.Source, []string)
 	Call(context.Context, *upstream.Call) (client.Result, error)
 	SignedIn(context.Context) error
+	Current(context.Context) bool
 	Relist()
 	// Reread reads the lists again for a caller that names an item which they do not have. It reports
 	// whether a reading has ended.

@@ -104,8 +104,10 @@ func (o *origin) concealed(m *jsonrpc.Message, forwarded []http1.Field) *jsonrpc
 	if message := conceal(m.Error.Message, secrets); message != m.Error.Message {
 		m.Error = m.Error.WithMessage(message)
 	}
-	// a value that is a number in the data stays: without it they are no JSON
-	if data := conceal(string(m.Error.Data), secrets); data != string(m.Error.Data) && json.Valid([]byte(data)) {
+	if data := conceal(string(m.Error.Data), secrets); data != string(m.Error.Data) {
+		if !json.Valid([]byte(data)) { // the value was a number
+			data = `"…"`
+		}
 		m.Error = m.Error.WithData([]byte(data))
 	}
 	return m

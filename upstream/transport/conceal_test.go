@@ -114,11 +114,11 @@ func mustConceal(t *testing.T, m *jsonrpc.Message, err error, secrets ...string)
 	}
 }
 
-// TestConcealedErrorsStayJSON: a session id is a number, which the data of an error have, too. A short id may be
+// TestConcealedErrorsStayJSON: a session id is a number, without which the data of an error would be no JSON. A short id may be
 // a part of other words, and stays.
 func TestConcealedErrorsStayJSON(t *testing.T) {
 	for id, want := range map[string]string{
-		"1234567890": `{"code":-32001,"message":"no …","data":{"id":1234567890}}`,
+		"1234567890": `{"code":-32001,"message":"no …","data":"…"}`,
 		"session":    `{"code":-32001,"message":"no session","data":"session"}`,
 	} {
 		data := fmt.Sprintf("%q", id)
