@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"junction/integration/harness"
 	"junction/integration/harness/process"
 	"junction/upstream/client"
 )
@@ -13,6 +14,7 @@ import (
 // TestCachedAnswersEndWithTheKey: a caller has another key for a server, or none. Answers that the server gave to the
 // former key are not given again.
 func TestCachedAnswersEndWithTheKey(t *testing.T) {
+	harness.Waits(t)
 	v := mustVendor(t, "canary-key-one", "canary-key-two")
 	v.SetTools([]json.RawMessage{json.RawMessage(`{"name":"echo","inputSchema":{"type":"object"},` +
 		`"annotations":{"readOnlyHint":true,"idempotentHint":true}}`)})
