@@ -102,8 +102,8 @@ func (p *pool) givenAnother() {
 	}
 }
 
-// Current reports whether the user has given no other key than that of the last request, or none. It starts the upstream
-// of the user again if they have. It is true in modes in which users give no keys. It reads the storage.
+// Current reports whether the key of the user is still that of the last request. If it is not, the upstream of the user
+// starts again. It is true in modes in which users give no keys. It reads the storage.
 func (p *pool) Current(ctx context.Context) bool {
 	if p.user == "" || !p.connConfig.Auth.Mode.Row().Given {
 		return true
