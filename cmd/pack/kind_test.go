@@ -262,3 +262,24 @@ func TestOutputOfEachKindIsBounded(t *testing.T) {
 		t.Errorf("a longer output is cut to %v, %v", got, err)
 	}
 }
+
+// TestOutputOfAnAPIIsBounded: an operation of an OpenAPI document has the limits of its document.
+func TestOutputOfAnAPIIsBounded(t *testing.T) {
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprint(w, strings.Repeat("x", len(r.URL.Path)))
+	}))
+	defer s.Close()
+	p, err := load(t, map[string]string{
+		"pack.yaml": "openapi: { x: { spec: x.yaml, base_url: " + s.URL + ", allow_http: true, max_output: 10 } }\n",
+		"x.yaml": "openapi: 3.1.0\ninfo: { title: x, version: x }\npaths:\n" +
+			"  /ten-bytes: { get: { operationId: fits } }\n  /ten-bytes-: { get: { operationId: long } }\n"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{"fits": "xxxxxxxxxx", "long": "max_output"} {
+		r, err := p.Tool(name).Call(t.Context(), nil, nil)
+		if err != nil || r.IsError != (name == "long") || !strings.Contains(textIn(r), want) {
+			t.Errorf("%s: %+v, %v; want %q", name, r, err, want)
+		}
+	}
+}

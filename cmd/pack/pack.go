@@ -195,7 +195,7 @@ func (p *Pack) api(ctx context.Context, m *manifest.Manifest, a *manifest.API, r
 		t := &Tool{File: m.File, Limits: a.Limits, Operation: o}
 		t.Definition = newDefinition(o.Name, o.Title, o.Description, o.InputSchema, o.Annotations)
 		t.require(slices.Concat(a.Capabilities, a.Tools[o.ID].Capabilities))
-		results := newResults(&manifest.Tool{Name: o.Name})
+		results := newResults(&manifest.Tool{Name: o.Name, Limits: a.Limits})
 		// t.Call calls run. Then o.Request makes the HTTP request from the arguments, and client sends it.
 		t.run = requests(client, t, results, o.Request)
 		p.Tools = append(p.Tools, t.ready())
