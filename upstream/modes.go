@@ -259,8 +259,9 @@ var modes = []Mode{
 		Why: "{name} may have it: each caller has a key of their own for the server, and sees the tools of that key " +
 			"(upstreams.{name}.auth)",
 		Cell: "each caller's own key for the server: users give it on a page, the operator sets others",
-		Account: AccountWords{Has: "has your key", Lost: "needs another key of your own", Lacks: "needs a key of your own",
-			Give: "Give a key", Replace: "Replace the key", End: "Delete the key"},
+		Account: AccountWords{Has: "has your key", Lost: "needs another key of your own",
+			Lacks: "needs a key of your own",
+			Give:  "Give a key", Replace: "Replace the key", End: "Delete the key"},
 	},
 }
 
