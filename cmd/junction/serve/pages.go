@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"os"
-	"path/filepath"
 	"time"
 
 	"junction/auth/authserver"
@@ -133,9 +132,8 @@ func (p *adminPages) asSeen() *diagnose.Proxy {
 // secrets returns where the secrets of an upstream are kept.
 func (p *adminPages) secrets(upstream string) (list []diagnose.Secret) {
 	for _, o := range p.inForce.now().Origins[upstream] {
-		s := diagnose.Secret{Key: o.Key, From: "the file " + o.File}
+		s := diagnose.Secret{Key: o.Key, From: o.From()}
 		if len(o.Program) > 0 {
-			s.From = "the program " + filepath.Base(o.Program[0])
 			var err error
 			if s.At, err = p.contents.programs.Printed(upstream, o.Program); err != nil {
 				s.Error = err.Error()

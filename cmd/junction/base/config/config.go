@@ -173,7 +173,7 @@ type Config struct {
 	// Inputs are the other files whose content the configuration has.
 	Inputs Inputs `yaml:"-"`
 
-	// Origins are where secrets of upstreams are kept, by upstream: files and programs.
+	// Origins are where secrets of upstreams are kept, by upstream: files, variables and programs.
 	Origins map[string][]Origin `yaml:"-"`
 
 	// Both are the two files of a reload that was refused in part; nil if the configuration is that of one

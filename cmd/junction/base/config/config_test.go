@@ -333,6 +333,7 @@ upstreams:
 	want.Sessions.KeyFile, want.Sessions.Idle = "/k", time.Hour
 	want.Catalog.Grace, want.Defaults.Concurrency = time.Second, 7
 	want.Own = c.Own
+	want.Origins = map[string][]Origin{"one": {{Key: "env.KEY", Variable: "KEY"}}, "three": {{Key: "headers.A", Variable: "KEY"}}}
 	if !reflect.DeepEqual(c, want) {
 		t.Errorf("Parse:\ngot  %+v\nwant %+v", c, want)
 	}

@@ -25,15 +25,28 @@ type Printed func(upstream string, command []string) (value, problem string)
 // unprinted stands for a secret that is not needed.
 const unprinted = "of-a-program"
 
-// An Origin is where a secret of an entry is kept: in a file, or with a program. The other one is empty.
+// An Origin is where a secret of an entry is kept: in a file, in an environment variable, or with a program. The
+// others are empty.
 type Origin struct {
-	Key     string // below the entry, such as headers.Authorization
-	File    string
-	Program []string // with its arguments
-	text    string   // the value of the key as it stands in the file
+	Key      string // below the entry, such as headers.Authorization
+	File     string
+	Variable string
+	Program  []string // with its arguments
+	text     string   // the value of the key as it stands in the file, for a Program
 }
 
-// takesProgram reports whether the value at a path may come from a program.
+// From returns where the secret is kept, in words.
+func (o Origin) From() string {
+	switch {
+	case len(o.Program) > 0:
+		return "the program " + filepath.Base(o.Program[0])
+	case o.File != "":
+		return "the file " + o.File
+	}
+	return "the environment variable " + o.Variable
+}
+
+// takesProgram reports whether the value at a path may come from a program: it is a secret.
 func takesProgram(path string) bool {
 	key, inAuth := strings.CutPrefix(path, entry(path)+".auth.")
 	return isEnv(path) || isIn(path, ".headers.") || inAuth && new(upstream.Auth).Secret(key) != nil
@@ -64,13 +77,18 @@ func (d *decoder) printer(path, text string) func([]string) (string, string) {
 	}
 }
 
-// noteFiles notes the files of a value at a path.
-func (d *decoder) noteFiles(path string, refs []reference) {
+// noteOrigins notes the files of a value at a path, and the variables of one that is a secret.
+func (d *decoder) noteOrigins(path string, refs []reference) {
 	name, within := strings.CutPrefix(entry(path), "upstreams.")
 	for _, r := range refs {
-		if file, ok := strings.CutPrefix(r.text, "${file:"); ok && within {
-			d.from[name] = append(d.from[name], Origin{Key: strings.TrimPrefix(path, entry(path)+"."),
-				File: beside(d.File, strings.TrimSuffix(file, "}"))})
+		o := Origin{Key: strings.TrimPrefix(path, entry(path)+".")}
+		if file, ok := strings.CutPrefix(r.text, "${file:"); ok {
+			o.File = beside(d.File, strings.TrimSuffix(file, "}"))
+		} else if takesProgram(path) && !strings.Contains(r.text, r.value) { // a default is in this file
+			o.Variable = r.variable()
+		}
+		if within && (o.File != "" || o.Variable != "") {
+			d.from[name] = append(d.from[name], o)
 		}
 	}
 }

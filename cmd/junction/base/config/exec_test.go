@@ -1,7 +1,9 @@
 package config
 
 import (
+	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -71,6 +73,32 @@ func TestProgramOfASecret(t *testing.T) {
 				t.Errorf("the header is %q, want %q", c.Upstreams["a"].Headers["X-Key"], tt.want)
 			}
 		})
+	}
+}
+
+// TestWhereASecretIsKept: each source of a secret has its words, without the value. A default is in the file itself,
+// and a variable in the place of something else is no secret.
+func TestWhereASecretIsKept(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "key")
+	if err := os.WriteFile(file, []byte("canary-file"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c, d := parse("config.yaml", []byte(`
+upstreams:
+  a: { url: "https://${HOST}/mcp", headers: { A: "Bearer ${TOKEN}", B: "${file:`+file+`}", C: "${exec: [/bin/op, read, canary-path]}",
+       D: literal, E: "${NONE:-canary-default}" } }
+`), environment(map[string]string{"TOKEN": "canary-variable", "HOST": "a.example"}), nil)
+	if len(d.Problems) > 0 {
+		t.Fatal(d.Problems)
+	}
+	got := map[string]string{}
+	for _, o := range c.Origins["a"] {
+		got[o.Key] = o.From()
+	}
+	want := map[string]string{"headers.A": "the environment variable TOKEN", "headers.B": "the file " + file,
+		"headers.C": "the program op"}
+	if !maps.Equal(got, want) {
+		t.Errorf("the secrets are kept in %v, want %v", got, want)
 	}
 }
 

@@ -45,7 +45,7 @@ func (d *decoder) text(path string, n *yaml.Node, v reflect.Value) bool {
 	d.refs.print = d.printer(path, n.Value)
 	text, refs, problems := d.refs.expand(n.Value)
 	d.refs.print = nil // of no other value
-	d.noteFiles(path, refs)
+	d.noteOrigins(path, refs)
 	for _, r := range refs {
 		if name := r.variable(); name != "" {
 			d.variables[name] = append(d.variables[name], path)
