@@ -29,6 +29,7 @@ type serving struct {
 	ended      *stored.Sessions // nil if deleted sessions are not stored
 	connect    *pages.Connect
 	calls      pages.Calls
+	history    pages.History
 	sealing    *sealing
 	listening  *listening
 	inForce    *inForce

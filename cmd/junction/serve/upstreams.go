@@ -14,7 +14,6 @@ import (
 	"junction/cmd/junction/base/config"
 	"junction/cmd/junction/base/record"
 	"junction/cmd/junction/base/stored"
-	"junction/cmd/junction/ops/pages"
 	"junction/upstream"
 	"junction/upstream/pace"
 )
@@ -25,7 +24,6 @@ type upstreams struct {
 	set       upstream.Set
 	catalogs  *stored.Dir // nil if there is no folder for catalogs
 	outages   record.Outages
-	history   pages.History
 	tried     atomic.Bool   // see diagnose.Proxy
 	refresh   chan struct{} // 1-buffered: a shared catalog has changed
 	recheck   chan struct{} // 1-buffered: the catalog of a user's own upstream has changed
@@ -48,7 +46,7 @@ func (u *upstreams) Prepare(next *config.Config) (prepared, error) {
 		u.set.Apply(next.Upstreams, u.options(next), func(running []*upstream.Upstream) {
 			u.serving.apply(next, running)
 		})
-		u.history.Keep(func(name string) bool { _, has := next.Upstreams[name]; return has })
+		u.serving.history.Keep(func(name string) bool { _, has := next.Upstreams[name]; return has })
 		u.cleanCatalogs(next)
 	}}, nil
 }
@@ -140,7 +138,7 @@ func (u *upstreams) hooks() upstream.Hooks {
 			if c.State.Failed() || c.State == upstream.StateWaiting {
 				u.catalogChanged() // names may be settled now
 			}
-			u.history.Note(c)
+			u.serving.history.Note(c)
 			u.outages.Changed(u.log, c, u.screen.Holds())
 			u.measuring.telemetry.StateChanged(c)
 		},
