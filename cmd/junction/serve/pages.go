@@ -50,7 +50,7 @@ func (p *adminPages) statusPages(stopping, serving context.Context) (*pages.Site
 		Open:     func() bool { return p.asSeen().ShowsPeople() },
 		Streams:  func() int64 { return p.serving.server.Used()[budget.Streams] },
 		Sessions: p.serving.sessions, Calls: &p.serving.calls, Reconnect: p.reconnect,
-		History: &p.serving.history, Memory: diagnose.MemoryOf,
+		History: &p.measuring.history, Memory: diagnose.MemoryOf,
 		SignIn: p.signIns.begin, SignedIn: p.signIns.signedIn,
 		Version: build.Read().Version, File: p.file, Stopping: serving, Log: p.log,
 		Access:  func() pages.Access { return p.serving.access(&http.Request{}) },

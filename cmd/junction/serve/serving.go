@@ -29,7 +29,6 @@ type serving struct {
 	ended      *stored.Sessions // nil if deleted sessions are not stored
 	connect    *pages.Connect
 	calls      pages.Calls
-	history    pages.History
 	sealing    *sealing
 	listening  *listening
 	inForce    *inForce

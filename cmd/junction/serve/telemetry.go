@@ -9,14 +9,16 @@ import (
 	"junction/cmd/build"
 	"junction/cmd/junction/base/config"
 	"junction/cmd/junction/base/telemetry"
+	"junction/cmd/junction/ops/pages"
 )
 
-// measuring is the metrics and the traces.
+// measuring is the metrics, the traces, and the last states of the upstreams.
 type measuring struct {
 	*common
 	steady
 	telemetry *telemetry.Telemetry // nil if nothing is measured
 	listening *listening
+	history   pages.History
 }
 
 // Open prepares the metrics of the configuration, and the exports of the environment. The error

@@ -46,7 +46,7 @@ func (u *upstreams) Prepare(next *config.Config) (prepared, error) {
 		u.set.Apply(next.Upstreams, u.options(next), func(running []*upstream.Upstream) {
 			u.serving.apply(next, running)
 		})
-		u.serving.history.Keep(func(name string) bool { _, has := next.Upstreams[name]; return has })
+		u.measuring.history.Keep(func(name string) bool { _, has := next.Upstreams[name]; return has })
 		u.cleanCatalogs(next)
 	}}, nil
 }
@@ -138,7 +138,7 @@ func (u *upstreams) hooks() upstream.Hooks {
 			if c.State.Failed() || c.State == upstream.StateWaiting {
 				u.catalogChanged() // names may be settled now
 			}
-			u.serving.history.Note(c)
+			u.measuring.history.Note(c)
 			u.outages.Changed(u.log, c, u.screen.Holds())
 			u.measuring.telemetry.StateChanged(c)
 		},
