@@ -253,11 +253,10 @@ func TestForwardedStreamIsJudgedByBoth(t *testing.T) {
 		up.Updated("file:///" + name)
 	}
 	want("through the file that denies one", next(stream), "file:///open")
-	want("at its owner", next(by(owner).Get(t)), "file:///secret")
-
 	other.MustReload(t, "upstreams: { up: { ", "upstreams: { more: { url: \"http://127.0.0.1:1\" }, up: { ")
 	up.Updated("file:///open")
 	want("after a change of something else", next(stream), "file:///open")
+	want("at its owner", next(by(owner).Get(t)), "file:///secret") // an update goes to one stream of the session
 	other.MustReload(t, without, everything)
 	want("after a change of the policies", next(stream), "the end")
 
