@@ -102,17 +102,21 @@ func (p *pool) givenAnother() {
 	}
 }
 
-// Current reports whether the key of the user is still that of the last request. If it is not, the upstream of the user
-// starts again. It is true in modes in which users give no keys. It reads the storage.
+// Current reports whether the key of the user is still that of the last request. If there is another key, or none, the
+// upstream of the user starts again. Current returns true in modes in which users give no keys, and false if the
+// storage, which it reads, does not answer.
 func (p *pool) Current(ctx context.Context) bool {
 	if p.user == "" || !p.connConfig.Auth.Mode.Row().Given {
 		return true
 	}
 	before := p.given.Load()
-	if token, err := p.token(ctx); err == nil && before != nil && *before == token {
+	token, err := p.token(ctx)
+	if err == nil && before != nil && *before == token {
 		return true
 	}
-	p.givenAnother()
+	if err == nil || signIn(err) {
+		p.givenAnother()
+	}
 	return false
 }
 
